@@ -1,0 +1,28 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The GPU's kernels, as nvcc made them, inside the library: one image for all architectures.
+ * device_cuda.c loads it.  Built only where nvcc is; GPUSYM_FATBIN is the file's name as a string.
+ *
+ * The assembler reads the file, so it must be made before this is compiled (Makefile.am says so).
+ */
+extern const unsigned char gpusym_fatbin[];
+extern const unsigned long gpusym_fatbin_size; /* bytes */
+
+__asm__(".pushsection .rodata\n"
+        ".balign 64\n" /* the driver reads it in words of 8 bytes */
+        ".globl gpusym_fatbin\n"
+        ".hidden gpusym_fatbin\n"
+        ".type gpusym_fatbin, %object\n"
+        "gpusym_fatbin:\n"
+        ".incbin \"" GPUSYM_FATBIN "\"\n"
+        ".Lgpusym_fatbin_end:\n"
+        ".size gpusym_fatbin, .Lgpusym_fatbin_end - gpusym_fatbin\n"
+        ".balign 8\n"
+        ".globl gpusym_fatbin_size\n"
+        ".hidden gpusym_fatbin_size\n"
+        ".type gpusym_fatbin_size, %object\n"
+        ".size gpusym_fatbin_size, 8\n"
+        "gpusym_fatbin_size:\n"
+        ".quad .Lgpusym_fatbin_end - gpusym_fatbin\n"
+        ".popsection\n");

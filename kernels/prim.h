@@ -1,0 +1,198 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The primitives: what the algorithms are written in.  They have two meanings, prim_cuda.h (a GPU)
+ * and prim_sim.h (the simulator: one CPU thread does all the work of a block), with the same
+ * names.  Algorithms (symm_*.h) include this file and nothing else of the two.
+ *
+ * An algorithm keeps to the rules that make one source serve both:
+ *   - work is spread by loops `for (i = c.thread; i < n; i += c.nthreads)`, never by thread number alone;
+ *   - a thread posts all that others wait for before it waits itself, in separate loops;
+ *   - a block waits only for blocks of its own number (the simulator runs blocks one by one).
+ *
+ * Provided by both meanings:
+ *   GS_FN, GS_OUTLINE           qualifiers of a device function: always inlined, never inlined
+ *   GS_UNROLL, GS_NO_UNROLL     loop pragmas
+ *   GS_PACKS, GS_RANKS          how much a thread keeps in flight: packs, and ranks for each pack
+ *   gs_ld16(p), gs_st16(p, v)   16-byte load and store, p 16-byte aligned
+ *   gs_ll_st(line, d, e)        stores the LL line {d.lo, e, d.hi, e}; either half may arrive first
+ *   gs_ll_ld(line, e, &d)       loads a line; true once both its flags are e
+ *   gs_flag_post(p, v)          stores v at p after everything this block wrote before its last gs_block_sync
+ *   gs_flag_get(p)              loads p; what the poster wrote before posting can be read afterwards
+ *   gs_block_sync(c)            barrier of the block's threads
+ *   gs_block_worst(c, s)        barrier that returns the largest s of all threads
+ *   gs_now_ns(), gs_aborted(w)  clock; the abort word
+ *   gs_pause()                  one turn of a wait loop
+ *   gs_last_block(c, w, &s)     counts this block as ended; true in the last one, with s the worst status of all
+ *   gs_done(w, s)               writes the completion word after everything the launch wrote
+ *   gs_f16_to_f32, gs_f32_to_f16, gs_as_f32, gs_as_u32, gs_as_f64, gs_as_u64
+ */
+#ifndef GPUSYM_KERNELS_PRIM_H
+#define GPUSYM_KERNELS_PRIM_H
+
+#include "kernels/kernels.h"
+
+/* Sixteen bytes as two words: a register pair on the GPU, whatever the element type. */
+#if defined(__CUDACC__)
+typedef struct __align__(16) {
+    uint64_t w[2];
+} gs_pack_t;
+#else
+typedef struct {
+    uint64_t w[2];
+} gs_pack_t;
+#endif
+
+/* Who runs: thread `thread` of `nthreads` in block `block` of `nblocks`. */
+typedef struct {
+    uint32_t thread, nthreads, block, nblocks;
+} gs_ctx_t;
+
+#if defined(__CUDACC__)
+#include "kernels/prim_cuda.h"
+#else
+#include "kernels/prim_sim.h"
+#endif
+
+/* A wait: how often it looked, and since when.  Start it with GS_WAIT_INIT. */
+typedef struct {
+    uint32_t turns;
+    uint64_t since_ns;
+} gs_wait_t;
+#define GS_WAIT_INIT {0, 0}
+/* The abort word lies across PCIe (about 1 us): look at it and at the clock once in so many turns. */
+#define GS_WAIT_LOOK 1024u
+
+/* One turn of waiting for `peer`. GPUSYM_STATUS_OK: go on waiting; else the status to end with. */
+GS_FN uint32_t gs_wait(const gpusym_work_t *w, gs_wait_t *wait, uint32_t peer)
+{
+    gs_pause();
+    if (0 != ++wait->turns % GS_WAIT_LOOK) {
+        return GPUSYM_STATUS_OK;
+    }
+    if (gs_aborted(w)) {
+        return GPUSYM_STATUS_ABORTED;
+    }
+    const uint64_t now = gs_now_ns();
+    if (0 == wait->since_ns) {
+        wait->since_ns = now;
+    } else if (0 != w->limit_ns && now - wait->since_ns > w->limit_ns) {
+        return GPUSYM_STATUS_TIMEOUT | peer << 8;
+    }
+    return GPUSYM_STATUS_OK;
+}
+
+/* The flag in rank `owner`'s slot that block `block` of rank `writer` writes. */
+GS_FN uint32_t *gs_flag(const gpusym_work_t *w, uint32_t owner, uint32_t block, uint32_t writer)
+{
+    return (uint32_t *)((char *)w->peer[owner] + GPUSYM_FLAGS_OFF + block * GPUSYM_FLAG_ROW) + writer;
+}
+
+/*
+ * Barrier of block c.block over all ranks: everything this block wrote anywhere before it can be
+ * read by the same block of every rank after it.  Flag row c.block of every rank's slot: column r is
+ * written by rank r, with the epoch.  An epoch may be overtaken by one (a fast peer arrives at
+ * the next barrier), hence "at least".  Returns the worst status of the block's threads.
+ */
+GS_FN uint32_t gs_barrier(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
+{
+    uint32_t status = GPUSYM_STATUS_OK;
+    gs_block_sync(c);
+    for (uint32_t p = c.thread; p < w->nranks; p += c.nthreads) {
+        if (p != w->rank) {
+            gs_flag_post(gs_flag(w, p, c.block, w->rank), epoch);
+        }
+    }
+    for (uint32_t p = c.thread; p < w->nranks; p += c.nthreads) {
+        const uint32_t *mine = gs_flag(w, w->rank, c.block, p);
+        gs_wait_t wait = GS_WAIT_INIT;
+        while (p != w->rank && GPUSYM_STATUS_OK == status && (int32_t)(gs_flag_get(mine) - epoch) < 0) {
+            status = gs_wait(w, &wait, p);
+        }
+    }
+    return gs_block_worst(c, status);
+}
+
+/* Ends a launch: the last block to come here writes the completion word. */
+GS_FN void gs_finish(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
+{
+    status = gs_block_worst(c, status);
+    if (0 == c.thread && gs_last_block(c, w, &status)) {
+        gs_done(w, status);
+    }
+}
+
+/*
+ * User buffers have any alignment and length; the heap is made of whole packs.  `bytes` is the length of the
+ * whole buffer, pack i covers [16 i, 16 i + 16) of it.  The part of a last pack beyond the end
+ * reads as zero and is not written.
+ */
+GS_FN uint32_t gs_align(const void *p)
+{
+    const uint32_t low = (uint32_t)(uintptr_t)p & 15u;
+    return 0 == low ? 16u : low & (~low + 1u);
+}
+
+/* Any alignment, any end. Out of line: it is rare, and it would swell every loop. */
+GS_OUTLINE gs_pack_t gs_ld_ragged(const void *base, uint32_t align, uint64_t bytes, uint64_t i)
+{
+    const char *p = (const char *)base + 16 * i;
+    const uint32_t n = bytes - 16 * i < 16 ? (uint32_t)(bytes - 16 * i) : 16;
+    gs_pack_t v = {{0, 0}};
+
+    if (16 == n && align >= 8) {
+        v.w[0] = ((const uint64_t *)p)[0];
+        v.w[1] = ((const uint64_t *)p)[1];
+    } else if (16 == n && align >= 4) {
+        const uint32_t *q = (const uint32_t *)p;
+        v.w[0] = q[0] | (uint64_t)q[1] << 32;
+        v.w[1] = q[2] | (uint64_t)q[3] << 32;
+    } else {
+        for (uint32_t b = 0; b < n; b++) {
+            const uint64_t byte = (uint64_t)((const uint8_t *)p)[b] << 8 * (b & 7u);
+            v.w[0] |= b < 8 ? byte : 0;
+            v.w[1] |= b < 8 ? 0 : byte;
+        }
+    }
+    return v;
+}
+
+GS_OUTLINE void gs_st_ragged(void *base, uint32_t align, uint64_t bytes, uint64_t i, gs_pack_t v)
+{
+    char *p = (char *)base + 16 * i;
+    const uint32_t n = bytes - 16 * i < 16 ? (uint32_t)(bytes - 16 * i) : 16;
+
+    if (16 == n && align >= 8) {
+        ((uint64_t *)p)[0] = v.w[0];
+        ((uint64_t *)p)[1] = v.w[1];
+    } else if (16 == n && align >= 4) {
+        uint32_t *q = (uint32_t *)p;
+        q[0] = (uint32_t)v.w[0];
+        q[1] = (uint32_t)(v.w[0] >> 32);
+        q[2] = (uint32_t)v.w[1];
+        q[3] = (uint32_t)(v.w[1] >> 32);
+    } else {
+        for (uint32_t b = 0; b < n; b++) {
+            ((uint8_t *)p)[b] = (uint8_t)((b < 8 ? v.w[0] : v.w[1]) >> 8 * (b & 7u));
+        }
+    }
+}
+
+GS_FN gs_pack_t gs_ld_user(const void *base, uint32_t align, uint64_t bytes, uint64_t i)
+{
+    if (16 == align && 16 * i + 16 <= bytes) {
+        return gs_ld16((const char *)base + 16 * i);
+    }
+    return gs_ld_ragged(base, align, bytes, i);
+}
+
+GS_FN void gs_st_user(void *base, uint32_t align, uint64_t bytes, uint64_t i, gs_pack_t v)
+{
+    if (16 == align && 16 * i + 16 <= bytes) {
+        gs_st16((char *)base + 16 * i, v);
+    } else {
+        gs_st_ragged(base, align, bytes, i, v);
+    }
+}
+
+#endif

@@ -1,0 +1,160 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The primitives on a GPU (sm_70 and later).  Included by prim.h only.
+ *
+ * Memory model: "Memory Consistency Model" of the PTX ISA document.  Data go by weak loads and
+ * stores between barriers, LL lines by relaxed 16-byte accesses of system scope, flags by
+ * release stores and acquire loads of system scope, which order the whole block's accesses through bar.sync.
+ */
+#ifndef GPUSYM_KERNELS_PRIM_CUDA_H
+#define GPUSYM_KERNELS_PRIM_CUDA_H
+
+#include <cuda_fp16.h>
+
+#define GS_FN static __device__ __forceinline__
+#define GS_OUTLINE static __device__ __noinline__
+#define GS_UNROLL _Pragma("unroll")
+#define GS_NO_UNROLL _Pragma("unroll 1")
+
+/* 16 loads of 16 bytes in flight a thread: with 512 threads an SM has 128 KiB under way, more than an NVLink
+ * port's share needs (2 us of latency times 3 GB/s an SM), within 128 registers a thread. */
+#define GS_PACKS 4u
+#define GS_RANKS 4u
+
+GS_FN gs_pack_t gs_ld16(const void *p)
+{
+    gs_pack_t v;
+    asm volatile("ld.global.v2.u64 {%0,%1}, [%2];" : "=l"(v.w[0]), "=l"(v.w[1]) : "l"(p) : "memory");
+    return v;
+}
+
+GS_FN void gs_st16(void *p, gs_pack_t v)
+{
+    asm volatile("st.global.v2.u64 [%0], {%1,%2};" ::"l"(p), "l"(v.w[0]), "l"(v.w[1]) : "memory");
+}
+
+GS_FN void gs_ll_st(void *line, uint64_t d, uint32_t e)
+{
+    asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1,%2,%3,%2};" ::"l"(line), "r"((uint32_t)d), "r"(e),
+                 "r"((uint32_t)(d >> 32))
+                 : "memory");
+}
+
+GS_FN bool gs_ll_ld(const void *line, uint32_t e, uint64_t *d)
+{
+    uint32_t lo, hi, e0, e1;
+    asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(lo), "=r"(e0), "=r"(hi), "=r"(e1)
+                 : "l"(line)
+                 : "memory");
+    *d = lo | (uint64_t)hi << 32;
+    return e0 == e && e1 == e;
+}
+
+GS_FN void gs_flag_post(uint32_t *p, uint32_t v)
+{
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+
+GS_FN uint32_t gs_flag_get(const uint32_t *p)
+{
+    uint32_t v;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+
+GS_FN void gs_block_sync(gs_ctx_t c)
+{
+    (void)c;
+    __syncthreads();
+}
+
+GS_FN uint32_t gs_block_worst(gs_ctx_t c, uint32_t status)
+{
+    /* One barrier when all is well; the rest only once something has failed. */
+    if (!__syncthreads_or((int)status)) {
+        return 0;
+    }
+    __shared__ uint32_t worst;
+    if (0 == c.thread) {
+        worst = 0;
+    }
+    __syncthreads();
+    atomicMax(&worst, status);
+    __syncthreads();
+    status = worst;
+    __syncthreads();
+    return status;
+}
+
+GS_FN uint64_t gs_now_ns(void)
+{
+    uint64_t t;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+    return t;
+}
+
+GS_FN bool gs_aborted(const gpusym_work_t *w)
+{
+    uint32_t v;
+    asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(w->abort) : "memory");
+    return 0 != v;
+}
+
+GS_FN void gs_pause(void)
+{
+}
+
+GS_FN bool gs_last_block(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
+{
+    if (1 == c.nblocks) {
+        return true;
+    }
+    uint32_t *ticket = (uint32_t *)w->peer[w->rank];
+    if (0 != *status) {
+        atomicMax(ticket + 1, *status);
+    }
+    /* Releases this block's stores to whoever reads the count; the last block acquires them all. */
+    __threadfence_system();
+    if (atomicAdd(ticket, 1u) != c.nblocks - 1) {
+        return false;
+    }
+    __threadfence_system();
+    *status = atomicExch(ticket + 1, 0u);
+    atomicExch(ticket, 0u);
+    return true;
+}
+
+GS_FN void gs_done(const gpusym_work_t *w, uint32_t status)
+{
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(w->done), "l"((uint64_t)w->done_seq << 32 | status)
+                 : "memory");
+}
+
+GS_FN float gs_as_f32(uint32_t u)
+{
+    return __uint_as_float(u);
+}
+GS_FN uint32_t gs_as_u32(float f)
+{
+    return __float_as_uint(f);
+}
+GS_FN double gs_as_f64(uint64_t u)
+{
+    return __longlong_as_double((long long)u);
+}
+GS_FN uint64_t gs_as_u64(double f)
+{
+    return (uint64_t)__double_as_longlong(f);
+}
+GS_FN float gs_f16_to_f32(uint16_t h)
+{
+    return __half2float(__ushort_as_half(h));
+}
+GS_FN uint16_t gs_f32_to_f16(float f)
+{
+    return __half_as_ushort(__float2half_rn(f));
+}
+
+#endif

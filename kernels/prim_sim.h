@@ -1,0 +1,164 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The primitives on the simulator: one CPU thread does all the work of a block, so the block's
+ * barriers are nothing, and what crosses ranks crosses threads or processes through shared
+ * memory.  Included by prim.h only.
+ */
+#ifndef GPUSYM_KERNELS_PRIM_SIM_H
+#define GPUSYM_KERNELS_PRIM_SIM_H
+
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+#define GS_FN static inline __attribute__((always_inline, unused))
+#define GS_OUTLINE static __attribute__((noinline, unused))
+#define GS_PACKS 1u
+#define GS_RANKS 4u
+#if defined(__clang__)
+#define GS_UNROLL _Pragma("unroll")
+#define GS_NO_UNROLL _Pragma("nounroll")
+#else
+#define GS_UNROLL _Pragma("GCC unroll 16")
+#define GS_NO_UNROLL _Pragma("GCC unroll 1")
+#endif
+
+GS_FN gs_pack_t gs_ld16(const void *p)
+{
+    gs_pack_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+GS_FN void gs_st16(void *p, gs_pack_t v)
+{
+    memcpy(p, &v, sizeof v);
+}
+
+/* Eight bytes are stored whole on every CPU that we run on, and each half of a line has a flag of its own. */
+GS_FN void gs_ll_st(void *line, uint64_t d, uint32_t e)
+{
+    __atomic_store_n((uint64_t *)line, (uint64_t)e << 32 | (uint32_t)d, __ATOMIC_RELAXED);
+    __atomic_store_n((uint64_t *)line + 1, (uint64_t)e << 32 | d >> 32, __ATOMIC_RELAXED);
+}
+
+GS_FN bool gs_ll_ld(const void *line, uint32_t e, uint64_t *d)
+{
+    const uint64_t a = __atomic_load_n((const uint64_t *)line, __ATOMIC_RELAXED);
+    const uint64_t b = __atomic_load_n((const uint64_t *)line + 1, __ATOMIC_RELAXED);
+    *d = (uint32_t)a | b << 32;
+    return (uint32_t)(a >> 32) == e && (uint32_t)(b >> 32) == e;
+}
+
+GS_FN void gs_flag_post(uint32_t *p, uint32_t v)
+{
+    __atomic_store_n(p, v, __ATOMIC_RELEASE);
+}
+
+GS_FN uint32_t gs_flag_get(const uint32_t *p)
+{
+    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+
+GS_FN void gs_block_sync(gs_ctx_t c)
+{
+    (void)c;
+}
+
+GS_FN uint32_t gs_block_worst(gs_ctx_t c, uint32_t status)
+{
+    (void)c;
+    return status;
+}
+
+GS_FN uint64_t gs_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+GS_FN bool gs_aborted(const gpusym_work_t *w)
+{
+    return 0 != __atomic_load_n(w->abort, __ATOMIC_RELAXED);
+}
+
+GS_FN void gs_pause(void)
+{
+    sched_yield(); /* tests run more ranks than there are cores */
+}
+
+GS_FN bool gs_last_block(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
+{
+    uint32_t *ticket = (uint32_t *)w->peer[w->rank];
+    ticket[1] = *status > ticket[1] ? *status : ticket[1]; /* one thread runs all blocks of a launch */
+    if (++ticket[0] != c.nblocks) {
+        return false;
+    }
+    *status = ticket[1];
+    ticket[0] = ticket[1] = 0;
+    return true;
+}
+
+GS_FN void gs_done(const gpusym_work_t *w, uint32_t status)
+{
+    __atomic_store_n(w->done, (uint64_t)w->done_seq << 32 | status, __ATOMIC_RELEASE);
+}
+
+GS_FN float gs_as_f32(uint32_t u)
+{
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+GS_FN uint32_t gs_as_u32(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+GS_FN double gs_as_f64(uint64_t u)
+{
+    double f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+GS_FN uint64_t gs_as_u64(double f)
+{
+    uint64_t u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+/* IEEE binary16 to binary32, exact. */
+GS_FN float gs_f16_to_f32(uint16_t h)
+{
+    const uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exp = h >> 10 & 31u, man = h & 0x3ffu;
+    if (31 == exp) {
+        return gs_as_f32(sign | 0x7f800000u | man << 13);
+    }
+    if (0 == exp) { /* zero or subnormal: man * 2^-24 is exact in binary32 */
+        const float f = (float)man * 0x1p-24f;
+        return gs_as_f32(sign | gs_as_u32(f));
+    }
+    return gs_as_f32(sign | (exp + 112) << 23 | man << 13);
+}
+
+/* binary32 to IEEE binary16, to nearest, ties to even. */
+GS_FN uint16_t gs_f32_to_f16(float f)
+{
+    const uint32_t u = gs_as_u32(f), sign = u >> 16 & 0x8000u, abs = u & 0x7fffffffu;
+    if (abs > 0x7f800000u) {
+        return (uint16_t)(sign | 0x7fffu);
+    }
+    if (abs >= 0x477ff000u) { /* rounds to 65536 or more */
+        return (uint16_t)(sign | 0x7c00u);
+    }
+    if (abs < 0x38800000u) { /* below 2^-14: the addition rounds at the right place (0.5 has an ulp of 2^-24) */
+        return (uint16_t)(sign | (gs_as_u32(gs_as_f32(abs) + 0.5f) - 0x3f000000u));
+    }
+    return (uint16_t)(sign | ((abs + 0xfffu + (abs >> 13 & 1u)) - 0x38000000u) >> 13);
+}
+
+#endif

@@ -1,0 +1,149 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * coll/gpusym: the face to MPI collectives.  What its files share: the component with its
+ * parameters, the module (one a communicator), the saved functions of the previous modules, the
+ * counters, and the team (what a communicator shares with its peers).
+ */
+#ifndef MCA_COLL_GPUSYM_H
+#define MCA_COLL_GPUSYM_H
+
+#include "ompi_config.h" /* always first */
+
+#include "mpi.h"
+#include "ompi/communicator/communicator.h"
+#include "ompi/datatype/ompi_datatype.h"
+#include "ompi/mca/coll/base/base.h"
+#include "ompi/mca/coll/coll.h"
+#include "ompi/op/op.h"
+#include "opal/util/output.h"
+
+#include "mca/common/gpusym/device.h"
+#include "mca/common/gpusym/heap.h"
+#include "mca/common/gpusym/ompi_compat.h"
+#include "mca/common/gpusym/rollcall.h"
+#include "mca/common/gpusym/team.h"
+
+enum coll_gpusym_coll {
+#define GPUSYM_COLL(ID, name) COLL_GPUSYM_##ID,
+#include "coll_gpusym.def"
+    COLL_GPUSYM_COLLS
+};
+
+enum coll_gpusym_reason {
+#define GPUSYM_REASON(ID, name, doc) COLL_GPUSYM_R_##ID,
+#include "coll_gpusym.def"
+    COLL_GPUSYM_REASONS
+};
+
+/* Values of coll_gpusym_allreduce_algorithm: an algorithm of kernels.def, or one of these. */
+#define COLL_GPUSYM_ALG_AUTO (-1)
+#define COLL_GPUSYM_ALG_STAGED (-2)
+
+/* Calls of one collective since MPI_Init, in this process; counted with relaxed atomics. */
+typedef struct {
+    unsigned long long native;                       /* ran on the GPU */
+    unsigned long long algorithm[GPUSYM_ALG_COUNT];  /* of those, by algorithm */
+    unsigned long long copied;                       /* of those, one-rank communicators: a copy */
+    unsigned long long staged;                       /* went through the host */
+    unsigned long long reason[COLL_GPUSYM_REASONS];  /* of those, by reason */
+    unsigned long long passed;                       /* host buffers: handed on untouched */
+} coll_gpusym_counters_t;
+
+typedef struct {
+    gpusym_coll_component_t super; /* ompi_compat.h: this Open MPI's component struct */
+
+    /* MCA parameters, see coll_gpusym_params.c for units and ranges */
+    int priority;
+    int device;              /* gpusym_device_choice_t */
+    const char *adopt;       /* which stock coll components to take in when only gpusym is named */
+    bool adopt_set;          /* the user has set it, to whatever */
+    int verbose;             /* level of `output` */
+    unsigned long heap_size; /* bytes of the symmetric heap of a process */
+    unsigned oneshot_max;    /* largest message in bytes for agxll_r; 0: by the tuning table */
+    int allreduce_algorithm; /* enum gpusym_algorithm, COLL_GPUSYM_ALG_AUTO or _STAGED */
+    int blocks;              /* blocks a launch; 0: by the tuning table */
+    int threads;             /* threads a block; 0: by the tuning table */
+    double timeout;          /* seconds one GPU waits for another inside a kernel; 0: no limit */
+    bool share_gpu;          /* run kernels even where two ranks share a GPU */
+    bool multicast;          /* allow multicast objects (sites' vetoes come first) */
+    bool summary;            /* print the counters at MPI_Finalize */
+    bool sim_host;           /* simulator: any buffer is device memory */
+    int sim_gpus;            /* simulator: GPUs of a host */
+    const char *sim_fail;    /* simulator: faults to inject */
+    unsigned epoch_first;    /* developer: first epoch of a communicator, to test the wrap */
+
+    int output;              /* opal_output stream; -1 before open and after close */
+    bool used;               /* a communicator has had a module of ours */
+    const gpusym_device_t *dev; /* NULL until the first collective, or if there is none */
+    coll_gpusym_counters_t counters[COLL_GPUSYM_COLLS];
+} mca_coll_gpusym_component_t;
+
+GPUSYM_COMPONENT_EXPORT extern mca_coll_gpusym_component_t mca_coll_gpusym_component;
+
+/* The previous modules' functions, each with its (retained) module. */
+typedef struct {
+#define GPUSYM_SAVED(name)                          \
+    mca_coll_base_module_##name##_fn_t name;        \
+    mca_coll_base_module_t *name##_module;
+#include "coll_gpusym.def"
+} coll_gpusym_saved_t;
+
+/* What a communicator shares with its peers; made at its first collective, see coll_gpusym_team.c. */
+typedef struct coll_gpusym_team coll_gpusym_team_t;
+
+typedef struct {
+    mca_coll_base_module_t super;
+    struct ompi_communicator_t *comm; /* not retained: the communicator owns us */
+    coll_gpusym_saved_t saved;
+    coll_gpusym_team_t *team;         /* NULL until the first collective */
+    bool passthrough;                 /* no rank has a device: hand everything on */
+} mca_coll_gpusym_module_t;
+
+OBJ_CLASS_DECLARATION(mca_coll_gpusym_module_t);
+
+/* coll_gpusym_component.c: opens the device if that has not been tried; returns component.dev, which
+ * is NULL where there is none. Any thread may call it. */
+const gpusym_device_t *coll_gpusym_device(void);
+
+/* coll_gpusym_params.c */
+int coll_gpusym_params_register(void);
+/* coll_gpusym_counters.c: MPI_T performance variables, and the summary. */
+int coll_gpusym_counters_register(void);
+void coll_gpusym_counters_print(void);
+const char *coll_gpusym_reason_name(unsigned reason);
+const char *coll_gpusym_reason_doc(unsigned reason);
+/* Whether kernels.def has the algorithm (enum gpusym_algorithm) for the collective (enum coll_gpusym_coll). */
+bool coll_gpusym_algorithm_is_of(unsigned alg, unsigned coll);
+static inline void coll_gpusym_count(unsigned long long *counter)
+{
+    __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+/* coll_gpusym_adopt.c: prepends the stock components named by the parameter to the framework's list;
+ * to be called from mca_open_component. */
+int coll_gpusym_adopt(void);
+/* coll_gpusym_module.c */
+mca_coll_base_module_t *coll_gpusym_comm_query(struct ompi_communicator_t *comm, int *priority);
+
+/* coll_gpusym_team.c: frees a team, after the communicator's last collective. NULL is fine. */
+void coll_gpusym_team_free(coll_gpusym_team_t *team);
+/* Called at component close: the heap, streams, pages of the process. */
+void coll_gpusym_team_fini(void);
+
+/* coll_gpusym_allreduce.c */
+int coll_gpusym_allreduce(const void *sbuf, void *rbuf, gpusym_count_t count, struct ompi_datatype_t *dtype,
+                          struct ompi_op_t *op, struct ompi_communicator_t *comm, mca_coll_base_module_t *module);
+
+/* "MPI_COMM_WORLD (cid 0)" style name for messages, into buf; returns buf. */
+#define COLL_GPUSYM_COMM_NAME_MAX (MPI_MAX_OBJECT_NAME + 64)
+const char *coll_gpusym_comm_name(struct ompi_communicator_t *comm, char *buf, size_t size);
+
+/* coll_gpusym_help.c: an error to the user in three parts (what happened, where, what to do), to stderr.
+ * topic: one of coll_gpusym_help.def, which gives the types of the arguments. */
+void coll_gpusym_help(const char *topic, ...);
+
+/* A line for who wants to know, see coll_gpusym_verbose; the first argument is a literal format. */
+#define COLL_GPUSYM_VERBOSE(level, ...) \
+    opal_output_verbose((level), mca_coll_gpusym_component.output, "coll:gpusym: " __VA_ARGS__)
+
+#endif

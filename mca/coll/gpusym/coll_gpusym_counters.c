@@ -1,0 +1,168 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * What was counted, shown two ways: as MPI_T performance variables while the program runs, and as a
+ * line a collective at its end.  Both walk one description of a collective's counters.
+ */
+#include "coll_gpusym.h"
+
+#include <ctype.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "opal/mca/base/mca_base_pvar.h"
+
+static const char *const coll_name[] = {
+#define GPUSYM_COLL(ID, name) #name,
+#include "coll_gpusym.def"
+};
+
+static const struct {
+    const char *name;
+    const char *doc;
+} reasons[] = {
+#define GPUSYM_REASON(ID, name, doc) {#name, doc},
+#include "coll_gpusym.def"
+};
+
+/* The collective that an algorithm is of, "ALLREDUCE". */
+static const char *const algorithm_coll[] = {
+#define GPUSYM_ALGORITHM(id, name, coll, doc) #coll,
+#include "kernels/kernels.def"
+};
+static const char *const coll_id[] = {
+#define GPUSYM_COLL(ID, name) #ID,
+#include "coll_gpusym.def"
+};
+
+const char *coll_gpusym_reason_name(unsigned reason)
+{
+    return reason < COLL_GPUSYM_REASONS ? reasons[reason].name : "unknown";
+}
+
+const char *coll_gpusym_reason_doc(unsigned reason)
+{
+    return reason < COLL_GPUSYM_REASONS ? reasons[reason].doc : "unknown";
+}
+
+bool coll_gpusym_algorithm_is_of(unsigned alg, unsigned coll)
+{
+    return alg < GPUSYM_ALG_COUNT && coll < COLL_GPUSYM_COLLS && 0 == strcmp(algorithm_coll[alg], coll_id[coll]);
+}
+
+/* ---- MPI_T ----------------------------------------------------------------------------------- */
+
+/* Registers coll_gpusym_<collective>_<kind>[_<detail>]. */
+static int pvar(unsigned coll, const char *kind, const char *detail, const char *doc, unsigned long long *counter)
+{
+    char name[128];
+    char text[256];
+    int ret;
+
+    snprintf(name, sizeof(name), "%s_%s%s%s", coll_name[coll], kind, '\0' == *detail ? "" : "_", detail);
+    snprintf(text, sizeof(text), "Calls of MPI_%c%s in this process: %s", toupper(coll_name[coll][0]),
+             coll_name[coll] + 1, doc);
+    ret = mca_base_component_pvar_register(&mca_coll_gpusym_component.super.collm_version, name, text,
+                                           OPAL_INFO_LVL_4, MCA_BASE_PVAR_CLASS_COUNTER,
+                                           MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL, MCA_BASE_VAR_BIND_NO_OBJECT,
+                                           MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS, NULL, NULL,
+                                           NULL, counter);
+    return ret < 0 ? ret : OMPI_SUCCESS;
+}
+
+static int pvars_of(unsigned coll)
+{
+    coll_gpusym_counters_t *c = &mca_coll_gpusym_component.counters[coll];
+    int ret = pvar(coll, "native", "", "run on the GPU", &c->native);
+
+    for (unsigned a = 0; OMPI_SUCCESS == ret && a < GPUSYM_ALG_COUNT; ++a) {
+        if (coll_gpusym_algorithm_is_of(a, coll)) {
+            ret = pvar(coll, "native", gpusym_algorithm_name(a), gpusym_algorithm_doc(a), &c->algorithm[a]);
+        }
+    }
+    if (OMPI_SUCCESS == ret) {
+        ret = pvar(coll, "native", "copy", "one rank only, a copy by the GPU", &c->copied);
+    }
+    if (OMPI_SUCCESS == ret) {
+        ret = pvar(coll, "staged", "", "taken through host memory", &c->staged);
+    }
+    for (unsigned r = 0; OMPI_SUCCESS == ret && r < COLL_GPUSYM_REASONS; ++r) {
+        ret = pvar(coll, "staged", reasons[r].name, reasons[r].doc, &c->reason[r]);
+    }
+    return OMPI_SUCCESS == ret ? pvar(coll, "passed", "", "host memory, handed on untouched", &c->passed) : ret;
+}
+
+int coll_gpusym_counters_register(void)
+{
+    int ret = OMPI_SUCCESS;
+
+    for (unsigned coll = 0; OMPI_SUCCESS == ret && coll < COLL_GPUSYM_COLLS; ++coll) {
+        ret = pvars_of(coll);
+    }
+    return ret;
+}
+
+/* ---- the summary ----------------------------------------------------------------------------- */
+
+typedef struct {
+    char text[1024];
+    size_t used;
+    unsigned listed; /* entries in the open list */
+} line_t;
+
+static void append(line_t *l, const char *format, const char *name, unsigned long long n)
+{
+    int r = snprintf(l->text + l->used, sizeof(l->text) - l->used, format, name, n);
+
+    if (r > 0) {
+        l->used += (size_t) r;
+        if (l->used >= sizeof(l->text)) {
+            l->used = sizeof(l->text) - 1;
+        }
+    }
+}
+
+static void entry(line_t *l, const char *name, unsigned long long n)
+{
+    if (n > 0) {
+        append(l, 0 == l->listed ? " (%s %llu" : ", %s %llu", name, n);
+        ++l->listed;
+    }
+}
+
+static void entries_end(line_t *l)
+{
+    if (l->listed > 0) {
+        append(l, "%s", ")", 0);
+    }
+    l->listed = 0;
+}
+
+static void print_line(unsigned coll)
+{
+    const coll_gpusym_counters_t *c = &mca_coll_gpusym_component.counters[coll];
+    line_t l = {.used = 0, .listed = 0};
+
+    append(&l, "gpusym: %s: native %llu", coll_name[coll], c->native);
+    for (unsigned a = 0; a < GPUSYM_ALG_COUNT; ++a) {
+        entry(&l, gpusym_algorithm_name(a), c->algorithm[a]);
+    }
+    entry(&l, "copy", c->copied);
+    entries_end(&l);
+    append(&l, ", %s %llu", "staged", c->staged);
+    for (unsigned r = 0; r < COLL_GPUSYM_REASONS; ++r) {
+        entry(&l, reasons[r].name, c->reason[r]);
+    }
+    entries_end(&l);
+    append(&l, ", %s %llu", "passed", c->passed);
+    fprintf(stderr, "%s\n", l.text);
+}
+
+void coll_gpusym_counters_print(void)
+{
+    for (unsigned coll = 0; coll < COLL_GPUSYM_COLLS; ++coll) {
+        print_line(coll);
+    }
+    fflush(stderr);
+}

@@ -1,0 +1,75 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Errors to the user.  The texts are those of coll_gpusym_help.def.
+ */
+#include "coll_gpusym.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "opal/util/proc.h"
+
+#define RULE "--------------------------------------------------------------------------\n"
+
+/* Never called: lets the compiler compare every text with the types that the list promises. */
+static inline __attribute__((format(printf, 1, 2))) void check_format(const char *format, ...)
+{
+    (void) format;
+}
+#define GPUSYM_HELP(topic, types, names, text) GPUSYM_HELP_CHECK(__LINE__, types, names, text)
+#define GPUSYM_HELP_CHECK(line, types, names, text) GPUSYM_HELP_CHECK_(line, types, names, text)
+#define GPUSYM_HELP_NAMES(...) __VA_ARGS__
+#define GPUSYM_HELP_CHECK_(line, types, names, text)         \
+    static inline __attribute__((unused)) void check_##line types \
+    {                                                        \
+        check_format(text, GPUSYM_HELP_NAMES names);         \
+    }
+#include "coll_gpusym_help.def"
+
+static const struct {
+    const char *topic;
+    const char *text;
+} help[] = {
+#define GPUSYM_HELP(topic, types, names, text) {topic, text},
+#include "coll_gpusym_help.def"
+};
+
+static const char *help_text(const char *topic)
+{
+    for (size_t i = 0; i < sizeof(help) / sizeof(help[0]); ++i) {
+        if (0 == strcmp(help[i].topic, topic)) {
+            return help[i].text;
+        }
+    }
+    return NULL;
+}
+
+void coll_gpusym_help(const char *topic, ...)
+{
+    const char *text = help_text(topic);
+    char line[4096];
+    const size_t room = sizeof(line) - sizeof(RULE); /* the closing rule always fits */
+    size_t used;
+    va_list ap;
+
+    used = (size_t) snprintf(line, room, RULE "gpusym, process %lu on %s, pid %d:\n\n",
+                             (unsigned long) OPAL_PROC_MY_NAME.vpid,
+                             NULL != opal_process_info.nodename ? opal_process_info.nodename : "this host",
+                             (int) getpid());
+    if (used < room) {
+        va_start(ap, topic);
+        if (NULL != text) {
+            vsnprintf(line + used, room - used, text, ap);
+        } else {
+            snprintf(line + used, room - used, "(no text for \"%s\")\n", topic);
+        }
+        va_end(ap);
+    }
+    strcat(line, RULE);
+    /* In one piece, so that the messages of several ranks do not mix. */
+    fputs(line, stderr);
+    fflush(stderr);
+}

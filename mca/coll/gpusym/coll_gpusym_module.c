@@ -1,0 +1,135 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The module, one a communicator: whether we serve it, what we save of the modules before us, and
+ * what we put in their place.  Nothing is decided here by what only one rank knows (whether it has
+ * a GPU, say): the ranks of a communicator must all take the module or all leave it.
+ */
+#include "coll_gpusym.h"
+
+#include <string.h>
+
+static void module_construct(mca_coll_gpusym_module_t *m)
+{
+    memset((char *) m + sizeof(m->super), 0, sizeof(*m) - sizeof(m->super));
+}
+
+static void release_saved(coll_gpusym_saved_t *saved)
+{
+#define GPUSYM_SAVED(name)                     \
+    if (NULL != saved->name##_module) {        \
+        OBJ_RELEASE(saved->name##_module);     \
+        saved->name##_module = NULL;           \
+    }
+#include "coll_gpusym.def"
+}
+
+static void module_destruct(mca_coll_gpusym_module_t *m)
+{
+    coll_gpusym_team_free(m->team);
+    m->team = NULL;
+    release_saved(&m->saved);
+}
+
+OBJ_CLASS_INSTANCE(mca_coll_gpusym_module_t, mca_coll_base_module_t, module_construct, module_destruct);
+
+const char *coll_gpusym_comm_name(struct ompi_communicator_t *comm, char *buf, size_t size)
+{
+    return gpusym_comm_label(comm, buf, size);
+}
+
+/* Takes a reference to each previous module: it must outlive us even where we hide all that it
+ * does.  A collective that a communicator has not (scan on an intercommunicator) stays NULL. */
+static void save_previous(coll_gpusym_saved_t *saved, const mca_coll_base_comm_coll_t *coll)
+{
+#define GPUSYM_SAVED(fn)                                                  \
+    if (NULL != coll->coll_##fn && NULL != coll->coll_##fn##_module) {    \
+        saved->fn = coll->coll_##fn;                                      \
+        saved->fn##_module = coll->coll_##fn##_module;                    \
+        OBJ_RETAIN(saved->fn##_module);                                   \
+    }
+#include "coll_gpusym.def"
+}
+
+/* The first of those that we cannot do without and that nobody serves; NULL if all are there. */
+static const char *missing(const coll_gpusym_saved_t *saved)
+{
+    if (NULL == saved->allreduce) {
+        return "allreduce";
+    }
+    if (NULL == saved->allgather) {
+        return "allgather";
+    }
+    return NULL == saved->barrier ? "barrier" : NULL;
+}
+
+static int module_enable(mca_coll_base_module_t *module, struct ompi_communicator_t *comm)
+{
+    mca_coll_gpusym_module_t *m = (mca_coll_gpusym_module_t *) module;
+    char name[COLL_GPUSYM_COMM_NAME_MAX];
+    const char *lack;
+
+    save_previous(&m->saved, comm->c_coll);
+    lack = missing(&m->saved);
+    if (NULL != lack) {
+        COLL_GPUSYM_VERBOSE(1, "%s: disqualified: no component of lower priority serves %s",
+                            coll_gpusym_comm_name(comm, name, sizeof(name)), lack);
+        return OMPI_ERR_NOT_FOUND; /* the framework releases us, and we what was saved */
+    }
+    m->comm = comm;
+#define GPUSYM_COLL(ID, fn) GPUSYM_COLL_INSTALL(comm, module, fn);
+#include "coll_gpusym.def"
+    mca_coll_gpusym_component.used = true;
+    return OMPI_SUCCESS;
+}
+
+/* Called once, or once for every function of ours. */
+static int module_disable(mca_coll_base_module_t *module, struct ompi_communicator_t *comm)
+{
+    mca_coll_gpusym_module_t *m = (mca_coll_gpusym_module_t *) module;
+
+    (void) m;
+    (void) comm;
+#define GPUSYM_COLL(ID, fn) GPUSYM_COLL_RESTORE(comm, module, fn, m->saved.fn, m->saved.fn##_module);
+#include "coll_gpusym.def"
+    return OMPI_SUCCESS;
+}
+
+/* Why we do not serve a communicator; NULL if we do.  Any size, and intercommunicators too: a GPU
+ * pointer must reach no module that would touch it with the CPU. */
+static const char *disqualified(void)
+{
+    if (mca_coll_gpusym_component.priority < 0) {
+        return "coll_gpusym_priority is negative";
+    }
+    if (GPUSYM_DEVICE_NONE == mca_coll_gpusym_component.device) {
+        return "coll_gpusym_device is none";
+    }
+    return NULL;
+}
+
+mca_coll_base_module_t *coll_gpusym_comm_query(struct ompi_communicator_t *comm, int *priority)
+{
+    char name[COLL_GPUSYM_COMM_NAME_MAX];
+    const char *why = disqualified();
+    mca_coll_gpusym_module_t *m;
+
+    coll_gpusym_comm_name(comm, name, sizeof(name));
+    if (NULL != why) {
+        COLL_GPUSYM_VERBOSE(1, "%s: disqualified: %s", name, why);
+        return NULL;
+    }
+    m = OBJ_NEW(mca_coll_gpusym_module_t);
+    if (NULL == m) {
+        COLL_GPUSYM_VERBOSE(1, "%s: disqualified: out of memory", name);
+        return NULL;
+    }
+    m->super.coll_module_enable = module_enable;
+    m->super.coll_module_disable = module_disable;
+#define GPUSYM_COLL(ID, fn) m->super.coll_##fn = coll_gpusym_##fn;
+#include "coll_gpusym.def"
+    *priority = mca_coll_gpusym_component.priority;
+    COLL_GPUSYM_VERBOSE(5, "%s: %d ranks%s, priority %d", name, ompi_comm_size(comm),
+                        OMPI_COMM_IS_INTER(comm) ? ", an intercommunicator" : "", *priority);
+    return &m->super;
+}

@@ -1,0 +1,282 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The MCA parameters: one table gives each its name, level, unit, range, default and meaning.  The
+ * help text, the check of the range and the message about a bad value follow from it;
+ * docs/parameters.md says more about some.
+ */
+#include "coll_gpusym.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "opal/mca/base/mca_base_var.h"
+#include "opal/mca/base/mca_base_var_enum.h"
+
+#define MIB (1024.0 * 1024.0)
+#define COMPONENT (&mca_coll_gpusym_component)
+#define FIELD(name) (&mca_coll_gpusym_component.name)
+
+/* A parameter that is a number; doubles hold all these ranges exactly. */
+typedef struct {
+    const char *name;
+    mca_base_var_type_t type;
+    int level;
+    void *field;
+    double fallback, min, max;
+    int multiple; /* the value must be a multiple of it; 0: any */
+    const char *unit;
+    const char *doc;
+} number_t;
+
+static const number_t numbers[] = {
+    {"priority", MCA_BASE_VAR_TYPE_INT, 6, FIELD(priority), 90, -1, 1000, 0, "",
+     "Priority among the coll components; the highest serves a collective. -1: never used"},
+    {"heap_size", MCA_BASE_VAR_TYPE_UNSIGNED_LONG, 5, FIELD(heap_size), 64 * MIB, MIB, 4096 * MIB, 0, "bytes",
+     "GPU memory a process sets aside, once, for the staging areas of all its communicators. K, M and G may follow the "
+     "number"},
+    {"oneshot_max", MCA_BASE_VAR_TYPE_UNSIGNED_INT, 5, FIELD(oneshot_max), 0, 0, 16 * MIB, 0, "bytes",
+     "Largest message that the algorithm agxll_r (every rank sends all to every rank) is taken for. 0: by the tuning "
+     "table"},
+    {"blocks", MCA_BASE_VAR_TYPE_INT, 5, FIELD(blocks), 0, 0, GPUSYM_BLOCKS_MAX, 0, "blocks",
+     "Thread blocks of a kernel launch. 0: by the tuning table"},
+    {"threads", MCA_BASE_VAR_TYPE_INT, 5, FIELD(threads), 0, 0, GPUSYM_THREADS_MAX, 32, "threads",
+     "Threads of a block. 0: by the tuning table"},
+    {"timeout", MCA_BASE_VAR_TYPE_DOUBLE, 3, FIELD(timeout), 60, 0, 1000000, 0, "seconds",
+     "How long a GPU waits for another one inside a kernel before the job ends with a message. 0: for ever"},
+    {"share_gpu", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(share_gpu), 0, 0, 1, 0, "",
+     "Run the kernels also where ranks share a GPU. These kernels wait for each other, so they must run at the same "
+     "time, as under MPS. Otherwise such communicators are staged through host memory"},
+    {"multicast", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(multicast), 1, 0, 1, 0, "",
+     "Allow NVLink multicast (NVLS) objects. NCCL_NVLS_ENABLE=0, NVSHMEM_DISABLE_NVLS=1 or "
+     "TORCH_SYMM_MEM_DISABLE_MULTICAST=1 in the environment forbid them whatever is said here"},
+    {"summary", MCA_BASE_VAR_TYPE_BOOL, 2, FIELD(summary), 0, 0, 1, 0, "",
+     "Print at MPI_Finalize, from rank 0 to stderr, how the calls of each collective were served"},
+    {"verbose", MCA_BASE_VAR_TYPE_INT, 2, FIELD(verbose), 0, 0, 100, 0, "",
+     "How much to say on stderr. 1: what is decided once, and why something is not used; 5: a line a communicator; "
+     "coll_base_verbose counts too"},
+    {"sim_host", MCA_BASE_VAR_TYPE_BOOL, 7, FIELD(sim_host), 0, 0, 1, 0, "",
+     "Simulator: take every buffer for GPU memory, so that any MPI program runs the kernels"},
+    {"sim_gpus", MCA_BASE_VAR_TYPE_INT, 7, FIELD(sim_gpus), 0, 0, 64, 0, "GPUs",
+     "Simulator: GPUs of a host, shared out to the processes by local rank. 0: one a process"},
+    {"epoch_first", MCA_BASE_VAR_TYPE_UNSIGNED_INT, 9, FIELD(epoch_first), 1, 1, 4294967295.0, 0, "epochs",
+     "First epoch of a communicator's flags, to test that their counting may wrap round"},
+};
+
+static double number_get(const number_t *p)
+{
+    switch (p->type) {
+    case MCA_BASE_VAR_TYPE_BOOL:
+        return *(const bool *) p->field;
+    case MCA_BASE_VAR_TYPE_DOUBLE:
+        return *(const double *) p->field;
+    case MCA_BASE_VAR_TYPE_UNSIGNED_INT:
+        return *(const unsigned *) p->field;
+    case MCA_BASE_VAR_TYPE_UNSIGNED_LONG:
+        return (double) *(const unsigned long *) p->field;
+    default:
+        return *(const int *) p->field;
+    }
+}
+
+static void number_set(const number_t *p, double value)
+{
+    switch (p->type) {
+    case MCA_BASE_VAR_TYPE_BOOL:
+        *(bool *) p->field = 0 != value;
+        break;
+    case MCA_BASE_VAR_TYPE_DOUBLE:
+        *(double *) p->field = value;
+        break;
+    case MCA_BASE_VAR_TYPE_UNSIGNED_INT:
+        *(unsigned *) p->field = (unsigned) value;
+        break;
+    case MCA_BASE_VAR_TYPE_UNSIGNED_LONG:
+        *(unsigned long *) p->field = (unsigned long) value;
+        break;
+    default:
+        *(int *) p->field = (int) value;
+        break;
+    }
+}
+
+/* "0 to 512 threads, a multiple of 32" */
+static void number_range(const number_t *p, char *buf, size_t size)
+{
+    int used = snprintf(buf, size, "%.0f to %.0f%s%s", p->min, p->max, '\0' == *p->unit ? "" : " ", p->unit);
+
+    if (p->multiple > 0 && used > 0 && (size_t) used < size) {
+        snprintf(buf + used, size - (size_t) used, ", a multiple of %d", p->multiple);
+    }
+}
+
+static bool number_good(const number_t *p)
+{
+    const double value = number_get(p);
+
+    if (!(value >= p->min && value <= p->max)) { /* so that no NaN passes */
+        return false;
+    }
+    return 0 == p->multiple || 0 == (long) value % p->multiple;
+}
+
+/* Says that a parameter's default is taken in place of a value that cannot be. */
+static void bad_value(const char *name, const char *value, const char *allowed, const char *fallback)
+{
+    char full[64], taken[64];
+
+    snprintf(full, sizeof(full), "coll_gpusym_%s", name);
+    snprintf(taken, sizeof(taken), "the default, %s", fallback);
+    coll_gpusym_help("bad-param", full, value, allowed, taken);
+}
+
+/* What Open MPI refuses by itself, since the type or the enumerator has no such value, it names in a
+ * message of its own; the field keeps its default. */
+#define REFUSED OPAL_ERR_VALUE_OUT_OF_BOUNDS
+#define REFUSED_VALUE "the value that Open MPI names above"
+
+/* Registers one parameter; its field holds the default.  Returns its index, REFUSED, or another
+ * negative error. */
+static int var_register(const char *name, const char *doc, mca_base_var_type_t type, mca_base_var_enum_t *choices,
+                        int level, void *field)
+{
+    return mca_base_component_var_register(&COMPONENT->super.collm_version, name, doc, type, choices, 0, 0,
+                                           (mca_base_var_info_lvl_t) (OPAL_INFO_LVL_1 + level - 1),
+                                           MCA_BASE_VAR_SCOPE_ALL_EQ, field);
+}
+
+static int number_register(const number_t *p)
+{
+    char range[96], value[48], fallback[48];
+    char doc[512];
+    int ret;
+
+    number_range(p, range, sizeof(range));
+    if (MCA_BASE_VAR_TYPE_BOOL == p->type) {
+        snprintf(doc, sizeof(doc), "%s", p->doc);
+    } else {
+        snprintf(doc, sizeof(doc), "%s (%s)", p->doc, range);
+    }
+    number_set(p, p->fallback);
+    ret = var_register(p->name, doc, p->type, NULL, p->level, p->field);
+    if (REFUSED == ret || (ret >= 0 && !number_good(p))) {
+        snprintf(value, sizeof(value), "%.15g", number_get(p));
+        snprintf(fallback, sizeof(fallback), "%.0f", p->fallback);
+        bad_value(p->name, REFUSED == ret ? REFUSED_VALUE : value, range, fallback);
+        number_set(p, p->fallback);
+        return OMPI_SUCCESS;
+    }
+    return ret;
+}
+
+/* A parameter that is one of some words.  choices ends with a NULL string; its first is the default. */
+static int choice_register(const char *name, int level, const mca_base_var_enum_value_t *choices, int *field,
+                           const char *doc)
+{
+    mca_base_var_enum_t *enumerator = NULL;
+    char *allowed = NULL;
+    int ret = mca_base_var_enum_create(name, choices, &enumerator);
+
+    if (OPAL_SUCCESS != ret) {
+        return ret;
+    }
+    *field = choices[0].value;
+    ret = var_register(name, doc, MCA_BASE_VAR_TYPE_INT, enumerator, level, field);
+    if (REFUSED == ret) {
+        (void) enumerator->dump(enumerator, &allowed);
+        bad_value(name, REFUSED_VALUE, NULL == allowed ? "the names that ompi_info lists" : allowed, choices[0].string);
+        free(allowed);
+        *field = choices[0].value;
+        ret = OMPI_SUCCESS;
+    }
+    OBJ_RELEASE(enumerator); /* the parameter keeps its own reference */
+    return ret;
+}
+
+static int register_device(void)
+{
+    static const mca_base_var_enum_value_t choices[] = {
+        {GPUSYM_DEVICE_AUTO, "auto"},
+        {GPUSYM_DEVICE_CUDA, "cuda"},
+        {GPUSYM_DEVICE_SIM, "sim"},
+        {GPUSYM_DEVICE_NONE, "none"},
+        {0, NULL},
+    };
+
+    return choice_register("device", 2, choices, FIELD(device),
+                           "What GPU memory is. auto: NVIDIA GPUs if there are any; cuda: these, and a message if "
+                           "there are none; sim: the simulator, which needs no GPU; none: the component is not used");
+}
+
+static int register_allreduce_algorithm(void)
+{
+    mca_base_var_enum_value_t choices[GPUSYM_ALG_COUNT + 3] = {
+        {COLL_GPUSYM_ALG_AUTO, "auto"},
+        {COLL_GPUSYM_ALG_STAGED, "staged"},
+    };
+    char doc[1024];
+    size_t used;
+    unsigned n = 2;
+
+    used = (size_t) snprintf(doc, sizeof(doc), "How MPI_Allreduce on GPU memory is done. auto: by the tuning table; "
+                                               "staged: through host memory, by the other components");
+    for (unsigned a = 0; a < GPUSYM_ALG_COUNT; ++a) {
+        if (coll_gpusym_algorithm_is_of(a, COLL_GPUSYM_ALLREDUCE)) {
+            choices[n].value = (int) a;
+            choices[n++].string = gpusym_algorithm_name(a);
+            used += (size_t) snprintf(doc + used, used < sizeof(doc) ? sizeof(doc) - used : 0, "; %s: %s",
+                                      gpusym_algorithm_name(a), gpusym_algorithm_doc(a));
+        }
+    }
+    choices[n].value = 0;
+    choices[n].string = NULL;
+    return choice_register("allreduce_algorithm", 4, choices, FIELD(allreduce_algorithm), doc);
+}
+
+static int register_adopt(void)
+{
+    mca_base_var_source_t source = MCA_BASE_VAR_SOURCE_DEFAULT;
+    int var;
+
+    COMPONENT->adopt = "all";
+    var = var_register("adopt",
+                       "Which components to take in when the list of coll components names only gpusym: all, none, a "
+                       "comma list, or ^ and a comma list of those to leave out. When the list names others too, "
+                       "nothing is taken in unless this is set",
+                       MCA_BASE_VAR_TYPE_STRING, NULL, 3, FIELD(adopt));
+    if (var >= 0) {
+        (void) mca_base_var_get_value(var, NULL, &source, NULL);
+    }
+    COMPONENT->adopt_set = MCA_BASE_VAR_SOURCE_DEFAULT != source;
+    return var;
+}
+
+static int register_sim_fail(void)
+{
+    COMPONENT->sim_fail = "";
+    return var_register("sim_fail",
+                        "Simulator: faults to inject, what:n[@rank], separated by commas: the n-th (from 1) alloc, "
+                        "import, export, bind, launch or hostalloc fails, or the n-th launch never ends (hang); on "
+                        "every rank or on one",
+                        MCA_BASE_VAR_TYPE_STRING, NULL, 9, FIELD(sim_fail));
+}
+
+int coll_gpusym_params_register(void)
+{
+    int ret = register_device();
+
+    if (ret >= 0) {
+        ret = register_allreduce_algorithm();
+    }
+    if (ret >= 0) {
+        ret = register_adopt();
+    }
+    if (ret >= 0) {
+        ret = register_sim_fail();
+    }
+    for (size_t i = 0; ret >= 0 && i < sizeof(numbers) / sizeof(numbers[0]); ++i) {
+        ret = number_register(&numbers[i]);
+    }
+    return ret < 0 ? ret : OMPI_SUCCESS;
+}

@@ -1,0 +1,433 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Teams: how a communicator's ranks find each other, and the heap of the process.
+ *
+ * Every step is: decide locally, tell all, decide alike.  A step that fails on one rank fails on all, which
+ * then stage every call of the communicator and say so once at verbose level.
+ */
+#include "coll_gpusym_team.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "tuning/tuning.h"
+
+/* The heap of this process, made at the first team's second step. */
+static struct {
+    pthread_mutex_t lock;
+    gpusym_heap_t *heap;
+    int tried;   /* 1: made or failed */
+    int failure; /* enum coll_gpusym_reason if failed */
+} process = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* What ranks tell each other in the first step. */
+typedef struct {
+    gpusym_host_t host;
+    gpusym_pages_id_t pages;
+    uint64_t line_off;
+    uint8_t has_line, has_device, pad[6];
+} hello_t;
+
+/* ... and in the second. */
+typedef struct {
+    gpusym_heap_id_t heap;
+    uint64_t slot_off, slot_size;
+    uint8_t uuid[16];
+    uint32_t epoch, sm_count;
+    int32_t reason; /* why this rank cannot; -1: it can */
+} gpu_hello_t;
+
+static int exchange(mca_coll_gpusym_module_t *m, const void *mine, void *all, size_t size)
+{
+    return m->saved.allgather(mine, (gpusym_count_t)size, MPI_BYTE, all, (gpusym_count_t)size, MPI_BYTE, m->comm,
+                              m->saved.allgather_module);
+}
+
+/* Whether all ranks say yes. MPI error code. */
+static int all_agree(mca_coll_gpusym_module_t *m, bool mine, bool *all)
+{
+    const uint32_t n = (uint32_t)ompi_comm_size(m->comm);
+    uint8_t me = mine, *votes = malloc(n);
+    if (NULL == votes) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    const int rv = exchange(m, &me, votes, 1);
+    *all = true;
+    for (uint32_t r = 0; MPI_SUCCESS == rv && r < n; r++) {
+        *all = *all && 0 != votes[r];
+    }
+    free(votes);
+    return rv;
+}
+
+static void settle(mca_coll_gpusym_module_t *m, int reason, const char *detail)
+{
+    char name[COLL_GPUSYM_COMM_NAME_MAX];
+    m->team->reason = reason;
+    COLL_GPUSYM_VERBOSE(1, "%s: device buffers are staged through the host: %s%s%s",
+                        coll_gpusym_comm_name(m->comm, name, sizeof name), coll_gpusym_reason_doc((unsigned)reason),
+                        NULL != detail ? ": " : "", NULL != detail ? detail : "");
+}
+
+/* ---- first step ---- */
+
+static void hello_fill(coll_gpusym_team_t *t, hello_t *h)
+{
+    memset(h, 0, sizeof *h);
+    gpusym_host_self(&h->host);
+    h->has_device = NULL != coll_gpusym_device();
+    t->has_line = GPUSYM_SUCCESS == gpusym_pages_open(&h->pages) && GPUSYM_SUCCESS == gpusym_pages_alloc(&t->line_off);
+    h->has_line = t->has_line;
+    h->line_off = t->line_off;
+}
+
+/* Maps every peer's line. False if one cannot be. */
+static bool lines_map(coll_gpusym_team_t *t, const hello_t *all)
+{
+    t->rc.nranks = t->nranks;
+    t->rc.rank = t->rank;
+    t->rc.line = calloc(t->nranks, sizeof *t->rc.line);
+    t->rc.peer = calloc(t->nranks, sizeof *t->rc.peer);
+    if (NULL == t->rc.line || NULL == t->rc.peer) {
+        return false;
+    }
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        if (!all[r].has_line || GPUSYM_SUCCESS != gpusym_pages_peer(&all[r].pages, &t->rc.peer[r])) {
+            return false;
+        }
+        t->rc.line[r] = gpusym_peer_line(t->rc.peer[r], all[r].line_off);
+    }
+    return true;
+}
+
+/* What the hellos alone forbid, the same on every rank; -1: nothing. */
+static int hello_reason(const coll_gpusym_team_t *t, const hello_t *all, char *detail, size_t size)
+{
+    gpusym_nodes_t nodes;
+    gpusym_host_t *hosts = calloc(t->nranks, sizeof *hosts);
+    detail[0] = '\0';
+    if (NULL == hosts) {
+        return COLL_GPUSYM_R_NO_PAGE; /* a rank that has no memory votes against the lines later; here all must agree */
+    }
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        hosts[r] = all[r].host;
+    }
+    gpusym_team_nodes(hosts, t->nranks, t->rank, &nodes);
+    free(hosts);
+    if (nodes.nhosts > 1) {
+        snprintf(detail, size, "%u hosts", nodes.nhosts);
+        return COLL_GPUSYM_R_HOSTS;
+    }
+    if (t->nranks > GPUSYM_TEAM_MAX) {
+        snprintf(detail, size, "%u ranks, at most %d", t->nranks, GPUSYM_TEAM_MAX);
+        return COLL_GPUSYM_R_TEAM_SIZE;
+    }
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        if (!all[r].has_device) {
+            snprintf(detail, size, "rank %u", r);
+            return COLL_GPUSYM_R_NO_DEVICE;
+        }
+    }
+    return COLL_GPUSYM_ALG_STAGED == mca_coll_gpusym_component.allreduce_algorithm ? COLL_GPUSYM_R_FORCED : -1;
+}
+
+static bool any_device(const coll_gpusym_team_t *t, const hello_t *all)
+{
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        if (all[r].has_device) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* With everybody's hello: who may do what. */
+static int team_join(mca_coll_gpusym_module_t *m, const hello_t *all)
+{
+    coll_gpusym_team_t *t = m->team;
+    char detail[64], name[COLL_GPUSYM_COMM_NAME_MAX];
+    bool ok;
+
+    if (!any_device(t, all)) {
+        m->passthrough = true;
+        COLL_GPUSYM_VERBOSE(1, "%s: no rank has a GPU: every call is handed on",
+                            coll_gpusym_comm_name(m->comm, name, sizeof name));
+        return MPI_SUCCESS;
+    }
+    const int reason = hello_reason(t, all, detail, sizeof detail);
+    if (reason >= 0) {
+        settle(m, reason, detail);
+        return MPI_SUCCESS;
+    }
+    const int rv = all_agree(m, lines_map(t, all), &ok);
+    if (MPI_SUCCESS == rv && !ok) {
+        settle(m, COLL_GPUSYM_R_NO_PAGE, NULL);
+    }
+    return rv;
+}
+
+int coll_gpusym_team_create(mca_coll_gpusym_module_t *m)
+{
+    hello_t mine, *all;
+    coll_gpusym_team_t *t = calloc(1, sizeof *t);
+    int rv = OMPI_ERR_OUT_OF_RESOURCE;
+
+    if (NULL == t) {
+        return rv;
+    }
+    t->nranks = (uint32_t)ompi_comm_size(m->comm);
+    t->rank = (uint32_t)ompi_comm_rank(m->comm);
+    t->reason = -1;
+    t->mem_gpu = -1;
+    all = calloc(t->nranks, sizeof *all);
+    if (NULL == all) {
+        goto out;
+    }
+    m->team = t;
+    hello_fill(t, &mine);
+    rv = exchange(m, &mine, all, sizeof mine);
+    if (MPI_SUCCESS == rv) {
+        rv = team_join(m, all);
+    }
+out:
+    free(all);
+    if (MPI_SUCCESS != rv || m->passthrough) {
+        m->team = NULL;
+        coll_gpusym_team_free(t);
+    }
+    return rv;
+}
+
+/* ---- second step ---- */
+
+/* The process's heap, made on gpu if there is none. Returns a reason, or -1. */
+static int heap_get(gpusym_gpu_t *gpu)
+{
+    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    const char *why = "";
+    pthread_mutex_lock(&process.lock);
+    if (!process.tried) {
+        process.tried = 1;
+        process.failure = -1;
+        if (GPUSYM_SUCCESS != dev->kernels_load(gpu, &why)) {
+            process.failure = COLL_GPUSYM_R_NO_KERNELS;
+            COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD cannot run kernels: %s", ompi_comm_rank(MPI_COMM_WORLD), why);
+        } else if (GPUSYM_SUCCESS !=
+                   gpusym_heap_create(dev, gpu, mca_coll_gpusym_component.heap_size, &process.heap)) {
+            process.failure = COLL_GPUSYM_R_NO_MEMORY;
+            COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD has no heap of %lu bytes: %s", ompi_comm_rank(MPI_COMM_WORLD),
+                                mca_coll_gpusym_component.heap_size, dev->error());
+        }
+    }
+    const int reason = process.failure >= 0                           ? process.failure
+                       : gpusym_heap_gpu(process.heap) != gpu ? COLL_GPUSYM_R_OTHER_GPU
+                                                              : -1;
+    pthread_mutex_unlock(&process.lock);
+    return reason;
+}
+
+/* Our part: GPU, heap, slot. What fails is told to all. */
+static void gpu_hello_fill(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_hello_t *h)
+{
+    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    gpusym_gpu_info_t info;
+
+    memset(h, 0, sizeof *h);
+    if (GPUSYM_SUCCESS != dev->gpu_open(where, &t->gpu)) {
+        COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD cannot use its GPU: %s", ompi_comm_rank(MPI_COMM_WORLD), dev->error());
+        h->reason = COLL_GPUSYM_R_NO_DEVICE;
+        return;
+    }
+    dev->gpu_info(t->gpu, &info);
+    snprintf(t->gpu_text, sizeof t->gpu_text, "%s, %s", info.name, info.where);
+    h->reason = heap_get(t->gpu);
+    if (h->reason < 0) {
+        t->has_slot = GPUSYM_SUCCESS == gpusym_heap_slot_offer(process.heap, &t->slot_off, &t->slot_size);
+        h->reason = t->has_slot ? -1 : COLL_GPUSYM_R_NO_MEMORY;
+    }
+    if (h->reason < 0) {
+        gpusym_heap_id(process.heap, &h->heap);
+        h->epoch = gpusym_heap_epoch_floor(process.heap);
+    }
+    h->slot_off = t->slot_off;
+    h->slot_size = t->slot_size;
+    h->sm_count = (uint32_t)info.sm_count;
+    memcpy(h->uuid, info.uuid, sizeof h->uuid);
+}
+
+/* What the hellos forbid, the same on every rank; -1: nothing. */
+static int gpu_hello_reason(const coll_gpusym_team_t *t, const gpu_hello_t *all, char *detail, size_t size)
+{
+    uint32_t a, b;
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        if (all[r].reason >= 0) {
+            snprintf(detail, size, "rank %u", r);
+            return all[r].reason;
+        }
+    }
+    if (!mca_coll_gpusym_component.share_gpu && gpusym_team_shared_gpu(all[0].uuid, sizeof *all, t->nranks, &a, &b)) {
+        snprintf(detail, size, "ranks %u and %u", a, b);
+        return COLL_GPUSYM_R_SHARED_GPU;
+    }
+    return -1;
+}
+
+/* Divides the slot, alike on all ranks. False if it is too small. */
+static bool slot_divide(coll_gpusym_team_t *t, const gpu_hello_t *all)
+{
+    uint64_t size = t->slot_size;
+    t->sm_count = all[0].sm_count;
+    t->epoch = mca_coll_gpusym_component.epoch_first;
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        size = all[r].slot_size < size ? all[r].slot_size : size;
+        t->sm_count = all[r].sm_count < t->sm_count ? all[r].sm_count : t->sm_count;
+        t->epoch = all[r].epoch > t->epoch ? all[r].epoch : t->epoch;
+    }
+    gpusym_heap_slot_trim(process.heap, t->slot_off, size);
+    t->slot_size = size;
+    t->work.rank = t->rank;
+    t->work.nranks = t->nranks;
+    t->work.limit_ns = (uint64_t)(mca_coll_gpusym_component.timeout * 1e9);
+    t->max_blocks = gpusym_slot_layout(size, t->nranks,
+                                       gpusym_tuning_max_blocks(t->sm_count, mca_coll_gpusym_component.dev->simulated),
+                                       &t->work);
+    return 0 != t->max_blocks;
+}
+
+/* Maps all peers' slots. False if one cannot be. */
+static bool slots_map(coll_gpusym_team_t *t, const gpu_hello_t *all)
+{
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        void *base;
+        if (GPUSYM_SUCCESS != gpusym_heap_peer(process.heap, &all[r].heap, &base)) {
+            COLL_GPUSYM_VERBOSE(1, "rank %u cannot map the memory of rank %u: %s", t->rank, r,
+                                mca_coll_gpusym_component.dev->error());
+            return false;
+        }
+        t->work.peer[r] = (char *)base + all[r].slot_off;
+    }
+    return true;
+}
+
+static int gpu_join(mca_coll_gpusym_module_t *m, const gpu_hello_t *all)
+{
+    coll_gpusym_team_t *t = m->team;
+    char detail[64] = "", name[COLL_GPUSYM_COMM_NAME_MAX];
+    bool ok;
+    int reason = gpu_hello_reason(t, all, detail, sizeof detail);
+
+    if (reason < 0 && !slot_divide(t, all)) {
+        reason = COLL_GPUSYM_R_NO_MEMORY;
+    }
+    if (reason >= 0) {
+        settle(m, reason, detail);
+        return MPI_SUCCESS;
+    }
+    const int rv = all_agree(m, slots_map(t, all), &ok);
+    if (MPI_SUCCESS == rv && !ok) {
+        settle(m, COLL_GPUSYM_R_UNREACHABLE, NULL);
+    } else if (MPI_SUCCESS == rv) {
+        COLL_GPUSYM_VERBOSE(5, "%s: rank %u on GPU %s: slot of %lu bytes, up to %u blocks, first epoch %u",
+                            coll_gpusym_comm_name(m->comm, name, sizeof name), t->rank, t->gpu_text,
+                            (unsigned long)t->slot_size, t->max_blocks, t->epoch);
+    }
+    return rv;
+}
+
+int coll_gpusym_team_gpu(mca_coll_gpusym_module_t *m, const gpusym_mem_t *where)
+{
+    coll_gpusym_team_t *t = m->team;
+    gpu_hello_t mine, *all = calloc(t->nranks, sizeof *all);
+    if (NULL == all) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    t->gpu_tried = true;
+    gpu_hello_fill(t, where, &mine);
+    int rv = exchange(m, &mine, all, sizeof mine);
+    if (MPI_SUCCESS == rv) {
+        rv = gpu_join(m, all);
+    }
+    free(all);
+    if (t->has_slot && (MPI_SUCCESS != rv || t->reason >= 0)) {
+        gpusym_heap_slot_free(process.heap, t->slot_off, t->epoch);
+        t->has_slot = false;
+    }
+    return rv;
+}
+
+bool coll_gpusym_team_owns(coll_gpusym_team_t *t, const gpusym_mem_t *mem)
+{
+    gpusym_gpu_t *gpu, *ours = t->gpu;
+    if (mem->gpu == t->mem_gpu && mem->context == t->mem_context) {
+        return true;
+    }
+    if (GPUSYM_MEM_MANAGED == mem->kind || GPUSYM_MEM_REGISTERED == mem->kind) {
+        return true; /* every GPU reaches them */
+    }
+    if (NULL == ours) {
+        pthread_mutex_lock(&process.lock);
+        ours = NULL != process.heap ? gpusym_heap_gpu(process.heap) : NULL;
+        pthread_mutex_unlock(&process.lock);
+    }
+    if (NULL == ours) {
+        return true; /* the heap will be made where this memory is */
+    }
+    if (GPUSYM_SUCCESS != mca_coll_gpusym_component.dev->gpu_open(mem, &gpu) || gpu != ours) {
+        return false;
+    }
+    t->mem_gpu = mem->gpu;
+    t->mem_context = mem->context;
+    return true;
+}
+
+int coll_gpusym_team_epochs(mca_coll_gpusym_module_t *m, uint64_t epochs, uint32_t *first)
+{
+    coll_gpusym_team_t *t = m->team;
+    if (t->epoch + epochs > UINT32_MAX) {
+        /* Old flags would look like new ones: clear the slots while nobody writes to them. */
+        int rv = m->saved.barrier(m->comm, m->saved.barrier_module);
+        if (MPI_SUCCESS == rv && GPUSYM_SUCCESS != mca_coll_gpusym_component.dev->mem_zero(
+                                                       t->gpu, t->work.peer[t->rank], t->slot_size)) {
+            rv = MPI_ERR_OTHER;
+        }
+        if (MPI_SUCCESS == rv) {
+            rv = m->saved.barrier(m->comm, m->saved.barrier_module);
+        }
+        if (MPI_SUCCESS != rv) {
+            return rv;
+        }
+        t->epoch = 1;
+    }
+    *first = t->epoch;
+    t->epoch += (uint32_t)epochs;
+    return MPI_SUCCESS;
+}
+
+/* ---- end ---- */
+
+void coll_gpusym_team_free(coll_gpusym_team_t *t)
+{
+    if (NULL == t) {
+        return;
+    }
+    if (t->has_slot && NULL != process.heap) {
+        gpusym_heap_slot_free(process.heap, t->slot_off, t->epoch);
+    }
+    if (t->has_line) {
+        gpusym_pages_free(t->line_off);
+    }
+    free(t->rc.line);
+    free(t->rc.peer);
+    free(t);
+}
+
+void coll_gpusym_team_fini(void)
+{
+    coll_gpusym_stage_fini();
+    gpusym_lanes_close();
+    gpusym_heap_destroy(process.heap);
+    process.heap = NULL;
+    process.tried = 0;
+    gpusym_pages_close();
+}

@@ -1,0 +1,170 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * All that the rest of the project knows of a GPU: one table of functions, which device_cuda.c
+ * and device_sim.c fill.  Every function may be called from any thread, leaves the caller's
+ * current GPU and context as they were, and returns GPUSYM_SUCCESS or a negative error.
+ */
+#ifndef GPUSYM_COMMON_DEVICE_H
+#define GPUSYM_COMMON_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+#include "mca/common/gpusym/common.h"
+
+/* What a pointer points to. */
+typedef enum {
+    GPUSYM_MEM_HOST = 0,   /* ordinary host memory: the GPU cannot be assumed to reach it */
+    GPUSYM_MEM_DEVICE,     /* memory of one GPU; the CPU must not touch it */
+    GPUSYM_MEM_MANAGED,    /* reachable from both, migrates */
+    GPUSYM_MEM_REGISTERED, /* host memory that the GPU can reach (pinned or registered) */
+} gpusym_mem_kind_t;
+
+typedef struct {
+    gpusym_mem_kind_t kind;
+    int gpu;          /* ordinal, in this process, of the GPU that owns it; -1 for none */
+    void *context;    /* the driver's context that owns it, if any; compared, never followed */
+} gpusym_mem_t;
+
+/* A GPU in use by this process (a context on it, retained).  Owned by the table. */
+typedef struct gpusym_gpu gpusym_gpu_t;
+/* An in-order queue of work on a GPU. */
+typedef struct gpusym_stream gpusym_stream_t;
+
+typedef struct {
+    int ordinal;       /* in this process */
+    uint8_t uuid[16];  /* the same in every process that sees this GPU */
+    char name[64];     /* "NVIDIA H200", "simulated GPU" */
+    char where[32];    /* "0000:1b:00.0", "pid 1234" */
+    int sm_count;      /* multiprocessors */
+    int cc;            /* compute capability, 10 * major + minor; 0 on the simulator */
+    uint64_t bytes;    /* memory of the GPU */
+} gpusym_gpu_info_t;
+
+/* A peer's allocation, to be sent to another process of the same host. Plain bytes. */
+typedef struct {
+    uint8_t bytes[96];
+} gpusym_handle_t;
+
+/* A multicast object: a store to it reaches the same offset of every member's memory. */
+typedef struct gpusym_mc gpusym_mc_t;
+
+typedef struct gpusym_device {
+    const char *name; /* "cuda", "sim" */
+    bool simulated;
+
+    /* Looks whether this kind of device is here. Makes no context. Idempotent.
+     * GPUSYM_ERR_NOT_AVAILABLE with *why set to a static or table-owned text when it is not. */
+    int (*open)(const char **why);
+    /* Lets go of everything. GPUs, streams and memory must not be used afterwards. */
+    void (*close)(void);
+
+    /* What p points to; never fails (an unknown pointer is host memory). About 0.1 us. */
+    void (*query)(const void *p, gpusym_mem_t *mem);
+
+    /* Takes the GPU that owns mem (mem->gpu, in mem->context where that is known) into use, or, for mem NULL
+     * or without an owner, the caller's current GPU, else GPU 0. Returns the same object for the same
+     * GPU and context. Lives until close(). */
+    int (*gpu_open)(const gpusym_mem_t *mem, gpusym_gpu_t **gpu);
+    void (*gpu_info)(gpusym_gpu_t *gpu, gpusym_gpu_info_t *info);
+
+    /* size bytes of the GPU's own memory, 256-byte aligned, shareable by mem_export. */
+    int (*mem_alloc)(gpusym_gpu_t *gpu, size_t size, void **p);
+    int (*mem_free)(gpusym_gpu_t *gpu, void *p);
+    /* Zeroes; done when it returns. */
+    int (*mem_zero)(gpusym_gpu_t *gpu, void *p, size_t size);
+
+    /* Names an allocation of mem_alloc (p: its base) for another process on this host. */
+    int (*mem_export)(gpusym_gpu_t *gpu, void *p, gpusym_handle_t *handle);
+    /* Maps it here; *p is a device pointer for kernels and copies. mem_unimport ends it.
+     * A process may import what it exported itself (several ranks as threads). */
+    int (*mem_import)(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, void **p);
+    int (*mem_unimport)(gpusym_gpu_t *gpu, void *p);
+
+    /* Pinned host memory: *host for the CPU, *dev for the kernels. Zeroed. */
+    int (*host_alloc)(gpusym_gpu_t *gpu, size_t size, void **host, void **dev);
+    int (*host_free)(gpusym_gpu_t *gpu, void *host);
+
+    /* Copies between any two kinds of memory; done when it returns. Touches no device pointer with the CPU. */
+    int (*copy)(gpusym_gpu_t *gpu, void *dst, const void *src, size_t size);
+
+    int (*stream_create)(gpusym_gpu_t *gpu, gpusym_stream_t **stream);
+    void (*stream_destroy)(gpusym_stream_t *stream);
+    /* 1: all that was queued has ended; 0: not yet; negative: the GPU reports an error. */
+    int (*stream_poll)(gpusym_stream_t *stream);
+
+    /* Whether kernels can run on this GPU; loads their module. GPUSYM_ERR_NOT_AVAILABLE and *why if not. */
+    int (*kernels_load)(gpusym_gpu_t *gpu, const char **why);
+    /* Queues a kernel with w->nblocks blocks of w->nthreads threads. w is copied. */
+    int (*launch)(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w);
+    /* Queues a copy between any two kinds of memory. */
+    int (*copy_async)(gpusym_stream_t *stream, void *dst, const void *src, size_t size);
+
+    /* Multicast; all NULL where the device has none. Only gpusym_multicast_create() may call
+     * mc_create: the sites' vetoes are checked there. mc_create: one rank makes the object for
+     * `members` allocations of `size` bytes and gets its handle; mc_import: the others join by handle;
+     * mc_bind: each rank adds p (of its own mem_alloc); *mp: a pointer for the multimem primitives. */
+    int (*mc_create)(gpusym_gpu_t *gpu, unsigned members, size_t size, gpusym_mc_t **mc, gpusym_handle_t *handle);
+    int (*mc_import)(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, gpusym_mc_t **mc);
+    int (*mc_bind)(gpusym_mc_t *mc, unsigned member, void *p, size_t size, void **mp);
+    void (*mc_free)(gpusym_mc_t *mc);
+
+    /* The last error of the calling thread in words: what the driver said. Never NULL. */
+    const char *(*error)(void);
+} gpusym_device_t;
+
+/* Which device. */
+typedef enum { GPUSYM_DEVICE_AUTO = 0, GPUSYM_DEVICE_CUDA, GPUSYM_DEVICE_SIM, GPUSYM_DEVICE_NONE } gpusym_device_choice_t;
+
+/* What the simulator is told; set before gpusym_device_select(). */
+typedef struct {
+    bool host;        /* take any pointer that is not ours for device memory too */
+    int gpus;         /* simulated GPUs of this host, handed to processes by local rank; 0: one each */
+    int local_rank;   /* of this process on its host */
+    const char *fail; /* faults to inject: "what:n[@rank][,...]": the n-th (from 1) alloc, import, export, bind,
+                         launch or hostalloc fails, or the n-th launch never completes ("hang"); on every rank or one */
+    int world_rank;   /* whose @rank that is */
+} gpusym_sim_params_t;
+extern gpusym_sim_params_t gpusym_sim_params;
+
+/* Simulator only: managed memory, which program and kernels both reach at *p. GPUSYM_ERR_NO_MEMORY, GPUSYM_ERR_BAD_PARAM
+ * (size 0). The simulator must be open; what is not freed by gpusym_sim_managed_free goes at close(). */
+int gpusym_sim_managed_alloc(size_t size, void **p);
+int gpusym_sim_managed_free(void *p);
+
+/*
+ * Simulator only, for the kernels' multicast primitives: if mp lies in a multicast pointer of mc_bind, stores in
+ * alias[0..members-1] where the CPU reads and writes that same offset in each member's memory, in the order of the
+ * members, and returns how many there are. 0: mp is not a multicast pointer. Never waits: GPUSYM_ERR_NOT_AVAILABLE until
+ * every member has bound its memory (the object's users agree on that before they launch); GPUSYM_ERR_UNREACHABLE
+ * where a member's memory cannot be mapped; GPUSYM_ERR_BAD_PARAM where max is too small.
+ * The aliases hold until mc_free, or the end of the launch that was given mp.
+ */
+int gpusym_sim_mc_members(const void *mp, void **alias, unsigned max);
+
+/*
+ * Chooses and opens the device of this process: AUTO takes cuda if a GPU is there, else none (the simulator is taken
+ * only by name). Idempotent; the first choice stays. Returns the table, or NULL with *why saying in
+ * words why there is none.
+ */
+const gpusym_device_t *gpusym_device_select(gpusym_device_choice_t choice, const char **why);
+/* The chosen table, or NULL. */
+const gpusym_device_t *gpusym_device(void);
+/* Closes it. */
+void gpusym_device_close(void);
+
+/* Whether a multicast object may be made: `param` (our own parameter) and none of the sites' vetoes
+ * NCCL_NVLS_ENABLE=0, NVSHMEM_DISABLE_NVLS=1, TORCH_SYMM_MEM_DISABLE_MULTICAST=1. *why names what forbids. */
+bool gpusym_multicast_allowed(bool param, const char **why);
+/* The one way to make a multicast object. GPUSYM_ERR_NOT_AVAILABLE where it is forbidden or not offered. */
+int gpusym_multicast_create(const gpusym_device_t *dev, bool param, gpusym_gpu_t *gpu, unsigned members, size_t size,
+                            gpusym_mc_t **mc, gpusym_handle_t *handle);
+
+/* The fillings. device_cuda is NULL in a build without CUDA. */
+extern const gpusym_device_t *const gpusym_device_cuda;
+extern const gpusym_device_t gpusym_device_sim;
+
+#endif

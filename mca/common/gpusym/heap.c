@@ -1,0 +1,374 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The arena, the slab of a process, its peers' mappings and the slots: see heap.h.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "mca/common/gpusym/heap.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+/* ---- arena: an array of ranges that covers [0, size) without gaps, in rising order ---- */
+
+typedef struct {
+    uint64_t off, size;
+    bool used;
+} range_t;
+
+struct gpusym_arena {
+    uint64_t align, used;
+    range_t *range;
+    size_t count, room;
+};
+
+gpusym_arena_t *gpusym_arena_create(uint64_t size, uint64_t align)
+{
+    gpusym_arena_t *arena = calloc(1, sizeof *arena);
+    if (NULL == arena) {
+        return NULL;
+    }
+    arena->room = 16;
+    arena->range = calloc(arena->room, sizeof *arena->range);
+    if (NULL == arena->range) {
+        free(arena);
+        return NULL;
+    }
+    arena->align = align;
+    arena->range[0] = (range_t){0, size / align * align, false};
+    arena->count = 1;
+    return arena;
+}
+
+void gpusym_arena_destroy(gpusym_arena_t *arena)
+{
+    if (NULL != arena) {
+        free(arena->range);
+        free(arena);
+    }
+}
+
+/* The used range at off, or count. */
+static size_t find(const gpusym_arena_t *arena, uint64_t off)
+{
+    size_t i = 0;
+    while (i < arena->count && !(arena->range[i].used && arena->range[i].off == off)) {
+        i++;
+    }
+    return i;
+}
+
+/* Splits range i after `size` bytes, which is less than it has; the rest becomes range i + 1, free. */
+static int split(gpusym_arena_t *arena, size_t i, uint64_t size)
+{
+    if (arena->count == arena->room) {
+        range_t *more = realloc(arena->range, 2 * arena->room * sizeof *more);
+        if (NULL == more) {
+            return GPUSYM_ERR_NO_MEMORY;
+        }
+        arena->range = more;
+        arena->room *= 2;
+    }
+    memmove(&arena->range[i + 2], &arena->range[i + 1], (arena->count - i - 1) * sizeof *arena->range);
+    arena->range[i + 1] = (range_t){arena->range[i].off + size, arena->range[i].size - size, false};
+    arena->range[i].size = size;
+    arena->count++;
+    return GPUSYM_SUCCESS;
+}
+
+/* Merges free range i with range i + 1 if that is free too. */
+static void merge(gpusym_arena_t *arena, size_t i)
+{
+    if (i + 1 < arena->count && !arena->range[i].used && !arena->range[i + 1].used) {
+        arena->range[i].size += arena->range[i + 1].size;
+        memmove(&arena->range[i + 1], &arena->range[i + 2], (arena->count - i - 2) * sizeof *arena->range);
+        arena->count--;
+    }
+}
+
+int gpusym_arena_alloc(gpusym_arena_t *arena, uint64_t size, uint64_t *off)
+{
+    size = (size + arena->align - 1) / arena->align * arena->align;
+    for (size_t i = 0; 0 != size && i < arena->count; i++) {
+        if (arena->range[i].used || arena->range[i].size < size) {
+            continue;
+        }
+        if (arena->range[i].size > size && GPUSYM_SUCCESS != split(arena, i, size)) {
+            return GPUSYM_ERR_NO_MEMORY;
+        }
+        arena->range[i].used = true;
+        arena->used += size;
+        *off = arena->range[i].off;
+        return GPUSYM_SUCCESS;
+    }
+    return 0 == size ? GPUSYM_ERR_BAD_PARAM : GPUSYM_ERR_NO_MEMORY;
+}
+
+int gpusym_arena_shrink(gpusym_arena_t *arena, uint64_t off, uint64_t size)
+{
+    const size_t i = find(arena, off);
+    size = (size + arena->align - 1) / arena->align * arena->align;
+    if (i == arena->count || 0 == size || size > arena->range[i].size) {
+        return GPUSYM_ERR_BAD_PARAM;
+    }
+    const uint64_t rest = arena->range[i].size - size;
+    if (0 == rest) {
+        return GPUSYM_SUCCESS;
+    }
+    if (GPUSYM_SUCCESS != split(arena, i, size)) {
+        return GPUSYM_ERR_NO_MEMORY;
+    }
+    arena->used -= rest;
+    merge(arena, i + 1);
+    return GPUSYM_SUCCESS;
+}
+
+int gpusym_arena_free(gpusym_arena_t *arena, uint64_t off)
+{
+    const size_t i = find(arena, off);
+    if (i == arena->count) {
+        return GPUSYM_ERR_BAD_PARAM;
+    }
+    arena->used -= arena->range[i].size;
+    arena->range[i].used = false;
+    merge(arena, i);
+    if (i > 0) {
+        merge(arena, i - 1);
+    }
+    return GPUSYM_SUCCESS;
+}
+
+uint64_t gpusym_arena_largest(const gpusym_arena_t *arena)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < arena->count; i++) {
+        if (!arena->range[i].used && arena->range[i].size > most) {
+            most = arena->range[i].size;
+        }
+    }
+    return most;
+}
+
+uint64_t gpusym_arena_used(const gpusym_arena_t *arena)
+{
+    return arena->used;
+}
+
+/* ---- the slab and its peers ---- */
+
+typedef struct {
+    uint8_t nonce[16];
+    void *base;
+} mapping_t;
+
+struct gpusym_heap {
+    const gpusym_device_t *dev;
+    gpusym_gpu_t *gpu;
+    void *base;
+    uint64_t size;
+    gpusym_heap_id_t id;
+    pthread_mutex_t lock; /* of what follows */
+    gpusym_arena_t *arena;
+    mapping_t *peers;
+    size_t npeers, room;
+    uint32_t epoch_floor;
+};
+
+#define SLOT_ALIGN 4096u
+
+int gpusym_heap_create(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t size, gpusym_heap_t **heap)
+{
+    int rc = GPUSYM_ERR_NO_MEMORY;
+    gpusym_heap_t *h = calloc(1, sizeof *h);
+    if (NULL == h) {
+        return rc;
+    }
+    h->dev = dev;
+    h->gpu = gpu;
+    h->size = size;
+    h->epoch_floor = 1;
+    if (sizeof h->id.nonce != getrandom(h->id.nonce, sizeof h->id.nonce, 0)) {
+        goto free_heap;
+    }
+    h->arena = gpusym_arena_create(size, SLOT_ALIGN);
+    if (NULL == h->arena) {
+        goto free_heap;
+    }
+    rc = dev->mem_alloc(gpu, size, &h->base);
+    if (GPUSYM_SUCCESS != rc) {
+        goto free_arena;
+    }
+    rc = dev->mem_zero(gpu, h->base, size);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = dev->mem_export(gpu, h->base, &h->id.handle);
+    }
+    if (GPUSYM_SUCCESS != rc) {
+        goto free_slab;
+    }
+    pthread_mutex_init(&h->lock, NULL);
+    *heap = h;
+    return GPUSYM_SUCCESS;
+
+free_slab:
+    dev->mem_free(gpu, h->base);
+free_arena:
+    gpusym_arena_destroy(h->arena);
+free_heap:
+    free(h);
+    return rc;
+}
+
+void gpusym_heap_destroy(gpusym_heap_t *heap)
+{
+    if (NULL == heap) {
+        return;
+    }
+    for (size_t i = 0; i < heap->npeers; i++) {
+        heap->dev->mem_unimport(heap->gpu, heap->peers[i].base);
+    }
+    heap->dev->mem_free(heap->gpu, heap->base);
+    gpusym_arena_destroy(heap->arena);
+    pthread_mutex_destroy(&heap->lock);
+    free(heap->peers);
+    free(heap);
+}
+
+gpusym_gpu_t *gpusym_heap_gpu(const gpusym_heap_t *heap)
+{
+    return heap->gpu;
+}
+
+void gpusym_heap_id(const gpusym_heap_t *heap, gpusym_heap_id_t *id)
+{
+    *id = heap->id;
+}
+
+void *gpusym_heap_at(const gpusym_heap_t *heap, uint64_t off)
+{
+    return (char *)heap->base + off;
+}
+
+/* With the lock held. */
+static int map_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **base)
+{
+    for (size_t i = 0; i < heap->npeers; i++) {
+        if (0 == memcmp(heap->peers[i].nonce, id->nonce, sizeof id->nonce)) {
+            *base = heap->peers[i].base;
+            return GPUSYM_SUCCESS;
+        }
+    }
+    if (heap->npeers == heap->room) {
+        const size_t room = heap->room ? 2 * heap->room : 8;
+        mapping_t *more = realloc(heap->peers, room * sizeof *more);
+        if (NULL == more) {
+            return GPUSYM_ERR_NO_MEMORY;
+        }
+        heap->peers = more;
+        heap->room = room;
+    }
+    const int rc = heap->dev->mem_import(heap->gpu, &id->handle, base);
+    if (GPUSYM_SUCCESS == rc) {
+        memcpy(heap->peers[heap->npeers].nonce, id->nonce, sizeof id->nonce);
+        heap->peers[heap->npeers++].base = *base;
+    }
+    return rc;
+}
+
+int gpusym_heap_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **base)
+{
+    if (0 == memcmp(heap->id.nonce, id->nonce, sizeof id->nonce)) {
+        *base = heap->base;
+        return GPUSYM_SUCCESS;
+    }
+    pthread_mutex_lock(&heap->lock);
+    const int rc = map_peer(heap, id, base);
+    pthread_mutex_unlock(&heap->lock);
+    return rc;
+}
+
+/* ---- slots ---- */
+
+/* The first communicator gets half of the heap, two more an eighth each, eight a 64th, the rest the least. */
+static uint64_t slot_tier(const gpusym_heap_t *heap)
+{
+    const uint64_t left = gpusym_arena_largest(heap->arena), all = heap->size;
+    uint64_t size = GPUSYM_SLOT_MIN;
+    if (left > all / 2) {
+        size = all / 2;
+    } else if (left >= all / 8 * 3) {
+        size = all / 8;
+    } else if (left >= all / 8 + all / 64) {
+        size = all / 64;
+    }
+    return size > GPUSYM_SLOT_MIN ? size / SLOT_ALIGN * SLOT_ALIGN : GPUSYM_SLOT_MIN;
+}
+
+int gpusym_heap_slot_offer(gpusym_heap_t *heap, uint64_t *off, uint64_t *size)
+{
+    pthread_mutex_lock(&heap->lock);
+    *size = slot_tier(heap);
+    const int rc = gpusym_arena_alloc(heap->arena, *size, off);
+    pthread_mutex_unlock(&heap->lock);
+    return rc;
+}
+
+int gpusym_heap_slot_trim(gpusym_heap_t *heap, uint64_t off, uint64_t size)
+{
+    pthread_mutex_lock(&heap->lock);
+    const int rc = gpusym_arena_shrink(heap->arena, off, size);
+    pthread_mutex_unlock(&heap->lock);
+    return rc;
+}
+
+void gpusym_heap_slot_free(gpusym_heap_t *heap, uint64_t off, uint32_t epoch)
+{
+    pthread_mutex_lock(&heap->lock);
+    gpusym_arena_free(heap->arena, off);
+    if (epoch > heap->epoch_floor) {
+        heap->epoch_floor = epoch;
+    }
+    pthread_mutex_unlock(&heap->lock);
+}
+
+uint32_t gpusym_heap_epoch_floor(gpusym_heap_t *heap)
+{
+    pthread_mutex_lock(&heap->lock);
+    const uint32_t floor = heap->epoch_floor;
+    pthread_mutex_unlock(&heap->lock);
+    return floor;
+}
+
+uint32_t gpusym_slot_layout(uint64_t size, uint32_t nranks, uint32_t max_blocks, gpusym_work_t *w)
+{
+    /* One block needs two packs a rank in each of its four buffers to be worth having. */
+    const uint64_t pack_row = 16ull * nranks, least = 4 * 2 * pack_row;
+    uint64_t blocks = size / 8 / least; /* small slots: fewer blocks rather than tiny buffers */
+    if (blocks > max_blocks) {
+        blocks = max_blocks;
+    }
+    if (0 == blocks) {
+        return 0;
+    }
+    const uint64_t header = (GPUSYM_FLAGS_OFF + blocks * GPUSYM_FLAG_ROW + 255) / 256 * 256;
+    /* An eighth for LL lines: two parities, a source each, in whole 32-byte line pairs, aligned to 256. */
+    uint64_t ll = size / 8 / (2 * nranks) / 256 * 256;
+    if (0 == ll) {
+        ll = size / 8 / (2 * nranks) / 32 * 32;
+    }
+    const uint64_t stage_off = (header + 2 * nranks * ll + 255) / 256 * 256;
+    if (0 == ll || stage_off >= size) {
+        return 0;
+    }
+    const uint64_t stage = (size - stage_off) / (4 * blocks) / pack_row * pack_row;
+    if (0 == stage) {
+        return 0;
+    }
+    w->ll_off = header;
+    w->ll_bytes = (uint32_t)ll;
+    w->stage_off = stage_off;
+    w->stage_bytes = (uint32_t)stage;
+    return (uint32_t)blocks;
+}

@@ -1,0 +1,87 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Lanes: see lane.h.
+ */
+#include "mca/common/gpusym/lane.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static gpusym_lane_t *free_lanes; /* under the lock */
+
+static int lane_make(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_lane_t **out)
+{
+    void *host, *line;
+    gpusym_lane_t *lane = calloc(1, sizeof *lane);
+    if (NULL == lane) {
+        return GPUSYM_ERR_NO_MEMORY;
+    }
+    lane->dev = dev;
+    lane->gpu = gpu;
+    int rc = dev->stream_create(gpu, &lane->stream);
+    if (GPUSYM_SUCCESS != rc) {
+        goto free_lane;
+    }
+    rc = dev->host_alloc(gpu, sizeof(gpusym_lane_line_t), &host, &line);
+    if (GPUSYM_SUCCESS != rc) {
+        goto free_stream;
+    }
+    lane->host = host;
+    lane->line = line;
+    *out = lane;
+    return GPUSYM_SUCCESS;
+
+free_stream:
+    dev->stream_destroy(lane->stream);
+free_lane:
+    free(lane);
+    return rc;
+}
+
+int gpusym_lane_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_lane_t **lane)
+{
+    pthread_mutex_lock(&lock);
+    gpusym_lane_t **link = &free_lanes;
+    while (NULL != *link && (*link)->gpu != gpu) {
+        link = &(*link)->next;
+    }
+    *lane = *link;
+    if (NULL != *link) {
+        *link = (*link)->next;
+    }
+    pthread_mutex_unlock(&lock);
+    return NULL != *lane ? GPUSYM_SUCCESS : lane_make(dev, gpu, lane);
+}
+
+void gpusym_lane_put(gpusym_lane_t *lane)
+{
+    pthread_mutex_lock(&lock);
+    lane->next = free_lanes;
+    free_lanes = lane;
+    pthread_mutex_unlock(&lock);
+}
+
+void gpusym_lanes_close(void)
+{
+    pthread_mutex_lock(&lock);
+    while (NULL != free_lanes) {
+        gpusym_lane_t *lane = free_lanes;
+        free_lanes = lane->next;
+        lane->dev->stream_destroy(lane->stream);
+        lane->dev->host_free(lane->gpu, lane->host);
+        free(lane);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+int gpusym_lane_launch(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w)
+{
+    lane->seq++;
+    lane->host->abort = 0;
+    w->done = &lane->line->done;
+    w->abort = &lane->line->abort;
+    w->done_seq = lane->seq;
+    return lane->dev->launch(lane->stream, kernel, w);
+}

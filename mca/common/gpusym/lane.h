@@ -1,0 +1,47 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Lanes: a stream and a line of pinned memory, which one operation in flight has for itself. Kernels of different
+ * communicators wait for each other's peers, so no two operations in flight may share a stream: two ranks
+ * that start them in different orders would wait for ever.
+ */
+#ifndef GPUSYM_COMMON_LANE_H
+#define GPUSYM_COMMON_LANE_H
+
+#include "mca/common/gpusym/device.h"
+
+/* The line: `done` is written by the kernel, `abort` by the host. */
+typedef struct {
+    uint64_t done;  /* sequence << 32 | status */
+    uint32_t abort; /* not 0: the kernel leaves its waits */
+} gpusym_lane_line_t;
+
+typedef struct gpusym_lane {
+    const gpusym_device_t *dev;
+    gpusym_gpu_t *gpu;
+    gpusym_stream_t *stream;
+    gpusym_lane_line_t *host; /* the line for the CPU */
+    gpusym_lane_line_t *line; /* the line for the kernels */
+    uint32_t seq;             /* of the last operation */
+    struct gpusym_lane *next;
+} gpusym_lane_t;
+
+/* A lane on gpu: a free one, or a new one. Thread-safe. */
+int gpusym_lane_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_lane_t **lane);
+/* Gives it back; its operation must have ended. (One whose kernel never ended is not given back.) */
+void gpusym_lane_put(gpusym_lane_t *lane);
+/* Destroys all lanes that were given back. */
+void gpusym_lanes_close(void);
+
+/* Queues a kernel on the lane: fills done, done_seq and abort of w. */
+int gpusym_lane_launch(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w);
+
+/* Whether the last operation has written its completion word; *status then is its enum gpusym_status word. */
+static inline bool gpusym_lane_done(const gpusym_lane_t *lane, uint32_t *status)
+{
+    const uint64_t v = __atomic_load_n(&lane->host->done, __ATOMIC_ACQUIRE);
+    *status = (uint32_t)v;
+    return (uint32_t)(v >> 32) == lane->seq;
+}
+
+#endif

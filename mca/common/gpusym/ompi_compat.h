@@ -1,0 +1,107 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Every difference between Open MPI 4.1, 5.0 and 6.0 that we meet, and nothing else.  No other
+ * file tests an Open MPI version.
+ *
+ * The same in all three, so not here: ompi_mpi_abort(), OMPI_ERRHANDLER_INVOKE, the opal_output
+ * and MCA variable calls, opal_process_info.my_local_rank, OPAL_PROC_MY_NAME, opal_version_string.
+ * Agreement (coll_agree, coll_iagree) exists from 5.0 on and is left to the stock components.
+ */
+#ifndef GPUSYM_COMMON_OMPI_COMPAT_H
+#define GPUSYM_COMMON_OMPI_COMPAT_H
+
+#include "ompi_config.h" /* always first */
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "ompi/communicator/communicator.h"
+#include "ompi/mca/coll/base/base.h"
+#include "ompi/mca/coll/coll.h"
+#include "opal/mca/base/mca_base_framework.h"
+
+#if (4 == OMPI_MAJOR_VERSION && OMPI_MINOR_VERSION < 1) || OMPI_MAJOR_VERSION < 4 || OMPI_MAJOR_VERSION > 6
+#error "gpusym knows Open MPI 4.1, 5.0 and 6.0"
+#endif
+
+/* The version that we are built for: "4.1". Only this major.minor may load us. */
+#define GPUSYM_STRING_(x) #x
+#define GPUSYM_STRING(x) GPUSYM_STRING_(x)
+#define GPUSYM_OMPI_BUILT_FOR GPUSYM_STRING(OMPI_MAJOR_VERSION) "." GPUSYM_STRING(OMPI_MINOR_VERSION)
+
+/* The component struct, and the initialiser of its interface version. */
+typedef mca_coll_base_component_t gpusym_coll_component_t;
+#if OMPI_MAJOR_VERSION >= 6
+#define GPUSYM_COLL_BASE_VERSION MCA_COLL_BASE_VERSION_3_0_0
+#elif OMPI_MAJOR_VERSION == 5
+#define GPUSYM_COLL_BASE_VERSION MCA_COLL_BASE_VERSION_2_4_0
+#else
+#define GPUSYM_COLL_BASE_VERSION MCA_COLL_BASE_VERSION_2_0_0
+#endif
+
+/* A component's symbol must be visible; OMPI_MODULE_DECLSPEC is gone since 5.0. */
+#define GPUSYM_COMPONENT_EXPORT OMPI_DECLSPEC
+
+/* A count of elements in a collective's interface. */
+#if OMPI_MAJOR_VERSION >= 6
+typedef size_t gpusym_count_t;
+#else
+typedef int gpusym_count_t;
+#endif
+
+/*
+ * Who writes a communicator's table of functions.  Up to 5.0 the framework does, after enable(),
+ * from the module's own coll_<name> fields; and it calls disable() once for every function that a
+ * module owns.  From 6.0 on a module installs in enable() and puts back in disable() itself.
+ * prev and prev_module: what was there before.  Both may be called any number of times.
+ */
+#if OMPI_MAJOR_VERSION >= 6
+#define GPUSYM_COLL_INSTALL(comm, module, name)                        \
+    do {                                                               \
+        (comm)->c_coll->coll_##name = (module)->coll_##name;           \
+        (comm)->c_coll->coll_##name##_module = (module);               \
+    } while (0)
+#define GPUSYM_COLL_RESTORE(comm, module, name, prev, prev_module)     \
+    do {                                                               \
+        if ((comm)->c_coll->coll_##name##_module == (module)) {        \
+            (comm)->c_coll->coll_##name = (prev);                      \
+            (comm)->c_coll->coll_##name##_module = (prev_module);      \
+        }                                                              \
+    } while (0)
+#else
+#define GPUSYM_COLL_INSTALL(comm, module, name) ((void) 0)
+#define GPUSYM_COLL_RESTORE(comm, module, name, prev, prev_module) ((void) 0)
+#endif
+
+/* The i-th component that is linked into Open MPI itself; NULL past the last. */
+static inline const mca_base_component_t *gpusym_static_component(const mca_base_framework_t *framework, int i)
+{
+    if (NULL == framework->framework_static_components || NULL == framework->framework_static_components[i]) {
+        return NULL;
+    }
+#if OMPI_MAJOR_VERSION >= 6
+    return *framework->framework_static_components[i];
+#else
+    return framework->framework_static_components[i];
+#endif
+}
+
+/* A communicator's name and id, "MPI_COMM_WORLD (cid 0)", into buf; returns buf. */
+static inline const char *gpusym_comm_label(const ompi_communicator_t *comm, char *buf, size_t size)
+{
+    const char *name = comm->c_name; /* an array in 4.1, a pointer later */
+
+    if (NULL == name || '\0' == name[0]) {
+        name = "communicator";
+    }
+#if OMPI_MAJOR_VERSION >= 5
+    snprintf(buf, size, "%s (cid %s)", name, ompi_comm_print_cid(comm));
+#else
+    snprintf(buf, size, "%s (cid %" PRIu32 ")", name, comm->c_contextid);
+#endif
+    return buf;
+}
+
+#endif

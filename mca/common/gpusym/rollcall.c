@@ -1,0 +1,331 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Pages and roll-call: see rollcall.h.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "mca/common/gpusym/rollcall.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "mca/common/gpusym/heap.h"
+
+/* ---- pages ---- */
+
+/* Sparse: what no line was ever handed out of takes no memory. Room for 50,000 communicators. */
+#define SLAB_BYTES (16ull << 20)
+#define SLAB_MAGIC 0x6770757379706731ull
+
+/* The slab's first line. */
+typedef struct {
+    uint64_t magic, nonce[2];
+} slab_head_t;
+
+struct gpusym_peer {
+    gpusym_pages_id_t id;
+    char *base;
+    int pidfd; /* -1: the kernel has none, or it is ourselves */
+    struct gpusym_peer *next;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    gpusym_pages_id_t id;
+    gpusym_arena_t *arena;
+    char *base;
+    gpusym_peer_t *peers;
+} slab = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* With the lock held. */
+static int slab_make(void)
+{
+    slab_head_t head = {.magic = SLAB_MAGIC};
+    const int fd = memfd_create("gpusym", MFD_CLOEXEC);
+    if (fd < 0) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    if (0 != fchmod(fd, 0600) || 0 != ftruncate(fd, SLAB_BYTES) ||
+        sizeof head.nonce != getrandom(head.nonce, sizeof head.nonce, 0)) {
+        goto close_fd;
+    }
+    slab.base = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (MAP_FAILED == slab.base) {
+        goto close_fd;
+    }
+    slab.arena = gpusym_arena_create(SLAB_BYTES - sizeof(gpusym_line_t), sizeof(gpusym_line_t));
+    if (NULL == slab.arena) {
+        goto unmap;
+    }
+    memcpy(slab.base, &head, sizeof head);
+    slab.id = (gpusym_pages_id_t){{head.nonce[0], head.nonce[1]}, getpid(), fd, SLAB_BYTES};
+    return GPUSYM_SUCCESS;
+
+unmap:
+    munmap(slab.base, SLAB_BYTES);
+close_fd:
+    slab.base = NULL;
+    close(fd);
+    return GPUSYM_ERR_NO_MEMORY;
+}
+
+int gpusym_pages_open(gpusym_pages_id_t *id)
+{
+    pthread_mutex_lock(&slab.lock);
+    const int rc = NULL != slab.base ? GPUSYM_SUCCESS : slab_make();
+    *id = slab.id;
+    pthread_mutex_unlock(&slab.lock);
+    return rc;
+}
+
+void gpusym_pages_close(void)
+{
+    pthread_mutex_lock(&slab.lock);
+    while (NULL != slab.peers) {
+        gpusym_peer_t *peer = slab.peers;
+        slab.peers = peer->next;
+        if (peer->base != slab.base) {
+            munmap(peer->base, peer->id.bytes);
+        }
+        if (peer->pidfd >= 0) {
+            close(peer->pidfd);
+        }
+        free(peer);
+    }
+    if (NULL != slab.base) {
+        gpusym_arena_destroy(slab.arena);
+        munmap(slab.base, SLAB_BYTES);
+        close(slab.id.fd);
+        slab.base = NULL;
+        slab.arena = NULL;
+    }
+    pthread_mutex_unlock(&slab.lock);
+}
+
+int gpusym_pages_alloc(uint64_t *off)
+{
+    pthread_mutex_lock(&slab.lock);
+    int rc = NULL == slab.arena ? GPUSYM_ERR_NOT_AVAILABLE : gpusym_arena_alloc(slab.arena, sizeof(gpusym_line_t), off);
+    if (GPUSYM_SUCCESS == rc) {
+        *off += sizeof(gpusym_line_t); /* the head has the first place */
+        memset(slab.base + *off, 0, sizeof(gpusym_line_t));
+    }
+    pthread_mutex_unlock(&slab.lock);
+    return rc;
+}
+
+void gpusym_pages_free(uint64_t off)
+{
+    pthread_mutex_lock(&slab.lock);
+    if (NULL != slab.arena) {
+        gpusym_arena_free(slab.arena, off - sizeof(gpusym_line_t));
+    }
+    pthread_mutex_unlock(&slab.lock);
+}
+
+/* Maps the slab of another process, and makes sure that it is the one meant. */
+static int slab_map(const gpusym_pages_id_t *id, gpusym_peer_t *peer)
+{
+    char path[64];
+    struct stat st;
+    slab_head_t head;
+
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", id->pid, id->fd);
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) {
+        return GPUSYM_ERR_UNREACHABLE;
+    }
+    peer->base = MAP_FAILED;
+    if (0 == fstat(fd, &st) && S_ISREG(st.st_mode) && (uint64_t)st.st_size == id->bytes &&
+        sizeof head == pread(fd, &head, sizeof head, 0) && SLAB_MAGIC == head.magic && head.nonce[0] == id->nonce[0] &&
+        head.nonce[1] == id->nonce[1]) {
+        peer->base = mmap(NULL, id->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    }
+    close(fd);
+    if (MAP_FAILED == peer->base) {
+        return GPUSYM_ERR_UNREACHABLE;
+    }
+#ifdef SYS_pidfd_open
+    peer->pidfd = (int)syscall(SYS_pidfd_open, id->pid, 0);
+#endif
+    return GPUSYM_SUCCESS;
+}
+
+/* With the lock held. */
+static int peer_get(const gpusym_pages_id_t *id, gpusym_peer_t **peer)
+{
+    for (gpusym_peer_t *p = slab.peers; NULL != p; p = p->next) {
+        if (p->id.nonce[0] == id->nonce[0] && p->id.nonce[1] == id->nonce[1]) {
+            *peer = p;
+            return GPUSYM_SUCCESS;
+        }
+    }
+    gpusym_peer_t *p = calloc(1, sizeof *p);
+    if (NULL == p) {
+        return GPUSYM_ERR_NO_MEMORY;
+    }
+    p->id = *id;
+    p->pidfd = -1;
+    if (NULL != slab.base && slab.id.nonce[0] == id->nonce[0] && slab.id.nonce[1] == id->nonce[1]) {
+        p->base = slab.base;
+    } else {
+        const int rc = slab_map(id, p);
+        if (GPUSYM_SUCCESS != rc) {
+            free(p);
+            return rc;
+        }
+    }
+    p->next = slab.peers;
+    slab.peers = p;
+    *peer = p;
+    return GPUSYM_SUCCESS;
+}
+
+int gpusym_pages_peer(const gpusym_pages_id_t *id, gpusym_peer_t **peer)
+{
+    pthread_mutex_lock(&slab.lock);
+    const int rc = peer_get(id, peer);
+    pthread_mutex_unlock(&slab.lock);
+    return rc;
+}
+
+gpusym_line_t *gpusym_peer_line(gpusym_peer_t *peer, uint64_t off)
+{
+    return (gpusym_line_t *)(void *)(peer->base + off);
+}
+
+int gpusym_peer_pid(const gpusym_peer_t *peer)
+{
+    return peer->id.pid;
+}
+
+bool gpusym_peer_alive(gpusym_peer_t *peer)
+{
+    if (peer->pidfd >= 0) { /* readable from the moment the process has ended, reaped or not */
+        struct pollfd p = {.fd = peer->pidfd, .events = POLLIN};
+        return 0 == poll(&p, 1, 0);
+    }
+    return 0 == kill(peer->id.pid, 0) || EPERM == errno;
+}
+
+/* ---- roll-call ---- */
+
+#define HISTORY GPUSYM_ROLLCALL_HISTORY
+
+static uint64_t entry_make(uint64_t seq, uint8_t kind, uint8_t what, uint64_t bytes)
+{
+    return seq << 48 | (uint64_t)kind << 40 | (uint64_t)what << 32 | (uint32_t)bytes;
+}
+
+/* Whether rank r has posted call seq, or a later one of those that its line may hold by now. */
+static bool has_posted(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
+{
+    const uint64_t e = __atomic_load_n(&rc->line[r]->entry[seq % HISTORY], __ATOMIC_ACQUIRE);
+    return (int16_t)(uint16_t)((uint16_t)(e >> 48) - (uint16_t)seq) >= 0;
+}
+
+/* Before the entries of the calls up to HISTORY / 2 from now overwrite older ones: a peer that has posted call
+ * seq - HISTORY / 2 has left all calls before it, so nobody will read what is overwritten. */
+static int throttle(gpusym_rollcall_t *rc, uint64_t seq, int (*progress)(void *arg), void *arg)
+{
+    if (0 != seq % (HISTORY / 2) || seq <= HISTORY / 2) {
+        return 0;
+    }
+    for (uint32_t r = 0; r < rc->nranks; r++) {
+        while (r != rc->rank && !has_posted(rc, r, seq - HISTORY / 2)) {
+            const int rv = progress(arg);
+            if (0 != rv) {
+                return rv;
+            }
+        }
+    }
+    return 0;
+}
+
+int gpusym_rollcall_post(gpusym_rollcall_t *rc, uint8_t kind, uint8_t what, uint64_t bytes,
+                         int (*progress)(void *arg), void *arg, gpusym_rollcall_read_t *read)
+{
+    const uint64_t seq = rc->seq + 1; /* from 1: a fresh line, all zero, says that call 0 was posted */
+    const int rv = throttle(rc, seq, progress, arg);
+    if (0 != rv) {
+        return rv;
+    }
+    rc->seq = seq;
+    *read = (gpusym_rollcall_read_t){.seq = seq,
+                                     .mine = kind,
+                                     .host = GPUSYM_KIND_HOST == kind,
+                                     .stage = -1,
+                                     .stage_rank = -1,
+                                     .mismatch_rank = -1,
+                                     .post = entry_make(seq, kind, what, bytes)};
+    /* Release: what this rank did before the call is done for those that read the entry. */
+    __atomic_store_n(&rc->line[rc->rank]->entry[seq % HISTORY], read->post, __ATOMIC_RELEASE);
+    return 0;
+}
+
+/* Takes rank r's entry into account. */
+static void note(gpusym_rollcall_read_t *read, uint32_t r, uint64_t e)
+{
+    const uint8_t kind = (uint8_t)(e >> 40);
+    if (GPUSYM_KIND_HOST == kind) {
+        read->host = true;
+    } else if (kind >= GPUSYM_KIND_STAGE && read->stage < 0) {
+        read->stage = kind;
+        read->stage_rank = (int)r;
+    }
+    const bool same = (uint8_t)(e >> 32) == (uint8_t)(read->post >> 32) && (uint32_t)e == (uint32_t)read->post;
+    if (!same && GPUSYM_KIND_HOST != kind && read->mismatch_rank < 0) {
+        read->mismatch_rank = (int)r;
+        read->mismatch_bytes = (uint32_t)e;
+    }
+}
+
+int gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read)
+{
+    for (; read->next < rc->nranks; read->next++) {
+        const uint64_t e = __atomic_load_n(&rc->line[read->next]->entry[read->seq % HISTORY], __ATOMIC_ACQUIRE);
+        if ((uint16_t)(e >> 48) != (uint16_t)read->seq) {
+            return 0;
+        }
+        note(read, read->next, e);
+    }
+    return 1;
+}
+
+void gpusym_rollcall_abort(gpusym_rollcall_t *rc)
+{
+    __atomic_store_n(&rc->line[rc->rank]->abort, 1u, __ATOMIC_RELEASE);
+}
+
+int gpusym_rollcall_aborted(const gpusym_rollcall_t *rc)
+{
+    for (uint32_t r = 0; r < rc->nranks; r++) {
+        if (r != rc->rank && 0 != __atomic_load_n(&rc->line[r]->abort, __ATOMIC_ACQUIRE)) {
+            return (int)r;
+        }
+    }
+    return -1;
+}
+
+int gpusym_rollcall_dead(const gpusym_rollcall_t *rc)
+{
+    for (uint32_t r = 0; r < rc->nranks; r++) {
+        if (r != rc->rank && !gpusym_peer_alive(rc->peer[r])) {
+            return (int)r;
+        }
+    }
+    return -1;
+}

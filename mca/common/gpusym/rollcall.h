@@ -1,0 +1,101 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * How the ranks of a communicator on one host agree, without a message, what kind of buffers a call
+ * has, and how they learn that one of them failed.
+ *
+ * Every process has one slab of shared host memory (a memfd: nothing is left behind, whoever dies). Every
+ * communicator has a line in each of its ranks' slabs. A rank writes its own line only.
+ */
+#ifndef GPUSYM_COMMON_ROLLCALL_H
+#define GPUSYM_COMMON_ROLLCALL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "mca/common/gpusym/common.h"
+
+/* Calls that a line remembers: a rank may run ahead of a reader by half of that. */
+#define GPUSYM_ROLLCALL_HISTORY 32u
+
+/* A line: written by its owner, read by its peers. Four cache lines for the history, one for the abort word. */
+typedef struct {
+    uint64_t entry[GPUSYM_ROLLCALL_HISTORY]; /* sequence << 48 | kind << 40 | what << 32 | low bytes; by sequence % HISTORY */
+    uint32_t abort;                          /* not 0: the owner gave up; see gpusym_rollcall_abort */
+    uint32_t pad[15];
+} gpusym_line_t;
+
+/* ---- pages: the slab of this process, and those of its peers ---- */
+
+/* A process's slab as its peers know it: plain bytes, to be sent to them. */
+typedef struct {
+    uint64_t nonce[2]; /* random; also at the slab's start, so that a wrong one is noticed */
+    int32_t pid, fd;
+    uint64_t bytes;
+} gpusym_pages_id_t;
+
+/* A process whose slab is mapped here. Cached; lives until gpusym_pages_close. */
+typedef struct gpusym_peer gpusym_peer_t;
+
+/* Makes this process's slab. Idempotent, thread-safe. */
+int gpusym_pages_open(gpusym_pages_id_t *id);
+void gpusym_pages_close(void);
+/* A zeroed line in our slab, and back. */
+int gpusym_pages_alloc(uint64_t *off);
+void gpusym_pages_free(uint64_t off);
+/* Maps a peer of this host (once). GPUSYM_ERR_UNREACHABLE if it cannot be: another host, user or pid
+ * namespace. Our own id works. */
+int gpusym_pages_peer(const gpusym_pages_id_t *id, gpusym_peer_t **peer);
+gpusym_line_t *gpusym_peer_line(gpusym_peer_t *peer, uint64_t off);
+int gpusym_peer_pid(const gpusym_peer_t *peer);
+/* False once the process has ended (also while its parent has not yet noticed). About 1 us. */
+bool gpusym_peer_alive(gpusym_peer_t *peer);
+
+/* ---- roll-call ---- */
+
+/* What a rank's buffers are, in one call. */
+enum {
+    GPUSYM_KIND_HOST = 0,   /* host memory: the rank goes on to the previous module without looking */
+    GPUSYM_KIND_NATIVE = 1, /* device memory that a kernel can serve */
+    GPUSYM_KIND_STAGE = 2,  /* device memory that must be staged; 2 + reason */
+};
+
+typedef struct {
+    uint32_t nranks, rank;
+    uint64_t seq;           /* calls so far */
+    gpusym_line_t **line;   /* [nranks], not owned; line[rank] is ours */
+    gpusym_peer_t **peer;   /* [nranks], not owned */
+} gpusym_rollcall_t;
+
+/* The state of reading one call's lines. */
+typedef struct {
+    uint64_t seq;
+    uint32_t next;     /* ranks below have answered */
+    uint8_t mine;      /* kind we posted */
+    bool host;         /* some rank has host buffers */
+    int stage;         /* first kind >= GPUSYM_KIND_STAGE met, or -1 */
+    int stage_rank;    /* whose */
+    int mismatch_rank; /* first rank whose `what` or bytes differ from ours, or -1 */
+    uint64_t mismatch_bytes; /* its bytes, low 32 bits */
+    uint64_t post;     /* entry we posted */
+} gpusym_rollcall_read_t;
+
+/*
+ * Posts this call: one store. what: collective, operation and type in 8 bits, compared among device
+ * ranks; bytes: of the message. Every HISTORY / 2 calls it also looks whether all peers are near enough;
+ * if not it calls progress(arg) until they are (they post when they enter their calls), which
+ * returns not 0 to give up: then that value is returned. 0: posted, read is ready.
+ */
+int gpusym_rollcall_post(gpusym_rollcall_t *rc, uint8_t kind, uint8_t what, uint64_t bytes,
+                         int (*progress)(void *arg), void *arg, gpusym_rollcall_read_t *read);
+/* Reads what has been posted. 1: all ranks have; 0: not yet. Never waits. */
+int gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read);
+
+/* Tells the peers that we gave up in this communicator. */
+void gpusym_rollcall_abort(gpusym_rollcall_t *rc);
+/* The first peer that gave up, or -1. */
+int gpusym_rollcall_aborted(const gpusym_rollcall_t *rc);
+/* The first peer whose process has ended, or -1. About 1 us a rank. */
+int gpusym_rollcall_dead(const gpusym_rollcall_t *rc);
+
+#endif

@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Builds this tree and runs its tests with another Debian's Open MPI, inside a root of that Debian:
+#
+#     test/compat/debian.sh trixie|sid        trixie has Open MPI 5.0.7, sid 6.0
+#
+# The tree is taken as it is, committed or not. The root is made by debootstrap, once, and kept in
+# ${GPUSYM_COMPAT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/gpusym}/NAME; delete it to have it made anew.
+# Needs root (or sudo), to make the root and to enter it. Ends with the tests' closing line, "N passed, M failed".
+#
+#   GPUSYM_DEBIAN_MIRROR   where packages come from (default: http://deb.debian.org/debian)
+set -eu
+packages=(gcc libc6-dev make autoconf automake libtool libopenmpi-dev openmpi-bin libcmocka-dev)
+
+say() {
+    printf '==> %s\n' "$*"
+}
+
+die() {
+    printf 'debian.sh: %s\n' "$*" >&2
+    exit 1
+}
+
+# Inside a mount namespace of our own: whatever is mounted here is gone when we end, however we end.
+enter_root() {
+    local root=$1
+    mount --make-rprivate /
+    mount --rbind /dev "$root/dev"
+    # Its own shared memory: the machine's may be too small, or hold another's files.
+    mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
+    mount -t proc proc "$root/proc" 2>/dev/null || mount --rbind /proc "$root/proc"
+    mount --rbind /sys "$root/sys"
+    cp -L /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null || true
+    exec chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 \
+        DEBIAN_FRONTEND=noninteractive "${@:2}"
+}
+
+# Inside the root: what is still missing, then build, tests, and the tests once more of what is installed.
+build_and_test() {
+    local wanted=("${@:1}") missing=() package
+    for package in "${wanted[@]}"; do
+        dpkg -s "$package" >/dev/null 2>&1 || missing+=("$package")
+    done
+    if [ ${#missing[@]} -gt 0 ]; then
+        say "installing in the root: ${missing[*]}"
+        { apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } >/tmp/apt.log 2>&1 ||
+            { tail -n 20 /tmp/apt.log; die "apt-get failed in the root"; }
+    fi
+    cd /gpusym
+    say "building with $(ompi_info --version | head -n 1), $(gcc --version | head -n 1)"
+    { ./autogen.sh && mkdir _build && cd _build && ../configure --enable-werror &&
+        make -j"$(getconf _NPROCESSORS_ONLN)"; } >build.log 2>&1 || { tail -n 40 build.log; die "the build failed"; }
+    sed -n '/^gpusym [0-9]/,/^ *install to/p' build.log
+    cd /gpusym/_build
+    exec make --no-print-directory check
+}
+
+case ${1:-} in
+    --enter) enter_root "${@:2}" ;;
+    --inside) build_and_test "${@:2}" ;;
+esac
+
+name=${1:-}
+case $name in trixie | sid) ;; *) die "which Debian? trixie or sid" ;; esac
+top=$(cd "$(dirname "$0")/../.." && pwd)
+cache=${GPUSYM_COMPAT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/gpusym}
+mirror=${GPUSYM_DEBIAN_MIRROR:-http://deb.debian.org/debian}
+if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || die "needs root, and there is no sudo"
+    exec sudo env GPUSYM_COMPAT_CACHE="$cache" GPUSYM_DEBIAN_MIRROR="$mirror" "$0" "$name"
+fi
+root=$cache/$name
+
+if ! command -v debootstrap >/dev/null && [ ! -d "$root" ]; then
+    command -v apt-get >/dev/null || die "debootstrap is missing; Fedora, RHEL: dnf install debootstrap"
+    say "installing with apt-get: debootstrap"
+    { apt-get update && apt-get install -y --no-install-recommends debootstrap; } >/dev/null ||
+        die "apt-get install debootstrap failed"
+fi
+
+# One at a time in a root.
+mkdir -p "$cache"
+exec 9>"$cache/$name.lock"
+flock 9
+
+if [ ! -d "$root" ]; then
+    say "making a root of Debian $name in $root (a few minutes)"
+    rm -rf "$root.part"
+    list=$(IFS=,; echo "${packages[*]}")
+    debootstrap --variant=minbase --include="$list" "$name" "$root.part" "$mirror" >"$cache/$name.log" 2>&1 ||
+        { tail -n 20 "$cache/$name.log"; die "debootstrap failed; all of its output is in $cache/$name.log"; }
+    mv "$root.part" "$root"
+fi
+
+say "copying the tree into $root/gpusym"
+rm -rf "$root/gpusym"
+mkdir "$root/gpusym"
+cd "$top"
+if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+    # Tracked or new, but not ignored; a file that was deleted and not yet committed is still listed.
+    git -c safe.directory="$top" ls-files -co --exclude-standard -z |
+        while IFS= read -r -d '' file; do if [ -e "$file" ]; then printf '%s\0' "$file"; fi; done |
+        tar --null -T - -cf - | tar -xf - -C "$root/gpusym"
+else
+    tar --exclude='./_build*' --exclude='./_install*' -cf - . | tar -xf - -C "$root/gpusym"
+fi
+
+exec unshare --mount --pid --fork --kill-child "$top/test/compat/debian.sh" --enter "$root" \
+    /bin/bash /gpusym/test/compat/debian.sh --inside "${packages[@]}"

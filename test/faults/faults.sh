@@ -1,0 +1,186 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# What goes wrong must end well: a right result, or a message that names rank and communicator within seconds.
+#
+#     test/faults/faults.sh BUILDDIR
+#
+# Simulated faults (only on the simulator), ranks that call with different counts, ranks that are killed; never a
+# hang, a wrong result, a crash or a process left over. The closing line is "faults: N passed, M failed".
+#
+#   MPIRUN               how mpirun is called; else as test/mpirun.sh says
+#   GPUSYM_MCA           more arguments for it
+#   GPUSYM_TEST_DEVICE   sim (default) or cuda
+#   GPUSYM_TEST_SLOW     a factor on all time limits (default 1)
+set -u
+
+builddir=$(cd "${1:?usage: test/faults/faults.sh BUILDDIR}" && pwd) || exit 2
+victim=$builddir/test/faults/victim
+if [ -n "${MPIRUN:-}" ]; then
+    read -ra mpirun <<<"$MPIRUN"
+else
+    # shellcheck source=/dev/null
+    . "$builddir/test/build.env" || exit 2
+    # shellcheck source=test/mpirun.sh
+    . "$GPUSYM_SRCDIR/test/mpirun.sh" || exit 2
+    # shellcheck disable=SC2154  # test/mpirun.sh sets it
+    mpirun=("$GPUSYM_OMPI_MPIRUN" "${oversubscribe[@]}")
+    export OMPI_MCA_mca_base_component_path=$builddir/components:$GPUSYM_OMPI_PATH_TAIL
+fi
+read -ra more <<<"${GPUSYM_MCA:-}"
+device=${GPUSYM_TEST_DEVICE:-sim}
+slow=${GPUSYM_TEST_SLOW:-1}
+ranks=4
+passed=0
+failed=0
+dir=$(mktemp -d) || exit 2
+trap 'rm -rf "$dir"' EXIT
+
+mpirun+=(-n "$ranks" "${more[@]}" --mca coll gpusym --mca coll_gpusym_device "$device" --mca coll_gpusym_summary 1)
+# A simulated fault counts the component's own allocations only: the program's are ordinary memory.
+injected=(--mca coll_gpusym_sim_host 1 --mca coll_gpusym_timeout 3)
+memory=(--kinds device)
+[ "$device" = cuda ] || memory=(--device sim --kinds device)
+
+# run LIMIT ARGUMENT...: sets rc, seconds; the output goes to $dir/log
+run() {
+    local limit=$(($1 * slow)) start=$SECONDS
+    shift
+    rm -f "$dir"/pid.* "$dir/died"
+    timeout --kill-after=5 "$limit" "${mpirun[@]}" "$@" >"$dir/log" 2>&1 </dev/null
+    rc=$?
+    ended=$(date +%s)
+    seconds=$((SECONDS - start))
+}
+
+# Processes of the last job that still run.
+left_over() {
+    local file pid left=
+    for file in "$dir"/pid.*; do
+        [ -e "$file" ] || continue
+        pid=$(cat "$file")
+        # A zombie has ended: its parent only has not asked yet.
+        if [ -r "/proc/$pid/stat" ] && ! grep -q ') Z ' "/proc/$pid/stat" && grep -q victim "/proc/$pid/cmdline"; then
+            left="$left $pid"
+        fi
+    done 2>/dev/null
+    echo "$left"
+}
+
+# What no run may show; prints it.
+disgrace() {
+    local left i
+    case $rc in 124 | 137) echo "not ended after $seconds s" ;; esac
+    grep -q 'FAIL' "$dir/log" && echo "a wrong result"
+    grep -Eq 'Segmentation fault|Bus error|signal 11|signal 7|Sanitizer|Assertion' "$dir/log" && echo "a crash"
+    for i in 1 2 3 4 5; do
+        left=$(left_over)
+        [ -z "$left" ] && return
+        [ "$i" = 5 ] || sleep 1
+    done
+    echo "processes left over:$left"
+}
+
+# Numbers of the component's summary: native and staged calls of rank 0.
+summary() {
+    sed -n "s/.*gpusym: allreduce:.*$1 \([0-9]*\).*/\1/p" "$dir/log" | tail -n 1
+}
+
+all_right() {
+    [ "$rc" -eq 0 ] && grep -Eq '^victim: [1-9][0-9]* passed, 0 failed' "$dir/log"
+}
+
+# A message in our words: of which rank, and of which communicator.
+clear_error() {
+    [ "$rc" -ne 0 ] && grep -Eqi 'rank [0-9]+' "$dir/log" && grep -q 'MPI_COMM_WORLD' "$dir/log"
+}
+
+# verdict NAME WHY: WHY empty is passed
+verdict() {
+    if [ -z "$2" ]; then
+        passed=$((passed + 1))
+        printf 'ok   %-40s %3ss  %s\n' "$1" "$seconds" "${3:-}"
+        return
+    fi
+    failed=$((failed + 1))
+    printf 'FAIL %-40s %3ss  %s\n' "$1" "$seconds" "${2//$'\n'/; }"
+    tail -n 30 "$dir/log" | sed 's/^/     | /'
+}
+
+# Without a fault the calls run on the GPU: else the rest would show nothing.
+no_fault() {
+    local why
+    run 60 "${injected[@]}" "$victim" --device host --dir "$dir"
+    why=$(disgrace)
+    all_right || why="$why not right, exit status $rc"
+    [ "$(summary native)" -gt 0 ] 2>/dev/null || why="$why no native calls"
+    verdict "no fault" "$why" "native $(summary native)"
+}
+
+# fault FAULT staged|either|error: what must come of it
+fault() {
+    local why said
+    run 60 "${injected[@]}" --mca coll_gpusym_sim_fail "$1" "$victim" --device host --dir "$dir"
+    why=$(disgrace)
+    if all_right; then
+        said="right, staged $(summary staged)"
+        [ "$2" = error ] && why="$why a message was expected"
+        [ "$(summary staged)" -gt 0 ] 2>/dev/null || why="$why right, but nothing was staged"
+    elif clear_error; then
+        said="message: $(grep -Eim1 'rank [0-9]+.*MPI_COMM_WORLD' "$dir/log")"
+        [ "$2" = staged ] && why="$why a right result was expected"
+    else
+        why="$why neither right nor a message with rank and communicator, exit status $rc"
+    fi
+    verdict "fault $1" "$why" "${said:-}"
+}
+
+# dies NAME ARGUMENT...: rank 1 dies; all end within 10 s, and somebody says which rank it was
+dies() {
+    local name=$1 why since
+    shift
+    run 60 "$victim" "${memory[@]}" --dir "$dir" --calls 100000 --rank 1 "$@"
+    why=$(disgrace)
+    [ "$rc" -ne 0 ] || why="$why exit status 0"
+    if [ -e "$dir/died" ]; then
+        since=$((ended - $(stat -c %Z "$dir/died")))
+        [ "$since" -le $((10 * slow)) ] || why="$why ended $since s after the death"
+    else
+        why="$why rank 1 did not die"
+    fi
+    grep -Eqi 'rank 1([^0-9]|$)|\[\[[0-9]+,[0-9]+\],1\]' "$dir/log" || why="$why no message names rank 1"
+    verdict "$name" "$why" "${since:-?} s after the death"
+}
+
+mismatch() {
+    local why
+    run 60 --mca coll_gpusym_timeout 3 "$victim" "${memory[@]}" --dir "$dir" --calls 6 --rank 1 "$@"
+    why=$(disgrace)
+    clear_error || why="$why no message with rank and communicator, exit status $rc"
+    verdict "another count on rank 1, $*" "$why" "$(grep -Eim1 'other arguments|rank [0-9]+.*MPI_COMM_WORLD' "$dir/log")"
+}
+
+if [ "$device" = sim ]; then
+    no_fault
+    for what in alloc import export hostalloc; do
+        fault "$what:1" staged
+        fault "$what:1@0" staged
+        fault "$what:1@1" staged
+        fault "$what:2@1" either
+    done
+    fault "launch:1" either
+    fault "launch:2@1" either
+    fault "hang:1@0" error
+    fault "hang:2@1" error
+fi
+for call in 0 1 2 5; do
+    dies "killed instead of call $call" --kill "$call"
+done
+for ms in 20 150 400; do
+    dies "killed after $ms ms" --kill-after "$ms" --most 3000
+done
+mismatch --mismatch 1
+mismatch --mismatch 2
+
+echo "faults: $passed passed, $failed failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -1,0 +1,122 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * What test/faults/faults.sh runs: a series of checked calls of MPI_Allreduce in which, if asked to, a rank dies
+ * (between two calls, or at any moment) or calls with another count than the others.
+ */
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "test/mpi/check.h"
+
+#define USAGE                                                                                                       \
+    "[--seed N] [--calls N] [--kinds KIND] [--most COUNT] [--dir DIR: leaves DIR/pid.RANK and DIR/died]\n"          \
+    "    [--rank N: of it ...] [--kill CALL: dies instead of this call] [--kill-after MS: dies then]\n"             \
+    "    [--mismatch CALL: gives one element more in this call]"
+
+static char died[4096]; /* the file that is made just before dying; "" for none */
+static int victim;
+
+static void note(const char *path, long number)
+{
+    FILE *f = fopen(path, "w");
+
+    if (NULL == f || fprintf(f, "%ld\n", number) < 0 || 0 != fclose(f)) {
+        fprintf(stderr, "victim: cannot write %s\n", path);
+        MPI_Abort(MPI_COMM_WORLD, 99);
+    }
+}
+
+static void die(void)
+{
+    if ('\0' != died[0]) {
+        note(died, victim);
+    }
+    kill(getpid(), SIGKILL);
+}
+
+/* The same where only system calls are allowed. */
+static void die_at_alarm(int signal)
+{
+    (void) signal;
+    if ('\0' != died[0]) {
+        (void) !link(died, died + strlen(died) + 1);
+    }
+    kill(getpid(), SIGKILL);
+}
+
+/* dir/died will be made, by link() from dir/pid.RANK where a handler must do it. */
+static void prepare_death(const char *dir, int rank, long after_ms)
+{
+    struct itimerval timer = {.it_value = {.tv_sec = after_ms / 1000, .tv_usec = after_ms % 1000 * 1000}};
+
+    if (NULL != dir && after_ms > 0) {
+        int n = snprintf(died, sizeof(died) / 2, "%s/pid.%d", dir, rank);
+
+        snprintf(died + n + 1, sizeof(died) / 2, "%s/died", dir);
+    } else if (NULL != dir) {
+        snprintf(died, sizeof(died), "%s/died", dir);
+    }
+    if (after_ms > 0) {
+        signal(SIGALRM, die_at_alarm);
+        setitimer(ITIMER_REAL, &timer, NULL);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    check_t t;
+    ref_case_t c = {0};
+    int kinds[CHECK_KINDS], rank;
+    uint64_t calls, most, kill_at, mismatch_at;
+    long kill_after, failed;
+    const char *dir;
+    char path[2048];
+
+    check_init(&argc, &argv, "victim", MPI_THREAD_SINGLE);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &c.nranks);
+    c.seed = check_seed();
+    calls = check_number("--calls", 6);
+    most = check_number("--most", 100000);
+    victim = (int) check_number("--rank", (uint64_t) -1);
+    kill_at = check_number("--kill", (uint64_t) -1);
+    kill_after = (long) check_number("--kill-after", 0);
+    mismatch_at = check_number("--mismatch", (uint64_t) -1);
+    dir = check_option("--dir");
+    check_kinds(kinds);
+    check_arguments_end(USAGE);
+    if (NULL != dir) {
+        snprintf(path, sizeof(path), "%s/pid.%d", dir, rank);
+        note(path, getpid());
+    }
+    MPI_Barrier(MPI_COMM_WORLD); /* all have said which process they are */
+    if (rank == victim) {
+        prepare_death(dir, rank, kill_after);
+    }
+
+    check_start(&t, "victim", MPI_COMM_WORLD);
+    c.type = ref_type_find("MPI_FLOAT");
+    c.op = ref_op_find("MPI_SUM");
+    for (uint64_t i = 0; i < calls; i++) {
+        check_call_t k = {.comm = MPI_COMM_WORLD, .c = &c, .contribute = -1, .first = i, .in_place = i % 2,
+                          .skind = kinds[0], .rkind = kinds[0]};
+
+        k.count = 0 == i % 3 ? 1 : 1 == i % 3 ? most / 100 + 1 : most;
+        if (rank == victim && i == kill_at) {
+            die();
+        }
+        if (rank == victim && i == mismatch_at) {
+            k.count++;
+        }
+        check_run(&t, &k);
+    }
+    failed = check_end(&t);
+    check_print("victim", t.passed, t.failed);
+    return check_fini(failed);
+}

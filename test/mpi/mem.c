@@ -1,0 +1,456 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Memory of every kind for the test programs: see mem.h.  The CUDA driver is declared by hand: the tests
+ * are built where there is no cuda.h, and use nothing of device_cuda.c.
+ */
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mca/common/gpusym/device.h"
+#include "test/mpi/mem.h"
+
+#define ALIGN 256
+
+/* How one device gives memory. copy() is given at least one pointer that is not ordinary host memory. */
+typedef struct {
+    const char *name;
+    int (*init)(int local_rank);
+    void (*fini)(void);
+    bool (*have)(int kind);
+    void *(*alloc)(int kind, size_t size);
+    void (*free)(int kind, void *p);
+    bool (*plain)(const void *p); /* whether the CPU may touch it */
+    void (*copy)(void *dst, const void *src, size_t size);
+    bool (*context_kept)(void);
+} mem_device_t;
+
+static bool always(void)
+{
+    return true;
+}
+
+/* ---- CUDA ---- */
+
+/* DRIVER(name, parameters): entry points, as the driver exports them. CUdeviceptr is an integer as wide as a pointer.
+ */
+#define DRIVER_LIST                                                                  \
+    DRIVER(cuInit, (unsigned flags))                                                 \
+    DRIVER(cuGetErrorName, (int result, const char **name))                          \
+    DRIVER(cuDeviceGetCount, (int *count))                                           \
+    DRIVER(cuDeviceGet, (int *dev, int ordinal))                                     \
+    DRIVER(cuDeviceGetAttribute, (int *value, int attribute, int dev))               \
+    DRIVER(cuDevicePrimaryCtxRetain, (void **ctx, int dev))                          \
+    DRIVER(cuDevicePrimaryCtxRelease_v2, (int dev))                                  \
+    DRIVER(cuCtxGetCurrent, (void **ctx))                                            \
+    DRIVER(cuCtxSetCurrent, (void *ctx))                                             \
+    DRIVER(cuPointerGetAttribute, (void *value, int attribute, uintptr_t p))         \
+    DRIVER(cuMemAlloc_v2, (uintptr_t * p, size_t size))                              \
+    DRIVER(cuMemFree_v2, (uintptr_t p))                                              \
+    DRIVER(cuMemAllocManaged, (uintptr_t * p, size_t size, unsigned flags))          \
+    DRIVER(cuMemHostRegister_v2, (void *p, size_t size, unsigned flags))             \
+    DRIVER(cuMemHostUnregister, (void *p))                                           \
+    DRIVER(cuMemAllocAsync, (uintptr_t * p, size_t size, void *stream))              \
+    DRIVER(cuMemFreeAsync, (uintptr_t p, void *stream))                              \
+    DRIVER(cuMemcpyAsync, (uintptr_t dst, uintptr_t src, size_t size, void *stream)) \
+    DRIVER(cuStreamCreate, (void **stream, unsigned flags))                          \
+    DRIVER(cuStreamDestroy_v2, (void *stream))                                       \
+    DRIVER(cuStreamSynchronize, (void *stream))
+
+/* Constants of the driver's interface. */
+enum {
+    STREAM_NON_BLOCKING = 1,    /* CU_STREAM_NON_BLOCKING */
+    ATTACH_GLOBAL = 1,          /* CU_MEM_ATTACH_GLOBAL */
+    REGISTER_FLAGS = 1 | 2,     /* CU_MEMHOSTREGISTER_PORTABLE, _DEVICEMAP */
+    POINTER_MEMORY_TYPE = 2,    /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
+    MEMORY_TYPE_HOST = 1,       /* CU_MEMORYTYPE_HOST */
+    DEVICE_MANAGED_MEMORY = 83, /* CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY */
+    DEVICE_MEMORY_POOLS = 115,  /* CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED */
+};
+
+static struct {
+#define DRIVER(name, parameters) int(*name) parameters;
+    DRIVER_LIST
+#undef DRIVER
+    int dev;
+    void *ctx;
+    void *stream; /* of our copies, beside whatever else runs */
+} cu;
+
+static int cu_check(const char *call, int result)
+{
+    const char *name = NULL;
+
+    if (0 != result) {
+        cu.cuGetErrorName(result, &name);
+        fprintf(stderr, "mem: %s: %s\n", call, NULL == name ? "unknown error" : name);
+    }
+    return 0 == result ? 0 : -1;
+}
+
+#define CU(name, ...) cu_check(#name, cu.name(__VA_ARGS__))
+
+/* Our context for a while; returns what was current, for cu_leave(). */
+static void *cu_enter(void)
+{
+    void *before = NULL;
+
+    cu.cuCtxGetCurrent(&before);
+    if (before != cu.ctx) {
+        CU(cuCtxSetCurrent, cu.ctx);
+    }
+    return before;
+}
+
+static void cu_leave(void *before)
+{
+    if (before != cu.ctx) {
+        CU(cuCtxSetCurrent, before);
+    }
+}
+
+static int cuda_init(int local_rank)
+{
+    void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    int count = 0;
+
+    if (NULL == lib) {
+        fprintf(stderr, "mem: no CUDA driver: %s\n", dlerror());
+        return -1;
+    }
+#define DRIVER(name, parameters)                                     \
+    if (NULL == (cu.name = (int(*) parameters) dlsym(lib, #name))) { \
+        fprintf(stderr, "mem: the CUDA driver has no %s\n", #name);  \
+        return -1;                                                   \
+    }
+    DRIVER_LIST
+#undef DRIVER
+    if (0 != CU(cuInit, 0) || 0 != CU(cuDeviceGetCount, &count) || 1 > count) {
+        fprintf(stderr, "mem: no GPU\n");
+        return -1;
+    }
+    if (0 != CU(cuDeviceGet, &cu.dev, local_rank % count) || 0 != CU(cuDevicePrimaryCtxRetain, &cu.ctx, cu.dev) ||
+        0 != CU(cuCtxSetCurrent, cu.ctx) || 0 != CU(cuStreamCreate, &cu.stream, STREAM_NON_BLOCKING)) {
+        return -1;
+    }
+    return 0;
+}
+
+static void cuda_fini(void)
+{
+    CU(cuStreamDestroy_v2, cu.stream);
+    CU(cuCtxSetCurrent, NULL);
+    CU(cuDevicePrimaryCtxRelease_v2, cu.dev);
+}
+
+static bool cuda_have(int kind)
+{
+    int value = 1;
+
+    if (MEM_MANAGED == kind || MEM_ASYNC == kind) {
+        CU(cuDeviceGetAttribute, &value, MEM_ASYNC == kind ? DEVICE_MEMORY_POOLS : DEVICE_MANAGED_MEMORY, cu.dev);
+    }
+    return 0 != value;
+}
+
+/* Host memory, registered with the GPU afterwards. */
+static int registered_alloc(size_t size, uintptr_t *p)
+{
+    void *host = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
+
+    if (NULL == host || 0 != CU(cuMemHostRegister_v2, host, (size + 4095) / 4096 * 4096, REGISTER_FLAGS)) {
+        free(host);
+        return -1;
+    }
+    *p = (uintptr_t) host;
+    return 0;
+}
+
+static void *cuda_alloc(int kind, size_t size)
+{
+    uintptr_t p = 0;
+    void *before = cu_enter();
+    int rc = -1;
+
+    switch (kind) {
+    case MEM_DEVICE:
+        rc = CU(cuMemAlloc_v2, &p, size);
+        break;
+    case MEM_MANAGED:
+        rc = CU(cuMemAllocManaged, &p, size, ATTACH_GLOBAL);
+        break;
+    case MEM_REGISTERED:
+        rc = registered_alloc(size, &p);
+        break;
+    case MEM_ASYNC:
+        rc = CU(cuMemAllocAsync, &p, size, cu.stream);
+        if (0 == rc) {
+            rc = CU(cuStreamSynchronize, cu.stream); /* other streams may use it from now on */
+        }
+        break;
+    }
+    cu_leave(before);
+    return 0 == rc ? (void *) p : NULL;
+}
+
+static void cuda_free(int kind, void *p)
+{
+    void *before = cu_enter();
+
+    switch (kind) {
+    case MEM_DEVICE:
+    case MEM_MANAGED:
+        CU(cuMemFree_v2, (uintptr_t) p);
+        break;
+    case MEM_REGISTERED:
+        CU(cuMemHostUnregister, p);
+        free(p);
+        break;
+    case MEM_ASYNC:
+        CU(cuMemFreeAsync, (uintptr_t) p, cu.stream);
+        CU(cuStreamSynchronize, cu.stream);
+        break;
+    }
+    cu_leave(before);
+}
+
+/* An error here is the driver's way to say that it does not know the pointer. */
+static bool cuda_plain(const void *p)
+{
+    unsigned type = 0;
+
+    return 0 != cu.cuPointerGetAttribute(&type, POINTER_MEMORY_TYPE, (uintptr_t) p) || MEMORY_TYPE_HOST == type;
+}
+
+static void cuda_copy(void *dst, const void *src, size_t size)
+{
+    void *before = cu_enter();
+
+    if (0 != CU(cuMemcpyAsync, (uintptr_t) dst, (uintptr_t) src, size, cu.stream) ||
+        0 != CU(cuStreamSynchronize, cu.stream)) {
+        exit(EXIT_FAILURE);
+    }
+    cu_leave(before);
+}
+
+static bool cuda_context_kept(void)
+{
+    void *now = NULL;
+
+    return 0 == CU(cuCtxGetCurrent, &now) && now == cu.ctx;
+}
+
+/* ---- The simulator ---- */
+
+static struct {
+    const gpusym_device_t *dev;
+    gpusym_gpu_t *gpu;
+} sim;
+
+static int sim_check(const char *call, int rc)
+{
+    if (GPUSYM_SUCCESS != rc) {
+        fprintf(stderr, "mem: %s on the simulator: %s\n", call, sim.dev->error());
+    }
+    return GPUSYM_SUCCESS == rc ? 0 : -1;
+}
+
+/* Most often the component has opened it already; then its choice and its parameters stand. */
+static int sim_init(int local_rank)
+{
+    const char *why = "it is not known why";
+
+    if (NULL == gpusym_device()) {
+        gpusym_sim_params.local_rank = local_rank;
+    }
+    sim.dev = gpusym_device_select(GPUSYM_DEVICE_SIM, &why);
+    if (NULL == sim.dev) {
+        fprintf(stderr, "mem: no simulator: %s\n", why);
+        return -1;
+    }
+    if (!sim.dev->simulated) {
+        fprintf(stderr, "mem: the component uses the device \"%s\" (run with --mca coll_gpusym_device sim)\n",
+                sim.dev->name);
+        return -1;
+    }
+    return sim_check("gpu_open", sim.dev->gpu_open(NULL, &sim.gpu));
+}
+
+static void sim_fini(void)
+{
+    sim.dev = NULL; /* whoever opened it closes it */
+}
+
+static bool sim_have(int kind)
+{
+    return MEM_ASYNC != kind;
+}
+
+static void *sim_alloc(int kind, size_t size)
+{
+    void *p = NULL, *seen;
+    int rc = -1;
+
+    switch (kind) {
+    case MEM_DEVICE:
+        rc = sim_check("mem_alloc", sim.dev->mem_alloc(sim.gpu, size, &p));
+        break;
+    case MEM_MANAGED:
+        rc = sim_check("gpusym_sim_managed_alloc", gpusym_sim_managed_alloc(size, &p));
+        break;
+    case MEM_REGISTERED:
+        rc = sim_check("host_alloc", sim.dev->host_alloc(sim.gpu, size, &p, &seen));
+        break;
+    }
+    return 0 == rc ? p : NULL;
+}
+
+static void sim_free(int kind, void *p)
+{
+    switch (kind) {
+    case MEM_DEVICE:
+        sim_check("mem_free", sim.dev->mem_free(sim.gpu, p));
+        break;
+    case MEM_MANAGED:
+        sim_check("gpusym_sim_managed_free", gpusym_sim_managed_free(p));
+        break;
+    case MEM_REGISTERED:
+        sim_check("host_free", sim.dev->host_free(sim.gpu, p));
+        break;
+    }
+}
+
+/* With the parameter sim_host all memory counts as the device's, and goes by copy(). */
+static bool sim_plain(const void *p)
+{
+    gpusym_mem_t mem;
+
+    sim.dev->query(p, &mem);
+    return GPUSYM_MEM_HOST == mem.kind;
+}
+
+static void sim_copy(void *dst, const void *src, size_t size)
+{
+    if (0 != sim_check("copy", sim.dev->copy(sim.gpu, dst, src, size))) {
+        exit(EXIT_FAILURE);
+    }
+}
+
+/* ---- No device ---- */
+
+static int host_init(int local_rank)
+{
+    (void) local_rank;
+    return 0;
+}
+
+static void host_fini(void)
+{
+}
+
+static bool host_have(int kind)
+{
+    return MEM_HOST == kind;
+}
+
+static bool host_plain(const void *p)
+{
+    (void) p;
+    return true;
+}
+
+/* ---- Which ---- */
+
+static const mem_device_t devices[] = {
+    {"cuda", cuda_init, cuda_fini, cuda_have, cuda_alloc, cuda_free, cuda_plain, cuda_copy, cuda_context_kept},
+    {"sim", sim_init, sim_fini, sim_have, sim_alloc, sim_free, sim_plain, sim_copy, always},
+    {"host", host_init, host_fini, host_have, NULL, NULL, host_plain, NULL, always},
+};
+
+static const mem_device_t *mem; /* chosen by mem_init, constant until mem_fini */
+
+int mem_init(const char *device, int local_rank)
+{
+    for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
+        if (0 == strcmp(device, devices[i].name)) {
+            int rc = devices[i].init(local_rank);
+            mem = 0 == rc ? &devices[i] : NULL;
+            return rc;
+        }
+    }
+    fprintf(stderr, "mem: there is no device \"%s\"\n", device);
+    return -1;
+}
+
+void mem_fini(void)
+{
+    if (NULL != mem) {
+        mem->fini();
+        mem = NULL;
+    }
+}
+
+bool mem_have(int kind)
+{
+    return MEM_HOST == kind || (0 <= kind && MEM_COUNT > kind && mem->have(kind));
+}
+
+const char *mem_name(int kind)
+{
+    static const char *const names[] = {
+#define MEM_KIND(id, name) #name,
+        MEM_KINDS
+#undef MEM_KIND
+    };
+
+    return 0 <= kind && MEM_COUNT > kind ? names[kind] : NULL;
+}
+
+void *mem_alloc(int kind, size_t size)
+{
+    if (!mem_have(kind)) {
+        fprintf(stderr, "mem: device %s has no memory of kind %d\n", mem->name, kind);
+        return NULL;
+    }
+    size = 0 == size ? 1 : size;
+    return MEM_HOST == kind ? aligned_alloc(ALIGN, (size + ALIGN - 1) / ALIGN * ALIGN) : mem->alloc(kind, size);
+}
+
+void mem_free(int kind, void *p)
+{
+    if (MEM_HOST == kind) {
+        free(p);
+    } else if (NULL != p) {
+        mem->free(kind, p);
+    }
+}
+
+static void mem_copy(void *dst, const void *src, size_t size)
+{
+    if (0 == size) {
+        return;
+    }
+    if (mem->plain(dst) && mem->plain(src)) {
+        memcpy(dst, src, size);
+    } else {
+        mem->copy(dst, src, size);
+    }
+}
+
+void mem_write(void *dst, const void *src, size_t size)
+{
+    mem_copy(dst, src, size);
+}
+
+void mem_read(void *dst, const void *src, size_t size)
+{
+    mem_copy(dst, src, size);
+}
+
+bool mem_context_kept(void)
+{
+    return mem->context_kept();
+}

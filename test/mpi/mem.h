@@ -1,0 +1,56 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Memory of every kind for the test programs.  On CUDA it goes to the driver by itself, as a user's program
+ * would, and shares no code with device_cuda.c; on the simulator it uses the very instance of
+ * libmca_common_gpusym that the component uses.
+ */
+#ifndef TEST_MPI_MEM_H
+#define TEST_MPI_MEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* MEM_KIND(ID, name) */
+#define MEM_KINDS                    \
+    MEM_KIND(HOST, host)             \
+    MEM_KIND(DEVICE, device)         \
+    MEM_KIND(MANAGED, managed)       \
+    MEM_KIND(REGISTERED, registered) \
+    MEM_KIND(ASYNC, async) /* of cudaMallocAsync: belongs to no context, has no IPC handle */
+
+enum mem_kind {
+#define MEM_KIND(id, name) MEM_##id,
+    MEM_KINDS
+#undef MEM_KIND
+        MEM_COUNT
+};
+
+/*
+ * Opens a device: "cuda", "sim" or "host" (none: only host memory).  Once, after MPI_Init.  cuda: makes the primary
+ * context of GPU local_rank (modulo their number) current in the calling thread, as cudaSetDevice does.
+ * Returns 0; -1 with a line on stderr if the device is not there.
+ */
+int mem_init(const char *device, int local_rank);
+/* Lets go of it, before MPI_Finalize and after the last mem_free. */
+void mem_fini(void);
+
+/* Whether the device has this kind. */
+bool mem_have(int kind);
+/* "host", "device", ...; NULL for what is no kind. */
+const char *mem_name(int kind);
+
+/* size bytes of one kind, undefined, aligned to 256; NULL with a line on stderr if there are none left. Owned by the
+ * caller, who gives it back with the same kind. Any thread; its current context stays as it is, none included. */
+void *mem_alloc(int kind, size_t size);
+void mem_free(int kind, void *p);
+
+/* Copy between host memory and memory of any kind; done when they return.  They wait for nothing but the
+ * copy itself.  Any thread.  An error ends the process with a line on stderr. */
+void mem_write(void *dst, const void *src, size_t size);
+void mem_read(void *dst, const void *src, size_t size);
+
+/* Whether the calling thread, that of mem_init, still has the current context it had then. */
+bool mem_context_kept(void);
+
+#endif

@@ -1,0 +1,218 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Runs the unit tests and the mpirun tests of a build tree, which need not be installed:
+#
+#     test/run.sh BUILDDIR [PATTERN...]      (make check calls it; PATTERN: only tests whose name matches)
+#
+# The closing line is "N passed, M failed": cmocka's tests and one for each mpirun; so says the exit status.
+# Each test's output is kept in BUILDDIR/test/results/.
+#
+#   GPUSYM_TEST_DEVICE   sim (default) or cuda: what the mpirun tests use as GPUs
+#   GPUSYM_TEST_RANKS    "1 2 4": in place of the lists of ranks in the table
+#   GPUSYM_TEST_SLOW     a factor on all time limits (default 1; 5 with sanitizers)
+set -u
+
+# The mpirun tests, a line each:
+#   name | ranks | seconds | expect | MCA parameters | program and arguments
+# ranks     a list: the test is run once for each;  =N: N whatever GPUSYM_TEST_RANKS says;  -: without mpirun
+# seconds   time limit
+# expect    ok: exit status 0;  fail: another one, but within the time limit;  after either, :REGEX that a line of the
+#           output must match. Exit status 77 is "cannot run here": neither passed nor failed.
+# MCA       name=value ...; coll=gpusym is always there unless coll=... is given. A line that names a parameter
+#           sim_... is only for the simulator
+# program   in the build tree, or a command found in PATH; @SRC@ and @BUILD@ are the two trees
+tests() {
+    cat <<'EOF'
+params      | -       | 30  | ok:coll_gpusym_priority       |                      | ompi_info --param coll gpusym --level 9
+example     | 1,2,4,8 | 60  | ok:verified                   |                      | examples/allreduce
+EOF
+}
+
+builddir=${1:?usage: test/run.sh BUILDDIR [PATTERN...]}
+builddir=$(cd "$builddir" && pwd) || exit 2
+shift
+patterns=("$@")
+# shellcheck source=/dev/null
+. "$builddir/test/build.env" || exit 2
+srcdir=$GPUSYM_SRCDIR
+results=$builddir/test/results
+mkdir -p "$results" || exit 2
+
+device=${GPUSYM_TEST_DEVICE:-sim}
+slow=${GPUSYM_TEST_SLOW:-1}
+[ "$GPUSYM_SANITIZERS" = no ] || slow=${GPUSYM_TEST_SLOW:-5}
+export GPUSYM_TEST_DEVICE=$device
+
+passed=0
+failed=0
+skipped=0
+
+# shellcheck source=test/mpirun.sh
+. "$srcdir/test/mpirun.sh"
+# The component and its library from the build tree.
+export OMPI_MCA_mca_base_component_path=$builddir/components:$GPUSYM_OMPI_PATH_TAIL
+
+sanitizer_preload=
+if [ "$GPUSYM_SANITIZERS" != no ]; then
+    # Open MPI itself does not free all it has; our own leaks are counted by tests.
+    export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:protect_shadow_gap=0
+    export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+    sanitizer_preload=$(${CC:-gcc} -print-file-name=libasan.so)
+fi
+
+# ---- one line a test ----
+
+# report ok|FAIL|skip LABEL SECONDS LOG [WORDS]
+report() {
+    printf '%-4s %-60s %4ss%s\n' "$1" "$2" "$3" "${5:+  ($5)}"
+    case $1 in
+        ok) passed=$((passed + 1)) ;;
+        skip) skipped=$((skipped + 1)) ;;
+        *)
+            failed=$((failed + 1))
+            if [ -s "$4" ]; then
+                tail -n 25 "$4" | sed 's/^/     | /'
+                echo "     all of it: $4"
+            fi
+            ;;
+    esac
+}
+
+wanted() {
+    [ ${#patterns[@]} -eq 0 ] && return 0
+    local pattern
+    for pattern in "${patterns[@]}"; do
+        # shellcheck disable=SC2053  # a pattern is meant
+        [[ $1 == $pattern ]] && return 0
+    done
+    return 1
+}
+
+# Every test in a cmocka program counts; one that ends without having said so failed.
+unit_test() {
+    local name=$1 program=$builddir/test/unit/$1 log=$results/unit-$1.log
+    local start=$SECONDS rc line state all=0 bad=0
+    if [ ! -x "$program" ]; then
+        echo "$program was not built" >"$log"
+        report FAIL "unit/$name" 0 "$log"
+        return
+    fi
+    CMOCKA_MESSAGE_OUTPUT=tap timeout --kill-after=10 $((300 * slow)) "$program" >"$log" 2>&1
+    rc=$?
+    while IFS= read -r line; do
+        state=ok
+        [[ $line == "not ok "* ]] && state=FAIL
+        [[ $line == *"# SKIP"* ]] && state=skip
+        line=${line#not }
+        line=${line#ok }
+        line=${line#*[0-9] }
+        line=${line#- }
+        all=$((all + 1))
+        [ $state = FAIL ] && bad=$((bad + 1))
+        report $state "unit/$name: $line" $((SECONDS - start)) "$log"
+    done < <(grep -E '^(not )?ok [0-9]+' "$log")
+    if [ $all -eq 0 ] || { [ $rc -ne 0 ] && [ $bad -eq 0 ]; }; then
+        report FAIL "unit/$name" $((SECONDS - start)) "$log" "exit status $rc"
+    fi
+}
+
+# judge EXPECT STATUS LOG: prints why not, or nothing.
+judge() {
+    local want=${1%%:*} regex=
+    [[ $1 == *:* ]] && regex=${1#*:}
+    case $want in
+        ok) [ "$2" -eq 0 ] || echo "exit status $2" ;;
+        fail) [ "$2" -ne 0 ] || echo "exit status 0, a failure was expected" ;;
+        *) echo "the table says '$1'" ;;
+    esac
+    [ -z "$regex" ] || grep -Eq -- "$regex" "$3" || echo "no line matches '$regex'"
+}
+
+# run_test NAME RANKS SECONDS EXPECT MCA COMMAND...
+run_test() {
+    local name=$1 ranks=$2 limit=$(($3 * slow)) expect=$4 parameters=$5 label log start rc why parameter
+    local mca=() environment=()
+    shift 5
+    label=$name
+    [ "$ranks" = - ] || label="$name, $ranks ranks"
+    log=$results/$name-$ranks.log
+    [[ " $parameters " == *" coll="* ]] || parameters="coll=gpusym $parameters"
+    for parameter in $parameters coll_gpusym_device="$device"; do
+        mca+=(--mca "${parameter%%=*}" "${parameter#*=}")
+        environment+=("OMPI_MCA_$parameter")
+    done
+    start=$SECONDS
+    if [ "$ranks" = - ]; then
+        [ -z "$sanitizer_preload" ] || environment+=("LD_PRELOAD=$sanitizer_preload")
+        env "${environment[@]}" timeout --kill-after=10 "$limit" "$@" >"$log" 2>&1 </dev/null
+    else
+        timeout --kill-after=10 "$limit" "$GPUSYM_OMPI_MPIRUN" -n "$ranks" "${oversubscribe[@]}" "${mca[@]}" "$@" \
+            >"$log" 2>&1 </dev/null
+    fi
+    rc=$?
+    case $rc in
+        77) report skip "$label" $((SECONDS - start)) "$log" "$(tail -n 1 "$log")" ;;
+        124 | 137) report FAIL "$label" $((SECONDS - start)) "$log" "not ended after $limit s" ;;
+        *)
+            why=$(judge "$expect" $rc "$log")
+            report "$([ -z "$why" ] && echo ok || echo FAIL)" "$label" $((SECONDS - start)) "$log" "${why//$'\n'/; }"
+            ;;
+    esac
+}
+
+# A line of the table, for each of its numbers of ranks.
+table_line() {
+    local name=$1 ranks=$2 limit=$3 expect=$4 parameters=$5 program
+    local -a command
+    read -ra command <<<"$6"
+    command=("${command[@]//@SRC@/$srcdir}")
+    command=("${command[@]//@BUILD@/$builddir}")
+    program=${command[0]}
+    if [[ $program == */* ]]; then
+        [[ $program == /* ]] || command[0]=$builddir/$program
+        if [ ! -x "${command[0]}" ]; then
+            echo "${command[0]} was not built" >"$results/$name.log"
+            report FAIL "$name" 0 "$results/$name.log"
+            return
+        fi
+    fi
+    if [[ $parameters == *sim_* ]] && [ "$device" != sim ]; then
+        report skip "$name" 0 "" "only for the simulator"
+        return
+    fi
+    case $ranks in
+        -) ;;
+        =*) ranks=${ranks#=} ;;
+        *) ranks=${GPUSYM_TEST_RANKS:-${ranks//,/ }} ;;
+    esac
+    for n in $ranks; do
+        run_test "$name" "$n" "$limit" "$expect" "$parameters" "${command[@]}"
+    done
+}
+
+# ---- all of them ----
+
+echo "Open MPI $GPUSYM_OMPI_VERSION, device $device, $(getconf _NPROCESSORS_ONLN) cores"
+if [ "$GPUSYM_HAVE_CMOCKA" = 1 ]; then
+    while read -r name; do
+        wanted "$name" && unit_test "$name"
+    done <"$builddir/test/unit.list"
+else
+    echo "unit tests: off, cmocka was not found"
+fi
+
+while IFS='|' read -r name ranks limit expect parameters command; do
+    read -r name <<<"$name"
+    case $name in '' | '#'*) continue ;; esac
+    wanted "$name" || continue
+    read -r ranks <<<"$ranks"
+    read -r limit <<<"$limit"
+    read -r expect <<<"$expect"
+    read -r parameters <<<"$parameters"
+    table_line "$name" "$ranks" "$limit" "$expect" "$parameters" "$command"
+done < <(tests)
+
+[ $skipped -eq 0 ] || echo "$skipped not run here"
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ] && [ $passed -gt 0 ]

@@ -1,0 +1,602 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * A CUDA driver of the test's own, strict where the real one is: it keeps a stack of contexts a
+ * thread, refuses what needs a context without the right one, runs copies only when a stream is
+ * synchronised or queried, refuses the default stream, and refuses to open its own IPC handles.  Any
+ * call can be told to fail.  Included by test_device_cuda.c only, after device_cuda.c, which
+ * brings cuda.h: its prototypes check these.
+ */
+#ifndef GPUSYM_TEST_FAKE_LIBCUDA_H
+#define GPUSYM_TEST_FAKE_LIBCUDA_H
+
+#define FAKE_GPUS 4
+#define FAKE_STACK 8
+#define FAKE_REGIONS 16
+#define FAKE_OPS 16
+
+struct CUctx_st {
+    int dev;
+    bool primary;
+    unsigned refs; /* of a primary context */
+};
+
+struct CUstream_st {
+    CUcontext ctx;
+    int priority;
+    unsigned ops;
+    struct {
+        void *dst;
+        const void *src; /* NULL: fill with value */
+        size_t size;
+        unsigned char value;
+    } op[FAKE_OPS];
+};
+
+struct CUfunc_st {
+    bool loaded;
+};
+
+struct CUmod_st {
+    CUcontext ctx;
+    struct CUfunc_st functions[GPUSYM_K_COUNT];
+};
+
+typedef struct {
+    char *base;
+    size_t size;
+    unsigned type; /* CU_MEMORYTYPE_* */
+    bool managed;
+    int ordinal;
+    CUcontext ctx;
+} fake_region_t;
+
+static struct {
+    /* What it is told; setup() sets it back. */
+    bool no_library;
+    const char *missing; /* a symbol it does not have */
+    int gpus;
+    CUresult init;
+    unsigned fail_at;      /* the n-th call from now on fails, 0: none */
+    const char *fail_name; /* ... counting this one only */
+    CUresult fail_with;
+    bool busy;    /* streams do not come to an end by themselves */
+    bool foreign; /* IPC handles are another process's */
+
+    /* What it saw. */
+    const char *failed;                                  /* the call that was made to fail */
+    unsigned streams, modules, pinned, allocations, ipc; /* live */
+    unsigned pushes, retains, peers;
+    unsigned mistakes; /* what a real driver would punish later */
+    struct {
+        CUfunction function;
+        CUstream stream;
+        unsigned blocks, threads;
+        gpusym_work_t work;
+    } launched;
+} fake;
+
+static struct CUctx_st fake_primary[FAKE_GPUS], fake_other[FAKE_GPUS];
+static fake_region_t fake_regions[FAKE_REGIONS];
+static _Thread_local CUcontext fake_stack[FAKE_STACK];
+static _Thread_local unsigned fake_depth;
+
+/* Begins an entry point: whether the call is to fail. */
+static bool fake_fails(const char *name)
+{
+    if (0 == fake.fail_at || (NULL != fake.fail_name && 0 != strcmp(fake.fail_name, name)) || 0 != --fake.fail_at) {
+        return false;
+    }
+    fake.failed = name;
+    return true;
+}
+
+#define FAKE_ENTER()                \
+    do {                            \
+        if (fake_fails(__func__)) { \
+            return fake.fail_with;  \
+        }                           \
+    } while (0)
+#define FAKE_CONTEXT()                     \
+    FAKE_ENTER();                          \
+    if (NULL == fake_current()) {          \
+        return CUDA_ERROR_INVALID_CONTEXT; \
+    }                                      \
+    (void) 0
+#define FAKE_STREAM(stream)                                    \
+    FAKE_CONTEXT();                                            \
+    if (NULL == (stream) || (stream)->ctx != fake_current()) { \
+        return CUDA_ERROR_INVALID_HANDLE;                      \
+    }                                                          \
+    (void) 0
+
+static CUcontext fake_current(void)
+{
+    return 0 == fake_depth ? NULL : fake_stack[fake_depth - 1];
+}
+
+static fake_region_t *fake_region(CUdeviceptr p)
+{
+    for (int i = 0; i < FAKE_REGIONS; i++) {
+        uintptr_t base = (uintptr_t) fake_regions[i].base;
+        if (0 != base && base <= p && p < base + fake_regions[i].size) {
+            return &fake_regions[i];
+        }
+    }
+    return NULL;
+}
+
+/* Memory of its own; NULL when full. */
+static fake_region_t *fake_region_add(size_t size, unsigned type, bool managed, int ordinal, CUcontext ctx)
+{
+    for (int i = 0; i < FAKE_REGIONS; i++) {
+        if (NULL == fake_regions[i].base) {
+            char *base = aligned_alloc(256, (size + 255) / 256 * 256);
+            if (NULL == base) {
+                return NULL;
+            }
+            memset(base, 0xa5, size);
+            fake_regions[i] = (fake_region_t){base, size, type, managed, ordinal, ctx};
+            return &fake_regions[i];
+        }
+    }
+    return NULL;
+}
+
+static bool fake_region_remove(CUdeviceptr p)
+{
+    fake_region_t *region = fake_region(p);
+
+    if (NULL == region || (uintptr_t) region->base != p) {
+        return false;
+    }
+    free(region->base);
+    region->base = NULL;
+    return true;
+}
+
+/* The driver's interface. */
+
+CUresult cuInit(unsigned flags)
+{
+    FAKE_ENTER();
+    return 0 == flags ? fake.init : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGetErrorName(CUresult result, const char **text)
+{
+    *text = CUDA_ERROR_OUT_OF_MEMORY == result ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_OTHER";
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorString(CUresult result, const char **text)
+{
+    *text = CUDA_ERROR_OUT_OF_MEMORY == result ? "out of memory" : "other";
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *count)
+{
+    FAKE_ENTER();
+    *count = fake.gpus;
+    return CUDA_SUCCESS;
+}
+
+/* A CUdevice is not the ordinal here, so that nobody takes one for the other. */
+CUresult cuDeviceGet(CUdevice *dev, int ordinal)
+{
+    FAKE_ENTER();
+    *dev = 10 + ordinal;
+    return 0 <= ordinal && ordinal < fake.gpus ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuDeviceGetName(char *name, int size, CUdevice dev)
+{
+    FAKE_ENTER();
+    snprintf(name, (size_t) size, "fake %d", dev - 10);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
+{
+    FAKE_ENTER();
+    memset(uuid, dev, sizeof(*uuid));
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetPCIBusId(char *id, int size, CUdevice dev)
+{
+    FAKE_ENTER();
+    snprintf(id, (size_t) size, "0000:%02x:00.0", dev);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice dev)
+{
+    FAKE_ENTER();
+    (void) dev;
+    *value = CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT == attribute       ? 132
+             : CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR == attribute ? 9
+                                                                         : 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+{
+    FAKE_ENTER();
+    (void) dev;
+    *bytes = (size_t) 1 << 37;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned *flags, int *active)
+{
+    FAKE_ENTER();
+    *flags = 0;
+    *active = 0 < fake_primary[dev - 10].refs;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
+{
+    FAKE_ENTER();
+    *ctx = &fake_primary[dev - 10];
+    (*ctx)->refs++;
+    fake.retains++;
+    return CUDA_SUCCESS;
+}
+
+/* Never made to fail, nor is cuCtxPopCurrent_v2: nothing could be done about it. */
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+    if (0 == fake_primary[dev - 10].refs) {
+        fake.mistakes++;
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    fake_primary[dev - 10].refs--;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *ctx)
+{
+    FAKE_ENTER();
+    *ctx = fake_current();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext ctx)
+{
+    FAKE_ENTER();
+    if (NULL == ctx || (ctx->primary && 0 == ctx->refs) || FAKE_STACK == fake_depth) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    fake_stack[fake_depth++] = ctx;
+    fake.pushes++;
+    return CUDA_SUCCESS;
+}
+
+/* Never made to fail. */
+CUresult cuCtxPopCurrent_v2(CUcontext *ctx)
+{
+    if (0 == fake_depth) {
+        fake.mistakes++;
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    *ctx = fake_stack[--fake_depth];
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice *dev)
+{
+    FAKE_CONTEXT();
+    *dev = 10 + fake_current()->dev;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+    FAKE_CONTEXT();
+    *least = 0;
+    *greatest = -5;
+    return CUDA_SUCCESS;
+}
+
+/* One context may reach one other, once. */
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
+{
+    FAKE_CONTEXT();
+    if (0 != flags || NULL == peer || peer == fake_current()) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    if (0 != fake.peers) {
+        return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    }
+    fake.peers++;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuPointerGetAttributes(unsigned n, CUpointer_attribute *what, void **where, CUdeviceptr p)
+{
+    const fake_region_t *region = fake_region(p);
+
+    FAKE_ENTER();
+    for (unsigned i = 0; i < n; i++) {
+        switch (what[i]) {
+        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+            *(unsigned *) where[i] = NULL == region ? 0 : region->type;
+            break;
+        case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+            *(bool *) where[i] = NULL != region && region->managed;
+            break;
+        case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+            *(int *) where[i] = NULL == region ? -2 : region->ordinal;
+            break;
+        case CU_POINTER_ATTRIBUTE_CONTEXT:
+            *(CUcontext *) where[i] = NULL == region ? NULL : region->ctx;
+            break;
+        default:
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t size)
+{
+    FAKE_CONTEXT();
+    CUcontext ctx = fake_current();
+    fake_region_t *region = fake_region_add(size, CU_MEMORYTYPE_DEVICE, false, ctx->dev, ctx);
+    if (NULL == region) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    fake.allocations++;
+    *p = (uintptr_t) region->base;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr p)
+{
+    FAKE_CONTEXT();
+    if (!fake_region_remove(p)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    fake.allocations--;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostAlloc(void **p, size_t size, unsigned flags)
+{
+    FAKE_CONTEXT();
+    if ((CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) != flags) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    fake_region_t *region = fake_region_add(size, CU_MEMORYTYPE_HOST, false, fake_current()->dev, fake_current());
+    if (NULL == region) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    fake.pinned++;
+    *p = region->base;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemFreeHost(void *p)
+{
+    FAKE_CONTEXT();
+    if (!fake_region_remove((uintptr_t) p)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    fake.pinned--;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *dev, void *host, unsigned flags)
+{
+    FAKE_CONTEXT();
+    *dev = (uintptr_t) host;
+    return 0 == flags ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult fake_queue(CUstream stream, void *dst, const void *src, unsigned char value, size_t size)
+{
+    if (FAKE_OPS == stream->ops) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    stream->op[stream->ops].dst = dst;
+    stream->op[stream->ops].src = src;
+    stream->op[stream->ops].size = size;
+    stream->op[stream->ops++].value = value;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t size, CUstream stream)
+{
+    FAKE_STREAM(stream);
+    return fake_queue(stream, (void *) (uintptr_t) dst, NULL, value, size);
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)
+{
+    FAKE_STREAM(stream);
+    return fake_queue(stream, (void *) (uintptr_t) dst, (const void *) (uintptr_t) src, 0, size);
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr p)
+{
+    FAKE_CONTEXT();
+    const fake_region_t *region = fake_region(p);
+    if (NULL == region || NULL == region->ctx || (uintptr_t) region->base != p) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    memset(handle, 0, sizeof(*handle));
+    memcpy(handle, &p, sizeof(p));
+    return CUDA_SUCCESS;
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle handle, unsigned flags)
+{
+    FAKE_CONTEXT();
+    if (!fake.foreign || CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS != flags) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    memcpy(p, &handle, sizeof(*p));
+    fake.ipc++;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr p)
+{
+    FAKE_CONTEXT();
+    if (0 == fake.ipc || NULL == fake_region(p)) {
+        fake.mistakes++;
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    fake.ipc--;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
+{
+    FAKE_CONTEXT();
+    if (CU_STREAM_NON_BLOCKING != flags || NULL == (*stream = calloc(1, sizeof(**stream)))) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    (*stream)->ctx = fake_current();
+    (*stream)->priority = priority;
+    fake.streams++;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream)
+{
+    FAKE_STREAM(stream);
+    free(stream);
+    fake.streams--;
+    return CUDA_SUCCESS;
+}
+
+static void fake_run(CUstream stream)
+{
+    for (unsigned i = 0; i < stream->ops; i++) {
+        if (NULL == stream->op[i].src) {
+            memset(stream->op[i].dst, stream->op[i].value, stream->op[i].size);
+        } else {
+            memcpy(stream->op[i].dst, stream->op[i].src, stream->op[i].size);
+        }
+    }
+    stream->ops = 0;
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+    FAKE_STREAM(stream);
+    fake_run(stream);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamQuery(CUstream stream)
+{
+    FAKE_STREAM(stream);
+    if (fake.busy) {
+        return CUDA_ERROR_NOT_READY;
+    }
+    fake_run(stream);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+    FAKE_CONTEXT();
+    if (gpusym_fatbin != image || NULL == (*module = calloc(1, sizeof(**module)))) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    (*module)->ctx = fake_current();
+    fake.modules++;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleUnload(CUmodule module)
+{
+    FAKE_CONTEXT();
+    if (module->ctx != fake_current()) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    free(module);
+    fake.modules--;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+    FAKE_CONTEXT();
+    for (unsigned k = 0; k < GPUSYM_K_COUNT; k++) {
+        if (0 == strcmp(name, gpusym_kernel_symbol(k))) {
+            *function = &module->functions[k];
+            return CUDA_SUCCESS;
+        }
+    }
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult cuFuncLoad(CUfunction function)
+{
+    FAKE_CONTEXT();
+    function->loaded = true;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                        unsigned bz, unsigned shared, CUstream stream, void **parameters, void **extra)
+{
+    FAKE_STREAM(stream);
+    if (1 != gy || 1 != gz || 1 != by || 1 != bz || 0 != shared || NULL != extra || 0 == gx || 0 == bx) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    fake.launched.function = function;
+    fake.launched.stream = stream;
+    fake.launched.blocks = gx;
+    fake.launched.threads = bx;
+    memcpy(&fake.launched.work, parameters[0], sizeof(fake.launched.work));
+    return CUDA_SUCCESS;
+}
+
+/* The dynamic linker, as device_cuda.c sees it. */
+
+static void *fake_dlopen(const char *name, int flags)
+{
+    (void) flags;
+    return fake.no_library || 0 != strcmp(name, "libcuda.so.1") ? NULL : (void *) &fake;
+}
+
+static char *fake_dlerror(void)
+{
+    static char text[] = "no such file";
+
+    return text;
+}
+
+static int fake_dlclose(void *lib)
+{
+    return (void *) &fake == lib ? 0 : -1;
+}
+
+static void *fake_dlsym(void *lib, const char *name)
+{
+    if ((void *) &fake != lib || (NULL != fake.missing && 0 == strcmp(fake.missing, name))) {
+        return NULL;
+    }
+#define X(symbol)                     \
+    if (0 == strcmp(name, #symbol)) { \
+        return (void *) symbol;       \
+    }
+    DRIVER_REQUIRED(X)
+#undef X
+#define X(symbol, type)               \
+    if (0 == strcmp(name, #symbol)) { \
+        return (void *) symbol;       \
+    }
+    DRIVER_OPTIONAL(X)
+#undef X
+    return NULL;
+}
+
+#endif

@@ -1,0 +1,273 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Unit tests of mca/common/gpusym/device.c and common.c: which device is chosen, what forbids
+ * multicast.  Runs on machines with and without a GPU.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "mca/common/gpusym/device.h"
+
+static const char *const vetoes[] = {"NCCL_NVLS_ENABLE", "NVSHMEM_DISABLE_NVLS", "TORCH_SYMM_MEM_DISABLE_MULTICAST"};
+#define VETOES (sizeof(vetoes) / sizeof(vetoes[0]))
+
+static int clean(void **state)
+{
+    (void) state;
+    for (size_t i = 0; i < VETOES; i++) {
+        unsetenv(vetoes[i]);
+    }
+    gpusym_device_close();
+    memset(&gpusym_sim_params, 0, sizeof(gpusym_sim_params));
+    return 0;
+}
+
+static void simulator_by_name(void **state)
+{
+    (void) state;
+    assert_null(gpusym_device());
+    assert_ptr_equal(gpusym_device_select(GPUSYM_DEVICE_SIM, NULL), &gpusym_device_sim);
+    assert_ptr_equal(gpusym_device(), &gpusym_device_sim);
+    assert_true(gpusym_device()->simulated);
+
+    gpusym_gpu_t *gpu;
+    assert_int_equal(gpusym_device()->gpu_open(NULL, &gpu), GPUSYM_SUCCESS);
+    gpusym_device_close();
+    assert_null(gpusym_device());
+    assert_int_equal(gpusym_device_sim.gpu_open(NULL, &gpu), GPUSYM_ERR_NOT_AVAILABLE);
+}
+
+static void first_choice_stays(void **state)
+{
+    (void) state;
+    const char *why = NULL, *again = NULL;
+    assert_non_null(gpusym_device_select(GPUSYM_DEVICE_SIM, &why));
+    assert_ptr_equal(gpusym_device_select(GPUSYM_DEVICE_NONE, &why), &gpusym_device_sim);
+    assert_ptr_equal(gpusym_device_select(GPUSYM_DEVICE_AUTO, &why), &gpusym_device_sim);
+    assert_null(why);
+    gpusym_device_close();
+
+    assert_null(gpusym_device_select(GPUSYM_DEVICE_NONE, &why));
+    assert_non_null(why);
+    assert_null(gpusym_device_select(GPUSYM_DEVICE_SIM, &again));
+    assert_string_equal(why, again);
+    assert_null(gpusym_device());
+    gpusym_device_close();
+    assert_non_null(gpusym_device_select(GPUSYM_DEVICE_SIM, NULL));
+}
+
+static void auto_is_cuda_or_none(void **state)
+{
+    (void) state;
+    const char *why = NULL, *reason = NULL;
+    bool here = NULL != gpusym_device_cuda && GPUSYM_SUCCESS == gpusym_device_cuda->open(&reason);
+    const gpusym_device_t *dev = gpusym_device_select(GPUSYM_DEVICE_AUTO, &why);
+    if (here) {
+        assert_ptr_equal(dev, gpusym_device_cuda);
+        return;
+    }
+    assert_null(dev);
+    assert_non_null(why);
+    assert_true('\0' != why[0]);
+    gpusym_device_close();
+    assert_null(gpusym_device_select(GPUSYM_DEVICE_CUDA, &why));
+}
+
+static void refusals_say_why(void **state)
+{
+    (void) state;
+    const char *why = NULL;
+    gpusym_sim_params.fail = "alloc:1,teapot:3";
+    assert_null(gpusym_device_select(GPUSYM_DEVICE_SIM, &why));
+    assert_non_null(strstr(why, "teapot:3"));
+    gpusym_device_close();
+
+    assert_null(gpusym_device_select((gpusym_device_choice_t) 77, &why));
+    assert_non_null(strstr(why, "unknown"));
+    gpusym_device_close();
+    assert_null(gpusym_device_select((gpusym_device_choice_t) 77, NULL));
+}
+
+/* A device that counts what reaches it. */
+static unsigned created;
+
+static int count_create(gpusym_gpu_t *gpu, unsigned members, size_t size, gpusym_mc_t **mc, gpusym_handle_t *handle)
+{
+    (void) gpu;
+    (void) mc;
+    (void) handle;
+    assert_int_equal(members, 3);
+    assert_int_equal(size, 4096);
+    created++;
+    return GPUSYM_ERR_NO_MEMORY; /* to be handed through */
+}
+
+static int try_create(bool param)
+{
+    static const gpusym_device_t device = {.name = "counting", .mc_create = count_create};
+    gpusym_mc_t *mc;
+    gpusym_handle_t handle;
+    return gpusym_multicast_create(&device, param, NULL, 3, 4096, &mc, &handle);
+}
+
+static void expect_forbidden(bool param, const char *name)
+{
+    const char *why = NULL;
+    created = 0;
+    assert_false(gpusym_multicast_allowed(param, &why));
+    assert_non_null(strstr(why, name));
+    assert_false(gpusym_multicast_allowed(param, NULL));
+    assert_int_equal(try_create(param), GPUSYM_ERR_NOT_AVAILABLE);
+    assert_int_equal(created, 0);
+}
+
+static void expect_allowed(void)
+{
+    const char *why = NULL;
+    created = 0;
+    assert_true(gpusym_multicast_allowed(true, &why));
+    assert_null(why);
+    assert_int_equal(try_create(true), GPUSYM_ERR_NO_MEMORY);
+    assert_int_equal(created, 1);
+}
+
+/* Each of values, for one variable, the others unset. */
+static void each(const char *name, const char *const *values, bool forbids)
+{
+    for (; NULL != *values; values++) {
+        setenv(name, *values, 1);
+        if (forbids) {
+            expect_forbidden(true, name);
+            expect_forbidden(false, name);
+        } else {
+            expect_allowed();
+        }
+        unsetenv(name);
+        expect_allowed();
+    }
+}
+
+static void vetoes_forbid(void **state)
+{
+    (void) state;
+    /* NCCL reads a number, and takes what is none for 0 */
+    static const char *const off[] = {"0", "00", "0x0", " 0", "-0", "+0", "0 ", "false", "no", "off", "n", NULL};
+    static const char *const on[] = {"", "1", "2", "0x1", " 1", "-1", "99999999999999999999", NULL};
+    each("NCCL_NVLS_ENABLE", off, true);
+    each("NCCL_NVLS_ENABLE", on, false);
+
+    /* NVSHMEM takes a switch that is set for true, but for what begins like 0, no or false */
+    static const char *const disabled[] = {"1", "2", "-1", "", "true", "TRUE", "yes", "Y", "on", "t", "disabled", NULL};
+    static const char *const enabled[] = {"0", "00", "no", "No", "N", "false", "FALSE", "f", NULL};
+    for (size_t i = 1; i < VETOES; i++) {
+        each(vetoes[i], disabled, true);
+        each(vetoes[i], enabled, false);
+    }
+}
+
+static void all_vetoes_at_once(void **state)
+{
+    (void) state;
+    setenv(vetoes[0], "0", 1);
+    setenv(vetoes[1], "1", 1);
+    setenv(vetoes[2], "1", 1);
+    expect_forbidden(true, vetoes[0]);
+    unsetenv(vetoes[0]);
+    expect_forbidden(true, vetoes[1]);
+    unsetenv(vetoes[1]);
+    expect_forbidden(true, vetoes[2]);
+    unsetenv(vetoes[2]);
+    expect_allowed();
+}
+
+static void parameter_forbids(void **state)
+{
+    (void) state;
+    expect_forbidden(false, "parameter");
+    expect_allowed();
+    /* what the sites' variables say in favour does not overrule it */
+    setenv(vetoes[0], "1", 1);
+    setenv(vetoes[1], "0", 1);
+    setenv(vetoes[2], "0", 1);
+    expect_forbidden(false, "parameter");
+    expect_allowed();
+}
+
+static void nothing_else_forbids(void **state)
+{
+    (void) state;
+    static const char *const others[] = {"NCCL_NVLS",           "NVLS_ENABLE",  "NCCL_P2P_DISABLE",
+                                         "NVSHMEM_DISABLE_P2P", "NVSHMEM_NVLS", "TORCH_SYMM_MEM_ENABLE_MULTICAST",
+                                         "GPUSYM_MULTICAST"};
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        setenv(others[i], "0", 1);
+        expect_allowed();
+        setenv(others[i], "1", 1);
+        expect_allowed();
+        unsetenv(others[i]);
+    }
+}
+
+static void no_multicast_on_this_device(void **state)
+{
+    (void) state;
+    static const gpusym_device_t none = {.name = "none"};
+    gpusym_mc_t *mc;
+    gpusym_handle_t handle;
+    assert_int_equal(gpusym_multicast_create(&none, true, NULL, 2, 4096, &mc, &handle), GPUSYM_ERR_NOT_AVAILABLE);
+}
+
+/* The gate holds for the simulator's objects too. */
+static void simulator_obeys(void **state)
+{
+    (void) state;
+    gpusym_gpu_t *gpu;
+    gpusym_mc_t *mc;
+    gpusym_handle_t handle;
+    const gpusym_device_t *dev = gpusym_device_select(GPUSYM_DEVICE_SIM, NULL);
+    assert_non_null(dev);
+    assert_int_equal(dev->gpu_open(NULL, &gpu), GPUSYM_SUCCESS);
+    setenv("NCCL_NVLS_ENABLE", "0", 1);
+    assert_int_equal(gpusym_multicast_create(dev, true, gpu, 2, 4096, &mc, &handle), GPUSYM_ERR_NOT_AVAILABLE);
+    unsetenv("NCCL_NVLS_ENABLE");
+    assert_int_equal(gpusym_multicast_create(dev, true, gpu, 2, 4096, &mc, &handle), GPUSYM_SUCCESS);
+    dev->mc_free(mc);
+}
+
+static void errors_in_words(void **state)
+{
+    (void) state;
+    for (int a = GPUSYM_ERR_UNREACHABLE; a <= GPUSYM_SUCCESS; a++) {
+        assert_true('\0' != gpusym_strerror(a)[0]);
+        assert_string_not_equal(gpusym_strerror(a), gpusym_strerror(12345));
+        for (int b = GPUSYM_ERR_UNREACHABLE; b < a; b++) {
+            assert_string_not_equal(gpusym_strerror(a), gpusym_strerror(b));
+        }
+    }
+    assert_string_equal(gpusym_strerror(-999), gpusym_strerror(12345));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(simulator_by_name, clean, clean),
+        cmocka_unit_test_setup_teardown(first_choice_stays, clean, clean),
+        cmocka_unit_test_setup_teardown(auto_is_cuda_or_none, clean, clean),
+        cmocka_unit_test_setup_teardown(refusals_say_why, clean, clean),
+        cmocka_unit_test_setup_teardown(vetoes_forbid, clean, clean),
+        cmocka_unit_test_setup_teardown(all_vetoes_at_once, clean, clean),
+        cmocka_unit_test_setup_teardown(parameter_forbids, clean, clean),
+        cmocka_unit_test_setup_teardown(nothing_else_forbids, clean, clean),
+        cmocka_unit_test_setup_teardown(no_multicast_on_this_device, clean, clean),
+        cmocka_unit_test_setup_teardown(simulator_obeys, clean, clean),
+        cmocka_unit_test_setup_teardown(errors_in_words, clean, clean),
+    };
+    return cmocka_run_group_tests_name("device", tests, NULL, NULL);
+}

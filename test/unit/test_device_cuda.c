@@ -1,0 +1,712 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The CUDA filling of the device table, against a driver of the test's own (fake_libcuda.h).  It
+ * includes device_cuda.c itself, to hand it that driver and to look into its handles.  What a real
+ * driver does is tested on GPUs; here it is what we must get right with any driver: contexts,
+ * errors on every path, and what is held and let go of.
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#undef GPUSYM_HAVE_KERNELS
+#define GPUSYM_HAVE_KERNELS 1 /* the fake driver has kernels */
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+static void *fake_dlopen(const char *name, int flags);
+static void *fake_dlsym(void *lib, const char *name);
+static int fake_dlclose(void *lib);
+static char *fake_dlerror(void);
+#define dlopen fake_dlopen
+#define dlsym fake_dlsym
+#define dlclose fake_dlclose
+#define dlerror fake_dlerror
+#include "mca/common/gpusym/device_cuda.c"
+#include "test/unit/fake_libcuda.h"
+
+const unsigned char gpusym_fatbin[] = "not a fatbin";
+
+/* A fresh driver with two GPUs, and a table that has not seen it yet. */
+static int setup(void **unused)
+{
+    (void) unused;
+    memset(&fake, 0, sizeof(fake));
+    fake.gpus = 2;
+    fake.fail_with = CUDA_ERROR_UNKNOWN;
+    for (int i = 0; i < FAKE_GPUS; i++) {
+        fake_primary[i] = (struct CUctx_st){.dev = i, .primary = true};
+        fake_other[i] = (struct CUctx_st){.dev = i};
+    }
+    fake_depth = 0;
+    state.lib = NULL;
+    return 0;
+}
+
+/* After close() nothing of ours may be left, and the caller's contexts are untouched. */
+static int teardown(void **unused)
+{
+    (void) unused;
+    fake.fail_at = 0;
+    cuda.close();
+    for (int i = 0; i < FAKE_REGIONS; i++) {
+        free(fake_regions[i].base);
+        fake_regions[i].base = NULL;
+    }
+    return 0 != fake.streams || 0 != fake.modules || 0 != fake.pinned || 0 != fake.allocations || 0 != fake.ipc ||
+           0 != fake.mistakes;
+}
+
+static void open_cuda(void)
+{
+    const char *why = NULL;
+
+    assert_int_equal(cuda.open(&why), GPUSYM_SUCCESS);
+}
+
+static gpusym_gpu_t *open_gpu(int ordinal, CUcontext ctx)
+{
+    gpusym_mem_t mem = {.kind = GPUSYM_MEM_DEVICE, .gpu = ordinal, .context = ctx};
+    gpusym_gpu_t *gpu = NULL;
+
+    assert_int_equal(cuda.gpu_open(&mem, &gpu), GPUSYM_SUCCESS);
+    assert_non_null(gpu);
+    return gpu;
+}
+
+static void refused(const char *words)
+{
+    const char *why = NULL;
+
+    assert_int_equal(cuda.open(&why), GPUSYM_ERR_NOT_AVAILABLE);
+    assert_non_null(why);
+    assert_non_null(strstr(why, words));
+}
+
+/* ---- open ---- */
+
+static void test_open_says_why(void **unused)
+{
+    (void) unused;
+    fake.no_library = true;
+    refused("no NVIDIA driver");
+    fake.no_library = false;
+    fake.init = CUDA_ERROR_OUT_OF_MEMORY;
+    refused("out of memory (CUDA_ERROR_OUT_OF_MEMORY, 2)");
+    fake.init = CUDA_ERROR_NO_DEVICE;
+    refused("CUDA_VISIBLE_DEVICES");
+    fake.init = CUDA_SUCCESS;
+    fake.gpus = 0;
+    refused("CUDA_VISIBLE_DEVICES");
+    fake.gpus = 1;
+    open_cuda();
+    open_cuda();
+}
+
+static void test_open_names_missing_symbol(void **unused)
+{
+    static const char *const required[] = {
+#define X(name) #name,
+        DRIVER_REQUIRED(X)
+#undef X
+    };
+
+    (void) unused;
+    for (size_t i = 0; i < sizeof(required) / sizeof(required[0]); i++) {
+        fake.missing = required[i];
+        refused(required[i]);
+    }
+    fake.missing = "cuFuncLoad"; /* an older driver, and good enough */
+    open_cuda();
+    const char *why = NULL;
+    assert_int_equal(cuda.kernels_load(open_gpu(0, NULL), &why), GPUSYM_SUCCESS);
+}
+
+static void test_open_makes_no_context(void **unused)
+{
+    (void) unused;
+    open_cuda();
+    assert_int_equal(fake_primary[0].refs + fake_primary[1].refs, 0);
+    assert_int_equal(fake.pushes, 0);
+    assert_null(fake_current());
+}
+
+/* ---- query ---- */
+
+static void expect_kind(const void *p, gpusym_mem_kind_t kind, int gpu, void *context)
+{
+    gpusym_mem_t mem;
+
+    memset(&mem, 0xff, sizeof(mem));
+    cuda.query(p, &mem);
+    assert_int_equal(mem.kind, kind);
+    assert_int_equal(mem.gpu, gpu);
+    assert_ptr_equal(mem.context, context);
+}
+
+static void test_query(void **unused)
+{
+    int local = 0;
+
+    (void) unused;
+    open_cuda();
+    char *device = fake_region_add(64, CU_MEMORYTYPE_DEVICE, false, 1, &fake_primary[1])->base;
+    char *pool = fake_region_add(64, CU_MEMORYTYPE_DEVICE, false, 1, NULL)->base;
+    char *managed = fake_region_add(64, CU_MEMORYTYPE_DEVICE, true, 0, &fake_primary[0])->base;
+    char *migrated = fake_region_add(64, CU_MEMORYTYPE_HOST, true, 0, &fake_primary[0])->base;
+    char *registered = fake_region_add(64, CU_MEMORYTYPE_HOST, false, 0, &fake_primary[0])->base;
+    expect_kind(&local, GPUSYM_MEM_HOST, -1, NULL);
+    expect_kind(NULL, GPUSYM_MEM_HOST, -1, NULL);
+    expect_kind(device + 63, GPUSYM_MEM_DEVICE, 1, &fake_primary[1]);
+    expect_kind(pool, GPUSYM_MEM_DEVICE, 1, NULL);
+    expect_kind(managed, GPUSYM_MEM_MANAGED, 0, &fake_primary[0]);
+    expect_kind(migrated, GPUSYM_MEM_MANAGED, 0, &fake_primary[0]);
+    expect_kind(registered, GPUSYM_MEM_REGISTERED, 0, &fake_primary[0]);
+    fake.fail_name = "cuPointerGetAttributes"; /* as before the program's first use of CUDA */
+    fake.fail_with = CUDA_ERROR_NOT_INITIALIZED;
+    fake.fail_at = 1;
+    expect_kind(device, GPUSYM_MEM_HOST, -1, NULL);
+    assert_int_equal(fake.pushes, 0);
+}
+
+/* ---- gpu_open ---- */
+
+static void test_gpu_primary(void **unused)
+{
+    gpusym_gpu_info_t info;
+
+    (void) unused;
+    open_cuda();
+    fake_primary[1].refs = 1; /* the program's */
+    gpusym_gpu_t *gpu = open_gpu(1, &fake_primary[1]);
+    assert_int_equal(fake_primary[1].refs, 2);
+    assert_ptr_equal(open_gpu(1, NULL), gpu);
+    assert_ptr_equal(open_gpu(1, &fake_primary[1]), gpu);
+    assert_int_equal(fake_primary[1].refs, 2);
+    cuda.gpu_info(gpu, &info);
+    assert_int_equal(info.ordinal, 1);
+    assert_int_equal(info.uuid[15], 11);
+    assert_string_equal(info.name, "fake 1");
+    assert_string_equal(info.where, "0000:0b:00.0");
+    assert_int_equal(info.sm_count, 132);
+    assert_int_equal(info.cc, 90);
+    assert_true((uint64_t) 1 << 37 == info.bytes);
+    cuda.close();
+    assert_int_equal(fake_primary[1].refs, 1);
+    assert_null(fake_current());
+}
+
+static void test_gpu_other_context(void **unused)
+{
+    (void) unused;
+    open_cuda();
+    gpusym_gpu_t *other = open_gpu(0, &fake_other[0]);
+    assert_int_equal(fake.retains, 0); /* no primary context is made that nobody uses */
+    gpusym_gpu_t *primary = open_gpu(0, NULL);
+    assert_ptr_not_equal(primary, other);
+    assert_ptr_equal(open_gpu(0, &fake_other[0]), other);
+    fake_primary[1].refs = 1;
+    assert_ptr_not_equal(open_gpu(1, &fake_other[1]), open_gpu(1, NULL));
+    assert_int_equal(fake_primary[1].refs, 2);
+    cuda.close();
+    assert_int_equal(fake_primary[0].refs, 0);
+    assert_int_equal(fake_primary[1].refs, 1);
+}
+
+static void test_gpu_of_the_caller(void **unused)
+{
+    gpusym_mem_t host = {.kind = GPUSYM_MEM_HOST, .gpu = -1};
+    gpusym_gpu_t *gpu = NULL, *same = NULL;
+    gpusym_gpu_info_t info;
+
+    (void) unused;
+    open_cuda();
+    assert_int_equal(cuda.gpu_open(NULL, &gpu), GPUSYM_SUCCESS);
+    cuda.gpu_info(gpu, &info);
+    assert_int_equal(info.ordinal, 0);
+    fake_stack[fake_depth++] = &fake_other[1];
+    assert_int_equal(cuda.gpu_open(NULL, &gpu), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.gpu_open(&host, &same), GPUSYM_SUCCESS);
+    assert_ptr_equal(gpu, same);
+    assert_ptr_equal(gpu->ctx, &fake_other[1]);
+    cuda.gpu_info(gpu, &info);
+    assert_int_equal(info.ordinal, 1);
+    assert_ptr_equal(fake_current(), &fake_other[1]);
+    gpusym_mem_t nowhere = {.kind = GPUSYM_MEM_DEVICE, .gpu = 7};
+    assert_int_equal(cuda.gpu_open(&nowhere, &gpu), GPUSYM_ERR);
+    assert_non_null(strstr(cuda.error(), "GPU 7"));
+}
+
+/* ---- Memory ---- */
+
+static void test_memory(void **unused)
+{
+    unsigned char out[1000], in[1000];
+    void *p = NULL, *host = NULL, *seen = NULL;
+    gpusym_gpu_t *gpu;
+
+    (void) unused;
+    open_cuda();
+    gpu = open_gpu(0, NULL);
+    assert_int_equal(cuda.mem_alloc(gpu, 1000, &p), GPUSYM_SUCCESS);
+    assert_int_equal(fake_region((uintptr_t) p)->size, 2 << 20);
+    assert_int_equal(cuda.mem_zero(gpu, p, 1000), GPUSYM_SUCCESS);
+    memset(out, 1, sizeof(out));
+    assert_int_equal(cuda.copy(gpu, out, p, sizeof(out)), GPUSYM_SUCCESS);
+    for (size_t i = 0; i < sizeof(out); i++) {
+        assert_int_equal(out[i], 0);
+        in[i] = (unsigned char) (i * 7);
+    }
+    assert_int_equal(cuda.copy(gpu, p, in, sizeof(in)), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.copy(gpu, out, p, sizeof(out)), GPUSYM_SUCCESS);
+    assert_memory_equal(in, out, sizeof(in));
+    assert_int_equal(cuda.copy(gpu, NULL, NULL, 0), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.host_alloc(gpu, sizeof(out), &host, &seen), GPUSYM_SUCCESS);
+    memset(out, 0, sizeof(out));
+    assert_memory_equal(host, out, sizeof(out));
+    assert_ptr_equal(host, seen);
+    assert_int_equal(cuda.host_free(gpu, host), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.mem_free(gpu, p), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.mem_free(gpu, p), GPUSYM_ERR);
+    assert_int_equal(cuda.mem_alloc(gpu, 0, &p), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(cuda.mem_alloc(gpu, SIZE_MAX, &p), GPUSYM_ERR_BAD_PARAM);
+}
+
+static void test_errors_in_words(void **unused)
+{
+    void *p = NULL, *seen = NULL;
+    gpusym_gpu_t *gpu;
+
+    (void) unused;
+    open_cuda();
+    gpu = open_gpu(1, NULL);
+    fake.fail_name = "cuMemAlloc_v2";
+    fake.fail_with = CUDA_ERROR_OUT_OF_MEMORY;
+    fake.fail_at = 1;
+    assert_int_equal(cuda.mem_alloc(gpu, 12345, &p), GPUSYM_ERR_NO_MEMORY);
+    assert_string_equal(cuda.error(), "cuMemAlloc_v2 on GPU 1: out of memory (CUDA_ERROR_OUT_OF_MEMORY); "
+                                      "12345 bytes were asked for");
+    fake.fail_name = "cuMemHostAlloc";
+    fake.fail_at = 1;
+    assert_int_equal(cuda.host_alloc(gpu, 12345, &p, &seen), GPUSYM_ERR_NO_MEMORY);
+    assert_non_null(strstr(cuda.error(), "12345 bytes of pinned host memory"));
+}
+
+/* ---- Peers ---- */
+
+/* The handle as if another process, of the same id in another container, had made it. */
+static gpusym_handle_t another_process(const gpusym_handle_t *handle)
+{
+    gpusym_handle_t changed = *handle;
+    cuda_handle_t theirs;
+
+    memcpy(&theirs, handle, sizeof(theirs));
+    theirs.nonce++;
+    memcpy(&changed, &theirs, sizeof(theirs));
+    return changed;
+}
+
+static void test_import(void **unused)
+{
+    gpusym_handle_t handle, theirs;
+    void *p = NULL, *first = NULL, *second = NULL;
+    gpusym_gpu_t *gpu;
+
+    (void) unused;
+    open_cuda();
+    gpu = open_gpu(0, NULL);
+    assert_int_equal(cuda.mem_alloc(gpu, 1000, &p), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.mem_export(gpu, p, &handle), GPUSYM_SUCCESS);
+
+    assert_int_equal(cuda.mem_import(gpu, &handle, &first), GPUSYM_SUCCESS); /* our own: not opened */
+    assert_ptr_equal(first, p);
+    assert_int_equal(fake.peers, 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(cuda.mem_import(open_gpu(1, NULL), &handle, &second), GPUSYM_SUCCESS);
+        assert_ptr_equal(second, p);
+        assert_int_equal(fake.peers, 1);
+    }
+    assert_int_equal(cuda.mem_unimport(gpu, first), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.mem_unimport(gpu, first), GPUSYM_ERR_BAD_PARAM);
+
+    theirs = another_process(&handle);
+    assert_int_equal(cuda.mem_import(gpu, &theirs, &first), GPUSYM_ERR_UNREACHABLE);
+    fake.foreign = true;
+    assert_int_equal(cuda.mem_import(gpu, &theirs, &first), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.mem_import(gpu, &theirs, &second), GPUSYM_SUCCESS);
+    assert_int_equal(fake.ipc, 2);
+    assert_int_equal(cuda.mem_unimport(gpu, first), GPUSYM_SUCCESS);
+    assert_int_equal(fake.ipc, 1);
+    fake.fail_name = "cuIpcOpenMemHandle_v2";
+    fake.fail_with = CUDA_ERROR_OUT_OF_MEMORY;
+    fake.fail_at = 1;
+    assert_int_equal(cuda.mem_import(gpu, &theirs, &first), GPUSYM_ERR_NO_MEMORY);
+    cuda.close(); /* ends the mapping that is left */
+    assert_int_equal(fake.ipc, 0);
+    open_cuda();
+    assert_int_equal(cuda.mem_free(open_gpu(0, NULL), p), GPUSYM_SUCCESS);
+}
+
+static void test_export_pool_memory(void **unused)
+{
+    gpusym_handle_t handle;
+
+    (void) unused;
+    open_cuda();
+    void *pool = fake_region_add(64, CU_MEMORYTYPE_DEVICE, false, 0, NULL)->base;
+    assert_int_equal(cuda.mem_export(open_gpu(0, NULL), pool, &handle), GPUSYM_ERR_UNREACHABLE);
+}
+
+/* ---- Streams and kernels ---- */
+
+static void test_stream(void **unused)
+{
+    gpusym_stream_t *stream = NULL;
+    int from = 42, to = 0;
+
+    (void) unused;
+    open_cuda();
+    assert_int_equal(cuda.stream_create(open_gpu(0, NULL), &stream), GPUSYM_SUCCESS);
+    assert_int_equal(stream->stream->priority, -5);
+    fake.busy = true;
+    assert_int_equal(cuda.copy_async(stream, &to, &from, sizeof(to)), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.stream_poll(stream), 0);
+    assert_int_equal(to, 0);
+    fake.busy = false;
+    assert_int_equal(cuda.stream_poll(stream), 1);
+    assert_int_equal(to, 42);
+    fake.fail_name = "cuStreamQuery";
+    fake.fail_with = CUDA_ERROR_ILLEGAL_ADDRESS;
+    fake.fail_at = 1;
+    assert_int_equal(cuda.stream_poll(stream), GPUSYM_ERR);
+    cuda.stream_destroy(stream);
+}
+
+static void test_kernels(void **unused)
+{
+    gpusym_work_t w = {.nblocks = 7, .nthreads = 384, .bytes = 99, .done_seq = 5};
+    gpusym_stream_t *stream = NULL;
+    gpusym_gpu_t *gpu;
+    const char *why = NULL;
+
+    (void) unused;
+    open_cuda();
+    gpu = open_gpu(1, NULL);
+    assert_int_equal(cuda.stream_create(gpu, &stream), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.launch(stream, 0, &w), GPUSYM_ERR_BAD_PARAM); /* not loaded yet */
+    assert_int_equal(cuda.kernels_load(gpu, &why), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.kernels_load(gpu, &why), GPUSYM_SUCCESS);
+    assert_int_equal(fake.modules, 1);
+    for (unsigned k = 0; k < GPUSYM_K_COUNT; k++) {
+        assert_true(gpu->module->functions[k].loaded);
+        assert_int_equal(cuda.launch(stream, k, &w), GPUSYM_SUCCESS);
+        assert_ptr_equal(fake.launched.function, &gpu->module->functions[k]);
+        assert_ptr_equal(fake.launched.stream, stream->stream);
+        assert_int_equal(fake.launched.blocks, 7);
+        assert_int_equal(fake.launched.threads, 384);
+        assert_memory_equal(&fake.launched.work, &w, sizeof(w));
+    }
+    assert_int_equal(cuda.launch(stream, GPUSYM_K_COUNT, &w), GPUSYM_ERR_BAD_PARAM);
+    cuda.stream_destroy(stream);
+}
+
+static void test_kernels_refused(void **unused)
+{
+    gpusym_work_t w = {.nblocks = 1, .nthreads = 32};
+    gpusym_stream_t *stream = NULL;
+    gpusym_gpu_t *gpu;
+    const char *why = NULL;
+
+    (void) unused;
+    open_cuda();
+    gpu = open_gpu(1, NULL);
+    assert_int_equal(cuda.stream_create(gpu, &stream), GPUSYM_SUCCESS);
+    fake.fail_name = "cuModuleLoadData";
+    fake.fail_with = CUDA_ERROR_NO_BINARY_FOR_GPU;
+    fake.fail_at = 1;
+    assert_int_equal(cuda.kernels_load(gpu, &why), GPUSYM_ERR_NOT_AVAILABLE);
+    assert_non_null(strstr(why, "--with-cuda-arch=90"));
+    fake.fail_name = "cuModuleGetFunction";
+    fake.fail_with = CUDA_ERROR_NOT_FOUND;
+    fake.fail_at = 2;
+    assert_int_equal(cuda.kernels_load(gpu, &why), GPUSYM_ERR_NOT_AVAILABLE);
+    assert_non_null(strstr(why, gpusym_kernel_symbol(1)));
+    assert_int_equal(fake.modules, 0);
+    assert_int_equal(cuda.launch(stream, 0, &w), GPUSYM_ERR_BAD_PARAM); /* of an unloaded module */
+    assert_int_equal(cuda.kernels_load(gpu, &why), GPUSYM_SUCCESS);
+    cuda.stream_destroy(stream);
+}
+
+/* ---- Every call fails once: contexts, errors, leaks ---- */
+
+typedef struct {
+    gpusym_gpu_t *gpu;
+    gpusym_stream_t *stream;
+    gpusym_handle_t own, theirs;
+    void *p, *made, *seen;
+    gpusym_stream_t *made_stream;
+    gpusym_gpu_t *made_gpu;
+} world_t;
+
+static int do_gpu_open(world_t *x)
+{
+    return cuda.gpu_open(NULL, &x->made_gpu);
+}
+static int do_gpu_open_mem(world_t *x)
+{
+    gpusym_mem_t mem = {.kind = GPUSYM_MEM_DEVICE, .gpu = 2, .context = &fake_primary[2]};
+
+    fake_primary[2].refs = 1; /* the program's */
+    return cuda.gpu_open(&mem, &x->made_gpu);
+}
+static int do_mem_alloc(world_t *x)
+{
+    return cuda.mem_alloc(x->gpu, 64, &x->made);
+}
+static int undo_mem_alloc(world_t *x)
+{
+    return cuda.mem_free(x->gpu, x->made);
+}
+static int do_mem_zero(world_t *x)
+{
+    return cuda.mem_zero(x->gpu, x->p, 64);
+}
+static int do_export(world_t *x)
+{
+    return cuda.mem_export(x->gpu, x->p, &x->own);
+}
+static int do_import_own(world_t *x)
+{
+    return cuda.mem_import(x->gpu, &x->own, &x->made);
+}
+static int do_import_theirs(world_t *x)
+{
+    return cuda.mem_import(x->gpu, &x->theirs, &x->made);
+}
+static int undo_import(world_t *x)
+{
+    return cuda.mem_unimport(x->gpu, x->made);
+}
+static int do_host_alloc(world_t *x)
+{
+    return cuda.host_alloc(x->gpu, 64, &x->made, &x->seen);
+}
+static int undo_host_alloc(world_t *x)
+{
+    return cuda.host_free(x->gpu, x->made);
+}
+static int do_copy(world_t *x)
+{
+    char here[64];
+
+    return cuda.copy(x->gpu, here, x->p, sizeof(here));
+}
+static int do_stream(world_t *x)
+{
+    return cuda.stream_create(x->gpu, &x->made_stream);
+}
+static int undo_stream(world_t *x)
+{
+    cuda.stream_destroy(x->made_stream);
+    return GPUSYM_SUCCESS;
+}
+static int do_poll(world_t *x)
+{
+    int rc = cuda.stream_poll(x->stream);
+
+    return 1 == rc ? GPUSYM_SUCCESS : rc;
+}
+static int do_copy_async(world_t *x)
+{
+    static char there[64];
+
+    return cuda.copy_async(x->stream, there, x->p, sizeof(there));
+}
+static int do_kernels(world_t *x)
+{
+    const char *why;
+
+    return cuda.kernels_load(x->gpu, &why);
+}
+static int do_launch(world_t *x)
+{
+    gpusym_work_t w = {.nblocks = 1, .nthreads = 32};
+
+    return cuda.launch(x->stream, 0, &w);
+}
+
+static const struct {
+    const char *name;
+    int (*act)(world_t *);
+    int (*undo)(world_t *); /* NULL: nothing to undo, or close() does */
+} acts[] = {
+    {"gpu_open", do_gpu_open, NULL},
+    {"gpu_open of memory", do_gpu_open_mem, NULL},
+    {"mem_alloc", do_mem_alloc, undo_mem_alloc},
+    {"mem_zero", do_mem_zero, NULL},
+    {"mem_export", do_export, NULL},
+    {"mem_import, own", do_import_own, undo_import},
+    {"mem_import, foreign", do_import_theirs, undo_import},
+    {"host_alloc", do_host_alloc, undo_host_alloc},
+    {"copy", do_copy, NULL},
+    {"stream_create", do_stream, undo_stream},
+    {"stream_poll", do_poll, NULL},
+    {"copy_async", do_copy_async, NULL},
+    {"kernels_load", do_kernels, NULL},
+    {"launch", do_launch, NULL},
+};
+
+static void world_make(world_t *x, CUcontext current)
+{
+    const char *why;
+
+    setup(NULL);
+    fake.gpus = 3;
+    open_cuda();
+    x->gpu = open_gpu(1, NULL);
+    assert_int_equal(cuda.stream_create(x->gpu, &x->stream), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.mem_alloc(x->gpu, 64, &x->p), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.mem_export(x->gpu, x->p, &x->own), GPUSYM_SUCCESS);
+    x->theirs = another_process(&x->own);
+    fake.foreign = true;
+    if (NULL != current) {
+        fake_stack[fake_depth++] = current;
+    }
+    assert_int_equal(cuda.kernels_load(open_gpu(0, NULL), &why), GPUSYM_SUCCESS);
+}
+
+static void world_end(world_t *x)
+{
+    cuda.stream_destroy(x->stream);
+    assert_int_equal(cuda.mem_free(x->gpu, x->p), GPUSYM_SUCCESS);
+    fake.fail_at = 0;
+    fake_depth = 0;
+    assert_int_equal(teardown(NULL), 0);
+    assert_int_equal(fake_primary[0].refs + fake_primary[1].refs, 0);
+    assert_in_range(fake_primary[2].refs, 0, 1); /* the program's */
+}
+
+/* One act with its n-th driver call failing; whether that many calls were made. */
+static bool act_failing(size_t act, CUcontext current, unsigned n)
+{
+    world_t x = {0};
+    bool was_reached;
+
+    world_make(&x, current);
+    if (do_launch == acts[act].act) {
+        assert_int_equal(do_kernels(&x), GPUSYM_SUCCESS);
+    }
+    unsigned depth = fake_depth;
+    snprintf(error_text, sizeof(error_text), "nothing");
+    fake.fail_at = n;
+    int rc = acts[act].act(&x);
+    fake.fail_at = 0;
+    was_reached = NULL != fake.failed;
+    if (fake_depth != depth || fake_current() != current || (0 > rc && NULL == strstr(cuda.error(), fake.failed))) {
+        print_error("%s: call %u (%s) failed: returned %d, depth %u of %u, error \"%s\"\n", acts[act].name, n,
+                    was_reached ? fake.failed : "none", rc, fake_depth, depth, cuda.error());
+        fail();
+    }
+    assert_true(was_reached || GPUSYM_SUCCESS == rc);
+    if (GPUSYM_SUCCESS == rc && NULL != acts[act].undo) {
+        assert_int_equal(acts[act].undo(&x), GPUSYM_SUCCESS);
+        assert_true(fake_depth == depth && fake_current() == current);
+    }
+    world_end(&x);
+    return was_reached;
+}
+
+static void test_every_call_fails(void **unused)
+{
+    (void) unused;
+    for (size_t act = 0; act < sizeof(acts) / sizeof(acts[0]); act++) {
+        CUcontext currents[] = {NULL, &fake_primary[1], &fake_other[0]};
+        for (size_t i = 0; i < sizeof(currents) / sizeof(currents[0]); i++) {
+            unsigned n = 1;
+            while (act_failing(act, currents[i], n)) {
+                n++;
+            }
+            assert_true(1 < n); /* each of them calls the driver */
+        }
+    }
+}
+
+/* An undo that fails still gives back the context. */
+static void test_undo_fails(void **unused)
+{
+    static const char *const names[] = {"cuMemFree_v2", "cuMemFreeHost", "cuIpcCloseMemHandle"};
+    world_t x = {0};
+
+    (void) unused;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        size_t act = 0;
+        world_make(&x, &fake_other[0]);
+        while (acts[act].act != (0 == i ? do_mem_alloc : 1 == i ? do_host_alloc : do_import_theirs)) {
+            act++;
+        }
+        assert_int_equal(acts[act].act(&x), GPUSYM_SUCCESS);
+        fake.fail_name = names[i];
+        fake.fail_at = 1;
+        assert_int_equal(acts[act].undo(&x), GPUSYM_ERR);
+        assert_string_equal(fake.failed, names[i]);
+        assert_true(1 == fake_depth && fake_current() == &fake_other[0]);
+        fake.fail_name = NULL;
+        if (2 == i) {
+            fake.ipc--; /* the driver kept it; we have let go */
+        } else {
+            assert_int_equal(acts[act].undo(&x), GPUSYM_SUCCESS);
+        }
+        world_end(&x);
+    }
+}
+
+/* The hot path pushes nothing where the GPU's context is current already. */
+static void test_no_push_when_current(void **unused)
+{
+    world_t x = {0};
+
+    (void) unused;
+    world_make(&x, &fake_primary[1]);
+    assert_int_equal(do_kernels(&x), GPUSYM_SUCCESS);
+    unsigned before = fake.pushes;
+    assert_int_equal(do_launch(&x), GPUSYM_SUCCESS);
+    assert_int_equal(do_poll(&x), GPUSYM_SUCCESS);
+    assert_int_equal(do_copy(&x), GPUSYM_SUCCESS);
+    assert_int_equal(fake.pushes, before);
+    world_end(&x);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_open_says_why),
+        TEST(test_open_names_missing_symbol),
+        TEST(test_open_makes_no_context),
+        TEST(test_query),
+        TEST(test_gpu_primary),
+        TEST(test_gpu_other_context),
+        TEST(test_gpu_of_the_caller),
+        TEST(test_memory),
+        TEST(test_errors_in_words),
+        TEST(test_import),
+        TEST(test_export_pool_memory),
+        TEST(test_stream),
+        TEST(test_kernels),
+        TEST(test_kernels_refused),
+        TEST(test_every_call_fails),
+        TEST(test_undo_fails),
+        TEST(test_no_push_when_current),
+    };
+
+    return cmocka_run_group_tests_name("device_cuda", tests, NULL, NULL);
+}

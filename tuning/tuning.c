@@ -1,0 +1,85 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The choice for all-reduce: a table of thresholds.  Constants have their unit and where they come from.
+ */
+#include "tuning/tuning.h"
+
+#include "kernels/kernels.h"
+
+/* Largest message for the one-shot: it sends (n - 1) * bytes as LL lines (twice that), the two-shot
+ * 2 (n - 1) / n * bytes but with two barriers. In bytes, by ranks. */
+static uint64_t oneshot_max(uint32_t nranks)
+{
+    if (nranks <= 2) {
+        return 256u << 10;
+    }
+    return nranks <= 4 ? 128u << 10 : 64u << 10;
+}
+
+/* One-shot: one pack a thread up to this many threads a block. */
+#define ONESHOT_THREADS 512u
+#define ONESHOT_BLOCKS 32u
+/* Two-shot: a block needs this many bytes of message to be worth its barriers. */
+#define TWOSHOT_BYTES_PER_BLOCK (8u << 10)
+#define TWOSHOT_THREADS 512u
+#define TWOSHOT_BLOCKS 128u
+/* The simulator runs a block as one CPU thread, one after the other: more blocks only add barriers. */
+#define SIM_BLOCKS 4u
+
+static uint32_t min_u32(uint64_t a, uint32_t b)
+{
+    return a < b ? (uint32_t)a : b;
+}
+
+static uint32_t at_least_1(uint32_t a)
+{
+    return 0 == a ? 1 : a;
+}
+
+uint32_t gpusym_tuning_max_blocks(uint32_t sm_count, bool simulated)
+{
+    const uint32_t most = simulated ? SIM_BLOCKS : TWOSHOT_BLOCKS;
+    return at_least_1(min_u32(sm_count, most));
+}
+
+static void oneshot(const gpusym_tuning_call_t *call, gpusym_tuning_choice_t *choice)
+{
+    const uint64_t now = call->bytes < call->ll_payload ? call->bytes : call->ll_payload; /* one epoch at a time */
+    const uint64_t packs = (now + GPUSYM_PACK - 1) / GPUSYM_PACK;
+    choice->algorithm = GPUSYM_ALG_AGXLL_R;
+    choice->threads = at_least_1(min_u32((packs + 31) / 32, ONESHOT_THREADS / 32)) * 32;
+    choice->blocks = min_u32((packs + choice->threads - 1) / choice->threads, ONESHOT_BLOCKS);
+}
+
+static void twoshot(const gpusym_tuning_call_t *call, int algorithm, gpusym_tuning_choice_t *choice)
+{
+    choice->algorithm = algorithm;
+    choice->threads = TWOSHOT_THREADS;
+    choice->blocks = min_u32(call->bytes / TWOSHOT_BYTES_PER_BLOCK, TWOSHOT_BLOCKS);
+}
+
+void gpusym_tuning_allreduce(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,
+                             gpusym_tuning_choice_t *choice)
+{
+    const uint64_t limit = 0 != forced->oneshot_max ? forced->oneshot_max : oneshot_max(call->nranks);
+    int algorithm = forced->algorithm;
+    if (algorithm < 0) {
+        algorithm = call->bytes <= limit ? GPUSYM_ALG_AGXLL_R : GPUSYM_ALG_RSXST_AGXST;
+    }
+    if (GPUSYM_ALG_AGXLL_R == algorithm) {
+        oneshot(call, choice);
+    } else {
+        twoshot(call, algorithm, choice);
+    }
+    if (call->simulated) {
+        choice->blocks = min_u32(choice->blocks, SIM_BLOCKS);
+    }
+    if (0 != forced->threads) {
+        choice->threads = min_u32((forced->threads + 31) / 32 * 32, GPUSYM_THREADS_MAX);
+    }
+    if (0 != forced->blocks) {
+        choice->blocks = forced->blocks;
+    }
+    choice->blocks = at_least_1(min_u32(choice->blocks, call->max_blocks));
+}

@@ -1,0 +1,42 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Which algorithm when, with how many blocks and threads: from what all ranks know alike, never
+ * from an address. Pure C, no MPI, no CUDA.
+ */
+#ifndef GPUSYM_TUNING_TUNING_H
+#define GPUSYM_TUNING_TUNING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What a call looks like to all of its ranks. */
+typedef struct {
+    uint64_t bytes;      /* of the message */
+    uint32_t nranks;
+    uint32_t sm_count;   /* multiprocessors of the smallest GPU of the team */
+    bool simulated;
+    uint64_t ll_payload; /* bytes that fit into one epoch of agxll_r */
+    uint32_t max_blocks; /* that the team's slot has room for */
+} gpusym_tuning_call_t;
+
+typedef struct {
+    int algorithm;    /* enum gpusym_algorithm */
+    uint32_t blocks;  /* 1 .. max_blocks */
+    uint32_t threads; /* of a block, a multiple of 32 */
+} gpusym_tuning_choice_t;
+
+/* What the user forces: algorithm -1, oneshot_max 0, blocks 0, threads 0 leave it to the table. */
+typedef struct {
+    int algorithm;
+    uint64_t oneshot_max; /* largest message in bytes for agxll_r */
+    uint32_t blocks, threads;
+} gpusym_tuning_forced_t;
+
+void gpusym_tuning_allreduce(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,
+                             gpusym_tuning_choice_t *choice);
+
+/* Most blocks any call will ask for on GPUs of that many multiprocessors: a slot is divided for it. */
+uint32_t gpusym_tuning_max_blocks(uint32_t sm_count, bool simulated);
+
+#endif
