@@ -27,7 +27,7 @@
 enum { BLOCKING, NONBLOCKING, PERSISTENT, MODES };
 static const char *const mode_name[] = {"blocking", "nonblocking", "persistent"};
 
-#define COUNT 3       /* elements a rank has for another */
+#define COUNT 3        /* elements a rank has for another */
 #define ROOM (1 << 16) /* elements of a buffer: COUNT * 2 * ranks^2 must fit */
 #define POISON (-77)
 #define TESTS_MAX 4096
@@ -53,24 +53,24 @@ typedef struct {
 } ctx_t;
 
 /* Calls a collective in the mode of the context; prep fills the buffers and precedes every start. */
-#define DO(prep, Name, Iname, ...)                                              \
-    do {                                                                        \
-        MPI_Request req_;                                                       \
-        prep;                                                                   \
-        if (BLOCKING == c->mode) {                                              \
-            MPI_##Name(__VA_ARGS__);                                            \
-        } else if (NONBLOCKING == c->mode) {                                    \
-            MPI_##Iname(__VA_ARGS__, &req_);                                    \
-            MPI_Wait(&req_, MPI_STATUS_IGNORE);                                 \
-        } else {                                                                \
-            PERSISTENT_INIT(Name)(__VA_ARGS__, MPI_INFO_NULL, &req_);           \
-            for (int start_ = 0; start_ < 2; ++start_) {                        \
-                prep;                                                           \
-                MPI_Start(&req_);                                               \
-                MPI_Wait(&req_, MPI_STATUS_IGNORE);                             \
-            }                                                                   \
-            MPI_Request_free(&req_);                                            \
-        }                                                                       \
+#define DO(prep, Name, Iname, ...)                                    \
+    do {                                                              \
+        MPI_Request req_;                                             \
+        prep;                                                         \
+        if (BLOCKING == c->mode) {                                    \
+            MPI_##Name(__VA_ARGS__);                                  \
+        } else if (NONBLOCKING == c->mode) {                          \
+            MPI_##Iname(__VA_ARGS__, &req_);                          \
+            MPI_Wait(&req_, MPI_STATUS_IGNORE);                       \
+        } else {                                                      \
+            PERSISTENT_INIT(Name)(__VA_ARGS__, MPI_INFO_NULL, &req_); \
+            for (int start_ = 0; start_ < 2; ++start_) {              \
+                prep;                                                 \
+                MPI_Start(&req_);                                     \
+                MPI_Wait(&req_, MPI_STATUS_IGNORE);                   \
+            }                                                         \
+            MPI_Request_free(&req_);                                  \
+        }                                                             \
     } while (0)
 
 /* What rank `from` of a group sends as its i-th element to rank `to`. */
@@ -462,8 +462,8 @@ static bool test_neighbor_alltoallv(const ctx_t *c)
     spread(counts, displs, 2);
     spread(counts2, displs2, 2);
     displs[1] = COUNT;
-    DO(fill(c, 2), Neighbor_alltoallv, Ineighbor_alltoallv, in, counts, displs, MPI_INT, out, counts2, displs2,
-       MPI_INT, c->comm);
+    DO(fill(c, 2), Neighbor_alltoallv, Ineighbor_alltoallv, in, counts, displs, MPI_INT, out, counts2, displs2, MPI_INT,
+       c->comm);
     return neighbour_got(c, 0, 0, true) && neighbour_got(c, GAP, 1, true);
 }
 

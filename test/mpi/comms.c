@@ -21,7 +21,11 @@
 #define SETTLED 100
 #define SLACK_FDS 2
 #define SLACK_MAPS 16
+#ifdef __SANITIZE_ADDRESS__
+#define SLACK_BYTES (1l << 30) /* the sanitizer keeps what is freed */
+#else
 #define SLACK_BYTES (3l << 20)
+#endif
 
 typedef struct {
     long fds, maps, bytes;

@@ -67,12 +67,12 @@ static bool open_one(const check_t *t, int which)
     if (MPI_SUCCESS != MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index)) {
         return wrong(t, "no such counter", name);
     }
-    if (MPI_SUCCESS != MPI_T_pvar_get_info(index, found, &length, &verbosity, &class, &type, &choices, doc,
-                                           &doc_length, &bind, &readonly, &continuous, &atomic)) {
+    if (MPI_SUCCESS != MPI_T_pvar_get_info(index, found, &length, &verbosity, &class, &type, &choices, doc, &doc_length,
+                                           &bind, &readonly, &continuous, &atomic)) {
         return wrong(t, "no information", name);
     }
-    if (0 != strcmp(name, found) || MPI_T_PVAR_CLASS_COUNTER != class || MPI_UNSIGNED_LONG_LONG != type
-        || MPI_T_BIND_NO_OBJECT != bind || !readonly || !continuous || '\0' == *doc) {
+    if (0 != strcmp(name, found) || MPI_T_PVAR_CLASS_COUNTER != class || MPI_UNSIGNED_LONG_LONG != type ||
+        MPI_T_BIND_NO_OBJECT != bind || !readonly || !continuous || '\0' == *doc) {
         return wrong(t, "not a readonly, continuous counter of type unsigned long long", name);
     }
     if (MPI_SUCCESS != MPI_T_pvar_handle_alloc(session, index, NULL, &handles[which], &count) || 1 != count) {

@@ -74,7 +74,8 @@ typedef struct {
     unsigned epoch_first;    /* developer: first epoch of a communicator, to test the wrap */
 
     int output;              /* opal_output stream; -1 before open and after close */
-    bool used;               /* a communicator has had a module of ours */
+    bool used;               /* a communicator has had a module of ours since the summary was printed */
+    int world_rank;          /* of this process in its MPI_COMM_WORLD; set by init_query */
     const gpusym_device_t *dev; /* NULL until the first collective, or if there is none */
     coll_gpusym_counters_t counters[COLL_GPUSYM_COLLS];
 } mca_coll_gpusym_component_t;
@@ -110,6 +111,7 @@ const gpusym_device_t *coll_gpusym_device(void);
 int coll_gpusym_params_register(void);
 /* coll_gpusym_counters.c: MPI_T performance variables, and the summary. */
 int coll_gpusym_counters_register(void);
+/* Prints the summary if it is asked for, in rank 0 of MPI_COMM_WORLD if gpusym served any communicator, once. */
 void coll_gpusym_counters_print(void);
 const char *coll_gpusym_reason_name(unsigned reason);
 const char *coll_gpusym_reason_doc(unsigned reason);

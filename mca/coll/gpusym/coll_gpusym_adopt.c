@@ -62,7 +62,8 @@ static bool is_there(const char *name)
 {
     const mca_base_component_list_item_t *item;
 
-    OPAL_LIST_FOREACH(item, &FRAMEWORK->framework_components, mca_base_component_list_item_t) {
+    OPAL_LIST_FOREACH(item, &FRAMEWORK->framework_components, mca_base_component_list_item_t)
+    {
         if (0 == strcmp(item->cli_component->mca_component_name, name)) {
             return true;
         }
@@ -136,7 +137,8 @@ static void adopt_dynamic(const char *adopt)
     if (OPAL_SUCCESS != mca_base_component_repository_get_components(FRAMEWORK, &files) || NULL == files) {
         return;
     }
-    OPAL_LIST_FOREACH(file, files, mca_base_component_repository_item_t) {
+    OPAL_LIST_FOREACH(file, files, mca_base_component_repository_item_t)
+    {
         opal_list_item_t *item;
 
         if (!is_wanted(adopt, file->ri_name) || is_there(file->ri_name)) {
@@ -177,8 +179,7 @@ int coll_gpusym_adopt(void)
         adopt = "all";
     }
     if (!only_we_are_named(selection) && !mca_coll_gpusym_component.adopt_set) {
-        COLL_GPUSYM_VERBOSE(1, "nothing adopted: the list of coll components (%s) names others than gpusym",
-                            selection);
+        COLL_GPUSYM_VERBOSE(1, "nothing adopted: the list of coll components (%s) names others than gpusym", selection);
         return OMPI_SUCCESS;
     }
     adopt_static(adopt);

@@ -21,19 +21,22 @@ static int component_close(void);
 static int component_init_query(bool enable_progress_threads, bool enable_mpi_threads);
 
 mca_coll_gpusym_component_t mca_coll_gpusym_component = {
-    .super = {
-        .collm_version = {
-            GPUSYM_COLL_BASE_VERSION,
-            .mca_component_name = "gpusym",
-            MCA_BASE_MAKE_VERSION(component, GPUSYM_VERSION_MAJOR, GPUSYM_VERSION_MINOR, GPUSYM_VERSION_RELEASE),
-            .mca_open_component = component_open,
-            .mca_close_component = component_close,
-            .mca_register_component_params = component_register,
+    .super =
+        {
+            .collm_version =
+                {
+                    GPUSYM_COLL_BASE_VERSION,
+                    .mca_component_name = "gpusym",
+                    MCA_BASE_MAKE_VERSION(component, GPUSYM_VERSION_MAJOR, GPUSYM_VERSION_MINOR,
+                                          GPUSYM_VERSION_RELEASE),
+                    .mca_open_component = component_open,
+                    .mca_close_component = component_close,
+                    .mca_register_component_params = component_register,
+                },
+            .collm_data = {MCA_BASE_METADATA_PARAM_NONE},
+            .collm_init_query = component_init_query,
+            .collm_comm_query = coll_gpusym_comm_query,
         },
-        .collm_data = { MCA_BASE_METADATA_PARAM_NONE },
-        .collm_init_query = component_init_query,
-        .collm_comm_query = coll_gpusym_comm_query,
-    },
     .output = -1,
 };
 
@@ -80,6 +83,7 @@ static int component_init_query(bool enable_progress_threads, bool enable_mpi_th
 {
     (void) enable_progress_threads;
     (void) enable_mpi_threads; /* every level is served */
+    mca_coll_gpusym_component.world_rank = (int) OPAL_PROC_MY_NAME.vpid;
     return OMPI_SUCCESS;
 }
 
@@ -110,7 +114,7 @@ static void open_device(mca_coll_gpusym_component_t *c)
     gpusym_sim_params.gpus = c->sim_gpus;
     gpusym_sim_params.fail = c->sim_fail;
     gpusym_sim_params.local_rank = (int) opal_process_info.my_local_rank;
-    gpusym_sim_params.world_rank = (int) OPAL_PROC_MY_NAME.vpid;
+    gpusym_sim_params.world_rank = c->world_rank;
 
     c->dev = gpusym_device_select((gpusym_device_choice_t) c->device, &why);
     if (NULL != c->dev) {
@@ -136,22 +140,20 @@ const gpusym_device_t *coll_gpusym_device(void)
     return mca_coll_gpusym_component.dev;
 }
 
-/* No thread is in a collective any more.  What is set here lets an MPI that is initialised again
+/* No thread is in a collective any more.  At the end of MPI_Finalize, or later: a program that uses MPI_T keeps
+ * components open, maybe for ever.  What is set here lets an MPI that is initialised again
  * (a second session) begin afresh. */
 static int component_close(void)
 {
     mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
 
-    if (c->summary && c->used && 0 == OPAL_PROC_MY_NAME.vpid) {
-        coll_gpusym_counters_print();
-    }
+    coll_gpusym_counters_print();
     coll_gpusym_team_fini();
     if (device_tried) {
         gpusym_device_close();
         c->dev = NULL;
         device_tried = false;
     }
-    c->used = false;
     memset(c->counters, 0, sizeof(c->counters));
     if (0 <= c->output) {
         opal_output_close(c->output);

@@ -63,11 +63,10 @@ static int pvar(unsigned coll, const char *kind, const char *detail, const char 
     snprintf(name, sizeof(name), "%s_%s%s%s", coll_name[coll], kind, '\0' == *detail ? "" : "_", detail);
     snprintf(text, sizeof(text), "Calls of MPI_%c%s in this process: %s", toupper(coll_name[coll][0]),
              coll_name[coll] + 1, doc);
-    ret = mca_base_component_pvar_register(&mca_coll_gpusym_component.super.collm_version, name, text,
-                                           OPAL_INFO_LVL_4, MCA_BASE_PVAR_CLASS_COUNTER,
-                                           MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL, MCA_BASE_VAR_BIND_NO_OBJECT,
-                                           MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS, NULL, NULL,
-                                           NULL, counter);
+    ret = mca_base_component_pvar_register(
+        &mca_coll_gpusym_component.super.collm_version, name, text, OPAL_INFO_LVL_4, MCA_BASE_PVAR_CLASS_COUNTER,
+        MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL, MCA_BASE_VAR_BIND_NO_OBJECT,
+        MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS, NULL, NULL, NULL, counter);
     return ret < 0 ? ret : OMPI_SUCCESS;
 }
 
@@ -161,6 +160,12 @@ static void print_line(unsigned coll)
 
 void coll_gpusym_counters_print(void)
 {
+    mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
+
+    if (!c->summary || !c->used || 0 != c->world_rank) {
+        return;
+    }
+    c->used = false;
     for (unsigned coll = 0; coll < COLL_GPUSYM_COLLS; ++coll) {
         print_line(coll);
     }

@@ -22,10 +22,10 @@ static inline __attribute__((format(printf, 1, 2))) void check_format(const char
 #define GPUSYM_HELP(topic, types, names, text) GPUSYM_HELP_CHECK(__LINE__, types, names, text)
 #define GPUSYM_HELP_CHECK(line, types, names, text) GPUSYM_HELP_CHECK_(line, types, names, text)
 #define GPUSYM_HELP_NAMES(...) __VA_ARGS__
-#define GPUSYM_HELP_CHECK_(line, types, names, text)         \
+#define GPUSYM_HELP_CHECK_(line, types, names, text)              \
     static inline __attribute__((unused)) void check_##line types \
-    {                                                        \
-        check_format(text, GPUSYM_HELP_NAMES names);         \
+    {                                                             \
+        check_format(text, GPUSYM_HELP_NAMES names);              \
     }
 #include "coll_gpusym_help.def"
 
@@ -55,10 +55,9 @@ void coll_gpusym_help(const char *topic, ...)
     size_t used;
     va_list ap;
 
-    used = (size_t) snprintf(line, room, RULE "gpusym, process %lu on %s, pid %d:\n\n",
-                             (unsigned long) OPAL_PROC_MY_NAME.vpid,
-                             NULL != opal_process_info.nodename ? opal_process_info.nodename : "this host",
-                             (int) getpid());
+    used = (size_t) snprintf(
+        line, room, RULE "gpusym, process %lu on %s, pid %d:\n\n", (unsigned long) OPAL_PROC_MY_NAME.vpid,
+        NULL != opal_process_info.nodename ? opal_process_info.nodename : "this host", (int) getpid());
     if (used < room) {
         va_start(ap, topic);
         if (NULL != text) {

@@ -16,10 +16,10 @@ static void module_construct(mca_coll_gpusym_module_t *m)
 
 static void release_saved(coll_gpusym_saved_t *saved)
 {
-#define GPUSYM_SAVED(name)                     \
-    if (NULL != saved->name##_module) {        \
-        OBJ_RELEASE(saved->name##_module);     \
-        saved->name##_module = NULL;           \
+#define GPUSYM_SAVED(name)                 \
+    if (NULL != saved->name##_module) {    \
+        OBJ_RELEASE(saved->name##_module); \
+        saved->name##_module = NULL;       \
     }
 #include "coll_gpusym.def"
 }
@@ -29,6 +29,9 @@ static void module_destruct(mca_coll_gpusym_module_t *m)
     coll_gpusym_team_free(m->team);
     m->team = NULL;
     release_saved(&m->saved);
+    if (MPI_COMM_WORLD == m->comm) {
+        coll_gpusym_counters_print(); /* we are in MPI_Finalize */
+    }
 }
 
 OBJ_CLASS_INSTANCE(mca_coll_gpusym_module_t, mca_coll_base_module_t, module_construct, module_destruct);
@@ -42,11 +45,11 @@ const char *coll_gpusym_comm_name(struct ompi_communicator_t *comm, char *buf, s
  * does.  A collective that a communicator has not (scan on an intercommunicator) stays NULL. */
 static void save_previous(coll_gpusym_saved_t *saved, const mca_coll_base_comm_coll_t *coll)
 {
-#define GPUSYM_SAVED(fn)                                                  \
-    if (NULL != coll->coll_##fn && NULL != coll->coll_##fn##_module) {    \
-        saved->fn = coll->coll_##fn;                                      \
-        saved->fn##_module = coll->coll_##fn##_module;                    \
-        OBJ_RETAIN(saved->fn##_module);                                   \
+#define GPUSYM_SAVED(fn)                                               \
+    if (NULL != coll->coll_##fn && NULL != coll->coll_##fn##_module) { \
+        saved->fn = coll->coll_##fn;                                   \
+        saved->fn##_module = coll->coll_##fn##_module;                 \
+        OBJ_RETAIN(saved->fn##_module);                                \
     }
 #include "coll_gpusym.def"
 }

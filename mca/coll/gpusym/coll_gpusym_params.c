@@ -8,7 +8,6 @@
 #include "coll_gpusym.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "opal/mca/base/mca_base_var.h"
@@ -170,12 +169,23 @@ static int number_register(const number_t *p)
     return ret;
 }
 
+/* "auto, cuda, sim" */
+static void choice_names(const mca_base_var_enum_value_t *choices, char *buf, size_t size)
+{
+    size_t used = 0;
+
+    buf[0] = '\0';
+    for (int i = 0; NULL != choices[i].string && used < size; ++i) {
+        used += (size_t) snprintf(buf + used, size - used, "%s%s", 0 == i ? "" : ", ", choices[i].string);
+    }
+}
+
 /* A parameter that is one of some words.  choices ends with a NULL string; its first is the default. */
 static int choice_register(const char *name, int level, const mca_base_var_enum_value_t *choices, int *field,
                            const char *doc)
 {
     mca_base_var_enum_t *enumerator = NULL;
-    char *allowed = NULL;
+    char allowed[256];
     int ret = mca_base_var_enum_create(name, choices, &enumerator);
 
     if (OPAL_SUCCESS != ret) {
@@ -184,9 +194,8 @@ static int choice_register(const char *name, int level, const mca_base_var_enum_
     *field = choices[0].value;
     ret = var_register(name, doc, MCA_BASE_VAR_TYPE_INT, enumerator, level, field);
     if (REFUSED == ret) {
-        (void) enumerator->dump(enumerator, &allowed);
-        bad_value(name, REFUSED_VALUE, NULL == allowed ? "the names that ompi_info lists" : allowed, choices[0].string);
-        free(allowed);
+        choice_names(choices, allowed, sizeof(allowed));
+        bad_value(name, REFUSED_VALUE, allowed, choices[0].string);
         *field = choices[0].value;
         ret = OMPI_SUCCESS;
     }
@@ -219,8 +228,9 @@ static int register_allreduce_algorithm(void)
     size_t used;
     unsigned n = 2;
 
-    used = (size_t) snprintf(doc, sizeof(doc), "How MPI_Allreduce on GPU memory is done. auto: by the tuning table; "
-                                               "staged: through host memory, by the other components");
+    used = (size_t) snprintf(doc, sizeof(doc),
+                             "How MPI_Allreduce on GPU memory is done. auto: by the tuning table; "
+                             "staged: through host memory, by the other components");
     for (unsigned a = 0; a < GPUSYM_ALG_COUNT; ++a) {
         if (coll_gpusym_algorithm_is_of(a, COLL_GPUSYM_ALLREDUCE)) {
             choices[n].value = (int) a;

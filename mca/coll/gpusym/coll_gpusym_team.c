@@ -32,7 +32,8 @@ typedef struct {
 /* ... and in the second. */
 typedef struct {
     gpusym_heap_id_t heap;
-    uint64_t slot_off, slot_size;
+    gpusym_slot_offer_t slots;
+    uint64_t heap_size;
     uint8_t uuid[16];
     uint32_t epoch, sm_count;
     int32_t reason; /* why this rank cannot; -1: it can */
@@ -243,15 +244,11 @@ static void gpu_hello_fill(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu
     snprintf(t->gpu_text, sizeof t->gpu_text, "%s, %s", info.name, info.where);
     h->reason = heap_get(t->gpu);
     if (h->reason < 0) {
-        t->has_slot = GPUSYM_SUCCESS == gpusym_heap_slot_offer(process.heap, &t->slot_off, &t->slot_size);
-        h->reason = t->has_slot ? -1 : COLL_GPUSYM_R_NO_MEMORY;
-    }
-    if (h->reason < 0) {
+        gpusym_heap_slot_offer(process.heap, &h->slots);
+        h->heap_size = gpusym_heap_size(process.heap);
         gpusym_heap_id(process.heap, &h->heap);
         h->epoch = gpusym_heap_epoch_floor(process.heap);
     }
-    h->slot_off = t->slot_off;
-    h->slot_size = t->slot_size;
     h->sm_count = (uint32_t)info.sm_count;
     memcpy(h->uuid, info.uuid, sizeof h->uuid);
 }
@@ -273,23 +270,42 @@ static int gpu_hello_reason(const coll_gpusym_team_t *t, const gpu_hello_t *all,
     return -1;
 }
 
-/* Divides the slot, alike on all ranks. False if it is too small. */
-static bool slot_divide(coll_gpusym_team_t *t, const gpu_hello_t *all)
+/* The largest class of slots that all ranks have offered; -1: none. */
+static int slot_class(const coll_gpusym_team_t *t, const gpu_hello_t *all)
 {
-    uint64_t size = t->slot_size;
+    for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
+        uint32_t r = 0;
+        while (r < t->nranks && GPUSYM_SLOT_NONE != all[r].slots.off[c] && all[r].heap_size == all[0].heap_size) {
+            r++;
+        }
+        if (r == t->nranks) {
+            return (int)c;
+        }
+    }
+    return -1;
+}
+
+/* Takes a slot of the agreed class and divides it. False if there is none, or it is too small. */
+static bool slot_take(coll_gpusym_team_t *t, const gpu_hello_t *all, int class)
+{
     t->sm_count = all[0].sm_count;
     t->epoch = mca_coll_gpusym_component.epoch_first;
     for (uint32_t r = 0; r < t->nranks; r++) {
-        size = all[r].slot_size < size ? all[r].slot_size : size;
         t->sm_count = all[r].sm_count < t->sm_count ? all[r].sm_count : t->sm_count;
         t->epoch = all[r].epoch > t->epoch ? all[r].epoch : t->epoch;
     }
-    gpusym_heap_slot_trim(process.heap, t->slot_off, size);
-    t->slot_size = size;
+    gpusym_heap_slot_settle(process.heap, &all[t->rank].slots, class);
+    if (class < 0) {
+        return false;
+    }
+    t->has_slot = true;
+    t->slot_class = class;
+    t->slot_off = all[t->rank].slots.off[class];
+    t->slot_size = gpusym_slot_size(all[0].heap_size, (unsigned)class);
     t->work.rank = t->rank;
     t->work.nranks = t->nranks;
     t->work.limit_ns = (uint64_t)(mca_coll_gpusym_component.timeout * 1e9);
-    t->max_blocks = gpusym_slot_layout(size, t->nranks,
+    t->max_blocks = gpusym_slot_layout(t->slot_size, t->nranks,
                                        gpusym_tuning_max_blocks(t->sm_count, mca_coll_gpusym_component.dev->simulated),
                                        &t->work);
     return 0 != t->max_blocks;
@@ -305,7 +321,7 @@ static bool slots_map(coll_gpusym_team_t *t, const gpu_hello_t *all)
                                 mca_coll_gpusym_component.dev->error());
             return false;
         }
-        t->work.peer[r] = (char *)base + all[r].slot_off;
+        t->work.peer[r] = (char *)base + all[r].slots.off[t->slot_class];
     }
     return true;
 }
@@ -316,9 +332,12 @@ static int gpu_join(mca_coll_gpusym_module_t *m, const gpu_hello_t *all)
     char detail[64] = "", name[COLL_GPUSYM_COMM_NAME_MAX];
     bool ok;
     int reason = gpu_hello_reason(t, all, detail, sizeof detail);
+    const bool offered = all[t->rank].reason < 0;
 
-    if (reason < 0 && !slot_divide(t, all)) {
+    if (reason < 0 && !slot_take(t, all, slot_class(t, all))) {
         reason = COLL_GPUSYM_R_NO_MEMORY;
+    } else if (reason >= 0 && offered) {
+        gpusym_heap_slot_settle(process.heap, &all[t->rank].slots, -1);
     }
     if (reason >= 0) {
         settle(m, reason, detail);

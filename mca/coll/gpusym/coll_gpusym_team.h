@@ -20,6 +20,7 @@ struct coll_gpusym_team {
 
     bool gpu_tried;        /* the second step was made */
     bool has_slot;
+    int slot_class;
     gpusym_gpu_t *gpu;
     char gpu_text[112];    /* "NVIDIA H200, 0000:1b:00.0", for messages */
     int mem_gpu;           /* ordinal and context of memory known to be gpu's */

@@ -8,6 +8,7 @@
 #endif
 #include "mca/common/gpusym/heap.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -171,13 +172,58 @@ struct gpusym_heap {
     uint64_t size;
     gpusym_heap_id_t id;
     pthread_mutex_t lock; /* of what follows */
-    gpusym_arena_t *arena;
+    bool *taken;          /* [slots of all classes, in the order of their place] */
     mapping_t *peers;
     size_t npeers, room;
     uint32_t epoch_floor;
 };
 
+/* ---- slots: sizes and places, pure ---- */
+
 #define SLOT_ALIGN 4096u
+/* The smallest slot worth having. In bytes. */
+#define SLOT_LEAST (64u << 10)
+
+/* Slots of a class: 1 / part of the slab each. The last class takes what is left, in the smallest slots. */
+static const struct {
+    uint32_t part, count;
+} classes[GPUSYM_SLOT_CLASSES] = {{2, 1}, {8, 2}, {64, 8}, {0, 0}};
+
+uint64_t gpusym_slot_size(uint64_t heap_size, unsigned class)
+{
+    if (class >= GPUSYM_SLOT_CLASSES) {
+        return 0;
+    }
+    if (0 == classes[class].part) {
+        return SLOT_LEAST;
+    }
+    const uint64_t size = heap_size / classes[class].part / SLOT_ALIGN * SLOT_ALIGN;
+    return size > SLOT_LEAST ? size : 0;
+}
+
+uint32_t gpusym_slot_count(uint64_t heap_size, unsigned class)
+{
+    uint64_t left = heap_size;
+    if (class >= GPUSYM_SLOT_CLASSES || 0 == gpusym_slot_size(heap_size, class)) {
+        return 0;
+    }
+    if (0 != classes[class].count) {
+        return classes[class].count;
+    }
+    for (unsigned c = 0; c < class; c++) {
+        left -= gpusym_slot_count(heap_size, c) * gpusym_slot_size(heap_size, c);
+    }
+    return (uint32_t)(left / SLOT_LEAST);
+}
+
+static uint32_t slots_all(uint64_t heap_size)
+{
+    uint32_t n = 0;
+    for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
+        n += gpusym_slot_count(heap_size, c);
+    }
+    return n;
+}
 
 int gpusym_heap_create(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t size, gpusym_heap_t **heap)
 {
@@ -193,13 +239,13 @@ int gpusym_heap_create(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t s
     if (sizeof h->id.nonce != getrandom(h->id.nonce, sizeof h->id.nonce, 0)) {
         goto free_heap;
     }
-    h->arena = gpusym_arena_create(size, SLOT_ALIGN);
-    if (NULL == h->arena) {
+    h->taken = calloc(slots_all(size) + 1, sizeof *h->taken);
+    if (NULL == h->taken) {
         goto free_heap;
     }
     rc = dev->mem_alloc(gpu, size, &h->base);
     if (GPUSYM_SUCCESS != rc) {
-        goto free_arena;
+        goto free_taken;
     }
     rc = dev->mem_zero(gpu, h->base, size);
     if (GPUSYM_SUCCESS == rc) {
@@ -214,8 +260,8 @@ int gpusym_heap_create(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t s
 
 free_slab:
     dev->mem_free(gpu, h->base);
-free_arena:
-    gpusym_arena_destroy(h->arena);
+free_taken:
+    free(h->taken);
 free_heap:
     free(h);
     return rc;
@@ -230,7 +276,7 @@ void gpusym_heap_destroy(gpusym_heap_t *heap)
         heap->dev->mem_unimport(heap->gpu, heap->peers[i].base);
     }
     heap->dev->mem_free(heap->gpu, heap->base);
-    gpusym_arena_destroy(heap->arena);
+    free(heap->taken);
     pthread_mutex_destroy(&heap->lock);
     free(heap->peers);
     free(heap);
@@ -289,44 +335,76 @@ int gpusym_heap_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **bas
     return rc;
 }
 
-/* ---- slots ---- */
+/* ---- slots: who has them ---- */
 
-/* The first communicator gets half of the heap, two more an eighth each, eight a 64th, the rest the least. */
-static uint64_t slot_tier(const gpusym_heap_t *heap)
+/* The first free slot of a class: marks it and returns its place; with the lock held. */
+static uint64_t reserve(gpusym_heap_t *heap, unsigned class)
 {
-    const uint64_t left = gpusym_arena_largest(heap->arena), all = heap->size;
-    uint64_t size = GPUSYM_SLOT_MIN;
-    if (left > all / 2) {
-        size = all / 2;
-    } else if (left >= all / 8 * 3) {
-        size = all / 8;
-    } else if (left >= all / 8 + all / 64) {
-        size = all / 64;
+    const uint64_t size = gpusym_slot_size(heap->size, class);
+    uint64_t off = 0;
+    bool *taken = heap->taken;
+    for (unsigned c = 0; c < class; c++) {
+        off += gpusym_slot_count(heap->size, c) * gpusym_slot_size(heap->size, c);
+        taken += gpusym_slot_count(heap->size, c);
     }
-    return size > GPUSYM_SLOT_MIN ? size / SLOT_ALIGN * SLOT_ALIGN : GPUSYM_SLOT_MIN;
+    for (uint32_t i = 0; i < gpusym_slot_count(heap->size, class); i++) {
+        if (!taken[i]) {
+            taken[i] = true;
+            return off + i * size;
+        }
+    }
+    return GPUSYM_SLOT_NONE;
 }
 
-int gpusym_heap_slot_offer(gpusym_heap_t *heap, uint64_t *off, uint64_t *size)
+/* The mark of the slot at off, and its size. */
+static bool *slot_at(gpusym_heap_t *heap, uint64_t off, uint64_t *size)
 {
-    pthread_mutex_lock(&heap->lock);
-    *size = slot_tier(heap);
-    const int rc = gpusym_arena_alloc(heap->arena, *size, off);
-    pthread_mutex_unlock(&heap->lock);
-    return rc;
+    uint64_t at = 0;
+    bool *taken = heap->taken;
+    for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
+        *size = gpusym_slot_size(heap->size, c);
+        for (uint32_t i = 0; i < gpusym_slot_count(heap->size, c); i++, at += *size, taken++) {
+            if (at == off) {
+                return taken;
+            }
+        }
+    }
+    return NULL;
 }
 
-int gpusym_heap_slot_trim(gpusym_heap_t *heap, uint64_t off, uint64_t size)
+static void release(gpusym_heap_t *heap, uint64_t off)
+{
+    uint64_t size;
+    bool *taken = slot_at(heap, off, &size);
+    if (NULL != taken) {
+        *taken = false;
+    }
+}
+
+void gpusym_heap_slot_offer(gpusym_heap_t *heap, gpusym_slot_offer_t *offer)
 {
     pthread_mutex_lock(&heap->lock);
-    const int rc = gpusym_arena_shrink(heap->arena, off, size);
+    for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
+        offer->off[c] = reserve(heap, c);
+    }
     pthread_mutex_unlock(&heap->lock);
-    return rc;
+}
+
+void gpusym_heap_slot_settle(gpusym_heap_t *heap, const gpusym_slot_offer_t *offer, int keep)
+{
+    pthread_mutex_lock(&heap->lock);
+    for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
+        if ((int)c != keep && GPUSYM_SLOT_NONE != offer->off[c]) {
+            release(heap, offer->off[c]);
+        }
+    }
+    pthread_mutex_unlock(&heap->lock);
 }
 
 void gpusym_heap_slot_free(gpusym_heap_t *heap, uint64_t off, uint32_t epoch)
 {
     pthread_mutex_lock(&heap->lock);
-    gpusym_arena_free(heap->arena, off);
+    release(heap, off);
     if (epoch > heap->epoch_floor) {
         heap->epoch_floor = epoch;
     }
@@ -341,32 +419,50 @@ uint32_t gpusym_heap_epoch_floor(gpusym_heap_t *heap)
     return floor;
 }
 
+uint64_t gpusym_heap_size(const gpusym_heap_t *heap)
+{
+    return heap->size;
+}
+
+uint64_t gpusym_heap_used(gpusym_heap_t *heap)
+{
+    uint64_t used = 0, i = 0;
+    pthread_mutex_lock(&heap->lock);
+    for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
+        for (uint32_t k = 0; k < gpusym_slot_count(heap->size, c); k++, i++) {
+            used += heap->taken[i] ? gpusym_slot_size(heap->size, c) : 0;
+        }
+    }
+    pthread_mutex_unlock(&heap->lock);
+    return used;
+}
+
+/* ---- slots: inside ---- */
+
+/* A flag row for every 8 KiB of a slot: small slots have few blocks rather than tiny buffers. */
+#define BYTES_PER_BLOCK (8u << 10)
+
 uint32_t gpusym_slot_layout(uint64_t size, uint32_t nranks, uint32_t max_blocks, gpusym_work_t *w)
 {
-    /* One block needs two packs a rank in each of its four buffers to be worth having. */
-    const uint64_t pack_row = 16ull * nranks, least = 4 * 2 * pack_row;
-    uint64_t blocks = size / 8 / least; /* small slots: fewer blocks rather than tiny buffers */
-    if (blocks > max_blocks) {
-        blocks = max_blocks;
-    }
-    if (0 == blocks) {
+    /* Borders: from the size alone. */
+    const uint64_t rows = size / BYTES_PER_BLOCK < GPUSYM_BLOCKS_MAX ? size / BYTES_PER_BLOCK : GPUSYM_BLOCKS_MAX;
+    const uint64_t ll_off = (GPUSYM_FLAGS_OFF + rows * GPUSYM_FLAG_ROW + 255) / 256 * 256;
+    const uint64_t stage_off = ll_off + size / 8 / 256 * 256;
+    /* Inside them: two parities of nranks sources in whole line pairs; four buffers a block in whole pack rows. */
+    const uint64_t ll = size / 8 / 256 * 256 / (2 * nranks) / 32 * 32;
+    uint64_t blocks = rows < max_blocks ? rows : max_blocks;
+    if (0 == blocks || 0 == ll || stage_off >= size) {
         return 0;
     }
-    const uint64_t header = (GPUSYM_FLAGS_OFF + blocks * GPUSYM_FLAG_ROW + 255) / 256 * 256;
-    /* An eighth for LL lines: two parities, a source each, in whole 32-byte line pairs, aligned to 256. */
-    uint64_t ll = size / 8 / (2 * nranks) / 256 * 256;
-    if (0 == ll) {
-        ll = size / 8 / (2 * nranks) / 32 * 32;
+    uint64_t stage = (size - stage_off) / (4 * blocks) / (16ull * nranks) * (16ull * nranks);
+    if (0 == stage) { /* many ranks in a small slot */
+        blocks = (size - stage_off) / (4 * 16ull * nranks);
+        stage = 0 == blocks ? 0 : 16ull * nranks;
     }
-    const uint64_t stage_off = (header + 2 * nranks * ll + 255) / 256 * 256;
-    if (0 == ll || stage_off >= size) {
-        return 0;
-    }
-    const uint64_t stage = (size - stage_off) / (4 * blocks) / pack_row * pack_row;
     if (0 == stage) {
         return 0;
     }
-    w->ll_off = header;
+    w->ll_off = ll_off;
     w->ll_bytes = (uint32_t)ll;
     w->stage_off = stage_off;
     w->stage_bytes = (uint32_t)stage;

@@ -5,12 +5,10 @@
  * Communicators get slots in it: a slot lies at an offset of its owner's choice in every rank's slab, the
  * ranks tell each other where, and no GPU call is made for it.
  *
- * The arena below is the pure part: it hands out ranges of offsets.
+ * The arena below hands out ranges of offsets; the pages of the roll-call use it too.
  */
 #ifndef GPUSYM_COMMON_HEAP_H
 #define GPUSYM_COMMON_HEAP_H
-
-#include <pthread.h>
 
 #include "mca/common/gpusym/device.h"
 
@@ -56,22 +54,41 @@ void *gpusym_heap_at(const gpusym_heap_t *heap, uint64_t off);
 int gpusym_heap_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **base);
 
 /*
- * Slots. A slot's size comes from a few tiers, large for the first communicators and small for the
- * many after them. slot_offer takes the largest tier still to be had; when the ranks have
- * agreed on the smallest of their offers, slot_trim gives the rest back. Thread-safe.
+ * Slots. The slab is cut once and for all into slots of a few classes: one of half the slab, two of an eighth, eight of
+ * a 64th, and small ones. A slot keeps its place and its inner borders for ever, so that what lies where flags and LL
+ * lines are looked for are always old flags and old LL lines, which epochs tell from new ones: nothing is cleared when
+ * a slot changes hands, and no GPU call is made.
+ *
+ * The ranks of a communicator must use the same class: each offers one of every class it has left, and keeps that
+ * of the largest class that all have offered. Thread-safe.
  */
-#define GPUSYM_SLOT_MIN (64u * 1024)
-int gpusym_heap_slot_offer(gpusym_heap_t *heap, uint64_t *off, uint64_t *size);
-int gpusym_heap_slot_trim(gpusym_heap_t *heap, uint64_t off, uint64_t size);
-/* Gives a slot back. epoch: the first one that its communicator had not used yet. The memory is not cleared: */
+#define GPUSYM_SLOT_CLASSES 4u
+#define GPUSYM_SLOT_NONE UINT64_MAX
+
+typedef struct {
+    uint64_t off[GPUSYM_SLOT_CLASSES]; /* in the slab; GPUSYM_SLOT_NONE: none left of this class */
+} gpusym_slot_offer_t;
+
+/* Reserves one slot of every class. */
+void gpusym_heap_slot_offer(gpusym_heap_t *heap, gpusym_slot_offer_t *offer);
+/* Gives all of an offer back but the one of class `keep` (-1: all). */
+void gpusym_heap_slot_settle(gpusym_heap_t *heap, const gpusym_slot_offer_t *offer, int keep);
+/* Gives a slot back. epoch: the first one that its communicator had not used yet. */
 void gpusym_heap_slot_free(gpusym_heap_t *heap, uint64_t off, uint32_t epoch);
-/* ... a new communicator starts at the largest floor among its ranks, above all that old flags hold. At least 1. */
+/* A new communicator starts at the largest floor among its ranks, above all that old flags hold. At least 1. */
 uint32_t gpusym_heap_epoch_floor(gpusym_heap_t *heap);
+/* Bytes of the slab, and bytes of it in slots that are reserved or taken. */
+uint64_t gpusym_heap_size(const gpusym_heap_t *heap);
+uint64_t gpusym_heap_used(gpusym_heap_t *heap);
+
+/* Bytes of a slot, and how many there are, of a class in a slab of heap_size bytes; 0 if it has none. Pure. */
+uint64_t gpusym_slot_size(uint64_t heap_size, unsigned class);
+uint32_t gpusym_slot_count(uint64_t heap_size, unsigned class);
 
 /*
- * How a slot is divided for a team of n ranks: all ranks compute the same from the same size.
- * Sets ll_off, ll_bytes, stage_off, stage_bytes of w and returns the largest number of blocks that
- * a launch in this slot may use (at most max_blocks); 0 if the slot is too small for n.
+ * How a slot is divided for a team of nranks: the same on all ranks. The borders between flags, LL lines and staging
+ * depend on the slot's size alone. Sets ll_off, ll_bytes, stage_off, stage_bytes of w and returns
+ * the largest number of blocks that a launch in this slot may use (at most max_blocks); 0 if the slot is too small.
  */
 uint32_t gpusym_slot_layout(uint64_t size, uint32_t nranks, uint32_t max_blocks, gpusym_work_t *w);
 

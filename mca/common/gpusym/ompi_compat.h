@@ -58,17 +58,17 @@ typedef int gpusym_count_t;
  * prev and prev_module: what was there before.  Both may be called any number of times.
  */
 #if OMPI_MAJOR_VERSION >= 6
-#define GPUSYM_COLL_INSTALL(comm, module, name)                        \
-    do {                                                               \
-        (comm)->c_coll->coll_##name = (module)->coll_##name;           \
-        (comm)->c_coll->coll_##name##_module = (module);               \
+#define GPUSYM_COLL_INSTALL(comm, module, name)              \
+    do {                                                     \
+        (comm)->c_coll->coll_##name = (module)->coll_##name; \
+        (comm)->c_coll->coll_##name##_module = (module);     \
     } while (0)
-#define GPUSYM_COLL_RESTORE(comm, module, name, prev, prev_module)     \
-    do {                                                               \
-        if ((comm)->c_coll->coll_##name##_module == (module)) {        \
-            (comm)->c_coll->coll_##name = (prev);                      \
-            (comm)->c_coll->coll_##name##_module = (prev_module);      \
-        }                                                              \
+#define GPUSYM_COLL_RESTORE(comm, module, name, prev, prev_module) \
+    do {                                                           \
+        if ((comm)->c_coll->coll_##name##_module == (module)) {    \
+            (comm)->c_coll->coll_##name = (prev);                  \
+            (comm)->c_coll->coll_##name##_module = (prev_module);  \
+        }                                                          \
     } while (0)
 #else
 #define GPUSYM_COLL_INSTALL(comm, module, name) ((void) 0)
