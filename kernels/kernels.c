@@ -30,10 +30,9 @@ static const struct {
 #include "kernels/kernels.def"
 };
 
-static const struct {
-    unsigned char alg, op, type;
-} special[] = {
-#define GPUSYM_KERNEL(a, o, t) {GPUSYM_ALG_##a, GPUSYM_OP_##o, GPUSYM_T_##t},
+/* The specialised kernel of each triple; 0 (the first algorithm's generic kernel, which is none of them): there is none. */
+static const unsigned char special[GPUSYM_ALG_COUNT][GPUSYM_OP_COUNT][GPUSYM_T_COUNT] = {
+#define GPUSYM_KERNEL(a, o, t) [GPUSYM_ALG_##a][GPUSYM_OP_##o][GPUSYM_T_##t] = GPUSYM_K_##a##_##o##_##t,
 #include "kernels/kernels.def"
 };
 
@@ -101,11 +100,6 @@ static unsigned unsigned_twin(unsigned op, unsigned type)
 
 unsigned gpusym_kernel_find(unsigned alg, unsigned op, unsigned type)
 {
-    type = unsigned_twin(op, type);
-    for (unsigned i = 0; i < sizeof special / sizeof special[0]; i++) {
-        if (special[i].alg == alg && special[i].op == op && special[i].type == type) {
-            return GPUSYM_K_FIRST_SPECIAL + 1 + i;
-        }
-    }
-    return alg; /* the generic kernel's id is its algorithm's */
+    const unsigned kernel = special[alg][op][unsigned_twin(op, type)];
+    return 0 != kernel ? kernel : alg; /* the generic kernel's id is its algorithm's */
 }

@@ -100,16 +100,32 @@ static void test_open_says_why(void **unused)
     fake.no_library = true;
     refused("no NVIDIA driver");
     fake.no_library = false;
+    open_cuda();
+    open_cuda();
+}
+
+/* The driver is started by the first gpu_open(), not by open(). */
+static void no_gpu(const char *words)
+{
+    gpusym_gpu_t *gpu;
+
+    assert_int_equal(cuda.gpu_open(NULL, &gpu), GPUSYM_ERR_NOT_AVAILABLE);
+    assert_non_null(strstr(cuda.error(), words));
+}
+
+static void test_gpu_open_says_why(void **unused)
+{
+    (void) unused;
     fake.init = CUDA_ERROR_OUT_OF_MEMORY;
-    refused("out of memory (CUDA_ERROR_OUT_OF_MEMORY, 2)");
+    open_cuda();
+    no_gpu("out of memory (CUDA_ERROR_OUT_OF_MEMORY, 2)");
     fake.init = CUDA_ERROR_NO_DEVICE;
-    refused("CUDA_VISIBLE_DEVICES");
+    no_gpu("CUDA_VISIBLE_DEVICES");
     fake.init = CUDA_SUCCESS;
     fake.gpus = 0;
-    refused("CUDA_VISIBLE_DEVICES");
+    no_gpu("CUDA_VISIBLE_DEVICES");
     fake.gpus = 1;
-    open_cuda();
-    open_cuda();
+    open_gpu(0, NULL);
 }
 
 static void test_open_names_missing_symbol(void **unused)
@@ -690,6 +706,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_open_says_why),
+        TEST(test_gpu_open_says_why),
         TEST(test_open_names_missing_symbol),
         TEST(test_open_makes_no_context),
         TEST(test_query),

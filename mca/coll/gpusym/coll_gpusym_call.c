@@ -30,13 +30,23 @@ static const char *comm_name(const coll_gpusym_call_t *call, char *buf, size_t s
     return coll_gpusym_comm_name(call->module->comm, buf, size);
 }
 
+/* The call has ended: it was our communicator's turn, or we were waiting for it, perhaps. */
+static void end(coll_gpusym_call_t *call)
+{
+    if (call->has_turn) {
+        gpusym_turns_give(&call->module->team->rc, call->read.seq);
+        call->has_turn = false;
+    }
+    call->state = COLL_GPUSYM_CALL_ENDED;
+}
+
 /* Ends the call with an error, or, while a kernel runs, tells that to leave and waits for it. The peers are told. */
 static void give_up(coll_gpusym_call_t *call)
 {
     gpusym_rollcall_abort(&call->module->team->rc);
     call->error = MPI_ERR_OTHER;
     if (NULL == call->lane) {
-        call->state = COLL_GPUSYM_CALL_ENDED;
+        end(call);
         return;
     }
     __atomic_store_n(&call->lane->host->abort, 1u, __ATOMIC_RELEASE);
@@ -85,7 +95,7 @@ static bool peers_lost(coll_gpusym_call_t *call)
 /* Once in HEALTH_NS. */
 static bool time_to_look(coll_gpusym_call_t *call)
 {
-    if (0 != ++call->turns % 256) {
+    if (0 != ++call->polls % 256) {
         return false;
     }
     const uint64_t now = now_ns();
@@ -117,7 +127,8 @@ void coll_gpusym_call_start(coll_gpusym_call_t *call, uint8_t kind)
     call->state = COLL_GPUSYM_CALL_ROLLCALL;
     call->error = MPI_SUCCESS;
     call->lane = NULL;
-    call->turns = 0;
+    call->has_turn = false;
+    call->polls = 0;
     call->looked_ns = 0;
     if (0 != gpusym_rollcall_post(&call->module->team->rc, kind, what(call, kind), call->bytes, throttled, call,
                                   &call->read)) {
@@ -167,7 +178,7 @@ static void answered(coll_gpusym_call_t *call)
         call->state = COLL_GPUSYM_CALL_STAGE;
         return;
     }
-    call->state = COLL_GPUSYM_CALL_RUNNING; /* poll() launches: no lane yet */
+    call->state = COLL_GPUSYM_CALL_TURN;
 }
 
 /* ---- kernel ---- */
@@ -195,9 +206,10 @@ static void launch(coll_gpusym_call_t *call)
     call->algorithm = plan.algorithm;
     call->error = coll_gpusym_team_epochs(call->module, gpusym_kernel_epochs((unsigned)plan.algorithm, &w), &w.epoch);
     if (MPI_SUCCESS != call->error) {
-        call->state = COLL_GPUSYM_CALL_ENDED;
+        end(call);
         return;
     }
+    call->state = COLL_GPUSYM_CALL_RUNNING;
     if (GPUSYM_SUCCESS != gpusym_lane_get(c->dev, t->gpu, &call->lane)) {
         call->lane = NULL;
         fail_gpu(call, c->dev->error());
@@ -219,7 +231,7 @@ static void completed(coll_gpusym_call_t *call, uint32_t status)
     gpusym_lane_put(call->lane);
     call->lane = NULL;
     if (draining || GPUSYM_STATUS_OK == (status & 0xff)) {
-        call->state = COLL_GPUSYM_CALL_ENDED;
+        end(call);
     } else if (GPUSYM_STATUS_TIMEOUT == (status & 0xff)) {
         fail_timeout(call, (int)(status >> 8));
     } else {
@@ -243,7 +255,7 @@ static void look_after(coll_gpusym_call_t *call)
     if (0 != idle && !gpusym_lane_done(call->lane, &status)) { /* ended, but not by its last line */
         call->lane = NULL;                                      /* not used again */
         if (COLL_GPUSYM_CALL_DRAINING == call->state) {
-            call->state = COLL_GPUSYM_CALL_ENDED;
+            end(call);
         } else {
             fail_gpu(call, idle < 0 ? dev->error() : "the kernel ended without completing");
         }
@@ -253,7 +265,7 @@ static void look_after(coll_gpusym_call_t *call)
     if (COLL_GPUSYM_CALL_DRAINING == call->state) {
         if (waited > GRACE_NS) {
             call->lane = NULL;
-            call->state = COLL_GPUSYM_CALL_ENDED;
+            end(call);
         }
     } else if (timeout > 0 && (double)waited > timeout * 1e9 + (double)GRACE_NS) {
         fail_gpu(call, "the kernel does not end");
@@ -267,9 +279,17 @@ bool coll_gpusym_call_poll(coll_gpusym_call_t *call)
     case COLL_GPUSYM_CALL_ROLLCALL:
         if (gpusym_rollcall_read(&call->module->team->rc, &call->read)) {
             answered(call);
-            if (COLL_GPUSYM_CALL_RUNNING == call->state) {
-                launch(call);
-            }
+        } else if (time_to_look(call)) {
+            peers_lost(call);
+        }
+        if (COLL_GPUSYM_CALL_TURN != call->state) {
+            break;
+        }
+        /* fall through */
+    case COLL_GPUSYM_CALL_TURN:
+        call->has_turn = true; /* or a part of it */
+        if (gpusym_turns_take(&call->module->team->rc, call->read.seq)) {
+            launch(call);
         } else if (time_to_look(call)) {
             peers_lost(call);
         }

@@ -82,7 +82,7 @@ static int module_enable(mca_coll_base_module_t *module, struct ompi_communicato
     m->comm = comm;
 #define GPUSYM_COLL(ID, fn) GPUSYM_COLL_INSTALL(comm, module, fn);
 #include "coll_gpusym.def"
-    mca_coll_gpusym_component.used = true;
+    __atomic_store_n(&mca_coll_gpusym_component.used, true, __ATOMIC_RELAXED); /* several threads may be here */
     return OMPI_SUCCESS;
 }
 

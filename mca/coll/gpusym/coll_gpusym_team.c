@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "ompi/runtime/mpiruntime.h"
 #include "tuning/tuning.h"
 
 /* The heap of this process, made at the first team's second step. */
@@ -26,7 +27,7 @@ typedef struct {
     gpusym_host_t host;
     gpusym_pages_id_t pages;
     uint64_t line_off;
-    uint8_t has_line, has_device, pad[6];
+    uint8_t has_line, has_device, threads, pad[5]; /* threads: MPI_THREAD_MULTIPLE */
 } hello_t;
 
 /* ... and in the second. */
@@ -78,9 +79,27 @@ static void hello_fill(coll_gpusym_team_t *t, hello_t *h)
     memset(h, 0, sizeof *h);
     gpusym_host_self(&h->host);
     h->has_device = NULL != coll_gpusym_device();
+    h->threads = ompi_mpi_thread_multiple;
     t->has_line = GPUSYM_SUCCESS == gpusym_pages_open(&h->pages) && GPUSYM_SUCCESS == gpusym_pages_alloc(&t->line_off);
     h->has_line = t->has_line;
     h->line_off = t->line_off;
+}
+
+/* Calls take turns if any rank may be in several at once. False if there is no memory. */
+static bool turns_prepare(coll_gpusym_team_t *t, const hello_t *all)
+{
+    bool threads = false;
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        threads = threads || all[r].threads;
+    }
+    if (threads) {
+        t->rc.order = calloc(t->nranks, sizeof *t->rc.order);
+        if (NULL == t->rc.order) {
+            return false;
+        }
+        gpusym_turns_order(&t->rc, t->rc.order);
+    }
+    return true;
 }
 
 /* Maps every peer's line. False if one cannot be. */
@@ -99,7 +118,7 @@ static bool lines_map(coll_gpusym_team_t *t, const hello_t *all)
         }
         t->rc.line[r] = gpusym_peer_line(t->rc.peer[r], all[r].line_off);
     }
-    return true;
+    return turns_prepare(t, all);
 }
 
 /* What the hellos alone forbid, the same on every rank; -1: nothing. */
@@ -366,6 +385,8 @@ int coll_gpusym_team_gpu(mca_coll_gpusym_module_t *m, const gpusym_mem_t *where)
     int rv = exchange(m, &mine, all, sizeof mine);
     if (MPI_SUCCESS == rv) {
         rv = gpu_join(m, all);
+    } else if (mine.reason < 0) {
+        gpusym_heap_slot_settle(process.heap, &mine.slots, -1);
     }
     free(all);
     if (t->has_slot && (MPI_SUCCESS != rv || t->reason >= 0)) {
@@ -438,6 +459,7 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
     }
     free(t->rc.line);
     free(t->rc.peer);
+    free(t->rc.order);
     free(t);
 }
 

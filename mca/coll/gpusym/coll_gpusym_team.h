@@ -57,6 +57,7 @@ void coll_gpusym_stage_fini(void);
  */
 typedef enum {
     COLL_GPUSYM_CALL_ROLLCALL, /* waiting for the peers' lines */
+    COLL_GPUSYM_CALL_TURN,     /* agreed: native; waiting for the turn of this communicator */
     COLL_GPUSYM_CALL_RUNNING,  /* the kernel runs */
     COLL_GPUSYM_CALL_DRAINING, /* something failed; waiting for the kernel to leave */
     COLL_GPUSYM_CALL_STAGE,    /* agreed: to be staged, for `reason`; the caller does it */
@@ -78,8 +79,9 @@ typedef struct {
     int error;                    /* MPI error code */
     int algorithm;                /* that ran */
     gpusym_rollcall_read_t read;
+    bool has_turn;                /* to be given back */
     gpusym_lane_t *lane;          /* while a kernel of ours is queued */
-    uint32_t turns;               /* polls since the last look at the peers' health */
+    uint32_t polls;               /* since the last look at the peers' health */
     uint64_t looked_ns, since_ns; /* last look; begin of this state */
 } coll_gpusym_call_t;
 

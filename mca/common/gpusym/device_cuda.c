@@ -122,11 +122,11 @@ static struct {
     pthread_mutex_t lock; /* guards all of this but what cu holds and the nonce, constant after open() */
     void *lib;
     bool open;
-    int count;      /* GPUs */
+    int count;      /* GPUs; 0: the driver has not been started */
     uint64_t nonce; /* tells this process from others of the same id elsewhere (containers) */
     gpusym_gpu_t *gpus;
     mapping_t *mappings;
-    char why[256]; /* why open() failed */
+    char why[256]; /* why open() or driver_start() failed */
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* What a gpusym_handle_t holds. */
@@ -276,8 +276,12 @@ static int driver_load(void)
     return GPUSYM_SUCCESS;
 }
 
-static int driver_init(void)
+/* Starts the driver, once; state.lock is held. */
+static int driver_start(void)
 {
+    if (0 < state.count) {
+        return GPUSYM_SUCCESS;
+    }
     CUresult result = cu.cuInit(0);
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
 
@@ -292,6 +296,7 @@ static int driver_init(void)
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
     if (CUDA_SUCCESS != result) {
+        state.count = 0;
         snprintf(state.why, sizeof(state.why), "the NVIDIA driver does not start: %s (%s, %d)", result_string(result),
                  result_name(result), (int) result);
         return GPUSYM_ERR_NOT_AVAILABLE;
@@ -311,6 +316,9 @@ static uint64_t make_nonce(void)
     return ((uint64_t) now.tv_sec << 32 ^ (uint64_t) now.tv_nsec << 8) ^ (uintptr_t) &state;
 }
 
+/* Loads the driver but does not start it: cuInit() takes a tenth of a second, which a program that never uses a GPU
+ * need not pay, and reads CUDA_VISIBLE_DEVICES, which it may still set. Until the program starts it, no
+ * pointer is the GPU's; gpu_open() comes after that. */
 static int cuda_open(const char **why)
 {
     int rc = GPUSYM_SUCCESS;
@@ -318,9 +326,6 @@ static int cuda_open(const char **why)
     pthread_mutex_lock(&state.lock);
     if (!state.open) {
         rc = driver_load();
-        if (GPUSYM_SUCCESS == rc) {
-            rc = driver_init();
-        }
         if (GPUSYM_SUCCESS == rc) {
             state.nonce = make_nonce();
             state.open = true;
@@ -386,6 +391,7 @@ static void cuda_close(void)
         gpu_release(gpu);
     }
     state.open = false;
+    state.count = 0;
     pthread_mutex_unlock(&state.lock);
 }
 
@@ -539,11 +545,17 @@ static int cuda_gpu_open(const gpusym_mem_t *mem, gpusym_gpu_t **gpu)
     CUcontext ctx;
     int ordinal;
 
-    int rc = gpu_wanted(mem, &ordinal, &ctx);
+    pthread_mutex_lock(&state.lock);
+    int rc = driver_start();
     if (GPUSYM_SUCCESS != rc) {
+        snprintf(error_text, sizeof(error_text), "%s", state.why);
+    } else {
+        rc = gpu_wanted(mem, &ordinal, &ctx);
+    }
+    if (GPUSYM_SUCCESS != rc) {
+        pthread_mutex_unlock(&state.lock);
         return rc;
     }
-    pthread_mutex_lock(&state.lock);
     for (g = state.gpus; NULL != g; g = g->next) {
         if (NULL != ctx ? g->ctx == ctx : g->primary && g->info.ordinal == ordinal) {
             break;

@@ -21,8 +21,9 @@
 /* A line: written by its owner, read by its peers. Four cache lines for the history, one for the abort word. */
 typedef struct {
     uint64_t entry[GPUSYM_ROLLCALL_HISTORY]; /* sequence << 48 | kind << 40 | what << 32 | low bytes; by sequence % HISTORY */
+    uint64_t go;                             /* of rank 0: the last call for which it has taken all turns */
     uint32_t abort;                          /* not 0: the owner gave up; see gpusym_rollcall_abort */
-    uint32_t pad[15];
+    uint32_t pad[13];
 } gpusym_line_t;
 
 /* ---- pages: the slab of this process, and those of its peers ---- */
@@ -65,6 +66,8 @@ typedef struct {
     uint64_t seq;           /* calls so far */
     gpusym_line_t **line;   /* [nranks], not owned; line[rank] is ours */
     gpusym_peer_t **peer;   /* [nranks], not owned */
+    uint32_t *order;        /* [nranks] ranks in the order of turns; NULL: no turns are taken. Not owned */
+    uint32_t turns;         /* rank 0: how many of them it holds */
 } gpusym_rollcall_t;
 
 /* The state of reading one call's lines. */
@@ -90,6 +93,20 @@ int gpusym_rollcall_post(gpusym_rollcall_t *rc, uint8_t kind, uint8_t what, uint
                          int (*progress)(void *arg), void *arg, gpusym_rollcall_read_t *read);
 /* Reads what has been posted. 1: all ranks have; 0: not yet. Never waits. */
 int gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read);
+
+/*
+ * Turns.  Where several threads of a process are in calls of different communicators, their kernels must not be in
+ * flight together: a kernel waits for its peers' kernels, a driver call of another thread (cudaFree, say) may
+ * wait for that kernel and keep yet another from being launched, and two processes doing so wait for ever. So every
+ * process has one turn; a call needs the turns of all its ranks.  Rank 0 takes them, in an order that is the
+ * same everywhere (so that takers cannot block each other in a circle), and says go.
+ */
+/* Fills order[nranks] for a roll-call whose peers are set: all ranks compute the same. */
+void gpusym_turns_order(const gpusym_rollcall_t *rc, uint32_t *order);
+/* One try for the call `seq`. 1: it is this call's turn; 0: not yet. Never waits. */
+int gpusym_turns_take(gpusym_rollcall_t *rc, uint64_t seq);
+/* Call `seq` has ended on this rank: gives our process's turn back, or, before go, all that we hold. */
+void gpusym_turns_give(gpusym_rollcall_t *rc, uint64_t seq);
 
 /* Tells the peers that we gave up in this communicator. */
 void gpusym_rollcall_abort(gpusym_rollcall_t *rc);
