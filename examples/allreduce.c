@@ -56,7 +56,7 @@ static int ascending(const void *a, const void *b)
 /* Median of `calls` blocking calls in seconds; in and out are device pointers. */
 static double median_time(const float *in, float *out, size_t n, int calls)
 {
-    double seconds[100];
+    double seconds[100] = {0};
 
     for (int i = 0; i < calls; i++) {
         seconds[i] = -MPI_Wtime();
@@ -90,11 +90,10 @@ static void find_counters(void)
         MPI_Datatype type;
         MPI_T_enum set;
 
-        if (MPI_SUCCESS
-                == MPI_T_pvar_get_info(i, name, &length, &verbosity, &class, &type, &set, NULL, NULL, &bind, &readonly,
-                                       &continuous, &atomic)
-            && 0 == strncmp(name, PREFIX, strlen(PREFIX))
-            && MPI_SUCCESS == MPI_T_pvar_handle_alloc(session, i, NULL, &counters[ncounters].handle, &count)) {
+        if (MPI_SUCCESS == MPI_T_pvar_get_info(i, name, &length, &verbosity, &class, &type, &set, NULL, NULL, &bind,
+                                               &readonly, &continuous, &atomic) &&
+            0 == strncmp(name, PREFIX, strlen(PREFIX)) &&
+            MPI_SUCCESS == MPI_T_pvar_handle_alloc(session, i, NULL, &counters[ncounters].handle, &count)) {
             snprintf(counters[ncounters].name, sizeof(name), "%s", name + strlen(PREFIX));
             ncounters++;
         }
@@ -285,7 +284,8 @@ int main(int argc, char **argv)
     }
     if (0 == rank) {
         printf("verified: %s, every element of every result%s\n", all_right ? "yes" : "NO",
-               any_staged ? "; some calls went through host memory (staged), --mca coll_gpusym_verbose 1 says why" : "");
+               any_staged ? "; some calls went through host memory (staged), --mca coll_gpusym_verbose 1 says why"
+                          : "");
     }
     MPI_T_pvar_session_free(&session);
     MPI_T_finalize();

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The host's view of kernels.def: names, validity, dispatch, epochs.
+ * The host's view of kernels.def: names, validity, dispatch, cutting.
  */
 #include "kernels/kernels.h"
 
@@ -102,4 +102,45 @@ unsigned gpusym_kernel_find(unsigned alg, unsigned op, unsigned type)
 {
     const unsigned kernel = special[alg][op][unsigned_twin(op, type)];
     return 0 != kernel ? kernel : alg; /* the generic kernel's id is its algorithm's */
+}
+
+static uint64_t round_up(uint64_t a, uint64_t unit)
+{
+    return (a + unit - 1) / unit * unit;
+}
+
+/* Two-shot: every block has a span of the message, cut into chunks of equal length. */
+static uint64_t plan_two_shot(gpusym_work_t *w, uint32_t chunk_bytes)
+{
+    const uint64_t row = (uint64_t)GPUSYM_PACK * w->nranks, rows = w->stage_room / (4 * row);
+    const uint64_t packs = (w->bytes + GPUSYM_PACK - 1) / GPUSYM_PACK;
+    if (w->nblocks > rows) {
+        w->nblocks = (uint32_t)rows;
+    }
+    const uint64_t stage = rows / w->nblocks * row;
+    w->stage_bytes = (uint32_t)(stage < UINT32_MAX / row * row ? stage : UINT32_MAX / row * row);
+    uint64_t most = w->stage_bytes / GPUSYM_PACK; /* packs of a chunk */
+    if (0 != chunk_bytes && round_up(chunk_bytes, row) / GPUSYM_PACK < most) {
+        most = round_up(chunk_bytes, row) / GPUSYM_PACK;
+    }
+    w->span = round_up((packs + w->nblocks - 1) / w->nblocks, w->nranks);
+    const uint64_t chunks = (w->span + most - 1) / most;
+    w->chunk = (uint32_t)round_up((w->span + chunks - 1) / chunks, w->nranks);
+    w->half = chunks > 1 ? w->chunk / 2 / w->nranks * w->nranks : 0;
+    /* A barrier after each phase but the last, which only copies out; odd blocks have a chunk more. */
+    return chunks + (0 != w->half) + 1;
+}
+
+/* One-shot: epochs of equal length, as few as the LL areas allow. */
+static uint64_t plan_one_shot(gpusym_work_t *w)
+{
+    const uint64_t packs = (w->bytes + GPUSYM_PACK - 1) / GPUSYM_PACK;
+    const uint64_t most = gpusym_ll_payload(w->ll_bytes) / GPUSYM_PACK, epochs = (packs + most - 1) / most;
+    w->chunk = (uint32_t)((packs + epochs - 1) / epochs);
+    return (packs + w->chunk - 1) / w->chunk;
+}
+
+uint64_t gpusym_kernel_plan(unsigned alg, gpusym_work_t *w, uint32_t chunk_bytes)
+{
+    return GPUSYM_ALG_AGXLL_R == alg ? plan_one_shot(w) : plan_two_shot(w, chunk_bytes);
 }

@@ -63,9 +63,11 @@ bool gpusym_op_valid(unsigned op, unsigned type);
  * generic one.  The triple must be valid. */
 unsigned gpusym_kernel_find(unsigned alg, unsigned op, unsigned type);
 
-/* Epochs that one call of an algorithm with this descriptor uses up: all ranks compute the same
- * from bytes, nranks and the slot's shape.  The next call's epoch is larger by at least this. */
-uint64_t gpusym_kernel_epochs(unsigned alg, const gpusym_work_t *w);
+/* Cuts the message of a descriptor whose bytes (not 0), nranks, nblocks and slot shape are set, for an algorithm, in
+ * chunks of at most chunk_bytes a block (0: as large as the slot allows): sets w->span to w->half, makes w->nblocks smaller if the slot has no room for so many, and returns the epochs
+ * that the call uses up. All ranks compute the same. The next call's epoch is larger by
+ * at least this. */
+uint64_t gpusym_kernel_plan(unsigned alg, gpusym_work_t *w, uint32_t chunk_bytes);
 
 /* Largest message a rank can send in one epoch of agxll_r through LL areas of ll_bytes. */
 static inline uint64_t gpusym_ll_payload(uint32_t ll_bytes)

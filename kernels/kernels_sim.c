@@ -1,8 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The kernels of kernels.def for the simulator, and gpusym_kernel_epochs(), which needs the
- * algorithms' own cutting of a message.
+ * The kernels of kernels.def for the simulator.
  */
 #include "kernels/symm_ll.h"
 #include "kernels/symm_rs_ag.h"
@@ -46,13 +45,4 @@ void gpusym_kernel_sim(unsigned kernel, const gpusym_work_t *w, uint32_t block)
     } else if (kernel < GPUSYM_K_COUNT) {
         special[kernel - GPUSYM_K_FIRST_SPECIAL - 1](c, w);
     }
-}
-
-uint64_t gpusym_kernel_epochs(unsigned alg, const gpusym_work_t *w)
-{
-    if (GPUSYM_ALG_AGXLL_R == alg) {
-        const uint64_t payload = gpusym_ll_payload(w->ll_bytes);
-        return (w->bytes + payload - 1) / payload;
-    }
-    return gs_rs_ag_cut(w).phases + 1;
 }

@@ -92,7 +92,7 @@ GS_FN uint32_t *gs_flag(const gpusym_work_t *w, uint32_t owner, uint32_t block, 
  * Barrier of block c.block over all ranks: everything this block wrote anywhere before it can be
  * read by the same block of every rank after it.  Flag row c.block of every rank's slot: column r is
  * written by rank r, with the epoch.  An epoch may be overtaken by one (a fast peer arrives at
- * the next barrier), hence "at least".  Returns the worst status of the block's threads.
+ * the next barrier), hence "at least"; epochs only rise, since the host clears the slots before they would wrap.  Returns the worst status of the block's threads.
  */
 GS_FN uint32_t gs_barrier(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
 {
@@ -106,7 +106,7 @@ GS_FN uint32_t gs_barrier(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
     for (uint32_t p = c.thread; p < w->nranks; p += c.nthreads) {
         const uint32_t *mine = gs_flag(w, w->rank, c.block, p);
         gs_wait_t wait = GS_WAIT_INIT;
-        while (p != w->rank && GPUSYM_STATUS_OK == status && (int32_t)(gs_flag_get(mine) - epoch) < 0) {
+        while (p != w->rank && GPUSYM_STATUS_OK == status && gs_flag_get(mine) < epoch) {
             status = gs_wait(w, &wait, p);
         }
     }

@@ -19,8 +19,13 @@
 
 /* 16 loads of 16 bytes in flight a thread: with 512 threads an SM has 128 KiB under way, more than an NVLink
  * port's share needs (2 us of latency times 3 GB/s an SM), within 128 registers a thread. */
+#ifndef GS_PACKS
 #define GS_PACKS 4u
+#endif
 #define GS_RANKS 4u
+#ifndef GS_BLOCKS_PER_SM
+#define GS_BLOCKS_PER_SM 1
+#endif
 
 GS_FN gs_pack_t gs_ld16(const void *p)
 {

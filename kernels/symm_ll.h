@@ -10,8 +10,9 @@
  * Slot: the LL area holds two parities of n sources of ll_bytes.  Area [parity][s] of rank r is
  * written by rank s only.  An epoch's lines are overwritten two epochs later; a rank gets there
  * only with the lines of the epoch between, which their sender sent after it had read the first.
- * That holds line by line within a launch (line i is always handled by the same thread), and
- * from one launch to the next because a rank launches only after its last launch has ended.
+ * That holds line by line within a launch (line i is always handled by the same thread, and every epoch of a
+ * launch has the same number of lines: the last is filled up with empty ones), and from one launch to
+ * the next because a rank launches only after its last launch has ended.
  */
 #ifndef GPUSYM_KERNELS_SYMM_LL_H
 #define GPUSYM_KERNELS_SYMM_LL_H
@@ -19,7 +20,9 @@
 #include "kernels/reduce.h"
 
 /* Ranks whose lines are awaited together: their loads are in flight at once. */
-#define GS_LL_GROUP 8
+#ifndef GS_LL_GROUP
+#define GS_LL_GROUP 4
+#endif
 
 /* The LL line pair of pack i from source src, in rank dst's slot. */
 GS_FN char *gs_ll_line(const gpusym_work_t *w, uint32_t dst, uint32_t src, uint32_t epoch, uint64_t i)
@@ -71,15 +74,18 @@ GS_FN gs_pack_t gs_ll_reduce(const gpusym_work_t *w, uint32_t op, uint32_t type,
 GS_FN void gs_agxll_r(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type)
 {
     const uint32_t in_align = gs_align(w->in), out_align = gs_align(w->out);
-    const uint64_t packs = (w->bytes + 15) / 16, room = w->ll_bytes / 32;
+    const uint64_t packs = (w->bytes + 15) / 16, n = w->chunk;
     const uint32_t first = c.block * c.nthreads + c.thread, stride = c.nblocks * c.nthreads;
     uint32_t epoch = w->epoch, status = GPUSYM_STATUS_OK;
 
-    for (uint64_t base = 0; base < packs; base += room, epoch++) {
-        const uint64_t n = packs - base < room ? packs - base : room;
+    for (uint64_t base = 0; base < packs && GPUSYM_STATUS_OK == status; base += n, epoch++) {
         for (uint64_t i = first; i < n; i += stride) {
-            const gs_pack_t v = gs_ld_user(w->in, in_align, w->bytes, base + i);
-            const bool two = w->bytes - 16 * (base + i) > 8;
+            const bool some = base + i < packs; /* else an empty line */
+            gs_pack_t v = {{0, 0}};
+            if (some) {
+                v = gs_ld_user(w->in, in_align, w->bytes, base + i);
+            }
+            const bool two = some && w->bytes - 16 * (base + i) > 8;
             for (uint32_t q = 1; q < w->nranks; q++) { /* each starts at another rank: no port is stormed */
                 const uint32_t dst = w->rank + q < w->nranks ? w->rank + q : w->rank + q - w->nranks;
                 char *line = gs_ll_line(w, dst, w->rank, epoch, i);
@@ -90,10 +96,14 @@ GS_FN void gs_agxll_r(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t 
             }
         }
         for (uint64_t i = first; i < n; i += stride) {
-            const gs_pack_t own = gs_ld_user(w->in, in_align, w->bytes, base + i);
-            const bool two = w->bytes - 16 * (base + i) > 8;
+            const bool some = base + i < packs;
+            gs_pack_t own = {{0, 0}};
+            if (some) {
+                own = gs_ld_user(w->in, in_align, w->bytes, base + i);
+            }
+            const bool two = some && w->bytes - 16 * (base + i) > 8;
             const gs_pack_t v = gs_ll_reduce(w, op, type, epoch, i, two, own, &status);
-            if (GPUSYM_STATUS_OK == status) {
+            if (some && GPUSYM_STATUS_OK == status) {
                 gs_st_user(w->out, out_align, w->bytes, base + i, v);
             }
         }

@@ -10,37 +10,21 @@
  *
  * Bytes sent by a rank: 2 * (n - 1) / n * bytes.
  *
- * The message is cut into chunks, chunk k going to block k % nblocks.  A block works in phases,
- * one barrier each; phase t scatters chunk t + 1, reduces chunk t and copies out chunk t - 1, so
+ * The host has given every block a span of the message, cut into chunks (gpusym_kernel_plan).  A block works in phases,
+ * one barrier each; the first chunk of odd blocks is half as long, so that one half of the blocks has the wire while
+ * the other waits at its barrier (a drained wire at every barrier cost 15 % at 16 MiB).  Phase t scatters chunk t + 1, reduces chunk t and copies out chunk t - 1, so
  * that the wire carries both directions of work all the time.  Buffers alternate with t:
  *   in[t & 1]   written in phase t - 1, read in phase t, written again in phase t + 1
  *   out[t & 1]  written (by its owner ranks) in phase t, read in phase t + 1, written again in t + 2
  * with a barrier between any two phases, so no one overwrites what another still reads.
- * The last phase of a call only reads its own `out`, and a peer writes that again in phase 0
- * of the next call, which begins after a barrier that this rank's next launch takes part in.
+ * The last phase of a call only reads its own `out`; a peer writes there again after the first barrier of the next
+ * call, in which this rank takes part. All `in` lie below all `out`, whatever the number of blocks: what a peer
+ * scatters before that barrier cannot fall on an `out`.
  */
 #ifndef GPUSYM_KERNELS_SYMM_RS_AG_H
 #define GPUSYM_KERNELS_SYMM_RS_AG_H
 
 #include "kernels/reduce.h"
-
-/* How a message is cut; the same on every rank.  All in packs. */
-typedef struct {
-    uint64_t packs;  /* of the message */
-    uint64_t chunk;  /* of a chunk, but the last; a multiple of nranks, at most stage_bytes / 16 */
-    uint64_t phases; /* chunks of the busiest block */
-} gs_cut_t;
-
-GS_FN gs_cut_t gs_rs_ag_cut(const gpusym_work_t *w)
-{
-    gs_cut_t cut;
-    const uint64_t most = w->stage_bytes / 16;
-    cut.packs = (w->bytes + 15) / 16;
-    cut.phases = (cut.packs + most * w->nblocks - 1) / (most * w->nblocks);
-    const uint64_t even = (cut.packs + cut.phases * w->nblocks - 1) / (cut.phases * w->nblocks);
-    cut.chunk = (even + w->nranks - 1) / w->nranks * w->nranks;
-    return cut;
-}
 
 /* One chunk as a block sees it. */
 typedef struct {
@@ -50,17 +34,24 @@ typedef struct {
     uint64_t in, out; /* offsets of its buffers in the slot */
 } gs_chunk_t;
 
-GS_FN bool gs_rs_ag_chunk(gs_ctx_t c, const gpusym_work_t *w, const gs_cut_t *cut, uint64_t t, gs_chunk_t *k)
+/* Chunk t of this block; false if it has so many not. */
+GS_FN bool gs_rs_ag_chunk(gs_ctx_t c, const gpusym_work_t *w, uint32_t t, gs_chunk_t *k)
 {
-    k->base = (t * c.nblocks + c.block) * cut->chunk;
-    if (k->base >= cut->packs) {
+    const uint64_t packs = (w->bytes + 15) / 16, from = c.block * w->span;
+    const uint64_t to = from + w->span < packs ? from + w->span : packs;
+    const uint32_t half = c.block & 1u ? w->half : 0;
+    const uint32_t most = 0 == t && 0 != half ? half : w->chunk;
+    k->base = from + (uint64_t)t * w->chunk;
+    if (t > 0 && 0 != half) {
+        k->base -= w->chunk - half;
+    }
+    if (k->base >= to) {
         return false;
     }
-    const uint64_t left = cut->packs - k->base;
-    k->len = (uint32_t)(left < cut->chunk ? left : cut->chunk);
+    k->len = (uint32_t)(to - k->base < most ? to - k->base : most);
     k->slice = (k->len + w->nranks - 1) / w->nranks;
-    k->in = w->stage_off + ((uint64_t)c.block * 4 + (t & 1) * 2) * w->stage_bytes;
-    k->out = k->in + w->stage_bytes;
+    k->in = w->stage_off + ((uint64_t)c.block * 2 + (t & 1)) * w->stage_bytes;
+    k->out = k->in + w->stage_room / 32 * 16; /* a border that no number of blocks moves */
     return true;
 }
 
@@ -75,21 +66,20 @@ GS_FN uint32_t gs_slice(const gs_chunk_t *k, uint32_t r, uint32_t *first)
 /* Copies n packs, all whole and aligned. */
 GS_FN void gs_copy_packs(gs_ctx_t c, char *dst, const char *src, uint32_t n)
 {
-    const uint32_t tile = c.nthreads * GS_PACKS;
-    uint32_t i = c.thread;
-    for (; i + (GS_PACKS - 1) * c.nthreads < n; i += tile) {
-        gs_pack_t v[GS_PACKS];
+    for (uint32_t i = c.thread; i < n; i += c.nthreads * GS_PACKS) {
+        gs_pack_t v[GS_PACKS] = {{{0, 0}}};
         GS_UNROLL
         for (uint32_t u = 0; u < GS_PACKS; u++) {
-            v[u] = gs_ld16(src + 16 * (size_t)(i + u * c.nthreads));
+            if (i + u * c.nthreads < n) {
+                v[u] = gs_ld16(src + 16 * (size_t)(i + u * c.nthreads));
+            }
         }
         GS_UNROLL
         for (uint32_t u = 0; u < GS_PACKS; u++) {
-            gs_st16(dst + 16 * (size_t)(i + u * c.nthreads), v[u]);
+            if (i + u * c.nthreads < n) {
+                gs_st16(dst + 16 * (size_t)(i + u * c.nthreads), v[u]);
+            }
         }
-    }
-    for (; i < n; i += c.nthreads) {
-        gs_st16(dst + 16 * (size_t)i, gs_ld16(src + 16 * (size_t)i));
     }
 }
 
@@ -161,55 +151,48 @@ GS_FN void gs_ag_store(const gpusym_work_t *w, const gs_chunk_t *k, uint32_t ali
     gs_st_user(w->out, align, w->bytes, k->base + at, v);
 }
 
-/* Reduces `packs` (a constant) packs of our slice, nthreads apart, beginning with number i, and gathers them to all. */
-GS_FN void gs_rs_reduce_tile(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool push,
-                             const gs_chunk_t *k, uint32_t first, uint32_t n, uint32_t i, const uint32_t packs)
-{
-    const uint32_t in_align = gs_align(w->in), out_align = gs_align(w->out);
-    gs_acc_t acc[GS_PACKS] = {{{0, 0, 0, 0}}};
-
-    GS_NO_UNROLL
-    for (uint32_t p0 = 0; p0 < w->nranks; p0 += GS_RANKS) {
-        gs_pack_t v[GS_RANKS][GS_PACKS];
-        GS_UNROLL
-        for (uint32_t g = 0; g < GS_RANKS; g++) {
-            /* beyond the last rank: load the last again rather than branch, and use it for nothing */
-            const uint32_t p = p0 + g < w->nranks ? p0 + g : w->nranks - 1;
-            const char *src = gs_rs_source(w, push, in_align, k, first, n, p);
-            GS_UNROLL
-            for (uint32_t u = 0; u < packs; u++) {
-                v[g][u] = gs_ld16(src + 16 * (size_t)(i + u * c.nthreads));
-            }
-        }
-        GS_UNROLL
-        for (uint32_t g = 0; g < GS_RANKS; g++) {
-            GS_UNROLL
-            for (uint32_t u = 0; u < packs; u++) {
-                if (0 == g && 0 == p0) {
-                    acc[u] = gs_acc_start(gs_acc_type(w, op, type), v[g][u]);
-                } else if (p0 + g < w->nranks) {
-                    gs_acc_op(w, op, type, &acc[u], v[g][u]);
-                }
-            }
-        }
-    }
-    GS_UNROLL
-    for (uint32_t u = 0; u < packs; u++) {
-        gs_ag_store(w, k, out_align, first + i + u * c.nthreads, gs_acc_end(gs_acc_type(w, op, type), &acc[u]));
-    }
-}
-
 /* Reduces our slice and gathers it to all. */
 GS_FN void gs_rs_reduce(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool push, const gs_chunk_t *k)
 {
-    uint32_t first, i = c.thread;
+    const uint32_t in_align = gs_align(w->in), out_align = gs_align(w->out);
+    uint32_t first;
     const uint32_t n = gs_slice(k, w->rank, &first);
 
-    for (; i + (GS_PACKS - 1) * c.nthreads < n; i += c.nthreads * GS_PACKS) {
-        gs_rs_reduce_tile(c, w, op, type, push, k, first, n, i, GS_PACKS);
-    }
-    for (; i < n; i += c.nthreads) {
-        gs_rs_reduce_tile(c, w, op, type, push, k, first, n, i, 1);
+    for (uint32_t i = c.thread; i < n; i += c.nthreads * GS_PACKS) {
+        gs_acc_t acc[GS_PACKS] = {{{0, 0, 0, 0}}};
+        GS_NO_UNROLL
+        for (uint32_t p0 = 0; p0 < w->nranks; p0 += GS_RANKS) {
+            gs_pack_t v[GS_RANKS][GS_PACKS] = {{{{0, 0}}}};
+            GS_UNROLL
+            for (uint32_t g = 0; g < GS_RANKS; g++) {
+                if (p0 + g < w->nranks) {
+                    const char *src = gs_rs_source(w, push, in_align, k, first, n, p0 + g);
+                    GS_UNROLL
+                    for (uint32_t u = 0; u < GS_PACKS; u++) {
+                        if (i + u * c.nthreads < n) {
+                            v[g][u] = gs_ld16(src + 16 * (size_t)(i + u * c.nthreads));
+                        }
+                    }
+                }
+            }
+            GS_UNROLL
+            for (uint32_t g = 0; g < GS_RANKS; g++) {
+                GS_UNROLL
+                for (uint32_t u = 0; u < GS_PACKS; u++) {
+                    if (0 == g && 0 == p0) {
+                        acc[u] = gs_acc_start(gs_acc_type(w, op, type), v[g][u]);
+                    } else if (p0 + g < w->nranks) {
+                        gs_acc_op(w, op, type, &acc[u], v[g][u]);
+                    }
+                }
+            }
+        }
+        GS_UNROLL
+        for (uint32_t u = 0; u < GS_PACKS; u++) {
+            if (i + u * c.nthreads < n) {
+                gs_ag_store(w, k, out_align, first + i + u * c.nthreads, gs_acc_end(gs_acc_type(w, op, type), &acc[u]));
+            }
+        }
     }
 }
 
@@ -230,7 +213,6 @@ GS_FN void gs_ag_copy_out(gs_ctx_t c, const gpusym_work_t *w, const gs_chunk_t *
 
 GS_FN void gs_rs_ag(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool push)
 {
-    const gs_cut_t cut = gs_rs_ag_cut(w);
     const uint32_t align = gs_align(w->in);
     uint32_t status = GPUSYM_STATUS_OK;
 
@@ -238,15 +220,15 @@ GS_FN void gs_rs_ag(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t ty
     for (uint32_t t = 0;; t++) {
         gs_chunk_t k;
         bool crossed = false; /* whether anything was handed to a peer, so that a barrier must follow */
-        if (t > 0 && gs_rs_ag_chunk(c, w, &cut, t - 1, &k)) {
+        if (t > 0 && gs_rs_ag_chunk(c, w, t - 1, &k)) {
             gs_rs_reduce(c, w, op, type, push, &k);
             crossed = true;
         }
-        if (gs_rs_ag_chunk(c, w, &cut, t, &k)) {
+        if (gs_rs_ag_chunk(c, w, t, &k)) {
             gs_rs_scatter(c, w, push, align, &k);
             crossed = true;
         }
-        if (t > 1 && gs_rs_ag_chunk(c, w, &cut, t - 2, &k)) {
+        if (t > 1 && gs_rs_ag_chunk(c, w, t - 2, &k)) {
             gs_ag_copy_out(c, w, &k);
         }
         if (!crossed) {

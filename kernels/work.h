@@ -36,7 +36,8 @@ enum gpusym_status {
  *   [GPUSYM_FLAGS_OFF, ll_off) flags: uint32_t [blocks][GPUSYM_TEAM_MAX]; row b, column r is written by
  *                              block b of rank r only
  *   [ll_off, stage_off)        LL lines: two parities x nranks sources x ll_bytes
- *   [stage_off, ...)           per block: 2 parities x (in, out), stage_bytes each
+ *   [stage_off, + stage_room)  first half: 2 parities of `in` for each block of the launch, stage_bytes each;
+ *                              second half: the same of `out`
  */
 typedef struct gpusym_work {
     void *peer[GPUSYM_TEAM_MAX]; /* base of the slot in every rank's heap; [rank] is our own */
@@ -50,8 +51,13 @@ typedef struct gpusym_work {
     const uint32_t *abort;       /* pinned host memory: not 0 makes every wait end */
     uint32_t done_seq;           /* the sequence to write there */
     uint32_t ll_bytes;           /* LL lines of one source in bytes: twice the payload of an epoch */
-    uint32_t stage_bytes;        /* bytes of a block's buffer, a multiple of 16 * nranks */
-    uint32_t epoch;              /* first epoch of this call; the call uses gpusym_*_epochs() of them */
+    uint64_t stage_room;         /* bytes of the staging area, for all blocks of a launch */
+    /* From gpusym_kernel_plan(): */
+    uint32_t chunk;              /* packs of a chunk: of a block (two-shot), of an epoch (one-shot) */
+    uint32_t half;               /* two-shot: packs of the first chunk of odd blocks; 0: like the others */
+    uint64_t span;               /* two-shot: packs of the message for a block */
+    uint32_t stage_bytes;        /* two-shot: bytes of one buffer of a block, a multiple of 16 * nranks */
+    uint32_t epoch;              /* first epoch of this call; gpusym_kernel_plan() says how many it uses */
     uint32_t rank, nranks;
     uint32_t op, type;           /* enum gpusym_op, enum gpusym_type (kernels/kernels.h) */
     uint32_t nblocks, nthreads;

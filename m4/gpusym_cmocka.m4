@@ -8,7 +8,8 @@ AC_ARG_WITH([cmocka], [AS_HELP_STRING([--with-cmocka@<:@=DIR@:>@], [cmocka, for 
 GPUSYM_OPTIONAL([cmocka], [: unit tests on],
                 [[cmocka.h], [cmocka], [_cmocka_run_group_tests], [cmocka], [libcmocka-dev], [libcmocka-devel]])
 AS_IF([test "$gpusym_cmocka_found" = yes], [GPUSYM_HAVE_CMOCKA=1], [GPUSYM_HAVE_CMOCKA=0])
-CMOCKA_CPPFLAGS=$gpusym_cmocka_cppflags
+dnl cmocka 2 deprecates names for which cmocka 1 has no others.
+CMOCKA_CPPFLAGS="$gpusym_cmocka_cppflags -DCMOCKA_DISABLE_DEPRECATION_WARNINGS"
 CMOCKA_LIBS=$gpusym_cmocka_libs
 AC_SUBST([GPUSYM_HAVE_CMOCKA])
 AC_SUBST([CMOCKA_CPPFLAGS])

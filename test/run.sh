@@ -19,13 +19,45 @@ set -u
 # seconds   time limit
 # expect    ok: exit status 0;  fail: another one, but within the time limit;  after either, :REGEX that a line of the
 #           output must match. Exit status 77 is "cannot run here": neither passed nor failed.
-# MCA       name=value ...; coll=gpusym is always there unless coll=... is given. A line that names a parameter
-#           sim_... is only for the simulator
+# MCA       name=value ...; besides them coll=gpusym and coll_gpusym_device=..., unless given here. A line that names
+#           a parameter sim_... is only for the simulator
 # program   in the build tree, or a command found in PATH; @SRC@ and @BUILD@ are the two trees
 tests() {
     cat <<'EOF'
-params      | -       | 30  | ok:coll_gpusym_priority       |                      | ompi_info --param coll gpusym --level 9
-example     | 1,2,4,8 | 60  | ok:verified                   |                      | examples/allreduce
+# What a user sees.
+params       | -         | 30  | ok:coll_gpusym_priority        |                                         | ompi_info --param coll gpusym --level 9
+example      | 1,2,4,8   | 60  | ok:verified: yes               |                                         | examples/allreduce
+summary      | 2         | 60  | ok:allreduce: native [1-9]     | coll_gpusym_summary=1                   | examples/allreduce
+pvars        | 1,2,4     | 60  | ok                             |                                         | test/mpi/pvars
+# All of MPI on host buffers: with only gpusym named, with every buffer taken for device memory, and with no device.
+allmpi       | 1,2,3,4,8 | 60  | ok                             |                                         | test/mpi/allmpi
+allmpi-dev   | 1,4       | 60  | ok                             | coll_gpusym_sim_host=1                  | test/mpi/allmpi
+allmpi-none  | 2         | 60  | ok                             | coll_gpusym_device=none                 | test/mpi/allmpi
+# Every type x operation x count x alignment x in place or not.
+allreduce    | 1,2,4     | 120 | ok                             |                                         | test/mpi/allreduce
+allreduce-q  | 3,5,7,8   | 120 | ok                             |                                         | test/mpi/allreduce --quick
+agxll_r      | 2,3       | 120 | ok                             | coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/allreduce --quick
+rsxld_agxst  | 2,3       | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxld_agxst | test/mpi/allreduce --quick
+rsxst_agxst  | 2,3       | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxst_agxst | test/mpi/allreduce --quick
+staged       | 2,4       | 120 | ok                             | coll_gpusym_allreduce_algorithm=staged  | test/mpi/allreduce --quick
+# Two ranks a GPU: staged unless told otherwise.
+shared       | =4        | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/allreduce --quick
+shared-run   | =4        | 120 | ok                             | coll_gpusym_sim_gpus=2 coll_gpusym_share_gpu=1 | test/mpi/allreduce --quick
+random       | 2,3,4     | 120 | ok                             |                                         | test/mpi/random --n 300
+random-8     | =8        | 120 | ok                             |                                         | test/mpi/random --n 60
+# The epochs' counting wraps round in the midst of it.
+wrap         | 2,4       | 120 | ok                             | coll_gpusym_epoch_first=4294967000      | test/mpi/random --n 100
+# Long messages; in a heap so small that they take many rounds.
+big          | 2,4       | 120 | ok                             |                                         | test/mpi/big
+big-rounds   | 4         | 120 | ok                             | coll_gpusym_heap_size=1M                | test/mpi/big
+# Host buffers on some ranks, device buffers on others.
+mixed        | 1,2,3     | 120 | ok                             |                                         | test/mpi/mixed
+mixed-4      | =4        | 180 | ok                             |                                         | test/mpi/mixed --rounds 4
+mixed-8      | =8        | 180 | ok                             |                                         | test/mpi/mixed --rounds 2 --kinds host,device
+threads      | 1,2,4     | 120 | ok                             |                                         | test/mpi/threads
+comms        | 2,4       | 120 | ok                             |                                         | test/mpi/comms
+# Injected faults, mismatched calls, killed ranks.
+faults       | -         | 300 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@
 EOF
 }
 
@@ -63,7 +95,14 @@ fi
 
 # ---- one line a test ----
 
-# report ok|FAIL|skip LABEL SECONDS LOG [WORDS]
+# The end of a log, of a test that failed.
+show() {
+    [ -s "$1" ] || return 0
+    tail -n 25 "$1" | sed 's/^/     | /'
+    echo "     all of it: $1"
+}
+
+# report ok|FAIL|skip LABEL SECONDS LOG [WORDS]; LOG is shown of a test that failed, empty: of none
 report() {
     printf '%-4s %-60s %4ss%s\n' "$1" "$2" "$3" "${5:+  ($5)}"
     case $1 in
@@ -71,10 +110,7 @@ report() {
         skip) skipped=$((skipped + 1)) ;;
         *)
             failed=$((failed + 1))
-            if [ -s "$4" ]; then
-                tail -n 25 "$4" | sed 's/^/     | /'
-                echo "     all of it: $4"
-            fi
+            show "$4"
             ;;
     esac
 }
@@ -110,10 +146,12 @@ unit_test() {
         line=${line#- }
         all=$((all + 1))
         [ $state = FAIL ] && bad=$((bad + 1))
-        report $state "unit/$name: $line" $((SECONDS - start)) "$log"
+        report $state "unit/$name: $line" $((SECONDS - start)) ""
     done < <(grep -E '^(not )?ok [0-9]+' "$log")
     if [ $all -eq 0 ] || { [ $rc -ne 0 ] && [ $bad -eq 0 ]; }; then
         report FAIL "unit/$name" $((SECONDS - start)) "$log" "exit status $rc"
+    elif [ $bad -gt 0 ]; then
+        show "$log"
     fi
 }
 
@@ -137,8 +175,9 @@ run_test() {
     label=$name
     [ "$ranks" = - ] || label="$name, $ranks ranks"
     log=$results/$name-$ranks.log
-    [[ " $parameters " == *" coll="* ]] || parameters="coll=gpusym $parameters"
-    for parameter in $parameters coll_gpusym_device="$device"; do
+    [[ " $parameters" == *" coll="* ]] || parameters="coll=gpusym $parameters"
+    [[ " $parameters" == *" coll_gpusym_device="* ]] || parameters="$parameters coll_gpusym_device=$device"
+    for parameter in $parameters; do
         mca+=(--mca "${parameter%%=*}" "${parameter#*=}")
         environment+=("OMPI_MCA_$parameter")
     done
@@ -151,9 +190,11 @@ run_test() {
             >"$log" 2>&1 </dev/null
     fi
     rc=$?
+    # timeout's own status is 124, or 137 where it had to kill; which is also mpirun's for a rank that was killed.
+    [ $rc -ne 137 ] || [ $((SECONDS - start)) -lt "$limit" ] || rc=124
     case $rc in
         77) report skip "$label" $((SECONDS - start)) "$log" "$(tail -n 1 "$log")" ;;
-        124 | 137) report FAIL "$label" $((SECONDS - start)) "$log" "not ended after $limit s" ;;
+        124) report FAIL "$label" $((SECONDS - start)) "$log" "not ended after $limit s" ;;
         *)
             why=$(judge "$expect" $rc "$log")
             report "$([ -z "$why" ] && echo ok || echo FAIL)" "$label" $((SECONDS - start)) "$log" "${why//$'\n'/; }"

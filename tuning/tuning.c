@@ -18,11 +18,11 @@ static uint64_t oneshot_max(uint32_t nranks)
 }
 
 /* One-shot: one pack a thread up to this many threads a block. */
-#define ONESHOT_THREADS 512u
-#define ONESHOT_BLOCKS 32u
+#define ONESHOT_THREADS 256u
+#define ONESHOT_BLOCKS 64u
 /* Two-shot: a block needs this many bytes of message to be worth its barriers. */
 #define TWOSHOT_BYTES_PER_BLOCK (8u << 10)
-#define TWOSHOT_THREADS 512u
+#define TWOSHOT_THREADS 256u
 #define TWOSHOT_BLOCKS 128u
 /* The simulator runs a block as one CPU thread, one after the other: more blocks only add barriers. */
 #define SIM_BLOCKS 4u
@@ -39,8 +39,7 @@ static uint32_t at_least_1(uint32_t a)
 
 uint32_t gpusym_tuning_max_blocks(uint32_t sm_count, bool simulated)
 {
-    const uint32_t most = simulated ? SIM_BLOCKS : TWOSHOT_BLOCKS;
-    return at_least_1(min_u32(sm_count, most));
+    return at_least_1(simulated ? SIM_BLOCKS : min_u32(2 * sm_count, GPUSYM_BLOCKS_MAX));
 }
 
 static void oneshot(const gpusym_tuning_call_t *call, gpusym_tuning_choice_t *choice)
@@ -50,6 +49,7 @@ static void oneshot(const gpusym_tuning_call_t *call, gpusym_tuning_choice_t *ch
     choice->algorithm = GPUSYM_ALG_AGXLL_R;
     choice->threads = at_least_1(min_u32((packs + 31) / 32, ONESHOT_THREADS / 32)) * 32;
     choice->blocks = min_u32((packs + choice->threads - 1) / choice->threads, ONESHOT_BLOCKS);
+    choice->chunk = 0;
 }
 
 static void twoshot(const gpusym_tuning_call_t *call, int algorithm, gpusym_tuning_choice_t *choice)
@@ -57,6 +57,7 @@ static void twoshot(const gpusym_tuning_call_t *call, int algorithm, gpusym_tuni
     choice->algorithm = algorithm;
     choice->threads = TWOSHOT_THREADS;
     choice->blocks = min_u32(call->bytes / TWOSHOT_BYTES_PER_BLOCK, TWOSHOT_BLOCKS);
+    choice->chunk = 0;
 }
 
 void gpusym_tuning_allreduce(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,
@@ -76,7 +77,10 @@ void gpusym_tuning_allreduce(const gpusym_tuning_call_t *call, const gpusym_tuni
         choice->blocks = min_u32(choice->blocks, SIM_BLOCKS);
     }
     if (0 != forced->threads) {
-        choice->threads = min_u32((forced->threads + 31) / 32 * 32, GPUSYM_THREADS_MAX);
+        choice->threads = (min_u32(forced->threads, GPUSYM_THREADS_MAX) + 31) / 32 * 32;
+    }
+    if (0 != forced->chunk) {
+        choice->chunk = forced->chunk;
     }
     if (0 != forced->blocks) {
         choice->blocks = forced->blocks;

@@ -24,13 +24,14 @@ typedef struct {
     int algorithm;    /* enum gpusym_algorithm */
     uint32_t blocks;  /* 1 .. max_blocks */
     uint32_t threads; /* of a block, a multiple of 32 */
+    uint32_t chunk;   /* two-shot: bytes that a block takes at a time; 0: all that its buffers hold */
 } gpusym_tuning_choice_t;
 
-/* What the user forces: algorithm -1, oneshot_max 0, blocks 0, threads 0 leave it to the table. */
+/* What the user forces: algorithm -1, or 0 for any other, leaves it to the table. */
 typedef struct {
     int algorithm;
     uint64_t oneshot_max; /* largest message in bytes for agxll_r */
-    uint32_t blocks, threads;
+    uint32_t blocks, threads, chunk;
 } gpusym_tuning_forced_t;
 
 void gpusym_tuning_allreduce(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,

@@ -36,7 +36,7 @@ enter_root() {
         DEBIAN_FRONTEND=noninteractive "${@:2}"
 }
 
-# Inside the root: what is still missing, then build, tests, and the tests once more of what is installed.
+# Inside the root: installs what is still missing, builds, tests.
 build_and_test() {
     local wanted=("${@:1}") missing=() package
     for package in "${wanted[@]}"; do
@@ -47,12 +47,12 @@ build_and_test() {
         { apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } >/tmp/apt.log 2>&1 ||
             { tail -n 20 /tmp/apt.log; die "apt-get failed in the root"; }
     fi
-    cd /gpusym
-    say "building with $(ompi_info --version | head -n 1), $(gcc --version | head -n 1)"
-    { ./autogen.sh && mkdir _build && cd _build && ../configure --enable-werror &&
-        make -j"$(getconf _NPROCESSORS_ONLN)"; } >build.log 2>&1 || { tail -n 40 build.log; die "the build failed"; }
-    sed -n '/^gpusym [0-9]/,/^ *install to/p' build.log
+    mkdir /gpusym/_build
     cd /gpusym/_build
+    say "building with $(ompi_info --version | head -n 1), $(gcc --version | head -n 1)"
+    { ../autogen.sh && ../configure --enable-werror && make -j"$(getconf _NPROCESSORS_ONLN)"; } >build.log 2>&1 ||
+        { tail -n 40 build.log; die "the build failed"; }
+    sed -n '/^gpusym [0-9]/,/^ *install to/p' build.log
     exec make --no-print-directory check
 }
 

@@ -51,6 +51,7 @@ run() {
     rc=$?
     ended=$(date +%s)
     seconds=$((SECONDS - start))
+    in_time=$((seconds < limit)) # the exit status does not say: a killed rank's is 137, as that of timeout
 }
 
 # Processes of the last job that still run.
@@ -70,7 +71,7 @@ left_over() {
 # What no run may show; prints it.
 disgrace() {
     local left i
-    case $rc in 124 | 137) echo "not ended after $seconds s" ;; esac
+    [ "$in_time" -eq 1 ] || echo "not ended after $seconds s"
     grep -q 'FAIL' "$dir/log" && echo "a wrong result"
     grep -Eq 'Segmentation fault|Bus error|signal 11|signal 7|Sanitizer|Assertion' "$dir/log" && echo "a crash"
     for i in 1 2 3 4 5; do
@@ -79,6 +80,8 @@ disgrace() {
         [ "$i" = 5 ] || sleep 1
     done
     echo "processes left over:$left"
+    # shellcheck disable=SC2086  # a list
+    kill -9 $left
 }
 
 # Numbers of the component's summary: native and staged calls of rank 0.
@@ -152,26 +155,37 @@ dies() {
     verdict "$name" "$why" "${since:-?} s after the death"
 }
 
+# survive: mpirun does not end the job when a rank dies: the others must find out by themselves
+survive() {
+    local why
+    run 30 -enable-recovery "$victim" "${memory[@]}" --dir "$dir" --calls 100000 --rank 1 "$@"
+    why=$(disgrace)
+    [ -e "$dir/died" ] || why="$why rank 1 did not die"
+    grep -q 'waits for rank 1,' "$dir/log" || why="$why no message of ours names rank 1"
+    verdict "alone after a death, $*" "$why" "$(grep -m1 'waits for rank 1,' "$dir/log")"
+}
+
 mismatch() {
     local why
     run 60 --mca coll_gpusym_timeout 3 "$victim" "${memory[@]}" --dir "$dir" --calls 6 --rank 1 "$@"
     why=$(disgrace)
     clear_error || why="$why no message with rank and communicator, exit status $rc"
-    verdict "another count on rank 1, $*" "$why" "$(grep -Eim1 'other arguments|rank [0-9]+.*MPI_COMM_WORLD' "$dir/log")"
+    verdict "another count on rank 1, $*" "$why" "$(grep -Eim1 'rank [0-9]+.*MPI_COMM_WORLD' "$dir/log")"
 }
 
 if [ "$device" = sim ]; then
     no_fault
-    for what in alloc import export hostalloc; do
+    for what in alloc import export; do
         fault "$what:1" staged
         fault "$what:1@0" staged
         fault "$what:1@1" staged
-        fault "$what:2@1" either
     done
-    fault "launch:1" either
-    fault "launch:2@1" either
+    fault "import:2@1" staged
+    for what in hostalloc:1 hostalloc:1@1 launch:1 launch:2@1 launch:5@2; do
+        fault "$what" either
+    done
     fault "hang:1@0" error
-    fault "hang:2@1" error
+    fault "hang:4@1" error
 fi
 for call in 0 1 2 5; do
     dies "killed instead of call $call" --kill "$call"
@@ -179,6 +193,12 @@ done
 for ms in 20 150 400; do
     dies "killed after $ms ms" --kill-after "$ms" --most 3000
 done
+# Open MPI 5 and later have no such option for a job that was not made to recover.
+if "${mpirun[0]}" --version 2>/dev/null | grep -q 'Open MPI) 4\.'; then
+    survive --kill 1
+    survive --kill 5
+    survive --kill-after 100 --most 3000
+fi
 mismatch --mismatch 1
 mismatch --mismatch 2
 

@@ -14,9 +14,10 @@
 
 #include "test/mpi/check.h"
 
-#define USAGE                                                                                                       \
-    "[--seed N] [--calls N] [--kinds KIND] [--most COUNT] [--dir DIR: leaves DIR/pid.RANK and DIR/died]\n"          \
-    "    [--rank N: of it ...] [--kill CALL: dies instead of this call] [--kill-after MS: dies then]\n"             \
+#define USAGE                                                                                                         \
+    "[--seed N] [--calls N] [--kinds KIND] [--most COUNT] [--dir DIR: leaves DIR/pid.RANK and DIR/died]\n"            \
+    "    [--rank N: of it ...] [--kill CALL: dies instead of this call] [--kill-after MS: dies then, from the first " \
+    "call on]\n"                                                                                                      \
     "    [--mismatch CALL: gives one element more in this call]"
 
 static char died[4096]; /* the file that is made just before dying; "" for none */
@@ -96,18 +97,23 @@ int main(int argc, char **argv)
         note(path, getpid());
     }
     MPI_Barrier(MPI_COMM_WORLD); /* all have said which process they are */
-    if (rank == victim) {
-        prepare_death(dir, rank, kill_after);
-    }
 
     check_start(&t, "victim", MPI_COMM_WORLD);
     c.type = ref_type_find("MPI_FLOAT");
     c.op = ref_op_find("MPI_SUM");
     for (uint64_t i = 0; i < calls; i++) {
-        check_call_t k = {.comm = MPI_COMM_WORLD, .c = &c, .contribute = -1, .first = i, .in_place = i % 2,
-                          .skind = kinds[0], .rkind = kinds[0]};
+        check_call_t k = {.comm = MPI_COMM_WORLD,
+                          .c = &c,
+                          .contribute = -1,
+                          .first = i,
+                          .in_place = i % 2,
+                          .skind = kinds[0],
+                          .rkind = kinds[0]};
 
         k.count = 0 == i % 3 ? 1 : 1 == i % 3 ? most / 100 + 1 : most;
+        if (rank == victim && i == (kill_after > 0 ? 1 : 0)) { /* a timer runs from the first call's end */
+            prepare_death(dir, rank, kill_after);
+        }
         if (rank == victim && i == kill_at) {
             die();
         }

@@ -12,7 +12,7 @@
 
 #include "test/mpi/check.h"
 
-#define USAGE                                                                                                \
+#define USAGE \
     "[--seed N] [--kinds host,device,managed,registered,async] [--full] [--quick] [--big] [--type NAME] [--op NAME]"
 
 /* How much of the product. */
@@ -31,9 +31,11 @@ static const size_t counts[] = {1, 2, 3, 7, 8, 1023};
 /* For BIG on many ranks: one of each way through the kernels, and one without a kernel. */
 static const struct {
     const char *type, *op;
-} few[] = {{"MPI_FLOAT", "MPI_SUM"},       {"MPI_DOUBLE", "MPI_SUM"},        {"MPI_DOUBLE", "MPI_MAX"},
-           {"MPI_INT", "MPI_SUM"},         {"MPI_INT8_T", "MPI_BXOR"},       {"MPI_UINT16_T", "MPI_PROD"},
-           {"MPI_DOUBLE_INT", "MPI_MINLOC"}, {"MPI_C_DOUBLE_COMPLEX", "MPI_PROD"}, {"MPI_LONG_DOUBLE", "MPI_SUM"}};
+} few[] = {{"MPI_FLOAT", "MPI_SUM"},         {"MPI_DOUBLE", "MPI_SUM"},
+           {"MPI_DOUBLE", "MPI_MAX"},        {"MPI_INT", "MPI_SUM"},
+           {"MPI_INT8_T", "MPI_BXOR"},       {"MPI_UINT16_T", "MPI_PROD"},
+           {"MPI_DOUBLE_INT", "MPI_MINLOC"}, {"MPI_C_DOUBLE_COMPLEX", "MPI_PROD"},
+           {"MPI_LONG_DOUBLE", "MPI_SUM"}};
 
 /* The result of elements [0, n) of one case. */
 typedef struct {
@@ -128,15 +130,17 @@ static bool among_few(const ref_type_t *type, const ref_op_t *op)
     return false;
 }
 
-static void run_kind(check_t *t, uint64_t seed, int kind, enum depth depth, const char *type_name,
-                     const char *op_name)
+static void run_kind(check_t *t, uint64_t seed, int kind, enum depth depth, const char *type_name, const char *op_name)
 {
     bool native = check_native(kind);
     int lacking = 0, wrong = 0;
 
     if (0 == t->rank) {
         printf("%s memory: %s%s\n", mem_name(kind), native ? "native" : "not native",
-               BIG == depth ? ", big" : QUICK == depth ? ", quick" : PART == depth ? ", part" : "");
+               BIG == depth     ? ", big"
+               : QUICK == depth ? ", quick"
+               : PART == depth  ? ", part"
+                                : "");
         fflush(stdout);
     }
     for (int i = 0; i < ref_ntypes(); i++) {
@@ -148,9 +152,9 @@ static void run_kind(check_t *t, uint64_t seed, int kind, enum depth depth, cons
                             .seed = ref_mix(seed + (uint64_t) (i * 100 + j) * 10 + (uint64_t) kind),
                             .nranks = t->nranks};
 
-            if (!ref_allowed(type, op) || (NULL != type_name && 0 != strcmp(type_name, type->name))
-                || (NULL != op_name && 0 != strcmp(op_name, op->name))
-                || (BIG == depth && t->nranks > 2 && !among_few(type, op))) {
+            if (!ref_allowed(type, op) || (NULL != type_name && 0 != strcmp(type_name, type->name)) ||
+                (NULL != op_name && 0 != strcmp(op_name, op->name)) ||
+                (BIG == depth && t->nranks > 2 && !among_few(type, op))) {
                 continue;
             }
             if (check_prepare(&c, native)) {

@@ -242,13 +242,13 @@ bool check_counter(enum check_counter which, unsigned long long *value)
 
     if (0 == state) {
         state = -1;
-        if (MPI_SUCCESS != MPI_T_init_thread(MPI_THREAD_SINGLE, &provided)
-            || MPI_SUCCESS != MPI_T_pvar_session_create(&session)) {
+        if (MPI_SUCCESS != MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) ||
+            MPI_SUCCESS != MPI_T_pvar_session_create(&session)) {
             return false;
         }
         for (int i = 0; i < 3; i++) {
-            if (MPI_SUCCESS != MPI_T_pvar_get_index(names[i], MPI_T_PVAR_CLASS_COUNTER, &index)
-                || MPI_SUCCESS != MPI_T_pvar_handle_alloc(session, index, NULL, &handles[i], &count) || 1 != count) {
+            if (MPI_SUCCESS != MPI_T_pvar_get_index(names[i], MPI_T_PVAR_CLASS_COUNTER, &index) ||
+                MPI_SUCCESS != MPI_T_pvar_handle_alloc(session, index, NULL, &handles[i], &count) || 1 != count) {
                 return false;
             }
         }
@@ -257,7 +257,7 @@ bool check_counter(enum check_counter which, unsigned long long *value)
     return 1 == state && MPI_SUCCESS == MPI_T_pvar_read(session, handles[which], value);
 }
 
-bool check_native(int kind)
+bool check_native_on(int kind, MPI_Comm comm)
 {
     unsigned long long before = 0, after = 0;
     void *p = mem_alloc(kind, ALIGN);
@@ -268,11 +268,16 @@ bool check_native(int kind)
     }
     mem_write(p, &one, sizeof(one));
     rises = check_counter(CHECK_NATIVE, &before);
-    MPI_Allreduce(MPI_IN_PLACE, p, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, p, 1, MPI_INT, MPI_SUM, comm);
     rises = check_counter(CHECK_NATIVE, &after) && rises && after > before;
     mem_free(kind, p);
-    MPI_Bcast(&rises, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    MPI_Bcast(&rises, 1, MPI_INT, 0, comm);
     return rises;
+}
+
+bool check_native(int kind)
+{
+    return check_native_on(kind, MPI_COMM_WORLD);
 }
 
 #define PROBE 256 /* elements: longer than any vector unit, so that its code is met */
@@ -522,9 +527,9 @@ void check_run(check_t *t, const check_call_t *k)
     }
 
     mem_read(got, rmem - CHECK_GUARD, size);
-    right = right && result_right(t, k, got) && gaps_untouched(t, k, got)
-            && untouched(t, k, "written before the result", got, expected, 0, CHECK_GUARD)
-            && untouched(t, k, "written behind the result", got, expected, CHECK_GUARD + bytes, size);
+    right = right && result_right(t, k, got) && gaps_untouched(t, k, got) &&
+            untouched(t, k, "written before the result", got, expected, 0, CHECK_GUARD) &&
+            untouched(t, k, "written behind the result", got, expected, CHECK_GUARD + bytes, size);
     if (!k->in_place) {
         mem_read(got, smem - CHECK_GUARD, size);
         right = right && untouched(t, k, "the input was changed", got, sent, 0, size);
@@ -542,7 +547,8 @@ void check_result(check_t *t, bool right)
     tally(t, !right);
 }
 
-/* ---- many calls --------------------------------------------------------------------------------------------------- */
+/* ---- many calls ---------------------------------------------------------------------------------------------------
+ */
 
 void check_start(check_t *t, const char *name, MPI_Comm world)
 {

@@ -36,25 +36,25 @@ typedef struct {
     unsigned char *image[3]; /* host copies: sent, expected outside of the result, received */
     unsigned char *want;
     long double *tol;
-    size_t room, tol_room;   /* of each image, of tol */
-    unsigned char *wrong;    /* one byte a call since the last collection */
+    size_t room, tol_room; /* of each image, of tol */
+    unsigned char *wrong;  /* one byte a call since the last collection */
     size_t calls, calls_room;
-    long passed, failed;     /* at rank 0 of world */
-    int printed;             /* failures printed by this rank */
+    long passed, failed; /* at rank 0 of world */
+    int printed;         /* failures printed by this rank */
 } check_t;
 
 typedef struct {
-    MPI_Comm comm;           /* an intracommunicator, or see `contribute` */
-    const ref_case_t *c;     /* c->nranks: contributions to the result */
-    int contribute;          /* our number among them; -1: our rank in comm */
-    const ref_case_t *own;   /* what we send, NULL: c (they differ in an intercommunicator) */
-    uint64_t first;          /* first element */
+    MPI_Comm comm;         /* an intracommunicator, or see `contribute` */
+    const ref_case_t *c;   /* c->nranks: contributions to the result */
+    int contribute;        /* our number among them; -1: our rank in comm */
+    const ref_case_t *own; /* what we send, NULL: c (they differ in an intercommunicator) */
+    uint64_t first;        /* first element */
     size_t count;
     bool in_place;
-    int skind, rkind;        /* memory of the two buffers; in place only rkind counts */
-    size_t soff, roff;       /* bytes behind a 256-byte boundary */
-    const void *want;        /* the result where the caller knows it already, else NULL */
-    const long double *tol;  /* with want */
+    int skind, rkind;       /* memory of the two buffers; in place only rkind counts */
+    size_t soff, roff;      /* bytes behind a 256-byte boundary */
+    const void *want;       /* the result where the caller knows it already, else NULL */
+    const long double *tol; /* with want */
 } check_call_t;
 
 /* MPI_Init_thread(level), mem_init and ref_init.  Prints the seed.  Ends the process where memory or device are
@@ -78,8 +78,9 @@ uint64_t check_seed(void);
 /* The kinds of memory to test: --kinds, else all that this device has; returns how many. */
 int check_kinds(int kinds[CHECK_KINDS]);
 /* Whether buffers of this kind reach the GPU's kernels at once: the native counter rises.  Collective over
- * MPI_COMM_WORLD; the same answer everywhere. */
+ * MPI_COMM_WORLD, or over comm; the same answer on all ranks. */
 bool check_native(int kind);
+bool check_native_on(int kind, MPI_Comm comm);
 
 /* What this MPI library's own reduction makes of (type, op), found by MPI_Reduce_local.  Calls on host memory and
  * staged calls end there, so they are tested only with what it can do; native calls are tested with everything.

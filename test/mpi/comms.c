@@ -76,17 +76,21 @@ static long resident(void)
 
 static usage_t usage(void)
 {
-    return (usage_t) {.fds = count_fds(), .maps = count_maps(), .bytes = resident()};
+    return (usage_t){.fds = count_fds(), .maps = count_maps(), .bytes = resident()};
 }
 
 /* One small checked call on comm; `salt` makes its data its own. */
 static void use(check_t *t, MPI_Comm comm, int kind, uint64_t salt, size_t count)
 {
-    ref_case_t c = {.type = ref_type_find(salt % 2 ? "MPI_FLOAT" : "MPI_INT"),
-                    .op = ref_op_find("MPI_SUM"),
-                    .seed = ref_mix(salt)};
-    check_call_t k = {.comm = comm, .c = &c, .contribute = -1, .count = count, .in_place = salt % 3 == 0,
-                      .skind = kind, .rkind = kind};
+    ref_case_t c = {
+        .type = ref_type_find(salt % 2 ? "MPI_FLOAT" : "MPI_INT"), .op = ref_op_find("MPI_SUM"), .seed = ref_mix(salt)};
+    check_call_t k = {.comm = comm,
+                      .c = &c,
+                      .contribute = -1,
+                      .count = count,
+                      .in_place = salt % 3 == 0,
+                      .skind = kind,
+                      .rkind = kind};
 
     MPI_Comm_size(comm, &c.nranks);
     check_prepare(&c, false);
@@ -113,8 +117,8 @@ static void churn(check_t *t, int kind, uint64_t seed, int rounds)
         return;
     }
     after = usage();
-    right = after.fds <= before.fds + SLACK_FDS && after.maps <= before.maps + SLACK_MAPS
-            && after.bytes <= before.bytes + SLACK_BYTES;
+    right = after.fds <= before.fds + SLACK_FDS && after.maps <= before.maps + SLACK_MAPS &&
+            after.bytes <= before.bytes + SLACK_BYTES;
     if (!right) {
         fprintf(stderr,
                 "comms: FAIL on rank %d: between communicator %d and %d: descriptors %ld to %ld, mappings %ld to %ld, "
@@ -229,10 +233,16 @@ static void between(check_t *t, int kind, uint64_t seed, int first_part)
     check_collect(t);
 }
 
-/* Calls must run on the GPU at the end if they did at the start. */
+/* Calls must run on the GPU if they did at the start, on a new communicator too: what was freed is used again. */
 static void still_native(check_t *t, int kind, bool native)
 {
-    bool now = check_native(kind);
+    MPI_Comm comm;
+    bool now;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    now = check_native_on(kind, comm);
+    MPI_Comm_free(&comm);
+    now = check_native(kind) && now;
 
     if (native && !now) {
         fprintf(stderr, "comms: FAIL on rank %d: %s memory was native at the start and is no longer\n", t->rank,

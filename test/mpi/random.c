@@ -60,11 +60,11 @@ static void make_comms(part_t comms[COMMS], stream_t *s, int rank, int nranks)
 {
     uint64_t parts = 1 + below(s, 3), seed = next(s);
 
-    comms[0] = (part_t) {MPI_COMM_WORLD, 0};
+    comms[0] = (part_t){MPI_COMM_WORLD, 0};
     comms[1].color = 0;
     MPI_Comm_dup(MPI_COMM_WORLD, &comms[1].comm);
-    split(&comms[2], 0, nranks - rank);    /* reversed */
-    split(&comms[3], rank % 2, rank);      /* even and odd */
+    split(&comms[2], 0, nranks - rank); /* reversed */
+    split(&comms[3], rank % 2, rank);   /* even and odd */
     split(&comms[4], (int) (ref_mix(seed + (uint64_t) rank) % parts), (int) (ref_mix(seed - (uint64_t) rank) % 1000));
     split(&comms[5], below(s, 4) ? 0 : rank, rank); /* one each, or all */
 }
@@ -151,7 +151,7 @@ int main(int argc, char **argv)
 
     check_init(&argc, &argv, "random", MPI_THREAD_SINGLE);
     s.seed = check_seed();
-    calls = check_number("--n", 1000);
+    calls = check_number("--n", 400);
     most = check_number("--max", 200000);
     n = check_kinds(kinds);
     check_arguments_end(USAGE);

@@ -32,9 +32,17 @@ static int ntypes;
 
 static ref_op_t ops[REF_USER + 1];
 
-static const size_t scalar_bytes[] = {
-    [REF_I8] = 1,  [REF_U8] = 1,  [REF_I16] = 2, [REF_U16] = 2, [REF_I32] = 4, [REF_U32] = 4,
-    [REF_I64] = 8, [REF_U64] = 8, [REF_F32] = 4, [REF_F64] = 8, [REF_LD] = sizeof(long double)};
+static const size_t scalar_bytes[] = {[REF_I8] = 1,
+                                      [REF_U8] = 1,
+                                      [REF_I16] = 2,
+                                      [REF_U16] = 2,
+                                      [REF_I32] = 4,
+                                      [REF_U32] = 4,
+                                      [REF_I64] = 8,
+                                      [REF_U64] = 8,
+                                      [REF_F32] = 4,
+                                      [REF_F64] = 8,
+                                      [REF_LD] = sizeof(long double)};
 
 /* ---- random numbers ------------------------------------------------------------------------------------ */
 
@@ -324,8 +332,9 @@ static void gen_pair(const ref_type_t *t, const draw_t *d, unsigned char *p)
     uint64_t index = ref_mix(d->own + 7);
 
     if (is_float(t->value)) {
-        store_float(t->value, p, d->all & 16 ? real(t->value, bits, exponent(bits >> 20, 40))
-                                             : (long double) (int64_t) (bits % 7) - 3);
+        store_float(t->value, p,
+                    d->all & 16 ? real(t->value, bits, exponent(bits >> 20, 40))
+                                : (long double) (int64_t) (bits % 7) - 3);
     } else {
         store_int(t->value, p, any_int(t->value, &v));
     }
@@ -460,39 +469,39 @@ static void fold_int(const ref_case_t *c, uint64_t i, unsigned char *want)
  * that, which leaves room for the rounding of the reference to the type.
  * Product in any order: n - 1 roundings, relative error <= (n - 1) u; likewise n eps.
  */
-#define FOLD_FLOAT(name, real_t)                                                                          \
-    static void name(const ref_case_t *c, uint64_t i, unsigned char *want, long double *tol)              \
-    {                                                                                                     \
-        enum ref_scalar s = c->type->value;                                                               \
-        unsigned char p[REF_BYTES_MAX];                                                                   \
-        real_t acc, v, sum;                                                                               \
-                                                                                                          \
-        gen(c, 0, i, p);                                                                                  \
-        acc = load_float(s, p);                                                                           \
-        sum = acc < 0 ? -acc : acc;                                                                       \
-        for (int r = 1; r < c->nranks; r++) {                                                             \
-            gen(c, r, i, p);                                                                              \
-            v = load_float(s, p);                                                                         \
-            switch (c->op->id) {                                                                          \
-            case REF_SUM:                                                                                 \
-                acc += v;                                                                                 \
-                sum += v < 0 ? -v : v;                                                                    \
-                break;                                                                                    \
-            case REF_PROD:                                                                                \
-                acc *= v;                                                                                 \
-                sum = acc < 0 ? -acc : acc;                                                               \
-                break;                                                                                    \
-            case REF_MIN:                                                                                 \
-                acc = v < acc ? v : acc;                                                                  \
-                break;                                                                                    \
-            default:                                                                                      \
-                acc = v > acc ? v : acc;                                                                  \
-            }                                                                                             \
-        }                                                                                                 \
-        store_float(s, want, (long double) acc);                                                          \
-        tol[0] = REF_SUM == c->op->id || REF_PROD == c->op->id                                            \
-                     ? (long double) c->nranks * epsilon(s) * (long double) sum                           \
-                     : 0;                                                                                 \
+#define FOLD_FLOAT(name, real_t)                                                             \
+    static void name(const ref_case_t *c, uint64_t i, unsigned char *want, long double *tol) \
+    {                                                                                        \
+        enum ref_scalar s = c->type->value;                                                  \
+        unsigned char p[REF_BYTES_MAX];                                                      \
+        real_t acc, v, sum;                                                                  \
+                                                                                             \
+        gen(c, 0, i, p);                                                                     \
+        acc = load_float(s, p);                                                              \
+        sum = acc < 0 ? -acc : acc;                                                          \
+        for (int r = 1; r < c->nranks; r++) {                                                \
+            gen(c, r, i, p);                                                                 \
+            v = load_float(s, p);                                                            \
+            switch (c->op->id) {                                                             \
+            case REF_SUM:                                                                    \
+                acc += v;                                                                    \
+                sum += v < 0 ? -v : v;                                                       \
+                break;                                                                       \
+            case REF_PROD:                                                                   \
+                acc *= v;                                                                    \
+                sum = acc < 0 ? -acc : acc;                                                  \
+                break;                                                                       \
+            case REF_MIN:                                                                    \
+                acc = v < acc ? v : acc;                                                     \
+                break;                                                                       \
+            default:                                                                         \
+                acc = v > acc ? v : acc;                                                     \
+            }                                                                                \
+        }                                                                                    \
+        store_float(s, want, (long double) acc);                                             \
+        tol[0] = REF_SUM == c->op->id || REF_PROD == c->op->id                               \
+                     ? (long double) c->nranks * epsilon(s) * (long double) sum              \
+                     : 0;                                                                    \
     }
 FOLD_FLOAT(fold_float, long double)
 FOLD_FLOAT(fold_wide, wide_t)
@@ -501,42 +510,45 @@ FOLD_FLOAT(fold_wide, wide_t)
  * Sum: as for real numbers, in each part.  Product: |error| of one multiplication <= sqrt(8) u |z| (each part is
  * two rounded products and a rounded sum), so n - 1 of them <= 1.5 (n - 1) eps |product|; 4 n eps is allowed.
  */
-static void fold_complex(const ref_case_t *c, uint64_t i, unsigned char *want, long double *tol)
-{
-    const ref_type_t *t = c->type;
-    unsigned char p[REF_BYTES_MAX];
-    wide_t re, im, x, y, tmp, sum_re, sum_im;
-    long double n_eps = (long double) c->nranks * epsilon(t->value);
-
-    gen(c, 0, i, p);
-    re = load_float(t->value, p);
-    im = load_float(t->value, p + t->index_at);
-    sum_re = re < 0 ? -re : re;
-    sum_im = im < 0 ? -im : im;
-    for (int r = 1; r < c->nranks; r++) {
-        gen(c, r, i, p);
-        x = load_float(t->value, p);
-        y = load_float(t->value, p + t->index_at);
-        if (REF_PROD == c->op->id) {
-            tmp = re * x - im * y;
-            im = re * y + im * x;
-            re = tmp;
-            continue;
-        }
-        re += x;
-        im += y;
-        sum_re += x < 0 ? -x : x;
-        sum_im += y < 0 ? -y : y;
+#define FOLD_COMPLEX(name, real_t)                                                           \
+    static void name(const ref_case_t *c, uint64_t i, unsigned char *want, long double *tol) \
+    {                                                                                        \
+        const ref_type_t *t = c->type;                                                       \
+        unsigned char p[REF_BYTES_MAX];                                                      \
+        real_t re, im, x, y, tmp, sum_re, sum_im;                                            \
+        long double n_eps = (long double) c->nranks * epsilon(t->value);                     \
+                                                                                             \
+        gen(c, 0, i, p);                                                                     \
+        re = load_float(t->value, p);                                                        \
+        im = load_float(t->value, p + t->index_at);                                          \
+        sum_re = re < 0 ? -re : re;                                                          \
+        sum_im = im < 0 ? -im : im;                                                          \
+        for (int r = 1; r < c->nranks; r++) {                                                \
+            gen(c, r, i, p);                                                                 \
+            x = load_float(t->value, p);                                                     \
+            y = load_float(t->value, p + t->index_at);                                       \
+            if (REF_PROD == c->op->id) {                                                     \
+                tmp = re * x - im * y;                                                       \
+                im = re * y + im * x;                                                        \
+                re = tmp;                                                                    \
+                continue;                                                                    \
+            }                                                                                \
+            re += x;                                                                         \
+            im += y;                                                                         \
+            sum_re += x < 0 ? -x : x;                                                        \
+            sum_im += y < 0 ? -y : y;                                                        \
+        }                                                                                    \
+        store_float(t->value, want, (long double) re);                                       \
+        store_float(t->value, want + t->index_at, (long double) im);                         \
+        if (REF_PROD == c->op->id) {                                                         \
+            tol[0] = tol[1] = 4 * n_eps * hypotl((long double) re, (long double) im);        \
+        } else {                                                                             \
+            tol[0] = n_eps * (long double) sum_re;                                           \
+            tol[1] = n_eps * (long double) sum_im;                                           \
+        }                                                                                    \
     }
-    store_float(t->value, want, (long double) re);
-    store_float(t->value, want + t->index_at, (long double) im);
-    if (REF_PROD == c->op->id) {
-        tol[0] = tol[1] = 4 * n_eps * hypotl((long double) re, (long double) im);
-    } else {
-        tol[0] = n_eps * (long double) sum_re;
-        tol[1] = n_eps * (long double) sum_im;
-    }
-}
+FOLD_COMPLEX(fold_complex, long double)
+FOLD_COMPLEX(fold_complex_wide, wide_t)
 
 /* -1, 0, 1: a less than, equal to, greater than b. */
 static int compare(enum ref_scalar s, const void *a, const void *b)
@@ -595,8 +607,8 @@ static void user_mat(const unsigned char *a, unsigned char *b)
     memcpy(y, b, sizeof(y));
     for (unsigned row = 0; row < 2; row++) {
         for (unsigned col = 0; col < 2; col++) {
-            z[2 * row + col] = (uint32_t) (((uint64_t) x[2 * row] * y[col] + (uint64_t) x[2 * row + 1] * y[2 + col])
-                                           % MAT_PRIME);
+            z[2 * row + col] =
+                (uint32_t) (((uint64_t) x[2 * row] * y[col] + (uint64_t) x[2 * row + 1] * y[2 + col]) % MAT_PRIME);
         }
     }
     memcpy(b, z, sizeof(z));
@@ -631,14 +643,13 @@ static void user_struct(const unsigned char *a, unsigned char *b)
     memcpy(b + STRUCT_INT_AT, &j, sizeof(j));
 }
 
-#define USER_FUNCTION(name, bytes)                                     \
-    static void name##_mpi(void *in, void *inout, int *n, MPI_Datatype *type) \
-    {                                                                  \
-        (void) type;                                                   \
-        for (int i = 0; i < *n; i++) {                                 \
-            name((const unsigned char *) in + (size_t) i * (bytes),    \
-                 (unsigned char *) inout + (size_t) i * (bytes));      \
-        }                                                              \
+#define USER_FUNCTION(name, bytes)                                                                                   \
+    static void name##_mpi(void *in, void *inout, int *n, MPI_Datatype *type)                                        \
+    {                                                                                                                \
+        (void) type;                                                                                                 \
+        for (int i = 0; i < *n; i++) {                                                                               \
+            name((const unsigned char *) in + (size_t) i * (bytes), (unsigned char *) inout + (size_t) i * (bytes)); \
+        }                                                                                                            \
     }
 USER_FUNCTION(user_sum, 4)
 USER_FUNCTION(user_mat, 16)
@@ -692,7 +703,11 @@ void ref_expect(const ref_case_t *c, uint64_t first, size_t count, void *want, l
             }
             break;
         case REF_COMPLEX:
-            fold_complex(c, first + i, p, t);
+            if (REF_LD == c->type->value) {
+                fold_complex_wide(c, first + i, p, t);
+            } else {
+                fold_complex(c, first + i, p, t);
+            }
             break;
         case REF_PAIR:
             fold_pair(c, first + i, p);
@@ -757,8 +772,7 @@ const char *ref_text(const ref_type_t *type, const void *element, char *buf, siz
     case REF_PAIR:
         n = text_scalar(type->value, p, buf, size);
         n += snprintf(buf + n, size - (size_t) n, ", ");
-        text_scalar(REF_PAIR == type->cls ? type->index : type->value, p + type->index_at, buf + n,
-                    size - (size_t) n);
+        text_scalar(REF_PAIR == type->cls ? type->index : type->value, p + type->index_at, buf + n, size - (size_t) n);
         break;
     case REF_USER_MAT:
     case REF_USER_GAPS:
@@ -774,7 +788,8 @@ const char *ref_text(const ref_type_t *type, const void *element, char *buf, siz
     return buf;
 }
 
-/* ---- the tables ---------------------------------------------------------------------------------------------------- */
+/* ---- the tables ----------------------------------------------------------------------------------------------------
+ */
 
 static ref_type_t *add(const char *name, MPI_Datatype mpi, enum ref_class cls, size_t bytes)
 {
@@ -936,13 +951,13 @@ static void add_reals(void)
 
 static void add_pairs(void)
 {
-#define C_PAIR(mpi, ctype, s)                                                                     \
-    do {                                                                                          \
-        struct pair {                                                                             \
-            ctype value;                                                                          \
-            int index;                                                                            \
-        };                                                                                        \
-        add_pair(#mpi, mpi, s, REF_I32, offsetof(struct pair, index), sizeof(struct pair));       \
+#define C_PAIR(mpi, ctype, s)                                                               \
+    do {                                                                                    \
+        struct pair {                                                                       \
+            ctype value;                                                                    \
+            int index;                                                                      \
+        };                                                                                  \
+        add_pair(#mpi, mpi, s, REF_I32, offsetof(struct pair, index), sizeof(struct pair)); \
     } while (0)
     C_PAIR(MPI_FLOAT_INT, float, REF_F32);
     C_PAIR(MPI_DOUBLE_INT, double, REF_F64);
@@ -999,11 +1014,11 @@ static void add_users(void)
 
 static void add_ops(void)
 {
-#define OP(op)                                                                   \
-    do {                                                                         \
-        ops[REF_##op].name = "MPI_" #op;                                         \
-        ops[REF_##op].id = REF_##op;                                             \
-        ops[REF_##op].mpi = MPI_##op;                                            \
+#define OP(op)                           \
+    do {                                 \
+        ops[REF_##op].name = "MPI_" #op; \
+        ops[REF_##op].id = REF_##op;     \
+        ops[REF_##op].mpi = MPI_##op;    \
     } while (0)
     OP(SUM);
     OP(PROD);
@@ -1017,7 +1032,7 @@ static void add_ops(void)
     OP(BXOR);
     OP(MINLOC);
     OP(MAXLOC);
-    ops[REF_USER] = (ref_op_t) {.name = "user operation", .id = REF_USER, .mpi = MPI_OP_NULL};
+    ops[REF_USER] = (ref_op_t){.name = "user operation", .id = REF_USER, .mpi = MPI_OP_NULL};
 }
 
 void ref_init(void)

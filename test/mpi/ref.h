@@ -20,8 +20,8 @@ enum ref_scalar { REF_I8, REF_U8, REF_I16, REF_U16, REF_I32, REF_U32, REF_I64, R
 
 /* What MPI's chapter on reductions calls a type; decides the operations. */
 enum ref_class {
-    REF_CINT,    /* C integer */
-    REF_MINT,    /* Fortran integer, multi-language type: no logical operations */
+    REF_CINT, /* C integer */
+    REF_MINT, /* Fortran integer, multi-language type: no logical operations */
     REF_FLOAT,
     REF_COMPLEX,
     REF_LOGICAL, /* C bool, Fortran LOGICAL: 0 and 1 */
@@ -34,8 +34,19 @@ enum ref_class {
 };
 
 enum ref_op_id {
-    REF_SUM, REF_PROD, REF_MIN, REF_MAX, REF_LAND, REF_LOR, REF_LXOR, REF_BAND, REF_BOR, REF_BXOR,
-    REF_MINLOC, REF_MAXLOC, REF_USER
+    REF_SUM,
+    REF_PROD,
+    REF_MIN,
+    REF_MAX,
+    REF_LAND,
+    REF_LOR,
+    REF_LXOR,
+    REF_BAND,
+    REF_BOR,
+    REF_BXOR,
+    REF_MINLOC,
+    REF_MAXLOC,
+    REF_USER
 };
 
 /* No element of any type is longer. */
@@ -48,13 +59,13 @@ typedef struct {
     const char *name;
     MPI_Datatype mpi;
     enum ref_class cls;
-    enum ref_scalar value; /* the element, its real part, or the value of a pair */
-    enum ref_scalar index; /* pairs: the index */
-    size_t index_at;       /* pairs: offset of the index; complex: of the imaginary part */
-    size_t bytes;          /* extent: memory from one element to the next */
+    enum ref_scalar value;            /* the element, its real part, or the value of a pair */
+    enum ref_scalar index;            /* pairs: the index */
+    size_t index_at;                  /* pairs: offset of the index; complex: of the imaginary part */
+    size_t bytes;                     /* extent: memory from one element to the next */
     unsigned char map[REF_BYTES_MAX]; /* enum ref_byte of every byte */
-    MPI_Op user;           /* REF_USER_*: the operation */
-    bool derived;          /* owned here, freed by ref_fini */
+    MPI_Op user;                      /* REF_USER_*: the operation */
+    bool derived;                     /* owned here, freed by ref_fini */
 } ref_type_t;
 
 typedef struct {

@@ -44,7 +44,7 @@ static void prepare(const int *kinds, int n, int nranks)
                 ref_case_t c = {.type = ref_type(i), .op = ref_op(j), .nranks = nranks};
 
                 if (ref_allowed(c.type, c.op) && check_prepare(&c, native) && nprepared < CASES_MAX) {
-                    prepared[nprepared++] = (prepared_t) {c, kinds[k]};
+                    prepared[nprepared++] = (prepared_t){c, kinds[k]};
                 }
             }
         }

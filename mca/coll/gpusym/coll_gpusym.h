@@ -64,6 +64,7 @@ typedef struct {
     int allreduce_algorithm; /* enum gpusym_algorithm, COLL_GPUSYM_ALG_AUTO or _STAGED */
     int blocks;              /* blocks a launch; 0: by the tuning table */
     int threads;             /* threads a block; 0: by the tuning table */
+    unsigned chunk;          /* two-shot: bytes that a block takes at a time; 0: by the tuning table */
     double timeout;          /* seconds one GPU waits for another inside a kernel; 0: no limit */
     bool share_gpu;          /* run kernels even where two ranks share a GPU */
     bool multicast;          /* allow multicast objects (sites' vetoes come first) */

@@ -191,7 +191,7 @@ static void launch(coll_gpusym_call_t *call)
     const gpusym_tuning_call_t what = {call->bytes, t->nranks, t->sm_count, c->dev->simulated,
                                        gpusym_ll_payload(t->work.ll_bytes), t->max_blocks};
     const gpusym_tuning_forced_t forced = {c->allreduce_algorithm, c->oneshot_max, (uint32_t)c->blocks,
-                                           (uint32_t)c->threads};
+                                           (uint32_t)c->threads, c->chunk};
     gpusym_tuning_choice_t plan;
     gpusym_work_t w = t->work;
 
@@ -204,7 +204,7 @@ static void launch(coll_gpusym_call_t *call)
     w.nblocks = plan.blocks;
     w.nthreads = plan.threads;
     call->algorithm = plan.algorithm;
-    call->error = coll_gpusym_team_epochs(call->module, gpusym_kernel_epochs((unsigned)plan.algorithm, &w), &w.epoch);
+    call->error = coll_gpusym_team_epochs(call->module, gpusym_kernel_plan((unsigned)plan.algorithm, &w, plan.chunk), &w.epoch);
     if (MPI_SUCCESS != call->error) {
         end(call);
         return;

@@ -15,6 +15,9 @@
 
 #define MIB (1024.0 * 1024.0)
 #define COMPONENT (&mca_coll_gpusym_component)
+/* The level of what is read at every call: a tuner may write it between calls, by MPI_T, on all ranks alike. */
+#define LEVEL_EVERY_CALL 5
+
 #define FIELD(name) (&mca_coll_gpusym_component.name)
 
 /* A parameter that is a number; doubles hold all these ranges exactly. */
@@ -32,16 +35,18 @@ typedef struct {
 static const number_t numbers[] = {
     {"priority", MCA_BASE_VAR_TYPE_INT, 6, FIELD(priority), 90, -1, 1000, 0, "",
      "Priority among the coll components; the highest serves a collective. -1: never used"},
-    {"heap_size", MCA_BASE_VAR_TYPE_UNSIGNED_LONG, 5, FIELD(heap_size), 64 * MIB, MIB, 4096 * MIB, 0, "bytes",
+    {"heap_size", MCA_BASE_VAR_TYPE_UNSIGNED_LONG, 4, FIELD(heap_size), 64 * MIB, MIB, 4096 * MIB, 0, "bytes",
      "GPU memory a process sets aside, once, for the staging areas of all its communicators. K, M and G may follow the "
      "number"},
-    {"oneshot_max", MCA_BASE_VAR_TYPE_UNSIGNED_INT, 5, FIELD(oneshot_max), 0, 0, 16 * MIB, 0, "bytes",
+    {"oneshot_max", MCA_BASE_VAR_TYPE_UNSIGNED_INT, LEVEL_EVERY_CALL, FIELD(oneshot_max), 0, 0, 16 * MIB, 0, "bytes",
      "Largest message that the algorithm agxll_r (every rank sends all to every rank) is taken for. 0: by the tuning "
      "table"},
-    {"blocks", MCA_BASE_VAR_TYPE_INT, 5, FIELD(blocks), 0, 0, GPUSYM_BLOCKS_MAX, 0, "blocks",
+    {"blocks", MCA_BASE_VAR_TYPE_INT, LEVEL_EVERY_CALL, FIELD(blocks), 0, 0, GPUSYM_BLOCKS_MAX, 0, "blocks",
      "Thread blocks of a kernel launch. 0: by the tuning table"},
-    {"threads", MCA_BASE_VAR_TYPE_INT, 5, FIELD(threads), 0, 0, GPUSYM_THREADS_MAX, 32, "threads",
+    {"threads", MCA_BASE_VAR_TYPE_INT, LEVEL_EVERY_CALL, FIELD(threads), 0, 0, GPUSYM_THREADS_MAX, 32, "threads",
      "Threads of a block. 0: by the tuning table"},
+    {"chunk", MCA_BASE_VAR_TYPE_UNSIGNED_INT, LEVEL_EVERY_CALL, FIELD(chunk), 0, 0, 64 * MIB, 0, "bytes",
+     "What a block of a two-shot kernel takes of the message at a time. 0: by the tuning table"},
     {"timeout", MCA_BASE_VAR_TYPE_DOUBLE, 3, FIELD(timeout), 60, 0, 1000000, 0, "seconds",
      "How long a GPU waits for another one inside a kernel before the job ends with a message. 0: for ever"},
     {"share_gpu", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(share_gpu), 0, 0, 1, 0, "",
@@ -140,7 +145,9 @@ static void bad_value(const char *name, const char *value, const char *allowed, 
 static int var_register(const char *name, const char *doc, mca_base_var_type_t type, mca_base_var_enum_t *choices,
                         int level, void *field)
 {
-    return mca_base_component_var_register(&COMPONENT->super.collm_version, name, doc, type, choices, 0, 0,
+    const mca_base_var_flag_t flags = LEVEL_EVERY_CALL == level ? MCA_BASE_VAR_FLAG_SETTABLE : 0;
+
+    return mca_base_component_var_register(&COMPONENT->super.collm_version, name, doc, type, choices, 0, flags,
                                            (mca_base_var_info_lvl_t) (OPAL_INFO_LVL_1 + level - 1),
                                            MCA_BASE_VAR_SCOPE_ALL_EQ, field);
 }
@@ -241,7 +248,7 @@ static int register_allreduce_algorithm(void)
     }
     choices[n].value = 0;
     choices[n].string = NULL;
-    return choice_register("allreduce_algorithm", 4, choices, FIELD(allreduce_algorithm), doc);
+    return choice_register("allreduce_algorithm", LEVEL_EVERY_CALL, choices, FIELD(allreduce_algorithm), doc);
 }
 
 static int register_adopt(void)

@@ -225,12 +225,22 @@ out:
 static int heap_get(gpusym_gpu_t *gpu)
 {
     const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    gpusym_lane_t *lane;
     const char *why = "";
     pthread_mutex_lock(&process.lock);
     if (!process.tried) {
         process.tried = 1;
         process.failure = -1;
-        if (GPUSYM_SUCCESS != dev->kernels_load(gpu, &why)) {
+        if (GPUSYM_SUCCESS != gpusym_lane_get(dev, gpu, &lane)) {
+            process.failure = COLL_GPUSYM_R_NO_MEMORY;
+            COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD has no stream or no pinned memory: %s",
+                                ompi_comm_rank(MPI_COMM_WORLD), dev->error());
+        } else {
+            gpusym_lane_put(lane); /* for the first call */
+        }
+        if (process.failure >= 0) {
+            /* said */
+        } else if (GPUSYM_SUCCESS != dev->kernels_load(gpu, &why)) {
             process.failure = COLL_GPUSYM_R_NO_KERNELS;
             COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD cannot run kernels: %s", ompi_comm_rank(MPI_COMM_WORLD), why);
         } else if (GPUSYM_SUCCESS !=

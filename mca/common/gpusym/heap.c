@@ -448,23 +448,14 @@ uint32_t gpusym_slot_layout(uint64_t size, uint32_t nranks, uint32_t max_blocks,
     const uint64_t rows = size / BYTES_PER_BLOCK < GPUSYM_BLOCKS_MAX ? size / BYTES_PER_BLOCK : GPUSYM_BLOCKS_MAX;
     const uint64_t ll_off = (GPUSYM_FLAGS_OFF + rows * GPUSYM_FLAG_ROW + 255) / 256 * 256;
     const uint64_t stage_off = ll_off + size / 8 / 256 * 256;
-    /* Inside them: two parities of nranks sources in whole line pairs; four buffers a block in whole pack rows. */
+    /* Inside them: two parities of nranks sources in whole line pairs; four buffers of at least a pack a rank. */
     const uint64_t ll = size / 8 / 256 * 256 / (2 * nranks) / 32 * 32;
-    uint64_t blocks = rows < max_blocks ? rows : max_blocks;
-    if (0 == blocks || 0 == ll || stage_off >= size) {
-        return 0;
-    }
-    uint64_t stage = (size - stage_off) / (4 * blocks) / (16ull * nranks) * (16ull * nranks);
-    if (0 == stage) { /* many ranks in a small slot */
-        blocks = (size - stage_off) / (4 * 16ull * nranks);
-        stage = 0 == blocks ? 0 : 16ull * nranks;
-    }
-    if (0 == stage) {
+    if (0 == rows || 0 == ll || stage_off + 4 * 16ull * nranks > size) {
         return 0;
     }
     w->ll_off = ll_off;
     w->ll_bytes = (uint32_t)ll;
     w->stage_off = stage_off;
-    w->stage_bytes = (uint32_t)stage;
-    return (uint32_t)blocks;
+    w->stage_room = size - stage_off;
+    return rows < max_blocks ? (uint32_t)rows : max_blocks;
 }

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Stand-in for the header of this name that Open MPI 5.0 and 6.0 include and do not install.
- * Last on the include path (m4/gpusym_ompi.m4), so the real one is taken where it is there. Names are Open MPI's; the types must have
- * the size that libopen-pal was built with, which is that of the pthread objects.
+ * Last on the include path (m4/gpusym_ompi.m4), so the real one is taken where it is there. Names are Open MPI's; the
+ * types must have the size that libopen-pal was built with, which is that of the pthread objects.
  */
 #ifndef GPUSYM_COMPAT_THREADS_PTHREADS_MUTEX_H
 #define GPUSYM_COMPAT_THREADS_PTHREADS_MUTEX_H

@@ -1,0 +1,733 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Unit tests of mca/common/gpusym/heap.c: the arena against a model, the slab and its slots on the simulated GPU, the
+ * division of a slot.  A seed as the argument repeats a run.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "mca/common/gpusym/heap.h"
+
+static uint64_t seed, random_state;
+
+/* splitmix64 */
+static uint64_t next_random(void)
+{
+    uint64_t z = random_state += 0x9e3779b97f4a7c15ull;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+    return z ^ z >> 31;
+}
+
+#define OK(call) assert_int_equal((call), GPUSYM_SUCCESS)
+
+/* ---- arena ---- */
+
+#define ALIGN 256u
+#define UNITS 400u
+
+/* The model: who has each unit of ALIGN bytes; 0: nobody. */
+typedef struct {
+    unsigned owner[UNITS];
+    unsigned next; /* owner's number */
+} model_t;
+
+/* The first free run of at least n units, or UNITS. */
+static unsigned first_fit(const model_t *m, unsigned n)
+{
+    for (unsigned i = 0, run = 0; i < UNITS; i++) {
+        run = m->owner[i] ? 0 : run + 1;
+        if (run == n) {
+            return i + 1 - n;
+        }
+    }
+    return UNITS;
+}
+
+static void check_sums(const gpusym_arena_t *arena, const model_t *m)
+{
+    uint64_t used = 0, largest = 0, run = 0;
+    for (unsigned i = 0; i < UNITS; i++) {
+        used += m->owner[i] ? ALIGN : 0;
+        run = m->owner[i] ? 0 : run + ALIGN;
+        largest = run > largest ? run : largest;
+    }
+    assert_int_equal(gpusym_arena_used(arena), used);
+    assert_int_equal(gpusym_arena_largest(arena), largest);
+}
+
+static bool begins(const model_t *m, unsigned i)
+{
+    return 0 != m->owner[i] && (0 == i || m->owner[i - 1] != m->owner[i]);
+}
+
+static unsigned length(const model_t *m, unsigned i)
+{
+    unsigned n = 1;
+    while (i + n < UNITS && m->owner[i + n] == m->owner[i]) {
+        n++;
+    }
+    return n;
+}
+
+static void one_alloc(gpusym_arena_t *arena, model_t *m)
+{
+    const uint64_t size = 1 + next_random() % (next_random() % 8 ? 20 * ALIGN : UNITS * ALIGN);
+    const unsigned units = (unsigned) ((size + ALIGN - 1) / ALIGN), want = first_fit(m, units);
+    uint64_t off = 12345;
+    const int rc = gpusym_arena_alloc(arena, size, &off);
+    if (UNITS == want) {
+        assert_int_equal(rc, GPUSYM_ERR_NO_MEMORY);
+        return;
+    }
+    OK(rc);
+    assert_int_equal(off, (uint64_t) want * ALIGN);
+    m->next++;
+    for (unsigned i = 0; i < units; i++) {
+        m->owner[want + i] = m->next;
+    }
+}
+
+/* Frees or shrinks at a random place, also where nothing begins. */
+static void one_release(gpusym_arena_t *arena, model_t *m, bool whole)
+{
+    const unsigned at = (unsigned) (next_random() % UNITS);
+    const uint64_t off = (uint64_t) at * ALIGN, size = 1 + next_random() % (25 * ALIGN);
+    const unsigned keep = whole ? 0 : (unsigned) ((size + ALIGN - 1) / ALIGN);
+    const int rc = whole ? gpusym_arena_free(arena, off) : gpusym_arena_shrink(arena, off, size);
+    if (!begins(m, at) || keep > length(m, at)) {
+        assert_int_equal(rc, GPUSYM_ERR_BAD_PARAM);
+        return;
+    }
+    OK(rc);
+    for (unsigned i = keep, n = length(m, at); i < n; i++) {
+        m->owner[at + i] = 0;
+    }
+}
+
+static void arena_does_what_its_model_does(void **state)
+{
+    (void) state;
+    for (unsigned round = 0; round < 20; round++) {
+        model_t m = {{0}, 0};
+        gpusym_arena_t *arena = gpusym_arena_create(UNITS * ALIGN + round, ALIGN); /* an odd end is no use */
+        assert_non_null(arena);
+        for (unsigned i = 0; i < 4000; i++) {
+            const unsigned what = (unsigned) (next_random() % 8);
+            if (what < 2) {
+                one_alloc(arena, &m);
+            } else {
+                one_release(arena, &m, what > 2);
+            }
+            check_sums(arena, &m);
+        }
+        for (unsigned i = 0; i < UNITS; i++) {
+            if (begins(&m, i)) {
+                OK(gpusym_arena_free(arena, (uint64_t) i * ALIGN));
+            }
+        }
+        assert_int_equal(gpusym_arena_used(arena), 0);
+        assert_int_equal(gpusym_arena_largest(arena), UNITS * ALIGN); /* all is one piece again */
+        gpusym_arena_destroy(arena);
+    }
+}
+
+static void arena_ends(void **state)
+{
+    (void) state;
+    uint64_t off, last = 0;
+    gpusym_arena_t *arena = gpusym_arena_create(1 << 20, 4096);
+    assert_non_null(arena);
+    assert_int_equal(gpusym_arena_alloc(arena, (1 << 20) + 1, &off), GPUSYM_ERR_NO_MEMORY);
+    for (unsigned i = 0; i < 256; i++) {
+        OK(gpusym_arena_alloc(arena, 1, &off));
+        assert_true(0 == i || off == last + 4096);
+        last = off;
+    }
+    assert_int_equal(gpusym_arena_alloc(arena, 1, &off), GPUSYM_ERR_NO_MEMORY);
+    assert_int_equal(gpusym_arena_largest(arena), 0);
+    OK(gpusym_arena_free(arena, 4096 * 100));
+    assert_int_equal(gpusym_arena_free(arena, 4096 * 100), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(gpusym_arena_free(arena, 4096 * 101 + 1), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(gpusym_arena_free(arena, 1 << 20), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(gpusym_arena_shrink(arena, 4096 * 100, 1), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(gpusym_arena_shrink(arena, 4096 * 101, 4097), GPUSYM_ERR_BAD_PARAM);
+    OK(gpusym_arena_shrink(arena, 4096 * 101, 4096));
+    OK(gpusym_arena_alloc(arena, 4096, &off));
+    assert_int_equal(off, 4096 * 100);
+    assert_int_not_equal(gpusym_arena_alloc(arena, UINT64_MAX, &off), GPUSYM_SUCCESS); /* rounding up overflows */
+    assert_int_not_equal(gpusym_arena_alloc(arena, UINT64_MAX - 4096, &off), GPUSYM_SUCCESS);
+    gpusym_arena_destroy(arena);
+}
+
+/* ---- the heap, on the simulated GPU ---- */
+
+static const gpusym_device_t *dev;
+static gpusym_gpu_t *gpu;
+
+/* Mappings of simulated memory in this process. */
+static unsigned mappings(void)
+{
+    unsigned n = 0;
+    char line[512];
+    FILE *maps = fopen("/proc/self/maps", "r");
+    assert_non_null(maps);
+    while (NULL != fgets(line, sizeof line, maps)) {
+        n += NULL != strstr(line, "gpusym-device");
+    }
+    fclose(maps);
+    return n;
+}
+
+static int device_up(void **state)
+{
+    const char *why = NULL;
+    (void) state;
+    dev = gpusym_device_select(GPUSYM_DEVICE_SIM, &why);
+    if (NULL == dev || GPUSYM_SUCCESS != dev->gpu_open(NULL, &gpu)) {
+        print_error("no simulated GPU: %s\n", NULL != why ? why : "gpu_open");
+        return 1;
+    }
+    return 0;
+}
+
+static int device_down(void **state)
+{
+    (void) state;
+    gpusym_device_close();
+    gpusym_sim_params.fail = NULL;
+    return 0;
+}
+
+/* What the device memory at p holds, as a byte repeated; fails if it does not. */
+static void assert_holds(void *p, uint8_t byte, size_t size)
+{
+    uint8_t *copy = malloc(size);
+    assert_non_null(copy);
+    OK(dev->copy(gpu, copy, p, size));
+    for (size_t i = 0; i < size; i++) {
+        assert_int_equal(copy[i], byte);
+    }
+    free(copy);
+}
+
+static void fill(void *p, uint8_t byte, size_t size)
+{
+    uint8_t *copy = malloc(size);
+    assert_non_null(copy);
+    memset(copy, byte, size);
+    OK(dev->copy(gpu, p, copy, size));
+    free(copy);
+}
+
+static void a_slab_is_zeroed_and_known_by_its_id(void **state)
+{
+    (void) state;
+    const unsigned before = mappings();
+    gpusym_heap_t *heap;
+    gpusym_heap_id_t id;
+    gpusym_mem_t mem;
+    void *base;
+    OK(gpusym_heap_create(dev, gpu, 1 << 20, &heap));
+    assert_ptr_equal(gpusym_heap_gpu(heap), gpu);
+    assert_ptr_equal((char *) gpusym_heap_at(heap, 4096), (char *) gpusym_heap_at(heap, 0) + 4096);
+    dev->query(gpusym_heap_at(heap, (1 << 20) - 1), &mem);
+    assert_int_equal(mem.kind, GPUSYM_MEM_DEVICE);
+    assert_holds(gpusym_heap_at(heap, 0), 0, 1 << 20);
+    gpusym_heap_id(heap, &id);
+    OK(gpusym_heap_peer(heap, &id, &base));
+    assert_ptr_equal(base, gpusym_heap_at(heap, 0));
+    gpusym_heap_destroy(heap);
+    assert_int_equal(mappings(), before);
+    gpusym_heap_destroy(NULL);
+}
+
+/* More peers than fit the first table of them. */
+static void peers_are_mapped_once(void **state)
+{
+    (void) state;
+    enum { PEERS = 20 };
+    const unsigned before = mappings();
+    gpusym_heap_t *heap[PEERS];
+    gpusym_heap_id_t id[PEERS];
+    void *base[PEERS], *again;
+    for (unsigned i = 0; i < PEERS; i++) {
+        OK(gpusym_heap_create(dev, gpu, 128 << 10, &heap[i]));
+        gpusym_heap_id(heap[i], &id[i]);
+        fill(gpusym_heap_at(heap[i], 0), (uint8_t) (i + 1), 128 << 10);
+        for (unsigned k = 0; k < i; k++) {
+            assert_memory_not_equal(id[i].nonce, id[k].nonce, sizeof id[i].nonce);
+        }
+    }
+    for (unsigned i = 0; i < PEERS; i++) {
+        OK(gpusym_heap_peer(heap[0], &id[i], &base[i]));
+        assert_holds(base[i], (uint8_t) (i + 1), 128 << 10);
+    }
+    const unsigned mapped = mappings();
+    for (unsigned i = 0; i < PEERS; i++) {
+        OK(gpusym_heap_peer(heap[0], &id[i], &again));
+        assert_ptr_equal(again, base[i]);
+    }
+    assert_int_equal(mappings(), mapped);
+    fill((char *) base[1] + 4096, 99, 64); /* both are the same memory */
+    assert_holds(gpusym_heap_at(heap[1], 4096), 99, 64);
+    for (unsigned i = 0; i < PEERS; i++) {
+        gpusym_heap_destroy(heap[i]);
+    }
+    assert_int_equal(mappings(), before);
+}
+
+typedef struct {
+    gpusym_heap_t *heap;
+    const gpusym_heap_id_t *id;
+    unsigned n;
+    void *base[8];
+} mapper_t;
+
+static void *map_all(void *arg)
+{
+    mapper_t *m = arg;
+    for (unsigned i = 0; i < m->n; i++) {
+        if (GPUSYM_SUCCESS != gpusym_heap_peer(m->heap, &m->id[i], &m->base[i])) {
+            m->base[i] = NULL;
+        }
+    }
+    return NULL;
+}
+
+static void threads_find_the_same_mapping(void **state)
+{
+    (void) state;
+    gpusym_heap_t *heap[8];
+    gpusym_heap_id_t id[8];
+    mapper_t m[4];
+    pthread_t thread[4];
+    for (unsigned i = 0; i < 8; i++) {
+        OK(gpusym_heap_create(dev, gpu, 64 << 10, &heap[i]));
+        gpusym_heap_id(heap[i], &id[i]);
+    }
+    for (unsigned t = 0; t < 4; t++) {
+        m[t] = (mapper_t){.heap = heap[0], .id = id, .n = 8};
+        assert_int_equal(pthread_create(&thread[t], NULL, map_all, &m[t]), 0);
+    }
+    for (unsigned t = 0; t < 4; t++) {
+        assert_int_equal(pthread_join(thread[t], NULL), 0);
+    }
+    for (unsigned i = 0; i < 8; i++) {
+        for (unsigned t = 0; t < 4; t++) {
+            assert_non_null(m[t].base[i]);
+            assert_ptr_equal(m[t].base[i], m[0].base[i]);
+        }
+        gpusym_heap_destroy(i ? heap[i] : NULL);
+    }
+    gpusym_heap_destroy(heap[0]);
+}
+
+static void a_wrong_id_is_refused(void **state)
+{
+    (void) state;
+    gpusym_heap_t *heap, *gone;
+    gpusym_heap_id_t id, old;
+    void *base;
+    OK(gpusym_heap_create(dev, gpu, 64 << 10, &heap));
+    OK(gpusym_heap_create(dev, gpu, 64 << 10, &gone));
+    gpusym_heap_id(gone, &old);
+    memset(&id, 0x77, sizeof id);
+    assert_int_not_equal(gpusym_heap_peer(heap, &id, &base), GPUSYM_SUCCESS);
+    gpusym_heap_destroy(gone);
+    assert_int_not_equal(gpusym_heap_peer(heap, &old, &base), GPUSYM_SUCCESS);
+    assert_int_not_equal(gpusym_heap_peer(heap, &old, &base), GPUSYM_SUCCESS); /* the failure is not kept */
+    gpusym_heap_destroy(heap);
+}
+
+/* Injected faults at each step of making a slab, and at mapping one. */
+static void nothing_is_held_after_an_error(void **state)
+{
+    (void) state;
+    static const char *const faults[] = {"alloc:1", "export:1", "import:1"};
+    for (size_t i = 0; i < 3; i++) {
+        gpusym_heap_t *heap = NULL, *other;
+        gpusym_heap_id_t id;
+        void *base;
+        device_down(NULL);
+        gpusym_sim_params.fail = faults[i];
+        assert_int_equal(device_up(NULL), 0);
+        const unsigned before = mappings();
+        if (i < 2) {
+            assert_int_not_equal(gpusym_heap_create(dev, gpu, 1 << 20, &heap), GPUSYM_SUCCESS);
+            assert_int_equal(mappings(), before);
+        }
+        OK(gpusym_heap_create(dev, gpu, 1 << 20, &heap));
+        OK(gpusym_heap_create(dev, gpu, 1 << 20, &other));
+        gpusym_heap_id(other, &id);
+        if (2 == i) {
+            assert_int_not_equal(gpusym_heap_peer(heap, &id, &base), GPUSYM_SUCCESS);
+        }
+        OK(gpusym_heap_peer(heap, &id, &base));
+        gpusym_heap_destroy(heap);
+        gpusym_heap_destroy(other);
+        assert_int_equal(mappings(), before);
+    }
+}
+
+/* ---- slots ---- */
+
+/* Offers at once in the tests below. */
+#define OFFERS 2000
+
+static const uint64_t heap_sizes[] = {64 << 20, 32 << 20, 4 << 20, 1 << 20, 192 << 10, 64 << 10, (3 << 20) + 12345};
+#define HEAP_SIZES (sizeof heap_sizes / sizeof heap_sizes[0])
+
+/* Largest class first, at least one slot in all, and no more than the slab holds. */
+static void classes_share_the_slab(void **state)
+{
+    (void) state;
+    for (size_t i = 0; i < HEAP_SIZES + 1000; i++) {
+        const uint64_t size = i < HEAP_SIZES ? heap_sizes[i] : (64 << 10) + next_random() % (1ull << (17 + i % 20));
+        uint64_t sum = 0, before = UINT64_MAX;
+        for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
+            const uint64_t each = gpusym_slot_size(size, c);
+            const uint32_t n = gpusym_slot_count(size, c);
+            assert_int_equal(0 == each, 0 == n);
+            assert_int_equal(each % 256, 0);
+            if (0 != n) {
+                assert_true(each < before);
+                before = each;
+            }
+            sum += each * n;
+        }
+        assert_true(0 != sum && sum <= size);
+        assert_true(sum >= size / 2);
+    }
+    assert_true(gpusym_slot_size(64 << 20, 0) == 32 << 20 && gpusym_slot_count(64 << 20, 0) == 1);
+    assert_true(gpusym_slot_size(64 << 20, 1) == 8 << 20 && gpusym_slot_count(64 << 20, 1) == 2);
+    assert_true(gpusym_slot_size(64 << 20, 2) == 1 << 20 && gpusym_slot_count(64 << 20, 2) == 8);
+    assert_true(gpusym_slot_count(64 << 20, 3) >= 64);
+}
+
+/* A slot that was handed out. */
+typedef struct {
+    uint64_t off, size;
+} slot_t;
+
+static bool offers_any(const gpusym_slot_offer_t *offer)
+{
+    for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
+        if (GPUSYM_SLOT_NONE != offer->off[c]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The largest class offered, as ranks that have the same left would keep. */
+static int largest(const gpusym_slot_offer_t *offer)
+{
+    int c = 0;
+    while (GPUSYM_SLOT_NONE == offer->off[c]) {
+        c++;
+    }
+    return c;
+}
+
+/* Communicators until the heap is full: each slot within it, none over another, none larger than the one before. */
+static unsigned take_all(gpusym_heap_t *heap, slot_t *slot)
+{
+    const uint64_t size = gpusym_heap_size(heap);
+    uint64_t used = gpusym_heap_used(heap);
+    gpusym_slot_offer_t offer;
+    unsigned n = 0;
+    for (gpusym_heap_slot_offer(heap, &offer); offers_any(&offer); gpusym_heap_slot_offer(heap, &offer), n++) {
+        const int keep = largest(&offer);
+        gpusym_heap_slot_settle(heap, &offer, keep);
+        assert_true(n < OFFERS);
+        slot[n] = (slot_t){offer.off[keep], gpusym_slot_size(size, (unsigned) keep)};
+        used += slot[n].size;
+        assert_int_equal(gpusym_heap_used(heap), used);
+        assert_int_equal(slot[n].off % 256, 0);
+        assert_true(slot[n].off + slot[n].size <= size);
+        assert_true(0 == n || slot[n].size <= slot[n - 1].size);
+        for (unsigned k = 0; k < n; k++) {
+            assert_true(slot[n].off + slot[n].size <= slot[k].off || slot[k].off + slot[k].size <= slot[n].off);
+        }
+    }
+    gpusym_heap_slot_settle(heap, &offer, -1);
+    assert_int_equal(gpusym_heap_used(heap), used);
+    return n;
+}
+
+static void every_slot_is_had_once_and_comes_back(void **state)
+{
+    (void) state;
+    static slot_t slot[OFFERS], again[OFFERS];
+    for (size_t i = 0; i < HEAP_SIZES; i++) {
+        gpusym_heap_t *heap;
+        unsigned all = 0;
+        OK(gpusym_heap_create(dev, gpu, heap_sizes[i], &heap));
+        assert_int_equal(gpusym_heap_size(heap), heap_sizes[i]);
+        assert_int_equal(gpusym_heap_used(heap), 0);
+        for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
+            all += gpusym_slot_count(heap_sizes[i], c);
+        }
+        assert_int_equal(take_all(heap, slot), all);
+        for (unsigned k = 0; k < all; k++) {
+            gpusym_heap_slot_free(heap, slot[(k * 7 + 3) % all].off, 1); /* some twice, which changes nothing */
+        }
+        for (unsigned k = 0; k < all; k++) {
+            gpusym_heap_slot_free(heap, slot[k].off, 1);
+        }
+        assert_int_equal(gpusym_heap_used(heap), 0);
+        assert_int_equal(take_all(heap, again), all); /* the same slots: places and borders are for ever */
+        assert_memory_equal(slot, again, all * sizeof *slot);
+        gpusym_heap_destroy(heap);
+    }
+}
+
+/* What is not kept can be had by others at once; what is reserved cannot. */
+static void an_offer_reserves(void **state)
+{
+    (void) state;
+    const uint64_t size = 4 << 20;
+    gpusym_heap_t *heap;
+    gpusym_slot_offer_t a, b, c;
+    uint64_t reserved = 0;
+    OK(gpusym_heap_create(dev, gpu, size, &heap));
+    gpusym_heap_slot_offer(heap, &a);
+    for (unsigned k = 0; k < GPUSYM_SLOT_CLASSES; k++) {
+        reserved += GPUSYM_SLOT_NONE == a.off[k] ? 0 : gpusym_slot_size(size, k);
+        assert_int_equal(GPUSYM_SLOT_NONE == a.off[k], 0 == gpusym_slot_count(size, k));
+    }
+    assert_int_equal(gpusym_heap_used(heap), reserved);
+    gpusym_heap_slot_offer(heap, &b);
+    for (unsigned k = 0; k < GPUSYM_SLOT_CLASSES; k++) {
+        assert_true(GPUSYM_SLOT_NONE == b.off[k] || a.off[k] != b.off[k]);
+        assert_true(1 != gpusym_slot_count(size, k) || GPUSYM_SLOT_NONE == b.off[k]);
+    }
+    gpusym_heap_slot_settle(heap, &a, 1);
+    gpusym_heap_slot_settle(heap, &b, -1);
+    assert_int_equal(gpusym_heap_used(heap), gpusym_slot_size(size, 1));
+    gpusym_heap_slot_offer(heap, &c);
+    assert_int_equal(c.off[0], a.off[0]);
+    assert_true(c.off[1] != a.off[1]);
+    gpusym_heap_slot_settle(heap, &c, -1);
+    gpusym_heap_slot_free(heap, a.off[1], 1);
+    gpusym_heap_slot_free(heap, 4096 + 1, 1); /* no slot begins there: nothing happens */
+    assert_int_equal(gpusym_heap_used(heap), 0);
+    gpusym_heap_destroy(heap);
+}
+
+/* A communicator starts above all epochs that freed slots have seen, whichever of them it gets. */
+static void the_epoch_floor_only_rises(void **state)
+{
+    (void) state;
+    static const uint32_t epochs[] = {1, 100, 7, 100, 101, 0x80000005u, 3};
+    gpusym_heap_t *heap;
+    gpusym_slot_offer_t offer;
+    OK(gpusym_heap_create(dev, gpu, 1 << 20, &heap));
+    uint32_t least = gpusym_heap_epoch_floor(heap);
+    assert_true(least >= 1);
+    for (size_t i = 0; i < sizeof epochs / sizeof epochs[0]; i++) {
+        gpusym_heap_slot_offer(heap, &offer);
+        const int keep = largest(&offer);
+        gpusym_heap_slot_settle(heap, &offer, keep);
+        assert_true(gpusym_heap_epoch_floor(heap) >= least);
+        gpusym_heap_slot_free(heap, offer.off[keep], epochs[i]);
+        least = epochs[i] > least ? epochs[i] : least;
+        assert_true(gpusym_heap_epoch_floor(heap) >= least);
+    }
+    gpusym_heap_destroy(heap);
+}
+
+typedef struct {
+    gpusym_heap_t *heap;
+    unsigned rounds, clashes;
+    uint8_t *owner; /* a mark for every 4096 bytes of the slab */
+} taker_t;
+
+static void *take_and_free(void *arg)
+{
+    taker_t *t = arg;
+    gpusym_slot_offer_t offer;
+    for (unsigned i = 0; i < t->rounds; i++) {
+        gpusym_heap_slot_offer(t->heap, &offer);
+        const int keep = offers_any(&offer) ? largest(&offer) : -1;
+        gpusym_heap_slot_settle(t->heap, &offer, keep);
+        if (keep >= 0) {
+            uint8_t *mark = &t->owner[offer.off[keep] / 4096];
+            t->clashes += 0 != __atomic_exchange_n(mark, 1, __ATOMIC_ACQ_REL);
+            __atomic_store_n(mark, 0, __ATOMIC_RELEASE);
+            gpusym_heap_slot_free(t->heap, offer.off[keep], i);
+        }
+    }
+    return NULL;
+}
+
+/* Thousands of communicators in several threads use up nothing, and no slot has two owners. */
+static void slots_do_not_leak(void **state)
+{
+    (void) state;
+    static uint8_t owner[256];
+    gpusym_heap_t *heap;
+    taker_t taker[4];
+    pthread_t thread[4];
+    OK(gpusym_heap_create(dev, gpu, 1 << 20, &heap));
+    for (unsigned t = 0; t < 4; t++) {
+        taker[t] = (taker_t){heap, 5000, 0, owner};
+        assert_int_equal(pthread_create(&thread[t], NULL, take_and_free, &taker[t]), 0);
+    }
+    for (unsigned t = 0; t < 4; t++) {
+        assert_int_equal(pthread_join(thread[t], NULL), 0);
+        assert_int_equal(taker[t].clashes, 0);
+    }
+    assert_int_equal(gpusym_heap_used(heap), 0);
+    assert_true(gpusym_heap_epoch_floor(heap) >= 4000);
+    gpusym_heap_destroy(heap);
+}
+
+/* ---- the division of a slot ---- */
+
+#define SLOT_LEAST (64u << 10)
+
+static bool layout_right(uint64_t size, uint32_t n, uint32_t max_blocks, uint32_t blocks, const gpusym_work_t *w)
+{
+    return blocks >= 1 && blocks <= max_blocks && w->ll_off >= GPUSYM_FLAGS_OFF + (uint64_t) blocks * GPUSYM_FLAG_ROW &&
+           0 == w->ll_off % 16 && 0 != w->ll_bytes && 0 == w->ll_bytes % 32 &&
+           w->ll_off + 2ull * n * w->ll_bytes <= w->stage_off && 0 == w->stage_off % 16 &&
+           w->stage_room >= 4 * GPUSYM_PACK * n && w->stage_off + w->stage_room <= size;
+}
+
+/* Whether a two-shot in that slot stays within the staging area. */
+static bool plan_right(uint32_t n, uint32_t blocks, const gpusym_work_t *shape)
+{
+    gpusym_work_t w = *shape;
+    w.bytes = 1 + next_random() % (1u << next_random() % 31);
+    w.nranks = n;
+    w.nblocks = blocks;
+    const uint64_t epochs =
+        gpusym_kernel_plan(GPUSYM_ALG_RSXST_AGXST, &w, next_random() % 2 ? 0 : (uint32_t) next_random() >> 8);
+    const uint64_t packs = (w.bytes + GPUSYM_PACK - 1) / GPUSYM_PACK;
+    return epochs >= 2 && w.nblocks >= 1 && w.nblocks <= blocks && 0 != w.stage_bytes &&
+           0 == w.stage_bytes % (GPUSYM_PACK * n) && 4ull * w.nblocks * w.stage_bytes <= w.stage_room && 0 != w.chunk &&
+           0 == w.chunk % n && (uint64_t) w.chunk * GPUSYM_PACK <= w.stage_bytes &&
+           (epochs - 1) * w.nblocks * w.chunk >= packs;
+}
+
+static void check_layout(uint64_t size, uint32_t n, uint32_t max_blocks)
+{
+    gpusym_work_t w, again;
+    memset(&w, 0, sizeof w);
+    memset(&again, 0, sizeof again);
+    const uint32_t blocks = gpusym_slot_layout(size, n, max_blocks, &w);
+    const uint32_t blocks_again = gpusym_slot_layout(size, n, max_blocks, &again);
+    if (!layout_right(size, n, max_blocks, blocks, &w) || blocks != blocks_again || 0 != memcmp(&w, &again, sizeof w) ||
+        !plan_right(n, blocks, &w) || !plan_right(n, 1 + (uint32_t) (next_random() % blocks), &w)) {
+        print_error("size %lu, %u ranks, %u blocks at most: %u blocks, LL at %lu of %u, stage at %lu of %lu\n",
+                    (unsigned long) size, n, max_blocks, blocks, (unsigned long) w.ll_off, w.ll_bytes,
+                    (unsigned long) w.stage_off, (unsigned long) w.stage_room);
+        fail();
+    }
+}
+
+static void every_slot_can_be_divided(void **state)
+{
+    (void) state;
+    for (uint32_t n = 1; n <= GPUSYM_TEAM_MAX; n++) {
+        for (uint32_t blocks = 1; blocks <= GPUSYM_BLOCKS_MAX; blocks++) {
+            for (uint64_t size = SLOT_LEAST; size <= 256 << 20; size *= 2) {
+                check_layout(size, n, blocks);
+                check_layout(size + next_random() % (size / 4096) * 4096, n, blocks);
+                check_layout(size + next_random() % size, n, blocks);
+            }
+        }
+    }
+}
+
+/* Flags and LL lines lie where they lie whatever the team: what an old owner left there are flags and lines. */
+static void borders_depend_on_the_size_alone(void **state)
+{
+    (void) state;
+    for (unsigned i = 0; i < 500; i++) {
+        const uint64_t size = SLOT_LEAST + next_random() % (1ull << (12 + i % 16)) / 256 * 256;
+        gpusym_work_t first, w;
+        memset(&first, 0, sizeof first);
+        assert_true(gpusym_slot_layout(size, 2, 1, &first) > 0);
+        for (uint32_t n = 1; n <= GPUSYM_TEAM_MAX; n++) {
+            for (uint32_t blocks = 1; blocks <= GPUSYM_BLOCKS_MAX; blocks *= 2) {
+                memset(&w, 0, sizeof w);
+                assert_true(gpusym_slot_layout(size, n, blocks, &w) > 0);
+                assert_int_equal(w.ll_off, first.ll_off);
+                assert_int_equal(w.stage_off, first.stage_off);
+                assert_int_equal(w.ll_bytes % 32, 0); /* lines are on one grid, of any team */
+            }
+        }
+    }
+}
+
+/* The larger the slot, the more of it is used: not less than half of any. */
+static void a_slot_is_well_used(void **state)
+{
+    (void) state;
+    for (uint32_t n = 2; n <= 8; n++) {
+        for (uint64_t size = 1 << 20; size <= 256 << 20; size *= 2) {
+            gpusym_work_t w;
+            const uint32_t blocks = gpusym_slot_layout(size, n, 64, &w);
+            assert_int_equal(blocks, 64);
+            assert_true(w.stage_room >= size / 2);
+        }
+    }
+}
+
+/* Too small for even one block: refused, whatever the size. */
+static void a_tiny_slot_is_refused_or_right(void **state)
+{
+    (void) state;
+    gpusym_work_t w;
+    for (uint32_t n = 1; n <= GPUSYM_TEAM_MAX; n++) {
+        assert_int_equal(gpusym_slot_layout(0, n, 4, &w), 0);
+        assert_int_equal(gpusym_slot_layout(GPUSYM_FLAGS_OFF, n, 4, &w), 0);
+        for (uint64_t size = 512; size < SLOT_LEAST; size += 496) {
+            if (0 != gpusym_slot_layout(size, n, 4, &w)) {
+                check_layout(size, n, 4);
+            }
+        }
+    }
+}
+
+#define ON_DEVICE(function) cmocka_unit_test_setup_teardown(function, device_up, device_down)
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arena_does_what_its_model_does),
+        cmocka_unit_test(arena_ends),
+        ON_DEVICE(a_slab_is_zeroed_and_known_by_its_id),
+        ON_DEVICE(peers_are_mapped_once),
+        ON_DEVICE(threads_find_the_same_mapping),
+        ON_DEVICE(a_wrong_id_is_refused),
+        ON_DEVICE(nothing_is_held_after_an_error),
+        cmocka_unit_test(classes_share_the_slab),
+        ON_DEVICE(every_slot_is_had_once_and_comes_back),
+        ON_DEVICE(an_offer_reserves),
+        ON_DEVICE(the_epoch_floor_only_rises),
+        ON_DEVICE(slots_do_not_leak),
+        cmocka_unit_test(every_slot_can_be_divided),
+        cmocka_unit_test(borders_depend_on_the_size_alone),
+        cmocka_unit_test(a_slot_is_well_used),
+        cmocka_unit_test(a_tiny_slot_is_refused_or_right),
+    };
+    seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t) time(NULL) << 16 ^ (uint64_t) getpid();
+    random_state = seed;
+    print_message("seed %lu\n", (unsigned long) seed);
+    return cmocka_run_group_tests_name("heap", tests, NULL, NULL);
+}

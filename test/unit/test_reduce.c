@@ -1,0 +1,377 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Unit tests of the kernels' primitives in the simulator's meaning: conversions of the 16-bit floats, loads and stores
+ * of user buffers at any alignment, LL lines, operations on packs.  A seed as the argument repeats a run.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kernels/reduce.h"
+
+static uint64_t seed, random_state;
+
+/* splitmix64 */
+static uint64_t next_random(void)
+{
+    uint64_t z = random_state += 0x9e3779b97f4a7c15ull;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+    return z ^ z >> 31;
+}
+
+static float f32_of(uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+static uint32_t bits_of(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+/* ---- 16-bit floats, by arithmetic on doubles ---- */
+
+typedef struct {
+    const char *name;
+    int mantissa, least, most; /* explicit bits; exponents of normal numbers */
+    float (*widen)(uint16_t h);
+    uint16_t (*narrow)(float f);
+} format_t;
+
+static float widen_f16(uint16_t h)
+{
+    return gs_f16_to_f32(h);
+}
+
+static uint16_t narrow_f16(float f)
+{
+    return gs_f32_to_f16(f);
+}
+
+static float widen_bf16(uint16_t h)
+{
+    return gs_bf16_to_f32(h);
+}
+
+static uint16_t narrow_bf16(float f)
+{
+    return gs_f32_to_bf16(f);
+}
+
+static const format_t formats[] = {
+    {"f16", 10, -14, 15, widen_f16, narrow_f16},
+    {"bf16", 7, -126, 127, widen_bf16, narrow_bf16},
+};
+#define FORMATS (sizeof formats / sizeof formats[0])
+
+static uint32_t infinity_bits(const format_t *f)
+{
+    return (uint32_t) (f->most - f->least + 2) << f->mantissa;
+}
+
+static bool is_nan_bits(const format_t *f, uint16_t h)
+{
+    return (h & 0x7fffu) > infinity_bits(f);
+}
+
+/* h is no NaN. */
+static double value_of(const format_t *f, uint16_t h)
+{
+    const int exponent = (h & 0x7fff) >> f->mantissa, mantissa = h & ((1 << f->mantissa) - 1);
+    const double a = (h & 0x7fffu) == infinity_bits(f) ? (double) INFINITY
+                     : 0 == exponent                   ? ldexp(mantissa, f->least - f->mantissa)
+                                     : ldexp(mantissa + (1 << f->mantissa), exponent - 1 + f->least - f->mantissa);
+    return h & 0x8000 ? -a : a;
+}
+
+/* To nearest, ties to even; x is no NaN. */
+static uint16_t nearest(const format_t *f, double x)
+{
+    const uint32_t sign = signbit(x) ? 0x8000u : 0;
+    const double a = fabs(x);
+    int e;
+    if (isinf(a)) {
+        return (uint16_t) (sign | infinity_bits(f));
+    }
+    (void) frexp(a, &e);
+    e = 0 == a || e - 1 < f->least ? f->least : e - 1;
+    const double bits = ldexp(e - f->least, f->mantissa) + nearbyint(ldexp(a, f->mantissa - e));
+    return (uint16_t) (sign | (bits >= infinity_bits(f) ? infinity_bits(f) : (uint32_t) bits));
+}
+
+static void every_value_widens_exactly_and_returns(void **state)
+{
+    (void) state;
+    for (size_t i = 0; i < FORMATS; i++) {
+        const format_t *f = &formats[i];
+        for (uint32_t h = 0; h < 65536; h++) {
+            const float wide = f->widen((uint16_t) h);
+            if (is_nan_bits(f, (uint16_t) h)) {
+                assert_true(isnan(wide));
+                assert_true(is_nan_bits(f, f->narrow(wide)));
+                continue;
+            }
+            assert_true((double) wide == value_of(f, (uint16_t) h));
+            assert_int_equal(!!signbit(wide), h >> 15);
+            assert_int_equal(f->narrow(wide), h);
+        }
+    }
+}
+
+static void check_narrow(const format_t *f, uint32_t bits)
+{
+    const float x = f32_of(bits);
+    const uint16_t got = f->narrow(x);
+    if (isnan(x) ? !is_nan_bits(f, got) : got != nearest(f, (double) x)) {
+        print_error("%s of %08x (%a): %04x\n", f->name, bits, (double) x, got);
+        fail();
+    }
+}
+
+/* Each value, the ties to both of its neighbours, and what lies next to those. */
+static void ties_round_to_even(void **state)
+{
+    (void) state;
+    for (size_t i = 0; i < FORMATS; i++) {
+        const format_t *f = &formats[i];
+        for (uint32_t h = 0; h < infinity_bits(f); h++) {
+            /* the next one after the largest is where infinity would be, were it a number */
+            const double a = value_of(f, (uint16_t) h),
+                         b = h + 1 == infinity_bits(f) ? ldexp(1, f->most + 1) : value_of(f, (uint16_t) (h + 1));
+            const uint32_t tie = bits_of((float) ((a + b) / 2));
+            for (int d = -2; d <= 2; d++) {
+                check_narrow(f, tie + (uint32_t) d);
+                check_narrow(f, (tie + (uint32_t) d) ^ 0x80000000u);
+                check_narrow(f, bits_of((float) a) + (uint32_t) (d < 0 && 0 == h ? 0 : d));
+            }
+        }
+    }
+}
+
+static void random_floats_round_to_nearest(void **state)
+{
+    (void) state;
+    static const uint32_t special[] = {0,           0x80000000u, 0x7f800000u, 0xff800000u, 0x7fc00000u, 0x7f800001u,
+                                       0xffffffffu, 1,           0x807fffffu, 0x00800000u, 0x7f7fffffu, 0xff7fffffu};
+    for (size_t i = 0; i < FORMATS; i++) {
+        for (size_t k = 0; k < sizeof special / sizeof special[0]; k++) {
+            check_narrow(&formats[i], special[k]);
+        }
+        for (uint32_t k = 0; k < 2000000; k++) {
+            const uint32_t bits = (uint32_t) next_random();
+            check_narrow(&formats[i], bits);
+            /* the same within a few octaves of what f16 can hold */
+            check_narrow(&formats[i], (bits & 0x807fffffu) | (100 + (bits >> 23 & 0xff) % 46) << 23);
+        }
+    }
+}
+
+/* ---- user buffers ---- */
+
+static void alignment_is_the_lowest_bit(void **state)
+{
+    (void) state;
+    static const uint32_t want[16] = {16, 1, 2, 1, 4, 1, 2, 1, 8, 1, 2, 1, 4, 1, 2, 1};
+    for (uintptr_t p = 0x1000; p < 0x1010; p++) {
+        assert_int_equal(gs_align((const void *) p), want[p & 15]);
+    }
+}
+
+#define ROOM 96
+
+/* Buffers end where the allocation ends: AddressSanitizer sees who reads on. */
+static void loads_of_any_alignment_and_end(void **state)
+{
+    (void) state;
+    for (uint32_t n = 0; n < 16 * 80; n++) {
+        const unsigned offset = n / 80;
+        const uint64_t bytes = 1 + n % 80;
+        uint8_t *memory = aligned_alloc(16, ROOM);
+        assert_non_null(memory);
+        uint8_t *buffer = malloc(offset + bytes);
+        assert_non_null(buffer);
+        assert_int_equal((uintptr_t) buffer & 15, 0);
+        for (uint64_t i = 0; i < bytes; i++) {
+            buffer[offset + i] = (uint8_t) next_random();
+        }
+        memset(memory, 0, ROOM);
+        memcpy(memory, buffer + offset, bytes);
+        for (uint64_t i = 0; 16 * i < bytes; i++) {
+            const gs_pack_t v = gs_ld_user(buffer + offset, gs_align(buffer + offset), bytes, i);
+            const gs_pack_t ragged = gs_ld_ragged(buffer + offset, gs_align(buffer + offset), bytes, i);
+            assert_memory_equal(&v, memory + 16 * i, 16);
+            assert_memory_equal(&ragged, memory + 16 * i, 16);
+        }
+        free(buffer);
+        free(memory);
+    }
+}
+
+static void stores_of_any_alignment_and_end(void **state)
+{
+    (void) state;
+    for (uint32_t n = 0; n < 16 * 80; n++) {
+        const unsigned offset = n / 80;
+        const uint64_t bytes = 1 + n % 80;
+        uint8_t want[ROOM + 16], *buffer = malloc(offset + bytes);
+        assert_non_null(buffer);
+        memset(buffer, 0xa5, offset + bytes);
+        memset(want, 0xa5, sizeof want);
+        for (uint64_t i = 0; 16 * i < bytes; i++) {
+            const gs_pack_t v = {{next_random(), next_random()}};
+            const uint64_t whole = bytes - 16 * i < 16 ? bytes - 16 * i : 16;
+            memcpy(want + offset + 16 * i, &v, whole);
+            gs_st_user(buffer + offset, gs_align(buffer + offset), bytes, i, v);
+            assert_memory_equal(buffer, want, offset + bytes);
+            gs_st_ragged(buffer + offset, gs_align(buffer + offset), bytes, i, v);
+            assert_memory_equal(buffer, want, offset + bytes);
+        }
+        free(buffer);
+    }
+}
+
+/* ---- LL lines ---- */
+
+static void a_line_is_refused_until_both_flags_are_there(void **state)
+{
+    (void) state;
+    static const uint32_t epochs[] = {1, 2, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff};
+    for (size_t i = 0; i < sizeof epochs / sizeof epochs[0]; i++) {
+        const uint32_t e = epochs[i];
+        const uint64_t data = next_random(), other = next_random();
+        uint64_t line[2] = {0, 0}, old[2], got;
+        assert_false(gs_ll_ld(line, e, &got)); /* fresh */
+        gs_ll_st(line, other, e - 1);
+        assert_false(gs_ll_ld(line, e, &got));
+        memcpy(old, line, sizeof old);
+        gs_ll_st(line, data, e);
+        assert_true(gs_ll_ld(line, e, &got));
+        assert_true(got == data);
+        assert_false(gs_ll_ld(line, e - 1, &got));
+        assert_false(gs_ll_ld(line, e + 1, &got));
+        assert_false(gs_ll_ld(line, e ^ 0x80000000u, &got));
+        for (int half = 0; half < 2; half++) { /* one half is still the old one's */
+            uint64_t torn[2] = {line[0], line[1]};
+            torn[half] = old[half];
+            assert_false(gs_ll_ld(torn, e, &got));
+            assert_false(gs_ll_ld(torn, e - 1, &got));
+        }
+    }
+}
+
+/* {lo, e, hi, e}: what the GPU stores as one vector, so that simulator and GPU could share a heap. */
+static void a_line_has_its_documented_layout(void **state)
+{
+    (void) state;
+    uint32_t line[4] __attribute__((aligned(16)));
+    gs_ll_st(line, 0x1122334455667788ull, 0x99aabbccu);
+    assert_int_equal(line[0], 0x55667788);
+    assert_int_equal(line[1], 0x99aabbcc);
+    assert_int_equal(line[2], 0x11223344);
+    assert_int_equal(line[3], 0x99aabbcc);
+}
+
+/* ---- operations ---- */
+
+/* Bits that the operation passes on when both operands are the same must be those of the operand. */
+static void equal_operands_stay_what_they_are(void **state)
+{
+    (void) state;
+    static const uint32_t keep[] = {GPUSYM_OP_MIN, GPUSYM_OP_MAX,    GPUSYM_OP_BAND,
+                                    GPUSYM_OP_BOR, GPUSYM_OP_MINLOC, GPUSYM_OP_MAXLOC};
+    for (uint32_t type = 0; type < GPUSYM_T_COUNT; type++) {
+        for (size_t k = 0; k < 200 * sizeof keep / sizeof keep[0]; k++) {
+            const uint32_t op = keep[k / 200];
+            const uint64_t noise = next_random();
+            /* exponents stay off NaN: the top bits of every 16 are clear */
+            const gs_pack_t v = {{noise & 0x3f3f3f3f3f3f3f3full, next_random() & 0xbf3fbf3fbf3fbf3full}};
+            if (!gpusym_op_valid(op, type)) {
+                continue;
+            }
+            gs_acc_t acc = gs_acc_start(type, v);
+            gs_acc_apply(op, type, &acc, v);
+            const gs_pack_t got = gs_acc_end(type, &acc);
+            assert_memory_equal(&got, &v, sizeof v);
+        }
+    }
+}
+
+/* The 16-bit floats are rounded once, at the end: 2048 + 1 + 1 is 2050 in f32 and 2048 if each sum is rounded. */
+static void small_floats_accumulate_in_f32(void **state)
+{
+    (void) state;
+    static const struct {
+        uint32_t type;
+        uint16_t big, one, want;
+    } cases[] = {
+        {GPUSYM_T_F16, 0x6800, 0x3c00, 0x6801},  /* 2048, 1, 2050 */
+        {GPUSYM_T_BF16, 0x4380, 0x3f80, 0x4381}, /* 256, 1, 258 */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const uint64_t lanes = 0x0001000100010001ull;
+        const gs_pack_t big = {{cases[i].big * lanes, cases[i].big * lanes}};
+        const gs_pack_t one = {{cases[i].one * lanes, cases[i].one * lanes}};
+        gs_acc_t acc = gs_acc_start(cases[i].type, big);
+        gs_acc_apply(GPUSYM_OP_SUM, cases[i].type, &acc, one);
+        gs_acc_apply(GPUSYM_OP_SUM, cases[i].type, &acc, one);
+        const gs_pack_t got = gs_acc_end(cases[i].type, &acc);
+        assert_true(got.w[0] == cases[i].want * lanes);
+        assert_true(got.w[1] == cases[i].want * lanes);
+    }
+}
+
+/* What a whole pack of one type gives for every operation is what the generic kernels' copy of the choice gives. */
+static void the_generic_choice_is_the_same(void **state)
+{
+    (void) state;
+    for (uint32_t i = 0; i < GPUSYM_OP_COUNT * GPUSYM_T_COUNT * 50; i++) {
+        const uint32_t op = i % GPUSYM_OP_COUNT, type = i / GPUSYM_OP_COUNT % GPUSYM_T_COUNT;
+        const gs_pack_t a = {{next_random() & 0x3fff3fff3fff3fffull, next_random()}};
+        const gs_pack_t b = {{next_random() & 0x3fff3fff3fff3fffull, next_random()}};
+        const gpusym_work_t w = {.op = op, .type = type};
+        if (!gpusym_op_valid(op, type)) {
+            continue;
+        }
+        assert_int_equal(gs_acc_type(&w, GS_ANY, GS_ANY), type);
+        gs_acc_t one = gs_acc_start(type, a), any = gs_acc_start(type, a);
+        gs_acc_op(&w, op, type, &one, b);
+        gs_acc_op(&w, GS_ANY, GS_ANY, &any, b);
+        assert_memory_equal(&one, &any, sizeof one);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_value_widens_exactly_and_returns),
+        cmocka_unit_test(ties_round_to_even),
+        cmocka_unit_test(random_floats_round_to_nearest),
+        cmocka_unit_test(alignment_is_the_lowest_bit),
+        cmocka_unit_test(loads_of_any_alignment_and_end),
+        cmocka_unit_test(stores_of_any_alignment_and_end),
+        cmocka_unit_test(a_line_is_refused_until_both_flags_are_there),
+        cmocka_unit_test(a_line_has_its_documented_layout),
+        cmocka_unit_test(equal_operands_stay_what_they_are),
+        cmocka_unit_test(small_floats_accumulate_in_f32),
+        cmocka_unit_test(the_generic_choice_is_the_same),
+    };
+    seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t) time(NULL) << 16 ^ (uint64_t) getpid();
+    random_state = seed;
+    print_message("seed %lu\n", (unsigned long) seed);
+    return cmocka_run_group_tests_name("reduce", tests, NULL, NULL);
+}
