@@ -796,7 +796,7 @@ static gpusym_work_t descriptor(unsigned rank, unsigned nranks, void *const *slo
     w.limit_ns = UINT64_C(60000000000);
     w.done_seq = 9;
     w.ll_bytes = LL_BYTES;
-    w.stage_bytes = 16 * nranks;
+    w.stage_room = BLOCKS * 2 * 2 * 16 * nranks;
     w.epoch = 1;
     w.rank = rank;
     w.nranks = nranks;
@@ -804,6 +804,7 @@ static gpusym_work_t descriptor(unsigned rank, unsigned nranks, void *const *slo
     w.type = GPUSYM_T_U32;
     w.nblocks = BLOCKS;
     w.nthreads = 64;
+    gpusym_kernel_plan(GPUSYM_ALG_AGXLL_R, &w, 0);
     return w;
 }
 
