@@ -126,9 +126,7 @@ static uint64_t plan_two_shot(gpusym_work_t *w, uint32_t chunk_bytes)
     w->span = round_up((packs + w->nblocks - 1) / w->nblocks, w->nranks);
     const uint64_t chunks = (w->span + most - 1) / most;
     w->chunk = (uint32_t)round_up((w->span + chunks - 1) / chunks, w->nranks);
-    w->half = chunks > 1 ? w->chunk / 2 / w->nranks * w->nranks : 0;
-    /* A barrier after each phase but the last, which only copies out; odd blocks have a chunk more. */
-    return chunks + (0 != w->half) + 1;
+    return chunks + 1; /* a barrier after each phase but the last, which only copies out */
 }
 
 /* One-shot: epochs of equal length, as few as the LL areas allow. */

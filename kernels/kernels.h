@@ -64,7 +64,7 @@ bool gpusym_op_valid(unsigned op, unsigned type);
 unsigned gpusym_kernel_find(unsigned alg, unsigned op, unsigned type);
 
 /* Cuts the message of a descriptor whose bytes (not 0), nranks, nblocks and slot shape are set, for an algorithm, in
- * chunks of at most chunk_bytes a block (0: as large as the slot allows): sets w->span to w->half, makes w->nblocks smaller if the slot has no room for so many, and returns the epochs
+ * chunks of at most chunk_bytes a block (0: as large as the slot allows): sets w->chunk, w->span and w->stage_bytes, makes w->nblocks smaller if the slot has no room for so many, and returns the epochs
  * that the call uses up. All ranks compute the same. The next call's epoch is larger by
  * at least this. */
 uint64_t gpusym_kernel_plan(unsigned alg, gpusym_work_t *w, uint32_t chunk_bytes);

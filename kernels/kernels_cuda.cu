@@ -12,7 +12,7 @@
 
 /* The descriptor stays in the constant bank (__grid_constant__): indexing peer[] makes no local copy. */
 #define GS_KERNEL(symbol) \
-    extern "C" __global__ void __launch_bounds__(GPUSYM_THREADS_MAX, GS_BLOCKS_PER_SM) symbol(const __grid_constant__ gpusym_work_t w)
+    extern "C" __global__ void __launch_bounds__(GPUSYM_THREADS_MAX, 1) symbol(const __grid_constant__ gpusym_work_t w)
 #define GS_CTX {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x}
 
 #define GPUSYM_ALGORITHM(id, name, coll, doc)   \

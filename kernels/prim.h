@@ -133,25 +133,27 @@ GS_FN uint32_t gs_align(const void *p)
     return 0 == low ? 16u : low & (~low + 1u);
 }
 
-/* Any alignment, any end. Out of line: it is rare, and it would swell every loop. */
+/* Any alignment, any end. Out of line: it is rare, and it would swell every loop. Loads do not wait for each
+ * other: a message of 8 bytes comes this way, and its load is on the critical path. */
 GS_OUTLINE gs_pack_t gs_ld_ragged(const void *base, uint32_t align, uint64_t bytes, uint64_t i)
 {
     const char *p = (const char *)base + 16 * i;
     const uint32_t n = bytes - 16 * i < 16 ? (uint32_t)(bytes - 16 * i) : 16;
     gs_pack_t v = {{0, 0}};
 
-    if (16 == n && align >= 8) {
-        v.w[0] = ((const uint64_t *)p)[0];
-        v.w[1] = ((const uint64_t *)p)[1];
-    } else if (16 == n && align >= 4) {
-        const uint32_t *q = (const uint32_t *)p;
-        v.w[0] = q[0] | (uint64_t)q[1] << 32;
-        v.w[1] = q[2] | (uint64_t)q[3] << 32;
-    } else {
-        for (uint32_t b = 0; b < n; b++) {
-            const uint64_t byte = (uint64_t)((const uint8_t *)p)[b] << 8 * (b & 7u);
-            v.w[0] |= b < 8 ? byte : 0;
-            v.w[1] |= b < 8 ? 0 : byte;
+    if (align >= 4 && 0 == n % 4) {
+        GS_UNROLL
+        for (uint32_t k = 0; k < 4; k++) {
+            if (4 * k < n) {
+                v.w[k / 2] |= (uint64_t)((const uint32_t *)p)[k] << 32 * (k % 2);
+            }
+        }
+        return v;
+    }
+    GS_UNROLL
+    for (uint32_t b = 0; b < 16; b++) {
+        if (b < n) {
+            v.w[b / 8] |= (uint64_t)((const uint8_t *)p)[b] << 8 * (b % 8);
         }
     }
     return v;
@@ -162,18 +164,19 @@ GS_OUTLINE void gs_st_ragged(void *base, uint32_t align, uint64_t bytes, uint64_
     char *p = (char *)base + 16 * i;
     const uint32_t n = bytes - 16 * i < 16 ? (uint32_t)(bytes - 16 * i) : 16;
 
-    if (16 == n && align >= 8) {
-        ((uint64_t *)p)[0] = v.w[0];
-        ((uint64_t *)p)[1] = v.w[1];
-    } else if (16 == n && align >= 4) {
-        uint32_t *q = (uint32_t *)p;
-        q[0] = (uint32_t)v.w[0];
-        q[1] = (uint32_t)(v.w[0] >> 32);
-        q[2] = (uint32_t)v.w[1];
-        q[3] = (uint32_t)(v.w[1] >> 32);
-    } else {
-        for (uint32_t b = 0; b < n; b++) {
-            ((uint8_t *)p)[b] = (uint8_t)((b < 8 ? v.w[0] : v.w[1]) >> 8 * (b & 7u));
+    if (align >= 4 && 0 == n % 4) {
+        GS_UNROLL
+        for (uint32_t k = 0; k < 4; k++) {
+            if (4 * k < n) {
+                ((uint32_t *)p)[k] = (uint32_t)(v.w[k / 2] >> 32 * (k % 2));
+            }
+        }
+        return;
+    }
+    GS_UNROLL
+    for (uint32_t b = 0; b < 16; b++) {
+        if (b < n) {
+            ((uint8_t *)p)[b] = (uint8_t)(v.w[b / 8] >> 8 * (b % 8));
         }
     }
 }

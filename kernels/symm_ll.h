@@ -20,9 +20,7 @@
 #include "kernels/reduce.h"
 
 /* Ranks whose lines are awaited together: their loads are in flight at once. */
-#ifndef GS_LL_GROUP
 #define GS_LL_GROUP 4
-#endif
 
 /* The LL line pair of pack i from source src, in rank dst's slot. */
 GS_FN char *gs_ll_line(const gpusym_work_t *w, uint32_t dst, uint32_t src, uint32_t epoch, uint64_t i)

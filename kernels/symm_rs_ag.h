@@ -11,8 +11,7 @@
  * Bytes sent by a rank: 2 * (n - 1) / n * bytes.
  *
  * The host has given every block a span of the message, cut into chunks (gpusym_kernel_plan).  A block works in phases,
- * one barrier each; the first chunk of odd blocks is half as long, so that one half of the blocks has the wire while
- * the other waits at its barrier (a drained wire at every barrier cost 15 % at 16 MiB).  Phase t scatters chunk t + 1, reduces chunk t and copies out chunk t - 1, so
+ * one barrier each; phase t scatters chunk t + 1, reduces chunk t and copies out chunk t - 1, so
  * that the wire carries both directions of work all the time.  Buffers alternate with t:
  *   in[t & 1]   written in phase t - 1, read in phase t, written again in phase t + 1
  *   out[t & 1]  written (by its owner ranks) in phase t, read in phase t + 1, written again in t + 2
@@ -34,25 +33,17 @@ typedef struct {
     uint64_t in, out; /* offsets of its buffers in the slot */
 } gs_chunk_t;
 
-/* Chunk t of this block; false if it has so many not. */
+/* Chunk t of this block; false, and a chunk of no length, if it has not so many. */
 GS_FN bool gs_rs_ag_chunk(gs_ctx_t c, const gpusym_work_t *w, uint32_t t, gs_chunk_t *k)
 {
     const uint64_t packs = (w->bytes + 15) / 16, from = c.block * w->span;
     const uint64_t to = from + w->span < packs ? from + w->span : packs;
-    const uint32_t half = c.block & 1u ? w->half : 0;
-    const uint32_t most = 0 == t && 0 != half ? half : w->chunk;
     k->base = from + (uint64_t)t * w->chunk;
-    if (t > 0 && 0 != half) {
-        k->base -= w->chunk - half;
-    }
-    if (k->base >= to) {
-        return false;
-    }
-    k->len = (uint32_t)(to - k->base < most ? to - k->base : most);
+    k->len = k->base >= to ? 0 : (uint32_t)(to - k->base < w->chunk ? to - k->base : w->chunk);
     k->slice = (k->len + w->nranks - 1) / w->nranks;
     k->in = w->stage_off + ((uint64_t)c.block * 2 + (t & 1)) * w->stage_bytes;
     k->out = k->in + w->stage_room / 32 * 16; /* a border that no number of blocks moves */
-    return true;
+    return 0 != k->len;
 }
 
 /* The slice of rank r: its first pack in the chunk, and its length in packs. */
@@ -217,27 +208,24 @@ GS_FN void gs_rs_ag(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t ty
     uint32_t status = GPUSYM_STATUS_OK;
 
     /* Phase t - 1 of the comment at the top: t counts from 0 so that chunk t is the one to scatter. */
-    for (uint32_t t = 0;; t++) {
+    for (uint32_t t = 0; GPUSYM_STATUS_OK == status; t++) {
         gs_chunk_t k;
-        bool crossed = false; /* whether anything was handed to a peer, so that a barrier must follow */
-        if (t > 0 && gs_rs_ag_chunk(c, w, t - 1, &k)) {
-            gs_rs_reduce(c, w, op, type, push, &k);
-            crossed = true;
-        }
+        bool crossed = false; /* something was handed to a peer: a barrier must follow */
         if (gs_rs_ag_chunk(c, w, t, &k)) {
             gs_rs_scatter(c, w, push, align, &k);
             crossed = true;
         }
-        if (t > 1 && gs_rs_ag_chunk(c, w, t - 2, &k)) {
+        if (t > 1 && gs_rs_ag_chunk(c, w, t - 2, &k)) { /* between the two that fill the wire: 2 % at 64 MiB */
             gs_ag_copy_out(c, w, &k);
+        }
+        if (t > 0 && gs_rs_ag_chunk(c, w, t - 1, &k)) {
+            gs_rs_reduce(c, w, op, type, push, &k);
+            crossed = true;
         }
         if (!crossed) {
             break;
         }
         status = gs_barrier(c, w, w->epoch + t);
-        if (GPUSYM_STATUS_OK != status) {
-            break;
-        }
     }
     gs_finish(c, w, status);
 }

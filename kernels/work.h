@@ -54,13 +54,13 @@ typedef struct gpusym_work {
     uint64_t stage_room;         /* bytes of the staging area, for all blocks of a launch */
     /* From gpusym_kernel_plan(): */
     uint32_t chunk;              /* packs of a chunk: of a block (two-shot), of an epoch (one-shot) */
-    uint32_t half;               /* two-shot: packs of the first chunk of odd blocks; 0: like the others */
     uint64_t span;               /* two-shot: packs of the message for a block */
     uint32_t stage_bytes;        /* two-shot: bytes of one buffer of a block, a multiple of 16 * nranks */
     uint32_t epoch;              /* first epoch of this call; gpusym_kernel_plan() says how many it uses */
     uint32_t rank, nranks;
     uint32_t op, type;           /* enum gpusym_op, enum gpusym_type (kernels/kernels.h) */
     uint32_t nblocks, nthreads;
+    uint32_t out_local;          /* out is memory of this rank's GPU: it need be visible only there at completion */
 } gpusym_work_t;
 
 #define GPUSYM_FLAGS_OFF 256u

@@ -335,14 +335,17 @@ static void small_floats_accumulate_in_f32(void **state)
     }
 }
 
+/* Bits that make no NaN of any type: which of two NaNs an operation returns is not said. */
+#define NO_NAN 0x3fff3fff3fff3fffull
+
 /* What a whole pack of one type gives for every operation is what the generic kernels' copy of the choice gives. */
 static void the_generic_choice_is_the_same(void **state)
 {
     (void) state;
     for (uint32_t i = 0; i < GPUSYM_OP_COUNT * GPUSYM_T_COUNT * 50; i++) {
         const uint32_t op = i % GPUSYM_OP_COUNT, type = i / GPUSYM_OP_COUNT % GPUSYM_T_COUNT;
-        const gs_pack_t a = {{next_random() & 0x3fff3fff3fff3fffull, next_random()}};
-        const gs_pack_t b = {{next_random() & 0x3fff3fff3fff3fffull, next_random()}};
+        const gs_pack_t a = {{next_random() & NO_NAN, next_random() & NO_NAN}};
+        const gs_pack_t b = {{next_random() & NO_NAN, next_random() & NO_NAN}};
         const gpusym_work_t w = {.op = op, .type = type};
         if (!gpusym_op_valid(op, type)) {
             continue;

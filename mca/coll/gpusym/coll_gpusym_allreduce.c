@@ -100,6 +100,7 @@ static int on_device(const args_t *a)
                                .where = *where(a),
                                .in = MPI_IN_PLACE == a->sbuf ? a->rbuf : a->sbuf,
                                .out = a->rbuf,
+                               .out_local = GPUSYM_MEM_DEVICE == a->rmem.kind,
                                .bytes = (uint64_t)a->count * (type < 0 ? a->dtype->super.size : gpusym_type_bytes((unsigned)type)),
                                .op = (unsigned)op,
                                .type = (unsigned)type};

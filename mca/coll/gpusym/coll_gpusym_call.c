@@ -198,6 +198,7 @@ static void launch(coll_gpusym_call_t *call)
     gpusym_tuning_allreduce(&what, &forced, &plan);
     w.in = call->in;
     w.out = call->out;
+    w.out_local = call->out_local;
     w.bytes = call->bytes;
     w.op = call->op;
     w.type = call->type;

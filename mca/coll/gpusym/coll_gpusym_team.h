@@ -71,6 +71,7 @@ typedef struct {
     gpusym_mem_t where;           /* a buffer on our GPU */
     const void *in;
     void *out;
+    bool out_local;               /* out is memory of our GPU, neither managed nor the host's */
     uint64_t bytes;
     unsigned op, type;            /* of kernels.def */
 
