@@ -75,7 +75,7 @@ mkdir -p "$results" || exit 2
 device=${GPUSYM_TEST_DEVICE:-sim}
 slow=${GPUSYM_TEST_SLOW:-1}
 [ "$GPUSYM_SANITIZERS" = no ] || slow=${GPUSYM_TEST_SLOW:-5}
-export GPUSYM_TEST_DEVICE=$device
+export GPUSYM_TEST_DEVICE=$device GPUSYM_TEST_SLOW=$slow
 
 passed=0
 failed=0
