@@ -84,7 +84,7 @@ skipped=0
 # shellcheck source=test/mpirun.sh
 . "$srcdir/test/mpirun.sh"
 # The component and its library from the build tree.
-export OMPI_MCA_mca_base_component_path=$builddir/components:$GPUSYM_OMPI_PATH_TAIL
+export OMPI_MCA_opal_mca_base_component_path=$builddir/components:$GPUSYM_OMPI_PATH_TAIL
 
 sanitizer_preload=
 if [ "$GPUSYM_SANITIZERS" != no ]; then
