@@ -20,7 +20,7 @@ AC_ARG_WITH([cuda-arch], [AS_HELP_STRING([--with-cuda-arch=LIST],
 AC_ARG_VAR([NVCC], [the CUDA compiler])
 AC_ARG_VAR([NVCCFLAGS], [flags for it])
 GPUSYM_HAVE_CUDA=0 GPUSYM_HAVE_KERNELS=0
-GPUSYM_CUDA_CPPFLAGS= GPUSYM_CUDA_ARCH= GPUSYM_NVCC_GENCODE= GPUSYM_NVCC_HOST=
+GPUSYM_CUDA_CPPFLAGS= GPUSYM_CUDA_ARCH= GPUSYM_NVCC_GENCODE= GPUSYM_NVCC_HOST= GPUSYM_NVCC_WERROR=
 AS_IF([test "$with_cuda" = no],
     [GPUSYM_FEATURE([CUDA], [off: --without-cuda])
      GPUSYM_FEATURE([GPU kernels], [off: --without-cuda])],
@@ -32,11 +32,13 @@ AC_SUBST([GPUSYM_CUDA_CPPFLAGS])
 AC_SUBST([GPUSYM_CUDA_ARCH])
 AC_SUBST([GPUSYM_NVCC_GENCODE])
 AC_SUBST([GPUSYM_NVCC_HOST])
+AC_SUBST([GPUSYM_NVCC_WERROR])
 AM_CONDITIONAL([GPUSYM_HAVE_CUDA], [test "$GPUSYM_HAVE_CUDA" = 1])
 AM_CONDITIONAL([GPUSYM_HAVE_KERNELS], [test "$GPUSYM_HAVE_KERNELS" = 1])
 ])
 
-dnl Sets NVCC, GPUSYM_NVCC_HOST, GPUSYM_CUDA_ARCH and GPUSYM_NVCC_GENCODE, and gpusym_cuda_dir for cuda.h.
+dnl Sets NVCC, GPUSYM_NVCC_HOST, GPUSYM_NVCC_WERROR, GPUSYM_CUDA_ARCH and GPUSYM_NVCC_GENCODE; for cuda.h,
+dnl gpusym_cuda_dir.
 AC_DEFUN([GPUSYM_CHECK_NVCC], [
 AS_CASE([$with_cuda],
     [auto|yes], [gpusym_cuda_path=$PATH:/usr/local/cuda/bin gpusym_cuda_dir=],
@@ -55,6 +57,9 @@ AS_IF([test -z "$NVCC"],
               AC_MSG_RESULT([yes, with -allow-unsupported-compiler])],
              [AC_MSG_RESULT([no])
               gpusym_nvcc_why="$NVCC does not compile a trivial kernel; config.log has its words"])])])
+dnl For --enable-werror; an nvcc that does not know these words does without.
+AS_IF([test -z "$gpusym_nvcc_why" && test "$enable_werror" != no],
+    [GPUSYM_NVCC_TRY([$GPUSYM_NVCC_HOST -Werror all-warnings], [GPUSYM_NVCC_WERROR='-Werror all-warnings'])])
 AS_IF([test -z "$gpusym_nvcc_why"], [GPUSYM_CHECK_CUDA_ARCH])
 AS_IF([test -z "$gpusym_nvcc_why"],
     [GPUSYM_HAVE_KERNELS=1

@@ -21,11 +21,12 @@ set -u
 #           output must match. Exit status 77 is "cannot run here": neither passed nor failed.
 # MCA       name=value ...; besides them coll=gpusym and coll_gpusym_device=..., unless given here. A line that names
 #           a parameter sim_... is only for the simulator
-# program   in the build tree, or a command found in PATH; @SRC@ and @BUILD@ are the two trees
+# program   in the build tree, or a command found in PATH; @SRC@ and @BUILD@ are the two trees, @INFO@ is ompi_info
 tests() {
     cat <<'EOF'
 # What a user sees.
-params       | -         | 30  | ok:coll_gpusym_priority        |                                         | ompi_info --param coll gpusym --level 9
+params       | -         | 30  | ok:coll_gpusym_priority        |                                         | @INFO@ --param coll gpusym --level 9
+params-docs  | -         | 30  | ok                             |                                         | @SRC@/test/params.sh @INFO@
 example      | 1,2,4,8   | 60  | ok:verified: yes               |                                         | examples/allreduce
 summary      | 2         | 60  | ok:allreduce: native [1-9]     | coll_gpusym_summary=1                   | examples/allreduce
 pvars        | 1,2,4     | 60  | ok                             |                                         | test/mpi/pvars
@@ -74,7 +75,7 @@ mkdir -p "$results" || exit 2
 device=${GPUSYM_TEST_DEVICE:-sim}
 slow=${GPUSYM_TEST_SLOW:-1}
 [ "$GPUSYM_SANITIZERS" = no ] || slow=${GPUSYM_TEST_SLOW:-5}
-export GPUSYM_TEST_DEVICE=$device
+export GPUSYM_TEST_DEVICE=$device GPUSYM_TEST_SLOW=$slow
 
 passed=0
 failed=0
@@ -83,7 +84,7 @@ skipped=0
 # shellcheck source=test/mpirun.sh
 . "$srcdir/test/mpirun.sh"
 # The component and its library from the build tree.
-export OMPI_MCA_mca_base_component_path=$builddir/components:$GPUSYM_OMPI_PATH_TAIL
+export OMPI_MCA_opal_mca_base_component_path=$builddir/components:$GPUSYM_OMPI_PATH_TAIL
 
 sanitizer_preload=
 if [ "$GPUSYM_SANITIZERS" != no ]; then
@@ -209,6 +210,7 @@ table_line() {
     read -ra command <<<"$6"
     command=("${command[@]//@SRC@/$srcdir}")
     command=("${command[@]//@BUILD@/$builddir}")
+    command=("${command[@]//@INFO@/$GPUSYM_OMPI_INFO}")
     program=${command[0]}
     if [[ $program == */* ]]; then
         [[ $program == /* ]] || command[0]=$builddir/$program

@@ -64,7 +64,7 @@ passed=0
 failed=0
 # By the environment: what a test gives with --mca then comes on top.
 export OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader OMPI_MCA_coll=gpusym
-export OMPI_MCA_mca_base_component_path=$kit/lib/openmpi:SYSTEM_DEFAULT OMPI_MCA_mca_base_component_show_load_errors=1
+export OMPI_MCA_opal_mca_base_component_path=$kit/lib/openmpi:SYSTEM_DEFAULT OMPI_MCA_mca_base_component_show_load_errors=1
 export OMPI_MCA_coll_gpusym_device=$device OMPI_MCA_coll_gpusym_multicast=0
 common=()
 bind_to=core

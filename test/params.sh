@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# docs/parameters.md against what Open MPI says of the component: name, default, level and meaning of every parameter.
+#
+#     test/params.sh OMPI_INFO [DOCUMENT]     OMPI_INFO is called as the environment says, which must name the component
+#
+# Prints the lines that differ, < from the document, > as they should be; so says the exit status.
+set -u
+info=${1:?usage: test/params.sh OMPI_INFO [DOCUMENT]}
+document=${2:-$(dirname "$0")/../docs/parameters.md}
+
+# Defaults are compared, not what this run has set.
+for name in "${!OMPI_MCA_coll_gpusym_@}"; do
+    unset "$name"
+done
+
+dir=$(mktemp -d) || exit 2
+trap 'rm -rf "$dir"' EXIT
+
+# A row of the document for each parameter; values that hold a colon may come in quotes.
+"$info" --param coll gpusym --level 9 --parsable |
+    sed -nE 's/^mca:coll:gpusym:param:(coll_gpusym_[a-z0-9_]+):(value|level|help):"?(.*[^"])?"?$/\1\t\2\t\3/p' |
+    awk -F'\t' '
+        { said[$1, $2] = $3; names[$1] }
+        END {
+            for (n in names) {
+                value = said[n, "value"]
+                if (value ~ /^[0-9]+\.0+$/)
+                    sub(/\.0+$/, "", value)
+                value = value == "" ? "(empty)" : "`" value "`"
+                print "| `" n "` | " value " | " said[n, "level"] " | " said[n, "help"] " |"
+            }
+        }' | LC_ALL=C sort >"$dir/said"
+# The counters' rows have fewer columns.
+# shellcheck disable=SC2016  # Markdown's backquotes
+grep -E '^\| `coll_gpusym_[a-z0-9_]+` \| [^|]+ \| [0-9] \| ' "$document" | LC_ALL=C sort >"$dir/written"
+
+if [ ! -s "$dir/said" ]; then
+    echo "$info knows no parameter of coll/gpusym"
+    exit 1
+fi
+diff "$dir/written" "$dir/said" || exit 1
+echo "$(wc -l <"$dir/said") parameters, as documented"
