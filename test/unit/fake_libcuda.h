@@ -49,6 +49,7 @@ typedef struct {
     bool managed;
     int ordinal;
     CUcontext ctx;
+    unsigned synchronous; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
 } fake_region_t;
 
 static struct {
@@ -65,6 +66,7 @@ static struct {
 
     /* What it saw. */
     const char *failed;                                  /* the call that was made to fail */
+    int legacy_waits; /* for the default stream */
     unsigned streams, modules, pinned, allocations, ipc; /* live */
     unsigned pushes, retains, peers;
     unsigned mistakes; /* what a real driver would punish later */
@@ -136,7 +138,7 @@ static fake_region_t *fake_region_add(size_t size, unsigned type, bool managed, 
                 return NULL;
             }
             memset(base, 0xa5, size);
-            fake_regions[i] = (fake_region_t){base, size, type, managed, ordinal, ctx};
+            fake_regions[i] = (fake_region_t){base, size, type, managed, ordinal, ctx, 0};
             return &fake_regions[i];
         }
     }
@@ -334,10 +336,25 @@ CUresult cuPointerGetAttributes(unsigned n, CUpointer_attribute *what, void **wh
         case CU_POINTER_ATTRIBUTE_CONTEXT:
             *(CUcontext *) where[i] = NULL == region ? NULL : region->ctx;
             break;
+        case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+            *(unsigned *) where[i] = NULL == region ? 0 : region->synchronous;
+            break;
         default:
             return CUDA_ERROR_INVALID_VALUE;
         }
     }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute what, CUdeviceptr p)
+{
+    fake_region_t *region = fake_region(p);
+
+    FAKE_CONTEXT();
+    if (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS != what || NULL == region || region->ctx != fake_current()) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    region->synchronous = *(const unsigned *) value;
     return CUDA_SUCCESS;
 }
 
@@ -488,6 +505,11 @@ static void fake_run(CUstream stream)
 
 CUresult cuStreamSynchronize(CUstream stream)
 {
+    if (CU_STREAM_LEGACY == stream) {
+        FAKE_CONTEXT();
+        fake.legacy_waits++;
+        return CUDA_SUCCESS;
+    }
     FAKE_STREAM(stream);
     fake_run(stream);
     return CUDA_SUCCESS;

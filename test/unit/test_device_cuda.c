@@ -191,7 +191,23 @@ static void test_query(void **unused)
     fake.fail_with = CUDA_ERROR_NOT_INITIALIZED;
     fake.fail_at = 1;
     expect_kind(device, GPUSYM_MEM_HOST, -1, NULL);
-    assert_int_equal(fake.pushes, 0);
+}
+
+/* An allocation is marked when it is first seen, and what is under way then is waited for; no context is left. */
+static void test_query_marks_memory_synchronous(void **unused)
+{
+    (void) unused;
+    open_cuda();
+    fake_region_t *device = fake_region_add(64, CU_MEMORYTYPE_DEVICE, false, 1, &fake_other[1]);
+    char *pool = fake_region_add(64, CU_MEMORYTYPE_DEVICE, false, 1, NULL)->base;
+    expect_kind(device->base, GPUSYM_MEM_DEVICE, 1, &fake_other[1]);
+    assert_int_equal(device->synchronous, 1);
+    assert_int_equal(fake.legacy_waits, 1);
+    expect_kind(device->base + 5, GPUSYM_MEM_DEVICE, 1, &fake_other[1]);
+    expect_kind(pool, GPUSYM_MEM_DEVICE, 1, NULL);
+    assert_int_equal(fake.legacy_waits, 1);
+    assert_int_equal(fake.pushes, 1);
+    assert_null(fake_current());
 }
 
 /* ---- gpu_open ---- */
@@ -710,6 +726,7 @@ int main(void)
         TEST(test_open_names_missing_symbol),
         TEST(test_open_makes_no_context),
         TEST(test_query),
+        TEST(test_query_marks_memory_synchronous),
         TEST(test_gpu_primary),
         TEST(test_gpu_other_context),
         TEST(test_gpu_of_the_caller),

@@ -72,12 +72,21 @@ static int alone(const args_t *a)
     return MPI_SUCCESS;
 }
 
+/* Whether two buffers lie on different GPUs, or in different contexts of one. */
+static bool elsewhere(const gpusym_mem_t *a, const gpusym_mem_t *b)
+{
+    return GPUSYM_MEM_DEVICE == a->kind && GPUSYM_MEM_DEVICE == b->kind &&
+           (a->gpu != b->gpu || (NULL != a->context && NULL != b->context && a->context != b->context));
+}
+
 /* What we post: native, or why not. */
 static uint8_t kind(const args_t *a, int op, int type)
 {
     coll_gpusym_team_t *team = a->module->team;
     int reason = -1;
-    if (op < 0) {
+    if (COLL_GPUSYM_ALG_STAGED == mca_coll_gpusym_component.allreduce_algorithm) {
+        reason = COLL_GPUSYM_R_FORCED;
+    } else if (op < 0) {
         reason = ompi_op_is_intrinsic(a->op) ? COLL_GPUSYM_R_OP : COLL_GPUSYM_R_USER_OP;
     } else if (type < 0) {
         reason = COLL_GPUSYM_R_TYPE;
@@ -85,7 +94,7 @@ static uint8_t kind(const args_t *a, int op, int type)
         reason = COLL_GPUSYM_R_OP;
     } else if (GPUSYM_MEM_HOST == a->smem.kind || GPUSYM_MEM_HOST == a->rmem.kind) {
         reason = COLL_GPUSYM_R_MIXED; /* one buffer on the host, one on the GPU */
-    } else if (!coll_gpusym_team_owns(team, &a->rmem) || !coll_gpusym_team_owns(team, &a->smem)) {
+    } else if (elsewhere(&a->smem, &a->rmem) || !coll_gpusym_team_owns(team, &a->rmem) || !coll_gpusym_team_owns(team, &a->smem)) {
         reason = COLL_GPUSYM_R_OTHER_GPU;
     }
     return reason < 0 ? GPUSYM_KIND_NATIVE : (uint8_t)(GPUSYM_KIND_STAGE + reason);
@@ -117,15 +126,16 @@ static int on_device(const args_t *a)
     return call.error;
 }
 
-/* Asks the device what the buffers are. */
+/* Asks the device what the buffers are, where their first bytes lie: an address may be MPI_BOTTOM. */
 static bool any_on_gpu(args_t *a)
 {
     const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
-    dev->query(a->rbuf, &a->rmem);
+    const uintptr_t first = (uintptr_t)a->dtype->super.true_lb;
+    dev->query((const void *)((uintptr_t)a->rbuf + first), &a->rmem);
     if (MPI_IN_PLACE == a->sbuf) {
         a->smem = a->rmem;
     } else {
-        dev->query(a->sbuf, &a->smem);
+        dev->query((const void *)((uintptr_t)a->sbuf + first), &a->smem);
     }
     return on_gpu(&a->rmem) || on_gpu(&a->smem);
 }
@@ -137,6 +147,9 @@ int coll_gpusym_allreduce(const void *sbuf, void *rbuf, gpusym_count_t count, st
     args_t a = {m, sbuf, rbuf, count, dtype, op, {0}, {0}};
     const bool grouped = !OMPI_COMM_IS_INTER(comm) && ompi_comm_size(comm) > 1;
 
+    if (0 == count) {
+        return MPI_SUCCESS;
+    }
     if (m->passthrough) {
         return pass(&a);
     }
@@ -152,6 +165,9 @@ int coll_gpusym_allreduce(const void *sbuf, void *rbuf, gpusym_count_t count, st
             return pass(&a);
         }
         return OMPI_COMM_IS_INTER(comm) ? stage(&a, COLL_GPUSYM_R_INTER) : alone(&a);
+    }
+    if (m->team->broken) { /* what went wrong has been said */
+        return MPI_ERR_OTHER;
     }
     if (m->team->reason >= 0) { /* agreed for good: staged and passed calls meet in the previous module */
         return device ? stage(&a, (unsigned)m->team->reason) : pass(&a);

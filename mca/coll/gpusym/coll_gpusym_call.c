@@ -34,7 +34,7 @@ static const char *comm_name(const coll_gpusym_call_t *call, char *buf, size_t s
 static void end(coll_gpusym_call_t *call)
 {
     if (call->has_turn) {
-        gpusym_turns_give(&call->module->team->rc, call->read.seq);
+        gpusym_turns_give(&call->module->team->rc, MPI_SUCCESS != call->error);
         call->has_turn = false;
     }
     call->state = COLL_GPUSYM_CALL_ENDED;
@@ -44,6 +44,7 @@ static void end(coll_gpusym_call_t *call)
 static void give_up(coll_gpusym_call_t *call)
 {
     gpusym_rollcall_abort(&call->module->team->rc);
+    call->module->team->broken = true;
     call->error = MPI_ERR_OTHER;
     if (NULL == call->lane) {
         end(call);
@@ -117,6 +118,20 @@ static int throttled(void *arg)
     return time_to_look(call) && peers_lost(call) ? 1 : 0;
 }
 
+/* The user's tuning in one word, 0 if there is none: ranks that see different parameters would launch different plans,
+ * so it is compared together with the size of the message. */
+static uint32_t tuning_word(void)
+{
+    const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
+    const uint32_t forced[] = {(uint32_t)(c->allreduce_algorithm - COLL_GPUSYM_ALG_AUTO), c->oneshot_max,
+                               (uint32_t)c->blocks, (uint32_t)c->threads, c->chunk};
+    uint32_t word = 0;
+    for (size_t i = 0; i < sizeof forced / sizeof forced[0]; i++) {
+        word = (word ^ forced[i]) * 2654435761u;
+    }
+    return word;
+}
+
 static uint8_t what(const coll_gpusym_call_t *call, uint8_t kind)
 {
     return GPUSYM_KIND_NATIVE == kind ? (uint8_t)(call->op * GPUSYM_T_COUNT + call->type) : 0xff;
@@ -130,7 +145,7 @@ void coll_gpusym_call_start(coll_gpusym_call_t *call, uint8_t kind)
     call->has_turn = false;
     call->polls = 0;
     call->looked_ns = 0;
-    if (0 != gpusym_rollcall_post(&call->module->team->rc, kind, what(call, kind), call->bytes, throttled, call,
+    if (0 != gpusym_rollcall_post(&call->module->team->rc, kind, what(call, kind), call->bytes ^ tuning_word(), throttled, call,
                                   &call->read)) {
         return; /* peers_lost() has ended the call */
     }
@@ -161,15 +176,14 @@ static void answered(coll_gpusym_call_t *call)
     }
     if (call->read.mismatch_rank >= 0) {
         coll_gpusym_help("mismatch", (int)t->rank, comm_name(call, name, sizeof name), call->name,
-                         call->read.mismatch_rank, (size_t)call->bytes, (size_t)call->read.mismatch_bytes);
+                         call->read.mismatch_rank, (size_t)call->bytes, (size_t)((uint32_t)call->read.mismatch_bytes ^ tuning_word()));
         give_up(call);
         return;
     }
     if (!t->gpu_tried) {
         const int rv = coll_gpusym_team_gpu(call->module, &call->where);
         if (MPI_SUCCESS != rv) {
-            call->error = rv;
-            call->state = COLL_GPUSYM_CALL_ENDED;
+            give_up(call);
             return;
         }
     }
@@ -207,7 +221,7 @@ static void launch(coll_gpusym_call_t *call)
     call->algorithm = plan.algorithm;
     call->error = coll_gpusym_team_epochs(call->module, gpusym_kernel_plan((unsigned)plan.algorithm, &w, plan.chunk), &w.epoch);
     if (MPI_SUCCESS != call->error) {
-        end(call);
+        give_up(call);
         return;
     }
     call->state = COLL_GPUSYM_CALL_RUNNING;
@@ -291,8 +305,8 @@ bool coll_gpusym_call_poll(coll_gpusym_call_t *call)
         call->has_turn = true; /* or a part of it */
         if (gpusym_turns_take(&call->module->team->rc, call->read.seq)) {
             launch(call);
-        } else if (time_to_look(call)) {
-            peers_lost(call);
+        } else if (time_to_look(call) && !peers_lost(call)) {
+            gpusym_turns_rescue(&call->module->team->rc);
         }
         break;
     case COLL_GPUSYM_CALL_RUNNING:

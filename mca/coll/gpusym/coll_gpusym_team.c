@@ -37,6 +37,7 @@ typedef struct {
     uint64_t heap_size;
     uint8_t uuid[16];
     uint32_t epoch, sm_count;
+    uint32_t share_gpu; /* what this rank's parameter says */
     int32_t reason; /* why this rank cannot; -1: it can */
 } gpu_hello_t;
 
@@ -93,11 +94,11 @@ static bool turns_prepare(coll_gpusym_team_t *t, const hello_t *all)
         threads = threads || all[r].threads;
     }
     if (threads) {
-        t->rc.order = calloc(t->nranks, sizeof *t->rc.order);
-        if (NULL == t->rc.order) {
+        uint32_t *order = calloc(t->nranks, sizeof *order);
+        if (NULL == order) {
             return false;
         }
-        gpusym_turns_order(&t->rc, t->rc.order);
+        gpusym_turns_init(&t->rc, order, all[0].line_off);
     }
     return true;
 }
@@ -124,20 +125,12 @@ static bool lines_map(coll_gpusym_team_t *t, const hello_t *all)
 /* What the hellos alone forbid, the same on every rank; -1: nothing. */
 static int hello_reason(const coll_gpusym_team_t *t, const hello_t *all, char *detail, size_t size)
 {
-    gpusym_nodes_t nodes;
-    gpusym_host_t *hosts = calloc(t->nranks, sizeof *hosts);
     detail[0] = '\0';
-    if (NULL == hosts) {
-        return COLL_GPUSYM_R_NO_PAGE; /* a rank that has no memory votes against the lines later; here all must agree */
-    }
-    for (uint32_t r = 0; r < t->nranks; r++) {
-        hosts[r] = all[r].host;
-    }
-    gpusym_team_nodes(hosts, t->nranks, t->rank, &nodes);
-    free(hosts);
-    if (nodes.nhosts > 1) {
-        snprintf(detail, size, "%u hosts", nodes.nhosts);
-        return COLL_GPUSYM_R_HOSTS;
+    for (uint32_t r = 1; r < t->nranks; r++) {
+        if (0 != memcmp(&all[r].host, &all[0].host, sizeof all[r].host)) {
+            snprintf(detail, size, "rank %u is elsewhere than rank 0", r);
+            return COLL_GPUSYM_R_HOSTS;
+        }
     }
     if (t->nranks > GPUSYM_TEAM_MAX) {
         snprintf(detail, size, "%u ranks, at most %d", t->nranks, GPUSYM_TEAM_MAX);
@@ -149,7 +142,7 @@ static int hello_reason(const coll_gpusym_team_t *t, const hello_t *all, char *d
             return COLL_GPUSYM_R_NO_DEVICE;
         }
     }
-    return COLL_GPUSYM_ALG_STAGED == mca_coll_gpusym_component.allreduce_algorithm ? COLL_GPUSYM_R_FORCED : -1;
+    return -1;
 }
 
 static bool any_device(const coll_gpusym_team_t *t, const hello_t *all)
@@ -234,7 +227,7 @@ static int heap_get(gpusym_gpu_t *gpu)
         if (GPUSYM_SUCCESS != gpusym_lane_get(dev, gpu, &lane)) {
             process.failure = COLL_GPUSYM_R_NO_MEMORY;
             COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD has no stream or no pinned memory: %s",
-                                ompi_comm_rank(MPI_COMM_WORLD), dev->error());
+                                mca_coll_gpusym_component.world_rank, dev->error());
         } else {
             gpusym_lane_put(lane); /* for the first call */
         }
@@ -242,11 +235,11 @@ static int heap_get(gpusym_gpu_t *gpu)
             /* said */
         } else if (GPUSYM_SUCCESS != dev->kernels_load(gpu, &why)) {
             process.failure = COLL_GPUSYM_R_NO_KERNELS;
-            COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD cannot run kernels: %s", ompi_comm_rank(MPI_COMM_WORLD), why);
+            COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD cannot run kernels: %s", mca_coll_gpusym_component.world_rank, why);
         } else if (GPUSYM_SUCCESS !=
                    gpusym_heap_create(dev, gpu, mca_coll_gpusym_component.heap_size, &process.heap)) {
             process.failure = COLL_GPUSYM_R_NO_MEMORY;
-            COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD has no heap of %lu bytes: %s", ompi_comm_rank(MPI_COMM_WORLD),
+            COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD has no heap of %lu bytes: %s", mca_coll_gpusym_component.world_rank,
                                 mca_coll_gpusym_component.heap_size, dev->error());
         }
     }
@@ -265,7 +258,7 @@ static void gpu_hello_fill(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu
 
     memset(h, 0, sizeof *h);
     if (GPUSYM_SUCCESS != dev->gpu_open(where, &t->gpu)) {
-        COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD cannot use its GPU: %s", ompi_comm_rank(MPI_COMM_WORLD), dev->error());
+        COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD cannot use its GPU: %s", mca_coll_gpusym_component.world_rank, dev->error());
         h->reason = COLL_GPUSYM_R_NO_DEVICE;
         return;
     }
@@ -277,8 +270,12 @@ static void gpu_hello_fill(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu
         h->heap_size = gpusym_heap_size(process.heap);
         gpusym_heap_id(process.heap, &h->heap);
         h->epoch = gpusym_heap_epoch_floor(process.heap);
+        if (h->epoch < mca_coll_gpusym_component.epoch_first) {
+            h->epoch = mca_coll_gpusym_component.epoch_first;
+        }
     }
     h->sm_count = (uint32_t)info.sm_count;
+    h->share_gpu = mca_coll_gpusym_component.share_gpu;
     memcpy(h->uuid, info.uuid, sizeof h->uuid);
 }
 
@@ -286,13 +283,15 @@ static void gpu_hello_fill(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu
 static int gpu_hello_reason(const coll_gpusym_team_t *t, const gpu_hello_t *all, char *detail, size_t size)
 {
     uint32_t a, b;
+    bool share = true;
     for (uint32_t r = 0; r < t->nranks; r++) {
         if (all[r].reason >= 0) {
             snprintf(detail, size, "rank %u", r);
             return all[r].reason;
         }
+        share = share && all[r].share_gpu;
     }
-    if (!mca_coll_gpusym_component.share_gpu && gpusym_team_shared_gpu(all[0].uuid, sizeof *all, t->nranks, &a, &b)) {
+    if (!share && gpusym_team_shared_gpu(all[0].uuid, sizeof *all, t->nranks, &a, &b)) {
         snprintf(detail, size, "ranks %u and %u", a, b);
         return COLL_GPUSYM_R_SHARED_GPU;
     }
@@ -318,7 +317,7 @@ static int slot_class(const coll_gpusym_team_t *t, const gpu_hello_t *all)
 static bool slot_take(coll_gpusym_team_t *t, const gpu_hello_t *all, int class)
 {
     t->sm_count = all[0].sm_count;
-    t->epoch = mca_coll_gpusym_component.epoch_first;
+    t->epoch = all[0].epoch;
     for (uint32_t r = 0; r < t->nranks; r++) {
         t->sm_count = all[r].sm_count < t->sm_count ? all[r].sm_count : t->sm_count;
         t->epoch = all[r].epoch > t->epoch ? all[r].epoch : t->epoch;
@@ -436,16 +435,11 @@ int coll_gpusym_team_epochs(mca_coll_gpusym_module_t *m, uint64_t epochs, uint32
     coll_gpusym_team_t *t = m->team;
     if (t->epoch + epochs > UINT32_MAX) {
         /* Old flags would look like new ones: clear the slots while nobody writes to them. */
-        int rv = m->saved.barrier(m->comm, m->saved.barrier_module);
-        if (MPI_SUCCESS == rv && GPUSYM_SUCCESS != mca_coll_gpusym_component.dev->mem_zero(
-                                                       t->gpu, t->work.peer[t->rank], t->slot_size)) {
-            rv = MPI_ERR_OTHER;
-        }
-        if (MPI_SUCCESS == rv) {
-            rv = m->saved.barrier(m->comm, m->saved.barrier_module);
-        }
-        if (MPI_SUCCESS != rv) {
-            return rv;
+        const int arrived = m->saved.barrier(m->comm, m->saved.barrier_module);
+        const int cleared = mca_coll_gpusym_component.dev->mem_zero(t->gpu, t->work.peer[t->rank], t->slot_size);
+        const int left = m->saved.barrier(m->comm, m->saved.barrier_module); /* whatever failed: the others are in it */
+        if (MPI_SUCCESS != arrived || GPUSYM_SUCCESS != cleared || MPI_SUCCESS != left) {
+            return MPI_ERR_OTHER;
         }
         t->epoch = 1;
     }
@@ -461,7 +455,8 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
     if (NULL == t) {
         return;
     }
-    if (t->has_slot && NULL != process.heap) {
+    /* The slot of a team that failed is not used again: a kernel may still write there, here or in a peer. */
+    if (t->has_slot && NULL != process.heap && !t->broken) {
         gpusym_heap_slot_free(process.heap, t->slot_off, t->epoch);
     }
     if (t->has_line) {

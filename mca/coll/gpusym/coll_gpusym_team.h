@@ -15,6 +15,7 @@ struct coll_gpusym_team {
     uint32_t nranks, rank;
     int reason;            /* enum coll_gpusym_reason for which every call is staged, agreed by all ranks; -1: none */
     gpusym_rollcall_t rc;  /* valid while reason < 0 or became so after the second step */
+    bool broken;           /* a call failed: flags and epochs are no longer alike, every further call is refused */
     bool has_line;
     uint64_t line_off;     /* of our line in our pages */
 

@@ -54,6 +54,7 @@
     X(cuCtxGetStreamPriorityRange)  \
     X(cuCtxEnablePeerAccess)        \
     X(cuPointerGetAttributes)       \
+    X(cuPointerSetAttribute)        \
     X(cuMemAlloc_v2)                \
     X(cuMemFree_v2)                 \
     X(cuMemHostAlloc)               \
@@ -397,20 +398,43 @@ static void cuda_close(void)
 
 /* ---- Pointers ---- */
 
+/*
+ * cudaMemset, copies on the device and short copies from pageable memory return before the GPU has done them, and a
+ * program rightly takes memory for written once they have returned: our streams, which do not wait for the
+ * default stream, would read it too early. So each allocation, when it is first seen, is marked to make such calls
+ * wait (as other MPI libraries do), and what is under way by then is waited for. Memory of a pool cannot be marked:
+ * it is used in stream order, which its program must end before it calls MPI.
+ */
+static void __attribute__((noinline)) mark_synchronous(const void *p, CUcontext ctx)
+{
+    unsigned one = 1;
+    CUcontext ours;
+
+    if (CUDA_SUCCESS != cu.cuCtxPushCurrent_v2(ctx)) {
+        return;
+    }
+    if (CUDA_SUCCESS ==
+        cu.cuPointerSetAttribute(&one, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, (CUdeviceptr) (uintptr_t) p)) {
+        (void) cu.cuStreamSynchronize(CU_STREAM_LEGACY);
+    }
+    (void) cu.cuCtxPopCurrent_v2(&ours);
+}
+
 /* Needs no current context. In one call: the driver looks the pointer up once. For a pointer that it
  * does not know this form answers success and zeros (memory types begin at 1); memory of a pool or of
  * the virtual memory interface has no context. Before the program's own first use of CUDA all is host. */
 static void cuda_query(const void *p, gpusym_mem_t *mem)
 {
     CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                                  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_CONTEXT};
-    unsigned type = 0, managed = 0; /* the driver may write fewer bytes than these have */
+                                  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_CONTEXT,
+                                  CU_POINTER_ATTRIBUTE_SYNC_MEMOPS};
+    unsigned type = 0, managed = 0, synchronous = 0; /* the driver may write fewer bytes than these have */
     int ordinal = -1;
     CUcontext ctx = NULL;
-    void *where[] = {&type, &managed, &ordinal, &ctx};
+    void *where[] = {&type, &managed, &ordinal, &ctx, &synchronous};
 
     *mem = (gpusym_mem_t){.kind = GPUSYM_MEM_HOST, .gpu = -1};
-    if (CUDA_SUCCESS != cu.cuPointerGetAttributes(4, what, where, (CUdeviceptr) (uintptr_t) p) || 0 == type) {
+    if (CUDA_SUCCESS != cu.cuPointerGetAttributes(5, what, where, (CUdeviceptr) (uintptr_t) p) || 0 == type) {
         return;
     }
     if (managed || CU_MEMORYTYPE_UNIFIED == type) {
@@ -419,6 +443,9 @@ static void cuda_query(const void *p, gpusym_mem_t *mem)
         mem->kind = GPUSYM_MEM_REGISTERED;
     } else {
         mem->kind = GPUSYM_MEM_DEVICE;
+        if (0 == synchronous && NULL != ctx) {
+            mark_synchronous(p, ctx);
+        }
     }
     mem->gpu = 0 <= ordinal ? ordinal : -1;
     mem->context = ctx;

@@ -33,7 +33,7 @@
 /* The slab's first line. */
 typedef struct {
     uint64_t magic, nonce[2];
-    uint32_t turn; /* 1: taken, by rank 0 of some communicator; given back by this process */
+    uint64_t turn; /* 0: free; else the token of the communicator that holds it */
 } slab_head_t;
 _Static_assert(sizeof(slab_head_t) <= sizeof(gpusym_line_t), "the head does not fit its place");
 
@@ -214,13 +214,31 @@ int gpusym_peer_pid(const gpusym_peer_t *peer)
     return peer->id.pid;
 }
 
+/* Without a pidfd: a process that its parent has not reaped yet still answers to kill(), so ask for its state too. */
+static bool pid_alive(pid_t pid)
+{
+    char path[64], line[512], *name_end;
+    if (0 != kill(pid, 0) && ESRCH == errno) {
+        return false;
+    }
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "re");
+    if (NULL == f) {
+        return true;
+    }
+    const bool read = NULL != fgets(line, sizeof line, f);
+    fclose(f);
+    name_end = read ? strrchr(line, ')') : NULL;
+    return NULL == name_end || ('Z' != name_end[2] && 'X' != name_end[2]);
+}
+
 bool gpusym_peer_alive(gpusym_peer_t *peer)
 {
     if (peer->pidfd >= 0) { /* readable from the moment the process has ended, reaped or not */
         struct pollfd p = {.fd = peer->pidfd, .events = POLLIN};
         return 0 == poll(&p, 1, 0);
     }
-    return 0 == kill(peer->id.pid, 0) || EPERM == errno;
+    return pid_alive(peer->id.pid);
 }
 
 /* ---- roll-call ---- */
@@ -313,9 +331,14 @@ int gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read)
 
 /* ---- turns ---- */
 
-static uint32_t *turn_of(gpusym_peer_t *peer)
+static uint64_t *turn_of(gpusym_peer_t *peer)
 {
     return &((slab_head_t *)(void *)peer->base)->turn;
+}
+
+static bool turn_swap(gpusym_peer_t *peer, uint64_t from, uint64_t to)
+{
+    return __atomic_compare_exchange_n(turn_of(peer), &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
 static bool before(const gpusym_pages_id_t *a, const gpusym_pages_id_t *b)
@@ -323,7 +346,7 @@ static bool before(const gpusym_pages_id_t *a, const gpusym_pages_id_t *b)
     return a->nonce[0] != b->nonce[0] ? a->nonce[0] < b->nonce[0] : a->nonce[1] < b->nonce[1];
 }
 
-void gpusym_turns_order(const gpusym_rollcall_t *rc, uint32_t *order)
+void gpusym_turns_init(gpusym_rollcall_t *rc, uint32_t *order, uint64_t line_off)
 {
     for (uint32_t r = 0; r < rc->nranks; r++) { /* by insertion: teams are small */
         uint32_t i = r;
@@ -332,6 +355,9 @@ void gpusym_turns_order(const gpusym_rollcall_t *rc, uint32_t *order)
         }
         order[i] = r;
     }
+    rc->order = order;
+    /* The process of rank 0, and the line that it has for this communicator alone. */
+    rc->token = (uint64_t)(uint32_t)rc->peer[0]->id.pid << 32 | (uint32_t)line_off;
 }
 
 int gpusym_turns_take(gpusym_rollcall_t *rc, uint64_t seq)
@@ -343,8 +369,7 @@ int gpusym_turns_take(gpusym_rollcall_t *rc, uint64_t seq)
         return __atomic_load_n(&rc->line[0]->go, __ATOMIC_ACQUIRE) == seq;
     }
     for (; rc->turns < rc->nranks; rc->turns++) {
-        uint32_t free_turn = 0, *turn = turn_of(rc->peer[rc->order[rc->turns]]);
-        if (!__atomic_compare_exchange_n(turn, &free_turn, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+        if (!turn_swap(rc->peer[rc->order[rc->turns]], 0, rc->token)) {
             return 0;
         }
     }
@@ -352,19 +377,29 @@ int gpusym_turns_take(gpusym_rollcall_t *rc, uint64_t seq)
     return 1;
 }
 
-void gpusym_turns_give(gpusym_rollcall_t *rc, uint64_t seq)
+void gpusym_turns_give(gpusym_rollcall_t *rc, bool failed)
 {
-    if (NULL == rc->order || (0 != rc->rank && __atomic_load_n(&rc->line[0]->go, __ATOMIC_ACQUIRE) != seq)) {
-        return; /* nobody took turns, or ours not yet */
-    }
-    if (0 == rc->rank && rc->turns < rc->nranks) {
-        while (rc->turns > 0) {
-            __atomic_store_n(turn_of(rc->peer[rc->order[--rc->turns]]), 0, __ATOMIC_RELEASE);
-        }
+    if (NULL == rc->order) {
         return;
     }
     rc->turns = 0;
-    __atomic_store_n(turn_of(rc->peer[rc->rank]), 0, __ATOMIC_RELEASE);
+    for (uint32_t r = 0; r < rc->nranks; r++) {
+        if (r == rc->rank || (failed && 0 == rc->rank)) {
+            turn_swap(rc->peer[r], rc->token, 0); /* does nothing where another communicator has it */
+        }
+    }
+}
+
+void gpusym_turns_rescue(gpusym_rollcall_t *rc)
+{
+    if (NULL == rc->order || 0 != rc->rank || rc->turns >= rc->nranks) {
+        return;
+    }
+    gpusym_peer_t *peer = rc->peer[rc->order[rc->turns]];
+    const uint64_t token = __atomic_load_n(turn_of(peer), __ATOMIC_ACQUIRE);
+    if (0 != token && 0 != kill((pid_t)(token >> 32), 0) && ESRCH == errno) {
+        turn_swap(peer, token, 0);
+    }
 }
 
 /* ---- failures ---- */

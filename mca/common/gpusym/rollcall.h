@@ -68,6 +68,7 @@ typedef struct {
     gpusym_peer_t **peer;   /* [nranks], not owned */
     uint32_t *order;        /* [nranks] ranks in the order of turns; NULL: no turns are taken. Not owned */
     uint32_t turns;         /* rank 0: how many of them it holds */
+    uint64_t token;         /* what stands in a turn that this communicator holds: not 0, no other's */
 } gpusym_rollcall_t;
 
 /* The state of reading one call's lines. */
@@ -101,12 +102,15 @@ int gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read);
  * process has one turn; a call needs the turns of all its ranks.  Rank 0 takes them, in an order that is the
  * same everywhere (so that takers cannot block each other in a circle), and says go.
  */
-/* Fills order[nranks] for a roll-call whose peers are set: all ranks compute the same. */
-void gpusym_turns_order(const gpusym_rollcall_t *rc, uint32_t *order);
+/* Makes a roll-call whose peers are set take turns, in an order kept in order[nranks]. line_off: of rank 0's line.
+ * All ranks compute the same. */
+void gpusym_turns_init(gpusym_rollcall_t *rc, uint32_t *order, uint64_t line_off);
 /* One try for the call `seq`. 1: it is this call's turn; 0: not yet. Never waits. */
 int gpusym_turns_take(gpusym_rollcall_t *rc, uint64_t seq);
-/* Call `seq` has ended on this rank: gives our process's turn back, or, before go, all that we hold. */
-void gpusym_turns_give(gpusym_rollcall_t *rc, uint64_t seq);
+/* A call has ended on this rank: gives our process's turn back; rank 0 of a failed call gives all back. */
+void gpusym_turns_give(gpusym_rollcall_t *rc, bool failed);
+/* Rank 0, while it waits: if the turn in its way is held by a process that has died, frees it. */
+void gpusym_turns_rescue(gpusym_rollcall_t *rc);
 
 /* Tells the peers that we gave up in this communicator. */
 void gpusym_rollcall_abort(gpusym_rollcall_t *rc);
