@@ -58,6 +58,8 @@ mixed-8      | =8        | 180 | ok                             |               
 threads      | 1,2,4     | 120 | ok                             |                                         | test/mpi/threads
 comms        | 2,4       | 120 | ok                             |                                         | test/mpi/comms
 # Injected faults, mismatched calls, killed ranks.
+broken       | =3        | 60  | ok                             | coll_gpusym_sim_fail=launch:4@1 coll_gpusym_sim_host=1 | test/mpi/broken
+broken-mt    | =3        | 60  | ok                             | coll_gpusym_sim_fail=launch:4@1 coll_gpusym_sim_host=1 | test/mpi/broken --threads
 faults       | -         | 300 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@
 EOF
 }

@@ -1,0 +1,145 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * After a failure.  Run with coll_gpusym_sim_host=1, so that ordinary memory goes to the kernels, and a fault that breaks
+ * some call on one rank (coll_gpusym_sim_fail=launch:4@1), on 3 ranks: from then on every call on that communicator must report an error on every rank, none may succeed with a
+ * wrong result, and other communicators must work on.  With --threads under MPI_THREAD_MULTIPLE, where a failed call
+ * must also give its turn back.  Also here: data whose first byte lies elsewhere than the buffer argument.
+ */
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "test/mpi/mem.h"
+
+enum { COUNT = 100000, CALLS = 12, SPREAD = 16 };
+
+static int rank, nranks, passed, failed;
+
+static void expect(bool good, const char *what)
+{
+    int mine = good, all;
+    MPI_Reduce(&mine, &all, 1, MPI_INT, MPI_MIN, 0, MPI_COMM_WORLD);
+    if (0 == rank) {
+        passed += all;
+        failed += !all;
+        if (!all) {
+            printf("FAILED: %s\n", what);
+        }
+    }
+}
+
+/* One call: its MPI error code, and whether the result is right. */
+static int call(int *in, int *out, MPI_Comm comm, int round, bool *right)
+{
+    for (int i = 0; i < COUNT; i++) {
+        in[i] = 1000 * round + rank + i;
+    }
+    memset(out, 0xff, COUNT * sizeof *out);
+    const int rc = MPI_Allreduce(in, out, COUNT, MPI_INT, MPI_SUM, comm);
+    *right = true;
+    for (int i = 0; i < COUNT; i++) {
+        *right = *right && out[i] == nranks * (1000 * round + i) + nranks * (nranks - 1) / 2;
+    }
+    return rc;
+}
+
+static void after_a_failure(int *in, int *out)
+{
+    MPI_Comm bad, good;
+    bool right, lied = false, recovered = false;
+    int errors = 0, rc;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &bad);
+    MPI_Comm_dup(MPI_COMM_WORLD, &good);
+    MPI_Comm_set_errhandler(bad, MPI_ERRORS_RETURN);
+    for (int round = 0; round < CALLS; round++) {
+        rc = call(in, out, bad, round, &right);
+        lied = lied || (MPI_SUCCESS == rc && !right);
+        recovered = recovered || (MPI_SUCCESS == rc && errors > 0);
+        errors += MPI_SUCCESS != rc;
+    }
+    expect(errors > 0, "the injected fault is reported on every rank");
+    expect(!lied, "no call succeeds with a wrong result");
+    expect(!recovered, "no call succeeds after a failed one");
+    for (int round = 0; round < 3; round++) {
+        rc = call(in, out, good, round, &right);
+        expect(MPI_SUCCESS == rc && right, "another communicator works on");
+    }
+    MPI_Comm_free(&bad);
+    rc = call(in, out, good, 7, &right);
+    expect(MPI_SUCCESS == rc && right, "also when the failed one has been freed");
+    MPI_Comm_free(&good);
+}
+
+static void sum(void *in, void *inout, int *n, MPI_Datatype *type)
+{
+    (void)type;
+    for (int i = 0; i < *n * SPREAD; i++) {
+        ((int *)inout)[i] += ((int *)in)[i];
+    }
+}
+
+/* MPI_BOTTOM and a type with the absolute address: only the type says that this is device memory. The operation is
+ * never called with such data (it would need the address too): one rank a communicator. */
+static void displaced(void)
+{
+    int host[SPREAD], *in = mem_alloc(MEM_DEVICE, sizeof host);
+    MPI_Datatype type;
+    MPI_Op op;
+    MPI_Aint where;
+    int length = SPREAD;
+
+    if (NULL == in) {
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    for (int i = 0; i < SPREAD; i++) {
+        host[i] = rank + i;
+    }
+    mem_write(in, host, SPREAD * sizeof *host);
+    MPI_Get_address(in, &where);
+    MPI_Type_create_hindexed(1, &length, &where, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    MPI_Op_create(sum, 1, &op);
+    const int rc = MPI_Allreduce(MPI_IN_PLACE, MPI_BOTTOM, 1, type, op, MPI_COMM_SELF);
+    memset(host, 0, SPREAD * sizeof *host);
+    mem_read(host, in, SPREAD * sizeof *host);
+    bool right = MPI_SUCCESS == rc;
+    for (int i = 0; i < SPREAD; i++) {
+        right = right && rank + i == host[i];
+    }
+    expect(right, "a type with absolute addresses");
+    mem_free(MEM_DEVICE, in);
+    MPI_Op_free(&op);
+    MPI_Type_free(&type);
+}
+
+int main(int argc, char **argv)
+{
+    const bool threads = argc > 1 && 0 == strcmp(argv[1], "--threads");
+    int level;
+
+    MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &nranks);
+    int *in = malloc(COUNT * sizeof *in), *out = malloc(COUNT * sizeof *out);
+    if (NULL == in || NULL == out) {
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    after_a_failure(in, out);
+    free(in);
+    free(out);
+    if (0 != mem_init("sim", rank)) { /* not before the component has told the simulator which faults to inject */
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    displaced();
+    mem_fini();
+    MPI_Bcast(&failed, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (0 == rank) {
+        printf("broken: %d passed, %d failed\n", passed, failed);
+    }
+    MPI_Finalize();
+    return 0 != failed;
+}
