@@ -98,7 +98,7 @@ say "copying the tree into $root/gpusym"
 rm -rf "$root/gpusym"
 mkdir "$root/gpusym"
 cd "$top"
-if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+if [ -e .git ] && command -v git >/dev/null; then
     # Tracked or new, but not ignored; a file that was deleted and not yet committed is still listed.
     git -c safe.directory="$top" ls-files -co --exclude-standard -z |
         while IFS= read -r -d '' file; do if [ -e "$file" ]; then printf '%s\0' "$file"; fi; done |
