@@ -36,6 +36,7 @@ allmpi-dev   | 1,4       | 60  | ok                             | coll_gpusym_si
 allmpi-none  | 2         | 60  | ok                             | coll_gpusym_device=none                 | test/mpi/allmpi
 # Every type x operation x count x alignment x in place or not.
 allreduce    | 1,2,4     | 120 | ok                             |                                         | test/mpi/allreduce
+allreduce-1Mi | =2       | 300 | ok                             |                                         | test/mpi/allreduce --quick --big --kinds device
 allreduce-q  | 3,5,7,8   | 120 | ok                             |                                         | test/mpi/allreduce --quick
 agxll_r      | 2,3       | 120 | ok                             | coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/allreduce --quick
 rsxld_agxst  | 2,3       | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxld_agxst | test/mpi/allreduce --quick
