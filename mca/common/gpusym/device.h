@@ -56,7 +56,9 @@ typedef struct gpusym_device {
     const char *name; /* "cuda", "sim" */
     bool simulated;
 
-    /* Looks whether this kind of device is here. Makes no context. Idempotent.
+    /* Looks whether this kind of device is here (cuda: whether there is a driver, which is not started: whether that
+     * shows a GPU is known by the first gpu_open). Makes no context. Idempotent. stream_destroy and close let
+     * queued work end.
      * GPUSYM_ERR_NOT_AVAILABLE with *why set to a static or table-owned text when it is not. */
     int (*open)(const char **why);
     /* Lets go of everything. GPUs, streams and memory must not be used afterwards. */
@@ -146,7 +148,7 @@ int gpusym_sim_managed_free(void *p);
 int gpusym_sim_mc_members(const void *mp, void **alias, unsigned max);
 
 /*
- * Chooses and opens the device of this process: AUTO takes cuda if a GPU is there, else none (the simulator is taken
+ * Chooses and opens the device of this process: AUTO takes cuda if there is a driver, else none (the simulator is taken
  * only by name). Idempotent; the first choice stays. Returns the table, or NULL with *why saying in
  * words why there is none.
  */
