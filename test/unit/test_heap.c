@@ -18,17 +18,7 @@
 #include <unistd.h>
 
 #include "mca/common/gpusym/heap.h"
-
-static uint64_t seed, random_state;
-
-/* splitmix64 */
-static uint64_t next_random(void)
-{
-    uint64_t z = random_state += 0x9e3779b97f4a7c15ull;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-    return z ^ z >> 31;
-}
+#include "test/unit/random.h"
 
 #define OK(call) assert_int_equal((call), GPUSYM_SUCCESS)
 
@@ -726,8 +716,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_slot_is_well_used),
         cmocka_unit_test(a_tiny_slot_is_refused_or_right),
     };
-    seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t) time(NULL) << 16 ^ (uint64_t) getpid();
-    random_state = seed;
-    print_message("seed %lu\n", (unsigned long) seed);
+    random_start(argc, argv);
     return cmocka_run_group_tests_name("heap", tests, NULL, NULL);
 }

@@ -21,6 +21,7 @@
 
 #include "kernels/kernels.h"
 #include "mca/common/gpusym/heap.h"
+#include "test/unit/random.h"
 
 __extension__ typedef __int128 wide_t;
 __extension__ typedef unsigned __int128 uwide_t;
@@ -35,17 +36,6 @@ __extension__ typedef unsigned __int128 uwide_t;
 #define PATIENCE_NS 20000000000ull
 /* What the completion word holds before a launch. */
 #define NOT_DONE 0xdeadbeefdeadbeefull
-
-static uint64_t seed, random_state;
-
-/* splitmix64 */
-static uint64_t next_random(void)
-{
-    uint64_t z = random_state += 0x9e3779b97f4a7c15ull;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-    return z ^ z >> 31;
-}
 
 static unsigned below(unsigned n)
 {
@@ -1150,8 +1140,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(sums_follow_the_ranks),
         cmocka_unit_test(bits_depend_on_inputs_alone),
     };
-    seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t) time(NULL) << 16 ^ (uint64_t) getpid();
-    random_state = seed;
-    print_message("seed %lu\n", (unsigned long) seed);
+    random_start(argc, argv);
     return cmocka_run_group_tests_name("kernels", tests, NULL, NULL);
 }

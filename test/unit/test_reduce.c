@@ -18,17 +18,7 @@
 #include <unistd.h>
 
 #include "kernels/reduce.h"
-
-static uint64_t seed, random_state;
-
-/* splitmix64 */
-static uint64_t next_random(void)
-{
-    uint64_t z = random_state += 0x9e3779b97f4a7c15ull;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-    return z ^ z >> 31;
-}
+#include "test/unit/random.h"
 
 static float f32_of(uint32_t bits)
 {
@@ -373,8 +363,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(small_floats_accumulate_in_f32),
         cmocka_unit_test(the_generic_choice_is_the_same),
     };
-    seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t) time(NULL) << 16 ^ (uint64_t) getpid();
-    random_state = seed;
-    print_message("seed %lu\n", (unsigned long) seed);
+    random_start(argc, argv);
     return cmocka_run_group_tests_name("reduce", tests, NULL, NULL);
 }

@@ -17,19 +17,9 @@
 #include <unistd.h>
 
 #include "mca/common/gpusym/team.h"
+#include "test/unit/random.h"
 
 #define RANKS 40
-
-static uint64_t seed, random_state;
-
-/* splitmix64 */
-static uint64_t next_random(void)
-{
-    uint64_t z = random_state += 0x9e3779b97f4a7c15ull;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-    return z ^ z >> 31;
-}
 
 /* Groups ranks whose host (a small number) is given; keys that differ in one word only are different hosts. */
 static void check_nodes(const unsigned *host_of, uint32_t n, const gpusym_host_t *key_of)
@@ -155,8 +145,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(shared_gpus_are_found),
         cmocka_unit_test(our_host_is_stable),
     };
-    seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t) time(NULL) << 16 ^ (uint64_t) getpid();
-    random_state = seed;
-    print_message("seed %lu\n", (unsigned long) seed);
+    random_start(argc, argv);
     return cmocka_run_group_tests_name("team", tests, NULL, NULL);
 }

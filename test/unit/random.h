@@ -1,0 +1,34 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The unit tests' random numbers: a seed of their own for every run, printed, and taken from the command line to
+ * repeat one.  To be included after cmocka.h.
+ */
+#ifndef TEST_UNIT_RANDOM_H
+#define TEST_UNIT_RANDOM_H
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+static uint64_t seed, random_state;
+
+/* splitmix64 */
+static uint64_t next_random(void)
+{
+    uint64_t z = random_state += 0x9e3779b97f4a7c15ull;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+    return z ^ z >> 31;
+}
+
+/* Takes the seed from argv[1], or makes one; prints it. */
+static void random_start(int argc, char **argv)
+{
+    seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t) time(NULL) << 16 ^ (uint64_t) getpid();
+    random_state = seed;
+    print_message("seed %lu\n", (unsigned long) seed);
+}
+
+#endif
