@@ -24,22 +24,32 @@ static const struct {
 };
 
 static const struct {
-    const char *name, *doc;
-} algorithms[] = {
-#define GPUSYM_ALGORITHM(id, name, coll, doc) {#name, doc},
+    const char *name;
+    bool reduces;
+} families[] = {
+#define GPUSYM_FAMILY(id, reduces) {#id, reduces},
 #include "kernels/kernels.def"
 };
 
-/* The specialised kernel of each triple; 0 (the first algorithm's generic kernel, which is none of them): there is none. */
-static const unsigned char special[GPUSYM_ALG_COUNT][GPUSYM_OP_COUNT][GPUSYM_T_COUNT] = {
-#define GPUSYM_KERNEL(a, o, t) [GPUSYM_ALG_##a][GPUSYM_OP_##o][GPUSYM_T_##t] = GPUSYM_K_##a##_##o##_##t,
+static const struct {
+    const char *name, *doc;
+    unsigned family;
+} algorithms[] = {
+#define GPUSYM_ALGORITHM(id, name, coll, family, doc) {#name, doc, GPUSYM_F_##family},
 #include "kernels/kernels.def"
 };
+
+/* The specialised kernel of each triple; 0 (the first family's generic kernel, which is none of them): there is none. */
+static const unsigned char special[GPUSYM_F_COUNT][GPUSYM_OP_COUNT][GPUSYM_T_COUNT] = {
+#define GPUSYM_KERNEL(f, o, t) [GPUSYM_F_##f][GPUSYM_OP_##o][GPUSYM_T_##t] = GPUSYM_K_##f##_##o##_##t,
+#include "kernels/kernels.def"
+};
+_Static_assert(GPUSYM_K_COUNT <= 256, "a kernel's number fits a byte");
 
 static const char *const symbols[] = {
-#define GPUSYM_ALGORITHM(id, name, coll, doc) "gpusym_" #id "_ANY",
+#define GPUSYM_FAMILY(id, reduces) "gpusym_" #id "_ANY",
 #include "kernels/kernels.def"
-#define GPUSYM_KERNEL(a, o, t) "gpusym_" #a "_" #o "_" #t,
+#define GPUSYM_KERNEL(f, o, t) "gpusym_" #f "_" #o "_" #t,
 #include "kernels/kernels.def"
 };
 
@@ -61,6 +71,52 @@ const char *gpusym_algorithm_name(unsigned alg)
 const char *gpusym_algorithm_doc(unsigned alg)
 {
     return alg < GPUSYM_ALG_COUNT ? algorithms[alg].doc : NULL;
+}
+
+unsigned gpusym_algorithm_family(unsigned alg)
+{
+    return algorithms[alg].family;
+}
+
+const char *gpusym_family_name(unsigned family)
+{
+    return family < GPUSYM_F_COUNT ? families[family].name : NULL;
+}
+
+bool gpusym_family_reduces(unsigned family)
+{
+    return families[family].reduces;
+}
+
+unsigned gpusym_family_zero_copy(unsigned family)
+{
+    switch (family) {
+    case GPUSYM_F_RSXLD_AGXST:
+        return GPUSYM_F_RSXLD_AGXST_Z;
+    case GPUSYM_F_RSXST_AGXST:
+        return GPUSYM_F_RSXST_AGXST_Z;
+    case GPUSYM_F_XST:
+        return GPUSYM_F_XST_Z;
+    case GPUSYM_F_XLD_R:
+    case GPUSYM_F_XST_R:
+        return GPUSYM_F_XLD_R_Z;
+    default:
+        return family;
+    }
+}
+
+bool gpusym_family_multicast(unsigned family)
+{
+    switch (family) {
+    case GPUSYM_F_AGXLLMC_R:
+    case GPUSYM_F_RSXLDMC_AGXSTMC:
+    case GPUSYM_F_XLLMC:
+    case GPUSYM_F_XSTMC:
+    case GPUSYM_F_XLDMC_R:
+        return true;
+    default:
+        return false;
+    }
 }
 
 const char *gpusym_kernel_symbol(unsigned kernel)
@@ -98,10 +154,41 @@ static unsigned unsigned_twin(unsigned op, unsigned type)
     }
 }
 
-unsigned gpusym_kernel_find(unsigned alg, unsigned op, unsigned type)
+/* What the switch can reduce: multimem.ld_reduce of the PTX ISA, with fp32 accumulation of the 16-bit floats. */
+static bool switch_reduces(unsigned op, unsigned type)
 {
-    const unsigned kernel = special[alg][op][unsigned_twin(op, type)];
-    return 0 != kernel ? kernel : alg; /* the generic kernel's id is its algorithm's */
+    const bool is_int = 0 != (types[type].class & (GPUSYM_C_INT | GPUSYM_C_UINT));
+    const bool is_half = GPUSYM_T_F16 == type || GPUSYM_T_BF16 == type;
+    switch (op) {
+    case GPUSYM_OP_SUM:
+        return is_int ? types[type].bytes >= 4 : 0 != (types[type].class & GPUSYM_C_FLOAT);
+    case GPUSYM_OP_MIN:
+    case GPUSYM_OP_MAX:
+        return is_int ? types[type].bytes >= 4 : is_half;
+    case GPUSYM_OP_BAND:
+    case GPUSYM_OP_BOR:
+    case GPUSYM_OP_BXOR:
+        return is_int;
+    default:
+        return false;
+    }
+}
+
+bool gpusym_family_valid(unsigned family, unsigned op, unsigned type)
+{
+    if (!families[family].reduces) {
+        return true;
+    }
+    if (!gpusym_op_valid(op, type)) {
+        return false;
+    }
+    return (GPUSYM_F_RSXLDMC_AGXSTMC != family && GPUSYM_F_XLDMC_R != family) || switch_reduces(op, type);
+}
+
+unsigned gpusym_kernel_find(unsigned family, unsigned op, unsigned type)
+{
+    const unsigned kernel = families[family].reduces ? special[family][op][unsigned_twin(op, type)] : 0;
+    return 0 != kernel ? kernel : family; /* the generic kernel's id is its family's */
 }
 
 static uint64_t round_up(uint64_t a, uint64_t unit)
@@ -109,36 +196,98 @@ static uint64_t round_up(uint64_t a, uint64_t unit)
     return (a + unit - 1) / unit * unit;
 }
 
-/* Two-shot: every block has a span of the message, cut into chunks of equal length. */
-static uint64_t plan_two_shot(gpusym_work_t *w, uint32_t chunk_bytes)
+static uint64_t packs_of(uint64_t bytes)
 {
-    const uint64_t row = (uint64_t)GPUSYM_PACK * w->nranks, rows = w->stage_room / (4 * row);
-    const uint64_t packs = (w->bytes + GPUSYM_PACK - 1) / GPUSYM_PACK;
-    if (w->nblocks > rows) {
-        w->nblocks = (uint32_t)rows;
-    }
-    const uint64_t stage = rows / w->nblocks * row;
-    w->stage_bytes = (uint32_t)(stage < UINT32_MAX / row * row ? stage : UINT32_MAX / row * row);
-    uint64_t most = w->stage_bytes / GPUSYM_PACK; /* packs of a chunk */
-    if (0 != chunk_bytes && round_up(chunk_bytes, row) / GPUSYM_PACK < most) {
-        most = round_up(chunk_bytes, row) / GPUSYM_PACK;
-    }
-    w->span = round_up((packs + w->nblocks - 1) / w->nblocks, w->nranks);
-    const uint64_t chunks = (w->span + most - 1) / most;
-    w->chunk = (uint32_t)round_up((w->span + chunks - 1) / chunks, w->nranks);
-    return chunks + 1; /* a barrier after each phase but the last, which only copies out */
+    return (bytes + GPUSYM_PACK - 1) / GPUSYM_PACK;
 }
 
-/* One-shot: epochs of equal length, as few as the LL areas allow. */
-static uint64_t plan_one_shot(gpusym_work_t *w)
+/*
+ * Cuts spans into chunks, as few and as even as there is room for.  A pack of a chunk takes `rows` bytes of staging in a
+ * block, for each of its `parities` (if there is but one chunk: for one); chunks are whole multiples of unit packs, and
+ * at most chunk_bytes long (0: as long as there is room for).  Returns how many chunks there are; the room is known to
+ * do for one unit a block.
+ */
+static uint64_t cut(gpusym_work_t *w, uint64_t rows, unsigned parities, bool single, uint32_t unit, uint32_t chunk_bytes)
 {
-    const uint64_t packs = (w->bytes + GPUSYM_PACK - 1) / GPUSYM_PACK;
-    const uint64_t most = gpusym_ll_payload(w->ll_bytes) / GPUSYM_PACK, epochs = (packs + most - 1) / most;
+    const uint64_t packs_of_room = w->stage_room / rows / w->nblocks, limit = UINT32_MAX / GPUSYM_PACK / unit * unit;
+    const uint64_t asked = 0 == chunk_bytes ? limit : round_up(packs_of(chunk_bytes), unit);
+    const uint64_t whole = asked < limit ? asked : limit;
+    uint64_t most = packs_of_room / parities / unit * unit;
+    if (single && w->span <= packs_of_room && w->span <= whole) {
+        w->chunk = (uint32_t)w->span;
+        return 1;
+    }
+    most = most < whole ? most : whole;
+    const uint64_t chunks = (w->span + most - 1) / most, even = (w->span + chunks - 1) / chunks;
+    const uint64_t lines = round_up(even, 8ull * unit); /* of 128 bytes, a unit */
+    w->chunk = (uint32_t)(lines <= most && even > 64ull * unit ? lines : round_up(even, unit));
+    return (w->span + w->chunk - 1) / w->chunk;
+}
+
+/* Two-shot: every block has a span of the message, in slices for the ranks. `in` and `out`, or only `in`. */
+static uint64_t plan_two_shot(gpusym_work_t *w, uint32_t chunk_bytes, unsigned buffers)
+{
+    const uint64_t blocks = w->stage_room / (2ull * buffers * GPUSYM_PACK * w->nranks);
+    w->nblocks = w->nblocks > blocks ? (uint32_t)blocks : w->nblocks;
+    w->span = GPUSYM_SPAN(packs_of(w->bytes), w->nblocks, w->nranks);
+    const uint64_t chunks = cut(w, GPUSYM_PACK * buffers, 2, 1 == buffers, w->nranks, chunk_bytes);
+    w->stage_bytes = GPUSYM_PACK * w->chunk;
+    return chunks + 1; /* staged: no barrier after the last phase, which only copies out */
+}
+
+/* Zero copy without any staging: one barrier. */
+static uint64_t plan_straight(gpusym_work_t *w, uint32_t unit)
+{
+    w->span = GPUSYM_SPAN(packs_of(w->bytes), w->nblocks, unit);
+    w->chunk = (uint32_t)(w->span < GPUSYM_CHUNK_MAX / unit * unit ? w->span : GPUSYM_CHUNK_MAX / unit * unit);
+    w->stage_bytes = 0;
+    return 1;
+}
+
+/* Exchange: every block has a span of every segment, and a buffer for each rank. */
+static uint64_t plan_exchange(gpusym_work_t *w, uint32_t chunk_bytes)
+{
+    const uint64_t row = (uint64_t)GPUSYM_PACK * w->nranks, blocks = w->stage_room / (2 * row);
+    w->nblocks = w->nblocks > blocks ? (uint32_t)blocks : w->nblocks;
+    w->span = GPUSYM_SPAN(packs_of(w->bytes), w->nblocks, 1u);
+    const uint64_t chunks = cut(w, row, 2, true, 1, chunk_bytes);
+    w->stage_bytes = GPUSYM_PACK * w->chunk;
+    return chunks;
+}
+
+/* LL: epochs of equal length, as few as the LL areas allow. */
+static uint64_t plan_lines(gpusym_work_t *w)
+{
+    const uint64_t packs = packs_of(w->bytes), most = gpusym_ll_payload(w->ll_bytes) / GPUSYM_PACK;
+    const uint64_t epochs = (packs + most - 1) / most;
     w->chunk = (uint32_t)((packs + epochs - 1) / epochs);
+    w->span = 0;
+    w->stage_bytes = 0;
     return (packs + w->chunk - 1) / w->chunk;
 }
 
-uint64_t gpusym_kernel_plan(unsigned alg, gpusym_work_t *w, uint32_t chunk_bytes)
+uint64_t gpusym_kernel_plan(unsigned family, gpusym_work_t *w, uint32_t chunk_bytes)
 {
-    return GPUSYM_ALG_AGXLL_R == alg ? plan_one_shot(w) : plan_two_shot(w, chunk_bytes);
+    switch (family) {
+    case GPUSYM_F_RSXLD_AGXST:
+    case GPUSYM_F_RSXST_AGXST:
+    case GPUSYM_F_RSXLDMC_AGXSTMC:
+        return plan_two_shot(w, chunk_bytes, 2);
+    case GPUSYM_F_RSXST_AGXST_Z:
+        return plan_two_shot(w, chunk_bytes, 1);
+    case GPUSYM_F_RSXLD_AGXST_Z:
+        return plan_straight(w, w->nranks);
+    case GPUSYM_F_XST_Z:
+    case GPUSYM_F_XLD_Z:
+    case GPUSYM_F_XLD_R_Z:
+        return plan_straight(w, 1);
+    case GPUSYM_F_XST:
+    case GPUSYM_F_XST_R:
+    case GPUSYM_F_XLD_R:
+    case GPUSYM_F_XSTMC:
+    case GPUSYM_F_XLDMC_R:
+        return plan_exchange(w, chunk_bytes);
+    default:
+        return plan_lines(w);
+    }
 }

@@ -26,8 +26,20 @@ enum gpusym_op {
     GPUSYM_OP_COUNT
 };
 
+enum gpusym_collective {
+#define GPUSYM_COLLECTIVE(id) GPUSYM_COLL_##id,
+#include "kernels/kernels.def"
+    GPUSYM_COLL_COUNT
+};
+
+enum gpusym_family {
+#define GPUSYM_FAMILY(id, reduces) GPUSYM_F_##id,
+#include "kernels/kernels.def"
+    GPUSYM_F_COUNT
+};
+
 enum gpusym_algorithm {
-#define GPUSYM_ALGORITHM(id, name, coll, doc) GPUSYM_ALG_##id,
+#define GPUSYM_ALGORITHM(id, name, coll, family, doc) GPUSYM_ALG_##id,
 #include "kernels/kernels.def"
     GPUSYM_ALG_COUNT
 };
@@ -39,10 +51,10 @@ enum gpusym_algorithm {
 #define GPUSYM_C_COMPLEX 8u
 #define GPUSYM_C_PAIR 16u
 
-/* Kernel ids: first the generic kernel of each algorithm (id == algorithm), then the specialised. */
+/* Kernel ids: first the generic kernel of each family (id == family), then the specialised. */
 enum gpusym_kernel {
-    GPUSYM_K_FIRST_SPECIAL = GPUSYM_ALG_COUNT - 1,
-#define GPUSYM_KERNEL(alg, op, type) GPUSYM_K_##alg##_##op##_##type,
+    GPUSYM_K_FIRST_SPECIAL = GPUSYM_F_COUNT - 1,
+#define GPUSYM_KERNEL(family, op, type) GPUSYM_K_##family##_##op##_##type,
 #include "kernels/kernels.def"
     GPUSYM_K_COUNT
 };
@@ -52,6 +64,14 @@ const char *gpusym_op_name(unsigned op);
 const char *gpusym_type_name(unsigned type);
 const char *gpusym_algorithm_name(unsigned alg);
 const char *gpusym_algorithm_doc(unsigned alg);
+/* The family that an algorithm runs; its zero-copy twin (the same where it has none). */
+unsigned gpusym_algorithm_family(unsigned alg);
+unsigned gpusym_family_zero_copy(unsigned family);
+/* "AGXLL_R", for messages; NULL past the end. */
+const char *gpusym_family_name(unsigned family);
+/* Whether a family applies the operation; whether it needs gpusym_work_t.mc. */
+bool gpusym_family_reduces(unsigned family);
+bool gpusym_family_multicast(unsigned family);
 /* The symbol of a kernel in the GPU's module: "gpusym_AGXLL_R_SUM_F32", "gpusym_AGXLL_R_ANY". */
 const char *gpusym_kernel_symbol(unsigned kernel);
 
@@ -59,17 +79,21 @@ const char *gpusym_kernel_symbol(unsigned kernel);
 size_t gpusym_type_bytes(unsigned type);
 /* Whether the kernels can apply op to elements of type. */
 bool gpusym_op_valid(unsigned op, unsigned type);
-/* The kernel for (algorithm, operation, type): the specialised one if the list has it, else the
- * generic one.  The triple must be valid. */
-unsigned gpusym_kernel_find(unsigned alg, unsigned op, unsigned type);
+/* The kernel for (family, operation, type): the specialised one if the list has it, else the
+ * generic one.  The triple must be valid; a family that does not reduce takes any. */
+unsigned gpusym_kernel_find(unsigned family, unsigned op, unsigned type);
+/* Whether a multicast family can do op on elements of type on GPUs (what multimem.ld_reduce offers); families that
+ * reduce with loads of their own: as gpusym_op_valid. */
+bool gpusym_family_valid(unsigned family, unsigned op, unsigned type);
 
-/* Cuts the message of a descriptor whose bytes (not 0), nranks, nblocks and slot shape are set, for an algorithm, in
- * chunks of at most chunk_bytes a block (0: as large as the slot allows): sets w->chunk, w->span and w->stage_bytes, makes w->nblocks smaller if the slot has no room for so many, and returns the epochs
- * that the call uses up. All ranks compute the same. The next call's epoch is larger by
- * at least this. */
-uint64_t gpusym_kernel_plan(unsigned alg, gpusym_work_t *w, uint32_t chunk_bytes);
+/* Cuts the message of a descriptor whose bytes (not 0), nranks, nblocks and slot shape are set, for a family, in chunks
+ * of at most chunk_bytes a block (exchange kernels: of a segment, a block; 0: as large as the slot allows): sets
+ * w->chunk, w->span and w->stage_bytes, makes w->nblocks smaller if the slot has no room for so many, and returns the
+ * epochs that the call uses up, at least 1. All ranks compute the same. The next call's epoch is larger by at least this.
+ * LL families take no chunk_bytes, and kernels that stage nothing none either. */
+uint64_t gpusym_kernel_plan(unsigned family, gpusym_work_t *w, uint32_t chunk_bytes);
 
-/* Largest message a rank can send in one epoch of agxll_r through LL areas of ll_bytes. */
+/* Largest message, or segment, that a rank can send in one epoch of an LL family through LL areas of ll_bytes. */
 static inline uint64_t gpusym_ll_payload(uint32_t ll_bytes)
 {
     return ll_bytes / 2;
@@ -81,5 +105,13 @@ static inline uint64_t gpusym_ll_payload(uint32_t ll_bytes)
  * other in rising order: block b waits only for block b of other ranks.
  */
 void gpusym_kernel_sim(unsigned kernel, const gpusym_work_t *w, uint32_t block);
+
+/*
+ * The simulator's multicast, for the kernels that need it: stores in alias[] where the CPU reads and writes the place mp
+ * of every member's memory, in the order of the ranks, and returns how many there are (at most max); not positive: mp
+ * is no multicast address. NULL (as it is at first): there is no multicast, and such a kernel ends
+ * with GPUSYM_STATUS_NO_MULTICAST. Set it before the first launch.
+ */
+extern int (*gpusym_kernel_sim_mc_members)(const void *mp, void **alias, unsigned max);
 
 #endif

@@ -3,23 +3,18 @@
  *
  * The kernels of kernels.def for GPUs.  Compiled to a fatbin; holds no host code.
  */
-#include "kernels/symm_ll.h"
-#include "kernels/symm_rs_ag.h"
-
-#define GS_RUN_AGXLL_R(c, w, op, type) gs_agxll_r(c, w, op, type)
-#define GS_RUN_RSXLD_AGXST(c, w, op, type) gs_rs_ag(c, w, op, type, false)
-#define GS_RUN_RSXST_AGXST(c, w, op, type) gs_rs_ag(c, w, op, type, true)
+#include "kernels/families.h"
 
 /* The descriptor stays in the constant bank (__grid_constant__): indexing peer[] makes no local copy. */
 #define GS_KERNEL(symbol) \
     extern "C" __global__ void __launch_bounds__(GPUSYM_THREADS_MAX, 1) symbol(const __grid_constant__ gpusym_work_t w)
 #define GS_CTX {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x}
 
-#define GPUSYM_ALGORITHM(id, name, coll, doc)   \
+#define GPUSYM_FAMILY(id, reduces)              \
     GS_KERNEL(gpusym_##id##_ANY)                \
     {                                           \
         const gs_ctx_t c = GS_CTX;              \
-        GS_RUN_##id(c, &w, GS_ANY, GS_ANY);       \
+        GS_RUN_##id(c, &w, GS_ANY, GS_ANY);     \
     }
 #include "kernels/kernels.def"
 

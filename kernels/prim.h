@@ -25,6 +25,12 @@
  *   gs_pause()                  one turn of a wait loop
  *   gs_last_block(c, w, &s)     counts this block as ended; true in the last one, with s the worst status of all
  *   gs_done(w, s)               writes the completion word after everything the launch wrote
+ *   gs_mc_ready(w)              GPUSYM_STATUS_OK where the following can be used, else the status to end with
+ *   gs_mc_ll_st(line, d, e)     gs_ll_st at a multicast address: in all ranks' slots
+ *   gs_mc_st16(p, v)            gs_st16 likewise
+ *   gs_mc_red_max(p, v)         makes the flag at multicast address p at least v, in all slots, as gs_flag_post does
+ *   gs_mc_fence()               accesses by multicast and by ordinary addresses on either side of it see each other
+ *   gs_mc_ld_reduce(op, type, p, step, m, v)  loads packs p, p + step, ... (m of them) reduced over all ranks' slots
  *   gs_f16_to_f32, gs_f32_to_f16, gs_as_f32, gs_as_u32, gs_as_f64, gs_as_u64
  */
 #ifndef GPUSYM_KERNELS_PRIM_H
@@ -82,35 +88,48 @@ GS_FN uint32_t gs_wait(const gpusym_work_t *w, gs_wait_t *wait, uint32_t peer)
     return GPUSYM_STATUS_OK;
 }
 
-/* The flag in rank `owner`'s slot that block `block` of rank `writer` writes. */
+/* Offset in a slot of the flag that block `block` of rank `writer` writes. */
+GS_FN uint32_t gs_flag_at(uint32_t block, uint32_t writer)
+{
+    return GPUSYM_FLAGS_OFF + block * GPUSYM_FLAG_ROW + writer * (uint32_t)sizeof(uint32_t);
+}
+
+/* That flag in rank `owner`'s slot. */
 GS_FN uint32_t *gs_flag(const gpusym_work_t *w, uint32_t owner, uint32_t block, uint32_t writer)
 {
-    return (uint32_t *)((char *)w->peer[owner] + GPUSYM_FLAGS_OFF + block * GPUSYM_FLAG_ROW) + writer;
+    return (uint32_t *)((char *)w->peer[owner] + gs_flag_at(block, writer));
+}
+
+/* Waits for the flags that block c.block of the other ranks writes here. The status of this thread. */
+GS_FN uint32_t gs_await_flags(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
+{
+    uint32_t status = GPUSYM_STATUS_OK;
+    for (uint32_t p = c.thread; p < w->nranks; p += c.nthreads) {
+        const uint32_t *mine = gs_flag(w, w->rank, c.block, p);
+        gs_wait_t wait = GS_WAIT_INIT;
+        while (p != w->rank && GPUSYM_STATUS_OK == status && gs_flag_get(mine) < epoch) { /* rank p writes it */
+            status = gs_wait(w, &wait, p);
+        }
+    }
+    return status;
 }
 
 /*
  * Barrier of block c.block over all ranks: everything this block wrote anywhere before it can be
  * read by the same block of every rank after it.  Flag row c.block of every rank's slot: column r is
  * written by rank r, with the epoch.  An epoch may be overtaken by one (a fast peer arrives at
- * the next barrier), hence "at least"; epochs only rise, since the host clears the slots before they would wrap.  Returns the worst status of the block's threads.
+ * the next barrier), hence "at least"; epochs only rise, since the host clears the slots before they would wrap.  Returns
+ * the worst status of the block's threads.
  */
 GS_FN uint32_t gs_barrier(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
 {
-    uint32_t status = GPUSYM_STATUS_OK;
     gs_block_sync(c);
     for (uint32_t p = c.thread; p < w->nranks; p += c.nthreads) {
         if (p != w->rank) {
             gs_flag_post(gs_flag(w, p, c.block, w->rank), epoch);
         }
     }
-    for (uint32_t p = c.thread; p < w->nranks; p += c.nthreads) {
-        const uint32_t *mine = gs_flag(w, w->rank, c.block, p);
-        gs_wait_t wait = GS_WAIT_INIT;
-        while (p != w->rank && GPUSYM_STATUS_OK == status && gs_flag_get(mine) < epoch) {
-            status = gs_wait(w, &wait, p);
-        }
-    }
-    return gs_block_worst(c, status);
+    return gs_block_worst(c, gs_await_flags(c, w, epoch));
 }
 
 /* Ends a launch: the last block to come here writes the completion word. */
@@ -141,6 +160,11 @@ GS_OUTLINE gs_pack_t gs_ld_ragged(const void *base, uint32_t align, uint64_t byt
     const uint32_t n = bytes - 16 * i < 16 ? (uint32_t)(bytes - 16 * i) : 16;
     gs_pack_t v = {{0, 0}};
 
+    if (align >= 8 && 0 == n % 8) {
+        v.w[0] = ((const uint64_t *)p)[0];
+        v.w[1] = n > 8 ? ((const uint64_t *)p)[1] : 0;
+        return v;
+    }
     if (align >= 4 && 0 == n % 4) {
         GS_UNROLL
         for (uint32_t k = 0; k < 4; k++) {
@@ -164,6 +188,13 @@ GS_OUTLINE void gs_st_ragged(void *base, uint32_t align, uint64_t bytes, uint64_
     char *p = (char *)base + 16 * i;
     const uint32_t n = bytes - 16 * i < 16 ? (uint32_t)(bytes - 16 * i) : 16;
 
+    if (align >= 8 && 0 == n % 8) {
+        ((uint64_t *)p)[0] = v.w[0];
+        if (n > 8) {
+            ((uint64_t *)p)[1] = v.w[1];
+        }
+        return;
+    }
     if (align >= 4 && 0 == n % 4) {
         GS_UNROLL
         for (uint32_t k = 0; k < 4; k++) {

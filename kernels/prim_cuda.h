@@ -149,6 +149,123 @@ GS_FN void gs_done(const gpusym_work_t *w, uint32_t status)
                  : "memory");
 }
 
+/*
+ * Multicast (sm_90 and later; PTX of CUDA 12.2, for .acc::f32).  Where it is not, a kernel that wants it ends with an
+ * error: the host never launches one there, since such a GPU makes no multicast object.
+ */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1202
+#define GS_MULTIMEM(text) text
+#else
+#define GS_MULTIMEM(text) "trap;"
+#define GS_NO_MULTIMEM
+#endif
+
+GS_FN uint32_t gs_mc_ready(const gpusym_work_t *w)
+{
+#ifdef GS_NO_MULTIMEM
+    (void)w;
+    return GPUSYM_STATUS_NO_MULTICAST;
+#else
+    return NULL != w->mc ? GPUSYM_STATUS_OK : GPUSYM_STATUS_NO_MULTICAST;
+#endif
+}
+
+/* Stores move bits, whatever the type is called. */
+GS_FN void gs_mc_ll_st(void *line, uint64_t d, uint32_t e)
+{
+    asm volatile(GS_MULTIMEM("multimem.st.relaxed.sys.global.v4.f32 [%0], {%1,%2,%3,%2};") ::"l"(line), "r"((uint32_t)d),
+                 "r"(e), "r"((uint32_t)(d >> 32))
+                 : "memory");
+}
+
+GS_FN void gs_mc_st16(void *p, gs_pack_t v)
+{
+    asm volatile(GS_MULTIMEM("multimem.st.weak.global.v4.f32 [%0], {%1,%2,%3,%4};") ::"l"(p), "r"((uint32_t)v.w[0]),
+                 "r"((uint32_t)(v.w[0] >> 32)), "r"((uint32_t)v.w[1]), "r"((uint32_t)(v.w[1] >> 32))
+                 : "memory");
+}
+
+GS_FN void gs_mc_red_max(void *p, uint32_t v)
+{
+    asm volatile(GS_MULTIMEM("multimem.red.release.sys.global.max.u32 [%0], %1;") ::"l"(p), "r"(v) : "memory");
+}
+
+/* A multicast address is another address of the same memory: accesses by the one are ordered to those by the other only
+ * by this fence. */
+GS_FN void gs_mc_fence(void)
+{
+    asm volatile("fence.proxy.alias;" ::: "memory");
+}
+
+/* The m packs, each by asm text; where there are fewer than GS_PACKS, the first again: loads without branches. */
+#define GS_MC_EACH(...)                                             \
+    GS_UNROLL for (uint32_t u = 0; u < GS_PACKS; u++)               \
+    {                                                               \
+        const char *a = p + (size_t)(u < m ? u : 0) * step;         \
+        __VA_ARGS__                                                 \
+    }                                                               \
+    return;
+/* A pack as four registers of one load; as two of 8 bytes, or four of 4 bytes, each a load of its own. */
+#define GS_MC_V4(how)                                                                                               \
+    GS_MC_EACH(uint32_t r0 = 0, r1 = 0, r2 = 0, r3 = 0;                                                             \
+               asm volatile(GS_MULTIMEM("multimem.ld_reduce.weak.global." how " {%0,%1,%2,%3}, [%4];")              \
+                            : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r3) : "l"(a) : "memory");                          \
+               v[u].w[0] = r0 | (uint64_t)r1 << 32; v[u].w[1] = r2 | (uint64_t)r3 << 32;)
+#define GS_MC_64(how)                                                                                               \
+    GS_MC_EACH(uint64_t r0 = 0, r1 = 0;                                                                             \
+               asm volatile(GS_MULTIMEM("multimem.ld_reduce.weak.global." how " %0, [%2];\n\t"                      \
+                                        "multimem.ld_reduce.weak.global." how " %1, [%2+8];")                       \
+                            : "+l"(r0), "+l"(r1) : "l"(a) : "memory");                                              \
+               v[u].w[0] = r0; v[u].w[1] = r1;)
+#define GS_MC_32(how)                                                                                               \
+    GS_MC_EACH(uint32_t r0 = 0, r1 = 0, r2 = 0, r3 = 0;                                                             \
+               asm volatile(GS_MULTIMEM("multimem.ld_reduce.weak.global." how " %0, [%4];\n\t"                      \
+                                        "multimem.ld_reduce.weak.global." how " %1, [%4+4];\n\t"                    \
+                                        "multimem.ld_reduce.weak.global." how " %2, [%4+8];\n\t"                    \
+                                        "multimem.ld_reduce.weak.global." how " %3, [%4+12];")                      \
+                            : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r3) : "l"(a) : "memory");                          \
+               v[u].w[0] = r0 | (uint64_t)r1 << 32; v[u].w[1] = r2 | (uint64_t)r3 << 32;)
+/* MIN and MAX of the types that have them. */
+#define GS_MC_EXTREME(how)                  \
+    switch (type) {                         \
+    case GPUSYM_T_I32: GS_MC_32(how ".s32") \
+    case GPUSYM_T_U32: GS_MC_32(how ".u32") \
+    case GPUSYM_T_I64: GS_MC_64(how ".s64") \
+    case GPUSYM_T_U64: GS_MC_64(how ".u64") \
+    case GPUSYM_T_F16: GS_MC_V4(how ".v4.f16x2") \
+    case GPUSYM_T_BF16: GS_MC_V4(how ".v4.bf16x2") \
+    default: return;                        \
+    }
+
+/* What there is, gpusym_family_valid() says. Sums of signed integers are those of unsigned ones; bits are bits. */
+GS_FN void gs_mc_ld_reduce(uint32_t op, uint32_t type, const char *p, uint32_t step, uint32_t m, gs_pack_t *v)
+{
+    switch (op) {
+    case GPUSYM_OP_BAND: GS_MC_64("and.b64")
+    case GPUSYM_OP_BOR: GS_MC_64("or.b64")
+    case GPUSYM_OP_BXOR: GS_MC_64("xor.b64")
+    case GPUSYM_OP_MIN: GS_MC_EXTREME("min")
+    case GPUSYM_OP_MAX: GS_MC_EXTREME("max")
+    default: break;
+    }
+    switch (type) {
+    case GPUSYM_T_I32:
+    case GPUSYM_T_U32: GS_MC_32("add.u32")
+    case GPUSYM_T_I64:
+    case GPUSYM_T_U64: GS_MC_64("add.u64")
+    case GPUSYM_T_F32: GS_MC_V4("add.v4.f32")
+    case GPUSYM_T_F64: GS_MC_64("add.f64")
+    case GPUSYM_T_F16: GS_MC_V4("add.acc::f32.v4.f16x2")
+    case GPUSYM_T_BF16: GS_MC_V4("add.acc::f32.v4.bf16x2")
+    default: return;
+    }
+}
+#undef GS_MC_EACH
+#undef GS_MC_V4
+#undef GS_MC_64
+#undef GS_MC_32
+#undef GS_MC_EXTREME
+
 GS_FN float gs_as_f32(uint32_t u)
 {
     return __uint_as_float(u);

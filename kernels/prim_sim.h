@@ -14,7 +14,7 @@
 
 #define GS_FN static inline __attribute__((always_inline, unused))
 #define GS_OUTLINE static __attribute__((noinline, unused))
-#define GS_PACKS 1u
+#define GS_PACKS 2u /* what is left of a stretch when a thread takes several packs: tested here too */
 #define GS_RANKS 4u
 #if defined(__clang__)
 #define GS_UNROLL _Pragma("unroll")
@@ -104,6 +104,67 @@ GS_FN bool gs_last_block(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
 GS_FN void gs_done(const gpusym_work_t *w, uint32_t status)
 {
     __atomic_store_n(w->done, (uint64_t)w->done_seq << 32 | status, __ATOMIC_RELEASE);
+}
+
+/* Multicast: by the hook of kernels.h, a store to each member's memory. */
+GS_FN uint32_t gs_mc_ready(const gpusym_work_t *w)
+{
+    void *member[GPUSYM_TEAM_MAX];
+    return NULL != gpusym_kernel_sim_mc_members && NULL != w->mc &&
+                   (int)w->nranks == gpusym_kernel_sim_mc_members(w->mc, member, GPUSYM_TEAM_MAX)
+               ? GPUSYM_STATUS_OK
+               : GPUSYM_STATUS_NO_MULTICAST;
+}
+
+GS_FN void gs_mc_ll_st(void *line, uint64_t d, uint32_t e)
+{
+    void *member[GPUSYM_TEAM_MAX];
+    const int n = gpusym_kernel_sim_mc_members(line, member, GPUSYM_TEAM_MAX);
+    for (int r = 0; r < n; r++) {
+        gs_ll_st(member[r], d, e);
+    }
+}
+
+GS_FN void gs_mc_st16(void *p, gs_pack_t v)
+{
+    void *member[GPUSYM_TEAM_MAX];
+    const int n = gpusym_kernel_sim_mc_members(p, member, GPUSYM_TEAM_MAX);
+    for (int r = 0; r < n; r++) {
+        gs_st16(member[r], v);
+    }
+}
+
+/* Only one thread of one rank ever raises a flag. */
+GS_FN void gs_mc_red_max(void *p, uint32_t v)
+{
+    void *member[GPUSYM_TEAM_MAX];
+    const int n = gpusym_kernel_sim_mc_members(p, member, GPUSYM_TEAM_MAX);
+    for (int r = 0; r < n; r++) {
+        if (gs_flag_get((const uint32_t *)member[r]) < v) {
+            gs_flag_post((uint32_t *)member[r], v);
+        }
+    }
+}
+
+GS_FN void gs_mc_fence(void)
+{
+}
+
+/* n packs reduced in order (reduce.h). */
+static gs_pack_t gs_reduce_packs(uint32_t op, uint32_t type, const gs_pack_t *v, uint32_t n);
+
+/* In the order of the ranks, as no switch promises. */
+GS_FN void gs_mc_ld_reduce(uint32_t op, uint32_t type, const char *p, uint32_t step, uint32_t m, gs_pack_t *v)
+{
+    for (uint32_t u = 0; u < m; u++) {
+        void *member[GPUSYM_TEAM_MAX];
+        gs_pack_t in[GPUSYM_TEAM_MAX];
+        const int n = gpusym_kernel_sim_mc_members(p + (size_t)u * step, member, GPUSYM_TEAM_MAX);
+        for (int r = 0; r < n; r++) {
+            in[r] = gs_ld16(member[r]);
+        }
+        v[u] = gs_reduce_packs(op, type, in, n > 0 ? (uint32_t)n : 0);
+    }
 }
 
 GS_FN float gs_as_f32(uint32_t u)

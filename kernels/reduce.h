@@ -290,6 +290,19 @@ GS_OUTLINE gs_acc_t gs_acc_any(uint32_t op, uint32_t type, gs_acc_t acc, gs_pack
     return acc;
 }
 
+#if !defined(__CUDACC__)
+/* Multicast on the simulator. */
+GS_OUTLINE gs_pack_t gs_reduce_packs(uint32_t op, uint32_t type, const gs_pack_t *v, uint32_t n)
+{
+    gs_pack_t none = {{0, 0}};
+    gs_acc_t acc = gs_acc_start(type, n > 0 ? v[0] : none);
+    for (uint32_t r = 1; r < n; r++) {
+        gs_acc_apply(op, type, &acc, v[r]);
+    }
+    return gs_acc_end(type, &acc);
+}
+#endif
+
 /* What a kernel was compiled for: an operation and a type, or GS_ANY: read them from the descriptor. */
 #define GS_ANY 0xffffffffu
 

@@ -26,7 +26,13 @@ enum gpusym_status {
     GPUSYM_STATUS_OK = 0,
     GPUSYM_STATUS_ABORTED = 1, /* the host set the abort word */
     GPUSYM_STATUS_TIMEOUT = 2, /* a wait outlasted limit_ns; bits 8..15: the team rank waited for */
+    GPUSYM_STATUS_NO_MULTICAST = 3, /* a multicast kernel where there are no multimem instructions (before sm_90) */
 };
+
+/* A piece of a user's buffer, in bytes: of `in` what goes to one rank, of `out` what comes from one rank. */
+typedef struct gpusym_seg {
+    uint64_t off, bytes;
+} gpusym_seg_t;
 
 /*
  * One launch.  All pointers are device pointers as this rank's GPU sees them.
@@ -36,14 +42,19 @@ enum gpusym_status {
  *   [GPUSYM_FLAGS_OFF, ll_off) flags: uint32_t [blocks][GPUSYM_TEAM_MAX]; row b, column r is written by
  *                              block b of rank r only
  *   [ll_off, stage_off)        LL lines: two parities x nranks sources x ll_bytes
- *   [stage_off, + stage_room)  first half: 2 parities of `in` for each block of the launch, stage_bytes each;
- *                              second half: the same of `out`
+ *   [stage_off, + stage_room)  staging; how a kernel divides it is said with the kernel
+ *
+ * The host launches on a slot only when all ranks have ended the launch before (they post the call, which they do when
+ * they have the completion word of the last).  So whoever may overwrite what is a question within one launch: at its
+ * start nobody reads anything in a slot, and flags and LL lines hold epochs below w->epoch.  The zero-copy kernels
+ * rely on the same: once a rank runs, all ranks' buffers are there to be read and written.
  */
 typedef struct gpusym_work {
     void *peer[GPUSYM_TEAM_MAX]; /* base of the slot in every rank's heap; [rank] is our own */
     const void *in;              /* user's input, any alignment; may equal out */
     void *out;                   /* user's output, any alignment */
-    uint64_t bytes;              /* size of the message of one rank */
+    uint64_t bytes;              /* two-shot and one-shot all-reduce, reduce, bcast: the message.
+                                  * Exchange kernels: the longest segment that any rank sends to any; the same on all ranks */
     uint64_t ll_off;             /* offset of the LL area in the slot */
     uint64_t stage_off;          /* offset of the staging area in the slot */
     uint64_t limit_ns;           /* longest wait for one peer in nanoseconds; 0: no limit */
@@ -53,15 +64,48 @@ typedef struct gpusym_work {
     uint32_t ll_bytes;           /* LL lines of one source in bytes: twice the payload of an epoch */
     uint64_t stage_room;         /* bytes of the staging area, for all blocks of a launch */
     /* From gpusym_kernel_plan(): */
-    uint32_t chunk;              /* packs of a chunk: of a block (two-shot), of an epoch (one-shot) */
-    uint64_t span;               /* two-shot: packs of the message for a block */
-    uint32_t stage_bytes;        /* two-shot: bytes of one buffer of a block, a multiple of 16 * nranks */
+    uint32_t chunk;              /* packs of a chunk: of a block (staged; exchange: of a segment), of an epoch (LL) */
+    uint64_t span;               /* packs of the message, or of a segment, for a block */
+    uint32_t stage_bytes;        /* bytes of one staging buffer of a block */
     uint32_t epoch;              /* first epoch of this call; gpusym_kernel_plan() says how many it uses */
     uint32_t rank, nranks;
     uint32_t op, type;           /* enum gpusym_op, enum gpusym_type (kernels/kernels.h) */
     uint32_t nblocks, nthreads;
     uint32_t out_local;          /* out is memory of this rank's GPU: it need be visible only there at completion */
+
+    /* Ranks whose inputs are reduced, in rising order: [src_first, src_end); and, for the two-shot kernels, ranks
+     * that get the result: [dst_first, dst_end). All-reduce: 0, nranks for both. Reduce: one dst; the others' out may be
+     * NULL. Bcast: one src (type: one that is not widened, U8 say); the others' in may be NULL, and the source's out
+     * is written by itself, if it is not its in. One-shot and multicast all-reduce: all, whatever stands here.
+     * Exchange-and-reduce kernels: the sources of this rank, to which belongs whoever has a send segment for us and nobody
+     * else (scan: the ranks up to us); empty: nothing is stored. The result goes to recv[rank]. */
+    uint32_t src_first, src_end, dst_first, dst_end;
+
+    /* Zero copy: every rank's in (peer_in) or out (peer_out) as mapped here; [rank] is our own. Used by the kernels that
+     * say so; all ranks have them or none. */
+    const void *peer_in[GPUSYM_TEAM_MAX];
+    void *peer_out[GPUSYM_TEAM_MAX];
+    /* Exchange kernels: of `in`, what goes to rank p; of `out`, what comes from rank p. A segment of no bytes is
+     * nothing; send[p] here is as long as recv[rank] there (with reduction: recv[p], p's result). send[rank] is our own
+     * share, as long as recv[rank], which may be the same memory. far_off[p]: where, in bytes, our segment stands
+     * in p's out (zero copy, push), or p's segment for us in p's in (zero copy, pull; [rank]: send[rank].off).
+     * In place: a received segment may overlap a sent one only if both start at the same place and are as long as one
+     * another, and in the kernels with Z not at all, but for send[rank] and recv[rank]. Multicast: all send[p] are the same. */
+    gpusym_seg_t send[GPUSYM_TEAM_MAX], recv[GPUSYM_TEAM_MAX];
+    uint64_t far_off[GPUSYM_TEAM_MAX];
+    /* The slot's multicast address: a store reaches all ranks' slots, multimem loads reduce over them. NULL without;
+     * then no MC kernel is launched. All ranks' slots have the same offset in their heaps then. */
+    void *mc;
 } gpusym_work_t;
+
+/* Packs of a chunk at most: so that loops over one count in 32 bits. */
+#define GPUSYM_CHUNK_MAX (1u << 30)
+/* Packs of a block of n, when they share out `packs` in units of `unit`: even, and in whole lines of 128 bytes where that
+ * hardly matters to how even it is.  Rises with packs.  Host and kernels must agree. */
+#define GPUSYM_SPAN_ROUND(x, unit) (((x) + (unit) - 1) / (unit) * (unit))
+#define GPUSYM_SPAN(packs, n, unit)                                                       \
+    GPUSYM_SPAN_ROUND(((packs) + (n) - 1) / (n), ((packs) + (n) - 1) / (n) > 64 * (uint64_t) (unit) \
+                                                     ? 8 * (uint64_t) (unit) : (uint64_t) (unit))
 
 #define GPUSYM_FLAGS_OFF 256u
 #define GPUSYM_FLAG_ROW (GPUSYM_TEAM_MAX * 4u)

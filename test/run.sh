@@ -58,6 +58,9 @@ mixed-4      | =4        | 180 | ok                             |               
 mixed-8      | =8        | 180 | ok                             |                                         | test/mpi/mixed --rounds 2 --kinds host,device
 threads      | 1,2,4     | 120 | ok                             |                                         | test/mpi/threads
 comms        | 2,4       | 120 | ok                             |                                         | test/mpi/comms
+# The measuring programs run, and find every element right; their times mean nothing here.
+bench        | =3        | 60  | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/collectives_nccl --device sim --coll all --min 64 --max 4k --step 64
+persistent   | =2        | 60  | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/persistent --device sim --max 4k
 # Injected faults, mismatched calls, killed ranks.
 broken       | =3        | 60  | ok                             | coll_gpusym_sim_fail=launch:4@1 coll_gpusym_sim_host=1 | test/mpi/broken
 broken-mt    | =3        | 60  | ok                             | coll_gpusym_sim_fail=launch:4@1 coll_gpusym_sim_host=1 | test/mpi/broken --threads

@@ -1,21 +1,11 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The choice for all-reduce: a table of thresholds.  Constants have their unit and where they come from.
+ * The choice: tables of thresholds.  Constants have their unit and where they come from.
  */
 #include "tuning/tuning.h"
 
 #include "kernels/kernels.h"
-
-/* Largest message for the one-shot: it sends (n - 1) * bytes as LL lines (twice that), the two-shot
- * 2 (n - 1) / n * bytes but with two barriers. In bytes, by ranks. */
-static uint64_t oneshot_max(uint32_t nranks)
-{
-    if (nranks <= 2) {
-        return 512u << 10;
-    }
-    return nranks <= 4 ? 128u << 10 : 64u << 10;
-}
 
 /* One-shot, measured on 4 x H200: up to 2 KiB one block, whose end costs the least; above, many small blocks
  * (64 of 64 threads: 12.4 us at 32 KiB, where 8 of 256 take 14.2), which send from more multiprocessors at once;
@@ -46,11 +36,54 @@ uint32_t gpusym_tuning_max_blocks(uint32_t sm_count, bool simulated)
     return at_least_1(simulated ? SIM_BLOCKS : min_u32(2 * sm_count, GPUSYM_BLOCKS_MAX));
 }
 
-static void oneshot(const gpusym_tuning_call_t *call, gpusym_tuning_choice_t *choice)
+/* The LL and the other unicast algorithm of a collective, and how large a message, or segment, goes by LL lines: in bytes, by
+ * ranks: 2, up to 4, more. LL lines are twice as long as their data but need no barrier. Not in the table: no LL beyond that. */
+typedef struct {
+    int ll, st;
+    uint32_t ll_max[3];
+} row_t;
+
+#define KIB << 10
+static const row_t rows[GPUSYM_COLL_COUNT] = {
+    /* measured on 4 and 2 x H200 */
+    [GPUSYM_COLL_ALLREDUCE] = {GPUSYM_ALG_ALLREDUCE_AGXLL_R, GPUSYM_ALG_ALLREDUCE_RSXST_AGXST, {512 KIB, 128 KIB, 64 KIB}},
+    /* the same traffic as the one-shot all-reduce of a message as long as a segment */
+    [GPUSYM_COLL_ALLGATHER] = {GPUSYM_ALG_ALLGATHER_LL, GPUSYM_ALG_ALLGATHER_ST, {128 KIB, 64 KIB, 32 KIB}},
+    [GPUSYM_COLL_ALLGATHERV] = {GPUSYM_ALG_ALLGATHERV_LL, GPUSYM_ALG_ALLGATHERV_ST, {128 KIB, 64 KIB, 32 KIB}},
+    [GPUSYM_COLL_REDUCE_SCATTER] = {GPUSYM_ALG_REDUCE_SCATTER_LL, GPUSYM_ALG_REDUCE_SCATTER_ST, {128 KIB, 64 KIB, 32 KIB}},
+    [GPUSYM_COLL_REDUCE_SCATTER_BLOCK] = {GPUSYM_ALG_REDUCE_SCATTER_BLOCK_LL,
+                                          GPUSYM_ALG_REDUCE_SCATTER_BLOCK_ST,
+                                          {128 KIB, 64 KIB, 32 KIB}},
+    [GPUSYM_COLL_ALLTOALL] = {GPUSYM_ALG_ALLTOALL_LL, GPUSYM_ALG_ALLTOALL_ST, {128 KIB, 64 KIB, 32 KIB}},
+    [GPUSYM_COLL_ALLTOALLV] = {GPUSYM_ALG_ALLTOALLV_LL, GPUSYM_ALG_ALLTOALLV_ST, {128 KIB, 64 KIB, 32 KIB}},
+    [GPUSYM_COLL_GATHER] = {GPUSYM_ALG_GATHER_LL, GPUSYM_ALG_GATHER_ST, {128 KIB, 64 KIB, 32 KIB}},
+    [GPUSYM_COLL_GATHERV] = {GPUSYM_ALG_GATHERV_LL, GPUSYM_ALG_GATHERV_ST, {128 KIB, 64 KIB, 32 KIB}},
+    [GPUSYM_COLL_SCATTER] = {GPUSYM_ALG_SCATTER_LL, GPUSYM_ALG_SCATTER_ST, {128 KIB, 64 KIB, 32 KIB}},
+    [GPUSYM_COLL_SCATTERV] = {GPUSYM_ALG_SCATTERV_LL, GPUSYM_ALG_SCATTERV_ST, {128 KIB, 64 KIB, 32 KIB}},
+    [GPUSYM_COLL_SCAN] = {GPUSYM_ALG_SCAN_LL, GPUSYM_ALG_SCAN_ST, {128 KIB, 64 KIB, 32 KIB}},
+    [GPUSYM_COLL_EXSCAN] = {GPUSYM_ALG_EXSCAN_LL, GPUSYM_ALG_EXSCAN_ST, {128 KIB, 64 KIB, 32 KIB}},
+    /* all of it through one GPU's port */
+    [GPUSYM_COLL_BCAST] = {GPUSYM_ALG_BCAST_LL, GPUSYM_ALG_BCAST_ST, {128 KIB, 64 KIB, 32 KIB}},
+    [GPUSYM_COLL_REDUCE] = {GPUSYM_ALG_REDUCE_LL, GPUSYM_ALG_REDUCE_ST, {128 KIB, 64 KIB, 32 KIB}},
+};
+#undef KIB
+
+static bool is_ll(unsigned family)
+{
+    return GPUSYM_F_AGXLL_R == family || GPUSYM_F_AGXLLMC_R == family || GPUSYM_F_XLL == family ||
+           GPUSYM_F_XLL_R == family || GPUSYM_F_XLLMC == family;
+}
+
+/* Whether the message is cut over blocks as a whole, not each rank's segment of it. */
+static bool is_whole(unsigned coll)
+{
+    return GPUSYM_COLL_ALLREDUCE == coll || GPUSYM_COLL_REDUCE == coll || GPUSYM_COLL_BCAST == coll;
+}
+
+static void shape_ll(const gpusym_tuning_call_t *call, gpusym_tuning_choice_t *choice)
 {
     const uint64_t now = call->bytes < call->ll_payload ? call->bytes : call->ll_payload; /* one epoch at a time */
     const uint64_t packs = (now + GPUSYM_PACK - 1) / GPUSYM_PACK;
-    choice->algorithm = GPUSYM_ALG_AGXLL_R;
     if (packs <= ONESHOT_ALONE) {
         choice->threads = at_least_1((uint32_t)(packs + 31) / 32) * 32;
         choice->blocks = 1;
@@ -58,29 +91,37 @@ static void oneshot(const gpusym_tuning_call_t *call, gpusym_tuning_choice_t *ch
         choice->threads = packs <= 2 * ONESHOT_BLOCKS * ONESHOT_THREADS ? ONESHOT_THREADS : ONESHOT_THREADS_MAX;
         choice->blocks = min_u32((packs + choice->threads - 1) / choice->threads, ONESHOT_BLOCKS);
     }
-    choice->chunk = 0;
 }
 
-static void twoshot(const gpusym_tuning_call_t *call, int algorithm, gpusym_tuning_choice_t *choice)
+static void shape_st(const gpusym_tuning_call_t *call, gpusym_tuning_choice_t *choice)
 {
-    choice->algorithm = algorithm;
+    const uint64_t bytes = call->bytes * (is_whole(call->coll) ? 1 : call->nranks);
     choice->threads = TWOSHOT_THREADS;
-    choice->blocks = min_u32(call->bytes / TWOSHOT_BYTES_PER_BLOCK, TWOSHOT_BLOCKS);
-    choice->chunk = 0;
+    choice->blocks = min_u32(bytes / TWOSHOT_BYTES_PER_BLOCK, TWOSHOT_BLOCKS);
 }
 
-void gpusym_tuning_allreduce(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,
-                             gpusym_tuning_choice_t *choice)
+static int by_table(const gpusym_tuning_call_t *call, uint64_t forced_max)
 {
-    const uint64_t limit = 0 != forced->oneshot_max ? forced->oneshot_max : oneshot_max(call->nranks);
+    const row_t *row = &rows[call->coll];
+    const uint64_t limit = 0 != forced_max ? forced_max : row->ll_max[call->nranks <= 2 ? 0 : call->nranks <= 4 ? 1 : 2];
+    return call->bytes <= limit ? row->ll : row->st;
+}
+
+void gpusym_tuning_choose(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,
+                          gpusym_tuning_choice_t *choice)
+{
     int algorithm = forced->algorithm;
-    if (algorithm < 0) {
-        algorithm = call->bytes <= limit ? GPUSYM_ALG_AGXLL_R : GPUSYM_ALG_RSXST_AGXST;
+    if (algorithm >= 0 && gpusym_family_multicast(gpusym_algorithm_family((unsigned)algorithm)) &&
+        (!call->multicast || !gpusym_family_valid(gpusym_algorithm_family((unsigned)algorithm), call->op, call->type))) {
+        algorithm = -1;
     }
-    if (GPUSYM_ALG_AGXLL_R == algorithm) {
-        oneshot(call, choice);
+    /* Multicast is taken only by name: it has not been measured. */
+    choice->algorithm = algorithm >= 0 ? algorithm : by_table(call, forced->oneshot_max);
+    choice->chunk = forced->chunk;
+    if (is_ll(gpusym_algorithm_family((unsigned)choice->algorithm))) {
+        shape_ll(call, choice);
     } else {
-        twoshot(call, algorithm, choice);
+        shape_st(call, choice);
     }
     if (call->simulated) {
         choice->blocks = min_u32(choice->blocks, SIM_BLOCKS);
@@ -88,11 +129,14 @@ void gpusym_tuning_allreduce(const gpusym_tuning_call_t *call, const gpusym_tuni
     if (0 != forced->threads) {
         choice->threads = (min_u32(forced->threads, GPUSYM_THREADS_MAX) + 31) / 32 * 32;
     }
-    if (0 != forced->chunk) {
-        choice->chunk = forced->chunk;
-    }
     if (0 != forced->blocks) {
         choice->blocks = forced->blocks;
     }
     choice->blocks = at_least_1(min_u32(choice->blocks, call->max_blocks));
+}
+
+/* A new buffer costs one import a peer (about 0.1 ms), once; then a look at its allocation a call. */
+uint64_t gpusym_tuning_zero_copy_min(bool simulated)
+{
+    return simulated ? 32u << 10 : 512u << 10;
 }

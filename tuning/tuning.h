@@ -12,11 +12,15 @@
 
 /* What a call looks like to all of its ranks. */
 typedef struct {
-    uint64_t bytes;      /* of the message */
+    unsigned coll;       /* enum gpusym_collective */
+    uint64_t bytes;      /* of the message; where each pair of ranks has a segment: of the longest */
+    unsigned op, type;   /* enum gpusym_op, gpusym_type */
     uint32_t nranks;
     uint32_t sm_count;   /* multiprocessors of the smallest GPU of the team */
     bool simulated;
-    uint64_t ll_payload; /* bytes that fit into one epoch of agxll_r */
+    bool zero_copy;      /* peers have each other's buffers mapped */
+    bool multicast;      /* the team has a multicast object, and may use it */
+    uint64_t ll_payload; /* bytes that fit into one epoch of LL lines */
     uint32_t max_blocks; /* that the team's slot has room for */
 } gpusym_tuning_call_t;
 
@@ -24,18 +28,22 @@ typedef struct {
     int algorithm;    /* enum gpusym_algorithm */
     uint32_t blocks;  /* 1 .. max_blocks */
     uint32_t threads; /* of a block, a multiple of 32 */
-    uint32_t chunk;   /* two-shot: bytes that a block takes at a time; 0: all that its buffers hold */
+    uint32_t chunk;   /* staged kernels: bytes that a block takes at a time; 0: all that its buffers hold */
 } gpusym_tuning_choice_t;
 
 /* What the user forces: algorithm -1, or 0 for any other, leaves it to the table. */
 typedef struct {
     int algorithm;
-    uint64_t oneshot_max; /* largest message in bytes for agxll_r */
+    uint64_t oneshot_max; /* largest message in bytes for the LL kernels */
     uint32_t blocks, threads, chunk;
 } gpusym_tuning_forced_t;
 
-void gpusym_tuning_allreduce(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,
-                             gpusym_tuning_choice_t *choice);
+/* A forced algorithm that wants multicast is replaced by the table's where there is none, or not for op and type. */
+void gpusym_tuning_choose(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,
+                          gpusym_tuning_choice_t *choice);
+
+/* Smallest message in bytes for which ranks map each other's buffers. */
+uint64_t gpusym_tuning_zero_copy_min(bool simulated);
 
 /* Most blocks any call will ask for on GPUs of that many multiprocessors: a slot is divided for it. */
 uint32_t gpusym_tuning_max_blocks(uint32_t sm_count, bool simulated);

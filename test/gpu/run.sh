@@ -3,51 +3,63 @@
 #
 # Tests and measures a kit (make kit KITDIR=...) on a machine that has GPUs and Open MPI 4.1, but needs no build tools:
 #
-#     test/gpu/run.sh [--device cuda|sim] [--stages LIST] [--bytes LIST] KITDIR [RANKS...]
+#     test/gpu/run.sh [--device cuda|sim] [--stages LIST] [--coll LIST] [--bytes LIST] [--pack] KITDIR [RANKS...]
 #
-# Stages, separated by commas (default tests,sanitize,bench):
-#   tests      the test programs on RANKS (default 1 2 4, as many as there are GPUs), then two ranks that share a GPU,
-#              then ranks of which each sees only its own GPU
-#   sanitize   a short test under compute-sanitizer, memcheck and racecheck
-#   bench      the table of MPI_Allreduce beside NCCL and staging, on each of RANKS beyond 1
-#   sweep      algorithms x blocks x threads at the sizes of --bytes, on the largest of RANKS
+# Stages, separated by commas (default tests,sanitize,bench,overlap):
+#   tests      the test programs, shortened, on RANKS (default 1 2 4, as many as there are GPUs), then two ranks that
+#              share a GPU, then ranks of which each sees only its own GPU; with the next about 3 minutes
+#   sanitize   short tests under compute-sanitizer's memcheck
+#   racecheck  the same under its racecheck
+#   full       the test programs at their own length, on RANKS
+#   bench      the table of the collectives of --coll (default all) beside NCCL and staging, on each of RANKS beyond
+#              1; about a minute each
+#   overlap    an all-reduce beside a kernel that computes; nonblocking and persistent beside blocking; half a minute
+#   sweep      algorithms x blocks x threads of --coll's at the sizes of --bytes, on the largest of RANKS
 #   faults     ranks that die or disagree (test/faults/faults.sh)
 # A line a test, the closing line is "N passed, M failed"; so says the exit status. All output is kept in $OUT, or
-# ./gpu-results without it, the tables also as CSV. --device sim exercises this script where there is no GPU.
+# ./gpu-results without it: tables as CSV, and logs/, or with --pack the one file logs.tar.gz. --device sim exercises
+# this script where there is no GPU.
 # NVLink multicast is kept off, here and in NCCL: a job that is killed can leave it broken for every user of the GPUs.
 set -u
 
-usage="usage: test/gpu/run.sh [--device cuda|sim] [--stages tests,sanitize,bench,sweep,faults] [--bytes LIST] KITDIR [RANKS...]"
+all_stages="tests sanitize racecheck full bench overlap sweep faults"
+usage="usage: test/gpu/run.sh [--device cuda|sim] [--stages LIST] [--coll LIST] [--bytes LIST] [--pack] KITDIR [RANKS...]
+stages: $all_stages"
 device=${GPUSYM_TEST_DEVICE:-cuda}
-stages=tests,sanitize,bench
+stages=tests,sanitize,bench,overlap
+colls=all
 sweep_bytes=8,4k,64k,1m,16m,256m
+pack=no
 while [ $# -gt 0 ]; do
     case $1 in
         --device) device=${2:?$usage} && shift 2 ;;
         --stages) stages=${2:?$usage} && shift 2 ;;
+        --coll) colls=${2:?$usage} && shift 2 ;;
         --bytes) sweep_bytes=${2:?$usage} && shift 2 ;;
+        --pack) pack=yes && shift ;;
         -*) echo "$usage" >&2 && exit 2 ;;
         *) break ;;
     esac
 done
 for stage in ${stages//,/ }; do
-    case $stage in
-        tests | sanitize | bench | sweep | faults) ;;
-        *) echo "there is no stage $stage; $usage" >&2 && exit 2 ;;
-    esac
+    [[ " $all_stages " == *" $stage "* ]] || { echo "there is no stage $stage; $usage" >&2 && exit 2; }
 done
 kit=$(cd "${1:?$usage}" && pwd) || exit 2
 shift
 out=${OUT:-./gpu-results}
-mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
+mkdir -p "$out/logs" && out=$(cd "$out" && pwd) || exit 2
 chmod +x "$kit"/bin/* "$kit"/test/faults/* || exit 2
+# The tables carry the command that made them: no folder of this machine in it.
+cd "$out" || exit 2
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export NCCL_NVLS_ENABLE=0 NVSHMEM_DISABLE_NVLS=1 TORCH_SYMM_MEM_DISABLE_MULTICAST=1
 export GPUSYM_TEST_DEVICE=$device
+# What the tables were measured with, as make kit wrote it down.
+[ -n "${GPUSYM_COMMIT:-}" ] || { [ -r "$kit/commit" ] && GPUSYM_COMMIT=$(cat "$kit/commit") && export GPUSYM_COMMIT; }
 
 gpus=4 # the simulator has as many as there are ranks
-[ "$device" = sim ] || gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+[ "$device" = sim ] || gpus=$(timeout 60 nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 [ "$gpus" -gt 0 ] || { echo "nvidia-smi lists no GPU here" >&2 && exit 2; }
 ranks=("$@")
 if [ ${#ranks[@]} -eq 0 ]; then
@@ -95,7 +107,7 @@ closing_line() {
 # launch LABEL LIMIT RANKS ARGUMENT...: mpirun with its log in $log; sets rc, took
 launch() {
     local limit=$2 n=$3 start=$SECONDS
-    log=$out/${1//[^A-Za-z0-9._-]/-}.log
+    log=$out/logs/${1//[^A-Za-z0-9._-]/-}.log
     shift 3
     timeout --kill-after=10 "$limit" mpirun -np "$n" --bind-to "$bind_to" "${common[@]}" "$@" >"$log" 2>&1 </dev/null
     rc=$?
@@ -126,20 +138,45 @@ check() {
 # The bytes of test/mpi/big: beyond 2^31 only where memory is plentiful.
 big_bytes=2400000000
 [ "$device" = sim ] && big_bytes=4m
-# The simulator computes on the CPU: enough to try this script.
+# Shortened: for the stage tests; and on the simulator, which computes on the CPU, enough to try this script.
+short=no
+quick=()
 few=()
 churn=()
-if [ "$device" = sim ]; then
-    few=(--n 60)
-    churn=(--churn 150 --alive 40)
-fi
+rounds=()
+thin=()
+calls=(--n 2000)
+shorten() {
+    short=yes
+    quick=(--quick)
+    few=(--n 200)
+    churn=(--churn 500 --alive 60)
+    rounds=(--rounds 8)
+    thin=(--thin 64)
+    calls=(--n 500)
+    if [ "$device" = sim ]; then
+        few=(--n 60)
+        churn=(--churn 150 --alive 40)
+        rounds=(--rounds 1)
+        thin=(--thin 1024)
+        calls=(--n 60)
+    fi
+}
 
-all_programs() {
+# What every number of ranks is tested with: all collectives on every kind of memory.
+every_collective() {
+    local n=$1
+    check "every, $n ranks" 60 "$n" "$kit/bin/every" "${thin[@]}"
+    check "random_coll, $n ranks" 60 "$n" "$kit/bin/random_coll" "${calls[@]}"
+    check "inflight, $n ranks" 60 "$n" "$kit/bin/inflight"
+}
+
+other_programs() {
     local n=$1
     check "example, $n ranks" 60 "$n" "$kit/bin/example_allreduce" --device "$device"
-    check "allreduce, $n ranks" 120 "$n" "$kit/bin/allreduce"
+    check "allreduce, $n ranks" 120 "$n" "$kit/bin/allreduce" "${quick[@]}"
     check "random, $n ranks" 60 "$n" "$kit/bin/random" "${few[@]}"
-    check "mixed, $n ranks" 120 "$n" "$kit/bin/mixed"
+    check "mixed, $n ranks" 120 "$n" "$kit/bin/mixed" "${rounds[@]}"
     # a rank's threads wait for each other: not on one core
     bind_to=none check "threads, $n ranks" 60 "$n" "$kit/bin/threads" "${few[@]}"
     check "comms, $n ranks" 120 "$n" "$kit/bin/comms" "${churn[@]}"
@@ -147,21 +184,43 @@ all_programs() {
     check "big, $n ranks" 120 "$n" "$kit/bin/big" --bytes "$big_bytes" --kinds device
 }
 
-tests_stage() {
-    local n quick=(--quick --kinds device) one=()
-    for n in "${ranks[@]}"; do
-        all_programs "$n"
-    done
+# Ranks that do not each have a GPU of their own that all can see.
+sharing() {
+    local few_cases=(--quick --kinds device) one=(-x CUDA_VISIBLE_DEVICES=0)
     # Kernels of one GPU that wait for each other: refused (staged), unless it is said that they run at the same time.
-    one=(-x CUDA_VISIBLE_DEVICES=0)
     [ "$device" = sim ] && one=(--mca coll_gpusym_sim_gpus 1)
-    check "shared GPU, 2 ranks" 60 2 "${one[@]}" "$kit/bin/allreduce" "${quick[@]}"
+    check "shared GPU, 2 ranks" 60 2 "${one[@]}" "$kit/bin/allreduce" "${few_cases[@]}"
     check "shared GPU, 2 ranks, share_gpu 1" 120 2 "${one[@]}" --mca coll_gpusym_share_gpu 1 "$kit/bin/allreduce" \
-        "${quick[@]}"
+        "${few_cases[@]}"
     [ "$most" -gt 1 ] || return
     # shellcheck disable=SC2016  # each rank's own shell is to expand it
     check "own GPU only, $most ranks" 60 "$most" bash -c \
-        'CUDA_VISIBLE_DEVICES=$OMPI_COMM_WORLD_LOCAL_RANK exec "$@"' own "$kit/bin/allreduce" "${quick[@]}"
+        'CUDA_VISIBLE_DEVICES=$OMPI_COMM_WORLD_LOCAL_RANK exec "$@"' own "$kit/bin/allreduce" "${few_cases[@]}"
+}
+
+tests_stage() {
+    local n
+    shorten
+    for n in "${ranks[@]}"; do
+        every_collective "$n"
+    done
+    other_programs "$most"
+    sharing
+}
+
+full_stage() {
+    local n
+    if [ "$device" = sim ]; then
+        shorten
+    elif [ $short = yes ]; then # the stage tests has run
+        short=no quick=() few=() churn=() rounds=() thin=() calls=(--n 2000)
+    fi
+    for n in "${ranks[@]}"; do
+        every_collective "$n"
+        other_programs "$n"
+    done
+    check "manycomms, $most ranks" 300 "$most" "$kit/bin/manycomms"
+    sharing
 }
 
 # ---- compute-sanitizer ----
@@ -175,23 +234,25 @@ find_sanitizer() {
     done
 }
 
-# Every rank says how many errors it saw; each must say none.
+# sanitize TOOL RANKS PROGRAM ARGUMENT...: every rank says how many errors it saw; each must say none.
 sanitize() {
-    local tool=$1 n=$2 clean all words
-    launch "sanitize $tool" 60 "$n" "$sanitizer" --tool "$tool" --report-api-errors no --target-processes application-only \
-        --error-exitcode 86 "$kit/bin/allreduce" --quick --kinds device
+    local tool=$1 n=$2 program=$3 clean all words
+    shift 3
+    launch "$tool $program" 90 "$n" "$sanitizer" --tool "$tool" --report-api-errors no --target-processes application-only \
+        --error-exitcode 86 "$kit/bin/$program" "$@"
     all=$(grep -c 'ERROR SUMMARY\|RACECHECK SUMMARY' "$log")
     clean=$(grep -Ec 'ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards' "$log")
     words=$(grep 'ERROR SUMMARY\|RACECHECK SUMMARY' "$log" | sed 's/^=* *//' | sort | uniq -c | tr -s ' \n' ' ')
     if [ $rc -eq 0 ] && [ "$all" -ge "$n" ] && [ "$clean" -eq "$all" ]; then
-        verdict PASS "$tool, $n ranks" "$took" "$words"
+        verdict PASS "$tool, $program, $n ranks" "$took" "$words"
         return
     fi
-    verdict FAIL "$tool, $n ranks" "$took" "exit status $rc;${words:- no summary: $(closing_line "$log")}"
+    verdict FAIL "$tool, $program, $n ranks" "$took" "exit status $rc;${words:- no summary: $(closing_line "$log")}"
     grep -m 12 '^=====' "$log" | sed 's/^/     | /'
 }
 
-sanitize_stage() {
+# sanitized TOOL
+sanitized() {
     local n=2
     sanitizer=$(find_sanitizer)
     if [ "$device" = sim ] || [ -z "$sanitizer" ]; then
@@ -199,8 +260,16 @@ sanitize_stage() {
         return
     fi
     [ "$gpus" -ge 2 ] || n=1
-    sanitize memcheck "$n"
-    sanitize racecheck "$n"
+    sanitize "$1" "$n" random_coll --n 300 --kinds device
+    sanitize "$1" "$n" allreduce --quick --kinds device
+}
+
+sanitize_stage() {
+    sanitized memcheck
+}
+
+racecheck_stage() {
+    sanitized racecheck
 }
 
 # ---- measuring ----
@@ -209,7 +278,7 @@ sanitize_stage() {
 find_nccl() {
     local dir
     ldconfig -p 2>/dev/null | grep -q 'libnccl\.so\.2' && return
-    for dir in $(python3 -c 'import sys; print(*sys.path)' 2>/dev/null); do
+    for dir in $(timeout 20 python3 -c 'import sys; print(*sys.path)' 2>/dev/null); do
         [ -e "$dir/nvidia/nccl/lib/libnccl.so.2" ] && echo "$dir/nvidia/nccl/lib" && return
     done
 }
@@ -217,76 +286,50 @@ find_nccl() {
 # measure LABEL LIMIT RANKS ARGUMENT...: the program's table is shown; right results are the test
 measure() {
     launch "$@"
-    grep -vE '^-+$' "$log"
+    sed '/^-*$/d; /^Primary job  terminated/,$d' "$log"
     case $rc in
         0) verdict PASS "$1" "$took" "$(grep '^# every' "$log")" ;;
+        77) verdict skip "$1" "$took" "it says that it cannot run here" ;;
         *) verdict FAIL "$1" "$took" "exit status $rc" ;;
     esac
 }
 
 bench_stage() {
-    local n max=()
-    [ "$device" = sim ] && max=(--max 256k)
+    local n sizes=(--min 64 --max 256m --step 8)
+    [ "$device" = sim ] && sizes=(--min 64 --max 32k --step 8)
     for n in "${ranks[@]}"; do
         [ "$n" -gt 1 ] || [ "$most" -eq 1 ] || continue
-        measure "bench, $n ranks" 120 "$n" "$kit/bin/allreduce_nccl" --device "$device" "${max[@]}" \
-            --csv "$out/allreduce-$n.csv"
+        measure "bench, $n ranks" 150 "$n" "$kit/bin/collectives_nccl" --device "$device" --coll "$colls" "${sizes[@]}" \
+            --csv "collectives-float-$n-ranks.csv"
     done
 }
 
-sweep_algorithms=agxll_r,rsxld_agxst,rsxst_agxst
+overlap_stage() {
+    local max=(--max 128m)
+    [ "$device" = sim ] && max=(--max 4k)
+    measure "overlap, $most ranks" 60 "$most" "$kit/bin/overlap" --device "$device" "${max[@]}" \
+        --csv "overlap-$most-ranks.csv"
+    [ "$device" = sim ] || max=(--max 16m)
+    measure "persistent, $most ranks" 60 "$most" "$kit/bin/persistent" --device "$device" "${max[@]}" \
+        --csv "persistent-$most-ranks.csv"
+}
+
+# Those of all collectives: each leaves out what it does not have.
+sweep_algorithms=agxll_r,rsxld_agxst,rsxst_agxst,ll,ld,st
 sweep_blocks=8,16,32,64,128
 sweep_threads=256,512
 
-# Where MPI_T cannot set the parameters: a run for each combination.
-sweep_by_runs() {
-    local a b t rows=$out/sweep-$most.csv wrong=0
-    : >"$rows"
-    for a in ${sweep_algorithms//,/ }; do
-        for b in ${sweep_blocks//,/ }; do
-            for t in ${sweep_threads//,/ }; do
-                launch "sweep $a $b $t" 60 "$most" --mca coll_gpusym_allreduce_algorithm "$a" \
-                    --mca coll_gpusym_blocks "$b" --mca coll_gpusym_threads "$t" "$kit/bin/allreduce_nccl" \
-                    --device "$device" --sweep --bytes "$sweep_bytes" --csv "$out/sweep.part"
-                [ $rc -eq 0 ] || { wrong=$((wrong + 1)) && echo "# $a $b $t: exit status $rc"; }
-                [ -s "$rows" ] || grep '^# ' "$out/sweep.part" >"$rows"
-                # the columns asked, blocks and threads were left to us
-                awk -F, -v OFS=, -v a="$a" -v b="$b" -v t="$t" \
-                    '/^[0-9]/ { $2 = a; $4 = b; $5 = t; print }' "$out/sweep.part" | tee -a "$rows.new"
-            done
-        done
-    done
-    { echo "bytes,asked,ran,blocks,threads,us,busbw_GBs,wrong" && cat "$rows.new"; } >>"$rows"
-    rm -f "$rows.new" "$out/sweep.part"
-    if [ $wrong -eq 0 ]; then
-        verdict PASS "sweep, $most ranks" "$((SECONDS - $1))" "a run for each combination"
-    else
-        verdict FAIL "sweep, $most ranks" "$((SECONDS - $1))" "$wrong combinations"
-    fi
-}
-
 sweep_stage() {
-    local start=$SECONDS
     [ "$device" = sim ] && sweep_bytes=64,4k sweep_blocks=1,2 sweep_threads=64,128
-    launch "sweep" 300 "$most" "$kit/bin/allreduce_nccl" --device "$device" --sweep --bytes "$sweep_bytes" \
-        --algorithms "$sweep_algorithms" --blocks "$sweep_blocks" --threads "$sweep_threads" \
-        --csv "$out/sweep-$most.csv"
-    if [ $rc -ne 0 ] && grep -q 'cannot be set by MPI_T' "$log"; then
-        grep -m 1 'cannot be set by MPI_T' "$log"
-        sweep_by_runs "$start"
-        return
-    fi
-    grep -vE '^-+$' "$log"
-    if [ $rc -eq 0 ]; then
-        verdict PASS "sweep, $most ranks" "$took" "$(grep '^# every' "$log")"
-    else
-        verdict FAIL "sweep, $most ranks" "$took" "exit status $rc"
-    fi
+    measure "sweep, $most ranks" 540 "$most" "$kit/bin/collectives_nccl" --device "$device" --coll "$colls" --sweep \
+        --bytes "$sweep_bytes" --algorithms "$sweep_algorithms" --blocks "$sweep_blocks" --threads "$sweep_threads" \
+        --csv "sweep-$most-ranks.csv"
 }
 
 faults_stage() {
-    local start=$SECONDS log=$out/faults.log
-    MPIRUN="mpirun --bind-to $bind_to ${common[*]}" timeout --kill-after=10 300 "$kit/test/faults/faults.sh" "$kit" >"$log" 2>&1 </dev/null
+    local start=$SECONDS log=$out/logs/faults.log
+    MPIRUN="mpirun --bind-to $bind_to ${common[*]}" timeout --kill-after=10 300 "$kit/test/faults/faults.sh" "$kit" \
+        >"$log" 2>&1 </dev/null
     if grep -Eq '^faults: [1-9][0-9]* passed, 0 failed' "$log"; then
         verdict PASS faults $((SECONDS - start)) "$(closing_line "$log")"
     else
@@ -300,10 +343,15 @@ faults_stage() {
 echo "device $device, $gpus GPUs, $(nproc) cores, $(mpirun --version | head -n 1), ranks ${ranks[*]}; logs in $out"
 nccl_dir=$(find_nccl)
 [ -z "$nccl_dir" ] || export LD_LIBRARY_PATH=$nccl_dir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-for stage in tests sanitize bench sweep faults; do
-    if wants $stage; then
+for stage in $all_stages; do
+    if wants "$stage"; then
+        begun=$SECONDS
         "${stage}_stage"
+        echo "# $stage: $((SECONDS - begun)) s"
     fi
 done
+if [ $pack = yes ]; then
+    tar -C "$out" -czf "$out/logs.tar.gz" logs && rm -rf "$out/logs"
+fi
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ] && [ $passed -gt 0 ]

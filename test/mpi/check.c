@@ -6,6 +6,7 @@
 #include "test/mpi/check.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,6 +108,11 @@ bool check_flag(const char *name)
         }
     }
     return false;
+}
+
+bool check_trace(void)
+{
+    return trace;
 }
 
 void check_arguments_end(const char *usage)
@@ -231,30 +237,46 @@ int check_kinds(int kinds[CHECK_KINDS])
     return n;
 }
 
-bool check_counter(enum check_counter which, unsigned long long *value)
+/* The session of all counters; false: there is none. */
+static bool counter_session(MPI_T_pvar_session *made)
 {
-    static const char *const names[] = {"coll_gpusym_allreduce_native", "coll_gpusym_allreduce_staged",
-                                        "coll_gpusym_allreduce_passed"};
     static MPI_T_pvar_session session;
-    static MPI_T_pvar_handle handles[3];
-    static int state; /* 0: not looked for yet, 1: there, -1: not there */
-    int provided, index, count;
+    static int state; /* 0: not tried yet, 1: there, -1: not there */
+    int provided;
 
     if (0 == state) {
-        state = -1;
-        if (MPI_SUCCESS != MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) ||
-            MPI_SUCCESS != MPI_T_pvar_session_create(&session)) {
-            return false;
-        }
-        for (int i = 0; i < 3; i++) {
-            if (MPI_SUCCESS != MPI_T_pvar_get_index(names[i], MPI_T_PVAR_CLASS_COUNTER, &index) ||
-                MPI_SUCCESS != MPI_T_pvar_handle_alloc(session, index, NULL, &handles[i], &count) || 1 != count) {
-                return false;
-            }
-        }
-        state = 1;
+        state = MPI_SUCCESS == MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) &&
+                        MPI_SUCCESS == MPI_T_pvar_session_create(&session)
+                    ? 1
+                    : -1;
     }
-    return 1 == state && MPI_SUCCESS == MPI_T_pvar_read(session, handles[which], value);
+    *made = session;
+    return 1 == state;
+}
+
+bool check_counter_of(const char *coll, enum check_counter which, unsigned long long *value)
+{
+    static const char *const suffixes[] = {"native", "staged", "passed"};
+    MPI_T_pvar_session session;
+    MPI_T_pvar_handle handle;
+    char name[128];
+    int index, count;
+    bool read;
+
+    snprintf(name, sizeof(name), "coll_gpusym_%s_%s", coll, suffixes[which]);
+    if (!counter_session(&session) ||
+        MPI_SUCCESS != MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index) ||
+        MPI_SUCCESS != MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count)) {
+        return false;
+    }
+    read = 1 == count && MPI_SUCCESS == MPI_T_pvar_read(session, handle, value);
+    MPI_T_pvar_handle_free(session, &handle);
+    return read;
+}
+
+bool check_counter(enum check_counter which, unsigned long long *value)
+{
+    return check_counter_of("allreduce", which, value);
 }
 
 bool check_native_on(int kind, MPI_Comm comm)
@@ -280,6 +302,7 @@ bool check_native(int kind)
     return check_native_on(kind, MPI_COMM_WORLD);
 }
 
+#define TYPES_KNOWN 128 /* types whose answers are kept */
 #define PROBE 256 /* elements: longer than any vector unit, so that its code is met */
 
 /* Whether the library's reduction of two ranks' elements is right; -1: it refuses. */
@@ -307,7 +330,7 @@ static int probe(const ref_type_t *type, const ref_op_t *op, bool overflow)
     return 1;
 }
 
-enum check_library check_library(const ref_type_t *type, const ref_op_t *op)
+static enum check_library ask_library(const ref_type_t *type, const ref_op_t *op)
 {
     MPI_Errhandler old;
     int exact, careful;
@@ -322,6 +345,24 @@ enum check_library check_library(const ref_type_t *type, const ref_op_t *op)
         return CHECK_LACKS;
     }
     return 1 == exact ? CHECK_RIGHT : 1 == careful ? CHECK_SATURATES : CHECK_WRONG;
+}
+
+/* Asked once a pair. Threads may ask at the same time: they find the same. */
+enum check_library check_library(const ref_type_t *type, const ref_op_t *op)
+{
+    static atomic_uchar known[TYPES_KNOWN][REF_USER + 1]; /* 1 + enum check_library */
+    ptrdiff_t i = type - ref_type(0);
+    unsigned char was;
+
+    if (i >= TYPES_KNOWN) {
+        return ask_library(type, op);
+    }
+    was = known[i][op->id];
+    if (0 == was) {
+        was = (unsigned char) (1 + ask_library(type, op));
+        known[i][op->id] = was;
+    }
+    return (enum check_library) (was - 1);
 }
 
 bool check_prepare(ref_case_t *c, bool native)

@@ -70,6 +70,8 @@ const char *check_option(const char *name);
 uint64_t check_number(const char *name, uint64_t otherwise);
 /* "--name" alone. */
 bool check_flag(const char *name);
+/* --trace was given: every call is to be printed before it is made. */
+bool check_trace(void);
 /* After all options were asked for: exits with a message where an argument was not used. */
 void check_arguments_end(const char *usage);
 /* --seed, or a fresh one, the same on every rank. */
@@ -114,5 +116,7 @@ void check_print(const char *name, long passed, long failed);
 /* The component's counters, by MPI_T.  False if this MPI library has no such variable. */
 enum check_counter { CHECK_NATIVE, CHECK_STAGED, CHECK_PASSED };
 bool check_counter(enum check_counter which, unsigned long long *value);
+/* The same of another collective, "allgather". Call it in one thread. */
+bool check_counter_of(const char *coll, enum check_counter which, unsigned long long *value);
 
 #endif

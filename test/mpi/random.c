@@ -10,39 +10,11 @@
 #include <stdlib.h>
 
 #include "test/mpi/check.h"
+#include "test/mpi/stream.h"
 
 #define USAGE "[--seed N] [--n CALLS] [--max COUNT] [--kinds LIST]"
 #define COMMS 6
 #define COMMS_LIFE 50 /* calls after which other communicators are made */
-
-/* A stream of random numbers, the same on every rank. */
-typedef struct {
-    uint64_t seed, n;
-} stream_t;
-
-static uint64_t next(stream_t *s)
-{
-    return ref_mix(s->seed + ref_mix(s->n++));
-}
-
-static uint64_t below(stream_t *s, uint64_t n)
-{
-    return next(s) % n;
-}
-
-/* 1 .. most, each power of two as likely as the others. */
-static size_t log_uniform(stream_t *s, size_t most)
-{
-    unsigned bits = 0;
-    size_t n;
-
-    while (most >> bits > 1) {
-        bits++;
-    }
-    n = (size_t) 1 << below(s, bits + 1);
-    n += below(s, n);
-    return n > most ? most : n;
-}
 
 /* A communicator, and a number that tells the parts of a split apart. */
 typedef struct {
@@ -58,7 +30,7 @@ static void split(part_t *p, int color, int key)
 
 static void make_comms(part_t comms[COMMS], stream_t *s, int rank, int nranks)
 {
-    uint64_t parts = 1 + below(s, 3), seed = next(s);
+    uint64_t parts = 1 + stream_below(s, 3), seed = stream_next(s);
 
     comms[0] = (part_t){MPI_COMM_WORLD, 0};
     comms[1].color = 0;
@@ -66,7 +38,7 @@ static void make_comms(part_t comms[COMMS], stream_t *s, int rank, int nranks)
     split(&comms[2], 0, nranks - rank); /* reversed */
     split(&comms[3], rank % 2, rank);   /* even and odd */
     split(&comms[4], (int) (ref_mix(seed + (uint64_t) rank) % parts), (int) (ref_mix(seed - (uint64_t) rank) % 1000));
-    split(&comms[5], below(s, 4) ? 0 : rank, rank); /* one each, or all */
+    split(&comms[5], stream_below(s, 4) ? 0 : rank, rank); /* one each, or all */
 }
 
 static void free_comms(part_t comms[COMMS])
@@ -79,16 +51,16 @@ static void free_comms(part_t comms[COMMS])
 static void random_case(stream_t *s, ref_case_t *c)
 {
     do {
-        c->type = ref_type((int) below(s, (uint64_t) ref_ntypes()));
-        c->op = ref_op((int) below(s, (uint64_t) ref_nops()));
+        c->type = ref_type((int) stream_below(s, (uint64_t) ref_ntypes()));
+        c->op = ref_op((int) stream_below(s, (uint64_t) ref_nops()));
     } while (!ref_allowed(c->type, c->op));
 }
 
 /* The kinds of this rank's two buffers; returns whether all ranks have only native ones of one kind. */
 static bool random_kinds(stream_t *s, const int *kinds, const bool *native, int n, int rank, check_call_t *k)
 {
-    uint64_t how = below(s, 8), seed = next(s);
-    uint64_t both = below(s, (uint64_t) n);
+    uint64_t how = stream_below(s, 8), seed = stream_next(s);
+    uint64_t both = stream_below(s, (uint64_t) n);
 
     k->skind = k->rkind = kinds[both];
     if (how > 0) {
@@ -114,24 +86,24 @@ static size_t random_offset(uint64_t seed, size_t bytes)
 static void random_call(check_t *t, stream_t *s, const part_t *comms, const int *kinds, const bool *native, int n,
                         size_t most)
 {
-    const part_t *part = &comms[below(s, COMMS)];
+    const part_t *part = &comms[stream_below(s, COMMS)];
     check_call_t k = {.comm = part->comm, .contribute = -1};
     ref_case_t c = {0};
     uint64_t offset;
     bool on_gpu;
 
     random_case(s, &c);
-    k.count = log_uniform(s, most);
-    k.in_place = below(s, 2);
-    k.first = below(s, 1u << 30);
-    c.seed = next(s) + (uint64_t) part->color;
+    k.count = stream_log_uniform(s, most);
+    k.in_place = stream_below(s, 2);
+    k.first = stream_below(s, 1u << 30);
+    c.seed = stream_next(s) + (uint64_t) part->color;
     on_gpu = random_kinds(s, kinds, native, n, t->rank, &k);
-    offset = next(s) + (uint64_t) t->rank;
+    offset = stream_next(s) + (uint64_t) t->rank;
     k.soff = random_offset(ref_mix(offset), c.type->bytes);
     k.roff = random_offset(ref_mix(~offset), c.type->bytes);
     MPI_Comm_size(k.comm, &c.nranks);
     k.c = &c;
-    if (0 == below(s, 16)) {
+    if (0 == stream_below(s, 16)) {
         check_forget(t);
     }
     if (check_prepare(&c, on_gpu)) {

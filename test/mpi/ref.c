@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The tests' independent reference for reductions, see ref.h.
+ * The tests' independent reference for collectives, see ref.h.
  */
 #include "test/mpi/ref.h"
 
@@ -25,6 +25,13 @@ static const unsigned char gaps_data[GAPS_INTS] = {1, 1, 0, 1, 1, 0, 1, 1, 0, 0}
 #define STRUCT_DOUBLE_AT 8
 #define STRUCT_INT_AT 20
 #define STRUCT_BYTES 32
+
+/* REF_PLACED: an int, a double and 3 bytes, the int 12 bytes before the address; 5 bytes of nothing behind them */
+#define PLACED_LB (-12)
+#define PLACED_INT_AT (-12)
+#define PLACED_DOUBLE_AT (-8)
+#define PLACED_BYTES_AT 4
+#define PLACED_BYTES 24
 
 #define TYPES_MAX 96
 static ref_type_t types[TYPES_MAX];
@@ -351,6 +358,13 @@ static void gen_user(const ref_case_t *c, const draw_t *d, unsigned char *p)
     double real8 = (double) (int64_t) (d->own % 2000001) - 1000000.0;
 
     switch (c->type->cls) {
+    case REF_PLACED:
+        for (unsigned k = 0; k < PLACED_BYTES; k++) {
+            if (REF_DATA == c->type->map[k]) {
+                p[k] = (unsigned char) ref_mix(d->own + k);
+            }
+        }
+        return;
     case REF_USER_SUM:
         word = (uint32_t) d->own;
         memcpy(p, &word, sizeof(word));
@@ -448,15 +462,15 @@ static uint64_t apply_int(enum ref_op_id op, bool sgn, uint64_t a, uint64_t b)
     }
 }
 
-static void fold_int(const ref_case_t *c, uint64_t i, unsigned char *want)
+static void fold_int(const ref_case_t *c, int from, int to, uint64_t i, unsigned char *want)
 {
     enum ref_scalar s = c->type->value;
     unsigned char p[REF_BYTES_MAX];
     uint64_t acc, v;
 
-    gen(c, 0, i, p);
+    gen(c, from, i, p);
     acc = load_int(s, p);
-    for (int r = 1; r < c->nranks; r++) {
+    for (int r = from + 1; r < to; r++) {
         gen(c, r, i, p);
         v = load_int(s, p);
         acc = apply_int(c->op->id, is_signed(s), acc, v);
@@ -470,16 +484,16 @@ static void fold_int(const ref_case_t *c, uint64_t i, unsigned char *want)
  * Product in any order: n - 1 roundings, relative error <= (n - 1) u; likewise n eps.
  */
 #define FOLD_FLOAT(name, real_t)                                                             \
-    static void name(const ref_case_t *c, uint64_t i, unsigned char *want, long double *tol) \
+    static void name(const ref_case_t *c, int from, int to, uint64_t i, unsigned char *want, long double *tol) \
     {                                                                                        \
         enum ref_scalar s = c->type->value;                                                  \
         unsigned char p[REF_BYTES_MAX];                                                      \
         real_t acc, v, sum;                                                                  \
                                                                                              \
-        gen(c, 0, i, p);                                                                     \
+        gen(c, from, i, p);                                                                     \
         acc = load_float(s, p);                                                              \
         sum = acc < 0 ? -acc : acc;                                                          \
-        for (int r = 1; r < c->nranks; r++) {                                                \
+        for (int r = from + 1; r < to; r++) {                                                \
             gen(c, r, i, p);                                                                 \
             v = load_float(s, p);                                                            \
             switch (c->op->id) {                                                             \
@@ -500,7 +514,7 @@ static void fold_int(const ref_case_t *c, uint64_t i, unsigned char *want)
         }                                                                                    \
         store_float(s, want, (long double) acc);                                             \
         tol[0] = REF_SUM == c->op->id || REF_PROD == c->op->id                               \
-                     ? (long double) c->nranks * epsilon(s) * (long double) sum              \
+                     ? (long double) (to - from) * epsilon(s) * (long double) sum              \
                      : 0;                                                                    \
     }
 FOLD_FLOAT(fold_float, long double)
@@ -511,19 +525,19 @@ FOLD_FLOAT(fold_wide, wide_t)
  * two rounded products and a rounded sum), so n - 1 of them <= 1.5 (n - 1) eps |product|; 4 n eps is allowed.
  */
 #define FOLD_COMPLEX(name, real_t)                                                           \
-    static void name(const ref_case_t *c, uint64_t i, unsigned char *want, long double *tol) \
+    static void name(const ref_case_t *c, int from, int to, uint64_t i, unsigned char *want, long double *tol) \
     {                                                                                        \
         const ref_type_t *t = c->type;                                                       \
         unsigned char p[REF_BYTES_MAX];                                                      \
         real_t re, im, x, y, tmp, sum_re, sum_im;                                            \
-        long double n_eps = (long double) c->nranks * epsilon(t->value);                     \
+        long double n_eps = (long double) (to - from) * epsilon(t->value);                     \
                                                                                              \
-        gen(c, 0, i, p);                                                                     \
+        gen(c, from, i, p);                                                                     \
         re = load_float(t->value, p);                                                        \
         im = load_float(t->value, p + t->index_at);                                          \
         sum_re = re < 0 ? -re : re;                                                          \
         sum_im = im < 0 ? -im : im;                                                          \
-        for (int r = 1; r < c->nranks; r++) {                                                \
+        for (int r = from + 1; r < to; r++) {                                                \
             gen(c, r, i, p);                                                                 \
             x = load_float(t->value, p);                                                     \
             y = load_float(t->value, p + t->index_at);                                       \
@@ -567,13 +581,13 @@ static int compare(enum ref_scalar s, const void *a, const void *b)
 }
 
 /* The extreme value; among equals the lowest index. */
-static void fold_pair(const ref_case_t *c, uint64_t i, unsigned char *want)
+static void fold_pair(const ref_case_t *c, int from, int to, uint64_t i, unsigned char *want)
 {
     const ref_type_t *t = c->type;
     unsigned char p[REF_BYTES_MAX];
 
-    gen(c, 0, i, want);
-    for (int r = 1; r < c->nranks; r++) {
+    gen(c, from, i, want);
+    for (int r = from + 1; r < to; r++) {
         int order;
 
         gen(c, r, i, p);
@@ -657,13 +671,13 @@ USER_FUNCTION(user_gaps, 4 * GAPS_INTS)
 USER_FUNCTION(user_struct, STRUCT_BYTES)
 
 /* From the last rank down: want = element of r (op) want, which is the order of ranks. */
-static void fold_user(const ref_case_t *c, uint64_t i, unsigned char *want)
+static void fold_user(const ref_case_t *c, int from, int to, uint64_t i, unsigned char *want)
 {
     unsigned char p[REF_BYTES_MAX];
 
     memset(p, 0, sizeof(p));
-    gen(c, c->nranks - 1, i, want);
-    for (int r = c->nranks - 2; r >= 0; r--) {
+    gen(c, to - 1, i, want);
+    for (int r = to - 2; r >= from; r--) {
         gen(c, r, i, p);
         switch (c->type->cls) {
         case REF_USER_SUM:
@@ -681,41 +695,50 @@ static void fold_user(const ref_case_t *c, uint64_t i, unsigned char *want)
     }
 }
 
-void ref_expect(const ref_case_t *c, uint64_t first, size_t count, void *want, long double *tol)
+void ref_expect_ranks(const ref_case_t *c, int from, int to, uint64_t first, size_t count, void *want, long double *tol)
 {
     for (size_t i = 0; i < count; i++) {
         unsigned char *p = (unsigned char *) want + i * c->type->bytes;
         long double *t = tol + 2 * i;
 
         t[0] = t[1] = 0;
+        if (1 == to - from) {
+            gen(c, from, first + i, p);
+            continue;
+        }
         switch (c->type->cls) {
         case REF_CINT:
         case REF_MINT:
         case REF_LOGICAL:
         case REF_BYTE:
-            fold_int(c, first + i, p);
+            fold_int(c, from, to, first + i, p);
             break;
         case REF_FLOAT:
             if (REF_LD == c->type->value) {
-                fold_wide(c, first + i, p, t);
+                fold_wide(c, from, to, first + i, p, t);
             } else {
-                fold_float(c, first + i, p, t);
+                fold_float(c, from, to, first + i, p, t);
             }
             break;
         case REF_COMPLEX:
             if (REF_LD == c->type->value) {
-                fold_complex_wide(c, first + i, p, t);
+                fold_complex_wide(c, from, to, first + i, p, t);
             } else {
-                fold_complex(c, first + i, p, t);
+                fold_complex(c, from, to, first + i, p, t);
             }
             break;
         case REF_PAIR:
-            fold_pair(c, first + i, p);
+            fold_pair(c, from, to, first + i, p);
             break;
         default:
-            fold_user(c, first + i, p);
+            fold_user(c, from, to, first + i, p);
         }
     }
+}
+
+void ref_expect(const ref_case_t *c, uint64_t first, size_t count, void *want, long double *tol)
+{
+    ref_expect_ranks(c, 0, c->nranks, first, count, want, tol);
 }
 
 /* ---- comparing ------------------------------------------------------------------------------------------------ */
@@ -810,6 +833,7 @@ static ref_type_t *add(const char *name, MPI_Datatype mpi, enum ref_class cls, s
     t->cls = cls;
     t->bytes = 0 == bytes ? (size_t) size : bytes;
     t->user = MPI_OP_NULL;
+    t->flat = MPI_DATATYPE_NULL;
     memset(t->map, REF_DATA, t->bytes);
     return t;
 }
@@ -972,9 +996,10 @@ static void add_pairs(void)
 
 static void add_users(void)
 {
-    int lengths[2] = {1, 1};
+    int lengths[3] = {1, 1, 3};
     MPI_Aint at[2] = {STRUCT_DOUBLE_AT, STRUCT_INT_AT};
-    MPI_Datatype parts[2] = {MPI_DOUBLE, MPI_INT}, tmp, made;
+    MPI_Aint placed_at[3] = {PLACED_INT_AT, PLACED_DOUBLE_AT, PLACED_BYTES_AT};
+    MPI_Datatype parts[2] = {MPI_DOUBLE, MPI_INT}, placed[3] = {MPI_INT, MPI_DOUBLE, MPI_BYTE}, tmp, made;
     ref_type_t *t;
 
     t = add("user sum of MPI_UINT32_T", MPI_UINT32_T, REF_USER_SUM, 0);
@@ -985,6 +1010,8 @@ static void add_users(void)
     MPI_Type_commit(&made);
     t = add("user matrix", made, REF_USER_MAT, 16);
     t->derived = true;
+    t->flat = MPI_UINT32_T;
+    t->flats = 4;
     MPI_Op_create(user_mat_mpi, 0, &t->user);
 
     MPI_Type_vector(3, 2, 3, MPI_INT, &tmp);
@@ -993,6 +1020,8 @@ static void add_users(void)
     MPI_Type_commit(&made);
     t = add("user vector with gaps", made, REF_USER_GAPS, 4 * GAPS_INTS);
     t->derived = true;
+    t->flat = MPI_INT;
+    t->flats = 6;
     for (size_t k = 0; k < 4 * GAPS_INTS; k++) {
         t->map[k] = gaps_data[k / 4] ? REF_DATA : REF_GAP;
     }
@@ -1010,6 +1039,18 @@ static void add_users(void)
     /* Called not commutative: for a commutative operation Open MPI (4.1.4) takes a ring whose temporary buffer is too
      * short by the lower bound of the data, and writes behind it. */
     MPI_Op_create(user_struct_mpi, 0, &t->user);
+
+    MPI_Type_create_struct(3, lengths, placed_at, placed, &tmp);
+    MPI_Type_create_resized(tmp, PLACED_LB, PLACED_BYTES, &made);
+    MPI_Type_free(&tmp);
+    MPI_Type_commit(&made);
+    t = add("struct with a negative lower bound", made, REF_PLACED, PLACED_BYTES);
+    t->derived = true;
+    t->lb = PLACED_LB;
+    memset(t->map, REF_GAP, PLACED_BYTES);
+    memset(t->map + PLACED_INT_AT - PLACED_LB, REF_DATA, 4);
+    memset(t->map + PLACED_DOUBLE_AT - PLACED_LB, REF_DATA, 8);
+    memset(t->map + PLACED_BYTES_AT - PLACED_LB, REF_DATA, 3);
 }
 
 static void add_ops(void)
@@ -1133,6 +1174,9 @@ bool ref_allowed(const ref_type_t *type, const ref_op_t *op)
         break;
     case REF_PAIR:
         mask = 1u << REF_MINLOC | 1u << REF_MAXLOC;
+        break;
+    case REF_PLACED:
+        mask = 0;
         break;
     default:
         mask = 1u << REF_USER;

@@ -1,8 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The tests' independent reference for reductions: which datatypes and operations MPI allows, what every
- * rank contributes, and what the result must be.  Knows MPI's handles, but calls no MPI reduction.
+ * The tests' independent reference for collectives: which datatypes and operations MPI allows, what every
+ * rank contributes, and what a reduction must be (what is only moved is a reduction over one rank).  Knows MPI's
+ * handles, but calls no MPI reduction.
  *
  * Element i of rank r is a pure function of (seed, r, i, type, operation, ranks), so every rank computes the
  * whole reference alone.  Integers are computed modulo 2^bits; real and complex numbers in a wider type.
@@ -30,7 +31,8 @@ enum ref_class {
     REF_USER_SUM,   /* a predefined type with a user-defined, commutative operation */
     REF_USER_MAT,   /* 2 x 2 matrices, contiguous, with multiplication: not commutative */
     REF_USER_GAPS,  /* a vector with gaps, resized */
-    REF_USER_STRUCT /* a struct that begins behind its lower bound */
+    REF_USER_STRUCT, /* a struct that begins behind its lower bound */
+    REF_PLACED       /* data that begin before the address; no operation: only to be sent and received */
 };
 
 enum ref_op_id {
@@ -66,6 +68,9 @@ typedef struct {
     unsigned char map[REF_BYTES_MAX]; /* enum ref_byte of every byte */
     MPI_Op user;                      /* REF_USER_*: the operation */
     bool derived;                     /* owned here, freed by ref_fini */
+    ptrdiff_t lb;                     /* where an element's bytes begin, from the address that MPI is given */
+    MPI_Datatype flat;                /* another way to say the same data: `flats` of these make an element's data bytes, */
+    int flats;                        /* without its gaps; MPI_DATATYPE_NULL: there is none */
 } ref_type_t;
 
 typedef struct {
@@ -108,6 +113,9 @@ void ref_fill(const ref_case_t *c, int rank, uint64_t first, size_t count, void 
 /* The result of elements [first, first + count): want as in ref_fill; tol: two numbers an element, the error
  * allowed in its real and imaginary part, 0 where the result must be exact. */
 void ref_expect(const ref_case_t *c, uint64_t first, size_t count, void *want, long double *tol);
+
+/* The same for the reduction over ranks [from, to) alone, in their order.  Of one rank: what ref_fill gives, exactly. */
+void ref_expect_ranks(const ref_case_t *c, int from, int to, uint64_t first, size_t count, void *want, long double *tol);
 
 /* Whether element got is want within tol (two numbers).  Looks at data bytes only. */
 bool ref_same(const ref_type_t *type, const void *got, const void *want, const long double *tol);

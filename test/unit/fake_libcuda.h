@@ -28,8 +28,9 @@ struct CUstream_st {
     struct {
         void *dst;
         const void *src; /* NULL: fill with value */
-        size_t size;
+        size_t size;     /* of a row */
         unsigned char value;
+        size_t dpitch, spitch, rows;
     } op[FAKE_OPS];
 };
 
@@ -50,6 +51,7 @@ typedef struct {
     int ordinal;
     CUcontext ctx;
     unsigned synchronous; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
+    unsigned long long id;
 } fake_region_t;
 
 static struct {
@@ -63,10 +65,11 @@ static struct {
     CUresult fail_with;
     bool busy;    /* streams do not come to an end by themselves */
     bool foreign; /* IPC handles are another process's */
+    bool lies;    /* calls any memory fit for IPC */
 
     /* What it saw. */
     const char *failed;                                  /* the call that was made to fail */
-    int legacy_waits; /* for the default stream */
+    int legacy_waits;                                    /* for the default stream */
     unsigned streams, modules, pinned, allocations, ipc; /* live */
     unsigned pushes, retains, peers;
     unsigned mistakes; /* what a real driver would punish later */
@@ -137,8 +140,9 @@ static fake_region_t *fake_region_add(size_t size, unsigned type, bool managed, 
             if (NULL == base) {
                 return NULL;
             }
+            static unsigned long long ids;
             memset(base, 0xa5, size);
-            fake_regions[i] = (fake_region_t){base, size, type, managed, ordinal, ctx, 0};
+            fake_regions[i] = (fake_region_t){base, size, type, managed, ordinal, ctx, 0, ++ids};
             return &fake_regions[i];
         }
     }
@@ -155,6 +159,17 @@ static bool fake_region_remove(CUdeviceptr p)
     free(region->base);
     region->base = NULL;
     return true;
+}
+
+/* Of cudaMallocAsync: it belongs to no context. */
+static bool fake_is_pool(const fake_region_t *region)
+{
+    return NULL == region->ctx;
+}
+
+static bool fake_exportable(const fake_region_t *region)
+{
+    return fake.lies || (!fake_is_pool(region) && !region->managed);
 }
 
 /* The driver's interface. */
@@ -339,6 +354,21 @@ CUresult cuPointerGetAttributes(unsigned n, CUpointer_attribute *what, void **wh
         case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
             *(unsigned *) where[i] = NULL == region ? 0 : region->synchronous;
             break;
+        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+            *(CUdeviceptr *) where[i] = NULL == region ? 0 : (uintptr_t) region->base;
+            break;
+        case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+            *(size_t *) where[i] = NULL == region ? 0 : region->size;
+            break;
+        case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+            *(unsigned long long *) where[i] = NULL == region ? 0 : region->id;
+            break;
+        case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: /* strict: a bool, as the manual has it */
+            *(bool *) where[i] = NULL != region && CU_MEMORYTYPE_DEVICE == region->type && fake_exportable(region);
+            break;
+        case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+            *(CUmemoryPool *) where[i] = NULL != region && fake_is_pool(region) ? (CUmemoryPool) (void *) &fake : NULL;
+            break;
         default:
             return CUDA_ERROR_INVALID_VALUE;
         }
@@ -421,6 +451,7 @@ static CUresult fake_queue(CUstream stream, void *dst, const void *src, unsigned
     stream->op[stream->ops].dst = dst;
     stream->op[stream->ops].src = src;
     stream->op[stream->ops].size = size;
+    stream->op[stream->ops].rows = 1;
     stream->op[stream->ops++].value = value;
     return CUDA_SUCCESS;
 }
@@ -437,11 +468,33 @@ CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream s
     return fake_queue(stream, (void *) (uintptr_t) dst, (const void *) (uintptr_t) src, 0, size);
 }
 
+/* Unified addresses only, of the lengths that a GPU takes. */
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream)
+{
+    const size_t max = 0x7fffffff;
+
+    FAKE_STREAM(stream);
+    if (CU_MEMORYTYPE_UNIFIED != copy->srcMemoryType || CU_MEMORYTYPE_UNIFIED != copy->dstMemoryType ||
+        0 != copy->srcXInBytes || 0 != copy->srcY || 0 != copy->dstXInBytes || 0 != copy->dstY ||
+        copy->srcPitch > max || copy->dstPitch > max || copy->WidthInBytes > copy->srcPitch ||
+        copy->WidthInBytes > copy->dstPitch || 0 == copy->WidthInBytes || 0 == copy->Height) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = fake_queue(stream, (void *) (uintptr_t) copy->dstDevice,
+                                 (const void *) (uintptr_t) copy->srcDevice, 0, copy->WidthInBytes);
+    if (CUDA_SUCCESS == result) {
+        stream->op[stream->ops - 1].dpitch = copy->dstPitch;
+        stream->op[stream->ops - 1].spitch = copy->srcPitch;
+        stream->op[stream->ops - 1].rows = copy->Height;
+    }
+    return result;
+}
+
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr p)
 {
     FAKE_CONTEXT();
     const fake_region_t *region = fake_region(p);
-    if (NULL == region || NULL == region->ctx || (uintptr_t) region->base != p) {
+    if (NULL == region || fake_is_pool(region) || (uintptr_t) region->base != p) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     memset(handle, 0, sizeof(*handle));
@@ -496,8 +549,10 @@ static void fake_run(CUstream stream)
     for (unsigned i = 0; i < stream->ops; i++) {
         if (NULL == stream->op[i].src) {
             memset(stream->op[i].dst, stream->op[i].value, stream->op[i].size);
-        } else {
-            memcpy(stream->op[i].dst, stream->op[i].src, stream->op[i].size);
+        }
+        for (size_t row = 0; NULL != stream->op[i].src && row < stream->op[i].rows; row++) {
+            memcpy((char *) stream->op[i].dst + row * stream->op[i].dpitch,
+                   (const char *) stream->op[i].src + row * stream->op[i].spitch, stream->op[i].size);
         }
     }
     stream->ops = 0;

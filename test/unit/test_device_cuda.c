@@ -210,6 +210,78 @@ static void test_query_marks_memory_synchronous(void **unused)
     assert_null(fake_current());
 }
 
+/* ---- mem_range ---- */
+
+static void expect_range(const fake_region_t *region, bool shareable)
+{
+    const char *places[] = {region->base, region->base + 1, region->base + region->size - 1};
+    gpusym_range_t range;
+
+    for (int i = 0; i < 3; i++) {
+        memset(&range, 0xff, sizeof(range));
+        assert_int_equal(cuda.mem_range(places[i], &range), GPUSYM_SUCCESS);
+        assert_ptr_equal(range.base, region->base);
+        assert_true(range.size == region->size && range.id == region->id);
+        assert_true(range.shareable == shareable);
+    }
+}
+
+static void test_range(void **unused)
+{
+    const size_t block = 2 << 20;
+    gpusym_range_t range;
+    int local = 0;
+
+    (void) unused;
+    open_cuda();
+    fake_region_t *user = fake_region_add(block, CU_MEMORYTYPE_DEVICE, false, 1, &fake_primary[1]);
+    fake_region_t *small = fake_region_add(block - 1, CU_MEMORYTYPE_DEVICE, false, 1, &fake_primary[1]);
+    fake_region_t *pool = fake_region_add(block, CU_MEMORYTYPE_DEVICE, false, 1, NULL);
+    fake_region_t *managed = fake_region_add(block, CU_MEMORYTYPE_DEVICE, true, 0, &fake_primary[0]);
+    fake_region_t *pinned = fake_region_add(block, CU_MEMORYTYPE_HOST, false, 0, &fake_primary[0]);
+    expect_range(user, true);
+    expect_range(small, false);
+    expect_range(pool, false);
+    expect_range(managed, false);
+    expect_range(pinned, false);
+    fake.lies = true; /* what has a pool or is managed is not exported, whatever the driver calls it */
+    expect_range(pool, false);
+    expect_range(managed, false);
+    assert_int_equal(cuda.mem_range(&local, &range), GPUSYM_ERR_NOT_AVAILABLE);
+    assert_int_equal(cuda.mem_range(NULL, &range), GPUSYM_ERR_NOT_AVAILABLE);
+    assert_int_equal(cuda.mem_range(user->base + block, &range), GPUSYM_ERR_NOT_AVAILABLE);
+    assert_int_equal(fake.pushes, 0);
+    fake.fail_name = "cuPointerGetAttributes"; /* as before the program's first use of CUDA */
+    fake.fail_with = CUDA_ERROR_NOT_INITIALIZED;
+    fake.fail_at = 1;
+    assert_int_equal(cuda.mem_range(user->base, &range), GPUSYM_ERR_NOT_AVAILABLE);
+}
+
+/* The program's own memory is exported and mapped as our own is. */
+static void test_export_user_memory(void **unused)
+{
+    gpusym_handle_t handle, theirs;
+    void *p = NULL;
+
+    (void) unused;
+    open_cuda();
+    gpusym_gpu_t *gpu = open_gpu(1, NULL);
+    char *user = fake_region_add(4 << 20, CU_MEMORYTYPE_DEVICE, false, 1, &fake_primary[1])->base;
+    assert_int_equal(cuda.mem_export(gpu, user + 1, &handle), GPUSYM_ERR_UNREACHABLE); /* not its base */
+    assert_int_equal(cuda.mem_export(gpu, user, &handle), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.mem_import(gpu, &handle, &p), GPUSYM_SUCCESS);
+    assert_ptr_equal(p, user);
+    cuda_handle_t other;
+    memcpy(&other, &handle, sizeof(other));
+    other.nonce++;
+    theirs = handle;
+    memcpy(&theirs, &other, sizeof(other));
+    fake.foreign = true;
+    assert_int_equal(cuda.mem_import(gpu, &theirs, &p), GPUSYM_SUCCESS);
+    assert_int_equal(fake.ipc, 1);
+    assert_int_equal(cuda.mem_unimport(gpu, p), GPUSYM_SUCCESS);
+}
+
 /* ---- gpu_open ---- */
 
 static void test_gpu_primary(void **unused)
@@ -423,6 +495,76 @@ static void test_stream(void **unused)
     cuda.stream_destroy(stream);
 }
 
+static gpusym_stream_t *open_stream(void)
+{
+    gpusym_stream_t *stream = NULL;
+
+    assert_int_equal(cuda.stream_create(open_gpu(0, NULL), &stream), GPUSYM_SUCCESS);
+    return stream;
+}
+
+static void test_copy2d(void **unused)
+{
+    unsigned char from[7 * 9], to[5 * 9], want[5 * 9];
+    (void) unused;
+    open_cuda();
+    gpusym_stream_t *stream = open_stream();
+    for (size_t i = 0; i < sizeof(from); i++) {
+        from[i] = (unsigned char) (i + 1);
+    }
+    for (size_t width = 1; width <= 5; width++) {
+        memset(to, 0, sizeof(to));
+        memset(want, 0, sizeof(want));
+        for (size_t row = 0; row < 9; row++) {
+            memcpy(want + 5 * row, from + 7 * row, width);
+        }
+        assert_int_equal(cuda.copy2d_async(stream, to, 5, from, 7, width, 9), GPUSYM_SUCCESS);
+        assert_int_equal(stream->stream->ops, 1);
+        assert_int_equal(cuda.stream_poll(stream), 1);
+        assert_memory_equal(to, want, sizeof(to));
+    }
+    assert_int_equal(cuda.copy2d_async(stream, to, 5, from, 5, 5, 9), GPUSYM_SUCCESS); /* without gaps: one copy */
+    assert_int_equal(stream->stream->op[0].rows, 1);
+    assert_int_equal(cuda.stream_poll(stream), 1);
+    assert_memory_equal(to, from, sizeof(to));
+    assert_int_equal(cuda.copy2d_async(stream, to, 0, from, 0, 5, 1), GPUSYM_SUCCESS); /* one row has no pitch */
+    assert_int_equal(cuda.copy2d_async(stream, NULL, 0, NULL, 0, 0, 9), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.copy2d_async(stream, NULL, 0, NULL, 0, 9, 0), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.copy2d_async(stream, to, 4, from, 7, 5, 2), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(cuda.copy2d_async(stream, to, 7, from, 4, 5, 2), GPUSYM_ERR_BAD_PARAM);
+    assert_non_null(strstr(cuda.error(), "7 and 4 bytes apart"));
+    assert_int_equal(cuda.copy2d_async(stream, to, SIZE_MAX, from, SIZE_MAX, SIZE_MAX, 2), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(cuda.stream_poll(stream), 1);
+    cuda.stream_destroy(stream);
+}
+
+/* Rows farther apart than the driver takes are copied one by one. */
+static void test_copy2d_far(void **unused)
+{
+    const size_t far = (size_t) 1 << 31;
+    (void) unused;
+    open_cuda();
+    gpusym_stream_t *stream = open_stream();
+    char *at = (char *) (uintptr_t) far; /* never looked at */
+    assert_int_equal(cuda.copy2d_async(stream, at, 16, at, far, 8, 3), GPUSYM_SUCCESS);
+    assert_int_equal(stream->stream->ops, 3);
+    for (size_t row = 0; row < 3; row++) {
+        assert_ptr_equal(stream->stream->op[row].dst, at + 16 * row);
+        assert_ptr_equal(stream->stream->op[row].src, at + far * row);
+        assert_int_equal(stream->stream->op[row].size, 8);
+    }
+    stream->stream->ops = 0;
+    assert_int_equal(cuda.copy2d_async(stream, at, far - 1, at, far - 1, 8, 3), GPUSYM_SUCCESS);
+    assert_int_equal(stream->stream->ops, 1);
+    stream->stream->ops = 0;
+    fake.fail_name = "cuMemcpyAsync";
+    fake.fail_at = 2;
+    assert_int_equal(cuda.copy2d_async(stream, at, far, at, 16, 8, 3), GPUSYM_ERR);
+    assert_int_equal(stream->stream->ops, 1);
+    stream->stream->ops = 0;
+    cuda.stream_destroy(stream);
+}
+
 static void test_kernels(void **unused)
 {
     gpusym_work_t w = {.nblocks = 7, .nthreads = 384, .bytes = 99, .done_seq = 5};
@@ -563,6 +705,12 @@ static int do_copy_async(world_t *x)
 
     return cuda.copy_async(x->stream, there, x->p, sizeof(there));
 }
+static int do_copy2d(world_t *x)
+{
+    static char there[64];
+
+    return cuda.copy2d_async(x->stream, there, 16, x->p, 32, 8, 2);
+}
 static int do_kernels(world_t *x)
 {
     const char *why;
@@ -593,6 +741,7 @@ static const struct {
     {"stream_create", do_stream, undo_stream},
     {"stream_poll", do_poll, NULL},
     {"copy_async", do_copy_async, NULL},
+    {"copy2d_async", do_copy2d, NULL},
     {"kernels_load", do_kernels, NULL},
     {"launch", do_launch, NULL},
 };
@@ -727,6 +876,8 @@ int main(void)
         TEST(test_open_makes_no_context),
         TEST(test_query),
         TEST(test_query_marks_memory_synchronous),
+        TEST(test_range),
+        TEST(test_export_user_memory),
         TEST(test_gpu_primary),
         TEST(test_gpu_other_context),
         TEST(test_gpu_of_the_caller),
@@ -735,6 +886,8 @@ int main(void)
         TEST(test_import),
         TEST(test_export_pool_memory),
         TEST(test_stream),
+        TEST(test_copy2d),
+        TEST(test_copy2d_far),
         TEST(test_kernels),
         TEST(test_kernels_refused),
         TEST(test_every_call_fails),

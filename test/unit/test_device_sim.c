@@ -280,6 +280,83 @@ static void any_pointer_is_device(void **state)
     assert_int_equal(kind_of(&local), GPUSYM_MEM_HOST);
 }
 
+/* Fails unless p lies in the allocation of size bytes at base; returns its id. */
+static uint64_t range_id(const void *p, const void *base, size_t size, bool shareable)
+{
+    gpusym_range_t range;
+    memset(&range, 0xff, sizeof(range));
+    OK(dev->mem_range(p, &range));
+    assert_ptr_equal(range.base, base);
+    assert_int_equal(range.size, size);
+    assert_int_equal(range.shareable, shareable);
+    return range.id;
+}
+
+static void ranges_of_memory(void **state)
+{
+    (void) state;
+    gpusym_range_t range;
+    gpusym_handle_t handle;
+    void *host, *seen, *managed, *imported;
+    char local;
+    open_sim();
+    char *p = alloc(5000), *q = alloc(1);
+    OK(dev->host_alloc(gpu, 100, &host, &seen));
+    OK(gpusym_sim_managed_alloc(100, &managed));
+    OK(dev->mem_export(gpu, p, &handle));
+    OK(dev->mem_import(gpu, &handle, &imported));
+    const uint64_t ids[] = {range_id(p, p, 5000, true), range_id(q, q, 1, true), range_id(host, host, 100, false),
+                            range_id(managed, managed, 100, false), range_id(imported, imported, 5000, false)};
+    for (unsigned i = 0; i < 5; i++) {
+        for (unsigned k = 0; k < i; k++) {
+            assert_true(ids[i] != ids[k]);
+        }
+    }
+    assert_true(ids[0] == range_id(p + 4999, p, 5000, true));
+    assert_int_equal(dev->mem_range(p + 5000, &range), GPUSYM_ERR_NOT_AVAILABLE);
+    assert_int_equal(dev->mem_range(&local, &range), GPUSYM_ERR_NOT_AVAILABLE);
+    assert_int_equal(dev->mem_range(NULL, &range), GPUSYM_ERR_NOT_AVAILABLE);
+    OK(dev->mem_free(gpu, p));
+    assert_int_equal(dev->mem_range(p, &range), GPUSYM_ERR_NOT_AVAILABLE);
+}
+
+/* What an allocation was called, none is called again: at the same address or another, nor after close(). */
+static void ranges_have_an_id_once(void **state)
+{
+    (void) state;
+    enum { N = 200 };
+    uint64_t before = 0;
+    unsigned same = 0;
+    char *last = NULL;
+    for (unsigned i = 0; i < N; i++) {
+        open_sim();
+        char *p = alloc(100000);
+        same += p == last;
+        last = p;
+        const uint64_t id = range_id(p, p, 100000, true);
+        assert_true(id > before);
+        before = id;
+        OK(dev->mem_free(gpu, p));
+        if (0 == i % 50) {
+            dev->close();
+        }
+    }
+    print_message("%u of %u allocations had the address of the one before\n", same, (unsigned) N);
+}
+
+/* Of memory that is only taken for the GPU's nothing is known. */
+static void ranges_of_any_pointer(void **state)
+{
+    (void) state;
+    gpusym_range_t range;
+    char local;
+    gpusym_sim_params.host = true;
+    open_sim();
+    char *p = alloc(8);
+    assert_int_equal(dev->mem_range(&local, &range), GPUSYM_ERR_NOT_AVAILABLE);
+    range_id(p, p, 8, true);
+}
+
 static void frees_what_it_gave(void **state)
 {
     (void) state;
@@ -446,6 +523,31 @@ static void imports_its_own(void **state)
     OK(dev->mem_unimport(gpu, first));
     assert_int_equal(dev->mem_unimport(gpu, first), GPUSYM_ERR_BAD_PARAM);
     assert_int_equal(dev->mem_import(gpu, &handle, &first), GPUSYM_ERR_UNREACHABLE);
+}
+
+/* More than 32 bits count, untouched but for its ends. */
+static void imports_gigabytes(void **state)
+{
+    (void) state;
+    const size_t size = ((size_t) 9 << 30) / 2 + 12345 * 4;
+    gpusym_gpu_info_t info;
+    gpusym_handle_t handle;
+    void *there;
+    open_sim();
+    dev->gpu_info(gpu, &info);
+    if (info.bytes < size) {
+        skip();
+    }
+    char *p = alloc(size);
+    put(p, 4);
+    put(p + size - 4, 5);
+    range_id(p + size - 1, p, size, true);
+    OK(dev->mem_export(gpu, p, &handle));
+    OK(dev->mem_import(gpu, &handle, &there));
+    assert_int_equal(get(there), 4);
+    assert_int_equal(get((char *) there + size - 4), 5);
+    range_id((char *) there + size - 1, there, size, false);
+    OK(dev->mem_unimport(gpu, there));
 }
 
 static void exports_only_allocations(void **state)
@@ -696,6 +798,75 @@ static void streams_keep_order(void **state)
     dev->stream_destroy(stream);
 }
 
+/* Rows of one layout into another, by a stream, against loops. */
+static void copies_rows(void **state)
+{
+    (void) state;
+    enum { ROOM = 4000 };
+    static uint8_t from[ROOM], to[ROOM], got[ROOM];
+    gpusym_stream_t *stream;
+    open_sim();
+    OK(dev->stream_create(gpu, &stream));
+    char *src = alloc(ROOM), *dst = alloc(ROOM);
+    for (unsigned i = 0; i < ROOM; i++) {
+        from[i] = (uint8_t) (i * 7 + i / 256);
+    }
+    OK(dev->copy(gpu, src, from, ROOM));
+    for (size_t width = 1; width < 40; width += 1 + width / 4) {
+        for (size_t rows = 1; rows <= 30; rows += 7) {
+            const size_t spitch = width + rows % 5, dpitch = width + width % 3, at = width % 16;
+            memset(to, 0, ROOM);
+            OK(dev->mem_zero(gpu, dst, ROOM));
+            for (size_t row = 0; row < rows; row++) {
+                memcpy(to + at + row * dpitch, from + 3 + row * spitch, width);
+            }
+            OK(dev->copy2d_async(stream, dst + at, dpitch, src + 3, spitch, width, rows));
+            drain(stream);
+            OK(dev->copy(gpu, got, dst, ROOM));
+            assert_memory_equal(got, to, ROOM);
+        }
+    }
+}
+
+static void copies_rows_it_can(void **state)
+{
+    (void) state;
+    enum { SIZE = 1000 };
+    gpusym_stream_t *stream;
+    char local[SIZE];
+    open_sim();
+    OK(dev->stream_create(gpu, &stream));
+    char *src = alloc(SIZE), *dst = alloc(SIZE);
+    OK(dev->copy2d_async(stream, dst, 100, src, 100, 100, 10)); /* to the last byte */
+    OK(dev->copy2d_async(stream, dst, 110, src, 999, 1, 2));
+    OK(dev->copy2d_async(stream, dst, 0, src, 0, SIZE, 1)); /* one row has no pitch */
+    OK(dev->copy2d_async(stream, local, 1, local, 1, 0, 9));
+    OK(dev->copy2d_async(stream, local, 1, local, 1, 9, 0));
+#define REFUSED(...) assert_int_equal(dev->copy2d_async(stream, __VA_ARGS__), GPUSYM_ERR_BAD_PARAM)
+    REFUSED(dst, 100, src, 101, 100, 10); /* past the end */
+    REFUSED(dst + 1, 100, src, 100, 100, 10);
+    REFUSED(dst, 99, src, 100, 100, 2);
+    REFUSED(dst, 100, src, 99, 100, 2);
+    REFUSED(dst, SIZE_MAX, src, 1, 1, 3);
+    REFUSED(dst, SIZE_MAX / 2, src, SIZE_MAX / 2, 100, 3);
+    REFUSED(dst, 8, src, 8, 8, SIZE_MAX);
+    REFUSED(local, 8, src, 8, 4, 2); /* the CPU's own memory */
+    REFUSED(dst, 8, local, 8, 4, 2);
+#undef REFUSED
+    drain(stream);
+    dev->close();
+    gpusym_sim_params.host = true;
+    open_sim();
+    OK(dev->stream_create(gpu, &stream));
+    memset(local, 1, SIZE);
+    memset(local, 2, 16);
+    OK(dev->copy2d_async(stream, local + 100, 16, local, 8, 4, 2)); /* taken for the GPU's */
+    drain(stream);
+    for (unsigned i = 0; i < 40; i++) {
+        assert_int_equal(local[100 + i], i < 32 && i % 16 < 4 ? 2 : 1);
+    }
+}
+
 static void destroy_and_close_finish_the_queue(void **state)
 {
     (void) state;
@@ -804,7 +975,8 @@ static gpusym_work_t descriptor(unsigned rank, unsigned nranks, void *const *slo
     w.type = GPUSYM_T_U32;
     w.nblocks = BLOCKS;
     w.nthreads = 64;
-    gpusym_kernel_plan(GPUSYM_ALG_AGXLL_R, &w, 0);
+    w.src_end = w.dst_end = nranks;
+    gpusym_kernel_plan(GPUSYM_F_AGXLL_R, &w, 0);
     return w;
 }
 
@@ -820,50 +992,89 @@ static uint64_t *pinned(void)
     return host;
 }
 
-/* A real kernel on three streams, each with its own imports of the others' slots, as ranks in threads have. */
+/* A rank of a team in this process: its own memory, and the others' as it has imported them. */
+struct rank {
+    gpusym_stream_t *stream;
+    void *slot, *in, *out, *mp;
+    gpusym_mc_t *mc;
+    uint64_t *done;
+};
+
+/* Fresh memory with the rank's part of the input, and its slot bound to a multicast object. */
+static void rank_make(struct rank *rank, unsigned r, unsigned n, const gpusym_handle_t *mc)
+{
+    uint32_t data[COUNT];
+    for (uint32_t i = 0; i < COUNT; i++) {
+        data[i] = (r + 1) * 1000 + i;
+    }
+    rank->slot = alloc(slot_bytes(n));
+    rank->in = alloc(sizeof(data));
+    rank->out = alloc(sizeof(data));
+    rank->done = pinned();
+    OK(dev->mem_zero(gpu, rank->slot, slot_bytes(n)));
+    OK(dev->copy(gpu, rank->in, data, sizeof(data)));
+    OK(dev->mc_import(gpu, mc, &rank->mc));
+    OK(dev->mc_bind(rank->mc, r, rank->slot, slot_bytes(n), &rank->mp));
+    OK(dev->stream_create(gpu, &rank->stream));
+}
+
+/* p as another rank sees it. */
+static void *imported(void *p)
+{
+    gpusym_handle_t handle;
+    void *there = NULL;
+    OK(dev->mem_export(gpu, p, &handle));
+    OK(dev->mem_import(gpu, &handle, &there));
+    return there;
+}
+
+static void rank_launch(const struct rank *rank, unsigned r, unsigned n, unsigned family)
+{
+    void *slot[GPUSYM_TEAM_MAX];
+    for (unsigned peer = 0; peer < n; peer++) {
+        slot[peer] = peer == r ? rank[r].slot : imported(rank[peer].slot);
+    }
+    gpusym_work_t w = descriptor(r, n, slot, rank[r].done, rank[r].in, rank[r].out);
+    for (unsigned peer = 0; peer < n; peer++) {
+        w.peer_in[peer] = peer == r ? rank[r].in : imported(rank[peer].in);
+        w.peer_out[peer] = peer == r ? rank[r].out : imported(rank[peer].out);
+    }
+    w.mc = rank[r].mp;
+    w.nblocks = BLOCKS;
+    gpusym_kernel_plan(family, &w, 0);
+    OK(dev->launch(rank[r].stream, gpusym_kernel_find(family, GPUSYM_OP_SUM, GPUSYM_T_U32), &w));
+    memset(&w, 0xff, sizeof(w)); /* it was copied */
+}
+
+/* Real kernels on three streams, each with its own imports of the others' memory, as ranks in threads have: one with
+ * what it sends in the slots, one that goes straight to the buffers, one by multicast. */
 static void launches_kernels(void **state)
 {
     (void) state;
     enum { N = 3 };
-    gpusym_stream_t *stream[N];
-    gpusym_handle_t handle[N];
-    void *own[N], *slot[N], *in[N], *out[N];
-    uint64_t *done[N];
+    static const unsigned families[] = {GPUSYM_F_AGXLL_R, GPUSYM_F_RSXLD_AGXST_Z, GPUSYM_F_AGXLLMC_R};
     const char *why = NULL;
     open_sim();
     OK(dev->kernels_load(gpu, &why));
-    for (unsigned r = 0; r < N; r++) {
-        uint32_t data[COUNT];
-        for (uint32_t i = 0; i < COUNT; i++) {
-            data[i] = (r + 1) * 1000 + i;
+    for (unsigned f = 0; f < sizeof(families) / sizeof(families[0]); f++) {
+        struct rank rank[N];
+        gpusym_mc_t *mc;
+        gpusym_handle_t handle;
+        OK(dev->mc_create(gpu, N, slot_bytes(N), &mc, &handle));
+        for (unsigned r = 0; r < N; r++) {
+            rank_make(&rank[r], r, N, &handle);
         }
-        own[r] = alloc(slot_bytes(N));
-        OK(dev->mem_zero(gpu, own[r], slot_bytes(N)));
-        OK(dev->mem_export(gpu, own[r], &handle[r]));
-        in[r] = alloc(sizeof(data));
-        out[r] = alloc(sizeof(data));
-        OK(dev->copy(gpu, in[r], data, sizeof(data)));
-        done[r] = pinned();
-    }
-    for (unsigned r = 0; r < N; r++) {
-        for (unsigned peer = 0; peer < N; peer++) {
-            slot[peer] = own[peer];
-            if (peer != r) {
-                OK(dev->mem_import(gpu, &handle[peer], &slot[peer]));
+        for (unsigned r = 0; r < N; r++) {
+            rank_launch(rank, r, N, families[f]);
+        }
+        for (unsigned r = 0; r < N; r++) {
+            uint32_t data[COUNT];
+            drain(rank[r].stream);
+            assert_int_equal(__atomic_load_n(rank[r].done, __ATOMIC_ACQUIRE), UINT64_C(9) << 32 | GPUSYM_STATUS_OK);
+            OK(dev->copy(gpu, data, rank[r].out, sizeof(data)));
+            for (uint32_t i = 0; i < COUNT; i++) {
+                assert_int_equal(data[i], 6000 + 3 * i);
             }
-        }
-        gpusym_work_t w = descriptor(r, N, slot, done[r], in[r], out[r]);
-        OK(dev->stream_create(gpu, &stream[r]));
-        OK(dev->launch(stream[r], gpusym_kernel_find(GPUSYM_ALG_AGXLL_R, GPUSYM_OP_SUM, GPUSYM_T_U32), &w));
-        memset(&w, 0xff, sizeof(w)); /* it was copied */
-    }
-    for (unsigned r = 0; r < N; r++) {
-        uint32_t data[COUNT];
-        drain(stream[r]);
-        assert_int_equal(__atomic_load_n(done[r], __ATOMIC_ACQUIRE), UINT64_C(9) << 32 | GPUSYM_STATUS_OK);
-        OK(dev->copy(gpu, data, out[r], sizeof(data)));
-        for (uint32_t i = 0; i < COUNT; i++) {
-            assert_int_equal(data[i], 6000 + 3 * i);
         }
     }
 }
@@ -894,7 +1105,7 @@ static void queues_grow_behind_a_kernel(void **state)
     }
     /* this one waits for its peer, which is launched at the end */
     gpusym_work_t w = descriptor(0, 2, slot, done[0], buffer[0], buffer[0]);
-    OK(dev->launch(stream[0], GPUSYM_ALG_AGXLL_R, &w));
+    OK(dev->launch(stream[0], GPUSYM_F_AGXLL_R, &w));
     char *reduced = alloc(sizeof(uint32_t));
     OK(dev->copy_async(stream[0], reduced, buffer[0], sizeof(uint32_t)));
     for (uint32_t i = 0; i < N; i++) {
@@ -904,7 +1115,7 @@ static void queues_grow_behind_a_kernel(void **state)
     }
     assert_int_equal(dev->stream_poll(stream[0]), 0);
     w = descriptor(1, 2, slot, done[1], buffer[1], buffer[1]);
-    OK(dev->launch(stream[1], GPUSYM_ALG_AGXLL_R, &w));
+    OK(dev->launch(stream[1], GPUSYM_F_AGXLL_R, &w));
     drain(stream[0]);
     drain(stream[1]);
     assert_int_equal(get(reduced), 11);
@@ -924,16 +1135,19 @@ static void launch_checks_what_it_is_given(void **state)
     OK(gpusym_sim_managed_alloc(sizeof(local), &managed));
     const gpusym_work_t good = descriptor(0, 1, &slot, pinned(), buffer, managed);
     gpusym_work_t w;
-#define REFUSED(change)                                                                      \
-    do {                                                                                     \
-        w = good;                                                                            \
-        change;                                                                              \
-        assert_int_equal(dev->launch(stream, GPUSYM_ALG_AGXLL_R, &w), GPUSYM_ERR_BAD_PARAM); \
+#define REFUSED(change)                                                                    \
+    do {                                                                                   \
+        w = good;                                                                          \
+        change;                                                                            \
+        assert_int_equal(dev->launch(stream, GPUSYM_F_AGXLL_R, &w), GPUSYM_ERR_BAD_PARAM); \
     } while (0)
     REFUSED(w.in = local);
     assert_non_null(strstr(dev->error(), "not memory that a GPU can reach"));
     REFUSED(w.out = local);
     REFUSED(w.peer[0] = local);
+    REFUSED(w.peer_in[0] = local);
+    REFUSED(w.peer_out[0] = local);
+    REFUSED(w.mc = local);
     REFUSED(w.done = (uint64_t *) (void *) local);
     REFUSED(w.abort = local);
     REFUSED(w.nblocks = 0);
@@ -945,7 +1159,7 @@ static void launch_checks_what_it_is_given(void **state)
 #undef REFUSED
     assert_int_equal(dev->launch(stream, GPUSYM_K_COUNT, &good), GPUSYM_ERR_BAD_PARAM);
     assert_int_equal(*good.done, 0);
-    OK(dev->launch(stream, GPUSYM_ALG_AGXLL_R, &good));
+    OK(dev->launch(stream, GPUSYM_F_AGXLL_R, &good));
     drain(stream);
     assert_int_equal(*good.done >> 32, 9);
 }
@@ -965,7 +1179,7 @@ static void launch_takes_host_buffers(void **state)
     void *slot = alloc(slot_bytes(1));
     OK(dev->mem_zero(gpu, slot, slot_bytes(1)));
     const gpusym_work_t w = descriptor(0, 1, &slot, pinned(), in, out);
-    OK(dev->launch(stream, GPUSYM_ALG_AGXLL_R, &w));
+    OK(dev->launch(stream, GPUSYM_F_AGXLL_R, &w));
     drain(stream);
     assert_memory_equal(in, out, sizeof(in));
 }
@@ -1034,14 +1248,14 @@ static void launches_fail_and_hang(void **state)
     OK(dev->mem_zero(gpu, slot, slot_bytes(1)));
     uint64_t *done = pinned();
     gpusym_work_t w = descriptor(0, 1, &slot, done, buffer, buffer);
-    expect_injected(dev->launch(stream, GPUSYM_ALG_AGXLL_R, &w), GPUSYM_ERR);
-    OK(dev->launch(stream, GPUSYM_ALG_AGXLL_R, &w)); /* never completes */
+    expect_injected(dev->launch(stream, GPUSYM_F_AGXLL_R, &w), GPUSYM_ERR);
+    OK(dev->launch(stream, GPUSYM_F_AGXLL_R, &w)); /* never completes */
     OK(dev->copy_async(stream, buffer, &word, sizeof(word)));
     drain(stream);
     assert_int_equal(get(buffer), 6);
     assert_int_equal(*done, 0);
     w.done_seq = 10;
-    OK(dev->launch(stream, GPUSYM_ALG_AGXLL_R, &w));
+    OK(dev->launch(stream, GPUSYM_F_AGXLL_R, &w));
     drain(stream);
     assert_int_equal(*done >> 32, 10);
 }
@@ -1143,6 +1357,66 @@ static void multicast_among_threads(void **state)
     assert_int_equal(mappings(), 0);
 }
 
+/* ---- ... of slabs, by several threads and several processes: each binds a piece of one large allocation ---- */
+
+enum { SLAB = 1 << 20, PIECE = 64 << 10, PIECE_AT = 3 * PIECE, MEMBERS = 4 };
+
+typedef struct {
+    unsigned member;
+    gpusym_handle_t handle;
+    pthread_barrier_t *bound;
+    bool right;
+} binder_t;
+
+/* Binds a member's piece; once all have, writes a word to every member's memory and finds what the others wrote. */
+static void *bind_in_thread(void *arg)
+{
+    binder_t *b = arg;
+    gpusym_mc_t *mc = NULL;
+    void *mp = NULL, *alias[GPUSYM_TEAM_MAX], *slab = NULL;
+    bool right = GPUSYM_SUCCESS == dev->mem_alloc(gpu, SLAB, &slab) &&
+                 GPUSYM_SUCCESS == dev->mc_import(gpu, &b->handle, &mc) &&
+                 GPUSYM_SUCCESS == dev->mc_bind(mc, b->member, (char *) slab + PIECE_AT, PIECE, &mp);
+    pthread_barrier_wait(b->bound); /* for all threads of the test */
+    right = right && MEMBERS == gpusym_sim_mc_members((char *) mp + 8 * b->member, alias, GPUSYM_TEAM_MAX);
+    for (unsigned i = 0; i < MEMBERS && right; i++) {
+        __atomic_store_n((uint32_t *) alias[i], 100 * b->member + i, __ATOMIC_RELAXED);
+    }
+    pthread_barrier_wait(b->bound);
+    for (unsigned i = 0; i < MEMBERS && right; i++) {
+        right = 100 * i + b->member == get((char *) slab + PIECE_AT + 8 * i);
+    }
+    if (NULL != mc) {
+        dev->mc_free(mc);
+    }
+    b->right = right && GPUSYM_SUCCESS == dev->mem_free(gpu, slab);
+    return NULL;
+}
+
+static void threads_bind_slabs(void **state)
+{
+    (void) state;
+    pthread_t thread[MEMBERS];
+    binder_t binder[MEMBERS];
+    pthread_barrier_t bound;
+    gpusym_mc_t *mc;
+    gpusym_handle_t handle;
+    open_sim();
+    OK(dev->mc_create(gpu, MEMBERS, PIECE, &mc, &handle));
+    assert_int_equal(pthread_barrier_init(&bound, NULL, MEMBERS), 0);
+    for (unsigned i = 0; i < MEMBERS; i++) {
+        binder[i] = (binder_t){.member = i, .handle = handle, .bound = &bound};
+        assert_int_equal(pthread_create(&thread[i], NULL, bind_in_thread, &binder[i]), 0);
+    }
+    for (unsigned i = 0; i < MEMBERS; i++) {
+        assert_int_equal(pthread_join(thread[i], NULL), 0);
+        assert_true(binder[i].right);
+    }
+    pthread_barrier_destroy(&bound);
+    dev->mc_free(mc);
+    assert_int_equal(mappings(), 0);
+}
+
 static void multicast_handles_are_their_own(void **state)
 {
     (void) state;
@@ -1172,6 +1446,90 @@ static void a_bind_can_fail(void **state)
     expect_injected(dev->mc_bind(mc, 0, p, 4096, &mp), GPUSYM_ERR);
     OK(dev->mc_bind(mc, 0, p, 4096, &mp));
     assert_int_equal(gpusym_sim_mc_members(mp, alias, 1), 1);
+}
+
+/* A bind that fails on one rank: the member stays free, the others' objects say that it is not there, and no memory is
+ * lost. */
+static void a_bind_fails_on_one_rank(void **state)
+{
+    (void) state;
+    gpusym_mc_t *mc[2];
+    gpusym_handle_t handle;
+    void *mp, *alias[2];
+    gpusym_sim_params.fail = "bind:2@1,bind:1@7";
+    gpusym_sim_params.world_rank = 1;
+    open_sim();
+    char *p[2] = {alloc(SLAB), alloc(SLAB)};
+    OK(dev->mc_create(gpu, 2, PIECE, &mc[0], &handle));
+    OK(dev->mc_import(gpu, &handle, &mc[1]));
+    OK(dev->mc_bind(mc[0], 0, p[0] + PIECE, PIECE, &mp));
+    expect_injected(dev->mc_bind(mc[1], 1, p[1] + PIECE, PIECE, &mp), GPUSYM_ERR);
+    assert_int_equal(gpusym_sim_mc_members(mp, alias, 2), GPUSYM_ERR_NOT_AVAILABLE);
+    dev->mc_free(mc[1]);
+    dev->mc_free(mc[0]);
+    OK(dev->mem_free(gpu, p[0]));
+    OK(dev->mem_free(gpu, p[1]));
+    assert_int_equal(mappings(), 0);
+}
+
+/* A slab of a process of its own, bound as the member that the parent says. */
+static int bind_in_child(int in, int out)
+{
+    gpusym_handle_t handle;
+    gpusym_mc_t *mc;
+    unsigned member;
+    void *slab, *mp, *alias[GPUSYM_TEAM_MAX];
+    char byte;
+    CHILD(hear(in, &handle, sizeof(handle)));
+    CHILD(hear(in, &member, sizeof(member)));
+    CHILD(GPUSYM_SUCCESS == dev->open(NULL) && GPUSYM_SUCCESS == dev->gpu_open(NULL, &gpu));
+    CHILD(GPUSYM_SUCCESS == dev->mem_alloc(gpu, SLAB, &slab));
+    CHILD(GPUSYM_SUCCESS == dev->mc_import(gpu, &handle, &mc));
+    CHILD(GPUSYM_SUCCESS == dev->mc_bind(mc, member, (char *) slab + PIECE_AT, PIECE, &mp));
+    CHILD(say(out, "b", 1));
+    CHILD(hear(in, &byte, 1)); /* all have bound */
+    CHILD(MEMBERS == gpusym_sim_mc_members((char *) mp + 8 * member, alias, GPUSYM_TEAM_MAX));
+    for (unsigned i = 0; i < MEMBERS; i++) {
+        __atomic_store_n((uint32_t *) alias[i], 100 * member + i, __ATOMIC_RELAXED);
+    }
+    CHILD(say(out, "w", 1));
+    CHILD(hear(in, &byte, 1)); /* all have written */
+    for (unsigned i = 0; i < MEMBERS; i++) {
+        CHILD(100 * i + member == get((char *) slab + PIECE_AT + 8 * i));
+    }
+    dev->close();
+    CHILD(0 == mappings());
+    return 0;
+}
+
+static void processes_bind_slabs(void **state)
+{
+    (void) state;
+    struct peer peer[MEMBERS];
+    gpusym_mc_t *mc;
+    gpusym_handle_t handle;
+    char byte;
+    for (unsigned i = 0; i < MEMBERS; i++) {
+        peer[i] = spawn(bind_in_child);
+    }
+    open_sim();
+    OK(dev->mc_create(gpu, MEMBERS, PIECE, &mc, &handle));
+    for (unsigned i = 0; i < MEMBERS; i++) {
+        assert_true(say(peer[i].to, &handle, sizeof(handle)));
+        assert_true(say(peer[i].to, &i, sizeof(i)));
+    }
+    for (unsigned step = 0; step < 2; step++) {
+        for (unsigned i = 0; i < MEMBERS; i++) {
+            assert_true(hear(peer[i].from, &byte, 1));
+        }
+        for (unsigned i = 0; i < MEMBERS; i++) {
+            assert_true(say(peer[i].to, "g", 1));
+        }
+    }
+    for (unsigned i = 0; i < MEMBERS; i++) {
+        join(peer[i]);
+    }
+    dev->mc_free(mc);
 }
 
 /* Joins the parent's object as member 1 and stores to both memories. */
@@ -1238,6 +1596,9 @@ int main(void)
         TEST(cpu_faults),
         TEST(kinds_of_memory),
         TEST(any_pointer_is_device),
+        TEST(ranges_of_memory),
+        TEST(ranges_have_an_id_once),
+        TEST(ranges_of_any_pointer),
         TEST(frees_what_it_gave),
         TEST(memory_ends),
         TEST(copies_and_zeroes),
@@ -1245,12 +1606,15 @@ int main(void)
         TEST(past_the_end_is_an_error),
         TEST(many_threads),
         TEST(imports_its_own),
+        TEST(imports_gigabytes),
         TEST(exports_only_allocations),
         TEST(memory_is_the_users_own),
         TEST(wrong_handles_are_refused),
         TEST(imports_from_a_process),
         TEST(a_dead_peer_cannot_be_reached),
         TEST(streams_keep_order),
+        TEST(copies_rows),
+        TEST(copies_rows_it_can),
         TEST(destroy_and_close_finish_the_queue),
         TEST(queued_work_keeps_its_memory),
         TEST(workers_have_a_name),
@@ -1264,9 +1628,12 @@ int main(void)
         TEST(bad_faults_are_told),
         TEST(errors_are_a_threads_own),
         TEST(multicast_among_threads),
+        TEST(threads_bind_slabs),
         TEST(multicast_handles_are_their_own),
         TEST(a_bind_can_fail),
+        TEST(a_bind_fails_on_one_rank),
         TEST(multicast_among_processes),
+        TEST(processes_bind_slabs),
     };
     return cmocka_run_group_tests_name("device_sim", tests, NULL, NULL);
 }

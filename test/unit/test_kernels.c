@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of the all-reduce algorithms on the simulator: the ranks are threads of this process, the slots are plain
- * memory.  Every rank works off a script of calls on its own; only the kernels hold the ranks together.
+ * Unit tests of the one-shot and two-shot kernels on the simulator (all-reduce, reduce, broadcast), and of the list: the
+ * ranks are threads of this process, the slots are plain memory.  Every rank works off a script of calls.
  * A seed as the argument repeats the run that printed it.
  */
 #include <setjmp.h>
@@ -11,476 +11,55 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "kernels/kernels.h"
-#include "mca/common/gpusym/heap.h"
 #include "test/unit/random.h"
-
-__extension__ typedef __int128 wide_t;
-__extension__ typedef unsigned __int128 uwide_t;
-
-#define RANKS_MAX GPUSYM_TEAM_MAX
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
-/* Guard bytes on both sides of a buffer and at the end of a slot. */
-#define GUARD 64
-#define GUARD_BYTE 0x5a
-#define POISON_BYTE 0xc3
-/* Of a wait that nothing should make long, in nanoseconds: a hang becomes a failure. */
-#define PATIENCE_NS 20000000000ull
-/* What the completion word holds before a launch. */
-#define NOT_DONE 0xdeadbeefdeadbeefull
-
-static unsigned below(unsigned n)
-{
-    return (unsigned) (next_random() % n);
-}
-
-/* ---- elements ---- */
-
-static const unsigned type_class[] = {
-#define GPUSYM_TYPE(id, name, bytes, class) GPUSYM_C_##class,
-#include "kernels/kernels.def"
-};
+#include "test/unit/rig.h"
 
 static const char *const type_id[] = {
 #define GPUSYM_TYPE(id, name, bytes, class) #name,
 #include "kernels/kernels.def"
 };
 
-/* A float format of up to 16 bits: explicit bits of the mantissa and the exponents of its normal numbers. */
-typedef struct {
-    int mantissa, least, most;
-} format_t;
-
-static const format_t half_format = {10, -14, 15}, bfloat_format = {7, -126, 127};
-
-/* Exact. */
-static double from_small(const format_t *f, uint16_t bits)
-{
-    const int exponent = (bits & 0x7fff) >> f->mantissa, top = f->most - f->least + 2;
-    const int mantissa = bits & ((1 << f->mantissa) - 1);
-    double x;
-    if (exponent == top) {
-        x = mantissa ? (double) NAN : (double) INFINITY;
-    } else if (0 == exponent) {
-        x = ldexp(mantissa, f->least - f->mantissa);
-    } else {
-        x = ldexp(mantissa + (1 << f->mantissa), exponent - 1 + f->least - f->mantissa);
-    }
-    return bits & 0x8000 ? -x : x;
-}
-
-/* To nearest, ties to even; x is no NaN. */
-static uint16_t to_small(const format_t *f, double x)
-{
-    const uint32_t sign = signbit(x) ? 0x8000 : 0, infinite = (uint32_t) (f->most - f->least + 2) << f->mantissa;
-    const double a = fabs(x);
-    int e;
-    if (isinf(a)) {
-        return (uint16_t) (sign | infinite);
-    }
-    (void) frexp(a, &e);
-    e = 0 == a || e - 1 < f->least ? f->least : e - 1;
-    /* units in the last place of numbers of this exponent; the implicit bit counts as an exponent */
-    const double units = nearbyint(ldexp(a, f->mantissa - e));
-    const double bits = ldexp(e - f->least, f->mantissa) + units;
-    return (uint16_t) (sign | (bits >= infinite ? infinite : (uint32_t) bits));
-}
-
-static double get_float(unsigned type, const uint8_t *p)
-{
-    uint16_t h;
-    float f;
-    double d;
-    switch (type) {
-    case GPUSYM_T_F16:
-    case GPUSYM_T_BF16:
-        memcpy(&h, p, sizeof h);
-        return from_small(GPUSYM_T_F16 == type ? &half_format : &bfloat_format, h);
-    case GPUSYM_T_F32:
-    case GPUSYM_T_C32:
-    case GPUSYM_T_P_F32_I32:
-    case GPUSYM_T_P_F32_F32:
-        memcpy(&f, p, sizeof f);
-        return (double) f;
-    default:
-        memcpy(&d, p, sizeof d);
-        return d;
-    }
-}
-
-static void put_float(unsigned type, uint8_t *p, double x)
-{
-    const float f = (float) x;
-    uint16_t h;
-    switch (type) {
-    case GPUSYM_T_F16:
-    case GPUSYM_T_BF16:
-        h = to_small(GPUSYM_T_F16 == type ? &half_format : &bfloat_format, x);
-        memcpy(p, &h, sizeof h);
-        return;
-    case GPUSYM_T_F32:
-    case GPUSYM_T_C32:
-    case GPUSYM_T_P_F32_I32:
-    case GPUSYM_T_P_F32_F32:
-        memcpy(p, &f, sizeof f);
-        return;
-    default:
-        memcpy(p, &x, sizeof x);
-        return;
-    }
-}
-
-/* A two's complement or unsigned number of `bytes` bytes. */
-static wide_t get_int(const uint8_t *p, size_t bytes, bool is_signed)
-{
-    uint64_t u = 0;
-    memcpy(&u, p, bytes); /* the least byte comes first on what this project runs on */
-    if (is_signed && 0 != (u >> (8 * bytes - 1) & 1)) {
-        return (wide_t) u - ((wide_t) 1 << 8 * bytes);
-    }
-    return (wide_t) u;
-}
-
-/* A magnitude in [0.5, 2) for products, of mixed exponents for the rest; now and then zero. */
-static double random_float(unsigned op)
-{
-    const double m = 0.5 + (double) (next_random() >> 12) * 0x1p-53;
-    const double x = GPUSYM_OP_PROD == op ? m * (1 + below(2)) : 0 == below(16) ? 0 : ldexp(m, (int) below(9) - 4);
-    return below(2) ? x : -x;
-}
-
-/* How a pair is laid out: as the C struct, whose value may be followed by padding. */
-static void pair_layout(unsigned type, size_t *value, size_t *index_at, bool *value_is_float, bool *index_is_float)
-{
-    *value_is_float = GPUSYM_T_P_F32_I32 == type || GPUSYM_T_P_F64_I32 == type || GPUSYM_T_P_F32_F32 == type ||
-                      GPUSYM_T_P_F64_F64 == type;
-    *index_is_float = GPUSYM_T_P_F32_F32 == type || GPUSYM_T_P_F64_F64 == type;
-    *index_at = gpusym_type_bytes(type) / 2;
-    *value = GPUSYM_T_P_I16_I32 == type ? 2 : *index_at;
-}
-
-/* From few values and indices, so that both often tie; padding is noise. */
-static void random_pair(unsigned type, uint8_t *p)
-{
-    size_t value, index_at;
-    bool vf, xf;
-    const int v = (int) below(5) - 2, x = (int) below(4) - 1;
-    pair_layout(type, &value, &index_at, &vf, &xf);
-    for (size_t i = 0; i < 2 * index_at; i++) {
-        p[i] = (uint8_t) next_random();
-    }
-    if (vf) {
-        put_float(type, p, v * 0.75);
-    } else {
-        const int64_t wide = 0 == below(8) ? v * (INT64_MAX / 2) : v; /* truncated for the narrow ones */
-        memcpy(p, &wide, value);
-    }
-    if (xf) {
-        put_float(type, p + index_at, x);
-    } else {
-        memcpy(p + index_at, &x, sizeof x);
-    }
-}
-
-static void random_element(unsigned op, unsigned type, uint8_t *p)
-{
-    const size_t bytes = gpusym_type_bytes(type);
-    switch (type_class[type]) {
-    case GPUSYM_C_FLOAT:
-        put_float(type, p, random_float(op));
-        return;
-    case GPUSYM_C_COMPLEX:
-        put_float(type, p, random_float(op));
-        put_float(type, p + bytes / 2, random_float(op));
-        return;
-    case GPUSYM_C_PAIR:
-        random_pair(type, p);
-        return;
-    default: {
-        const uint64_t u = below(4) ? next_random() : below(3); /* zero matters to the logical ones */
-        memcpy(p, &u, bytes);
-        return;
-    }
-    }
-}
-
-/* ---- the reference: whether `got` is what the ranks' elements in[] reduce to ---- */
-
-typedef struct {
-    uint32_t nranks;
-    unsigned op, type;
-    const uint8_t *in[RANKS_MAX];
-} element_t;
-
-static bool right_int(const element_t *e, const uint8_t *got)
-{
-    const size_t bytes = gpusym_type_bytes(e->type);
-    const bool is_signed = GPUSYM_C_INT == type_class[e->type];
-    wide_t acc = get_int(e->in[0], bytes, is_signed);
-    for (uint32_t r = 1; r < e->nranks; r++) {
-        const wide_t v = get_int(e->in[r], bytes, is_signed);
-        switch (e->op) {
-        case GPUSYM_OP_SUM:
-            acc += v;
-            break;
-        case GPUSYM_OP_PROD: /* modulo 2^128, hence modulo 2^bits too */
-            acc = (wide_t) ((uwide_t) acc * (uwide_t) v);
-            break;
-        case GPUSYM_OP_MIN:
-            acc = v < acc ? v : acc;
-            break;
-        case GPUSYM_OP_MAX:
-            acc = v > acc ? v : acc;
-            break;
-        case GPUSYM_OP_LAND:
-            acc = acc && v;
-            break;
-        case GPUSYM_OP_LOR:
-            acc = acc || v;
-            break;
-        case GPUSYM_OP_LXOR:
-            acc = !acc != !v;
-            break;
-        case GPUSYM_OP_BAND:
-            acc &= v;
-            break;
-        case GPUSYM_OP_BOR:
-            acc |= v;
-            break;
-        case GPUSYM_OP_BXOR:
-            acc ^= v;
-            break;
-        default:
-            return false;
-        }
-    }
-    const uint64_t mask = 8 == bytes ? UINT64_MAX : (1ull << 8 * bytes) - 1;
-    return (uint64_t) get_int(got, bytes, false) == ((uint64_t) (uwide_t) acc & mask);
-}
-
-/* Rounding of one operation where sums and products are made, and of the one that narrows the result. */
-static void roundings(unsigned type, long double *in_sum, long double *at_end, long double *least)
-{
-    *in_sum = GPUSYM_T_F64 == type || GPUSYM_T_C64 == type ? 0x1p-53L : 0x1p-24L;
-    *at_end = GPUSYM_T_F16 == type ? 0x1p-11L : GPUSYM_T_BF16 == type ? 0x1p-8L : 0;
-    *least = GPUSYM_T_F16 == type ? 0x1p-25L : 0; /* half of the smallest subnormal */
-}
-
-/*
- * n - 1 roundings in the sum, each at most in_sum times the sum of magnitudes (one more pays for the reference's own),
- * then one of the result: |got - want| <= n in_sum magnitude + at_end |want|.  The end's rounding is of the rounded
- * sum, hence at_end once more of the first term, which 2 n covers.
- */
-static bool near_enough(unsigned type, uint32_t n, long double got, long double want, long double magnitude)
-{
-    long double in_sum, at_end, least;
-    roundings(type, &in_sum, &at_end, &least);
-    return fabsl(got - want) <= 2 * n * in_sum * magnitude + at_end * fabsl(want) + least; /* false for a NaN */
-}
-
-static bool right_float(const element_t *e, const uint8_t *got)
-{
-    long double acc = get_float(e->type, e->in[0]), magnitude = fabsl(acc);
-    for (uint32_t r = 1; r < e->nranks; r++) {
-        const long double v = get_float(e->type, e->in[r]);
-        switch (e->op) {
-        case GPUSYM_OP_SUM:
-            acc += v;
-            magnitude += fabsl(v);
-            break;
-        case GPUSYM_OP_PROD:
-            acc *= v;
-            magnitude = fabsl(acc);
-            break;
-        case GPUSYM_OP_MIN:
-            acc = v < acc ? v : acc;
-            break;
-        case GPUSYM_OP_MAX:
-            acc = v > acc ? v : acc;
-            break;
-        default:
-            return false;
-        }
-    }
-    if (GPUSYM_OP_MIN == e->op || GPUSYM_OP_MAX == e->op) {
-        return (long double) get_float(e->type, got) == acc;
-    }
-    return near_enough(e->type, e->nranks, get_float(e->type, got), acc, magnitude);
-}
-
-/* A complex product's parts are two products each: their roundings, and the sum's, make four of the magnitude. */
-static bool right_complex(const element_t *e, const uint8_t *got)
-{
-    const size_t half = gpusym_type_bytes(e->type) / 2;
-    long double re = get_float(e->type, e->in[0]), im = get_float(e->type, e->in[0] + half);
-    long double magnitude = fabsl(re) + fabsl(im);
-    for (uint32_t r = 1; r < e->nranks; r++) {
-        const long double a = get_float(e->type, e->in[r]), b = get_float(e->type, e->in[r] + half);
-        if (GPUSYM_OP_PROD == e->op) {
-            const long double t = re * a - im * b;
-            im = re * b + im * a;
-            re = t;
-            magnitude *= 2 * (fabsl(a) + fabsl(b));
-        } else {
-            re += a;
-            im += b;
-            magnitude += fabsl(a) + fabsl(b);
-        }
-    }
-    return near_enough(e->type, 4 * e->nranks, get_float(e->type, got), re, magnitude) &&
-           near_enough(e->type, 4 * e->nranks, get_float(e->type, got + half), im, magnitude);
-}
-
-/* <0, 0, >0: how value and index of a and b compare for the operation: less is what wins. */
-static int compare_pairs(unsigned op, unsigned type, const uint8_t *a, const uint8_t *b)
-{
-    size_t value, at;
-    bool vf, xf;
-    pair_layout(type, &value, &at, &vf, &xf);
-    const int better =
-        vf ? (get_float(type, a) > get_float(type, b)) - (get_float(type, a) < get_float(type, b))
-           : (get_int(a, value, true) > get_int(b, value, true)) - (get_int(a, value, true) < get_int(b, value, true));
-    if (0 != better) {
-        return GPUSYM_OP_MINLOC == op ? better : -better;
-    }
-    return xf ? (get_float(type, a + at) > get_float(type, b + at)) -
-                    (get_float(type, a + at) < get_float(type, b + at))
-              : (get_int(a + at, 4, true) > get_int(b + at, 4, true)) -
-                    (get_int(a + at, 4, true) < get_int(b + at, 4, true));
-}
-
-/* The result is some rank's whole element, padding included, that no other beats. */
-static bool right_pair(const element_t *e, const uint8_t *got)
-{
-    const uint8_t *best = e->in[0];
-    for (uint32_t r = 1; r < e->nranks; r++) {
-        best = compare_pairs(e->op, e->type, e->in[r], best) < 0 ? e->in[r] : best;
-    }
-    for (uint32_t r = 0; r < e->nranks; r++) {
-        if (0 == memcmp(e->in[r], got, gpusym_type_bytes(e->type))) {
-            return 0 == compare_pairs(e->op, e->type, best, got);
-        }
-    }
-    return false;
-}
-
-static bool right(const element_t *e, const uint8_t *got)
-{
-    switch (type_class[e->type]) {
-    case GPUSYM_C_FLOAT:
-        return right_float(e, got);
-    case GPUSYM_C_COMPLEX:
-        return right_complex(e, got);
-    case GPUSYM_C_PAIR:
-        return right_pair(e, got);
-    default:
-        return right_int(e, got);
-    }
-}
-
-/* ---- slots, calls, ranks ---- */
-
-/* The slots of a team, as one communicator has them. */
-typedef struct {
-    uint32_t nranks, blocks; /* blocks: most that a launch may use */
-    uint64_t slot_size;
-    uint8_t *slot[RANKS_MAX];
-    gpusym_work_t shape; /* offsets and sizes */
-    uint32_t epoch, seq;
-    uint32_t abort;
-    uint64_t limit_ns;
-} rig_t;
+/* The families that are all-reduces; the first of them are bound to an order of summation; and those of them
+ * that can have fewer sources and destinations. */
+static const unsigned reducers[] = {GPUSYM_F_AGXLL_R,       GPUSYM_F_RSXLD_AGXST,   GPUSYM_F_RSXST_AGXST,
+                                    GPUSYM_F_RSXLD_AGXST_Z, GPUSYM_F_RSXST_AGXST_Z, GPUSYM_F_AGXLLMC_R,
+                                    GPUSYM_F_RSXLDMC_AGXSTMC};
+#define REDUCERS ((unsigned) LENGTH(reducers))
+#define ORDERED (REDUCERS - 1)
+static const unsigned two_shots[] = {GPUSYM_F_RSXLD_AGXST, GPUSYM_F_RSXST_AGXST, GPUSYM_F_RSXLD_AGXST_Z,
+                                     GPUSYM_F_RSXST_AGXST_Z};
 
 /* One call as all ranks know it. */
 typedef struct {
-    unsigned alg, op, type;
+    unsigned family, op, type;
     uint64_t count; /* elements */
     uint32_t blocks;
+    uint32_t src, dst;        /* 1 + the only source, the only destination; 0: all are */
     unsigned in_off, out_off; /* misalignment in bytes, below 16 */
+    bool uneven;              /* misalignment differs from rank to rank */
     bool in_place, generic;   /* generic: not the specialised kernel */
 } call_t;
 
-typedef struct {
-    uint8_t *memory, *data;
-} buffer_t;
-
-/* One rank's share of one call. */
-typedef struct {
-    gpusym_work_t w;
-    unsigned kernel;
-    uint64_t done;
-    uint8_t *source; /* what the input was */
-    buffer_t in, out;
-} part_t;
-
-static rig_t *rig_new(uint32_t nranks, uint64_t slot_size, uint32_t max_blocks, uint32_t epoch)
+static bool is_source(const call_t *call, uint32_t rank)
 {
-    rig_t *rig = calloc(1, sizeof *rig);
-    assert_non_null(rig);
-    rig->nranks = nranks;
-    rig->slot_size = slot_size;
-    rig->epoch = epoch;
-    rig->limit_ns = PATIENCE_NS;
-    rig->blocks = gpusym_slot_layout(slot_size, nranks, max_blocks, &rig->shape);
-    assert_in_range(rig->blocks, 1, max_blocks);
-    for (uint32_t r = 0; r < nranks; r++) {
-        rig->slot[r] = aligned_alloc(4096, (slot_size + GUARD + 4095) / 4096 * 4096);
-        assert_non_null(rig->slot[r]);
-        memset(rig->slot[r], 0, slot_size);
-        memset(rig->slot[r] + slot_size, GUARD_BYTE, GUARD);
-        rig->shape.peer[r] = rig->slot[r];
-    }
-    return rig;
+    return 0 == call->src || rank == call->src - 1;
 }
 
-static bool all_bytes(const uint8_t *p, size_t n, uint8_t byte)
+static bool is_destination(const call_t *call, uint32_t rank)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (p[i] != byte) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static void rig_free(rig_t *rig)
-{
-    for (uint32_t r = 0; r < rig->nranks; r++) {
-        assert_true(all_bytes(rig->slot[r] + rig->slot_size, GUARD, GUARD_BYTE));
-        assert_true(all_bytes(rig->slot[r], 8, 0)); /* no launch has left its ticket behind */
-        free(rig->slot[r]);
-    }
-    free(rig);
-}
-
-static buffer_t buffer_new(uint64_t bytes, unsigned offset)
-{
-    buffer_t b = {.memory = aligned_alloc(64, (bytes + 2 * GUARD + 16 + 63) / 64 * 64)};
-    assert_non_null(b.memory);
-    b.data = b.memory + GUARD + offset;
-    memset(b.memory, GUARD_BYTE, (size_t) (b.data - b.memory) + bytes + GUARD);
-    memset(b.data, POISON_BYTE, bytes);
-    return b;
-}
-
-static bool guards_hold(const buffer_t *b, uint64_t bytes)
-{
-    return all_bytes(b->memory, (size_t) (b->data - b->memory), GUARD_BYTE) &&
-           all_bytes(b->data + bytes, GUARD, GUARD_BYTE);
+    return 0 == call->dst || rank == call->dst - 1;
 }
 
 static void part_fill(const rig_t *rig, const call_t *call, uint32_t rank, part_t *part)
 {
     const size_t size = gpusym_type_bytes(call->type);
     const uint64_t bytes = call->count * size;
+    const unsigned off = call->uneven ? rank % 3 * 4 : 0;
 
     assert_true(gpusym_op_valid(call->op, call->type));
     assert_in_range(call->blocks, 1, rig->blocks);
@@ -489,158 +68,118 @@ static void part_fill(const rig_t *rig, const call_t *call, uint32_t rank, part_
     for (uint64_t i = 0; i < call->count; i++) {
         random_element(call->op, call->type, part->source + i * size);
     }
-    part->out = buffer_new(bytes, call->out_off);
-    part->in = call->in_place ? part->out : buffer_new(bytes, call->in_off);
+    part->out = buffer_new(bytes, (call->out_off + off) % 16);
+    part->in_place = call->in_place;
+    part->in = call->in_place ? part->out : buffer_new(bytes, (call->in_off + off) % 16);
     memcpy(part->in.data, part->source, bytes);
-    part->kernel = call->generic ? call->alg : gpusym_kernel_find(call->alg, call->op, call->type);
+    part->kernel = call->generic ? call->family : gpusym_kernel_find(call->family, call->op, call->type);
     part->done = NOT_DONE;
-    part->w = rig->shape;
-    part->w.in = part->in.data;
-    part->w.out = part->out.data;
+    part->w = work_new(rig, rank, part);
+    /* what a rank has no part in is not there */
+    part->w.in = is_source(call, rank) ? part->in.data : NULL;
+    part->w.out = is_destination(call, rank) ? part->out.data : NULL;
     part->w.bytes = bytes;
-    part->w.limit_ns = rig->limit_ns;
-    part->w.done = &part->done;
-    part->w.abort = &rig->abort;
-    part->w.done_seq = rig->seq;
-    part->w.epoch = rig->epoch;
-    part->w.rank = rank;
-    part->w.nranks = rig->nranks;
     part->w.op = call->op;
     part->w.type = call->type;
     part->w.nblocks = call->blocks;
-    part->w.nthreads = 32;
-}
-
-static void part_free(const call_t *call, part_t *part)
-{
-    free(part->source);
-    free(part->out.memory);
-    if (!call->in_place) {
-        free(part->in.memory);
-    }
-}
-
-/* What a rank's thread runs: its part of each call, `stride` parts apart, up to the first that fails. */
-typedef struct {
-    part_t *part;
-    size_t calls, stride;
-} worker_t;
-
-static void *work_off(void *arg)
-{
-    const worker_t *worker = arg;
-    for (size_t c = 0; c < worker->calls; c++) {
-        part_t *part = &worker->part[c * worker->stride];
-        for (uint32_t b = 0; b < part->w.nblocks; b++) {
-            gpusym_kernel_sim(part->kernel, &part->w, b);
-        }
-        if (GPUSYM_STATUS_OK != (uint32_t) part->done) {
-            break;
-        }
-    }
-    return NULL;
+    part->w.src_first = call->src ? call->src - 1 : 0;
+    part->w.src_end = call->src ? call->src : rig->nranks;
+    part->w.dst_first = call->dst ? call->dst - 1 : 0;
+    part->w.dst_end = call->dst ? call->dst : rig->nranks;
 }
 
 static void describe(const rig_t *rig, const call_t *call, size_t number)
 {
-    print_error("call %zu: %s %s %s, count %lu, %u ranks, %u blocks of %u, slot %lu, offsets %u/%u%s%s, seed %lu\n",
-                number, gpusym_algorithm_name(call->alg), gpusym_op_name(call->op), gpusym_type_name(call->type),
+    print_error("call %zu: %s %s %s, count %lu, %u ranks, %u blocks of %u, slot %lu, offsets %u/%u%s, source %d, "
+                "destination %d%s%s, seed %lu\n",
+                number, gpusym_family_name(call->family), gpusym_op_name(call->op), gpusym_type_name(call->type),
                 (unsigned long) call->count, rig->nranks, call->blocks, rig->blocks, (unsigned long) rig->slot_size,
-                call->in_off, call->out_off, call->in_place ? ", in place" : "", call->generic ? ", generic" : "",
+                call->in_off, call->out_off, call->uneven ? " and uneven" : "", (int) call->src - 1,
+                (int) call->dst - 1, call->in_place ? ", in place" : "", call->generic ? ", generic" : "",
                 (unsigned long) seed);
+}
+
+/* Whether rank r's buffers hold what they should, but for the result; says what does not. */
+static bool part_right(const call_t *call, const part_t *p, uint32_t r, const part_t *result)
+{
+    const uint64_t bytes = call->count * gpusym_type_bytes(call->type);
+    if (p->done != ((uint64_t) p->w.done_seq << 32 | GPUSYM_STATUS_OK)) {
+        print_error("rank %u: completion word %lx, sequence %x\n", r, (unsigned long) p->done, p->w.done_seq);
+        return false;
+    }
+    if (!guards_hold(&p->in, bytes) || !guards_hold(&p->out, bytes)) {
+        print_error("rank %u: wrote beyond a buffer\n", r);
+        return false;
+    }
+    if (!(call->in_place && is_destination(call, r)) && 0 != memcmp(p->in.data, p->source, bytes)) {
+        print_error("rank %u: the input has changed\n", r);
+        return false;
+    }
+    if (is_destination(call, r)) {
+        if (0 != memcmp(p->out.data, result->out.data, bytes)) {
+            print_error("rank %u: not the same bytes as the first has\n", r);
+            return false;
+        }
+    } else if (!call->in_place && !all_bytes(p->out.data, bytes, POISON_BYTE)) {
+        print_error("rank %u: wrote a result that is none of its own\n", r);
+        return false;
+    }
+    return true;
 }
 
 /* Whether one call came out right on every rank; says what did not. */
 static bool call_right(const rig_t *rig, const call_t *call, const part_t *part)
 {
     const size_t size = gpusym_type_bytes(call->type);
-    const uint64_t bytes = call->count * size;
-    element_t e = {.nranks = rig->nranks, .op = call->op, .type = call->type};
+    const part_t *result = &part[call->dst ? call->dst - 1 : 0];
+    element_t e = {.nranks = call->src ? 1 : rig->nranks, .op = call->op, .type = call->type};
 
     for (uint32_t r = 0; r < rig->nranks; r++) {
-        const part_t *p = &part[r];
-        if (p->done != ((uint64_t) p->w.done_seq << 32 | GPUSYM_STATUS_OK)) {
-            print_error("rank %u: completion word %lx, sequence %x\n", r, (unsigned long) p->done, p->w.done_seq);
-            return false;
-        }
-        if (!guards_hold(&p->in, bytes) || !guards_hold(&p->out, bytes)) {
-            print_error("rank %u: wrote beyond a buffer\n", r);
-            return false;
-        }
-        if (!call->in_place && 0 != memcmp(p->in.data, p->source, bytes)) {
-            print_error("rank %u: the input has changed\n", r);
-            return false;
-        }
-        if (0 != memcmp(p->out.data, part[0].out.data, bytes)) {
-            print_error("rank %u: not the same bytes as rank 0 has\n", r);
+        if (!part_right(call, &part[r], r, result)) {
             return false;
         }
     }
     for (uint64_t i = 0; i < call->count; i++) {
-        for (uint32_t r = 0; r < rig->nranks; r++) {
-            e.in[r] = part[r].source + i * size;
+        for (uint32_t r = 0; r < e.nranks; r++) {
+            e.in[r] = part[call->src ? call->src - 1 : r].source + i * size;
         }
-        if (!right(&e, part[0].out.data + i * size)) {
-            print_error("epoch %u: wrong at element %lu\n", part[0].w.epoch, (unsigned long) i);
+        if (!right(&e, result->out.data + i * size)) {
+            print_error("epoch %u: wrong at element %lu\n", result->w.epoch, (unsigned long) i);
             return false;
         }
     }
     return true;
 }
 
-/* Fills the parts of a script and gives each call its epochs. Like the host, clears the slots and begins anew before
- * epochs run out. */
+/* Fills the parts of a script and gives each call its epochs. */
 static part_t *parts_new(rig_t *rig, const call_t *calls, size_t ncalls)
 {
     part_t *parts = calloc(ncalls * rig->nranks, sizeof *parts);
     uint64_t epochs = 0;
     assert_non_null(parts);
     for (size_t c = 0; c < ncalls; c++, rig->seq++) {
+        part_t *part = &parts[c * rig->nranks];
         uint64_t used = 0;
         const uint32_t chunk = below(2) ? 0 : 1 + below(4096); /* the same on all ranks */
         for (uint32_t r = 0; r < rig->nranks; r++) {
-            part_t *part = &parts[c * rig->nranks + r];
-            part_fill(rig, &calls[c], r, part);
-            part->w.epoch = (uint32_t) epochs; /* counted from the script's first, made absolute below */
-            used = gpusym_kernel_plan(calls[c].alg, &part->w, chunk);
+            part_fill(rig, &calls[c], r, &part[r]);
+            part[r].w.epoch = (uint32_t) epochs;
+            used = gpusym_kernel_plan(calls[c].family, &part[r].w, chunk);
+        }
+        for (uint32_t r = 0; r < rig->nranks * rig->nranks; r++) { /* as if every rank had mapped the others' buffers */
+            part[r / rig->nranks].w.peer_in[r % rig->nranks] = part[r % rig->nranks].w.in;
+            part[r / rig->nranks].w.peer_out[r % rig->nranks] = part[r % rig->nranks].w.out;
         }
         epochs += used;
     }
-    if (rig->epoch + epochs > UINT32_MAX) {
-        for (uint32_t r = 0; r < rig->nranks; r++) {
-            memset(rig->slot[r], 0, rig->slot_size);
-        }
-        rig->epoch = 1;
-    }
-    for (size_t i = 0; i < ncalls * rig->nranks; i++) {
-        parts[i].w.epoch += rig->epoch;
-    }
-    rig->epoch += (uint32_t) epochs;
+    parts_epochs(rig, parts, ncalls * rig->nranks, epochs);
     return parts;
 }
 
-/* The ranks run the script; `absent` (or none, RANKS_MAX) stays away. */
-static void parts_run(const rig_t *rig, part_t *parts, size_t ncalls, uint32_t absent)
-{
-    pthread_t thread[RANKS_MAX];
-    worker_t worker[RANKS_MAX];
-    for (uint32_t r = 0; r < rig->nranks; r++) {
-        worker[r] = (worker_t){&parts[r], ncalls, rig->nranks};
-        if (r != absent) {
-            assert_int_equal(pthread_create(&thread[r], NULL, work_off, &worker[r]), 0);
-        }
-    }
-    for (uint32_t r = 0; r < rig->nranks; r++) {
-        if (r != absent) {
-            assert_int_equal(pthread_join(thread[r], NULL), 0);
-        }
-    }
-}
-
-static void parts_free(const rig_t *rig, const call_t *calls, part_t *parts, size_t ncalls)
+static void parts_free(const rig_t *rig, part_t *parts, size_t ncalls)
 {
     for (size_t i = 0; i < ncalls * rig->nranks; i++) {
-        part_free(&calls[i / rig->nranks], &parts[i]);
+        part_free(&parts[i]);
     }
     free(parts);
 }
@@ -660,7 +199,7 @@ static void rig_run(rig_t *rig, const call_t *calls, size_t ncalls, uint8_t *res
         const part_t *last = &parts[(ncalls - 1) * rig->nranks];
         memcpy(result, last->out.data, last->w.bytes);
     }
-    parts_free(rig, calls, parts, ncalls);
+    parts_free(rig, parts, ncalls);
 }
 
 /* A script that is filled call by call. */
@@ -693,11 +232,11 @@ static void every_operation_and_type(void **state)
     (void) state;
     for (uint32_t n = 2; n <= 4; n++) {
         rig_t *rig = rig_new(n, 64 << 10, 4, 1);
-        for (unsigned i = 0; i < GPUSYM_ALG_COUNT * GPUSYM_OP_COUNT; i++) {
-            const unsigned alg = i / GPUSYM_OP_COUNT, op = i % GPUSYM_OP_COUNT;
+        for (unsigned i = 0; i < REDUCERS * GPUSYM_OP_COUNT; i++) {
+            const unsigned family = reducers[i / GPUSYM_OP_COUNT], op = i % GPUSYM_OP_COUNT;
             for (unsigned type = 0; type < GPUSYM_T_COUNT; type++) {
                 for (size_t k = 0; gpusym_op_valid(op, type) && k < LENGTH(counts); k++) {
-                    script_add(&script, (call_t){.alg = alg,
+                    script_add(&script, (call_t){.family = family,
                                                  .op = op,
                                                  .type = type,
                                                  .count = counts[k],
@@ -715,15 +254,25 @@ static void every_operation_and_type(void **state)
 static void generic_kernels_serve_all(void **state)
 {
     (void) state;
-    rig_t *rig = rig_new(3, 64 << 10, 2, 1);
-#define GPUSYM_KERNEL(a, o, t)                           \
-    script_add(&script, (call_t){.alg = GPUSYM_ALG_##a,  \
-                                 .op = GPUSYM_OP_##o,    \
-                                 .type = GPUSYM_T_##t,   \
-                                 .count = 500,           \
-                                 .blocks = 1 + below(2), \
-                                 .generic = true});
+    static const struct {
+        unsigned family, op, type;
+    } special[] = {
+#define GPUSYM_KERNEL(f, o, t) {GPUSYM_F_##f, GPUSYM_OP_##o, GPUSYM_T_##t},
 #include "kernels/kernels.def"
+    };
+    rig_t *rig = rig_new(3, 64 << 10, 2, 1);
+    for (size_t i = 0; i < LENGTH(special); i++) {
+        for (unsigned f = 0; f < REDUCERS; f++) {
+            if (reducers[f] == special[i].family) {
+                script_add(&script, (call_t){.family = special[i].family,
+                                             .op = special[i].op,
+                                             .type = special[i].type,
+                                             .count = 500,
+                                             .blocks = 1 + below(2),
+                                             .generic = true});
+            }
+        }
+    }
     script_run(rig, &script);
     rig_free(rig);
 }
@@ -735,9 +284,9 @@ static void every_number_of_ranks(void **state)
     static const uint64_t sizes[] = {1, 7, 64, 1023, 5000};
     for (size_t i = 0; i < LENGTH(ranks); i++) {
         rig_t *rig = rig_new(ranks[i], 64 << 10, 3, 1);
-        for (unsigned alg = 0; alg < GPUSYM_ALG_COUNT; alg++) {
+        for (unsigned f = 0; f < REDUCERS; f++) {
             for (size_t k = 0; k < LENGTH(sizes) - (32 == ranks[i]); k++) {
-                script_add(&script, (call_t){.alg = alg,
+                script_add(&script, (call_t){.family = reducers[f],
                                              .op = GPUSYM_OP_SUM,
                                              .type = GPUSYM_T_F32,
                                              .count = sizes[k],
@@ -757,17 +306,18 @@ static void every_alignment(void **state)
     static const unsigned offsets[] = {0, 8, 4, 2, 1};
     static const uint64_t sizes[] = {1, 3, 16, 31, 1023, 2500};
     rig_t *rig = rig_new(3, 64 << 10, 3, 1);
-    for (unsigned alg = 0; alg < GPUSYM_ALG_COUNT; alg++) {
+    for (unsigned f = 0; f < REDUCERS; f++) {
         for (size_t i = 0; i < LENGTH(offsets) * LENGTH(offsets); i++) {
             const unsigned in_off = offsets[i / LENGTH(offsets)], out_off = offsets[i % LENGTH(offsets)];
             for (size_t k = 0; k < LENGTH(sizes); k++) {
-                call_t call = {.alg = alg,
+                call_t call = {.family = reducers[f],
                                .op = GPUSYM_OP_SUM,
                                .type = GPUSYM_T_U8,
                                .count = sizes[k],
                                .blocks = 1 + (uint32_t) (i + k) % rig->blocks,
                                .in_off = in_off,
                                .out_off = out_off,
+                               .uneven = 0 == (i + k) % 3,
                                .in_place = in_off == out_off && 0 == k % 2};
                 script_add(&script, call);
                 call.type = GPUSYM_T_F64;
@@ -787,7 +337,7 @@ static uint64_t phase_bytes(const rig_t *rig, uint32_t blocks)
     w.bytes = 1;
     w.nranks = rig->nranks;
     w.nblocks = blocks;
-    assert_true(gpusym_kernel_plan(GPUSYM_ALG_RSXST_AGXST, &w, 0) >= 2);
+    assert_true(gpusym_kernel_plan(GPUSYM_F_RSXST_AGXST, &w, 0) >= 2);
     return (uint64_t) w.nblocks * w.stage_bytes;
 }
 
@@ -799,13 +349,13 @@ static void chunks_and_phases(void **state)
     for (uint32_t n = 2; n <= 5; n++) {
         rig_t *rig = rig_new(n, 64 << 10, 7, 1);
         assert_int_equal(rig->blocks, 7);
-        for (unsigned i = 0; i < GPUSYM_ALG_COUNT * LENGTH(blocks); i++) {
-            const uint32_t b = blocks[i / GPUSYM_ALG_COUNT];
+        for (unsigned i = 0; i < REDUCERS * LENGTH(blocks); i++) {
+            const uint32_t b = blocks[i / REDUCERS];
             const uint64_t phase = phase_bytes(rig, b);
             const uint64_t sizes[] = {16 * n,    16 * n * b - 1,     phase - 1,     phase,         phase + 1,
                                       2 * phase, 2 * phase + 16 * b, 3 * phase - 7, 5 * phase + 40};
             for (size_t k = 0; k < LENGTH(sizes); k++) {
-                script_add(&script, (call_t){.alg = i % GPUSYM_ALG_COUNT,
+                script_add(&script, (call_t){.family = reducers[i % REDUCERS],
                                              .op = GPUSYM_OP_SUM,
                                              .type = GPUSYM_T_U8,
                                              .count = sizes[k],
@@ -823,12 +373,12 @@ static void large_messages_in_a_small_slot(void **state)
 {
     (void) state;
     rig_t *rig = rig_new(4, 64 << 10, 4, 1);
-    for (unsigned alg = 0; alg < GPUSYM_ALG_COUNT; alg++) {
-        script_add(&script, (call_t){.alg = alg,
+    for (unsigned f = 0; f < REDUCERS; f++) {
+        script_add(&script, (call_t){.family = reducers[f],
                                      .op = GPUSYM_OP_SUM,
                                      .type = GPUSYM_T_F32,
                                      .count = (256 << 10) + 3,
-                                     .blocks = 1 + alg % rig->blocks});
+                                     .blocks = 1 + f % rig->blocks});
     }
     script_run(rig, &script);
     rig_free(rig);
@@ -843,7 +393,7 @@ static void a_short_last_epoch_protects_the_one_before(void **state)
         rig_t *rig = rig_new(n, 64 << 10, 7, 1);
         const uint64_t payload = gpusym_ll_payload(rig->shape.ll_bytes);
         for (unsigned i = 0; i < 900; i++) {
-            script_add(&script, (call_t){.alg = GPUSYM_ALG_AGXLL_R,
+            script_add(&script, (call_t){.family = GPUSYM_F_AGXLL_R,
                                          .op = GPUSYM_OP_SUM,
                                          .type = GPUSYM_T_U8,
                                          .count = i % 2 ? payload : (2 + i % 3) * payload + 1 + below(100),
@@ -854,9 +404,50 @@ static void a_short_last_epoch_protects_the_one_before(void **state)
     }
 }
 
+/* Only one source (whose bytes go as they are), or one destination. */
+static void random_ends(const rig_t *rig, call_t *call)
+{
+    call->family = two_shots[below(LENGTH(two_shots))];
+    if (below(2)) {
+        call->dst = 1 + below(rig->nranks);
+    } else {
+        call->src = 1 + below(rig->nranks);
+        call->op = GPUSYM_OP_SUM;
+        call->type = GPUSYM_T_U8;
+    }
+}
+
+/* Reduce and broadcast: every root, sizes about those of a slice, a chunk, a span; what has no part in it is NULL. */
+static void one_source_or_destination(void **state)
+{
+    (void) state;
+    for (uint32_t n = 1; n <= 9; n++) {
+        rig_t *rig = rig_new(n, 96 << 10, 3, 1);
+        const uint64_t sizes[] = {1, 15, 16 * n + 1, 1000, 16 * n * 64 * 3 - 8, 30000 + below(5000), 90001};
+        for (unsigned i = 0; i < LENGTH(two_shots) * 2 * n; i++) {
+            const uint32_t root = 1 + i / 2 / (uint32_t) LENGTH(two_shots);
+            for (size_t k = 0; k < LENGTH(sizes) - (n > 5); k++) {
+                call_t call = {.family = two_shots[i / 2 % LENGTH(two_shots)],
+                               .op = GPUSYM_OP_SUM,
+                               .type = GPUSYM_T_U8,
+                               .count = sizes[k],
+                               .blocks = 1 + below(rig->blocks),
+                               .in_off = below(2) ? 0 : below(16),
+                               .out_off = below(2) ? 0 : below(16),
+                               .uneven = 0 == below(4),
+                               .in_place = 0 == below(3)};
+                *(i % 2 ? &call.src : &call.dst) = root;
+                script_add(&script, call);
+            }
+            script_run(rig, &script);
+        }
+        rig_free(rig);
+    }
+}
+
 static call_t random_call(const rig_t *rig)
 {
-    call_t call = {.alg = below(GPUSYM_ALG_COUNT), .blocks = 1 + below(rig->blocks), .generic = 0 == below(4)};
+    call_t call = {.family = reducers[below(REDUCERS)], .blocks = 1 + below(rig->blocks), .generic = 0 == below(4)};
     do {
         call.op = below(GPUSYM_OP_COUNT);
         call.type = below(GPUSYM_T_COUNT);
@@ -864,7 +455,11 @@ static call_t random_call(const rig_t *rig)
     call.count = 1 + below(0 == below(8) ? 3000 : 1u << below(9));
     call.in_off = below(3) ? 0 : below(16);
     call.out_off = below(3) ? 0 : below(16);
+    call.uneven = 0 == below(4);
     call.in_place = 0 == below(3);
+    if (0 == below(3)) {
+        random_ends(rig, &call);
+    }
     return call;
 }
 
@@ -919,18 +514,18 @@ static void expect_timeout(rig_t *rig, const call_t *call, uint32_t absent)
         }
         assert_true(guards_hold(&parts[r].out, parts[r].w.bytes));
     }
-    parts_free(rig, call, parts, 1);
+    parts_free(rig, parts, 1);
 }
 
 static void an_absent_rank_is_named(void **state)
 {
     (void) state;
-    for (unsigned alg = 0; alg < GPUSYM_ALG_COUNT; alg++) {
+    for (unsigned f = 0; f < REDUCERS; f++) {
         for (uint32_t absent = 0; absent < 3; absent++) {
             rig_t *rig = rig_new(3, 64 << 10, 3, 1);
             const call_t call = {
-                .alg = alg, .op = GPUSYM_OP_SUM, .type = GPUSYM_T_F32, .count = 9000, .blocks = 1 + absent};
-            const call_t before = {.alg = alg, .op = GPUSYM_OP_SUM, .type = GPUSYM_T_F32, .count = 99, .blocks = 1};
+                .family = reducers[f], .op = GPUSYM_OP_SUM, .type = GPUSYM_T_F32, .count = 9000, .blocks = 1 + absent};
+            const call_t before = {.family = reducers[f], .op = GPUSYM_OP_SUM, .type = GPUSYM_T_F32, .count = 99, .blocks = 1};
             rig_run(rig, &before, 1, NULL);
             rig->limit_ns = 5000000;
             expect_timeout(rig, &call, absent);
@@ -944,10 +539,10 @@ static void old_flags_let_nobody_through(void **state)
 {
     (void) state;
     static const uint32_t epochs[] = {2, 0x7ffffff0u, 0x80000000u, 0x80000001u, 0xc0000000u, 0xfffff000u};
-    for (unsigned alg = 0; alg < GPUSYM_ALG_COUNT; alg++) {
+    for (unsigned f = 0; f < REDUCERS; f++) {
         for (size_t i = 0; i < LENGTH(epochs); i++) {
             rig_t *rig = rig_new(2, 64 << 10, 2, epochs[i]);
-            const call_t call = {.alg = alg, .op = GPUSYM_OP_SUM, .type = GPUSYM_T_F32, .count = 99, .blocks = 2};
+            const call_t call = {.family = reducers[f], .op = GPUSYM_OP_SUM, .type = GPUSYM_T_F32, .count = 99, .blocks = 2};
             rig->limit_ns = 5000000;
             expect_timeout(rig, &call, 1);
             rig_free(rig);
@@ -968,10 +563,10 @@ static void *abort_later(void *arg)
 static void abort_ends_every_wait(void **state)
 {
     (void) state;
-    for (unsigned i = 0; i < 2 * GPUSYM_ALG_COUNT; i++) {
+    for (unsigned i = 0; i < 2 * REDUCERS; i++) {
         rig_t *rig = rig_new(3, 64 << 10, 2, 1);
         const call_t call = {
-            .alg = i / 2, .op = GPUSYM_OP_SUM, .type = GPUSYM_T_F32, .count = 9000, .blocks = 1 + i % rig->blocks};
+            .family = reducers[i / 2], .op = GPUSYM_OP_SUM, .type = GPUSYM_T_F32, .count = 9000, .blocks = 1 + i % rig->blocks};
         pthread_t thread;
         rig->limit_ns = 0;
         rig->abort = i % 2;
@@ -981,7 +576,7 @@ static void abort_ends_every_wait(void **state)
         assert_int_equal(pthread_join(thread, NULL), 0);
         assert_int_equal(parts[0].done, (uint64_t) parts[0].w.done_seq << 32 | GPUSYM_STATUS_ABORTED);
         assert_int_equal(parts[2].done, (uint64_t) parts[2].w.done_seq << 32 | GPUSYM_STATUS_ABORTED);
-        parts_free(rig, &call, parts, 1);
+        parts_free(rig, parts, 1);
         rig_free(rig);
     }
 }
@@ -1004,11 +599,11 @@ static void sums_follow_the_ranks(void **state)
 {
     (void) state;
     static const unsigned types[] = {GPUSYM_T_F16, GPUSYM_T_BF16, GPUSYM_T_F32, GPUSYM_T_F64};
-    for (unsigned i = 0; i < LENGTH(types) * GPUSYM_ALG_COUNT * 2; i++) {
+    for (unsigned i = 0; i < LENGTH(types) * ORDERED * 2; i++) {
         rig_t *rig = rig_new(7, 64 << 10, 3, 1);
-        const call_t call = {.alg = i / 2 % GPUSYM_ALG_COUNT,
+        const call_t call = {.family = reducers[i / 2 % ORDERED],
                              .op = GPUSYM_OP_SUM,
-                             .type = types[i / 2 / GPUSYM_ALG_COUNT],
+                             .type = types[i / 2 / ORDERED],
                              .count = 2001,
                              .blocks = 1 + i % rig->blocks,
                              .generic = i % 2};
@@ -1024,7 +619,7 @@ static void sums_follow_the_ranks(void **state)
                 fail();
             }
         }
-        parts_free(rig, &call, parts, 1);
+        parts_free(rig, parts, 1);
         rig_free(rig);
     }
 }
@@ -1043,9 +638,9 @@ static void bits_depend_on_inputs_alone(void **state)
     for (size_t k = 0; k < LENGTH(kinds); k++) {
         const uint64_t inputs = next_random();
         memset(first, 0, sizeof first);
-        for (unsigned i = 0; i < GPUSYM_ALG_COUNT * LENGTH(slots) * 3; i++) {
+        for (unsigned i = 0; i < ORDERED * LENGTH(slots) * 3; i++) {
             rig_t *rig = rig_new(6, slots[i / 3 % LENGTH(slots)], 1 + i, 1);
-            call_t call = {.alg = i / 3 / LENGTH(slots), .op = kinds[k].op, .type = kinds[k].type, .count = 2500};
+            call_t call = {.family = reducers[i / 3 / LENGTH(slots)], .op = kinds[k].op, .type = kinds[k].type, .count = 2500};
             call.blocks = 1 + below(rig->blocks);
             call.in_off = below(2) * 4;
             call.out_off = below(2) * 4;
@@ -1067,31 +662,98 @@ static void bits_depend_on_inputs_alone(void **state)
 static void kernels_serve_what_they_say(void **state)
 {
     (void) state;
-    for (unsigned i = 0; i < GPUSYM_ALG_COUNT * GPUSYM_OP_COUNT * GPUSYM_T_COUNT; i++) {
-        const unsigned alg = i % GPUSYM_ALG_COUNT, op = i / GPUSYM_ALG_COUNT % GPUSYM_OP_COUNT,
-                       type = i / GPUSYM_ALG_COUNT / GPUSYM_OP_COUNT;
+    for (unsigned i = 0; i < GPUSYM_F_COUNT * GPUSYM_OP_COUNT * GPUSYM_T_COUNT; i++) {
+        const unsigned family = i % GPUSYM_F_COUNT, op = i / GPUSYM_F_COUNT % GPUSYM_OP_COUNT,
+                       type = i / GPUSYM_F_COUNT / GPUSYM_OP_COUNT;
         if (!gpusym_op_valid(op, type)) {
             continue;
         }
-        const unsigned kernel = gpusym_kernel_find(alg, op, type);
+        const unsigned kernel = gpusym_kernel_find(family, op, type);
         const char *symbol = gpusym_kernel_symbol(kernel);
         assert_true(kernel < GPUSYM_K_COUNT);
         assert_non_null(symbol);
-        /* by its name: that algorithm's, generic or for that operation */
-        char prefix[64], upper[64];
-        snprintf(prefix, sizeof prefix, "gpusym_%s_", gpusym_algorithm_name(alg));
-        for (size_t k = 0; k <= strlen(symbol); k++) {
-            upper[k] = k < 63 && symbol[k] >= 'A' && symbol[k] <= 'Z' ? (char) (symbol[k] - 'A' + 'a') : symbol[k];
+        /* by its name: that family's, generic or for that operation */
+        char prefix[64], lower[64];
+        const size_t n = (size_t) snprintf(prefix, sizeof prefix, "gpusym_%s_", gpusym_family_name(family));
+        assert_memory_equal(symbol, prefix, n);
+        for (size_t k = n; k <= strlen(symbol); k++) {
+            lower[k - n] = symbol[k] >= 'A' && symbol[k] <= 'Z' ? (char) (symbol[k] - 'A' + 'a') : symbol[k];
         }
-        assert_memory_equal(upper, prefix, strlen(prefix));
-        if (0 != strcmp(upper + strlen(prefix), "any")) {
-            assert_memory_equal(upper + strlen(prefix), gpusym_op_name(op), strlen(gpusym_op_name(op)));
+        if (0 != strcmp(lower, "any")) {
+            assert_memory_equal(lower, gpusym_op_name(op), strlen(gpusym_op_name(op)));
         }
     }
-#define GPUSYM_KERNEL(a, o, t)                                                                                   \
-    assert_int_equal(gpusym_kernel_find(GPUSYM_ALG_##a, GPUSYM_OP_##o, GPUSYM_T_##t), GPUSYM_K_##a##_##o##_##t); \
+#define GPUSYM_KERNEL(a, o, t)                                                                                 \
+    assert_int_equal(gpusym_kernel_find(GPUSYM_F_##a, GPUSYM_OP_##o, GPUSYM_T_##t), GPUSYM_K_##a##_##o##_##t); \
     assert_string_equal(gpusym_kernel_symbol(GPUSYM_K_##a##_##o##_##t), "gpusym_" #a "_" #o "_" #t);
 #include "kernels/kernels.def"
+}
+
+static void families_are_what_they_say(void **state)
+{
+    (void) state;
+    for (unsigned family = 0; family < GPUSYM_F_COUNT; family++) {
+        const char *name = gpusym_family_name(family);
+        const unsigned zero = gpusym_family_zero_copy(family);
+        const size_t n = strlen(name);
+        assert_true(gpusym_family_multicast(family) == (NULL != strstr(name, "MC")));
+        assert_int_equal(gpusym_family_zero_copy(zero), zero);
+        assert_true(gpusym_family_reduces(zero) == gpusym_family_reduces(family));
+        if (zero != family) {
+            const char *z = gpusym_family_name(zero);
+            assert_string_equal(z + strlen(z) - 2, "_Z");
+        }
+        if (!gpusym_family_reduces(family)) { /* whatever the operation is */
+            assert_int_equal(gpusym_kernel_find(family, GPUSYM_OP_COUNT, GPUSYM_T_COUNT), family);
+            assert_true(gpusym_family_valid(family, GPUSYM_OP_COUNT, GPUSYM_T_COUNT));
+        } else {
+            const bool by_switch = NULL != strstr(name, "LDMC");
+            assert_true(gpusym_family_valid(family, GPUSYM_OP_SUM, GPUSYM_T_F64));
+            assert_true(gpusym_family_valid(family, GPUSYM_OP_SUM, GPUSYM_T_BF16));
+            assert_true(gpusym_family_valid(family, GPUSYM_OP_MIN, GPUSYM_T_I64));
+            assert_true(gpusym_family_valid(family, GPUSYM_OP_BXOR, GPUSYM_T_U8));
+            assert_true(gpusym_family_valid(family, GPUSYM_OP_MAX, GPUSYM_T_F32) != by_switch);
+            assert_true(gpusym_family_valid(family, GPUSYM_OP_SUM, GPUSYM_T_I16) != by_switch);
+            assert_true(gpusym_family_valid(family, GPUSYM_OP_PROD, GPUSYM_T_F32) != by_switch);
+            assert_true(gpusym_family_valid(family, GPUSYM_OP_MINLOC, GPUSYM_T_P_F64_I32) != by_switch);
+            assert_false(gpusym_family_valid(family, GPUSYM_OP_BAND, GPUSYM_T_F32));
+        }
+        assert_true(n > 0);
+    }
+    for (unsigned alg = 0; alg < GPUSYM_ALG_COUNT; alg++) {
+        assert_true(gpusym_algorithm_family(alg) < GPUSYM_F_COUNT);
+    }
+    assert_null(gpusym_family_name(GPUSYM_F_COUNT));
+}
+
+/* Whatever the shape: what a plan lays out fits the room, and all of the message is in some chunk. */
+static void plans_fit_their_slots(void **state)
+{
+    (void) state;
+    for (unsigned i = 0; i < 20000; i++) {
+        gpusym_work_t w = {0};
+        const unsigned family = below(GPUSYM_F_COUNT);
+        w.nranks = 1 + below(GPUSYM_TEAM_MAX);
+        const uint32_t blocks = gpusym_slot_layout((64ull << 10) << below(10), w.nranks, 1 + below(256), &w);
+        w.nblocks = 1 + below(blocks);
+        w.bytes = 1 + next_random() % (1ull << below(38));
+        const uint32_t chunk = below(2) ? 0 : 1 + below(1u << below(24));
+        const uint64_t epochs = gpusym_kernel_plan(family, &w, chunk), packs = (w.bytes + 15) / 16;
+        assert_true(w.nblocks > 0 && w.chunk > 0 && epochs > 0);
+        if (0 == w.span) {
+            assert_true(32ull * w.chunk <= w.ll_bytes && epochs * w.chunk >= packs);
+            continue;
+        }
+        const uint64_t chunks = (w.span + w.chunk - 1) / w.chunk;
+        const bool exchange = 'X' == gpusym_family_name(family)[0];
+        const uint64_t buffers = exchange ? (chunks > 1 ? 2 : 1) * w.nranks
+                                          : GPUSYM_F_RSXST_AGXST_Z == family ? (chunks > 1 ? 2 : 1) : 4;
+        assert_true(w.span * w.nblocks >= packs);
+        assert_true(buffers * w.nblocks * w.stage_bytes <= w.stage_room);
+        assert_true(0 == w.stage_bytes || 16ull * w.chunk <= w.stage_bytes);
+        assert_true(0 == w.stage_bytes || epochs >= chunks);
+        assert_true(exchange || 0 == w.chunk % w.nranks);
+    }
 }
 
 static void names_end_where_lists_end(void **state)
@@ -1104,7 +766,9 @@ static void names_end_where_lists_end(void **state)
     for (unsigned alg = 0; alg < GPUSYM_ALG_COUNT; alg++) {
         assert_non_null(gpusym_algorithm_name(alg));
         assert_non_null(gpusym_algorithm_doc(alg));
-        assert_int_equal(gpusym_kernel_symbol(alg)[0], 'g');
+    }
+    for (unsigned kernel = 0; kernel < GPUSYM_K_COUNT; kernel++) {
+        assert_int_equal(gpusym_kernel_symbol(kernel)[0], 'g');
     }
     assert_null(gpusym_type_name(GPUSYM_T_COUNT));
     assert_null(gpusym_op_name(GPUSYM_OP_COUNT));
@@ -1123,6 +787,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels_serve_what_they_say),
+        cmocka_unit_test(families_are_what_they_say),
+        cmocka_unit_test(plans_fit_their_slots),
         cmocka_unit_test(names_end_where_lists_end),
         cmocka_unit_test(every_operation_and_type),
         cmocka_unit_test(generic_kernels_serve_all),
@@ -1131,6 +797,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(chunks_and_phases),
         cmocka_unit_test(large_messages_in_a_small_slot),
         cmocka_unit_test(a_short_last_epoch_protects_the_one_before),
+        cmocka_unit_test(one_source_or_destination),
         cmocka_unit_test(calls_of_all_kinds),
         cmocka_unit_test(epochs_pass_2_to_31),
         cmocka_unit_test(epochs_reach_2_to_32),

@@ -48,11 +48,16 @@ static uint64_t now_ns(void)
     return (uint64_t) t.tv_sec * 1000000000u + (uint64_t) t.tv_nsec;
 }
 
-/* Gives up once the time at arg has come. */
-static int patience(void *arg)
+/* Lets others run; whether the time for waiting is up. */
+static bool patience_ends(uint64_t end)
 {
     sched_yield();
-    return now_ns() > *(const uint64_t *) arg ? -77 : 0;
+    return now_ns() > end;
+}
+
+static uint64_t patience(void)
+{
+    return now_ns() + PATIENCE_S * 1000000000ull;
 }
 
 /* ---- a script: what each rank posts ---- */
@@ -64,79 +69,161 @@ typedef struct {
     uint64_t calls;
 } script_t;
 
-typedef struct {
-    uint8_t kind, what;
-    uint64_t bytes;
-} posted_t;
+/* What differs in a call's posts only where own has that number: one in ten each, so that some calls have none. */
+enum { ODD_HOST, ODD_WHAT, ODD_HASH, ODD_BYTES, ODD_HIGH_BYTES, ODD_LAYOUT, ODD_COUNT = 10 };
 
-static posted_t script_post(const script_t *s, uint64_t call, uint32_t rank)
+static void script_spoil(gpusym_post_t *p, uint64_t own)
 {
-    const uint64_t all = mix(seed ^ mix(call)), own = mix(all ^ mix(rank + 1));
-    posted_t p = {GPUSYM_KIND_NATIVE, (uint8_t) all, all >> 8 & 0xffffffffffull};
+    const uint64_t odd = own % ODD_COUNT;
+    p->kind = ODD_HOST == odd ? GPUSYM_KIND_HOST : p->kind;
+    p->what = (uint8_t) (p->what + (ODD_WHAT == odd));
+    p->hash += ODD_HASH == odd;
+    p->bytes += ODD_BYTES == odd ? 1 : ODD_HIGH_BYTES == odd ? 1ull << 32 : 0;
+    p->layout += ODD_LAYOUT == odd;
+}
+
+/* Every other call is exact; in the others every rank has a length of its own. */
+static gpusym_post_t script_post(const script_t *s, uint64_t call, uint32_t rank)
+{
+    const uint64_t all = mix(seed ^ mix(call)), own = mix(all ^ mix(rank + 1)), where = mix(own);
+    const bool exact = 0 != (all >> 40 & 1);
+    gpusym_post_t p = {.kind = GPUSYM_KIND_NATIVE,
+                       .what = (uint8_t) all,
+                       .hash = (uint32_t) (all >> 8),
+                       .exact = exact,
+                       .bytes = mix(exact ? all : own) >> 1,
+                       .flags = (uint32_t) (all >> 41 & 1 ? all >> 42 : own >> 42) & 31,
+                       .layout = (uint32_t) (all >> 20),
+                       .in_key = (uint32_t) where,
+                       .out_key = (uint32_t) (where >> 32),
+                       .in_off = mix(where),
+                       .out_off = mix(where + 1)};
     switch (s->mode) {
     case RANDOM:
-        if (0 == all % 3) { /* else all are native */
-            p.kind = (uint8_t) (own % 4);
-        }
-        return p;
+        p.kind = (uint8_t) (0 == all % 3 ? own % 4 : p.kind); /* else all are native */
+        break;
     case HOST_RUNS_AHEAD:
         p.kind = 0 == rank ? GPUSYM_KIND_HOST : (uint8_t) (1 + own % 2);
-        return p;
+        break;
     case MISMATCHES:
-        p.kind = (uint8_t) (0 == own % 8 ? GPUSYM_KIND_HOST : GPUSYM_KIND_NATIVE);
-        p.what = (uint8_t) (p.what + (1 == own % 8));
-        p.bytes += 2 == own % 8 ? 1 : 3 == own % 8 ? 1ull << 32 : 0; /* the last is beyond what is compared */
-        return p;
+        script_spoil(&p, own);
+        break;
     default:
-        return p;
+        break;
     }
+    return p;
 }
 
-/* What rank must read in that call. */
-static bool script_right(const script_t *s, uint32_t nranks, uint32_t rank, uint64_t call,
-                         const gpusym_rollcall_read_t *read)
+/* What rank, which has device buffers, must read in that call. */
+static gpusym_rollcall_read_t script_expected(const script_t *s, uint32_t nranks, uint32_t rank, uint64_t call)
 {
-    const posted_t own = script_post(s, call, rank);
-    bool host = false;
-    int stage = -1, stage_rank = -1, mismatch = -1;
-    uint64_t bytes = 0;
+    const gpusym_post_t own = script_post(s, call, rank);
+    gpusym_rollcall_read_t e = {
+        .stage = -1, .stage_rank = -1, .mismatch_rank = -1, .all = UINT32_MAX, .same_layout = true};
     for (uint32_t r = 0; r < nranks; r++) {
-        const posted_t p = script_post(s, call, r);
+        const gpusym_post_t p = script_post(s, call, r);
         if (GPUSYM_KIND_HOST == p.kind) {
-            host = true;
+            e.host = true;
             continue;
         }
-        if (stage < 0 && p.kind >= GPUSYM_KIND_STAGE) {
-            stage = p.kind;
-            stage_rank = (int) r;
+        if (e.stage < 0 && p.kind >= GPUSYM_KIND_STAGE) {
+            e.stage = p.kind;
+            e.stage_rank = (int) r;
         }
-        if (mismatch < 0 && (p.what != own.what || (uint32_t) p.bytes != (uint32_t) own.bytes)) {
-            mismatch = (int) r;
-            bytes = (uint32_t) p.bytes;
+        const bool as_long = !own.exact || p.bytes == own.bytes;
+        if (e.mismatch_rank < 0 && (p.what != own.what || p.hash != own.hash || !as_long)) {
+            e.mismatch_rank = (int) r;
+            e.mismatch_bytes = p.bytes;
         }
+        e.max_bytes = p.bytes > e.max_bytes ? p.bytes : e.max_bytes;
+        e.all &= p.flags;
+        e.any |= p.flags;
+        e.same_layout = e.same_layout && p.layout == own.layout;
     }
-    return read->mine == own.kind && read->host == host && read->stage == stage &&
-           (stage < 0 || read->stage_rank == stage_rank) && read->mismatch_rank == mismatch &&
-           (mismatch < 0 || read->mismatch_bytes == bytes);
+    return e;
 }
 
-/* One rank's way through a script. Host ranks post and go on; device ranks read, waiting for all. 0: all was right;
- * else the number of the call that was not, from 1. */
+/* Whether rank's entry is what it posted. */
+static bool entry_right(const gpusym_rollcall_t *rc, uint32_t rank, uint64_t call, const gpusym_post_t *p)
+{
+    const gpusym_entry_t *e = gpusym_rollcall_entry(rc, rank, call);
+    return e->bytes == p->bytes && e->flags == p->flags && e->layout == p->layout && e->in_key == p->in_key &&
+           e->out_key == p->out_key && e->in_off == p->in_off && e->out_off == p->out_off;
+}
+
+static bool script_right(const script_t *s, const gpusym_rollcall_t *rc, const gpusym_rollcall_read_t *read)
+{
+    const gpusym_rollcall_read_t e = script_expected(s, rc->nranks, rc->rank, read->seq);
+    for (uint32_t r = 0; r < rc->nranks; r++) {
+        const gpusym_post_t p = script_post(s, read->seq, r);
+        if (GPUSYM_KIND_HOST != p.kind && !entry_right(rc, r, read->seq, &p)) {
+            return false;
+        }
+    }
+    return read->host == e.host && read->stage == e.stage && read->stage_rank == e.stage_rank &&
+           read->mismatch_rank == e.mismatch_rank &&
+           (e.mismatch_rank < 0 || read->mismatch_bytes == e.mismatch_bytes) && read->max_bytes == e.max_bytes &&
+           read->all == e.all && read->any == e.any && read->same_layout == e.same_layout;
+}
+
+static bool script_vote(uint64_t call, uint32_t rank)
+{
+    return 0 != mix(seed + mix(call) + rank) % 5;
+}
+
+/* The second word on a call, where somebody has a fresh key; then the launch. */
+static bool script_agree(gpusym_rollcall_t *rc, uint64_t call, uint64_t end, bool vote)
+{
+    if (vote) {
+        int votes, expected = 1;
+        for (uint32_t r = 0; r < rc->nranks; r++) {
+            expected = script_vote(call, r) ? expected : -1;
+        }
+        gpusym_rollcall_vote(rc, call, script_vote(call, rc->rank));
+        while (0 == (votes = gpusym_rollcall_votes(rc, call))) {
+            if (patience_ends(end)) {
+                return false;
+            }
+        }
+        if (votes != expected) {
+            return false;
+        }
+    }
+    gpusym_rollcall_launched(rc, call);
+    while (0 == call % 8 && !gpusym_rollcall_all_launched(rc, call)) {
+        if (patience_ends(end)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* One rank's way through a script. Host ranks post and go on; device ranks read, waiting for all; if all have device
+ * memory that a kernel can serve they go on to a vote and a launch. 0: all was right; else the number of the call that
+ * was not, from 1. */
 static uint64_t script_walk(const script_t *s, gpusym_rollcall_t *rc)
 {
-    uint64_t end = now_ns() + PATIENCE_S * 1000000000ull;
+    const uint64_t end = patience();
     for (uint64_t call = 1; call <= s->calls; call++) {
-        const posted_t p = script_post(s, call, rc->rank);
+        const gpusym_post_t p = script_post(s, call, rc->rank);
         gpusym_rollcall_read_t read;
-        if (0 != gpusym_rollcall_post(rc, p.kind, p.what, p.bytes, patience, &end, &read)) {
-            return call;
-        }
-        while (GPUSYM_KIND_HOST != p.kind && 1 != gpusym_rollcall_read(rc, &read)) {
-            if (0 != patience(&end)) {
+        while (!gpusym_rollcall_post(rc, &p, &read)) {
+            if (patience_ends(end)) {
                 return call;
             }
         }
-        if (GPUSYM_KIND_HOST != p.kind && !script_right(s, rc->nranks, rc->rank, call, &read)) {
+        if (GPUSYM_KIND_HOST == p.kind) {
+            continue;
+        }
+        while (!gpusym_rollcall_read(rc, &read)) {
+            if (patience_ends(end)) {
+                return call;
+            }
+        }
+        if (read.seq != call || !script_right(s, rc, &read)) {
+            return call;
+        }
+        if (!read.host && read.stage < 0 && !script_agree(rc, call, end, 0 != (read.any & GPUSYM_POST_FRESH))) {
             return call;
         }
     }
@@ -253,17 +340,10 @@ static void the_sequence_wraps(void **state)
 
 /* ---- one call, step by step ---- */
 
-static int give_up(void *arg)
-{
-    ++*(unsigned *) arg;
-    return 42;
-}
-
 static void post_one(gpusym_rollcall_t *rc, uint8_t kind, gpusym_rollcall_read_t *read)
 {
-    unsigned asked = 0;
-    assert_int_equal(gpusym_rollcall_post(rc, kind, 9, 100, give_up, &asked, read), 0);
-    assert_int_equal(asked, 0);
+    const gpusym_post_t p = {.kind = kind, .what = 9, .hash = 100, .bytes = 100};
+    assert_true(gpusym_rollcall_post(rc, &p, read));
 }
 
 static void reading_waits_for_every_rank(void **state)
@@ -275,14 +355,14 @@ static void reading_waits_for_every_rank(void **state)
     for (unsigned call = 0; call < 100; call++) {
         const uint32_t first = call % 3, second = (call + 1 + call / 3 % 2) % 3, last = 3 - first - second;
         post_one(&team.rc[first], GPUSYM_KIND_NATIVE, &read[first]);
-        assert_int_equal(gpusym_rollcall_read(&team.rc[first], &read[first]), 0);
+        assert_false(gpusym_rollcall_read(&team.rc[first], &read[first]));
         post_one(&team.rc[second], GPUSYM_KIND_STAGE + 5, &read[second]);
-        assert_int_equal(gpusym_rollcall_read(&team.rc[first], &read[first]), 0);
-        assert_int_equal(gpusym_rollcall_read(&team.rc[second], &read[second]), 0);
+        assert_false(gpusym_rollcall_read(&team.rc[first], &read[first]));
+        assert_false(gpusym_rollcall_read(&team.rc[second], &read[second]));
         post_one(&team.rc[last], GPUSYM_KIND_STAGE + 7, &read[last]);
         for (uint32_t r = 0; r < 3; r++) {
-            assert_int_equal(gpusym_rollcall_read(&team.rc[r], &read[r]), 1);
-            assert_int_equal(gpusym_rollcall_read(&team.rc[r], &read[r]), 1); /* and again */
+            assert_true(gpusym_rollcall_read(&team.rc[r], &read[r]));
+            assert_true(gpusym_rollcall_read(&team.rc[r], &read[r])); /* and again */
             assert_false(read[r].host);
             assert_int_equal(read[r].stage_rank, second < last ? second : last);
             assert_int_equal(read[r].stage, GPUSYM_KIND_STAGE + (second < last ? 5 : 7));
@@ -292,33 +372,224 @@ static void reading_waits_for_every_rank(void **state)
     team_free(&team);
 }
 
-/* A rank cannot run ahead for ever: no later than after HISTORY calls it asks to go on, and may give up. */
-static void nobody_runs_out_of_history(void **state)
+/* Posts for all ranks of a team, and reads as rank 1 of them. */
+static gpusym_rollcall_read_t call_of(team_t *team, const gpusym_post_t *post)
+{
+    gpusym_rollcall_read_t read[RANKS_MAX];
+    for (uint32_t r = 0; r < team->nranks; r++) {
+        assert_true(gpusym_rollcall_post(&team->rc[r], &post[r], &read[r]));
+    }
+    for (uint32_t r = 0; r < team->nranks; r++) {
+        assert_true(gpusym_rollcall_read(&team->rc[r], &read[r]));
+    }
+    return read[1];
+}
+
+static void lengths_matter_where_they_are_exact(void **state)
 {
     (void) state;
     team_t team;
+    team_make(&team, 3);
+    gpusym_post_t post[3] = {{.kind = GPUSYM_KIND_NATIVE, .what = 4, .hash = 5, .bytes = 1ull << 40}};
+    post[1] = post[2] = post[0];
+    post[2].bytes += 1ull << 33;
+    gpusym_rollcall_read_t read = call_of(&team, post);
+    assert_int_equal(read.mismatch_rank, -1);
+    assert_int_equal(read.max_bytes, post[2].bytes);
+    post[0].exact = post[1].exact = post[2].exact = true;
+    read = call_of(&team, post);
+    assert_int_equal(read.mismatch_rank, 2);
+    assert_int_equal(read.mismatch_bytes, post[2].bytes);
+    post[2].bytes = post[0].bytes;
+    read = call_of(&team, post);
+    assert_int_equal(read.mismatch_rank, -1);
+    assert_int_equal(read.max_bytes, post[0].bytes);
+    post[1].bytes = 0; /* the reader's own */
+    assert_int_equal(call_of(&team, post).mismatch_rank, 0);
+    post[0].kind = post[2].kind = GPUSYM_KIND_HOST; /* they have nothing to compare, nor to add */
+    read = call_of(&team, post);
+    assert_int_equal(read.mismatch_rank, -1);
+    assert_int_equal(read.max_bytes, 0);
+    assert_true(read.host);
+    team_free(&team);
+}
+
+static void flags_and_layouts_are_gathered(void **state)
+{
+    (void) state;
+    team_t team;
+    team_make(&team, 3);
+    gpusym_post_t post[3] = {
+        {.kind = GPUSYM_KIND_NATIVE, .flags = GPUSYM_POST_QUIET | GPUSYM_POST_CAN_IN, .layout = 8}};
+    post[1] = post[2] = post[0];
+    post[2].kind = GPUSYM_KIND_STAGE + 1;
+    post[2].flags = GPUSYM_POST_CAN_IN | GPUSYM_POST_FRESH;
+    gpusym_rollcall_read_t read = call_of(&team, post);
+    assert_int_equal(read.all, GPUSYM_POST_CAN_IN);
+    assert_int_equal(read.any, GPUSYM_POST_QUIET | GPUSYM_POST_CAN_IN | GPUSYM_POST_FRESH);
+    assert_true(read.same_layout);
+    post[2].layout = 9; /* which is no mistake */
+    read = call_of(&team, post);
+    assert_false(read.same_layout);
+    assert_int_equal(read.mismatch_rank, -1);
+    post[2].kind = GPUSYM_KIND_HOST; /* host ranks say nothing of this */
+    read = call_of(&team, post);
+    assert_int_equal(read.all, post[0].flags);
+    assert_int_equal(read.any, post[0].flags);
+    assert_true(read.same_layout);
+    team_free(&team);
+}
+
+/* They cost one store: of an entry they change the word alone. */
+static void host_ranks_write_the_word_only(void **state)
+{
+    (void) state;
+    team_t team;
+    gpusym_rollcall_read_t read;
+    const gpusym_post_t native = {GPUSYM_KIND_NATIVE, 1, 2, false, 3, 4, 5, 6, 7, 8, 9};
+    const gpusym_post_t host = {GPUSYM_KIND_HOST, 11, 12, true, 13, 14, 15, 16, 17, 18, 19};
+    team_make(&team, 1);
+    for (unsigned call = 0; call < GPUSYM_ROLLCALL_HISTORY; call++) {
+        assert_true(gpusym_rollcall_post(&team.rc[0], &native, &read));
+        gpusym_rollcall_vote(&team.rc[0], read.seq, true);
+    }
+    for (unsigned call = 0; call < GPUSYM_ROLLCALL_HISTORY; call++) {
+        gpusym_entry_t before = *gpusym_rollcall_entry(&team.rc[0], 0, team.rc[0].seq + 1), after;
+        assert_true(gpusym_rollcall_post(&team.rc[0], &host, &read));
+        after = *gpusym_rollcall_entry(&team.rc[0], 0, read.seq);
+        assert_int_not_equal(before.word, after.word);
+        before.word = after.word;
+        assert_memory_equal(&before, &after, sizeof before);
+        assert_true(gpusym_rollcall_read(&team.rc[0], &read) && read.host);
+    }
+    team_free(&team);
+}
+
+/* A rank cannot run ahead for ever: no later than after HISTORY calls it is told so, at once, with nothing posted. */
+static void nobody_runs_out_of_history(void **state)
+{
+    (void) state;
+    const gpusym_post_t host = {.kind = GPUSYM_KIND_HOST, .what = 9, .hash = 100, .bytes = 100};
+    team_t team;
     gpusym_rollcall_read_t mine, read;
-    unsigned asked = 0, ahead = 0;
-    team_make(&team, 2);
+    gpusym_line_t before;
+    unsigned ahead = 0;
+    team_make(&team, 3);
     post_one(&team.rc[1], GPUSYM_KIND_NATIVE, &read);
-    while (0 == gpusym_rollcall_post(&team.rc[0], GPUSYM_KIND_HOST, 9, 100, give_up, &asked, &mine)) {
+    post_one(&team.rc[2], GPUSYM_KIND_HOST, &mine);
+    while (gpusym_rollcall_post(&team.rc[0], &host, &mine)) {
         assert_true(++ahead <= GPUSYM_ROLLCALL_HISTORY);
     }
-    assert_int_equal(asked, 1);
     assert_true(ahead >= GPUSYM_ROLLCALL_HISTORY / 2);
-    assert_int_equal(gpusym_rollcall_post(&team.rc[0], GPUSYM_KIND_HOST, 9, 100, give_up, &asked, &mine), 42);
-    assert_int_equal(asked, 2);
-    /* the slow rank still finds all that was posted */
-    assert_int_equal(gpusym_rollcall_read(&team.rc[1], &read), 1);
-    assert_true(read.host);
-    for (unsigned call = 1; call < ahead; call++) {
-        post_one(&team.rc[1], GPUSYM_KIND_NATIVE, &read);
-        assert_int_equal(gpusym_rollcall_read(&team.rc[1], &read), 1);
-        assert_true(read.host);
+    before = *team.line[0];
+    for (unsigned i = 0; i < 1000; i++) {
+        assert_false(gpusym_rollcall_post(&team.rc[0], &host, &mine));
     }
-    /* and the fast one goes on where it was refused */
-    assert_int_equal(gpusym_rollcall_post(&team.rc[0], GPUSYM_KIND_HOST, 9, 100, give_up, &asked, &mine), 0);
-    assert_int_equal(team.rc[0].seq, ahead + 1);
+    assert_int_equal(team.rc[0].seq, ahead);
+    assert_memory_equal(&before, team.line[0], sizeof before);
+    /* it goes on, where it was refused, once both others have come nearer */
+    while (team.rc[1].seq + GPUSYM_ROLLCALL_HISTORY / 2 <= ahead) {
+        assert_true(gpusym_rollcall_read(&team.rc[1], &read)); /* all that was posted is still there */
+        post_one(&team.rc[1], GPUSYM_KIND_NATIVE, &read);
+        assert_false(gpusym_rollcall_post(&team.rc[0], &host, &mine));
+        post_one(&team.rc[2], GPUSYM_KIND_HOST, &mine);
+    }
+    while (gpusym_rollcall_post(&team.rc[0], &host, &mine)) {
+        assert_true(team.rc[0].seq <= team.rc[1].seq + GPUSYM_ROLLCALL_HISTORY);
+    }
+    assert_true(team.rc[0].seq > ahead);
+    /* nor has it overwritten what the slow ones come to only now */
+    while (team.rc[1].seq < ahead) {
+        assert_true(gpusym_rollcall_read(&team.rc[1], &read));
+        assert_true(read.host);
+        post_one(&team.rc[2], GPUSYM_KIND_HOST, &mine);
+        post_one(&team.rc[1], GPUSYM_KIND_NATIVE, &read);
+    }
+    team_free(&team);
+}
+
+/* ---- votes and launches ---- */
+
+static bool in_turn(unsigned pattern, uint32_t rank)
+{
+    return 0 != (pattern >> rank & 1);
+}
+
+/* Every pattern of yes and no, in calls of which only some are voted on; the votes of a call long ago, in the same
+ * entries, are not taken for its own. */
+static void votes_are_counted(void **state)
+{
+    (void) state;
+    enum { N = 4 };
+    team_t team;
+    gpusym_rollcall_read_t read;
+    team_make(&team, N);
+    for (unsigned call = 1; call <= 8 * GPUSYM_ROLLCALL_HISTORY; call++) {
+        const unsigned pattern = (call & 1 ? mix(seed + call) : UINT64_MAX) % (1u << N);
+        for (uint32_t r = 0; r < N; r++) {
+            post_one(&team.rc[r], GPUSYM_KIND_NATIVE, &read);
+        }
+        if (0 == mix(seed ^ call) % 3) {
+            continue;
+        }
+        for (uint32_t i = 0; i < N; i++) {
+            const uint32_t r = (i + call) % N;
+            for (uint32_t q = 0; q < N; q++) {
+                assert_int_equal(gpusym_rollcall_votes(&team.rc[q], call), 0); /* even after a no */
+            }
+            gpusym_rollcall_vote(&team.rc[r], call, in_turn(pattern, r));
+        }
+        for (uint32_t q = 0; q < N; q++) {
+            assert_int_equal(gpusym_rollcall_votes(&team.rc[q], call), (1u << N) - 1 == pattern ? 1 : -1);
+        }
+    }
+    team_free(&team);
+}
+
+/* A rank that has posted the next call does not hide what it said in the call before. */
+static void votes_outlast_the_next_call(void **state)
+{
+    (void) state;
+    team_t team;
+    gpusym_rollcall_read_t read;
+    team_make(&team, 2);
+    for (uint64_t call = 1; call <= 3 * GPUSYM_ROLLCALL_HISTORY; call++) {
+        post_one(&team.rc[0], GPUSYM_KIND_NATIVE, &read);
+        if (call > 1) { /* rank 1 comes later */
+            assert_int_equal(gpusym_rollcall_votes(&team.rc[0], call - 1), 1);
+            assert_int_equal(gpusym_rollcall_votes(&team.rc[1], call - 1), 1);
+        }
+        post_one(&team.rc[1], GPUSYM_KIND_NATIVE, &read);
+        gpusym_rollcall_vote(&team.rc[1], call, true);
+        assert_int_equal(gpusym_rollcall_votes(&team.rc[1], call), 0);
+        gpusym_rollcall_vote(&team.rc[0], call, true);
+    }
+    team_free(&team);
+}
+
+static void launches_are_told(void **state)
+{
+    (void) state;
+    team_t team;
+    gpusym_rollcall_read_t read;
+    team_make(&team, 3);
+    for (uint64_t call = 1; call <= 100; call++) {
+        for (uint32_t r = 0; r < 3; r++) {
+            post_one(&team.rc[r], GPUSYM_KIND_NATIVE, &read);
+        }
+        if (0 == call % 5) { /* a call that is staged has no kernel */
+            continue;
+        }
+        for (uint32_t i = 0; i < 3; i++) {
+            assert_false(gpusym_rollcall_all_launched(&team.rc[call % 3], call));
+            gpusym_rollcall_launched(&team.rc[(call + i) % 3], call);
+        }
+        for (uint32_t r = 0; r < 3; r++) {
+            assert_true(gpusym_rollcall_all_launched(&team.rc[r], call));
+            assert_true(gpusym_rollcall_all_launched(&team.rc[r], call - 1)); /* it was, since it has ended */
+            assert_false(gpusym_rollcall_all_launched(&team.rc[r], call + 1));
+        }
+    }
     team_free(&team);
 }
 
@@ -371,11 +642,11 @@ static unsigned mappings(void)
     return n;
 }
 
-static bool all_zero(const gpusym_line_t *line)
+static bool all_are(unsigned char value, const void *memory, size_t bytes)
 {
-    const unsigned char *p = (const unsigned char *) line;
-    for (size_t i = 0; i < sizeof *line; i++) {
-        if (0 != p[i]) {
+    const unsigned char *p = memory;
+    for (size_t i = 0; i < bytes; i++) {
+        if (value != p[i]) {
             return false;
         }
     }
@@ -404,7 +675,8 @@ static void lines_are_zeroed_and_apart(void **state)
             gpusym_line_t *line = gpusym_peer_line(self, off[i]);
             assert_true(off[i] + sizeof *line <= id.bytes);
             assert_int_equal((uintptr_t) line % 64, 0); /* ranks' lines share no cache line */
-            assert_true(all_zero(line));
+            assert_true((char *) line >= (char *) gpusym_pages_area() + GPUSYM_PAGES_AREA);
+            assert_true(all_are(0, line, sizeof *line));
             memset(line, (int) (1 + i % 255), sizeof *line);
         }
         for (unsigned i = 0; i < LINES; i++) { /* none lies over another */
@@ -418,14 +690,49 @@ static void lines_are_zeroed_and_apart(void **state)
     }
 }
 
+/* The piece that every slab has: where peers look for it, zero at first, touched by no line. */
+static void the_area_keeps_its_place(void **state)
+{
+    (void) state;
+    enum { LINES = 100 };
+    gpusym_pages_id_t id;
+    gpusym_peer_t *self;
+    uint64_t off[LINES];
+    gpusym_pages_close();
+    OK(gpusym_pages_open(&id));
+    unsigned char *area = gpusym_pages_area();
+    assert_non_null(area);
+    assert_int_equal((uintptr_t) area % 64, 0);
+    assert_true(all_are(0, area, GPUSYM_PAGES_AREA));
+    memset(area, 0x5a, GPUSYM_PAGES_AREA);
+    OK(gpusym_pages_peer(&id, &self));
+    assert_ptr_equal(gpusym_peer_area(self), area);
+    for (unsigned i = 0; i < LINES; i++) {
+        OK(gpusym_pages_alloc(&off[i]));
+        memset(gpusym_peer_line(self, off[i]), 0xff, sizeof(gpusym_line_t));
+    }
+    for (unsigned i = 0; i < LINES; i++) {
+        gpusym_pages_free(off[i]);
+    }
+    OK(gpusym_pages_open(&id));
+    assert_ptr_equal(gpusym_pages_area(), area);
+    assert_true(all_are(0x5a, area, GPUSYM_PAGES_AREA));
+    gpusym_pages_close();
+    assert_null(gpusym_pages_area());
+    OK(gpusym_pages_open(&id));
+    assert_true(all_are(0, gpusym_pages_area(), GPUSYM_PAGES_AREA)); /* nothing is left */
+}
+
 static void lines_do_not_leak(void **state)
 {
     (void) state;
     gpusym_pages_id_t id;
     gpusym_peer_t *self;
-    uint64_t off[3], last = 0;
+    uint64_t off[3], base, last = 0;
     OK(gpusym_pages_open(&id));
     OK(gpusym_pages_peer(&id, &self));
+    OK(gpusym_pages_alloc(&base));
+    gpusym_pages_free(base);
     const unsigned fds = descriptors(), maps = mappings();
     for (unsigned i = 0; i < 10000; i++) {
         for (unsigned k = 0; k < 3; k++) {
@@ -437,7 +744,7 @@ static void lines_do_not_leak(void **state)
         }
         OK(gpusym_pages_peer(&id, &self));
     }
-    assert_true(last <= 4 * sizeof(gpusym_line_t)); /* the same few lines again and again */
+    assert_true(last <= base + 3 * sizeof(gpusym_line_t)); /* the same few lines again and again */
     assert_int_equal(descriptors(), fds);
     assert_in_range(mappings(), 0, maps + 1); /* malloc may have taken one */
 }
@@ -451,6 +758,7 @@ static void closing_lets_go_of_everything(void **state)
     gpusym_pages_close();
     const unsigned fds = descriptors();
     assert_int_not_equal(gpusym_pages_alloc(&off), GPUSYM_SUCCESS); /* not open */
+    assert_null(gpusym_pages_area());
     for (unsigned i = 0; i < 20; i++) {
         OK(gpusym_pages_open(&id));
         OK(gpusym_pages_peer(&id, &self));
@@ -584,7 +892,7 @@ static int child_end(const child_t *child)
 static void ranks_are_processes(void **state)
 {
     (void) state;
-    static const script_t scripts[] = {{RANDOM, 5000}, {HOST_RUNS_AHEAD, 5000}, {MISMATCHES, 1000}};
+    static const script_t scripts[] = {{ALL_NATIVE, 2000}, {RANDOM, 5000}, {HOST_RUNS_AHEAD, 5000}, {MISMATCHES, 1000}};
     for (size_t s = 0; s < sizeof scripts / sizeof scripts[0]; s++) {
         child_t child[4];
         char good;
@@ -598,6 +906,72 @@ static void ranks_are_processes(void **state)
             assert_int_equal(child_end(&child[r]), 0);
         }
     }
+}
+
+/* ---- the area of a peer ---- */
+
+/* In a child, whenever told to: every byte of its area becomes the parent's, turned over. */
+static void child_mirrors(int to, int from, const gpusym_pages_id_t *parent)
+{
+    card_t card = {.off = 0};
+    gpusym_peer_t *peer;
+    unsigned char go;
+    gpusym_pages_close();
+    if (GPUSYM_SUCCESS != gpusym_pages_open(&card.id) || GPUSYM_SUCCESS != gpusym_pages_peer(parent, &peer) ||
+        !all_are(0, gpusym_pages_area(), GPUSYM_PAGES_AREA) || sizeof card != write(to, &card, sizeof card)) {
+        _exit(2);
+    }
+    while (hear(from, &go, 1)) {
+        const unsigned char *theirs = gpusym_peer_area(peer);
+        unsigned char *ours = gpusym_pages_area();
+        for (size_t i = 0; i < GPUSYM_PAGES_AREA; i++) {
+            ours[i] = (unsigned char) ~theirs[i];
+        }
+        if (1 != write(to, &go, 1)) {
+            _exit(3);
+        }
+    }
+    _exit(0);
+}
+
+static void areas_are_seen_by_peers(void **state)
+{
+    (void) state;
+    gpusym_pages_id_t id;
+    gpusym_peer_t *peer;
+    card_t card;
+    unsigned char go = 0;
+    int down[2], up[2];
+    OK(gpusym_pages_open(&id));
+    unsigned char *ours = gpusym_pages_area();
+    assert_int_equal(pipe(down), 0);
+    assert_int_equal(pipe(up), 0);
+    child_t child = {.pid = fork_child(), .to = down[1], .from = up[0]};
+    assert_true(child.pid >= 0);
+    if (0 == child.pid) {
+        close(down[1]);
+        close(up[0]);
+        child_mirrors(up[1], down[0], &id);
+    }
+    close(down[0]);
+    close(up[1]);
+    assert_true(hear(child.from, &card, sizeof card));
+    OK(gpusym_pages_peer(&card.id, &peer));
+    const unsigned char *theirs = gpusym_peer_area(peer);
+    assert_ptr_not_equal(theirs, ours);
+    assert_true(all_are(0, theirs, GPUSYM_PAGES_AREA));
+    for (unsigned round = 0; round < 5; round++) {
+        for (size_t i = 0; i < GPUSYM_PAGES_AREA; i++) {
+            ours[i] = (unsigned char) mix(seed + round + 8 * i);
+        }
+        say(child.to, &go, 1);
+        assert_true(hear(child.from, &go, 1));
+        for (size_t i = 0; i < GPUSYM_PAGES_AREA; i++) {
+            assert_int_equal(theirs[i], (unsigned char) ~ours[i]);
+        }
+    }
+    assert_int_equal(child_end(&child), 0);
+    gpusym_pages_close();
 }
 
 /* A child that only has pages, and waits to be killed. */
@@ -706,18 +1080,311 @@ static void a_wrong_id_is_refused(void **state)
     assert_int_equal(gpusym_pages_peer(&card.id, &peer), GPUSYM_ERR_UNREACHABLE); /* gone */
 }
 
+/* ---- turns ---- */
+
+/* Processes, which have turns to give, and do nothing else; ranks of several communicators on them, all played by this
+ * process, with lines in its own slab. */
+#define HOSTS 3
+
+typedef struct {
+    child_t child[HOSTS];
+    gpusym_peer_t *peer[HOSTS];
+} hosts_t;
+
+/* A communicator: team, and where its ranks are. */
+typedef struct {
+    team_t team;
+    uint32_t host[HOSTS], order[HOSTS][HOSTS];
+} comm_t;
+
+static void hosts_start(hosts_t *hosts)
+{
+    for (unsigned i = 0; i < HOSTS; i++) {
+        card_t card;
+        hosts->child[i] = child_with_pages(&card);
+        OK(gpusym_pages_peer(&card.id, &hosts->peer[i]));
+    }
+}
+
+static void host_kill(hosts_t *hosts, unsigned i)
+{
+    int status;
+    assert_int_equal(kill(hosts->child[i].pid, SIGKILL), 0);
+    assert_int_equal(waitpid(hosts->child[i].pid, &status, 0), hosts->child[i].pid);
+    close(hosts->child[i].from);
+    hosts->child[i].pid = 0;
+}
+
+static void hosts_end(hosts_t *hosts)
+{
+    for (unsigned i = 0; i < HOSTS; i++) {
+        if (0 != hosts->child[i].pid) {
+            host_kill(hosts, i);
+        }
+    }
+    gpusym_pages_close();
+}
+
+static void comm_make(comm_t *comm, const hosts_t *hosts, uint32_t nranks, const uint32_t *host)
+{
+    team_make(&comm->team, nranks);
+    for (uint32_t r = 0; r < nranks; r++) {
+        comm->host[r] = host[r];
+        comm->team.peer[r] = hosts->peer[host[r]];
+    }
+    for (uint32_t r = 0; r < nranks; r++) {
+        gpusym_turns_init(&comm->team.rc[r], comm->order[r], comm->team.off[0]);
+    }
+}
+
+static int take(comm_t *comm, uint32_t rank, uint64_t seq)
+{
+    return gpusym_turns_take(&comm->team.rc[rank], seq);
+}
+
+static void give_all(comm_t *comm)
+{
+    for (uint32_t r = 0; r < comm->team.nranks; r++) {
+        gpusym_turns_give(&comm->team.rc[r], false);
+    }
+}
+
+/* What stands everywhere else on it: no two communicators take the same turns in different orders. */
+static void turns_are_taken_in_one_order(void **state)
+{
+    (void) state;
+    static const uint32_t member[][HOSTS] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    static comm_t comm[6];
+    uint32_t place[HOSTS];
+    hosts_t hosts;
+    hosts_start(&hosts);
+    for (unsigned c = 0; c < 6; c++) {
+        const uint32_t n = c < 3 ? HOSTS : HOSTS - 1; /* some have not all of them */
+        comm_make(&comm[c], &hosts, n, member[c]);
+        for (uint32_t i = 0; 0 == c && i < n; i++) {
+            place[comm[0].host[comm[0].order[0][i]]] = i;
+        }
+        for (uint32_t r = 0; r < n; r++) {
+            assert_memory_equal(comm[c].order[r], comm[c].order[0], n * sizeof(uint32_t)); /* the same on all ranks */
+            assert_ptr_equal(comm[c].team.rc[r].order, comm[c].order[r]);
+            assert_int_equal(comm[c].team.rc[r].token, comm[c].team.rc[0].token);
+            assert_int_not_equal(comm[c].team.rc[r].token, 0);
+        }
+        for (uint32_t i = 1; i < n; i++) {
+            assert_true(place[comm[c].host[comm[c].order[0][i - 1]]] < place[comm[c].host[comm[c].order[0][i]]]);
+        }
+        for (unsigned b = 0; b < c; b++) {
+            assert_int_not_equal(comm[c].team.rc[0].token, comm[b].team.rc[0].token);
+        }
+    }
+    for (unsigned c = 0; c < 6; c++) {
+        team_free(&comm[c].team);
+    }
+    hosts_end(&hosts);
+}
+
+static void turns_keep_calls_apart(void **state)
+{
+    (void) state;
+    static comm_t a, b, c;
+    hosts_t hosts;
+    hosts_start(&hosts);
+    comm_make(&a, &hosts, 3, (const uint32_t[]){0, 1, 2});
+    comm_make(&b, &hosts, 3, (const uint32_t[]){2, 1, 0});
+    comm_make(&c, &hosts, 2, (const uint32_t[]){1, 2});
+    /* rank 0 takes, and says go for this call */
+    assert_int_equal(take(&a, 1, 5), 0);
+    assert_int_equal(take(&a, 0, 5), 1);
+    assert_int_equal(take(&a, 1, 5), 1);
+    assert_int_equal(take(&a, 2, 5), 1);
+    assert_int_equal(take(&a, 1, 6), 0);
+    /* until all its ranks have ended the call no other begins, nor its own next one */
+    for (uint32_t r = 0; r < 3; r++) {
+        assert_int_equal(take(&b, 0, 1), 0);
+        gpusym_turns_give(&a.team.rc[r], false);
+    }
+    assert_int_equal(take(&b, 0, 1), 1);
+    assert_int_equal(take(&a, 0, 6), 0);
+    assert_int_equal(take(&c, 0, 1), 0);
+    give_all(&b);
+    assert_int_equal(take(&c, 0, 1), 1);
+    assert_int_equal(take(&c, 1, 1), 1);
+    assert_int_equal(take(&a, 0, 6), 0); /* it has that of one process now, perhaps */
+    assert_int_equal(take(&b, 0, 2), 0);
+    give_all(&c);
+    assert_int_equal(take(&a, 0, 6), 1);
+    gpusym_turns_give(&a.team.rc[0], false);
+    gpusym_turns_give(&a.team.rc[1], false);
+    assert_int_equal(take(&a, 0, 7), 0);
+    assert_int_equal(take(&a, 1, 7), 0);
+    gpusym_turns_give(&a.team.rc[2], false);
+    assert_int_equal(take(&a, 0, 7), 1);
+    assert_int_equal(take(&a, 2, 7), 1);
+    give_all(&a);
+    team_free(&a.team);
+    team_free(&b.team);
+    team_free(&c.team);
+    hosts_end(&hosts);
+}
+
+/* Rank 0 of a call that failed does not wait for the others to give theirs; what they do later harms nobody. */
+static void a_failed_call_gives_all_turns_back(void **state)
+{
+    (void) state;
+    static comm_t a, b;
+    hosts_t hosts;
+    hosts_start(&hosts);
+    comm_make(&a, &hosts, 3, (const uint32_t[]){0, 1, 2});
+    comm_make(&b, &hosts, 3, (const uint32_t[]){1, 2, 0});
+    for (unsigned held = 0; held < 2; held++) { /* of a, all turns; or those that b did not have */
+        const uint64_t seq = 10 * (held + 1);
+        if (0 == held) {
+            assert_int_equal(take(&a, 0, seq), 1);
+        } else {
+            gpusym_turns_give(&b.team.rc[b.order[0][0]], false); /* a gets the first, b has the others */
+            assert_int_equal(take(&a, 0, seq), 0);
+            assert_int_equal(a.team.rc[0].turns, 1);
+            for (uint32_t i = 1; i < 3; i++) {
+                gpusym_turns_give(&b.team.rc[b.order[0][i]], false);
+            }
+        }
+        assert_int_equal(take(&b, 0, seq), 0);
+        gpusym_turns_give(&a.team.rc[1 == a.order[0][0] ? 2 : 1], true); /* its own only */
+        assert_int_equal(take(&b, 0, seq), 0);
+        gpusym_turns_give(&a.team.rc[0], true);
+        assert_int_equal(take(&b, 0, seq), 1);
+        gpusym_turns_give(&a.team.rc[1], true);
+        gpusym_turns_give(&a.team.rc[2], true);
+        gpusym_turns_give(&a.team.rc[0], true);
+        assert_int_equal(take(&a, 0, seq + 1), 0); /* b has them */
+        assert_int_equal(a.team.rc[0].turns, 0);
+    }
+    give_all(&b);
+    assert_int_equal(take(&a, 0, 30), 1);
+    give_all(&a);
+    team_free(&a.team);
+    team_free(&b.team);
+    hosts_end(&hosts);
+}
+
+static void turns_of_the_dead_are_freed(void **state)
+{
+    (void) state;
+    static comm_t a, b;
+    hosts_t hosts;
+    hosts_start(&hosts);
+    comm_make(&a, &hosts, 3, (const uint32_t[]){0, 1, 2});
+    comm_make(&b, &hosts, 2, (const uint32_t[]){2, 1});
+    gpusym_turns_rescue(&b.team.rc[0]); /* nobody has one: fine */
+    assert_int_equal(take(&a, 0, 1), 1);
+    for (unsigned i = 0; i < 5; i++) {
+        assert_int_equal(take(&b, 0, 1), 0);
+        gpusym_turns_rescue(&b.team.rc[0]); /* the holder lives */
+    }
+    host_kill(&hosts, 0);
+    for (unsigned i = 0; i < 5; i++) {
+        gpusym_turns_rescue(&b.team.rc[1]); /* it is rank 0 that takes */
+        assert_int_equal(take(&b, 0, 1), 0);
+    }
+    gpusym_turns_rescue(&b.team.rc[0]);
+    assert_int_equal(take(&b, 0, 1), 0); /* one of the two */
+    gpusym_turns_rescue(&b.team.rc[0]);
+    assert_int_equal(take(&b, 0, 1), 1);
+    gpusym_turns_rescue(&b.team.rc[0]); /* which has all now, and keeps them */
+    assert_int_equal(take(&b, 1, 1), 1);
+    assert_int_equal(take(&b, 0, 1), 1);
+    give_all(&b);
+    team_free(&a.team);
+    team_free(&b.team);
+    hosts_end(&hosts);
+}
+
+/* Whose call a process is in, as the threads of the next test see it: 0 is nobody's. */
+static unsigned inside[HOSTS];
+
+typedef struct {
+    comm_t comm;
+    unsigned name;
+    bool wrong;
+} caller_t;
+
+static void *call_in_turns(void *arg)
+{
+    caller_t *c = arg;
+    const uint64_t end = patience();
+    for (uint64_t seq = 1; seq <= 3000 && !c->wrong; seq++) {
+        while (!take(&c->comm, 0, seq)) {
+            if (patience_ends(end)) {
+                c->wrong = true;
+                return NULL;
+            }
+        }
+        for (uint32_t r = 0; r < c->comm.team.nranks; r++) {
+            c->wrong |= !take(&c->comm, r, seq);
+            c->wrong |= 0 != __atomic_exchange_n(&inside[c->comm.host[r]], c->name, __ATOMIC_RELAXED);
+        }
+        sched_yield();
+        for (uint32_t i = 0; i < c->comm.team.nranks; i++) {
+            const uint32_t r = (uint32_t) (i + seq) % c->comm.team.nranks;
+            c->wrong |= c->name != __atomic_exchange_n(&inside[c->comm.host[r]], 0, __ATOMIC_RELAXED);
+            gpusym_turns_give(&c->comm.team.rc[r], 0 == r && 0 == seq % 7 && i + 1 == c->comm.team.nranks);
+        }
+    }
+    return NULL;
+}
+
+/* Communicators that overlap, with rank 0 on any process: never two in one process, and none waits for ever. */
+static void overlapping_communicators_take_turns(void **state)
+{
+    (void) state;
+    static const uint32_t member[][HOSTS] = {{0, 1, 2}, {2, 1, 0}, {1, 2}, {2, 0}, {0, 1}};
+    enum { N = 5 };
+    static caller_t caller[N];
+    pthread_t thread[N];
+    hosts_t hosts;
+    hosts_start(&hosts);
+    for (unsigned c = 0; c < N; c++) {
+        comm_make(&caller[c].comm, &hosts, c < 2 ? 3 : 2, member[c]);
+        caller[c].name = c + 1;
+    }
+    for (unsigned c = 0; c < N; c++) {
+        assert_int_equal(pthread_create(&thread[c], NULL, call_in_turns, &caller[c]), 0);
+    }
+    for (unsigned c = 0; c < N; c++) {
+        assert_int_equal(pthread_join(thread[c], NULL), 0);
+    }
+    for (unsigned c = 0; c < N; c++) {
+        assert_false(caller[c].wrong);
+        team_free(&caller[c].comm.team);
+    }
+    hosts_end(&hosts);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        /* those that fork come first, while there is one thread and no slab */
+        /* those that fork come first, while there is one thread */
         cmocka_unit_test(ranks_are_processes),
         cmocka_unit_test(the_dead_are_noticed),
         cmocka_unit_test(a_wrong_id_is_refused),
+        cmocka_unit_test(areas_are_seen_by_peers),
+        cmocka_unit_test(turns_are_taken_in_one_order),
+        cmocka_unit_test(turns_keep_calls_apart),
+        cmocka_unit_test(a_failed_call_gives_all_turns_back),
+        cmocka_unit_test(turns_of_the_dead_are_freed),
+        cmocka_unit_test(overlapping_communicators_take_turns),
         cmocka_unit_test(closing_lets_go_of_everything),
         cmocka_unit_test(lines_are_zeroed_and_apart),
+        cmocka_unit_test(the_area_keeps_its_place),
         cmocka_unit_test(lines_do_not_leak),
         cmocka_unit_test(reading_waits_for_every_rank),
+        cmocka_unit_test(lengths_matter_where_they_are_exact),
+        cmocka_unit_test(flags_and_layouts_are_gathered),
+        cmocka_unit_test(host_ranks_write_the_word_only),
         cmocka_unit_test(nobody_runs_out_of_history),
+        cmocka_unit_test(votes_are_counted),
+        cmocka_unit_test(votes_outlast_the_next_call),
+        cmocka_unit_test(launches_are_told),
         cmocka_unit_test(an_abort_is_seen),
         cmocka_unit_test(all_native),
         cmocka_unit_test(kinds_are_mixed),

@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of tuning/tuning.c: whatever the call, the choice can be launched, is the same on every rank, and is what
- * the user forces.  A seed as the argument repeats a run.
+ * Unit tests of tuning/tuning.c: whatever the call, of whatever collective, the choice can be launched, is the same on
+ * every rank, and is what the user forces.  A seed as the argument repeats a run.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,37 +21,82 @@
 
 static const gpusym_tuning_forced_t nothing = {.algorithm = -1};
 
+static const char *const collectives[] = {
+#define GPUSYM_COLLECTIVE(id) #id,
+#include "kernels/kernels.def"
+};
+
+/* Whose an algorithm is. */
+static const unsigned char collective_of[] = {
+#define GPUSYM_ALGORITHM(id, name, coll, family, doc) GPUSYM_COLL_##coll,
+#include "kernels/kernels.def"
+};
+
+static unsigned family_of(int algorithm)
+{
+    return gpusym_algorithm_family((unsigned) algorithm);
+}
+
+static bool is_multicast(int algorithm)
+{
+    return gpusym_family_multicast(family_of(algorithm));
+}
+
+/* The families of LL lines say so in their names: AGXLL_R, XLLMC. */
+static bool is_ll(int algorithm)
+{
+    return NULL != strstr(gpusym_family_name(family_of(algorithm)), "XLL");
+}
+
 static void say(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,
                 const gpusym_tuning_choice_t *choice)
 {
-    print_error("%lu bytes, %u ranks, %u SMs, simulated %d, LL payload %lu, %u blocks at most; forced %d %lu %u %u: "
-                "algorithm %d, %u blocks of %u threads\n",
-                (unsigned long) call->bytes, call->nranks, call->sm_count, call->simulated,
-                (unsigned long) call->ll_payload, call->max_blocks, forced->algorithm,
-                (unsigned long) forced->oneshot_max, forced->blocks, forced->threads, choice->algorithm, choice->blocks,
-                choice->threads);
+    print_error("%s, %lu bytes, %s of %s, %u ranks, %u SMs, simulated %d, zero copy %d, multicast %d, LL payload %lu, "
+                "%u blocks at most; forced %d %lu %u %u %u: algorithm %d, %u blocks of %u threads, chunk %u\n",
+                collectives[call->coll], (unsigned long) call->bytes, gpusym_op_name(call->op),
+                gpusym_type_name(call->type), call->nranks, call->sm_count, call->simulated, call->zero_copy,
+                call->multicast, (unsigned long) call->ll_payload, call->max_blocks, forced->algorithm,
+                (unsigned long) forced->oneshot_max, forced->blocks, forced->threads, forced->chunk, choice->algorithm,
+                choice->blocks, choice->threads, choice->chunk);
 }
 
 static bool within_bounds(const gpusym_tuning_call_t *call, const gpusym_tuning_choice_t *c)
 {
-    return c->algorithm >= 0 && c->algorithm < GPUSYM_ALG_COUNT && c->blocks >= 1 && c->blocks <= call->max_blocks &&
-           c->threads >= 32 && c->threads <= GPUSYM_THREADS_MAX && 0 == c->threads % 32;
+    return c->algorithm >= 0 && c->algorithm < GPUSYM_ALG_COUNT && collective_of[c->algorithm] == call->coll &&
+           c->blocks >= 1 && c->blocks <= call->max_blocks && c->threads >= 32 && c->threads <= GPUSYM_THREADS_MAX &&
+           0 == c->threads % 32;
+}
+
+/* Whether a forced algorithm can serve the call; one without multicast always can. */
+static bool can_serve(const gpusym_tuning_call_t *call, int algorithm)
+{
+    return !is_multicast(algorithm) ||
+           (call->multicast && gpusym_family_valid(family_of(algorithm), call->op, call->type));
+}
+
+static bool algorithm_as_forced(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *f, int chosen)
+{
+    if (f->algorithm >= 0 && can_serve(call, f->algorithm)) {
+        return chosen == f->algorithm;
+    }
+    if (is_multicast(chosen)) { /* by name only */
+        return false;
+    }
+    return 0 == f->oneshot_max || is_ll(chosen) == (call->bytes <= f->oneshot_max);
 }
 
 static bool as_forced(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *f,
                       const gpusym_tuning_choice_t *c)
 {
-    if (f->algorithm >= 0 && c->algorithm != f->algorithm) {
-        return false;
-    }
-    if (f->algorithm < 0 && 0 != f->oneshot_max &&
-        (GPUSYM_ALG_AGXLL_R == c->algorithm) != (call->bytes <= f->oneshot_max)) {
-        return false;
-    }
-    if (0 != f->blocks && c->blocks != (f->blocks < call->max_blocks ? f->blocks : call->max_blocks)) {
-        return false;
-    }
-    return 0 == f->threads || 0 != f->threads % 32 || f->threads > GPUSYM_THREADS_MAX || c->threads == f->threads;
+    const uint32_t threads = f->threads > GPUSYM_THREADS_MAX ? GPUSYM_THREADS_MAX : f->threads;
+    return algorithm_as_forced(call, f, c->algorithm) && c->chunk == f->chunk &&
+           (0 == f->blocks || c->blocks == (f->blocks < call->max_blocks ? f->blocks : call->max_blocks)) &&
+           (0 == f->threads || (c->threads >= threads && c->threads < threads + 32));
+}
+
+static bool same(const gpusym_tuning_choice_t *a, const gpusym_tuning_choice_t *b)
+{
+    return a->algorithm == b->algorithm && a->blocks == b->blocks && a->threads == b->threads && a->chunk == b->chunk;
 }
 
 static gpusym_tuning_choice_t choose(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced)
@@ -59,17 +104,16 @@ static gpusym_tuning_choice_t choose(const gpusym_tuning_call_t *call, const gpu
     gpusym_tuning_choice_t first, again;
     memset(&first, 0x11, sizeof first);
     memset(&again, 0x22, sizeof again);
-    gpusym_tuning_allreduce(call, forced, &first);
-    gpusym_tuning_allreduce(call, forced, &again);
-    if (!within_bounds(call, &first) || !as_forced(call, forced, &first) || first.algorithm != again.algorithm ||
-        first.blocks != again.blocks || first.threads != again.threads) {
+    gpusym_tuning_choose(call, forced, &first);
+    gpusym_tuning_choose(call, forced, &again);
+    if (!within_bounds(call, &first) || !as_forced(call, forced, &first) || !same(&first, &again)) {
         say(call, forced, &first);
         fail();
     }
     return first;
 }
 
-/* 1, 2, 3, then every power of two with its neighbours and a random size, up to 2^33. */
+/* 0, then every power of two with its neighbours and a random size, up to 2^34. */
 static unsigned sizes(uint64_t *size)
 {
     unsigned n = 0;
@@ -84,6 +128,43 @@ static unsigned sizes(uint64_t *size)
 }
 #define SIZES (1 + 4 * 34)
 
+/* Any collective, and an operation on a type that the kernels know. */
+static void draw_what(gpusym_tuning_call_t *call)
+{
+    call->coll = (unsigned) (next_random() % GPUSYM_COLL_COUNT);
+    do {
+        call->op = (unsigned) (next_random() % GPUSYM_OP_COUNT);
+        call->type = (unsigned) (next_random() % GPUSYM_T_COUNT);
+    } while (!gpusym_op_valid(call->op, call->type));
+}
+
+static gpusym_tuning_call_t draw_call(uint64_t bytes)
+{
+    gpusym_tuning_call_t call = {.bytes = bytes,
+                                 .nranks = 1 + (uint32_t) (next_random() % GPUSYM_TEAM_MAX),
+                                 .sm_count = 1 + (uint32_t) (next_random() % 200),
+                                 .simulated = next_random() % 2,
+                                 .zero_copy = next_random() % 2,
+                                 .multicast = next_random() % 2,
+                                 .ll_payload = 16 + next_random() % 100000,
+                                 .max_blocks = 1 + (uint32_t) (next_random() % GPUSYM_BLOCKS_MAX)};
+    draw_what(&call);
+    return call;
+}
+
+/* A call as there are many: sums of floats in a team of GPUs of 132 multiprocessors. */
+static gpusym_tuning_call_t usual_call(unsigned coll, uint32_t nranks, uint64_t bytes)
+{
+    return (gpusym_tuning_call_t){.coll = coll,
+                                  .bytes = bytes,
+                                  .op = GPUSYM_OP_SUM,
+                                  .type = GPUSYM_T_F32,
+                                  .nranks = nranks,
+                                  .sm_count = 132,
+                                  .ll_payload = 64 << 10,
+                                  .max_blocks = 128};
+}
+
 static void any_call_can_be_launched(void **state)
 {
     (void) state;
@@ -96,7 +177,10 @@ static void any_call_can_be_launched(void **state)
                                              .nranks = ranks,
                                              .sm_count = sm,
                                              .simulated = k % 2,
+                                             .zero_copy = next_random() % 2,
+                                             .multicast = next_random() % 2,
                                              .ll_payload = 16ull << next_random() % 20};
+                draw_what(&call);
                 call.max_blocks = gpusym_tuning_max_blocks(sm, call.simulated);
                 if (0 == next_random() % 4) { /* a small slot has room for fewer */
                     call.max_blocks = 1 + (uint32_t) (next_random() % call.max_blocks);
@@ -107,43 +191,169 @@ static void any_call_can_be_launched(void **state)
     }
 }
 
+/* An algorithm of that collective, or -1. */
+static int draw_algorithm(unsigned coll)
+{
+    int algorithm;
+    if (0 == next_random() % 4) {
+        return -1;
+    }
+    do {
+        algorithm = (int) (next_random() % GPUSYM_ALG_COUNT);
+    } while (collective_of[algorithm] != coll);
+    return algorithm;
+}
+
 static void what_is_forced_is_taken(void **state)
 {
     (void) state;
     static const uint32_t threads[] = {0, 32, 64, 256, 512, 1, 33, 500, 1024, UINT32_MAX};
     static const uint32_t blocks[] = {0, 1, 2, 3, 7, 32, 64, 128, 256, UINT32_MAX};
+    static const uint32_t chunks[] = {0, 1, 16, 65536, UINT32_MAX};
     uint64_t size[SIZES];
     const unsigned n = sizes(size);
     for (unsigned i = 0; i < 300000; i++) {
-        gpusym_tuning_call_t call = {.bytes = size[next_random() % n],
-                                     .nranks = 1 + (uint32_t) (next_random() % GPUSYM_TEAM_MAX),
-                                     .sm_count = 1 + (uint32_t) (next_random() % 200),
-                                     .simulated = next_random() % 2,
-                                     .ll_payload = 16 + next_random() % 100000};
-        const gpusym_tuning_forced_t forced = {.algorithm = (int) (next_random() % (GPUSYM_ALG_COUNT + 1)) - 1,
+        const gpusym_tuning_call_t call = draw_call(size[next_random() % n]);
+        const gpusym_tuning_forced_t forced = {.algorithm = draw_algorithm(call.coll),
                                                .oneshot_max = next_random() % 2 ? 0 : size[next_random() % n],
                                                .blocks = blocks[next_random() % 10],
-                                               .threads = threads[next_random() % 10]};
-        call.max_blocks = 1 + (uint32_t) (next_random() % GPUSYM_BLOCKS_MAX);
+                                               .threads = threads[next_random() % 10],
+                                               .chunk = chunks[next_random() % 5]};
         choose(&call, &forced);
     }
 }
 
-/* Once a message is too large for the one-shot, every larger one is. */
-static void oneshot_is_for_the_small(void **state)
+/* Every algorithm of the list can be had by its name, in every call that it can serve. */
+static void every_algorithm_can_be_forced(void **state)
 {
     (void) state;
-    for (uint32_t ranks = 2; ranks <= GPUSYM_TEAM_MAX; ranks++) {
-        bool large = false;
-        for (uint64_t bytes = 1; bytes < 1ull << 33; bytes += 1 + bytes / 16) {
-            const gpusym_tuning_call_t call = {bytes, ranks, 132, false, 64 << 10, 128};
-            const bool oneshot = GPUSYM_ALG_AGXLL_R == choose(&call, &nothing).algorithm;
-            assert_false(large && oneshot);
-            large = !oneshot;
+    for (int algorithm = 0; algorithm < GPUSYM_ALG_COUNT; algorithm++) {
+        for (unsigned simulated = 0; simulated < 2; simulated++) {
+            for (uint64_t bytes = 1; bytes <= 1ull << 32; bytes *= 256) {
+                gpusym_tuning_call_t call = usual_call(collective_of[algorithm], 4, bytes);
+                call.op = GPUSYM_OP_BAND;
+                call.type = GPUSYM_T_U32; /* which a switch can do as well */
+                call.multicast = true;
+                call.simulated = simulated;
+                const gpusym_tuning_forced_t forced = {.algorithm = algorithm};
+                assert_int_equal(choose(&call, &forced).algorithm, algorithm);
+            }
         }
-        assert_true(large);
-        const gpusym_tuning_call_t least = {8, ranks, 132, false, 64 << 10, 128};
-        assert_int_equal(choose(&least, &nothing).algorithm, GPUSYM_ALG_AGXLL_R);
+    }
+}
+
+/* Multicast only by name; where there is none, or not for this operation and type, as if nothing had been forced. */
+static void multicast_is_asked_for(void **state)
+{
+    (void) state;
+    unsigned taken = 0, refused = 0;
+    for (int algorithm = 0; algorithm < GPUSYM_ALG_COUNT; algorithm++) {
+        for (unsigned k = 0; is_multicast(algorithm) && k < 2000; k++) {
+            gpusym_tuning_call_t call = draw_call(1ull << next_random() % 30);
+            call.coll = collective_of[algorithm];
+            const gpusym_tuning_forced_t forced = {.algorithm = algorithm};
+            const gpusym_tuning_choice_t with = choose(&call, &forced), without = choose(&call, &nothing);
+            assert_false(is_multicast(without.algorithm));
+            if (call.multicast && gpusym_family_valid(family_of(algorithm), call.op, call.type)) {
+                assert_int_equal(with.algorithm, algorithm);
+                taken++;
+            } else {
+                assert_true(same(&with, &without));
+                refused++;
+            }
+        }
+    }
+    assert_true(taken > 0 && refused > 0);
+    /* no switch multiplies, nor takes the maximum of doubles; to send, any will do */
+    gpusym_tuning_call_t call = usual_call(GPUSYM_COLL_ALLREDUCE, 4, 1 << 20);
+    gpusym_tuning_forced_t forced = {.algorithm = GPUSYM_ALG_ALLREDUCE_RSXLDMC_AGXSTMC};
+    call.multicast = true;
+    assert_int_equal(choose(&call, &forced).algorithm, forced.algorithm);
+    call.op = GPUSYM_OP_PROD;
+    assert_int_not_equal(choose(&call, &forced).algorithm, forced.algorithm);
+    call.op = GPUSYM_OP_MAX;
+    call.type = GPUSYM_T_F64;
+    assert_int_not_equal(choose(&call, &forced).algorithm, forced.algorithm);
+    forced.algorithm = GPUSYM_ALG_ALLREDUCE_AGXLLMC_R;
+    assert_int_equal(choose(&call, &forced).algorithm, forced.algorithm);
+    call.multicast = false;
+    assert_int_not_equal(choose(&call, &forced).algorithm, forced.algorithm);
+}
+
+/* The largest message that goes by LL lines; all smaller ones do, and no larger one. */
+static uint64_t ll_limit(const gpusym_tuning_call_t *like, const gpusym_tuning_forced_t *forced)
+{
+    gpusym_tuning_call_t call = *like;
+    uint64_t limit = 0, above = 0;
+    for (call.bytes = 1; call.bytes < 1ull << 33; call.bytes += 1 + call.bytes / 16) {
+        const bool ll = is_ll(choose(&call, forced).algorithm);
+        assert_false(ll && 0 != above);
+        limit = ll ? call.bytes : limit;
+        above = ll || 0 != above ? above : call.bytes;
+    }
+    assert_true(above > limit);
+    while (above - limit > 1) {
+        call.bytes = limit + (above - limit) / 2;
+        *(is_ll(choose(&call, forced).algorithm) ? &limit : &above) = call.bytes;
+    }
+    return limit;
+}
+
+/* For every collective: LL lines for the small, none for the large, and the more ranks, the smaller what is small. It
+ * does not hang on the GPU, on whether buffers are mapped, nor on how many blocks there is room for. */
+static void ll_is_for_the_small(void **state)
+{
+    (void) state;
+    for (unsigned coll = 0; coll < GPUSYM_COLL_COUNT; coll++) {
+        uint64_t before = UINT64_MAX;
+        for (uint32_t ranks = 2; ranks <= GPUSYM_TEAM_MAX; ranks++) {
+            gpusym_tuning_call_t call = usual_call(coll, ranks, 0);
+            const uint64_t limit = ll_limit(&call, &nothing);
+            if (limit < 8 || limit > before) {
+                print_error("%s, %u ranks: limit %lu\n", collectives[coll], ranks, (unsigned long) limit);
+                fail();
+            }
+            before = limit;
+            call.sm_count = 1 + (uint32_t) (next_random() % 200);
+            call.max_blocks = 1 + (uint32_t) (next_random() % GPUSYM_BLOCKS_MAX);
+            call.zero_copy = call.multicast = next_random() % 2;
+            call.bytes = limit;
+            assert_true(is_ll(choose(&call, &nothing).algorithm));
+            call.bytes = limit + 1;
+            assert_false(is_ll(choose(&call, &nothing).algorithm));
+        }
+    }
+}
+
+static void the_limit_of_ll_can_be_forced(void **state)
+{
+    (void) state;
+    for (unsigned coll = 0; coll < GPUSYM_COLL_COUNT; coll++) {
+        for (unsigned i = 0; i < 20; i++) {
+            const gpusym_tuning_call_t call = usual_call(coll, 2 + i, 0);
+            const gpusym_tuning_forced_t forced = {.algorithm = -1,
+                                                   .oneshot_max = 8 + next_random() % (1ull << (4 + i))};
+            assert_int_equal(ll_limit(&call, &forced), forced.oneshot_max);
+        }
+    }
+}
+
+/* More bytes never get fewer threads from the same algorithm, and a large message gets many. */
+static void larger_messages_get_more_threads(void **state)
+{
+    (void) state;
+    for (int algorithm = 0; algorithm < GPUSYM_ALG_COUNT; algorithm++) {
+        const gpusym_tuning_forced_t forced = {.algorithm = algorithm};
+        uint64_t threads = 0;
+        gpusym_tuning_call_t call = usual_call(collective_of[algorithm], 4, 0);
+        call.multicast = true;
+        call.ll_payload = 1 << 20;
+        for (call.bytes = 1; call.bytes < 1ull << 33; call.bytes += 1 + call.bytes / 16) {
+            const gpusym_tuning_choice_t c = choose(&call, &forced);
+            assert_true((uint64_t) c.blocks * c.threads >= threads);
+            threads = (uint64_t) c.blocks * c.threads;
+        }
+        assert_true(threads >= 64 * 64);
     }
 }
 
@@ -161,13 +371,28 @@ static void blocks_fit_the_flag_rows(void **state)
     }
 }
 
+/* The simulator's is smaller, so that tests need no large messages; neither maps buffers for a few packs. */
+static void small_messages_are_not_mapped(void **state)
+{
+    (void) state;
+    const uint64_t gpu = gpusym_tuning_zero_copy_min(false), simulated = gpusym_tuning_zero_copy_min(true);
+    assert_in_range(simulated, 64 * GPUSYM_PACK, gpu);
+    assert_in_range(gpu, simulated, 64 << 20);
+    assert_int_equal(gpu, gpusym_tuning_zero_copy_min(false));
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_call_can_be_launched),
         cmocka_unit_test(what_is_forced_is_taken),
-        cmocka_unit_test(oneshot_is_for_the_small),
+        cmocka_unit_test(every_algorithm_can_be_forced),
+        cmocka_unit_test(multicast_is_asked_for),
+        cmocka_unit_test(ll_is_for_the_small),
+        cmocka_unit_test(the_limit_of_ll_can_be_forced),
+        cmocka_unit_test(larger_messages_get_more_threads),
         cmocka_unit_test(blocks_fit_the_flag_rows),
+        cmocka_unit_test(small_messages_are_not_mapped),
     };
     random_start(argc, argv);
     return cmocka_run_group_tests_name("tuning", tests, NULL, NULL);

@@ -18,17 +18,12 @@
 #include "ompi/op/op.h"
 #include "opal/util/output.h"
 
+#include "coll_gpusym_args.h"
 #include "mca/common/gpusym/device.h"
 #include "mca/common/gpusym/heap.h"
 #include "mca/common/gpusym/ompi_compat.h"
 #include "mca/common/gpusym/rollcall.h"
 #include "mca/common/gpusym/team.h"
-
-enum coll_gpusym_coll {
-#define GPUSYM_COLL(ID, name) COLL_GPUSYM_##ID,
-#include "coll_gpusym.def"
-    COLL_GPUSYM_COLLS
-};
 
 enum coll_gpusym_reason {
 #define GPUSYM_REASON(ID, name, doc) COLL_GPUSYM_R_##ID,
@@ -36,7 +31,7 @@ enum coll_gpusym_reason {
     COLL_GPUSYM_REASONS
 };
 
-/* Values of coll_gpusym_allreduce_algorithm: an algorithm of kernels.def, or one of these. */
+/* Values of coll_gpusym_<collective>_algorithm: an algorithm of kernels.def, or one of these. */
 #define COLL_GPUSYM_ALG_AUTO (-1)
 #define COLL_GPUSYM_ALG_STAGED (-2)
 
@@ -61,13 +56,18 @@ typedef struct {
     int verbose;             /* level of `output` */
     unsigned long heap_size; /* bytes of the symmetric heap of a process */
     unsigned oneshot_max;    /* largest message in bytes for agxll_r; 0: by the tuning table */
-    int allreduce_algorithm; /* enum gpusym_algorithm, COLL_GPUSYM_ALG_AUTO or _STAGED */
+    /* By collective: enum gpusym_algorithm, COLL_GPUSYM_ALG_AUTO or _STAGED. Of what has no kernels: AUTO */
+    int algorithm[COLL_GPUSYM_COLLS];
     int blocks;              /* blocks a launch; 0: by the tuning table */
     int threads;             /* threads a block; 0: by the tuning table */
     unsigned chunk;          /* two-shot: bytes that a block takes at a time; 0: by the tuning table */
     double timeout;          /* seconds one GPU waits for another inside a kernel; 0: no limit */
     bool share_gpu;          /* run kernels even where two ranks share a GPU */
     bool multicast;          /* allow multicast objects (sites' vetoes come first) */
+    bool zero_copy;          /* large messages go straight between users' buffers where peers can map them */
+    unsigned zero_copy_min;  /* smallest message in bytes for that; 0: by the tuning table */
+    int reg_limit;           /* users' buffers that a process lets its peers map at a time */
+    bool reproducible;       /* only algorithms whose bits depend on nothing but inputs and number of ranks */
     bool summary;            /* print the counters at MPI_Finalize */
     bool sim_host;           /* simulator: any buffer is device memory */
     int sim_gpus;            /* simulator: GPUs of a host */
@@ -83,24 +83,35 @@ typedef struct {
 
 GPUSYM_COMPONENT_EXPORT extern mca_coll_gpusym_component_t mca_coll_gpusym_component;
 
-/* The previous modules' functions, each with its (retained) module. */
+/* The previous modules' functions, each with its (retained) module; NULL: the communicator has not got it. */
 typedef struct {
-#define GPUSYM_SAVED(name)                          \
-    mca_coll_base_module_##name##_fn_t name;        \
+#define GPUSYM_COLL(ID, name, Name, FIELDS)                                                                   \
+    int (*name)(FIELDS(COLL_GPUSYM_PARAM), struct ompi_communicator_t *comm, mca_coll_base_module_t *module); \
+    mca_coll_base_module_t *name##_module;                                                                    \
+    int (*i##name)(FIELDS(COLL_GPUSYM_PARAM), struct ompi_communicator_t *comm, struct ompi_request_t **req,  \
+                   mca_coll_base_module_t *module);                                                           \
+    mca_coll_base_module_t *i##name##_module;                                                                 \
+    int (*name##_init)(FIELDS(COLL_GPUSYM_PARAM), struct ompi_communicator_t *comm, struct ompi_info_t *info, \
+                       struct ompi_request_t **req, mca_coll_base_module_t *module);                          \
+    mca_coll_base_module_t *name##_init_module;
+#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS)                           \
+    int (*name)(FIELDS(COLL_GPUSYM_PARAM), mca_coll_base_module_t *module); \
     mca_coll_base_module_t *name##_module;
 #include "coll_gpusym.def"
+    mca_coll_base_module_barrier_fn_t barrier; /* never ours */
+    mca_coll_base_module_t *barrier_module;
 } coll_gpusym_saved_t;
 
 /* What a communicator shares with its peers; made at its first collective, see coll_gpusym_team.c. */
 typedef struct coll_gpusym_team coll_gpusym_team_t;
 
-typedef struct {
+struct mca_coll_gpusym_module {
     mca_coll_base_module_t super;
     struct ompi_communicator_t *comm; /* not retained: the communicator owns us */
     coll_gpusym_saved_t saved;
     coll_gpusym_team_t *team;         /* NULL until the first collective */
     bool passthrough;                 /* no rank has a device: hand everything on */
-} mca_coll_gpusym_module_t;
+};
 
 OBJ_CLASS_DECLARATION(mca_coll_gpusym_module_t);
 
@@ -114,6 +125,10 @@ int coll_gpusym_params_register(void);
 int coll_gpusym_counters_register(void);
 /* Prints the summary if it is asked for, in rank 0 of MPI_COMM_WORLD if gpusym served any communicator, once. */
 void coll_gpusym_counters_print(void);
+/* A collective's name in parameters and counters, "allreduce"; enum coll_gpusym_coll. */
+const char *coll_gpusym_name(unsigned coll);
+/* A collective's name in messages, "MPI_Allreduce"; enum coll_gpusym_coll. */
+const char *coll_gpusym_mpi_name(unsigned coll);
 const char *coll_gpusym_reason_name(unsigned reason);
 const char *coll_gpusym_reason_doc(unsigned reason);
 /* Whether kernels.def has the algorithm (enum gpusym_algorithm) for the collective (enum coll_gpusym_coll). */
@@ -133,9 +148,28 @@ void coll_gpusym_team_free(coll_gpusym_team_t *team);
 /* Called at component close: the heap, streams, pages of the process. */
 void coll_gpusym_team_fini(void);
 
-/* coll_gpusym_allreduce.c */
-int coll_gpusym_allreduce(const void *sbuf, void *rbuf, gpusym_count_t count, struct ompi_datatype_t *dtype,
-                          struct ompi_op_t *op, struct ompi_communicator_t *comm, mca_coll_base_module_t *module);
+/* coll_gpusym_coll.c: the functions that a module shows to Open MPI, coll_gpusym_<name>, _i<name> and _<name>_init. All
+ * they do is to make a coll_gpusym_args_t and call one of the next three. */
+#define GPUSYM_COLL(ID, name, Name, FIELDS)                                                    \
+    int coll_gpusym_##name(FIELDS(COLL_GPUSYM_PARAM), struct ompi_communicator_t *comm,        \
+                           mca_coll_base_module_t *module);                                    \
+    int coll_gpusym_i##name(FIELDS(COLL_GPUSYM_PARAM), struct ompi_communicator_t *comm,       \
+                            struct ompi_request_t **req, mca_coll_base_module_t *module);      \
+    int coll_gpusym_##name##_init(FIELDS(COLL_GPUSYM_PARAM), struct ompi_communicator_t *comm, \
+                                  struct ompi_info_t *info, struct ompi_request_t **req,       \
+                                  mca_coll_base_module_t *module);
+#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) \
+    int coll_gpusym_##name(FIELDS(COLL_GPUSYM_PARAM), mca_coll_base_module_t *module);
+#include "coll_gpusym.def"
+
+/* The engine: one call on this rank. MPI error code. Each may be called with device, host, or no memory at all.
+ * The requests must be of a class made from ompi_coll_base_nbc_request_t: MPI's own layer keeps the datatypes and the
+ * operation of a call in there (ompi_coll_base_retain_op), and puts itself before req_complete_cb or req_free. */
+int coll_gpusym_blocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a);
+int coll_gpusym_nonblocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, struct ompi_request_t **req);
+/* The request is inactive. info may be NULL. */
+int coll_gpusym_persistent(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, struct ompi_info_t *info,
+                           struct ompi_request_t **req);
 
 /* "MPI_COMM_WORLD (cid 0)" style name for messages, into buf; returns buf. */
 #define COLL_GPUSYM_COMM_NAME_MAX (MPI_MAX_OBJECT_NAME + 64)

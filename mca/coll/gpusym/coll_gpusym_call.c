@@ -1,22 +1,18 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * A call in flight: roll-call, launch, completion; and what is done when a peer or a GPU fails.
+ * A call in flight: roll-call, set-up, launch, completion; and what is done when a peer or a GPU fails.
  */
-#include "coll_gpusym_team.h"
+#include "coll_gpusym_call.h"
+#include "mca/common/gpusym/scratch.h"
 
-#include <sched.h>
+#include <string.h>
 #include <time.h>
-
-#include "opal/runtime/opal_progress.h"
-#include "tuning/tuning.h"
 
 /* How often a waiting rank looks after its peers and its GPU. In nanoseconds. */
 #define HEALTH_NS 10000000ull
 /* How much longer than the kernel's own limit the host waits for a kernel that was told to end. */
 #define GRACE_NS 5000000000ull
-/* Looks at a completion word before the CPU is shared: about 20 us, more than a small all-reduce takes. */
-#define SPINS 1000u
 
 static uint64_t now_ns(void)
 {
@@ -30,6 +26,44 @@ static const char *comm_name(const coll_gpusym_call_t *call, char *buf, size_t s
     return coll_gpusym_comm_name(call->module->comm, buf, size);
 }
 
+/* Takes back what was offered for zero copy. */
+static void withdraw(coll_gpusym_call_t *call)
+{
+    if (0 != call->in_key) {
+        gpusym_reg_put(call->in_key);
+    }
+    if (0 != call->out_key) {
+        gpusym_reg_put(call->out_key);
+    }
+    call->in_key = call->out_key = 0;
+}
+
+/* GPU memory for what is packed or unpacked. False if there is none. */
+static bool scratch_get(coll_gpusym_call_t *call)
+{
+    const uint64_t bytes = coll_gpusym_native_scratch_bytes(&call->native);
+    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    void *p;
+    if (0 == bytes || NULL != call->scratch) {
+        return true;
+    }
+    if (GPUSYM_SUCCESS != dev->gpu_open(&call->where, &call->scratch_gpu) ||
+        GPUSYM_SUCCESS != gpusym_scratch_get(dev, call->scratch_gpu, bytes, &p)) {
+        return false;
+    }
+    call->scratch = p;
+    coll_gpusym_native_scratch(call, p);
+    return true;
+}
+
+static void scratch_put(coll_gpusym_call_t *call)
+{
+    if (NULL != call->scratch) {
+        gpusym_scratch_put(mca_coll_gpusym_component.dev, call->scratch_gpu, call->scratch);
+        call->scratch = NULL;
+    }
+}
+
 /* The call has ended: it was our communicator's turn, or we were waiting for it, perhaps. */
 static void end(coll_gpusym_call_t *call)
 {
@@ -37,7 +71,18 @@ static void end(coll_gpusym_call_t *call)
         gpusym_turns_give(&call->module->team->rc, MPI_SUCCESS != call->error);
         call->has_turn = false;
     }
+    withdraw(call);
+    scratch_put(call);
     call->state = COLL_GPUSYM_CALL_ENDED;
+}
+
+/* Agreed, or known to be so on all ranks: the previous module does it. */
+static void to_previous(coll_gpusym_call_t *call, int reason)
+{
+    const bool ours = call->device && coll_gpusym_on_gpu(&call->where);
+    end(call);
+    call->reason = ours ? reason : -1;
+    call->state = COLL_GPUSYM_CALL_PREVIOUS;
 }
 
 /* Ends the call with an error, or, while a kernel runs, tells that to leave and waits for it. The peers are told. */
@@ -59,7 +104,8 @@ static void fail_gpu(coll_gpusym_call_t *call, const char *text)
 {
     const coll_gpusym_team_t *t = call->module->team;
     char name[COLL_GPUSYM_COMM_NAME_MAX];
-    coll_gpusym_help("gpu-error", (int)t->rank, t->gpu_text, comm_name(call, name, sizeof name), call->name, text);
+    coll_gpusym_help("gpu-error", (int)t->rank, t->gpu_text, comm_name(call, name, sizeof name),
+                     coll_gpusym_mpi_name(call->args.coll), text);
     give_up(call);
 }
 
@@ -67,8 +113,8 @@ static void fail_timeout(coll_gpusym_call_t *call, int peer)
 {
     const coll_gpusym_team_t *t = call->module->team;
     char name[COLL_GPUSYM_COMM_NAME_MAX];
-    coll_gpusym_help("timeout", (int)t->rank, t->gpu_text, comm_name(call, name, sizeof name), call->name, peer,
-                     mca_coll_gpusym_component.timeout);
+    coll_gpusym_help("timeout", (int)t->rank, t->gpu_text, comm_name(call, name, sizeof name),
+                     coll_gpusym_mpi_name(call->args.coll), peer, mca_coll_gpusym_component.timeout);
     give_up(call);
 }
 
@@ -76,17 +122,18 @@ static void fail_timeout(coll_gpusym_call_t *call, int peer)
 static bool peers_lost(coll_gpusym_call_t *call)
 {
     const gpusym_rollcall_t *rc = &call->module->team->rc;
+    const char *what = coll_gpusym_mpi_name(call->args.coll);
     char name[COLL_GPUSYM_COMM_NAME_MAX];
     const int dead = gpusym_rollcall_dead(rc);
     if (dead >= 0) {
         coll_gpusym_help("dead-rank", (int)rc->rank, comm_name(call, name, sizeof name), opal_process_info.nodename,
-                         dead, gpusym_peer_pid(rc->peer[dead]), call->name);
+                         dead, gpusym_peer_pid(rc->peer[dead]), what);
         give_up(call);
         return true;
     }
     const int quitter = gpusym_rollcall_aborted(rc);
     if (quitter >= 0) {
-        coll_gpusym_help("aborted", (int)rc->rank, comm_name(call, name, sizeof name), call->name, quitter);
+        coll_gpusym_help("aborted", (int)rc->rank, comm_name(call, name, sizeof name), what, quitter);
         give_up(call);
         return true;
     }
@@ -109,58 +156,230 @@ static bool time_to_look(coll_gpusym_call_t *call)
 
 /* ---- roll-call ---- */
 
-/* Passed to the roll-call, which calls it while a peer is too far behind. */
-static int throttled(void *arg)
+void coll_gpusym_call_again(coll_gpusym_call_t *call)
 {
-    coll_gpusym_call_t *call = arg;
-    opal_progress();
-    sched_yield();
-    return time_to_look(call) && peers_lost(call) ? 1 : 0;
+    call->state = COLL_GPUSYM_CALL_NEW;
+    call->reason = -1;
+    call->error = MPI_SUCCESS;
+    call->algorithm = -1;
+    call->lane = NULL;
+    call->zero_copy = call->has_turn = false;
+    call->in_key = call->out_key = 0;
+    call->polls = 0;
+    call->looked_ns = call->since_ns = 0;
+    call->below = NULL;
+    call->next = NULL;
 }
 
-/* The user's tuning in one word, 0 if there is none: ranks that see different parameters would launch different plans,
- * so it is compared together with the size of the message. */
-static uint32_t tuning_word(void)
+void coll_gpusym_call_init(coll_gpusym_call_t *call, mca_coll_gpusym_module_t *module, const coll_gpusym_args_t *args)
+{
+    gpusym_mem_t smem, rmem;
+
+    *call = (coll_gpusym_call_t){.module = module, .args = *args, .blocking = true};
+    coll_gpusym_call_again(call);
+    coll_gpusym_where(module, args, &smem, &rmem);
+    call->device = coll_gpusym_on_gpu(&smem) || coll_gpusym_on_gpu(&rmem) || (GPUSYM_MEM_NONE == smem.kind && GPUSYM_MEM_NONE == rmem.kind);
+    call->where = coll_gpusym_on_gpu(&rmem) ? rmem : smem;
+    if (call->device && coll_gpusym_has_kernels(args->coll)) {
+        coll_gpusym_native(call, &smem, &rmem);
+    }
+}
+
+/* What must be alike on all ranks, in one word: the call, and the user's tuning: ranks that see different parameters would
+ * launch different plans. */
+static uint32_t hash_of(const coll_gpusym_call_t *call)
 {
     const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
-    const uint32_t forced[] = {(uint32_t)(c->allreduce_algorithm - COLL_GPUSYM_ALG_AUTO), c->oneshot_max,
-                               (uint32_t)c->blocks, (uint32_t)c->threads, c->chunk};
-    uint32_t word = 0;
-    for (size_t i = 0; i < sizeof forced / sizeof forced[0]; i++) {
-        word = (word ^ forced[i]) * 2654435761u;
+    const uint32_t words[] = {call->native.op,
+                              call->native.type,
+                              (uint32_t)call->args.root,
+                              (uint32_t)(c->algorithm[call->args.coll] - COLL_GPUSYM_ALG_AUTO),
+                              c->oneshot_max,
+                              (uint32_t)c->blocks,
+                              (uint32_t)c->threads,
+                              c->chunk,
+                              c->zero_copy_min,
+                              (uint32_t)c->reproducible << 1 | c->zero_copy};
+    uint32_t hash = 0;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        hash = (hash ^ words[i]) * 2654435761u;
     }
-    return word;
+    return hash;
 }
 
-static uint8_t what(const coll_gpusym_call_t *call, uint8_t kind)
+/* Offers one buffer for zero copy: pinned until end(). Sets key and off; whether it can be mapped, or there is none. */
+static bool offer(coll_gpusym_call_t *call, const void *p, uint64_t bytes, uint32_t *pinned, uint32_t *key, uint64_t *off,
+                  uint32_t *flags)
 {
-    return GPUSYM_KIND_NATIVE == kind ? (uint8_t)(call->op * GPUSYM_T_COUNT + call->type) : 0xff;
+    coll_gpusym_team_t *t = call->module->team;
+    if (NULL == p || 0 == bytes) {
+        return true;
+    }
+    if (GPUSYM_MEM_DEVICE != call->where.kind || NULL == t->gpu ||
+        GPUSYM_SUCCESS != gpusym_reg_get(mca_coll_gpusym_component.dev, t->gpu, p, bytes, pinned, off)) {
+        *pinned = 0;
+        return false;
+    }
+    *key = *pinned;
+    if (t->key_mapped[*key % GPUSYM_REG_MAX] != *key) {
+        *flags |= GPUSYM_POST_FRESH;
+    }
+    return true;
 }
 
-void coll_gpusym_call_start(coll_gpusym_call_t *call, uint8_t kind)
+static void offer_buffers(coll_gpusym_call_t *call, gpusym_post_t *post)
 {
-    call->state = COLL_GPUSYM_CALL_ROLLCALL;
-    call->error = MPI_SUCCESS;
-    call->lane = NULL;
-    call->has_turn = false;
-    call->polls = 0;
-    call->looked_ns = 0;
-    if (0 != gpusym_rollcall_post(&call->module->team->rc, kind, what(call, kind), call->bytes ^ tuning_word(), throttled, call,
-                                  &call->read)) {
-        return; /* peers_lost() has ended the call */
+    const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
+    const coll_gpusym_native_t *k = &call->native;
+    const uint64_t least = 0 != c->zero_copy_min ? c->zero_copy_min : gpusym_tuning_zero_copy_min(c->dev->simulated);
+    bool in, out;
+
+    coll_gpusym_native_shares(call, &in, &out);
+    /* A rank that has no part in it follows the others; one whose part is small keeps all from it. */
+    if (!c->zero_copy || call->module->team->no_zero_copy || (0 < k->bytes && k->bytes < least)) {
+        return;
     }
-    if (kind >= GPUSYM_KIND_STAGE) { /* that settles it: no need to know the others */
-        call->reason = kind - GPUSYM_KIND_STAGE;
-        call->state = COLL_GPUSYM_CALL_STAGE;
+    if (!in || offer(call, k->in, k->in_bytes, &call->in_key, &post->in_key, &post->in_off, &post->flags)) {
+        post->flags |= GPUSYM_POST_CAN_IN;
+    }
+    if (!out || offer(call, k->out, k->out_bytes, &call->out_key, &post->out_key, &post->out_off, &post->flags)) {
+        post->flags |= GPUSYM_POST_CAN_OUT;
     }
 }
 
-int coll_gpusym_call_pass(mca_coll_gpusym_module_t *module, const char *name, uint64_t bytes)
+/* In `what`: that the call is not made yet, see agree_only. */
+#define AGREE_ONLY 0x80u
+
+/* Posts, if the peers are near enough. */
+static void post(coll_gpusym_call_t *call)
 {
-    coll_gpusym_call_t call = {.module = module, .name = name};
-    return 0 == gpusym_rollcall_post(&module->team->rc, GPUSYM_KIND_HOST, 0xff, bytes, throttled, &call, &call.read)
-               ? MPI_SUCCESS
-               : call.error;
+    gpusym_rollcall_t *rc = &call->module->team->rc;
+    const coll_gpusym_native_t *k = &call->native;
+    gpusym_post_t p = {.kind = GPUSYM_KIND_HOST, .what = (uint8_t)call->args.coll};
+
+    if (call->device) {
+        if (call->native.reason < 0 && !call->agree_only && !scratch_get(call)) {
+            call->native.reason = COLL_GPUSYM_R_NO_MEMORY;
+        }
+        p.kind = (uint8_t)(k->reason < 0 ? GPUSYM_KIND_NATIVE : GPUSYM_KIND_STAGE + k->reason);
+        p.exact = k->exact;
+        p.bytes = k->bytes;
+        p.hash = hash_of(call);
+        p.layout = k->layout;
+        p.flags = k->in_place ? GPUSYM_POST_IN_PLACE : 0;
+        /* While a nonblocking call is in flight more may be started. */
+        p.flags |= call->blocking && 0 == __atomic_load_n(&coll_gpusym_in_flight, __ATOMIC_RELAXED) ? GPUSYM_POST_QUIET : 0;
+        if (k->reason < 0 && !call->agree_only && NULL == call->scratch) {
+            offer_buffers(call, &p);
+        }
+    }
+    if (call->agree_only) {
+        p.what |= AGREE_ONLY;
+    }
+    if (!gpusym_rollcall_post(rc, &p, &call->read)) {
+        withdraw(call);
+        return;
+    }
+    if (GPUSYM_KIND_HOST == p.kind && !call->agree_only) {
+        to_previous(call, -1);
+    } else if (p.kind >= GPUSYM_KIND_STAGE) { /* that settles it: no need to know the others */
+        to_previous(call, p.kind - GPUSYM_KIND_STAGE);
+    } else {
+        call->state = COLL_GPUSYM_CALL_ROLLCALL;
+    }
+}
+
+static void begin(coll_gpusym_call_t *call)
+{
+    mca_coll_gpusym_module_t *m = call->module;
+    coll_gpusym_team_t *t = m->team;
+    const int met = coll_gpusym_team_meet(m);
+
+    if (0 == met) {
+        return;
+    }
+    if (met < 0 || t->broken) { /* what went wrong has been said */
+        call->error = MPI_ERR_OTHER;
+        end(call);
+    } else if (m->passthrough) {
+        to_previous(call, -1);
+    } else if (call->settled) {
+        to_previous(call, call->reason_settled);
+    } else if (!coll_gpusym_has_kernels(call->args.coll)) {
+        to_previous(call, COLL_GPUSYM_R_NO_NATIVE);
+    } else if (t->reason >= 0) { /* agreed for good: staged and passed calls meet in the previous module */
+        to_previous(call, t->reason);
+    } else {
+        post(call);
+    }
+    if (COLL_GPUSYM_CALL_NEW == call->state && time_to_look(call)) {
+        peers_lost(call);
+    }
+}
+
+/* ---- zero copy ---- */
+
+/* Maps all that the peers offer. */
+static bool map_peers(coll_gpusym_call_t *call, gpusym_work_t *w)
+{
+    coll_gpusym_team_t *t = call->module->team;
+    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    bool in, out;
+
+    coll_gpusym_native_shares(call, &in, &out);
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        const gpusym_entry_t *e = gpusym_rollcall_entry(&t->rc, r, call->read.seq);
+        void *base;
+        if (in && 0 != e->in_key) {
+            if (GPUSYM_SUCCESS != gpusym_reg_map(dev, t->gpu, t->rc.peer[r], e->in_key, &base)) {
+                return false;
+            }
+            w->peer_in[r] = (const char *)base + e->in_off;
+        }
+        if (out && 0 != e->out_key) {
+            if (GPUSYM_SUCCESS != gpusym_reg_map(dev, t->gpu, t->rc.peer[r], e->out_key, &base)) {
+                return false;
+            }
+            w->peer_out[r] = (char *)base + e->out_off;
+        }
+    }
+    return true;
+}
+
+/* All are on GPUs and have a team: how the data go. */
+static void ready(coll_gpusym_call_t *call)
+{
+    coll_gpusym_team_t *t = call->module->team;
+    gpusym_work_t w;
+
+    call->zero_copy = !t->no_zero_copy && coll_gpusym_native_zero_copy(call);
+    if (!call->zero_copy || 0 == (call->read.any & GPUSYM_POST_FRESH)) {
+        call->state = COLL_GPUSYM_CALL_TURN;
+        return;
+    }
+    gpusym_rollcall_vote(&t->rc, call->read.seq, map_peers(call, &w));
+    call->state = COLL_GPUSYM_CALL_VOTE;
+}
+
+static void count_votes(coll_gpusym_call_t *call)
+{
+    coll_gpusym_team_t *t = call->module->team;
+    char name[COLL_GPUSYM_COMM_NAME_MAX];
+    const int votes = gpusym_rollcall_votes(&t->rc, call->read.seq);
+
+    if (0 == votes) {
+        return;
+    }
+    if (votes > 0) {
+        t->key_mapped[call->in_key % GPUSYM_REG_MAX] = call->in_key;
+        t->key_mapped[call->out_key % GPUSYM_REG_MAX] = call->out_key;
+    } else {
+        call->zero_copy = false;
+        t->no_zero_copy = true;
+        COLL_GPUSYM_VERBOSE(1, "%s: no zero copy from now on: a rank could not map a peer's buffer",
+                            comm_name(call, name, sizeof name));
+    }
+    call->state = COLL_GPUSYM_CALL_TURN;
 }
 
 /* All have answered: what to do. */
@@ -170,56 +389,126 @@ static void answered(coll_gpusym_call_t *call)
     char name[COLL_GPUSYM_COMM_NAME_MAX];
 
     if (call->read.host || call->read.stage >= 0) {
-        call->reason = call->read.stage >= 0 ? call->read.stage - GPUSYM_KIND_STAGE : COLL_GPUSYM_R_MIXED;
-        call->state = COLL_GPUSYM_CALL_STAGE;
-        return;
-    }
-    if (call->read.mismatch_rank >= 0) {
-        coll_gpusym_help("mismatch", (int)t->rank, comm_name(call, name, sizeof name), call->name,
-                         call->read.mismatch_rank, (size_t)call->bytes, (size_t)((uint32_t)call->read.mismatch_bytes ^ tuning_word()));
+        to_previous(call, call->read.stage >= 0 ? call->read.stage - GPUSYM_KIND_STAGE : COLL_GPUSYM_R_MIXED);
+    } else if (call->read.mismatch_rank >= 0) {
+        coll_gpusym_help("mismatch", (int)t->rank, comm_name(call, name, sizeof name),
+                         coll_gpusym_mpi_name(call->args.coll), call->read.mismatch_rank, (size_t)call->native.bytes,
+                         (size_t)call->read.mismatch_bytes);
         give_up(call);
-        return;
+    } else if (call->agree_only) {
+        call->agreed = true;
+        end(call);
+    } else if (0 == call->read.max_bytes) { /* nothing from anyone to anyone */
+        end(call);
+    } else {
+        call->state = COLL_GPUSYM_CALL_SETUP;
     }
-    if (!t->gpu_tried) {
-        const int rv = coll_gpusym_team_gpu(call->module, &call->where);
-        if (MPI_SUCCESS != rv) {
-            give_up(call);
-            return;
-        }
+}
+
+static void set_up(coll_gpusym_call_t *call)
+{
+    coll_gpusym_team_t *t = call->module->team;
+    const int rv = coll_gpusym_team_gpu(call->module, &call->where);
+    if (rv < 0) {
+        give_up(call);
+    } else if (rv > 0 && t->reason >= 0) {
+        to_previous(call, t->reason);
+    } else if (rv > 0) {
+        ready(call);
+    } else if (time_to_look(call)) {
+        peers_lost(call);
     }
-    if (t->reason >= 0) {
-        call->reason = t->reason;
-        call->state = COLL_GPUSYM_CALL_STAGE;
-        return;
-    }
-    call->state = COLL_GPUSYM_CALL_TURN;
 }
 
 /* ---- kernel ---- */
 
-/* Chooses and launches. The plan depends on nothing that only this rank knows. */
+/* Collectives with kernels have the same numbers in both lists. */
+#define GPUSYM_COLLECTIVE(id) _Static_assert((int)COLL_GPUSYM_##id == (int)GPUSYM_COLL_##id, #id);
+#include "kernels/kernels.def"
+_Static_assert((int)COLL_GPUSYM_NATIVES == (int)GPUSYM_COLL_COUNT, "and there are as many");
+
+/* The algorithm and its shape: from nothing that only this rank knows. */
+static void choose(coll_gpusym_call_t *call, gpusym_tuning_choice_t *plan)
+{
+    coll_gpusym_team_t *t = call->module->team;
+    const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
+    char name[COLL_GPUSYM_COMM_NAME_MAX];
+    const gpusym_tuning_call_t what = {.coll = call->args.coll,
+                                       .bytes = call->read.max_bytes,
+                                       .op = call->native.op,
+                                       .type = call->native.type,
+                                       .nranks = t->nranks,
+                                       .sm_count = t->sm_count,
+                                       .simulated = c->dev->simulated,
+                                       .zero_copy = call->zero_copy,
+                                       .multicast = NULL != t->mc && !c->reproducible,
+                                       .ll_payload = gpusym_ll_payload(t->work.ll_bytes),
+                                       .max_blocks = t->max_blocks};
+    const gpusym_tuning_forced_t forced = {c->algorithm[call->args.coll], c->oneshot_max, (uint32_t)c->blocks,
+                                           (uint32_t)c->threads, c->chunk};
+    gpusym_tuning_choose(&what, &forced, plan);
+    if (forced.algorithm >= 0 && plan->algorithm != forced.algorithm && !t->said_unicast) {
+        t->said_unicast = true;
+        COLL_GPUSYM_VERBOSE(1, "%s: %s is not to be had here (no multicast, or not for this operation and type): %s instead",
+                            comm_name(call, name, sizeof name), gpusym_algorithm_name((unsigned)forced.algorithm),
+                            gpusym_algorithm_name((unsigned)plan->algorithm));
+    }
+}
+
+/* Everything of a launch but its epoch. False: a peer's buffer could not be mapped. */
+static bool plan_make(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
+{
+    coll_gpusym_team_t *t = call->module->team;
+    gpusym_tuning_choice_t choice;
+
+    choose(call, &choice);
+    const unsigned family = coll_gpusym_native_family(call, (unsigned)choice.algorithm);
+    p->work = t->work;
+    coll_gpusym_native_work(call, &p->work);
+    p->work.nblocks = choice.blocks;
+    p->work.nthreads = choice.threads;
+    p->work.limit_ns = call->blocking ? t->work.limit_ns : 0; /* a peer may compute before it comes back: see look_after() */
+    p->algorithm = choice.algorithm;
+    p->kernel = gpusym_kernel_find(family, call->native.op, call->native.type);
+    p->zero_copy = call->zero_copy;
+    if (call->zero_copy && !map_peers(call, &p->work)) {
+        return false;
+    }
+    p->epochs = gpusym_kernel_plan(family, &p->work, choice.chunk);
+    p->valid = !call->zero_copy && NULL == call->scratch; /* mappings and scratch memory may change */
+    return true;
+}
+
+static bool copy_rows(const coll_gpusym_call_t *call, const coll_gpusym_rows_t *r, const void *scratch, bool back)
+{
+    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    char *p = (char *)(uintptr_t)scratch;
+    return 0 == r->rows ||
+           GPUSYM_SUCCESS == (back ? dev->copy2d_async(call->lane->stream, r->first, r->pitch, p, r->width, r->width, r->rows)
+                                   : dev->copy2d_async(call->lane->stream, p, r->width, r->first, r->pitch, r->width, r->rows));
+}
+
+/* Queues, before the kernel, what brings the input to scratch memory. */
+static bool pack(const coll_gpusym_call_t *call)
+{
+    const coll_gpusym_native_t *k = &call->native;
+    return copy_rows(call, &k->pack, k->in, false) && (!k->keep || copy_rows(call, &k->unpack, k->out, false));
+}
+
+/* Fills the descriptor and launches. */
 static void launch(coll_gpusym_call_t *call)
 {
     coll_gpusym_team_t *t = call->module->team;
     const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
-    const gpusym_tuning_call_t what = {call->bytes, t->nranks, t->sm_count, c->dev->simulated,
-                                       gpusym_ll_payload(t->work.ll_bytes), t->max_blocks};
-    const gpusym_tuning_forced_t forced = {c->allreduce_algorithm, c->oneshot_max, (uint32_t)c->blocks,
-                                           (uint32_t)c->threads, c->chunk};
-    gpusym_tuning_choice_t plan;
-    gpusym_work_t w = t->work;
+    coll_gpusym_plan_t once, *p = NULL != call->plan ? call->plan : &once;
 
-    gpusym_tuning_allreduce(&what, &forced, &plan);
-    w.in = call->in;
-    w.out = call->out;
-    w.out_local = call->out_local;
-    w.bytes = call->bytes;
-    w.op = call->op;
-    w.type = call->type;
-    w.nblocks = plan.blocks;
-    w.nthreads = plan.threads;
-    call->algorithm = plan.algorithm;
-    call->error = coll_gpusym_team_epochs(call->module, gpusym_kernel_plan((unsigned)plan.algorithm, &w, plan.chunk), &w.epoch);
+    call->since_ns = 0;
+    if (!(p == call->plan && p->valid && !call->zero_copy && NULL == call->scratch) && !plan_make(call, p)) {
+        fail_gpu(call, c->dev->error());
+        return;
+    }
+    call->algorithm = p->algorithm;
+    call->error = coll_gpusym_team_epochs(call->module, p->epochs, &p->work.epoch);
     if (MPI_SUCCESS != call->error) {
         give_up(call);
         return;
@@ -230,12 +519,30 @@ static void launch(coll_gpusym_call_t *call)
         fail_gpu(call, c->dev->error());
         return;
     }
-    call->since_ns = 0;
-    if (GPUSYM_SUCCESS !=
-        gpusym_lane_launch(call->lane, gpusym_kernel_find((unsigned)plan.algorithm, call->op, call->type), &w)) {
+    if (!pack(call) || GPUSYM_SUCCESS != gpusym_lane_launch(call->lane, p->kernel, &p->work)) {
         gpusym_lane_put(call->lane); /* nothing was queued */
         call->lane = NULL;
         fail_gpu(call, c->dev->error());
+        return;
+    }
+    if (!call->blocking) {
+        gpusym_rollcall_launched(&t->rc, call->read.seq);
+    }
+}
+
+/* The call may be launched once its processes have no other in flight, where they may have. */
+static void take_turn(coll_gpusym_call_t *call)
+{
+    coll_gpusym_team_t *t = call->module->team;
+    if (!t->threads && 0 != (call->read.all & GPUSYM_POST_QUIET)) {
+        launch(call);
+        return;
+    }
+    call->has_turn = true; /* or a part of it */
+    if (gpusym_turns_take(&t->rc, call->read.seq)) {
+        launch(call);
+    } else if (time_to_look(call) && !peers_lost(call)) {
+        gpusym_turns_rescue(&t->rc);
     }
 }
 
@@ -243,6 +550,13 @@ static void launch(coll_gpusym_call_t *call)
 static void completed(coll_gpusym_call_t *call, uint32_t status)
 {
     const bool draining = COLL_GPUSYM_CALL_DRAINING == call->state;
+    if (!draining && GPUSYM_STATUS_OK == (status & 0xff) && 0 != call->native.unpack.rows) {
+        call->state = COLL_GPUSYM_CALL_UNPACKING;
+        if (!copy_rows(call, &call->native.unpack, call->native.out, true)) {
+            fail_gpu(call, mca_coll_gpusym_component.dev->error());
+        }
+        return;
+    }
     gpusym_lane_put(call->lane);
     call->lane = NULL;
     if (draining || GPUSYM_STATUS_OK == (status & 0xff)) {
@@ -254,13 +568,32 @@ static void completed(coll_gpusym_call_t *call, uint32_t status)
     }
 }
 
+/* The kernel has ended; the copies behind it? */
+static void unpacking(coll_gpusym_call_t *call)
+{
+    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    const int idle = dev->stream_poll(call->lane->stream);
+    if (0 == idle) {
+        return;
+    }
+    gpusym_lane_put(call->lane);
+    call->lane = NULL;
+    if (idle < 0) {
+        fail_gpu(call, dev->error());
+    } else {
+        end(call);
+    }
+}
+
 /* While a kernel runs, now and then: are the peers there, is the GPU well? */
 static void look_after(coll_gpusym_call_t *call)
 {
     const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
     const double timeout = mca_coll_gpusym_component.timeout;
     uint32_t status;
-    if (0 == call->since_ns) {
+    /* The time of a nonblocking call counts from when all have launched: before, a peer may be busy elsewhere. */
+    if (0 == call->since_ns &&
+        (call->blocking || gpusym_rollcall_all_launched(&call->module->team->rc, call->read.seq))) {
         call->since_ns = call->looked_ns;
     }
     if (COLL_GPUSYM_CALL_RUNNING == call->state && peers_lost(call)) {
@@ -276,7 +609,7 @@ static void look_after(coll_gpusym_call_t *call)
         }
         return;
     }
-    const uint64_t waited = call->looked_ns - call->since_ns;
+    const uint64_t waited = 0 != call->since_ns ? call->looked_ns - call->since_ns : 0;
     if (COLL_GPUSYM_CALL_DRAINING == call->state) {
         if (waited > GRACE_NS) {
             call->lane = NULL;
@@ -291,23 +624,39 @@ bool coll_gpusym_call_poll(coll_gpusym_call_t *call)
 {
     uint32_t status;
     switch (call->state) {
+    case COLL_GPUSYM_CALL_NEW:
+        begin(call);
+        if (COLL_GPUSYM_CALL_ROLLCALL != call->state) {
+            break;
+        }
+        /* fall through */
     case COLL_GPUSYM_CALL_ROLLCALL:
         if (gpusym_rollcall_read(&call->module->team->rc, &call->read)) {
             answered(call);
         } else if (time_to_look(call)) {
             peers_lost(call);
         }
-        if (COLL_GPUSYM_CALL_TURN != call->state) {
+        if (COLL_GPUSYM_CALL_SETUP != call->state) {
             break;
         }
         /* fall through */
-    case COLL_GPUSYM_CALL_TURN:
-        call->has_turn = true; /* or a part of it */
-        if (gpusym_turns_take(&call->module->team->rc, call->read.seq)) {
-            launch(call);
-        } else if (time_to_look(call) && !peers_lost(call)) {
-            gpusym_turns_rescue(&call->module->team->rc);
+    case COLL_GPUSYM_CALL_SETUP:
+        set_up(call);
+        if (COLL_GPUSYM_CALL_TURN == call->state) {
+            take_turn(call);
         }
+        break;
+    case COLL_GPUSYM_CALL_VOTE:
+        count_votes(call);
+        if (COLL_GPUSYM_CALL_VOTE == call->state && time_to_look(call)) {
+            peers_lost(call);
+        }
+        break;
+    case COLL_GPUSYM_CALL_TURN:
+        take_turn(call);
+        break;
+    case COLL_GPUSYM_CALL_UNPACKING:
+        unpacking(call);
         break;
     case COLL_GPUSYM_CALL_RUNNING:
     case COLL_GPUSYM_CALL_DRAINING:
@@ -320,20 +669,23 @@ bool coll_gpusym_call_poll(coll_gpusym_call_t *call)
     default:
         break;
     }
-    return COLL_GPUSYM_CALL_STAGE == call->state || COLL_GPUSYM_CALL_ENDED == call->state;
+    return COLL_GPUSYM_CALL_PREVIOUS == call->state || COLL_GPUSYM_CALL_ENDED == call->state;
 }
 
-void coll_gpusym_call_wait(coll_gpusym_call_t *call)
+void coll_gpusym_call_count(const coll_gpusym_call_t *call)
 {
-    /* The simulator's kernels run on the same cores: let them. */
-    uint32_t spins = mca_coll_gpusym_component.dev->simulated ? SPINS : 0;
-    while (!coll_gpusym_call_poll(call)) {
-        if (spins < SPINS) {
-            spins++;
-            opal_atomic_rmb();
-            continue;
+    coll_gpusym_counters_t *counters = &mca_coll_gpusym_component.counters[call->args.coll];
+    if (COLL_GPUSYM_CALL_ENDED != call->state) {
+        if (call->reason < 0) {
+            coll_gpusym_count(&counters->passed);
+        } else {
+            coll_gpusym_count(&counters->staged);
+            coll_gpusym_count(&counters->reason[call->reason]);
         }
-        opal_progress();
-        sched_yield();
+    } else if (MPI_SUCCESS == call->error) {
+        coll_gpusym_count(&counters->native);
+        if (call->algorithm >= 0) {
+            coll_gpusym_count(&counters->algorithm[call->algorithm]);
+        }
     }
 }

@@ -4,6 +4,7 @@
  * The component: its life from registration to close, and the device of this process.
  */
 #include "coll_gpusym.h"
+#include "mca/common/gpusym/reg.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -115,6 +116,7 @@ static void open_device(mca_coll_gpusym_component_t *c)
     gpusym_sim_params.fail = c->sim_fail;
     gpusym_sim_params.local_rank = (int) opal_process_info.my_local_rank;
     gpusym_sim_params.world_rank = c->world_rank;
+    gpusym_reg_limit = (unsigned)c->reg_limit;
 
     c->dev = gpusym_device_select((gpusym_device_choice_t) c->device, &why);
     if (NULL != c->dev) {

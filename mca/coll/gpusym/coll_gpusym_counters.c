@@ -6,15 +6,17 @@
  */
 #include "coll_gpusym.h"
 
-#include <ctype.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "opal/mca/base/mca_base_pvar.h"
 
-static const char *const coll_name[] = {
-#define GPUSYM_COLL(ID, name) #name,
+/* "allreduce", "MPI_Allreduce", "ALLREDUCE" */
+static const struct {
+    const char *name, *mpi, *id;
+} colls[] = {
+#define GPUSYM_COLL(ID, name, Name, FIELDS) {#name, "MPI_" #Name, #ID},
 #include "coll_gpusym.def"
 };
 
@@ -28,13 +30,19 @@ static const struct {
 
 /* The collective that an algorithm is of, "ALLREDUCE". */
 static const char *const algorithm_coll[] = {
-#define GPUSYM_ALGORITHM(id, name, coll, doc) #coll,
+#define GPUSYM_ALGORITHM(id, name, coll, family, doc) #coll,
 #include "kernels/kernels.def"
 };
-static const char *const coll_id[] = {
-#define GPUSYM_COLL(ID, name) #ID,
-#include "coll_gpusym.def"
-};
+
+const char *coll_gpusym_name(unsigned coll)
+{
+    return coll < COLL_GPUSYM_COLLS ? colls[coll].name : "unknown";
+}
+
+const char *coll_gpusym_mpi_name(unsigned coll)
+{
+    return coll < COLL_GPUSYM_COLLS ? colls[coll].mpi : "unknown";
+}
 
 const char *coll_gpusym_reason_name(unsigned reason)
 {
@@ -48,7 +56,7 @@ const char *coll_gpusym_reason_doc(unsigned reason)
 
 bool coll_gpusym_algorithm_is_of(unsigned alg, unsigned coll)
 {
-    return alg < GPUSYM_ALG_COUNT && coll < COLL_GPUSYM_COLLS && 0 == strcmp(algorithm_coll[alg], coll_id[coll]);
+    return alg < GPUSYM_ALG_COUNT && coll < COLL_GPUSYM_COLLS && 0 == strcmp(algorithm_coll[alg], colls[coll].id);
 }
 
 /* ---- MPI_T ----------------------------------------------------------------------------------- */
@@ -60,9 +68,8 @@ static int pvar(unsigned coll, const char *kind, const char *detail, const char 
     char text[256];
     int ret;
 
-    snprintf(name, sizeof(name), "%s_%s%s%s", coll_name[coll], kind, '\0' == *detail ? "" : "_", detail);
-    snprintf(text, sizeof(text), "Calls of MPI_%c%s in this process: %s", toupper(coll_name[coll][0]),
-             coll_name[coll] + 1, doc);
+    snprintf(name, sizeof(name), "%s_%s%s%s", colls[coll].name, kind, '\0' == *detail ? "" : "_", detail);
+    snprintf(text, sizeof(text), "Calls of %s in this process, in all its forms: %s", colls[coll].mpi, doc);
     ret = mca_base_component_pvar_register(
         &mca_coll_gpusym_component.super.collm_version, name, text, OPAL_INFO_LVL_4, MCA_BASE_PVAR_CLASS_COUNTER,
         MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL, MCA_BASE_VAR_BIND_NO_OBJECT,
@@ -75,6 +82,7 @@ static int pvars_of(unsigned coll)
     coll_gpusym_counters_t *c = &mca_coll_gpusym_component.counters[coll];
     int ret = pvar(coll, "native", "", "run on the GPU", &c->native);
 
+    /* What has no kernels has these counters too: they stay 0, and tools need not know. */
     for (unsigned a = 0; OMPI_SUCCESS == ret && a < GPUSYM_ALG_COUNT; ++a) {
         if (coll_gpusym_algorithm_is_of(a, coll)) {
             ret = pvar(coll, "native", gpusym_algorithm_name(a), gpusym_algorithm_doc(a), &c->algorithm[a]);
@@ -143,7 +151,7 @@ static void print_line(unsigned coll)
     const coll_gpusym_counters_t *c = &mca_coll_gpusym_component.counters[coll];
     line_t l = {.used = 0, .listed = 0};
 
-    append(&l, "gpusym: %s: native %llu", coll_name[coll], c->native);
+    append(&l, "gpusym: %s: native %llu", colls[coll].name, c->native);
     for (unsigned a = 0; a < GPUSYM_ALG_COUNT; ++a) {
         entry(&l, gpusym_algorithm_name(a), c->algorithm[a]);
     }
@@ -158,6 +166,11 @@ static void print_line(unsigned coll)
     fprintf(stderr, "%s\n", l.text);
 }
 
+static bool any_call(const coll_gpusym_counters_t *c)
+{
+    return c->native + c->staged + c->passed > 0;
+}
+
 void coll_gpusym_counters_print(void)
 {
     mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
@@ -167,7 +180,9 @@ void coll_gpusym_counters_print(void)
     }
     c->used = false;
     for (unsigned coll = 0; coll < COLL_GPUSYM_COLLS; ++coll) {
-        print_line(coll);
+        if (COLL_GPUSYM_ALLREDUCE == coll || any_call(&c->counters[coll])) {
+            print_line(coll);
+        }
     }
     fflush(stderr);
 }

@@ -14,14 +14,24 @@ static void module_construct(mca_coll_gpusym_module_t *m)
     memset((char *) m + sizeof(m->super), 0, sizeof(*m) - sizeof(m->super));
 }
 
+/* The functions of a collective's three forms, for the list: ONE_FUNCTION(name) is to be defined. */
+#define ALL_FORMS(name)  \
+    ONE_FUNCTION(name)   \
+    ONE_FUNCTION(i##name) \
+    ONE_FUNCTION(name##_init)
+
 static void release_saved(coll_gpusym_saved_t *saved)
 {
-#define GPUSYM_SAVED(name)                 \
-    if (NULL != saved->name##_module) {    \
-        OBJ_RELEASE(saved->name##_module); \
-        saved->name##_module = NULL;       \
+#define ONE_FUNCTION(fn)                 \
+    if (NULL != saved->fn##_module) {    \
+        OBJ_RELEASE(saved->fn##_module); \
+        saved->fn##_module = NULL;       \
     }
+#define GPUSYM_COLL(ID, name, Name, FIELDS) ALL_FORMS(name)
+#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) ONE_FUNCTION(name)
 #include "coll_gpusym.def"
+    ONE_FUNCTION(barrier)
+#undef ONE_FUNCTION
 }
 
 static void module_destruct(mca_coll_gpusym_module_t *m)
@@ -45,16 +55,48 @@ const char *coll_gpusym_comm_name(struct ompi_communicator_t *comm, char *buf, s
  * does.  A collective that a communicator has not (scan on an intercommunicator) stays NULL. */
 static void save_previous(coll_gpusym_saved_t *saved, const mca_coll_base_comm_coll_t *coll)
 {
-#define GPUSYM_SAVED(fn)                                               \
+#define ONE_FUNCTION(fn)                                               \
     if (NULL != coll->coll_##fn && NULL != coll->coll_##fn##_module) { \
         saved->fn = coll->coll_##fn;                                   \
         saved->fn##_module = coll->coll_##fn##_module;                 \
         OBJ_RETAIN(saved->fn##_module);                                \
     }
+#define GPUSYM_COLL(ID, name, Name, FIELDS) ALL_FORMS(name)
+#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) ONE_FUNCTION(name)
 #include "coll_gpusym.def"
+    ONE_FUNCTION(barrier)
+#undef ONE_FUNCTION
 }
 
-/* The first of those that we cannot do without and that nobody serves; NULL if all are there. */
+/* What has no previous function is not ours either: there would be nothing to hand host buffers on to. */
+static void forgo_missing(mca_coll_base_module_t *module, const coll_gpusym_saved_t *saved)
+{
+#define ONE_FUNCTION(fn)            \
+    if (NULL == saved->fn) {        \
+        module->coll_##fn = NULL;   \
+    }
+#define GPUSYM_COLL(ID, name, Name, FIELDS) ALL_FORMS(name)
+#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) ONE_FUNCTION(name)
+#include "coll_gpusym.def"
+#undef ONE_FUNCTION
+}
+
+/* For Open MPIs in which that is the module's business; see ompi_compat.h. */
+static void install(mca_coll_base_module_t *module, struct ompi_communicator_t *comm)
+{
+    (void) module;
+    (void) comm;
+#define ONE_FUNCTION(fn)                       \
+    if (NULL != module->coll_##fn) {           \
+        GPUSYM_COLL_INSTALL(comm, module, fn); \
+    }
+#define GPUSYM_COLL(ID, name, Name, FIELDS) ALL_FORMS(name)
+#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) ONE_FUNCTION(name)
+#include "coll_gpusym.def"
+#undef ONE_FUNCTION
+}
+
+/* The first of those that we cannot do without (teams are made by them) and that nobody serves; NULL if all are there. */
 static const char *missing(const coll_gpusym_saved_t *saved)
 {
     if (NULL == saved->allreduce) {
@@ -62,6 +104,9 @@ static const char *missing(const coll_gpusym_saved_t *saved)
     }
     if (NULL == saved->allgather) {
         return "allgather";
+    }
+    if (NULL == saved->iallgather) {
+        return "iallgather";
     }
     return NULL == saved->barrier ? "barrier" : NULL;
 }
@@ -80,8 +125,8 @@ static int module_enable(mca_coll_base_module_t *module, struct ompi_communicato
         return OMPI_ERR_NOT_FOUND; /* the framework releases us, and we what was saved */
     }
     m->comm = comm;
-#define GPUSYM_COLL(ID, fn) GPUSYM_COLL_INSTALL(comm, module, fn);
-#include "coll_gpusym.def"
+    forgo_missing(module, &m->saved);
+    install(module, comm);
     __atomic_store_n(&mca_coll_gpusym_component.used, true, __ATOMIC_RELAXED); /* several threads may be here */
     return OMPI_SUCCESS;
 }
@@ -93,8 +138,11 @@ static int module_disable(mca_coll_base_module_t *module, struct ompi_communicat
 
     (void) m;
     (void) comm;
-#define GPUSYM_COLL(ID, fn) GPUSYM_COLL_RESTORE(comm, module, fn, m->saved.fn, m->saved.fn##_module);
+#define ONE_FUNCTION(fn) GPUSYM_COLL_RESTORE(comm, module, fn, m->saved.fn, m->saved.fn##_module);
+#define GPUSYM_COLL(ID, name, Name, FIELDS) ALL_FORMS(name)
+#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) ONE_FUNCTION(name)
 #include "coll_gpusym.def"
+#undef ONE_FUNCTION
     return OMPI_SUCCESS;
 }
 
@@ -129,8 +177,11 @@ mca_coll_base_module_t *coll_gpusym_comm_query(struct ompi_communicator_t *comm,
     }
     m->super.coll_module_enable = module_enable;
     m->super.coll_module_disable = module_disable;
-#define GPUSYM_COLL(ID, fn) m->super.coll_##fn = coll_gpusym_##fn;
+#define ONE_FUNCTION(fn) m->super.coll_##fn = coll_gpusym_##fn;
+#define GPUSYM_COLL(ID, name, Name, FIELDS) ALL_FORMS(name)
+#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) ONE_FUNCTION(name)
 #include "coll_gpusym.def"
+#undef ONE_FUNCTION
     *priority = mca_coll_gpusym_component.priority;
     COLL_GPUSYM_VERBOSE(5, "%s: %d ranks%s, priority %d", name, ompi_comm_size(comm),
                         OMPI_COMM_IS_INTER(comm) ? ", an intercommunicator" : "", *priority);

@@ -55,6 +55,17 @@ static const number_t numbers[] = {
     {"multicast", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(multicast), 1, 0, 1, 0, "",
      "Allow NVLink multicast (NVLS) objects. NCCL_NVLS_ENABLE=0, NVSHMEM_DISABLE_NVLS=1 or "
      "TORCH_SYMM_MEM_DISABLE_MULTICAST=1 in the environment forbid them whatever is said here"},
+    {"zero_copy", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(zero_copy), 1, 0, 1, 0, "",
+     "Move large messages straight between users' buffers where peers can map them (on NVIDIA GPUs: memory of cudaMalloc, "
+     "not cudaMallocAsync). Otherwise, and what is smaller, goes by way of the heap"},
+    {"zero_copy_min", MCA_BASE_VAR_TYPE_UNSIGNED_INT, LEVEL_EVERY_CALL, FIELD(zero_copy_min), 0, 0, 1024 * MIB, 0, "bytes",
+     "Smallest message that goes straight between users' buffers. 0: by the tuning table"},
+    {"reg_limit", MCA_BASE_VAR_TYPE_INT, 4, FIELD(reg_limit), 64, 0, 64, 0, "buffers",
+     "How many allocations of the user a process lets its peers map at a time; for one more, that which was not used for the "
+     "longest time is given up"},
+    {"reproducible", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(reproducible), 0, 0, 1, 0, "",
+     "Take only algorithms whose results have bits that depend on nothing but the inputs and the number of ranks: not on how a "
+     "message is cut, on blocks, placement or timing"},
     {"summary", MCA_BASE_VAR_TYPE_BOOL, 2, FIELD(summary), 0, 0, 1, 0, "",
      "Print at MPI_Finalize, from rank 0 to stderr, how the calls of each collective were served"},
     {"verbose", MCA_BASE_VAR_TYPE_INT, 2, FIELD(verbose), 0, 0, 100, 0, "",
@@ -225,21 +236,24 @@ static int register_device(void)
                            "there are none; sim: the simulator, which needs no GPU; none: the component is not used");
 }
 
-static int register_allreduce_algorithm(void)
+/* coll_gpusym_<collective>_algorithm */
+static int register_algorithm(unsigned coll)
 {
     mca_base_var_enum_value_t choices[GPUSYM_ALG_COUNT + 3] = {
         {COLL_GPUSYM_ALG_AUTO, "auto"},
         {COLL_GPUSYM_ALG_STAGED, "staged"},
     };
-    char doc[1024];
+    char doc[1024], name[64];
     size_t used;
     unsigned n = 2;
 
+    snprintf(name, sizeof(name), "%s_algorithm", coll_gpusym_name(coll));
     used = (size_t) snprintf(doc, sizeof(doc),
-                             "How MPI_Allreduce on GPU memory is done. auto: by the tuning table; "
-                             "staged: through host memory, by the other components");
+                             "How %s on GPU memory is done. auto: by the tuning table; "
+                             "staged: through host memory, by the other components",
+                             coll_gpusym_mpi_name(coll));
     for (unsigned a = 0; a < GPUSYM_ALG_COUNT; ++a) {
-        if (coll_gpusym_algorithm_is_of(a, COLL_GPUSYM_ALLREDUCE)) {
+        if (coll_gpusym_algorithm_is_of(a, coll)) {
             choices[n].value = (int) a;
             choices[n++].string = gpusym_algorithm_name(a);
             used += (size_t) snprintf(doc + used, used < sizeof(doc) ? sizeof(doc) - used : 0, "; %s: %s",
@@ -248,7 +262,21 @@ static int register_allreduce_algorithm(void)
     }
     choices[n].value = 0;
     choices[n].string = NULL;
-    return choice_register("allreduce_algorithm", LEVEL_EVERY_CALL, choices, FIELD(allreduce_algorithm), doc);
+    return choice_register(name, LEVEL_EVERY_CALL, choices, FIELD(algorithm[coll]), doc);
+}
+
+/* Those of what has no kernels stay auto. */
+static int register_algorithms(void)
+{
+    int ret = OMPI_SUCCESS;
+
+    for (unsigned coll = 0; coll < COLL_GPUSYM_COLLS; ++coll) {
+        COMPONENT->algorithm[coll] = COLL_GPUSYM_ALG_AUTO;
+    }
+    for (unsigned coll = 0; ret >= 0 && coll < COLL_GPUSYM_NATIVES; ++coll) {
+        ret = register_algorithm(coll);
+    }
+    return ret;
 }
 
 static int register_adopt(void)
@@ -284,7 +312,7 @@ int coll_gpusym_params_register(void)
     int ret = register_device();
 
     if (ret >= 0) {
-        ret = register_allreduce_algorithm();
+        ret = register_algorithms();
     }
     if (ret >= 0) {
         ret = register_adopt();

@@ -1,132 +1,372 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Staging: device buffers are copied to the host, the previous module runs there, the result is
- * copied back.  The message is not cut: ranks with host buffers call the previous module with the whole of it.
+ * Staging: device buffers are mirrored in host memory, the previous module works there, the results are copied back.  The
+ * message is not cut: ranks with host buffers call the previous module with the whole of it.
+ *
+ * A mirror stands for all bytes from the first to the last that the call touches, so that counts, displacements and
+ * datatypes stay as they are. Copied are only the datatypes' own bytes: what lies between them may be part of
+ * another call in flight, or not be memory at all (MPI_BOTTOM).
  */
-#include "coll_gpusym_team.h"
+#include "coll_gpusym.h"
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 
-/* One pinned buffer is kept for the next call; larger messages use ordinary memory (pinning it would cost more). */
+#include "mca/common/gpusym/lane.h"
+
+/* Larger messages use ordinary memory: pinning that much costs more than it brings. In bytes. */
 #define PINNED_MAX (64ull << 20)
+#define PINNED_MIN (64ull << 10)
+/* Pinned buffers that are kept: as many as there are often stages alive at once. */
+#define PINNED_SLOTS 8
+/* Mirrors keep the place of their buffers' bytes within a line of this many, so that what was aligned is. */
+#define LINE 64u
 
 static struct {
-    pthread_mutex_t lock; /* held while the buffer is in use */
-    gpusym_gpu_t *gpu;
-    char *buf;
-    size_t size;
+    pthread_mutex_t lock; /* of all the rest; never held while data are copied */
+    struct {
+        gpusym_gpu_t *gpu;
+        char *buf;
+        size_t size;
+        bool taken;
+    } slot[PINNED_SLOTS];
 } pinned = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* With the lock held: makes the pinned buffer at least `size` large. NULL if that cannot be. */
-static char *pinned_fit(gpusym_gpu_t *gpu, size_t size)
+/* ---- host memory ---- */
+
+/* With the lock held: the free pinned buffer to take for `size` bytes, large enough already if possible; -1: none is free. */
+static int pinned_choose(const gpusym_gpu_t *gpu, size_t size)
+{
+    int best = -1;
+    for (int i = 0; i < PINNED_SLOTS; i++) {
+        if (pinned.slot[i].taken) {
+            continue;
+        }
+        if (NULL != pinned.slot[i].buf && pinned.slot[i].gpu == gpu && pinned.slot[i].size >= size) {
+            return i;
+        }
+        if (best < 0 || pinned.slot[i].size < pinned.slot[best].size) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* With the lock held: makes a free one at least `size` large. False if that cannot be. */
+static bool pinned_fit(int i, gpusym_gpu_t *gpu, size_t size)
 {
     const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
     void *host, *seen;
-    if (NULL != pinned.buf && pinned.size >= size && pinned.gpu == gpu) {
-        return pinned.buf;
+    if (NULL != pinned.slot[i].buf && pinned.slot[i].gpu == gpu && pinned.slot[i].size >= size) {
+        return true;
     }
-    if (NULL != pinned.buf) {
-        dev->host_free(pinned.gpu, pinned.buf);
-        pinned.buf = NULL;
+    if (NULL != pinned.slot[i].buf) {
+        dev->host_free(pinned.slot[i].gpu, pinned.slot[i].buf);
+        pinned.slot[i].buf = NULL;
+        pinned.slot[i].size = 0;
     }
-    size_t room = 64u << 10;
+    size_t room = PINNED_MIN;
     while (room < size) {
         room *= 2;
     }
     if (GPUSYM_SUCCESS != dev->host_alloc(gpu, room, &host, &seen)) {
-        return NULL;
+        return false;
     }
-    pinned.gpu = gpu;
-    pinned.buf = host;
-    pinned.size = room;
-    return pinned.buf;
+    pinned.slot[i].gpu = gpu;
+    pinned.slot[i].buf = host;
+    pinned.slot[i].size = room;
+    return true;
 }
 
-/* Temporary host memory: the pinned buffer if it is free and large enough, else ordinary memory. */
-static char *host_get(gpusym_gpu_t *gpu, size_t size, bool *is_pinned)
+/* Takes a pinned buffer. -1: there is none. */
+static int pinned_get(gpusym_gpu_t *gpu, size_t size)
 {
-    *is_pinned = false;
-    if (size <= PINNED_MAX && 0 == pthread_mutex_trylock(&pinned.lock)) {
-        char *buf = pinned_fit(gpu, size);
-        if (NULL != buf) {
-            *is_pinned = true;
-            return buf;
-        }
-        pthread_mutex_unlock(&pinned.lock);
+    if (size > PINNED_MAX) {
+        return -1;
     }
-    return malloc(size);
+    pthread_mutex_lock(&pinned.lock);
+    int i = pinned_choose(gpu, size);
+    if (i >= 0 && !pinned_fit(i, gpu, size)) {
+        i = -1;
+    }
+    if (i >= 0) {
+        pinned.slot[i].taken = true;
+    }
+    pthread_mutex_unlock(&pinned.lock);
+    return i;
 }
 
-static void host_put(char *buf, bool is_pinned)
+/* Ordinary memory. Large: address space alone, of which only what is touched becomes memory. NULL if there is none. */
+static char *plain_get(size_t size)
 {
-    if (is_pinned) {
+    void *p = NULL;
+    if (size <= PINNED_MAX) {
+        return 0 == posix_memalign(&p, LINE, size) ? p : NULL;
+    }
+    p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return MAP_FAILED == p ? NULL : p;
+}
+
+/* A mirror of `bytes` bytes that begin at address `at`. False if there is no memory. */
+static bool mirror_get(coll_gpusym_mirror_t *r, gpusym_gpu_t *gpu, uintptr_t at, size_t bytes)
+{
+    const size_t off = at % LINE;
+    r->size = off + bytes;
+    r->slot = pinned_get(gpu, r->size);
+    char *base = r->slot >= 0 ? pinned.slot[r->slot].buf : plain_get(r->size);
+    r->p = NULL != base ? base + off : NULL;
+    return NULL != r->p;
+}
+
+static void mirror_put(coll_gpusym_mirror_t *r)
+{
+    if (NULL == r->p) {
+        return;
+    }
+    char *base = r->p - (uintptr_t)r->p % LINE;
+    if (r->slot >= 0) {
+        pthread_mutex_lock(&pinned.lock);
+        pinned.slot[r->slot].taken = false;
         pthread_mutex_unlock(&pinned.lock);
+    } else if (r->size <= PINNED_MAX) {
+        free(base);
     } else {
-        free(buf);
+        munmap(base, r->size);
     }
+    r->p = NULL;
 }
 
 void coll_gpusym_stage_fini(void)
 {
     pthread_mutex_lock(&pinned.lock);
-    if (NULL != pinned.buf) {
-        mca_coll_gpusym_component.dev->host_free(pinned.gpu, pinned.buf);
-        pinned.buf = NULL;
+    for (int i = 0; i < PINNED_SLOTS; i++) {
+        if (NULL != pinned.slot[i].buf) {
+            mca_coll_gpusym_component.dev->host_free(pinned.slot[i].gpu, pinned.slot[i].buf);
+        }
     }
+    memset(pinned.slot, 0, sizeof pinned.slot);
     pthread_mutex_unlock(&pinned.lock);
 }
 
-static int fail(mca_coll_gpusym_module_t *m, const char *topic, size_t bytes)
+/* ---- copies ---- */
+
+/* Copies between a buffer and its mirror. */
+typedef struct {
+    gpusym_gpu_t *gpu;
+    uintptr_t buf;        /* the buffer's address */
+    uintptr_t mirror;     /* what would be the mirror's */
+    bool to_host;
+    gpusym_lane_t *lane;  /* many small copies are queued on its stream; NULL: each is waited for */
+} copier_t;
+
+static int copy_run(const copier_t *c, ptrdiff_t off, size_t bytes)
+{
+    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    void *buf = (void *)(c->buf + (uintptr_t)off), *mirror = (void *)(c->mirror + (uintptr_t)off);
+    void *to = c->to_host ? mirror : buf;
+    const void *from = c->to_host ? buf : mirror;
+    const int rv = NULL != c->lane ? dev->copy_async(c->lane->stream, to, from, bytes) : dev->copy(c->gpu, to, from, bytes);
+    return GPUSYM_SUCCESS == rv ? MPI_SUCCESS : MPI_ERR_OTHER;
+}
+
+static int copy_piece(void *arg, ptrdiff_t off, size_t bytes)
+{
+    return copy_run(arg, off, bytes);
+}
+
+/* Copies all the runs of a block that is not one. */
+static int copy_pieces(copier_t *c, const coll_gpusym_block_t *b)
+{
+    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    int idle = 1;
+    if (GPUSYM_SUCCESS != gpusym_lane_get(dev, c->gpu, &c->lane)) {
+        c->lane = NULL;
+    }
+    int rv = coll_gpusym_pieces(b, copy_piece, c);
+    if (NULL != c->lane) {
+        do { /* the GPU's copy engine ends what is queued */
+            idle = dev->stream_poll(c->lane->stream);
+        } while (0 == idle);
+        gpusym_lane_put(c->lane);
+        c->lane = NULL;
+    }
+    return MPI_SUCCESS == rv && idle < 0 ? MPI_ERR_OTHER : rv;
+}
+
+/* A predefined type that is padded inside (MPI_DOUBLE_INT): nobody else uses the padding, and to go round it would be slow. */
+static bool padded(const coll_gpusym_block_t *b)
+{
+    return ompi_datatype_is_predefined(b->dtype);
+}
+
+/* Copies a side's blocks; only_padded: of these, to keep what their padding holds. */
+static int copy_side(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_side_t side, bool only_padded,
+                     copier_t *c)
+{
+    coll_gpusym_layout_t l;
+    coll_gpusym_block_t b;
+    ptrdiff_t off;
+    size_t bytes;
+    int rv = MPI_SUCCESS;
+
+    coll_gpusym_layout(m, a, side, &l);
+    for (size_t i = 0; MPI_SUCCESS == rv && i < l.blocks; i++) {
+        coll_gpusym_block(&l, i, &b);
+        const bool run = coll_gpusym_block_is_run(&b, &off, &bytes);
+        if (0 == bytes || (only_padded && (run || !padded(&b)))) {
+            continue;
+        }
+        rv = run || padded(&b) ? copy_run(c, off, bytes) : copy_pieces(c, &b);
+    }
+    return rv;
+}
+
+/* The same, where all the bytes of the span are the call's: one copy. */
+static int copy_span(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
+                     const coll_gpusym_span_t *span, copier_t *c)
+{
+    const bool whole = span->dense && (COLL_GPUSYM_SENT == side || !(span->read && span->written) || COLL_GPUSYM_TAKEN == side);
+    return whole ? copy_run(c, span->lo, span->bytes) : copy_side(m, a, side, false, c);
+}
+
+/* ---- stages ---- */
+
+static int fail(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, const char *topic, size_t bytes)
 {
     char name[COLL_GPUSYM_COMM_NAME_MAX];
     const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
     coll_gpusym_comm_name(m->comm, name, sizeof name);
     if (0 == strcmp("no-memory", topic)) {
-        coll_gpusym_help(topic, ompi_comm_rank(m->comm), name, "MPI_Allreduce", bytes, "host memory for staging");
+        coll_gpusym_help(topic, ompi_comm_rank(m->comm), name, coll_gpusym_mpi_name(a->coll), bytes,
+                         "host memory for staging");
     } else {
-        coll_gpusym_help(topic, ompi_comm_rank(m->comm), "of the buffer", name, "MPI_Allreduce", dev->error());
+        coll_gpusym_help(topic, ompi_comm_rank(m->comm), "of the buffer", name, coll_gpusym_mpi_name(a->coll), dev->error());
     }
     return MPI_ERR_OTHER;
 }
 
-int coll_gpusym_stage_allreduce(mca_coll_gpusym_module_t *m, const void *sbuf, void *rbuf, gpusym_count_t count,
-                                struct ompi_datatype_t *dtype, struct ompi_op_t *op, const gpusym_mem_t *where)
+static void release(coll_gpusym_stage_t *s)
 {
-    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
-    const bool in_place = MPI_IN_PLACE == sbuf;
-    ptrdiff_t gap;
-    const size_t span = (size_t)opal_datatype_span(&dtype->super, (int64_t)count, &gap);
-    /* The result's gaps must come back as they are; without gaps nothing of it is read. */
-    const bool keep = in_place || !ompi_datatype_is_contiguous_memory_layout(dtype, (int32_t)(count > 1 ? 2 : count));
-    gpusym_gpu_t *gpu;
-    bool is_pinned;
-    int rv = MPI_ERR_OTHER;
+    mirror_put(&s->send);
+    mirror_put(&s->recv);
+}
 
-    if (0 == span) {
-        return m->saved.allreduce(sbuf, rbuf, count, dtype, op, m->comm, m->saved.allreduce_module);
+/* The copier of a mirror and its buffer. */
+static copier_t copier(const coll_gpusym_stage_t *s, const coll_gpusym_mirror_t *r, const void *buf,
+                       const coll_gpusym_span_t *span, bool to_host)
+{
+    return (copier_t){.gpu = s->gpu,
+                      .buf = (uintptr_t)buf,
+                      .mirror = (uintptr_t)r->p - (uintptr_t)span->lo,
+                      .to_host = to_host,
+                      .lane = NULL};
+}
+
+/* Fills the mirrors with what the call reads, or must leave as it is. */
+static int copy_in(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s,
+                   const coll_gpusym_span_t *send, const coll_gpusym_span_t *recv)
+{
+    int rv = MPI_SUCCESS;
+    if (NULL != s->send.p) {
+        copier_t c = copier(s, &s->send, a->sbuf, send, true);
+        rv = copy_span(m, a, COLL_GPUSYM_SENT, send, &c);
     }
-    if (GPUSYM_SUCCESS != dev->gpu_open(where, &gpu)) {
-        return fail(m, "gpu-error", 0);
+    if (MPI_SUCCESS == rv && NULL != s->recv.p) {
+        copier_t c = copier(s, &s->recv, a->rbuf, recv, true);
+        rv = recv->read ? copy_span(m, a, COLL_GPUSYM_TAKEN, recv, &c) : copy_side(m, a, COLL_GPUSYM_WRITTEN, true, &c);
     }
-    const size_t room = (span + 255) / 256 * 256;
-    char *host = host_get(gpu, 2 * room, &is_pinned);
-    if (NULL == host) {
-        return fail(m, "no-memory", 2 * room);
+    return MPI_SUCCESS == rv ? rv : fail(m, a, "gpu-error", 0);
+}
+
+/* The mirrors of what is on a GPU. */
+static int mirrors_make(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s,
+                        const coll_gpusym_span_t *send, const coll_gpusym_span_t *recv)
+{
+    gpusym_mem_t smem, rmem;
+    coll_gpusym_where(m, a, &smem, &rmem);
+    const bool from = coll_gpusym_on_gpu(&smem), to = coll_gpusym_on_gpu(&rmem);
+    if (!from && !to) {
+        return MPI_SUCCESS;
     }
-    char *in = host, *out = host + room;
-    if ((!in_place && GPUSYM_SUCCESS != dev->copy(gpu, in, (const char *)sbuf + gap, span)) ||
-        (keep && GPUSYM_SUCCESS != dev->copy(gpu, out, (char *)rbuf + gap, span))) {
-        rv = fail(m, "gpu-error", 0);
-        goto put;
+    const bool by_send = !to || (from && GPUSYM_MEM_DEVICE != rmem.kind); /* managed memory names no GPU */
+    if (GPUSYM_SUCCESS != mca_coll_gpusym_component.dev->gpu_open(by_send ? &smem : &rmem, &s->gpu)) {
+        return fail(m, a, "gpu-error", 0);
     }
-    rv = m->saved.allreduce(in_place ? MPI_IN_PLACE : in - gap, out - gap, count, dtype, op, m->comm,
-                            m->saved.allreduce_module);
-    if (MPI_SUCCESS == rv && GPUSYM_SUCCESS != dev->copy(gpu, (char *)rbuf + gap, out, span)) {
-        rv = fail(m, "gpu-error", 0);
+    if ((from && !mirror_get(&s->send, s->gpu, (uintptr_t)a->sbuf + (uintptr_t)send->lo, send->bytes)) ||
+        (to && !mirror_get(&s->recv, s->gpu, (uintptr_t)a->rbuf + (uintptr_t)recv->lo, recv->bytes))) {
+        return fail(m, a, "no-memory", send->bytes + recv->bytes);
     }
-put:
-    host_put(host, is_pinned);
+    return MPI_SUCCESS;
+}
+
+int coll_gpusym_stage_begin(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s,
+                            coll_gpusym_args_t *on_host)
+{
+    coll_gpusym_span_t send, recv;
+    int rv;
+
+    memset(s, 0, sizeof *s);
+    *on_host = *a;
+    coll_gpusym_spans(m, a, &send, &recv);
+    rv = mirrors_make(m, a, s, &send, &recv);
+    if (MPI_SUCCESS == rv) {
+        rv = copy_in(m, a, s, &send, &recv);
+    }
+    if (MPI_SUCCESS != rv) {
+        release(s);
+        return rv;
+    }
+    if (NULL != s->send.p) {
+        on_host->sbuf = (const void *)((uintptr_t)s->send.p - (uintptr_t)send.lo);
+    }
+    if (NULL != s->recv.p) {
+        on_host->rbuf = (void *)((uintptr_t)s->recv.p - (uintptr_t)recv.lo);
+    }
+    if (COLL_GPUSYM_BCAST == a->coll) { /* one buffer: the root's has a send mirror, the others' a receive mirror */
+        on_host->rbuf = NULL != s->send.p ? (void *)(uintptr_t)on_host->sbuf : on_host->rbuf;
+        on_host->sbuf = on_host->rbuf;
+    }
+    return MPI_SUCCESS;
+}
+
+int coll_gpusym_stage_again(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s)
+{
+    coll_gpusym_span_t send, recv;
+    coll_gpusym_spans(m, a, &send, &recv);
+    return copy_in(m, a, s, &send, &recv);
+}
+
+int coll_gpusym_stage_results(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s, int rv)
+{
+    coll_gpusym_span_t send, recv;
+    if (MPI_SUCCESS != rv || NULL == s->recv.p) {
+        return rv;
+    }
+    coll_gpusym_spans(m, a, &send, &recv);
+    if (!recv.written) {
+        return rv;
+    }
+    copier_t c = copier(s, &s->recv, a->rbuf, &recv, false);
+    return MPI_SUCCESS == copy_span(m, a, COLL_GPUSYM_WRITTEN, &recv, &c) ? rv : fail(m, a, "gpu-error", 0);
+}
+
+int coll_gpusym_stage_end(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s, int rv)
+{
+    rv = coll_gpusym_stage_results(m, a, s, rv);
+    release(s);
     return rv;
+}
+
+int coll_gpusym_stage_blocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
+{
+    coll_gpusym_stage_t s;
+    coll_gpusym_args_t on_host;
+    const int rv = coll_gpusym_stage_begin(m, a, &s, &on_host);
+    if (MPI_SUCCESS != rv) {
+        return rv;
+    }
+    return coll_gpusym_stage_end(m, a, &s, coll_gpusym_previous(m, &on_host));
 }

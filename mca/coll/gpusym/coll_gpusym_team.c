@@ -4,15 +4,21 @@
  * Teams: how a communicator's ranks find each other, and the heap of the process.
  *
  * Every step is: decide locally, tell all, decide alike.  A step that fails on one rank fails on all, which
- * then stage every call of the communicator and say so once at verbose level.
+ * then stage every call of the communicator and say so once at verbose level.  Ranks tell each other by the previous
+ * module's nonblocking allgather, which is polled.
  */
-#include "coll_gpusym_team.h"
+#include "coll_gpusym_call.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "mca/common/gpusym/scratch.h"
+#include "ompi/request/request.h"
 #include "ompi/runtime/mpiruntime.h"
 #include "tuning/tuning.h"
+
+/* Where set-up is; an exchange is in flight in all but NEW, MET and DONE. */
+enum { STEP_NEW = 0, STEP_HELLO, STEP_HELLO_VOTE, STEP_MET, STEP_GPU, STEP_GPU_VOTE, STEP_MC, STEP_MC_VOTE, STEP_DONE };
 
 /* The heap of this process, made at the first team's second step. */
 static struct {
@@ -38,30 +44,61 @@ typedef struct {
     uint8_t uuid[16];
     uint32_t epoch, sm_count;
     uint32_t share_gpu; /* what this rank's parameter says */
+    uint32_t multicast; /* whether this rank may and can */
     int32_t reason; /* why this rank cannot; -1: it can */
 } gpu_hello_t;
 
-static int exchange(mca_coll_gpusym_module_t *m, const void *mine, void *all, size_t size)
+/* ... and in the last: the multicast object, made by rank 0. */
+typedef struct {
+    gpusym_handle_t handle;
+    uint64_t made;
+} mc_hello_t;
+
+/* Begins to tell all ranks `size` bytes. MPI error code. */
+static int exchange_start(mca_coll_gpusym_module_t *m, const void *mine, void *all, size_t size)
 {
-    return m->saved.allgather(mine, (gpusym_count_t)size, MPI_BYTE, all, (gpusym_count_t)size, MPI_BYTE, m->comm,
-                              m->saved.allgather_module);
+    return m->saved.iallgather(mine, (gpusym_count_t)size, MPI_BYTE, all, (gpusym_count_t)size, MPI_BYTE, m->comm,
+                               &m->team->exchange, m->saved.iallgather_module);
 }
 
-/* Whether all ranks say yes. MPI error code. */
-static int all_agree(mca_coll_gpusym_module_t *m, bool mine, bool *all)
+/* 1: all have spoken; 0: not yet; negative: failed. Never waits. */
+static int exchange_poll(coll_gpusym_team_t *t)
 {
-    const uint32_t n = (uint32_t)ompi_comm_size(m->comm);
-    uint8_t me = mine, *votes = malloc(n);
-    if (NULL == votes) {
-        return OMPI_ERR_OUT_OF_RESOURCE;
+    if (!REQUEST_COMPLETE(t->exchange)) {
+        return 0;
     }
-    const int rv = exchange(m, &me, votes, 1);
-    *all = true;
-    for (uint32_t r = 0; MPI_SUCCESS == rv && r < n; r++) {
-        *all = *all && 0 != votes[r];
+    return MPI_SUCCESS == ompi_request_wait(&t->exchange, MPI_STATUS_IGNORE) ? 1 : OMPI_ERROR;
+}
+
+/* Begins to ask all ranks whether they agree. */
+static int vote_start(mca_coll_gpusym_module_t *m, bool mine)
+{
+    m->team->my_vote = mine;
+    return exchange_start(m, &m->team->my_vote, m->team->votes, 1);
+}
+
+static bool vote_result(const coll_gpusym_team_t *t)
+{
+    bool all = true;
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        all = all && 0 != t->votes[r];
     }
-    free(votes);
-    return rv;
+    return all;
+}
+
+/* Buffers for what all ranks say, `size` bytes each; zeroed. False if there is no memory. */
+static bool words_alloc(coll_gpusym_team_t *t, size_t size)
+{
+    t->mine = calloc(1, size);
+    t->all = calloc(t->nranks, size);
+    return NULL != t->mine && NULL != t->all;
+}
+
+static void words_free(coll_gpusym_team_t *t)
+{
+    free(t->mine);
+    free(t->all);
+    t->mine = t->all = NULL;
 }
 
 static void settle(mca_coll_gpusym_module_t *m, int reason, const char *detail)
@@ -86,20 +123,17 @@ static void hello_fill(coll_gpusym_team_t *t, hello_t *h)
     h->line_off = t->line_off;
 }
 
-/* Calls take turns if any rank may be in several at once. False if there is no memory. */
+/* Calls take turns where a process may be in several at once. False if there is no memory. */
 static bool turns_prepare(coll_gpusym_team_t *t, const hello_t *all)
 {
-    bool threads = false;
+    uint32_t *order = calloc(t->nranks, sizeof *order);
+    if (NULL == order) {
+        return false;
+    }
     for (uint32_t r = 0; r < t->nranks; r++) {
-        threads = threads || all[r].threads;
+        t->threads = t->threads || all[r].threads;
     }
-    if (threads) {
-        uint32_t *order = calloc(t->nranks, sizeof *order);
-        if (NULL == order) {
-            return false;
-        }
-        gpusym_turns_init(&t->rc, order, all[0].line_off);
-    }
+    gpusym_turns_init(&t->rc, order, all[0].line_off);
     return true;
 }
 
@@ -155,61 +189,81 @@ static bool any_device(const coll_gpusym_team_t *t, const hello_t *all)
     return false;
 }
 
-/* With everybody's hello: who may do what. */
+/* With everybody's hello: who may do what. Returns the next step, or a negative error. */
 static int team_join(mca_coll_gpusym_module_t *m, const hello_t *all)
 {
     coll_gpusym_team_t *t = m->team;
     char detail[64], name[COLL_GPUSYM_COMM_NAME_MAX];
-    bool ok;
 
     if (!any_device(t, all)) {
         m->passthrough = true;
         COLL_GPUSYM_VERBOSE(1, "%s: no rank has a GPU: every call is handed on",
                             coll_gpusym_comm_name(m->comm, name, sizeof name));
-        return MPI_SUCCESS;
+        return STEP_MET;
     }
     const int reason = hello_reason(t, all, detail, sizeof detail);
     if (reason >= 0) {
         settle(m, reason, detail);
-        return MPI_SUCCESS;
+        return STEP_MET;
     }
-    const int rv = all_agree(m, lines_map(t, all), &ok);
-    if (MPI_SUCCESS == rv && !ok) {
-        settle(m, COLL_GPUSYM_R_NO_PAGE, NULL);
-    }
-    return rv;
+    return MPI_SUCCESS == vote_start(m, lines_map(t, all)) ? STEP_HELLO_VOTE : OMPI_ERROR;
 }
 
 int coll_gpusym_team_create(mca_coll_gpusym_module_t *m)
 {
-    hello_t mine, *all;
     coll_gpusym_team_t *t = calloc(1, sizeof *t);
-    int rv = OMPI_ERR_OUT_OF_RESOURCE;
-
     if (NULL == t) {
-        return rv;
+        return OMPI_ERR_OUT_OF_RESOURCE;
     }
     t->nranks = (uint32_t)ompi_comm_size(m->comm);
     t->rank = (uint32_t)ompi_comm_rank(m->comm);
     t->reason = -1;
     t->mem_gpu = -1;
-    all = calloc(t->nranks, sizeof *all);
-    if (NULL == all) {
-        goto out;
+    t->last = &t->first;
+    t->votes = calloc(t->nranks, 1);
+    if (NULL == t->votes) {
+        free(t);
+        return OMPI_ERR_OUT_OF_RESOURCE;
     }
     m->team = t;
-    hello_fill(t, &mine);
-    rv = exchange(m, &mine, all, sizeof mine);
-    if (MPI_SUCCESS == rv) {
-        rv = team_join(m, all);
+    return MPI_SUCCESS;
+}
+
+static int hello_start(mca_coll_gpusym_module_t *m)
+{
+    coll_gpusym_team_t *t = m->team;
+    if (!words_alloc(t, sizeof(hello_t))) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
     }
-out:
-    free(all);
-    if (MPI_SUCCESS != rv || m->passthrough) {
-        m->team = NULL;
-        coll_gpusym_team_free(t);
+    hello_fill(t, t->mine);
+    return MPI_SUCCESS == exchange_start(m, t->mine, t->all, sizeof(hello_t)) ? STEP_HELLO : OMPI_ERROR;
+}
+
+int coll_gpusym_team_meet(mca_coll_gpusym_module_t *m)
+{
+    coll_gpusym_team_t *t = m->team;
+    while (t->step < STEP_MET) {
+        int next = STEP_NEW != t->step ? exchange_poll(t) : 1;
+        if (1 != next) {
+            return next;
+        }
+        if (STEP_NEW == t->step) {
+            next = hello_start(m);
+        } else if (STEP_HELLO == t->step) {
+            next = team_join(m, t->all);
+        } else {
+            next = STEP_MET;
+            if (!vote_result(t)) {
+                settle(m, COLL_GPUSYM_R_NO_PAGE, NULL);
+            }
+        }
+        if (next < 0) {
+            return next;
+        }
+        t->step = next;
     }
-    return rv;
+    words_free(t);
+    return 1;
 }
 
 /* ---- second step ---- */
@@ -276,6 +330,7 @@ static void gpu_hello_fill(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu
     }
     h->sm_count = (uint32_t)info.sm_count;
     h->share_gpu = mca_coll_gpusym_component.share_gpu;
+    h->multicast = NULL != dev->mc_create && gpusym_multicast_allowed(mca_coll_gpusym_component.multicast, NULL);
     memcpy(h->uuid, info.uuid, sizeof h->uuid);
 }
 
@@ -354,11 +409,11 @@ static bool slots_map(coll_gpusym_team_t *t, const gpu_hello_t *all)
     return true;
 }
 
+/* With everybody's GPU. Returns the next step, or a negative error. */
 static int gpu_join(mca_coll_gpusym_module_t *m, const gpu_hello_t *all)
 {
     coll_gpusym_team_t *t = m->team;
-    char detail[64] = "", name[COLL_GPUSYM_COMM_NAME_MAX];
-    bool ok;
+    char detail[64] = "";
     int reason = gpu_hello_reason(t, all, detail, sizeof detail);
     const bool offered = all[t->rank].reason < 0;
 
@@ -369,40 +424,129 @@ static int gpu_join(mca_coll_gpusym_module_t *m, const gpu_hello_t *all)
     }
     if (reason >= 0) {
         settle(m, reason, detail);
-        return MPI_SUCCESS;
+        return STEP_DONE;
     }
-    const int rv = all_agree(m, slots_map(t, all), &ok);
-    if (MPI_SUCCESS == rv && !ok) {
+    return MPI_SUCCESS == vote_start(m, slots_map(t, all)) ? STEP_GPU_VOTE : OMPI_ERROR;
+}
+
+static int gpu_start(mca_coll_gpusym_module_t *m, const gpusym_mem_t *where)
+{
+    coll_gpusym_team_t *t = m->team;
+    if (!words_alloc(t, sizeof(gpu_hello_t))) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    gpu_hello_fill(t, where, t->mine);
+    return MPI_SUCCESS == exchange_start(m, t->mine, t->all, sizeof(gpu_hello_t)) ? STEP_GPU : OMPI_ERROR;
+}
+
+/* Multicast: with more than two ranks, where all may and can, and all slots have one offset in their heaps. */
+static bool multicast_wanted(const coll_gpusym_team_t *t, const gpu_hello_t *all)
+{
+    bool wanted = t->nranks > 2;
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        wanted = wanted && all[r].multicast && all[r].slots.off[t->slot_class] == all[0].slots.off[t->slot_class];
+    }
+    return wanted;
+}
+
+/* All have mapped all, or not. Returns the next step, or a negative error. */
+static int gpu_joined(mca_coll_gpusym_module_t *m)
+{
+    coll_gpusym_team_t *t = m->team;
+    char name[COLL_GPUSYM_COMM_NAME_MAX];
+    mc_hello_t *mine;
+
+    if (!vote_result(t)) {
         settle(m, COLL_GPUSYM_R_UNREACHABLE, NULL);
-    } else if (MPI_SUCCESS == rv) {
-        COLL_GPUSYM_VERBOSE(5, "%s: rank %u on GPU %s: slot of %lu bytes, up to %u blocks, first epoch %u",
-                            coll_gpusym_comm_name(m->comm, name, sizeof name), t->rank, t->gpu_text,
-                            (unsigned long)t->slot_size, t->max_blocks, t->epoch);
+        return STEP_DONE;
     }
-    return rv;
+    COLL_GPUSYM_VERBOSE(5, "%s: rank %u on GPU %s: slot of %lu bytes, up to %u blocks, first epoch %u",
+                        coll_gpusym_comm_name(m->comm, name, sizeof name), t->rank, t->gpu_text,
+                        (unsigned long)t->slot_size, t->max_blocks, t->epoch);
+    if (!multicast_wanted(t, t->all)) {
+        return STEP_DONE;
+    }
+    words_free(t);
+    if (!words_alloc(t, sizeof(mc_hello_t))) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    mine = t->mine;
+    if (0 == t->rank) {
+        mine->made = GPUSYM_SUCCESS == gpusym_multicast_create(mca_coll_gpusym_component.dev, mca_coll_gpusym_component.multicast,
+                                                               t->gpu, t->nranks, t->slot_size, &t->mc, &mine->handle);
+    }
+    return MPI_SUCCESS == exchange_start(m, t->mine, t->all, sizeof(mc_hello_t)) ? STEP_MC : OMPI_ERROR;
+}
+
+/* Rank 0 has made the object, or not: join it and bind our slot. Returns the next step, or a negative error. */
+static int mc_join(mca_coll_gpusym_module_t *m, const mc_hello_t *all)
+{
+    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    coll_gpusym_team_t *t = m->team;
+    bool bound = 0 != all[0].made && (0 == t->rank || GPUSYM_SUCCESS == dev->mc_import(t->gpu, &all[0].handle, &t->mc));
+    bound = bound && GPUSYM_SUCCESS == dev->mc_bind(t->mc, t->rank, t->work.peer[t->rank], t->slot_size, &t->work.mc);
+    return MPI_SUCCESS == vote_start(m, bound) ? STEP_MC_VOTE : OMPI_ERROR;
+}
+
+static void mc_leave(coll_gpusym_team_t *t)
+{
+    if (NULL != t->mc) {
+        mca_coll_gpusym_component.dev->mc_free(t->mc);
+    }
+    t->mc = NULL;
+    t->work.mc = NULL;
+}
+
+static int mc_joined(mca_coll_gpusym_module_t *m)
+{
+    char name[COLL_GPUSYM_COMM_NAME_MAX];
+    const bool all = vote_result(m->team);
+    if (!all) {
+        mc_leave(m->team);
+    }
+    COLL_GPUSYM_VERBOSE(1, "%s: %s", coll_gpusym_comm_name(m->comm, name, sizeof name),
+                        all ? "multicast is used" : "no multicast: a rank could not make, join or bind the object");
+    return STEP_DONE;
+}
+
+/* The end of the second step, well or not. */
+static void gpu_settled(coll_gpusym_team_t *t, bool failed)
+{
+    if (failed && STEP_GPU == t->step && NULL != t->mine && ((gpu_hello_t *)t->mine)->reason < 0) {
+        gpusym_heap_slot_settle(process.heap, &((gpu_hello_t *)t->mine)->slots, -1);
+    }
+    if (t->has_slot && (failed || t->reason >= 0)) {
+        gpusym_heap_slot_free(process.heap, t->slot_off, t->epoch);
+        t->has_slot = false;
+    }
+    words_free(t);
 }
 
 int coll_gpusym_team_gpu(mca_coll_gpusym_module_t *m, const gpusym_mem_t *where)
 {
     coll_gpusym_team_t *t = m->team;
-    gpu_hello_t mine, *all = calloc(t->nranks, sizeof *all);
-    if (NULL == all) {
-        return OMPI_ERR_OUT_OF_RESOURCE;
+    while (t->step < STEP_DONE) {
+        int next = STEP_MET != t->step ? exchange_poll(t) : 1;
+        if (0 == next) {
+            return 0;
+        }
+        if (1 == next) {
+            next = STEP_MET == t->step        ? gpu_start(m, where)
+                   : STEP_GPU == t->step      ? gpu_join(m, t->all)
+                   : STEP_GPU_VOTE == t->step ? gpu_joined(m)
+                   : STEP_MC == t->step       ? mc_join(m, t->all)
+                                              : mc_joined(m);
+        }
+        if (next < 0) {
+            gpu_settled(t, true);
+            return next;
+        }
+        t->step = next;
+        if (STEP_DONE == next) {
+            gpu_settled(t, false);
+        }
     }
-    t->gpu_tried = true;
-    gpu_hello_fill(t, where, &mine);
-    int rv = exchange(m, &mine, all, sizeof mine);
-    if (MPI_SUCCESS == rv) {
-        rv = gpu_join(m, all);
-    } else if (mine.reason < 0) {
-        gpusym_heap_slot_settle(process.heap, &mine.slots, -1);
-    }
-    free(all);
-    if (t->has_slot && (MPI_SUCCESS != rv || t->reason >= 0)) {
-        gpusym_heap_slot_free(process.heap, t->slot_off, t->epoch);
-        t->has_slot = false;
-    }
-    return rv;
+    return 1;
 }
 
 bool coll_gpusym_team_owns(coll_gpusym_team_t *t, const gpusym_mem_t *mem)
@@ -455,6 +599,7 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
     if (NULL == t) {
         return;
     }
+    mc_leave(t);
     /* The slot of a team that failed is not used again: a kernel may still write there, here or in a peer. */
     if (t->has_slot && NULL != process.heap && !t->broken) {
         gpusym_heap_slot_free(process.heap, t->slot_off, t->epoch);
@@ -465,13 +610,20 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
     free(t->rc.line);
     free(t->rc.peer);
     free(t->rc.order);
+    words_free(t);
+    free(t->votes);
     free(t);
 }
 
 void coll_gpusym_team_fini(void)
 {
+    coll_gpusym_requests_fini();
     coll_gpusym_stage_fini();
     gpusym_lanes_close();
+    if (NULL != mca_coll_gpusym_component.dev) {
+        gpusym_reg_close(mca_coll_gpusym_component.dev);
+        gpusym_scratch_close(mca_coll_gpusym_component.dev);
+    }
     gpusym_heap_destroy(process.heap);
     process.heap = NULL;
     process.tried = 0;

@@ -21,6 +21,7 @@ typedef enum {
     GPUSYM_MEM_DEVICE,     /* memory of one GPU; the CPU must not touch it */
     GPUSYM_MEM_MANAGED,    /* reachable from both, migrates */
     GPUSYM_MEM_REGISTERED, /* host memory that the GPU can reach (pinned or registered) */
+    GPUSYM_MEM_NONE,       /* no memory: what a call does not touch; query() never says this */
 } gpusym_mem_kind_t;
 
 typedef struct {
@@ -49,6 +50,16 @@ typedef struct {
     uint8_t bytes[96];
 } gpusym_handle_t;
 
+/* The allocation that a pointer lies in. */
+typedef struct {
+    void *base;
+    uint64_t size;  /* in bytes, from base on */
+    uint64_t id;    /* no other allocation of this process ever has it: tells memory that was freed and allocated again
+                     * at the same address from what was there */
+    bool shareable; /* mem_export can name it: on CUDA, memory of cudaMalloc and its like of at least 2 MiB, which has
+                     * a block of its own; not cudaMallocAsync's, managed, or of the virtual memory interface */
+} gpusym_range_t;
+
 /* A multicast object: a store to it reaches the same offset of every member's memory. */
 typedef struct gpusym_mc gpusym_mc_t;
 
@@ -67,6 +78,10 @@ typedef struct gpusym_device {
     /* What p points to; never fails (an unknown pointer is host memory). About 0.1 us. */
     void (*query)(const void *p, gpusym_mem_t *mem);
 
+    /* The allocation p lies in, of whoever made it. GPUSYM_ERR_NOT_AVAILABLE where the device knows of none there:
+     * host memory, memory that was freed. About 0.2 us. */
+    int (*mem_range)(const void *p, gpusym_range_t *range);
+
     /* Takes the GPU that owns mem (mem->gpu, in mem->context where that is known) into use, or, for mem NULL
      * or without an owner, the caller's current GPU, else GPU 0. Returns the same object for the same
      * GPU and context. Lives until close(). */
@@ -79,10 +94,13 @@ typedef struct gpusym_device {
     /* Zeroes; done when it returns. */
     int (*mem_zero)(gpusym_gpu_t *gpu, void *p, size_t size);
 
-    /* Names an allocation of mem_alloc (p: its base) for another process on this host. */
+    /* Names an allocation, of any size, for another process on this host. p: its base, from mem_alloc or, where
+     * mem_range says that it is shareable, the program's own. Where it is freed while peers map it, they may unmap
+     * their mappings, and must not use them. GPUSYM_ERR_UNREACHABLE, GPUSYM_ERR_BAD_PARAM: cannot be named. */
     int (*mem_export)(gpusym_gpu_t *gpu, void *p, gpusym_handle_t *handle);
-    /* Maps it here; *p is a device pointer for kernels and copies. mem_unimport ends it.
-     * A process may import what it exported itself (several ranks as threads). */
+    /* Maps it here, from its base on; *p is a device pointer for kernels and copies. mem_unimport ends it.
+     * A process may import what it exported itself (several ranks as threads). GPUSYM_ERR_UNREACHABLE where it cannot
+     * be mapped, or is gone. Either may wait for work that runs on the GPU: no such work may wait for the caller. */
     int (*mem_import)(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, void **p);
     int (*mem_unimport)(gpusym_gpu_t *gpu, void *p);
 
@@ -104,6 +122,11 @@ typedef struct gpusym_device {
     int (*launch)(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w);
     /* Queues a copy between any two kinds of memory. */
     int (*copy_async)(gpusym_stream_t *stream, void *dst, const void *src, size_t size);
+    /* Queues a copy of height rows of width bytes, which begin dpitch and spitch bytes apart, between memory that the
+     * GPU reaches. Rows of dst must not overlap each other nor src. GPUSYM_ERR_BAD_PARAM: a pitch below width (where
+     * there are two rows or more), or sizes beyond what 64 bits count. */
+    int (*copy2d_async)(gpusym_stream_t *stream, void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
+                        size_t height);
 
     /* Multicast; all NULL where the device has none. Only gpusym_multicast_create() may call
      * mc_create: the sites' vetoes are checked there. mc_create: one rank makes the object for

@@ -62,6 +62,7 @@
     X(cuMemHostGetDevicePointer_v2) \
     X(cuMemsetD8Async)              \
     X(cuMemcpyAsync)                \
+    X(cuMemcpy2DAsync_v2)           \
     X(cuIpcGetMemHandle)            \
     X(cuIpcOpenMemHandle_v2)        \
     X(cuIpcCloseMemHandle)          \
@@ -413,8 +414,7 @@ static void __attribute__((noinline)) mark_synchronous(const void *p, CUcontext 
     if (CUDA_SUCCESS != cu.cuCtxPushCurrent_v2(ctx)) {
         return;
     }
-    if (CUDA_SUCCESS ==
-        cu.cuPointerSetAttribute(&one, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, (CUdeviceptr) (uintptr_t) p)) {
+    if (CUDA_SUCCESS == cu.cuPointerSetAttribute(&one, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, (CUdeviceptr) (uintptr_t) p)) {
         (void) cu.cuStreamSynchronize(CU_STREAM_LEGACY);
     }
     (void) cu.cuCtxPopCurrent_v2(&ours);
@@ -449,6 +449,33 @@ static void cuda_query(const void *p, gpusym_mem_t *mem)
     }
     mem->gpu = 0 <= ordinal ? ordinal : -1;
     mem->context = ctx;
+}
+
+/* The driver packs smaller allocations into blocks of 2 MiB and shares whole blocks, so that a peer
+ * would see the neighbours of what we export: ours are whole blocks, and users' smaller ones are not exported. */
+#define SHARED_BLOCK ((size_t) 2 << 20)
+
+/* Needs no current context, and one call, as cuda_query(). Attributes that a pointer has not are zero. */
+static int cuda_mem_range(const void *p, gpusym_range_t *range)
+{
+    CUpointer_attribute what[] = {
+        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+        CU_POINTER_ATTRIBUTE_BUFFER_ID,        CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+        CU_POINTER_ATTRIBUTE_IS_MANAGED,       CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE};
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    unsigned long long id = 0;
+    unsigned ipc = 0, managed = 0; /* the driver may write fewer bytes than these have */
+    CUmemoryPool pool = NULL;
+    void *where[] = {&base, &size, &id, &ipc, &managed, &pool};
+
+    if (CUDA_SUCCESS != cu.cuPointerGetAttributes(6, what, where, (CUdeviceptr) (uintptr_t) p) || 0 == size) {
+        snprintf(error_text, sizeof(error_text), "%p lies in no allocation that the driver knows", p);
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    *range = (gpusym_range_t){.base = (void *) (uintptr_t) base, .size = size, .id = id};
+    range->shareable = 0 != ipc && 0 == managed && NULL == pool && SHARED_BLOCK <= size;
+    return GPUSYM_SUCCESS;
 }
 
 /* ---- GPUs ---- */
@@ -604,10 +631,6 @@ static void cuda_gpu_info(gpusym_gpu_t *gpu, gpusym_gpu_info_t *info)
 }
 
 /* ---- GPU memory ---- */
-
-/* The driver packs smaller allocations into blocks of 2 MiB and shares whole blocks, so that a peer
- * would see the neighbours of what we export: ours are whole blocks. */
-#define SHARED_BLOCK ((size_t) 2 << 20)
 
 static int cuda_mem_alloc(gpusym_gpu_t *gpu, size_t size, void **p)
 {
@@ -853,6 +876,64 @@ static int cuda_copy_async(gpusym_stream_t *stream, void *dst, const void *src, 
     return rc;
 }
 
+/* The longest distance of rows, in bytes, that the driver copies by: CU_DEVICE_ATTRIBUTE_MAX_PITCH of every GPU. */
+#define PITCH_MAX (((size_t) 1 << 31) - 1)
+
+static int copy2d_queue(gpusym_stream_t *stream, const CUDA_MEMCPY2D *copy)
+{
+    int n = stream->gpu->info.ordinal;
+    int rc = GPUSYM_SUCCESS;
+
+    if (copy->dstPitch <= PITCH_MAX && copy->srcPitch <= PITCH_MAX) {
+        return CU(n, cuMemcpy2DAsync_v2, copy, stream->stream);
+    }
+    /* So far apart there are few rows: the GPU's memory holds no more. */
+    for (size_t row = 0; row < copy->Height && GPUSYM_SUCCESS == rc; row++) {
+        rc = CU(n, cuMemcpyAsync, copy->dstDevice + row * copy->dstPitch, copy->srcDevice + row * copy->srcPitch,
+                copy->WidthInBytes, stream->stream);
+    }
+    return rc;
+}
+
+static int cuda_copy2d_async(gpusym_stream_t *stream, void *dst, size_t dpitch, const void *src, size_t spitch,
+                             size_t width, size_t height)
+{
+    CUDA_MEMCPY2D copy = {
+        .srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+        .srcDevice = (CUdeviceptr) (uintptr_t) src,
+        .srcPitch = spitch,
+        .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+        .dstDevice = (CUdeviceptr) (uintptr_t) dst,
+        .dstPitch = dpitch,
+        .WidthInBytes = width,
+        .Height = height,
+    };
+    bool pushed;
+
+    if (0 == width || 0 == height) {
+        return GPUSYM_SUCCESS;
+    }
+    if (1 < height && (dpitch < width || spitch < width)) {
+        snprintf(error_text, sizeof(error_text), "rows of %zu bytes cannot be %zu and %zu bytes apart", width, dpitch,
+                 spitch);
+        return GPUSYM_ERR_BAD_PARAM;
+    }
+    if (1 == height || (dpitch == width && spitch == width)) {
+        if (SIZE_MAX / height < width) {
+            snprintf(error_text, sizeof(error_text), "%zu rows of %zu bytes are too many", height, width);
+            return GPUSYM_ERR_BAD_PARAM;
+        }
+        return cuda_copy_async(stream, dst, src, width * height);
+    }
+    int rc = ctx_enter(stream->gpu, &pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    rc = copy2d_queue(stream, &copy);
+    ctx_leave(pushed);
+    return rc;
+}
+
 /* ---- Streams ---- */
 
 /* Of the highest priority: our few blocks should not queue behind the program's many, since other ranks
@@ -1033,6 +1114,7 @@ static const gpusym_device_t cuda = {
     .open = cuda_open,
     .close = cuda_close,
     .query = cuda_query,
+    .mem_range = cuda_mem_range,
     .gpu_open = cuda_gpu_open,
     .gpu_info = cuda_gpu_info,
     .mem_alloc = cuda_mem_alloc,
@@ -1050,7 +1132,10 @@ static const gpusym_device_t cuda = {
     .kernels_load = cuda_kernels_load,
     .launch = cuda_launch,
     .copy_async = cuda_copy_async,
-    /* mc_*: NULL. No multicast object is made on CUDA yet. */
+    .copy2d_async = cuda_copy2d_async,
+    /* mc_*: NULL. A multicast object binds memory of cuMemCreate, which our slabs would have to be made of, with
+     * handles that peers open by a descriptor; that has never been tried on hardware, and cudaMalloc's memory works
+     * everywhere. So the multicast kernels run on the simulator only. */
     .error = cuda_error,
 };
 

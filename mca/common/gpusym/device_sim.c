@@ -106,8 +106,9 @@ enum region_kind { REGION_OWN, REGION_IMPORTED, REGION_HOST, REGION_MANAGED, REG
  */
 struct region {
     enum region_kind kind;
-    unsigned pins; /* atomic */
-    char *base;    /* what the program sees */
+    unsigned pins;   /* atomic */
+    uint64_t number; /* of all regions of this process, from 1; none has it twice, over close and open too */
+    char *base;      /* what the program sees */
     size_t size;
     char *alias;     /* the same for the CPU; base for host and managed memory, NULL for multicast */
     char *map;       /* what to unmap, NULL if nothing */
@@ -135,14 +136,15 @@ struct gpusym_gpu {
 
 /* Something queued: its pointers are translated, what they point into is pinned. */
 struct item {
-    enum { ITEM_KERNEL, ITEM_COPY, ITEM_NOTHING } what;
+    enum { ITEM_KERNEL, ITEM_COPY, ITEM_COPY2D, ITEM_NOTHING } what;
     unsigned kernel;
     gpusym_work_t work;
     void *dst;
     const void *src;
-    size_t size;
+    size_t size; /* of a copy, or of a row of one */
+    size_t dpitch, spitch, rows;
     unsigned npins;
-    struct region *pin[GPUSYM_TEAM_MAX + 4]; /* peers, in, out, done, abort */
+    struct region *pin[3 * GPUSYM_TEAM_MAX + 5]; /* peer, peer_in, peer_out; in, out, done, abort, mc */
 };
 
 struct gpusym_stream {
@@ -405,8 +407,10 @@ static struct region *region_new(enum region_kind kind, size_t size)
         fail(GPUSYM_ERR_NO_MEMORY, "out of memory");
         return NULL;
     }
+    static uint64_t numbers; /* atomic */
     region->kind = kind;
     region->pins = 1;
+    region->number = 1 + __atomic_fetch_add(&numbers, 1, __ATOMIC_RELAXED);
     region->size = size;
     region->fd = -1;
     return region;
@@ -725,6 +729,7 @@ static int open_locked(void)
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
     sim.host = gpusym_sim_params.host;
+    gpusym_kernel_sim_mc_members = gpusym_sim_mc_members;
     return GPUSYM_SUCCESS;
 }
 
@@ -784,6 +789,20 @@ static void sim_query(const void *p, gpusym_mem_t *mem)
         mem->gpu = 0;
     }
     pthread_rwlock_unlock(&table.lock);
+}
+
+/* Under sim_params.host, memory that is not the simulator's is device memory, but in no allocation that is known. */
+static int sim_mem_range(const void *p, gpusym_range_t *range)
+{
+    pthread_rwlock_rdlock(&table.lock);
+    const struct region *region = table_find(p);
+    if (NULL != region) {
+        *range = (gpusym_range_t){
+            .base = region->base, .size = region->size, .id = region->number, .shareable = REGION_OWN == region->kind};
+    }
+    pthread_rwlock_unlock(&table.lock);
+    return NULL != region ? GPUSYM_SUCCESS
+                          : fail(GPUSYM_ERR_NOT_AVAILABLE, "%p lies in no allocation that the simulator knows", p);
 }
 
 static int sim_gpu_open(const gpusym_mem_t *mem, gpusym_gpu_t **gpu)
@@ -1030,6 +1049,11 @@ static void item_run(const struct item *item)
     case ITEM_COPY:
         memmove(item->dst, item->src, item->size);
         break;
+    case ITEM_COPY2D:
+        for (size_t row = 0; row < item->rows; row++) {
+            memcpy((char *) item->dst + row * item->dpitch, (const char *) item->src + row * item->spitch, item->size);
+        }
+        break;
     case ITEM_NOTHING: /* an injected hang: its completion word stays as it is */
         break;
     }
@@ -1052,6 +1076,36 @@ static int copy_prepare(struct item *item, void *dst, const void *src, size_t si
     return GPUSYM_SUCCESS;
 }
 
+/* Bytes from the first to the end of the last of `rows` rows; false if 64 bits do not count them. */
+static bool rows_extent(size_t width, size_t pitch, size_t rows, size_t *size)
+{
+    return !__builtin_mul_overflow(pitch, rows - 1, size) && !__builtin_add_overflow(*size, width, size);
+}
+
+static int copy2d_prepare(struct item *item, void *dst, const void *src)
+{
+    const unsigned how = sim.host ? REACH_HOST : 0;
+    size_t dsize, ssize;
+    void *from = NULL;
+    if (!rows_extent(item->size, item->dpitch, item->rows, &dsize) ||
+        !rows_extent(item->size, item->spitch, item->rows, &ssize) ||
+        (item->rows > 1 && (item->dpitch < item->size || item->spitch < item->size))) {
+        return fail(GPUSYM_ERR_BAD_PARAM, "%zu rows of %zu bytes cannot be %zu and %zu bytes apart", item->rows,
+                    item->size, item->dpitch, item->spitch);
+    }
+    int rc = item_reach(item, dst, dsize, how, &item->dst);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = item_reach(item, src, ssize, how, &from);
+    }
+    if (GPUSYM_SUCCESS != rc) {
+        item_unpin(item);
+        return rc;
+    }
+    item->what = ITEM_COPY2D;
+    item->src = from;
+    return GPUSYM_SUCCESS;
+}
+
 /* Translates one pointer of a descriptor; NULL stays NULL. */
 static int work_reach(struct item *item, const void *p, size_t size, void **at)
 {
@@ -1059,33 +1113,58 @@ static int work_reach(struct item *item, const void *p, size_t size, void **at)
     return NULL == p ? GPUSYM_SUCCESS : item_reach(item, p, size, REACH_MULTICAST | (sim.host ? REACH_HOST : 0), at);
 }
 
-static int work_prepare(struct item *item, const gpusym_work_t *w)
+/* The same of a pointer to what is not written. */
+static int work_reach_const(struct item *item, const void *p, const void **at)
 {
-    void *at = NULL;
+    void *there;
+    int rc = work_reach(item, p, 1, &there);
+    *at = there;
+    return rc;
+}
+
+/* Translates the pointers that a descriptor has one of for every rank. */
+static int work_prepare_peers(struct item *item, const gpusym_work_t *w)
+{
     int rc = GPUSYM_SUCCESS;
-    item->work = *w;
     for (uint32_t r = 0; r < w->nranks && GPUSYM_SUCCESS == rc; r++) {
         rc = work_reach(item, w->peer[r], 1, &item->work.peer[r]);
+        if (GPUSYM_SUCCESS == rc) {
+            rc = work_reach_const(item, w->peer_in[r], &item->work.peer_in[r]);
+        }
+        if (GPUSYM_SUCCESS == rc) {
+            rc = work_reach(item, w->peer_out[r], 1, &item->work.peer_out[r]);
+        }
     }
+    return rc;
+}
+
+static int work_prepare(struct item *item, const gpusym_work_t *w)
+{
+    void *done = NULL, *stop = NULL;
+    item->work = *w;
+    int rc = work_prepare_peers(item, w);
     if (GPUSYM_SUCCESS == rc) {
         rc = work_reach(item, w->out, 1, &item->work.out);
     }
     if (GPUSYM_SUCCESS == rc) {
-        rc = work_reach(item, w->in, 1, &at);
-        item->work.in = at;
+        rc = work_reach_const(item, w->in, &item->work.in);
     }
     if (GPUSYM_SUCCESS == rc) {
-        rc = work_reach(item, w->done, sizeof(*w->done), &at);
-        item->work.done = at;
+        rc = work_reach(item, w->mc, 1, &item->work.mc); /* stays a multicast pointer, which is pinned */
     }
     if (GPUSYM_SUCCESS == rc) {
-        rc = work_reach(item, w->abort, sizeof(*w->abort), &at);
-        item->work.abort = at;
+        rc = work_reach(item, w->done, sizeof(*w->done), &done);
+    }
+    if (GPUSYM_SUCCESS == rc) {
+        rc = work_reach(item, w->abort, sizeof(*w->abort), &stop);
     }
     if (GPUSYM_SUCCESS != rc) {
         item_unpin(item);
+        return rc;
     }
-    return rc;
+    item->work.done = done;
+    item->work.abort = stop;
+    return GPUSYM_SUCCESS;
 }
 
 static int sim_copy(gpusym_gpu_t *gpu, void *dst, const void *src, size_t size)
@@ -1287,6 +1366,17 @@ static int sim_copy_async(gpusym_stream_t *stream, void *dst, const void *src, s
     return GPUSYM_SUCCESS != rc ? rc : stream_push(stream, &item);
 }
 
+static int sim_copy2d_async(gpusym_stream_t *stream, void *dst, size_t dpitch, const void *src, size_t spitch,
+                            size_t width, size_t height)
+{
+    if (0 == width || 0 == height) {
+        return GPUSYM_SUCCESS;
+    }
+    struct item item = {.npins = 0, .size = width, .dpitch = dpitch, .spitch = spitch, .rows = height};
+    int rc = copy2d_prepare(&item, dst, src);
+    return GPUSYM_SUCCESS != rc ? rc : stream_push(stream, &item);
+}
+
 /* ---- multicast: addresses with nothing behind them, and a list of the members' memory ---- */
 
 /* Makes an object around the control memfd fd, which it only maps; keep: it also takes fd over. */
@@ -1480,6 +1570,7 @@ const gpusym_device_t gpusym_device_sim = {
     .open = sim_open,
     .close = sim_close,
     .query = sim_query,
+    .mem_range = sim_mem_range,
     .gpu_open = sim_gpu_open,
     .gpu_info = sim_gpu_info,
     .mem_alloc = sim_mem_alloc,
@@ -1497,6 +1588,7 @@ const gpusym_device_t gpusym_device_sim = {
     .kernels_load = sim_kernels_load,
     .launch = sim_launch,
     .copy_async = sim_copy_async,
+    .copy2d_async = sim_copy2d_async,
     .mc_create = sim_mc_create,
     .mc_import = sim_mc_import,
     .mc_bind = sim_mc_bind,

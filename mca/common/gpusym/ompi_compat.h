@@ -44,11 +44,24 @@ typedef mca_coll_base_component_t gpusym_coll_component_t;
 /* A component's symbol must be visible; OMPI_MODULE_DECLSPEC is gone since 5.0. */
 #define GPUSYM_COMPONENT_EXPORT OMPI_DECLSPEC
 
-/* A count of elements in a collective's interface. */
+/* A count of elements in a collective's interface; arrays of counts and of displacements (the last: in bytes, of the
+ * neighbourhood alltoallw), and their i-th element. */
 #if OMPI_MAJOR_VERSION >= 6
 typedef size_t gpusym_count_t;
+typedef ompi_count_array_t gpusym_counts_t;
+typedef ompi_disp_array_t gpusym_displs_t;
+typedef ompi_disp_array_t gpusym_adispls_t;
+#define gpusym_count_at(counts, i) ((size_t) ompi_count_array_get((counts), (i)))
+#define gpusym_displ_at(displs, i) ((ptrdiff_t) ompi_disp_array_get((displs), (i)))
+#define gpusym_adispl_at(displs, i) ((ptrdiff_t) ompi_disp_array_get((displs), (i)))
 #else
 typedef int gpusym_count_t;
+typedef const int *gpusym_counts_t;
+typedef const int *gpusym_displs_t;
+typedef const MPI_Aint *gpusym_adispls_t;
+#define gpusym_count_at(counts, i) ((size_t) (counts)[i])
+#define gpusym_displ_at(displs, i) ((ptrdiff_t) (displs)[i])
+#define gpusym_adispl_at(displs, i) ((ptrdiff_t) (displs)[i])
 #endif
 
 /*

@@ -26,8 +26,8 @@
 
 /* ---- pages ---- */
 
-/* Sparse: what no line was ever handed out of takes no memory. Room for 50,000 communicators. */
-#define SLAB_BYTES (16ull << 20)
+/* Sparse: what no line was ever handed out of takes no memory. Room for 30,000 communicators. */
+#define SLAB_BYTES (64ull << 20)
 #define SLAB_MAGIC 0x6770757379706731ull
 
 /* The slab's first line. */
@@ -35,7 +35,11 @@ typedef struct {
     uint64_t magic, nonce[2];
     uint64_t turn; /* 0: free; else the token of the communicator that holds it */
 } slab_head_t;
-_Static_assert(sizeof(slab_head_t) <= sizeof(gpusym_line_t), "the head does not fit its place");
+/* Then the area, then the lines. */
+#define SLAB_AREA 4096u
+#define SLAB_LINES (SLAB_AREA + GPUSYM_PAGES_AREA)
+_Static_assert(sizeof(slab_head_t) <= SLAB_AREA, "the head does not fit its place");
+_Static_assert(64 == sizeof(gpusym_entry_t) && 0 == sizeof(gpusym_line_t) % 64, "entries are cache lines");
 
 struct gpusym_peer {
     gpusym_pages_id_t id;
@@ -68,7 +72,7 @@ static int slab_make(void)
     if (MAP_FAILED == slab.base) {
         goto close_fd;
     }
-    slab.arena = gpusym_arena_create(SLAB_BYTES - sizeof(gpusym_line_t), sizeof(gpusym_line_t));
+    slab.arena = gpusym_arena_create(SLAB_BYTES - SLAB_LINES, 64);
     if (NULL == slab.arena) {
         goto unmap;
     }
@@ -122,7 +126,7 @@ int gpusym_pages_alloc(uint64_t *off)
     pthread_mutex_lock(&slab.lock);
     int rc = NULL == slab.arena ? GPUSYM_ERR_NOT_AVAILABLE : gpusym_arena_alloc(slab.arena, sizeof(gpusym_line_t), off);
     if (GPUSYM_SUCCESS == rc) {
-        *off += sizeof(gpusym_line_t); /* the head has the first place */
+        *off += SLAB_LINES;
         memset(slab.base + *off, 0, sizeof(gpusym_line_t));
     }
     pthread_mutex_unlock(&slab.lock);
@@ -133,7 +137,7 @@ void gpusym_pages_free(uint64_t off)
 {
     pthread_mutex_lock(&slab.lock);
     if (NULL != slab.arena) {
-        gpusym_arena_free(slab.arena, off - sizeof(gpusym_line_t));
+        gpusym_arena_free(slab.arena, off - SLAB_LINES);
     }
     pthread_mutex_unlock(&slab.lock);
 }
@@ -209,6 +213,19 @@ gpusym_line_t *gpusym_peer_line(gpusym_peer_t *peer, uint64_t off)
     return (gpusym_line_t *)(void *)(peer->base + off);
 }
 
+void *gpusym_pages_area(void)
+{
+    pthread_mutex_lock(&slab.lock);
+    void *area = NULL != slab.base ? slab.base + SLAB_AREA : NULL;
+    pthread_mutex_unlock(&slab.lock);
+    return area;
+}
+
+void *gpusym_peer_area(gpusym_peer_t *peer)
+{
+    return peer->base + SLAB_AREA;
+}
+
 int gpusym_peer_pid(const gpusym_peer_t *peer)
 {
     return peer->id.pid;
@@ -245,88 +262,150 @@ bool gpusym_peer_alive(gpusym_peer_t *peer)
 
 #define HISTORY GPUSYM_ROLLCALL_HISTORY
 
-static uint64_t entry_make(uint64_t seq, uint8_t kind, uint8_t what, uint64_t bytes)
+static gpusym_entry_t *entry_of(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
 {
-    return seq << 48 | (uint64_t)kind << 40 | (uint64_t)what << 32 | (uint32_t)bytes;
+    return &rc->line[r]->entry[seq % HISTORY];
 }
 
 /* Whether rank r has posted call seq, or a later one of those that its line may hold by now. */
 static bool has_posted(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
 {
-    const uint64_t e = __atomic_load_n(&rc->line[r]->entry[seq % HISTORY], __ATOMIC_ACQUIRE);
-    return (int16_t)(uint16_t)((uint16_t)(e >> 48) - (uint16_t)seq) >= 0;
+    const uint64_t word = __atomic_load_n(&entry_of(rc, r, seq)->word, __ATOMIC_ACQUIRE);
+    return (int16_t)(uint16_t)((uint16_t)(word >> 48) - (uint16_t)seq) >= 0;
 }
 
 /* Before the entries of the calls up to HISTORY / 2 from now overwrite older ones: a peer that has posted call
  * seq - HISTORY / 2 has left all calls before it, so nobody will read what is overwritten. */
-static int throttle(gpusym_rollcall_t *rc, uint64_t seq, int (*progress)(void *arg), void *arg)
+static bool near_enough(const gpusym_rollcall_t *rc, uint64_t seq)
 {
     if (0 != seq % (HISTORY / 2) || seq <= HISTORY / 2) {
-        return 0;
+        return true;
     }
     for (uint32_t r = 0; r < rc->nranks; r++) {
-        while (r != rc->rank && !has_posted(rc, r, seq - HISTORY / 2)) {
-            const int rv = progress(arg);
-            if (0 != rv) {
-                return rv;
-            }
+        if (r != rc->rank && !has_posted(rc, r, seq - HISTORY / 2)) {
+            return false;
         }
     }
-    return 0;
+    return true;
 }
 
-int gpusym_rollcall_post(gpusym_rollcall_t *rc, uint8_t kind, uint8_t what, uint64_t bytes,
-                         int (*progress)(void *arg), void *arg, gpusym_rollcall_read_t *read)
+static void entry_fill(gpusym_entry_t *e, const gpusym_post_t *post)
+{
+    e->bytes = post->bytes;
+    e->flags = post->flags;
+    e->layout = post->layout;
+    e->in_key = post->in_key;
+    e->out_key = post->out_key;
+    e->in_off = post->in_off;
+    e->out_off = post->out_off;
+}
+
+bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpusym_rollcall_read_t *read)
 {
     const uint64_t seq = rc->seq + 1; /* from 1: a fresh line, all zero, says that call 0 was posted */
-    const int rv = throttle(rc, seq, progress, arg);
-    if (0 != rv) {
-        return rv;
+    if (!near_enough(rc, seq)) {
+        return false;
     }
     rc->seq = seq;
     *read = (gpusym_rollcall_read_t){.seq = seq,
-                                     .mine = kind,
-                                     .host = GPUSYM_KIND_HOST == kind,
+                                     .host = GPUSYM_KIND_HOST == post->kind,
                                      .stage = -1,
                                      .stage_rank = -1,
                                      .mismatch_rank = -1,
-                                     .post = entry_make(seq, kind, what, bytes)};
+                                     .word = seq << 48 | (uint64_t)post->kind << 40 | (uint64_t)post->what << 32 | post->hash,
+                                     .bytes = post->bytes,
+                                     .exact = post->exact,
+                                     .max_bytes = post->bytes,
+                                     .all = post->flags,
+                                     .any = post->flags,
+                                     .layout = post->layout,
+                                     .same_layout = true};
+    gpusym_entry_t *e = entry_of(rc, rc->rank, seq);
+    if (GPUSYM_KIND_HOST != post->kind) {
+        entry_fill(e, post);
+    }
     /* Release: what this rank did before the call is done for those that read the entry. */
-    __atomic_store_n(&rc->line[rc->rank]->entry[seq % HISTORY], read->post, __ATOMIC_RELEASE);
-    return 0;
+    __atomic_store_n(&e->word, read->word, __ATOMIC_RELEASE);
+    return true;
 }
 
 /* Takes rank r's entry into account. */
-static void note(gpusym_rollcall_read_t *read, uint32_t r, uint64_t e)
+static void note(gpusym_rollcall_read_t *read, uint32_t r, uint64_t word, const gpusym_entry_t *e)
 {
-    const uint8_t kind = (uint8_t)(e >> 40);
+    const uint8_t kind = (uint8_t)(word >> 40);
     if (GPUSYM_KIND_HOST == kind) {
         read->host = true;
-    } else if (kind >= GPUSYM_KIND_STAGE && read->stage < 0) {
+        return;
+    }
+    if (kind >= GPUSYM_KIND_STAGE && read->stage < 0) {
         read->stage = kind;
         read->stage_rank = (int)r;
     }
-    const bool same = (uint8_t)(e >> 32) == (uint8_t)(read->post >> 32) && (uint32_t)e == (uint32_t)read->post;
-    if (!same && GPUSYM_KIND_HOST != kind && read->mismatch_rank < 0) {
+    const bool same = (uint8_t)(word >> 32) == (uint8_t)(read->word >> 32) && (uint32_t)word == (uint32_t)read->word &&
+                      (!read->exact || e->bytes == read->bytes);
+    if (!same && read->mismatch_rank < 0) {
         read->mismatch_rank = (int)r;
-        read->mismatch_bytes = (uint32_t)e;
+        read->mismatch_bytes = e->bytes;
     }
+    read->max_bytes = e->bytes > read->max_bytes ? e->bytes : read->max_bytes;
+    read->all &= e->flags;
+    read->any |= e->flags;
+    read->same_layout = read->same_layout && e->layout == read->layout;
 }
 
-int gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read)
+bool gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read)
 {
     /* Ask for all lines at once: each is a miss of a tenth of a microsecond or more. */
     for (uint32_t r = read->next; r < rc->nranks; r++) {
-        __builtin_prefetch(&rc->line[r]->entry[read->seq % HISTORY]);
+        __builtin_prefetch(entry_of(rc, r, read->seq));
     }
     for (; read->next < rc->nranks; read->next++) {
-        const uint64_t e = __atomic_load_n(&rc->line[read->next]->entry[read->seq % HISTORY], __ATOMIC_ACQUIRE);
-        if ((uint16_t)(e >> 48) != (uint16_t)read->seq) {
+        const gpusym_entry_t *e = entry_of(rc, read->next, read->seq);
+        const uint64_t word = __atomic_load_n(&e->word, __ATOMIC_ACQUIRE);
+        if ((uint16_t)(word >> 48) != (uint16_t)read->seq) {
+            return false;
+        }
+        note(read, read->next, word, e);
+    }
+    return true;
+}
+
+const gpusym_entry_t *gpusym_rollcall_entry(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
+{
+    return entry_of(rc, r, seq);
+}
+
+void gpusym_rollcall_vote(gpusym_rollcall_t *rc, uint64_t seq, bool yes)
+{
+    __atomic_store_n(&entry_of(rc, rc->rank, seq)->vote, seq << 1 | yes, __ATOMIC_RELEASE);
+}
+
+int gpusym_rollcall_votes(const gpusym_rollcall_t *rc, uint64_t seq)
+{
+    int result = 1;
+    for (uint32_t r = 0; r < rc->nranks; r++) {
+        const uint64_t vote = __atomic_load_n(&entry_of(rc, r, seq)->vote, __ATOMIC_ACQUIRE);
+        if (vote >> 1 != seq) {
             return 0;
         }
-        note(read, read->next, e);
+        result = 0 == (vote & 1) ? -1 : result;
     }
-    return 1;
+    return result;
+}
+
+void gpusym_rollcall_launched(gpusym_rollcall_t *rc, uint64_t seq)
+{
+    __atomic_store_n(&rc->line[rc->rank]->launched, seq, __ATOMIC_RELEASE);
+}
+
+bool gpusym_rollcall_all_launched(const gpusym_rollcall_t *rc, uint64_t seq)
+{
+    for (uint32_t r = 0; r < rc->nranks; r++) {
+        if (__atomic_load_n(&rc->line[r]->launched, __ATOMIC_ACQUIRE) < seq) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* ---- turns ---- */
@@ -362,9 +441,6 @@ void gpusym_turns_init(gpusym_rollcall_t *rc, uint32_t *order, uint64_t line_off
 
 int gpusym_turns_take(gpusym_rollcall_t *rc, uint64_t seq)
 {
-    if (NULL == rc->order) {
-        return 1;
-    }
     if (0 != rc->rank) {
         return __atomic_load_n(&rc->line[0]->go, __ATOMIC_ACQUIRE) == seq;
     }
@@ -379,9 +455,6 @@ int gpusym_turns_take(gpusym_rollcall_t *rc, uint64_t seq)
 
 void gpusym_turns_give(gpusym_rollcall_t *rc, bool failed)
 {
-    if (NULL == rc->order) {
-        return;
-    }
     rc->turns = 0;
     for (uint32_t r = 0; r < rc->nranks; r++) {
         if (r == rc->rank || (failed && 0 == rc->rank)) {
@@ -392,7 +465,7 @@ void gpusym_turns_give(gpusym_rollcall_t *rc, bool failed)
 
 void gpusym_turns_rescue(gpusym_rollcall_t *rc)
 {
-    if (NULL == rc->order || 0 != rc->rank || rc->turns >= rc->nranks) {
+    if (0 != rc->rank || rc->turns >= rc->nranks) {
         return;
     }
     gpusym_peer_t *peer = rc->peer[rc->order[rc->turns]];

@@ -18,12 +18,24 @@
 /* Calls that a line remembers: a rank may run ahead of a reader by half of that. */
 #define GPUSYM_ROLLCALL_HISTORY 32u
 
-/* A line: written by its owner, read by its peers. Four cache lines for the history, one for the abort word. */
+/* What a rank says of one call, a cache line. Ranks with host buffers write `word` only. */
 typedef struct {
-    uint64_t entry[GPUSYM_ROLLCALL_HISTORY]; /* sequence << 48 | kind << 40 | what << 32 | low bytes; by sequence % HISTORY */
-    uint64_t go;                             /* of rank 0: the last call for which it has taken all turns */
-    uint32_t abort;                          /* not 0: the owner gave up; see gpusym_rollcall_abort */
-    uint32_t pad[13];
+    uint64_t word;              /* sequence << 48 | kind << 40 | what << 32 | hash; written last */
+    uint64_t bytes;
+    uint32_t flags, layout;     /* GPUSYM_POST_... */
+    uint32_t in_key, out_key;   /* of reg.h: the buffers, for peers that map them */
+    uint64_t in_off, out_off;   /* where in these allocations they begin */
+    uint64_t vote;              /* sequence << 1 | yes: written later, see gpusym_rollcall_vote */
+    uint64_t pad;
+} gpusym_entry_t;
+
+/* A line: written by its owner, read by its peers. */
+typedef struct {
+    gpusym_entry_t entry[GPUSYM_ROLLCALL_HISTORY]; /* by sequence % HISTORY */
+    uint64_t go;       /* of rank 0: the last call for which it has taken all turns */
+    uint64_t launched; /* the last call whose kernel the owner has launched */
+    uint32_t abort;    /* not 0: the owner gave up; see gpusym_rollcall_abort */
+    uint32_t pad[11];
 } gpusym_line_t;
 
 /* ---- pages: the slab of this process, and those of its peers ---- */
@@ -51,6 +63,11 @@ gpusym_line_t *gpusym_peer_line(gpusym_peer_t *peer, uint64_t off);
 int gpusym_peer_pid(const gpusym_peer_t *peer);
 /* False once the process has ended (also while its parent has not yet noticed). About 1 us. */
 bool gpusym_peer_alive(gpusym_peer_t *peer);
+/* A zeroed piece of every slab, at a fixed place: what a process tells all of its peers (reg.h). Ours, NULL
+ * before gpusym_pages_open; a peer's. */
+#define GPUSYM_PAGES_AREA 16384u
+void *gpusym_pages_area(void);
+void *gpusym_peer_area(gpusym_peer_t *peer);
 
 /* ---- roll-call ---- */
 
@@ -66,34 +83,68 @@ typedef struct {
     uint64_t seq;           /* calls so far */
     gpusym_line_t **line;   /* [nranks], not owned; line[rank] is ours */
     gpusym_peer_t **peer;   /* [nranks], not owned */
-    uint32_t *order;        /* [nranks] ranks in the order of turns; NULL: no turns are taken. Not owned */
+    uint32_t *order;        /* [nranks] ranks in the order of turns. Not owned */
     uint32_t turns;         /* rank 0: how many of them it holds */
     uint64_t token;         /* what stands in a turn that this communicator holds: not 0, no other's */
 } gpusym_rollcall_t;
+
+/* Flags of an entry. */
+enum {
+    GPUSYM_POST_QUIET = 1,    /* this process had no other call in flight */
+    GPUSYM_POST_IN_PLACE = 2, /* input and output may overlap */
+    GPUSYM_POST_CAN_IN = 4,   /* peers need not, or can, map the input: in_key */
+    GPUSYM_POST_CAN_OUT = 8,  /* ... the output: out_key */
+    GPUSYM_POST_FRESH = 16,   /* one of these keys is new in this communicator: all vote whether they could map it */
+};
+
+/* What a rank posts. */
+typedef struct {
+    uint8_t kind;
+    uint8_t what;             /* compared among device ranks, as is hash: the collective; operation, type, root, tuning */
+    uint32_t hash;
+    bool exact;               /* bytes must be the same on all device ranks */
+    uint64_t bytes;           /* the largest piece of data of the call, as far as this rank knows */
+    uint32_t flags, layout;   /* layout: a hash of what zero copy wants alike everywhere, though MPI does not */
+    uint32_t in_key, out_key; /* 0: none */
+    uint64_t in_off, out_off;
+} gpusym_post_t;
 
 /* The state of reading one call's lines. */
 typedef struct {
     uint64_t seq;
     uint32_t next;     /* ranks below have answered */
-    uint8_t mine;      /* kind we posted */
     bool host;         /* some rank has host buffers */
     int stage;         /* first kind >= GPUSYM_KIND_STAGE met, or -1 */
     int stage_rank;    /* whose */
-    int mismatch_rank; /* first rank whose `what` or bytes differ from ours, or -1 */
-    uint64_t mismatch_bytes; /* its bytes, low 32 bits */
-    uint64_t post;     /* entry we posted */
+    int mismatch_rank; /* first rank whose `what`, hash or (exact) bytes differ from ours, or -1 */
+    uint64_t mismatch_bytes; /* its bytes */
+    uint64_t word, bytes;    /* that we posted */
+    bool exact;
+    uint64_t max_bytes;      /* of all device ranks */
+    uint32_t all, any;       /* flags of all, and of any device rank */
+    uint32_t layout;
+    bool same_layout;
 } gpusym_rollcall_read_t;
 
 /*
- * Posts this call: one store. what: collective, operation and type in 8 bits, compared among device
- * ranks; bytes: of the message. Every HISTORY / 2 calls it also looks whether all peers are near enough;
- * if not it calls progress(arg) until they are (they post when they enter their calls), which
- * returns not 0 to give up: then that value is returned. 0: posted, read is ready.
+ * Posts the next call: one store by a rank with host buffers. Never waits: false, and nothing posted, while a peer is too far
+ * behind (every HISTORY / 2 calls it is looked at). All earlier calls must have ended on this rank: that a rank has posted a
+ * call so tells that it reads no earlier one, and runs no kernel of one.
  */
-int gpusym_rollcall_post(gpusym_rollcall_t *rc, uint8_t kind, uint8_t what, uint64_t bytes,
-                         int (*progress)(void *arg), void *arg, gpusym_rollcall_read_t *read);
-/* Reads what has been posted. 1: all ranks have; 0: not yet. Never waits. */
-int gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read);
+bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpusym_rollcall_read_t *read);
+/* Reads what has been posted. True: all ranks have; false: not yet. Never waits. */
+bool gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read);
+/* Rank r's entry of call seq, which has been read and has not ended here. */
+const gpusym_entry_t *gpusym_rollcall_entry(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq);
+
+/* A second word on a call: this rank says yes or no. */
+void gpusym_rollcall_vote(gpusym_rollcall_t *rc, uint64_t seq, bool yes);
+/* 1: all have said yes; 0: not all have spoken; -1: all have, and one said no. */
+int gpusym_rollcall_votes(const gpusym_rollcall_t *rc, uint64_t seq);
+
+/* Says that the kernel of call seq is launched here; whether all have said so. */
+void gpusym_rollcall_launched(gpusym_rollcall_t *rc, uint64_t seq);
+bool gpusym_rollcall_all_launched(const gpusym_rollcall_t *rc, uint64_t seq);
 
 /*
  * Turns.  Where several threads of a process are in calls of different communicators, their kernels must not be in

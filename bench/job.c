@@ -1,0 +1,268 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Ranks, their messages, options, output: see job.h.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bench/job.h"
+#include "bench/memory.h"
+#include "test/mpi/mem.h"
+
+#define TAG 1
+
+extern char **environ;
+
+int bench_rank, bench_ranks;
+MPI_Comm bench_world = MPI_COMM_NULL;
+
+static char command_line[512];
+static FILE *csv; /* rank 0's, NULL without */
+
+void bench_die(const char *format, ...)
+{
+    va_list ap;
+
+    va_start(ap, format);
+    fprintf(stderr, "rank %d: ", bench_rank);
+    vfprintf(stderr, format, ap);
+    fputc('\n', stderr);
+    va_end(ap);
+    MPI_Abort(MPI_COMM_WORLD, BENCH_USAGE);
+    abort(); /* MPI_Abort does not return */
+}
+
+/* ---- messages between the ranks ---------------------------------------------------------------------------------- */
+
+void bench_share(void *data, int bytes)
+{
+    if (0 != bench_rank) {
+        MPI_Recv(data, bytes, MPI_BYTE, 0, TAG, bench_world, MPI_STATUS_IGNORE);
+        return;
+    }
+    for (int r = 1; r < bench_ranks; r++) {
+        MPI_Send(data, bytes, MPI_BYTE, r, TAG, bench_world);
+    }
+}
+
+/* Rank 0 combines and tells. */
+static double combined(double value, bool sum)
+{
+    double other;
+
+    if (0 != bench_rank) {
+        MPI_Send(&value, 1, MPI_DOUBLE, 0, TAG, bench_world);
+    }
+    for (int r = 1; r < bench_ranks && 0 == bench_rank; r++) {
+        MPI_Recv(&other, 1, MPI_DOUBLE, r, TAG, bench_world, MPI_STATUS_IGNORE);
+        value = sum ? value + other : other > value ? other : value;
+    }
+    bench_share(&value, sizeof(value));
+    return value;
+}
+
+double bench_max(double value)
+{
+    return combined(value, false);
+}
+
+double bench_sum(double value)
+{
+    return combined(value, true);
+}
+
+bool bench_agree(bool yes)
+{
+    return bench_max(yes ? 0 : 1) < 1;
+}
+
+/* ---- output ------------------------------------------------------------------------------------------------------ */
+
+void bench_comment(const char *format, ...)
+{
+    char text[1024];
+    va_list ap;
+
+    if (0 != bench_rank) {
+        return;
+    }
+    va_start(ap, format);
+    vsnprintf(text, sizeof(text), format, ap);
+    va_end(ap);
+    printf("# %s\n", text);
+    fflush(stdout);
+    if (NULL != csv) {
+        fprintf(csv, "# %s\n", text);
+        fflush(csv);
+    }
+}
+
+void bench_head(const char *line, const char *csv_line)
+{
+    if (0 == bench_rank) {
+        printf("%s\n", line);
+        if (NULL != csv) {
+            fprintf(csv, "%s\n", csv_line);
+        }
+    }
+}
+
+void bench_cell(int width, int digits, double value, bool last)
+{
+    if (value < 0) {
+        printf("%*s%s", width, "-", last ? "\n" : " ");
+    } else {
+        printf("%*.*f%s", width, digits, value, last ? "\n" : " ");
+    }
+    if (NULL != csv && value >= 0) {
+        fprintf(csv, "%.*f", digits, value);
+    }
+    if (NULL != csv) {
+        fputc(last ? '\n' : ',', csv);
+        fflush(csv);
+    }
+    fflush(stdout);
+}
+
+void bench_word(int width, const char *text)
+{
+    printf("%*s ", width, '\0' == *text ? "-" : text);
+    if (NULL != csv) {
+        fprintf(csv, "%s,", text);
+    }
+}
+
+/* ---- options ----------------------------------------------------------------------------------------------------- */
+
+size_t bench_number(const char *text, const char *usage)
+{
+    char *end;
+    size_t n = strtoull(text, &end, 10);
+
+    if (end == text || NULL == strchr("kmg", '\0' == *end ? 'k' : *end) || ('\0' != *end && '\0' != end[1])) {
+        bench_die("%s is not a number\nusage: %s", text, usage);
+    }
+    return 'k' == *end ? n << 10 : 'm' == *end ? n << 20 : 'g' == *end ? n << 30 : n;
+}
+
+int bench_cut(char *list, const char *items[BENCH_LIST_MAX], const char *usage)
+{
+    int n = 0;
+
+    for (char *item = strtok(list, ","); NULL != item; item = strtok(NULL, ",")) {
+        if (BENCH_LIST_MAX == n) {
+            bench_die("more than %d items in a list", BENCH_LIST_MAX);
+        }
+        items[n++] = item;
+    }
+    if (0 == n) {
+        bench_die("an empty list\nusage: %s", usage);
+    }
+    return n;
+}
+
+/* ---- the job ----------------------------------------------------------------------------------------------------- */
+
+static int rank_on_host(void)
+{
+    MPI_Comm host;
+    int number_there;
+
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+    MPI_Comm_rank(host, &number_there);
+    MPI_Comm_free(&host);
+    return number_there;
+}
+
+void bench_init(int *argc, char ***argv)
+{
+    MPI_Init(argc, argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &bench_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &bench_ranks);
+    for (int i = 0; i < *argc; i++) {
+        const char *slash = 0 == i ? strrchr((*argv)[0], '/') : NULL;
+        size_t used = strlen(command_line);
+
+        snprintf(command_line + used, sizeof(command_line) - used, "%s%s", 0 == i ? "" : " ",
+                 NULL == slash ? (*argv)[i] : slash + 1);
+    }
+}
+
+/* The driver's own line, "" without one. */
+static void driver_version(char *text, size_t size)
+{
+    FILE *f = fopen("/proc/driver/nvidia/version", "r");
+
+    text[0] = '\0';
+    if (NULL != f) {
+        if (NULL != fgets(text, (int) size, f)) {
+            text[strcspn(text, "\n")] = '\0';
+        }
+        fclose(f);
+    }
+}
+
+/* The parameters and switches that change what is measured, as mpirun and the shell gave them. */
+static void describe_environment(void)
+{
+    static const char *const prefixes[] = {"OMPI_MCA_coll", "NCCL_", "NVSHMEM_", "TORCH_SYMM_MEM_"};
+    char text[900] = "";
+    size_t used = 0;
+
+    for (char **e = environ; NULL != *e; e++) {
+        for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
+            if (0 == strncmp(*e, prefixes[i], strlen(prefixes[i])) && used < sizeof(text)) {
+                used += (size_t) snprintf(text + used, sizeof(text) - used, " %s", *e);
+            }
+        }
+    }
+    bench_comment("environment:%s", text);
+}
+
+/* What the figures were measured on: comment lines at the top. */
+static void describe(const char *bench, const char *what)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING], gpu[100], driver[200];
+    time_t now = time(NULL);
+    int n, cuda;
+    const char *commit = getenv("GPUSYM_COMMIT");
+
+    driver_version(driver, sizeof(driver));
+    bench_gpu(gpu, sizeof(gpu), &cuda);
+    strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", gmtime(&now));
+    bench_comment("%s: %s, %d ranks", bench, what, bench_ranks);
+    bench_comment("date: %s", text);
+    bench_comment("GPU of rank 0: %s", gpu);
+    bench_comment("driver: %s, CUDA %d.%d", '\0' == *driver ? "-" : driver, cuda / 1000, cuda % 1000 / 10);
+    MPI_Get_library_version(text, &n);
+    text[strcspn(text, "\n")] = '\0';
+    bench_comment("MPI: %s", text);
+    bench_comment("command line: %s", command_line);
+    describe_environment();
+    bench_comment("commit: %s", NULL == commit || '\0' == *commit ? "-" : commit);
+}
+
+void bench_start(const char *bench, const char *device, const char *csv_path, const char *what)
+{
+    bench_memory_open(device, rank_on_host());
+    if (0 == bench_rank && NULL != csv_path && NULL == (csv = fopen(csv_path, "w"))) {
+        bench_die("%s cannot be written", csv_path);
+    }
+    MPI_Comm_dup(MPI_COMM_WORLD, &bench_world);
+    describe(bench, what);
+}
+
+void bench_end(void)
+{
+    if (NULL != csv) {
+        fclose(csv);
+        csv = NULL;
+    }
+    MPI_Comm_free(&bench_world);
+    bench_memory_close();
+    MPI_Finalize();
+}

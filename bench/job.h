@@ -1,0 +1,60 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * What the measuring programs share: who a rank is, what ranks tell each other, options, and output: a table on
+ * stdout, the same rows as CSV.  One thread, no collective of MPI but MPI_Barrier: nothing that is to be measured is
+ * set up by the measuring.
+ */
+#ifndef BENCH_JOB_H
+#define BENCH_JOB_H
+
+#include <mpi.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define BENCH_LIST_MAX 64 /* items of an option's list */
+
+/* Exit statuses beside 0 and 1 (wrong results). */
+enum { BENCH_USAGE = 2, BENCH_NOT_SETTABLE = 3 /* MPI_T refuses to set parameters */, BENCH_SKIP = 77 };
+
+/* Of MPI_COMM_WORLD; constant after bench_init(). */
+extern int bench_rank, bench_ranks;
+/* Of this program's own messages and barriers; from bench_start() on. */
+extern MPI_Comm bench_world;
+
+/* MPI_Init, and remembers the command line before getopt sorts it. */
+void bench_init(int *argc, char ***argv);
+
+/* Opens the device ("cuda", "sim", or "host": ordinary memory, no GPU), with GPU number `rank on its host`, and the CSV
+ * file (rank 0; NULL: none). Collective. Ends the job where the device is not there or the file cannot be written.
+ * `bench` is the program's name as the CSV file tells it, `what` one line on what it measures. */
+void bench_start(const char *bench, const char *device, const char *csv, const char *what);
+
+/* Closes what the two above have opened, then MPI_Finalize. Collective. */
+void bench_end(void);
+
+/* A line on stderr and the end of the job. */
+__attribute__((format(printf, 1, 2), noreturn)) void bench_die(const char *format, ...);
+
+/* Collective exchanges of one number: every rank gets the maximum, or the sum, of all ranks' values; whether all say
+ * yes. bench_share(): rank 0's bytes to all. */
+double bench_max(double value);
+double bench_sum(double value);
+bool bench_agree(bool yes);
+void bench_share(void *data, int bytes);
+
+/* A comment line, on stdout and in the CSV file; rank 0 prints, others ignore it. */
+__attribute__((format(printf, 1, 2))) void bench_comment(const char *format, ...);
+/* The head of a table: words with their widths on stdout, and the columns' names in the CSV file. */
+void bench_head(const char *line, const char *csv_line);
+/* Cells of a row, rank 0 only. A negative value was not measured: "-" in the table, empty in the CSV file, as is an
+ * empty word. The last cell ends the row. */
+void bench_cell(int width, int digits, double value, bool last);
+void bench_word(int width, const char *text);
+
+/* "64", "4k", "1m", "2g"; ends the job if it is none, showing `usage`. */
+size_t bench_number(const char *text, const char *usage);
+/* Cuts a list at its commas, in place; returns how many items there are, at least 1. */
+int bench_cut(char *list, const char *items[BENCH_LIST_MAX], const char *usage);
+
+#endif

@@ -1,0 +1,228 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * What the algorithms that move whole packs share: copying, and the loop that loads from several ranks, reduces in
+ * rank order and stores to several.
+ */
+#ifndef GPUSYM_KERNELS_MOVE_H
+#define GPUSYM_KERNELS_MOVE_H
+
+#include "kernels/reduce.h"
+
+/* The q-th rank as this one counts, from itself: all ranks start at another one, and no port is stormed. */
+GS_FN uint32_t gs_nth(const gpusym_work_t *w, uint32_t q)
+{
+    return w->rank + q < w->nranks ? w->rank + q : w->rank + q - w->nranks;
+}
+
+GS_FN bool gs_is_src(const gpusym_work_t *w, uint32_t p)
+{
+    return p >= w->src_first && p < w->src_end;
+}
+
+/* Only one rank has input: the result is that. */
+GS_FN bool gs_one_src(const gpusym_work_t *w)
+{
+    return 1 == w->src_end - w->src_first;
+}
+
+/* Whether rank p is sent the result (who has it already, being the only source, is not). */
+GS_FN bool gs_is_dst(const gpusym_work_t *w, uint32_t p)
+{
+    return p >= w->dst_first && p < w->dst_end && !(gs_one_src(w) && p == w->src_first);
+}
+
+/* Copies `bytes` bytes with all threads of c; any alignment. A call for each piece: the loop need not be in every kernel. */
+GS_OUTLINE void gs_copy(gs_ctx_t c, char *dst, const char *src, uint64_t bytes)
+{
+    const uint32_t to = gs_align(dst), from = gs_align(src);
+    const uint64_t packs = (bytes + 15) / 16, even = 16 == to && 16 == from ? bytes / 16 : 0;
+
+    for (uint64_t i = c.thread; i < even; i += c.nthreads * GS_PACKS) {
+        gs_pack_t v[GS_PACKS] = {{{0, 0}}};
+        GS_UNROLL
+        for (uint32_t u = 0; u < GS_PACKS; u++) {
+            if (i + u * c.nthreads < even) {
+                v[u] = gs_ld16(src + 16 * (i + u * c.nthreads));
+            }
+        }
+        GS_UNROLL
+        for (uint32_t u = 0; u < GS_PACKS; u++) {
+            if (i + u * c.nthreads < even) {
+                gs_st16(dst + 16 * (i + u * c.nthreads), v[u]);
+            }
+        }
+    }
+    GS_NO_UNROLL
+    for (uint64_t i = even + c.thread; i < packs; i += c.nthreads) {
+        gs_st_ragged(dst, to, bytes, i, gs_ld_ragged(src, from, bytes, i));
+    }
+}
+
+/*
+ * Shares the threads of a block out among `parts` pieces of work, in whole warps, so that the pieces go on side by side:
+ * a piece for each peer keeps all links busy, and short pieces all threads.  Returns who this thread is in its share;
+ * *share: number of that share, of *shares. (Threads left over have a number of no share.)
+ */
+GS_FN gs_ctx_t gs_share(gs_ctx_t c, uint32_t parts, uint32_t *share, uint32_t *shares)
+{
+    const uint32_t warp = c.nthreads < 32 ? c.nthreads : 32, even = c.nthreads / (parts > 0 ? parts : 1) / warp * warp;
+    const uint32_t size = even > 0 ? even : warp;
+    const gs_ctx_t mine = {c.thread % size, size, c.block, c.nblocks};
+    *share = c.thread / size;
+    *shares = c.nthreads / size;
+    return mine;
+}
+
+/* Where the ranks' inputs lie. */
+#define GS_FROM_OWN 0u   /* in our own slot, scattered there */
+#define GS_FROM_SLOTS 1u /* in the ranks' slots */
+#define GS_FROM_INS 2u   /* in their users' inputs, at the same place in each */
+#define GS_FROM_FAR 3u   /* in their users' inputs, from far_off[] */
+typedef struct {
+    uint32_t kind;      /* a constant to the compiler */
+    uint64_t off, step; /* of pack 0 of rank p: off + p * step */
+    const char *own;    /* of ours, if it is not there either; else NULL */
+} gs_from_t;
+
+/* Where the result goes. */
+#define GS_TO_OUT 0u   /* to our user */
+#define GS_TO_SLOTS 1u /* to the slots of ranks that get it, and to our user if we are one */
+#define GS_TO_OUTS 2u  /* to the users of ranks that get it */
+typedef struct {
+    uint32_t kind;       /* a constant to the compiler */
+    uint64_t slot;       /* of pack 0 in a slot */
+    uint64_t off, bytes; /* of pack 0 in a user's output, and how many bytes may be written from there */
+} gs_to_t;
+
+/* Pack 0 of rank p's input. */
+GS_FN const char *gs_source(const gpusym_work_t *w, const gs_from_t *f, uint32_t p)
+{
+    if (GS_FROM_INS == f->kind) {
+        return (const char *)w->peer_in[p] + f->off;
+    }
+    if (GS_FROM_FAR == f->kind) {
+        return (const char *)w->peer_in[p] + w->far_off[p] + f->off;
+    }
+    if (p == w->rank && NULL != f->own) {
+        return f->own;
+    }
+    return (const char *)w->peer[GS_FROM_SLOTS == f->kind ? p : w->rank] + f->off + p * f->step;
+}
+
+/* Stores pack i of the result. even: all users' outputs can take whole packs here (GS_TO_OUTS). */
+GS_FN void gs_store(const gpusym_work_t *w, const gs_to_t *o, uint32_t align, bool even, uint64_t i, gs_pack_t v)
+{
+    if (GS_TO_OUT != o->kind) {
+        for (uint32_t q = GS_TO_SLOTS == o->kind; q < w->nranks; q++) {
+            const uint32_t p = gs_nth(w, q);
+            if (!gs_is_dst(w, p)) {
+                continue;
+            }
+            if (GS_TO_SLOTS == o->kind) {
+                gs_st16((char *)w->peer[p] + o->slot + 16 * i, v);
+            } else if (even) {
+                gs_st16((char *)w->peer_out[p] + o->off + 16 * i, v);
+            } else {
+                char *to = (char *)w->peer_out[p] + o->off;
+                gs_st_ragged(to, gs_align(to), o->bytes, i, v);
+            }
+        }
+    }
+    if (GS_TO_OUT == o->kind || (GS_TO_SLOTS == o->kind && gs_is_dst(w, w->rank))) {
+        gs_st_user((char *)w->out + o->off, align, o->bytes, i, v);
+    }
+}
+
+/* Whether all users' buffers that are read or written here are aligned. */
+GS_FN bool gs_all_aligned(const gpusym_work_t *w, const gs_from_t *f, const gs_to_t *o)
+{
+    uintptr_t low = 0;
+    for (uint32_t p = 0; p < w->nranks; p++) {
+        if (f->kind >= GS_FROM_INS && gs_is_src(w, p)) {
+            low |= (uintptr_t)gs_source(w, f, p);
+        }
+        if (GS_TO_OUTS == o->kind && gs_is_dst(w, p)) {
+            low |= (uintptr_t)w->peer_out[p] + o->off;
+        }
+    }
+    if (GS_TO_OUT == o->kind) {
+        low |= (uintptr_t)w->out + o->off;
+    }
+    return 0 == (low & 15);
+}
+
+/* Packs [first, n), one by one, of any alignment and end. */
+GS_FN void gs_reduce_ragged(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_from_t *f,
+                            const gs_to_t *o, uint32_t first, uint32_t n)
+{
+    const uint32_t align = gs_align((const char *)w->out + o->off);
+    GS_NO_UNROLL
+    for (uint32_t i = first + c.thread; i < n; i += c.nthreads) {
+        gs_acc_t acc = {{0, 0, 0, 0}};
+        GS_NO_UNROLL
+        for (uint32_t p = w->src_first; p < w->src_end; p++) {
+            const char *src = gs_source(w, f, p);
+            const gs_pack_t v = gs_ld_ragged(src, gs_align(src), o->bytes, i);
+            if (p == w->src_first) {
+                acc = gs_acc_start(gs_acc_type(w, op, type), v);
+            } else {
+                gs_acc_op(w, op, type, &acc, v);
+            }
+        }
+        gs_store(w, o, align, false, i, gs_acc_end(gs_acc_type(w, op, type), &acc));
+    }
+}
+
+/*
+ * Reduces n packs of the sources, in rank order, and stores them.  A pack is loaded from every source before any of it
+ * is stored, by one thread: input and output may be the same memory, on any rank.  n is at most GPUSYM_CHUNK_MAX.
+ */
+GS_FN void gs_reduce(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_from_t *f, const gs_to_t *o,
+                     uint32_t n)
+{
+    const uint32_t align = gs_align((const char *)w->out + o->off);
+    uint32_t even = n; /* what is in slots is whole packs */
+    if (f->kind >= GS_FROM_INS || GS_TO_OUTS == o->kind) {
+        even = !gs_all_aligned(w, f, o) ? 0 : o->bytes / 16 < n ? (uint32_t)(o->bytes / 16) : n;
+        gs_reduce_ragged(c, w, op, type, f, o, even, n);
+    }
+    for (uint32_t i = c.thread; i < even; i += c.nthreads * GS_PACKS) {
+        gs_acc_t acc[GS_PACKS] = {{{0, 0, 0, 0}}};
+        GS_NO_UNROLL
+        for (uint32_t p0 = w->src_first; p0 < w->src_end; p0 += GS_RANKS) {
+            gs_pack_t v[GS_RANKS][GS_PACKS] = {{{{0, 0}}}};
+            GS_UNROLL
+            for (uint32_t g = 0; g < GS_RANKS; g++) {
+                if (p0 + g < w->src_end) {
+                    const char *src = gs_source(w, f, p0 + g);
+                    GS_UNROLL
+                    for (uint32_t u = 0; u < GS_PACKS; u++) {
+                        if (i + u * c.nthreads < even) {
+                            v[g][u] = gs_ld16(src + 16ull * (i + u * c.nthreads));
+                        }
+                    }
+                }
+            }
+            GS_UNROLL
+            for (uint32_t g = 0; g < GS_RANKS; g++) {
+                GS_UNROLL
+                for (uint32_t u = 0; u < GS_PACKS; u++) {
+                    if (0 == g && p0 == w->src_first) {
+                        acc[u] = gs_acc_start(gs_acc_type(w, op, type), v[g][u]);
+                    } else if (p0 + g < w->src_end) {
+                        gs_acc_op(w, op, type, &acc[u], v[g][u]);
+                    }
+                }
+            }
+        }
+        GS_UNROLL
+        for (uint32_t u = 0; u < GS_PACKS; u++) {
+            if (i + u * c.nthreads < even) {
+                gs_store(w, o, align, true, i + u * c.nthreads, gs_acc_end(gs_acc_type(w, op, type), &acc[u]));
+            }
+        }
+    }
+}
+
+#endif

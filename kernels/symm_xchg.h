@@ -1,0 +1,418 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The exchange kernels: what a rank has for another is a segment of its input, what it gets a segment of its output, any
+ * of them empty.  All-gather, all-to-all, gather, scatter; and, where the receiver reduces what it gets, reduce-scatter,
+ * scan, reduce.
+ *   XLL, XLL_R        segments go in LL lines (symm_ll.h); small ones
+ *   XST, XST_R        segments are stored to the receiver's heap
+ *   XLD_R             segments go to one's own heap, the receiver loads them
+ *   XST_Z             segments are stored to the receivers' outputs (zero copy)
+ *   XLD_Z, XLD_R_Z    segments are loaded from the senders' inputs (zero copy)
+ * Source: NCCL's symmetric kernels AllGather_{LL,ST} and ReduceScatter_{LL,LD}, made to take segments of any length.
+ *
+ * Bytes sent by a rank: its segments for others (LL: twice, and in messages of several epochs as many as it gets).
+ * Order of summation (_R): ranks rising, from src_first.
+ *
+ * Staging (XST, XST_R, XLD_R): [two parities][blocks][ranks] buffers of stage_bytes.  Every block has a span of every
+ * segment, cut into chunks; a block works in phases, one barrier each; phase t stores chunk t and takes chunk t - 1.
+ * Buffer [t & 1][b][s] is written in phase t, by block b of the sender s (XLD_R: the owner writes, s is who reads), is
+ * read in phase t + 1, and written again in phase t + 2: a barrier lies between any two phases. The last phase only
+ * takes.  If there is one chunk only, there is one parity only, with all the room.
+ */
+#ifndef GPUSYM_KERNELS_SYMM_XCHG_H
+#define GPUSYM_KERNELS_SYMM_XCHG_H
+
+#include "kernels/symm_ll.h"
+
+GS_FN uint64_t gs_lines(uint64_t bytes)
+{
+    return (bytes + 15) / 16;
+}
+
+/* ---- LL ---- */
+
+/*
+ * The lines of a pair of ranks in one direction: as many as the longer direction has, where that takes several epochs, so
+ * that each epoch's lines answer those of the epoch before (an empty line is its first half with nothing in it);
+ * else only those that carry something.  mc: everyone sends to all, so the longest segment counts.
+ */
+GS_FN uint64_t gs_xll_lines(const gpusym_work_t *w, uint64_t bytes, uint64_t back, bool mc)
+{
+    const uint64_t lines = gs_lines(mc ? w->bytes : bytes > back ? bytes : back);
+    return lines > w->chunk ? lines : gs_lines(bytes);
+}
+
+/* One line of XLL as a thread sees it. */
+typedef struct {
+    uint32_t peer;
+    uint64_t i;    /* in the epoch's area */
+    uint64_t pack; /* in the segment */
+    bool there;    /* whether there is such a line; and whether it carries something: */
+    bool full, two;
+} gs_xll_t;
+
+/* Line j of the peers' lines [from, from + len) of the epoch that begins with pack base; to: of those that we send. */
+GS_FN gs_xll_t gs_xll_line(const gpusym_work_t *w, bool mc, bool to, uint64_t j, uint64_t len, uint64_t from, uint64_t base)
+{
+    gs_xll_t l = {w->rank, 0, 0, false, false, false};
+    if (j < (mc && to ? len : (w->nranks - 1) * len)) {
+        l.peer = gs_nth(w, mc && to ? 1 : 1 + (uint32_t)(j / len));
+        l.i = from + j % len;
+        l.pack = base + l.i;
+        const uint64_t sent = w->send[l.peer].bytes, got = w->recv[l.peer].bytes, bytes = to ? sent : got;
+        l.there = l.pack < gs_xll_lines(w, bytes, to ? got : sent, mc);
+        l.full = l.there && l.pack < gs_lines(bytes);
+        l.two = l.full && gs_ll_two(bytes, l.pack);
+    }
+    return l;
+}
+
+GS_FN void gs_xll_send(gs_ctx_t c, const gpusym_work_t *w, bool mc, uint64_t from, uint64_t len, uint64_t base,
+                       uint32_t epoch)
+{
+    const uint64_t all = mc ? len : (w->nranks - 1) * len;
+    GS_NO_UNROLL
+    for (uint64_t j = c.thread; j < all; j += (uint64_t)GS_LL_GROUP * c.nthreads) {
+        gs_xll_t l[GS_LL_GROUP];
+        gs_pack_t v[GS_LL_GROUP];
+        GS_UNROLL
+        for (uint32_t g = 0; g < GS_LL_GROUP; g++) {
+            l[g] = gs_xll_line(w, mc, true, j + (uint64_t)g * c.nthreads, len, from, base);
+            v[g].w[0] = v[g].w[1] = 0;
+            if (l[g].full) {
+                const gpusym_seg_t *s = &w->send[l[g].peer];
+                const char *in = (const char *)w->in + s->off;
+                v[g] = gs_ld_user(in, gs_align(in), s->bytes, l[g].pack);
+            }
+        }
+        GS_UNROLL
+        for (uint32_t g = 0; g < GS_LL_GROUP; g++) {
+            if (l[g].there) {
+                char *line = (char *)(mc ? w->mc : w->peer[l[g].peer]) + gs_ll_at(w, w->rank, epoch, l[g].i);
+                gs_ll_send(line, v[g], l[g].two, epoch, mc);
+            }
+        }
+    }
+}
+
+GS_FN void gs_xll_take(gs_ctx_t c, const gpusym_work_t *w, bool mc, uint64_t from, uint64_t len, uint64_t base,
+                       uint32_t epoch, uint32_t *status)
+{
+    GS_NO_UNROLL
+    for (uint64_t j = c.thread; j < (w->nranks - 1) * len; j += (uint64_t)GS_LL_GROUP * c.nthreads) {
+        gs_xll_t l[GS_LL_GROUP];
+        gs_pack_t v[GS_LL_GROUP];
+        gs_wait_t wait = GS_WAIT_INIT;
+        uint32_t missing;
+        GS_UNROLL
+        for (uint32_t g = 0; g < GS_LL_GROUP; g++) {
+            l[g] = gs_xll_line(w, mc, false, j + (uint64_t)g * c.nthreads, len, from, base);
+        }
+        do { /* rank l.peer writes its lines here */
+            missing = w->nranks;
+            GS_UNROLL
+            for (uint32_t g = 0; g < GS_LL_GROUP; g++) {
+                v[g].w[0] = v[g].w[1] = 0;
+                if (l[g].there) {
+                    const char *line = gs_ll_line(w, w->rank, l[g].peer, epoch, l[g].i);
+                    const bool ok = gs_ll_ld(line, epoch, &v[g].w[0]);
+                    if (!(l[g].two ? (gs_ll_ld(line + 16, epoch, &v[g].w[1]) && ok) : ok)) {
+                        missing = l[g].peer;
+                    }
+                }
+            }
+            if (missing < w->nranks && GPUSYM_STATUS_OK == *status) {
+                *status = gs_wait(w, &wait, missing);
+            }
+        } while (missing < w->nranks && GPUSYM_STATUS_OK == *status);
+        GS_UNROLL
+        for (uint32_t g = 0; g < GS_LL_GROUP; g++) {
+            if (l[g].full && GPUSYM_STATUS_OK == *status) {
+                const gpusym_seg_t *s = &w->recv[l[g].peer];
+                char *out = (char *)w->out + s->off;
+                gs_st_user(out, gs_align(out), s->bytes, l[g].pack, v[g]);
+            }
+        }
+    }
+}
+
+/* Our own segment, as far as it is this block's. */
+GS_FN void gs_x_own(gs_ctx_t c, const gpusym_work_t *w, uint64_t from, uint64_t bytes)
+{
+    const char *in = (const char *)w->in + w->send[w->rank].off + from;
+    char *out = (char *)w->out + w->recv[w->rank].off + from;
+    if (in != out && 0 != bytes) {
+        gs_copy(c, out, in, bytes);
+    }
+}
+
+/* Bytes of chunk t of this block of a segment, in chunks of `chunk` packs; *from: where in the segment they begin. */
+GS_FN uint64_t gs_x_part(gs_ctx_t c, const gpusym_work_t *w, uint64_t bytes, uint64_t chunk, uint32_t t, uint64_t *from)
+{
+    const uint64_t span = GPUSYM_SPAN(gs_lines(bytes), w->nblocks, 1u), first = c.block * span + t * chunk;
+    const uint64_t left = t * chunk < span ? span - t * chunk : 0, n = 16 * (left < chunk ? left : chunk);
+    *from = 16 * first;
+    return *from >= bytes ? 0 : bytes - *from < n ? bytes - *from : n;
+}
+#define GS_WHOLE (UINT64_MAX / 32) /* a chunk that all of a span is */
+
+/*
+ * A block has its own lines of every pair (the simulator runs blocks one by one).  Within it, threads share out (peer,
+ * line): short segments keep all of them busy.  The same thread sends a line of a pair and takes the line that answers
+ * it; with multicast, where a line is for all, the block's threads meet between epochs instead.
+ */
+GS_FN void gs_xll(gs_ctx_t c, const gpusym_work_t *w, bool mc)
+{
+    const uint64_t packs = gs_lines(w->bytes), span = GPUSYM_SPAN((uint64_t)w->chunk, w->nblocks, 1u);
+    const uint64_t from = c.block * span < w->chunk ? c.block * span : w->chunk;
+    const uint64_t len = w->chunk - from < span ? w->chunk - from : span;
+    uint32_t epoch = w->epoch, status = mc ? gs_mc_ready(w) : (uint32_t)GPUSYM_STATUS_OK;
+
+    for (uint64_t base = 0; base < packs && GPUSYM_STATUS_OK == status; base += w->chunk, epoch++) {
+        gs_xll_send(c, w, mc, from, len, base, epoch);
+        if (0 == base) { /* while the lines are under way */
+            uint64_t at;
+            const uint64_t own = gs_x_part(c, w, w->send[w->rank].bytes, GS_WHOLE, 0, &at);
+            gs_x_own(c, w, at, own);
+        }
+        gs_xll_take(c, w, mc, from, len, base, epoch, &status);
+        if (mc && base + w->chunk < packs) {
+            status = gs_block_worst(c, status);
+        }
+    }
+    gs_finish(c, w, status);
+}
+
+/* What a sender p has for us to reduce. */
+GS_FN uint64_t gs_xr_bytes(const gpusym_work_t *w, uint32_t p)
+{
+    return gs_is_src(w, p) ? w->recv[w->rank].bytes : 0;
+}
+
+GS_FN void gs_xll_r_send(const gpusym_work_t *w, uint64_t i, uint64_t pack, uint32_t epoch)
+{
+    GS_NO_UNROLL
+    for (uint32_t q0 = 1; q0 < w->nranks; q0 += GS_LL_GROUP) {
+        gs_pack_t v[GS_LL_GROUP];
+        GS_UNROLL
+        for (uint32_t g = 0; g < GS_LL_GROUP; g++) {
+            v[g].w[0] = v[g].w[1] = 0;
+            if (q0 + g < w->nranks) {
+                const gpusym_seg_t *s = &w->send[gs_nth(w, q0 + g)];
+                const char *in = (const char *)w->in + s->off;
+                if (pack < gs_lines(s->bytes)) {
+                    v[g] = gs_ld_user(in, gs_align(in), s->bytes, pack);
+                }
+            }
+        }
+        GS_UNROLL
+        for (uint32_t g = 0; g < GS_LL_GROUP; g++) {
+            if (q0 + g < w->nranks) {
+                const uint32_t p = gs_nth(w, q0 + g);
+                const uint64_t bytes = w->send[p].bytes;
+                if (pack < gs_xll_lines(w, bytes, gs_xr_bytes(w, p), false)) {
+                    const bool two = pack < gs_lines(bytes) && gs_ll_two(bytes, pack);
+                    gs_ll_send(gs_ll_line(w, p, w->rank, epoch, i), v[g], two, epoch, false);
+                }
+            }
+        }
+    }
+}
+
+/* Awaits the empty lines that answer our own. */
+GS_FN void gs_xll_r_answers(const gpusym_work_t *w, uint64_t i, uint64_t pack, uint32_t epoch, uint32_t *status)
+{
+    GS_NO_UNROLL
+    for (uint32_t p = 0; p < w->nranks; p++) {
+        const uint64_t bytes = gs_xr_bytes(w, p);
+        if (p != w->rank && pack >= gs_lines(bytes) && pack < gs_xll_lines(w, bytes, w->send[p].bytes, false)) {
+            const char *line = gs_ll_line(w, w->rank, p, epoch, i);
+            gs_wait_t wait = GS_WAIT_INIT;
+            uint64_t nothing;
+            while (!gs_ll_ld(line, epoch, &nothing) && GPUSYM_STATUS_OK == *status) { /* rank p writes it */
+                *status = gs_wait(w, &wait, p);
+            }
+        }
+    }
+}
+
+GS_FN void gs_xll_r(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type)
+{
+    const uint64_t packs = gs_lines(w->bytes), bytes = w->recv[w->rank].bytes;
+    const uint64_t mine = w->src_first < w->src_end ? gs_lines(bytes) : 0;
+    const uint32_t first = c.block * c.nthreads + c.thread, stride = c.nblocks * c.nthreads;
+    const char *in = (const char *)w->in + w->send[w->rank].off;
+    char *out = (char *)w->out + w->recv[w->rank].off;
+    uint32_t epoch = w->epoch, status = GPUSYM_STATUS_OK;
+
+    for (uint64_t base = 0; base < packs && GPUSYM_STATUS_OK == status; base += w->chunk, epoch++) {
+        const uint64_t n = packs - base < w->chunk ? packs - base : w->chunk;
+        for (uint64_t i = first; i < n; i += stride) {
+            gs_xll_r_send(w, i, base + i, epoch);
+        }
+        for (uint64_t i = first; i < n; i += stride) {
+            if (base + i < mine) {
+                gs_pack_t own = {{0, 0}};
+                if (gs_is_src(w, w->rank)) {
+                    own = gs_ld_user(in, gs_align(in), bytes, base + i);
+                }
+                const gs_pack_t v = gs_ll_reduce(w, op, type, w->src_first, w->src_end, epoch, i,
+                                                 gs_ll_two(bytes, base + i), own, &status);
+                if (GPUSYM_STATUS_OK == status) {
+                    gs_st_user(out, gs_align(out), bytes, base + i, v);
+                }
+            }
+            if (packs > w->chunk) {
+                gs_xll_r_answers(w, i, base + i, epoch, &status);
+            }
+        }
+    }
+    gs_finish(c, w, status);
+}
+
+/* ---- staged ---- */
+
+/* Offset in a slot of this block's buffer number s for chunk t. */
+GS_FN uint64_t gs_x_at(gs_ctx_t c, const gpusym_work_t *w, uint32_t t, uint32_t s)
+{
+    return w->stage_off + (((uint64_t)(t & 1) * w->nblocks + c.block) * w->nranks + s) * w->stage_bytes;
+}
+
+/* Whether chunk t of our own segment is read where the user has it, or goes through our heap (XST_R, XLD_R). */
+GS_FN bool gs_x_own_even(const gpusym_work_t *w, uint64_t from, uint64_t bytes)
+{
+    return 0 == bytes % 16 && 16 == gs_align((const char *)w->in + w->send[w->rank].off + from);
+}
+
+/* Stores chunk t of the segments: to the receivers' heaps (push) or our own. own: our own segment too, and whatever its
+ * alignment (all). */
+GS_FN void gs_x_put(gs_ctx_t c, const gpusym_work_t *w, bool push, bool own, bool all, uint32_t t)
+{
+    uint32_t parts = 0, part = 0, share, shares;
+    uint64_t from;
+    for (uint32_t p = 0; p < w->nranks; p++) {
+        parts += 0 != gs_x_part(c, w, w->send[p].bytes, w->chunk, t, &from);
+    }
+    const gs_ctx_t mine = gs_share(c, parts, &share, &shares);
+    GS_NO_UNROLL
+    for (uint32_t q = 0; q < w->nranks; q++) {
+        const uint32_t p = gs_nth(w, q);
+        const uint64_t bytes = gs_x_part(c, w, w->send[p].bytes, w->chunk, t, &from);
+        if (0 == bytes || (0 == q && (!own || (!all && gs_x_own_even(w, from, bytes))))) {
+            continue;
+        }
+        if (part++ % shares == share) {
+            gs_copy(mine, (char *)w->peer[push ? p : w->rank] + gs_x_at(c, w, t, push ? w->rank : p),
+                    (const char *)w->in + w->send[p].off + from, bytes);
+        }
+    }
+}
+
+/* Copies chunk t of what has come, and of our own segment, to the user. */
+GS_FN void gs_x_copy_out(gs_ctx_t c, const gpusym_work_t *w, uint32_t t)
+{
+    uint32_t parts = 0, part = 0, share, shares;
+    uint64_t from;
+    for (uint32_t p = 0; p < w->nranks; p++) {
+        parts += 0 != gs_x_part(c, w, w->recv[p].bytes, w->chunk, t, &from);
+    }
+    const gs_ctx_t mine = gs_share(c, parts, &share, &shares);
+    GS_NO_UNROLL
+    for (uint32_t p = 0; p < w->nranks; p++) {
+        const uint64_t bytes = gs_x_part(c, w, w->recv[p].bytes, w->chunk, t, &from);
+        if (0 == bytes || part++ % shares != share) {
+            continue;
+        }
+        if (p == w->rank) {
+            gs_x_own(mine, w, from, bytes);
+        } else {
+            gs_copy(mine, (char *)w->out + w->recv[p].off + from,
+                    (const char *)w->peer[w->rank] + gs_x_at(c, w, t, p), bytes);
+        }
+    }
+}
+
+/* Reduces chunk t of what the sources have for us. */
+GS_FN void gs_x_reduce(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool push, uint32_t t)
+{
+    uint64_t from;
+    const uint64_t bytes = gs_x_part(c, w, w->recv[w->rank].bytes, w->chunk, t, &from);
+    const gs_from_t f = {
+        push ? GS_FROM_OWN : GS_FROM_SLOTS,
+        gs_x_at(c, w, t, push ? 0 : w->rank),
+        push ? w->stage_bytes : 0,
+        gs_x_own_even(w, from, bytes) ? (const char *)w->in + w->send[w->rank].off + from : NULL,
+    };
+    const gs_to_t o = {GS_TO_OUT, 0, w->recv[w->rank].off + from, bytes};
+    if (0 != bytes && w->src_first < w->src_end) {
+        gs_reduce(c, w, op, type, &f, &o, (uint32_t)gs_lines(bytes));
+    }
+}
+
+/* push: XST, XST_R; else XLD_R. */
+GS_FN void gs_xchg(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool push, bool reduce)
+{
+    const uint32_t chunks = (uint32_t)((w->span + w->chunk - 1) / w->chunk);
+    uint32_t status = GPUSYM_STATUS_OK;
+
+    for (uint32_t t = 0; t <= chunks && GPUSYM_STATUS_OK == status; t++) {
+        if (t < chunks) {
+            gs_x_put(c, w, push, reduce && gs_is_src(w, w->rank), false, t);
+        }
+        if (t > 0 && reduce) {
+            gs_x_reduce(c, w, op, type, push, t - 1);
+        } else if (t > 0) {
+            gs_x_copy_out(c, w, t - 1);
+        }
+        if (t < chunks) {
+            status = gs_barrier(c, w, w->epoch + t);
+        }
+    }
+    gs_finish(c, w, status);
+}
+
+/* ---- zero copy: straight between users' buffers; after the barrier at the end all stores to our output are there, and
+ *      nobody reads our input any more ---- */
+
+/* push: XST_Z; else XLD_Z. */
+GS_FN void gs_x_z(gs_ctx_t c, const gpusym_work_t *w, bool push)
+{
+    const gpusym_seg_t *seg = push ? w->send : w->recv;
+    uint32_t parts = 0, part = 0, share, shares;
+    uint64_t from;
+    for (uint32_t p = 0; p < w->nranks; p++) {
+        parts += 0 != gs_x_part(c, w, seg[p].bytes, GS_WHOLE, 0, &from);
+    }
+    const gs_ctx_t mine = gs_share(c, parts, &share, &shares);
+    GS_NO_UNROLL
+    for (uint32_t q = 0; q < w->nranks; q++) {
+        const uint32_t p = gs_nth(w, q);
+        const uint64_t bytes = gs_x_part(c, w, seg[p].bytes, GS_WHOLE, 0, &from);
+        if (0 == bytes || part++ % shares != share) {
+            continue;
+        }
+        if (0 == q) {
+            gs_x_own(mine, w, from, bytes);
+        } else if (push) {
+            gs_copy(mine, (char *)w->peer_out[p] + w->far_off[p] + from, (const char *)w->in + w->send[p].off + from, bytes);
+        } else {
+            gs_copy(mine, (char *)w->out + w->recv[p].off + from, (const char *)w->peer_in[p] + w->far_off[p] + from, bytes);
+        }
+    }
+    gs_finish(c, w, gs_barrier(c, w, w->epoch));
+}
+
+GS_FN void gs_xld_r_z(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type)
+{
+    const uint64_t mine = w->src_first < w->src_end ? w->recv[w->rank].bytes : 0;
+    uint64_t from, bytes;
+    for (uint32_t t = 0; 0 != (bytes = gs_x_part(c, w, mine, w->chunk, t, &from)); t++) {
+        const gs_from_t f = {GS_FROM_FAR, from, 0, NULL};
+        const gs_to_t o = {GS_TO_OUT, 0, w->recv[w->rank].off + from, bytes};
+        gs_reduce(c, w, op, type, &f, &o, (uint32_t)gs_lines(bytes));
+    }
+    gs_finish(c, w, gs_barrier(c, w, w->epoch));
+}
+
+#endif

@@ -1,0 +1,463 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Which memory a call touches on this rank: MPI's rules about roots, intercommunicators, MPI_IN_PLACE and neighbours,
+ * all in this file.
+ */
+#include "coll_gpusym.h"
+
+#include <stdlib.h>
+#include <sys/uio.h>
+
+#include "ompi/mca/topo/topo.h"
+#include "opal/datatype/opal_convertor.h"
+
+/* ---- who ---- */
+
+/* What a rank is in a rooted collective. */
+typedef struct {
+    bool root;   /* has the data of all */
+    bool member; /* has a part of it: every rank; of an intercommunicator those of the group without the root */
+} role_t;
+
+static role_t role(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
+{
+    if (OMPI_COMM_IS_INTER(m->comm)) { /* MPI_ROOT and MPI_PROC_NULL are negative */
+        return (role_t){MPI_ROOT == a->root, a->root >= 0};
+    }
+    return (role_t){ompi_comm_rank(m->comm) == a->root, true};
+}
+
+/* Ranks that this one exchanges data with. */
+static size_t peers(const mca_coll_gpusym_module_t *m)
+{
+    return (size_t)(OMPI_COMM_IS_INTER(m->comm) ? ompi_comm_remote_size(m->comm) : ompi_comm_size(m->comm));
+}
+
+/* Neighbours that this rank receives from, and sends to. */
+static void neighbors(struct ompi_communicator_t *comm, size_t *in, size_t *out)
+{
+    *in = *out = 0;
+    if (OMPI_COMM_IS_CART(comm)) {
+        *in = *out = 2 * (size_t)comm->c_topo->mtc.cart->ndims;
+    } else if (OMPI_COMM_IS_GRAPH(comm)) {
+        const int *end = comm->c_topo->mtc.graph->index; /* of each rank's edges, counted through */
+        const int rank = ompi_comm_rank(comm);
+        *in = *out = (size_t)(end[rank] - (rank > 0 ? end[rank - 1] : 0));
+    } else if (OMPI_COMM_IS_DIST_GRAPH(comm)) {
+        *in = (size_t)comm->c_topo->mtc.dist_graph->indegree;
+        *out = (size_t)comm->c_topo->mtc.dist_graph->outdegree;
+    }
+}
+
+/* ---- layouts ---- */
+
+static void one(coll_gpusym_layout_t *l, size_t count, struct ompi_datatype_t *dtype)
+{
+    l->blocks = count > 0 ? 1 : 0;
+    l->one = (coll_gpusym_block_t){0, count, dtype};
+}
+
+static void send_vector(coll_gpusym_layout_t *l, size_t blocks, const coll_gpusym_args_t *a)
+{
+    l->blocks = blocks;
+    l->vector = true;
+    l->counts = a->scounts;
+    l->displs = a->sdispls;
+    l->adispls = a->sadispls;
+    l->dtype = a->sdtype;
+    l->dtypes = a->sdtypes;
+    l->by_aint = COLL_GPUSYM_NEIGHBOR_ALLTOALLW == a->coll;
+}
+
+static void recv_vector(coll_gpusym_layout_t *l, size_t blocks, const coll_gpusym_args_t *a)
+{
+    l->blocks = blocks;
+    l->vector = true;
+    l->counts = a->rcounts;
+    l->displs = a->rdispls;
+    l->adispls = a->radispls;
+    l->dtype = a->rdtype;
+    l->dtypes = a->rdtypes;
+    l->by_aint = COLL_GPUSYM_NEIGHBOR_ALLTOALLW == a->coll;
+}
+
+/* Elements of the whole vector that a reduce-scatter reduces. */
+static size_t scattered(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
+{
+    const size_t n = (size_t)ompi_comm_size(m->comm);
+    size_t sum = 0;
+    if (COLL_GPUSYM_REDUCE_SCATTER_BLOCK == a->coll) {
+        return n * a->rcount;
+    }
+    for (size_t i = 0; i < n; i++) {
+        sum += gpusym_count_at(a->rcounts, i);
+    }
+    return sum;
+}
+
+static void sent(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_layout_t *l)
+{
+    size_t in, out;
+    switch (a->coll) {
+    case COLL_GPUSYM_ALLREDUCE:
+    case COLL_GPUSYM_SCAN:
+    case COLL_GPUSYM_EXSCAN:
+    case COLL_GPUSYM_REDUCE_LOCAL:
+    case COLL_GPUSYM_ALLGATHER:
+    case COLL_GPUSYM_ALLGATHERV:
+        one(l, a->scount, a->sdtype);
+        break;
+    case COLL_GPUSYM_REDUCE:
+    case COLL_GPUSYM_GATHER:
+    case COLL_GPUSYM_GATHERV:
+        if (role(m, a).member) {
+            one(l, a->scount, a->sdtype);
+        }
+        break;
+    case COLL_GPUSYM_REDUCE_SCATTER:
+    case COLL_GPUSYM_REDUCE_SCATTER_BLOCK:
+        one(l, scattered(m, a), a->rdtype);
+        break;
+    case COLL_GPUSYM_BCAST:
+        if (role(m, a).root) {
+            one(l, a->rcount, a->rdtype);
+        }
+        break;
+    case COLL_GPUSYM_SCATTER:
+        if (role(m, a).root) {
+            one(l, a->scount * peers(m), a->sdtype);
+        }
+        break;
+    case COLL_GPUSYM_SCATTERV:
+        if (role(m, a).root) {
+            send_vector(l, peers(m), a);
+        }
+        break;
+    case COLL_GPUSYM_ALLTOALL:
+        one(l, a->scount * peers(m), a->sdtype);
+        break;
+    case COLL_GPUSYM_ALLTOALLV:
+    case COLL_GPUSYM_ALLTOALLW:
+        send_vector(l, peers(m), a);
+        break;
+    default: /* neighbours */
+        neighbors(m->comm, &in, &out);
+        if (COLL_GPUSYM_NEIGHBOR_ALLGATHER == a->coll || COLL_GPUSYM_NEIGHBOR_ALLGATHERV == a->coll) {
+            one(l, out > 0 ? a->scount : 0, a->sdtype);
+        } else if (COLL_GPUSYM_NEIGHBOR_ALLTOALL == a->coll) {
+            one(l, a->scount * out, a->sdtype);
+        } else {
+            send_vector(l, out, a);
+        }
+        break;
+    }
+}
+
+static void written(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_layout_t *l)
+{
+    size_t in, out;
+    switch (a->coll) {
+    case COLL_GPUSYM_ALLREDUCE:
+    case COLL_GPUSYM_SCAN:
+    case COLL_GPUSYM_REDUCE_LOCAL:
+    case COLL_GPUSYM_REDUCE_SCATTER_BLOCK:
+        one(l, a->rcount, a->rdtype);
+        break;
+    case COLL_GPUSYM_EXSCAN: /* rank 0 gets nothing */
+        one(l, ompi_comm_rank(m->comm) > 0 ? a->rcount : 0, a->rdtype);
+        break;
+    case COLL_GPUSYM_REDUCE_SCATTER:
+        one(l, gpusym_count_at(a->rcounts, (size_t)ompi_comm_rank(m->comm)), a->rdtype);
+        break;
+    case COLL_GPUSYM_REDUCE:
+        if (role(m, a).root) {
+            one(l, a->rcount, a->rdtype);
+        }
+        break;
+    case COLL_GPUSYM_BCAST:
+        if (role(m, a).member && !role(m, a).root) {
+            one(l, a->rcount, a->rdtype);
+        }
+        break;
+    case COLL_GPUSYM_SCATTER:
+    case COLL_GPUSYM_SCATTERV:
+        if (role(m, a).member) {
+            one(l, a->rcount, a->rdtype);
+        }
+        break;
+    case COLL_GPUSYM_GATHER:
+        if (role(m, a).root) {
+            one(l, a->rcount * peers(m), a->rdtype);
+        }
+        break;
+    case COLL_GPUSYM_GATHERV:
+        if (role(m, a).root) {
+            recv_vector(l, peers(m), a);
+        }
+        break;
+    case COLL_GPUSYM_ALLGATHER:
+    case COLL_GPUSYM_ALLTOALL:
+        one(l, a->rcount * peers(m), a->rdtype);
+        break;
+    case COLL_GPUSYM_ALLGATHERV:
+    case COLL_GPUSYM_ALLTOALLV:
+    case COLL_GPUSYM_ALLTOALLW:
+        recv_vector(l, peers(m), a);
+        break;
+    default: /* neighbours */
+        neighbors(m->comm, &in, &out);
+        if (COLL_GPUSYM_NEIGHBOR_ALLGATHER == a->coll || COLL_GPUSYM_NEIGHBOR_ALLTOALL == a->coll) {
+            one(l, a->rcount * in, a->rdtype);
+        } else {
+            recv_vector(l, in, a);
+        }
+        break;
+    }
+}
+
+static bool of_neighbors(unsigned coll)
+{
+    return coll >= COLL_GPUSYM_NEIGHBOR_ALLGATHER && coll <= COLL_GPUSYM_NEIGHBOR_ALLTOALLW;
+}
+
+static void taken(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_layout_t *l)
+{
+    if (of_neighbors(a->coll)) { /* from neighbours that are MPI_PROC_NULL, at the border of a grid, nothing comes */
+        if (!OMPI_COMM_IS_DIST_GRAPH(m->comm)) {
+            written(m, a, l);
+        }
+    } else if (COLL_GPUSYM_REDUCE_LOCAL == a->coll) {
+        written(m, a, l);
+    } else if (MPI_IN_PLACE == a->sbuf) {
+        if (COLL_GPUSYM_EXSCAN == a->coll) {
+            one(l, a->rcount, a->rdtype);
+        } else if (COLL_GPUSYM_REDUCE_SCATTER == a->coll || COLL_GPUSYM_REDUCE_SCATTER_BLOCK == a->coll) {
+            one(l, scattered(m, a), a->rdtype);
+        } else {
+            written(m, a, l);
+        }
+    }
+}
+
+void coll_gpusym_layout(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
+                        coll_gpusym_layout_t *l)
+{
+    memset(l, 0, sizeof *l);
+    if (MPI_IN_PLACE == (COLL_GPUSYM_SENT == side ? a->sbuf : a->rbuf)) {
+        return;
+    }
+    if (COLL_GPUSYM_SENT == side) {
+        sent(m, a, l);
+    } else if (COLL_GPUSYM_WRITTEN == side) {
+        written(m, a, l);
+    } else {
+        taken(m, a, l);
+    }
+}
+
+void coll_gpusym_block(const coll_gpusym_layout_t *l, size_t i, coll_gpusym_block_t *b)
+{
+    if (!l->vector) {
+        *b = l->one;
+        return;
+    }
+    b->count = gpusym_count_at(l->counts, i);
+    b->dtype = NULL;
+    b->disp = 0;
+    if (0 == b->count) { /* the rest may be anything */
+        return;
+    }
+    if (NULL == l->dtypes) {
+        b->dtype = l->dtype;
+        b->disp = gpusym_displ_at(l->displs, i) * (b->dtype->super.ub - b->dtype->super.lb);
+    } else {
+        b->dtype = l->dtypes[i];
+        b->disp = l->by_aint ? gpusym_adispl_at(l->adispls, i) : gpusym_displ_at(l->displs, i);
+    }
+}
+
+/* ---- bytes ---- */
+
+/* First byte of a block and the byte behind its last. False if it has none. */
+static bool block_range(const coll_gpusym_block_t *b, ptrdiff_t *lo, ptrdiff_t *hi)
+{
+    if (0 == b->count || 0 == b->dtype->super.size) {
+        return false;
+    }
+    const opal_datatype_t *d = &b->dtype->super;
+    const ptrdiff_t last = (ptrdiff_t)(b->count - 1) * (d->ub - d->lb); /* of the last element; an extent may be negative */
+    *lo = b->disp + d->true_lb + (last < 0 ? last : 0);
+    *hi = b->disp + d->true_ub + (last > 0 ? last : 0);
+    return true;
+}
+
+bool coll_gpusym_block_is_run(const coll_gpusym_block_t *b, ptrdiff_t *off, size_t *bytes)
+{
+    ptrdiff_t hi;
+    if (!block_range(b, off, &hi)) {
+        *off = 0;
+        *bytes = 0;
+        return true;
+    }
+    *bytes = (size_t)(hi - *off);
+    return (b->dtype->super.flags & OPAL_DATATYPE_FLAG_CONTIGUOUS) && *bytes == b->count * b->dtype->super.size;
+}
+
+/* Adds a side's blocks to a span; *sum: bytes of elements so far. */
+static void span_add(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
+                     coll_gpusym_span_t *s, size_t *sum)
+{
+    coll_gpusym_layout_t l;
+    coll_gpusym_block_t b;
+    ptrdiff_t lo, hi;
+
+    coll_gpusym_layout(m, a, side, &l);
+    for (size_t i = 0; i < l.blocks; i++) {
+        coll_gpusym_block(&l, i, &b);
+        if (!block_range(&b, &lo, &hi)) {
+            continue;
+        }
+        *sum += b.count * b.dtype->super.size;
+        if (s->used) {
+            const ptrdiff_t end = s->lo + (ptrdiff_t)s->bytes;
+            lo = lo < s->lo ? lo : s->lo;
+            hi = hi > end ? hi : end;
+        }
+        s->lo = lo;
+        s->bytes = (size_t)(hi - lo);
+        s->used = true;
+        s->read = s->read || COLL_GPUSYM_WRITTEN != side;
+        s->written = s->written || COLL_GPUSYM_WRITTEN == side;
+    }
+}
+
+void coll_gpusym_spans(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_span_t *send,
+                       coll_gpusym_span_t *recv)
+{
+    size_t out = 0, in = 0, back = 0;
+    memset(send, 0, sizeof *send);
+    memset(recv, 0, sizeof *recv);
+    span_add(m, a, COLL_GPUSYM_SENT, send, &out);
+    send->dense = out == send->bytes;
+    span_add(m, a, COLL_GPUSYM_WRITTEN, recv, &in);
+    span_add(m, a, COLL_GPUSYM_TAKEN, recv, &back);
+    recv->dense = (in > back ? in : back) == recv->bytes; /* one lies in the other */
+}
+
+/* The memory of one side, if it has any. */
+static bool side_where(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
+                       const gpusym_device_t *dev, gpusym_mem_t *mem)
+{
+    const void *buf = COLL_GPUSYM_SENT == side ? a->sbuf : a->rbuf;
+    coll_gpusym_layout_t l;
+    coll_gpusym_block_t b;
+    ptrdiff_t lo, hi;
+    bool found = false;
+
+    coll_gpusym_layout(m, a, side, &l);
+    for (size_t i = 0; i < l.blocks; i++) {
+        coll_gpusym_block(&l, i, &b);
+        if (block_range(&b, &lo, &hi)) {
+            dev->query((const void *)((uintptr_t)buf + (uintptr_t)lo), mem);
+            found = true;
+            if (MPI_BOTTOM != buf || GPUSYM_MEM_HOST != mem->kind) {
+                break;
+            }
+        }
+    }
+    return found;
+}
+
+void coll_gpusym_where(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, gpusym_mem_t *smem,
+                       gpusym_mem_t *rmem)
+{
+    const gpusym_device_t *dev = coll_gpusym_device();
+    *smem = *rmem = (gpusym_mem_t){.kind = GPUSYM_MEM_NONE, .gpu = -1};
+    if (NULL == dev) {
+        coll_gpusym_span_t s, r;
+        coll_gpusym_spans(m, a, &s, &r);
+        smem->kind = s.used ? GPUSYM_MEM_HOST : GPUSYM_MEM_NONE;
+        rmem->kind = r.used ? GPUSYM_MEM_HOST : GPUSYM_MEM_NONE;
+        return;
+    }
+    side_where(m, a, COLL_GPUSYM_SENT, dev, smem);
+    if (!side_where(m, a, COLL_GPUSYM_WRITTEN, dev, rmem)) {
+        side_where(m, a, COLL_GPUSYM_TAKEN, dev, rmem);
+    }
+}
+
+/* ---- runs of bytes ---- */
+
+/* One element's runs, their addresses counted from the element's: *n of them, owned by the caller. NULL: no memory. */
+static struct iovec *element_runs(struct ompi_datatype_t *dtype, uint32_t *n)
+{
+    struct iovec *runs = NULL;
+    /* One call must take all: what opal_convertor_raw() says when it goes on where it stopped is not relied upon. */
+    for (uint32_t room = 64;; room *= 4) {
+        opal_convertor_t c;
+        size_t length = 0;
+        struct iovec *more = realloc(runs, room * sizeof *runs);
+        if (NULL == more || room > UINT32_MAX / 8) {
+            free(NULL == more ? runs : more);
+            return NULL;
+        }
+        runs = more;
+        *n = room;
+        OBJ_CONSTRUCT(&c, opal_convertor_t);
+        opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &dtype->super, 1, NULL, 0, &c);
+        const int done = opal_convertor_raw(&c, runs, n, &length);
+        OBJ_DESTRUCT(&c);
+        if (1 == done && *n < room) {
+            return runs;
+        }
+    }
+}
+
+/* A run that may still grow. */
+typedef struct {
+    ptrdiff_t off;
+    size_t bytes;
+    int (*piece)(void *arg, ptrdiff_t off, size_t bytes);
+    void *arg;
+} open_run_t;
+
+static int run_add(open_run_t *r, ptrdiff_t off, size_t bytes)
+{
+    int rv = MPI_SUCCESS;
+    if (r->bytes > 0 && r->off + (ptrdiff_t)r->bytes == off) {
+        r->bytes += bytes;
+        return rv;
+    }
+    if (r->bytes > 0) {
+        rv = r->piece(r->arg, r->off, r->bytes);
+    }
+    r->off = off;
+    r->bytes = bytes;
+    return rv;
+}
+
+int coll_gpusym_pieces(const coll_gpusym_block_t *b, int (*piece)(void *arg, ptrdiff_t off, size_t bytes), void *arg)
+{
+    open_run_t open = {.off = 0, .bytes = 0, .piece = piece, .arg = arg};
+    ptrdiff_t off;
+    size_t bytes;
+    uint32_t n;
+    int rv = MPI_SUCCESS;
+
+    if (coll_gpusym_block_is_run(b, &off, &bytes)) {
+        return bytes > 0 ? piece(arg, off, bytes) : MPI_SUCCESS;
+    }
+    struct iovec *runs = element_runs(b->dtype, &n);
+    if (NULL == runs) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    const ptrdiff_t extent = b->dtype->super.ub - b->dtype->super.lb;
+    for (size_t e = 0; MPI_SUCCESS == rv && e < b->count; e++) {
+        for (uint32_t i = 0; MPI_SUCCESS == rv && i < n; i++) {
+            rv = run_add(&open, b->disp + (ptrdiff_t)e * extent + (ptrdiff_t)runs[i].iov_base, runs[i].iov_len);
+        }
+    }
+    free(runs);
+    return MPI_SUCCESS == rv && open.bytes > 0 ? piece(arg, open.off, open.bytes) : rv;
+}

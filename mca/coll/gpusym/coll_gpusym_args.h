@@ -1,0 +1,206 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * A call's arguments, one struct for all collectives: what the wrappers make of MPI's parameters, what the previous
+ * modules are called with again, and which memory a call touches on this rank.
+ */
+#ifndef MCA_COLL_GPUSYM_ARGS_H
+#define MCA_COLL_GPUSYM_ARGS_H
+
+#include "ompi_config.h" /* always first */
+
+#include "mpi.h"
+#include "ompi/datatype/ompi_datatype.h"
+#include "ompi/op/op.h"
+
+#include "mca/common/gpusym/device.h"
+#include "mca/common/gpusym/ompi_compat.h"
+
+typedef struct mca_coll_gpusym_module mca_coll_gpusym_module_t;
+
+enum coll_gpusym_coll {
+#define GPUSYM_COLL(ID, name, Name, FIELDS) COLL_GPUSYM_##ID,
+#include "coll_gpusym.def"
+    COLL_GPUSYM_COLLS
+};
+
+/* How many of them have kernels; these come first. */
+enum {
+#define GPUSYM_COLL_NATIVE(ID, name, Name, FIELDS) COLL_GPUSYM_NATIVE_##ID,
+#include "coll_gpusym.def"
+    COLL_GPUSYM_NATIVES
+};
+
+/*
+ * One call.  Nothing is owned or copied: MPI lets nobody change the arrays, nor free datatypes' and operations' handles
+ * without effect, before the call has completed (persistent: before its request is freed).
+ *
+ *   One count, one datatype (reductions, bcast): rcount and rdtype, and the same in scount and sdtype; reduce_scatter:
+ *   rcounts; reduce_scatter_block: rcount; both are a rank's part.
+ *   bcast: one buffer, in sbuf and rbuf; the root's is sent, the others' is received.
+ *   sbuf, and at the root of a scatter rbuf, may be MPI_IN_PLACE.
+ *   What a collective has not, or MPI says is not significant on this rank, may be anything.
+ */
+typedef struct {
+    enum coll_gpusym_coll coll;
+    const void *sbuf;
+    void *rbuf;
+    size_t scount, rcount;
+    gpusym_counts_t scounts, rcounts;
+    gpusym_displs_t sdispls, rdispls;       /* in extents; alltoallw: in bytes */
+    gpusym_adispls_t sadispls, radispls;    /* neighbor_alltoallw: in bytes */
+    struct ompi_datatype_t *sdtype, *rdtype;
+    struct ompi_datatype_t *const *sdtypes; /* alltoallw, neighbor_alltoallw */
+    struct ompi_datatype_t *const *rdtypes;
+    struct ompi_op_t *op;
+    int root;                               /* intercommunicators: or MPI_ROOT, MPI_PROC_NULL */
+} coll_gpusym_args_t;
+
+/*
+ * The collectives' parameters in their order, without communicator and what follows it; F(type, field).
+ * With COLL_GPUSYM_PARAM they are a function's parameters, with COLL_GPUSYM_ARG the arguments to give it of an `a`,
+ * with COLL_GPUSYM_INIT what makes an `a` of them.
+ */
+#define COLL_GPUSYM_PARAM(type, field) type field
+#define COLL_GPUSYM_ARG(type, field) (type)a->field
+#define COLL_GPUSYM_INIT(type, field) .field = field
+
+#define COLL_GPUSYM_F_SEND_ONE(F) \
+    F(const void *, sbuf), F(gpusym_count_t, scount), F(struct ompi_datatype_t *, sdtype)
+#define COLL_GPUSYM_F_SEND_V(F) \
+    F(const void *, sbuf), F(gpusym_counts_t, scounts), F(gpusym_displs_t, sdispls), F(struct ompi_datatype_t *, sdtype)
+#define COLL_GPUSYM_F_RECV_ONE(F) \
+    F(void *, rbuf), F(gpusym_count_t, rcount), F(struct ompi_datatype_t *, rdtype)
+#define COLL_GPUSYM_F_RECV_V(F) \
+    F(void *, rbuf), F(gpusym_counts_t, rcounts), F(gpusym_displs_t, rdispls), F(struct ompi_datatype_t *, rdtype)
+#define COLL_GPUSYM_F_ROOT(F) F(int, root)
+
+#define COLL_GPUSYM_F_ONE_ONE(F) COLL_GPUSYM_F_SEND_ONE(F), COLL_GPUSYM_F_RECV_ONE(F)
+#define COLL_GPUSYM_F_ONE_V(F) COLL_GPUSYM_F_SEND_ONE(F), COLL_GPUSYM_F_RECV_V(F)
+#define COLL_GPUSYM_F_V_V(F) COLL_GPUSYM_F_SEND_V(F), COLL_GPUSYM_F_RECV_V(F)
+#define COLL_GPUSYM_F_ONE_ONE_ROOT(F) COLL_GPUSYM_F_ONE_ONE(F), COLL_GPUSYM_F_ROOT(F)
+#define COLL_GPUSYM_F_ONE_V_ROOT(F) COLL_GPUSYM_F_ONE_V(F), COLL_GPUSYM_F_ROOT(F)
+#define COLL_GPUSYM_F_V_ONE_ROOT(F) COLL_GPUSYM_F_SEND_V(F), COLL_GPUSYM_F_RECV_ONE(F), COLL_GPUSYM_F_ROOT(F)
+#define COLL_GPUSYM_F_BCAST(F) COLL_GPUSYM_F_RECV_ONE(F), COLL_GPUSYM_F_ROOT(F)
+#define COLL_GPUSYM_F_REDUCTION(F) F(const void *, sbuf), COLL_GPUSYM_F_RECV_ONE(F), F(struct ompi_op_t *, op)
+#define COLL_GPUSYM_F_REDUCTION_ROOT(F) COLL_GPUSYM_F_REDUCTION(F), COLL_GPUSYM_F_ROOT(F)
+#define COLL_GPUSYM_F_REDUCTION_V(F)                                                                  \
+    F(const void *, sbuf), F(void *, rbuf), F(gpusym_counts_t, rcounts), F(struct ompi_datatype_t *, rdtype), \
+        F(struct ompi_op_t *, op)
+#define COLL_GPUSYM_F_W_W(F)                                                                                           \
+    F(const void *, sbuf), F(gpusym_counts_t, scounts), F(gpusym_displs_t, sdispls),                                   \
+        F(struct ompi_datatype_t *const *, sdtypes), F(void *, rbuf), F(gpusym_counts_t, rcounts), F(gpusym_displs_t, rdispls), \
+        F(struct ompi_datatype_t *const *, rdtypes)
+#define COLL_GPUSYM_F_NEIGHBOR_W_W(F)                                                                                  \
+    F(const void *, sbuf), F(gpusym_counts_t, scounts), F(gpusym_adispls_t, sadispls),                                 \
+        F(struct ompi_datatype_t *const *, sdtypes), F(void *, rbuf), F(gpusym_counts_t, rcounts),                     \
+        F(gpusym_adispls_t, radispls), F(struct ompi_datatype_t *const *, rdtypes)
+
+/* ---- coll_gpusym_previous.c: the previous modules' functions with these arguments; MPI error code ---- */
+
+int coll_gpusym_previous(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a);
+/* Whether the calling thread is in coll_gpusym_previous(m, ...): then the previous module does one collective by another, and a
+ * blocking one can be handed on at once, for every rank is in there. (Not a nonblocking one: these Open MPI also starts
+ * from progress, for MPI_Comm_idup, while one rank is in there and another is not.) */
+bool coll_gpusym_previous_inside(const mca_coll_gpusym_module_t *m);
+/* *req is the previous module's request, and the caller's. reduce_local has no such forms. */
+int coll_gpusym_previous_i(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, struct ompi_request_t **req);
+int coll_gpusym_previous_init(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, struct ompi_info_t *info,
+                              struct ompi_request_t **req);
+
+/* ---- coll_gpusym_args.c: which memory a call touches on this rank ---- */
+
+/* What a call does to a buffer, by root, rank, intercommunicator, MPI_IN_PLACE and neighbours. */
+typedef enum {
+    COLL_GPUSYM_SENT,    /* of sbuf: read */
+    COLL_GPUSYM_TAKEN,   /* of rbuf: read before it is written; or kept, since the call might not write it */
+    COLL_GPUSYM_WRITTEN, /* of rbuf */
+} coll_gpusym_side_t;
+
+/* count elements of a type, which begin disp bytes behind the buffer's address. */
+typedef struct {
+    ptrdiff_t disp;
+    size_t count;
+    struct ompi_datatype_t *dtype;
+} coll_gpusym_block_t;
+
+/* A side's blocks. Filled by coll_gpusym_layout(), valid as long as the arguments. */
+typedef struct {
+    size_t blocks; /* 0: nothing; 1 without counts: `one` */
+    coll_gpusym_block_t one;
+    bool vector;
+    gpusym_counts_t counts; /* where vector: a block each */
+    gpusym_displs_t displs;
+    gpusym_adispls_t adispls;
+    struct ompi_datatype_t *dtype;
+    struct ompi_datatype_t *const *dtypes; /* NULL: dtype, displs in extents; else displs or (by_aint) adispls in bytes */
+    bool by_aint;
+} coll_gpusym_layout_t;
+
+void coll_gpusym_layout(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
+                        coll_gpusym_layout_t *l);
+/* The i-th of l->blocks; count 0: it has no bytes. */
+void coll_gpusym_block(const coll_gpusym_layout_t *l, size_t i, coll_gpusym_block_t *b);
+
+/* Calls piece(arg, off, bytes) for every run of bytes of the block's elements, off from the buffer's address; runs that touch
+ * are one. MPI error code, or the first that is not MPI_SUCCESS of piece(). */
+int coll_gpusym_pieces(const coll_gpusym_block_t *b, int (*piece)(void *arg, ptrdiff_t off, size_t bytes), void *arg);
+/* Whether the block is one run of bytes: the `bytes` behind `*off`. */
+bool coll_gpusym_block_is_run(const coll_gpusym_block_t *b, ptrdiff_t *off, size_t *bytes);
+
+/* All that a call touches of a buffer. */
+typedef struct {
+    ptrdiff_t lo;  /* first byte, from the buffer's address */
+    size_t bytes;  /* from there to the last; 0 where nothing is touched */
+    bool used;     /* bytes > 0 */
+    bool dense;    /* every byte in there belongs to the call's elements: no gaps */
+    bool read;     /* the call reads what is there: a send buffer; a receive buffer in place, or accumulated */
+    bool written;  /* the call writes there */
+} coll_gpusym_span_t;
+
+void coll_gpusym_spans(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_span_t *send,
+                       coll_gpusym_span_t *recv);
+/* What memory that is: of the first byte (MPI_BOTTOM with several blocks: the first block that is not host memory).
+ * GPUSYM_MEM_NONE where nothing is touched. */
+void coll_gpusym_where(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, gpusym_mem_t *smem,
+                       gpusym_mem_t *rmem);
+
+/* Whether the CPU must not, or had better not, touch it. */
+static inline bool coll_gpusym_on_gpu(const gpusym_mem_t *mem)
+{
+    return GPUSYM_MEM_DEVICE == mem->kind || GPUSYM_MEM_MANAGED == mem->kind;
+}
+
+/* ---- coll_gpusym_stage.c: a call whose device buffers are mirrored in host memory ---- */
+
+typedef struct {
+    char *p;     /* stands for the span's first byte; NULL: no mirror, the buffer is host memory or not touched */
+    size_t size;
+    int slot;    /* of the pinned buffers; -1: ordinary memory */
+} coll_gpusym_mirror_t;
+
+/* Plain data, made by begin and ended by end, on any thread. Several may be alive. */
+typedef struct {
+    gpusym_gpu_t *gpu;
+    coll_gpusym_mirror_t send, recv;
+} coll_gpusym_stage_t;
+
+/*
+ * Makes the mirrors, copies into them what the call reads, and makes *on_host the same call on them. Where a buffer is host
+ * memory it stays as it is. MPI error code: then nothing is held, and the user has been told.
+ * The datatypes' gaps are neither read nor written, in the mirrors nor in the buffers: they may be in use by other calls.
+ */
+int coll_gpusym_stage_begin(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s,
+                            coll_gpusym_args_t *on_host);
+/* For a persistent call that is started again: copies in once more what the call reads. MPI error code. */
+int coll_gpusym_stage_again(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s);
+/* Copies the results back if rv, of the call on_host, is MPI_SUCCESS. Returns rv, or the error of the copy. The stage lives on. */
+int coll_gpusym_stage_results(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s, int rv);
+/* coll_gpusym_stage_results(), then frees the mirrors. */
+int coll_gpusym_stage_end(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s, int rv);
+/* begin, coll_gpusym_previous, end. */
+int coll_gpusym_stage_blocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a);
+/* Frees the pinned buffers, when no stage is alive. */
+void coll_gpusym_stage_fini(void);
+
+#endif

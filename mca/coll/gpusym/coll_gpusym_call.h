@@ -1,0 +1,145 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * A call: one collective in flight on this rank.
+ *
+ *   coll_gpusym_native.c   what a collective is in the kernels' terms
+ *   coll_gpusym_call.c     how a call goes: posted, agreed, launched, ended; and the order of the calls of a communicator
+ *   coll_gpusym_request.c  nonblocking and persistent calls: MPI requests, progress
+ *
+ * Everything is asynchronous; a blocking call starts one and waits.
+ */
+#ifndef MCA_COLL_GPUSYM_CALL_H
+#define MCA_COLL_GPUSYM_CALL_H
+
+#include "coll_gpusym_args.h"
+#include "coll_gpusym_team.h"
+#include "tuning/tuning.h"
+
+typedef enum {
+    COLL_GPUSYM_CALL_NEW,      /* not posted: the team is not set up, or a peer is too far behind */
+    COLL_GPUSYM_CALL_ROLLCALL, /* posted; waiting for the peers' entries */
+    COLL_GPUSYM_CALL_SETUP,    /* agreed: native; the team's second step */
+    COLL_GPUSYM_CALL_VOTE,     /* zero copy: waiting whether all could map the buffers */
+    COLL_GPUSYM_CALL_TURN,     /* waiting until it may be launched */
+    COLL_GPUSYM_CALL_RUNNING,  /* the kernel runs */
+    COLL_GPUSYM_CALL_UNPACKING, /* what it left in scratch memory is copied to the user */
+    COLL_GPUSYM_CALL_DRAINING, /* something failed; waiting for the kernel to leave */
+    COLL_GPUSYM_CALL_PREVIOUS, /* agreed: the previous module's, for `reason` (staged) or -1 (passed on); who asked does it */
+    COLL_GPUSYM_CALL_BELOW,    /* there it goes on, by its request */
+    COLL_GPUSYM_CALL_ENDED,    /* with `error` */
+} coll_gpusym_call_state_t;
+
+/* Rows of a user's buffer, of equal length and distance: a vector datatype. rows 0: none. */
+typedef struct {
+    char *first;
+    uint64_t width, pitch, rows; /* bytes */
+} coll_gpusym_rows_t;
+
+/* What a call is for the kernels; see coll_gpusym_native.c. */
+typedef struct {
+    int reason;                /* enum coll_gpusym_reason: why this rank has it staged; -1: it need not be */
+    const void *in;
+    void *out;
+    uint64_t in_bytes, out_bytes; /* extents of what is read and written there */
+    uint64_t bytes;            /* as gpusym_work_t.bytes, before all ranks have said theirs */
+    bool exact;                /* ... which must be the same on all ranks */
+    bool in_place;             /* in and out may overlap */
+    unsigned op, type;         /* of kernels.def; bytes are moved as GPUSYM_T_U8 */
+    uint32_t layout;           /* hash of what zero copy wants alike on all ranks */
+    /* What goes through scratch memory: in, out are in that then, once it is there (coll_gpusym_native_scratch). */
+    coll_gpusym_rows_t pack;   /* copied there before the kernel */
+    coll_gpusym_rows_t unpack; /* copied back after it */
+    uint64_t in_off;           /* where in out the input is, in place */
+    bool keep;                 /* `unpack` is copied there before the kernel too: it writes not all of that, or reads it */
+} coll_gpusym_native_t;
+
+/* A launch that is made again and again: all but its epoch. */
+typedef struct {
+    bool valid, zero_copy;
+    int algorithm;
+    unsigned kernel;
+    uint64_t epochs;
+    gpusym_work_t work;
+} coll_gpusym_plan_t;
+
+typedef struct coll_gpusym_call {
+    mca_coll_gpusym_module_t *module;
+    coll_gpusym_args_t args;
+    bool device;               /* a buffer of ours is device memory, or we have none: it may be native */
+    bool blocking;
+    bool agree_only;           /* of a persistent call's init: ends once all have said what they have; `agreed` then */
+    bool agreed;               /* native on all ranks */
+    bool settled;              /* a start of a persistent call that is the previous module's: known, not posted */
+    int reason_settled;
+    gpusym_mem_t where;        /* a buffer on our GPU */
+    bool out_local;            /* the output is memory of our GPU, neither managed nor the host's */
+    coll_gpusym_native_t native;
+
+    coll_gpusym_call_state_t state;
+    int reason;                /* of staging; -1 */
+    int error;                 /* MPI error code */
+    int algorithm;             /* that ran */
+    gpusym_rollcall_read_t read;
+    bool zero_copy;            /* agreed */
+    uint32_t in_key, out_key;  /* pinned; 0: none */
+    bool has_turn;             /* to be given back */
+    gpusym_lane_t *lane;       /* while a kernel of ours is queued */
+    char *scratch;             /* GPU memory, while the call lasts; NULL: none */
+    gpusym_gpu_t *scratch_gpu;
+    uint32_t polls;            /* since the last look at the peers' health */
+    uint64_t looked_ns, since_ns; /* last look; begin of this state */
+
+    coll_gpusym_stage_t stage;        /* COLL_GPUSYM_CALL_BELOW, staged */
+    struct ompi_request_t *below;     /* the previous module's request */
+    coll_gpusym_plan_t *plan;         /* persistent: what the first start found out; NULL: not kept */
+    struct coll_gpusym_call *next;    /* in the team's list */
+} coll_gpusym_call_t;
+
+/* Whether kernels.def has algorithms of a collective. */
+static inline bool coll_gpusym_has_kernels(enum coll_gpusym_coll coll)
+{
+    return (int)coll < (int)COLL_GPUSYM_NATIVES;
+}
+
+/* ---- coll_gpusym_native.c ---- */
+
+/* What the call is for the kernels. Local; may find that it must be staged. */
+void coll_gpusym_native(coll_gpusym_call_t *call, const gpusym_mem_t *smem, const gpusym_mem_t *rmem);
+/* Bytes of scratch memory that the call needs, 0: none; and puts in and out there. */
+uint64_t coll_gpusym_native_scratch_bytes(const coll_gpusym_native_t *native);
+void coll_gpusym_native_scratch(coll_gpusym_call_t *call, char *scratch);
+/* Whether zero copy needs peers to map the input, the output of this rank. */
+void coll_gpusym_native_shares(const coll_gpusym_call_t *call, bool *in, bool *out);
+/* With all entries read: whether all ranks can, and the collective may. */
+bool coll_gpusym_native_zero_copy(const coll_gpusym_call_t *call);
+/* The kernels' family for an algorithm, in this call: the zero-copy one where that was agreed. */
+unsigned coll_gpusym_native_family(const coll_gpusym_call_t *call, unsigned algorithm);
+/* Fills in what the collective is: in, out, segments, ranks. call->read.max_bytes is agreed. */
+void coll_gpusym_native_work(const coll_gpusym_call_t *call, gpusym_work_t *w);
+/* A communicator of one rank: copies what comes out. False: that cannot be done by a plain copy; else *rv is the MPI error code. */
+bool coll_gpusym_native_alone(const coll_gpusym_args_t *args, const gpusym_mem_t *where, int *rv);
+
+/* ---- coll_gpusym_call.c ---- */
+
+/*
+ * The calls of a communicator go one after the other: only the first that is not over is polled. So the previous module's
+ * collectives are called in the same order on all ranks, and who has posted a call has ended all before it.
+ */
+/* Describes a call: what its buffers are. The team exists. */
+void coll_gpusym_call_init(coll_gpusym_call_t *call, mca_coll_gpusym_module_t *module, const coll_gpusym_args_t *args);
+/* Makes one that is over new again, with the same arguments. */
+void coll_gpusym_call_again(coll_gpusym_call_t *call);
+/* One step, which never waits. True once the state is PREVIOUS or ENDED: the communicator's next call may go on. */
+bool coll_gpusym_call_poll(coll_gpusym_call_t *call);
+/* Counts how the call was served; once, when it is over. */
+void coll_gpusym_call_count(const coll_gpusym_call_t *call);
+
+/* ---- coll_gpusym_request.c ---- */
+
+/* Nonblocking and started persistent calls of this process that have not completed. */
+extern uint32_t coll_gpusym_in_flight;
+/* Frees what is kept for requests, after the last one; progress is no longer made. */
+void coll_gpusym_requests_fini(void);
+
+#endif

@@ -1,0 +1,618 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * What each collective is in the kernels' terms: which bytes go from where to where, and what is reduced.
+ *
+ * Three shapes: the message as a whole (all-reduce, reduce, bcast), and segments, one for each pair of ranks, that are placed
+ * or reduced.  Nothing here depends on what the peers have; what must be alike on all ranks is compared by the
+ * roll-call.
+ */
+#include "coll_gpusym_call.h"
+
+/* n elements of a type lie in one piece. */
+static bool flat(struct ompi_datatype_t *type, size_t n)
+{
+    return 0 == n || ompi_datatype_is_contiguous_memory_layout(type, n > 1 ? 2 : 1);
+}
+
+static uint64_t size_of(struct ompi_datatype_t *type, size_t n)
+{
+    return (uint64_t)n * type->super.size;
+}
+
+/* Of elements that kernels reduce: with the padding that some pairs have. */
+static uint64_t reduced(struct ompi_datatype_t *type, size_t n)
+{
+    return (uint64_t)n * (uint64_t)(type->super.ub - type->super.lb);
+}
+
+static uint64_t stride_of(struct ompi_datatype_t *type, size_t n)
+{
+    return (uint64_t)n * (uint64_t)(type->super.ub - type->super.lb);
+}
+
+/* Where the first element's bytes are. */
+static char *begin(const void *buf, struct ompi_datatype_t *type)
+{
+    return (char *)(uintptr_t)buf + type->super.true_lb;
+}
+
+static bool in_place(const coll_gpusym_args_t *a)
+{
+    return MPI_IN_PLACE == a->sbuf;
+}
+
+/* Segment p of a buffer described by counts and displacements. */
+static gpusym_seg_t seg_v(gpusym_counts_t counts, gpusym_displs_t displs, struct ompi_datatype_t *type, uint32_t p)
+{
+    const gpusym_seg_t s = {(uint64_t)gpusym_displ_at(displs, p) * stride_of(type, 1),
+                            size_of(type, (size_t)gpusym_count_at(counts, p))};
+    return s;
+}
+
+/* Segment p of a buffer of equal blocks; packed: of their bytes alone. */
+static gpusym_seg_t seg_block(struct ompi_datatype_t *type, size_t count, uint32_t p, bool packed)
+{
+    const gpusym_seg_t s = {p * (packed ? size_of(type, count) : stride_of(type, count)), size_of(type, count)};
+    return s;
+}
+
+/* Who and what: the call, in short. */
+typedef struct {
+    const coll_gpusym_args_t *a;
+    uint32_t me, n, root;
+    gpusym_seg_t *send, *recv; /* [n], zeroed */
+    uint64_t *far;             /* [n]: gpusym_work_t.far_off */
+    bool in_packed, out_packed;
+} shape_t;
+
+static void shape_allgather(const shape_t *s)
+{
+    const coll_gpusym_args_t *a = s->a;
+    const bool v = COLL_GPUSYM_ALLGATHERV == a->coll;
+    for (uint32_t p = 0; p < s->n; p++) {
+        s->recv[p] = v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p) : seg_block(a->rdtype, a->rcount, p, s->out_packed);
+    }
+    for (uint32_t p = 0; p < s->n; p++) {
+        s->send[p] = (gpusym_seg_t){0, s->recv[s->me].bytes};
+        s->far[p] = s->recv[s->me].off;
+    }
+}
+
+static void shape_reduce_scatter(const shape_t *s)
+{
+    const coll_gpusym_args_t *a = s->a;
+    uint64_t off = 0;
+    for (uint32_t p = 0; p < s->n; p++) {
+        const size_t count = COLL_GPUSYM_REDUCE_SCATTER == a->coll ? (size_t)gpusym_count_at(a->rcounts, p) : a->rcount;
+        s->send[p] = (gpusym_seg_t){off, reduced(a->rdtype, count)};
+        off += s->send[p].bytes;
+    }
+    s->recv[s->me] = (gpusym_seg_t){0, s->send[s->me].bytes};
+    for (uint32_t p = 0; p < s->n; p++) {
+        s->far[p] = s->send[s->me].off;
+    }
+}
+
+static void shape_alltoall(const shape_t *s)
+{
+    const coll_gpusym_args_t *a = s->a;
+    const bool v = COLL_GPUSYM_ALLTOALLV == a->coll;
+    for (uint32_t p = 0; p < s->n; p++) {
+        s->recv[p] = v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p) : seg_block(a->rdtype, a->rcount, p, s->out_packed);
+        s->send[p] = in_place(a) ? s->recv[p]
+                     : v         ? seg_v(a->scounts, a->sdispls, a->sdtype, p)
+                                 : seg_block(a->sdtype, a->scount, p, s->in_packed);
+        s->far[p] = v ? 0 : s->me * stride_of(a->rdtype, a->rcount);
+    }
+    if (in_place(a)) {
+        s->send[s->me] = s->recv[s->me] = (gpusym_seg_t){0, 0};
+    }
+}
+
+static void shape_gather(const shape_t *s)
+{
+    const coll_gpusym_args_t *a = s->a;
+    const bool v = COLL_GPUSYM_GATHERV == a->coll;
+    if (s->me == s->root) {
+        for (uint32_t p = 0; p < s->n; p++) {
+            s->recv[p] = v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p) : seg_block(a->rdtype, a->rcount, p, s->out_packed);
+        }
+        if (in_place(a)) {
+            s->recv[s->me] = (gpusym_seg_t){0, 0};
+        } else {
+            s->send[s->root] = (gpusym_seg_t){0, s->recv[s->me].bytes};
+        }
+        return;
+    }
+    s->send[s->root] = (gpusym_seg_t){0, size_of(a->sdtype, a->scount)};
+    /* Push: the root's blocks are as long as ours, and lie one after the other (only then is its buffer one segment). */
+    s->far[s->root] = s->me * s->send[s->root].bytes;
+}
+
+static void shape_scatter(const shape_t *s)
+{
+    const coll_gpusym_args_t *a = s->a;
+    const bool v = COLL_GPUSYM_SCATTERV == a->coll;
+    if (s->me == s->root) {
+        for (uint32_t p = 0; p < s->n; p++) {
+            s->send[p] = v ? seg_v(a->scounts, a->sdispls, a->sdtype, p) : seg_block(a->sdtype, a->scount, p, s->in_packed);
+        }
+        if (MPI_IN_PLACE == a->rbuf) {
+            s->send[s->me] = (gpusym_seg_t){0, 0};
+            return;
+        }
+    } else {
+        s->recv[s->root] = (gpusym_seg_t){0, size_of(a->rdtype, a->rcount)};
+        return;
+    }
+    s->recv[s->root] = (gpusym_seg_t){0, s->send[s->me].bytes};
+}
+
+static void shape_scan(const shape_t *s)
+{
+    const coll_gpusym_args_t *a = s->a;
+    const gpusym_seg_t whole = {0, reduced(a->rdtype, a->rcount)};
+    const uint32_t own = COLL_GPUSYM_SCAN == a->coll ? 0 : 1;
+    for (uint32_t p = s->me + own; p < s->n; p++) {
+        s->send[p] = whole;
+    }
+    if (s->me >= own) {
+        s->recv[s->me] = whole;
+    }
+}
+
+/* The forms of bcast and reduce that go by segments. */
+static void shape_rooted(const shape_t *s)
+{
+    const coll_gpusym_args_t *a = s->a;
+    const bool reduce = COLL_GPUSYM_REDUCE == a->coll;
+    const gpusym_seg_t whole = {0, reduce ? reduced(a->rdtype, a->rcount) : size_of(a->rdtype, a->rcount)};
+    if (reduce) {
+        s->send[s->root] = whole;
+        if (s->me == s->root) {
+            s->recv[s->me] = whole;
+        }
+    } else if (s->me != s->root) {
+        s->recv[s->root] = whole;
+    } else {
+        for (uint32_t p = 0; p < s->n; p++) {
+            if (p != s->root) {
+                s->send[p] = whole;
+            }
+        }
+    }
+}
+
+static void shape(const shape_t *s)
+{
+    switch (s->a->coll) {
+    case COLL_GPUSYM_ALLGATHER:
+    case COLL_GPUSYM_ALLGATHERV:
+        shape_allgather(s);
+        break;
+    case COLL_GPUSYM_REDUCE_SCATTER:
+    case COLL_GPUSYM_REDUCE_SCATTER_BLOCK:
+        shape_reduce_scatter(s);
+        break;
+    case COLL_GPUSYM_ALLTOALL:
+    case COLL_GPUSYM_ALLTOALLV:
+        shape_alltoall(s);
+        break;
+    case COLL_GPUSYM_GATHER:
+    case COLL_GPUSYM_GATHERV:
+        shape_gather(s);
+        break;
+    case COLL_GPUSYM_SCATTER:
+    case COLL_GPUSYM_SCATTERV:
+        shape_scatter(s);
+        break;
+    case COLL_GPUSYM_SCAN:
+    case COLL_GPUSYM_EXSCAN:
+        shape_scan(s);
+        break;
+    case COLL_GPUSYM_BCAST:
+    case COLL_GPUSYM_REDUCE:
+        shape_rooted(s);
+        break;
+    default: /* all-reduce has none */
+        break;
+    }
+}
+
+/* ---- what a rank can say before it has heard the others ---- */
+
+static bool has_op(unsigned coll)
+{
+    return COLL_GPUSYM_ALLREDUCE == coll || COLL_GPUSYM_REDUCE == coll || COLL_GPUSYM_REDUCE_SCATTER == coll ||
+           COLL_GPUSYM_REDUCE_SCATTER_BLOCK == coll || COLL_GPUSYM_SCAN == coll || COLL_GPUSYM_EXSCAN == coll;
+}
+
+/* Whether each rank knows by itself how much goes between any two. */
+static bool is_exact(unsigned coll)
+{
+    return COLL_GPUSYM_ALLTOALLV != coll && COLL_GPUSYM_GATHERV != coll && COLL_GPUSYM_SCATTERV != coll;
+}
+
+/* A buffer of this rank: NULL if it has none. */
+typedef struct {
+    const void *buf;
+    struct ompi_datatype_t *type;
+    size_t count; /* elements in a row; 0: blocks with displacements of their own */
+} side_t;
+
+/* The buffers. reduce: in has the type of out. in place: in is out, or a part of it that extents() finds. */
+static void sides(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, side_t *in, side_t *out)
+{
+    const bool root = me == (uint32_t)a->root;
+    const side_t none = {NULL, NULL, 0};
+
+    *in = in_place(a) ? none : (side_t){a->sbuf, a->sdtype, a->scount};
+    *out = (side_t){a->rbuf, a->rdtype, a->rcount};
+    switch (a->coll) {
+    case COLL_GPUSYM_REDUCE:
+        *out = root ? *out : none;
+        break;
+    case COLL_GPUSYM_BCAST:
+        *in = root ? *out : none;
+        break;
+    case COLL_GPUSYM_ALLGATHER:
+        out->count *= n;
+        break;
+    case COLL_GPUSYM_ALLGATHERV:
+        out->count = 0;
+        break;
+    case COLL_GPUSYM_ALLTOALL:
+        in->count *= n;
+        out->count *= n;
+        break;
+    case COLL_GPUSYM_ALLTOALLV:
+        in->count = out->count = 0;
+        break;
+    case COLL_GPUSYM_GATHER:
+    case COLL_GPUSYM_GATHERV:
+        out->count *= COLL_GPUSYM_GATHER == a->coll ? n : 0;
+        *out = root ? *out : none;
+        break;
+    case COLL_GPUSYM_SCATTER:
+    case COLL_GPUSYM_SCATTERV:
+        in->count *= COLL_GPUSYM_SCATTER == a->coll ? n : 0;
+        *in = root ? *in : none;
+        *out = MPI_IN_PLACE == a->rbuf ? none : *out;
+        break;
+    default:
+        break;
+    }
+}
+
+typedef struct {
+    coll_gpusym_rows_t rows;
+    ptrdiff_t next; /* where a row like those so far would begin */
+    bool regular;
+} regular_t;
+
+static int regular_piece(void *arg, ptrdiff_t off, size_t bytes)
+{
+    regular_t *r = arg;
+    if (0 == r->rows.rows) {
+        r->rows.first += off;
+        r->rows.width = bytes;
+    } else if (1 == r->rows.rows) {
+        r->rows.pitch = (uint64_t)(off - r->next);
+        r->regular = off > r->next && r->rows.pitch > bytes && bytes == r->rows.width;
+    } else {
+        r->regular = r->regular && off == r->next && bytes == r->rows.width;
+    }
+    r->next = off + (r->rows.rows > 0 ? (ptrdiff_t)r->rows.pitch : 0);
+    r->rows.rows++;
+    return r->regular ? MPI_SUCCESS : MPI_ERR_TYPE;
+}
+
+/* The side's elements as rows. Two elements that are regular tell that all are. */
+static bool rows_of(const side_t *s, coll_gpusym_rows_t *rows)
+{
+    const size_t some = s->count < 2 ? s->count : 2;
+    const coll_gpusym_block_t block = {0, some, s->type};
+    regular_t r = {{(char *)(uintptr_t)s->buf, 0, 0, 0}, 0, true};
+    if (0 == some || MPI_SUCCESS != coll_gpusym_pieces(&block, regular_piece, &r) || 0 == r.rows.rows % some) {
+        *rows = r.rows;
+        rows->rows = 0 == some ? 0 : r.rows.rows / some * s->count;
+        return 0 != some && r.regular && r.rows.rows > 1;
+    }
+    return false;
+}
+
+/* Sets in and out. Buffers whose elements do not lie in one piece are to be packed, where they are rows. False: not so. */
+static bool buffers(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, coll_gpusym_native_t *k)
+{
+    side_t in, out;
+    sides(a, me, n, &in, &out);
+    k->in = NULL != in.buf ? begin(in.buf, in.type) : NULL;
+    k->out = NULL != out.buf ? begin(out.buf, out.type) : NULL;
+    if (!has_op(a->coll)) { /* types that kernels reduce are flat */
+        const bool in_flat = NULL == in.buf || flat(in.type, 0 == in.count ? 2 : in.count);
+        const bool out_flat = NULL == out.buf || flat(out.type, 0 == out.count ? 2 : out.count);
+        if ((!in_flat && !rows_of(&in, &k->pack)) || (!out_flat && !rows_of(&out, &k->unpack))) {
+            return false;
+        }
+    }
+    if (COLL_GPUSYM_BCAST == a->coll && me == (uint32_t)a->root) {
+        k->unpack.rows = 0; /* it has the result */
+    }
+    k->keep = in_place(a) && 0 != k->unpack.rows;
+    if (in_place(a) && COLL_GPUSYM_ALLGATHER != a->coll && COLL_GPUSYM_ALLGATHERV != a->coll &&
+        !(COLL_GPUSYM_GATHER == a->coll || COLL_GPUSYM_GATHERV == a->coll)) {
+        k->in = k->out;
+    }
+    return true;
+}
+
+/* The end of the last segment, and the length of the longest; a segment before the buffer counts as one without end. */
+static uint64_t segs_end(const gpusym_seg_t *segs, uint32_t n, uint64_t *longest)
+{
+    uint64_t end = 0;
+    for (uint32_t p = 0; p < n; p++) {
+        const uint64_t to = segs[p].bytes > 0 ? segs[p].off + segs[p].bytes : 0;
+        end = segs[p].off > UINT64_MAX / 2 && segs[p].bytes > 0 ? UINT64_MAX : to > end ? to : end;
+        *longest = segs[p].bytes > *longest ? segs[p].bytes : *longest;
+    }
+    return end;
+}
+
+static uint32_t hash_segs(const gpusym_seg_t *segs, uint32_t n)
+{
+    uint32_t h = 0;
+    for (uint32_t p = 0; p < n; p++) {
+        h = (h ^ (uint32_t)segs[p].off ^ (uint32_t)(segs[p].off >> 32)) * 2654435761u;
+    }
+    return h;
+}
+
+/* Lengths: of what is read, of what is written, of the longest piece. */
+static void extents(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, coll_gpusym_native_t *k)
+{
+    gpusym_seg_t send[GPUSYM_TEAM_MAX] = {{0, 0}}, recv[GPUSYM_TEAM_MAX] = {{0, 0}};
+    uint64_t far[GPUSYM_TEAM_MAX] = {0};
+    const shape_t s = {a, me, n, (uint32_t)a->root, send, recv, far, 0 != k->pack.rows, 0 != k->unpack.rows};
+
+    if (COLL_GPUSYM_ALLREDUCE == a->coll || COLL_GPUSYM_REDUCE == a->coll || COLL_GPUSYM_BCAST == a->coll) {
+        k->bytes = COLL_GPUSYM_BCAST == a->coll ? size_of(a->rdtype, a->rcount) : reduced(a->rdtype, a->rcount);
+        k->in_bytes = NULL != k->in ? k->bytes : 0;
+        k->out_bytes = NULL != k->out ? k->bytes : 0;
+        return;
+    }
+    shape(&s);
+    k->bytes = 0;
+    k->in_bytes = segs_end(send, n, &k->bytes);
+    k->out_bytes = segs_end(recv, n, &k->bytes);
+    if ((COLL_GPUSYM_ALLGATHER == a->coll || COLL_GPUSYM_ALLGATHERV == a->coll) && in_place(a)) {
+        k->in = (char *)k->out + recv[me].off;
+        k->in_off = recv[me].off;
+    }
+    if ((COLL_GPUSYM_REDUCE_SCATTER == a->coll || COLL_GPUSYM_REDUCE_SCATTER_BLOCK == a->coll) && in_place(a) && 0 != k->out_bytes) {
+        /* The result would overwrite input that another block, or a peer, has still to read. */
+        k->unpack = (coll_gpusym_rows_t){k->out, k->out_bytes, k->out_bytes, 1};
+    }
+    /* Who pushes into a peer's buffer takes it to be laid out like its own; see shape_gather() for the root's. */
+    if (COLL_GPUSYM_ALLGATHER == a->coll || COLL_GPUSYM_ALLGATHERV == a->coll || COLL_GPUSYM_ALLTOALL == a->coll) {
+        k->layout = hash_segs(recv, n);
+    } else if (COLL_GPUSYM_GATHER == a->coll && me == s.root) {
+        k->layout = !flat(a->rdtype, 2);
+    }
+}
+
+/* Whether two buffers lie on different GPUs, or in different contexts of one. */
+static bool elsewhere(const gpusym_mem_t *a, const gpusym_mem_t *b)
+{
+    return GPUSYM_MEM_DEVICE == a->kind && GPUSYM_MEM_DEVICE == b->kind &&
+           (a->gpu != b->gpu || (NULL != a->context && NULL != b->context && a->context != b->context));
+}
+
+static int reason_of(coll_gpusym_call_t *call, const gpusym_mem_t *smem, const gpusym_mem_t *rmem)
+{
+    const coll_gpusym_args_t *a = &call->args;
+    coll_gpusym_team_t *team = call->module->team;
+    coll_gpusym_native_t *k = &call->native;
+
+    k->op = GPUSYM_OP_BOR; /* bytes are moved: any operation, never applied */
+    k->type = GPUSYM_T_U8;
+    if (COLL_GPUSYM_ALG_STAGED == mca_coll_gpusym_component.algorithm[a->coll]) {
+        return COLL_GPUSYM_R_FORCED;
+    }
+    if (has_op(a->coll)) {
+        const int op = coll_gpusym_op(a->op), type = coll_gpusym_type(a->rdtype);
+        if (op < 0) {
+            return ompi_op_is_intrinsic(a->op) ? COLL_GPUSYM_R_OP : COLL_GPUSYM_R_USER_OP;
+        }
+        if (type < 0) {
+            return COLL_GPUSYM_R_TYPE;
+        }
+        if (!gpusym_op_valid((unsigned)op, (unsigned)type)) {
+            return COLL_GPUSYM_R_OP;
+        }
+        k->op = (unsigned)op;
+        k->type = (unsigned)type;
+    }
+    if (!buffers(a, team->rank, team->nranks, k)) {
+        return COLL_GPUSYM_R_TYPE;
+    }
+    if (GPUSYM_MEM_HOST == smem->kind || GPUSYM_MEM_HOST == rmem->kind) {
+        return COLL_GPUSYM_R_MIXED; /* one buffer on the host, one on the GPU */
+    }
+    if (elsewhere(smem, rmem) || (GPUSYM_MEM_NONE != rmem->kind && !coll_gpusym_team_owns(team, rmem)) ||
+        (GPUSYM_MEM_NONE != smem->kind && !coll_gpusym_team_owns(team, smem))) {
+        return COLL_GPUSYM_R_OTHER_GPU;
+    }
+    return -1;
+}
+
+void coll_gpusym_native(coll_gpusym_call_t *call, const gpusym_mem_t *smem, const gpusym_mem_t *rmem)
+{
+    const coll_gpusym_args_t *a = &call->args;
+    coll_gpusym_team_t *team = call->module->team;
+    coll_gpusym_native_t *k = &call->native;
+
+    memset(k, 0, sizeof *k);
+    call->where = GPUSYM_MEM_DEVICE == rmem->kind || GPUSYM_MEM_DEVICE != smem->kind ? (coll_gpusym_on_gpu(rmem) ? *rmem : *smem) : *smem;
+    call->out_local = GPUSYM_MEM_DEVICE == rmem->kind;
+    k->reason = reason_of(call, smem, rmem);
+    k->exact = is_exact(a->coll);
+    k->in_place = in_place(a);
+    if (k->reason < 0 && team->nranks <= GPUSYM_TEAM_MAX) {
+        extents(a, team->rank, team->nranks, k);
+        k->in = 0 == k->in_bytes ? NULL : k->in; /* what is not touched may be any memory */
+        k->out = 0 == k->out_bytes ? NULL : k->out;
+    }
+}
+
+bool coll_gpusym_native_alone(const coll_gpusym_args_t *a, const gpusym_mem_t *where, int *rv)
+{
+    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    coll_gpusym_native_t k = {.bytes = 0};
+    gpusym_seg_t send = {0, 0}, recv = {0, 0};
+    uint64_t far = 0;
+    const shape_t s = {a, 0, 1, 0, &send, &recv, &far, false, false};
+    gpusym_gpu_t *gpu;
+
+    if (!coll_gpusym_has_kernels(a->coll) || (has_op(a->coll) && coll_gpusym_type(a->rdtype) < 0 && !flat(a->rdtype, 2)) || !buffers(a, 0, 1, &k) || 0 != k.pack.rows || 0 != k.unpack.rows) {
+        return false;
+    }
+    shape(&s);
+    if (COLL_GPUSYM_ALLREDUCE == a->coll) {
+        send.bytes = reduced(a->rdtype, a->rcount);
+    }
+    const char *from = (const char *)k.in + send.off;
+    char *to = (char *)k.out + recv.off;
+    *rv = MPI_SUCCESS;
+    if (0 == send.bytes || NULL == k.in || NULL == k.out || from == to || COLL_GPUSYM_EXSCAN == a->coll) {
+        return true;
+    }
+    if (GPUSYM_SUCCESS != dev->gpu_open(where, &gpu) || GPUSYM_SUCCESS != dev->copy(gpu, to, from, send.bytes)) {
+        coll_gpusym_help("gpu-error", 0, "of the buffer", "of one rank", coll_gpusym_mpi_name(a->coll), dev->error());
+        *rv = MPI_ERR_OTHER;
+    }
+    return true;
+}
+
+/* ---- scratch memory ---- */
+
+static uint64_t rows_bytes(const coll_gpusym_rows_t *r)
+{
+    return (r->width * r->rows + 255) / 256 * 256;
+}
+
+uint64_t coll_gpusym_native_scratch_bytes(const coll_gpusym_native_t *k)
+{
+    return rows_bytes(&k->pack) + rows_bytes(&k->unpack);
+}
+
+void coll_gpusym_native_scratch(coll_gpusym_call_t *call, char *scratch)
+{
+    coll_gpusym_native_t *k = &call->native;
+    char *out = scratch + rows_bytes(&k->pack);
+    const bool root_bcast = COLL_GPUSYM_BCAST == call->args.coll && call->module->team->rank == (uint32_t)call->args.root;
+    if (0 != k->unpack.rows && k->keep && NULL != k->in) { /* in place: in is out, or a block of it */
+        k->in = out + k->in_off;
+    }
+    if (0 != k->pack.rows) {
+        k->in = scratch;
+        k->out = root_bcast ? scratch : k->out;
+    }
+    if (0 != k->unpack.rows) {
+        k->out = out;
+    }
+}
+
+/* ---- zero copy ---- */
+
+/* Whether the kernels of the collective have each other's inputs, outputs mapped for zero copy. */
+static void maps(unsigned coll, bool *in, bool *out)
+{
+    *in = *out = false;
+    switch (coll) {
+    case COLL_GPUSYM_ALLREDUCE:
+        *in = GPUSYM_ALG_ALLREDUCE_RSXLD_AGXST == mca_coll_gpusym_component.algorithm[coll];
+        *out = true;
+        break;
+    case COLL_GPUSYM_REDUCE:
+    case COLL_GPUSYM_BCAST:
+    case COLL_GPUSYM_ALLGATHER:
+    case COLL_GPUSYM_ALLGATHERV:
+    case COLL_GPUSYM_ALLTOALL:
+    case COLL_GPUSYM_GATHER:
+    case COLL_GPUSYM_SCATTER:
+    case COLL_GPUSYM_SCATTERV:
+        *out = true;
+        break;
+    case COLL_GPUSYM_GATHERV: /* the root alone knows where all lies */
+    case COLL_GPUSYM_REDUCE_SCATTER:
+    case COLL_GPUSYM_REDUCE_SCATTER_BLOCK:
+    case COLL_GPUSYM_SCAN:
+    case COLL_GPUSYM_EXSCAN:
+        *in = true;
+        break;
+    default: /* alltoallv: nobody knows where the receiver wants it */
+        break;
+    }
+}
+
+void coll_gpusym_native_shares(const coll_gpusym_call_t *call, bool *in, bool *out)
+{
+    maps(call->args.coll, in, out);
+}
+
+bool coll_gpusym_native_zero_copy(const coll_gpusym_call_t *call)
+{
+    const unsigned coll = call->args.coll;
+    const bool apart = COLL_GPUSYM_ALLTOALL == coll || COLL_GPUSYM_REDUCE_SCATTER == coll ||
+                       COLL_GPUSYM_REDUCE_SCATTER_BLOCK == coll || COLL_GPUSYM_SCAN == coll || COLL_GPUSYM_EXSCAN == coll;
+    uint32_t need = 0;
+    bool in, out;
+    maps(coll, &in, &out);
+    need |= in ? GPUSYM_POST_CAN_IN : 0;
+    need |= out ? GPUSYM_POST_CAN_OUT : 0;
+    return 0 != need && need == (call->read.all & need) && !(apart && 0 != (call->read.any & GPUSYM_POST_IN_PLACE)) &&
+           call->read.same_layout;
+}
+
+unsigned coll_gpusym_native_family(const coll_gpusym_call_t *call, unsigned algorithm)
+{
+    const unsigned family = gpusym_algorithm_family(algorithm);
+    if (!call->zero_copy) {
+        return family;
+    }
+    return GPUSYM_ALG_GATHERV_ST == algorithm ? GPUSYM_F_XLD_Z : gpusym_family_zero_copy(family);
+}
+
+/* ---- the descriptor ---- */
+
+void coll_gpusym_native_work(const coll_gpusym_call_t *call, gpusym_work_t *w)
+{
+    const coll_gpusym_native_t *k = &call->native;
+    const coll_gpusym_args_t *a = &call->args;
+    const uint32_t me = w->rank, n = w->nranks, root = (uint32_t)a->root;
+    const shape_t s = {a, me, n, root, w->send, w->recv, w->far_off, 0 != k->pack.rows, 0 != k->unpack.rows};
+
+    w->in = k->in;
+    w->out = k->out;
+    w->out_local = call->out_local;
+    w->bytes = call->read.max_bytes;
+    w->op = k->op;
+    w->type = k->type;
+    w->src_first = 0;
+    w->src_end = n;
+    w->dst_first = 0;
+    w->dst_end = n;
+    shape(&s);
+    if (COLL_GPUSYM_BCAST == a->coll) {
+        w->src_first = root;
+        w->src_end = root + 1;
+    } else if (COLL_GPUSYM_REDUCE == a->coll) {
+        w->dst_first = root;
+        w->dst_end = root + 1;
+    } else if (COLL_GPUSYM_SCAN == a->coll) {
+        w->src_end = me + 1;
+    } else if (COLL_GPUSYM_EXSCAN == a->coll) {
+        w->src_end = me;
+    }
+}

@@ -1,0 +1,642 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The entries of all collectives: blocking, nonblocking, persistent; MPI requests and their progress.
+ *
+ * Calls of a communicator that are not over stand in its team's list, in MPI's order, and only the first is polled; what the
+ * previous module then does with it goes on beside the list.  A blocking call with nothing before it needs no list.
+ */
+#include "coll_gpusym_call.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include "ompi/mca/coll/base/coll_base_util.h"
+#include "ompi/request/request.h"
+#include "opal/runtime/opal_progress.h"
+
+/* Looks at a completion word before the CPU is shared: about 20 us, more than a small all-reduce takes. */
+#define SPINS 1000u
+
+uint32_t coll_gpusym_in_flight;
+
+/* Of a class that MPI's own layer can keep a call's datatypes and operation in. */
+typedef struct request {
+    ompi_coll_base_nbc_request_t super;
+    coll_gpusym_call_t call;
+    coll_gpusym_args_t on_host; /* staged: the call on mirrors */
+    coll_gpusym_plan_t *plan;   /* persistent, owned */
+    bool alone;                 /* persistent: without peers, or with those of an intercommunicator: nothing to agree on */
+    bool staged;                /* call.stage is to be ended */
+    struct request *next;       /* in the list of those in flight */
+} request_t;
+
+static void request_construct(request_t *r);
+static void request_destruct(request_t *r)
+{
+    (void)r;
+}
+OBJ_CLASS_INSTANCE(request_t, ompi_coll_base_nbc_request_t, request_construct, request_destruct);
+
+/* `lock` covers the teams' lists and what is here; held by one thread at a time while it makes progress. */
+static struct {
+    pthread_mutex_t lock;
+    request_t *free;          /* for the next calls (not opal_free_list: some compilers want libatomic for it) */
+    bool registered;
+    request_t *first, **last; /* in flight, oldest first */
+} engine = {.lock = PTHREAD_MUTEX_INITIALIZER, .last = &engine.first};
+
+static ompi_request_t *mpi_request(request_t *r)
+{
+    return &r->super.super;
+}
+
+/* ---- a call and the previous module ---- */
+
+/* Whether it is known to all ranks, without asking, that there is nothing to do. */
+static bool nothing(const coll_gpusym_args_t *a)
+{
+    switch (a->coll) {
+    case COLL_GPUSYM_ALLREDUCE:
+    case COLL_GPUSYM_REDUCE:
+    case COLL_GPUSYM_BCAST:
+    case COLL_GPUSYM_SCAN:
+    case COLL_GPUSYM_EXSCAN:
+    case COLL_GPUSYM_REDUCE_SCATTER_BLOCK:
+        return 0 == a->rcount;
+    default:
+        return false;
+    }
+}
+
+/* Whether there are peers to agree with: else each rank stages its own buffers as it finds them. */
+static bool has_team(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
+{
+    return COLL_GPUSYM_REDUCE_LOCAL != a->coll && !OMPI_COMM_IS_INTER(m->comm) && ompi_comm_size(m->comm) > 1;
+}
+
+/* Without a team: true if the previous module is to do it, staged for *reason unless that is -1; else it is done, with *rv. */
+static bool without_team(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, int *reason, int *rv)
+{
+    coll_gpusym_counters_t *counters = &mca_coll_gpusym_component.counters[a->coll];
+    const bool inter = COLL_GPUSYM_REDUCE_LOCAL != a->coll && OMPI_COMM_IS_INTER(m->comm);
+    gpusym_mem_t smem, rmem;
+
+    *reason = -1;
+    if (NULL == coll_gpusym_device()) {
+        coll_gpusym_count(&counters->passed);
+        return true;
+    }
+    coll_gpusym_where(m, a, &smem, &rmem);
+    if (!coll_gpusym_on_gpu(&smem) && !coll_gpusym_on_gpu(&rmem)) {
+        coll_gpusym_count(&counters->passed);
+        return true;
+    }
+    if (!inter && COLL_GPUSYM_REDUCE_LOCAL != a->coll &&
+        coll_gpusym_native_alone(a, coll_gpusym_on_gpu(&rmem) ? &rmem : &smem, rv)) {
+        coll_gpusym_count(&counters->native);
+        coll_gpusym_count(&counters->copied);
+        return false;
+    }
+    *reason = inter ? COLL_GPUSYM_R_INTER : COLL_GPUSYM_R_NO_NATIVE;
+    coll_gpusym_count(&counters->staged);
+    coll_gpusym_count(&counters->reason[*reason]);
+    return true;
+}
+
+/* The call is over, or the previous module's: in the latter case runs it. */
+static int finish_blocking(coll_gpusym_call_t *call)
+{
+    coll_gpusym_call_count(call);
+    if (COLL_GPUSYM_CALL_ENDED == call->state) {
+        return call->error;
+    }
+    return call->reason < 0 ? coll_gpusym_previous(call->module, &call->args)
+                            : coll_gpusym_stage_blocking(call->module, &call->args);
+}
+
+/* ---- blocking ---- */
+
+static void list_append(coll_gpusym_team_t *t, coll_gpusym_call_t *call)
+{
+    *t->last = call;
+    t->last = &call->next;
+}
+
+static void list_pop(coll_gpusym_team_t *t)
+{
+    t->first = t->first->next;
+    if (NULL == t->first) {
+        t->last = &t->first;
+    }
+}
+
+/* Behind others in its communicator's list. */
+static void wait_queued(coll_gpusym_call_t *call)
+{
+    coll_gpusym_team_t *t = call->module->team;
+    bool over = false;
+
+    pthread_mutex_lock(&engine.lock);
+    list_append(t, call);
+    pthread_mutex_unlock(&engine.lock);
+    while (!over) {
+        opal_progress();
+        pthread_mutex_lock(&engine.lock);
+        if (t->first == call && coll_gpusym_call_poll(call)) {
+            list_pop(t);
+            over = true;
+        }
+        pthread_mutex_unlock(&engine.lock);
+        if (!over) {
+            sched_yield();
+        }
+    }
+}
+
+static void wait_alone(coll_gpusym_call_t *call)
+{
+    /* The simulator's kernels run on the same cores: let them. */
+    uint32_t spins = NULL != mca_coll_gpusym_component.dev && !mca_coll_gpusym_component.dev->simulated ? 0 : SPINS;
+    while (!coll_gpusym_call_poll(call)) {
+        if (spins < SPINS) {
+            spins++;
+            opal_atomic_rmb();
+            continue;
+        }
+        opal_progress();
+        sched_yield();
+    }
+}
+
+/* Whether calls of this communicator are in flight. Only this thread may add one now: MPI wants a communicator's collectives
+ * one after the other. */
+static bool list_empty(coll_gpusym_team_t *t)
+{
+    return NULL == __atomic_load_n(&t->first, __ATOMIC_ACQUIRE);
+}
+
+static int blocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_call_t *call)
+{
+    coll_gpusym_call_init(call, m, a);
+    if (list_empty(m->team)) {
+        wait_alone(call);
+    } else {
+        wait_queued(call);
+    }
+    return finish_blocking(call);
+}
+
+int coll_gpusym_blocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
+{
+    coll_gpusym_call_t call;
+    int reason, rv;
+
+    if (coll_gpusym_previous_inside(m)) {
+        return coll_gpusym_previous(m, a);
+    }
+    if (nothing(a)) {
+        return MPI_SUCCESS;
+    }
+    if (m->passthrough) {
+        coll_gpusym_count(&mca_coll_gpusym_component.counters[a->coll].passed);
+        return coll_gpusym_previous(m, a);
+    }
+    if (!has_team(m, a)) {
+        if (!without_team(m, a, &reason, &rv)) {
+            return rv;
+        }
+        return reason < 0 ? coll_gpusym_previous(m, a) : coll_gpusym_stage_blocking(m, a);
+    }
+    if (NULL == m->team) {
+        rv = coll_gpusym_team_create(m);
+        if (MPI_SUCCESS != rv) {
+            return rv;
+        }
+    }
+    return blocking(m, a, &call);
+}
+
+/* ---- requests ---- */
+
+static int request_free(ompi_request_t **req)
+{
+    request_t *r = (request_t *)*req;
+    if (!REQUEST_COMPLETE(*req)) {
+        return MPI_ERR_REQUEST;
+    }
+    if (mpi_request(r)->req_persistent && NULL != r->call.module) {
+        OBJ_RELEASE(r->call.module->comm);
+    }
+    free(r->plan);
+    r->plan = NULL;
+    OMPI_REQUEST_FINI(mpi_request(r));
+    mpi_request(r)->req_state = OMPI_REQUEST_INVALID;
+    pthread_mutex_lock(&engine.lock);
+    r->next = engine.free;
+    engine.free = r;
+    pthread_mutex_unlock(&engine.lock);
+    *req = MPI_REQUEST_NULL;
+    return OMPI_SUCCESS;
+}
+
+static int request_cancel(ompi_request_t *req, int flag)
+{
+    (void)req;
+    (void)flag;
+    return MPI_ERR_REQUEST; /* MPI: collectives cannot be cancelled */
+}
+
+static int requests_start(size_t count, ompi_request_t **reqs);
+
+static void request_construct(request_t *r)
+{
+    ompi_request_t *q = mpi_request(r);
+    q->req_type = OMPI_REQUEST_COLL;
+    q->req_status._cancelled = 0;
+    q->req_free = request_free;
+    q->req_cancel = request_cancel;
+    q->req_start = requests_start;
+    r->plan = NULL;
+    r->call.module = NULL;
+}
+
+static int progress(void);
+
+/* A request; NULL if there is no memory. Makes sure that progress is made. */
+static request_t *request_get(mca_coll_gpusym_module_t *m, bool persistent)
+{
+    pthread_mutex_lock(&engine.lock);
+    if (!engine.registered) {
+        engine.registered = OPAL_SUCCESS == opal_progress_register(progress);
+    }
+    request_t *r = engine.registered ? engine.free : NULL;
+    if (NULL != r) {
+        engine.free = r->next;
+    }
+    const bool ok = engine.registered;
+    pthread_mutex_unlock(&engine.lock);
+    r = NULL == r && ok ? OBJ_NEW(request_t) : r;
+    if (NULL == r) {
+        return NULL;
+    }
+    OMPI_REQUEST_INIT(mpi_request(r), persistent);
+    mpi_request(r)->req_mpi_object.comm = m->comm;
+    mpi_request(r)->req_free = request_free; /* MPI's own layer may have put itself there, see the class */
+    r->staged = r->alone = false;
+    return r;
+}
+
+/* ---- in flight ---- */
+
+/* With the lock held: from now on progress() drives it. */
+static void fly(request_t *r)
+{
+    r->next = NULL;
+    *engine.last = r;
+    engine.last = &r->next;
+    __atomic_fetch_add(&coll_gpusym_in_flight, 1, __ATOMIC_RELAXED);
+}
+
+/* The communicator's turn has come to call the previous module: staged or as it is. */
+static void go_below(request_t *r)
+{
+    coll_gpusym_call_t *call = &r->call;
+    const coll_gpusym_args_t *args = &call->args;
+
+    if (call->reason >= 0) {
+        call->error = coll_gpusym_stage_begin(call->module, args, &call->stage, &r->on_host);
+        r->staged = MPI_SUCCESS == call->error;
+        args = &r->on_host;
+    }
+    if (MPI_SUCCESS == call->error) {
+        call->error = coll_gpusym_previous_i(call->module, args, &call->below);
+    }
+    if (MPI_SUCCESS != call->error) {
+        call->below = NULL;
+    }
+    call->state = COLL_GPUSYM_CALL_BELOW;
+}
+
+/* Whether it is over; then `error` is its result. */
+static bool below_over(request_t *r)
+{
+    coll_gpusym_call_t *call = &r->call;
+    if (NULL != call->below) {
+        if (!REQUEST_COMPLETE(call->below)) {
+            return false;
+        }
+        call->error = ompi_request_wait(&call->below, MPI_STATUS_IGNORE);
+    }
+    if (r->staged) {
+        r->staged = false;
+        call->error = coll_gpusym_stage_end(call->module, &call->args, &call->stage, call->error);
+    }
+    return true;
+}
+
+/* One step of one request. Whether it is over. */
+static bool request_poll(request_t *r)
+{
+    coll_gpusym_call_t *call = &r->call;
+    if (COLL_GPUSYM_CALL_BELOW == call->state) {
+        return below_over(r);
+    }
+    coll_gpusym_team_t *t = call->module->team;
+    if (t->first != call || !coll_gpusym_call_poll(call)) {
+        return false;
+    }
+    list_pop(t);
+    coll_gpusym_call_count(call);
+    if (COLL_GPUSYM_CALL_ENDED == call->state) {
+        return true;
+    }
+    go_below(r);
+    return below_over(r);
+}
+
+static void request_complete(request_t *r)
+{
+    ompi_request_t *q = mpi_request(r);
+    struct ompi_communicator_t *comm = q->req_persistent ? NULL : r->call.module->comm;
+    q->req_status.MPI_ERROR = r->call.error;
+    q->req_status._ucount = 0;
+    ompi_request_complete(q, true); /* from here on it may be gone */
+    if (NULL != comm) {
+        OBJ_RELEASE(comm);
+    }
+}
+
+/* Called by Open MPI wherever it waits. */
+static int progress(void)
+{
+    request_t *over = NULL, **over_last = &over;
+    int n = 0;
+
+    /* Another thread is at it, or we are: what is called in here may make progress of its own. */
+    if (0 == __atomic_load_n(&coll_gpusym_in_flight, __ATOMIC_RELAXED) || 0 != pthread_mutex_trylock(&engine.lock)) {
+        return 0;
+    }
+    for (request_t **link = &engine.first; NULL != *link;) {
+        request_t *r = *link;
+        if (!request_poll(r)) {
+            link = &r->next;
+            continue;
+        }
+        *link = r->next;
+        if (NULL == *link) {
+            engine.last = link;
+        }
+        r->next = NULL;
+        *over_last = r;
+        over_last = &r->next;
+        n++;
+    }
+    __atomic_fetch_sub(&coll_gpusym_in_flight, (uint32_t)n, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&engine.lock);
+    while (NULL != over) {
+        request_t *r = over;
+        over = r->next;
+        request_complete(r);
+    }
+    return n;
+}
+
+/* ---- nonblocking ---- */
+
+/* Starts what has a team: with the lock not held. */
+static void start(request_t *r)
+{
+    ompi_request_t *q = mpi_request(r);
+    q->req_state = OMPI_REQUEST_ACTIVE;
+    q->req_complete = REQUEST_PENDING;
+    pthread_mutex_lock(&engine.lock);
+    list_append(r->call.module->team, &r->call);
+    fly(r);
+    pthread_mutex_unlock(&engine.lock);
+    progress(); /* post it now */
+}
+
+/* Host buffers, nothing in flight before it: said with one store, the rest is the previous module's. Whether that could be. */
+static bool passed_at_once(coll_gpusym_call_t *call)
+{
+    if (call->device || !list_empty(call->module->team)) {
+        return false;
+    }
+    return coll_gpusym_call_poll(call) && COLL_GPUSYM_CALL_PREVIOUS == call->state;
+}
+
+static int nonblocking_team(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, ompi_request_t **req)
+{
+    request_t *r = request_get(m, false);
+    if (NULL == r) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    coll_gpusym_call_init(&r->call, m, a);
+    r->call.blocking = false;
+    if (passed_at_once(&r->call)) {
+        coll_gpusym_call_count(&r->call);
+        ompi_request_t *mine = mpi_request(r);
+        request_free(&mine);
+        return coll_gpusym_previous_i(m, a, req);
+    }
+    OBJ_RETAIN(m->comm);
+    start(r);
+    *req = mpi_request(r);
+    return MPI_SUCCESS;
+}
+
+/* Nobody to agree with: at once. */
+static int nonblocking_below(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, int reason, ompi_request_t **req)
+{
+    if (reason < 0) {
+        return coll_gpusym_previous_i(m, a, req);
+    }
+    request_t *r = request_get(m, false);
+    if (NULL == r) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    r->call = (coll_gpusym_call_t){.module = m, .args = *a, .reason = reason};
+    OBJ_RETAIN(m->comm);
+    go_below(r);
+    mpi_request(r)->req_state = OMPI_REQUEST_ACTIVE;
+    pthread_mutex_lock(&engine.lock);
+    fly(r);
+    pthread_mutex_unlock(&engine.lock);
+    *req = mpi_request(r);
+    return MPI_SUCCESS;
+}
+
+int coll_gpusym_nonblocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, ompi_request_t **req)
+{
+    int reason, rv;
+
+    if (m->passthrough || coll_gpusym_previous_inside(m)) {
+        coll_gpusym_count(&mca_coll_gpusym_component.counters[a->coll].passed);
+        return coll_gpusym_previous_i(m, a, req);
+    }
+    if (nothing(a)) {
+        *req = &ompi_request_empty;
+        return MPI_SUCCESS;
+    }
+    if (!has_team(m, a)) {
+        if (!without_team(m, a, &reason, &rv)) {
+            *req = &ompi_request_empty;
+            return rv;
+        }
+        return nonblocking_below(m, a, reason, req);
+    }
+    if (NULL == m->team) {
+        rv = coll_gpusym_team_create(m);
+        if (MPI_SUCCESS != rv) {
+            return rv;
+        }
+    }
+    return nonblocking_team(m, a, req);
+}
+
+/* ---- persistent ---- */
+
+static int start_one(request_t *r)
+{
+    coll_gpusym_call_t *call = &r->call;
+    coll_gpusym_call_again(call);
+    if (!r->alone) {
+        start(r);
+        return OMPI_SUCCESS;
+    }
+    int reason, rv = MPI_SUCCESS;
+    ompi_request_t *q = mpi_request(r);
+    q->req_state = OMPI_REQUEST_ACTIVE;
+    q->req_complete = REQUEST_PENDING;
+    if (without_team(call->module, &call->args, &reason, &rv)) {
+        call->reason = reason;
+        go_below(r);
+    } else {
+        call->error = rv;
+        call->state = COLL_GPUSYM_CALL_BELOW;
+    }
+    pthread_mutex_lock(&engine.lock);
+    fly(r);
+    pthread_mutex_unlock(&engine.lock);
+    return OMPI_SUCCESS;
+}
+
+static int requests_start(size_t count, ompi_request_t **reqs)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (NULL == reqs[i] || OMPI_REQUEST_COLL != reqs[i]->req_type) {
+            continue;
+        }
+        const int rv = start_one((request_t *)reqs[i]);
+        if (OMPI_SUCCESS != rv) {
+            return rv;
+        }
+    }
+    return OMPI_SUCCESS;
+}
+
+/* How a persistent call will go, agreed by all ranks: it is collective, and may wait. */
+typedef enum { HOST_ONLY, NATIVE, BELOW } fate_t;
+
+/* Where the team will stage for good, or the collective has no kernel, there is no roll-call to ask. */
+static int ask_by_allgather(mca_coll_gpusym_module_t *m, bool device, fate_t *fate)
+{
+    const int n = ompi_comm_size(m->comm);
+    uint8_t mine = device, *all = malloc((size_t)n);
+    int rv = OMPI_ERR_OUT_OF_RESOURCE;
+    if (NULL == all) {
+        return rv;
+    }
+    rv = m->saved.allgather(&mine, 1, MPI_BYTE, all, 1, MPI_BYTE, m->comm, m->saved.allgather_module);
+    *fate = HOST_ONLY;
+    for (int r = 0; MPI_SUCCESS == rv && r < n; r++) {
+        *fate = all[r] ? BELOW : *fate;
+    }
+    free(all);
+    return rv;
+}
+
+static int ask_all(mca_coll_gpusym_module_t *m, coll_gpusym_call_t *call, fate_t *fate)
+{
+    coll_gpusym_team_t *t = m->team;
+    call->agree_only = true;
+    if (list_empty(t)) {
+        wait_alone(call);
+    } else {
+        wait_queued(call);
+    }
+    call->agree_only = false;
+    if (COLL_GPUSYM_CALL_ENDED == call->state) {
+        *fate = NATIVE;
+        return call->error;
+    }
+    if (m->passthrough) {
+        *fate = HOST_ONLY;
+        return MPI_SUCCESS;
+    }
+    call->reason_settled = call->reason;
+    call->settled = true;
+    return ask_by_allgather(m, call->device && coll_gpusym_on_gpu(&call->where), fate);
+}
+
+static int persistent_team(mca_coll_gpusym_module_t *m, request_t *r, fate_t *fate)
+{
+    const int rv = ask_all(m, &r->call, fate);
+    if (MPI_SUCCESS == rv && NATIVE == *fate) {
+        r->call.plan = r->plan = calloc(1, sizeof *r->plan); /* without it each start plans anew */
+    }
+    return rv;
+}
+
+int coll_gpusym_persistent(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, struct ompi_info_t *info,
+                           ompi_request_t **req)
+{
+    fate_t fate = BELOW;
+    request_t *r;
+    int rv = MPI_SUCCESS;
+
+    if (m->passthrough || NULL == coll_gpusym_device()) {
+        /* No device here; peers may have one, and then all must do alike. */
+        if (m->passthrough || !has_team(m, a)) {
+            return coll_gpusym_previous_init(m, a, info, req);
+        }
+    }
+    r = request_get(m, true);
+    if (NULL == r) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    if (has_team(m, a)) {
+        rv = NULL == m->team ? coll_gpusym_team_create(m) : MPI_SUCCESS;
+        if (MPI_SUCCESS == rv) {
+            coll_gpusym_call_init(&r->call, m, a);
+            rv = persistent_team(m, r, &fate);
+        }
+    } else {
+        r->call = (coll_gpusym_call_t){.module = m, .args = *a};
+        r->alone = true;
+    }
+    r->call.blocking = false;
+    if (MPI_SUCCESS != rv || HOST_ONLY == fate) {
+        ompi_request_t *mine = mpi_request(r);
+        r->call.module = NULL; /* nothing retained yet */
+        request_free(&mine);
+        return MPI_SUCCESS != rv ? rv : coll_gpusym_previous_init(m, a, info, req);
+    }
+    OBJ_RETAIN(m->comm);
+    *req = mpi_request(r);
+    return MPI_SUCCESS;
+}
+
+void coll_gpusym_requests_fini(void)
+{
+    if (engine.registered) {
+        opal_progress_unregister(progress);
+        engine.registered = false;
+    }
+    while (NULL != engine.free) {
+        request_t *r = engine.free;
+        engine.free = r->next;
+        OBJ_RELEASE(r);
+    }
+}

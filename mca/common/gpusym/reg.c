@@ -1,0 +1,462 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The table of our buffers and the mappings of our peers': see reg.h.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "mca/common/gpusym/reg.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+unsigned gpusym_reg_limit = GPUSYM_REG_MAX;
+
+/* ---- the table, in shared pages ---- */
+
+/* An entry: written by its owner, read by peers. A cache line of its own for each, or two. */
+typedef struct {
+    uint64_t generation; /* 0: none. Else a number that no other entry of any process ever has; written last */
+    uint64_t size;       /* bytes of the allocation */
+    gpusym_handle_t handle;
+    uint8_t pad[16];
+} entry_t;
+
+typedef struct {
+    uint64_t changes; /* counts entries that went: peers look through the table only when it has moved */
+    uint8_t pad[120];
+    entry_t entry[GPUSYM_REG_MAX];
+} table_t;
+_Static_assert(sizeof(table_t) <= GPUSYM_PAGES_AREA, "the table does not fit into its place");
+_Static_assert(0 == sizeof(entry_t) % 64, "entries do not share cache lines");
+
+/* A key: the low 24 bits of the generation, not all zero, and 8 of the index. Generations are compared in full. */
+#define KEY_INDEX 0xffu
+#define KEY_BITS 24
+
+static uint32_t key_make(uint64_t generation, unsigned index)
+{
+    return (uint32_t) (generation << 8) | index;
+}
+
+static bool key_fits(uint32_t key, uint64_t generation)
+{
+    return 0 != generation && key >> 8 == (generation & ((1u << KEY_BITS) - 1));
+}
+
+static bool key_valid(uint32_t key)
+{
+    return 0 != key >> 8 && (key & KEY_INDEX) < GPUSYM_REG_MAX;
+}
+
+/* ---- the owner's side ---- */
+
+/* What we know of an entry of ours. */
+typedef struct {
+    bool live;           /* in the table. Not live and pinned: its buffer is gone, its users are not */
+    uint32_t pins;       /* uses between gpusym_reg_get and gpusym_reg_put */
+    uint64_t generation; /* of its key */
+    uint64_t used;       /* the time of its last use, in uses */
+    void *base;
+    uint64_t size;
+    gpusym_gpu_t *gpu;
+} record_t;
+
+/* Allocations that could not be exported: asked for in every call, they are not tried again. */
+#define REFUSED 8u
+
+static struct {
+    pthread_mutex_t lock; /* of all of this, and of the table's writing */
+    uint64_t generation;  /* the last one given; 0: none yet */
+    uint64_t uses;
+    unsigned last;               /* the index of the last hit: where we look first */
+    uint64_t id[GPUSYM_REG_MAX]; /* of the allocations, close together for the search; valid where live */
+    record_t record[GPUSYM_REG_MAX];
+    uint64_t refused[REFUSED];
+    unsigned nrefused;
+} own = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static table_t *own_table(void)
+{
+    return gpusym_pages_area();
+}
+
+/* Starts at a random place: a peer that kept what it knew of a table before gpusym_pages_close, or of a process whose
+ * number and place ours has now, takes no entry of ours for one of those. */
+static uint64_t generation_next(void)
+{
+    if (0 == own.generation && sizeof own.generation != getrandom(&own.generation, sizeof own.generation, 0)) {
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        own.generation = (uint64_t) now.tv_sec << 32 ^ (uint64_t) now.tv_nsec;
+    }
+    do {
+        own.generation++;
+    } while (0 == (own.generation & ((1u << KEY_BITS) - 1)));
+    return own.generation;
+}
+
+/* Fills entry i, which is empty, for peers. */
+static void publish(unsigned i, uint64_t generation, uint64_t size, const gpusym_handle_t *handle)
+{
+    entry_t *entry = &own_table()->entry[i];
+    entry->size = size;
+    entry->handle = *handle;
+    /* Release: who reads the generation reads what belongs to it. */
+    __atomic_store_n(&entry->generation, generation, __ATOMIC_RELEASE);
+}
+
+/* Takes entry i from peers. Its record stays as long as it is pinned, so that nobody else gets the index. */
+static void retire(unsigned i)
+{
+    table_t *table = own_table();
+    own.record[i].live = false;
+    if (NULL == table) {
+        return;
+    }
+    __atomic_store_n(&table->entry[i].generation, 0, __ATOMIC_RELAXED);
+    /* The entry is filled anew only after it was seen to be empty, by whoever copies it meanwhile. */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    __atomic_store_n(&table->changes, table->changes + 1, __ATOMIC_RELEASE);
+}
+
+/* The live entry of allocation id, or GPUSYM_REG_MAX. */
+static unsigned lookup(uint64_t id)
+{
+    if (own.record[own.last].live && own.id[own.last] == id) {
+        return own.last;
+    }
+    for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
+        if (own.id[i] == id && own.record[i].live) {
+            return i;
+        }
+    }
+    return GPUSYM_REG_MAX;
+}
+
+/* Drops the entries whose allocation is gone, but for those in use: a program that frees a buffer in a call is wrong,
+ * and its peers' mappings are let be. */
+static void drop_freed(const gpusym_device_t *dev)
+{
+    for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
+        gpusym_range_t now;
+        if (own.record[i].live && 0 == own.record[i].pins &&
+            (GPUSYM_SUCCESS != dev->mem_range(own.record[i].base, &now) || now.id != own.id[i])) {
+            retire(i);
+        }
+    }
+}
+
+/* Drops entries at the same place as a new one: theirs is freed memory, in use or not. */
+static void drop_overlapping(const gpusym_range_t *range)
+{
+    const uintptr_t start = (uintptr_t) range->base, end = start + range->size;
+    for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
+        const uintptr_t base = (uintptr_t) own.record[i].base;
+        if (own.record[i].live && base < end && start < base + own.record[i].size) {
+            retire(i);
+        }
+    }
+}
+
+/* An index for a new entry, by the limit; GPUSYM_REG_MAX if all are in use. */
+static unsigned make_room(void)
+{
+    const unsigned limit = gpusym_reg_limit < GPUSYM_REG_MAX ? gpusym_reg_limit : GPUSYM_REG_MAX;
+    for (;;) {
+        unsigned taken = 0, oldest = GPUSYM_REG_MAX, empty = GPUSYM_REG_MAX;
+        for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
+            const record_t *record = &own.record[i];
+            if (!record->live && 0 == record->pins) {
+                empty = i < empty ? i : empty;
+                continue;
+            }
+            taken++;
+            if (0 == record->pins && (GPUSYM_REG_MAX == oldest || record->used < own.record[oldest].used)) {
+                oldest = i;
+            }
+        }
+        if (taken < limit) {
+            return empty;
+        }
+        if (GPUSYM_REG_MAX == oldest) {
+            return GPUSYM_REG_MAX;
+        }
+        retire(oldest);
+    }
+}
+
+static bool is_refused(uint64_t id)
+{
+    for (unsigned i = 0; i < own.nrefused && i < REFUSED; i++) {
+        if (own.refused[i] == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Makes an entry for a buffer that has none; its index. */
+static int enter(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_range_t *range, unsigned *index)
+{
+    gpusym_handle_t handle;
+    if (is_refused(range->id)) {
+        return GPUSYM_ERR_UNREACHABLE;
+    }
+    drop_freed(dev);
+    drop_overlapping(range);
+    const unsigned i = make_room();
+    if (GPUSYM_REG_MAX == i) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    const int rc = dev->mem_export(gpu, range->base, &handle);
+    if (GPUSYM_SUCCESS != rc) {
+        if (GPUSYM_ERR_UNREACHABLE == rc) {
+            own.refused[own.nrefused++ % REFUSED] = range->id;
+        }
+        return rc;
+    }
+    own.id[i] = range->id;
+    own.record[i] =
+        (record_t){.live = true, .generation = generation_next(), .base = range->base, .size = range->size, .gpu = gpu};
+    publish(i, own.record[i].generation, range->size, &handle);
+    *index = i;
+    return GPUSYM_SUCCESS;
+}
+
+int gpusym_reg_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const void *p, uint64_t bytes, uint32_t *key,
+                   uint64_t *off)
+{
+    gpusym_range_t range;
+    if (0 == gpusym_reg_limit || NULL == own_table()) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    int rc = dev->mem_range(p, &range);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    *off = (uint64_t) ((uintptr_t) p - (uintptr_t) range.base);
+    if (!range.shareable || *off > range.size || bytes > range.size - *off) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    pthread_mutex_lock(&own.lock);
+    unsigned i = lookup(range.id);
+    if (GPUSYM_REG_MAX == i) {
+        rc = enter(dev, gpu, &range, &i);
+    }
+    if (GPUSYM_SUCCESS == rc) {
+        own.last = i;
+        own.record[i].pins++;
+        own.record[i].used = ++own.uses;
+        *key = key_make(own.record[i].generation, i);
+    }
+    pthread_mutex_unlock(&own.lock);
+    return rc;
+}
+
+void gpusym_reg_put(uint32_t key)
+{
+    record_t *record = &own.record[(key & KEY_INDEX) % GPUSYM_REG_MAX];
+    pthread_mutex_lock(&own.lock);
+    if (key_valid(key) && key_fits(key, record->generation) && 0 != record->pins) {
+        record->pins--;
+    }
+    pthread_mutex_unlock(&own.lock);
+}
+
+/* Our own key: true if it is in the table for that GPU. */
+static bool own_base(gpusym_gpu_t *gpu, uint32_t key, void **base)
+{
+    const record_t *record = &own.record[key & KEY_INDEX];
+    pthread_mutex_lock(&own.lock);
+    const bool found = record->live && key_fits(key, record->generation) && record->gpu == gpu;
+    if (found) {
+        *base = record->base;
+    }
+    pthread_mutex_unlock(&own.lock);
+    return found;
+}
+
+/* ---- the peers' side ---- */
+
+/* An entry of a peer's table as it is mapped here. */
+typedef struct {
+    uint64_t generation; /* 0: nothing is mapped */
+    void *base;          /* NULL: it could not be mapped, and is not tried again */
+} mapping_t;
+
+/* A peer's table as one of our GPUs uses it. */
+typedef struct view {
+    struct view *next;
+    const gpusym_peer_t *peer;
+    gpusym_gpu_t *gpu;
+    table_t *table;   /* the peer's */
+    uint64_t changes; /* of it, up to which no mapping here is out of date */
+    mapping_t mapping[GPUSYM_REG_MAX];
+} view_t;
+
+static struct {
+    pthread_mutex_t lock; /* of all of this. Held while a buffer is mapped, so that each is mapped once */
+    view_t *views;
+} far = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static view_t *view_find(const gpusym_peer_t *peer, const gpusym_gpu_t *gpu)
+{
+    view_t *view = far.views;
+    while (NULL != view && (view->peer != peer || view->gpu != gpu)) {
+        view = view->next;
+    }
+    return view;
+}
+
+static view_t *view_make(gpusym_peer_t *peer, gpusym_gpu_t *gpu)
+{
+    view_t *view = calloc(1, sizeof *view);
+    if (NULL != view) {
+        view->peer = peer;
+        view->gpu = gpu;
+        view->table = gpusym_peer_area(peer);
+        view->next = far.views;
+        far.views = view;
+    }
+    return view;
+}
+
+static void unmap(const gpusym_device_t *dev, const view_t *view, mapping_t *mapping)
+{
+    if (NULL != mapping->base) {
+        dev->mem_unimport(view->gpu, mapping->base);
+    }
+    *mapping = (mapping_t){0, NULL};
+}
+
+/* Unmaps what a peer's table has no more. Its owner took it out when no call used it. */
+static void view_sweep(const gpusym_device_t *dev, view_t *view)
+{
+    const uint64_t changes = __atomic_load_n(&view->table->changes, __ATOMIC_ACQUIRE);
+    if (changes == view->changes) {
+        return;
+    }
+    for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
+        if (0 != view->mapping[i].generation &&
+            view->mapping[i].generation != __atomic_load_n(&view->table->entry[i].generation, __ATOMIC_ACQUIRE)) {
+            unmap(dev, view, &view->mapping[i]);
+        }
+    }
+    view->changes = changes;
+}
+
+/* Of all peers: the driver may refuse a mapping while an old one of another entry has its place. */
+static void sweep_views(const gpusym_device_t *dev)
+{
+    for (view_t *view = far.views; NULL != view; view = view->next) {
+        view_sweep(dev, view);
+    }
+}
+
+/* Copies an entry that has this generation; false if it changes meanwhile. */
+static bool entry_read(const entry_t *entry, uint64_t generation, gpusym_handle_t *handle)
+{
+    *handle = entry->handle;
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return __atomic_load_n(&entry->generation, __ATOMIC_RELAXED) == generation;
+}
+
+/* Maps the entry that has this generation; the sweep has unmapped what stood at its index. */
+static int map(const gpusym_device_t *dev, view_t *view, unsigned index, uint64_t generation)
+{
+    mapping_t *mapping = &view->mapping[index];
+    gpusym_handle_t handle;
+    void *base = NULL;
+    if (!entry_read(&view->table->entry[index], generation, &handle)) {
+        return GPUSYM_ERR_UNREACHABLE;
+    }
+    sweep_views(dev);
+    unmap(dev, view, mapping);
+    int rc = dev->mem_import(view->gpu, &handle, &base);
+    if (GPUSYM_SUCCESS == rc) {
+        *mapping = (mapping_t){generation, base};
+        return rc;
+    }
+    if (GPUSYM_ERR_NO_MEMORY != rc) {
+        *mapping = (mapping_t){generation, NULL};
+        rc = GPUSYM_ERR_UNREACHABLE;
+    }
+    return rc;
+}
+
+/* With the lock held. */
+static int find_or_map(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_peer_t *peer, uint32_t key, void **base)
+{
+    view_t *view = view_find(peer, gpu);
+    if (NULL == view && NULL == (view = view_make(peer, gpu))) {
+        return GPUSYM_ERR_NO_MEMORY;
+    }
+    const unsigned index = key & KEY_INDEX;
+    const uint64_t generation = __atomic_load_n(&view->table->entry[index].generation, __ATOMIC_ACQUIRE);
+    if (!key_fits(key, generation)) {
+        return GPUSYM_ERR_UNREACHABLE;
+    }
+    if (view->mapping[index].generation != generation) {
+        const int rc = map(dev, view, index, generation);
+        if (GPUSYM_SUCCESS != rc) {
+            return rc;
+        }
+    }
+    *base = view->mapping[index].base;
+    return NULL != *base ? GPUSYM_SUCCESS : GPUSYM_ERR_UNREACHABLE;
+}
+
+int gpusym_reg_map(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_peer_t *peer, uint32_t key, void **base)
+{
+    if (!key_valid(key)) {
+        return GPUSYM_ERR_BAD_PARAM;
+    }
+    if (gpusym_peer_area(peer) == gpusym_pages_area() && own_base(gpu, key, base)) {
+        return GPUSYM_SUCCESS;
+    }
+    pthread_mutex_lock(&far.lock);
+    const int rc = find_or_map(dev, gpu, peer, key, base);
+    pthread_mutex_unlock(&far.lock);
+    return rc;
+}
+
+/* ---- both ---- */
+
+void gpusym_reg_sweep(const gpusym_device_t *dev)
+{
+    pthread_mutex_lock(&own.lock);
+    drop_freed(dev);
+    pthread_mutex_unlock(&own.lock);
+    pthread_mutex_lock(&far.lock);
+    sweep_views(dev);
+    pthread_mutex_unlock(&far.lock);
+}
+
+void gpusym_reg_close(const gpusym_device_t *dev)
+{
+    pthread_mutex_lock(&own.lock);
+    for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
+        if (own.record[i].live) {
+            retire(i);
+        }
+        own.record[i] = (record_t){.live = false};
+    }
+    own.nrefused = 0;
+    pthread_mutex_unlock(&own.lock);
+
+    pthread_mutex_lock(&far.lock);
+    while (NULL != far.views) {
+        view_t *view = far.views;
+        far.views = view->next;
+        for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
+            unmap(dev, view, &view->mapping[i]);
+        }
+        free(view);
+    }
+    pthread_mutex_unlock(&far.lock);
+}

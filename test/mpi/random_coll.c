@@ -1,0 +1,360 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * mpirun test: random collectives: which, mode, type, operation, count (log-uniform), root, in place or not, kinds of
+ * memory per rank, offsets, communicator, all drawn from a printed seed, alike on every rank. Several calls are in
+ * flight on one and on several communicators; every rank ends them in an order of its own, by MPI_Wait, MPI_Test,
+ * MPI_Waitany and MPI_Waitall. --threads: so in several threads at the same time, each with communicators of its own.
+ */
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "test/mpi/coll.h"
+#include "test/mpi/stream.h"
+
+#define USAGE "[--seed N] [--n CALLS] [--max COUNT] [--kinds LIST] [--threads N] [--coll NAME]"
+#define COMMS 8
+#define COMMS_LIFE 150 /* calls after which other communicators are made */
+#define SLOTS 6        /* calls in flight */
+#define THREADS_MAX 8
+
+typedef struct {
+    coll_run_t *run; /* NULL: free */
+    int starts;      /* a persistent call's starts that are still to come */
+    bool ended, right;
+} slot_t;
+
+typedef struct {
+    pthread_t id;
+    MPI_Comm base;
+    check_t t;
+    coll_store_t *store;
+    stream_t s;   /* the same on all ranks */
+    stream_t own; /* this rank's */
+    coll_comm_t comms[COMMS];
+    slot_t slots[SLOTS];
+    size_t calls, most;
+    int only; /* enum coll_id, or -1 */
+    const int *kinds;
+    int nkinds;
+} worker_t;
+
+static void make_comms(worker_t *w)
+{
+    int n = w->t.nranks, rank = w->t.rank;
+    uint64_t seed = stream_next(&w->s);
+
+    coll_comm_of(&w->comms[0], w->base, "the base");
+    coll_comm_dup(&w->comms[1], w->base);
+    coll_comm_reversed(&w->comms[2], w->base);
+    coll_comm_split(&w->comms[3], w->base, rank % 2, rank, "even and odd");
+    coll_comm_split(&w->comms[4], w->base, (int) (ref_mix(seed + (uint64_t) rank) % 3),
+                    (int) (ref_mix(seed - (uint64_t) rank) % 1000), "a random split");
+    if (n > 1) {
+        coll_comm_inter(&w->comms[5], w->base, 1 + (int) (seed % (uint64_t) (n - 1)));
+    } else {
+        coll_comm_dup(&w->comms[5], w->base);
+    }
+    coll_comm_cart(&w->comms[6], w->base, seed & 1, seed & 2);
+    coll_comm_graph(&w->comms[7], w->base, seed);
+}
+
+static void free_comms(worker_t *w)
+{
+    for (int i = 1; i < COMMS; i++) {
+        coll_comm_free(&w->comms[i]);
+    }
+}
+
+/* This rank's memory: mostly one kind on all ranks, sometimes any. */
+static void draw_memory(worker_t *w, coll_call_t *call)
+{
+    uint64_t how = stream_below(&w->s, 8), seed = stream_next(&w->s) + (uint64_t) w->t.rank, n = (uint64_t) w->nkinds;
+
+    call->skind = call->rkind = w->kinds[stream_below(&w->s, n)];
+    if (0 == how) {
+        call->skind = w->kinds[ref_mix(seed) % n];
+        call->rkind = w->kinds[ref_mix(seed + 1) % n];
+    }
+    seed = ref_mix(seed + 2);
+    call->soff = seed & 1 ? 0 : (seed >> 8) % 256;
+    call->roff = seed & 2 ? 0 : (seed >> 16) % 256;
+    call->sflat = seed & 4;
+    call->rflat = seed & 8;
+}
+
+/* Blocking more often than the others; persistent calls are started several times. */
+static void draw_call(worker_t *w, coll_call_t *call)
+{
+    stream_t *s = &w->s;
+    uint64_t mode, most = w->most;
+
+    memset(call, 0, sizeof(*call));
+    do {
+        call->comm = &w->comms[stream_below(s, COMMS)];
+        call->coll = (enum coll_id) (w->only >= 0 ? w->only : (int) stream_below(s, COLL_COUNT));
+        mode = stream_below(s, 8);
+        call->mode = mode < 3 ? COLL_BLOCKING : mode < 6 ? COLL_NONBLOCKING : COLL_PERSISTENT;
+        call->type = ref_type((int) stream_below(s, (uint64_t) ref_ntypes()));
+        call->op = ref_op((int) stream_below(s, (uint64_t) ref_nops()));
+        call->in_place = 0 == stream_below(s, 3);
+    } while (!coll_possible(call));
+    /* All ranks count the whole: so that every block has its part of the most. */
+    if (coll_what(call->coll) & (COLL_IS_SEND_EACH | COLL_IS_RECV_EACH | COLL_IS_SCATTERED)) {
+        most = most / (uint64_t) w->t.nranks + 1;
+    }
+    call->count = 0 == stream_below(s, 20) ? 0 : stream_log_uniform(s, most);
+    call->root = (int) stream_below(s, (uint64_t) w->t.nranks);
+    call->root_group = (int) stream_below(s, 2);
+    call->seed = stream_next(s);
+    draw_memory(w, call);
+}
+
+/* ---- in flight ---- */
+
+static void end(worker_t *w, slot_t *slot)
+{
+    if (NULL != slot->run && !slot->ended) {
+        slot->right = coll_check(&w->t, slot->run);
+        slot->ended = true;
+    }
+}
+
+static void wait_for(worker_t *w, slot_t *slot)
+{
+    MPI_Request *request = coll_request(slot->run);
+    int done = 0;
+
+    if (slot->ended) {
+        return;
+    }
+    if (stream_below(&w->own, 2)) {
+        MPI_Wait(request, MPI_STATUS_IGNORE);
+    } else {
+        while (!done) {
+            MPI_Test(request, &done, MPI_STATUS_IGNORE);
+        }
+    }
+    end(w, slot);
+}
+
+/* Some of what is in flight, whichever this rank likes: the verdicts are kept until all ranks come to them. */
+static void end_some(worker_t *w)
+{
+    MPI_Request requests[SLOTS];
+    int at = (int) stream_below(&w->own, SLOTS), done = 0;
+
+    switch (stream_below(&w->own, 8)) {
+    case 0:
+        if (NULL != w->slots[at].run) {
+            wait_for(w, &w->slots[at]);
+        }
+        return;
+    case 1:
+        if (NULL != w->slots[at].run && !w->slots[at].ended) {
+            MPI_Test(coll_request(w->slots[at].run), &done, MPI_STATUS_IGNORE);
+            if (done) {
+                end(w, &w->slots[at]);
+            }
+        }
+        return;
+    case 2:
+        for (int i = 0; i < SLOTS; i++) {
+            requests[i] = NULL == w->slots[i].run || w->slots[i].ended ? MPI_REQUEST_NULL : *coll_request(w->slots[i].run);
+        }
+        MPI_Waitany(SLOTS, requests, &at, MPI_STATUS_IGNORE);
+        if (MPI_UNDEFINED != at) {
+            *coll_request(w->slots[at].run) = requests[at];
+            end(w, &w->slots[at]);
+        }
+    }
+}
+
+static void end_all(worker_t *w)
+{
+    MPI_Request requests[SLOTS];
+
+    for (int i = 0; i < SLOTS; i++) {
+        requests[i] = NULL == w->slots[i].run || w->slots[i].ended ? MPI_REQUEST_NULL : *coll_request(w->slots[i].run);
+    }
+    MPI_Waitall(SLOTS, requests, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < SLOTS; i++) {
+        if (NULL != w->slots[i].run && !w->slots[i].ended) {
+            *coll_request(w->slots[i].run) = requests[i];
+            end(w, &w->slots[i]);
+        }
+    }
+}
+
+/* The verdict, at the same place of the tally on all ranks; then the next start, or the end of it. */
+static void settle(worker_t *w, slot_t *slot, bool again)
+{
+    wait_for(w, slot);
+    check_result(&w->t, slot->right);
+    if (again && slot->starts > 0) {
+        slot->starts--;
+        slot->ended = false;
+        coll_start(slot->run);
+        return;
+    }
+    coll_drop(slot->run);
+    slot->run = NULL;
+}
+
+static void settle_all(worker_t *w)
+{
+    end_all(w);
+    for (int i = 0; i < SLOTS; i++) {
+        if (NULL != w->slots[i].run) {
+            settle(w, &w->slots[i], false);
+        }
+    }
+}
+
+static void begin(worker_t *w, slot_t *slot)
+{
+    coll_call_t call;
+    char text[512];
+
+    draw_call(w, &call);
+    if (check_trace()) {
+        fprintf(stderr, "random_coll: rank %d: %s\n", w->t.rank, coll_text(&call, text, sizeof(text)));
+    }
+    *slot = (slot_t){.run = coll_make(w->store, &call), .starts = (int) stream_below(&w->s, 4)};
+    slot->starts = COLL_PERSISTENT == call.mode ? slot->starts : 0;
+    coll_start(slot->run);
+    if (COLL_BLOCKING == call.mode) {
+        end(w, slot);
+        settle(w, slot, false);
+    }
+}
+
+static void *work(void *arg)
+{
+    worker_t *w = arg;
+
+    make_comms(w);
+    for (size_t i = 0; i < w->calls; i++) {
+        slot_t *slot = &w->slots[stream_below(&w->s, SLOTS)];
+
+        if (COMMS_LIFE - 1 == i % COMMS_LIFE) {
+            settle_all(w); /* MPI allows to free them earlier, but Open MPI's own nonblocking calls then crash */
+            free_comms(w);
+            coll_store_forget(w->store);
+            make_comms(w);
+        }
+        if (0 == stream_below(&w->s, 16)) {
+            settle_all(w);
+        } else if (NULL != slot->run) {
+            settle(w, slot, true);
+        } else {
+            begin(w, slot);
+        }
+        end_some(w);
+    }
+    settle_all(w);
+    free_comms(w);
+    return NULL;
+}
+
+/* ---- the program ---- */
+
+static int find_coll(void)
+{
+    const char *name = check_option("--coll");
+
+    for (int id = 0; NULL != name && id < COLL_COUNT; id++) {
+        if (0 == strcmp(name, coll_name((enum coll_id) id))) {
+            return id;
+        }
+    }
+    return -1;
+}
+
+/* What the MPI library can do is asked before there are threads. */
+static void ask_library(void)
+{
+    for (int i = 0; i < ref_ntypes(); i++) {
+        for (int j = 0; j < ref_nops(); j++) {
+            if (ref_allowed(ref_type(i), ref_op(j))) {
+                check_library(ref_type(i), ref_op(j));
+            }
+        }
+    }
+}
+
+/* Without threads MPI need not be told of any; which must be known before MPI has begun. */
+static int level_wanted(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (0 == strncmp(argv[i], "--threads", 9)) {
+            return MPI_THREAD_MULTIPLE;
+        }
+    }
+    return MPI_THREAD_SINGLE;
+}
+
+static void start(worker_t *w, int nthreads, int rank)
+{
+    for (int i = 0; i < nthreads; i++) {
+        worker_t *next = &w[(i + rank) % nthreads]; /* another order on every rank */
+
+        if (0 != pthread_create(&next->id, NULL, work, next)) {
+            fprintf(stderr, "rank %d: pthread_create failed\n", rank);
+            MPI_Abort(MPI_COMM_WORLD, 99);
+        }
+    }
+    for (int i = 0; i < nthreads; i++) {
+        pthread_join(w[i].id, NULL);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static worker_t w[THREADS_MAX];
+    int kinds[CHECK_KINDS], nkinds, level, rank, nthreads, only;
+    long passed = 0, failed = 0;
+    uint64_t seed, calls, most;
+
+    level = check_init(&argc, &argv, "random_coll", level_wanted(argc, argv));
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    seed = check_seed();
+    calls = check_number("--n", 2000);
+    most = check_number("--max", 2000);
+    nthreads = (int) check_number("--threads", 0);
+    only = find_coll();
+    nkinds = check_kinds(kinds);
+    check_arguments_end(USAGE);
+    if (nthreads > THREADS_MAX || (nthreads > 0 && level < MPI_THREAD_MULTIPLE)) {
+        if (0 == rank) {
+            printf("random_coll: %d threads at most, and MPI_THREAD_MULTIPLE: skipped\n", THREADS_MAX);
+        }
+        check_fini(0);
+        return CHECK_SKIPPED;
+    }
+    ask_library();
+    for (int i = 0; i < nthreads || 0 == i; i++) {
+        w[i] = (worker_t){.s = {.seed = ref_mix(seed + (uint64_t) i)}, .calls = calls, .most = most, .only = only};
+        w[i].own.seed = ref_mix(w[i].s.seed + 1 + (uint64_t) rank);
+        w[i].kinds = kinds;
+        w[i].nkinds = nkinds;
+        w[i].store = coll_store_new();
+        MPI_Comm_dup(MPI_COMM_WORLD, &w[i].base);
+        check_start(&w[i].t, "random_coll", w[i].base);
+    }
+    if (nthreads > 0) {
+        start(w, nthreads, rank);
+    } else {
+        work(&w[0]);
+    }
+    for (int i = 0; i < nthreads || 0 == i; i++) {
+        failed += check_end(&w[i].t);
+        passed += w[i].t.passed;
+        coll_store_free(w[i].store);
+        MPI_Comm_free(&w[i].base);
+    }
+    check_print("random_coll", passed, failed);
+    return check_fini(failed);
+}
