@@ -27,7 +27,7 @@ static const struct {
     const char *name;
     bool reduces;
 } families[] = {
-#define GPUSYM_FAMILY(id, reduces) {#id, reduces},
+#define GPUSYM_FAMILY(id, reduces, next) {#id, reduces},
 #include "kernels/kernels.def"
 };
 
@@ -45,9 +45,10 @@ static const unsigned char special[GPUSYM_F_COUNT][GPUSYM_OP_COUNT][GPUSYM_T_COU
 #include "kernels/kernels.def"
 };
 _Static_assert(GPUSYM_K_COUNT <= 256, "a kernel's number fits a byte");
+_Static_assert(sizeof(gpusym_work_t) <= 4096, "a descriptor fits the kernel parameters of every GPU");
 
 static const char *const symbols[] = {
-#define GPUSYM_FAMILY(id, reduces) "gpusym_" #id "_ANY",
+#define GPUSYM_FAMILY(id, reduces, next) "gpusym_" #id "_ANY",
 #include "kernels/kernels.def"
 #define GPUSYM_KERNEL(f, o, t) "gpusym_" #f "_" #o "_" #t,
 #include "kernels/kernels.def"
@@ -196,6 +197,11 @@ static uint64_t round_up(uint64_t a, uint64_t unit)
     return (a + unit - 1) / unit * unit;
 }
 
+static uint64_t share(uint64_t packs, uint32_t n)
+{
+    return (packs + n - 1) / n;
+}
+
 static uint64_t packs_of(uint64_t bytes)
 {
     return (bytes + GPUSYM_PACK - 1) / GPUSYM_PACK;
@@ -224,21 +230,37 @@ static uint64_t cut(gpusym_work_t *w, uint64_t rows, unsigned parities, bool sin
     return (w->span + w->chunk - 1) / w->chunk;
 }
 
-/* Two-shot: every block has a span of the message, in slices for the ranks. `in` and `out`, or only `in`. */
+/* Who owns slices: not the only source, which has enough to send, nor the only destination, which has enough to get; of two
+ * ranks the destination, which then gets nothing back. */
+static void plan_owners(gpusym_work_t *w)
+{
+    w->skip = w->nranks;
+    if (w->nranks > 1 && 1 == w->src_end - w->src_first) {
+        w->skip = w->src_first;
+    } else if (w->nranks > 1 && 1 == w->dst_end - w->dst_first) {
+        w->skip = 2 == w->nranks ? 1 - w->dst_first : w->dst_first;
+    }
+    w->owners = w->nranks - (w->skip < w->nranks);
+}
+
+/* Two-shot: every block has a span of the message, in slices for the owners. `in` and `out`, or only `in`. */
 static uint64_t plan_two_shot(gpusym_work_t *w, uint32_t chunk_bytes, unsigned buffers)
 {
-    const uint64_t blocks = w->stage_room / (2ull * buffers * GPUSYM_PACK * w->nranks);
+    plan_owners(w);
+    /* An owner has a buffer for a slice of each source: up to twice the chunk, where there are fewer owners than sources. */
+    const uint64_t row = GPUSYM_PACK * (w->src_end - w->src_first > w->owners ? 2u : 1u);
+    const uint64_t blocks = w->stage_room / (2ull * buffers * row * w->owners);
     w->nblocks = w->nblocks > blocks ? (uint32_t)blocks : w->nblocks;
-    w->span = GPUSYM_SPAN(packs_of(w->bytes), w->nblocks, w->nranks);
-    const uint64_t chunks = cut(w, GPUSYM_PACK * buffers, 2, 1 == buffers, w->nranks, chunk_bytes);
-    w->stage_bytes = GPUSYM_PACK * w->chunk;
+    w->span = GPUSYM_SPAN(share(packs_of(w->bytes), w->nblocks), (uint64_t)w->owners);
+    const uint64_t chunks = cut(w, row * buffers, 2, 1 == buffers, w->owners, chunk_bytes);
+    w->stage_bytes = (uint32_t)(row * w->chunk);
     return chunks + 1; /* staged: no barrier after the last phase, which only copies out */
 }
 
 /* Zero copy without any staging: one barrier. */
 static uint64_t plan_straight(gpusym_work_t *w, uint32_t unit)
 {
-    w->span = GPUSYM_SPAN(packs_of(w->bytes), w->nblocks, unit);
+    w->span = GPUSYM_SPAN(share(packs_of(w->bytes), w->nblocks), (uint64_t)unit);
     w->chunk = (uint32_t)(w->span < GPUSYM_CHUNK_MAX / unit * unit ? w->span : GPUSYM_CHUNK_MAX / unit * unit);
     w->stage_bytes = 0;
     return 1;
@@ -249,7 +271,7 @@ static uint64_t plan_exchange(gpusym_work_t *w, uint32_t chunk_bytes)
 {
     const uint64_t row = (uint64_t)GPUSYM_PACK * w->nranks, blocks = w->stage_room / (2 * row);
     w->nblocks = w->nblocks > blocks ? (uint32_t)blocks : w->nblocks;
-    w->span = GPUSYM_SPAN(packs_of(w->bytes), w->nblocks, 1u);
+    w->span = GPUSYM_SPAN(share(packs_of(w->bytes), w->nblocks), 1u);
     const uint64_t chunks = cut(w, row, 2, true, 1, chunk_bytes);
     w->stage_bytes = GPUSYM_PACK * w->chunk;
     return chunks;
@@ -276,7 +298,8 @@ uint64_t gpusym_kernel_plan(unsigned family, gpusym_work_t *w, uint32_t chunk_by
     case GPUSYM_F_RSXST_AGXST_Z:
         return plan_two_shot(w, chunk_bytes, 1);
     case GPUSYM_F_RSXLD_AGXST_Z:
-        return plan_straight(w, w->nranks);
+        plan_owners(w);
+        return plan_straight(w, w->owners);
     case GPUSYM_F_XST_Z:
     case GPUSYM_F_XLD_Z:
     case GPUSYM_F_XLD_R_Z:

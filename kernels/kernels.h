@@ -33,7 +33,7 @@ enum gpusym_collective {
 };
 
 enum gpusym_family {
-#define GPUSYM_FAMILY(id, reduces) GPUSYM_F_##id,
+#define GPUSYM_FAMILY(id, reduces, next) GPUSYM_F_##id,
 #include "kernels/kernels.def"
     GPUSYM_F_COUNT
 };

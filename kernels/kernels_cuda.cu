@@ -3,25 +3,25 @@
  *
  * The kernels of kernels.def for GPUs.  Compiled to a fatbin; holds no host code.
  */
+#include <stddef.h>
+
 #include "kernels/families.h"
 
-/* The descriptor stays in the constant bank (__grid_constant__): indexing peer[] makes no local copy. */
-#define GS_KERNEL(symbol) \
-    extern "C" __global__ void __launch_bounds__(GPUSYM_THREADS_MAX, 1) symbol(const __grid_constant__ gpusym_work_t w)
-#define GS_CTX {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x}
-
-#define GPUSYM_FAMILY(id, reduces)              \
-    GS_KERNEL(gpusym_##id##_ANY)                \
-    {                                           \
-        const gs_ctx_t c = GS_CTX;              \
-        GS_RUN_##id(c, &w, GS_ANY, GS_ANY);     \
-    }
+/* What a family takes of the descriptor. */
+#define GPUSYM_FAMILY(id, reduces, next) \
+    typedef struct { uint64_t words[offsetof(gpusym_work_t, next) / sizeof(uint64_t)]; } gs_arg_##id;
 #include "kernels/kernels.def"
 
-#define GPUSYM_KERNEL(a, o, t)                                      \
-    GS_KERNEL(gpusym_##a##_##o##_##t)                               \
-    {                                                               \
-        const gs_ctx_t c = GS_CTX;                                  \
-        GS_RUN_##a(c, &w, GPUSYM_OP_##o, GPUSYM_T_##t);             \
+/* The descriptor stays in the constant bank (__grid_constant__): indexing peer[] makes no local copy. */
+#define GS_KERNEL(symbol, family, op, type)                                                                          \
+    extern "C" __global__ void __launch_bounds__(GPUSYM_THREADS_MAX, 1) symbol(const __grid_constant__ gs_arg_##family arg) \
+    {                                                                                                                \
+        const gs_ctx_t c = {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x};                                         \
+        GS_RUN_##family(c, (const gpusym_work_t *)(const void *)&arg, op, type);                                     \
     }
+
+#define GPUSYM_FAMILY(id, reduces, next) GS_KERNEL(gpusym_##id##_ANY, id, GS_ANY, GS_ANY)
+#include "kernels/kernels.def"
+
+#define GPUSYM_KERNEL(f, o, t) GS_KERNEL(gpusym_##f##_##o##_##t, f, GPUSYM_OP_##o, GPUSYM_T_##t)
 #include "kernels/kernels.def"

@@ -8,7 +8,7 @@
 int (*gpusym_kernel_sim_mc_members)(const void *mp, void **alias, unsigned max);
 
 /* The generic kernels. */
-#define GPUSYM_FAMILY(id, reduces)                                \
+#define GPUSYM_FAMILY(id, reduces, next)                          \
     static void any_##id(gs_ctx_t c, const gpusym_work_t *w)      \
     {                                                             \
         GS_RUN_##id(c, w, GS_ANY, GS_ANY);                        \
@@ -16,7 +16,7 @@ int (*gpusym_kernel_sim_mc_members)(const void *mp, void **alias, unsigned max);
 #include "kernels/kernels.def"
 
 static void (*const any[])(gs_ctx_t, const gpusym_work_t *) = {
-#define GPUSYM_FAMILY(id, reduces) any_##id,
+#define GPUSYM_FAMILY(id, reduces, next) any_##id,
 #include "kernels/kernels.def"
 };
 

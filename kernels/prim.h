@@ -121,7 +121,7 @@ GS_FN uint32_t gs_await_flags(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch
  * the next barrier), hence "at least"; epochs only rise, since the host clears the slots before they would wrap.  Returns
  * the worst status of the block's threads.
  */
-GS_FN uint32_t gs_barrier(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
+GS_FN void gs_barrier_post(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
 {
     gs_block_sync(c);
     for (uint32_t p = c.thread; p < w->nranks; p += c.nthreads) {
@@ -129,7 +129,26 @@ GS_FN uint32_t gs_barrier(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
             gs_flag_post(gs_flag(w, p, c.block, w->rank), epoch);
         }
     }
-    return gs_block_worst(c, gs_await_flags(c, w, epoch));
+}
+
+GS_FN uint32_t gs_barrier_wait(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
+{
+    uint32_t status = GPUSYM_STATUS_OK;
+    for (uint32_t p = c.thread; p < w->nranks; p += c.nthreads) {
+        const uint32_t *mine = gs_flag(w, w->rank, c.block, p);
+        gs_wait_t wait = GS_WAIT_INIT;
+        while (p != w->rank && GPUSYM_STATUS_OK == status && gs_flag_get(mine) < epoch) {
+            status = gs_wait(w, &wait, p);
+        }
+    }
+    return gs_block_worst(c, status);
+}
+
+/* Both at once; between them a block may do what needs nothing of what the others wrote before it. */
+GS_FN uint32_t gs_barrier(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
+{
+    gs_barrier_post(c, w, epoch);
+    return gs_barrier_wait(c, w, epoch);
 }
 
 /* Ends a launch: the last block to come here writes the completion word. */

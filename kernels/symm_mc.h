@@ -78,7 +78,7 @@ GS_FN void gs_rs_ag_mc(gs_ctx_t c, const gpusym_work_t *w)
         }
         if (t > 0 && gs_rs_ag_chunk(c, w, t - 1, &k)) {
             uint32_t first;
-            const uint32_t n = gs_slice(&k, w->rank, &first);
+            const uint32_t n = gs_slice(w, &k, w->rank, &first);
             const uint64_t at = 16 * (k.base + first);
             gs_mc_reduce(c, w, k.in + 16ull * first, k.out + 16ull * first, at, w->bytes - at, n);
             crossed = true;

@@ -14,7 +14,8 @@
  * Source: NCCL's symmetric kernels (names and scheme of RSxLD_AGxST); the push form follows the
  * same scheme with stores in place of loads, which carry more over NVLink.
  *
- * Bytes sent by a rank: 2 * (n - 1) / n * bytes (all-reduce).
+ * Bytes sent by a rank: 2 * (n - 1) / n * bytes (all-reduce). Where one rank has all the input, or gets all the result,
+ * the others own the slices, so that its port carries the message once.
  * Order of summation: ranks rising, from src_first.
  *
  * The host has given every block a span of the message, cut into chunks (gpusym_kernel_plan), a chunk into one slice a
@@ -38,7 +39,7 @@
 typedef struct {
     uint64_t base;    /* first pack in the message */
     uint32_t len;     /* packs */
-    uint32_t slice;   /* packs of a rank's slice: [r * slice, min(len, (r + 1) * slice)) */
+    uint32_t slice;   /* packs of an owner's slice: [i * slice, min(len, (i + 1) * slice)) for the i-th owner */
     uint64_t in, out; /* offsets of its buffers in the slot */
 } gs_chunk_t;
 
@@ -49,19 +50,21 @@ GS_FN bool gs_rs_ag_chunk(gs_ctx_t c, const gpusym_work_t *w, uint32_t t, gs_chu
     const uint64_t to = from + w->span < packs ? from + w->span : packs;
     k->base = from + (uint64_t)t * w->chunk;
     k->len = k->base >= to ? 0 : (uint32_t)(to - k->base < w->chunk ? to - k->base : w->chunk);
-    k->slice = (uint32_t)GPUSYM_SPAN((uint64_t)k->len, w->nranks, 1u);
-    if ((uint64_t)k->slice * w->nranks > w->chunk) { /* rounded beyond the buffer */
-        k->slice = (k->len + w->nranks - 1) / w->nranks;
-    }
+    const uint32_t even = (k->len + w->owners - 1) / w->owners, span = GPUSYM_SPAN(even, 1u);
+    k->slice = (uint64_t)span * w->owners <= w->chunk ? span : even; /* not beyond the buffer */
     k->in = w->stage_off + ((uint64_t)(t & 1) * w->nblocks + c.block) * w->stage_bytes;
     k->out = k->in + 2ull * w->nblocks * w->stage_bytes;
     return 0 != k->len;
 }
 
 /* The slice of rank r: its first pack in the chunk, and its length in packs. */
-GS_FN uint32_t gs_slice(const gs_chunk_t *k, uint32_t r, uint32_t *first)
+GS_FN uint32_t gs_slice(const gpusym_work_t *w, const gs_chunk_t *k, uint32_t r, uint32_t *first)
 {
-    const uint64_t a = (uint64_t)r * k->slice, b = a + k->slice;
+    if (r == w->skip) {
+        *first = 0;
+        return 0;
+    }
+    const uint64_t a = (uint64_t)(r < w->skip ? r : r - 1) * k->slice, b = a + k->slice;
     *first = (uint32_t)(a < k->len ? a : k->len);
     return (uint32_t)(b < k->len ? b : k->len) - *first;
 }
@@ -88,11 +91,11 @@ GS_FN void gs_rs_scatter(gs_ctx_t c, const gpusym_work_t *w, bool push, bool all
     for (uint32_t q = 0; q < slices; q++) {
         const uint32_t p = gs_nth(w, q);
         uint32_t first;
-        const uint32_t n = gs_slice(k, p, &first);
+        const uint32_t n = gs_slice(w, k, p, &first);
         if (0 == n || (p == w->rank && !all && gs_even(w, k->base + first, n))) {
             continue;
         }
-        gs_copy(c, (char *)w->peer[push ? p : w->rank] + k->in + 16ull * (push ? w->rank * k->slice : first),
+        gs_copy(c, (char *)w->peer[push ? p : w->rank] + k->in + 16ull * (push ? (w->rank - w->src_first) * k->slice : first),
                 (const char *)w->in + 16 * (k->base + first), gs_bytes(w, k->base + first, n));
     }
 }
@@ -102,11 +105,11 @@ GS_FN void gs_rs_reduce(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_
                         const gs_chunk_t *k)
 {
     uint32_t first;
-    const uint32_t n = gs_slice(k, w->rank, &first);
+    const uint32_t n = gs_slice(w, k, w->rank, &first);
     const uint64_t at = k->base + first;
     const gs_from_t from = {
         push ? GS_FROM_OWN : zero ? GS_FROM_INS : GS_FROM_SLOTS,
-        push ? k->in : zero ? 16 * at : k->in + 16ull * first,
+        push ? k->in - 16ull * w->src_first * k->slice : zero ? 16 * at : k->in + 16ull * first,
         push ? 16ull * k->slice : 0,
         gs_even(w, at, n) ? (const char *)w->in + 16 * at : NULL,
     };
@@ -129,7 +132,7 @@ GS_FN void gs_ag_copy_out(gs_ctx_t c, const gpusym_work_t *w, const gs_chunk_t *
 {
     const char *src = (const char *)w->peer[w->rank] + k->out;
     uint32_t first;
-    const uint32_t own = gs_slice(k, w->rank, &first), after = first + own, parts = gs_is_dst(w, w->rank) ? 2 : 0;
+    const uint32_t own = gs_slice(w, k, w->rank, &first), after = first + own, parts = gs_is_dst(w, w->rank) ? 2 : 0;
 
     GS_NO_UNROLL
     for (uint32_t part = 0; part < parts; part++) {
@@ -168,7 +171,8 @@ GS_FN void gs_rs_ag(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t ty
     gs_finish(c, w, status);
 }
 
-/* Zero copy, push. A message that the staging area holds is one chunk: two barriers. */
+/* Zero copy, push. A message that the staging area holds is one chunk: two barriers. (To await a chunk's flags only when the
+ * next one has been scattered was no faster on 4 x H200, nor was it to pull a part meanwhile.) */
 GS_FN void gs_rs_ag_st_z(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type)
 {
     uint32_t status = GPUSYM_STATUS_OK;

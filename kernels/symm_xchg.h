@@ -46,20 +46,26 @@ GS_FN uint64_t gs_xll_lines(const gpusym_work_t *w, uint64_t bytes, uint64_t bac
 /* One line of XLL as a thread sees it. */
 typedef struct {
     uint32_t peer;
-    uint64_t i;    /* in the epoch's area */
+    uint32_t i;    /* in the epoch's area */
     uint64_t pack; /* in the segment */
     bool there;    /* whether there is such a line; and whether it carries something: */
     bool full, two;
 } gs_xll_t;
 
-/* Line j of the peers' lines [from, from + len) of the epoch that begins with pack base; to: of those that we send. */
-GS_FN gs_xll_t gs_xll_line(const gpusym_work_t *w, bool mc, bool to, uint64_t j, uint64_t len, uint64_t from, uint64_t base)
+/* The lines [from, from + len) of each pair that this block has, of an epoch's, which begins with pack base. */
+typedef struct {
+    uint32_t from, len;
+    uint64_t base;
+} gs_xll_part_t;
+
+/* Line j of the peers' lines; to: of those that we send. */
+GS_FN gs_xll_t gs_xll_line(const gpusym_work_t *w, bool mc, bool to, uint32_t j, const gs_xll_part_t *k)
 {
     gs_xll_t l = {w->rank, 0, 0, false, false, false};
-    if (j < (mc && to ? len : (w->nranks - 1) * len)) {
-        l.peer = gs_nth(w, mc && to ? 1 : 1 + (uint32_t)(j / len));
-        l.i = from + j % len;
-        l.pack = base + l.i;
+    if (j < (mc && to ? k->len : (w->nranks - 1) * k->len)) {
+        l.peer = gs_nth(w, mc && to ? 1 : 1 + j / k->len);
+        l.i = k->from + j % k->len;
+        l.pack = k->base + l.i;
         const uint64_t sent = w->send[l.peer].bytes, got = w->recv[l.peer].bytes, bytes = to ? sent : got;
         l.there = l.pack < gs_xll_lines(w, bytes, to ? got : sent, mc);
         l.full = l.there && l.pack < gs_lines(bytes);
@@ -68,17 +74,16 @@ GS_FN gs_xll_t gs_xll_line(const gpusym_work_t *w, bool mc, bool to, uint64_t j,
     return l;
 }
 
-GS_FN void gs_xll_send(gs_ctx_t c, const gpusym_work_t *w, bool mc, uint64_t from, uint64_t len, uint64_t base,
-                       uint32_t epoch)
+GS_FN void gs_xll_send(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_xll_part_t *k, uint32_t epoch)
 {
-    const uint64_t all = mc ? len : (w->nranks - 1) * len;
+    const uint32_t all = mc ? k->len : (w->nranks - 1) * k->len;
     GS_NO_UNROLL
-    for (uint64_t j = c.thread; j < all; j += (uint64_t)GS_LL_GROUP * c.nthreads) {
+    for (uint32_t j = c.thread; j < all; j += GS_LL_GROUP * c.nthreads) {
         gs_xll_t l[GS_LL_GROUP];
         gs_pack_t v[GS_LL_GROUP];
         GS_UNROLL
         for (uint32_t g = 0; g < GS_LL_GROUP; g++) {
-            l[g] = gs_xll_line(w, mc, true, j + (uint64_t)g * c.nthreads, len, from, base);
+            l[g] = gs_xll_line(w, mc, true, j + g * c.nthreads, k);
             v[g].w[0] = v[g].w[1] = 0;
             if (l[g].full) {
                 const gpusym_seg_t *s = &w->send[l[g].peer];
@@ -96,18 +101,18 @@ GS_FN void gs_xll_send(gs_ctx_t c, const gpusym_work_t *w, bool mc, uint64_t fro
     }
 }
 
-GS_FN void gs_xll_take(gs_ctx_t c, const gpusym_work_t *w, bool mc, uint64_t from, uint64_t len, uint64_t base,
-                       uint32_t epoch, uint32_t *status)
+GS_FN void gs_xll_take(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_xll_part_t *k, uint32_t epoch,
+                       uint32_t *status)
 {
     GS_NO_UNROLL
-    for (uint64_t j = c.thread; j < (w->nranks - 1) * len; j += (uint64_t)GS_LL_GROUP * c.nthreads) {
+    for (uint32_t j = c.thread; j < (w->nranks - 1) * k->len; j += GS_LL_GROUP * c.nthreads) {
         gs_xll_t l[GS_LL_GROUP];
         gs_pack_t v[GS_LL_GROUP];
         gs_wait_t wait = GS_WAIT_INIT;
         uint32_t missing;
         GS_UNROLL
         for (uint32_t g = 0; g < GS_LL_GROUP; g++) {
-            l[g] = gs_xll_line(w, mc, false, j + (uint64_t)g * c.nthreads, len, from, base);
+            l[g] = gs_xll_line(w, mc, false, j + g * c.nthreads, k);
         }
         do { /* rank l.peer writes its lines here */
             missing = w->nranks;
@@ -150,7 +155,9 @@ GS_FN void gs_x_own(gs_ctx_t c, const gpusym_work_t *w, uint64_t from, uint64_t 
 /* Bytes of chunk t of this block of a segment, in chunks of `chunk` packs; *from: where in the segment they begin. */
 GS_FN uint64_t gs_x_part(gs_ctx_t c, const gpusym_work_t *w, uint64_t bytes, uint64_t chunk, uint32_t t, uint64_t *from)
 {
-    const uint64_t span = GPUSYM_SPAN(gs_lines(bytes), w->nblocks, 1u), first = c.block * span + t * chunk;
+    const uint64_t even = gs_lines(bytes) + w->nblocks - 1; /* a division of 64 bits takes a hundred instructions */
+    const uint64_t per = even >> 32 ? even / w->nblocks : (uint32_t)even / w->nblocks, span = GPUSYM_SPAN(per, 1u);
+    const uint64_t first = c.block * span + t * chunk;
     const uint64_t left = t * chunk < span ? span - t * chunk : 0, n = 16 * (left < chunk ? left : chunk);
     *from = 16 * first;
     return *from >= bytes ? 0 : bytes - *from < n ? bytes - *from : n;
@@ -164,20 +171,21 @@ GS_FN uint64_t gs_x_part(gs_ctx_t c, const gpusym_work_t *w, uint64_t bytes, uin
  */
 GS_FN void gs_xll(gs_ctx_t c, const gpusym_work_t *w, bool mc)
 {
-    const uint64_t packs = gs_lines(w->bytes), span = GPUSYM_SPAN((uint64_t)w->chunk, w->nblocks, 1u);
-    const uint64_t from = c.block * span < w->chunk ? c.block * span : w->chunk;
-    const uint64_t len = w->chunk - from < span ? w->chunk - from : span;
+    const uint64_t packs = gs_lines(w->bytes);
+    const uint32_t even = (w->chunk + w->nblocks - 1) / w->nblocks, span = GPUSYM_SPAN(even, 1u);
+    const uint32_t from = c.block * span < w->chunk ? c.block * span : w->chunk;
+    gs_xll_part_t k = {from, w->chunk - from < span ? w->chunk - from : span, 0};
     uint32_t epoch = w->epoch, status = mc ? gs_mc_ready(w) : (uint32_t)GPUSYM_STATUS_OK;
 
-    for (uint64_t base = 0; base < packs && GPUSYM_STATUS_OK == status; base += w->chunk, epoch++) {
-        gs_xll_send(c, w, mc, from, len, base, epoch);
-        if (0 == base) { /* while the lines are under way */
+    for (; k.base < packs && GPUSYM_STATUS_OK == status; k.base += w->chunk, epoch++) {
+        gs_xll_send(c, w, mc, &k, epoch);
+        if (0 == k.base) { /* while the lines are under way */
             uint64_t at;
             const uint64_t own = gs_x_part(c, w, w->send[w->rank].bytes, GS_WHOLE, 0, &at);
             gs_x_own(c, w, at, own);
         }
-        gs_xll_take(c, w, mc, from, len, base, epoch, &status);
-        if (mc && base + w->chunk < packs) {
+        gs_xll_take(c, w, mc, &k, epoch, &status);
+        if (mc && k.base + w->chunk < packs) {
             status = gs_block_worst(c, status);
         }
     }
@@ -292,17 +300,17 @@ GS_FN void gs_x_put(gs_ctx_t c, const gpusym_work_t *w, bool push, bool own, boo
     uint32_t parts = 0, part = 0, share, shares;
     uint64_t from;
     for (uint32_t p = 0; p < w->nranks; p++) {
-        parts += 0 != gs_x_part(c, w, w->send[p].bytes, w->chunk, t, &from);
+        parts += 0 != w->send[p].bytes;
     }
     const gs_ctx_t mine = gs_share(c, parts, &share, &shares);
     GS_NO_UNROLL
     for (uint32_t q = 0; q < w->nranks; q++) {
         const uint32_t p = gs_nth(w, q);
-        const uint64_t bytes = gs_x_part(c, w, w->send[p].bytes, w->chunk, t, &from);
-        if (0 == bytes || (0 == q && (!own || (!all && gs_x_own_even(w, from, bytes))))) {
+        if (0 == w->send[p].bytes || (0 == q && !own) || part++ % shares != share) {
             continue;
         }
-        if (part++ % shares == share) {
+        const uint64_t bytes = gs_x_part(c, w, w->send[p].bytes, w->chunk, t, &from);
+        if (0 != bytes && (0 != q || all || !gs_x_own_even(w, from, bytes))) {
             gs_copy(mine, (char *)w->peer[push ? p : w->rank] + gs_x_at(c, w, t, push ? w->rank : p),
                     (const char *)w->in + w->send[p].off + from, bytes);
         }
@@ -315,13 +323,16 @@ GS_FN void gs_x_copy_out(gs_ctx_t c, const gpusym_work_t *w, uint32_t t)
     uint32_t parts = 0, part = 0, share, shares;
     uint64_t from;
     for (uint32_t p = 0; p < w->nranks; p++) {
-        parts += 0 != gs_x_part(c, w, w->recv[p].bytes, w->chunk, t, &from);
+        parts += 0 != w->recv[p].bytes;
     }
     const gs_ctx_t mine = gs_share(c, parts, &share, &shares);
     GS_NO_UNROLL
     for (uint32_t p = 0; p < w->nranks; p++) {
+        if (0 == w->recv[p].bytes || part++ % shares != share) {
+            continue;
+        }
         const uint64_t bytes = gs_x_part(c, w, w->recv[p].bytes, w->chunk, t, &from);
-        if (0 == bytes || part++ % shares != share) {
+        if (0 == bytes) {
             continue;
         }
         if (p == w->rank) {
@@ -382,14 +393,17 @@ GS_FN void gs_x_z(gs_ctx_t c, const gpusym_work_t *w, bool push)
     uint32_t parts = 0, part = 0, share, shares;
     uint64_t from;
     for (uint32_t p = 0; p < w->nranks; p++) {
-        parts += 0 != gs_x_part(c, w, seg[p].bytes, GS_WHOLE, 0, &from);
+        parts += 0 != seg[p].bytes;
     }
     const gs_ctx_t mine = gs_share(c, parts, &share, &shares);
     GS_NO_UNROLL
     for (uint32_t q = 0; q < w->nranks; q++) {
         const uint32_t p = gs_nth(w, q);
+        if (0 == seg[p].bytes || part++ % shares != share) {
+            continue;
+        }
         const uint64_t bytes = gs_x_part(c, w, seg[p].bytes, GS_WHOLE, 0, &from);
-        if (0 == bytes || part++ % shares != share) {
+        if (0 == bytes) {
             continue;
         }
         if (0 == q) {

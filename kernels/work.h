@@ -54,7 +54,7 @@ typedef struct gpusym_work {
     const void *in;              /* user's input, any alignment; may equal out */
     void *out;                   /* user's output, any alignment */
     uint64_t bytes;              /* two-shot and one-shot all-reduce, reduce, bcast: the message.
-                                  * Exchange kernels: the longest segment that any rank sends to any; the same on all ranks */
+                                  * Exchange kernels: the longest segment that any rank has for any; the same on all */
     uint64_t ll_off;             /* offset of the LL area in the slot */
     uint64_t stage_off;          /* offset of the staging area in the slot */
     uint64_t limit_ns;           /* longest wait for one peer in nanoseconds; 0: no limit */
@@ -67,6 +67,7 @@ typedef struct gpusym_work {
     uint32_t chunk;              /* packs of a chunk: of a block (staged; exchange: of a segment), of an epoch (LL) */
     uint64_t span;               /* packs of the message, or of a segment, for a block */
     uint32_t stage_bytes;        /* bytes of one staging buffer of a block */
+    uint32_t owners, skip;       /* two-shot: ranks that own a slice: all but rank `skip` (nranks: all own one) */
     uint32_t epoch;              /* first epoch of this call; gpusym_kernel_plan() says how many it uses */
     uint32_t rank, nranks;
     uint32_t op, type;           /* enum gpusym_op, enum gpusym_type (kernels/kernels.h) */
@@ -81,6 +82,13 @@ typedef struct gpusym_work {
      * else (scan: the ranks up to us); empty: nothing is stored. The result goes to recv[rank]. */
     uint32_t src_first, src_end, dst_first, dst_end;
 
+    /* The slot's multicast address: a store reaches all ranks' slots, multimem loads reduce over them. NULL without;
+     * then no MC kernel is launched. All ranks' slots have the same offset in their heaps then. */
+    void *mc;
+
+    /* Kernels take the descriptor up to what they use (kernels.def): fewer bytes to send with a launch. So `mc` and all before
+     * it are for every kernel, the next two for zero copy, what follows for exchanges. */
+
     /* Zero copy: every rank's in (peer_in) or out (peer_out) as mapped here; [rank] is our own. Used by the kernels that
      * say so; all ranks have them or none. */
     const void *peer_in[GPUSYM_TEAM_MAX];
@@ -90,22 +98,19 @@ typedef struct gpusym_work {
      * share, as long as recv[rank], which may be the same memory. far_off[p]: where, in bytes, our segment stands
      * in p's out (zero copy, push), or p's segment for us in p's in (zero copy, pull; [rank]: send[rank].off).
      * In place: a received segment may overlap a sent one only if both start at the same place and are as long as one
-     * another, and in the kernels with Z not at all, but for send[rank] and recv[rank]. Multicast: all send[p] are the same. */
+     * another, and in the kernels with Z not at all, but for send[rank] and recv[rank]. Multicast: all send[p] are
+     * the same one. */
     gpusym_seg_t send[GPUSYM_TEAM_MAX], recv[GPUSYM_TEAM_MAX];
     uint64_t far_off[GPUSYM_TEAM_MAX];
-    /* The slot's multicast address: a store reaches all ranks' slots, multimem loads reduce over them. NULL without;
-     * then no MC kernel is launched. All ranks' slots have the same offset in their heaps then. */
-    void *mc;
+    uint64_t end; /* no field: what follows the last */
 } gpusym_work_t;
 
 /* Packs of a chunk at most: so that loops over one count in 32 bits. */
 #define GPUSYM_CHUNK_MAX (1u << 30)
-/* Packs of a block of n, when they share out `packs` in units of `unit`: even, and in whole lines of 128 bytes where that
- * hardly matters to how even it is.  Rises with packs.  Host and kernels must agree. */
+/* Packs of one who shares out a number of them with others, `even` being its even share (rounded up): in units of `unit`,
+ * and in whole lines of 128 bytes where that hardly matters to how even it is.  Rises with even.  Host and kernels agree. */
 #define GPUSYM_SPAN_ROUND(x, unit) (((x) + (unit) - 1) / (unit) * (unit))
-#define GPUSYM_SPAN(packs, n, unit)                                                       \
-    GPUSYM_SPAN_ROUND(((packs) + (n) - 1) / (n), ((packs) + (n) - 1) / (n) > 64 * (uint64_t) (unit) \
-                                                     ? 8 * (uint64_t) (unit) : (uint64_t) (unit))
+#define GPUSYM_SPAN(even, unit) GPUSYM_SPAN_ROUND(even, (even) > 64 * (unit) ? 8 * (unit) : (unit))
 
 #define GPUSYM_FLAGS_OFF 256u
 #define GPUSYM_FLAG_ROW (GPUSYM_TEAM_MAX * 4u)

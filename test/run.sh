@@ -27,6 +27,8 @@ tests() {
 # What a user sees.
 params       | -         | 30  | ok:coll_gpusym_priority        |                                         | @INFO@ --param coll gpusym --level 9
 params-docs  | -         | 30  | ok                             |                                         | @SRC@/test/params.sh @INFO@
+# The multimem instructions in the fatbin, where there is one and the toolkit's disassembler.
+sass         | -         | 60  | ok                             |                                         | @SRC@/test/sass.sh @BUILD@
 example      | 1,2,4,8   | 60  | ok:verified: yes               |                                         | examples/allreduce
 summary      | 2         | 60  | ok:allreduce: native [1-9]     | coll_gpusym_summary=1                   | examples/allreduce
 pvars        | 1,2,4     | 60  | ok                             |                                         | test/mpi/pvars
@@ -58,13 +60,32 @@ mixed-4      | =4        | 180 | ok                             |               
 mixed-8      | =8        | 180 | ok                             |                                         | test/mpi/mixed --rounds 2 --kinds host,device
 threads      | 1,2,4     | 120 | ok                             |                                         | test/mpi/threads
 comms        | 2,4       | 120 | ok                             |                                         | test/mpi/comms
+# Every collective: the product of small cases; random ones, 25,000 in all; in flight; in threads; many communicators.
+every        | 1,2,3,4   | 180 | ok                             |                                         | test/mpi/every --thin 100
+random_coll  | 2,3,4     | 120 | ok                             |                                         | test/mpi/random_coll --n 5000
+random_coll-9 | 5,6,7,8,9 | 120 | ok                            |                                         | test/mpi/random_coll --n 1500
+random_coll-large | =2   | 120 | ok                             |                                         | test/mpi/random_coll --n 2500 --max 100k
+random_coll-threads | 2,3 | 120 | ok                            |                                         | test/mpi/random_coll --threads 3 --n 700
+inflight     | 1,2,3,4   | 120 | ok                             |                                         | test/mpi/inflight
+manycomms    | 2,3       | 120 | ok                             |                                         | test/mpi/manycomms
 # The measuring programs run, and find every element right; their times mean nothing here.
 bench        | =3        | 60  | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/collectives_nccl --device sim --coll all --min 64 --max 4k --step 64
 persistent   | =2        | 60  | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/persistent --device sim --max 4k
+# The bits of sums and products: the same from every algorithm, chunk, number of blocks, way and cut.
+bits         | 2,3,4     | 120 | ok:multicast. no               | coll_gpusym_reproducible=1              | test/mpi/bits
+bits-mc      | =3        | 120 | ok:multicast. yes              | coll_gpusym_multicast=1                 | test/mpi/bits
+# Straight between users' buffers, which come and go; few are listed, or a peer cannot map one.
+zerocopy     | 2,3       | 180 | ok:40 buffers, [1-9].* 40 by zero copy | coll_gpusym_reg_limit=3                 | test/mpi/zerocopy --n 250
+zerocopy-4   | =4        | 180 | ok                             |                                         | test/mpi/zerocopy --n 150
+zerocopy-not | =3        | 120 | ok:no zero copy from now on    | coll_gpusym_sim_fail=import:3@1 coll_gpusym_verbose=1 | test/mpi/zerocopy --import-fails --n 100
+# Vectors, packed by the GPU.
+pack         | 2,3,4     | 120 | ok                             |                                         | test/mpi/pack --n 600
 # Injected faults, mismatched calls, killed ranks.
-broken       | =3        | 60  | ok                             | coll_gpusym_sim_fail=launch:4@1 coll_gpusym_sim_host=1 | test/mpi/broken
-broken-mt    | =3        | 60  | ok                             | coll_gpusym_sim_fail=launch:4@1 coll_gpusym_sim_host=1 | test/mpi/broken --threads
-faults       | -         | 300 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@
+broken       | =3        | 60  | ok                             | coll_gpusym_sim_fail=launch:10@1 coll_gpusym_sim_host=1 | test/mpi/broken
+broken-mt    | =3        | 60  | ok                             | coll_gpusym_sim_fail=launch:10@1 coll_gpusym_sim_host=1 | test/mpi/broken --threads
+faults       | -         | 300 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ allreduce
+faults-all   | -         | 400 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ collectives
+faults-mc    | -         | 120 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ multicast
 EOF
 }
 

@@ -26,6 +26,7 @@ typedef struct {
 
 typedef struct {
     int algorithm;    /* enum gpusym_algorithm */
+    unsigned family;  /* enum gpusym_family that does it: with zero copy another one */
     uint32_t blocks;  /* 1 .. max_blocks */
     uint32_t threads; /* of a block, a multiple of 32 */
     uint32_t chunk;   /* staged kernels: bytes that a block takes at a time; 0: all that its buffers hold */

@@ -3,7 +3,7 @@
 #
 # What goes wrong must end well: a right result, or a message that names rank and communicator within seconds.
 #
-#     test/faults/faults.sh BUILDDIR
+#     test/faults/faults.sh BUILDDIR [allreduce|collectives|multicast]     (all of them, if none is named)
 #
 # Simulated faults (only on the simulator), ranks that call with different counts, ranks that are killed; never a
 # hang, a wrong result, a crash or a process left over. The closing line is "faults: N passed, M failed".
@@ -28,6 +28,7 @@ else
     export OMPI_MCA_opal_mca_base_component_path=$builddir/components:$GPUSYM_OMPI_PATH_TAIL
 fi
 read -ra more <<<"${GPUSYM_MCA:-}"
+part=${2:-all}
 device=${GPUSYM_TEST_DEVICE:-sim}
 slow=${GPUSYM_TEST_SLOW:-1}
 ranks=4
@@ -176,34 +177,148 @@ mismatch() {
     verdict "another count on rank 1, $*" "$why" "$(grep -Eim1 'rank [0-9]+.*MPI_COMM_WORLD' "$dir/log")"
 }
 
+# Every collective, one after the other, on memory that counts as the program's or as the simulator's: see injected.
+# Zero copy needs the latter.
+collectives() {
+    local fault=$1 where=$2 mode=$3
+    case $where in
+        host) set -- "${injected[@]}" "$victim" --device host ;;
+        *) set -- --mca coll_gpusym_timeout 3 "$victim" --device sim --kinds device ;;
+    esac
+    run 60 --mca coll_gpusym_sim_fail "$fault" "$@" --dir "$dir" --coll all --mode "$mode" --calls 3 --most 20000
+}
+
+# A fault in the midst of them: a right result or a clear error.
+fault_in_all() {
+    local why said
+    collectives "$@"
+    why=$(disgrace)
+    if all_right; then
+        said="right, allreduce native $(summary native), staged $(summary staged)"
+        [[ $1 != hang:* ]] || why="$why a message was expected"
+    elif clear_error; then
+        said="message: $(grep -Eim1 'rank [0-9]+.*MPI_COMM_WORLD' "$dir/log")"
+    else
+        why="$why neither right nor a message with rank and communicator, exit status $rc"
+    fi
+    verdict "$3, fault $1" "$why" "${said:-}"
+}
+
+# Calls of a collective by an algorithm, from the summary; nothing if there were none.
+calls_by() {
+    sed -n "s/.*gpusym: $1: native [0-9]* (\([^)]*, \)\?$2 \([0-9]*\)[,)].*/\2/p" "$dir/log" | tail -n 1
+}
+
+# Algorithms that need multicast, by name.  multicast NAME yes|no|failed|no-run ARGUMENT...: whether they run; no: no
+# object is asked for either; failed: one is, and cannot be had. VARIABLE=value, as the first argument: for the environment.
+multicast() {
+    local name=$1 expect=$2 why pair got forced=(allreduce=rsxldmc_agxstmc allgather=stmc reduce_scatter_block=ldmc
+                                                 reduce_scatter=ldmc)
+    local -a more_mca=()
+    shift 2
+    [[ $name != *LL* ]] || forced=(allreduce=agxllmc_r allgather=llmc)
+    for pair in "${forced[@]}"; do
+        more_mca+=(--mca "coll_gpusym_${pair%%=*}_algorithm" "${pair#*=}")
+    done
+    (
+        if [[ ${1:-} == *=* ]]; then
+            export "${1?}"
+            shift
+        fi
+        run 60 --mca coll_gpusym_verbose 1 --mca coll_gpusym_timeout 10 "${more_mca[@]}" "$@" "$victim" --device sim \
+            --kinds device --dir "$dir" --coll all --calls 3 --most 20000
+        printf '%s %s %s %s\n' "$rc" "$ended" "$seconds" "$in_time" >"$dir/ran"
+    )
+    read -r rc ended seconds in_time <"$dir/ran"
+    why=$(disgrace)
+    all_right || why="$why not right, exit status $rc"
+    for pair in "${forced[@]}"; do
+        got=$(calls_by "${pair%%=*}" "${pair#*=}")
+        [ "$expect" != yes ] || [ "${got:-0}" -gt 0 ] || why="$why $pair did not run"
+        [ "$expect" = yes ] || [ -z "$got" ] || why="$why $pair ran"
+        grep -q "gpusym: ${pair%%=*}: native [1-9][0-9]* .*staged 0," "$dir/log" ||
+            why="$why ${pair%%=*}: not all on the GPU"
+    done
+    case $expect in
+        yes) grep -q 'multicast is used' "$dir/log" || why="$why nobody says that multicast is used" ;;
+        failed) grep -q 'no multicast: a rank could not' "$dir/log" || why="$why nobody says why there is no multicast" ;;
+        no-run) ;;
+        *) ! grep -Eq 'multicast is used|no multicast: a rank could not' "$dir/log" || why="$why an object was asked for" ;;
+    esac
+    verdict "multicast: $name" "$why" "$(calls_by "${forced[0]%%=*}" "${forced[0]#*=}")"
+}
+
+of_allreduce() {
+    if [ "$device" = sim ]; then
+        no_fault
+        for what in alloc import export; do
+            fault "$what:1" staged
+            fault "$what:1@0" staged
+            fault "$what:1@1" staged
+        done
+        fault "import:2@1" staged
+        for what in hostalloc:1 hostalloc:1@1 launch:1 launch:2@1 launch:5@2; do
+            fault "$what" either
+        done
+        fault "hang:1@0" error
+        fault "hang:4@1" error
+    fi
+    for call in 0 1 2 5; do
+        dies "killed instead of call $call" --kill "$call"
+    done
+    for ms in 20 150 400; do
+        dies "killed after $ms ms" --kill-after "$ms" --most 3000
+    done
+    # Open MPI 5 and later have no such option for a job that was not made to recover.
+    if "${mpirun[0]}" --version 2>/dev/null | grep -Eq '\((Open MPI|OpenRTE)\) 4\.'; then
+        survive --kill 1
+        survive --kill 5
+        survive --kill-after 100 --most 3000
+    fi
+    mismatch --mismatch 1
+    mismatch --mismatch 2
+}
+
+of_collectives() {
+    local mode what
+    for mode in blocking nonblocking persistent; do
+        for what in alloc:1 alloc:1@1 hostalloc:1@1 hostalloc:2@2; do
+            fault_in_all "$what" host "$mode"
+        done
+        # Three imports a rank are of the peers' heaps, the next of their buffers; of exports the first is of the heap.
+        for what in import:1@1 import:4@2 import:5 export:1@1 export:2@1 export:3 bind:1 launch:1 launch:7@2 launch:30@1; do
+            fault_in_all "$what" device "$mode"
+        done
+        fault_in_all hang:1@0 device "$mode"
+        fault_in_all hang:20@1 device "$mode"
+    done
+}
+
+of_multicast() {
+    multicast "used" yes
+    multicast "used, LL" yes
+    multicast "one rank cannot bind" failed --mca coll_gpusym_sim_fail bind:1@1
+    multicast "one rank cannot bind, LL" failed --mca coll_gpusym_sim_fail bind:1@2
+    multicast "rank 0 cannot bind" failed --mca coll_gpusym_sim_fail bind:1@0
+    multicast "no rank can bind" failed --mca coll_gpusym_sim_fail bind:1
+    multicast "NCCL_NVLS_ENABLE=0" no NCCL_NVLS_ENABLE=0
+    multicast "NVSHMEM_DISABLE_NVLS=1" no NVSHMEM_DISABLE_NVLS=1
+    multicast "TORCH_SYMM_MEM_DISABLE_MULTICAST=1" no TORCH_SYMM_MEM_DISABLE_MULTICAST=1
+    multicast "coll_gpusym_multicast=0" no --mca coll_gpusym_multicast 0
+    multicast "reproducible" no-run --mca coll_gpusym_reproducible 1
+}
+
+case $part in
+    all | allreduce) of_allreduce ;;
+esac
 if [ "$device" = sim ]; then
-    no_fault
-    for what in alloc import export; do
-        fault "$what:1" staged
-        fault "$what:1@0" staged
-        fault "$what:1@1" staged
-    done
-    fault "import:2@1" staged
-    for what in hostalloc:1 hostalloc:1@1 launch:1 launch:2@1 launch:5@2; do
-        fault "$what" either
-    done
-    fault "hang:1@0" error
-    fault "hang:4@1" error
+    case $part in
+        all | collectives) of_collectives ;;
+    esac
+    case $part in
+        all | multicast) of_multicast ;;
+    esac
 fi
-for call in 0 1 2 5; do
-    dies "killed instead of call $call" --kill "$call"
-done
-for ms in 20 150 400; do
-    dies "killed after $ms ms" --kill-after "$ms" --most 3000
-done
-# Open MPI 5 and later have no such option for a job that was not made to recover.
-if "${mpirun[0]}" --version 2>/dev/null | grep -Eq '\((Open MPI|OpenRTE)\) 4\.'; then
-    survive --kill 1
-    survive --kill 5
-    survive --kill-after 100 --most 3000
-fi
-mismatch --mismatch 1
-mismatch --mismatch 2
 
 echo "faults: $passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

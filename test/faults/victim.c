@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * What test/faults/faults.sh runs: a series of checked calls of MPI_Allreduce in which, if asked to, a rank dies
- * (between two calls, or at any moment) or calls with another count than the others.
+ * (between two calls, or at any moment) or calls with another count than the others. --coll: a series of another
+ * collective, or of all that have kernels, one after the other.
  */
 #include <mpi.h>
 #include <signal.h>
@@ -13,12 +14,14 @@
 #include <unistd.h>
 
 #include "test/mpi/check.h"
+#include "test/mpi/coll.h"
 
 #define USAGE                                                                                                         \
     "[--seed N] [--calls N] [--kinds KIND] [--most COUNT] [--dir DIR: leaves DIR/pid.RANK and DIR/died]\n"            \
     "    [--rank N: of it ...] [--kill CALL: dies instead of this call] [--kill-after MS: dies then, from the first " \
     "call on]\n"                                                                                                      \
-    "    [--mismatch CALL: gives one element more in this call]"
+    "    [--mismatch CALL: gives one element more in this call]\n"                                                      \
+    "    [--coll NAME|all [--mode blocking|nonblocking|persistent]: calls of each, of up to COUNT elements]"
 
 static char died[4096]; /* the file that is made just before dying; "" for none */
 static int victim;
@@ -69,6 +72,43 @@ static void prepare_death(const char *dir, int rank, long after_ms)
     }
 }
 
+/* Collectives that have kernels; the others' calls are staged whatever happens. */
+static bool has_kernels(enum coll_id id)
+{
+    return !(coll_what(id) & (COLL_IS_LOCAL | COLL_IS_NEIGHBOR | COLL_IS_W));
+}
+
+/* The series of --coll: short, middling and long messages by turns. */
+static void other_collectives(check_t *t, const char *name, const char *mode, const ref_case_t *c, int kind, uint64_t calls,
+                              uint64_t most)
+{
+    const uint64_t counts[] = {1, most / 100 + 1, most};
+    coll_store_t *store = coll_store_new();
+    coll_comm_t world;
+
+    coll_comm_of(&world, MPI_COMM_WORLD, "MPI_COMM_WORLD");
+    for (uint64_t i = 0; i < calls * COLL_COUNT; i++) {
+        coll_call_t call = {.comm = &world,
+                            .coll = (enum coll_id) (i % COLL_COUNT),
+                            .type = c->type,
+                            .op = c->op,
+                            .count = (size_t) counts[i / COLL_COUNT % 3],
+                            .root = (int) (i % (uint64_t) world.n),
+                            .seed = ref_mix(c->seed + i),
+                            .skind = kind,
+                            .rkind = kind};
+
+        while (0 != strcmp(mode, coll_mode_name(call.mode)) && call.mode < COLL_MODES - 1) {
+            call.mode++;
+        }
+        if (has_kernels(call.coll) && (0 == strcmp(name, "all") || 0 == strcmp(name, coll_name(call.coll))) &&
+            coll_possible(&call)) {
+            coll_once(t, store, &call, COLL_PERSISTENT == call.mode ? 2 : 1);
+        }
+    }
+    coll_store_free(store);
+}
+
 int main(int argc, char **argv)
 {
     check_t t;
@@ -76,7 +116,7 @@ int main(int argc, char **argv)
     int kinds[CHECK_KINDS], rank;
     uint64_t calls, most, kill_at, mismatch_at;
     long kill_after, failed;
-    const char *dir;
+    const char *dir, *coll, *mode;
     char path[2048];
 
     check_init(&argc, &argv, "victim", MPI_THREAD_SINGLE);
@@ -90,6 +130,8 @@ int main(int argc, char **argv)
     kill_after = (long) check_number("--kill-after", 0);
     mismatch_at = check_number("--mismatch", (uint64_t) -1);
     dir = check_option("--dir");
+    coll = check_option("--coll");
+    mode = check_option("--mode");
     check_kinds(kinds);
     check_arguments_end(USAGE);
     if (NULL != dir) {
@@ -101,7 +143,10 @@ int main(int argc, char **argv)
     check_start(&t, "victim", MPI_COMM_WORLD);
     c.type = ref_type_find("MPI_FLOAT");
     c.op = ref_op_find("MPI_SUM");
-    for (uint64_t i = 0; i < calls; i++) {
+    if (NULL != coll) {
+        other_collectives(&t, coll, NULL == mode ? "blocking" : mode, &c, kinds[0], calls, most);
+    }
+    for (uint64_t i = 0; NULL == coll && i < calls; i++) {
         check_call_t k = {.comm = MPI_COMM_WORLD,
                           .c = &c,
                           .contribute = -1,

@@ -146,6 +146,7 @@ churn=()
 rounds=()
 thin=()
 calls=(--n 2000)
+some=(--n 1000)
 shorten() {
     short=yes
     quick=(--quick)
@@ -154,6 +155,7 @@ shorten() {
     rounds=(--rounds 8)
     thin=(--thin 64)
     calls=(--n 500)
+    some=(--n 100)
     if [ "$device" = sim ]; then
         few=(--n 60)
         churn=(--churn 150 --alive 40)
@@ -181,6 +183,9 @@ other_programs() {
     bind_to=none check "threads, $n ranks" 60 "$n" "$kit/bin/threads" "${few[@]}"
     check "comms, $n ranks" 120 "$n" "$kit/bin/comms" "${churn[@]}"
     check "pvars, $n ranks" 60 "$n" "$kit/bin/pvars"
+    check "bits, $n ranks" 60 "$n" --mca coll_gpusym_reproducible 1 "$kit/bin/bits"
+    check "zerocopy, $n ranks" 120 "$n" --mca coll_gpusym_reg_limit 3 "$kit/bin/zerocopy" "${some[@]}"
+    check "pack, $n ranks" 60 "$n" "$kit/bin/pack" "${some[@]}"
     check "big, $n ranks" 120 "$n" "$kit/bin/big" --bytes "$big_bytes" --kinds device
 }
 
@@ -213,7 +218,7 @@ full_stage() {
     if [ "$device" = sim ]; then
         shorten
     elif [ $short = yes ]; then # the stage tests has run
-        short=no quick=() few=() churn=() rounds=() thin=() calls=(--n 2000)
+        short=no quick=() few=() churn=() rounds=() thin=() calls=(--n 2000) some=(--n 1000)
     fi
     for n in "${ranks[@]}"; do
         every_collective "$n"

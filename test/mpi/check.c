@@ -254,24 +254,46 @@ static bool counter_session(MPI_T_pvar_session *made)
     return 1 == state;
 }
 
+/* The handle of a counter, made once and kept: Open MPI counts from when a handle is made. NULL: there is no such one.
+ */
+static const MPI_T_pvar_handle *counter_handle(MPI_T_pvar_session session, const char *name)
+{
+    static struct {
+        char name[128];
+        MPI_T_pvar_handle handle;
+    } known[128];
+    static int nknown;
+    int index, count, i = 0;
+
+    while (i < nknown && 0 != strcmp(known[i].name, name)) {
+        i++;
+    }
+    if (i < nknown) {
+        return &known[i].handle;
+    }
+    if (i == (int) (sizeof(known) / sizeof(known[0])) ||
+        MPI_SUCCESS != MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index) ||
+        MPI_SUCCESS != MPI_T_pvar_handle_alloc(session, index, NULL, &known[i].handle, &count) || 1 != count) {
+        return NULL;
+    }
+    snprintf(known[i].name, sizeof(known[i].name), "%s", name);
+    nknown++;
+    return &known[i].handle;
+}
+
 bool check_counter_of(const char *coll, enum check_counter which, unsigned long long *value)
 {
     static const char *const suffixes[] = {"native", "staged", "passed"};
     MPI_T_pvar_session session;
-    MPI_T_pvar_handle handle;
+    const MPI_T_pvar_handle *handle;
     char name[128];
-    int index, count;
-    bool read;
 
     snprintf(name, sizeof(name), "coll_gpusym_%s_%s", coll, suffixes[which]);
-    if (!counter_session(&session) ||
-        MPI_SUCCESS != MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index) ||
-        MPI_SUCCESS != MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count)) {
+    if (!counter_session(&session)) {
         return false;
     }
-    read = 1 == count && MPI_SUCCESS == MPI_T_pvar_read(session, handle, value);
-    MPI_T_pvar_handle_free(session, &handle);
-    return read;
+    handle = counter_handle(session, name);
+    return NULL != handle && MPI_SUCCESS == MPI_T_pvar_read(session, *handle, value);
 }
 
 bool check_counter(enum check_counter which, unsigned long long *value)
@@ -303,7 +325,7 @@ bool check_native(int kind)
 }
 
 #define TYPES_KNOWN 128 /* types whose answers are kept */
-#define PROBE 256 /* elements: longer than any vector unit, so that its code is met */
+#define PROBE 256       /* elements: longer than any vector unit, so that its code is met */
 
 /* Whether the library's reduction of two ranks' elements is right; -1: it refuses. */
 static int probe(const ref_type_t *type, const ref_op_t *op, bool overflow)
@@ -362,7 +384,7 @@ enum check_library check_library(const ref_type_t *type, const ref_op_t *op)
         was = (unsigned char) (1 + ask_library(type, op));
         known[i][op->id] = was;
     }
-    return (enum check_library) (was - 1);
+    return (enum check_library)(was - 1);
 }
 
 bool check_prepare(ref_case_t *c, bool native)

@@ -28,21 +28,21 @@ enum coll_id {
 
 /* What a collective is. Neither FROM_ROOT nor TO_ROOT: everybody sends, everybody receives. */
 enum coll_what {
-    COLL_IS_REDUCTION = 1,    /* else data are moved */
-    COLL_IS_FROM_ROOT = 2,    /* the root sends */
-    COLL_IS_TO_ROOT = 4,      /* the root receives */
-    COLL_IS_SEND_EACH = 8,    /* other data for every receiver; else the same for all */
-    COLL_IS_RECV_EACH = 16,   /* a block from every sender; else one block */
-    COLL_IS_V = 32,           /* counts and displacements a peer */
-    COLL_IS_W = 64,           /* displacements in bytes, a type a peer */
-    COLL_IS_SCATTERED = 128,  /* each receiver gets its part of the reduction */
-    COLL_IS_PREFIX = 256,     /* the reduction over the ranks up to one's own ... */
-    COLL_IS_EXCLUSIVE = 512,  /* ... without it */
+    COLL_IS_REDUCTION = 1,     /* else data are moved */
+    COLL_IS_FROM_ROOT = 2,     /* the root sends */
+    COLL_IS_TO_ROOT = 4,       /* the root receives */
+    COLL_IS_SEND_EACH = 8,     /* other data for every receiver; else the same for all */
+    COLL_IS_RECV_EACH = 16,    /* a block from every sender; else one block */
+    COLL_IS_V = 32,            /* counts and displacements a peer */
+    COLL_IS_W = 64,            /* displacements in bytes, a type a peer */
+    COLL_IS_SCATTERED = 128,   /* each receiver gets its part of the reduction */
+    COLL_IS_PREFIX = 256,      /* the reduction over the ranks up to one's own ... */
+    COLL_IS_EXCLUSIVE = 512,   /* ... without it */
     COLL_IS_ONE_BUFFER = 1024, /* for sending and receiving */
-    COLL_IS_IN_PLACE = 2048,  /* MPI_IN_PLACE is allowed (on intracommunicators) */
-    COLL_IS_INTER = 4096,     /* allowed on intercommunicators */
-    COLL_IS_NEIGHBOR = 8192,  /* needs a topology */
-    COLL_IS_LOCAL = 16384     /* no communicator: rank 0's elements are in, rank 1's are inout */
+    COLL_IS_IN_PLACE = 2048,   /* MPI_IN_PLACE is allowed (on intracommunicators) */
+    COLL_IS_INTER = 4096,      /* allowed on intercommunicators */
+    COLL_IS_NEIGHBOR = 8192,   /* needs a topology */
+    COLL_IS_LOCAL = 16384      /* no communicator: rank 0's elements are in, rank 1's are inout */
 };
 
 enum coll_mode { COLL_BLOCKING, COLL_NONBLOCKING, COLL_PERSISTENT, COLL_MODES };
@@ -62,9 +62,9 @@ typedef struct {
     const char *name;
     uint64_t salt; /* tells the parts of a split apart; the same on all ranks, of both groups */
     bool inter, topology;
-    int group; /* 0 or 1; 0 on an intracommunicator */
-    int me, n; /* in the own group */
-    int peers; /* the remote group's size; n on an intracommunicator */
+    int group;      /* 0 or 1; 0 on an intracommunicator */
+    int me, n;      /* in the own group */
+    int peers;      /* the remote group's size; n on an intracommunicator */
     int nfrom, nto; /* topology: neighbours; MPI_PROC_NULL for a place at the grid's edge */
     int from[COLL_PEERS], to[COLL_PEERS];
 } coll_comm_t;
@@ -98,12 +98,13 @@ typedef struct {
     bool in_place;      /* where the collective and the communicator allow it */
     uint64_t seed;      /* of the data, the counts and the displacements; the same on all ranks of comm */
     /* This rank's own: */
-    int skind, rkind;   /* memory of the two buffers */
-    size_t soff, roff;  /* bytes behind a 256-byte boundary */
-    bool sflat, rflat;  /* say the same data by the type's other description, where it has one */
+    int skind, rkind;  /* memory of the two buffers */
+    size_t soff, roff; /* bytes behind a 256-byte boundary */
+    bool sflat, rflat; /* say the same data by the type's other description, where it has one */
 } coll_call_t;
 
-/* Whether the call is valid MPI and this MPI library can do it; sets call->overflow. The same on all ranks. */
+/* Whether the call is valid MPI and this MPI library can do it; sets call->overflow. The same on all ranks of the job
+ * where the calls are (of all parts of a split too). */
 bool coll_possible(coll_call_t *call);
 
 /* One thread's buffers, for calls one after the other and at the same time. Zeroed before its first use. */
@@ -117,8 +118,12 @@ void coll_store_free(coll_store_t *store);
 typedef struct coll_run coll_run_t;
 /* Makes the buffers, from the store. Ends the process where there is no memory. */
 coll_run_t *coll_make(coll_store_t *store, const coll_call_t *call);
+/* A persistent call: makes its request, inactive. Any rank may wait there for all others, as MPI allows; so on all
+ * ranks in the same order. Of other modes: does nothing. */
+void coll_init(coll_run_t *run);
 /* Fills the buffers, other data at every start, and calls. A blocking call has ended when it returns; otherwise
- * *coll_request is active. Again only for persistent calls, and after coll_check. */
+ * *coll_request is active. Again only for persistent calls, and after coll_check; they are made by coll_init before,
+ * or by the first start. */
 void coll_start(coll_run_t *run);
 /* The same for many persistent calls, by MPI_Startall; each must have been started once by coll_start. */
 void coll_startall(coll_run_t **runs, int n);

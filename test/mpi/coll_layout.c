@@ -11,12 +11,12 @@
 typedef struct {
     const coll_call_t *call;
     unsigned what;
-    bool root, leaf;  /* rooted collectives: the root; those that the root sends to or receives from */
+    bool root, leaf; /* rooted collectives: the root; those that the root sends to or receives from */
     int me, peer_group;
     int root_rank;
-    bool in_place;    /* for this rank */
-    uint64_t salt;    /* the same on all ranks */
-    uint64_t own;     /* another on every rank */
+    bool in_place; /* for this rank */
+    uint64_t salt; /* the same on all ranks */
+    uint64_t own;  /* another on every rank */
 } place_t;
 
 enum { SEND, RECV };
@@ -73,8 +73,9 @@ static size_t count_of(const place_t *p, int group, int from, int to)
     }
     x = ref_mix(p->salt + (uint64_t) (from * COLL_PEERS + to) * 2 + (uint64_t) group);
     n = 0 == x % 8 ? 0 : 0 == x % 4 ? p->call->count : (x >> 8) % (p->call->count + 1);
-    /* In place and not blocking, Open MPI 4.1.4 needs counts above 0: a rank that has none but zeros does not number the
-     * call (its later ones then miss their peers'), and after a zero its temporary buffer is used again too early. */
+    /* In place and not blocking, Open MPI 4.1.4 needs counts above 0: a rank that has none but zeros does not number
+     * the call (its later ones then miss their peers'), and after a zero its temporary buffer is used again too early.
+     */
     return p->call->in_place && COLL_BLOCKING != p->call->mode && 0 == n && p->call->count > 0 ? 1 : n;
 }
 
@@ -144,7 +145,8 @@ static void blocks(const place_t *p, int which, coll_args_t *a, int npeers, cons
         int b = x & 1 ? npeers - 1 - i : i; /* displacements need not rise */
         bool f = p->what & COLL_IS_W && MPI_DATATYPE_NULL != type->flat ? ref_mix(x + (uint64_t) b) & 1 : flat;
         ptrdiff_t unit = (ptrdiff_t) (f ? stride(type, true) / (size_t) type->flats : type->bytes);
-        uint64_t gap = ref_mix(x + 1000 + (uint64_t) b) % 3;
+        /* Alone in a communicator: Open MPI's MPI_Alltoallw (coll/self of 4.1.4) takes bytes for elements. */
+        uint64_t gap = p->what & COLL_IS_W && 1 == npeers ? 0 : ref_mix(x + 1000 + (uint64_t) b) % 3;
 
         if (!(p->what & COLL_IS_V)) {
             at[b] = (ptrdiff_t) ((size_t) b * p->call->count * stride(type, f));
@@ -391,7 +393,8 @@ void coll_layout(const coll_call_t *call, coll_side_t *send, coll_side_t *recv, 
         args->rcount = (int) call->count; /* significant on all ranks */
     }
     if (p.what & COLL_IS_ONE_BUFFER && !recv->significant) {
-        /* Ignored; but Open MPI 4.1 does not number a nonblocking call of no elements, and the ranks' numbers must agree. */
+        /* Ignored; but Open MPI 4.1 does not number a nonblocking call of no elements, and the ranks' numbers must
+         * agree. */
         args->rcount = (int) call->count;
     }
     if (p.what & COLL_IS_SCATTERED && !(p.what & COLL_IS_V)) {

@@ -6,78 +6,16 @@
  * all that, calls still run on the GPU where they did before.
  */
 #include <mpi.h>
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "test/mpi/check.h"
+#include "test/mpi/usage.h"
 
 #define USAGE "[--seed N] [--kinds KIND] [--churn N] [--alive N]"
 
-/* What the process may have more of at the end of the churn than when it had settled.  Slack, not leaks: the C
- * library's arenas and the MPI library's free lists grow now and then.  A page or a mapping a communicator would
- * be 900 times over it. */
+/* Communicators after which a process has settled. */
 #define SETTLED 100
-#define SLACK_FDS 2
-#define SLACK_MAPS 16
-#ifdef __SANITIZE_ADDRESS__
-#define SLACK_BYTES (1l << 30) /* the sanitizer keeps what is freed */
-#else
-#define SLACK_BYTES (3l << 20)
-#endif
-
-typedef struct {
-    long fds, maps, bytes;
-} usage_t;
-
-static long count_fds(void)
-{
-    DIR *dir = opendir("/proc/self/fd");
-    long n = 0;
-
-    while (NULL != dir && NULL != readdir(dir)) {
-        n++;
-    }
-    if (NULL != dir) {
-        closedir(dir);
-    }
-    return n;
-}
-
-static long count_maps(void)
-{
-    FILE *f = fopen("/proc/self/maps", "r");
-    long n = 0;
-    int c;
-
-    while (NULL != f && EOF != (c = getc(f))) {
-        n += '\n' == c;
-    }
-    if (NULL != f) {
-        fclose(f);
-    }
-    return n;
-}
-
-static long resident(void)
-{
-    FILE *f = fopen("/proc/self/statm", "r");
-    long all, pages = 0;
-
-    if (NULL == f || 2 != fscanf(f, "%ld %ld", &all, &pages)) {
-        pages = 0;
-    }
-    if (NULL != f) {
-        fclose(f);
-    }
-    return pages * sysconf(_SC_PAGESIZE);
-}
-
-static usage_t usage(void)
-{
-    return (usage_t){.fds = count_fds(), .maps = count_maps(), .bytes = resident()};
-}
 
 /* One small checked call on comm; `salt` makes its data its own. */
 static void use(check_t *t, MPI_Comm comm, int kind, uint64_t salt, size_t count)
@@ -110,22 +48,14 @@ static void churn(check_t *t, int kind, uint64_t seed, int rounds)
         use(t, comm, kind, seed + (uint64_t) i, 1 + (size_t) i % 300);
         MPI_Comm_free(&comm);
         if (SETTLED - 1 == i) {
-            before = usage();
+            before = usage_now();
         }
     }
     if (rounds <= SETTLED) {
         return;
     }
-    after = usage();
-    right = after.fds <= before.fds + SLACK_FDS && after.maps <= before.maps + SLACK_MAPS &&
-            after.bytes <= before.bytes + SLACK_BYTES;
-    if (!right) {
-        fprintf(stderr,
-                "comms: FAIL on rank %d: between communicator %d and %d: descriptors %ld to %ld, mappings %ld to %ld, "
-                "memory %ld to %ld KiB\n",
-                t->rank, SETTLED, rounds, before.fds, after.fds, before.maps, after.maps, before.bytes / 1024,
-                after.bytes / 1024);
-    }
+    after = usage_now();
+    right = usage_same("comms", t->rank, &before, &after);
     check_result(t, right);
     check_collect(t);
 }

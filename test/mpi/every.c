@@ -86,7 +86,8 @@ static void memory_of(const every_t *e, int how, uint64_t x, coll_call_t *call)
 }
 
 /* x: a number of the call, the same on all ranks. */
-static bool wanted(const every_t *e, const coll_call_t *call, size_t which, size_t count, bool last, int how, uint64_t x)
+static bool wanted(const every_t *e, const coll_call_t *call, size_t which, size_t count, bool last, int how,
+                   uint64_t x)
 {
     bool in_world = MPI_COMM_WORLD == call->comm->comm || coll_what(call->coll) & COLL_IS_NEIGHBOR;
 
@@ -142,7 +143,8 @@ static void every(every_t *e, enum coll_id coll, const char *mode)
                                     .op = ref_op_find(data[d].op)};
 
                 if (NULL == mode || 0 == strcmp(mode, coll_mode_name(call.mode))) {
-                    roots(e, &call, d, ref_mix(e->seed + (((uint64_t) coll * 64 + (uint64_t) i) * 64 + d) * 4 + (uint64_t) m));
+                    roots(e, &call, d,
+                          ref_mix(e->seed + (((uint64_t) coll * 64 + (uint64_t) i) * 64 + d) * 4 + (uint64_t) m));
                 }
             }
         }

@@ -25,6 +25,7 @@ enum {
     NATIVE,
     STAGED,
     PASSED,
+    ZERO_COPY,
     COPY,
 #define GPUSYM_ALGORITHM(id, name, coll, family, doc) ALG_##id,
 #include "kernels/kernels.def"
@@ -38,6 +39,7 @@ static const char *const names[COUNTERS] = {
     "native",
     "staged",
     "passed",
+    "zero_copy", /* of the native ones, beside the algorithms: in no sum */
     "native_copy",
 #define GPUSYM_ALGORITHM(id, name, coll, family, doc) \
     GPUSYM_COLL_##coll == GPUSYM_COLL_ALLREDUCE ? "native_" #name : NULL,

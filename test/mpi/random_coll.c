@@ -35,8 +35,8 @@ typedef struct {
     stream_t own; /* this rank's */
     coll_comm_t comms[COMMS];
     slot_t slots[SLOTS];
-    size_t calls, most;
-    int only; /* enum coll_id, or -1 */
+    size_t calls, done, most; /* checked calls: wanted, so far; elements */
+    int only;                 /* enum coll_id, or -1 */
     const int *kinds;
     int nkinds;
 } worker_t;
@@ -92,9 +92,9 @@ static void draw_call(worker_t *w, coll_call_t *call)
     uint64_t mode, most = w->most;
 
     memset(call, 0, sizeof(*call));
-    do {
+    call->coll = (enum coll_id)(w->only >= 0 ? w->only : (int) stream_below(s, COLL_COUNT));
+    do { /* each collective as often as the others, whatever it allows */
         call->comm = &w->comms[stream_below(s, COMMS)];
-        call->coll = (enum coll_id) (w->only >= 0 ? w->only : (int) stream_below(s, COLL_COUNT));
         mode = stream_below(s, 8);
         call->mode = mode < 3 ? COLL_BLOCKING : mode < 6 ? COLL_NONBLOCKING : COLL_PERSISTENT;
         call->type = ref_type((int) stream_below(s, (uint64_t) ref_ntypes()));
@@ -162,7 +162,8 @@ static void end_some(worker_t *w)
         return;
     case 2:
         for (int i = 0; i < SLOTS; i++) {
-            requests[i] = NULL == w->slots[i].run || w->slots[i].ended ? MPI_REQUEST_NULL : *coll_request(w->slots[i].run);
+            requests[i] =
+                NULL == w->slots[i].run || w->slots[i].ended ? MPI_REQUEST_NULL : *coll_request(w->slots[i].run);
         }
         MPI_Waitany(SLOTS, requests, &at, MPI_STATUS_IGNORE);
         if (MPI_UNDEFINED != at) {
@@ -193,6 +194,7 @@ static void settle(worker_t *w, slot_t *slot, bool again)
 {
     wait_for(w, slot);
     check_result(&w->t, slot->right);
+    w->done++;
     if (again && slot->starts > 0) {
         slot->starts--;
         slot->ended = false;
@@ -236,7 +238,7 @@ static void *work(void *arg)
     worker_t *w = arg;
 
     make_comms(w);
-    for (size_t i = 0; i < w->calls; i++) {
+    for (size_t i = 0; w->done < w->calls; i++) {
         slot_t *slot = &w->slots[stream_below(&w->s, SLOTS)];
 
         if (COMMS_LIFE - 1 == i % COMMS_LIFE) {

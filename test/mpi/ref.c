@@ -483,39 +483,39 @@ static void fold_int(const ref_case_t *c, int from, int to, uint64_t i, unsigned
  * that, which leaves room for the rounding of the reference to the type.
  * Product in any order: n - 1 roundings, relative error <= (n - 1) u; likewise n eps.
  */
-#define FOLD_FLOAT(name, real_t)                                                             \
+#define FOLD_FLOAT(name, real_t)                                                                               \
     static void name(const ref_case_t *c, int from, int to, uint64_t i, unsigned char *want, long double *tol) \
-    {                                                                                        \
-        enum ref_scalar s = c->type->value;                                                  \
-        unsigned char p[REF_BYTES_MAX];                                                      \
-        real_t acc, v, sum;                                                                  \
-                                                                                             \
-        gen(c, from, i, p);                                                                     \
-        acc = load_float(s, p);                                                              \
-        sum = acc < 0 ? -acc : acc;                                                          \
-        for (int r = from + 1; r < to; r++) {                                                \
-            gen(c, r, i, p);                                                                 \
-            v = load_float(s, p);                                                            \
-            switch (c->op->id) {                                                             \
-            case REF_SUM:                                                                    \
-                acc += v;                                                                    \
-                sum += v < 0 ? -v : v;                                                       \
-                break;                                                                       \
-            case REF_PROD:                                                                   \
-                acc *= v;                                                                    \
-                sum = acc < 0 ? -acc : acc;                                                  \
-                break;                                                                       \
-            case REF_MIN:                                                                    \
-                acc = v < acc ? v : acc;                                                     \
-                break;                                                                       \
-            default:                                                                         \
-                acc = v > acc ? v : acc;                                                     \
-            }                                                                                \
-        }                                                                                    \
-        store_float(s, want, (long double) acc);                                             \
-        tol[0] = REF_SUM == c->op->id || REF_PROD == c->op->id                               \
-                     ? (long double) (to - from) * epsilon(s) * (long double) sum              \
-                     : 0;                                                                    \
+    {                                                                                                          \
+        enum ref_scalar s = c->type->value;                                                                    \
+        unsigned char p[REF_BYTES_MAX];                                                                        \
+        real_t acc, v, sum;                                                                                    \
+                                                                                                               \
+        gen(c, from, i, p);                                                                                    \
+        acc = load_float(s, p);                                                                                \
+        sum = acc < 0 ? -acc : acc;                                                                            \
+        for (int r = from + 1; r < to; r++) {                                                                  \
+            gen(c, r, i, p);                                                                                   \
+            v = load_float(s, p);                                                                              \
+            switch (c->op->id) {                                                                               \
+            case REF_SUM:                                                                                      \
+                acc += v;                                                                                      \
+                sum += v < 0 ? -v : v;                                                                         \
+                break;                                                                                         \
+            case REF_PROD:                                                                                     \
+                acc *= v;                                                                                      \
+                sum = acc < 0 ? -acc : acc;                                                                    \
+                break;                                                                                         \
+            case REF_MIN:                                                                                      \
+                acc = v < acc ? v : acc;                                                                       \
+                break;                                                                                         \
+            default:                                                                                           \
+                acc = v > acc ? v : acc;                                                                       \
+            }                                                                                                  \
+        }                                                                                                      \
+        store_float(s, want, (long double) acc);                                                               \
+        tol[0] = REF_SUM == c->op->id || REF_PROD == c->op->id                                                 \
+                     ? (long double) (to - from) * epsilon(s) * (long double) sum                              \
+                     : 0;                                                                                      \
     }
 FOLD_FLOAT(fold_float, long double)
 FOLD_FLOAT(fold_wide, wide_t)
@@ -524,42 +524,42 @@ FOLD_FLOAT(fold_wide, wide_t)
  * Sum: as for real numbers, in each part.  Product: |error| of one multiplication <= sqrt(8) u |z| (each part is
  * two rounded products and a rounded sum), so n - 1 of them <= 1.5 (n - 1) eps |product|; 4 n eps is allowed.
  */
-#define FOLD_COMPLEX(name, real_t)                                                           \
+#define FOLD_COMPLEX(name, real_t)                                                                             \
     static void name(const ref_case_t *c, int from, int to, uint64_t i, unsigned char *want, long double *tol) \
-    {                                                                                        \
-        const ref_type_t *t = c->type;                                                       \
-        unsigned char p[REF_BYTES_MAX];                                                      \
-        real_t re, im, x, y, tmp, sum_re, sum_im;                                            \
-        long double n_eps = (long double) (to - from) * epsilon(t->value);                     \
-                                                                                             \
-        gen(c, from, i, p);                                                                     \
-        re = load_float(t->value, p);                                                        \
-        im = load_float(t->value, p + t->index_at);                                          \
-        sum_re = re < 0 ? -re : re;                                                          \
-        sum_im = im < 0 ? -im : im;                                                          \
-        for (int r = from + 1; r < to; r++) {                                                \
-            gen(c, r, i, p);                                                                 \
-            x = load_float(t->value, p);                                                     \
-            y = load_float(t->value, p + t->index_at);                                       \
-            if (REF_PROD == c->op->id) {                                                     \
-                tmp = re * x - im * y;                                                       \
-                im = re * y + im * x;                                                        \
-                re = tmp;                                                                    \
-                continue;                                                                    \
-            }                                                                                \
-            re += x;                                                                         \
-            im += y;                                                                         \
-            sum_re += x < 0 ? -x : x;                                                        \
-            sum_im += y < 0 ? -y : y;                                                        \
-        }                                                                                    \
-        store_float(t->value, want, (long double) re);                                       \
-        store_float(t->value, want + t->index_at, (long double) im);                         \
-        if (REF_PROD == c->op->id) {                                                         \
-            tol[0] = tol[1] = 4 * n_eps * hypotl((long double) re, (long double) im);        \
-        } else {                                                                             \
-            tol[0] = n_eps * (long double) sum_re;                                           \
-            tol[1] = n_eps * (long double) sum_im;                                           \
-        }                                                                                    \
+    {                                                                                                          \
+        const ref_type_t *t = c->type;                                                                         \
+        unsigned char p[REF_BYTES_MAX];                                                                        \
+        real_t re, im, x, y, tmp, sum_re, sum_im;                                                              \
+        long double n_eps = (long double) (to - from) * epsilon(t->value);                                     \
+                                                                                                               \
+        gen(c, from, i, p);                                                                                    \
+        re = load_float(t->value, p);                                                                          \
+        im = load_float(t->value, p + t->index_at);                                                            \
+        sum_re = re < 0 ? -re : re;                                                                            \
+        sum_im = im < 0 ? -im : im;                                                                            \
+        for (int r = from + 1; r < to; r++) {                                                                  \
+            gen(c, r, i, p);                                                                                   \
+            x = load_float(t->value, p);                                                                       \
+            y = load_float(t->value, p + t->index_at);                                                         \
+            if (REF_PROD == c->op->id) {                                                                       \
+                tmp = re * x - im * y;                                                                         \
+                im = re * y + im * x;                                                                          \
+                re = tmp;                                                                                      \
+                continue;                                                                                      \
+            }                                                                                                  \
+            re += x;                                                                                           \
+            im += y;                                                                                           \
+            sum_re += x < 0 ? -x : x;                                                                          \
+            sum_im += y < 0 ? -y : y;                                                                          \
+        }                                                                                                      \
+        store_float(t->value, want, (long double) re);                                                         \
+        store_float(t->value, want + t->index_at, (long double) im);                                           \
+        if (REF_PROD == c->op->id) {                                                                           \
+            tol[0] = tol[1] = 4 * n_eps * hypotl((long double) re, (long double) im);                          \
+        } else {                                                                                               \
+            tol[0] = n_eps * (long double) sum_re;                                                             \
+            tol[1] = n_eps * (long double) sum_im;                                                             \
+        }                                                                                                      \
     }
 FOLD_COMPLEX(fold_complex, long double)
 FOLD_COMPLEX(fold_complex_wide, wide_t)

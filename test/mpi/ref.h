@@ -28,9 +28,9 @@ enum ref_class {
     REF_LOGICAL, /* C bool, Fortran LOGICAL: 0 and 1 */
     REF_BYTE,
     REF_PAIR,
-    REF_USER_SUM,   /* a predefined type with a user-defined, commutative operation */
-    REF_USER_MAT,   /* 2 x 2 matrices, contiguous, with multiplication: not commutative */
-    REF_USER_GAPS,  /* a vector with gaps, resized */
+    REF_USER_SUM,    /* a predefined type with a user-defined, commutative operation */
+    REF_USER_MAT,    /* 2 x 2 matrices, contiguous, with multiplication: not commutative */
+    REF_USER_GAPS,   /* a vector with gaps, resized */
     REF_USER_STRUCT, /* a struct that begins behind its lower bound */
     REF_PLACED       /* data that begin before the address; no operation: only to be sent and received */
 };
@@ -69,8 +69,8 @@ typedef struct {
     MPI_Op user;                      /* REF_USER_*: the operation */
     bool derived;                     /* owned here, freed by ref_fini */
     ptrdiff_t lb;                     /* where an element's bytes begin, from the address that MPI is given */
-    MPI_Datatype flat;                /* another way to say the same data: `flats` of these make an element's data bytes, */
-    int flats;                        /* without its gaps; MPI_DATATYPE_NULL: there is none */
+    MPI_Datatype flat; /* another way to say the same data: `flats` of these make an element's data bytes, */
+    int flats;         /* without its gaps; MPI_DATATYPE_NULL: there is none */
 } ref_type_t;
 
 typedef struct {
@@ -114,8 +114,10 @@ void ref_fill(const ref_case_t *c, int rank, uint64_t first, size_t count, void 
  * allowed in its real and imaginary part, 0 where the result must be exact. */
 void ref_expect(const ref_case_t *c, uint64_t first, size_t count, void *want, long double *tol);
 
-/* The same for the reduction over ranks [from, to) alone, in their order.  Of one rank: what ref_fill gives, exactly. */
-void ref_expect_ranks(const ref_case_t *c, int from, int to, uint64_t first, size_t count, void *want, long double *tol);
+/* The same for the reduction over ranks [from, to) alone, in their order.  Of one rank: what ref_fill gives, exactly.
+ */
+void ref_expect_ranks(const ref_case_t *c, int from, int to, uint64_t first, size_t count, void *want,
+                      long double *tol);
 
 /* Whether element got is want within tol (two numbers).  Looks at data bytes only. */
 bool ref_same(const ref_type_t *type, const void *got, const void *want, const long double *tol);

@@ -400,6 +400,8 @@ typedef struct {
     uint64_t done;
     uint8_t *source; /* what the input was */
     bool in_place;   /* in is out */
+    bool kept;       /* the input was as it had been when this rank had ended */
+    uint64_t in_bytes, out_bytes, sum; /* sum: of the output when this rank had ended */
     buffer_t in, out;
 } part_t;
 
@@ -512,6 +514,16 @@ typedef struct {
     uint32_t failed;
 } together_t;
 
+/* FNV-1a. */
+static uint64_t sum_of(const uint8_t *p, uint64_t bytes)
+{
+    uint64_t sum = 0xcbf29ce484222325ull;
+    for (uint64_t i = 0; i < bytes; i++) {
+        sum = (sum ^ p[i]) * 0x100000001b3ull;
+    }
+    return sum;
+}
+
 /* What a rank's thread runs: its part of each call, `stride` parts apart, up to the first that fails.  As with the
  * host, a launch begins when all ranks have ended the one before. */
 typedef struct {
@@ -530,10 +542,19 @@ static void *work_off(void *arg)
         }
         if (GPUSYM_STATUS_OK != (uint32_t) part->done) {
             __atomic_store_n(&worker->together->failed, 1, __ATOMIC_RELAXED);
+        } else { /* the buffers are the user's again: the output is there, and nobody needs the input any more */
+            part->sum = sum_of(part->out.data, part->out_bytes);
+            if (!part->in_place) {
+                part->kept = 0 == memcmp(part->in.data, part->source, part->in_bytes);
+                memset(part->in.data, POISON_BYTE, part->in_bytes);
+            }
         }
         pthread_barrier_wait(&worker->together->ended);
         if (0 != __atomic_load_n(&worker->together->failed, __ATOMIC_RELAXED)) {
             break;
+        }
+        if (!part->in_place) {
+            memcpy(part->in.data, part->source, part->in_bytes);
         }
     }
     return NULL;

@@ -42,7 +42,8 @@ static bool serves(unsigned family, unsigned pattern)
 static bool serves_in_place(unsigned family, unsigned pattern)
 {
     const bool zero = GPUSYM_F_XST_Z == family || GPUSYM_F_XLD_Z == family || GPUSYM_F_XLD_R_Z == family;
-    return ALLGATHER == pattern || REDUCE == pattern || (!zero && GATHER != pattern && SCATTER != pattern && BCAST != pattern);
+    return ALLGATHER == pattern || REDUCE == pattern ||
+           (!zero && GATHER != pattern && SCATTER != pattern && BCAST != pattern);
 }
 
 /* One call as all ranks know it. */
@@ -144,7 +145,8 @@ static void part_fill(const rig_t *rig, const call_t *call, uint32_t rank, part_
     assert_non_null(part->source);
     memset(part->source, 0x33, call->in_bytes[rank]);
     for (uint32_t p = 0; p < rig->nranks; p++) {
-        for (uint64_t i = 0; i < call->len[rank][p] && (0 == p || !one_for_all(call->pattern) || 0 == call->len[rank][p - 1]); i++) {
+        const bool filled = p > 0 && one_for_all(call->pattern) && 0 != call->len[rank][p - 1];
+        for (uint64_t i = 0; i < (filled ? 0 : call->len[rank][p]); i++) {
             random_element(call->op, call->type, part->source + call->in_off[rank][p] + i * size);
         }
     }
@@ -153,6 +155,8 @@ static void part_fill(const rig_t *rig, const call_t *call, uint32_t rank, part_
     part->in = call->in_place ? part->out : buffer_new(call->in_bytes[rank], call->even ? 0 : below(16));
     memcpy(part->in.data, part->source, call->in_bytes[rank]);
     part->kernel = call->generic ? call->family : gpusym_kernel_find(call->family, call->op, call->type);
+    part->in_bytes = call->in_bytes[rank];
+    part->out_bytes = call->out_bytes[rank];
     part->done = NOT_DONE;
     part->w = work_new(rig, rank, part);
     part->w.in = part->in.data;
@@ -216,8 +220,12 @@ static bool part_right(const rig_t *rig, const call_t *call, const part_t *part,
         print_error("rank %u: completion word %lx, sequence %x\n", r, (unsigned long) p->done, p->w.done_seq);
         return false;
     }
+    if (p->sum != sum_of(p->out.data, bytes)) {
+        print_error("rank %u: the output was not there when the rank had ended\n", r);
+        return false;
+    }
     if (!guards_hold(&p->in, call->in_bytes[r]) || !guards_hold(&p->out, bytes) ||
-        (!call->in_place && 0 != memcmp(p->in.data, p->source, call->in_bytes[r]))) {
+        (!call->in_place && !p->kept)) {
         print_error("rank %u: wrote beyond a buffer, or to the input\n", r);
         return false;
     }
@@ -463,7 +471,7 @@ static void waits_end(void **state)
         call.even = true;
         call_lengths(rig, &call);
         call_places(rig, &call);
-        rig->limit_ns = aborted ? 0 : 5000000;
+        rig->limit_ns = aborted ? 0 : 60000000; /* enough for those that are there, on a busy machine */
         rig->abort = aborted;
         part_t *parts = parts_new(rig, &call, 1);
         parts_run(rig, parts, 1, absent);

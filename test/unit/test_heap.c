@@ -605,7 +605,7 @@ static bool plan_right(uint32_t n, uint32_t blocks, const gpusym_work_t *shape)
     w.nranks = n;
     w.nblocks = blocks;
     const uint64_t epochs =
-        gpusym_kernel_plan(GPUSYM_ALG_RSXST_AGXST, &w, next_random() % 2 ? 0 : (uint32_t) next_random() >> 8);
+        gpusym_kernel_plan(GPUSYM_F_RSXST_AGXST, &w, next_random() % 2 ? 0 : (uint32_t) next_random() >> 8);
     const uint64_t packs = (w.bytes + GPUSYM_PACK - 1) / GPUSYM_PACK;
     return epochs >= 2 && w.nblocks >= 1 && w.nblocks <= blocks && 0 != w.stage_bytes &&
            0 == w.stage_bytes % (GPUSYM_PACK * n) && 4ull * w.nblocks * w.stage_bytes <= w.stage_room && 0 != w.chunk &&

@@ -73,6 +73,7 @@ static void part_fill(const rig_t *rig, const call_t *call, uint32_t rank, part_
     part->in = call->in_place ? part->out : buffer_new(bytes, (call->in_off + off) % 16);
     memcpy(part->in.data, part->source, bytes);
     part->kernel = call->generic ? call->family : gpusym_kernel_find(call->family, call->op, call->type);
+    part->in_bytes = part->out_bytes = bytes;
     part->done = NOT_DONE;
     part->w = work_new(rig, rank, part);
     /* what a rank has no part in is not there */
@@ -107,11 +108,15 @@ static bool part_right(const call_t *call, const part_t *p, uint32_t r, const pa
         print_error("rank %u: completion word %lx, sequence %x\n", r, (unsigned long) p->done, p->w.done_seq);
         return false;
     }
+    if (p->sum != sum_of(p->out.data, bytes)) {
+        print_error("rank %u: the output was not there when the rank had ended\n", r);
+        return false;
+    }
     if (!guards_hold(&p->in, bytes) || !guards_hold(&p->out, bytes)) {
         print_error("rank %u: wrote beyond a buffer\n", r);
         return false;
     }
-    if (!(call->in_place && is_destination(call, r)) && 0 != memcmp(p->in.data, p->source, bytes)) {
+    if (call->in_place ? !is_destination(call, r) && 0 != memcmp(p->in.data, p->source, bytes) : !p->kept) {
         print_error("rank %u: the input has changed\n", r);
         return false;
     }
@@ -525,7 +530,8 @@ static void an_absent_rank_is_named(void **state)
             rig_t *rig = rig_new(3, 64 << 10, 3, 1);
             const call_t call = {
                 .family = reducers[f], .op = GPUSYM_OP_SUM, .type = GPUSYM_T_F32, .count = 9000, .blocks = 1 + absent};
-            const call_t before = {.family = reducers[f], .op = GPUSYM_OP_SUM, .type = GPUSYM_T_F32, .count = 99, .blocks = 1};
+            const call_t before = {
+                .family = reducers[f], .op = GPUSYM_OP_SUM, .type = GPUSYM_T_F32, .count = 99, .blocks = 1};
             rig_run(rig, &before, 1, NULL);
             rig->limit_ns = 5000000;
             expect_timeout(rig, &call, absent);
@@ -565,9 +571,10 @@ static void abort_ends_every_wait(void **state)
     (void) state;
     for (unsigned i = 0; i < 2 * REDUCERS; i++) {
         rig_t *rig = rig_new(3, 64 << 10, 2, 1);
-        const call_t call = {
-            .family = reducers[i / 2], .op = GPUSYM_OP_SUM, .type = GPUSYM_T_F32, .count = 9000, .blocks = 1 + i % rig->blocks};
+        call_t call = {
+            .family = reducers[i / 2], .op = GPUSYM_OP_SUM, .type = GPUSYM_T_F32, .count = 9000};
         pthread_t thread;
+        call.blocks = 1 + i % rig->blocks;
         rig->limit_ns = 0;
         rig->abort = i % 2;
         part_t *parts = parts_new(rig, &call, 1);
@@ -640,7 +647,8 @@ static void bits_depend_on_inputs_alone(void **state)
         memset(first, 0, sizeof first);
         for (unsigned i = 0; i < ORDERED * LENGTH(slots) * 3; i++) {
             rig_t *rig = rig_new(6, slots[i / 3 % LENGTH(slots)], 1 + i, 1);
-            call_t call = {.family = reducers[i / 3 / LENGTH(slots)], .op = kinds[k].op, .type = kinds[k].type, .count = 2500};
+            call_t call = {
+                .family = reducers[i / 3 / LENGTH(slots)], .op = kinds[k].op, .type = kinds[k].type, .count = 2500};
             call.blocks = 1 + below(rig->blocks);
             call.in_off = below(2) * 4;
             call.out_off = below(2) * 4;

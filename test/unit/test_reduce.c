@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "kernels/reduce.h"
+#include "kernels/move.h"
 #include "test/unit/random.h"
 
 static float f32_of(uint32_t bits)
@@ -348,6 +348,57 @@ static void the_generic_choice_is_the_same(void **state)
     }
 }
 
+/* ---- moving ---- */
+
+/* A block's threads, run one after the other, copy every byte and no other, whatever the alignment of either end. */
+static void copies_of_any_alignment_and_length(void **state)
+{
+    (void) state;
+    for (unsigned n = 0; n < 16 * 16 * 8; n++) {
+        static const uint64_t lengths[] = {1, 7, 16, 31, 100, 1024, 1040, 2999};
+        const unsigned to = n % 16, from = n / 16 % 16;
+        const uint64_t bytes = lengths[n / 256];
+        const uint32_t threads = 1 + (uint32_t) (next_random() % 40);
+        uint8_t *dst = aligned_alloc(16, 3072), *src = aligned_alloc(16, 3072);
+        assert_true(NULL != dst && NULL != src);
+        for (uint64_t i = 0; i < 3072; i++) {
+            src[i] = (uint8_t) next_random();
+        }
+        memset(dst, 0x5a, 3072);
+        for (uint32_t t = 0; t < threads; t++) {
+            const gs_ctx_t c = {t, threads, 0, 1};
+            gs_copy(c, (char *) dst + to, (const char *) src + from, bytes);
+        }
+        assert_memory_equal(dst + to, src + from, bytes);
+        for (uint64_t i = 0; i < 3072; i++) {
+            assert_true((i >= to && i < to + bytes) || 0x5a == dst[i]);
+        }
+        free(dst);
+        free(src);
+    }
+}
+
+/* Whatever the number of threads and pieces: each piece has all threads of one share, in whole warps. */
+static void shares_are_whole(void **state)
+{
+    (void) state;
+    for (uint32_t threads = 1; threads <= GPUSYM_THREADS_MAX; threads = threads < 32 ? threads + 1 : threads + 32) {
+        for (uint32_t parts = 0; parts <= GPUSYM_TEAM_MAX; parts++) {
+            uint32_t share, shares, next = 0;
+            for (uint32_t t = 0; t < threads; t++) {
+                const gs_ctx_t c = {t, threads, 3, 7};
+                const gs_ctx_t mine = gs_share(c, parts, &share, &shares);
+                assert_true(shares > 0 && (parts < 2 || shares <= threads));
+                assert_true(3 == mine.block && 7 == mine.nblocks && (0 == mine.nthreads % 32 || threads < 32));
+                assert_true(mine.thread == t - share * mine.nthreads && mine.thread < mine.nthreads);
+                assert_true(share >= shares || t == next); /* none is missing within the shares */
+                next = share < shares ? t + 1 : next;
+                assert_true(share < shares ? next <= shares * mine.nthreads : t >= shares * mine.nthreads);
+            }
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -362,6 +413,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(equal_operands_stay_what_they_are),
         cmocka_unit_test(small_floats_accumulate_in_f32),
         cmocka_unit_test(the_generic_choice_is_the_same),
+        cmocka_unit_test(copies_of_any_alignment_and_length),
+        cmocka_unit_test(shares_are_whole),
     };
     random_start(argc, argv);
     return cmocka_run_group_tests_name("reduce", tests, NULL, NULL);

@@ -676,7 +676,8 @@ static void lines_are_zeroed_and_apart(void **state)
             assert_true(off[i] + sizeof *line <= id.bytes);
             assert_int_equal((uintptr_t) line % 64, 0); /* ranks' lines share no cache line */
             assert_true((char *) line >= (char *) gpusym_pages_area() + GPUSYM_PAGES_AREA);
-            assert_true(all_are(0, line, sizeof *line));
+            assert_true(all_are(0, line, offsetof(gpusym_line_t, life)));
+            assert_int_not_equal(gpusym_line_life(line), 0);
             memset(line, (int) (1 + i % 255), sizeof *line);
         }
         for (unsigned i = 0; i < LINES; i++) { /* none lies over another */
@@ -688,6 +689,47 @@ static void lines_are_zeroed_and_apart(void **state)
             gpusym_pages_free(off[(i * 7 + 3) % LINES]);
         }
     }
+}
+
+/* Two ranks of a communicator, here of one process: neither's line is used again while the other may read it. */
+static void a_line_left_waits_for_the_peers(void **state)
+{
+    (void) state;
+    gpusym_pages_id_t id;
+    gpusym_peer_t *self;
+    gpusym_rollcall_t rc[2];
+    uint64_t off[2], life[2], other, again[2];
+    gpusym_pages_close();
+    OK(gpusym_pages_open(&id));
+    OK(gpusym_pages_peer(&id, &self));
+    for (unsigned r = 0; r < 2; r++) {
+        OK(gpusym_pages_alloc(&off[r]));
+        life[r] = gpusym_line_life(gpusym_peer_line(self, off[r]));
+    }
+    for (unsigned r = 0; r < 2; r++) { /* each has arrays of its own, which it loses by leaving */
+        rc[r] = (gpusym_rollcall_t){.nranks = 2, .rank = r};
+        rc[r].line = calloc(2, sizeof *rc->line);
+        rc[r].life = calloc(2, sizeof *rc->life);
+        assert_true(NULL != rc[r].line && NULL != rc[r].life);
+        for (unsigned i = 0; i < 2; i++) {
+            rc[r].line[i] = gpusym_peer_line(self, off[i]);
+            rc[r].life[i] = life[i];
+        }
+    }
+    gpusym_rollcall_leave(&rc[0], off[0]);
+    assert_null(rc[0].line);
+    assert_null(rc[0].life);
+    OK(gpusym_pages_alloc(&other));
+    assert_true(other != off[0] && other != off[1]);
+    gpusym_rollcall_leave(&rc[1], off[1]);
+    OK(gpusym_pages_alloc(&again[0]));
+    OK(gpusym_pages_alloc(&again[1]));
+    assert_true((again[0] == off[0] && again[1] == off[1]) || (again[0] == off[1] && again[1] == off[0]));
+    for (unsigned r = 0; r < 2; r++) { /* who has not looked yet sees that they have left all the same */
+        const gpusym_line_t *line = gpusym_peer_line(self, again[r]);
+        assert_true(gpusym_line_life(line) > life[0] + 1 && gpusym_line_life(line) > life[1] + 1);
+    }
+    gpusym_pages_close();
 }
 
 /* The piece that every slab has: where peers look for it, zero at first, touched by no line. */
@@ -1375,6 +1417,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(overlapping_communicators_take_turns),
         cmocka_unit_test(closing_lets_go_of_everything),
         cmocka_unit_test(lines_are_zeroed_and_apart),
+        cmocka_unit_test(a_line_left_waits_for_the_peers),
         cmocka_unit_test(the_area_keeps_its_place),
         cmocka_unit_test(lines_do_not_leak),
         cmocka_unit_test(reading_waits_for_every_rank),

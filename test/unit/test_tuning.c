@@ -89,14 +89,15 @@ static bool as_forced(const gpusym_tuning_call_t *call, const gpusym_tuning_forc
                       const gpusym_tuning_choice_t *c)
 {
     const uint32_t threads = f->threads > GPUSYM_THREADS_MAX ? GPUSYM_THREADS_MAX : f->threads;
-    return algorithm_as_forced(call, f, c->algorithm) && c->chunk == f->chunk &&
+    return algorithm_as_forced(call, f, c->algorithm) && (0 == f->chunk || c->chunk == f->chunk) &&
+           c->family < GPUSYM_F_COUNT && (call->zero_copy || c->family == gpusym_algorithm_family((unsigned) c->algorithm)) &&
            (0 == f->blocks || c->blocks == (f->blocks < call->max_blocks ? f->blocks : call->max_blocks)) &&
            (0 == f->threads || (c->threads >= threads && c->threads < threads + 32));
 }
 
 static bool same(const gpusym_tuning_choice_t *a, const gpusym_tuning_choice_t *b)
 {
-    return a->algorithm == b->algorithm && a->blocks == b->blocks && a->threads == b->threads && a->chunk == b->chunk;
+    return a->algorithm == b->algorithm && a->family == b->family && a->blocks == b->blocks && a->threads == b->threads && a->chunk == b->chunk;
 }
 
 static gpusym_tuning_choice_t choose(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced)

@@ -40,6 +40,7 @@ typedef struct {
     unsigned long long native;                       /* ran on the GPU */
     unsigned long long algorithm[GPUSYM_ALG_COUNT];  /* of those, by algorithm */
     unsigned long long copied;                       /* of those, one-rank communicators: a copy */
+    unsigned long long zero_copy;                    /* of the native ones: straight between users' buffers */
     unsigned long long staged;                       /* went through the host */
     unsigned long long reason[COLL_GPUSYM_REASONS];  /* of those, by reason */
     unsigned long long passed;                       /* host buffers: handed on untouched */
@@ -142,6 +143,8 @@ static inline void coll_gpusym_count(unsigned long long *counter)
 int coll_gpusym_adopt(void);
 /* coll_gpusym_module.c */
 mca_coll_base_module_t *coll_gpusym_comm_query(struct ompi_communicator_t *comm, int *priority);
+/* comm: any; for an intercommunicator, has our module of its local group's communicator hand everything on. */
+void coll_gpusym_pass_local(struct ompi_communicator_t *comm);
 
 /* coll_gpusym_team.c: frees a team, after the communicator's last collective. NULL is fine. */
 void coll_gpusym_team_free(coll_gpusym_team_t *team);

@@ -87,10 +87,10 @@ typedef struct {
 #define COLL_GPUSYM_F_REDUCTION_V(F)                                                                  \
     F(const void *, sbuf), F(void *, rbuf), F(gpusym_counts_t, rcounts), F(struct ompi_datatype_t *, rdtype), \
         F(struct ompi_op_t *, op)
-#define COLL_GPUSYM_F_W_W(F)                                                                                           \
-    F(const void *, sbuf), F(gpusym_counts_t, scounts), F(gpusym_displs_t, sdispls),                                   \
-        F(struct ompi_datatype_t *const *, sdtypes), F(void *, rbuf), F(gpusym_counts_t, rcounts), F(gpusym_displs_t, rdispls), \
-        F(struct ompi_datatype_t *const *, rdtypes)
+#define COLL_GPUSYM_F_W_W(F)                                                                           \
+    F(const void *, sbuf), F(gpusym_counts_t, scounts), F(gpusym_displs_t, sdispls),                   \
+        F(struct ompi_datatype_t *const *, sdtypes), F(void *, rbuf), F(gpusym_counts_t, rcounts),     \
+        F(gpusym_displs_t, rdispls), F(struct ompi_datatype_t *const *, rdtypes)
 #define COLL_GPUSYM_F_NEIGHBOR_W_W(F)                                                                                  \
     F(const void *, sbuf), F(gpusym_counts_t, scounts), F(gpusym_adispls_t, sadispls),                                 \
         F(struct ompi_datatype_t *const *, sdtypes), F(void *, rbuf), F(gpusym_counts_t, rcounts),                     \
@@ -99,9 +99,9 @@ typedef struct {
 /* ---- coll_gpusym_previous.c: the previous modules' functions with these arguments; MPI error code ---- */
 
 int coll_gpusym_previous(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a);
-/* Whether the calling thread is in coll_gpusym_previous(m, ...): then the previous module does one collective by another, and a
- * blocking one can be handed on at once, for every rank is in there. (Not a nonblocking one: these Open MPI also starts
- * from progress, for MPI_Comm_idup, while one rank is in there and another is not.) */
+/* Whether the calling thread is in coll_gpusym_previous(m, ...): then the previous module does one collective by another,
+ * and a blocking one can be handed on at once, for every rank is in there. (Not a nonblocking one: these Open MPI also
+ * starts from progress, for MPI_Comm_idup, while one rank is in there and another is not.) */
 bool coll_gpusym_previous_inside(const mca_coll_gpusym_module_t *m);
 /* *req is the previous module's request, and the caller's. reduce_local has no such forms. */
 int coll_gpusym_previous_i(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, struct ompi_request_t **req);
@@ -142,8 +142,8 @@ void coll_gpusym_layout(const mca_coll_gpusym_module_t *m, const coll_gpusym_arg
 /* The i-th of l->blocks; count 0: it has no bytes. */
 void coll_gpusym_block(const coll_gpusym_layout_t *l, size_t i, coll_gpusym_block_t *b);
 
-/* Calls piece(arg, off, bytes) for every run of bytes of the block's elements, off from the buffer's address; runs that touch
- * are one. MPI error code, or the first that is not MPI_SUCCESS of piece(). */
+/* Calls piece(arg, off, bytes) for every run of bytes of the block's elements, off from the buffer's address; runs that
+ * touch are one. MPI error code, or the first that is not MPI_SUCCESS of piece(). */
 int coll_gpusym_pieces(const coll_gpusym_block_t *b, int (*piece)(void *arg, ptrdiff_t off, size_t bytes), void *arg);
 /* Whether the block is one run of bytes: the `bytes` behind `*off`. */
 bool coll_gpusym_block_is_run(const coll_gpusym_block_t *b, ptrdiff_t *off, size_t *bytes);
@@ -192,11 +192,8 @@ typedef struct {
  */
 int coll_gpusym_stage_begin(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s,
                             coll_gpusym_args_t *on_host);
-/* For a persistent call that is started again: copies in once more what the call reads. MPI error code. */
-int coll_gpusym_stage_again(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s);
-/* Copies the results back if rv, of the call on_host, is MPI_SUCCESS. Returns rv, or the error of the copy. The stage lives on. */
-int coll_gpusym_stage_results(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s, int rv);
-/* coll_gpusym_stage_results(), then frees the mirrors. */
+/* Copies the results back if rv, of the call on_host, is MPI_SUCCESS; frees the mirrors. Returns rv, or the error of the
+ * copy. */
 int coll_gpusym_stage_end(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s, int rv);
 /* begin, coll_gpusym_previous, end. */
 int coll_gpusym_stage_blocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a);

@@ -163,7 +163,7 @@ void coll_gpusym_call_again(coll_gpusym_call_t *call)
     call->error = MPI_SUCCESS;
     call->algorithm = -1;
     call->lane = NULL;
-    call->zero_copy = call->has_turn = false;
+    call->zero_copy = call->zero_copied = call->has_turn = false;
     call->in_key = call->out_key = 0;
     call->polls = 0;
     call->looked_ns = call->since_ns = 0;
@@ -462,19 +462,18 @@ static bool plan_make(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
     gpusym_tuning_choice_t choice;
 
     choose(call, &choice);
-    const unsigned family = coll_gpusym_native_family(call, (unsigned)choice.algorithm);
     p->work = t->work;
     coll_gpusym_native_work(call, &p->work);
     p->work.nblocks = choice.blocks;
     p->work.nthreads = choice.threads;
     p->work.limit_ns = call->blocking ? t->work.limit_ns : 0; /* a peer may compute before it comes back: see look_after() */
     p->algorithm = choice.algorithm;
-    p->kernel = gpusym_kernel_find(family, call->native.op, call->native.type);
-    p->zero_copy = call->zero_copy;
-    if (call->zero_copy && !map_peers(call, &p->work)) {
+    p->kernel = gpusym_kernel_find(choice.family, call->native.op, call->native.type);
+    p->zero_copy = choice.family != gpusym_algorithm_family((unsigned)choice.algorithm);
+    if (p->zero_copy && !map_peers(call, &p->work)) {
         return false;
     }
-    p->epochs = gpusym_kernel_plan(family, &p->work, choice.chunk);
+    p->epochs = gpusym_kernel_plan(choice.family, &p->work, choice.chunk);
     p->valid = !call->zero_copy && NULL == call->scratch; /* mappings and scratch memory may change */
     return true;
 }
@@ -508,6 +507,7 @@ static void launch(coll_gpusym_call_t *call)
         return;
     }
     call->algorithm = p->algorithm;
+    call->zero_copied = p->zero_copy;
     call->error = coll_gpusym_team_epochs(call->module, p->epochs, &p->work.epoch);
     if (MPI_SUCCESS != call->error) {
         give_up(call);
@@ -686,6 +686,9 @@ void coll_gpusym_call_count(const coll_gpusym_call_t *call)
         coll_gpusym_count(&counters->native);
         if (call->algorithm >= 0) {
             coll_gpusym_count(&counters->algorithm[call->algorithm]);
+            if (call->zero_copied) {
+                coll_gpusym_count(&counters->zero_copy);
+            }
         }
     }
 }

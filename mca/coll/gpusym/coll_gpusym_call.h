@@ -81,7 +81,8 @@ typedef struct coll_gpusym_call {
     int error;                 /* MPI error code */
     int algorithm;             /* that ran */
     gpusym_rollcall_read_t read;
-    bool zero_copy;            /* agreed */
+    bool zero_copy;            /* agreed that it may be */
+    bool zero_copied;          /* and it was */
     uint32_t in_key, out_key;  /* pinned; 0: none */
     bool has_turn;             /* to be given back */
     gpusym_lane_t *lane;       /* while a kernel of ours is queued */
@@ -113,8 +114,6 @@ void coll_gpusym_native_scratch(coll_gpusym_call_t *call, char *scratch);
 void coll_gpusym_native_shares(const coll_gpusym_call_t *call, bool *in, bool *out);
 /* With all entries read: whether all ranks can, and the collective may. */
 bool coll_gpusym_native_zero_copy(const coll_gpusym_call_t *call);
-/* The kernels' family for an algorithm, in this call: the zero-copy one where that was agreed. */
-unsigned coll_gpusym_native_family(const coll_gpusym_call_t *call, unsigned algorithm);
 /* Fills in what the collective is: in, out, segments, ranks. call->read.max_bytes is agreed. */
 void coll_gpusym_native_work(const coll_gpusym_call_t *call, gpusym_work_t *w);
 /* A communicator of one rank: copies what comes out. False: that cannot be done by a plain copy; else *rv is the MPI error code. */

@@ -92,6 +92,10 @@ static int pvars_of(unsigned coll)
         ret = pvar(coll, "native", "copy", "one rank only, a copy by the GPU", &c->copied);
     }
     if (OMPI_SUCCESS == ret) {
+        ret = pvar(coll, "zero_copy", "", "run on the GPU straight between users' buffers, whatever the algorithm",
+                   &c->zero_copy);
+    }
+    if (OMPI_SUCCESS == ret) {
         ret = pvar(coll, "staged", "", "taken through host memory", &c->staged);
     }
     for (unsigned r = 0; OMPI_SUCCESS == ret && r < COLL_GPUSYM_REASONS; ++r) {
@@ -156,6 +160,7 @@ static void print_line(unsigned coll)
         entry(&l, gpusym_algorithm_name(a), c->algorithm[a]);
     }
     entry(&l, "copy", c->copied);
+    entry(&l, "zero_copy", c->zero_copy);
     entries_end(&l);
     append(&l, ", %s %llu", "staged", c->staged);
     for (unsigned r = 0; r < COLL_GPUSYM_REASONS; ++r) {

@@ -111,6 +111,16 @@ static const char *missing(const coll_gpusym_saved_t *saved)
     return NULL == saved->barrier ? "barrier" : NULL;
 }
 
+/* Beneath an intercommunicator's collectives are some of its own group's hidden communicator, on host buffers, begun by ranks
+ * at different times: they are none of ours. */
+void coll_gpusym_pass_local(struct ompi_communicator_t *comm)
+{
+    const mca_coll_base_comm_coll_t *coll = OMPI_COMM_IS_INTER(comm) && NULL != comm->c_local_comm ? comm->c_local_comm->c_coll : NULL;
+    if (NULL != coll && coll_gpusym_allreduce == coll->coll_allreduce) {
+        ((mca_coll_gpusym_module_t *) coll->coll_allreduce_module)->passthrough = true;
+    }
+}
+
 static int module_enable(mca_coll_base_module_t *module, struct ompi_communicator_t *comm)
 {
     mca_coll_gpusym_module_t *m = (mca_coll_gpusym_module_t *) module;
@@ -125,6 +135,7 @@ static int module_enable(mca_coll_base_module_t *module, struct ompi_communicato
         return OMPI_ERR_NOT_FOUND; /* the framework releases us, and we what was saved */
     }
     m->comm = comm;
+    coll_gpusym_pass_local(comm);
     forgo_missing(module, &m->saved);
     install(module, comm);
     __atomic_store_n(&mca_coll_gpusym_component.used, true, __ATOMIC_RELAXED); /* several threads may be here */

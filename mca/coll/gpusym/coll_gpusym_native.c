@@ -327,11 +327,15 @@ static bool buffers(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, coll_g
 {
     side_t in, out;
     sides(a, me, n, &in, &out);
-    k->in = NULL != in.buf ? begin(in.buf, in.type) : NULL;
-    k->out = NULL != out.buf ? begin(out.buf, out.type) : NULL;
+    k->in = NULL != in.type ? begin(in.buf, in.type) : NULL;
+    k->out = NULL != out.type ? begin(out.buf, out.type) : NULL;
     if (!has_op(a->coll)) { /* types that kernels reduce are flat */
-        const bool in_flat = NULL == in.buf || flat(in.type, 0 == in.count ? 2 : in.count);
-        const bool out_flat = NULL == out.buf || flat(out.type, 0 == out.count ? 2 : out.count);
+        const bool in_flat = NULL == in.type || flat(in.type, 0 == in.count ? 2 : in.count);
+        const bool out_flat = NULL == out.type || flat(out.type, 0 == out.count ? 2 : out.count);
+        /* From MPI_BOTTOM, rows may lie in different kinds of memory. */
+        if ((!in_flat && MPI_BOTTOM == in.buf) || (!out_flat && MPI_BOTTOM == out.buf)) {
+            return false;
+        }
         if ((!in_flat && !rows_of(&in, &k->pack)) || (!out_flat && !rows_of(&out, &k->unpack))) {
             return false;
         }
@@ -531,11 +535,10 @@ static void maps(unsigned coll, bool *in, bool *out)
     *in = *out = false;
     switch (coll) {
     case COLL_GPUSYM_ALLREDUCE:
-        *in = GPUSYM_ALG_ALLREDUCE_RSXLD_AGXST == mca_coll_gpusym_component.algorithm[coll];
-        *out = true;
-        break;
     case COLL_GPUSYM_REDUCE:
     case COLL_GPUSYM_BCAST:
+        *in = *out = true;
+        break;
     case COLL_GPUSYM_ALLGATHER:
     case COLL_GPUSYM_ALLGATHERV:
     case COLL_GPUSYM_ALLTOALL:
@@ -573,15 +576,6 @@ bool coll_gpusym_native_zero_copy(const coll_gpusym_call_t *call)
     need |= out ? GPUSYM_POST_CAN_OUT : 0;
     return 0 != need && need == (call->read.all & need) && !(apart && 0 != (call->read.any & GPUSYM_POST_IN_PLACE)) &&
            call->read.same_layout;
-}
-
-unsigned coll_gpusym_native_family(const coll_gpusym_call_t *call, unsigned algorithm)
-{
-    const unsigned family = gpusym_algorithm_family(algorithm);
-    if (!call->zero_copy) {
-        return family;
-    }
-    return GPUSYM_ALG_GATHERV_ST == algorithm ? GPUSYM_F_XLD_Z : gpusym_family_zero_copy(family);
 }
 
 /* ---- the descriptor ---- */

@@ -61,11 +61,11 @@ static const number_t numbers[] = {
     {"zero_copy_min", MCA_BASE_VAR_TYPE_UNSIGNED_INT, LEVEL_EVERY_CALL, FIELD(zero_copy_min), 0, 0, 1024 * MIB, 0, "bytes",
      "Smallest message that goes straight between users' buffers. 0: by the tuning table"},
     {"reg_limit", MCA_BASE_VAR_TYPE_INT, 4, FIELD(reg_limit), 64, 0, 64, 0, "buffers",
-     "How many allocations of the user a process lets its peers map at a time; for one more, that which was not used for the "
-     "longest time is given up"},
+     "How many allocations of the user a process lets its peers map at a time; for one more, that which was not used for "
+     "the longest time is given up"},
     {"reproducible", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(reproducible), 0, 0, 1, 0, "",
-     "Take only algorithms whose results have bits that depend on nothing but the inputs and the number of ranks: not on how a "
-     "message is cut, on blocks, placement or timing"},
+     "Take only algorithms whose results have bits that depend on nothing but the inputs and the number of ranks: not on "
+     "how a message is cut, on blocks, placement or timing"},
     {"summary", MCA_BASE_VAR_TYPE_BOOL, 2, FIELD(summary), 0, 0, 1, 0, "",
      "Print at MPI_Finalize, from rank 0 to stderr, how the calls of each collective were served"},
     {"verbose", MCA_BASE_VAR_TYPE_INT, 2, FIELD(verbose), 0, 0, 100, 0, "",

@@ -83,6 +83,9 @@ static bool without_team(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *
     gpusym_mem_t smem, rmem;
 
     *reason = -1;
+    if (inter) {
+        coll_gpusym_pass_local(m->comm);
+    }
     if (NULL == coll_gpusym_device()) {
         coll_gpusym_count(&counters->passed);
         return true;
@@ -219,6 +222,19 @@ int coll_gpusym_blocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *
 
 /* ---- requests ---- */
 
+/* Keeps it for another call. */
+static void request_return(request_t *r)
+{
+    free(r->plan);
+    r->plan = NULL;
+    OMPI_REQUEST_FINI(mpi_request(r));
+    mpi_request(r)->req_state = OMPI_REQUEST_INVALID;
+    pthread_mutex_lock(&engine.lock);
+    r->next = engine.free;
+    engine.free = r;
+    pthread_mutex_unlock(&engine.lock);
+}
+
 static int request_free(ompi_request_t **req)
 {
     request_t *r = (request_t *)*req;
@@ -228,14 +244,7 @@ static int request_free(ompi_request_t **req)
     if (mpi_request(r)->req_persistent && NULL != r->call.module) {
         OBJ_RELEASE(r->call.module->comm);
     }
-    free(r->plan);
-    r->plan = NULL;
-    OMPI_REQUEST_FINI(mpi_request(r));
-    mpi_request(r)->req_state = OMPI_REQUEST_INVALID;
-    pthread_mutex_lock(&engine.lock);
-    r->next = engine.free;
-    engine.free = r;
-    pthread_mutex_unlock(&engine.lock);
+    request_return(r);
     *req = MPI_REQUEST_NULL;
     return OMPI_SUCCESS;
 }
@@ -428,6 +437,11 @@ static bool passed_at_once(coll_gpusym_call_t *call)
 
 static int nonblocking_team(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, ompi_request_t **req)
 {
+    /* Refused here, not by a request: Open MPI, as it makes a communicator out of this one, tries again and again while all
+     * it gets is a request with an error. */
+    if (m->team->broken) {
+        return MPI_ERR_OTHER;
+    }
     request_t *r = request_get(m, false);
     if (NULL == r) {
         return OMPI_ERR_OUT_OF_RESOURCE;
@@ -436,8 +450,7 @@ static int nonblocking_team(mca_coll_gpusym_module_t *m, const coll_gpusym_args_
     r->call.blocking = false;
     if (passed_at_once(&r->call)) {
         coll_gpusym_call_count(&r->call);
-        ompi_request_t *mine = mpi_request(r);
-        request_free(&mine);
+        request_return(r);
         return coll_gpusym_previous_i(m, a, req);
     }
     OBJ_RETAIN(m->comm);
@@ -471,7 +484,7 @@ int coll_gpusym_nonblocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_
 {
     int reason, rv;
 
-    if (m->passthrough || coll_gpusym_previous_inside(m)) {
+    if (m->passthrough) {
         coll_gpusym_count(&mca_coll_gpusym_component.counters[a->coll].passed);
         return coll_gpusym_previous_i(m, a, req);
     }
@@ -618,9 +631,7 @@ int coll_gpusym_persistent(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t
     }
     r->call.blocking = false;
     if (MPI_SUCCESS != rv || HOST_ONLY == fate) {
-        ompi_request_t *mine = mpi_request(r);
-        r->call.module = NULL; /* nothing retained yet */
-        request_free(&mine);
+        request_return(r); /* nothing retained yet */
         return MPI_SUCCESS != rv ? rv : coll_gpusym_previous_init(m, a, info, req);
     }
     OBJ_RETAIN(m->comm);

@@ -37,7 +37,7 @@ static struct {
 
 /* ---- host memory ---- */
 
-/* With the lock held: the free pinned buffer to take for `size` bytes, large enough already if possible; -1: none is free. */
+/* With the lock held: the free pinned buffer to take for `size` bytes, large enough already if possible; -1: none. */
 static int pinned_choose(const gpusym_gpu_t *gpu, size_t size)
 {
     int best = -1;
@@ -196,7 +196,7 @@ static int copy_pieces(copier_t *c, const coll_gpusym_block_t *b)
     return MPI_SUCCESS == rv && idle < 0 ? MPI_ERR_OTHER : rv;
 }
 
-/* A predefined type that is padded inside (MPI_DOUBLE_INT): nobody else uses the padding, and to go round it would be slow. */
+/* A predefined type that is padded inside (MPI_DOUBLE_INT): nobody else uses the padding; to go round it would be slow. */
 static bool padded(const coll_gpusym_block_t *b)
 {
     return ompi_datatype_is_predefined(b->dtype);
@@ -228,7 +228,9 @@ static int copy_side(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, c
 static int copy_span(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
                      const coll_gpusym_span_t *span, copier_t *c)
 {
-    const bool whole = span->dense && (COLL_GPUSYM_SENT == side || !(span->read && span->written) || COLL_GPUSYM_TAKEN == side);
+    /* In place what is written may be a part of what is read (reduce-scatter). */
+    const bool part = COLL_GPUSYM_WRITTEN == side && span->read;
+    const bool whole = span->dense && !part;
     return whole ? copy_run(c, span->lo, span->bytes) : copy_side(m, a, side, false, c);
 }
 
@@ -332,14 +334,8 @@ int coll_gpusym_stage_begin(mca_coll_gpusym_module_t *m, const coll_gpusym_args_
     return MPI_SUCCESS;
 }
 
-int coll_gpusym_stage_again(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s)
-{
-    coll_gpusym_span_t send, recv;
-    coll_gpusym_spans(m, a, &send, &recv);
-    return copy_in(m, a, s, &send, &recv);
-}
-
-int coll_gpusym_stage_results(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s, int rv)
+/* Copies what the call has written. */
+static int copy_out(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s, int rv)
 {
     coll_gpusym_span_t send, recv;
     if (MPI_SUCCESS != rv || NULL == s->recv.p) {
@@ -355,7 +351,7 @@ int coll_gpusym_stage_results(mca_coll_gpusym_module_t *m, const coll_gpusym_arg
 
 int coll_gpusym_stage_end(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s, int rv)
 {
-    rv = coll_gpusym_stage_results(m, a, s, rv);
+    rv = copy_out(m, a, s, rv);
     release(s);
     return rv;
 }

@@ -144,7 +144,8 @@ static bool lines_map(coll_gpusym_team_t *t, const hello_t *all)
     t->rc.rank = t->rank;
     t->rc.line = calloc(t->nranks, sizeof *t->rc.line);
     t->rc.peer = calloc(t->nranks, sizeof *t->rc.peer);
-    if (NULL == t->rc.line || NULL == t->rc.peer) {
+    t->rc.life = calloc(t->nranks, sizeof *t->rc.life);
+    if (NULL == t->rc.line || NULL == t->rc.peer || NULL == t->rc.life) {
         return false;
     }
     for (uint32_t r = 0; r < t->nranks; r++) {
@@ -152,6 +153,7 @@ static bool lines_map(coll_gpusym_team_t *t, const hello_t *all)
             return false;
         }
         t->rc.line[r] = gpusym_peer_line(t->rc.peer[r], all[r].line_off);
+        t->rc.life[r] = gpusym_line_life(t->rc.line[r]); /* it waits for our vote */
     }
     return turns_prepare(t, all);
 }
@@ -253,7 +255,8 @@ int coll_gpusym_team_meet(mca_coll_gpusym_module_t *m)
             next = team_join(m, t->all);
         } else {
             next = STEP_MET;
-            if (!vote_result(t)) {
+            t->joined = vote_result(t);
+            if (!t->joined) {
                 settle(m, COLL_GPUSYM_R_NO_PAGE, NULL);
             }
         }
@@ -604,10 +607,13 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
     if (t->has_slot && NULL != process.heap && !t->broken) {
         gpusym_heap_slot_free(process.heap, t->slot_off, t->epoch);
     }
-    if (t->has_line) {
-        gpusym_pages_free(t->line_off);
+    if (t->joined) {
+        gpusym_rollcall_leave(&t->rc, t->line_off); /* peers may still be in our last call */
+    } else if (t->has_line) {
+        gpusym_pages_free(t->line_off); /* known to all: nobody reads it */
     }
     free(t->rc.line);
+    free(t->rc.life);
     free(t->rc.peer);
     free(t->rc.order);
     words_free(t);

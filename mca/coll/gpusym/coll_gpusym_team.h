@@ -21,6 +21,7 @@ struct coll_gpusym_team {
     gpusym_rollcall_t rc;  /* valid while reason < 0 or became so after the second step */
     bool broken;           /* a call failed: flags and epochs are no longer alike, every further call is refused */
     bool has_line;
+    bool joined;           /* all ranks have mapped all lines: peers read ours */
     bool threads;          /* some rank may be in several calls at once: calls take turns */
     uint64_t line_off;     /* of our line in our pages */
 

@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,12 +49,23 @@ struct gpusym_peer {
     struct gpusym_peer *next;
 };
 
+/* A line of ours that peers may still read. */
+typedef struct left_line {
+    uint64_t off;
+    uint32_t nranks, next; /* ranks below `next` have left */
+    gpusym_line_t **line;
+    uint64_t *life;
+    struct left_line *after;
+} left_line_t;
+
 static struct {
     pthread_mutex_t lock;
     gpusym_pages_id_t id;
     gpusym_arena_t *arena;
     char *base;
     gpusym_peer_t *peers;
+    uint64_t life;     /* the last one given to a line; even */
+    left_line_t *left; /* not to be handed out yet */
 } slab = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* With the lock held. */
@@ -97,9 +109,39 @@ int gpusym_pages_open(gpusym_pages_id_t *id)
     return rc;
 }
 
+static void left_free(left_line_t *l)
+{
+    free(l->line);
+    free(l->life);
+    free(l);
+}
+
+/* With the lock held: lines that no peer reads any more are free. */
+static void left_sweep(void)
+{
+    for (left_line_t **link = &slab.left; NULL != *link;) {
+        left_line_t *l = *link;
+        while (l->next < l->nranks && gpusym_line_life(l->line[l->next]) != l->life[l->next]) {
+            l->next++;
+        }
+        if (l->next < l->nranks) {
+            link = &l->after;
+            continue;
+        }
+        *link = l->after;
+        gpusym_arena_free(slab.arena, l->off - SLAB_LINES);
+        left_free(l);
+    }
+}
+
 void gpusym_pages_close(void)
 {
     pthread_mutex_lock(&slab.lock);
+    while (NULL != slab.left) {
+        left_line_t *l = slab.left;
+        slab.left = l->after;
+        left_free(l);
+    }
     while (NULL != slab.peers) {
         gpusym_peer_t *peer = slab.peers;
         slab.peers = peer->next;
@@ -124,10 +166,17 @@ void gpusym_pages_close(void)
 int gpusym_pages_alloc(uint64_t *off)
 {
     pthread_mutex_lock(&slab.lock);
-    int rc = NULL == slab.arena ? GPUSYM_ERR_NOT_AVAILABLE : gpusym_arena_alloc(slab.arena, sizeof(gpusym_line_t), off);
+    int rc = GPUSYM_ERR_NOT_AVAILABLE;
+    if (NULL != slab.arena) {
+        left_sweep();
+        rc = gpusym_arena_alloc(slab.arena, sizeof(gpusym_line_t), off);
+    }
     if (GPUSYM_SUCCESS == rc) {
         *off += SLAB_LINES;
-        memset(slab.base + *off, 0, sizeof(gpusym_line_t));
+        gpusym_line_t *line = (gpusym_line_t *)(void *)(slab.base + *off);
+        memset(line, 0, offsetof(gpusym_line_t, life)); /* peers of its last use may look at that word */
+        slab.life += 2;
+        __atomic_store_n(&line->life, slab.life, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&slab.lock);
     return rc;
@@ -140,6 +189,27 @@ void gpusym_pages_free(uint64_t off)
         gpusym_arena_free(slab.arena, off - SLAB_LINES);
     }
     pthread_mutex_unlock(&slab.lock);
+}
+
+void gpusym_rollcall_leave(gpusym_rollcall_t *rc, uint64_t off)
+{
+    left_line_t *l = malloc(sizeof *l);
+    pthread_mutex_lock(&slab.lock);
+    if (NULL != slab.arena) { /* release: what we read of the peers' lines, we have read */
+        __atomic_store_n(&rc->line[rc->rank]->life, rc->life[rc->rank] + 1, __ATOMIC_RELEASE);
+    }
+    if (NULL != l && NULL != slab.arena) {
+        *l = (left_line_t){off, rc->nranks, 0, rc->line, rc->life, slab.left};
+        slab.left = l;
+        l = NULL;
+    } else { /* the line is lost */
+        free(rc->line);
+        free(rc->life);
+    }
+    pthread_mutex_unlock(&slab.lock);
+    free(l);
+    rc->line = NULL;
+    rc->life = NULL;
 }
 
 /* Maps the slab of another process, and makes sure that it is the one meant. */
@@ -211,6 +281,11 @@ int gpusym_pages_peer(const gpusym_pages_id_t *id, gpusym_peer_t **peer)
 gpusym_line_t *gpusym_peer_line(gpusym_peer_t *peer, uint64_t off)
 {
     return (gpusym_line_t *)(void *)(peer->base + off);
+}
+
+uint64_t gpusym_line_life(const gpusym_line_t *line)
+{
+    return __atomic_load_n(&line->life, __ATOMIC_ACQUIRE);
 }
 
 void *gpusym_pages_area(void)

@@ -35,7 +35,8 @@ typedef struct {
     uint64_t go;       /* of rank 0: the last call for which it has taken all turns */
     uint64_t launched; /* the last call whose kernel the owner has launched */
     uint32_t abort;    /* not 0: the owner gave up; see gpusym_rollcall_abort */
-    uint32_t pad[11];
+    uint32_t pad[9];
+    uint64_t life;     /* which use of the line this is; changes when its owner leaves, and is never the same again. Last */
 } gpusym_line_t;
 
 /* ---- pages: the slab of this process, and those of its peers ---- */
@@ -53,13 +54,15 @@ typedef struct gpusym_peer gpusym_peer_t;
 /* Makes this process's slab. Idempotent, thread-safe. */
 int gpusym_pages_open(gpusym_pages_id_t *id);
 void gpusym_pages_close(void);
-/* A zeroed line in our slab, and back. */
+/* A zeroed line in our slab; and back, where no peer reads it (else gpusym_rollcall_leave). */
 int gpusym_pages_alloc(uint64_t *off);
 void gpusym_pages_free(uint64_t off);
 /* Maps a peer of this host (once). GPUSYM_ERR_UNREACHABLE if it cannot be: another host, user or pid
  * namespace. Our own id works. */
 int gpusym_pages_peer(const gpusym_pages_id_t *id, gpusym_peer_t **peer);
 gpusym_line_t *gpusym_peer_line(gpusym_peer_t *peer, uint64_t off);
+/* Which use of a peer's line this is. To be read while the peer cannot have left it. */
+uint64_t gpusym_line_life(const gpusym_line_t *line);
 int gpusym_peer_pid(const gpusym_peer_t *peer);
 /* False once the process has ended (also while its parent has not yet noticed). About 1 us. */
 bool gpusym_peer_alive(gpusym_peer_t *peer);
@@ -83,6 +86,7 @@ typedef struct {
     uint64_t seq;           /* calls so far */
     gpusym_line_t **line;   /* [nranks], not owned; line[rank] is ours */
     gpusym_peer_t **peer;   /* [nranks], not owned */
+    uint64_t *life;         /* [nranks] of these lines, for gpusym_rollcall_leave. Not owned */
     uint32_t *order;        /* [nranks] ranks in the order of turns. Not owned */
     uint32_t turns;         /* rank 0: how many of them it holds */
     uint64_t token;         /* what stands in a turn that this communicator holds: not 0, no other's */
@@ -136,6 +140,12 @@ bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpus
 bool gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read);
 /* Rank r's entry of call seq, which has been read and has not ended here. */
 const gpusym_entry_t *gpusym_rollcall_entry(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq);
+
+/*
+ * The end: all calls have ended here, but perhaps not yet on the peers, which may still read our line. `off` is our line's;
+ * it is handed out again once all peers have left too. Takes `line` and `life`, which it will free().
+ */
+void gpusym_rollcall_leave(gpusym_rollcall_t *rc, uint64_t off);
 
 /* A second word on a call: this rank says yes or no. */
 void gpusym_rollcall_vote(gpusym_rollcall_t *rc, uint64_t seq, bool yes);

@@ -1,0 +1,378 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * mpirun test: what MPI promises of collectives in flight. A start does not wait for a peer; starts on different
+ * communicators may come in another order on every rank; requests end in any order, by MPI_Wait, MPI_Test and their
+ * kin; persistent ones are started one by one and by MPI_Startall, and are freed; a pending call holds up no other
+ * communicator, and outlives its own (where the calls are native: Open MPI's own then crash).
+ */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "test/mpi/coll.h"
+
+#define USAGE "[--seed N] [--kinds LIST] [--many N] [--starts N]"
+#define COMMS 4
+#define RUNS 128
+#define GO 77 /* tag of the message that lets a rank go on */
+
+typedef struct {
+    check_t t;
+    coll_store_t *store;
+    uint64_t seed;
+    int kind;
+    bool native;
+    int many, starts;
+    coll_comm_t world, comms[COMMS];
+    coll_run_t *runs[RUNS];
+    int n;
+} flight_t;
+
+/* What is drawn from where the collective does not matter. */
+static const struct {
+    enum coll_id coll;
+    const char *type, *op;
+} mix[] = {{COLL_ALLREDUCE, "MPI_FLOAT", "MPI_SUM"},
+           {COLL_BCAST, "MPI_DOUBLE", "MPI_SUM"},
+           {COLL_ALLGATHER, "MPI_INT", "MPI_SUM"},
+           {COLL_REDUCE_SCATTER_BLOCK, "MPI_INT", "MPI_MAX"},
+           {COLL_ALLTOALLV, "MPI_SHORT", "MPI_SUM"},
+           {COLL_REDUCE, "MPI_2INT", "MPI_MINLOC"},
+           {COLL_SCAN, "MPI_UNSIGNED", "MPI_BXOR"},
+           {COLL_GATHERV, "user vector with gaps", "user operation"},
+           {COLL_ALLREDUCE, "user matrix", "user operation"},
+           {COLL_SCATTER, "MPI_CHAR", "MPI_SUM"}};
+#define MIX ((int) (sizeof(mix) / sizeof(mix[0])))
+
+/* Makes run f->n: the i-th of the mix (an all-reduce of floats is 0). */
+static coll_run_t *make(flight_t *f, const coll_comm_t *comm, enum coll_mode mode, int i, size_t count)
+{
+    const char *type = mix[i % MIX].type;
+    coll_call_t call = {.comm = comm,
+                        .coll = mix[i % MIX].coll,
+                        .mode = mode,
+                        .type = ref_type_find(NULL != ref_type_find(type) ? type : "MPI_INT"),
+                        .op = ref_op_find(mix[i % MIX].op),
+                        .count = count,
+                        .root = i,
+                        .skind = f->kind,
+                        .rkind = f->kind,
+                        .seed = ref_mix(f->seed + (uint64_t) f->n)};
+
+    f->seed++;
+    if (!coll_possible(&call)) {
+        call.op = ref_op_find("MPI_SUM");
+        call.type = ref_type_find("MPI_INT");
+        coll_possible(&call);
+    }
+    f->runs[f->n] = coll_make(f->store, &call);
+    coll_init(f->runs[f->n]);
+    return f->runs[f->n++];
+}
+
+static void wait_run(coll_run_t *run)
+{
+    MPI_Wait(coll_request(run), MPI_STATUS_IGNORE);
+}
+
+/* All runs have ended: what came out. */
+static void verdicts(flight_t *f)
+{
+    for (int i = 0; i < f->n; i++) {
+        check_result(&f->t, coll_check(&f->t, f->runs[i]));
+    }
+}
+
+static void drop_all(flight_t *f)
+{
+    for (int i = 0; i < f->n; i++) {
+        coll_drop(f->runs[i]);
+    }
+    f->n = 0;
+    check_collect(&f->t);
+}
+
+static void collect_requests(flight_t *f, MPI_Request *requests)
+{
+    for (int i = 0; i < f->n; i++) {
+        requests[i] = *coll_request(f->runs[i]);
+    }
+}
+
+static void return_requests(flight_t *f, const MPI_Request *requests)
+{
+    for (int i = 0; i < f->n; i++) {
+        *coll_request(f->runs[i]) = requests[i];
+    }
+}
+
+/* All ranks but one start; only then is that one told to, by a message. A start that waited for it would never end. */
+static void late(flight_t *f, int who, int many, size_t count, enum coll_mode mode)
+{
+    int go = 0;
+
+    for (int i = 0; i < many; i++) {
+        make(f, &f->world, mode, 0, count + (size_t) i);
+    }
+    if (f->t.rank == who) {
+        for (int r = 0; r < f->t.nranks; r++) {
+            if (r != who) {
+                MPI_Recv(&go, 1, MPI_INT, r, GO, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            }
+        }
+    }
+    for (int i = 0; i < f->n; i++) {
+        coll_start(f->runs[i]);
+    }
+    if (f->t.rank != who) {
+        MPI_Send(&go, 1, MPI_INT, who, GO, MPI_COMM_WORLD);
+    }
+    for (int i = 0; i < f->n; i++) {
+        wait_run(f->runs[i]);
+    }
+    verdicts(f);
+    drop_all(f);
+}
+
+/* A call that one rank has yet to start holds up nobody on other communicators. */
+static void not_held_up(flight_t *f)
+{
+    int last = f->t.nranks - 1, go = 0;
+    coll_comm_t part;
+    coll_run_t *pending;
+
+    coll_comm_split(&part, MPI_COMM_WORLD, f->t.rank == last, f->t.rank, "all but one");
+    pending = make(f, &f->world, COLL_NONBLOCKING, 0, 5000);
+    if (f->t.rank == last) {
+        MPI_Recv(&go, 1, MPI_INT, MPI_ANY_SOURCE, GO, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    coll_start(pending);
+    for (int i = 0; i < 20; i++) {
+        coll_start(make(f, &part, i % 2 ? COLL_BLOCKING : COLL_NONBLOCKING, i, 1 + 100 * (size_t) i));
+        wait_run(f->runs[f->n - 1]);
+    }
+    if (0 == f->t.rank && f->t.rank != last) {
+        MPI_Send(&go, 1, MPI_INT, last, GO, MPI_COMM_WORLD);
+    }
+    wait_run(pending);
+    verdicts(f);
+    drop_all(f);
+    coll_comm_free(&part);
+}
+
+/* Several communicators, started in another order on every rank, ended in a third. */
+static void other_order(flight_t *f, enum coll_mode mode)
+{
+    for (int i = 0; i < 8 * COMMS; i++) {
+        make(f, &f->comms[i % COMMS], mode, i / COMMS, 300);
+    }
+    for (int c = 0; c < COMMS; c++) {
+        for (int i = 0; i < 8; i++) { /* on one communicator all ranks have the same order */
+            coll_start(f->runs[i * COMMS + (c + f->t.rank) % COMMS]);
+        }
+    }
+    for (int i = 0; i < f->n; i++) {
+        wait_run(f->runs[(i * 5 + 3 * f->t.rank) % f->n]); /* 5 and 32 have no common factor */
+    }
+    verdicts(f);
+    drop_all(f);
+}
+
+/* One communicator; the last first. */
+static void reversed(flight_t *f, size_t count)
+{
+    for (int i = 0; i < 3 * MIX; i++) {
+        coll_start(make(f, &f->comms[0], COLL_NONBLOCKING, i, count));
+    }
+    for (int i = f->n - 1; i >= 0; i--) {
+        wait_run(f->runs[i]);
+    }
+    verdicts(f);
+    drop_all(f);
+}
+
+/* Until all have ended: 0: MPI_Testall, 1: MPI_Testsome, 2: MPI_Testany, 3: MPI_Waitsome, 4: MPI_Request_get_status */
+static void end_by(flight_t *f, int how)
+{
+    MPI_Request requests[RUNS];
+    int at[RUNS], done = 0, some, left = f->n;
+
+    collect_requests(f, requests);
+    while (left > 0) {
+        some = 0;
+        switch (how) {
+        case 0:
+            MPI_Testall(f->n, requests, &done, MPI_STATUSES_IGNORE);
+            left = done ? 0 : left;
+            break;
+        case 1:
+            MPI_Testsome(f->n, requests, &some, at, MPI_STATUSES_IGNORE);
+            left -= MPI_UNDEFINED == some ? left : some;
+            break;
+        case 2:
+            MPI_Testany(f->n, requests, &some, &done, MPI_STATUS_IGNORE);
+            left -= done ? (MPI_UNDEFINED == some ? left : 1) : 0;
+            break;
+        case 3:
+            MPI_Waitsome(f->n, requests, &some, at, MPI_STATUSES_IGNORE);
+            left -= MPI_UNDEFINED == some ? left : some;
+            break;
+        default:
+            MPI_Request_get_status(requests[left - 1], &done, MPI_STATUS_IGNORE);
+            if (done) {
+                MPI_Wait(&requests[--left], MPI_STATUS_IGNORE);
+            }
+        }
+    }
+    return_requests(f, requests);
+}
+
+static void tested(flight_t *f)
+{
+    for (int how = 0; how < 5; how++) {
+        for (int i = 0; i < 2 * MIX; i++) {
+            coll_start(make(f, &f->comms[i % COMMS], COLL_NONBLOCKING, i, 200));
+        }
+        end_by(f, how);
+        verdicts(f);
+        drop_all(f);
+    }
+}
+
+/* An inactive request ends at once, and is there again and again. */
+static bool inactive_ends(coll_run_t *run)
+{
+    int done = 0;
+
+    MPI_Wait(coll_request(run), MPI_STATUS_IGNORE);
+    MPI_Test(coll_request(run), &done, MPI_STATUS_IGNORE);
+    return done && MPI_REQUEST_NULL != *coll_request(run);
+}
+
+/* A persistent request a communicator: the order within MPI_Startall is not specified. */
+static void startall(flight_t *f)
+{
+    MPI_Request requests[RUNS];
+
+    for (int i = 0; i < COMMS; i++) {
+        coll_start(make(f, &f->comms[i], COLL_PERSISTENT, i, 500));
+    }
+    for (int i = 0; i < COMMS; i++) {
+        wait_run(f->runs[i]);
+        check_result(&f->t, inactive_ends(f->runs[i]));
+    }
+    verdicts(f);
+    for (int again = 0; again < f->starts; again++) {
+        coll_startall(f->runs, f->n);
+        collect_requests(f, requests);
+        if (again % 2) {
+            MPI_Waitall(f->n, requests, MPI_STATUSES_IGNORE);
+        } else {
+            end_by(f, 0);
+        }
+        verdicts(f);
+    }
+    drop_all(f);
+}
+
+/* Several persistent requests on one communicator, their starts mixed with those of other calls. */
+static void persistent(flight_t *f)
+{
+    int n = 2 * MIX;
+
+    for (int i = 0; i < n; i++) {
+        make(f, &f->comms[0], COLL_PERSISTENT, i, 100 + 50 * (size_t) i);
+    }
+    for (int again = 0; again < f->starts; again++) {
+        for (int i = 0; i < n; i++) {
+            coll_start(f->runs[again % 2 ? n - 1 - i : i]);
+        }
+        coll_start(make(f, &f->comms[0], COLL_BLOCKING, again, 10));
+        for (int i = 0; i < n; i++) {
+            wait_run(f->runs[(i + f->t.rank) % n]);
+        }
+        verdicts(f);
+        coll_drop(f->runs[--f->n]);
+    }
+    drop_all(f); /* frees the inactive requests */
+}
+
+/* The communicator is freed while calls on it are pending. */
+static void freed(flight_t *f, enum coll_mode mode)
+{
+    coll_comm_t comm;
+
+    coll_comm_dup(&comm, MPI_COMM_WORLD);
+    for (int i = 0; i < 10; i++) {
+        coll_start(make(f, &comm, mode, 0, 100 * (size_t) (i + 1)));
+    }
+    MPI_Comm_free(&comm.comm);
+    for (int i = 0; i < f->n; i++) {
+        wait_run(f->runs[i]);
+    }
+    verdicts(f);
+    drop_all(f);
+}
+
+static void all(flight_t *f)
+{
+    for (int who = 0; who < f->t.nranks && who < 4; who++) {
+        late(f, who, f->many, 16, COLL_NONBLOCKING);
+        late(f, who, f->many / 10, 20000, COLL_NONBLOCKING);
+        late(f, who, f->many / 2, 16, COLL_PERSISTENT);
+    }
+    if (f->t.nranks > 1) {
+        not_held_up(f);
+    }
+    other_order(f, COLL_NONBLOCKING);
+    other_order(f, COLL_PERSISTENT);
+    reversed(f, 10);
+    reversed(f, 3000);
+    tested(f);
+    startall(f);
+    persistent(f);
+    if (f->native) {
+        freed(f, COLL_NONBLOCKING);
+        freed(f, COLL_PERSISTENT);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static flight_t f;
+    int kinds[CHECK_KINDS], n;
+    long failed;
+
+    check_init(&argc, &argv, "inflight", MPI_THREAD_SINGLE);
+    f.seed = check_seed();
+    f.many = (int) check_number("--many", 100);
+    f.starts = (int) check_number("--starts", 4);
+    n = check_kinds(kinds);
+    check_arguments_end(USAGE);
+    if (f.many > RUNS) {
+        fprintf(stderr, "--many: up to %d\n", RUNS);
+        MPI_Abort(MPI_COMM_WORLD, 99);
+    }
+    check_start(&f.t, "inflight", MPI_COMM_WORLD);
+    f.store = coll_store_new();
+    coll_comm_of(&f.world, MPI_COMM_WORLD, "MPI_COMM_WORLD");
+    for (int i = 0; i < COMMS; i++) {
+        coll_comm_dup(&f.comms[i], MPI_COMM_WORLD);
+    }
+    for (int i = 0; i < n; i++) {
+        f.kind = kinds[i];
+        f.native = check_native(kinds[i]);
+        all(&f);
+        if (0 == f.t.rank) {
+            printf("%s memory: %s\n", mem_name(f.kind), f.native ? "native" : "not native");
+        }
+    }
+    for (int i = 0; i < COMMS; i++) {
+        coll_comm_free(&f.comms[i]);
+    }
+    coll_store_free(f.store);
+    failed = check_end(&f.t);
+    check_print("inflight", f.t.passed, f.t.failed);
+    return check_fini(failed);
+}
