@@ -18,10 +18,10 @@
 #include "test/mpi/coll.h"
 #include "test/mpi/mpit.h"
 
-#define USAGE "[--seed N] [--n CALLS] [--most BYTES] [--import-fails]"
+#define USAGE "[--seed N] [--n CALLS] [--least BYTES] [--most BYTES] [--import-fails]"
 #define STORES 5      /* sets of buffers: more than coll_gpusym_reg_limit=3 lists */
 #define NOISE 8       /* allocations that are only there to move the others' addresses */
-#define LEAST (32u << 10)
+#define LEAST (32u << 10) /* default of --least: on GPUs 2 MiB a rank, since smaller allocations cannot be mapped by peers */
 #define COMMS_MAX 4
 #define PLACES 40     /* buffers that are one after the other at the same place */
 
@@ -52,7 +52,7 @@ static const struct {
 typedef struct {
     check_t t;
     uint64_t x; /* what is drawn next; the same on all ranks */
-    uint64_t most;
+    uint64_t least, most;
     bool import_fails;
     coll_store_t *store[STORES];
     struct {
@@ -71,16 +71,16 @@ static uint64_t draw(zero_t *z, uint64_t below)
     return (z->x >> 8) % below;
 }
 
-/* From LEAST to z->most bytes: every power of two as often as any other. */
+/* From z->least to z->most bytes: every power of two as often as any other. */
 static size_t draw_bytes(zero_t *z)
 {
     size_t steps = 0;
     uint64_t bytes;
 
-    while ((uint64_t) LEAST << (steps + 1) <= z->most) {
+    while (z->least << (steps + 1) <= z->most) {
         steps++;
     }
-    bytes = (uint64_t) LEAST << draw(z, steps + 1);
+    bytes = z->least << draw(z, steps + 1);
     bytes += draw(z, bytes);
     return (size_t) (bytes < z->most ? bytes : z->most);
 }
@@ -214,7 +214,7 @@ static void make_comms(zero_t *z)
 /* One buffer after the other, nothing between them: each is mostly where the last one was. Prints how often. */
 static void same_place(zero_t *z)
 {
-    const size_t n = LEAST / sizeof(int) * 2;
+    const size_t n = z->least / sizeof(int) * 2;
     int *image = calloc(n, sizeof(int)), same = 0;
     unsigned long long before = mpit_count("allreduce", "zero_copy");
     const void *last = NULL;
@@ -312,7 +312,8 @@ int main(int argc, char **argv)
     check_init(&argc, &argv, "zerocopy", MPI_THREAD_SINGLE);
     z.x = check_seed();
     n = check_number("--n", 400);
-    z.most = check_number("--most", 512u << 10);
+    z.least = check_number("--least", LEAST);
+    z.most = check_number("--most", 16 * z.least);
     z.import_fails = check_flag("--import-fails");
     z.nkinds = check_kinds(z.kinds);
     check_arguments_end(USAGE);

@@ -208,14 +208,17 @@ static uint32_t hash_of(const coll_gpusym_call_t *call)
 }
 
 /* Offers one buffer for zero copy: pinned until end(). Sets key and off; whether it can be mapped, or there is none. */
-static bool offer(coll_gpusym_call_t *call, const void *p, uint64_t bytes, uint32_t *pinned, uint32_t *key, uint64_t *off,
+static bool offer(coll_gpusym_call_t *call, uint64_t id, const void *p, uint64_t bytes, uint32_t *pinned, uint32_t *key, uint64_t *off,
                   uint32_t *flags)
 {
     coll_gpusym_team_t *t = call->module->team;
     if (NULL == p || 0 == bytes) {
         return true;
     }
-    if (GPUSYM_MEM_DEVICE != call->where.kind || NULL == t->gpu ||
+    if (GPUSYM_MEM_DEVICE != call->where.kind || NULL == t->gpu) {
+        return false;
+    }
+    if (!gpusym_reg_find(id, p, bytes, pinned, off) &&
         GPUSYM_SUCCESS != gpusym_reg_get(mca_coll_gpusym_component.dev, t->gpu, p, bytes, pinned, off)) {
         *pinned = 0;
         return false;
@@ -239,10 +242,10 @@ static void offer_buffers(coll_gpusym_call_t *call, gpusym_post_t *post)
     if (!c->zero_copy || call->module->team->no_zero_copy || (0 < k->bytes && k->bytes < least)) {
         return;
     }
-    if (!in || offer(call, k->in, k->in_bytes, &call->in_key, &post->in_key, &post->in_off, &post->flags)) {
+    if (!in || offer(call, k->in_id, k->in, k->in_bytes, &call->in_key, &post->in_key, &post->in_off, &post->flags)) {
         post->flags |= GPUSYM_POST_CAN_IN;
     }
-    if (!out || offer(call, k->out, k->out_bytes, &call->out_key, &post->out_key, &post->out_off, &post->flags)) {
+    if (!out || offer(call, k->out_id, k->out, k->out_bytes, &call->out_key, &post->out_key, &post->out_off, &post->flags)) {
         post->flags |= GPUSYM_POST_CAN_OUT;
     }
 }

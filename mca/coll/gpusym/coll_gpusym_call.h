@@ -41,6 +41,7 @@ typedef struct {
     int reason;                /* enum coll_gpusym_reason: why this rank has it staged; -1: it need not be */
     const void *in;
     void *out;
+    uint64_t in_id, out_id;    /* of their allocations, gpusym_mem_t.id */
     uint64_t in_bytes, out_bytes; /* extents of what is read and written there */
     uint64_t bytes;            /* as gpusym_work_t.bytes, before all ranks have said theirs */
     bool exact;                /* ... which must be the same on all ranks */

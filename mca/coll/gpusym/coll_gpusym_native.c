@@ -461,6 +461,8 @@ void coll_gpusym_native(coll_gpusym_call_t *call, const gpusym_mem_t *smem, cons
     call->out_local = GPUSYM_MEM_DEVICE == rmem->kind;
     k->reason = reason_of(call, smem, rmem);
     k->exact = is_exact(a->coll);
+    k->out_id = rmem->id;
+    k->in_id = GPUSYM_MEM_NONE != smem->kind && !in_place(a) ? smem->id : rmem->id;
     k->in_place = in_place(a);
     if (k->reason < 0 && team->nranks <= GPUSYM_TEAM_MAX) {
         extents(a, team->rank, team->nranks, k);

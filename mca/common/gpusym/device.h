@@ -28,6 +28,7 @@ typedef struct {
     gpusym_mem_kind_t kind;
     int gpu;          /* ordinal, in this process, of the GPU that owns it; -1 for none */
     void *context;    /* the driver's context that owns it, if any; compared, never followed */
+    uint64_t id;      /* of the allocation, as gpusym_range_t.id; 0: not known */
 } gpusym_mem_t;
 
 /* A GPU in use by this process (a context on it, retained).  Owned by the table. */

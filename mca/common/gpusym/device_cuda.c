@@ -427,14 +427,15 @@ static void cuda_query(const void *p, gpusym_mem_t *mem)
 {
     CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_CONTEXT,
-                                  CU_POINTER_ATTRIBUTE_SYNC_MEMOPS};
+                                  CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,   CU_POINTER_ATTRIBUTE_BUFFER_ID};
+    unsigned long long id = 0;
     unsigned type = 0, managed = 0, synchronous = 0; /* the driver may write fewer bytes than these have */
     int ordinal = -1;
     CUcontext ctx = NULL;
-    void *where[] = {&type, &managed, &ordinal, &ctx, &synchronous};
+    void *where[] = {&type, &managed, &ordinal, &ctx, &synchronous, &id};
 
     *mem = (gpusym_mem_t){.kind = GPUSYM_MEM_HOST, .gpu = -1};
-    if (CUDA_SUCCESS != cu.cuPointerGetAttributes(5, what, where, (CUdeviceptr) (uintptr_t) p) || 0 == type) {
+    if (CUDA_SUCCESS != cu.cuPointerGetAttributes(6, what, where, (CUdeviceptr) (uintptr_t) p) || 0 == type) {
         return;
     }
     if (managed || CU_MEMORYTYPE_UNIFIED == type) {
@@ -449,6 +450,7 @@ static void cuda_query(const void *p, gpusym_mem_t *mem)
     }
     mem->gpu = 0 <= ordinal ? ordinal : -1;
     mem->context = ctx;
+    mem->id = id;
 }
 
 /* The driver packs smaller allocations into blocks of 2 MiB and shares whole blocks, so that a peer

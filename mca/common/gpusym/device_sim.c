@@ -787,6 +787,7 @@ static void sim_query(const void *p, gpusym_mem_t *mem)
     if (NULL != region) {
         mem->kind = kinds[region->kind];
         mem->gpu = 0;
+        mem->id = REGION_OWN == region->kind ? region->number : 0;
     }
     pthread_rwlock_unlock(&table.lock);
 }

@@ -258,6 +258,28 @@ int gpusym_reg_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const void *p,
     return rc;
 }
 
+bool gpusym_reg_find(uint64_t id, const void *p, uint64_t bytes, uint32_t *key, uint64_t *off)
+{
+    bool found = false;
+    if (0 == id || 0 == gpusym_reg_limit) {
+        return false;
+    }
+    pthread_mutex_lock(&own.lock);
+    const unsigned i = lookup(id);
+    if (GPUSYM_REG_MAX != i) {
+        record_t *record = &own.record[i];
+        *off = (uint64_t) ((uintptr_t) p - (uintptr_t) record->base);
+        found = *off <= record->size && bytes <= record->size - *off;
+        if (found) {
+            record->pins++;
+            record->used = ++own.uses;
+            *key = key_make(record->generation, i);
+        }
+    }
+    pthread_mutex_unlock(&own.lock);
+    return found;
+}
+
 void gpusym_reg_put(uint32_t key)
 {
     record_t *record = &own.record[(key & KEY_INDEX) % GPUSYM_REG_MAX];
