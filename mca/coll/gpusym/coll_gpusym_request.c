@@ -26,6 +26,7 @@ typedef struct request {
     coll_gpusym_call_t call;
     coll_gpusym_args_t on_host; /* staged: the call on mirrors */
     coll_gpusym_plan_t *plan;   /* persistent, owned */
+    void *kept;                 /* the arrays of the arguments, owned */
     bool alone;                 /* persistent: without peers, or with those of an intercommunicator: nothing to agree on */
     bool staged;                /* call.stage is to be ended */
     struct request *next;       /* in the list of those in flight */
@@ -226,7 +227,9 @@ int coll_gpusym_blocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *
 static void request_return(request_t *r)
 {
     free(r->plan);
+    free(r->kept);
     r->plan = NULL;
+    r->kept = NULL;
     OMPI_REQUEST_FINI(mpi_request(r));
     mpi_request(r)->req_state = OMPI_REQUEST_INVALID;
     pthread_mutex_lock(&engine.lock);
@@ -267,6 +270,7 @@ static void request_construct(request_t *r)
     q->req_cancel = request_cancel;
     q->req_start = requests_start;
     r->plan = NULL;
+    r->kept = NULL;
     r->call.module = NULL;
 }
 
@@ -453,6 +457,10 @@ static int nonblocking_team(mca_coll_gpusym_module_t *m, const coll_gpusym_args_
         request_return(r);
         return coll_gpusym_previous_i(m, a, req);
     }
+    if (!coll_gpusym_args_keep(m, &r->call.args, &r->kept)) {
+        request_return(r);
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
     OBJ_RETAIN(m->comm);
     start(r);
     *req = mpi_request(r);
@@ -470,6 +478,10 @@ static int nonblocking_below(mca_coll_gpusym_module_t *m, const coll_gpusym_args
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
     r->call = (coll_gpusym_call_t){.module = m, .args = *a, .reason = reason};
+    if (!coll_gpusym_args_keep(m, &r->call.args, &r->kept)) {
+        request_return(r);
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
     OBJ_RETAIN(m->comm);
     go_below(r);
     mpi_request(r)->req_state = OMPI_REQUEST_ACTIVE;
@@ -633,6 +645,10 @@ int coll_gpusym_persistent(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t
     if (MPI_SUCCESS != rv || HOST_ONLY == fate) {
         request_return(r); /* nothing retained yet */
         return MPI_SUCCESS != rv ? rv : coll_gpusym_previous_init(m, a, info, req);
+    }
+    if (!coll_gpusym_args_keep(m, &r->call.args, &r->kept)) {
+        request_return(r);
+        return OMPI_ERR_OUT_OF_RESOURCE;
     }
     OBJ_RETAIN(m->comm);
     *req = mpi_request(r);

@@ -54,6 +54,12 @@ typedef ompi_disp_array_t gpusym_adispls_t;
 #define gpusym_count_at(counts, i) ((size_t) ompi_count_array_get((counts), (i)))
 #define gpusym_displ_at(displs, i) ((ptrdiff_t) ompi_disp_array_get((displs), (i)))
 #define gpusym_adispl_at(displs, i) ((ptrdiff_t) ompi_disp_array_get((displs), (i)))
+#define GPUSYM_COUNTS_OF(p) ompi_count_array_create_c(p)
+#define GPUSYM_DISPLS_OF(p) ompi_disp_array_create_c(p)
+#define GPUSYM_ADISPLS_OF(p) ompi_disp_array_create_c(p)
+typedef size_t gpusym_count_element_t;
+typedef ptrdiff_t gpusym_displ_element_t;
+typedef ptrdiff_t gpusym_adispl_element_t;
 #else
 typedef int gpusym_count_t;
 typedef const int *gpusym_counts_t;
@@ -62,7 +68,28 @@ typedef const MPI_Aint *gpusym_adispls_t;
 #define gpusym_count_at(counts, i) ((size_t) (counts)[i])
 #define gpusym_displ_at(displs, i) ((ptrdiff_t) (displs)[i])
 #define gpusym_adispl_at(displs, i) ((ptrdiff_t) (displs)[i])
+#define GPUSYM_COUNTS_OF(p) (p)
+#define GPUSYM_DISPLS_OF(p) (p)
+#define GPUSYM_ADISPLS_OF(p) (p)
+typedef int gpusym_count_element_t;
+typedef int gpusym_displ_element_t;
+typedef MPI_Aint gpusym_adispl_element_t;
 #endif
+
+/* Copies of such arrays' first n elements to `to`, which has room for n words of eight bytes, as arrays again. */
+#define GPUSYM_ARRAY_COPY(what, WHAT)                                                                       \
+    static inline gpusym_##what##s_t gpusym_##what##s_copy(void *to, gpusym_##what##s_t from, size_t n)     \
+    {                                                                                                       \
+        gpusym_##what##_element_t *p = to;                                                                  \
+        for (size_t i = 0; i < n; i++) {                                                                    \
+            p[i] = (gpusym_##what##_element_t) gpusym_##what##_at(from, i);                                 \
+        }                                                                                                   \
+        return GPUSYM_##WHAT##S_OF(p);                                                                      \
+    }
+GPUSYM_ARRAY_COPY(count, COUNT)
+GPUSYM_ARRAY_COPY(displ, DISPL)
+GPUSYM_ARRAY_COPY(adispl, ADISPL)
+#undef GPUSYM_ARRAY_COPY
 
 /*
  * Who writes a communicator's table of functions.  Up to 5.0 the framework does, after enable(),
