@@ -87,20 +87,18 @@ GPUSYM_COMPONENT_EXPORT extern mca_coll_gpusym_component_t mca_coll_gpusym_compo
 /* The previous modules' functions, each with its (retained) module; NULL: the communicator has not got it. */
 typedef struct {
 #define GPUSYM_COLL(ID, name, Name, FIELDS)                                                                   \
-    int (*name)(FIELDS(COLL_GPUSYM_PARAM), struct ompi_communicator_t *comm, mca_coll_base_module_t *module); \
+    int (*name)(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm, mca_coll_base_module_t *module); \
     mca_coll_base_module_t *name##_module;                                                                    \
-    int (*i##name)(FIELDS(COLL_GPUSYM_PARAM), struct ompi_communicator_t *comm, struct ompi_request_t **req,  \
+    int (*i##name)(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm, struct ompi_request_t **req,  \
                    mca_coll_base_module_t *module);                                                           \
     mca_coll_base_module_t *i##name##_module;                                                                 \
-    int (*name##_init)(FIELDS(COLL_GPUSYM_PARAM), struct ompi_communicator_t *comm, struct ompi_info_t *info, \
+    int (*name##_init)(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm, struct ompi_info_t *info, \
                        struct ompi_request_t **req, mca_coll_base_module_t *module);                          \
     mca_coll_base_module_t *name##_init_module;
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS)                           \
-    int (*name)(FIELDS(COLL_GPUSYM_PARAM), mca_coll_base_module_t *module); \
+    int (*name)(FIELDS(COLL_GPUSYM_PARAM) mca_coll_base_module_t *module); \
     mca_coll_base_module_t *name##_module;
 #include "coll_gpusym.def"
-    mca_coll_base_module_barrier_fn_t barrier; /* never ours */
-    mca_coll_base_module_t *barrier_module;
 } coll_gpusym_saved_t;
 
 /* What a communicator shares with its peers; made at its first collective, see coll_gpusym_team.c. */
@@ -154,15 +152,15 @@ void coll_gpusym_team_fini(void);
 /* coll_gpusym_coll.c: the functions that a module shows to Open MPI, coll_gpusym_<name>, _i<name> and _<name>_init. All
  * they do is to make a coll_gpusym_args_t and call one of the next three. */
 #define GPUSYM_COLL(ID, name, Name, FIELDS)                                                    \
-    int coll_gpusym_##name(FIELDS(COLL_GPUSYM_PARAM), struct ompi_communicator_t *comm,        \
+    int coll_gpusym_##name(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm,        \
                            mca_coll_base_module_t *module);                                    \
-    int coll_gpusym_i##name(FIELDS(COLL_GPUSYM_PARAM), struct ompi_communicator_t *comm,       \
+    int coll_gpusym_i##name(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm,       \
                             struct ompi_request_t **req, mca_coll_base_module_t *module);      \
-    int coll_gpusym_##name##_init(FIELDS(COLL_GPUSYM_PARAM), struct ompi_communicator_t *comm, \
+    int coll_gpusym_##name##_init(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm, \
                                   struct ompi_info_t *info, struct ompi_request_t **req,       \
                                   mca_coll_base_module_t *module);
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) \
-    int coll_gpusym_##name(FIELDS(COLL_GPUSYM_PARAM), mca_coll_base_module_t *module);
+    int coll_gpusym_##name(FIELDS(COLL_GPUSYM_PARAM) mca_coll_base_module_t *module);
 #include "coll_gpusym.def"
 
 /* coll_gpusym_keep.c: copies the arrays that a points to, and makes it point to the copies: *kept, to be freed with free() when the call

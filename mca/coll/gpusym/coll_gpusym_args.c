@@ -244,7 +244,7 @@ void coll_gpusym_layout(const mca_coll_gpusym_module_t *m, const coll_gpusym_arg
                         coll_gpusym_layout_t *l)
 {
     memset(l, 0, sizeof *l);
-    if (MPI_IN_PLACE == (COLL_GPUSYM_SENT == side ? a->sbuf : a->rbuf)) {
+    if (COLL_GPUSYM_BARRIER == a->coll || MPI_IN_PLACE == (COLL_GPUSYM_SENT == side ? a->sbuf : a->rbuf)) {
         return;
     }
     if (COLL_GPUSYM_SENT == side) {

@@ -57,44 +57,46 @@ typedef struct {
 } coll_gpusym_args_t;
 
 /*
- * The collectives' parameters in their order, without communicator and what follows it; F(type, field).
+ * The collectives' parameters in their order, without communicator and what follows it; F(type, field), which
+ * brings the comma behind it.
  * With COLL_GPUSYM_PARAM they are a function's parameters, with COLL_GPUSYM_ARG the arguments to give it of an `a`,
  * with COLL_GPUSYM_INIT what makes an `a` of them.
  */
-#define COLL_GPUSYM_PARAM(type, field) type field
-#define COLL_GPUSYM_ARG(type, field) (type)a->field
-#define COLL_GPUSYM_INIT(type, field) .field = field
+#define COLL_GPUSYM_PARAM(type, field) type field,
+#define COLL_GPUSYM_ARG(type, field) (type)a->field,
+#define COLL_GPUSYM_INIT(type, field) .field = field,
 
 #define COLL_GPUSYM_F_SEND_ONE(F) \
-    F(const void *, sbuf), F(gpusym_count_t, scount), F(struct ompi_datatype_t *, sdtype)
+    F(const void *, sbuf) F(gpusym_count_t, scount) F(struct ompi_datatype_t *, sdtype)
 #define COLL_GPUSYM_F_SEND_V(F) \
-    F(const void *, sbuf), F(gpusym_counts_t, scounts), F(gpusym_displs_t, sdispls), F(struct ompi_datatype_t *, sdtype)
+    F(const void *, sbuf) F(gpusym_counts_t, scounts) F(gpusym_displs_t, sdispls) F(struct ompi_datatype_t *, sdtype)
 #define COLL_GPUSYM_F_RECV_ONE(F) \
-    F(void *, rbuf), F(gpusym_count_t, rcount), F(struct ompi_datatype_t *, rdtype)
+    F(void *, rbuf) F(gpusym_count_t, rcount) F(struct ompi_datatype_t *, rdtype)
 #define COLL_GPUSYM_F_RECV_V(F) \
-    F(void *, rbuf), F(gpusym_counts_t, rcounts), F(gpusym_displs_t, rdispls), F(struct ompi_datatype_t *, rdtype)
+    F(void *, rbuf) F(gpusym_counts_t, rcounts) F(gpusym_displs_t, rdispls) F(struct ompi_datatype_t *, rdtype)
+#define COLL_GPUSYM_F_NONE(F)
 #define COLL_GPUSYM_F_ROOT(F) F(int, root)
 
-#define COLL_GPUSYM_F_ONE_ONE(F) COLL_GPUSYM_F_SEND_ONE(F), COLL_GPUSYM_F_RECV_ONE(F)
-#define COLL_GPUSYM_F_ONE_V(F) COLL_GPUSYM_F_SEND_ONE(F), COLL_GPUSYM_F_RECV_V(F)
-#define COLL_GPUSYM_F_V_V(F) COLL_GPUSYM_F_SEND_V(F), COLL_GPUSYM_F_RECV_V(F)
-#define COLL_GPUSYM_F_ONE_ONE_ROOT(F) COLL_GPUSYM_F_ONE_ONE(F), COLL_GPUSYM_F_ROOT(F)
-#define COLL_GPUSYM_F_ONE_V_ROOT(F) COLL_GPUSYM_F_ONE_V(F), COLL_GPUSYM_F_ROOT(F)
-#define COLL_GPUSYM_F_V_ONE_ROOT(F) COLL_GPUSYM_F_SEND_V(F), COLL_GPUSYM_F_RECV_ONE(F), COLL_GPUSYM_F_ROOT(F)
-#define COLL_GPUSYM_F_BCAST(F) COLL_GPUSYM_F_RECV_ONE(F), COLL_GPUSYM_F_ROOT(F)
-#define COLL_GPUSYM_F_REDUCTION(F) F(const void *, sbuf), COLL_GPUSYM_F_RECV_ONE(F), F(struct ompi_op_t *, op)
-#define COLL_GPUSYM_F_REDUCTION_ROOT(F) COLL_GPUSYM_F_REDUCTION(F), COLL_GPUSYM_F_ROOT(F)
+#define COLL_GPUSYM_F_ONE_ONE(F) COLL_GPUSYM_F_SEND_ONE(F) COLL_GPUSYM_F_RECV_ONE(F)
+#define COLL_GPUSYM_F_ONE_V(F) COLL_GPUSYM_F_SEND_ONE(F) COLL_GPUSYM_F_RECV_V(F)
+#define COLL_GPUSYM_F_V_V(F) COLL_GPUSYM_F_SEND_V(F) COLL_GPUSYM_F_RECV_V(F)
+#define COLL_GPUSYM_F_ONE_ONE_ROOT(F) COLL_GPUSYM_F_ONE_ONE(F) COLL_GPUSYM_F_ROOT(F)
+#define COLL_GPUSYM_F_ONE_V_ROOT(F) COLL_GPUSYM_F_ONE_V(F) COLL_GPUSYM_F_ROOT(F)
+#define COLL_GPUSYM_F_V_ONE_ROOT(F) COLL_GPUSYM_F_SEND_V(F) COLL_GPUSYM_F_RECV_ONE(F) COLL_GPUSYM_F_ROOT(F)
+#define COLL_GPUSYM_F_BCAST(F) COLL_GPUSYM_F_RECV_ONE(F) COLL_GPUSYM_F_ROOT(F)
+#define COLL_GPUSYM_F_REDUCTION(F) F(const void *, sbuf) COLL_GPUSYM_F_RECV_ONE(F) F(struct ompi_op_t *, op)
+#define COLL_GPUSYM_F_REDUCTION_ROOT(F) COLL_GPUSYM_F_REDUCTION(F) COLL_GPUSYM_F_ROOT(F)
 #define COLL_GPUSYM_F_REDUCTION_V(F)                                                                  \
-    F(const void *, sbuf), F(void *, rbuf), F(gpusym_counts_t, rcounts), F(struct ompi_datatype_t *, rdtype), \
+    F(const void *, sbuf) F(void *, rbuf) F(gpusym_counts_t, rcounts) F(struct ompi_datatype_t *, rdtype)  \
         F(struct ompi_op_t *, op)
 #define COLL_GPUSYM_F_W_W(F)                                                                           \
-    F(const void *, sbuf), F(gpusym_counts_t, scounts), F(gpusym_displs_t, sdispls),                   \
-        F(struct ompi_datatype_t *const *, sdtypes), F(void *, rbuf), F(gpusym_counts_t, rcounts),     \
-        F(gpusym_displs_t, rdispls), F(struct ompi_datatype_t *const *, rdtypes)
+    F(const void *, sbuf) F(gpusym_counts_t, scounts) F(gpusym_displs_t, sdispls)                    \
+        F(struct ompi_datatype_t *const *, sdtypes) F(void *, rbuf) F(gpusym_counts_t, rcounts)      \
+        F(gpusym_displs_t, rdispls) F(struct ompi_datatype_t *const *, rdtypes)
 #define COLL_GPUSYM_F_NEIGHBOR_W_W(F)                                                                                  \
-    F(const void *, sbuf), F(gpusym_counts_t, scounts), F(gpusym_adispls_t, sadispls),                                 \
-        F(struct ompi_datatype_t *const *, sdtypes), F(void *, rbuf), F(gpusym_counts_t, rcounts),                     \
-        F(gpusym_adispls_t, radispls), F(struct ompi_datatype_t *const *, rdtypes)
+    F(const void *, sbuf) F(gpusym_counts_t, scounts) F(gpusym_adispls_t, sadispls)                                  \
+        F(struct ompi_datatype_t *const *, sdtypes) F(void *, rbuf) F(gpusym_counts_t, rcounts)                      \
+        F(gpusym_adispls_t, radispls) F(struct ompi_datatype_t *const *, rdtypes)
 
 /* ---- coll_gpusym_previous.c: the previous modules' functions with these arguments; MPI error code ---- */
 

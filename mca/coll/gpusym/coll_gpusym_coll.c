@@ -20,7 +20,7 @@ static inline void complete(coll_gpusym_args_t *a)
 }
 
 #define GPUSYM_COLL(ID, name, Name, FIELDS)                                                                      \
-    int coll_gpusym_##name(FIELDS(COLL_GPUSYM_PARAM), struct ompi_communicator_t *comm,                          \
+    int coll_gpusym_##name(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm,                          \
                            mca_coll_base_module_t *module)                                                       \
     {                                                                                                            \
         coll_gpusym_args_t a = {.coll = COLL_GPUSYM_##ID, FIELDS(COLL_GPUSYM_INIT)};                             \
@@ -28,7 +28,7 @@ static inline void complete(coll_gpusym_args_t *a)
         complete(&a);                                                                                            \
         return coll_gpusym_blocking((mca_coll_gpusym_module_t *)module, &a);                                     \
     }                                                                                                            \
-    int coll_gpusym_i##name(FIELDS(COLL_GPUSYM_PARAM), struct ompi_communicator_t *comm,                         \
+    int coll_gpusym_i##name(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm,                         \
                             struct ompi_request_t **req, mca_coll_base_module_t *module)                         \
     {                                                                                                            \
         coll_gpusym_args_t a = {.coll = COLL_GPUSYM_##ID, FIELDS(COLL_GPUSYM_INIT)};                             \
@@ -36,7 +36,7 @@ static inline void complete(coll_gpusym_args_t *a)
         complete(&a);                                                                                            \
         return coll_gpusym_nonblocking((mca_coll_gpusym_module_t *)module, &a, req);                             \
     }                                                                                                            \
-    int coll_gpusym_##name##_init(FIELDS(COLL_GPUSYM_PARAM), struct ompi_communicator_t *comm,                   \
+    int coll_gpusym_##name##_init(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm,                   \
                                   struct ompi_info_t *info, struct ompi_request_t **req,                         \
                                   mca_coll_base_module_t *module)                                                \
     {                                                                                                            \
@@ -46,7 +46,7 @@ static inline void complete(coll_gpusym_args_t *a)
         return coll_gpusym_persistent((mca_coll_gpusym_module_t *)module, &a, info, req);                        \
     }
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS)                                                                \
-    int coll_gpusym_##name(FIELDS(COLL_GPUSYM_PARAM), mca_coll_base_module_t *module)                            \
+    int coll_gpusym_##name(FIELDS(COLL_GPUSYM_PARAM) mca_coll_base_module_t *module)                            \
     {                                                                                                            \
         coll_gpusym_args_t a = {.coll = COLL_GPUSYM_##ID, FIELDS(COLL_GPUSYM_INIT)};                             \
         complete(&a);                                                                                            \

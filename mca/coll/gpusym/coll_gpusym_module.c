@@ -30,7 +30,6 @@ static void release_saved(coll_gpusym_saved_t *saved)
 #define GPUSYM_COLL(ID, name, Name, FIELDS) ALL_FORMS(name)
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) ONE_FUNCTION(name)
 #include "coll_gpusym.def"
-    ONE_FUNCTION(barrier)
 #undef ONE_FUNCTION
 }
 
@@ -64,7 +63,6 @@ static void save_previous(coll_gpusym_saved_t *saved, const mca_coll_base_comm_c
 #define GPUSYM_COLL(ID, name, Name, FIELDS) ALL_FORMS(name)
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) ONE_FUNCTION(name)
 #include "coll_gpusym.def"
-    ONE_FUNCTION(barrier)
 #undef ONE_FUNCTION
 }
 

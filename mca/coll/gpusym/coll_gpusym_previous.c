@@ -19,10 +19,10 @@ static int call(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
     switch (a->coll) {
 #define GPUSYM_COLL(ID, name, Name, FIELDS) \
     case COLL_GPUSYM_##ID:                  \
-        return s->name(FIELDS(COLL_GPUSYM_ARG), m->comm, s->name##_module);
+        return s->name(FIELDS(COLL_GPUSYM_ARG) m->comm, s->name##_module);
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) \
     case COLL_GPUSYM_##ID:                        \
-        return s->name(FIELDS(COLL_GPUSYM_ARG), s->name##_module);
+        return s->name(FIELDS(COLL_GPUSYM_ARG) s->name##_module);
 #include "coll_gpusym.def"
     default:
         return OMPI_ERR_NOT_SUPPORTED;
@@ -44,7 +44,7 @@ int coll_gpusym_previous_i(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t
     switch (a->coll) {
 #define GPUSYM_COLL(ID, name, Name, FIELDS) \
     case COLL_GPUSYM_##ID:                  \
-        return s->i##name(FIELDS(COLL_GPUSYM_ARG), m->comm, req, s->i##name##_module);
+        return s->i##name(FIELDS(COLL_GPUSYM_ARG) m->comm, req, s->i##name##_module);
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS)
 #include "coll_gpusym.def"
     default:
@@ -59,7 +59,7 @@ int coll_gpusym_previous_init(mca_coll_gpusym_module_t *m, const coll_gpusym_arg
     switch (a->coll) {
 #define GPUSYM_COLL(ID, name, Name, FIELDS) \
     case COLL_GPUSYM_##ID:                  \
-        return s->name##_init(FIELDS(COLL_GPUSYM_ARG), m->comm, info, req, s->name##_init_module);
+        return s->name##_init(FIELDS(COLL_GPUSYM_ARG) m->comm, info, req, s->name##_init_module);
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS)
 #include "coll_gpusym.def"
     default:

@@ -70,6 +70,20 @@ static bool nothing(const coll_gpusym_args_t *a)
     }
 }
 
+/* Whether calls of this communicator are in flight. Only this thread may add one now: MPI wants a communicator's collectives
+ * one after the other. */
+static bool list_empty(coll_gpusym_team_t *t)
+{
+    return NULL == __atomic_load_n(&t->first, __ATOMIC_ACQUIRE);
+}
+
+/* A barrier has no buffers to agree on. It is ours only for its place behind the calls in flight: the previous module tells the
+ * ranks' calls apart by counting them, so they must come to it in one order. */
+static bool passes_at_once(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
+{
+    return m->passthrough || (COLL_GPUSYM_BARRIER == a->coll && (NULL == m->team || list_empty(m->team)));
+}
+
 /* Whether there are peers to agree with: else each rank stages its own buffers as it finds them. */
 static bool has_team(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
 {
@@ -173,13 +187,6 @@ static void wait_alone(coll_gpusym_call_t *call)
     }
 }
 
-/* Whether calls of this communicator are in flight. Only this thread may add one now: MPI wants a communicator's collectives
- * one after the other. */
-static bool list_empty(coll_gpusym_team_t *t)
-{
-    return NULL == __atomic_load_n(&t->first, __ATOMIC_ACQUIRE);
-}
-
 static int blocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_call_t *call)
 {
     coll_gpusym_call_init(call, m, a);
@@ -202,7 +209,7 @@ int coll_gpusym_blocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *
     if (nothing(a)) {
         return MPI_SUCCESS;
     }
-    if (m->passthrough) {
+    if (passes_at_once(m, a)) {
         coll_gpusym_count(&mca_coll_gpusym_component.counters[a->coll].passed);
         return coll_gpusym_previous(m, a);
     }
@@ -496,7 +503,7 @@ int coll_gpusym_nonblocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_
 {
     int reason, rv;
 
-    if (m->passthrough) {
+    if (passes_at_once(m, a)) {
         coll_gpusym_count(&mca_coll_gpusym_component.counters[a->coll].passed);
         return coll_gpusym_previous_i(m, a, req);
     }
@@ -621,11 +628,14 @@ int coll_gpusym_persistent(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t
     request_t *r;
     int rv = MPI_SUCCESS;
 
-    if (m->passthrough || NULL == coll_gpusym_device()) {
-        /* No device here; peers may have one, and then all must do alike. */
-        if (m->passthrough || !has_team(m, a)) {
-            return coll_gpusym_previous_init(m, a, info, req);
+    if (COLL_GPUSYM_BARRIER == a->coll) { /* nothing to agree on, but a place in the order; see passes_at_once() */
+        while (!passes_at_once(m, a)) {
+            opal_progress();
         }
+    }
+    /* No device here: peers may have one, and then all must do alike. */
+    if (passes_at_once(m, a) || (NULL == coll_gpusym_device() && !has_team(m, a))) {
+        return coll_gpusym_previous_init(m, a, info, req);
     }
     r = request_get(m, true);
     if (NULL == r) {
