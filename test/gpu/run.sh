@@ -185,7 +185,7 @@ other_programs() {
     check "comms, $n ranks" 120 "$n" "$kit/bin/comms" "${churn[@]}"
     check "pvars, $n ranks" 60 "$n" "$kit/bin/pvars"
     check "bits, $n ranks" 60 "$n" --mca coll_gpusym_reproducible 1 "$kit/bin/bits"
-    check "zerocopy, $n ranks" 120 "$n" --mca coll_gpusym_reg_limit 3 "$kit/bin/zerocopy" "${some[@]}" --least 8m --most 16m --n 64
+    check "zerocopy, $n ranks" 120 "$n" --mca coll_gpusym_reg_limit 3 "$kit/bin/zerocopy" --least 8m --most 16m --n 64
     check "pack, $n ranks" 60 "$n" "$kit/bin/pack" "${some[@]}"
     check "big, $n ranks" 120 "$n" "$kit/bin/big" --bytes "$big_bytes" --kinds device
 }

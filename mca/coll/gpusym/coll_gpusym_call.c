@@ -322,28 +322,42 @@ static void begin(coll_gpusym_call_t *call)
 
 /* ---- zero copy ---- */
 
+/* Where rank r's allocation of that key is mapped here; NULL if it cannot be. which: 0 its input, 1 its output. */
+static char *peer_base(coll_gpusym_team_t *t, uint32_t r, unsigned which, uint32_t key)
+{
+    void *base;
+    if (t->met[r][which].key != key) {
+        if (GPUSYM_SUCCESS != gpusym_reg_map(mca_coll_gpusym_component.dev, t->gpu, t->rc.peer[r], key, &base)) {
+            return NULL;
+        }
+        t->met[r][which].key = key;
+        t->met[r][which].base = base;
+    }
+    return t->met[r][which].base;
+}
+
 /* Maps all that the peers offer. */
 static bool map_peers(coll_gpusym_call_t *call, gpusym_work_t *w)
 {
     coll_gpusym_team_t *t = call->module->team;
-    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
     bool in, out;
 
     coll_gpusym_native_shares(call, &in, &out);
     for (uint32_t r = 0; r < t->nranks; r++) {
         const gpusym_entry_t *e = gpusym_rollcall_entry(&t->rc, r, call->read.seq);
-        void *base;
         if (in && 0 != e->in_key) {
-            if (GPUSYM_SUCCESS != gpusym_reg_map(dev, t->gpu, t->rc.peer[r], e->in_key, &base)) {
+            const char *base = peer_base(t, r, 0, e->in_key);
+            if (NULL == base) {
                 return false;
             }
-            w->peer_in[r] = (const char *)base + e->in_off;
+            w->peer_in[r] = base + e->in_off;
         }
         if (out && 0 != e->out_key) {
-            if (GPUSYM_SUCCESS != gpusym_reg_map(dev, t->gpu, t->rc.peer[r], e->out_key, &base)) {
+            char *base = peer_base(t, r, 1, e->out_key);
+            if (NULL == base) {
                 return false;
             }
-            w->peer_out[r] = (char *)base + e->out_off;
+            w->peer_out[r] = base + e->out_off;
         }
     }
     return true;

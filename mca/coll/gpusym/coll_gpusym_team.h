@@ -45,6 +45,12 @@ struct coll_gpusym_team {
     gpusym_mc_t *mc;       /* multicast object over all ranks' slots, bound; NULL: none, on all ranks */
 
     bool no_zero_copy;     /* a rank could not map a peer's buffer: agreed by all */
+    /* By rank, for its input and its output: the key met last, and where that allocation is mapped: which holds as long as the
+     * rank posts that key. Saves a look under a lock for each. */
+    struct {
+        uint32_t key;
+        void *base;
+    } met[GPUSYM_TEAM_MAX][2];
     bool said_unicast;     /* that a multicast algorithm asked for is not to be had: said once */
     uint32_t key_mapped[GPUSYM_REG_MAX]; /* by index: the last key of ours that all ranks have mapped */
 
