@@ -97,7 +97,8 @@ static bool as_forced(const gpusym_tuning_call_t *call, const gpusym_tuning_forc
 
 static bool same(const gpusym_tuning_choice_t *a, const gpusym_tuning_choice_t *b)
 {
-    return a->algorithm == b->algorithm && a->family == b->family && a->blocks == b->blocks && a->threads == b->threads && a->chunk == b->chunk;
+    return a->algorithm == b->algorithm && a->family == b->family && a->blocks == b->blocks &&
+           a->threads == b->threads && a->chunk == b->chunk;
 }
 
 static gpusym_tuning_choice_t choose(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced)

@@ -163,8 +163,8 @@ void coll_gpusym_team_fini(void);
     int coll_gpusym_##name(FIELDS(COLL_GPUSYM_PARAM) mca_coll_base_module_t *module);
 #include "coll_gpusym.def"
 
-/* coll_gpusym_keep.c: copies the arrays that a points to, and makes it point to the copies: *kept, to be freed with free() when the call
- * has completed (NULL: there are none). False: no memory. */
+/* coll_gpusym_keep.c: copies the arrays that a points to, and makes it point to the copies: *kept, to be freed with free()
+ * when the call has completed (NULL: there are none). False: no memory. */
 bool coll_gpusym_args_keep(const mca_coll_gpusym_module_t *m, coll_gpusym_args_t *a, void **kept);
 /* The engine: one call on this rank. MPI error code. Each may be called with device, host, or no memory at all.
  * The requests must be of a class made from ompi_coll_base_nbc_request_t: MPI's own layer keeps the datatypes and the

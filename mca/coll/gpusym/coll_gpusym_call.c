@@ -178,7 +178,8 @@ void coll_gpusym_call_init(coll_gpusym_call_t *call, mca_coll_gpusym_module_t *m
     *call = (coll_gpusym_call_t){.module = module, .args = *args, .blocking = true};
     coll_gpusym_call_again(call);
     coll_gpusym_where(module, args, &smem, &rmem);
-    call->device = coll_gpusym_on_gpu(&smem) || coll_gpusym_on_gpu(&rmem) || (GPUSYM_MEM_NONE == smem.kind && GPUSYM_MEM_NONE == rmem.kind);
+    call->device = coll_gpusym_on_gpu(&smem) || coll_gpusym_on_gpu(&rmem) ||
+                   (GPUSYM_MEM_NONE == smem.kind && GPUSYM_MEM_NONE == rmem.kind);
     call->where = coll_gpusym_on_gpu(&rmem) ? rmem : smem;
     if (call->device && coll_gpusym_has_kernels(args->coll)) {
         coll_gpusym_native(call, &smem, &rmem);
@@ -208,8 +209,8 @@ static uint32_t hash_of(const coll_gpusym_call_t *call)
 }
 
 /* Offers one buffer for zero copy: pinned until end(). Sets key and off; whether it can be mapped, or there is none. */
-static bool offer(coll_gpusym_call_t *call, uint64_t id, const void *p, uint64_t bytes, uint32_t *pinned, uint32_t *key, uint64_t *off,
-                  uint32_t *flags)
+static bool offer(coll_gpusym_call_t *call, uint64_t id, const void *p, uint64_t bytes, uint32_t *pinned,
+                  uint32_t *key, uint64_t *off, uint32_t *flags)
 {
     coll_gpusym_team_t *t = call->module->team;
     if (NULL == p || 0 == bytes) {

@@ -117,7 +117,7 @@ void coll_gpusym_native_shares(const coll_gpusym_call_t *call, bool *in, bool *o
 bool coll_gpusym_native_zero_copy(const coll_gpusym_call_t *call);
 /* Fills in what the collective is: in, out, segments, ranks. call->read.max_bytes is agreed. */
 void coll_gpusym_native_work(const coll_gpusym_call_t *call, gpusym_work_t *w);
-/* A communicator of one rank: copies what comes out. False: that cannot be done by a plain copy; else *rv is the MPI error code. */
+/* A communicator of one rank: copies what comes out; *rv is the MPI error code. False: that cannot be done by a plain copy. */
 bool coll_gpusym_native_alone(const coll_gpusym_args_t *args, const gpusym_mem_t *where, int *rv);
 
 /* ---- coll_gpusym_call.c ---- */

@@ -113,7 +113,8 @@ static const char *missing(const coll_gpusym_saved_t *saved)
  * at different times: they are none of ours. */
 void coll_gpusym_pass_local(struct ompi_communicator_t *comm)
 {
-    const mca_coll_base_comm_coll_t *coll = OMPI_COMM_IS_INTER(comm) && NULL != comm->c_local_comm ? comm->c_local_comm->c_coll : NULL;
+    const bool has_local = OMPI_COMM_IS_INTER(comm) && NULL != comm->c_local_comm;
+    const mca_coll_base_comm_coll_t *coll = has_local ? comm->c_local_comm->c_coll : NULL;
     if (NULL != coll && coll_gpusym_allreduce == coll->coll_allreduce) {
         ((mca_coll_gpusym_module_t *) coll->coll_allreduce_module)->passthrough = true;
     }

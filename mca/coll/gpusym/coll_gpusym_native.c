@@ -393,7 +393,8 @@ static void extents(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, coll_g
         k->in = (char *)k->out + recv[me].off;
         k->in_off = recv[me].off;
     }
-    if ((COLL_GPUSYM_REDUCE_SCATTER == a->coll || COLL_GPUSYM_REDUCE_SCATTER_BLOCK == a->coll) && in_place(a) && 0 != k->out_bytes) {
+    if ((COLL_GPUSYM_REDUCE_SCATTER == a->coll || COLL_GPUSYM_REDUCE_SCATTER_BLOCK == a->coll) && in_place(a) &&
+        0 != k->out_bytes) {
         /* The result would overwrite input that another block, or a peer, has still to read. */
         k->unpack = (coll_gpusym_rows_t){k->out, k->out_bytes, k->out_bytes, 1};
     }
@@ -457,7 +458,7 @@ void coll_gpusym_native(coll_gpusym_call_t *call, const gpusym_mem_t *smem, cons
     coll_gpusym_native_t *k = &call->native;
 
     memset(k, 0, sizeof *k);
-    call->where = GPUSYM_MEM_DEVICE == rmem->kind || GPUSYM_MEM_DEVICE != smem->kind ? (coll_gpusym_on_gpu(rmem) ? *rmem : *smem) : *smem;
+    call->where = coll_gpusym_on_gpu(rmem) && (GPUSYM_MEM_DEVICE == rmem->kind || GPUSYM_MEM_DEVICE != smem->kind) ? *rmem : *smem;
     call->out_local = GPUSYM_MEM_DEVICE == rmem->kind;
     k->reason = reason_of(call, smem, rmem);
     k->exact = is_exact(a->coll);
@@ -480,7 +481,9 @@ bool coll_gpusym_native_alone(const coll_gpusym_args_t *a, const gpusym_mem_t *w
     const shape_t s = {a, 0, 1, 0, &send, &recv, &far, false, false};
     gpusym_gpu_t *gpu;
 
-    if (!coll_gpusym_has_kernels(a->coll) || (has_op(a->coll) && coll_gpusym_type(a->rdtype) < 0 && !flat(a->rdtype, 2)) || !buffers(a, 0, 1, &k) || 0 != k.pack.rows || 0 != k.unpack.rows) {
+    if (!coll_gpusym_has_kernels(a->coll) ||
+        (has_op(a->coll) && coll_gpusym_type(a->rdtype) < 0 && !flat(a->rdtype, 2)) || !buffers(a, 0, 1, &k) ||
+        0 != k.pack.rows || 0 != k.unpack.rows) {
         return false;
     }
     shape(&s);

@@ -315,7 +315,8 @@ static void gpu_hello_fill(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu
 
     memset(h, 0, sizeof *h);
     if (GPUSYM_SUCCESS != dev->gpu_open(where, &t->gpu)) {
-        COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD cannot use its GPU: %s", mca_coll_gpusym_component.world_rank, dev->error());
+        COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD cannot use its GPU: %s",
+                            mca_coll_gpusym_component.world_rank, dev->error());
         h->reason = COLL_GPUSYM_R_NO_DEVICE;
         return;
     }

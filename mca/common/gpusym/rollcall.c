@@ -545,7 +545,7 @@ void gpusym_turns_rescue(gpusym_rollcall_t *rc)
     }
     gpusym_peer_t *peer = rc->peer[rc->order[rc->turns]];
     const uint64_t token = __atomic_load_n(turn_of(peer), __ATOMIC_ACQUIRE);
-    if (0 != token && 0 != kill((pid_t)(token >> 32), 0) && ESRCH == errno) {
+    if (0 != token && !pid_alive((pid_t)(token >> 32))) {
         turn_swap(peer, token, 0);
     }
 }
