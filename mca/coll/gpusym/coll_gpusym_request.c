@@ -419,6 +419,9 @@ static int progress(void)
         over = r->next;
         request_complete(r);
     }
+    if (0 == n && NULL != mca_coll_gpusym_component.dev && mca_coll_gpusym_component.dev->simulated) {
+        sched_yield(); /* the simulator's kernels run on the same cores, and who waits inside Open MPI never yields */
+    }
     return n;
 }
 
