@@ -95,7 +95,7 @@ if [ ! -d "$root" ]; then
 fi
 
 # What mpirun left of a run that was killed: its folder's name is a process id, which may come again.
-rm -rf "$root"/tmp/prte.* "$root"/tmp/ompi.* "$root"/tmp/pmix-*
+rm -rf "$root"/tmp/prte* "$root"/tmp/ompi.* "$root"/tmp/pmix-*
 
 say "copying the tree into $root/gpusym"
 rm -rf "$root/gpusym"
