@@ -252,7 +252,8 @@ static int request_free(ompi_request_t **req)
         return MPI_ERR_REQUEST;
     }
     if (mpi_request(r)->req_persistent && NULL != r->call.module) {
-        OBJ_RELEASE(r->call.module->comm);
+        struct ompi_communicator_t *comm = r->call.module->comm; /* OBJ_RELEASE writes to it, and the module may go */
+        OBJ_RELEASE(comm);
     }
     request_return(r);
     *req = MPI_REQUEST_NULL;
