@@ -379,6 +379,14 @@ static void ready(coll_gpusym_call_t *call)
     call->state = COLL_GPUSYM_CALL_VOTE;
 }
 
+/* key: of ours; 0: none, which must not take the place of one. */
+static void all_have_mapped(coll_gpusym_team_t *t, uint32_t key)
+{
+    if (0 != key) {
+        t->key_mapped[key % GPUSYM_REG_MAX] = key;
+    }
+}
+
 static void count_votes(coll_gpusym_call_t *call)
 {
     coll_gpusym_team_t *t = call->module->team;
@@ -389,8 +397,8 @@ static void count_votes(coll_gpusym_call_t *call)
         return;
     }
     if (votes > 0) {
-        t->key_mapped[call->in_key % GPUSYM_REG_MAX] = call->in_key;
-        t->key_mapped[call->out_key % GPUSYM_REG_MAX] = call->out_key;
+        all_have_mapped(t, call->in_key);
+        all_have_mapped(t, call->out_key);
     } else {
         call->zero_copy = false;
         t->no_zero_copy = true;

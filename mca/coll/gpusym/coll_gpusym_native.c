@@ -375,16 +375,16 @@ static uint32_t hash_segs(const gpusym_seg_t *segs, uint32_t n)
 /* Lengths: of what is read, of what is written, of the longest piece. */
 static void extents(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, coll_gpusym_native_t *k)
 {
-    gpusym_seg_t send[GPUSYM_TEAM_MAX] = {{0, 0}}, recv[GPUSYM_TEAM_MAX] = {{0, 0}};
-    uint64_t far[GPUSYM_TEAM_MAX] = {0};
-    const shape_t s = {a, me, n, (uint32_t)a->root, send, recv, far, 0 != k->pack.rows, 0 != k->unpack.rows};
-
     if (COLL_GPUSYM_ALLREDUCE == a->coll || COLL_GPUSYM_REDUCE == a->coll || COLL_GPUSYM_BCAST == a->coll) {
         k->bytes = COLL_GPUSYM_BCAST == a->coll ? size_of(a->rdtype, a->rcount) : reduced(a->rdtype, a->rcount);
         k->in_bytes = NULL != k->in ? k->bytes : 0;
         k->out_bytes = NULL != k->out ? k->bytes : 0;
         return;
     }
+
+    gpusym_seg_t send[GPUSYM_TEAM_MAX] = {{0, 0}}, recv[GPUSYM_TEAM_MAX] = {{0, 0}};
+    uint64_t far[GPUSYM_TEAM_MAX] = {0};
+    const shape_t s = {a, me, n, (uint32_t)a->root, send, recv, far, 0 != k->pack.rows, 0 != k->unpack.rows};
     shape(&s);
     k->bytes = 0;
     k->in_bytes = segs_end(send, n, &k->bytes);
