@@ -35,17 +35,13 @@
 #define MAX_OTHER ((size_t) 1 << 20) /* the simulator computes on the CPU */
 
 static struct {
-    const char *device, *csv;
+    bench_common_t common; /* max 0: by the device */
     const bench_coll_t *colls[BENCH_LIST_MAX];
-    int ncolls, batches;
-    size_t min, max, step;
+    int ncolls;
     bool is_double, no_nccl, no_staged, sweep;
     bench_sweep_t lists;
 } opt = {
-    .device = "cuda",
-    .min = 8,
-    .step = 4,
-    .batches = BENCH_BATCHES,
+    .common = {.device = "cuda", .min = 8, .step = 4, .batches = BENCH_BATCHES},
     .lists = {.algorithms = {NULL}, .blocks = {-1}, .threads = {-1}, .nalgorithms = 1, .nblocks = 1, .nthreads = 1}};
 
 /* ---- the table ------------------------------------------------------------------------------------------------------
@@ -76,7 +72,7 @@ static unsigned long long one_size(const bench_coll_t *c, size_t count)
 
     bench_ways_fill(c, count);
     for (int w = 0; w < BENCH_WAYS; w++) {
-        r[w] = bench_way_measure(&bench_ways[w], c, count, opt.batches);
+        r[w] = bench_way_measure(&bench_ways[w], c, count, opt.common.batches);
         wrong += r[w].wrong;
     }
     if (0 == bench_rank) {
@@ -105,17 +101,18 @@ static unsigned long long table(const bench_coll_t *c)
     for (int w = 0; w < BENCH_WAYS; w++) {
         bench_way_warm_up(&bench_ways[w], c);
     }
-    for (size_t bytes = opt.min; bytes <= opt.max;) {
+    for (size_t bytes = opt.common.min; bytes <= opt.common.max;) {
         size_t count = bench_coll_count(c, bytes);
 
         if (count != last) { /* small messages may be the same when they are cut in blocks */
             wrong += one_size(c, count);
         }
         last = count;
-        if (bytes < opt.max && bytes > opt.max / opt.step) { /* the largest asked for is always measured */
-            bytes = opt.max;
+        if (bytes < opt.common.max &&
+            bytes > opt.common.max / opt.common.step) { /* the largest asked for is always measured */
+            bytes = opt.common.max;
         } else {
-            bytes *= opt.step;
+            bytes *= opt.common.step;
         }
     }
     return wrong;
@@ -147,7 +144,7 @@ static void byte_list(char *list)
     opt.lists.nbytes = bench_cut(list, items, USAGE);
     for (int i = 0; i < opt.lists.nbytes; i++) {
         opt.lists.bytes[i] = bench_number(items[i], USAGE);
-        opt.max = opt.lists.bytes[i] > opt.max ? opt.lists.bytes[i] : opt.max;
+        opt.common.max = opt.lists.bytes[i] > opt.common.max ? opt.lists.bytes[i] : opt.common.max;
     }
 }
 
@@ -188,29 +185,11 @@ static void option(int c, char *value)
     case 'C':
         coll_list(value);
         break;
-    case 'd':
-        opt.device = value;
-        break;
-    case 'm':
-        opt.min = bench_number(value, USAGE);
-        break;
-    case 'M':
-        opt.max = bench_number(value, USAGE);
-        break;
-    case 's':
-        opt.step = bench_number(value, USAGE);
-        break;
-    case 'n':
-        opt.batches = (int) bench_number(value, USAGE);
-        break;
     case 'N':
         opt.no_nccl = true;
         break;
     case 'H':
         opt.no_staged = true;
-        break;
-    case 'c':
-        opt.csv = value;
         break;
     case 'S':
         opt.sweep = true;
@@ -239,9 +218,9 @@ static void check_sizes(void)
 {
     size_t e = bench_element_bytes();
 
-    opt.max = 0 == opt.max ? (0 == strcmp(opt.device, "cuda") ? MAX_CUDA : MAX_OTHER) : opt.max;
-    if (opt.min < e || opt.max < opt.min || 0 != opt.min % e || 0 != opt.max % e || opt.step < 2 ||
-        opt.max / e > INT_MAX || opt.batches < BENCH_BATCHES_MIN || opt.batches > BENCH_BATCHES_MAX) {
+    opt.common.max =
+        0 == opt.common.max ? (0 == strcmp(opt.common.device, "cuda") ? MAX_CUDA : MAX_OTHER) : opt.common.max;
+    if (!bench_common_good(&opt.common, e) || 0 != opt.common.max % e) {
         bench_die("sizes are multiples of %zu bytes, --min at least one, --max at least --min and at most %d elements; "
                   "--step is at least 2, --batches %d to %d",
                   e, INT_MAX, BENCH_BATCHES_MIN, BENCH_BATCHES_MAX);
@@ -259,15 +238,17 @@ static void check_sizes(void)
 static void options(int argc, char **argv)
 {
     static const struct option all[] = {
-        {"device", 1, NULL, 'd'}, {"min", 1, NULL, 'm'},     {"max", 1, NULL, 'M'},     {"step", 1, NULL, 's'},
-        {"type", 1, NULL, 't'},   {"batches", 1, NULL, 'n'}, {"no-nccl", 0, NULL, 'N'}, {"no-staged", 0, NULL, 'H'},
-        {"csv", 1, NULL, 'c'},    {"sweep", 0, NULL, 'S'},   {"bytes", 1, NULL, 'b'},   {"algorithms", 1, NULL, 'a'},
-        {"blocks", 1, NULL, 'B'}, {"threads", 1, NULL, 'T'}, {"coll", 1, NULL, 'C'},    {NULL, 0, NULL, 0}};
+        BENCH_COMMON_OPTIONS,         {"type", 1, NULL, 't'},   {"no-nccl", 0, NULL, 'N'},
+        {"no-staged", 0, NULL, 'H'},  {"sweep", 0, NULL, 'S'},  {"bytes", 1, NULL, 'b'},
+        {"algorithms", 1, NULL, 'a'}, {"blocks", 1, NULL, 'B'}, {"threads", 1, NULL, 'T'},
+        {"coll", 1, NULL, 'C'},       {NULL, 0, NULL, 0}};
 
     opt.colls[0] = bench_coll(0);
     opt.ncolls = 1;
     for (int c; - 1 != (c = getopt_long(argc, argv, "", all, NULL));) {
-        option(c, optarg);
+        if (!bench_common_option(&opt.common, c, optarg, USAGE)) {
+            option(c, optarg);
+        }
     }
     if (optind < argc) {
         bench_die("what is %s?\nusage: %s", argv[optind], USAGE);
@@ -283,7 +264,7 @@ static size_t buffer_bytes(void)
 {
     size_t least = (size_t) bench_ranks * bench_element_bytes();
 
-    return opt.max < least ? least : opt.max;
+    return opt.common.max < least ? least : opt.common.max;
 }
 
 /* All measurements; returns the exit status. */
@@ -296,7 +277,7 @@ static int run(void)
     (opt.sweep ? bench_sweep_head : table_head)();
     for (int i = 0; i < opt.ncolls && done; i++) {
         if (opt.sweep) {
-            done = bench_sweep(&opt.lists, opt.colls[i], opt.batches, &wrong);
+            done = bench_sweep(&opt.lists, opt.colls[i], opt.common.batches, &wrong);
         } else {
             wrong += table(opt.colls[i]);
         }
@@ -313,11 +294,11 @@ int main(int argc, char **argv)
     bench_init(&argc, &argv);
     options(argc, argv);
     bench_counters_open();
-    if (0 == bench_counters_of("allreduce") && 0 != strcmp(opt.device, "host")) {
+    if (0 == bench_counters_of("allreduce") && 0 != strcmp(opt.common.device, "host")) {
         bench_die(
             "gpusym was not selected by this mpirun: add --mca coll gpusym, and see that it is in the component path");
     }
-    bench_start("collectives_nccl", opt.device, opt.csv,
+    bench_start("collectives_nccl", opt.common.device, opt.common.csv,
                 opt.is_double ? "float64, sums, out of place (bcast in place), blocking"
                               : "float32, sums, out of place (bcast in place), blocking");
     status = run();

@@ -3,6 +3,7 @@
  *
  * Ranks, their messages, options, output: see job.h.
  */
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 
 #include "bench/job.h"
 #include "bench/memory.h"
+#include "bench/timing.h"
 #include "test/mpi/mem.h"
 
 #define TAG 1
@@ -147,6 +149,39 @@ size_t bench_number(const char *text, const char *usage)
         bench_die("%s is not a number\nusage: %s", text, usage);
     }
     return 'k' == *end ? n << 10 : 'm' == *end ? n << 20 : 'g' == *end ? n << 30 : n;
+}
+
+bool bench_common_option(bench_common_t *common, int c, char *value, const char *usage)
+{
+    switch (c) {
+    case 'd':
+        common->device = value;
+        return true;
+    case 'c':
+        common->csv = value;
+        return true;
+    case 'm':
+        common->min = bench_number(value, usage);
+        return true;
+    case 'M':
+        common->max = bench_number(value, usage);
+        return true;
+    case 's':
+        common->step = bench_number(value, usage);
+        return true;
+    case 'n':
+        common->batches = (int) bench_number(value, usage);
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool bench_common_good(const bench_common_t *common, size_t element)
+{
+    return common->min >= element && common->max >= common->min && 0 == common->min % element && common->step >= 2 &&
+           common->max / element <= INT_MAX && common->batches >= BENCH_BATCHES_MIN &&
+           common->batches <= BENCH_BATCHES_MAX;
 }
 
 int bench_cut(char *list, const char *items[BENCH_LIST_MAX], const char *usage)

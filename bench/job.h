@@ -54,6 +54,18 @@ void bench_word(int width, const char *text);
 
 /* "64", "4k", "1m", "2g"; ends the job if it is none, showing `usage`. */
 size_t bench_number(const char *text, const char *usage);
+/* The options that all have, for getopt_long. bench_common_option() takes one; false: it is none of these. */
+typedef struct {
+    const char *device, *csv;
+    size_t min, max, step; /* sizes in bytes; a factor */
+    int batches;           /* a measurement */
+} bench_common_t;
+#define BENCH_COMMON_OPTIONS                                                                                \
+    {"device", 1, NULL, 'd'}, {"csv", 1, NULL, 'c'}, {"min", 1, NULL, 'm'}, {"max", 1, NULL, 'M'},          \
+        {"step", 1, NULL, 's'}, {"batches", 1, NULL, 'n'}
+bool bench_common_option(bench_common_t *common, int c, char *value, const char *usage);
+/* Whether they can be, for elements of so many bytes. */
+bool bench_common_good(const bench_common_t *common, size_t element);
 /* Cuts a list at its commas, in place; returns how many items there are, at least 1. */
 int bench_cut(char *list, const char *items[BENCH_LIST_MAX], const char *usage);
 

@@ -34,10 +34,10 @@
 #define PROBE_ROUNDS 1024u
 
 static struct {
-    const char *device, *csv;
-    size_t min, max, step, ratio;
-    int batches;
-} opt = {.device = "cuda", .min = 64, .max = (size_t) 256 << 20, .step = 8, .ratio = 100, .batches = BENCH_BATCHES};
+    bench_common_t common;
+    size_t ratio;
+} opt = {.common = {.device = "cuda", .min = 64, .max = (size_t) 256 << 20, .step = 8, .batches = BENCH_BATCHES},
+         .ratio = 100};
 
 /* y[i] = y[i] * a + b, rounds times; a thread an element. With a = b = 1 it counts the rounds. */
 static const char ptx[] =
@@ -200,7 +200,7 @@ static void poison(void *arg)
 
 static double microseconds(void (*call)(void *arg), call_t *c)
 {
-    return bench_time(&(bench_timed_t){call, poison, c, NULL}, opt.batches).us;
+    return bench_time(&(bench_timed_t){call, poison, c, NULL}, opt.common.batches).us;
 }
 
 static double kernel_us(unsigned blocks, unsigned rounds, call_t *c)
@@ -293,47 +293,19 @@ static unsigned long long one_size(call_t *c)
 /* ---- options and the whole ----------------------------------------------------------------------------------------
  */
 
-static void option(int c, char *value)
-{
-    switch (c) {
-    case 'd':
-        opt.device = value;
-        break;
-    case 'm':
-        opt.min = bench_number(value, USAGE);
-        break;
-    case 'M':
-        opt.max = bench_number(value, USAGE);
-        break;
-    case 's':
-        opt.step = bench_number(value, USAGE);
-        break;
-    case 'r':
-        opt.ratio = bench_number(value, USAGE);
-        break;
-    case 'n':
-        opt.batches = (int) bench_number(value, USAGE);
-        break;
-    case 'c':
-        opt.csv = value;
-        break;
-    default:
-        bench_die("usage: %s", USAGE);
-    }
-}
-
 static void options(int argc, char **argv)
 {
-    static const struct option all[] = {{"device", 1, NULL, 'd'}, {"min", 1, NULL, 'm'},   {"max", 1, NULL, 'M'},
-                                        {"step", 1, NULL, 's'},   {"ratio", 1, NULL, 'r'}, {"batches", 1, NULL, 'n'},
-                                        {"csv", 1, NULL, 'c'},    {NULL, 0, NULL, 0}};
+    static const struct option all[] = {BENCH_COMMON_OPTIONS, {"ratio", 1, NULL, 'r'}, {NULL, 0, NULL, 0}};
     const size_t e = sizeof(float);
 
     for (int c; - 1 != (c = getopt_long(argc, argv, "", all, NULL));) {
-        option(c, optarg);
+        if ('r' == c) {
+            opt.ratio = bench_number(optarg, USAGE);
+        } else if (!bench_common_option(&opt.common, c, optarg, USAGE)) {
+            bench_die("usage: %s", USAGE);
+        }
     }
-    if (optind < argc || opt.min < e || opt.max < opt.min || 0 != opt.min % e || opt.step < 2 ||
-        opt.max / e > INT_MAX || 0 == opt.ratio || opt.batches < BENCH_BATCHES_MIN || opt.batches > BENCH_BATCHES_MAX) {
+    if (optind < argc || !bench_common_good(&opt.common, e) || 0 == opt.ratio) {
         bench_die("--min is a multiple of %zu, --step at least 2, --ratio at least 1, --batches %d to %d\nusage: %s", e,
                   BENCH_BATCHES_MIN, BENCH_BATCHES_MAX, USAGE);
     }
@@ -351,7 +323,7 @@ static void head(void)
 
 static int run(void)
 {
-    call_t c = {bench_coll_find("allreduce"), bench_alloc(opt.max), bench_alloc(opt.max), 1};
+    call_t c = {bench_coll_find("allreduce"), bench_alloc(opt.common.max), bench_alloc(opt.common.max), 1};
     unsigned long long wrong = 0;
 
     bench_content_open();
@@ -360,7 +332,7 @@ static int run(void)
     bench_fill(c.coll, (void *) c.in, c.count, 1);
     bench_warm_up(&(bench_timed_t){.call = serial, .arg = &c});
     head();
-    for (size_t bytes = opt.min; bytes <= opt.max; bytes *= opt.step) {
+    for (size_t bytes = opt.common.min; bytes <= opt.common.max; bytes *= opt.common.step) {
         c.count = bytes / sizeof(float);
         wrong += one_size(&c);
     }
@@ -378,14 +350,15 @@ int main(int argc, char **argv)
 
     bench_init(&argc, &argv);
     options(argc, argv);
-    if (0 != strcmp(opt.device, "cuda")) {
+    if (0 != strcmp(opt.common.device, "cuda")) {
         if (0 == bench_rank) {
             printf("overlap: skipped, it needs a GPU to compute on\n");
         }
         MPI_Finalize();
         return BENCH_SKIP;
     }
-    bench_start("overlap", opt.device, opt.csv, "MPI_Iallreduce of float32 sums beside a kernel that computes");
+    bench_start("overlap", opt.common.device, opt.common.csv,
+                "MPI_Iallreduce of float32 sums beside a kernel that computes");
     status = run();
     bench_end();
     return status;

@@ -35,10 +35,8 @@
     "numbers may end in k, m or g"
 
 static struct {
-    const char *device, *csv;
-    size_t min, max, step;
-    int batches;
-} opt = {.device = "cuda", .min = 8, .max = (size_t) 1 << 20, .step = 8, .batches = BENCH_BATCHES};
+    bench_common_t common;
+} opt = {.common = {.device = "cuda", .min = 8, .max = (size_t) 1 << 20, .step = 8, .batches = BENCH_BATCHES}};
 
 typedef struct {
     const bench_coll_t *coll; /* allreduce */
@@ -86,7 +84,7 @@ static void poison(void *arg)
 
 static bench_time_t measure(void (*call)(void *arg), call_t *c, unsigned long long *wrong)
 {
-    const bench_time_t time = bench_time(&(bench_timed_t){call, poison, c, &c->starting}, opt.batches);
+    const bench_time_t time = bench_time(&(bench_timed_t){call, poison, c, &c->starting}, opt.common.batches);
 
     *wrong += bench_wrong(c->coll, c->out, c->count);
     return time;
@@ -120,44 +118,17 @@ static unsigned long long one_size(call_t *c)
     return wrong;
 }
 
-static void option(int c, char *value)
-{
-    switch (c) {
-    case 'd':
-        opt.device = value;
-        break;
-    case 'm':
-        opt.min = bench_number(value, USAGE);
-        break;
-    case 'M':
-        opt.max = bench_number(value, USAGE);
-        break;
-    case 's':
-        opt.step = bench_number(value, USAGE);
-        break;
-    case 'n':
-        opt.batches = (int) bench_number(value, USAGE);
-        break;
-    case 'c':
-        opt.csv = value;
-        break;
-    default:
-        bench_die("usage: %s", USAGE);
-    }
-}
-
 static void options(int argc, char **argv)
 {
-    static const struct option all[] = {{"device", 1, NULL, 'd'}, {"min", 1, NULL, 'm'},     {"max", 1, NULL, 'M'},
-                                        {"step", 1, NULL, 's'},   {"batches", 1, NULL, 'n'}, {"csv", 1, NULL, 'c'},
-                                        {NULL, 0, NULL, 0}};
+    static const struct option all[] = {BENCH_COMMON_OPTIONS, {NULL, 0, NULL, 0}};
     const size_t e = sizeof(float);
 
     for (int c; - 1 != (c = getopt_long(argc, argv, "", all, NULL));) {
-        option(c, optarg);
+        if (!bench_common_option(&opt.common, c, optarg, USAGE)) {
+            bench_die("usage: %s", USAGE);
+        }
     }
-    if (optind < argc || opt.min < e || opt.max < opt.min || 0 != opt.min % e || opt.step < 2 ||
-        opt.max / e > INT_MAX || opt.batches < BENCH_BATCHES_MIN || opt.batches > BENCH_BATCHES_MAX) {
+    if (optind < argc || !bench_common_good(&opt.common, e)) {
         bench_die("--min is a multiple of %zu, --step at least 2, --batches %d to %d\nusage: %s", e, BENCH_BATCHES_MIN,
                   BENCH_BATCHES_MAX, USAGE);
     }
@@ -165,8 +136,10 @@ static void options(int argc, char **argv)
 
 static int run(void)
 {
-    call_t c = {
-        .coll = bench_coll_find("allreduce"), .in = bench_alloc(opt.max), .out = bench_alloc(opt.max), .count = 1};
+    call_t c = {.coll = bench_coll_find("allreduce"),
+                .in = bench_alloc(opt.common.max),
+                .out = bench_alloc(opt.common.max),
+                .count = 1};
     unsigned long long wrong = 0;
     char line[160];
 
@@ -176,7 +149,7 @@ static int run(void)
     snprintf(line, sizeof(line), "%11s %12s %14s %13s %14s %10s %12s %6s", "bytes", "blocking us", "nonblocking us",
              "persistent us", "Iallreduce us", "Start us", "algorithm", "wrong");
     bench_head(line, "bytes,blocking_us,nonblocking_us,persistent_us,iallreduce_call_us,start_call_us,algorithm,wrong");
-    for (size_t bytes = opt.min; bytes <= opt.max; bytes *= opt.step) {
+    for (size_t bytes = opt.common.min; bytes <= opt.common.max; bytes *= opt.common.step) {
         c.count = bytes / sizeof(float);
         wrong += one_size(&c);
     }
@@ -195,7 +168,8 @@ int main(int argc, char **argv)
     options(argc, argv);
     bench_counters_open();
     bench_counters_of("allreduce");
-    bench_start("persistent", opt.device, opt.csv, "MPI_Allreduce of float32 sums: blocking, nonblocking, persistent");
+    bench_start("persistent", opt.common.device, opt.common.csv,
+                "MPI_Allreduce of float32 sums: blocking, nonblocking, persistent");
     status = run();
     bench_counters_close();
     bench_end();
