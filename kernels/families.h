@@ -6,6 +6,7 @@
 #ifndef GPUSYM_KERNELS_FAMILIES_H
 #define GPUSYM_KERNELS_FAMILIES_H
 
+#include "kernels/channel.h"
 #include "kernels/symm_ll.h"
 #include "kernels/symm_mc.h"
 #include "kernels/symm_rs_ag.h"
@@ -29,5 +30,11 @@
 #define GS_RUN_XLLMC(c, w, op, type) gs_xll(c, w, true)
 #define GS_RUN_XSTMC(c, w, op, type) gs_xchg_mc(c, w, false)
 #define GS_RUN_XLDMC_R(c, w, op, type) gs_xchg_mc(c, w, true)
+#define GS_RUN_CHAN_SIMPLE(c, w, op, type) gs_channels(c, w, op, type, false, GS_SIMPLE)
+#define GS_RUN_CHAN_SIMPLE_R(c, w, op, type) gs_channels(c, w, op, type, true, GS_SIMPLE)
+#define GS_RUN_CHAN_LL(c, w, op, type) gs_channels(c, w, op, type, false, GS_LL)
+#define GS_RUN_CHAN_LL_R(c, w, op, type) gs_channels(c, w, op, type, true, GS_LL)
+#define GS_RUN_CHAN_LL128(c, w, op, type) gs_channels(c, w, op, type, false, GS_LL128)
+#define GS_RUN_CHAN_LL128_R(c, w, op, type) gs_channels(c, w, op, type, true, GS_LL128)
 
 #endif

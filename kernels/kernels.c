@@ -5,6 +5,8 @@
  */
 #include "kernels/kernels.h"
 
+#define GS_NONE (-1) /* no schedule */
+
 static const char *const op_names[] = {
 #define GPUSYM_OP(id, name, classes) #name,
 #include "kernels/kernels.def"
@@ -34,8 +36,9 @@ static const struct {
 static const struct {
     const char *name, *doc;
     unsigned family;
+    int schedule;
 } algorithms[] = {
-#define GPUSYM_ALGORITHM(id, name, coll, family, doc) {#name, doc, GPUSYM_F_##family},
+#define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) {#name, doc, GPUSYM_F_##family, GS_##schedule},
 #include "kernels/kernels.def"
 };
 
@@ -79,6 +82,11 @@ unsigned gpusym_algorithm_family(unsigned alg)
     return algorithms[alg].family;
 }
 
+int gpusym_algorithm_schedule(unsigned alg)
+{
+    return algorithms[alg].schedule;
+}
+
 const char *gpusym_family_name(unsigned family)
 {
     return family < GPUSYM_F_COUNT ? families[family].name : NULL;
@@ -104,6 +112,17 @@ unsigned gpusym_family_zero_copy(unsigned family)
     default:
         return family;
     }
+}
+
+bool gpusym_algorithm_reproducible(unsigned alg)
+{
+    return !gpusym_family_multicast(algorithms[alg].family) &&
+           (GS_NONE == algorithms[alg].schedule || !families[algorithms[alg].family].reduces);
+}
+
+bool gpusym_family_ll128(unsigned family)
+{
+    return GPUSYM_F_CHAN_LL128 == family || GPUSYM_F_CHAN_LL128_R == family;
 }
 
 bool gpusym_family_multicast(unsigned family)
@@ -197,7 +216,12 @@ static uint64_t round_up(uint64_t a, uint64_t unit)
     return (a + unit - 1) / unit * unit;
 }
 
-static uint64_t share(uint64_t packs, uint32_t n)
+static uint32_t min_u32(uint32_t a, uint64_t b)
+{
+    return a < b ? a : (uint32_t)b;
+}
+
+static uint64_t share(uint64_t packs, uint64_t n)
 {
     return (packs + n - 1) / n;
 }
@@ -277,6 +301,102 @@ static uint64_t plan_exchange(gpusym_work_t *w, uint32_t chunk_bytes)
     return chunks;
 }
 
+/* Bytes of a FIFO's buffer that hold so many packs at least, for a protocol; and packs that so many bytes hold. */
+static uint64_t fifo_bytes(unsigned family, uint64_t packs)
+{
+    switch (family) {
+    case GPUSYM_F_CHAN_LL:
+    case GPUSYM_F_CHAN_LL_R:
+        return 2 * GPUSYM_PACK * packs;
+    case GPUSYM_F_CHAN_LL128:
+    case GPUSYM_F_CHAN_LL128_R:
+        return GPUSYM_LL128_BYTES * share(packs, GPUSYM_LL128_PACKS);
+    default:
+        return GPUSYM_PACK * packs;
+    }
+}
+
+static uint64_t fifo_packs(unsigned family, uint64_t bytes)
+{
+    switch (family) {
+    case GPUSYM_F_CHAN_LL:
+    case GPUSYM_F_CHAN_LL_R:
+        return bytes / (2 * GPUSYM_PACK);
+    case GPUSYM_F_CHAN_LL128:
+    case GPUSYM_F_CHAN_LL128_R:
+        return bytes / GPUSYM_LL128_BYTES * GPUSYM_LL128_PACKS;
+    default:
+        return bytes / GPUSYM_PACK;
+    }
+}
+
+/* The area of a protocol in the slot. */
+static uint64_t fifo_area(unsigned family, const gpusym_work_t *w, uint64_t *off)
+{
+    switch (family) {
+    case GPUSYM_F_CHAN_LL:
+    case GPUSYM_F_CHAN_LL_R:
+        *off = w->ll_off;
+        return w->ll128_off - w->ll_off;
+    case GPUSYM_F_CHAN_LL128:
+    case GPUSYM_F_CHAN_LL128_R:
+        *off = w->ll128_off;
+        return w->ll128_room;
+    default:
+        *off = w->stage_off;
+        return w->stage_room;
+    }
+}
+
+/* A buffer's bytes are multiples of this. */
+static uint32_t fifo_unit(unsigned family)
+{
+    return gpusym_family_ll128(family) ? GPUSYM_LL128_BYTES : 128;
+}
+
+/* Streams that come in at a rank, at most. */
+static uint32_t fifo_links(unsigned schedule)
+{
+    return schedule >= GS_TREE_ALLREDUCE ? GS_LINKS : 1;
+}
+
+uint32_t gpusym_channels_max(unsigned family, unsigned schedule, const gpusym_work_t *w)
+{
+    uint64_t off;
+    const uint64_t room = fifo_area(family, w, &off) / (fifo_links(schedule) * GS_STEPS * fifo_unit(family));
+    return min_u32(w->flag_rows / 2 < GPUSYM_CHANNELS_MAX ? w->flag_rows / 2 : GPUSYM_CHANNELS_MAX, room);
+}
+
+/* Channels: every block has a span, in loops of one piece, or (ring all-reduce) one a rank. As few loops as the FIFOs
+ * allow, or as chunk_bytes asks for, and even ones. */
+static uint64_t plan_channels(unsigned family, gpusym_work_t *w, uint32_t chunk_bytes)
+{
+    const uint32_t pieces = GS_RING_ALLREDUCE == w->schedule ? w->nranks : 1, unit = fifo_unit(family);
+    const bool lines = GPUSYM_F_CHAN_SIMPLE != family && GPUSYM_F_CHAN_SIMPLE_R != family;
+    const uint64_t area = fifo_area(family, w, &w->fifo_off);
+    w->fifo_links = fifo_links(w->schedule);
+    w->nblocks = min_u32(w->nblocks, gpusym_channels_max(family, w->schedule, w));
+    w->fifo_step = area / (w->nblocks * w->fifo_links * GS_STEPS) / unit * unit;
+    w->span = GPUSYM_SPAN(share(packs_of(w->bytes), w->nblocks), (uint64_t)pieces);
+
+    uint64_t most = fifo_packs(family, w->fifo_step);
+    if (0 != chunk_bytes && packs_of(chunk_bytes) < most) {
+        most = packs_of(chunk_bytes);
+    }
+    /* A loop counts in 32 bits. */
+    most = most < GPUSYM_CHUNK_MAX / GPUSYM_TEAM_MAX ? most : GPUSYM_CHUNK_MAX / GPUSYM_TEAM_MAX;
+    /* Simple copies whole rounds of its threads, where it can: a round that is not full takes as long (a warp only posts). */
+    const uint64_t round = w->nthreads > 2 * 32 ? (w->nthreads - 32) * GPUSYM_MOVE_PACKS : 1;
+    most = !lines && most > round ? most / round * round : most;
+    const uint64_t piece = (w->span + pieces - 1) / pieces, loops = (piece + most - 1) / most;
+    const uint64_t even = (piece + loops - 1) / loops, rounds = round_up(even, lines || loops < 2 ? 8 : round);
+    w->chunk = (uint32_t)(rounds <= most ? rounds : even);
+    /* Buffers no longer than needed: they stay in the GPU's cache. */
+    w->fifo_step = round_up(fifo_bytes(family, w->chunk), unit);
+    w->stage_bytes = 0;
+    return share(w->span, w->chunk * pieces) * gs_schedule_sends(w->schedule, w->nranks);
+}
+
 /* LL: epochs of equal length, as few as the LL areas allow. */
 static uint64_t plan_lines(gpusym_work_t *w)
 {
@@ -310,6 +430,13 @@ uint64_t gpusym_kernel_plan(unsigned family, gpusym_work_t *w, uint32_t chunk_by
     case GPUSYM_F_XSTMC:
     case GPUSYM_F_XLDMC_R:
         return plan_exchange(w, chunk_bytes);
+    case GPUSYM_F_CHAN_SIMPLE:
+    case GPUSYM_F_CHAN_SIMPLE_R:
+    case GPUSYM_F_CHAN_LL:
+    case GPUSYM_F_CHAN_LL_R:
+    case GPUSYM_F_CHAN_LL128:
+    case GPUSYM_F_CHAN_LL128_R:
+        return plan_channels(family, w, chunk_bytes);
     default:
         return plan_lines(w);
     }

@@ -39,7 +39,7 @@ enum gpusym_family {
 };
 
 enum gpusym_algorithm {
-#define GPUSYM_ALGORITHM(id, name, coll, family, doc) GPUSYM_ALG_##id,
+#define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) GPUSYM_ALG_##id,
 #include "kernels/kernels.def"
     GPUSYM_ALG_COUNT
 };
@@ -67,6 +67,12 @@ const char *gpusym_algorithm_doc(unsigned alg);
 /* The family that an algorithm runs; its zero-copy twin (the same where it has none). */
 unsigned gpusym_algorithm_family(unsigned alg);
 unsigned gpusym_family_zero_copy(unsigned family);
+/* enum gs_schedule_kind of an algorithm of rings, chains and trees; -1: it is none of them. */
+int gpusym_algorithm_schedule(unsigned alg);
+/* Whether the order in which an algorithm reduces is that of the ranks, whatever the message is cut into. */
+bool gpusym_algorithm_reproducible(unsigned alg);
+/* Whether a family needs links that keep stores of 128 bytes whole. */
+bool gpusym_family_ll128(unsigned family);
 /* "AGXLL_R", for messages; NULL past the end. */
 const char *gpusym_family_name(unsigned family);
 /* Whether a family applies the operation; whether it needs gpusym_work_t.mc. */
@@ -86,8 +92,11 @@ unsigned gpusym_kernel_find(unsigned family, unsigned op, unsigned type);
  * reduce with loads of their own: as gpusym_op_valid. */
 bool gpusym_family_valid(unsigned family, unsigned op, unsigned type);
 
-/* Cuts the message of a descriptor whose bytes (not 0), nranks, nblocks and slot shape are set, for a family, in chunks
- * of at most chunk_bytes a block (exchange kernels: of a segment, a block; 0: as large as the slot allows): sets
+/* Most channels of a schedule that a slot of that shape has room for, with the protocol of a family (CHAN_*); 0: none. */
+uint32_t gpusym_channels_max(unsigned family, unsigned schedule, const gpusym_work_t *w);
+
+/* Cuts the message of a descriptor whose bytes (not 0), nranks, nblocks, slot shape and schedule are set, for a family,
+ * in chunks of at most chunk_bytes a block (exchange kernels: of a segment, a block; 0: as large as the slot allows): sets
  * w->chunk, w->span and w->stage_bytes, makes w->nblocks smaller if the slot has no room for so many, and returns the
  * epochs that the call uses up, at least 1. All ranks compute the same. The next call's epoch is larger by at least this.
  * LL families take no chunk_bytes, and kernels that stage nothing none either. */

@@ -23,6 +23,16 @@
  *   gs_block_worst(c, s)        barrier that returns the largest s of all threads
  *   gs_now_ns(), gs_aborted(w)  clock; the abort word
  *   gs_pause()                  one turn of a wait loop
+ *   GS_WARP                     threads that go together: LL128 lines are stored and loaded by 32 lanes, GS_WARP at once
+ *   gs_warp_worst(s)            the largest s of the lanes of a warp; all call it
+ *   GS_GROUPS                   how many groups of LL128 lines (channel.h) a warp takes at a time
+ *   gs_ll128_st(group, lane, v, e, &half)  stores a lane's pack of a group with flag e; all lanes of a warp call it, or
+ *                               one thread for all lanes, rising; half: kept between them
+ *   gs_ll128_ld(group, lane)    what a lane has of a group, as a gs_raw_t, whether it is there yet or not
+ *   gs_ll128_whole(&raw, lane, e)  true if the flags of all lines that the caller's lanes have were e; then raw.v is
+ *                               the lane's pack. All lanes of a warp call it
+ *   gs_part_any(c, x)           barrier of the first c.nthreads of the block's threads; whether x is true in any of them
+ *   gs_flag_free(p, v)          stores v at p after everything this block has loaded before its last gs_block_sync
  *   gs_last_block(c, w, &s)     counts this block as ended; true in the last one, with s the worst status of all
  *   gs_done(w, s)               writes the completion word after everything the launch wrote
  *   gs_mc_ready(w)              GPUSYM_STATUS_OK where the following can be used, else the status to end with

@@ -19,7 +19,7 @@
 
 /* 16 loads of 16 bytes in flight a thread: with 256 threads an SM has 64 KiB under way, more than its share of an NVLink
  * port needs (2 us of latency times 3 GB/s), within 128 registers a thread. */
-#define GS_PACKS 4u
+#define GS_PACKS GPUSYM_MOVE_PACKS
 #define GS_RANKS 4u
 
 GS_FN gs_pack_t gs_ld16(const void *p)
@@ -86,6 +86,79 @@ GS_FN uint32_t gs_block_worst(gs_ctx_t c, uint32_t status)
     status = worst;
     __syncthreads();
     return status;
+}
+
+#define GS_WARP 32u
+
+/* Nothing but GPUSYM_STATUS_OK is common: one vote then. */
+GS_FN uint32_t gs_warp_worst(uint32_t status)
+{
+    return __any_sync(0xffffffffu, 0 != status) ? __reduce_max_sync(0xffffffffu, status) : 0;
+}
+
+/*
+ * A warp stores four lines of 128 bytes with one instruction, and NVLink carries each as one packet: who sees the flag
+ * in its last 8 bytes sees the line.  (So does NCCL, LL128; no promise of the PTX memory model: used on NVLink alone.)
+ */
+GS_FN void gs_ll128_st(char *group, uint32_t lane, gs_pack_t v, uint32_t e, uint64_t *half)
+{
+    const uint64_t other = __shfl_up_sync(0xffffffffu, v.w[1], 8); /* lanes 15, 31: of the pack of 7, 23 */
+    (void)half;
+    if (7 == lane % 8) {
+        v.w[0] = 7 == lane % 16 ? v.w[0] : other;
+        v.w[1] = e;
+    }
+    asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1,%2};" ::"l"(group + 16 * lane), "l"(v.w[0]), "l"(v.w[1])
+                 : "memory");
+}
+
+#define GS_GROUPS 4u
+
+typedef struct {
+    gs_pack_t v;
+} gs_raw_t;
+
+GS_FN gs_raw_t gs_ll128_ld(const char *group, uint32_t lane)
+{
+    gs_raw_t r;
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0,%1}, [%2];"
+                 : "=l"(r.v.w[0]), "=l"(r.v.w[1])
+                 : "l"(group + 16 * lane)
+                 : "memory");
+    return r;
+}
+
+GS_FN bool gs_ll128_whole(gs_raw_t *r, uint32_t lane, uint32_t e)
+{
+    const bool missing = 7 == lane % 8 && r->v.w[1] != e;
+    const uint64_t other = __shfl_down_sync(0xffffffffu, r->v.w[0], 8);
+    if (7 == lane % 16) {
+        r->v.w[1] = other;
+    }
+    return !__any_sync(0xffffffffu, missing);
+}
+
+/* A named barrier (0 is __syncthreads), which also votes. */
+GS_FN bool gs_part_any(gs_ctx_t c, bool x)
+{
+    uint32_t any;
+    asm volatile("{\n\t"
+                 ".reg .pred p, q;\n\t"
+                 "setp.ne.u32 p, %1, 0;\n\t"
+                 "barrier.cta.red.or.pred q, 1, %2, p;\n\t"
+                 "selp.u32 %0, 1, 0, q;\n\t"
+                 "}"
+                 : "=r"(any)
+                 : "r"((uint32_t)x), "r"(c.nthreads)
+                 : "memory");
+    return 0 != any;
+}
+
+/* Loads have ended when their values are there, which the barrier before it has waited for: no fence, which would wait for
+ * this thread's stores to peers as well. */
+GS_FN void gs_flag_free(uint32_t *p, uint32_t v)
+{
+    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
 
 GS_FN uint64_t gs_now_ns(void)

@@ -72,6 +72,66 @@ GS_FN uint32_t gs_block_worst(gs_ctx_t c, uint32_t status)
     return status;
 }
 
+#define GS_WARP 1u
+
+GS_FN uint32_t gs_warp_worst(uint32_t status)
+{
+    return status;
+}
+
+/* One thread is all lanes, one after the other: the flag of a line is stored after what lies before it. */
+GS_FN void gs_ll128_st(char *group, uint32_t lane, gs_pack_t v, uint32_t e, uint64_t *half)
+{
+    char *p = group + 16 * lane;
+    if (7 != lane % 8) {
+        gs_st16(p, v);
+        return;
+    }
+    if (7 == lane % 16) {
+        *half = v.w[1];
+    }
+    const uint64_t data = 7 == lane % 16 ? v.w[0] : *half;
+    memcpy(p, &data, sizeof data);
+    __atomic_store_n((uint64_t *)(p + 8), e, __ATOMIC_RELEASE);
+}
+
+#define GS_GROUPS 2u
+
+typedef struct {
+    gs_pack_t v;
+    uint64_t e[2]; /* flags of the lines that it lies in */
+} gs_raw_t;
+
+GS_FN gs_raw_t gs_ll128_ld(const char *group, uint32_t lane)
+{
+    const char *line = group + 128 * (lane / 8), *next = line + (7 == lane % 16 ? 128 : 0);
+    gs_raw_t r;
+    r.e[0] = __atomic_load_n((const uint64_t *)(line + 120), __ATOMIC_ACQUIRE);
+    r.e[1] = __atomic_load_n((const uint64_t *)(next + 120), __ATOMIC_ACQUIRE);
+    r.v = gs_ld16(group + 16 * lane);
+    if (next != line) { /* the other half */
+        memcpy(&r.v.w[1], next + 112, sizeof r.v.w[1]);
+    }
+    return r;
+}
+
+GS_FN bool gs_ll128_whole(gs_raw_t *r, uint32_t lane, uint32_t e)
+{
+    (void)lane;
+    return e == r->e[0] && e == r->e[1];
+}
+
+GS_FN bool gs_part_any(gs_ctx_t c, bool x)
+{
+    (void)c;
+    return x;
+}
+
+GS_FN void gs_flag_free(uint32_t *p, uint32_t v)
+{
+    gs_flag_post(p, v);
+}
+
 GS_FN uint64_t gs_now_ns(void)
 {
     struct timespec t;

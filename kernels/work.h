@@ -10,6 +10,8 @@
 
 #include <stdint.h>
 
+#include "kernels/schedule.h"
+
 /* Largest team one kernel serves: bounded by the 4 KiB of kernel parameters and by what one
  * host holds; larger communicators are staged. */
 #define GPUSYM_TEAM_MAX 32
@@ -17,6 +19,11 @@
 #define GPUSYM_BLOCKS_MAX 256
 /* Threads of a block at most (__launch_bounds__ of every kernel). */
 #define GPUSYM_THREADS_MAX 512
+
+/* Most paths of a launch: different rings; of trees there are two. */
+#define GPUSYM_PATHS_MAX 8
+/* Most channels of a launch of rings, chains, trees: a block, and two flag rows of the slot header each. */
+#define GPUSYM_CHANNELS_MAX 64
 
 /* Data move through the heap in packs of 16 bytes; no element straddles one. */
 #define GPUSYM_PACK 16
@@ -34,6 +41,14 @@ typedef struct gpusym_seg {
     uint64_t off, bytes;
 } gpusym_seg_t;
 
+/* A path of channels, as one rank sees it; links as in kernels/schedule.h. */
+typedef struct gpusym_path {
+    uint8_t pos, links;             /* gs_schedule_t */
+    uint8_t peer[GS_LINKS];         /* the rank at the other end, of links that are there */
+    uint8_t far[GS_LINKS];          /* which link it is there */
+    uint8_t order[GPUSYM_TEAM_MAX]; /* ring: the rank at each place */
+} gpusym_path_t;
+
 /*
  * One launch.  All pointers are device pointers as this rank's GPU sees them.
  *
@@ -41,7 +56,8 @@ typedef struct gpusym_seg {
  *   [0, GPUSYM_FLAGS_OFF)      the owner's ticket: uint32_t blocks ended, worst status
  *   [GPUSYM_FLAGS_OFF, ll_off) flags: uint32_t [blocks][GPUSYM_TEAM_MAX]; row b, column r is written by
  *                              block b of rank r only
- *   [ll_off, stage_off)        LL lines: two parities x nranks sources x ll_bytes
+ *   [ll_off, ll128_off)        LL lines: two parities x nranks sources x ll_bytes
+ *   [ll128_off, stage_off)     LL128 lines: ll128_room bytes, which hold nothing else, ever
  *   [stage_off, + stage_room)  staging; how a kernel divides it is said with the kernel
  *
  * The host launches on a slot only when all ranks have ended the launch before (they post the call, which they do when
@@ -102,6 +118,18 @@ typedef struct gpusym_work {
      * the same one. */
     gpusym_seg_t send[GPUSYM_TEAM_MAX], recv[GPUSYM_TEAM_MAX];
     uint64_t far_off[GPUSYM_TEAM_MAX];
+
+    /* Channels (channel.h): block b is channel b. bytes as for the two-shot kernels, or, where ranks have segments
+     * (all-gather, reduce-scatter), as for exchanges. */
+    uint64_t ll128_off, ll128_room; /* of the slot's LL128 area, in multiples of 128 */
+    uint32_t flag_rows;             /* of the slot: a channel has two */
+    uint32_t schedule;              /* enum gs_schedule_kind */
+    uint32_t npaths;                /* channel b takes path b % npaths */
+    uint32_t direct;                /* Simple: what is the result goes straight to peer_out, which all ranks have */
+    /* From gpusym_kernel_plan(): */
+    uint32_t fifo_links;            /* streams that come in at a rank, at most */
+    uint64_t fifo_off, fifo_step;   /* of the FIFOs in the slot; bytes of one of their buffers */
+    gpusym_path_t path[GPUSYM_PATHS_MAX];
     uint64_t end; /* no field: what follows the last */
 } gpusym_work_t;
 
@@ -111,6 +139,12 @@ typedef struct gpusym_work {
  * and in whole lines of 128 bytes where that hardly matters to how even it is.  Rises with even.  Host and kernels agree. */
 #define GPUSYM_SPAN_ROUND(x, unit) (((x) + (unit) - 1) / (unit) * (unit))
 #define GPUSYM_SPAN(even, unit) GPUSYM_SPAN_ROUND(even, (even) > 64 * (unit) ? 8 * (unit) : (unit))
+
+/* Packs that a thread of a GPU moves at a time: loads in flight. */
+#define GPUSYM_MOVE_PACKS 4u
+/* A group of LL128 lines: four, with their flags, and the packs that they hold (channel.h). */
+#define GPUSYM_LL128_BYTES 512u
+#define GPUSYM_LL128_PACKS 30u
 
 #define GPUSYM_FLAGS_OFF 256u
 #define GPUSYM_FLAG_ROW (GPUSYM_TEAM_MAX * 4u)

@@ -29,6 +29,8 @@ params       | -         | 30  | ok:coll_gpusym_priority        |               
 params-docs  | -         | 30  | ok                             |                                         | @SRC@/test/params.sh @INFO@
 # The multimem instructions in the fatbin, where there is one and the toolkit's disassembler.
 sass         | -         | 60  | ok                             |                                         | @SRC@/test/sass.sh @BUILD@
+# The step lists of rings, chains and trees, for up to 4096 ranks.
+schedule     | -         | 120 | ok:all right                   |                                         | test/schedule/check
 example      | 1,2,4,8   | 60  | ok:verified: yes               |                                         | examples/allreduce
 summary      | 2         | 60  | ok:allreduce: native [1-9]     | coll_gpusym_summary=1                   | examples/allreduce
 pvars        | 1,2,4     | 60  | ok                             |                                         | test/mpi/pvars
@@ -73,6 +75,9 @@ forced-llmc  | 4         | 120 | ok                             | coll_gpusym_al
 random_coll-large | =2   | 120 | ok                             |                                         | test/mpi/random_coll --n 2500 --max 100k
 random_coll-threads | 2,3 | 120 | ok                            |                                         | test/mpi/random_coll --threads 3 --n 700
 inflight     | 1,2,3,4   | 120 | ok                             |                                         | test/mpi/inflight
+# Persistent calls have a graph, where one can be made.
+graph-not    | =3        | 120 | ok:is launched without a graph: injected fault graph:2 | coll_gpusym_sim_fail=graph:2@1 coll_gpusym_verbose=1 | test/mpi/inflight
+graph-off    | =3        | 120 | ok                             | coll_gpusym_graph=0                     | test/mpi/inflight
 manycomms    | 2,3       | 120 | ok                             |                                         | test/mpi/manycomms
 # The measuring programs run, and find every element right; their times mean nothing here.
 bench        | =3        | 60  | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/collectives_nccl --device sim --coll all --min 64 --max 4k --step 64
@@ -83,7 +88,21 @@ bits-mc      | =3        | 120 | ok:multicast. yes              | coll_gpusym_mu
 # Straight between users' buffers, which come and go; few are listed, or a peer cannot map one.
 zerocopy     | 2,3       | 180 | ok:40 buffers, [1-9].* 40 by zero copy | coll_gpusym_reg_limit=3                 | test/mpi/zerocopy --n 250
 zerocopy-4   | =4        | 180 | ok                             |                                         | test/mpi/zerocopy --n 150
+zerocopy-vmm | =3        | 180 | ok                             |                                         | test/mpi/zerocopy --n 150 --kinds vmm
 zerocopy-not | =3        | 120 | ok:no zero copy from now on    | coll_gpusym_sim_fail=import:3@1 coll_gpusym_verbose=1 | test/mpi/zerocopy --import-fails --n 100
+# GPUs that do not all reach each other, or not by NVLink: along rings where there are some, else staged.
+links-4      | =4        | 120 | ok                             | coll_gpusym_sim_links=0-2:0,1-3:0       | test/mpi/links --reach rings
+links-5      | =5        | 120 | ok                             | coll_gpusym_sim_links=0-1:0,2-4:0,3-1:8 | test/mpi/links --reach rings
+links-6      | =6        | 120 | ok                             | coll_gpusym_sim_links=0-4:0,0-5:0,1-3:0,1-4:0,1-5:0,2-3:0,2-4:0 | test/mpi/links --reach rings
+links-pci    | =4        | 120 | ok                             | coll_gpusym_sim_links=0-1:3,0-2:1,0-3:1,1-2:1,1-3:1,2-3:3 | test/mpi/links --reach all --no-ll128
+links-slow   | =4        | 120 | ok                             | coll_gpusym_sim_links=0-2:0,1-3:1       | test/mpi/links --reach rings --no-ll128
+links-none-3 | =3        | 120 | ok                             | coll_gpusym_sim_links=0-1:0             | test/mpi/links --reach none
+links-none-6 | =6        | 120 | ok                             | coll_gpusym_sim_links=0-4:0,0-5:0,1-3:0,1-4:0,1-5:0,2-3:0,2-4:0,2-5:0 | test/mpi/links --reach none
+links-random | 4,6       | 120 | ok                             | coll_gpusym_sim_links=0-1:0,2-3:0       | test/mpi/random_coll --n 400
+# What a process takes of a GPU's memory.
+footprint    | 2,4       | 60  | ok:MiB of GPU memory           | coll_gpusym_sim_gpus=0                  | test/mpi/footprint
+# GPU memory by MPI_Alloc_mem.
+allocmem     | 1,2,3     | 60  | ok                             |                                         | test/mpi/allocmem
 # Vectors, packed by the GPU.
 pack         | 2,3,4     | 120 | ok                             |                                         | test/mpi/pack --n 600
 # Injected faults, mismatched calls, killed ranks.

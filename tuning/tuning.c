@@ -28,6 +28,23 @@
 #define PULL_MAX (2ull << 20)
 /* ... up to so many the root of a bcast, reduce serves all by itself, for the same reason. */
 #define ROOT_MAX (1ull << 20)
+/* Rings, chains and trees, by protocol: bytes of a message that a channel is worth, and threads, measured on 4 x H200 at 8
+ * bytes to 256 MiB: 64 channels were best wherever there is enough for them. */
+#define CHANNEL_LL_BYTES (4u << 10)
+#define CHANNEL_LL128_BYTES (16u << 10)
+#define CHANNEL_SIMPLE_BYTES (32u << 10)
+#define CHANNEL_THREADS 256u
+/* ... and more threads for LL128 from so many bytes of a channel on (16 MiB: 106 us in place of 139), and for trees. */
+#define CHANNEL_LL128_LONG (128u << 10)
+#define CHANNEL_THREADS_LONG 512u
+/* Bytes of a piece: rings are busy with any; chains and trees want pieces enough to fill all of their hops. */
+#define CHANNEL_PIECE_RING (256u << 10)
+#define CHANNEL_PIECES 16u
+#define CHANNEL_PIECE_MIN (8u << 10)
+#define CHANNEL_PIECE_MAX (128u << 10)
+/* Where GPUs reach each other along rings only: largest message in bytes by LL, by LL128 (where it may be), then Simple. */
+#define RING_LL_MAX (64ull << 10)
+#define RING_LL128_MAX (4ull << 20)
 /* The simulator runs a block as one CPU thread, one after the other: more blocks only add barriers. */
 #define SIM_BLOCKS 4u
 
@@ -113,6 +130,30 @@ static void shape_st(const gpusym_tuning_call_t *call, gpusym_tuning_choice_t *c
     choice->blocks = min_u32(bytes / TWOSHOT_BYTES_PER_BLOCK, middle ? MIDDLE_BLOCKS : TWOSHOT_BLOCKS);
 }
 
+/* Rings, chains and trees: channels, and pieces. */
+static void shape_channels(const gpusym_tuning_call_t *call, gpusym_tuning_choice_t *choice)
+{
+    const int schedule = gpusym_algorithm_schedule((unsigned)choice->algorithm);
+    const bool ll = GPUSYM_F_CHAN_LL == choice->family || GPUSYM_F_CHAN_LL_R == choice->family;
+    const bool ll128 = gpusym_family_ll128(choice->family);
+    const uint32_t worth = ll ? CHANNEL_LL_BYTES : ll128 ? CHANNEL_LL128_BYTES : CHANNEL_SIMPLE_BYTES;
+    const uint32_t least = schedule >= GS_TREE_ALLREDUCE ? 2 : 1; /* both trees */
+    const uint64_t bytes = call->bytes * (is_whole(call->coll) ? 1 : call->nranks);
+    choice->blocks = min_u32(bytes / worth, GPUSYM_CHANNELS_MAX);
+    choice->blocks = choice->blocks < least ? least : choice->blocks;
+    const bool many = ll128 ? bytes / choice->blocks >= CHANNEL_LL128_LONG : !ll && schedule >= GS_TREE_ALLREDUCE;
+    choice->threads = many ? CHANNEL_THREADS_LONG : CHANNEL_THREADS;
+    if (0 == choice->chunk) {
+        const uint32_t piece = min_u32(bytes / choice->blocks / CHANNEL_PIECES, CHANNEL_PIECE_MAX);
+        choice->chunk = schedule <= GS_RING_REDUCE_SCATTER ? CHANNEL_PIECE_RING
+                        : piece < CHANNEL_PIECE_MIN        ? CHANNEL_PIECE_MIN
+                                                           : piece;
+    }
+    /* Ranks hand results on straight into the next one's output, where there are results to hand on. */
+    choice->zero_copy = call->zero_copy && !ll && !ll128 && GS_RING_REDUCE_SCATTER != schedule &&
+                        GS_CHAIN_REDUCE != schedule && GS_TREE_REDUCE != schedule;
+}
+
 /* The family for an algorithm with zero copy. */
 static unsigned zero_copy_family(const gpusym_tuning_call_t *call, unsigned algorithm)
 {
@@ -140,20 +181,67 @@ static int by_table(const gpusym_tuning_call_t *call, uint64_t forced_max)
     return call->bytes <= limit ? row->ll : row->st;
 }
 
+/* The algorithm along rings and chains alone; -1: none. */
+static int by_ring(const gpusym_tuning_call_t *call)
+{
+    static const int ring[GPUSYM_COLL_COUNT][3] = {
+#define ROW(coll, shape) \
+    [GPUSYM_COLL_##coll] = {GPUSYM_ALG_##coll##_##shape##_LL, GPUSYM_ALG_##coll##_##shape##_LL128, \
+                            GPUSYM_ALG_##coll##_##shape##_SIMPLE}
+        ROW(ALLREDUCE, RING),
+        ROW(ALLGATHER, RING),
+        ROW(ALLGATHERV, RING),
+        ROW(REDUCE_SCATTER, RING),
+        ROW(REDUCE_SCATTER_BLOCK, RING),
+        ROW(BCAST, CHAIN),
+        ROW(REDUCE, CHAIN),
+#undef ROW
+    };
+    const uint64_t bytes = call->bytes * (is_whole(call->coll) ? 1 : call->nranks);
+    const int *row = ring[call->coll];
+    if (row[0] == row[1] || (call->reproducible && !gpusym_algorithm_reproducible((unsigned)row[0]))) {
+        return -1; /* not in the table, or not to be had */
+    }
+    return bytes <= RING_LL_MAX ? row[0] : bytes <= RING_LL128_MAX && call->ll128 ? row[1] : row[2];
+}
+
+/* Whether a call may have an algorithm. */
+static bool to_be_had(const gpusym_tuning_call_t *call, unsigned algorithm)
+{
+    const unsigned family = gpusym_algorithm_family(algorithm);
+    const int schedule = gpusym_algorithm_schedule(algorithm);
+    if (gpusym_family_multicast(family) && (!call->multicast || !gpusym_family_valid(family, call->op, call->type))) {
+        return false;
+    }
+    if (call->reproducible && !gpusym_algorithm_reproducible(algorithm)) {
+        return false;
+    }
+    if (!call->all_reach && (schedule < 0 || schedule >= GS_TREE_ALLREDUCE)) {
+        return false;
+    }
+    return call->ll128 || !gpusym_family_ll128(family);
+}
+
 void gpusym_tuning_choose(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,
                           gpusym_tuning_choice_t *choice)
 {
-    int algorithm = forced->algorithm;
-    if (algorithm >= 0 && gpusym_family_multicast(gpusym_algorithm_family((unsigned)algorithm)) &&
-        (!call->multicast || !gpusym_family_valid(gpusym_algorithm_family((unsigned)algorithm), call->op, call->type))) {
-        algorithm = -1;
+    const bool wanted = forced->algorithm >= 0 && to_be_had(call, (unsigned)forced->algorithm);
+    /* Multicast, rings and trees are taken only by name where all reach all: the first has not been measured, the others
+     * were slower. */
+    choice->algorithm = wanted           ? forced->algorithm
+                        : call->all_reach ? by_table(call, forced->oneshot_max)
+                                          : by_ring(call);
+    if (choice->algorithm < 0) {
+        return;
     }
-    /* Multicast is taken only by name: it has not been measured. */
-    choice->algorithm = algorithm >= 0 ? algorithm : by_table(call, forced->oneshot_max);
+    const bool channels = gpusym_algorithm_schedule((unsigned)choice->algorithm) >= 0;
+    const unsigned family = gpusym_algorithm_family((unsigned)choice->algorithm);
     choice->chunk = forced->chunk;
-    choice->family = call->zero_copy ? zero_copy_family(call, (unsigned)choice->algorithm)
-                                     : gpusym_algorithm_family((unsigned)choice->algorithm);
-    if (is_ll(choice->family)) {
+    choice->family = call->zero_copy && !channels ? zero_copy_family(call, (unsigned)choice->algorithm) : family;
+    choice->zero_copy = choice->family != family;
+    if (channels) {
+        shape_channels(call, choice);
+    } else if (is_ll(choice->family)) {
         shape_ll(call, choice);
     } else {
         shape_st(call, choice);

@@ -19,17 +19,21 @@ typedef struct {
     uint32_t sm_count;   /* multiprocessors of the smallest GPU of the team */
     bool simulated;
     bool zero_copy;      /* peers have each other's buffers mapped */
-    bool multicast;      /* the team has a multicast object, and may use it */
+    bool multicast;      /* the team has a multicast object */
+    bool reproducible;   /* only algorithms with gpusym_algorithm_reproducible() */
+    bool all_reach;      /* every rank has every other's memory mapped; else only along the rings that the team has */
+    bool ll128;          /* links keep stores of 128 bytes whole */
     uint64_t ll_payload; /* bytes that fit into one epoch of LL lines */
     uint32_t max_blocks; /* that the team's slot has room for */
 } gpusym_tuning_call_t;
 
 typedef struct {
-    int algorithm;    /* enum gpusym_algorithm */
+    int algorithm;    /* enum gpusym_algorithm; -1: none for this collective where not all reach all (nothing else is set) */
     unsigned family;  /* enum gpusym_family that does it: with zero copy another one */
     uint32_t blocks;  /* 1 .. max_blocks */
     uint32_t threads; /* of a block, a multiple of 32 */
     uint32_t chunk;   /* staged kernels: bytes that a block takes at a time; 0: all that its buffers hold */
+    bool zero_copy;   /* the kernel wants peer_in, peer_out */
 } gpusym_tuning_choice_t;
 
 /* What the user forces: algorithm -1, or 0 for any other, leaves it to the table. */
@@ -39,7 +43,8 @@ typedef struct {
     uint32_t blocks, threads, chunk;
 } gpusym_tuning_forced_t;
 
-/* A forced algorithm that wants multicast is replaced by the table's where there is none, or not for op and type. */
+/* A forced algorithm is replaced by the table's where it is not to be had: multicast where there is none, or not for op and
+ * type; LL128, trees, or what reduces in another order than the ranks', as the call says. */
 void gpusym_tuning_choose(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,
                           gpusym_tuning_choice_t *choice);
 

@@ -3,7 +3,7 @@
 #
 # What goes wrong must end well: a right result, or a message that names rank and communicator within seconds.
 #
-#     test/faults/faults.sh BUILDDIR [allreduce|collectives|multicast]     (all of them, if none is named)
+#     test/faults/faults.sh BUILDDIR [allreduce|collectives|multicast|channels]     (all of them, if none is named)
 #
 # Simulated faults (only on the simulator), ranks that call with different counts, ranks that are killed; never a
 # hang, a wrong result, a crash or a process left over. The closing line is "faults: N passed, M failed".
@@ -124,7 +124,7 @@ no_fault() {
     verdict "no fault" "$why" "native $(summary native)"
 }
 
-# fault FAULT staged|either|error: what must come of it
+# fault FAULT staged|rings|either|error: what must come of it; rings: native calls, along rings
 fault() {
     local why said
     run 60 "${injected[@]}" --mca coll_gpusym_sim_fail "$1" "$victim" --device host --dir "$dir"
@@ -132,10 +132,15 @@ fault() {
     if all_right; then
         said="right, staged $(summary staged)"
         [ "$2" = error ] && why="$why a message was expected"
-        [ "$(summary staged)" -gt 0 ] 2>/dev/null || why="$why right, but nothing was staged"
+        if [ "$2" = rings ]; then
+            said="right, native $(summary native), along rings"
+            grep -Eq 'gpusym: allreduce: native [1-9][0-9]* \(ring' "$dir/log" || why="$why right, but not along rings"
+        else
+            [ "$(summary staged)" -gt 0 ] 2>/dev/null || why="$why right, but nothing was staged"
+        fi
     elif clear_error; then
         said="message: $(grep -Eim1 'rank [0-9]+.*MPI_COMM_WORLD' "$dir/log")"
-        [ "$2" = staged ] && why="$why a right result was expected"
+        case $2 in staged | rings) why="$why a right result was expected" ;; esac
     else
         why="$why neither right nor a message with rank and communicator, exit status $rc"
     fi
@@ -251,12 +256,18 @@ multicast() {
 of_allreduce() {
     if [ "$device" = sim ]; then
         no_fault
-        for what in alloc import export; do
+        for what in alloc export; do
             fault "$what:1" staged
             fault "$what:1@0" staged
             fault "$what:1@1" staged
         done
-        fault "import:2@1" staged
+        # One pair of ranks without a link leaves a ring; two opposite ones do; a rank that has but one link does not.
+        fault "import:1@0" rings
+        fault "import:1@1" rings
+        fault "import:2@1" rings
+        fault "import:2@0,import:3@1" rings
+        fault "import:1@0,import:2@0" staged
+        fault "import:1" staged
         for what in hostalloc:1 hostalloc:1@1 launch:1 launch:2@1 launch:5@2; do
             fault "$what" either
         done
@@ -308,6 +319,36 @@ of_multicast() {
     multicast "reproducible" no-run --mca coll_gpusym_reproducible 1
 }
 
+# force ring|dbtree simple|ll|ll128: the algorithm of all that have it; of the others a ring or a chain
+force() {
+    local coll shape
+    for coll in allreduce allgather allgatherv reduce_scatter reduce_scatter_block bcast reduce; do
+        case $1:$coll in
+            dbtree:allreduce | dbtree:bcast | dbtree:reduce) shape=dbtree ;;
+            *:bcast | *:reduce) shape=chain ;;
+            *) shape=ring ;;
+        esac
+        export "OMPI_MCA_coll_gpusym_${coll}_algorithm=${shape}_$2"
+    done
+}
+
+# Ranks wait for neighbours, not for all: rings and trees, by a protocol with flags and by one without.
+of_channels() {
+    local shape protocol
+    for shape in ring dbtree; do
+        [ $shape = ring ] && protocol=simple || protocol=ll128
+        force $shape $protocol
+        run 60 "${injected[@]}" "$victim" --device host --dir "$dir"
+        verdict "$shape, no fault" "$(disgrace; all_right && [ -n "$(calls_by allreduce ${shape}_$protocol)" ] || echo "not right, or no ${shape}_$protocol")" \
+            "native $(summary native)"
+        fault_in_all hang:20@1 device nonblocking
+        fault_in_all launch:7@2 device persistent
+        fault_in_all import:5@2 device blocking
+        dies "killed, $shape" --kill 5
+        mismatch --mismatch 2
+    done
+}
+
 case $part in
     all | allreduce) of_allreduce ;;
 esac
@@ -317,6 +358,9 @@ if [ "$device" = sim ]; then
     esac
     case $part in
         all | multicast) of_multicast ;;
+    esac
+    case $part in
+        all | channels) of_channels ;;
     esac
 fi
 

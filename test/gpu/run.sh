@@ -14,6 +14,8 @@
 #   bench      the table of the collectives of --coll (default all) beside NCCL and staging, on each of RANKS beyond
 #              1; about a minute each
 #   overlap    an all-reduce beside a kernel that computes; nonblocking and persistent beside blocking; half a minute
+#   rings      rings, chains and trees by each protocol, beside what is chosen otherwise and NCCL's rings and trees, on
+#              the largest of RANKS; about two minutes
 #   sweep      algorithms x blocks x threads of --coll's at the sizes of --bytes, on the largest of RANKS
 #   faults     ranks that die or disagree (test/faults/faults.sh)
 # A line a test, the closing line is "N passed, M failed"; so says the exit status. All output is kept in $OUT, or
@@ -22,7 +24,7 @@
 # NVLink multicast is kept off, here and in NCCL: a job that is killed can leave it broken for every user of the GPUs.
 set -u
 
-all_stages="tests sanitize racecheck full bench overlap sweep faults"
+all_stages="tests sanitize racecheck full bench overlap rings sweep faults"
 usage="usage: test/gpu/run.sh [--device cuda|sim] [--stages LIST] [--coll LIST] [--bytes LIST] [--pack] KITDIR [RANKS...]
 stages: $all_stages"
 device=${GPUSYM_TEST_DEVICE:-cuda}
@@ -135,6 +137,9 @@ check() {
 
 # ---- tests ----
 
+# Memory of cuMemCreate, which peers map by a descriptor; and beside it what looks alike and has none of its own.
+mapped=vmm,pieces
+[ "$device" = sim ] && mapped=vmm
 # The bytes of test/mpi/big: beyond 2^31 only where memory is plentiful.
 big_bytes=2400000000
 [ "$device" = sim ] && big_bytes=4m
@@ -186,6 +191,9 @@ other_programs() {
     check "pvars, $n ranks" 60 "$n" "$kit/bin/pvars"
     check "bits, $n ranks" 60 "$n" --mca coll_gpusym_reproducible 1 "$kit/bin/bits"
     check "zerocopy, $n ranks" 120 "$n" --mca coll_gpusym_reg_limit 3 "$kit/bin/zerocopy" --least 8m --most 16m --n 64
+    check "zerocopy vmm, $n ranks" 120 "$n" --mca coll_gpusym_reg_limit 3 "$kit/bin/zerocopy" --least 8m --most 16m --n 64 \
+        --kinds "$mapped"
+    check "allocmem, $n ranks" 60 "$n" "$kit/bin/allocmem"
     check "pack, $n ranks" 60 "$n" "$kit/bin/pack" "${some[@]}"
     check "big, $n ranks" 120 "$n" "$kit/bin/big" --bytes "$big_bytes" --kinds device
 }
@@ -318,6 +326,49 @@ overlap_stage() {
     [ "$device" = sim ] || max=(--max 16m)
     measure "persistent, $most ranks" 60 "$most" "$kit/bin/persistent" --device "$device" "${max[@]}" \
         --csv "persistent-$most-ranks.csv"
+}
+
+# The same sizes for all; NCCL_ALGO and NCCL_PROTO hold for a process.
+rings_stage() {
+    local algo proto csv max=128m bytes=8,64,512,4k,32k,256k,2m,16m,128m colls=allreduce,allgather,reduce_scatter,bcast,reduce
+    [ "$device" = sim ] && max=4k bytes=8,64,512,4k
+    measure "rings, $most ranks" 240 "$most" "$kit/bin/collectives_nccl" --device "$device" --coll "$colls" --sweep \
+        --bytes "$bytes" --csv "rings-$most-ranks.csv" \
+        --algorithms auto,ring_simple,ring_ll,ring_ll128,chain_simple,chain_ll,chain_ll128,dbtree_simple,dbtree_ll,dbtree_ll128
+    measure "rings, NCCL" 60 "$most" "$kit/bin/collectives_nccl" --device "$device" --coll "$colls" --no-staged \
+        --min 8 --max "$max" --step 8 --csv "rings-nccl-$most-ranks.csv"
+    for algo in Ring Tree; do
+        for proto in Simple LL LL128; do
+            csv=rings-nccl-$algo-$proto-$most-ranks.csv
+            NCCL_ALGO=$algo NCCL_PROTO=$proto measure "rings, NCCL $algo $proto" 60 "$most" "$kit/bin/collectives_nccl" \
+                --device "$device" --no-staged --min 8 --max "$max" --step 8 --csv "${csv,,}"
+        done
+    done
+    rings_table
+}
+
+# One table of the all-reduces of rings_stage, in microseconds.
+rings_table() {
+    awk -F, -v n="$most" '
+        /^#/ { next }
+        $1 == "collective" { delete at; for (i = 1; i <= NF; i++) at[$i] = i; next }
+        $1 == "allreduce" {
+            who = FILENAME
+            sub(/^rings-/, "", who); sub("-?" n "-ranks.csv$", "", who)
+            if ("asked" in at) { who = $(at["asked"]); us = $(at["us"]) } else { us = $(at["nccl_us"]) }
+            if (!(who in seen)) { seen[who] = 1; order[++count] = who }
+            if (!($2 in size)) { size[$2] = 1; sizes[++rows] = $2 }
+            time[who, $2] = us
+        }
+        END {
+            printf "%-22s", "allreduce, us"
+            for (r = 1; r <= rows; r++) printf "%10s", sizes[r]
+            for (c = 1; c <= count; c++) {
+                printf "\n%-22s", order[c]
+                for (r = 1; r <= rows; r++) printf "%10s", time[order[c], sizes[r]]
+            }
+            print ""
+        }' "rings-$most-ranks.csv" rings-nccl-*"$most-ranks.csv"
 }
 
 # Those of all collectives: each leaves out what it does not have.

@@ -6,8 +6,9 @@
  * at any alignment, and cut into two calls anywhere, gives those of ((a0 op a1) op a2) op ..., computed here one element
  * at a time. The elements' sums and products come out otherwise in any other order.
  *
- * With coll_gpusym_reproducible the algorithms in which the switch reduces are not to be had, even by name. Without,
- * where the team has multicast, they are tested to run; their bits are the switch's own.
+ * With coll_gpusym_reproducible the algorithms in which the switch reduces, and the rings, chains and trees that reduce, are
+ * not to be had, even by name. Without they are tested to run, where the team has what they want: their bits come of another
+ * order.
  */
 #include <math.h>
 #include <mpi.h>
@@ -49,7 +50,7 @@ static const struct {
     enum gpusym_collective coll;
     unsigned family;
 } algorithms[] = {
-#define GPUSYM_ALGORITHM(id, name, coll, family, doc) {#name, GPUSYM_COLL_##coll, GPUSYM_F_##family},
+#define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) {#name, GPUSYM_COLL_##coll, GPUSYM_F_##family},
 #include "kernels/kernels.def"
 };
 #define ALGORITHMS (sizeof(algorithms) / sizeof(algorithms[0]))
@@ -276,10 +277,10 @@ static void draw(const bits_t *b, case_t *c, uint64_t x)
     c->out_at = own & 2 ? 0 : (own >> 16) % (ALIGNMENTS / unit) * unit;
 }
 
-/* reproducible: the algorithm must not run if it is a multicast one, another must; else it must run. */
+/* reproducible: the algorithm must not run if it has another order than the ranks', another must; else it must run. */
 static void one_case(bits_t *b, case_t *c, size_t a, bool reproducible)
 {
-    const bool mc = gpusym_family_multicast(algorithms[a].family);
+    const bool ordered = gpusym_algorithm_reproducible((unsigned) a), refused = reproducible && !ordered;
     const unsigned calls = (c->cut > 0) + (b->count > c->cut);
     unsigned long long ran, native, rose;
     char name[64];
@@ -289,25 +290,28 @@ static void one_case(bits_t *b, case_t *c, size_t a, bool reproducible)
     mpit_algorithm(c->coll->name, algorithms[a].name);
     ran = mpit_count(c->coll->name, name);
     native = mpit_count(c->coll->name, "native");
-    ok = run_case(b, c, !mc || reproducible);
+    ok = run_case(b, c, ordered || refused);
     if (!ok) {
         say(b, c, algorithms[a].name, "other bits");
     }
     rose = mpit_count(c->coll->name, name) - ran;
-    if (rose != (mc && reproducible ? 0 : calls) || mpit_count(c->coll->name, "native") - native != calls) {
-        say(b, c, algorithms[a].name, mc && reproducible ? "it ran, or none of the GPU's" : "another ran");
+    if (rose != (refused ? 0 : calls) || mpit_count(c->coll->name, "native") - native != calls) {
+        say(b, c, algorithms[a].name, refused ? "it ran, or none of the GPU's" : "another ran");
         ok = false;
     }
     mpit_algorithm(c->coll->name, "auto");
     check_result(&b->t, ok);
 }
 
-/* An algorithm with one kind of data: all chunks, blocks, ways, in place and not. */
+/* An algorithm with one kind of data: all chunks, blocks, ways, in place and not; few of them where no bits are compared, or
+ * those of the table's algorithm. */
 static void cases(bits_t *b, const coll_t *coll, const data_t *data, size_t a, bool reproducible, uint64_t x)
 {
     static const unsigned chunks[] = {0, 512, 16384}, blocks[] = {0, 1, 3}, least[] = {1, NEVER};
 
-    for (size_t i = 0; i < 3 * 3 * 2 * 2; i++) {
+    const size_t step = gpusym_algorithm_reproducible((unsigned) a) ? 1 : 5; /* every chunk, number of blocks and way */
+
+    for (size_t i = 0; i < 3 * 3 * 2 * 2; i += step) {
         case_t c = {.coll = coll,
                     .data = data,
                     .chunk = chunks[i % 3],
@@ -321,15 +325,47 @@ static void cases(bits_t *b, const coll_t *coll, const data_t *data, size_t a, b
     check_collect(&b->t);
 }
 
-/* Whether a communicator of so many ranks has multicast: one of its algorithms runs by name. */
-static bool has_multicast(bits_t *b)
+/* Whether an algorithm of the all-reduce is to be had by name. */
+static bool is_had(bits_t *b, const char *name)
 {
-    const unsigned long long before = mpit_count("allreduce", "native_agxllmc_r");
+    unsigned long long before;
+    char which[64];
 
-    mpit_algorithm("allreduce", "agxllmc_r");
+    snprintf(which, sizeof(which), "native_%s", name);
+    before = mpit_count("allreduce", which);
+    mpit_algorithm("allreduce", name);
     MPI_Allreduce(b->in, b->out, 4, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     mpit_algorithm("allreduce", "auto");
-    return mpit_count("allreduce", "native_agxllmc_r") > before;
+    return mpit_count("allreduce", which) > before;
+}
+
+/* What algorithms want that a team may not have. */
+typedef struct {
+    bool reproducible, multicast, ll128;
+} has_t;
+
+/* The switch adds and compares numbers, nothing else: sums of real ones. */
+static bool wanted(size_t a, const data_t *data, const has_t *has)
+{
+    const unsigned family = algorithms[a].family;
+
+    return has->reproducible ||
+           ((!gpusym_family_multicast(family) || (has->multicast && MPI_SUM == data->op && 1 == data->scalars)) &&
+            (!gpusym_family_ll128(family) || has->ll128));
+}
+
+static void say_what_is_had(bits_t *b, const has_t *has)
+{
+    const bool rings = is_had(b, "ring_simple"), wrong = has->reproducible ? rings || has->multicast || has->ll128 : !rings;
+
+    if (wrong) {
+        fprintf(stderr, "bits: FAIL on rank %d: in spite of coll_gpusym_reproducible=%d: multicast %d, rings %d, of LL128 %d\n",
+                b->me, has->reproducible, has->multicast, rings, has->ll128);
+    }
+    check_result(&b->t, !wrong);
+    if (0 == b->me) {
+        printf("multicast: %s\nrings: %s\n", has->multicast ? "yes" : "no", rings ? "yes" : "no");
+    }
 }
 
 static void all(bits_t *b, uint64_t seed, uint64_t rounds, bool reproducible)
@@ -339,26 +375,18 @@ static void all(bits_t *b, uint64_t seed, uint64_t rounds, bool reproducible)
                            {"float", MPI_FLOAT, MPI_PROD, false, 1},
                            {"complex float", MPI_C_FLOAT_COMPLEX, MPI_SUM, false, 2},
                            {"complex double", MPI_C_DOUBLE_COMPLEX, MPI_SUM, true, 2}};
-    const bool multicast = has_multicast(b);
+    const has_t has = {reproducible, is_had(b, "agxllmc_r"), is_had(b, "ring_ll128")};
     uint64_t x = seed;
 
-    if (reproducible && multicast) {
-        fprintf(stderr, "bits: FAIL on rank %d: a multicast kernel ran in spite of coll_gpusym_reproducible\n", b->me);
-    }
-    check_result(&b->t, !(reproducible && multicast));
-    if (0 == b->me) {
-        printf("multicast: %s\n", multicast ? "yes" : "no");
-    }
+    say_what_is_had(b, &has);
     for (uint64_t round = 0; round < rounds; round++) {
         for (size_t i = 0; i < ALGORITHMS * sizeof(colls) / sizeof(colls[0]); i++) {
             const size_t a = i % ALGORITHMS;
             const coll_t *coll = &colls[i / ALGORITHMS];
-            const bool mc = gpusym_family_multicast(algorithms[a].family);
 
             for (size_t d = 0; algorithms[a].coll == coll->id && d < sizeof(data) / sizeof(data[0]); d++) {
                 x = ref_mix(x + 1);
-                /* The switch adds and compares numbers, nothing else: sums of real ones. */
-                if (!mc || reproducible || (multicast && MPI_SUM == data[d].op && 1 == data[d].scalars)) {
+                if (wanted(a, &data[d], &has)) {
                     cases(b, coll, &data[d], a, reproducible, x);
                 }
             }

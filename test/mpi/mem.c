@@ -5,6 +5,7 @@
  * are built where there is no cuda.h, and use nothing of device_cuda.c.
  */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,29 +36,52 @@ static bool always(void)
 
 /* ---- CUDA ---- */
 
+/* CUmemLocation of a GPU, CUmemAllocationProp and CUmemAccessDesc. */
+typedef struct {
+    int type, ordinal;
+} mem_location_t;
+typedef struct {
+    int type, handle_types;
+    mem_location_t location;
+    void *unused;
+    unsigned char flags[8];
+} mem_prop_t;
+typedef struct {
+    mem_location_t location;
+    int flags;
+} mem_access_t;
+
 /* DRIVER(name, parameters): entry points, as the driver exports them. CUdeviceptr is an integer as wide as a pointer.
  */
-#define DRIVER_LIST                                                                  \
-    DRIVER(cuInit, (unsigned flags))                                                 \
-    DRIVER(cuGetErrorName, (int result, const char **name))                          \
-    DRIVER(cuDeviceGetCount, (int *count))                                           \
-    DRIVER(cuDeviceGet, (int *dev, int ordinal))                                     \
-    DRIVER(cuDeviceGetAttribute, (int *value, int attribute, int dev))               \
-    DRIVER(cuDevicePrimaryCtxRetain, (void **ctx, int dev))                          \
-    DRIVER(cuDevicePrimaryCtxRelease_v2, (int dev))                                  \
-    DRIVER(cuCtxGetCurrent, (void **ctx))                                            \
-    DRIVER(cuCtxSetCurrent, (void *ctx))                                             \
-    DRIVER(cuPointerGetAttribute, (void *value, int attribute, uintptr_t p))         \
-    DRIVER(cuMemAlloc_v2, (uintptr_t * p, size_t size))                              \
-    DRIVER(cuMemFree_v2, (uintptr_t p))                                              \
-    DRIVER(cuMemAllocManaged, (uintptr_t * p, size_t size, unsigned flags))          \
-    DRIVER(cuMemHostRegister_v2, (void *p, size_t size, unsigned flags))             \
-    DRIVER(cuMemHostUnregister, (void *p))                                           \
-    DRIVER(cuMemAllocAsync, (uintptr_t * p, size_t size, void *stream))              \
-    DRIVER(cuMemFreeAsync, (uintptr_t p, void *stream))                              \
-    DRIVER(cuMemcpyAsync, (uintptr_t dst, uintptr_t src, size_t size, void *stream)) \
-    DRIVER(cuStreamCreate, (void **stream, unsigned flags))                          \
-    DRIVER(cuStreamDestroy_v2, (void *stream))                                       \
+#define DRIVER_LIST                                                                                       \
+    DRIVER(cuInit, (unsigned flags))                                                                      \
+    DRIVER(cuGetErrorName, (int result, const char **name))                                               \
+    DRIVER(cuDeviceGetCount, (int *count))                                                                \
+    DRIVER(cuDeviceGet, (int *dev, int ordinal))                                                          \
+    DRIVER(cuDeviceGetAttribute, (int *value, int attribute, int dev))                                    \
+    DRIVER(cuDevicePrimaryCtxRetain, (void **ctx, int dev))                                               \
+    DRIVER(cuDevicePrimaryCtxRelease_v2, (int dev))                                                       \
+    DRIVER(cuCtxGetCurrent, (void **ctx))                                                                 \
+    DRIVER(cuCtxSetCurrent, (void *ctx))                                                                  \
+    DRIVER(cuPointerGetAttribute, (void *value, int attribute, uintptr_t p))                              \
+    DRIVER(cuMemAlloc_v2, (uintptr_t * p, size_t size))                                                   \
+    DRIVER(cuMemFree_v2, (uintptr_t p))                                                                   \
+    DRIVER(cuMemAllocManaged, (uintptr_t * p, size_t size, unsigned flags))                               \
+    DRIVER(cuMemHostRegister_v2, (void *p, size_t size, unsigned flags))                                  \
+    DRIVER(cuMemHostUnregister, (void *p))                                                                \
+    DRIVER(cuMemAllocAsync, (uintptr_t * p, size_t size, void *stream))                                   \
+    DRIVER(cuMemFreeAsync, (uintptr_t p, void *stream))                                                   \
+    DRIVER(cuMemGetAllocationGranularity, (size_t * bytes, const mem_prop_t *prop, unsigned flags))       \
+    DRIVER(cuMemCreate, (uint64_t * handle, size_t size, const mem_prop_t *prop, uint64_t flags))         \
+    DRIVER(cuMemRelease, (uint64_t handle))                                                               \
+    DRIVER(cuMemAddressReserve, (uintptr_t * p, size_t size, size_t align, uintptr_t at, uint64_t flags)) \
+    DRIVER(cuMemAddressFree, (uintptr_t p, size_t size))                                                  \
+    DRIVER(cuMemMap, (uintptr_t p, size_t size, size_t offset, uint64_t handle, uint64_t flags))          \
+    DRIVER(cuMemUnmap, (uintptr_t p, size_t size))                                                        \
+    DRIVER(cuMemSetAccess, (uintptr_t p, size_t size, const mem_access_t *access, size_t count))          \
+    DRIVER(cuMemcpyAsync, (uintptr_t dst, uintptr_t src, size_t size, void *stream))                      \
+    DRIVER(cuStreamCreate, (void **stream, unsigned flags))                                               \
+    DRIVER(cuStreamDestroy_v2, (void *stream))                                                            \
     DRIVER(cuStreamSynchronize, (void *stream))
 
 /* Constants of the driver's interface. */
@@ -68,7 +92,13 @@ enum {
     POINTER_MEMORY_TYPE = 2,    /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
     MEMORY_TYPE_HOST = 1,       /* CU_MEMORYTYPE_HOST */
     DEVICE_MANAGED_MEMORY = 83, /* CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY */
+    DEVICE_MAPPED_MEMORY = 102, /* CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
+    DEVICE_BY_DESCRIPTOR = 103, /* CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED */
     DEVICE_MEMORY_POOLS = 115,  /* CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED */
+    LOCATION_DEVICE = 1,        /* CU_MEM_LOCATION_TYPE_DEVICE */
+    ALLOCATION_PINNED = 1,      /* CU_MEM_ALLOCATION_TYPE_PINNED */
+    HANDLE_DESCRIPTOR = 1,      /* CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR */
+    ACCESS_READWRITE = 3,       /* CU_MEM_ACCESS_FLAGS_PROT_READWRITE */
 };
 
 static struct {
@@ -76,6 +106,7 @@ static struct {
     DRIVER_LIST
 #undef DRIVER
     int dev;
+    int ordinal;
     void *ctx;
     void *stream; /* of our copies, beside whatever else runs */
 } cu;
@@ -132,7 +163,8 @@ static int cuda_init(int local_rank)
         fprintf(stderr, "mem: no GPU\n");
         return -1;
     }
-    if (0 != CU(cuDeviceGet, &cu.dev, local_rank % count) || 0 != CU(cuDevicePrimaryCtxRetain, &cu.ctx, cu.dev) ||
+    cu.ordinal = local_rank % count;
+    if (0 != CU(cuDeviceGet, &cu.dev, cu.ordinal) || 0 != CU(cuDevicePrimaryCtxRetain, &cu.ctx, cu.dev) ||
         0 != CU(cuCtxSetCurrent, cu.ctx) || 0 != CU(cuStreamCreate, &cu.stream, STREAM_NON_BLOCKING)) {
         return -1;
     }
@@ -146,14 +178,100 @@ static void cuda_fini(void)
     CU(cuDevicePrimaryCtxRelease_v2, cu.dev);
 }
 
+static bool cuda_has(int attribute)
+{
+    int value = 0;
+
+    CU(cuDeviceGetAttribute, &value, attribute, cu.dev);
+    return 0 != value;
+}
+
 static bool cuda_have(int kind)
 {
-    int value = 1;
-
-    if (MEM_MANAGED == kind || MEM_ASYNC == kind) {
-        CU(cuDeviceGetAttribute, &value, MEM_ASYNC == kind ? DEVICE_MEMORY_POOLS : DEVICE_MANAGED_MEMORY, cu.dev);
+    switch (kind) {
+    case MEM_MANAGED:
+        return cuda_has(DEVICE_MANAGED_MEMORY);
+    case MEM_ASYNC:
+        return cuda_has(DEVICE_MEMORY_POOLS);
+    case MEM_VMM:
+    case MEM_PIECES:
+        return cuda_has(DEVICE_MAPPED_MEMORY) && cuda_has(DEVICE_BY_DESCRIPTOR);
+    default:
+        return true;
     }
-    return 0 != value;
+}
+
+/* Addresses that memory of cuMemCreate is mapped at. */
+typedef struct mapped {
+    struct mapped *next;
+    uintptr_t p;
+    size_t size, piece; /* bytes, and those of each mapping */
+} mapped_t;
+
+static struct {
+    pthread_mutex_t lock;
+    mapped_t *first;
+} mapped = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Maps memory of its own at each piece; the mapping keeps it. */
+static int mapped_fill(const mapped_t *m, const mem_prop_t *prop)
+{
+    const mem_access_t access = {.location = prop->location, .flags = ACCESS_READWRITE};
+    int rc = 0;
+
+    for (size_t at = 0; at < m->size && 0 == rc; at += m->piece) {
+        uint64_t memory;
+
+        rc = CU(cuMemCreate, &memory, m->piece, prop, 0);
+        if (0 == rc) {
+            rc = CU(cuMemMap, m->p + at, m->piece, 0, memory, 0);
+            CU(cuMemRelease, memory);
+        }
+    }
+    return 0 == rc ? CU(cuMemSetAccess, m->p, m->size, &access, 1) : rc;
+}
+
+/* What fails on the way is not given back: the test ends then. */
+static int mapped_alloc(bool pieces, size_t size, uintptr_t *p)
+{
+    const mem_prop_t prop = {.type = ALLOCATION_PINNED,
+                             .handle_types = HANDLE_DESCRIPTOR,
+                             .location = {.type = LOCATION_DEVICE, .ordinal = cu.ordinal}};
+    mapped_t *m = calloc(1, sizeof(*m));
+    size_t unit = 0;
+
+    if (NULL == m || 0 != CU(cuMemGetAllocationGranularity, &unit, &prop, 0)) {
+        return -1;
+    }
+    m->size = (size + unit - 1) / unit * unit;
+    m->piece = pieces ? unit : m->size;
+    if (0 != CU(cuMemAddressReserve, &m->p, m->size, 0, 0, 0) || 0 != mapped_fill(m, &prop)) {
+        return -1;
+    }
+    pthread_mutex_lock(&mapped.lock);
+    m->next = mapped.first;
+    mapped.first = m;
+    pthread_mutex_unlock(&mapped.lock);
+    *p = m->p;
+    return 0;
+}
+
+static void mapped_free(uintptr_t p)
+{
+    mapped_t **link, *m;
+
+    pthread_mutex_lock(&mapped.lock);
+    for (link = &mapped.first; NULL != (m = *link) && m->p != p; link = &m->next) {
+    }
+    *link = NULL == m ? NULL : m->next;
+    pthread_mutex_unlock(&mapped.lock);
+    for (size_t at = 0; NULL != m && at < m->size; at += m->piece) {
+        CU(cuMemUnmap, p + at, m->piece);
+    }
+    if (NULL != m) {
+        CU(cuMemAddressFree, p, m->size);
+    }
+    free(m);
 }
 
 /* Host memory, registered with the GPU afterwards. */
@@ -185,6 +303,10 @@ static void *cuda_alloc(int kind, size_t size)
     case MEM_REGISTERED:
         rc = registered_alloc(size, &p);
         break;
+    case MEM_VMM:
+    case MEM_PIECES:
+        rc = mapped_alloc(MEM_PIECES == kind, size, &p);
+        break;
     case MEM_ASYNC:
         rc = CU(cuMemAllocAsync, &p, size, cu.stream);
         if (0 == rc) {
@@ -208,6 +330,10 @@ static void cuda_free(int kind, void *p)
     case MEM_REGISTERED:
         CU(cuMemHostUnregister, p);
         free(p);
+        break;
+    case MEM_VMM:
+    case MEM_PIECES:
+        mapped_free((uintptr_t) p);
         break;
     case MEM_ASYNC:
         CU(cuMemFreeAsync, (uintptr_t) p, cu.stream);
@@ -286,7 +412,7 @@ static void sim_fini(void)
 
 static bool sim_have(int kind)
 {
-    return MEM_ASYNC != kind;
+    return MEM_ASYNC != kind && MEM_PIECES != kind;
 }
 
 static void *sim_alloc(int kind, size_t size)
@@ -297,6 +423,9 @@ static void *sim_alloc(int kind, size_t size)
     switch (kind) {
     case MEM_DEVICE:
         rc = sim_check("mem_alloc", sim.dev->mem_alloc(sim.gpu, size, &p));
+        break;
+    case MEM_VMM:
+        rc = sim_check("gpusym_sim_vmm_alloc", gpusym_sim_vmm_alloc(size, &p));
         break;
     case MEM_MANAGED:
         rc = sim_check("gpusym_sim_managed_alloc", gpusym_sim_managed_alloc(size, &p));
@@ -313,6 +442,9 @@ static void sim_free(int kind, void *p)
     switch (kind) {
     case MEM_DEVICE:
         sim_check("mem_free", sim.dev->mem_free(sim.gpu, p));
+        break;
+    case MEM_VMM:
+        sim_check("gpusym_sim_vmm_free", gpusym_sim_vmm_free(p));
         break;
     case MEM_MANAGED:
         sim_check("gpusym_sim_managed_free", gpusym_sim_managed_free(p));

@@ -12,12 +12,14 @@
 #include <stddef.h>
 
 /* MEM_KIND(ID, name) */
-#define MEM_KINDS                    \
-    MEM_KIND(HOST, host)             \
-    MEM_KIND(DEVICE, device)         \
-    MEM_KIND(MANAGED, managed)       \
-    MEM_KIND(REGISTERED, registered) \
-    MEM_KIND(ASYNC, async) /* of cudaMallocAsync: belongs to no context, has no IPC handle */
+#define MEM_KINDS                                                                                          \
+    MEM_KIND(HOST, host)                                                                                   \
+    MEM_KIND(DEVICE, device)                                                                               \
+    MEM_KIND(MANAGED, managed)                                                                             \
+    MEM_KIND(REGISTERED, registered)                                                                       \
+    MEM_KIND(ASYNC, async)   /* of cudaMallocAsync: belongs to no context, has no IPC handle */            \
+    MEM_KIND(VMM, vmm)       /* of cuMemCreate, mapped in one piece, that can be shared by a descriptor */ \
+    MEM_KIND(PIECES, pieces) /* the same, mapped in many: a buffer is no allocation */
 
 enum mem_kind {
 #define MEM_KIND(id, name) MEM_##id,

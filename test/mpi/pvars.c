@@ -27,7 +27,7 @@ enum {
     PASSED,
     ZERO_COPY,
     COPY,
-#define GPUSYM_ALGORITHM(id, name, coll, family, doc) ALG_##id,
+#define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) ALG_##id,
 #include "kernels/kernels.def"
 #define GPUSYM_REASON(ID, name, doc) REASON_##ID,
 #include "mca/coll/gpusym/coll_gpusym.def"
@@ -41,7 +41,7 @@ static const char *const names[COUNTERS] = {
     "passed",
     "zero_copy", /* of the native ones, beside the algorithms: in no sum */
     "native_copy",
-#define GPUSYM_ALGORITHM(id, name, coll, family, doc) \
+#define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) \
     GPUSYM_COLL_##coll == GPUSYM_COLL_ALLREDUCE ? "native_" #name : NULL,
 #include "kernels/kernels.def"
 #define GPUSYM_REASON(ID, name, doc) "staged_" #name,

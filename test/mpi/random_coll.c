@@ -5,16 +5,19 @@
  * memory per rank, offsets, communicator, all drawn from a printed seed, alike on every rank. Several calls are in
  * flight on one and on several communicators; every rank ends them in an order of its own, by MPI_Wait, MPI_Test,
  * MPI_Waitany and MPI_Waitall. --threads: so in several threads at the same time, each with communicators of its own.
+ * --ran: of collectives with these algorithms alone, which the parameters force: no GPU call of theirs may have had another.
  */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/kernels.h"
 #include "test/mpi/coll.h"
+#include "test/mpi/mpit.h"
 #include "test/mpi/stream.h"
 
-#define USAGE "[--seed N] [--n CALLS] [--max COUNT] [--kinds LIST] [--threads N] [--coll NAME]"
+#define USAGE "[--seed N] [--n CALLS] [--max COUNT] [--kinds LIST] [--threads N] [--coll NAME] [--ran ALGORITHM,...]"
 #define COMMS 8
 #define COMMS_LIFE 150 /* calls after which other communicators are made */
 #define SLOTS 6        /* calls in flight */
@@ -36,7 +39,7 @@ typedef struct {
     coll_comm_t comms[COMMS];
     slot_t slots[SLOTS];
     size_t calls, done, most; /* checked calls: wanted, so far; elements */
-    int only;                 /* enum coll_id, or -1 */
+    bool not[COLL_COUNT];     /* collectives that are left out */
     const int *kinds;
     int nkinds;
 } worker_t;
@@ -92,7 +95,9 @@ static void draw_call(worker_t *w, coll_call_t *call)
     uint64_t mode, most = w->most;
 
     memset(call, 0, sizeof(*call));
-    call->coll = (enum coll_id)(w->only >= 0 ? w->only : (int) stream_below(s, COLL_COUNT));
+    do {
+        call->coll = (enum coll_id) stream_below(s, COLL_COUNT);
+    } while (w->not[call->coll]);
     do { /* each collective as often as the others, whatever it allows */
         call->comm = &w->comms[stream_below(s, COMMS)];
         mode = stream_below(s, 8);
@@ -263,16 +268,86 @@ static void *work(void *arg)
 
 /* ---- the program ---- */
 
-static int find_coll(void)
-{
-    const char *name = check_option("--coll");
+/* The algorithms of the list, as the component's counters name them. */
+static const struct {
+    const char *name;
+    enum gpusym_collective coll;
+} algorithms[] = {
+#define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) {#name, GPUSYM_COLL_##coll},
+#include "kernels/kernels.def"
+};
+#define ALGORITHMS (sizeof(algorithms) / sizeof(algorithms[0]))
 
-    for (int id = 0; NULL != name && id < COLL_COUNT; id++) {
-        if (0 == strcmp(name, coll_name((enum coll_id) id))) {
-            return id;
+/* Which collective of the tests' is one of the list. */
+static const enum coll_id coll_of[] = {
+#define GPUSYM_COLLECTIVE(id) [GPUSYM_COLL_##id] = COLL_##id,
+#include "kernels/kernels.def"
+};
+
+/* Whether a word is one of a list with commas. */
+static bool listed(const char *list, const char *word)
+{
+    const size_t length = strlen(word);
+
+    for (const char *at = list; NULL != at; at = strchr(at, ',')) {
+        at += ',' == *at;
+        if (0 == strncmp(at, word, length) && ('\0' == at[length] || ',' == at[length])) {
+            return true;
         }
     }
-    return -1;
+    return false;
+}
+
+/* Leaves out all but one collective, or those with one of the algorithms. False: that leaves none. */
+static bool leave_out(bool *not, const char *name, const char *ran)
+{
+    bool any = false;
+
+    for (int id = 0; id < COLL_COUNT; id++) {
+        not[id] = NULL != ran || (NULL != name && 0 != strcmp(name, coll_name((enum coll_id) id)));
+    }
+    for (size_t a = 0; NULL != ran && a < ALGORITHMS; a++) {
+        if (listed(ran, algorithms[a].name)) {
+            not[coll_of[algorithms[a].coll]] = false;
+        }
+    }
+    for (int id = 0; id < COLL_COUNT; id++) {
+        any = any || !not[id];
+    }
+    return any;
+}
+
+static unsigned long long times_ran(size_t a)
+{
+    char which[64];
+
+    snprintf(which, sizeof(which), "native_%s", algorithms[a].name);
+    return mpit_count(coll_name(coll_of[algorithms[a].coll]), which);
+}
+
+/* Some rank ran each of the algorithms, and none another one of the same collective. Called before the calls too, when
+ * nothing has run: counters count from the first time they are read. */
+static void all_ran(check_t *t, const char *ran, bool over)
+{
+    for (size_t a = 0; NULL != ran && a < ALGORITHMS; a++) {
+        unsigned long long here, all, others = 0;
+
+        if (!listed(ran, algorithms[a].name)) {
+            continue;
+        }
+        for (size_t b = 0; b < ALGORITHMS; b++) {
+            others += b != a && algorithms[b].coll == algorithms[a].coll ? times_ran(b) : 0;
+        }
+        here = times_ran(a);
+        MPI_Allreduce(&here, &all, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
+        if (over && (0 == all || 0 != others)) {
+            fprintf(stderr, "random_coll: FAIL on rank %d: %s: %llu by %s, here %llu, and %llu by others\n", t->rank,
+                    coll_name(coll_of[algorithms[a].coll]), all, algorithms[a].name, here, others);
+        }
+        if (over) {
+            check_result(t, 0 != all && 0 == others);
+        }
+    }
 }
 
 /* What the MPI library can do is asked before there are threads. */
@@ -300,6 +375,12 @@ static int level_wanted(int argc, char **argv)
 
 static void start(worker_t *w, int nthreads, int rank)
 {
+    const int one = 1, no = 0;
+    MPI_Comm line;
+
+    /* Open MPI opens its topologies at their first use, which two threads may not do at once. */
+    MPI_Cart_create(MPI_COMM_SELF, 1, &one, &no, 0, &line);
+    MPI_Comm_free(&line);
     for (int i = 0; i < nthreads; i++) {
         worker_t *next = &w[(i + rank) % nthreads]; /* another order on every rank */
 
@@ -316,7 +397,8 @@ static void start(worker_t *w, int nthreads, int rank)
 int main(int argc, char **argv)
 {
     static worker_t w[THREADS_MAX];
-    int kinds[CHECK_KINDS], nkinds, level, rank, nthreads, only;
+    const char *name, *ran;
+    int kinds[CHECK_KINDS], nkinds, level, rank, nthreads;
     long passed = 0, failed = 0;
     uint64_t seed, calls, most;
 
@@ -326,7 +408,8 @@ int main(int argc, char **argv)
     calls = check_number("--n", 2000);
     most = check_number("--max", 2000);
     nthreads = (int) check_number("--threads", 0);
-    only = find_coll();
+    name = check_option("--coll");
+    ran = check_option("--ran");
     nkinds = check_kinds(kinds);
     check_arguments_end(USAGE);
     if (nthreads > THREADS_MAX || (nthreads > 0 && level < MPI_THREAD_MULTIPLE)) {
@@ -338,7 +421,11 @@ int main(int argc, char **argv)
     }
     ask_library();
     for (int i = 0; i < nthreads || 0 == i; i++) {
-        w[i] = (worker_t){.s = {.seed = ref_mix(seed + (uint64_t) i)}, .calls = calls, .most = most, .only = only};
+        w[i] = (worker_t){.s = {.seed = ref_mix(seed + (uint64_t) i)}, .calls = calls, .most = most};
+        if (!leave_out(w[i].not, name, ran)) {
+            fprintf(stderr, "random_coll: there is no such collective\n");
+            MPI_Abort(MPI_COMM_WORLD, 99);
+        }
         w[i].own.seed = ref_mix(w[i].s.seed + 1 + (uint64_t) rank);
         w[i].kinds = kinds;
         w[i].nkinds = nkinds;
@@ -346,11 +433,13 @@ int main(int argc, char **argv)
         MPI_Comm_dup(MPI_COMM_WORLD, &w[i].base);
         check_start(&w[i].t, "random_coll", w[i].base);
     }
+    all_ran(&w[0].t, ran, false);
     if (nthreads > 0) {
         start(w, nthreads, rank);
     } else {
         work(&w[0]);
     }
+    all_ran(&w[0].t, ran, true);
     for (int i = 0; i < nthreads || 0 == i; i++) {
         failed += check_end(&w[i].t);
         passed += w[i].t.passed;

@@ -6,7 +6,8 @@
  * mapping. More buffers are alive than the component lists for its peers (with coll_gpusym_reg_limit); several
  * communicators, with the ranks in other orders, share them; other kinds of memory come and go between them.
  *
- * That a call went by zero copy is asserted by its counter, of every call that all ranks know to be fit for it.
+ * That a call went by zero copy is asserted by its counter, of every call that all ranks know to be fit for it: whose
+ * buffers are of any of --kinds that peers can map.
  *   --import-fails   a rank is made to fail when it maps a peer's buffer (coll_gpusym_sim_fail=import:N@R): right
  *                    results, and no zero copy from then on
  */
@@ -15,10 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mca/common/gpusym/common.h"
+#include "mca/common/gpusym/fd.h"
 #include "test/mpi/coll.h"
 #include "test/mpi/mpit.h"
 
-#define USAGE "[--seed N] [--n CALLS] [--least BYTES] [--most BYTES] [--import-fails]"
+#define USAGE "[--seed N] [--n CALLS] [--kinds LIST] [--least BYTES] [--most BYTES] [--import-fails]"
 #define STORES 5      /* sets of buffers: more than coll_gpusym_reg_limit=3 lists */
 #define NOISE 8       /* allocations that are only there to move the others' addresses */
 #define LEAST (32u << 10) /* default of --least: on GPUs 2 MiB a rank, since smaller allocations cannot be mapped by peers */
@@ -60,6 +63,7 @@ typedef struct {
         void *p;
     } noise[NOISE];
     int kinds[CHECK_KINDS], nkinds;
+    int fit[CHECK_KINDS], nfit; /* those of them that peers can map */
     coll_comm_t comms[COMMS_MAX];
     int ncomms;
     unsigned long long went[COLLS]; /* by zero copy, on this rank */
@@ -85,6 +89,21 @@ static size_t draw_bytes(zero_t *z)
     return (size_t) (bytes < z->most ? bytes : z->most);
 }
 
+static bool is_fit(const zero_t *z, int kind)
+{
+    for (int i = 0; i < z->nfit; i++) {
+        if (z->fit[i] == kind) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int draw_fit(const zero_t *z, uint64_t x)
+{
+    return z->fit[x % (uint64_t) z->nfit];
+}
+
 /* Some memory goes, some comes; each rank's in its own order. */
 static void shake(zero_t *z)
 {
@@ -96,7 +115,7 @@ static void shake(zero_t *z)
         if (NULL != z->noise[which].p) {
             mem_free(z->noise[which].kind, z->noise[which].p);
         }
-        z->noise[which].kind = own & 256 ? MEM_DEVICE : z->kinds[(own >> 10) % (uint64_t) z->nkinds];
+        z->noise[which].kind = own & 256 ? draw_fit(z, own >> 9) : z->kinds[(own >> 10) % (uint64_t) z->nkinds];
         z->noise[which].p = mem_alloc(z->noise[which].kind, LEAST + (size_t) (own >> 20) % (256u << 10));
     }
     if (0 == own % 3) {
@@ -118,11 +137,10 @@ static coll_call_t make_call(zero_t *z, size_t i, const coll_comm_t *comm)
     call.root = (int) draw(z, (uint64_t) comm->n);
     call.in_place = 0 == draw(z, 4) && what & COLL_IS_IN_PLACE;
     call.seed = ref_mix(z->x + 5);
-    call.skind = call.rkind = MEM_DEVICE;
     return call;
 }
 
-/* This rank's memory; odd: one rank may have other than device memory. Whether all have device memory. */
+/* This rank's memory; odd: one rank may have other memory than what peers can map. Whether all have that. */
 static bool draw_memory(zero_t *z, coll_call_t *call, bool odd)
 {
     const uint64_t own = ref_mix(z->x + 9 * (uint64_t) z->t.rank);
@@ -130,10 +148,12 @@ static bool draw_memory(zero_t *z, coll_call_t *call, bool odd)
 
     call->soff = own & 1 ? 0 : (own >> 8) % 512;
     call->roff = own & 2 ? 0 : (own >> 24) % 512;
+    call->skind = draw_fit(z, own >> 40);
+    call->rkind = draw_fit(z, own >> 48);
     if (odd && other == z->t.rank) {
         call->skind = call->rkind = kind;
     }
-    return !odd || MEM_DEVICE == kind;
+    return !odd || is_fit(z, kind);
 }
 
 /* Whether the counters say what must be. */
@@ -212,7 +232,7 @@ static void make_comms(zero_t *z)
 }
 
 /* One buffer after the other, nothing between them: each is mostly where the last one was. Prints how often. */
-static void same_place(zero_t *z)
+static void same_place(zero_t *z, int kind)
 {
     const size_t n = z->least / sizeof(int) * 2;
     int *image = calloc(n, sizeof(int)), same = 0;
@@ -224,7 +244,7 @@ static void same_place(zero_t *z)
     }
     mpit_algorithm("allreduce", "rsxst_agxst");
     for (int i = 0; i < PLACES; i++) {
-        int *p = mem_alloc(MEM_DEVICE, n * sizeof(int)), wrong = 0;
+        int *p = mem_alloc(kind, n * sizeof(int)), wrong = 0;
 
         same += last == p;
         last = p;
@@ -242,13 +262,14 @@ static void same_place(zero_t *z)
                     wrong, n);
         }
         check_result(&z->t, 0 == wrong);
-        mem_free(MEM_DEVICE, p);
+        mem_free(kind, p);
     }
     before = mpit_count("allreduce", "zero_copy") - before;
     check_result(&z->t, (z->import_fails ? 0 : PLACES) == before);
     check_collect(&z->t);
     if (0 == z->t.rank) {
-        printf("%d buffers, %d at the same place as the last, %llu by zero copy\n", PLACES, same, before);
+        printf("%s: %d buffers, %d at the same place as the last, %llu by zero copy\n", mem_name(kind), PLACES, same,
+               before);
     }
     free(image);
 }
@@ -273,13 +294,15 @@ static void run(zero_t *z, uint64_t n)
 {
     make_comms(z);
     for (int i = 0; i < z->ncomms; i++) { /* a communicator's first call finds out who has GPUs, and goes by the heap */
-        (void) check_native_on(MEM_DEVICE, z->comms[i].comm);
+        (void) check_native_on(z->fit[0], z->comms[i].comm);
     }
     mpit_need("coll_gpusym_zero_copy_min", 1); /* segments of one call have very different lengths */
     for (int i = 0; i < STORES; i++) {
         z->store[i] = coll_store_new();
     }
-    same_place(z);
+    for (int i = 0; i < z->nfit; i++) {
+        same_place(z, z->fit[i]);
+    }
     for (uint64_t k = 0; k < n; k++) {
         if (!z->import_fails && 7 == k % 8) {
             crowd(z);
@@ -302,6 +325,21 @@ static void run(zero_t *z, uint64_t n)
     }
 }
 
+/* Memory that is shared by a descriptor can be where this system lets processes fetch one. */
+static void find_fit(zero_t *z)
+{
+    const bool by_fd = GPUSYM_SUCCESS == gpusym_fd_share(fileno(stdout));
+
+    for (int i = 0; i < z->nkinds; i++) {
+        if (MEM_DEVICE == z->kinds[i] || (MEM_VMM == z->kinds[i] && by_fd)) {
+            z->fit[z->nfit++] = z->kinds[i];
+        }
+    }
+    if (!by_fd && 0 == z->t.rank) {
+        printf("no memory is shared by descriptor here\n");
+    }
+}
+
 int main(int argc, char **argv)
 {
     static zero_t z;
@@ -318,14 +356,15 @@ int main(int argc, char **argv)
     z.nkinds = check_kinds(z.kinds);
     check_arguments_end(USAGE);
     check_start(&z.t, "zerocopy", MPI_COMM_WORLD);
-    native = mem_have(MEM_DEVICE) && z.t.nranks > 1 && check_native(MEM_DEVICE);
+    find_fit(&z);
+    native = z.nfit > 0 && z.t.nranks > 1 && check_native(z.fit[0]);
     if (native) {
         run(&z, n);
     }
     failed = check_end(&z.t);
     check_print("zerocopy", z.t.passed, z.t.failed);
     if (!native && 0 == z.t.rank) {
-        printf("zerocopy: needs 2 ranks or more whose device memory the kernels reach\n");
+        printf("zerocopy: needs 2 ranks or more whose device memory the kernels reach, and peers map\n");
     }
     return native ? check_fini(failed) : (check_fini(0), CHECK_SKIPPED);
 }

@@ -52,7 +52,16 @@ typedef struct {
     CUcontext ctx;
     unsigned synchronous; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     unsigned long long id;
+    unsigned memory; /* that cuMemMap has put there: its number, from 1; 0: none */
 } fake_region_t;
+
+/* Memory of cuMemCreate: a memfd. */
+typedef struct {
+    int fd;
+    size_t size;
+    unsigned refs, maps; /* handles and mappings; 0 and 0: this place is free */
+    CUmemAllocationProp prop;
+} fake_memory_t;
 
 static struct {
     /* What it is told; setup() sets it back. */
@@ -63,14 +72,17 @@ static struct {
     unsigned fail_at;      /* the n-th call from now on fails, 0: none */
     const char *fail_name; /* ... counting this one only */
     CUresult fail_with;
-    bool busy;    /* streams do not come to an end by themselves */
-    bool foreign; /* IPC handles are another process's */
-    bool lies;    /* calls any memory fit for IPC */
+    bool busy;              /* streams do not come to an end by themselves */
+    bool foreign;           /* IPC handles are another process's */
+    bool lies;              /* calls any memory fit for IPC */
+    int atomics, link_rank; /* of every pair of GPUs: CU_DEVICE_P2P_ATTRIBUTE_ */
 
     /* What it saw. */
     const char *failed;                                  /* the call that was made to fail */
     int legacy_waits;                                    /* for the default stream */
     unsigned streams, modules, pinned, allocations, ipc; /* live */
+    unsigned handles, reserved;                          /* live, of memory and of addresses */
+    unsigned graphs, execs;                              /* live */
     unsigned pushes, retains, peers;
     unsigned mistakes; /* what a real driver would punish later */
     struct {
@@ -83,6 +95,7 @@ static struct {
 
 static struct CUctx_st fake_primary[FAKE_GPUS], fake_other[FAKE_GPUS];
 static fake_region_t fake_regions[FAKE_REGIONS];
+static fake_memory_t fake_memories[FAKE_REGIONS];
 static _Thread_local CUcontext fake_stack[FAKE_STACK];
 static _Thread_local unsigned fake_depth;
 
@@ -142,7 +155,7 @@ static fake_region_t *fake_region_add(size_t size, unsigned type, bool managed, 
             }
             static unsigned long long ids;
             memset(base, 0xa5, size);
-            fake_regions[i] = (fake_region_t){base, size, type, managed, ordinal, ctx, 0, ++ids};
+            fake_regions[i] = (fake_region_t){base, size, type, managed, ordinal, ctx, 0, ++ids, 0};
             return &fake_regions[i];
         }
     }
@@ -153,7 +166,7 @@ static bool fake_region_remove(CUdeviceptr p)
 {
     fake_region_t *region = fake_region(p);
 
-    if (NULL == region || (uintptr_t) region->base != p) {
+    if (NULL == region || (uintptr_t) region->base != p || 0 != region->memory) {
         return false;
     }
     free(region->base);
@@ -164,12 +177,12 @@ static bool fake_region_remove(CUdeviceptr p)
 /* Of cudaMallocAsync: it belongs to no context. */
 static bool fake_is_pool(const fake_region_t *region)
 {
-    return NULL == region->ctx;
+    return NULL == region->ctx && 0 == region->memory;
 }
 
 static bool fake_exportable(const fake_region_t *region)
 {
-    return fake.lies || (!fake_is_pool(region) && !region->managed);
+    return fake.lies || (NULL != region->ctx && !region->managed);
 }
 
 /* The driver's interface. */
@@ -225,6 +238,30 @@ CUresult cuDeviceGetPCIBusId(char *id, int size, CUdevice dev)
 {
     FAKE_ENTER();
     snprintf(id, (size_t) size, "0000:%02x:00.0", dev);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *id)
+{
+    unsigned bus = 0;
+
+    FAKE_ENTER();
+    if (1 != sscanf(id, "0000:%x:00.0", &bus) || bus < 10 || 10 + (unsigned) fake.gpus <= bus) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    *dev = (int) bus;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice from, CUdevice to)
+{
+    FAKE_ENTER();
+    if (from == to) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    *value = CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED == attribute ? fake.atomics
+             : CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK == attribute      ? fake.link_rank
+                                                                          : 7;
     return CUDA_SUCCESS;
 }
 
@@ -369,6 +406,16 @@ CUresult cuPointerGetAttributes(unsigned n, CUpointer_attribute *what, void **wh
         case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
             *(CUmemoryPool *) where[i] = NULL != region && fake_is_pool(region) ? (CUmemoryPool) (void *) &fake : NULL;
             break;
+        case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+            *(CUdeviceptr *) where[i] = NULL == region ? 0 : (uintptr_t) region->base;
+            break;
+        case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+            *(size_t *) where[i] = NULL == region ? 0 : region->size;
+            break;
+        case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+            *(unsigned *) where[i] =
+                NULL == region || 0 == region->memory ? 0 : fake_memories[region->memory - 1].prop.requestedHandleTypes;
+            break;
         default:
             return CUDA_ERROR_INVALID_VALUE;
         }
@@ -494,7 +541,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr p)
 {
     FAKE_CONTEXT();
     const fake_region_t *region = fake_region(p);
-    if (NULL == region || fake_is_pool(region) || (uintptr_t) region->base != p) {
+    if (NULL == region || NULL == region->ctx || (uintptr_t) region->base != p) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     memset(handle, 0, sizeof(*handle));
@@ -522,6 +569,198 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr p)
     }
     fake.ipc--;
     return CUDA_SUCCESS;
+}
+
+/* Mapped memory. Needs no context. A handle is a number of fake_memories, and what was mapped with it; addresses are
+ * inaccessible until access is set. */
+
+#define FAKE_HANDLE 0x100
+
+static fake_memory_t *fake_memory(CUmemGenericAllocationHandle handle)
+{
+    fake_memory_t *memory = &fake_memories[(handle - FAKE_HANDLE) % FAKE_REGIONS];
+    return handle < FAKE_HANDLE || handle >= FAKE_HANDLE + FAKE_REGIONS || 0 == memory->refs ? NULL : memory;
+}
+
+static void fake_memory_settle(fake_memory_t *memory)
+{
+    if (0 == memory->refs && 0 == memory->maps) {
+        close(memory->fd);
+    }
+}
+
+/* A handle to the memory of fd, which is taken over; 0 when full. */
+static CUmemGenericAllocationHandle fake_memory_add(int fd, size_t size, const CUmemAllocationProp *prop)
+{
+    for (unsigned i = 0; i < FAKE_REGIONS; i++) {
+        if (0 == fake_memories[i].refs && 0 == fake_memories[i].maps) {
+            fake_memories[i] = (fake_memory_t){.fd = fd, .size = size, .refs = 1, .prop = *prop};
+            return FAKE_HANDLE + i;
+        }
+    }
+    close(fd);
+    return 0;
+}
+
+/* What a program makes, for GPU ordinal; types: CU_MEM_HANDLE_TYPE_*. */
+static CUmemGenericAllocationHandle fake_mem_create(size_t size, int ordinal, unsigned types)
+{
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .requestedHandleTypes = (CUmemAllocationHandleType) types,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal}};
+    int fd = memfd_create("fake", MFD_CLOEXEC);
+    return fd < 0 || 0 != ftruncate(fd, (off_t) size) ? 0 : fake_memory_add(fd, size, &prop);
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *p)
+{
+    const fake_region_t *region = fake_region((uintptr_t) p);
+
+    FAKE_ENTER();
+    if (NULL == region || 0 == region->memory) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    fake_memories[region->memory - 1].refs++;
+    fake.handles++;
+    *handle = FAKE_HANDLE + region->memory - 1;
+    return CUDA_SUCCESS;
+}
+
+/* Never made to fail: nothing could be done about it. */
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    fake_memory_t *memory = fake_memory(handle);
+
+    if (NULL == memory || 0 == fake.handles) {
+        fake.mistakes++;
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    memory->refs--;
+    fake.handles--;
+    fake_memory_settle(memory);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
+{
+    const fake_memory_t *memory = fake_memory(handle);
+
+    FAKE_ENTER();
+    if (NULL == memory) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *prop = memory->prop;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemExportToShareableHandle(void *shared, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+                                      unsigned long long flags)
+{
+    const fake_memory_t *memory = fake_memory(handle);
+
+    FAKE_ENTER();
+    if (NULL == memory || 0 != flags || CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR != type ||
+        0 == (memory->prop.requestedHandleTypes & type)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *(int *) shared = dup(memory->fd);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shared,
+                                        CUmemAllocationHandleType type)
+{
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    const int fd = (int) (intptr_t) shared;
+    struct stat st;
+
+    FAKE_ENTER();
+    if (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR != type || 0 != fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *handle = fake_memory_add(dup(fd), (size_t) st.st_size, &prop);
+    if (0 == *handle) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    fake.handles++;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr *p, size_t size, size_t alignment, CUdeviceptr at, unsigned long long flags)
+{
+    FAKE_ENTER();
+    void *map = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (MAP_FAILED == map || 0 != alignment || 0 != at || 0 != flags) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    fake.reserved++;
+    *p = (uintptr_t) map;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr p, size_t size)
+{
+    FAKE_ENTER();
+    if (0 == fake.reserved || NULL != fake_region(p) || 0 != munmap((void *) (uintptr_t) p, size)) {
+        fake.mistakes++;
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    fake.reserved--;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemMap(CUdeviceptr p, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags)
+{
+    fake_memory_t *memory = fake_memory(handle);
+
+    FAKE_ENTER();
+    if (NULL == memory || 0 != offset || 0 != flags || size > memory->size || NULL != fake_region(p)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (int i = 0; i < FAKE_REGIONS; i++) {
+        if (NULL == fake_regions[i].base) {
+            fake_regions[i] = (fake_region_t){
+                .base = mmap((void *) (uintptr_t) p, size, PROT_NONE, MAP_SHARED | MAP_FIXED, memory->fd, 0),
+                .size = size,
+                .type = CU_MEMORYTYPE_DEVICE,
+                .ordinal = memory->prop.location.id,
+                .id = 1, /* the same of all: nothing may rely on it */
+                .memory = (unsigned) (handle - FAKE_HANDLE) + 1};
+            memory->maps++;
+            return CUDA_SUCCESS;
+        }
+    }
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemUnmap(CUdeviceptr p, size_t size)
+{
+    fake_region_t *region = fake_region(p);
+
+    FAKE_ENTER();
+    if (NULL == region || 0 == region->memory || (uintptr_t) region->base != p || region->size != size) {
+        fake.mistakes++;
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    fake_memory_t *memory = &fake_memories[region->memory - 1];
+    memory->maps--;
+    fake_memory_settle(memory);
+    (void) mmap(region->base, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    region->base = NULL;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr p, size_t size, const CUmemAccessDesc *access, size_t count)
+{
+    const fake_region_t *region = fake_region(p);
+
+    FAKE_ENTER();
+    if (NULL == region || region->size != size || 1 != count || CU_MEM_ACCESS_FLAGS_PROT_READWRITE != access->flags ||
+        CU_MEM_LOCATION_TYPE_DEVICE != access->location.type || access->location.id >= fake.gpus) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return 0 == mprotect(region->base, size, PROT_READ | PROT_WRITE) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
@@ -633,6 +872,100 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
     fake.launched.blocks = gx;
     fake.launched.threads = bx;
     memcpy(&fake.launched.work, parameters[0], sizeof(fake.launched.work));
+    return CUDA_SUCCESS;
+}
+
+/* Graphs of one kernel. */
+
+struct CUgraphNode_st {
+    CUfunction function;
+    unsigned blocks, threads;
+    gpusym_work_t work; /* copied when it is set, as by the driver */
+};
+
+struct CUgraph_st {
+    bool filled;
+    struct CUgraphNode_st node;
+};
+
+struct CUgraphExec_st {
+    CUgraph graph;
+    struct CUgraphNode_st node;
+};
+
+static bool fake_node_set(struct CUgraphNode_st *node, const CUDA_KERNEL_NODE_PARAMS *p)
+{
+    if (1 != p->gridDimY || 1 != p->gridDimZ || 1 != p->blockDimY || 1 != p->blockDimZ || 0 != p->sharedMemBytes ||
+        NULL != p->extra || NULL != p->kern || NULL != p->ctx || 0 == p->gridDimX || 0 == p->blockDimX) {
+        return false;
+    }
+    *node = (struct CUgraphNode_st){.function = p->func, .blocks = p->gridDimX, .threads = p->blockDimX};
+    memcpy(&node->work, p->kernelParams[0], sizeof(node->work));
+    return true;
+}
+
+CUresult cuGraphCreate(CUgraph *graph, unsigned flags)
+{
+    FAKE_CONTEXT();
+    if (0 != flags || NULL == (*graph = calloc(1, sizeof(**graph)))) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    fake.graphs++;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t n,
+                                 const CUDA_KERNEL_NODE_PARAMS *params)
+{
+    FAKE_CONTEXT();
+    if (NULL != before || 0 != n || graph->filled || !fake_node_set(&graph->node, params)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    graph->filled = true;
+    *node = &graph->node;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+{
+    FAKE_CONTEXT();
+    if (0 != flags || !graph->filled || NULL == (*exec = calloc(1, sizeof(**exec)))) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    **exec = (struct CUgraphExec_st){graph, graph->node};
+    fake.execs++;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
+{
+    FAKE_CONTEXT();
+    return &exec->graph->node == node && fake_node_set(&exec->node, params) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
+{
+    FAKE_STREAM(stream);
+    fake.launched.function = exec->node.function;
+    fake.launched.stream = stream;
+    fake.launched.blocks = exec->node.blocks;
+    fake.launched.threads = exec->node.threads;
+    fake.launched.work = exec->node.work;
+    return CUDA_SUCCESS;
+}
+
+/* Never made to fail, nor is cuGraphDestroy: nothing could be done about it. */
+CUresult cuGraphExecDestroy(CUgraphExec exec)
+{
+    free(exec);
+    fake.execs--;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroy(CUgraph graph)
+{
+    free(graph);
+    fake.graphs--;
     return CUDA_SUCCESS;
 }
 

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/kernels.h"
 #include "mca/common/gpusym/heap.h"
@@ -398,9 +399,10 @@ typedef struct {
     gpusym_work_t w;
     unsigned kernel;
     uint64_t done;
-    uint8_t *source; /* what the input was */
-    bool in_place;   /* in is out */
-    bool kept;       /* the input was as it had been when this rank had ended */
+    uint8_t *source;  /* what the input was */
+    bool in_place;    /* in is out */
+    bool kept;        /* the input was as it had been when this rank had ended */
+    uint32_t late_us; /* it begins so much later than the others */
     uint64_t in_bytes, out_bytes, sum; /* sum: of the output when this rank had ended */
     buffer_t in, out;
 } part_t;
@@ -532,13 +534,26 @@ typedef struct {
     together_t *together;
 } worker_t;
 
+/* A block that hung is enough: the others of that launch, on all ranks, need not be waited for too. */
+static void end_of_patience(const gpusym_work_t *w)
+{
+    const uint32_t worst = ((const uint32_t *) w->peer[w->rank])[1]; /* of the blocks so far; see gs_last_block() */
+    if (PATIENCE_NS == w->limit_ns && GPUSYM_STATUS_OK != worst) {
+        __atomic_store_n((uint32_t *) (uintptr_t) w->abort, 1, __ATOMIC_RELAXED);
+    }
+}
+
 static void *work_off(void *arg)
 {
     const worker_t *worker = arg;
     for (size_t c = 0; c < worker->calls; c++) {
         part_t *part = &worker->part[c * worker->stride];
+        if (0 != part->late_us) {
+            usleep(part->late_us);
+        }
         for (uint32_t b = 0; b < part->w.nblocks; b++) {
             gpusym_kernel_sim(part->kernel, &part->w, b);
+            end_of_patience(&part->w);
         }
         if (GPUSYM_STATUS_OK != (uint32_t) part->done) {
             __atomic_store_n(&worker->together->failed, 1, __ATOMIC_RELAXED);

@@ -25,6 +25,7 @@ static int clean(void **state)
         unsetenv(vetoes[i]);
     }
     gpusym_device_close();
+    gpusym_device_opener = NULL;
     memset(&gpusym_sim_params, 0, sizeof(gpusym_sim_params));
     return 0;
 }
@@ -241,6 +242,38 @@ static void simulator_obeys(void **state)
     dev->mc_free(mc);
 }
 
+static unsigned asked;
+
+static const gpusym_device_t *opens_nothing(void)
+{
+    asked++;
+    return NULL;
+}
+
+static const gpusym_device_t *opens_the_simulator(void)
+{
+    asked++;
+    return gpusym_device_select(GPUSYM_DEVICE_SIM, NULL);
+}
+
+/* Who needs the device before there is one has it opened by whom it is set to; who only looks has not. */
+static void opened_when_needed(void **state)
+{
+    (void) state;
+    asked = 0;
+    assert_null(gpusym_device_need());
+    gpusym_device_opener = opens_nothing;
+    assert_null(gpusym_device_need());
+    assert_null(gpusym_device());
+    assert_int_equal(asked, 1);
+    gpusym_device_opener = opens_the_simulator;
+    assert_null(gpusym_device());
+    assert_ptr_equal(gpusym_device_need(), &gpusym_device_sim);
+    assert_ptr_equal(gpusym_device_need(), &gpusym_device_sim);
+    assert_ptr_equal(gpusym_device(), &gpusym_device_sim);
+    assert_int_equal(asked, 2);
+}
+
 static void errors_in_words(void **state)
 {
     (void) state;
@@ -267,6 +300,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(nothing_else_forbids, clean, clean),
         cmocka_unit_test_setup_teardown(no_multicast_on_this_device, clean, clean),
         cmocka_unit_test_setup_teardown(simulator_obeys, clean, clean),
+        cmocka_unit_test_setup_teardown(opened_when_needed, clean, clean),
         cmocka_unit_test_setup_teardown(errors_in_words, clean, clean),
     };
     return cmocka_run_group_tests_name("device", tests, NULL, NULL);

@@ -9,6 +9,9 @@
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* memfd_create */
+#endif
 #undef GPUSYM_HAVE_KERNELS
 #define GPUSYM_HAVE_KERNELS 1 /* the fake driver has kernels */
 
@@ -21,6 +24,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 static void *fake_dlopen(const char *name, int flags);
@@ -35,6 +41,32 @@ static char *fake_dlerror(void);
 #include "test/unit/fake_libcuda.h"
 
 const unsigned char gpusym_fatbin[] = "not a fatbin";
+
+/* Memory of GPU ordinal as a program maps it, at addresses of its own. */
+static char *fake_mapping(size_t size, int ordinal, unsigned types)
+{
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal},
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const CUmemGenericAllocationHandle memory = fake_mem_create(size, ordinal, types);
+    CUdeviceptr p = 0;
+
+    assert_int_equal(cuMemAddressReserve(&p, size, 0, 0, 0), CUDA_SUCCESS);
+    fake.reserved--; /* not ours */
+    assert_int_equal(cuMemMap(p, size, 0, memory, 0), CUDA_SUCCESS);
+    fake.handles++;
+    assert_int_equal(cuMemRelease(memory), CUDA_SUCCESS); /* the mapping keeps it */
+    assert_int_equal(cuMemSetAccess(p, size, &access, 1), CUDA_SUCCESS);
+    return (char *) (uintptr_t) p;
+}
+
+static void fake_mapping_end(char *p)
+{
+    const size_t size = fake_region((uintptr_t) p)->size;
+
+    assert_int_equal(cuMemUnmap((uintptr_t) p, size), CUDA_SUCCESS);
+    fake.reserved++;
+    assert_int_equal(cuMemAddressFree((uintptr_t) p, size), CUDA_SUCCESS);
+}
 
 /* A fresh driver with two GPUs, and a table that has not seen it yet. */
 static int setup(void **unused)
@@ -59,11 +91,14 @@ static int teardown(void **unused)
     fake.fail_at = 0;
     cuda.close();
     for (int i = 0; i < FAKE_REGIONS; i++) {
+        if (NULL != fake_regions[i].base && 0 != fake_regions[i].memory) {
+            fake_mapping_end(fake_regions[i].base);
+        }
         free(fake_regions[i].base);
         fake_regions[i].base = NULL;
     }
-    return 0 != fake.streams || 0 != fake.modules || 0 != fake.pinned || 0 != fake.allocations || 0 != fake.ipc ||
-           0 != fake.mistakes;
+    return 0 != fake.graphs || 0 != fake.execs || 0 != fake.handles || 0 != fake.reserved || 0 != fake.streams ||
+           0 != fake.modules || 0 != fake.pinned || 0 != fake.allocations || 0 != fake.ipc || 0 != fake.mistakes;
 }
 
 static void open_cuda(void)
@@ -257,6 +292,43 @@ static void test_range(void **unused)
     assert_int_equal(cuda.mem_range(user->base, &range), GPUSYM_ERR_NOT_AVAILABLE);
 }
 
+#define BY_FD CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+
+/* Memory of cuMemCreate is known by its handle: other memory at the same addresses has another id. */
+static void test_range_of_mapped_memory(void **unused)
+{
+    const size_t block = 2 << 20;
+    gpusym_range_t range, again;
+    gpusym_mem_t mem;
+
+    (void) unused;
+    open_cuda();
+    char *p = fake_mapping(block, 1, BY_FD), *unnamed = fake_mapping(block, 1, CU_MEM_HANDLE_TYPE_FABRIC);
+    char *small = fake_mapping(4096, 1, BY_FD | CU_MEM_HANDLE_TYPE_FABRIC);
+    assert_int_equal(cuda.mem_range(p + block - 1, &range), GPUSYM_SUCCESS);
+    assert_true(range.base == p && range.size == block && range.shareable);
+    assert_int_equal(cuda.mem_range(p, &again), GPUSYM_SUCCESS);
+    assert_memory_equal(&again, &range, sizeof(range));
+    assert_int_equal(cuda.mem_range(unnamed, &again), GPUSYM_SUCCESS);
+    assert_false(again.shareable);
+    assert_int_equal(cuda.mem_range(small, &again), GPUSYM_SUCCESS);
+    assert_true(again.shareable && again.id != range.id && 4096 == again.size);
+    cuda.query(p, &mem);
+    assert_true(GPUSYM_MEM_DEVICE == mem.kind && 1 == mem.gpu && 0 == mem.id);
+    const CUmemGenericAllocationHandle other = fake_mem_create(block, 1, BY_FD);
+    assert_int_equal(cuMemUnmap((uintptr_t) p, block), CUDA_SUCCESS);
+    assert_int_equal(cuda.mem_range(p, &again), GPUSYM_ERR_NOT_AVAILABLE);
+    assert_int_equal(cuMemMap((uintptr_t) p, block, 0, other, 0), CUDA_SUCCESS);
+    assert_int_equal(cuda.mem_range(p, &again), GPUSYM_SUCCESS);
+    assert_true(again.base == p && again.shareable && again.id != range.id);
+    fake.fail_name = "cuMemRetainAllocationHandle";
+    fake.fail_at = 1;
+    assert_int_equal(cuda.mem_range(p, &again), GPUSYM_ERR);
+    fake.handles++; /* the program's */
+    assert_int_equal(cuMemRelease(other), CUDA_SUCCESS);
+    assert_int_equal(fake.pushes, 0);
+}
+
 /* The program's own memory is exported and mapped as our own is. */
 static void test_export_user_memory(void **unused)
 {
@@ -282,6 +354,97 @@ static void test_export_user_memory(void **unused)
     assert_int_equal(cuda.mem_unimport(gpu, p), GPUSYM_SUCCESS);
 }
 
+static cuda_handle_t look_into(const gpusym_handle_t *handle)
+{
+    cuda_handle_t inside;
+
+    memcpy(&inside, handle, sizeof(inside));
+    return inside;
+}
+
+static bool is_open(int fd)
+{
+    return -1 != fcntl(fd, F_GETFD);
+}
+
+static gpusym_handle_t another_process(const gpusym_handle_t *handle);
+
+/* Mapped memory goes by a descriptor. What is exported is kept, freed or not; so is what is mapped. */
+static void test_share_mapped_memory(void **unused)
+{
+    const size_t size = 4 << 20;
+    gpusym_handle_t handle, theirs;
+    gpusym_range_t range;
+    void *there = NULL, *own = NULL, *late = NULL;
+
+    (void) unused;
+    open_cuda();
+    gpusym_gpu_t *gpu = open_gpu(1, NULL);
+    char *p = fake_mapping(size, 1, BY_FD);
+    p[size - 1] = 42;
+    assert_int_equal(cuda.mem_export(gpu, p + 4096, &handle), GPUSYM_ERR_UNREACHABLE);
+    assert_non_null(strstr(cuda.error(), "not the start"));
+    assert_int_equal(cuda.mem_export(open_gpu(0, NULL), p, &handle), GPUSYM_ERR_UNREACHABLE);
+    assert_non_null(strstr(cuda.error(), "not on GPU 0"));
+    assert_int_equal(fake.handles, 0);
+    assert_int_equal(cuda.mem_export(gpu, p, &handle), GPUSYM_SUCCESS);
+    const int fd = look_into(&handle).by_fd.fd;
+    assert_true(is_open(fd) && 0 != (fcntl(fd, F_GETFD) & FD_CLOEXEC));
+    assert_int_equal(cuda.mem_import(gpu, &handle, &own), GPUSYM_SUCCESS);
+    assert_ptr_equal(own, p);
+    theirs = another_process(&handle);
+    assert_int_equal(cuda.mem_import(gpu, &theirs, &there), GPUSYM_SUCCESS);
+    assert_int_equal(((char *) there)[size - 1], 42);
+    assert_int_equal(cuda.mem_range(p, &range), GPUSYM_SUCCESS);
+    const uint64_t id = range.id;
+    fake_mapping_end(p);
+    char *other = fake_mapping(size, 1, BY_FD);
+    assert_int_equal(cuda.mem_range(other, &range), GPUSYM_SUCCESS);
+    assert_true(id != range.id); /* while the old one is exported */
+    assert_int_equal(cuda.mem_import(gpu, &theirs, &late), GPUSYM_SUCCESS);
+    assert_true(2 == fake.reserved && 1 == fake.handles);
+    assert_int_equal(cuda.mem_unexport(gpu, &handle), GPUSYM_SUCCESS);
+    assert_false(is_open(fd));
+    assert_int_equal(fake.handles, 0);
+    ((char *) late)[0] = 43;
+    assert_int_equal(((char *) there)[0], 43);
+    assert_int_equal(cuda.mem_unimport(gpu, there), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.mem_unimport(gpu, own), GPUSYM_SUCCESS);
+    assert_int_equal(fake.reserved, 1); /* which close() ends */
+}
+
+/* A multicast object is mapped too, and memory of the host; a peer may have ended, or its descriptor be another file.
+ */
+static void test_mapped_memory_refused(void **unused)
+{
+    gpusym_handle_t handle;
+    void *there = NULL;
+
+    (void) unused;
+    open_cuda();
+    gpusym_gpu_t *gpu = open_gpu(1, NULL);
+    char *p = fake_mapping(1 << 21, 1, BY_FD);
+    CUmemAllocationProp *prop = &fake_memories[fake_region((uintptr_t) p)->memory - 1].prop;
+    prop->type = (CUmemAllocationType) 0;
+    assert_int_equal(cuda.mem_export(gpu, p, &handle), GPUSYM_ERR_UNREACHABLE);
+    prop->type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    prop->location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+    assert_int_equal(cuda.mem_export(gpu, p, &handle), GPUSYM_ERR_UNREACHABLE);
+    prop->location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    assert_int_equal(cuda.mem_export(gpu, p, &handle), GPUSYM_SUCCESS);
+    for (int i = 0; i < 2; i++) {
+        gpusym_handle_t theirs = another_process(&handle);
+        cuda_handle_t inside = look_into(&theirs);
+        inside.pid = 0 == i ? inside.pid : 0x7ffffff0;
+        inside.by_fd.fd = 0 == i ? 1000 : inside.by_fd.fd;
+        memcpy(&theirs, &inside, sizeof(inside));
+        assert_int_equal(cuda.mem_import(gpu, &theirs, &there), GPUSYM_ERR_UNREACHABLE);
+        assert_non_null(strstr(cuda.error(), "cannot be fetched"));
+    }
+    assert_int_equal(cuda.mem_unexport(gpu, &handle), GPUSYM_SUCCESS);
+    assert_int_equal(fake.reserved, 0);
+}
+
 /* ---- gpu_open ---- */
 
 static void test_gpu_primary(void **unused)
@@ -301,12 +464,40 @@ static void test_gpu_primary(void **unused)
     assert_int_equal(info.uuid[15], 11);
     assert_string_equal(info.name, "fake 1");
     assert_string_equal(info.where, "0000:0b:00.0");
+    assert_string_equal(info.place.pci, "0000:0b:00.0");
+    assert_int_equal(info.place.number, -1);
     assert_int_equal(info.sm_count, 132);
     assert_int_equal(info.cc, 90);
     assert_true((uint64_t) 1 << 37 == info.bytes);
     cuda.close();
     assert_int_equal(fake_primary[1].refs, 1);
     assert_null(fake_current());
+}
+
+static void test_gpu_link(void **unused)
+{
+    static const char *const calls[] = {"cuDeviceGetByPCIBusId", "cuDeviceGetP2PAttribute"};
+    const gpusym_place_t self = {"0000:0b:00.0", -1}, peer = {"0000:0a:00.0", -1}, hidden = {"0000:4f:00.0", -1};
+
+    (void) unused;
+    open_cuda();
+    gpusym_gpu_t *gpu = open_gpu(1, NULL);
+    fake.atomics = 1;
+    assert_int_equal(cuda.gpu_link(gpu, &self), GPUSYM_LINK_SELF);
+    assert_int_equal(cuda.gpu_link(gpu, &peer), GPUSYM_LINK_NVLINK + 1);
+    assert_int_equal(cuda.gpu_link(gpu, &hidden), GPUSYM_ERR_NOT_AVAILABLE);
+    fake.link_rank = 1; /* others have better ones */
+    assert_int_equal(cuda.gpu_link(gpu, &peer), GPUSYM_ERR_NOT_AVAILABLE);
+    fake.link_rank = 0;
+    for (size_t i = 0; i < 2; i++) {
+        fake.fail_name = calls[i];
+        fake.fail_at = 1;
+        assert_int_equal(cuda.gpu_link(gpu, &peer), GPUSYM_ERR_NOT_AVAILABLE);
+        assert_string_equal(fake.failed, calls[i]);
+    }
+    fake.atomics = 0; /* PCI */
+    assert_int_equal(cuda.gpu_link(gpu, &peer), GPUSYM_ERR_NOT_AVAILABLE);
+    cuda.close();
 }
 
 static void test_gpu_other_context(void **unused)
@@ -593,6 +784,39 @@ static void test_kernels(void **unused)
     cuda.stream_destroy(stream);
 }
 
+/* One graph for launches that differ in everything. */
+static void test_graph(void **unused)
+{
+    gpusym_work_t w = {.nblocks = 7, .nthreads = 384, .bytes = 99, .done_seq = 5};
+    gpusym_stream_t *stream = NULL;
+    gpusym_graph_t *graph = NULL, *made;
+    const char *why = NULL;
+
+    (void) unused;
+    open_cuda();
+    gpusym_gpu_t *gpu = open_gpu(1, NULL);
+    assert_int_equal(cuda.stream_create(gpu, &stream), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.graph_launch(&graph, stream, 0, &w), GPUSYM_ERR_BAD_PARAM); /* not loaded yet */
+    assert_null(graph);
+    assert_int_equal(cuda.kernels_load(gpu, &why), GPUSYM_SUCCESS);
+    for (unsigned k = 0; k < 3; k++) {
+        made = graph;
+        assert_int_equal(cuda.graph_launch(&graph, stream, k, &w), GPUSYM_SUCCESS);
+        assert_true(NULL != graph && (0 == k || made == graph));
+        assert_ptr_equal(fake.launched.function, &gpu->module->functions[k]);
+        assert_ptr_equal(fake.launched.stream, stream->stream);
+        assert_int_equal(fake.launched.blocks, 7 + k);
+        assert_int_equal(fake.launched.threads, 384);
+        assert_memory_equal(&fake.launched.work, &w, sizeof(w));
+        w.done_seq++;
+        w.nblocks++;
+    }
+    assert_true(1 == fake.graphs && 1 == fake.execs);
+    assert_null(fake_current());
+    cuda.graph_destroy(graph);
+    cuda.stream_destroy(stream);
+}
+
 static void test_kernels_refused(void **unused)
 {
     gpusym_work_t w = {.nblocks = 1, .nthreads = 32};
@@ -625,9 +849,10 @@ static void test_kernels_refused(void **unused)
 typedef struct {
     gpusym_gpu_t *gpu;
     gpusym_stream_t *stream;
-    gpusym_handle_t own, theirs;
-    void *p, *made, *seen;
+    gpusym_handle_t own, theirs, own_fd, theirs_fd, made_handle;
+    void *p, *mapped, *made, *seen;
     gpusym_stream_t *made_stream;
+    gpusym_graph_t *graph;
     gpusym_gpu_t *made_gpu;
 } world_t;
 
@@ -665,6 +890,26 @@ static int do_import_own(world_t *x)
 static int do_import_theirs(world_t *x)
 {
     return cuda.mem_import(x->gpu, &x->theirs, &x->made);
+}
+static int do_range_mapped(world_t *x)
+{
+    gpusym_range_t range;
+    const int rc = cuda.mem_range(x->mapped, &range);
+
+    assert_true(GPUSYM_SUCCESS != rc || range.shareable);
+    return rc;
+}
+static int do_export_mapped(world_t *x)
+{
+    return cuda.mem_export(x->gpu, x->mapped, &x->made_handle);
+}
+static int undo_export_mapped(world_t *x)
+{
+    return cuda.mem_unexport(x->gpu, &x->made_handle);
+}
+static int do_import_fd(world_t *x)
+{
+    return cuda.mem_import(x->gpu, &x->theirs_fd, &x->made);
 }
 static int undo_import(world_t *x)
 {
@@ -724,6 +969,14 @@ static int do_launch(world_t *x)
     return cuda.launch(x->stream, 0, &w);
 }
 
+static int do_graph(world_t *x)
+{
+    gpusym_work_t w = {.nblocks = 1, .nthreads = 32};
+    int rc = cuda.graph_launch(&x->graph, x->stream, 0, &w);
+
+    return GPUSYM_SUCCESS == rc ? cuda.graph_launch(&x->graph, x->stream, 0, &w) : rc;
+}
+
 static const struct {
     const char *name;
     int (*act)(world_t *);
@@ -736,6 +989,9 @@ static const struct {
     {"mem_export", do_export, NULL},
     {"mem_import, own", do_import_own, undo_import},
     {"mem_import, foreign", do_import_theirs, undo_import},
+    {"mem_range, mapped", do_range_mapped, NULL},
+    {"mem_export, mapped", do_export_mapped, undo_export_mapped},
+    {"mem_import, by descriptor", do_import_fd, undo_import},
     {"host_alloc", do_host_alloc, undo_host_alloc},
     {"copy", do_copy, NULL},
     {"stream_create", do_stream, undo_stream},
@@ -744,6 +1000,7 @@ static const struct {
     {"copy2d_async", do_copy2d, NULL},
     {"kernels_load", do_kernels, NULL},
     {"launch", do_launch, NULL},
+    {"graph_launch", do_graph, NULL},
 };
 
 static void world_make(world_t *x, CUcontext current)
@@ -758,6 +1015,9 @@ static void world_make(world_t *x, CUcontext current)
     assert_int_equal(cuda.mem_alloc(x->gpu, 64, &x->p), GPUSYM_SUCCESS);
     assert_int_equal(cuda.mem_export(x->gpu, x->p, &x->own), GPUSYM_SUCCESS);
     x->theirs = another_process(&x->own);
+    x->mapped = fake_mapping(1 << 21, 1, BY_FD);
+    assert_int_equal(cuda.mem_export(x->gpu, x->mapped, &x->own_fd), GPUSYM_SUCCESS);
+    x->theirs_fd = another_process(&x->own_fd);
     fake.foreign = true;
     if (NULL != current) {
         fake_stack[fake_depth++] = current;
@@ -767,8 +1027,12 @@ static void world_make(world_t *x, CUcontext current)
 
 static void world_end(world_t *x)
 {
+    if (NULL != x->graph) {
+        cuda.graph_destroy(x->graph);
+    }
     cuda.stream_destroy(x->stream);
     assert_int_equal(cuda.mem_free(x->gpu, x->p), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.mem_unexport(x->gpu, &x->own_fd), GPUSYM_SUCCESS);
     fake.fail_at = 0;
     fake_depth = 0;
     assert_int_equal(teardown(NULL), 0);
@@ -783,7 +1047,7 @@ static bool act_failing(size_t act, CUcontext current, unsigned n)
     bool was_reached;
 
     world_make(&x, current);
-    if (do_launch == acts[act].act) {
+    if (do_launch == acts[act].act || do_graph == acts[act].act) {
         assert_int_equal(do_kernels(&x), GPUSYM_SUCCESS);
     }
     unsigned depth = fake_depth;
@@ -824,28 +1088,34 @@ static void test_every_call_fails(void **unused)
 /* An undo that fails still gives back the context. */
 static void test_undo_fails(void **unused)
 {
-    static const char *const names[] = {"cuMemFree_v2", "cuMemFreeHost", "cuIpcCloseMemHandle"};
+    static const struct {
+        const char *name;
+        int (*act)(world_t *);
+    } undo[] = {{"cuMemFree_v2", do_mem_alloc},
+                {"cuMemFreeHost", do_host_alloc},
+                {"cuIpcCloseMemHandle", do_import_theirs},
+                {"cuMemUnmap", do_import_fd},
+                {"cuMemAddressFree", do_import_fd}};
     world_t x = {0};
 
     (void) unused;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    for (size_t i = 0; i < sizeof(undo) / sizeof(undo[0]); i++) {
         size_t act = 0;
         world_make(&x, &fake_other[0]);
-        while (acts[act].act != (0 == i ? do_mem_alloc : 1 == i ? do_host_alloc : do_import_theirs)) {
+        while (acts[act].act != undo[i].act) {
             act++;
         }
         assert_int_equal(acts[act].act(&x), GPUSYM_SUCCESS);
-        fake.fail_name = names[i];
+        fake.fail_name = undo[i].name;
         fake.fail_at = 1;
         assert_int_equal(acts[act].undo(&x), GPUSYM_ERR);
-        assert_string_equal(fake.failed, names[i]);
+        assert_string_equal(fake.failed, undo[i].name);
         assert_true(1 == fake_depth && fake_current() == &fake_other[0]);
         fake.fail_name = NULL;
-        if (2 == i) {
-            fake.ipc--; /* the driver kept it; we have let go */
-        } else {
+        if (i < 2) {
             assert_int_equal(acts[act].undo(&x), GPUSYM_SUCCESS);
         }
+        fake.ipc = fake.reserved = 0; /* the driver kept it; we have let go */
         world_end(&x);
     }
 }
@@ -877,8 +1147,12 @@ int main(void)
         TEST(test_query),
         TEST(test_query_marks_memory_synchronous),
         TEST(test_range),
+        TEST(test_range_of_mapped_memory),
         TEST(test_export_user_memory),
+        TEST(test_share_mapped_memory),
+        TEST(test_mapped_memory_refused),
         TEST(test_gpu_primary),
+        TEST(test_gpu_link),
         TEST(test_gpu_other_context),
         TEST(test_gpu_of_the_caller),
         TEST(test_memory),
@@ -889,6 +1163,7 @@ int main(void)
         TEST(test_copy2d),
         TEST(test_copy2d_far),
         TEST(test_kernels),
+        TEST(test_graph),
         TEST(test_kernels_refused),
         TEST(test_every_call_fails),
         TEST(test_undo_fails),

@@ -550,6 +550,50 @@ static void imports_gigabytes(void **state)
     OK(dev->mem_unimport(gpu, there));
 }
 
+/* Memory that peers map by a descriptor: it can be had until the naming ends, freed or not; then what is mapped stays. */
+static void descriptors_name_memory(void **state)
+{
+    (void) state;
+    gpusym_handle_t handle, other, wrong;
+    void *p = NULL, *first, *second;
+    gpusym_mem_t mem;
+    gpusym_range_t range;
+    open_sim();
+    OK(gpusym_sim_vmm_alloc(10000, &p));
+    put(p, 11);
+    dev->query((char *) p + 9999, &mem);
+    assert_true(GPUSYM_MEM_DEVICE == mem.kind && 0 == mem.gpu && 0 == mem.id);
+    range_id((char *) p + 9999, p, 10000, true);
+    assert_int_equal(dev->mem_free(gpu, p), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(dev->mem_export(gpu, (char *) p + 1, &handle), GPUSYM_ERR_BAD_PARAM);
+    const unsigned before = descriptors();
+    OK(dev->mem_export(gpu, p, &handle));
+    OK(dev->mem_export(gpu, p, &other));
+    assert_int_equal(descriptors(), before + 2);
+    OK(dev->mem_import(gpu, &handle, &first));
+    OK(gpusym_sim_vmm_free(p));
+    assert_int_equal(gpusym_sim_vmm_free(p), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(dev->mem_range(p, &range), GPUSYM_ERR_NOT_AVAILABLE);
+    OK(dev->mem_import(gpu, &handle, &second));
+    put((char *) first + 9996, 12);
+    assert_int_equal(get((char *) second + 9996), 12);
+    assert_int_equal(get(second), 11);
+    OK(dev->mem_unexport(gpu, &handle));
+    assert_int_equal(dev->mem_import(gpu, &handle, &p), GPUSYM_ERR_UNREACHABLE);
+    assert_int_equal(dev->mem_unexport(gpu, &handle), GPUSYM_ERR_BAD_PARAM);
+    OK(dev->mem_unimport(gpu, second));
+    OK(dev->mem_import(gpu, &other, &second));
+    OK(dev->mem_unexport(gpu, &other));
+    assert_int_equal(get(first), 11);
+    assert_int_equal(descriptors(), before - 1);
+    memset(&wrong, 0, sizeof(wrong));
+    assert_int_equal(dev->mem_unexport(gpu, &wrong), GPUSYM_ERR_BAD_PARAM);
+    OK(dev->mem_export(gpu, alloc(100), &handle)); /* nothing is held for that */
+    OK(dev->mem_unexport(gpu, &handle));
+    OK(dev->mem_import(gpu, &handle, &first));
+    assert_int_equal(gpusym_sim_vmm_alloc(0, &p), GPUSYM_ERR_BAD_PARAM);
+}
+
 static void exports_only_allocations(void **state)
 {
     (void) state;
@@ -1079,6 +1123,42 @@ static void launches_kernels(void **state)
     }
 }
 
+/* One graph, whose launches differ in all but the kernel; each result is the launch's own. */
+static void graphs_launch_again(void **state)
+{
+    (void) state;
+    gpusym_graph_t *graph = NULL, *made;
+    gpusym_sim_params.fail = "graph:2,launch:3";
+    open_sim();
+    void *slot[1] = {alloc(slot_bytes(1))};
+    gpusym_stream_t *stream[2];
+    uint64_t *done = pinned();
+    OK(dev->mem_zero(gpu, slot[0], slot_bytes(1)));
+    for (uint32_t i = 0; i < 2; i++) {
+        OK(dev->stream_create(gpu, &stream[i]));
+        void *in = alloc(sizeof(uint32_t) * COUNT), *out = alloc(sizeof(uint32_t) * COUNT);
+        put(in, 40 + i);
+        gpusym_work_t w = descriptor(0, 1, slot, done, in, out);
+        w.epoch += i;
+        made = graph;
+        OK(dev->graph_launch(&graph, stream[i], GPUSYM_F_AGXLL_R, &w));
+        assert_true(NULL != graph && (0 == i || made == graph));
+        drain(stream[i]);
+        assert_int_equal(get(out), 40 + i);
+        assert_int_equal(get(in), 40 + i);
+    }
+    void *in = alloc(sizeof(uint32_t) * COUNT);
+    gpusym_work_t w = descriptor(0, 1, slot, done, in, in);
+    assert_int_equal(dev->graph_launch(&graph, stream[0], GPUSYM_F_AGXLL_R, &w), GPUSYM_ERR);
+    assert_non_null(graph); /* that launch failed */
+    made = NULL;
+    assert_int_equal(dev->graph_launch(&made, stream[0], GPUSYM_F_AGXLL_R, &w), GPUSYM_ERR);
+    assert_null(made); /* there is no graph */
+    assert_non_null(strstr(dev->error(), "graph:2"));
+    assert_int_equal(dev->graph_launch(&graph, stream[0], GPUSYM_K_COUNT, &w), GPUSYM_ERR_BAD_PARAM);
+    dev->graph_destroy(graph);
+}
+
 /* A queue that has wrapped around and grows behind a running kernel stays in order. */
 static void queues_grow_behind_a_kernel(void **state)
 {
@@ -1293,6 +1373,107 @@ static void *read_error(void *text)
 {
     *(const char **) text = dev->error();
     return NULL;
+}
+
+/* ---- links ---- */
+
+static void links_have_classes(void **state)
+{
+    (void) state;
+    gpusym_gpu_info_t info;
+    gpusym_place_t other = {.pci = ""};
+    static const int classes[] = {0, 2, GPUSYM_LINK_SELF, 254, 4, 4};
+    gpusym_sim_params.local_rank = 8;
+    gpusym_sim_params.gpus = 6; /* so we are number 2 */
+    gpusym_sim_params.links = "0-2:0,3-2:1,3-2:254,2-1:2,1-4:7";
+    open_sim();
+    dev->gpu_info(gpu, &info);
+    assert_int_equal(info.place.number, 2);
+    for (int i = 0; i < 6; i++) {
+        other.number = i;
+        assert_int_equal(dev->gpu_link(gpu, &other), classes[i]);
+    }
+    other.number = -1; /* not of the simulator */
+    assert_int_equal(dev->gpu_link(gpu, &other), GPUSYM_ERR_NOT_AVAILABLE);
+}
+
+static void bad_links_are_told(void **state)
+{
+    (void) state;
+    static const char *const bad[] = {"x", "0", "0-", "0-1", "0-1:", "0-1:x", "0-1:255", "1-1:4", "0-1:4;", ",", "-1:2", "0:1-2"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        const char *why = NULL;
+        char spec[64];
+        gpusym_sim_params.links = bad[i];
+        assert_int_equal(dev->open(&why), GPUSYM_ERR_BAD_PARAM);
+        assert_non_null(strstr(why, bad[i]));
+        snprintf(spec, sizeof(spec), "2-3:0,%s", bad[i]);
+        gpusym_sim_params.links = spec;
+        assert_int_equal(dev->open(&why), GPUSYM_ERR_BAD_PARAM);
+        assert_null(strstr(why, "2-3")); /* that part is good */
+    }
+    gpusym_sim_params.links = "";
+    open_sim();
+}
+
+/* A child on GPU 1 that exports, and gets a handle which it cannot map. */
+static int unlinked_child(int in, int out)
+{
+    gpusym_handle_t handle;
+    void *p;
+    gpusym_sim_params.local_rank = 1;
+    CHILD(GPUSYM_SUCCESS == dev->open(NULL) && GPUSYM_SUCCESS == dev->gpu_open(NULL, &gpu));
+    CHILD(GPUSYM_SUCCESS == dev->mem_alloc(gpu, 4096, &p));
+    CHILD(GPUSYM_SUCCESS == dev->mem_export(gpu, p, &handle));
+    CHILD(say(out, &handle, sizeof(handle)));
+    CHILD(hear(in, &handle, sizeof(handle)));
+    CHILD(GPUSYM_ERR_UNREACHABLE == dev->mem_import(gpu, &handle, &p));
+    CHILD(NULL != strstr(dev->error(), "GPU 1 does not reach GPU 0"));
+    return 0;
+}
+
+static void memory_without_a_link_is_not_mapped(void **state)
+{
+    (void) state;
+    gpusym_handle_t handle;
+    void *p = NULL;
+    gpusym_sim_params.links = "1-0:0";
+    struct peer peer = spawn(unlinked_child);
+    open_sim();
+    assert_true(hear(peer.from, &handle, sizeof(handle)));
+    assert_int_equal(dev->mem_import(gpu, &handle, &p), GPUSYM_ERR_UNREACHABLE);
+    assert_null(p);
+    char *own = alloc(100);
+    OK(dev->mem_export(gpu, own, &handle));
+    assert_true(say(peer.to, &handle, sizeof(handle)));
+    join(peer);
+    OK(dev->mem_import(gpu, &handle, &p)); /* one's own */
+    OK(dev->mem_unimport(gpu, p));
+}
+
+static void bytes_are_counted(void **state)
+{
+    (void) state;
+    uint64_t now, peak;
+    open_sim();
+    gpusym_sim_bytes(&now, &peak);
+    const uint64_t before = now;
+    assert_true(peak == before);
+    void *p, *q;
+    OK(dev->mem_alloc(gpu, 1000, &p));
+    OK(dev->mem_alloc(gpu, 500, &q));
+    OK(dev->mem_free(gpu, p));
+    OK(dev->mem_alloc(gpu, 300, &p));
+    OK(dev->mem_free(gpu, p));
+    gpusym_sim_bytes(&now, NULL);
+    gpusym_sim_bytes(NULL, &peak);
+    assert_true(before + 500 == now);
+    assert_true(before + 1500 == peak);
+    OK(dev->mem_free(gpu, q));
+    dev->close();
+    open_sim();
+    gpusym_sim_bytes(&now, &peak);
+    assert_true(now == before && peak == before);
 }
 
 static void errors_are_a_threads_own(void **state)
@@ -1607,6 +1788,7 @@ int main(void)
         TEST(many_threads),
         TEST(imports_its_own),
         TEST(imports_gigabytes),
+        TEST(descriptors_name_memory),
         TEST(exports_only_allocations),
         TEST(memory_is_the_users_own),
         TEST(wrong_handles_are_refused),
@@ -1619,6 +1801,7 @@ int main(void)
         TEST(queued_work_keeps_its_memory),
         TEST(workers_have_a_name),
         TEST(launches_kernels),
+        TEST(graphs_launch_again),
         TEST(queues_grow_behind_a_kernel),
         TEST(launch_checks_what_it_is_given),
         TEST(launch_takes_host_buffers),
@@ -1626,6 +1809,10 @@ int main(void)
         TEST(faults_are_for_a_rank),
         TEST(launches_fail_and_hang),
         TEST(bad_faults_are_told),
+        TEST(links_have_classes),
+        TEST(bad_links_are_told),
+        TEST(memory_without_a_link_is_not_mapped),
+        TEST(bytes_are_counted),
         TEST(errors_are_a_threads_own),
         TEST(multicast_among_threads),
         TEST(threads_bind_slabs),

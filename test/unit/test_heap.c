@@ -376,7 +376,8 @@ static void nothing_is_held_after_an_error(void **state)
 /* Offers at once in the tests below. */
 #define OFFERS 2000
 
-static const uint64_t heap_sizes[] = {64 << 20, 32 << 20, 4 << 20, 1 << 20, 192 << 10, 64 << 10, (3 << 20) + 12345};
+static const uint64_t heap_sizes[] = {64 << 20, 52 << 20,  32 << 20, 4 << 20,
+                                      1 << 20,  192 << 10, 64 << 10, (3 << 20) + 12345};
 #define HEAP_SIZES (sizeof heap_sizes / sizeof heap_sizes[0])
 
 /* Largest class first, at least one slot in all, and no more than the slab holds. */
@@ -589,12 +590,15 @@ static void slots_do_not_leak(void **state)
 
 #define SLOT_LEAST (64u << 10)
 
+/* Areas one after the other: flags, LL lines, LL128 lines, staging; LL128 lines in whole groups. */
 static bool layout_right(uint64_t size, uint32_t n, uint32_t max_blocks, uint32_t blocks, const gpusym_work_t *w)
 {
-    return blocks >= 1 && blocks <= max_blocks && w->ll_off >= GPUSYM_FLAGS_OFF + (uint64_t) blocks * GPUSYM_FLAG_ROW &&
-           0 == w->ll_off % 16 && 0 != w->ll_bytes && 0 == w->ll_bytes % 32 &&
-           w->ll_off + 2ull * n * w->ll_bytes <= w->stage_off && 0 == w->stage_off % 16 &&
-           w->stage_room >= 4 * GPUSYM_PACK * n && w->stage_off + w->stage_room <= size;
+    return blocks >= 1 && blocks <= max_blocks && w->flag_rows >= blocks &&
+           w->ll_off >= GPUSYM_FLAGS_OFF + (uint64_t) w->flag_rows * GPUSYM_FLAG_ROW && 0 == w->ll_off % 128 &&
+           0 != w->ll_bytes && 0 == w->ll_bytes % 32 && w->ll_off + 2ull * n * w->ll_bytes <= w->ll128_off &&
+           0 == w->ll128_off % 128 && 0 == w->ll128_room % GPUSYM_LL128_BYTES &&
+           w->ll128_off + w->ll128_room == w->stage_off && 0 == w->stage_off % 128 &&
+           w->stage_room >= 4 * GPUSYM_PACK * n && w->stage_off + w->stage_room == size;
 }
 
 /* Whether a two-shot in that slot stays within the staging area. */
@@ -622,9 +626,11 @@ static void check_layout(uint64_t size, uint32_t n, uint32_t max_blocks)
     const uint32_t blocks_again = gpusym_slot_layout(size, n, max_blocks, &again);
     if (!layout_right(size, n, max_blocks, blocks, &w) || blocks != blocks_again || 0 != memcmp(&w, &again, sizeof w) ||
         !plan_right(n, blocks, &w) || !plan_right(n, 1 + (uint32_t) (next_random() % blocks), &w)) {
-        print_error("size %lu, %u ranks, %u blocks at most: %u blocks, LL at %lu of %u, stage at %lu of %lu\n",
-                    (unsigned long) size, n, max_blocks, blocks, (unsigned long) w.ll_off, w.ll_bytes,
-                    (unsigned long) w.stage_off, (unsigned long) w.stage_room);
+        print_error("size %lu, %u ranks, %u blocks at most: %u blocks of %u rows, LL at %lu of %u, LL128 at %lu of %lu, "
+                    "stage at %lu of %lu\n",
+                    (unsigned long) size, n, max_blocks, blocks, w.flag_rows, (unsigned long) w.ll_off, w.ll_bytes,
+                    (unsigned long) w.ll128_off, (unsigned long) w.ll128_room, (unsigned long) w.stage_off,
+                    (unsigned long) w.stage_room);
         fail();
     }
 }
@@ -657,7 +663,9 @@ static void borders_depend_on_the_size_alone(void **state)
                 memset(&w, 0, sizeof w);
                 assert_true(gpusym_slot_layout(size, n, blocks, &w) > 0);
                 assert_int_equal(w.ll_off, first.ll_off);
+                assert_int_equal(w.ll128_off, first.ll128_off);
                 assert_int_equal(w.stage_off, first.stage_off);
+                assert_int_equal(w.flag_rows, first.flag_rows);
                 assert_int_equal(w.ll_bytes % 32, 0); /* lines are on one grid, of any team */
             }
         }

@@ -697,6 +697,12 @@ static void kernels_serve_what_they_say(void **state)
 #include "kernels/kernels.def"
 }
 
+/* Rings, chains and trees. */
+static bool is_channels(unsigned family)
+{
+    return 0 == strncmp(gpusym_family_name(family), "CHAN_", 5);
+}
+
 static void families_are_what_they_say(void **state)
 {
     (void) state;
@@ -705,6 +711,7 @@ static void families_are_what_they_say(void **state)
         const unsigned zero = gpusym_family_zero_copy(family);
         const size_t n = strlen(name);
         assert_true(gpusym_family_multicast(family) == (NULL != strstr(name, "MC")));
+        assert_true(gpusym_family_ll128(family) == (NULL != strstr(name, "LL128")));
         assert_int_equal(gpusym_family_zero_copy(zero), zero);
         assert_true(gpusym_family_reduces(zero) == gpusym_family_reduces(family));
         if (zero != family) {
@@ -728,10 +735,39 @@ static void families_are_what_they_say(void **state)
         }
         assert_true(n > 0);
     }
-    for (unsigned alg = 0; alg < GPUSYM_ALG_COUNT; alg++) {
-        assert_true(gpusym_algorithm_family(alg) < GPUSYM_F_COUNT);
-    }
     assert_null(gpusym_family_name(GPUSYM_F_COUNT));
+}
+
+/* An algorithm's family, schedule and order of summation belong together; names tell which they are. */
+static void algorithms_are_what_they_say(void **state)
+{
+    (void) state;
+    static const struct {
+        const char *in_name;
+        int schedules[3];
+    } shapes[] = {{"ring_", {GS_RING_ALLREDUCE, GS_RING_ALLGATHER, GS_RING_REDUCE_SCATTER}},
+                  {"chain_", {GS_CHAIN_BCAST, GS_CHAIN_REDUCE, -1}},
+                  {"dbtree_", {GS_TREE_ALLREDUCE, GS_TREE_BCAST, GS_TREE_REDUCE}}};
+    for (unsigned alg = 0; alg < GPUSYM_ALG_COUNT; alg++) {
+        const unsigned family = gpusym_algorithm_family(alg);
+        const char *name = gpusym_algorithm_name(alg);
+        const int schedule = gpusym_algorithm_schedule(alg);
+        bool named = false;
+        assert_true(family < GPUSYM_F_COUNT);
+        assert_true((schedule >= 0) == is_channels(family));
+        for (size_t i = 0; i < LENGTH(shapes); i++) {
+            const int *s = shapes[i].schedules;
+            if (0 == strncmp(name, shapes[i].in_name, strlen(shapes[i].in_name))) {
+                named = true;
+                assert_true(schedule >= 0 && (schedule == s[0] || schedule == s[1] || schedule == s[2]));
+            }
+        }
+        assert_true(named == is_channels(family));
+        assert_true(NULL == strstr(name, "_ll128") || gpusym_family_ll128(family));
+        /* what only moves has no order */
+        assert_true(gpusym_algorithm_reproducible(alg) ==
+                    (!gpusym_family_multicast(family) && !(is_channels(family) && gpusym_family_reduces(family))));
+    }
 }
 
 /* Whatever the shape: what a plan lays out fits the room, and all of the message is in some chunk. */
@@ -741,6 +777,9 @@ static void plans_fit_their_slots(void **state)
     for (unsigned i = 0; i < 20000; i++) {
         gpusym_work_t w = {0};
         const unsigned family = below(GPUSYM_F_COUNT);
+        if (is_channels(family)) { /* test_channels.c has those */
+            continue;
+        }
         w.nranks = 1 + below(GPUSYM_TEAM_MAX);
         const uint32_t blocks = gpusym_slot_layout((64ull << 10) << below(10), w.nranks, 1 + below(256), &w);
         w.nblocks = 1 + below(blocks);
@@ -796,6 +835,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels_serve_what_they_say),
         cmocka_unit_test(families_are_what_they_say),
+        cmocka_unit_test(algorithms_are_what_they_say),
         cmocka_unit_test(plans_fit_their_slots),
         cmocka_unit_test(names_end_where_lists_end),
         cmocka_unit_test(every_operation_and_type),

@@ -32,10 +32,12 @@ static gpusym_gpu_t *gpu, *elsewhere;
 static gpusym_peer_t *self;
 static char second_gpu;
 
-/* Atomic: calls so far, and what is mapped now. */
+/* Atomic: calls so far, and what is exported and mapped now. */
 static struct {
-    unsigned ranges, exports, imports, mapped;
+    unsigned ranges, exports, imports, exported, mapped;
 } calls;
+/* Not 0: the id of all memory, as if it were the same, mapped at several places. */
+static uint64_t one_id;
 /* What the next such call returns; 0: what the simulator says. */
 static struct {
     int export, import;
@@ -49,7 +51,11 @@ static gpusym_gpu_t *real(gpusym_gpu_t *which)
 static int range_counted(const void *p, gpusym_range_t *range)
 {
     __atomic_add_fetch(&calls.ranges, 1, __ATOMIC_RELAXED);
-    return sim->mem_range(p, range);
+    const int rc = sim->mem_range(p, range);
+    if (GPUSYM_SUCCESS == rc && 0 != one_id) {
+        range->id = one_id;
+    }
+    return rc;
 }
 
 static int take(int *code)
@@ -62,8 +68,21 @@ static int take(int *code)
 static int export_counted(gpusym_gpu_t *which, void *p, gpusym_handle_t *handle)
 {
     __atomic_add_fetch(&calls.exports, 1, __ATOMIC_RELAXED);
-    const int rc = 0 == failing.export ? 0 : take(&failing.export);
-    return 0 != rc ? rc : sim->mem_export(real(which), p, handle);
+    int rc = 0 == failing.export ? 0 : take(&failing.export);
+    rc = 0 != rc ? rc : sim->mem_export(real(which), p, handle);
+    if (GPUSYM_SUCCESS == rc) {
+        __atomic_add_fetch(&calls.exported, 1, __ATOMIC_RELAXED);
+    }
+    return rc;
+}
+
+static int unexport_counted(gpusym_gpu_t *which, const gpusym_handle_t *handle)
+{
+    const int rc = sim->mem_unexport(real(which), handle);
+    if (GPUSYM_SUCCESS == rc) {
+        __atomic_sub_fetch(&calls.exported, 1, __ATOMIC_RELAXED);
+    }
+    return rc;
 }
 
 static int import_counted(gpusym_gpu_t *which, const gpusym_handle_t *handle, void **p)
@@ -93,30 +112,42 @@ static bool open_all(void)
     dev = *sim;
     dev.mem_range = range_counted;
     dev.mem_export = export_counted;
+    dev.mem_unexport = unexport_counted;
     dev.mem_import = import_counted;
     dev.mem_unimport = unimport_counted;
     elsewhere = (gpusym_gpu_t *) (void *) &second_gpu;
     memset(&calls, 0, sizeof calls);
     memset(&failing, 0, sizeof failing);
+    one_id = 0;
     gpusym_reg_limit = GPUSYM_REG_MAX;
     return GPUSYM_SUCCESS == sim->open(NULL) && GPUSYM_SUCCESS == sim->gpu_open(NULL, &gpu) &&
            GPUSYM_SUCCESS == gpusym_pages_open(&id) && GPUSYM_SUCCESS == gpusym_pages_peer(&id, &self);
 }
 
-/* Closes all; false if a mapping is left. */
+/* Closes all; false if an export or a mapping is left. */
 static bool close_all(void)
 {
     gpusym_reg_close(&dev);
     gpusym_reg_close(&dev);
     gpusym_pages_close();
     sim->close();
-    return 0 == calls.mapped;
+    return 0 == calls.mapped && 0 == calls.exported;
 }
+
+static bool by_fd; /* the buffers are memory that peers map by a descriptor */
 
 static int setup(void **state)
 {
     (void) state;
+    by_fd = false;
     return open_all() ? 0 : 1;
+}
+
+static int setup_by_fd(void **state)
+{
+    const int rc = setup(state);
+    by_fd = true;
+    return rc;
 }
 
 static int teardown(void **state)
@@ -129,10 +160,20 @@ static int teardown(void **state)
 
 /* ---- buffers ---- */
 
+static int buffer_new(size_t size, void **p)
+{
+    return by_fd ? gpusym_sim_vmm_alloc(size, p) : sim->mem_alloc(gpu, size, p);
+}
+
+static int buffer_free(void *p)
+{
+    return by_fd ? gpusym_sim_vmm_free(p) : sim->mem_free(gpu, p);
+}
+
 static void *alloc(size_t size)
 {
     void *p = NULL;
-    OK(sim->mem_alloc(gpu, size, &p));
+    OK(buffer_new(size, &p));
     return p;
 }
 
@@ -143,11 +184,11 @@ static void *alloc_at(void *address, size_t size)
     enum { TRIES = 500 };
     void *other[TRIES], *p = NULL;
     unsigned n = 0;
-    while (n < TRIES && GPUSYM_SUCCESS == sim->mem_alloc(gpu, size, &p) && p != address) {
+    while (n < TRIES && GPUSYM_SUCCESS == buffer_new(size, &p) && p != address) {
         other[n++] = p;
     }
     for (unsigned i = 0; i < n; i++) {
-        sim->mem_free(gpu, other[i]);
+        buffer_free(other[i]);
     }
     return n < TRIES ? p : NULL;
 }
@@ -244,6 +285,7 @@ static void what_cannot_be_shared_has_none(void **state)
     expect_unavailable(NULL, 0);
     expect_unavailable(host, 1);
     expect_unavailable(managed, 1);
+    OK(sim->mem_unexport(gpu, &handle));
     expect_unavailable(imported, 1);
     expect_unavailable(p, SIZE + 1);
     expect_unavailable(p + 1, SIZE);
@@ -252,7 +294,7 @@ static void what_cannot_be_shared_has_none(void **state)
     gpusym_reg_limit = 0;
     expect_unavailable(p, 1);
     assert_int_equal(calls.exports, 0);
-    OK(sim->mem_free(gpu, p));
+    OK(buffer_free(p));
     gpusym_reg_limit = 1;
     expect_unavailable(p, 1);
 }
@@ -332,7 +374,7 @@ static void a_failed_export_leaves_nothing(void **state)
         assert_int_equal(gpusym_reg_get(&dev, gpu, q, 1, &key, &off), GPUSYM_ERR_UNREACHABLE);
     }
     assert_int_equal(calls.exports, 3);
-    OK(sim->mem_free(gpu, q));
+    OK(buffer_free(q));
     q = alloc_at(q, SIZE); /* another allocation may be shared */
     assert_non_null(q);
     key_of_idle(q);
@@ -347,16 +389,16 @@ static void freed_buffers_lose_their_keys(void **state)
         p[i] = alloc(SIZE);
         key[i] = key_of_idle(p[i]);
     }
-    OK(sim->mem_free(gpu, p[0]));
+    OK(buffer_free(p[0]));
     assert_true(is_listed(key[0]));
     const uint32_t fresh = key_of(alloc(2 * SIZE)); /* a buffer not seen before: the others are looked at */
     assert_true(!is_listed(key[0]) && is_listed(key[1]) && is_listed(fresh));
-    OK(sim->mem_free(gpu, p[1]));
+    OK(buffer_free(p[1]));
     gpusym_reg_sweep(&dev);
     assert_true(!is_listed(key[1]) && is_listed(key[2]) && is_listed(fresh));
     /* Freed in use, which a program must not do: nothing of it is given out, the key is put in peace. */
     assert_int_equal(key_of(p[2]), key[2]);
-    OK(sim->mem_free(gpu, p[2]));
+    OK(buffer_free(p[2]));
     gpusym_reg_sweep(&dev);
     p[2] = alloc_at(p[2], SIZE);
     assert_non_null(p[2]);
@@ -367,6 +409,73 @@ static void freed_buffers_lose_their_keys(void **state)
     assert_int_equal(key_of(p[2]), anew);
     gpusym_reg_put(key[2]); /* once too often: not the new one's */
     assert_true(is_listed(anew));
+}
+
+/* What is exported is held while it is listed or in use, and no longer. */
+static void exports_end(void **state)
+{
+    (void) state;
+    void *p[3];
+    uint32_t key[3];
+    for (unsigned i = 0; i < 3; i++) {
+        p[i] = alloc(SIZE);
+        key[i] = key_of(p[i]);
+    }
+    gpusym_reg_put(key[1]);
+    assert_int_equal(calls.exported, 3);
+    OK(buffer_free(p[0])); /* in use: a program must not */
+    OK(buffer_free(p[1]));
+    gpusym_reg_sweep(&dev);
+    assert_int_equal(calls.exported, 2);
+    p[0] = alloc_at(p[0], SIZE);
+    assert_non_null(p[0]);
+    const uint32_t anew = key_of_idle(p[0]); /* the old one's peers may still be mapping it */
+    assert_int_equal(calls.exported, 3);
+    gpusym_reg_put(key[0]);
+    gpusym_reg_sweep(&dev);
+    assert_int_equal(calls.exported, 2);
+    assert_true(is_listed(anew) && is_listed(key[2]));
+    gpusym_reg_limit = 1;
+    gpusym_reg_put(key[2]);
+    key_of_idle(alloc(SIZE));
+    gpusym_reg_sweep(&dev);
+    assert_int_equal(calls.exported, 1);
+}
+
+/* The same memory at two places has two entries, each with its own base. */
+static void memory_may_be_mapped_twice(void **state)
+{
+    (void) state;
+    char *p = alloc(SIZE), *q = alloc(SIZE);
+    uint32_t key = 0;
+    uint64_t off = 0;
+    one_id = 77;
+    const uint32_t first = key_of_idle(p), second = key_of_idle(q);
+    assert_int_not_equal(first, second);
+    assert_true(is_listed(first) && is_listed(second));
+    for (unsigned i = 0; i < 2; i++) {
+        OK(gpusym_reg_get(&dev, gpu, p + 8, 4, &key, &off));
+        assert_true(first == key && 8 == off);
+        OK(gpusym_reg_get(&dev, gpu, q + 12, 4, &key, &off));
+        assert_true(second == key && 12 == off);
+    }
+}
+
+/* By what a query said of it: not of memory at whose place there may be other by now. */
+static void found_by_its_id(void **state)
+{
+    (void) state;
+    char *p = alloc(SIZE);
+    const uint32_t key = key_of_idle(p);
+    uint32_t found = 0;
+    uint64_t off = 0;
+    gpusym_mem_t mem;
+    const unsigned ranges = calls.ranges;
+    sim->query(p + 4, &mem);
+    assert_true(gpusym_reg_find(mem.id, p + 4, SIZE - 4, &found, &off) == !by_fd);
+    assert_true(by_fd || (found == key && 4 == off));
+    assert_false(gpusym_reg_find(mem.id, p + 4, SIZE, &found, &off));
+    assert_int_equal(calls.ranges, ranges);
 }
 
 /* ---- a table that does what reg.h says: the model ---- */
@@ -431,7 +540,7 @@ static void model_renew(buffer_t *b)
     if (0 != b->pins) {
         return;
     }
-    OK(sim->mem_free(gpu, b->p));
+    OK(buffer_free(b->p));
     b->p = alloc(SIZE);
     b->key = 0;
     gpusym_reg_sweep(&dev);
@@ -531,7 +640,7 @@ static void a_reallocated_buffer_is_mapped_anew(void **state)
         assert_int_equal(get_value(map_elsewhere(key)), round);
         assert_int_equal(calls.mapped, 1); /* the old one was let go of */
         gpusym_reg_put(key);
-        OK(sim->mem_free(gpu, p));
+        OK(buffer_free(p));
         p = alloc_at(p, SIZE);
         assert_non_null(p);
         old = key;
@@ -546,8 +655,8 @@ static void a_larger_buffer_over_a_freed_one(void **state)
     const uint32_t first = key_of(p), second = key_of_idle(q);
     map_elsewhere(first);
     map_elsewhere(second);
-    OK(sim->mem_free(gpu, p));
-    OK(sim->mem_free(gpu, q));
+    OK(buffer_free(p));
+    OK(buffer_free(q));
     for (unsigned i = 0; i < 20; i++) {
         char *both = alloc(2 * SIZE);
         assert_true(put_value(both, 7 + i));
@@ -570,15 +679,15 @@ static void peers_let_go(void **state)
         map_elsewhere(key[i]);
     }
     assert_int_equal(calls.mapped, 5);
-    OK(sim->mem_free(gpu, p[0]));
-    OK(sim->mem_free(gpu, p[1]));
+    OK(buffer_free(p[0]));
+    OK(buffer_free(p[1]));
     const uint32_t fresh = key_of(alloc(SIZE));
     assert_int_equal(calls.mapped, 5);
     map_elsewhere(key[2]); /* found: no call to the device */
     assert_int_equal(calls.mapped, 5);
     map_elsewhere(fresh);
     assert_int_equal(calls.mapped, 4);
-    OK(sim->mem_free(gpu, p[2]));
+    OK(buffer_free(p[2]));
     gpusym_reg_sweep(&dev);
     assert_int_equal(calls.mapped, 3);
     const unsigned imports = calls.imports;
@@ -641,7 +750,7 @@ static void a_failed_import(void **state)
             assert_int_equal(gpusym_reg_map(&dev, elsewhere, self, key, &base), GPUSYM_ERR_UNREACHABLE);
         }
         assert_int_equal(calls.imports, 3 + i);
-        OK(sim->mem_free(gpu, q));
+        OK(buffer_free(q));
         q = alloc_at(q, SIZE);
         assert_non_null(q);
     }
@@ -683,7 +792,7 @@ static void *use_buffers(void *arg)
         const bool shared = 0 != i % 3;
         uint32_t key;
         uint64_t off;
-        if (NULL == mine && GPUSYM_SUCCESS != sim->mem_alloc(gpu, SIZE, &mine)) {
+        if (NULL == mine && GPUSYM_SUCCESS != buffer_new(SIZE, &mine)) {
             return (void *) ++wrong;
         }
         void *p = shared ? shared_buffer[(i + (mark >> 24)) % SHARED_BUFFERS] : mine;
@@ -695,7 +804,7 @@ static void *use_buffers(void *arg)
         wrong += GPUSYM_SUCCESS != gpusym_reg_map(&dev, elsewhere, self, key, &base) || get_value(base) != value;
         gpusym_reg_put(key);
         if (!shared && 0 == i % 7) {
-            wrong += GPUSYM_SUCCESS != sim->mem_free(gpu, mine);
+            wrong += GPUSYM_SUCCESS != buffer_free(mine);
             mine = NULL;
         }
         if (0 == i % 100) {
@@ -799,7 +908,7 @@ static void owner_calls(int to, int from)
         if (NULL == p[i]) {
             p[i] = alloc(SIZE);
         } else if (0 == next_random() % 4) {
-            OK(sim->mem_free(gpu, p[i]));
+            OK(buffer_free(p[i]));
             char *again = alloc(SIZE);
             renewed += again == p[i];
             p[i] = again;
@@ -822,9 +931,9 @@ static void owner_calls(int to, int from)
     assert_true(renewed > 10);
 }
 
+/* *state: not NULL for memory that is shared by a descriptor. */
 static void a_peer_process_never_sees_old_memory(void **state)
 {
-    (void) state;
     int down[2], up[2], status;
     gpusym_pages_id_t id;
     assert_int_equal(pipe(down), 0);
@@ -840,6 +949,7 @@ static void a_peer_process_never_sees_old_memory(void **state)
     assert_true(pid > 0);
     close(down[0]);
     close(up[1]);
+    by_fd = NULL != *state;
     assert_true(open_all());
     OK(gpusym_pages_open(&id));
     assert_true(say(down[1], &id, sizeof id));
@@ -851,12 +961,20 @@ static void a_peer_process_never_sees_old_memory(void **state)
     close(up[0]);
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+/* Each with either kind of memory. */
+#define TEST(function)                                                     \
+    cmocka_unit_test_setup_teardown(function, setup, teardown),            \
+    {                                                                      \
+#function ", by descriptor", function, setup_by_fd, teardown, NULL \
+    }
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_peer_process_never_sees_old_memory, teardown), /* forks: first */
+        /* These fork: first. */
+        cmocka_unit_test_teardown(a_peer_process_never_sees_old_memory, teardown),
+        {"a_peer_process_never_sees_old_memory, by descriptor", a_peer_process_never_sees_old_memory, NULL, teardown,
+         &by_fd},
         TEST(a_buffer_has_one_key),
         TEST(what_cannot_be_shared_has_none),
         TEST(any_memory_taken_for_the_gpus_has_none),
@@ -864,6 +982,9 @@ int main(int argc, char **argv)
         TEST(the_table_has_a_bound),
         TEST(a_failed_export_leaves_nothing),
         TEST(freed_buffers_lose_their_keys),
+        TEST(exports_end),
+        TEST(memory_may_be_mapped_twice),
+        TEST(found_by_its_id),
         TEST(any_order_of_calls_is_right),
         TEST(our_own_is_not_mapped),
         TEST(peers_map_once),

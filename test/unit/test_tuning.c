@@ -28,7 +28,7 @@ static const char *const collectives[] = {
 
 /* Whose an algorithm is. */
 static const unsigned char collective_of[] = {
-#define GPUSYM_ALGORITHM(id, name, coll, family, doc) GPUSYM_COLL_##coll,
+#define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) GPUSYM_COLL_##coll,
 #include "kernels/kernels.def"
 };
 
@@ -51,13 +51,14 @@ static bool is_ll(int algorithm)
 static void say(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,
                 const gpusym_tuning_choice_t *choice)
 {
-    print_error("%s, %lu bytes, %s of %s, %u ranks, %u SMs, simulated %d, zero copy %d, multicast %d, LL payload %lu, "
-                "%u blocks at most; forced %d %lu %u %u %u: algorithm %d, %u blocks of %u threads, chunk %u\n",
+    print_error("%s, %lu bytes, %s of %s, %u ranks, %u SMs, simulated %d, zero copy %d, multicast %d, reproducible %d, "
+                "all reach %d, LL128 %d, LL payload %lu, %u blocks at most; forced %d %lu %u %u %u: algorithm %d, "
+                "%u blocks of %u threads, chunk %u, zero copy %d\n",
                 collectives[call->coll], (unsigned long) call->bytes, gpusym_op_name(call->op),
                 gpusym_type_name(call->type), call->nranks, call->sm_count, call->simulated, call->zero_copy,
-                call->multicast, (unsigned long) call->ll_payload, call->max_blocks, forced->algorithm,
-                (unsigned long) forced->oneshot_max, forced->blocks, forced->threads, forced->chunk, choice->algorithm,
-                choice->blocks, choice->threads, choice->chunk);
+                call->multicast, call->reproducible, call->all_reach, call->ll128, (unsigned long) call->ll_payload,
+                call->max_blocks, forced->algorithm, (unsigned long) forced->oneshot_max, forced->blocks, forced->threads,
+                forced->chunk, choice->algorithm, choice->blocks, choice->threads, choice->chunk, choice->zero_copy);
 }
 
 static bool within_bounds(const gpusym_tuning_call_t *call, const gpusym_tuning_choice_t *c)
@@ -67,11 +68,35 @@ static bool within_bounds(const gpusym_tuning_call_t *call, const gpusym_tuning_
            0 == c->threads % 32;
 }
 
-/* Whether a forced algorithm can serve the call; one without multicast always can. */
+static bool has_schedule(int algorithm)
+{
+    return gpusym_algorithm_schedule((unsigned) algorithm) >= 0;
+}
+
+/* Whether an algorithm goes along neighbours on a ring alone. */
+static bool is_ring(int algorithm)
+{
+    return has_schedule(algorithm) && NULL == strstr(gpusym_algorithm_name((unsigned) algorithm), "dbtree");
+}
+
+/* Whether an algorithm can serve the call. */
 static bool can_serve(const gpusym_tuning_call_t *call, int algorithm)
 {
-    return !is_multicast(algorithm) ||
-           (call->multicast && gpusym_family_valid(family_of(algorithm), call->op, call->type));
+    const unsigned family = family_of(algorithm);
+    return (!is_multicast(algorithm) || (call->multicast && gpusym_family_valid(family, call->op, call->type))) &&
+           (!call->reproducible || gpusym_algorithm_reproducible((unsigned) algorithm)) &&
+           (call->all_reach || is_ring(algorithm)) && (call->ll128 || !gpusym_family_ll128(family));
+}
+
+/* Whether there is any. */
+static bool can_be_served(const gpusym_tuning_call_t *call)
+{
+    for (int algorithm = 0; algorithm < GPUSYM_ALG_COUNT; algorithm++) {
+        if (collective_of[algorithm] == call->coll && can_serve(call, algorithm)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool algorithm_as_forced(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *f, int chosen)
@@ -79,10 +104,33 @@ static bool algorithm_as_forced(const gpusym_tuning_call_t *call, const gpusym_t
     if (f->algorithm >= 0 && can_serve(call, f->algorithm)) {
         return chosen == f->algorithm;
     }
-    if (is_multicast(chosen)) { /* by name only */
+    if (!can_serve(call, chosen)) {
         return false;
     }
-    return 0 == f->oneshot_max || is_ll(chosen) == (call->bytes <= f->oneshot_max);
+    if (!call->all_reach) {
+        return true;
+    }
+    /* by name only */
+    return !is_multicast(chosen) && !has_schedule(chosen) &&
+           (0 == f->oneshot_max || is_ll(chosen) == (call->bytes <= f->oneshot_max));
+}
+
+/* Zero copy: by another family, or, of rings, chains and trees, by Simple, where there are results to hand on. */
+static bool zero_copy_right(const gpusym_tuning_call_t *call, const gpusym_tuning_choice_t *c)
+{
+    const unsigned family = family_of(c->algorithm);
+    if (!call->zero_copy || !has_schedule(c->algorithm)) {
+        return c->zero_copy == (c->family != family) && (call->zero_copy || c->family == family);
+    }
+    switch (gpusym_algorithm_schedule((unsigned) c->algorithm)) {
+    case GS_RING_REDUCE_SCATTER:
+    case GS_CHAIN_REDUCE:
+    case GS_TREE_REDUCE:
+        return c->family == family && !c->zero_copy;
+    default:
+        return c->family == family &&
+               c->zero_copy == (NULL != strstr(gpusym_algorithm_name((unsigned) c->algorithm), "_simple"));
+    }
 }
 
 static bool as_forced(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *f,
@@ -90,15 +138,16 @@ static bool as_forced(const gpusym_tuning_call_t *call, const gpusym_tuning_forc
 {
     const uint32_t threads = f->threads > GPUSYM_THREADS_MAX ? GPUSYM_THREADS_MAX : f->threads;
     return algorithm_as_forced(call, f, c->algorithm) && (0 == f->chunk || c->chunk == f->chunk) &&
-           c->family < GPUSYM_F_COUNT && (call->zero_copy || c->family == gpusym_algorithm_family((unsigned) c->algorithm)) &&
+           c->family < GPUSYM_F_COUNT && zero_copy_right(call, c) &&
            (0 == f->blocks || c->blocks == (f->blocks < call->max_blocks ? f->blocks : call->max_blocks)) &&
            (0 == f->threads || (c->threads >= threads && c->threads < threads + 32));
 }
 
 static bool same(const gpusym_tuning_choice_t *a, const gpusym_tuning_choice_t *b)
 {
-    return a->algorithm == b->algorithm && a->family == b->family && a->blocks == b->blocks &&
-           a->threads == b->threads && a->chunk == b->chunk;
+    return a->algorithm == b->algorithm &&
+           (a->algorithm < 0 || (a->family == b->family && a->blocks == b->blocks && a->threads == b->threads &&
+                                 a->chunk == b->chunk && a->zero_copy == b->zero_copy));
 }
 
 static gpusym_tuning_choice_t choose(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced)
@@ -108,7 +157,9 @@ static gpusym_tuning_choice_t choose(const gpusym_tuning_call_t *call, const gpu
     memset(&again, 0x22, sizeof again);
     gpusym_tuning_choose(call, forced, &first);
     gpusym_tuning_choose(call, forced, &again);
-    if (!within_bounds(call, &first) || !as_forced(call, forced, &first) || !same(&first, &again)) {
+    const bool right = first.algorithm < 0 ? !call->all_reach && !can_be_served(call)
+                                           : within_bounds(call, &first) && as_forced(call, forced, &first);
+    if (!right || !same(&first, &again)) {
         say(call, forced, &first);
         fail();
     }
@@ -148,6 +199,9 @@ static gpusym_tuning_call_t draw_call(uint64_t bytes)
                                  .simulated = next_random() % 2,
                                  .zero_copy = next_random() % 2,
                                  .multicast = next_random() % 2,
+                                 .reproducible = 0 == next_random() % 4,
+                                 .all_reach = 0 != next_random() % 4,
+                                 .ll128 = next_random() % 2,
                                  .ll_payload = 16 + next_random() % 100000,
                                  .max_blocks = 1 + (uint32_t) (next_random() % GPUSYM_BLOCKS_MAX)};
     draw_what(&call);
@@ -163,6 +217,8 @@ static gpusym_tuning_call_t usual_call(unsigned coll, uint32_t nranks, uint64_t 
                                   .type = GPUSYM_T_F32,
                                   .nranks = nranks,
                                   .sm_count = 132,
+                                  .all_reach = true,
+                                  .ll128 = true,
                                   .ll_payload = 64 << 10,
                                   .max_blocks = 128};
 }
@@ -181,6 +237,8 @@ static void any_call_can_be_launched(void **state)
                                              .simulated = k % 2,
                                              .zero_copy = next_random() % 2,
                                              .multicast = next_random() % 2,
+                                             .all_reach = 0 != next_random() % 4,
+                                             .ll128 = next_random() % 2,
                                              .ll_payload = 16ull << next_random() % 20};
                 draw_what(&call);
                 call.max_blocks = gpusym_tuning_max_blocks(sm, call.simulated);
@@ -255,8 +313,8 @@ static void multicast_is_asked_for(void **state)
             call.coll = collective_of[algorithm];
             const gpusym_tuning_forced_t forced = {.algorithm = algorithm};
             const gpusym_tuning_choice_t with = choose(&call, &forced), without = choose(&call, &nothing);
-            assert_false(is_multicast(without.algorithm));
-            if (call.multicast && gpusym_family_valid(family_of(algorithm), call.op, call.type)) {
+            assert_false(without.algorithm >= 0 && is_multicast(without.algorithm));
+            if (can_serve(&call, algorithm)) {
                 assert_int_equal(with.algorithm, algorithm);
                 taken++;
             } else {
@@ -280,6 +338,37 @@ static void multicast_is_asked_for(void **state)
     assert_int_equal(choose(&call, &forced).algorithm, forced.algorithm);
     call.multicast = false;
     assert_int_not_equal(choose(&call, &forced).algorithm, forced.algorithm);
+}
+
+/* Where not all reach all, rings serve what has them, in the order of the ranks if that is wanted: small messages by LL,
+ * then, where links are fit for it, by LL128, large ones by Simple. The others are for the previous module. */
+static void rings_serve_where_not_all_reach(void **state)
+{
+    (void) state;
+    unsigned served = 0, refused = 0;
+    for (unsigned i = 0; i < GPUSYM_COLL_COUNT * (GPUSYM_TEAM_MAX - 1) * 4; i++) {
+        gpusym_tuning_call_t call =
+            usual_call(i % GPUSYM_COLL_COUNT, 2 + i / GPUSYM_COLL_COUNT / 4, 1);
+        bool seen[3] = {false, false, false};
+        unsigned last = 0;
+        call.all_reach = false;
+        call.ll128 = i / GPUSYM_COLL_COUNT % 2;
+        call.reproducible = i / GPUSYM_COLL_COUNT / 2 % 2;
+        for (; can_be_served(&call) && call.bytes < 1ull << 33; call.bytes += 1 + call.bytes / 4) {
+            const gpusym_tuning_choice_t c = choose(&call, &nothing);
+            const char *name = gpusym_algorithm_name((unsigned) c.algorithm);
+            const unsigned protocol = NULL != strstr(name, "_simple") ? 2 : NULL != strstr(name, "_ll128") ? 1 : 0;
+            assert_true(protocol >= last);
+            seen[last = protocol] = true;
+        }
+        served += seen[0];
+        assert_true(seen[0] == can_be_served(&call) && seen[2] == seen[0] && seen[1] == (seen[0] && call.ll128));
+        if (!seen[0]) {
+            refused++;
+            assert_int_equal(choose(&call, &nothing).algorithm, -1);
+        }
+    }
+    assert_true(served > 0 && refused > 0);
 }
 
 /* The largest message that goes by LL lines; all smaller ones do, and no larger one. */
@@ -390,6 +479,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_is_forced_is_taken),
         cmocka_unit_test(every_algorithm_can_be_forced),
         cmocka_unit_test(multicast_is_asked_for),
+        cmocka_unit_test(rings_serve_where_not_all_reach),
         cmocka_unit_test(ll_is_for_the_small),
         cmocka_unit_test(the_limit_of_ll_can_be_forced),
         cmocka_unit_test(larger_messages_get_more_threads),

@@ -65,6 +65,7 @@ typedef struct {
     double timeout;          /* seconds one GPU waits for another inside a kernel; 0: no limit */
     bool share_gpu;          /* run kernels even where two ranks share a GPU */
     bool multicast;          /* allow multicast objects (sites' vetoes come first) */
+    bool graph;              /* persistent calls are launched by a graph of theirs */
     bool zero_copy;          /* large messages go straight between users' buffers where peers can map them */
     unsigned zero_copy_min;  /* smallest message in bytes for that; 0: by the tuning table */
     int reg_limit;           /* users' buffers that a process lets its peers map at a time */
@@ -73,6 +74,7 @@ typedef struct {
     bool sim_host;           /* simulator: any buffer is device memory */
     int sim_gpus;            /* simulator: GPUs of a host */
     const char *sim_fail;    /* simulator: faults to inject */
+    const char *sim_links;   /* simulator: classes of links between GPUs */
     unsigned epoch_first;    /* developer: first epoch of a communicator, to test the wrap */
 
     int output;              /* opal_output stream; -1 before open and after close */

@@ -6,20 +6,13 @@
 #include "coll_gpusym_call.h"
 #include "mca/common/gpusym/scratch.h"
 
+#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* How often a waiting rank looks after its peers and its GPU. In nanoseconds. */
 #define HEALTH_NS 10000000ull
 /* How much longer than the kernel's own limit the host waits for a kernel that was told to end. */
 #define GRACE_NS 5000000000ull
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static const char *comm_name(const coll_gpusym_call_t *call, char *buf, size_t size)
 {
@@ -97,7 +90,7 @@ static void give_up(coll_gpusym_call_t *call)
     }
     __atomic_store_n(&call->lane->host->abort, 1u, __ATOMIC_RELEASE);
     call->state = COLL_GPUSYM_CALL_DRAINING;
-    call->since_ns = now_ns();
+    call->since_ns = coll_gpusym_now_ns();
 }
 
 static void fail_gpu(coll_gpusym_call_t *call, const char *text)
@@ -146,7 +139,7 @@ static bool time_to_look(coll_gpusym_call_t *call)
     if (0 != ++call->polls % 256) {
         return false;
     }
-    const uint64_t now = now_ns();
+    const uint64_t now = coll_gpusym_now_ns();
     if (now - call->looked_ns < HEALTH_NS) {
         return false;
     }
@@ -431,6 +424,20 @@ static void answered(coll_gpusym_call_t *call)
     }
 }
 
+/* The algorithm and its shape: from nothing that only this rank knows. */
+static void choose(coll_gpusym_call_t *call, gpusym_tuning_choice_t *plan);
+
+/* Whether there are kernels for a team of which not all reach all: the same on all ranks. */
+static bool reaches(coll_gpusym_call_t *call)
+{
+    gpusym_tuning_choice_t choice;
+    if (call->module->team->all_reach) {
+        return true;
+    }
+    choose(call, &choice);
+    return choice.algorithm >= 0;
+}
+
 static void set_up(coll_gpusym_call_t *call)
 {
     coll_gpusym_team_t *t = call->module->team;
@@ -439,6 +446,8 @@ static void set_up(coll_gpusym_call_t *call)
         give_up(call);
     } else if (rv > 0 && t->reason >= 0) {
         to_previous(call, t->reason);
+    } else if (rv > 0 && !reaches(call)) {
+        to_previous(call, COLL_GPUSYM_R_UNREACHABLE);
     } else if (rv > 0) {
         ready(call);
     } else if (time_to_look(call)) {
@@ -453,13 +462,12 @@ static void set_up(coll_gpusym_call_t *call)
 #include "kernels/kernels.def"
 _Static_assert((int)COLL_GPUSYM_NATIVES == (int)GPUSYM_COLL_COUNT, "and there are as many");
 
-/* The algorithm and its shape: from nothing that only this rank knows. */
 static void choose(coll_gpusym_call_t *call, gpusym_tuning_choice_t *plan)
 {
     coll_gpusym_team_t *t = call->module->team;
     const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
     char name[COLL_GPUSYM_COMM_NAME_MAX];
-    const gpusym_tuning_call_t what = {.coll = call->args.coll,
+    gpusym_tuning_call_t what = {.coll = call->args.coll,
                                        .bytes = call->read.max_bytes,
                                        .op = call->native.op,
                                        .type = call->native.type,
@@ -467,17 +475,26 @@ static void choose(coll_gpusym_call_t *call, gpusym_tuning_choice_t *plan)
                                        .sm_count = t->sm_count,
                                        .simulated = c->dev->simulated,
                                        .zero_copy = call->zero_copy,
-                                       .multicast = NULL != t->mc && !c->reproducible,
+                                       .multicast = NULL != t->mc,
+                                       .reproducible = c->reproducible,
+                                       .all_reach = t->all_reach,
+                                       .ll128 = t->ll128,
                                        .ll_payload = gpusym_ll_payload(t->work.ll_bytes),
                                        .max_blocks = t->max_blocks};
     const gpusym_tuning_forced_t forced = {c->algorithm[call->args.coll], c->oneshot_max, (uint32_t)c->blocks,
                                            (uint32_t)c->threads, c->chunk};
     gpusym_tuning_choose(&what, &forced, plan);
+    if (plan->algorithm >= 0 && gpusym_family_ll128(plan->family) && !coll_gpusym_native_channels(plan, &t->work)) {
+        what.ll128 = false; /* the slot is too small */
+        gpusym_tuning_choose(&what, &forced, plan);
+    }
     if (forced.algorithm >= 0 && plan->algorithm != forced.algorithm && !t->said_unicast) {
         t->said_unicast = true;
-        COLL_GPUSYM_VERBOSE(1, "%s: %s is not to be had here (no multicast, or not for this operation and type): %s instead",
+        COLL_GPUSYM_VERBOSE(1,
+                            "%s: %s is not to be had here (no multicast, not for this operation and type, not reproducible, "
+                            "or no such links): %s instead",
                             comm_name(call, name, sizeof name), gpusym_algorithm_name((unsigned)forced.algorithm),
-                            gpusym_algorithm_name((unsigned)plan->algorithm));
+                            plan->algorithm >= 0 ? gpusym_algorithm_name((unsigned)plan->algorithm) : "the previous module");
     }
 }
 
@@ -495,13 +512,25 @@ static bool plan_make(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
     p->work.limit_ns = call->blocking ? t->work.limit_ns : 0; /* a peer may compute before it comes back: see look_after() */
     p->algorithm = choice.algorithm;
     p->kernel = gpusym_kernel_find(choice.family, call->native.op, call->native.type);
-    p->zero_copy = choice.family != gpusym_algorithm_family((unsigned)choice.algorithm);
+    p->zero_copy = choice.zero_copy;
+    coll_gpusym_native_paths(call, gpusym_algorithm_schedule((unsigned)choice.algorithm), &p->work);
+    p->work.direct = choice.zero_copy;
     if (p->zero_copy && !map_peers(call, &p->work)) {
         return false;
     }
     p->epochs = gpusym_kernel_plan(choice.family, &p->work, choice.chunk);
-    p->valid = !call->zero_copy && NULL == call->scratch; /* mappings and scratch memory may change */
+    p->valid = NULL == call->scratch; /* which another call may have the next time */
+    p->offered = call->zero_copy;
     return true;
+}
+
+/* A plan for this start: a persistent call's own, in which only peers' buffers may have moved (mapped anew), or a new one. */
+static bool plan_get(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
+{
+    if (p != call->plan || !p->valid || p->offered != call->zero_copy || NULL != call->scratch) {
+        return plan_make(call, p);
+    }
+    return !p->zero_copy || map_peers(call, &p->work);
 }
 
 static bool copy_rows(const coll_gpusym_call_t *call, const coll_gpusym_rows_t *r, const void *scratch, bool back)
@@ -520,6 +549,36 @@ static bool pack(const coll_gpusym_call_t *call)
     return copy_rows(call, &k->pack, k->in, false) && (!k->keep || copy_rows(call, &k->unpack, k->out, false));
 }
 
+void coll_gpusym_plan_free(coll_gpusym_plan_t *plan)
+{
+    if (NULL != plan && NULL != plan->graph) {
+        mca_coll_gpusym_component.dev->graph_destroy(plan->graph);
+    }
+    free(plan);
+}
+
+/* Queues the kernel: of a persistent call by a graph, where there are such. That is made here, in the call's turn: no kernel
+ * of this process waits for a peer, so the driver may wait for what runs. */
+static bool launch_plan(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
+{
+    const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
+    char name[COLL_GPUSYM_COMM_NAME_MAX];
+
+    if (p != call->plan || p->no_graph || !c->graph || NULL == c->dev->graph_launch) {
+        return GPUSYM_SUCCESS == gpusym_lane_launch(call->lane, p->kernel, &p->work);
+    }
+    if (GPUSYM_SUCCESS == gpusym_lane_launch_graph(call->lane, p->kernel, &p->work, &p->graph)) {
+        return true;
+    }
+    if (NULL != p->graph) {
+        return false;
+    }
+    p->no_graph = true;
+    COLL_GPUSYM_VERBOSE(1, "%s: a persistent %s is launched without a graph: %s", comm_name(call, name, sizeof name),
+                        coll_gpusym_mpi_name(call->args.coll), c->dev->error());
+    return GPUSYM_SUCCESS == gpusym_lane_launch(call->lane, p->kernel, &p->work);
+}
+
 /* Fills the descriptor and launches. */
 static void launch(coll_gpusym_call_t *call)
 {
@@ -528,7 +587,7 @@ static void launch(coll_gpusym_call_t *call)
     coll_gpusym_plan_t once, *p = NULL != call->plan ? call->plan : &once;
 
     call->since_ns = 0;
-    if (!(p == call->plan && p->valid && !call->zero_copy && NULL == call->scratch) && !plan_make(call, p)) {
+    if (!plan_get(call, p)) {
         fail_gpu(call, c->dev->error());
         return;
     }
@@ -545,7 +604,7 @@ static void launch(coll_gpusym_call_t *call)
         fail_gpu(call, c->dev->error());
         return;
     }
-    if (!pack(call) || GPUSYM_SUCCESS != gpusym_lane_launch(call->lane, p->kernel, &p->work)) {
+    if (!pack(call) || !launch_plan(call, p)) {
         gpusym_lane_put(call->lane); /* nothing was queued */
         call->lane = NULL;
         fail_gpu(call, c->dev->error());

@@ -12,6 +12,8 @@
 #ifndef MCA_COLL_GPUSYM_CALL_H
 #define MCA_COLL_GPUSYM_CALL_H
 
+#include <time.h>
+
 #include "coll_gpusym_args.h"
 #include "coll_gpusym_team.h"
 #include "tuning/tuning.h"
@@ -55,9 +57,12 @@ typedef struct {
     bool keep;                 /* `unpack` is copied there before the kernel too: it writes not all of that, or reads it */
 } coll_gpusym_native_t;
 
-/* A launch that is made again and again: all but its epoch. */
+/* A launch that is made again and again: all but its epoch. Zeroed before its first use. */
 typedef struct {
     bool valid, zero_copy;
+    bool offered;              /* zero copy was agreed to be possible, taken or not */
+    bool no_graph;             /* the device cannot make one */
+    gpusym_graph_t *graph;     /* owned; NULL: not made yet */
     int algorithm;
     unsigned kernel;
     uint64_t epochs;
@@ -98,6 +103,14 @@ typedef struct coll_gpusym_call {
     struct coll_gpusym_call *next;    /* in the team's list */
 } coll_gpusym_call_t;
 
+/* A clock that only rises. */
+static inline uint64_t coll_gpusym_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 /* Whether kernels.def has algorithms of a collective. */
 static inline bool coll_gpusym_has_kernels(enum coll_gpusym_coll coll)
 {
@@ -117,6 +130,10 @@ void coll_gpusym_native_shares(const coll_gpusym_call_t *call, bool *in, bool *o
 bool coll_gpusym_native_zero_copy(const coll_gpusym_call_t *call);
 /* Fills in what the collective is: in, out, segments, ranks. call->read.max_bytes is agreed. */
 void coll_gpusym_native_work(const coll_gpusym_call_t *call, gpusym_work_t *w);
+/* Which ways the channels of a schedule (enum gs_schedule_kind; -1: none) take. w->rank, w->nranks are set. */
+void coll_gpusym_native_paths(const coll_gpusym_call_t *call, int schedule, gpusym_work_t *w);
+/* Whether the slot has room for a channel of the choice. */
+bool coll_gpusym_native_channels(const gpusym_tuning_choice_t *choice, const gpusym_work_t *slot);
 /* A communicator of one rank: copies what comes out; *rv is the MPI error code. False: that cannot be done by a plain copy. */
 bool coll_gpusym_native_alone(const coll_gpusym_args_t *args, const gpusym_mem_t *where, int *rv);
 
@@ -132,6 +149,8 @@ void coll_gpusym_call_init(coll_gpusym_call_t *call, mca_coll_gpusym_module_t *m
 void coll_gpusym_call_again(coll_gpusym_call_t *call);
 /* One step, which never waits. True once the state is PREVIOUS or ENDED: the communicator's next call may go on. */
 bool coll_gpusym_call_poll(coll_gpusym_call_t *call);
+/* Frees a plan, NULL too, which no call uses any more. */
+void coll_gpusym_plan_free(coll_gpusym_plan_t *plan);
 /* Counts how the call was served; once, when it is over. */
 void coll_gpusym_call_count(const coll_gpusym_call_t *call);
 

@@ -41,20 +41,11 @@ mca_coll_gpusym_component_t mca_coll_gpusym_component = {
     .output = -1,
 };
 
-/* Whether the Open MPI that loads us is the one that we are built for: its structs are ours then.
- * opal_version_string: "4.1.4", "6.0.0rc2", with more behind on some builds. */
-static bool version_fits(void)
-{
-    static const char built[] = GPUSYM_OMPI_BUILT_FOR ".";
-
-    return 0 == strncmp(opal_version_string, built, sizeof(built) - 1);
-}
-
 static int component_register(void)
 {
     int ret;
 
-    if (!version_fits()) {
+    if (!gpusym_ompi_fits()) {
         opal_output_verbose(1, ompi_coll_base_framework.framework_output,
                             "coll:gpusym: not loaded: this is Open MPI %s, the component is for " GPUSYM_OMPI_BUILT_FOR,
                             opal_version_string);
@@ -77,6 +68,7 @@ static void open_output(void)
 static int component_open(void)
 {
     open_output();
+    gpusym_device_opener = coll_gpusym_device;
     return coll_gpusym_adopt();
 }
 
@@ -114,6 +106,7 @@ static void open_device(mca_coll_gpusym_component_t *c)
     gpusym_sim_params.host = c->sim_host;
     gpusym_sim_params.gpus = c->sim_gpus;
     gpusym_sim_params.fail = c->sim_fail;
+    gpusym_sim_params.links = c->sim_links;
     gpusym_sim_params.local_rank = (int) opal_process_info.my_local_rank;
     gpusym_sim_params.world_rank = c->world_rank;
     gpusym_reg_limit = (unsigned)c->reg_limit;
@@ -150,6 +143,7 @@ static int component_close(void)
     mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
 
     coll_gpusym_counters_print();
+    gpusym_device_opener = NULL;
     coll_gpusym_team_fini();
     if (device_tried) {
         gpusym_device_close();

@@ -30,7 +30,7 @@ static const struct {
 
 /* The collective that an algorithm is of, "ALLREDUCE". */
 static const char *const algorithm_coll[] = {
-#define GPUSYM_ALGORITHM(id, name, coll, family, doc) #coll,
+#define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) #coll,
 #include "kernels/kernels.def"
 };
 

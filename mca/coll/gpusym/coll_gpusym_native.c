@@ -615,3 +615,33 @@ void coll_gpusym_native_work(const coll_gpusym_call_t *call, gpusym_work_t *w)
         w->src_end = me;
     }
 }
+
+void coll_gpusym_native_paths(const coll_gpusym_call_t *call, int schedule, gpusym_work_t *w)
+{
+    const coll_gpusym_team_t *t = call->module->team;
+    const bool tree = schedule >= GS_TREE_ALLREDUCE;
+    w->schedule = (uint32_t)schedule;
+    w->npaths = schedule < 0 ? 0 : tree ? 2 : t->nrings;
+    for (uint32_t i = 0; i < w->npaths; i++) {
+        gpusym_path_t *path = &w->path[i];
+        uint32_t order[GPUSYM_TEAM_MAX];
+        gpusym_shape_t shape;
+        for (uint32_t r = 0; r < w->nranks; r++) {
+            path->order[r] = tree ? (uint8_t)r : t->ring[i][r];
+            order[r] = path->order[r];
+        }
+        gpusym_team_shape((uint32_t)schedule, w->nranks, tree ? NULL : order, i, w->rank, (uint32_t)call->args.root, &shape);
+        path->pos = (uint8_t)shape.pos;
+        path->links = (uint8_t)shape.links;
+        for (uint32_t l = 0; l < GS_LINKS; l++) {
+            path->peer[l] = (uint8_t)shape.peer[l];
+            path->far[l] = (uint8_t)shape.far[l];
+        }
+    }
+}
+
+bool coll_gpusym_native_channels(const gpusym_tuning_choice_t *choice, const gpusym_work_t *slot)
+{
+    const int schedule = gpusym_algorithm_schedule((unsigned)choice->algorithm);
+    return schedule < 0 || 0 != gpusym_channels_max(choice->family, (unsigned)schedule, slot);
+}

@@ -35,7 +35,7 @@ typedef struct {
 static const number_t numbers[] = {
     {"priority", MCA_BASE_VAR_TYPE_INT, 6, FIELD(priority), 90, -1, 1000, 0, "",
      "Priority among the coll components; the highest serves a collective. -1: never used"},
-    {"heap_size", MCA_BASE_VAR_TYPE_UNSIGNED_LONG, 4, FIELD(heap_size), 64 * MIB, MIB, 4096 * MIB, 0, "bytes",
+    {"heap_size", MCA_BASE_VAR_TYPE_UNSIGNED_LONG, 4, FIELD(heap_size), 52 * MIB, MIB, 4096 * MIB, 0, "bytes",
      "GPU memory a process sets aside, once, for the staging areas of all its communicators. K, M and G may follow the "
      "number"},
     {"oneshot_max", MCA_BASE_VAR_TYPE_UNSIGNED_INT, LEVEL_EVERY_CALL, FIELD(oneshot_max), 0, 0, 16 * MIB, 0, "bytes",
@@ -57,7 +57,9 @@ static const number_t numbers[] = {
      "TORCH_SYMM_MEM_DISABLE_MULTICAST=1 in the environment forbid them whatever is said here"},
     {"zero_copy", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(zero_copy), 1, 0, 1, 0, "",
      "Move large messages straight between users' buffers where peers can map them (on NVIDIA GPUs: memory of cudaMalloc, "
-     "not cudaMallocAsync). Otherwise, and what is smaller, goes by way of the heap"},
+     "and of cuMemCreate with a file descriptor; not cudaMallocAsync). Otherwise, and what is smaller, goes by way of the heap"},
+    {"graph", MCA_BASE_VAR_TYPE_BOOL, LEVEL_EVERY_CALL, FIELD(graph), 1, 0, 1, 0, "",
+     "Launch the kernel of a persistent collective by a graph (on NVIDIA GPUs: a CUDA graph) that its first start makes"},
     {"zero_copy_min", MCA_BASE_VAR_TYPE_UNSIGNED_INT, LEVEL_EVERY_CALL, FIELD(zero_copy_min), 0, 0, 1024 * MIB, 0, "bytes",
      "Smallest message that goes straight between users' buffers. 0: by the tuning table"},
     {"reg_limit", MCA_BASE_VAR_TYPE_INT, 4, FIELD(reg_limit), 64, 0, 64, 0, "buffers",
@@ -302,9 +304,19 @@ static int register_sim_fail(void)
     COMPONENT->sim_fail = "";
     return var_register("sim_fail",
                         "Simulator: faults to inject, what:n[@rank], separated by commas: the n-th (from 1) alloc, "
-                        "import, export, bind, launch or hostalloc fails, or the n-th launch never ends (hang); on "
+                        "import, export, bind, launch, graph or hostalloc fails, or the n-th launch never ends (hang); on "
                         "every rank or on one",
                         MCA_BASE_VAR_TYPE_STRING, NULL, 9, FIELD(sim_fail));
+}
+
+static int register_sim_links(void)
+{
+    COMPONENT->sim_links = "";
+    return var_register("sim_links",
+                        "Simulator: links between GPUs, A-B:CLASS, separated by commas; GPUs are numbered as the local ranks "
+                        "they are handed to. Class 0: neither reaches the other, 1: across NUMA nodes, 2: in one, 3: by one "
+                        "PCI switch, 3 + n: n NVLinks. Of pairs that are not named: one NVLink",
+                        MCA_BASE_VAR_TYPE_STRING, NULL, 9, FIELD(sim_links));
 }
 
 int coll_gpusym_params_register(void)
@@ -319,6 +331,9 @@ int coll_gpusym_params_register(void)
     }
     if (ret >= 0) {
         ret = register_sim_fail();
+    }
+    if (ret >= 0) {
+        ret = register_sim_links();
     }
     for (size_t i = 0; ret >= 0 && i < sizeof(numbers) / sizeof(numbers[0]); ++i) {
         ret = number_register(&numbers[i]);

@@ -233,7 +233,7 @@ int coll_gpusym_blocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *
 /* Keeps it for another call. */
 static void request_return(request_t *r)
 {
-    free(r->plan);
+    coll_gpusym_plan_free(r->plan);
     free(r->kept);
     r->plan = NULL;
     r->kept = NULL;

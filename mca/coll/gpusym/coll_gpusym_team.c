@@ -4,7 +4,8 @@
  * Teams: how a communicator's ranks find each other, and the heap of the process.
  *
  * Every step is: decide locally, tell all, decide alike.  A step that fails on one rank fails on all, which
- * then stage every call of the communicator and say so once at verbose level.  Ranks tell each other by the previous
+ * then stage every call of the communicator and say so once at verbose level; but a peer's memory that a rank cannot map is
+ * a link that is not there, and may be gone round.  Ranks tell each other by the previous
  * module's nonblocking allgather, which is polled.
  */
 #include "coll_gpusym_call.h"
@@ -18,7 +19,7 @@
 #include "tuning/tuning.h"
 
 /* Where set-up is; an exchange is in flight in all but NEW, MET and DONE. */
-enum { STEP_NEW = 0, STEP_HELLO, STEP_HELLO_VOTE, STEP_MET, STEP_GPU, STEP_GPU_VOTE, STEP_MC, STEP_MC_VOTE, STEP_DONE };
+enum { STEP_NEW = 0, STEP_HELLO, STEP_HELLO_VOTE, STEP_MET, STEP_GPU, STEP_GPU_LINKS, STEP_MC, STEP_MC_VOTE, STEP_DONE };
 
 /* The heap of this process, made at the first team's second step. */
 static struct {
@@ -42,6 +43,7 @@ typedef struct {
     gpusym_slot_offer_t slots;
     uint64_t heap_size;
     uint8_t uuid[16];
+    gpusym_place_t place;
     uint32_t epoch, sm_count;
     uint32_t share_gpu; /* what this rank's parameter says */
     uint32_t multicast; /* whether this rank may and can */
@@ -336,6 +338,7 @@ static void gpu_hello_fill(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu
     h->share_gpu = mca_coll_gpusym_component.share_gpu;
     h->multicast = NULL != dev->mc_create && gpusym_multicast_allowed(mca_coll_gpusym_component.multicast, NULL);
     memcpy(h->uuid, info.uuid, sizeof h->uuid);
+    h->place = info.place;
 }
 
 /* What the hellos forbid, the same on every rank; -1: nothing. */
@@ -398,19 +401,86 @@ static bool slot_take(coll_gpusym_team_t *t, const gpu_hello_t *all, int class)
     return 0 != t->max_blocks;
 }
 
-/* Maps all peers' slots. False if one cannot be. */
-static bool slots_map(coll_gpusym_team_t *t, const gpu_hello_t *all)
+/* Classes of this rank's links, [nranks], as far as they matter: NVLinks that are alike count as one, whoever says so. So
+ * where the driver alone tells that they are (NVSwitch), or there are but two ranks, nobody loads the topology. */
+static void links_find(const coll_gpusym_team_t *t, const gpu_hello_t *all, uint8_t *link)
 {
+    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    uint8_t least = GPUSYM_LINK_SELF, most = GPUSYM_LINK_NONE; /* of links to other GPUs */
+    bool told = true;
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        const int class = r == t->rank ? (int)GPUSYM_LINK_SELF : dev->gpu_link(t->gpu, &all[r].place);
+        told = told && class >= 0;
+        link[r] = class >= 0 ? (uint8_t)class : GPUSYM_LINK_NUMA;
+    }
+    for (uint32_t r = 0; !told && t->nranks > 2 && r < t->nranks; r++) {
+        const uint8_t class = gpusym_topo_link(&all[t->rank].place, &all[r].place);
+        link[r] = class > link[r] ? class : link[r];
+    }
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        if (GPUSYM_LINK_SELF != link[r]) {
+            least = link[r] < least ? link[r] : least;
+            most = link[r] > most ? link[r] : most;
+        }
+    }
+    for (uint32_t r = 0; least == most && least > GPUSYM_LINK_NVLINK && r < t->nranks; r++) {
+        link[r] = GPUSYM_LINK_SELF != link[r] ? GPUSYM_LINK_NVLINK + 1 : GPUSYM_LINK_SELF;
+    }
+}
+
+/* "255 4 4 0": classes of links, for messages. */
+static const char *links_text(const coll_gpusym_team_t *t, const uint8_t *link, char *text, size_t size)
+{
+    size_t used = 0;
+    for (uint32_t r = 0; r < t->nranks && used < size; r++) {
+        used += (size_t)snprintf(text + used, size - used, "%s%u", 0 == r ? "" : " ", link[r]);
+    }
+    return text;
+}
+
+/* Maps the peers' slots. What cannot be is no link. */
+static void slots_map(coll_gpusym_team_t *t, const gpu_hello_t *all)
+{
+    char text[4 * GPUSYM_TEAM_MAX + 1];
+    const uint64_t start = coll_gpusym_now_ns();
+    links_find(t, all, t->my_link);
+    COLL_GPUSYM_VERBOSE(5, "rank %u: links to the team's GPUs: %s (%.1f ms)", t->rank,
+                        links_text(t, t->my_link, text, sizeof text), 1e-6 * (double)(coll_gpusym_now_ns() - start));
     for (uint32_t r = 0; r < t->nranks; r++) {
         void *base;
-        if (GPUSYM_SUCCESS != gpusym_heap_peer(process.heap, &all[r].heap, &base)) {
+        if (GPUSYM_SUCCESS == gpusym_heap_peer(process.heap, &all[r].heap, &base)) {
+            t->work.peer[r] = (char *)base + all[r].slots.off[t->slot_class];
+        } else {
             COLL_GPUSYM_VERBOSE(1, "rank %u cannot map the memory of rank %u: %s", t->rank, r,
                                 mca_coll_gpusym_component.dev->error());
-            return false;
+            t->my_link[r] = GPUSYM_LINK_NONE;
         }
-        t->work.peer[r] = (char *)base + all[r].slots.off[t->slot_class];
     }
-    return true;
+}
+
+/* With what all ranks say of their links: who reaches whom, the smaller of both directions, the same on all. */
+static void links_agree(coll_gpusym_team_t *t)
+{
+    uint8_t link[GPUSYM_TEAM_MAX * GPUSYM_TEAM_MAX] = {0}; /* [n][n] */
+    uint32_t order[GPUSYM_PATHS_MAX * GPUSYM_TEAM_MAX];
+    const uint32_t n = t->nranks;
+
+    t->ll128 = true;
+    for (uint32_t a = 0; a < n; a++) {
+        for (uint32_t b = 0; b < n; b++) {
+            const uint8_t class = t->link[a][b] < t->link[b][a] ? t->link[a][b] : t->link[b][a];
+            t->link[a][b] = t->link[b][a] = link[a * n + b] = link[b * n + a] = class;
+            t->ll128 = t->ll128 && (GPUSYM_LINK_NONE == class || class > GPUSYM_LINK_NVLINK);
+        }
+        if (GPUSYM_LINK_NONE == t->link[t->rank][a]) {
+            t->work.peer[a] = NULL; /* perhaps it could not map ours */
+        }
+    }
+    t->all_reach = gpusym_team_all_reach(link, n);
+    t->nrings = gpusym_team_rings(link, n, GPUSYM_PATHS_MAX, order);
+    for (uint32_t i = 0; i < t->nrings * n; i++) {
+        t->ring[i / n][i % n] = (uint8_t)order[i];
+    }
 }
 
 /* With everybody's GPU. Returns the next step, or a negative error. */
@@ -430,7 +500,8 @@ static int gpu_join(mca_coll_gpusym_module_t *m, const gpu_hello_t *all)
         settle(m, reason, detail);
         return STEP_DONE;
     }
-    return MPI_SUCCESS == vote_start(m, slots_map(t, all)) ? STEP_GPU_VOTE : OMPI_ERROR;
+    slots_map(t, all);
+    return MPI_SUCCESS == exchange_start(m, t->my_link, t->link, sizeof t->my_link) ? STEP_GPU_LINKS : OMPI_ERROR;
 }
 
 static int gpu_start(mca_coll_gpusym_module_t *m, const gpusym_mem_t *where)
@@ -446,27 +517,33 @@ static int gpu_start(mca_coll_gpusym_module_t *m, const gpusym_mem_t *where)
 /* Multicast: with more than two ranks, where all may and can, and all slots have one offset in their heaps. */
 static bool multicast_wanted(const coll_gpusym_team_t *t, const gpu_hello_t *all)
 {
-    bool wanted = t->nranks > 2;
+    bool wanted = t->nranks > 2 && t->all_reach;
     for (uint32_t r = 0; r < t->nranks; r++) {
         wanted = wanted && all[r].multicast && all[r].slots.off[t->slot_class] == all[0].slots.off[t->slot_class];
     }
     return wanted;
 }
 
-/* All have mapped all, or not. Returns the next step, or a negative error. */
+/* All have mapped whom they can. Returns the next step, or a negative error. */
 static int gpu_joined(mca_coll_gpusym_module_t *m)
 {
     coll_gpusym_team_t *t = m->team;
     char name[COLL_GPUSYM_COMM_NAME_MAX];
     mc_hello_t *mine;
 
-    if (!vote_result(t)) {
+    links_agree(t);
+    if (!t->all_reach && 0 == t->nrings) {
         settle(m, COLL_GPUSYM_R_UNREACHABLE, NULL);
         return STEP_DONE;
     }
-    COLL_GPUSYM_VERBOSE(5, "%s: rank %u on GPU %s: slot of %lu bytes, up to %u blocks, first epoch %u",
+    if (!t->all_reach) {
+        t->no_zero_copy = true;
+        COLL_GPUSYM_VERBOSE(1, "%s: not all GPUs reach each other: rings only (%u), no multicast, no zero copy",
+                            coll_gpusym_comm_name(m->comm, name, sizeof name), t->nrings);
+    }
+    COLL_GPUSYM_VERBOSE(5, "%s: rank %u on GPU %s: slot of %lu bytes, up to %u blocks, first epoch %u, %u rings",
                         coll_gpusym_comm_name(m->comm, name, sizeof name), t->rank, t->gpu_text,
-                        (unsigned long)t->slot_size, t->max_blocks, t->epoch);
+                        (unsigned long)t->slot_size, t->max_blocks, t->epoch, t->nrings);
     if (!multicast_wanted(t, t->all)) {
         return STEP_DONE;
     }
@@ -537,7 +614,7 @@ int coll_gpusym_team_gpu(mca_coll_gpusym_module_t *m, const gpusym_mem_t *where)
         if (1 == next) {
             next = STEP_MET == t->step        ? gpu_start(m, where)
                    : STEP_GPU == t->step      ? gpu_join(m, t->all)
-                   : STEP_GPU_VOTE == t->step ? gpu_joined(m)
+                   : STEP_GPU_LINKS == t->step ? gpu_joined(m)
                    : STEP_MC == t->step       ? mc_join(m, t->all)
                                               : mc_joined(m);
         }
@@ -632,6 +709,7 @@ void coll_gpusym_team_fini(void)
         gpusym_scratch_close(mca_coll_gpusym_component.dev);
     }
     gpusym_heap_destroy(process.heap);
+    gpusym_topo_close();
     process.heap = NULL;
     process.tried = 0;
     gpusym_pages_close();

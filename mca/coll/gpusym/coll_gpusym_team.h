@@ -30,6 +30,7 @@ struct coll_gpusym_team {
     struct ompi_request_t *exchange; /* an allgather of the previous module in flight; NULL: none */
     void *mine, *all;                /* its buffers */
     uint8_t my_vote, *votes;         /* [nranks] */
+    uint8_t my_link[GPUSYM_TEAM_MAX]; /* what this rank says of its links, see `link` */
 
     bool has_slot;
     int slot_class;
@@ -42,6 +43,12 @@ struct coll_gpusym_team {
     uint32_t sm_count;     /* of the smallest GPU */
     uint32_t epoch;        /* next unused */
     gpusym_work_t work;    /* peers and layout filled in */
+    /* Who reaches whom, agreed: link[a][b] is a class of team.h, the smaller of both directions. */
+    uint8_t link[GPUSYM_TEAM_MAX][GPUSYM_TEAM_MAX];
+    bool all_reach;        /* else only along the rings, and work.peer[r] is NULL for those whom we do not reach */
+    bool ll128;            /* every link keeps stores of 128 bytes whole */
+    uint32_t nrings;
+    uint8_t ring[GPUSYM_PATHS_MAX][GPUSYM_TEAM_MAX]; /* orders of the ranks */
     gpusym_mc_t *mc;       /* multicast object over all ranks' slots, bound; NULL: none, on all ranks */
 
     bool no_zero_copy;     /* a rank could not map a peer's buffer: agreed by all */

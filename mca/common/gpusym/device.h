@@ -14,6 +14,7 @@
 
 #include "kernels/kernels.h"
 #include "mca/common/gpusym/common.h"
+#include "mca/common/gpusym/topo.h"
 
 /* What a pointer points to. */
 typedef enum {
@@ -28,13 +29,16 @@ typedef struct {
     gpusym_mem_kind_t kind;
     int gpu;          /* ordinal, in this process, of the GPU that owns it; -1 for none */
     void *context;    /* the driver's context that owns it, if any; compared, never followed */
-    uint64_t id;      /* of the allocation, as gpusym_range_t.id; 0: not known */
+    uint64_t id;      /* of the allocation, as gpusym_range_t.id; 0: mem_range is to be asked (memory of the virtual memory
+                       * interface: what is mapped at an address may change) */
 } gpusym_mem_t;
 
 /* A GPU in use by this process (a context on it, retained).  Owned by the table. */
 typedef struct gpusym_gpu gpusym_gpu_t;
 /* An in-order queue of work on a GPU. */
 typedef struct gpusym_stream gpusym_stream_t;
+/* A launch that is kept, to be made again. */
+typedef struct gpusym_graph gpusym_graph_t;
 
 typedef struct {
     int ordinal;       /* in this process */
@@ -44,6 +48,7 @@ typedef struct {
     int sm_count;      /* multiprocessors */
     int cc;            /* compute capability, 10 * major + minor; 0 on the simulator */
     uint64_t bytes;    /* memory of the GPU */
+    gpusym_place_t place; /* in this host */
 } gpusym_gpu_info_t;
 
 /* A peer's allocation, to be sent to another process of the same host. Plain bytes. */
@@ -55,10 +60,11 @@ typedef struct {
 typedef struct {
     void *base;
     uint64_t size;  /* in bytes, from base on */
-    uint64_t id;    /* no other allocation of this process ever has it: tells memory that was freed and allocated again
-                     * at the same address from what was there */
+    uint64_t id;    /* no other allocation has it, as long as this one is there or exported: so, with base and size, it tells
+                     * memory that was freed and allocated again at the same address from what was there */
     bool shareable; /* mem_export can name it: on CUDA, memory of cudaMalloc and its like of at least 2 MiB, which has
-                     * a block of its own; not cudaMallocAsync's, managed, or of the virtual memory interface */
+                     * a block of its own, and memory of cuMemCreate whose handle may be a file descriptor: what cuMemMap
+                     * mapped in one piece; not cudaMallocAsync's, nor managed */
 } gpusym_range_t;
 
 /* A multicast object: a store to it reaches the same offset of every member's memory. */
@@ -88,6 +94,10 @@ typedef struct gpusym_device {
      * GPU and context. Lives until close(). */
     int (*gpu_open)(const gpusym_mem_t *mem, gpusym_gpu_t **gpu);
     void (*gpu_info)(gpusym_gpu_t *gpu, gpusym_gpu_info_t *info);
+    /* The class (team.h) of the link to a peer's GPU, where the driver alone tells it, in microseconds: NVLinks as good as
+     * any here are GPUSYM_LINK_NVLINK + 1, however many; GPUSYM_LINK_SELF. GPUSYM_ERR_NOT_AVAILABLE: ask
+     * gpusym_topo_link(). */
+    int (*gpu_link)(gpusym_gpu_t *gpu, const gpusym_place_t *peer);
 
     /* size bytes of the GPU's own memory, 256-byte aligned, shareable by mem_export. */
     int (*mem_alloc)(gpusym_gpu_t *gpu, size_t size, void **p);
@@ -99,6 +109,10 @@ typedef struct gpusym_device {
      * mem_range says that it is shareable, the program's own. Where it is freed while peers map it, they may unmap
      * their mappings, and must not use them. GPUSYM_ERR_UNREACHABLE, GPUSYM_ERR_BAD_PARAM: cannot be named. */
     int (*mem_export)(gpusym_gpu_t *gpu, void *p, gpusym_handle_t *handle);
+    /* Ends the naming, once for each mem_export and before close: peers that have mapped it keep their mappings, others can
+     * no longer make one. Until then this process may hold a descriptor, and memory that was freed is not given
+     * back. Nothing to do for memory of mem_alloc. */
+    int (*mem_unexport)(gpusym_gpu_t *gpu, const gpusym_handle_t *handle);
     /* Maps it here, from its base on; *p is a device pointer for kernels and copies. mem_unimport ends it.
      * A process may import what it exported itself (several ranks as threads). GPUSYM_ERR_UNREACHABLE where it cannot
      * be mapped, or is gone. Either may wait for work that runs on the GPU: no such work may wait for the caller. */
@@ -121,6 +135,13 @@ typedef struct gpusym_device {
     int (*kernels_load)(gpusym_gpu_t *gpu, const char **why);
     /* Queues a kernel with w->nblocks blocks of w->nthreads threads. w is copied. */
     int (*launch)(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w);
+    /* As launch, for one that is made again and again: by *graph, which is made where that is NULL, and which costs less
+     * than a launch does. Kernel and shape may differ from those of before. All streams are of one GPU; a graph is
+     * used by one thread at a time. After an error nothing is queued; *graph NULL: none can be made, launch may do.
+     * NULL: this device has no such thing. */
+    int (*graph_launch)(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w);
+    /* Its launches have ended. */
+    void (*graph_destroy)(gpusym_graph_t *graph);
     /* Queues a copy between any two kinds of memory. */
     int (*copy_async)(gpusym_stream_t *stream, void *dst, const void *src, size_t size);
     /* Queues a copy of height rows of width bytes, which begin dpitch and spitch bytes apart, between memory that the
@@ -151,8 +172,10 @@ typedef struct {
     int gpus;         /* simulated GPUs of this host, handed to processes by local rank; 0: one each */
     int local_rank;   /* of this process on its host */
     const char *fail; /* faults to inject: "what:n[@rank][,...]": the n-th (from 1) alloc, import, export, bind,
-                         launch or hostalloc fails, or the n-th launch never completes ("hang"); on every rank or one */
+                         launch, graph or hostalloc fails, or the n-th launch never completes ("hang"); on every rank or one */
     int world_rank;   /* whose @rank that is */
+    const char *links; /* "A-B:CLASS[,...]": the class (team.h) of the link between GPUs A and B, which are numbered as the
+                          local ranks they are handed to; 0: neither maps the other's memory. Of all others: one NVLink */
 } gpusym_sim_params_t;
 extern gpusym_sim_params_t gpusym_sim_params;
 
@@ -160,6 +183,13 @@ extern gpusym_sim_params_t gpusym_sim_params;
  * (size 0). The simulator must be open; what is not freed by gpusym_sim_managed_free goes at close(). */
 int gpusym_sim_managed_alloc(size_t size, void **p);
 int gpusym_sim_managed_free(void *p);
+/* Simulator only: device memory that peers map by a descriptor, as memory of cuMemCreate is, and which query gives no
+ * id. Errors and end as above. */
+int gpusym_sim_vmm_alloc(size_t size, void **p);
+int gpusym_sim_vmm_free(void *p);
+/* Simulator only: bytes of device memory that this process has allocated, now and at most since open(). Either may be
+ * NULL. */
+void gpusym_sim_bytes(uint64_t *now, uint64_t *peak);
 
 /*
  * Simulator only, for the kernels' multicast primitives: if mp lies in a multicast pointer of mc_bind, stores in
@@ -179,6 +209,11 @@ int gpusym_sim_mc_members(const void *mp, void **alias, unsigned max);
 const gpusym_device_t *gpusym_device_select(gpusym_device_choice_t choice, const char **why);
 /* The chosen table, or NULL. */
 const gpusym_device_t *gpusym_device(void);
+/* Chooses and opens by the parameters of coll/gpusym, which sets this while it is open: for those that need the device before
+ * there was a collective. NULL: it is not in use. Written where there is one thread, in MPI_Init and MPI_Finalize. */
+extern const gpusym_device_t *(*gpusym_device_opener)(void);
+/* gpusym_device(), opened by gpusym_device_opener where it is not yet. */
+const gpusym_device_t *gpusym_device_need(void);
 /* Closes it. */
 void gpusym_device_close(void);
 

@@ -20,6 +20,8 @@
 
 #include <cuda.h>
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -29,51 +31,72 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "mca/common/gpusym/fd.h"
+
 /* ---- The driver ---- */
 
 /* Every entry point that we need, by the name that the driver exports: a plain name may be an
  * older interface than the one which cuda.h declares. */
-#define DRIVER_REQUIRED(X)          \
-    X(cuInit)                       \
-    X(cuGetErrorName)               \
-    X(cuGetErrorString)             \
-    X(cuDeviceGetCount)             \
-    X(cuDeviceGet)                  \
-    X(cuDeviceGetName)              \
-    X(cuDeviceGetUuid_v2)           \
-    X(cuDeviceGetPCIBusId)          \
-    X(cuDeviceGetAttribute)         \
-    X(cuDeviceTotalMem_v2)          \
-    X(cuDevicePrimaryCtxGetState)   \
-    X(cuDevicePrimaryCtxRetain)     \
-    X(cuDevicePrimaryCtxRelease_v2) \
-    X(cuCtxGetCurrent)              \
-    X(cuCtxPushCurrent_v2)          \
-    X(cuCtxPopCurrent_v2)           \
-    X(cuCtxGetDevice)               \
-    X(cuCtxGetStreamPriorityRange)  \
-    X(cuCtxEnablePeerAccess)        \
-    X(cuPointerGetAttributes)       \
-    X(cuPointerSetAttribute)        \
-    X(cuMemAlloc_v2)                \
-    X(cuMemFree_v2)                 \
-    X(cuMemHostAlloc)               \
-    X(cuMemFreeHost)                \
-    X(cuMemHostGetDevicePointer_v2) \
-    X(cuMemsetD8Async)              \
-    X(cuMemcpyAsync)                \
-    X(cuMemcpy2DAsync_v2)           \
-    X(cuIpcGetMemHandle)            \
-    X(cuIpcOpenMemHandle_v2)        \
-    X(cuIpcCloseMemHandle)          \
-    X(cuStreamCreateWithPriority)   \
-    X(cuStreamDestroy_v2)           \
-    X(cuStreamQuery)                \
-    X(cuStreamSynchronize)          \
-    X(cuModuleLoadData)             \
-    X(cuModuleUnload)               \
-    X(cuModuleGetFunction)          \
-    X(cuLaunchKernel)
+#define DRIVER_REQUIRED(X)                    \
+    X(cuInit)                                 \
+    X(cuGetErrorName)                         \
+    X(cuGetErrorString)                       \
+    X(cuDeviceGetCount)                       \
+    X(cuDeviceGet)                            \
+    X(cuDeviceGetName)                        \
+    X(cuDeviceGetUuid_v2)                     \
+    X(cuDeviceGetPCIBusId)                    \
+    X(cuDeviceGetByPCIBusId)                  \
+    X(cuDeviceGetP2PAttribute)                \
+    X(cuDeviceGetAttribute)                   \
+    X(cuDeviceTotalMem_v2)                    \
+    X(cuDevicePrimaryCtxGetState)             \
+    X(cuDevicePrimaryCtxRetain)               \
+    X(cuDevicePrimaryCtxRelease_v2)           \
+    X(cuCtxGetCurrent)                        \
+    X(cuCtxPushCurrent_v2)                    \
+    X(cuCtxPopCurrent_v2)                     \
+    X(cuCtxGetDevice)                         \
+    X(cuCtxGetStreamPriorityRange)            \
+    X(cuCtxEnablePeerAccess)                  \
+    X(cuPointerGetAttributes)                 \
+    X(cuPointerSetAttribute)                  \
+    X(cuMemAlloc_v2)                          \
+    X(cuMemFree_v2)                           \
+    X(cuMemHostAlloc)                         \
+    X(cuMemFreeHost)                          \
+    X(cuMemHostGetDevicePointer_v2)           \
+    X(cuMemsetD8Async)                        \
+    X(cuMemcpyAsync)                          \
+    X(cuMemcpy2DAsync_v2)                     \
+    X(cuIpcGetMemHandle)                      \
+    X(cuIpcOpenMemHandle_v2)                  \
+    X(cuIpcCloseMemHandle)                    \
+    X(cuMemRetainAllocationHandle)            \
+    X(cuMemGetAllocationPropertiesFromHandle) \
+    X(cuMemExportToShareableHandle)           \
+    X(cuMemImportFromShareableHandle)         \
+    X(cuMemRelease)                           \
+    X(cuMemAddressReserve)                    \
+    X(cuMemAddressFree)                       \
+    X(cuMemMap)                               \
+    X(cuMemUnmap)                             \
+    X(cuMemSetAccess)                         \
+    X(cuStreamCreateWithPriority)             \
+    X(cuStreamDestroy_v2)                     \
+    X(cuStreamQuery)                          \
+    X(cuStreamSynchronize)                    \
+    X(cuModuleLoadData)                       \
+    X(cuModuleUnload)                         \
+    X(cuModuleGetFunction)                    \
+    X(cuLaunchKernel)                         \
+    X(cuGraphCreate)                          \
+    X(cuGraphAddKernelNode_v2)                \
+    X(cuGraphInstantiateWithFlags)            \
+    X(cuGraphExecKernelNodeSetParams_v2)      \
+    X(cuGraphLaunch)                          \
+    X(cuGraphExecDestroy)                     \
+    X(cuGraphDestroy)
 
 /* Those we can do without; typed by hand, since an older cuda.h does not declare them. */
 #define DRIVER_OPTIONAL(X) X(cuFuncLoad, CUresult (*)(CUfunction)) /* driver 12.4 */
@@ -117,7 +140,8 @@ typedef struct mapping {
     struct mapping *next;
     void *p;
     gpusym_gpu_t *gpu;
-    bool own; /* memory of this process: nothing was mapped */
+    bool own;    /* memory of this process: nothing was mapped */
+    size_t size; /* of addresses that cuMemMap filled; 0: it was opened by IPC */
 } mapping_t;
 
 static struct {
@@ -136,7 +160,14 @@ typedef struct {
     uint64_t nonce; /* of the exporting process */
     uint64_t base;  /* the allocation as that process sees it */
     int64_t pid;
-    CUipcMemHandle ipc;
+    uint64_t size; /* bytes of memory that is shared by a descriptor; 0: it is shared by IPC */
+    union {
+        CUipcMemHandle ipc;
+        struct {
+            CUmemGenericAllocationHandle memory; /* held until mem_unexport; the exporter's */
+            int fd;                              /* of the exporter, open until mem_unexport */
+        } by_fd;
+    };
 } cuda_handle_t;
 _Static_assert(sizeof(cuda_handle_t) <= sizeof(gpusym_handle_t), "the handle does not fit");
 _Static_assert(sizeof(gpusym_work_t) <= 4096, "the descriptor does not fit into a kernel's parameters");
@@ -360,6 +391,14 @@ static void gpu_release(gpusym_gpu_t *gpu)
     free(gpu);
 }
 
+/* Gives back addresses that cuMemMap has filled. gpu is current. */
+static int addresses_free(gpusym_gpu_t *gpu, CUdeviceptr p, size_t size)
+{
+    int rc = CU(gpu->info.ordinal, cuMemUnmap, p, size);
+
+    return GPUSYM_SUCCESS == rc ? CU(gpu->info.ordinal, cuMemAddressFree, p, size) : rc;
+}
+
 static int mapping_end(mapping_t *mapping)
 {
     gpusym_gpu_t *gpu = mapping->gpu;
@@ -369,7 +408,9 @@ static int mapping_end(mapping_t *mapping)
     if (!mapping->own) {
         rc = ctx_enter(gpu, &pushed);
         if (GPUSYM_SUCCESS == rc) {
-            rc = CU(gpu->info.ordinal, cuIpcCloseMemHandle, (CUdeviceptr) (uintptr_t) mapping->p);
+            const CUdeviceptr p = (CUdeviceptr) (uintptr_t) mapping->p;
+            rc = 0 == mapping->size ? CU(gpu->info.ordinal, cuIpcCloseMemHandle, p)
+                                    : addresses_free(gpu, p, mapping->size);
             ctx_leave(pushed);
         }
     }
@@ -425,9 +466,9 @@ static void __attribute__((noinline)) mark_synchronous(const void *p, CUcontext 
  * the virtual memory interface has no context. Before the program's own first use of CUDA all is host. */
 static void cuda_query(const void *p, gpusym_mem_t *mem)
 {
-    CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+    CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,    CU_POINTER_ATTRIBUTE_IS_MANAGED,
                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_CONTEXT,
-                                  CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,   CU_POINTER_ATTRIBUTE_BUFFER_ID};
+                                  CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,    CU_POINTER_ATTRIBUTE_BUFFER_ID};
     unsigned long long id = 0;
     unsigned type = 0, managed = 0, synchronous = 0; /* the driver may write fewer bytes than these have */
     int ordinal = -1;
@@ -450,14 +491,51 @@ static void cuda_query(const void *p, gpusym_mem_t *mem)
     }
     mem->gpu = 0 <= ordinal ? ordinal : -1;
     mem->context = ctx;
-    mem->id = id;
+    mem->id = NULL != ctx ? id : 0; /* without a context: see MAPPED_ID */
 }
 
 /* The driver packs smaller allocations into blocks of 2 MiB and shares whole blocks, so that a peer
  * would see the neighbours of what we export: ours are whole blocks, and users' smaller ones are not exported. */
 #define SHARED_BLOCK ((size_t) 2 << 20)
 
-/* Needs no current context, and one call, as cuda_query(). Attributes that a pointer has not are zero. */
+/* Set in the ids of mapped memory: no BUFFER_ID of other memory is one of them. */
+#define MAPPED_ID (UINT64_C(1) << 63)
+
+/*
+ * Memory of cuMemCreate, the piece of it that cuMemMap has put at p: of a reservation of addresses, any part may have
+ * memory of its own. What is mapped there may change, and of the driver's BUFFER_ID it is not said that it then does.
+ * So the memory is told by its handle, which the manual promises to be the one it was mapped with; as long as a buffer
+ * is exported we hold that, so that it is no other memory's. (Where in its memory a mapping begins is no question: at
+ * its start, says the manual, and nowhere else.) *range is left as it is where this is no such memory, or a descriptor
+ * cannot name it.
+ */
+static int mapped_range(const void *p, gpusym_range_t *range)
+{
+    CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, CU_POINTER_ATTRIBUTE_MAPPING_SIZE,
+                                  CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
+    CUmemGenericAllocationHandle memory = 0;
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    unsigned long long types = 0; /* the driver may write fewer bytes than this has */
+    unsigned type = 0;
+    void *where[] = {&base, &size, &types, &type};
+
+    int rc = CU(-1, cuPointerGetAttributes, 4, what, where, (CUdeviceptr) (uintptr_t) p);
+    if (GPUSYM_SUCCESS != rc || 0 == size || CU_MEMORYTYPE_DEVICE != type ||
+        0 == (types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
+        return rc;
+    }
+    rc = CU(-1, cuMemRetainAllocationHandle, &memory, (void *) (uintptr_t) p);
+    if (GPUSYM_SUCCESS == rc) {
+        (void) cu.cuMemRelease(memory);
+        *range = (gpusym_range_t){
+            .base = (void *) (uintptr_t) base, .size = size, .id = memory | MAPPED_ID, .shareable = true};
+    }
+    return rc;
+}
+
+/* Needs no current context, and for memory of cudaMalloc one call, as cuda_query(). Attributes that a pointer has not
+ * are zero. */
 static int cuda_mem_range(const void *p, gpusym_range_t *range)
 {
     CUpointer_attribute what[] = {
@@ -471,13 +549,21 @@ static int cuda_mem_range(const void *p, gpusym_range_t *range)
     CUmemoryPool pool = NULL;
     void *where[] = {&base, &size, &id, &ipc, &managed, &pool};
 
-    if (CUDA_SUCCESS != cu.cuPointerGetAttributes(6, what, where, (CUdeviceptr) (uintptr_t) p) || 0 == size) {
-        snprintf(error_text, sizeof(error_text), "%p lies in no allocation that the driver knows", p);
+    int rc = CU(-1, cuPointerGetAttributes, 6, what, where, (CUdeviceptr) (uintptr_t) p);
+    if (GPUSYM_SUCCESS != rc) {
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
+    const bool plain = 0 == managed && NULL == pool;
     *range = (gpusym_range_t){.base = (void *) (uintptr_t) base, .size = size, .id = id};
-    range->shareable = 0 != ipc && 0 == managed && NULL == pool && SHARED_BLOCK <= size;
-    return GPUSYM_SUCCESS;
+    range->shareable = plain && 0 != ipc && SHARED_BLOCK <= size;
+    if (plain && 0 == ipc) {
+        rc = mapped_range(p, range);
+    }
+    if (GPUSYM_SUCCESS == rc && 0 == range->size) {
+        snprintf(error_text, sizeof(error_text), "%p lies in no allocation that the driver knows", p);
+        rc = GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    return rc;
 }
 
 /* ---- GPUs ---- */
@@ -557,6 +643,8 @@ static int gpu_set_up(gpusym_gpu_t *gpu)
         return rc;
     }
     memcpy(info->uuid, uuid.bytes, sizeof(info->uuid));
+    snprintf(info->place.pci, sizeof(info->place.pci), "%.19s", info->where);
+    info->place.number = -1;
     info->cc = 10 * major + minor;
     info->bytes = bytes;
     return GPUSYM_SUCCESS;
@@ -632,6 +720,27 @@ static void cuda_gpu_info(gpusym_gpu_t *gpu, gpusym_gpu_info_t *info)
     *info = gpu->info;
 }
 
+/* A GPU's atomics on another's memory go over NVLink and over nothing else; rank 0 is that of the best links here. Of
+ * GPUs that CUDA_VISIBLE_DEVICES hides the driver says nothing. */
+static int cuda_gpu_link(gpusym_gpu_t *gpu, const gpusym_place_t *peer)
+{
+    CUdevice other;
+    int atomics = 0, rank = -1;
+
+    if (CUDA_SUCCESS != cu.cuDeviceGetByPCIBusId(&other, peer->pci)) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    if (other == gpu->dev) {
+        return GPUSYM_LINK_SELF;
+    }
+    if (CUDA_SUCCESS !=
+            cu.cuDeviceGetP2PAttribute(&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, gpu->dev, other) ||
+        CUDA_SUCCESS != cu.cuDeviceGetP2PAttribute(&rank, CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, gpu->dev, other)) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    return 0 != atomics && 0 == rank ? (int) GPUSYM_LINK_NVLINK + 1 : GPUSYM_ERR_NOT_AVAILABLE;
+}
+
 /* ---- GPU memory ---- */
 
 static int cuda_mem_alloc(gpusym_gpu_t *gpu, size_t size, void **p)
@@ -691,16 +800,75 @@ static int cuda_mem_zero(gpusym_gpu_t *gpu, void *p, size_t size)
 
 /* ---- Peers' memory ---- */
 
+/* Whether it is memory of this GPU: a multicast object too is mapped, and has a handle. */
+static int memory_check(gpusym_gpu_t *gpu, CUmemGenericAllocationHandle memory)
+{
+    CUmemAllocationProp prop = {0};
+
+    int rc = CU(gpu->info.ordinal, cuMemGetAllocationPropertiesFromHandle, &prop, memory);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    if (CU_MEM_ALLOCATION_TYPE_PINNED != prop.type || CU_MEM_LOCATION_TYPE_DEVICE != prop.location.type ||
+        gpu->info.ordinal != prop.location.id) {
+        snprintf(error_text, sizeof(error_text), "the memory is not on GPU %d", gpu->info.ordinal);
+        rc = GPUSYM_ERR_UNREACHABLE;
+    }
+    return rc;
+}
+
+/* For mapped memory: a descriptor that peers fetch. They map it from its start on, so mine->base must be that of the
+ * range; gpu is current. */
+static int export_fd(gpusym_gpu_t *gpu, const gpusym_range_t *range, cuda_handle_t *mine)
+{
+    const int n = gpu->info.ordinal;
+    CUmemGenericAllocationHandle memory = 0;
+    int fd = -1;
+
+    if ((uintptr_t) range->base != mine->base) {
+        snprintf(error_text, sizeof(error_text), "the address is not the start of a mapping");
+        return GPUSYM_ERR_UNREACHABLE;
+    }
+    int rc = CU(n, cuMemRetainAllocationHandle, &memory, (void *) (uintptr_t) mine->base);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    rc = memory_check(gpu, memory);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = CU(n, cuMemExportToShareableHandle, &fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    }
+    if (GPUSYM_SUCCESS == rc && GPUSYM_SUCCESS != gpusym_fd_share(fd)) {
+        snprintf(error_text, sizeof(error_text), "peers could not fetch descriptor %d: %s", fd, strerror(errno));
+        close(fd);
+        rc = GPUSYM_ERR_UNREACHABLE;
+    }
+    if (GPUSYM_SUCCESS != rc) {
+        (void) cu.cuMemRelease(memory);
+        return rc;
+    }
+    (void) fcntl(fd, F_SETFD, FD_CLOEXEC); /* a program that this one starts would keep the memory */
+    mine->size = range->size;
+    mine->by_fd.memory = memory;
+    mine->by_fd.fd = fd;
+    return GPUSYM_SUCCESS;
+}
+
 static int cuda_mem_export(gpusym_gpu_t *gpu, void *p, gpusym_handle_t *handle)
 {
     cuda_handle_t mine = {.nonce = state.nonce, .base = (uintptr_t) p, .pid = getpid()};
+    gpusym_range_t range;
     bool pushed;
 
     int rc = ctx_enter(gpu, &pushed);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
-    rc = CU(gpu->info.ordinal, cuIpcGetMemHandle, &mine.ipc, (CUdeviceptr) (uintptr_t) p);
+    rc = cuda_mem_range(p, &range);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = 0 != (range.id & MAPPED_ID)
+                 ? export_fd(gpu, &range, &mine)
+                 : CU(gpu->info.ordinal, cuIpcGetMemHandle, &mine.ipc, (CUdeviceptr) (uintptr_t) p);
+    }
     ctx_leave(pushed);
     if (GPUSYM_SUCCESS != rc) {
         return GPUSYM_ERR_NO_MEMORY == rc ? rc : GPUSYM_ERR_UNREACHABLE;
@@ -708,6 +876,24 @@ static int cuda_mem_export(gpusym_gpu_t *gpu, void *p, gpusym_handle_t *handle)
     memset(handle, 0, sizeof(*handle));
     memcpy(handle, &mine, sizeof(mine));
     return GPUSYM_SUCCESS;
+}
+
+static int cuda_mem_unexport(gpusym_gpu_t *gpu, const gpusym_handle_t *handle)
+{
+    cuda_handle_t mine;
+    bool pushed;
+
+    memcpy(&mine, handle, sizeof(mine));
+    if (0 == mine.size) {
+        return GPUSYM_SUCCESS;
+    }
+    close(mine.by_fd.fd);
+    int rc = ctx_enter(gpu, &pushed);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = CU(gpu->info.ordinal, cuMemRelease, mine.by_fd.memory);
+        ctx_leave(pushed);
+    }
+    return rc;
 }
 
 /* Memory of this very process: the driver refuses to open it again, and need not, since all contexts
@@ -727,14 +913,73 @@ static int import_own(gpusym_gpu_t *gpu, void *base)
     return check(gpu->info.ordinal, "cuCtxEnablePeerAccess", result);
 }
 
-/* Memory of another process. gpu is current. */
-static int import_foreign(gpusym_gpu_t *gpu, CUipcMemHandle ipc, void **p)
+/* Memory of another process that has an IPC handle. gpu is current. */
+static int import_ipc(gpusym_gpu_t *gpu, const cuda_handle_t *theirs, mapping_t *mapping)
 {
     CUdeviceptr base = 0;
 
-    int rc = CU(gpu->info.ordinal, cuIpcOpenMemHandle_v2, &base, ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-    *p = (void *) (uintptr_t) base;
+    int rc = CU(gpu->info.ordinal, cuIpcOpenMemHandle_v2, &base, theirs->ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    mapping->p = (void *) (uintptr_t) base;
     return rc;
+}
+
+/* Addresses of our own for memory that this GPU is to reach; they keep the memory when its handle is released. */
+static int map_memory(gpusym_gpu_t *gpu, CUmemGenericAllocationHandle memory, size_t size, CUdeviceptr *base)
+{
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = gpu->info.ordinal},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    };
+    const int n = gpu->info.ordinal;
+
+    int rc = CU(n, cuMemAddressReserve, base, size, 0, 0, 0);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    rc = CU(n, cuMemMap, *base, size, 0, memory, 0);
+    if (GPUSYM_SUCCESS != rc) {
+        (void) cu.cuMemAddressFree(*base, size);
+        return rc;
+    }
+    rc = CU(n, cuMemSetAccess, *base, size, &access, 1);
+    if (GPUSYM_SUCCESS != rc) {
+        (void) cu.cuMemUnmap(*base, size);
+        (void) cu.cuMemAddressFree(*base, size);
+    }
+    return rc;
+}
+
+/* Memory of another process that is shared by a descriptor. gpu is current. */
+static int import_fd(gpusym_gpu_t *gpu, const cuda_handle_t *theirs, mapping_t *mapping)
+{
+    CUmemGenericAllocationHandle memory = 0;
+    CUdeviceptr base = 0;
+    int fd;
+
+    if (GPUSYM_SUCCESS != gpusym_fd_fetch((pid_t) theirs->pid, theirs->by_fd.fd, &fd)) {
+        snprintf(error_text, sizeof(error_text), "descriptor %d of process %d cannot be fetched: %s", theirs->by_fd.fd,
+                 (int) theirs->pid, strerror(errno));
+        return GPUSYM_ERR_UNREACHABLE;
+    }
+    int rc = CU(gpu->info.ordinal, cuMemImportFromShareableHandle, &memory, (void *) (intptr_t) fd,
+                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    close(fd);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    rc = map_memory(gpu, memory, theirs->size, &base);
+    (void) cu.cuMemRelease(memory);
+    mapping->p = (void *) (uintptr_t) base;
+    mapping->size = theirs->size;
+    return rc;
+}
+
+static int import(gpusym_gpu_t *gpu, const cuda_handle_t *theirs, mapping_t *mapping)
+{
+    if (mapping->own) {
+        return import_own(gpu, mapping->p);
+    }
+    return 0 != theirs->size ? import_fd(gpu, theirs, mapping) : import_ipc(gpu, theirs, mapping);
 }
 
 static int cuda_mem_import(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, void **p)
@@ -753,7 +998,7 @@ static int cuda_mem_import(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, voi
 
     int rc = ctx_enter(gpu, &pushed);
     if (GPUSYM_SUCCESS == rc) {
-        rc = mapping->own ? import_own(gpu, mapping->p) : import_foreign(gpu, theirs.ipc, &mapping->p);
+        rc = import(gpu, &theirs, mapping);
         ctx_leave(pushed);
     }
     if (GPUSYM_SUCCESS != rc) {
@@ -1087,18 +1332,23 @@ static int cuda_kernels_load(gpusym_gpu_t *gpu, const char **why)
 
 #endif
 
-/* No lock, no allocation: the kernels are there since kernels_load(). */
+/* Makes gpu's context current, for a launch of a kernel that is there since kernels_load(): no lock, no allocation. */
+static int launch_enter(gpusym_gpu_t *gpu, unsigned kernel, bool *pushed)
+{
+    if (GPUSYM_K_COUNT <= kernel || NULL == gpu->kernels[kernel]) {
+        snprintf(error_text, sizeof(error_text), "kernel %u is not loaded on GPU %d", kernel, gpu->info.ordinal);
+        return GPUSYM_ERR_BAD_PARAM;
+    }
+    return ctx_enter(gpu, pushed);
+}
+
 static int cuda_launch(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
 {
     gpusym_gpu_t *gpu = stream->gpu;
     void *parameters[] = {(void *) (uintptr_t) w}; /* read, and copied before the call returns */
     bool pushed;
 
-    if (GPUSYM_K_COUNT <= kernel || NULL == gpu->kernels[kernel]) {
-        snprintf(error_text, sizeof(error_text), "kernel %u is not loaded on GPU %d", kernel, gpu->info.ordinal);
-        return GPUSYM_ERR_BAD_PARAM;
-    }
-    int rc = ctx_enter(gpu, &pushed);
+    int rc = launch_enter(gpu, kernel, &pushed);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -1106,6 +1356,91 @@ static int cuda_launch(gpusym_stream_t *stream, unsigned kernel, const gpusym_wo
             stream->stream, parameters, NULL);
     ctx_leave(pushed);
     return rc;
+}
+
+/* ---- Graphs ---- */
+
+/* Of one node, a kernel. */
+struct gpusym_graph {
+    gpusym_gpu_t *gpu;
+    CUgraph graph; /* kept for its node, by which what is executed is changed */
+    CUgraphNode node;
+    CUgraphExec exec;
+};
+
+/* Errors are of no use here: the program may have reset the GPU already. gpu is current. */
+static void graph_free(gpusym_graph_t *graph)
+{
+    if (NULL != graph->exec) {
+        (void) cu.cuGraphExecDestroy(graph->exec);
+    }
+    if (NULL != graph->graph) {
+        (void) cu.cuGraphDestroy(graph->graph);
+    }
+    free(graph);
+}
+
+/* gpu is current. */
+static int graph_make(gpusym_gpu_t *gpu, const CUDA_KERNEL_NODE_PARAMS *node, gpusym_graph_t **made)
+{
+    const int n = gpu->info.ordinal;
+    gpusym_graph_t *graph = calloc(1, sizeof(*graph));
+    int rc;
+
+    if (NULL == graph) {
+        return no_host_memory();
+    }
+    graph->gpu = gpu;
+    if ((rc = CU(n, cuGraphCreate, &graph->graph, 0)) ||
+        (rc = CU(n, cuGraphAddKernelNode_v2, &graph->node, graph->graph, NULL, 0, node)) ||
+        (rc = CU(n, cuGraphInstantiateWithFlags, &graph->exec, graph->graph, 0))) {
+        graph_free(graph);
+        return rc;
+    }
+    *made = graph;
+    return GPUSYM_SUCCESS;
+}
+
+/* Without CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY the kernel has the priority of the stream, as by cuda_launch.
+ */
+static int cuda_graph_launch(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
+{
+    gpusym_gpu_t *gpu = stream->gpu;
+    const int n = gpu->info.ordinal;
+    void *parameters[] = {(void *) (uintptr_t) w}; /* read, and copied before the calls return */
+    bool pushed;
+
+    int rc = launch_enter(gpu, kernel, &pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    const CUDA_KERNEL_NODE_PARAMS node = {.func = gpu->kernels[kernel],
+                                          .gridDimX = w->nblocks,
+                                          .gridDimY = 1,
+                                          .gridDimZ = 1,
+                                          .blockDimX = w->nthreads,
+                                          .blockDimY = 1,
+                                          .blockDimZ = 1,
+                                          .kernelParams = parameters};
+    rc = NULL == *graph ? graph_make(gpu, &node, graph)
+                        : CU(n, cuGraphExecKernelNodeSetParams_v2, (*graph)->exec, (*graph)->node, &node);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = CU(n, cuGraphLaunch, (*graph)->exec, stream->stream);
+    }
+    ctx_leave(pushed);
+    return rc;
+}
+
+static void cuda_graph_destroy(gpusym_graph_t *graph)
+{
+    bool pushed;
+
+    if (GPUSYM_SUCCESS == ctx_enter(graph->gpu, &pushed)) {
+        graph_free(graph);
+        ctx_leave(pushed);
+    } else {
+        free(graph);
+    }
 }
 
 /* ---- The table ---- */
@@ -1119,10 +1454,12 @@ static const gpusym_device_t cuda = {
     .mem_range = cuda_mem_range,
     .gpu_open = cuda_gpu_open,
     .gpu_info = cuda_gpu_info,
+    .gpu_link = cuda_gpu_link,
     .mem_alloc = cuda_mem_alloc,
     .mem_free = cuda_mem_free,
     .mem_zero = cuda_mem_zero,
     .mem_export = cuda_mem_export,
+    .mem_unexport = cuda_mem_unexport,
     .mem_import = cuda_mem_import,
     .mem_unimport = cuda_mem_unimport,
     .host_alloc = cuda_host_alloc,
@@ -1133,6 +1470,8 @@ static const gpusym_device_t cuda = {
     .stream_poll = cuda_stream_poll,
     .kernels_load = cuda_kernels_load,
     .launch = cuda_launch,
+    .graph_launch = cuda_graph_launch,
+    .graph_destroy = cuda_graph_destroy,
     .copy_async = cuda_copy_async,
     .copy2d_async = cuda_copy2d_async,
     /* mc_*: NULL. A multicast object binds memory of cuMemCreate, which our slabs would have to be made of, with

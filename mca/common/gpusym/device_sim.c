@@ -32,6 +32,7 @@
 #include <unistd.h>
 
 #include "mca/common/gpusym/device.h"
+#include "mca/common/gpusym/fd.h"
 
 #ifdef __has_feature
 #if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
@@ -56,6 +57,7 @@
     X(EXPORT, export)       \
     X(BIND, bind)           \
     X(LAUNCH, launch)       \
+    X(GRAPH, graph)         \
     X(HOSTALLOC, hostalloc) \
     X(HANG, hang)
 
@@ -81,12 +83,13 @@ struct fault {
 
 /* What a memfd is, in its first page (which no program sees) and in every handle to it. */
 struct shared_id {
-    char magic[8];     /* MAGIC_MEMORY or MAGIC_MULTICAST */
+    char magic[8];     /* MAGIC_* */
     uint64_t size;     /* bytes after the first page */
     uint8_t nonce[16]; /* random: tells a descriptor of the wrong process from the right one */
 };
 
 #define MAGIC_MEMORY "gpusymM1"
+#define MAGIC_VMM "gpusymV1" /* memory that peers fetch the descriptor of, as they must of a GPU's */
 #define MAGIC_MULTICAST "gpusymC1"
 
 /* What a gpusym_handle_t holds. */
@@ -94,10 +97,11 @@ struct sim_handle {
     struct shared_id id;
     int32_t pid; /* who has it open, */
     int32_t fd;  /* and as what */
+    int32_t gpu; /* whose memory it is: its number */
 };
 _Static_assert(sizeof(struct sim_handle) <= sizeof(gpusym_handle_t), "a handle must hold ours");
 
-enum region_kind { REGION_OWN, REGION_IMPORTED, REGION_HOST, REGION_MANAGED, REGION_MULTICAST };
+enum region_kind { REGION_OWN, REGION_VMM, REGION_IMPORTED, REGION_HOST, REGION_MANAGED, REGION_MULTICAST };
 
 /*
  * A piece of memory the simulator knows.  Freed when nobody pins it: the table does while the
@@ -113,7 +117,7 @@ struct region {
     char *alias;     /* the same for the CPU; base for host and managed memory, NULL for multicast */
     char *map;       /* what to unmap, NULL if nothing */
     size_t map_size; /* of map */
-    int fd;          /* memfd of REGION_OWN, else -1 */
+    int fd;          /* memfd of REGION_OWN and REGION_VMM, else -1 */
     struct shared_id id;
     gpusym_mc_t *mc; /* of REGION_MULTICAST; goes with it */
 };
@@ -188,7 +192,8 @@ static struct {
     bool host;
     struct gpusym_gpu gpu;
     gpusym_stream_t *streams;
-    uint64_t allocated; /* atomic, bytes of REGION_OWN */
+    uint64_t allocated; /* atomic, bytes of REGION_OWN and REGION_VMM */
+    uint64_t peak;      /* atomic: the most that allocated has been since open */
     struct fault fault[FAULTS_MAX];
     unsigned nfaults;
     unsigned long events[FAULT_KINDS]; /* atomic: how many there were since open */
@@ -302,6 +307,56 @@ static bool fault_due(enum fault_kind kind)
     return false;
 }
 
+/* ---- links between simulated GPUs ---- */
+
+struct link {
+    unsigned long a, b, class;
+};
+
+/* Reads one part of gpusym_sim_params.links, "a-b:class", and moves *at behind it and a comma; false if it is none. */
+static bool link_parse(const char **at, struct link *link)
+{
+    const bool good = number_parse(at, &link->a) && '-' == *(*at)++ && number_parse(at, &link->b) && ':' == *(*at)++ &&
+                      number_parse(at, &link->class) && link->class < GPUSYM_LINK_SELF && link->a != link->b;
+    if (!good || ('\0' != **at && ',' != **at)) {
+        return false;
+    }
+    *at += ',' == **at;
+    return true;
+}
+
+/* Checks gpusym_sim_params.links; on a bad part, says so in sim.why. */
+static int links_check(void)
+{
+    struct link link;
+    const char *at = gpusym_sim_params.links;
+    while (NULL != at && '\0' != *at) {
+        const char *part = at;
+        if (!link_parse(&at, &link)) {
+            snprintf(sim.why, sizeof(sim.why),
+                     "links: \"%.64s\" does not begin with A-B:CLASS, two GPUs and a class below %u", part,
+                     GPUSYM_LINK_SELF);
+            return GPUSYM_ERR_BAD_PARAM;
+        }
+    }
+    return GPUSYM_SUCCESS;
+}
+
+/* The class of the link between our GPU and number `other`; the last part that names both counts. */
+static int link_class(int32_t other)
+{
+    const unsigned long a = (unsigned long) sim.gpu.info.place.number, b = (unsigned long) other;
+    unsigned long class = a == b ? GPUSYM_LINK_SELF : GPUSYM_LINK_NVLINK + 1;
+    struct link link;
+    const char *at = gpusym_sim_params.links;
+    while (NULL != at && '\0' != *at && link_parse(&at, &link)) {
+        if ((link.a == a && link.b == b) || (link.a == b && link.b == a)) {
+            class = link.class;
+        }
+    }
+    return (int) class;
+}
+
 /* ---- memfds that processes share: a page with the identity, then the contents ---- */
 
 static size_t page_size(void)
@@ -349,12 +404,15 @@ static int shared_create(const char *magic, size_t size, struct shared_id *id, i
     return GPUSYM_SUCCESS;
 }
 
-/* Opens the memfd that a handle names and makes sure that it is that one: process and descriptor numbers may mean
- * another file here (other pid namespaces, an exporter that has ended). */
-static int shared_open(const struct sim_handle *handle, int *fd)
+static bool is_vmm(const struct shared_id *id)
+{
+    return 0 == memcmp(id->magic, MAGIC_VMM, sizeof(id->magic));
+}
+
+/* Opens a memfd by the name that its process gives it. */
+static int shared_open_path(const struct sim_handle *handle, int *fd)
 {
     struct stat st;
-    struct shared_id id;
     char path[64];
 
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int) handle->pid, (int) handle->fd);
@@ -367,14 +425,33 @@ static int shared_open(const struct sim_handle *handle, int *fd)
         return fail(GPUSYM_ERR_UNREACHABLE, "%s is not the peer's memory (another container?)", path);
     }
     *fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (*fd < 0) {
-        return fail(GPUSYM_ERR_UNREACHABLE, "%s: %s", path, strerror(errno));
+    return *fd >= 0 ? GPUSYM_SUCCESS : fail(GPUSYM_ERR_UNREACHABLE, "%s: %s", path, strerror(errno));
+}
+
+/* Opens the memfd that a handle names and makes sure that it is that one: process and descriptor numbers may mean
+ * another file here (other pid namespaces, an exporter that has ended). */
+static int shared_open(const struct sim_handle *handle, int *fd)
+{
+    struct shared_id id;
+    int rc;
+
+    if (is_vmm(&handle->id)) {
+        rc = gpusym_fd_fetch(handle->pid, handle->fd, fd);
+        if (GPUSYM_SUCCESS != rc) {
+            fail(rc, "descriptor %d of process %d: %s", (int) handle->fd, (int) handle->pid, strerror(errno));
+        }
+    } else {
+        rc = shared_open_path(handle, fd);
+    }
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
     }
     if ((ssize_t) sizeof(id) != pread(*fd, &id, sizeof(id), 0) || 0 != memcmp(&id, &handle->id, sizeof(id)) ||
         0 == (fcntl(*fd, F_GET_SEALS) & F_SEAL_SHRINK)) {
         close(*fd);
         *fd = -1;
-        return fail(GPUSYM_ERR_UNREACHABLE, "%s is not the peer's memory (another container?)", path);
+        return fail(GPUSYM_ERR_UNREACHABLE, "descriptor %d of process %d is not the peer's memory (another container?)",
+                    (int) handle->fd, (int) handle->pid);
     }
     return GPUSYM_SUCCESS;
 }
@@ -385,14 +462,16 @@ static void handle_put(const struct shared_id *id, int fd, struct sim_handle *ha
     handle->id = *id;
     handle->pid = (int32_t) getpid();
     handle->fd = fd;
+    handle->gpu = sim.gpu.info.place.number;
 }
 
-/* The contents of a handle that came from outside; fails if it is not of that magic. */
+/* The contents of a handle that came from outside; fails if it is not of that magic: of MAGIC_MEMORY, of any memory. */
 static int handle_get(const gpusym_handle_t *from, const char *magic, struct sim_handle *handle)
 {
     memcpy(handle, from->bytes, sizeof(*handle));
-    if (0 != memcmp(handle->id.magic, magic, sizeof(handle->id.magic)) || handle->pid <= 0 || handle->fd < 0 ||
-        0 == handle->id.size || handle->id.size > SIZE_MAX / 4) {
+    const bool vmm = is_vmm(&handle->id) && 0 == strcmp(magic, MAGIC_MEMORY);
+    if ((!vmm && 0 != memcmp(handle->id.magic, magic, sizeof(handle->id.magic))) || handle->pid <= 0 ||
+        handle->fd < 0 || 0 == handle->id.size || handle->id.size > SIZE_MAX / 4) {
         return fail(GPUSYM_ERR_BAD_PARAM, "not a handle of the simulator for this use");
     }
     return GPUSYM_SUCCESS;
@@ -461,7 +540,7 @@ static void region_unpin(struct region *region)
     if (REGION_HOST == region->kind || REGION_MANAGED == region->kind) {
         free(region->base);
     }
-    if (REGION_OWN == region->kind) {
+    if (REGION_OWN == region->kind || REGION_VMM == region->kind) {
         __atomic_fetch_sub(&sim.allocated, region->size, __ATOMIC_RELAXED);
     }
     if (NULL != region->map) {
@@ -689,6 +768,8 @@ static int gpu_fill(gpusym_gpu_info_t *info)
     memset(info, 0, sizeof(*info));
     snprintf(info->name, sizeof(info->name), "simulated GPU");
     info->sm_count = 16;
+    info->place.number = 0 == gpusym_sim_params.gpus ? gpusym_sim_params.local_rank
+                                                     : gpusym_sim_params.local_rank % gpusym_sim_params.gpus;
     info->bytes = (uint64_t) sysconf(_SC_PHYS_PAGES) * page_size();
     if (0 == gpusym_sim_params.gpus) { /* one of our own */
         int32_t pid = (int32_t) getpid();
@@ -698,7 +779,7 @@ static int gpu_fill(gpusym_gpu_info_t *info)
         return (ssize_t) rest == getrandom(info->uuid + sizeof(pid), rest, 0) ? GPUSYM_SUCCESS : GPUSYM_ERR;
     }
     char text[128];
-    int number = gpusym_sim_params.local_rank % gpusym_sim_params.gpus;
+    int number = info->place.number;
     snprintf(info->where, sizeof(info->where), "number %d of %d", number, gpusym_sim_params.gpus);
     host_text(text, sizeof(text));
     uint64_t half[2] = {hash(text, (uint64_t) number), hash(text, ~(uint64_t) number)};
@@ -710,6 +791,9 @@ static int gpu_fill(gpusym_gpu_info_t *info)
 static int open_locked(void)
 {
     int rc = faults_parse(gpusym_sim_params.fail);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = links_check();
+    }
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -729,6 +813,7 @@ static int open_locked(void)
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
     sim.host = gpusym_sim_params.host;
+    __atomic_store_n(&sim.peak, __atomic_load_n(&sim.allocated, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
     gpusym_kernel_sim_mc_members = gpusym_sim_mc_members;
     return GPUSYM_SUCCESS;
 }
@@ -769,9 +854,9 @@ static void sim_close(void)
 static void sim_query(const void *p, gpusym_mem_t *mem)
 {
     static const gpusym_mem_kind_t kinds[] = {
-        [REGION_OWN] = GPUSYM_MEM_DEVICE,       [REGION_IMPORTED] = GPUSYM_MEM_DEVICE,
-        [REGION_HOST] = GPUSYM_MEM_REGISTERED,  [REGION_MANAGED] = GPUSYM_MEM_MANAGED,
-        [REGION_MULTICAST] = GPUSYM_MEM_DEVICE,
+        [REGION_OWN] = GPUSYM_MEM_DEVICE,      [REGION_VMM] = GPUSYM_MEM_DEVICE,
+        [REGION_IMPORTED] = GPUSYM_MEM_DEVICE, [REGION_HOST] = GPUSYM_MEM_REGISTERED,
+        [REGION_MANAGED] = GPUSYM_MEM_MANAGED, [REGION_MULTICAST] = GPUSYM_MEM_DEVICE,
     };
     *mem = (gpusym_mem_t){.kind = GPUSYM_MEM_HOST, .gpu = -1, .context = NULL};
     if (NULL == p || !__atomic_load_n(&sim.opened, __ATOMIC_ACQUIRE)) {
@@ -798,8 +883,10 @@ static int sim_mem_range(const void *p, gpusym_range_t *range)
     pthread_rwlock_rdlock(&table.lock);
     const struct region *region = table_find(p);
     if (NULL != region) {
-        *range = (gpusym_range_t){
-            .base = region->base, .size = region->size, .id = region->number, .shareable = REGION_OWN == region->kind};
+        *range = (gpusym_range_t){.base = region->base,
+                                  .size = region->size,
+                                  .id = region->number,
+                                  .shareable = REGION_OWN == region->kind || REGION_VMM == region->kind};
     }
     pthread_rwlock_unlock(&table.lock);
     return NULL != region ? GPUSYM_SUCCESS
@@ -824,6 +911,12 @@ static void sim_gpu_info(gpusym_gpu_t *gpu, gpusym_gpu_info_t *info)
     *info = gpu->info;
 }
 
+static int sim_gpu_link(gpusym_gpu_t *gpu, const gpusym_place_t *peer)
+{
+    (void) gpu;
+    return peer->number < 0 ? GPUSYM_ERR_NOT_AVAILABLE : link_class(peer->number);
+}
+
 /* ---- memory ---- */
 
 /* Counts size bytes as allocated; false if the GPU has not so many left. */
@@ -832,14 +925,30 @@ static bool account(size_t size)
     if (size > sim.gpu.info.bytes) {
         return false;
     }
-    if (size + __atomic_fetch_add(&sim.allocated, size, __ATOMIC_RELAXED) > sim.gpu.info.bytes) {
+    const uint64_t now = size + __atomic_fetch_add(&sim.allocated, size, __ATOMIC_RELAXED);
+    if (now > sim.gpu.info.bytes) {
         __atomic_fetch_sub(&sim.allocated, size, __ATOMIC_RELAXED);
         return false;
+    }
+    uint64_t peak = __atomic_load_n(&sim.peak, __ATOMIC_RELAXED);
+    while (peak < now &&
+           !__atomic_compare_exchange_n(&sim.peak, &peak, now, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     }
     return true;
 }
 
-static int sim_mem_alloc(gpusym_gpu_t *gpu, size_t size, void **p)
+void gpusym_sim_bytes(uint64_t *now, uint64_t *peak)
+{
+    if (NULL != now) {
+        *now = __atomic_load_n(&sim.allocated, __ATOMIC_RELAXED);
+    }
+    if (NULL != peak) {
+        *peak = __atomic_load_n(&sim.peak, __ATOMIC_RELAXED);
+    }
+}
+
+/* Memory of the GPU, REGION_OWN or REGION_VMM. */
+static int memory_new(gpusym_gpu_t *gpu, enum region_kind kind, size_t size, void **p)
 {
     int rc = check_gpu(gpu);
     if (GPUSYM_SUCCESS != rc) {
@@ -854,12 +963,12 @@ static int sim_mem_alloc(gpusym_gpu_t *gpu, size_t size, void **p)
     if (!account(size)) {
         return fail(GPUSYM_ERR_NO_MEMORY, "the simulated GPU has no %zu bytes left", size);
     }
-    struct region *region = region_new(REGION_OWN, size);
+    struct region *region = region_new(kind, size);
     if (NULL == region) {
         __atomic_fetch_sub(&sim.allocated, size, __ATOMIC_RELAXED);
         return GPUSYM_ERR_NO_MEMORY;
     }
-    rc = shared_create(MAGIC_MEMORY, size, &region->id, &region->fd);
+    rc = shared_create(REGION_VMM == kind ? MAGIC_VMM : MAGIC_MEMORY, size, &region->id, &region->fd);
     if (GPUSYM_SUCCESS == rc) {
         rc = region_map(region, region->fd);
     }
@@ -872,6 +981,11 @@ static int sim_mem_alloc(gpusym_gpu_t *gpu, size_t size, void **p)
     }
     *p = region->base;
     return GPUSYM_SUCCESS;
+}
+
+static int sim_mem_alloc(gpusym_gpu_t *gpu, size_t size, void **p)
+{
+    return memory_new(gpu, REGION_OWN, size, p);
 }
 
 static int sim_mem_free(gpusym_gpu_t *gpu, void *p)
@@ -899,9 +1013,27 @@ static int sim_mem_zero(gpusym_gpu_t *gpu, void *p, size_t size)
     return GPUSYM_SUCCESS;
 }
 
+/* What peers open: of REGION_VMM a descriptor for them alone, so that they can while the program frees the memory. */
+static int exported_fd(const struct region *region, int *fd)
+{
+    *fd = region->fd;
+    if (REGION_VMM == region->kind) {
+        *fd = fcntl(region->fd, F_DUPFD_CLOEXEC, 0);
+        if (*fd < 0 || GPUSYM_SUCCESS != gpusym_fd_share(*fd)) {
+            int rc = fail(GPUSYM_ERR_UNREACHABLE, "a descriptor for peers: %s", strerror(errno));
+            if (*fd >= 0) {
+                close(*fd);
+            }
+            return rc;
+        }
+    }
+    return GPUSYM_SUCCESS;
+}
+
 static int sim_mem_export(gpusym_gpu_t *gpu, void *p, gpusym_handle_t *handle)
 {
-    int rc = check_gpu(gpu);
+    struct sim_handle ours;
+    int fd = -1, rc = check_gpu(gpu);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -909,16 +1041,31 @@ static int sim_mem_export(gpusym_gpu_t *gpu, void *p, gpusym_handle_t *handle)
         return GPUSYM_ERR;
     }
     struct region *region = table_pin(p);
-    if (NULL != region && REGION_OWN == region->kind && p == region->base) {
-        struct sim_handle ours;
-        handle_put(&region->id, region->fd, &ours);
-        memset(handle, 0, sizeof(*handle));
-        memcpy(handle->bytes, &ours, sizeof(ours));
+    if (NULL != region && (REGION_OWN == region->kind || REGION_VMM == region->kind) && p == region->base) {
+        rc = exported_fd(region, &fd);
     } else {
         rc = fail(GPUSYM_ERR_BAD_PARAM, "%p is not the start of an allocation of this GPU", p);
     }
+    if (GPUSYM_SUCCESS == rc) {
+        handle_put(&region->id, fd, &ours);
+        memset(handle, 0, sizeof(*handle));
+        memcpy(handle->bytes, &ours, sizeof(ours));
+    }
     if (NULL != region) {
         region_unpin(region);
+    }
+    return rc;
+}
+
+static int sim_mem_unexport(gpusym_gpu_t *gpu, const gpusym_handle_t *handle)
+{
+    struct sim_handle ours;
+    int rc = check_gpu(gpu);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = handle_get(handle, MAGIC_MEMORY, &ours);
+    }
+    if (GPUSYM_SUCCESS == rc && is_vmm(&ours.id) && 0 != close(ours.fd)) {
+        rc = fail(GPUSYM_ERR_BAD_PARAM, "descriptor %d for peers: %s", (int) ours.fd, strerror(errno));
     }
     return rc;
 }
@@ -935,6 +1082,10 @@ static int sim_mem_import(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, void
         return GPUSYM_ERR_UNREACHABLE;
     }
     rc = handle_get(handle, MAGIC_MEMORY, &ours);
+    if (GPUSYM_SUCCESS == rc && GPUSYM_LINK_NONE == link_class(ours.gpu)) {
+        rc = fail(GPUSYM_ERR_UNREACHABLE, "simulated GPU %d does not reach GPU %d", (int) sim.gpu.info.place.number,
+                  (int) ours.gpu);
+    }
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -1004,6 +1155,17 @@ static int sim_host_free(gpusym_gpu_t *gpu, void *host)
 {
     int rc = check_gpu(gpu);
     return GPUSYM_SUCCESS != rc ? rc : table_remove(host, REGION_HOST);
+}
+
+int gpusym_sim_vmm_alloc(size_t size, void **p)
+{
+    return memory_new(&sim.gpu, REGION_VMM, size, p);
+}
+
+int gpusym_sim_vmm_free(void *p)
+{
+    int rc = check_gpu(&sim.gpu);
+    return GPUSYM_SUCCESS != rc ? rc : table_remove(p, REGION_VMM);
 }
 
 int gpusym_sim_managed_alloc(size_t size, void **p)
@@ -1357,6 +1519,32 @@ static int sim_launch(gpusym_stream_t *stream, unsigned kernel, const gpusym_wor
     return GPUSYM_SUCCESS != rc ? rc : stream_push(stream, &item);
 }
 
+/* The last launch made by it, from which the next may differ. */
+struct gpusym_graph {
+    unsigned kernel;
+    gpusym_work_t work;
+};
+
+static int sim_graph_launch(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
+{
+    if (NULL == *graph) {
+        if (fault_due(FAULT_GRAPH)) {
+            return GPUSYM_ERR;
+        }
+        *graph = malloc(sizeof(**graph));
+        if (NULL == *graph) {
+            return fail(GPUSYM_ERR_NO_MEMORY, "out of memory");
+        }
+    }
+    **graph = (struct gpusym_graph){.kernel = kernel, .work = *w};
+    return sim_launch(stream, (*graph)->kernel, &(*graph)->work);
+}
+
+static void sim_graph_destroy(gpusym_graph_t *graph)
+{
+    free(graph);
+}
+
 static int sim_copy_async(gpusym_stream_t *stream, void *dst, const void *src, size_t size)
 {
     if (0 == size) {
@@ -1574,10 +1762,12 @@ const gpusym_device_t gpusym_device_sim = {
     .mem_range = sim_mem_range,
     .gpu_open = sim_gpu_open,
     .gpu_info = sim_gpu_info,
+    .gpu_link = sim_gpu_link,
     .mem_alloc = sim_mem_alloc,
     .mem_free = sim_mem_free,
     .mem_zero = sim_mem_zero,
     .mem_export = sim_mem_export,
+    .mem_unexport = sim_mem_unexport,
     .mem_import = sim_mem_import,
     .mem_unimport = sim_mem_unimport,
     .host_alloc = sim_host_alloc,
@@ -1588,6 +1778,8 @@ const gpusym_device_t gpusym_device_sim = {
     .stream_poll = sim_stream_poll,
     .kernels_load = sim_kernels_load,
     .launch = sim_launch,
+    .graph_launch = sim_graph_launch,
+    .graph_destroy = sim_graph_destroy,
     .copy_async = sim_copy_async,
     .copy2d_async = sim_copy2d_async,
     .mc_create = sim_mc_create,

@@ -447,7 +447,8 @@ uint32_t gpusym_slot_layout(uint64_t size, uint32_t nranks, uint32_t max_blocks,
     /* Borders: from the size alone. */
     const uint64_t rows = size / BYTES_PER_BLOCK < GPUSYM_BLOCKS_MAX ? size / BYTES_PER_BLOCK : GPUSYM_BLOCKS_MAX;
     const uint64_t ll_off = (GPUSYM_FLAGS_OFF + rows * GPUSYM_FLAG_ROW + 255) / 256 * 256;
-    const uint64_t stage_off = ll_off + size / 8 / 256 * 256;
+    const uint64_t ll128_off = ll_off + size / 8 / 256 * 256;
+    const uint64_t stage_off = ll128_off + size / 16 * 3 / 512 * 512;
     /* Inside them: two parities of nranks sources in whole line pairs; four buffers of at least a pack a rank. */
     const uint64_t ll = size / 8 / 256 * 256 / (2 * nranks) / 32 * 32;
     if (0 == rows || 0 == ll || stage_off + 4 * 16ull * nranks > size) {
@@ -455,6 +456,9 @@ uint32_t gpusym_slot_layout(uint64_t size, uint32_t nranks, uint32_t max_blocks,
     }
     w->ll_off = ll_off;
     w->ll_bytes = (uint32_t)ll;
+    w->ll128_off = ll128_off;
+    w->ll128_room = stage_off - ll128_off;
+    w->flag_rows = (uint32_t)rows;
     w->stage_off = stage_off;
     w->stage_room = size - stage_off;
     return rows < max_blocks ? (uint32_t)rows : max_blocks;

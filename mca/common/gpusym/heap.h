@@ -87,8 +87,8 @@ uint32_t gpusym_slot_count(uint64_t heap_size, unsigned class);
 
 /*
  * How a slot is divided for a team of nranks: the same on all ranks. The borders between flags, LL lines and staging
- * depend on the slot's size alone. Sets ll_off, ll_bytes, stage_off, stage_room of w and returns
- * the largest number of blocks that a launch in this slot may use (at most max_blocks); 0 if the slot is too small.
+ * depend on the slot's size alone. Sets ll_off, ll_bytes, ll128_off, ll128_room, flag_rows, stage_off, stage_room of w
+ * and returns the largest number of blocks that a launch in this slot may use (at most max_blocks); 0 if the slot is too small.
  */
 uint32_t gpusym_slot_layout(uint64_t size, uint32_t nranks, uint32_t max_blocks, gpusym_work_t *w);
 

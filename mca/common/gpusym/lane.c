@@ -76,12 +76,24 @@ void gpusym_lanes_close(void)
     pthread_mutex_unlock(&lock);
 }
 
-int gpusym_lane_launch(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w)
+/* A new operation, which w is to tell of. */
+static void begin(gpusym_lane_t *lane, gpusym_work_t *w)
 {
     lane->seq++;
     lane->host->abort = 0;
     w->done = &lane->line->done;
     w->abort = &lane->line->abort;
     w->done_seq = lane->seq;
+}
+
+int gpusym_lane_launch(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w)
+{
+    begin(lane, w);
     return lane->dev->launch(lane->stream, kernel, w);
+}
+
+int gpusym_lane_launch_graph(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w, gpusym_graph_t **graph)
+{
+    begin(lane, w);
+    return lane->dev->graph_launch(graph, lane->stream, kernel, w);
 }

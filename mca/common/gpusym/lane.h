@@ -35,6 +35,8 @@ void gpusym_lanes_close(void);
 
 /* Queues a kernel on the lane: fills done, done_seq and abort of w. */
 int gpusym_lane_launch(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w);
+/* The same by the device's graph_launch, which it has: *graph is made where it is NULL, and the caller's to destroy. */
+int gpusym_lane_launch_graph(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w, gpusym_graph_t **graph);
 
 /* Whether the last operation has written its completion word; *status then is its enum gpusym_status word. */
 static inline bool gpusym_lane_done(const gpusym_lane_t *lane, uint32_t *status)

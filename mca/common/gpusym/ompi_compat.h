@@ -14,13 +14,16 @@
 #include "ompi_config.h" /* always first */
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "ompi/communicator/communicator.h"
 #include "ompi/mca/coll/base/base.h"
 #include "ompi/mca/coll/coll.h"
 #include "opal/mca/base/mca_base_framework.h"
+#include "opal/runtime/opal.h"
 
 #if (4 == OMPI_MAJOR_VERSION && OMPI_MINOR_VERSION < 1) || OMPI_MAJOR_VERSION < 4 || OMPI_MAJOR_VERSION > 6
 #error "gpusym knows Open MPI 4.1, 5.0 and 6.0"
@@ -31,6 +34,15 @@
 #define GPUSYM_STRING(x) GPUSYM_STRING_(x)
 #define GPUSYM_OMPI_BUILT_FOR GPUSYM_STRING(OMPI_MAJOR_VERSION) "." GPUSYM_STRING(OMPI_MINOR_VERSION)
 
+/* Whether the Open MPI that loads us is that one: its structs are ours then.
+ * opal_version_string: "4.1.4", "6.0.0rc2", with more behind on some builds. */
+static inline bool gpusym_ompi_fits(void)
+{
+    static const char built[] = GPUSYM_OMPI_BUILT_FOR ".";
+
+    return 0 == strncmp(opal_version_string, built, sizeof(built) - 1);
+}
+
 /* The component struct, and the initialiser of its interface version. */
 typedef mca_coll_base_component_t gpusym_coll_component_t;
 #if OMPI_MAJOR_VERSION >= 6
@@ -39,6 +51,13 @@ typedef mca_coll_base_component_t gpusym_coll_component_t;
 #define GPUSYM_COLL_BASE_VERSION MCA_COLL_BASE_VERSION_2_4_0
 #else
 #define GPUSYM_COLL_BASE_VERSION MCA_COLL_BASE_VERSION_2_0_0
+#endif
+
+/* The same of a memory pool's component. */
+#if OMPI_MAJOR_VERSION >= 5
+#define GPUSYM_MPOOL_BASE_VERSION MCA_MPOOL_BASE_VERSION_3_1_0
+#else
+#define GPUSYM_MPOOL_BASE_VERSION MCA_MPOOL_BASE_VERSION_3_0_0
 #endif
 
 /* A component's symbol must be visible; OMPI_MODULE_DECLSPEC is gone since 5.0. */

@@ -58,12 +58,14 @@ static bool key_valid(uint32_t key)
 /* What we know of an entry of ours. */
 typedef struct {
     bool live;           /* in the table. Not live and pinned: its buffer is gone, its users are not */
+    bool exported;       /* by handle, until mem_unexport: not before it is neither live nor pinned */
     uint32_t pins;       /* uses between gpusym_reg_get and gpusym_reg_put */
     uint64_t generation; /* of its key */
     uint64_t used;       /* the time of its last use, in uses */
     void *base;
     uint64_t size;
     gpusym_gpu_t *gpu;
+    gpusym_handle_t handle;
 } record_t;
 
 /* Allocations that could not be exported: asked for in every call, they are not tried again. */
@@ -124,14 +126,43 @@ static void retire(unsigned i)
     __atomic_store_n(&table->changes, table->changes + 1, __ATOMIC_RELEASE);
 }
 
-/* The live entry of allocation id, or GPUSYM_REG_MAX. */
-static unsigned lookup(uint64_t id)
+/* Of an entry that is gone whatever the device says. */
+static void unexport(const gpusym_device_t *dev, unsigned i)
 {
-    if (own.record[own.last].live && own.id[own.last] == id) {
+    record_t *record = &own.record[i];
+    if (record->exported) {
+        record->exported = false;
+        dev->mem_unexport(record->gpu, &record->handle);
+    }
+}
+
+/* Of entries that went, and are not in use. */
+static void unexport_retired(const gpusym_device_t *dev)
+{
+    for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
+        if (!own.record[i].live && 0 == own.record[i].pins) {
+            unexport(dev, i);
+        }
+    }
+}
+
+/* range: as the device describes it now, NULL: not asked. The same memory may be mapped at another place than before,
+ * or at several. */
+static bool is_of(unsigned i, uint64_t id, const gpusym_range_t *range)
+{
+    const record_t *record = &own.record[i];
+    return own.id[i] == id && record->live &&
+           (NULL == range || (record->base == range->base && record->size == range->size));
+}
+
+/* The live entry of allocation id, or GPUSYM_REG_MAX. */
+static unsigned lookup(uint64_t id, const gpusym_range_t *range)
+{
+    if (is_of(own.last, id, range)) {
         return own.last;
     }
     for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
-        if (own.id[i] == id && own.record[i].live) {
+        if (is_of(i, id, range)) {
             return i;
         }
     }
@@ -145,10 +176,11 @@ static void drop_freed(const gpusym_device_t *dev)
     for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
         gpusym_range_t now;
         if (own.record[i].live && 0 == own.record[i].pins &&
-            (GPUSYM_SUCCESS != dev->mem_range(own.record[i].base, &now) || now.id != own.id[i])) {
+            (GPUSYM_SUCCESS != dev->mem_range(own.record[i].base, &now) || !is_of(i, now.id, &now))) {
             retire(i);
         }
     }
+    unexport_retired(dev);
 }
 
 /* Drops entries at the same place as a new one: theirs is freed memory, in use or not. */
@@ -213,6 +245,7 @@ static int enter(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_ran
     if (GPUSYM_REG_MAX == i) {
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
+    unexport(dev, i);
     const int rc = dev->mem_export(gpu, range->base, &handle);
     if (GPUSYM_SUCCESS != rc) {
         if (GPUSYM_ERR_UNREACHABLE == rc) {
@@ -221,8 +254,13 @@ static int enter(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_ran
         return rc;
     }
     own.id[i] = range->id;
-    own.record[i] =
-        (record_t){.live = true, .generation = generation_next(), .base = range->base, .size = range->size, .gpu = gpu};
+    own.record[i] = (record_t){.live = true,
+                               .exported = true,
+                               .generation = generation_next(),
+                               .base = range->base,
+                               .size = range->size,
+                               .gpu = gpu,
+                               .handle = handle};
     publish(i, own.record[i].generation, range->size, &handle);
     *index = i;
     return GPUSYM_SUCCESS;
@@ -244,7 +282,7 @@ int gpusym_reg_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const void *p,
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
     pthread_mutex_lock(&own.lock);
-    unsigned i = lookup(range.id);
+    unsigned i = lookup(range.id, &range);
     if (GPUSYM_REG_MAX == i) {
         rc = enter(dev, gpu, &range, &i);
     }
@@ -265,7 +303,7 @@ bool gpusym_reg_find(uint64_t id, const void *p, uint64_t bytes, uint32_t *key, 
         return false;
     }
     pthread_mutex_lock(&own.lock);
-    const unsigned i = lookup(id);
+    const unsigned i = lookup(id, NULL);
     if (GPUSYM_REG_MAX != i) {
         record_t *record = &own.record[i];
         *off = (uint64_t) ((uintptr_t) p - (uintptr_t) record->base);
@@ -466,6 +504,7 @@ void gpusym_reg_close(const gpusym_device_t *dev)
         if (own.record[i].live) {
             retire(i);
         }
+        unexport(dev, i);
         own.record[i] = (record_t){.live = false};
     }
     own.nrefused = 0;

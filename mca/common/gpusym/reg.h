@@ -38,8 +38,8 @@ extern unsigned gpusym_reg_limit;
  */
 int gpusym_reg_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const void *p, uint64_t bytes, uint32_t *key,
                    uint64_t *off);
-/* Owner: the same for an allocation that has an entry: id is that of the memory at p (gpusym_mem_t.id), so that the device need
- * not be asked again. False: it has none, or is not known; gpusym_reg_get may make it one. */
+/* Owner: the same for an allocation that has an entry: id is that of the memory at p (gpusym_mem_t.id), so that the
+ * device need not be asked again. False, also for id 0: it has none, or is not known; gpusym_reg_get may make it one. */
 bool gpusym_reg_find(uint64_t id, const void *p, uint64_t bytes, uint32_t *key, uint64_t *off);
 /* Owner: ends the use of a key that gpusym_reg_get gave. Makes no call to the device. */
 void gpusym_reg_put(uint32_t key);

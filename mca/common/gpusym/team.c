@@ -1,13 +1,15 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Node groups and shared GPUs: see team.h.
+ * Hosts, shared GPUs, shapes and rings: see team.h.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include "mca/common/gpusym/team.h"
 
+#include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -44,37 +46,6 @@ void gpusym_host_self(gpusym_host_t *host)
     }
 }
 
-static bool same_host(const gpusym_host_t *a, const gpusym_host_t *b)
-{
-    return a->key[0] == b->key[0] && a->key[1] == b->key[1];
-}
-
-/* The first rank on the host of rank r. */
-static uint32_t first_on_host(const gpusym_host_t *hosts, uint32_t r)
-{
-    uint32_t i = 0;
-    while (!same_host(&hosts[i], &hosts[r])) {
-        i++;
-    }
-    return i;
-}
-
-void gpusym_team_nodes(const gpusym_host_t *hosts, uint32_t n, uint32_t me, gpusym_nodes_t *nodes)
-{
-    memset(nodes, 0, sizeof *nodes);
-    nodes->leader = first_on_host(hosts, me);
-    for (uint32_t r = 0; r < n; r++) {
-        if (first_on_host(hosts, r) == r) {
-            nodes->host += r < nodes->leader;
-            nodes->nhosts++;
-        }
-        if (same_host(&hosts[r], &hosts[me])) {
-            nodes->local_rank += r < me;
-            nodes->local_size++;
-        }
-    }
-}
-
 bool gpusym_team_shared_gpu(const void *uuids, uint32_t stride, uint32_t n, uint32_t *a, uint32_t *b)
 {
     const uint8_t *u = uuids;
@@ -88,4 +59,459 @@ bool gpusym_team_shared_gpu(const void *uuids, uint32_t stride, uint32_t n, uint
         }
     }
     return false;
+}
+
+/* ---- shapes ---- */
+
+#define NOBODY UINT32_MAX
+
+static void add_link(gpusym_shape_t *shape, uint32_t link, uint32_t peer, uint32_t far)
+{
+    shape->links |= 1u << link;
+    shape->peer[link] = peer;
+    shape->far[link] = far;
+}
+
+static uint32_t rank_at(const uint32_t *order, uint32_t place)
+{
+    return NULL == order ? place : order[place];
+}
+
+static uint32_t place_of(const uint32_t *order, uint32_t rank)
+{
+    uint32_t place = 0;
+    if (NULL == order) {
+        return rank;
+    }
+    while (order[place] != rank) {
+        place++;
+    }
+    return place;
+}
+
+static void ring_shape(uint32_t kind, uint32_t n, const uint32_t *order, uint32_t me, uint32_t root,
+                       gpusym_shape_t *shape)
+{
+    const bool bcast = GS_CHAIN_BCAST == kind, closed = !bcast && GS_CHAIN_REDUCE != kind;
+    const uint32_t place = place_of(order, me);
+    /* Where the path begins. */
+    const uint32_t first = closed ? 0 : bcast ? place_of(order, root) : (place_of(order, root) + 1) % n;
+
+    shape->pos = (place + n - first) % n;
+    if (n > 1 && (closed || shape->pos > 0)) {
+        add_link(shape, GS_PREV, rank_at(order, (place + n - 1) % n), GS_NEXT);
+    }
+    if (n > 1 && (closed || shape->pos < n - 1)) {
+        add_link(shape, GS_NEXT, rank_at(order, (place + 1) % n), GS_PREV);
+    }
+}
+
+/*
+ * An in-order tree over n places: the leaves are the even places; the odd ones are a balanced binary search tree, which has
+ * room for one leaf between any two of them.  n = 10:
+ *
+ *              5
+ *          /       \
+ *        3           9
+ *      /   \       /
+ *     1     4     7
+ *    / \         / \
+ *   0   2       6   8
+ *
+ * So the inner places are odd for every n.  In the tree shifted by one place they are even ranks; with an odd n one even
+ * rank is left over, and the shift brings that to place 0: a leaf.
+ */
+
+/* The inner place that stands above inner places lo .. hi - 1, where inner place i is place 2 i + 1. */
+static uint32_t middle(uint32_t lo, uint32_t hi)
+{
+    return 2 * ((lo + hi) / 2) + 1;
+}
+
+/* The places at the links of a place, NOBODY: none. Returns how many links it is from the root. */
+static uint32_t tree_links(uint32_t n, uint32_t place, uint32_t near[GS_LINKS])
+{
+    uint32_t lo = 0, hi = n / 2, depth = 0;
+    near[GS_PARENT] = near[GS_CHILD0] = near[GS_CHILD1] = NOBODY;
+    for (; lo < hi && middle(lo, hi) != place; depth++) {
+        near[GS_PARENT] = middle(lo, hi);
+        if (place < near[GS_PARENT]) {
+            hi = near[GS_PARENT] / 2;
+        } else {
+            lo = near[GS_PARENT] / 2 + 1;
+        }
+    }
+    if (lo < hi) { /* an inner place: above inner places on a side, or above the leaf there */
+        const uint32_t own = place / 2;
+        near[GS_CHILD0] = lo < own ? middle(lo, own) : place - 1;
+        near[GS_CHILD1] = own + 1 < hi ? middle(own + 1, hi) : place + 1 < n ? place + 1 : NOBODY;
+    }
+    return depth;
+}
+
+/* Tree `which` of two over members 0 .. n - 1, where member v is rank first + v (mod ranks). */
+typedef struct {
+    uint32_t n, which, first, ranks;
+} tree_t;
+
+static uint32_t tree_rank(const tree_t *t, uint32_t place)
+{
+    return (t->first + (place + t->n - t->which) % t->n) % t->ranks;
+}
+
+static uint32_t tree_place(const tree_t *t, uint32_t rank)
+{
+    return ((rank + t->ranks - t->first) % t->ranks + t->which) % t->n;
+}
+
+/* The shape of a member; above: the rank above all members, or NOBODY. */
+static void member_shape(const tree_t *t, uint32_t me, uint32_t above, gpusym_shape_t *shape)
+{
+    const uint32_t place = tree_place(t, me);
+    uint32_t near[GS_LINKS];
+
+    shape->pos = tree_links(t->n, place, near) + (NOBODY != above ? 1 : 0);
+    if (NOBODY != near[GS_PARENT]) {
+        add_link(shape, GS_PARENT, tree_rank(t, near[GS_PARENT]), place < near[GS_PARENT] ? GS_CHILD0 : GS_CHILD1);
+    } else if (NOBODY != above) {
+        add_link(shape, GS_PARENT, above, GS_CHILD0);
+    }
+    for (uint32_t link = GS_CHILD0; link <= GS_CHILD1; link++) {
+        if (NOBODY != near[link]) {
+            add_link(shape, link, tree_rank(t, near[link]), GS_PARENT);
+        }
+    }
+}
+
+static void tree_shape(uint32_t kind, uint32_t n, unsigned which, uint32_t me, uint32_t root, gpusym_shape_t *shape)
+{
+    if (GS_TREE_ALLREDUCE == kind) {
+        const tree_t all = {.n = n, .which = which % n, .first = 0, .ranks = n};
+        member_shape(&all, me, NOBODY, shape);
+    } else if (n > 1) {
+        /* The root sends (or receives) each half once, whichever of the others are inner. */
+        const tree_t others = {.n = n - 1, .which = which % (n - 1), .first = (root + 1) % n, .ranks = n};
+        if (me != root) {
+            member_shape(&others, me, root, shape);
+        } else {
+            add_link(shape, GS_CHILD0, tree_rank(&others, n > 2 ? middle(0, (n - 1) / 2) : 0), GS_PARENT);
+        }
+    }
+}
+
+void gpusym_team_shape(uint32_t kind, uint32_t n, const uint32_t *order, unsigned which, uint32_t me, uint32_t root,
+                       gpusym_shape_t *shape)
+{
+    memset(shape, 0, sizeof *shape);
+    switch (kind) {
+    case GS_TREE_ALLREDUCE:
+    case GS_TREE_BCAST:
+    case GS_TREE_REDUCE:
+        tree_shape(kind, n, which, me, root, shape);
+        break;
+    default:
+        ring_shape(kind, n, order, me, root, shape);
+        break;
+    }
+}
+
+/* ---- rings ---- */
+
+#define RING_EXACT 16u /* up to so many ranks the best ring is found */
+#define RING_MANY 32u  /* up to so many there may be more than one ring */
+/* The heuristic: how many orders it starts from, and how many pairs of steps it looks at, at most: some 0.1 s. */
+#define RING_STARTS 512u
+#define RING_WORK (1u << 24)
+
+typedef struct {
+    uint32_t n;
+    const uint8_t *link;                /* as the caller gave it */
+    uint8_t left[RING_MANY][RING_MANY]; /* n <= RING_MANY: classes both ways, less what rings have taken */
+    uint64_t random;
+    uint32_t work; /* what is left of RING_WORK */
+} search_t;
+
+static uint8_t both_ways(const search_t *s, uint32_t a, uint32_t b)
+{
+    const uint8_t there = s->link[(size_t) a * s->n + b], back = s->link[(size_t) b * s->n + a];
+    return there < back ? there : back;
+}
+
+static uint8_t left_of(const search_t *s, uint32_t a, uint32_t b)
+{
+    return s->n > RING_MANY ? both_ways(s, a, b) : s->left[a][b];
+}
+
+/* A ring's worth: its weakest link, then, in the lower 32 bits, the sum of its links. 0: a link is missing. */
+static uint64_t worth(const search_t *s, const uint32_t *order)
+{
+    uint64_t sum = 0;
+    uint8_t weakest = UINT8_MAX;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const uint32_t a = order[i], b = order[(i + 1) % s->n];
+        const uint8_t w = left_of(s, a, b);
+        sum += both_ways(s, a, b);
+        weakest = w < weakest ? w : weakest;
+    }
+    return 0 == weakest ? 0 : (uint64_t) weakest << 32 | sum;
+}
+
+/*
+ * Held and Karp's dynamic programme: sums[set][r] is the largest sum of links of a path that begins at the last rank, goes
+ * through all ranks of the set and ends at r, one of them; 0: there is none.  Not on the heap: a rank that got no memory
+ * would have another ring than the others.  1 MB, of which only what is used becomes memory.  sums_lock: one search at a
+ * time.
+ */
+static uint16_t sums[1u << (RING_EXACT - 1)][RING_EXACT - 1];
+static pthread_mutex_t sums_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* The best path through `set` and on to rank r, which has links to the ranks `near`: its sum; *before: the rank before r. */
+static uint16_t best_path(const search_t *s, uint32_t set, uint32_t near, uint32_t r, uint32_t *before)
+{
+    uint16_t best = 0;
+    for (uint32_t rest = set & near; 0 != rest; rest &= rest - 1) {
+        const uint32_t p = (uint32_t) __builtin_ctz(rest);
+        const uint16_t sum = (uint16_t) (0 == sums[set][p] ? 0 : sums[set][p] + both_ways(s, p, r));
+        if (sum > best) {
+            best = sum;
+            *before = p;
+        }
+    }
+    return best;
+}
+
+/* Of the rings whose links all have a class of at least `weakest`, one with the largest sum.  False: there is none. */
+static bool exact_ring(const search_t *s, uint8_t weakest, uint32_t *order)
+{
+    const uint32_t home = s->n - 1, all = (1u << home) - 1;
+    uint32_t near[RING_EXACT] = {0}, before = 0;
+
+    for (uint32_t a = 0; a < s->n; a++) {
+        for (uint32_t b = 0; b < s->n; b++) {
+            near[a] |= (uint32_t) (a != b && s->left[a][b] >= weakest) << b;
+        }
+        if (__builtin_popcount(near[a]) < 2) {
+            return false;
+        }
+    }
+    for (uint32_t set = 1; set <= all; set++) {
+        for (uint32_t rest = set; 0 != rest; rest &= rest - 1) {
+            const uint32_t r = (uint32_t) __builtin_ctz(rest), others = set & ~(1u << r);
+            sums[set][r] = 0 != others                   ? best_path(s, others, near[r], r, &before)
+                           : 0 != (near[r] & 1u << home) ? both_ways(s, home, r)
+                                                         : 0;
+        }
+    }
+    if (0 == best_path(s, all, near[home], home, &before)) {
+        return false;
+    }
+    /* Back along the best path. */
+    order[0] = home;
+    for (uint32_t i = home, set = all; i > 0; i--) {
+        const uint32_t r = before;
+        order[i] = r;
+        set &= ~(1u << r);
+        best_path(s, set, near[r], r, &before);
+    }
+    return true;
+}
+
+/* The best ring of n <= RING_EXACT ranks.  False: there is none. */
+static bool best_ring(const search_t *s, uint32_t *order)
+{
+    bool found = false;
+    pthread_mutex_lock(&sums_lock);
+    for (unsigned weakest = UINT8_MAX; !found && weakest > 0; weakest--) {
+        found = exact_ring(s, (uint8_t) weakest, order);
+    }
+    pthread_mutex_unlock(&sums_lock);
+    return found;
+}
+
+/* splitmix64, from the same seed on all ranks. */
+static uint32_t random_below(search_t *s, uint32_t limit)
+{
+    uint64_t z = s->random += 0x9e3779b97f4a7c15ull;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+    return (uint32_t) ((z ^ z >> 31) % limit);
+}
+
+static void swap(uint32_t *a, uint32_t *b)
+{
+    const uint32_t was = *a;
+    *a = *b;
+    *b = was;
+}
+
+/* Turns order[lo .. hi - 1] round. */
+static void turn(uint32_t *order, uint32_t lo, uint32_t hi)
+{
+    for (; lo + 1 < hi; lo++, hi--) {
+        swap(&order[lo], &order[hi - 1]);
+    }
+}
+
+/* Shuffles the ranks, then goes from each to the nearest of those that are left, the first of equals. */
+static void nearest_neighbours(search_t *s, uint32_t *order)
+{
+    for (uint32_t i = s->n - 1; i > 0; i--) {
+        swap(&order[i], &order[random_below(s, i + 1)]);
+    }
+    for (uint32_t i = 1; i + 1 < s->n; i++) {
+        uint32_t best = i;
+        for (uint32_t j = i + 1; j < s->n; j++) {
+            if (left_of(s, order[i - 1], order[j]) > left_of(s, order[i - 1], order[best])) {
+                best = j;
+            }
+        }
+        swap(&order[i], &order[best]);
+    }
+}
+
+/* Whether links x and y are better than u and v: the worse of each pair counts first. */
+static bool better(uint8_t x, uint8_t y, uint8_t u, uint8_t v)
+{
+    const uint8_t worse = x < y ? x : y, was = u < v ? u : v;
+    return worse > was || (worse == was && x + y > u + v);
+}
+
+/* Turns parts of the ring round as long as the two links that change become better: 2-opt. */
+static void turn_parts(search_t *s, uint32_t *order)
+{
+    bool turned = true;
+    while (turned && s->work > 0) {
+        turned = false;
+        for (uint32_t i = 0; i + 2 < s->n; i++) {
+            for (uint32_t j = i + 2; j < s->n && s->work > 0; j++, s->work--) {
+                const uint32_t a = order[i], b = order[i + 1], c = order[j], d = order[(j + 1) % s->n];
+                if (a == d || !better(left_of(s, a, c), left_of(s, b, d), left_of(s, a, b), left_of(s, c, d))) {
+                    continue;
+                }
+                turn(order, i + 1, j + 1);
+                turned = true;
+            }
+        }
+    }
+}
+
+/* A good ring of any number of ranks.  False: none was found. */
+static bool good_ring(search_t *s, uint32_t *order)
+{
+    uint32_t tried[RING_MANY];
+    for (uint32_t r = 0; r < s->n; r++) {
+        order[r] = r;
+    }
+    nearest_neighbours(s, order);
+    turn_parts(s, order);
+    for (uint32_t i = 1; s->n <= RING_MANY && i < RING_STARTS; i++) {
+        memcpy(tried, order, s->n * sizeof *order);
+        nearest_neighbours(s, tried);
+        turn_parts(s, tried);
+        if (worth(s, tried) > worth(s, order)) {
+            memcpy(order, tried, s->n * sizeof *order);
+        }
+    }
+    return 0 != worth(s, order);
+}
+
+static bool find_ring(search_t *s, uint32_t *order)
+{
+    return s->n <= RING_EXACT ? best_ring(s, order) : good_ring(s, order);
+}
+
+/* The same ring from rank 0 on, to the lower one of its neighbours. */
+static void begin_with_0(uint32_t n, uint32_t *order)
+{
+    const uint32_t place = place_of(order, 0);
+    turn(order, 0, place);
+    turn(order, place, n);
+    turn(order, 0, n);
+    if (order[1] > order[n - 1]) {
+        turn(order, 1, n);
+    }
+}
+
+/* Takes one NVLink in each direction from every step of a ring. No link that is not NVLink is left. */
+static void take_links(search_t *s, const uint32_t *order)
+{
+    for (uint32_t a = 0; a < s->n; a++) {
+        for (uint32_t b = 0; b < s->n; b++) {
+            s->left[a][b] = s->left[a][b] > GPUSYM_LINK_NVLINK ? s->left[a][b] : GPUSYM_LINK_NONE;
+        }
+    }
+    for (uint32_t i = 0; i < s->n; i++) {
+        const uint32_t a = order[i], b = order[(i + 1) % s->n];
+        const uint8_t left = (uint8_t) (s->left[a][b] - 1);
+        s->left[a][b] = s->left[b][a] = left > GPUSYM_LINK_NVLINK ? left : GPUSYM_LINK_NONE;
+    }
+}
+
+static bool all_equal(const search_t *s)
+{
+    for (uint32_t a = 0; a < s->n; a++) {
+        for (uint32_t b = a + 1; b < s->n; b++) {
+            if (both_ways(s, a, b) != both_ways(s, 0, 1)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* Rings where the links differ. */
+static uint32_t search_rings(search_t *s, uint32_t max, uint32_t *orders)
+{
+    const uint32_t n = s->n;
+    uint32_t found = 0;
+
+    for (uint32_t a = 0; n <= RING_MANY && a < n; a++) {
+        for (uint32_t b = 0; b < n; b++) {
+            s->left[a][b] = both_ways(s, a, b);
+        }
+    }
+    while (found < max && find_ring(s, orders + (size_t) found * n)) {
+        uint32_t *order = orders + (size_t) found * n;
+        begin_with_0(n, order);
+        found++;
+        if (n > RING_MANY || worth(s, order) >> 32 <= GPUSYM_LINK_NVLINK) {
+            break; /* PCIe has no more for a second ring */
+        }
+        take_links(s, order);
+        if (found < max) { /* links carry as much the other way */
+            memcpy(order + n, order, n * sizeof *order);
+            turn(order + n, 1, n);
+            found++;
+        }
+    }
+    return found;
+}
+
+bool gpusym_team_all_reach(const uint8_t *link, uint32_t n)
+{
+    for (uint32_t a = 0; a < n; a++) {
+        for (uint32_t b = 0; b < n; b++) {
+            if (a != b && GPUSYM_LINK_NONE == link[(size_t) a * n + b]) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+uint32_t gpusym_team_rings(const uint8_t *link, uint32_t n, uint32_t max, uint32_t *orders)
+{
+    search_t s = {.n = n, .link = link, .random = 1, .work = RING_WORK};
+    const bool one = 1 == n || (n > 1 && all_equal(&s)); /* as behind NVSwitch: no order is better than another */
+
+    if (0 == n || 0 == max || (one && n > 1 && 0 == both_ways(&s, 0, 1))) {
+        return 0;
+    }
+    if (!one) {
+        return search_rings(&s, max, orders);
+    }
+    for (uint32_t r = 0; r < n; r++) {
+        orders[r] = r;
+    }
+    return 1;
 }

@@ -1,0 +1,124 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * GPU memory by MPI_Alloc_mem: a memory pool of Open MPI. It is asked for by the info key "mpool_hints" with the value
+ * "mpool=gpusym", the one key whose value Open MPI (4.1 to 6.0) hands on to its pools: a pool never sees the info
+ * object, so that the key mpi_memory_alloc_kinds of MPI-4.1 cannot be answered from here, nor MPI_Win_allocate, which
+ * asks no pool.
+ *
+ * The memory is that of the GPU that is current in the calling thread, and of a kind that peers can map: what zero copy
+ * wants. Where there is none (no GPU, no memory left, coll/gpusym not in use) Open MPI gives host memory instead, as it
+ * does for every pool; a line at mpool_base_verbose 1 says why.
+ */
+#include "mca/common/gpusym/ompi_compat.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "opal/mca/mpool/base/base.h"
+#include "opal/mca/mpool/mpool.h"
+#include "opal/util/output.h"
+
+#include "config.h"
+#include "mca/common/gpusym/device.h"
+
+#define VERBOSE(...) opal_output_verbose(1, opal_mpool_base_framework.framework_output, "mpool:gpusym: " __VA_ARGS__)
+
+static int component_register(void);
+static int component_query(const char *hints, int *priority, mca_mpool_base_module_t **module);
+
+GPUSYM_COMPONENT_EXPORT mca_mpool_base_component_t mca_mpool_gpusym_component = {
+    .mpool_version =
+        {
+            GPUSYM_MPOOL_BASE_VERSION,
+            .mca_component_name = "gpusym",
+            MCA_BASE_MAKE_VERSION(component, GPUSYM_VERSION_MAJOR, GPUSYM_VERSION_MINOR, GPUSYM_VERSION_RELEASE),
+            .mca_register_component_params = component_register,
+        },
+    .mpool_data = {.param_field = MCA_BASE_METADATA_PARAM_NONE},
+    .mpool_query = component_query,
+};
+
+static int component_register(void)
+{
+    if (!gpusym_ompi_fits()) { /* coll/gpusym says so */
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
+    return OPAL_SUCCESS;
+}
+
+static void *pool_alloc(mca_mpool_base_module_t *pool, size_t size, size_t align, uint32_t flags)
+{
+    const gpusym_device_t *dev = gpusym_device_need();
+    gpusym_gpu_t *gpu;
+    void *p = NULL;
+
+    (void) pool;
+    (void) flags;
+    if (NULL == dev) {
+        VERBOSE("no GPU memory: coll/gpusym has no device");
+        return NULL;
+    }
+    if (GPUSYM_SUCCESS != dev->gpu_open(NULL, &gpu) || GPUSYM_SUCCESS != dev->mem_alloc(gpu, size, &p)) {
+        VERBOSE("no GPU memory: %s", dev->error());
+        return NULL;
+    }
+    if (align > 1 && 0 != (uintptr_t) p % align) {
+        VERBOSE("no GPU memory: its addresses are not multiples of %zu", align);
+        (void) dev->mem_free(gpu, p);
+        return NULL;
+    }
+    return p;
+}
+
+/* MPI_Free_mem of what pool_alloc gave, which is of the device that is still open. */
+static void pool_free(mca_mpool_base_module_t *pool, void *p)
+{
+    const gpusym_device_t *dev = gpusym_device();
+    gpusym_gpu_t *gpu;
+    gpusym_mem_t mem;
+
+    (void) pool;
+    if (NULL == dev) {
+        return;
+    }
+    dev->query(p, &mem);
+    if (GPUSYM_SUCCESS != dev->gpu_open(&mem, &gpu) || GPUSYM_SUCCESS != dev->mem_free(gpu, p)) {
+        VERBOSE("%p is not freed: %s", p, dev->error());
+    }
+}
+
+static char pool_name[] = "gpusym"; /* the module's field is not const */
+static mca_mpool_base_module_t the_pool = {
+    .mpool_component = &mca_mpool_gpusym_component,
+    .mpool_alloc = pool_alloc,
+    .mpool_free = pool_free,
+    .mpool_allocation_unit = 1,
+    .mpool_name = pool_name,
+};
+
+/* Whether "mpool=gpusym" is one of the hints, which are separated by commas. */
+static bool asked_for(const char *hints)
+{
+    static const char ours[] = "mpool=gpusym";
+
+    while (NULL != hints && '\0' != *hints) {
+        const size_t length = strcspn(hints, ",");
+        if (sizeof(ours) - 1 == length && 0 == memcmp(hints, ours, length)) {
+            return true;
+        }
+        hints += length + (',' == hints[length]);
+    }
+    return false;
+}
+
+/* Above whatever takes part unasked: Open MPI's own have 50 at most, 100 if they are asked for. */
+static int component_query(const char *hints, int *priority, mca_mpool_base_module_t **module)
+{
+    if (!asked_for(hints)) {
+        return OPAL_ERR_NOT_FOUND;
+    }
+    *priority = 100;
+    *module = &the_pool;
+    return OPAL_SUCCESS;
+}

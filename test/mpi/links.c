@@ -1,0 +1,206 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * mpirun test: GPUs that do not all reach each other (coll_gpusym_sim_links).  Every collective that has kernels, by
+ * itself and with each of its algorithms asked for, on MPI_COMM_WORLD, its ranks reversed, and its halves: the results
+ * are right, and on whole MPI_COMM_WORLD the counters say that it went where it should:
+ *   --reach all     every rank reaches every other: natively
+ *   --reach rings   some do not, but there is a ring of those that do: natively what rings and chains can do; else staged
+ *   --reach none    there is no ring either: staged
+ *   --no-ll128      some link is no NVLink, so that LL128 is not to be had
+ */
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+#include "test/mpi/coll.h"
+#include "test/mpi/mpit.h"
+
+#define USAGE "--reach all|rings|none [--no-ll128] [--seed N]"
+
+/* Those that have kernels, by their number there. */
+static const enum coll_id colls[] = {
+#define GPUSYM_COLLECTIVE(id) COLL_##id,
+#include "kernels/kernels.def"
+};
+#define COLLS (sizeof(colls) / sizeof(colls[0]))
+
+/* As they are called in the component's variables. */
+static const char *const names[] = {
+#define COLL(id, Name, name, what, ...) #name,
+#define COLL_LOCAL COLL
+#include "test/mpi/colls.def"
+};
+
+static const struct {
+    const char *name;
+    unsigned coll;
+} algorithms[] = {
+#define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) {#name, GPUSYM_COLL_##coll},
+#include "kernels/kernels.def"
+};
+#define ALGORITHMS (sizeof(algorithms) / sizeof(algorithms[0]))
+
+enum reach { REACH_ALL, REACH_RINGS, REACH_NONE };
+
+typedef struct {
+    check_t t;
+    coll_store_t *store;
+    uint64_t seed, calls;
+    enum reach reach;
+    bool ll128;
+} links_t;
+
+static bool begins(const char *text, const char *with)
+{
+    return 0 == strncmp(text, with, strlen(with));
+}
+
+/* Whether an algorithm uses no links but those of rings. */
+static bool along_rings(const char *name)
+{
+    return begins(name, "ring") || begins(name, "chain");
+}
+
+static bool is_ll128(const char *name)
+{
+    const size_t n = strlen(name);
+    return n > 5 && 0 == strcmp(name + n - 5, "ll128");
+}
+
+static bool has_rings(unsigned coll)
+{
+    bool has = false;
+
+    for (size_t a = 0; a < ALGORITHMS; a++) {
+        has = has || (coll == algorithms[a].coll && along_rings(algorithms[a].name));
+    }
+    return has;
+}
+
+static void make(links_t *l, const coll_comm_t *comm, unsigned coll, size_t count)
+{
+    static const struct {
+        const char *type, *op;
+    } data[] = {{"MPI_FLOAT", "MPI_SUM"}, {"MPI_INT", "MPI_MAX"}, {"MPI_DOUBLE", "MPI_SUM"}};
+    const uint64_t n = l->calls++;
+    coll_call_t call = {.comm = comm,
+                        .coll = colls[coll],
+                        .mode = (enum coll_mode) (n % COLL_MODES),
+                        .type = ref_type_find(data[n % 3].type),
+                        .op = ref_op_find(data[n % 3].op),
+                        .count = count,
+                        .root = (int) n,
+                        .in_place = 1 == n / 3 % 2 && 0 != (coll_what(colls[coll]) & COLL_IS_IN_PLACE),
+                        .skind = MEM_DEVICE,
+                        .rkind = MEM_DEVICE,
+                        .seed = ref_mix(l->seed + n)};
+
+    if (coll_possible(&call)) {
+        coll_once(&l->t, l->store, &call, 1);
+    } else {
+        fprintf(stderr, "links: %s cannot be tested\n", names[call.coll]);
+        check_result(&l->t, false);
+    }
+}
+
+/* Whether a counter of a collective has risen by that much since it was `before`. */
+static void rose(links_t *l, const char *coll, const char *which, unsigned long long before, unsigned by)
+{
+    const unsigned long long now = mpit_count(coll, which);
+
+    if (now != before + by) {
+        fprintf(stderr, "links: rank %d: %s: %s rose by %lld, not by %u\n", l->t.rank, coll, which,
+                (long long) (now - before), by);
+    }
+    check_result(&l->t, now == before + by);
+}
+
+/* One call, on MPI_COMM_WORLD or its ranks in another order, where it should go. */
+static void counted(links_t *l, const coll_comm_t *comm, unsigned coll, size_t count)
+{
+    const char *name = names[colls[coll]];
+    const bool native = REACH_ALL == l->reach || (REACH_RINGS == l->reach && has_rings(coll));
+    const unsigned long long ran = mpit_count(name, "native"), not = mpit_count(name, "staged_unreachable");
+
+    make(l, comm, coll, count);
+    rose(l, name, "native", ran, native);
+    if (0 == (coll_what(colls[coll]) & COLL_IS_V)) { /* else a rank may have no data, and nothing to stage */
+        rose(l, name, "staged_unreachable", not, !native);
+    }
+}
+
+/* An algorithm asked for by name. */
+static void forced(links_t *l, const coll_comm_t *comm, size_t a, size_t count)
+{
+    const char *name = names[colls[algorithms[a].coll]];
+    char counter[64];
+    unsigned long long before;
+    bool taken = REACH_ALL == l->reach || (REACH_RINGS == l->reach && along_rings(algorithms[a].name));
+
+    snprintf(counter, sizeof(counter), "native_%s", algorithms[a].name);
+    before = mpit_count(name, counter);
+    taken = taken && (l->ll128 || !is_ll128(algorithms[a].name));
+    mpit_algorithm(name, algorithms[a].name);
+    make(l, comm, algorithms[a].coll, count);
+    mpit_algorithm(name, "auto");
+    /* Where all reach all, multicast takes the place of what is not there by its own rules. */
+    if (REACH_ALL != l->reach || along_rings(algorithms[a].name)) {
+        rose(l, name, counter, before, taken);
+    }
+}
+
+static void all_calls(links_t *l, const coll_comm_t *whole, int nwhole, const coll_comm_t *half)
+{
+    static const size_t counts[] = {40, 3001, 40001};
+
+    for (unsigned coll = 0; coll < COLLS; coll++) {
+        for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+            for (int c = 0; c < nwhole; c++) {
+                counted(l, &whole[c], coll, counts[i]);
+            }
+            make(l, half, coll, counts[i]);
+        }
+        check_collect(&l->t);
+    }
+    for (size_t a = 0; a < ALGORITHMS; a++) {
+        for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+            forced(l, &whole[i % (size_t) nwhole], a, counts[i]);
+        }
+        check_collect(&l->t);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static links_t l;
+    coll_comm_t whole[2], half;
+    const char *reach;
+    long failed;
+
+    check_init(&argc, &argv, "links", MPI_THREAD_SINGLE);
+    l.seed = check_seed();
+    reach = check_option("--reach");
+    l.ll128 = !check_flag("--no-ll128");
+    check_arguments_end(USAGE);
+    if (NULL == reach || (0 != strcmp(reach, "all") && 0 != strcmp(reach, "rings") && 0 != strcmp(reach, "none"))) {
+        fprintf(stderr, "usage: links " USAGE "\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+        return 2;
+    }
+    l.reach = 0 == strcmp(reach, "all") ? REACH_ALL : 0 == strcmp(reach, "rings") ? REACH_RINGS : REACH_NONE;
+
+    check_start(&l.t, "links", MPI_COMM_WORLD);
+    l.store = coll_store_new();
+    coll_comm_of(&whole[0], MPI_COMM_WORLD, "MPI_COMM_WORLD");
+    coll_comm_reversed(&whole[1], MPI_COMM_WORLD);
+    coll_comm_split(&half, MPI_COMM_WORLD, l.t.rank % 2, l.t.rank, "even and odd");
+    all_calls(&l, whole, 2, &half);
+    coll_comm_free(&half);
+    coll_comm_free(&whole[1]);
+    coll_store_free(l.store);
+    failed = check_end(&l.t);
+    check_print("links", l.t.passed, l.t.failed);
+    return check_fini(failed);
+}

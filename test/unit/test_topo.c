@@ -1,0 +1,396 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Links between GPUs: PCI and NUMA on a machine described to hwloc by a file, NVLinks by an NVML of the test's own.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <dlfcn.h>
+
+static void *fake_dlopen(const char *name, int flags);
+static void *fake_dlsym(void *lib, const char *name);
+static int fake_dlclose(void *lib);
+
+#define dlopen fake_dlopen
+#define dlsym fake_dlsym
+#define dlclose fake_dlclose
+#include "mca/common/gpusym/topo.c"
+#undef dlopen
+#undef dlsym
+#undef dlclose
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+/* ---- an NVML: GPU i is 0000:1i:00.0 ---- */
+
+#define FAKE_GPUS 8
+#define FAKE_LINKS 18
+#define FAKE_SWITCH 100 /* where a link ends: a GPU, or one of these */
+#define FAKE_HIDDEN 101 /* NVML does not know */
+#define FAKE_CPU 102
+#define FAKE_DOWN (-1)
+
+struct nvmlDevice_st {
+    int link[FAKE_LINKS];
+};
+
+static struct {
+    struct nvmlDevice_st gpu[FAKE_GPUS];
+    bool no_library;
+    const char *missing; /* a symbol it does not have */
+    int init;            /* what nvmlInit_v2 returns */
+    unsigned nlinks;     /* of a GPU; 0: it has no NVLink */
+    unsigned opened, started, handles;
+} fake;
+
+static int nvmlInit_v2(void)
+{
+    fake.started += 0 == fake.init;
+    return fake.init;
+}
+
+static int nvmlShutdown(void)
+{
+    assert_int_equal(fake.started--, 1);
+    return 0;
+}
+
+static int nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvmlDevice_t *gpu)
+{
+    unsigned bus;
+    fake.handles++;
+    if (1 != sscanf(id, "0000:%x:00.0", &bus) || bus < 0x10 || bus >= 0x10 + FAKE_GPUS) {
+        return 6; /* NVML_ERROR_NOT_FOUND */
+    }
+    *gpu = &fake.gpu[bus - 0x10];
+    return 0;
+}
+
+static int nvmlDeviceGetNvLinkState(nvmlDevice_t gpu, unsigned link, int *active)
+{
+    if (0 == fake.nlinks) {
+        return 3; /* NVML_ERROR_NOT_SUPPORTED */
+    }
+    if (link >= fake.nlinks) {
+        return NVML_ERROR_INVALID_ARGUMENT;
+    }
+    *active = FAKE_DOWN != gpu->link[link];
+    return 0;
+}
+
+static int nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t gpu, unsigned link, int *type)
+{
+    const int end = gpu->link[link];
+    assert_true(link < fake.nlinks && FAKE_DOWN != end);
+    *type = FAKE_SWITCH == end ? 2 : FAKE_HIDDEN == end ? 255 : FAKE_CPU == end ? 1 : 0;
+    return 0;
+}
+
+static int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t gpu, unsigned link, nvmlPciInfo_t *pci)
+{
+    assert_true(link < fake.nlinks && FAKE_DOWN != gpu->link[link]);
+    memset(pci, 0, sizeof *pci);
+    pci->bus = 0x10 + (unsigned)gpu->link[link];
+    return 0;
+}
+
+static void *fake_dlopen(const char *name, int flags)
+{
+    (void)flags;
+    assert_string_equal(name, "libnvidia-ml.so.1");
+    fake.opened += !fake.no_library;
+    return fake.no_library ? NULL : &fake;
+}
+
+static void *fake_dlsym(void *lib, const char *name)
+{
+    static const struct {
+        const char *name;
+        void (*at)(void);
+    } symbols[] = {
+#define X(name, args) {#name, (void (*)(void))name},
+        NVML_CALLS(X)
+#undef X
+    };
+    assert_ptr_equal(lib, &fake);
+    for (size_t i = 0; i < LENGTH(symbols); i++) {
+        if (0 == strcmp(symbols[i].name, name) && (NULL == fake.missing || 0 != strcmp(fake.missing, name))) {
+            return (void *)(uintptr_t)symbols[i].at;
+        }
+    }
+    return NULL;
+}
+
+static int fake_dlclose(void *lib)
+{
+    assert_ptr_equal(lib, &fake);
+    fake.opened--;
+    return 0;
+}
+
+/* ---- a machine, as hwloc describes one ---- */
+
+/*
+ * Two packages; the second has two NUMA nodes.  GPUs by their bus:
+ *   package 0   host bridge   root port, switch with ports to 10 and 11;  root port to 12
+ *               host bridge   root port to 13
+ *   package 1   node 1        host bridge   root port to 14
+ *               node 2        host bridge   root port to 15
+ *   nowhere in particular     host bridge   root ports to 16 and 17
+ */
+#define SETS(set) "cpuset=\"" set "\" complete_cpuset=\"" set "\" nodeset=\"" set "\" complete_nodeset=\"" set "\""
+#define OPEN(type, index, set) "<object type=\"" type "\" os_index=\"" index "\" " SETS(set) ">"
+#define LEAF(type, index, set) "<object type=\"" type "\" os_index=\"" index "\" " SETS(set) "/>"
+#define PU(index, set) "<object type=\"PU\" os_index=\"" index "\" " SETS(set) "/>"
+#define HOST_BRIDGE(buses) "<object type=\"Bridge\" bridge_type=\"0-1\" depth=\"0\" bridge_pci=\"0000:[" buses "]\">"
+#define PCI_BRIDGE(id, buses) \
+    "<object type=\"Bridge\" bridge_type=\"1-1\" depth=\"1\" bridge_pci=\"0000:[" buses "]\" pci_busid=\"0000:" id \
+    "\" pci_type=\"0604 [8086:352a] [0000:0000] 04\" pci_link_speed=\"0\">"
+#define GPU(bus) \
+    "<object type=\"PCIDev\" pci_busid=\"0000:" bus ":00.0\" pci_type=\"0302 [10de:2335] [10de:18be] a1\" " \
+    "pci_link_speed=\"63\"/>"
+#define END "</object>\n"
+
+static const char machine[] =
+    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n<topology version=\"2.0\">\n"
+    "<object type=\"Machine\" os_index=\"0\" allowed_cpuset=\"0x00000007\" allowed_nodeset=\"0x00000007\" "
+    SETS("0x00000007") ">\n"
+    OPEN("Package", "0", "0x00000001") LEAF("NUMANode", "0", "0x00000001") PU("0", "0x00000001")
+        HOST_BRIDGE("00-2f") PCI_BRIDGE("00:01.0", "01-1f")
+            PCI_BRIDGE("02:00.0", "03-1f")
+                PCI_BRIDGE("03:00.0", "10-10") GPU("10") END PCI_BRIDGE("03:01.0", "11-11") GPU("11") END END
+            END PCI_BRIDGE("00:02.0", "12-12") GPU("12") END END
+        HOST_BRIDGE("30-3f") PCI_BRIDGE("30:01.0", "13-13") GPU("13") END END
+    END
+    OPEN("Package", "1", "0x00000006")
+        OPEN("Group", "1", "0x00000002") LEAF("NUMANode", "1", "0x00000002") PU("1", "0x00000002")
+            HOST_BRIDGE("40-4f") PCI_BRIDGE("40:01.0", "14-14") GPU("14") END END END
+        OPEN("Group", "2", "0x00000004") LEAF("NUMANode", "2", "0x00000004") PU("2", "0x00000004")
+            HOST_BRIDGE("50-5f") PCI_BRIDGE("50:01.0", "15-15") GPU("15") END END END
+    END
+    HOST_BRIDGE("60-6f") PCI_BRIDGE("60:01.0", "16-16") GPU("16") END PCI_BRIDGE("60:02.0", "17-17") GPU("17") END END
+    END "</topology>\n";
+
+static char xml[] = "/tmp/gpusym-topo-XXXXXX";
+
+static int machine_make(void **state)
+{
+    (void)state;
+    const int fd = mkstemp(xml);
+    if (fd < 0 || (ssize_t)sizeof machine - 1 != write(fd, machine, sizeof machine - 1) || 0 != close(fd)) {
+        return -1;
+    }
+    return setenv("HWLOC_XMLFILE", xml, 1);
+}
+
+static int machine_end(void **state)
+{
+    (void)state;
+    return unlink(xml);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    memset(&fake, 0, sizeof fake);
+    memset(fake.gpu, 0xff, sizeof fake.gpu); /* all links are down */
+    fake.nlinks = FAKE_LINKS;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    gpusym_topo_close();
+    return 0 == fake.opened && 0 == fake.started ? 0 : -1;
+}
+
+static gpusym_place_t place(unsigned gpu)
+{
+    gpusym_place_t p = {.number = -1};
+    snprintf(p.pci, sizeof p.pci, "0000:%02X:00.0", 0x10 + gpu); /* as drivers write it */
+    return p;
+}
+
+/* The smaller of both directions, as teams take it. */
+static uint8_t link_of(unsigned a, unsigned b)
+{
+    const gpusym_place_t pa = place(a), pb = place(b);
+    const uint8_t there = gpusym_topo_link(&pa, &pb), back = gpusym_topo_link(&pb, &pa);
+    return there < back ? there : back;
+}
+
+static void connect(unsigned a, unsigned b, unsigned n)
+{
+    for (unsigned i = 0; n > 0 && i < FAKE_LINKS; i++) {
+        for (unsigned k = 0; n > 0 && FAKE_DOWN == fake.gpu[a].link[i] && k < FAKE_LINKS; k++) {
+            if (FAKE_DOWN == fake.gpu[b].link[k]) {
+                fake.gpu[a].link[i] = (int)b;
+                fake.gpu[b].link[k] = (int)a;
+                n--;
+            }
+        }
+    }
+    assert_int_equal(n, 0);
+}
+
+/* ---- PCI and NUMA ---- */
+
+#if GPUSYM_HAVE_HWLOC
+static const uint8_t pci_class[FAKE_GPUS][FAKE_GPUS] = {
+    {255, 3, 2, 2, 1, 1, 1, 1}, {3, 255, 2, 2, 1, 1, 1, 1}, {2, 2, 255, 2, 1, 1, 1, 1}, {2, 2, 2, 255, 1, 1, 1, 1},
+    {1, 1, 1, 1, 255, 1, 1, 1}, {1, 1, 1, 1, 1, 255, 1, 1}, {1, 1, 1, 1, 1, 1, 255, 2}, {1, 1, 1, 1, 1, 1, 2, 255},
+};
+#else
+static const uint8_t pci_class[FAKE_GPUS][FAKE_GPUS] = {
+    {255, 1, 1, 1, 1, 1, 1, 1}, {1, 255, 1, 1, 1, 1, 1, 1}, {1, 1, 255, 1, 1, 1, 1, 1}, {1, 1, 1, 255, 1, 1, 1, 1},
+    {1, 1, 1, 1, 255, 1, 1, 1}, {1, 1, 1, 1, 1, 255, 1, 1}, {1, 1, 1, 1, 1, 1, 255, 1}, {1, 1, 1, 1, 1, 1, 1, 255},
+};
+#endif
+
+static void check_pci(void)
+{
+    for (unsigned a = 0; a < FAKE_GPUS; a++) {
+        for (unsigned b = 0; b < FAKE_GPUS; b++) {
+            assert_int_equal(link_of(a, b), pci_class[a][b]);
+        }
+    }
+}
+
+static void pci_alone(void **state)
+{
+    (void)state;
+    fake.no_library = true;
+    check_pci();
+    gpusym_topo_close(); /* and once more */
+    check_pci();
+    gpusym_topo_close();
+    fake.no_library = false;
+    fake.init = 9; /* NVML_ERROR_DRIVER_NOT_LOADED */
+    check_pci();
+    gpusym_topo_close();
+    fake.init = 0;
+    fake.missing = "nvmlDeviceGetNvLinkRemoteDeviceType"; /* an old driver */
+    check_pci();
+    assert_int_equal(fake.opened, 0);
+}
+
+static void no_nvlinks(void **state)
+{
+    (void)state;
+    check_pci(); /* all are down */
+    gpusym_topo_close();
+    fake.nlinks = 0;
+    check_pci();
+}
+
+/* A GPU that hwloc does not know, or that is none. */
+static void unknown(void **state)
+{
+    (void)state;
+    const gpusym_place_t here = place(0), other = {"0000:77:00.0", -1}, none = {"", -1}, text = {"nonsense", -1};
+    assert_int_equal(gpusym_topo_link(&here, &other), GPUSYM_LINK_NUMA);
+    assert_int_equal(gpusym_topo_link(&here, &none), GPUSYM_LINK_NUMA);
+    assert_int_equal(gpusym_topo_link(&text, &here), GPUSYM_LINK_NUMA);
+}
+
+/* Another domain, another spelling. */
+static void addresses(void **state)
+{
+    (void)state;
+    const gpusym_place_t a = {"0000:1a:00.0", -1}, b = {"00000000:1A:00.0", -1}, c = {"0001:1a:00.0", -1};
+    assert_int_equal(gpusym_topo_link(&a, &b), GPUSYM_LINK_SELF);
+    assert_int_equal(gpusym_topo_link(&a, &c), GPUSYM_LINK_NUMA);
+    const gpusym_place_t sim1 = {"", 1}, sim2 = {"", 2};
+    assert_int_equal(gpusym_topo_link(&sim1, &sim1), GPUSYM_LINK_SELF);
+    assert_int_equal(gpusym_topo_link(&sim1, &sim2), GPUSYM_LINK_NUMA);
+}
+
+/* ---- NVLinks ---- */
+
+/* The hybrid cube mesh of the DGX-1 with V100. */
+static void mesh(void **state)
+{
+    static const uint8_t links[FAKE_GPUS][FAKE_GPUS] = {
+        {0, 1, 1, 2, 2, 0, 0, 0}, {1, 0, 2, 1, 0, 2, 0, 0}, {1, 2, 0, 2, 0, 0, 1, 0}, {2, 1, 2, 0, 0, 0, 0, 1},
+        {2, 0, 0, 0, 0, 1, 1, 2}, {0, 2, 0, 0, 1, 0, 2, 1}, {0, 0, 1, 0, 1, 2, 0, 2}, {0, 0, 0, 1, 2, 1, 2, 0},
+    };
+    (void)state;
+    fake.nlinks = 6;
+    for (unsigned a = 0; a < FAKE_GPUS; a++) {
+        for (unsigned b = 0; b < a; b++) {
+            connect(a, b, links[a][b]);
+        }
+    }
+    for (unsigned a = 0; a < FAKE_GPUS; a++) {
+        for (unsigned b = 0; b < FAKE_GPUS; b++) {
+            const unsigned class = 0 != links[a][b] ? GPUSYM_LINK_NVLINK + links[a][b] : pci_class[a][b];
+            assert_int_equal(link_of(a, b), class);
+        }
+    }
+}
+
+/* All links of a GPU go to switches; one GPU has lost some of its own, one all. A virtual machine does not show switches. */
+static void switches(void **state)
+{
+    (void)state;
+    for (unsigned a = 0; a < FAKE_GPUS; a++) {
+        for (unsigned i = 0; i < (0 == a ? 6 : 1 == a ? 0 : FAKE_LINKS); i++) {
+            fake.gpu[a].link[i] = a % 2 ? FAKE_HIDDEN : FAKE_SWITCH;
+        }
+    }
+    assert_int_equal(link_of(2, 3), GPUSYM_LINK_NVLINK + 18);
+    assert_int_equal(link_of(6, 7), GPUSYM_LINK_NVLINK + 18);
+    assert_int_equal(link_of(0, 7), GPUSYM_LINK_NVLINK + 6);
+    assert_int_equal(link_of(0, 1), pci_class[0][1]);
+    assert_int_equal(link_of(1, 7), pci_class[1][7]);
+}
+
+/* Links to processors are none between GPUs; a link that only one end sees is none. */
+static void other_ends(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        fake.gpu[0].link[i] = fake.gpu[1].link[i] = FAKE_CPU;
+    }
+    connect(0, 1, 2);
+    fake.gpu[2].link[17] = 3;
+    assert_int_equal(link_of(0, 1), GPUSYM_LINK_NVLINK + 2);
+    assert_int_equal(link_of(2, 3), pci_class[2][3]);
+}
+
+/* A GPU is asked for its links once, whoever they lead to. */
+static void asked_once(void **state)
+{
+    (void)state;
+    const gpusym_place_t here = place(0), there = place(5);
+    connect(0, 7, 3);
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned b = 0; b < FAKE_GPUS; b++) {
+            const gpusym_place_t p = place(b);
+            assert_int_equal(gpusym_topo_link(&here, &p), 7 == b ? GPUSYM_LINK_NVLINK + 3 : pci_class[0][b]);
+        }
+    }
+    assert_int_equal(fake.handles, 1);
+    assert_int_equal(gpusym_topo_link(&there, &here), pci_class[5][0]);
+    assert_int_equal(gpusym_topo_link(&here, &there), pci_class[0][5]);
+    assert_int_equal(fake.handles, 3);
+    assert_int_equal(fake.started, 1);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(pci_alone), TEST(no_nvlinks), TEST(unknown), TEST(addresses),
+        TEST(mesh),      TEST(switches),   TEST(other_ends), TEST(asked_once),
+    };
+    return cmocka_run_group_tests_name("topo", tests, machine_make, machine_end);
+}
