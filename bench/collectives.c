@@ -1,198 +1,68 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The list of collectives: see collectives.h.
+ * The collectives and their calls: see collectives.h.
  */
 #include <mpi.h>
+#if MPI_VERSION < 4
+#include <mpi-ext.h>
+#endif
 #include <string.h>
 
 #include "bench/collectives.h"
-#include "bench/content.h"
 #include "bench/job.h"
 #include "bench/memory.h"
 #include "bench/nccl.h"
+#include "test/mpi/mem.h"
 
-static bool is_double;
+/* Persistent collectives: MPI 4 has them, before that they were extensions. */
+#if defined(OMPI_HAVE_MPI_EXT_PCOLLREQ) && OMPI_HAVE_MPI_EXT_PCOLLREQ
+#define PERSISTENT_INIT(Name) MPIX_##Name##_init
+#else
+#define PERSISTENT_INIT(Name) MPI_##Name##_init
+#endif
 
 struct bench_coll {
-    const char *name, *gpusym_name;
-    bool in_blocks, out_blocks; /* in, or out, is a block a rank */
-    bool rooted;                /* only the root's in is read (in place), or only its out is written */
-    bool in_place;
-    double (*factor)(int n); /* bus bandwidth over bytes by time, n ranks */
-    int (*mpi)(const void *in, void *out, int count, MPI_Datatype type);
-    int (*nccl)(const void *in, void *out, size_t count, int type);
-    double (*content)(size_t i, int r);         /* element i of rank r's in */
-    double (*expected)(size_t i, size_t count); /* element i of our out */
+    enum coll_id id;
+    const char *name;
+    unsigned what; /* COLL_IS_* */
 };
 
-/* ---- the calls --------------------------------------------------------------------------------------------------- */
-
-static int mpi_allreduce(const void *in, void *out, int count, MPI_Datatype type)
-{
-    return MPI_Allreduce(in, out, count, type, MPI_SUM, MPI_COMM_WORLD);
-}
-
-static int mpi_allgather(const void *in, void *out, int count, MPI_Datatype type)
-{
-    return MPI_Allgather(in, count, type, out, count, type, MPI_COMM_WORLD);
-}
-
-static int mpi_reduce_scatter(const void *in, void *out, int count, MPI_Datatype type)
-{
-    return MPI_Reduce_scatter_block(in, out, count, type, MPI_SUM, MPI_COMM_WORLD);
-}
-
-static int mpi_bcast(const void *in, void *out, int count, MPI_Datatype type)
-{
-    (void) in;
-    return MPI_Bcast(out, count, type, BENCH_ROOT, MPI_COMM_WORLD);
-}
-
-static int mpi_reduce(const void *in, void *out, int count, MPI_Datatype type)
-{
-    return MPI_Reduce(in, out, count, type, MPI_SUM, BENCH_ROOT, MPI_COMM_WORLD);
-}
-
-static int mpi_alltoall(const void *in, void *out, int count, MPI_Datatype type)
-{
-    return MPI_Alltoall(in, count, type, out, count, type, MPI_COMM_WORLD);
-}
-
-static int nccl_allreduce(const void *in, void *out, size_t count, int type)
-{
-    return bench_nccl.ncclAllReduce(in, out, count, type, BENCH_NCCL_SUM, bench_nccl.comm, bench_cu.stream);
-}
-
-static int nccl_allgather(const void *in, void *out, size_t count, int type)
-{
-    return bench_nccl.ncclAllGather(in, out, count, type, bench_nccl.comm, bench_cu.stream);
-}
-
-static int nccl_reduce_scatter(const void *in, void *out, size_t count, int type)
-{
-    return bench_nccl.ncclReduceScatter(in, out, count, type, BENCH_NCCL_SUM, bench_nccl.comm, bench_cu.stream);
-}
-
-static int nccl_bcast(const void *in, void *out, size_t count, int type)
-{
-    (void) in;
-    return bench_nccl.ncclBroadcast(out, out, count, type, BENCH_ROOT, bench_nccl.comm, bench_cu.stream);
-}
-
-static int nccl_reduce(const void *in, void *out, size_t count, int type)
-{
-    return bench_nccl.ncclReduce(in, out, count, type, BENCH_NCCL_SUM, BENCH_ROOT, bench_nccl.comm, bench_cu.stream);
-}
-
-/* What NCCL's users wrote before 2.28. */
-static int nccl_sends_and_receives(const char *in, char *out, size_t count, int type)
-{
-    const size_t block = count * bench_element_bytes();
-    int rc = bench_nccl.ncclGroupStart(), end;
-
-    for (int r = 0; r < bench_ranks && 0 == rc; r++) {
-        rc = bench_nccl.ncclSend(in + (size_t) r * block, count, type, r, bench_nccl.comm, bench_cu.stream);
-        if (0 == rc) {
-            rc = bench_nccl.ncclRecv(out + (size_t) r * block, count, type, r, bench_nccl.comm, bench_cu.stream);
-        }
-    }
-    end = bench_nccl.ncclGroupEnd();
-    return 0 == rc ? end : rc;
-}
-
-static int nccl_alltoall(const void *in, void *out, size_t count, int type)
-{
-    if (NULL != bench_nccl.ncclAlltoAll) {
-        return bench_nccl.ncclAlltoAll(in, out, count, type, bench_nccl.comm, bench_cu.stream);
-    }
-    return nccl_sends_and_receives(in, out, count, type);
-}
-
-/* ---- bus bandwidth ----------------------------------------------------------------------------------------------- */
-
-static double whole(int n)
-{
-    (void) n;
-    return 1;
-}
-
-static double but_own(int n)
-{
-    return (double) (n - 1) / n;
-}
-
-static double twice_but_own(int n)
-{
-    return 2 * but_own(n);
-}
-
-/* ---- what results must be ---------------------------------------------------------------------------------------- */
-
-static double expect_sum(size_t i, size_t count)
-{
-    (void) count;
-    return bench_sum_of(i);
-}
-
-static double expect_sum_of_block(size_t i, size_t count)
-{
-    return bench_sum_of((size_t) bench_rank * count + i);
-}
-
-static double expect_gathered(size_t i, size_t count)
-{
-    return bench_value_of(i % count, (int) (i / count));
-}
-
-static double expect_root(size_t i, size_t count)
-{
-    (void) count;
-    return bench_value_of(i, BENCH_ROOT);
-}
-
-static double expect_exchanged(size_t i, size_t count)
-{
-    return bench_value_of((size_t) bench_rank * count + i % count, (int) (i / count));
-}
-
-/* ---- the list ---------------------------------------------------------------------------------------------------- */
-
-static const bench_coll_t colls[] = {
-    {"allreduce", "allreduce", false, false, false, false, twice_but_own, mpi_allreduce, nccl_allreduce, bench_term_of,
-     expect_sum},
-    {"allgather", "allgather", false, true, false, false, but_own, mpi_allgather, nccl_allgather, bench_value_of,
-     expect_gathered},
-    {"reduce_scatter", "reduce_scatter_block", true, false, false, false, but_own, mpi_reduce_scatter,
-     nccl_reduce_scatter, bench_term_of, expect_sum_of_block},
-    {"bcast", "bcast", false, false, true, true, whole, mpi_bcast, nccl_bcast, bench_value_of, expect_root},
-    {"reduce", "reduce", false, false, true, false, whole, mpi_reduce, nccl_reduce, bench_term_of, expect_sum},
-    {"alltoall", "alltoall", true, true, false, false, but_own, mpi_alltoall, nccl_alltoall, bench_value_of,
-     expect_exchanged},
+/* All of MPI's; and which of them are measured. */
+static const bench_coll_t all[] = {
+#define COLL(id, Name, name, what, ...) {COLL_##id, #name, what},
+#define COLL_LOCAL COLL
+#include "test/mpi/colls.def"
+};
+static const enum coll_id measured[] = {
+#define GPUSYM_COLLECTIVE(id) COLL_##id,
+#include "kernels/kernels.def"
 };
 
-#define COLLS ((int) (sizeof(colls) / sizeof(colls[0])))
+#define COLLS ((int) (sizeof(measured) / sizeof(measured[0])))
 
-void bench_elements(bool are_double)
+static int root;
+
+void bench_set_root(int rank)
 {
-    is_double = are_double;
+    root = rank;
 }
 
-size_t bench_element_bytes(void)
+int bench_root(void)
 {
-    return is_double ? sizeof(double) : sizeof(float);
+    return root;
 }
 
 const bench_coll_t *bench_coll(int number)
 {
-    return number < COLLS ? &colls[number] : NULL;
+    return number < COLLS ? &all[measured[number]] : NULL;
 }
 
 const bench_coll_t *bench_coll_find(const char *name)
 {
     for (int i = 0; i < COLLS; i++) {
-        if (0 == strcmp(name, colls[i].name)) {
-            return &colls[i];
+        if (0 == strcmp(name, bench_coll(i)->name)) {
+            return bench_coll(i);
         }
     }
     return NULL;
@@ -203,100 +73,343 @@ const char *bench_coll_name(const bench_coll_t *c)
     return c->name;
 }
 
-const char *bench_coll_gpusym_name(const bench_coll_t *c)
+bool bench_coll_reduces(const bench_coll_t *c)
 {
-    return c->gpusym_name;
+    return c->what & COLL_IS_REDUCTION;
 }
 
-/* ---- sizes ------------------------------------------------------------------------------------------------------- */
+bool bench_coll_has_root(const bench_coll_t *c)
+{
+    return c->what & (COLL_IS_FROM_ROOT | COLL_IS_TO_ROOT);
+}
+
+bool bench_coll_only_in_place(const bench_coll_t *c)
+{
+    return c->what & COLL_IS_ONE_BUFFER;
+}
+
+bool bench_coll_in_nccl(const bench_coll_t *c)
+{
+    return !(c->what & COLL_IS_PREFIX);
+}
+
+/* ---- who gives and gets what ---------------------------------------------------------------------------------------
+ */
+
+static bool sends(const bench_coll_t *c, int rank)
+{
+    return !(c->what & COLL_IS_FROM_ROOT) || root == rank;
+}
+
+static bool receives(const bench_coll_t *c, int rank)
+{
+    if (c->what & COLL_IS_EXCLUSIVE && 0 == rank) {
+        return false;
+    }
+    return !(c->what & COLL_IS_TO_ROOT) || root == rank;
+}
+
+static size_t in_blocks(const bench_coll_t *c)
+{
+    return c->what & (COLL_IS_SEND_EACH | COLL_IS_SCATTERED) ? (size_t) bench_ranks : 1;
+}
+
+static size_t out_blocks(const bench_coll_t *c)
+{
+    return c->what & COLL_IS_RECV_EACH ? (size_t) bench_ranks : 1;
+}
 
 static size_t blocks(const bench_coll_t *c)
 {
-    return c->in_blocks || c->out_blocks ? (size_t) bench_ranks : 1;
+    return in_blocks(c) > out_blocks(c) ? in_blocks(c) : out_blocks(c);
 }
 
 size_t bench_coll_count(const bench_coll_t *c, size_t bytes)
 {
+    const size_t e = bench_type()->bytes;
     size_t block = bytes / blocks(c);
 
     block = block >= 16 ? block / 16 * 16 : block;
-    return block < bench_element_bytes() ? 1 : block / bench_element_bytes();
+    return block < e ? 1 : block / e;
 }
 
 size_t bench_coll_bytes(const bench_coll_t *c, size_t count)
 {
-    return count * bench_element_bytes() * blocks(c);
+    return count * bench_type()->bytes * blocks(c);
 }
 
 size_t bench_coll_in_bytes(const bench_coll_t *c, size_t count)
 {
-    return count * bench_element_bytes() * (c->in_blocks ? (size_t) bench_ranks : 1);
+    return count * bench_type()->bytes * in_blocks(c);
 }
 
 size_t bench_coll_out_bytes(const bench_coll_t *c, size_t count)
 {
-    return count * bench_element_bytes() * (c->out_blocks ? (size_t) bench_ranks : 1);
+    return count * bench_type()->bytes * out_blocks(c);
 }
 
 double bench_coll_bus_bandwidth(const bench_coll_t *c, size_t bytes, double us)
 {
-    return (double) bytes * c->factor(bench_ranks) / us / 1e3;
+    const double but_own = (double) (bench_ranks - 1) / bench_ranks;
+    double factor = 1;
+
+    if (blocks(c) > 1) {
+        factor = but_own;
+    } else if (COLL_ALLREDUCE == c->id) {
+        factor = 2 * but_own;
+    }
+    return (double) bytes * factor / us / 1e3;
 }
 
-/* ---- the ways ---------------------------------------------------------------------------------------------------- */
+/* ---- MPI's calls ---------------------------------------------------------------------------------------------------
+ */
 
-void bench_coll_by_mpi(const bench_coll_t *c, const void *in, void *out, size_t count)
+/* Of MPI_IN_PLACE in place of the send buffer: where in out our contribution stands, in bytes. */
+static size_t place(const bench_what_t *w)
 {
-    c->mpi(in, out, (int) count, is_double ? MPI_DOUBLE : MPI_FLOAT);
+    const unsigned what = w->coll->what;
+
+    return what & COLL_IS_RECV_EACH && !(what & COLL_IS_SEND_EACH)
+               ? (size_t) bench_rank * w->count * bench_type()->bytes
+               : 0;
 }
 
-void bench_coll_by_nccl(const bench_coll_t *c, const void *in, void *out, size_t count)
+static bool sends_in_place(const bench_what_t *w)
 {
-    bench_nccl_check(c->name, c->nccl(in, out, count, is_double ? BENCH_NCCL_FLOAT64 : BENCH_NCCL_FLOAT32));
+    return w->in_place && !(w->coll->what & COLL_IS_FROM_ROOT) &&
+           (!(w->coll->what & COLL_IS_TO_ROOT) || root == bench_rank);
+}
+
+static bool receives_in_place(const bench_what_t *w)
+{
+    return w->in_place && w->coll->what & COLL_IS_FROM_ROOT && !(w->coll->what & COLL_IS_ONE_BUFFER) &&
+           root == bench_rank;
+}
+
+/* Equal counts, one block behind the other. Points into args. */
+static void arguments(coll_args_t *args, const bench_what_t *w, bool in_place, const void *in, void *out)
+{
+    memset(args, 0, sizeof(*args));
+    args->comm = MPI_COMM_WORLD;
+    args->sbuf = in_place && sends_in_place(w) ? MPI_IN_PLACE : in;
+    args->rbuf = in_place && receives_in_place(w) ? MPI_IN_PLACE : out;
+    args->scount = args->rcount = (int) w->count;
+    args->stype = args->rtype = bench_type()->mpi;
+    args->op = bench_op()->mpi;
+    args->root = root;
+    for (int side = 0; side < 2; side++) {
+        for (int r = 0; r < bench_ranks; r++) {
+            args->array[side].counts[r] = (int) w->count;
+            args->array[side].displs[r] = r * (int) w->count;
+        }
+    }
+    args->scounts = args->array[0].counts;
+    args->sdispls = args->array[0].displs;
+    args->rcounts = args->array[1].counts;
+    args->rdispls = args->array[1].displs;
+}
+
+static void blocking(enum coll_id id, const coll_args_t *a)
+{
+    switch (id) {
+#define COLL(id, Name, name, what, ...) \
+    case COLL_##id:                     \
+        MPI_##Name(__VA_ARGS__);        \
+        break;
+#include "test/mpi/colls.def"
+    default:
+        bench_die("no such collective");
+    }
+}
+
+static void start(enum coll_id id, const coll_args_t *a, MPI_Request *request)
+{
+    switch (id) {
+#define COLL(id, Name, name, what, ...)    \
+    case COLL_##id:                        \
+        MPI_I##name(__VA_ARGS__, request); \
+        break;
+#include "test/mpi/colls.def"
+    default:
+        bench_die("no such collective");
+    }
+}
+
+static void init(enum coll_id id, const coll_args_t *a, MPI_Request *request)
+{
+    switch (id) {
+#define COLL(id, Name, name, what, ...)                             \
+    case COLL_##id:                                                 \
+        PERSISTENT_INIT(Name)(__VA_ARGS__, MPI_INFO_NULL, request); \
+        break;
+#include "test/mpi/colls.def"
+    default:
+        bench_die("no such collective");
+    }
+}
+
+void bench_call_make(bench_call_t *c, const bench_what_t *what, void *in, void *out, void *host_in, void *host_out)
+{
+    c->what = *what;
+    c->in = in;
+    c->out = out;
+    c->host_in = host_in;
+    c->host_out = host_out;
+    c->request = MPI_REQUEST_NULL;
+    c->starting = 0;
+    arguments(&c->args, what, true, in, out);
+    arguments(&c->host_args, what, false, host_in, host_out);
+    if (COLL_PERSISTENT == what->mode) {
+        init(what->coll->id, &c->args, &c->request);
+    }
+}
+
+void bench_call_drop(bench_call_t *c)
+{
+    if (COLL_PERSISTENT == c->what.mode) {
+        MPI_Request_free(&c->request);
+    }
+}
+
+void bench_call_by_mpi(bench_call_t *c)
+{
+    double begun;
+
+    if (COLL_BLOCKING == c->what.mode) {
+        blocking(c->what.coll->id, &c->args);
+        return;
+    }
+    begun = MPI_Wtime();
+    if (COLL_PERSISTENT == c->what.mode) {
+        MPI_Start(&c->request);
+    } else {
+        start(c->what.coll->id, &c->args, &c->request);
+    }
+    c->starting += MPI_Wtime() - begun;
+    MPI_Wait(&c->request, MPI_STATUS_IGNORE);
+}
+
+void bench_call_by_host(bench_call_t *c)
+{
+    const bench_coll_t *coll = c->what.coll;
+
+    if (coll->what & COLL_IS_ONE_BUFFER) {
+        if (sends(coll, bench_rank)) {
+            bench_to_host(c->host_out, c->out, bench_coll_out_bytes(coll, c->what.count));
+        }
+    } else if (sends(coll, bench_rank)) {
+        bench_to_host(c->host_in, c->in, bench_coll_in_bytes(coll, c->what.count));
+    }
+    blocking(coll->id, &c->host_args);
+    if (receives(coll, bench_rank) && !(coll->what & COLL_IS_ONE_BUFFER && sends(coll, bench_rank))) {
+        bench_from_host(c->out, c->host_out, bench_coll_out_bytes(coll, c->what.count));
+    }
+}
+
+/* ---- NCCL's --------------------------------------------------------------------------------------------------------
+ */
+
+/* What NCCL's users write for what it has no call for, or had none before 2.28. */
+static int by_messages(const bench_call_t *c)
+{
+    const bench_coll_t *coll = c->what.coll;
+    const size_t n = c->what.count, block = n * bench_type()->bytes;
+    const size_t to = coll->what & COLL_IS_SEND_EACH ? block : 0, from = coll->what & COLL_IS_RECV_EACH ? block : 0;
+    const int type = bench_type()->nccl;
+    int rc = bench_nccl.ncclGroupStart(), end;
+
+    for (int r = 0; r < bench_ranks && 0 == rc; r++) {
+        if (sends(coll, bench_rank) && receives(coll, r)) {
+            rc = bench_nccl.ncclSend((char *) c->in + (size_t) r * to, n, type, r, bench_nccl.comm, bench_cu.stream);
+        }
+        if (0 == rc && receives(coll, bench_rank) && sends(coll, r)) {
+            rc = bench_nccl.ncclRecv((char *) c->out + (size_t) r * from, n, type, r, bench_nccl.comm, bench_cu.stream);
+        }
+    }
+    end = bench_nccl.ncclGroupEnd();
+    return 0 == rc ? end : rc;
+}
+
+static int nccl_call(const bench_call_t *c)
+{
+    const size_t n = c->what.count;
+    const int type = bench_type()->nccl, op = bench_op()->nccl;
+    void *comm = bench_nccl.comm, *stream = bench_cu.stream;
+
+    switch (c->what.coll->id) {
+    case COLL_ALLREDUCE:
+        return bench_nccl.ncclAllReduce(c->in, c->out, n, type, op, comm, stream);
+    case COLL_ALLGATHER:
+    case COLL_ALLGATHERV:
+        return bench_nccl.ncclAllGather(c->in, c->out, n, type, comm, stream);
+    case COLL_REDUCE_SCATTER:
+    case COLL_REDUCE_SCATTER_BLOCK:
+        return bench_nccl.ncclReduceScatter(c->in, c->out, n, type, op, comm, stream);
+    case COLL_BCAST:
+        return bench_nccl.ncclBroadcast(c->out, c->out, n, type, root, comm, stream);
+    case COLL_REDUCE:
+        return bench_nccl.ncclReduce(c->in, c->out, n, type, op, root, comm, stream);
+    case COLL_ALLTOALL:
+    case COLL_ALLTOALLV:
+        if (NULL != bench_nccl.ncclAlltoAll) {
+            return bench_nccl.ncclAlltoAll(c->in, c->out, n, type, comm, stream);
+        }
+        return by_messages(c);
+    default:
+        return by_messages(c);
+    }
+}
+
+void bench_call_by_nccl(bench_call_t *c)
+{
+    bench_nccl_check(c->what.coll->name, nccl_call(c));
     BENCH_CU(cuStreamSynchronize, bench_cu.stream);
 }
 
-/* Whether this rank's out is written by the call. */
-static bool gets_a_result(const bench_coll_t *c)
-{
-    return !c->rooted || c->in_place == (BENCH_ROOT != bench_rank);
-}
-
-void bench_coll_by_host(const bench_coll_t *c, const void *in, void *out, size_t count, void *host_in, void *host_out)
-{
-    if (!c->in_place) {
-        bench_to_host(host_in, in, bench_coll_in_bytes(c, count));
-    } else if (BENCH_ROOT == bench_rank) {
-        bench_to_host(host_out, out, bench_coll_out_bytes(c, count));
-    }
-    bench_coll_by_mpi(c, host_in, host_out, count);
-    if (gets_a_result(c)) {
-        bench_from_host(out, host_out, bench_coll_out_bytes(c, count));
-    }
-}
-
-/* ---- contents ---------------------------------------------------------------------------------------------------- */
+/* ---- contents ------------------------------------------------------------------------------------------------------
+ */
 
 void bench_fill(const bench_coll_t *c, void *in, size_t count, unsigned seed)
 {
     bench_content_seed(seed);
-    bench_content_write(in, bench_coll_in_bytes(c, count) / bench_element_bytes(), is_double, c->content);
+    bench_content_write(in, count * in_blocks(c), bench_coll_reduces(c) ? bench_term_of : bench_value_of);
 }
 
-void bench_poison(const bench_coll_t *c, const void *in, void *out, size_t count)
+void bench_prepare(bench_call_t *c)
 {
-    if (c->in_place && BENCH_ROOT == bench_rank) {
-        bench_content_copy(out, in, bench_coll_out_bytes(c, count));
-    } else {
-        bench_content_poison(out, bench_coll_out_bytes(c, count));
+    const bench_what_t *w = &c->what;
+    const bool one = w->coll->what & COLL_IS_ONE_BUFFER && root == bench_rank;
+
+    bench_content_poison(c->out, bench_coll_bytes(w->coll, w->count));
+    if (one || sends_in_place(w)) {
+        mem_write((char *) c->out + (one ? 0 : place(w)), c->in, bench_coll_in_bytes(w->coll, w->count));
     }
 }
 
-unsigned long long bench_wrong(const bench_coll_t *c, const void *out, size_t count)
+/* Element i of our output. */
+static int64_t expected(size_t i, const void *arg)
 {
-    if (!c->in_place && !gets_a_result(c)) {
+    const bench_what_t *w = arg;
+    const unsigned what = w->coll->what;
+    const size_t in_block = i % w->count;
+    const size_t element =
+        what & (COLL_IS_SEND_EACH | COLL_IS_SCATTERED) ? (size_t) bench_rank * w->count + in_block : in_block;
+
+    if (what & COLL_IS_REDUCTION) {
+        return bench_reduced_of(element, 0,
+                                !(what & COLL_IS_PREFIX)   ? bench_ranks
+                                : what & COLL_IS_EXCLUSIVE ? bench_rank
+                                                           : bench_rank + 1);
+    }
+    return bench_value_of(element, what & COLL_IS_RECV_EACH ? (int) (i / w->count) : root);
+}
+
+unsigned long long bench_wrong(const bench_call_t *c)
+{
+    const bench_what_t *w = &c->what;
+
+    if (!receives(w->coll, bench_rank) || receives_in_place(w)) {
         return 0;
     }
-    return bench_content_wrong(out, bench_coll_out_bytes(c, count) / bench_element_bytes(), is_double, c->expected,
-                               count);
+    return bench_content_wrong(c->out, w->count * out_blocks(w->coll), expected, w);
 }

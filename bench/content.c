@@ -3,19 +3,75 @@
  *
  * Inputs, and the check of results: see content.h.
  */
-#include <stdint.h>
 #include <string.h>
 
-#include "bench/collectives.h"
 #include "bench/content.h"
 #include "bench/job.h"
 #include "bench/memory.h"
 #include "test/mpi/mem.h"
 
 #define PIECE ((size_t) 1 << 20) /* bytes made or verified at once on the host */
+#define POISON 0xa5              /* every byte: no whole number of float or double, no small one of the others */
 
+#define BENCH_TYPE(name, c_type, mpi, nccl) "|" #name
+const char bench_type_names[] = BENCH_TYPE_LIST;
+#undef BENCH_TYPE
+#define BENCH_OP(name, mpi, nccl) "|" #name
+const char bench_op_names[] = BENCH_OP_LIST;
+#undef BENCH_OP
+
+static int type = BENCH_TYPE_float, op = BENCH_OP_sum;
 static uint32_t seed;
 static void *piece;
+
+/* ---- types and operations ---------------------------------------------------------------------------------------- */
+
+bool bench_set_type(const char *name)
+{
+#define BENCH_TYPE(text, c_type, mpi, nccl) \
+    if (0 == strcmp(name, #text)) {         \
+        type = BENCH_TYPE_##text;           \
+        return true;                        \
+    }
+    BENCH_TYPE_LIST
+#undef BENCH_TYPE
+    return false;
+}
+
+bool bench_set_op(const char *name)
+{
+#define BENCH_OP(text, mpi, nccl)   \
+    if (0 == strcmp(name, #text)) { \
+        op = BENCH_OP_##text;       \
+        return true;                \
+    }
+    BENCH_OP_LIST
+#undef BENCH_OP
+    return false;
+}
+
+/* MPI's handles are no constants everywhere: the tables are filled when they are asked for. */
+const bench_type_t *bench_type(void)
+{
+    static bench_type_t types[BENCH_TYPES];
+
+#define BENCH_TYPE(name, c_type, mpi, nccl) types[BENCH_TYPE_##name] = (bench_type_t){#name, sizeof(c_type), mpi, nccl};
+    BENCH_TYPE_LIST
+#undef BENCH_TYPE
+    return &types[type];
+}
+
+const bench_op_t *bench_op(void)
+{
+    static bench_op_t ops[BENCH_OPS];
+
+#define BENCH_OP(name, mpi, nccl) ops[BENCH_OP_##name] = (bench_op_t){#name, mpi, nccl};
+    BENCH_OP_LIST
+#undef BENCH_OP
+    return &ops[op];
+}
+
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 void bench_content_open(void)
 {
@@ -43,80 +99,121 @@ static uint32_t bits_of(size_t i, int group)
     return h ^ (h >> 16);
 }
 
-/* Four bits for each rank of a group of eight. */
-static int nibble(uint32_t bits, int r)
+static bool is_unsigned(void)
 {
-    return (int) (bits >> (4 * (r % 8)) & 15) - 8;
+    return BENCH_TYPE_uint8 == type || BENCH_TYPE_uint32 == type || BENCH_TYPE_uint64 == type;
 }
 
-double bench_term_of(size_t i, int r)
+/* Made of four bits for each rank of a group of eight. */
+static int64_t term(uint32_t bits, int r)
 {
-    return nibble(bits_of(i, r / 8), r);
+    static const int factors[] = {1, -1, 2, 1};
+    const int nibble = (int) (bits >> (4 * (r % 8)) & 15);
+
+    return BENCH_OP_prod == op ? factors[nibble % 4] : is_unsigned() ? nibble : nibble - 8;
 }
 
-double bench_value_of(size_t i, int r)
+static int64_t combined(int64_t a, int64_t b)
+{
+    switch (op) {
+    case BENCH_OP_prod:
+        return a * b;
+    case BENCH_OP_max:
+        return a > b ? a : b;
+    case BENCH_OP_min:
+        return a < b ? a : b;
+    default:
+        return a + b;
+    }
+}
+
+int64_t bench_term_of(size_t i, int r)
+{
+    return term(bits_of(i, r / 8), r);
+}
+
+int64_t bench_value_of(size_t i, int r)
 {
     return bits_of(i, r) & 0xffffff;
 }
 
-double bench_sum_of(size_t i)
+int64_t bench_reduced_of(size_t i, int first, int end)
 {
-    uint32_t bits = 0;
-    int sum = 0;
+    uint32_t bits = bits_of(i, first / 8);
+    int64_t value = term(bits, first);
 
-    for (int r = 0; r < bench_ranks; r++) {
+    for (int r = first + 1; r < end; r++) {
         bits = 0 == r % 8 ? bits_of(i, r / 8) : bits;
-        sum += nibble(bits, r);
+        value = combined(value, term(bits, r));
     }
-    return sum;
+    return value;
 }
 
-void bench_content_write(void *p, size_t n, bool is_double, double (*content)(size_t i, int r))
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+/* Elements [first, first + n) of our input, to piece. */
+static void make(size_t first, size_t n, int64_t (*content)(size_t i, int r))
 {
-    const size_t size = is_double ? sizeof(double) : sizeof(float), most = PIECE / size;
+    switch (type) {
+#define BENCH_TYPE(name, c_type, mpi, nccl)                                  \
+    case BENCH_TYPE_##name:                                                  \
+        for (size_t i = 0; i < n; i++) {                                     \
+            ((c_type *) piece)[i] = (c_type) content(first + i, bench_rank); \
+        }                                                                    \
+        break;
+        BENCH_TYPE_LIST
+#undef BENCH_TYPE
+    }
+}
+
+/* How many of those in piece are wrong. */
+static unsigned long long compare(size_t first, size_t n, int64_t (*expected)(size_t i, const void *arg),
+                                  const void *arg)
+{
+    unsigned long long wrong = 0;
+
+    switch (type) {
+#define BENCH_TYPE(name, c_type, mpi, nccl)                                               \
+    case BENCH_TYPE_##name:                                                               \
+        for (size_t i = 0; i < n; i++) {                                                  \
+            wrong += !(((const c_type *) piece)[i] == (c_type) expected(first + i, arg)); \
+        }                                                                                 \
+        break;
+        BENCH_TYPE_LIST
+#undef BENCH_TYPE
+    }
+    return wrong;
+}
+
+void bench_content_write(void *p, size_t n, int64_t (*content)(size_t i, int r))
+{
+    const size_t size = bench_type()->bytes, most = PIECE / size;
 
     for (size_t first = 0, part; first < n; first += part) {
         part = n - first < most ? n - first : most;
-        for (size_t i = 0; i < part; i++) {
-            double value = content(first + i, bench_rank);
-
-            if (is_double) {
-                ((double *) piece)[i] = value;
-            } else {
-                ((float *) piece)[i] = (float) value;
-            }
-        }
+        make(first, part, content);
         mem_write((char *) p + first * size, piece, part * size);
     }
 }
 
 void bench_content_poison(void *p, size_t bytes)
 {
-    memset(piece, 0xff, PIECE);
+    memset(piece, POISON, PIECE);
     for (size_t at = 0; at < bytes; at += PIECE) {
         mem_write((char *) p + at, piece, bytes - at < PIECE ? bytes - at : PIECE);
     }
 }
 
-void bench_content_copy(void *p, const void *from, size_t bytes)
+unsigned long long bench_content_wrong(const void *p, size_t n, int64_t (*expected)(size_t i, const void *arg),
+                                       const void *arg)
 {
-    mem_write(p, from, bytes);
-}
-
-unsigned long long bench_content_wrong(const void *p, size_t n, bool is_double,
-                                       double (*expected)(size_t i, size_t count), size_t count)
-{
-    const size_t size = is_double ? sizeof(double) : sizeof(float), most = PIECE / size;
+    const size_t size = bench_type()->bytes, most = PIECE / size;
     unsigned long long wrong = 0;
 
     for (size_t first = 0, part; first < n; first += part) {
         part = n - first < most ? n - first : most;
         mem_read(piece, (const char *) p + first * size, part * size);
-        for (size_t i = 0; i < part; i++) {
-            double got = is_double ? ((const double *) piece)[i] : (double) ((const float *) piece)[i];
-
-            wrong += !(got == expected(first + i, count));
-        }
+        wrong += compare(first, part, expected, arg);
     }
     return wrong;
 }

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Ranks, their messages, options, output: see job.h.
+ * Ranks, their messages, options: see job.h.
  */
 #include <limits.h>
 #include <stdarg.h>
@@ -23,7 +23,6 @@ int bench_rank, bench_ranks;
 MPI_Comm bench_world = MPI_COMM_NULL;
 
 static char command_line[512];
-static FILE *csv; /* rank 0's, NULL without */
 
 void bench_die(const char *format, ...)
 {
@@ -82,62 +81,6 @@ bool bench_agree(bool yes)
     return bench_max(yes ? 0 : 1) < 1;
 }
 
-/* ---- output ------------------------------------------------------------------------------------------------------ */
-
-void bench_comment(const char *format, ...)
-{
-    char text[1024];
-    va_list ap;
-
-    if (0 != bench_rank) {
-        return;
-    }
-    va_start(ap, format);
-    vsnprintf(text, sizeof(text), format, ap);
-    va_end(ap);
-    printf("# %s\n", text);
-    fflush(stdout);
-    if (NULL != csv) {
-        fprintf(csv, "# %s\n", text);
-        fflush(csv);
-    }
-}
-
-void bench_head(const char *line, const char *csv_line)
-{
-    if (0 == bench_rank) {
-        printf("%s\n", line);
-        if (NULL != csv) {
-            fprintf(csv, "%s\n", csv_line);
-        }
-    }
-}
-
-void bench_cell(int width, int digits, double value, bool last)
-{
-    if (value < 0) {
-        printf("%*s%s", width, "-", last ? "\n" : " ");
-    } else {
-        printf("%*.*f%s", width, digits, value, last ? "\n" : " ");
-    }
-    if (NULL != csv && value >= 0) {
-        fprintf(csv, "%.*f", digits, value);
-    }
-    if (NULL != csv) {
-        fputc(last ? '\n' : ',', csv);
-        fflush(csv);
-    }
-    fflush(stdout);
-}
-
-void bench_word(int width, const char *text)
-{
-    printf("%*s ", width, '\0' == *text ? "-" : text);
-    if (NULL != csv) {
-        fprintf(csv, "%s,", text);
-    }
-}
-
 /* ---- options ----------------------------------------------------------------------------------------------------- */
 
 size_t bench_number(const char *text, const char *usage)
@@ -159,6 +102,9 @@ bool bench_common_option(bench_common_t *common, int c, char *value, const char 
         return true;
     case 'c':
         common->csv = value;
+        return true;
+    case 'j':
+        common->json = value;
         return true;
     case 'm':
         common->min = bench_number(value, usage);
@@ -281,22 +227,17 @@ static void describe(const char *bench, const char *what)
     bench_comment("commit: %s", NULL == commit || '\0' == *commit ? "-" : commit);
 }
 
-void bench_start(const char *bench, const char *device, const char *csv_path, const char *what)
+void bench_start(const char *bench, const bench_common_t *common, const char *what)
 {
-    bench_memory_open(device, rank_on_host());
-    if (0 == bench_rank && NULL != csv_path && NULL == (csv = fopen(csv_path, "w"))) {
-        bench_die("%s cannot be written", csv_path);
-    }
+    bench_memory_open(common->device, rank_on_host());
+    bench_output_open(common->csv, common->json);
     MPI_Comm_dup(MPI_COMM_WORLD, &bench_world);
     describe(bench, what);
 }
 
 void bench_end(void)
 {
-    if (NULL != csv) {
-        fclose(csv);
-        csv = NULL;
-    }
+    bench_output_close();
     MPI_Comm_free(&bench_world);
     bench_memory_close();
     MPI_Finalize();

@@ -1,9 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * What the measuring programs share: who a rank is, what ranks tell each other, options, and output: a table on
- * stdout, the same rows as CSV.  One thread, no collective of MPI but MPI_Barrier: nothing that is to be measured is
- * set up by the measuring.
+ * What the measuring programs share: who a rank is, what ranks tell each other, options. One thread, no collective of
+ * MPI but MPI_Barrier: nothing that is to be measured is set up by the measuring.
  */
 #ifndef BENCH_JOB_H
 #define BENCH_JOB_H
@@ -11,6 +10,8 @@
 #include <mpi.h>
 #include <stdbool.h>
 #include <stddef.h>
+
+#include "bench/output.h"
 
 #define BENCH_LIST_MAX 64 /* items of an option's list */
 
@@ -25,10 +26,27 @@ extern MPI_Comm bench_world;
 /* MPI_Init, and remembers the command line before getopt sorts it. */
 void bench_init(int *argc, char ***argv);
 
-/* Opens the device ("cuda", "sim", or "host": ordinary memory, no GPU), with GPU number `rank on its host`, and the CSV
- * file (rank 0; NULL: none). Collective. Ends the job where the device is not there or the file cannot be written.
- * `bench` is the program's name as the CSV file tells it, `what` one line on what it measures. */
-void bench_start(const char *bench, const char *device, const char *csv, const char *what);
+/* The options that all have, for getopt_long. bench_common_option() takes one; false: it is none of these. */
+typedef struct {
+    const char *device;     /* "cuda", "sim", or "host": ordinary memory, no GPU */
+    const char *csv, *json; /* files; NULL: none */
+    size_t min, max, step;  /* sizes in bytes; a factor */
+    int batches;            /* a measurement */
+} bench_common_t;
+#define BENCH_COMMON_OPTIONS                                                                        \
+    {"device", 1, NULL, 'd'}, {"csv", 1, NULL, 'c'}, {"json", 1, NULL, 'j'}, {"min", 1, NULL, 'm'}, \
+        {"max", 1, NULL, 'M'}, {"step", 1, NULL, 's'},                                              \
+    {                                                                                               \
+        "batches", 1, NULL, 'n'                                                                     \
+    }
+bool bench_common_option(bench_common_t *common, int c, char *value, const char *usage);
+/* Whether they can be, for elements of so many bytes. */
+bool bench_common_good(const bench_common_t *common, size_t element);
+
+/* Opens the device, of GPU number `rank on its host`, and the files. Collective. Ends the job where the device is not
+ * there or a file cannot be written. `bench` is the program's name as the files tell it, `what` one line on what it
+ * measures. */
+void bench_start(const char *bench, const bench_common_t *common, const char *what);
 
 /* Closes what the two above have opened, then MPI_Finalize. Collective. */
 void bench_end(void);
@@ -43,29 +61,8 @@ double bench_sum(double value);
 bool bench_agree(bool yes);
 void bench_share(void *data, int bytes);
 
-/* A comment line, on stdout and in the CSV file; rank 0 prints, others ignore it. */
-__attribute__((format(printf, 1, 2))) void bench_comment(const char *format, ...);
-/* The head of a table: words with their widths on stdout, and the columns' names in the CSV file. */
-void bench_head(const char *line, const char *csv_line);
-/* Cells of a row, rank 0 only. A negative value was not measured: "-" in the table, empty in the CSV file, as is an
- * empty word. The last cell ends the row. */
-void bench_cell(int width, int digits, double value, bool last);
-void bench_word(int width, const char *text);
-
 /* "64", "4k", "1m", "2g"; ends the job if it is none, showing `usage`. */
 size_t bench_number(const char *text, const char *usage);
-/* The options that all have, for getopt_long. bench_common_option() takes one; false: it is none of these. */
-typedef struct {
-    const char *device, *csv;
-    size_t min, max, step; /* sizes in bytes; a factor */
-    int batches;           /* a measurement */
-} bench_common_t;
-#define BENCH_COMMON_OPTIONS                                                                                \
-    {"device", 1, NULL, 'd'}, {"csv", 1, NULL, 'c'}, {"min", 1, NULL, 'm'}, {"max", 1, NULL, 'M'},          \
-        {"step", 1, NULL, 's'}, {"batches", 1, NULL, 'n'}
-bool bench_common_option(bench_common_t *common, int c, char *value, const char *usage);
-/* Whether they can be, for elements of so many bytes. */
-bool bench_common_good(const bench_common_t *common, size_t element);
 /* Cuts a list at its commas, in place; returns how many items there are, at least 1. */
 int bench_cut(char *list, const char *items[BENCH_LIST_MAX], const char *usage);
 

@@ -12,8 +12,6 @@
 #include "bench/memory.h"
 #include "test/mpi/mem.h"
 
-#define STREAM_NON_BLOCKING 1 /* CU_STREAM_NON_BLOCKING */
-
 bench_driver_t bench_cu;
 
 static void *driver; /* dlopen's handle; stays open until the process ends */
@@ -46,7 +44,7 @@ static void driver_open(void)
 #define BENCH_DRIVER(name, parameters) *(void **) &bench_cu.name = bench_cu_function(#name);
     BENCH_DRIVER_LIST
 #undef BENCH_DRIVER
-    BENCH_CU(cuStreamCreate, &bench_cu.stream, STREAM_NON_BLOCKING);
+    BENCH_CU(cuStreamCreate, &bench_cu.stream, BENCH_STREAM_NON_BLOCKING);
     bench_cu.there = true;
 }
 

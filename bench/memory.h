@@ -25,6 +25,8 @@
     BENCH_DRIVER(cuStreamDestroy_v2, (void *stream))                             \
     BENCH_DRIVER(cuStreamSynchronize, (void *stream))
 
+#define BENCH_STREAM_NON_BLOCKING 1 /* CU_STREAM_NON_BLOCKING */
+
 typedef struct {
     bool there;   /* false on the simulator and without a device: then nothing else is set */
     void *stream; /* of this program, non-blocking */

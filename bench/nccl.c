@@ -93,8 +93,9 @@ static void first(const void *in, void *out)
     MPI_Barrier(bench_world);
     init = bench_max(init) * 1e3;
     call = bench_max(call) * 1e3;
-    bench_comment("NCCL: ncclCommInitRank %.1f ms + first call %.1f ms = %.1f ms, GPU memory taken %.1f MiB a GPU",
-                  init, call, init + call, bench_max(((double) before - (double) bench_free_memory()) / 1048576));
+    bench_fact("nccl_init_ms", init);
+    bench_fact("nccl_first_call_ms", call);
+    bench_fact("nccl_memory_MiB", bench_max(((double) before - (double) bench_free_memory()) / 1048576));
 }
 
 /* One buffer in a window; false where any rank has none. */

@@ -24,7 +24,7 @@
 
 #define USAGE                                                                                               \
     "overlap [--device cuda] [--min BYTES] [--max BYTES] [--step FACTOR] [--ratio PERCENT] [--batches N]\n" \
-    "        [--csv FILE]\n"                                                                                \
+    "        [--csv FILE] [--json FILE]\n"                                                                  \
     "numbers may end in k, m or g; --ratio: length of the kernel, of the all-reduce's"
 
 #define THREADS 256u      /* of a block of the kernel */
@@ -117,21 +117,15 @@ static void kernel_wait(void)
     BENCH_CU(cuStreamSynchronize, bench_cu.stream);
 }
 
-/* ---- what is timed: arg is a call_t -------------------------------------------------------------------------------
+/* ---- what is timed: arg is a bench_call_t
+ * -------------------------------------------------------------------------------
  */
 
-typedef struct {
-    const bench_coll_t *coll; /* allreduce */
-    const void *in;
-    void *out;
-    size_t count;
-} call_t;
-
-static MPI_Request start(const call_t *c)
+static MPI_Request start(const bench_call_t *c)
 {
     MPI_Request request;
 
-    MPI_Iallreduce(c->in, c->out, (int) c->count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &request);
+    MPI_Iallreduce(c->in, c->out, (int) c->what.count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &request);
     return request;
 }
 
@@ -144,9 +138,7 @@ static void compute(void *arg)
 
 static void allreduce(void *arg)
 {
-    const call_t *c = arg;
-
-    MPI_Allreduce(c->in, c->out, (int) c->count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    bench_call_by_mpi(arg);
 }
 
 static void serial(void *arg)
@@ -190,20 +182,18 @@ static void overlapped_late(void *arg)
 
 static void poison(void *arg)
 {
-    const call_t *c = arg;
-
-    bench_poison(c->coll, c->in, c->out, c->count);
+    bench_prepare(arg);
 }
 
 /* ---- one size -----------------------------------------------------------------------------------------------------
  */
 
-static double microseconds(void (*call)(void *arg), call_t *c)
+static double microseconds(void (*call)(void *arg), bench_call_t *c)
 {
     return bench_time(&(bench_timed_t){call, poison, c, NULL}, opt.common.batches).us;
 }
 
-static double kernel_us(unsigned blocks, unsigned rounds, call_t *c)
+static double kernel_us(unsigned blocks, unsigned rounds, bench_call_t *c)
 {
     kernel.blocks = blocks;
     kernel.rounds = rounds;
@@ -211,7 +201,7 @@ static double kernel_us(unsigned blocks, unsigned rounds, call_t *c)
 }
 
 /* Sets blocks and rounds for a kernel of about so long; alike on every rank, since times are. */
-static void kernel_fit(double us, call_t *c)
+static void kernel_fit(double us, bench_call_t *c)
 {
     static double launch, round; /* microseconds: of an empty kernel; of a round of a block, when the GPU is full */
     double work;
@@ -230,7 +220,7 @@ static void kernel_fit(double us, call_t *c)
 }
 
 /* Elements that the kernel, run once from zeros beside an all-reduce, has not counted right. */
-static unsigned long long kernel_wrong(call_t *c)
+static unsigned long long kernel_wrong(bench_call_t *c)
 {
     const size_t n = (size_t) kernel.blocks * THREADS;
     float *host = calloc(n, sizeof(float));
@@ -259,26 +249,26 @@ static void overlap_cells(double us, double computing, double reducing)
     bench_cell(6, 0, hidden < 0 ? 0 : 100 * hidden, false);
 }
 
-static unsigned long long one_size(call_t *c)
+static unsigned long long one_size(bench_call_t *c)
 {
     static void (*const ways[])(void *arg) = {serial, overlapped_wait, overlapped_test, overlapped_late};
     enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
     double reducing, computing, us[WAYS];
     unsigned long long wrong = 0;
 
-    bench_fill(c->coll, (void *) c->in, c->count, (unsigned) c->count);
+    bench_fill(c->what.coll, c->in, c->what.count, (unsigned) c->what.count);
     reducing = microseconds(allreduce, c);
-    wrong += bench_wrong(c->coll, c->out, c->count);
+    wrong += bench_wrong(c);
     kernel_fit(reducing * (double) opt.ratio / 100, c);
     computing = microseconds(compute, c);
     for (int w = 0; w < WAYS; w++) {
         us[w] = microseconds(ways[w], c);
-        wrong += bench_wrong(c->coll, c->out, c->count);
+        wrong += bench_wrong(c);
     }
     wrong += kernel_wrong(c);
     wrong = (unsigned long long) bench_sum((double) wrong);
     if (0 == bench_rank) {
-        bench_cell(11, 0, (double) (c->count * sizeof(float)), false);
+        bench_cell(11, 0, (double) (c->what.count * sizeof(float)), false);
         bench_cell(10, 2, computing, false);
         bench_cell(12, 2, reducing, false);
         bench_cell(10, 2, us[0], false);
@@ -323,24 +313,28 @@ static void head(void)
 
 static int run(void)
 {
-    call_t c = {bench_coll_find("allreduce"), bench_alloc(opt.common.max), bench_alloc(opt.common.max), 1};
+    bench_what_t what = {bench_coll_find("allreduce"), COLL_BLOCKING, false, 1};
+    bench_call_t c;
+    void *in = bench_alloc(opt.common.max), *out = bench_alloc(opt.common.max);
     unsigned long long wrong = 0;
 
     bench_content_open();
     kernel_open();
     kernel.blocks = kernel.rounds = 1;
-    bench_fill(c.coll, (void *) c.in, c.count, 1);
+    bench_fill(what.coll, in, what.count, 1);
+    bench_call_make(&c, &what, in, out, NULL, NULL);
     bench_warm_up(&(bench_timed_t){.call = serial, .arg = &c});
     head();
     for (size_t bytes = opt.common.min; bytes <= opt.common.max; bytes *= opt.common.step) {
-        c.count = bytes / sizeof(float);
+        what.count = bytes / sizeof(float);
+        bench_call_make(&c, &what, in, out, NULL, NULL);
         wrong += one_size(&c);
     }
     bench_comment("%s", 0 == wrong ? "every element of every result is right" : "WRONG RESULTS");
     kernel_close();
     bench_content_close();
-    bench_free(c.out);
-    bench_free((void *) c.in);
+    bench_free(out);
+    bench_free(in);
     return 0 == wrong ? 0 : 1;
 }
 
@@ -357,8 +351,7 @@ int main(int argc, char **argv)
         MPI_Finalize();
         return BENCH_SKIP;
     }
-    bench_start("overlap", opt.common.device, opt.common.csv,
-                "MPI_Iallreduce of float32 sums beside a kernel that computes");
+    bench_start("overlap", &opt.common, "MPI_Iallreduce of float32 sums beside a kernel that computes");
     status = run();
     bench_end();
     return status;

@@ -78,7 +78,7 @@ void bench_sweep_head(void)
 {
     char line[160];
 
-    snprintf(line, sizeof(line), "%14s %11s %12s %12s %6s %7s %10s %9s %6s", "collective", "bytes", "asked", "ran",
+    snprintf(line, sizeof(line), "%20s %11s %12s %12s %6s %7s %10s %9s %6s", "collective", "bytes", "asked", "ran",
              "blocks", "threads", "us", "GB/s", "wrong");
     bench_head(line, "collective,bytes,asked,ran,blocks,threads,us,busbw_GBs,wrong");
 }
@@ -88,10 +88,11 @@ static unsigned long long row(const bench_coll_t *c, size_t count, int batches, 
                               int threads)
 {
     const size_t bytes = bench_coll_bytes(c, count);
-    bench_result_t r = bench_way_measure(&bench_ways[BENCH_GPUSYM], c, count, batches);
+    const bench_what_t what = {c, COLL_BLOCKING, bench_coll_only_in_place(c), count};
+    bench_result_t r = bench_way_measure(&bench_ways[BENCH_GPUSYM], &what, batches);
 
     if (0 == bench_rank) {
-        bench_word(14, bench_coll_name(c));
+        bench_word(20, bench_coll_name(c));
         bench_cell(11, 0, (double) bytes, false);
         bench_word(12, NULL == algorithm ? "" : algorithm);
         bench_word(12, r.ran);
@@ -150,12 +151,12 @@ bool bench_sweep(const bench_sweep_t *s, const bench_coll_t *c, int batches, uns
     variable_t v[VARIABLES] = {[BLOCKS] = {.name = "coll_gpusym_blocks"}, [THREADS] = {.name = "coll_gpusym_threads"}};
     bool done = true;
 
-    snprintf(v[ALGORITHM].name, sizeof(v[ALGORITHM].name), "coll_gpusym_%s_algorithm", bench_coll_gpusym_name(c));
+    snprintf(v[ALGORITHM].name, sizeof(v[ALGORITHM].name), "coll_gpusym_%s_algorithm", bench_coll_name(c));
     for (int i = 0; i < VARIABLES; i++) {
         variable_open(&v[i]);
     }
     tell_missing(s, &v[ALGORITHM]);
-    bench_counters_of(bench_coll_gpusym_name(c));
+    bench_counters_of(bench_coll_name(c));
     bench_way_warm_up(&bench_ways[BENCH_GPUSYM], c);
     for (int i = 0; i < s->nbytes && done; i++) {
         done = one_size(s, v, c, bench_coll_count(c, s->bytes[i]), batches, wrong);

@@ -20,12 +20,7 @@ bench_way_t bench_ways[BENCH_WAYS];
 
 static void *host_in, *host_out; /* of staging */
 
-static void by_host(const bench_coll_t *c, const void *in, void *out, size_t count)
-{
-    bench_coll_by_host(c, in, out, count, host_in, host_out);
-}
-
-/* The first call on device memory: it sets up all that gpusym needs. */
+/* The first call on device memory: it sets up all that gpusym needs. Of two numbers; what they are does not matter. */
 static void first_call(const void *in, void *out)
 {
     size_t before;
@@ -38,8 +33,10 @@ static void first_call(const void *in, void *out)
     MPI_Allreduce(in, out, 2, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     seconds = bench_max(MPI_Wtime() - seconds);
     MPI_Barrier(bench_world);
-    bench_comment("gpusym: first call %.1f ms, GPU memory taken %.1f MiB a GPU", seconds * 1e3,
-                  bench_max(((double) before - (double) bench_free_memory()) / 1048576));
+    bench_fact("gpusym_first_call_ms", seconds * 1e3);
+    if (bench_cu.there) {
+        bench_fact("gpusym_memory_MiB", bench_max(((double) before - (double) bench_free_memory()) / 1048576));
+    }
 }
 
 void bench_ways_open(size_t bytes, bool with_nccl, bool with_staged)
@@ -50,14 +47,14 @@ void bench_ways_open(size_t bytes, bool with_nccl, bool with_staged)
     bench_content_open();
     host_in = bench_host_alloc(staged + 1);
     host_out = bench_host_alloc(staged + 1);
-    bench_fill(bench_coll(0), in, bench_coll_count(bench_coll(0), 8), 1); /* two numbers for the first calls */
+    bench_content_poison(in, 8);
     first_call(in, out);
     bench_nccl_open(in, out, bytes, with_nccl);
-    bench_ways[BENCH_GPUSYM] = (bench_way_t){bench_coll_by_mpi, "gpusym", in, out, bytes};
-    bench_ways[BENCH_NCCL_CLASSIC] = (bench_way_t){bench_coll_by_nccl, "NCCL", in, out, bench_nccl.there ? bytes : 0};
-    bench_ways[BENCH_NCCL_SYMMETRIC] = (bench_way_t){bench_coll_by_nccl, "NCCL symmetric", bench_nccl.in,
+    bench_ways[BENCH_GPUSYM] = (bench_way_t){bench_call_by_mpi, "gpusym", in, out, bytes};
+    bench_ways[BENCH_NCCL_CLASSIC] = (bench_way_t){bench_call_by_nccl, "NCCL", in, out, bench_nccl.there ? bytes : 0};
+    bench_ways[BENCH_NCCL_SYMMETRIC] = (bench_way_t){bench_call_by_nccl, "NCCL symmetric", bench_nccl.in,
                                                      bench_nccl.out, bench_nccl.windows ? bytes : 0};
-    bench_ways[BENCH_STAGED] = (bench_way_t){by_host, "staged", in, out, staged};
+    bench_ways[BENCH_STAGED] = (bench_way_t){bench_call_by_host, "staged", in, out, staged};
 }
 
 void bench_ways_close(void)
@@ -80,56 +77,96 @@ void bench_ways_fill(const bench_coll_t *c, size_t count)
     }
 }
 
+/* ---- one measurement --------------------------------------------------------------------------------------------- */
+
 typedef struct {
     const bench_way_t *way;
-    const bench_coll_t *coll;
-    size_t count;
+    bench_call_t call;
 } timed_t;
 
 static void timed_call(void *arg)
 {
-    const timed_t *t = arg;
+    timed_t *t = arg;
 
-    t->way->call(t->coll, t->way->in, t->way->out, t->count);
+    t->way->call(&t->call);
 }
 
-static void timed_poison(void *arg)
+static void timed_prepare(void *arg)
 {
-    const timed_t *t = arg;
+    bench_prepare(&((timed_t *) arg)->call);
+}
 
-    bench_poison(t->coll, t->way->in, t->way->out, t->count);
+static bool has(const bench_way_t *w, const bench_what_t *what)
+{
+    return w->max >= bench_coll_bytes(what->coll, what->count) &&
+           what->in_place >= bench_coll_only_in_place(what->coll) &&
+           (bench_call_by_nccl != w->call || bench_coll_in_nccl(what->coll));
 }
 
 void bench_way_warm_up(const bench_way_t *w, const bench_coll_t *c)
 {
-    timed_t t = {w, c, 1};
+    timed_t t = {.way = w};
+    const bench_what_t what = {c, COLL_BLOCKING, bench_coll_only_in_place(c), 1};
 
-    if (w->max >= bench_coll_bytes(c, 1)) {
+    if (has(w, &what)) {
+        bench_call_make(&t.call, &what, w->in, w->out, host_in, host_out);
         bench_warm_up(&(bench_timed_t){.call = timed_call, .arg = &t});
+        bench_call_drop(&t.call);
     }
 }
 
-bench_result_t bench_way_measure(const bench_way_t *w, const bench_coll_t *c, size_t count, int batches)
+/* One call, timed, and its check; adds the wrong elements of this rank. */
+static double checked_call(timed_t *t, unsigned long long *wrong)
 {
-    timed_t t = {w, c, count};
-    bench_result_t result = {.us = -1};
-    unsigned long long wrong;
+    double seconds;
 
-    if (bench_coll_bytes(c, count) > w->max) {
+    timed_prepare(t);
+    MPI_Barrier(bench_world);
+    seconds = MPI_Wtime();
+    timed_call(t);
+    seconds = MPI_Wtime() - seconds;
+    *wrong += bench_wrong(&t->call);
+    return seconds;
+}
+
+/* Out of place the second check sees what the last timed calls have written. In place each call takes the result of the
+ * one before: the check is of one more call. */
+static bench_result_t measure(timed_t *t, int batches)
+{
+    const bool again = t->call.what.in_place && !bench_coll_only_in_place(t->call.what.coll);
+    const bool starts = COLL_BLOCKING != t->call.what.mode && bench_call_by_mpi == t->way->call;
+    bench_result_t result = {.us = -1};
+    bench_time_t time;
+
+    bench_counters_start();
+    result.first_us = bench_max(checked_call(t, &result.wrong)) * 1e6;
+    time = bench_time(&(bench_timed_t){timed_call, timed_prepare, t, &t->call.starting}, batches);
+    bench_counters_say(result.ran, sizeof(result.ran));
+    if (again) {
+        checked_call(t, &result.wrong);
+    } else {
+        result.wrong += bench_wrong(&t->call);
+    }
+    result.us = time.us;
+    result.starting_us = starts ? time.part_us : -1;
+    result.wrong = (unsigned long long) bench_sum((double) result.wrong);
+    return result;
+}
+
+bench_result_t bench_way_measure(const bench_way_t *w, const bench_what_t *what, int batches)
+{
+    timed_t t = {.way = w};
+    bench_result_t result = {.us = -1, .starting_us = -1, .first_us = -1};
+
+    if (!has(w, what)) {
         return result;
     }
-    timed_poison(&t);
-    MPI_Barrier(bench_world);
-    bench_counters_start();
-    timed_call(&t);
-    wrong = bench_wrong(c, w->out, count);
-    result.us = bench_time(&(bench_timed_t){timed_call, timed_poison, &t, NULL}, batches).us;
-    bench_counters_say(result.ran, sizeof(result.ran));
-    wrong += bench_wrong(c, w->out, count);
-    result.wrong = (unsigned long long) bench_sum((double) wrong);
+    bench_call_make(&t.call, what, w->in, w->out, host_in, host_out);
+    result = measure(&t, batches);
+    bench_call_drop(&t.call);
     if (result.wrong > 0 && 0 == bench_rank) {
-        fprintf(stderr, "WRONG: %s of %s, %zu bytes: %llu elements\n", bench_coll_name(c), w->name,
-                bench_coll_bytes(c, count), result.wrong);
+        fprintf(stderr, "WRONG: %s of %s, %zu bytes%s: %llu elements\n", bench_coll_name(what->coll), w->name,
+                bench_coll_bytes(what->coll, what->count), what->in_place ? ", in place" : "", result.wrong);
     }
     return result;
 }

@@ -15,7 +15,7 @@
 enum { BENCH_GPUSYM, BENCH_NCCL_CLASSIC, BENCH_NCCL_SYMMETRIC, BENCH_STAGED, BENCH_WAYS };
 
 typedef struct {
-    void (*call)(const bench_coll_t *c, const void *in, void *out, size_t count);
+    void (*call)(bench_call_t *c);
     const char *name;
     void *in, *out;
     size_t max; /* bytes of the largest message; 0: not available */
@@ -23,6 +23,8 @@ typedef struct {
 
 typedef struct {
     double us;                /* of one call; -1: not measured */
+    double starting_us;       /* of the call that starts it; -1: not measured, or blocking */
+    double first_us;          /* of the very first call of this size, alone */
     unsigned long long wrong; /* elements, both checks, all ranks */
     char ran[128];            /* gpusym's algorithm, as rank 0 counted */
 } bench_result_t;
@@ -38,7 +40,8 @@ void bench_ways_close(void);
 void bench_ways_fill(const bench_coll_t *c, size_t count);
 /* Before a collective's first row. */
 void bench_way_warm_up(const bench_way_t *w, const bench_coll_t *c);
-/* Collective; the inputs are there. Wrong elements are told on stderr too. */
-bench_result_t bench_way_measure(const bench_way_t *w, const bench_coll_t *c, size_t count, int batches);
+/* Collective; the inputs are there. Wrong elements are told on stderr too. Not measured (us < 0): what a way, or MPI,
+ * does not have. */
+bench_result_t bench_way_measure(const bench_way_t *w, const bench_what_t *what, int batches);
 
 #endif

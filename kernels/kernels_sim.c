@@ -6,6 +6,7 @@
 #include "kernels/families.h"
 
 int (*gpusym_kernel_sim_mc_members)(const void *mp, void **alias, unsigned max);
+void *(*gpusym_kernel_sim_reach)(const void *p);
 
 /* The generic kernels. */
 #define GPUSYM_FAMILY(id, reduces, next)                          \

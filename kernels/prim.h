@@ -34,7 +34,9 @@
  *   gs_part_any(c, x)           barrier of the first c.nthreads of the block's threads; whether x is true in any of them
  *   gs_flag_free(p, v)          stores v at p after everything this block has loaded before its last gs_block_sync
  *   gs_last_block(c, w, &s)     counts this block as ended; true in the last one, with s the worst status of all
- *   gs_done(w, s)               writes the completion word after everything the launch wrote
+ *   gs_done_as(w, seq, s)       writes the completion word of call seq after everything the launch wrote
+ *   gs_bell(c, w, seq, &m)      for the one block of a launch, which has done call seq: waits, at most w->linger_ns, for the
+ *                               host to ring for the next; true with what that is; false: leave
  *   gs_mc_ready(w)              GPUSYM_STATUS_OK where the following can be used, else the status to end with
  *   gs_mc_ll_st(line, d, e)     gs_ll_st at a multicast address: in all ranks' slots
  *   gs_mc_st16(p, v)            gs_st16 likewise
@@ -63,6 +65,31 @@ typedef struct {
 typedef struct {
     uint32_t thread, nthreads, block, nblocks;
 } gs_ctx_t;
+
+/* What a call is about, of users' memory. */
+typedef struct {
+    const char *in;
+    char *out;
+    uint64_t bytes;
+} gs_message_t;
+
+/* What the two words of a bell say to the kernel that has done call seq: 0 nothing yet, 1 the next call, in m; -1 leave. */
+#if defined(__CUDACC__)
+static __device__ __forceinline__
+#else
+static inline __attribute__((unused))
+#endif
+int gs_bell_says(const uint64_t bell[2], uint32_t seq, gs_message_t *m)
+{
+    const uint32_t a = (uint32_t)bell[0] & 0xffu, b = (uint32_t)bell[1] & 0xffu;
+    if (a != b || a == (seq & 0xffu)) {
+        return 0;
+    }
+    m->in = (const char *)(uintptr_t)(bell[0] >> 16);
+    m->out = (char *)(uintptr_t)(bell[1] >> 16);
+    m->bytes = (bell[0] >> 8 & 0xffu) | (bell[1] & 0xff00u);
+    return a == ((seq + 1) & 0xffu) && 0 != m->bytes ? 1 : -1;
+}
 
 #if defined(__CUDACC__)
 #include "kernels/prim_cuda.h"
@@ -166,7 +193,7 @@ GS_FN void gs_finish(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
 {
     status = gs_block_worst(c, status);
     if (0 == c.thread && gs_last_block(c, w, &status)) {
-        gs_done(w, status);
+        gs_done_as(w, w->done_seq, status);
     }
 }
 

@@ -161,9 +161,29 @@ GS_FN bool gs_last_block(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
     return true;
 }
 
-GS_FN void gs_done(const gpusym_work_t *w, uint32_t status)
+GS_FN void gs_done_as(const gpusym_work_t *w, uint32_t seq, uint32_t status)
 {
-    __atomic_store_n(w->done, (uint64_t)w->done_seq << 32 | status, __ATOMIC_RELEASE);
+    __atomic_store_n(w->done, (uint64_t)seq << 32 | status, __ATOMIC_RELEASE);
+}
+
+/* The command has the pointers of the simulated GPU, which the hook of kernels.h translates. */
+GS_FN bool gs_bell(gs_ctx_t c, const gpusym_work_t *w, uint32_t seq, gs_message_t *m)
+{
+    const uint64_t since = gs_now_ns();
+    (void)c;
+    for (;;) {
+        const uint64_t bell[2] = {__atomic_load_n(&w->bell[0], __ATOMIC_ACQUIRE), __atomic_load_n(&w->bell[1], __ATOMIC_ACQUIRE)};
+        const int says = gs_bell_says(bell, seq, m);
+        if (says > 0) {
+            m->in = gpusym_kernel_sim_reach(m->in);
+            m->out = gpusym_kernel_sim_reach(m->out);
+            return NULL != m->in && NULL != m->out;
+        }
+        if (says < 0 || gs_now_ns() - since > w->linger_ns || gs_aborted(w)) {
+            return false;
+        }
+        gs_pause();
+    }
 }
 
 /* Multicast: by the hook of kernels.h, a store to each member's memory. */

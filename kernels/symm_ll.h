@@ -100,18 +100,19 @@ GS_FN gs_pack_t gs_ll_reduce(const gpusym_work_t *w, uint32_t op, uint32_t type,
     return gs_acc_end(gs_acc_type(w, op, type), &acc);
 }
 
-GS_FN void gs_agxll_r(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool mc)
+/* One all-reduce, with this status so far; returns that at the end. chunk: packs of an epoch. */
+GS_FN uint32_t gs_agxll_r_call(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool mc, const gs_message_t *m,
+                               uint32_t chunk, uint32_t epoch, uint32_t status)
 {
-    const uint32_t in_align = gs_align(w->in), out_align = gs_align(w->out);
-    const uint64_t packs = (w->bytes + 15) / 16;
+    const uint32_t in_align = gs_align(m->in), out_align = gs_align(m->out);
+    const uint64_t packs = (m->bytes + 15) / 16;
     const uint32_t first = c.block * c.nthreads + c.thread, stride = c.nblocks * c.nthreads;
-    uint32_t epoch = w->epoch, status = mc ? gs_mc_ready(w) : (uint32_t)GPUSYM_STATUS_OK;
 
-    for (uint64_t base = 0; base < packs && GPUSYM_STATUS_OK == status; base += w->chunk, epoch++) {
-        const uint64_t n = packs - base < w->chunk ? packs - base : w->chunk;
+    for (uint64_t base = 0; base < packs && GPUSYM_STATUS_OK == status; base += chunk, epoch++) {
+        const uint64_t n = packs - base < chunk ? packs - base : chunk;
         for (uint64_t i = first; i < n; i += stride) {
-            const gs_pack_t v = gs_ld_user(w->in, in_align, w->bytes, base + i);
-            const bool two = gs_ll_two(w->bytes, base + i);
+            const gs_pack_t v = gs_ld_user(m->in, in_align, m->bytes, base + i);
+            const bool two = gs_ll_two(m->bytes, base + i);
             if (mc) {
                 gs_ll_send((char *)w->mc + gs_ll_at(w, w->rank, epoch, i), v, two, epoch, true);
                 continue;
@@ -121,15 +122,59 @@ GS_FN void gs_agxll_r(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t 
             }
         }
         for (uint64_t i = first; i < n; i += stride) {
-            const gs_pack_t own = gs_ld_user(w->in, in_align, w->bytes, base + i);
-            const bool two = gs_ll_two(w->bytes, base + i);
+            const gs_pack_t own = gs_ld_user(m->in, in_align, m->bytes, base + i);
+            const bool two = gs_ll_two(m->bytes, base + i);
             const gs_pack_t v = gs_ll_reduce(w, op, type, 0, w->nranks, epoch, i, two, own, &status);
             if (GPUSYM_STATUS_OK == status) {
-                gs_st_user(w->out, out_align, w->bytes, base + i, v);
+                gs_st_user(m->out, out_align, m->bytes, base + i, v);
             }
         }
     }
-    gs_finish(c, w, status);
+    return status;
+}
+
+/*
+ * The one block that stays after its call: it waits for the host to ring for the next one of the same kind, which then costs
+ * no launch.  After linger_ns without, or when it is told to, it leaves, and says so with its last call's number: the host,
+ * which finds that there in place of the next one's, knows that the next was not done, and launches it.  It never looks at
+ * the bell again once it has decided to leave; so no call is lost, or done twice.
+ * Ranks need not agree: to a peer it makes no difference whether a rank's lines come from a kernel that stayed.
+ * Each call takes one epoch.
+ */
+GS_FN void gs_stay(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, uint32_t status)
+{
+    uint32_t seq = w->done_seq, epoch = w->epoch;
+    for (;;) {
+        gs_message_t m;
+        status = gs_block_worst(c, status);
+        if (0 == c.thread) {
+            gs_done_as(w, seq, GPUSYM_STATUS_OK == status ? status : status | GPUSYM_STATUS_LEFT);
+        }
+        if (GPUSYM_STATUS_OK != status) {
+            return;
+        }
+        if (!gs_bell(c, w, seq, &m)) { /* the host rings */
+            if (0 == c.thread) {
+                gs_done_as(w, seq, GPUSYM_STATUS_LEFT);
+            }
+            return;
+        }
+        seq++;
+        epoch++;
+        status = gs_agxll_r_call(c, w, op, type, false, &m, GPUSYM_CHUNK_MAX, epoch, status);
+    }
+}
+
+GS_FN void gs_agxll_r(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool mc)
+{
+    const gs_message_t m = {(const char *)w->in, (char *)w->out, w->bytes};
+    uint32_t status = mc ? gs_mc_ready(w) : (uint32_t)GPUSYM_STATUS_OK;
+    status = gs_agxll_r_call(c, w, op, type, mc, &m, w->chunk, w->epoch, status);
+    if (!mc && 0 != w->linger_ns) {
+        gs_stay(c, w, op, type, status);
+    } else {
+        gs_finish(c, w, status);
+    }
 }
 
 #endif

@@ -35,11 +35,23 @@ enum gpusym_status {
     GPUSYM_STATUS_TIMEOUT = 2, /* a wait outlasted limit_ns; bits 8..15: the team rank waited for */
     GPUSYM_STATUS_NO_MULTICAST = 3, /* a multicast kernel where there are no multimem instructions (before sm_90) */
 };
+/* In a status: a kernel that stayed has left, and this call was its last. */
+#define GPUSYM_STATUS_LEFT (1u << 31)
 
 /* A piece of a user's buffer, in bytes: of `in` what goes to one rank, of `out` what comes from one rank. */
 typedef struct gpusym_seg {
     uint64_t off, bytes;
 } gpusym_seg_t;
+
+/*
+ * What the host rings with: the whole command in two words of one 16-byte line.  Each half has the number of the call, so
+ * that it does not matter how they arrive.
+ *   [0]  input << 16 | low byte of bytes << 8 | low byte of the call's done_seq
+ *   [1]  output << 16 | high byte of bytes << 8 | the same
+ * bytes 0: leave.  Addresses have 48 bits, and messages up to 64 KiB - 1.
+ */
+#define GPUSYM_BELL_BYTES_MAX 0xffffu
+#define GPUSYM_BELL_ADDRESS_BITS 48
 
 /* A path of channels, as one rank sees it; links as in kernels/schedule.h. */
 typedef struct gpusym_path {
@@ -97,6 +109,11 @@ typedef struct gpusym_work {
      * Exchange-and-reduce kernels: the sources of this rank, to which belongs whoever has a send segment for us and nobody
      * else (scan: the ranks up to us); empty: nothing is stored. The result goes to recv[rank]. */
     uint32_t src_first, src_end, dst_first, dst_end;
+
+    /* A kernel that stays (symm_ll.h): where the host rings for the next call, in pinned memory, and how long the kernel waits
+     * for that. 0 ns: it does not stay. */
+    const uint64_t *bell; /* [2] */
+    uint64_t linger_ns;
 
     /* The slot's multicast address: a store reaches all ranks' slots, multimem loads reduce over them. NULL without;
      * then no MC kernel is launched. All ranks' slots have the same offset in their heaps then. */

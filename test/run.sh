@@ -72,6 +72,17 @@ forced-st    | 3         | 120 | ok                             | coll_gpusym_al
 forced-ld    | 3         | 120 | ok                             | coll_gpusym_reduce_scatter_algorithm=ld coll_gpusym_reduce_scatter_block_algorithm=ld coll_gpusym_allreduce_algorithm=rsxst_agxst | test/mpi/random_coll --n 400
 forced-mc    | 3,4       | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxldmc_agxstmc coll_gpusym_allgather_algorithm=stmc coll_gpusym_reduce_scatter_algorithm=ldmc coll_gpusym_reduce_scatter_block_algorithm=ldmc | test/mpi/random_coll --n 400
 forced-llmc  | 4         | 120 | ok                             | coll_gpusym_allreduce_algorithm=agxllmc_r coll_gpusym_allgather_algorithm=llmc coll_gpusym_reduce_scatter_algorithm=ldmc coll_gpusym_reduce_scatter_block_algorithm=ldmc | test/mpi/random_coll --n 400
+# Rings, chains and trees, each protocol: of the collectives that have them, of which no call may have had another; -direct:
+# straight between users' buffers.
+ring-simple  | 2,5,8     | 120 | ok                             | coll_gpusym_allreduce_algorithm=ring_simple coll_gpusym_allgather_algorithm=ring_simple coll_gpusym_allgatherv_algorithm=ring_simple coll_gpusym_reduce_scatter_algorithm=ring_simple coll_gpusym_reduce_scatter_block_algorithm=ring_simple coll_gpusym_bcast_algorithm=chain_simple coll_gpusym_reduce_algorithm=chain_simple coll_gpusym_chunk=512 | test/mpi/random_coll --kinds device --n 120 --ran ring_simple,chain_simple
+ring-ll      | 3,6       | 120 | ok                             | coll_gpusym_allreduce_algorithm=ring_ll coll_gpusym_allgather_algorithm=ring_ll coll_gpusym_allgatherv_algorithm=ring_ll coll_gpusym_reduce_scatter_algorithm=ring_ll coll_gpusym_reduce_scatter_block_algorithm=ring_ll coll_gpusym_bcast_algorithm=chain_ll coll_gpusym_reduce_algorithm=chain_ll | test/mpi/random_coll --kinds device --n 120 --ran ring_ll,chain_ll
+ring-ll128   | 4,9       | 120 | ok                             | coll_gpusym_allreduce_algorithm=ring_ll128 coll_gpusym_allgather_algorithm=ring_ll128 coll_gpusym_allgatherv_algorithm=ring_ll128 coll_gpusym_reduce_scatter_algorithm=ring_ll128 coll_gpusym_reduce_scatter_block_algorithm=ring_ll128 coll_gpusym_bcast_algorithm=chain_ll128 coll_gpusym_reduce_algorithm=chain_ll128 coll_gpusym_chunk=512 | test/mpi/random_coll --kinds device --n 120 --ran ring_ll128,chain_ll128
+ring-direct  | 3,7       | 120 | ok                             | coll_gpusym_allreduce_algorithm=ring_simple coll_gpusym_allgather_algorithm=ring_simple coll_gpusym_allgatherv_algorithm=ring_simple coll_gpusym_reduce_scatter_algorithm=ring_simple coll_gpusym_reduce_scatter_block_algorithm=ring_simple coll_gpusym_bcast_algorithm=chain_simple coll_gpusym_reduce_algorithm=chain_simple coll_gpusym_zero_copy_min=1 coll_gpusym_chunk=512 | test/mpi/random_coll --kinds device --n 120 --max 20k --ran ring_simple,chain_simple
+tree-simple  | 3,9       | 120 | ok                             | coll_gpusym_allreduce_algorithm=dbtree_simple coll_gpusym_bcast_algorithm=dbtree_simple coll_gpusym_reduce_algorithm=dbtree_simple coll_gpusym_chunk=512 | test/mpi/random_coll --kinds device --n 60 --ran dbtree_simple
+tree-ll      | 2,7       | 120 | ok                             | coll_gpusym_allreduce_algorithm=dbtree_ll coll_gpusym_bcast_algorithm=dbtree_ll coll_gpusym_reduce_algorithm=dbtree_ll coll_gpusym_chunk=256 | test/mpi/random_coll --kinds device --n 60 --ran dbtree_ll
+tree-ll128   | 5,8       | 120 | ok                             | coll_gpusym_allreduce_algorithm=dbtree_ll128 coll_gpusym_bcast_algorithm=dbtree_ll128 coll_gpusym_reduce_algorithm=dbtree_ll128 | test/mpi/random_coll --kinds device --n 60 --ran dbtree_ll128
+tree-direct  | 4,6       | 120 | ok                             | coll_gpusym_allreduce_algorithm=dbtree_simple coll_gpusym_bcast_algorithm=dbtree_simple coll_gpusym_reduce_algorithm=dbtree_simple coll_gpusym_zero_copy_min=1 | test/mpi/random_coll --kinds device --n 60 --max 20k --ran dbtree_simple
+ring-threads | =3        | 120 | ok                             | coll_gpusym_allreduce_algorithm=ring_ll128 coll_gpusym_allgather_algorithm=ring_ll128 coll_gpusym_allgatherv_algorithm=ring_ll128 coll_gpusym_reduce_scatter_algorithm=ring_ll128 coll_gpusym_reduce_scatter_block_algorithm=ring_ll128 coll_gpusym_bcast_algorithm=chain_ll128 coll_gpusym_reduce_algorithm=chain_ll128 | test/mpi/random_coll --kinds device --threads 3 --n 60 --ran ring_ll128,chain_ll128
 random_coll-large | =2   | 120 | ok                             |                                         | test/mpi/random_coll --n 2500 --max 100k
 random_coll-threads | 2,3 | 120 | ok                            |                                         | test/mpi/random_coll --threads 3 --n 700
 inflight     | 1,2,3,4   | 120 | ok                             |                                         | test/mpi/inflight
@@ -80,8 +91,12 @@ graph-not    | =3        | 120 | ok:is launched without a graph: injected fault 
 graph-off    | =3        | 120 | ok                             | coll_gpusym_graph=0                     | test/mpi/inflight
 manycomms    | 2,3       | 120 | ok                             |                                         | test/mpi/manycomms
 # The measuring programs run, and find every element right; their times mean nothing here.
-bench        | =3        | 60  | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/collectives_nccl --device sim --coll all --min 64 --max 4k --step 64
-persistent   | =2        | 60  | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/persistent --device sim --max 4k
+bench        | =3        | 120 | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/gpusym_bench --device sim --coll all --mode all --min 64 --max 4k --step 64 --batches 7 --csv @BUILD@/test/results/bench.csv --json @BUILD@/test/results/bench.json
+bench-root   | =4        | 60  | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/gpusym_bench --device sim --coll reduce,bcast,scatterv,gather --root 2 --type int8 --op prod --min 1 --max 1k --step 32
+bench-sweep  | =2        | 60  | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/gpusym_bench --device sim --sweep --bytes 64,4k --algorithms auto,agxll_r,rsxst_agxst --blocks 1,2
+bench-files  | -         | 30  | ok:the same 90 rows            |                                         | @SRC@/test/bench.sh @BUILD@
+# A solver with its vectors on the GPU: right by gpusym and staged, and with the bits of sums in the order of the ranks.
+cg           | 1,2,3,4   | 60  | ok:verified: yes               | coll_gpusym_sim_gpus=0                  | examples/cg --device sim
 # The bits of sums and products: the same from every algorithm, chunk, number of blocks, way and cut.
 bits         | 2,3,4     | 120 | ok:multicast. no               | coll_gpusym_reproducible=1              | test/mpi/bits
 bits-mc      | =3        | 120 | ok:multicast. yes              | coll_gpusym_multicast=1                 | test/mpi/bits
@@ -111,6 +126,7 @@ broken-mt    | =3        | 60  | ok                             | coll_gpusym_si
 faults       | -         | 300 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ allreduce
 faults-all   | -         | 400 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ collectives
 faults-mc    | -         | 120 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ multicast
+faults-chan  | -         | 120 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ channels
 EOF
 }
 

@@ -345,7 +345,6 @@ of_channels() {
         fault_in_all launch:7@2 device persistent
         fault_in_all import:5@2 device blocking
         dies "killed, $shape" --kill 5
-        mismatch --mismatch 2
     done
 }
 

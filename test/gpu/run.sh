@@ -11,9 +11,10 @@
 #   sanitize   short tests under compute-sanitizer's memcheck
 #   racecheck  the same under its racecheck
 #   full       the test programs at their own length, on RANKS
-#   bench      the table of the collectives of --coll (default all) beside NCCL and staging, on each of RANKS beyond
-#              1; about a minute each
+#   bench      the table of the collectives of --coll (default those that NCCL has, as MPI calls them) beside NCCL and
+#              staging, on each of RANKS beyond 1; about a minute each
 #   overlap    an all-reduce beside a kernel that computes; nonblocking and persistent beside blocking; half a minute
+#   cg         a solver by gpusym, staging and NCCL, of three sizes; half a minute
 #   rings      rings, chains and trees by each protocol, beside what is chosen otherwise and NCCL's rings and trees, on
 #              the largest of RANKS; about two minutes
 #   sweep      algorithms x blocks x threads of --coll's at the sizes of --bytes, on the largest of RANKS
@@ -24,12 +25,12 @@
 # NVLink multicast is kept off, here and in NCCL: a job that is killed can leave it broken for every user of the GPUs.
 set -u
 
-all_stages="tests sanitize racecheck full bench overlap rings sweep faults"
+all_stages="tests sanitize racecheck full bench overlap cg rings sweep faults"
 usage="usage: test/gpu/run.sh [--device cuda|sim] [--stages LIST] [--coll LIST] [--bytes LIST] [--pack] KITDIR [RANKS...]
 stages: $all_stages"
 device=${GPUSYM_TEST_DEVICE:-cuda}
 stages=tests,sanitize,bench,overlap
-colls=all
+colls=allreduce,allgather,reduce_scatter_block,bcast,reduce,alltoall
 sweep_bytes=8,4k,64k,1m,16m,256m
 pack=no
 while [ $# -gt 0 ]; do
@@ -302,7 +303,7 @@ measure() {
     launch "$@"
     sed '/^-*$/d; /^Primary job  terminated/,$d' "$log"
     case $rc in
-        0) verdict PASS "$1" "$took" "$(grep '^# every' "$log")" ;;
+        0) verdict PASS "$1" "$took" "$(grep -E '^# every|^verified' "$log")" ;;
         77) verdict skip "$1" "$took" "it says that it cannot run here" ;;
         *) verdict FAIL "$1" "$took" "exit status $rc" ;;
     esac
@@ -313,8 +314,8 @@ bench_stage() {
     [ "$device" = sim ] && sizes=(--min 64 --max 32k --step 8)
     for n in "${ranks[@]}"; do
         [ "$n" -gt 1 ] || [ "$most" -eq 1 ] || continue
-        measure "bench, $n ranks" 150 "$n" "$kit/bin/collectives_nccl" --device "$device" --coll "$colls" "${sizes[@]}" \
-            --csv "collectives-float-$n-ranks.csv"
+        measure "bench, $n ranks" 150 "$n" "$kit/bin/gpusym_bench" --device "$device" --coll "$colls" "${sizes[@]}" \
+            --no-in-place --csv "collectives-float-$n-ranks.csv" --json "collectives-float-$n-ranks.json"
     done
 }
 
@@ -324,24 +325,33 @@ overlap_stage() {
     measure "overlap, $most ranks" 60 "$most" "$kit/bin/overlap" --device "$device" "${max[@]}" \
         --csv "overlap-$most-ranks.csv"
     [ "$device" = sim ] || max=(--max 16m)
-    measure "persistent, $most ranks" 60 "$most" "$kit/bin/persistent" --device "$device" "${max[@]}" \
-        --csv "persistent-$most-ranks.csv"
+    measure "persistent, $most ranks" 60 "$most" "$kit/bin/gpusym_bench" --device "$device" --mode all --no-nccl --no-staged \
+        --no-in-place --step 8 "${max[@]}" --csv "persistent-$most-ranks.csv"
+}
+
+cg_stage() {
+    local n sizes=(64 128 256)
+    [ "$device" = sim ] && sizes=(16)
+    for n in "${sizes[@]}"; do
+        measure "cg $n, $most ranks" 60 "$most" "$kit/bin/example_cg" --device "$device" --n "$n" --csv "cg-$n-$most-ranks.csv"
+    done
 }
 
 # The same sizes for all; NCCL_ALGO and NCCL_PROTO hold for a process.
 rings_stage() {
-    local algo proto csv max=128m bytes=8,64,512,4k,32k,256k,2m,16m,128m colls=allreduce,allgather,reduce_scatter,bcast,reduce
+    local algo proto csv max=128m bytes=8,64,512,4k,32k,256k,2m,16m,128m
+    local colls=allreduce,allgather,reduce_scatter_block,bcast,reduce
     [ "$device" = sim ] && max=4k bytes=8,64,512,4k
-    measure "rings, $most ranks" 240 "$most" "$kit/bin/collectives_nccl" --device "$device" --coll "$colls" --sweep \
+    measure "rings, $most ranks" 240 "$most" "$kit/bin/gpusym_bench" --device "$device" --coll "$colls" --sweep \
         --bytes "$bytes" --csv "rings-$most-ranks.csv" \
         --algorithms auto,ring_simple,ring_ll,ring_ll128,chain_simple,chain_ll,chain_ll128,dbtree_simple,dbtree_ll,dbtree_ll128
-    measure "rings, NCCL" 60 "$most" "$kit/bin/collectives_nccl" --device "$device" --coll "$colls" --no-staged \
+    measure "rings, NCCL" 60 "$most" "$kit/bin/gpusym_bench" --device "$device" --coll "$colls" --no-staged --no-in-place \
         --min 8 --max "$max" --step 8 --csv "rings-nccl-$most-ranks.csv"
     for algo in Ring Tree; do
         for proto in Simple LL LL128; do
             csv=rings-nccl-$algo-$proto-$most-ranks.csv
-            NCCL_ALGO=$algo NCCL_PROTO=$proto measure "rings, NCCL $algo $proto" 60 "$most" "$kit/bin/collectives_nccl" \
-                --device "$device" --no-staged --min 8 --max "$max" --step 8 --csv "${csv,,}"
+            NCCL_ALGO=$algo NCCL_PROTO=$proto measure "rings, NCCL $algo $proto" 60 "$most" "$kit/bin/gpusym_bench" \
+                --device "$device" --no-staged --no-in-place --min 8 --max "$max" --step 8 --csv "${csv,,}"
         done
     done
     rings_table
@@ -378,7 +388,7 @@ sweep_threads=256,512
 
 sweep_stage() {
     [ "$device" = sim ] && sweep_bytes=64,4k sweep_blocks=1,2 sweep_threads=64,128
-    measure "sweep, $most ranks" 540 "$most" "$kit/bin/collectives_nccl" --device "$device" --coll "$colls" --sweep \
+    measure "sweep, $most ranks" 540 "$most" "$kit/bin/gpusym_bench" --device "$device" --coll "$colls" --sweep \
         --bytes "$sweep_bytes" --algorithms "$sweep_algorithms" --blocks "$sweep_blocks" --threads "$sweep_threads" \
         --csv "sweep-$most-ranks.csv"
 }

@@ -359,7 +359,7 @@ static void say_what_is_had(bits_t *b, const has_t *has)
     const bool rings = is_had(b, "ring_simple"), wrong = has->reproducible ? rings || has->multicast || has->ll128 : !rings;
 
     if (wrong) {
-        fprintf(stderr, "bits: FAIL on rank %d: in spite of coll_gpusym_reproducible=%d: multicast %d, rings %d, of LL128 %d\n",
+        fprintf(stderr, "bits: FAIL on rank %d: with coll_gpusym_reproducible=%d: multicast %d, rings %d, with LL128 %d\n",
                 b->me, has->reproducible, has->multicast, rings, has->ll128);
     }
     check_result(&b->t, !wrong);

@@ -26,6 +26,8 @@ enum {
     STAGED,
     PASSED,
     ZERO_COPY,
+    RESIDENT,
+    LATE,
     COPY,
 #define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) ALG_##id,
 #include "kernels/kernels.def"
@@ -40,6 +42,8 @@ static const char *const names[COUNTERS] = {
     "staged",
     "passed",
     "zero_copy", /* of the native ones, beside the algorithms: in no sum */
+    "resident", /* likewise */
+    "late",
     "native_copy",
 #define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) \
     GPUSYM_COLL_##coll == GPUSYM_COLL_ALLREDUCE ? "native_" #name : NULL,

@@ -1,10 +1,10 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of rings, chains and trees on the simulator: every algorithm of the list that has a schedule.  The ranks are
- * threads of this process, the slots are plain memory; the symmetric kernels run between, in the same slots.
- * Sums are compared bit for bit with ones made in the order that docs/algorithms.md gives.
- * A seed as the argument repeats the run that printed it.
+ * Unit tests of rings, chains and trees on the simulator: every algorithm of the list that has a schedule.  The ranks
+ * are threads of this process, the slots are plain memory; the symmetric kernels run between, in the same slots. Sums
+ * are compared bit for bit with ones made in the order that docs/algorithms.md gives. A seed as the argument repeats
+ * the run that printed it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -59,6 +59,18 @@ static bool is_symmetric(unsigned alg)
     return !has_schedule(alg) && (MESSAGE != layout_of(alg) || GPUSYM_COLL_ALLREDUCE == collective_of[alg]);
 }
 
+/* Whether an algorithm with a schedule is the first to run that by that kernel: others of a list differ by their
+ * segments. */
+static bool is_first(unsigned alg)
+{
+    unsigned first = 0;
+    while (!has_schedule(first) || gpusym_algorithm_schedule(first) != gpusym_algorithm_schedule(alg) ||
+           gpusym_algorithm_family(first) != gpusym_algorithm_family(alg)) {
+        first++;
+    }
+    return first == alg;
+}
+
 static bool is_simple(unsigned alg)
 {
     const unsigned family = gpusym_algorithm_family(alg);
@@ -83,9 +95,10 @@ typedef struct {
     uint32_t late, late_us;    /* rank `late` begins so much later; 0: it does not */
 } call_t;
 
-/* Loops of a channel in a random call at most, so that FIFOs wrap; and steps of all channels, so that it takes no time. */
+/* Loops of a channel in a random call at most, so that FIFOs wrap; and steps of all channels, so that it takes no time.
+ */
 #define LOOPS_MAX 24u
-#define STEPS_MAX 1500u
+#define STEPS_MAX 600u
 
 /* ---- calls ---- */
 
@@ -181,7 +194,7 @@ static void call_size(call_t *call, uint32_t n)
     }
 }
 
-/* What the issue of the day is is tried more often than the rest. */
+/* One type of each kind that is reduced in a way of its own, more often than the rest. */
 static void call_type(call_t *call)
 {
     static const unsigned types[] = {GPUSYM_T_U8,  GPUSYM_T_F32,       GPUSYM_T_F64,
@@ -338,8 +351,10 @@ static void part_fill(const rig_t *rig, const call_t *call, uint32_t rank, part_
     part->late_us = rank == call->late ? call->late_us : 0;
     *w = work_new(rig, rank, part);
     /* what a rank has no part in is not there */
-    w->in = has_input(call, rank) ? part->in.data + (GATHERED == layout_of(call->alg) ? in_at(call, rank, 0) : 0) : NULL;
-    w->out = has_result(call, rank) ? part->out.data + (SCATTERED == layout_of(call->alg) ? out_at(call, rank, 0) : 0) : NULL;
+    w->in =
+        has_input(call, rank) ? part->in.data + (GATHERED == layout_of(call->alg) ? in_at(call, rank, 0) : 0) : NULL;
+    w->out = has_result(call, rank) ? part->out.data + (SCATTERED == layout_of(call->alg) ? out_at(call, rank, 0) : 0)
+                                    : NULL;
     w->op = call->op;
     w->type = call->type;
     w->nblocks = call->channels;
@@ -355,8 +370,9 @@ static void part_fill(const rig_t *rig, const call_t *call, uint32_t rank, part_
 /* Whether a slot has room for a call at all. */
 static bool call_fits(const rig_t *rig, const call_t *call)
 {
-    return !has_schedule(call->alg) || 0 != gpusym_channels_max(gpusym_algorithm_family(call->alg),
-                                                                (unsigned) gpusym_algorithm_schedule(call->alg), &rig->shape);
+    return !has_schedule(call->alg) ||
+           0 != gpusym_channels_max(gpusym_algorithm_family(call->alg), (unsigned) gpusym_algorithm_schedule(call->alg),
+                                    &rig->shape);
 }
 
 static part_t *parts_new(rig_t *rig, const call_t *calls, size_t ncalls)
@@ -372,7 +388,8 @@ static part_t *parts_new(rig_t *rig, const call_t *calls, size_t ncalls)
             part[r].w.epoch = (uint32_t) epochs;
             used = gpusym_kernel_plan(gpusym_algorithm_family(calls[c].alg), &part[r].w, calls[c].chunk);
         }
-        for (uint32_t r = 0; calls[c].direct && r < rig->nranks * rig->nranks; r++) { /* all have mapped the others' outputs */
+        for (uint32_t r = 0; calls[c].direct && r < rig->nranks * rig->nranks;
+             r++) { /* all have mapped the others' outputs */
             part[r / rig->nranks].w.peer_out[r % rig->nranks] = part[r % rig->nranks].w.out;
         }
         epochs += used;
@@ -391,7 +408,8 @@ static void parts_free(const rig_t *rig, part_t *parts, size_t ncalls)
 
 static void describe(const rig_t *rig, const call_t *call, const part_t *part, size_t number)
 {
-    print_error("call %zu: %s, %s %s, %lu bytes in %lu, root %u, %u ranks, %u channels (%u asked for), %u paths, chunk %u packs, "
+    print_error("call %zu: %s, %s %s, %lu bytes in %lu, root %u, %u ranks, %u channels (%u asked for), %u paths, chunk "
+                "%u packs, "
                 "slot %lu, epoch %u%s%s%s%s, seed %lu\n",
                 number, id_of[call->alg], gpusym_op_name(call->op), gpusym_type_name(call->type),
                 (unsigned long) part->w.bytes, (unsigned long) call->whole, call->root, rig->nranks, part->w.nblocks,
@@ -402,7 +420,8 @@ static void describe(const rig_t *rig, const call_t *call, const part_t *part, s
 
 /* ---- the documented order of summation ---- */
 
-/* One operation, where it is made: in binary32, or in binary64 for numbers of that. volatile: rounded there everywhere. */
+/* One operation, where it is made: in binary32, or in binary64 for numbers of that. volatile: rounded there everywhere.
+ */
 static double join(const element_t *e, double a, double b)
 {
     volatile double d = a;
@@ -447,7 +466,8 @@ static double tree_value(const element_t *e, const call_t *call, uint32_t which,
 {
     gpusym_shape_t shape;
     double acc = get_float(e->type, e->in[rank]);
-    gpusym_team_shape((uint32_t) gpusym_algorithm_schedule(call->alg), e->nranks, NULL, which, rank, call->root, &shape);
+    gpusym_team_shape((uint32_t) gpusym_algorithm_schedule(call->alg), e->nranks, NULL, which, rank, call->root,
+                      &shape);
     if (0 != (shape.links & 1u << GS_CHILD0)) {
         acc = join(e, tree_value(e, call, which, shape.peer[GS_CHILD0]), acc);
     }
@@ -536,7 +556,8 @@ static bool reduced_right(const rig_t *rig, const call_t *call, const part_t *pa
 }
 
 /* Writes what rank r's output must be, where there is a result: `first` is the rank whose has been found right. */
-static void want_result(const rig_t *rig, const call_t *call, const part_t *part, uint32_t r, uint32_t first, uint8_t *want)
+static void want_result(const rig_t *rig, const call_t *call, const part_t *part, uint32_t r, uint32_t first,
+                        uint8_t *want)
 {
     switch (collective_of[call->alg]) {
     case GPUSYM_COLL_BCAST:
@@ -600,7 +621,8 @@ static bool ended_well(const call_t *call, const part_t *p, uint32_t r)
 
 static bool call_right(const rig_t *rig, const call_t *call, const part_t *part)
 {
-    const bool scattered = SCATTERED == layout_of(call->alg), reduces = gpusym_family_reduces(gpusym_algorithm_family(call->alg));
+    const bool scattered = SCATTERED == layout_of(call->alg),
+               reduces = gpusym_family_reduces(gpusym_algorithm_family(call->alg));
     const uint32_t root = GPUSYM_COLL_REDUCE == collective_of[call->alg] ? call->root : 0;
     for (uint32_t r = 0; r < rig->nranks; r++) {
         if (!ended_well(call, &part[r], r)) {
@@ -699,8 +721,8 @@ static void sixty_four_channels(void **state)
     rig_t *rig = rig_new(3, 16 << 20, GPUSYM_CHANNELS_MAX, 1);
     for (unsigned alg = 0; alg < GPUSYM_ALG_COUNT; alg++) {
         if (has_schedule(alg)) {
-            assert_int_equal(gpusym_channels_max(gpusym_algorithm_family(alg), (unsigned) gpusym_algorithm_schedule(alg),
-                                                 &rig->shape),
+            assert_int_equal(gpusym_channels_max(gpusym_algorithm_family(alg),
+                                                 (unsigned) gpusym_algorithm_schedule(alg), &rig->shape),
                              GPUSYM_CHANNELS_MAX);
             script_add(rig, call_new(rig, alg, GPUSYM_CHANNELS_MAX));
         }
@@ -716,7 +738,8 @@ static void every_root(void **state)
         rig_t *rig = rig_new(n, 256 << 10, GPUSYM_CHANNELS_MAX, 1);
         for (unsigned i = 0; i < GPUSYM_ALG_COUNT * n; i++) {
             const unsigned alg = i / n, coll = collective_of[alg];
-            if (has_schedule(alg) && (GPUSYM_COLL_BCAST == coll || GPUSYM_COLL_REDUCE == coll) && (n <= 5 || 0 == below(4))) {
+            if (has_schedule(alg) && (GPUSYM_COLL_BCAST == coll || GPUSYM_COLL_REDUCE == coll) &&
+                (n <= 5 || 0 == below(4))) {
                 call_t call = call_new(rig, alg, 1 + below(3));
                 call.root = i % n;
                 script_add(rig, call);
@@ -752,12 +775,13 @@ static void every_operation_and_type(void **state)
     rig_free(rig);
 }
 
-/* As many messages as a FIFO has buffers, one less, one more, twice as many: where credits begin. One rank begins late, so
- * that the others run into the ends of their FIFOs. */
+/* As many messages as a FIFO has buffers, one less, one more, twice as many: where credits begin. One rank begins late,
+ * so that the others run into the ends of their FIFOs. */
 static void fifos_that_are_just_full(void **state)
 {
     (void) state;
-    static const uint32_t messages[] = {GS_STEPS - 1, GS_STEPS, GS_STEPS + 1, 2 * GS_STEPS, 2 * GS_STEPS + 1, 5 * GS_STEPS};
+    static const uint32_t messages[] = {GS_STEPS - 1, GS_STEPS,         GS_STEPS + 1,
+                                        2 * GS_STEPS, 2 * GS_STEPS + 1, 5 * GS_STEPS};
     for (uint32_t n = 2; n <= 6; n++) {
         rig_t *rig = rig_new(n, 256 << 10, 8, 1);
         for (unsigned i = 0; i < GPUSYM_ALG_COUNT * LENGTH(messages); i++) {
@@ -831,7 +855,8 @@ static void epochs_reach_2_to_32(void **state)
 
 /* ---- the cutting ---- */
 
-/* Whatever the shape: as many channels as there is room for, FIFOs in their area, and all of the message in some chunk. */
+/* Whatever the shape: as many channels as there is room for, FIFOs in their area, and all of the message in some chunk.
+ */
 static void plans_fit_their_slots(void **state)
 {
     (void) state;
@@ -857,8 +882,9 @@ static void plans_fit_their_slots(void **state)
         const uint64_t epochs = gpusym_kernel_plan(family, &w, chunk);
         const uint64_t pieces = GS_RING_ALLREDUCE == kind ? w.nranks : 1;
         const uint64_t loops = (w.span + w.chunk * pieces - 1) / (w.chunk * pieces);
-        const uint64_t line_bytes = gpusym_family_ll128(family) ? (w.chunk + 29ull) / 30 * 512 : is_simple(alg) ? 16ull * w.chunk
-                                                                                                     : 32ull * w.chunk;
+        const uint64_t line_bytes = gpusym_family_ll128(family) ? (w.chunk + 29ull) / 30 * 512
+                                    : is_simple(alg)            ? 16ull * w.chunk
+                                                                : 32ull * w.chunk;
         assert_true(w.nblocks == (asked < most ? asked : most) && w.chunk > 0);
         assert_true(w.span * w.nblocks >= (w.bytes + 15) / 16);
         assert_true(chunk < 16 || 16ull * w.chunk <= (chunk + 15) / 16 * 16);
@@ -907,7 +933,8 @@ static call_t endless_call(const rig_t *rig, unsigned alg)
     call.type = gpusym_family_reduces(gpusym_algorithm_family(alg)) ? GPUSYM_T_F32 : GPUSYM_T_U8;
     call.op = GPUSYM_OP_SUM;
     call.chunk = 16;
-    call_bytes(&call, rig->nranks, 16ull * loops * (GS_RING_ALLREDUCE == gpusym_algorithm_schedule(alg) ? rig->nranks : 1));
+    call_bytes(&call, rig->nranks,
+               16ull * loops * (GS_RING_ALLREDUCE == gpusym_algorithm_schedule(alg) ? rig->nranks : 1));
     for (uint32_t r = 0; MESSAGE != layout_of(alg) && r < rig->nranks; r++) { /* all alike, one after the other */
         call.count[r] = 16ull * loops / gpusym_type_bytes(call.type);
         call.place[r] = 16ull * loops * r;
@@ -916,15 +943,16 @@ static call_t endless_call(const rig_t *rig, unsigned alg)
     return call;
 }
 
-/* Whom a rank waits for when `absent` does not come: the neighbour on the way to it, on a ring the one before. */
-static uint32_t waits_for(const call_t *call, uint32_t n, uint32_t rank, uint32_t absent)
+/* Whether a rank may wait for `peer` when `absent` does not come: the neighbour on the way to it. On a ring that is the
+ * one before, and the absent one itself, if its FIFO is full before those on the long way round have stopped. */
+static bool may_wait_for(const call_t *call, uint32_t n, uint32_t rank, uint32_t absent, uint32_t peer)
 {
     const uint32_t kind = (uint32_t) gpusym_algorithm_schedule(call->alg);
     uint32_t on_way[RANKS_MAX] = {0}, queue[RANKS_MAX], tail = 1;
     gpusym_shape_t shape;
     if (kind < GS_CHAIN_BCAST) {
         gpusym_team_shape(kind, n, call->order[0], 0, rank, call->root, &shape);
-        return shape.peer[GS_PREV];
+        return peer == shape.peer[GS_PREV] || (peer == absent && peer == shape.peer[GS_NEXT] && n > GS_STEPS);
     }
     queue[0] = absent; /* outwards from it: who finds a rank first is on its way */
     on_way[absent] = absent + 1;
@@ -937,7 +965,22 @@ static uint32_t waits_for(const call_t *call, uint32_t n, uint32_t rank, uint32_
             }
         }
     }
-    return on_way[rank] - 1;
+    return peer == on_way[rank] - 1;
+}
+
+/* Whether a rank has ended as it should without `absent`. */
+static bool ended_alone(const call_t *call, const part_t *part, uint32_t absent, bool aborted)
+{
+    const uint32_t status = (uint32_t) part->done;
+    if (part->w.rank == absent) {
+        return NOT_DONE == part->done;
+    }
+    if (part->done >> 32 != part->w.done_seq) {
+        return false;
+    }
+    return aborted ? GPUSYM_STATUS_ABORTED == status
+                   : GPUSYM_STATUS_TIMEOUT == (status & 0xff) &&
+                         may_wait_for(call, part->w.nranks, part->w.rank, absent, status >> 8);
 }
 
 static void expect_end(rig_t *rig, const call_t *call, uint32_t absent, bool aborted)
@@ -945,11 +988,8 @@ static void expect_end(rig_t *rig, const call_t *call, uint32_t absent, bool abo
     part_t *parts = parts_new(rig, call, 1);
     parts_run(rig, parts, 1, absent);
     for (uint32_t r = 0; r < rig->nranks; r++) {
-        const uint64_t timeout = GPUSYM_STATUS_TIMEOUT | (uint64_t) waits_for(call, rig->nranks, r, absent) << 8;
-        const uint64_t want = (uint64_t) parts[r].w.done_seq << 32 | (aborted ? GPUSYM_STATUS_ABORTED : timeout);
-        if (parts[r].done != (r == absent ? NOT_DONE : want)) {
-            print_error("rank %u of which %u is absent: completion word %lx, not %lx\n", r, absent,
-                        (unsigned long) parts[r].done, (unsigned long) want);
+        if (!ended_alone(call, &parts[r], absent, aborted)) {
+            print_error("rank %u, where %u is absent: completion word %lx\n", r, absent, (unsigned long) parts[r].done);
             describe(rig, call, parts, 0);
             fail();
         }
@@ -958,14 +998,14 @@ static void expect_end(rig_t *rig, const call_t *call, uint32_t absent, bool abo
     parts_free(rig, parts, 1);
 }
 
-/* A rank that stays away: the others end by themselves, and each says for whom it waited. So it is after other calls, and
- * whatever the epoch: no flag and no line of old looks like a new one. */
+/* A rank that stays away: the others end by themselves, and each says for whom it waited. So it is after other calls,
+ * and whatever the epoch: no flag and no line of old looks like a new one. */
 static void an_absent_rank_is_waited_for(void **state)
 {
     (void) state;
     static const uint32_t epochs[] = {2, 0x7ffffff0u, 0x80000000u, 0xc0000000u, 0xffff0000u};
     for (unsigned alg = 0; alg < GPUSYM_ALG_COUNT; alg++) {
-        if (!has_schedule(alg)) {
+        if (!has_schedule(alg) || !is_first(alg)) {
             continue;
         }
         rig_t *rig = rig_new(2 + below(4), 256 << 10, 3, epochs[below(LENGTH(epochs))]);
@@ -1024,7 +1064,7 @@ static void abort_ends_every_wait(void **state)
 {
     (void) state;
     for (unsigned i = 0; i < 2 * GPUSYM_ALG_COUNT; i++) {
-        if (!has_schedule(i / 2)) {
+        if (!has_schedule(i / 2) || !is_first(i / 2)) {
             continue;
         }
         rig_t *rig = rig_new(2 + below(4), 256 << 10, 2, 1);

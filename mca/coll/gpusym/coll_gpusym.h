@@ -41,6 +41,8 @@ typedef struct {
     unsigned long long algorithm[GPUSYM_ALG_COUNT];  /* of those, by algorithm */
     unsigned long long copied;                       /* of those, one-rank communicators: a copy */
     unsigned long long zero_copy;                    /* of the native ones: straight between users' buffers */
+    unsigned long long resident;                     /* of the native ones: by a kernel that was there, without a launch */
+    unsigned long long late;                         /* of the native ones: that had left just before; launched */
     unsigned long long staged;                       /* went through the host */
     unsigned long long reason[COLL_GPUSYM_REASONS];  /* of those, by reason */
     unsigned long long passed;                       /* host buffers: handed on untouched */
@@ -65,6 +67,7 @@ typedef struct {
     double timeout;          /* seconds one GPU waits for another inside a kernel; 0: no limit */
     bool share_gpu;          /* run kernels even where two ranks share a GPU */
     bool multicast;          /* allow multicast objects (sites' vetoes come first) */
+    int linger;              /* how long a kernel stays after a small call, in microseconds; -1: by the tuning table */
     bool graph;              /* persistent calls are launched by a graph of theirs */
     bool zero_copy;          /* large messages go straight between users' buffers where peers can map them */
     unsigned zero_copy_min;  /* smallest message in bytes for that; 0: by the tuning table */

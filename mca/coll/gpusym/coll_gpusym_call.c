@@ -157,6 +157,7 @@ void coll_gpusym_call_again(coll_gpusym_call_t *call)
     call->algorithm = -1;
     call->lane = NULL;
     call->zero_copy = call->zero_copied = call->has_turn = false;
+    call->stays = call->rang = call->late = false;
     call->in_key = call->out_key = 0;
     call->polls = 0;
     call->looked_ns = call->since_ns = 0;
@@ -261,7 +262,7 @@ static void post(coll_gpusym_call_t *call)
         p.kind = (uint8_t)(k->reason < 0 ? GPUSYM_KIND_NATIVE : GPUSYM_KIND_STAGE + k->reason);
         p.exact = k->exact;
         p.bytes = k->bytes;
-        p.hash = hash_of(call);
+        p.hash = call->hash = hash_of(call);
         p.layout = k->layout;
         p.flags = k->in_place ? GPUSYM_POST_IN_PLACE : 0;
         /* While a nonblocking call is in flight more may be started. */
@@ -587,6 +588,10 @@ static void launch(coll_gpusym_call_t *call)
     coll_gpusym_plan_t once, *p = NULL != call->plan ? call->plan : &once;
 
     call->since_ns = 0;
+    if (coll_gpusym_stay_same(call)) {
+        call->state = COLL_GPUSYM_CALL_RUNNING;
+        return;
+    }
     if (!plan_get(call, p)) {
         fail_gpu(call, c->dev->error());
         return;
@@ -599,6 +604,13 @@ static void launch(coll_gpusym_call_t *call)
         return;
     }
     call->state = COLL_GPUSYM_CALL_RUNNING;
+    p->work.linger_ns = 0;
+    if (coll_gpusym_stay_may(call, p)) {
+        if (coll_gpusym_stay_ring(call, p)) {
+            return;
+        }
+        coll_gpusym_stay_prepare(call, p);
+    }
     if (GPUSYM_SUCCESS != gpusym_lane_get(c->dev, t->gpu, &call->lane)) {
         call->lane = NULL;
         fail_gpu(call, c->dev->error());
@@ -634,7 +646,8 @@ static void take_turn(coll_gpusym_call_t *call)
 /* The kernel has written its completion word. */
 static void completed(coll_gpusym_call_t *call, uint32_t status)
 {
-    const bool draining = COLL_GPUSYM_CALL_DRAINING == call->state;
+    const bool draining = COLL_GPUSYM_CALL_DRAINING == call->state, left = 0 != (status & GPUSYM_STATUS_LEFT);
+    status &= ~GPUSYM_STATUS_LEFT;
     if (!draining && GPUSYM_STATUS_OK == (status & 0xff) && 0 != call->native.unpack.rows) {
         call->state = COLL_GPUSYM_CALL_UNPACKING;
         if (!copy_rows(call, &call->native.unpack, call->native.out, true)) {
@@ -642,7 +655,11 @@ static void completed(coll_gpusym_call_t *call, uint32_t status)
         }
         return;
     }
-    gpusym_lane_put(call->lane);
+    if (call->stays) {
+        coll_gpusym_stay_done(call, !draining && !left);
+    } else {
+        gpusym_lane_put(call->lane);
+    }
     call->lane = NULL;
     if (draining || GPUSYM_STATUS_OK == (status & 0xff)) {
         end(call);
@@ -747,6 +764,8 @@ bool coll_gpusym_call_poll(coll_gpusym_call_t *call)
     case COLL_GPUSYM_CALL_DRAINING:
         if (gpusym_lane_done(call->lane, &status)) {
             completed(call, status);
+        } else if (call->stays && !coll_gpusym_stay_again(call)) {
+            fail_gpu(call, mca_coll_gpusym_component.dev->error());
         } else if (time_to_look(call)) {
             look_after(call);
         }
@@ -773,6 +792,11 @@ void coll_gpusym_call_count(const coll_gpusym_call_t *call)
             coll_gpusym_count(&counters->algorithm[call->algorithm]);
             if (call->zero_copied) {
                 coll_gpusym_count(&counters->zero_copy);
+            }
+            if (call->rang) {
+                coll_gpusym_count(&counters->resident);
+            } else if (call->late) {
+                coll_gpusym_count(&counters->late);
             }
         }
     }

@@ -91,6 +91,10 @@ typedef struct coll_gpusym_call {
     bool zero_copied;          /* and it was */
     uint32_t in_key, out_key;  /* pinned; 0: none */
     bool has_turn;             /* to be given back */
+    bool stays;                /* its kernel stays afterwards: the lane is not given back */
+    bool rang;                 /* it was not launched: the kernel was there */
+    uint32_t hash;             /* of what is alike on all ranks: the call, and the user's tuning */
+    bool late;                 /* it rang, but the kernel had left: launched */
     gpusym_lane_t *lane;       /* while a kernel of ours is queued */
     char *scratch;             /* GPU memory, while the call lasts; NULL: none */
     gpusym_gpu_t *scratch_gpu;
@@ -153,6 +157,23 @@ bool coll_gpusym_call_poll(coll_gpusym_call_t *call);
 void coll_gpusym_plan_free(coll_gpusym_plan_t *plan);
 /* Counts how the call was served; once, when it is over. */
 void coll_gpusym_call_count(const coll_gpusym_call_t *call);
+
+/* ---- coll_gpusym_stay.c ---- */
+
+/* Whether a call may be one of a kernel that stays. */
+bool coll_gpusym_stay_may(const coll_gpusym_call_t *call, const coll_gpusym_plan_t *p);
+/* For such a call, planned and with its epoch: true if the kernel is here, and has been told; call->lane is set. */
+bool coll_gpusym_stay_ring(coll_gpusym_call_t *call, const coll_gpusym_plan_t *p);
+/* The short way, without a plan: the call is like the last one of a kernel that is here. */
+bool coll_gpusym_stay_same(coll_gpusym_call_t *call);
+/* If not: makes the plan one of a kernel that stays, or leaves it. */
+void coll_gpusym_stay_prepare(coll_gpusym_call_t *call, coll_gpusym_plan_t *p);
+/* While it runs: launches it again if the kernel had left before. False: a launch failed. */
+bool coll_gpusym_stay_again(coll_gpusym_call_t *call);
+/* It is done: the team has the lane. Not well: the kernel is let go. */
+void coll_gpusym_stay_done(coll_gpusym_call_t *call, bool well);
+/* The team ends. */
+void coll_gpusym_stay_end(coll_gpusym_team_t *t);
 
 /* ---- coll_gpusym_request.c ---- */
 

@@ -96,6 +96,12 @@ static int pvars_of(unsigned coll)
                    &c->zero_copy);
     }
     if (OMPI_SUCCESS == ret) {
+        ret = pvar(coll, "resident", "", "run by a kernel that had stayed on the GPU, without a launch", &c->resident);
+    }
+    if (OMPI_SUCCESS == ret) {
+        ret = pvar(coll, "late", "", "launched, since the kernel that had stayed left as they came", &c->late);
+    }
+    if (OMPI_SUCCESS == ret) {
         ret = pvar(coll, "staged", "", "taken through host memory", &c->staged);
     }
     for (unsigned r = 0; OMPI_SUCCESS == ret && r < COLL_GPUSYM_REASONS; ++r) {
@@ -161,6 +167,8 @@ static void print_line(unsigned coll)
     }
     entry(&l, "copy", c->copied);
     entry(&l, "zero_copy", c->zero_copy);
+    entry(&l, "resident", c->resident);
+    entry(&l, "late", c->late);
     entries_end(&l);
     append(&l, ", %s %llu", "staged", c->staged);
     for (unsigned r = 0; r < COLL_GPUSYM_REASONS; ++r) {

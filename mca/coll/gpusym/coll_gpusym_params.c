@@ -35,7 +35,7 @@ typedef struct {
 static const number_t numbers[] = {
     {"priority", MCA_BASE_VAR_TYPE_INT, 6, FIELD(priority), 90, -1, 1000, 0, "",
      "Priority among the coll components; the highest serves a collective. -1: never used"},
-    {"heap_size", MCA_BASE_VAR_TYPE_UNSIGNED_LONG, 4, FIELD(heap_size), 52 * MIB, MIB, 4096 * MIB, 0, "bytes",
+    {"heap_size", MCA_BASE_VAR_TYPE_UNSIGNED_LONG, 4, FIELD(heap_size), 56 * MIB, MIB, 4096 * MIB, 0, "bytes",
      "GPU memory a process sets aside, once, for the staging areas of all its communicators. K, M and G may follow the "
      "number"},
     {"oneshot_max", MCA_BASE_VAR_TYPE_UNSIGNED_INT, LEVEL_EVERY_CALL, FIELD(oneshot_max), 0, 0, 16 * MIB, 0, "bytes",
@@ -58,6 +58,10 @@ static const number_t numbers[] = {
     {"zero_copy", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(zero_copy), 1, 0, 1, 0, "",
      "Move large messages straight between users' buffers where peers can map them (on NVIDIA GPUs: memory of cudaMalloc, "
      "and of cuMemCreate with a file descriptor; not cudaMallocAsync). Otherwise, and what is smaller, goes by way of the heap"},
+    {"linger", MCA_BASE_VAR_TYPE_INT, LEVEL_EVERY_CALL, FIELD(linger), -1, -1, 1000000, 0, "microseconds",
+     "How long the kernel of a small blocking all-reduce stays on the GPU (one block), so that the next one costs no launch. "
+     "cudaDeviceSynchronize and cudaFree wait for it as long. 0: not at all; -1: by the tuning table, and not where it was in "
+     "vain before"},
     {"graph", MCA_BASE_VAR_TYPE_BOOL, LEVEL_EVERY_CALL, FIELD(graph), 1, 0, 1, 0, "",
      "Launch the kernel of a persistent collective by a graph (on NVIDIA GPUs: a CUDA graph) that its first start makes"},
     {"zero_copy_min", MCA_BASE_VAR_TYPE_UNSIGNED_INT, LEVEL_EVERY_CALL, FIELD(zero_copy_min), 0, 0, 1024 * MIB, 0, "bytes",

@@ -680,6 +680,7 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
     if (NULL == t) {
         return;
     }
+    coll_gpusym_stay_end(t);
     mc_leave(t);
     /* The slot of a team that failed is not used again: a kernel may still write there, here or in a peer. */
     if (t->has_slot && NULL != process.heap && !t->broken) {

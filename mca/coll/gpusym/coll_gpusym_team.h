@@ -51,6 +51,19 @@ struct coll_gpusym_team {
     uint8_t ring[GPUSYM_PATHS_MAX][GPUSYM_TEAM_MAX]; /* orders of the ranks */
     gpusym_mc_t *mc;       /* multicast object over all ranks' slots, bound; NULL: none, on all ranks */
 
+    /* A kernel that stays, between two calls: coll_gpusym_stay.c. */
+    struct {
+        gpusym_lane_t *lane;  /* its; NULL: there is none, or a call has it */
+        unsigned kernel;
+        uint32_t epoch;       /* of its next call */
+        uint64_t bytes;       /* of its last call */
+        uint32_t hash;        /* coll_gpusym_call_t's */
+        uint32_t served;      /* calls, without its first */
+        uint32_t misses;      /* kernels in a row that served nobody else */
+        uint32_t skip;        /* calls that go without */
+        gpusym_work_t work;   /* it was launched with */
+    } stay;
+
     bool no_zero_copy;     /* a rank could not map a peer's buffer: agreed by all */
     /* By rank, for its input and its output: the key met last, and where that allocation is mapped: which holds as long as the
      * rank posts that key. Saves a look under a lock for each. */

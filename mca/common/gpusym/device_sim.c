@@ -148,7 +148,7 @@ struct item {
     size_t size; /* of a copy, or of a row of one */
     size_t dpitch, spitch, rows;
     unsigned npins;
-    struct region *pin[3 * GPUSYM_TEAM_MAX + 5]; /* peer, peer_in, peer_out; in, out, done, abort, mc */
+    struct region *pin[3 * GPUSYM_TEAM_MAX + 6]; /* peer, peer_in, peer_out; in, out, done, abort, mc, bell */
 };
 
 struct gpusym_stream {
@@ -737,6 +737,20 @@ unpin:
     return GPUSYM_ERR_BAD_PARAM;
 }
 
+/* For kernels that stay: their callers wait for them, so nothing is pinned. */
+static void *kernel_reach(const void *p)
+{
+    struct region *pin;
+    void *at;
+    if (GPUSYM_SUCCESS != reach(p, 1, sim.host ? REACH_HOST : 0, &at, &pin)) {
+        return NULL;
+    }
+    if (NULL != pin) {
+        region_unpin(pin);
+    }
+    return at;
+}
+
 /* ---- open, close, GPU ---- */
 
 /* The same number in every process of this host for the same text and seed (FNV-1a). */
@@ -815,6 +829,7 @@ static int open_locked(void)
     sim.host = gpusym_sim_params.host;
     __atomic_store_n(&sim.peak, __atomic_load_n(&sim.allocated, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
     gpusym_kernel_sim_mc_members = gpusym_sim_mc_members;
+    gpusym_kernel_sim_reach = kernel_reach;
     return GPUSYM_SUCCESS;
 }
 
@@ -1303,7 +1318,7 @@ static int work_prepare_peers(struct item *item, const gpusym_work_t *w)
 
 static int work_prepare(struct item *item, const gpusym_work_t *w)
 {
-    void *done = NULL, *stop = NULL;
+    void *done = NULL, *stop = NULL, *bell = NULL;
     item->work = *w;
     int rc = work_prepare_peers(item, w);
     if (GPUSYM_SUCCESS == rc) {
@@ -1321,10 +1336,14 @@ static int work_prepare(struct item *item, const gpusym_work_t *w)
     if (GPUSYM_SUCCESS == rc) {
         rc = work_reach(item, w->abort, sizeof(*w->abort), &stop);
     }
+    if (GPUSYM_SUCCESS == rc) {
+        rc = work_reach(item, w->bell, 2 * sizeof(*w->bell), &bell);
+    }
     if (GPUSYM_SUCCESS != rc) {
         item_unpin(item);
         return rc;
     }
+    item->work.bell = bell;
     item->work.done = done;
     item->work.abort = stop;
     return GPUSYM_SUCCESS;

@@ -76,11 +76,31 @@ void gpusym_lanes_close(void)
     pthread_mutex_unlock(&lock);
 }
 
+static void write_bell(gpusym_lane_t *lane, const void *in, void *out, uint64_t bytes)
+{
+    const uint64_t number = lane->seq & 0xffu;
+    __atomic_store_n(&lane->host->bell[1], (uint64_t)(uintptr_t)out << 16 | (bytes & 0xff00u) | number, __ATOMIC_RELEASE);
+    __atomic_store_n(&lane->host->bell[0], (uint64_t)(uintptr_t)in << 16 | (bytes & 0xffu) << 8 | number, __ATOMIC_RELEASE);
+}
+
+void gpusym_lane_ring(gpusym_lane_t *lane, const void *in, void *out, uint64_t bytes)
+{
+    lane->seq++;
+    write_bell(lane, in, out, bytes);
+}
+
+void gpusym_lane_dismiss(gpusym_lane_t *lane)
+{
+    gpusym_lane_ring(lane, NULL, NULL, 0);
+}
+
 /* A new operation, which w is to tell of. */
 static void begin(gpusym_lane_t *lane, gpusym_work_t *w)
 {
     lane->seq++;
     lane->host->abort = 0;
+    write_bell(lane, NULL, NULL, 0); /* of this operation: nothing new to its own kernel, and to one before it: leave */
+    w->bell = lane->line->bell;
     w->done = &lane->line->done;
     w->abort = &lane->line->abort;
     w->done_seq = lane->seq;

@@ -10,10 +10,12 @@
 
 #include "mca/common/gpusym/device.h"
 
-/* The line: `done` is written by the kernel, `abort` by the host. */
+/* Pinned memory: `done` is written by the kernel, the others by the host. The bell has a cache line of its own, which the
+ * kernel reads over and over. */
 typedef struct {
     uint64_t done;  /* sequence << 32 | status */
     uint32_t abort; /* not 0: the kernel leaves its waits */
+    _Alignas(64) uint64_t bell[2]; /* kernels/work.h */
 } gpusym_lane_line_t;
 
 typedef struct gpusym_lane {
@@ -38,7 +40,21 @@ int gpusym_lane_launch(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w);
 /* The same by the device's graph_launch, which it has: *graph is made where it is NULL, and the caller's to destroy. */
 int gpusym_lane_launch_graph(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w, gpusym_graph_t **graph);
 
-/* Whether the last operation has written its completion word; *status then is its enum gpusym_status word. */
+/* For a kernel that stays (kernels/work.h): the next operation, without a launch. The addresses have 48 bits, bytes are 1 to
+ * GPUSYM_BELL_BYTES_MAX. */
+void gpusym_lane_ring(gpusym_lane_t *lane, const void *in, void *out, uint64_t bytes);
+/* Tells it to leave; the lane can be given back at once. */
+void gpusym_lane_dismiss(gpusym_lane_t *lane);
+
+/* Whether it had left before the last operation, which then was not done. */
+static inline bool gpusym_lane_left(const gpusym_lane_t *lane)
+{
+    const uint64_t v = __atomic_load_n(&lane->host->done, __ATOMIC_ACQUIRE);
+    return (uint32_t)(v >> 32) == lane->seq - 1 && 0 != ((uint32_t)v & GPUSYM_STATUS_LEFT);
+}
+
+/* Whether the last operation has written its completion word; *status then is its enum gpusym_status word,
+ * with GPUSYM_STATUS_LEFT where it was the last one of a kernel that stayed. */
 static inline bool gpusym_lane_done(const gpusym_lane_t *lane, uint32_t *status)
 {
     const uint64_t v = __atomic_load_n(&lane->host->done, __ATOMIC_ACQUIRE);

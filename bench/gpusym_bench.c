@@ -1,0 +1,462 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * gpusym_bench: MPI's collectives on GPU memory, blocking, nonblocking and persistent, beside what a user has
+ * otherwise: NCCL, with ordinary buffers and with symmetric windows, and staging through pinned host memory. One rank a
+ * GPU, one run, the same sizes and inputs.
+ *
+ *     mpirun -n 4 --bind-to core --mca coll gpusym gpusym_bench --coll all --csv table.csv
+ *     gpusym_bench plot table.csv
+ *
+ * Every time is the median of batches on each rank, the maximum over the ranks. Every result is compared element by
+ * element. bench/README.md says how to read the table.
+ *
+ * Needs neither CUDA's nor NCCL's headers: memory is test/mpi/mem.c's, the few functions of the driver and of NCCL
+ * are declared by hand and found by dlopen. Without NCCL, or on the simulator, those columns show "-".
+ */
+#include <getopt.h>
+#include <limits.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/collectives.h"
+#include "bench/counters.h"
+#include "bench/job.h"
+#include "bench/plot.h"
+#include "bench/sweep.h"
+#include "bench/timing.h"
+#include "bench/ways.h"
+
+#define USAGE                                                                                                    \
+    "gpusym_bench [--coll LIST|all] [--mode LIST|all] [--type NAME] [--op NAME] [--root RANK]\n"                 \
+    "             [--device cuda|sim|host] [--min BYTES] [--max BYTES] [--step FACTOR] [--batches N]\n"          \
+    "             [--no-nccl] [--no-staged] [--no-in-place] [--csv FILE] [--json FILE] [--progress]\n"           \
+    "       gpusym_bench --sweep --bytes LIST [--algorithms LIST] [--blocks LIST] [--threads LIST] ...\n"        \
+    "       gpusym_bench plot [--out DIR] FILE...   PNG files of CSV or JSON files, by python3 and matplotlib\n" \
+    "numbers may end in k, m or g; lists are separated by commas; modes: blocking, nonblocking, persistent"
+
+#define MAX_CUDA ((size_t) 1 << 30)  /* default of --max, bytes */
+#define MAX_OTHER ((size_t) 1 << 20) /* the simulator computes on the CPU */
+#define SIZES_MAX 64
+
+static const char *const mode_names[COLL_MODES] = {"blocking", "nonblocking", "persistent"};
+
+static struct {
+    bench_common_t common; /* max 0: by the device */
+    const bench_coll_t *colls[BENCH_LIST_MAX];
+    int ncolls;
+    enum coll_mode modes[COLL_MODES];
+    int nmodes;
+    size_t root;
+    bool no_nccl, no_staged, no_in_place, sweep;
+    bench_sweep_t lists;
+} opt = {
+    .common = {.device = "cuda", .min = 8, .step = 4, .batches = BENCH_BATCHES},
+    .nmodes = 1,
+    .lists = {.algorithms = {NULL}, .blocks = {-1}, .threads = {-1}, .nalgorithms = 1, .nblocks = 1, .nthreads = 1}};
+
+/* ---- the table ------------------------------------------------------------------------------------------------------
+ */
+
+typedef struct {
+    bench_result_t ways[BENCH_WAYS]; /* BENCH_GPUSYM: out of place */
+    bench_result_t in_place;         /* gpusym */
+} row_t;
+
+static double faster(double a, double b)
+{
+    return a < 0 ? b : b < 0 ? a : a < b ? a : b;
+}
+
+static void table_head(void)
+{
+    char line[256];
+
+    snprintf(line, sizeof(line), "%11s %10s %6s %4s %4s %10s %8s %8s %6s %10s %8s %8s %6s %9s %10s %9s %9s %6s %s",
+             "bytes", "count", "type", "op", "root", "us", "algbw", "busbw", "wrong", "us in pl.", "algbw", "busbw",
+             "wrong", "start us", "staged us", "NCCL us", "NCCLsym", "ratio", "algorithm");
+    bench_head(line,
+               "collective,bytes,count,type,op,root,mode,us,algbw_GBs,busbw_GBs,wrong,in_place_us,in_place_algbw_GBs,"
+               "in_place_busbw_GBs,in_place_wrong,start_us,staged_us,nccl_us,nccl_symmetric_us,"
+               "best_nccl_over_gpusym,algorithm,first_us,wrong_of_others");
+}
+
+/* Time, bandwidths and errors of gpusym, out of place or in place. */
+static void print_result(const bench_coll_t *c, size_t bytes, const bench_result_t *r)
+{
+    const bool there = r->us >= 0;
+
+    bench_cell(10, 2, r->us, false);
+    bench_cell(8, 3, there ? (double) bytes / r->us / 1e3 : -1, false);
+    bench_cell(8, 3, there ? bench_coll_bus_bandwidth(c, bytes, r->us) : -1, false);
+    bench_cell(6, 0, there ? (double) r->wrong : -1, false);
+}
+
+static void print_row(const bench_what_t *what, const row_t *row)
+{
+    const bench_coll_t *c = what->coll;
+    const size_t bytes = bench_coll_bytes(c, what->count);
+    const bench_result_t *main_one = row->ways[BENCH_GPUSYM].us >= 0 ? &row->ways[BENCH_GPUSYM] : &row->in_place;
+    const double best = faster(row->ways[BENCH_NCCL_CLASSIC].us, row->ways[BENCH_NCCL_SYMMETRIC].us);
+    unsigned long long others = 0;
+
+    for (int w = BENCH_GPUSYM + 1; w < BENCH_WAYS; w++) {
+        others += row->ways[w].wrong;
+    }
+    bench_word(0, bench_coll_name(c));
+    bench_cell(11, 0, (double) bytes, false);
+    bench_cell(10, 0, (double) what->count, false);
+    bench_word(6, bench_type()->name);
+    bench_word(4, bench_coll_reduces(c) ? bench_op()->name : "");
+    bench_cell(4, 0, bench_coll_has_root(c) ? bench_root() : -1, false);
+    bench_word(0, mode_names[what->mode]);
+    print_result(c, bytes, &row->ways[BENCH_GPUSYM]);
+    print_result(c, bytes, &row->in_place);
+    bench_cell(9, 2, main_one->starting_us, false);
+    bench_cell(10, 2, row->ways[BENCH_STAGED].us, false);
+    bench_cell(9, 2, row->ways[BENCH_NCCL_CLASSIC].us, false);
+    bench_cell(9, 2, row->ways[BENCH_NCCL_SYMMETRIC].us, false);
+    bench_cell(6, 2, best < 0 ? -1 : best / main_one->us, false);
+    bench_word(-1, main_one->ran);
+    bench_cell(0, 2, main_one->first_us, false);
+    bench_cell(0, 0, (double) others, true);
+}
+
+static bench_result_t measure(int way, const bench_what_t *what)
+{
+    if (bench_ways[way].max > 0) {
+        bench_progress("%s, %s, %zu bytes%s: %s", bench_coll_name(what->coll), mode_names[what->mode],
+                       bench_coll_bytes(what->coll, what->count), what->in_place ? " in place" : "",
+                       bench_ways[way].name);
+    }
+    return bench_way_measure(&bench_ways[way], what, opt.common.batches);
+}
+
+/* Returns the wrong elements of every way. `row` has what the others took, if they were measured: they have no modes.
+ */
+static unsigned long long one_size(bench_what_t what, row_t *row, bool with_others)
+{
+    unsigned long long wrong;
+    const bool one_buffer = bench_coll_only_in_place(what.coll);
+
+    bench_ways_fill(what.coll, what.count);
+    row->ways[BENCH_GPUSYM] = measure(BENCH_GPUSYM, &what);
+    what.in_place = one_buffer;
+    for (int w = BENCH_GPUSYM + 1; w < BENCH_WAYS && with_others; w++) {
+        row->ways[w] = measure(w, &what);
+    }
+    what.in_place = true;
+    row->in_place = opt.no_in_place && !one_buffer ? (bench_result_t){.us = -1, .starting_us = -1, .first_us = -1}
+                                                   : measure(BENCH_GPUSYM, &what);
+    if (0 == bench_rank) {
+        print_row(&what, row);
+    }
+    wrong = row->in_place.wrong;
+    for (int w = 0; w < BENCH_WAYS; w++) {
+        wrong += w == BENCH_GPUSYM || with_others ? row->ways[w].wrong : 0;
+    }
+    return wrong;
+}
+
+/* The counts of the sizes asked for, of which the largest is always one; returns how many. */
+static int counts_of(const bench_coll_t *c, size_t counts[SIZES_MAX])
+{
+    size_t bytes = opt.common.min;
+    int n = 0;
+
+    for (bool last = false; !last && n < SIZES_MAX;) {
+        size_t count;
+
+        last = bytes >= opt.common.max;
+        count = bench_coll_count(c, last ? opt.common.max : bytes);
+        if (0 == n || count != counts[n - 1]) { /* small messages may be the same when they are cut in blocks */
+            counts[n++] = count;
+        }
+        bytes = last || bytes > opt.common.max / opt.common.step ? opt.common.max : bytes * opt.common.step;
+    }
+    return n;
+}
+
+/* The rows of one collective. */
+static unsigned long long table(const bench_coll_t *c)
+{
+    static row_t rows[SIZES_MAX];
+    size_t counts[SIZES_MAX];
+    const int n = counts_of(c, counts);
+    unsigned long long wrong = 0;
+
+    bench_counters_of(bench_coll_name(c));
+    for (int w = 0; w < BENCH_WAYS; w++) {
+        bench_progress("%s, warming up: %s", bench_coll_name(c), bench_ways[w].name);
+        bench_way_warm_up(&bench_ways[w], c);
+    }
+    for (int m = 0; m < opt.nmodes; m++) {
+        bench_title("%s, %s", bench_coll_name(c), mode_names[opt.modes[m]]);
+        for (int i = 0; i < n; i++) {
+            wrong += one_size((bench_what_t){c, opt.modes[m], false, counts[i]}, &rows[i], 0 == m);
+        }
+    }
+    return wrong;
+}
+
+/* ---- options ------------------------------------------------------------------------------------------------------
+ */
+
+static int numbers(char *list, int values[BENCH_LIST_MAX])
+{
+    const char *items[BENCH_LIST_MAX];
+    int n = bench_cut(list, items, USAGE);
+
+    for (int i = 0; i < n; i++) {
+        size_t value = bench_number(items[i], USAGE);
+
+        if (value > INT_MAX) {
+            bench_die("%s is too large", items[i]);
+        }
+        values[i] = (int) value;
+    }
+    return n;
+}
+
+static void byte_list(char *list)
+{
+    const char *items[BENCH_LIST_MAX];
+
+    opt.lists.nbytes = bench_cut(list, items, USAGE);
+    for (int i = 0; i < opt.lists.nbytes; i++) {
+        opt.lists.bytes[i] = bench_number(items[i], USAGE);
+        opt.common.max = opt.lists.bytes[i] > opt.common.max ? opt.lists.bytes[i] : opt.common.max;
+    }
+}
+
+static void no_such_collective(const char *name)
+{
+    char text[512] = "";
+
+    for (int i = 0; NULL != bench_coll(i); i++) {
+        size_t used = strlen(text);
+
+        snprintf(text + used, sizeof(text) - used, "%s, ", bench_coll_name(bench_coll(i)));
+    }
+    bench_die("--coll %s: %sor all", name, text);
+}
+
+static void coll_list(char *list)
+{
+    const char *items[BENCH_LIST_MAX];
+    int n;
+
+    opt.ncolls = 0;
+    if (0 == strcmp(list, "all")) {
+        for (; NULL != bench_coll(opt.ncolls); opt.ncolls++) {
+            opt.colls[opt.ncolls] = bench_coll(opt.ncolls);
+        }
+        return;
+    }
+    n = bench_cut(list, items, USAGE);
+    for (; opt.ncolls < n; opt.ncolls++) {
+        opt.colls[opt.ncolls] = bench_coll_find(items[opt.ncolls]);
+        if (NULL == opt.colls[opt.ncolls]) {
+            no_such_collective(items[opt.ncolls]);
+        }
+    }
+}
+
+/* In the order of mode_names, each once. */
+static void mode_list(char *list)
+{
+    const bool everything = 0 == strcmp(list, "all");
+    const char *items[BENCH_LIST_MAX];
+    int n = bench_cut(list, items, USAGE), found = 0;
+
+    opt.nmodes = 0;
+    for (int m = 0; m < COLL_MODES; m++) {
+        bool asked = everything;
+
+        for (int i = 0; i < n; i++) {
+            asked = asked || 0 == strcmp(items[i], mode_names[m]);
+            found += 0 == strcmp(items[i], mode_names[m]);
+        }
+        if (asked) {
+            opt.modes[opt.nmodes++] = (enum coll_mode) m;
+        }
+    }
+    if (!everything && found != n) {
+        bench_die("--mode: blocking, nonblocking, persistent, or all");
+    }
+}
+
+static void option(int c, char *value)
+{
+    switch (c) {
+    case 'C':
+        coll_list(value);
+        break;
+    case 'O':
+        mode_list(value);
+        break;
+    case 't':
+        if (!bench_set_type(value)) {
+            bench_die("--type %s: %s", value, bench_type_names + 1);
+        }
+        break;
+    case 'o':
+        if (!bench_set_op(value)) {
+            bench_die("--op %s: %s", value, bench_op_names + 1);
+        }
+        break;
+    case 'r':
+        opt.root = bench_number(value, USAGE);
+        break;
+    case 'N':
+        opt.no_nccl = true;
+        break;
+    case 'H':
+        opt.no_staged = true;
+        break;
+    case 'I':
+        opt.no_in_place = true;
+        break;
+    case 'P':
+        bench_progress_always();
+        break;
+    case 'S':
+        opt.sweep = true;
+        break;
+    case 'b':
+        byte_list(value);
+        break;
+    case 'a':
+        opt.lists.nalgorithms = bench_cut(value, opt.lists.algorithms, USAGE);
+        break;
+    case 'B':
+        opt.lists.nblocks = numbers(value, opt.lists.blocks);
+        break;
+    case 'T':
+        opt.lists.nthreads = numbers(value, opt.lists.threads);
+        break;
+    default:
+        bench_die("usage: %s", USAGE);
+    }
+}
+
+static void check_options(void)
+{
+    const size_t e = bench_type()->bytes;
+
+    if (0 == opt.common.max) {
+        opt.common.max = 0 == strcmp(opt.common.device, "cuda") ? MAX_CUDA : MAX_OTHER;
+    }
+    opt.common.min = opt.common.min < e ? e : opt.common.min;
+    if (!bench_common_good(&opt.common, e) || 0 != opt.common.max % e) {
+        bench_die("sizes are multiples of %zu bytes, --min at least one, --max at least --min and at most %d elements; "
+                  "--step is at least 2, --batches %d to %d",
+                  e, INT_MAX, BENCH_BATCHES_MIN, BENCH_BATCHES_MAX);
+    }
+    for (int i = 0; i < opt.lists.nbytes; i++) {
+        if (0 == opt.lists.bytes[i] || 0 != opt.lists.bytes[i] % e) {
+            bench_die("--bytes: multiples of %zu", e);
+        }
+    }
+    if (opt.sweep != (opt.lists.nbytes > 0)) {
+        bench_die("--sweep and --bytes go together\nusage: %s", USAGE);
+    }
+    if (opt.root >= (size_t) bench_ranks || bench_ranks > COLL_PEERS) {
+        bench_die("--root is a rank; there are at most %d", COLL_PEERS);
+    }
+    bench_set_root((int) opt.root);
+}
+
+static void options(int argc, char **argv)
+{
+    static const struct option all[] = {BENCH_COMMON_OPTIONS,          {"coll", 1, NULL, 'C'},
+                                        {"mode", 1, NULL, 'O'},        {"type", 1, NULL, 't'},
+                                        {"op", 1, NULL, 'o'},          {"root", 1, NULL, 'r'},
+                                        {"no-nccl", 0, NULL, 'N'},     {"no-staged", 0, NULL, 'H'},
+                                        {"no-in-place", 0, NULL, 'I'}, {"progress", 0, NULL, 'P'},
+                                        {"sweep", 0, NULL, 'S'},       {"bytes", 1, NULL, 'b'},
+                                        {"algorithms", 1, NULL, 'a'},  {"blocks", 1, NULL, 'B'},
+                                        {"threads", 1, NULL, 'T'},     {NULL, 0, NULL, 0}};
+
+    opt.colls[0] = bench_coll(0);
+    opt.ncolls = 1;
+    for (int c; - 1 != (c = getopt_long(argc, argv, "", all, NULL));) {
+        if (!bench_common_option(&opt.common, c, optarg, USAGE)) {
+            option(c, optarg);
+        }
+    }
+    if (optind < argc) {
+        bench_die("what is %s?\nusage: %s", argv[optind], USAGE);
+    }
+    check_options();
+}
+
+/* ---- the whole ----------------------------------------------------------------------------------------------------
+ */
+
+/* Bytes that every message asked for fits into: a block of one element a rank is the least. */
+static size_t buffer_bytes(void)
+{
+    size_t least = (size_t) bench_ranks * bench_type()->bytes;
+
+    return opt.common.max < least ? least : opt.common.max;
+}
+
+/* All measurements; returns the exit status. */
+static int run(void)
+{
+    unsigned long long wrong = 0;
+    bool done = true;
+
+    bench_ways_open(buffer_bytes(), !opt.no_nccl && !opt.sweep, !opt.no_staged && !opt.sweep);
+    (opt.sweep ? bench_sweep_head : table_head)();
+    for (int i = 0; i < opt.ncolls && done; i++) {
+        if (opt.sweep) {
+            done = bench_sweep(&opt.lists, opt.colls[i], opt.common.batches, &wrong);
+        } else {
+            wrong += table(opt.colls[i]);
+        }
+    }
+    bench_comment("%s", !done ? "not done" : 0 == wrong ? "every element of every result is right" : "WRONG RESULTS");
+    bench_ways_close();
+    return !done ? BENCH_NOT_SETTABLE : 0 == wrong ? 0 : 1;
+}
+
+/* What needs no MPI; returns if there is no such thing to do. */
+static void other_commands(int argc, char **argv)
+{
+    if (argc > 1 && 0 == strcmp(argv[1], "plot")) {
+        bench_plot(argv + 2);
+    }
+    for (int i = 1; i < argc; i++) {
+        if (0 == strcmp(argv[i], "--help")) {
+            printf("usage: %s\n", USAGE);
+            exit(0);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int status;
+
+    other_commands(argc, argv);
+    bench_init(&argc, &argv);
+    options(argc, argv);
+    bench_counters_open();
+    if (0 == bench_counters_of("allreduce") && 0 != strcmp(opt.common.device, "host")) {
+        bench_die(
+            "gpusym was not selected by this mpirun: add --mca coll gpusym, and see that it is in the component path");
+    }
+    bench_start("gpusym_bench", &opt.common, "collectives on GPU memory, one call after the other");
+    if (0 != strcmp(opt.common.device, "cuda")) {
+        bench_comment("NO GPU: %s; these times say nothing of one",
+                      0 == strcmp(opt.common.device, "sim") ? "the simulator computes on the CPU" : "host memory");
+    }
+    status = run();
+    bench_counters_close();
+    bench_end();
+    return status;
+}

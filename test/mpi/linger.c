@@ -1,0 +1,104 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * mpirun test: kernels that stay (coll_gpusym_linger) are left just as the next call comes. Small all-reduces, most of them in
+ * place, where one that is done twice, or not at all, shows in the sum; between them pauses of up to twice as long as a kernel
+ * stays, on every rank another; on several communicators, and with other calls between.
+ */
+#include <mpi.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "test/mpi/coll.h"
+#include "test/mpi/mpit.h"
+
+#define USAGE "[--seed N] [--kinds KIND] [--n CALLS]"
+#define COMMS 3
+
+typedef struct {
+    check_t t;
+    coll_store_t *store;
+    coll_comm_t comm[COMMS];
+    uint64_t seed;
+    int kind;
+} linger_t;
+
+/* Not a sleep, which is too coarse. */
+static void pause_us(double us)
+{
+    const double until = MPI_Wtime() + 1e-6 * us;
+    while (MPI_Wtime() < until) {
+    }
+}
+
+/* The i-th call: the same on all ranks. Mostly of one type and operation, which one kernel serves. */
+static void one(linger_t *l, uint64_t i)
+{
+    const uint64_t x = ref_mix(l->seed + i);
+    const char *const types[] = {"MPI_DOUBLE", "MPI_INT"};
+    coll_call_t call = {.comm = &l->comm[x / 64 % 8 < 6 ? 0 : x / 64 % COMMS],
+                        .coll = 0 == x % 61 ? COLL_ALLGATHER : COLL_ALLREDUCE,
+                        .mode = 0 == x % 53 ? COLL_NONBLOCKING : COLL_BLOCKING,
+                        .type = ref_type_find(types[0 == x / 512 % 16]),
+                        .op = ref_op_find(0 == x / 8192 % 32 ? "MPI_MAX" : "MPI_SUM"),
+                        .count = 0 == x % 41 ? 20000 : 1 + (size_t) (x / 262144 % 300),
+                        .in_place = 0 != x % 3,
+                        .skind = l->kind,
+                        .rkind = l->kind,
+                        .seed = x};
+    if (coll_possible(&call)) {
+        coll_once(&l->t, l->store, &call, 1);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static linger_t l;
+    int kinds[CHECK_KINDS];
+    unsigned linger = 0;
+    unsigned long long resident, late;
+    uint64_t n;
+    long failed;
+
+    check_init(&argc, &argv, "linger", MPI_THREAD_SINGLE);
+    l.seed = check_seed();
+    n = check_number("--n", 3000);
+    (void) check_kinds(kinds);
+    check_arguments_end(USAGE);
+    l.kind = MEM_DEVICE;
+    if (!check_native(l.kind) || !mpit_get("coll_gpusym_linger", &linger)) {
+        check_fini(0);
+        return CHECK_SKIPPED;
+    }
+    linger = linger > 1000000 ? 50 : linger; /* -1: the table's */
+    check_start(&l.t, "linger", MPI_COMM_WORLD);
+    l.store = coll_store_new();
+    for (int c = 0; c < COMMS; c++) {
+        coll_comm_dup(&l.comm[c], MPI_COMM_WORLD);
+    }
+    (void) mpit_count("allreduce", "resident"); /* from here on */
+    (void) mpit_count("allreduce", "late");
+    for (uint64_t i = 0; i < n; i++) {
+        const uint64_t x = ref_mix(l.seed + i * 31 + (uint64_t) l.t.rank);
+        if (0 == x % 4) { /* close to when a kernel leaves */
+            pause_us(linger * (0.8 + 0.4 * (double) (x / 4 % 1024) / 1024));
+        } else if (1 == x % 4) {
+            pause_us(2.0 * linger * (double) (x / 4 % 1024) / 1024);
+        }
+        one(&l, i);
+    }
+    check_collect(&l.t);
+    resident = mpit_count("allreduce", "resident");
+    late = mpit_count("allreduce", "late");
+    if (0 == l.t.rank) {
+        printf("rank 0: %llu calls of kernels that had stayed, %llu that had just left\n", resident, late);
+    }
+    check_result(&l.t, 1 == l.t.nranks || resident > 0);
+    for (int c = 0; c < COMMS; c++) {
+        coll_comm_free(&l.comm[c]);
+    }
+    coll_store_free(l.store);
+    failed = check_end(&l.t);
+    check_print("linger", l.t.passed, l.t.failed);
+    return check_fini(failed);
+}
