@@ -131,13 +131,15 @@ static double gamma_of(const cg_args_t *a, unsigned iteration)
  * ranks. */
 static unsigned solve(const solver_t *s, const cg_way_t *way, cg_args_t *a, unsigned most)
 {
-    const double enough = TOLERANCE * TOLERANCE;
+    double enough = -1;
 
     s->begin(way, a);
     for (a->iteration = 0; a->iteration < most;) {
         s->iterate(way, a);
         a->iteration++;
-        if (0 == a->iteration % LOOK_EVERY && gamma_of(a, a->iteration - 1) <= enough * gamma_of(a, 0)) {
+        if (1 == a->iteration) {
+            enough = TOLERANCE * TOLERANCE * gamma_of(a, 0);
+        } else if (0 == a->iteration % LOOK_EVERY && gamma_of(a, a->iteration - 1) <= enough) {
             break;
         }
     }

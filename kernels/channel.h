@@ -18,6 +18,9 @@
  * Direct (Simple): what is the result is stored to the receiver's user, who forwards it from there.  That is safe because
  * all ranks are in the call, and a rank's own part has gone into a result before it comes back.
  *
+ * In place: input and output of all-reduce, all-gather and broadcast may be the same memory (an all-gather's own block). A
+ * reduce-scatter's output must not overlap its input: channels are not in step.
+ *
  * Order of summation: on a ring, from the rank after the owner of a piece on, round to the owner; in trees, the children's
  * sums on both sides of one's own.  Every hop rounds to the element's type.
  */
