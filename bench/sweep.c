@@ -3,6 +3,7 @@
  *
  * Algorithms x blocks x threads: see sweep.h.
  */
+#include <limits.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,12 +55,15 @@ static void variable_open(variable_t *v)
     }
 }
 
-/* On every rank; -1: left as it is. Returns whether MPI_T has set it, and reads it back to see. */
+/* Left as it is: choices of an algorithm may be negative. */
+#define AS_IT_IS INT_MIN
+
+/* On every rank. Returns whether MPI_T has set it, and reads it back to see. */
 static bool variable_set(const variable_t *v, int value)
 {
     int now = ~value, rc;
 
-    if (value < 0) {
+    if (AS_IT_IS == value) {
         return true;
     }
     rc = MPI_T_cvar_write(v->handle, &value);
@@ -115,13 +119,14 @@ static bool one_size(const bench_sweep_t *s, const variable_t *v, const bench_co
     bench_ways_fill(c, count);
     for (int i = 0; i < s->nalgorithms * s->nblocks * s->nthreads; i++) {
         const char *algorithm = s->algorithms[i / (s->nblocks * s->nthreads)];
-        int blocks = s->blocks[i / s->nthreads % s->nblocks], threads = s->threads[i % s->nthreads], value = -1;
+        int blocks = s->blocks[i / s->nthreads % s->nblocks], threads = s->threads[i % s->nthreads];
+        int value = AS_IT_IS;
 
         if (NULL != algorithm && !choice_value(v[ALGORITHM].choices, algorithm, &value)) {
             continue;
         }
-        if (!variable_set(&v[ALGORITHM], value) || !variable_set(&v[BLOCKS], blocks) ||
-            !variable_set(&v[THREADS], threads)) {
+        if (!variable_set(&v[ALGORITHM], value) || !variable_set(&v[BLOCKS], blocks < 0 ? AS_IT_IS : blocks) ||
+            !variable_set(&v[THREADS], threads < 0 ? AS_IT_IS : threads)) {
             return false;
         }
         *wrong += row(c, count, batches, algorithm, blocks, threads);

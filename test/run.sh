@@ -86,6 +86,14 @@ ring-threads | =3        | 120 | ok                             | coll_gpusym_al
 random_coll-large | =2   | 120 | ok                             |                                         | test/mpi/random_coll --n 2500 --max 100k
 random_coll-threads | 2,3 | 120 | ok                            |                                         | test/mpi/random_coll --threads 3 --n 700
 inflight     | 1,2,3,4   | 120 | ok                             |                                         | test/mpi/inflight
+# Kernels that stay, which leave as the next call comes: by their time, and where the simulator says so.
+linger       | 1,2,3     | 60  | ok                             | coll_gpusym_linger=300                  | test/mpi/linger --n 1500
+linger-long  | 1,2,3     | 60  | ok                             | coll_gpusym_linger=3000                 | test/mpi/linger --n 150
+linger-late  | =3        | 60  | ok:kernels that had stayed, [1-9] | coll_gpusym_linger=20000 coll_gpusym_sim_fail=bell:1@0,bell:6@0,bell:13@0,bell:20@0,bell:31@0,bell:5@1,bell:14@1,bell:8@2,bell:20@2 | test/mpi/linger --n 100
+linger-every | =3        | 120 | ok                             | coll_gpusym_linger=500 coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/every --thin 800
+linger-coll  | =3        | 120 | ok                             | coll_gpusym_linger=500 coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/random_coll --n 800
+linger-comms | =2        | 120 | ok                             | coll_gpusym_linger=500 coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/comms
+linger-flight | =2       | 120 | ok                             | coll_gpusym_linger=500 coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/inflight
 # Persistent calls have a graph, where one can be made.
 graph-not    | =3        | 120 | ok:is launched without a graph: injected fault graph:2 | coll_gpusym_sim_fail=graph:2@1 coll_gpusym_verbose=1 | test/mpi/inflight
 graph-off    | =3        | 120 | ok                             | coll_gpusym_graph=0                     | test/mpi/inflight
@@ -122,6 +130,7 @@ allocmem     | 1,2,3     | 60  | ok                             |               
 pack         | 2,3,4     | 120 | ok                             |                                         | test/mpi/pack --n 600
 # Injected faults, mismatched calls, killed ranks.
 broken       | =3        | 60  | ok                             | coll_gpusym_sim_fail=launch:10@1 coll_gpusym_sim_host=1 | test/mpi/broken
+broken-linger | =3       | 60  | ok                             | coll_gpusym_sim_fail=launch:10@1 coll_gpusym_sim_host=1 coll_gpusym_linger=500 | test/mpi/broken
 broken-mt    | =3        | 60  | ok                             | coll_gpusym_sim_fail=launch:10@1 coll_gpusym_sim_host=1 | test/mpi/broken --threads
 faults       | -         | 300 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ allreduce
 faults-all   | -         | 400 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ collectives

@@ -14,6 +14,8 @@
 
 #define USAGE "[--seed N] [--kinds KIND] [--n CALLS]"
 #define COMMS 3
+/* Microseconds: calls must have come in time for such a stay. */
+#define LONG_US 300
 
 typedef struct {
     check_t t;
@@ -93,7 +95,8 @@ int main(int argc, char **argv)
     if (0 == l.t.rank) {
         printf("rank 0: %llu calls of kernels that had stayed, %llu that had just left\n", resident, late);
     }
-    check_result(&l.t, 1 == l.t.nranks || resident > 0);
+    /* What a test does between two calls takes longer than a short stay. */
+    check_result(&l.t, 1 == l.t.nranks || linger < LONG_US || resident > 0);
     for (int c = 0; c < COMMS; c++) {
         coll_comm_free(&l.comm[c]);
     }

@@ -610,6 +610,8 @@ static void launch(coll_gpusym_call_t *call)
             return;
         }
         coll_gpusym_stay_prepare(call, p);
+    } else {
+        coll_gpusym_stay_end(t); /* the epoch that it waits for is gone: out of the way */
     }
     if (GPUSYM_SUCCESS != gpusym_lane_get(c->dev, t->gpu, &call->lane)) {
         call->lane = NULL;
@@ -670,6 +672,16 @@ static void completed(coll_gpusym_call_t *call, uint32_t status)
     }
 }
 
+/* The kernel was told of the call, but had left. What is given up is not launched: that would take back the abort. */
+static void left(coll_gpusym_call_t *call)
+{
+    if (COLL_GPUSYM_CALL_DRAINING == call->state) {
+        completed(call, GPUSYM_STATUS_ABORTED);
+    } else if (!coll_gpusym_stay_again(call)) {
+        fail_gpu(call, mca_coll_gpusym_component.dev->error());
+    }
+}
+
 /* The kernel has ended; the copies behind it? */
 static void unpacking(coll_gpusym_call_t *call)
 {
@@ -702,8 +714,8 @@ static void look_after(coll_gpusym_call_t *call)
         return;
     }
     const int idle = dev->stream_poll(call->lane->stream);
-    if (0 != idle && !gpusym_lane_done(call->lane, &status)) { /* ended, but not by its last line */
-        call->lane = NULL;                                      /* not used again */
+    if (0 != idle && !gpusym_lane_done(call->lane, &status) && !coll_gpusym_stay_left(call)) { /* not by its last line */
+        call->lane = NULL; /* not used again */
         if (COLL_GPUSYM_CALL_DRAINING == call->state) {
             end(call);
         } else {
@@ -764,8 +776,8 @@ bool coll_gpusym_call_poll(coll_gpusym_call_t *call)
     case COLL_GPUSYM_CALL_DRAINING:
         if (gpusym_lane_done(call->lane, &status)) {
             completed(call, status);
-        } else if (call->stays && !coll_gpusym_stay_again(call)) {
-            fail_gpu(call, mca_coll_gpusym_component.dev->error());
+        } else if (coll_gpusym_stay_left(call)) {
+            left(call);
         } else if (time_to_look(call)) {
             look_after(call);
         }

@@ -168,11 +168,13 @@ bool coll_gpusym_stay_ring(coll_gpusym_call_t *call, const coll_gpusym_plan_t *p
 bool coll_gpusym_stay_same(coll_gpusym_call_t *call);
 /* If not: makes the plan one of a kernel that stays, or leaves it. */
 void coll_gpusym_stay_prepare(coll_gpusym_call_t *call, coll_gpusym_plan_t *p);
-/* While it runs: launches it again if the kernel had left before. False: a launch failed. */
+/* Of a call that runs, or is given up: whether it rang, and the kernel had left before: nothing of it has been done, or will be. */
+bool coll_gpusym_stay_left(const coll_gpusym_call_t *call);
+/* Launches such a call. False: that failed. */
 bool coll_gpusym_stay_again(coll_gpusym_call_t *call);
 /* It is done: the team has the lane. Not well: the kernel is let go. */
 void coll_gpusym_stay_done(coll_gpusym_call_t *call, bool well);
-/* The team ends. */
+/* The team's next calls are of another kind, or it ends: the kernel is told to leave. */
 void coll_gpusym_stay_end(coll_gpusym_team_t *t);
 
 /* ---- coll_gpusym_request.c ---- */

@@ -308,8 +308,8 @@ static int register_sim_fail(void)
     COMPONENT->sim_fail = "";
     return var_register("sim_fail",
                         "Simulator: faults to inject, what:n[@rank], separated by commas: the n-th (from 1) alloc, "
-                        "import, export, bind, launch, graph or hostalloc fails, or the n-th launch never ends (hang); on "
-                        "every rank or on one",
+                        "import, export, bind, launch, graph or hostalloc fails, or the n-th launch never ends (hang), or the n-th address that a kernel which "
+                        "stays is told comes too late (bell); on every rank or on one",
                         MCA_BASE_VAR_TYPE_STRING, NULL, 9, FIELD(sim_fail));
 }
 

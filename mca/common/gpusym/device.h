@@ -172,7 +172,8 @@ typedef struct {
     int gpus;         /* simulated GPUs of this host, handed to processes by local rank; 0: one each */
     int local_rank;   /* of this process on its host */
     const char *fail; /* faults to inject: "what:n[@rank][,...]": the n-th (from 1) alloc, import, export, bind,
-                         launch, graph or hostalloc fails, or the n-th launch never completes ("hang"); on every rank or one */
+                         launch, graph or hostalloc fails, or the n-th launch never completes ("hang"), or the n-th address
+                         that a kernel which stays is told comes too late ("bell"); on every rank or one */
     int world_rank;   /* whose @rank that is */
     const char *links; /* "A-B:CLASS[,...]": the class (team.h) of the link between GPUs A and B, which are numbered as the
                           local ranks they are handed to; 0: neither maps the other's memory. Of all others: one NVLink */

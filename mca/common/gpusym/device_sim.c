@@ -59,7 +59,8 @@
     X(LAUNCH, launch)       \
     X(GRAPH, graph)         \
     X(HOSTALLOC, hostalloc) \
-    X(HANG, hang)
+    X(HANG, hang)           \
+    X(BELL, bell)
 
 enum fault_kind {
 #define X(id, word) FAULT_##id,
@@ -737,11 +738,15 @@ unpin:
     return GPUSYM_ERR_BAD_PARAM;
 }
 
-/* For kernels that stay: their callers wait for them, so nothing is pinned. */
+/* For kernels that stay: their callers wait for them, so nothing is pinned. NULL: the kernel leaves, as it does when its time
+ * runs out just then. */
 static void *kernel_reach(const void *p)
 {
     struct region *pin;
     void *at;
+    if (fault_due(FAULT_BELL)) {
+        return NULL;
+    }
     if (GPUSYM_SUCCESS != reach(p, 1, sim.host ? REACH_HOST : 0, &at, &pin)) {
         return NULL;
     }

@@ -6,6 +6,7 @@
 #include "mca/common/gpusym/lane.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -69,6 +70,10 @@ void gpusym_lanes_close(void)
     while (NULL != free_lanes) {
         gpusym_lane_t *lane = free_lanes;
         free_lanes = lane->next;
+        /* A kernel that was told to leave may still look at the bell: it sees that, or its time runs out. */
+        while (0 == lane->dev->stream_poll(lane->stream)) {
+            sched_yield();
+        }
         lane->dev->stream_destroy(lane->stream);
         lane->dev->host_free(lane->gpu, lane->host);
         free(lane);
