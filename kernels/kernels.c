@@ -385,7 +385,8 @@ static uint64_t plan_channels(unsigned family, gpusym_work_t *w, uint32_t chunk_
     }
     /* A loop counts in 32 bits. */
     most = most < GPUSYM_CHUNK_MAX / GPUSYM_TEAM_MAX ? most : GPUSYM_CHUNK_MAX / GPUSYM_TEAM_MAX;
-    /* Simple copies whole rounds of its threads, where it can: a round that is not full takes as long (a warp only posts). */
+    /* Simple copies whole rounds of its threads, where it can: a round that is not full takes as long (one warp only
+     * posts). */
     const uint64_t round = w->nthreads > 2 * 32 ? (w->nthreads - 32) * GPUSYM_MOVE_PACKS : 1;
     most = !lines && most > round ? most / round * round : most;
     const uint64_t piece = (w->span + pieces - 1) / pieces, loops = (piece + most - 1) / most;

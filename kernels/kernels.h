@@ -123,8 +123,8 @@ void gpusym_kernel_sim(unsigned kernel, const gpusym_work_t *w, uint32_t block);
  */
 extern int (*gpusym_kernel_sim_mc_members)(const void *mp, void **alias, unsigned max);
 
-/* Likewise: where the CPU finds what a pointer of the simulated GPU points to; NULL: nowhere. For the commands of kernels that
- * stay, which no launch has translated. */
+/* Likewise: where the CPU finds what a pointer of the simulated GPU points to; NULL: nowhere. For the commands of
+ * kernels that stay, which no launch has translated. */
 extern void *(*gpusym_kernel_sim_reach)(const void *p);
 
 #endif

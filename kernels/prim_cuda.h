@@ -221,8 +221,8 @@ GS_FN void gs_done_as(const gpusym_work_t *w, uint32_t seq, uint32_t status)
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(w->done), "l"((uint64_t)seq << 32 | status) : "memory");
 }
 
-/* One load across PCIe fetches the whole command. The fence lets go of what this multiprocessor's first-level cache has of the
- * input, which other kernels may have written since. */
+/* One load across PCIe fetches the whole command. The fence lets go of what this multiprocessor's first-level cache has
+ * of the input, which other kernels may have written since. */
 GS_FN bool gs_bell(gs_ctx_t c, const gpusym_work_t *w, uint32_t seq, gs_message_t *m)
 {
     __shared__ gs_message_t told;
@@ -232,7 +232,10 @@ GS_FN bool gs_bell(gs_ctx_t c, const gpusym_work_t *w, uint32_t seq, gs_message_
         int now = 0;
         for (uint32_t turn = 1; 0 == now; turn++) {
             uint64_t bell[2];
-            asm volatile("ld.relaxed.sys.global.v2.u64 {%0,%1}, [%2];" : "=l"(bell[0]), "=l"(bell[1]) : "l"(w->bell) : "memory");
+            asm volatile("ld.relaxed.sys.global.v2.u64 {%0,%1}, [%2];"
+                         : "=l"(bell[0]), "=l"(bell[1])
+                         : "l"(w->bell)
+                         : "memory");
             now = gs_bell_says(bell, seq, &told);
             if (0 == now && (gs_now_ns() - since > w->linger_ns || (0 == turn % 64 && gs_aborted(w)))) {
                 now = -1;

@@ -172,7 +172,8 @@ GS_FN bool gs_bell(gs_ctx_t c, const gpusym_work_t *w, uint32_t seq, gs_message_
     const uint64_t since = gs_now_ns();
     (void)c;
     for (;;) {
-        const uint64_t bell[2] = {__atomic_load_n(&w->bell[0], __ATOMIC_ACQUIRE), __atomic_load_n(&w->bell[1], __ATOMIC_ACQUIRE)};
+        const uint64_t bell[2] = {__atomic_load_n(&w->bell[0], __ATOMIC_ACQUIRE),
+                                  __atomic_load_n(&w->bell[1], __ATOMIC_ACQUIRE)};
         const int says = gs_bell_says(bell, seq, m);
         if (says > 0) {
             m->in = gpusym_kernel_sim_reach(m->in);

@@ -101,8 +101,8 @@ GS_FN gs_pack_t gs_ll_reduce(const gpusym_work_t *w, uint32_t op, uint32_t type,
 }
 
 /* One all-reduce, with this status so far; returns that at the end. chunk: packs of an epoch. */
-GS_FN uint32_t gs_agxll_r_call(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool mc, const gs_message_t *m,
-                               uint32_t chunk, uint32_t epoch, uint32_t status)
+GS_FN uint32_t gs_agxll_r_call(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool mc,
+                               const gs_message_t *m, uint32_t chunk, uint32_t epoch, uint32_t status)
 {
     const uint32_t in_align = gs_align(m->in), out_align = gs_align(m->out);
     const uint64_t packs = (m->bytes + 15) / 16;

@@ -110,8 +110,8 @@ typedef struct gpusym_work {
      * else (scan: the ranks up to us); empty: nothing is stored. The result goes to recv[rank]. */
     uint32_t src_first, src_end, dst_first, dst_end;
 
-    /* A kernel that stays (symm_ll.h): where the host rings for the next call, in pinned memory, and how long the kernel waits
-     * for that. 0 ns: it does not stay. */
+    /* A kernel that stays (symm_ll.h): where the host rings for the next call, in pinned memory, and how long the kernel
+     * waits for that. 0 ns: it does not stay. */
     const uint64_t *bell; /* [2] */
     uint64_t linger_ns;
 

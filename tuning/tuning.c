@@ -264,12 +264,13 @@ uint64_t gpusym_tuning_zero_copy_min(bool simulated)
     return simulated ? 32u << 10 : 128u << 10;
 }
 
-/* Kernels that stay, on 4 x H200: 6.3 us in place of 12.4 at 8 bytes, 8.6 in place of 13.9 at 8 KiB; but the one block takes 16.7
- * at 32 KiB, where 64 blocks and their launch take 14.1. 512 threads: 8 KiB took 9.2 us with 256, 11.0 with 128; 8 bytes 0.1 us
- * less with these. */
+/* Kernels that stay, on 4 x H200: 6.3 us in place of 12.4 at 8 bytes, 8.6 in place of 13.9 at 8 KiB; but the one block takes
+ * 16.7 at 32 KiB, where 64 blocks and their launch take 14.1. 512 threads: 8 KiB took 9.2 us with 256, 11.0 with 128; 8
+ * bytes 0.1 us less with these. */
 #define STAY_MAX (16u << 10)
 #define STAY_THREADS 512u
-/* How long, in us: longer than a loop's work on the host between two calls; as long as cudaDeviceSynchronize may wait for it. */
+/* How long, in us: longer than a loop's work on the host between two calls; as long as cudaDeviceSynchronize may wait for
+ * it. */
 #define LINGER 50u
 
 /* The simulator's kernels share the cores with the ranks: there they stay only when asked to. */

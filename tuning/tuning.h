@@ -48,8 +48,8 @@ typedef struct {
 void gpusym_tuning_choose(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,
                           gpusym_tuning_choice_t *choice);
 
-/* Kernels that stay after a small all-reduce: for how long, in microseconds (0: they do not); up to which message, in bytes; and
- * the threads of their one block. */
+/* Kernels that stay after a small all-reduce: for how long, in microseconds (0: they do not); up to which message, in
+ * bytes; and the threads of their one block. */
 uint32_t gpusym_tuning_linger_us(bool simulated);
 uint64_t gpusym_tuning_stay_max(void);
 uint32_t gpusym_tuning_stay_threads(void);

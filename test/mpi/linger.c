@@ -1,9 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * mpirun test: kernels that stay (coll_gpusym_linger) are left just as the next call comes. Small all-reduces, most of them in
- * place, where one that is done twice, or not at all, shows in the sum; between them pauses of up to twice as long as a kernel
- * stays, on every rank another; on several communicators, and with other calls between.
+ * mpirun test: kernels that stay (coll_gpusym_linger) are left just as the next call comes. Small all-reduces, most of
+ * them in place, where one that is done twice, or not at all, shows in the sum; between them pauses of up to twice as long
+ * as a kernel stays, on every rank another; on several communicators, and with other calls between.
  */
 #include <mpi.h>
 #include <stdio.h>

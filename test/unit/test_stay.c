@@ -1,9 +1,10 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of kernels that stay: lanes (mca/common/gpusym/lane.h), the bell (kernels/work.h) and gs_stay() (kernels/symm_ll.h)
- * on the simulator.  Host and kernel must neither lose a command nor do one twice, whenever the host rings, above all at the
- * moment at which the kernel leaves.  Ranks are lanes of this process, driven by one thread, as the component does it.
+ * Unit tests of kernels that stay: lanes (mca/common/gpusym/lane.h), the bell (kernels/work.h) and gs_stay()
+ * (kernels/symm_ll.h) on the simulator.  Host and kernel must neither lose a command nor do one twice, whenever the host
+ * rings, above all at the moment at which the kernel leaves.  Ranks are lanes of this process, driven by one thread, as the
+ * component does it.
  *
  * Rank 0 sums in place, so that a command that is lost or done twice shows: a += b1 + b2 + ...; the others have their sum
  * elsewhere, and their input never changes.
@@ -286,7 +287,7 @@ static void bell_says(void **state)
     }
 }
 
-/* Every two bells that follow each other, and one in between for those of a lane that was given back: torn, they say nothing. */
+/* Torn bells say nothing: halves of two that follow each other, or of a lane that was given back, with some between. */
 static void bell_torn(void **state)
 {
     (void) state;
@@ -295,10 +296,10 @@ static void bell_torn(void **state)
         gs_message_t m;
         paper_t p;
         paper_start(&p, seq - 1);
-        gpusym_lane_ring(&p.lane, (void *) (uintptr_t) 4096, (void *) (uintptr_t) 8192, 1 + below(GPUSYM_BELL_BYTES_MAX));
+        gpusym_lane_ring(&p.lane, (void *) 4096, (void *) 8192, 1 + below(GPUSYM_BELL_BYTES_MAX));
         const uint64_t old[2] = {p.line.bell[0], p.line.bell[1]};
         for (uint32_t k = 0; k < more; k++) {
-            gpusym_lane_ring(&p.lane, (void *) (uintptr_t) 4096, (void *) (uintptr_t) 8192, below(GPUSYM_BELL_BYTES_MAX + 1));
+            gpusym_lane_ring(&p.lane, (void *) 4096, (void *) 8192, below(GPUSYM_BELL_BYTES_MAX + 1));
         }
         const uint64_t torn[2][2] = {{old[0], p.line.bell[1]}, {p.line.bell[0], old[1]}};
         for (uint32_t at = seq - 2; at != seq + more + 2; at++) {
@@ -494,7 +495,8 @@ static void hammer(team_t *t, uint32_t rings)
         finish_all(t, count);
         follow(t, &pause, t->left + t->late - gone, t->served - there);
     }
-    print_message("%u ranks, %u calls: %lu served, %lu launched late, %lu when it was known, %lu dismissed; pause %lu of %lu ns\n",
+    print_message("%u ranks, %u calls: %lu served, %lu launched late, %lu when it was known, %lu dismissed; "
+                  "pause %lu of %lu ns\n",
                   t->nranks, rings, (unsigned long) t->served, (unsigned long) t->late, (unsigned long) t->left,
                   (unsigned long) t->dismissed, (unsigned long) pause, (unsigned long) t->rank[0].work.linger_ns);
 }

@@ -525,7 +525,8 @@ static bool plan_make(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
     return true;
 }
 
-/* A plan for this start: a persistent call's own, in which only peers' buffers may have moved (mapped anew), or a new one. */
+/* A plan for this start: a persistent call's own, in which only peers' buffers may have moved (mapped anew), or a new
+ * one. */
 static bool plan_get(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
 {
     if (p != call->plan || !p->valid || p->offered != call->zero_copy || NULL != call->scratch) {

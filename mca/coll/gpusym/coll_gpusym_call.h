@@ -168,7 +168,8 @@ bool coll_gpusym_stay_ring(coll_gpusym_call_t *call, const coll_gpusym_plan_t *p
 bool coll_gpusym_stay_same(coll_gpusym_call_t *call);
 /* If not: makes the plan one of a kernel that stays, or leaves it. */
 void coll_gpusym_stay_prepare(coll_gpusym_call_t *call, coll_gpusym_plan_t *p);
-/* Of a call that runs, or is given up: whether it rang, and the kernel had left before: nothing of it has been done, or will be. */
+/* Of a call that runs, or is given up: whether it rang, and the kernel had left before: nothing of it has been done, or
+ * will be. */
 bool coll_gpusym_stay_left(const coll_gpusym_call_t *call);
 /* Launches such a call. False: that failed. */
 bool coll_gpusym_stay_again(coll_gpusym_call_t *call);

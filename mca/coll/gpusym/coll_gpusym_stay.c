@@ -5,10 +5,10 @@
  * no launch (kernels/symm_ll.h has the other side, kernels/work.h the bell). Of this rank alone: what a peer does, launch or
  * ring, makes no difference.
  *
- * The kernel belongs to the team, with its lane, until it has left. It serves calls of the same kernel whose epoch follows
- * its last one's; for any other it is told to leave. A program that synchronises its GPU between its calls waits for the kernel
- * each time and gets nothing for it: where kernels leave without having served anyone, calls go without for a while, unless
- * the user has said how long they are to stay.
+ * The kernel belongs to the team, with its lane, until it has left. It serves calls of the same kernel whose epoch
+ * follows its last one's; for any other it is told to leave. A program that synchronises its GPU between its calls waits
+ * for the kernel each time and gets nothing for it: where kernels leave without having served anyone, calls go without
+ * for a while, unless the user has said how long they are to stay.
  */
 #include "coll_gpusym_call.h"
 
@@ -44,7 +44,7 @@ bool coll_gpusym_stay_may(const coll_gpusym_call_t *call, const coll_gpusym_plan
     const coll_gpusym_team_t *t = call->module->team;
     const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
     return GPUSYM_ALG_ALLREDUCE_AGXLL_R == p->algorithm && call->blocking && !t->threads && p != call->plan &&
-           1 == p->epochs && p->work.bytes <= gpusym_tuning_stay_max() && c->blocks <= 1 &&
+           1 == p->epochs && p->work.bytes <= gpusym_tuning_stay_max() && c->blocks <= 1 && !c->share_gpu && /* it would take other ranks' time on the GPU */
            address_fits(call->native.in) && address_fits(call->native.out) && 0 != linger_ns();
 }
 
@@ -143,7 +143,8 @@ void coll_gpusym_stay_prepare(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
         t->stay.skip--;
         return;
     }
-    if (t->stay.misses >= MISSES_ALLOWED && mca_coll_gpusym_component.linger < 0) { /* the next one that serves nobody makes it longer */
+    if (t->stay.misses >= MISSES_ALLOWED && mca_coll_gpusym_component.linger < 0) {
+        /* The next one that serves nobody makes it longer. */
         const uint32_t more = t->stay.misses - MISSES_ALLOWED;
         t->stay.skip = more > 5 ? SKIP_MOST : SKIP_FIRST << more;
     }
