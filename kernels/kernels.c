@@ -301,57 +301,24 @@ static uint64_t plan_exchange(gpusym_work_t *w, uint32_t chunk_bytes)
     return chunks;
 }
 
-/* Bytes of a FIFO's buffer that hold so many packs at least, for a protocol; and packs that so many bytes hold. */
-static uint64_t fifo_bytes(unsigned family, uint64_t packs)
+/* The FIFOs of a protocol: their area in the slot; what a buffer is a multiple of, in bytes, and the packs that this holds. */
+typedef struct {
+    uint64_t off, room;
+    uint32_t bytes, packs;
+} fifo_t;
+
+static fifo_t fifo_of(unsigned family, const gpusym_work_t *w)
 {
     switch (family) {
     case GPUSYM_F_CHAN_LL:
     case GPUSYM_F_CHAN_LL_R:
-        return 2 * GPUSYM_PACK * packs;
+        return (fifo_t){w->ll_off, w->ll128_off - w->ll_off, 128, 4};
     case GPUSYM_F_CHAN_LL128:
     case GPUSYM_F_CHAN_LL128_R:
-        return GPUSYM_LL128_BYTES * share(packs, GPUSYM_LL128_PACKS);
+        return (fifo_t){w->ll128_off, w->ll128_room, GPUSYM_LL128_BYTES, GPUSYM_LL128_PACKS};
     default:
-        return GPUSYM_PACK * packs;
+        return (fifo_t){w->stage_off, w->stage_room, 128, 8};
     }
-}
-
-static uint64_t fifo_packs(unsigned family, uint64_t bytes)
-{
-    switch (family) {
-    case GPUSYM_F_CHAN_LL:
-    case GPUSYM_F_CHAN_LL_R:
-        return bytes / (2 * GPUSYM_PACK);
-    case GPUSYM_F_CHAN_LL128:
-    case GPUSYM_F_CHAN_LL128_R:
-        return bytes / GPUSYM_LL128_BYTES * GPUSYM_LL128_PACKS;
-    default:
-        return bytes / GPUSYM_PACK;
-    }
-}
-
-/* The area of a protocol in the slot. */
-static uint64_t fifo_area(unsigned family, const gpusym_work_t *w, uint64_t *off)
-{
-    switch (family) {
-    case GPUSYM_F_CHAN_LL:
-    case GPUSYM_F_CHAN_LL_R:
-        *off = w->ll_off;
-        return w->ll128_off - w->ll_off;
-    case GPUSYM_F_CHAN_LL128:
-    case GPUSYM_F_CHAN_LL128_R:
-        *off = w->ll128_off;
-        return w->ll128_room;
-    default:
-        *off = w->stage_off;
-        return w->stage_room;
-    }
-}
-
-/* A buffer's bytes are multiples of this. */
-static uint32_t fifo_unit(unsigned family)
-{
-    return gpusym_family_ll128(family) ? GPUSYM_LL128_BYTES : 128;
 }
 
 /* Streams that come in at a rank, at most. */
@@ -362,8 +329,8 @@ static uint32_t fifo_links(unsigned schedule)
 
 uint32_t gpusym_channels_max(unsigned family, unsigned schedule, const gpusym_work_t *w)
 {
-    uint64_t off;
-    const uint64_t room = fifo_area(family, w, &off) / (fifo_links(schedule) * GS_STEPS * fifo_unit(family));
+    const fifo_t fifo = fifo_of(family, w);
+    const uint64_t room = fifo.room / (fifo_links(schedule) * GS_STEPS * fifo.bytes);
     return min_u32(w->flag_rows / 2 < GPUSYM_CHANNELS_MAX ? w->flag_rows / 2 : GPUSYM_CHANNELS_MAX, room);
 }
 
@@ -371,15 +338,15 @@ uint32_t gpusym_channels_max(unsigned family, unsigned schedule, const gpusym_wo
  * allow, or as chunk_bytes asks for, and even ones. */
 static uint64_t plan_channels(unsigned family, gpusym_work_t *w, uint32_t chunk_bytes)
 {
-    const uint32_t pieces = GS_RING_ALLREDUCE == w->schedule ? w->nranks : 1, unit = fifo_unit(family);
+    const uint32_t pieces = GS_RING_ALLREDUCE == w->schedule ? w->nranks : 1;
     const bool lines = GPUSYM_F_CHAN_SIMPLE != family && GPUSYM_F_CHAN_SIMPLE_R != family;
-    const uint64_t area = fifo_area(family, w, &w->fifo_off);
+    const fifo_t fifo = fifo_of(family, w);
+    w->fifo_off = fifo.off;
     w->fifo_links = fifo_links(w->schedule);
     w->nblocks = min_u32(w->nblocks, gpusym_channels_max(family, w->schedule, w));
-    w->fifo_step = area / (w->nblocks * w->fifo_links * GS_STEPS) / unit * unit;
     w->span = GPUSYM_SPAN(share(packs_of(w->bytes), w->nblocks), (uint64_t)pieces);
 
-    uint64_t most = fifo_packs(family, w->fifo_step);
+    uint64_t most = fifo.room / (w->nblocks * w->fifo_links * GS_STEPS) / fifo.bytes * fifo.packs;
     if (0 != chunk_bytes && packs_of(chunk_bytes) < most) {
         most = packs_of(chunk_bytes);
     }
@@ -393,7 +360,7 @@ static uint64_t plan_channels(unsigned family, gpusym_work_t *w, uint32_t chunk_
     const uint64_t even = (piece + loops - 1) / loops, rounds = round_up(even, lines || loops < 2 ? 8 : round);
     w->chunk = (uint32_t)(rounds <= most ? rounds : even);
     /* Buffers no longer than needed: they stay in the GPU's cache. */
-    w->fifo_step = round_up(fifo_bytes(family, w->chunk), unit);
+    w->fifo_step = fifo.bytes * share(w->chunk, fifo.packs);
     w->stage_bytes = 0;
     return share(w->span, w->chunk * pieces) * gs_schedule_sends(w->schedule, w->nranks);
 }
