@@ -3,10 +3,6 @@
  *
  * The collectives and their calls: see collectives.h.
  */
-#include <mpi.h>
-#if MPI_VERSION < 4
-#include <mpi-ext.h>
-#endif
 #include <string.h>
 
 #include "bench/collectives.h"
@@ -14,13 +10,7 @@
 #include "bench/memory.h"
 #include "bench/nccl.h"
 #include "test/mpi/mem.h"
-
-/* Persistent collectives: MPI 4 has them, before that they were extensions. */
-#if defined(OMPI_HAVE_MPI_EXT_PCOLLREQ) && OMPI_HAVE_MPI_EXT_PCOLLREQ
-#define PERSISTENT_INIT(Name) MPIX_##Name##_init
-#else
-#define PERSISTENT_INIT(Name) MPI_##Name##_init
-#endif
+#include "test/mpi/persistent.h"
 
 struct bench_coll {
     enum coll_id id;
@@ -200,7 +190,7 @@ static void arguments(coll_args_t *args, const bench_what_t *w, bool in_place, c
     for (int side = 0; side < 2; side++) {
         for (int r = 0; r < bench_ranks; r++) {
             args->array[side].counts[r] = (int) w->count;
-            args->array[side].displs[r] = r * (int) w->count;
+            args->array[side].displs[r] = (int) ((size_t) r * w->count); /* of one block: not looked at, may not fit */
         }
     }
     args->scounts = args->array[0].counts;

@@ -33,8 +33,10 @@
     "gpusym_bench [--coll LIST|all] [--mode LIST|all] [--type NAME] [--op NAME] [--root RANK]\n"                 \
     "             [--device cuda|sim|host] [--min BYTES] [--max BYTES] [--step FACTOR] [--batches N]\n"          \
     "             [--no-nccl] [--no-staged] [--no-in-place] [--csv FILE] [--json FILE] [--progress]\n"           \
-    "       gpusym_bench --sweep --bytes LIST [--algorithms LIST] [--blocks LIST] [--threads LIST] ...\n"        \
-    "       gpusym_bench plot [--out DIR] FILE...   PNG files of CSV or JSON files, by python3 and matplotlib\n" \
+    "             [--bytes LIST]                          in place of --min, --max, --step\n"                    \
+    "       gpusym_bench --sweep --bytes LIST [--algorithms LIST] [--blocks LIST] [--threads LIST]\n"            \
+    "                    [--lingers LIST] [--gaps LIST] ...\n"                                                   \
+    "       gpusym_bench plot [--out DIR] [--name NAME] FILE...   CSV, JSON to PNG, by python3 and matplotlib\n" \
     "numbers may end in k, m or g; lists are separated by commas; modes: blocking, nonblocking, persistent"
 
 #define MAX_CUDA ((size_t) 1 << 30)  /* default of --max, bytes */
@@ -52,10 +54,18 @@ static struct {
     size_t root;
     bool no_nccl, no_staged, no_in_place, sweep;
     bench_sweep_t lists;
-} opt = {
-    .common = {.device = "cuda", .min = 8, .step = 4, .batches = BENCH_BATCHES},
-    .nmodes = 1,
-    .lists = {.algorithms = {NULL}, .blocks = {-1}, .threads = {-1}, .nalgorithms = 1, .nblocks = 1, .nthreads = 1}};
+} opt = {.common = {.device = "cuda", .min = 8, .step = 4, .batches = BENCH_BATCHES},
+         .nmodes = 1,
+         .lists = {.algorithms = {NULL},
+                   .blocks = {-1},
+                   .threads = {-1},
+                   .lingers = {-1},
+                   .gaps = {0},
+                   .nalgorithms = 1,
+                   .nblocks = 1,
+                   .nthreads = 1,
+                   .nlingers = 1,
+                   .ngaps = 1}};
 
 /* ---- the table ------------------------------------------------------------------------------------------------------
  */
@@ -131,7 +141,7 @@ static bench_result_t measure(int way, const bench_what_t *what)
                        bench_coll_bytes(what->coll, what->count), what->in_place ? " in place" : "",
                        bench_ways[way].name);
     }
-    return bench_way_measure(&bench_ways[way], what, opt.common.batches);
+    return bench_way_measure(&bench_ways[way], what, opt.common.batches, 0);
 }
 
 /* Returns the wrong elements of every way. `row` has what the others took, if they were measured: they have no modes.
@@ -160,20 +170,29 @@ static unsigned long long one_size(bench_what_t what, row_t *row, bool with_othe
     return wrong;
 }
 
+/* One more, of a message of so many bytes. */
+static void add_count(const bench_coll_t *c, size_t bytes, size_t counts[SIZES_MAX], int *n)
+{
+    const size_t count = bench_coll_count(c, bytes);
+
+    if (*n < SIZES_MAX &&
+        (0 == *n || count != counts[*n - 1])) { /* small ones may be the same when they are cut in blocks */
+        counts[(*n)++] = count;
+    }
+}
+
 /* The counts of the sizes asked for, of which the largest is always one; returns how many. */
 static int counts_of(const bench_coll_t *c, size_t counts[SIZES_MAX])
 {
     size_t bytes = opt.common.min;
     int n = 0;
 
-    for (bool last = false; !last && n < SIZES_MAX;) {
-        size_t count;
-
+    for (int i = 0; i < opt.lists.nbytes; i++) {
+        add_count(c, opt.lists.bytes[i], counts, &n);
+    }
+    for (bool last = opt.lists.nbytes > 0; !last && n < SIZES_MAX;) {
         last = bytes >= opt.common.max;
-        count = bench_coll_count(c, last ? opt.common.max : bytes);
-        if (0 == n || count != counts[n - 1]) { /* small messages may be the same when they are cut in blocks */
-            counts[n++] = count;
-        }
+        add_count(c, last ? opt.common.max : bytes, counts, &n);
         bytes = last || bytes > opt.common.max / opt.common.step ? opt.common.max : bytes * opt.common.step;
     }
     return n;
@@ -337,6 +356,12 @@ static void option(int c, char *value)
     case 'T':
         opt.lists.nthreads = numbers(value, opt.lists.threads);
         break;
+    case 'L':
+        opt.lists.nlingers = numbers(value, opt.lists.lingers);
+        break;
+    case 'G':
+        opt.lists.ngaps = numbers(value, opt.lists.gaps);
+        break;
     default:
         bench_die("usage: %s", USAGE);
     }
@@ -360,8 +385,8 @@ static void check_options(void)
             bench_die("--bytes: multiples of %zu", e);
         }
     }
-    if (opt.sweep != (opt.lists.nbytes > 0)) {
-        bench_die("--sweep and --bytes go together\nusage: %s", USAGE);
+    if (opt.sweep && 0 == opt.lists.nbytes) {
+        bench_die("--sweep wants --bytes\nusage: %s", USAGE);
     }
     if (opt.root >= (size_t) bench_ranks || bench_ranks > COLL_PEERS) {
         bench_die("--root is a rank; there are at most %d", COLL_PEERS);
@@ -371,14 +396,13 @@ static void check_options(void)
 
 static void options(int argc, char **argv)
 {
-    static const struct option all[] = {BENCH_COMMON_OPTIONS,          {"coll", 1, NULL, 'C'},
-                                        {"mode", 1, NULL, 'O'},        {"type", 1, NULL, 't'},
-                                        {"op", 1, NULL, 'o'},          {"root", 1, NULL, 'r'},
-                                        {"no-nccl", 0, NULL, 'N'},     {"no-staged", 0, NULL, 'H'},
-                                        {"no-in-place", 0, NULL, 'I'}, {"progress", 0, NULL, 'P'},
-                                        {"sweep", 0, NULL, 'S'},       {"bytes", 1, NULL, 'b'},
-                                        {"algorithms", 1, NULL, 'a'},  {"blocks", 1, NULL, 'B'},
-                                        {"threads", 1, NULL, 'T'},     {NULL, 0, NULL, 0}};
+    static const struct option all[] = {
+        BENCH_COMMON_OPTIONS,         {"coll", 1, NULL, 'C'},      {"mode", 1, NULL, 'O'},
+        {"type", 1, NULL, 't'},       {"op", 1, NULL, 'o'},        {"root", 1, NULL, 'r'},
+        {"no-nccl", 0, NULL, 'N'},    {"no-staged", 0, NULL, 'H'}, {"no-in-place", 0, NULL, 'I'},
+        {"progress", 0, NULL, 'P'},   {"sweep", 0, NULL, 'S'},     {"bytes", 1, NULL, 'b'},
+        {"algorithms", 1, NULL, 'a'}, {"blocks", 1, NULL, 'B'},    {"threads", 1, NULL, 'T'},
+        {"lingers", 1, NULL, 'L'},    {"gaps", 1, NULL, 'G'},      {NULL, 0, NULL, 0}};
 
     opt.colls[0] = bench_coll(0);
     opt.ncolls = 1;

@@ -171,7 +171,7 @@ void bench_fact(const char *name, double value)
     if (0 != bench_rank) {
         return;
     }
-    snprintf(text, sizeof(text), "%s: %.1f", name, value);
+    snprintf(text, sizeof(text), "%s: %.2f", name, value);
     table_and_csv(text);
     if (NULL != json) {
         fprintf(parts.to_facts, "%s\"%s\": %.6g", 0 == ftell(parts.to_facts) ? "\n" : ",\n", name, value);

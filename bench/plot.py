@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""gpusym_bench plot [--out DIR] FILE...: latency and bandwidth over size, of each collective and mode in CSV or JSON files.
+"""gpusym_bench plot [--out DIR] [--name NAME] FILE...: latency and bandwidth over size, of each collective and mode in CSV
+or JSON files.
 
-Writes DIR/NAME-COLLECTIVE-MODE.png (DIR: beside the file), and prints what it has written.
+Writes DIR/NAME-COLLECTIVE-MODE.png (DIR: beside the file; NAME: as the file), and prints what it has written.
 """
 import csv
 import json
@@ -44,7 +45,7 @@ def groups_of(path, rows):
     """Rows by (collective, mode)."""
     groups = {}
     for row in rows:
-        if "best_nccl_over_gpusym" not in row or not row.get("bytes"):
+        if "best_nccl_over_gpusym" not in row or not row.get("bytes") or not row.get("mode"):
             die(f"{path} has no table of gpusym_bench (a sweep is not drawn)")
         groups.setdefault((row["collective"], row["mode"]), []).append(row)
     if not groups:
@@ -73,7 +74,7 @@ def bytes_text(value, _=None):
 
 def draw(plt, group, rows, comments, path):
     collective, mode = group
-    figure, (latency, bandwidth) = plt.subplots(1, 2, figsize=(13, 5), constrained_layout=True)
+    figure, (latency, bandwidth) = plt.subplots(1, 2, figsize=(11, 4.2), constrained_layout=True)
     # The factor of the largest message is the least rounded.
     whole = points(rows, "us") or points(rows, "in_place_us")
     factor = whole[-1][2] if whole else 1.0
@@ -95,19 +96,20 @@ def draw(plt, group, rows, comments, path):
     bandwidth.set_ylabel("GB/s, bus bandwidth")
     what = [c for c in comments if c.startswith(("gpusym_bench:", "GPU of rank 0", "NO GPU", "date", "commit"))]
     figure.suptitle(f"{collective}, {mode}, {rows[0]['type']}\n" + "\n".join(what), fontsize=8)
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=90, pil_kwargs={"optimize": True})
     plt.close(figure)
     print(path)
 
 
 def main(arguments):
-    out = None
-    if arguments[:1] == ["--out"]:
-        if len(arguments) < 2 or not os.path.isdir(arguments[1]):
-            die("--out: there is no such folder")
-        out, arguments = arguments[1], arguments[2:]
+    options = {"--out": None, "--name": None}
+    while len(arguments) > 1 and arguments[0] in options:
+        options[arguments[0]], arguments = arguments[1], arguments[2:]
+    out = options["--out"]
+    if out is not None and not os.path.isdir(out):
+        die("--out: there is no such folder")
     if not arguments or arguments[0].startswith("-"):
-        die("usage: gpusym_bench plot [--out DIR] FILE...")
+        die("usage: gpusym_bench plot [--out DIR] [--name NAME] FILE...")
     try:
         import matplotlib
     except ImportError:
@@ -117,7 +119,7 @@ def main(arguments):
 
     for path in arguments:
         rows, comments = read_rows(path)
-        stem = os.path.splitext(os.path.basename(path))[0]
+        stem = options["--name"] or os.path.splitext(os.path.basename(path))[0]
         for group, part in groups_of(path, rows).items():
             name = "-".join((stem, *group)) + ".png"
             draw(plt, group, part, comments, os.path.join(out or os.path.dirname(path) or ".", name))

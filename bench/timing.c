@@ -21,7 +21,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(double *values, int n)
+double bench_median(double *values, int n)
 {
     qsort(values, (size_t) n, sizeof(double), ascending);
     return values[n / 2];
@@ -65,8 +65,8 @@ bench_time_t bench_time(const bench_timed_t *t, int batches)
         seconds[b] = batch(t, calls) / calls;
         part[b] = NULL == t->part ? 0 : *t->part / calls;
     }
-    time.us = bench_max(median(seconds, batches)) * 1e6;
-    time.part_us = bench_max(median(part, batches)) * 1e6;
+    time.us = bench_max(bench_median(seconds, batches)) * 1e6;
+    time.part_us = bench_max(bench_median(part, batches)) * 1e6;
     return time;
 }
 

@@ -27,6 +27,9 @@ typedef struct {
 /* Collective, on bench_world; the same result on every rank. batches: BENCH_BATCHES_MIN to _MAX. */
 bench_time_t bench_time(const bench_timed_t *t, int batches);
 
+/* Of n numbers, 1 at least, which it sorts. */
+double bench_median(double *values, int n);
+
 /* Before anything is measured: calls it for a while, so that clocks and caches come out of idleness and the first row
  * does not pay for that. Collective. */
 void bench_warm_up(const bench_timed_t *t);

@@ -15,6 +15,7 @@
 #include "test/mpi/mem.h"
 
 #define STAGED_MAX ((size_t) 64 << 20) /* bytes; beyond it staging only gets slower */
+#define USUAL_CALLS 20                 /* of which the fastest is what a call takes anyway */
 
 bench_way_t bench_ways[BENCH_WAYS];
 
@@ -39,6 +40,40 @@ static void first_call(const void *in, void *out)
     }
 }
 
+static double allreduce_seconds(const void *in, void *out, MPI_Comm comm)
+{
+    double start;
+
+    MPI_Barrier(bench_world);
+    start = MPI_Wtime();
+    MPI_Allreduce(in, out, 2, MPI_FLOAT, MPI_SUM, comm);
+    return bench_max(MPI_Wtime() - start);
+}
+
+/* What another communicator costs at its first call, beyond what a call takes anyway; making it is MPI's own. */
+static void second_communicator(const void *in, void *out)
+{
+    MPI_Comm second;
+    size_t before;
+    double first, least;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &second);
+    MPI_Barrier(bench_world);
+    before = bench_free_memory();
+    first = least = allreduce_seconds(in, out, second);
+    for (int i = 0; i < USUAL_CALLS; i++) {
+        const double seconds = allreduce_seconds(in, out, second);
+
+        least = seconds < least ? seconds : least;
+    }
+    bench_fact("gpusym_second_communicator_ms", (first - least) * 1e3);
+    if (bench_cu.there) {
+        bench_fact("gpusym_second_communicator_MiB",
+                   bench_max(((double) before - (double) bench_free_memory()) / 1048576));
+    }
+    MPI_Comm_free(&second);
+}
+
 void bench_ways_open(size_t bytes, bool with_nccl, bool with_staged)
 {
     const size_t staged = !with_staged ? 0 : bytes < STAGED_MAX ? bytes : STAGED_MAX;
@@ -49,6 +84,7 @@ void bench_ways_open(size_t bytes, bool with_nccl, bool with_staged)
     host_out = bench_host_alloc(staged + 1);
     bench_content_poison(in, 8);
     first_call(in, out);
+    second_communicator(in, out);
     bench_nccl_open(in, out, bytes, with_nccl);
     bench_ways[BENCH_GPUSYM] = (bench_way_t){bench_call_by_mpi, "gpusym", in, out, bytes};
     bench_ways[BENCH_NCCL_CLASSIC] = (bench_way_t){bench_call_by_nccl, "NCCL", in, out, bench_nccl.there ? bytes : 0};
@@ -82,12 +118,19 @@ void bench_ways_fill(const bench_coll_t *c, size_t count)
 typedef struct {
     const bench_way_t *way;
     bench_call_t call;
+    double gap; /* seconds of work before each call */
 } timed_t;
 
 static void timed_call(void *arg)
 {
     timed_t *t = arg;
 
+    if (t->gap > 0) {
+        const double start = MPI_Wtime();
+
+        while (MPI_Wtime() - start < t->gap) {
+        }
+    }
     t->way->call(&t->call);
 }
 
@@ -147,15 +190,15 @@ static bench_result_t measure(timed_t *t, int batches)
     } else {
         result.wrong += bench_wrong(&t->call);
     }
-    result.us = time.us;
+    result.us = time.us - t->gap * 1e6;
     result.starting_us = starts ? time.part_us : -1;
     result.wrong = (unsigned long long) bench_sum((double) result.wrong);
     return result;
 }
 
-bench_result_t bench_way_measure(const bench_way_t *w, const bench_what_t *what, int batches)
+bench_result_t bench_way_measure(const bench_way_t *w, const bench_what_t *what, int batches, int gap_us)
 {
-    timed_t t = {.way = w};
+    timed_t t = {.way = w, .gap = gap_us * 1e-6};
     bench_result_t result = {.us = -1, .starting_us = -1, .first_us = -1};
 
     if (!has(w, what)) {

@@ -32,7 +32,7 @@ typedef struct {
 extern bench_way_t bench_ways[BENCH_WAYS];
 
 /* Buffers for messages of up to `bytes` (staged: up to 64 MiB, or none), NCCL if wanted; says in comment lines what the
- * first calls cost. Collective. */
+ * first calls cost, of the first and of a second communicator. Collective. */
 void bench_ways_open(size_t bytes, bool with_nccl, bool with_staged);
 void bench_ways_close(void);
 
@@ -41,7 +41,7 @@ void bench_ways_fill(const bench_coll_t *c, size_t count);
 /* Before a collective's first row. */
 void bench_way_warm_up(const bench_way_t *w, const bench_coll_t *c);
 /* Collective; the inputs are there. Wrong elements are told on stderr too. Not measured (us < 0): what a way, or MPI,
- * does not have. */
-bench_result_t bench_way_measure(const bench_way_t *w, const bench_what_t *what, int batches);
+ * does not have. gap_us: microseconds for which the host is busy before each call; they are not counted. */
+bench_result_t bench_way_measure(const bench_way_t *w, const bench_what_t *what, int batches, int gap_us);
 
 #endif

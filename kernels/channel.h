@@ -79,17 +79,6 @@ GS_FN uint32_t *gs_head(const gpusym_work_t *w, uint32_t owner, uint32_t channel
     return gs_flag(w, owner, 2 * channel + 1, writer);
 }
 
-/* Waits until a flag of ours, which rank p writes, is at least v. */
-GS_FN uint32_t gs_await(const gpusym_work_t *w, const uint32_t *flag, uint32_t v, uint32_t p)
-{
-    uint32_t status = GPUSYM_STATUS_OK;
-    gs_wait_t wait = GS_WAIT_INIT;
-    while (GPUSYM_STATUS_OK == status && gs_flag_get(flag) < v) {
-        status = gs_wait(w, &wait, p);
-    }
-    return status;
-}
-
 /* Waits until the buffers that a step sends to are free, and (tails) what it receives is there: a flag a thread. */
 GS_FN uint32_t gs_await_links(gs_ctx_t c, const gpusym_work_t *w, const gs_channel_t *ch, const gs_step_t *step, bool tails)
 {

@@ -7,7 +7,9 @@
 #define GPUSYM_KERNELS_FAMILIES_H
 
 #include "kernels/channel.h"
+#include "kernels/symm_ce.h"
 #include "kernels/symm_ll.h"
+#include "kernels/symm_ll128.h"
 #include "kernels/symm_mc.h"
 #include "kernels/symm_rs_ag.h"
 #include "kernels/symm_xchg.h"
@@ -17,6 +19,7 @@
 #define GS_RUN_RSXST_AGXST(c, w, op, type) gs_rs_ag(c, w, op, type, true)
 #define GS_RUN_RSXLD_AGXST_Z(c, w, op, type) gs_rs_ag_ld_z(c, w, op, type)
 #define GS_RUN_RSXST_AGXST_Z(c, w, op, type) gs_rs_ag_st_z(c, w, op, type)
+#define GS_RUN_RSXLL128_AGXLL128(c, w, op, type) gs_rs_ag_ll128(c, w, op, type)
 #define GS_RUN_XLL(c, w, op, type) gs_xll(c, w, false)
 #define GS_RUN_XLL_R(c, w, op, type) gs_xll_r(c, w, op, type)
 #define GS_RUN_XST(c, w, op, type) gs_xchg(c, w, op, type, true, false)
@@ -36,5 +39,7 @@
 #define GS_RUN_CHAN_LL_R(c, w, op, type) gs_channels(c, w, op, type, true, GS_LL)
 #define GS_RUN_CHAN_LL128(c, w, op, type) gs_channels(c, w, op, type, false, GS_LL128)
 #define GS_RUN_CHAN_LL128_R(c, w, op, type) gs_channels(c, w, op, type, true, GS_LL128)
+#define GS_RUN_CE(c, w, op, type) gs_ce_end(c, w)
+#define GS_RUN_CE_R(c, w, op, type) gs_ce_reduce(c, w, op, type)
 
 #endif

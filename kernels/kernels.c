@@ -120,9 +120,14 @@ bool gpusym_algorithm_reproducible(unsigned alg)
            (GS_NONE == algorithms[alg].schedule || !families[algorithms[alg].family].reduces);
 }
 
+bool gpusym_family_copies(unsigned family)
+{
+    return GPUSYM_F_CE == family || GPUSYM_F_CE_R == family;
+}
+
 bool gpusym_family_ll128(unsigned family)
 {
-    return GPUSYM_F_CHAN_LL128 == family || GPUSYM_F_CHAN_LL128_R == family;
+    return GPUSYM_F_RSXLL128_AGXLL128 == family || GPUSYM_F_CHAN_LL128 == family || GPUSYM_F_CHAN_LL128_R == family;
 }
 
 bool gpusym_family_multicast(unsigned family)
@@ -365,6 +370,75 @@ static uint64_t plan_channels(unsigned family, gpusym_work_t *w, uint32_t chunk_
     return share(w->span, w->chunk * pieces) * gs_schedule_sends(w->schedule, w->nranks);
 }
 
+/* Bytes that a piece may have: a buffer holds everyone else's, and what goes to the only one who gets the result. */
+static uint64_t copies_room(const gpusym_work_t *w)
+{
+    return w->stage_room / (GPUSYM_COPIES_BUFFERS * w->nranks) / 128 * 128;
+}
+
+bool gpusym_copies_fit(unsigned family, const gpusym_work_t *w, bool whole, uint64_t bytes)
+{
+    const uint64_t slice = whole && w->nranks > 2 ? share(bytes, w->nranks - 1) : bytes;
+    return w->flag_rows >= 3 && (!families[family].reduces || slice / GPUSYM_COPIES_MAX + 256 < copies_room(w));
+}
+
+/* Copy engines: slices (segments: the longest) in pieces. Segments that are not reduced go as they are. */
+static uint64_t plan_copies(unsigned family, gpusym_work_t *w, uint32_t chunk_bytes)
+{
+    const uint64_t packs = packs_of(w->bytes);
+    const bool reduces = families[family].reduces;
+    uint64_t most = GPUSYM_CHUNK_MAX;
+    plan_owners(w);
+    w->span = w->copies.whole ? GPUSYM_SPAN(share(packs, w->owners), 1u) : packs;
+    if (reduces) {
+        most = copies_room(w) / GPUSYM_PACK < most ? copies_room(w) / GPUSYM_PACK : most;
+    } else if (!w->copies.whole) {
+        chunk_bytes = 0;
+    }
+    const uint64_t least = round_up(share(w->span, GPUSYM_COPIES_MAX), 8);
+    const uint64_t asked = 0 == chunk_bytes ? most : round_up(packs_of(chunk_bytes), 8);
+    most = asked < least ? least : asked < most ? asked : most;
+    const uint64_t chunks = share(w->span, most), even = round_up(share(w->span, chunks), 8);
+    w->chunk = (uint32_t)(even < most ? even : most);
+    w->stage_bytes = reduces ? GPUSYM_PACK * w->chunk : 0;
+    return share(w->span, w->chunk);
+}
+
+/* Groups of a unit, in all streams and both parities, that an LL128 area has room for: each with lines from every peer,
+ * scattered and results. */
+static uint64_t ll128_groups(const gpusym_work_t *w)
+{
+    return w->ll128_room / (2ull * GPUSYM_LL128_BYTES * (w->nranks > 1 ? w->nranks - 1 : 1));
+}
+
+bool gpusym_ll128_fits(const gpusym_work_t *w)
+{
+    return ll128_groups(w) >= 2;
+}
+
+/* Two-shot by LL128 lines: every slice in units, for streams. All in one round where there is room; else with two parities,
+ * and as even as can be. */
+static uint64_t plan_ll128(gpusym_work_t *w, uint32_t chunk_bytes)
+{
+    const uint64_t room = ll128_groups(w), most = room / 2; /* streams */
+    w->nblocks = min_u32(w->nblocks, most);
+    const uint64_t warps = most / w->nblocks;
+    w->nthreads = GPUSYM_LL128_STREAMS(w->nthreads) > warps ? 32 * (uint32_t)warps : w->nthreads;
+    w->span = GPUSYM_SPAN(share(packs_of(w->bytes), w->nranks), 1u);
+
+    const uint64_t streams = (uint64_t)w->nblocks * GPUSYM_LL128_STREAMS(w->nthreads);
+    const uint64_t groups = share(w->span, GPUSYM_LL128_PACKS), once = share(groups, streams);
+    const uint64_t asked = 0 == chunk_bytes ? GPUSYM_LL128_UNIT : share(packs_of(chunk_bytes), GPUSYM_LL128_PACKS);
+    uint64_t unit = once;
+    if (once > asked || once * streams > room) {
+        unit = asked < room / (2 * streams) ? asked : room / (2 * streams);
+        unit = share(groups, streams * share(groups, streams * unit));
+    }
+    w->chunk = GPUSYM_LL128_PACKS * (uint32_t)unit;
+    w->stage_bytes = GPUSYM_LL128_BYTES * (uint32_t)unit;
+    return share(groups, streams * unit);
+}
+
 /* LL: epochs of equal length, as few as the LL areas allow. */
 static uint64_t plan_lines(gpusym_work_t *w)
 {
@@ -388,6 +462,8 @@ uint64_t gpusym_kernel_plan(unsigned family, gpusym_work_t *w, uint32_t chunk_by
     case GPUSYM_F_RSXLD_AGXST_Z:
         plan_owners(w);
         return plan_straight(w, w->owners);
+    case GPUSYM_F_RSXLL128_AGXLL128:
+        return plan_ll128(w, chunk_bytes);
     case GPUSYM_F_XST_Z:
     case GPUSYM_F_XLD_Z:
     case GPUSYM_F_XLD_R_Z:
@@ -405,6 +481,9 @@ uint64_t gpusym_kernel_plan(unsigned family, gpusym_work_t *w, uint32_t chunk_by
     case GPUSYM_F_CHAN_LL128:
     case GPUSYM_F_CHAN_LL128_R:
         return plan_channels(family, w, chunk_bytes);
+    case GPUSYM_F_CE:
+    case GPUSYM_F_CE_R:
+        return plan_copies(family, w, chunk_bytes);
     default:
         return plan_lines(w);
     }

@@ -79,6 +79,7 @@ GS_FN gs_ctx_t gs_share(gs_ctx_t c, uint32_t parts, uint32_t *share, uint32_t *s
 #define GS_FROM_SLOTS 1u /* in the ranks' slots */
 #define GS_FROM_INS 2u   /* in their users' inputs, at the same place in each */
 #define GS_FROM_FAR 3u   /* in their users' inputs, from far_off[] */
+#define GS_FROM_SENT 4u  /* in our own slot, sent there by the others' copy engines; ours where `own` is */
 typedef struct {
     uint32_t kind;      /* a constant to the compiler */
     uint64_t off, step; /* of pack 0 of rank p: off + p * step */
@@ -106,6 +107,9 @@ GS_FN const char *gs_source(const gpusym_work_t *w, const gs_from_t *f, uint32_t
     }
     if (p == w->rank && NULL != f->own) {
         return f->own;
+    }
+    if (GS_FROM_SENT == f->kind) {
+        return (const char *)w->peer[w->rank] + f->off + (p - (p > w->rank)) * f->step;
     }
     return (const char *)w->peer[GS_FROM_SLOTS == f->kind ? p : w->rank] + f->off + p * f->step;
 }

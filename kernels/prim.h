@@ -17,6 +17,8 @@
  *   gs_ld16(p), gs_st16(p, v)   16-byte load and store, p 16-byte aligned
  *   gs_ll_st(line, d, e)        stores the LL line {d.lo, e, d.hi, e}; either half may arrive first
  *   gs_ll_ld(line, e, &d)       loads a line; true once both its flags are e
+ *   gs_ll_peek(line, want)      what stands in a line, whole or not, as a gs_line_t, without waiting for it; only if want
+ *   gs_ll_whole(&raw, e, &d)    whether both its flags are e: then its data are in d
  *   gs_flag_post(p, v)          stores v at p after everything this block wrote before its last gs_block_sync
  *   gs_flag_get(p)              loads p; what the poster wrote before posting can be read afterwards
  *   gs_block_sync(c)            barrier of the block's threads
@@ -33,10 +35,17 @@
  *                               the lane's pack. All lanes of a warp call it
  *   gs_part_any(c, x)           barrier of the first c.nthreads of the block's threads; whether x is true in any of them
  *   gs_flag_free(p, v)          stores v at p after everything this block has loaded before its last gs_block_sync
- *   gs_last_block(c, w, &s)     counts this block as ended; true in the last one, with s the worst status of all
+ *   gs_last_keeps(c, w, s)      counts this block as ended; true in the last one. The worst status of all stays in the
+ *                               ticket, for the launches of the same call that follow
+ *   gs_last_block(c, w, &s)     the same of a call's only launch: s is then the worst status of all
  *   gs_done_as(w, seq, s)       writes the completion word of call seq after everything the launch wrote
- *   gs_bell(c, w, seq, &m)      for the one block of a launch, which has done call seq: waits, at most w->linger_ns, for the
- *                               host to ring for the next; true with what that is; false: leave
+ *   gs_ld16_fresh(p), gs_ld_fresh(p, size)  loads of 16, and of 8, 4 or 1 bytes, of what other kernels may have written
+ *                               since this one began
+ *   gs_bell_look(w, bell)       one look at the two words of the bell, which the host writes; both at once, or one by one
+ *   gs_bell_reach(&m)           makes the addresses of a command this kernel's; false: it cannot have them, and leaves
+ *   gs_tell(&r)                 thread 0 of a block that stays: what the others get at gs_told()
+ *   gs_told(part, &r)           barrier of these threads, thread 0 among them, which has told; r is then that in all of them
+ *   gs_part_all(part, x)        barrier of these threads, a warp or the block; whether x is true in all of them
  *   gs_mc_ready(w)              GPUSYM_STATUS_OK where the following can be used, else the status to end with
  *   gs_mc_ll_st(line, d, e)     gs_ll_st at a multicast address: in all ranks' slots
  *   gs_mc_st16(p, v)            gs_st16 likewise
@@ -73,23 +82,11 @@ typedef struct {
     uint64_t bytes;
 } gs_message_t;
 
-/* What the two words of a bell say to the kernel that has done call seq: 0 nothing yet, 1 the next call, in m; -1 leave. */
-#if defined(__CUDACC__)
-static __device__ __forceinline__
-#else
-static inline __attribute__((unused))
-#endif
-int gs_bell_says(const uint64_t bell[2], uint32_t seq, gs_message_t *m)
-{
-    const uint32_t a = (uint32_t)bell[0] & 0xffu, b = (uint32_t)bell[1] & 0xffu;
-    if (a != b || a == (seq & 0xffu)) {
-        return 0;
-    }
-    m->in = (const char *)(uintptr_t)(bell[0] >> 16);
-    m->out = (char *)(uintptr_t)(bell[1] >> 16);
-    m->bytes = (bell[0] >> 8 & 0xffu) | (bell[1] & 0xff00u);
-    return a == ((seq + 1) & 0xffu) && 0 != m->bytes ? 1 : -1;
-}
+/* A call that a kernel which stays was told of; of 0 bytes: that it leaves. */
+typedef struct {
+    uint32_t seq, epoch;
+    gs_message_t m;
+} gs_rung_t;
 
 #if defined(__CUDACC__)
 #include "kernels/prim_cuda.h"
@@ -137,15 +134,24 @@ GS_FN uint32_t *gs_flag(const gpusym_work_t *w, uint32_t owner, uint32_t block, 
     return (uint32_t *)((char *)w->peer[owner] + gs_flag_at(block, writer));
 }
 
+/* Waits until a flag of ours, which rank p writes, is at least v. */
+GS_FN uint32_t gs_await(const gpusym_work_t *w, const uint32_t *flag, uint32_t v, uint32_t p)
+{
+    uint32_t status = GPUSYM_STATUS_OK;
+    gs_wait_t wait = GS_WAIT_INIT;
+    while (GPUSYM_STATUS_OK == status && gs_flag_get(flag) < v) {
+        status = gs_wait(w, &wait, p);
+    }
+    return status;
+}
+
 /* Waits for the flags that block c.block of the other ranks writes here. The status of this thread. */
 GS_FN uint32_t gs_await_flags(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
 {
     uint32_t status = GPUSYM_STATUS_OK;
-    for (uint32_t p = c.thread; p < w->nranks; p += c.nthreads) {
-        const uint32_t *mine = gs_flag(w, w->rank, c.block, p);
-        gs_wait_t wait = GS_WAIT_INIT;
-        while (p != w->rank && GPUSYM_STATUS_OK == status && gs_flag_get(mine) < epoch) { /* rank p writes it */
-            status = gs_wait(w, &wait, p);
+    for (uint32_t p = c.thread; p < w->nranks && GPUSYM_STATUS_OK == status; p += c.nthreads) {
+        if (p != w->rank) {
+            status = gs_await(w, gs_flag(w, w->rank, c.block, p), epoch, p);
         }
     }
     return status;
@@ -170,15 +176,7 @@ GS_FN void gs_barrier_post(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
 
 GS_FN uint32_t gs_barrier_wait(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
 {
-    uint32_t status = GPUSYM_STATUS_OK;
-    for (uint32_t p = c.thread; p < w->nranks; p += c.nthreads) {
-        const uint32_t *mine = gs_flag(w, w->rank, c.block, p);
-        gs_wait_t wait = GS_WAIT_INIT;
-        while (p != w->rank && GPUSYM_STATUS_OK == status && gs_flag_get(mine) < epoch) {
-            status = gs_wait(w, &wait, p);
-        }
-    }
-    return gs_block_worst(c, status);
+    return gs_block_worst(c, gs_await_flags(c, w, epoch));
 }
 
 /* Both at once; between them a block may do what needs nothing of what the others wrote before it. */
@@ -239,6 +237,31 @@ GS_OUTLINE gs_pack_t gs_ld_ragged(const void *base, uint32_t align, uint64_t byt
     return v;
 }
 
+/* The same of what other kernels may have written since this one began. Short messages come this way: not out of line. */
+GS_FN gs_pack_t gs_ld_user_fresh(const void *base, uint32_t align, uint64_t bytes, uint64_t i)
+{
+    const char *p = (const char *)base + 16 * i;
+    const uint32_t n = bytes - 16 * i < 16 ? (uint32_t)(bytes - 16 * i) : 16;
+    gs_pack_t v = {{0, 0}};
+
+    if (16 == align && 16 == n) {
+        return gs_ld16_fresh(p);
+    }
+    if (align >= 8 && 0 == n % 8) {
+        v.w[0] = gs_ld_fresh(p, 8);
+        v.w[1] = n > 8 ? gs_ld_fresh(p + 8, 8) : 0;
+        return v;
+    }
+    const uint32_t size = align >= 4 && 0 == n % 4 ? 4 : 1;
+    GS_NO_UNROLL
+    for (uint32_t at = 0; at < n; at += size) {
+        const uint64_t x = (4 == size ? gs_ld_fresh(p + at, 4) : gs_ld_fresh(p + at, 1)) << 8 * (at % 8);
+        v.w[0] |= at < 8 ? x : 0; /* no index that is not a constant: v stays in registers */
+        v.w[1] |= at < 8 ? 0 : x;
+    }
+    return v;
+}
+
 GS_OUTLINE void gs_st_ragged(void *base, uint32_t align, uint64_t bytes, uint64_t i, gs_pack_t v)
 {
     char *p = (char *)base + 16 * i;
@@ -282,6 +305,16 @@ GS_FN void gs_st_user(void *base, uint32_t align, uint64_t bytes, uint64_t i, gs
         gs_st16((char *)base + 16 * i, v);
     } else {
         gs_st_ragged(base, align, bytes, i, v);
+    }
+}
+
+/* The same, inline for a last pack of one word too: the whole message may be that. */
+GS_FN void gs_st_user_word(void *base, uint32_t align, uint64_t bytes, uint64_t i, gs_pack_t v)
+{
+    if (align >= 8 && 8 == bytes - 16 * i) {
+        *(uint64_t *)((char *)base + 16 * i) = v.w[0];
+    } else {
+        gs_st_user(base, align, bytes, i, v);
     }
 }
 

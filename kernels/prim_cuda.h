@@ -52,6 +52,31 @@ GS_FN bool gs_ll_ld(const void *line, uint32_t e, uint64_t *d)
     return e0 == e && e1 == e;
 }
 
+typedef struct {
+    uint32_t lo, e0, hi, e1;
+} gs_line_t;
+
+/* Without a branch, so that several are in flight together. */
+GS_FN gs_line_t gs_ll_peek(const void *line, bool want)
+{
+    gs_line_t raw = {0, 0, 0, 0}; /* 0 is no epoch */
+    asm volatile("{\n\t"
+                 ".reg .pred p;\n\t"
+                 "setp.ne.u32 p, %5, 0;\n\t"
+                 "@p ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];\n\t"
+                 "}"
+                 : "+r"(raw.lo), "+r"(raw.e0), "+r"(raw.hi), "+r"(raw.e1)
+                 : "l"(line), "r"((uint32_t)want)
+                 : "memory");
+    return raw;
+}
+
+GS_FN bool gs_ll_whole(const gs_line_t *raw, uint32_t e, uint64_t *d)
+{
+    *d = raw->lo | (uint64_t)raw->hi << 32;
+    return raw->e0 == e && raw->e1 == e;
+}
+
 GS_FN void gs_flag_post(uint32_t *p, uint32_t v)
 {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
@@ -93,7 +118,17 @@ GS_FN uint32_t gs_block_worst(gs_ctx_t c, uint32_t status)
 /* Nothing but GPUSYM_STATUS_OK is common: one vote then. */
 GS_FN uint32_t gs_warp_worst(uint32_t status)
 {
-    return __any_sync(0xffffffffu, 0 != status) ? __reduce_max_sync(0xffffffffu, status) : 0;
+    if (!__any_sync(0xffffffffu, 0 != status)) {
+        return 0;
+    }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(0xffffffffu, status);
+#else
+    for (int lanes = GS_WARP / 2; lanes > 0; lanes /= 2) {
+        status = max(status, __shfl_xor_sync(0xffffffffu, status, lanes));
+    }
+    return status;
+#endif
 }
 
 /*
@@ -195,14 +230,11 @@ GS_FN void gs_fence_out(const gpusym_work_t *w)
     }
 }
 
-GS_FN bool gs_last_block(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
+GS_FN bool gs_last_keeps(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
 {
-    if (1 == c.nblocks) {
-        return true;
-    }
     uint32_t *ticket = (uint32_t *)w->peer[w->rank];
-    if (0 != *status) {
-        atomicMax(ticket + 1, *status);
+    if (0 != status) {
+        atomicMax(ticket + 1, status);
     }
     /* Releases this block's stores to whoever reads the count; the last block acquires them all. */
     gs_fence_out(w);
@@ -210,8 +242,19 @@ GS_FN bool gs_last_block(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
         return false;
     }
     gs_fence_out(w);
-    *status = atomicExch(ticket + 1, 0u);
     atomicExch(ticket, 0u);
+    return true;
+}
+
+GS_FN bool gs_last_block(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
+{
+    if (1 == c.nblocks) {
+        return true;
+    }
+    if (!gs_last_keeps(c, w, *status)) {
+        return false;
+    }
+    *status = atomicExch((uint32_t *)w->peer[w->rank] + 1, 0u);
     return true;
 }
 
@@ -221,32 +264,69 @@ GS_FN void gs_done_as(const gpusym_work_t *w, uint32_t seq, uint32_t status)
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(w->done), "l"((uint64_t)seq << 32 | status) : "memory");
 }
 
-/* One load across PCIe fetches the whole command. The fence lets go of what this multiprocessor's first-level cache has
- * of the input, which other kernels may have written since. */
-GS_FN bool gs_bell(gs_ctx_t c, const gpusym_work_t *w, uint32_t seq, gs_message_t *m)
+/*
+ * Loads of what other kernels, or the host, have written since this kernel began: strong ones, which pass by the first-level
+ * cache, where old values may lie.  What they are to see was written before the host rang; their address comes out of the
+ * bell, or they wait at a barrier for who has read that, so that none is made before.  A fence would do the same, and take
+ * longer.
+ */
+GS_FN gs_pack_t gs_ld16_fresh(const void *p)
 {
-    __shared__ gs_message_t told;
-    __shared__ int says;
-    if (0 == c.thread) {
-        const uint64_t since = gs_now_ns();
-        int now = 0;
-        for (uint32_t turn = 1; 0 == now; turn++) {
-            uint64_t bell[2];
-            asm volatile("ld.relaxed.sys.global.v2.u64 {%0,%1}, [%2];"
-                         : "=l"(bell[0]), "=l"(bell[1])
-                         : "l"(w->bell)
-                         : "memory");
-            now = gs_bell_says(bell, seq, &told);
-            if (0 == now && (gs_now_ns() - since > w->linger_ns || (0 == turn % 64 && gs_aborted(w)))) {
-                now = -1;
-            }
-        }
-        asm volatile("fence.acq_rel.sys;" ::: "memory");
-        says = now;
+    gs_pack_t v;
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0,%1}, [%2];" : "=l"(v.w[0]), "=l"(v.w[1]) : "l"(p) : "memory");
+    return v;
+}
+
+GS_FN uint64_t gs_ld_fresh(const void *p, uint32_t size)
+{
+    uint64_t v;
+    uint32_t u;
+    if (8 == size) {
+        asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+        return v;
     }
-    __syncthreads();
-    *m = told;
-    return says > 0;
+    if (4 == size) {
+        asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(u) : "l"(p) : "memory");
+    } else {
+        asm volatile("ld.relaxed.sys.global.u8 %0, [%1];" : "=r"(u) : "l"(p) : "memory");
+    }
+    return u;
+}
+
+/* One load across PCIe fetches the whole command. */
+GS_FN void gs_bell_look(const gpusym_work_t *w, uint64_t bell[2])
+{
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0,%1}, [%2];" : "=l"(bell[0]), "=l"(bell[1]) : "l"(w->bell) : "memory");
+}
+
+GS_FN bool gs_bell_reach(gs_message_t *m)
+{
+    (void)m;
+    return true;
+}
+
+GS_FN bool gs_part_all(gs_ctx_t part, bool x)
+{
+    if (GS_WARP != part.nthreads) {
+        return !gs_part_any(part, !x);
+    }
+    x = 0 != __all_sync(0xffffffffu, x);
+    __syncwarp(); /* the vote alone orders no accesses to memory */
+    return x;
+}
+
+/* Written by thread 0, while the others sleep in gs_told() or have all passed a barrier since they read it. */
+static __shared__ gs_rung_t gs_desk;
+
+GS_FN void gs_tell(const gs_rung_t *r)
+{
+    gs_desk = *r;
+}
+
+GS_FN void gs_told(gs_ctx_t part, gs_rung_t *r)
+{
+    (void)gs_part_all(part, true);
+    *r = gs_desk;
 }
 
 /*

@@ -51,6 +51,21 @@ GS_FN bool gs_ll_ld(const void *line, uint32_t e, uint64_t *d)
     return (uint32_t)(a >> 32) == e && (uint32_t)(b >> 32) == e;
 }
 
+typedef struct {
+    const void *line; /* NULL: not asked for */
+} gs_line_t;
+
+GS_FN gs_line_t gs_ll_peek(const void *line, bool want)
+{
+    const gs_line_t raw = {want ? line : NULL};
+    return raw;
+}
+
+GS_FN bool gs_ll_whole(const gs_line_t *raw, uint32_t e, uint64_t *d)
+{
+    return NULL != raw->line && gs_ll_ld(raw->line, e, d);
+}
+
 GS_FN void gs_flag_post(uint32_t *p, uint32_t v)
 {
     __atomic_store_n(p, v, __ATOMIC_RELEASE);
@@ -149,15 +164,25 @@ GS_FN void gs_pause(void)
     sched_yield(); /* tests run more ranks than there are cores */
 }
 
-GS_FN bool gs_last_block(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
+GS_FN bool gs_last_keeps(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
 {
     uint32_t *ticket = (uint32_t *)w->peer[w->rank];
-    ticket[1] = *status > ticket[1] ? *status : ticket[1]; /* one thread runs all blocks of a launch */
+    ticket[1] = status > ticket[1] ? status : ticket[1]; /* one thread runs all blocks of a launch */
     if (++ticket[0] != c.nblocks) {
         return false;
     }
+    ticket[0] = 0;
+    return true;
+}
+
+GS_FN bool gs_last_block(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
+{
+    uint32_t *ticket = (uint32_t *)w->peer[w->rank];
+    if (!gs_last_keeps(c, w, *status)) {
+        return false;
+    }
     *status = ticket[1];
-    ticket[0] = ticket[1] = 0;
+    ticket[1] = 0;
     return true;
 }
 
@@ -166,25 +191,46 @@ GS_FN void gs_done_as(const gpusym_work_t *w, uint32_t seq, uint32_t status)
     __atomic_store_n(w->done, (uint64_t)seq << 32 | status, __ATOMIC_RELEASE);
 }
 
-/* The command has the pointers of the simulated GPU, which the hook of kernels.h translates. */
-GS_FN bool gs_bell(gs_ctx_t c, const gpusym_work_t *w, uint32_t seq, gs_message_t *m)
+GS_FN gs_pack_t gs_ld16_fresh(const void *p)
 {
-    const uint64_t since = gs_now_ns();
-    (void)c;
-    for (;;) {
-        const uint64_t bell[2] = {__atomic_load_n(&w->bell[0], __ATOMIC_ACQUIRE),
-                                  __atomic_load_n(&w->bell[1], __ATOMIC_ACQUIRE)};
-        const int says = gs_bell_says(bell, seq, m);
-        if (says > 0) {
-            m->in = gpusym_kernel_sim_reach(m->in);
-            m->out = gpusym_kernel_sim_reach(m->out);
-            return NULL != m->in && NULL != m->out;
-        }
-        if (says < 0 || gs_now_ns() - since > w->linger_ns || gs_aborted(w)) {
-            return false;
-        }
-        gs_pause();
-    }
+    return gs_ld16(p);
+}
+
+GS_FN uint64_t gs_ld_fresh(const void *p, uint32_t size)
+{
+    return 8 == size ? *(const uint64_t *)p : 4 == size ? *(const uint32_t *)p : *(const uint8_t *)p;
+}
+
+GS_FN void gs_bell_look(const gpusym_work_t *w, uint64_t bell[2])
+{
+    bell[0] = __atomic_load_n(&w->bell[0], __ATOMIC_ACQUIRE);
+    bell[1] = __atomic_load_n(&w->bell[1], __ATOMIC_ACQUIRE);
+}
+
+/* The command has the pointers of the simulated GPU, which the hook of kernels.h translates. */
+GS_FN bool gs_bell_reach(gs_message_t *m)
+{
+    m->in = gpusym_kernel_sim_reach(m->in);
+    m->out = gpusym_kernel_sim_reach(m->out);
+    return NULL != m->in && NULL != m->out;
+}
+
+GS_FN bool gs_part_all(gs_ctx_t part, bool x)
+{
+    (void)part;
+    return x;
+}
+
+/* The one thread has what it says. */
+GS_FN void gs_tell(const gs_rung_t *r)
+{
+    (void)r;
+}
+
+GS_FN void gs_told(gs_ctx_t part, gs_rung_t *r)
+{
+    (void)part;
+    (void)r;
 }
 
 /* Multicast: by the hook of kernels.h, a store to each member's memory. */

@@ -35,7 +35,7 @@ enum gpusym_status {
     GPUSYM_STATUS_TIMEOUT = 2, /* a wait outlasted limit_ns; bits 8..15: the team rank waited for */
     GPUSYM_STATUS_NO_MULTICAST = 3, /* a multicast kernel where there are no multimem instructions (before sm_90) */
 };
-/* In a status: a kernel that stayed has left, and this call was its last. */
+/* In a status: a kernel that stayed has left, and this call was its last. Nothing has been done of a later one. */
 #define GPUSYM_STATUS_LEFT (1u << 31)
 
 /* A piece of a user's buffer, in bytes: of `in` what goes to one rank, of `out` what comes from one rank. */
@@ -46,12 +46,15 @@ typedef struct gpusym_seg {
 /*
  * What the host rings with: the whole command in two words of one 16-byte line.  Each half has the number of the call, so
  * that it does not matter how they arrive.
- *   [0]  input << 16 | low byte of bytes << 8 | low byte of the call's done_seq
- *   [1]  output << 16 | high byte of bytes << 8 | the same
- * bytes 0: leave.  Addresses have 48 bits, and messages up to 64 KiB - 1.
+ *   [0]  input << 16 | low byte of bytes << 8 | low bits of skip << 6 | low 6 bits of the call's done_seq
+ *   [1]  output << 16 | high byte of bytes << 8 | high bits of skip << 6 | the same
+ * skip: epochs between the last call's and this one's.  bytes 0: leave.  Addresses have 48 bits, and messages up to
+ * 64 KiB - 1.
  */
 #define GPUSYM_BELL_BYTES_MAX 0xffffu
 #define GPUSYM_BELL_ADDRESS_BITS 48
+#define GPUSYM_BELL_NUMBER 0x3fu
+#define GPUSYM_BELL_SKIP_MAX 15u
 
 /* A path of channels, as one rank sees it; links as in kernels/schedule.h. */
 typedef struct gpusym_path {
@@ -61,11 +64,23 @@ typedef struct gpusym_path {
     uint8_t order[GPUSYM_TEAM_MAX]; /* ring: the rank at each place */
 } gpusym_path_t;
 
+/* What a kernel has to do with its GPU's copy engines (symm_ce.h). Masks are of ranks: 1 << rank. */
+typedef struct gpusym_copies_work {
+    uint32_t whole;      /* for gpusym_kernel_plan: the message is one, in slices for the owners; else there are segments */
+    uint32_t last;       /* epoch of the call's last piece */
+    uint32_t arrived;    /* whose pieces must have arrived, delivered: in our output; up to w->epoch */
+    uint32_t delivered;
+    uint32_t sent;       /* to whom our own streams must have sent, up to sent_epoch */
+    uint32_t sent_epoch;
+    uint64_t off, step;  /* of the pieces that arrived, in our slot: of rank p at off + (p - (p > rank)) * step */
+} gpusym_copies_t;
+
 /*
  * One launch.  All pointers are device pointers as this rank's GPU sees them.
  *
  * A slot is a piece of every rank's symmetric heap that belongs to one communicator:
- *   [0, GPUSYM_FLAGS_OFF)      the owner's ticket: uint32_t blocks ended, worst status
+ *   [0, GPUSYM_FLAGS_OFF)      the owner's own: its ticket, uint32_t blocks ended, worst status; and at GPUSYM_SENT_OFF
+ *                              uint32_t [GPUSYM_TEAM_MAX], written by its copy engines (symm_ce.h)
  *   [GPUSYM_FLAGS_OFF, ll_off) flags: uint32_t [blocks][GPUSYM_TEAM_MAX]; row b, column r is written by
  *                              block b of rank r only
  *   [ll_off, ll128_off)        LL lines: two parities x nranks sources x ll_bytes
@@ -74,7 +89,8 @@ typedef struct gpusym_path {
  *
  * The host launches on a slot only when all ranks have ended the launch before (they post the call, which they do when
  * they have the completion word of the last).  So whoever may overwrite what is a question within one launch: at its
- * start nobody reads anything in a slot, and flags and LL lines hold epochs below w->epoch.  The zero-copy kernels
+ * start nobody reads anything in a slot, and flags and LL lines hold epochs below w->epoch (but for a one-shot all-reduce,
+ * for which a peer may have rung early: symm_ll.h; then LL lines may have its epoch).  The zero-copy kernels
  * rely on the same: once a rank runs, all ranks' buffers are there to be read and written.
  */
 typedef struct gpusym_work {
@@ -84,6 +100,7 @@ typedef struct gpusym_work {
     uint64_t bytes;              /* two-shot and one-shot all-reduce, reduce, bcast: the message.
                                   * Exchange kernels: the longest segment that any rank has for any; the same on all */
     uint64_t ll_off;             /* offset of the LL area in the slot */
+    uint64_t ll128_off;          /* offset of the LL128 area in the slot */
     uint64_t stage_off;          /* offset of the staging area in the slot */
     uint64_t limit_ns;           /* longest wait for one peer in nanoseconds; 0: no limit */
     uint64_t *done;              /* pinned host memory: {sequence << 32 | status}, written last */
@@ -115,6 +132,8 @@ typedef struct gpusym_work {
     const uint64_t *bell; /* [2] */
     uint64_t linger_ns;
 
+    gpusym_copies_t copies; /* kernels that work with copy engines (symm_ce.h) */
+
     /* The slot's multicast address: a store reaches all ranks' slots, multimem loads reduce over them. NULL without;
      * then no MC kernel is launched. All ranks' slots have the same offset in their heaps then. */
     void *mc;
@@ -138,7 +157,7 @@ typedef struct gpusym_work {
 
     /* Channels (channel.h): block b is channel b. bytes as for the two-shot kernels, or, where ranks have segments
      * (all-gather, reduce-scatter), as for exchanges. */
-    uint64_t ll128_off, ll128_room; /* of the slot's LL128 area, in multiples of 128 */
+    uint64_t ll128_room; /* of the slot's LL128 area, in multiples of 128, as its offset is */
     uint32_t flag_rows;             /* of the slot: a channel has two */
     uint32_t schedule;              /* enum gs_schedule_kind */
     uint32_t npaths;                /* channel b takes path b % npaths */
@@ -149,6 +168,15 @@ typedef struct gpusym_work {
     gpusym_path_t path[GPUSYM_PATHS_MAX];
     uint64_t end; /* no field: what follows the last */
 } gpusym_work_t;
+
+/* Epochs are below this: streams wait for a difference of 32 bits with a sign, so that an old flag must not be half of all
+ * numbers behind. */
+#define GPUSYM_EPOCH_MAX 0x7fffffffu
+/* Most pieces that copy engines send to a rank in a call: what a GPU's queue holds, so that the host does not wait for
+ * the GPU in the driver, where it could not look after its peers. */
+#define GPUSYM_COPIES_MAX 128u
+/* Buffers for the pieces that a rank is sent: pieces under way. */
+#define GPUSYM_COPIES_BUFFERS 2u
 
 /* Packs of a chunk at most: so that loops over one count in 32 bits. */
 #define GPUSYM_CHUNK_MAX (1u << 30)
@@ -162,7 +190,12 @@ typedef struct gpusym_work {
 /* A group of LL128 lines: four, with their flags, and the packs that they hold (channel.h). */
 #define GPUSYM_LL128_BYTES 512u
 #define GPUSYM_LL128_PACKS 30u
+/* Streams of a block of so many threads, a warp each (symm_ll128.h); and groups of a unit, where nobody asks for others: as
+ * many as a warp of a GPU takes at a time. */
+#define GPUSYM_LL128_STREAMS(nthreads) ((nthreads) < 64u ? 1u : (nthreads) / 32u)
+#define GPUSYM_LL128_UNIT 4u
 
+#define GPUSYM_SENT_OFF 128u
 #define GPUSYM_FLAGS_OFF 256u
 #define GPUSYM_FLAG_ROW (GPUSYM_TEAM_MAX * 4u)
 

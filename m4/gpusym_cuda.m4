@@ -96,13 +96,13 @@ for dir in "" "$gpusym_cuda_dir/include" "$gpusym_cuda_dir"/targets/*/include; d
         GPUSYM_CUDA_CPPFLAGS=${dir:+-I$dir}
         CPPFLAGS="$gpusym_save_CPPFLAGS $GPUSYM_CUDA_CPPFLAGS"
         AC_PREPROC_IFELSE([AC_LANG_SOURCE([[#include <cuda.h>
-#if CUDA_VERSION < 11020
+#if CUDA_VERSION < 11070
 #error too old
 #endif
             ]])], [gpusym_cuda_h=yes])])
 done
 CPPFLAGS=$gpusym_save_CPPFLAGS
-AC_MSG_CHECKING([for cuda.h of CUDA 11.2 or newer])
+AC_MSG_CHECKING([for cuda.h of CUDA 11.7 or newer])
 AC_MSG_RESULT([${gpusym_cuda_h:-no}])
 AS_IF([test "$gpusym_cuda_h" = yes],
     [GPUSYM_HAVE_CUDA=1

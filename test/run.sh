@@ -21,7 +21,8 @@ set -u
 #           output must match. Exit status 77 is "cannot run here": neither passed nor failed.
 # MCA       name=value ...; besides them coll=gpusym and coll_gpusym_device=..., unless given here. A line that names
 #           a parameter sim_... is only for the simulator
-# program   in the build tree, or a command found in PATH; @SRC@ and @BUILD@ are the two trees, @INFO@ is ompi_info
+# program   in the build tree, or a command found in PATH; @SRC@ and @BUILD@ are the two trees, @INFO@ is ompi_info,
+#           @KINDS@ is libgpusym_kinds, for LD_PRELOAD
 tests() {
     cat <<'EOF'
 # What a user sees.
@@ -45,6 +46,8 @@ allreduce-q  | 3,5,7,8   | 120 | ok                             |               
 agxll_r      | 2,3       | 120 | ok                             | coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/allreduce --quick
 rsxld_agxst  | 2,3       | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxld_agxst | test/mpi/allreduce --quick
 rsxst_agxst  | 2,3       | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxst_agxst | test/mpi/allreduce --quick
+rsxll128_agxll128 | 2,3  | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxll128_agxll128 | test/mpi/allreduce --quick
+rsxll128-big | 2,4       | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxll128_agxll128 coll_gpusym_heap_size=1M | test/mpi/big
 staged       | 2,4       | 120 | ok                             | coll_gpusym_allreduce_algorithm=staged  | test/mpi/allreduce --quick
 # Two ranks a GPU: staged unless told otherwise.
 shared       | =4        | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/allreduce --quick
@@ -52,7 +55,7 @@ shared-run   | =4        | 120 | ok                             | coll_gpusym_si
 random       | 2,3,4     | 120 | ok                             |                                         | test/mpi/random --n 300
 random-8     | =8        | 120 | ok                             |                                         | test/mpi/random --n 60
 # The epochs' counting wraps round in the midst of it.
-wrap         | 2,4       | 120 | ok                             | coll_gpusym_epoch_first=4294967000      | test/mpi/random --n 100
+wrap         | 2,4       | 120 | ok                             | coll_gpusym_epoch_first=2147483300      | test/mpi/random --n 100
 # Long messages; in a heap so small that they take many rounds.
 big          | 2,4       | 120 | ok                             |                                         | test/mpi/big
 big-rounds   | 4         | 120 | ok                             | coll_gpusym_heap_size=1M                | test/mpi/big
@@ -74,6 +77,9 @@ forced-mc    | 3,4       | 120 | ok                             | coll_gpusym_al
 forced-llmc  | 4         | 120 | ok                             | coll_gpusym_allreduce_algorithm=agxllmc_r coll_gpusym_allgather_algorithm=llmc coll_gpusym_reduce_scatter_algorithm=ldmc coll_gpusym_reduce_scatter_block_algorithm=ldmc | test/mpi/random_coll --n 400
 # Rings, chains and trees, each protocol: of the collectives that have them, of which no call may have had another; -direct:
 # straight between users' buffers.
+ce           | 2,3,5,8   | 120 | ok                             | coll_gpusym_allreduce_algorithm=ce coll_gpusym_allgather_algorithm=ce coll_gpusym_allgatherv_algorithm=ce coll_gpusym_reduce_scatter_algorithm=ce coll_gpusym_reduce_scatter_block_algorithm=ce coll_gpusym_bcast_algorithm=ce coll_gpusym_reduce_algorithm=ce coll_gpusym_alltoall_algorithm=ce coll_gpusym_chunk=512 coll_gpusym_zero_copy_min=1 | test/mpi/random_coll --kinds device --n 150
+ce-big       | 2,4       | 120 | ok                             | coll_gpusym_allreduce_algorithm=ce      | test/mpi/big
+ce-broken    | =3        | 60  | ok                             | coll_gpusym_sim_fail=launch:14@1 coll_gpusym_sim_host=1 coll_gpusym_allreduce_algorithm=ce coll_gpusym_chunk=512 coll_gpusym_zero_copy_min=1 | test/mpi/broken
 ring-simple  | 2,5,8     | 120 | ok                             | coll_gpusym_allreduce_algorithm=ring_simple coll_gpusym_allgather_algorithm=ring_simple coll_gpusym_allgatherv_algorithm=ring_simple coll_gpusym_reduce_scatter_algorithm=ring_simple coll_gpusym_reduce_scatter_block_algorithm=ring_simple coll_gpusym_bcast_algorithm=chain_simple coll_gpusym_reduce_algorithm=chain_simple coll_gpusym_chunk=512 | test/mpi/random_coll --kinds device --n 120 --ran ring_simple,chain_simple
 ring-ll      | 3,6       | 120 | ok                             | coll_gpusym_allreduce_algorithm=ring_ll coll_gpusym_allgather_algorithm=ring_ll coll_gpusym_allgatherv_algorithm=ring_ll coll_gpusym_reduce_scatter_algorithm=ring_ll coll_gpusym_reduce_scatter_block_algorithm=ring_ll coll_gpusym_bcast_algorithm=chain_ll coll_gpusym_reduce_algorithm=chain_ll | test/mpi/random_coll --kinds device --n 120 --ran ring_ll,chain_ll
 ring-ll128   | 4,9       | 120 | ok                             | coll_gpusym_allreduce_algorithm=ring_ll128 coll_gpusym_allgather_algorithm=ring_ll128 coll_gpusym_allgatherv_algorithm=ring_ll128 coll_gpusym_reduce_scatter_algorithm=ring_ll128 coll_gpusym_reduce_scatter_block_algorithm=ring_ll128 coll_gpusym_bcast_algorithm=chain_ll128 coll_gpusym_reduce_algorithm=chain_ll128 coll_gpusym_chunk=512 | test/mpi/random_coll --kinds device --n 120 --ran ring_ll128,chain_ll128
@@ -102,6 +108,8 @@ manycomms    | 2,3       | 120 | ok                             |               
 bench        | =3        | 120 | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/gpusym_bench --device sim --coll all --mode all --min 64 --max 4k --step 64 --batches 7 --csv @BUILD@/test/results/bench.csv --json @BUILD@/test/results/bench.json
 bench-root   | =4        | 60  | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/gpusym_bench --device sim --coll reduce,bcast,scatterv,gather --root 2 --type int8 --op prod --min 1 --max 1k --step 32
 bench-sweep  | =2        | 60  | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/gpusym_bench --device sim --sweep --bytes 64,4k --algorithms auto,agxll_r,rsxst_agxst --blocks 1,2
+# All that has a goal is measured; what the table makes of it.
+goals        | -         | 120 | ok:^the tables are right       |                                         | @SRC@/test/goals.sh @BUILD@
 bench-files  | -         | 30  | ok:the same 90 rows            |                                         | @SRC@/test/bench.sh @BUILD@
 # A solver with its vectors on the GPU: right by gpusym and staged, and with the bits of sums in the order of the ranks.
 cg           | 1,2,3,4   | 60  | ok:verified: yes               | coll_gpusym_sim_gpus=0                  | examples/cg --device sim
@@ -122,10 +130,17 @@ links-slow   | =4        | 120 | ok                             | coll_gpusym_si
 links-none-3 | =3        | 120 | ok                             | coll_gpusym_sim_links=0-1:0             | test/mpi/links --reach none
 links-none-6 | =6        | 120 | ok                             | coll_gpusym_sim_links=0-4:0,0-5:0,1-3:0,1-4:0,1-5:0,2-3:0,2-4:0,2-5:0 | test/mpi/links --reach none
 links-random | 4,6       | 120 | ok                             | coll_gpusym_sim_links=0-1:0,2-3:0       | test/mpi/random_coll --n 400
+# What gpusym adds to a call on host buffers, in instructions.
+hostpath     | -         | 120 | ok:^at most                    |                                         | @SRC@/test/hostpath.sh @BUILD@
 # What a process takes of a GPU's memory.
 footprint    | 2,4       | 60  | ok:MiB of GPU memory           | coll_gpusym_sim_gpus=0                  | test/mpi/footprint
 # GPU memory by MPI_Alloc_mem.
 allocmem     | 1,2,3     | 60  | ok                             |                                         | test/mpi/allocmem
+# The same, and windows, with libgpusym_kinds loaded and without; a rank that has no GPU memory.
+kinds        | 1,2,3,4   | 120 | ok                             |                                         | env LD_PRELOAD=@KINDS@ @BUILD@/test/mpi/kinds
+kinds-long   | =3        | 120 | ok                             |                                         | env LD_PRELOAD=@KINDS@ @BUILD@/test/mpi/kinds --rounds 1000
+kinds-plain  | 1,3       | 120 | ok                             |                                         | test/mpi/kinds --plain
+kinds-fails  | =3        | 60  | ok:has host memory, since not all ranks | coll_gpusym_sim_fail=alloc:1@1 osc_base_verbose=1 | env LD_PRELOAD=@KINDS@ @BUILD@/test/mpi/kinds --fails
 # Vectors, packed by the GPU.
 pack         | 2,3,4     | 120 | ok                             |                                         | test/mpi/pack --n 600
 # Injected faults, mismatched calls, killed ranks.
@@ -288,6 +303,8 @@ table_line() {
     command=("${command[@]//@SRC@/$srcdir}")
     command=("${command[@]//@BUILD@/$builddir}")
     command=("${command[@]//@INFO@/$GPUSYM_OMPI_INFO}")
+    # the sanitizers' library must come first
+    command=("${command[@]//@KINDS@/${sanitizer_preload:+$sanitizer_preload:}$builddir/.libs/libgpusym_kinds.so}")
     program=${command[0]}
     if [[ $program == */* ]]; then
         [[ $program == /* ]] || command[0]=$builddir/$program

@@ -18,6 +18,10 @@
 #define TWOSHOT_BYTES_PER_BLOCK (8u << 10)
 #define TWOSHOT_THREADS 256u
 #define TWOSHOT_BLOCKS 128u
+/* ... who wants so few has larger ones: 512 MiB by 16 blocks 1762 us in place of 2436, by 32 1769 in place of 1797 (2 x H200,
+ * where the best is 1513). */
+#define TWOSHOT_FEW_BLOCKS 32u
+#define TWOSHOT_FEW_THREADS 512u
 /* ... and with zero copy more than one a multiprocessor (of 132) in the middle: 86.2 us in place of 87.9 for 16 MiB, but 311 in
  * place of 306 for 64. In bytes. */
 #define MIDDLE_BLOCKS 176u
@@ -28,6 +32,12 @@
 #define PULL_MAX (2ull << 20)
 /* ... up to so many the root of a bcast, reduce serves all by itself, for the same reason. */
 #define ROOT_MAX (1ull << 20)
+/* Two-shot by LL128 lines, measured on 2 x H200: a warp for each group of lines of a slice, in blocks of 4 warps up to so many
+ * groups (128 KiB: 12.9 us, with 8 warps 13.5), then of 8 (2 MiB: 19.2 us, with 4 warps 21.8). */
+#define TWOSHOT_LL128_FEW 256u
+#define TWOSHOT_LL128_BLOCKS 128u
+#define TWOSHOT_LL128_THREADS 128u
+#define TWOSHOT_LL128_THREADS_MAX 256u
 /* Rings, chains and trees, by protocol: bytes of a message that a channel is worth, and threads, measured on 4 x H200 at 8
  * bytes to 256 MiB: 64 channels were best wherever there is enough for them. */
 #define CHANNEL_LL_BYTES (4u << 10)
@@ -45,6 +55,14 @@
 /* Where GPUs reach each other along rings only: largest message in bytes by LL, by LL128 (where it may be), then Simple. */
 #define RING_LL_MAX (64ull << 10)
 #define RING_LL128_MAX (4ull << 20)
+/* Copy engines: a slice goes in so many pieces, of these bytes at least and at most; the blocks that reduce a piece, and
+ * their threads. Measured on 2 x H200: a piece costs 12 us besides its bytes, so that large ones are best. */
+#define COPIES_PIECES 2u
+#define COPIES_PIECE_MIN (2u << 20)
+#define COPIES_PIECE_MAX (64u << 20)
+#define COPIES_BYTES_PER_BLOCK (16u << 10)
+#define COPIES_BLOCKS 32u
+#define COPIES_THREADS 512u
 /* The simulator runs a block as one CPU thread, one after the other: more blocks only add barriers. */
 #define SIM_BLOCKS 4u
 
@@ -58,30 +76,69 @@ static uint32_t at_least_1(uint32_t a)
     return 0 == a ? 1 : a;
 }
 
+/* Where a table by ranks has so many: 2, up to 4, more. */
+static unsigned by_ranks(uint32_t nranks)
+{
+    return nranks <= 2 ? 0 : nranks <= 4 ? 1 : 2;
+}
+
 uint32_t gpusym_tuning_max_blocks(uint32_t sm_count, bool simulated)
 {
     return at_least_1(simulated ? SIM_BLOCKS : min_u32(2 * sm_count, GPUSYM_BLOCKS_MAX));
 }
 
 /* The LL and the other unicast algorithm of a collective, and how large a message, or segment, goes by LL lines: in bytes, by
- * ranks: 2, up to 4, more. LL lines are twice as long as their data but need no barrier. Not in the table: no LL beyond that. */
+ * ranks: 2, up to 4, more. LL lines are twice as long as their data but need no barrier. Not in the table: no LL beyond that.
+ * Between these two, where links keep LL128 lines whole: the two-shot by those, up to how large a message; 0: never. From how
+ * large a segment on copy engines send, with zero copy; 0: never. */
 typedef struct {
     int ll, st;
     uint32_t ll_max[3];
+    int ll128;
+    uint32_t ll128_max[3];
+    int ce;
+    uint32_t ce_min[3];
 } row_t;
 
 #define KIB << 10
+#define MIB << 20
 static const row_t rows[GPUSYM_COLL_COUNT] = {
     /* measured on 4 and 2 x H200 */
-    [GPUSYM_COLL_ALLREDUCE] = {GPUSYM_ALG_ALLREDUCE_AGXLL_R, GPUSYM_ALG_ALLREDUCE_RSXST_AGXST, {512 KIB, 128 KIB, 64 KIB}},
-    /* the same traffic as the one-shot all-reduce of a message as long as a segment */
-    [GPUSYM_COLL_ALLGATHER] = {GPUSYM_ALG_ALLGATHER_LL, GPUSYM_ALG_ALLGATHER_ST, {128 KIB, 64 KIB, 32 KIB}},
-    [GPUSYM_COLL_ALLGATHERV] = {GPUSYM_ALG_ALLGATHERV_LL, GPUSYM_ALG_ALLGATHERV_ST, {128 KIB, 64 KIB, 32 KIB}},
+    [GPUSYM_COLL_ALLREDUCE] = {GPUSYM_ALG_ALLREDUCE_AGXLL_R,
+                               GPUSYM_ALG_ALLREDUCE_RSXST_AGXST,
+                               {128 KIB, 128 KIB, 64 KIB},
+                               GPUSYM_ALG_ALLREDUCE_RSXLL128_AGXLL128,
+                               /* 512 KiB: 14.4 us in place of 15.4 by ST, 18.6 by LL; measured on 2 only */
+                               {1 MIB, 0, 0},
+                               0,
+                               {0, 0, 0}},
+    /* the same traffic as the one-shot all-reduce of a message as long as a segment; ce: 64 MiB in all 108.2 us in place of
+     * 110.2, 256 MiB 370 in place of 390; measured on 2 only */
+    [GPUSYM_COLL_ALLGATHER] = {GPUSYM_ALG_ALLGATHER_LL,
+                               GPUSYM_ALG_ALLGATHER_ST,
+                               {128 KIB, 64 KIB, 32 KIB},
+                               0,
+                               {0, 0, 0},
+                               GPUSYM_ALG_ALLGATHER_CE,
+                               {32 MIB, 0, 0}},
+    [GPUSYM_COLL_ALLGATHERV] = {GPUSYM_ALG_ALLGATHERV_LL,
+                                GPUSYM_ALG_ALLGATHERV_ST,
+                                {128 KIB, 64 KIB, 32 KIB},
+                                0,
+                                {0, 0, 0},
+                                GPUSYM_ALG_ALLGATHERV_CE,
+                                {32 MIB, 0, 0}},
     [GPUSYM_COLL_REDUCE_SCATTER] = {GPUSYM_ALG_REDUCE_SCATTER_LL, GPUSYM_ALG_REDUCE_SCATTER_ST, {256 KIB, 128 KIB, 64 KIB}},
     [GPUSYM_COLL_REDUCE_SCATTER_BLOCK] = {GPUSYM_ALG_REDUCE_SCATTER_BLOCK_LL,
                                           GPUSYM_ALG_REDUCE_SCATTER_BLOCK_ST,
                                           {256 KIB, 128 KIB, 64 KIB}},
-    [GPUSYM_COLL_ALLTOALL] = {GPUSYM_ALG_ALLTOALL_LL, GPUSYM_ALG_ALLTOALL_ST, {128 KIB, 64 KIB, 32 KIB}},
+    [GPUSYM_COLL_ALLTOALL] = {GPUSYM_ALG_ALLTOALL_LL,
+                              GPUSYM_ALG_ALLTOALL_ST,
+                              {128 KIB, 64 KIB, 32 KIB},
+                              0,
+                              {0, 0, 0},
+                              GPUSYM_ALG_ALLTOALL_CE,
+                              {32 MIB, 0, 0}},
     [GPUSYM_COLL_ALLTOALLV] = {GPUSYM_ALG_ALLTOALLV_LL, GPUSYM_ALG_ALLTOALLV_ST, {128 KIB, 64 KIB, 32 KIB}},
     [GPUSYM_COLL_GATHER] = {GPUSYM_ALG_GATHER_LL, GPUSYM_ALG_GATHER_ST, {128 KIB, 64 KIB, 32 KIB}},
     [GPUSYM_COLL_GATHERV] = {GPUSYM_ALG_GATHERV_LL, GPUSYM_ALG_GATHERV_ST, {128 KIB, 64 KIB, 32 KIB}},
@@ -90,10 +147,17 @@ static const row_t rows[GPUSYM_COLL_COUNT] = {
     [GPUSYM_COLL_SCAN] = {GPUSYM_ALG_SCAN_LL, GPUSYM_ALG_SCAN_ST, {128 KIB, 64 KIB, 32 KIB}},
     [GPUSYM_COLL_EXSCAN] = {GPUSYM_ALG_EXSCAN_LL, GPUSYM_ALG_EXSCAN_ST, {128 KIB, 64 KIB, 32 KIB}},
     /* all of it through one GPU's port */
-    [GPUSYM_COLL_BCAST] = {GPUSYM_ALG_BCAST_LL, GPUSYM_ALG_BCAST_ST, {128 KIB, 64 KIB, 32 KIB}},
+    [GPUSYM_COLL_BCAST] = {GPUSYM_ALG_BCAST_LL,
+                           GPUSYM_ALG_BCAST_ST,
+                           {128 KIB, 64 KIB, 32 KIB},
+                           0,
+                           {0, 0, 0},
+                           GPUSYM_ALG_BCAST_CE,
+                           {256 MIB, 0, 0}}, /* 713 us in place of 745; 16 MiB: 72 in place of 61 */
     [GPUSYM_COLL_REDUCE] = {GPUSYM_ALG_REDUCE_LL, GPUSYM_ALG_REDUCE_ST, {128 KIB, 64 KIB, 32 KIB}},
 };
 #undef KIB
+#undef MIB
 
 static bool is_ll(unsigned family)
 {
@@ -101,10 +165,24 @@ static bool is_ll(unsigned family)
            GPUSYM_F_XLL_R == family || GPUSYM_F_XLLMC == family;
 }
 
+/* By plain loads and stores, of rank to rank. */
+static bool is_stored(unsigned family)
+{
+    return !is_ll(family) && !gpusym_family_ll128(family) && !gpusym_family_copies(family) &&
+           GPUSYM_F_CHAN_SIMPLE != family && GPUSYM_F_CHAN_SIMPLE_R != family && GPUSYM_F_CHAN_LL != family &&
+           GPUSYM_F_CHAN_LL_R != family;
+}
+
 /* Whether the message is cut over blocks as a whole, not each rank's segment of it. */
 static bool is_whole(unsigned coll)
 {
     return GPUSYM_COLL_ALLREDUCE == coll || GPUSYM_COLL_REDUCE == coll || GPUSYM_COLL_BCAST == coll;
+}
+
+/* What is sent to a rank goes to its heap: users' outputs need not be mapped. */
+static bool is_reduce_scatter(unsigned coll)
+{
+    return GPUSYM_COLL_REDUCE_SCATTER == coll || GPUSYM_COLL_REDUCE_SCATTER_BLOCK == coll;
 }
 
 static void shape_ll(const gpusym_tuning_call_t *call, gpusym_tuning_choice_t *choice)
@@ -128,6 +206,14 @@ static void shape_st(const gpusym_tuning_call_t *call, gpusym_tuning_choice_t *c
     const bool middle = GPUSYM_F_RSXST_AGXST_Z == choice->family && bytes > MIDDLE_MIN && bytes <= MIDDLE_MAX;
     choice->threads = middle ? MIDDLE_THREADS : TWOSHOT_THREADS;
     choice->blocks = min_u32(bytes / TWOSHOT_BYTES_PER_BLOCK, middle ? MIDDLE_BLOCKS : TWOSHOT_BLOCKS);
+}
+
+static void shape_ll128(const gpusym_tuning_call_t *call, gpusym_tuning_choice_t *choice)
+{
+    const uint64_t group = (uint64_t)GPUSYM_LL128_PACKS * GPUSYM_PACK * call->nranks; /* one of each slice */
+    const uint64_t groups = (call->bytes + group - 1) / group;
+    choice->threads = groups <= TWOSHOT_LL128_FEW ? TWOSHOT_LL128_THREADS : TWOSHOT_LL128_THREADS_MAX;
+    choice->blocks = min_u32((groups + choice->threads / 32 - 1) / (choice->threads / 32), TWOSHOT_LL128_BLOCKS);
 }
 
 /* Rings, chains and trees: channels, and pieces. */
@@ -154,6 +240,19 @@ static void shape_channels(const gpusym_tuning_call_t *call, gpusym_tuning_choic
                         GS_CHAIN_REDUCE != schedule && GS_TREE_REDUCE != schedule;
 }
 
+/* Copy engines: pieces, and what reduces them. */
+static void shape_copies(const gpusym_tuning_call_t *call, gpusym_tuning_choice_t *choice)
+{
+    const uint64_t slice = is_whole(call->coll) ? call->bytes / call->nranks : call->bytes;
+    choice->threads = COPIES_THREADS;
+    choice->blocks = min_u32(slice / COPIES_PIECES / COPIES_BYTES_PER_BLOCK, COPIES_BLOCKS);
+    if (0 == choice->chunk) {
+        const uint32_t piece = min_u32(slice / COPIES_PIECES, COPIES_PIECE_MAX);
+        choice->chunk = piece < COPIES_PIECE_MIN ? COPIES_PIECE_MIN : piece;
+    }
+    choice->zero_copy = !is_reduce_scatter(call->coll);
+}
+
 /* The family for an algorithm with zero copy. */
 static unsigned zero_copy_family(const gpusym_tuning_call_t *call, unsigned algorithm)
 {
@@ -177,8 +276,14 @@ static unsigned zero_copy_family(const gpusym_tuning_call_t *call, unsigned algo
 static int by_table(const gpusym_tuning_call_t *call, uint64_t forced_max)
 {
     const row_t *row = &rows[call->coll];
-    const uint64_t limit = 0 != forced_max ? forced_max : row->ll_max[call->nranks <= 2 ? 0 : call->nranks <= 4 ? 1 : 2];
-    return call->bytes <= limit ? row->ll : row->st;
+    const unsigned n = by_ranks(call->nranks);
+    if (call->bytes <= (0 != forced_max ? forced_max : row->ll_max[n])) {
+        return row->ll;
+    }
+    if (call->ll128 && call->bytes <= row->ll128_max[n]) {
+        return row->ll128;
+    }
+    return call->copies && call->zero_copy && 0 != row->ce_min[n] && call->bytes >= row->ce_min[n] ? row->ce : row->st;
 }
 
 /* The algorithm along rings and chains alone; -1: none. */
@@ -216,6 +321,9 @@ static bool to_be_had(const gpusym_tuning_call_t *call, unsigned algorithm)
     if (call->reproducible && !gpusym_algorithm_reproducible(algorithm)) {
         return false;
     }
+    if (gpusym_family_copies(family) && (!call->copies || (!call->zero_copy && !is_reduce_scatter(call->coll)))) {
+        return false;
+    }
     if (!call->all_reach && (schedule < 0 || schedule >= GS_TREE_ALLREDUCE)) {
         return false;
     }
@@ -241,6 +349,10 @@ void gpusym_tuning_choose(const gpusym_tuning_call_t *call, const gpusym_tuning_
     choice->zero_copy = choice->family != family;
     if (channels) {
         shape_channels(call, choice);
+    } else if (GPUSYM_F_RSXLL128_AGXLL128 == choice->family) {
+        shape_ll128(call, choice);
+    } else if (gpusym_family_copies(family)) {
+        shape_copies(call, choice);
     } else if (is_ll(choice->family)) {
         shape_ll(call, choice);
     } else {
@@ -254,6 +366,9 @@ void gpusym_tuning_choose(const gpusym_tuning_call_t *call, const gpusym_tuning_
     }
     if (0 != forced->blocks) {
         choice->blocks = forced->blocks;
+        if (0 == forced->threads && forced->blocks <= TWOSHOT_FEW_BLOCKS && is_stored(choice->family)) {
+            choice->threads = TWOSHOT_FEW_THREADS;
+        }
     }
     choice->blocks = at_least_1(min_u32(choice->blocks, call->max_blocks));
 }
@@ -265,9 +380,10 @@ uint64_t gpusym_tuning_zero_copy_min(bool simulated)
 }
 
 /* Kernels that stay, on 4 x H200: 6.3 us in place of 12.4 at 8 bytes, 8.6 in place of 13.9 at 8 KiB; but the one block takes
- * 16.7 at 32 KiB, where 64 blocks and their launch take 14.1. 512 threads: 8 KiB took 9.2 us with 256, 11.0 with 128; 8
- * bytes 0.1 us less with these. */
-#define STAY_MAX (16u << 10)
+ * 16.7 at 32 KiB, where 64 blocks and their launch take 14.1; on 2, it sends a third of those lines. 512 threads: 8 KiB took
+ * 9.2 us with 256, 11.0 with 128; 8 bytes 0.1 us less with these. */
+/* Longest message in bytes, by ranks: 2, up to 4, more. */
+static const uint32_t stay_max[3] = {32u << 10, 16u << 10, 16u << 10};
 #define STAY_THREADS 512u
 /* How long, in us: longer than a loop's work on the host between two calls; as long as cudaDeviceSynchronize may wait for
  * it. */
@@ -279,9 +395,9 @@ uint32_t gpusym_tuning_linger_us(bool simulated)
     return simulated ? 0 : LINGER;
 }
 
-uint64_t gpusym_tuning_stay_max(void)
+uint64_t gpusym_tuning_stay_max(uint32_t nranks)
 {
-    return STAY_MAX;
+    return stay_max[by_ranks(nranks)];
 }
 
 uint32_t gpusym_tuning_stay_threads(void)

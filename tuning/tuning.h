@@ -23,6 +23,7 @@ typedef struct {
     bool reproducible;   /* only algorithms with gpusym_algorithm_reproducible() */
     bool all_reach;      /* every rank has every other's memory mapped; else only along the rings that the team has */
     bool ll128;          /* links keep stores of 128 bytes whole */
+    bool copies;         /* copy engines can do it, with zero copy */
     uint64_t ll_payload; /* bytes that fit into one epoch of LL lines */
     uint32_t max_blocks; /* that the team's slot has room for */
 } gpusym_tuning_call_t;
@@ -51,8 +52,24 @@ void gpusym_tuning_choose(const gpusym_tuning_call_t *call, const gpusym_tuning_
 /* Kernels that stay after a small all-reduce: for how long, in microseconds (0: they do not); up to which message, in
  * bytes; and the threads of their one block. */
 uint32_t gpusym_tuning_linger_us(bool simulated);
-uint64_t gpusym_tuning_stay_max(void);
+uint64_t gpusym_tuning_stay_max(uint32_t nranks);
 uint32_t gpusym_tuning_stay_threads(void);
+
+/* ... and what bounds them. None of it has been measured, but the launch: about 5 us on 4 x H200. */
+enum {
+    /* Calls that one kernel serves: then it is launched anew, so that whoever waits for all of the GPU's kernels to end
+     * (cudaFree of another thread), or is queued behind it, waits no longer than for these, even if the program never
+     * pauses. They share the cost of the launch. */
+    GPUSYM_STAY_SERVED_MAX = 256,
+    /* Communicators that keep a kernel at a time. Each may have a block waiting on the GPU, whose hardware queues (8, unless
+     * CUDA_DEVICE_MAX_CONNECTIONS says otherwise) are the program's too; and a program may have thousands of them. */
+    GPUSYM_STAY_KEEPERS_MAX = 4,
+    /* After so many kernels in a row that served nobody, so many calls go without, twice as many each further time, up to
+     * the most. */
+    GPUSYM_STAY_MISSES = 2,
+    GPUSYM_STAY_SKIP_FIRST = 64,
+    GPUSYM_STAY_SKIP_MOST = 4096,
+};
 
 /* Smallest message in bytes for which ranks map each other's buffers. */
 uint64_t gpusym_tuning_zero_copy_min(bool simulated);

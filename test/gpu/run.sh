@@ -15,6 +15,8 @@
 #              staging, on each of RANKS beyond 1; about a minute each
 #   overlap    an all-reduce beside a kernel that computes; nonblocking and persistent beside blocking; half a minute
 #   cg         a solver by gpusym, staging and NCCL, of three sizes; half a minute
+#   goals      all that bench/goals.csv has a goal for, beside NCCL, on the largest of RANKS, and one table of it; about two
+#              minutes
 #   rings      rings, chains and trees by each protocol, beside what is chosen otherwise and NCCL's rings and trees, on
 #              the largest of RANKS; about two minutes
 #   sweep      algorithms x blocks x threads of --coll's at the sizes of --bytes, on the largest of RANKS
@@ -25,7 +27,7 @@
 # NVLink multicast is kept off, here and in NCCL: a job that is killed can leave it broken for every user of the GPUs.
 set -u
 
-all_stages="tests sanitize racecheck full bench overlap cg rings sweep faults"
+all_stages="tests sanitize racecheck full bench overlap cg goals rings sweep faults"
 usage="usage: test/gpu/run.sh [--device cuda|sim] [--stages LIST] [--coll LIST] [--bytes LIST] [--pack] KITDIR [RANKS...]
 stages: $all_stages"
 device=${GPUSYM_TEST_DEVICE:-cuda}
@@ -51,7 +53,7 @@ kit=$(cd "${1:?$usage}" && pwd) || exit 2
 shift
 out=${OUT:-./gpu-results}
 mkdir -p "$out/logs" && out=$(cd "$out" && pwd) || exit 2
-chmod +x "$kit"/bin/* "$kit"/test/faults/* || exit 2
+chmod +x "$kit"/bin/* "$kit"/bench/*.sh "$kit"/test/faults/* || exit 2
 # The tables carry the command that made them: no folder of this machine in it.
 cd "$out" || exit 2
 
@@ -195,6 +197,7 @@ other_programs() {
     check "zerocopy vmm, $n ranks" 120 "$n" --mca coll_gpusym_reg_limit 3 "$kit/bin/zerocopy" --least 8m --most 16m --n 64 \
         --kinds "$mapped"
     check "allocmem, $n ranks" 60 "$n" "$kit/bin/allocmem"
+    check "kinds, $n ranks" 60 "$n" env LD_PRELOAD="$kit/lib/libgpusym_kinds.so" "$kit/bin/kinds"
     check "pack, $n ranks" 60 "$n" "$kit/bin/pack" "${some[@]}"
     check "big, $n ranks" 120 "$n" "$kit/bin/big" --bytes "$big_bytes" --kinds device
 }
@@ -335,6 +338,17 @@ cg_stage() {
     for n in "${sizes[@]}"; do
         measure "cg $n, $most ranks" 60 "$most" "$kit/bin/example_cg" --device "$device" --n "$n" --csv "cg-$n-$most-ranks.csv"
     done
+}
+
+goals_stage() {
+    local start=$SECONDS log=$out/logs/goals.log
+    MPIRUN="mpirun --bind-to $bind_to ${common[*]}" timeout --kill-after=10 400 "$kit/bench/goals.sh" --device "$device" \
+        --bin "$kit/bin" --out "$out" "$most" 2>&1 </dev/null | tee "$log"
+    if grep -Eq '^goals: [1-9][0-9]* passed, 0 failed' "$log"; then
+        verdict PASS "goals, $most ranks" $((SECONDS - start)) "$(closing_line "$log")"
+    else
+        verdict FAIL "goals, $most ranks" $((SECONDS - start)) "$(closing_line "$log")"
+    fi
 }
 
 # The same sizes for all; NCCL_ALGO and NCCL_PROTO hold for a process.

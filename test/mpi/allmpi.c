@@ -8,21 +8,12 @@
  *
  * Prints "allmpi: N passed, M failed" and exits with 1 if a check failed on any rank.
  */
-#include <mpi.h>
-#if MPI_VERSION < 4
-#include <mpi-ext.h>
-#endif
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Persistent collectives: MPI 4 has them, before that they were extensions. */
-#if defined(OMPI_HAVE_MPI_EXT_PCOLLREQ) && OMPI_HAVE_MPI_EXT_PCOLLREQ
-#define PERSISTENT_INIT(Name) MPIX_##Name##_init
-#else
-#define PERSISTENT_INIT(Name) MPI_##Name##_init
-#endif
+#include "test/mpi/persistent.h"
 
 enum { BLOCKING, NONBLOCKING, PERSISTENT, MODES };
 static const char *const mode_name[] = {"blocking", "nonblocking", "persistent"};

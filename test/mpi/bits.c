@@ -45,16 +45,6 @@ static const coll_t colls[] = {
 #undef X
 };
 
-static const struct {
-    const char *name;
-    enum gpusym_collective coll;
-    unsigned family;
-} algorithms[] = {
-#define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) {#name, GPUSYM_COLL_##coll, GPUSYM_F_##family},
-#include "kernels/kernels.def"
-};
-#define ALGORITHMS (sizeof(algorithms) / sizeof(algorithms[0]))
-
 typedef struct {
     const char *name;
     MPI_Datatype type;
@@ -277,26 +267,33 @@ static void draw(const bits_t *b, case_t *c, uint64_t x)
     c->out_at = own & 2 ? 0 : (own >> 16) % (ALIGNMENTS / unit) * unit;
 }
 
+/* Whether an algorithm wants users' buffers to be mapped, and they are not. */
+static bool unmapped(const case_t *c, size_t a)
+{
+    return gpusym_family_copies(gpusym_algorithm_family((unsigned) a)) && GPUSYM_COLL_REDUCE_SCATTER != c->coll->id &&
+           GPUSYM_COLL_REDUCE_SCATTER_BLOCK != c->coll->id && NEVER == c->least;
+}
+
 /* reproducible: the algorithm must not run if it has another order than the ranks', another must; else it must run. */
 static void one_case(bits_t *b, case_t *c, size_t a, bool reproducible)
 {
-    const bool ordered = gpusym_algorithm_reproducible((unsigned) a), refused = reproducible && !ordered;
+    const bool ordered = gpusym_algorithm_reproducible((unsigned) a), refused = (reproducible && !ordered) || unmapped(c, a);
     const unsigned calls = (c->cut > 0) + (b->count > c->cut);
     unsigned long long ran, native, rose;
     char name[64];
     bool ok;
 
-    snprintf(name, sizeof(name), "native_%s", algorithms[a].name);
-    mpit_algorithm(c->coll->name, algorithms[a].name);
+    snprintf(name, sizeof(name), "native_%s", mpit_algorithms[a].name);
+    mpit_algorithm(c->coll->name, mpit_algorithms[a].name);
     ran = mpit_count(c->coll->name, name);
     native = mpit_count(c->coll->name, "native");
     ok = run_case(b, c, ordered || refused);
     if (!ok) {
-        say(b, c, algorithms[a].name, "other bits");
+        say(b, c, mpit_algorithms[a].name, "other bits");
     }
     rose = mpit_count(c->coll->name, name) - ran;
     if (rose != (refused ? 0 : calls) || mpit_count(c->coll->name, "native") - native != calls) {
-        say(b, c, algorithms[a].name, refused ? "it ran, or none of the GPU's" : "another ran");
+        say(b, c, mpit_algorithms[a].name, refused ? "it ran, or none of the GPU's" : "another ran");
         ok = false;
     }
     mpit_algorithm(c->coll->name, "auto");
@@ -347,7 +344,7 @@ typedef struct {
 /* The switch adds and compares numbers, nothing else: sums of real ones. */
 static bool wanted(size_t a, const data_t *data, const has_t *has)
 {
-    const unsigned family = algorithms[a].family;
+    const unsigned family = mpit_algorithms[a].family;
 
     return has->reproducible ||
            ((!gpusym_family_multicast(family) || (has->multicast && MPI_SUM == data->op && 1 == data->scalars)) &&
@@ -380,11 +377,11 @@ static void all(bits_t *b, uint64_t seed, uint64_t rounds, bool reproducible)
 
     say_what_is_had(b, &has);
     for (uint64_t round = 0; round < rounds; round++) {
-        for (size_t i = 0; i < ALGORITHMS * sizeof(colls) / sizeof(colls[0]); i++) {
-            const size_t a = i % ALGORITHMS;
-            const coll_t *coll = &colls[i / ALGORITHMS];
+        for (size_t i = 0; i < (size_t) GPUSYM_ALG_COUNT * sizeof(colls) / sizeof(colls[0]); i++) {
+            const size_t a = i % GPUSYM_ALG_COUNT;
+            const coll_t *coll = &colls[i / GPUSYM_ALG_COUNT];
 
-            for (size_t d = 0; algorithms[a].coll == coll->id && d < sizeof(data) / sizeof(data[0]); d++) {
+            for (size_t d = 0; mpit_algorithms[a].coll == coll->id && d < sizeof(data) / sizeof(data[0]); d++) {
                 x = ref_mix(x + 1);
                 if (wanted(a, &data[d], &has)) {
                     cases(b, coll, &data[d], a, reproducible, x);

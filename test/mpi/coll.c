@@ -5,22 +5,12 @@
  */
 #include "test/mpi/coll.h"
 
-#include <mpi.h>
-#if MPI_VERSION < 4
-#include <mpi-ext.h>
-#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "test/mpi/coll_layout.h"
-
-/* Persistent collectives: MPI 4 has them, before that they were extensions. */
-#if defined(OMPI_HAVE_MPI_EXT_PCOLLREQ) && OMPI_HAVE_MPI_EXT_PCOLLREQ
-#define PERSISTENT_INIT(Name) MPIX_##Name##_init
-#else
-#define PERSISTENT_INIT(Name) MPI_##Name##_init
-#endif
+#include "test/mpi/persistent.h"
 
 #define ALIGN 256        /* of a buffer with offset 0 */
 #define STORED 24        /* buffers that a store keeps */

@@ -22,15 +22,6 @@
 #define LONGEST ((size_t) 8 << 20)
 #define COMMS 50
 
-static const struct {
-    const char *name;
-    enum gpusym_collective coll;
-} algorithms[] = {
-#define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) {#name, GPUSYM_COLL_##coll},
-#include "kernels/kernels.def"
-};
-#define ALGORITHMS (sizeof(algorithms) / sizeof(algorithms[0]))
-
 typedef struct {
     int rank, n;
     float *in, *out; /* device memory, LONGEST bytes */
@@ -81,15 +72,15 @@ static const char *name_of(enum gpusym_collective coll)
 
 static void use_all(const foot_t *f, MPI_Comm comm)
 {
-    for (size_t a = 0; a < ALGORITHMS; a++) {
-        if (!call(f, algorithms[a].coll, comm, 1024)) {
+    for (size_t a = 0; a < GPUSYM_ALG_COUNT; a++) {
+        if (!call(f, mpit_algorithms[a].coll, comm, 1024)) {
             continue;
         }
-        mpit_algorithm(name_of(algorithms[a].coll), algorithms[a].name);
+        mpit_algorithm(name_of(mpit_algorithms[a].coll), mpit_algorithms[a].name);
         for (size_t bytes = 1024; bytes <= LONGEST; bytes *= 8) {
-            call(f, algorithms[a].coll, comm, bytes);
+            call(f, mpit_algorithms[a].coll, comm, bytes);
         }
-        mpit_algorithm(name_of(algorithms[a].coll), "auto");
+        mpit_algorithm(name_of(mpit_algorithms[a].coll), "auto");
     }
 }
 

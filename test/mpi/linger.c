@@ -3,7 +3,8 @@
  *
  * mpirun test: kernels that stay (coll_gpusym_linger) are left just as the next call comes. Small all-reduces, most of
  * them in place, where one that is done twice, or not at all, shows in the sum; between them pauses of up to twice as long
- * as a kernel stays, on every rank another; on several communicators, and with other calls between.
+ * as a kernel stays, on every rank another; on several communicators, and with other calls between, some of which are in the
+ * host's memory, of all ranks or of one: others may have rung for those before they knew.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -33,20 +34,29 @@ static void pause_us(double us)
     }
 }
 
-/* The i-th call: the same on all ranks. Mostly of one type and operation, which one kernel serves. */
+/* Where this rank's buffers of a call are. */
+static int kind_of(const linger_t *l, uint64_t x)
+{
+    const bool host = 0 == x % 37 || (0 == x % 31 && (int) (x / 64 % (uint64_t) l->t.nranks) == l->t.rank);
+    return host ? MEM_HOST : l->kind;
+}
+
+/* The i-th call: the same on all ranks. Mostly of one type and operation, which one kernel serves, and of one
+ * length: it is rung for at once. */
 static void one(linger_t *l, uint64_t i)
 {
     const uint64_t x = ref_mix(l->seed + i);
+    const int kind = kind_of(l, x);
     const char *const types[] = {"MPI_DOUBLE", "MPI_INT"};
     coll_call_t call = {.comm = &l->comm[x / 64 % 8 < 6 ? 0 : x / 64 % COMMS],
                         .coll = 0 == x % 61 ? COLL_ALLGATHER : COLL_ALLREDUCE,
                         .mode = 0 == x % 53 ? COLL_NONBLOCKING : COLL_BLOCKING,
                         .type = ref_type_find(types[0 == x / 512 % 16]),
                         .op = ref_op_find(0 == x / 8192 % 32 ? "MPI_MAX" : "MPI_SUM"),
-                        .count = 0 == x % 41 ? 20000 : 1 + (size_t) (x / 262144 % 300),
+                        .count = 0 == x % 41 ? 20000 : 1 + (size_t) ((0 == x % 5 ? x / 262144 : l->seed) % 300),
                         .in_place = 0 != x % 3,
-                        .skind = l->kind,
-                        .rkind = l->kind,
+                        .skind = kind,
+                        .rkind = kind,
                         .seed = x};
     if (coll_possible(&call)) {
         coll_once(&l->t, l->store, &call, 1);

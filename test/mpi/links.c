@@ -33,15 +33,6 @@ static const char *const names[] = {
 #include "test/mpi/colls.def"
 };
 
-static const struct {
-    const char *name;
-    unsigned coll;
-} algorithms[] = {
-#define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) {#name, GPUSYM_COLL_##coll},
-#include "kernels/kernels.def"
-};
-#define ALGORITHMS (sizeof(algorithms) / sizeof(algorithms[0]))
-
 enum reach { REACH_ALL, REACH_RINGS, REACH_NONE };
 
 typedef struct {
@@ -73,8 +64,8 @@ static bool has_rings(unsigned coll)
 {
     bool has = false;
 
-    for (size_t a = 0; a < ALGORITHMS; a++) {
-        has = has || (coll == algorithms[a].coll && along_rings(algorithms[a].name));
+    for (size_t a = 0; a < GPUSYM_ALG_COUNT; a++) {
+        has = has || (coll == mpit_algorithms[a].coll && along_rings(mpit_algorithms[a].name));
     }
     return has;
 }
@@ -134,19 +125,19 @@ static void counted(links_t *l, const coll_comm_t *comm, unsigned coll, size_t c
 /* An algorithm asked for by name. */
 static void forced(links_t *l, const coll_comm_t *comm, size_t a, size_t count)
 {
-    const char *name = names[colls[algorithms[a].coll]];
+    const char *name = names[colls[mpit_algorithms[a].coll]];
     char counter[64];
     unsigned long long before;
-    bool taken = REACH_ALL == l->reach || (REACH_RINGS == l->reach && along_rings(algorithms[a].name));
+    bool taken = REACH_ALL == l->reach || (REACH_RINGS == l->reach && along_rings(mpit_algorithms[a].name));
 
-    snprintf(counter, sizeof(counter), "native_%s", algorithms[a].name);
+    snprintf(counter, sizeof(counter), "native_%s", mpit_algorithms[a].name);
     before = mpit_count(name, counter);
-    taken = taken && (l->ll128 || !is_ll128(algorithms[a].name));
-    mpit_algorithm(name, algorithms[a].name);
-    make(l, comm, algorithms[a].coll, count);
+    taken = taken && (l->ll128 || !is_ll128(mpit_algorithms[a].name));
+    mpit_algorithm(name, mpit_algorithms[a].name);
+    make(l, comm, mpit_algorithms[a].coll, count);
     mpit_algorithm(name, "auto");
     /* Where all reach all, multicast takes the place of what is not there by its own rules. */
-    if (REACH_ALL != l->reach || along_rings(algorithms[a].name)) {
+    if (REACH_ALL != l->reach || along_rings(mpit_algorithms[a].name)) {
         rose(l, name, counter, before, taken);
     }
 }
@@ -164,7 +155,7 @@ static void all_calls(links_t *l, const coll_comm_t *whole, int nwhole, const co
         }
         check_collect(&l->t);
     }
-    for (size_t a = 0; a < ALGORITHMS; a++) {
+    for (size_t a = 0; a < GPUSYM_ALG_COUNT; a++) {
         for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
             forced(l, &whole[i % (size_t) nwhole], a, counts[i]);
         }

@@ -560,6 +560,11 @@ void mem_free(int kind, void *p)
     }
 }
 
+bool mem_plain(const void *p)
+{
+    return mem->plain(p);
+}
+
 static void mem_copy(void *dst, const void *src, size_t size)
 {
     if (0 == size) {

@@ -47,6 +47,9 @@ const char *mem_name(int kind);
 void *mem_alloc(int kind, size_t size);
 void mem_free(int kind, void *p);
 
+/* Whether the CPU may touch what p points to. */
+bool mem_plain(const void *p);
+
 /* Copy between host memory and memory of any kind; done when they return.  They wait for nothing but the
  * copy itself.  Any thread.  An error ends the process with a line on stderr. */
 void mem_write(void *dst, const void *src, size_t size);

@@ -12,6 +12,11 @@
 #define NAME_BYTES 128
 #define COUNTERS_MAX 256 /* that a program reads */
 
+const struct mpit_algorithm mpit_algorithms[GPUSYM_ALG_COUNT] = {
+#define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) {#name, GPUSYM_COLL_##coll, GPUSYM_F_##family},
+#include "kernels/kernels.def"
+};
+
 static bool started(void)
 {
     static bool on;

@@ -12,6 +12,8 @@
 
 #include <stdbool.h>
 
+#include "kernels/kernels.h"
+
 /* Writes a control variable that is a number: "coll_gpusym_chunk". False: there is none of that name that can be
  * written so. */
 bool mpit_set(const char *name, unsigned value);
@@ -22,6 +24,14 @@ bool mpit_get(const char *name, unsigned *value);
 /* Reads a counter of the component, "coll_gpusym_bcast_native_st": what it has risen since the first time it was read here.
  * False: there is none. */
 bool mpit_counter(const char *name, unsigned long long *value);
+
+/* The algorithms as these variables name them ("st", of GPUSYM_COLL_BCAST, by the code GPUSYM_F_RSXST_AGXST), by their
+ * numbers in kernels.h. */
+extern const struct mpit_algorithm {
+    const char *name;
+    enum gpusym_collective coll;
+    enum gpusym_family family;
+} mpit_algorithms[GPUSYM_ALG_COUNT];
 
 /* Those of a collective ("bcast"), in short; no such variable ends the job with a line on stderr. */
 void mpit_algorithm(const char *coll, const char *word);

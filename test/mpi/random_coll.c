@@ -268,16 +268,6 @@ static void *work(void *arg)
 
 /* ---- the program ---- */
 
-/* The algorithms of the list, as the component's counters name them. */
-static const struct {
-    const char *name;
-    enum gpusym_collective coll;
-} algorithms[] = {
-#define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) {#name, GPUSYM_COLL_##coll},
-#include "kernels/kernels.def"
-};
-#define ALGORITHMS (sizeof(algorithms) / sizeof(algorithms[0]))
-
 /* Which collective of the tests' is one of the list. */
 static const enum coll_id coll_of[] = {
 #define GPUSYM_COLLECTIVE(id) [GPUSYM_COLL_##id] = COLL_##id,
@@ -306,9 +296,9 @@ static bool leave_out(bool *not, const char *name, const char *ran)
     for (int id = 0; id < COLL_COUNT; id++) {
         not[id] = NULL != ran || (NULL != name && 0 != strcmp(name, coll_name((enum coll_id) id)));
     }
-    for (size_t a = 0; NULL != ran && a < ALGORITHMS; a++) {
-        if (listed(ran, algorithms[a].name)) {
-            not[coll_of[algorithms[a].coll]] = false;
+    for (size_t a = 0; NULL != ran && a < GPUSYM_ALG_COUNT; a++) {
+        if (listed(ran, mpit_algorithms[a].name)) {
+            not[coll_of[mpit_algorithms[a].coll]] = false;
         }
     }
     for (int id = 0; id < COLL_COUNT; id++) {
@@ -321,28 +311,28 @@ static unsigned long long times_ran(size_t a)
 {
     char which[64];
 
-    snprintf(which, sizeof(which), "native_%s", algorithms[a].name);
-    return mpit_count(coll_name(coll_of[algorithms[a].coll]), which);
+    snprintf(which, sizeof(which), "native_%s", mpit_algorithms[a].name);
+    return mpit_count(coll_name(coll_of[mpit_algorithms[a].coll]), which);
 }
 
 /* Some rank ran each of the algorithms, and none another one of the same collective. Called before the calls too, when
  * nothing has run: counters count from the first time they are read. */
 static void all_ran(check_t *t, const char *ran, bool over)
 {
-    for (size_t a = 0; NULL != ran && a < ALGORITHMS; a++) {
+    for (size_t a = 0; NULL != ran && a < GPUSYM_ALG_COUNT; a++) {
         unsigned long long here, all, others = 0;
 
-        if (!listed(ran, algorithms[a].name)) {
+        if (!listed(ran, mpit_algorithms[a].name)) {
             continue;
         }
-        for (size_t b = 0; b < ALGORITHMS; b++) {
-            others += b != a && algorithms[b].coll == algorithms[a].coll ? times_ran(b) : 0;
+        for (size_t b = 0; b < GPUSYM_ALG_COUNT; b++) {
+            others += b != a && mpit_algorithms[b].coll == mpit_algorithms[a].coll ? times_ran(b) : 0;
         }
         here = times_ran(a);
         MPI_Allreduce(&here, &all, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
         if (over && (0 == all || 0 != others)) {
             fprintf(stderr, "random_coll: FAIL on rank %d: %s: %llu by %s, here %llu, and %llu by others\n", t->rank,
-                    coll_name(coll_of[algorithms[a].coll]), all, algorithms[a].name, here, others);
+                    coll_name(coll_of[mpit_algorithms[a].coll]), all, mpit_algorithms[a].name, here, others);
         }
         if (over) {
             check_result(t, 0 != all && 0 == others);

@@ -31,6 +31,9 @@ struct CUstream_st {
         size_t size;     /* of a row */
         unsigned char value;
         size_t dpitch, spitch, rows;
+        uint32_t *flag; /* neither copy nor fill: waits until it is at least number, or sets it to that */
+        uint32_t number;
+        bool wait;
     } op[FAKE_OPS];
 };
 
@@ -499,6 +502,7 @@ static CUresult fake_queue(CUstream stream, void *dst, const void *src, unsigned
     stream->op[stream->ops].src = src;
     stream->op[stream->ops].size = size;
     stream->op[stream->ops].rows = 1;
+    stream->op[stream->ops].flag = NULL;
     stream->op[stream->ops++].value = value;
     return CUDA_SUCCESS;
 }
@@ -783,9 +787,26 @@ CUresult cuStreamDestroy_v2(CUstream stream)
     return CUDA_SUCCESS;
 }
 
+/* A flag that is not there yet: nothing behind it is run. */
+static bool fake_waits(CUstream stream, unsigned i)
+{
+    return NULL != stream->op[i].flag && stream->op[i].wait && (int32_t) (*stream->op[i].flag - stream->op[i].number) < 0;
+}
+
 static void fake_run(CUstream stream)
 {
     for (unsigned i = 0; i < stream->ops; i++) {
+        if (fake_waits(stream, i)) {
+            memmove(stream->op, stream->op + i, (stream->ops - i) * sizeof(stream->op[0]));
+            stream->ops -= i;
+            return;
+        }
+        if (NULL != stream->op[i].flag) {
+            if (!stream->op[i].wait) {
+                *stream->op[i].flag = stream->op[i].number;
+            }
+            continue;
+        }
         if (NULL == stream->op[i].src) {
             memset(stream->op[i].dst, stream->op[i].value, stream->op[i].size);
         }
@@ -816,6 +837,26 @@ CUresult cuStreamQuery(CUstream stream)
         return CUDA_ERROR_NOT_READY;
     }
     fake_run(stream);
+    return 0 == stream->ops ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned n, CUstreamBatchMemOpParams *ops, unsigned flags)
+{
+    FAKE_STREAM(stream);
+    for (unsigned i = 0; i < n; i++) {
+        const bool wait = CU_STREAM_MEM_OP_WAIT_VALUE_32 == ops[i].operation;
+        if (0 != flags || (!wait && CU_STREAM_MEM_OP_WRITE_VALUE_32 != ops[i].operation) ||
+            (wait ? CU_STREAM_WAIT_VALUE_GEQ : CU_STREAM_WRITE_VALUE_DEFAULT) != ops[i].waitValue.flags) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        CUresult result = fake_queue(stream, NULL, NULL, 0, 0);
+        if (CUDA_SUCCESS != result) {
+            return result;
+        }
+        stream->op[stream->ops - 1].flag = (uint32_t *) (uintptr_t) ops[i].waitValue.address;
+        stream->op[stream->ops - 1].number = (uint32_t) ops[i].waitValue.value;
+        stream->op[stream->ops - 1].wait = wait;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -896,9 +937,14 @@ struct CUgraphExec_st {
 static bool fake_node_set(struct CUgraphNode_st *node, const CUDA_KERNEL_NODE_PARAMS *p)
 {
     if (1 != p->gridDimY || 1 != p->gridDimZ || 1 != p->blockDimY || 1 != p->blockDimZ || 0 != p->sharedMemBytes ||
-        NULL != p->extra || NULL != p->kern || NULL != p->ctx || 0 == p->gridDimX || 0 == p->blockDimX) {
+        NULL != p->extra || 0 == p->gridDimX || 0 == p->blockDimX) {
         return false;
     }
+#if CUDA_VERSION >= 12000
+    if (NULL != p->kern || NULL != p->ctx) {
+        return false;
+    }
+#endif
     *node = (struct CUgraphNode_st){.function = p->func, .blocks = p->gridDimX, .threads = p->blockDimX};
     memcpy(&node->work, p->kernelParams[0], sizeof(node->work));
     return true;
@@ -914,8 +960,8 @@ CUresult cuGraphCreate(CUgraph *graph, unsigned flags)
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t n,
-                                 const CUDA_KERNEL_NODE_PARAMS *params)
+CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t n,
+                              const CUDA_KERNEL_NODE_PARAMS *params)
 {
     FAKE_CONTEXT();
     if (NULL != before || 0 != n || graph->filled || !fake_node_set(&graph->node, params)) {
@@ -937,7 +983,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
 {
     FAKE_CONTEXT();
     return &exec->graph->node == node && fake_node_set(&exec->node, params) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -994,9 +1040,9 @@ static void *fake_dlsym(void *lib, const char *name)
     if ((void *) &fake != lib || (NULL != fake.missing && 0 == strcmp(fake.missing, name))) {
         return NULL;
     }
-#define X(symbol)                     \
-    if (0 == strcmp(name, #symbol)) { \
-        return (void *) symbol;       \
+#define X(symbol)                            \
+    if (0 == strcmp(name, SYMBOL(symbol))) { \
+        return (void *) symbol;              \
     }
     DRIVER_REQUIRED(X)
 #undef X

@@ -576,7 +576,7 @@ static void *work_off(void *arg)
 }
 
 /* The ranks run the script; `absent` (or none, RANKS_MAX) stays away. */
-static void parts_run(const rig_t *rig, part_t *parts, size_t ncalls, uint32_t absent)
+__attribute__((unused)) static void parts_run(const rig_t *rig, part_t *parts, size_t ncalls, uint32_t absent)
 {
     pthread_t thread[RANKS_MAX];
     worker_t worker[RANKS_MAX];

@@ -56,7 +56,8 @@ static bool has_schedule(unsigned alg)
 
 static bool is_symmetric(unsigned alg)
 {
-    return !has_schedule(alg) && (MESSAGE != layout_of(alg) || GPUSYM_COLL_ALLREDUCE == collective_of[alg]);
+    return !has_schedule(alg) && !gpusym_family_copies(gpusym_algorithm_family(alg)) &&
+           (MESSAGE != layout_of(alg) || GPUSYM_COLL_ALLREDUCE == collective_of[alg]);
 }
 
 /* Whether an algorithm with a schedule is the first to run that by that kernel: others of a list differ by their
@@ -689,6 +690,18 @@ static unsigned random_algorithm(bool (*kind)(unsigned alg))
     return alg;
 }
 
+/* One of those that run between, for which the rig's slots have room. */
+static unsigned random_symmetric(const rig_t *rig)
+{
+    gpusym_work_t w = rig->shape;
+    unsigned alg;
+    w.nranks = rig->nranks;
+    do {
+        alg = random_algorithm(is_symmetric);
+    } while (GPUSYM_F_RSXLL128_AGXLL128 == gpusym_algorithm_family(alg) && !gpusym_ll128_fits(&w));
+    return alg;
+}
+
 /* ---- tests ---- */
 
 /* Algorithm x number of channels x number of ranks; the rest is drawn. Now and then a symmetric kernel runs between, in
@@ -706,7 +719,7 @@ static void every_algorithm(void **state)
             }
             script_add(rig, call_new(rig, alg, channels[i % LENGTH(channels)]));
             if (0 == below(4)) {
-                script_add(rig, call_new(rig, random_algorithm(is_symmetric), 1 + below(8)));
+                script_add(rig, call_new(rig, random_symmetric(rig), 1 + below(8)));
             }
         }
         script_run(rig);
@@ -825,7 +838,7 @@ static void random_calls(uint32_t first_epoch, unsigned calls)
         rig_t *rig = rig_new(n, sizes[below(LENGTH(sizes))], 16, first_epoch);
         for (unsigned i = 0; i < calls; i++) {
             const bool symmetric = 0 == below(3);
-            const unsigned alg = random_algorithm(symmetric ? is_symmetric : has_schedule);
+            const unsigned alg = symmetric ? random_symmetric(rig) : random_algorithm(has_schedule);
             script_add(rig, call_new(rig, alg, 1 + below(symmetric ? rig->blocks : 6)));
         }
         script_run(rig);
@@ -914,7 +927,7 @@ static void small_slots(void **state)
             one += 1 == most;
             if (1 == most) {
                 script_add(rig, call_new(rig, alg, 1 + below(3)));
-                script_add(rig, call_new(rig, random_algorithm(is_symmetric), 1 + below(rig->blocks)));
+                script_add(rig, call_new(rig, random_symmetric(rig), 1 + below(rig->blocks)));
             }
         }
         script_run(rig);
@@ -1011,7 +1024,7 @@ static void an_absent_rank_is_waited_for(void **state)
         rig_t *rig = rig_new(2 + below(4), 256 << 10, 3, epochs[below(LENGTH(epochs))]);
         const call_t call = endless_call(rig, alg);
         if (below(2)) {
-            script_add(rig, call_new(rig, random_algorithm(is_symmetric), 1));
+            script_add(rig, call_new(rig, random_symmetric(rig), 1));
             script_add(rig, call_new(rig, alg, 1));
             script_run(rig);
         }

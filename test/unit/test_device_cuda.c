@@ -166,7 +166,7 @@ static void test_gpu_open_says_why(void **unused)
 static void test_open_names_missing_symbol(void **unused)
 {
     static const char *const required[] = {
-#define X(name) #name,
+#define X(name) SYMBOL(name),
         DRIVER_REQUIRED(X)
 #undef X
     };
@@ -293,6 +293,9 @@ static void test_range(void **unused)
 }
 
 #define BY_FD CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+/* Declared by newer versions of cuda.h than we need. */
+#define BY_FABRIC 8u                         /* CU_MEM_HANDLE_TYPE_FABRIC */
+#define ON_NUMA_NODE ((CUmemLocationType) 3) /* CU_MEM_LOCATION_TYPE_HOST_NUMA */
 
 /* Memory of cuMemCreate is known by its handle: other memory at the same addresses has another id. */
 static void test_range_of_mapped_memory(void **unused)
@@ -303,8 +306,8 @@ static void test_range_of_mapped_memory(void **unused)
 
     (void) unused;
     open_cuda();
-    char *p = fake_mapping(block, 1, BY_FD), *unnamed = fake_mapping(block, 1, CU_MEM_HANDLE_TYPE_FABRIC);
-    char *small = fake_mapping(4096, 1, BY_FD | CU_MEM_HANDLE_TYPE_FABRIC);
+    char *p = fake_mapping(block, 1, BY_FD), *unnamed = fake_mapping(block, 1, BY_FABRIC);
+    char *small = fake_mapping(4096, 1, BY_FD | BY_FABRIC);
     assert_int_equal(cuda.mem_range(p + block - 1, &range), GPUSYM_SUCCESS);
     assert_true(range.base == p && range.size == block && range.shareable);
     assert_int_equal(cuda.mem_range(p, &again), GPUSYM_SUCCESS);
@@ -428,7 +431,7 @@ static void test_mapped_memory_refused(void **unused)
     prop->type = (CUmemAllocationType) 0;
     assert_int_equal(cuda.mem_export(gpu, p, &handle), GPUSYM_ERR_UNREACHABLE);
     prop->type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    prop->location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+    prop->location.type = ON_NUMA_NODE;
     assert_int_equal(cuda.mem_export(gpu, p, &handle), GPUSYM_ERR_UNREACHABLE);
     prop->location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     assert_int_equal(cuda.mem_export(gpu, p, &handle), GPUSYM_SUCCESS);

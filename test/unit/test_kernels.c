@@ -27,8 +27,8 @@ static const char *const type_id[] = {
 /* The families that are all-reduces; the first of them are bound to an order of summation; and those of them
  * that can have fewer sources and destinations. */
 static const unsigned reducers[] = {GPUSYM_F_AGXLL_R,       GPUSYM_F_RSXLD_AGXST,   GPUSYM_F_RSXST_AGXST,
-                                    GPUSYM_F_RSXLD_AGXST_Z, GPUSYM_F_RSXST_AGXST_Z, GPUSYM_F_AGXLLMC_R,
-                                    GPUSYM_F_RSXLDMC_AGXSTMC};
+                                    GPUSYM_F_RSXLD_AGXST_Z, GPUSYM_F_RSXST_AGXST_Z, GPUSYM_F_RSXLL128_AGXLL128,
+                                    GPUSYM_F_AGXLLMC_R,     GPUSYM_F_RSXLDMC_AGXSTMC};
 #define REDUCERS ((unsigned) LENGTH(reducers))
 #define ORDERED (REDUCERS - 1)
 static const unsigned two_shots[] = {GPUSYM_F_RSXLD_AGXST, GPUSYM_F_RSXST_AGXST, GPUSYM_F_RSXLD_AGXST_Z,
@@ -165,10 +165,11 @@ static part_t *parts_new(rig_t *rig, const call_t *calls, size_t ncalls)
     for (size_t c = 0; c < ncalls; c++, rig->seq++) {
         part_t *part = &parts[c * rig->nranks];
         uint64_t used = 0;
-        const uint32_t chunk = below(2) ? 0 : 1 + below(4096); /* the same on all ranks */
+        const uint32_t chunk = below(2) ? 0 : 1 + below(4096), threads = 32 * (1 + below(4)); /* the same on all ranks */
         for (uint32_t r = 0; r < rig->nranks; r++) {
             part_fill(rig, &calls[c], r, &part[r]);
             part[r].w.epoch = (uint32_t) epochs;
+            part[r].w.nthreads = threads;
             used = gpusym_kernel_plan(calls[c].family, &part[r].w, chunk);
         }
         for (uint32_t r = 0; r < rig->nranks * rig->nranks; r++) { /* as if every rank had mapped the others' buffers */
@@ -288,7 +289,7 @@ static void every_number_of_ranks(void **state)
     static const uint32_t ranks[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 32};
     static const uint64_t sizes[] = {1, 7, 64, 1023, 5000};
     for (size_t i = 0; i < LENGTH(ranks); i++) {
-        rig_t *rig = rig_new(ranks[i], 64 << 10, 3, 1);
+        rig_t *rig = rig_new(ranks[i], ranks[i] < 8 ? 64 << 10 : 512 << 10, 3, 1); /* LL128 lines of all of them */
         for (unsigned f = 0; f < REDUCERS; f++) {
             for (size_t k = 0; k < LENGTH(sizes) - (32 == ranks[i]); k++) {
                 script_add(&script, (call_t){.family = reducers[f],
@@ -407,6 +408,52 @@ static void a_short_last_epoch_protects_the_one_before(void **state)
         script_run(rig, &script);
         rig_free(rig);
     }
+}
+
+/* Streams of LL128 lines: in one round, and in many, of whose last one some streams, and the last slices, have no part;
+ * units of one group and of several; other algorithms between. */
+static void streams_and_rounds(void **state)
+{
+    (void) state;
+    for (uint32_t n = 2; n <= 9; n++) {
+        rig_t *rig = rig_new(n, (n < 8 ? 64 : 96) << 10, 7, 1);
+        for (unsigned round = 0; round < 6; round++) {
+            for (unsigned i = 0; i < 60; i++) {
+                const unsigned family = i % 8 ? (unsigned) GPUSYM_F_RSXLL128_AGXLL128 : reducers[below(REDUCERS)];
+                const uint64_t groups = 1 + below(i % 3 ? 12 : 80); /* of a slice */
+                script_add(&script, (call_t){.family = family,
+                                             .op = GPUSYM_OP_SUM,
+                                             .type = below(2) ? GPUSYM_T_U8 : GPUSYM_T_U16,
+                                             .count = 1 + below((unsigned) (480 * n * groups)) / (1 + below(3)),
+                                             .blocks = 1 + below(rig->blocks),
+                                             .in_off = below(3) ? 0 : 2 * below(8),
+                                             .out_off = below(3) ? 0 : 2 * below(8),
+                                             .uneven = 0 == below(4),
+                                             .in_place = 0 == below(3)});
+            }
+            script_run(rig, &script);
+        }
+        rig_free(rig);
+    }
+}
+
+/* Slots in which no unit of a large team has room are told from those that have one for each stream. */
+static void small_slots_have_no_streams(void **state)
+{
+    (void) state;
+    unsigned fit = 0, not = 0;
+    for (uint32_t n = 1; n <= GPUSYM_TEAM_MAX; n++) {
+        for (uint64_t size = 64 << 10; size <= 1 << 20; size += 64 << 10) {
+            gpusym_work_t w = {0};
+            w.nranks = n;
+            assert_true(gpusym_slot_layout(size, n, 8, &w) > 0);
+            /* two parities of a group from every peer, scattered and results */
+            const bool fits = 2 * 2 * 512ull * (n > 1 ? n - 1 : 1) <= w.ll128_room;
+            assert_true(gpusym_ll128_fits(&w) == fits);
+            *(fits ? &fit : &not) += 1;
+        }
+    }
+    assert_true(fit > 0 && not > 0);
 }
 
 /* Only one source (whose bytes go as they are), or one destination. */
@@ -777,12 +824,16 @@ static void plans_fit_their_slots(void **state)
     for (unsigned i = 0; i < 20000; i++) {
         gpusym_work_t w = {0};
         const unsigned family = below(GPUSYM_F_COUNT);
-        if (is_channels(family)) { /* test_channels.c has those */
+        if (is_channels(family) || gpusym_family_copies(family)) { /* test_channels.c, test_copies.c have those */
             continue;
         }
         w.nranks = 1 + below(GPUSYM_TEAM_MAX);
         const uint32_t blocks = gpusym_slot_layout((64ull << 10) << below(10), w.nranks, 1 + below(256), &w);
         w.nblocks = 1 + below(blocks);
+        w.nthreads = 32 * (1 + below(GPUSYM_THREADS_MAX / 32));
+        if (GPUSYM_F_RSXLL128_AGXLL128 == family && !gpusym_ll128_fits(&w)) {
+            continue;
+        }
         w.bytes = 1 + next_random() % (1ull << below(38));
         const uint32_t chunk = below(2) ? 0 : 1 + below(1u << below(24));
         const uint64_t epochs = gpusym_kernel_plan(family, &w, chunk), packs = (w.bytes + 15) / 16;
@@ -792,6 +843,13 @@ static void plans_fit_their_slots(void **state)
             continue;
         }
         const uint64_t chunks = (w.span + w.chunk - 1) / w.chunk;
+        if (GPUSYM_F_RSXLL128_AGXLL128 == family) {
+            const uint64_t streams = (uint64_t) w.nblocks * GPUSYM_LL128_STREAMS(w.nthreads), peers = w.nranks - 1;
+            assert_true(w.span * w.nranks >= packs && epochs == (chunks + streams - 1) / streams);
+            assert_true(512ull * w.chunk == 30ull * w.stage_bytes);
+            assert_true((epochs > 1 ? 2 : 1) * streams * 2 * peers * w.stage_bytes <= w.ll128_room);
+            continue;
+        }
         const bool exchange = 'X' == gpusym_family_name(family)[0];
         const uint64_t buffers = exchange ? (chunks > 1 ? 2 : 1) * w.nranks
                                           : GPUSYM_F_RSXST_AGXST_Z == family ? (chunks > 1 ? 2 : 1) : 4;
@@ -845,6 +903,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(chunks_and_phases),
         cmocka_unit_test(large_messages_in_a_small_slot),
         cmocka_unit_test(a_short_last_epoch_protects_the_one_before),
+        cmocka_unit_test(streams_and_rounds),
+        cmocka_unit_test(small_slots_have_no_streams),
         cmocka_unit_test(one_source_or_destination),
         cmocka_unit_test(calls_of_all_kinds),
         cmocka_unit_test(epochs_pass_2_to_31),

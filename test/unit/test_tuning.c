@@ -45,7 +45,7 @@ static bool is_multicast(int algorithm)
 /* The families of LL lines say so in their names: AGXLL_R, XLLMC. */
 static bool is_ll(int algorithm)
 {
-    return NULL != strstr(gpusym_family_name(family_of(algorithm)), "XLL");
+    return NULL != strstr(gpusym_family_name(family_of(algorithm)), "XLL") && !gpusym_family_ll128(family_of(algorithm));
 }
 
 static void say(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,
@@ -79,13 +79,26 @@ static bool is_ring(int algorithm)
     return has_schedule(algorithm) && NULL == strstr(gpusym_algorithm_name((unsigned) algorithm), "dbtree");
 }
 
+/* Of copy engines; and those that send into users' outputs. */
+static bool is_copies(int algorithm)
+{
+    return gpusym_family_copies(family_of(algorithm));
+}
+
+static bool copies_out(int algorithm)
+{
+    return is_copies(algorithm) && GPUSYM_COLL_REDUCE_SCATTER != collective_of[algorithm] &&
+           GPUSYM_COLL_REDUCE_SCATTER_BLOCK != collective_of[algorithm];
+}
+
 /* Whether an algorithm can serve the call. */
 static bool can_serve(const gpusym_tuning_call_t *call, int algorithm)
 {
     const unsigned family = family_of(algorithm);
     return (!is_multicast(algorithm) || (call->multicast && gpusym_family_valid(family, call->op, call->type))) &&
            (!call->reproducible || gpusym_algorithm_reproducible((unsigned) algorithm)) &&
-           (call->all_reach || is_ring(algorithm)) && (call->ll128 || !gpusym_family_ll128(family));
+           (call->all_reach || is_ring(algorithm)) && (call->ll128 || !gpusym_family_ll128(family)) &&
+           (!is_copies(algorithm) || call->copies) && (!copies_out(algorithm) || call->zero_copy);
 }
 
 /* Whether there is any. */
@@ -119,6 +132,9 @@ static bool algorithm_as_forced(const gpusym_tuning_call_t *call, const gpusym_t
 static bool zero_copy_right(const gpusym_tuning_call_t *call, const gpusym_tuning_choice_t *c)
 {
     const unsigned family = family_of(c->algorithm);
+    if (is_copies(c->algorithm)) {
+        return c->family == family && c->zero_copy == copies_out(c->algorithm);
+    }
     if (!call->zero_copy || !has_schedule(c->algorithm)) {
         return c->zero_copy == (c->family != family) && (call->zero_copy || c->family == family);
     }
@@ -202,6 +218,7 @@ static gpusym_tuning_call_t draw_call(uint64_t bytes)
                                  .reproducible = 0 == next_random() % 4,
                                  .all_reach = 0 != next_random() % 4,
                                  .ll128 = next_random() % 2,
+                                 .copies = next_random() % 2,
                                  .ll_payload = 16 + next_random() % 100000,
                                  .max_blocks = 1 + (uint32_t) (next_random() % GPUSYM_BLOCKS_MAX)};
     draw_what(&call);
@@ -239,6 +256,7 @@ static void any_call_can_be_launched(void **state)
                                              .multicast = next_random() % 2,
                                              .all_reach = 0 != next_random() % 4,
                                              .ll128 = next_random() % 2,
+                                             .copies = next_random() % 2,
                                              .ll_payload = 16ull << next_random() % 20};
                 draw_what(&call);
                 call.max_blocks = gpusym_tuning_max_blocks(sm, call.simulated);
@@ -295,6 +313,8 @@ static void every_algorithm_can_be_forced(void **state)
                 call.type = GPUSYM_T_U32; /* which a switch can do as well */
                 call.multicast = true;
                 call.simulated = simulated;
+                call.copies = true;
+                call.zero_copy = copies_out(algorithm);
                 const gpusym_tuning_forced_t forced = {.algorithm = algorithm};
                 assert_int_equal(choose(&call, &forced).algorithm, algorithm);
             }
@@ -437,7 +457,8 @@ static void larger_messages_get_more_threads(void **state)
         const gpusym_tuning_forced_t forced = {.algorithm = algorithm};
         uint64_t threads = 0;
         gpusym_tuning_call_t call = usual_call(collective_of[algorithm], 4, 0);
-        call.multicast = true;
+        call.multicast = call.copies = true;
+        call.zero_copy = copies_out(algorithm);
         call.ll_payload = 1 << 20;
         for (call.bytes = 1; call.bytes < 1ull << 33; call.bytes += 1 + call.bytes / 16) {
             const gpusym_tuning_choice_t c = choose(&call, &forced);
@@ -472,6 +493,26 @@ static void small_messages_are_not_mapped(void **state)
     assert_int_equal(gpu, gpusym_tuning_zero_copy_min(false));
 }
 
+/* A kernel that stays is told of messages of so many bytes, and they are such as its algorithm is taken for. */
+static void what_stays_is_one_shot(void **state)
+{
+    (void) state;
+    for (uint32_t nranks = 1; nranks <= GPUSYM_TEAM_MAX; nranks++) {
+        const gpusym_tuning_call_t call = {.coll = GPUSYM_COLL_ALLREDUCE,
+                                           .bytes = gpusym_tuning_stay_max(nranks),
+                                           .op = GPUSYM_OP_SUM,
+                                           .type = GPUSYM_T_F32,
+                                           .nranks = nranks,
+                                           .all_reach = true,
+                                           .ll_payload = 1 << 20,
+                                           .max_blocks = 1};
+        gpusym_tuning_choice_t choice;
+        gpusym_tuning_choose(&call, &nothing, &choice);
+        assert_int_equal(choice.algorithm, GPUSYM_ALG_ALLREDUCE_AGXLL_R);
+        assert_in_range(call.bytes, 1, GPUSYM_BELL_BYTES_MAX);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -485,6 +526,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(larger_messages_get_more_threads),
         cmocka_unit_test(blocks_fit_the_flag_rows),
         cmocka_unit_test(small_messages_are_not_mapped),
+        cmocka_unit_test(what_stays_is_one_shot),
     };
     random_start(argc, argv);
     return cmocka_run_group_tests_name("tuning", tests, NULL, NULL);

@@ -68,7 +68,7 @@ typedef struct {
     bool share_gpu;          /* run kernels even where two ranks share a GPU */
     bool multicast;          /* allow multicast objects (sites' vetoes come first) */
     int linger;              /* how long a kernel stays after a small call, in microseconds; -1: by the tuning table */
-    bool graph;              /* persistent calls are launched by a graph of theirs */
+    bool graph;              /* kernels are launched by graphs */
     bool zero_copy;          /* large messages go straight between users' buffers where peers can map them */
     unsigned zero_copy_min;  /* smallest message in bytes for that; 0: by the tuning table */
     int reg_limit;           /* users' buffers that a process lets its peers map at a time */
@@ -84,6 +84,7 @@ typedef struct {
     bool used;               /* a communicator has had a module of ours since the summary was printed */
     int world_rank;          /* of this process in its MPI_COMM_WORLD; set by init_query */
     const gpusym_device_t *dev; /* NULL until the first collective, or if there is none */
+    bool no_device;          /* it has been looked for, and there is none */
     coll_gpusym_counters_t counters[COLL_GPUSYM_COLLS];
 } mca_coll_gpusym_component_t;
 
@@ -115,6 +116,9 @@ struct mca_coll_gpusym_module {
     coll_gpusym_saved_t saved;
     coll_gpusym_team_t *team;         /* NULL until the first collective */
     bool passthrough;                 /* no rank has a device: hand everything on */
+    bool host_lately;                 /* the last call's buffers were host memory: the next one's are expected to be */
+    bool alone;                       /* an intracommunicator of one rank: no team */
+    bool inside;                      /* the previous module does a blocking call for us: see coll_gpusym_previous */
 };
 
 OBJ_CLASS_DECLARATION(mca_coll_gpusym_module_t);

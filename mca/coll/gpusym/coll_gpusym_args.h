@@ -100,11 +100,11 @@ typedef struct {
 
 /* ---- coll_gpusym_previous.c: the previous modules' functions with these arguments; MPI error code ---- */
 
+/* While it runs m->inside is set: a blocking call of that communicator is then the previous module's own, which does one
+ * collective by another, and can be handed on at once, for every rank is in there. It can be nobody else's, for MPI wants a
+ * communicator's blocking calls one after the other; but MPI_Reduce_local is no communicator's. (Not a nonblocking one: these
+ * Open MPI also starts from progress, for MPI_Comm_idup, while one rank is in there and another is not.) */
 int coll_gpusym_previous(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a);
-/* Whether the calling thread is in coll_gpusym_previous(m, ...): then the previous module does one collective by another,
- * and a blocking one can be handed on at once, for every rank is in there. (Not a nonblocking one: these Open MPI also
- * starts from progress, for MPI_Comm_idup, while one rank is in there and another is not.) */
-bool coll_gpusym_previous_inside(const mca_coll_gpusym_module_t *m);
 /* *req is the previous module's request, and the caller's. reduce_local has no such forms. */
 int coll_gpusym_previous_i(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, struct ompi_request_t **req);
 int coll_gpusym_previous_init(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, struct ompi_info_t *info,

@@ -4,6 +4,7 @@
  * A call in flight: roll-call, set-up, launch, completion; and what is done when a peer or a GPU fails.
  */
 #include "coll_gpusym_call.h"
+#include "mca/common/gpusym/copies.h"
 #include "mca/common/gpusym/scratch.h"
 
 #include <stdlib.h>
@@ -69,10 +70,24 @@ static void end(coll_gpusym_call_t *call)
     call->state = COLL_GPUSYM_CALL_ENDED;
 }
 
+/* Makes a kernel of the call's leave, and waits for that: it may be using the user's buffers. */
+static void drain(coll_gpusym_call_t *call)
+{
+    __atomic_store_n(&call->lane->host->abort, 1u, __ATOMIC_RELEASE);
+    call->state = COLL_GPUSYM_CALL_DRAINING;
+    call->since_ns = coll_gpusym_now_ns();
+}
+
 /* Agreed, or known to be so on all ranks: the previous module does it. */
 static void to_previous(coll_gpusym_call_t *call, int reason)
 {
     const bool ours = call->device && coll_gpusym_on_gpu(&call->where);
+    if (NULL != call->lane) { /* it has rung already */
+        call->taken_back = true;
+        call->reason = reason;
+        drain(call);
+        return;
+    }
     end(call);
     call->reason = ours ? reason : -1;
     call->state = COLL_GPUSYM_CALL_PREVIOUS;
@@ -88,9 +103,18 @@ static void give_up(coll_gpusym_call_t *call)
         end(call);
         return;
     }
-    __atomic_store_n(&call->lane->host->abort, 1u, __ATOMIC_RELEASE);
-    call->state = COLL_GPUSYM_CALL_DRAINING;
-    call->since_ns = coll_gpusym_now_ns();
+    call->taken_back = false;
+    drain(call);
+}
+
+/* No kernel runs any more. */
+static void drained(coll_gpusym_call_t *call)
+{
+    if (call->taken_back) {
+        to_previous(call, call->reason);
+    } else {
+        end(call);
+    }
 }
 
 static void fail_gpu(coll_gpusym_call_t *call, const char *text)
@@ -156,8 +180,9 @@ void coll_gpusym_call_again(coll_gpusym_call_t *call)
     call->error = MPI_SUCCESS;
     call->algorithm = -1;
     call->lane = NULL;
+    call->streams = NULL;
     call->zero_copy = call->zero_copied = call->has_turn = false;
-    call->stays = call->rang = call->late = false;
+    call->stays = call->rang = call->late = call->taken_back = false;
     call->in_key = call->out_key = 0;
     call->polls = 0;
     call->looked_ns = call->since_ns = 0;
@@ -284,6 +309,9 @@ static void post(coll_gpusym_call_t *call)
         to_previous(call, p.kind - GPUSYM_KIND_STAGE);
     } else {
         call->state = COLL_GPUSYM_CALL_ROLLCALL;
+        if (NULL != call->module->team->stay.lane) {
+            coll_gpusym_stay_early(call);
+        }
     }
 }
 
@@ -425,8 +453,48 @@ static void answered(coll_gpusym_call_t *call)
     }
 }
 
+/* Collectives with kernels have the same numbers in both lists. */
+#define GPUSYM_COLLECTIVE(id) _Static_assert((int)COLL_GPUSYM_##id == (int)GPUSYM_COLL_##id, #id);
+#include "kernels/kernels.def"
+_Static_assert((int)COLL_GPUSYM_NATIVES == (int)GPUSYM_COLL_COUNT, "and there are as many");
+
 /* The algorithm and its shape: from nothing that only this rank knows. */
-static void choose(coll_gpusym_call_t *call, gpusym_tuning_choice_t *plan);
+static void choose(coll_gpusym_call_t *call, gpusym_tuning_choice_t *plan)
+{
+    coll_gpusym_team_t *t = call->module->team;
+    const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
+    char name[COLL_GPUSYM_COMM_NAME_MAX];
+    gpusym_tuning_call_t what = {.coll = call->args.coll,
+                                       .bytes = call->read.max_bytes,
+                                       .op = call->native.op,
+                                       .type = call->native.type,
+                                       .nranks = t->nranks,
+                                       .sm_count = t->sm_count,
+                                       .simulated = c->dev->simulated,
+                                       .zero_copy = call->zero_copy,
+                                       .multicast = NULL != t->mc,
+                                       .reproducible = c->reproducible,
+                                       .all_reach = t->all_reach,
+                                       .ll128 = t->ll128,
+                                       .copies = NULL != c->dev->stream_flags && coll_gpusym_native_copies(call, &t->work),
+                                       .ll_payload = gpusym_ll_payload(t->work.ll_bytes),
+                                       .max_blocks = t->max_blocks};
+    const gpusym_tuning_forced_t forced = {c->algorithm[call->args.coll], c->oneshot_max, (uint32_t)c->blocks,
+                                           (uint32_t)c->threads, c->chunk};
+    gpusym_tuning_choose(&what, &forced, plan);
+    if (plan->algorithm >= 0 && gpusym_family_ll128(plan->family) && !coll_gpusym_native_channels(plan, &t->work)) {
+        what.ll128 = false; /* the slot is too small */
+        gpusym_tuning_choose(&what, &forced, plan);
+    }
+    if (forced.algorithm >= 0 && plan->algorithm != forced.algorithm && !t->said_unicast) {
+        t->said_unicast = true;
+        COLL_GPUSYM_VERBOSE(1,
+                            "%s: %s is not to be had here (no multicast, not for this operation and type, not reproducible, "
+                            "or no such links): %s instead",
+                            comm_name(call, name, sizeof name), gpusym_algorithm_name((unsigned)forced.algorithm),
+                            plan->algorithm >= 0 ? gpusym_algorithm_name((unsigned)plan->algorithm) : "the previous module");
+    }
+}
 
 /* Whether there are kernels for a team of which not all reach all: the same on all ranks. */
 static bool reaches(coll_gpusym_call_t *call)
@@ -458,47 +526,6 @@ static void set_up(coll_gpusym_call_t *call)
 
 /* ---- kernel ---- */
 
-/* Collectives with kernels have the same numbers in both lists. */
-#define GPUSYM_COLLECTIVE(id) _Static_assert((int)COLL_GPUSYM_##id == (int)GPUSYM_COLL_##id, #id);
-#include "kernels/kernels.def"
-_Static_assert((int)COLL_GPUSYM_NATIVES == (int)GPUSYM_COLL_COUNT, "and there are as many");
-
-static void choose(coll_gpusym_call_t *call, gpusym_tuning_choice_t *plan)
-{
-    coll_gpusym_team_t *t = call->module->team;
-    const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
-    char name[COLL_GPUSYM_COMM_NAME_MAX];
-    gpusym_tuning_call_t what = {.coll = call->args.coll,
-                                       .bytes = call->read.max_bytes,
-                                       .op = call->native.op,
-                                       .type = call->native.type,
-                                       .nranks = t->nranks,
-                                       .sm_count = t->sm_count,
-                                       .simulated = c->dev->simulated,
-                                       .zero_copy = call->zero_copy,
-                                       .multicast = NULL != t->mc,
-                                       .reproducible = c->reproducible,
-                                       .all_reach = t->all_reach,
-                                       .ll128 = t->ll128,
-                                       .ll_payload = gpusym_ll_payload(t->work.ll_bytes),
-                                       .max_blocks = t->max_blocks};
-    const gpusym_tuning_forced_t forced = {c->algorithm[call->args.coll], c->oneshot_max, (uint32_t)c->blocks,
-                                           (uint32_t)c->threads, c->chunk};
-    gpusym_tuning_choose(&what, &forced, plan);
-    if (plan->algorithm >= 0 && gpusym_family_ll128(plan->family) && !coll_gpusym_native_channels(plan, &t->work)) {
-        what.ll128 = false; /* the slot is too small */
-        gpusym_tuning_choose(&what, &forced, plan);
-    }
-    if (forced.algorithm >= 0 && plan->algorithm != forced.algorithm && !t->said_unicast) {
-        t->said_unicast = true;
-        COLL_GPUSYM_VERBOSE(1,
-                            "%s: %s is not to be had here (no multicast, not for this operation and type, not reproducible, "
-                            "or no such links): %s instead",
-                            comm_name(call, name, sizeof name), gpusym_algorithm_name((unsigned)forced.algorithm),
-                            plan->algorithm >= 0 ? gpusym_algorithm_name((unsigned)plan->algorithm) : "the previous module");
-    }
-}
-
 /* Everything of a launch but its epoch. False: a peer's buffer could not be mapped. */
 static bool plan_make(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
 {
@@ -514,6 +541,9 @@ static bool plan_make(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
     p->algorithm = choice.algorithm;
     p->kernel = gpusym_kernel_find(choice.family, call->native.op, call->native.type);
     p->zero_copy = choice.zero_copy;
+    p->copies = gpusym_family_copies(choice.family);
+    p->reduces = gpusym_family_reduces(choice.family);
+    p->work.copies.whole = coll_gpusym_native_whole(call->args.coll);
     coll_gpusym_native_paths(call, gpusym_algorithm_schedule((unsigned)choice.algorithm), &p->work);
     p->work.direct = choice.zero_copy;
     if (p->zero_copy && !map_peers(call, &p->work)) {
@@ -559,24 +589,49 @@ void coll_gpusym_plan_free(coll_gpusym_plan_t *plan)
     free(plan);
 }
 
-/* Queues the kernel: of a persistent call by a graph, where there are such. That is made here, in the call's turn: no kernel
- * of this process waits for a peer, so the driver may wait for what runs. */
+/* Queues what copy engines do. *queued: the completion word will come. */
+static bool launch_copies(coll_gpusym_call_t *call, const coll_gpusym_plan_t *p, bool *queued)
+{
+    coll_gpusym_team_t *t = call->module->team;
+    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    *queued = false;
+    if (GPUSYM_SUCCESS != gpusym_copies_get(dev, t->gpu, t->nranks, &call->streams)) {
+        call->streams = NULL;
+        return false;
+    }
+    return GPUSYM_SUCCESS ==
+           gpusym_copies_queue(call->streams, call->lane, p->kernel, GPUSYM_F_CE, p->reduces, &p->work, queued);
+}
+
+/* What the call had for itself can be used by others. */
+static void streams_put(coll_gpusym_call_t *call)
+{
+    if (NULL != call->streams) {
+        gpusym_copies_put(call->streams);
+        call->streams = NULL;
+    }
+}
+
+/* Queues the kernel: by a graph, where there are such; a persistent call has its own. That is made here, in the call's turn:
+ * no kernel of this process waits for a peer, so the driver may wait for what runs. */
 static bool launch_plan(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
 {
     const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
+    static bool no_graph; /* this device cannot make one; written once, to true, by whoever finds out */
     char name[COLL_GPUSYM_COMM_NAME_MAX];
+    gpusym_graph_t **graph = p == call->plan ? &p->graph : &call->lane->graph;
 
-    if (p != call->plan || p->no_graph || !c->graph || NULL == c->dev->graph_launch) {
+    if (!c->graph || NULL == c->dev->graph_launch || __atomic_load_n(&no_graph, __ATOMIC_RELAXED)) {
         return GPUSYM_SUCCESS == gpusym_lane_launch(call->lane, p->kernel, &p->work);
     }
-    if (GPUSYM_SUCCESS == gpusym_lane_launch_graph(call->lane, p->kernel, &p->work, &p->graph)) {
+    if (GPUSYM_SUCCESS == gpusym_lane_launch_graph(call->lane, p->kernel, &p->work, graph)) {
         return true;
     }
-    if (NULL != p->graph) {
+    if (NULL != *graph) {
         return false;
     }
-    p->no_graph = true;
-    COLL_GPUSYM_VERBOSE(1, "%s: a persistent %s is launched without a graph: %s", comm_name(call, name, sizeof name),
+    __atomic_store_n(&no_graph, true, __ATOMIC_RELAXED);
+    COLL_GPUSYM_VERBOSE(1, "%s: %s, and what follows, is launched without a graph: %s", comm_name(call, name, sizeof name),
                         coll_gpusym_mpi_name(call->args.coll), c->dev->error());
     return GPUSYM_SUCCESS == gpusym_lane_launch(call->lane, p->kernel, &p->work);
 }
@@ -589,7 +644,7 @@ static void launch(coll_gpusym_call_t *call)
     coll_gpusym_plan_t once, *p = NULL != call->plan ? call->plan : &once;
 
     call->since_ns = 0;
-    if (coll_gpusym_stay_same(call)) {
+    if (call->rang || coll_gpusym_stay_same(call)) {
         call->state = COLL_GPUSYM_CALL_RUNNING;
         return;
     }
@@ -619,9 +674,15 @@ static void launch(coll_gpusym_call_t *call)
         fail_gpu(call, c->dev->error());
         return;
     }
-    if (!pack(call) || !launch_plan(call, p)) {
-        gpusym_lane_put(call->lane); /* nothing was queued */
-        call->lane = NULL;
+    bool queued = false;
+    if (!pack(call) || !(p->copies ? launch_copies(call, p, &queued) : launch_plan(call, p))) {
+        if (!queued && NULL != call->streams) { /* they may wait for ever: not used again, nor is the lane */
+            call->streams = NULL;
+            call->lane = NULL;
+        } else if (!queued) {
+            gpusym_lane_put(call->lane); /* nothing was */
+            call->lane = NULL;
+        }
         fail_gpu(call, c->dev->error());
         return;
     }
@@ -653,18 +714,22 @@ static void completed(coll_gpusym_call_t *call, uint32_t status)
     status &= ~GPUSYM_STATUS_LEFT;
     if (!draining && GPUSYM_STATUS_OK == (status & 0xff) && 0 != call->native.unpack.rows) {
         call->state = COLL_GPUSYM_CALL_UNPACKING;
+        streams_put(call);
         if (!copy_rows(call, &call->native.unpack, call->native.out, true)) {
             fail_gpu(call, mca_coll_gpusym_component.dev->error());
         }
         return;
     }
+    streams_put(call);
     if (call->stays) {
         coll_gpusym_stay_done(call, !draining && !left);
     } else {
         gpusym_lane_put(call->lane);
     }
     call->lane = NULL;
-    if (draining || GPUSYM_STATUS_OK == (status & 0xff)) {
+    if (draining) {
+        drained(call);
+    } else if (GPUSYM_STATUS_OK == (status & 0xff)) {
         end(call);
     } else if (GPUSYM_STATUS_TIMEOUT == (status & 0xff)) {
         fail_timeout(call, (int)(status >> 8));
@@ -716,9 +781,10 @@ static void look_after(coll_gpusym_call_t *call)
     }
     const int idle = dev->stream_poll(call->lane->stream);
     if (0 != idle && !gpusym_lane_done(call->lane, &status) && !coll_gpusym_stay_left(call)) { /* not by its last line */
-        call->lane = NULL; /* not used again */
+        call->lane = NULL; /* not used again, nor are the streams */
+        call->streams = NULL;
         if (COLL_GPUSYM_CALL_DRAINING == call->state) {
-            end(call);
+            drained(call);
         } else {
             fail_gpu(call, idle < 0 ? dev->error() : "the kernel ended without completing");
         }
@@ -728,7 +794,8 @@ static void look_after(coll_gpusym_call_t *call)
     if (COLL_GPUSYM_CALL_DRAINING == call->state) {
         if (waited > GRACE_NS) {
             call->lane = NULL;
-            end(call);
+            call->streams = NULL;
+            drained(call);
         }
     } else if (timeout > 0 && (double)waited > timeout * 1e9 + (double)GRACE_NS) {
         fail_gpu(call, "the kernel does not end");

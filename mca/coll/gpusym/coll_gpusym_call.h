@@ -60,8 +60,8 @@ typedef struct {
 /* A launch that is made again and again: all but its epoch. Zeroed before its first use. */
 typedef struct {
     bool valid, zero_copy;
+    bool copies, reduces;      /* copy engines send the data (copies.h); and kernels reduce it */
     bool offered;              /* zero copy was agreed to be possible, taken or not */
-    bool no_graph;             /* the device cannot make one */
     gpusym_graph_t *graph;     /* owned; NULL: not made yet */
     int algorithm;
     unsigned kernel;
@@ -93,9 +93,11 @@ typedef struct coll_gpusym_call {
     bool has_turn;             /* to be given back */
     bool stays;                /* its kernel stays afterwards: the lane is not given back */
     bool rang;                 /* it was not launched: the kernel was there */
+    bool taken_back;           /* it rang, and then all agreed that it is the previous module's */
     uint32_t hash;             /* of what is alike on all ranks: the call, and the user's tuning */
     bool late;                 /* it rang, but the kernel had left: launched */
-    gpusym_lane_t *lane;       /* while a kernel of ours is queued */
+    gpusym_lane_t *lane;       /* while a kernel of ours is queued, or has been told of the call */
+    struct gpusym_copies_streams *streams; /* and of copy engines, what they do for us; NULL: nothing */
     char *scratch;             /* GPU memory, while the call lasts; NULL: none */
     gpusym_gpu_t *scratch_gpu;
     uint32_t polls;            /* since the last look at the peers' health */
@@ -136,8 +138,12 @@ bool coll_gpusym_native_zero_copy(const coll_gpusym_call_t *call);
 void coll_gpusym_native_work(const coll_gpusym_call_t *call, gpusym_work_t *w);
 /* Which ways the channels of a schedule (enum gs_schedule_kind; -1: none) take. w->rank, w->nranks are set. */
 void coll_gpusym_native_paths(const coll_gpusym_call_t *call, int schedule, gpusym_work_t *w);
-/* Whether the slot has room for a channel of the choice. */
+/* Whether the slot has room for a channel of the choice, or a stream of LL128 lines. */
 bool coll_gpusym_native_channels(const gpusym_tuning_choice_t *choice, const gpusym_work_t *slot);
+/* Whether a collective's message is one, to be cut as a whole: no segments. */
+bool coll_gpusym_native_whole(unsigned coll);
+/* Whether the slot has room for what copy engines would need for the call. */
+bool coll_gpusym_native_copies(const coll_gpusym_call_t *call, const gpusym_work_t *slot);
 /* A communicator of one rank: copies what comes out; *rv is the MPI error code. False: that cannot be done by a plain copy. */
 bool coll_gpusym_native_alone(const coll_gpusym_args_t *args, const gpusym_mem_t *where, int *rv);
 
@@ -168,6 +174,9 @@ bool coll_gpusym_stay_ring(coll_gpusym_call_t *call, const coll_gpusym_plan_t *p
 bool coll_gpusym_stay_same(coll_gpusym_call_t *call);
 /* If not: makes the plan one of a kernel that stays, or leaves it. */
 void coll_gpusym_stay_prepare(coll_gpusym_call_t *call, coll_gpusym_plan_t *p);
+/* For a call that has just been posted: rings, if it is like the last one of a kernel that is here; call->lane is set then,
+ * and the call goes on as if it had not. */
+void coll_gpusym_stay_early(coll_gpusym_call_t *call);
 /* Of a call that runs, or is given up: whether it rang, and the kernel had left before: nothing of it has been done, or
  * will be. */
 bool coll_gpusym_stay_left(const coll_gpusym_call_t *call);

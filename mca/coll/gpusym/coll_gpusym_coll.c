@@ -4,6 +4,7 @@
  * The functions of our modules, all made from the list: MPI's parameters become one struct, and the engine decides.
  */
 #include "coll_gpusym.h"
+#include "coll_gpusym_host.h"
 
 #include "ompi/communicator/communicator.h"
 
@@ -19,22 +20,60 @@ static inline void complete(coll_gpusym_args_t *a)
     }
 }
 
-#define GPUSYM_COLL(ID, name, Name, FIELDS)                                                                      \
-    int coll_gpusym_##name(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm,                          \
-                           mca_coll_base_module_t *module)                                                       \
+#define FIELD_ITSELF(type, field) field,
+/* The blocking form. Both it and the nonblocking one have a short way, see coll_gpusym_host.h; what is not so short is a
+ * function of its own, so that its struct of arguments costs the short way nothing. COMM: the parameter for the
+ * communicator and the comma behind it, if there is one; PREVIOUS: the call of the previous module. */
+#define BLOCKING(ID, name, FIELDS, COMM, PREVIOUS)                                                               \
+    static __attribute__((noinline)) int name##_in_full(FIELDS(COLL_GPUSYM_PARAM)                                \
+                                                        mca_coll_base_module_t *module)                          \
     {                                                                                                            \
         coll_gpusym_args_t a = {.coll = COLL_GPUSYM_##ID, FIELDS(COLL_GPUSYM_INIT)};                             \
-        (void)comm;                                                                                              \
         complete(&a);                                                                                            \
         return coll_gpusym_blocking((mca_coll_gpusym_module_t *)module, &a);                                     \
+    }                                                                                                            \
+    int coll_gpusym_##name(FIELDS(COLL_GPUSYM_PARAM) COMM mca_coll_base_module_t *module)                        \
+    {                                                                                                            \
+        mca_coll_gpusym_module_t *m = (mca_coll_gpusym_module_t *)module;                                        \
+        coll_gpusym_args_t a = {.coll = COLL_GPUSYM_##ID, FIELDS(COLL_GPUSYM_INIT)};                             \
+        complete(&a);                                                                                            \
+        const bool local = COLL_GPUSYM_REDUCE_LOCAL == a.coll;                                                   \
+        if (m->inside && !local) {                                                                               \
+            return PREVIOUS;                                                                                     \
+        }                                                                                                        \
+        if (!coll_gpusym_hands_on(m, &a)) {                                                                      \
+            return name##_in_full(FIELDS(FIELD_ITSELF) module);                                                  \
+        }                                                                                                        \
+        if (local) {                                                                                             \
+            return PREVIOUS;                                                                                     \
+        }                                                                                                        \
+        m->inside = true;                                                                                        \
+        const int rv = PREVIOUS;                                                                                 \
+        m->inside = false;                                                                                       \
+        return rv;                                                                                               \
+    }
+#define COMM_PARAM struct ompi_communicator_t *comm,
+#define NO_COMM
+
+#define GPUSYM_COLL(ID, name, Name, FIELDS)                                                                      \
+    BLOCKING(ID, name, FIELDS, COMM_PARAM, m->saved.name(FIELDS(FIELD_ITSELF) comm, m->saved.name##_module))     \
+    static __attribute__((noinline)) int i##name##_in_full(FIELDS(COLL_GPUSYM_PARAM)                             \
+                                                           struct ompi_request_t **req,                          \
+                                                           mca_coll_base_module_t *module)                       \
+    {                                                                                                            \
+        coll_gpusym_args_t a = {.coll = COLL_GPUSYM_##ID, FIELDS(COLL_GPUSYM_INIT)};                             \
+        complete(&a);                                                                                            \
+        return coll_gpusym_nonblocking((mca_coll_gpusym_module_t *)module, &a, req);                             \
     }                                                                                                            \
     int coll_gpusym_i##name(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm,                         \
                             struct ompi_request_t **req, mca_coll_base_module_t *module)                         \
     {                                                                                                            \
+        mca_coll_gpusym_module_t *m = (mca_coll_gpusym_module_t *)module;                                        \
         coll_gpusym_args_t a = {.coll = COLL_GPUSYM_##ID, FIELDS(COLL_GPUSYM_INIT)};                             \
-        (void)comm;                                                                                              \
         complete(&a);                                                                                            \
-        return coll_gpusym_nonblocking((mca_coll_gpusym_module_t *)module, &a, req);                             \
+        return coll_gpusym_hands_on(m, &a)                                                                       \
+                   ? m->saved.i##name(FIELDS(FIELD_ITSELF) comm, req, m->saved.i##name##_module)                 \
+                   : i##name##_in_full(FIELDS(FIELD_ITSELF) req, module);                                        \
     }                                                                                                            \
     int coll_gpusym_##name##_init(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm,                   \
                                   struct ompi_info_t *info, struct ompi_request_t **req,                         \
@@ -45,11 +84,6 @@ static inline void complete(coll_gpusym_args_t *a)
         complete(&a);                                                                                            \
         return coll_gpusym_persistent((mca_coll_gpusym_module_t *)module, &a, info, req);                        \
     }
-#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS)                                                                \
-    int coll_gpusym_##name(FIELDS(COLL_GPUSYM_PARAM) mca_coll_base_module_t *module)                            \
-    {                                                                                                            \
-        coll_gpusym_args_t a = {.coll = COLL_GPUSYM_##ID, FIELDS(COLL_GPUSYM_INIT)};                             \
-        complete(&a);                                                                                            \
-        return coll_gpusym_blocking((mca_coll_gpusym_module_t *)module, &a);                                       \
-    }
+#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) \
+    BLOCKING(ID, name, FIELDS, NO_COMM, m->saved.name(FIELDS(FIELD_ITSELF) m->saved.name##_module))
 #include "coll_gpusym.def"

@@ -128,6 +128,7 @@ const gpusym_device_t *coll_gpusym_device(void)
         pthread_mutex_lock(&device_lock);
         if (!device_tried) {
             open_device(&mca_coll_gpusym_component);
+            __atomic_store_n(&mca_coll_gpusym_component.no_device, NULL == mca_coll_gpusym_component.dev, __ATOMIC_RELAXED);
             __atomic_store_n(&device_tried, true, __ATOMIC_RELEASE);
         }
         pthread_mutex_unlock(&device_lock);
@@ -148,7 +149,7 @@ static int component_close(void)
     if (device_tried) {
         gpusym_device_close();
         c->dev = NULL;
-        device_tried = false;
+        c->no_device = device_tried = false;
     }
     memset(c->counters, 0, sizeof(c->counters));
     if (0 <= c->output) {

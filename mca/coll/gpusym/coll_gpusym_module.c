@@ -134,6 +134,7 @@ static int module_enable(mca_coll_base_module_t *module, struct ompi_communicato
         return OMPI_ERR_NOT_FOUND; /* the framework releases us, and we what was saved */
     }
     m->comm = comm;
+    m->alone = !OMPI_COMM_IS_INTER(comm) && 1 == ompi_comm_size(comm);
     coll_gpusym_pass_local(comm);
     forgo_missing(module, &m->saved);
     install(module, comm);

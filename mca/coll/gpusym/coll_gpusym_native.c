@@ -375,7 +375,7 @@ static uint32_t hash_segs(const gpusym_seg_t *segs, uint32_t n)
 /* Lengths: of what is read, of what is written, of the longest piece. */
 static void extents(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, coll_gpusym_native_t *k)
 {
-    if (COLL_GPUSYM_ALLREDUCE == a->coll || COLL_GPUSYM_REDUCE == a->coll || COLL_GPUSYM_BCAST == a->coll) {
+    if (coll_gpusym_native_whole(a->coll)) {
         k->bytes = COLL_GPUSYM_BCAST == a->coll ? size_of(a->rdtype, a->rcount) : reduced(a->rdtype, a->rcount);
         k->in_bytes = NULL != k->in ? k->bytes : 0;
         k->out_bytes = NULL != k->out ? k->bytes : 0;
@@ -640,8 +640,23 @@ void coll_gpusym_native_paths(const coll_gpusym_call_t *call, int schedule, gpus
     }
 }
 
+bool coll_gpusym_native_whole(unsigned coll)
+{
+    return COLL_GPUSYM_ALLREDUCE == coll || COLL_GPUSYM_REDUCE == coll || COLL_GPUSYM_BCAST == coll;
+}
+
+bool coll_gpusym_native_copies(const coll_gpusym_call_t *call, const gpusym_work_t *slot)
+{
+    const unsigned coll = call->args.coll;
+    return gpusym_copies_fit(has_op(coll) ? GPUSYM_F_CE_R : GPUSYM_F_CE, slot, coll_gpusym_native_whole(coll),
+                             call->read.max_bytes);
+}
+
 bool coll_gpusym_native_channels(const gpusym_tuning_choice_t *choice, const gpusym_work_t *slot)
 {
     const int schedule = gpusym_algorithm_schedule((unsigned)choice->algorithm);
+    if (GPUSYM_F_RSXLL128_AGXLL128 == choice->family) {
+        return gpusym_ll128_fits(slot);
+    }
     return schedule < 0 || 0 != gpusym_channels_max(choice->family, (unsigned)schedule, slot);
 }

@@ -63,7 +63,8 @@ static const number_t numbers[] = {
      "cudaDeviceSynchronize and cudaFree wait for it as long. 0: not at all; -1: by the tuning table, and not where it was in "
      "vain before"},
     {"graph", MCA_BASE_VAR_TYPE_BOOL, LEVEL_EVERY_CALL, FIELD(graph), 1, 0, 1, 0, "",
-     "Launch the kernel of a persistent collective by a graph (on NVIDIA GPUs: a CUDA graph) that its first start makes"},
+     "Launch kernels by a graph (on NVIDIA GPUs: a CUDA graph), which costs less than a launch: one for each "
+     "persistent collective, else one for each of the kernels in flight"},
     {"zero_copy_min", MCA_BASE_VAR_TYPE_UNSIGNED_INT, LEVEL_EVERY_CALL, FIELD(zero_copy_min), 0, 0, 1024 * MIB, 0, "bytes",
      "Smallest message that goes straight between users' buffers. 0: by the tuning table"},
     {"reg_limit", MCA_BASE_VAR_TYPE_INT, 4, FIELD(reg_limit), 64, 0, 64, 0, "buffers",
@@ -81,7 +82,7 @@ static const number_t numbers[] = {
      "Simulator: take every buffer for GPU memory, so that any MPI program runs the kernels"},
     {"sim_gpus", MCA_BASE_VAR_TYPE_INT, 7, FIELD(sim_gpus), 0, 0, 64, 0, "GPUs",
      "Simulator: GPUs of a host, shared out to the processes by local rank. 0: one a process"},
-    {"epoch_first", MCA_BASE_VAR_TYPE_UNSIGNED_INT, 9, FIELD(epoch_first), 1, 1, 4294967295.0, 0, "epochs",
+    {"epoch_first", MCA_BASE_VAR_TYPE_UNSIGNED_INT, 9, FIELD(epoch_first), 1, 1, GPUSYM_EPOCH_MAX, 0, "epochs",
      "First epoch of a communicator's flags, to test that their counting may wrap round"},
 };
 

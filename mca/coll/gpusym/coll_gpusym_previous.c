@@ -5,14 +5,6 @@
  */
 #include "coll_gpusym.h"
 
-/* The module whose previous module this thread is in, if any: the innermost. */
-static _Thread_local const mca_coll_gpusym_module_t *inside;
-
-bool coll_gpusym_previous_inside(const mca_coll_gpusym_module_t *m)
-{
-    return inside == m;
-}
-
 static int call(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
 {
     const coll_gpusym_saved_t *s = &m->saved;
@@ -31,10 +23,13 @@ static int call(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
 
 int coll_gpusym_previous(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
 {
-    const mca_coll_gpusym_module_t *outer = inside;
-    inside = m;
+    const bool outer = m->inside;
+    if (COLL_GPUSYM_REDUCE_LOCAL == a->coll) { /* any thread may be in that, at any time */
+        return call(m, a);
+    }
+    m->inside = true;
     const int rv = call(m, a);
-    inside = outer;
+    m->inside = outer;
     return rv;
 }
 

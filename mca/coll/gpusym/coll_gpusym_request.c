@@ -102,11 +102,18 @@ static bool without_team(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *
         coll_gpusym_pass_local(m->comm);
     }
     if (NULL == coll_gpusym_device()) {
+        if (m->alone && COLL_GPUSYM_REDUCE_LOCAL != a->coll) {
+            m->passthrough = true; /* the device has been looked for: there will be none */
+        }
         coll_gpusym_count(&counters->passed);
         return true;
     }
     coll_gpusym_where(m, a, &smem, &rmem);
-    if (!coll_gpusym_on_gpu(&smem) && !coll_gpusym_on_gpu(&rmem)) {
+    const bool host = !coll_gpusym_on_gpu(&smem) && !coll_gpusym_on_gpu(&rmem);
+    if (COLL_GPUSYM_REDUCE_LOCAL != a->coll) { /* any thread may be in that */
+        m->host_lately = host;
+    }
+    if (host) {
         coll_gpusym_count(&counters->passed);
         return true;
     }
@@ -126,6 +133,7 @@ static bool without_team(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *
 static int finish_blocking(coll_gpusym_call_t *call)
 {
     coll_gpusym_call_count(call);
+    call->module->host_lately = COLL_GPUSYM_CALL_PREVIOUS == call->state && call->reason < 0;
     if (COLL_GPUSYM_CALL_ENDED == call->state) {
         return call->error;
     }
@@ -203,7 +211,7 @@ int coll_gpusym_blocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *
     coll_gpusym_call_t call;
     int reason, rv;
 
-    if (coll_gpusym_previous_inside(m)) {
+    if (m->inside && COLL_GPUSYM_REDUCE_LOCAL != a->coll) {
         return coll_gpusym_previous(m, a);
     }
     if (nothing(a)) {
@@ -463,7 +471,8 @@ static int nonblocking_team(mca_coll_gpusym_module_t *m, const coll_gpusym_args_
     }
     coll_gpusym_call_init(&r->call, m, a);
     r->call.blocking = false;
-    if (passed_at_once(&r->call)) {
+    m->host_lately = passed_at_once(&r->call);
+    if (m->host_lately) {
         coll_gpusym_call_count(&r->call);
         request_return(r);
         return coll_gpusym_previous_i(m, a, req);

@@ -5,27 +5,20 @@
  * no launch (kernels/symm_ll.h has the other side, kernels/work.h the bell). Of this rank alone: what a peer does, launch or
  * ring, makes no difference.
  *
- * The kernel belongs to the team, with its lane, until it has left. It serves calls of the same kernel whose epoch
- * follows its last one's; for any other it is told to leave. A program that synchronises its GPU between its calls waits
- * for the kernel each time and gets nothing for it: where kernels leave without having served anyone, calls go without
- * for a while, unless the user has said how long they are to stay.
+ * The kernel belongs to the team, with its lane, until it has left. It serves calls of the same kernel; for any other it is
+ * told to leave. A program that synchronises its GPU between its calls waits for the kernel each time and gets nothing for
+ * it: where kernels leave without having served anyone, calls go without for a while, unless the user has said how long
+ * they are to stay.
+ *
+ * A call that is like the last one is rung for as soon as this rank has posted it: the GPU begins while the host still reads
+ * what the peers have posted. If they are not in the same call, the kernel finds out by itself: lines of the call's epoch do
+ * not come from all of them. It then leaves, with nothing done, after a while or because it is told to
+ * (gs_agxll_r_rung), and the call goes on as all have agreed.
  */
 #include "coll_gpusym_call.h"
 
-/* Calls that one kernel serves at most: then it is launched anew, so that whoever waits for all of the GPU's kernels to end
- * (cudaFree of another thread), or is queued behind it, waits no longer than for these, even if the program never pauses.
- * They share the cost of the launch, about 5 us. */
-#define SERVED_MAX 256u
-/* Teams that keep a lane at a time. Each may have a block waiting on the GPU, whose hardware queues (8, unless
- * CUDA_DEVICE_MAX_CONNECTIONS says otherwise) are the program's too; and a program may have thousands of communicators. */
-#define KEEPERS_MAX 4u
-/* After so many in a row that served nobody; then so many calls without, twice as many each further time, up to the most. */
-#define MISSES_ALLOWED 2u
-#define SKIP_FIRST 64u
-#define SKIP_MOST 4096u
-
-/* Those teams, and where the next one stands. Only of processes without MPI_THREAD_MULTIPLE. */
-static coll_gpusym_team_t *keeper[KEEPERS_MAX];
+/* The teams that keep a lane, and where the next one stands. Only of processes without MPI_THREAD_MULTIPLE. */
+static coll_gpusym_team_t *keeper[GPUSYM_STAY_KEEPERS_MAX];
 static unsigned keeper_next;
 
 static uint64_t linger_ns(void)
@@ -44,8 +37,22 @@ bool coll_gpusym_stay_may(const coll_gpusym_call_t *call, const coll_gpusym_plan
     const coll_gpusym_team_t *t = call->module->team;
     const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
     return GPUSYM_ALG_ALLREDUCE_AGXLL_R == p->algorithm && call->blocking && !t->threads && p != call->plan &&
-           1 == p->epochs && p->work.bytes <= gpusym_tuning_stay_max() && c->blocks <= 1 && !c->share_gpu && /* it would take other ranks' time on the GPU */
+           1 == p->epochs && p->work.bytes <= gpusym_tuning_stay_max(t->nranks) && c->blocks <= 1 &&
+           !c->share_gpu && /* it would take other ranks' time on the GPU */
            address_fits(call->native.in) && address_fits(call->native.out) && 0 != linger_ns();
+}
+
+/* The epoch of a team's call in flight, if it takes one only. */
+static uint64_t epoch_of(const coll_gpusym_team_t *t)
+{
+    return t->epoch_base + t->rc.seq;
+}
+
+/* Whether the kernel that stays can be told of that epoch. */
+static bool epoch_near(const coll_gpusym_team_t *t)
+{
+    const uint64_t epoch = epoch_of(t);
+    return epoch > t->stay.epoch && epoch - t->stay.epoch - 1 <= GPUSYM_BELL_SKIP_MAX && epoch < GPUSYM_EPOCH_MAX;
 }
 
 /* The kernel has left, or is told to. */
@@ -70,7 +77,7 @@ static void let_go(coll_gpusym_team_t *t)
 /* The team keeps its lane; if need be, the one that has been among the keepers for longest gives its own back. */
 static void keep(coll_gpusym_team_t *t)
 {
-    for (unsigned i = 0; i < KEEPERS_MAX; i++) {
+    for (unsigned i = 0; i < GPUSYM_STAY_KEEPERS_MAX; i++) {
         if (t == keeper[i]) {
             return;
         }
@@ -79,46 +86,67 @@ static void keep(coll_gpusym_team_t *t)
         let_go(keeper[keeper_next]);
     }
     keeper[keeper_next] = t;
-    keeper_next = (keeper_next + 1) % KEEPERS_MAX;
+    keeper_next = (keeper_next + 1) % GPUSYM_STAY_KEEPERS_MAX;
 }
 
 /* Whether the team's kernel is still here, to its knowledge, and may serve one more. */
 static bool is_here(const coll_gpusym_team_t *t)
 {
     uint32_t status;
-    return t->stay.served < SERVED_MAX && gpusym_lane_done(t->stay.lane, &status) && 0 == (status & GPUSYM_STATUS_LEFT);
+    return t->stay.served < GPUSYM_STAY_SERVED_MAX && gpusym_lane_done(t->stay.lane, &status) &&
+           0 == (status & GPUSYM_STATUS_LEFT);
 }
 
-static void ring(coll_gpusym_call_t *call, const void *in, void *out, uint64_t bytes)
+static void ring(coll_gpusym_call_t *call, uint64_t bytes)
 {
     coll_gpusym_team_t *t = call->module->team;
+    const uint32_t epoch = (uint32_t)epoch_of(t), skip = epoch - t->stay.epoch - 1;
     call->lane = t->stay.lane;
     call->stays = call->rang = true;
+    call->algorithm = GPUSYM_ALG_ALLREDUCE_AGXLL_R;
+    call->zero_copied = false;
     t->stay.lane = NULL;
-    t->stay.epoch++;
+    t->stay.epoch = epoch;
     t->stay.served++;
     t->stay.bytes = bytes;
     t->stay.hash = call->hash;
-    gpusym_lane_ring(call->lane, in, out, bytes);
+    gpusym_lane_ring(call->lane, call->native.in, call->native.out, bytes, skip);
+}
+
+/* Whether a call, which has been posted, is like the last one of a kernel that is here. With the same hash and bytes the
+ * plan would be the same; operation and type are compared themselves, so that what the kernel does is right whatever the
+ * hash. */
+static bool is_same(const coll_gpusym_call_t *call, uint64_t bytes)
+{
+    const coll_gpusym_team_t *t = call->module->team;
+    const coll_gpusym_native_t *k = &call->native;
+    return NULL != t->stay.lane && COLL_GPUSYM_ALLREDUCE == call->args.coll && call->blocking && NULL == call->plan &&
+           call->hash == t->stay.hash && bytes == t->stay.bytes && k->op == t->stay.work.op &&
+           k->type == t->stay.work.type && call->out_local == (0 != t->stay.work.out_local) && epoch_near(t) &&
+           address_fits(k->in) && address_fits(k->out) && 0 != linger_ns() && is_here(t);
 }
 
 bool coll_gpusym_stay_same(coll_gpusym_call_t *call)
 {
-    coll_gpusym_team_t *t = call->module->team;
-    const coll_gpusym_native_t *k = &call->native;
-    /* With the same hash and bytes the plan would be the same; operation and type are compared themselves, so that what the
-     * kernel does is right whatever the hash. */
-    if (NULL == t->stay.lane || COLL_GPUSYM_ALLREDUCE != call->args.coll || !call->blocking || NULL != call->plan ||
-        call->hash != t->stay.hash || call->read.max_bytes != t->stay.bytes || k->op != t->stay.work.op ||
-        k->type != t->stay.work.type || call->out_local != (0 != t->stay.work.out_local) || t->epoch != t->stay.epoch ||
-        UINT32_MAX == t->epoch || !address_fits(k->in) || !address_fits(k->out) || 0 == linger_ns() || !is_here(t)) {
+    if (!is_same(call, call->read.max_bytes)) {
         return false;
     }
-    t->epoch++;
-    call->algorithm = GPUSYM_ALG_ALLREDUCE_AGXLL_R;
-    call->zero_copied = false;
-    ring(call, k->in, k->out, call->read.max_bytes);
+    ring(call, call->read.max_bytes);
     return true;
+}
+
+void coll_gpusym_stay_early(coll_gpusym_call_t *call)
+{
+    const coll_gpusym_team_t *t = call->module->team;
+    /*
+     * LL lines of one parity must not be overwritten before all have read them. A peer may still be in the last call that
+     * this kernel served: only the other parity's lines are free, since all had ended the calls before when they sent
+     * their lines of that one. And what is offered to peers may need a vote first.
+     */
+    if (!call->agree_only && 0 != (epoch_of(t) - t->stay.epoch) % 2 && 0 == call->in_key && 0 == call->out_key &&
+        0 != (call->read.all & GPUSYM_POST_QUIET) && is_same(call, call->native.bytes)) {
+        ring(call, call->native.bytes);
+    }
 }
 
 bool coll_gpusym_stay_ring(coll_gpusym_call_t *call, const coll_gpusym_plan_t *p)
@@ -128,32 +156,32 @@ bool coll_gpusym_stay_ring(coll_gpusym_call_t *call, const coll_gpusym_plan_t *p
         return false;
     }
     if (p->kernel != t->stay.kernel || p->work.op != t->stay.work.op || p->work.type != t->stay.work.type ||
-        p->work.epoch != t->stay.epoch || p->work.out_local != t->stay.work.out_local || !is_here(t)) {
+        p->work.out_local != t->stay.work.out_local || !epoch_near(t) || !is_here(t)) {
         let_go(t);
         return false;
     }
-    ring(call, p->work.in, p->work.out, p->work.bytes);
+    ring(call, p->work.bytes);
     return true;
 }
 
 void coll_gpusym_stay_prepare(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
 {
     coll_gpusym_team_t *t = call->module->team;
-    if (t->stay.skip > 0) {
+    if (t->stay.skip > 0 && mca_coll_gpusym_component.linger < 0) { /* the user may have said it since */
         t->stay.skip--;
         return;
     }
-    if (t->stay.misses >= MISSES_ALLOWED && mca_coll_gpusym_component.linger < 0) {
+    if (t->stay.misses >= GPUSYM_STAY_MISSES && mca_coll_gpusym_component.linger < 0) {
         /* The next one that serves nobody makes it longer. */
-        const uint32_t more = t->stay.misses - MISSES_ALLOWED;
-        t->stay.skip = more > 5 ? SKIP_MOST : SKIP_FIRST << more;
+        const uint32_t more = t->stay.misses - GPUSYM_STAY_MISSES;
+        t->stay.skip = more > 5 ? GPUSYM_STAY_SKIP_MOST : GPUSYM_STAY_SKIP_FIRST << more;
     }
     p->work.nblocks = 1;
     p->work.nthreads = 0 != mca_coll_gpusym_component.threads ? p->work.nthreads : gpusym_tuning_stay_threads();
     p->work.linger_ns = linger_ns();
     call->stays = true;
     t->stay.kernel = p->kernel;
-    t->stay.epoch = p->work.epoch + 1;
+    t->stay.epoch = p->work.epoch;
     t->stay.served = 0;
     t->stay.bytes = p->work.bytes;
     t->stay.hash = call->hash;
@@ -175,7 +203,7 @@ bool coll_gpusym_stay_again(coll_gpusym_call_t *call)
     w->in = call->native.in;
     w->out = call->native.out;
     w->bytes = call->read.max_bytes;
-    w->epoch = t->stay.epoch - 1;
+    w->epoch = t->stay.epoch;
     (void)gpusym_kernel_plan(GPUSYM_F_AGXLL_R, w, 0);
     return GPUSYM_SUCCESS == gpusym_lane_launch(call->lane, t->stay.kernel, w);
 }
@@ -189,12 +217,15 @@ void coll_gpusym_stay_done(coll_gpusym_call_t *call, bool well)
     } else {
         let_go(t);
     }
+    if (call->taken_back && mca_coll_gpusym_component.linger < 0) {
+        t->stay.skip = GPUSYM_STAY_SKIP_FIRST; /* the next may be too */
+    }
 }
 
 void coll_gpusym_stay_end(coll_gpusym_team_t *t)
 {
     let_go(t);
-    for (unsigned i = 0; i < KEEPERS_MAX; i++) {
+    for (unsigned i = 0; i < GPUSYM_STAY_KEEPERS_MAX; i++) {
         if (t == keeper[i]) {
             keeper[i] = NULL;
         }

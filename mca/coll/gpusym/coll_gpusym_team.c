@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "mca/common/gpusym/copies.h"
 #include "mca/common/gpusym/scratch.h"
 #include "ompi/request/request.h"
 #include "ompi/runtime/mpiruntime.h"
@@ -375,15 +376,23 @@ static int slot_class(const coll_gpusym_team_t *t, const gpu_hello_t *all)
     return -1;
 }
 
+/* The first epoch that no call has used yet. */
+static uint32_t epoch_next(const coll_gpusym_team_t *t)
+{
+    const uint64_t epoch = t->epoch_base + t->rc.seq + 1;
+    return epoch < GPUSYM_EPOCH_MAX ? (uint32_t)epoch : GPUSYM_EPOCH_MAX;
+}
+
 /* Takes a slot of the agreed class and divides it. False if there is none, or it is too small. */
 static bool slot_take(coll_gpusym_team_t *t, const gpu_hello_t *all, int class)
 {
     t->sm_count = all[0].sm_count;
-    t->epoch = all[0].epoch;
+    uint32_t epoch = all[0].epoch;
     for (uint32_t r = 0; r < t->nranks; r++) {
         t->sm_count = all[r].sm_count < t->sm_count ? all[r].sm_count : t->sm_count;
-        t->epoch = all[r].epoch > t->epoch ? all[r].epoch : t->epoch;
+        epoch = all[r].epoch > epoch ? all[r].epoch : epoch;
     }
+    t->epoch_base = epoch - t->rc.seq; /* all ranks are in the same call */
     gpusym_heap_slot_settle(process.heap, &all[t->rank].slots, class);
     if (class < 0) {
         return false;
@@ -543,7 +552,7 @@ static int gpu_joined(mca_coll_gpusym_module_t *m)
     }
     COLL_GPUSYM_VERBOSE(5, "%s: rank %u on GPU %s: slot of %lu bytes, up to %u blocks, first epoch %u, %u rings",
                         coll_gpusym_comm_name(m->comm, name, sizeof name), t->rank, t->gpu_text,
-                        (unsigned long)t->slot_size, t->max_blocks, t->epoch, t->nrings);
+                        (unsigned long)t->slot_size, t->max_blocks, epoch_next(t) - 1, t->nrings);
     if (!multicast_wanted(t, t->all)) {
         return STEP_DONE;
     }
@@ -597,7 +606,7 @@ static void gpu_settled(coll_gpusym_team_t *t, bool failed)
         gpusym_heap_slot_settle(process.heap, &((gpu_hello_t *)t->mine)->slots, -1);
     }
     if (t->has_slot && (failed || t->reason >= 0)) {
-        gpusym_heap_slot_free(process.heap, t->slot_off, t->epoch);
+        gpusym_heap_slot_free(process.heap, t->slot_off, epoch_next(t));
         t->has_slot = false;
     }
     words_free(t);
@@ -658,7 +667,8 @@ bool coll_gpusym_team_owns(coll_gpusym_team_t *t, const gpusym_mem_t *mem)
 int coll_gpusym_team_epochs(mca_coll_gpusym_module_t *m, uint64_t epochs, uint32_t *first)
 {
     coll_gpusym_team_t *t = m->team;
-    if (t->epoch + epochs > UINT32_MAX) {
+    const uint64_t epoch = t->epoch_base + t->rc.seq;
+    if (epoch + epochs > GPUSYM_EPOCH_MAX) {
         /* Old flags would look like new ones: clear the slots while nobody writes to them. */
         const int arrived = m->saved.barrier(m->comm, m->saved.barrier_module);
         const int cleared = mca_coll_gpusym_component.dev->mem_zero(t->gpu, t->work.peer[t->rank], t->slot_size);
@@ -666,10 +676,10 @@ int coll_gpusym_team_epochs(mca_coll_gpusym_module_t *m, uint64_t epochs, uint32
         if (MPI_SUCCESS != arrived || GPUSYM_SUCCESS != cleared || MPI_SUCCESS != left) {
             return MPI_ERR_OTHER;
         }
-        t->epoch = 1;
+        t->epoch_base = 1 - t->rc.seq;
     }
-    *first = t->epoch;
-    t->epoch += (uint32_t)epochs;
+    *first = (uint32_t)(t->epoch_base + t->rc.seq);
+    t->epoch_base += epochs - 1; /* the next call's number is one more */
     return MPI_SUCCESS;
 }
 
@@ -684,7 +694,7 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
     mc_leave(t);
     /* The slot of a team that failed is not used again: a kernel may still write there, here or in a peer. */
     if (t->has_slot && NULL != process.heap && !t->broken) {
-        gpusym_heap_slot_free(process.heap, t->slot_off, t->epoch);
+        gpusym_heap_slot_free(process.heap, t->slot_off, epoch_next(t));
     }
     if (t->joined) {
         gpusym_rollcall_leave(&t->rc, t->line_off); /* peers may still be in our last call */
@@ -704,6 +714,7 @@ void coll_gpusym_team_fini(void)
 {
     coll_gpusym_requests_fini();
     coll_gpusym_stage_fini();
+    gpusym_copies_close();
     gpusym_lanes_close();
     if (NULL != mca_coll_gpusym_component.dev) {
         gpusym_reg_close(mca_coll_gpusym_component.dev);

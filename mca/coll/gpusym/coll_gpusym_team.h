@@ -41,7 +41,9 @@ struct coll_gpusym_team {
     uint64_t slot_off, slot_size;
     uint32_t max_blocks;   /* a launch may use */
     uint32_t sm_count;     /* of the smallest GPU */
-    uint32_t epoch;        /* next unused */
+    /* A call begins with the epoch epoch_base + the number of its roll-call: so an epoch belongs to one call alone, also if
+     * that is not made by kernels then. Modulo 2^64; the sum is at least 1. */
+    uint64_t epoch_base;
     gpusym_work_t work;    /* peers and layout filled in */
     /* Who reaches whom, agreed: link[a][b] is a class of team.h, the smaller of both directions. */
     uint8_t link[GPUSYM_TEAM_MAX][GPUSYM_TEAM_MAX];
@@ -55,7 +57,7 @@ struct coll_gpusym_team {
     struct {
         gpusym_lane_t *lane;  /* its; NULL: there is none, or a call has it */
         unsigned kernel;
-        uint32_t epoch;       /* of its next call */
+        uint32_t epoch;       /* of its last call */
         uint64_t bytes;       /* of its last call */
         uint32_t hash;        /* coll_gpusym_call_t's */
         uint32_t served;      /* calls, without its first */
@@ -88,7 +90,7 @@ int coll_gpusym_team_meet(mca_coll_gpusym_module_t *module);
 int coll_gpusym_team_gpu(mca_coll_gpusym_module_t *module, const gpusym_mem_t *where);
 /* Whether mem can be used by kernels of this team's GPU (of the process's heap, before the second step). Local. */
 bool coll_gpusym_team_owns(coll_gpusym_team_t *team, const gpusym_mem_t *mem);
-/* Takes `epochs` epochs, clearing the slots when the counter would wrap (collective then). */
+/* Takes `epochs` epochs for the call in flight, clearing the slots when the counter would wrap (collective then). */
 int coll_gpusym_team_epochs(mca_coll_gpusym_module_t *module, uint64_t epochs, uint32_t *first);
 
 /* coll_gpusym_types.c: the kernels' type or operation for MPI's; -1 if they have none. */

@@ -56,6 +56,14 @@ typedef struct {
     uint8_t bytes[96];
 } gpusym_handle_t;
 
+/* What a stream does with a flag, of any rank's slot: waits until it is at least value (a difference of 32 bits with a sign),
+ * or sets it to value once all that the stream did before can be read by everyone. */
+typedef struct {
+    bool wait;
+    uint32_t *at;
+    uint32_t value;
+} gpusym_stream_flag_t;
+
 /* The allocation that a pointer lies in. */
 typedef struct {
     void *base;
@@ -144,6 +152,9 @@ typedef struct gpusym_device {
     void (*graph_destroy)(gpusym_graph_t *graph);
     /* Queues a copy between any two kinds of memory. */
     int (*copy_async)(gpusym_stream_t *stream, void *dst, const void *src, size_t size);
+    /* Queues waits for flags and changes of flags, n of them, in their order: no kernel is needed for that. What waits in a
+     * stream may keep other streams of the process from going on. NULL: this device cannot. */
+    int (*stream_flags)(gpusym_stream_t *stream, const gpusym_stream_flag_t *flags, unsigned n);
     /* Queues a copy of height rows of width bytes, which begin dpitch and spitch bytes apart, between memory that the
      * GPU reaches. Rows of dst must not overlap each other nor src. GPUSYM_ERR_BAD_PARAM: a pitch below width (where
      * there are two rows or more), or sizes beyond what 64 bits count. */

@@ -86,14 +86,15 @@
     X(cuStreamDestroy_v2)                     \
     X(cuStreamQuery)                          \
     X(cuStreamSynchronize)                    \
+    X(cuStreamBatchMemOp_v2)                  \
     X(cuModuleLoadData)                       \
     X(cuModuleUnload)                         \
     X(cuModuleGetFunction)                    \
     X(cuLaunchKernel)                         \
     X(cuGraphCreate)                          \
-    X(cuGraphAddKernelNode_v2)                \
+    X(cuGraphAddKernelNode)                   \
     X(cuGraphInstantiateWithFlags)            \
-    X(cuGraphExecKernelNodeSetParams_v2)      \
+    X(cuGraphExecKernelNodeSetParams)         \
     X(cuGraphLaunch)                          \
     X(cuGraphExecDestroy)                     \
     X(cuGraphDestroy)
@@ -101,7 +102,8 @@
 /* Those we can do without; typed by hand, since an older cuda.h does not declare them. */
 #define DRIVER_OPTIONAL(X) X(cuFuncLoad, CUresult (*)(CUfunction)) /* driver 12.4 */
 
-/* Should another cuda.h make a macro of a name above, the symbol changes together with the type. */
+/* Where cuda.h makes a macro of a name above, the symbol changes together with the type: nodes of graphs have other
+ * parameters, and names with _v2, from CUDA 12 on. */
 #define SYMBOL(name) SYMBOL_TEXT(name)
 #define SYMBOL_TEXT(name) #name
 
@@ -246,7 +248,7 @@ static inline int check(int gpu, const char *call, CUresult result)
 }
 
 /* Calls the driver; an error is put into words and returned as one of ours. */
-#define CU(gpu, name, ...) check(gpu, #name, cu.name(__VA_ARGS__))
+#define CU(gpu, name, ...) check(gpu, SYMBOL(name), cu.name(__VA_ARGS__))
 
 /* ---- Contexts ---- */
 
@@ -1358,6 +1360,51 @@ static int cuda_launch(gpusym_stream_t *stream, unsigned kernel, const gpusym_wo
     return rc;
 }
 
+/* ---- Flags ---- */
+
+/* Of one call to the driver, which takes them in their order. */
+#define FLAGS_MAX 8
+
+/* A write is preceded by a barrier of the whole system: what the stream copied before, to a peer too, can be read by who sees
+ * the flag. */
+static int flags_queue(gpusym_stream_t *stream, const gpusym_stream_flag_t *flags, unsigned n)
+{
+    CUstreamBatchMemOpParams ops[FLAGS_MAX] = {{0}};
+    for (unsigned i = 0; i < n; i++) {
+        const CUdeviceptr at = (CUdeviceptr) (uintptr_t) flags[i].at;
+        if (flags[i].wait) {
+            ops[i].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+            ops[i].waitValue.address = at;
+            ops[i].waitValue.value = flags[i].value;
+            ops[i].waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+        } else {
+            ops[i].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+            ops[i].writeValue.address = at;
+            ops[i].writeValue.value = flags[i].value;
+            ops[i].writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+        }
+    }
+    return CU(stream->gpu->info.ordinal, cuStreamBatchMemOp_v2, stream->stream, n, ops, 0);
+}
+
+static int cuda_stream_flags(gpusym_stream_t *stream, const gpusym_stream_flag_t *flags, unsigned n)
+{
+    bool pushed;
+
+    int rc = ctx_enter(stream->gpu, &pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    while (n > 0 && GPUSYM_SUCCESS == rc) {
+        const unsigned now = n < FLAGS_MAX ? n : FLAGS_MAX;
+        rc = flags_queue(stream, flags, now);
+        flags += now;
+        n -= now;
+    }
+    ctx_leave(pushed);
+    return rc;
+}
+
 /* ---- Graphs ---- */
 
 /* Of one node, a kernel. */
@@ -1392,7 +1439,7 @@ static int graph_make(gpusym_gpu_t *gpu, const CUDA_KERNEL_NODE_PARAMS *node, gp
     }
     graph->gpu = gpu;
     if ((rc = CU(n, cuGraphCreate, &graph->graph, 0)) ||
-        (rc = CU(n, cuGraphAddKernelNode_v2, &graph->node, graph->graph, NULL, 0, node)) ||
+        (rc = CU(n, cuGraphAddKernelNode, &graph->node, graph->graph, NULL, 0, node)) ||
         (rc = CU(n, cuGraphInstantiateWithFlags, &graph->exec, graph->graph, 0))) {
         graph_free(graph);
         return rc;
@@ -1423,7 +1470,7 @@ static int cuda_graph_launch(gpusym_graph_t **graph, gpusym_stream_t *stream, un
                                           .blockDimZ = 1,
                                           .kernelParams = parameters};
     rc = NULL == *graph ? graph_make(gpu, &node, graph)
-                        : CU(n, cuGraphExecKernelNodeSetParams_v2, (*graph)->exec, (*graph)->node, &node);
+                        : CU(n, cuGraphExecKernelNodeSetParams, (*graph)->exec, (*graph)->node, &node);
     if (GPUSYM_SUCCESS == rc) {
         rc = CU(n, cuGraphLaunch, (*graph)->exec, stream->stream);
     }
@@ -1473,6 +1520,7 @@ static const gpusym_device_t cuda = {
     .graph_launch = cuda_graph_launch,
     .graph_destroy = cuda_graph_destroy,
     .copy_async = cuda_copy_async,
+    .stream_flags = cuda_stream_flags,
     .copy2d_async = cuda_copy2d_async,
     /* mc_*: NULL. A multicast object binds memory of cuMemCreate, which our slabs would have to be made of, with
      * handles that peers open by a descriptor; that has never been tried on hardware, and cudaMalloc's memory works

@@ -139,15 +139,20 @@ struct gpusym_gpu {
     gpusym_gpu_info_t info;
 };
 
+/* Flags of an item. */
+#define FLAGS_MAX 8
+
 /* Something queued: its pointers are translated, what they point into is pinned. */
 struct item {
-    enum { ITEM_KERNEL, ITEM_COPY, ITEM_COPY2D, ITEM_NOTHING } what;
+    enum { ITEM_KERNEL, ITEM_COPY, ITEM_COPY2D, ITEM_FLAGS, ITEM_NOTHING } what;
     unsigned kernel;
     gpusym_work_t work;
     void *dst;
     const void *src;
     size_t size; /* of a copy, or of a row of one */
     size_t dpitch, spitch, rows;
+    gpusym_stream_flag_t flag[FLAGS_MAX];
+    unsigned nflags;
     unsigned npins;
     struct region *pin[3 * GPUSYM_TEAM_MAX + 6]; /* peer, peer_in, peer_out; in, out, done, abort, mc, bell */
 };
@@ -155,7 +160,7 @@ struct item {
 struct gpusym_stream {
     pthread_mutex_t lock; /* covers all but pending */
     pthread_cond_t more;  /* an item was queued, or quit was set */
-    bool started, quit;
+    bool started, quit;   /* quit: atomic, for who waits for a flag */
     pthread_t worker;  /* if started */
     struct item *ring; /* the queue: n items from head on, modulo room */
     unsigned head, n, room;
@@ -1221,7 +1226,30 @@ static int item_reach(struct item *item, const void *p, size_t size, unsigned ho
     return rc;
 }
 
-static void item_run(const struct item *item)
+/* A wait ends with its stream too: what it waits for may never come once a peer has failed. */
+static void flags_run(const struct item *item, const bool *quit)
+{
+    static const struct timespec nap = {0, 20000};
+    for (unsigned i = 0; i < item->nflags; i++) {
+        const gpusym_stream_flag_t *f = &item->flag[i];
+        if (!f->wait) {
+            __atomic_store_n(f->at, f->value, __ATOMIC_RELEASE);
+            continue;
+        }
+        /* who writes it: the caller of stream_flags knows */
+        for (unsigned turn = 0; (int32_t) (__atomic_load_n(f->at, __ATOMIC_ACQUIRE) - f->value) < 0 &&
+                                !__atomic_load_n(quit, __ATOMIC_RELAXED);
+             turn++) {
+            if (turn < 16) {
+                sched_yield();
+            } else {
+                nanosleep(&nap, NULL);
+            }
+        }
+    }
+}
+
+static void item_run(const struct item *item, const bool *quit)
 {
     switch (item->what) {
     case ITEM_KERNEL:
@@ -1236,6 +1264,9 @@ static void item_run(const struct item *item)
         for (size_t row = 0; row < item->rows; row++) {
             memcpy((char *) item->dst + row * item->dpitch, (const char *) item->src + row * item->spitch, item->size);
         }
+        break;
+    case ITEM_FLAGS:
+        flags_run(item, quit);
         break;
     case ITEM_NOTHING: /* an injected hang: its completion word stays as it is */
         break;
@@ -1363,7 +1394,7 @@ static int sim_copy(gpusym_gpu_t *gpu, void *dst, const void *src, size_t size)
     }
     rc = copy_prepare(&item, dst, src, size);
     if (GPUSYM_SUCCESS == rc) {
-        item_run(&item);
+        item_run(&item, NULL);
         item_unpin(&item);
     }
     return rc;
@@ -1390,7 +1421,7 @@ static void *stream_work(void *arg)
         stream->head = (stream->head + 1) % stream->room;
         stream->n--;
         pthread_mutex_unlock(&stream->lock);
-        item_run(&item);
+        item_run(&item, &stream->quit);
         item_unpin(&item);
         __atomic_fetch_sub(&stream->pending, 1, __ATOMIC_RELEASE);
         pthread_mutex_lock(&stream->lock);
@@ -1464,7 +1495,7 @@ static int stream_push(gpusym_stream_t *stream, struct item *item)
 static void stream_end(gpusym_stream_t *stream)
 {
     pthread_mutex_lock(&stream->lock);
-    stream->quit = true;
+    __atomic_store_n(&stream->quit, true, __ATOMIC_RELAXED);
     pthread_cond_signal(&stream->more);
     pthread_mutex_unlock(&stream->lock);
     if (stream->started) {
@@ -1577,6 +1608,28 @@ static int sim_copy_async(gpusym_stream_t *stream, void *dst, const void *src, s
     struct item item = {.npins = 0};
     int rc = copy_prepare(&item, dst, src, size);
     return GPUSYM_SUCCESS != rc ? rc : stream_push(stream, &item);
+}
+
+static int sim_stream_flags(gpusym_stream_t *stream, const gpusym_stream_flag_t *flags, unsigned n)
+{
+    while (n > 0) {
+        struct item item = {.what = ITEM_FLAGS, .npins = 0};
+        int rc = GPUSYM_SUCCESS;
+        for (; n > 0 && item.nflags < FLAGS_MAX && GPUSYM_SUCCESS == rc; n--, flags++, item.nflags++) {
+            void *at = NULL;
+            rc = item_reach(&item, flags->at, sizeof(*flags->at), 0, &at);
+            item.flag[item.nflags] = (gpusym_stream_flag_t){flags->wait, at, flags->value};
+        }
+        if (GPUSYM_SUCCESS != rc) {
+            item_unpin(&item);
+            return rc;
+        }
+        rc = stream_push(stream, &item);
+        if (GPUSYM_SUCCESS != rc) {
+            return rc;
+        }
+    }
+    return GPUSYM_SUCCESS;
 }
 
 static int sim_copy2d_async(gpusym_stream_t *stream, void *dst, size_t dpitch, const void *src, size_t spitch,
@@ -1805,6 +1858,7 @@ const gpusym_device_t gpusym_device_sim = {
     .graph_launch = sim_graph_launch,
     .graph_destroy = sim_graph_destroy,
     .copy_async = sim_copy_async,
+    .stream_flags = sim_stream_flags,
     .copy2d_async = sim_copy2d_async,
     .mc_create = sim_mc_create,
     .mc_import = sim_mc_import,

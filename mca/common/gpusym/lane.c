@@ -74,6 +74,9 @@ void gpusym_lanes_close(void)
         while (0 == lane->dev->stream_poll(lane->stream)) {
             sched_yield();
         }
+        if (NULL != lane->graph) {
+            lane->dev->graph_destroy(lane->graph);
+        }
         lane->dev->stream_destroy(lane->stream);
         lane->dev->host_free(lane->gpu, lane->host);
         free(lane);
@@ -81,44 +84,52 @@ void gpusym_lanes_close(void)
     pthread_mutex_unlock(&lock);
 }
 
-static void write_bell(gpusym_lane_t *lane, const void *in, void *out, uint64_t bytes)
+static void write_bell(gpusym_lane_t *lane, const void *in, void *out, uint64_t bytes, uint32_t skip)
 {
-    const uint64_t number = lane->seq & 0xffu;
-    __atomic_store_n(&lane->host->bell[1], (uint64_t)(uintptr_t)out << 16 | (bytes & 0xff00u) | number, __ATOMIC_RELEASE);
-    __atomic_store_n(&lane->host->bell[0], (uint64_t)(uintptr_t)in << 16 | (bytes & 0xffu) << 8 | number, __ATOMIC_RELEASE);
+    const uint64_t number = lane->seq & GPUSYM_BELL_NUMBER;
+    __atomic_store_n(&lane->host->bell[1],
+                     (uint64_t)(uintptr_t)out << 16 | (bytes & 0xff00u) | (uint64_t)(skip >> 2 & 3) << 6 | number,
+                     __ATOMIC_RELEASE);
+    __atomic_store_n(&lane->host->bell[0],
+                     (uint64_t)(uintptr_t)in << 16 | (bytes & 0xffu) << 8 | (uint64_t)(skip & 3) << 6 | number,
+                     __ATOMIC_RELEASE);
 }
 
-void gpusym_lane_ring(gpusym_lane_t *lane, const void *in, void *out, uint64_t bytes)
+void gpusym_lane_ring(gpusym_lane_t *lane, const void *in, void *out, uint64_t bytes, uint32_t skip)
 {
     lane->seq++;
-    write_bell(lane, in, out, bytes);
+    write_bell(lane, in, out, bytes, skip);
 }
 
 void gpusym_lane_dismiss(gpusym_lane_t *lane)
 {
-    gpusym_lane_ring(lane, NULL, NULL, 0);
+    gpusym_lane_ring(lane, NULL, NULL, 0, 0);
 }
 
-/* A new operation, which w is to tell of. */
-static void begin(gpusym_lane_t *lane, gpusym_work_t *w)
+void gpusym_lane_begin(gpusym_lane_t *lane, gpusym_work_t *w)
 {
     lane->seq++;
-    lane->host->abort = 0;
-    write_bell(lane, NULL, NULL, 0); /* of this operation: nothing new to its own kernel, and to one before it: leave */
+    __atomic_store_n(&lane->host->abort, 0u, __ATOMIC_RELAXED); /* a kernel that was dismissed may still look at it */
+    write_bell(lane, NULL, NULL, 0, 0); /* of this operation: nothing new to its own kernel, and to one before it: leave */
     w->bell = lane->line->bell;
     w->done = &lane->line->done;
     w->abort = &lane->line->abort;
     w->done_seq = lane->seq;
 }
 
+int gpusym_lane_more(gpusym_lane_t *lane, unsigned kernel, const gpusym_work_t *w)
+{
+    return lane->dev->launch(lane->stream, kernel, w);
+}
+
 int gpusym_lane_launch(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w)
 {
-    begin(lane, w);
+    gpusym_lane_begin(lane, w);
     return lane->dev->launch(lane->stream, kernel, w);
 }
 
 int gpusym_lane_launch_graph(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w, gpusym_graph_t **graph)
 {
-    begin(lane, w);
+    gpusym_lane_begin(lane, w);
     return lane->dev->graph_launch(graph, lane->stream, kernel, w);
 }

@@ -25,6 +25,7 @@ typedef struct gpusym_lane {
     gpusym_lane_line_t *host; /* the line for the CPU */
     gpusym_lane_line_t *line; /* the line for the kernels */
     uint32_t seq;             /* of the last operation */
+    gpusym_graph_t *graph;    /* for launches that have none of their own; NULL: not made yet. The lane's */
     struct gpusym_lane *next;
 } gpusym_lane_t;
 
@@ -35,18 +36,22 @@ void gpusym_lane_put(gpusym_lane_t *lane);
 /* Destroys all lanes that were given back. */
 void gpusym_lanes_close(void);
 
+/* A new operation, of several launches: fills done, done_seq, abort and bell of w, which all of them are to have. */
+void gpusym_lane_begin(gpusym_lane_t *lane, gpusym_work_t *w);
+/* One of its launches. */
+int gpusym_lane_more(gpusym_lane_t *lane, unsigned kernel, const gpusym_work_t *w);
 /* Queues a kernel on the lane: fills done, done_seq and abort of w. */
 int gpusym_lane_launch(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w);
-/* The same by the device's graph_launch, which it has: *graph is made where it is NULL, and the caller's to destroy. */
+/* The same by the device's graph_launch, which it has: *graph is made where it is NULL, and whose it is destroys it. */
 int gpusym_lane_launch_graph(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w, gpusym_graph_t **graph);
 
 /* For a kernel that stays (kernels/work.h): the next operation, without a launch. The addresses have 48 bits, bytes are 1 to
- * GPUSYM_BELL_BYTES_MAX. */
-void gpusym_lane_ring(gpusym_lane_t *lane, const void *in, void *out, uint64_t bytes);
+ * GPUSYM_BELL_BYTES_MAX; skip, up to GPUSYM_BELL_SKIP_MAX: epochs between its last operation's and this one's. */
+void gpusym_lane_ring(gpusym_lane_t *lane, const void *in, void *out, uint64_t bytes, uint32_t skip);
 /* Tells it to leave; the lane can be given back at once. */
 void gpusym_lane_dismiss(gpusym_lane_t *lane);
 
-/* Whether it had left before the last operation, which then was not done. */
+/* Whether it has left without the last operation: nothing of that has been done, or will be. */
 static inline bool gpusym_lane_left(const gpusym_lane_t *lane)
 {
     const uint64_t v = __atomic_load_n(&lane->host->done, __ATOMIC_ACQUIRE);

@@ -24,6 +24,7 @@
 #include "ompi/mca/coll/coll.h"
 #include "opal/mca/base/mca_base_framework.h"
 #include "opal/runtime/opal.h"
+#include "opal/util/info.h"
 
 #if (4 == OMPI_MAJOR_VERSION && OMPI_MINOR_VERSION < 1) || OMPI_MAJOR_VERSION < 4 || OMPI_MAJOR_VERSION > 6
 #error "gpusym knows Open MPI 4.1, 5.0 and 6.0"
@@ -59,6 +60,38 @@ typedef mca_coll_base_component_t gpusym_coll_component_t;
 #else
 #define GPUSYM_MPOOL_BASE_VERSION MCA_MPOOL_BASE_VERSION_3_0_0
 #endif
+
+/* One-sided: the interface version of a component; the type of a displacement unit. */
+#if OMPI_MAJOR_VERSION >= 6
+#define GPUSYM_OSC_BASE_VERSION OMPI_OSC_BASE_VERSION_4_0_0
+typedef ptrdiff_t gpusym_disp_unit_t;
+#else
+#define GPUSYM_OSC_BASE_VERSION OMPI_OSC_BASE_VERSION_3_0_0
+typedef int gpusym_disp_unit_t;
+#endif
+
+/* Copies the value that an info object has for a key to `value`, cut to its size (more than OPAL_MAX_INFO_VAL is never
+ * needed). False: the object has none, or is NULL. */
+static inline bool gpusym_info_get(opal_info_t *info, const char *key, char *value, size_t size)
+{
+    int found = 0;
+
+    if (NULL == info || 0 == size) {
+        return false;
+    }
+#if OMPI_MAJOR_VERSION >= 5
+    opal_cstring_t *text = NULL;
+    if (OPAL_SUCCESS == opal_info_get(info, key, &text, &found) && 0 != found) {
+        snprintf(value, size, "%s", text->string);
+        OBJ_RELEASE(text);
+    }
+#else
+    if (OPAL_SUCCESS != opal_info_get(info, key, (int) size - 1, value, &found)) {
+        found = 0;
+    }
+#endif
+    return 0 != found;
+}
 
 /* A component's symbol must be visible; OMPI_MODULE_DECLSPEC is gone since 5.0. */
 #define GPUSYM_COMPONENT_EXPORT OMPI_DECLSPEC

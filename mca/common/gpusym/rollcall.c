@@ -349,9 +349,8 @@ static bool has_posted(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
     return (int16_t)(uint16_t)((uint16_t)(word >> 48) - (uint16_t)seq) >= 0;
 }
 
-/* Before the entries of the calls up to HISTORY / 2 from now overwrite older ones: a peer that has posted call
- * seq - HISTORY / 2 has left all calls before it, so nobody will read what is overwritten. */
-static bool near_enough(const gpusym_rollcall_t *rc, uint64_t seq)
+/* A peer that has posted call seq - HISTORY / 2 has left all calls before it, so nobody will read what is overwritten. */
+bool gpusym_rollcall_near_enough(const gpusym_rollcall_t *rc, uint64_t seq)
 {
     if (0 != seq % (HISTORY / 2) || seq <= HISTORY / 2) {
         return true;
@@ -378,7 +377,7 @@ static void entry_fill(gpusym_entry_t *e, const gpusym_post_t *post)
 bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpusym_rollcall_read_t *read)
 {
     const uint64_t seq = rc->seq + 1; /* from 1: a fresh line, all zero, says that call 0 was posted */
-    if (!near_enough(rc, seq)) {
+    if (!gpusym_rollcall_near_enough(rc, seq)) {
         return false;
     }
     rc->seq = seq;

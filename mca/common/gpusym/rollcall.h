@@ -136,6 +136,20 @@ typedef struct {
  * call so tells that it reads no earlier one, and runs no kernel of one.
  */
 bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpusym_rollcall_read_t *read);
+/* Before the entries of the calls up to HISTORY / 2 from seq overwrite older ones: whether no peer reads those any more. */
+bool gpusym_rollcall_near_enough(const gpusym_rollcall_t *rc, uint64_t seq);
+/* The same as gpusym_rollcall_post() of kind HOST, `what` and nothing else: for the shortest way of host buffers. */
+static inline bool gpusym_rollcall_post_host(gpusym_rollcall_t *rc, uint8_t what)
+{
+    const uint64_t seq = rc->seq + 1;
+    if (0 == seq % (GPUSYM_ROLLCALL_HISTORY / 2) && !gpusym_rollcall_near_enough(rc, seq)) {
+        return false;
+    }
+    rc->seq = seq;
+    __atomic_store_n(&rc->line[rc->rank]->entry[seq % GPUSYM_ROLLCALL_HISTORY].word,
+                     seq << 48 | (uint64_t)GPUSYM_KIND_HOST << 40 | (uint64_t)what << 32, __ATOMIC_RELEASE);
+    return true;
+}
 /* Reads what has been posted. True: all ranks have; false: not yet. Never waits. */
 bool gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read);
 /* Rank r's entry of call seq, which has been read and has not ended here. */

@@ -3,8 +3,8 @@
  *
  * GPU memory by MPI_Alloc_mem: a memory pool of Open MPI. It is asked for by the info key "mpool_hints" with the value
  * "mpool=gpusym", the one key whose value Open MPI (4.1 to 6.0) hands on to its pools: a pool never sees the info
- * object, so that the key mpi_memory_alloc_kinds of MPI-4.1 cannot be answered from here, nor MPI_Win_allocate, which
- * asks no pool.
+ * object. So pmpi/kinds.c, for who wants the key mpi_memory_alloc_kinds, makes this one of it; MPI_Win_allocate, which
+ * asks no pool, is osc/gpusym's.
  *
  * The memory is that of the GPU that is current in the calling thread, and of a kind that peers can map: what zero copy
  * wants. Where there is none (no GPU, no memory left, coll/gpusym not in use) Open MPI gives host memory instead, as it
@@ -13,14 +13,14 @@
 #include "mca/common/gpusym/ompi_compat.h"
 
 #include <stdint.h>
-#include <string.h>
 
 #include "opal/mca/mpool/base/base.h"
 #include "opal/mca/mpool/mpool.h"
 #include "opal/util/output.h"
 
 #include "config.h"
-#include "mca/common/gpusym/device.h"
+#include "mca/common/gpusym/common.h"
+#include "mca/common/gpusym/pool.h"
 
 #define VERBOSE(...) opal_output_verbose(1, opal_mpool_base_framework.framework_output, "mpool:gpusym: " __VA_ARGS__)
 
@@ -49,23 +49,18 @@ static int component_register(void)
 
 static void *pool_alloc(mca_mpool_base_module_t *pool, size_t size, size_t align, uint32_t flags)
 {
-    const gpusym_device_t *dev = gpusym_device_need();
-    gpusym_gpu_t *gpu;
+    const char *why;
     void *p = NULL;
 
     (void) pool;
     (void) flags;
-    if (NULL == dev) {
-        VERBOSE("no GPU memory: coll/gpusym has no device");
-        return NULL;
-    }
-    if (GPUSYM_SUCCESS != dev->gpu_open(NULL, &gpu) || GPUSYM_SUCCESS != dev->mem_alloc(gpu, size, &p)) {
-        VERBOSE("no GPU memory: %s", dev->error());
+    if (GPUSYM_SUCCESS != gpusym_pool_alloc(size, &p, &why)) {
+        VERBOSE("no GPU memory: %s", why);
         return NULL;
     }
     if (align > 1 && 0 != (uintptr_t) p % align) {
         VERBOSE("no GPU memory: its addresses are not multiples of %zu", align);
-        (void) dev->mem_free(gpu, p);
+        (void) gpusym_pool_free(p, &why);
         return NULL;
     }
     return p;
@@ -74,17 +69,11 @@ static void *pool_alloc(mca_mpool_base_module_t *pool, size_t size, size_t align
 /* MPI_Free_mem of what pool_alloc gave, which is of the device that is still open. */
 static void pool_free(mca_mpool_base_module_t *pool, void *p)
 {
-    const gpusym_device_t *dev = gpusym_device();
-    gpusym_gpu_t *gpu;
-    gpusym_mem_t mem;
+    const char *why;
 
     (void) pool;
-    if (NULL == dev) {
-        return;
-    }
-    dev->query(p, &mem);
-    if (GPUSYM_SUCCESS != dev->gpu_open(&mem, &gpu) || GPUSYM_SUCCESS != dev->mem_free(gpu, p)) {
-        VERBOSE("%p is not freed: %s", p, dev->error());
+    if (GPUSYM_SUCCESS != gpusym_pool_free(p, &why)) {
+        VERBOSE("%p is not freed: %s", p, why);
     }
 }
 
@@ -97,25 +86,10 @@ static mca_mpool_base_module_t the_pool = {
     .mpool_name = pool_name,
 };
 
-/* Whether "mpool=gpusym" is one of the hints, which are separated by commas. */
-static bool asked_for(const char *hints)
-{
-    static const char ours[] = "mpool=gpusym";
-
-    while (NULL != hints && '\0' != *hints) {
-        const size_t length = strcspn(hints, ",");
-        if (sizeof(ours) - 1 == length && 0 == memcmp(hints, ours, length)) {
-            return true;
-        }
-        hints += length + (',' == hints[length]);
-    }
-    return false;
-}
-
 /* Above whatever takes part unasked: Open MPI's own have 50 at most, 100 if they are asked for. */
 static int component_query(const char *hints, int *priority, mca_mpool_base_module_t **module)
 {
-    if (!asked_for(hints)) {
+    if (!gpusym_pool_asked(hints)) {
         return OPAL_ERR_NOT_FOUND;
     }
     *priority = 100;

@@ -1,0 +1,67 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Parameters by MPI_T: see variable.h.
+ */
+#include <string.h>
+
+#include "bench/job.h"
+#include "bench/variable.h"
+
+bool bench_variable_choice(const bench_variable_t *v, const char *wanted, int *value)
+{
+    char name[128];
+    int n, length;
+
+    if (MPI_T_ENUM_NULL == v->choices || MPI_SUCCESS != MPI_T_enum_get_info(v->choices, &n, NULL, &(int){0})) {
+        return false;
+    }
+    for (int i = 0; i < n; i++) {
+        length = sizeof(name);
+        if (MPI_SUCCESS == MPI_T_enum_get_item(v->choices, i, value, name, &length) && 0 == strcmp(name, wanted)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void bench_variable_open(bench_variable_t *v)
+{
+    char name[128];
+    int index, length = sizeof(name), verbosity, bind, scope, count;
+    MPI_Datatype type;
+
+    if (MPI_SUCCESS != MPI_T_cvar_get_index(v->name, &index) ||
+        MPI_SUCCESS !=
+            MPI_T_cvar_get_info(index, name, &length, &verbosity, &type, &v->choices, NULL, NULL, &bind, &scope) ||
+        MPI_SUCCESS != MPI_T_cvar_handle_alloc(index, NULL, &v->handle, &count)) {
+        bench_die("there is no control variable %s", v->name);
+    }
+    if (MPI_INT != type) {
+        bench_die("%s is not of type int", v->name);
+    }
+}
+
+void bench_variable_close(bench_variable_t *v)
+{
+    MPI_T_cvar_handle_free(&v->handle);
+}
+
+bool bench_variable_set(const bench_variable_t *v, int value)
+{
+    int now = ~value, rc;
+
+    if (BENCH_AS_IT_IS == value) {
+        return true;
+    }
+    rc = MPI_T_cvar_write(v->handle, &value);
+    if (MPI_SUCCESS == rc) {
+        rc = MPI_T_cvar_read(v->handle, &now);
+    }
+    if (!bench_agree(MPI_SUCCESS == rc && now == value)) {
+        bench_comment("%s cannot be set by MPI_T here (error %d): give --mca parameters, a run for each combination",
+                      v->name, rc);
+        return false;
+    }
+    return true;
+}

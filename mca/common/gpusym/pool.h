@@ -1,0 +1,29 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * GPU memory that a program asks MPI for, by the value of the info key "mpool_hints": what mpool/gpusym
+ * (MPI_Alloc_mem) and osc/gpusym (MPI_Win_allocate) have in common.
+ */
+#ifndef GPUSYM_COMMON_POOL_H
+#define GPUSYM_COMMON_POOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Open MPI's info key whose value names a memory pool. */
+#define GPUSYM_POOL_KEY "mpool_hints"
+
+/* Whether "mpool=gpusym" is one of the hints, which are separated by commas. NULL: there are none. */
+bool gpusym_pool_asked(const char *hints);
+
+/*
+ * size bytes (more than 0), undefined, of the GPU that is current in the calling thread: 256-byte aligned, of a kind that
+ * peers can map. Opens the device where nobody has yet. The caller gives it back by gpusym_pool_free, before the device
+ * is closed. GPUSYM_ERR_NOT_AVAILABLE, GPUSYM_ERR_NO_MEMORY or GPUSYM_ERR, and *why says it in words, until this thread's
+ * next call of the device.
+ */
+int gpusym_pool_alloc(size_t size, void **p, const char **why);
+/* The same errors; nothing to do where the device has been closed. */
+int gpusym_pool_free(void *p, const char **why);
+
+#endif
