@@ -23,6 +23,7 @@
 #define USAGE "[--seed N] [--rounds N] [--count ELEMENTS]"
 #define RANKS_MAX 32
 #define ALIGNMENTS 64 /* bytes that a buffer may be moved by */
+#define MAPPED ((size_t) 2 << 20) /* allocations of so many bytes can be mapped by peers, on GPUs too */
 #define NEVER (1u << 30) /* a coll_gpusym_zero_copy_min that nothing here reaches */
 
 /* What is tested, with the name in the component's variables. */
@@ -394,8 +395,8 @@ static void all(bits_t *b, uint64_t seed, uint64_t rounds, bool reproducible)
 static void buffers(bits_t *b)
 {
     b->room = b->count * 2 * sizeof(double) + ALIGNMENTS;
-    b->in = mem_alloc(MEM_DEVICE, b->room);
-    b->out = mem_alloc(MEM_DEVICE, b->room);
+    b->in = mem_alloc(MEM_DEVICE, b->room < MAPPED ? MAPPED : b->room);
+    b->out = mem_alloc(MEM_DEVICE, b->room < MAPPED ? MAPPED : b->room);
     b->own = calloc(3, b->room);
     if (NULL == b->in || NULL == b->out || NULL == b->own) {
         fprintf(stderr, "bits: no memory\n");
