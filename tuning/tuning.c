@@ -102,6 +102,7 @@ typedef struct {
 
 #define KIB << 10
 #define MIB << 20
+#define CE(algorithm, bytes) .ce = (algorithm), .ce_min = {(bytes), 0, 0} /* on 2 ranks, where it was measured */
 static const row_t rows[GPUSYM_COLL_COUNT] = {
     /* measured on 4 and 2 x H200 */
     [GPUSYM_COLL_ALLREDUCE] = {GPUSYM_ALG_ALLREDUCE_AGXLL_R,
@@ -109,36 +110,19 @@ static const row_t rows[GPUSYM_COLL_COUNT] = {
                                {128 KIB, 128 KIB, 64 KIB},
                                GPUSYM_ALG_ALLREDUCE_RSXLL128_AGXLL128,
                                /* 512 KiB: 14.4 us in place of 15.4 by ST, 18.6 by LL; measured on 2 only */
-                               {1 MIB, 0, 0},
-                               0,
-                               {0, 0, 0}},
+                               {1 MIB, 0, 0}},
     /* the same traffic as the one-shot all-reduce of a message as long as a segment; ce: 64 MiB in all 108.2 us in place of
      * 110.2, 256 MiB 370 in place of 390; measured on 2 only */
-    [GPUSYM_COLL_ALLGATHER] = {GPUSYM_ALG_ALLGATHER_LL,
-                               GPUSYM_ALG_ALLGATHER_ST,
-                               {128 KIB, 64 KIB, 32 KIB},
-                               0,
-                               {0, 0, 0},
-                               GPUSYM_ALG_ALLGATHER_CE,
-                               {32 MIB, 0, 0}},
-    [GPUSYM_COLL_ALLGATHERV] = {GPUSYM_ALG_ALLGATHERV_LL,
-                                GPUSYM_ALG_ALLGATHERV_ST,
-                                {128 KIB, 64 KIB, 32 KIB},
-                                0,
-                                {0, 0, 0},
-                                GPUSYM_ALG_ALLGATHERV_CE,
-                                {32 MIB, 0, 0}},
+    [GPUSYM_COLL_ALLGATHER] = {GPUSYM_ALG_ALLGATHER_LL, GPUSYM_ALG_ALLGATHER_ST, {128 KIB, 64 KIB, 32 KIB},
+                               CE(GPUSYM_ALG_ALLGATHER_CE, 32 MIB)},
+    [GPUSYM_COLL_ALLGATHERV] = {GPUSYM_ALG_ALLGATHERV_LL, GPUSYM_ALG_ALLGATHERV_ST, {128 KIB, 64 KIB, 32 KIB},
+                                CE(GPUSYM_ALG_ALLGATHERV_CE, 32 MIB)},
     [GPUSYM_COLL_REDUCE_SCATTER] = {GPUSYM_ALG_REDUCE_SCATTER_LL, GPUSYM_ALG_REDUCE_SCATTER_ST, {256 KIB, 128 KIB, 64 KIB}},
     [GPUSYM_COLL_REDUCE_SCATTER_BLOCK] = {GPUSYM_ALG_REDUCE_SCATTER_BLOCK_LL,
                                           GPUSYM_ALG_REDUCE_SCATTER_BLOCK_ST,
                                           {256 KIB, 128 KIB, 64 KIB}},
-    [GPUSYM_COLL_ALLTOALL] = {GPUSYM_ALG_ALLTOALL_LL,
-                              GPUSYM_ALG_ALLTOALL_ST,
-                              {128 KIB, 64 KIB, 32 KIB},
-                              0,
-                              {0, 0, 0},
-                              GPUSYM_ALG_ALLTOALL_CE,
-                              {32 MIB, 0, 0}},
+    [GPUSYM_COLL_ALLTOALL] = {GPUSYM_ALG_ALLTOALL_LL, GPUSYM_ALG_ALLTOALL_ST, {128 KIB, 64 KIB, 32 KIB},
+                              CE(GPUSYM_ALG_ALLTOALL_CE, 32 MIB)},
     [GPUSYM_COLL_ALLTOALLV] = {GPUSYM_ALG_ALLTOALLV_LL, GPUSYM_ALG_ALLTOALLV_ST, {128 KIB, 64 KIB, 32 KIB}},
     [GPUSYM_COLL_GATHER] = {GPUSYM_ALG_GATHER_LL, GPUSYM_ALG_GATHER_ST, {128 KIB, 64 KIB, 32 KIB}},
     [GPUSYM_COLL_GATHERV] = {GPUSYM_ALG_GATHERV_LL, GPUSYM_ALG_GATHERV_ST, {128 KIB, 64 KIB, 32 KIB}},
@@ -146,18 +130,14 @@ static const row_t rows[GPUSYM_COLL_COUNT] = {
     [GPUSYM_COLL_SCATTERV] = {GPUSYM_ALG_SCATTERV_LL, GPUSYM_ALG_SCATTERV_ST, {128 KIB, 64 KIB, 32 KIB}},
     [GPUSYM_COLL_SCAN] = {GPUSYM_ALG_SCAN_LL, GPUSYM_ALG_SCAN_ST, {128 KIB, 64 KIB, 32 KIB}},
     [GPUSYM_COLL_EXSCAN] = {GPUSYM_ALG_EXSCAN_LL, GPUSYM_ALG_EXSCAN_ST, {128 KIB, 64 KIB, 32 KIB}},
-    /* all of it through one GPU's port */
-    [GPUSYM_COLL_BCAST] = {GPUSYM_ALG_BCAST_LL,
-                           GPUSYM_ALG_BCAST_ST,
-                           {128 KIB, 64 KIB, 32 KIB},
-                           0,
-                           {0, 0, 0},
-                           GPUSYM_ALG_BCAST_CE,
-                           {256 MIB, 0, 0}}, /* 713 us in place of 745; 16 MiB: 72 in place of 61 */
+    /* all of it through one GPU's port; ce: 256 MiB 713 us in place of 745, but 16 MiB 72 in place of 61 */
+    [GPUSYM_COLL_BCAST] = {GPUSYM_ALG_BCAST_LL, GPUSYM_ALG_BCAST_ST, {128 KIB, 64 KIB, 32 KIB},
+                           CE(GPUSYM_ALG_BCAST_CE, 256 MIB)},
     [GPUSYM_COLL_REDUCE] = {GPUSYM_ALG_REDUCE_LL, GPUSYM_ALG_REDUCE_ST, {128 KIB, 64 KIB, 32 KIB}},
 };
 #undef KIB
 #undef MIB
+#undef CE
 
 static bool is_ll(unsigned family)
 {
