@@ -509,7 +509,6 @@ static void gpus_open(uint32_t n)
 
 static void gpus_close(uint32_t n)
 {
-    gpusym_copies_close();
     gpusym_lanes_close();
     assert_int_equal(streams_alive, 0);
     for (uint32_t r = 0; r < n; r++) {

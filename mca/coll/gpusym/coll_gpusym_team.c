@@ -13,7 +13,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "mca/common/gpusym/copies.h"
 #include "mca/common/gpusym/scratch.h"
 #include "ompi/request/request.h"
 #include "ompi/runtime/mpiruntime.h"
@@ -714,7 +713,6 @@ void coll_gpusym_team_fini(void)
 {
     coll_gpusym_requests_fini();
     coll_gpusym_stage_fini();
-    gpusym_copies_close();
     gpusym_lanes_close();
     if (NULL != mca_coll_gpusym_component.dev) {
         gpusym_reg_close(mca_coll_gpusym_component.dev);

@@ -21,7 +21,6 @@
  */
 #include "mca/common/gpusym/copies.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 /* Flags that a stream has to do before its next copy: at most what the hops leave and want. */
@@ -38,54 +37,24 @@ typedef struct {
 #define AHEAD (BUFFERS - 1)
 
 struct gpusym_copies_streams {
-    const gpusym_device_t *dev;
-    gpusym_gpu_t *gpu;
+    uint32_t n;
+    gpusym_lane_t *lane[GPUSYM_TEAM_MAX]; /* whose stream goes to each rank */
     outgoing_t to[GPUSYM_TEAM_MAX];
-    struct gpusym_copies_streams *next;
 };
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct gpusym_copies_streams *free_streams; /* under the lock */
-
-static void destroy(struct gpusym_copies_streams *s)
-{
-    for (uint32_t p = 0; p < GPUSYM_TEAM_MAX; p++) {
-        if (NULL != s->to[p].stream) {
-            s->dev->stream_destroy(s->to[p].stream);
-        }
-    }
-    free(s);
-}
 
 int gpusym_copies_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint32_t nranks, gpusym_copies_streams_t **streams)
 {
-    int rc = GPUSYM_SUCCESS;
-    pthread_mutex_lock(&lock);
-    struct gpusym_copies_streams **link = &free_streams, *s;
-    while (NULL != *link && (*link)->gpu != gpu) {
-        link = &(*link)->next;
-    }
-    s = *link;
-    if (NULL != s) {
-        *link = s->next;
-    }
-    pthread_mutex_unlock(&lock);
+    gpusym_copies_streams_t *s = calloc(1, sizeof *s);
     if (NULL == s) {
-        s = calloc(1, sizeof *s);
-        if (NULL == s) {
-            return GPUSYM_ERR_NO_MEMORY;
-        }
-        s->dev = dev;
-        s->gpu = gpu;
+        return GPUSYM_ERR_NO_MEMORY;
     }
-    for (uint32_t p = 0; p < nranks && GPUSYM_SUCCESS == rc; p++) {
-        if (NULL == s->to[p].stream) {
-            rc = dev->stream_create(gpu, &s->to[p].stream);
+    for (; s->n < nranks; s->n++) {
+        const int rc = gpusym_lane_get(dev, gpu, &s->lane[s->n]);
+        if (GPUSYM_SUCCESS != rc) {
+            gpusym_copies_put(s);
+            return rc;
         }
-    }
-    if (GPUSYM_SUCCESS != rc) {
-        destroy(s);
-        return rc;
+        s->to[s->n].stream = s->lane[s->n]->stream;
     }
     *streams = s;
     return GPUSYM_SUCCESS;
@@ -93,28 +62,18 @@ int gpusym_copies_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint32_t nr
 
 void gpusym_copies_put(gpusym_copies_streams_t *streams)
 {
-    pthread_mutex_lock(&lock);
-    streams->next = free_streams;
-    free_streams = streams;
-    pthread_mutex_unlock(&lock);
-}
-
-void gpusym_copies_close(void)
-{
-    pthread_mutex_lock(&lock);
-    while (NULL != free_streams) {
-        struct gpusym_copies_streams *s = free_streams;
-        free_streams = s->next;
-        destroy(s);
+    while (streams->n > 0) {
+        gpusym_lane_put(streams->lane[--streams->n]);
     }
-    pthread_mutex_unlock(&lock);
+    free(streams);
 }
 
 /* ---- what a call is ---- */
 
 typedef struct {
     const gpusym_work_t *w;
-    struct gpusym_copies_streams *s;
+    const gpusym_device_t *dev;
+    gpusym_copies_streams_t *s;
     bool reduces;
     uint32_t pieces;
     uint32_t sources, owners, getters; /* masks of ranks: who has input, owns a slice, gets the result */
@@ -190,7 +149,7 @@ static uint32_t *sent_word(const gpusym_work_t *w, uint32_t p)
 static void flush(ce_call_t *c, outgoing_t *o)
 {
     if (0 != o->n && GPUSYM_SUCCESS == c->rc) {
-        c->rc = c->s->dev->stream_flags(o->stream, o->pending, o->n);
+        c->rc = c->dev->stream_flags(o->stream, o->pending, o->n);
     }
     o->n = 0;
 }
@@ -209,7 +168,7 @@ static void do_copy(ce_call_t *c, outgoing_t *o, void *dst, const void *src, uin
     flush(c, o);
     o->used = true;
     if (GPUSYM_SUCCESS == c->rc && dst != src) {
-        c->rc = c->s->dev->copy_async(o->stream, dst, src, bytes);
+        c->rc = c->dev->copy_async(o->stream, dst, src, bytes);
     }
 }
 
@@ -374,13 +333,9 @@ int gpusym_copies_queue(gpusym_copies_streams_t *streams, gpusym_lane_t *lane, u
                         const gpusym_work_t *work, bool *queued)
 {
     gpusym_work_t w = *work;
-    ce_call_t c = {.w = &w, .s = streams, .reduces = reduces, .rc = GPUSYM_SUCCESS};
+    ce_call_t c = {.w = &w, .dev = lane->dev, .s = streams, .reduces = reduces, .rc = GPUSYM_SUCCESS};
     const bool two_hops = 0 != w.copies.whole;
 
-    for (uint32_t p = 0; p < w.nranks; p++) {
-        streams->to[p].n = 0;
-        streams->to[p].used = false;
-    }
     c.pieces = (uint32_t)((w.span + w.chunk - 1) / w.chunk);
     w.copies.last = w.epoch + c.pieces - 1;
     c.sources = range(w.src_first, w.src_end);

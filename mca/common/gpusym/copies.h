@@ -10,15 +10,13 @@
 
 #include "mca/common/gpusym/lane.h"
 
-/* A stream to each peer, which one operation in flight has for itself. */
+/* A stream to each rank, of lanes (lane.h), which one operation in flight has for itself. */
 typedef struct gpusym_copies_streams gpusym_copies_streams_t;
 
-/* Streams for nranks ranks on gpu: free ones, or new ones. Thread-safe. */
+/* Streams for one operation of nranks ranks on gpu. Thread-safe. */
 int gpusym_copies_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint32_t nranks, gpusym_copies_streams_t **streams);
 /* Gives them back; their operation must have ended. */
 void gpusym_copies_put(gpusym_copies_streams_t *streams);
-/* Destroys all that were given back. */
-void gpusym_copies_close(void);
 
 /*
  * Queues a call. w: descriptor of kernel `end` of family CE, after gpusym_kernel_plan() for CE or CE_R; reduce: kernel of
