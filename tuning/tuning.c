@@ -18,7 +18,7 @@
 #define TWOSHOT_BYTES_PER_BLOCK (8u << 10)
 #define TWOSHOT_THREADS 256u
 #define TWOSHOT_BLOCKS 128u
-/* ... who wants so few has larger ones: 512 MiB by 16 blocks 1762 us in place of 2436, by 32 1769 in place of 1797 (2 x H200,
+/* ... who wants so few has larger ones: 512 MiB by 16 blocks 1746 us in place of 2440, by 32 1730 in place of 1742 (2 x H200,
  * where the best is 1513). */
 #define TWOSHOT_FEW_BLOCKS 32u
 #define TWOSHOT_FEW_THREADS 512u
@@ -109,10 +109,10 @@ static const row_t rows[GPUSYM_COLL_COUNT] = {
                                GPUSYM_ALG_ALLREDUCE_RSXST_AGXST,
                                {128 KIB, 128 KIB, 64 KIB},
                                GPUSYM_ALG_ALLREDUCE_RSXLL128_AGXLL128,
-                               /* 512 KiB: 14.4 us in place of 15.4 by ST, 18.6 by LL; measured on 2 only */
+                               /* 512 KiB: 13.1 us in place of 13.8 by ST, 16.9 by LL; measured on 2 only */
                                {1 MIB, 0, 0}},
-    /* the same traffic as the one-shot all-reduce of a message as long as a segment; ce: 64 MiB in all 108.2 us in place of
-     * 110.2, 256 MiB 370 in place of 390; measured on 2 only */
+    /* the same traffic as the one-shot all-reduce of a message as long as a segment; ce: 64 MiB in all 105.6 us in place of
+     * 107.8, 256 MiB 365 in place of 388; measured on 2 only */
     [GPUSYM_COLL_ALLGATHER] = {GPUSYM_ALG_ALLGATHER_LL, GPUSYM_ALG_ALLGATHER_ST, {128 KIB, 64 KIB, 32 KIB},
                                CE(GPUSYM_ALG_ALLGATHER_CE, 32 MIB)},
     [GPUSYM_COLL_ALLGATHERV] = {GPUSYM_ALG_ALLGATHERV_LL, GPUSYM_ALG_ALLGATHERV_ST, {128 KIB, 64 KIB, 32 KIB},
@@ -130,7 +130,7 @@ static const row_t rows[GPUSYM_COLL_COUNT] = {
     [GPUSYM_COLL_SCATTERV] = {GPUSYM_ALG_SCATTERV_LL, GPUSYM_ALG_SCATTERV_ST, {128 KIB, 64 KIB, 32 KIB}},
     [GPUSYM_COLL_SCAN] = {GPUSYM_ALG_SCAN_LL, GPUSYM_ALG_SCAN_ST, {128 KIB, 64 KIB, 32 KIB}},
     [GPUSYM_COLL_EXSCAN] = {GPUSYM_ALG_EXSCAN_LL, GPUSYM_ALG_EXSCAN_ST, {128 KIB, 64 KIB, 32 KIB}},
-    /* all of it through one GPU's port; ce: 256 MiB 713 us in place of 745, but 16 MiB 72 in place of 61 */
+    /* all of it through one GPU's port; ce: 256 MiB 712 us in place of 745, but 16 MiB 71 in place of 62 */
     [GPUSYM_COLL_BCAST] = {GPUSYM_ALG_BCAST_LL, GPUSYM_ALG_BCAST_ST, {128 KIB, 64 KIB, 32 KIB},
                            CE(GPUSYM_ALG_BCAST_CE, 256 MIB)},
     [GPUSYM_COLL_REDUCE] = {GPUSYM_ALG_REDUCE_LL, GPUSYM_ALG_REDUCE_ST, {128 KIB, 64 KIB, 32 KIB}},
