@@ -194,8 +194,9 @@ static bool machine_run(uint32_t nranks, bool one_queue)
         assert_non_null(done[r]);
         left += gpus[r].n;
     }
-    for (uint32_t idle = 0; left > 0 && idle < nranks;) {
-        /* Of a rank from which on none has done anything: at random, but all in turn once nothing goes. */
+    /* With chance in it, "nothing went" must come often before it is believed. */
+    const unsigned believed = one_queue ? 1 : 200;
+    for (unsigned misses = 0; left > 0 && misses < believed;) {
         const uint32_t start = below(nranks);
         bool any = false;
         for (uint32_t q = 0; q < nranks && !any; q++) {
@@ -223,10 +224,7 @@ static bool machine_run(uint32_t nranks, bool one_queue)
                 first[r]++;
             }
         }
-        /* With chance in it, "nothing went" must come often before it is believed. */
-        static unsigned misses;
         misses = any ? 0 : misses + 1;
-        idle = !any && misses > (one_queue ? 0 : 200) ? nranks : 0;
     }
     for (uint32_t r = 0; r < nranks; r++) {
         free(done[r]);
