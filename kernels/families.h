@@ -40,7 +40,6 @@
 #define GS_RUN_CHAN_LL128(c, w, op, type) gs_channels(c, w, op, type, false, GS_LL128)
 #define GS_RUN_CHAN_LL128_R(c, w, op, type) gs_channels(c, w, op, type, true, GS_LL128)
 #define GS_RUN_CE(c, w, op, type) gs_ce_end(c, w)
-#define GS_RUN_CE_R(c, w, op, type) gs_ce_reduce(c, w, op, type, false)
-#define GS_RUN_RSXCE_AGXST(c, w, op, type) gs_ce_reduce(c, w, op, type, true)
+#define GS_RUN_CE_R(c, w, op, type) gs_ce_reduce(c, w, op, type)
 
 #endif

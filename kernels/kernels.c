@@ -122,7 +122,7 @@ bool gpusym_algorithm_reproducible(unsigned alg)
 
 bool gpusym_family_copies(unsigned family)
 {
-    return GPUSYM_F_CE == family || GPUSYM_F_CE_R == family || GPUSYM_F_RSXCE_AGXST == family;
+    return GPUSYM_F_CE == family || GPUSYM_F_CE_R == family;
 }
 
 bool gpusym_family_ll128(unsigned family)
@@ -370,20 +370,16 @@ static uint64_t plan_channels(unsigned family, gpusym_work_t *w, uint32_t chunk_
     return share(w->span, w->chunk * pieces) * gs_schedule_sends(w->schedule, w->nranks);
 }
 
-/* Bytes that a piece may have: a buffer holds everyone else's, and what our streams send to the only one who gets the
- * result. */
-static uint64_t copies_room(const gpusym_work_t *w, bool stores)
+/* Bytes that a piece may have: a buffer holds everyone else's, and what goes to the only one who gets the result. */
+static uint64_t copies_room(const gpusym_work_t *w)
 {
-    const uint64_t places = stores ? GPUSYM_COPIES_BUFFERS_ST * (w->nranks - 1) : GPUSYM_COPIES_BUFFERS * w->nranks;
-    return w->stage_room / places / 128 * 128;
+    return w->stage_room / (GPUSYM_COPIES_BUFFERS * w->nranks) / 128 * 128;
 }
 
 bool gpusym_copies_fit(unsigned family, const gpusym_work_t *w, bool whole, uint64_t bytes)
 {
     const uint64_t slice = whole && w->nranks > 2 ? share(bytes, w->nranks - 1) : bytes;
-    const uint64_t room = copies_room(w, false), of_stores = copies_room(w, true);
-    return w->flag_rows >= 3 &&
-           (!families[family].reduces || slice / GPUSYM_COPIES_MAX + 256 < (room < of_stores ? room : of_stores));
+    return w->flag_rows >= 3 && (!families[family].reduces || slice / GPUSYM_COPIES_MAX + 256 < copies_room(w));
 }
 
 /* Copy engines: slices (segments: the longest) in pieces. Segments that are not reduced go as they are. */
@@ -391,14 +387,11 @@ static uint64_t plan_copies(unsigned family, gpusym_work_t *w, uint32_t chunk_by
 {
     const uint64_t packs = packs_of(w->bytes);
     const bool reduces = families[family].reduces;
-    const bool stores = GPUSYM_F_RSXCE_AGXST == family;
     uint64_t most = GPUSYM_CHUNK_MAX;
-    w->copies.stores = stores;
-    w->copies.buffers = stores ? GPUSYM_COPIES_BUFFERS_ST : GPUSYM_COPIES_BUFFERS;
     plan_owners(w);
     w->span = w->copies.whole ? GPUSYM_SPAN(share(packs, w->owners), 1u) : packs;
     if (reduces) {
-        most = copies_room(w, stores) / GPUSYM_PACK < most ? copies_room(w, stores) / GPUSYM_PACK : most;
+        most = copies_room(w) / GPUSYM_PACK < most ? copies_room(w) / GPUSYM_PACK : most;
     } else if (!w->copies.whole) {
         chunk_bytes = 0;
     }
@@ -490,7 +483,6 @@ uint64_t gpusym_kernel_plan(unsigned family, gpusym_work_t *w, uint32_t chunk_by
         return plan_channels(family, w, chunk_bytes);
     case GPUSYM_F_CE:
     case GPUSYM_F_CE_R:
-    case GPUSYM_F_RSXCE_AGXST:
         return plan_copies(family, w, chunk_bytes);
     default:
         return plan_lines(w);

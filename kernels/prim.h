@@ -35,9 +35,8 @@
  *                               the lane's pack. All lanes of a warp call it
  *   gs_part_any(c, x)           barrier of the first c.nthreads of the block's threads; whether x is true in any of them
  *   gs_flag_free(p, v)          stores v at p after everything this block has loaded before its last gs_block_sync
- *   gs_last_keeps(c, w, s, far) counts this block as ended; true in the last one, which may tell others of what all have
- *                               written: peers too, if `far`. The worst status of all stays in the ticket, for the
- *                               launches of the same call that follow
+ *   gs_last_keeps(c, w, s)      counts this block as ended; true in the last one. The worst status of all stays in the
+ *                               ticket, for the launches of the same call that follow
  *   gs_last_block(c, w, &s)     the same of a call's only launch: s is then the worst status of all
  *   gs_done_as(w, seq, s)       writes the completion word of call seq after everything the launch wrote
  *   gs_ld16_fresh(p), gs_ld_fresh(p, size)  loads of 16, and of 8, 4 or 1 bytes, of what other kernels may have written

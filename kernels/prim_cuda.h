@@ -219,29 +219,29 @@ GS_FN void gs_pause(void)
  * GPU's own memory, everyone reaches it through this GPU's second-level cache (its kernels, copy engines, and peers
  * and the CPU over the bus), so that a fence of GPU scope is enough, and it does not wait for the acknowledgement of
  * LL lines still on their way to peers, which nobody needs: 0.7 us of 11.1 at 8 bytes (4 x H200).
- * Host or managed memory needs system scope, and so does what peers are to be told of (far).
+ * Host or managed memory needs system scope.
  */
-GS_FN void gs_fence_out(const gpusym_work_t *w, bool far)
+GS_FN void gs_fence_out(const gpusym_work_t *w)
 {
-    if (w->out_local && !far) {
+    if (w->out_local) {
         asm volatile("fence.acq_rel.gpu;" ::: "memory");
     } else {
         asm volatile("fence.acq_rel.sys;" ::: "memory");
     }
 }
 
-GS_FN bool gs_last_keeps(gs_ctx_t c, const gpusym_work_t *w, uint32_t status, bool far)
+GS_FN bool gs_last_keeps(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
 {
     uint32_t *ticket = (uint32_t *)w->peer[w->rank];
     if (0 != status) {
         atomicMax(ticket + 1, status);
     }
     /* Releases this block's stores to whoever reads the count; the last block acquires them all. */
-    gs_fence_out(w, far);
+    gs_fence_out(w);
     if (atomicAdd(ticket, 1u) != c.nblocks - 1) {
         return false;
     }
-    gs_fence_out(w, far);
+    gs_fence_out(w);
     atomicExch(ticket, 0u);
     return true;
 }
@@ -251,7 +251,7 @@ GS_FN bool gs_last_block(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
     if (1 == c.nblocks) {
         return true;
     }
-    if (!gs_last_keeps(c, w, *status, false)) {
+    if (!gs_last_keeps(c, w, *status)) {
         return false;
     }
     *status = atomicExch((uint32_t *)w->peer[w->rank] + 1, 0u);
@@ -260,7 +260,7 @@ GS_FN bool gs_last_block(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
 
 GS_FN void gs_done_as(const gpusym_work_t *w, uint32_t seq, uint32_t status)
 {
-    gs_fence_out(w, false);
+    gs_fence_out(w);
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(w->done), "l"((uint64_t)seq << 32 | status) : "memory");
 }
 

@@ -164,9 +164,8 @@ GS_FN void gs_pause(void)
     sched_yield(); /* tests run more ranks than there are cores */
 }
 
-GS_FN bool gs_last_keeps(gs_ctx_t c, const gpusym_work_t *w, uint32_t status, bool far)
+GS_FN bool gs_last_keeps(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
 {
-    (void)far;
     uint32_t *ticket = (uint32_t *)w->peer[w->rank];
     ticket[1] = status > ticket[1] ? status : ticket[1]; /* one thread runs all blocks of a launch */
     if (++ticket[0] != c.nblocks) {
@@ -179,7 +178,7 @@ GS_FN bool gs_last_keeps(gs_ctx_t c, const gpusym_work_t *w, uint32_t status, bo
 GS_FN bool gs_last_block(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
 {
     uint32_t *ticket = (uint32_t *)w->peer[w->rank];
-    if (!gs_last_keeps(c, w, *status, false)) {
+    if (!gs_last_keeps(c, w, *status)) {
         return false;
     }
     *status = ticket[1];

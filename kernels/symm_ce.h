@@ -8,17 +8,13 @@
  * Flags in a slot, by row; column p.  All are epochs: of piece k of a call, its first epoch + k.
  *   row 0  p != rank: piece k of rank p has arrived in our staging area (bcast: in our output); written by p's stream
  *          p == rank: we have reduced piece k; written by our kernel for our own streams
- *   row 1  piece k of the result has been delivered to our output by its owner p; written by p's stream, or its kernel
+ *   row 1  piece k of the result has been delivered to our output by its owner p; written by p's stream
  *   row 2  rank p has reduced our piece k: its buffer there is free; written by p's kernel for our stream
  *   GPUSYM_SENT_OFF, word p  our stream to p has sent piece k; the last one: all; written by that stream
  *
- * Pieces arrive in some buffers by turns, ranks - 1 in each.  The kernels of a call are launched one after the other: one of
- * CE_R, or of RSXCE_AGXST, for each piece, then one of CE.  A status that is not OK stays in the ticket: those that follow do
+ * Pieces arrive in GPUSYM_COPIES_BUFFERS buffers by turns, ranks - 1 in each.  The kernels of a call are launched one after
+ * the other: one of CE_R for each piece, then one of CE.  A status that is not OK stays in the ticket: those that follow do
  * nothing, but the last.
- *
- * RSXCE_AGXST: kernels store what they have reduced to all who get it, beside the copies of the pieces that follow. Both go
- * through one port at once, which the two fill (368 GB/s on 2 x H200) where copies alone wait between pieces, and stores
- * alone reach 353; half of the traffic wants few multiprocessors.
  *
  * Source: the copy-engine collectives of NCCL 2.28 move data so for all-gather and all-to-all; reduction between two
  * phases of copies is ours.
@@ -65,28 +61,22 @@ GS_FN uint32_t gs_ce_await(gs_ctx_t c, const gpusym_work_t *w)
     return gs_block_worst(c, status);
 }
 
-/* One piece: ours is at w->in, the others' have arrived; the result goes to w->out, or (store) to all who get it. */
-GS_FN void gs_ce_reduce(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool store)
+/* One piece: ours is at w->in, the others' have arrived; the result goes to w->out. */
+GS_FN void gs_ce_reduce(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type)
 {
     const uint32_t status = gs_ce_await(c, w);
     if (GPUSYM_STATUS_OK == status) {
         const gs_ctx_t all = {c.block * c.nthreads + c.thread, c.nblocks * c.nthreads, c.block, c.nblocks};
         const gs_from_t from = {GS_FROM_SENT, w->copies.off, w->copies.step, (const char *)w->in};
-        const gs_to_t to = {store ? GS_TO_OUTS : GS_TO_OUT, 0, store ? w->copies.at : 0, w->bytes};
+        const gs_to_t to = {GS_TO_OUT, 0, 0, w->bytes};
         gs_reduce(all, w, op, type, &from, &to, (uint32_t)((w->bytes + 15) / 16));
     }
     gs_block_sync(c);
-    if (0 == c.thread && gs_last_keeps(c, w, status, store) && GPUSYM_STATUS_OK == gs_ce_kept(w)) {
-        if (!store) {
-            gs_flag_post(gs_flag(w, w->rank, 0, w->rank), w->epoch);
-        }
+    if (0 == c.thread && gs_last_keeps(c, w, status) && GPUSYM_STATUS_OK == gs_ce_kept(w)) {
+        gs_flag_post(gs_flag(w, w->rank, 0, w->rank), w->epoch);
         GS_NO_UNROLL
         for (uint32_t q = 1; q < w->nranks; q++) {
-            const uint32_t p = gs_nth(w, q);
-            gs_flag_free(gs_flag(w, p, GS_CE_CREDIT, w->rank), w->epoch);
-            if (store && gs_is_dst(w, p)) {
-                gs_flag_post(gs_flag(w, p, GS_CE_DELIVERED, w->rank), w->epoch);
-            }
+            gs_flag_free(gs_flag(w, gs_nth(w, q), GS_CE_CREDIT, w->rank), w->epoch);
         }
     }
 }

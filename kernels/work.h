@@ -73,10 +73,6 @@ typedef struct gpusym_copies_work {
     uint32_t sent;       /* to whom our own streams must have sent, up to sent_epoch */
     uint32_t sent_epoch;
     uint64_t off, step;  /* of the pieces that arrived, in our slot: of rank p at off + (p - (p > rank)) * step */
-    uint64_t at;         /* of the piece in the message, where kernels store the result to all who get it */
-    /* From gpusym_kernel_plan(): */
-    uint32_t stores;     /* kernels store the result to all who get it; else our streams send it */
-    uint32_t buffers;    /* for the pieces that a rank is sent: pieces under way */
 } gpusym_copies_t;
 
 /*
@@ -179,9 +175,8 @@ typedef struct gpusym_work {
 /* Most pieces that copy engines send to a rank in a call: what a GPU's queue holds, so that the host does not wait for
  * the GPU in the driver, where it could not look after its peers. */
 #define GPUSYM_COPIES_MAX 128u
-/* Buffers for the pieces that a rank is sent, where the result goes by copy engines; and by stores. */
+/* Buffers for the pieces that a rank is sent: pieces under way. */
 #define GPUSYM_COPIES_BUFFERS 2u
-#define GPUSYM_COPIES_BUFFERS_ST 3u
 
 /* Packs of a chunk at most: so that loops over one count in 32 bits. */
 #define GPUSYM_CHUNK_MAX (1u << 30)

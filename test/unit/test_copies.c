@@ -244,7 +244,6 @@ typedef struct {
     uint32_t root;
     bool in_place;
     unsigned offset; /* bytes off alignment */
-    bool stores;     /* kernels store the result to all who get it */
 } call_t;
 
 static bool reduces(unsigned coll)
@@ -398,7 +397,7 @@ static void call_run(rig_t *rig, const call_t *call, uint32_t chunk, bool one_qu
 {
     const uint32_t n = rig->nranks;
     const bool does = reduces(call->coll);
-    const unsigned family = call->stores ? GPUSYM_F_RSXCE_AGXST : does ? GPUSYM_F_CE_R : GPUSYM_F_CE;
+    const unsigned family = does ? GPUSYM_F_CE_R : GPUSYM_F_CE;
     gpusym_copies_streams_t *streams[RANKS_MAX];
     gpusym_lane_t *lane[RANKS_MAX];
     part_t *parts = calloc(n, sizeof *parts);
@@ -432,8 +431,8 @@ static void call_run(rig_t *rig, const call_t *call, uint32_t chunk, bool one_qu
             assert_true(queued);
         }
         if (!machine_run(n, one_queue)) {
-            fail_msg("stands still: collective %u, stores %d, %u ranks, root %u, %lu elements, chunk %u, one queue %d",
-                     call->coll, call->stores, n, call->root, (unsigned long) call->count[0], chunk, one_queue);
+            fail_msg("stands still: collective %u, %u ranks, root %u, %lu elements, chunk %u, one queue %d", call->coll, n,
+                     call->root, (unsigned long) call->count[0], chunk, one_queue);
         }
     }
     for (uint32_t r = 0; r < n; r++) {
@@ -445,9 +444,8 @@ static void call_run(rig_t *rig, const call_t *call, uint32_t chunk, bool one_qu
             gpusym_copies_put(streams[r]);
             for (uint64_t i = 0; i < out_count(call, n, r); i++) {
                 if (!element_right(call, parts, n, r, i)) {
-                    fail_msg("wrong: collective %u, stores %d, op %u, type %u, rank %u of %u, root %u, element %lu of %lu, "
-                             "chunk %u",
-                             call->coll, call->stores, call->op, call->type, r, n, call->root, (unsigned long) i,
+                    fail_msg("wrong: collective %u, op %u, type %u, rank %u of %u, root %u, element %lu of %lu, chunk %u",
+                             call->coll, call->op, call->type, r, n, call->root, (unsigned long) i,
                              (unsigned long) out_count(call, n, r), chunk);
                 }
             }
@@ -491,7 +489,6 @@ static call_t random_call(uint32_t n)
     for (uint32_t p = 0; p < n; p++) {
         call.count[p] = differ && below(2) ? random_count() : same;
     }
-    call.stores = reduces(call.coll) && is_whole(call.coll) && below(2);
     call.offset = below(2) ? 0 : (unsigned) (gpusym_type_bytes(call.type) * below(4)) % 16;
     /* What goes through zero copy has these apart. */
     if (GPUSYM_COLL_ALLTOALL == call.coll || GPUSYM_COLL_REDUCE_SCATTER == call.coll || GPUSYM_COLL_BCAST == call.coll) {
@@ -547,8 +544,6 @@ static void test_one_queue(void **state)
                 call.count[p] = 64 * 32 * 5;
             }
             call_run(rig, &call, 128, true);
-            call.stores = reduces(call.coll) && is_whole(call.coll);
-            call_run(rig, &call, 128, true);
         }
         gpus_close(n);
         rig_free(rig);
@@ -572,12 +567,9 @@ static void test_fit(void **state)
             assert_in_range(most, 1 << 20, 1ull << 40);
             w.bytes = most;
             w.copies.whole = whole;
-            for (unsigned stores = 0; stores <= whole; stores++) {
-                const unsigned family = stores ? GPUSYM_F_RSXCE_AGXST : GPUSYM_F_CE_R;
-                assert_in_range(gpusym_kernel_plan(family, &w, 16), 1, GPUSYM_COPIES_MAX);
-                assert_true((uint64_t) w.copies.buffers * (n - stores) * w.stage_bytes <= w.stage_room);
-                assert_true((w.span + w.chunk - 1) / w.chunk <= GPUSYM_COPIES_MAX);
-            }
+            assert_in_range(gpusym_kernel_plan(GPUSYM_F_CE_R, &w, 16), 1, GPUSYM_COPIES_MAX);
+            assert_true((uint64_t) GPUSYM_COPIES_BUFFERS * n * w.stage_bytes <= w.stage_room);
+            assert_true((w.span + w.chunk - 1) / w.chunk <= GPUSYM_COPIES_MAX);
         }
         w.flag_rows = 2;
         assert_false(gpusym_copies_fit(GPUSYM_F_CE, &w, true, 1));

@@ -5,7 +5,7 @@
  *
  * A message that is reduced goes in two hops: each rank sends its slices to their owners, piece by piece, an owner reduces
  * a piece when it has all of it and sends the result to all who get it. A broadcast goes the same two hops, without the
- * reduction. Segments go one hop, and so do messages whose owners' kernels store the result to all who get it.
+ * reduction. Segments go one hop.
  *
  * Order.  One stream to each peer carries both hops: after piece k of the first hop comes piece k - AHEAD of the second.
  * From the arrival of a piece to the departure of its result it takes flags, a kernel and a copy engine that begins, some 15
@@ -14,9 +14,9 @@
  * every rank do all that it queues strictly in the order in which it queues it, over all of its streams and kernels (a GPU
  * may do so: it has few hardware queues, and streams share them). Nothing stands still even then. By induction over
  * steps k, all ranks end step k, since each part waits only for what ranks queue before it:
- *   first hop   piece k waits for the peer's kernel of piece k - buffers (AHEAD < buffers);
+ *   first hop   piece k waits for the peer's kernel of piece k - BUFFERS;
  *   kernel      of piece k waits for the first hop's piece k of all, and, where its result goes through a buffer of the
- *               slot, for our own second hop's piece k - buffers (of step k - buffers + AHEAD, before this one);
+ *               slot, for our own second hop's piece k - BUFFERS (of step k - BUFFERS + AHEAD, before this one);
  *   second hop  piece k - AHEAD waits for our kernel of that piece, or, in a broadcast, for the first hop's.
  */
 #include "mca/common/gpusym/copies.h"
@@ -33,7 +33,8 @@ typedef struct {
     bool used; /* in this operation */
 } outgoing_t;
 
-#define AHEAD (GPUSYM_COPIES_BUFFERS - 1)
+#define BUFFERS GPUSYM_COPIES_BUFFERS
+#define AHEAD (BUFFERS - 1)
 
 struct gpusym_copies_streams {
     uint32_t n;
@@ -115,7 +116,7 @@ static piece_t piece_of(const ce_call_t *c, uint32_t p, uint32_t k)
 /* Where piece k of everyone is in a slot; and our result, where that goes through it. */
 static uint64_t arrivals(const gpusym_work_t *w, uint32_t k)
 {
-    return w->stage_off + (uint64_t)(k % w->copies.buffers) * (w->nranks - w->copies.stores) * w->stage_bytes;
+    return w->stage_off + (uint64_t)(k % BUFFERS) * w->nranks * w->stage_bytes;
 }
 
 static char *result_of(const ce_call_t *c, uint32_t k, const piece_t *piece)
@@ -179,7 +180,7 @@ static bool scatters(const ce_call_t *c, uint32_t p)
 
 static bool gathers(const ce_call_t *c, uint32_t p)
 {
-    return 0 == c->w->copies.stores && in(c->owners, c->w->rank) && in(c->getters, p) && (c->reduces || !in(c->sources, p));
+    return in(c->owners, c->w->rank) && in(c->getters, p) && (c->reduces || !in(c->sources, p));
 }
 
 /* For piece k of our slice: our kernel writes it, or (broadcast) the stream of the only source. */
@@ -206,8 +207,8 @@ static void scatter(ce_call_t *c, uint32_t k)
         char *to = (char *)w->peer_out[p] + piece.off;
         if (c->reduces) {
             to = (char *)w->peer[p] + arrivals(w, k) + (uint64_t)(me - (me > p)) * w->stage_bytes;
-            if (k >= w->copies.buffers) { /* p's kernel writes it */
-                do_flag(c, o, true, flag(w, me, CREDIT, p), epoch - w->copies.buffers);
+            if (k >= BUFFERS) { /* p's kernel writes it */
+                do_flag(c, o, true, flag(w, me, CREDIT, p), epoch - BUFFERS);
             }
         }
         do_copy(c, o, to, from, piece.bytes);
@@ -230,7 +231,7 @@ static void reduce(ce_call_t *c, gpusym_lane_t *lane, unsigned kernel, uint32_t 
     const piece_t piece = piece_of(c, me, k);
     if (0 != piece.bytes) {
         w.in = (const char *)w.in + (w.copies.whole ? 0 : w.send[me].off) + piece.off;
-        w.out = 0 != w.copies.stores ? w.out : result_of(c, k, &piece);
+        w.out = result_of(c, k, &piece);
     } else { /* there may be no buffers; its flags are wanted all the same */
         w.in = w.out = NULL;
     }
@@ -238,11 +239,10 @@ static void reduce(ce_call_t *c, gpusym_lane_t *lane, unsigned kernel, uint32_t 
     w.epoch += k;
     w.copies.arrived = c->sources & ~(1u << me);
     w.copies.delivered = 0;
-    w.copies.sent = c->result_staged && k >= w.copies.buffers ? c->getters & ~(1u << me) : 0;
-    w.copies.sent_epoch = w.epoch - w.copies.buffers;
+    w.copies.sent = c->result_staged && k >= BUFFERS ? c->getters & ~(1u << me) : 0;
+    w.copies.sent_epoch = w.epoch - BUFFERS;
     w.copies.off = arrivals(&w, k);
     w.copies.step = w.stage_bytes;
-    w.copies.at = piece.off;
     c->rc = gpusym_lane_more(lane, kernel, &w);
 }
 
@@ -341,7 +341,7 @@ int gpusym_copies_queue(gpusym_copies_streams_t *streams, gpusym_lane_t *lane, u
     c.sources = range(w.src_first, w.src_end);
     c.getters = two_hops ? range(w.dst_first, w.dst_end) : 0;
     c.owners = range(0, w.nranks) & ~(two_hops && w.skip < w.nranks ? 1u << w.skip : 0);
-    c.result_staged = reduces && two_hops && 0 == w.copies.stores && !in(c.getters, w.rank);
+    c.result_staged = reduces && two_hops && !in(c.getters, w.rank);
     gpusym_lane_begin(lane, &w);
 
     copy_own(&c);

@@ -19,8 +19,8 @@ int gpusym_copies_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint32_t nr
 void gpusym_copies_put(gpusym_copies_streams_t *streams);
 
 /*
- * Queues a call. w: descriptor of kernel `end` of family CE, after gpusym_kernel_plan() for CE, CE_R or RSXCE_AGXST; reduce:
- * kernel of one of the latter two, used where `reduces`. peer_out of whoever is sent to must be set, but for a reduce-scatter. The lane's
+ * Queues a call. w: descriptor of kernel `end` of family CE, after gpusym_kernel_plan() for CE or CE_R; reduce: kernel of
+ * family CE_R, used where `reduces`. peer_out of whoever is sent to must be set, but for a reduce-scatter. The lane's
  * completion word tells of its end as of a launch's.
  * After an error nothing more is queued than the end, with the abort word set: *queued tells whether the completion word is
  * to be waited for.
