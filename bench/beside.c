@@ -7,7 +7,8 @@
  *     mpirun -n 4 --bind-to core --mca coll gpusym bench/beside --csv beside.csv
  *
  * The kernel is y = a x + y on two vectors of 128 MiB, launched as soon as the all-reduce has returned, and timed by
- * events of its stream. coll_gpusym_linger is set by MPI_T. bench/README.md says how to read the table. On the
+ * events of its stream. Waiting is timed by itself, right behind an all-reduce, and as programs do it that have two
+ * all-reduces in an iteration and wait for the GPU once. coll_gpusym_linger is set by MPI_T. bench/README.md says how to read the table. On the
  * simulator, which has no such kernels, the host does the sum, and nothing can be waited for: only the program is
  * tried.
  */
@@ -217,22 +218,39 @@ static bench_call_t call; /* the all-reduce, of two numbers */
 
 #define LINGERS_MAX 8
 
-/* What is done right behind an all-reduce, with kernels that stay for so many microseconds: medians over the repeats,
- * of the slowest rank. The lingers take turns, so that clocks and neighbours change for all of them alike. False where
- * MPI_T cannot set the parameter. */
-static bool behind_allreduce(const bench_variable_t *linger, double (*what)(void), const int *lingers, int n,
-                             double took[LINGERS_MAX])
+/* An iteration: two all-reduces, the second of which a kernel may serve that stays behind the first, and a wait. */
+static double iterate(void)
+{
+    const double start = MPI_Wtime();
+
+    bench_call_by_mpi(&call);
+    bench_call_by_mpi(&call);
+    bench_cu_check("cuCtxSynchronize", kernel.synchronize());
+    return (MPI_Wtime() - start) * 1e6;
+}
+
+/* What is done, right behind an all-reduce if `behind`, with kernels that stay for so many microseconds: medians over the
+ * repeats, of the slowest rank. The lingers take turns, so that clocks and neighbours change for all of them alike;
+ * but where there is none before it, they come one after the other, as in a program. False where MPI_T cannot set the
+ * parameter. */
+static bool with_lingers(const bench_variable_t *linger, double (*what)(void), bool behind, const int *lingers, int n,
+                         double took[LINGERS_MAX])
 {
     static double us[LINGERS_MAX][REPEATS_MAX];
+    const size_t turns = behind ? opt.repeats : 1, each = opt.repeats / turns;
 
-    for (size_t i = 0; i < opt.repeats; i++) {
+    for (size_t i = 0; i < turns; i++) {
         for (int l = 0; l < n; l++) {
             if (!bench_variable_set(linger, lingers[l])) {
                 return false;
             }
             MPI_Barrier(bench_world);
-            bench_call_by_mpi(&call);
-            us[l][i] = what();
+            for (size_t k = 0; k < each; k++) {
+                if (behind) {
+                    bench_call_by_mpi(&call);
+                }
+                us[l][i * each + k] = what();
+            }
         }
     }
     for (int l = 0; l < n; l++) {
@@ -242,10 +260,11 @@ static bool behind_allreduce(const bench_variable_t *linger, double (*what)(void
 }
 
 /* The rows of one thing; lingers[0] is 0. */
-static bool rows_of(const bench_variable_t *linger, const char *name, double (*what)(void), const int *lingers, int n)
+static bool rows_of(const bench_variable_t *linger, const char *name, double (*what)(void), bool behind,
+                    const int *lingers, int n)
 {
     double took[LINGERS_MAX];
-    const bool done = behind_allreduce(linger, what, lingers, n, took);
+    const bool done = with_lingers(linger, what, behind, lingers, n, took);
 
     for (int l = 0; l < n && done && 0 == bench_rank; l++) {
         char number[16] = "auto";
@@ -268,9 +287,10 @@ static bool rows(void)
     bool done;
 
     bench_variable_open(&linger);
-    done = rows_of(&linger, "axpy", axpy, beside, sizeof(beside) / sizeof(beside[0]));
+    done = rows_of(&linger, "axpy", axpy, true, beside, sizeof(beside) / sizeof(beside[0]));
     if (done && bench_cu.there) {
-        done = rows_of(&linger, "synchronize", synchronize, before, sizeof(before) / sizeof(before[0]));
+        done = rows_of(&linger, "synchronize", synchronize, true, before, sizeof(before) / sizeof(before[0])) &&
+               rows_of(&linger, "iteration", iterate, false, before, sizeof(before) / sizeof(before[0]));
     }
     bench_variable_close(&linger);
     return done;

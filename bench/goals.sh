@@ -199,6 +199,7 @@ table_program='
     kind == "beside" && field("what") == "synchronize" {
         waits[++nwaits] = field("linger_us"); waited[nwaits] = field("us")
     }
+    kind == "beside" && field("what") == "iteration" { iteration[field("linger_us")] = field("us") }
     kind == "cg" && field("solver") == "classic" { cg[field("way")] = field("us_per_iteration") }
 
     function head() {
@@ -259,12 +260,15 @@ table_program='
             }
         }
         if (nwaits > 0) {
-            title("cudaDeviceSynchronize right after it, us, by coll_gpusym_linger:")
+            title("cudaDeviceSynchronize right after it; iter: two of them and such a wait; us, by coll_gpusym_linger:")
             cell[1] = "linger"
             for (w = 1; w <= nwaits; w++) cell[w + 1] = waits[w]
             line(nwaits + 1, wide); rule(nwaits + 1)
             cell[1] = "us"
             for (w = 1; w <= nwaits; w++) cell[w + 1] = number(waited[w])
+            line(nwaits + 1, wide)
+            cell[1] = "iter"
+            for (w = 1; w <= nwaits; w++) cell[w + 1] = number(iteration[waits[w]])
             line(nwaits + 1, wide)
         }
         title("ratio: NCCL / gpusym; -: not measured" (judged ? "; " yes + 0 " goals reached, " no + 0 " not" : ""))

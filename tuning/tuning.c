@@ -367,7 +367,7 @@ static const uint32_t stay_max[3] = {32u << 10, 16u << 10, 16u << 10};
 #define STAY_THREADS 512u
 /* How long, in us: longer than a loop's work on the host between two calls; as long as cudaDeviceSynchronize may wait for
  * it. */
-#define LINGER 50u
+#define LINGER 100u
 
 /* The simulator's kernels share the cores with the ranks: there they stay only when asked to. */
 uint32_t gpusym_tuning_linger_us(bool simulated)

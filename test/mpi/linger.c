@@ -3,8 +3,9 @@
  *
  * mpirun test: kernels that stay (coll_gpusym_linger) are left just as the next call comes. Small all-reduces, most of
  * them in place, where one that is done twice, or not at all, shows in the sum; between them pauses of up to twice as long
- * as a kernel stays, on every rank another; on several communicators, and with other calls between, some of which are in the
- * host's memory, of all ranks or of one: others may have rung for those before they knew.
+ * as a kernel stays, on every rank another; on several communicators, and with other calls between: of other collectives,
+ * which are done beside a kernel that stays, and of which some end on one rank before the others have begun; and in the host's
+ * memory, of all ranks or of one: others may have rung for those before they knew.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -41,6 +42,13 @@ static int kind_of(const linger_t *l, uint64_t x)
     return host ? MEM_HOST : l->kind;
 }
 
+/* The collective of a call. */
+static enum coll_id coll_of(uint64_t x)
+{
+    static const enum coll_id others[] = {COLL_ALLGATHER, COLL_BCAST, COLL_REDUCE, COLL_ALLTOALLV, COLL_SCATTER};
+    return 0 == x % 7 ? others[x / 7 % (sizeof others / sizeof others[0])] : COLL_ALLREDUCE;
+}
+
 /* The i-th call: the same on all ranks. Mostly of one type and operation, which one kernel serves, and of one
  * length: it is rung for at once. */
 static void one(linger_t *l, uint64_t i)
@@ -49,11 +57,12 @@ static void one(linger_t *l, uint64_t i)
     const int kind = kind_of(l, x);
     const char *const types[] = {"MPI_DOUBLE", "MPI_INT"};
     coll_call_t call = {.comm = &l->comm[x / 64 % 8 < 6 ? 0 : x / 64 % COMMS],
-                        .coll = 0 == x % 61 ? COLL_ALLGATHER : COLL_ALLREDUCE,
+                        .coll = coll_of(x),
                         .mode = 0 == x % 53 ? COLL_NONBLOCKING : COLL_BLOCKING,
                         .type = ref_type_find(types[0 == x / 512 % 16]),
                         .op = ref_op_find(0 == x / 8192 % 32 ? "MPI_MAX" : "MPI_SUM"),
                         .count = 0 == x % 41 ? 20000 : 1 + (size_t) ((0 == x % 5 ? x / 262144 : l->seed) % 300),
+                        .root = (int) (x / 5 % 64),
                         .in_place = 0 != x % 3,
                         .skind = kind,
                         .rkind = kind,

@@ -500,14 +500,16 @@ static void overtaken(void **state)
 /*
  * Ranks make a few in-place all-reduces of one line, each rank of each call on the GPU or on the host; whatever order hosts,
  * kernels and lines arrive in. Hosts ring before they have read, or after, or launch; a kernel may leave whenever that is
- * not forbidden. Every call on GPUs must end with the right sum on all ranks, and all calls must end.
+ * not forbidden. Some calls are of another kind instead, made by another kernel beside the one that stays: rank 0 sends the
+ * others a line of each parity, and waits for nobody. Every call on GPUs must end with the right result on all ranks, and
+ * all calls must end.
  */
 #define MODEL_RANKS 3
 #define MODEL_CALLS 4
 #define MODEL_TABLE (1u << 22)
 
 /* What is left out, to see that it is missed. */
-enum { MODEL_WHOLE, MODEL_ANY_PARITY, MODEL_ONE_EPOCH, MODEL_STORES_FIRST };
+enum { MODEL_WHOLE, MODEL_ANY_PARITY, MODEL_ONE_EPOCH, MODEL_STORES_FIRST, MODEL_NEVER_ALONE };
 /* Where the host of a rank is in its call, and its kernel. */
 enum { HOST_POST, HOST_READ, HOST_LAUNCH, HOST_RUN, HOST_DRAIN };
 enum { KERNEL_GONE, KERNEL_IDLE, KERNEL_WORKS };
@@ -519,6 +521,8 @@ typedef struct {
     uint8_t works, launched, sent; /* the epoch of its call, made by a launch, and to whom it has sent its line */
     uint8_t done, left;       /* the completion word: the epoch done, or left undone; 0: not yet */
     uint8_t epoch;            /* MODEL_ONE_EPOCH: of the next call on GPUs */
+    uint8_t beside, beside_sent; /* the epoch at which the other kernel is, and to whom it has sent that line */
+    uint8_t not_alone;        /* it was launched since the call before */
     uint8_t value;            /* in the user's buffer */
     struct {
         uint8_t epoch, value;
@@ -532,6 +536,8 @@ typedef struct {
 typedef struct {
     uint32_t nranks, ncalls, broken;
     uint8_t host[MODEL_CALLS]; /* a bit a rank: it has this call's buffer on the host */
+    bool other[MODEL_CALLS];   /* it is of another kind, on GPUs */
+    uint8_t first[MODEL_CALLS]; /* its first epoch */
     uint8_t want[MODEL_CALLS]; /* what all have after it */
     bool wrong;
     model_state_t *seen, *todo;
@@ -576,7 +582,7 @@ static bool model_all_posted(const model_t *m, const model_state_t *s, uint32_t 
 
 static uint8_t model_epoch(const model_t *m, const model_rank_t *k)
 {
-    return MODEL_ONE_EPOCH == m->broken ? k->epoch : (uint8_t) (k->call + 1);
+    return MODEL_ONE_EPOCH == m->broken ? k->epoch : m->first[k->call];
 }
 
 static void model_next_call(model_rank_t *k, bool made)
@@ -611,6 +617,7 @@ static bool model_host(model_t *m, const model_state_t *s, uint32_t r)
         k->host = HOST_READ;
         model_visit(m, &n);
         if (KERNEL_IDLE == k->kernel && !k->leave &&
+            !m->other[k->call] && (MODEL_NEVER_ALONE == m->broken || !k->not_alone) &&
             (MODEL_ANY_PARITY == m->broken || 0 != (model_epoch(m, k) - k->last) % 2)) {
             model_ring(m, k, HOST_READ);
             model_visit(m, &n);
@@ -621,7 +628,12 @@ static bool model_host(model_t *m, const model_state_t *s, uint32_t r)
         if (!model_all_posted(m, s, k->call)) {
             return false;
         }
-        if (k->rang) {
+        if (m->other[k->call]) {
+            k->beside = model_epoch(m, k);
+            k->not_alone = 1;
+            k->host = HOST_RUN;
+            model_visit(m, &n);
+        } else if (k->rang) {
             k->host = model_all_on_gpus(m, k->call) ? HOST_RUN : HOST_DRAIN;
             k->leave = HOST_DRAIN == k->host;
             model_visit(m, &n);
@@ -649,6 +661,12 @@ static bool model_host(model_t *m, const model_state_t *s, uint32_t r)
         k->launched = 1;
         k->sent = k->bell = k->leave = k->done = k->left = 0;
         k->host = HOST_RUN;
+    } else if (HOST_RUN == k->host && m->other[k->call]) {
+        if (0 != k->beside) {
+            return false;
+        }
+        m->wrong = m->wrong || k->value != m->want[k->call];
+        model_next_call(k, true);
     } else if (HOST_RUN == k->host) {
         if (0 == k->done && 0 == k->left) {
             return false;
@@ -657,6 +675,7 @@ static bool model_host(model_t *m, const model_state_t *s, uint32_t r)
             k->host = HOST_LAUNCH;
         } else {
             m->wrong = m->wrong || k->value != m->want[k->call];
+            k->not_alone = 0;
             model_next_call(k, true);
         }
     } else { /* HOST_DRAIN */
@@ -734,11 +753,41 @@ static bool model_kernel(model_t *m, const model_state_t *s, uint32_t r)
     return can;
 }
 
+/* The other kernel, a line at a time: of the call's first epoch, then of its second, which has rank 0's value. */
+static bool model_beside(model_t *m, const model_state_t *s, uint32_t r)
+{
+    const model_rank_t *was = &s->rank[r];
+    const uint8_t first = m->first[was->call < m->ncalls ? was->call : 0], epoch = was->beside;
+    bool can = false;
+    if (0 == epoch) {
+        return false;
+    }
+    for (uint32_t p = 1; p < m->nranks && 0 == r; p++) {
+        if (0 == (was->beside_sent >> p & 1)) {
+            model_state_t n = *s;
+            n.rank[p].line[0][epoch & 1].epoch = epoch;
+            n.rank[p].line[0][epoch & 1].value = was->value;
+            n.rank[0].beside_sent = (uint8_t) (was->beside_sent | 1u << p);
+            model_visit(m, &n);
+            can = true;
+        }
+    }
+    if (0 == r ? was->beside_sent + 2u == 1u << m->nranks : was->line[0][epoch & 1].epoch == epoch) {
+        model_state_t n = *s;
+        n.rank[r].value = 0 == r ? was->value : was->line[0][epoch & 1].value;
+        n.rank[r].beside = epoch == first ? (uint8_t) (epoch + 1) : 0;
+        n.rank[r].beside_sent = 0;
+        model_visit(m, &n);
+        can = true;
+    }
+    return can;
+}
+
 /* Whether the calls always go well. */
 static bool model_holds(model_t *m)
 {
     model_state_t first;
-    uint8_t value = 0;
+    uint8_t value = 0, root = 1, epoch = 1;
     memset(&first, 0, sizeof first);
     memset(m->used, 0, MODEL_TABLE);
     m->nseen = m->ntodo = 0;
@@ -749,8 +798,15 @@ static bool model_holds(model_t *m)
         value = (uint8_t) (value + first.rank[r].value);
     }
     for (uint32_t c = 0; c < m->ncalls; c++) {
-        m->want[c] = value;
-        value = model_all_on_gpus(m, c) ? (uint8_t) (value * m->nranks) : value;
+        if (m->other[c]) {
+            value = (uint8_t) (root * m->nranks);
+        } else if (model_all_on_gpus(m, c)) {
+            root = value;
+            value = (uint8_t) (value * m->nranks);
+        }
+        m->want[c] = root;
+        m->first[c] = epoch;
+        epoch = (uint8_t) (epoch + 1 + m->other[c]);
     }
     model_visit(m, &first);
     while (m->ntodo > 0 && !m->wrong) {
@@ -759,6 +815,7 @@ static bool model_holds(model_t *m)
         for (uint32_t r = 0; r < m->nranks; r++) {
             can = model_host(m, &s, r) || can;
             can = model_kernel(m, &s, r) || can;
+            can = model_beside(m, &s, r) || can;
             over = over && s.rank[r].call == m->ncalls;
         }
         m->wrong = m->wrong || (!can && !over); /* all wait for each other */
@@ -766,11 +823,29 @@ static bool model_holds(model_t *m)
     return !m->wrong;
 }
 
-/* The calls of which bit i * nranks + r of `where` says that rank r has call i on the host. */
-static bool model_run(model_t *m, uint32_t where)
+/* Kinds of a call: which ranks have it on the host, a bit a rank; or the other kind. */
+static uint32_t model_kinds(const model_t *m)
+{
+    return (1u << m->nranks) + 1;
+}
+
+static uint32_t model_cases(const model_t *m)
+{
+    uint32_t n = 1;
+    for (uint32_t c = 0; c < m->ncalls; c++) {
+        n *= model_kinds(m);
+    }
+    return n;
+}
+
+/* The calls whose kinds are the digits of `which`. */
+static bool model_run(model_t *m, uint32_t which)
 {
     for (uint32_t c = 0; c < m->ncalls; c++) {
-        m->host[c] = (uint8_t) (where >> c * m->nranks & ((1u << m->nranks) - 1));
+        const uint32_t kind = which % model_kinds(m);
+        which /= model_kinds(m);
+        m->other[c] = model_kinds(m) - 1 == kind;
+        m->host[c] = (uint8_t) (m->other[c] ? 0 : kind);
     }
     return model_holds(m);
 }
@@ -779,7 +854,7 @@ static void model(void **state)
 {
     static const struct {
         uint32_t nranks, ncalls, stride; /* every so many of all cases */
-    } sizes[] = {{2, 4, 1}, {3, 3, 7}};
+    } sizes[] = {{2, 4, 1}, {3, 3, 11}};
     model_t m = {.broken = MODEL_WHOLE};
     uint64_t visited = 0;
     (void) state;
@@ -790,20 +865,20 @@ static void model(void **state)
     for (uint32_t i = 0; i < 2; i++) {
         m.nranks = sizes[i].nranks;
         m.ncalls = sizes[i].ncalls;
-        for (uint32_t where = 0; where < 1u << m.nranks * m.ncalls; where += sizes[i].stride) {
-            assert_true(model_run(&m, where));
+        for (uint32_t which = 0; which < model_cases(&m); which += sizes[i].stride) {
+            assert_true(model_run(&m, which));
             visited += m.nseen;
         }
     }
     print_message("%lu states\n", (unsigned long) visited);
     m.nranks = 2;
     m.ncalls = 4;
-    for (m.broken = MODEL_ANY_PARITY; m.broken <= MODEL_STORES_FIRST; m.broken++) {
+    for (m.broken = MODEL_ANY_PARITY; m.broken <= MODEL_NEVER_ALONE; m.broken++) {
         uint32_t found = 0;
-        for (uint32_t where = 0; where < 1u << m.nranks * m.ncalls; where++) {
-            found += !model_run(&m, where);
+        for (uint32_t which = 0; which < model_cases(&m); which++) {
+            found += !model_run(&m, which);
         }
-        print_message("left out %u: %u of 256 cases go wrong\n", m.broken, found);
+        print_message("left out %u: %u of %u cases go wrong\n", m.broken, found, model_cases(&m));
         assert_true(found > 0);
     }
     free(m.seen);

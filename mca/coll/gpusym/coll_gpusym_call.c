@@ -667,7 +667,7 @@ static void launch(coll_gpusym_call_t *call)
         }
         coll_gpusym_stay_prepare(call, p);
     } else {
-        coll_gpusym_stay_end(t); /* the epoch that it waits for is gone: out of the way */
+        coll_gpusym_stay_beside(t, p);
     }
     if (GPUSYM_SUCCESS != gpusym_lane_get(c->dev, t->gpu, &call->lane)) {
         call->lane = NULL;

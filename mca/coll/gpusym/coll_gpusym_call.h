@@ -184,7 +184,10 @@ bool coll_gpusym_stay_left(const coll_gpusym_call_t *call);
 bool coll_gpusym_stay_again(coll_gpusym_call_t *call);
 /* It is done: the team has the lane. Not well: the kernel is let go. */
 void coll_gpusym_stay_done(coll_gpusym_call_t *call, bool well);
-/* The team's next calls are of another kind, or it ends: the kernel is told to leave. */
+/* Another kernel of the team is about to be launched, by this plan: the one that stays does so beside it, if there is a
+ * multiprocessor for both. */
+void coll_gpusym_stay_beside(coll_gpusym_team_t *t, const coll_gpusym_plan_t *p);
+/* The team ends: the kernel is told to leave. */
 void coll_gpusym_stay_end(coll_gpusym_team_t *t);
 
 /* ---- coll_gpusym_request.c ---- */

@@ -5,10 +5,12 @@
  * no launch (kernels/symm_ll.h has the other side, kernels/work.h the bell). Of this rank alone: what a peer does, launch or
  * ring, makes no difference.
  *
- * The kernel belongs to the team, with its lane, until it has left. It serves calls of the same kernel; for any other it is
- * told to leave. A program that synchronises its GPU between its calls waits for the kernel each time and gets nothing for
- * it: where kernels leave without having served anyone, calls go without for a while, unless the user has said how long
- * they are to stay.
+ * The kernel belongs to the team, with its lane, until it has left. It serves calls of the same kernel; for another that could
+ * stay it is told to leave, all else is launched beside it.
+ *
+ * A program that synchronises its GPU between some of its calls waits for the kernel each time. So it must be worth that:
+ * where it leaves by itself, having stayed for longer after its last call than it had saved by those before, calls
+ * go without for a while, unless the user has said how long kernels are to stay.
  *
  * A call that is like the last one is rung for as soon as this rank has posted it: the GPU begins while the host still reads
  * what the peers have posted. If they are not in the same call, the kernel finds out by itself: lines of the call's epoch do
@@ -55,6 +57,16 @@ static bool epoch_near(const coll_gpusym_team_t *t)
     return epoch > t->stay.epoch && epoch - t->stay.epoch - 1 <= GPUSYM_BELL_SKIP_MAX && epoch < GPUSYM_EPOCH_MAX;
 }
 
+/* The kernel, which has served so many, is gone: by itself, or told to, so that nobody has waited for it. */
+static void account(coll_gpusym_team_t *t, uint32_t served, bool by_itself)
+{
+    if ((uint64_t)served * GPUSYM_STAY_GAIN_NS >= t->stay.work.linger_ns) {
+        t->stay.misses = 0;
+    } else if (by_itself) {
+        t->stay.misses++;
+    }
+}
+
 /* The kernel has left, or is told to. */
 static void let_go(coll_gpusym_team_t *t)
 {
@@ -62,13 +74,10 @@ static void let_go(coll_gpusym_team_t *t)
     if (NULL == t->stay.lane) {
         return;
     }
-    if (0 != t->stay.served) {
-        t->stay.misses = 0;
-    }
-    if (!gpusym_lane_done(t->stay.lane, &status) || 0 == (status & GPUSYM_STATUS_LEFT)) {
+    const bool by_itself = gpusym_lane_done(t->stay.lane, &status) && 0 != (status & GPUSYM_STATUS_LEFT);
+    account(t, t->stay.served, by_itself);
+    if (!by_itself) {
         gpusym_lane_dismiss(t->stay.lane);
-    } else if (0 == t->stay.served) {
-        t->stay.misses++;
     }
     gpusym_lane_put(t->stay.lane);
     t->stay.lane = NULL;
@@ -106,6 +115,7 @@ static void ring(coll_gpusym_call_t *call, uint64_t bytes)
     call->algorithm = GPUSYM_ALG_ALLREDUCE_AGXLL_R;
     call->zero_copied = false;
     t->stay.lane = NULL;
+    t->stay.alone = true;
     t->stay.epoch = epoch;
     t->stay.served++;
     t->stay.bytes = bytes;
@@ -141,9 +151,10 @@ void coll_gpusym_stay_early(coll_gpusym_call_t *call)
     /*
      * LL lines of one parity must not be overwritten before all have read them. A peer may still be in the last call that
      * this kernel served: only the other parity's lines are free, since all had ended the calls before when they sent
-     * their lines of that one. And what is offered to peers may need a vote first.
+     * their lines of that one. If it was another kernel's call, any of its lines may still be read. And what is offered to
+     * peers may need a vote first.
      */
-    if (!call->agree_only && 0 != (epoch_of(t) - t->stay.epoch) % 2 && 0 == call->in_key && 0 == call->out_key &&
+    if (!call->agree_only && t->stay.alone && 0 != (epoch_of(t) - t->stay.epoch) % 2 && 0 == call->in_key && 0 == call->out_key &&
         0 != (call->read.all & GPUSYM_POST_QUIET) && is_same(call, call->native.bytes)) {
         ring(call, call->native.bytes);
     }
@@ -181,6 +192,7 @@ void coll_gpusym_stay_prepare(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
     p->work.linger_ns = linger_ns();
     call->stays = true;
     t->stay.kernel = p->kernel;
+    t->stay.alone = true;
     t->stay.epoch = p->work.epoch;
     t->stay.served = 0;
     t->stay.bytes = p->work.bytes;
@@ -199,6 +211,7 @@ bool coll_gpusym_stay_again(coll_gpusym_call_t *call)
     gpusym_work_t *w = &t->stay.work;
     call->late = true;
     call->rang = false; /* that it has left says nothing of the one that is launched now */
+    account(t, t->stay.served - 1, true);
     t->stay.served = 0; /* nor has that one served anybody yet */
     w->in = call->native.in;
     w->out = call->native.out;
@@ -219,6 +232,14 @@ void coll_gpusym_stay_done(coll_gpusym_call_t *call, bool well)
     }
     if (call->taken_back && mca_coll_gpusym_component.linger < 0) {
         t->stay.skip = GPUSYM_STAY_SKIP_FIRST; /* the next may be too */
+    }
+}
+
+void coll_gpusym_stay_beside(coll_gpusym_team_t *t, const coll_gpusym_plan_t *p)
+{
+    t->stay.alone = false;
+    if (NULL != t->stay.lane && (p->work.nblocks >= t->sm_count || !is_here(t))) {
+        let_go(t);
     }
 }
 

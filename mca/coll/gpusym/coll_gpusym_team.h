@@ -57,11 +57,12 @@ struct coll_gpusym_team {
     struct {
         gpusym_lane_t *lane;  /* its; NULL: there is none, or a call has it */
         unsigned kernel;
+        bool alone;           /* no other kernel of the team has been launched since its last call */
         uint32_t epoch;       /* of its last call */
         uint64_t bytes;       /* of its last call */
         uint32_t hash;        /* coll_gpusym_call_t's */
         uint32_t served;      /* calls, without its first */
-        uint32_t misses;      /* kernels in a row that served nobody else */
+        uint32_t misses;      /* kernels in a row that were not worth it */
         uint32_t skip;        /* calls that go without */
         gpusym_work_t work;   /* it was launched with */
     } stay;
