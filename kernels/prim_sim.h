@@ -210,9 +210,10 @@ GS_FN void gs_bell_look(const gpusym_work_t *w, uint64_t bell[2])
 /* The command has the pointers of the simulated GPU, which the hook of kernels.h translates. */
 GS_FN bool gs_bell_reach(gs_message_t *m)
 {
-    m->in = gpusym_kernel_sim_reach(m->in);
-    m->out = gpusym_kernel_sim_reach(m->out);
-    return NULL != m->in && NULL != m->out;
+    const gs_message_t far = *m; /* a rank may have no input, or no output */
+    m->in = NULL != far.in ? gpusym_kernel_sim_reach(far.in) : NULL;
+    m->out = NULL != far.out ? gpusym_kernel_sim_reach(far.out) : NULL;
+    return (NULL == m->in) == (NULL == far.in) && (NULL == m->out) == (NULL == far.out);
 }
 
 GS_FN bool gs_part_all(gs_ctx_t part, bool x)

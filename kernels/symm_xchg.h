@@ -74,7 +74,9 @@ GS_FN gs_xll_t gs_xll_line(const gpusym_work_t *w, bool mc, bool to, uint32_t j,
     return l;
 }
 
-GS_FN void gs_xll_send(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_xll_part_t *k, uint32_t epoch)
+/* Input is loaded afresh: the kernel may have stayed since other kernels wrote it. */
+GS_FN void gs_xll_send(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_message_t *m, const gs_xll_part_t *k,
+                       uint32_t epoch)
 {
     const uint32_t all = mc ? k->len : (w->nranks - 1) * k->len;
     GS_NO_UNROLL
@@ -87,8 +89,8 @@ GS_FN void gs_xll_send(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_xll
             v[g].w[0] = v[g].w[1] = 0;
             if (l[g].full) {
                 const gpusym_seg_t *s = &w->send[l[g].peer];
-                const char *in = (const char *)w->in + s->off;
-                v[g] = gs_ld_user(in, gs_align(in), s->bytes, l[g].pack);
+                const char *in = m->in + s->off;
+                v[g] = gs_ld_user_fresh(in, gs_align(in), s->bytes, l[g].pack);
             }
         }
         GS_UNROLL
@@ -101,8 +103,8 @@ GS_FN void gs_xll_send(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_xll
     }
 }
 
-GS_FN void gs_xll_take(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_xll_part_t *k, uint32_t epoch,
-                       uint32_t *status)
+GS_FN void gs_xll_take(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_message_t *m, const gs_xll_part_t *k,
+                       uint32_t epoch, uint32_t *status)
 {
     GS_NO_UNROLL
     for (uint32_t j = c.thread; j < (w->nranks - 1) * k->len; j += GS_LL_GROUP * c.nthreads) {
@@ -135,7 +137,7 @@ GS_FN void gs_xll_take(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_xll
         for (uint32_t g = 0; g < GS_LL_GROUP; g++) {
             if (l[g].full && GPUSYM_STATUS_OK == *status) {
                 const gpusym_seg_t *s = &w->recv[l[g].peer];
-                char *out = (char *)w->out + s->off;
+                char *out = m->out + s->off;
                 gs_st_user(out, gs_align(out), s->bytes, l[g].pack, v[g]);
             }
         }
@@ -164,32 +166,45 @@ GS_FN uint64_t gs_x_part(gs_ctx_t c, const gpusym_work_t *w, uint64_t bytes, uin
 }
 #define GS_WHOLE (UINT64_MAX / 32) /* a chunk that all of a span is */
 
+/* Our own segment, as far as it is this block's. */
+GS_FN void gs_xll_own(gs_ctx_t c, const gpusym_work_t *w, const gs_message_t *m)
+{
+    uint64_t from;
+    const uint64_t bytes = gs_x_part(c, w, w->send[w->rank].bytes, GS_WHOLE, 0, &from);
+    const char *in = m->in + w->send[w->rank].off + from;
+    char *out = m->out + w->recv[w->rank].off + from;
+    if (in != out) {
+        GS_NO_UNROLL
+        for (uint64_t i = c.thread; i < gs_lines(bytes); i += c.nthreads) {
+            gs_st_user(out, gs_align(out), bytes, i, gs_ld_user_fresh(in, gs_align(in), bytes, i));
+        }
+    }
+}
+
 /*
  * A block has its own lines of every pair (the simulator runs blocks one by one).  Within it, threads share out (peer,
  * line): short segments keep all of them busy.  The same thread sends a line of a pair and takes the line that answers
  * it; with multicast, where a line is for all, the block's threads meet between epochs instead.
  */
-GS_FN void gs_xll(gs_ctx_t c, const gpusym_work_t *w, bool mc)
+GS_FN uint32_t gs_xll_call(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_message_t *m, uint32_t epoch,
+                           uint32_t status)
 {
     const uint64_t packs = gs_lines(w->bytes);
     const uint32_t even = (w->chunk + w->nblocks - 1) / w->nblocks, span = GPUSYM_SPAN(even, 1u);
     const uint32_t from = c.block * span < w->chunk ? c.block * span : w->chunk;
     gs_xll_part_t k = {from, w->chunk - from < span ? w->chunk - from : span, 0};
-    uint32_t epoch = w->epoch, status = mc ? gs_mc_ready(w) : (uint32_t)GPUSYM_STATUS_OK;
 
     for (; k.base < packs && GPUSYM_STATUS_OK == status; k.base += w->chunk, epoch++) {
-        gs_xll_send(c, w, mc, &k, epoch);
+        gs_xll_send(c, w, mc, m, &k, epoch);
         if (0 == k.base) { /* while the lines are under way */
-            uint64_t at;
-            const uint64_t own = gs_x_part(c, w, w->send[w->rank].bytes, GS_WHOLE, 0, &at);
-            gs_x_own(c, w, at, own);
+            gs_xll_own(c, w, m);
         }
-        gs_xll_take(c, w, mc, &k, epoch, &status);
+        gs_xll_take(c, w, mc, m, &k, epoch, &status);
         if (mc && k.base + w->chunk < packs) {
             status = gs_block_worst(c, status);
         }
     }
-    gs_finish(c, w, status);
+    return status;
 }
 
 /* What a sender p has for us to reduce. */
@@ -198,7 +213,7 @@ GS_FN uint64_t gs_xr_bytes(const gpusym_work_t *w, uint32_t p)
     return gs_is_src(w, p) ? w->recv[w->rank].bytes : 0;
 }
 
-GS_FN void gs_xll_r_send(const gpusym_work_t *w, uint64_t i, uint64_t pack, uint32_t epoch)
+GS_FN void gs_xll_r_send(const gpusym_work_t *w, const gs_message_t *m, uint64_t i, uint64_t pack, uint32_t epoch)
 {
     GS_NO_UNROLL
     for (uint32_t q0 = 1; q0 < w->nranks; q0 += GS_LL_GROUP) {
@@ -208,9 +223,9 @@ GS_FN void gs_xll_r_send(const gpusym_work_t *w, uint64_t i, uint64_t pack, uint
             v[g].w[0] = v[g].w[1] = 0;
             if (q0 + g < w->nranks) {
                 const gpusym_seg_t *s = &w->send[gs_nth(w, q0 + g)];
-                const char *in = (const char *)w->in + s->off;
+                const char *in = m->in + s->off;
                 if (pack < gs_lines(s->bytes)) {
-                    v[g] = gs_ld_user(in, gs_align(in), s->bytes, pack);
+                    v[g] = gs_ld_user_fresh(in, gs_align(in), s->bytes, pack);
                 }
             }
         }
@@ -245,25 +260,26 @@ GS_FN void gs_xll_r_answers(const gpusym_work_t *w, uint64_t i, uint64_t pack, u
     }
 }
 
-GS_FN void gs_xll_r(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type)
+GS_FN uint32_t gs_xll_r_call(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_message_t *m,
+                             uint32_t epoch)
 {
     const uint64_t packs = gs_lines(w->bytes), bytes = w->recv[w->rank].bytes;
     const uint64_t mine = w->src_first < w->src_end ? gs_lines(bytes) : 0;
     const uint32_t first = c.block * c.nthreads + c.thread, stride = c.nblocks * c.nthreads;
-    const char *in = (const char *)w->in + w->send[w->rank].off;
-    char *out = (char *)w->out + w->recv[w->rank].off;
-    uint32_t epoch = w->epoch, status = GPUSYM_STATUS_OK;
+    const char *in = m->in + w->send[w->rank].off;
+    char *out = m->out + w->recv[w->rank].off;
+    uint32_t status = GPUSYM_STATUS_OK;
 
     for (uint64_t base = 0; base < packs && GPUSYM_STATUS_OK == status; base += w->chunk, epoch++) {
         const uint64_t n = packs - base < w->chunk ? packs - base : w->chunk;
         for (uint64_t i = first; i < n; i += stride) {
-            gs_xll_r_send(w, i, base + i, epoch);
+            gs_xll_r_send(w, m, i, base + i, epoch);
         }
         for (uint64_t i = first; i < n; i += stride) {
             if (base + i < mine) {
                 gs_pack_t own = {{0, 0}};
                 if (gs_is_src(w, w->rank)) {
-                    own = gs_ld_user(in, gs_align(in), bytes, base + i);
+                    own = gs_ld_user_fresh(in, gs_align(in), bytes, base + i);
                 }
                 const gs_pack_t v = gs_ll_reduce(w, op, type, w->src_first, w->src_end, epoch, i,
                                                  gs_ll_two(bytes, base + i), own, &status);
@@ -276,7 +292,54 @@ GS_FN void gs_xll_r(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t ty
             }
         }
     }
-    gs_finish(c, w, status);
+    return status;
+}
+
+/* The worst status of part's threads, behind all that they store: a warp of the block c, or all of it. */
+GS_FN uint32_t gs_part_worst(gs_ctx_t c, gs_ctx_t part, uint32_t status)
+{
+    if (part.nthreads == c.nthreads) {
+        return gs_block_worst(c, status);
+    }
+    status = gs_warp_worst(status);
+    (void)gs_part_all(part, true);
+    return status;
+}
+
+/*
+ * A launch: its own call and, where the kernel is to stay (one block, one epoch), those that it is told of, as gs_stay()
+ * does them (symm_ll.h): they have the same segments, elsewhere.  The host rings only when all ranks are in the call: who
+ * sends but gets nothing could not find that out.
+ */
+GS_FN void gs_xll_launch(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool reduce)
+{
+    gs_rung_t r = {w->done_seq, w->epoch, {(const char *)w->in, (char *)w->out, w->bytes}};
+    gs_ctx_t part = c;
+    uint32_t status;
+    do {
+        status = reduce ? gs_xll_r_call(part, w, op, type, &r.m, r.epoch)
+                        : gs_xll_call(part, w, false, &r.m, r.epoch, GPUSYM_STATUS_OK);
+        if (0 == w->linger_ns) {
+            gs_finish(c, w, status);
+            return;
+        }
+        status = gs_part_worst(c, part, status);
+    } while (gs_bell_done(c, w, part, &r, status) && gs_bell(c, w, &r, &part));
+}
+
+GS_FN void gs_xll(gs_ctx_t c, const gpusym_work_t *w, bool mc)
+{
+    if (mc) {
+        const gs_message_t m = {(const char *)w->in, (char *)w->out, w->bytes};
+        gs_finish(c, w, gs_xll_call(c, w, true, &m, w->epoch, gs_mc_ready(w)));
+    } else {
+        gs_xll_launch(c, w, 0, 0, false);
+    }
+}
+
+GS_FN void gs_xll_r(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type)
+{
+    gs_xll_launch(c, w, op, type, true);
 }
 
 /* ---- staged ---- */

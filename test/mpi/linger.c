@@ -3,9 +3,9 @@
  *
  * mpirun test: kernels that stay (coll_gpusym_linger) are left just as the next call comes. Small all-reduces, most of
  * them in place, where one that is done twice, or not at all, shows in the sum; between them pauses of up to twice as long
- * as a kernel stays, on every rank another; on several communicators, and with other calls between: of other collectives,
- * which are done beside a kernel that stays, and of which some end on one rank before the others have begun; and in the host's
- * memory, of all ranks or of one: others may have rung for those before they knew.
+ * as a kernel stays, on every rank another; on several communicators, and with other calls between: of other collectives, now
+ * and then, or some of one kind and length that a kernel of theirs can serve, of which some end on one rank before the
+ * others have begun; and in the host's memory, of all ranks or of one: others may have rung for those before they knew.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -18,6 +18,8 @@
 #define COMMS 3
 /* Microseconds: calls must have come in time for such a stay. */
 #define LONG_US 300
+/* Calls one after the other that may be of one other collective. */
+#define RUN 12
 
 typedef struct {
     check_t t;
@@ -42,31 +44,41 @@ static int kind_of(const linger_t *l, uint64_t x)
     return host ? MEM_HOST : l->kind;
 }
 
-/* The collective of a call. */
-static enum coll_id coll_of(uint64_t x)
-{
-    static const enum coll_id others[] = {COLL_ALLGATHER, COLL_BCAST, COLL_REDUCE, COLL_ALLTOALLV, COLL_SCATTER};
-    return 0 == x % 7 ? others[x / 7 % (sizeof others / sizeof others[0])] : COLL_ALLREDUCE;
-}
+static const struct {
+    enum coll_id id;
+    const char *name;
+} others[] = {{COLL_ALLGATHER, "allgather"}, {COLL_BCAST, "bcast"},     {COLL_REDUCE, "reduce"},
+              {COLL_ALLTOALLV, "alltoallv"}, {COLL_SCATTER, "scatter"}, {COLL_REDUCE_SCATTER_BLOCK, "reduce_scatter_block"},
+              {COLL_SCAN, "scan"}};
+#define OTHERS (sizeof others / sizeof others[0])
 
 /* The i-th call: the same on all ranks. Mostly of one type and operation, which one kernel serves, and of one
  * length: it is rung for at once. */
 static void one(linger_t *l, uint64_t i)
 {
-    const uint64_t x = ref_mix(l->seed + i);
+    const uint64_t x = ref_mix(l->seed + i), y = ref_mix(l->seed + 1000000 + i / RUN); /* y: the same in a run */
+    const bool run = 0 == y % 3 && 0 != x % 4, other = run || 0 == x % 7;
     const int kind = kind_of(l, x);
     const char *const types[] = {"MPI_DOUBLE", "MPI_INT"};
     coll_call_t call = {.comm = &l->comm[x / 64 % 8 < 6 ? 0 : x / 64 % COMMS],
-                        .coll = coll_of(x),
+                        .coll = !other ? COLL_ALLREDUCE : others[(run ? y / 3 : x / 7) % OTHERS].id,
                         .mode = 0 == x % 53 ? COLL_NONBLOCKING : COLL_BLOCKING,
                         .type = ref_type_find(types[0 == x / 512 % 16]),
                         .op = ref_op_find(0 == x / 8192 % 32 ? "MPI_MAX" : "MPI_SUM"),
                         .count = 0 == x % 41 ? 20000 : 1 + (size_t) ((0 == x % 5 ? x / 262144 : l->seed) % 300),
-                        .root = (int) (x / 5 % 64),
+                        .root = (int) ((run ? y : x) / 5 % 64),
                         .in_place = 0 != x % 3,
                         .skind = kind,
                         .rkind = kind,
                         .seed = x};
+    if (run) {
+        call.comm = &l->comm[0];
+        call.type = ref_type_find("MPI_DOUBLE");
+        call.op = ref_op_find("MPI_SUM");
+        call.count = 1 + (size_t) (y / 64 % (0 == y % 2 ? 20 : 300));
+        call.in_place = 0 != y % 5 % 2;
+        call.seed = COLL_ALLTOALLV == call.coll ? y : x; /* it has the counts */
+    }
     if (coll_possible(&call)) {
         coll_once(&l->t, l->store, &call, 1);
     }
@@ -77,7 +89,7 @@ int main(int argc, char **argv)
     static linger_t l;
     int kinds[CHECK_KINDS];
     unsigned linger = 0;
-    unsigned long long resident, late;
+    unsigned long long resident, late, elsewhere = 0;
     uint64_t n;
     long failed;
 
@@ -99,6 +111,9 @@ int main(int argc, char **argv)
     }
     (void) mpit_count("allreduce", "resident"); /* from here on */
     (void) mpit_count("allreduce", "late");
+    for (size_t k = 0; k < OTHERS; k++) {
+        (void) mpit_count(others[k].name, "resident");
+    }
     for (uint64_t i = 0; i < n; i++) {
         const uint64_t x = ref_mix(l.seed + i * 31 + (uint64_t) l.t.rank);
         if (0 == x % 4) { /* close to when a kernel leaves */
@@ -112,10 +127,18 @@ int main(int argc, char **argv)
     resident = mpit_count("allreduce", "resident");
     late = mpit_count("allreduce", "late");
     if (0 == l.t.rank) {
-        printf("rank 0: %llu calls of kernels that had stayed, %llu that had just left\n", resident, late);
+        printf("rank 0: %llu calls of kernels that had stayed, %llu that had just left;", resident, late);
+    }
+    for (size_t k = 0; k < OTHERS; k++) {
+        const unsigned long long served = mpit_count(others[k].name, "resident");
+        elsewhere += served;
+        if (0 == l.t.rank) {
+            printf(" %llu %s%s", served, others[k].name, k + 1 < OTHERS ? "," : "\n");
+        }
     }
     /* What a test does between two calls takes longer than a short stay. */
     check_result(&l.t, 1 == l.t.nranks || linger < LONG_US || resident > 0);
+    check_result(&l.t, 1 == l.t.nranks || linger < LONG_US || elsewhere > 0);
     for (int c = 0; c < COMMS; c++) {
         coll_comm_free(&l.comm[c]);
     }

@@ -309,9 +309,7 @@ static void post(coll_gpusym_call_t *call)
         to_previous(call, p.kind - GPUSYM_KIND_STAGE);
     } else {
         call->state = COLL_GPUSYM_CALL_ROLLCALL;
-        if (NULL != call->module->team->stay.lane) {
-            coll_gpusym_stay_early(call);
-        }
+        coll_gpusym_stay_early(call);
     }
 }
 

@@ -1,26 +1,27 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Kernels that stay: after a small all-reduce its one block lingers on the GPU, so that the communicator's next one costs
- * no launch (kernels/symm_ll.h has the other side, kernels/work.h the bell). Of this rank alone: what a peer does, launch or
- * ring, makes no difference.
+ * Kernels that stay: after a small collective its one block lingers on the GPU, so that the communicator's next one costs
+ * no launch (kernels/symm_ll.h and symm_xchg.h have the other side, kernels/work.h the bell). Of this rank alone: what a peer
+ * does, launch or ring, makes no difference.
  *
- * The kernel belongs to the team, with its lane, until it has left. It serves calls of the same kernel; for another that could
- * stay it is told to leave, all else is launched beside it.
+ * A team may have two, one for all-reduce and one for another collective. A kernel belongs to the team, with its lane, until
+ * it has left. It serves calls of the same kernel, and if it is not all-reduce's of the same segments; for another that
+ * wants its place it is told to leave, all else is launched beside it.
  *
  * A program that synchronises its GPU between some of its calls waits for the kernel each time. So it must be worth that:
- * where it leaves by itself, having stayed for longer after its last call than it had saved by those before, calls
- * go without for a while, unless the user has said how long kernels are to stay.
+ * where it leaves by itself, or to make place, having stayed for longer after its last call than it had saved by those
+ * before, calls go without for a while, unless the user has said how long kernels are to stay.
  *
- * A call that is like the last one is rung for as soon as this rank has posted it: the GPU begins while the host still reads
- * what the peers have posted. If they are not in the same call, the kernel finds out by itself: lines of the call's epoch do
- * not come from all of them. It then leaves, with nothing done, after a while or because it is told to
+ * An all-reduce that is like the last one is rung for as soon as this rank has posted it: the GPU begins while the host still
+ * reads what the peers have posted. If they are not in the same call, the kernel finds out by itself: lines of the call's
+ * epoch do not come from all of them. It then leaves, with nothing done, after a while or because it is told to
  * (gs_agxll_r_rung), and the call goes on as all have agreed.
  */
 #include "coll_gpusym_call.h"
 
-/* The teams that keep a lane, and where the next one stands. Only of processes without MPI_THREAD_MULTIPLE. */
-static coll_gpusym_team_t *keeper[GPUSYM_STAY_KEEPERS_MAX];
+/* The kernels that keep a lane, and where the next one stands. Only of processes without MPI_THREAD_MULTIPLE. */
+static coll_gpusym_stay_t *keeper[GPUSYM_STAY_KEEPERS_MAX];
 static unsigned keeper_next;
 
 static uint64_t linger_ns(void)
@@ -34,12 +35,21 @@ static bool address_fits(const void *p)
     return 0 == (uint64_t)(uintptr_t)p >> GPUSYM_BELL_ADDRESS_BITS;
 }
 
+/* The place of a call's kernel. */
+static coll_gpusym_stay_t *place_of(const coll_gpusym_call_t *call)
+{
+    const bool reduces_all = COLL_GPUSYM_ALLREDUCE == call->args.coll;
+    return &call->module->team->stay[reduces_all ? COLL_GPUSYM_STAY_ALLREDUCE : COLL_GPUSYM_STAY_OTHER];
+}
+
 bool coll_gpusym_stay_may(const coll_gpusym_call_t *call, const coll_gpusym_plan_t *p)
 {
     const coll_gpusym_team_t *t = call->module->team;
     const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
-    return GPUSYM_ALG_ALLREDUCE_AGXLL_R == p->algorithm && call->blocking && !t->threads && p != call->plan &&
-           1 == p->epochs && p->work.bytes <= gpusym_tuning_stay_max(t->nranks) && c->blocks <= 1 &&
+    const unsigned family = gpusym_algorithm_family((unsigned)p->algorithm);
+    return (GPUSYM_F_AGXLL_R == family || GPUSYM_F_XLL == family || GPUSYM_F_XLL_R == family) && call->blocking &&
+           !t->threads && p != call->plan && 1 == p->epochs && 0 != p->work.bytes &&
+           p->work.bytes <= gpusym_tuning_stay_max(t->nranks) && c->blocks <= 1 && NULL == call->scratch &&
            !c->share_gpu && /* it would take other ranks' time on the GPU */
            address_fits(call->native.in) && address_fits(call->native.out) && 0 != linger_ns();
 }
@@ -51,94 +61,122 @@ static uint64_t epoch_of(const coll_gpusym_team_t *t)
 }
 
 /* Whether the kernel that stays can be told of that epoch. */
-static bool epoch_near(const coll_gpusym_team_t *t)
+static bool epoch_near(const coll_gpusym_team_t *t, const coll_gpusym_stay_t *s)
 {
     const uint64_t epoch = epoch_of(t);
-    return epoch > t->stay.epoch && epoch - t->stay.epoch - 1 <= GPUSYM_BELL_SKIP_MAX && epoch < GPUSYM_EPOCH_MAX;
+    return epoch > s->epoch && epoch - s->epoch - 1 <= GPUSYM_BELL_SKIP_MAX && epoch < GPUSYM_EPOCH_MAX;
 }
 
-/* The kernel, which has served so many, is gone: by itself, or told to, so that nobody has waited for it. */
-static void account(coll_gpusym_team_t *t, uint32_t served, bool by_itself)
+/* The kernel, which has served so many, is gone: in vain, if that was not worth it (or told to, when nobody has waited). */
+static void account(coll_gpusym_stay_t *s, uint32_t served, bool in_vain)
 {
-    if ((uint64_t)served * GPUSYM_STAY_GAIN_NS >= t->stay.work.linger_ns) {
-        t->stay.misses = 0;
-    } else if (by_itself) {
-        t->stay.misses++;
+    if ((uint64_t)served * GPUSYM_STAY_GAIN_NS >= s->work.linger_ns) {
+        s->misses = 0;
+    } else if (in_vain) {
+        s->misses++;
     }
 }
 
-/* The kernel has left, or is told to. */
-static void let_go(coll_gpusym_team_t *t)
+/* The kernel has left, or is told to; displaced: by one that wants its place. */
+static void let_go(coll_gpusym_stay_t *s, bool displaced)
 {
     uint32_t status;
-    if (NULL == t->stay.lane) {
+    if (NULL == s->lane) {
         return;
     }
-    const bool by_itself = gpusym_lane_done(t->stay.lane, &status) && 0 != (status & GPUSYM_STATUS_LEFT);
-    account(t, t->stay.served, by_itself);
+    const bool by_itself = gpusym_lane_done(s->lane, &status) && 0 != (status & GPUSYM_STATUS_LEFT);
+    account(s, s->served, by_itself || displaced);
     if (!by_itself) {
-        gpusym_lane_dismiss(t->stay.lane);
+        gpusym_lane_dismiss(s->lane);
     }
-    gpusym_lane_put(t->stay.lane);
-    t->stay.lane = NULL;
+    gpusym_lane_put(s->lane);
+    s->lane = NULL;
 }
 
-/* The team keeps its lane; if need be, the one that has been among the keepers for longest gives its own back. */
-static void keep(coll_gpusym_team_t *t)
+/* The kernel keeps its lane; if need be, the one that has been among the keepers for longest gives its own back. */
+static void keep(coll_gpusym_stay_t *s)
 {
     for (unsigned i = 0; i < GPUSYM_STAY_KEEPERS_MAX; i++) {
-        if (t == keeper[i]) {
+        if (s == keeper[i]) {
             return;
         }
     }
     if (NULL != keeper[keeper_next]) {
-        let_go(keeper[keeper_next]);
+        let_go(keeper[keeper_next], false);
     }
-    keeper[keeper_next] = t;
+    keeper[keeper_next] = s;
     keeper_next = (keeper_next + 1) % GPUSYM_STAY_KEEPERS_MAX;
 }
 
-/* Whether the team's kernel is still here, to its knowledge, and may serve one more. */
-static bool is_here(const coll_gpusym_team_t *t)
+/* Whether the kernel is still here, to the team's knowledge, and may serve one more. */
+static bool is_here(const coll_gpusym_stay_t *s)
 {
     uint32_t status;
-    return t->stay.served < GPUSYM_STAY_SERVED_MAX && gpusym_lane_done(t->stay.lane, &status) &&
-           0 == (status & GPUSYM_STATUS_LEFT);
+    return s->served < GPUSYM_STAY_SERVED_MAX && gpusym_lane_done(s->lane, &status) && 0 == (status & GPUSYM_STATUS_LEFT);
+}
+
+/* A kernel of the team gets a call: the other one is not alone any more. */
+static void gets_call(coll_gpusym_team_t *t, const coll_gpusym_stay_t *who)
+{
+    for (unsigned i = 0; i < COLL_GPUSYM_STAYS; i++) {
+        t->stay[i].alone = who == &t->stay[i];
+    }
 }
 
 static void ring(coll_gpusym_call_t *call, uint64_t bytes)
 {
     coll_gpusym_team_t *t = call->module->team;
-    const uint32_t epoch = (uint32_t)epoch_of(t), skip = epoch - t->stay.epoch - 1;
-    call->lane = t->stay.lane;
+    coll_gpusym_stay_t *s = place_of(call);
+    const uint32_t epoch = (uint32_t)epoch_of(t), skip = epoch - s->epoch - 1;
+    call->lane = s->lane;
     call->stays = call->rang = true;
-    call->algorithm = GPUSYM_ALG_ALLREDUCE_AGXLL_R;
+    call->algorithm = s->algorithm;
     call->zero_copied = false;
-    t->stay.lane = NULL;
-    t->stay.alone = true;
-    t->stay.epoch = epoch;
-    t->stay.served++;
-    t->stay.bytes = bytes;
-    t->stay.hash = call->hash;
+    s->lane = NULL;
+    s->epoch = epoch;
+    s->served++;
+    s->bytes = bytes;
+    s->hash = call->hash;
+    gets_call(t, s);
     gpusym_lane_ring(call->lane, call->native.in, call->native.out, bytes, skip);
 }
 
+/* Whether a kernel's work is that of a call but for where its data are, and for their length where it is told of that. */
+static bool is_work(const coll_gpusym_call_t *call, const coll_gpusym_stay_t *s, const gpusym_work_t *w)
+{
+    const gpusym_work_t *mine = &s->work;
+    return w->op == mine->op && w->type == mine->type && w->out_local == mine->out_local &&
+           (COLL_GPUSYM_ALLREDUCE == call->args.coll ||
+            (call->args.coll == s->coll && w->bytes == mine->bytes && w->src_first == mine->src_first &&
+             w->src_end == mine->src_end && 0 == memcmp(w->send, mine->send, mine->nranks * sizeof *w->send) &&
+             0 == memcmp(w->recv, mine->recv, mine->nranks * sizeof *w->recv)));
+}
+
 /* Whether a call, which has been posted, is like the last one of a kernel that is here. With the same hash and bytes the
- * plan would be the same; operation and type are compared themselves, so that what the kernel does is right whatever the
- * hash. */
+ * plan would be the same; the work is compared itself, so that what the kernel does is right whatever the hash. */
 static bool is_same(const coll_gpusym_call_t *call, uint64_t bytes)
 {
     const coll_gpusym_team_t *t = call->module->team;
     const coll_gpusym_native_t *k = &call->native;
-    return NULL != t->stay.lane && COLL_GPUSYM_ALLREDUCE == call->args.coll && call->blocking && NULL == call->plan &&
-           call->hash == t->stay.hash && bytes == t->stay.bytes && k->op == t->stay.work.op &&
-           k->type == t->stay.work.type && call->out_local == (0 != t->stay.work.out_local) && epoch_near(t) &&
-           address_fits(k->in) && address_fits(k->out) && 0 != linger_ns() && is_here(t);
+    const coll_gpusym_stay_t *s = place_of(call);
+    return NULL != s->lane && call->blocking && NULL == call->plan && call->hash == s->hash && bytes == s->bytes &&
+           NULL == call->scratch && epoch_near(t, s) && address_fits(k->in) && address_fits(k->out) && 0 != linger_ns() &&
+           is_here(s);
 }
 
 bool coll_gpusym_stay_same(coll_gpusym_call_t *call)
 {
+    const coll_gpusym_team_t *t = call->module->team;
+    gpusym_work_t w; /* only in part */
     if (!is_same(call, call->read.max_bytes)) {
+        return false;
+    }
+    w.rank = t->rank;
+    w.nranks = t->nranks;
+    memset(w.send, 0, t->nranks * sizeof *w.send);
+    memset(w.recv, 0, t->nranks * sizeof *w.recv);
+    coll_gpusym_native_work(call, &w);
+    if (!is_work(call, place_of(call), &w)) {
         return false;
     }
     ring(call, call->read.max_bytes);
@@ -148,27 +186,31 @@ bool coll_gpusym_stay_same(coll_gpusym_call_t *call)
 void coll_gpusym_stay_early(coll_gpusym_call_t *call)
 {
     const coll_gpusym_team_t *t = call->module->team;
+    const coll_gpusym_stay_t *s = &t->stay[COLL_GPUSYM_STAY_ALLREDUCE];
+    const coll_gpusym_native_t *k = &call->native;
     /*
      * LL lines of one parity must not be overwritten before all have read them. A peer may still be in the last call that
      * this kernel served: only the other parity's lines are free, since all had ended the calls before when they sent
      * their lines of that one. If it was another kernel's call, any of its lines may still be read. And what is offered to
      * peers may need a vote first.
      */
-    if (!call->agree_only && t->stay.alone && 0 != (epoch_of(t) - t->stay.epoch) % 2 && 0 == call->in_key && 0 == call->out_key &&
-        0 != (call->read.all & GPUSYM_POST_QUIET) && is_same(call, call->native.bytes)) {
-        ring(call, call->native.bytes);
+    if (NULL != s->lane && COLL_GPUSYM_ALLREDUCE == call->args.coll && !call->agree_only && s->alone &&
+        0 != (epoch_of(t) - s->epoch) % 2 && 0 == call->in_key && 0 == call->out_key &&
+        0 != (call->read.all & GPUSYM_POST_QUIET) && is_same(call, k->bytes) && k->op == s->work.op &&
+        k->type == s->work.type && call->out_local == (0 != s->work.out_local)) {
+        ring(call, k->bytes);
     }
 }
 
 bool coll_gpusym_stay_ring(coll_gpusym_call_t *call, const coll_gpusym_plan_t *p)
 {
-    coll_gpusym_team_t *t = call->module->team;
-    if (NULL == t->stay.lane) {
+    coll_gpusym_stay_t *s = place_of(call);
+    if (NULL == s->lane) {
         return false;
     }
-    if (p->kernel != t->stay.kernel || p->work.op != t->stay.work.op || p->work.type != t->stay.work.type ||
-        p->work.out_local != t->stay.work.out_local || !epoch_near(t) || !is_here(t)) {
-        let_go(t);
+    const bool fits = p->kernel == s->kernel && is_work(call, s, &p->work);
+    if (!fits || !epoch_near(call->module->team, s) || !is_here(s)) {
+        let_go(s, !fits);
         return false;
     }
     ring(call, p->work.bytes);
@@ -177,27 +219,30 @@ bool coll_gpusym_stay_ring(coll_gpusym_call_t *call, const coll_gpusym_plan_t *p
 
 void coll_gpusym_stay_prepare(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
 {
-    coll_gpusym_team_t *t = call->module->team;
-    if (t->stay.skip > 0 && mca_coll_gpusym_component.linger < 0) { /* the user may have said it since */
-        t->stay.skip--;
+    coll_gpusym_stay_t *s = place_of(call);
+    coll_gpusym_stay_beside(call->module->team, p);
+    if (s->skip > 0 && mca_coll_gpusym_component.linger < 0) { /* the user may have said it since */
+        s->skip--;
         return;
     }
-    if (t->stay.misses >= GPUSYM_STAY_MISSES && mca_coll_gpusym_component.linger < 0) {
-        /* The next one that serves nobody makes it longer. */
-        const uint32_t more = t->stay.misses - GPUSYM_STAY_MISSES;
-        t->stay.skip = more > 5 ? GPUSYM_STAY_SKIP_MOST : GPUSYM_STAY_SKIP_FIRST << more;
+    if (s->misses >= GPUSYM_STAY_MISSES && mca_coll_gpusym_component.linger < 0) {
+        /* The next one that is not worth it makes it longer. */
+        const uint32_t more = s->misses - GPUSYM_STAY_MISSES;
+        s->skip = more > 5 ? GPUSYM_STAY_SKIP_MOST : GPUSYM_STAY_SKIP_FIRST << more;
     }
     p->work.nblocks = 1;
     p->work.nthreads = 0 != mca_coll_gpusym_component.threads ? p->work.nthreads : gpusym_tuning_stay_threads();
     p->work.linger_ns = linger_ns();
     call->stays = true;
-    t->stay.kernel = p->kernel;
-    t->stay.alone = true;
-    t->stay.epoch = p->work.epoch;
-    t->stay.served = 0;
-    t->stay.bytes = p->work.bytes;
-    t->stay.hash = call->hash;
-    t->stay.work = p->work;
+    s->kernel = p->kernel;
+    s->coll = call->args.coll;
+    s->algorithm = p->algorithm;
+    s->alone = true;
+    s->epoch = p->work.epoch;
+    s->served = 0;
+    s->bytes = p->work.bytes;
+    s->hash = call->hash;
+    s->work = p->work;
 }
 
 bool coll_gpusym_stay_left(const coll_gpusym_call_t *call)
@@ -207,48 +252,52 @@ bool coll_gpusym_stay_left(const coll_gpusym_call_t *call)
 
 bool coll_gpusym_stay_again(coll_gpusym_call_t *call)
 {
-    coll_gpusym_team_t *t = call->module->team;
-    gpusym_work_t *w = &t->stay.work;
+    coll_gpusym_stay_t *s = place_of(call);
+    gpusym_work_t *w = &s->work;
     call->late = true;
     call->rang = false; /* that it has left says nothing of the one that is launched now */
-    account(t, t->stay.served - 1, true);
-    t->stay.served = 0; /* nor has that one served anybody yet */
+    account(s, s->served - 1, true);
+    s->served = 0; /* nor has that one served anybody yet */
     w->in = call->native.in;
     w->out = call->native.out;
     w->bytes = call->read.max_bytes;
-    w->epoch = t->stay.epoch;
-    (void)gpusym_kernel_plan(GPUSYM_F_AGXLL_R, w, 0);
-    return GPUSYM_SUCCESS == gpusym_lane_launch(call->lane, t->stay.kernel, w);
+    w->epoch = s->epoch;
+    (void)gpusym_kernel_plan(gpusym_algorithm_family((unsigned)s->algorithm), w, 0);
+    return GPUSYM_SUCCESS == gpusym_lane_launch(call->lane, s->kernel, w);
 }
 
 void coll_gpusym_stay_done(coll_gpusym_call_t *call, bool well)
 {
-    coll_gpusym_team_t *t = call->module->team;
-    t->stay.lane = call->lane;
+    coll_gpusym_stay_t *s = place_of(call);
+    s->lane = call->lane;
     if (well) {
-        keep(t);
+        keep(s);
     } else {
-        let_go(t);
+        let_go(s, false);
     }
     if (call->taken_back && mca_coll_gpusym_component.linger < 0) {
-        t->stay.skip = GPUSYM_STAY_SKIP_FIRST; /* the next may be too */
+        s->skip = GPUSYM_STAY_SKIP_FIRST; /* the next may be too */
     }
 }
 
 void coll_gpusym_stay_beside(coll_gpusym_team_t *t, const coll_gpusym_plan_t *p)
 {
-    t->stay.alone = false;
-    if (NULL != t->stay.lane && (p->work.nblocks >= t->sm_count || !is_here(t))) {
-        let_go(t);
+    gets_call(t, NULL);
+    for (unsigned i = 0; i < COLL_GPUSYM_STAYS; i++) {
+        if (NULL != t->stay[i].lane && (p->work.nblocks + COLL_GPUSYM_STAYS > t->sm_count || !is_here(&t->stay[i]))) {
+            let_go(&t->stay[i], false);
+        }
     }
 }
 
 void coll_gpusym_stay_end(coll_gpusym_team_t *t)
 {
-    let_go(t);
-    for (unsigned i = 0; i < GPUSYM_STAY_KEEPERS_MAX; i++) {
-        if (t == keeper[i]) {
-            keeper[i] = NULL;
+    for (unsigned i = 0; i < COLL_GPUSYM_STAYS; i++) {
+        let_go(&t->stay[i], false);
+        for (unsigned k = 0; k < GPUSYM_STAY_KEEPERS_MAX; k++) {
+            if (&t->stay[i] == keeper[k]) {
+                keeper[k] = NULL;
+            }
         }
     }
 }

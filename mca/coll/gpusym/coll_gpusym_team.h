@@ -15,6 +15,23 @@
 
 struct coll_gpusym_call;
 
+/* A kernel that stays, between two calls: coll_gpusym_stay.c. A team has one for all-reduce, and one for the others. */
+enum { COLL_GPUSYM_STAY_ALLREDUCE, COLL_GPUSYM_STAY_OTHER, COLL_GPUSYM_STAYS };
+typedef struct {
+    gpusym_lane_t *lane; /* its; NULL: there is none, or a call has it */
+    unsigned kernel;
+    unsigned coll;       /* enum coll_gpusym_coll */
+    int algorithm;
+    bool alone;          /* no other call of the team has been a kernel's since its last one */
+    uint32_t epoch;      /* of its last call */
+    uint64_t bytes;      /* of its last call */
+    uint32_t hash;       /* coll_gpusym_call_t's */
+    uint32_t served;     /* calls, without its first */
+    uint32_t misses;     /* kernels in a row that were not worth it */
+    uint32_t skip;       /* calls that go without */
+    gpusym_work_t work;  /* it was launched with */
+} coll_gpusym_stay_t;
+
 struct coll_gpusym_team {
     uint32_t nranks, rank;
     int reason;            /* enum coll_gpusym_reason for which every call is staged, agreed by all ranks; -1: none */
@@ -53,19 +70,7 @@ struct coll_gpusym_team {
     uint8_t ring[GPUSYM_PATHS_MAX][GPUSYM_TEAM_MAX]; /* orders of the ranks */
     gpusym_mc_t *mc;       /* multicast object over all ranks' slots, bound; NULL: none, on all ranks */
 
-    /* A kernel that stays, between two calls: coll_gpusym_stay.c. */
-    struct {
-        gpusym_lane_t *lane;  /* its; NULL: there is none, or a call has it */
-        unsigned kernel;
-        bool alone;           /* no other kernel of the team has been launched since its last call */
-        uint32_t epoch;       /* of its last call */
-        uint64_t bytes;       /* of its last call */
-        uint32_t hash;        /* coll_gpusym_call_t's */
-        uint32_t served;      /* calls, without its first */
-        uint32_t misses;      /* kernels in a row that were not worth it */
-        uint32_t skip;        /* calls that go without */
-        gpusym_work_t work;   /* it was launched with */
-    } stay;
+    coll_gpusym_stay_t stay[COLL_GPUSYM_STAYS];
 
     bool no_zero_copy;     /* a rank could not map a peer's buffer: agreed by all */
     /* By rank, for its input and its output: the key met last, and where that allocation is mapped: which holds as long as the
