@@ -166,18 +166,36 @@ GS_FN uint64_t gs_x_part(gs_ctx_t c, const gpusym_work_t *w, uint64_t bytes, uin
 }
 #define GS_WHOLE (UINT64_MAX / 32) /* a chunk that all of a span is */
 
-/* Our own segment, as far as it is this block's. */
-GS_FN void gs_xll_own(gs_ctx_t c, const gpusym_work_t *w, const gs_message_t *m)
+/* Our own segment, as far as it is this block's. Each thread's first pack of it is loaded before the lines are sent, and stored
+ * behind: short messages wait for memory once, not twice. */
+typedef struct {
+    const char *in;
+    char *out;
+    uint64_t bytes;
+    gs_pack_t v;
+} gs_xll_own_t;
+
+GS_FN void gs_xll_own_load(gs_ctx_t c, const gpusym_work_t *w, const gs_message_t *m, gs_xll_own_t *o)
 {
     uint64_t from;
-    const uint64_t bytes = gs_x_part(c, w, w->send[w->rank].bytes, GS_WHOLE, 0, &from);
-    const char *in = m->in + w->send[w->rank].off + from;
-    char *out = m->out + w->recv[w->rank].off + from;
-    if (in != out) {
-        GS_NO_UNROLL
-        for (uint64_t i = c.thread; i < gs_lines(bytes); i += c.nthreads) {
-            gs_st_user(out, gs_align(out), bytes, i, gs_ld_user_fresh(in, gs_align(in), bytes, i));
+    o->bytes = gs_x_part(c, w, w->send[w->rank].bytes, GS_WHOLE, 0, &from);
+    o->in = m->in + w->send[w->rank].off + from;
+    o->out = m->out + w->recv[w->rank].off + from;
+    o->bytes = o->in == o->out ? 0 : o->bytes;
+    if (c.thread < gs_lines(o->bytes)) {
+        o->v = gs_ld_user_fresh(o->in, gs_align(o->in), o->bytes, c.thread);
+    }
+}
+
+GS_FN void gs_xll_own_store(gs_ctx_t c, const gs_xll_own_t *o)
+{
+    gs_pack_t v = o->v;
+    GS_NO_UNROLL
+    for (uint64_t i = c.thread; i < gs_lines(o->bytes); i += c.nthreads) {
+        if (i != c.thread) {
+            v = gs_ld_user_fresh(o->in, gs_align(o->in), o->bytes, i);
         }
+        gs_st_user(o->out, gs_align(o->out), o->bytes, i, v);
     }
 }
 
@@ -193,11 +211,13 @@ GS_FN uint32_t gs_xll_call(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs
     const uint32_t even = (w->chunk + w->nblocks - 1) / w->nblocks, span = GPUSYM_SPAN(even, 1u);
     const uint32_t from = c.block * span < w->chunk ? c.block * span : w->chunk;
     gs_xll_part_t k = {from, w->chunk - from < span ? w->chunk - from : span, 0};
+    gs_xll_own_t own = {NULL, NULL, 0, {{0, 0}}};
 
+    gs_xll_own_load(c, w, m, &own);
     for (; k.base < packs && GPUSYM_STATUS_OK == status; k.base += w->chunk, epoch++) {
         gs_xll_send(c, w, mc, m, &k, epoch);
         if (0 == k.base) { /* while the lines are under way */
-            gs_xll_own(c, w, m);
+            gs_xll_own_store(c, &own);
         }
         gs_xll_take(c, w, mc, m, &k, epoch, &status);
         if (mc && k.base + w->chunk < packs) {

@@ -74,6 +74,30 @@ enum {
     GPUSYM_STAY_SKIP_MOST = 4096,
 };
 
+/*
+ * Whether kernels are worth it that stay, of a communicator, where the user has not said how long they are to. One costs the
+ * program up to that time if it waits for its GPU behind the kernel's last call, which nobody can see. So a kernel that leaves
+ * by itself should have saved as much before; if not, calls go without for a while. Where these have pauses as long, and half as
+ * often at least, it is not the kernel that makes them, and kernels may go on that serve anyone. One that made place for another should
+ * have been worth it too. Zeroed before its first use.
+ */
+typedef struct {
+    uint32_t misses; /* kernels in a row that were not worth it */
+    uint32_t skip;   /* calls that will go without */
+    uint32_t calls, pauses;           /* of kernels that stayed: calls; pauses behind which they left by themselves */
+    uint32_t skipped, skipped_pauses; /* calls that went without; pauses of at least the same length before them */
+    uint64_t skipped_ns;              /* when the last of these began; 0: it was not the call before */
+} gpusym_tuning_stay_t;
+/* Why a kernel is gone: told to leave; told to, for another that wants its place; left by itself. */
+enum gpusym_stay_gone { GPUSYM_STAY_TOLD, GPUSYM_STAY_DISPLACED, GPUSYM_STAY_LEFT };
+
+/* Before a launch, at that time: whether its kernel may stay, for so long. */
+bool gpusym_tuning_stay_next(gpusym_tuning_stay_t *s, uint64_t linger_ns, uint64_t now_ns);
+/* A kernel is gone that was to stay for so long and has served so many calls, but for the one that it was launched for. */
+void gpusym_tuning_stay_gone(gpusym_tuning_stay_t *s, uint32_t served, uint64_t linger_ns, enum gpusym_stay_gone why);
+/* The next calls go without. */
+void gpusym_tuning_stay_skip(gpusym_tuning_stay_t *s);
+
 /* Smallest message in bytes for which ranks map each other's buffers. */
 uint64_t gpusym_tuning_zero_copy_min(bool simulated);
 

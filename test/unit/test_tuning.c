@@ -513,6 +513,86 @@ static void what_stays_is_one_shot(void **state)
     }
 }
 
+/* ---- whether kernels that stay are worth it: programs on paper ---- */
+
+/* A program: so many calls with so much between them, then a pause, in which it may wait for its GPU. In ns. */
+typedef struct {
+    unsigned burst;
+    uint64_t between, pause;
+    bool waits;
+} program_t;
+
+typedef struct {
+    uint64_t ns;
+    unsigned served;
+} run_t;
+
+#define PAPER_CALLS 40000u
+#define PAPER_LINGER 100000u
+#define PAPER_LAUNCHED 8900u
+#define PAPER_SERVED (PAPER_LAUNCHED - GPUSYM_STAY_GAIN_NS)
+
+static run_t on_paper(const program_t *p, bool may_stay)
+{
+    gpusym_tuning_stay_t worth = {.misses = 0};
+    uint64_t now = 1, leaves = 0; /* 0: no kernel is there */
+    unsigned served = 0;
+    run_t run = {0, 0};
+    for (unsigned i = 0; i < PAPER_CALLS; i++) {
+        if (0 != leaves && now < leaves && served < GPUSYM_STAY_SERVED_MAX) {
+            now += PAPER_SERVED;
+            leaves = now + PAPER_LINGER;
+            served++;
+            run.served++;
+        } else {
+            if (0 != leaves) {
+                gpusym_tuning_stay_gone(&worth, served, PAPER_LINGER, now < leaves ? GPUSYM_STAY_TOLD : GPUSYM_STAY_LEFT);
+            }
+            const bool stays = may_stay && gpusym_tuning_stay_next(&worth, PAPER_LINGER, now);
+            now += PAPER_LAUNCHED;
+            leaves = stays ? now + PAPER_LINGER : 0;
+            served = 0;
+        }
+        if (0 != (i + 1) % p->burst) {
+            now += p->between;
+            continue;
+        }
+        now = p->waits && now < leaves ? leaves : now;
+        now += p->pause;
+    }
+    run.ns = now;
+    return run;
+}
+
+/* Nobody is made slower by more than a little, and who gains from it has it. */
+static void what_stays_is_worth_it(void **state)
+{
+    static const struct {
+        program_t p;
+        unsigned least; /* of 100 calls must be served */
+        unsigned most;  /* may be */
+    } programs[] = {
+        {{1, 0, 20000, false}, 99, 100},     /* calls one after the other */
+        {{2, 10000, 60000, false}, 95, 100}, /* a solver */
+        {{20, 30000, 300000, false}, 90, 96}, /* ... that looks at its residual now and then */
+        {{3, 10000, 900000, false}, 55, 67},
+        {{1, 0, 900000, false}, 0, 1},
+        {{1, 0, 20000, true}, 0, 1}, /* cudaDeviceSynchronize before each call, each second, each tenth */
+        {{2, 10000, 30000, true}, 0, 2},
+        {{10, 10000, 30000, true}, 0, 4},
+        {{100, 10000, 30000, true}, 97, 99}, /* served by far more than it waits for */
+    };
+    (void) state;
+    for (unsigned i = 0; i < sizeof programs / sizeof programs[0]; i++) {
+        const run_t without = on_paper(&programs[i].p, false), with = on_paper(&programs[i].p, true);
+        const unsigned served = with.served * 100u / PAPER_CALLS;
+        if (served < programs[i].least || served > programs[i].most || with.ns > without.ns + without.ns / 50) {
+            fail_msg("program %u: %u of 100 calls are served, %lu us in place of %lu", i, served,
+                     (unsigned long) with.ns / 1000, (unsigned long) without.ns / 1000);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -527,6 +607,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(blocks_fit_the_flag_rows),
         cmocka_unit_test(small_messages_are_not_mapped),
         cmocka_unit_test(what_stays_is_one_shot),
+        cmocka_unit_test(what_stays_is_worth_it),
     };
     random_start(argc, argv);
     return cmocka_run_group_tests_name("tuning", tests, NULL, NULL);

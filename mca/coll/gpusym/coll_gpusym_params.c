@@ -59,9 +59,9 @@ static const number_t numbers[] = {
      "Move large messages straight between users' buffers where peers can map them (on NVIDIA GPUs: memory of cudaMalloc, "
      "and of cuMemCreate with a file descriptor; not cudaMallocAsync). Otherwise, and what is smaller, goes by way of the heap"},
     {"linger", MCA_BASE_VAR_TYPE_INT, LEVEL_EVERY_CALL, FIELD(linger), -1, -1, 1000000, 0, "microseconds",
-     "How long the kernel of a small blocking all-reduce stays on the GPU (one block), so that the next one costs no launch. "
-     "cudaDeviceSynchronize and cudaFree wait for it as long. 0: not at all; -1: by the tuning table, and not where it was in "
-     "vain before"},
+     "How long the kernel of a small blocking collective stays on the GPU (one block), so that the next one costs no launch. "
+     "cudaDeviceSynchronize and cudaFree wait for it as long. 0: not at all; -1: by the tuning table, and not where it was "
+     "not worth it before"},
     {"graph", MCA_BASE_VAR_TYPE_BOOL, LEVEL_EVERY_CALL, FIELD(graph), 1, 0, 1, 0, "",
      "Launch kernels by a graph (on NVIDIA GPUs: a CUDA graph), which costs less than a launch: one for each "
      "persistent collective, else one for each of the kernels in flight"},

@@ -10,8 +10,9 @@
  * wants its place it is told to leave, all else is launched beside it.
  *
  * A program that synchronises its GPU between some of its calls waits for the kernel each time. So it must be worth that:
- * where it leaves by itself, or to make place, having stayed for longer after its last call than it had saved by those
- * before, calls go without for a while, unless the user has said how long kernels are to stay.
+ * where it leaves by itself, having stayed for longer after its last call than it had saved by those before, calls go
+ * without for a while. If these have such pauses too, it is not the kernel that makes them, and it may go on. It must be
+ * worth it as well where it leaves to make place. All that unless the user has said how long kernels are to stay.
  *
  * An all-reduce that is like the last one is rung for as soon as this rank has posted it: the GPU begins while the host still
  * reads what the peers have posted. If they are not in the same call, the kernel finds out by itself: lines of the call's
@@ -67,16 +68,6 @@ static bool epoch_near(const coll_gpusym_team_t *t, const coll_gpusym_stay_t *s)
     return epoch > s->epoch && epoch - s->epoch - 1 <= GPUSYM_BELL_SKIP_MAX && epoch < GPUSYM_EPOCH_MAX;
 }
 
-/* The kernel, which has served so many, is gone: in vain, if that was not worth it (or told to, when nobody has waited). */
-static void account(coll_gpusym_stay_t *s, uint32_t served, bool in_vain)
-{
-    if ((uint64_t)served * GPUSYM_STAY_GAIN_NS >= s->work.linger_ns) {
-        s->misses = 0;
-    } else if (in_vain) {
-        s->misses++;
-    }
-}
-
 /* The kernel has left, or is told to; displaced: by one that wants its place. */
 static void let_go(coll_gpusym_stay_t *s, bool displaced)
 {
@@ -85,7 +76,10 @@ static void let_go(coll_gpusym_stay_t *s, bool displaced)
         return;
     }
     const bool by_itself = gpusym_lane_done(s->lane, &status) && 0 != (status & GPUSYM_STATUS_LEFT);
-    account(s, s->served, by_itself || displaced);
+    gpusym_tuning_stay_gone(&s->worth, s->served, s->work.linger_ns,
+                            by_itself   ? GPUSYM_STAY_LEFT
+                            : displaced ? GPUSYM_STAY_DISPLACED
+                                        : GPUSYM_STAY_TOLD);
     if (!by_itself) {
         gpusym_lane_dismiss(s->lane);
     }
@@ -221,14 +215,8 @@ void coll_gpusym_stay_prepare(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
 {
     coll_gpusym_stay_t *s = place_of(call);
     coll_gpusym_stay_beside(call->module->team, p);
-    if (s->skip > 0 && mca_coll_gpusym_component.linger < 0) { /* the user may have said it since */
-        s->skip--;
-        return;
-    }
-    if (s->misses >= GPUSYM_STAY_MISSES && mca_coll_gpusym_component.linger < 0) {
-        /* The next one that is not worth it makes it longer. */
-        const uint32_t more = s->misses - GPUSYM_STAY_MISSES;
-        s->skip = more > 5 ? GPUSYM_STAY_SKIP_MOST : GPUSYM_STAY_SKIP_FIRST << more;
+    if (mca_coll_gpusym_component.linger < 0 && !gpusym_tuning_stay_next(&s->worth, linger_ns(), coll_gpusym_now_ns())) {
+        return; /* the user may say it later */
     }
     p->work.nblocks = 1;
     p->work.nthreads = 0 != mca_coll_gpusym_component.threads ? p->work.nthreads : gpusym_tuning_stay_threads();
@@ -256,7 +244,7 @@ bool coll_gpusym_stay_again(coll_gpusym_call_t *call)
     gpusym_work_t *w = &s->work;
     call->late = true;
     call->rang = false; /* that it has left says nothing of the one that is launched now */
-    account(s, s->served - 1, true);
+    gpusym_tuning_stay_gone(&s->worth, s->served - 1, w->linger_ns, GPUSYM_STAY_LEFT);
     s->served = 0; /* nor has that one served anybody yet */
     w->in = call->native.in;
     w->out = call->native.out;
@@ -275,8 +263,8 @@ void coll_gpusym_stay_done(coll_gpusym_call_t *call, bool well)
     } else {
         let_go(s, false);
     }
-    if (call->taken_back && mca_coll_gpusym_component.linger < 0) {
-        s->skip = GPUSYM_STAY_SKIP_FIRST; /* the next may be too */
+    if (call->taken_back) {
+        gpusym_tuning_stay_skip(&s->worth); /* the next may be too */
     }
 }
 

@@ -12,6 +12,7 @@
 #include "coll_gpusym.h"
 #include "mca/common/gpusym/lane.h"
 #include "mca/common/gpusym/reg.h"
+#include "tuning/tuning.h"
 
 struct coll_gpusym_call;
 
@@ -27,8 +28,7 @@ typedef struct {
     uint64_t bytes;      /* of its last call */
     uint32_t hash;       /* coll_gpusym_call_t's */
     uint32_t served;     /* calls, without its first */
-    uint32_t misses;     /* kernels in a row that were not worth it */
-    uint32_t skip;       /* calls that go without */
+    gpusym_tuning_stay_t worth;
     gpusym_work_t work;  /* it was launched with */
 } coll_gpusym_stay_t;
 
