@@ -392,10 +392,10 @@ static bool pauses_anyway(const gpusym_tuning_stay_t *s)
            (uint64_t)s->pauses * s->skipped <= 2 * (uint64_t)s->skipped_pauses * s->calls;
 }
 
-/* What is long ago counts less. */
+/* What is long ago counts less: programs change. */
 static void age(uint32_t *calls, uint32_t *pauses)
 {
-    if (*calls > GPUSYM_STAY_SKIP_MOST) {
+    if (*calls > GPUSYM_STAY_RECENT) {
         *calls /= 2;
         *pauses /= 2;
     }
@@ -403,26 +403,24 @@ static void age(uint32_t *calls, uint32_t *pauses)
 
 void gpusym_tuning_stay_skip(gpusym_tuning_stay_t *s)
 {
-    /* The next kernel that is not worth it makes it longer. */
-    const uint32_t more = s->misses > GPUSYM_STAY_MISSES ? s->misses - GPUSYM_STAY_MISSES : 0;
-    s->skip = more > 5 ? GPUSYM_STAY_SKIP_MOST : GPUSYM_STAY_SKIP_FIRST << more;
+    s->skip = s->skips > 5 ? GPUSYM_STAY_SKIP_MOST : GPUSYM_STAY_SKIP_FIRST << s->skips;
+    s->skips++;
+    s->misses = 0;
+    s->calls = s->pauses = s->skipped = s->skipped_pauses = 0; /* what comes then may be another program */
     s->skipped_ns = 0;
 }
 
 bool gpusym_tuning_stay_next(gpusym_tuning_stay_t *s, uint64_t linger_ns, uint64_t now_ns)
 {
-    if (s->skip > 0) {
-        s->skip--;
-        s->skipped++;
-        s->skipped_pauses += 0 != s->skipped_ns && now_ns - s->skipped_ns > linger_ns;
-        s->skipped_ns = now_ns;
-        age(&s->skipped, &s->skipped_pauses);
-        return false;
+    if (0 == s->skip) {
+        return true;
     }
-    if (s->misses >= GPUSYM_STAY_MISSES) {
-        gpusym_tuning_stay_skip(s);
-    }
-    return true;
+    s->skip--;
+    s->skipped++;
+    s->skipped_pauses += 0 != s->skipped_ns && now_ns - s->skipped_ns > linger_ns;
+    s->skipped_ns = now_ns;
+    age(&s->skipped, &s->skipped_pauses);
+    return false;
 }
 
 void gpusym_tuning_stay_gone(gpusym_tuning_stay_t *s, uint32_t served, uint64_t linger_ns, enum gpusym_stay_gone why)
@@ -430,11 +428,17 @@ void gpusym_tuning_stay_gone(gpusym_tuning_stay_t *s, uint32_t served, uint64_t 
     const bool left = GPUSYM_STAY_LEFT == why;
     s->calls += 1 + served;
     s->pauses += left;
-    if ((uint64_t)served * GPUSYM_STAY_GAIN_NS >= linger_ns || (left && served > 0 && pauses_anyway(s))) {
-        s->misses = 0;
-        s->skip = 0;
-    } else if (GPUSYM_STAY_TOLD != why) {
-        s->misses++;
+    if ((uint64_t)served * GPUSYM_STAY_GAIN_NS >= linger_ns) {
+        s->misses = s->skips = 0;
+    } else if (left && served > 0 && pauses_anyway(s)) {
+        s->misses = s->skips = 0;
+        if (++s->excused >= GPUSYM_STAY_EXCUSED) {
+            s->excused = s->skipped = s->skipped_pauses = 0;
+            s->skip = GPUSYM_STAY_SKIP_FIRST / 2 + 1; /* the first of these does not tell of a pause */
+            s->skipped_ns = 0;
+        }
+    } else if (GPUSYM_STAY_TOLD != why && ++s->misses >= GPUSYM_STAY_MISSES) {
+        gpusym_tuning_stay_skip(s);
     }
     age(&s->calls, &s->pauses);
 }

@@ -72,21 +72,28 @@ enum {
     GPUSYM_STAY_MISSES = 2,
     GPUSYM_STAY_SKIP_FIRST = 64,
     GPUSYM_STAY_SKIP_MOST = 4096,
+    /* After so many that were not worth it, but did not make the pauses, that is found out anew. */
+    GPUSYM_STAY_EXCUSED = 16,
+    /* How often pauses come is told from about so many calls. */
+    GPUSYM_STAY_RECENT = 128,
 };
 
 /*
  * Whether kernels are worth it that stay, of a communicator, where the user has not said how long they are to. One costs the
  * program up to that time if it waits for its GPU behind the kernel's last call, which nobody can see. So a kernel that leaves
  * by itself should have saved as much before; if not, calls go without for a while. Where these have pauses as long, and half as
- * often at least, it is not the kernel that makes them, and kernels may go on that serve anyone. One that made place for another should
+ * often at least, it is not the kernel that makes them, and kernels may go on that serve anyone: that is looked at again now and
+ * then, since programs change. One that made place for another should
  * have been worth it too. Zeroed before its first use.
  */
 typedef struct {
-    uint32_t misses; /* kernels in a row that were not worth it */
+    uint32_t misses; /* kernels in a row that were not worth it, since calls went without */
     uint32_t skip;   /* calls that will go without */
+    uint32_t skips;  /* how often they have, since a kernel was worth it */
     uint32_t calls, pauses;           /* of kernels that stayed: calls; pauses behind which they left by themselves */
     uint32_t skipped, skipped_pauses; /* calls that went without; pauses of at least the same length before them */
     uint64_t skipped_ns;              /* when the last of these began; 0: it was not the call before */
+    uint32_t excused;                 /* kernels that were not worth it, but did not make the pauses: since this was found */
 } gpusym_tuning_stay_t;
 /* Why a kernel is gone: told to leave; told to, for another that wants its place; left by itself. */
 enum gpusym_stay_gone { GPUSYM_STAY_TOLD, GPUSYM_STAY_DISPLACED, GPUSYM_STAY_LEFT };
