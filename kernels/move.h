@@ -37,8 +37,21 @@ GS_OUTLINE void gs_copy(gs_ctx_t c, char *dst, const char *src, uint64_t bytes)
 {
     const uint32_t to = gs_align(dst), from = gs_align(src);
     const uint64_t packs = (bytes + 15) / 16, even = 16 == to && 16 == from ? bytes / 16 : 0;
+    const uint64_t whole = even > (GS_PACKS - 1) * c.nthreads ? even - (GS_PACKS - 1) * c.nthreads : 0;
+    uint64_t i = c.thread;
 
-    for (uint64_t i = c.thread; i < even; i += c.nthreads * GS_PACKS) {
+    for (; i < whole; i += c.nthreads * GS_PACKS) { /* all that a thread has under way is there: no tests */
+        gs_pack_t v[GS_PACKS];
+        GS_UNROLL
+        for (uint32_t u = 0; u < GS_PACKS; u++) {
+            v[u] = gs_ld16(src + 16 * (i + u * c.nthreads));
+        }
+        GS_UNROLL
+        for (uint32_t u = 0; u < GS_PACKS; u++) {
+            gs_st16(dst + 16 * (i + u * c.nthreads), v[u]);
+        }
+    }
+    for (; i < even; i += c.nthreads * GS_PACKS) {
         gs_pack_t v[GS_PACKS] = {{{0, 0}}};
         GS_UNROLL
         for (uint32_t u = 0; u < GS_PACKS; u++) {
@@ -54,7 +67,7 @@ GS_OUTLINE void gs_copy(gs_ctx_t c, char *dst, const char *src, uint64_t bytes)
         }
     }
     GS_NO_UNROLL
-    for (uint64_t i = even + c.thread; i < packs; i += c.nthreads) {
+    for (i = even + c.thread; i < packs; i += c.nthreads) {
         gs_st_ragged(dst, to, bytes, i, gs_ld_ragged(src, from, bytes, i));
     }
 }
@@ -179,6 +192,59 @@ GS_FN void gs_reduce_ragged(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uin
 }
 
 /*
+ * Whole rounds of gs_reduce() from users or slots to users' outputs, of few ranks: where the addresses of all stay in
+ * registers, and a thread has all its packs, nothing is looked up or tested for each pack. That leaves a third of the
+ * instructions, which is what few blocks wait for.  Returns the pack to go on with.
+ */
+GS_FN uint32_t gs_reduce_few(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_from_t *f,
+                             const gs_to_t *o, uint32_t n)
+{
+    const uint32_t rounds = (GS_PACKS - 1) * c.nthreads, whole = n > rounds ? n - rounds : 0;
+    const char *src[GS_RANKS];
+    char *dst[GS_RANKS];
+    uint32_t i = c.thread;
+    GS_UNROLL
+    for (uint32_t g = 0; g < GS_RANKS; g++) {
+        const uint32_t p = w->src_first + g, q = g < w->nranks ? gs_nth(w, g) : 0;
+        src[g] = p < w->src_end ? gs_source(w, f, p) : NULL;
+        dst[g] = g < w->nranks && gs_is_dst(w, q) ? (char *)w->peer_out[q] + o->off : NULL;
+    }
+    for (; i < whole; i += c.nthreads * GS_PACKS) {
+        gs_pack_t v[GS_RANKS][GS_PACKS] = {{{{0, 0}}}};
+        GS_UNROLL
+        for (uint32_t g = 0; g < GS_RANKS; g++) {
+            GS_UNROLL
+            for (uint32_t u = 0; u < GS_PACKS; u++) {
+                if (NULL != src[g]) {
+                    v[g][u] = gs_ld16(src[g] + 16ull * (i + u * c.nthreads));
+                }
+            }
+        }
+        GS_UNROLL
+        for (uint32_t u = 0; u < GS_PACKS; u++) {
+            gs_acc_t acc = gs_acc_start(gs_acc_type(w, op, type), v[0][u]);
+            GS_UNROLL
+            for (uint32_t g = 1; g < GS_RANKS; g++) {
+                if (NULL != src[g]) {
+                    gs_acc_op(w, op, type, &acc, v[g][u]);
+                }
+            }
+            v[0][u] = gs_acc_end(gs_acc_type(w, op, type), &acc);
+        }
+        GS_UNROLL
+        for (uint32_t g = 0; g < GS_RANKS; g++) {
+            GS_UNROLL
+            for (uint32_t u = 0; u < GS_PACKS; u++) {
+                if (NULL != dst[g]) {
+                    gs_st16(dst[g] + 16ull * (i + u * c.nthreads), v[0][u]);
+                }
+            }
+        }
+    }
+    return i;
+}
+
+/*
  * Reduces n packs of the sources, in rank order, and stores them.  A pack is loaded from every source before any of it
  * is stored, by one thread: input and output may be the same memory, on any rank.  n is at most GPUSYM_CHUNK_MAX.
  */
@@ -191,7 +257,11 @@ GS_FN void gs_reduce(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t t
         even = !gs_all_aligned(w, f, o) ? 0 : o->bytes / 16 < n ? (uint32_t)(o->bytes / 16) : n;
         gs_reduce_ragged(c, w, op, type, f, o, even, n);
     }
-    for (uint32_t i = c.thread; i < even; i += c.nthreads * GS_PACKS) {
+    uint32_t i = c.thread;
+    if (GS_TO_OUTS == o->kind && GS_ANY != op && w->nranks <= GS_RANKS) {
+        i = gs_reduce_few(c, w, op, type, f, o, even);
+    }
+    for (; i < even; i += c.nthreads * GS_PACKS) {
         gs_acc_t acc[GS_PACKS] = {{{0, 0, 0, 0}}};
         GS_NO_UNROLL
         for (uint32_t p0 = w->src_first; p0 < w->src_end; p0 += GS_RANKS) {
