@@ -74,17 +74,18 @@ GS_FN gs_xll_t gs_xll_line(const gpusym_work_t *w, bool mc, bool to, uint32_t j,
     return l;
 }
 
-/* Input is loaded afresh: the kernel may have stayed since other kernels wrote it. */
+/* Input is loaded afresh: the kernel may have stayed since other kernels wrote it. group: lines that a thread has under way, a
+ * constant of at most GS_LL_GROUP. */
 GS_FN void gs_xll_send(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_message_t *m, const gs_xll_part_t *k,
-                       uint32_t epoch)
+                       uint32_t epoch, uint32_t group)
 {
     const uint32_t all = mc ? k->len : (w->nranks - 1) * k->len;
     GS_NO_UNROLL
-    for (uint32_t j = c.thread; j < all; j += GS_LL_GROUP * c.nthreads) {
+    for (uint32_t j = c.thread; j < all; j += group * c.nthreads) {
         gs_xll_t l[GS_LL_GROUP];
         gs_pack_t v[GS_LL_GROUP];
         GS_UNROLL
-        for (uint32_t g = 0; g < GS_LL_GROUP; g++) {
+        for (uint32_t g = 0; g < group; g++) {
             l[g] = gs_xll_line(w, mc, true, j + g * c.nthreads, k);
             v[g].w[0] = v[g].w[1] = 0;
             if (l[g].full) {
@@ -94,7 +95,7 @@ GS_FN void gs_xll_send(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_mes
             }
         }
         GS_UNROLL
-        for (uint32_t g = 0; g < GS_LL_GROUP; g++) {
+        for (uint32_t g = 0; g < group; g++) {
             if (l[g].there) {
                 char *line = (char *)(mc ? w->mc : w->peer[l[g].peer]) + gs_ll_at(w, w->rank, epoch, l[g].i);
                 gs_ll_send(line, v[g], l[g].two, epoch, mc);
@@ -104,22 +105,22 @@ GS_FN void gs_xll_send(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_mes
 }
 
 GS_FN void gs_xll_take(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_message_t *m, const gs_xll_part_t *k,
-                       uint32_t epoch, uint32_t *status)
+                       uint32_t epoch, uint32_t group, uint32_t *status)
 {
     GS_NO_UNROLL
-    for (uint32_t j = c.thread; j < (w->nranks - 1) * k->len; j += GS_LL_GROUP * c.nthreads) {
+    for (uint32_t j = c.thread; j < (w->nranks - 1) * k->len; j += group * c.nthreads) {
         gs_xll_t l[GS_LL_GROUP];
         gs_pack_t v[GS_LL_GROUP];
         gs_wait_t wait = GS_WAIT_INIT;
         uint32_t missing;
         GS_UNROLL
-        for (uint32_t g = 0; g < GS_LL_GROUP; g++) {
+        for (uint32_t g = 0; g < group; g++) {
             l[g] = gs_xll_line(w, mc, false, j + g * c.nthreads, k);
         }
         do { /* rank l.peer writes its lines here */
             missing = w->nranks;
             GS_UNROLL
-            for (uint32_t g = 0; g < GS_LL_GROUP; g++) {
+            for (uint32_t g = 0; g < group; g++) {
                 v[g].w[0] = v[g].w[1] = 0;
                 if (l[g].there) {
                     const char *line = gs_ll_line(w, w->rank, l[g].peer, epoch, l[g].i);
@@ -134,11 +135,11 @@ GS_FN void gs_xll_take(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_mes
             }
         } while (missing < w->nranks && GPUSYM_STATUS_OK == *status);
         GS_UNROLL
-        for (uint32_t g = 0; g < GS_LL_GROUP; g++) {
+        for (uint32_t g = 0; g < group; g++) {
             if (l[g].full && GPUSYM_STATUS_OK == *status) {
                 const gpusym_seg_t *s = &w->recv[l[g].peer];
                 char *out = m->out + s->off;
-                gs_st_user(out, gs_align(out), s->bytes, l[g].pack, v[g]);
+                gs_st_user_word(out, gs_align(out), s->bytes, l[g].pack, v[g]);
             }
         }
     }
@@ -195,7 +196,7 @@ GS_FN void gs_xll_own_store(gs_ctx_t c, const gs_xll_own_t *o)
         if (i != c.thread) {
             v = gs_ld_user_fresh(o->in, gs_align(o->in), o->bytes, i);
         }
-        gs_st_user(o->out, gs_align(o->out), o->bytes, i, v);
+        gs_st_user_word(o->out, gs_align(o->out), o->bytes, i, v);
     }
 }
 
@@ -215,11 +216,19 @@ GS_FN uint32_t gs_xll_call(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs
 
     gs_xll_own_load(c, w, m, &own);
     for (; k.base < packs && GPUSYM_STATUS_OK == status; k.base += w->chunk, epoch++) {
-        gs_xll_send(c, w, mc, m, &k, epoch);
+        if ((w->nranks - 1) * k.len <= c.nthreads) { /* a line a thread: as few instructions as can be */
+            gs_xll_send(c, w, mc, m, &k, epoch, 1);
+        } else {
+            gs_xll_send(c, w, mc, m, &k, epoch, GS_LL_GROUP);
+        }
         if (0 == k.base) { /* while the lines are under way */
             gs_xll_own_store(c, &own);
         }
-        gs_xll_take(c, w, mc, m, &k, epoch, &status);
+        if ((w->nranks - 1) * k.len <= c.nthreads) {
+            gs_xll_take(c, w, mc, m, &k, epoch, 1, &status);
+        } else {
+            gs_xll_take(c, w, mc, m, &k, epoch, GS_LL_GROUP, &status);
+        }
         if (mc && k.base + w->chunk < packs) {
             status = gs_block_worst(c, status);
         }

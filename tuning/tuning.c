@@ -28,9 +28,11 @@
 #define MIDDLE_THREADS 192u
 #define MIDDLE_MIN (8ull << 20)
 #define MIDDLE_MAX (32ull << 20)
-/* Zero copy, measured on 4 x H200: up to so many bytes of message loads with one barrier beat stores with two; */
-#define PULL_MAX (2ull << 20)
-/* ... up to so many the root of a bcast, reduce serves all by itself, for the same reason. */
+/* Zero copy: up to so many bytes of message loads with one barrier beat stores with two, by ranks: 2, up to 4, more. On 2 x H200
+ * 24.7 us for 4 MiB in place of 27.7, 37.7 for 8 in place of 38.7, but 62.6 for 16 in place of 61.5; the others were measured on
+ * 4, by slower code. */
+static const uint64_t pull_max[3] = {8ull << 20, 2ull << 20, 2ull << 20};
+/* ... measured on 4 x H200: up to so many the root of a bcast, reduce serves all by itself, for the same reason. */
 #define ROOT_MAX (1ull << 20)
 /* Two-shot by LL128 lines, measured on 2 x H200: a warp for each group of lines of a slice, in blocks of 4 warps up to so many
  * groups (128 KiB: 12.9 us, with 8 warps 13.5), then of 8 (2 MiB: 19.2 us, with 4 warps 21.8). */
@@ -238,7 +240,7 @@ static unsigned zero_copy_family(const gpusym_tuning_call_t *call, unsigned algo
 {
     switch (algorithm) {
     case GPUSYM_ALG_ALLREDUCE_RSXST_AGXST:
-        return call->bytes <= PULL_MAX ? GPUSYM_F_RSXLD_AGXST_Z : GPUSYM_F_RSXST_AGXST_Z;
+        return call->bytes <= pull_max[by_ranks(call->nranks)] ? GPUSYM_F_RSXLD_AGXST_Z : GPUSYM_F_RSXST_AGXST_Z;
     case GPUSYM_ALG_BCAST_ST:
         return call->bytes <= ROOT_MAX ? GPUSYM_F_XST_Z : GPUSYM_F_RSXLD_AGXST_Z;
     case GPUSYM_ALG_REDUCE_ST:
