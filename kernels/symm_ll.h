@@ -138,8 +138,8 @@ GS_FN uint32_t gs_agxll_r_call(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, 
     return status;
 }
 
-/* Packs that a thread has under way at once in a call that was rung for; see gs_agxll_r_rung(). */
-#define GS_RUNG_PACKS 2u
+/* Packs that a thread has under way at once in a call that was rung for, at most; see gs_agxll_r_rung(). */
+#define GS_RUNG_PACKS 4u
 /* Turns between two looks at the clock and the abort word in such a call. */
 #define GS_RUNG_LOOK 64u
 
@@ -160,9 +160,10 @@ GS_FN uint32_t gs_wait_rung(const gpusym_work_t *w, gs_wait_t *wait)
 GS_FN uint32_t gs_rung_reduce(const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_rung_t *r, uint32_t k,
                               uint32_t packs, uint32_t i, uint32_t step, gs_pack_t own[GS_RUNG_PACKS])
 {
+    const uint32_t group = k < GS_RUNG_PACKS ? GS_LL_GROUP : GS_LL_GROUP / 2; /* lines that fit the registers */
     gs_acc_t acc[GS_RUNG_PACKS] = {{{0, 0, 0, 0}}};
     gs_wait_t wait = GS_WAIT_INIT;
-    for (uint32_t p0 = 0; p0 < w->nranks; p0 += GS_LL_GROUP) {
+    for (uint32_t p0 = 0; p0 < w->nranks; p0 += group) {
         gs_pack_t v[GS_RUNG_PACKS][GS_LL_GROUP];
         bool missing;
         do { /* rank p writes its lines here */
@@ -171,7 +172,7 @@ GS_FN uint32_t gs_rung_reduce(const gpusym_work_t *w, uint32_t op, uint32_t type
             GS_UNROLL
             for (uint32_t u = 0; u < k; u++) {
                 GS_UNROLL
-                for (uint32_t g = 0; g < GS_LL_GROUP; g++) {
+                for (uint32_t g = 0; g < group; g++) {
                     const char *line = gs_ll_line(w, w->rank, p0 + g, r->epoch, i + u * step);
                     const bool want = i + u * step < packs && p0 + g < w->nranks && p0 + g != w->rank;
                     raw[u][g][0] = gs_ll_peek(line, want);
@@ -181,7 +182,7 @@ GS_FN uint32_t gs_rung_reduce(const gpusym_work_t *w, uint32_t op, uint32_t type
             GS_UNROLL
             for (uint32_t u = 0; u < k; u++) {
                 GS_UNROLL
-                for (uint32_t g = 0; g < GS_LL_GROUP; g++) {
+                for (uint32_t g = 0; g < group; g++) {
                     v[u][g] = own[u];
                     if (i + u * step < packs && p0 + g < w->nranks && p0 + g != w->rank) {
                         const bool one = gs_ll_whole(&raw[u][g][0], r->epoch, &v[u][g].w[0]);
@@ -197,7 +198,7 @@ GS_FN uint32_t gs_rung_reduce(const gpusym_work_t *w, uint32_t op, uint32_t type
         GS_UNROLL
         for (uint32_t u = 0; u < k; u++) {
             GS_UNROLL
-            for (uint32_t g = 0; g < GS_LL_GROUP; g++) {
+            for (uint32_t g = 0; g < group; g++) {
                 if (0 == p0 + g) {
                     acc[u] = gs_acc_start(gs_acc_type(w, op, type), v[u][g]);
                 } else if (p0 + g < w->nranks) {
@@ -400,9 +401,10 @@ GS_FN void gs_stay(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t typ
     status = gs_block_worst(c, status);
     while (gs_bell_done(c, w, part, &r, status) && gs_bell(c, w, &r, &part)) {
         /* The shortest messages want as few instructions between two looks at their lines as can be. */
-        status = r.m.bytes <= GPUSYM_PACK * (uint64_t)part.nthreads
-                     ? gs_agxll_r_rung(part, w, op, type, &r, 1)
-                     : gs_agxll_r_rung(part, w, op, type, &r, GS_RUNG_PACKS);
+        const uint64_t round = GPUSYM_PACK * (uint64_t)part.nthreads;
+        status = r.m.bytes <= round                          ? gs_agxll_r_rung(part, w, op, type, &r, 1)
+                 : r.m.bytes <= 2 * round || w->nranks > 2 ? gs_agxll_r_rung(part, w, op, type, &r, 2)
+                                                             : gs_agxll_r_rung(part, w, op, type, &r, GS_RUNG_PACKS);
     }
 }
 
