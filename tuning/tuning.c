@@ -18,8 +18,8 @@
 #define TWOSHOT_BYTES_PER_BLOCK (8u << 10)
 #define TWOSHOT_THREADS 256u
 #define TWOSHOT_BLOCKS 128u
-/* ... who wants so few has larger ones: 512 MiB by 16 blocks 1746 us in place of 2440, by 32 1730 in place of 1742 (2 x H200,
- * where the best is 1513). */
+/* ... who wants so few has larger ones: 512 MiB by 16 blocks 1746 us in place of 2440, by 32 1730 in place of 1742 (2 x H200; since
+ * then 1684 by 16, where the best is 1511). */
 #define TWOSHOT_FEW_BLOCKS 32u
 #define TWOSHOT_FEW_THREADS 512u
 /* ... and with zero copy more than one a multiprocessor (of 132) in the middle: 86.2 us in place of 87.9 for 16 MiB, but 311 in
