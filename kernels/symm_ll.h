@@ -402,8 +402,10 @@ GS_FN void gs_stay(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t typ
     while (gs_bell_done(c, w, part, &r, status) && gs_bell(c, w, &r, &part)) {
         /* The shortest messages want as few instructions between two looks at their lines as can be. */
         const uint64_t round = GPUSYM_PACK * (uint64_t)part.nthreads;
-        /* Four packs of more than two ranks do not fit the registers, nor is the generic kernel worth the code. */
-        const bool two = r.m.bytes <= 2 * round || w->nranks > 2 || GS_ANY == op;
+        /* Four packs of more than two ranks do not fit the registers; and of sums alone they are worth 75 KB of code, which is in
+         * every GPU's memory. */
+        const bool common = GPUSYM_OP_SUM == op && (GPUSYM_T_F32 == type || GPUSYM_T_F64 == type);
+        const bool two = r.m.bytes <= 2 * round || w->nranks > 2 || !common;
         status = r.m.bytes <= round ? gs_agxll_r_rung(part, w, op, type, &r, 1)
                  : two              ? gs_agxll_r_rung(part, w, op, type, &r, 2)
                                     : gs_agxll_r_rung(part, w, op, type, &r, GS_RUNG_PACKS);
