@@ -49,7 +49,7 @@ typedef struct {
 void gpusym_tuning_choose(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,
                           gpusym_tuning_choice_t *choice);
 
-/* Kernels that stay after a small all-reduce: for how long, in microseconds (0: they do not); up to which message, in
+/* Kernels that stay after a small call: for how long, in microseconds (0: they do not); up to which message, in
  * bytes; and the threads of their one block. */
 uint32_t gpusym_tuning_linger_us(bool simulated);
 uint64_t gpusym_tuning_stay_max(uint32_t nranks);
@@ -61,7 +61,7 @@ enum {
      * (cudaFree of another thread), or is queued behind it, waits no longer than for these, even if the program never
      * pauses. They share the cost of the launch. */
     GPUSYM_STAY_SERVED_MAX = 256,
-    /* Communicators that keep a kernel at a time. Each may have a block waiting on the GPU, whose hardware queues (8, unless
+    /* Kernels that are kept at a time, of all communicators. Each may be a block waiting on the GPU, whose hardware queues (8, unless
      * CUDA_DEVICE_MAX_CONNECTIONS says otherwise) are the program's too; and a program may have thousands of them. */
     GPUSYM_STAY_KEEPERS_MAX = 4,
     /* What a call saves that a kernel serves which has stayed, in nanoseconds: 8.9 us by a launch, 5.0 without (8 bytes on

@@ -243,7 +243,8 @@ full_stage() {
 
 # ---- compute-sanitizer ----
 
-# API errors are not reported: asking the driver about a host pointer is one, and that is how one asks.
+# API errors are not reported: asking the driver about a host pointer is one, and that is how one asks. No kernels stay:
+# for memcheck, what was allocated after a kernel began is out of bounds, and such kernels are told of it.
 find_sanitizer() {
     command -v compute-sanitizer && return
     local at
@@ -255,6 +256,7 @@ find_sanitizer() {
 # sanitize TOOL RANKS PROGRAM ARGUMENT...: every rank says how many errors it saw; each must say none.
 sanitize() {
     local tool=$1 n=$2 program=$3 clean all words
+    local -x OMPI_MCA_coll_gpusym_linger=0
     shift 3
     launch "$tool $program" 90 "$n" "$sanitizer" --tool "$tool" --report-api-errors no --target-processes application-only \
         --error-exitcode 86 "$kit/bin/$program" "$@"
