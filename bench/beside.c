@@ -8,7 +8,8 @@
  *
  * The kernel is y = a x + y on two vectors of 128 MiB, launched as soon as the all-reduce has returned, and timed by
  * events of its stream. Waiting is timed by itself, right behind an all-reduce, and as programs do it that have two
- * all-reduces in an iteration and wait for the GPU once. coll_gpusym_linger is set by MPI_T. bench/README.md says how to read the table. On the
+ * all-reduces in an iteration and wait for the GPU once. coll_gpusym_linger is set by MPI_T. bench/README.md says how
+ * to read the table. On the
  * simulator, which has no such kernels, the host does the sum, and nothing can be waited for: only the program is
  * tried.
  */

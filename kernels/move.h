@@ -193,8 +193,8 @@ GS_FN void gs_reduce_ragged(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uin
 
 /*
  * Whole rounds of gs_reduce() from users or slots to users' outputs, of few ranks: where the addresses of all stay in
- * registers, and a thread has all its packs, nothing is looked up or tested for each pack. That leaves a third of the
- * instructions, which is what few blocks wait for.  Returns the pack to go on with.
+ * registers, and a thread has all its packs, nothing is looked up or tested for each pack. That leaves less than
+ * half of the instructions, which is what few blocks wait for.  Returns the pack to go on with.
  */
 GS_FN uint32_t gs_reduce_few(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_from_t *f,
                              const gs_to_t *o, uint32_t n)

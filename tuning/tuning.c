@@ -29,8 +29,8 @@
 #define MIDDLE_MIN (8ull << 20)
 #define MIDDLE_MAX (32ull << 20)
 /* Zero copy: up to so many bytes of message loads with one barrier beat stores with two, by ranks: 2, up to 4, more. On 2 x H200
- * 24.7 us for 4 MiB in place of 27.7, 37.7 for 8 in place of 38.7, but 62.6 for 16 in place of 61.5; the others were measured on
- * 4, by slower code. */
+ * 24.7 us for 4 MiB in place of 27.7, 37.7 for 8 in place of 38.7, but 62.6 for 16 in place of 61.5 (on another machine 26.3 and
+ * 26.0, 38.7 and 38.5: no difference; 63.4 and 61.5); the others were measured on 4, by slower code. */
 static const uint64_t pull_max[3] = {8ull << 20, 2ull << 20, 2ull << 20};
 /* ... measured on 4 x H200: up to so many the root of a bcast, reduce serves all by itself, for the same reason. */
 #define ROOT_MAX (1ull << 20)
@@ -367,8 +367,8 @@ uint64_t gpusym_tuning_zero_copy_min(bool simulated)
 /* Longest message in bytes, by ranks: 2, up to 4, more. */
 static const uint32_t stay_max[3] = {32u << 10, 16u << 10, 16u << 10};
 #define STAY_THREADS 512u
-/* How long, in us: longer than a solver's work between two sums (examples/cg on 2 x H200: 90 us an iteration without, 85 with 50,
- * 79 with 100, 80 with 200); as long as cudaDeviceSynchronize may wait for it. */
+/* How long, in us: longer than a solver's work between two sums (examples/cg on 2 x H200: 95 us an iteration without, 89 with 50,
+ * 80 with 100, 82 with 200); as long as cudaDeviceSynchronize may wait for it. */
 #define LINGER 100u
 
 /* The simulator's kernels share the cores with the ranks: there they stay only when asked to. */

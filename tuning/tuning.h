@@ -61,7 +61,7 @@ enum {
      * (cudaFree of another thread), or is queued behind it, waits no longer than for these, even if the program never
      * pauses. They share the cost of the launch. */
     GPUSYM_STAY_SERVED_MAX = 256,
-    /* Kernels that are kept at a time, of all communicators. Each may be a block waiting on the GPU, whose hardware queues (8, unless
+    /* Kernels that are kept at a time, of all communicators. Each may be a block that waits, and the GPU's hardware queues (8, unless
      * CUDA_DEVICE_MAX_CONNECTIONS says otherwise) are the program's too; and a program may have thousands of them. */
     GPUSYM_STAY_KEEPERS_MAX = 4,
     /* What a call saves that a kernel serves which has stayed, in nanoseconds: 8.9 us by a launch, 5.0 without (8 bytes on
@@ -81,10 +81,10 @@ enum {
 /*
  * Whether kernels are worth it that stay, of a communicator, where the user has not said how long they are to. One costs the
  * program up to that time if it waits for its GPU behind the kernel's last call, which nobody can see. So a kernel that leaves
- * by itself should have saved as much before; if not, calls go without for a while. Where these have pauses as long, and half as
- * often at least, it is not the kernel that makes them, and kernels may go on that serve anyone: that is looked at again now and
- * then, since programs change. One that made place for another should
- * have been worth it too. Zeroed before its first use.
+ * by itself should have saved as much before; if not, calls go without for a while. Where these have pauses as long, and half
+ * as often at least, it is not the kernel that makes them, and kernels may go on that serve anyone: that is looked at again
+ * now and then, since programs change. One that made place for another should have been worth it too. Zeroed before its
+ * first use.
  */
 typedef struct {
     uint32_t misses; /* kernels in a row that were not worth it, since calls went without */

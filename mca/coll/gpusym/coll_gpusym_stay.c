@@ -135,27 +135,34 @@ static void ring(coll_gpusym_call_t *call, uint64_t bytes)
     gpusym_lane_ring(call->lane, call->native.in, call->native.out, bytes, skip);
 }
 
-/* Whether a kernel's work is that of a call but for where its data are, and for their length where it is told of that. */
-static bool is_work(const coll_gpusym_call_t *call, const coll_gpusym_stay_t *s, const gpusym_work_t *w)
+/* Whether a kernel does what a call wants done with its elements. */
+static bool is_kind(const coll_gpusym_call_t *call, const coll_gpusym_stay_t *s)
+{
+    return call->native.op == s->work.op && call->native.type == s->work.type &&
+           call->out_local == (0 != s->work.out_local);
+}
+
+/* Whether its segments are those of a call. All-reduce has none: its kernel is told of the length. */
+static bool is_shape(const coll_gpusym_call_t *call, const coll_gpusym_stay_t *s, const gpusym_work_t *w)
 {
     const gpusym_work_t *mine = &s->work;
-    return w->op == mine->op && w->type == mine->type && w->out_local == mine->out_local &&
-           (COLL_GPUSYM_ALLREDUCE == call->args.coll ||
-            (call->args.coll == s->coll && w->bytes == mine->bytes && w->src_first == mine->src_first &&
-             w->src_end == mine->src_end && 0 == memcmp(w->send, mine->send, mine->nranks * sizeof *w->send) &&
-             0 == memcmp(w->recv, mine->recv, mine->nranks * sizeof *w->recv)));
+    return COLL_GPUSYM_ALLREDUCE == call->args.coll ||
+           (call->args.coll == s->coll && w->bytes == mine->bytes && w->src_first == mine->src_first &&
+            w->src_end == mine->src_end && 0 == memcmp(w->send, mine->send, mine->nranks * sizeof *w->send) &&
+            0 == memcmp(w->recv, mine->recv, mine->nranks * sizeof *w->recv));
 }
 
 /* Whether a call, which has been posted, is like the last one of a kernel that is here. With the same hash and bytes the
- * plan would be the same; the work is compared itself, so that what the kernel does is right whatever the hash. */
+ * plan would be the same; kind, here, and shape are compared themselves, so that what the kernel does is right whatever the
+ * hash. */
 static bool is_same(const coll_gpusym_call_t *call, uint64_t bytes)
 {
     const coll_gpusym_team_t *t = call->module->team;
     const coll_gpusym_native_t *k = &call->native;
     const coll_gpusym_stay_t *s = place_of(call);
     return NULL != s->lane && call->blocking && NULL == call->plan && call->hash == s->hash && bytes == s->bytes &&
-           NULL == call->scratch && epoch_near(t, s) && address_fits(k->in) && address_fits(k->out) && 0 != linger_ns() &&
-           is_here(s);
+           NULL == call->scratch && is_kind(call, s) && epoch_near(t, s) && address_fits(k->in) && address_fits(k->out) &&
+           0 != linger_ns() && is_here(s);
 }
 
 bool coll_gpusym_stay_same(coll_gpusym_call_t *call)
@@ -165,13 +172,15 @@ bool coll_gpusym_stay_same(coll_gpusym_call_t *call)
     if (!is_same(call, call->read.max_bytes)) {
         return false;
     }
-    w.rank = t->rank;
-    w.nranks = t->nranks;
-    memset(w.send, 0, t->nranks * sizeof *w.send);
-    memset(w.recv, 0, t->nranks * sizeof *w.recv);
-    coll_gpusym_native_work(call, &w);
-    if (!is_work(call, place_of(call), &w)) {
-        return false;
+    if (COLL_GPUSYM_ALLREDUCE != call->args.coll) {
+        w.rank = t->rank;
+        w.nranks = t->nranks;
+        memset(w.send, 0, t->nranks * sizeof *w.send);
+        memset(w.recv, 0, t->nranks * sizeof *w.recv);
+        coll_gpusym_native_work(call, &w);
+        if (!is_shape(call, place_of(call), &w)) {
+            return false;
+        }
     }
     ring(call, call->read.max_bytes);
     return true;
@@ -181,7 +190,6 @@ void coll_gpusym_stay_early(coll_gpusym_call_t *call)
 {
     const coll_gpusym_team_t *t = call->module->team;
     const coll_gpusym_stay_t *s = &t->stay[COLL_GPUSYM_STAY_ALLREDUCE];
-    const coll_gpusym_native_t *k = &call->native;
     /*
      * LL lines of one parity must not be overwritten before all have read them. A peer may still be in the last call that
      * this kernel served: only the other parity's lines are free, since all had ended the calls before when they sent
@@ -190,9 +198,8 @@ void coll_gpusym_stay_early(coll_gpusym_call_t *call)
      */
     if (NULL != s->lane && COLL_GPUSYM_ALLREDUCE == call->args.coll && !call->agree_only && s->alone &&
         0 != (epoch_of(t) - s->epoch) % 2 && 0 == call->in_key && 0 == call->out_key &&
-        0 != (call->read.all & GPUSYM_POST_QUIET) && is_same(call, k->bytes) && k->op == s->work.op &&
-        k->type == s->work.type && call->out_local == (0 != s->work.out_local)) {
-        ring(call, k->bytes);
+        0 != (call->read.all & GPUSYM_POST_QUIET) && is_same(call, call->native.bytes)) {
+        ring(call, call->native.bytes);
     }
 }
 
@@ -202,7 +209,7 @@ bool coll_gpusym_stay_ring(coll_gpusym_call_t *call, const coll_gpusym_plan_t *p
     if (NULL == s->lane) {
         return false;
     }
-    const bool fits = p->kernel == s->kernel && is_work(call, s, &p->work);
+    const bool fits = p->kernel == s->kernel && is_kind(call, s) && is_shape(call, s, &p->work);
     if (!fits || !epoch_near(call->module->team, s) || !is_here(s)) {
         let_go(s, !fits);
         return false;
