@@ -91,6 +91,11 @@ tree-direct  | 4,6       | 120 | ok                             | coll_gpusym_al
 ring-threads | =3        | 120 | ok                             | coll_gpusym_allreduce_algorithm=ring_ll128 coll_gpusym_allgather_algorithm=ring_ll128 coll_gpusym_allgatherv_algorithm=ring_ll128 coll_gpusym_reduce_scatter_algorithm=ring_ll128 coll_gpusym_reduce_scatter_block_algorithm=ring_ll128 coll_gpusym_bcast_algorithm=chain_ll128 coll_gpusym_reduce_algorithm=chain_ll128 | test/mpi/random_coll --kinds device --threads 3 --n 60 --ran ring_ll128,chain_ll128
 random_coll-large | =2   | 120 | ok                             |                                         | test/mpi/random_coll --n 2500 --max 100k
 random_coll-threads | 2,3 | 120 | ok                            |                                         | test/mpi/random_coll --threads 3 --n 700
+# Communicators are made while calls are in flight, MPI_Comm_idup beside them; stock Open MPI confuses the two.
+random_coll-makes | 2,3,5 | 120 | ok                             |                                         | test/mpi/random_coll --makes --n 3000
+random_coll-makes-host | =3 | 120 | ok                           |                                         | test/mpi/random_coll --makes --n 2000 --kinds host
+# What is in flight does not make progress dear.
+deep         | =4        | 60  | ok                             |                                         | test/mpi/deep --n 30000 --kinds host,device
 inflight     | 1,2,3,4   | 120 | ok                             |                                         | test/mpi/inflight
 # Kernels that stay, which leave as the next call comes: by their time, and where the simulator says so.
 linger       | 1,2,3     | 60  | ok                             | coll_gpusym_linger=300                  | test/mpi/linger --n 1500

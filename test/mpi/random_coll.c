@@ -5,6 +5,8 @@
  * memory per rank, offsets, communicator, all drawn from a printed seed, alike on every rank. Several calls are in
  * flight on one and on several communicators; every rank ends them in an order of its own, by MPI_Wait, MPI_Test,
  * MPI_Waitany and MPI_Waitall. --threads: so in several threads at the same time, each with communicators of its own.
+ * --makes: while calls are in flight, communicators are made of theirs (MPI_Comm_idup, which itself is in flight beside any
+ * calls, MPI_Comm_split, MPI_Comm_create_group), used and freed, and MPI_Ibarrier is called.
  * --ran: of collectives with these algorithms alone, which the parameters force: no GPU call of theirs may have had another.
  */
 #include <mpi.h>
@@ -17,7 +19,7 @@
 #include "test/mpi/mpit.h"
 #include "test/mpi/stream.h"
 
-#define USAGE "[--seed N] [--n CALLS] [--max COUNT] [--kinds LIST] [--threads N] [--coll NAME] [--ran ALGORITHM,...]"
+#define USAGE "[--seed N] [--n CALLS] [--max COUNT] [--kinds LIST] [--threads N] [--makes] [--coll NAME] [--ran ALGORITHM,...]"
 #define COMMS 8
 #define COMMS_LIFE 150 /* calls after which other communicators are made */
 #define SLOTS 6        /* calls in flight */
@@ -29,6 +31,14 @@ typedef struct {
     bool ended, right;
 } slot_t;
 
+/* A communicator that MPI_Comm_idup makes; NULL: none. One at a time: while Open MPI makes one of another, it takes the
+ * steps of a second one in another order on every rank. */
+typedef struct {
+    const coll_comm_t *of;
+    MPI_Comm comm;
+    MPI_Request request;
+} making_t;
+
 typedef struct {
     pthread_t id;
     MPI_Comm base;
@@ -38,6 +48,9 @@ typedef struct {
     stream_t own; /* this rank's */
     coll_comm_t comms[COMMS];
     slot_t slots[SLOTS];
+    bool makes;
+    making_t making;
+    MPI_Request barrier;  /* or MPI_REQUEST_NULL */
     size_t calls, done, most; /* checked calls: wanted, so far; elements */
     bool not[COLL_COUNT];     /* collectives that are left out */
     const int *kinds;
@@ -238,6 +251,95 @@ static void begin(worker_t *w, slot_t *slot)
     }
 }
 
+/* ---- communicators, made while calls are in flight ---- */
+
+/* A blocking call on a new communicator, of ranks that may be some of its parent's. */
+static void use_made(worker_t *w, MPI_Comm comm)
+{
+    int one = 1, sum = 0, n;
+
+    MPI_Comm_size(comm, &n);
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm);
+    if (sum != n) {
+        fprintf(stderr, "random_coll: FAIL on rank %d: a new communicator of %d ranks counts %d\n", w->t.rank, n, sum);
+    }
+    check_result(&w->t, sum == n);
+    MPI_Comm_free(&comm);
+}
+
+static void end_making(worker_t *w)
+{
+    if (NULL == w->making.of) {
+        return;
+    }
+    for (int done = 0; !done;) {
+        if (stream_below(&w->own, 2)) {
+            MPI_Wait(&w->making.request, MPI_STATUS_IGNORE);
+            done = 1;
+        } else {
+            MPI_Test(&w->making.request, &done, MPI_STATUS_IGNORE);
+        }
+    }
+    w->making.of = NULL;
+    use_made(w, w->making.comm);
+}
+
+/* MPI_Comm_create_group is called by its members alone: every `step`-th rank from the first on. */
+static void make_group(worker_t *w, const coll_comm_t *of, int step)
+{
+    const int range[1][3] = {{0, of->n - 1, step}};
+    MPI_Group all, some;
+    MPI_Comm comm = MPI_COMM_NULL;
+
+    if (0 == of->me % step) {
+        MPI_Comm_group(of->comm, &all);
+        MPI_Group_range_incl(all, 1, (int(*)[3]) range, &some);
+        MPI_Comm_create_group(of->comm, some, 5, &comm);
+        MPI_Group_free(&some);
+        MPI_Group_free(&all);
+        use_made(w, comm);
+    } else {
+        check_absent(&w->t);
+    }
+}
+
+static void make_split(worker_t *w, const coll_comm_t *of, int parts)
+{
+    MPI_Comm comm;
+
+    MPI_Comm_split(of->comm, of->me % parts, -of->me, &comm);
+    use_made(w, comm);
+}
+
+/* The beginning or the end of something that is none of the calls that are checked byte for byte. */
+static void make_something(worker_t *w)
+{
+    const coll_comm_t *of = &w->comms[stream_below(&w->s, 5)]; /* no intercommunicator, no topology */
+    const int how = (int) stream_below(&w->s, 8), parts = 1 + (int) stream_below(&w->s, 3);
+
+    if (how < 2) {
+        if (MPI_REQUEST_NULL != w->barrier) {
+            MPI_Wait(&w->barrier, MPI_STATUS_IGNORE);
+        }
+        MPI_Ibarrier(of->comm, &w->barrier);
+    } else if (NULL != w->making.of) {
+        end_making(w);
+    } else if (how < 6) {
+        w->making.of = of;
+        MPI_Comm_idup(of->comm, &w->making.comm, &w->making.request);
+    } else if (how == 6) {
+        make_split(w, of, parts);
+    } else {
+        make_group(w, of, parts);
+    }
+}
+
+static void end_made(worker_t *w)
+{
+    end_making(w);
+    MPI_Wait(&w->barrier, MPI_STATUS_IGNORE);
+}
+
 static void *work(void *arg)
 {
     worker_t *w = arg;
@@ -248,11 +350,14 @@ static void *work(void *arg)
 
         if (COMMS_LIFE - 1 == i % COMMS_LIFE) {
             settle_all(w); /* MPI allows to free them earlier, but Open MPI's own nonblocking calls then crash */
+            end_made(w);
             free_comms(w);
             coll_store_forget(w->store);
             make_comms(w);
         }
-        if (0 == stream_below(&w->s, 16)) {
+        if (w->makes && 0 == stream_below(&w->s, 4)) {
+            make_something(w);
+        } else if (0 == stream_below(&w->s, 16)) {
             settle_all(w);
         } else if (NULL != slot->run) {
             settle(w, slot, true);
@@ -262,6 +367,7 @@ static void *work(void *arg)
         end_some(w);
     }
     settle_all(w);
+    end_made(w);
     free_comms(w);
     return NULL;
 }
@@ -391,6 +497,7 @@ int main(int argc, char **argv)
     int kinds[CHECK_KINDS], nkinds, level, rank, nthreads;
     long passed = 0, failed = 0;
     uint64_t seed, calls, most;
+    bool makes;
 
     level = check_init(&argc, &argv, "random_coll", level_wanted(argc, argv));
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -400,8 +507,13 @@ int main(int argc, char **argv)
     nthreads = (int) check_number("--threads", 0);
     name = check_option("--coll");
     ran = check_option("--ran");
+    makes = check_flag("--makes");
     nkinds = check_kinds(kinds);
     check_arguments_end(USAGE);
+    if (makes && nthreads > 0) { /* Open MPI's threads wait for each other while they agree on communicators' ids */
+        fprintf(stderr, "random_coll: --makes is for one thread\n");
+        MPI_Abort(MPI_COMM_WORLD, 99);
+    }
     if (nthreads > THREADS_MAX || (nthreads > 0 && level < MPI_THREAD_MULTIPLE)) {
         if (0 == rank) {
             printf("random_coll: %d threads at most, and MPI_THREAD_MULTIPLE: skipped\n", THREADS_MAX);
@@ -411,7 +523,8 @@ int main(int argc, char **argv)
     }
     ask_library();
     for (int i = 0; i < nthreads || 0 == i; i++) {
-        w[i] = (worker_t){.s = {.seed = ref_mix(seed + (uint64_t) i)}, .calls = calls, .most = most};
+        w[i] = (worker_t){.s = {.seed = ref_mix(seed + (uint64_t) i)}, .calls = calls, .most = most, .makes = makes,
+                          .barrier = MPI_REQUEST_NULL};
         if (!leave_out(w[i].not, name, ran)) {
             fprintf(stderr, "random_coll: there is no such collective\n");
             MPI_Abort(MPI_COMM_WORLD, 99);

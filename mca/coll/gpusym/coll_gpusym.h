@@ -172,6 +172,11 @@ void coll_gpusym_team_fini(void);
     int coll_gpusym_##name(FIELDS(COLL_GPUSYM_PARAM) mca_coll_base_module_t *module);
 #include "coll_gpusym.def"
 
+/* What a module shows for MPI_Iallreduce: tells the program's calls from Open MPI's own, and costs the program's a few
+ * instructions. */
+int coll_gpusym_iallreduce_entry(COLL_GPUSYM_F_REDUCTION(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm,
+                                 struct ompi_request_t **req, mca_coll_base_module_t *module);
+
 /* coll_gpusym_keep.c: copies the arrays that a points to, and makes it point to the copies: *kept, to be freed with free()
  * when the call has completed (NULL: there are none). False: no memory. */
 bool coll_gpusym_args_keep(const mca_coll_gpusym_module_t *m, coll_gpusym_args_t *a, void **kept);
@@ -183,6 +188,19 @@ int coll_gpusym_nonblocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_
 /* The request is inactive. info may be NULL. */
 int coll_gpusym_persistent(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, struct ompi_info_t *info,
                            struct ompi_request_t **req);
+
+/* coll_gpusym_internal.c: all-reduces of Open MPI's own. */
+/* Where MPI_Iallreduce calls a module from, once it has been seen: what comes from there is the program's. */
+extern const void *coll_gpusym_iallreduce_caller __attribute__((visibility("hidden")));
+/* Whether an iallreduce on comm, called from `caller`, is Open MPI's own: a few integers. The same on all ranks. */
+bool coll_gpusym_is_internal(size_t count, struct ompi_datatype_t *dtype, struct ompi_op_t *op,
+                             struct ompi_communicator_t *comm, const void *caller);
+/* Starts such a call, of MPI_INT in host memory. MPI error code. *req is completed by Open MPI's progress, and the
+ * caller's to free; until then `out` and the communicator must be there. */
+int coll_gpusym_internal_iallreduce(const void *in, void *out, size_t count, struct ompi_op_t *op,
+                                    struct ompi_communicator_t *comm, struct ompi_request_t **req);
+/* Progress is no longer made. */
+void coll_gpusym_internal_fini(void);
 
 /* "MPI_COMM_WORLD (cid 0)" style name for messages, into buf; returns buf. */
 #define COLL_GPUSYM_COMM_NAME_MAX (MPI_MAX_OBJECT_NAME + 64)

@@ -87,3 +87,22 @@ static inline void complete(coll_gpusym_args_t *a)
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) \
     BLOCKING(ID, name, FIELDS, NO_COMM, m->saved.name(FIELDS(FIELD_ITSELF) m->saved.name##_module))
 #include "coll_gpusym.def"
+
+/* A caller that is not known to be MPI_Iallreduce. A function by itself, so that the entry keeps nothing over a call. */
+static __attribute__((noinline)) int iallreduce_from(const void *caller, COLL_GPUSYM_F_REDUCTION(COLL_GPUSYM_PARAM)
+                                                     struct ompi_communicator_t *comm, struct ompi_request_t **req,
+                                                     mca_coll_base_module_t *module)
+{
+    return coll_gpusym_is_internal(rcount, rdtype, op, comm, caller)
+               ? coll_gpusym_internal_iallreduce(sbuf, rbuf, rcount, op, comm, req)
+               : coll_gpusym_iallreduce(sbuf, rbuf, rcount, rdtype, op, comm, req, module);
+}
+
+int coll_gpusym_iallreduce_entry(COLL_GPUSYM_F_REDUCTION(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm,
+                                 struct ompi_request_t **req, mca_coll_base_module_t *module)
+{
+    const void *caller = __builtin_return_address(0);
+    return __builtin_expect(caller == __atomic_load_n(&coll_gpusym_iallreduce_caller, __ATOMIC_RELAXED), 1)
+               ? coll_gpusym_iallreduce(sbuf, rbuf, rcount, rdtype, op, comm, req, module)
+               : iallreduce_from(caller, sbuf, rbuf, rcount, rdtype, op, comm, req, module);
+}

@@ -193,6 +193,7 @@ mca_coll_base_module_t *coll_gpusym_comm_query(struct ompi_communicator_t *comm,
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) ONE_FUNCTION(name)
 #include "coll_gpusym.def"
 #undef ONE_FUNCTION
+    m->super.coll_iallreduce = coll_gpusym_iallreduce_entry;
     *priority = mca_coll_gpusym_component.priority;
     COLL_GPUSYM_VERBOSE(5, "%s: %d ranks%s, priority %d", name, ompi_comm_size(comm),
                         OMPI_COMM_IS_INTER(comm) ? ", an intercommunicator" : "", *priority);

@@ -4,7 +4,8 @@
  * The entries of all collectives: blocking, nonblocking, persistent; MPI requests and their progress.
  *
  * Calls of a communicator that are not over stand in its team's list, in MPI's order, and only the first is polled; what the
- * previous module then does with it goes on beside the list.  A blocking call with nothing before it needs no list.
+ * previous module then does with it goes on beside the list.  progress() polls the first call of each communicator, and a
+ * few of the previous module's requests at a time: so the cost of progress does not grow with what is in flight.
  */
 #include "coll_gpusym_call.h"
 
@@ -17,6 +18,8 @@
 
 /* Looks at a completion word before the CPU is shared: about 20 us, more than a small all-reduce takes. */
 #define SPINS 1000u
+/* The previous module's requests that one progress() looks at. */
+#define BELOW_POLLS 64u
 
 uint32_t coll_gpusym_in_flight;
 
@@ -29,7 +32,7 @@ typedef struct request {
     void *kept;                 /* the arrays of the arguments, owned */
     bool alone;                 /* persistent: without peers, or with those of an intercommunicator: nothing to agree on */
     bool staged;                /* call.stage is to be ended */
-    struct request *next;       /* in the list of those in flight */
+    struct request *next;       /* in the list of what is free, `below`, or over */
 } request_t;
 
 static void request_construct(request_t *r);
@@ -42,10 +45,13 @@ OBJ_CLASS_INSTANCE(request_t, ompi_coll_base_nbc_request_t, request_construct, r
 /* `lock` covers the teams' lists and what is here; held by one thread at a time while it makes progress. */
 static struct {
     pthread_mutex_t lock;
-    request_t *free;          /* for the next calls (not opal_free_list: some compilers want libatomic for it) */
+    request_t *free; /* for the next calls (not opal_free_list: some compilers want libatomic for it) */
     bool registered;
-    request_t *first, **last; /* in flight, oldest first */
-} engine = {.lock = PTHREAD_MUTEX_INITIALIZER, .last = &engine.first};
+    coll_gpusym_team_t *active; /* teams whose lists progress() polls */
+    /* Requests of which the previous module has one, oldest first; `look`: the link of the next one to be looked at. */
+    request_t *below, **below_last, **look;
+    uint32_t nbelow;
+} engine = {.lock = PTHREAD_MUTEX_INITIALIZER, .below_last = &engine.below, .look = &engine.below};
 
 static ompi_request_t *mpi_request(request_t *r)
 {
@@ -143,17 +149,35 @@ static int finish_blocking(coll_gpusym_call_t *call)
 
 /* ---- blocking ---- */
 
+/* With the lock held. */
 static void list_append(coll_gpusym_team_t *t, coll_gpusym_call_t *call)
 {
+    if (NULL == t->active_link) {
+        t->active_next = engine.active;
+        t->active_link = &engine.active;
+        if (NULL != engine.active) {
+            engine.active->active_link = &t->active_next;
+        }
+        engine.active = t;
+    }
     *t->last = call;
     t->last = &call->next;
 }
 
+/* With the lock held. */
 static void list_pop(coll_gpusym_team_t *t)
 {
     t->first = t->first->next;
-    if (NULL == t->first) {
-        t->last = &t->first;
+    if (NULL != t->first) {
+        return;
+    }
+    t->last = &t->first;
+    if (NULL != t->active_link) {
+        *t->active_link = t->active_next;
+        if (NULL != t->active_next) {
+            t->active_next->active_link = t->active_link;
+        }
+        t->active_link = NULL;
     }
 }
 
@@ -180,10 +204,17 @@ static void wait_queued(coll_gpusym_call_t *call)
     }
 }
 
+/* With nothing before it. It stands in the list, so that whatever is started meanwhile, by the progress that it makes, comes
+ * behind it. The lock is not needed: only the thread that may make the communicator's next call changes the list, and
+ * progress() leaves a blocking call alone. */
 static void wait_alone(coll_gpusym_call_t *call)
 {
+    coll_gpusym_team_t *t = call->module->team;
     /* The simulator's kernels run on the same cores: let them. */
     uint32_t spins = NULL != mca_coll_gpusym_component.dev && !mca_coll_gpusym_component.dev->simulated ? 0 : SPINS;
+
+    t->last = &call->next;
+    __atomic_store_n(&t->first, call, __ATOMIC_RELEASE);
     while (!coll_gpusym_call_poll(call)) {
         if (spins < SPINS) {
             spins++;
@@ -193,16 +224,29 @@ static void wait_alone(coll_gpusym_call_t *call)
         opal_progress();
         sched_yield();
     }
+    if (NULL == call->next) {
+        t->last = &t->first;
+        __atomic_store_n(&t->first, NULL, __ATOMIC_RELEASE);
+        return;
+    }
+    pthread_mutex_lock(&engine.lock);
+    list_pop(t);
+    pthread_mutex_unlock(&engine.lock);
+}
+
+static void wait_for(coll_gpusym_call_t *call)
+{
+    if (list_empty(call->module->team)) {
+        wait_alone(call);
+    } else {
+        wait_queued(call);
+    }
 }
 
 static int blocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_call_t *call)
 {
     coll_gpusym_call_init(call, m, a);
-    if (list_empty(m->team)) {
-        wait_alone(call);
-    } else {
-        wait_queued(call);
-    }
+    wait_for(call);
     return finish_blocking(call);
 }
 
@@ -318,13 +362,22 @@ static request_t *request_get(mca_coll_gpusym_module_t *m, bool persistent)
 
 /* ---- in flight ---- */
 
-/* With the lock held: from now on progress() drives it. */
-static void fly(request_t *r)
+/* With the lock held: from now on progress() looks for the end of its request. */
+static void below_append(request_t *r)
 {
     r->next = NULL;
-    *engine.last = r;
-    engine.last = &r->next;
+    *engine.below_last = r;
+    engine.below_last = &r->next;
+    engine.nbelow++;
+}
+
+/* From now on progress() drives a request that go_below() was called for, and that is in no list. */
+static void fly_below(request_t *r)
+{
+    pthread_mutex_lock(&engine.lock);
+    below_append(r);
     __atomic_fetch_add(&coll_gpusym_in_flight, 1, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&engine.lock);
 }
 
 /* The communicator's turn has come to call the previous module: staged or as it is. */
@@ -364,24 +417,65 @@ static bool below_over(request_t *r)
     return true;
 }
 
-/* One step of one request. Whether it is over. */
-static bool request_poll(request_t *r)
+/* Requests that are over, to be completed once the lock is no longer held. */
+typedef struct {
+    request_t *first, **last;
+    int n;
+} over_t;
+
+static void over_append(over_t *over, request_t *r)
 {
-    coll_gpusym_call_t *call = &r->call;
-    if (COLL_GPUSYM_CALL_BELOW == call->state) {
-        return below_over(r);
+    r->next = NULL;
+    *over->last = r;
+    over->last = &r->next;
+    over->n++;
+}
+
+static request_t *request_of(coll_gpusym_call_t *call)
+{
+    return (request_t *)((char *)call - offsetof(request_t, call));
+}
+
+/* A team's calls, the first after the other, as far as they go. A blocking one is polled by who waits for it. */
+static void team_poll(coll_gpusym_team_t *t, over_t *over)
+{
+    coll_gpusym_call_t *call;
+    while (NULL != (call = t->first) && !call->blocking && coll_gpusym_call_poll(call)) {
+        request_t *r = request_of(call);
+        list_pop(t);
+        coll_gpusym_call_count(call);
+        if (COLL_GPUSYM_CALL_ENDED == call->state) {
+            over_append(over, r);
+            continue;
+        }
+        go_below(r);
+        if (below_over(r)) {
+            over_append(over, r);
+        } else {
+            below_append(r);
+        }
     }
-    coll_gpusym_team_t *t = call->module->team;
-    if (t->first != call || !coll_gpusym_call_poll(call)) {
-        return false;
+}
+
+/* Some of the previous module's requests, in turn. */
+static void below_poll(over_t *over)
+{
+    for (uint32_t polls = engine.nbelow < BELOW_POLLS ? engine.nbelow : BELOW_POLLS; polls > 0; polls--) {
+        if (NULL == *engine.look) {
+            engine.look = &engine.below;
+        }
+        request_t *r = *engine.look;
+        if (!below_over(r)) {
+            engine.look = &r->next;
+            continue;
+        }
+        *engine.look = r->next;
+        if (NULL == r->next) {
+            engine.below_last = engine.look;
+        }
+        engine.nbelow--;
+        over_append(over, r);
     }
-    list_pop(t);
-    coll_gpusym_call_count(call);
-    if (COLL_GPUSYM_CALL_ENDED == call->state) {
-        return true;
-    }
-    go_below(r);
-    return below_over(r);
 }
 
 static void request_complete(request_t *r)
@@ -399,39 +493,28 @@ static void request_complete(request_t *r)
 /* Called by Open MPI wherever it waits. */
 static int progress(void)
 {
-    request_t *over = NULL, **over_last = &over;
-    int n = 0;
+    over_t over = {.last = &over.first};
 
     /* Another thread is at it, or we are: what is called in here may make progress of its own. */
     if (0 == __atomic_load_n(&coll_gpusym_in_flight, __ATOMIC_RELAXED) || 0 != pthread_mutex_trylock(&engine.lock)) {
         return 0;
     }
-    for (request_t **link = &engine.first; NULL != *link;) {
-        request_t *r = *link;
-        if (!request_poll(r)) {
-            link = &r->next;
-            continue;
-        }
-        *link = r->next;
-        if (NULL == *link) {
-            engine.last = link;
-        }
-        r->next = NULL;
-        *over_last = r;
-        over_last = &r->next;
-        n++;
+    for (coll_gpusym_team_t *t = engine.active, *next; NULL != t; t = next) {
+        next = t->active_next;
+        team_poll(t, &over);
     }
-    __atomic_fetch_sub(&coll_gpusym_in_flight, (uint32_t)n, __ATOMIC_RELAXED);
+    below_poll(&over);
+    __atomic_fetch_sub(&coll_gpusym_in_flight, (uint32_t)over.n, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&engine.lock);
-    while (NULL != over) {
-        request_t *r = over;
-        over = r->next;
+    while (NULL != over.first) {
+        request_t *r = over.first;
+        over.first = r->next;
         request_complete(r);
     }
-    if (0 == n && NULL != mca_coll_gpusym_component.dev && mca_coll_gpusym_component.dev->simulated) {
+    if (0 == over.n && NULL != mca_coll_gpusym_component.dev && mca_coll_gpusym_component.dev->simulated) {
         sched_yield(); /* the simulator's kernels run on the same cores, and who waits inside Open MPI never yields */
     }
-    return n;
+    return over.n;
 }
 
 /* ---- nonblocking ---- */
@@ -444,7 +527,7 @@ static void start(request_t *r)
     q->req_complete = REQUEST_PENDING;
     pthread_mutex_lock(&engine.lock);
     list_append(r->call.module->team, &r->call);
-    fly(r);
+    __atomic_fetch_add(&coll_gpusym_in_flight, 1, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&engine.lock);
     progress(); /* post it now */
 }
@@ -505,9 +588,7 @@ static int nonblocking_below(mca_coll_gpusym_module_t *m, const coll_gpusym_args
     OBJ_RETAIN(m->comm);
     go_below(r);
     mpi_request(r)->req_state = OMPI_REQUEST_ACTIVE;
-    pthread_mutex_lock(&engine.lock);
-    fly(r);
-    pthread_mutex_unlock(&engine.lock);
+    fly_below(r);
     *req = mpi_request(r);
     return MPI_SUCCESS;
 }
@@ -561,9 +642,7 @@ static int start_one(request_t *r)
         call->error = rv;
         call->state = COLL_GPUSYM_CALL_BELOW;
     }
-    pthread_mutex_lock(&engine.lock);
-    fly(r);
-    pthread_mutex_unlock(&engine.lock);
+    fly_below(r);
     return OMPI_SUCCESS;
 }
 
@@ -604,13 +683,8 @@ static int ask_by_allgather(mca_coll_gpusym_module_t *m, bool device, fate_t *fa
 
 static int ask_all(mca_coll_gpusym_module_t *m, coll_gpusym_call_t *call, fate_t *fate)
 {
-    coll_gpusym_team_t *t = m->team;
     call->agree_only = true;
-    if (list_empty(t)) {
-        wait_alone(call);
-    } else {
-        wait_queued(call);
-    }
+    wait_for(call);
     call->agree_only = false;
     if (COLL_GPUSYM_CALL_ENDED == call->state) {
         *fate = NATIVE;

@@ -711,6 +711,7 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
 
 void coll_gpusym_team_fini(void)
 {
+    coll_gpusym_internal_fini();
     coll_gpusym_requests_fini();
     coll_gpusym_stage_fini();
     gpusym_lanes_close();

@@ -84,6 +84,8 @@ struct coll_gpusym_team {
 
     /* Calls that are not over, in the order in which they were made: nonblocking ones, and blocking ones behind them. */
     struct coll_gpusym_call *first, **last;
+    /* In the list of teams that progress polls; link NULL: not in it. See coll_gpusym_request.c. */
+    struct coll_gpusym_team *active_next, **active_link;
 };
 
 /* Makes an empty team, locally. MPI error code. */

@@ -1,0 +1,274 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The all-reduces that Open MPI runs by itself to make a communicator of another one.
+ *
+ * MPI_Comm_idup and its kin agree on an id by MPI_Iallreduce on the old communicator (ompi/communicator/comm_cid.c), called
+ * from opal_progress: at another place among the program's own calls on every rank.  So such a call can have no place in
+ * the order of the communicator's calls: not in ours, which the roll-call counts, nor in that of Open MPI's nonblocking
+ * collectives (coll/libnbc), which are told apart by counting them too.  It goes by messages of its own instead, with a tag
+ * that nothing else has: up a binomial tree to rank 0, and down again.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* dladdr */
+#endif
+#include "coll_gpusym.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <string.h>
+#include <strings.h>
+
+#include "ompi/mca/coll/base/coll_base_util.h"
+#include "ompi/mca/pml/pml.h"
+#include "ompi/request/request.h"
+#include "opal/runtime/opal_progress.h"
+
+/* Far below the tags that coll/libnbc counts down from -27, and also in the 24 bits that pml/ucx sends of it: there it is
+ * -4194304. */
+#define TAG (INT_MIN + (3 << 22))
+/* Open MPI's own have one integer. */
+#define COUNT_MAX 8
+
+const void *coll_gpusym_iallreduce_caller;
+
+typedef struct internal {
+    ompi_coll_base_nbc_request_t super;
+    struct ompi_communicator_t *comm; /* not retained: who makes a communicator of it holds it */
+    struct ompi_op_t *op;
+    int count;
+    int *out;                   /* the caller's */
+    int sum[COUNT_MAX];         /* of this rank and those that it has heard of */
+    int heard[COUNT_MAX];       /* what a child sends */
+    int bit;                    /* of the rank: the child or parent that the message in flight comes from or goes to */
+    enum { UP, PARENT, DOWN } step;
+    struct ompi_request_t *message; /* in flight; NULL: none */
+    int error;
+    struct internal *next;
+} internal_t;
+
+static int internal_free(ompi_request_t **req)
+{
+    if (!REQUEST_COMPLETE(*req)) {
+        return MPI_ERR_REQUEST;
+    }
+    OMPI_REQUEST_FINI(*req);
+    OBJ_RELEASE(*req);
+    *req = MPI_REQUEST_NULL;
+    return OMPI_SUCCESS;
+}
+
+static int internal_cancel(ompi_request_t *req, int flag)
+{
+    (void)req;
+    (void)flag;
+    return MPI_ERR_REQUEST; /* MPI: collectives cannot be cancelled */
+}
+
+static void internal_construct(internal_t *r)
+{
+    memset((char *)r + sizeof(r->super), 0, sizeof(*r) - sizeof(r->super));
+    r->super.super.req_type = OMPI_REQUEST_COLL;
+    r->super.super.req_status._cancelled = 0;
+    r->super.super.req_free = internal_free;
+    r->super.super.req_cancel = internal_cancel;
+}
+
+static OBJ_CLASS_INSTANCE(internal_t, ompi_coll_base_nbc_request_t, internal_construct, NULL);
+
+/* In flight, oldest first. `lock` covers the list; `busy`: a thread polls what it has taken out of it. */
+static struct {
+    pthread_mutex_t lock;
+    bool registered, busy;
+    internal_t *first, **last;
+} internals = {.lock = PTHREAD_MUTEX_INITIALIZER, .last = &internals.first};
+
+static bool send_to(internal_t *r, int rank)
+{
+    r->error = MCA_PML_CALL(isend(r->sum, (size_t)r->count, MPI_INT, rank, TAG, MCA_PML_BASE_SEND_STANDARD, r->comm, &r->message));
+    return OMPI_SUCCESS == r->error;
+}
+
+static bool receive_from(internal_t *r, int rank, int *into)
+{
+    r->error = MCA_PML_CALL(irecv(into, (size_t)r->count, MPI_INT, rank, TAG, r->comm, &r->message));
+    return OMPI_SUCCESS == r->error;
+}
+
+/* Starts the next message. False: there is none, or it failed. */
+static bool next_message(internal_t *r)
+{
+    const int me = ompi_comm_rank(r->comm), n = ompi_comm_size(r->comm);
+
+    for (; UP == r->step && r->bit < n; r->bit <<= 1) {
+        if (0 != (me & r->bit)) {
+            r->step = PARENT;
+            return send_to(r, me - r->bit);
+        }
+        if (me + r->bit < n) {
+            return receive_from(r, me + r->bit, r->heard);
+        }
+    }
+    if (PARENT == r->step) {
+        r->step = DOWN;
+        return receive_from(r, me - r->bit, r->sum);
+    }
+    for (r->step = DOWN, r->bit >>= 1; r->bit > 0; r->bit >>= 1) {
+        if (me + r->bit < n) {
+            return send_to(r, me + r->bit);
+        }
+    }
+    return false;
+}
+
+/* The message has arrived or gone. */
+static void message_over(internal_t *r)
+{
+    r->error = r->message->req_status.MPI_ERROR;
+    ompi_request_free(&r->message);
+    r->message = NULL;
+    if (UP == r->step && MPI_SUCCESS == r->error) {
+        ompi_op_reduce(r->op, r->heard, r->sum, (gpusym_count_t)r->count, MPI_INT);
+        r->bit <<= 1;
+    }
+}
+
+/* Whether it is over: with `error`. Never waits. */
+static bool internal_poll(internal_t *r)
+{
+    while (NULL == r->message || REQUEST_COMPLETE(r->message)) {
+        if (NULL != r->message) {
+            message_over(r);
+        }
+        if (MPI_SUCCESS != r->error || !next_message(r)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void internal_complete(internal_t *r)
+{
+    if (MPI_SUCCESS == r->error) {
+        memcpy(r->out, r->sum, (size_t)r->count * sizeof r->sum[0]);
+    }
+    r->super.super.req_status.MPI_ERROR = r->error;
+    r->super.super.req_status._ucount = 0;
+    ompi_request_complete(&r->super.super, true); /* from here on it may be gone */
+}
+
+/* All that are in flight, out of the list. */
+static internal_t *take_all(void)
+{
+    pthread_mutex_lock(&internals.lock);
+    internal_t *all = internals.first;
+    internals.first = NULL;
+    internals.last = &internals.first;
+    pthread_mutex_unlock(&internals.lock);
+    return all;
+}
+
+/* Puts those from `first` to the one whose link is `last` back, before what has been started meanwhile. */
+static void put_back(internal_t *first, internal_t **last)
+{
+    pthread_mutex_lock(&internals.lock);
+    *last = internals.first;
+    if (NULL == internals.first) {
+        internals.last = last;
+    }
+    internals.first = first;
+    pthread_mutex_unlock(&internals.lock);
+}
+
+/* Called by Open MPI wherever it waits. No lock is held while messages are started: that may make progress in turn. */
+static int internal_progress(void)
+{
+    internal_t *kept = NULL, **kept_last = &kept;
+    int n = 0;
+
+    if (NULL == __atomic_load_n(&internals.first, __ATOMIC_RELAXED) ||
+        __atomic_exchange_n(&internals.busy, true, __ATOMIC_ACQUIRE)) {
+        return 0;
+    }
+    for (internal_t *r = take_all(), *next; NULL != r; r = next) {
+        next = r->next;
+        if (internal_poll(r)) {
+            internal_complete(r);
+            n++;
+        } else {
+            *kept_last = r;
+            kept_last = &r->next;
+        }
+    }
+    if (NULL != kept) {
+        put_back(kept, kept_last);
+    }
+    __atomic_store_n(&internals.busy, false, __ATOMIC_RELEASE);
+    return n;
+}
+
+/* Puts it behind the others, whose messages must not be overtaken. */
+static int internal_start(internal_t *r)
+{
+    pthread_mutex_lock(&internals.lock);
+    if (!internals.registered) {
+        internals.registered = OPAL_SUCCESS == opal_progress_register(internal_progress);
+    }
+    const bool ok = internals.registered;
+    if (ok) {
+        *internals.last = r;
+        internals.last = &r->next;
+    }
+    pthread_mutex_unlock(&internals.lock);
+    return ok ? OMPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
+}
+
+int coll_gpusym_internal_iallreduce(const void *in, void *out, size_t count, struct ompi_op_t *op,
+                                    struct ompi_communicator_t *comm, ompi_request_t **req)
+{
+    internal_t *r = OBJ_NEW(internal_t);
+    if (NULL == r) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    OMPI_REQUEST_INIT(&r->super.super, false);
+    r->super.super.req_mpi_object.comm = comm;
+    r->super.super.req_state = OMPI_REQUEST_ACTIVE;
+    r->comm = comm;
+    r->op = op;
+    r->count = (int)count;
+    r->out = out;
+    r->bit = 1;
+    memcpy(r->sum, MPI_IN_PLACE == in ? out : in, count * sizeof r->sum[0]);
+    const int rv = internal_start(r);
+    if (OMPI_SUCCESS != rv) {
+        OMPI_REQUEST_FINI(&r->super.super);
+        OBJ_RELEASE(r);
+        return rv;
+    }
+    *req = &r->super.super;
+    return OMPI_SUCCESS;
+}
+
+bool coll_gpusym_is_internal(size_t count, struct ompi_datatype_t *dtype, struct ompi_op_t *op,
+                             struct ompi_communicator_t *comm, const void *caller)
+{
+    Dl_info info;
+
+    /* MPI_Iallreduce, and what is called so in other languages' and ABIs' libraries. Open MPI's own callers have no name:
+     * they are not exported. */
+    if (0 != dladdr(caller, &info) && NULL != info.dli_sname && NULL != strcasestr(info.dli_sname, "iallreduce")) {
+        __atomic_store_n(&coll_gpusym_iallreduce_caller, caller, __ATOMIC_RELAXED);
+        return false;
+    }
+    return MPI_INT == dtype && 0 < count && count <= COUNT_MAX && !OMPI_COMM_IS_INTER(comm) && ompi_comm_size(comm) > 1 &&
+           ompi_op_is_commute(op);
+}
+
+void coll_gpusym_internal_fini(void)
+{
+    if (internals.registered) {
+        opal_progress_unregister(internal_progress);
+        internals.registered = false;
+    }
+}
