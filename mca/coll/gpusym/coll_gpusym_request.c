@@ -160,18 +160,13 @@ static void list_append(coll_gpusym_team_t *t, coll_gpusym_call_t *call)
         }
         engine.active = t;
     }
-    *t->last = call;
+    __atomic_store_n(t->last, call, __ATOMIC_RELAXED); /* list_empty() reads it without the lock */
     t->last = &call->next;
 }
 
-/* With the lock held. */
-static void list_pop(coll_gpusym_team_t *t)
+/* The team's list is about to be empty: progress() need not look at it. With the lock held. */
+static void deactivate(coll_gpusym_team_t *t)
 {
-    t->first = t->first->next;
-    if (NULL != t->first) {
-        return;
-    }
-    t->last = &t->first;
     if (NULL != t->active_link) {
         *t->active_link = t->active_next;
         if (NULL != t->active_next) {
@@ -179,6 +174,18 @@ static void list_pop(coll_gpusym_team_t *t)
         }
         t->active_link = NULL;
     }
+}
+
+/* With the lock held. */
+static void list_pop(coll_gpusym_team_t *t)
+{
+    coll_gpusym_call_t *next = t->first->next;
+    if (NULL == next) {
+        t->last = &t->first;
+        deactivate(t);
+    }
+    /* Last, and release: who finds the list empty, without the lock, has what its calls have done, and may change it. */
+    __atomic_store_n(&t->first, next, __ATOMIC_RELEASE);
 }
 
 /* Behind others in its communicator's list. */
