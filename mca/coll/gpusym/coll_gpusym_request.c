@@ -449,14 +449,14 @@ static void team_poll(coll_gpusym_team_t *t, over_t *over)
     coll_gpusym_call_t *call;
     while (NULL != (call = t->first) && !call->blocking && coll_gpusym_call_poll(call)) {
         request_t *r = request_of(call);
-        list_pop(t);
+        bool is_over = COLL_GPUSYM_CALL_ENDED == call->state;
         coll_gpusym_call_count(call);
-        if (COLL_GPUSYM_CALL_ENDED == call->state) {
-            over_append(over, r);
-            continue;
+        if (!is_over) {
+            go_below(r);
         }
-        go_below(r);
-        if (below_over(r)) {
+        list_pop(t); /* not before: a blocking call of another thread that finds the list empty goes below at once */
+        is_over = is_over || below_over(r);
+        if (is_over) {
             over_append(over, r);
         } else {
             below_append(r);
