@@ -1,13 +1,24 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * File descriptors of other processes of this host, fetched without their help: memory that is known by a descriptor
- * alone is shared that way.
+ * Memory that processes of this host share by file descriptors: files of it, and descriptors of other processes,
+ * fetched without their help.
  */
 #ifndef GPUSYM_COMMON_FD_H
 #define GPUSYM_COMMON_FD_H
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
+
+/*
+ * A file of `bytes` zeroed bytes of memory, for this user alone, closed on exec; the caller closes it. It is sealed: no
+ * process can make it shorter under the mappings of the others, which would kill them. GPUSYM_ERR_NOT_AVAILABLE,
+ * GPUSYM_ERR_NO_MEMORY, with errno.
+ */
+int gpusym_memfd_make(const char *name, uint64_t bytes, int *fd);
+/* Whether fd, of whichever process, is such a file, of just so many bytes: that is so for ever, once it is true. */
+bool gpusym_memfd_is_sealed(int fd, uint64_t bytes);
 
 /* Owner: processes of the same user may fetch our descriptors, of which fd is one, from now on, also where the system
  * otherwise keeps that to parents and debuggers (Yama, ptrace_scope 1). GPUSYM_ERR_UNREACHABLE, with errno, where it is

@@ -18,11 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "mca/common/gpusym/fd.h"
 #include "mca/common/gpusym/heap.h"
 
 /* ---- pages ---- */
@@ -72,12 +71,12 @@ static struct {
 static int slab_make(void)
 {
     slab_head_t head = {.magic = SLAB_MAGIC};
-    const int fd = memfd_create("gpusym", MFD_CLOEXEC);
-    if (fd < 0) {
-        return GPUSYM_ERR_NOT_AVAILABLE;
+    int fd;
+    const int rc = gpusym_memfd_make("gpusym", SLAB_BYTES, &fd);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
     }
-    if (0 != fchmod(fd, 0600) || 0 != ftruncate(fd, SLAB_BYTES) ||
-        sizeof head.nonce != getrandom(head.nonce, sizeof head.nonce, 0)) {
+    if (!gpusym_random(head.nonce, sizeof head.nonce)) {
         goto close_fd;
     }
     slab.base = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -216,26 +215,32 @@ void gpusym_rollcall_leave(gpusym_rollcall_t *rc, uint64_t off)
 static int slab_map(const gpusym_pages_id_t *id, gpusym_peer_t *peer)
 {
     char path[64];
-    struct stat st;
     slab_head_t head;
+    ssize_t n = 0;
+    int fd;
 
+    if (id->pid <= 0 || id->fd < 0 || SLAB_BYTES != id->bytes) {
+        return GPUSYM_ERR_UNREACHABLE;
+    }
     snprintf(path, sizeof path, "/proc/%d/fd/%d", id->pid, id->fd);
-    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    GPUSYM_RESTART(fd, open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (fd < 0) {
         return GPUSYM_ERR_UNREACHABLE;
     }
     peer->base = MAP_FAILED;
-    if (0 == fstat(fd, &st) && S_ISREG(st.st_mode) && (uint64_t)st.st_size == id->bytes &&
-        sizeof head == pread(fd, &head, sizeof head, 0) && SLAB_MAGIC == head.magic && head.nonce[0] == id->nonce[0] &&
+    if (gpusym_memfd_is_sealed(fd, SLAB_BYTES)) {
+        GPUSYM_RESTART(n, pread(fd, &head, sizeof head, 0));
+    }
+    if (sizeof head == n && SLAB_MAGIC == head.magic && head.nonce[0] == id->nonce[0] &&
         head.nonce[1] == id->nonce[1]) {
-        peer->base = mmap(NULL, id->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        peer->base = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     }
     close(fd);
     if (MAP_FAILED == peer->base) {
         return GPUSYM_ERR_UNREACHABLE;
     }
 #ifdef SYS_pidfd_open
-    peer->pidfd = (int)syscall(SYS_pidfd_open, id->pid, 0);
+    GPUSYM_RESTART(peer->pidfd, (int) syscall(SYS_pidfd_open, id->pid, 0));
 #endif
     return GPUSYM_SUCCESS;
 }
@@ -309,28 +314,27 @@ int gpusym_peer_pid(const gpusym_peer_t *peer)
 /* Without a pidfd: a process that its parent has not reaped yet still answers to kill(), so ask for its state too. */
 static bool pid_alive(pid_t pid)
 {
-    char path[64], line[512], *name_end;
-    if (0 != kill(pid, 0) && ESRCH == errno) {
+    char path[64], line[512];
+    if (pid <= 0 || (0 != kill(pid, 0) && ESRCH == errno)) {
         return false;
     }
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *f = fopen(path, "re");
-    if (NULL == f) {
-        return true;
-    }
-    const bool read = NULL != fgets(line, sizeof line, f);
-    fclose(f);
-    name_end = read ? strrchr(line, ')') : NULL;
+    gpusym_file_line(path, line, sizeof line);
+    const char *name_end = strrchr(line, ')');
     return NULL == name_end || ('Z' != name_end[2] && 'X' != name_end[2]);
 }
 
 bool gpusym_peer_alive(gpusym_peer_t *peer)
 {
+    struct pollfd p = {.fd = peer->pidfd, .events = POLLIN};
+    int n = -1;
     if (peer->pidfd >= 0) { /* readable from the moment the process has ended, reaped or not */
-        struct pollfd p = {.fd = peer->pidfd, .events = POLLIN};
-        return 0 == poll(&p, 1, 0);
+        GPUSYM_RESTART(n, poll(&p, 1, 0));
     }
-    return pid_alive(peer->id.pid);
+    if (n > 0 && 0 != (p.revents & POLLIN)) {
+        return false;
+    }
+    return 0 == n || pid_alive(peer->id.pid); /* poll() failed, or says something else: that is no death */
 }
 
 /* ---- roll-call ---- */
