@@ -283,9 +283,15 @@ int gpusym_pages_peer(const gpusym_pages_id_t *id, gpusym_peer_t **peer)
     return rc;
 }
 
+/* Whether a line can stand there. */
+static bool off_valid(uint64_t off)
+{
+    return off >= SLAB_LINES && off <= SLAB_BYTES - sizeof(gpusym_line_t) && 0 == off % 64;
+}
+
 gpusym_line_t *gpusym_peer_line(gpusym_peer_t *peer, uint64_t off)
 {
-    return (gpusym_line_t *)(void *)(peer->base + off);
+    return !off_valid(off) ? NULL : (gpusym_line_t *) (void *) (peer->base + off);
 }
 
 uint64_t gpusym_line_life(const gpusym_line_t *line)
@@ -367,7 +373,20 @@ bool gpusym_rollcall_near_enough(const gpusym_rollcall_t *rc, uint64_t seq)
     return true;
 }
 
-static void entry_fill(gpusym_entry_t *e, const gpusym_post_t *post)
+/* Of what peers take for addresses, in call seq. */
+static uint64_t entry_check(const gpusym_entry_t *e, uint64_t seq)
+{
+    uint64_t check = (seq ^ ((uint64_t) e->in_key << 32 | e->out_key)) * 0x9e3779b97f4a7c15ull;
+    check = (check ^ e->in_off) * 0xbf58476d1ce4e5b9ull;
+    return (check ^ check >> 32 ^ e->out_off) * 0x94d049bb133111ebull;
+}
+
+bool gpusym_entry_intact(const gpusym_entry_t *e, uint64_t seq)
+{
+    return e->check == entry_check(e, seq);
+}
+
+static void entry_fill(gpusym_entry_t *e, const gpusym_post_t *post, uint64_t seq)
 {
     e->bytes = post->bytes;
     e->flags = post->flags;
@@ -376,6 +395,9 @@ static void entry_fill(gpusym_entry_t *e, const gpusym_post_t *post)
     e->out_key = post->out_key;
     e->in_off = post->in_off;
     e->out_off = post->out_off;
+    if (0 != (post->in_key | post->out_key)) {
+        e->check = entry_check(e, seq);
+    }
 }
 
 bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpusym_rollcall_read_t *read)
@@ -390,7 +412,9 @@ bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpus
                                      .stage = -1,
                                      .stage_rank = -1,
                                      .mismatch_rank = -1,
-                                     .word = seq << 48 | (uint64_t)post->kind << 40 | (uint64_t)post->what << 32 | post->hash,
+                                     .corrupt_rank = -1,
+                                     .word = seq << 48 | (uint64_t) post->kind << 40 | (uint64_t) post->what << 32 |
+                                             post->hash,
                                      .bytes = post->bytes,
                                      .exact = post->exact,
                                      .max_bytes = post->bytes,
@@ -400,12 +424,15 @@ bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpus
                                      .same_layout = true};
     gpusym_entry_t *e = entry_of(rc, rc->rank, seq);
     if (GPUSYM_KIND_HOST != post->kind) {
-        entry_fill(e, post);
+        entry_fill(e, post, seq);
     }
     /* Release: what this rank did before the call is done for those that read the entry. */
     __atomic_store_n(&e->word, read->word, __ATOMIC_RELEASE);
     return true;
 }
+
+/* No buffer has so many bytes: addresses have fewer bits. */
+#define BYTES_BITS 57
 
 /* Takes rank r's entry into account. */
 static void note(gpusym_rollcall_read_t *read, uint32_t r, uint64_t word, const gpusym_entry_t *e)
@@ -418,6 +445,9 @@ static void note(gpusym_rollcall_read_t *read, uint32_t r, uint64_t word, const 
     if (kind >= GPUSYM_KIND_STAGE && read->stage < 0) {
         read->stage = kind;
         read->stage_rank = (int)r;
+    }
+    if (0 != (e->bytes >> BYTES_BITS | e->flags / GPUSYM_POST_FLAGS_END)) {
+        read->corrupt_rank = (int) r;
     }
     const bool same = (uint8_t)(word >> 32) == (uint8_t)(read->word >> 32) && (uint32_t)word == (uint32_t)read->word &&
                       (!read->exact || e->bytes == read->bytes);
@@ -541,16 +571,20 @@ void gpusym_turns_give(gpusym_rollcall_t *rc, bool failed)
     }
 }
 
-void gpusym_turns_rescue(gpusym_rollcall_t *rc)
+int gpusym_turns_rescue(gpusym_rollcall_t *rc)
 {
     if (0 != rc->rank || rc->turns >= rc->nranks) {
-        return;
+        return -1;
     }
     gpusym_peer_t *peer = rc->peer[rc->order[rc->turns]];
     const uint64_t token = __atomic_load_n(turn_of(peer), __ATOMIC_ACQUIRE);
+    if (0 != token && (0 == token >> 32 || 0 != token >> 63 || !off_valid((uint32_t) token))) {
+        return (int) rc->order[rc->turns];
+    }
     if (0 != token && !pid_alive((pid_t)(token >> 32))) {
         turn_swap(peer, token, 0);
     }
+    return -1;
 }
 
 /* ---- failures ---- */
@@ -566,6 +600,47 @@ int gpusym_rollcall_aborted(const gpusym_rollcall_t *rc)
         if (r != rc->rank && 0 != __atomic_load_n(&rc->line[r]->abort, __ATOMIC_ACQUIRE)) {
             return (int)r;
         }
+    }
+    return -1;
+}
+
+/* Whether an entry can be one of call seq's place, when our last call is rc->seq: ranks are less than HISTORY apart,
+ * and an entry stays for HISTORY calls. */
+static bool entry_plausible(const gpusym_rollcall_t *rc, const gpusym_line_t *line, uint64_t seq)
+{
+    const gpusym_entry_t *e = &line->entry[seq % HISTORY];
+    const uint64_t word = __atomic_load_n(&e->word, __ATOMIC_ACQUIRE);
+    const uint64_t voted = __atomic_load_n(&e->vote, __ATOMIC_ACQUIRE) >> 1;
+    const uint16_t said = (uint16_t) (word >> 48);
+    const int ahead = (int16_t) (uint16_t) (said - (uint16_t) rc->seq);
+    const bool fresh = 0 == word && rc->seq < 2 * HISTORY;
+    return (fresh || (said % HISTORY == seq % HISTORY && ahead < (int) HISTORY && ahead > -2 * (int) HISTORY)) &&
+           (0 == voted || (voted % HISTORY == seq % HISTORY && voted < rc->seq + HISTORY));
+}
+
+static bool line_plausible(const gpusym_rollcall_t *rc, uint32_t r)
+{
+    const gpusym_line_t *line = rc->line[r];
+    const uint64_t life = gpusym_line_life(line);
+    return __atomic_load_n(&line->abort, __ATOMIC_ACQUIRE) <= 1 &&
+           (NULL == rc->life || rc->life[r] == life || rc->life[r] + 1 == life) &&
+           __atomic_load_n(&line->go, __ATOMIC_ACQUIRE) < rc->seq + HISTORY &&
+           __atomic_load_n(&line->launched, __ATOMIC_ACQUIRE) < rc->seq + HISTORY &&
+           /* what gpusym_rollcall_read() waits for, and what gpusym_rollcall_post() does */
+           entry_plausible(rc, line, rc->seq) &&
+           (rc->seq < HISTORY / 2 || entry_plausible(rc, line, rc->seq + 1 - HISTORY / 2));
+}
+
+int gpusym_rollcall_corrupt(const gpusym_rollcall_t *rc, const gpusym_rollcall_read_t *read)
+{
+    for (uint32_t r = 0; r < rc->nranks; r++) {
+        if (!line_plausible(rc, r)) {
+            return (int) r;
+        }
+    }
+    if (0 != read->seq && read->seq == rc->seq &&
+        __atomic_load_n(&entry_of(rc, rc->rank, read->seq)->word, __ATOMIC_RELAXED) != read->word) {
+        return (int) rc->rank;
     }
     return -1;
 }
