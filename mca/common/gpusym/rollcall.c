@@ -160,6 +160,7 @@ void gpusym_pages_close(void)
         slab.arena = NULL;
     }
     pthread_mutex_unlock(&slab.lock);
+    gpusym_fd_close();
 }
 
 int gpusym_pages_alloc(uint64_t *off)
@@ -268,6 +269,7 @@ static int peer_get(const gpusym_pages_id_t *id, gpusym_peer_t **peer)
             free(p);
             return rc;
         }
+        gpusym_fd_admit(id->pid);
     }
     p->next = slab.peers;
     slab.peers = p;
