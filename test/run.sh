@@ -142,7 +142,7 @@ kinds-long   | =3        | 120 | ok                             |               
 kinds-plain  | 1,3       | 120 | ok                             |                                         | test/mpi/kinds --plain
 kinds-fails  | =3        | 60  | ok:has host memory, since not all ranks | coll_gpusym_sim_fail=alloc:1@1 osc_base_verbose=1 | env LD_PRELOAD=@KINDS@ @BUILD@/test/mpi/kinds --fails
 # Under a storm of signals, as of a profiler's or a program's timer: the same, in the midst of every system call.
-storm        | =3        | 60  | ok:storm. [1-9]                 |                                         | env LD_PRELOAD=@STORM@ @BUILD@/test/mpi/allmpi
+storm        | =3        | 60  | ok:storm. [1-9]                 |                                         | env LD_PRELOAD=@STORM@ GPUSYM_STORM_START=init @BUILD@/test/mpi/allmpi
 storm-restart | =3       | 60  | ok:storm. [1-9]                 |                                         | env LD_PRELOAD=@STORM@ GPUSYM_STORM_RESTART=1 @BUILD@/test/mpi/random_coll --n 200
 storm-coll   | =3        | 60  | ok:storm. [1-9]                 |                                         | env LD_PRELOAD=@STORM@ @BUILD@/test/mpi/random_coll --n 200
 storm-vmm    | =3        | 60  | ok:storm. [1-9]                 |                                         | env LD_PRELOAD=@STORM@ @BUILD@/test/mpi/zerocopy --n 40 --kinds vmm
