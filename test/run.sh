@@ -22,7 +22,7 @@ set -u
 # MCA       name=value ...; besides them coll=gpusym and coll_gpusym_device=..., unless given here. A line that names
 #           a parameter sim_... is only for the simulator
 # program   in the build tree, or a command found in PATH; @SRC@ and @BUILD@ are the two trees, @INFO@ is ompi_info,
-#           @KINDS@ is libgpusym_kinds, for LD_PRELOAD
+#           @KINDS@ is libgpusym_kinds, @STORM@ test/mpi/storm.c, for LD_PRELOAD
 tests() {
     cat <<'EOF'
 # What a user sees.
@@ -146,12 +146,21 @@ kinds        | 1,2,3,4   | 120 | ok                             |               
 kinds-long   | =3        | 120 | ok                             |                                         | env LD_PRELOAD=@KINDS@ @BUILD@/test/mpi/kinds --rounds 1000
 kinds-plain  | 1,3       | 120 | ok                             |                                         | test/mpi/kinds --plain
 kinds-fails  | =3        | 60  | ok:has host memory, since not all ranks | coll_gpusym_sim_fail=alloc:1@1 osc_base_verbose=1 | env LD_PRELOAD=@KINDS@ @BUILD@/test/mpi/kinds --fails
+# Under a storm of signals, as of a profiler's or a program's timer: the same, in the midst of every system call.
+storm        | =3        | 60  | ok:storm. [1-9]                 |                                         | env LD_PRELOAD=@STORM@ GPUSYM_STORM_START=init @BUILD@/test/mpi/allmpi
+storm-restart | =3       | 60  | ok:storm. [1-9]                 |                                         | env LD_PRELOAD=@STORM@ GPUSYM_STORM_RESTART=1 @BUILD@/test/mpi/random_coll --n 200
+storm-coll   | =3        | 60  | ok:storm. [1-9]                 |                                         | env LD_PRELOAD=@STORM@ @BUILD@/test/mpi/random_coll --n 200
+storm-vmm    | =3        | 60  | ok:storm. [1-9]                 |                                         | env LD_PRELOAD=@STORM@ @BUILD@/test/mpi/zerocopy --n 40 --kinds vmm
+storm-comms  | =2        | 60  | ok:storm. [1-9]                 |                                         | env LD_PRELOAD=@STORM@ @BUILD@/test/mpi/comms
+storm-threads | =2       | 60  | ok:storm. [1-9]                 |                                         | env LD_PRELOAD=@STORM@ @BUILD@/test/mpi/threads
 # Vectors, packed by the GPU.
 pack         | 2,3,4     | 120 | ok                             |                                         | test/mpi/pack --n 600
 # Injected faults, mismatched calls, killed ranks.
 broken       | =3        | 60  | ok                             | coll_gpusym_sim_fail=launch:10@1 coll_gpusym_sim_host=1 | test/mpi/broken
 broken-linger | =3       | 60  | ok                             | coll_gpusym_sim_fail=launch:10@1 coll_gpusym_sim_host=1 coll_gpusym_linger=500 | test/mpi/broken
 broken-mt    | =3        | 60  | ok                             | coll_gpusym_sim_fail=launch:10@1 coll_gpusym_sim_host=1 | test/mpi/broken --threads
+# A rank writes over the memory by which ranks agree.
+scribble     | =3        | 120 | ok:memory by which rank 1 and its peers agree | coll_gpusym_timeout=5 coll_gpusym_zero_copy_min=4096 coll_gpusym_sim_gpus=0 | test/mpi/scribble
 faults       | -         | 300 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ allreduce
 faults-all   | -         | 400 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ collectives
 faults-mc    | -         | 120 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ multicast
@@ -310,6 +319,7 @@ table_line() {
     command=("${command[@]//@INFO@/$GPUSYM_OMPI_INFO}")
     # the sanitizers' library must come first
     command=("${command[@]//@KINDS@/${sanitizer_preload:+$sanitizer_preload:}$builddir/.libs/libgpusym_kinds.so}")
+    command=("${command[@]//@STORM@/${sanitizer_preload:+$sanitizer_preload:}$builddir/test/mpi/.libs/libstorm.so}")
     program=${command[0]}
     if [[ $program == */* ]]; then
         [[ $program == /* ]] || command[0]=$builddir/$program

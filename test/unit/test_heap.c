@@ -407,6 +407,28 @@ static void classes_share_the_slab(void **state)
     assert_true(gpusym_slot_count(64 << 20, 3) >= 64);
 }
 
+/* Offsets of slots: those of all, and no others. */
+static void a_slot_begins_where_slots_do(void **state)
+{
+    (void) state;
+    for (size_t i = 0; i < HEAP_SIZES; i++) {
+        uint64_t at = 0;
+        for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
+            const uint64_t each = gpusym_slot_size(heap_sizes[i], c);
+            for (uint32_t k = 0; k < gpusym_slot_count(heap_sizes[i], c); k++, at += each) {
+                for (unsigned d = 0; d < GPUSYM_SLOT_CLASSES; d++) {
+                    assert_int_equal(gpusym_slot_is(heap_sizes[i], d, at), c == d);
+                }
+                assert_false(gpusym_slot_is(heap_sizes[i], c, at + 1) || gpusym_slot_is(heap_sizes[i], c, at + 4096));
+            }
+            assert_false(gpusym_slot_is(heap_sizes[i], c, at));
+            assert_false(gpusym_slot_is(heap_sizes[i], c, heap_sizes[i]));
+            assert_false(gpusym_slot_is(heap_sizes[i], c, GPUSYM_SLOT_NONE));
+        }
+        assert_false(gpusym_slot_is(heap_sizes[i], GPUSYM_SLOT_CLASSES, 0));
+    }
+}
+
 /* A slot that was handed out. */
 typedef struct {
     uint64_t off, size;
@@ -715,6 +737,7 @@ int main(int argc, char **argv)
         ON_DEVICE(a_wrong_id_is_refused),
         ON_DEVICE(nothing_is_held_after_an_error),
         cmocka_unit_test(classes_share_the_slab),
+        cmocka_unit_test(a_slot_begins_where_slots_do),
         ON_DEVICE(every_slot_is_had_once_and_comes_back),
         ON_DEVICE(an_offer_reserves),
         ON_DEVICE(the_epoch_floor_only_rises),

@@ -105,6 +105,8 @@ static int unimport_counted(gpusym_gpu_t *which, void *p)
     return rc;
 }
 
+static _Thread_local uint64_t mapped_size; /* that gpusym_reg_map said last */
+
 /* Opens all for this process. */
 static bool open_all(void)
 {
@@ -225,14 +227,14 @@ static uint32_t key_of_idle(const void *p)
 static void *map_elsewhere(uint32_t key)
 {
     void *base = NULL;
-    OK(gpusym_reg_map(&dev, elsewhere, self, key, &base));
+    OK(gpusym_reg_map(&dev, elsewhere, self, key, &base, &mapped_size));
     return base;
 }
 
 static bool is_listed(uint32_t key)
 {
     void *base;
-    return GPUSYM_SUCCESS == gpusym_reg_map(&dev, gpu, self, key, &base);
+    return GPUSYM_SUCCESS == gpusym_reg_map(&dev, gpu, self, key, &base, &mapped_size);
 }
 
 /* ---- the owner ---- */
@@ -591,7 +593,7 @@ static void our_own_is_not_mapped(void **state)
     char *p = alloc(SIZE);
     void *base = NULL;
     const uint32_t key = key_of(p + 5);
-    OK(gpusym_reg_map(&dev, gpu, self, key, &base));
+    OK(gpusym_reg_map(&dev, gpu, self, key, &base, &mapped_size));
     assert_ptr_equal(base, p);
     assert_int_equal(calls.imports, 0);
 }
@@ -635,7 +637,7 @@ static void a_reallocated_buffer_is_mapped_anew(void **state)
         const uint32_t key = key_of(p);
         assert_int_not_equal(key, old);
         if (0 != old) {
-            assert_int_equal(gpusym_reg_map(&dev, elsewhere, self, old, &base), GPUSYM_ERR_UNREACHABLE);
+            assert_int_equal(gpusym_reg_map(&dev, elsewhere, self, old, &base, &mapped_size), GPUSYM_ERR_UNREACHABLE);
         }
         assert_int_equal(get_value(map_elsewhere(key)), round);
         assert_int_equal(calls.mapped, 1); /* the old one was let go of */
@@ -701,9 +703,9 @@ static void peers_let_go(void **state)
 static void expect_map(uint32_t key, int rc)
 {
     void *base = &key;
-    assert_int_equal(gpusym_reg_map(&dev, elsewhere, self, key, &base), rc);
+    assert_int_equal(gpusym_reg_map(&dev, elsewhere, self, key, &base, &mapped_size), rc);
     assert_ptr_equal(base, &key);
-    assert_int_equal(gpusym_reg_map(&dev, gpu, self, key, &base), rc);
+    assert_int_equal(gpusym_reg_map(&dev, gpu, self, key, &base, &mapped_size), rc);
 }
 
 static void bad_keys_are_refused(void **state)
@@ -722,7 +724,7 @@ static void bad_keys_are_refused(void **state)
         const uint32_t any = (uint32_t) next_random();
         if (any != key) {
             void *base;
-            assert_true(GPUSYM_SUCCESS > gpusym_reg_map(&dev, elsewhere, self, any, &base));
+            assert_true(GPUSYM_SUCCESS > gpusym_reg_map(&dev, elsewhere, self, any, &base, &mapped_size));
             gpusym_reg_put(any);
         }
     }
@@ -740,14 +742,14 @@ static void a_failed_import(void **state)
     void *base;
     uint32_t key = key_of_idle(p);
     failing.import = GPUSYM_ERR_NO_MEMORY;
-    assert_int_equal(gpusym_reg_map(&dev, elsewhere, self, key, &base), GPUSYM_ERR_NO_MEMORY);
+    assert_int_equal(gpusym_reg_map(&dev, elsewhere, self, key, &base, &mapped_size), GPUSYM_ERR_NO_MEMORY);
     map_elsewhere(key);
     assert_int_equal(calls.imports, 2);
     for (unsigned i = 0; i < 2; i++) {
         key = key_of_idle(q);
         failing.import = 0 == i ? GPUSYM_ERR_UNREACHABLE : GPUSYM_ERR;
         for (unsigned k = 0; k < 3; k++) {
-            assert_int_equal(gpusym_reg_map(&dev, elsewhere, self, key, &base), GPUSYM_ERR_UNREACHABLE);
+            assert_int_equal(gpusym_reg_map(&dev, elsewhere, self, key, &base, &mapped_size), GPUSYM_ERR_UNREACHABLE);
         }
         assert_int_equal(calls.imports, 3 + i);
         OK(buffer_free(q));
@@ -771,8 +773,65 @@ static void injected_faults_are_told(void **state)
     assert_int_equal(gpusym_reg_get(&dev, gpu, p, 1, &key, &off), GPUSYM_ERR);
     assert_non_null(strstr(sim->error(), "export:1"));
     OK(gpusym_reg_get(&dev, gpu, p, 1, &key, &off));
-    assert_int_equal(gpusym_reg_map(&dev, elsewhere, self, key, &base), GPUSYM_ERR_UNREACHABLE);
+    assert_int_equal(gpusym_reg_map(&dev, elsewhere, self, key, &base, &mapped_size), GPUSYM_ERR_UNREACHABLE);
     assert_non_null(strstr(sim->error(), "import:1"));
+}
+
+/* How reg.c lays out an entry of its table, and where that begins: in bytes. */
+enum { ENTRY_FIRST = 128, ENTRY_BYTES = 128, ENTRY_USED = 120, ENTRY_SIZE_OFF = 8 };
+
+static int map_rc(uint32_t key)
+{
+    void *base;
+    return gpusym_reg_map(&dev, elsewhere, self, key, &base, &mapped_size);
+}
+
+/* One bit of an entry: nothing is mapped by what its owner has not written. */
+static void entries_overwritten_are_refused(void **state)
+{
+    (void) state;
+    const uint32_t key = key_of(alloc(SIZE));
+    unsigned char *entry = (unsigned char *) gpusym_pages_area() + ENTRY_FIRST + (key & 0xff) * ENTRY_BYTES;
+    for (unsigned bit = 0; bit < 8 * ENTRY_USED; bit++) {
+        entry[bit / 8] ^= (unsigned char) (1u << bit % 8);
+        /* the low bits of the generation are in the key */
+        assert_int_equal(map_rc(key), bit < 24 ? GPUSYM_ERR_UNREACHABLE : GPUSYM_ERR_CORRUPT);
+        entry[bit / 8] ^= (unsigned char) (1u << bit % 8);
+    }
+    assert_int_equal(calls.imports, 0);
+    OK(map_rc(key));
+    assert_int_equal(mapped_size, SIZE);
+    /* what is mapped stays as it is, whatever its entry says then */
+    memset(entry + ENTRY_SIZE_OFF, 0xff, ENTRY_USED - ENTRY_SIZE_OFF);
+    OK(map_rc(key));
+    assert_int_equal(mapped_size, SIZE);
+    gpusym_reg_put(key);
+}
+
+/* Any bytes in the whole table, and any keys. */
+static void garbage_maps_nothing(void **state)
+{
+    (void) state;
+    static unsigned char saved[GPUSYM_PAGES_AREA];
+    const uint32_t key = key_of(alloc(SIZE));
+    unsigned char *area = gpusym_pages_area();
+    memcpy(saved, area, sizeof saved);
+    for (unsigned round = 0; round < 300; round++) {
+        for (unsigned i = 0; i < GPUSYM_PAGES_AREA; i++) {
+            area[i] = (unsigned char) next_random();
+        }
+        for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) { /* keys that fit what stands there */
+            uint32_t any;
+            memcpy(&any, area + ENTRY_FIRST + i * ENTRY_BYTES, sizeof any);
+            assert_true(GPUSYM_SUCCESS != map_rc(any << 8 | i));
+            assert_true(GPUSYM_SUCCESS != map_rc((uint32_t) next_random()));
+        }
+        assert_true(GPUSYM_SUCCESS != map_rc(key));
+    }
+    assert_int_equal(calls.imports, 0);
+    memcpy(area, saved, sizeof saved);
+    OK(map_rc(key));
+    gpusym_reg_put(key);
 }
 
 /* ---- threads ---- */
@@ -801,7 +860,8 @@ static void *use_buffers(void *arg)
         }
         const uint32_t value = shared ? get_value(p) : mark | i;
         wrong += !shared && !put_value(p, value);
-        wrong += GPUSYM_SUCCESS != gpusym_reg_map(&dev, elsewhere, self, key, &base) || get_value(base) != value;
+        wrong += GPUSYM_SUCCESS != gpusym_reg_map(&dev, elsewhere, self, key, &base, &mapped_size) ||
+                 get_value(base) != value;
         gpusym_reg_put(key);
         if (!shared && 0 == i % 7) {
             wrong += GPUSYM_SUCCESS != buffer_free(mine);
@@ -873,7 +933,7 @@ static void child_maps(int in, int out)
     CHILD(open_all());
     CHILD(GPUSYM_SUCCESS == gpusym_pages_peer(&id, &owner));
     while (hear(in, &message, sizeof message)) {
-        const int rc = gpusym_reg_map(&dev, gpu, owner, message.key, &base);
+        const int rc = gpusym_reg_map(&dev, gpu, owner, message.key, &base, &mapped_size);
         CHILD(rc == (message.gone ? GPUSYM_ERR_UNREACHABLE : GPUSYM_SUCCESS));
         if (!message.gone) {
             CHILD(message.value == get_value((char *) base + message.off));
@@ -993,6 +1053,8 @@ int main(int argc, char **argv)
         TEST(peers_let_go),
         TEST(bad_keys_are_refused),
         TEST(a_failed_import),
+        TEST(entries_overwritten_are_refused),
+        TEST(garbage_maps_nothing),
         TEST(injected_faults_are_told),
         TEST(threads_share_the_tables),
     };

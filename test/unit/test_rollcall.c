@@ -5,6 +5,9 @@
  * rank posts in a call follows from seed, call and rank, so that every reader knows what it must find.
  * A seed as the argument repeats a run.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* memfd_create */
+#endif
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,13 +15,17 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -91,7 +98,7 @@ static gpusym_post_t script_post(const script_t *s, uint64_t call, uint32_t rank
                        .what = (uint8_t) all,
                        .hash = (uint32_t) (all >> 8),
                        .exact = exact,
-                       .bytes = mix(exact ? all : own) >> 1,
+                       .bytes = mix(exact ? all : own) >> 8,
                        .flags = (uint32_t) (all >> 41 & 1 ? all >> 42 : own >> 42) & 31,
                        .layout = (uint32_t) (all >> 20),
                        .in_key = (uint32_t) where,
@@ -148,7 +155,8 @@ static bool entry_right(const gpusym_rollcall_t *rc, uint32_t rank, uint64_t cal
 {
     const gpusym_entry_t *e = gpusym_rollcall_entry(rc, rank, call);
     return e->bytes == p->bytes && e->flags == p->flags && e->layout == p->layout && e->in_key == p->in_key &&
-           e->out_key == p->out_key && e->in_off == p->in_off && e->out_off == p->out_off;
+           e->out_key == p->out_key && e->in_off == p->in_off && e->out_off == p->out_off &&
+           gpusym_entry_intact(e, call);
 }
 
 static bool script_right(const script_t *s, const gpusym_rollcall_t *rc, const gpusym_rollcall_read_t *read)
@@ -160,8 +168,8 @@ static bool script_right(const script_t *s, const gpusym_rollcall_t *rc, const g
             return false;
         }
     }
-    return read->host == e.host && read->stage == e.stage && read->stage_rank == e.stage_rank &&
-           read->mismatch_rank == e.mismatch_rank &&
+    return read->corrupt_rank < 0 && read->host == e.host && read->stage == e.stage &&
+           read->stage_rank == e.stage_rank && read->mismatch_rank == e.mismatch_rank &&
            (e.mismatch_rank < 0 || read->mismatch_bytes == e.mismatch_bytes) && read->max_bytes == e.max_bytes &&
            read->all == e.all && read->any == e.any && read->same_layout == e.same_layout;
 }
@@ -170,6 +178,8 @@ static bool script_vote(uint64_t call, uint32_t rank)
 {
     return 0 != mix(seed + mix(call) + rank) % 5;
 }
+
+static const gpusym_rollcall_read_t none; /* no call waits */
 
 /* The second word on a call, where somebody has a fresh key; then the launch. */
 static bool script_agree(gpusym_rollcall_t *rc, uint64_t call, uint64_t end, bool vote)
@@ -181,7 +191,7 @@ static bool script_agree(gpusym_rollcall_t *rc, uint64_t call, uint64_t end, boo
         }
         gpusym_rollcall_vote(rc, call, script_vote(call, rc->rank));
         while (0 == (votes = gpusym_rollcall_votes(rc, call))) {
-            if (patience_ends(end)) {
+            if (gpusym_rollcall_corrupt(rc, &none) >= 0 || patience_ends(end)) {
                 return false;
             }
         }
@@ -215,7 +225,7 @@ static uint64_t script_walk(const script_t *s, gpusym_rollcall_t *rc)
         const gpusym_post_t p = script_post(s, call, rc->rank);
         gpusym_rollcall_read_t read;
         while (!script_say(rc, call, &p, &read)) {
-            if (patience_ends(end)) {
+            if (gpusym_rollcall_corrupt(rc, &none) >= 0 || patience_ends(end)) {
                 return call;
             }
         }
@@ -223,11 +233,11 @@ static uint64_t script_walk(const script_t *s, gpusym_rollcall_t *rc)
             continue;
         }
         while (!gpusym_rollcall_read(rc, &read)) {
-            if (patience_ends(end)) {
+            if (gpusym_rollcall_corrupt(rc, &read) >= 0 || patience_ends(end)) {
                 return call;
             }
         }
-        if (read.seq != call || !script_right(s, rc, &read)) {
+        if (gpusym_rollcall_corrupt(rc, &read) >= 0 || read.seq != call || !script_right(s, rc, &read)) {
             return call;
         }
         if (!read.host && read.stage < 0 && !script_agree(rc, call, end, 0 != (read.any & GPUSYM_POST_FRESH))) {
@@ -1134,6 +1144,291 @@ static void a_wrong_id_is_refused(void **state)
     assert_int_equal(gpusym_pages_peer(&card.id, &peer), GPUSYM_ERR_UNREACHABLE); /* gone */
 }
 
+/* ---- signals ---- */
+
+static volatile sig_atomic_t signals;
+
+static void count_signal(int number)
+{
+    (void) number;
+    signals = signals + 1;
+}
+
+static void storm(long us, int flags)
+{
+    const struct sigaction action = {.sa_handler = count_signal, .sa_flags = flags};
+    const struct itimerval timer = {{0, us}, {0, us}};
+    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &timer, NULL), 0);
+}
+
+static void lives_and_dies_in_a_storm(int flags)
+{
+    card_t card;
+    gpusym_peer_t *peer;
+    gpusym_pages_id_t id;
+    int status = -1;
+    child_t child = child_with_pages(&card);
+    const uint64_t end = now_ns() + 300000000, late = patience();
+    signals = 0;
+    storm(120, flags);
+    gpusym_pages_close();
+    OK(gpusym_pages_open(&id));
+    OK(gpusym_pages_peer(&card.id, &peer));
+    while (now_ns() < end || signals < 500) {
+        assert_true(gpusym_peer_alive(peer));
+        assert_true(now_ns() < late);
+    }
+    assert_int_equal(kill(child.pid, SIGKILL), 0);
+    while (gpusym_peer_alive(peer)) {
+        assert_true(now_ns() < late);
+    }
+    storm(0, 0);
+    assert_int_equal(waitpid(child.pid, &status, 0), child.pid);
+    assert_true(WIFSIGNALED(status));
+    assert_false(gpusym_peer_alive(peer)); /* reaped */
+    close(child.from);
+    gpusym_pages_close();
+    signal(SIGALRM, SIG_DFL);
+}
+
+static void signals_kill_nobody(void **state)
+{
+    (void) state;
+    lives_and_dies_in_a_storm(0);
+    lives_and_dies_in_a_storm(SA_RESTART);
+}
+
+/* A program that closes descriptors it does not know takes our eyes, not the peer's life. */
+static void a_lost_descriptor_is_no_death(void **state)
+{
+    (void) state;
+    card_t card;
+    gpusym_peer_t *peer;
+    child_t child = child_with_pages(&card);
+    int status;
+    OK(gpusym_pages_peer(&card.id, &peer));
+    for (int fd = 3; fd < 64; fd++) {
+        char path[64], target[64] = "";
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        if (readlink(path, target, sizeof target - 1) > 0 && NULL != strstr(target, "pidfd")) {
+            close(fd);
+        }
+    }
+    assert_true(gpusym_peer_alive(peer));
+    assert_int_equal(kill(child.pid, SIGKILL), 0);
+    for (const uint64_t end = patience(); gpusym_peer_alive(peer);) {
+        assert_false(patience_ends(end));
+    }
+    assert_int_equal(waitpid(child.pid, &status, 0), child.pid);
+    close(child.from);
+    gpusym_pages_close();
+}
+
+/* ---- memory that was overwritten ---- */
+
+static void a_slab_keeps_its_size(void **state)
+{
+    (void) state;
+    gpusym_pages_id_t id;
+    gpusym_pages_close();
+    OK(gpusym_pages_open(&id));
+    assert_int_equal(ftruncate(id.fd, 0), -1);
+    assert_int_equal(ftruncate(id.fd, 4096), -1);
+    assert_int_equal(ftruncate(id.fd, (off_t) (2 * id.bytes)), -1);
+    assert_int_equal(fcntl(id.fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+    memset(gpusym_pages_area(), 1, GPUSYM_PAGES_AREA);
+    gpusym_pages_close();
+}
+
+/* A copy of our slab's head, with another nonce, in a memfd of that size and those seals. */
+static int map_copy(uint64_t bytes, int seals)
+{
+    static uint64_t n;
+    gpusym_pages_id_t id;
+    gpusym_peer_t *peer;
+    unsigned char head[4096];
+    OK(gpusym_pages_open(&id));
+    memcpy(head, (const char *) gpusym_pages_area() - sizeof head, sizeof head);
+    id.nonce[1] = mix(seed + ++n);
+    memcpy(head + 16, &id.nonce[1], sizeof id.nonce[1]); /* magic, nonce, nonce */
+    id.fd = memfd_create("copy", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    id.bytes = bytes;
+    assert_int_equal(ftruncate(id.fd, (off_t) bytes), 0);
+    assert_int_equal(pwrite(id.fd, head, sizeof head, 0), sizeof head);
+    assert_true(0 == seals || 0 == fcntl(id.fd, F_ADD_SEALS, seals));
+    const int rc = gpusym_pages_peer(&id, &peer);
+    close(id.fd);
+    return rc;
+}
+
+static void what_can_shrink_is_not_mapped(void **state)
+{
+    (void) state;
+    enum { ALL = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+    gpusym_pages_id_t id;
+    gpusym_pages_close();
+    OK(gpusym_pages_open(&id));
+    OK(map_copy(id.bytes, ALL));
+    assert_int_equal(map_copy(id.bytes, 0), GPUSYM_ERR_UNREACHABLE);
+    assert_int_equal(map_copy(id.bytes, F_SEAL_GROW | F_SEAL_SEAL), GPUSYM_ERR_UNREACHABLE);
+    assert_int_equal(map_copy(4096, ALL), GPUSYM_ERR_UNREACHABLE); /* no room for area and lines */
+    assert_int_equal(map_copy(2 * id.bytes, ALL), GPUSYM_ERR_UNREACHABLE);
+    gpusym_pages_close();
+}
+
+static void lines_lie_in_the_slab(void **state)
+{
+    (void) state;
+    gpusym_pages_id_t id;
+    gpusym_peer_t *self;
+    uint64_t off;
+    OK(gpusym_pages_open(&id));
+    OK(gpusym_pages_peer(&id, &self));
+    OK(gpusym_pages_alloc(&off));
+    const char *start = (const char *) gpusym_peer_line(self, off) - off;
+    const uint64_t last = id.bytes - sizeof(gpusym_line_t);
+    assert_non_null(gpusym_peer_line(self, off));
+    assert_non_null(gpusym_peer_line(self, last));
+    const uint64_t bad[] = {
+        0, 64, 4096, off + 1, off + 32, last + 64, id.bytes, id.bytes + 64, UINT64_MAX, UINT64_MAX - 63, 1ull << 63};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_null(gpusym_peer_line(self, bad[i]));
+    }
+    for (unsigned i = 0; i < 100000; i++) {
+        const uint64_t any = mix(seed + i) >> i % 64;
+        const char *line = (const char *) gpusym_peer_line(self, any);
+        assert_true(NULL == line || (line == start + any && any <= last && 0 == any % 64 &&
+                                     line >= (const char *) gpusym_pages_area() + GPUSYM_PAGES_AREA));
+    }
+    gpusym_pages_free(off);
+}
+
+/* All ranks of a team post a call of that kind; rank 0 reads it afterwards. */
+static void post_all(team_t *team, const gpusym_post_t *p, gpusym_rollcall_read_t *read)
+{
+    for (uint32_t r = 0; r < team->nranks; r++) {
+        assert_true(gpusym_rollcall_post(&team->rc[r], p, &read[r]));
+    }
+}
+
+/* Each field of rank 1's line, on its own, with bits that no rank writes there: rank 0 is told of rank 1. */
+static void garbage_names_its_rank(void **state)
+{
+    (void) state;
+    enum { FIELDS = 9 };
+    const gpusym_post_t p = {.kind = GPUSYM_KIND_NATIVE, .bytes = 4096, .in_key = 0x100, .in_off = 64};
+    for (unsigned round = 0; round < 200 * FIELDS; round++) {
+        const uint64_t calls = 1 + mix(seed + round) % 100, any = mix(seed ^ mix(round)) | 1ull << 62;
+        gpusym_rollcall_read_t read[3];
+        uint64_t life[3];
+        team_t team;
+        team_make(&team, 3);
+        for (uint32_t r = 0; r < 3; r++) {
+            life[r] = gpusym_line_life(team.line[r]);
+            team.rc[r].life = life;
+        }
+        for (uint64_t call = 0; call < calls; call++) {
+            post_all(&team, &p, read);
+        }
+        gpusym_entry_t *e = &team.line[1]->entry[calls % GPUSYM_ROLLCALL_HISTORY];
+        assert_int_equal(gpusym_rollcall_corrupt(&team.rc[0], &read[0]), -1);
+        switch (round % FIELDS) {
+        case 0: /* another call's number: of no call that could stand there */
+            e->word ^= (1 + any % 65535) << 48;
+            if (0 == (e->word >> 48 ^ calls) % 32 && (uint16_t) ((e->word >> 48) - calls + 64) <= 96) {
+                e->word ^= 1ull << 48;
+            }
+            break;
+        case 1:
+            e->vote = any;
+            break;
+        case 2:
+            team.line[1]->life ^= any;
+            break;
+        case 3:
+            team.line[1]->abort = (uint32_t) (any | 2);
+            break;
+        case 4:
+            team.line[1]->go = any;
+            break;
+        case 5:
+            team.line[1]->launched = any;
+            break;
+        case 6:
+            e->bytes = any;
+            break;
+        case 7:
+            e->flags |= 32u << any % 27;
+            break;
+        default: /* keys and places */
+            *(any & 1 ? &e->in_off : &e->out_off) ^= any;
+            e->in_key ^= (uint32_t) (any >> 8);
+            assert_false(gpusym_entry_intact(e, calls));
+            break;
+        }
+        const bool all = gpusym_rollcall_read(&team.rc[0], &read[0]);
+        if (round % FIELDS < 6) {
+            assert_int_equal(gpusym_rollcall_corrupt(&team.rc[0], &read[0]), 1);
+            assert_true(0 != round % FIELDS || (!all && 1 == gpusym_rollcall_corrupt(&team.rc[1], &read[1])));
+        } else {
+            assert_true(all);
+            assert_int_equal(read[0].corrupt_rank, round % FIELDS < 8 ? 1 : -1);
+        }
+        team_free(&team);
+    }
+}
+
+/* What a rank itself posted is not there any more: it notices, whatever else stands there. */
+static void a_rank_knows_its_own_line(void **state)
+{
+    (void) state;
+    const gpusym_post_t p = {.kind = GPUSYM_KIND_NATIVE, .bytes = 4096};
+    gpusym_rollcall_read_t read[2];
+    team_t team;
+    team_make(&team, 2);
+    post_all(&team, &p, read);
+    memset(team.line[1]->entry, 0, sizeof team.line[1]->entry); /* as if it had not posted yet */
+    assert_false(gpusym_rollcall_read(&team.rc[0], &read[0]));
+    assert_int_equal(gpusym_rollcall_corrupt(&team.rc[0], &read[0]), -1);
+    assert_int_equal(gpusym_rollcall_corrupt(&team.rc[1], &read[1]), 1);
+    team_free(&team);
+}
+
+/* Any bytes all over a line: nothing crashes, all is told. */
+static void garbage_all_over(void **state)
+{
+    (void) state;
+    for (unsigned round = 0; round < 2000; round++) {
+        const gpusym_post_t p = {.kind = (uint8_t) (1 + round % 2), .bytes = round};
+        const uint64_t calls = 1 + mix(seed + round) % 70;
+        gpusym_rollcall_read_t read[3];
+        uint64_t life[3];
+        team_t team;
+        team_make(&team, 3);
+        for (uint32_t r = 0; r < 3; r++) {
+            life[r] = gpusym_line_life(team.line[r]);
+            team.rc[r].life = life;
+        }
+        for (uint64_t call = 0; call < calls; call++) {
+            post_all(&team, &p, read);
+        }
+        unsigned char *bytes = (unsigned char *) team.line[1];
+        for (size_t i = 0; i < sizeof(gpusym_line_t); i++) {
+            bytes[i] = (unsigned char) mix(seed ^ mix(round) ^ i);
+        }
+        for (unsigned r = 0; r < 3; r++) {
+            assert_false(gpusym_rollcall_read(&team.rc[r], &read[r]) && read[r].corrupt_rank < 0 &&
+                         read[r].mismatch_rank < 0 && 1 != r);
+            (void) gpusym_rollcall_votes(&team.rc[r], calls);
+            (void) gpusym_rollcall_near_enough(&team.rc[r], calls + 1);
+            (void) gpusym_rollcall_all_launched(&team.rc[r], calls);
+            assert_int_equal(gpusym_rollcall_corrupt(&team.rc[r], &read[r]), 1);
+        }
+        team_free(&team);
+    }
+}
+
 /* ---- turns ---- */
 
 /* Processes, which have turns to give, and do nothing else; ranks of several communicators on them, all played by this
@@ -1353,6 +1648,33 @@ static void turns_of_the_dead_are_freed(void **state)
     hosts_end(&hosts);
 }
 
+/* A turn that nobody can have taken is nobody's who died. */
+static void a_turn_overwritten_is_told(void **state)
+{
+    (void) state;
+    const uint64_t bad[] = {
+        1,     1ull << 32, 1ull << 32 | 64, (1ull << 32) + (1ull << 31), 1ull << 63 | 1ull << 32 | 32768,
+        32768, UINT64_MAX};
+    comm_t a;
+    hosts_t hosts;
+    hosts_start(&hosts);
+    comm_make(&a, &hosts, 3, (const uint32_t[]){0, 1, 2});
+    const uint32_t first = a.order[0][0];
+    uint64_t *turn = (uint64_t *) (void *) ((char *) gpusym_peer_area(a.team.peer[first]) - 4096 + 24);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        *turn = bad[i];
+        assert_int_equal(take(&a, 0, 1), 0);
+        assert_int_equal(gpusym_turns_rescue(&a.team.rc[0]), first);
+        assert_int_equal(take(&a, 0, 1), 0);
+    }
+    *turn = 0;
+    assert_int_equal(gpusym_turns_rescue(&a.team.rc[0]), -1);
+    assert_int_equal(take(&a, 0, 1), 1);
+    give_all(&a);
+    team_free(&a.team);
+    hosts_end(&hosts);
+}
+
 /* Whose call a process is in, as the threads of the next test see it: 0 is nobody's. */
 static unsigned inside[HOSTS];
 
@@ -1420,18 +1742,27 @@ int main(int argc, char **argv)
         /* those that fork come first, while there is one thread */
         cmocka_unit_test(ranks_are_processes),
         cmocka_unit_test(the_dead_are_noticed),
+        cmocka_unit_test(signals_kill_nobody),
+        cmocka_unit_test(a_lost_descriptor_is_no_death),
         cmocka_unit_test(a_wrong_id_is_refused),
         cmocka_unit_test(areas_are_seen_by_peers),
         cmocka_unit_test(turns_are_taken_in_one_order),
         cmocka_unit_test(turns_keep_calls_apart),
         cmocka_unit_test(a_failed_call_gives_all_turns_back),
         cmocka_unit_test(turns_of_the_dead_are_freed),
+        cmocka_unit_test(a_turn_overwritten_is_told),
         cmocka_unit_test(overlapping_communicators_take_turns),
         cmocka_unit_test(closing_lets_go_of_everything),
         cmocka_unit_test(lines_are_zeroed_and_apart),
         cmocka_unit_test(a_line_left_waits_for_the_peers),
         cmocka_unit_test(the_area_keeps_its_place),
         cmocka_unit_test(lines_do_not_leak),
+        cmocka_unit_test(a_slab_keeps_its_size),
+        cmocka_unit_test(what_can_shrink_is_not_mapped),
+        cmocka_unit_test(lines_lie_in_the_slab),
+        cmocka_unit_test(garbage_names_its_rank),
+        cmocka_unit_test(a_rank_knows_its_own_line),
+        cmocka_unit_test(garbage_all_over),
         cmocka_unit_test(reading_waits_for_every_rank),
         cmocka_unit_test(lengths_matter_where_they_are_exact),
         cmocka_unit_test(flags_and_layouts_are_gathered),

@@ -135,7 +135,16 @@ static void fail_timeout(coll_gpusym_call_t *call, int peer)
     give_up(call);
 }
 
-/* Whether a peer has died or given up; then the call ends. */
+/* A rank's line, or what it lists, was overwritten. */
+static void fail_corrupt(coll_gpusym_call_t *call, int other)
+{
+    char name[COLL_GPUSYM_COMM_NAME_MAX];
+    coll_gpusym_help("corrupt", (int) call->module->team->rank, comm_name(call, name, sizeof name),
+                     coll_gpusym_mpi_name(call->args.coll), other);
+    give_up(call);
+}
+
+/* Whether a peer has died or given up, or a line was overwritten; then the call ends. */
 static bool peers_lost(coll_gpusym_call_t *call)
 {
     const gpusym_rollcall_t *rc = &call->module->team->rc;
@@ -146,6 +155,11 @@ static bool peers_lost(coll_gpusym_call_t *call)
         coll_gpusym_help("dead-rank", (int)rc->rank, comm_name(call, name, sizeof name), opal_process_info.nodename,
                          dead, gpusym_peer_pid(rc->peer[dead]), what);
         give_up(call);
+        return true;
+    }
+    const int corrupt = gpusym_rollcall_corrupt(rc, &call->read);
+    if (corrupt >= 0) {
+        fail_corrupt(call, corrupt);
         return true;
     }
     const int quitter = gpusym_rollcall_aborted(rc);
@@ -343,42 +357,62 @@ static void begin(coll_gpusym_call_t *call)
 
 /* ---- zero copy ---- */
 
-/* Where rank r's allocation of that key is mapped here; NULL if it cannot be. which: 0 its input, 1 its output. */
-static char *peer_base(coll_gpusym_team_t *t, uint32_t r, unsigned which, uint32_t key)
+/* Where off in rank r's allocation of that key is mapped here. which: 0 its input, 1 its output. As gpusym_reg_map().
+ */
+static int peer_at(coll_gpusym_team_t *t, uint32_t r, unsigned which, uint32_t key, uint64_t off, char **at)
 {
     void *base;
+    uint64_t size;
     if (t->met[r][which].key != key) {
-        if (GPUSYM_SUCCESS != gpusym_reg_map(mca_coll_gpusym_component.dev, t->gpu, t->rc.peer[r], key, &base)) {
-            return NULL;
+        const int rc = gpusym_reg_map(mca_coll_gpusym_component.dev, t->gpu, t->rc.peer[r], key, &base, &size);
+        if (GPUSYM_SUCCESS != rc) {
+            return rc;
         }
         t->met[r][which].key = key;
         t->met[r][which].base = base;
+        t->met[r][which].size = size;
     }
-    return t->met[r][which].base;
+    *at = (char *) t->met[r][which].base + off;
+    return off < t->met[r][which].size ? GPUSYM_SUCCESS : GPUSYM_ERR_CORRUPT;
 }
 
-/* Maps all that the peers offer. */
-static bool map_peers(coll_gpusym_call_t *call, gpusym_work_t *w)
+/* Maps what rank r offers. */
+static int map_peer(coll_gpusym_call_t *call, gpusym_work_t *w, uint32_t r, bool in, bool out)
+{
+    coll_gpusym_team_t *t = call->module->team;
+    const gpusym_entry_t *e = gpusym_rollcall_entry(&t->rc, r, call->read.seq);
+    int rc = GPUSYM_SUCCESS;
+    char *at;
+
+    if (0 != (e->in_key | e->out_key) && !gpusym_entry_intact(e, call->read.seq)) {
+        return GPUSYM_ERR_CORRUPT;
+    }
+    if (in && 0 != e->in_key) {
+        rc = peer_at(t, r, 0, e->in_key, e->in_off, &at);
+        w->peer_in[r] = GPUSYM_SUCCESS == rc ? at : NULL;
+    }
+    if (GPUSYM_SUCCESS == rc && out && 0 != e->out_key) {
+        rc = peer_at(t, r, 1, e->out_key, e->out_off, &at);
+        w->peer_out[r] = GPUSYM_SUCCESS == rc ? at : NULL;
+    }
+    return rc;
+}
+
+/* Maps all that the peers offer. voted: all ranks have done so before, and its owners keep it. False: it cannot be
+ * mapped; or, and then the call has failed, a peer cannot have offered it. */
+static bool map_peers(coll_gpusym_call_t *call, gpusym_work_t *w, bool voted)
 {
     coll_gpusym_team_t *t = call->module->team;
     bool in, out;
 
     coll_gpusym_native_shares(call, &in, &out);
     for (uint32_t r = 0; r < t->nranks; r++) {
-        const gpusym_entry_t *e = gpusym_rollcall_entry(&t->rc, r, call->read.seq);
-        if (in && 0 != e->in_key) {
-            const char *base = peer_base(t, r, 0, e->in_key);
-            if (NULL == base) {
-                return false;
-            }
-            w->peer_in[r] = base + e->in_off;
+        const int rc = map_peer(call, w, r, in, out);
+        if (GPUSYM_ERR_CORRUPT == rc || GPUSYM_ERR_BAD_PARAM == rc || (voted && GPUSYM_ERR_UNREACHABLE == rc)) {
+            fail_corrupt(call, (int) r);
         }
-        if (out && 0 != e->out_key) {
-            char *base = peer_base(t, r, 1, e->out_key);
-            if (NULL == base) {
-                return false;
-            }
-            w->peer_out[r] = base + e->out_off;
+        if (GPUSYM_SUCCESS != rc) {
+            return false;
         }
     }
     return true;
@@ -395,7 +429,11 @@ static void ready(coll_gpusym_call_t *call)
         call->state = COLL_GPUSYM_CALL_TURN;
         return;
     }
-    gpusym_rollcall_vote(&t->rc, call->read.seq, map_peers(call, &w));
+    const bool mapped = map_peers(call, &w, false);
+    if (MPI_SUCCESS != call->error) {
+        return;
+    }
+    gpusym_rollcall_vote(&t->rc, call->read.seq, mapped);
     call->state = COLL_GPUSYM_CALL_VOTE;
 }
 
@@ -434,7 +472,11 @@ static void answered(coll_gpusym_call_t *call)
     coll_gpusym_team_t *t = call->module->team;
     char name[COLL_GPUSYM_COMM_NAME_MAX];
 
-    if (call->read.host || call->read.stage >= 0) {
+    if (call->read.corrupt_rank >= 0) {
+        fail_corrupt(call, call->read.corrupt_rank);
+    } else if (call->read.stage >= GPUSYM_KIND_STAGE + (int) COLL_GPUSYM_REASONS) {
+        fail_corrupt(call, call->read.stage_rank);
+    } else if (call->read.host || call->read.stage >= 0) {
         to_previous(call, call->read.stage >= 0 ? call->read.stage - GPUSYM_KIND_STAGE : COLL_GPUSYM_R_MIXED);
     } else if (call->read.mismatch_rank >= 0) {
         coll_gpusym_help("mismatch", (int)t->rank, comm_name(call, name, sizeof name),
@@ -544,7 +586,7 @@ static bool plan_make(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
     p->work.copies.whole = coll_gpusym_native_whole(call->args.coll);
     coll_gpusym_native_paths(call, gpusym_algorithm_schedule((unsigned)choice.algorithm), &p->work);
     p->work.direct = choice.zero_copy;
-    if (p->zero_copy && !map_peers(call, &p->work)) {
+    if (p->zero_copy && !map_peers(call, &p->work, true)) {
         return false;
     }
     p->epochs = gpusym_kernel_plan(choice.family, &p->work, choice.chunk);
@@ -560,7 +602,7 @@ static bool plan_get(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
     if (p != call->plan || !p->valid || p->offered != call->zero_copy || NULL != call->scratch) {
         return plan_make(call, p);
     }
-    return !p->zero_copy || map_peers(call, &p->work);
+    return !p->zero_copy || map_peers(call, &p->work, true);
 }
 
 static bool copy_rows(const coll_gpusym_call_t *call, const coll_gpusym_rows_t *r, const void *scratch, bool back)
@@ -647,7 +689,9 @@ static void launch(coll_gpusym_call_t *call)
         return;
     }
     if (!plan_get(call, p)) {
-        fail_gpu(call, c->dev->error());
+        if (MPI_SUCCESS == call->error) {
+            fail_gpu(call, c->dev->error());
+        }
         return;
     }
     call->algorithm = p->algorithm;
@@ -701,7 +745,10 @@ static void take_turn(coll_gpusym_call_t *call)
     if (gpusym_turns_take(&t->rc, call->read.seq)) {
         launch(call);
     } else if (time_to_look(call) && !peers_lost(call)) {
-        gpusym_turns_rescue(&t->rc);
+        const int corrupt = gpusym_turns_rescue(&t->rc);
+        if (corrupt >= 0) {
+            fail_corrupt(call, corrupt);
+        }
     }
 }
 

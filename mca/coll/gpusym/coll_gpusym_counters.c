@@ -176,7 +176,8 @@ static void print_line(unsigned coll)
     }
     entries_end(&l);
     append(&l, ", %s %llu", "passed", c->passed);
-    fprintf(stderr, "%s\n", l.text);
+    append(&l, "%s", "\n", 0);
+    (void) gpusym_write_all(fileno(stderr), l.text, l.used);
 }
 
 static bool any_call(const coll_gpusym_counters_t *c)
@@ -192,10 +193,10 @@ void coll_gpusym_counters_print(void)
         return;
     }
     c->used = false;
+    fflush(stderr);
     for (unsigned coll = 0; coll < COLL_GPUSYM_COLLS; ++coll) {
         if (COLL_GPUSYM_ALLREDUCE == coll || any_call(&c->counters[coll])) {
             print_line(coll);
         }
     }
-    fflush(stderr);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "mca/common/gpusym/common.h"
 #include "opal/util/proc.h"
 
 #define RULE "--------------------------------------------------------------------------\n"
@@ -68,7 +69,7 @@ void coll_gpusym_help(const char *topic, ...)
         va_end(ap);
     }
     strcat(line, RULE);
-    /* In one piece, so that the messages of several ranks do not mix. */
-    fputs(line, stderr);
+    /* In one piece, so that the messages of several ranks do not mix, and whole, whatever signals come. */
     fflush(stderr);
+    (void) gpusym_write_all(fileno(stderr), line, strlen(line));
 }

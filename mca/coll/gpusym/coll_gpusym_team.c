@@ -155,6 +155,9 @@ static bool lines_map(coll_gpusym_team_t *t, const hello_t *all)
             return false;
         }
         t->rc.line[r] = gpusym_peer_line(t->rc.peer[r], all[r].line_off);
+        if (NULL == t->rc.line[r]) {
+            return false;
+        }
         t->rc.life[r] = gpusym_line_life(t->rc.line[r]); /* it waits for our vote */
     }
     return turns_prepare(t, all);
@@ -456,7 +459,11 @@ static void slots_map(coll_gpusym_team_t *t, const gpu_hello_t *all)
                         links_text(t, t->my_link, text, sizeof text), 1e-6 * (double)(coll_gpusym_now_ns() - start));
     for (uint32_t r = 0; r < t->nranks; r++) {
         void *base;
-        if (GPUSYM_SUCCESS == gpusym_heap_peer(process.heap, &all[r].heap, &base)) {
+        if (!gpusym_slot_is(all[r].heap_size, (unsigned) t->slot_class, all[r].slots.off[t->slot_class])) {
+            COLL_GPUSYM_VERBOSE(1, "rank %u: rank %u offers no slot at %lu", t->rank, r,
+                                (unsigned long) all[r].slots.off[t->slot_class]);
+            t->my_link[r] = GPUSYM_LINK_NONE;
+        } else if (GPUSYM_SUCCESS == gpusym_heap_peer(process.heap, &all[r].heap, &base)) {
             t->work.peer[r] = (char *)base + all[r].slots.off[t->slot_class];
         } else {
             COLL_GPUSYM_VERBOSE(1, "rank %u cannot map the memory of rank %u: %s", t->rank, r,

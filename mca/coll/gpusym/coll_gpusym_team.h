@@ -78,6 +78,7 @@ struct coll_gpusym_team {
     struct {
         uint32_t key;
         void *base;
+        uint64_t size; /* bytes */
     } met[GPUSYM_TEAM_MAX][2];
     bool said_unicast;     /* that a multicast algorithm asked for is not to be had: said once */
     uint32_t key_mapped[GPUSYM_REG_MAX]; /* by index: the last key of ours that all ranks have mapped */

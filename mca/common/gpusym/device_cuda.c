@@ -27,7 +27,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -344,7 +343,7 @@ static uint64_t make_nonce(void)
     struct timespec now;
     uint64_t nonce;
 
-    if ((ssize_t) sizeof(nonce) == getrandom(&nonce, sizeof(nonce), 0)) {
+    if (gpusym_random(&nonce, sizeof(nonce))) {
         return nonce;
     }
     (void) timespec_get(&now, TIME_UTC);

@@ -26,7 +26,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -44,10 +43,6 @@
 #else
 #define ASAN_POISON_MEMORY_REGION(at, size) ((void) (at), (void) (size))
 #define ASAN_UNPOISON_MEMORY_REGION(at, size) ((void) (at), (void) (size))
-#endif
-
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 8u /* Linux 6.3 */
 #endif
 
 /* The faults that can be asked for: an enumerator, and the word of gpusym_sim_params.fail. */
@@ -375,33 +370,27 @@ static size_t round_up(size_t size, size_t unit)
     return (size + unit - 1) / unit * unit;
 }
 
-static int memfd_open(void)
+static uint64_t shared_bytes(uint64_t size)
 {
-    int fd = memfd_create("gpusym-device", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-    if (fd < 0 && EINVAL == errno) { /* an older Linux */
-        fd = memfd_create("gpusym-device", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    }
-    return fd;
+    return page_size() + round_up(size, page_size());
 }
 
 /* Makes a memfd for size zeroed bytes; only this user can open it, nobody can change its size. Fills id. */
 static int shared_create(const char *magic, size_t size, struct shared_id *id, int *fd)
 {
+    ssize_t n;
     memset(id, 0, sizeof(*id));
     memcpy(id->magic, magic, sizeof(id->magic));
     id->size = size;
     *fd = -1;
-    if (sizeof(id->nonce) != getrandom(id->nonce, sizeof(id->nonce), 0)) {
+    if (!gpusym_random(id->nonce, sizeof(id->nonce))) {
         return fail(GPUSYM_ERR, "getrandom: %s", strerror(errno));
     }
-    *fd = memfd_open();
-    if (*fd < 0) {
-        return fail(GPUSYM_ERR_NO_MEMORY, "memfd_create: %s", strerror(errno));
+    if (GPUSYM_SUCCESS != gpusym_memfd_make("gpusym-device", shared_bytes(size), fd)) {
+        return fail(GPUSYM_ERR_NO_MEMORY, "%zu bytes of a memfd: %s", size, strerror(errno));
     }
-    if (0 != fchmod(*fd, S_IRUSR | S_IWUSR) ||
-        0 != ftruncate(*fd, (off_t) (page_size() + round_up(size, page_size()))) ||
-        (ssize_t) sizeof(*id) != pwrite(*fd, id, sizeof(*id), 0) ||
-        0 != fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+    GPUSYM_RESTART(n, pwrite(*fd, id, sizeof(*id), 0));
+    if ((ssize_t) sizeof(*id) != n) {
         int rc = fail(GPUSYM_ERR_NO_MEMORY, "%zu bytes of a memfd: %s", size, strerror(errno));
         close(*fd);
         *fd = -1;
@@ -427,10 +416,10 @@ static int shared_open_path(const struct sim_handle *handle, int *fd)
         return fail(GPUSYM_ERR_UNREACHABLE, "%s: %s (another container or user, or it has ended)", path,
                     strerror(errno));
     }
-    if (!S_ISREG(st.st_mode) || st.st_size != (off_t) (page_size() + round_up(handle->id.size, page_size()))) {
+    if (!S_ISREG(st.st_mode) || (uint64_t) st.st_size != shared_bytes(handle->id.size)) {
         return fail(GPUSYM_ERR_UNREACHABLE, "%s is not the peer's memory (another container?)", path);
     }
-    *fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    GPUSYM_RESTART(*fd, open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     return *fd >= 0 ? GPUSYM_SUCCESS : fail(GPUSYM_ERR_UNREACHABLE, "%s: %s", path, strerror(errno));
 }
 
@@ -439,6 +428,7 @@ static int shared_open_path(const struct sim_handle *handle, int *fd)
 static int shared_open(const struct sim_handle *handle, int *fd)
 {
     struct shared_id id;
+    ssize_t n;
     int rc;
 
     if (is_vmm(&handle->id)) {
@@ -452,8 +442,9 @@ static int shared_open(const struct sim_handle *handle, int *fd)
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
-    if ((ssize_t) sizeof(id) != pread(*fd, &id, sizeof(id), 0) || 0 != memcmp(&id, &handle->id, sizeof(id)) ||
-        0 == (fcntl(*fd, F_GET_SEALS) & F_SEAL_SHRINK)) {
+    GPUSYM_RESTART(n, pread(*fd, &id, sizeof(id), 0));
+    if ((ssize_t) sizeof(id) != n || 0 != memcmp(&id, &handle->id, sizeof(id)) ||
+        !gpusym_memfd_is_sealed(*fd, shared_bytes(id.size))) {
         close(*fd);
         *fd = -1;
         return fail(GPUSYM_ERR_UNREACHABLE, "descriptor %d of process %d is not the peer's memory (another container?)",
@@ -777,12 +768,7 @@ static uint64_t hash(const char *text, uint64_t seed)
 static void host_text(char *text, size_t size)
 {
     struct utsname names;
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    bool have = NULL != file && NULL != fgets(text, (int) size, file);
-    if (NULL != file) {
-        fclose(file);
-    }
-    if (!have) { /* hidden in this container */
+    if (!gpusym_file_line("/proc/sys/kernel/random/boot_id", text, size)) { /* hidden in this container */
         snprintf(text, size, "%s", 0 == uname(&names) ? names.nodename : "");
     }
 }
@@ -800,7 +786,7 @@ static int gpu_fill(gpusym_gpu_info_t *info)
         snprintf(info->where, sizeof(info->where), "pid %d", (int) pid);
         memcpy(info->uuid, &pid, sizeof(pid));
         size_t rest = sizeof(info->uuid) - sizeof(pid);
-        return (ssize_t) rest == getrandom(info->uuid + sizeof(pid), rest, 0) ? GPUSYM_SUCCESS : GPUSYM_ERR;
+        return gpusym_random(info->uuid + sizeof(pid), rest) ? GPUSYM_SUCCESS : GPUSYM_ERR;
     }
     char text[128];
     int number = info->place.number;
@@ -826,8 +812,8 @@ static int open_locked(void)
                  gpusym_sim_params.gpus, gpusym_sim_params.local_rank);
         return GPUSYM_ERR_BAD_PARAM;
     }
-    int fd = memfd_open();
-    if (fd < 0) {
+    int fd;
+    if (GPUSYM_SUCCESS != gpusym_memfd_make("gpusym-device", page_size(), &fd)) {
         snprintf(sim.why, sizeof(sim.why), "the simulator needs memfd_create, which fails here: %s", strerror(errno));
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
@@ -1043,7 +1029,7 @@ static int exported_fd(const struct region *region, int *fd)
 {
     *fd = region->fd;
     if (REGION_VMM == region->kind) {
-        *fd = fcntl(region->fd, F_DUPFD_CLOEXEC, 0);
+        GPUSYM_RESTART(*fd, fcntl(region->fd, F_DUPFD_CLOEXEC, 0));
         if (*fd < 0 || GPUSYM_SUCCESS != gpusym_fd_share(*fd)) {
             int rc = fail(GPUSYM_ERR_UNREACHABLE, "a descriptor for peers: %s", strerror(errno));
             if (*fd >= 0) {
@@ -1089,7 +1075,7 @@ static int sim_mem_unexport(gpusym_gpu_t *gpu, const gpusym_handle_t *handle)
     if (GPUSYM_SUCCESS == rc) {
         rc = handle_get(handle, MAGIC_MEMORY, &ours);
     }
-    if (GPUSYM_SUCCESS == rc && is_vmm(&ours.id) && 0 != close(ours.fd)) {
+    if (GPUSYM_SUCCESS == rc && is_vmm(&ours.id) && 0 != close(ours.fd) && EINTR != errno) { /* closed then too */
         rc = fail(GPUSYM_ERR_BAD_PARAM, "descriptor %d for peers: %s", (int) ours.fd, strerror(errno));
     }
     return rc;
@@ -1721,8 +1707,10 @@ static int sim_mc_import(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, gpusy
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
-    if ((ssize_t) sizeof(control) != pread(fd, &control, sizeof(control), (off_t) page_size()) ||
-        0 == control.members || control.members > GPUSYM_TEAM_MAX || 0 == control.size || control.size > SIZE_MAX / 4) {
+    ssize_t n;
+    GPUSYM_RESTART(n, pread(fd, &control, sizeof(control), (off_t) page_size()));
+    if ((ssize_t) sizeof(control) != n || 0 == control.members || control.members > GPUSYM_TEAM_MAX ||
+        0 == control.size || control.size > SIZE_MAX / 4) {
         rc = fail(GPUSYM_ERR_UNREACHABLE, "the multicast object cannot be read");
     } else {
         rc = mc_make(fd, false, control.members, control.size, out);

@@ -9,20 +9,76 @@
 #include "mca/common/gpusym/fd.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "mca/common/gpusym/common.h"
 
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u /* Linux 6.3 */
+#endif
+
+#ifndef PR_SET_PTRACER
+#define PR_SET_PTRACER 0x59616d61 /* Linux 3.4 */
+#define PR_SET_PTRACER_ANY ((unsigned long) -1)
+#endif
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+int gpusym_memfd_make(const char *name, uint64_t bytes, int *fd)
+{
+    int rc;
+    *fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    if (*fd < 0 && EINVAL == errno) { /* an older Linux */
+        *fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    }
+    if (*fd < 0) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    GPUSYM_RESTART(rc, fchmod(*fd, S_IRUSR | S_IWUSR));
+    if (0 == rc) {
+        GPUSYM_RESTART(rc, ftruncate(*fd, (off_t) bytes));
+    }
+    if (0 == rc) {
+        GPUSYM_RESTART(rc, fcntl(*fd, F_ADD_SEALS, SEALS));
+    }
+    if (0 == rc) {
+        return GPUSYM_SUCCESS;
+    }
+    const int error = errno;
+    close(*fd);
+    *fd = -1;
+    errno = error;
+    return GPUSYM_ERR_NO_MEMORY;
+}
+
+bool gpusym_memfd_is_sealed(int fd, uint64_t bytes)
+{
+    struct stat st;
+    const int seals = fcntl(fd, F_GET_SEALS); /* before the size is asked for, which may change till then */
+    return seals >= 0 && SEALS == (seals & SEALS) && 0 == fstat(fd, &st) && (uint64_t) st.st_size == bytes;
+}
+
 int gpusym_fd_fetch(pid_t pid, int fd, int *copy)
 {
 #if defined(SYS_pidfd_open) && defined(SYS_pidfd_getfd)
-    const int process = (int) syscall(SYS_pidfd_open, pid, 0);
+    int process;
+    GPUSYM_RESTART(process, (int) syscall(SYS_pidfd_open, pid, 0));
     if (process < 0) {
         return GPUSYM_ERR_UNREACHABLE;
     }
-    *copy = (int) syscall(SYS_pidfd_getfd, process, fd, 0);
+    GPUSYM_RESTART(*copy, (int) syscall(SYS_pidfd_getfd, process, fd, 0));
     const int error = errno;
     close(process);
     errno = error;
@@ -36,16 +92,168 @@ int gpusym_fd_fetch(pid_t pid, int fd, int *copy)
 #endif
 }
 
+/* ---- who may fetch from us ---- */
+
+/*
+ * Linux lets processes of one user fetch from each other; Yama (ptrace_scope 1) only ancestors, and the descendants of
+ * one process that we may name, or any process (prctl(2), PR_SET_PTRACER). Others may have said "any" before us, for
+ * what they do: Open MPI (btl/vader, smsc/cma: at MPI_Init), UCX. What has been said cannot be asked for, so we try, by
+ * a process that is not our ancestor: if that can fetch, there is nothing to say for us, nor to take back.
+ */
+static struct {
+    pthread_mutex_t lock;
+    bool open;    /* others can fetch, by our doing or not */
+    bool named;   /* by our doing */
+    pid_t *peers; /* who shall */
+    size_t npeers, room;
+} us = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* 0: not known. */
+static pid_t parent_of(pid_t pid)
+{
+    char path[64], line[512];
+    int parent = 0;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int) pid);
+    gpusym_file_line(path, line, sizeof line);
+    const char *name_end = strrchr(line, ')');
+    return NULL != name_end && 1 == sscanf(name_end + 1, " %*c %d", &parent) ? parent : 0;
+}
+
+static bool descends(pid_t pid, pid_t from)
+{
+    while (pid > 0 && pid != from) {
+        pid = parent_of(pid);
+    }
+    return pid > 0;
+}
+
+/* Our nearest ancestor whose descendants all peers are: the launch daemon, where that started all ranks. 0: none is
+ * known. */
+static pid_t common_ancestor(void)
+{
+    pid_t ancestor = getppid();
+    for (size_t i = 0; i < us.npeers; i++) {
+        while (ancestor > 0 && !descends(us.peers[i], ancestor)) {
+            ancestor = parent_of(ancestor);
+        }
+    }
+    return ancestor;
+}
+
+/* Any process, where the peers have no ancestor in common that is seen from here. */
+static void name_tracer(void)
+{
+    const pid_t ancestor = common_ancestor();
+    (void) prctl(PR_SET_PTRACER, ancestor > 0 ? (unsigned long) ancestor : PR_SET_PTRACER_ANY, 0, 0, 0);
+    us.named = true;
+}
+
+static void unname_tracer(void)
+{
+    if (us.named) {
+        (void) prctl(PR_SET_PTRACER, 0, 0, 0, 0);
+    }
+    us.named = false;
+}
+
+typedef struct {
+    pid_t pid;
+    int fd;
+} target_t;
+
+static int fetch_as_child(void *arg)
+{
+    const target_t *target = arg;
+    int copy; /* closed with the process, which has a table of its own */
+    return GPUSYM_SUCCESS == gpusym_fd_fetch(target->pid, target->fd, &copy) ? 0 : 1;
+}
+
+/* Whether a child of ours can fetch fd from us; 0: no, 1: yes, -1: there can be no child. It shares our memory and
+ * lasts but for the try, while this thread waits; it sends no signal, gets none, and nobody else's wait() meets it.
+ * With the lock held. */
+static int others_can(int fd)
+{
+    static _Alignas(64) char stack[64 << 10];
+    target_t target = {getpid(), fd};
+    sigset_t all, saved;
+    int status = -1;
+    pid_t rc = -1;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &saved);
+    const pid_t child = clone(fetch_as_child, stack + sizeof stack, CLONE_VM | CLONE_VFORK, &target);
+    if (child > 0) {
+        GPUSYM_RESTART(rc, waitpid(child, &status, __WALL));
+    }
+    pthread_sigmask(SIG_SETMASK, &saved, NULL);
+    return child <= 0 || rc != child || !WIFEXITED(status) ? -1 : 0 == WEXITSTATUS(status);
+}
+
+/* With the lock held. */
+static int open_to_peers(int fd)
+{
+    const int can = others_can(fd);
+    us.open = true;
+    if (can > 0) {
+        return GPUSYM_SUCCESS;
+    }
+    if (can < 0) { /* perhaps others rely on "any": no less, and for good */
+        (void) prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+        return GPUSYM_SUCCESS;
+    }
+    name_tracer();
+    if (0 != others_can(fd)) {
+        return GPUSYM_SUCCESS;
+    }
+    unname_tracer();
+    us.open = false;
+    errno = EPERM;
+    return GPUSYM_ERR_UNREACHABLE;
+}
+
 int gpusym_fd_share(int fd)
 {
     int copy;
-#ifdef PR_SET_PTRACER
-    (void) prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-#endif
     /* A process may always fetch from itself, if the call is there and allowed at all. */
-    const int rc = gpusym_fd_fetch(getpid(), fd, &copy);
-    if (GPUSYM_SUCCESS == rc) {
-        close(copy);
+    int rc = gpusym_fd_fetch(getpid(), fd, &copy);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
     }
+    close(copy);
+    pthread_mutex_lock(&us.lock);
+    if (!us.open) {
+        rc = open_to_peers(fd);
+    }
+    pthread_mutex_unlock(&us.lock);
     return rc;
+}
+
+void gpusym_fd_admit(pid_t pid)
+{
+    pthread_mutex_lock(&us.lock);
+    if (us.npeers == us.room) {
+        const size_t room = 0 == us.room ? 16 : 2 * us.room;
+        pid_t *more = realloc(us.peers, room * sizeof *more);
+        us.peers = NULL == more ? us.peers : more;
+        us.room = NULL == more ? us.room : room;
+    }
+    if (us.npeers < us.room) { /* else it may find that it cannot fetch */
+        us.peers[us.npeers++] = pid;
+    }
+    if (us.named) {
+        name_tracer();
+    }
+    pthread_mutex_unlock(&us.lock);
+}
+
+void gpusym_fd_close(void)
+{
+    pthread_mutex_lock(&us.lock);
+    unname_tracer();
+    free(us.peers);
+    us.peers = NULL;
+    us.npeers = us.room = 0;
+    us.open = false;
+    pthread_mutex_unlock(&us.lock);
 }

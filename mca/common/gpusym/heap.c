@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 /* ---- arena: an array of ranges that covers [0, size) without gaps, in rising order ---- */
 
@@ -201,19 +200,32 @@ uint64_t gpusym_slot_size(uint64_t heap_size, unsigned class)
     return size > SLOT_LEAST ? size : 0;
 }
 
+/* Where the slots of a class begin. */
+static uint64_t class_off(uint64_t heap_size, unsigned class)
+{
+    uint64_t off = 0;
+    for (unsigned c = 0; c < class; c++) {
+        off += gpusym_slot_count(heap_size, c) * gpusym_slot_size(heap_size, c);
+    }
+    return off;
+}
+
 uint32_t gpusym_slot_count(uint64_t heap_size, unsigned class)
 {
-    uint64_t left = heap_size;
     if (class >= GPUSYM_SLOT_CLASSES || 0 == gpusym_slot_size(heap_size, class)) {
         return 0;
     }
     if (0 != classes[class].count) {
         return classes[class].count;
     }
-    for (unsigned c = 0; c < class; c++) {
-        left -= gpusym_slot_count(heap_size, c) * gpusym_slot_size(heap_size, c);
-    }
-    return (uint32_t)(left / SLOT_LEAST);
+    return (uint32_t) ((heap_size - class_off(heap_size, class)) / SLOT_LEAST);
+}
+
+bool gpusym_slot_is(uint64_t heap_size, unsigned class, uint64_t off)
+{
+    const uint64_t size = gpusym_slot_size(heap_size, class), first = class_off(heap_size, class);
+    return 0 != size && off >= first && 0 == (off - first) % size &&
+           (off - first) / size < gpusym_slot_count(heap_size, class);
 }
 
 static uint32_t slots_all(uint64_t heap_size)
@@ -236,7 +248,7 @@ int gpusym_heap_create(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t s
     h->gpu = gpu;
     h->size = size;
     h->epoch_floor = 1;
-    if (sizeof h->id.nonce != getrandom(h->id.nonce, sizeof h->id.nonce, 0)) {
+    if (!gpusym_random(h->id.nonce, sizeof h->id.nonce)) {
         goto free_heap;
     }
     h->taken = calloc(slots_all(size) + 1, sizeof *h->taken);
@@ -341,10 +353,9 @@ int gpusym_heap_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **bas
 static uint64_t reserve(gpusym_heap_t *heap, unsigned class)
 {
     const uint64_t size = gpusym_slot_size(heap->size, class);
-    uint64_t off = 0;
+    const uint64_t off = class_off(heap->size, class);
     bool *taken = heap->taken;
     for (unsigned c = 0; c < class; c++) {
-        off += gpusym_slot_count(heap->size, c) * gpusym_slot_size(heap->size, c);
         taken += gpusym_slot_count(heap->size, c);
     }
     for (uint32_t i = 0; i < gpusym_slot_count(heap->size, class); i++) {

@@ -84,6 +84,8 @@ uint64_t gpusym_heap_used(gpusym_heap_t *heap);
 /* Bytes of a slot, and how many there are, of a class in a slab of heap_size bytes; 0 if it has none. Pure. */
 uint64_t gpusym_slot_size(uint64_t heap_size, unsigned class);
 uint32_t gpusym_slot_count(uint64_t heap_size, unsigned class);
+/* Whether a slot of that class begins at off, in such a slab. Pure. */
+bool gpusym_slot_is(uint64_t heap_size, unsigned class, uint64_t off);
 
 /*
  * How a slot is divided for a team of nranks: the same on all ranks. The borders between flags, LL lines and staging

@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 unsigned gpusym_reg_limit = GPUSYM_REG_MAX;
@@ -23,7 +22,8 @@ typedef struct {
     uint64_t generation; /* 0: none. Else a number that no other entry of any process ever has; written last */
     uint64_t size;       /* bytes of the allocation */
     gpusym_handle_t handle;
-    uint8_t pad[16];
+    uint64_t check; /* of all of this, see check_of */
+    uint8_t pad[8];
 } entry_t;
 
 typedef struct {
@@ -33,6 +33,16 @@ typedef struct {
 } table_t;
 _Static_assert(sizeof(table_t) <= GPUSYM_PAGES_AREA, "the table does not fit into its place");
 _Static_assert(0 == sizeof(entry_t) % 64, "entries do not share cache lines");
+
+/* FNV-1a of what an entry says: peers map nothing by an entry that was overwritten. */
+static uint64_t check_of(uint64_t generation, uint64_t size, const gpusym_handle_t *handle)
+{
+    uint64_t check = ((0xcbf29ce484222325ull ^ generation) * 0x100000001b3ull ^ size) * 0x100000001b3ull;
+    for (size_t i = 0; i < sizeof handle->bytes; i++) {
+        check = (check ^ handle->bytes[i]) * 0x100000001b3ull;
+    }
+    return check;
+}
 
 /* A key: the low 24 bits of the generation, not all zero, and 8 of the index. Generations are compared in full. */
 #define KEY_INDEX 0xffu
@@ -91,7 +101,7 @@ static table_t *own_table(void)
  * number and place ours has now, takes no entry of ours for one of those. */
 static uint64_t generation_next(void)
 {
-    if (0 == own.generation && sizeof own.generation != getrandom(&own.generation, sizeof own.generation, 0)) {
+    if (0 == own.generation && !gpusym_random(&own.generation, sizeof own.generation)) {
         struct timespec now;
         clock_gettime(CLOCK_REALTIME, &now);
         own.generation = (uint64_t) now.tv_sec << 32 ^ (uint64_t) now.tv_nsec;
@@ -108,6 +118,7 @@ static void publish(unsigned i, uint64_t generation, uint64_t size, const gpusym
     entry_t *entry = &own_table()->entry[i];
     entry->size = size;
     entry->handle = *handle;
+    entry->check = check_of(generation, size, handle);
     /* Release: who reads the generation reads what belongs to it. */
     __atomic_store_n(&entry->generation, generation, __ATOMIC_RELEASE);
 }
@@ -329,13 +340,14 @@ void gpusym_reg_put(uint32_t key)
 }
 
 /* Our own key: true if it is in the table for that GPU. */
-static bool own_base(gpusym_gpu_t *gpu, uint32_t key, void **base)
+static bool own_base(gpusym_gpu_t *gpu, uint32_t key, void **base, uint64_t *size)
 {
     const record_t *record = &own.record[key & KEY_INDEX];
     pthread_mutex_lock(&own.lock);
     const bool found = record->live && key_fits(key, record->generation) && record->gpu == gpu;
     if (found) {
         *base = record->base;
+        *size = record->size;
     }
     pthread_mutex_unlock(&own.lock);
     return found;
@@ -347,6 +359,7 @@ static bool own_base(gpusym_gpu_t *gpu, uint32_t key, void **base)
 typedef struct {
     uint64_t generation; /* 0: nothing is mapped */
     void *base;          /* NULL: it could not be mapped, and is not tried again */
+    uint64_t size;       /* bytes */
 } mapping_t;
 
 /* A peer's table as one of our GPUs uses it. */
@@ -391,7 +404,7 @@ static void unmap(const gpusym_device_t *dev, const view_t *view, mapping_t *map
     if (NULL != mapping->base) {
         dev->mem_unimport(view->gpu, mapping->base);
     }
-    *mapping = (mapping_t){0, NULL};
+    *mapping = (mapping_t){0, NULL, 0};
 }
 
 /* Unmaps what a peer's table has no more. Its owner took it out when no call used it. */
@@ -418,12 +431,17 @@ static void sweep_views(const gpusym_device_t *dev)
     }
 }
 
-/* Copies an entry that has this generation; false if it changes meanwhile. */
-static bool entry_read(const entry_t *entry, uint64_t generation, gpusym_handle_t *handle)
+/* Copies an entry that has this generation. GPUSYM_ERR_UNREACHABLE: it changes meanwhile; GPUSYM_ERR_CORRUPT. */
+static int entry_read(const entry_t *entry, uint64_t generation, gpusym_handle_t *handle, uint64_t *size)
 {
     *handle = entry->handle;
+    *size = entry->size;
+    const uint64_t check = entry->check;
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
-    return __atomic_load_n(&entry->generation, __ATOMIC_RELAXED) == generation;
+    if (__atomic_load_n(&entry->generation, __ATOMIC_RELAXED) != generation) {
+        return GPUSYM_ERR_UNREACHABLE;
+    }
+    return check_of(generation, *size, handle) == check ? GPUSYM_SUCCESS : GPUSYM_ERR_CORRUPT;
 }
 
 /* Maps the entry that has this generation; the sweep has unmapped what stood at its index. */
@@ -432,25 +450,28 @@ static int map(const gpusym_device_t *dev, view_t *view, unsigned index, uint64_
     mapping_t *mapping = &view->mapping[index];
     gpusym_handle_t handle;
     void *base = NULL;
-    if (!entry_read(&view->table->entry[index], generation, &handle)) {
-        return GPUSYM_ERR_UNREACHABLE;
+    uint64_t size;
+    int rc = entry_read(&view->table->entry[index], generation, &handle, &size);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
     }
     sweep_views(dev);
     unmap(dev, view, mapping);
-    int rc = dev->mem_import(view->gpu, &handle, &base);
+    rc = dev->mem_import(view->gpu, &handle, &base);
     if (GPUSYM_SUCCESS == rc) {
-        *mapping = (mapping_t){generation, base};
+        *mapping = (mapping_t){generation, base, size};
         return rc;
     }
     if (GPUSYM_ERR_NO_MEMORY != rc) {
-        *mapping = (mapping_t){generation, NULL};
+        *mapping = (mapping_t){generation, NULL, 0};
         rc = GPUSYM_ERR_UNREACHABLE;
     }
     return rc;
 }
 
 /* With the lock held. */
-static int find_or_map(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_peer_t *peer, uint32_t key, void **base)
+static int find_or_map(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_peer_t *peer, uint32_t key, void **base,
+                       uint64_t *size)
 {
     view_t *view = view_find(peer, gpu);
     if (NULL == view && NULL == (view = view_make(peer, gpu))) {
@@ -468,19 +489,21 @@ static int find_or_map(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_pee
         }
     }
     *base = view->mapping[index].base;
+    *size = view->mapping[index].size;
     return NULL != *base ? GPUSYM_SUCCESS : GPUSYM_ERR_UNREACHABLE;
 }
 
-int gpusym_reg_map(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_peer_t *peer, uint32_t key, void **base)
+int gpusym_reg_map(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_peer_t *peer, uint32_t key, void **base,
+                   uint64_t *size)
 {
     if (!key_valid(key)) {
         return GPUSYM_ERR_BAD_PARAM;
     }
-    if (gpusym_peer_area(peer) == gpusym_pages_area() && own_base(gpu, key, base)) {
+    if (gpusym_peer_area(peer) == gpusym_pages_area() && own_base(gpu, key, base, size)) {
         return GPUSYM_SUCCESS;
     }
     pthread_mutex_lock(&far.lock);
-    const int rc = find_or_map(dev, gpu, peer, key, base);
+    const int rc = find_or_map(dev, gpu, peer, key, base, size);
     pthread_mutex_unlock(&far.lock);
     return rc;
 }

@@ -45,13 +45,15 @@ bool gpusym_reg_find(uint64_t id, const void *p, uint64_t bytes, uint32_t *key, 
 void gpusym_reg_put(uint32_t key);
 
 /*
- * Peer: where the base of the allocation with that key of that peer is mapped for gpu. Mapped at the first call, after
- * unmapping what peers no longer list; from then on found. Holds as long as the owner keeps its entry, that is until it
- * puts the key. A key of our own gives our own memory. GPUSYM_ERR_BAD_PARAM: no key at all; GPUSYM_ERR_UNREACHABLE: the
- * owner no longer has that entry, or it cannot be mapped here (which is remembered); GPUSYM_ERR_NO_MEMORY.
- * A first call may wait for the GPU, as mem_import does.
+ * Peer: where the base of the allocation with that key of that peer is mapped for gpu, and its size in bytes. Mapped at
+ * the first call, after unmapping what peers no longer list; from then on found. Holds as long as the owner keeps its
+ * entry, that is until it puts the key. A key of our own gives our own memory. GPUSYM_ERR_BAD_PARAM: no key at all;
+ * GPUSYM_ERR_UNREACHABLE: the owner no longer has that entry, or it cannot be mapped here (which is remembered);
+ * GPUSYM_ERR_CORRUPT: it holds what the owner has not written; GPUSYM_ERR_NO_MEMORY. A first call may wait for the GPU,
+ * as mem_import does.
  */
-int gpusym_reg_map(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_peer_t *peer, uint32_t key, void **base);
+int gpusym_reg_map(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_peer_t *peer, uint32_t key, void **base,
+                   uint64_t *size);
 
 /* Owner and peer: drops entries of buffers that were freed, and unmaps what peers no longer list. To be called now
  * and then when no work runs that peers wait for (mem_unimport may wait for it). About 0.2 us an entry, if there is

@@ -18,11 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "mca/common/gpusym/fd.h"
 #include "mca/common/gpusym/heap.h"
 
 /* ---- pages ---- */
@@ -72,12 +71,12 @@ static struct {
 static int slab_make(void)
 {
     slab_head_t head = {.magic = SLAB_MAGIC};
-    const int fd = memfd_create("gpusym", MFD_CLOEXEC);
-    if (fd < 0) {
-        return GPUSYM_ERR_NOT_AVAILABLE;
+    int fd;
+    const int rc = gpusym_memfd_make("gpusym", SLAB_BYTES, &fd);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
     }
-    if (0 != fchmod(fd, 0600) || 0 != ftruncate(fd, SLAB_BYTES) ||
-        sizeof head.nonce != getrandom(head.nonce, sizeof head.nonce, 0)) {
+    if (!gpusym_random(head.nonce, sizeof head.nonce)) {
         goto close_fd;
     }
     slab.base = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -161,6 +160,7 @@ void gpusym_pages_close(void)
         slab.arena = NULL;
     }
     pthread_mutex_unlock(&slab.lock);
+    gpusym_fd_close();
 }
 
 int gpusym_pages_alloc(uint64_t *off)
@@ -216,26 +216,32 @@ void gpusym_rollcall_leave(gpusym_rollcall_t *rc, uint64_t off)
 static int slab_map(const gpusym_pages_id_t *id, gpusym_peer_t *peer)
 {
     char path[64];
-    struct stat st;
     slab_head_t head;
+    ssize_t n = 0;
+    int fd;
 
+    if (id->pid <= 0 || id->fd < 0 || SLAB_BYTES != id->bytes) {
+        return GPUSYM_ERR_UNREACHABLE;
+    }
     snprintf(path, sizeof path, "/proc/%d/fd/%d", id->pid, id->fd);
-    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    GPUSYM_RESTART(fd, open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (fd < 0) {
         return GPUSYM_ERR_UNREACHABLE;
     }
     peer->base = MAP_FAILED;
-    if (0 == fstat(fd, &st) && S_ISREG(st.st_mode) && (uint64_t)st.st_size == id->bytes &&
-        sizeof head == pread(fd, &head, sizeof head, 0) && SLAB_MAGIC == head.magic && head.nonce[0] == id->nonce[0] &&
+    if (gpusym_memfd_is_sealed(fd, SLAB_BYTES)) {
+        GPUSYM_RESTART(n, pread(fd, &head, sizeof head, 0));
+    }
+    if (sizeof head == n && SLAB_MAGIC == head.magic && head.nonce[0] == id->nonce[0] &&
         head.nonce[1] == id->nonce[1]) {
-        peer->base = mmap(NULL, id->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        peer->base = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     }
     close(fd);
     if (MAP_FAILED == peer->base) {
         return GPUSYM_ERR_UNREACHABLE;
     }
 #ifdef SYS_pidfd_open
-    peer->pidfd = (int)syscall(SYS_pidfd_open, id->pid, 0);
+    GPUSYM_RESTART(peer->pidfd, (int) syscall(SYS_pidfd_open, id->pid, 0));
 #endif
     return GPUSYM_SUCCESS;
 }
@@ -263,6 +269,7 @@ static int peer_get(const gpusym_pages_id_t *id, gpusym_peer_t **peer)
             free(p);
             return rc;
         }
+        gpusym_fd_admit(id->pid);
     }
     p->next = slab.peers;
     slab.peers = p;
@@ -278,9 +285,15 @@ int gpusym_pages_peer(const gpusym_pages_id_t *id, gpusym_peer_t **peer)
     return rc;
 }
 
+/* Whether a line can stand there. */
+static bool off_valid(uint64_t off)
+{
+    return off >= SLAB_LINES && off <= SLAB_BYTES - sizeof(gpusym_line_t) && 0 == off % 64;
+}
+
 gpusym_line_t *gpusym_peer_line(gpusym_peer_t *peer, uint64_t off)
 {
-    return (gpusym_line_t *)(void *)(peer->base + off);
+    return !off_valid(off) ? NULL : (gpusym_line_t *) (void *) (peer->base + off);
 }
 
 uint64_t gpusym_line_life(const gpusym_line_t *line)
@@ -309,28 +322,27 @@ int gpusym_peer_pid(const gpusym_peer_t *peer)
 /* Without a pidfd: a process that its parent has not reaped yet still answers to kill(), so ask for its state too. */
 static bool pid_alive(pid_t pid)
 {
-    char path[64], line[512], *name_end;
-    if (0 != kill(pid, 0) && ESRCH == errno) {
+    char path[64], line[512];
+    if (pid <= 0 || (0 != kill(pid, 0) && ESRCH == errno)) {
         return false;
     }
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *f = fopen(path, "re");
-    if (NULL == f) {
-        return true;
-    }
-    const bool read = NULL != fgets(line, sizeof line, f);
-    fclose(f);
-    name_end = read ? strrchr(line, ')') : NULL;
+    gpusym_file_line(path, line, sizeof line);
+    const char *name_end = strrchr(line, ')');
     return NULL == name_end || ('Z' != name_end[2] && 'X' != name_end[2]);
 }
 
 bool gpusym_peer_alive(gpusym_peer_t *peer)
 {
+    struct pollfd p = {.fd = peer->pidfd, .events = POLLIN};
+    int n = -1;
     if (peer->pidfd >= 0) { /* readable from the moment the process has ended, reaped or not */
-        struct pollfd p = {.fd = peer->pidfd, .events = POLLIN};
-        return 0 == poll(&p, 1, 0);
+        GPUSYM_RESTART(n, poll(&p, 1, 0));
     }
-    return pid_alive(peer->id.pid);
+    if (n > 0 && 0 != (p.revents & POLLIN)) {
+        return false;
+    }
+    return 0 == n || pid_alive(peer->id.pid); /* poll() failed, or says something else: that is no death */
 }
 
 /* ---- roll-call ---- */
@@ -363,7 +375,20 @@ bool gpusym_rollcall_near_enough(const gpusym_rollcall_t *rc, uint64_t seq)
     return true;
 }
 
-static void entry_fill(gpusym_entry_t *e, const gpusym_post_t *post)
+/* Of what peers take for addresses, in call seq. */
+static uint64_t entry_check(const gpusym_entry_t *e, uint64_t seq)
+{
+    uint64_t check = (seq ^ ((uint64_t) e->in_key << 32 | e->out_key)) * 0x9e3779b97f4a7c15ull;
+    check = (check ^ e->in_off) * 0xbf58476d1ce4e5b9ull;
+    return (check ^ check >> 32 ^ e->out_off) * 0x94d049bb133111ebull;
+}
+
+bool gpusym_entry_intact(const gpusym_entry_t *e, uint64_t seq)
+{
+    return e->check == entry_check(e, seq);
+}
+
+static void entry_fill(gpusym_entry_t *e, const gpusym_post_t *post, uint64_t seq)
 {
     e->bytes = post->bytes;
     e->flags = post->flags;
@@ -372,6 +397,9 @@ static void entry_fill(gpusym_entry_t *e, const gpusym_post_t *post)
     e->out_key = post->out_key;
     e->in_off = post->in_off;
     e->out_off = post->out_off;
+    if (0 != (post->in_key | post->out_key)) {
+        e->check = entry_check(e, seq);
+    }
 }
 
 bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpusym_rollcall_read_t *read)
@@ -386,7 +414,9 @@ bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpus
                                      .stage = -1,
                                      .stage_rank = -1,
                                      .mismatch_rank = -1,
-                                     .word = seq << 48 | (uint64_t)post->kind << 40 | (uint64_t)post->what << 32 | post->hash,
+                                     .corrupt_rank = -1,
+                                     .word = seq << 48 | (uint64_t) post->kind << 40 | (uint64_t) post->what << 32 |
+                                             post->hash,
                                      .bytes = post->bytes,
                                      .exact = post->exact,
                                      .max_bytes = post->bytes,
@@ -396,12 +426,15 @@ bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpus
                                      .same_layout = true};
     gpusym_entry_t *e = entry_of(rc, rc->rank, seq);
     if (GPUSYM_KIND_HOST != post->kind) {
-        entry_fill(e, post);
+        entry_fill(e, post, seq);
     }
     /* Release: what this rank did before the call is done for those that read the entry. */
     __atomic_store_n(&e->word, read->word, __ATOMIC_RELEASE);
     return true;
 }
+
+/* No buffer has so many bytes: addresses have fewer bits. */
+#define BYTES_BITS 57
 
 /* Takes rank r's entry into account. */
 static void note(gpusym_rollcall_read_t *read, uint32_t r, uint64_t word, const gpusym_entry_t *e)
@@ -414,6 +447,9 @@ static void note(gpusym_rollcall_read_t *read, uint32_t r, uint64_t word, const 
     if (kind >= GPUSYM_KIND_STAGE && read->stage < 0) {
         read->stage = kind;
         read->stage_rank = (int)r;
+    }
+    if (0 != (e->bytes >> BYTES_BITS | e->flags / GPUSYM_POST_FLAGS_END)) {
+        read->corrupt_rank = (int) r;
     }
     const bool same = (uint8_t)(word >> 32) == (uint8_t)(read->word >> 32) && (uint32_t)word == (uint32_t)read->word &&
                       (!read->exact || e->bytes == read->bytes);
@@ -537,16 +573,20 @@ void gpusym_turns_give(gpusym_rollcall_t *rc, bool failed)
     }
 }
 
-void gpusym_turns_rescue(gpusym_rollcall_t *rc)
+int gpusym_turns_rescue(gpusym_rollcall_t *rc)
 {
     if (0 != rc->rank || rc->turns >= rc->nranks) {
-        return;
+        return -1;
     }
     gpusym_peer_t *peer = rc->peer[rc->order[rc->turns]];
     const uint64_t token = __atomic_load_n(turn_of(peer), __ATOMIC_ACQUIRE);
+    if (0 != token && (0 == token >> 32 || 0 != token >> 63 || !off_valid((uint32_t) token))) {
+        return (int) rc->order[rc->turns];
+    }
     if (0 != token && !pid_alive((pid_t)(token >> 32))) {
         turn_swap(peer, token, 0);
     }
+    return -1;
 }
 
 /* ---- failures ---- */
@@ -562,6 +602,47 @@ int gpusym_rollcall_aborted(const gpusym_rollcall_t *rc)
         if (r != rc->rank && 0 != __atomic_load_n(&rc->line[r]->abort, __ATOMIC_ACQUIRE)) {
             return (int)r;
         }
+    }
+    return -1;
+}
+
+/* Whether an entry can be one of call seq's place, when our last call is rc->seq: ranks are less than HISTORY apart,
+ * and an entry stays for HISTORY calls. */
+static bool entry_plausible(const gpusym_rollcall_t *rc, const gpusym_line_t *line, uint64_t seq)
+{
+    const gpusym_entry_t *e = &line->entry[seq % HISTORY];
+    const uint64_t word = __atomic_load_n(&e->word, __ATOMIC_ACQUIRE);
+    const uint64_t voted = __atomic_load_n(&e->vote, __ATOMIC_ACQUIRE) >> 1;
+    const uint16_t said = (uint16_t) (word >> 48);
+    const int ahead = (int16_t) (uint16_t) (said - (uint16_t) rc->seq);
+    const bool fresh = 0 == word && rc->seq < 2 * HISTORY;
+    return (fresh || (said % HISTORY == seq % HISTORY && ahead < (int) HISTORY && ahead > -2 * (int) HISTORY)) &&
+           (0 == voted || (voted % HISTORY == seq % HISTORY && voted < rc->seq + HISTORY));
+}
+
+static bool line_plausible(const gpusym_rollcall_t *rc, uint32_t r)
+{
+    const gpusym_line_t *line = rc->line[r];
+    const uint64_t life = gpusym_line_life(line);
+    return __atomic_load_n(&line->abort, __ATOMIC_ACQUIRE) <= 1 &&
+           (NULL == rc->life || rc->life[r] == life || rc->life[r] + 1 == life) &&
+           __atomic_load_n(&line->go, __ATOMIC_ACQUIRE) < rc->seq + HISTORY &&
+           __atomic_load_n(&line->launched, __ATOMIC_ACQUIRE) < rc->seq + HISTORY &&
+           /* what gpusym_rollcall_read() waits for, and what gpusym_rollcall_post() does */
+           entry_plausible(rc, line, rc->seq) &&
+           (rc->seq < HISTORY / 2 || entry_plausible(rc, line, rc->seq + 1 - HISTORY / 2));
+}
+
+int gpusym_rollcall_corrupt(const gpusym_rollcall_t *rc, const gpusym_rollcall_read_t *read)
+{
+    for (uint32_t r = 0; r < rc->nranks; r++) {
+        if (!line_plausible(rc, r)) {
+            return (int) r;
+        }
+    }
+    if (0 != read->seq && read->seq == rc->seq &&
+        __atomic_load_n(&entry_of(rc, rc->rank, read->seq)->word, __ATOMIC_RELAXED) != read->word) {
+        return (int) rc->rank;
     }
     return -1;
 }

@@ -26,7 +26,7 @@ typedef struct {
     uint32_t in_key, out_key;   /* of reg.h: the buffers, for peers that map them */
     uint64_t in_off, out_off;   /* where in these allocations they begin */
     uint64_t vote;              /* sequence << 1 | yes: written later, see gpusym_rollcall_vote */
-    uint64_t pad;
+    uint64_t check;             /* of keys and offsets, where there are keys: see gpusym_entry_intact */
 } gpusym_entry_t;
 
 /* A line: written by its owner, read by its peers. */
@@ -58,13 +58,14 @@ void gpusym_pages_close(void);
 int gpusym_pages_alloc(uint64_t *off);
 void gpusym_pages_free(uint64_t off);
 /* Maps a peer of this host (once). GPUSYM_ERR_UNREACHABLE if it cannot be: another host, user or pid
- * namespace. Our own id works. */
+ * namespace, or no memory whose size is sealed. Our own id works. */
 int gpusym_pages_peer(const gpusym_pages_id_t *id, gpusym_peer_t **peer);
+/* A peer's line; NULL: none can stand there. */
 gpusym_line_t *gpusym_peer_line(gpusym_peer_t *peer, uint64_t off);
 /* Which use of a peer's line this is. To be read while the peer cannot have left it. */
 uint64_t gpusym_line_life(const gpusym_line_t *line);
 int gpusym_peer_pid(const gpusym_peer_t *peer);
-/* False once the process has ended (also while its parent has not yet noticed). About 1 us. */
+/* False once the process has ended (also while its parent has not yet noticed), and only then. About 1 us. */
 bool gpusym_peer_alive(gpusym_peer_t *peer);
 /* A zeroed piece of every slab, at a fixed place: what a process tells all of its peers (reg.h). Ours, NULL
  * before gpusym_pages_open; a peer's. */
@@ -99,6 +100,7 @@ enum {
     GPUSYM_POST_CAN_IN = 4,   /* peers need not, or can, map the input: in_key */
     GPUSYM_POST_CAN_OUT = 8,  /* ... the output: out_key */
     GPUSYM_POST_FRESH = 16,   /* one of these keys is new in this communicator: all vote whether they could map it */
+    GPUSYM_POST_FLAGS_END = 32,
 };
 
 /* What a rank posts. */
@@ -122,6 +124,7 @@ typedef struct {
     int stage_rank;    /* whose */
     int mismatch_rank; /* first rank whose `what`, hash or (exact) bytes differ from ours, or -1 */
     uint64_t mismatch_bytes; /* its bytes */
+    int corrupt_rank;        /* a rank whose entry holds what no rank posts, or -1 */
     uint64_t word, bytes;    /* that we posted */
     bool exact;
     uint64_t max_bytes;      /* of all device ranks */
@@ -154,6 +157,8 @@ static inline bool gpusym_rollcall_post_host(gpusym_rollcall_t *rc, uint8_t what
 bool gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read);
 /* Rank r's entry of call seq, which has been read and has not ended here. */
 const gpusym_entry_t *gpusym_rollcall_entry(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq);
+/* Whether keys and offsets of an entry of call seq that has keys are those that were posted. */
+bool gpusym_entry_intact(const gpusym_entry_t *e, uint64_t seq);
 
 /*
  * The end: all calls have ended here, but perhaps not yet on the peers, which may still read our line. `off` is our line's;
@@ -184,13 +189,20 @@ void gpusym_turns_init(gpusym_rollcall_t *rc, uint32_t *order, uint64_t line_off
 int gpusym_turns_take(gpusym_rollcall_t *rc, uint64_t seq);
 /* A call has ended on this rank: gives our process's turn back; rank 0 of a failed call gives all back. */
 void gpusym_turns_give(gpusym_rollcall_t *rc, bool failed);
-/* Rank 0, while it waits: if the turn in its way is held by a process that has died, frees it. */
-void gpusym_turns_rescue(gpusym_rollcall_t *rc);
+/* Rank 0, while it waits: if the turn in its way is held by a process that has died, frees it. The rank in whose turn
+ * stands what nobody writes there; -1: none. */
+int gpusym_turns_rescue(gpusym_rollcall_t *rc);
 
 /* Tells the peers that we gave up in this communicator. */
 void gpusym_rollcall_abort(gpusym_rollcall_t *rc);
 /* The first peer that gave up, or -1. */
 int gpusym_rollcall_aborted(const gpusym_rollcall_t *rc);
+/*
+ * While a call waits: the first rank, ours among them, in whose line stands what no rank writes there, so that the wait
+ * might never end: the program has overwritten its memory; or -1. read: the call's, or the last one's. A fifth of a us
+ * a rank.
+ */
+int gpusym_rollcall_corrupt(const gpusym_rollcall_t *rc, const gpusym_rollcall_read_t *read);
 /* The first peer whose process has ended, or -1. About 1 us a rank. */
 int gpusym_rollcall_dead(const gpusym_rollcall_t *rc);
 

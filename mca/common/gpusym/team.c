@@ -10,10 +10,11 @@
 
 #include <pthread.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "mca/common/gpusym/common.h"
 
 /* FNV-1a, 64 bits, over n bytes, continuing from h. */
 static uint64_t hash(uint64_t h, const void *p, size_t n)
@@ -29,14 +30,8 @@ void gpusym_host_self(gpusym_host_t *host)
 {
     char boot[64] = "", name[256] = "";
     struct stat ns;
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
 
-    if (NULL != f) {
-        if (NULL == fgets(boot, sizeof boot, f)) {
-            boot[0] = '\0';
-        }
-        fclose(f);
-    }
+    gpusym_file_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
     gethostname(name, sizeof name - 1);
     host->key[0] = hash(0xcbf29ce484222325ull, boot, sizeof boot);
     host->key[1] = hash(0x84222325cbf29ce4ull, name, sizeof name);
