@@ -143,6 +143,9 @@ kinds-plain  | 1,3       | 120 | ok                             |               
 kinds-fails  | =3        | 60  | ok:has host memory, since not all ranks | coll_gpusym_sim_fail=alloc:1@1 osc_base_verbose=1 | env LD_PRELOAD=@KINDS@ @BUILD@/test/mpi/kinds --fails
 # Vectors, packed by the GPU.
 pack         | 2,3,4     | 120 | ok                             |                                         | test/mpi/pack --n 600
+# More is sent than is taken, or less; negative counts, also where Open MPI leaves looking for them to us.
+sizes        | 2,3,4     | 120 | ok                             |                                         | test/mpi/sizes
+sizes-unchecked | =3     | 120 | ok                             | mpi_param_check=0 coll_gpusym_zero_copy_min=1 | test/mpi/sizes --most 3000
 # Injected faults, mismatched calls, killed ranks.
 broken       | =3        | 60  | ok                             | coll_gpusym_sim_fail=launch:10@1 coll_gpusym_sim_host=1 | test/mpi/broken
 broken-linger | =3       | 60  | ok                             | coll_gpusym_sim_fail=launch:10@1 coll_gpusym_sim_host=1 coll_gpusym_linger=500 | test/mpi/broken

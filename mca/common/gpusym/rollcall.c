@@ -366,6 +366,7 @@ bool gpusym_rollcall_near_enough(const gpusym_rollcall_t *rc, uint64_t seq)
 static void entry_fill(gpusym_entry_t *e, const gpusym_post_t *post)
 {
     e->bytes = post->bytes;
+    e->balance = post->balance;
     e->flags = post->flags;
     e->layout = post->layout;
     e->in_key = post->in_key;
@@ -415,8 +416,10 @@ static void note(gpusym_rollcall_read_t *read, uint32_t r, uint64_t word, const 
         read->stage = kind;
         read->stage_rank = (int)r;
     }
-    const bool same = (uint8_t)(word >> 32) == (uint8_t)(read->word >> 32) && (uint32_t)word == (uint32_t)read->word &&
-                      (!read->exact || e->bytes == read->bytes);
+    const bool same_call = (uint8_t)(word >> 32) == (uint8_t)(read->word >> 32) && (uint32_t)word == (uint32_t)read->word;
+    const bool same = same_call && (!read->exact || e->bytes == read->bytes);
+    read->other_call = read->other_call || !same_call;
+    read->balance += e->balance;
     if (!same && read->mismatch_rank < 0) {
         read->mismatch_rank = (int)r;
         read->mismatch_bytes = e->bytes;

@@ -26,7 +26,7 @@ typedef struct {
     uint32_t in_key, out_key;   /* of reg.h: the buffers, for peers that map them */
     uint64_t in_off, out_off;   /* where in these allocations they begin */
     uint64_t vote;              /* sequence << 1 | yes: written later, see gpusym_rollcall_vote */
-    uint64_t pad;
+    uint64_t balance;           /* see gpusym_post_t */
 } gpusym_entry_t;
 
 /* A line: written by its owner, read by its peers. */
@@ -111,6 +111,8 @@ typedef struct {
     uint32_t flags, layout;   /* layout: a hash of what zero copy wants alike everywhere, though MPI does not */
     uint32_t in_key, out_key; /* 0: none */
     uint64_t in_off, out_off;
+    uint64_t balance;         /* what it sends to each rank less what it takes from each, weighted: the sum of all ranks' is 0
+                               * where all that is sent is taken */
 } gpusym_post_t;
 
 /* The state of reading one call's lines. */
@@ -122,6 +124,8 @@ typedef struct {
     int stage_rank;    /* whose */
     int mismatch_rank; /* first rank whose `what`, hash or (exact) bytes differ from ours, or -1 */
     uint64_t mismatch_bytes; /* its bytes */
+    bool other_call;         /* some rank's `what` or hash differ from ours */
+    uint64_t balance;        /* the sum of all device ranks' */
     uint64_t word, bytes;    /* that we posted */
     bool exact;
     uint64_t max_bytes;      /* of all device ranks */
