@@ -28,6 +28,7 @@ tests() {
 # What a user sees.
 params       | -         | 30  | ok:coll_gpusym_priority        |                                         | @INFO@ --param coll gpusym --level 9
 params-docs  | -         | 30  | ok                             |                                         | @SRC@/test/params.sh @INFO@
+params-values | -        | 120 | ok:as expected, 0 not$         |                                         | @SRC@/test/values.sh @BUILD@
 # The multimem instructions in the fatbin, where there is one and the toolkit's disassembler.
 sass         | -         | 60  | ok                             |                                         | @SRC@/test/sass.sh @BUILD@
 # The step lists of rings, chains and trees, for up to 4096 ranks.
