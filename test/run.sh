@@ -147,6 +147,14 @@ pack         | 2,3,4     | 120 | ok                             |               
 # More is sent than is taken, or less; negative counts, also where Open MPI leaves looking for them to us.
 sizes        | 2,3,4     | 120 | ok                             |                                         | test/mpi/sizes
 sizes-unchecked | =3     | 120 | ok                             | mpi_param_check=0 coll_gpusym_zero_copy_min=1 | test/mpi/sizes --most 3000
+# Descriptors run out, at each thing that needs one.
+fd-0         | =3        | 60  | ok:.ulimit -n.: rank 1: Too many open files | coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 0
+fd-1         | =3        | 60  | ok:.ulimit -n.: rank 1: Too many open files | coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 1
+fd-2         | =3        | 60  | ok:.ulimit -n.: rank 1: Too many open files | coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 2
+fd-0-all     | =3        | 60  | ok:.ulimit -n.: rank 0: Too many open files | coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 0 --all
+fd-3         | =3        | 60  | ok:no heap of .*Too many open files | coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 3
+fd-4         | =3        | 60  | ok:cannot map the memory .*Too many open files | coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 4
+fd-20        | =3        | 60  | ok                             | coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 20 --native
 # Injected faults, mismatched calls, killed ranks.
 broken       | =3        | 60  | ok                             | coll_gpusym_sim_fail=launch:10@1 coll_gpusym_sim_host=1 | test/mpi/broken
 broken-linger | =3       | 60  | ok                             | coll_gpusym_sim_fail=launch:10@1 coll_gpusym_sim_host=1 coll_gpusym_linger=500 | test/mpi/broken

@@ -5,6 +5,7 @@
  */
 #include "coll_gpusym_call.h"
 #include "mca/common/gpusym/copies.h"
+#include "mca/common/gpusym/fd.h"
 #include "mca/common/gpusym/scratch.h"
 
 #include <stdlib.h>
@@ -405,7 +406,13 @@ static void ready(coll_gpusym_call_t *call)
         call->state = COLL_GPUSYM_CALL_TURN;
         return;
     }
-    gpusym_rollcall_vote(&t->rc, call->read.seq, map_peers(call, &w));
+    const bool mapped = map_peers(call, &w);
+    if (!mapped) {
+        char name[COLL_GPUSYM_COMM_NAME_MAX];
+        COLL_GPUSYM_VERBOSE(1, "%s: rank %u cannot map a peer's buffer: %s%s", comm_name(call, name, sizeof name), t->rank,
+                            mca_coll_gpusym_component.dev->error(), gpusym_fd_lack() ? " (no file descriptor is left)" : "");
+    }
+    gpusym_rollcall_vote(&t->rc, call->read.seq, mapped);
     call->state = COLL_GPUSYM_CALL_VOTE;
 }
 

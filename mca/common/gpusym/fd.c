@@ -9,11 +9,27 @@
 #include "mca/common/gpusym/fd.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "mca/common/gpusym/common.h"
+
+bool gpusym_fd_is_lack(int error)
+{
+    return EMFILE == error || ENFILE == error;
+}
+
+bool gpusym_fd_lack(void)
+{
+    const int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        close(fd);
+        return false;
+    }
+    return gpusym_fd_is_lack(errno);
+}
 
 int gpusym_fd_fetch(pid_t pid, int fd, int *copy)
 {

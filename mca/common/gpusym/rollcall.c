@@ -72,6 +72,7 @@ static struct {
 static int slab_make(void)
 {
     slab_head_t head = {.magic = SLAB_MAGIC};
+    int error;
     const int fd = memfd_create("gpusym", MFD_CLOEXEC);
     if (fd < 0) {
         return GPUSYM_ERR_NOT_AVAILABLE;
@@ -95,8 +96,10 @@ static int slab_make(void)
 unmap:
     munmap(slab.base, SLAB_BYTES);
 close_fd:
+    error = errno;
     slab.base = NULL;
     close(fd);
+    errno = error;
     return GPUSYM_ERR_NO_MEMORY;
 }
 
@@ -225,13 +228,16 @@ static int slab_map(const gpusym_pages_id_t *id, gpusym_peer_t *peer)
         return GPUSYM_ERR_UNREACHABLE;
     }
     peer->base = MAP_FAILED;
+    errno = ESRCH; /* a descriptor of another process, which has that number by now */
     if (0 == fstat(fd, &st) && S_ISREG(st.st_mode) && (uint64_t)st.st_size == id->bytes &&
         sizeof head == pread(fd, &head, sizeof head, 0) && SLAB_MAGIC == head.magic && head.nonce[0] == id->nonce[0] &&
         head.nonce[1] == id->nonce[1]) {
         peer->base = mmap(NULL, id->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     }
+    const int error = errno;
     close(fd);
     if (MAP_FAILED == peer->base) {
+        errno = error;
         return GPUSYM_ERR_UNREACHABLE;
     }
 #ifdef SYS_pidfd_open
@@ -260,7 +266,9 @@ static int peer_get(const gpusym_pages_id_t *id, gpusym_peer_t **peer)
     } else {
         const int rc = slab_map(id, p);
         if (GPUSYM_SUCCESS != rc) {
+            const int error = errno;
             free(p);
+            errno = error;
             return rc;
         }
     }

@@ -51,13 +51,13 @@ typedef struct {
 /* A process whose slab is mapped here. Cached; lives until gpusym_pages_close. */
 typedef struct gpusym_peer gpusym_peer_t;
 
-/* Makes this process's slab. Idempotent, thread-safe. */
+/* Makes this process's slab. Idempotent, thread-safe. With errno where that fails. */
 int gpusym_pages_open(gpusym_pages_id_t *id);
 void gpusym_pages_close(void);
 /* A zeroed line in our slab; and back, where no peer reads it (else gpusym_rollcall_leave). */
 int gpusym_pages_alloc(uint64_t *off);
 void gpusym_pages_free(uint64_t off);
-/* Maps a peer of this host (once). GPUSYM_ERR_UNREACHABLE if it cannot be: another host, user or pid
+/* Maps a peer of this host (once). GPUSYM_ERR_UNREACHABLE, with errno, if it cannot be: another host, user or pid
  * namespace. Our own id works. */
 int gpusym_pages_peer(const gpusym_pages_id_t *id, gpusym_peer_t **peer);
 gpusym_line_t *gpusym_peer_line(gpusym_peer_t *peer, uint64_t off);

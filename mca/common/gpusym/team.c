@@ -8,6 +8,7 @@
 #endif
 #include "mca/common/gpusym/team.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -25,11 +26,12 @@ static uint64_t hash(uint64_t h, const void *p, size_t n)
     return h;
 }
 
-void gpusym_host_self(gpusym_host_t *host)
+int gpusym_host_self(gpusym_host_t *host)
 {
     char boot[64] = "", name[256] = "";
     struct stat ns;
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    const int error = NULL != f ? 0 : errno;
 
     if (NULL != f) {
         if (NULL == fgets(boot, sizeof boot, f)) {
@@ -44,6 +46,7 @@ void gpusym_host_self(gpusym_host_t *host)
     if (0 == stat("/proc/self/ns/pid", &ns)) {
         host->key[1] = hash(host->key[1], &ns.st_ino, sizeof ns.st_ino);
     }
+    return error;
 }
 
 bool gpusym_team_shared_gpu(const void *uuids, uint32_t stride, uint32_t n, uint32_t *a, uint32_t *b)
