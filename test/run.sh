@@ -147,6 +147,15 @@ pack         | 2,3,4     | 120 | ok                             |               
 # More is sent than is taken, or less; negative counts, also where Open MPI leaves looking for them to us.
 sizes        | 2,3,4     | 120 | ok                             |                                         | test/mpi/sizes
 sizes-unchecked | =3     | 120 | ok                             | mpi_param_check=0 coll_gpusym_zero_copy_min=1 | test/mpi/sizes --most 3000
+# MPI_Finalize at odd times, with things left over, after the GPU was reset.
+finalize-plain       | =3 | 60  | ok:1 passed    | coll_gpusym_linger=300000               | test/mpi/finalize plain
+finalize-atexit      | =3 | 60  | ok:1 passed    | coll_gpusym_linger=300000               | test/mpi/finalize atexit
+finalize-destructor  | =3 | 60  | ok:1 passed    | coll_gpusym_linger=300000               | test/mpi/finalize destructor
+finalize-thread      | =3 | 60  | ok:1 passed    | coll_gpusym_linger=300000               | test/mpi/finalize thread
+finalize-left        | =3 | 60  | ok:1 passed    | coll_gpusym_linger=300000               | test/mpi/finalize left
+finalize-reset       | =3 | 60  | ok:1 passed    | coll_gpusym_linger=300000               | test/mpi/finalize reset
+finalize-reset-again | =3 | 60  | ok:1 passed    | coll_gpusym_linger=300000               | test/mpi/finalize reset-again
+finalize-never       | =3 | 60  | fail           | coll_gpusym_linger=300000               | test/mpi/finalize never
 # Descriptors run out, at each thing that needs one.
 fd-0         | =3        | 60  | ok:.ulimit -n.: rank 1: Too many open files | coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 0
 fd-1         | =3        | 60  | ok:.ulimit -n.: rank 1: Too many open files | coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 1

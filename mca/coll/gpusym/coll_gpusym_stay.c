@@ -288,6 +288,10 @@ void coll_gpusym_stay_beside(coll_gpusym_team_t *t, const coll_gpusym_plan_t *p)
 void coll_gpusym_stay_end(coll_gpusym_team_t *t)
 {
     for (unsigned i = 0; i < COLL_GPUSYM_STAYS; i++) {
+        if (NULL != t->stay[i].lane && !gpusym_lane_alive(t->stay[i].lane)) { /* MPI_Finalize after cudaDeviceReset */
+            gpusym_lane_put(t->stay[i].lane); /* the kernel is gone, and the line that we would tell it by is not mapped */
+            t->stay[i].lane = NULL;
+        }
         let_go(&t->stay[i], false);
         for (unsigned k = 0; k < GPUSYM_STAY_KEEPERS_MAX; k++) {
             if (&t->stay[i] == keeper[k]) {
