@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Rank 1 (--all: every rank) has only --left N file descriptors left as the first collective comes: the result is right, and
- * where it was staged, that is the reason, on all ranks.  --native: that it was not.
+ * Rank 1 (--all: every rank) has only --left N file descriptors left as the first collective comes: the result is
+ * right, and where it was staged, that is the reason, on all ranks.  --native: that it was not.
  */
 #include <fcntl.h>
 #include <mpi.h>

@@ -1,14 +1,15 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * MPI_Finalize at odd times and with things left over, after collectives of every way on device memory: no crash, no hang.
+ * MPI_Finalize at odd times and with things left over, after collectives of every way on device memory: no crash, no
+ * hang.
  *
  *     finalize MODE
  *
- * atexit: from a handler of atexit; destructor: from one of the program; thread: from another thread, after the one that made
- * the calls has ended; never: not at all; left: with MPI_Alloc_mem's memory, a window and an inactive persistent request;
- * reset: after cuDevicePrimaryCtxReset, which is cudaDeviceReset; reset-again: and the program has a context again. The last two
- * only differ from plain on a GPU.
+ * atexit: from a handler of atexit; destructor: from one of the program; thread: from another thread, after the one
+ * that made the calls has ended; never: not at all; left: with MPI_Alloc_mem's memory, a window and an inactive
+ * persistent request; reset: after cuDevicePrimaryCtxReset, which is cudaDeviceReset; reset-again: and the program has
+ * a context again. The last two only differ from plain on a GPU.
  */
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,9 +1,10 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Calls that are wrong in their counts, on device memory: a rank sends more than another takes (MPI_ERR_TRUNCATE there and
- * nowhere else, and what lies behind its part stays as it is), or less (no error), or a count is negative (MPI_ERR_COUNT).
- * Later calls on the communicator are right.  Also what looks wrong and is not: negative displacements.
+ * Calls that are wrong in their counts, on device memory: a rank sends more than another takes (MPI_ERR_TRUNCATE there
+ * and nowhere else, and what lies behind its part stays as it is), or less (no error), or a count is negative
+ * (MPI_ERR_COUNT). Later calls on the communicator are right.  Also what looks wrong and is not: negative
+ * displacements.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -18,15 +19,15 @@
 enum { RANKS_MAX = 32, GAP = 5, POISON = -77 };
 
 /* V: counts and displacements; else one count, blocks one after the other. */
-#define COLLS                  \
-    COLL(ALLTOALLV, alltoallv) \
+#define COLLS                    \
+    COLL(ALLTOALLV, alltoallv)   \
     COLL(ALLGATHERV, allgatherv) \
-    COLL(GATHERV, gatherv)     \
-    COLL(SCATTERV, scatterv)   \
-    COLL(ALLTOALL, alltoall)   \
-    COLL(ALLGATHER, allgather) \
-    COLL(GATHER, gather)       \
-    COLL(SCATTER, scatter)     \
+    COLL(GATHERV, gatherv)       \
+    COLL(SCATTERV, scatterv)     \
+    COLL(ALLTOALL, alltoall)     \
+    COLL(ALLGATHER, allgather)   \
+    COLL(GATHER, gather)         \
+    COLL(SCATTER, scatter)       \
     COLL(BCAST, bcast)
 enum {
 #define COLL(ID, name) ID,
@@ -109,8 +110,8 @@ static bool truncated_anywhere(const sizes_t *k)
 /* Where in this rank's input lies what goes to p. */
 static size_t from_at(const sizes_t *k, int p)
 {
-    const bool one = ALLGATHER == k->coll || ALLGATHERV == k->coll || GATHER == k->coll || GATHERV == k->coll ||
-                     BCAST == k->coll;
+    const bool one =
+        ALLGATHER == k->coll || ALLGATHERV == k->coll || GATHER == k->coll || GATHERV == k->coll || BCAST == k->coll;
     return one ? 0 : place(k, p, *sent(k, k->me, p));
 }
 
@@ -160,8 +161,8 @@ static void args_make(const sizes_t *k, args_t *a)
 #define W MPI_COMM_WORLD
 /* The call by functions CALL(Name, arguments...). */
 #define MAKE(CALL, k, a)                                                                                               \
-    (ALLTOALLV == (k)->coll                                                                                            \
-         ? CALL(Alltoallv, (a)->vin, (a)->scounts, (a)->displs, MPI_INT, (a)->vout, (a)->rcounts, (a)->displs, MPI_INT, W) \
+    (ALLTOALLV == (k)->coll ? CALL(Alltoallv, (a)->vin, (a)->scounts, (a)->displs, MPI_INT, (a)->vout, (a)->rcounts,   \
+                                   (a)->displs, MPI_INT, W)                                                            \
      : ALLGATHERV == (k)->coll                                                                                         \
          ? CALL(Allgatherv, (a)->in, (a)->scount, MPI_INT, (a)->vout, (a)->rcounts, (a)->displs, MPI_INT, W)           \
      : GATHERV == (k)->coll                                                                                            \
@@ -170,7 +171,7 @@ static void args_make(const sizes_t *k, args_t *a)
          ? CALL(Scatterv, (a)->vin, (a)->scounts, (a)->displs, MPI_INT, (a)->out, (a)->rcount, MPI_INT, (k)->root, W)  \
      : ALLTOALL == (k)->coll  ? CALL(Alltoall, (a)->in, (a)->scount, MPI_INT, (a)->out, (a)->rcount, MPI_INT, W)       \
      : ALLGATHER == (k)->coll ? CALL(Allgather, (a)->in, (a)->scount, MPI_INT, (a)->out, (a)->rcount, MPI_INT, W)      \
-     : GATHER == (k)->coll    ? CALL(Gather, (a)->in, (a)->scount, MPI_INT, (a)->out, (a)->rcount, MPI_INT, (k)->root, W) \
+     : GATHER == (k)->coll ? CALL(Gather, (a)->in, (a)->scount, MPI_INT, (a)->out, (a)->rcount, MPI_INT, (k)->root, W) \
      : SCATTER == (k)->coll                                                                                            \
          ? CALL(Scatter, (a)->in, (a)->scount, MPI_INT, (a)->out, (a)->rcount, MPI_INT, (k)->root, W)                  \
          : CALL(Bcast, (a)->out, (a)->rcount, MPI_INT, (k)->root, W))
@@ -228,7 +229,8 @@ static bool right(sizes_t *k)
 
     mem_read(out, k->out, k->room * sizeof *out);
     for (int p = 0; good && p < k->n; p++) {
-        const int here = goes(k, p, k->me) ? *taken(k, p, k->me) : 0, there = goes(k, p, k->me) ? *sent(k, p, k->me) : 0;
+        const int here = goes(k, p, k->me) ? *taken(k, p, k->me) : 0,
+                  there = goes(k, p, k->me) ? *sent(k, p, k->me) : 0;
         for (int i = 0; i < here; i++) {
             const size_t at = to_at(k, p) + (size_t) i;
             ours[at] = true;
@@ -316,7 +318,8 @@ static void differ(sizes_t *k, int x, int y, bool sender, int by)
 
 static void lengths(sizes_t *k, int most)
 {
-    const int other = (k->root + 1) % k->n, by = most / 2; /* no size is 0: Open MPI itself returns from some such calls */
+    const int other = (k->root + 1) % k->n,
+              by = most / 2; /* no size is 0: Open MPI itself returns from some such calls */
     const bool roots = GATHER == k->coll || GATHERV == k->coll, from_root = SCATTER == k->coll || SCATTERV == k->coll;
     const int x = from_root || BCAST == k->coll ? k->root : other, y = from_root || BCAST == k->coll ? other : k->root;
 
@@ -356,12 +359,12 @@ static void refused(sizes_t *k, const char *what, int rc)
 }
 
 /* EXPRESSION(Name, ...) of each form; the rank that has the counts alone makes the call: it ends at once. */
-#define REFUSED(who, Name, ...)                                                                            \
-    do {                                                                                                   \
-        MPI_Request request = MPI_REQUEST_NULL;                                                            \
-        refused(k, #Name, (who) ? MPI_##Name(__VA_ARGS__) : MPI_ERR_COUNT);                                \
-        refused(k, "I" #Name, (who) ? CALL_NONBLOCKING(Name, __VA_ARGS__) : MPI_ERR_COUNT);                \
-        refused(k, #Name "_init", (who) ? CALL_PERSISTENT(Name, __VA_ARGS__) : MPI_ERR_COUNT);             \
+#define REFUSED(who, Name, ...)                                                                \
+    do {                                                                                       \
+        MPI_Request request = MPI_REQUEST_NULL;                                                \
+        refused(k, #Name, (who) ? MPI_##Name(__VA_ARGS__) : MPI_ERR_COUNT);                    \
+        refused(k, "I" #Name, (who) ? CALL_NONBLOCKING(Name, __VA_ARGS__) : MPI_ERR_COUNT);    \
+        refused(k, #Name "_init", (who) ? CALL_PERSISTENT(Name, __VA_ARGS__) : MPI_ERR_COUNT); \
     } while (0)
 #define MPI_IAlltoallw MPI_Ialltoallw
 #define MPI_IReduce_scatter MPI_Ireduce_scatter

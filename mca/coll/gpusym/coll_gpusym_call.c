@@ -525,8 +525,8 @@ static void choose(coll_gpusym_call_t *call, gpusym_tuning_choice_t *plan)
                                                  coll_gpusym_native_copies(call, &t->work),
                                        .ll_payload = gpusym_ll_payload(t->work.ll_bytes),
                                        .max_blocks = t->max_blocks};
-    const gpusym_tuning_forced_t forced = {sized ? COLL_GPUSYM_ALG_AUTO : c->algorithm[call->args.coll], c->oneshot_max, (uint32_t)c->blocks,
-                                           (uint32_t)c->threads, c->chunk};
+    const gpusym_tuning_forced_t forced = {sized ? COLL_GPUSYM_ALG_AUTO : c->algorithm[call->args.coll], c->oneshot_max,
+                                           (uint32_t)c->blocks, (uint32_t)c->threads, c->chunk};
     gpusym_tuning_choose(&what, &forced, plan);
     if (plan->algorithm >= 0 && gpusym_family_ll128(plan->family) && !coll_gpusym_native_channels(plan, &t->work)) {
         what.ll128 = false; /* the slot is too small */
@@ -624,7 +624,8 @@ static bool copy_rows(const coll_gpusym_call_t *call, const coll_gpusym_rows_t *
 static bool pack(const coll_gpusym_call_t *call)
 {
     const coll_gpusym_native_t *k = &call->native;
-    return copy_rows(call, &k->pack, k->in, false) && ((!k->keep && NULL == call->sizes) || copy_rows(call, &k->unpack, k->out, false));
+    const bool keep = k->keep || NULL != call->sizes;
+    return copy_rows(call, &k->pack, k->in, false) && (!keep || copy_rows(call, &k->unpack, k->out, false));
 }
 
 void coll_gpusym_plan_free(coll_gpusym_plan_t *plan)

@@ -1,10 +1,11 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Calls of which not all that is sent is taken: an error of the program, which the roll-call finds (see gpusym_post_t), the
- * same on all ranks.  Kernels take the two sides of a pair to agree, so the ranks first tell each other all sizes, by the
- * previous module's nonblocking allgather; then what goes between two ranks is the smaller of both sides.  Who gets less
- * than was sent ends with MPI_ERR_TRUNCATE; nobody's memory is written past what he gave, and the communicator works on.
+ * Calls of which not all that is sent is taken: an error of the program, which the roll-call finds (see gpusym_post_t),
+ * the same on all ranks.  Kernels take the two sides of a pair to agree, so the ranks first tell each other all sizes,
+ * by the previous module's nonblocking allgather; then what goes between two ranks is the smaller of both sides.  Who
+ * gets less than was sent ends with MPI_ERR_TRUNCATE; nobody's memory is written past what he gave, and the
+ * communicator works on.
  */
 #include "coll_gpusym_call.h"
 
@@ -41,8 +42,8 @@ bool coll_gpusym_sizes_start(coll_gpusym_call_t *call)
 {
     mca_coll_gpusym_module_t *m = call->module;
     const uint32_t n = m->team->nranks;
-    const gpusym_count_t bytes = (gpusym_count_t)(2 * n * sizeof(uint64_t));
-    coll_gpusym_sizes_t *s = calloc(1, sizeof *s + (size_t)2 * n * (n + 1) * sizeof(uint64_t));
+    const gpusym_count_t bytes = (gpusym_count_t) (2 * n * sizeof(uint64_t));
+    coll_gpusym_sizes_t *s = calloc(1, sizeof *s + (size_t) 2 * n * (n + 1) * sizeof(uint64_t));
     if (NULL == s) {
         return false;
     }
@@ -60,8 +61,8 @@ static void say(const coll_gpusym_call_t *call, uint32_t from)
     COLL_GPUSYM_VERBOSE(1, "%s: rank %u, %s: rank %u sends %llu bytes, of which %llu are taken",
                         coll_gpusym_comm_name(call->module->comm, name, sizeof name), t->rank,
                         coll_gpusym_mpi_name(call->args.coll), from,
-                        (unsigned long long)sent(call->sizes, t->nranks, from, t->rank),
-                        (unsigned long long)taken(call->sizes, t->nranks, from, t->rank));
+                        (unsigned long long) sent(call->sizes, t->nranks, from, t->rank),
+                        (unsigned long long) taken(call->sizes, t->nranks, from, t->rank));
 }
 
 static void agree(coll_gpusym_call_t *call)

@@ -48,7 +48,8 @@ bool coll_gpusym_stay_may(const coll_gpusym_call_t *call, const coll_gpusym_plan
     const coll_gpusym_team_t *t = call->module->team;
     const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
     const unsigned family = gpusym_algorithm_family((unsigned)p->algorithm);
-    return (GPUSYM_F_AGXLL_R == family || GPUSYM_F_XLL == family || GPUSYM_F_XLL_R == family) && call->blocking && NULL == call->sizes &&
+    return (GPUSYM_F_AGXLL_R == family || GPUSYM_F_XLL == family || GPUSYM_F_XLL_R == family) && call->blocking &&
+           NULL == call->sizes &&
            !t->threads && p != call->plan && 1 == p->epochs && 0 != p->work.bytes &&
            p->work.bytes <= gpusym_tuning_stay_max(t->nranks) && c->blocks <= 1 && NULL == call->scratch &&
            !c->share_gpu && /* it would take other ranks' time on the GPU */
