@@ -28,6 +28,7 @@ tests() {
 # What a user sees.
 params       | -         | 30  | ok:coll_gpusym_priority        |                                         | @INFO@ --param coll gpusym --level 9
 params-docs  | -         | 30  | ok                             |                                         | @SRC@/test/params.sh @INFO@
+params-values | -        | 120 | ok:as expected, 0 not$         |                                         | @SRC@/test/values.sh @BUILD@
 # The multimem instructions in the fatbin, where there is one and the toolkit's disassembler.
 sass         | -         | 60  | ok                             |                                         | @SRC@/test/sass.sh @BUILD@
 # The step lists of rings, chains and trees, for up to 4096 ranks.
@@ -155,6 +156,26 @@ storm-comms  | =2        | 60  | ok:storm. [1-9]                 |              
 storm-threads | =2       | 60  | ok:storm. [1-9]                 |                                         | env LD_PRELOAD=@STORM@ @BUILD@/test/mpi/threads
 # Vectors, packed by the GPU.
 pack         | 2,3,4     | 120 | ok                             |                                         | test/mpi/pack --n 600
+# More is sent than is taken, or less; negative counts, also where Open MPI leaves looking for them to us.
+sizes        | 2,3,4     | 120 | ok                             |                                         | test/mpi/sizes
+sizes-unchecked | =3     | 120 | ok                             | mpi_param_check=0 coll_gpusym_zero_copy_min=1 | test/mpi/sizes --most 3000
+# MPI_Finalize at odd times, with things left over, after the GPU was reset.
+finalize-plain       | =3 | 60  | ok:1 passed    | coll_gpusym_linger=300000               | test/mpi/finalize plain
+finalize-atexit      | =3 | 60  | ok:1 passed    | coll_gpusym_linger=300000               | test/mpi/finalize atexit
+finalize-destructor  | =3 | 60  | ok:1 passed    | coll_gpusym_linger=300000               | test/mpi/finalize destructor
+finalize-thread      | =3 | 60  | ok:1 passed    | coll_gpusym_linger=300000               | test/mpi/finalize thread
+finalize-left        | =3 | 60  | ok:1 passed    | coll_gpusym_linger=300000               | test/mpi/finalize left
+finalize-reset       | =3 | 60  | ok:1 passed    | coll_gpusym_linger=300000               | test/mpi/finalize reset
+finalize-reset-again | =3 | 60  | ok:1 passed    | coll_gpusym_linger=300000               | test/mpi/finalize reset-again
+finalize-never       | =3 | 60  | fail           | coll_gpusym_linger=300000               | test/mpi/finalize never
+# Descriptors run out, at each thing that needs one.
+fd-0         | =3        | 60  | ok:.ulimit -n.: rank 1: Too many open files | coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 0
+fd-1         | =3        | 60  | ok:.ulimit -n.: rank 1: Too many open files | coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 1
+fd-2         | =3        | 60  | ok:.ulimit -n.: rank 1: Too many open files | coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 2
+fd-0-all     | =3        | 60  | ok:.ulimit -n.: rank 0: Too many open files | coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 0 --all
+fd-3         | =3        | 60  | ok:no heap of .*Too many open files | coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 3
+fd-4         | =3        | 60  | ok:cannot map the memory .*Too many open files | coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 4
+fd-20        | =3        | 60  | ok                             | coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 20 --native
 # Injected faults, mismatched calls, killed ranks.
 broken       | =3        | 60  | ok                             | coll_gpusym_sim_fail=launch:10@1 coll_gpusym_sim_host=1 | test/mpi/broken
 broken-linger | =3       | 60  | ok                             | coll_gpusym_sim_fail=launch:10@1 coll_gpusym_sim_host=1 coll_gpusym_linger=500 | test/mpi/broken

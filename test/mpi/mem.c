@@ -525,6 +525,11 @@ void mem_fini(void)
     }
 }
 
+int mem_gpu(void)
+{
+    return cu.ordinal;
+}
+
 bool mem_have(int kind)
 {
     return MEM_HOST == kind || (0 <= kind && MEM_COUNT > kind && mem->have(kind));

@@ -37,6 +37,9 @@ int mem_init(const char *device, int local_rank);
 /* Lets go of it, before MPI_Finalize and after the last mem_free. */
 void mem_fini(void);
 
+/* cuda: the GPU's number in this process; else 0. */
+int mem_gpu(void);
+
 /* Whether the device has this kind. */
 bool mem_have(int kind);
 /* "host", "device", ...; NULL for what is no kind. */

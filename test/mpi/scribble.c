@@ -105,7 +105,7 @@ static void scribble(void)
         e->flags |= 1u << 30;
         break;
     case VOTE:
-        e->vote = next_random() | 1ull << 60;
+        it.line->vote[e - it.line->entry] = next_random() | 1ull << 60;
         break;
     case GO:
         it.line->go = next_random() | 1ull << 60;

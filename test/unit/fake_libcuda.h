@@ -19,6 +19,7 @@ struct CUctx_st {
     int dev;
     bool primary;
     unsigned refs; /* of a primary context */
+    unsigned long long id;
 };
 
 struct CUstream_st {
@@ -76,6 +77,7 @@ static struct {
     const char *fail_name; /* ... counting this one only */
     CUresult fail_with;
     bool busy;              /* streams do not come to an end by themselves */
+    CUresult gone;          /* what all calls return from now on: the driver has been shut down, or its contexts destroyed */
     bool foreign;           /* IPC handles are another process's */
     bool lies;              /* calls any memory fit for IPC */
     int atomics, link_rank; /* of every pair of GPUs: CU_DEVICE_P2P_ATTRIBUTE_ */
@@ -88,6 +90,7 @@ static struct {
     unsigned graphs, execs;                              /* live */
     unsigned pushes, retains, peers;
     unsigned mistakes; /* what a real driver would punish later */
+    unsigned stale;    /* handles that it was given of a context that is gone: these a real driver follows */
     struct {
         CUfunction function;
         CUstream stream;
@@ -112,8 +115,20 @@ static bool fake_fails(const char *name)
     return true;
 }
 
+/* The same of a driver whose contexts are gone: only what asks for that is no mistake. */
+static bool fake_gone(const char *name)
+{
+    const bool asks = 0 == strcmp(name, "cuCtxGetId") || 0 == strcmp(name, "cuCtxGetApiVersion") ||
+                      0 == strcmp(name, "cuDevicePrimaryCtxGetState");
+    fake.stale += CUDA_SUCCESS != fake.gone && !asks;
+    return CUDA_SUCCESS != fake.gone;
+}
+
 #define FAKE_ENTER()                \
     do {                            \
+        if (fake_gone(__func__)) {  \
+            return fake.gone;       \
+        }                           \
         if (fake_fails(__func__)) { \
             return fake.fail_with;  \
         }                           \
@@ -306,6 +321,9 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
 /* Never made to fail, nor is cuCtxPopCurrent_v2: nothing could be done about it. */
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
+    if (fake_gone(__func__)) {
+        return fake.gone;
+    }
     if (0 == fake_primary[dev - 10].refs) {
         fake.mistakes++;
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -348,6 +366,20 @@ CUresult cuCtxGetDevice(CUdevice *dev)
     FAKE_CONTEXT();
     *dev = 10 + fake_current()->dev;
     return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned *version)
+{
+    FAKE_ENTER();
+    *version = 13000;
+    return NULL == ctx || (ctx->primary && 0 == ctx->refs) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id)
+{
+    FAKE_ENTER();
+    *id = ctx->id;
+    return ctx->primary && 0 == ctx->refs ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
@@ -1003,6 +1035,9 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 /* Never made to fail, nor is cuGraphDestroy: nothing could be done about it. */
 CUresult cuGraphExecDestroy(CUgraphExec exec)
 {
+    if (fake_gone(__func__)) {
+        return fake.gone;
+    }
     free(exec);
     fake.execs--;
     return CUDA_SUCCESS;
@@ -1010,6 +1045,9 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
 
 CUresult cuGraphDestroy(CUgraph graph)
 {
+    if (fake_gone(__func__)) {
+        return fake.gone;
+    }
     free(graph);
     fake.graphs--;
     return CUDA_SUCCESS;

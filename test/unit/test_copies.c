@@ -73,6 +73,12 @@ static void note_stream_destroy(gpusym_stream_t *stream)
     streams_alive--;
 }
 
+static bool note_gpu_alive(gpusym_gpu_t *gpu)
+{
+    (void) gpu;
+    return true;
+}
+
 static int note_stream_poll(gpusym_stream_t *stream)
 {
     (void) stream;
@@ -133,6 +139,7 @@ static const gpusym_device_t device = {
     .stream_create = note_stream_create,
     .stream_destroy = note_stream_destroy,
     .stream_poll = note_stream_poll,
+    .gpu_alive = note_gpu_alive,
     .host_alloc = note_host_alloc,
     .host_free = note_host_free,
     .launch = note_launch,

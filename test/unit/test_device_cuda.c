@@ -38,6 +38,7 @@ static char *fake_dlerror(void);
 #define dlclose fake_dlclose
 #define dlerror fake_dlerror
 #include "mca/common/gpusym/device_cuda.c"
+#include "mca/common/gpusym/lane.h"
 #include "test/unit/fake_libcuda.h"
 
 const unsigned char gpusym_fatbin[] = "not a fatbin";
@@ -1123,6 +1124,136 @@ static void test_undo_fails(void **unused)
     }
 }
 
+/* ---- contexts that are gone ---- */
+
+/* All that can be held of a GPU, and how it is let go of. */
+typedef struct {
+    world_t w;
+    gpusym_lane_t *lane;
+    void *host, *seen, *mapped;
+} held_t;
+
+static void hold(held_t *h)
+{
+    memset(h, 0, sizeof(*h));
+    world_make(&h->w, NULL);
+    assert_int_equal(do_kernels(&h->w), GPUSYM_SUCCESS);
+    assert_int_equal(do_graph(&h->w), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.host_alloc(h->w.gpu, 64, &h->host, &h->seen), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.mem_import(h->w.gpu, &h->w.theirs, &h->mapped), GPUSYM_SUCCESS);
+    assert_int_equal(gpusym_lane_get(&cuda, h->w.gpu, &h->lane), GPUSYM_SUCCESS);
+}
+
+/* The steps of closing, in some order; errors are not looked at, as nobody does there. */
+static void let_go(held_t *h, unsigned step)
+{
+    switch (step) {
+    case 0:
+        gpusym_lane_put(h->lane);
+        gpusym_lanes_close();
+        break;
+    case 1:
+        cuda.graph_destroy(h->w.graph);
+        break;
+    case 2:
+        cuda.stream_destroy(h->w.stream);
+        break;
+    case 3:
+        (void) cuda.host_free(h->w.gpu, h->host);
+        break;
+    case 4:
+        (void) cuda.mem_unimport(h->w.gpu, h->mapped);
+        break;
+    case 5:
+        (void) cuda.mem_unexport(h->w.gpu, &h->w.own_fd);
+        break;
+    case 6:
+        (void) cuda.mem_free(h->w.gpu, h->w.p);
+        break;
+    default:
+        cuda.close();
+        break;
+    }
+}
+enum { STEPS = 8 };
+
+/* What the driver still has is not ours to count: it went with the context. */
+static void forget(void)
+{
+    fake.gone = CUDA_SUCCESS;
+    fake_depth = 0;
+    (void) teardown(NULL);
+    for (int i = 0; i < FAKE_REGIONS; i++) {
+        if (0 != fake_memories[i].refs || 0 != fake_memories[i].maps) {
+            close(fake_memories[i].fd);
+            fake_memories[i] = (fake_memory_t){.refs = 0};
+        }
+    }
+    setup(NULL);
+}
+
+static void test_contexts_go_while_closing(void **unused)
+{
+    static const CUresult how[] = {CUDA_ERROR_DEINITIALIZED, CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_INVALID_CONTEXT,
+                                   CUDA_ERROR_INVALID_HANDLE};
+    held_t h;
+
+    (void) unused;
+    for (size_t i = 0; i < sizeof(how) / sizeof(how[0]); i++) {
+        for (unsigned from = 0; from < STEPS; from++) {
+            hold(&h);
+            fake.busy = true; /* whoever asks a stream waits for ever: but nobody must */
+            for (unsigned step = 0; step < STEPS; step++) {
+                fake.busy = step >= from;
+                fake.gone = step >= from ? how[i] : CUDA_SUCCESS;
+                assert_true(step == STEPS - 1 || cuda.gpu_alive(h.w.gpu) == (step < from));
+                let_go(&h, step);
+            }
+            assert_int_equal(fake.stale, 0);
+            forget();
+        }
+    }
+}
+
+/* cudaDeviceReset: the primary context is not active any more, or the program has made another at the same place. */
+static void test_reset(void **unused)
+{
+    held_t h;
+
+    (void) unused;
+    for (unsigned reborn = 0; reborn < 2; reborn++) {
+        hold(&h);
+        assert_true(cuda.gpu_alive(h.w.gpu));
+        fake_primary[1].refs = reborn;
+        fake_primary[1].id++;
+        assert_false(cuda.gpu_alive(h.w.gpu));
+        const unsigned pushes = fake.pushes;
+        for (unsigned step = 0; step < STEPS - 1; step++) {
+            let_go(&h, step);
+        }
+        assert_int_equal(fake.pushes, pushes); /* nothing is done in either */
+        cuda.close();
+        assert_int_equal(fake_primary[1].refs, reborn); /* the other one is not ours to release */
+        assert_int_equal(fake.mistakes, 0);
+        forget();
+    }
+}
+
+/* A driver of before the ids: what it says of the context is believed. */
+static void test_gone_without_ids(void **unused)
+{
+    (void) unused;
+    fake.missing = "cuCtxGetId";
+    open_cuda();
+    gpusym_gpu_t *gpu = open_gpu(1, NULL);
+    assert_true(cuda.gpu_alive(gpu));
+    fake.gone = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    assert_false(cuda.gpu_alive(gpu));
+    cuda.close();
+    assert_int_equal(fake.stale, 0);
+    forget();
+}
+
 /* The hot path pushes nothing where the GPU's context is current already. */
 static void test_no_push_when_current(void **unused)
 {
@@ -1171,6 +1302,9 @@ int main(void)
         TEST(test_every_call_fails),
         TEST(test_undo_fails),
         TEST(test_no_push_when_current),
+        TEST(test_contexts_go_while_closing),
+        TEST(test_reset),
+        TEST(test_gone_without_ids),
     };
 
     return cmocka_run_group_tests_name("device_cuda", tests, NULL, NULL);

@@ -457,14 +457,39 @@ static void flags_and_layouts_are_gathered(void **state)
     team_free(&team);
 }
 
+/* Every rank sees the same sum; other bytes are not another call. */
+static void balances_are_added_up(void **state)
+{
+    (void) state;
+    enum { RANKS = 3 };
+    team_t team;
+    gpusym_rollcall_read_t read[RANKS];
+    const uint64_t balance[2][RANKS] = {{7, (uint64_t) -5, (uint64_t) -2}, {7, (uint64_t) -5, (uint64_t) -3}};
+    team_make(&team, RANKS);
+    for (unsigned call = 0; call < 2; call++) {
+        for (uint32_t r = 0; r < RANKS; r++) {
+            const gpusym_post_t post = {.kind = GPUSYM_KIND_NATIVE, .what = 1, .hash = 2, .exact = 1 == call,
+                                        .bytes = 8 + r, .balance = balance[call][r]};
+            assert_true(gpusym_rollcall_post(&team.rc[r], &post, &read[r]));
+        }
+        for (uint32_t r = 0; r < RANKS; r++) {
+            assert_true(gpusym_rollcall_read(&team.rc[r], &read[r]));
+            assert_true(read[r].balance == (0 == call ? 0 : (uint64_t) -1));
+            assert_false(read[r].other_call);
+            assert_int_equal(read[r].mismatch_rank, 0 == call ? -1 : 0 == r ? 1 : 0);
+        }
+    }
+    team_free(&team);
+}
+
 /* They cost one store: of an entry they change the word alone. */
 static void host_ranks_write_the_word_only(void **state)
 {
     (void) state;
     team_t team;
     gpusym_rollcall_read_t read;
-    const gpusym_post_t native = {GPUSYM_KIND_NATIVE, 1, 2, false, 3, 4, 5, 6, 7, 8, 9};
-    const gpusym_post_t host = {GPUSYM_KIND_HOST, 11, 12, true, 13, 14, 15, 16, 17, 18, 19};
+    const gpusym_post_t native = {GPUSYM_KIND_NATIVE, 1, 2, false, 3, 4, 5, 6, 7, 8, 9, 10};
+    const gpusym_post_t host = {GPUSYM_KIND_HOST, 11, 12, true, 13, 14, 15, 16, 17, 18, 19, 20};
     team_make(&team, 1);
     for (unsigned call = 0; call < GPUSYM_ROLLCALL_HISTORY; call++) {
         assert_true(gpusym_rollcall_post(&team.rc[0], &native, &read));
@@ -1341,7 +1366,7 @@ static void garbage_names_its_rank(void **state)
             }
             break;
         case 1:
-            e->vote = any;
+            team.line[1]->vote[calls % GPUSYM_ROLLCALL_HISTORY] = any;
             break;
         case 2:
             team.line[1]->life ^= any;
@@ -1766,6 +1791,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(reading_waits_for_every_rank),
         cmocka_unit_test(lengths_matter_where_they_are_exact),
         cmocka_unit_test(flags_and_layouts_are_gathered),
+        cmocka_unit_test(balances_are_added_up),
         cmocka_unit_test(host_ranks_write_the_word_only),
         cmocka_unit_test(nobody_runs_out_of_history),
         cmocka_unit_test(votes_are_counted),

@@ -277,6 +277,59 @@ void coll_gpusym_block(const coll_gpusym_layout_t *l, size_t i, coll_gpusym_bloc
     }
 }
 
+/* ---- counts ---- */
+
+static bool has_counts(unsigned coll)
+{
+    switch (coll) {
+    case COLL_GPUSYM_ALLGATHERV:
+    case COLL_GPUSYM_REDUCE_SCATTER:
+    case COLL_GPUSYM_ALLTOALLV:
+    case COLL_GPUSYM_GATHERV:
+    case COLL_GPUSYM_SCATTERV:
+    case COLL_GPUSYM_ALLTOALLW:
+    case COLL_GPUSYM_NEIGHBOR_ALLGATHERV:
+    case COLL_GPUSYM_NEIGHBOR_ALLTOALLV:
+    case COLL_GPUSYM_NEIGHBOR_ALLTOALLW:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool negative(size_t count)
+{
+    return (ptrdiff_t)count < 0;
+}
+
+static bool negative_in(gpusym_counts_t counts, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (negative(gpusym_count_at(counts, i))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool negative_side(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_side_t side)
+{
+    coll_gpusym_layout_t l;
+    coll_gpusym_layout(m, a, side, &l);
+    return l.vector ? negative_in(l.counts, l.blocks) : l.blocks > 0 && negative(l.one.count);
+}
+
+bool coll_gpusym_counts_valid(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
+{
+    if (COLL_GPUSYM_BARRIER == a->coll || (!has_counts(a->coll) && !negative(a->scount) && !negative(a->rcount))) {
+        return true;
+    }
+    if (COLL_GPUSYM_REDUCE_SCATTER == a->coll) {
+        return !negative_in(a->rcounts, (size_t)ompi_comm_size(m->comm));
+    }
+    return !negative_side(m, a, COLL_GPUSYM_SENT) && !negative_side(m, a, COLL_GPUSYM_WRITTEN);
+}
+
 /* ---- bytes ---- */
 
 /* First byte of a block and the byte behind its last. False if it has none. */

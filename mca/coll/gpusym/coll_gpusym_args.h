@@ -139,6 +139,10 @@ typedef struct {
     bool by_aint;
 } coll_gpusym_layout_t;
 
+/* Whether no count that is significant on this rank is negative. Open MPI looks for that itself, but not everywhere
+ * (MPI_Allgatherv of an intracommunicator), and not with mpi_param_check 0. */
+bool coll_gpusym_counts_valid(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a);
+
 void coll_gpusym_layout(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
                         coll_gpusym_layout_t *l);
 /* The i-th of l->blocks; count 0: it has no bytes. */

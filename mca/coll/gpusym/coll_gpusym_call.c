@@ -5,6 +5,7 @@
  */
 #include "coll_gpusym_call.h"
 #include "mca/common/gpusym/copies.h"
+#include "mca/common/gpusym/fd.h"
 #include "mca/common/gpusym/scratch.h"
 
 #include <stdlib.h>
@@ -67,6 +68,11 @@ static void end(coll_gpusym_call_t *call)
     }
     withdraw(call);
     scratch_put(call);
+    if (MPI_SUCCESS == call->error && coll_gpusym_sizes_truncated(call->sizes)) {
+        call->error = MPI_ERR_TRUNCATE; /* of this rank alone: the call has ended well */
+    }
+    coll_gpusym_sizes_free(call->sizes);
+    call->sizes = NULL;
     call->state = COLL_GPUSYM_CALL_ENDED;
 }
 
@@ -88,6 +94,8 @@ static void to_previous(coll_gpusym_call_t *call, int reason)
         drain(call);
         return;
     }
+    coll_gpusym_sizes_free(call->sizes); /* the previous module finds out by itself */
+    call->sizes = NULL;
     end(call);
     call->reason = ours ? reason : -1;
     call->state = COLL_GPUSYM_CALL_PREVIOUS;
@@ -195,6 +203,7 @@ void coll_gpusym_call_again(coll_gpusym_call_t *call)
     call->algorithm = -1;
     call->lane = NULL;
     call->streams = NULL;
+    call->sizes = NULL;
     call->zero_copy = call->zero_copied = call->has_turn = false;
     call->stays = call->rang = call->late = call->taken_back = false;
     call->in_key = call->out_key = 0;
@@ -227,6 +236,7 @@ static uint32_t hash_of(const coll_gpusym_call_t *call)
     const uint32_t words[] = {call->native.op,
                               call->native.type,
                               (uint32_t)call->args.root,
+                              call->native.counts,
                               (uint32_t)(c->algorithm[call->args.coll] - COLL_GPUSYM_ALG_AUTO),
                               c->oneshot_max,
                               (uint32_t)c->blocks,
@@ -301,6 +311,7 @@ static void post(coll_gpusym_call_t *call)
         p.kind = (uint8_t)(k->reason < 0 ? GPUSYM_KIND_NATIVE : GPUSYM_KIND_STAGE + k->reason);
         p.exact = k->exact;
         p.bytes = k->bytes;
+        p.balance = k->balance;
         p.hash = call->hash = hash_of(call);
         p.layout = k->layout;
         p.flags = k->in_place ? GPUSYM_POST_IN_PLACE : 0;
@@ -424,7 +435,7 @@ static void ready(coll_gpusym_call_t *call)
     coll_gpusym_team_t *t = call->module->team;
     gpusym_work_t w;
 
-    call->zero_copy = !t->no_zero_copy && coll_gpusym_native_zero_copy(call);
+    call->zero_copy = !t->no_zero_copy && NULL == call->sizes && coll_gpusym_native_zero_copy(call);
     if (!call->zero_copy || 0 == (call->read.any & GPUSYM_POST_FRESH)) {
         call->state = COLL_GPUSYM_CALL_TURN;
         return;
@@ -432,6 +443,11 @@ static void ready(coll_gpusym_call_t *call)
     const bool mapped = map_peers(call, &w, false);
     if (MPI_SUCCESS != call->error) {
         return;
+    }
+    if (!mapped) {
+        char name[COLL_GPUSYM_COMM_NAME_MAX];
+        COLL_GPUSYM_VERBOSE(1, "%s: rank %u cannot map a peer's buffer: %s%s", comm_name(call, name, sizeof name), t->rank,
+                            mca_coll_gpusym_component.dev->error(), gpusym_fd_lack() ? " (no file descriptor is left)" : "");
     }
     gpusym_rollcall_vote(&t->rc, call->read.seq, mapped);
     call->state = COLL_GPUSYM_CALL_VOTE;
@@ -466,6 +482,32 @@ static void count_votes(coll_gpusym_call_t *call)
     call->state = COLL_GPUSYM_CALL_TURN;
 }
 
+/* Not all that is sent is taken; agreed. */
+static void compare_sizes(coll_gpusym_call_t *call)
+{
+    char name[COLL_GPUSYM_COMM_NAME_MAX];
+    call->state = COLL_GPUSYM_CALL_SIZES;
+    if (!coll_gpusym_sizes_start(call)) {
+        coll_gpusym_help("no-memory", (int)call->module->team->rank, comm_name(call, name, sizeof name),
+                         coll_gpusym_mpi_name(call->args.coll), sizeof(uint64_t), "host memory for the ranks' sizes");
+        give_up(call);
+    }
+}
+
+static void await_sizes(coll_gpusym_call_t *call)
+{
+    const int rv = coll_gpusym_sizes_poll(call);
+    if (rv < 0) {
+        give_up(call); /* Open MPI has said why */
+    } else if (rv > 0 && 0 == call->read.max_bytes) {
+        end(call);
+    } else if (rv > 0) {
+        call->state = COLL_GPUSYM_CALL_SETUP;
+    } else if (time_to_look(call)) {
+        peers_lost(call);
+    }
+}
+
 /* All have answered: what to do. */
 static void answered(coll_gpusym_call_t *call)
 {
@@ -478,7 +520,8 @@ static void answered(coll_gpusym_call_t *call)
         fail_corrupt(call, call->read.stage_rank);
     } else if (call->read.host || call->read.stage >= 0) {
         to_previous(call, call->read.stage >= 0 ? call->read.stage - GPUSYM_KIND_STAGE : COLL_GPUSYM_R_MIXED);
-    } else if (call->read.mismatch_rank >= 0) {
+    } else if (call->read.mismatch_rank >= 0 &&
+               (call->read.other_call || !coll_gpusym_native_moves(call->args.coll))) {
         coll_gpusym_help("mismatch", (int)t->rank, comm_name(call, name, sizeof name),
                          coll_gpusym_mpi_name(call->args.coll), call->read.mismatch_rank, (size_t)call->native.bytes,
                          (size_t)call->read.mismatch_bytes);
@@ -486,6 +529,8 @@ static void answered(coll_gpusym_call_t *call)
     } else if (call->agree_only) {
         call->agreed = true;
         end(call);
+    } else if (call->read.mismatch_rank >= 0 || 0 != call->read.balance) {
+        compare_sizes(call);
     } else if (0 == call->read.max_bytes) { /* nothing from anyone to anyone */
         end(call);
     } else {
@@ -504,7 +549,8 @@ static void choose(coll_gpusym_call_t *call, gpusym_tuning_choice_t *plan)
     coll_gpusym_team_t *t = call->module->team;
     const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
     char name[COLL_GPUSYM_COMM_NAME_MAX];
-    gpusym_tuning_call_t what = {.coll = call->args.coll,
+    const bool sized = NULL != call->sizes; /* between any two ranks another length: an all-to-all of segments */
+    gpusym_tuning_call_t what = {.coll = sized ? (unsigned)GPUSYM_COLL_ALLTOALLV : (unsigned)call->args.coll,
                                        .bytes = call->read.max_bytes,
                                        .op = call->native.op,
                                        .type = call->native.type,
@@ -512,15 +558,16 @@ static void choose(coll_gpusym_call_t *call, gpusym_tuning_choice_t *plan)
                                        .sm_count = t->sm_count,
                                        .simulated = c->dev->simulated,
                                        .zero_copy = call->zero_copy,
-                                       .multicast = NULL != t->mc,
+                                       .multicast = NULL != t->mc && !sized,
                                        .reproducible = c->reproducible,
                                        .all_reach = t->all_reach,
                                        .ll128 = t->ll128,
-                                       .copies = NULL != c->dev->stream_flags && coll_gpusym_native_copies(call, &t->work),
+                                       .copies = !sized && NULL != c->dev->stream_flags &&
+                                                 coll_gpusym_native_copies(call, &t->work),
                                        .ll_payload = gpusym_ll_payload(t->work.ll_bytes),
                                        .max_blocks = t->max_blocks};
-    const gpusym_tuning_forced_t forced = {c->algorithm[call->args.coll], c->oneshot_max, (uint32_t)c->blocks,
-                                           (uint32_t)c->threads, c->chunk};
+    const gpusym_tuning_forced_t forced = {sized ? COLL_GPUSYM_ALG_AUTO : c->algorithm[call->args.coll], c->oneshot_max,
+                                           (uint32_t)c->blocks, (uint32_t)c->threads, c->chunk};
     gpusym_tuning_choose(&what, &forced, plan);
     if (plan->algorithm >= 0 && gpusym_family_ll128(plan->family) && !coll_gpusym_native_channels(plan, &t->work)) {
         what.ll128 = false; /* the slot is too small */
@@ -614,11 +661,12 @@ static bool copy_rows(const coll_gpusym_call_t *call, const coll_gpusym_rows_t *
                                    : dev->copy2d_async(call->lane->stream, p, r->width, r->first, r->pitch, r->width, r->rows));
 }
 
-/* Queues, before the kernel, what brings the input to scratch memory. */
+/* Queues, before the kernel, what brings the input to scratch memory; and the output, of which the kernel might not write all. */
 static bool pack(const coll_gpusym_call_t *call)
 {
     const coll_gpusym_native_t *k = &call->native;
-    return copy_rows(call, &k->pack, k->in, false) && (!k->keep || copy_rows(call, &k->unpack, k->out, false));
+    const bool keep = k->keep || NULL != call->sizes;
+    return copy_rows(call, &k->pack, k->in, false) && (!keep || copy_rows(call, &k->unpack, k->out, false));
 }
 
 void coll_gpusym_plan_free(coll_gpusym_plan_t *plan)
@@ -681,7 +729,7 @@ static void launch(coll_gpusym_call_t *call)
 {
     coll_gpusym_team_t *t = call->module->team;
     const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
-    coll_gpusym_plan_t once, *p = NULL != call->plan ? call->plan : &once;
+    coll_gpusym_plan_t once, *p = NULL != call->plan && NULL == call->sizes ? call->plan : &once;
 
     call->since_ns = 0;
     if (call->rang || coll_gpusym_stay_same(call)) {
@@ -872,6 +920,9 @@ bool coll_gpusym_call_poll(coll_gpusym_call_t *call)
         if (COLL_GPUSYM_CALL_TURN == call->state) {
             take_turn(call);
         }
+        break;
+    case COLL_GPUSYM_CALL_SIZES:
+        await_sizes(call);
         break;
     case COLL_GPUSYM_CALL_VOTE:
         count_votes(call);

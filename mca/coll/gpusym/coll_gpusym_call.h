@@ -21,6 +21,7 @@
 typedef enum {
     COLL_GPUSYM_CALL_NEW,      /* not posted: the team is not set up, or a peer is too far behind */
     COLL_GPUSYM_CALL_ROLLCALL, /* posted; waiting for the peers' entries */
+    COLL_GPUSYM_CALL_SIZES,    /* agreed: native, but not all that is sent is taken; waiting for the ranks' sizes */
     COLL_GPUSYM_CALL_SETUP,    /* agreed: native; the team's second step */
     COLL_GPUSYM_CALL_VOTE,     /* zero copy: waiting whether all could map the buffers */
     COLL_GPUSYM_CALL_TURN,     /* waiting until it may be launched */
@@ -46,6 +47,8 @@ typedef struct {
     uint64_t in_id, out_id;    /* of their allocations, gpusym_mem_t.id */
     uint64_t in_bytes, out_bytes; /* extents of what is read and written there */
     uint64_t bytes;            /* as gpusym_work_t.bytes, before all ranks have said theirs */
+    uint64_t balance;          /* gpusym_post_t.balance */
+    uint32_t counts;           /* reduce_scatter: a hash of the ranks' parts, which all must give alike */
     bool exact;                /* ... which must be the same on all ranks */
     bool in_place;             /* in and out may overlap */
     unsigned op, type;         /* of kernels.def; bytes are moved as GPUSYM_T_U8 */
@@ -68,6 +71,9 @@ typedef struct {
     uint64_t epochs;
     gpusym_work_t work;
 } coll_gpusym_plan_t;
+
+/* What goes between any two ranks of a call where sizes differ; see coll_gpusym_sizes.c. */
+typedef struct coll_gpusym_sizes coll_gpusym_sizes_t;
 
 typedef struct coll_gpusym_call {
     mca_coll_gpusym_module_t *module;
@@ -94,6 +100,7 @@ typedef struct coll_gpusym_call {
     bool stays;                /* its kernel stays afterwards: the lane is not given back */
     bool rang;                 /* it was not launched: the kernel was there */
     bool taken_back;           /* it rang, and then all agreed that it is the previous module's */
+    coll_gpusym_sizes_t *sizes; /* owned; NULL: all that is sent is taken, and nothing else awaited */
     uint32_t hash;             /* of what is alike on all ranks: the call, and the user's tuning */
     bool late;                 /* it rang, but the kernel had left: launched */
     gpusym_lane_t *lane;       /* while a kernel of ours is queued, or has been told of the call */
@@ -140,12 +147,30 @@ void coll_gpusym_native_work(const coll_gpusym_call_t *call, gpusym_work_t *w);
 void coll_gpusym_native_paths(const coll_gpusym_call_t *call, int schedule, gpusym_work_t *w);
 /* Whether the slot has room for a channel of the choice, or a stream of LL128 lines. */
 bool coll_gpusym_native_channels(const gpusym_tuning_choice_t *choice, const gpusym_work_t *slot);
+/* Whether a collective moves bytes and reduces none. */
+bool coll_gpusym_native_moves(unsigned coll);
+/* What this rank sends to each rank of the team, and takes from each, in bytes: by its own arguments. Of what moves. */
+void coll_gpusym_native_sizes(const coll_gpusym_call_t *call, uint64_t *send, uint64_t *recv);
 /* Whether a collective's message is one, to be cut as a whole: no segments. */
 bool coll_gpusym_native_whole(unsigned coll);
 /* Whether the slot has room for what copy engines would need for the call. */
 bool coll_gpusym_native_copies(const coll_gpusym_call_t *call, const gpusym_work_t *slot);
 /* A communicator of one rank: copies what comes out; *rv is the MPI error code. False: that cannot be done by a plain copy. */
 bool coll_gpusym_native_alone(const coll_gpusym_args_t *args, const gpusym_mem_t *where, int *rv);
+
+/* ---- coll_gpusym_sizes.c: calls of which not all that is sent is taken ---- */
+
+/* All ranks begin it in the same call: makes call->sizes, and begins to tell the ranks ours. False: that failed. */
+bool coll_gpusym_sizes_start(coll_gpusym_call_t *call);
+/* 1: all have spoken, and it is agreed what goes between any two ranks, the longest piece of which is put into
+ * call->read.max_bytes; 0: not yet; negative: failed. Never waits. */
+int coll_gpusym_sizes_poll(coll_gpusym_call_t *call);
+/* Whether something that is sent to this rank is longer than what it takes. NULL: no. */
+bool coll_gpusym_sizes_truncated(const coll_gpusym_sizes_t *sizes);
+/* Sets the lengths of the n segments on either side. */
+void coll_gpusym_sizes_set(const coll_gpusym_sizes_t *sizes, uint32_t n, gpusym_seg_t *send, gpusym_seg_t *recv);
+/* NULL is fine. */
+void coll_gpusym_sizes_free(coll_gpusym_sizes_t *sizes);
 
 /* ---- coll_gpusym_call.c ---- */
 

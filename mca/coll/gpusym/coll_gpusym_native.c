@@ -220,6 +220,34 @@ static void shape(const shape_t *s)
     }
 }
 
+/* The bytes that this rank sends and takes where shape() has it from the other side, as MPI says it must be alike. */
+static void shape_truth(const shape_t *s)
+{
+    const coll_gpusym_args_t *a = s->a;
+    switch (a->coll) {
+    case COLL_GPUSYM_ALLGATHER:
+    case COLL_GPUSYM_ALLGATHERV:
+        for (uint32_t p = 0; p < s->n && !in_place(a); p++) {
+            s->send[p].bytes = size_of(a->sdtype, a->scount);
+        }
+        break;
+    case COLL_GPUSYM_GATHER:
+    case COLL_GPUSYM_GATHERV:
+        if (s->me == s->root && !in_place(a)) {
+            s->send[s->me].bytes = size_of(a->sdtype, a->scount);
+        }
+        break;
+    case COLL_GPUSYM_SCATTER:
+    case COLL_GPUSYM_SCATTERV:
+        if (s->me == s->root && MPI_IN_PLACE != a->rbuf) {
+            s->recv[s->me].bytes = size_of(a->rdtype, a->rcount);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
 /* ---- what a rank can say before it has heard the others ---- */
 
 static bool has_op(unsigned coll)
@@ -228,10 +256,47 @@ static bool has_op(unsigned coll)
            COLL_GPUSYM_REDUCE_SCATTER_BLOCK == coll || COLL_GPUSYM_SCAN == coll || COLL_GPUSYM_EXSCAN == coll;
 }
 
+bool coll_gpusym_native_moves(unsigned coll)
+{
+    return !has_op(coll);
+}
+
 /* Whether each rank knows by itself how much goes between any two. */
 static bool is_exact(unsigned coll)
 {
     return COLL_GPUSYM_ALLTOALLV != coll && COLL_GPUSYM_GATHERV != coll && COLL_GPUSYM_SCATTERV != coll;
+}
+
+/* An odd number for what rank a sends to rank b, by which other pairs' differences do not make up for its own. */
+static uint64_t weight(uint32_t a, uint32_t b)
+{
+    uint64_t x = (uint64_t)(a * GPUSYM_TEAM_MAX + b + 1) * 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 29) * 0xbf58476d1ce4e5b9u;
+    return (x ^ x >> 32) | 1;
+}
+
+/* What this rank sends less what it takes, so that the sum over all ranks is 0 where every rank takes what is sent to it. Where
+ * all lengths are one number, the ranks' `bytes` are compared, and only a rank's own two lengths are left. */
+static uint64_t balance_of(const shape_t *s)
+{
+    uint64_t sum = 0;
+    switch (s->a->coll) {
+    case COLL_GPUSYM_ALLGATHERV:
+    case COLL_GPUSYM_ALLTOALLV:
+    case COLL_GPUSYM_GATHERV:
+    case COLL_GPUSYM_SCATTERV:
+        for (uint32_t p = 0; p < s->n; p++) {
+            sum += weight(s->me, p) * s->send[p].bytes - weight(p, s->me) * s->recv[p].bytes;
+        }
+        return sum;
+    case COLL_GPUSYM_ALLGATHER:
+    case COLL_GPUSYM_ALLTOALL:
+    case COLL_GPUSYM_GATHER:
+    case COLL_GPUSYM_SCATTER:
+        return s->send[s->me].bytes != s->recv[s->me].bytes;
+    default:
+        return 0;
+    }
 }
 
 /* A buffer of this rank: NULL if it has none. */
@@ -386,12 +451,17 @@ static void extents(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, coll_g
     uint64_t far[GPUSYM_TEAM_MAX] = {0};
     const shape_t s = {a, me, n, (uint32_t)a->root, send, recv, far, 0 != k->pack.rows, 0 != k->unpack.rows};
     shape(&s);
+    shape_truth(&s);
+    k->balance = balance_of(&s);
     k->bytes = 0;
     k->in_bytes = segs_end(send, n, &k->bytes);
     k->out_bytes = segs_end(recv, n, &k->bytes);
     if ((COLL_GPUSYM_ALLGATHER == a->coll || COLL_GPUSYM_ALLGATHERV == a->coll) && in_place(a)) {
         k->in = (char *)k->out + recv[me].off;
         k->in_off = recv[me].off;
+    }
+    if (COLL_GPUSYM_REDUCE_SCATTER == a->coll) {
+        k->counts = hash_segs(send, n);
     }
     if ((COLL_GPUSYM_REDUCE_SCATTER == a->coll || COLL_GPUSYM_REDUCE_SCATTER_BLOCK == a->coll) && in_place(a) &&
         0 != k->out_bytes) {
@@ -487,12 +557,17 @@ bool coll_gpusym_native_alone(const coll_gpusym_args_t *a, const gpusym_mem_t *w
         return false;
     }
     shape(&s);
+    shape_truth(&s);
     if (COLL_GPUSYM_ALLREDUCE == a->coll) {
         send.bytes = reduced(a->rdtype, a->rcount);
     }
     const char *from = (const char *)k.in + send.off;
     char *to = (char *)k.out + recv.off;
     *rv = MPI_SUCCESS;
+    if (!has_op(a->coll) && COLL_GPUSYM_BCAST != a->coll && send.bytes > recv.bytes) {
+        *rv = MPI_ERR_TRUNCATE;
+        send.bytes = recv.bytes;
+    }
     if (0 == send.bytes || NULL == k.in || NULL == k.out || from == to || COLL_GPUSYM_EXSCAN == a->coll) {
         return true;
     }
@@ -585,6 +660,20 @@ bool coll_gpusym_native_zero_copy(const coll_gpusym_call_t *call)
 
 /* ---- the descriptor ---- */
 
+void coll_gpusym_native_sizes(const coll_gpusym_call_t *call, uint64_t *send, uint64_t *recv)
+{
+    const coll_gpusym_team_t *t = call->module->team;
+    gpusym_seg_t to[GPUSYM_TEAM_MAX] = {{0, 0}}, from[GPUSYM_TEAM_MAX] = {{0, 0}};
+    uint64_t far[GPUSYM_TEAM_MAX];
+    const shape_t s = {&call->args, t->rank, t->nranks, (uint32_t)call->args.root, to, from, far, false, false};
+    shape(&s);
+    shape_truth(&s);
+    for (uint32_t p = 0; p < t->nranks; p++) {
+        send[p] = to[p].bytes;
+        recv[p] = from[p].bytes;
+    }
+}
+
 void coll_gpusym_native_work(const coll_gpusym_call_t *call, gpusym_work_t *w)
 {
     const coll_gpusym_native_t *k = &call->native;
@@ -603,7 +692,9 @@ void coll_gpusym_native_work(const coll_gpusym_call_t *call, gpusym_work_t *w)
     w->dst_first = 0;
     w->dst_end = n;
     shape(&s);
-    if (COLL_GPUSYM_BCAST == a->coll) {
+    if (NULL != call->sizes) {
+        coll_gpusym_sizes_set(call->sizes, n, w->send, w->recv);
+    } else if (COLL_GPUSYM_BCAST == a->coll) {
         w->src_first = root;
         w->src_end = root + 1;
     } else if (COLL_GPUSYM_REDUCE == a->coll) {

@@ -7,11 +7,15 @@
  */
 #include "coll_gpusym.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "opal/mca/base/mca_base_var.h"
 #include "opal/mca/base/mca_base_var_enum.h"
+#include "opal/mca/base/mca_base_vari.h"
 
 #define MIB (1024.0 * 1024.0)
 #define COMPONENT (&mca_coll_gpusym_component)
@@ -133,14 +137,76 @@ static void number_range(const number_t *p, char *buf, size_t size)
     }
 }
 
-static bool number_good(const number_t *p)
+static bool in_range(const number_t *p, double value)
 {
-    const double value = number_get(p);
-
     if (!(value >= p->min && value <= p->max)) { /* so that no NaN passes */
         return false;
     }
     return 0 == p->multiple || 0 == (long) value % p->multiple;
+}
+
+/* ---- what the user wrote ---- */
+
+/* Open MPI keeps what it made of that: of "1x" 1, of "abc" 0. The text of a registered parameter, refused or not; NULL: it has
+ * its default. Valid until the environment changes. */
+static const char *user_text(const char *name)
+{
+    const mca_base_var_t *var;
+    const mca_base_var_file_value_t *from_file;
+    char full[64], *env = NULL;
+    const char *text = NULL;
+    int index;
+
+    snprintf(full, sizeof(full), "coll_gpusym_%s", name);
+    if (OPAL_SUCCESS != mca_base_var_find_by_name(full, &index) || OPAL_SUCCESS != mca_base_var_get(index, &var)) {
+        return NULL;
+    }
+    from_file = var->mbv_file_value;
+    /* The environment, which is where mpirun puts its command line, goes before files, but for one of overrides. */
+    if ((MCA_BASE_VAR_SOURCE_OVERRIDE != var->mbv_source || NULL == from_file) &&
+        OPAL_SUCCESS == mca_base_var_env_name(full, &env)) {
+        text = getenv(env);
+        free(env);
+    }
+    if (NULL == text && NULL != from_file) {
+        text = NULL != from_file->mbvfv_value ? from_file->mbvfv_value : "";
+    }
+    return text;
+}
+
+/* The value of a text that is a whole number, in decimal, octal or hexadecimal, K, M or G behind it. */
+static bool text_integer(const char *text, double *value)
+{
+    static const char units[] = "kmg";
+    const char *unit;
+    char *end;
+
+    errno = 0;
+    *value = (double) strtoll(text, &end, 0);
+    if (end == text || 0 != errno) {
+        return false;
+    }
+    unit = '\0' != *end ? strchr(units, tolower((unsigned char) *end)) : NULL;
+    for (const char *u = units; NULL != unit && u <= unit; ++u) {
+        *value *= 1024;
+    }
+    return '\0' == end[NULL != unit];
+}
+
+/* Whether the text is one of a value that the parameter may have. That Open MPI has taken it says the same of booleans' words. */
+static bool text_good(const number_t *p, const char *text)
+{
+    double value;
+    char *end;
+
+    if (MCA_BASE_VAR_TYPE_BOOL == p->type && '\0' != *text && NULL == strpbrk(text, "0123456789")) {
+        return true;
+    }
+    if (MCA_BASE_VAR_TYPE_DOUBLE != p->type) {
+        return text_integer(text, &value) && in_range(p, value);
+    }
+    value = strtod(text, &end);
+    return end != text && '\0' == *end && in_range(p, value);
 }
 
 /* Says that a parameter's default is taken in place of a value that cannot be. */
@@ -153,10 +219,9 @@ static void bad_value(const char *name, const char *value, const char *allowed, 
     coll_gpusym_help("bad-param", full, value, allowed, taken);
 }
 
-/* What Open MPI refuses by itself, since the type or the enumerator has no such value, it names in a
- * message of its own; the field keeps its default. */
+/* Open MPI refuses by itself what the type or the enumerator has no value for, in a message of its own; the field keeps its
+ * default. */
 #define REFUSED OPAL_ERR_VALUE_OUT_OF_BOUNDS
-#define REFUSED_VALUE "the value that Open MPI names above"
 
 /* Registers one parameter; its field holds the default.  Returns its index, REFUSED, or another
  * negative error. */
@@ -170,9 +235,12 @@ static int var_register(const char *name, const char *doc, mca_base_var_type_t t
                                            MCA_BASE_VAR_SCOPE_ALL_EQ, field);
 }
 
+#define BOOLEANS "0 or 1, true or false, yes or no, enabled or disabled"
+
 static int number_register(const number_t *p)
 {
     char range[96], value[48], fallback[48];
+    const char *text;
     char doc[512];
     int ret;
 
@@ -184,10 +252,14 @@ static int number_register(const number_t *p)
     }
     number_set(p, p->fallback);
     ret = var_register(p->name, doc, p->type, NULL, p->level, p->field);
-    if (REFUSED == ret || (ret >= 0 && !number_good(p))) {
+    if (ret < 0 && REFUSED != ret) {
+        return ret;
+    }
+    text = user_text(p->name);
+    if (REFUSED == ret || (NULL != text && !text_good(p, text)) || !in_range(p, number_get(p))) {
         snprintf(value, sizeof(value), "%.15g", number_get(p));
         snprintf(fallback, sizeof(fallback), "%.0f", p->fallback);
-        bad_value(p->name, REFUSED == ret ? REFUSED_VALUE : value, range, fallback);
+        bad_value(p->name, NULL != text ? text : value, MCA_BASE_VAR_TYPE_BOOL == p->type ? BOOLEANS : range, fallback);
         number_set(p, p->fallback);
         return OMPI_SUCCESS;
     }
@@ -205,11 +277,26 @@ static void choice_names(const mca_base_var_enum_value_t *choices, char *buf, si
     }
 }
 
+/* Whether the text is a word or the number of one. Open MPI cuts numbers to an int, and takes nothing for 0. */
+static bool choice_good(const mca_base_var_enum_value_t *choices, const char *text)
+{
+    double value;
+    const bool number = text_integer(text, &value);
+
+    for (int i = 0; NULL != choices[i].string; ++i) {
+        if (0 == strcmp(choices[i].string, text) || (number && value == choices[i].value)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A parameter that is one of some words.  choices ends with a NULL string; its first is the default. */
 static int choice_register(const char *name, int level, const mca_base_var_enum_value_t *choices, int *field,
                            const char *doc)
 {
     mca_base_var_enum_t *enumerator = NULL;
+    const char *text;
     char allowed[256];
     int ret = mca_base_var_enum_create(name, choices, &enumerator);
 
@@ -218,9 +305,10 @@ static int choice_register(const char *name, int level, const mca_base_var_enum_
     }
     *field = choices[0].value;
     ret = var_register(name, doc, MCA_BASE_VAR_TYPE_INT, enumerator, level, field);
-    if (REFUSED == ret) {
+    text = ret >= 0 || REFUSED == ret ? user_text(name) : NULL;
+    if (REFUSED == ret || (NULL != text && !choice_good(choices, text))) {
         choice_names(choices, allowed, sizeof(allowed));
-        bad_value(name, REFUSED_VALUE, allowed, choices[0].string);
+        bad_value(name, NULL != text ? text : "", allowed, choices[0].string);
         *field = choices[0].value;
         ret = OMPI_SUCCESS;
     }

@@ -272,6 +272,9 @@ int coll_gpusym_blocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *
         coll_gpusym_count(&mca_coll_gpusym_component.counters[a->coll].passed);
         return coll_gpusym_previous(m, a);
     }
+    if (!coll_gpusym_counts_valid(m, a)) {
+        return MPI_ERR_COUNT;
+    }
     if (!has_team(m, a)) {
         if (!without_team(m, a, &reason, &rv)) {
             return rv;
@@ -612,6 +615,9 @@ int coll_gpusym_nonblocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_
         *req = &ompi_request_empty;
         return MPI_SUCCESS;
     }
+    if (!coll_gpusym_counts_valid(m, a)) {
+        return MPI_ERR_COUNT;
+    }
     if (!has_team(m, a)) {
         if (!without_team(m, a, &reason, &rv)) {
             *req = &ompi_request_empty;
@@ -730,6 +736,9 @@ int coll_gpusym_persistent(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t
     /* No device here: peers may have one, and then all must do alike. */
     if (passes_at_once(m, a) || (NULL == coll_gpusym_device() && !has_team(m, a))) {
         return coll_gpusym_previous_init(m, a, info, req);
+    }
+    if (!coll_gpusym_counts_valid(m, a)) {
+        return MPI_ERR_COUNT;
     }
     r = request_get(m, true);
     if (NULL == r) {

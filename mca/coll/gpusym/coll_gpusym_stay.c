@@ -49,6 +49,7 @@ bool coll_gpusym_stay_may(const coll_gpusym_call_t *call, const coll_gpusym_plan
     const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
     const unsigned family = gpusym_algorithm_family((unsigned)p->algorithm);
     return (GPUSYM_F_AGXLL_R == family || GPUSYM_F_XLL == family || GPUSYM_F_XLL_R == family) && call->blocking &&
+           NULL == call->sizes &&
            !t->threads && p != call->plan && 1 == p->epochs && 0 != p->work.bytes &&
            p->work.bytes <= gpusym_tuning_stay_max(t->nranks) && c->blocks <= 1 && NULL == call->scratch &&
            !c->share_gpu && /* it would take other ranks' time on the GPU */
@@ -169,7 +170,7 @@ bool coll_gpusym_stay_same(coll_gpusym_call_t *call)
 {
     const coll_gpusym_team_t *t = call->module->team;
     gpusym_work_t w; /* only in part */
-    if (!is_same(call, call->read.max_bytes)) {
+    if (NULL != call->sizes || !is_same(call, call->read.max_bytes)) {
         return false;
     }
     if (COLL_GPUSYM_ALLREDUCE != call->args.coll) {
@@ -288,6 +289,10 @@ void coll_gpusym_stay_beside(coll_gpusym_team_t *t, const coll_gpusym_plan_t *p)
 void coll_gpusym_stay_end(coll_gpusym_team_t *t)
 {
     for (unsigned i = 0; i < COLL_GPUSYM_STAYS; i++) {
+        if (NULL != t->stay[i].lane && !gpusym_lane_alive(t->stay[i].lane)) { /* MPI_Finalize after cudaDeviceReset */
+            gpusym_lane_put(t->stay[i].lane); /* the kernel is gone, and the line that we would tell it by is not mapped */
+            t->stay[i].lane = NULL;
+        }
         let_go(&t->stay[i], false);
         for (unsigned k = 0; k < GPUSYM_STAY_KEEPERS_MAX; k++) {
             if (&t->stay[i] == keeper[k]) {

@@ -10,9 +10,12 @@
  */
 #include "coll_gpusym_call.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "mca/common/gpusym/fd.h"
 #include "mca/common/gpusym/scratch.h"
 #include "ompi/request/request.h"
 #include "ompi/runtime/mpiruntime.h"
@@ -34,7 +37,8 @@ typedef struct {
     gpusym_host_t host;
     gpusym_pages_id_t pages;
     uint64_t line_off;
-    uint8_t has_line, has_device, threads, pad[5]; /* threads: MPI_THREAD_MULTIPLE */
+    int32_t error; /* errno of what this rank could not open: it has no line, perhaps; 0: nothing */
+    uint8_t has_line, has_device, threads, pad; /* threads: MPI_THREAD_MULTIPLE */
 } hello_t;
 
 /* ... and in the second. */
@@ -72,10 +76,19 @@ static int exchange_poll(coll_gpusym_team_t *t)
     return MPI_SUCCESS == ompi_request_wait(&t->exchange, MPI_STATUS_IGNORE) ? 1 : OMPI_ERROR;
 }
 
-/* Begins to ask all ranks whether they agree. */
+/* What a rank votes: yes; or that it failed, 0 or errno and that. */
+#define VOTE_YES 1u
+
+/* Begins to ask all ranks whether they agree. error: errno why not, 0: yes. */
+static int vote_error_start(mca_coll_gpusym_module_t *m, int error)
+{
+    m->team->my_vote = (uint8_t)(VOTE_YES + (unsigned)error);
+    return exchange_start(m, &m->team->my_vote, m->team->votes, 1);
+}
+
 static int vote_start(mca_coll_gpusym_module_t *m, bool mine)
 {
-    m->team->my_vote = mine;
+    m->team->my_vote = mine ? VOTE_YES : 0;
     return exchange_start(m, &m->team->my_vote, m->team->votes, 1);
 }
 
@@ -83,7 +96,7 @@ static bool vote_result(const coll_gpusym_team_t *t)
 {
     bool all = true;
     for (uint32_t r = 0; r < t->nranks; r++) {
-        all = all && 0 != t->votes[r];
+        all = all && VOTE_YES == t->votes[r];
     }
     return all;
 }
@@ -117,10 +130,15 @@ static void settle(mca_coll_gpusym_module_t *m, int reason, const char *detail)
 static void hello_fill(coll_gpusym_team_t *t, hello_t *h)
 {
     memset(h, 0, sizeof *h);
-    gpusym_host_self(&h->host);
+    const int host_error = gpusym_host_self(&h->host);
+    h->error = gpusym_fd_is_lack(host_error) ? host_error : 0; /* who can open nothing else may still know its host */
     h->has_device = NULL != coll_gpusym_device();
     h->threads = ompi_mpi_thread_multiple;
+    errno = 0;
     t->has_line = GPUSYM_SUCCESS == gpusym_pages_open(&h->pages) && GPUSYM_SUCCESS == gpusym_pages_alloc(&t->line_off);
+    if (!t->has_line && 0 == h->error) {
+        h->error = 0 != errno ? errno : ENOMEM;
+    }
     h->has_line = t->has_line;
     h->line_off = t->line_off;
 }
@@ -139,8 +157,8 @@ static bool turns_prepare(coll_gpusym_team_t *t, const hello_t *all)
     return true;
 }
 
-/* Maps every peer's line. False if one cannot be. */
-static bool lines_map(coll_gpusym_team_t *t, const hello_t *all)
+/* Maps every peer's line. 0, or errno of one that cannot be. */
+static int lines_map(coll_gpusym_team_t *t, const hello_t *all)
 {
     t->rc.nranks = t->nranks;
     t->rc.rank = t->rank;
@@ -148,11 +166,12 @@ static bool lines_map(coll_gpusym_team_t *t, const hello_t *all)
     t->rc.peer = calloc(t->nranks, sizeof *t->rc.peer);
     t->rc.life = calloc(t->nranks, sizeof *t->rc.life);
     if (NULL == t->rc.line || NULL == t->rc.peer || NULL == t->rc.life) {
-        return false;
+        return ENOMEM;
     }
     for (uint32_t r = 0; r < t->nranks; r++) {
-        if (!all[r].has_line || GPUSYM_SUCCESS != gpusym_pages_peer(&all[r].pages, &t->rc.peer[r])) {
-            return false;
+        errno = 0;
+        if (GPUSYM_SUCCESS != gpusym_pages_peer(&all[r].pages, &t->rc.peer[r])) {
+            return 0 != errno ? errno : ENOMEM;
         }
         t->rc.line[r] = gpusym_peer_line(t->rc.peer[r], all[r].line_off);
         if (NULL == t->rc.line[r]) {
@@ -160,17 +179,34 @@ static bool lines_map(coll_gpusym_team_t *t, const hello_t *all)
         }
         t->rc.life[r] = gpusym_line_life(t->rc.line[r]); /* it waits for our vote */
     }
-    return turns_prepare(t, all);
+    return turns_prepare(t, all) ? 0 : ENOMEM;
+}
+
+/* Rank r could not open or map something: the reason, and the words for it. */
+static int failed_to_open(uint32_t r, int error, char *detail, size_t size)
+{
+    snprintf(detail, size, "rank %u: %s", r, strerror(error));
+    return gpusym_fd_is_lack(error) ? COLL_GPUSYM_R_NO_FD : COLL_GPUSYM_R_NO_PAGE;
 }
 
 /* What the hellos alone forbid, the same on every rank; -1: nothing. */
 static int hello_reason(const coll_gpusym_team_t *t, const hello_t *all, char *detail, size_t size)
 {
     detail[0] = '\0';
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        if (gpusym_fd_is_lack(all[r].error)) { /* first: such a rank does not know its host either */
+            return failed_to_open(r, all[r].error, detail, size);
+        }
+    }
     for (uint32_t r = 1; r < t->nranks; r++) {
         if (0 != memcmp(&all[r].host, &all[0].host, sizeof all[r].host)) {
             snprintf(detail, size, "rank %u is elsewhere than rank 0", r);
             return COLL_GPUSYM_R_HOSTS;
+        }
+    }
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        if (!all[r].has_line) {
+            return failed_to_open(r, all[r].error, detail, size);
         }
     }
     if (t->nranks > GPUSYM_TEAM_MAX) {
@@ -200,7 +236,7 @@ static bool any_device(const coll_gpusym_team_t *t, const hello_t *all)
 static int team_join(mca_coll_gpusym_module_t *m, const hello_t *all)
 {
     coll_gpusym_team_t *t = m->team;
-    char detail[64], name[COLL_GPUSYM_COMM_NAME_MAX];
+    char detail[96], name[COLL_GPUSYM_COMM_NAME_MAX];
 
     if (!any_device(t, all)) {
         m->passthrough = true;
@@ -213,7 +249,7 @@ static int team_join(mca_coll_gpusym_module_t *m, const hello_t *all)
         settle(m, reason, detail);
         return STEP_MET;
     }
-    return MPI_SUCCESS == vote_start(m, lines_map(t, all)) ? STEP_HELLO_VOTE : OMPI_ERROR;
+    return MPI_SUCCESS == vote_error_start(m, lines_map(t, all)) ? STEP_HELLO_VOTE : OMPI_ERROR;
 }
 
 int coll_gpusym_team_create(mca_coll_gpusym_module_t *m)
@@ -246,6 +282,19 @@ static int hello_start(mca_coll_gpusym_module_t *m)
     return MPI_SUCCESS == exchange_start(m, t->mine, t->all, sizeof(hello_t)) ? STEP_HELLO : OMPI_ERROR;
 }
 
+/* Not all have mapped all lines. */
+static void settle_unmapped(mca_coll_gpusym_module_t *m)
+{
+    const coll_gpusym_team_t *t = m->team;
+    char detail[96];
+    uint32_t r = 0;
+    while (VOTE_YES == t->votes[r]) {
+        r++;
+    }
+    const int reason = failed_to_open(r, t->votes[r] - (int)VOTE_YES, detail, sizeof detail);
+    settle(m, reason, detail);
+}
+
 int coll_gpusym_team_meet(mca_coll_gpusym_module_t *m)
 {
     coll_gpusym_team_t *t = m->team;
@@ -262,7 +311,7 @@ int coll_gpusym_team_meet(mca_coll_gpusym_module_t *m)
             next = STEP_MET;
             t->joined = vote_result(t);
             if (!t->joined) {
-                settle(m, COLL_GPUSYM_R_NO_PAGE, NULL);
+                settle_unmapped(m);
             }
         }
         if (next < 0) {
@@ -304,6 +353,9 @@ static int heap_get(gpusym_gpu_t *gpu)
             COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD has no heap of %lu bytes: %s", mca_coll_gpusym_component.world_rank,
                                 mca_coll_gpusym_component.heap_size, dev->error());
         }
+        if (process.failure >= 0 && gpusym_fd_lack()) {
+            process.failure = COLL_GPUSYM_R_NO_FD;
+        }
     }
     const int reason = process.failure >= 0                           ? process.failure
                        : gpusym_heap_gpu(process.heap) != gpu ? COLL_GPUSYM_R_OTHER_GPU
@@ -322,7 +374,7 @@ static void gpu_hello_fill(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu
     if (GPUSYM_SUCCESS != dev->gpu_open(where, &t->gpu)) {
         COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD cannot use its GPU: %s",
                             mca_coll_gpusym_component.world_rank, dev->error());
-        h->reason = COLL_GPUSYM_R_NO_DEVICE;
+        h->reason = gpusym_fd_lack() ? COLL_GPUSYM_R_NO_FD : COLL_GPUSYM_R_NO_DEVICE;
         return;
     }
     dev->gpu_info(t->gpu, &info);
@@ -449,11 +501,28 @@ static const char *links_text(const coll_gpusym_team_t *t, const uint8_t *link, 
     return text;
 }
 
+/* What a rank says of its link to itself: it has none to somebody, for want of a descriptor. */
+#define LINK_NO_FD GPUSYM_LINK_NONE
+
+/* The first rank that says so; -1: nobody. Makes these links what they are. */
+static int links_lack(coll_gpusym_team_t *t)
+{
+    int first = -1;
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        if (LINK_NO_FD == t->link[r][r]) {
+            t->link[r][r] = GPUSYM_LINK_SELF;
+            first = first < 0 ? (int)r : first;
+        }
+    }
+    return first;
+}
+
 /* Maps the peers' slots. What cannot be is no link. */
 static void slots_map(coll_gpusym_team_t *t, const gpu_hello_t *all)
 {
     char text[4 * GPUSYM_TEAM_MAX + 1];
     const uint64_t start = coll_gpusym_now_ns();
+    bool lack = false;
     links_find(t, all, t->my_link);
     COLL_GPUSYM_VERBOSE(5, "rank %u: links to the team's GPUs: %s (%.1f ms)", t->rank,
                         links_text(t, t->my_link, text, sizeof text), 1e-6 * (double)(coll_gpusym_now_ns() - start));
@@ -469,7 +538,11 @@ static void slots_map(coll_gpusym_team_t *t, const gpu_hello_t *all)
             COLL_GPUSYM_VERBOSE(1, "rank %u cannot map the memory of rank %u: %s", t->rank, r,
                                 mca_coll_gpusym_component.dev->error());
             t->my_link[r] = GPUSYM_LINK_NONE;
+            lack = lack || gpusym_fd_lack();
         }
+    }
+    if (lack) {
+        t->my_link[t->rank] = LINK_NO_FD;
     }
 }
 
@@ -543,12 +616,14 @@ static bool multicast_wanted(const coll_gpusym_team_t *t, const gpu_hello_t *all
 static int gpu_joined(mca_coll_gpusym_module_t *m)
 {
     coll_gpusym_team_t *t = m->team;
-    char name[COLL_GPUSYM_COMM_NAME_MAX];
+    char name[COLL_GPUSYM_COMM_NAME_MAX], detail[32];
     mc_hello_t *mine;
 
+    const int lack = links_lack(t);
     links_agree(t);
     if (!t->all_reach && 0 == t->nrings) {
-        settle(m, COLL_GPUSYM_R_UNREACHABLE, NULL);
+        snprintf(detail, sizeof detail, "rank %d", lack);
+        settle(m, lack >= 0 ? COLL_GPUSYM_R_NO_FD : COLL_GPUSYM_R_UNREACHABLE, lack >= 0 ? detail : NULL);
         return STEP_DONE;
     }
     if (!t->all_reach) {

@@ -101,6 +101,10 @@ typedef struct gpusym_device {
      * or without an owner, the caller's current GPU, else GPU 0. Returns the same object for the same
      * GPU and context. Lives until close(). */
     int (*gpu_open)(const gpusym_mem_t *mem, gpusym_gpu_t **gpu);
+    /* Whether what was made on it is still there: a program may destroy its context (cudaDeviceReset), as the end of the process
+     * does. If not, pinned memory must not be touched, and all that is left to do is to give objects back: the functions that
+     * do that still may be called. About 1 us. */
+    bool (*gpu_alive)(gpusym_gpu_t *gpu);
     void (*gpu_info)(gpusym_gpu_t *gpu, gpusym_gpu_info_t *info);
     /* The class (team.h) of the link to a peer's GPU, where the driver alone tells it, in microseconds: NVLinks as good as
      * any here are GPUSYM_LINK_NVLINK + 1, however many; GPUSYM_LINK_SELF. GPUSYM_ERR_NOT_AVAILABLE: ask

@@ -56,6 +56,7 @@
     X(cuCtxPushCurrent_v2)                    \
     X(cuCtxPopCurrent_v2)                     \
     X(cuCtxGetDevice)                         \
+    X(cuCtxGetApiVersion)                     \
     X(cuCtxGetStreamPriorityRange)            \
     X(cuCtxEnablePeerAccess)                  \
     X(cuPointerGetAttributes)                 \
@@ -99,7 +100,9 @@
     X(cuGraphDestroy)
 
 /* Those we can do without; typed by hand, since an older cuda.h does not declare them. */
-#define DRIVER_OPTIONAL(X) X(cuFuncLoad, CUresult (*)(CUfunction)) /* driver 12.4 */
+#define DRIVER_OPTIONAL(X)                                      \
+    X(cuFuncLoad, CUresult (*)(CUfunction)) /* driver 12.4 */ \
+    X(cuCtxGetId, CUresult (*)(CUcontext, unsigned long long *)) /* driver 12.0 */
 
 /* Where cuda.h makes a macro of a name above, the symbol changes together with the type: nodes of graphs have other
  * parameters, and names with _v2, from CUDA 12 on. */
@@ -127,6 +130,8 @@ struct gpusym_gpu {
     CUcontext ctx;
     CUdevice dev;
     bool primary;    /* ctx is the primary context, and we have retained it */
+    bool has_id;     /* id is the context's: no other has had it, or will, while the process lives */
+    unsigned long long id;
     CUstream copies; /* of copy() and mem_zero(): never the default stream, which waits for the program's work */
     gpusym_gpu_info_t info;
 
@@ -266,6 +271,37 @@ static inline int ctx_enter(const gpusym_gpu_t *gpu, bool *pushed)
     return rc;
 }
 
+/*
+ * Whether gpu's context is still the one that we took. cudaDeviceReset (cuDevicePrimaryCtxReset) destroys it with all that is in
+ * it whoever has retained it, as the end of the process does: the driver is shut down before the last handlers of atexit.
+ * Of such a context no handle may be given to the driver, which follows them, and pinned memory is not mapped any more: a look
+ * at it is a segmentation fault. These three calls say so instead; the id, since the next primary context of a GPU may stand
+ * where the last one was.
+ */
+static bool context_lives(const gpusym_gpu_t *gpu)
+{
+    unsigned long long id;
+    unsigned version, flags;
+    int active;
+
+    if (gpu->primary && (CUDA_SUCCESS != cu.cuDevicePrimaryCtxGetState(gpu->dev, &flags, &active) || !active)) {
+        return false;
+    }
+    return gpu->has_id ? CUDA_SUCCESS == cu.cuCtxGetId(gpu->ctx, &id) && id == gpu->id
+                       : CUDA_SUCCESS == cu.cuCtxGetApiVersion(gpu->ctx, &version);
+}
+
+/* ctx_enter() to let go of something, which has gone already where the context has. */
+static int ctx_enter_living(const gpusym_gpu_t *gpu, bool *pushed)
+{
+    if (context_lives(gpu)) {
+        return ctx_enter(gpu, pushed);
+    }
+    *pushed = false;
+    snprintf(error_text, sizeof(error_text), "the context on GPU %d has been destroyed", gpu->info.ordinal);
+    return GPUSYM_ERR_NOT_AVAILABLE;
+}
+
 /* Puts back what was current before ctx_enter(). */
 static inline void ctx_leave(bool pushed)
 {
@@ -372,12 +408,13 @@ static int cuda_open(const char **why)
     return rc;
 }
 
-/* Lets go of a GPU. Errors are of no use here: the program may have reset the GPU already. */
+/* Lets go of a GPU. Errors are of no use here: the program may have reset the GPU already, and with it what we had retained. */
 static void gpu_release(gpusym_gpu_t *gpu)
 {
+    const bool lives = context_lives(gpu);
     bool pushed;
 
-    if (GPUSYM_SUCCESS == ctx_enter(gpu, &pushed)) {
+    if (lives && GPUSYM_SUCCESS == ctx_enter(gpu, &pushed)) {
         if (NULL != gpu->module) {
             (void) cu.cuModuleUnload(gpu->module);
         }
@@ -386,7 +423,7 @@ static void gpu_release(gpusym_gpu_t *gpu)
         }
         ctx_leave(pushed);
     }
-    if (gpu->primary) {
+    if (lives && gpu->primary) {
         (void) cu.cuDevicePrimaryCtxRelease_v2(gpu->dev);
     }
     free(gpu);
@@ -407,7 +444,7 @@ static int mapping_end(mapping_t *mapping)
     int rc = GPUSYM_SUCCESS;
 
     if (!mapping->own) {
-        rc = ctx_enter(gpu, &pushed);
+        rc = ctx_enter_living(gpu, &pushed);
         if (GPUSYM_SUCCESS == rc) {
             const CUdeviceptr p = (CUdeviceptr) (uintptr_t) mapping->p;
             rc = 0 == mapping->size ? CU(gpu->info.ordinal, cuIpcCloseMemHandle, p)
@@ -669,6 +706,7 @@ static int gpu_make(int ordinal, CUcontext ctx, gpusym_gpu_t **made)
         free(gpu);
         return rc;
     }
+    gpu->has_id = NULL != cu.cuCtxGetId && CUDA_SUCCESS == cu.cuCtxGetId(gpu->ctx, &gpu->id);
     rc = ctx_enter(gpu, &pushed);
     if (GPUSYM_SUCCESS == rc) {
         rc = gpu_set_up(gpu);
@@ -714,6 +752,11 @@ static int cuda_gpu_open(const gpusym_mem_t *mem, gpusym_gpu_t **gpu)
         *gpu = g;
     }
     return rc;
+}
+
+static bool cuda_gpu_alive(gpusym_gpu_t *gpu)
+{
+    return context_lives(gpu);
 }
 
 static void cuda_gpu_info(gpusym_gpu_t *gpu, gpusym_gpu_info_t *info)
@@ -771,7 +814,7 @@ static int cuda_mem_free(gpusym_gpu_t *gpu, void *p)
 {
     bool pushed;
 
-    int rc = ctx_enter(gpu, &pushed);
+    int rc = ctx_enter_living(gpu, &pushed);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -889,7 +932,7 @@ static int cuda_mem_unexport(gpusym_gpu_t *gpu, const gpusym_handle_t *handle)
         return GPUSYM_SUCCESS;
     }
     close(mine.by_fd.fd);
-    int rc = ctx_enter(gpu, &pushed);
+    int rc = ctx_enter_living(gpu, &pushed);
     if (GPUSYM_SUCCESS == rc) {
         rc = CU(gpu->info.ordinal, cuMemRelease, mine.by_fd.memory);
         ctx_leave(pushed);
@@ -1067,7 +1110,7 @@ static int cuda_host_free(gpusym_gpu_t *gpu, void *host)
 {
     bool pushed;
 
-    int rc = ctx_enter(gpu, &pushed);
+    int rc = ctx_enter_living(gpu, &pushed);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -1216,7 +1259,7 @@ static void cuda_stream_destroy(gpusym_stream_t *stream)
 {
     bool pushed;
 
-    if (GPUSYM_SUCCESS == ctx_enter(stream->gpu, &pushed)) {
+    if (GPUSYM_SUCCESS == ctx_enter_living(stream->gpu, &pushed)) {
         (void) cu.cuStreamDestroy_v2(stream->stream);
         ctx_leave(pushed);
     }
@@ -1481,7 +1524,7 @@ static void cuda_graph_destroy(gpusym_graph_t *graph)
 {
     bool pushed;
 
-    if (GPUSYM_SUCCESS == ctx_enter(graph->gpu, &pushed)) {
+    if (GPUSYM_SUCCESS == ctx_enter_living(graph->gpu, &pushed)) {
         graph_free(graph);
         ctx_leave(pushed);
     } else {
@@ -1499,6 +1542,7 @@ static const gpusym_device_t cuda = {
     .query = cuda_query,
     .mem_range = cuda_mem_range,
     .gpu_open = cuda_gpu_open,
+    .gpu_alive = cuda_gpu_alive,
     .gpu_info = cuda_gpu_info,
     .gpu_link = cuda_gpu_link,
     .mem_alloc = cuda_mem_alloc,

@@ -1535,6 +1535,11 @@ static int sim_stream_poll(gpusym_stream_t *stream)
     return 0 == __atomic_load_n(&stream->pending, __ATOMIC_ACQUIRE);
 }
 
+static bool sim_gpu_alive(gpusym_gpu_t *gpu)
+{
+    return GPUSYM_SUCCESS == check_gpu(gpu);
+}
+
 static int sim_kernels_load(gpusym_gpu_t *gpu, const char **why)
 {
     int rc = check_gpu(gpu);
@@ -1841,6 +1846,7 @@ const gpusym_device_t gpusym_device_sim = {
     .stream_create = sim_stream_create,
     .stream_destroy = sim_stream_destroy,
     .stream_poll = sim_stream_poll,
+    .gpu_alive = sim_gpu_alive,
     .kernels_load = sim_kernels_load,
     .launch = sim_launch,
     .graph_launch = sim_graph_launch,

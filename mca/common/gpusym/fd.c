@@ -70,6 +70,22 @@ bool gpusym_memfd_is_sealed(int fd, uint64_t bytes)
     return seals >= 0 && SEALS == (seals & SEALS) && 0 == fstat(fd, &st) && (uint64_t) st.st_size == bytes;
 }
 
+bool gpusym_fd_is_lack(int error)
+{
+    return EMFILE == error || ENFILE == error;
+}
+
+bool gpusym_fd_lack(void)
+{
+    int fd;
+    GPUSYM_RESTART(fd, open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (fd >= 0) {
+        close(fd);
+        return false;
+    }
+    return gpusym_fd_is_lack(errno);
+}
+
 int gpusym_fd_fetch(pid_t pid, int fd, int *copy)
 {
 #if defined(SYS_pidfd_open) && defined(SYS_pidfd_getfd)

@@ -35,6 +35,11 @@ void gpusym_fd_admit(pid_t pid);
 /* Owner: takes back what gpusym_fd_share allowed, and forgets all peers. Idempotent. */
 void gpusym_fd_close(void);
 
+/* Whether a failure of a system call is that there is no descriptor left, of this process or of the system. */
+bool gpusym_fd_is_lack(int error);
+/* Whether there is none left now: why something may have failed that does not say so (a driver). */
+bool gpusym_fd_lack(void);
+
 /*
  * A copy of descriptor fd of process pid, closed on exec; the caller closes it. The caller knows that pid is the
  * process it means and that it has fd open. By pidfd_getfd(2), Linux 5.6. GPUSYM_ERR_UNREACHABLE, with errno, where

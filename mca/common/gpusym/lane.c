@@ -8,9 +8,20 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <time.h>
+
+/* How long closing waits for a stream. More than a kernel stays (coll_gpusym_linger); it was told to leave before. */
+#define CLOSE_NS 5000000000ull
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static gpusym_lane_t *free_lanes; /* under the lock */
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
 
 static int lane_make(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_lane_t **out)
 {
@@ -64,22 +75,41 @@ void gpusym_lane_put(gpusym_lane_t *lane)
     pthread_mutex_unlock(&lock);
 }
 
+/* Whether the stream's work has ended, or there is nothing left to wait for. */
+static bool idle(const gpusym_lane_t *lane)
+{
+    const uint64_t start = now_ns();
+    int state;
+    if (!gpusym_lane_alive(lane)) {
+        return true;
+    }
+    /* A kernel that was told to leave may still look at the bell: it sees that, or its time runs out. */
+    while (0 == (state = lane->dev->stream_poll(lane->stream)) && now_ns() - start < CLOSE_NS) {
+        sched_yield();
+    }
+    return 0 != state;
+}
+
+static void lane_end(gpusym_lane_t *lane)
+{
+    if (!idle(lane)) { /* the driver would wait for it, perhaps for ever: it keeps what it uses until the process ends */
+        return;
+    }
+    if (NULL != lane->graph) {
+        lane->dev->graph_destroy(lane->graph);
+    }
+    lane->dev->stream_destroy(lane->stream);
+    lane->dev->host_free(lane->gpu, lane->host);
+    free(lane);
+}
+
 void gpusym_lanes_close(void)
 {
     pthread_mutex_lock(&lock);
     while (NULL != free_lanes) {
         gpusym_lane_t *lane = free_lanes;
         free_lanes = lane->next;
-        /* A kernel that was told to leave may still look at the bell: it sees that, or its time runs out. */
-        while (0 == lane->dev->stream_poll(lane->stream)) {
-            sched_yield();
-        }
-        if (NULL != lane->graph) {
-            lane->dev->graph_destroy(lane->graph);
-        }
-        lane->dev->stream_destroy(lane->stream);
-        lane->dev->host_free(lane->gpu, lane->host);
-        free(lane);
+        lane_end(lane);
     }
     pthread_mutex_unlock(&lock);
 }

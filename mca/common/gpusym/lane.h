@@ -33,7 +33,12 @@ typedef struct gpusym_lane {
 int gpusym_lane_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_lane_t **lane);
 /* Gives it back; its operation must have ended. (One whose kernel never ended is not given back.) */
 void gpusym_lane_put(gpusym_lane_t *lane);
-/* Destroys all lanes that were given back. */
+/* Whether its line may be looked at and its stream be used: else its GPU's context has been destroyed, see device.h. */
+static inline bool gpusym_lane_alive(const gpusym_lane_t *lane)
+{
+    return lane->dev->gpu_alive(lane->gpu);
+}
+/* Destroys all lanes that were given back. Waits for work that has been told to end, but not for ever. */
 void gpusym_lanes_close(void);
 
 /* A new operation, of several launches: fills done, done_seq, abort and bell of w, which all of them are to have. */

@@ -26,7 +26,7 @@
 
 /* ---- pages ---- */
 
-/* Sparse: what no line was ever handed out of takes no memory. Room for 30,000 communicators. */
+/* Sparse: what no line was ever handed out of takes no memory. Room for 28,000 communicators. */
 #define SLAB_BYTES (64ull << 20)
 #define SLAB_MAGIC 0x6770757379706731ull
 
@@ -71,7 +71,7 @@ static struct {
 static int slab_make(void)
 {
     slab_head_t head = {.magic = SLAB_MAGIC};
-    int fd;
+    int fd, error;
     const int rc = gpusym_memfd_make("gpusym", SLAB_BYTES, &fd);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
@@ -94,8 +94,10 @@ static int slab_make(void)
 unmap:
     munmap(slab.base, SLAB_BYTES);
 close_fd:
+    error = errno;
     slab.base = NULL;
     close(fd);
+    errno = error;
     return GPUSYM_ERR_NO_MEMORY;
 }
 
@@ -229,6 +231,7 @@ static int slab_map(const gpusym_pages_id_t *id, gpusym_peer_t *peer)
         return GPUSYM_ERR_UNREACHABLE;
     }
     peer->base = MAP_FAILED;
+    errno = ESRCH; /* a descriptor of another process, which has that number by now */
     if (gpusym_memfd_is_sealed(fd, SLAB_BYTES)) {
         GPUSYM_RESTART(n, pread(fd, &head, sizeof head, 0));
     }
@@ -236,8 +239,10 @@ static int slab_map(const gpusym_pages_id_t *id, gpusym_peer_t *peer)
         head.nonce[1] == id->nonce[1]) {
         peer->base = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     }
+    const int error = errno;
     close(fd);
     if (MAP_FAILED == peer->base) {
+        errno = error;
         return GPUSYM_ERR_UNREACHABLE;
     }
 #ifdef SYS_pidfd_open
@@ -266,7 +271,9 @@ static int peer_get(const gpusym_pages_id_t *id, gpusym_peer_t **peer)
     } else {
         const int rc = slab_map(id, p);
         if (GPUSYM_SUCCESS != rc) {
+            const int error = errno;
             free(p);
+            errno = error;
             return rc;
         }
         gpusym_fd_admit(id->pid);
@@ -391,6 +398,7 @@ bool gpusym_entry_intact(const gpusym_entry_t *e, uint64_t seq)
 static void entry_fill(gpusym_entry_t *e, const gpusym_post_t *post, uint64_t seq)
 {
     e->bytes = post->bytes;
+    e->balance = post->balance;
     e->flags = post->flags;
     e->layout = post->layout;
     e->in_key = post->in_key;
@@ -451,8 +459,10 @@ static void note(gpusym_rollcall_read_t *read, uint32_t r, uint64_t word, const 
     if (0 != (e->bytes >> BYTES_BITS | e->flags / GPUSYM_POST_FLAGS_END)) {
         read->corrupt_rank = (int) r;
     }
-    const bool same = (uint8_t)(word >> 32) == (uint8_t)(read->word >> 32) && (uint32_t)word == (uint32_t)read->word &&
-                      (!read->exact || e->bytes == read->bytes);
+    const bool same_call = (uint8_t)(word >> 32) == (uint8_t)(read->word >> 32) && (uint32_t)word == (uint32_t)read->word;
+    const bool same = same_call && (!read->exact || e->bytes == read->bytes);
+    read->other_call = read->other_call || !same_call;
+    read->balance += e->balance;
     if (!same && read->mismatch_rank < 0) {
         read->mismatch_rank = (int)r;
         read->mismatch_bytes = e->bytes;
@@ -487,14 +497,14 @@ const gpusym_entry_t *gpusym_rollcall_entry(const gpusym_rollcall_t *rc, uint32_
 
 void gpusym_rollcall_vote(gpusym_rollcall_t *rc, uint64_t seq, bool yes)
 {
-    __atomic_store_n(&entry_of(rc, rc->rank, seq)->vote, seq << 1 | yes, __ATOMIC_RELEASE);
+    __atomic_store_n(&rc->line[rc->rank]->vote[seq % HISTORY], seq << 1 | yes, __ATOMIC_RELEASE);
 }
 
 int gpusym_rollcall_votes(const gpusym_rollcall_t *rc, uint64_t seq)
 {
     int result = 1;
     for (uint32_t r = 0; r < rc->nranks; r++) {
-        const uint64_t vote = __atomic_load_n(&entry_of(rc, r, seq)->vote, __ATOMIC_ACQUIRE);
+        const uint64_t vote = __atomic_load_n(&rc->line[r]->vote[seq % HISTORY], __ATOMIC_ACQUIRE);
         if (vote >> 1 != seq) {
             return 0;
         }
@@ -612,7 +622,7 @@ static bool entry_plausible(const gpusym_rollcall_t *rc, const gpusym_line_t *li
 {
     const gpusym_entry_t *e = &line->entry[seq % HISTORY];
     const uint64_t word = __atomic_load_n(&e->word, __ATOMIC_ACQUIRE);
-    const uint64_t voted = __atomic_load_n(&e->vote, __ATOMIC_ACQUIRE) >> 1;
+    const uint64_t voted = __atomic_load_n(&line->vote[seq % HISTORY], __ATOMIC_ACQUIRE) >> 1;
     const uint16_t said = (uint16_t) (word >> 48);
     const int ahead = (int16_t) (uint16_t) (said - (uint16_t) rc->seq);
     const bool fresh = 0 == word && rc->seq < 2 * HISTORY;

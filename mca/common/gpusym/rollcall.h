@@ -25,13 +25,14 @@ typedef struct {
     uint32_t flags, layout;     /* GPUSYM_POST_... */
     uint32_t in_key, out_key;   /* of reg.h: the buffers, for peers that map them */
     uint64_t in_off, out_off;   /* where in these allocations they begin */
-    uint64_t vote;              /* sequence << 1 | yes: written later, see gpusym_rollcall_vote */
     uint64_t check;             /* of keys and offsets, where there are keys: see gpusym_entry_intact */
+    uint64_t balance;           /* see gpusym_post_t */
 } gpusym_entry_t;
 
 /* A line: written by its owner, read by its peers. */
 typedef struct {
     gpusym_entry_t entry[GPUSYM_ROLLCALL_HISTORY]; /* by sequence % HISTORY */
+    uint64_t vote[GPUSYM_ROLLCALL_HISTORY];        /* the same: sequence << 1 | yes, see gpusym_rollcall_vote */
     uint64_t go;       /* of rank 0: the last call for which it has taken all turns */
     uint64_t launched; /* the last call whose kernel the owner has launched */
     uint32_t abort;    /* not 0: the owner gave up; see gpusym_rollcall_abort */
@@ -51,13 +52,13 @@ typedef struct {
 /* A process whose slab is mapped here. Cached; lives until gpusym_pages_close. */
 typedef struct gpusym_peer gpusym_peer_t;
 
-/* Makes this process's slab. Idempotent, thread-safe. */
+/* Makes this process's slab. Idempotent, thread-safe. With errno where that fails. */
 int gpusym_pages_open(gpusym_pages_id_t *id);
 void gpusym_pages_close(void);
 /* A zeroed line in our slab; and back, where no peer reads it (else gpusym_rollcall_leave). */
 int gpusym_pages_alloc(uint64_t *off);
 void gpusym_pages_free(uint64_t off);
-/* Maps a peer of this host (once). GPUSYM_ERR_UNREACHABLE if it cannot be: another host, user or pid
+/* Maps a peer of this host (once). GPUSYM_ERR_UNREACHABLE, with errno, if it cannot be: another host, user or pid
  * namespace, or no memory whose size is sealed. Our own id works. */
 int gpusym_pages_peer(const gpusym_pages_id_t *id, gpusym_peer_t **peer);
 /* A peer's line; NULL: none can stand there. */
@@ -113,6 +114,8 @@ typedef struct {
     uint32_t flags, layout;   /* layout: a hash of what zero copy wants alike everywhere, though MPI does not */
     uint32_t in_key, out_key; /* 0: none */
     uint64_t in_off, out_off;
+    uint64_t balance;         /* what it sends to each rank less what it takes from each, weighted: the sum of all ranks' is 0
+                               * where all that is sent is taken */
 } gpusym_post_t;
 
 /* The state of reading one call's lines. */
@@ -125,6 +128,8 @@ typedef struct {
     int mismatch_rank; /* first rank whose `what`, hash or (exact) bytes differ from ours, or -1 */
     uint64_t mismatch_bytes; /* its bytes */
     int corrupt_rank;        /* a rank whose entry holds what no rank posts, or -1 */
+    bool other_call;         /* some rank's `what` or hash differ from ours */
+    uint64_t balance;        /* the sum of all device ranks' */
     uint64_t word, bytes;    /* that we posted */
     bool exact;
     uint64_t max_bytes;      /* of all device ranks */

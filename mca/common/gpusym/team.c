@@ -8,6 +8,7 @@
 #endif
 #include "mca/common/gpusym/team.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <string.h>
@@ -26,12 +27,12 @@ static uint64_t hash(uint64_t h, const void *p, size_t n)
     return h;
 }
 
-void gpusym_host_self(gpusym_host_t *host)
+int gpusym_host_self(gpusym_host_t *host)
 {
     char boot[64] = "", name[256] = "";
     struct stat ns;
 
-    gpusym_file_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
+    const int error = gpusym_file_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot) ? 0 : errno;
     gethostname(name, sizeof name - 1);
     host->key[0] = hash(0xcbf29ce484222325ull, boot, sizeof boot);
     host->key[1] = hash(0x84222325cbf29ce4ull, name, sizeof name);
@@ -39,6 +40,7 @@ void gpusym_host_self(gpusym_host_t *host)
     if (0 == stat("/proc/self/ns/pid", &ns)) {
         host->key[1] = hash(host->key[1], &ns.st_ino, sizeof ns.st_ino);
     }
+    return error;
 }
 
 bool gpusym_team_shared_gpu(const void *uuids, uint32_t stride, uint32_t n, uint32_t *a, uint32_t *b)

@@ -16,8 +16,9 @@ typedef struct {
     uint64_t key[2];
 } gpusym_host_t;
 
-/* This host's key: boot id, host name and pid namespace. */
-void gpusym_host_self(gpusym_host_t *host);
+/* This host's key: boot id, host name and pid namespace. 0, or errno where the boot id could not be read: the key is then not
+ * that of the other ranks here, unless they cannot read it either. */
+int gpusym_host_self(gpusym_host_t *host);
 
 /* Whether two of n GPUs are the same: uuids of 16 bytes, `stride` bytes apart. Sets *a < *b to the first such pair. */
 bool gpusym_team_shared_gpu(const void *uuids, uint32_t stride, uint32_t n, uint32_t *a, uint32_t *b);
