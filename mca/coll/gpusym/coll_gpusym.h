@@ -65,6 +65,8 @@ typedef struct {
     int threads;             /* threads a block; 0: by the tuning table */
     unsigned chunk;          /* two-shot: bytes that a block takes at a time; 0: by the tuning table */
     double timeout;          /* seconds one GPU waits for another inside a kernel; 0: no limit */
+    double timeout_host;     /* seconds a call waits for ranks that do not come; 0: no limit */
+    double warn;             /* seconds after which it says for whom; 0: never */
     bool share_gpu;          /* run kernels even where two ranks share a GPU */
     bool multicast;          /* allow multicast objects (sites' vetoes come first) */
     int linger;              /* how long a kernel stays after a small call, in microseconds; -1: by the tuning table */
@@ -117,7 +119,11 @@ struct mca_coll_gpusym_module {
     coll_gpusym_team_t *team;         /* NULL until the first collective */
     bool passthrough;                 /* no rank has a device: hand everything on */
     bool host_lately;                 /* the last call's buffers were host memory: the next one's are expected to be */
-    bool alone;                       /* an intracommunicator of one rank: no team */
+    bool alone;                       /* an intracommunicator of one rank */
+    /* No team: nobody to agree with, or ranks that have no gpusym, or not the same. Each rank stages its own buffers,
+     * and calls the previous module just when and as MPI calls us: as a rank without gpusym does. */
+    bool apart;
+    int reason_apart;                 /* enum coll_gpusym_reason, for what is staged then */
     bool inside;                      /* the previous module does a blocking call for us: see coll_gpusym_previous */
 };
 
