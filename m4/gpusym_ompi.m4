@@ -10,7 +10,13 @@ m4_define([GPUSYM_OMPI_PROBE], [[
 #include "ompi/mca/coll/base/base.h"
 #include "ompi/mca/coll/coll.h"
 #include "ompi/op/op.h"
+#include "ompi/runtime/params.h"
 #include "opal/mca/base/mca_base_component_repository.h"
+#if OMPI_MAJOR_VERSION >= 5
+#include "opal/mca/pmix/pmix-internal.h"
+#else
+#include "opal/mca/pmix/pmix.h"
+#endif
 #include "opal/util/show_help.h"
 ]])
 
@@ -112,6 +118,19 @@ AS_IF([test -z "$GPUSYM_OMPI_COMPONENT_LIBS"], [
     AC_LINK_IFELSE([AC_LANG_CALL([], [ompi_comm_free])], [GPUSYM_OMPI_COMPONENT_LIBS="-lmpi -lopen-pal"],
         [GPUSYM_MISSING([A program does not link with Open MPI's libraries (-lmpi -lopen-pal); config.log has the error.],
             [libopenmpi-dev], [openmpi-devel])])])
+dnl What a process tells its peers in MPI_Init goes by PMIx itself since 5.0; before, by a table of Open MPI's.
+GPUSYM_PMIX_LIBS=
+AS_IF([test "$GPUSYM_OMPI_MAJOR" -ge 5], [
+    gpusym_pmix_ldflags=
+    for dir in $(pkg-config --variable=libdir pmix 2>/dev/null) "${GPUSYM_OMPI_PKGLIBDIR%/openmpi*}" \
+               "${GPUSYM_OMPI_PKGLIBDIR%/openmpi/*}/pmix2/lib"; do
+        AS_IF([test -f "$dir/libpmix.so"], [gpusym_pmix_ldflags="$gpusym_pmix_ldflags -L$dir"])
+    done
+    LDFLAGS="$LDFLAGS $gpusym_pmix_ldflags"
+    LIBS="-lpmix $gpusym_save_LIBS"
+    AC_LINK_IFELSE([AC_LANG_CALL([], [PMIx_Put])], [GPUSYM_PMIX_LIBS="$gpusym_pmix_ldflags -lpmix"],
+        [GPUSYM_MISSING([A program does not link with the PMIx of Open MPI (-lpmix); config.log has the error.],
+            [libpmix-dev], [pmix-devel])])])
 LIBS=$gpusym_save_LIBS LDFLAGS=$gpusym_save_LDFLAGS
 GPUSYM_OMPI_COMPONENT_LIBS="$gpusym_ompi_ldflags $GPUSYM_OMPI_COMPONENT_LIBS"
 dnl Programs link what mpicc links.
@@ -125,5 +144,6 @@ AC_SUBST([GPUSYM_OMPI_PATH_TAIL])
 AC_SUBST([GPUSYM_OMPI_CPPFLAGS])
 AC_SUBST([GPUSYM_OMPI_COMPONENT_LIBS])
 AC_SUBST([GPUSYM_OMPI_LIBS])
+AC_SUBST([GPUSYM_PMIX_LIBS])
 GPUSYM_FEATURE([Open MPI], [$GPUSYM_OMPI_VERSION ($GPUSYM_OMPI_MPICC)])
 ])

@@ -186,6 +186,11 @@ faults       | -         | 300 | ok                             |               
 faults-all   | -         | 400 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ collectives
 faults-mc    | -         | 120 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ multicast
 faults-chan  | -         | 120 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ channels
+faults-peers | -         | 180 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ peers
+faults-late  | -         | 180 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ late
+# Processes that come later, by MPI_Comm_spawn and by a port.
+spawn        | 1,2,3     | 60  | ok:child 1: right              | coll_gpusym_sim_host=1 btl=self,tcp btl_tcp_if_include=lo     | test/mpi/spawn --native
+spawn-none   | 2         | 60  | ok:child 1: right              | coll=^gpusym btl=self,tcp btl_tcp_if_include=lo               | test/mpi/spawn
 EOF
 }
 

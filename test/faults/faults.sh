@@ -3,10 +3,10 @@
 #
 # What goes wrong must end well: a right result, or a message that names rank and communicator within seconds.
 #
-#     test/faults/faults.sh BUILDDIR [allreduce|collectives|multicast|channels]     (all of them, if none is named)
+#     test/faults/faults.sh BUILDDIR [allreduce|collectives|multicast|channels|peers|late]     (all of them, if none is named)
 #
-# Simulated faults (only on the simulator), ranks that call with different counts, ranks that are killed; never a
-# hang, a wrong result, a crash or a process left over. The closing line is "faults: N passed, M failed".
+# Simulated faults (only on the simulator), ranks that call with different counts, ranks that are killed, ranks that have no
+# gpusym or other parameters, ranks that come late or never; never a hang, a wrong result, a crash or a process left over. The closing line is "faults: N passed, M failed".
 #
 #   MPIRUN               how mpirun is called; else as test/mpirun.sh says
 #   GPUSYM_MCA           more arguments for it
@@ -16,6 +16,7 @@ set -u
 
 builddir=$(cd "${1:?usage: test/faults/faults.sh BUILDDIR}" && pwd) || exit 2
 victim=$builddir/test/faults/victim
+late=$builddir/test/faults/late
 if [ -n "${MPIRUN:-}" ]; then
     read -ra mpirun <<<"$MPIRUN"
 else
@@ -37,6 +38,7 @@ failed=0
 dir=$(mktemp -d) || exit 2
 trap 'rm -rf "$dir"' EXIT
 
+bare=("${mpirun[@]}" "${more[@]}")
 mpirun+=(-n "$ranks" "${more[@]}" --mca coll gpusym --mca coll_gpusym_device "$device" --mca coll_gpusym_summary 1)
 # test/run.sh preloads the sanitizers where a program was built without them. Ours here were built with them, and
 # mpirun's own mistakes are none of this test.
@@ -348,6 +350,118 @@ of_channels() {
     done
 }
 
+# odd NAME WHY MODE VARIABLE=VALUE...: rank 1 has that in its environment, and host buffers; the others' are device memory.
+# All is right, staged, and one rank says why, once.
+odd() {
+    local name=$1 because=$2 mode=$3 why said
+    local -a saved=("${mpirun[@]}") args=(--dir "$dir" --coll all --mode "$mode" --calls 3 --most 3000 --seed 7)
+    shift 3
+    # Not as several programs of one mpirun: Open MPI 5.0.7's crashes at three of them.
+    {
+        # shellcheck disable=SC2016  # for the script that this writes
+        printf '#!/bin/sh\n[ "${OMPI_COMM_WORLD_RANK:-$PMIX_RANK}" != 1 ] || exec env'
+        printf ' %q' "$@" "$victim" --device "$device" --kinds host "${args[@]}"
+        printf '\nexec'
+        printf ' %q' "$victim" "${memory[@]}" "${args[@]}"
+    } >"$dir/by_rank"
+    chmod +x "$dir/by_rank"
+    mpirun=("${bare[@]}" -n "$ranks")
+    run 60 "$dir/by_rank"
+    mpirun=("${saved[@]}")
+    why=$(disgrace)
+    all_right || why="$why not right, exit status $rc"
+    grep -q "gpusym: bcast: native 0, staged [1-9][0-9]* (peers" "$dir/log" || why="$why not staged for that reason"
+    said=$(grep -c 'do not all have the same gpusym' "$dir/log")
+    [ "$said" -eq 1 ] || why="$why told $said times"
+    grep -Eq "^ *$because" "$dir/log" || why="$why nobody says: $because"
+    verdict "$name, $mode" "$why" "$(grep -Em1 "^ *$because" "$dir/log")"
+}
+
+# A copy of the component that says it is another version.
+other_version() {
+    local version other
+    version=$(sed -n 's/^#define GPUSYM_VERSION "\(.*\)"/\1/p' "$builddir/config.h")
+    other=${version%?}x
+    mkdir -p "$dir/components"
+    cp -L "$builddir"/components/*.so "$dir/components/"
+    LC_ALL=C sed -i "s/$version/$other/g" "$dir/components/mca_coll_gpusym.so"
+    odd "another version" "rank 1 has gpusym $other, rank 0 has $version" blocking \
+        "OMPI_MCA_opal_mca_base_component_path=$dir/components:$GPUSYM_OMPI_PATH_TAIL"
+}
+
+of_peers() {
+    local mode
+    export OMPI_MCA_coll=gpusym OMPI_MCA_coll_gpusym_device=$device OMPI_MCA_coll_gpusym_summary=1
+    for mode in blocking nonblocking persistent; do
+        odd "a rank without gpusym" "rank 1 has no gpusym" $mode OMPI_MCA_coll=^gpusym
+        odd "a rank of a lower priority" "rank 1 has coll_gpusym_priority 5, rank 0 has coll_gpusym_priority 90" $mode \
+            OMPI_MCA_coll_gpusym_priority=5
+    done
+    odd "a rank without device" "rank 1 has coll_gpusym_device none, rank 0 has coll_gpusym_device" blocking \
+        OMPI_MCA_coll_gpusym_device=none
+    odd "a rank of a negative priority" "rank 1 has coll_gpusym_priority -1," blocking OMPI_MCA_coll_gpusym_priority=-1
+    odd "a rank with other blocks" "rank 1 has coll_gpusym_blocks 4, rank 0 has coll_gpusym_blocks 0" blocking \
+        OMPI_MCA_coll_gpusym_blocks=4
+    odd "a rank with another algorithm" "rank 1 has coll_gpusym_bcast_algorithm st, rank 0 has .* auto" nonblocking \
+        OMPI_MCA_coll_gpusym_bcast_algorithm=st
+    [ -z "${GPUSYM_OMPI_PATH_TAIL:-}" ] || other_version
+    unset OMPI_MCA_coll OMPI_MCA_coll_gpusym_device OMPI_MCA_coll_gpusym_summary
+}
+
+# comes BEFORE CALLS MODE: the last rank comes 4 s late to a call; CALLS: what it has made there. One rank says so, after 0.5, 1
+# and 2 s, and all goes on.
+comes() {
+    local why lines says
+    run 60 "${injected[@]}" --mca coll_gpusym_warn 0.5 "$late" --before "$1" --seconds 4 --mode "$3"
+    why=$(disgrace)
+    [ "$rc" -eq 0 ] && [ "$(grep -c 'late: rank . as expected' "$dir/log")" -eq "$ranks" ] || why="$why exit status $rc"
+    lines=$(grep -c ' has waited ' "$dir/log")
+    { [ "$lines" -ge 3 ] && [ "$lines" -le 6 ]; } || why="$why said $lines times"
+    says="has waited .* for rank $((ranks - 1)) \\(pid [0-9]+\\), which has made $2.* last seen in MPI_"
+    [ "$(grep -Ec "$says" "$dir/log")" -eq "$lines" ] || why="$why not for the right rank, or not where it was"
+    grep -Eq ' has waited ([2-9]|1[0-9])\.[0-9] s' "$dir/log" || why="$why not said again after 2 s"
+    verdict "late to call $1, $3" "$why" "$(grep -Em1 "$says" "$dir/log" | cut -c1-100)..."
+}
+
+# too_late BEFORE MODE: it comes too late: an error on all ranks, those that wait have it within 2 s and some.
+too_late() {
+    local why
+    run 60 "${injected[@]}" --mca coll_gpusym_timeout_host 2 "$late" --before "$1" --seconds 4 --mode "$2" --expect error \
+        --within 3.5
+    why=$(disgrace)
+    [ "$rc" -eq 0 ] && [ "$(grep -c 'late: rank . as expected' "$dir/log")" -eq "$ranks" ] || why="$why exit status $rc"
+    grep -q 'coll_gpusym_timeout_host allows' "$dir/log" || why="$why nobody says which limit"
+    grep -Eq "^rank $((ranks - 1)) \\(pid" "$dir/log" || why="$why nobody says for which rank"
+    verdict "too late to call $1, $2" "$why" "$(grep -Em1 "^rank $((ranks - 1)) " "$dir/log" | cut -c1-80)..."
+}
+
+# never MODE: the last rank dies before the communicator's first call, and mpirun goes on.
+never() {
+    local why
+    run 30 -enable-recovery "${injected[@]}" "$late" --mode "$1" --expect error --within 1
+    why=$(disgrace)
+    [ "$(grep -c 'late: rank . as expected' "$dir/log")" -eq $((ranks - 1)) ] || why="$why not as expected"
+    grep -q "waits for rank $((ranks - 1))," "$dir/log" || why="$why no message of ours names the rank"
+    verdict "dead before the first call, $1" "$why" "$(grep -m1 'waits for rank' "$dir/log")"
+}
+
+of_late() {
+    local mode
+    for mode in blocking nonblocking; do
+        comes 0 "none here," $mode
+        comes 3 "3 such calls here," $mode
+    done
+    comes 0 "none here," persistent
+    too_late 0 blocking
+    too_late 2 blocking
+    too_late 3 nonblocking
+    if "${mpirun[0]}" --version 2>/dev/null | grep -Eq '\((Open MPI|OpenRTE)\) 4\.'; then
+        for mode in blocking nonblocking persistent dup; do
+            never $mode
+        done
+    fi
+}
+
 case $part in
     all | allreduce) of_allreduce ;;
 esac
@@ -360,6 +474,12 @@ if [ "$device" = sim ]; then
     esac
     case $part in
         all | channels) of_channels ;;
+    esac
+    case $part in
+        all | peers) of_peers ;;
+    esac
+    case $part in
+        all | late) of_late ;;
     esac
 fi
 

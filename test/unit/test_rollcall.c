@@ -649,11 +649,11 @@ static void an_abort_is_seen(void **state)
         assert_int_equal(gpusym_rollcall_aborted(&team.rc[r]), -1);
         assert_int_equal(gpusym_rollcall_dead(&team.rc[r]), -1);
     }
-    gpusym_rollcall_abort(&team.rc[2]);
+    gpusym_line_abort(team.line[2]);
     assert_int_equal(gpusym_rollcall_aborted(&team.rc[0]), 2);
     assert_int_equal(gpusym_rollcall_aborted(&team.rc[1]), 2);
     assert_int_equal(gpusym_rollcall_aborted(&team.rc[2]), -1); /* it knows */
-    gpusym_rollcall_abort(&team.rc[1]);
+    gpusym_line_abort(team.line[1]);
     assert_int_equal(gpusym_rollcall_aborted(&team.rc[0]), 1);
     assert_int_equal(gpusym_rollcall_aborted(&team.rc[2]), 1);
     team_free(&team);

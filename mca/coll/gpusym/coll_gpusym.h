@@ -65,6 +65,8 @@ typedef struct {
     int threads;             /* threads a block; 0: by the tuning table */
     unsigned chunk;          /* two-shot: bytes that a block takes at a time; 0: by the tuning table */
     double timeout;          /* seconds one GPU waits for another inside a kernel; 0: no limit */
+    double timeout_host;     /* seconds a call waits for ranks that do not come; 0: no limit */
+    double warn;             /* seconds after which it says for whom; 0: never */
     bool share_gpu;          /* run kernels even where two ranks share a GPU */
     bool multicast;          /* allow multicast objects (sites' vetoes come first) */
     int linger;              /* how long a kernel stays after a small call, in microseconds; -1: by the tuning table */
@@ -117,8 +119,13 @@ struct mca_coll_gpusym_module {
     coll_gpusym_team_t *team;         /* NULL until the first collective */
     bool passthrough;                 /* no rank has a device: hand everything on */
     bool host_lately;                 /* the last call's buffers were host memory: the next one's are expected to be */
-    bool alone;                       /* an intracommunicator of one rank: no team */
+    bool alone;                       /* an intracommunicator of one rank */
+    /* No team: nobody to agree with, or ranks that have no gpusym, or not the same. Each rank stages its own buffers,
+     * and calls the previous module just when and as MPI calls us: as a rank without gpusym does. */
+    bool apart;
+    int reason_apart;                 /* enum coll_gpusym_reason, for what is staged then */
     bool inside;                      /* the previous module does a blocking call for us: see coll_gpusym_previous */
+    int internal;                     /* how Open MPI's own all-reduces go; 0: not known yet. coll_gpusym_internal.c's */
 };
 
 OBJ_CLASS_DECLARATION(mca_coll_gpusym_module_t);
@@ -195,10 +202,11 @@ extern const void *coll_gpusym_iallreduce_caller __attribute__((visibility("hidd
 /* Whether an iallreduce on comm, called from `caller`, is Open MPI's own: a few integers. The same on all ranks. */
 bool coll_gpusym_is_internal(size_t count, struct ompi_datatype_t *dtype, struct ompi_op_t *op,
                              struct ompi_communicator_t *comm, const void *caller);
-/* Starts such a call, of MPI_INT in host memory. MPI error code. *req is completed by Open MPI's progress, and the
- * caller's to free; until then `out` and the communicator must be there. */
-int coll_gpusym_internal_iallreduce(const void *in, void *out, size_t count, struct ompi_op_t *op,
-                                    struct ompi_communicator_t *comm, struct ompi_request_t **req);
+/* Starts such a call, of MPI_INT in host memory: by the previous module where not all ranks have the same gpusym. MPI error
+ * code. *req is completed by Open MPI's progress, and the caller's to free; until then `out` and the communicator must be
+ * there. Any thread. */
+int coll_gpusym_internal_iallreduce(mca_coll_gpusym_module_t *m, const void *in, void *out, size_t count,
+                                    struct ompi_op_t *op, struct ompi_request_t **req);
 /* Progress is no longer made. */
 void coll_gpusym_internal_fini(void);
 

@@ -201,6 +201,13 @@ int coll_gpusym_stage_begin(mca_coll_gpusym_module_t *m, const coll_gpusym_args_
 /* Copies the results back if rv, of the call on_host, is MPI_SUCCESS; frees the mirrors. Returns rv, or the error of the
  * copy. */
 int coll_gpusym_stage_end(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s, int rv);
+/* The same in parts, for mirrors that serve many calls with the same arguments: open makes them and *on_host, in copies
+ * into them, out copies back if rv is MPI_SUCCESS, close frees them. */
+int coll_gpusym_stage_open(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s,
+                           coll_gpusym_args_t *on_host);
+int coll_gpusym_stage_in(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s);
+int coll_gpusym_stage_out(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s, int rv);
+void coll_gpusym_stage_close(coll_gpusym_stage_t *s);
 /* begin, coll_gpusym_previous, end. */
 int coll_gpusym_stage_blocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a);
 /* Frees the pinned buffers, when no stage is alive. */

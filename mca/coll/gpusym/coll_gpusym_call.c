@@ -104,8 +104,9 @@ static void to_previous(coll_gpusym_call_t *call, int reason)
 /* Ends the call with an error, or, while a kernel runs, tells that to leave and waits for it. The peers are told. */
 static void give_up(coll_gpusym_call_t *call)
 {
-    gpusym_rollcall_abort(&call->module->team->rc);
+    coll_gpusym_team_abort(call->module->team);
     call->module->team->broken = true;
+    call->module->team->open = false;
     call->error = MPI_ERR_OTHER;
     if (NULL == call->lane) {
         end(call);
@@ -155,13 +156,14 @@ static void fail_corrupt(coll_gpusym_call_t *call, int other)
 /* Whether a peer has died or given up, or a line was overwritten; then the call ends. */
 static bool peers_lost(coll_gpusym_call_t *call)
 {
-    const gpusym_rollcall_t *rc = &call->module->team->rc;
+    const coll_gpusym_team_t *t = call->module->team;
+    const gpusym_rollcall_t *rc = &t->rc;
     const char *what = coll_gpusym_mpi_name(call->args.coll);
     char name[COLL_GPUSYM_COMM_NAME_MAX];
-    const int dead = gpusym_rollcall_dead(rc);
+    const int dead = t->joined ? gpusym_rollcall_dead(rc) : coll_gpusym_team_dead(t);
     if (dead >= 0) {
-        coll_gpusym_help("dead-rank", (int)rc->rank, comm_name(call, name, sizeof name), opal_process_info.nodename,
-                         dead, gpusym_peer_pid(rc->peer[dead]), what);
+        coll_gpusym_help("dead-rank", (int) t->rank, comm_name(call, name, sizeof name), opal_process_info.nodename,
+                         dead, coll_gpusym_peer_process(t->peers[dead]), what);
         give_up(call);
         return true;
     }
@@ -172,7 +174,7 @@ static bool peers_lost(coll_gpusym_call_t *call)
     }
     const int quitter = gpusym_rollcall_aborted(rc);
     if (quitter >= 0) {
-        coll_gpusym_help("aborted", (int)rc->rank, comm_name(call, name, sizeof name), what, quitter);
+        coll_gpusym_help("aborted", (int) t->rank, comm_name(call, name, sizeof name), what, quitter);
         give_up(call);
         return true;
     }
@@ -189,8 +191,17 @@ static bool time_to_look(coll_gpusym_call_t *call)
     if (now - call->looked_ns < HEALTH_NS) {
         return false;
     }
+    call->gap_ns = 0 != call->looked_ns ? now - call->looked_ns : 0;
     call->looked_ns = now;
     return true;
+}
+
+/* A poll of a call that waits for ranks to come: are they there, and for how long has it waited? */
+static void look_for_peers(coll_gpusym_call_t *call)
+{
+    if (time_to_look(call) && !peers_lost(call) && coll_gpusym_wait_note(call, call->gap_ns)) {
+        give_up(call);
+    }
 }
 
 /* ---- roll-call ---- */
@@ -208,7 +219,9 @@ void coll_gpusym_call_again(coll_gpusym_call_t *call)
     call->stays = call->rang = call->late = call->taken_back = false;
     call->in_key = call->out_key = 0;
     call->polls = 0;
-    call->looked_ns = call->since_ns = 0;
+    call->looked_ns = call->since_ns = call->gap_ns = 0;
+    call->waited_ns = 0;
+    call->waits_in = call->said = 0;
     call->below = NULL;
     call->next = NULL;
 }
@@ -342,14 +355,13 @@ static void begin(coll_gpusym_call_t *call)
 {
     mca_coll_gpusym_module_t *m = call->module;
     coll_gpusym_team_t *t = m->team;
-    const int met = coll_gpusym_team_meet(m);
+    const int met = t->broken ? -1 : coll_gpusym_team_meet(m);
 
-    if (0 == met) {
-        return;
-    }
-    if (met < 0 || t->broken) { /* what went wrong has been said */
+    if (met < 0) { /* what went wrong has been said */
         call->error = MPI_ERR_OTHER;
         end(call);
+    } else if (0 == met) {
+        look_for_peers(call);
     } else if (m->passthrough) {
         to_previous(call, -1);
     } else if (call->settled) {
@@ -360,9 +372,9 @@ static void begin(coll_gpusym_call_t *call)
         to_previous(call, t->reason);
     } else {
         post(call);
-    }
-    if (COLL_GPUSYM_CALL_NEW == call->state && time_to_look(call)) {
-        peers_lost(call);
+        if (COLL_GPUSYM_CALL_NEW == call->state) {
+            look_for_peers(call);
+        }
     }
 }
 
@@ -606,8 +618,8 @@ static void set_up(coll_gpusym_call_t *call)
         to_previous(call, COLL_GPUSYM_R_UNREACHABLE);
     } else if (rv > 0) {
         ready(call);
-    } else if (time_to_look(call)) {
-        peers_lost(call);
+    } else {
+        look_for_peers(call);
     }
 }
 
@@ -908,8 +920,8 @@ bool coll_gpusym_call_poll(coll_gpusym_call_t *call)
     case COLL_GPUSYM_CALL_ROLLCALL:
         if (gpusym_rollcall_read(&call->module->team->rc, &call->read)) {
             answered(call);
-        } else if (time_to_look(call)) {
-            peers_lost(call);
+        } else {
+            look_for_peers(call);
         }
         if (COLL_GPUSYM_CALL_SETUP != call->state) {
             break;
@@ -926,8 +938,8 @@ bool coll_gpusym_call_poll(coll_gpusym_call_t *call)
         break;
     case COLL_GPUSYM_CALL_VOTE:
         count_votes(call);
-        if (COLL_GPUSYM_CALL_VOTE == call->state && time_to_look(call)) {
-            peers_lost(call);
+        if (COLL_GPUSYM_CALL_VOTE == call->state) {
+            look_for_peers(call);
         }
         break;
     case COLL_GPUSYM_CALL_TURN:

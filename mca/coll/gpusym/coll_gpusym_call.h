@@ -108,7 +108,10 @@ typedef struct coll_gpusym_call {
     char *scratch;             /* GPU memory, while the call lasts; NULL: none */
     gpusym_gpu_t *scratch_gpu;
     uint32_t polls;            /* since the last look at the peers' health */
-    uint64_t looked_ns, since_ns; /* last look; begin of this state */
+    uint64_t looked_ns, gap_ns, since_ns; /* last look; time between that and the one before; begin of this state */
+    uint64_t waited_ns;                   /* for ranks that had not come: as far as this rank was there to wait */
+    uint32_t waits_in;                    /* the step at which it waits, of call and set-up: waited_ns is of that */
+    uint32_t said;                        /* how often that was said, here or by another rank */
 
     coll_gpusym_stage_t stage;        /* COLL_GPUSYM_CALL_BELOW, staged */
     struct ompi_request_t *below;     /* the previous module's request */
@@ -188,6 +191,12 @@ bool coll_gpusym_call_poll(coll_gpusym_call_t *call);
 void coll_gpusym_plan_free(coll_gpusym_plan_t *plan);
 /* Counts how the call was served; once, when it is over. */
 void coll_gpusym_call_count(const coll_gpusym_call_t *call);
+
+/* ---- coll_gpusym_wait.c ---- */
+
+/* A look by a call that waits for ranks in set-up or roll-call; gap_ns: time since the last. Says now and then for
+ * which ranks. True: it has waited as long as it may, and the user has been told. */
+bool coll_gpusym_wait_note(coll_gpusym_call_t *call, uint64_t gap_ns);
 
 /* ---- coll_gpusym_stay.c ---- */
 

@@ -94,7 +94,7 @@ static __attribute__((noinline)) int iallreduce_from(const void *caller, COLL_GP
                                                      mca_coll_base_module_t *module)
 {
     return coll_gpusym_is_internal(rcount, rdtype, op, comm, caller)
-               ? coll_gpusym_internal_iallreduce(sbuf, rbuf, rcount, op, comm, req)
+               ? coll_gpusym_internal_iallreduce((mca_coll_gpusym_module_t *)module, sbuf, rbuf, rcount, op, req)
                : coll_gpusym_iallreduce(sbuf, rbuf, rcount, rdtype, op, comm, req, module);
 }
 

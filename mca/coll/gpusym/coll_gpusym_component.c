@@ -3,7 +3,7 @@
  *
  * The component: its life from registration to close, and the device of this process.
  */
-#include "coll_gpusym.h"
+#include "coll_gpusym_peers.h"
 #include "mca/common/gpusym/reg.h"
 
 #include <pthread.h>
@@ -69,6 +69,7 @@ static int component_open(void)
 {
     open_output();
     gpusym_device_opener = coll_gpusym_device;
+    coll_gpusym_peers_publish();
     return coll_gpusym_adopt();
 }
 
@@ -146,6 +147,7 @@ static int component_close(void)
     coll_gpusym_counters_print();
     gpusym_device_opener = NULL;
     coll_gpusym_team_fini();
+    coll_gpusym_peers_fini();
     if (device_tried) {
         gpusym_device_close();
         c->dev = NULL;

@@ -127,10 +127,10 @@ COLL_GPUSYM_INLINE bool coll_gpusym_ready(const mca_coll_gpusym_module_t *m, con
         return NULL != dev || __atomic_load_n(&mca_coll_gpusym_component.no_device, __ATOMIC_RELAXED);
     }
     if (!m->host_lately || NULL == t) {
-        return m->host_lately && m->alone && NULL != dev;
+        return m->host_lately && m->apart && NULL != dev;
     }
-    /* The list first: whichever thread ended its last call wrote the others before. */
-    return NULL == __atomic_load_n(&t->first, __ATOMIC_ACQUIRE) && !t->broken && (t->joined || t->reason >= 0);
+    /* The list first: whichever thread ended its last call wrote `open` before. */
+    return NULL == __atomic_load_n(&t->first, __ATOMIC_ACQUIRE) && t->open;
 }
 
 /* Whether the previous module is to be called at once. Then the peers know, and the call is counted. */

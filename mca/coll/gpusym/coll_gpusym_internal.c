@@ -12,11 +12,12 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dladdr */
 #endif
-#include "coll_gpusym.h"
+#include "coll_gpusym_peers.h"
 
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -224,8 +225,28 @@ static int internal_start(internal_t *r)
     return ok ? OMPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
 }
 
-int coll_gpusym_internal_iallreduce(const void *in, void *out, size_t count, struct ompi_op_t *op,
-                                    struct ompi_communicator_t *comm, ompi_request_t **req)
+enum { BY_PREVIOUS = 1, BY_MESSAGES };
+
+/* A rank without gpusym, or with another one, calls the previous module: then all do. The same on all ranks. */
+static int way_of(mca_coll_gpusym_module_t *m)
+{
+    int way = __atomic_load_n(&m->internal, __ATOMIC_RELAXED), reason;
+    if (0 != way) {
+        return way;
+    }
+    coll_gpusym_peer_t **peers = calloc((size_t)ompi_comm_size(m->comm), sizeof(*peers));
+    if (NULL == peers || MPI_SUCCESS != coll_gpusym_peers_look(m->comm, peers, &reason)) {
+        free(peers);
+        return 0;
+    }
+    free(peers);
+    way = reason < 0 ? BY_MESSAGES : BY_PREVIOUS;
+    __atomic_store_n(&m->internal, way, __ATOMIC_RELAXED);
+    return way;
+}
+
+static int by_messages(struct ompi_communicator_t *comm, const void *in, void *out, size_t count, struct ompi_op_t *op,
+                       ompi_request_t **req)
 {
     internal_t *r = OBJ_NEW(internal_t);
     if (NULL == r) {
@@ -248,6 +269,19 @@ int coll_gpusym_internal_iallreduce(const void *in, void *out, size_t count, str
     }
     *req = &r->super.super;
     return OMPI_SUCCESS;
+}
+
+int coll_gpusym_internal_iallreduce(mca_coll_gpusym_module_t *m, const void *in, void *out, size_t count,
+                                    struct ompi_op_t *op, ompi_request_t **req)
+{
+    switch (way_of(m)) {
+    case BY_MESSAGES:
+        return by_messages(m->comm, in, out, count, op, req);
+    case BY_PREVIOUS:
+        return m->saved.iallreduce(in, out, (gpusym_count_t)count, MPI_INT, op, m->comm, req, m->saved.iallreduce_module);
+    default:
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
 }
 
 bool coll_gpusym_is_internal(size_t count, struct ompi_datatype_t *dtype, struct ompi_op_t *op,

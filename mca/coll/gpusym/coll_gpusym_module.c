@@ -135,6 +135,8 @@ static int module_enable(mca_coll_base_module_t *module, struct ompi_communicato
     }
     m->comm = comm;
     m->alone = !OMPI_COMM_IS_INTER(comm) && 1 == ompi_comm_size(comm);
+    m->apart = m->alone || OMPI_COMM_IS_INTER(comm); /* others: seen at the first call, by coll_gpusym_team_create() */
+    m->reason_apart = m->alone ? COLL_GPUSYM_R_NO_NATIVE : COLL_GPUSYM_R_INTER;
     coll_gpusym_pass_local(comm);
     forgo_missing(module, &m->saved);
     install(module, comm);

@@ -53,6 +53,11 @@ static const number_t numbers[] = {
      "What a block of a two-shot kernel takes of the message at a time. 0: by the tuning table"},
     {"timeout", MCA_BASE_VAR_TYPE_DOUBLE, 3, FIELD(timeout), 60, 0, 1000000, 0, "seconds",
      "How long a GPU waits for another one inside a kernel before the job ends with a message. 0: for ever"},
+    {"timeout_host", MCA_BASE_VAR_TYPE_DOUBLE, 3, FIELD(timeout_host), 0, 0, 1000000, 0, "seconds",
+     "How long a collective waits for ranks that have not called it before it ends with an error. 0: for ever"},
+    {"warn", MCA_BASE_VAR_TYPE_DOUBLE, 3, FIELD(warn), 30, 0, 1000000, 0, "seconds",
+     "After how long a collective that waits for ranks says for which ones, and where they were last; again after twice, four "
+     "times that, and so on. 0: never, and nothing is said of ranks whose parameters differ"},
     {"share_gpu", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(share_gpu), 0, 0, 1, 0, "",
      "Run the kernels also where ranks share a GPU. These kernels wait for each other, so they must run at the same "
      "time, as under MPS. Otherwise such communicators are staged through host memory"},

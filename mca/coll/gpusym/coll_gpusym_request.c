@@ -30,8 +30,9 @@ typedef struct request {
     coll_gpusym_args_t on_host; /* staged: the call on mirrors */
     coll_gpusym_plan_t *plan;   /* persistent, owned */
     void *kept;                 /* the arrays of the arguments, owned */
-    bool alone;                 /* persistent: without peers, or with those of an intercommunicator: nothing to agree on */
+    bool alone;                 /* persistent: without peers, nothing to agree on */
     bool staged;                /* call.stage is to be ended */
+    ompi_request_t *inner;      /* persistent, apart: the previous module's, on call.stage's mirrors, owned; NULL: none */
     struct request *next;       /* in the list of what is free, `below`, or over */
 } request_t;
 
@@ -93,7 +94,20 @@ static bool passes_at_once(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t
 /* Whether there are peers to agree with: else each rank stages its own buffers as it finds them. */
 static bool has_team(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
 {
-    return COLL_GPUSYM_REDUCE_LOCAL != a->coll && !OMPI_COMM_IS_INTER(m->comm) && ompi_comm_size(m->comm) > 1;
+    return COLL_GPUSYM_REDUCE_LOCAL != a->coll && !m->apart;
+}
+
+/* Before the first call that may want a team: who the ranks are. MPI error code. */
+static int team_ready(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
+{
+    return NULL == m->team && has_team(m, a) ? coll_gpusym_team_create(m) : MPI_SUCCESS;
+}
+
+/* Nothing to do, and no rank that calls the previous module all the same: one without gpusym does, and that module tells
+ * calls apart by counting them. */
+static bool skips(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
+{
+    return nothing(a) && (m->alone || has_team(m, a));
 }
 
 /* Without a team: true if the previous module is to do it, staged for *reason unless that is -1; else it is done, with *rv. */
@@ -108,7 +122,7 @@ static bool without_team(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *
         coll_gpusym_pass_local(m->comm);
     }
     if (NULL == coll_gpusym_device()) {
-        if (m->alone && COLL_GPUSYM_REDUCE_LOCAL != a->coll) {
+        if (!inter && COLL_GPUSYM_REDUCE_LOCAL != a->coll) {
             m->passthrough = true; /* the device has been looked for: there will be none */
         }
         coll_gpusym_count(&counters->passed);
@@ -117,19 +131,19 @@ static bool without_team(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *
     coll_gpusym_where(m, a, &smem, &rmem);
     const bool host = !coll_gpusym_on_gpu(&smem) && !coll_gpusym_on_gpu(&rmem);
     if (COLL_GPUSYM_REDUCE_LOCAL != a->coll) { /* any thread may be in that */
-        m->host_lately = host;
+        m->host_lately = host && !inter; /* the short way knows no remote ranks */
     }
     if (host) {
         coll_gpusym_count(&counters->passed);
         return true;
     }
-    if (!inter && COLL_GPUSYM_REDUCE_LOCAL != a->coll &&
+    if (m->alone && COLL_GPUSYM_REDUCE_LOCAL != a->coll &&
         coll_gpusym_native_alone(a, coll_gpusym_on_gpu(&rmem) ? &rmem : &smem, rv)) {
         coll_gpusym_count(&counters->native);
         coll_gpusym_count(&counters->copied);
         return false;
     }
-    *reason = inter ? COLL_GPUSYM_R_INTER : COLL_GPUSYM_R_NO_NATIVE;
+    *reason = COLL_GPUSYM_REDUCE_LOCAL != a->coll ? m->reason_apart : COLL_GPUSYM_R_NO_NATIVE;
     coll_gpusym_count(&counters->staged);
     coll_gpusym_count(&counters->reason[*reason]);
     return true;
@@ -265,9 +279,6 @@ int coll_gpusym_blocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *
     if (m->inside && COLL_GPUSYM_REDUCE_LOCAL != a->coll) {
         return coll_gpusym_previous(m, a);
     }
-    if (nothing(a)) {
-        return MPI_SUCCESS;
-    }
     if (passes_at_once(m, a)) {
         coll_gpusym_count(&mca_coll_gpusym_component.counters[a->coll].passed);
         return coll_gpusym_previous(m, a);
@@ -275,22 +286,33 @@ int coll_gpusym_blocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *
     if (!coll_gpusym_counts_valid(m, a)) {
         return MPI_ERR_COUNT;
     }
+    rv = team_ready(m, a);
+    if (MPI_SUCCESS != rv) {
+        return rv;
+    }
+    if (skips(m, a)) {
+        return MPI_SUCCESS;
+    }
     if (!has_team(m, a)) {
         if (!without_team(m, a, &reason, &rv)) {
             return rv;
         }
         return reason < 0 ? coll_gpusym_previous(m, a) : coll_gpusym_stage_blocking(m, a);
     }
-    if (NULL == m->team) {
-        rv = coll_gpusym_team_create(m);
-        if (MPI_SUCCESS != rv) {
-            return rv;
-        }
-    }
     return blocking(m, a, &call);
 }
 
 /* ---- requests ---- */
+
+/* While the communicator is there: the previous module keeps its things at it. */
+static void inner_free(request_t *r)
+{
+    if (NULL != r->inner) {
+        ompi_request_free(&r->inner);
+        coll_gpusym_stage_close(&r->call.stage);
+        r->inner = NULL;
+    }
+}
 
 /* Keeps it for another call. */
 static void request_return(request_t *r)
@@ -313,6 +335,7 @@ static int request_free(ompi_request_t **req)
     if (!REQUEST_COMPLETE(*req)) {
         return MPI_ERR_REQUEST;
     }
+    inner_free(r);
     if (mpi_request(r)->req_persistent && NULL != r->call.module) {
         struct ompi_communicator_t *comm = r->call.module->comm; /* OBJ_RELEASE writes to it, and the module may go */
         OBJ_RELEASE(comm);
@@ -341,6 +364,7 @@ static void request_construct(request_t *r)
     q->req_start = requests_start;
     r->plan = NULL;
     r->kept = NULL;
+    r->inner = NULL;
     r->call.module = NULL;
 }
 
@@ -422,7 +446,9 @@ static bool below_over(request_t *r)
     }
     if (r->staged) {
         r->staged = false;
-        call->error = coll_gpusym_stage_end(call->module, &call->args, &call->stage, call->error);
+        call->error = NULL == r->inner
+                          ? coll_gpusym_stage_end(call->module, &call->args, &call->stage, call->error)
+                          : coll_gpusym_stage_out(call->module, &call->args, &call->stage, call->error);
     }
     return true;
 }
@@ -611,7 +637,11 @@ int coll_gpusym_nonblocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_
         coll_gpusym_count(&mca_coll_gpusym_component.counters[a->coll].passed);
         return coll_gpusym_previous_i(m, a, req);
     }
-    if (nothing(a)) {
+    rv = team_ready(m, a);
+    if (MPI_SUCCESS != rv) {
+        return rv;
+    }
+    if (skips(m, a)) {
         *req = &ompi_request_empty;
         return MPI_SUCCESS;
     }
@@ -625,22 +655,31 @@ int coll_gpusym_nonblocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_
         }
         return nonblocking_below(m, a, reason, req);
     }
-    if (NULL == m->team) {
-        rv = coll_gpusym_team_create(m);
-        if (MPI_SUCCESS != rv) {
-            return rv;
-        }
-    }
     return nonblocking_team(m, a, req);
 }
 
 /* ---- persistent ---- */
 
+/* Starts the previous module's request, which the peers' requests have been made with. */
+static void start_inner(request_t *r)
+{
+    coll_gpusym_call_t *call = &r->call;
+    call->reason = call->module->reason_apart;
+    coll_gpusym_call_count(call);
+    call->error = coll_gpusym_stage_in(call->module, &call->args, &call->stage);
+    r->staged = MPI_SUCCESS == call->error;
+    if (r->staged) {
+        call->error = r->inner->req_start(1, &r->inner);
+    }
+    call->below = MPI_SUCCESS == call->error ? r->inner : NULL;
+    call->state = COLL_GPUSYM_CALL_BELOW;
+}
+
 static int start_one(request_t *r)
 {
     coll_gpusym_call_t *call = &r->call;
     coll_gpusym_call_again(call);
-    if (!r->alone) {
+    if (!r->alone && NULL == r->inner) {
         start(r);
         return OMPI_SUCCESS;
     }
@@ -648,7 +687,9 @@ static int start_one(request_t *r)
     ompi_request_t *q = mpi_request(r);
     q->req_state = OMPI_REQUEST_ACTIVE;
     q->req_complete = REQUEST_PENDING;
-    if (without_team(call->module, &call->args, &reason, &rv)) {
+    if (NULL != r->inner) {
+        start_inner(r);
+    } else if (without_team(call->module, &call->args, &reason, &rv)) {
         call->reason = reason;
         go_below(r);
     } else {
@@ -721,6 +762,33 @@ static int persistent_team(mca_coll_gpusym_module_t *m, request_t *r, fate_t *fa
     return rv;
 }
 
+/* Without agreement, with peers: a persistent request of the previous module on mirrors, as theirs are on what they have. */
+static int persistent_inner(mca_coll_gpusym_module_t *m, request_t *r, struct ompi_info_t *info)
+{
+    coll_gpusym_call_t *call = &r->call;
+    int rv = coll_gpusym_stage_open(m, &call->args, &call->stage, &r->on_host);
+    if (MPI_SUCCESS != rv) {
+        return rv;
+    }
+    rv = coll_gpusym_previous_init(m, &r->on_host, info, &r->inner);
+    if (MPI_SUCCESS != rv) {
+        r->inner = NULL;
+        coll_gpusym_stage_close(&call->stage);
+    }
+    return rv;
+}
+
+/* Whether a call without agreement has nothing for us to do: its buffers are host memory, as far as we know any other. */
+static bool is_host(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
+{
+    gpusym_mem_t smem, rmem;
+    if (NULL == coll_gpusym_device()) {
+        return true;
+    }
+    coll_gpusym_where(m, a, &smem, &rmem);
+    return !coll_gpusym_on_gpu(&smem) && !coll_gpusym_on_gpu(&rmem);
+}
+
 int coll_gpusym_persistent(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, struct ompi_info_t *info,
                            ompi_request_t **req)
 {
@@ -733,8 +801,11 @@ int coll_gpusym_persistent(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t
             opal_progress();
         }
     }
-    /* No device here: peers may have one, and then all must do alike. */
-    if (passes_at_once(m, a) || (NULL == coll_gpusym_device() && !has_team(m, a))) {
+    rv = team_ready(m, a);
+    if (MPI_SUCCESS != rv) {
+        return rv;
+    }
+    if (passes_at_once(m, a) || (!has_team(m, a) && is_host(m, a))) {
         return coll_gpusym_previous_init(m, a, info, req);
     }
     if (!coll_gpusym_counts_valid(m, a)) {
@@ -745,23 +816,24 @@ int coll_gpusym_persistent(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
     if (has_team(m, a)) {
-        rv = NULL == m->team ? coll_gpusym_team_create(m) : MPI_SUCCESS;
-        if (MPI_SUCCESS == rv) {
-            coll_gpusym_call_init(&r->call, m, a);
-            rv = persistent_team(m, r, &fate);
-        }
+        coll_gpusym_call_init(&r->call, m, a);
+        rv = persistent_team(m, r, &fate);
     } else {
         r->call = (coll_gpusym_call_t){.module = m, .args = *a};
-        r->alone = true;
+        r->alone = m->alone;
     }
     r->call.blocking = false;
     if (MPI_SUCCESS != rv || HOST_ONLY == fate) {
         request_return(r); /* nothing retained yet */
         return MPI_SUCCESS != rv ? rv : coll_gpusym_previous_init(m, a, info, req);
     }
-    if (!coll_gpusym_args_keep(m, &r->call.args, &r->kept)) {
+    rv = coll_gpusym_args_keep(m, &r->call.args, &r->kept) ? MPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
+    if (MPI_SUCCESS == rv && !has_team(m, a) && !r->alone) {
+        rv = persistent_inner(m, r, info);
+    }
+    if (MPI_SUCCESS != rv) {
         request_return(r);
-        return OMPI_ERR_OUT_OF_RESOURCE;
+        return rv;
     }
     OBJ_RETAIN(m->comm);
     *req = mpi_request(r);

@@ -304,8 +304,8 @@ static int mirrors_make(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a
     return MPI_SUCCESS;
 }
 
-int coll_gpusym_stage_begin(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s,
-                            coll_gpusym_args_t *on_host)
+int coll_gpusym_stage_open(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s,
+                           coll_gpusym_args_t *on_host)
 {
     coll_gpusym_span_t send, recv;
     int rv;
@@ -314,9 +314,6 @@ int coll_gpusym_stage_begin(mca_coll_gpusym_module_t *m, const coll_gpusym_args_
     *on_host = *a;
     coll_gpusym_spans(m, a, &send, &recv);
     rv = mirrors_make(m, a, s, &send, &recv);
-    if (MPI_SUCCESS == rv) {
-        rv = copy_in(m, a, s, &send, &recv);
-    }
     if (MPI_SUCCESS != rv) {
         release(s);
         return rv;
@@ -334,8 +331,28 @@ int coll_gpusym_stage_begin(mca_coll_gpusym_module_t *m, const coll_gpusym_args_
     return MPI_SUCCESS;
 }
 
-/* Copies what the call has written. */
-static int copy_out(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s, int rv)
+int coll_gpusym_stage_in(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s)
+{
+    coll_gpusym_span_t send, recv;
+    coll_gpusym_spans(m, a, &send, &recv);
+    return copy_in(m, a, s, &send, &recv);
+}
+
+int coll_gpusym_stage_begin(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s,
+                            coll_gpusym_args_t *on_host)
+{
+    int rv = coll_gpusym_stage_open(m, a, s, on_host);
+    if (MPI_SUCCESS != rv) {
+        return rv;
+    }
+    rv = coll_gpusym_stage_in(m, a, s);
+    if (MPI_SUCCESS != rv) {
+        release(s);
+    }
+    return rv;
+}
+
+int coll_gpusym_stage_out(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s, int rv)
 {
     coll_gpusym_span_t send, recv;
     if (MPI_SUCCESS != rv || NULL == s->recv.p) {
@@ -351,9 +368,14 @@ static int copy_out(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, co
 
 int coll_gpusym_stage_end(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s, int rv)
 {
-    rv = copy_out(m, a, s, rv);
+    rv = coll_gpusym_stage_out(m, a, s, rv);
     release(s);
     return rv;
+}
+
+void coll_gpusym_stage_close(coll_gpusym_stage_t *s)
+{
+    release(s);
 }
 
 int coll_gpusym_stage_blocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)

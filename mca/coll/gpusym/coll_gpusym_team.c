@@ -34,7 +34,6 @@ static struct {
 
 /* What ranks tell each other in the first step. */
 typedef struct {
-    gpusym_host_t host;
     gpusym_pages_id_t pages;
     uint64_t line_off;
     int32_t error; /* errno of what this rank could not open: it has no line, perhaps; 0: nothing */
@@ -127,11 +126,9 @@ static void settle(mca_coll_gpusym_module_t *m, int reason, const char *detail)
 
 /* ---- first step ---- */
 
-static void hello_fill(coll_gpusym_team_t *t, hello_t *h)
+static void hello_fill(coll_gpusym_team_t *t, const char *label, hello_t *h)
 {
     memset(h, 0, sizeof *h);
-    const int host_error = gpusym_host_self(&h->host);
-    h->error = gpusym_fd_is_lack(host_error) ? host_error : 0; /* who can open nothing else may still know its host */
     h->has_device = NULL != coll_gpusym_device();
     h->threads = ompi_mpi_thread_multiple;
     errno = 0;
@@ -141,6 +138,18 @@ static void hello_fill(coll_gpusym_team_t *t, hello_t *h)
     }
     h->has_line = t->has_line;
     h->line_off = t->line_off;
+    if (t->has_line) {
+        gpusym_line_name(gpusym_pages_line(t->line_off), t->key, label);
+    }
+}
+
+/* How far we are, for peers that wait for us. */
+static void step_to(coll_gpusym_team_t *t, int step)
+{
+    t->step = step;
+    if (t->has_line) {
+        gpusym_line_step(gpusym_pages_line(t->line_off), (uint32_t) step);
+    }
 }
 
 /* Calls take turns where a process may be in several at once. False if there is no memory. */
@@ -194,24 +203,9 @@ static int hello_reason(const coll_gpusym_team_t *t, const hello_t *all, char *d
 {
     detail[0] = '\0';
     for (uint32_t r = 0; r < t->nranks; r++) {
-        if (gpusym_fd_is_lack(all[r].error)) { /* first: such a rank does not know its host either */
-            return failed_to_open(r, all[r].error, detail, size);
-        }
-    }
-    for (uint32_t r = 1; r < t->nranks; r++) {
-        if (0 != memcmp(&all[r].host, &all[0].host, sizeof all[r].host)) {
-            snprintf(detail, size, "rank %u is elsewhere than rank 0", r);
-            return COLL_GPUSYM_R_HOSTS;
-        }
-    }
-    for (uint32_t r = 0; r < t->nranks; r++) {
         if (!all[r].has_line) {
             return failed_to_open(r, all[r].error, detail, size);
         }
-    }
-    if (t->nranks > GPUSYM_TEAM_MAX) {
-        snprintf(detail, size, "%u ranks, at most %d", t->nranks, GPUSYM_TEAM_MAX);
-        return COLL_GPUSYM_R_TEAM_SIZE;
     }
     for (uint32_t r = 0; r < t->nranks; r++) {
         if (!all[r].has_device) {
@@ -252,33 +246,87 @@ static int team_join(mca_coll_gpusym_module_t *m, const hello_t *all)
     return MPI_SUCCESS == vote_error_start(m, lines_map(t, all)) ? STEP_HELLO_VOTE : OMPI_ERROR;
 }
 
+static uint64_t hash(uint64_t h, const void *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        h = (h ^ ((const unsigned char *) bytes)[i]) * 0x100000001b3ull;
+    }
+    return h;
+}
+
+/* Of a communicator: the same on all of its ranks, and no other's in any of its processes: its id and its ranks. */
+static uint64_t comm_key(struct ompi_communicator_t *comm, const char *label)
+{
+    const char *id = strrchr(label, '('); /* the name before it may be another on every rank */
+    uint64_t h = hash(0xcbf29ce484222325ull, id, strlen(id));
+    for (int r = 0; r < ompi_comm_size(comm); r++) {
+        const opal_process_name_t name = ompi_group_get_proc_name(comm->c_local_group, r);
+        h = hash(h, &name, sizeof name);
+    }
+    return h | 1;
+}
+
 int coll_gpusym_team_create(mca_coll_gpusym_module_t *m)
 {
+    char label[COLL_GPUSYM_COMM_NAME_MAX];
+    int reason = -1, rv = OMPI_ERR_OUT_OF_RESOURCE;
     coll_gpusym_team_t *t = calloc(1, sizeof *t);
     if (NULL == t) {
-        return OMPI_ERR_OUT_OF_RESOURCE;
+        return rv;
     }
     t->nranks = (uint32_t)ompi_comm_size(m->comm);
     t->rank = (uint32_t)ompi_comm_rank(m->comm);
     t->reason = -1;
     t->mem_gpu = -1;
     t->last = &t->first;
+    t->key = comm_key(m->comm, coll_gpusym_comm_name(m->comm, label, sizeof label));
     t->votes = calloc(t->nranks, 1);
-    if (NULL == t->votes) {
-        free(t);
-        return OMPI_ERR_OUT_OF_RESOURCE;
+    t->peers = calloc(t->nranks, sizeof *t->peers);
+    if (NULL != t->votes && NULL != t->peers) {
+        rv = coll_gpusym_peers_look(m->comm, t->peers, &reason);
     }
-    m->team = t;
-    return MPI_SUCCESS;
+    if (MPI_SUCCESS == rv && reason < 0) {
+        m->team = t;
+        return rv;
+    }
+    m->apart = MPI_SUCCESS == rv;
+    m->reason_apart = reason;
+    free(t->votes);
+    free(t->peers);
+    free(t);
+    return rv;
+}
+
+int coll_gpusym_team_dead(const coll_gpusym_team_t *t)
+{
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        if (r != t->rank && !coll_gpusym_peer_lives(t->peers[r])) {
+            return (int) r;
+        }
+    }
+    return -1;
+}
+
+bool coll_gpusym_team_meeting(const coll_gpusym_team_t *t)
+{
+    return t->step < STEP_MET;
+}
+
+void coll_gpusym_team_abort(coll_gpusym_team_t *t)
+{
+    if (t->has_line) {
+        gpusym_line_abort(gpusym_pages_line(t->line_off));
+    }
 }
 
 static int hello_start(mca_coll_gpusym_module_t *m)
 {
     coll_gpusym_team_t *t = m->team;
+    char label[COLL_GPUSYM_COMM_NAME_MAX];
     if (!words_alloc(t, sizeof(hello_t))) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    hello_fill(t, t->mine);
+    hello_fill(t, coll_gpusym_comm_name(m->comm, label, sizeof label), t->mine);
     return MPI_SUCCESS == exchange_start(m, t->mine, t->all, sizeof(hello_t)) ? STEP_HELLO : OMPI_ERROR;
 }
 
@@ -298,6 +346,9 @@ static void settle_unmapped(mca_coll_gpusym_module_t *m)
 int coll_gpusym_team_meet(mca_coll_gpusym_module_t *m)
 {
     coll_gpusym_team_t *t = m->team;
+    if (t->step >= STEP_MET) {
+        return 1;
+    }
     while (t->step < STEP_MET) {
         int next = STEP_NEW != t->step ? exchange_poll(t) : 1;
         if (1 != next) {
@@ -317,9 +368,11 @@ int coll_gpusym_team_meet(mca_coll_gpusym_module_t *m)
         if (next < 0) {
             return next;
         }
-        t->step = next;
+        step_to(t, next);
     }
     words_free(t);
+    coll_gpusym_peers_forget(t->peers, t->nranks); /* the roll-call watches by descriptors of its own */
+    t->open = !m->passthrough;
     return 1;
 }
 
@@ -712,7 +765,7 @@ int coll_gpusym_team_gpu(mca_coll_gpusym_module_t *m, const gpusym_mem_t *where)
             gpu_settled(t, true);
             return next;
         }
-        t->step = next;
+        step_to(t, next);
         if (STEP_DONE == next) {
             gpu_settled(t, false);
         }
@@ -779,13 +832,17 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
     }
     if (t->joined) {
         gpusym_rollcall_leave(&t->rc, t->line_off); /* peers may still be in our last call */
-    } else if (t->has_line) {
+    } else if (t->has_line && !t->broken) {         /* broken: who comes late reads that we gave up */
         gpusym_pages_free(t->line_off); /* known to all: nobody reads it */
     }
     free(t->rc.line);
     free(t->rc.life);
     free(t->rc.peer);
     free(t->rc.order);
+    free(t->peers);
+    if (NULL != t->exchange && !REQUEST_COMPLETE(t->exchange)) {
+        return; /* a rank never came: the previous module may still read and write what is in there */
+    }
     words_free(t);
     free(t->votes);
     free(t);

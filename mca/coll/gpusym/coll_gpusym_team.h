@@ -10,6 +10,7 @@
 #define MCA_COLL_GPUSYM_TEAM_H
 
 #include "coll_gpusym.h"
+#include "coll_gpusym_peers.h"
 #include "mca/common/gpusym/lane.h"
 #include "mca/common/gpusym/reg.h"
 #include "tuning/tuning.h"
@@ -36,7 +37,10 @@ struct coll_gpusym_team {
     uint32_t nranks, rank;
     int reason;            /* enum coll_gpusym_reason for which every call is staged, agreed by all ranks; -1: none */
     gpusym_rollcall_t rc;  /* valid while reason < 0 or became so after the second step */
+    coll_gpusym_peer_t **peers; /* [nranks] the ranks' processes */
+    uint64_t key; /* of our line: which communicator this is, for processes of other ranks that look for it; not 0 */
     bool broken;           /* a call failed: flags and epochs are no longer alike, every further call is refused */
+    bool open; /* the first step is over (joined, or reason says why not), and not broken: host buffers' short way */
     bool has_line;
     bool joined;           /* all ranks have mapped all lines: peers read ours */
     bool threads;          /* some rank may be in several calls at once: calls take turns */
@@ -89,8 +93,14 @@ struct coll_gpusym_team {
     struct coll_gpusym_team *active_next, **active_link;
 };
 
-/* Makes an empty team, locally. MPI error code. */
+/* Makes an empty team, locally, or finds that there will be none: module->apart. MPI error code. */
 int coll_gpusym_team_create(mca_coll_gpusym_module_t *module);
+/* The first rank whose process has ended, or -1; from the first step on. About 1 us a rank. */
+int coll_gpusym_team_dead(const coll_gpusym_team_t *team);
+/* Whether set-up is where the ranks' lines are not mapped yet: who has not come is seen by other means. */
+bool coll_gpusym_team_meeting(const coll_gpusym_team_t *team);
+/* Tells the peers that this rank gave up: those that can read its line by now, or later. */
+void coll_gpusym_team_abort(coll_gpusym_team_t *team);
 /* First step: who is where. 1: done (or module->passthrough is set, team->reason perhaps); 0: not yet; negative: failed. All
  * ranks begin it at their first call; never waits. */
 int coll_gpusym_team_meet(mca_coll_gpusym_module_t *module);

@@ -22,9 +22,16 @@
 #include "ompi/communicator/communicator.h"
 #include "ompi/mca/coll/base/base.h"
 #include "ompi/mca/coll/coll.h"
+#include "ompi/runtime/params.h"
 #include "opal/mca/base/mca_base_framework.h"
+#if OMPI_MAJOR_VERSION >= 5
+#include "opal/mca/pmix/pmix-internal.h"
+#else
+#include "opal/mca/pmix/pmix.h"
+#endif
 #include "opal/runtime/opal.h"
 #include "opal/util/info.h"
+#include "opal/util/proc.h"
 
 #if (4 == OMPI_MAJOR_VERSION && OMPI_MINOR_VERSION < 1) || OMPI_MAJOR_VERSION < 4 || OMPI_MAJOR_VERSION > 6
 #error "gpusym knows Open MPI 4.1, 5.0 and 6.0"
@@ -178,6 +185,101 @@ static inline const mca_base_component_t *gpusym_static_component(const mca_base
 #else
     return framework->framework_static_components[i];
 #endif
+}
+
+/*
+ * What a process tells the others of its host before there is a communicator: the modex.
+ *
+ * put: from a component's open function, so before Open MPI's fence. False: nobody will know.
+ * get: what a process of this mpirun (gpusym_same_mpirun) has put, cut to `size`; how many bytes that is, 0: it has put
+ *      nothing, or is on another host. Asks the server of this host, waits for no other process.
+ * complete: whether all processes of a job have put theirs when MPI_Init returns.
+ */
+static inline bool gpusym_modex_put(const char *key, const void *data, size_t size)
+{
+#if OMPI_MAJOR_VERSION >= 5
+    pmix_value_t value;
+
+    if (!PMIx_Initialized()) {
+        return false; /* ompi_info, MPI_T alone */
+    }
+    memset(&value, 0, sizeof(value));
+    value.type = PMIX_BYTE_OBJECT;
+    value.data.bo.bytes = (char *) (uintptr_t) data; /* copied */
+    value.data.bo.size = size;
+    return PMIX_SUCCESS == PMIx_Put(PMIX_LOCAL, key, &value);
+#else
+    opal_value_t value;
+
+    if (NULL == opal_pmix.initialized || !opal_pmix.initialized() || NULL == opal_pmix.put) {
+        return false;
+    }
+    OBJ_CONSTRUCT(&value, opal_value_t);
+    value.key = (char *) (uintptr_t) key; /* both are copied */
+    value.type = OPAL_BYTE_OBJECT;
+    value.data.bo.bytes = (uint8_t *) (uintptr_t) data;
+    value.data.bo.size = (int32_t) size;
+    const int rc = opal_pmix.put(OPAL_PMIX_LOCAL, &value);
+    value.key = NULL;
+    value.data.bo.bytes = NULL;
+    OBJ_DESTRUCT(&value);
+    return OPAL_SUCCESS == rc;
+#endif
+}
+
+static inline size_t gpusym_modex_get(const char *key, const opal_process_name_t *name, void *data, size_t size)
+{
+    size_t bytes = 0;
+#if OMPI_MAJOR_VERSION >= 5
+    pmix_proc_t proc;
+    pmix_info_t how;
+    pmix_value_t *value = NULL;
+
+    memset(&proc, 0, sizeof(proc));
+    OPAL_PMIX_CONVERT_NAME(&proc, name);
+    PMIX_INFO_LOAD(&how, PMIX_IMMEDIATE, NULL, PMIX_BOOL);
+    const pmix_status_t rc = PMIx_Get(&proc, key, &how, 1, &value);
+    PMIX_INFO_DESTRUCT(&how);
+    if (PMIX_SUCCESS == rc && NULL != value && PMIX_BYTE_OBJECT == value->type) {
+        bytes = value->data.bo.size < size ? value->data.bo.size : size;
+        memcpy(data, value->data.bo.bytes, bytes);
+    }
+    if (NULL != value) {
+        PMIX_VALUE_RELEASE(value);
+    }
+#else
+    opal_list_t how;
+    opal_value_t *at_once = OBJ_NEW(opal_value_t), *value = NULL;
+
+    if (NULL == at_once) {
+        return 0;
+    }
+    OBJ_CONSTRUCT(&how, opal_list_t);
+    at_once->key = strdup(OPAL_PMIX_IMMEDIATE);
+    at_once->type = OPAL_BOOL;
+    at_once->data.flag = true;
+    opal_list_append(&how, &at_once->super);
+    if (OPAL_SUCCESS == opal_pmix.get(name, key, &how, &value) && NULL != value) {
+        if (OPAL_BYTE_OBJECT == value->type && value->data.bo.size > 0) {
+            bytes = (size_t) value->data.bo.size < size ? (size_t) value->data.bo.size : size;
+            memcpy(data, value->data.bo.bytes, bytes);
+        }
+        OBJ_RELEASE(value);
+    }
+    OPAL_LIST_DESTRUCT(&how);
+#endif
+    return bytes;
+}
+
+static inline bool gpusym_modex_complete(void)
+{
+    return !ompi_async_mpi_init;
+}
+
+/* Whether two processes were started by one mpirun, or spawned from such: they have the same servers, then. */
+static inline bool gpusym_same_mpirun(const opal_process_name_t *a, const opal_process_name_t *b)
+{
+    return a->jobid >> 16 == b->jobid >> 16; /* the job family */
 }
 
 /* A communicator's name and id, "MPI_COMM_WORLD (cid 0)", into buf; returns buf. */

@@ -8,6 +8,7 @@
 #endif
 #include "mca/common/gpusym/rollcall.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -19,6 +20,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "mca/common/gpusym/fd.h"
@@ -33,7 +35,8 @@
 /* The slab's first line. */
 typedef struct {
     uint64_t magic, nonce[2];
-    uint64_t turn; /* 0: free; else the token of the communicator that holds it */
+    uint64_t turn;  /* 0: free; else the token of the communicator that holds it */
+    uint64_t lines; /* so many have been handed out, free ones too; only rises */
 } slab_head_t;
 /* Then the area, then the lines. */
 #define SLAB_AREA 4096u
@@ -165,6 +168,16 @@ void gpusym_pages_close(void)
     gpusym_fd_close();
 }
 
+/* With the lock held: peers that look for lines find this one. All are of one size, so they lie at its multiples. */
+static void lines_count(uint64_t off)
+{
+    slab_head_t *head = (slab_head_t *) (void *) slab.base;
+    const uint64_t lines = (off - SLAB_LINES) / sizeof(gpusym_line_t) + 1;
+    if (lines > head->lines) {
+        __atomic_store_n(&head->lines, lines, __ATOMIC_RELEASE);
+    }
+}
+
 int gpusym_pages_alloc(uint64_t *off)
 {
     pthread_mutex_lock(&slab.lock);
@@ -179,6 +192,7 @@ int gpusym_pages_alloc(uint64_t *off)
         memset(line, 0, offsetof(gpusym_line_t, life)); /* peers of its last use may look at that word */
         slab.life += 2;
         __atomic_store_n(&line->life, slab.life, __ATOMIC_RELEASE);
+        lines_count(*off);
     }
     pthread_mutex_unlock(&slab.lock);
     return rc;
@@ -188,6 +202,7 @@ void gpusym_pages_free(uint64_t off)
 {
     pthread_mutex_lock(&slab.lock);
     if (NULL != slab.arena) {
+        gpusym_pages_line(off)->key = 0;
         gpusym_arena_free(slab.arena, off - SLAB_LINES);
     }
     pthread_mutex_unlock(&slab.lock);
@@ -198,6 +213,7 @@ void gpusym_rollcall_leave(gpusym_rollcall_t *rc, uint64_t off)
     left_line_t *l = malloc(sizeof *l);
     pthread_mutex_lock(&slab.lock);
     if (NULL != slab.arena) { /* release: what we read of the peers' lines, we have read */
+        __atomic_store_n(&rc->line[rc->rank]->key, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&rc->line[rc->rank]->life, rc->life[rc->rank] + 1, __ATOMIC_RELEASE);
     }
     if (NULL != l && NULL != slab.arena) {
@@ -303,6 +319,11 @@ gpusym_line_t *gpusym_peer_line(gpusym_peer_t *peer, uint64_t off)
     return !off_valid(off) ? NULL : (gpusym_line_t *) (void *) (peer->base + off);
 }
 
+gpusym_line_t *gpusym_pages_line(uint64_t off)
+{
+    return (gpusym_line_t *) (void *) (slab.base + off);
+}
+
 uint64_t gpusym_line_life(const gpusym_line_t *line)
 {
     return __atomic_load_n(&line->life, __ATOMIC_ACQUIRE);
@@ -352,6 +373,126 @@ bool gpusym_peer_alive(gpusym_peer_t *peer)
     return 0 == n || pid_alive(peer->id.pid); /* poll() failed, or says something else: that is no death */
 }
 
+/* ---- where a process was last ---- */
+
+/* To some milliseconds, for a few nanoseconds. */
+static uint64_t coarse_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (uint64_t) t.tv_sec * 1000000000u + (uint64_t) t.tv_nsec;
+}
+
+static void line_stamp(gpusym_line_t *line)
+{
+    __atomic_store_n(&line->stamp, coarse_ns(), __ATOMIC_RELAXED);
+}
+
+void gpusym_line_name(gpusym_line_t *line, uint64_t key, const char *label)
+{
+    snprintf(line->label, sizeof line->label, "%s", label);
+    line_stamp(line);
+    __atomic_store_n(&line->key, key, __ATOMIC_RELEASE);
+}
+
+void gpusym_line_step(gpusym_line_t *line, uint32_t step)
+{
+    __atomic_store_n(&line->step, step, __ATOMIC_RELEASE);
+}
+
+void gpusym_line_abort(gpusym_line_t *line)
+{
+    __atomic_store_n(&line->abort, 1u, __ATOMIC_RELEASE);
+}
+
+void gpusym_line_say(gpusym_line_t *line, uint64_t mark)
+{
+    __atomic_store_n(&line->said, mark, __ATOMIC_RELEASE);
+}
+
+/* The last entry's `what`: their sequences rise, modulo 2^16. -1: none has been posted. */
+static int line_last(const gpusym_line_t *line)
+{
+    uint16_t last = 0;
+    int what = -1;
+    for (unsigned i = 0; i < GPUSYM_ROLLCALL_HISTORY; i++) {
+        const uint64_t word = __atomic_load_n(&line->entry[i].word, __ATOMIC_ACQUIRE);
+        const uint16_t seq = (uint16_t) (word >> 48);
+        if (0 != word && (what < 0 || (int16_t) (uint16_t) (seq - last) > 0)) {
+            last = seq;
+            what = (uint8_t) (word >> 32);
+        }
+    }
+    return what;
+}
+
+void gpusym_peer_seen(gpusym_peer_t *peer, uint64_t key, gpusym_seen_t *seen)
+{
+    const slab_head_t *head = (const slab_head_t *) (const void *) peer->base;
+    const uint64_t room = (SLAB_BYTES - SLAB_LINES) / sizeof(gpusym_line_t), now = coarse_ns();
+    uint64_t lines = __atomic_load_n(&head->lines, __ATOMIC_ACQUIRE), latest = 0;
+
+    *seen = (gpusym_seen_t){.what = -1};
+    lines = lines < room ? lines : room; /* whatever the peer's memory says */
+    for (uint64_t i = 0; i < lines; i++) {
+        const gpusym_line_t *line = gpusym_peer_line(peer, SLAB_LINES + i * sizeof *line);
+        const uint64_t stamp = __atomic_load_n(&line->stamp, __ATOMIC_RELAXED);
+        if (0 != key && __atomic_load_n(&line->key, __ATOMIC_ACQUIRE) == key) {
+            seen->begun = true;
+            seen->step = __atomic_load_n(&line->step, __ATOMIC_ACQUIRE);
+            seen->said = __atomic_load_n(&line->said, __ATOMIC_ACQUIRE);
+        }
+        if (0 != stamp && stamp >= latest) { /* the younger line of those of one tick */
+            latest = stamp;
+            seen->what = line_last(line);
+            snprintf(seen->label, sizeof seen->label, "%.*s", (int) sizeof line->label, line->label);
+        }
+    }
+    seen->age_ns = now > latest ? now - latest : 0;
+}
+
+/* Whether descriptor fd of process pid, which is named so, is a slab; then *id is of it. */
+static bool slab_is(int32_t pid, int fd, gpusym_pages_id_t *id)
+{
+    char path[64], target[64];
+    slab_head_t head;
+
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int) pid, fd);
+    const ssize_t n = readlink(path, target, sizeof target - 1);
+    target[n > 0 ? n : 0] = '\0';
+    if (0 != strncmp(target, "/memfd:gpusym", 13)) {
+        return false;
+    }
+    const int copy = open(path, O_RDONLY | O_CLOEXEC);
+    const bool good = copy >= 0 && sizeof head == pread(copy, &head, sizeof head, 0) && SLAB_MAGIC == head.magic;
+    if (copy >= 0) {
+        close(copy);
+    }
+    *id = (gpusym_pages_id_t){{head.nonce[0], head.nonce[1]}, pid, fd, SLAB_BYTES};
+    return good;
+}
+
+int gpusym_pages_find(int32_t pid, gpusym_peer_t **peer)
+{
+    char path[64];
+    const struct dirent *entry;
+    gpusym_pages_id_t id;
+    int rc = GPUSYM_ERR_NOT_AVAILABLE;
+
+    snprintf(path, sizeof path, "/proc/%d/fd", (int) pid);
+    DIR *dir = opendir(path);
+    if (NULL == dir) {
+        return GPUSYM_ERR_UNREACHABLE;
+    }
+    while (GPUSYM_ERR_NOT_AVAILABLE == rc && NULL != (entry = readdir(dir))) {
+        if ('.' != entry->d_name[0] && slab_is(pid, atoi(entry->d_name), &id)) {
+            rc = gpusym_pages_peer(&id, peer);
+        }
+    }
+    closedir(dir);
+    return rc;
+}
+
 /* ---- roll-call ---- */
 
 #define HISTORY GPUSYM_ROLLCALL_HISTORY
@@ -368,10 +509,17 @@ static bool has_posted(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
     return (int16_t)(uint16_t)((uint16_t)(word >> 48) - (uint16_t)seq) >= 0;
 }
 
+/* Host buffers' short way comes by at gpusym_rollcall_near_enough() now and then, and leaves a stamp every so many
+ * calls. */
+#define STAMP_CALLS 64u
+
 /* A peer that has posted call seq - HISTORY / 2 has left all calls before it, so nobody will read what is overwritten. */
 bool gpusym_rollcall_near_enough(const gpusym_rollcall_t *rc, uint64_t seq)
 {
-    if (0 != seq % (HISTORY / 2) || seq <= HISTORY / 2) {
+    if (0 == seq % STAMP_CALLS) {
+        line_stamp(rc->line[rc->rank]);
+    }
+    if (seq <= HISTORY / 2) {
         return true;
     }
     for (uint32_t r = 0; r < rc->nranks; r++) {
@@ -413,7 +561,7 @@ static void entry_fill(gpusym_entry_t *e, const gpusym_post_t *post, uint64_t se
 bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpusym_rollcall_read_t *read)
 {
     const uint64_t seq = rc->seq + 1; /* from 1: a fresh line, all zero, says that call 0 was posted */
-    if (!gpusym_rollcall_near_enough(rc, seq)) {
+    if (0 == seq % (HISTORY / 2) && !gpusym_rollcall_near_enough(rc, seq)) {
         return false;
     }
     rc->seq = seq;
@@ -433,6 +581,7 @@ bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpus
                                      .layout = post->layout,
                                      .same_layout = true};
     gpusym_entry_t *e = entry_of(rc, rc->rank, seq);
+    line_stamp(rc->line[rc->rank]);
     if (GPUSYM_KIND_HOST != post->kind) {
         entry_fill(e, post, seq);
     }
@@ -471,6 +620,27 @@ static void note(gpusym_rollcall_read_t *read, uint32_t r, uint64_t word, const 
     read->all &= e->flags;
     read->any |= e->flags;
     read->same_layout = read->same_layout && e->layout == read->layout;
+}
+
+bool gpusym_rollcall_has_posted(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
+{
+    return has_posted(rc, r, seq);
+}
+
+uint64_t gpusym_rollcall_last(const gpusym_rollcall_t *rc, uint32_t r)
+{
+    int16_t ahead = INT16_MIN;
+    for (uint32_t i = 0; i < HISTORY; i++) {
+        const uint64_t word = __atomic_load_n(&rc->line[r]->entry[i].word, __ATOMIC_ACQUIRE);
+        const int16_t distance = (int16_t) (uint16_t) ((uint16_t) (word >> 48) - (uint16_t) rc->seq);
+        ahead = 0 != word && distance > ahead ? distance : ahead;
+    }
+    return INT16_MIN == ahead ? 0 : rc->seq + (uint64_t) (int64_t) ahead;
+}
+
+bool gpusym_rollcall_has_voted(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
+{
+    return __atomic_load_n(&rc->line[r]->vote[seq % HISTORY], __ATOMIC_ACQUIRE) >> 1 == seq;
 }
 
 bool gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read)
@@ -601,15 +771,10 @@ int gpusym_turns_rescue(gpusym_rollcall_t *rc)
 
 /* ---- failures ---- */
 
-void gpusym_rollcall_abort(gpusym_rollcall_t *rc)
-{
-    __atomic_store_n(&rc->line[rc->rank]->abort, 1u, __ATOMIC_RELEASE);
-}
-
 int gpusym_rollcall_aborted(const gpusym_rollcall_t *rc)
 {
     for (uint32_t r = 0; r < rc->nranks; r++) {
-        if (r != rc->rank && 0 != __atomic_load_n(&rc->line[r]->abort, __ATOMIC_ACQUIRE)) {
+        if (r != rc->rank && NULL != rc->line[r] && 0 != __atomic_load_n(&rc->line[r]->abort, __ATOMIC_ACQUIRE)) {
             return (int)r;
         }
     }

@@ -29,14 +29,22 @@ typedef struct {
     uint64_t balance;           /* see gpusym_post_t */
 } gpusym_entry_t;
 
+/* Bytes of a communicator's name in its line, with the final 0. */
+#define GPUSYM_LABEL_MAX 96u
+
 /* A line: written by its owner, read by its peers. */
 typedef struct {
     gpusym_entry_t entry[GPUSYM_ROLLCALL_HISTORY]; /* by sequence % HISTORY */
     uint64_t vote[GPUSYM_ROLLCALL_HISTORY];        /* the same: sequence << 1 | yes, see gpusym_rollcall_vote */
     uint64_t go;       /* of rank 0: the last call for which it has taken all turns */
     uint64_t launched; /* the last call whose kernel the owner has launched */
-    uint32_t abort;    /* not 0: the owner gave up; see gpusym_rollcall_abort */
-    uint32_t pad[9];
+    uint32_t abort;    /* not 0: the owner gave up; see gpusym_line_abort */
+    uint32_t step;     /* how far the owner's set-up is; only rises */
+    uint64_t key;      /* which communicator it is, see gpusym_line_name; 0: none (any more) */
+    uint64_t stamp;    /* when the owner was last seen here, see gpusym_seen_t. Nanoseconds of CLOCK_MONOTONIC */
+    uint64_t said;     /* what the owner has told the user last of a wait here, see gpusym_line_say; only rises */
+    char label[GPUSYM_LABEL_MAX]; /* the communicator's name, for messages; stays when the owner has left */
+    uint32_t pad[10];
     uint64_t life;     /* which use of the line this is; changes when its owner leaves, and is never the same again. Last */
 } gpusym_line_t;
 
@@ -63,6 +71,8 @@ void gpusym_pages_free(uint64_t off);
 int gpusym_pages_peer(const gpusym_pages_id_t *id, gpusym_peer_t **peer);
 /* A peer's line; NULL: none can stand there. */
 gpusym_line_t *gpusym_peer_line(gpusym_peer_t *peer, uint64_t off);
+/* Our own line at off. */
+gpusym_line_t *gpusym_pages_line(uint64_t off);
 /* Which use of a peer's line this is. To be read while the peer cannot have left it. */
 uint64_t gpusym_line_life(const gpusym_line_t *line);
 int gpusym_peer_pid(const gpusym_peer_t *peer);
@@ -73,6 +83,33 @@ bool gpusym_peer_alive(gpusym_peer_t *peer);
 #define GPUSYM_PAGES_AREA 16384u
 void *gpusym_pages_area(void);
 void *gpusym_peer_area(gpusym_peer_t *peer);
+
+/* ---- where a process was last: for messages about ranks that do not come ---- */
+
+/* Of our own line: which communicator it is. key: the same on all of its ranks, not 0; label: cut to GPUSYM_LABEL_MAX.
+ */
+void gpusym_line_name(gpusym_line_t *line, uint64_t key, const char *label);
+/* How far our set-up of that communicator is. */
+void gpusym_line_step(gpusym_line_t *line, uint32_t step);
+/* Tells the peers that we gave up in this communicator. */
+void gpusym_line_abort(gpusym_line_t *line);
+/* Tells them that we have told the user of a wait: so that one rank does. mark: rises with calls and messages. */
+void gpusym_line_say(gpusym_line_t *line, uint64_t mark);
+
+/* What a peer's slab tells of it, while the peer goes on. */
+typedef struct {
+    bool begun;                   /* it has a line of the communicator asked for */
+    uint32_t step;                /* of that: see gpusym_line_step */
+    uint64_t said;                /* of that: see gpusym_line_say */
+    char label[GPUSYM_LABEL_MAX]; /* the communicator in which it was seen last; "": in none */
+    int what;        /* gpusym_post_t.what of its last call there; -1: none yet, it set the communicator up */
+    uint64_t age_ns; /* since then. Of host buffers every 64th call is seen: such a call is at most that old */
+} gpusym_seen_t;
+/* key: of the communicator asked for. Reads all lines that the peer has ever had: for messages. */
+void gpusym_peer_seen(gpusym_peer_t *peer, uint64_t key, gpusym_seen_t *seen);
+/* Maps the slab of a process that has not told us of it. GPUSYM_ERR_NOT_AVAILABLE: it has none, it has not yet called a
+ * collective of ours with others; GPUSYM_ERR_UNREACHABLE: that cannot be known. Some 100 us. */
+int gpusym_pages_find(int32_t pid, gpusym_peer_t **peer);
 
 /* ---- roll-call ---- */
 
@@ -144,7 +181,8 @@ typedef struct {
  * call so tells that it reads no earlier one, and runs no kernel of one.
  */
 bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpusym_rollcall_read_t *read);
-/* Before the entries of the calls up to HISTORY / 2 from seq overwrite older ones: whether no peer reads those any more. */
+/* Before the entries of the calls up to HISTORY / 2 from seq, a multiple of that, overwrite older ones: whether no peer
+ * reads those any more. */
 bool gpusym_rollcall_near_enough(const gpusym_rollcall_t *rc, uint64_t seq);
 /* The same as gpusym_rollcall_post() of kind HOST, `what` and nothing else: for the shortest way of host buffers. */
 static inline bool gpusym_rollcall_post_host(gpusym_rollcall_t *rc, uint8_t what)
@@ -158,6 +196,12 @@ static inline bool gpusym_rollcall_post_host(gpusym_rollcall_t *rc, uint8_t what
                      seq << 48 | (uint64_t)GPUSYM_KIND_HOST << 40 | (uint64_t)what << 32, __ATOMIC_RELEASE);
     return true;
 }
+/* Whether rank r has posted call seq, or a later one of those that its line may hold by now. */
+bool gpusym_rollcall_has_posted(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq);
+/* The last call that rank r has posted, as far from ours as half of 2^16 at most. */
+uint64_t gpusym_rollcall_last(const gpusym_rollcall_t *rc, uint32_t r);
+/* Whether rank r has voted on call seq. */
+bool gpusym_rollcall_has_voted(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq);
 /* Reads what has been posted. True: all ranks have; false: not yet. Never waits. */
 bool gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read);
 /* Rank r's entry of call seq, which has been read and has not ended here. */
@@ -198,9 +242,7 @@ void gpusym_turns_give(gpusym_rollcall_t *rc, bool failed);
  * stands what nobody writes there; -1: none. */
 int gpusym_turns_rescue(gpusym_rollcall_t *rc);
 
-/* Tells the peers that we gave up in this communicator. */
-void gpusym_rollcall_abort(gpusym_rollcall_t *rc);
-/* The first peer that gave up, or -1. */
+/* The first peer that gave up, or -1. Lines that are not mapped yet (NULL) are passed over. */
 int gpusym_rollcall_aborted(const gpusym_rollcall_t *rc);
 /*
  * While a call waits: the first rank, ours among them, in whose line stands what no rank writes there, so that the wait

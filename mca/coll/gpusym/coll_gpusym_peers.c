@@ -1,0 +1,367 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Who else has gpusym: see coll_gpusym_peers.h.
+ *
+ * What makes all ranks decide alike: a process publishes to its host only, before MPI_Init ends, and the processes of
+ * one mpirun on one host ask one server. So either all ranks find all others' cards, and compare the same ones; or
+ * every rank misses one, or sees one of another mpirun, and needs no more.
+ */
+#include "coll_gpusym_peers.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mca/common/gpusym/team.h"
+#include "opal/util/proc.h"
+
+#include "config.h"
+
+/* What is compared, and shown. */
+static const char version[32] = GPUSYM_VERSION;
+
+/* The modex key. What stands under it may be of another version: a card begins with its version for ever. */
+#define KEY "gpusym.card"
+
+/* Parameters that must be alike, apart from the collectives' algorithms: kernels of ranks that see different values
+ * would wait for each other in different plans, or a rank would not be there at all. */
+#define ALIKE_NUMBERS(X) \
+    X(priority)          \
+    X(heap_size)         \
+    X(oneshot_max)       \
+    X(blocks)            \
+    X(threads)           \
+    X(chunk)             \
+    X(zero_copy)         \
+    X(zero_copy_min)     \
+    X(reproducible)
+
+enum {
+#define ALIKE_ENUM(name) ALIKE_##name,
+    ALIKE_NUMBERS(ALIKE_ENUM) ALIKE_device,
+    ALIKE_algorithms,
+    ALIKE_COUNT = ALIKE_algorithms + COLL_GPUSYM_NATIVES
+};
+
+/* What a process publishes: plain bytes. */
+typedef struct {
+    char version[sizeof(version)];
+    gpusym_host_t host;
+    gpusym_process_id_t process;
+    int64_t value[ALIKE_COUNT];
+} card_t;
+
+struct coll_gpusym_peer {
+    opal_process_name_t name;
+    bool found; /* it has published a card of our version */
+    bool other; /* a card of another version: only that is valid */
+    card_t card;
+    gpusym_process_t process;
+    struct coll_gpusym_peer *next;
+};
+
+static struct {
+    pthread_mutex_t lock; /* of the list, and of what is asked of its processes */
+    coll_gpusym_peer_t *first;
+    card_t card;    /* ours */
+    bool published; /* that */
+    bool warned;    /* the user has been told of a mistake */
+} peers = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- ours ---- */
+
+/* auto is cuda where there is a GPU, and finds out later: cuda and auto go together. */
+static int device_kind(int choice)
+{
+    return GPUSYM_DEVICE_AUTO == choice ? GPUSYM_DEVICE_CUDA : choice;
+}
+
+static void card_fill(card_t *card)
+{
+    const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
+
+    memset(card, 0, sizeof(*card));
+    memcpy(card->version, version, sizeof(version));
+    gpusym_host_self(&card->host);
+    gpusym_process_self(&card->process);
+#define ALIKE_VALUE(name) card->value[ALIKE_##name] = (int64_t) c->name;
+    ALIKE_NUMBERS(ALIKE_VALUE)
+    card->value[ALIKE_device] = device_kind(c->device);
+    for (int i = 0; i < (int) COLL_GPUSYM_NATIVES; i++) {
+        card->value[ALIKE_algorithms + i] = c->algorithm[i];
+    }
+}
+
+void coll_gpusym_peers_publish(void)
+{
+    card_fill(&peers.card);
+    peers.published = gpusym_modex_put(KEY, &peers.card, sizeof(peers.card));
+}
+
+void coll_gpusym_peers_fini(void)
+{
+    pthread_mutex_lock(&peers.lock);
+    while (NULL != peers.first) {
+        coll_gpusym_peer_t *peer = peers.first;
+        peers.first = peer->next;
+        gpusym_process_forget(&peer->process);
+        free(peer);
+    }
+    peers.warned = peers.published = false;
+    pthread_mutex_unlock(&peers.lock);
+}
+
+/* ---- others' ---- */
+
+static bool same_name(const opal_process_name_t *a, const opal_process_name_t *b)
+{
+    return a->jobid == b->jobid && a->vpid == b->vpid;
+}
+
+/* With the lock held: the cached process, or a new one that has been asked for. NULL: no memory. */
+static coll_gpusym_peer_t *peer_get(const opal_process_name_t *name)
+{
+    coll_gpusym_peer_t *p;
+
+    for (p = peers.first; NULL != p; p = p->next) {
+        if (same_name(&p->name, name)) {
+            return p;
+        }
+    }
+    p = calloc(1, sizeof(*p));
+    if (NULL == p) {
+        return NULL;
+    }
+    p->name = *name;
+    const size_t bytes = gpusym_modex_get(KEY, name, &p->card, sizeof(p->card));
+    p->card.version[sizeof(p->card.version) - 1] = '\0';
+    p->found = sizeof(p->card) == bytes && 0 == strcmp(p->card.version, version);
+    p->other = !p->found && bytes > 0;
+    p->process.id = p->card.process;
+    p->next = peers.first;
+    peers.first = p;
+    return p;
+}
+
+/* What of a card is compared, one after the other: the first is whether there is one. */
+static bool alike(const coll_gpusym_peer_t *a, const coll_gpusym_peer_t *b, unsigned i)
+{
+    return a->found && b->found && a->card.value[i] == b->card.value[i];
+}
+
+/* "coll_gpusym_blocks 4" */
+static void value_text(const card_t *card, unsigned i, char *buf, size_t size)
+{
+    static const char *const names[] = {
+#define ALIKE_NAME(name) #name,
+        ALIKE_NUMBERS(ALIKE_NAME)};
+    const long value = (long) card->value[i];
+
+    if (ALIKE_device == i) {
+        snprintf(buf, size, "coll_gpusym_device %s",
+                 GPUSYM_DEVICE_NONE == value  ? "none"
+                 : GPUSYM_DEVICE_SIM == value ? "sim"
+                                              : "auto or cuda");
+    } else if (i >= ALIKE_algorithms) {
+        snprintf(buf, size, "coll_gpusym_%s_algorithm %s", coll_gpusym_name(i - ALIKE_algorithms),
+                 COLL_GPUSYM_ALG_AUTO == value                   ? "auto"
+                 : COLL_GPUSYM_ALG_STAGED == value               ? "staged"
+                 : value >= 0 && value < (long) GPUSYM_ALG_COUNT ? gpusym_algorithm_name((unsigned) value)
+                                                                 : "of another build");
+    } else {
+        snprintf(buf, size, "coll_gpusym_%s %ld", names[i], value);
+    }
+}
+
+/* Of the two ranks that differ first, which is the odd one: that with whom fewer agree. */
+static int odd_one(coll_gpusym_peer_t *const *peer, int n, int a, int b, unsigned i)
+{
+    int with_a = 0, with_b = 0;
+
+    for (int r = 0; r < n; r++) {
+        with_a += alike(peer[r], peer[a], i);
+        with_b += alike(peer[r], peer[b], i);
+    }
+    return with_a < with_b ? a : b;
+}
+
+/* The first value in which ranks differ, in words: `why` stays "" where there is none. */
+static void compare(coll_gpusym_peer_t *const *peer, int n, char *why, size_t size)
+{
+    char odd_value[96], value[96];
+
+    for (unsigned i = 0; i < ALIKE_COUNT; i++) {
+        for (int r = 1; r < n; r++) {
+            if (!alike(peer[0], peer[r], i)) {
+                const int odd = odd_one(peer, n, 0, r, i);
+                value_text(&peer[odd]->card, i, odd_value, sizeof(odd_value));
+                value_text(&peer[0 == odd ? r : 0]->card, i, value, sizeof(value));
+                snprintf(why, size, "rank %d has %s, rank %d has %s", odd, odd_value, 0 == odd ? r : 0, value);
+                return;
+            }
+        }
+    }
+}
+
+/* All ranks of a communicator, and what was found. */
+typedef struct {
+    coll_gpusym_peer_t **peer; /* [n], this process too */
+    int n, rank;
+    bool mistake; /* likely */
+    char why[256];
+} look_t;
+
+/* Ranks without a card of ours. Returns a reason, or -1. */
+static int missing(look_t *look)
+{
+    for (int r = 0; r < look->n; r++) {
+        const coll_gpusym_peer_t *p = look->peer[r];
+        if (p->other) {
+            snprintf(look->why, sizeof(look->why), "rank %d has gpusym %s, rank %d has %s%s", r, p->card.version,
+                     look->rank, version, 0 == strcmp(p->card.version, version) ? ", another build" : "");
+            look->mistake = true;
+            return COLL_GPUSYM_R_PEERS;
+        }
+    }
+    for (int r = 0; r < look->n; r++) {
+        if (!look->peer[r]->found) {
+            const opal_proc_t *proc = opal_proc_for_name(look->peer[r]->name);
+            const bool here = NULL != proc && OPAL_PROC_ON_LOCAL_NODE(proc->proc_flags);
+            snprintf(look->why, sizeof(look->why), here ? "rank %d has no gpusym" : "rank %d is on another host", r);
+            look->mistake = here;
+            return here ? COLL_GPUSYM_R_PEERS : COLL_GPUSYM_R_HOSTS;
+        }
+    }
+    return -1;
+}
+
+/* With everybody's card. Returns a reason, or -1. */
+static int judge(look_t *look)
+{
+    int reason = missing(look);
+
+    for (int r = 1; reason < 0 && r < look->n; r++) {
+        if (0 != memcmp(&look->peer[r]->card.host, &look->peer[0]->card.host, sizeof(gpusym_host_t))) {
+            snprintf(look->why, sizeof(look->why), "rank %d is elsewhere than rank 0", r);
+            return COLL_GPUSYM_R_HOSTS;
+        }
+    }
+    if (reason < 0) {
+        compare(look->peer, look->n, look->why, sizeof(look->why));
+        look->mistake = '\0' != look->why[0];
+        reason = look->mistake ? COLL_GPUSYM_R_PEERS : -1;
+    }
+    return reason;
+}
+
+/* What needs no card, and is the same on every rank. Returns a reason, or -1. */
+static int judge_names(struct ompi_communicator_t *comm, look_t *look)
+{
+    if (look->n > GPUSYM_TEAM_MAX) {
+        snprintf(look->why, sizeof(look->why), "%d ranks, at most %d", look->n, GPUSYM_TEAM_MAX);
+        return COLL_GPUSYM_R_TEAM_SIZE;
+    }
+    if (!peers.published || !gpusym_modex_complete()) {
+        snprintf(look->why, sizeof(look->why), "%s",
+                 peers.published ? "MPI_Init does not wait for all (async_mpi_init)"
+                                 : "there is no PMIx server to tell the others");
+        return COLL_GPUSYM_R_PEERS;
+    }
+    for (int r = 0; r < look->n; r++) {
+        const opal_process_name_t name = ompi_group_get_proc_name(comm->c_local_group, r);
+        if (!gpusym_same_mpirun(&name, &OPAL_PROC_MY_NAME)) {
+            snprintf(look->why, sizeof(look->why), "rank %d belongs to another mpirun than rank %d", r, look->rank);
+            return COLL_GPUSYM_R_PEERS;
+        }
+    }
+    return -1;
+}
+
+/* Whether the user hears of it from this rank: the first of those that have gpusym, and whose component comes first.
+ * Ranks of different versions cannot read that of each other: the first. */
+static bool speaks(const look_t *look)
+{
+    int speaker = -1;
+
+    for (int r = 0; r < look->n; r++) {
+        const coll_gpusym_peer_t *p = look->peer[r];
+        if (p->other) {
+            return 0 == look->rank;
+        }
+        const bool serves = p->found && GPUSYM_DEVICE_NONE != p->card.value[ALIKE_device];
+        if (serves &&
+            (speaker < 0 || p->card.value[ALIKE_priority] > look->peer[speaker]->card.value[ALIKE_priority])) {
+            speaker = r;
+        }
+    }
+    return look->rank == speaker;
+}
+
+/* With the lock held. */
+static void tell(struct ompi_communicator_t *comm, const look_t *look, int reason)
+{
+    char name[COLL_GPUSYM_COMM_NAME_MAX];
+
+    coll_gpusym_comm_name(comm, name, sizeof(name));
+    COLL_GPUSYM_VERBOSE(1, "%s: each rank stages its own device buffers: %s: %s", name,
+                        coll_gpusym_reason_doc((unsigned) reason), look->why);
+    if (look->mistake && !peers.warned && mca_coll_gpusym_component.warn > 0 && speaks(look)) {
+        peers.warned = true;
+        coll_gpusym_help("other-peers", name, look->why, look->rank);
+    }
+}
+
+/* With the lock held: fills look->peer. False: no memory. */
+static bool cards_get(struct ompi_communicator_t *comm, const look_t *look)
+{
+    for (int r = 0; r < look->n; r++) {
+        const opal_process_name_t name = ompi_group_get_proc_name(comm->c_local_group, r);
+        look->peer[r] = peer_get(&name);
+        if (NULL == look->peer[r]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+int coll_gpusym_peers_look(struct ompi_communicator_t *comm, coll_gpusym_peer_t **peer, int *reason)
+{
+    look_t look = {.peer = peer, .n = ompi_comm_size(comm), .rank = ompi_comm_rank(comm)};
+    int rv = MPI_SUCCESS;
+
+    *reason = judge_names(comm, &look);
+    pthread_mutex_lock(&peers.lock);
+    if (*reason < 0) {
+        rv = cards_get(comm, &look) ? MPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
+        *reason = MPI_SUCCESS == rv ? judge(&look) : -1;
+    }
+    if (*reason >= 0) {
+        tell(comm, &look, *reason);
+    }
+    pthread_mutex_unlock(&peers.lock);
+    return rv;
+}
+
+bool coll_gpusym_peer_lives(coll_gpusym_peer_t *peer)
+{
+    pthread_mutex_lock(&peers.lock);
+    const bool alive = gpusym_process_alive(&peer->process);
+    pthread_mutex_unlock(&peers.lock);
+    return alive;
+}
+
+void coll_gpusym_peers_forget(coll_gpusym_peer_t *const *peer, uint32_t n)
+{
+    pthread_mutex_lock(&peers.lock);
+    for (uint32_t r = 0; r < n; r++) {
+        gpusym_process_forget(&peer[r]->process);
+    }
+    pthread_mutex_unlock(&peers.lock);
+}
+
+int coll_gpusym_peer_process(const coll_gpusym_peer_t *peer)
+{
+    return peer->card.process.pid;
+}

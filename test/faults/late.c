@@ -1,0 +1,165 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * A rank that comes late to a collective, or never: what test/faults/faults.sh runs for the ranks that wait. Run with
+ * coll_gpusym_sim_host=1, so that ordinary memory goes to the kernels. Calls of MPI_Allreduce on a duplicate of
+ * MPI_COMM_WORLD; before call --before the last rank sleeps for --seconds, or dies (--die).
+ *   --expect right   every call succeeds, with the right result
+ *   --expect error   that call fails on all other ranks within --within seconds, later ones too, and a communicator
+ * without the last rank works on After a death the survivors end without MPI_Finalize, which would wait for the dead
+ * rank.
+ */
+#include <mpi.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "test/mpi/persistent.h"
+
+enum { COUNT = 1000 };
+
+static int rank, nranks, failed;
+static const char *mode = "blocking";
+static int in[COUNT], out[COUNT];
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
+}
+
+static void expect(bool good, const char *what, int call)
+{
+    if (!good) {
+        failed++;
+        printf("FAILED on rank %d, call %d: %s\n", rank, call, what);
+        fflush(stdout);
+    }
+}
+
+static int wait_for(MPI_Request *request, int rc)
+{
+    return MPI_SUCCESS != rc ? rc : MPI_Wait(request, MPI_STATUS_IGNORE);
+}
+
+static int persistent(MPI_Comm comm)
+{
+    MPI_Request request;
+    int rc = PERSISTENT_INIT(Allreduce)(in, out, COUNT, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &request);
+    if (MPI_SUCCESS == rc) {
+        rc = wait_for(&request, MPI_Start(&request));
+        if (MPI_SUCCESS == rc) {
+            MPI_Request_free(&request);
+        }
+    }
+    return rc;
+}
+
+/* In a communicator made of comm, whose first call it is. */
+static int duplicated(MPI_Comm comm)
+{
+    MPI_Comm copy;
+    int rc = MPI_Comm_dup(comm, &copy);
+    if (MPI_SUCCESS == rc) {
+        rc = MPI_Allreduce(in, out, COUNT, MPI_INT, MPI_SUM, copy);
+        MPI_Comm_free(&copy);
+    }
+    return rc;
+}
+
+static int one_call(MPI_Comm comm, int call)
+{
+    MPI_Request request;
+    for (int i = 0; i < COUNT; i++) {
+        in[i] = call + i + rank;
+    }
+    memset(out, 0xff, sizeof out);
+    if (0 == strcmp(mode, "nonblocking")) {
+        return wait_for(&request, MPI_Iallreduce(in, out, COUNT, MPI_INT, MPI_SUM, comm, &request));
+    }
+    if (0 == strcmp(mode, "persistent")) {
+        return persistent(comm);
+    }
+    if (0 == strcmp(mode, "dup")) {
+        return duplicated(comm);
+    }
+    return MPI_Allreduce(in, out, COUNT, MPI_INT, MPI_SUM, comm);
+}
+
+static bool right(int n, int call)
+{
+    for (int i = 0; i < COUNT; i++) {
+        if (out[i] != n * (call + i) + n * (n - 1) / 2) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static const char *option(int argc, char **argv, const char *name, const char *otherwise)
+{
+    for (int i = 1; i + 1 < argc; i++) {
+        if (0 == strcmp(argv[i], name)) {
+            return argv[i + 1];
+        }
+    }
+    return otherwise;
+}
+
+/* The last rank, before the call at which it is late. */
+static void be_late(double seconds)
+{
+    if (seconds < 0) {
+        kill(getpid(), SIGKILL);
+    }
+    usleep((useconds_t) (1e6 * seconds));
+}
+
+int main(int argc, char **argv)
+{
+    const int before = atoi(option(argc, argv, "--before", "0"));
+    const double seconds = atof(option(argc, argv, "--seconds", "-1")); /* less than 0: it dies */
+    const double within = atof(option(argc, argv, "--within", "1"));
+    const bool error = 0 == strcmp("error", option(argc, argv, "--expect", "right"));
+    MPI_Comm comm, others;
+
+    mode = option(argc, argv, "--mode", mode);
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &nranks);
+    const bool last = nranks - 1 == rank;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_split(MPI_COMM_WORLD, last, rank, &others);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN); /* Open MPI 4.1 takes it for a collective's request */
+    for (int call = 0; call < before + 3; call++) {
+        if (call == before && last) {
+            be_late(seconds);
+        }
+        const double start = now();
+        const int rc = one_call(comm, call);
+        if (!error || call < before) {
+            expect(MPI_SUCCESS == rc && right(nranks, call), "not right", call);
+        } else {
+            expect(MPI_SUCCESS != rc, "no error", call);
+            expect(last || now() - start < within, "the error came too late", call);
+        }
+    }
+    for (int call = 0; error && !last && call < 3; call++) {
+        expect(MPI_SUCCESS == one_call(others, call) && right(nranks - 1, call), "the others' communicator", call);
+    }
+    printf("late: rank %d %s\n", rank, 0 == failed ? "as expected" : "failed");
+    fflush(stdout);
+    if (seconds < 0) {
+        _exit(0 != failed);
+    }
+    MPI_Comm_free(&others);
+    MPI_Comm_free(&comm);
+    MPI_Finalize();
+    return 0 != failed;
+}
