@@ -125,7 +125,7 @@ struct mca_coll_gpusym_module {
     bool apart;
     int reason_apart;                 /* enum coll_gpusym_reason, for what is staged then */
     bool inside;                      /* the previous module does a blocking call for us: see coll_gpusym_previous */
-    int internal;                     /* how Open MPI's own all-reduces go; 0: not known yet. coll_gpusym_internal.c's */
+    int internal;                     /* coll_gpusym_internal.c's: how Open MPI's own all-reduces go, if that is known */
 };
 
 OBJ_CLASS_DECLARATION(mca_coll_gpusym_module_t);

@@ -12,6 +12,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dladdr */
 #endif
+#include "coll_gpusym_call.h"
 #include "coll_gpusym_peers.h"
 
 #include <dlfcn.h>
@@ -29,6 +30,8 @@
 /* Far below the tags that coll/libnbc counts down from -27, and also in the 24 bits that pml/ucx sends of it: there it is
  * -4194304. */
 #define TAG (INT_MIN + (3 << 22))
+/* How often it is asked whether the other ranks live. In nanoseconds. */
+#define HEALTH_NS 10000000ull
 /* Open MPI's own have one integer. */
 #define COUNT_MAX 8
 
@@ -36,7 +39,8 @@ const void *coll_gpusym_iallreduce_caller;
 
 typedef struct internal {
     ompi_coll_base_nbc_request_t super;
-    struct ompi_communicator_t *comm; /* not retained: who makes a communicator of it holds it */
+    mca_coll_gpusym_module_t *module; /* not retained, nor is comm: who makes a communicator of it holds it */
+    struct ompi_communicator_t *comm;
     struct ompi_op_t *op;
     int count;
     int *out;                   /* the caller's */
@@ -45,6 +49,9 @@ typedef struct internal {
     int bit;                    /* of the rank: the child or parent that the message in flight comes from or goes to */
     enum { UP, PARENT, DOWN } step;
     struct ompi_request_t *message; /* in flight; NULL: none */
+    coll_gpusym_peer_t **peers; /* [ranks], the array is owned */
+    uint32_t polls;             /* since it was last asked whether they live */
+    uint64_t looked_ns;         /* when that was */
     int error;
     struct internal *next;
 } internal_t;
@@ -54,8 +61,11 @@ static int internal_free(ompi_request_t **req)
     if (!REQUEST_COMPLETE(*req)) {
         return MPI_ERR_REQUEST;
     }
+    internal_t *r = (internal_t *)*req;
     OMPI_REQUEST_FINI(*req);
-    OBJ_RELEASE(*req);
+    if (NULL == r->message) { /* else it has been given up, and a message may still come to where it is */
+        OBJ_RELEASE(r);
+    }
     *req = MPI_REQUEST_NULL;
     return OMPI_SUCCESS;
 }
@@ -67,6 +77,11 @@ static int internal_cancel(ompi_request_t *req, int flag)
     return MPI_ERR_REQUEST; /* MPI: collectives cannot be cancelled */
 }
 
+static void internal_destruct(internal_t *r)
+{
+    free(r->peers);
+}
+
 static void internal_construct(internal_t *r)
 {
     memset((char *)r + sizeof(r->super), 0, sizeof(*r) - sizeof(r->super));
@@ -76,7 +91,7 @@ static void internal_construct(internal_t *r)
     r->super.super.req_cancel = internal_cancel;
 }
 
-static OBJ_CLASS_INSTANCE(internal_t, ompi_coll_base_nbc_request_t, internal_construct, NULL);
+static OBJ_CLASS_INSTANCE(internal_t, ompi_coll_base_nbc_request_t, internal_construct, internal_destruct);
 
 /* In flight, oldest first. `lock` covers the list; `busy`: a thread polls what it has taken out of it. */
 static struct {
@@ -135,6 +150,36 @@ static void message_over(internal_t *r)
     }
 }
 
+/* How such a call goes. REFUSED: a rank has died. Open MPI does not look at the error of a request of its own, and would
+ * try again and again, but for a call that fails at once. */
+enum { BY_PREVIOUS = 1, BY_MESSAGES, REFUSED };
+
+/* Now and then: whether a rank has died, which is told to the user, and ends it. Messages alone would wait for ever. */
+static bool a_rank_is_lost(internal_t *r)
+{
+    char name[COLL_GPUSYM_COMM_NAME_MAX];
+    const int me = ompi_comm_rank(r->comm), n = ompi_comm_size(r->comm);
+
+    if (0 != ++r->polls % 256) {
+        return false;
+    }
+    const uint64_t now = coll_gpusym_now_ns();
+    if (now - r->looked_ns < HEALTH_NS) {
+        return false;
+    }
+    r->looked_ns = now;
+    for (int i = 0; i < n; i++) {
+        if (i != me && !coll_gpusym_peer_lives(r->peers[i])) {
+            coll_gpusym_help("dead-rank", me, coll_gpusym_comm_name(r->comm, name, sizeof name), opal_process_info.nodename,
+                             i, coll_gpusym_peer_process(r->peers[i]), "the making of a communicator");
+            r->error = MPI_ERR_OTHER;
+            __atomic_store_n(&r->module->internal, REFUSED, __ATOMIC_RELAXED);
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Whether it is over: with `error`. Never waits. */
 static bool internal_poll(internal_t *r)
 {
@@ -146,7 +191,7 @@ static bool internal_poll(internal_t *r)
             return true;
         }
     }
-    return false;
+    return a_rank_is_lost(r);
 }
 
 static void internal_complete(internal_t *r)
@@ -225,37 +270,44 @@ static int internal_start(internal_t *r)
     return ok ? OMPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
 }
 
-enum { BY_PREVIOUS = 1, BY_MESSAGES };
-
-/* A rank without gpusym, or with another one, calls the previous module: then all do. The same on all ranks. */
-static int way_of(mca_coll_gpusym_module_t *m)
+/* A rank without gpusym, or with another one, calls the previous module: then all do. The same on all ranks. With
+ * BY_MESSAGES *peers is the ranks' processes, to be freed. 0: no memory. */
+static int way_of(mca_coll_gpusym_module_t *m, coll_gpusym_peer_t ***peers)
 {
-    int way = __atomic_load_n(&m->internal, __ATOMIC_RELAXED), reason;
-    if (0 != way) {
-        return way;
+    const int known = __atomic_load_n(&m->internal, __ATOMIC_RELAXED);
+    int reason;
+
+    *peers = NULL;
+    if (0 != known) {
+        return known;
     }
-    coll_gpusym_peer_t **peers = calloc((size_t)ompi_comm_size(m->comm), sizeof(*peers));
-    if (NULL == peers || MPI_SUCCESS != coll_gpusym_peers_look(m->comm, peers, &reason)) {
-        free(peers);
+    *peers = calloc((size_t)ompi_comm_size(m->comm), sizeof(**peers));
+    if (NULL == *peers || MPI_SUCCESS != coll_gpusym_peers_look(m->comm, *peers, &reason)) {
+        free(*peers);
         return 0;
     }
-    free(peers);
-    way = reason < 0 ? BY_MESSAGES : BY_PREVIOUS;
-    __atomic_store_n(&m->internal, way, __ATOMIC_RELAXED);
-    return way;
+    if (reason < 0) {
+        return BY_MESSAGES;
+    }
+    free(*peers);
+    __atomic_store_n(&m->internal, BY_PREVIOUS, __ATOMIC_RELAXED);
+    return BY_PREVIOUS;
 }
 
-static int by_messages(struct ompi_communicator_t *comm, const void *in, void *out, size_t count, struct ompi_op_t *op,
-                       ompi_request_t **req)
+static int by_messages(mca_coll_gpusym_module_t *m, coll_gpusym_peer_t **peers, const void *in, void *out,
+                       size_t count, struct ompi_op_t *op, ompi_request_t **req)
 {
     internal_t *r = OBJ_NEW(internal_t);
     if (NULL == r) {
+        free(peers);
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
+    r->peers = peers;
     OMPI_REQUEST_INIT(&r->super.super, false);
-    r->super.super.req_mpi_object.comm = comm;
+    r->super.super.req_mpi_object.comm = m->comm;
     r->super.super.req_state = OMPI_REQUEST_ACTIVE;
-    r->comm = comm;
+    r->module = m;
+    r->comm = m->comm;
     r->op = op;
     r->count = (int)count;
     r->out = out;
@@ -274,9 +326,13 @@ static int by_messages(struct ompi_communicator_t *comm, const void *in, void *o
 int coll_gpusym_internal_iallreduce(mca_coll_gpusym_module_t *m, const void *in, void *out, size_t count,
                                     struct ompi_op_t *op, ompi_request_t **req)
 {
-    switch (way_of(m)) {
+    coll_gpusym_peer_t **peers;
+
+    switch (way_of(m, &peers)) {
     case BY_MESSAGES:
-        return by_messages(m->comm, in, out, count, op, req);
+        return by_messages(m, peers, in, out, count, op, req);
+    case REFUSED:
+        return MPI_ERR_OTHER;
     case BY_PREVIOUS:
         return m->saved.iallreduce(in, out, (gpusym_count_t)count, MPI_INT, op, m->comm, req, m->saved.iallreduce_module);
     default:
