@@ -129,7 +129,8 @@ COLL_GPUSYM_INLINE bool coll_gpusym_ready(const mca_coll_gpusym_module_t *m, con
     if (!m->host_lately || NULL == t) {
         return m->host_lately && m->alone && NULL != dev;
     }
-    return !t->broken && (t->joined || t->reason >= 0) && NULL == __atomic_load_n(&t->first, __ATOMIC_ACQUIRE);
+    /* The list first: whichever thread ended its last call wrote the others before. */
+    return NULL == __atomic_load_n(&t->first, __ATOMIC_ACQUIRE) && !t->broken && (t->joined || t->reason >= 0);
 }
 
 /* Whether the previous module is to be called at once. Then the peers know, and the call is counted. */

@@ -145,16 +145,18 @@ static int finish_blocking(coll_gpusym_call_t *call)
 
 static void list_append(coll_gpusym_team_t *t, coll_gpusym_call_t *call)
 {
-    *t->last = call;
+    __atomic_store_n(t->last, call, __ATOMIC_RELAXED); /* list_empty() reads it without the lock */
     t->last = &call->next;
 }
 
+/* Release: who finds the list empty, without the lock, has what its calls have done. */
 static void list_pop(coll_gpusym_team_t *t)
 {
-    t->first = t->first->next;
-    if (NULL == t->first) {
+    coll_gpusym_call_t *next = t->first->next;
+    if (NULL == next) {
         t->last = &t->first;
     }
+    __atomic_store_n(&t->first, next, __ATOMIC_RELEASE);
 }
 
 /* Behind others in its communicator's list. */
