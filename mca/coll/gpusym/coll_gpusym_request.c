@@ -377,13 +377,13 @@ static bool request_poll(request_t *r)
     if (t->first != call || !coll_gpusym_call_poll(call)) {
         return false;
     }
-    list_pop(t);
     coll_gpusym_call_count(call);
-    if (COLL_GPUSYM_CALL_ENDED == call->state) {
-        return true;
+    const bool ended = COLL_GPUSYM_CALL_ENDED == call->state;
+    if (!ended) {
+        go_below(r);
     }
-    go_below(r);
-    return below_over(r);
+    list_pop(t); /* not before: a blocking call of another thread that finds the list empty goes below at once */
+    return ended || below_over(r);
 }
 
 static void request_complete(request_t *r)
