@@ -15,6 +15,8 @@
 #include "ompi/request/request.h"
 #include "opal/runtime/opal_progress.h"
 
+#include "mca/common/gpusym/sanitizers.h"
+
 /* Looks at a completion word before the CPU is shared: about 20 us, more than a small all-reduce takes. */
 #define SPINS 1000u
 
@@ -261,6 +263,7 @@ static int request_free(ompi_request_t **req)
     if (!REQUEST_COMPLETE(*req)) {
         return MPI_ERR_REQUEST;
     }
+    GPUSYM_ACQUIRE(r);
     if (mpi_request(r)->req_persistent && NULL != r->call.module) {
         struct ompi_communicator_t *comm = r->call.module->comm; /* OBJ_RELEASE writes to it, and the module may go */
         OBJ_RELEASE(comm);
@@ -392,6 +395,7 @@ static void request_complete(request_t *r)
     struct ompi_communicator_t *comm = q->req_persistent ? NULL : r->call.module->comm;
     q->req_status.MPI_ERROR = r->call.error;
     q->req_status._ucount = 0;
+    GPUSYM_RELEASE(r); /* Open MPI orders this before whatever another thread does that saw it complete */
     ompi_request_complete(q, true); /* from here on it may be gone */
     if (NULL != comm) {
         OBJ_RELEASE(comm);
@@ -547,6 +551,7 @@ int coll_gpusym_nonblocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_
 static int start_one(request_t *r)
 {
     coll_gpusym_call_t *call = &r->call;
+    GPUSYM_ACQUIRE(r); /* its last call */
     coll_gpusym_call_again(call);
     if (!r->alone) {
         start(r);
