@@ -41,21 +41,37 @@ LIBS=$gpusym_save_LIBS
 AC_SUBST([GPUSYM_SYSTEM_LIBS])
 ])
 
+dnl --enable-sanitizers as GPUSYM_SANITIZERS: no, address or thread; the two cannot be had together.
 dnl Last of the checks: the sanitizers' flags must not reach the probes of others.
 AC_DEFUN([GPUSYM_CHECK_SANITIZERS], [
+GPUSYM_SANITIZERS=$enable_sanitizers
 GPUSYM_SANITIZER_FLAGS=
-AS_IF([test "$enable_sanitizers" = no], [GPUSYM_FEATURE([sanitizers], [off (--enable-sanitizers)])], [
-    GPUSYM_SANITIZER_FLAGS='-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer'
+GPUSYM_SANITIZER_LIBRARY_FLAGS=
+AS_CASE([$enable_sanitizers],
+    [no], [GPUSYM_FEATURE([sanitizers], [off (--enable-sanitizers)])],
+    [yes|address], [
+        GPUSYM_SANITIZERS=address
+        GPUSYM_SANITIZER_FLAGS='-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer'
+        GPUSYM_FEATURE([sanitizers], [address, undefined])],
+    [thread], [
+        GPUSYM_SANITIZER_FLAGS='-fsanitize=thread -fno-omit-frame-pointer'
+        dnl It does not know fences, and says so of each. Ours stand between processes, where it sees nothing anyway.
+        GPUSYM_CFLAG_IF_SUPPORTED([GPUSYM_SANITIZER_FLAGS], [-Wno-tsan])
+        GPUSYM_FEATURE([sanitizers], [thread])],
+    [AC_MSG_ERROR([--enable-sanitizers=$enable_sanitizers: address or thread is meant.])])
+AS_IF([test "$GPUSYM_SANITIZERS" != no], [
     gpusym_save_CFLAGS=$CFLAGS
     CFLAGS="$CFLAGS $GPUSYM_SANITIZER_FLAGS"
     AC_MSG_CHECKING([whether $CC links with $GPUSYM_SANITIZER_FLAGS])
     AC_LINK_IFELSE([AC_LANG_PROGRAM([], [])], [AC_MSG_RESULT([yes])],
         [AC_MSG_RESULT([no])
          GPUSYM_MISSING([--enable-sanitizers: the sanitizers' libraries are missing.], [libgcc-12-dev (of your gcc)],
-                        [libasan libubsan])])
+                        [libasan libubsan libtsan])])
     CFLAGS=$gpusym_save_CFLAGS
-    GPUSYM_FEATURE([sanitizers], [address, undefined])
+    dnl What is found at the end of a process is told by the names of functions: components stay loaded.
+    GPUSYM_SANITIZER_LIBRARY_FLAGS="$GPUSYM_SANITIZER_FLAGS -Wl,-z,nodelete"
 ])
 AC_SUBST([GPUSYM_SANITIZER_FLAGS])
-AC_SUBST([enable_sanitizers])
+AC_SUBST([GPUSYM_SANITIZER_LIBRARY_FLAGS])
+AC_SUBST([GPUSYM_SANITIZERS])
 ])

@@ -5,6 +5,8 @@
 #
 #     test/params.sh OMPI_INFO [DOCUMENT]     OMPI_INFO is called as the environment says, which must name the component
 #
+#   GPUSYM_TEST_PRELOAD   libraries that ompi_info needs before it can load the component: the sanitizers'
+#
 # Prints the lines that differ, < from the document, > as they should be; so says the exit status.
 set -u
 info=${1:?usage: test/params.sh OMPI_INFO [DOCUMENT]}
@@ -19,7 +21,7 @@ dir=$(mktemp -d) || exit 2
 trap 'rm -rf "$dir"' EXIT
 
 # A row of the document for each parameter; values that hold a colon may come in quotes.
-"$info" --param coll gpusym --level 9 --parsable |
+LD_PRELOAD=${GPUSYM_TEST_PRELOAD:-} "$info" --param coll gpusym --level 9 --parsable |
     sed -nE 's/^mca:coll:gpusym:param:(coll_gpusym_[a-z0-9_]+):(value|level|help):"?(.*[^"])?"?$/\1\t\2\t\3/p' |
     awk -F'\t' '
         { said[$1, $2] = $3; names[$1] }

@@ -22,11 +22,11 @@ set -u
 # MCA       name=value ...; besides them coll=gpusym and coll_gpusym_device=..., unless given here. A line that names
 #           a parameter sim_... is only for the simulator
 # program   in the build tree, or a command found in PATH; @SRC@ and @BUILD@ are the two trees, @INFO@ is ompi_info,
-#           @KINDS@ is libgpusym_kinds, @STORM@ test/mpi/storm.c, for LD_PRELOAD
+#           @KINDS@ is libgpusym_kinds, @STORM@ test/mpi/storm.c, for LD_PRELOAD, and @PRELOAD@ what the sanitizers want there
 tests() {
     cat <<'EOF'
 # What a user sees.
-params       | -         | 30  | ok:coll_gpusym_priority        |                                         | @INFO@ --param coll gpusym --level 9
+params       | -         | 30  | ok:coll_gpusym_priority        |                                         | env LD_PRELOAD=@PRELOAD@ @INFO@ --param coll gpusym --level 9
 params-docs  | -         | 30  | ok                             |                                         | @SRC@/test/params.sh @INFO@
 params-values | -        | 120 | ok:as expected, 0 not$         |                                         | @SRC@/test/values.sh @BUILD@
 # The multimem instructions in the fatbin, where there is one and the toolkit's disassembler.
@@ -218,13 +218,21 @@ skipped=0
 # The component and its library from the build tree.
 export OMPI_MCA_opal_mca_base_component_path=$builddir/components:$GPUSYM_OMPI_PATH_TAIL
 
-sanitizer_preload=
-if [ "$GPUSYM_SANITIZERS" != no ]; then
-    # Open MPI itself does not free all it has; our own leaks are counted by tests.
-    export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:protect_shadow_gap=0
-    export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
-    sanitizer_preload=$(${CC:-gcc} -print-file-name=libasan.so)
-fi
+# The sanitizers' library must come first in a process whose program was built without them: ompi_info, but no shell.
+export GPUSYM_TEST_PRELOAD=
+case $GPUSYM_SANITIZERS in
+    address)
+        # An error aborts. A leak leaves the exit status as it is: Open MPI has its own; leaks() finds ours.
+        export ASAN_OPTIONS=abort_on_error=1:exitcode=0:protect_shadow_gap=0:detect_leaks=1
+        export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+        GPUSYM_TEST_PRELOAD=$(${CC:-gcc} -print-file-name=libasan.so)
+        ;;
+    thread)
+        # A report fails the test by its exit status. Scripts and mpirun fork and go on.
+        export TSAN_OPTIONS=suppressions=$srcdir/test/tsan.supp:exitcode=66:die_after_fork=0:history_size=7
+        GPUSYM_TEST_PRELOAD=$(${CC:-gcc} -print-file-name=libtsan.so)
+        ;;
+esac
 
 # ---- one line a test ----
 
@@ -261,7 +269,7 @@ wanted() {
 # Every test in a cmocka program counts; one that ends without having said so failed.
 unit_test() {
     local name=$1 program=$builddir/test/unit/$1 log=$results/unit-$1.log
-    local start=$SECONDS rc line state all=0 bad=0
+    local start=$SECONDS rc line state leaked all=0 bad=0
     if [ ! -x "$program" ]; then
         echo "$program was not built" >"$log"
         report FAIL "unit/$name" 0 "$log"
@@ -281,11 +289,26 @@ unit_test() {
         [ $state = FAIL ] && bad=$((bad + 1))
         report $state "unit/$name: $line" $((SECONDS - start)) ""
     done < <(grep -E '^(not )?ok [0-9]+' "$log")
+    leaked=$(leaks "$log")
     if [ $all -eq 0 ] || { [ $rc -ne 0 ] && [ $bad -eq 0 ]; }; then
         report FAIL "unit/$name" $((SECONDS - start)) "$log" "exit status $rc"
+    elif [ -n "$leaked" ]; then
+        report FAIL "unit/$name" $((SECONDS - start)) "$log" "${leaked//$'\n'/; }"
     elif [ $bad -gt 0 ]; then
         show "$log"
     fi
+}
+
+# leaks LOG: of what AddressSanitizer's leak checker says, what was allocated by code of ours, a line each. The first
+# frame is the sanitizer's own, the next the allocation's, unless that is a constructor of Open MPI's headers.
+leaks() {
+    [ "$GPUSYM_SANITIZERS" = address ] || return 0
+    awk '
+        / leak of / { at = 1; next }
+        at && /^ *#[0-9]+ / && !/libsanitizer|opal_object\.h/ {
+            at = 0
+            if (/(gpusym|kernels|tuning|pmpi|test|examples|bench)\/[a-z0-9_\/]+\.(c|h|def):/) print "leaked by " $4 " " $5
+        }' "$1" | sort -u
 }
 
 # judge EXPECT STATUS LOG: prints why not, or nothing.
@@ -298,6 +321,7 @@ judge() {
         *) echo "the table says '$1'" ;;
     esac
     [ -z "$regex" ] || grep -Eq -- "$regex" "$3" || echo "no line matches '$regex'"
+    leaks "$3"
 }
 
 # run_test NAME RANKS SECONDS EXPECT MCA COMMAND...
@@ -316,7 +340,6 @@ run_test() {
     done
     start=$SECONDS
     if [ "$ranks" = - ]; then
-        [ -z "$sanitizer_preload" ] || environment+=("LD_PRELOAD=$sanitizer_preload")
         env "${environment[@]}" timeout --kill-after=10 "$limit" "$@" >"$log" 2>&1 </dev/null
     else
         timeout --kill-after=10 "$limit" "$GPUSYM_OMPI_MPIRUN" -n "$ranks" "${oversubscribe[@]}" "${mca[@]}" "$@" \
@@ -343,9 +366,9 @@ table_line() {
     command=("${command[@]//@SRC@/$srcdir}")
     command=("${command[@]//@BUILD@/$builddir}")
     command=("${command[@]//@INFO@/$GPUSYM_OMPI_INFO}")
-    # the sanitizers' library must come first
-    command=("${command[@]//@KINDS@/${sanitizer_preload:+$sanitizer_preload:}$builddir/.libs/libgpusym_kinds.so}")
-    command=("${command[@]//@STORM@/${sanitizer_preload:+$sanitizer_preload:}$builddir/test/mpi/.libs/libstorm.so}")
+    command=("${command[@]//@PRELOAD@/$GPUSYM_TEST_PRELOAD}")
+    command=("${command[@]//@KINDS@/${GPUSYM_TEST_PRELOAD:+$GPUSYM_TEST_PRELOAD:}$builddir/.libs/libgpusym_kinds.so}")
+    command=("${command[@]//@STORM@/${GPUSYM_TEST_PRELOAD:+$GPUSYM_TEST_PRELOAD:}$builddir/test/mpi/.libs/libstorm.so}")
     program=${command[0]}
     if [[ $program == */* ]]; then
         [[ $program == /* ]] || command[0]=$builddir/$program

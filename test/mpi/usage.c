@@ -13,8 +13,8 @@
  * often that a page or a mapping each would be far over it. */
 #define SLACK_FDS 2
 #define SLACK_MAPS 16
-#ifdef __SANITIZE_ADDRESS__
-#define SLACK_BYTES (1l << 30) /* the sanitizer keeps what is freed */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SLACK_BYTES (1l << 30) /* the sanitizers keep what is freed, and shadows of it */
 #else
 #define SLACK_BYTES (3l << 20)
 #endif

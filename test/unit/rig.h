@@ -29,6 +29,15 @@ __extension__ typedef unsigned __int128 uwide_t;
 #define POISON_BYTE 0xc3
 /* Of a wait that nothing should make long, in nanoseconds: a hang becomes a failure. */
 #define PATIENCE_NS 20000000000ull
+/* Of a wait for a rank that stays away, in nanoseconds: enough for those that are there, on a busy machine; times what
+ * the time limits of test/run.sh are multiplied by. */
+__attribute__((unused)) static uint64_t absence_ns(void)
+{
+    const char *slow = getenv("GPUSYM_TEST_SLOW");
+    const unsigned long factor = NULL == slow ? 1 : strtoul(slow, NULL, 10);
+    return 60000000ull * (factor > 0 ? factor : 1);
+}
+
 /* What the completion word holds before a launch. */
 #define NOT_DONE 0xdeadbeefdeadbeefull
 

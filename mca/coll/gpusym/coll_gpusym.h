@@ -130,6 +130,16 @@ struct mca_coll_gpusym_module {
 
 OBJ_CLASS_DECLARATION(mca_coll_gpusym_module_t);
 
+/* From now on all calls of the communicator are handed on; whether they are. Any thread. */
+static inline void coll_gpusym_pass(mca_coll_gpusym_module_t *m)
+{
+    __atomic_store_n(&m->passthrough, true, __ATOMIC_RELAXED);
+}
+static inline bool coll_gpusym_passes(const mca_coll_gpusym_module_t *m)
+{
+    return __atomic_load_n(&m->passthrough, __ATOMIC_RELAXED);
+}
+
 /* coll_gpusym_component.c: opens the device if that has not been tried; returns component.dev, which
  * is NULL where there is none. Any thread may call it. */
 const gpusym_device_t *coll_gpusym_device(void);

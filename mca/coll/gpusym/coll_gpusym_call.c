@@ -362,7 +362,7 @@ static void begin(coll_gpusym_call_t *call)
         end(call);
     } else if (0 == met) {
         look_for_peers(call);
-    } else if (m->passthrough) {
+    } else if (t->none) {
         to_previous(call, -1);
     } else if (call->settled) {
         to_previous(call, call->reason_settled);

@@ -8,6 +8,20 @@
 
 #include "ompi/communicator/communicator.h"
 
+#include "mca/common/gpusym/sanitizers.h"
+
+/* A communicator's calls come one after the other, though not from one thread: Open MPI, as it makes a
+ * communicator, calls from whichever thread makes progress.  That they are in order is said to ThreadSanitizer here. */
+static inline void begins(mca_coll_gpusym_module_t *m)
+{
+    GPUSYM_ACQUIRE(m);
+}
+static inline int ends(mca_coll_gpusym_module_t *m, int rv)
+{
+    GPUSYM_RELEASE(m);
+    return rv;
+}
+
 /* What several shapes of parameters leave unsaid; see coll_gpusym_args_t. */
 static inline void complete(coll_gpusym_args_t *a)
 {
@@ -38,11 +52,12 @@ static inline void complete(coll_gpusym_args_t *a)
         coll_gpusym_args_t a = {.coll = COLL_GPUSYM_##ID, FIELDS(COLL_GPUSYM_INIT)};                             \
         complete(&a);                                                                                            \
         const bool local = COLL_GPUSYM_REDUCE_LOCAL == a.coll;                                                   \
+        begins(m);                                                                                               \
         if (m->inside && !local) {                                                                               \
             return PREVIOUS;                                                                                     \
         }                                                                                                        \
         if (!coll_gpusym_hands_on(m, &a)) {                                                                      \
-            return name##_in_full(FIELDS(FIELD_ITSELF) module);                                                  \
+            return ends(m, name##_in_full(FIELDS(FIELD_ITSELF) module));                                         \
         }                                                                                                        \
         if (local) {                                                                                             \
             return PREVIOUS;                                                                                     \
@@ -50,7 +65,7 @@ static inline void complete(coll_gpusym_args_t *a)
         m->inside = true;                                                                                        \
         const int rv = PREVIOUS;                                                                                 \
         m->inside = false;                                                                                       \
-        return rv;                                                                                               \
+        return ends(m, rv);                                                                                      \
     }
 #define COMM_PARAM struct ompi_communicator_t *comm,
 #define NO_COMM
@@ -71,9 +86,10 @@ static inline void complete(coll_gpusym_args_t *a)
         mca_coll_gpusym_module_t *m = (mca_coll_gpusym_module_t *)module;                                        \
         coll_gpusym_args_t a = {.coll = COLL_GPUSYM_##ID, FIELDS(COLL_GPUSYM_INIT)};                             \
         complete(&a);                                                                                            \
-        return coll_gpusym_hands_on(m, &a)                                                                       \
-                   ? m->saved.i##name(FIELDS(FIELD_ITSELF) comm, req, m->saved.i##name##_module)                 \
-                   : i##name##_in_full(FIELDS(FIELD_ITSELF) req, module);                                        \
+        begins(m);                                                                                               \
+        return ends(m, coll_gpusym_hands_on(m, &a)                                                               \
+                           ? m->saved.i##name(FIELDS(FIELD_ITSELF) comm, req, m->saved.i##name##_module)         \
+                           : i##name##_in_full(FIELDS(FIELD_ITSELF) req, module));                               \
     }                                                                                                            \
     int coll_gpusym_##name##_init(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm,                   \
                                   struct ompi_info_t *info, struct ompi_request_t **req,                         \
@@ -82,7 +98,9 @@ static inline void complete(coll_gpusym_args_t *a)
         coll_gpusym_args_t a = {.coll = COLL_GPUSYM_##ID, FIELDS(COLL_GPUSYM_INIT)};                             \
         (void)comm;                                                                                              \
         complete(&a);                                                                                            \
-        return coll_gpusym_persistent((mca_coll_gpusym_module_t *)module, &a, info, req);                        \
+        begins((mca_coll_gpusym_module_t *)module);                                                              \
+        return ends((mca_coll_gpusym_module_t *)module,                                                          \
+                    coll_gpusym_persistent((mca_coll_gpusym_module_t *)module, &a, info, req));                  \
     }
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) \
     BLOCKING(ID, name, FIELDS, NO_COMM, m->saved.name(FIELDS(FIELD_ITSELF) m->saved.name##_module))

@@ -138,7 +138,7 @@ COLL_GPUSYM_INLINE bool coll_gpusym_hands_on(mca_coll_gpusym_module_t *m, const 
 {
     const gpusym_device_t *dev = __atomic_load_n(&mca_coll_gpusym_component.dev, __ATOMIC_ACQUIRE);
     const bool native = (unsigned)a->coll < COLL_GPUSYM_NATIVES;
-    if (!m->passthrough) {
+    if (!coll_gpusym_passes(m)) {
         coll_gpusym_team_t *t = m->team;
         /* A rank that has no device has host memory only. */
         if (!coll_gpusym_ready(m, a, dev) || (NULL != dev && !coll_gpusym_all_host(m, a, dev))) {

@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#include "mca/common/gpusym/sanitizers.h"
+
 static void module_construct(mca_coll_gpusym_module_t *m)
 {
     memset((char *) m + sizeof(m->super), 0, sizeof(*m) - sizeof(m->super));
@@ -35,6 +37,7 @@ static void release_saved(coll_gpusym_saved_t *saved)
 
 static void module_destruct(mca_coll_gpusym_module_t *m)
 {
+    GPUSYM_ACQUIRE(m); /* all calls are over, whichever threads they were in */
     coll_gpusym_team_free(m->team);
     m->team = NULL;
     release_saved(&m->saved);
@@ -116,7 +119,7 @@ void coll_gpusym_pass_local(struct ompi_communicator_t *comm)
     const bool has_local = OMPI_COMM_IS_INTER(comm) && NULL != comm->c_local_comm;
     const mca_coll_base_comm_coll_t *coll = has_local ? comm->c_local_comm->c_coll : NULL;
     if (NULL != coll && coll_gpusym_allreduce == coll->coll_allreduce) {
-        ((mca_coll_gpusym_module_t *) coll->coll_allreduce_module)->passthrough = true;
+        coll_gpusym_pass((mca_coll_gpusym_module_t *) coll->coll_allreduce_module);
     }
 }
 
@@ -140,6 +143,7 @@ static int module_enable(mca_coll_base_module_t *module, struct ompi_communicato
     coll_gpusym_pass_local(comm);
     forgo_missing(module, &m->saved);
     install(module, comm);
+    GPUSYM_RELEASE(module); /* the communicator's first call may come in another thread */
     __atomic_store_n(&mca_coll_gpusym_component.used, true, __ATOMIC_RELAXED); /* several threads may be here */
     return OMPI_SUCCESS;
 }

@@ -16,6 +16,8 @@
 #include "ompi/request/request.h"
 #include "opal/runtime/opal_progress.h"
 
+#include "mca/common/gpusym/sanitizers.h"
+
 /* Looks at a completion word before the CPU is shared: about 20 us, more than a small all-reduce takes. */
 #define SPINS 1000u
 /* The previous module's requests that one progress() looks at. */
@@ -88,7 +90,7 @@ static bool list_empty(coll_gpusym_team_t *t)
  * ranks' calls apart by counting them, so they must come to it in one order. */
 static bool passes_at_once(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
 {
-    return m->passthrough || (COLL_GPUSYM_BARRIER == a->coll && (NULL == m->team || list_empty(m->team)));
+    return coll_gpusym_passes(m) || (COLL_GPUSYM_BARRIER == a->coll && (NULL == m->team || list_empty(m->team)));
 }
 
 /* Whether there are peers to agree with: else each rank stages its own buffers as it finds them. */
@@ -123,7 +125,7 @@ static bool without_team(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *
     }
     if (NULL == coll_gpusym_device()) {
         if (!inter && COLL_GPUSYM_REDUCE_LOCAL != a->coll) {
-            m->passthrough = true; /* the device has been looked for: there will be none */
+            coll_gpusym_pass(m); /* the device has been looked for: there will be none */
         }
         coll_gpusym_count(&counters->passed);
         return true;
@@ -190,12 +192,21 @@ static void deactivate(coll_gpusym_team_t *t)
     }
 }
 
+/* The list is about to be empty. Only now may later calls go to the previous module at once: they pass nobody. */
+static void list_emptied(coll_gpusym_team_t *t, mca_coll_gpusym_module_t *m)
+{
+    t->last = &t->first;
+    if (t->none) {
+        coll_gpusym_pass(m);
+    }
+}
+
 /* With the lock held. */
 static void list_pop(coll_gpusym_team_t *t)
 {
     coll_gpusym_call_t *next = t->first->next;
     if (NULL == next) {
-        t->last = &t->first;
+        list_emptied(t, t->first->module);
         deactivate(t);
     }
     /* Last, and release: who finds the list empty, without the lock, has what its calls have done, and may change it. */
@@ -246,7 +257,7 @@ static void wait_alone(coll_gpusym_call_t *call)
         sched_yield();
     }
     if (NULL == call->next) {
-        t->last = &t->first;
+        list_emptied(t, call->module);
         __atomic_store_n(&t->first, NULL, __ATOMIC_RELEASE);
         return;
     }
@@ -335,6 +346,7 @@ static int request_free(ompi_request_t **req)
     if (!REQUEST_COMPLETE(*req)) {
         return MPI_ERR_REQUEST;
     }
+    GPUSYM_ACQUIRE(r);
     inner_free(r);
     if (mpi_request(r)->req_persistent && NULL != r->call.module) {
         struct ompi_communicator_t *comm = r->call.module->comm; /* OBJ_RELEASE writes to it, and the module may go */
@@ -520,6 +532,7 @@ static void request_complete(request_t *r)
     struct ompi_communicator_t *comm = q->req_persistent ? NULL : r->call.module->comm;
     q->req_status.MPI_ERROR = r->call.error;
     q->req_status._ucount = 0;
+    GPUSYM_RELEASE(r); /* Open MPI orders this before whatever another thread does that saw it complete */
     ompi_request_complete(q, true); /* from here on it may be gone */
     if (NULL != comm) {
         OBJ_RELEASE(comm);
@@ -678,6 +691,7 @@ static void start_inner(request_t *r)
 static int start_one(request_t *r)
 {
     coll_gpusym_call_t *call = &r->call;
+    GPUSYM_ACQUIRE(r); /* its last call */
     coll_gpusym_call_again(call);
     if (!r->alone && NULL == r->inner) {
         start(r);
@@ -744,7 +758,7 @@ static int ask_all(mca_coll_gpusym_module_t *m, coll_gpusym_call_t *call, fate_t
         *fate = NATIVE;
         return call->error;
     }
-    if (m->passthrough) {
+    if (m->team->none) {
         *fate = HOST_ONLY;
         return MPI_SUCCESS;
     }

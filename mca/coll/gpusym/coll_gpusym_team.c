@@ -233,7 +233,7 @@ static int team_join(mca_coll_gpusym_module_t *m, const hello_t *all)
     char detail[96], name[COLL_GPUSYM_COMM_NAME_MAX];
 
     if (!any_device(t, all)) {
-        m->passthrough = true;
+        t->none = true;
         COLL_GPUSYM_VERBOSE(1, "%s: no rank has a GPU: every call is handed on",
                             coll_gpusym_comm_name(m->comm, name, sizeof name));
         return STEP_MET;
@@ -372,7 +372,7 @@ int coll_gpusym_team_meet(mca_coll_gpusym_module_t *m)
     }
     words_free(t);
     coll_gpusym_peers_forget(t->peers, t->nranks); /* the roll-call watches by descriptors of its own */
-    t->open = !m->passthrough;
+    t->open = !t->none;
     return 1;
 }
 

@@ -39,6 +39,7 @@ struct coll_gpusym_team {
     gpusym_rollcall_t rc;  /* valid while reason < 0 or became so after the second step */
     coll_gpusym_peer_t **peers; /* [nranks] the ranks' processes */
     uint64_t key; /* of our line: which communicator this is, for processes of other ranks that look for it; not 0 */
+    bool none;             /* no rank has a device: module->passthrough, once the calls that are in the list are over */
     bool broken;           /* a call failed: flags and epochs are no longer alike, every further call is refused */
     bool open; /* the first step is over (joined, or reason says why not), and not broken: host buffers' short way */
     bool has_line;
@@ -101,7 +102,7 @@ int coll_gpusym_team_dead(const coll_gpusym_team_t *team);
 bool coll_gpusym_team_meeting(const coll_gpusym_team_t *team);
 /* Tells the peers that this rank gave up: those that can read its line by now, or later. */
 void coll_gpusym_team_abort(coll_gpusym_team_t *team);
-/* First step: who is where. 1: done (or module->passthrough is set, team->reason perhaps); 0: not yet; negative: failed. All
+/* First step: who is where. 1: done (team->none or team->reason is set, perhaps); 0: not yet; negative: failed. All
  * ranks begin it at their first call; never waits. */
 int coll_gpusym_team_meet(mca_coll_gpusym_module_t *module);
 /* Second step: every rank's buffers lie on its GPU; where: one of ours. 1: done, team->reason is set where it

@@ -32,18 +32,7 @@
 
 #include "mca/common/gpusym/device.h"
 #include "mca/common/gpusym/fd.h"
-
-#ifdef __has_feature
-#if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
-#define __SANITIZE_ADDRESS__ 1
-#endif
-#endif
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(at, size) ((void) (at), (void) (size))
-#define ASAN_UNPOISON_MEMORY_REGION(at, size) ((void) (at), (void) (size))
-#endif
+#include "mca/common/gpusym/sanitizers.h"
 
 /* The faults that can be asked for: an enumerator, and the word of gpusym_sim_params.fail. */
 #define SIM_FAULTS(X)       \
@@ -542,7 +531,7 @@ static void region_unpin(struct region *region)
     }
     if (NULL != region->map) {
         if (NULL != region->alias) {
-            ASAN_UNPOISON_MEMORY_REGION(region->alias + region->size, tail_size(region));
+            GPUSYM_UNPOISON(region->alias + region->size, tail_size(region));
         }
         munmap(region->map, region->map_size);
     }
@@ -582,7 +571,7 @@ static int region_map(struct region *region, int fd)
         MAP_FAILED == mmap(region->alias, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t) page)) {
         return fail(GPUSYM_ERR_NO_MEMORY, "mapping %zu bytes: %s", region->size, strerror(errno));
     }
-    ASAN_POISON_MEMORY_REGION(region->alias + region->size, tail_size(region));
+    GPUSYM_POISON(region->alias + region->size, tail_size(region));
     return GPUSYM_SUCCESS;
 }
 
