@@ -1,36 +1,21 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The kernels of kernels.def for the simulator.
+ * The kernels of kernels.def for the simulator, by number.
  */
-#include "kernels/families.h"
+#include "kernels/kernels.h"
+#include "kernels/kernels_sim.h"
 
 int (*gpusym_kernel_sim_mc_members)(const void *mp, void **alias, unsigned max);
 void *(*gpusym_kernel_sim_reach)(const void *p);
 
-/* The generic kernels. */
-#define GPUSYM_FAMILY(id, reduces, next)                          \
-    static void any_##id(gs_ctx_t c, const gpusym_work_t *w)      \
-    {                                                             \
-        GS_RUN_##id(c, w, GS_ANY, GS_ANY);                        \
-    }
-#include "kernels/kernels.def"
-
 static void (*const any[])(gs_ctx_t, const gpusym_work_t *) = {
-#define GPUSYM_FAMILY(id, reduces, next) any_##id,
+#define GPUSYM_FAMILY(id, reduces, next) gpusym_kernel_sim_any_##id,
 #include "kernels/kernels.def"
 };
 
-/* The specialised kernels: one function each, so that constants reach the inner loops. */
-#define GPUSYM_KERNEL(a, o, t)                                                          \
-    static void kernel_##a##_##o##_##t(gs_ctx_t c, const gpusym_work_t *w)              \
-    {                                                                                   \
-        GS_RUN_##a(c, w, GPUSYM_OP_##o, GPUSYM_T_##t);                                  \
-    }
-#include "kernels/kernels.def"
-
 static void (*const special[])(gs_ctx_t, const gpusym_work_t *) = {
-#define GPUSYM_KERNEL(a, o, t) kernel_##a##_##o##_##t,
+#define GPUSYM_KERNEL(a, o, t) gpusym_kernel_sim_##a##_##o##_##t,
 #include "kernels/kernels.def"
 };
 

@@ -580,7 +580,7 @@ static void an_absent_rank_is_named(void **state)
             const call_t before = {
                 .family = reducers[f], .op = GPUSYM_OP_SUM, .type = GPUSYM_T_F32, .count = 99, .blocks = 1};
             rig_run(rig, &before, 1, NULL);
-            rig->limit_ns = 5000000;
+            rig->limit_ns = 30000000;
             expect_timeout(rig, &call, absent);
             rig_free(rig);
         }
@@ -596,7 +596,7 @@ static void old_flags_let_nobody_through(void **state)
         for (size_t i = 0; i < LENGTH(epochs); i++) {
             rig_t *rig = rig_new(2, 64 << 10, 2, epochs[i]);
             const call_t call = {.family = reducers[f], .op = GPUSYM_OP_SUM, .type = GPUSYM_T_F32, .count = 99, .blocks = 2};
-            rig->limit_ns = 5000000;
+            rig->limit_ns = 30000000;
             expect_timeout(rig, &call, 1);
             rig_free(rig);
         }

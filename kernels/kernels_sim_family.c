@@ -1,0 +1,37 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The simulator's kernels of one family of kernels.def. Compiled once for each family, with
+ *
+ *     -D'GPUSYM_SIM_FAMILY_<id>=~,1'
+ *
+ * as many small translation units, which a build makes side by side.
+ */
+#include "kernels/families.h"
+#include "kernels/kernels_sim.h"
+
+/* HERE(id): 1 in the family's own translation unit, 0 elsewhere. There the macro of its name is two arguments, ~ and 1;
+ * elsewhere it is only a name, and the second argument is the 0. */
+#define HERE(id) SECOND(GPUSYM_SIM_FAMILY_##id, 0, 0)
+#define SECOND(...) SECOND_(__VA_ARGS__)
+#define SECOND_(a, b, ...) b
+#define IF(here, ...) IF_(here, __VA_ARGS__)
+#define IF_(here, ...) IF_##here(__VA_ARGS__)
+#define IF_0(...)
+#define IF_1(...) __VA_ARGS__
+
+/* The generic kernel. */
+#define GPUSYM_FAMILY(id, reduces, next)                                          \
+    IF(HERE(id), void gpusym_kernel_sim_any_##id(gs_ctx_t c, const gpusym_work_t *w) \
+    {                                                                              \
+        GS_RUN_##id(c, w, GS_ANY, GS_ANY);                                         \
+    })
+#include "kernels/kernels.def"
+
+/* The specialised kernels: one function each, so that constants reach the inner loops. */
+#define GPUSYM_KERNEL(a, o, t)                                                             \
+    IF(HERE(a), void gpusym_kernel_sim_##a##_##o##_##t(gs_ctx_t c, const gpusym_work_t *w) \
+    {                                                                                      \
+        GS_RUN_##a(c, w, GPUSYM_OP_##o, GPUSYM_T_##t);                                     \
+    })
+#include "kernels/kernels.def"
