@@ -16,7 +16,8 @@ AC_DEFUN([GPUSYM_CHECK_CUDA], [
 AC_ARG_WITH([cuda], [AS_HELP_STRING([--with-cuda@<:@=DIR@:>@],
     [CUDA beneath DIR @<:@auto: in PATH or /usr/local/cuda@:>@])], [], [with_cuda=auto])
 AC_ARG_WITH([cuda-arch], [AS_HELP_STRING([--with-cuda-arch=LIST],
-    [build the kernels for these GPUs, the newest also as PTX @<:@80,90,100@:>@])], [], [with_cuda_arch=auto])
+    [build the kernels for these GPUs, the newest also as PTX @<:@80,90,100@:>@; none: for none])],
+    [], [with_cuda_arch=auto])
 AC_ARG_VAR([NVCC], [the CUDA compiler])
 AC_ARG_VAR([NVCCFLAGS], [flags for it])
 GPUSYM_HAVE_CUDA=0 GPUSYM_HAVE_KERNELS=0
@@ -60,8 +61,9 @@ AS_IF([test -z "$NVCC"],
 dnl For --enable-werror; an nvcc that does not know these words does without.
 AS_IF([test -z "$gpusym_nvcc_why" && test "$enable_werror" != no],
     [GPUSYM_NVCC_TRY([$GPUSYM_NVCC_HOST -Werror all-warnings], [GPUSYM_NVCC_WERROR='-Werror all-warnings'])])
-AS_IF([test -z "$gpusym_nvcc_why"], [GPUSYM_CHECK_CUDA_ARCH])
-AS_IF([test -z "$gpusym_nvcc_why"],
+AS_IF([test -z "$gpusym_nvcc_why" && test "$with_cuda_arch" != none], [GPUSYM_CHECK_CUDA_ARCH])
+AS_IF([test "$with_cuda_arch" = none], [GPUSYM_FEATURE([GPU kernels], [off: --with-cuda-arch=none])],
+    [test -z "$gpusym_nvcc_why"],
     [GPUSYM_HAVE_KERNELS=1
      gpusym_nvcc_version=$("$NVCC" --version | $SED -n 's/.*release @<:@^,@:>@*, V//p')
      GPUSYM_FEATURE([GPU kernels], [nvcc $gpusym_nvcc_version for sm_$(echo $GPUSYM_CUDA_ARCH | $SED 's/,/, sm_/g') and PTX])],
