@@ -178,6 +178,8 @@ every_collective() {
     local n=$1
     check "every, $n ranks" 60 "$n" "$kit/bin/every" "${thin[@]}"
     check "random_coll, $n ranks" 60 "$n" "$kit/bin/random_coll" "${calls[@]}"
+    check "random_coll makes, $n ranks" 60 "$n" "$kit/bin/random_coll" --makes "${calls[@]}"
+    check "sizes, $n ranks" 60 "$n" "$kit/bin/sizes"
     check "inflight, $n ranks" 60 "$n" "$kit/bin/inflight"
 }
 
@@ -200,6 +202,11 @@ other_programs() {
     check "kinds, $n ranks" 60 "$n" env LD_PRELOAD="$kit/lib/libgpusym_kinds.so" "$kit/bin/kinds"
     check "pack, $n ranks" 60 "$n" "$kit/bin/pack" "${some[@]}"
     check "big, $n ranks" 120 "$n" "$kit/bin/big" --bytes "$big_bytes" --kinds device
+    check "deep, $n ranks" 60 "$n" "$kit/bin/deep" --kinds host,device
+    local way
+    for way in plain atexit destructor thread left reset reset-again; do
+        check "finalize $way, $n ranks" 60 "$n" "$kit/bin/finalize" $way
+    done
 }
 
 # Ranks that do not each have a GPU of their own that all can see.
