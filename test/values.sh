@@ -36,7 +36,7 @@ expect() {
 }
 
 ask() {
-    "$info" --param coll gpusym --level 9 --parsable >"$1" 2>&1
+    LD_PRELOAD=${GPUSYM_TEST_PRELOAD:-} "$info" --param coll gpusym --level 9 --parsable >"$1" 2>&1
 }
 
 for name in "${!OMPI_MCA_coll_gpusym_@}"; do
@@ -69,7 +69,7 @@ for value in abc 1x '' -7 99999999999999999999999 1e999 nan; do
 done
 # What is right is not refused.
 for value in heap_size=64M heap_size=0x4000000 timeout=2.5 timeout=1e3 summary=yes summary=0 graph=false blocks=010 priority=-1; do
-    env "OMPI_MCA_coll_gpusym_${value%%=*}=${value#*=}" "$info" --param coll gpusym --level 9 --parsable >"$dir/log" 2>&1
+    env LD_PRELOAD="${GPUSYM_TEST_PRELOAD:-}" "OMPI_MCA_coll_gpusym_${value%%=*}=${value#*=}" "$info" --param coll gpusym --level 9 --parsable >"$dir/log" 2>&1
     if grep -q 'cannot be' "$dir/log"; then
         failed=$((failed + 1))
         echo "FAIL: $value is refused"

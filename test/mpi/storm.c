@@ -16,12 +16,14 @@
 #include <string.h>
 #include <sys/time.h>
 
-static volatile sig_atomic_t signals;
+static int signals; /* any thread may get one */
 
 static void interrupt(int number)
 {
+    const int saved = errno;
     (void) number;
-    signals = signals + 1;
+    __atomic_fetch_add(&signals, 1, __ATOMIC_RELAXED);
+    errno = saved;
 }
 
 static long option(const char *name, long otherwise)

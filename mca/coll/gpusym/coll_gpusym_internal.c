@@ -27,6 +27,8 @@
 #include "ompi/request/request.h"
 #include "opal/runtime/opal_progress.h"
 
+#include "mca/common/gpusym/sanitizers.h"
+
 /* Far below the tags that coll/libnbc counts down from -27, and also in the 24 bits that pml/ucx sends of it: there it is
  * -4194304. */
 #define TAG (INT_MIN + (3 << 22))
@@ -62,6 +64,7 @@ static int internal_free(ompi_request_t **req)
         return MPI_ERR_REQUEST;
     }
     internal_t *r = (internal_t *)*req;
+    GPUSYM_ACQUIRE(r);
     OMPI_REQUEST_FINI(*req);
     if (NULL == r->message) { /* else it has been given up, and a message may still come to where it is */
         OBJ_RELEASE(r);
@@ -201,6 +204,7 @@ static void internal_complete(internal_t *r)
     }
     r->super.super.req_status.MPI_ERROR = r->error;
     r->super.super.req_status._ucount = 0;
+    GPUSYM_RELEASE(r); /* Open MPI orders this before whatever another thread does that saw it complete */
     ompi_request_complete(&r->super.super, true); /* from here on it may be gone */
 }
 
@@ -209,7 +213,7 @@ static internal_t *take_all(void)
 {
     pthread_mutex_lock(&internals.lock);
     internal_t *all = internals.first;
-    internals.first = NULL;
+    __atomic_store_n(&internals.first, NULL, __ATOMIC_RELAXED); /* it is looked at without the lock too */
     internals.last = &internals.first;
     pthread_mutex_unlock(&internals.lock);
     return all;
@@ -223,7 +227,7 @@ static void put_back(internal_t *first, internal_t **last)
     if (NULL == internals.first) {
         internals.last = last;
     }
-    internals.first = first;
+    __atomic_store_n(&internals.first, first, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&internals.lock);
 }
 
@@ -263,7 +267,7 @@ static int internal_start(internal_t *r)
     }
     const bool ok = internals.registered;
     if (ok) {
-        *internals.last = r;
+        __atomic_store_n(internals.last, r, __ATOMIC_RELAXED);
         internals.last = &r->next;
     }
     pthread_mutex_unlock(&internals.lock);

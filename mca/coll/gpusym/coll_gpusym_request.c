@@ -201,8 +201,8 @@ static void list_emptied(coll_gpusym_team_t *t, mca_coll_gpusym_module_t *m)
     }
 }
 
-/* With the lock held. */
-static void list_pop(coll_gpusym_team_t *t)
+/* Takes the first call out; the next one, NULL: none. With the lock held. */
+static coll_gpusym_call_t *list_pop(coll_gpusym_team_t *t)
 {
     coll_gpusym_call_t *next = t->first->next;
     if (NULL == next) {
@@ -211,6 +211,7 @@ static void list_pop(coll_gpusym_team_t *t)
     }
     /* Last, and release: who finds the list empty, without the lock, has what its calls have done, and may change it. */
     __atomic_store_n(&t->first, next, __ATOMIC_RELEASE);
+    return next;
 }
 
 /* Behind others in its communicator's list. */
@@ -484,18 +485,19 @@ static request_t *request_of(coll_gpusym_call_t *call)
     return (request_t *)((char *)call - offsetof(request_t, call));
 }
 
-/* A team's calls, the first after the other, as far as they go. A blocking one is polled by who waits for it. */
+/* A team's calls, the first after the other, as far as they go. A blocking one is polled by who waits for it. Once the list
+ * is empty it is not looked at: a blocking call of another thread may stand there, on its stack. */
 static void team_poll(coll_gpusym_team_t *t, over_t *over)
 {
-    coll_gpusym_call_t *call;
-    while (NULL != (call = t->first) && !call->blocking && coll_gpusym_call_poll(call)) {
+    coll_gpusym_call_t *call = t->first;
+    while (NULL != call && !call->blocking && coll_gpusym_call_poll(call)) {
         request_t *r = request_of(call);
         bool is_over = COLL_GPUSYM_CALL_ENDED == call->state;
         coll_gpusym_call_count(call);
         if (!is_over) {
             go_below(r);
         }
-        list_pop(t); /* not before: a blocking call of another thread that finds the list empty goes below at once */
+        call = list_pop(t); /* not before: a blocking call of another thread that finds the list empty goes below at once */
         is_over = is_over || below_over(r);
         if (is_over) {
             over_append(over, r);

@@ -169,7 +169,6 @@ static bool turns_prepare(coll_gpusym_team_t *t, const hello_t *all)
 /* Maps every peer's line. 0, or errno of one that cannot be. */
 static int lines_map(coll_gpusym_team_t *t, const hello_t *all)
 {
-    t->rc.nranks = t->nranks;
     t->rc.rank = t->rank;
     t->rc.line = calloc(t->nranks, sizeof *t->rc.line);
     t->rc.peer = calloc(t->nranks, sizeof *t->rc.peer);
@@ -183,11 +182,12 @@ static int lines_map(coll_gpusym_team_t *t, const hello_t *all)
             return 0 != errno ? errno : ENOMEM;
         }
         t->rc.line[r] = gpusym_peer_line(t->rc.peer[r], all[r].line_off);
-        if (NULL == t->rc.line[r]) {
-            return false;
+        if (NULL == t->rc.line[r]) { /* no line can stand where it says */
+            return EINVAL;
         }
         t->rc.life[r] = gpusym_line_life(t->rc.line[r]); /* it waits for our vote */
     }
+    t->rc.nranks = t->nranks; /* last: while we wait, the lines of so many ranks are looked at */
     return turns_prepare(t, all) ? 0 : ENOMEM;
 }
 
@@ -422,15 +422,17 @@ static void gpu_hello_fill(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu
 {
     const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
     gpusym_gpu_info_t info;
+    gpusym_gpu_t *gpu;
 
     memset(h, 0, sizeof *h);
-    if (GPUSYM_SUCCESS != dev->gpu_open(where, &t->gpu)) {
+    if (GPUSYM_SUCCESS != dev->gpu_open(where, &gpu)) {
         COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD cannot use its GPU: %s",
                             mca_coll_gpusym_component.world_rank, dev->error());
         h->reason = gpusym_fd_lack() ? COLL_GPUSYM_R_NO_FD : COLL_GPUSYM_R_NO_DEVICE;
         return;
     }
-    dev->gpu_info(t->gpu, &info);
+    __atomic_store_n(&t->gpu, gpu, __ATOMIC_RELEASE); /* the next call's thread may be describing that */
+    dev->gpu_info(gpu, &info);
     snprintf(t->gpu_text, sizeof t->gpu_text, "%s, %s", info.name, info.where);
     h->reason = heap_get(t->gpu);
     if (h->reason < 0) {
@@ -775,7 +777,7 @@ int coll_gpusym_team_gpu(mca_coll_gpusym_module_t *m, const gpusym_mem_t *where)
 
 bool coll_gpusym_team_owns(coll_gpusym_team_t *t, const gpusym_mem_t *mem)
 {
-    gpusym_gpu_t *gpu, *ours = t->gpu;
+    gpusym_gpu_t *gpu, *ours = __atomic_load_n(&t->gpu, __ATOMIC_ACQUIRE); /* another thread's progress may set it */
     if (mem->gpu == t->mem_gpu && mem->context == t->mem_context) {
         return true;
     }
