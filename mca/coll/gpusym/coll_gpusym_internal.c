@@ -60,11 +60,11 @@ typedef struct internal {
 
 static int internal_free(ompi_request_t **req)
 {
+    internal_t *r = (internal_t *)*req;
+    GPUSYM_ACQUIRE(r);
     if (!REQUEST_COMPLETE(*req)) {
         return MPI_ERR_REQUEST;
     }
-    internal_t *r = (internal_t *)*req;
-    GPUSYM_ACQUIRE(r);
     OMPI_REQUEST_FINI(*req);
     if (NULL == r->message) { /* else it has been given up, and a message may still come to where it is */
         OBJ_RELEASE(r);
