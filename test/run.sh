@@ -235,6 +235,22 @@ case $GPUSYM_SANITIZERS in
         ;;
 esac
 
+# What the sanitizers report goes to a file for each process, since the ranks' lines would mix in one; and from there, at the
+# test's end, behind its log.
+asan_options=${ASAN_OPTIONS:-}
+tsan_options=${TSAN_OPTIONS:-}
+reports_beside() {
+    [ "$GPUSYM_SANITIZERS" = no ] && return
+    rm -f "$1".report.*
+    export ASAN_OPTIONS=$asan_options:log_path=$1.report TSAN_OPTIONS=$tsan_options:log_path=$1.report
+}
+reports_behind() {
+    local file
+    for file in "$1".report.*; do
+        [ -e "$file" ] && cat "$file" >>"$1" && rm -f "$file"
+    done
+}
+
 # ---- one line a test ----
 
 # The end of a log, of a test that failed.
@@ -340,6 +356,7 @@ run_test() {
         environment+=("OMPI_MCA_$parameter")
     done
     start=$SECONDS
+    reports_beside "$log"
     if [ "$ranks" = - ]; then
         env "${environment[@]}" timeout --kill-after=10 "$limit" "$@" >"$log" 2>&1 </dev/null
     else
@@ -347,6 +364,7 @@ run_test() {
             >"$log" 2>&1 </dev/null
     fi
     rc=$?
+    reports_behind "$log"
     # timeout's own status is 124, or 137 where it had to kill; which is also mpirun's for a rank that was killed.
     [ $rc -ne 137 ] || [ $((SECONDS - start)) -lt "$limit" ] || rc=124
     case $rc in
