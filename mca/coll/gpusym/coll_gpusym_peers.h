@@ -28,7 +28,7 @@ int coll_gpusym_peers_look(struct ompi_communicator_t *comm, coll_gpusym_peer_t 
 /* Whether its process lives; about 1 us, after the first time. Takes a descriptor. Any thread. */
 bool coll_gpusym_peer_lives(coll_gpusym_peer_t *peer);
 int coll_gpusym_peer_process(const coll_gpusym_peer_t *peer);
-/* No more such questions of these n for now: gives their descriptors back. */
+/* Gives the descriptors of these n back; a later question takes them again. */
 void coll_gpusym_peers_forget(coll_gpusym_peer_t *const *peer, uint32_t n);
 
 #endif

@@ -165,7 +165,7 @@ bool coll_gpusym_wait_note(coll_gpusym_call_t *call, uint64_t gap_ns)
     char name[COLL_GPUSYM_COMM_NAME_MAX], who[1024];
 
     if (waits_in !=
-        call->waits_in) { /* the ranks came: it is others, or the same at another step, that it waits for now */
+        call->waits_in) { /* the ranks came: it is others, or the same at another step, that it waits for */
         call->waits_in = waits_in;
         call->waited_ns = call->said = 0;
     }
