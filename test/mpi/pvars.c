@@ -32,7 +32,7 @@ enum {
 #define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) ALG_##id,
 #include "kernels/kernels.def"
 #define GPUSYM_REASON(ID, name, doc) REASON_##ID,
-#include "mca/coll/gpusym/coll_gpusym.def"
+#include "mca/coll/gpusym/args/coll_gpusym.def"
     COUNTERS
 };
 
@@ -49,7 +49,7 @@ static const char *const names[COUNTERS] = {
     GPUSYM_COLL_##coll == GPUSYM_COLL_ALLREDUCE ? "native_" #name : NULL,
 #include "kernels/kernels.def"
 #define GPUSYM_REASON(ID, name, doc) "staged_" #name,
-#include "mca/coll/gpusym/coll_gpusym.def"
+#include "mca/coll/gpusym/args/coll_gpusym.def"
 };
 
 typedef unsigned long long counts_t[COUNTERS];

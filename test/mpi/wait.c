@@ -3,7 +3,7 @@
  *
  * Under ThreadSanitizer: the end of a request, as its waiter sees it.  Another thread may have completed it, and Open
  * MPI, built without the sanitizer, orders the two where it does not look; so MPI's functions are called from here, by
- * their other names, and then the sanitizer is told (coll_gpusym_request.c has the other half).  An MPI_Request is the
+ * their other names, and then the sanitizer is told (call/request.c has the other half).  An MPI_Request is the
  * request's address.  In all other builds there is nothing here.
  */
 #include "mca/common/gpusym/sanitizers.h"

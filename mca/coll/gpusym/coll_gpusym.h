@@ -18,7 +18,7 @@
 #include "ompi/op/op.h"
 #include "opal/util/output.h"
 
-#include "coll_gpusym_args.h"
+#include "mca/coll/gpusym/args/args.h"
 #include "mca/common/gpusym/device.h"
 #include "mca/common/gpusym/heap.h"
 #include "mca/common/gpusym/ompi_compat.h"
@@ -27,7 +27,7 @@
 
 enum coll_gpusym_reason {
 #define GPUSYM_REASON(ID, name, doc) COLL_GPUSYM_R_##ID,
-#include "coll_gpusym.def"
+#include "mca/coll/gpusym/args/coll_gpusym.def"
     COLL_GPUSYM_REASONS
 };
 
@@ -51,7 +51,7 @@ typedef struct {
 typedef struct {
     gpusym_coll_component_t super; /* ompi_compat.h: this Open MPI's component struct */
 
-    /* MCA parameters, see coll_gpusym_params.c for units and ranges */
+    /* MCA parameters, see conf/params.c for units and ranges */
     int priority;
     int device;              /* gpusym_device_choice_t */
     const char *adopt;       /* which stock coll components to take in when only gpusym is named */
@@ -106,10 +106,10 @@ typedef struct {
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS)                           \
     int (*name)(FIELDS(COLL_GPUSYM_PARAM) mca_coll_base_module_t *module); \
     mca_coll_base_module_t *name##_module;
-#include "coll_gpusym.def"
+#include "mca/coll/gpusym/args/coll_gpusym.def"
 } coll_gpusym_saved_t;
 
-/* What a communicator shares with its peers; made at its first collective, see coll_gpusym_team.c. */
+/* What a communicator shares with its peers; made at its first collective, see team/team.c. */
 typedef struct coll_gpusym_team coll_gpusym_team_t;
 
 struct mca_coll_gpusym_module {
@@ -125,7 +125,7 @@ struct mca_coll_gpusym_module {
     bool apart;
     int reason_apart;                 /* enum coll_gpusym_reason, for what is staged then */
     bool inside;                      /* the previous module does a blocking call for us: see coll_gpusym_previous */
-    int internal;                     /* coll_gpusym_internal.c's: how Open MPI's own all-reduces go, if that is known */
+    int internal;                     /* call/internal.c's: how Open MPI's own all-reduces go, if that is known */
 };
 
 OBJ_CLASS_DECLARATION(mca_coll_gpusym_module_t);
@@ -144,9 +144,9 @@ static inline bool coll_gpusym_passes(const mca_coll_gpusym_module_t *m)
  * is NULL where there is none. Any thread may call it. */
 const gpusym_device_t *coll_gpusym_device(void);
 
-/* coll_gpusym_params.c */
+/* conf/params.c */
 int coll_gpusym_params_register(void);
-/* coll_gpusym_counters.c: MPI_T performance variables, and the summary. */
+/* conf/counters.c: MPI_T performance variables, and the summary. */
 int coll_gpusym_counters_register(void);
 /* Prints the summary if it is asked for, in rank 0 of MPI_COMM_WORLD if gpusym served any communicator, once. */
 void coll_gpusym_counters_print(void);
@@ -162,7 +162,7 @@ static inline void coll_gpusym_count(unsigned long long *counter)
 {
     __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
 }
-/* coll_gpusym_adopt.c: prepends the stock components named by the parameter to the framework's list;
+/* conf/adopt.c: prepends the stock components named by the parameter to the framework's list;
  * to be called from mca_open_component. */
 int coll_gpusym_adopt(void);
 /* coll_gpusym_module.c */
@@ -170,7 +170,7 @@ mca_coll_base_module_t *coll_gpusym_comm_query(struct ompi_communicator_t *comm,
 /* comm: any; for an intercommunicator, has our module of its local group's communicator hand everything on. */
 void coll_gpusym_pass_local(struct ompi_communicator_t *comm);
 
-/* coll_gpusym_team.c: frees a team, after the communicator's last collective. NULL is fine. */
+/* team/team.c: frees a team, after the communicator's last collective. NULL is fine. */
 void coll_gpusym_team_free(coll_gpusym_team_t *team);
 /* Called at component close: the heap, streams, pages of the process. */
 void coll_gpusym_team_fini(void);
@@ -187,14 +187,14 @@ void coll_gpusym_team_fini(void);
                                   mca_coll_base_module_t *module);
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) \
     int coll_gpusym_##name(FIELDS(COLL_GPUSYM_PARAM) mca_coll_base_module_t *module);
-#include "coll_gpusym.def"
+#include "mca/coll/gpusym/args/coll_gpusym.def"
 
 /* What a module shows for MPI_Iallreduce: tells the program's calls from Open MPI's own, and costs the program's a few
  * instructions. */
 int coll_gpusym_iallreduce_entry(COLL_GPUSYM_F_REDUCTION(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm,
                                  struct ompi_request_t **req, mca_coll_base_module_t *module);
 
-/* coll_gpusym_keep.c: copies the arrays that a points to, and makes it point to the copies: *kept, to be freed with free()
+/* args/keep.c: copies the arrays that a points to, and makes it point to the copies: *kept, to be freed with free()
  * when the call has completed (NULL: there are none). False: no memory. */
 bool coll_gpusym_args_keep(const mca_coll_gpusym_module_t *m, coll_gpusym_args_t *a, void **kept);
 /* The engine: one call on this rank. MPI error code. Each may be called with device, host, or no memory at all.
@@ -206,7 +206,7 @@ int coll_gpusym_nonblocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_
 int coll_gpusym_persistent(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, struct ompi_info_t *info,
                            struct ompi_request_t **req);
 
-/* coll_gpusym_internal.c: all-reduces of Open MPI's own. */
+/* call/internal.c: all-reduces of Open MPI's own. */
 /* Where MPI_Iallreduce calls a module from, once it has been seen: what comes from there is the program's. */
 extern const void *coll_gpusym_iallreduce_caller __attribute__((visibility("hidden")));
 /* Whether an iallreduce on comm, called from `caller`, is Open MPI's own: a few integers. The same on all ranks. */
@@ -224,8 +224,8 @@ void coll_gpusym_internal_fini(void);
 #define COLL_GPUSYM_COMM_NAME_MAX (MPI_MAX_OBJECT_NAME + 64)
 const char *coll_gpusym_comm_name(struct ompi_communicator_t *comm, char *buf, size_t size);
 
-/* coll_gpusym_help.c: an error to the user in three parts (what happened, where, what to do), to stderr.
- * topic: one of coll_gpusym_help.def, which gives the types of the arguments. */
+/* conf/help.c: an error to the user in three parts (what happened, where, what to do), to stderr.
+ * topic: one of conf/help.def, which gives the types of the arguments. */
 void coll_gpusym_help(const char *topic, ...);
 
 /* A line for who wants to know, see coll_gpusym_verbose; the first argument is a literal format. */

@@ -3,8 +3,8 @@
  *
  * The functions of our modules, all made from the list: MPI's parameters become one struct, and the engine decides.
  */
-#include "coll_gpusym.h"
-#include "coll_gpusym_host.h"
+#include "mca/coll/gpusym/coll_gpusym.h"
+#include "mca/coll/gpusym/coll_gpusym_host.h"
 
 #include "ompi/communicator/communicator.h"
 
@@ -104,7 +104,7 @@ static inline void complete(coll_gpusym_args_t *a)
     }
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) \
     BLOCKING(ID, name, FIELDS, NO_COMM, m->saved.name(FIELDS(FIELD_ITSELF) m->saved.name##_module))
-#include "coll_gpusym.def"
+#include "mca/coll/gpusym/args/coll_gpusym.def"
 
 /* A caller that is not known to be MPI_Iallreduce. A function by itself, so that the entry keeps nothing over a call. */
 static __attribute__((noinline)) int iallreduce_from(const void *caller, COLL_GPUSYM_F_REDUCTION(COLL_GPUSYM_PARAM)

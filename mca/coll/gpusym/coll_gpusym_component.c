@@ -3,7 +3,7 @@
  *
  * The component: its life from registration to close, and the device of this process.
  */
-#include "coll_gpusym_peers.h"
+#include "mca/coll/gpusym/team/peers.h"
 #include "mca/common/gpusym/reg.h"
 
 #include <pthread.h>

@@ -12,8 +12,8 @@
 #ifndef MCA_COLL_GPUSYM_HOST_H
 #define MCA_COLL_GPUSYM_HOST_H
 
-#include "coll_gpusym.h"
-#include "coll_gpusym_team.h"
+#include "mca/coll/gpusym/coll_gpusym.h"
+#include "mca/coll/gpusym/team/team.h"
 #include "ompi/communicator/communicator.h"
 
 #define COLL_GPUSYM_INLINE static inline __attribute__((always_inline))

@@ -5,7 +5,7 @@
  * what we put in their place.  Nothing is decided here by what only one rank knows (whether it has
  * a GPU, say): the ranks of a communicator must all take the module or all leave it.
  */
-#include "coll_gpusym.h"
+#include "mca/coll/gpusym/coll_gpusym.h"
 
 #include <string.h>
 
@@ -31,7 +31,7 @@ static void release_saved(coll_gpusym_saved_t *saved)
     }
 #define GPUSYM_COLL(ID, name, Name, FIELDS) ALL_FORMS(name)
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) ONE_FUNCTION(name)
-#include "coll_gpusym.def"
+#include "mca/coll/gpusym/args/coll_gpusym.def"
 #undef ONE_FUNCTION
 }
 
@@ -65,7 +65,7 @@ static void save_previous(coll_gpusym_saved_t *saved, const mca_coll_base_comm_c
     }
 #define GPUSYM_COLL(ID, name, Name, FIELDS) ALL_FORMS(name)
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) ONE_FUNCTION(name)
-#include "coll_gpusym.def"
+#include "mca/coll/gpusym/args/coll_gpusym.def"
 #undef ONE_FUNCTION
 }
 
@@ -78,7 +78,7 @@ static void forgo_missing(mca_coll_base_module_t *module, const coll_gpusym_save
     }
 #define GPUSYM_COLL(ID, name, Name, FIELDS) ALL_FORMS(name)
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) ONE_FUNCTION(name)
-#include "coll_gpusym.def"
+#include "mca/coll/gpusym/args/coll_gpusym.def"
 #undef ONE_FUNCTION
 }
 
@@ -93,7 +93,7 @@ static void install(mca_coll_base_module_t *module, struct ompi_communicator_t *
     }
 #define GPUSYM_COLL(ID, name, Name, FIELDS) ALL_FORMS(name)
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) ONE_FUNCTION(name)
-#include "coll_gpusym.def"
+#include "mca/coll/gpusym/args/coll_gpusym.def"
 #undef ONE_FUNCTION
 }
 
@@ -158,7 +158,7 @@ static int module_disable(mca_coll_base_module_t *module, struct ompi_communicat
 #define ONE_FUNCTION(fn) GPUSYM_COLL_RESTORE(comm, module, fn, m->saved.fn, m->saved.fn##_module);
 #define GPUSYM_COLL(ID, name, Name, FIELDS) ALL_FORMS(name)
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) ONE_FUNCTION(name)
-#include "coll_gpusym.def"
+#include "mca/coll/gpusym/args/coll_gpusym.def"
 #undef ONE_FUNCTION
     return OMPI_SUCCESS;
 }
@@ -197,7 +197,7 @@ mca_coll_base_module_t *coll_gpusym_comm_query(struct ompi_communicator_t *comm,
 #define ONE_FUNCTION(fn) m->super.coll_##fn = coll_gpusym_##fn;
 #define GPUSYM_COLL(ID, name, Name, FIELDS) ALL_FORMS(name)
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) ONE_FUNCTION(name)
-#include "coll_gpusym.def"
+#include "mca/coll/gpusym/args/coll_gpusym.def"
 #undef ONE_FUNCTION
     m->super.coll_iallreduce = coll_gpusym_iallreduce_entry;
     *priority = mca_coll_gpusym_component.priority;

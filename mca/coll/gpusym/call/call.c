@@ -3,7 +3,7 @@
  *
  * A call in flight: roll-call, set-up, launch, completion; and what is done when a peer or a GPU fails.
  */
-#include "coll_gpusym_call.h"
+#include "mca/coll/gpusym/call/call.h"
 #include "mca/common/gpusym/copies.h"
 #include "mca/common/gpusym/fd.h"
 #include "mca/common/gpusym/scratch.h"

@@ -9,7 +9,7 @@
  * When: from our own open function, which the framework calls while it walks its list.  Earlier, at
  * registration, it would drop again whatever the user's list does not name.
  */
-#include "coll_gpusym.h"
+#include "mca/coll/gpusym/coll_gpusym.h"
 
 #include <string.h>
 

@@ -20,14 +20,14 @@ typedef struct mca_coll_gpusym_module mca_coll_gpusym_module_t;
 
 enum coll_gpusym_coll {
 #define GPUSYM_COLL(ID, name, Name, FIELDS) COLL_GPUSYM_##ID,
-#include "coll_gpusym.def"
+#include "mca/coll/gpusym/args/coll_gpusym.def"
     COLL_GPUSYM_COLLS
 };
 
 /* How many of them have kernels; these come first. */
 enum {
 #define GPUSYM_COLL_NATIVE(ID, name, Name, FIELDS) COLL_GPUSYM_NATIVE_##ID,
-#include "coll_gpusym.def"
+#include "mca/coll/gpusym/args/coll_gpusym.def"
     COLL_GPUSYM_NATIVES
 };
 
@@ -98,7 +98,7 @@ typedef struct {
         F(struct ompi_datatype_t *const *, sdtypes) F(void *, rbuf) F(gpusym_counts_t, rcounts)                      \
         F(gpusym_adispls_t, radispls) F(struct ompi_datatype_t *const *, rdtypes)
 
-/* ---- coll_gpusym_previous.c: the previous modules' functions with these arguments; MPI error code ---- */
+/* ---- fallback/fallback.c: the previous modules' functions with these arguments; MPI error code ---- */
 
 /* While it runs m->inside is set: a blocking call of that communicator is then the previous module's own, which does one
  * collective by another, and can be handed on at once, for every rank is in there. It can be nobody else's, for MPI wants a
@@ -110,7 +110,7 @@ int coll_gpusym_previous_i(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t
 int coll_gpusym_previous_init(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, struct ompi_info_t *info,
                               struct ompi_request_t **req);
 
-/* ---- coll_gpusym_args.c: which memory a call touches on this rank ---- */
+/* ---- args/args.c: which memory a call touches on this rank ---- */
 
 /* What a call does to a buffer, by root, rank, intercommunicator, MPI_IN_PLACE and neighbours. */
 typedef enum {
@@ -177,7 +177,7 @@ static inline bool coll_gpusym_on_gpu(const gpusym_mem_t *mem)
     return GPUSYM_MEM_DEVICE == mem->kind || GPUSYM_MEM_MANAGED == mem->kind;
 }
 
-/* ---- coll_gpusym_stage.c: a call whose device buffers are mirrored in host memory ---- */
+/* ---- fallback/bounce.c: a call whose device buffers are mirrored in host memory ---- */
 
 typedef struct {
     char *p;     /* stands for the span's first byte; NULL: no mirror, the buffer is host memory or not touched */

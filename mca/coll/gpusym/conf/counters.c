@@ -4,7 +4,7 @@
  * What was counted, shown two ways: as MPI_T performance variables while the program runs, and as a
  * line a collective at its end.  Both walk one description of a collective's counters.
  */
-#include "coll_gpusym.h"
+#include "mca/coll/gpusym/coll_gpusym.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ static const struct {
     const char *name, *mpi, *id;
 } colls[] = {
 #define GPUSYM_COLL(ID, name, Name, FIELDS) {#name, "MPI_" #Name, #ID},
-#include "coll_gpusym.def"
+#include "mca/coll/gpusym/args/coll_gpusym.def"
 };
 
 static const struct {
@@ -25,7 +25,7 @@ static const struct {
     const char *doc;
 } reasons[] = {
 #define GPUSYM_REASON(ID, name, doc) {#name, doc},
-#include "coll_gpusym.def"
+#include "mca/coll/gpusym/args/coll_gpusym.def"
 };
 
 /* The collective that an algorithm is of, "ALLREDUCE". */

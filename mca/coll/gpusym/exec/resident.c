@@ -19,7 +19,7 @@
  * epoch do not come from all of them. It then leaves, with nothing done, after a while or because it is told to
  * (gs_agxll_r_rung), and the call goes on as all have agreed.
  */
-#include "coll_gpusym_call.h"
+#include "mca/coll/gpusym/call/call.h"
 
 /* The kernels that keep a lane, and where the next one stands. Only of processes without MPI_THREAD_MULTIPLE. */
 static coll_gpusym_stay_t *keeper[GPUSYM_STAY_KEEPERS_MAX];

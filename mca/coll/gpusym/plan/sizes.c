@@ -7,7 +7,7 @@
  * gets less than was sent ends with MPI_ERR_TRUNCATE; nobody's memory is written past what he gave, and the
  * communicator works on.
  */
-#include "coll_gpusym_call.h"
+#include "mca/coll/gpusym/call/call.h"
 
 #include <stdlib.h>
 

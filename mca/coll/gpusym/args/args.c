@@ -4,7 +4,7 @@
  * Which memory a call touches on this rank: MPI's rules about roots, intercommunicators, MPI_IN_PLACE and neighbours,
  * all in this file.
  */
-#include "coll_gpusym.h"
+#include "mca/coll/gpusym/coll_gpusym.h"
 
 #include <stdlib.h>
 #include <sys/uio.h>

@@ -3,9 +3,9 @@
  *
  * A call: one collective in flight on this rank.
  *
- *   coll_gpusym_native.c   what a collective is in the kernels' terms
- *   coll_gpusym_call.c     how a call goes: posted, agreed, launched, ended; and the order of the calls of a communicator
- *   coll_gpusym_request.c  nonblocking and persistent calls: MPI requests, progress
+ *   plan/segments.c   what a collective is in the kernels' terms
+ *   call/call.c     how a call goes: posted, agreed, launched, ended; and the order of the calls of a communicator
+ *   call/request.c  nonblocking and persistent calls: MPI requests, progress
  *
  * Everything is asynchronous; a blocking call starts one and waits.
  */
@@ -14,8 +14,8 @@
 
 #include <time.h>
 
-#include "coll_gpusym_args.h"
-#include "coll_gpusym_team.h"
+#include "mca/coll/gpusym/args/args.h"
+#include "mca/coll/gpusym/team/team.h"
 #include "tuning/tuning.h"
 
 typedef enum {
@@ -39,7 +39,7 @@ typedef struct {
     uint64_t width, pitch, rows; /* bytes */
 } coll_gpusym_rows_t;
 
-/* What a call is for the kernels; see coll_gpusym_native.c. */
+/* What a call is for the kernels; see plan/segments.c. */
 typedef struct {
     int reason;                /* enum coll_gpusym_reason: why this rank has it staged; -1: it need not be */
     const void *in;
@@ -72,7 +72,7 @@ typedef struct {
     gpusym_work_t work;
 } coll_gpusym_plan_t;
 
-/* What goes between any two ranks of a call where sizes differ; see coll_gpusym_sizes.c. */
+/* What goes between any two ranks of a call where sizes differ; see plan/sizes.c. */
 typedef struct coll_gpusym_sizes coll_gpusym_sizes_t;
 
 typedef struct coll_gpusym_call {
@@ -133,7 +133,7 @@ static inline bool coll_gpusym_has_kernels(enum coll_gpusym_coll coll)
     return (int)coll < (int)COLL_GPUSYM_NATIVES;
 }
 
-/* ---- coll_gpusym_native.c ---- */
+/* ---- plan/segments.c ---- */
 
 /* What the call is for the kernels. Local; may find that it must be staged. */
 void coll_gpusym_native(coll_gpusym_call_t *call, const gpusym_mem_t *smem, const gpusym_mem_t *rmem);
@@ -161,7 +161,7 @@ bool coll_gpusym_native_copies(const coll_gpusym_call_t *call, const gpusym_work
 /* A communicator of one rank: copies what comes out; *rv is the MPI error code. False: that cannot be done by a plain copy. */
 bool coll_gpusym_native_alone(const coll_gpusym_args_t *args, const gpusym_mem_t *where, int *rv);
 
-/* ---- coll_gpusym_sizes.c: calls of which not all that is sent is taken ---- */
+/* ---- plan/sizes.c: calls of which not all that is sent is taken ---- */
 
 /* All ranks begin it in the same call: makes call->sizes, and begins to tell the ranks ours. False: that failed. */
 bool coll_gpusym_sizes_start(coll_gpusym_call_t *call);
@@ -175,7 +175,7 @@ void coll_gpusym_sizes_set(const coll_gpusym_sizes_t *sizes, uint32_t n, gpusym_
 /* NULL is fine. */
 void coll_gpusym_sizes_free(coll_gpusym_sizes_t *sizes);
 
-/* ---- coll_gpusym_call.c ---- */
+/* ---- call/call.c ---- */
 
 /*
  * The calls of a communicator go one after the other: only the first that is not over is polled. So the previous module's
@@ -192,13 +192,13 @@ void coll_gpusym_plan_free(coll_gpusym_plan_t *plan);
 /* Counts how the call was served; once, when it is over. */
 void coll_gpusym_call_count(const coll_gpusym_call_t *call);
 
-/* ---- coll_gpusym_wait.c ---- */
+/* ---- call/wait.c ---- */
 
 /* A look by a call that waits for ranks in set-up or roll-call; gap_ns: time since the last. Says now and then for
  * which ranks. True: it has waited as long as it may, and the user has been told. */
 bool coll_gpusym_wait_note(coll_gpusym_call_t *call, uint64_t gap_ns);
 
-/* ---- coll_gpusym_stay.c ---- */
+/* ---- exec/resident.c ---- */
 
 /* Whether a call may be one of a kernel that stays. */
 bool coll_gpusym_stay_may(const coll_gpusym_call_t *call, const coll_gpusym_plan_t *p);
@@ -224,7 +224,7 @@ void coll_gpusym_stay_beside(coll_gpusym_team_t *t, const coll_gpusym_plan_t *p)
 /* The team ends: the kernel is told to leave. */
 void coll_gpusym_stay_end(coll_gpusym_team_t *t);
 
-/* ---- coll_gpusym_request.c ---- */
+/* ---- call/request.c ---- */
 
 /* Nonblocking and started persistent calls of this process that have not completed. */
 extern uint32_t coll_gpusym_in_flight;

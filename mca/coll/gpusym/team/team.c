@@ -8,7 +8,7 @@
  * a link that is not there, and may be gone round.  Ranks tell each other by the previous
  * module's nonblocking allgather, which is polled.
  */
-#include "coll_gpusym_call.h"
+#include "mca/coll/gpusym/call/call.h"
 
 #include <errno.h>
 #include <pthread.h>

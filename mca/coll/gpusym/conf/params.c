@@ -5,7 +5,7 @@
  * help text, the check of the range and the message about a bad value follow from it;
  * docs/parameters.md says more about some.
  */
-#include "coll_gpusym.h"
+#include "mca/coll/gpusym/coll_gpusym.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,13 +1,13 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Who else has gpusym: see coll_gpusym_peers.h.
+ * Who else has gpusym: see team/peers.h.
  *
  * What makes all ranks decide alike: a process publishes to its host only, before MPI_Init ends, and the processes of
  * one mpirun on one host ask one server. So either all ranks find all others' cards, and compare the same ones; or
  * every rank misses one, or sees one of another mpirun, and needs no more.
  */
-#include "coll_gpusym_peers.h"
+#include "mca/coll/gpusym/team/peers.h"
 
 #include <pthread.h>
 #include <stdio.h>

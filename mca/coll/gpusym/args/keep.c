@@ -4,7 +4,7 @@
  * The arrays of a nonblocking call's arguments, kept.  MPI wants a program to keep them until the call has completed, but
  * other MPIs read them before the call returns, and programs have come to free them then (mpi4py's Ireduce_scatter).
  */
-#include "coll_gpusym.h"
+#include "mca/coll/gpusym/coll_gpusym.h"
 
 #include <stdlib.h>
 

@@ -8,7 +8,7 @@
  * datatypes stay as they are. Copied are only the datatypes' own bytes: what lies between them may be part of
  * another call in flight, or not be memory at all (MPI_BOTTOM).
  */
-#include "coll_gpusym.h"
+#include "mca/coll/gpusym/coll_gpusym.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * or reduced.  Nothing here depends on what the peers have; what must be alike on all ranks is compared by the
  * roll-call.
  */
-#include "coll_gpusym_call.h"
+#include "mca/coll/gpusym/call/call.h"
 
 /* n elements of a type lie in one piece. */
 static bool flat(struct ompi_datatype_t *type, size_t n)

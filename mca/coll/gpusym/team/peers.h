@@ -8,7 +8,7 @@
 #ifndef MCA_COLL_GPUSYM_PEERS_H
 #define MCA_COLL_GPUSYM_PEERS_H
 
-#include "coll_gpusym.h"
+#include "mca/coll/gpusym/coll_gpusym.h"
 #include "mca/common/gpusym/process.h"
 
 /* A process of this host that has published. Lives until coll_gpusym_peers_fini. */

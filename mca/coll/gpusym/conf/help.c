@@ -1,9 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Errors to the user.  The texts are those of coll_gpusym_help.def.
+ * Errors to the user.  The texts are those of conf/help.def.
  */
-#include "coll_gpusym.h"
+#include "mca/coll/gpusym/coll_gpusym.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -28,14 +28,14 @@ static inline __attribute__((format(printf, 1, 2))) void check_format(const char
     {                                                             \
         check_format(text, GPUSYM_HELP_NAMES names);              \
     }
-#include "coll_gpusym_help.def"
+#include "mca/coll/gpusym/conf/help.def"
 
 static const struct {
     const char *topic;
     const char *text;
 } help[] = {
 #define GPUSYM_HELP(topic, types, names, text) {topic, text},
-#include "coll_gpusym_help.def"
+#include "mca/coll/gpusym/conf/help.def"
 };
 
 static const char *help_text(const char *topic)

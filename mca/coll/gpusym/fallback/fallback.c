@@ -3,7 +3,7 @@
  *
  * The previous modules' functions, called with a call's arguments as MPI's parameters again.
  */
-#include "coll_gpusym.h"
+#include "mca/coll/gpusym/coll_gpusym.h"
 
 static int call(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
 {
@@ -15,7 +15,7 @@ static int call(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) \
     case COLL_GPUSYM_##ID:                        \
         return s->name(FIELDS(COLL_GPUSYM_ARG) s->name##_module);
-#include "coll_gpusym.def"
+#include "mca/coll/gpusym/args/coll_gpusym.def"
     default:
         return OMPI_ERR_NOT_SUPPORTED;
     }
@@ -41,7 +41,7 @@ int coll_gpusym_previous_i(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t
     case COLL_GPUSYM_##ID:                  \
         return s->i##name(FIELDS(COLL_GPUSYM_ARG) m->comm, req, s->i##name##_module);
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS)
-#include "coll_gpusym.def"
+#include "mca/coll/gpusym/args/coll_gpusym.def"
     default:
         return OMPI_ERR_NOT_SUPPORTED;
     }
@@ -56,7 +56,7 @@ int coll_gpusym_previous_init(mca_coll_gpusym_module_t *m, const coll_gpusym_arg
     case COLL_GPUSYM_##ID:                  \
         return s->name##_init(FIELDS(COLL_GPUSYM_ARG) m->comm, info, req, s->name##_init_module);
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS)
-#include "coll_gpusym.def"
+#include "mca/coll/gpusym/args/coll_gpusym.def"
     default:
         return OMPI_ERR_NOT_SUPPORTED;
     }

@@ -7,7 +7,7 @@
  * What is known of a rank that does not come stands in its own shared pages, which it writes for its peers anyway: the
  * calls that it has posted in every communicator, and about when. It takes no part in this, and may compute for hours.
  */
-#include "coll_gpusym_call.h"
+#include "mca/coll/gpusym/call/call.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #define GAP_NS 2000000000ull
 /* How much later each rank speaks than the rank before it: so that it finds out that that one has. */
 #define STAGGER_NS 20000000ull
-/* What a rank posts for a persistent call that is only made: see coll_gpusym_call.c. */
+/* What a rank posts for a persistent call that is only made: see call/call.c. */
 #define WHAT_MASK 0x7fu
 
 /* Appends to a text of `size` bytes, as far as it fits. */

@@ -7,7 +7,7 @@
  * previous module then does with it goes on beside the list.  progress() polls the first call of each communicator, and a
  * few of the previous module's requests at a time: so the cost of progress does not grow with what is in flight.
  */
-#include "coll_gpusym_call.h"
+#include "mca/coll/gpusym/call/call.h"
 
 #include <pthread.h>
 #include <sched.h>

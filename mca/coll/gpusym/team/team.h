@@ -9,15 +9,15 @@
 #ifndef MCA_COLL_GPUSYM_TEAM_H
 #define MCA_COLL_GPUSYM_TEAM_H
 
-#include "coll_gpusym.h"
-#include "coll_gpusym_peers.h"
+#include "mca/coll/gpusym/coll_gpusym.h"
+#include "mca/coll/gpusym/team/peers.h"
 #include "mca/common/gpusym/lane.h"
 #include "mca/common/gpusym/reg.h"
 #include "tuning/tuning.h"
 
 struct coll_gpusym_call;
 
-/* A kernel that stays, between two calls: coll_gpusym_stay.c. A team has one for all-reduce, and one for the others. */
+/* A kernel that stays, between two calls: exec/resident.c. A team has one for all-reduce, and one for the others. */
 enum { COLL_GPUSYM_STAY_ALLREDUCE, COLL_GPUSYM_STAY_OTHER, COLL_GPUSYM_STAYS };
 typedef struct {
     gpusym_lane_t *lane; /* its; NULL: there is none, or a call has it */
@@ -47,7 +47,7 @@ struct coll_gpusym_team {
     bool threads;          /* some rank may be in several calls at once: calls take turns */
     uint64_t line_off;     /* of our line in our pages */
 
-    /* The steps of set-up: see coll_gpusym_team.c. */
+    /* The steps of set-up: see team/team.c. */
     int step;
     struct ompi_request_t *exchange; /* an allgather of the previous module in flight; NULL: none */
     void *mine, *all;                /* its buffers */
@@ -90,7 +90,7 @@ struct coll_gpusym_team {
 
     /* Calls that are not over, in the order in which they were made: nonblocking ones, and blocking ones behind them. */
     struct coll_gpusym_call *first, **last;
-    /* In the list of teams that progress polls; link NULL: not in it. See coll_gpusym_request.c. */
+    /* In the list of teams that progress polls; link NULL: not in it. See call/request.c. */
     struct coll_gpusym_team *active_next, **active_link;
 };
 
@@ -113,7 +113,7 @@ bool coll_gpusym_team_owns(coll_gpusym_team_t *team, const gpusym_mem_t *mem);
 /* Takes `epochs` epochs for the call in flight, clearing the slots when the counter would wrap (collective then). */
 int coll_gpusym_team_epochs(mca_coll_gpusym_module_t *module, uint64_t epochs, uint32_t *first);
 
-/* coll_gpusym_types.c: the kernels' type or operation for MPI's; -1 if they have none. */
+/* args/types.c: the kernels' type or operation for MPI's; -1 if they have none. */
 int coll_gpusym_type(struct ompi_datatype_t *dtype);
 int coll_gpusym_op(struct ompi_op_t *op);
 

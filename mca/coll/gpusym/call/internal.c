@@ -12,8 +12,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dladdr */
 #endif
-#include "coll_gpusym_call.h"
-#include "coll_gpusym_peers.h"
+#include "mca/coll/gpusym/call/call.h"
+#include "mca/coll/gpusym/team/peers.h"
 
 #include <dlfcn.h>
 #include <limits.h>
