@@ -9,7 +9,9 @@
 #include <stddef.h>
 
 #include "mca/common/gpusym/common.h"
-#include "mca/common/gpusym/device.h"
+#include "mca/common/gpusym/device/device.h"
+#include "mca/common/gpusym/device/select.h"
+#include "mca/common/gpusym/device/sim/sim.h"
 
 /* mem.c writes it where no device is open; the component's own parameters count here, see gpusym_device(). */
 gpusym_sim_params_t gpusym_sim_params;

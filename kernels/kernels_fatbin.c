@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * The GPU's kernels, as nvcc made them, inside the library: one image for all architectures.
- * device_cuda.c loads it.  Built only where nvcc is; GPUSYM_FATBIN is the file's name as a string.
+ * device/cuda loads it.  Built only where nvcc is; GPUSYM_FATBIN is the file's name as a string.
  *
  * The assembler reads the file, so it must be made before this is compiled (Makefile.am says so).
  */

@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mca/common/gpusym/device.h"
+#include "mca/common/gpusym/device/select.h"
+#include "mca/common/gpusym/device/sim/sim.h"
 #include "test/mpi/check.h"
 #include "test/mpi/mpit.h"
 

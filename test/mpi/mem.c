@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Memory of every kind for the test programs: see mem.h.  The CUDA driver is declared by hand: the tests
- * are built where there is no cuda.h, and use nothing of device_cuda.c.
+ * are built where there is no cuda.h, and use nothing of device/cuda.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mca/common/gpusym/device.h"
+#include "mca/common/gpusym/device/device.h"
+#include "mca/common/gpusym/device/select.h"
+#include "mca/common/gpusym/device/sim/sim.h"
 #include "test/mpi/mem.h"
 
 #define ALIGN 256

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Memory of every kind for the test programs.  On CUDA it goes to the driver by itself, as a user's program
- * would, and shares no code with device_cuda.c; on the simulator it uses the very instance of
+ * would, and shares no code with device/cuda; on the simulator it uses the very instance of
  * libmca_common_gpusym that the component uses.
  */
 #ifndef TEST_MPI_MEM_H

@@ -4,7 +4,7 @@
  * A CUDA driver of the test's own, strict where the real one is: it keeps a stack of contexts a
  * thread, refuses what needs a context without the right one, runs copies only when a stream is
  * synchronised or queried, refuses the default stream, and refuses to open its own IPC handles.  Any
- * call can be told to fail.  Included by test_device_cuda.c only, after device_cuda.c, which
+ * call can be told to fail.  Included by test_device_cuda.c only, after device/cuda, which
  * brings cuda.h: its prototypes check these.
  */
 #ifndef GPUSYM_TEST_FAKE_LIBCUDA_H
@@ -1053,7 +1053,7 @@ CUresult cuGraphDestroy(CUgraph graph)
     return CUDA_SUCCESS;
 }
 
-/* The dynamic linker, as device_cuda.c sees it. */
+/* The dynamic linker, as device/cuda sees it. */
 
 static void *fake_dlopen(const char *name, int flags)
 {

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of mca/common/gpusym/device.c and common.c: which device is chosen, what forbids
+ * Unit tests of mca/common/gpusym/device (select.c, multicast.c) and common.c: which device is chosen, what forbids
  * multicast.  Runs on machines with and without a GPU.
  */
 #include <setjmp.h>
@@ -13,7 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mca/common/gpusym/device.h"
+#include "mca/common/gpusym/device/cuda/cuda_device.h"
+#include "mca/common/gpusym/device/multicast.h"
+#include "mca/common/gpusym/device/select.h"
+#include "mca/common/gpusym/device/sim/sim.h"
 
 static const char *const vetoes[] = {"NCCL_NVLS_ENABLE", "NVSHMEM_DISABLE_NVLS", "TORCH_SYMM_MEM_DISABLE_MULTICAST"};
 #define VETOES (sizeof(vetoes) / sizeof(vetoes[0]))

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * The CUDA filling of the device table, against a driver of the test's own (fake_libcuda.h).  It
- * includes device_cuda.c itself, to hand it that driver and to look into its handles.  What a real
+ * includes device/cuda itself, to hand it that driver and to look into its handles.  What a real
  * driver does is tested on GPUs; here it is what we must get right with any driver: contexts,
  * errors on every path, and what is held and let go of.
  */
@@ -37,7 +37,7 @@ static char *fake_dlerror(void);
 #define dlsym fake_dlsym
 #define dlclose fake_dlclose
 #define dlerror fake_dlerror
-#include "mca/common/gpusym/device_cuda.c"
+#include "mca/common/gpusym/device/cuda/cuda_device.c"
 #include "mca/common/gpusym/lane.h"
 #include "test/unit/fake_libcuda.h"
 

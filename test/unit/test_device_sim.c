@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of the simulated GPU, mca/common/gpusym/device_sim.c.  After every test no mapping
+ * Unit tests of the simulated GPU, mca/common/gpusym/device/sim.  After every test no mapping
  * and no descriptor may be left.  Processes are forked before the simulator is opened.
  */
 #include <setjmp.h>
@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "mca/common/gpusym/device.h"
+#include "mca/common/gpusym/device/sim/sim.h"
 
 static const gpusym_device_t *const dev = &gpusym_device_sim;
 static gpusym_gpu_t *gpu;

@@ -17,6 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "mca/common/gpusym/device/select.h"
+#include "mca/common/gpusym/device/sim/sim.h"
 #include "mca/common/gpusym/heap.h"
 #include "test/unit/random.h"
 

@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "mca/common/gpusym/device/sim/sim.h"
 #include "mca/common/gpusym/reg.h"
 #include "test/unit/random.h"
 

@@ -23,6 +23,7 @@
 #include <time.h>
 
 #include "kernels/symm_ll.h"
+#include "mca/common/gpusym/device/sim/sim.h"
 #include "mca/common/gpusym/heap.h"
 #include "mca/common/gpusym/lane.h"
 #include "test/unit/random.h"

@@ -19,7 +19,7 @@
 #include "opal/util/output.h"
 
 #include "mca/coll/gpusym/args/args.h"
-#include "mca/common/gpusym/device.h"
+#include "mca/common/gpusym/device/select.h"
 #include "mca/common/gpusym/heap.h"
 #include "mca/common/gpusym/ompi_compat.h"
 #include "mca/common/gpusym/rollcall.h"

@@ -4,6 +4,7 @@
  * The component: its life from registration to close, and the device of this process.
  */
 #include "mca/coll/gpusym/team/peers.h"
+#include "mca/common/gpusym/device/sim/sim.h"
 #include "mca/common/gpusym/reg.h"
 
 #include <pthread.h>

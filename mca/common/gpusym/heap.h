@@ -10,7 +10,7 @@
 #ifndef GPUSYM_COMMON_HEAP_H
 #define GPUSYM_COMMON_HEAP_H
 
-#include "mca/common/gpusym/device.h"
+#include "mca/common/gpusym/device/device.h"
 
 /* ---- arena: ranges of [0, size), first fit, neighbours merged when freed. Not thread-safe. ---- */
 typedef struct gpusym_arena gpusym_arena_t;

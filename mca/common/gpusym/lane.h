@@ -8,7 +8,7 @@
 #ifndef GPUSYM_COMMON_LANE_H
 #define GPUSYM_COMMON_LANE_H
 
-#include "mca/common/gpusym/device.h"
+#include "mca/common/gpusym/device/device.h"
 
 /* Pinned memory: `done` is written by the kernel, the others by the host. The bell has a cache line of its own, which the
  * kernel reads over and over. */

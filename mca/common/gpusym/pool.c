@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "mca/common/gpusym/device.h"
+#include "mca/common/gpusym/device/select.h"
 
 bool gpusym_pool_asked(const char *hints)
 {

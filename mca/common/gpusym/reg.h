@@ -17,7 +17,7 @@
 #ifndef GPUSYM_COMMON_REG_H
 #define GPUSYM_COMMON_REG_H
 
-#include "mca/common/gpusym/device.h"
+#include "mca/common/gpusym/device/device.h"
 #include "mca/common/gpusym/rollcall.h"
 
 /* Entries of a table. */

@@ -7,7 +7,7 @@
 #ifndef GPUSYM_COMMON_SCRATCH_H
 #define GPUSYM_COMMON_SCRATCH_H
 
-#include "mca/common/gpusym/device.h"
+#include "mca/common/gpusym/device/device.h"
 
 /* `bytes` bytes on gpu, undefined, aligned to 256. What mem_alloc says if there are none. Thread-safe. */
 int gpusym_scratch_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes, void **p);

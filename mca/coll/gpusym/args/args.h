@@ -13,7 +13,7 @@
 #include "ompi/datatype/ompi_datatype.h"
 #include "ompi/op/op.h"
 
-#include "mca/common/gpusym/device.h"
+#include "mca/common/gpusym/device/device.h"
 #include "mca/common/gpusym/ompi_compat.h"
 
 typedef struct mca_coll_gpusym_module mca_coll_gpusym_module_t;

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mca/common/gpusym/device/multicast.h"
 #include "mca/common/gpusym/fd.h"
 #include "mca/common/gpusym/scratch.h"
 #include "ompi/request/request.h"

@@ -3,7 +3,7 @@
  *
  * The device table for NVIDIA GPUs, by the CUDA driver API.  libcuda.so.1 is opened at run time,
  * so that one binary loads on machines with and without a driver.  The only file of the library
- * that includes cuda.h; in a build without that header it is empty.
+ * that includes the toolkit's cuda.h; a build without that header has no table.
  *
  * Contexts.  Memory belongs to a context, most often the primary context of its GPU (which the
  * CUDA runtime uses).  A gpusym_gpu_t is one (GPU, context); primary contexts are retained while
@@ -14,9 +14,9 @@
 #include "config.h"
 #endif
 
-#include "mca/common/gpusym/device.h"
+#include "mca/common/gpusym/device/cuda/cuda_device.h"
 
-#if GPUSYM_HAVE_CUDA /* else device.c says that there is no such table */
+#if GPUSYM_HAVE_CUDA
 
 #include <cuda.h>
 #include <dlfcn.h>
@@ -1572,5 +1572,9 @@ static const gpusym_device_t cuda = {
 };
 
 const gpusym_device_t *const gpusym_device_cuda = &cuda;
+
+#else
+
+const gpusym_device_t *const gpusym_device_cuda = NULL;
 
 #endif /* GPUSYM_HAVE_CUDA */

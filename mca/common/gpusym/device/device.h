@@ -1,9 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * All that the rest of the project knows of a GPU: one table of functions, which device_cuda.c
- * and device_sim.c fill.  Every function may be called from any thread, leaves the caller's
- * current GPU and context as they were, and returns GPUSYM_SUCCESS or a negative error.
+ * The device table: all that the rest of the project knows of a GPU.  device/cuda and device/sim fill one each, and
+ * select.h chooses between them.  Every function may be called from any thread, leaves the caller's current GPU and
+ * context as they were, and returns GPUSYM_SUCCESS or a negative error.
  */
 #ifndef GPUSYM_COMMON_DEVICE_H
 #define GPUSYM_COMMON_DEVICE_H
@@ -165,7 +165,7 @@ typedef struct gpusym_device {
     int (*copy2d_async)(gpusym_stream_t *stream, void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
                         size_t height);
 
-    /* Multicast; all NULL where the device has none. Only gpusym_multicast_create() may call
+    /* Multicast; all NULL where the device has none. Only gpusym_multicast_create() (multicast.h) may call
      * mc_create: the sites' vetoes are checked there. mc_create: one rank makes the object for
      * `members` allocations of `size` bytes and gets its handle; mc_import: the others join by handle;
      * mc_bind: each rank adds p (of its own mem_alloc); *mp: a pointer for the multimem primitives. */
@@ -177,71 +177,5 @@ typedef struct gpusym_device {
     /* The last error of the calling thread in words: what the driver said. Never NULL. */
     const char *(*error)(void);
 } gpusym_device_t;
-
-/* Which device. */
-typedef enum { GPUSYM_DEVICE_AUTO = 0, GPUSYM_DEVICE_CUDA, GPUSYM_DEVICE_SIM, GPUSYM_DEVICE_NONE } gpusym_device_choice_t;
-
-/* What the simulator is told; set before gpusym_device_select(). */
-typedef struct {
-    bool host;        /* take any pointer that is not ours for device memory too */
-    int gpus;         /* simulated GPUs of this host, handed to processes by local rank; 0: one each */
-    int local_rank;   /* of this process on its host */
-    const char *fail; /* faults to inject: "what:n[@rank][,...]": the n-th (from 1) alloc, import, export, bind,
-                         launch, graph or hostalloc fails, or the n-th launch never completes ("hang"), or the n-th address
-                         that a kernel which stays is told comes too late ("bell"); on every rank or one */
-    int world_rank;   /* whose @rank that is */
-    const char *links; /* "A-B:CLASS[,...]": the class (team.h) of the link between GPUs A and B, which are numbered as the
-                          local ranks they are handed to; 0: neither maps the other's memory. Of all others: one NVLink */
-} gpusym_sim_params_t;
-extern gpusym_sim_params_t gpusym_sim_params;
-
-/* Simulator only: managed memory, which program and kernels both reach at *p. GPUSYM_ERR_NO_MEMORY, GPUSYM_ERR_BAD_PARAM
- * (size 0). The simulator must be open; what is not freed by gpusym_sim_managed_free goes at close(). */
-int gpusym_sim_managed_alloc(size_t size, void **p);
-int gpusym_sim_managed_free(void *p);
-/* Simulator only: device memory that peers map by a descriptor, as memory of cuMemCreate is, and which query gives no
- * id. Errors and end as above. */
-int gpusym_sim_vmm_alloc(size_t size, void **p);
-int gpusym_sim_vmm_free(void *p);
-/* Simulator only: bytes of device memory that this process has allocated, now and at most since open(). Either may be
- * NULL. */
-void gpusym_sim_bytes(uint64_t *now, uint64_t *peak);
-
-/*
- * Simulator only, for the kernels' multicast primitives: if mp lies in a multicast pointer of mc_bind, stores in
- * alias[0..members-1] where the CPU reads and writes that same offset in each member's memory, in the order of the
- * members, and returns how many there are. 0: mp is not a multicast pointer. Never waits: GPUSYM_ERR_NOT_AVAILABLE until
- * every member has bound its memory (the object's users agree on that before they launch); GPUSYM_ERR_UNREACHABLE
- * where a member's memory cannot be mapped; GPUSYM_ERR_BAD_PARAM where max is too small.
- * The aliases hold until mc_free, or the end of the launch that was given mp.
- */
-int gpusym_sim_mc_members(const void *mp, void **alias, unsigned max);
-
-/*
- * Chooses and opens the device of this process: AUTO takes cuda if there is a driver, else none (the simulator is taken
- * only by name). Idempotent; the first choice stays. Returns the table, or NULL with *why saying in
- * words why there is none.
- */
-const gpusym_device_t *gpusym_device_select(gpusym_device_choice_t choice, const char **why);
-/* The chosen table, or NULL. */
-const gpusym_device_t *gpusym_device(void);
-/* Chooses and opens by the parameters of coll/gpusym, which sets this while it is open: for those that need the device before
- * there was a collective. NULL: it is not in use. Written where there is one thread, in MPI_Init and MPI_Finalize. */
-extern const gpusym_device_t *(*gpusym_device_opener)(void);
-/* gpusym_device(), opened by gpusym_device_opener where it is not yet. */
-const gpusym_device_t *gpusym_device_need(void);
-/* Closes it. */
-void gpusym_device_close(void);
-
-/* Whether a multicast object may be made: `param` (our own parameter) and none of the sites' vetoes
- * NCCL_NVLS_ENABLE=0, NVSHMEM_DISABLE_NVLS=1, TORCH_SYMM_MEM_DISABLE_MULTICAST=1. *why names what forbids. */
-bool gpusym_multicast_allowed(bool param, const char **why);
-/* The one way to make a multicast object. GPUSYM_ERR_NOT_AVAILABLE where it is forbidden or not offered. */
-int gpusym_multicast_create(const gpusym_device_t *dev, bool param, gpusym_gpu_t *gpu, unsigned members, size_t size,
-                            gpusym_mc_t **mc, gpusym_handle_t *handle);
-
-/* The fillings. device_cuda is NULL in a build without CUDA. */
-extern const gpusym_device_t *const gpusym_device_cuda;
-extern const gpusym_device_t gpusym_device_sim;
 
 #endif

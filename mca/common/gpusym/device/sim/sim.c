@@ -30,9 +30,11 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "mca/common/gpusym/device.h"
+#include "mca/common/gpusym/device/sim/sim.h"
 #include "mca/common/gpusym/fd.h"
 #include "mca/common/gpusym/sanitizers.h"
+
+gpusym_sim_params_t gpusym_sim_params;
 
 /* The faults that can be asked for: an enumerator, and the word of gpusym_sim_params.fail. */
 #define SIM_FAULTS(X)       \

@@ -1,0 +1,53 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The simulated GPU: its table, what it is told before it is opened, and what only the simulator can do.
+ */
+#ifndef GPUSYM_COMMON_DEVICE_SIM_H
+#define GPUSYM_COMMON_DEVICE_SIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mca/common/gpusym/device/device.h"
+
+extern const gpusym_device_t gpusym_device_sim;
+
+/* Parameters of the simulator. They are set before it is opened. */
+typedef struct {
+    bool host;         /* take any pointer that is not the simulator's own for device memory too */
+    int gpus;          /* simulated GPUs of this host, handed to processes by local rank; 0: one each */
+    int local_rank;    /* of this process on its host */
+    const char *fail;  /* faults to inject: "what:n[@rank][,...]": the n-th (from 1) alloc, import, export, bind,
+                        * launch, graph or hostalloc fails, or the n-th launch never completes ("hang"), or the n-th
+                        * address that a resident kernel reads from its doorbell comes too late ("bell"); on every rank
+                        * or one */
+    int world_rank;    /* whose @rank that is */
+    const char *links; /* "A-B:CLASS[,...]": the class (team.h) of the link between GPUs A and B, which are numbered as the
+                        * local ranks they are handed to; 0: neither maps the other's memory. Of all others: one NVLink */
+} gpusym_sim_params_t;
+extern gpusym_sim_params_t gpusym_sim_params;
+
+/* Managed memory, which program and kernels both reach at *p. GPUSYM_ERR_NO_MEMORY, GPUSYM_ERR_BAD_PARAM (size 0). The
+ * simulator must be open; close() frees what gpusym_sim_managed_free has not. */
+int gpusym_sim_managed_alloc(size_t size, void **p);
+int gpusym_sim_managed_free(void *p);
+/* Device memory that peers map by a descriptor, as memory of cuMemCreate is, and for which query() reports no id. Errors
+ * and lifetime as above. */
+int gpusym_sim_vmm_alloc(size_t size, void **p);
+int gpusym_sim_vmm_free(void *p);
+/* Bytes of device memory that this process has allocated, now and at most since open(). Either may be NULL. */
+void gpusym_sim_bytes(uint64_t *now, uint64_t *peak);
+
+/*
+ * For the kernels' multicast primitives: if mp lies in a multicast pointer of mc_bind, stores in alias[0..members-1]
+ * where the CPU reads and writes that same offset in each member's memory, in the order of the members, and returns
+ * how many there are. 0: mp is not a multicast pointer. Never waits: GPUSYM_ERR_NOT_AVAILABLE until every member has
+ * bound its memory (the object's users agree on that before they launch); GPUSYM_ERR_UNREACHABLE where a member's
+ * memory cannot be mapped; GPUSYM_ERR_BAD_PARAM where max is too small.
+ * The aliases hold until mc_free, or the end of the launch that was given mp.
+ */
+int gpusym_sim_mc_members(const void *mp, void **alias, unsigned max);
+
+#endif
