@@ -6,13 +6,13 @@
 #ifndef GPUSYM_KERNELS_FAMILIES_H
 #define GPUSYM_KERNELS_FAMILIES_H
 
-#include "kernels/channel.h"
-#include "kernels/symm_ce.h"
-#include "kernels/symm_ll.h"
-#include "kernels/symm_ll128.h"
-#include "kernels/symm_mc.h"
-#include "kernels/symm_rs_ag.h"
-#include "kernels/symm_xchg.h"
+#include "kernels/path/channel.h"
+#include "kernels/symm/symm_ce.h"
+#include "kernels/symm/symm_ll.h"
+#include "kernels/symm/symm_ll128.h"
+#include "kernels/symm/symm_mc.h"
+#include "kernels/symm/symm_rs_ag.h"
+#include "kernels/symm/symm_xchg.h"
 
 #define GS_RUN_AGXLL_R(c, w, op, type) gs_agxll_r(c, w, op, type, false)
 #define GS_RUN_RSXLD_AGXST(c, w, op, type) gs_rs_ag(c, w, op, type, false)

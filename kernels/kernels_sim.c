@@ -6,9 +6,6 @@
 #include "kernels/kernels.h"
 #include "kernels/kernels_sim.h"
 
-int (*gpusym_kernel_sim_mc_members)(const void *mp, void **alias, unsigned max);
-void *(*gpusym_kernel_sim_reach)(const void *p);
-
 static void (*const any[])(gs_ctx_t, const gpusym_work_t *) = {
 #define GPUSYM_FAMILY(id, reduces, next) gpusym_kernel_sim_any_##id,
 #include "kernels/kernels.def"

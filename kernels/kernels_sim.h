@@ -6,7 +6,7 @@
 #ifndef GPUSYM_KERNELS_SIM_H
 #define GPUSYM_KERNELS_SIM_H
 
-#include "kernels/reduce.h" /* with prim.h, which needs it */
+#include "kernels/prim/reduce.h" /* with prim.h, which needs it */
 #include "kernels/work.h"
 
 #define HIDDEN __attribute__((visibility("hidden")))

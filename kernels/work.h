@@ -90,7 +90,7 @@ typedef struct gpusym_copies_work {
  * The host launches on a slot only when all ranks have ended the launch before (they post the call, which they do when
  * they have the completion word of the last).  So whoever may overwrite what is a question within one launch: at its
  * start nobody reads anything in a slot, and flags and LL lines hold epochs below w->epoch (but for a one-shot all-reduce,
- * for which a peer may have rung early: symm_ll.h; then LL lines may have its epoch).  The zero-copy kernels
+ * for which a peer may have rung early: symm/symm_ll.h; then LL lines may have its epoch).  The zero-copy kernels
  * rely on the same: once a rank runs, all ranks' buffers are there to be read and written.
  */
 typedef struct gpusym_work {
@@ -127,7 +127,7 @@ typedef struct gpusym_work {
      * else (scan: the ranks up to us); empty: nothing is stored. The result goes to recv[rank]. */
     uint32_t src_first, src_end, dst_first, dst_end;
 
-    /* A kernel that stays (symm_ll.h): where the host rings for the next call, in pinned memory, and how long the kernel
+    /* A kernel that stays (symm/resident.h): where the host rings for the next call, in pinned memory, and how long the kernel
      * waits for that. 0 ns: it does not stay. */
     const uint64_t *bell; /* [2] */
     uint64_t linger_ns;
@@ -187,7 +187,7 @@ typedef struct gpusym_work {
 
 /* Packs that a thread of a GPU moves at a time: loads in flight. */
 #define GPUSYM_MOVE_PACKS 4u
-/* A group of LL128 lines: four, with their flags, and the packs that they hold (channel.h). */
+/* A group of LL128 lines: four, with their flags, and the packs that they hold (lines.h). */
 #define GPUSYM_LL128_BYTES 512u
 #define GPUSYM_LL128_PACKS 30u
 /* Streams of a block of so many threads, a warp each (symm_ll128.h); and groups of a unit, where nobody asks for others: as

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernels/plan.h"
 #include "mca/common/gpusym/team.h"
 #include "test/unit/random.h"
 #include "test/unit/rig.h"

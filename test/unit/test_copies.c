@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/plan.h"
 #include "mca/common/gpusym/copies.h"
 #include "test/unit/random.h"
 #include "test/unit/rig.h"

@@ -23,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kernels/plan.h"
 #include "mca/common/gpusym/device/sim/sim.h"
 
 static const gpusym_device_t *const dev = &gpusym_device_sim;

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernels/plan.h"
 #include "test/unit/random.h"
 #include "test/unit/rig.h"
 

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "kernels/move.h"
+#include "kernels/prim/move.h"
 #include "test/unit/random.h"
 
 static float f32_of(uint32_t bits)

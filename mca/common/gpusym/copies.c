@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * What the copy engines do: see copies.h, and kernels/symm_ce.h for the flags.
+ * What the copy engines do: see copies.h, and kernels/symm/symm_ce.h for the flags.
  *
  * A message that is reduced goes in two hops: each rank sends its slices to their owners, piece by piece, an owner reduces
  * a piece when it has all of it and sends the result to all who get it. A broadcast goes the same two hops, without the
@@ -138,7 +138,7 @@ static uint32_t *sent_word(const gpusym_work_t *w, uint32_t p)
     return (uint32_t *)((char *)w->peer[w->rank] + GPUSYM_SENT_OFF + 4 * p);
 }
 
-/* Rows of flags (kernels/symm_ce.h). */
+/* Rows of flags (kernels/symm/symm_ce.h). */
 #define ARRIVED 0u
 #define REDUCED 0u
 #define DELIVERED 1u

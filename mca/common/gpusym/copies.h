@@ -3,7 +3,7 @@
  *
  * Collectives whose data copy engines send straight between users' buffers, or into the heaps of those who reduce them.
  * Streams wait for flags and write flags of peers (device.h: stream_flags); kernels reduce, and end the call
- * (kernels/symm_ce.h).
+ * (kernels/symm/symm_ce.h).
  */
 #ifndef GPUSYM_COMMON_COPIES_H
 #define GPUSYM_COMMON_COPIES_H

@@ -4,6 +4,7 @@
  * A call in flight: roll-call, set-up, launch, completion; and what is done when a peer or a GPU fails.
  */
 #include "mca/coll/gpusym/call/call.h"
+#include "kernels/plan.h"
 #include "mca/common/gpusym/copies.h"
 #include "mca/common/gpusym/fd.h"
 #include "mca/common/gpusym/scratch.h"

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Kernels that stay: after a small collective its one block lingers on the GPU, so that the communicator's next one costs
- * no launch (kernels/symm_ll.h and symm_xchg.h have the other side, kernels/work.h the bell). Of this rank alone: what a peer
+ * no launch (kernels/symm/resident.h has the other side, kernels/work.h the bell). Of this rank alone: what a peer
  * does, launch or ring, makes no difference.
  *
  * A team may have two, one for all-reduce and one for another collective. A kernel belongs to the team, with its lane, until
@@ -20,6 +20,7 @@
  * (gs_agxll_r_rung), and the call goes on as all have agreed.
  */
 #include "mca/coll/gpusym/call/call.h"
+#include "kernels/plan.h"
 
 /* The kernels that keep a lane, and where the next one stands. Only of processes without MPI_THREAD_MULTIPLE. */
 static coll_gpusym_stay_t *keeper[GPUSYM_STAY_KEEPERS_MAX];

@@ -8,6 +8,7 @@
  * roll-call.
  */
 #include "mca/coll/gpusym/call/call.h"
+#include "kernels/plan.h"
 
 /* n elements of a type lie in one piece. */
 static bool flat(struct ompi_datatype_t *type, size_t n)

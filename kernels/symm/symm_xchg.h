@@ -4,7 +4,7 @@
  * The exchange kernels: what a rank has for another is a segment of its input, what it gets a segment of its output, any
  * of them empty.  All-gather, all-to-all, gather, scatter; and, where the receiver reduces what it gets, reduce-scatter,
  * scan, reduce.
- *   XLL, XLL_R        segments go in LL lines (symm_ll.h); small ones
+ *   XLL, XLL_R        segments go in LL lines (lines.h); small ones
  *   XST, XST_R        segments are stored to the receiver's heap
  *   XLD_R             segments go to one's own heap, the receiver loads them
  *   XST_Z             segments are stored to the receivers' outputs (zero copy)
@@ -23,7 +23,9 @@
 #ifndef GPUSYM_KERNELS_SYMM_XCHG_H
 #define GPUSYM_KERNELS_SYMM_XCHG_H
 
-#include "kernels/symm_ll.h"
+#include "kernels/prim/lines.h"
+#include "kernels/prim/move.h"
+#include "kernels/symm/resident.h"
 
 GS_FN uint64_t gs_lines(uint64_t bytes)
 {

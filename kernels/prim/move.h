@@ -7,7 +7,7 @@
 #ifndef GPUSYM_KERNELS_MOVE_H
 #define GPUSYM_KERNELS_MOVE_H
 
-#include "kernels/reduce.h"
+#include "kernels/prim/reduce.h"
 
 /* The q-th rank as this one counts, from itself: all ranks start at another one, and no port is stormed. */
 GS_FN uint32_t gs_nth(const gpusym_work_t *w, uint32_t q)

@@ -21,8 +21,8 @@
 #ifndef GPUSYM_KERNELS_SYMM_MC_H
 #define GPUSYM_KERNELS_SYMM_MC_H
 
-#include "kernels/symm_rs_ag.h"
-#include "kernels/symm_xchg.h"
+#include "kernels/symm/symm_rs_ag.h"
+#include "kernels/symm/symm_xchg.h"
 
 /* gs_barrier with one multicast store in place of nranks - 1, by the same flags: so a timeout can name who is missing,
  * which a count of arrivals could not, and a failed launch leaves nothing behind that has to be counted anew. */

@@ -11,7 +11,7 @@
 #ifndef GPUSYM_KERNELS_REDUCE_H
 #define GPUSYM_KERNELS_REDUCE_H
 
-#include "kernels/prim.h"
+#include "kernels/prim/prim.h"
 
 /* A pack under reduction: two words, or eight fp32 in four words for the 16-bit floats. */
 typedef struct {

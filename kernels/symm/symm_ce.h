@@ -23,7 +23,7 @@
 #ifndef GPUSYM_KERNELS_SYMM_CE_H
 #define GPUSYM_KERNELS_SYMM_CE_H
 
-#include "kernels/move.h"
+#include "kernels/prim/move.h"
 
 /* After a failure: how long the last kernel lets its GPU's streams run out. */
 #define GS_CE_DRAIN_NS 1000000000ull

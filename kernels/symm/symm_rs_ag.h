@@ -33,7 +33,7 @@
 #ifndef GPUSYM_KERNELS_SYMM_RS_AG_H
 #define GPUSYM_KERNELS_SYMM_RS_AG_H
 
-#include "kernels/move.h"
+#include "kernels/prim/move.h"
 
 /* One chunk as a block sees it. */
 typedef struct {

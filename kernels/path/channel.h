@@ -27,7 +27,8 @@
 #ifndef GPUSYM_KERNELS_CHANNEL_H
 #define GPUSYM_KERNELS_CHANNEL_H
 
-#include "kernels/move.h"
+#include "kernels/prim/lines.h"
+#include "kernels/prim/move.h"
 
 #define GS_SIMPLE 0u
 #define GS_LL 1u
@@ -54,11 +55,6 @@ typedef struct {
 GS_FN bool gs_has(uint32_t set, uint32_t bit)
 {
     return 0 != (set >> bit & 1u);
-}
-
-GS_FN uint64_t gs_min64(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* Rank `owner`'s buffer for message k of the stream that comes to it by its link. */
@@ -405,42 +401,6 @@ GS_FN void gs_packs_ll(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t
 }
 
 /* ---- LL128 ---- */
-
-/* A group: four lines, which a warp stores and loads at once, with 30 packs. Lane l of line l / 8 has 16 bytes; those of the
- * last lane of a line are 8 bytes of data and the flag.  So 28 packs lie in the other lanes, and two are
- * halved: pack 28 over lanes 7 and 15, pack 29 over lanes 23 and 31. */
-/* Which pack of a group a lane has; GPUSYM_LL128_PACKS: none. */
-GS_FN uint32_t gs_ll128_pack(uint32_t lane)
-{
-    return 7 != lane % 8 ? lane / 8 * 7 + lane % 8 : 7 == lane ? 28 : 23 == lane ? 29 : GPUSYM_LL128_PACKS;
-}
-
-/* Takes a lane's packs of m groups, when they are there; rank p writes them. Called by all lanes of a warp. The loads go out
- * together. */
-GS_FN void gs_ll128_take(const gpusym_work_t *w, const char *group, uint32_t m, uint32_t lane, uint32_t flag, uint32_t p,
-                         gs_pack_t *v, uint32_t *status)
-{
-    gs_wait_t wait = GS_WAIT_INIT;
-    uint32_t mine = *status; /* GPUSYM_STATUS_OK, in all lanes */
-    bool there;
-    do {
-        gs_raw_t raw[GS_GROUPS];
-        GS_UNROLL
-        for (uint32_t u = 0; u < GS_GROUPS; u++) {
-            raw[u] = gs_ll128_ld(group + (u < m ? u : 0) * GPUSYM_LL128_BYTES, lane);
-        }
-        there = true;
-        GS_UNROLL
-        for (uint32_t u = 0; u < GS_GROUPS; u++) {
-            there = gs_ll128_whole(&raw[u], lane, flag) && there;
-            v[u] = raw[u].v;
-        }
-        if (!there) {
-            mine = gs_wait(w, &wait, p);
-        }
-    } while (!there && GPUSYM_STATUS_OK == gs_warp_worst(mine));
-    *status = gs_warp_worst(mine);
-}
 
 /* Packs of m groups from number g on, of one lane. */
 GS_FN void gs_lane_ll128(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool reduces,

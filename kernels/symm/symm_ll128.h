@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * RSxLL128_AGxLL128: the two-shot all-reduce by LL128 lines (channel.h), without a barrier.  Each rank owns a slice of the
+ * RSxLL128_AGxLL128: the two-shot all-reduce by LL128 lines (lines.h), without a barrier.  Each rank owns a slice of the
  * message: all store their parts of it into its lines; it reduces them, and stores the result into everybody's lines.  For
  * messages of middle size: beside one-shot LL a rank sends little, 1/15 of it flags, and beside the other two-shots nobody
  * waits for a fence.
@@ -35,7 +35,8 @@
 #ifndef GPUSYM_KERNELS_SYMM_LL128_H
 #define GPUSYM_KERNELS_SYMM_LL128_H
 
-#include "kernels/channel.h"
+#include "kernels/prim/lines.h"
+#include "kernels/prim/move.h"
 
 /* Groups of a unit that a warp takes at a time, of each of GS_RANKS ranks: 8 loads of a lane in flight, in 128 registers. */
 #define GS_BATCH 2u

@@ -27,7 +27,7 @@
  *   gs_pause()                  one turn of a wait loop
  *   GS_WARP                     threads that go together: LL128 lines are stored and loaded by 32 lanes, GS_WARP at once
  *   gs_warp_worst(s)            the largest s of the lanes of a warp; all call it
- *   GS_GROUPS                   how many groups of LL128 lines (channel.h) a warp takes at a time
+ *   GS_GROUPS                   how many groups of LL128 lines (lines.h) a warp takes at a time
  *   gs_ll128_st(group, lane, v, e, &half)  stores a lane's pack of a group with flag e; all lanes of a warp call it, or
  *                               one thread for all lanes, rising; half: kept between them
  *   gs_ll128_ld(group, lane)    what a lane has of a group, as a gs_raw_t, whether it is there yet or not
@@ -89,9 +89,9 @@ typedef struct {
 } gs_rung_t;
 
 #if defined(__CUDACC__)
-#include "kernels/prim_cuda.h"
+#include "kernels/prim/prim_cuda.h"
 #else
-#include "kernels/prim_sim.h"
+#include "kernels/prim/prim_sim.h"
 #endif
 
 /* A wait: how often it looked, and since when.  Start it with GS_WAIT_INIT. */
