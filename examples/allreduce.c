@@ -142,14 +142,14 @@ static bool rose(const char *name)
     return false;
 }
 
-/* Whether gpusym serves MPI_COMM_WORLD: it counts a call on host memory as passed on. */
+/* Whether gpusym serves MPI_COMM_WORLD: it counts a call on host memory as forwarded. */
 static bool gpusym_in_use(void)
 {
     int one = 1, sum;
 
     start_counting();
     MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    return rose("passed") || rose("native") || rose("staged");
+    return rose("forwarded") || rose("native") || rose("staged");
 }
 
 /* ---- which device ---------------------------------------------------------------------------------------------- */

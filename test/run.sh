@@ -103,7 +103,7 @@ inflight     | 1,2,3,4   | 120 | ok                             |               
 # Kernels that stay, which leave as the next call comes: by their time, and where the simulator says so.
 linger       | 1,2,3     | 60  | ok                             | coll_gpusym_linger=300                  | test/mpi/linger --n 1500
 linger-long  | 1,2,3     | 60  | ok                             | coll_gpusym_linger=3000                 | test/mpi/linger --n 150
-linger-late  | =3        | 60  | ok:kernels that had stayed, [1-9] | coll_gpusym_linger=20000 coll_gpusym_sim_fail=bell:1@0,bell:6@0,bell:13@0,bell:20@0,bell:31@0,bell:5@1,bell:14@1,bell:8@2,bell:20@2 | test/mpi/linger --n 100
+linger-late  | =3        | 60  | ok:kernels that had stayed, [1-9] | coll_gpusym_linger=20000 coll_gpusym_sim_fail=doorbell:1@0,doorbell:6@0,doorbell:13@0,doorbell:20@0,doorbell:31@0,doorbell:5@1,doorbell:14@1,bell:8@2,bell:20@2 | test/mpi/linger --n 100
 linger-every | =3        | 120 | ok                             | coll_gpusym_linger=500 coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/every --thin 800
 linger-coll  | =3        | 120 | ok                             | coll_gpusym_linger=500 coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/random_coll --n 800
 linger-comms | =2        | 120 | ok                             | coll_gpusym_linger=500 coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/comms

@@ -26,7 +26,7 @@ failed=0
 # expect WHAT NAME VALUE LOG: the log says so, with what is allowed
 expect() {
     if grep -Fq "The MCA parameter $2 cannot be \"$3\"." "$4" && grep -q '^Allowed: .' "$4" &&
-        grep -q '^Taken instead: the default, ' "$4"; then
+        grep -q '^Used instead: the default, ' "$4"; then
         passed=$((passed + 1))
     else
         failed=$((failed + 1))

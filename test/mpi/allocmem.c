@@ -77,7 +77,7 @@ static bool sums(const check_t *t, int *in, int *out)
 static void one(check_t *t, const hint_t *hint, bool native)
 {
     int *in = allocate(ELEMENTS * sizeof(int), hint), *out = allocate(ELEMENTS * sizeof(int), hint);
-    const char *way = !hint->gpu ? "passed" : native ? "zero_copy" : NULL;
+    const char *way = !hint->gpu ? "forwarded" : native ? "zero_copy" : NULL;
     const unsigned long long before = NULL != way ? mpit_count("allreduce", way) : 0;
 
     check_result(t, NULL != in && NULL != out && sums(t, in, out));

@@ -283,7 +283,7 @@ static const MPI_T_pvar_handle *counter_handle(MPI_T_pvar_session session, const
 
 bool check_counter_of(const char *coll, enum check_counter which, unsigned long long *value)
 {
-    static const char *const suffixes[] = {"native", "staged", "passed"};
+    static const char *const suffixes[] = {"native", "staged", "forwarded"};
     MPI_T_pvar_session session;
     const MPI_T_pvar_handle *handle;
     char name[128];

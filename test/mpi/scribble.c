@@ -176,7 +176,7 @@ static int heard(void)
     close(saved_stderr);
     fputs(text, stderr);
     snprintf(expected, sizeof expected, "memory by which rank %d and its peers agree", VICTIM);
-    return NULL != strstr(text, expected) ? 2 : NULL != strstr(text, "has given the collective up") ? 1 : 0;
+    return NULL != strstr(text, expected) ? 2 : NULL != strstr(text, "has aborted the collective") ? 1 : 0;
 }
 
 /* ---- calls ---- */

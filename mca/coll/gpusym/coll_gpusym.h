@@ -45,7 +45,7 @@ typedef struct {
     unsigned long long late;                         /* of the native ones: that had left just before; launched */
     unsigned long long staged;                       /* went through the host */
     unsigned long long reason[COLL_GPUSYM_REASONS];  /* of those, by reason */
-    unsigned long long passed;                       /* host buffers: handed on untouched */
+    unsigned long long forwarded;                    /* host buffers: forwarded untouched */
 } coll_gpusym_counters_t;
 
 typedef struct {

@@ -149,7 +149,7 @@ COLL_GPUSYM_INLINE bool coll_gpusym_hands_on(mca_coll_gpusym_module_t *m, const 
             return false;
         }
     }
-    coll_gpusym_count(&mca_coll_gpusym_component.counters[a->coll].passed);
+    coll_gpusym_count(&mca_coll_gpusym_component.counters[a->coll].forwarded);
     return true;
 }
 

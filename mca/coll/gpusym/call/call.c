@@ -970,7 +970,7 @@ void coll_gpusym_call_count(const coll_gpusym_call_t *call)
     coll_gpusym_counters_t *counters = &mca_coll_gpusym_component.counters[call->args.coll];
     if (COLL_GPUSYM_CALL_ENDED != call->state) {
         if (call->reason < 0) {
-            coll_gpusym_count(&counters->passed);
+            coll_gpusym_count(&counters->forwarded);
         } else {
             coll_gpusym_count(&counters->staged);
             coll_gpusym_count(&counters->reason[call->reason]);

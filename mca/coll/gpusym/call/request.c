@@ -127,7 +127,7 @@ static bool without_team(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *
         if (!inter && COLL_GPUSYM_REDUCE_LOCAL != a->coll) {
             coll_gpusym_pass(m); /* the device has been looked for: there will be none */
         }
-        coll_gpusym_count(&counters->passed);
+        coll_gpusym_count(&counters->forwarded);
         return true;
     }
     coll_gpusym_where(m, a, &smem, &rmem);
@@ -136,7 +136,7 @@ static bool without_team(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *
         m->host_lately = host && !inter; /* the short way knows no remote ranks */
     }
     if (host) {
-        coll_gpusym_count(&counters->passed);
+        coll_gpusym_count(&counters->forwarded);
         return true;
     }
     if (m->alone && COLL_GPUSYM_REDUCE_LOCAL != a->coll &&
@@ -292,7 +292,7 @@ int coll_gpusym_blocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *
         return coll_gpusym_previous(m, a);
     }
     if (passes_at_once(m, a)) {
-        coll_gpusym_count(&mca_coll_gpusym_component.counters[a->coll].passed);
+        coll_gpusym_count(&mca_coll_gpusym_component.counters[a->coll].forwarded);
         return coll_gpusym_previous(m, a);
     }
     if (!coll_gpusym_counts_valid(m, a)) {
@@ -649,7 +649,7 @@ int coll_gpusym_nonblocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_
     int reason, rv;
 
     if (passes_at_once(m, a)) {
-        coll_gpusym_count(&mca_coll_gpusym_component.counters[a->coll].passed);
+        coll_gpusym_count(&mca_coll_gpusym_component.counters[a->coll].forwarded);
         return coll_gpusym_previous_i(m, a, req);
     }
     rv = team_ready(m, a);

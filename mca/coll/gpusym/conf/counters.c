@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * What was counted, shown two ways: as MPI_T performance variables while the program runs, and as a
- * line a collective at its end.  Both walk one description of a collective's counters.
+ * The counters, shown two ways: as MPI_T performance variables while the program runs, and as one line
+ * per collective at its end.
  */
 #include "mca/coll/gpusym/coll_gpusym.h"
 
@@ -28,7 +28,7 @@ static const struct {
 #include "mca/coll/gpusym/args/coll_gpusym.def"
 };
 
-/* The collective that an algorithm is of, "ALLREDUCE". */
+/* The collective of each algorithm, "ALLREDUCE". */
 static const char *const algorithm_coll[] = {
 #define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) #coll,
 #include "kernels/kernels.def"
@@ -69,7 +69,7 @@ static int pvar(unsigned coll, const char *kind, const char *detail, const char 
     int ret;
 
     snprintf(name, sizeof(name), "%s_%s%s%s", colls[coll].name, kind, '\0' == *detail ? "" : "_", detail);
-    snprintf(text, sizeof(text), "Calls of %s in this process, in all its forms: %s", colls[coll].mpi, doc);
+    snprintf(text, sizeof(text), "Calls of %s in this process, blocking, nonblocking and persistent: %s", colls[coll].mpi, doc);
     ret = mca_base_component_pvar_register(
         &mca_coll_gpusym_component.super.collm_version, name, text, OPAL_INFO_LVL_4, MCA_BASE_PVAR_CLASS_COUNTER,
         MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL, MCA_BASE_VAR_BIND_NO_OBJECT,
@@ -80,34 +80,37 @@ static int pvar(unsigned coll, const char *kind, const char *detail, const char 
 static int pvars_of(unsigned coll)
 {
     coll_gpusym_counters_t *c = &mca_coll_gpusym_component.counters[coll];
-    int ret = pvar(coll, "native", "", "run on the GPU", &c->native);
+    int ret = pvar(coll, "native", "", "ran on the GPU", &c->native);
 
-    /* What has no kernels has these counters too: they stay 0, and tools need not know. */
+    /* A collective without kernels has all counters too, so that tools can treat all collectives alike. */
     for (unsigned a = 0; OMPI_SUCCESS == ret && a < GPUSYM_ALG_COUNT; ++a) {
         if (coll_gpusym_algorithm_is_of(a, coll)) {
             ret = pvar(coll, "native", gpusym_algorithm_name(a), gpusym_algorithm_doc(a), &c->algorithm[a]);
         }
     }
     if (OMPI_SUCCESS == ret) {
-        ret = pvar(coll, "native", "copy", "one rank only, a copy by the GPU", &c->copied);
+        ret = pvar(coll, "native", "copy", "ran as a copy by the GPU: the communicator has one rank", &c->copied);
     }
     if (OMPI_SUCCESS == ret) {
-        ret = pvar(coll, "zero_copy", "", "run on the GPU straight between users' buffers, whatever the algorithm",
+        ret = pvar(coll, "zero_copy", "", "ran on the GPU directly between user buffers, by any algorithm",
                    &c->zero_copy);
     }
     if (OMPI_SUCCESS == ret) {
-        ret = pvar(coll, "resident", "", "run by a kernel that had stayed on the GPU, without a launch", &c->resident);
+        ret = pvar(coll, "resident", "", "ran in a resident kernel, without a launch", &c->resident);
     }
     if (OMPI_SUCCESS == ret) {
-        ret = pvar(coll, "late", "", "launched, since the kernel that had stayed left as they came", &c->late);
+        ret = pvar(coll, "late", "", "were launched, because the resident kernel had just retired", &c->late);
     }
     if (OMPI_SUCCESS == ret) {
-        ret = pvar(coll, "staged", "", "taken through host memory", &c->staged);
+        ret = pvar(coll, "staged", "", "were staged through host memory", &c->staged);
     }
     for (unsigned r = 0; OMPI_SUCCESS == ret && r < COLL_GPUSYM_REASONS; ++r) {
         ret = pvar(coll, "staged", reasons[r].name, reasons[r].doc, &c->reason[r]);
     }
-    return OMPI_SUCCESS == ret ? pvar(coll, "passed", "", "host memory, handed on untouched", &c->passed) : ret;
+    if (OMPI_SUCCESS == ret) {
+        ret = pvar(coll, "forwarded", "", "have host buffers only, and were forwarded untouched to the next component", &c->forwarded);
+    }
+    return OMPI_SUCCESS == ret ? pvar(coll, "passed", "", "deprecated name of the counter forwarded", &c->forwarded) : ret;
 }
 
 int coll_gpusym_counters_register(void)
@@ -175,14 +178,14 @@ static void print_line(unsigned coll)
         entry(&l, reasons[r].name, c->reason[r]);
     }
     entries_end(&l);
-    append(&l, ", %s %llu", "passed", c->passed);
+    append(&l, ", %s %llu", "forwarded", c->forwarded);
     append(&l, "%s", "\n", 0);
     (void) gpusym_write_all(fileno(stderr), l.text, l.used);
 }
 
 static bool any_call(const coll_gpusym_counters_t *c)
 {
-    return c->native + c->staged + c->passed > 0;
+    return c->native + c->staged + c->forwarded > 0;
 }
 
 void coll_gpusym_counters_print(void)

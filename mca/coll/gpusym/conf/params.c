@@ -19,80 +19,84 @@
 
 #define MIB (1024.0 * 1024.0)
 #define COMPONENT (&mca_coll_gpusym_component)
-/* The level of what is read at every call: a tuner may write it between calls, by MPI_T, on all ranks alike. */
+/* The level of parameters that every call reads: a tuner may write them between calls, by MPI_T, on all ranks alike. */
 #define LEVEL_EVERY_CALL 5
 
 #define FIELD(name) (&mca_coll_gpusym_component.name)
 
-/* A parameter that is a number; doubles hold all these ranges exactly. */
+/* A numeric parameter.  A double holds every value of these ranges exactly. */
 typedef struct {
     const char *name;
     mca_base_var_type_t type;
     int level;
     void *field;
     double fallback, min, max;
-    int multiple; /* the value must be a multiple of it; 0: any */
+    int multiple; /* the value must be a multiple of this; 0: any value */
     const char *unit;
     const char *doc;
 } number_t;
 
 static const number_t numbers[] = {
     {"priority", MCA_BASE_VAR_TYPE_INT, 6, FIELD(priority), 90, -1, 1000, 0, "",
-     "Priority among the coll components; the highest serves a collective. -1: never used"},
+     "Priority of this component among the coll components. The component with the highest priority serves a "
+     "collective. -1 disables this component"},
     {"heap_size", MCA_BASE_VAR_TYPE_UNSIGNED_LONG, 4, FIELD(heap_size), 56 * MIB, MIB, 4096 * MIB, 0, "bytes",
-     "GPU memory a process sets aside, once, for the staging areas of all its communicators. K, M and G may follow the "
-     "number"},
+     "GPU memory that a process reserves, once, for the symmetric heap of all its communicators. The suffixes K, M "
+     "and G are accepted"},
     {"oneshot_max", MCA_BASE_VAR_TYPE_UNSIGNED_INT, LEVEL_EVERY_CALL, FIELD(oneshot_max), 0, 0, 16 * MIB, 0, "bytes",
-     "Largest message that the algorithm agxll_r (every rank sends all to every rank) is taken for. 0: by the tuning "
-     "table"},
+     "Largest message for which the algorithm agxll_r (one-shot: every rank sends its input to every rank) is "
+     "selected. 0: use the tuning table"},
     {"blocks", MCA_BASE_VAR_TYPE_INT, LEVEL_EVERY_CALL, FIELD(blocks), 0, 0, GPUSYM_BLOCKS_MAX, 0, "blocks",
-     "Thread blocks of a kernel launch. 0: by the tuning table"},
+     "Thread blocks per kernel launch. 0: use the tuning table"},
     {"threads", MCA_BASE_VAR_TYPE_INT, LEVEL_EVERY_CALL, FIELD(threads), 0, 0, GPUSYM_THREADS_MAX, 32, "threads",
-     "Threads of a block. 0: by the tuning table"},
+     "Threads per block. 0: use the tuning table"},
     {"chunk", MCA_BASE_VAR_TYPE_UNSIGNED_INT, LEVEL_EVERY_CALL, FIELD(chunk), 0, 0, 64 * MIB, 0, "bytes",
-     "What a block of a two-shot kernel takes of the message at a time. 0: by the tuning table"},
+     "Bytes of the message that a block of a two-shot kernel processes at a time. 0: use the tuning table"},
     {"timeout", MCA_BASE_VAR_TYPE_DOUBLE, 3, FIELD(timeout), 60, 0, 1000000, 0, "seconds",
-     "How long a GPU waits for another one inside a kernel before the job ends with a message. 0: for ever"},
+     "Time a GPU waits inside a kernel for another GPU. When it expires, the job ends with a message. 0: no limit"},
     {"timeout_host", MCA_BASE_VAR_TYPE_DOUBLE, 3, FIELD(timeout_host), 0, 0, 1000000, 0, "seconds",
-     "How long a collective waits for ranks that have not called it before it ends with an error. 0: for ever"},
+     "Time a collective waits for ranks that have not called it. When it expires, the collective ends with an error. "
+     "0: no limit"},
     {"warn", MCA_BASE_VAR_TYPE_DOUBLE, 3, FIELD(warn), 30, 0, 1000000, 0, "seconds",
-     "After how long a collective that waits for ranks says for which ones, and where they were last; again after twice, four "
-     "times that, and so on. 0: never, and nothing is said of ranks whose parameters differ"},
+     "Time after which a waiting collective reports the ranks that it waits for, and where they were last. The "
+     "report repeats after twice that time, four times that time, and so on. 0: no report, and no message about "
+     "ranks whose parameters differ"},
     {"share_gpu", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(share_gpu), 0, 0, 1, 0, "",
-     "Run the kernels also where ranks share a GPU. These kernels wait for each other, so they must run at the same "
-     "time, as under MPS. Otherwise such communicators are staged through host memory"},
+     "Run the kernels also where ranks share a GPU. The kernels wait for each other, so the GPU must run them at the "
+     "same time, as under MPS. Otherwise communicators whose ranks share a GPU are staged through host memory"},
     {"multicast", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(multicast), 1, 0, 1, 0, "",
      "Allow NVLink multicast (NVLS) objects. NCCL_NVLS_ENABLE=0, NVSHMEM_DISABLE_NVLS=1 or "
-     "TORCH_SYMM_MEM_DISABLE_MULTICAST=1 in the environment forbid them whatever is said here"},
+     "TORCH_SYMM_MEM_DISABLE_MULTICAST=1 in the environment forbid them and override this parameter"},
     {"zero_copy", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(zero_copy), 1, 0, 1, 0, "",
-     "Move large messages straight between users' buffers where peers can map them (on NVIDIA GPUs: memory of cudaMalloc, "
-     "and of cuMemCreate with a file descriptor; not cudaMallocAsync). Otherwise, and what is smaller, goes by way of the heap"},
+     "Move large messages directly between user buffers where peers can map them (NVIDIA GPUs: memory of cudaMalloc, "
+     "and of cuMemCreate with a file descriptor; not of cudaMallocAsync). All other messages go through the "
+     "symmetric heap"},
     {"linger", MCA_BASE_VAR_TYPE_INT, LEVEL_EVERY_CALL, FIELD(linger), -1, -1, 1000000, 0, "microseconds",
-     "How long the kernel of a small blocking collective stays on the GPU (one block), so that the next one costs no launch. "
-     "cudaDeviceSynchronize and cudaFree wait for it as long. 0: not at all; -1: by the tuning table, and not where it was "
-     "not worth it before"},
+     "Time that the resident kernel of a small blocking collective (one thread block) stays on the GPU after a call. "
+     "The next such call needs no launch. cudaDeviceSynchronize and cudaFree wait for the kernel for up to that "
+     "time. 0: no resident kernels; -1: use the tuning table, and pause where resident kernels have not paid off"},
     {"graph", MCA_BASE_VAR_TYPE_BOOL, LEVEL_EVERY_CALL, FIELD(graph), 1, 0, 1, 0, "",
-     "Launch kernels by a graph (on NVIDIA GPUs: a CUDA graph), which costs less than a launch: one for each "
-     "persistent collective, else one for each of the kernels in flight"},
+     "Launch kernels by a graph (NVIDIA GPUs: a CUDA graph), which costs less than a plain launch. Each persistent "
+     "collective has its own graph; other calls use one graph per kernel in flight"},
     {"zero_copy_min", MCA_BASE_VAR_TYPE_UNSIGNED_INT, LEVEL_EVERY_CALL, FIELD(zero_copy_min), 0, 0, 1024 * MIB, 0, "bytes",
-     "Smallest message that goes straight between users' buffers. 0: by the tuning table"},
+     "Smallest message that moves directly between user buffers. 0: use the tuning table"},
     {"reg_limit", MCA_BASE_VAR_TYPE_INT, 4, FIELD(reg_limit), 64, 0, 64, 0, "buffers",
-     "How many allocations of the user a process lets its peers map at a time; for one more, that which was not used for "
-     "the longest time is given up"},
+     "Maximum number of user allocations that peers map at a time, per process. A further one replaces the least "
+     "recently used"},
     {"reproducible", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(reproducible), 0, 0, 1, 0, "",
-     "Take only algorithms whose results have bits that depend on nothing but the inputs and the number of ranks: not on "
-     "how a message is cut, on blocks, placement or timing"},
+     "Select only algorithms whose result bits depend on nothing but the inputs and the number of ranks. How a "
+     "message is cut, the number of blocks, placement and timing have no effect on the result"},
     {"summary", MCA_BASE_VAR_TYPE_BOOL, 2, FIELD(summary), 0, 0, 1, 0, "",
      "Print at MPI_Finalize, from rank 0 to stderr, how the calls of each collective were served"},
     {"verbose", MCA_BASE_VAR_TYPE_INT, 2, FIELD(verbose), 0, 0, 100, 0, "",
-     "How much to say on stderr. 1: what is decided once, and why something is not used; 5: a line a communicator; "
-     "coll_base_verbose counts too"},
+     "Verbosity on stderr. 1: decisions that are made once, and why a feature is not used; 5: also one line per "
+     "communicator. The higher of this parameter and coll_base_verbose applies"},
     {"sim_host", MCA_BASE_VAR_TYPE_BOOL, 7, FIELD(sim_host), 0, 0, 1, 0, "",
-     "Simulator: take every buffer for GPU memory, so that any MPI program runs the kernels"},
+     "Simulator: treat every buffer as GPU memory, so that any MPI program runs the kernels"},
     {"sim_gpus", MCA_BASE_VAR_TYPE_INT, 7, FIELD(sim_gpus), 0, 0, 64, 0, "GPUs",
-     "Simulator: GPUs of a host, shared out to the processes by local rank. 0: one a process"},
+     "Simulator: number of GPUs per host, assigned to the processes by local rank. 0: one GPU per process"},
     {"epoch_first", MCA_BASE_VAR_TYPE_UNSIGNED_INT, 9, FIELD(epoch_first), 1, 1, GPUSYM_EPOCH_MAX, 0, "epochs",
-     "First epoch of a communicator's flags, to test that their counting may wrap round"},
+     "First epoch of a communicator's flags. Tests use it to make the counter wrap around"},
 };
 
 static double number_get(const number_t *p)
@@ -152,8 +156,8 @@ static bool in_range(const number_t *p, double value)
 
 /* ---- what the user wrote ---- */
 
-/* Open MPI keeps what it made of that: of "1x" 1, of "abc" 0. The text of a registered parameter, refused or not; NULL: it has
- * its default. Valid until the environment changes. */
+/* The text that the user wrote for a registered parameter, accepted or not; NULL: the parameter has its default.  Open MPI keeps
+ * only its own reading: 1 of "1x", 0 of "abc".  Valid until the environment changes. */
 static const char *user_text(const char *name)
 {
     const mca_base_var_t *var;
@@ -198,7 +202,7 @@ static bool text_integer(const char *text, double *value)
     return '\0' == end[NULL != unit];
 }
 
-/* Whether the text is one of a value that the parameter may have. That Open MPI has taken it says the same of booleans' words. */
+/* Whether the text is a value that the parameter may have.  Words for booleans were checked by Open MPI. */
 static bool text_good(const number_t *p, const char *text)
 {
     double value;
@@ -214,17 +218,17 @@ static bool text_good(const number_t *p, const char *text)
     return end != text && '\0' == *end && in_range(p, value);
 }
 
-/* Says that a parameter's default is taken in place of a value that cannot be. */
+/* Reports a value out of range, and that the default is used instead. */
 static void bad_value(const char *name, const char *value, const char *allowed, const char *fallback)
 {
-    char full[64], taken[64];
+    char full[64], used[64];
 
     snprintf(full, sizeof(full), "coll_gpusym_%s", name);
-    snprintf(taken, sizeof(taken), "the default, %s", fallback);
-    coll_gpusym_help("bad-param", full, value, allowed, taken);
+    snprintf(used, sizeof(used), "the default, %s", fallback);
+    coll_gpusym_help("bad-param", full, value, allowed, used);
 }
 
-/* Open MPI refuses by itself what the type or the enumerator has no value for, in a message of its own; the field keeps its
+/* Open MPI itself refuses text that the type or the enumerator has no value for, in a message of its own; the field keeps its
  * default. */
 #define REFUSED OPAL_ERR_VALUE_OUT_OF_BOUNDS
 
@@ -282,7 +286,7 @@ static void choice_names(const mca_base_var_enum_value_t *choices, char *buf, si
     }
 }
 
-/* Whether the text is a word or the number of one. Open MPI cuts numbers to an int, and takes nothing for 0. */
+/* Whether the text is the name or the number of a choice.  Open MPI truncates numbers to an int, and reads no text as 0. */
 static bool choice_good(const mca_base_var_enum_value_t *choices, const char *text)
 {
     double value;
@@ -296,7 +300,7 @@ static bool choice_good(const mca_base_var_enum_value_t *choices, const char *te
     return false;
 }
 
-/* A parameter that is one of some words.  choices ends with a NULL string; its first is the default. */
+/* Registers a parameter with enumerated values.  choices ends with a NULL string; the first is the default. */
 static int choice_register(const char *name, int level, const mca_base_var_enum_value_t *choices, int *field,
                            const char *doc)
 {
@@ -332,8 +336,9 @@ static int register_device(void)
     };
 
     return choice_register("device", 2, choices, FIELD(device),
-                           "What GPU memory is. auto: NVIDIA GPUs if there are any; cuda: these, and a message if "
-                           "there are none; sim: the simulator, which needs no GPU; none: the component is not used");
+                           "GPU memory to serve. auto: NVIDIA GPUs if there are any; cuda: NVIDIA GPUs, and a "
+                           "message if there are none; sim: the simulator, which needs no GPU; none: the component "
+                           "is not used");
 }
 
 /* coll_gpusym_<collective>_algorithm */
@@ -349,8 +354,8 @@ static int register_algorithm(unsigned coll)
 
     snprintf(name, sizeof(name), "%s_algorithm", coll_gpusym_name(coll));
     used = (size_t) snprintf(doc, sizeof(doc),
-                             "How %s on GPU memory is done. auto: by the tuning table; "
-                             "staged: through host memory, by the other components",
+                             "Algorithm of %s on GPU memory. auto: use the tuning table; staged: through host "
+                             "memory, by the other components",
                              coll_gpusym_mpi_name(coll));
     for (unsigned a = 0; a < GPUSYM_ALG_COUNT; ++a) {
         if (coll_gpusym_algorithm_is_of(a, coll)) {
@@ -365,7 +370,7 @@ static int register_algorithm(unsigned coll)
     return choice_register(name, LEVEL_EVERY_CALL, choices, FIELD(algorithm[coll]), doc);
 }
 
-/* Those of what has no kernels stay auto. */
+/* The algorithm of a collective without kernels stays auto. */
 static int register_algorithms(void)
 {
     int ret = OMPI_SUCCESS;
@@ -386,9 +391,9 @@ static int register_adopt(void)
 
     COMPONENT->adopt = "all";
     var = var_register("adopt",
-                       "Which components to take in when the list of coll components names only gpusym: all, none, a "
-                       "comma list, or ^ and a comma list of those to leave out. When the list names others too, "
-                       "nothing is taken in unless this is set",
+                       "Components to adopt when the list of coll components names only gpusym: all, none, a "
+                       "comma-separated list, or ^ and a comma-separated list of components to exclude. When the "
+                       "list names other components too, none is adopted unless this parameter is set",
                        MCA_BASE_VAR_TYPE_STRING, NULL, 3, FIELD(adopt));
     if (var >= 0) {
         (void) mca_base_var_get_value(var, NULL, &source, NULL);
@@ -401,9 +406,10 @@ static int register_sim_fail(void)
 {
     COMPONENT->sim_fail = "";
     return var_register("sim_fail",
-                        "Simulator: faults to inject, what:n[@rank], separated by commas: the n-th (from 1) alloc, "
-                        "import, export, bind, launch, graph or hostalloc fails, or the n-th launch never ends (hang), or the n-th address that a kernel which "
-                        "stays is told comes too late (bell); on every rank or on one",
+                        "Simulator: faults to inject, as a comma-separated list of WHAT:N[@RANK]. The N-th (from 1) "
+                        "alloc, import, export, bind, launch, graph or hostalloc fails; hang: the N-th launch never "
+                        "ends; doorbell: the N-th command to a resident kernel arrives too late. @RANK limits the "
+                        "fault to one rank",
                         MCA_BASE_VAR_TYPE_STRING, NULL, 9, FIELD(sim_fail));
 }
 
@@ -411,9 +417,10 @@ static int register_sim_links(void)
 {
     COMPONENT->sim_links = "";
     return var_register("sim_links",
-                        "Simulator: links between GPUs, A-B:CLASS, separated by commas; GPUs are numbered as the local ranks "
-                        "they are handed to. Class 0: neither reaches the other, 1: across NUMA nodes, 2: in one, 3: by one "
-                        "PCI switch, 3 + n: n NVLinks. Of pairs that are not named: one NVLink",
+                        "Simulator: links between GPUs, as a comma-separated list of A-B:CLASS. A GPU has the number "
+                        "of the local rank that it is assigned to. CLASS 0: neither GPU reaches the other; 1: across "
+                        "NUMA nodes; 2: within a NUMA node; 3: through one PCI switch; 3 + n: n NVLinks. Other pairs "
+                        "have one NVLink",
                         MCA_BASE_VAR_TYPE_STRING, NULL, 9, FIELD(sim_links));
 }
 

@@ -36,7 +36,7 @@
 
 gpusym_sim_params_t gpusym_sim_params;
 
-/* The faults that can be asked for: an enumerator, and the word of gpusym_sim_params.fail. */
+/* The faults that can be injected: an enumerator, and the word of gpusym_sim_params.fail. */
 #define SIM_FAULTS(X)       \
     X(ALLOC, alloc)         \
     X(IMPORT, import)       \
@@ -46,7 +46,7 @@ gpusym_sim_params_t gpusym_sim_params;
     X(GRAPH, graph)         \
     X(HOSTALLOC, hostalloc) \
     X(HANG, hang)           \
-    X(BELL, bell)
+    X(DOORBELL, doorbell)
 
 enum fault_kind {
 #define X(id, word) FAULT_##id,
@@ -231,16 +231,22 @@ static bool number_parse(const char **at, unsigned long *number)
     return 0 != digits;
 }
 
-/* Reads one part, "what:n[@rank]", that ends at end; false if it is none. */
-static bool fault_parse(const char *part, const char *end)
+/* The fault that the first `length` bytes of `word` name; FAULT_KINDS: none.  "bell" is the deprecated name of "doorbell". */
+static enum fault_kind fault_find(const char *word, size_t length)
 {
-    struct fault fault = {.kind = FAULT_KINDS};
-    size_t word = strcspn(part, ":,");
     for (unsigned kind = 0; kind < FAULT_KINDS; kind++) {
-        if (strlen(fault_words[kind]) == word && 0 == memcmp(fault_words[kind], part, word)) {
-            fault.kind = kind;
+        if (strlen(fault_words[kind]) == length && 0 == memcmp(fault_words[kind], word, length)) {
+            return kind;
         }
     }
+    return 4 == length && 0 == memcmp("bell", word, length) ? FAULT_DOORBELL : FAULT_KINDS;
+}
+
+/* Parses one entry, "what:n[@rank]", that ends at end.  Returns false if it is malformed. */
+static bool fault_parse(const char *part, const char *end)
+{
+    size_t word = strcspn(part, ":,");
+    struct fault fault = {.kind = fault_find(part, word)};
     part += word;
     if (FAULT_KINDS == fault.kind || ':' != *part++ || !number_parse(&part, &fault.n) || 0 == fault.n) {
         return false;
@@ -731,7 +737,7 @@ static void *kernel_reach(const void *p)
 {
     struct region *pin;
     void *at;
-    if (fault_due(FAULT_BELL)) {
+    if (fault_due(FAULT_DOORBELL)) {
         return NULL;
     }
     if (GPUSYM_SUCCESS != reach(p, 1, sim.host ? REACH_HOST : 0, &at, &pin)) {
