@@ -21,7 +21,7 @@ typedef struct {
     int local_rank;    /* of this process on its host */
     const char *fail;  /* faults to inject: "what:n[@rank][,...]": the n-th (from 1) alloc, import, export, bind,
                         * launch, graph or hostalloc fails, or the n-th launch never completes ("hang"), or the n-th
-                        * address that a resident kernel reads from its doorbell comes too late ("bell"); on every rank
+                        * address that a resident kernel reads from its doorbell comes too late ("doorbell"); on every rank
                         * or one */
     int world_rank;    /* whose @rank that is */
     const char *links; /* "A-B:CLASS[,...]": the class (team.h) of the link between GPUs A and B, which are numbered as the

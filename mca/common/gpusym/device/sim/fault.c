@@ -1,0 +1,166 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * What the simulator is told to be: the faults that it injects, and the links between simulated GPUs.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mca/common/gpusym/device/sim/sim_internal.h"
+
+/* ---- injected faults ---- */
+
+static const char *const fault_words[SIM_FAULT_KINDS] = {
+#define X(id, word) #word,
+    SIM_FAULTS(X)
+#undef X
+};
+
+#define FAULTS_MAX 32
+
+struct fault {
+    sim_fault_t kind;
+    unsigned long n; /* the n-th event of that kind, from 1 */
+};
+
+/* Written by sim_faults_parse(), while nobody uses the simulator. */
+static struct {
+    struct fault fault[FAULTS_MAX];
+    unsigned n;
+    unsigned long events[SIM_FAULT_KINDS]; /* atomic: how many there were since open */
+} faults;
+
+/* Reads a number of decimal digits at *at and moves *at behind it; false if there is none. */
+static bool number_parse(const char **at, unsigned long *number)
+{
+    size_t digits = strspn(*at, "0123456789");
+    *number = strtoul(*at, NULL, 10);
+    *at += digits;
+    return 0 != digits;
+}
+
+/* The fault that the first `length` bytes of `word` name; SIM_FAULT_KINDS: none.  "bell" is the deprecated name of
+ * "doorbell". */
+static sim_fault_t fault_find(const char *word, size_t length)
+{
+    for (unsigned kind = 0; kind < SIM_FAULT_KINDS; kind++) {
+        if (strlen(fault_words[kind]) == length && 0 == memcmp(fault_words[kind], word, length)) {
+            return kind;
+        }
+    }
+    return 4 == length && 0 == memcmp("bell", word, length) ? SIM_FAULT_DOORBELL : SIM_FAULT_KINDS;
+}
+
+/* Parses one entry, "what:n[@rank]", that ends at end.  Returns false if it is malformed. */
+static bool fault_parse(const char *part, const char *end)
+{
+    size_t word = strcspn(part, ":,");
+    struct fault fault = {.kind = fault_find(part, word)};
+    part += word;
+    if (SIM_FAULT_KINDS == fault.kind || ':' != *part++ || !number_parse(&part, &fault.n) || 0 == fault.n) {
+        return false;
+    }
+    bool ours = true;
+    if ('@' == *part) {
+        unsigned long rank;
+        part++;
+        if (!number_parse(&part, &rank)) {
+            return false;
+        }
+        ours = gpusym_sim_params.world_rank >= 0 && rank == (unsigned long) gpusym_sim_params.world_rank;
+    }
+    if (part != end || FAULTS_MAX == faults.n) {
+        return false;
+    }
+    if (ours) {
+        faults.fault[faults.n++] = fault;
+    }
+    return true;
+}
+
+/* Reads gpusym_sim_params.fail; on a bad part, says so in sim.why. */
+int sim_faults_parse(const char *spec)
+{
+    faults.n = 0;
+    memset(faults.events, 0, sizeof(faults.events));
+    while (NULL != spec && '\0' != *spec) {
+        const char *end = spec + strcspn(spec, ",");
+        if (!fault_parse(spec, end)) {
+            int used =
+                snprintf(sim.why, sizeof(sim.why),
+                         "faults to inject: \"%.*s\" is not what:n[@rank] with n from 1 (at most %d of them), where"
+                         " what is one of",
+                         (int) (end - spec < 64 ? end - spec : 64), spec, FAULTS_MAX);
+            for (unsigned kind = 0; kind < SIM_FAULT_KINDS && used < (int) sizeof(sim.why); kind++) {
+                used += snprintf(sim.why + used, sizeof(sim.why) - (size_t) used, " %s", fault_words[kind]);
+            }
+            return GPUSYM_ERR_BAD_PARAM;
+        }
+        spec = end + (',' == *end);
+    }
+    return GPUSYM_SUCCESS;
+}
+
+/* Counts an event; true, with the error noted, if it is to fail. */
+bool sim_fault_due(sim_fault_t kind)
+{
+    unsigned long n = 1 + __atomic_fetch_add(&faults.events[kind], 1, __ATOMIC_RELAXED);
+    for (unsigned i = 0; i < faults.n; i++) {
+        if (kind == faults.fault[i].kind && n == faults.fault[i].n) {
+            sim_fail(GPUSYM_ERR, "injected fault %s:%lu", fault_words[kind], n);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- links between simulated GPUs ---- */
+
+struct link {
+    unsigned long a, b, class;
+};
+
+/* Reads one part of gpusym_sim_params.links, "a-b:class", and moves *at behind it and a comma; false if it is none. */
+static bool link_parse(const char **at, struct link *link)
+{
+    const bool good = number_parse(at, &link->a) && '-' == *(*at)++ && number_parse(at, &link->b) && ':' == *(*at)++ &&
+                      number_parse(at, &link->class) && link->class < GPUSYM_LINK_SELF && link->a != link->b;
+    if (!good || ('\0' != **at && ',' != **at)) {
+        return false;
+    }
+    *at += ',' == **at;
+    return true;
+}
+
+/* Checks gpusym_sim_params.links; on a bad part, says so in sim.why. */
+int sim_links_check(void)
+{
+    struct link link;
+    const char *at = gpusym_sim_params.links;
+    while (NULL != at && '\0' != *at) {
+        const char *part = at;
+        if (!link_parse(&at, &link)) {
+            snprintf(sim.why, sizeof(sim.why),
+                     "links: \"%.64s\" does not begin with A-B:CLASS, two GPUs and a class below %u", part,
+                     GPUSYM_LINK_SELF);
+            return GPUSYM_ERR_BAD_PARAM;
+        }
+    }
+    return GPUSYM_SUCCESS;
+}
+
+/* The class of the link between our GPU and number `other`; the last part that names both counts. */
+int sim_link_class(int32_t other)
+{
+    const unsigned long a = (unsigned long) sim.gpu.info.place.number, b = (unsigned long) other;
+    unsigned long class = a == b ? GPUSYM_LINK_SELF : GPUSYM_LINK_NVLINK + 1;
+    struct link link;
+    const char *at = gpusym_sim_params.links;
+    while (NULL != at && '\0' != *at && link_parse(&at, &link)) {
+        if ((link.a == a && link.b == b) || (link.a == b && link.b == a)) {
+            class = link.class;
+        }
+    }
+    return (int) class;
+}

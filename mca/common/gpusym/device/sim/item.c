@@ -1,0 +1,217 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * What a stream runs: kernels, copies and flags, whose pointers are translated and pinned when they are queued.
+ */
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+#include "mca/common/gpusym/device/sim/sim_internal.h"
+
+void sim_item_unpin(sim_item_t *item)
+{
+    for (unsigned i = 0; i < item->npins; i++) {
+        sim_region_unpin(item->pin[i]);
+    }
+    item->npins = 0;
+}
+
+/* sim_reach(), with the pin kept in the item. */
+static int item_reach(sim_item_t *item, const void *p, size_t size, unsigned how, void **at)
+{
+    sim_region_t *pin;
+    int rc = sim_reach(p, size, how, at, &pin);
+    if (NULL != pin) {
+        item->pin[item->npins++] = pin;
+    }
+    return rc;
+}
+
+/* A wait ends with its stream too: what it waits for may never come once a peer has failed. */
+static void flags_run(const sim_item_t *item, const bool *quit)
+{
+    static const struct timespec nap = {0, 20000};
+    for (unsigned i = 0; i < item->nflags; i++) {
+        const gpusym_stream_flag_t *f = &item->flag[i];
+        if (!f->wait) {
+            __atomic_store_n(f->at, f->value, __ATOMIC_RELEASE);
+            continue;
+        }
+        /* written by the rank that the caller of stream_flags() waits for */
+        for (unsigned tries = 0; (int32_t) (__atomic_load_n(f->at, __ATOMIC_ACQUIRE) - f->value) < 0 &&
+                                 !__atomic_load_n(quit, __ATOMIC_RELAXED);
+             tries++) {
+            if (tries < 16) {
+                sched_yield();
+            } else {
+                nanosleep(&nap, NULL);
+            }
+        }
+    }
+}
+
+void sim_item_run(const sim_item_t *item, const bool *quit)
+{
+    switch (item->what) {
+    case SIM_ITEM_KERNEL:
+        for (uint32_t block = 0; block < item->work.nblocks; block++) {
+            gpusym_kernel_sim(item->kernel, &item->work, block);
+        }
+        break;
+    case SIM_ITEM_COPY:
+        memmove(item->dst, item->src, item->size);
+        break;
+    case SIM_ITEM_COPY2D:
+        for (size_t row = 0; row < item->rows; row++) {
+            memcpy((char *) item->dst + row * item->dpitch, (const char *) item->src + row * item->spitch, item->size);
+        }
+        break;
+    case SIM_ITEM_FLAGS:
+        flags_run(item, quit);
+        break;
+    case SIM_ITEM_NOTHING: /* an injected hang: its completion word stays as it is */
+        break;
+    }
+}
+
+int sim_item_copy(sim_item_t *item, void *dst, const void *src, size_t size)
+{
+    void *from = NULL;
+    int rc = item_reach(item, dst, size, SIM_REACH_HOST, &item->dst);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = item_reach(item, src, size, SIM_REACH_HOST, &from);
+    }
+    if (GPUSYM_SUCCESS != rc) {
+        sim_item_unpin(item);
+        return rc;
+    }
+    item->what = SIM_ITEM_COPY;
+    item->src = from;
+    item->size = size;
+    return GPUSYM_SUCCESS;
+}
+
+/* Bytes from the first to the end of the last of `rows` rows; false if 64 bits do not count them. */
+static bool rows_extent(size_t width, size_t pitch, size_t rows, size_t *size)
+{
+    return !__builtin_mul_overflow(pitch, rows - 1, size) && !__builtin_add_overflow(*size, width, size);
+}
+
+int sim_item_copy2d(sim_item_t *item, void *dst, const void *src)
+{
+    const unsigned how = sim.host ? SIM_REACH_HOST : 0;
+    size_t dsize, ssize;
+    void *from = NULL;
+    if (!rows_extent(item->size, item->dpitch, item->rows, &dsize) ||
+        !rows_extent(item->size, item->spitch, item->rows, &ssize) ||
+        (item->rows > 1 && (item->dpitch < item->size || item->spitch < item->size))) {
+        return sim_fail(GPUSYM_ERR_BAD_PARAM, "%zu rows of %zu bytes cannot be %zu and %zu bytes apart", item->rows,
+                    item->size, item->dpitch, item->spitch);
+    }
+    int rc = item_reach(item, dst, dsize, how, &item->dst);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = item_reach(item, src, ssize, how, &from);
+    }
+    if (GPUSYM_SUCCESS != rc) {
+        sim_item_unpin(item);
+        return rc;
+    }
+    item->what = SIM_ITEM_COPY2D;
+    item->src = from;
+    return GPUSYM_SUCCESS;
+}
+
+int sim_item_flag(sim_item_t *item, const gpusym_stream_flag_t *flag)
+{
+    void *at = NULL;
+    int rc = item_reach(item, flag->at, sizeof(*flag->at), 0, &at);
+    if (GPUSYM_SUCCESS != rc) {
+        sim_item_unpin(item);
+        return rc;
+    }
+    item->what = SIM_ITEM_FLAGS;
+    item->flag[item->nflags++] = (gpusym_stream_flag_t){flag->wait, at, flag->value};
+    return GPUSYM_SUCCESS;
+}
+
+/* Translates one pointer of a descriptor; NULL stays NULL. */
+static int work_reach(sim_item_t *item, const void *p, size_t size, void **at)
+{
+    *at = NULL;
+    return NULL == p ? GPUSYM_SUCCESS : item_reach(item, p, size, SIM_REACH_MULTICAST | (sim.host ? SIM_REACH_HOST : 0), at);
+}
+
+/* The same of a pointer to what is not written. */
+static int work_reach_const(sim_item_t *item, const void *p, const void **at)
+{
+    void *there;
+    int rc = work_reach(item, p, 1, &there);
+    *at = there;
+    return rc;
+}
+
+/* Translates the pointers that a descriptor has one of for every rank. */
+static int work_prepare_peers(sim_item_t *item, const gpusym_work_t *w)
+{
+    int rc = GPUSYM_SUCCESS;
+    for (uint32_t r = 0; r < w->nranks && GPUSYM_SUCCESS == rc; r++) {
+        rc = work_reach(item, w->peer[r], 1, &item->work.peer[r]);
+        if (GPUSYM_SUCCESS == rc) {
+            rc = work_reach_const(item, w->peer_in[r], &item->work.peer_in[r]);
+        }
+        if (GPUSYM_SUCCESS == rc) {
+            rc = work_reach(item, w->peer_out[r], 1, &item->work.peer_out[r]);
+        }
+    }
+    return rc;
+}
+
+int sim_item_kernel(sim_item_t *item, const gpusym_work_t *w)
+{
+    void *done = NULL, *stop = NULL, *bell = NULL;
+    item->work = *w;
+    int rc = work_prepare_peers(item, w);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = work_reach(item, w->out, 1, &item->work.out);
+    }
+    if (GPUSYM_SUCCESS == rc) {
+        rc = work_reach_const(item, w->in, &item->work.in);
+    }
+    if (GPUSYM_SUCCESS == rc) {
+        rc = work_reach(item, w->mc, 1, &item->work.mc); /* stays a multicast pointer, which is pinned */
+    }
+    if (GPUSYM_SUCCESS == rc) {
+        rc = work_reach(item, w->done, sizeof(*w->done), &done);
+    }
+    if (GPUSYM_SUCCESS == rc) {
+        rc = work_reach(item, w->abort, sizeof(*w->abort), &stop);
+    }
+    if (GPUSYM_SUCCESS == rc) {
+        rc = work_reach(item, w->bell, 2 * sizeof(*w->bell), &bell);
+    }
+    if (GPUSYM_SUCCESS != rc) {
+        sim_item_unpin(item);
+        return rc;
+    }
+    item->work.bell = bell;
+    item->work.done = done;
+    item->work.abort = stop;
+    return GPUSYM_SUCCESS;
+}
+
+void *sim_kernel_reach(const void *p)
+{
+    sim_region_t *pin;
+    void *at;
+    if (sim_fault_due(SIM_FAULT_DOORBELL)) {
+        return NULL;
+    }
+    if (GPUSYM_SUCCESS != sim_reach(p, 1, sim.host ? SIM_REACH_HOST : 0, &at, &pin)) {
+        return NULL;
+    }
+    if (NULL != pin) {
+        sim_region_unpin(pin);
+    }
+    return at;
+}
