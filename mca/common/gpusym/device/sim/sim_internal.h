@@ -4,7 +4,7 @@
  * What the simulator's files share.  Nobody outside of this folder includes it.
  *
  * Who may call whom: state.c none of the others; fault.c and shared.c state.c; region.c these; memory.c, item.c and
- * multicast.c also region.c; stream.c also item.c; sim.c all.
+ * multicast.c also region.c; stream.c also item.c; sim_device.c all.
  */
 #ifndef GPUSYM_COMMON_DEVICE_SIM_INTERNAL_H
 #define GPUSYM_COMMON_DEVICE_SIM_INTERNAL_H
