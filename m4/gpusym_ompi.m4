@@ -87,7 +87,7 @@ AS_IF([test -z "$gpusym_pmix"], [
     for dir in "${GPUSYM_OMPI_PKGLIBDIR%/openmpi/*}/pmix2/include" "$with_ompi/include"; do
         AS_IF([test -f "$dir/pmix_common.h"], [gpusym_pmix="-isystem $dir"])
     done])
-gpusym_compat="-isystem $(cd "$srcdir" && pwd)/mca/common/gpusym/compat"
+gpusym_compat="-isystem $(cd "$srcdir" && pwd)/mca/common/ompi/compat"
 AC_MSG_CHECKING([for Open MPI's headers for components])
 GPUSYM_OMPI_TRY([])
 GPUSYM_OMPI_TRY([$gpusym_pmix])

@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of mca/common/gpusym/device (select.c, multicast.c) and common.c: which device is chosen, what forbids
- * multicast.  Runs on machines with and without a GPU.
+ * Unit tests of mca/common/gpusym/device (select.c, multicast.c), gpusym.c and common.c: which device is chosen, who opens
+ * and closes it, what forbids multicast.  Runs on machines with and without a GPU.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,7 @@
 #include "mca/common/gpusym/device/multicast.h"
 #include "mca/common/gpusym/device/select.h"
 #include "mca/common/gpusym/device/sim/sim.h"
+#include "mca/common/gpusym/gpusym.h"
 
 static const char *const vetoes[] = {"NCCL_NVLS_ENABLE", "NVSHMEM_DISABLE_NVLS", "TORCH_SYMM_MEM_DISABLE_MULTICAST"};
 #define VETOES (sizeof(vetoes) / sizeof(vetoes[0]))
@@ -27,8 +29,8 @@ static int clean(void **state)
     for (size_t i = 0; i < VETOES; i++) {
         unsetenv(vetoes[i]);
     }
+    gpusym_close();
     gpusym_device_close();
-    gpusym_device_opener = NULL;
     memset(&gpusym_sim_params, 0, sizeof(gpusym_sim_params));
     return 0;
 }
@@ -245,36 +247,110 @@ static void simulator_obeys(void **state)
     dev->mc_free(mc);
 }
 
-static unsigned asked;
-
-static const gpusym_device_t *opens_nothing(void)
-{
-    asked++;
-    return NULL;
-}
-
-static const gpusym_device_t *opens_the_simulator(void)
-{
-    asked++;
-    return gpusym_device_select(GPUSYM_DEVICE_SIM, NULL);
-}
-
-/* Who needs the device before there is one has it opened by whom it is set to; who only looks has not. */
+/* Who needs the device before there is one has it opened as the first open says; who only looks has not. */
 static void opened_when_needed(void **state)
 {
+    const gpusym_config_t sim = {.device = GPUSYM_DEVICE_SIM}, none = {.device = GPUSYM_DEVICE_NONE};
     (void) state;
-    asked = 0;
     assert_null(gpusym_device_need());
-    gpusym_device_opener = opens_nothing;
+    assert_int_equal(gpusym_open(&none), GPUSYM_SUCCESS);
     assert_null(gpusym_device_need());
-    assert_null(gpusym_device());
-    assert_int_equal(asked, 1);
-    gpusym_device_opener = opens_the_simulator;
+    assert_true(gpusym_current.none);
+    gpusym_close();
+    assert_false(gpusym_current.none);
+    assert_int_equal(gpusym_open(&sim), GPUSYM_SUCCESS);
     assert_null(gpusym_device());
     assert_ptr_equal(gpusym_device_need(), &gpusym_device_sim);
     assert_ptr_equal(gpusym_device_need(), &gpusym_device_sim);
     assert_ptr_equal(gpusym_device(), &gpusym_device_sim);
-    assert_int_equal(asked, 2);
+}
+
+/* What one face closes stays for the others; the first open's configuration holds, strings too. */
+static void closed_by_the_last(void **state)
+{
+    char fail[] = "alloc:1";
+    const gpusym_config_t first = {.device = GPUSYM_DEVICE_SIM, .heap_size = 1 << 20, .sim_fail = fail};
+    const gpusym_config_t second = {.device = GPUSYM_DEVICE_NONE, .heap_size = 2 << 20};
+    gpusym_gpu_t *gpu;
+    void *p;
+    (void) state;
+    assert_int_equal(gpusym_open(&first), GPUSYM_SUCCESS);
+    assert_int_equal(gpusym_open(&second), GPUSYM_SUCCESS);
+    memset(fail, 0, sizeof fail);
+    const gpusym_device_t *dev = gpusym_device_need();
+    assert_ptr_equal(dev, &gpusym_device_sim);
+    assert_int_equal(dev->gpu_open(NULL, &gpu), GPUSYM_SUCCESS);
+    assert_int_equal(dev->mem_alloc(gpu, 4096, &p), GPUSYM_ERR_NO_MEMORY);
+    assert_null(gpusym_heap());
+    assert_int_equal(gpusym_heap_need(gpu), GPUSYM_LACK_NOTHING);
+    assert_int_equal(gpusym_heap_size(gpusym_heap()), 1 << 20);
+    gpusym_close();
+    assert_ptr_equal(gpusym_device_need(), &gpusym_device_sim);
+    assert_int_equal(gpusym_heap_need(gpu), GPUSYM_LACK_NOTHING);
+    gpusym_close();
+    assert_null(gpusym_device());
+    assert_null(gpusym_heap());
+}
+
+/* A heap that cannot be made is not tried again before the next open. */
+static void no_heap(void **state)
+{
+    const gpusym_config_t config = {.device = GPUSYM_DEVICE_SIM, .heap_size = 1 << 20, .sim_fail = "alloc:1"};
+    gpusym_gpu_t *gpu;
+    (void) state;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(gpusym_open(&config), GPUSYM_SUCCESS);
+        assert_int_equal(gpusym_device_need()->gpu_open(NULL, &gpu), GPUSYM_SUCCESS);
+        assert_int_equal(gpusym_heap_need(gpu), GPUSYM_LACK_MEMORY);
+        assert_int_equal(gpusym_heap_need(gpu), GPUSYM_LACK_MEMORY);
+        assert_null(gpusym_heap());
+        gpusym_close();
+    }
+}
+
+static char said[256];
+
+__attribute__((format(printf, 2, 3))) static void print(int stream, const char *format, ...)
+{
+    va_list ap;
+    assert_int_equal(stream, 7);
+    va_start(ap, format);
+    vsnprintf(said, sizeof said, format, ap);
+    va_end(ap);
+}
+
+/* Lines go to the function that the first face gave, from the level on that any face wants. */
+static void says_so(void **state)
+{
+    gpusym_config_t config = {.device = GPUSYM_DEVICE_SIM, .print = print, .stream = 7};
+    (void) state;
+    said[0] = '\0';
+    assert_int_equal(gpusym_open(&config), GPUSYM_SUCCESS);
+    GPUSYM_LOG(1, "not yet");
+    assert_string_equal(said, "");
+    config.verbose = 1;
+    assert_int_equal(gpusym_open(&config), GPUSYM_SUCCESS);
+    GPUSYM_LOG(2, "not this");
+    assert_string_equal(said, "");
+    assert_non_null(gpusym_device_need());
+    assert_string_equal(said, "gpusym: device sim");
+    gpusym_close();
+    gpusym_close();
+    GPUSYM_LOG(1, "no more");
+    assert_string_equal(said, "gpusym: device sim");
+}
+
+/* Memory that MPI hands out is the GPU's only while collectives are served. */
+static void memory_for_collectives(void **state)
+{
+    const gpusym_config_t config = {.device = GPUSYM_DEVICE_SIM};
+    (void) state;
+    assert_int_equal(gpusym_open(&config), GPUSYM_SUCCESS);
+    assert_null(gpusym_device_for_memory());
+    gpusym_collectives_serve(true);
+    assert_ptr_equal(gpusym_device_for_memory(), &gpusym_device_sim);
+    gpusym_collectives_serve(false);
+    assert_null(gpusym_device_for_memory());
 }
 
 static void errors_in_words(void **state)
@@ -304,6 +380,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(no_multicast_on_this_device, clean, clean),
         cmocka_unit_test_setup_teardown(simulator_obeys, clean, clean),
         cmocka_unit_test_setup_teardown(opened_when_needed, clean, clean),
+        cmocka_unit_test_setup_teardown(closed_by_the_last, clean, clean),
+        cmocka_unit_test_setup_teardown(no_heap, clean, clean),
+        cmocka_unit_test_setup_teardown(says_so, clean, clean),
+        cmocka_unit_test_setup_teardown(memory_for_collectives, clean, clean),
         cmocka_unit_test_setup_teardown(errors_in_words, clean, clean),
     };
     return cmocka_run_group_tests_name("device", tests, NULL, NULL);

@@ -19,9 +19,8 @@
 #include "opal/util/output.h"
 
 #include "mca/coll/gpusym/args/args.h"
-#include "mca/common/gpusym/device/select.h"
-#include "mca/common/gpusym/heap.h"
-#include "mca/common/gpusym/ompi_compat.h"
+#include "mca/common/gpusym/gpusym.h"
+#include "mca/common/ompi/ompi_compat.h"
 #include "mca/common/gpusym/rollcall.h"
 #include "mca/common/gpusym/team.h"
 
@@ -53,11 +52,8 @@ typedef struct {
 
     /* MCA parameters, see conf/params.c for units and ranges */
     int priority;
-    int device;              /* gpusym_device_choice_t */
     const char *adopt;       /* which stock coll components to take in when only gpusym is named */
     bool adopt_set;          /* the user has set it, to whatever */
-    int verbose;             /* level of `output` */
-    unsigned long heap_size; /* bytes of the symmetric heap of a process */
     unsigned oneshot_max;    /* largest message in bytes for agxll_r; 0: by the tuning table */
     /* By collective: enum gpusym_algorithm, COLL_GPUSYM_ALG_AUTO or _STAGED. Of what has no kernels: AUTO */
     int algorithm[COLL_GPUSYM_COLLS];
@@ -68,29 +64,22 @@ typedef struct {
     double timeout_host;     /* seconds a call waits for ranks that do not come; 0: no limit */
     double warn;             /* seconds after which it says for whom; 0: never */
     bool share_gpu;          /* run kernels even where two ranks share a GPU */
-    bool multicast;          /* allow multicast objects (sites' vetoes come first) */
     int linger;              /* how long a kernel stays after a small call, in microseconds; -1: by the tuning table */
     bool graph;              /* kernels are launched by graphs */
     bool zero_copy;          /* large messages go straight between users' buffers where peers can map them */
     unsigned zero_copy_min;  /* smallest message in bytes for that; 0: by the tuning table */
-    int reg_limit;           /* users' buffers that a process lets its peers map at a time */
     bool reproducible;       /* only algorithms whose bits depend on nothing but inputs and number of ranks */
     bool summary;            /* print the counters at MPI_Finalize */
-    bool sim_host;           /* simulator: any buffer is device memory */
-    int sim_gpus;            /* simulator: GPUs of a host */
-    const char *sim_fail;    /* simulator: faults to inject */
-    const char *sim_links;   /* simulator: classes of links between GPUs */
     unsigned epoch_first;    /* developer: first epoch of a communicator, to test the wrap */
 
     int output;              /* opal_output stream; -1 before open and after close */
     bool used;               /* a communicator has had a module of ours since the summary was printed */
     int world_rank;          /* of this process in its MPI_COMM_WORLD; set by init_query */
-    const gpusym_device_t *dev; /* NULL until the first collective, or if there is none */
-    bool no_device;          /* it has been looked for, and there is none */
-    coll_gpusym_counters_t counters[COLL_GPUSYM_COLLS];
 } mca_coll_gpusym_component_t;
 
 GPUSYM_COMPONENT_EXPORT extern mca_coll_gpusym_component_t mca_coll_gpusym_component;
+/* Hidden, so that every call reaches them by one instruction. */
+extern coll_gpusym_counters_t coll_gpusym_counters[COLL_GPUSYM_COLLS] __attribute__((visibility("hidden")));
 
 /* The previous modules' functions, each with its (retained) module; NULL: the communicator has not got it. */
 typedef struct {
@@ -139,10 +128,6 @@ static inline bool coll_gpusym_passes(const mca_coll_gpusym_module_t *m)
 {
     return __atomic_load_n(&m->passthrough, __ATOMIC_RELAXED);
 }
-
-/* coll_gpusym_component.c: opens the device if that has not been tried; returns component.dev, which
- * is NULL where there is none. Any thread may call it. */
-const gpusym_device_t *coll_gpusym_device(void);
 
 /* conf/params.c */
 int coll_gpusym_params_register(void);

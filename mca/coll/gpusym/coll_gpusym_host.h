@@ -124,7 +124,7 @@ COLL_GPUSYM_INLINE bool coll_gpusym_ready(const mca_coll_gpusym_module_t *m, con
 {
     const coll_gpusym_team_t *t = m->team;
     if (COLL_GPUSYM_REDUCE_LOCAL == a->coll) {
-        return NULL != dev || __atomic_load_n(&mca_coll_gpusym_component.no_device, __ATOMIC_RELAXED);
+        return NULL != dev || __atomic_load_n(&gpusym_current.none, __ATOMIC_RELAXED);
     }
     if (!m->host_lately || NULL == t) {
         return m->host_lately && m->apart && NULL != dev;
@@ -136,7 +136,7 @@ COLL_GPUSYM_INLINE bool coll_gpusym_ready(const mca_coll_gpusym_module_t *m, con
 /* Whether the previous module is to be called at once. Then the peers know, and the call is counted. */
 COLL_GPUSYM_INLINE bool coll_gpusym_hands_on(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
 {
-    const gpusym_device_t *dev = __atomic_load_n(&mca_coll_gpusym_component.dev, __ATOMIC_ACQUIRE);
+    const gpusym_device_t *dev = __atomic_load_n(&gpusym_current.dev, __ATOMIC_ACQUIRE);
     const bool native = (unsigned)a->coll < COLL_GPUSYM_NATIVES;
     if (!coll_gpusym_passes(m)) {
         coll_gpusym_team_t *t = m->team;
@@ -149,7 +149,7 @@ COLL_GPUSYM_INLINE bool coll_gpusym_hands_on(mca_coll_gpusym_module_t *m, const 
             return false;
         }
     }
-    coll_gpusym_count(&mca_coll_gpusym_component.counters[a->coll].forwarded);
+    coll_gpusym_count(&coll_gpusym_counters[a->coll].forwarded);
     return true;
 }
 

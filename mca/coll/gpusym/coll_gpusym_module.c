@@ -170,7 +170,7 @@ static const char *disqualified(void)
     if (mca_coll_gpusym_component.priority < 0) {
         return "coll_gpusym_priority is negative";
     }
-    if (GPUSYM_DEVICE_NONE == mca_coll_gpusym_component.device) {
+    if (GPUSYM_DEVICE_NONE == gpusym_params.device) {
         return "coll_gpusym_device is none";
     }
     return NULL;

@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-#include "mca/common/gpusym/device/select.h"
-
 bool gpusym_pool_asked(const char *hints)
 {
     static const char ours[] = "mpool=gpusym";
@@ -23,9 +21,8 @@ bool gpusym_pool_asked(const char *hints)
     return false;
 }
 
-int gpusym_pool_alloc(size_t size, void **p, const char **why)
+int gpusym_pool_alloc(const gpusym_device_t *dev, size_t size, void **p, const char **why)
 {
-    const gpusym_device_t *dev = gpusym_device_need();
     gpusym_gpu_t *gpu;
     int rc;
 
@@ -43,9 +40,8 @@ int gpusym_pool_alloc(size_t size, void **p, const char **why)
     return rc;
 }
 
-int gpusym_pool_free(void *p, const char **why)
+int gpusym_pool_free(const gpusym_device_t *dev, void *p, const char **why)
 {
-    const gpusym_device_t *dev = gpusym_device();
     gpusym_gpu_t *gpu;
     gpusym_mem_t mem;
     int rc;

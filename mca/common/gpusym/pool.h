@@ -7,8 +7,7 @@
 #ifndef GPUSYM_COMMON_POOL_H
 #define GPUSYM_COMMON_POOL_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "mca/common/gpusym/device/device.h"
 
 /* Open MPI's info key whose value names a memory pool. */
 #define GPUSYM_POOL_KEY "mpool_hints"
@@ -18,12 +17,12 @@ bool gpusym_pool_asked(const char *hints);
 
 /*
  * size bytes (more than 0), undefined, of the GPU that is current in the calling thread: 256-byte aligned, of a kind that
- * peers can map. Opens the device where nobody has yet. The caller gives it back by gpusym_pool_free, before the device
- * is closed. GPUSYM_ERR_NOT_AVAILABLE, GPUSYM_ERR_NO_MEMORY or GPUSYM_ERR, and *why says it in words, until this thread's
- * next call of the device.
+ * peers can map. dev NULL: there is no device. The caller gives it back by gpusym_pool_free, before the device is closed.
+ * GPUSYM_ERR_NOT_AVAILABLE, GPUSYM_ERR_NO_MEMORY or GPUSYM_ERR, and *why says it in words, until this thread's next call of
+ * the device.
  */
-int gpusym_pool_alloc(size_t size, void **p, const char **why);
-/* The same errors; nothing to do where the device has been closed. */
-int gpusym_pool_free(void *p, const char **why);
+int gpusym_pool_alloc(const gpusym_device_t *dev, size_t size, void **p, const char **why);
+/* The same errors; nothing to do where the device has been closed (dev NULL). */
+int gpusym_pool_free(const gpusym_device_t *dev, void *p, const char **why);
 
 #endif

@@ -10,7 +10,7 @@
  * wants. Where there is none (no GPU, no memory left, coll/gpusym not in use) Open MPI gives host memory instead, as it
  * does for every pool; a line at mpool_base_verbose 1 says why.
  */
-#include "mca/common/gpusym/ompi_compat.h"
+#include "mca/common/ompi/face.h"
 
 #include <stdint.h>
 
@@ -24,7 +24,8 @@
 
 #define VERBOSE(...) opal_output_verbose(1, opal_mpool_base_framework.framework_output, "mpool:gpusym: " __VA_ARGS__)
 
-static int component_register(void);
+static int component_open(void);
+static int component_close(void);
 static int component_query(const char *hints, int *priority, mca_mpool_base_module_t **module);
 
 GPUSYM_COMPONENT_EXPORT mca_mpool_base_component_t mca_mpool_gpusym_component = {
@@ -33,17 +34,22 @@ GPUSYM_COMPONENT_EXPORT mca_mpool_base_component_t mca_mpool_gpusym_component = 
             GPUSYM_MPOOL_BASE_VERSION,
             .mca_component_name = "gpusym",
             MCA_BASE_MAKE_VERSION(component, GPUSYM_VERSION_MAJOR, GPUSYM_VERSION_MINOR, GPUSYM_VERSION_RELEASE),
-            .mca_register_component_params = component_register,
+            .mca_open_component = component_open,
+            .mca_close_component = component_close,
+            .mca_register_component_params = gpusym_face_register,
         },
     .mpool_data = {.param_field = MCA_BASE_METADATA_PARAM_NONE},
     .mpool_query = component_query,
 };
 
-static int component_register(void)
+static int component_open(void)
 {
-    if (!gpusym_ompi_fits()) { /* coll/gpusym says so */
-        return OPAL_ERR_NOT_AVAILABLE;
-    }
+    return gpusym_face_open(opal_mpool_base_framework.framework_verbose);
+}
+
+static int component_close(void)
+{
+    gpusym_close();
     return OPAL_SUCCESS;
 }
 
@@ -54,13 +60,13 @@ static void *pool_alloc(mca_mpool_base_module_t *pool, size_t size, size_t align
 
     (void) pool;
     (void) flags;
-    if (GPUSYM_SUCCESS != gpusym_pool_alloc(size, &p, &why)) {
+    if (GPUSYM_SUCCESS != gpusym_pool_alloc(gpusym_device_for_memory(), size, &p, &why)) {
         VERBOSE("no GPU memory: %s", why);
         return NULL;
     }
     if (align > 1 && 0 != (uintptr_t) p % align) {
         VERBOSE("no GPU memory: its addresses are not multiples of %zu", align);
-        (void) gpusym_pool_free(p, &why);
+        (void) gpusym_pool_free(gpusym_device(), p, &why);
         return NULL;
     }
     return p;
@@ -72,7 +78,7 @@ static void pool_free(mca_mpool_base_module_t *pool, void *p)
     const char *why;
 
     (void) pool;
-    if (GPUSYM_SUCCESS != gpusym_pool_free(p, &why)) {
+    if (GPUSYM_SUCCESS != gpusym_pool_free(gpusym_device(), p, &why)) {
         VERBOSE("%p is not freed: %s", p, why);
     }
 }

@@ -11,7 +11,7 @@
  * complete and wait, which serve nothing else. Fences, locks, flushes and MPI_Win_sync do what is left for them to do:
  * a fence is a barrier, the others have nothing to complete.
  */
-#include "mca/common/gpusym/ompi_compat.h"
+#include "mca/common/ompi/face.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -25,7 +25,6 @@
 
 #include "config.h"
 #include "mca/common/gpusym/common.h"
-#include "mca/common/gpusym/device/select.h"
 #include "mca/common/gpusym/pool.h"
 
 #define VERBOSE(...) opal_output_verbose(1, ompi_osc_base_framework.framework_output, "osc:gpusym: " __VA_ARGS__)
@@ -42,7 +41,8 @@ typedef struct {
     bool gpu;                  /* memory of gpusym_pool_alloc; else of the C library */
 } window_t;
 
-static int component_register(void);
+static int component_open(void);
+static int component_close(void);
 static int component_init(bool enable_progress_threads, bool enable_mpi_threads);
 static int component_finalize(void);
 static int component_query(struct ompi_win_t *win, void **base, size_t size, gpusym_disp_unit_t disp_unit,
@@ -56,7 +56,9 @@ GPUSYM_COMPONENT_EXPORT ompi_osc_base_component_t mca_osc_gpusym_component = {
             GPUSYM_OSC_BASE_VERSION,
             .mca_component_name = "gpusym",
             MCA_BASE_MAKE_VERSION(component, GPUSYM_VERSION_MAJOR, GPUSYM_VERSION_MINOR, GPUSYM_VERSION_RELEASE),
-            .mca_register_component_params = component_register,
+            .mca_open_component = component_open,
+            .mca_close_component = component_close,
+            .mca_register_component_params = gpusym_face_register,
         },
     .osc_data = {.param_field = MCA_BASE_METADATA_PARAM_NONE},
     .osc_init = component_init,
@@ -65,11 +67,14 @@ GPUSYM_COMPONENT_EXPORT ompi_osc_base_component_t mca_osc_gpusym_component = {
     .osc_finalize = component_finalize,
 };
 
-static int component_register(void)
+static int component_open(void)
 {
-    if (!gpusym_ompi_fits()) { /* coll/gpusym says so */
-        return OPAL_ERR_NOT_AVAILABLE;
-    }
+    return gpusym_face_open(ompi_osc_base_framework.framework_verbose);
+}
+
+static int component_close(void)
+{
+    gpusym_close();
     return OPAL_SUCCESS;
 }
 
@@ -111,7 +116,7 @@ static void window_destroy(window_t *w)
     }
     if (!w->gpu) {
         free(w->memory);
-    } else if (NULL != w->memory && GPUSYM_SUCCESS != gpusym_pool_free(w->memory, &why)) {
+    } else if (NULL != w->memory && GPUSYM_SUCCESS != gpusym_pool_free(gpusym_device(), w->memory, &why)) {
         VERBOSE("%p is not freed: %s", w->memory, why);
     }
     free(w);
@@ -338,7 +343,7 @@ static int component_query(struct ompi_win_t *win, void **base, size_t size, gpu
     (void) base;
     (void) size;
     (void) disp_unit;
-    if (MPI_WIN_FLAVOR_ALLOCATE != flavor || NULL == gpusym_device_opener ||
+    if (MPI_WIN_FLAVOR_ALLOCATE != flavor || !gpusym_collectives_served() ||
         OMPI_SUCCESS != any(comm, asks(info), &asked) || !asked) {
         return OMPI_ERR_NOT_SUPPORTED;
     }
@@ -357,7 +362,7 @@ static window_t *window_create(size_t size, bool gpu)
         w->gpu = gpu;
     }
     if (ok && size > 0 && gpu) {
-        ok = GPUSYM_SUCCESS == gpusym_pool_alloc(size, &w->memory, &why);
+        ok = GPUSYM_SUCCESS == gpusym_pool_alloc(gpusym_device_for_memory(), size, &w->memory, &why);
     } else if (ok && size > 0) {
         ok = size <= SIZE_MAX - HOST_ALIGN;
         w->memory = ok ? aligned_alloc(HOST_ALIGN, (size + HOST_ALIGN - 1) / HOST_ALIGN * HOST_ALIGN) : NULL;

@@ -425,7 +425,7 @@ static bool side_where(const mca_coll_gpusym_module_t *m, const coll_gpusym_args
 void coll_gpusym_where(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, gpusym_mem_t *smem,
                        gpusym_mem_t *rmem)
 {
-    const gpusym_device_t *dev = coll_gpusym_device();
+    const gpusym_device_t *dev = gpusym_device_need();
     *smem = *rmem = (gpusym_mem_t){.kind = GPUSYM_MEM_NONE, .gpu = -1};
     if (NULL == dev) {
         coll_gpusym_span_t s, r;

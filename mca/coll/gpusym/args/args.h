@@ -14,7 +14,7 @@
 #include "ompi/op/op.h"
 
 #include "mca/common/gpusym/device/device.h"
-#include "mca/common/gpusym/ompi_compat.h"
+#include "mca/common/ompi/ompi_compat.h"
 
 typedef struct mca_coll_gpusym_module mca_coll_gpusym_module_t;
 
@@ -182,7 +182,7 @@ static inline bool coll_gpusym_on_gpu(const gpusym_mem_t *mem)
 typedef struct {
     char *p;     /* stands for the span's first byte; NULL: no mirror, the buffer is host memory or not touched */
     size_t size;
-    int slot;    /* of the pinned buffers; -1: ordinary memory */
+    bool pinned; /* memory/pinned.h; else ordinary memory */
 } coll_gpusym_mirror_t;
 
 /* Plain data, made by begin and ended by end, on any thread. Several may be alive. */
@@ -210,7 +210,5 @@ int coll_gpusym_stage_out(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t 
 void coll_gpusym_stage_close(coll_gpusym_stage_t *s);
 /* begin, coll_gpusym_previous, end. */
 int coll_gpusym_stage_blocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a);
-/* Frees the pinned buffers, when no stage is alive. */
-void coll_gpusym_stage_fini(void);
 
 #endif

@@ -38,7 +38,7 @@ static void withdraw(coll_gpusym_call_t *call)
 static bool scratch_get(coll_gpusym_call_t *call)
 {
     const uint64_t bytes = coll_gpusym_native_scratch_bytes(&call->native);
-    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    const gpusym_device_t *dev = gpusym_current.dev;
     void *p;
     if (0 == bytes || NULL != call->scratch) {
         return true;
@@ -55,7 +55,7 @@ static bool scratch_get(coll_gpusym_call_t *call)
 static void scratch_put(coll_gpusym_call_t *call)
 {
     if (NULL != call->scratch) {
-        gpusym_scratch_put(mca_coll_gpusym_component.dev, call->scratch_gpu, call->scratch);
+        gpusym_scratch_put(gpusym_current.dev, call->scratch_gpu, call->scratch);
         call->scratch = NULL;
     }
 }
@@ -277,7 +277,7 @@ static bool offer(coll_gpusym_call_t *call, uint64_t id, const void *p, uint64_t
         return false;
     }
     if (!gpusym_reg_find(id, p, bytes, pinned, off) &&
-        GPUSYM_SUCCESS != gpusym_reg_get(mca_coll_gpusym_component.dev, t->gpu, p, bytes, pinned, off)) {
+        GPUSYM_SUCCESS != gpusym_reg_get(gpusym_current.dev, t->gpu, p, bytes, pinned, off)) {
         *pinned = 0;
         return false;
     }
@@ -292,7 +292,7 @@ static void offer_buffers(coll_gpusym_call_t *call, gpusym_post_t *post)
 {
     const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
     const coll_gpusym_native_t *k = &call->native;
-    const uint64_t least = 0 != c->zero_copy_min ? c->zero_copy_min : gpusym_tuning_zero_copy_min(c->dev->simulated);
+    const uint64_t least = 0 != c->zero_copy_min ? c->zero_copy_min : gpusym_tuning_zero_copy_min(gpusym_current.dev->simulated);
     bool in, out;
 
     coll_gpusym_native_shares(call, &in, &out);
@@ -388,7 +388,7 @@ static int peer_at(coll_gpusym_team_t *t, uint32_t r, unsigned which, uint32_t k
     void *base;
     uint64_t size;
     if (t->met[r][which].key != key) {
-        const int rc = gpusym_reg_map(mca_coll_gpusym_component.dev, t->gpu, t->rc.peer[r], key, &base, &size);
+        const int rc = gpusym_reg_map(gpusym_current.dev, t->gpu, t->rc.peer[r], key, &base, &size);
         if (GPUSYM_SUCCESS != rc) {
             return rc;
         }
@@ -460,7 +460,7 @@ static void ready(coll_gpusym_call_t *call)
     if (!mapped) {
         char name[COLL_GPUSYM_COMM_NAME_MAX];
         COLL_GPUSYM_VERBOSE(1, "%s: rank %u cannot map a peer's buffer: %s%s", comm_name(call, name, sizeof name), t->rank,
-                            mca_coll_gpusym_component.dev->error(), gpusym_fd_lack() ? " (no file descriptor is left)" : "");
+                            gpusym_current.dev->error(), gpusym_fd_lack() ? " (no file descriptor is left)" : "");
     }
     gpusym_rollcall_vote(&t->rc, call->read.seq, mapped);
     call->state = COLL_GPUSYM_CALL_VOTE;
@@ -569,13 +569,13 @@ static void choose(coll_gpusym_call_t *call, gpusym_tuning_choice_t *plan)
                                        .type = call->native.type,
                                        .nranks = t->nranks,
                                        .sm_count = t->sm_count,
-                                       .simulated = c->dev->simulated,
+                                       .simulated = gpusym_current.dev->simulated,
                                        .zero_copy = call->zero_copy,
                                        .multicast = NULL != t->mc && !sized,
                                        .reproducible = c->reproducible,
                                        .all_reach = t->all_reach,
                                        .ll128 = t->ll128,
-                                       .copies = !sized && NULL != c->dev->stream_flags &&
+                                       .copies = !sized && NULL != gpusym_current.dev->stream_flags &&
                                                  coll_gpusym_native_copies(call, &t->work),
                                        .ll_payload = gpusym_ll_payload(t->work.ll_bytes),
                                        .max_blocks = t->max_blocks};
@@ -667,7 +667,7 @@ static bool plan_get(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
 
 static bool copy_rows(const coll_gpusym_call_t *call, const coll_gpusym_rows_t *r, const void *scratch, bool back)
 {
-    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    const gpusym_device_t *dev = gpusym_current.dev;
     char *p = (char *)(uintptr_t)scratch;
     return 0 == r->rows ||
            GPUSYM_SUCCESS == (back ? dev->copy2d_async(call->lane->stream, r->first, r->pitch, p, r->width, r->width, r->rows)
@@ -685,7 +685,7 @@ static bool pack(const coll_gpusym_call_t *call)
 void coll_gpusym_plan_free(coll_gpusym_plan_t *plan)
 {
     if (NULL != plan && NULL != plan->graph) {
-        mca_coll_gpusym_component.dev->graph_destroy(plan->graph);
+        gpusym_current.dev->graph_destroy(plan->graph);
     }
     free(plan);
 }
@@ -694,7 +694,7 @@ void coll_gpusym_plan_free(coll_gpusym_plan_t *plan)
 static bool launch_copies(coll_gpusym_call_t *call, const coll_gpusym_plan_t *p, bool *queued)
 {
     coll_gpusym_team_t *t = call->module->team;
-    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    const gpusym_device_t *dev = gpusym_current.dev;
     *queued = false;
     if (GPUSYM_SUCCESS != gpusym_copies_get(dev, t->gpu, t->nranks, &call->streams)) {
         call->streams = NULL;
@@ -722,7 +722,7 @@ static bool launch_plan(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
     char name[COLL_GPUSYM_COMM_NAME_MAX];
     gpusym_graph_t **graph = p == call->plan ? &p->graph : &call->lane->graph;
 
-    if (!c->graph || NULL == c->dev->graph_launch || __atomic_load_n(&no_graph, __ATOMIC_RELAXED)) {
+    if (!c->graph || NULL == gpusym_current.dev->graph_launch || __atomic_load_n(&no_graph, __ATOMIC_RELAXED)) {
         return GPUSYM_SUCCESS == gpusym_lane_launch(call->lane, p->kernel, &p->work);
     }
     if (GPUSYM_SUCCESS == gpusym_lane_launch_graph(call->lane, p->kernel, &p->work, graph)) {
@@ -733,7 +733,7 @@ static bool launch_plan(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
     }
     __atomic_store_n(&no_graph, true, __ATOMIC_RELAXED);
     COLL_GPUSYM_VERBOSE(1, "%s: %s, and what follows, is launched without a graph: %s", comm_name(call, name, sizeof name),
-                        coll_gpusym_mpi_name(call->args.coll), c->dev->error());
+                        coll_gpusym_mpi_name(call->args.coll), gpusym_current.dev->error());
     return GPUSYM_SUCCESS == gpusym_lane_launch(call->lane, p->kernel, &p->work);
 }
 
@@ -741,7 +741,6 @@ static bool launch_plan(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
 static void launch(coll_gpusym_call_t *call)
 {
     coll_gpusym_team_t *t = call->module->team;
-    const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
     coll_gpusym_plan_t once, *p = NULL != call->plan && NULL == call->sizes ? call->plan : &once;
 
     call->since_ns = 0;
@@ -751,7 +750,7 @@ static void launch(coll_gpusym_call_t *call)
     }
     if (!plan_get(call, p)) {
         if (MPI_SUCCESS == call->error) {
-            fail_gpu(call, c->dev->error());
+            fail_gpu(call, gpusym_current.dev->error());
         }
         return;
     }
@@ -772,9 +771,9 @@ static void launch(coll_gpusym_call_t *call)
     } else {
         coll_gpusym_stay_beside(t, p);
     }
-    if (GPUSYM_SUCCESS != gpusym_lane_get(c->dev, t->gpu, &call->lane)) {
+    if (GPUSYM_SUCCESS != gpusym_lane_get(gpusym_current.dev, t->gpu, &call->lane)) {
         call->lane = NULL;
-        fail_gpu(call, c->dev->error());
+        fail_gpu(call, gpusym_current.dev->error());
         return;
     }
     bool queued = false;
@@ -786,7 +785,7 @@ static void launch(coll_gpusym_call_t *call)
             gpusym_lane_put(call->lane); /* nothing was */
             call->lane = NULL;
         }
-        fail_gpu(call, c->dev->error());
+        fail_gpu(call, gpusym_current.dev->error());
         return;
     }
     if (!call->blocking) {
@@ -822,7 +821,7 @@ static void completed(coll_gpusym_call_t *call, uint32_t status)
         call->state = COLL_GPUSYM_CALL_UNPACKING;
         streams_put(call);
         if (!copy_rows(call, &call->native.unpack, call->native.out, true)) {
-            fail_gpu(call, mca_coll_gpusym_component.dev->error());
+            fail_gpu(call, gpusym_current.dev->error());
         }
         return;
     }
@@ -850,14 +849,14 @@ static void left(coll_gpusym_call_t *call)
     if (COLL_GPUSYM_CALL_DRAINING == call->state) {
         completed(call, GPUSYM_STATUS_ABORTED);
     } else if (!coll_gpusym_stay_again(call)) {
-        fail_gpu(call, mca_coll_gpusym_component.dev->error());
+        fail_gpu(call, gpusym_current.dev->error());
     }
 }
 
 /* The kernel has ended; the copies behind it? */
 static void unpacking(coll_gpusym_call_t *call)
 {
-    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    const gpusym_device_t *dev = gpusym_current.dev;
     const int idle = dev->stream_poll(call->lane->stream);
     if (0 == idle) {
         return;
@@ -874,7 +873,7 @@ static void unpacking(coll_gpusym_call_t *call)
 /* While a kernel runs, now and then: are the peers there, is the GPU well? */
 static void look_after(coll_gpusym_call_t *call)
 {
-    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    const gpusym_device_t *dev = gpusym_current.dev;
     const double timeout = mca_coll_gpusym_component.timeout;
     uint32_t status;
     /* The time of a nonblocking call counts from when all have launched: before, a peer may be busy elsewhere. */
@@ -967,7 +966,7 @@ bool coll_gpusym_call_poll(coll_gpusym_call_t *call)
 
 void coll_gpusym_call_count(const coll_gpusym_call_t *call)
 {
-    coll_gpusym_counters_t *counters = &mca_coll_gpusym_component.counters[call->args.coll];
+    coll_gpusym_counters_t *counters = &coll_gpusym_counters[call->args.coll];
     if (COLL_GPUSYM_CALL_ENDED != call->state) {
         if (call->reason < 0) {
             coll_gpusym_count(&counters->forwarded);

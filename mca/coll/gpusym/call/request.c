@@ -115,7 +115,7 @@ static bool skips(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a
 /* Without a team: true if the previous module is to do it, staged for *reason unless that is -1; else it is done, with *rv. */
 static bool without_team(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, int *reason, int *rv)
 {
-    coll_gpusym_counters_t *counters = &mca_coll_gpusym_component.counters[a->coll];
+    coll_gpusym_counters_t *counters = &coll_gpusym_counters[a->coll];
     const bool inter = COLL_GPUSYM_REDUCE_LOCAL != a->coll && OMPI_COMM_IS_INTER(m->comm);
     gpusym_mem_t smem, rmem;
 
@@ -123,7 +123,7 @@ static bool without_team(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *
     if (inter) {
         coll_gpusym_pass_local(m->comm);
     }
-    if (NULL == coll_gpusym_device()) {
+    if (NULL == gpusym_device_need()) {
         if (!inter && COLL_GPUSYM_REDUCE_LOCAL != a->coll) {
             coll_gpusym_pass(m); /* the device has been looked for: there will be none */
         }
@@ -244,7 +244,7 @@ static void wait_alone(coll_gpusym_call_t *call)
 {
     coll_gpusym_team_t *t = call->module->team;
     /* The simulator's kernels run on the same cores: let them. */
-    uint32_t spins = NULL != mca_coll_gpusym_component.dev && !mca_coll_gpusym_component.dev->simulated ? 0 : SPINS;
+    uint32_t spins = NULL != gpusym_current.dev && !gpusym_current.dev->simulated ? 0 : SPINS;
 
     t->last = &call->next;
     __atomic_store_n(&t->first, call, __ATOMIC_RELEASE);
@@ -292,7 +292,7 @@ int coll_gpusym_blocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *
         return coll_gpusym_previous(m, a);
     }
     if (passes_at_once(m, a)) {
-        coll_gpusym_count(&mca_coll_gpusym_component.counters[a->coll].forwarded);
+        coll_gpusym_count(&coll_gpusym_counters[a->coll].forwarded);
         return coll_gpusym_previous(m, a);
     }
     if (!coll_gpusym_counts_valid(m, a)) {
@@ -562,7 +562,7 @@ static int progress(void)
         over.first = r->next;
         request_complete(r);
     }
-    if (0 == over.n && NULL != mca_coll_gpusym_component.dev && mca_coll_gpusym_component.dev->simulated) {
+    if (0 == over.n && NULL != gpusym_current.dev && gpusym_current.dev->simulated) {
         sched_yield(); /* the simulator's kernels run on the same cores, and who waits inside Open MPI never yields */
     }
     return over.n;
@@ -649,7 +649,7 @@ int coll_gpusym_nonblocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_
     int reason, rv;
 
     if (passes_at_once(m, a)) {
-        coll_gpusym_count(&mca_coll_gpusym_component.counters[a->coll].forwarded);
+        coll_gpusym_count(&coll_gpusym_counters[a->coll].forwarded);
         return coll_gpusym_previous_i(m, a, req);
     }
     rv = team_ready(m, a);
@@ -798,7 +798,7 @@ static int persistent_inner(mca_coll_gpusym_module_t *m, request_t *r, struct om
 static bool is_host(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
 {
     gpusym_mem_t smem, rmem;
-    if (NULL == coll_gpusym_device()) {
+    if (NULL == gpusym_device_need()) {
         return true;
     }
     coll_gpusym_where(m, a, &smem, &rmem);

@@ -16,6 +16,8 @@
 #include "opal/mca/base/mca_base_component_repository.h"
 #include "opal/mca/base/mca_base_framework.h"
 
+#include "mca/common/ompi/vars.h"
+
 #define FRAMEWORK (&ompi_coll_base_framework)
 
 /* Takes the next name off a comma list; false at its end. */
@@ -160,9 +162,9 @@ static void check_names(const char *adopt)
 
     while (next_name(&adopt, name, sizeof(name))) {
         if (!is_there(name)) {
-            coll_gpusym_help("bad-param", "coll_gpusym_adopt", name,
-                             "\"all\", \"none\", or coll components of this Open MPI (ompi_info lists them)",
-                             "the other names of its list");
+            gpusym_var_refused("coll_gpusym_adopt", name,
+                               "\"all\", \"none\", or coll components of this Open MPI (ompi_info lists them)",
+                               "the other names of its list");
         }
     }
 }

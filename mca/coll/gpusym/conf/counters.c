@@ -20,6 +20,8 @@ static const struct {
 #include "mca/coll/gpusym/args/coll_gpusym.def"
 };
 
+coll_gpusym_counters_t coll_gpusym_counters[COLL_GPUSYM_COLLS];
+
 static const struct {
     const char *name;
     const char *doc;
@@ -79,7 +81,7 @@ static int pvar(unsigned coll, const char *kind, const char *detail, const char 
 
 static int pvars_of(unsigned coll)
 {
-    coll_gpusym_counters_t *c = &mca_coll_gpusym_component.counters[coll];
+    coll_gpusym_counters_t *c = &coll_gpusym_counters[coll];
     int ret = pvar(coll, "native", "", "ran on the GPU", &c->native);
 
     /* A collective without kernels has all counters too, so that tools can treat all collectives alike. */
@@ -161,7 +163,7 @@ static void entries_end(line_t *l)
 
 static void print_line(unsigned coll)
 {
-    const coll_gpusym_counters_t *c = &mca_coll_gpusym_component.counters[coll];
+    const coll_gpusym_counters_t *c = &coll_gpusym_counters[coll];
     line_t l = {.used = 0, .listed = 0};
 
     append(&l, "gpusym: %s: native %llu", colls[coll].name, c->native);
@@ -198,7 +200,7 @@ void coll_gpusym_counters_print(void)
     c->used = false;
     fflush(stderr);
     for (unsigned coll = 0; coll < COLL_GPUSYM_COLLS; ++coll) {
-        if (COLL_GPUSYM_ALLREDUCE == coll || any_call(&c->counters[coll])) {
+        if (COLL_GPUSYM_ALLREDUCE == coll || any_call(&coll_gpusym_counters[coll])) {
             print_line(coll);
         }
     }

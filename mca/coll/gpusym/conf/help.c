@@ -6,14 +6,9 @@
 #include "mca/coll/gpusym/coll_gpusym.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "mca/common/gpusym/common.h"
-#include "opal/util/proc.h"
-
-#define RULE "--------------------------------------------------------------------------\n"
+#include "mca/common/gpusym/log.h"
 
 /* Never called: lets the compiler compare every text with the types that the list promises. */
 static inline __attribute__((format(printf, 1, 2))) void check_format(const char *format, ...)
@@ -51,25 +46,13 @@ static const char *help_text(const char *topic)
 void coll_gpusym_help(const char *topic, ...)
 {
     const char *text = help_text(topic);
-    char line[4096];
-    const size_t room = sizeof(line) - sizeof(RULE); /* the closing rule always fits */
-    size_t used;
     va_list ap;
 
-    used = (size_t) snprintf(
-        line, room, RULE "gpusym, process %lu on %s, pid %d:\n\n", (unsigned long) OPAL_PROC_MY_NAME.vpid,
-        NULL != opal_process_info.nodename ? opal_process_info.nodename : "this host", (int) getpid());
-    if (used < room) {
-        va_start(ap, topic);
-        if (NULL != text) {
-            vsnprintf(line + used, room - used, text, ap);
-        } else {
-            snprintf(line + used, room - used, "(no text for \"%s\")\n", topic);
-        }
-        va_end(ap);
+    if (NULL == text) {
+        gpusym_help("(no text for \"%s\")\n", topic);
+        return;
     }
-    strcat(line, RULE);
-    /* In one piece, so that the messages of several ranks do not mix, and whole, whatever signals come. */
-    fflush(stderr);
-    (void) gpusym_write_all(fileno(stderr), line, strlen(line));
+    va_start(ap, topic);
+    gpusym_help_list(text, ap);
+    va_end(ap);
 }

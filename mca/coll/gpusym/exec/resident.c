@@ -29,7 +29,7 @@ static unsigned keeper_next;
 static uint64_t linger_ns(void)
 {
     const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
-    return 1000ull * (c->linger >= 0 ? (uint64_t)c->linger : gpusym_tuning_linger_us(c->dev->simulated));
+    return 1000ull * (c->linger >= 0 ? (uint64_t)c->linger : gpusym_tuning_linger_us(gpusym_current.dev->simulated));
 }
 
 static bool address_fits(const void *p)

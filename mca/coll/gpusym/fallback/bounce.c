@@ -10,100 +10,23 @@
  */
 #include "mca/coll/gpusym/coll_gpusym.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "mca/common/gpusym/lane.h"
+#include "mca/common/gpusym/memory/pinned.h"
 
-/* Larger messages use ordinary memory: pinning that much costs more than it brings. In bytes. */
-#define PINNED_MAX (64ull << 20)
-#define PINNED_MIN (64ull << 10)
-/* Pinned buffers that are kept: as many as there are often stages alive at once. */
-#define PINNED_SLOTS 8
 /* Mirrors keep the place of their buffers' bytes within a line of this many, so that what was aligned is. */
 #define LINE 64u
 
-static struct {
-    pthread_mutex_t lock; /* of all the rest; never held while data are copied */
-    struct {
-        gpusym_gpu_t *gpu;
-        char *buf;
-        size_t size;
-        bool taken;
-    } slot[PINNED_SLOTS];
-} pinned = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
 /* ---- host memory ---- */
-
-/* With the lock held: the free pinned buffer to take for `size` bytes, large enough already if possible; -1: none. */
-static int pinned_choose(const gpusym_gpu_t *gpu, size_t size)
-{
-    int best = -1;
-    for (int i = 0; i < PINNED_SLOTS; i++) {
-        if (pinned.slot[i].taken) {
-            continue;
-        }
-        if (NULL != pinned.slot[i].buf && pinned.slot[i].gpu == gpu && pinned.slot[i].size >= size) {
-            return i;
-        }
-        if (best < 0 || pinned.slot[i].size < pinned.slot[best].size) {
-            best = i;
-        }
-    }
-    return best;
-}
-
-/* With the lock held: makes a free one at least `size` large. False if that cannot be. */
-static bool pinned_fit(int i, gpusym_gpu_t *gpu, size_t size)
-{
-    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
-    void *host, *seen;
-    if (NULL != pinned.slot[i].buf && pinned.slot[i].gpu == gpu && pinned.slot[i].size >= size) {
-        return true;
-    }
-    if (NULL != pinned.slot[i].buf) {
-        dev->host_free(pinned.slot[i].gpu, pinned.slot[i].buf);
-        pinned.slot[i].buf = NULL;
-        pinned.slot[i].size = 0;
-    }
-    size_t room = PINNED_MIN;
-    while (room < size) {
-        room *= 2;
-    }
-    if (GPUSYM_SUCCESS != dev->host_alloc(gpu, room, &host, &seen)) {
-        return false;
-    }
-    pinned.slot[i].gpu = gpu;
-    pinned.slot[i].buf = host;
-    pinned.slot[i].size = room;
-    return true;
-}
-
-/* Takes a pinned buffer. -1: there is none. */
-static int pinned_get(gpusym_gpu_t *gpu, size_t size)
-{
-    if (size > PINNED_MAX) {
-        return -1;
-    }
-    pthread_mutex_lock(&pinned.lock);
-    int i = pinned_choose(gpu, size);
-    if (i >= 0 && !pinned_fit(i, gpu, size)) {
-        i = -1;
-    }
-    if (i >= 0) {
-        pinned.slot[i].taken = true;
-    }
-    pthread_mutex_unlock(&pinned.lock);
-    return i;
-}
 
 /* Ordinary memory. Large: address space alone, of which only what is touched becomes memory. NULL if there is none. */
 static char *plain_get(size_t size)
 {
     void *p = NULL;
-    if (size <= PINNED_MAX) {
+    if (size <= GPUSYM_PINNED_MAX) {
         return 0 == posix_memalign(&p, LINE, size) ? p : NULL;
     }
     p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -115,8 +38,9 @@ static bool mirror_get(coll_gpusym_mirror_t *r, gpusym_gpu_t *gpu, uintptr_t at,
 {
     const size_t off = at % LINE;
     r->size = off + bytes;
-    r->slot = pinned_get(gpu, r->size);
-    char *base = r->slot >= 0 ? pinned.slot[r->slot].buf : plain_get(r->size);
+    char *base = gpusym_pinned_get(gpusym_current.dev, gpu, r->size);
+    r->pinned = NULL != base;
+    base = r->pinned ? base : plain_get(r->size);
     r->p = NULL != base ? base + off : NULL;
     return NULL != r->p;
 }
@@ -127,28 +51,14 @@ static void mirror_put(coll_gpusym_mirror_t *r)
         return;
     }
     char *base = r->p - (uintptr_t)r->p % LINE;
-    if (r->slot >= 0) {
-        pthread_mutex_lock(&pinned.lock);
-        pinned.slot[r->slot].taken = false;
-        pthread_mutex_unlock(&pinned.lock);
-    } else if (r->size <= PINNED_MAX) {
+    if (r->pinned) {
+        gpusym_pinned_put(base);
+    } else if (r->size <= GPUSYM_PINNED_MAX) {
         free(base);
     } else {
         munmap(base, r->size);
     }
     r->p = NULL;
-}
-
-void coll_gpusym_stage_fini(void)
-{
-    pthread_mutex_lock(&pinned.lock);
-    for (int i = 0; i < PINNED_SLOTS; i++) {
-        if (NULL != pinned.slot[i].buf) {
-            mca_coll_gpusym_component.dev->host_free(pinned.slot[i].gpu, pinned.slot[i].buf);
-        }
-    }
-    memset(pinned.slot, 0, sizeof pinned.slot);
-    pthread_mutex_unlock(&pinned.lock);
 }
 
 /* ---- copies ---- */
@@ -164,7 +74,7 @@ typedef struct {
 
 static int copy_run(const copier_t *c, ptrdiff_t off, size_t bytes)
 {
-    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    const gpusym_device_t *dev = gpusym_current.dev;
     void *buf = (void *)(c->buf + (uintptr_t)off), *mirror = (void *)(c->mirror + (uintptr_t)off);
     void *to = c->to_host ? mirror : buf;
     const void *from = c->to_host ? buf : mirror;
@@ -180,7 +90,7 @@ static int copy_piece(void *arg, ptrdiff_t off, size_t bytes)
 /* Copies all the runs of a block that is not one. */
 static int copy_pieces(copier_t *c, const coll_gpusym_block_t *b)
 {
-    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    const gpusym_device_t *dev = gpusym_current.dev;
     int idle = 1;
     if (GPUSYM_SUCCESS != gpusym_lane_get(dev, c->gpu, &c->lane)) {
         c->lane = NULL;
@@ -239,7 +149,7 @@ static int copy_span(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, c
 static int fail(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, const char *topic, size_t bytes)
 {
     char name[COLL_GPUSYM_COMM_NAME_MAX];
-    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    const gpusym_device_t *dev = gpusym_current.dev;
     coll_gpusym_comm_name(m->comm, name, sizeof name);
     if (0 == strcmp("no-memory", topic)) {
         coll_gpusym_help(topic, ompi_comm_rank(m->comm), name, coll_gpusym_mpi_name(a->coll), bytes,
@@ -294,7 +204,7 @@ static int mirrors_make(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a
         return MPI_SUCCESS;
     }
     const bool by_send = !to || (from && GPUSYM_MEM_DEVICE != rmem.kind); /* managed memory names no GPU */
-    if (GPUSYM_SUCCESS != mca_coll_gpusym_component.dev->gpu_open(by_send ? &smem : &rmem, &s->gpu)) {
+    if (GPUSYM_SUCCESS != gpusym_current.dev->gpu_open(by_send ? &smem : &rmem, &s->gpu)) {
         return fail(m, a, "gpu-error", 0);
     }
     if ((from && !mirror_get(&s->send, s->gpu, (uintptr_t)a->sbuf + (uintptr_t)send->lo, send->bytes)) ||

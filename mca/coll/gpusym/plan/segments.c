@@ -545,7 +545,7 @@ void coll_gpusym_native(coll_gpusym_call_t *call, const gpusym_mem_t *smem, cons
 
 bool coll_gpusym_native_alone(const coll_gpusym_args_t *a, const gpusym_mem_t *where, int *rv)
 {
-    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    const gpusym_device_t *dev = gpusym_current.dev;
     coll_gpusym_native_t k = {.bytes = 0};
     gpusym_seg_t send = {0, 0}, recv = {0, 0};
     uint64_t far = 0;

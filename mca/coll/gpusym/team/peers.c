@@ -29,7 +29,6 @@ static const char version[32] = GPUSYM_VERSION;
  * would wait for each other in different plans, or a rank would not be there at all. */
 #define ALIKE_NUMBERS(X) \
     X(priority)          \
-    X(heap_size)         \
     X(oneshot_max)       \
     X(blocks)            \
     X(threads)           \
@@ -40,7 +39,8 @@ static const char version[32] = GPUSYM_VERSION;
 
 enum {
 #define ALIKE_ENUM(name) ALIKE_##name,
-    ALIKE_NUMBERS(ALIKE_ENUM) ALIKE_device,
+    ALIKE_NUMBERS(ALIKE_ENUM) ALIKE_heap_size,
+    ALIKE_device,
     ALIKE_algorithms,
     ALIKE_COUNT = ALIKE_algorithms + COLL_GPUSYM_NATIVES
 };
@@ -88,7 +88,8 @@ static void card_fill(card_t *card)
     gpusym_process_self(&card->process);
 #define ALIKE_VALUE(name) card->value[ALIKE_##name] = (int64_t) c->name;
     ALIKE_NUMBERS(ALIKE_VALUE)
-    card->value[ALIKE_device] = device_kind(c->device);
+    card->value[ALIKE_heap_size] = (int64_t) gpusym_params.heap_size;
+    card->value[ALIKE_device] = device_kind(gpusym_params.device);
     for (int i = 0; i < (int) COLL_GPUSYM_NATIVES; i++) {
         card->value[ALIKE_algorithms + i] = c->algorithm[i];
     }
@@ -156,7 +157,7 @@ static void value_text(const card_t *card, unsigned i, char *buf, size_t size)
 {
     static const char *const names[] = {
 #define ALIKE_NAME(name) #name,
-        ALIKE_NUMBERS(ALIKE_NAME)};
+        ALIKE_NUMBERS(ALIKE_NAME) "heap_size"};
     const long value = (long) card->value[i];
 
     if (ALIKE_device == i) {

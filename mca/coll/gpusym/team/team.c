@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Teams: how a communicator's ranks find each other, and the heap of the process.
+ * Teams: how a communicator's ranks find each other.
  *
  * Every step is: decide locally, tell all, decide alike.  A step that fails on one rank fails on all, which
  * then stage every call of the communicator and say so once at verbose level; but a peer's memory that a rank cannot map is
@@ -24,14 +24,6 @@
 
 /* Where set-up is; an exchange is in flight in all but NEW, MET and DONE. */
 enum { STEP_NEW = 0, STEP_HELLO, STEP_HELLO_VOTE, STEP_MET, STEP_GPU, STEP_GPU_LINKS, STEP_MC, STEP_MC_VOTE, STEP_DONE };
-
-/* The heap of this process, made at the first team's second step. */
-static struct {
-    pthread_mutex_t lock;
-    gpusym_heap_t *heap;
-    int tried;   /* 1: made or failed */
-    int failure; /* enum coll_gpusym_reason if failed */
-} process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* What ranks tell each other in the first step. */
 typedef struct {
@@ -130,7 +122,7 @@ static void settle(mca_coll_gpusym_module_t *m, int reason, const char *detail)
 static void hello_fill(coll_gpusym_team_t *t, const char *label, hello_t *h)
 {
     memset(h, 0, sizeof *h);
-    h->has_device = NULL != coll_gpusym_device();
+    h->has_device = NULL != gpusym_device_need();
     h->threads = ompi_mpi_thread_multiple;
     errno = 0;
     t->has_line = GPUSYM_SUCCESS == gpusym_pages_open(&h->pages) && GPUSYM_SUCCESS == gpusym_pages_alloc(&t->line_off);
@@ -379,49 +371,24 @@ int coll_gpusym_team_meet(mca_coll_gpusym_module_t *m)
 
 /* ---- second step ---- */
 
-/* The process's heap, made on gpu if there is none. Returns a reason, or -1. */
+/* Makes sure of the process's heap on gpu. Returns a reason, or -1. */
 static int heap_get(gpusym_gpu_t *gpu)
 {
-    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
-    gpusym_lane_t *lane;
-    const char *why = "";
-    pthread_mutex_lock(&process.lock);
-    if (!process.tried) {
-        process.tried = 1;
-        process.failure = -1;
-        if (GPUSYM_SUCCESS != gpusym_lane_get(dev, gpu, &lane)) {
-            process.failure = COLL_GPUSYM_R_NO_MEMORY;
-            COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD has no stream or no pinned memory: %s",
-                                mca_coll_gpusym_component.world_rank, dev->error());
-        } else {
-            gpusym_lane_put(lane); /* for the first call */
-        }
-        if (process.failure >= 0) {
-            /* said */
-        } else if (GPUSYM_SUCCESS != dev->kernels_load(gpu, &why)) {
-            process.failure = COLL_GPUSYM_R_NO_KERNELS;
-            COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD cannot run kernels: %s", mca_coll_gpusym_component.world_rank, why);
-        } else if (GPUSYM_SUCCESS !=
-                   gpusym_heap_create(dev, gpu, mca_coll_gpusym_component.heap_size, &process.heap)) {
-            process.failure = COLL_GPUSYM_R_NO_MEMORY;
-            COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD has no heap of %lu bytes: %s", mca_coll_gpusym_component.world_rank,
-                                mca_coll_gpusym_component.heap_size, dev->error());
-        }
-        if (process.failure >= 0 && gpusym_fd_lack()) {
-            process.failure = COLL_GPUSYM_R_NO_FD;
-        }
-    }
-    const int reason = process.failure >= 0                           ? process.failure
-                       : gpusym_heap_gpu(process.heap) != gpu ? COLL_GPUSYM_R_OTHER_GPU
-                                                              : -1;
-    pthread_mutex_unlock(&process.lock);
-    return reason;
+    static const int reasons[] = {
+        [GPUSYM_LACK_NOTHING] = -1,
+        [GPUSYM_LACK_MEMORY] = COLL_GPUSYM_R_NO_MEMORY,
+        [GPUSYM_LACK_KERNELS] = COLL_GPUSYM_R_NO_KERNELS,
+        [GPUSYM_LACK_DESCRIPTORS] = COLL_GPUSYM_R_NO_FD,
+        [GPUSYM_LACK_OTHER_GPU] = COLL_GPUSYM_R_OTHER_GPU,
+    };
+
+    return reasons[gpusym_heap_need(gpu)];
 }
 
 /* Our part: GPU, heap, slot. What fails is told to all. */
 static void gpu_hello_fill(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_hello_t *h)
 {
-    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    const gpusym_device_t *dev = gpusym_current.dev;
     gpusym_gpu_info_t info;
     gpusym_gpu_t *gpu;
 
@@ -437,17 +404,17 @@ static void gpu_hello_fill(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu
     snprintf(t->gpu_text, sizeof t->gpu_text, "%s, %s", info.name, info.where);
     h->reason = heap_get(t->gpu);
     if (h->reason < 0) {
-        gpusym_heap_slot_offer(process.heap, &h->slots);
-        h->heap_size = gpusym_heap_size(process.heap);
-        gpusym_heap_id(process.heap, &h->heap);
-        h->epoch = gpusym_heap_epoch_floor(process.heap);
+        gpusym_heap_slot_offer(gpusym_heap(), &h->slots);
+        h->heap_size = gpusym_heap_size(gpusym_heap());
+        gpusym_heap_id(gpusym_heap(), &h->heap);
+        h->epoch = gpusym_heap_epoch_floor(gpusym_heap());
         if (h->epoch < mca_coll_gpusym_component.epoch_first) {
             h->epoch = mca_coll_gpusym_component.epoch_first;
         }
     }
     h->sm_count = (uint32_t)info.sm_count;
     h->share_gpu = mca_coll_gpusym_component.share_gpu;
-    h->multicast = NULL != dev->mc_create && gpusym_multicast_allowed(mca_coll_gpusym_component.multicast, NULL);
+    h->multicast = NULL != dev->mc_create && gpusym_multicast_allowed(gpusym_params.multicast, NULL);
     memcpy(h->uuid, info.uuid, sizeof h->uuid);
     h->place = info.place;
 }
@@ -503,7 +470,7 @@ static bool slot_take(coll_gpusym_team_t *t, const gpu_hello_t *all, int class)
         epoch = all[r].epoch > epoch ? all[r].epoch : epoch;
     }
     t->epoch_base = epoch - t->rc.seq; /* all ranks are in the same call */
-    gpusym_heap_slot_settle(process.heap, &all[t->rank].slots, class);
+    gpusym_heap_slot_settle(gpusym_heap(), &all[t->rank].slots, class);
     if (class < 0) {
         return false;
     }
@@ -515,7 +482,7 @@ static bool slot_take(coll_gpusym_team_t *t, const gpu_hello_t *all, int class)
     t->work.nranks = t->nranks;
     t->work.limit_ns = (uint64_t)(mca_coll_gpusym_component.timeout * 1e9);
     t->max_blocks = gpusym_slot_layout(t->slot_size, t->nranks,
-                                       gpusym_tuning_max_blocks(t->sm_count, mca_coll_gpusym_component.dev->simulated),
+                                       gpusym_tuning_max_blocks(t->sm_count, gpusym_current.dev->simulated),
                                        &t->work);
     return 0 != t->max_blocks;
 }
@@ -524,7 +491,7 @@ static bool slot_take(coll_gpusym_team_t *t, const gpu_hello_t *all, int class)
  * where the driver alone tells that they are (NVSwitch), or there are but two ranks, nobody loads the topology. */
 static void links_find(const coll_gpusym_team_t *t, const gpu_hello_t *all, uint8_t *link)
 {
-    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    const gpusym_device_t *dev = gpusym_current.dev;
     uint8_t least = GPUSYM_LINK_SELF, most = GPUSYM_LINK_NONE; /* of links to other GPUs */
     bool told = true;
     for (uint32_t r = 0; r < t->nranks; r++) {
@@ -588,11 +555,11 @@ static void slots_map(coll_gpusym_team_t *t, const gpu_hello_t *all)
             COLL_GPUSYM_VERBOSE(1, "rank %u: rank %u offers no slot at %lu", t->rank, r,
                                 (unsigned long) all[r].slots.off[t->slot_class]);
             t->my_link[r] = GPUSYM_LINK_NONE;
-        } else if (GPUSYM_SUCCESS == gpusym_heap_peer(process.heap, &all[r].heap, &base)) {
+        } else if (GPUSYM_SUCCESS == gpusym_heap_peer(gpusym_heap(), &all[r].heap, &base)) {
             t->work.peer[r] = (char *)base + all[r].slots.off[t->slot_class];
         } else {
             COLL_GPUSYM_VERBOSE(1, "rank %u cannot map the memory of rank %u: %s", t->rank, r,
-                                mca_coll_gpusym_component.dev->error());
+                                gpusym_current.dev->error());
             t->my_link[r] = GPUSYM_LINK_NONE;
             lack = lack || gpusym_fd_lack();
         }
@@ -638,7 +605,7 @@ static int gpu_join(mca_coll_gpusym_module_t *m, const gpu_hello_t *all)
     if (reason < 0 && !slot_take(t, all, slot_class(t, all))) {
         reason = COLL_GPUSYM_R_NO_MEMORY;
     } else if (reason >= 0 && offered) {
-        gpusym_heap_slot_settle(process.heap, &all[t->rank].slots, -1);
+        gpusym_heap_slot_settle(gpusym_heap(), &all[t->rank].slots, -1);
     }
     if (reason >= 0) {
         settle(m, reason, detail);
@@ -699,7 +666,7 @@ static int gpu_joined(mca_coll_gpusym_module_t *m)
     }
     mine = t->mine;
     if (0 == t->rank) {
-        mine->made = GPUSYM_SUCCESS == gpusym_multicast_create(mca_coll_gpusym_component.dev, mca_coll_gpusym_component.multicast,
+        mine->made = GPUSYM_SUCCESS == gpusym_multicast_create(gpusym_current.dev, gpusym_params.multicast,
                                                                t->gpu, t->nranks, t->slot_size, &t->mc, &mine->handle);
     }
     return MPI_SUCCESS == exchange_start(m, t->mine, t->all, sizeof(mc_hello_t)) ? STEP_MC : OMPI_ERROR;
@@ -708,7 +675,7 @@ static int gpu_joined(mca_coll_gpusym_module_t *m)
 /* Rank 0 has made the object, or not: join it and bind our slot. Returns the next step, or a negative error. */
 static int mc_join(mca_coll_gpusym_module_t *m, const mc_hello_t *all)
 {
-    const gpusym_device_t *dev = mca_coll_gpusym_component.dev;
+    const gpusym_device_t *dev = gpusym_current.dev;
     coll_gpusym_team_t *t = m->team;
     bool bound = 0 != all[0].made && (0 == t->rank || GPUSYM_SUCCESS == dev->mc_import(t->gpu, &all[0].handle, &t->mc));
     bound = bound && GPUSYM_SUCCESS == dev->mc_bind(t->mc, t->rank, t->work.peer[t->rank], t->slot_size, &t->work.mc);
@@ -718,7 +685,7 @@ static int mc_join(mca_coll_gpusym_module_t *m, const mc_hello_t *all)
 static void mc_leave(coll_gpusym_team_t *t)
 {
     if (NULL != t->mc) {
-        mca_coll_gpusym_component.dev->mc_free(t->mc);
+        gpusym_current.dev->mc_free(t->mc);
     }
     t->mc = NULL;
     t->work.mc = NULL;
@@ -740,10 +707,10 @@ static int mc_joined(mca_coll_gpusym_module_t *m)
 static void gpu_settled(coll_gpusym_team_t *t, bool failed)
 {
     if (failed && STEP_GPU == t->step && NULL != t->mine && ((gpu_hello_t *)t->mine)->reason < 0) {
-        gpusym_heap_slot_settle(process.heap, &((gpu_hello_t *)t->mine)->slots, -1);
+        gpusym_heap_slot_settle(gpusym_heap(), &((gpu_hello_t *)t->mine)->slots, -1);
     }
     if (t->has_slot && (failed || t->reason >= 0)) {
-        gpusym_heap_slot_free(process.heap, t->slot_off, epoch_next(t));
+        gpusym_heap_slot_free(gpusym_heap(), t->slot_off, epoch_next(t));
         t->has_slot = false;
     }
     words_free(t);
@@ -786,14 +753,12 @@ bool coll_gpusym_team_owns(coll_gpusym_team_t *t, const gpusym_mem_t *mem)
         return true; /* every GPU reaches them */
     }
     if (NULL == ours) {
-        pthread_mutex_lock(&process.lock);
-        ours = NULL != process.heap ? gpusym_heap_gpu(process.heap) : NULL;
-        pthread_mutex_unlock(&process.lock);
+        ours = NULL != gpusym_heap() ? gpusym_heap_gpu(gpusym_heap()) : NULL;
     }
     if (NULL == ours) {
         return true; /* the heap will be made where this memory is */
     }
-    if (GPUSYM_SUCCESS != mca_coll_gpusym_component.dev->gpu_open(mem, &gpu) || gpu != ours) {
+    if (GPUSYM_SUCCESS != gpusym_current.dev->gpu_open(mem, &gpu) || gpu != ours) {
         return false;
     }
     t->mem_gpu = mem->gpu;
@@ -808,7 +773,7 @@ int coll_gpusym_team_epochs(mca_coll_gpusym_module_t *m, uint64_t epochs, uint32
     if (epoch + epochs > GPUSYM_EPOCH_MAX) {
         /* Old flags would look like new ones: clear the slots while nobody writes to them. */
         const int arrived = m->saved.barrier(m->comm, m->saved.barrier_module);
-        const int cleared = mca_coll_gpusym_component.dev->mem_zero(t->gpu, t->work.peer[t->rank], t->slot_size);
+        const int cleared = gpusym_current.dev->mem_zero(t->gpu, t->work.peer[t->rank], t->slot_size);
         const int left = m->saved.barrier(m->comm, m->saved.barrier_module); /* whatever failed: the others are in it */
         if (MPI_SUCCESS != arrived || GPUSYM_SUCCESS != cleared || MPI_SUCCESS != left) {
             return MPI_ERR_OTHER;
@@ -830,8 +795,8 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
     coll_gpusym_stay_end(t);
     mc_leave(t);
     /* The slot of a team that failed is not used again: a kernel may still write there, here or in a peer. */
-    if (t->has_slot && NULL != process.heap && !t->broken) {
-        gpusym_heap_slot_free(process.heap, t->slot_off, epoch_next(t));
+    if (t->has_slot && NULL != gpusym_heap() && !t->broken) {
+        gpusym_heap_slot_free(gpusym_heap(), t->slot_off, epoch_next(t));
     }
     if (t->joined) {
         gpusym_rollcall_leave(&t->rc, t->line_off); /* peers may still be in our last call */
@@ -855,15 +820,4 @@ void coll_gpusym_team_fini(void)
 {
     coll_gpusym_internal_fini();
     coll_gpusym_requests_fini();
-    coll_gpusym_stage_fini();
-    gpusym_lanes_close();
-    if (NULL != mca_coll_gpusym_component.dev) {
-        gpusym_reg_close(mca_coll_gpusym_component.dev);
-        gpusym_scratch_close(mca_coll_gpusym_component.dev);
-    }
-    gpusym_heap_destroy(process.heap);
-    gpusym_topo_close();
-    process.heap = NULL;
-    process.tried = 0;
-    gpusym_pages_close();
 }

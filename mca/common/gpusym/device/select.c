@@ -72,15 +72,6 @@ const gpusym_device_t *gpusym_device(void)
     return __atomic_load_n(&chosen.dev, __ATOMIC_ACQUIRE);
 }
 
-const gpusym_device_t *(*gpusym_device_opener)(void);
-
-const gpusym_device_t *gpusym_device_need(void)
-{
-    const gpusym_device_t *dev = gpusym_device();
-
-    return NULL == dev && NULL != gpusym_device_opener ? gpusym_device_opener() : dev;
-}
-
 void gpusym_device_close(void)
 {
     pthread_mutex_lock(&chosen.lock);

@@ -18,11 +18,6 @@ typedef enum { GPUSYM_DEVICE_AUTO = 0, GPUSYM_DEVICE_CUDA, GPUSYM_DEVICE_SIM, GP
 const gpusym_device_t *gpusym_device_select(gpusym_device_choice_t choice, const char **why);
 /* The chosen table, or NULL. */
 const gpusym_device_t *gpusym_device(void);
-/* Chooses and opens by the parameters of coll/gpusym, which sets this while it is open: for those that need the device before
- * there was a collective. NULL: it is not in use. Written where there is one thread, in MPI_Init and MPI_Finalize. */
-extern const gpusym_device_t *(*gpusym_device_opener)(void);
-/* gpusym_device(), opened by gpusym_device_opener where it is not yet. */
-const gpusym_device_t *gpusym_device_need(void);
 /* Closes it. */
 void gpusym_device_close(void);
 

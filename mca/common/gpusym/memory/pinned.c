@@ -1,0 +1,112 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Pinned buffers: see pinned.h.
+ */
+#include "mca/common/gpusym/memory/pinned.h"
+
+#include <pthread.h>
+#include <string.h>
+
+/* The smallest buffer, in bytes; others are twice as large, and so on. */
+#define PINNED_MIN (64ull << 10)
+/* Buffers that are kept: as many as are often in use at once. */
+#define PINNED_SLOTS 8
+
+static struct {
+    pthread_mutex_t lock; /* of all the rest; never held while data are copied */
+    struct {
+        gpusym_gpu_t *gpu;
+        void *buf; /* NULL: none */
+        size_t size;
+        bool taken;
+    } slot[PINNED_SLOTS];
+} pinned = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* With the lock held: whether slot i has a buffer that serves. */
+static bool slot_serves(int i, const gpusym_gpu_t *gpu, size_t size)
+{
+    return NULL != pinned.slot[i].buf && pinned.slot[i].gpu == gpu && pinned.slot[i].size >= size;
+}
+
+/* With the lock held: the free slot to take, one that serves if possible, else the smallest; -1: none. */
+static int slot_choose(const gpusym_gpu_t *gpu, size_t size)
+{
+    int best = -1;
+    for (int i = 0; i < PINNED_SLOTS; i++) {
+        if (pinned.slot[i].taken) {
+            continue;
+        }
+        if (slot_serves(i, gpu, size)) {
+            return i;
+        }
+        if (best < 0 || pinned.slot[i].size < pinned.slot[best].size) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* With the lock held: gives slot i a buffer that serves. False: there is no memory. */
+static bool slot_fit(const gpusym_device_t *dev, int i, gpusym_gpu_t *gpu, size_t size)
+{
+    void *host, *seen;
+    size_t room = PINNED_MIN;
+    if (slot_serves(i, gpu, size)) {
+        return true;
+    }
+    if (NULL != pinned.slot[i].buf) {
+        dev->host_free(pinned.slot[i].gpu, pinned.slot[i].buf);
+        pinned.slot[i].buf = NULL;
+        pinned.slot[i].size = 0;
+    }
+    while (room < size) {
+        room *= 2;
+    }
+    if (GPUSYM_SUCCESS != dev->host_alloc(gpu, room, &host, &seen)) {
+        return false;
+    }
+    pinned.slot[i].gpu = gpu;
+    pinned.slot[i].buf = host;
+    pinned.slot[i].size = room;
+    return true;
+}
+
+void *gpusym_pinned_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, size_t bytes)
+{
+    void *buf = NULL;
+    if (bytes > GPUSYM_PINNED_MAX) {
+        return NULL;
+    }
+    pthread_mutex_lock(&pinned.lock);
+    const int i = slot_choose(gpu, bytes);
+    if (i >= 0 && slot_fit(dev, i, gpu, bytes)) {
+        pinned.slot[i].taken = true;
+        buf = pinned.slot[i].buf;
+    }
+    pthread_mutex_unlock(&pinned.lock);
+    return buf;
+}
+
+void gpusym_pinned_put(const void *buf)
+{
+    pthread_mutex_lock(&pinned.lock);
+    for (int i = 0; i < PINNED_SLOTS; i++) {
+        if (pinned.slot[i].buf == buf) {
+            pinned.slot[i].taken = false;
+        }
+    }
+    pthread_mutex_unlock(&pinned.lock);
+}
+
+void gpusym_pinned_close(const gpusym_device_t *dev)
+{
+    pthread_mutex_lock(&pinned.lock);
+    for (int i = 0; i < PINNED_SLOTS; i++) {
+        if (NULL != pinned.slot[i].buf) {
+            dev->host_free(pinned.slot[i].gpu, pinned.slot[i].buf);
+        }
+    }
+    memset(pinned.slot, 0, sizeof pinned.slot);
+    pthread_mutex_unlock(&pinned.lock);
+}

@@ -1,0 +1,110 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The common library's parameters, and its opening: see face.h.
+ */
+#include "mca/common/ompi/face.h"
+
+#include "opal/util/output.h"
+
+#include "mca/common/gpusym/reg.h"
+#include "mca/common/ompi/vars.h"
+
+#define MIB (1024.0 * 1024.0)
+#define FIELD(name) (&gpusym_params.name)
+
+/* The synonyms are the names that coll/gpusym has always had for them. */
+static const gpusym_var_group_t group = {
+    .names = {"opal", "opal_common", "gpusym"},
+    .synonym = {"ompi", "coll", "gpusym"},
+};
+
+static const gpusym_var_number_t numbers[] = {
+    {"heap_size", MCA_BASE_VAR_TYPE_UNSIGNED_LONG, 4, FIELD(heap_size), 56 * MIB, MIB, 4096 * MIB, 0, "bytes",
+     "GPU memory that a process reserves, once, for the symmetric heap of all its communicators. The suffixes K, M "
+     "and G are accepted"},
+    {"multicast", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(multicast), 1, 0, 1, 0, "",
+     "Allow NVLink multicast (NVLS) objects. NCCL_NVLS_ENABLE=0, NVSHMEM_DISABLE_NVLS=1 or "
+     "TORCH_SYMM_MEM_DISABLE_MULTICAST=1 in the environment forbid them and override this parameter"},
+    {"reg_limit", MCA_BASE_VAR_TYPE_INT, 4, FIELD(reg_limit), GPUSYM_REG_MAX, 0, GPUSYM_REG_MAX, 0, "buffers",
+     "Maximum number of user allocations that peers map at a time, per process. A further one replaces the least "
+     "recently used"},
+    {"verbose", MCA_BASE_VAR_TYPE_INT, 2, FIELD(verbose), 0, 0, 100, 0, "",
+     "Verbosity on stderr. 1: decisions that are made once, and why a feature is not used; 5: also one line per "
+     "communicator. The higher of this parameter and coll_base_verbose applies"},
+    {"sim_host", MCA_BASE_VAR_TYPE_BOOL, 7, FIELD(sim_host), 0, 0, 1, 0, "",
+     "Simulator: treat every buffer as GPU memory, so that any MPI program runs the kernels"},
+    {"sim_gpus", MCA_BASE_VAR_TYPE_INT, 7, FIELD(sim_gpus), 0, 0, 64, 0, "GPUs",
+     "Simulator: number of GPUs per host, assigned to the processes by local rank. 0: one GPU per process"},
+};
+
+static int register_device(void)
+{
+    static const mca_base_var_enum_value_t choices[] = {
+        {GPUSYM_DEVICE_AUTO, "auto"},
+        {GPUSYM_DEVICE_CUDA, "cuda"},
+        {GPUSYM_DEVICE_SIM, "sim"},
+        {GPUSYM_DEVICE_NONE, "none"},
+        {0, NULL},
+    };
+
+    return gpusym_var_choice(&group, "device", 2, choices, FIELD(device),
+                             "GPU memory to serve. auto: NVIDIA GPUs if there are any; cuda: NVIDIA GPUs, and a "
+                             "message if there are none; sim: the simulator, which needs no GPU; none: the component "
+                             "is not used");
+}
+
+static int register_sim_fail(void)
+{
+    return gpusym_var_string(&group, "sim_fail", 9, "", FIELD(sim_fail),
+                             "Simulator: faults to inject, as a comma-separated list of WHAT:N[@RANK]. The N-th (from 1) "
+                             "alloc, import, export, bind, launch, graph or hostalloc fails; hang: the N-th launch never "
+                             "ends; doorbell: the N-th command to a resident kernel arrives too late. @RANK limits the "
+                             "fault to one rank");
+}
+
+static int register_sim_links(void)
+{
+    return gpusym_var_string(&group, "sim_links", 9, "", FIELD(sim_links),
+                             "Simulator: links between GPUs, as a comma-separated list of A-B:CLASS. A GPU has the number "
+                             "of the local rank that it is assigned to. CLASS 0: neither GPU reaches the other; 1: across "
+                             "NUMA nodes; 2: within a NUMA node; 3: through one PCI switch; 3 + n: n NVLinks. Other pairs "
+                             "have one NVLink");
+}
+
+int gpusym_face_register(void)
+{
+    int ret;
+
+    if (!gpusym_ompi_fits()) {
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
+    gpusym_log_name((unsigned long) OPAL_PROC_MY_NAME.vpid, opal_process_info.nodename);
+    if (0 <= mca_base_var_find(group.names.project, group.names.framework, group.names.component, "device")) {
+        return OPAL_SUCCESS;
+    }
+    ret = register_device();
+    if (ret >= 0) {
+        ret = register_sim_fail();
+    }
+    if (ret >= 0) {
+        ret = register_sim_links();
+    }
+    for (size_t i = 0; ret >= 0 && i < sizeof(numbers) / sizeof(numbers[0]); ++i) {
+        ret = gpusym_var_number(&group, &numbers[i]);
+    }
+    return ret < 0 ? ret : OPAL_SUCCESS;
+}
+
+int gpusym_face_open(int framework)
+{
+    gpusym_config_t config = gpusym_params;
+
+    gpusym_log_name((unsigned long) OPAL_PROC_MY_NAME.vpid, opal_process_info.nodename);
+    config.verbose = framework > config.verbose ? framework : config.verbose;
+    config.world_rank = (int) OPAL_PROC_MY_NAME.vpid;
+    config.local_rank = (int) opal_process_info.my_local_rank;
+    config.print = opal_output;
+    config.stream = 0;
+    return GPUSYM_SUCCESS == gpusym_open(&config) ? OPAL_SUCCESS : OPAL_ERR_OUT_OF_RESOURCE;
+}
