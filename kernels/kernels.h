@@ -71,7 +71,7 @@ unsigned gpusym_family_zero_copy(unsigned family);
 int gpusym_algorithm_schedule(unsigned alg);
 /* Whether the order in which an algorithm reduces is that of the ranks, whatever the message is cut into. */
 bool gpusym_algorithm_reproducible(unsigned alg);
-/* Whether a family is of calls whose data copy engines send (mca/common/gpusym/copies.h). */
+/* Whether a family is of calls whose data copy engines send (mca/common/gpusym/exec/copies.h). */
 bool gpusym_family_copies(unsigned family);
 /* Whether a family needs links that keep stores of 128 bytes whole. */
 bool gpusym_family_ll128(unsigned family);

@@ -3,7 +3,7 @@
  *
  * What multiprocessors do in a call whose data copy engines carry: reduce what has arrived, and end the call.  Copy
  * engines send 387 GB/s over an NVLink port of an H200 where stores reach 350 and loads 315, and take no multiprocessor.
- * mca/common/gpusym/copies.c has the other half: what the streams do, in which order, and why they never stand still.
+ * mca/common/gpusym/exec/copies.c has the other half: what the streams do, in which order, and why they never stand still.
  *
  * Flags in a slot, by row; column p.  All are epochs: of piece k of a call, its first epoch + k.
  *   row 0  p != rank: piece k of rank p has arrived in our staging area (bcast: in our output); written by p's stream

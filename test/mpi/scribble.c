@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "mca/common/gpusym/rollcall.h"
+#include "mca/common/gpusym/agree/rollcall.h"
 #include "test/mpi/check.h"
 
 enum { SMALL = 1000, LARGE = 100000, VICTIM = 1, LINES = 64, LATE_MS = 100, EARLY_MS = 40 };

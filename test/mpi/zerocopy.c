@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "mca/common/gpusym/common.h"
-#include "mca/common/gpusym/fd.h"
+#include "mca/common/gpusym/shm/fd.h"
 #include "test/mpi/coll.h"
 #include "test/mpi/mpit.h"
 

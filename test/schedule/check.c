@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * The schedule checker: runs the step lists of rings, chains and trees (kernels/schedule.h, over the shapes of
- * mca/common/gpusym/team.h) for any number of ranks, and prints a table of what was run.  For every case: all ranks
+ * mca/common/gpusym/topo/rings.h) for any number of ranks, and prints a table of what was run.  For every case: all ranks
  * end; no buffer is written before it was read, or read before it was written; every result has every contribution in
  * it once; ranks send as much as the theory says.  First it sees to it that schedules that are broken on purpose are
  * found.

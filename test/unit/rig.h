@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "kernels/kernels.h"
-#include "mca/common/gpusym/heap.h"
+#include "mca/common/gpusym/memory/heap.h"
 
 __extension__ typedef __int128 wide_t;
 __extension__ typedef unsigned __int128 uwide_t;

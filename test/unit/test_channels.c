@@ -18,7 +18,7 @@
 #include <time.h>
 
 #include "kernels/plan.h"
-#include "mca/common/gpusym/team.h"
+#include "mca/common/gpusym/topo/rings.h"
 #include "test/unit/random.h"
 #include "test/unit/rig.h"
 

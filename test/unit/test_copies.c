@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "kernels/plan.h"
-#include "mca/common/gpusym/copies.h"
+#include "mca/common/gpusym/exec/copies.h"
 #include "test/unit/random.h"
 #include "test/unit/rig.h"
 

@@ -38,7 +38,7 @@ static char *fake_dlerror(void);
 #define dlclose fake_dlclose
 #define dlerror fake_dlerror
 #include "mca/common/gpusym/device/cuda/cuda_device.c"
-#include "mca/common/gpusym/lane.h"
+#include "mca/common/gpusym/exec/lane.h"
 #include "test/unit/fake_libcuda.h"
 
 const unsigned char gpusym_fatbin[] = "not a fatbin";

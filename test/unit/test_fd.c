@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of mca/common/gpusym/fd.c: memory files, and who may fetch a descriptor. What Yama does (ptrace_scope 1
+ * Unit tests of mca/common/gpusym/shm/fd.c: memory files, and who may fetch a descriptor. What Yama does (ptrace_scope 1
  * and 2) is played by this program, which has the library's calls of prctl() and syscall(): so the tests need no such
  * Linux.
  */
@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 #include "mca/common/gpusym/common.h"
-#include "mca/common/gpusym/fd.h"
+#include "mca/common/gpusym/shm/fd.h"
 
 /* Under ThreadSanitizer fd.c tries by a fork, which is seen, and does not share what is played here. */
 #ifdef __SANITIZE_THREAD__

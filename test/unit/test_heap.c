@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of mca/common/gpusym/heap.c: the arena against a model, the slab and its slots on the simulated GPU, the
+ * Unit tests of mca/common/gpusym/memory/heap.c: the arena against a model, the slab and its slots on the simulated GPU, the
  * division of a slot.  A seed as the argument repeats a run.
  */
 #include <setjmp.h>
@@ -20,7 +20,7 @@
 #include "kernels/plan.h"
 #include "mca/common/gpusym/device/select.h"
 #include "mca/common/gpusym/device/sim/sim.h"
-#include "mca/common/gpusym/heap.h"
+#include "mca/common/gpusym/memory/heap.h"
 #include "test/unit/random.h"
 
 #define OK(call) assert_int_equal((call), GPUSYM_SUCCESS)

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of mca/common/gpusym/process.c: processes forked from this one, and ids that no process has any more.
+ * Unit tests of mca/common/gpusym/shm/process.c: processes forked from this one, and ids that no process has any more.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "mca/common/gpusym/process.h"
+#include "mca/common/gpusym/shm/process.h"
 
 static void self_is_alive_and_has_a_start(void **state)
 {

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of mca/common/gpusym/reg.c on the simulated GPU.  A device table of the test's own stands before the
+ * Unit tests of mca/common/gpusym/memory/reg.c on the simulated GPU.  A device table of the test's own stands before the
  * simulator's: it counts calls, makes them fail, and has a second GPU, which is the same one: to that, our own table
  * is a peer's, so that one process plays both sides.  Others are forked.  A seed as the argument repeats a run.
  */
@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "mca/common/gpusym/device/sim/sim.h"
-#include "mca/common/gpusym/reg.h"
+#include "mca/common/gpusym/memory/reg.h"
 #include "test/unit/random.h"
 
 #define OK(call) assert_int_equal((call), GPUSYM_SUCCESS)

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of mca/common/gpusym/rollcall.c: ranks are threads of this process, or processes forked from it.  What a
+ * Unit tests of mca/common/gpusym/agree/rollcall.c: ranks are threads of this process, or processes forked from it.  What a
  * rank posts in a call follows from seed, call and rank, so that every reader knows what it must find.
  * A seed as the argument repeats a run.
  */
@@ -30,7 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "mca/common/gpusym/rollcall.h"
+#include "mca/common/gpusym/agree/rollcall.h"
 
 #define OK(call) assert_int_equal((call), GPUSYM_SUCCESS)
 #define RANKS_MAX 6

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of what mca/common/gpusym/rollcall.c tells of a process that does not come: where it was last, read from
+ * Unit tests of what mca/common/gpusym/agree/rollcall.c tells of a process that does not come: where it was last, read from
  * the pages of a child, which are found by its process id alone.
  */
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "mca/common/gpusym/rollcall.h"
+#include "mca/common/gpusym/agree/rollcall.h"
 
 enum { KEY_FIRST = 11, KEY_SECOND = 22, KEY_NONE = 33, BCAST = 5, REDUCE = 6 };
 

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of kernels that stay: lanes (mca/common/gpusym/lane.h), the bell (kernels/work.h) and gs_stay()
+ * Unit tests of kernels that stay: lanes (mca/common/gpusym/exec/lane.h), the bell (kernels/work.h) and gs_stay()
  * (kernels/symm/resident.h) on the simulator.  Host and kernel must neither lose a command nor do one twice, whenever the host
  * rings, above all at the moment at which the kernel leaves; also where it rings before the peers are there.  A model of
  * that, hosts, kernels and lines, is run through all its states.  Ranks are lanes of this process, driven by one thread, as the
@@ -25,8 +25,8 @@
 #include "kernels/plan.h"
 #include "kernels/symm/symm_ll.h"
 #include "mca/common/gpusym/device/sim/sim.h"
-#include "mca/common/gpusym/heap.h"
-#include "mca/common/gpusym/lane.h"
+#include "mca/common/gpusym/memory/heap.h"
+#include "mca/common/gpusym/exec/lane.h"
 #include "test/unit/random.h"
 
 #define OK(call) assert_int_equal((call), GPUSYM_SUCCESS)

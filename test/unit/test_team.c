@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of mca/common/gpusym/team.c: shapes for every number of ranks to 4096, rings against a search of all orders.
+ * Unit tests of mca/common/gpusym/topo/rings.c: shapes for every number of ranks to 4096, rings against a search of all orders.
  * A seed as the argument repeats a run.
  */
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "mca/common/gpusym/team.h"
+#include "mca/common/gpusym/topo/rings.h"
 #include "test/unit/random.h"
 
 #define RANKS 40

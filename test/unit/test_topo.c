@@ -21,7 +21,7 @@ static int fake_dlclose(void *lib);
 #define dlopen fake_dlopen
 #define dlsym fake_dlsym
 #define dlclose fake_dlclose
-#include "mca/common/gpusym/topo.c"
+#include "mca/common/gpusym/topo/links.c"
 #undef dlopen
 #undef dlsym
 #undef dlclose

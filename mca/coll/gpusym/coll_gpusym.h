@@ -21,8 +21,8 @@
 #include "mca/coll/gpusym/args/args.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/ompi/ompi_compat.h"
-#include "mca/common/gpusym/rollcall.h"
-#include "mca/common/gpusym/team.h"
+#include "mca/common/gpusym/agree/rollcall.h"
+#include "mca/common/gpusym/topo/rings.h"
 
 enum coll_gpusym_reason {
 #define GPUSYM_REASON(ID, name, doc) COLL_GPUSYM_R_##ID,

@@ -14,13 +14,13 @@
 
 #include "mca/common/gpusym/device/select.h"
 #include "mca/common/gpusym/device/sim/sim.h"
-#include "mca/common/gpusym/fd.h"
-#include "mca/common/gpusym/lane.h"
+#include "mca/common/gpusym/shm/fd.h"
+#include "mca/common/gpusym/exec/lane.h"
 #include "mca/common/gpusym/memory/pinned.h"
-#include "mca/common/gpusym/reg.h"
-#include "mca/common/gpusym/rollcall.h"
-#include "mca/common/gpusym/scratch.h"
-#include "mca/common/gpusym/topo.h"
+#include "mca/common/gpusym/memory/reg.h"
+#include "mca/common/gpusym/agree/rollcall.h"
+#include "mca/common/gpusym/memory/scratch.h"
+#include "mca/common/gpusym/topo/links.h"
 
 #define NO_DEVICE                                                                       \
     "coll_gpusym_device requests the device \"%s\", which is not available here:\n"       \

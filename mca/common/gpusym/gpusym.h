@@ -8,7 +8,7 @@
 #define GPUSYM_COMMON_GPUSYM_H
 
 #include "mca/common/gpusym/device/select.h"
-#include "mca/common/gpusym/heap.h"
+#include "mca/common/gpusym/memory/heap.h"
 #include "mca/common/gpusym/log.h"
 
 /* The configuration. Zeroes are a valid one: the device auto, no zero copy, no heap. */

@@ -7,7 +7,7 @@
 
 #include "opal/util/output.h"
 
-#include "mca/common/gpusym/reg.h"
+#include "mca/common/gpusym/memory/reg.h"
 #include "mca/common/ompi/vars.h"
 
 #define MIB (1024.0 * 1024.0)

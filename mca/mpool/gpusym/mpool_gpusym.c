@@ -20,7 +20,7 @@
 
 #include "config.h"
 #include "mca/common/gpusym/common.h"
-#include "mca/common/gpusym/pool.h"
+#include "mca/common/gpusym/memory/pool.h"
 
 #define VERBOSE(...) opal_output_verbose(1, opal_mpool_base_framework.framework_output, "mpool:gpusym: " __VA_ARGS__)
 

@@ -25,7 +25,7 @@
 
 #include "config.h"
 #include "mca/common/gpusym/common.h"
-#include "mca/common/gpusym/pool.h"
+#include "mca/common/gpusym/memory/pool.h"
 
 #define VERBOSE(...) opal_output_verbose(1, ompi_osc_base_framework.framework_output, "osc:gpusym: " __VA_ARGS__)
 

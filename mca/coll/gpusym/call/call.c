@@ -5,9 +5,9 @@
  */
 #include "mca/coll/gpusym/call/call.h"
 #include "kernels/plan.h"
-#include "mca/common/gpusym/copies.h"
-#include "mca/common/gpusym/fd.h"
-#include "mca/common/gpusym/scratch.h"
+#include "mca/common/gpusym/exec/copies.h"
+#include "mca/common/gpusym/shm/fd.h"
+#include "mca/common/gpusym/memory/scratch.h"
 
 #include <stdlib.h>
 #include <string.h>

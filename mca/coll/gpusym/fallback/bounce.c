@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "mca/common/gpusym/lane.h"
+#include "mca/common/gpusym/exec/lane.h"
 #include "mca/common/gpusym/memory/pinned.h"
 
 /* Mirrors keep the place of their buffers' bytes within a line of this many, so that what was aligned is. */

@@ -9,7 +9,7 @@
 #define MCA_COLL_GPUSYM_PEERS_H
 
 #include "mca/coll/gpusym/coll_gpusym.h"
-#include "mca/common/gpusym/process.h"
+#include "mca/common/gpusym/shm/process.h"
 
 /* A process of this host that has published. Lives until coll_gpusym_peers_fini. */
 typedef struct coll_gpusym_peer coll_gpusym_peer_t;

@@ -16,8 +16,8 @@
 #include <string.h>
 
 #include "mca/common/gpusym/device/multicast.h"
-#include "mca/common/gpusym/fd.h"
-#include "mca/common/gpusym/scratch.h"
+#include "mca/common/gpusym/shm/fd.h"
+#include "mca/common/gpusym/memory/scratch.h"
 #include "ompi/request/request.h"
 #include "ompi/runtime/mpiruntime.h"
 #include "tuning/tuning.h"

@@ -11,8 +11,8 @@
 
 #include "mca/coll/gpusym/coll_gpusym.h"
 #include "mca/coll/gpusym/team/peers.h"
-#include "mca/common/gpusym/lane.h"
-#include "mca/common/gpusym/reg.h"
+#include "mca/common/gpusym/exec/lane.h"
+#include "mca/common/gpusym/memory/reg.h"
 #include "tuning/tuning.h"
 
 struct coll_gpusym_call;

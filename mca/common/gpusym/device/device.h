@@ -14,7 +14,7 @@
 
 #include "kernels/kernels.h"
 #include "mca/common/gpusym/common.h"
-#include "mca/common/gpusym/topo.h"
+#include "mca/common/gpusym/topo/links.h"
 
 /* What a pointer points to. */
 typedef enum {

@@ -30,7 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "mca/common/gpusym/fd.h"
+#include "mca/common/gpusym/shm/fd.h"
 
 /* ---- The driver ---- */
 

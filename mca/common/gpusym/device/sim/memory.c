@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "mca/common/gpusym/device/sim/sim_internal.h"
-#include "mca/common/gpusym/fd.h"
+#include "mca/common/gpusym/shm/fd.h"
 
 /* ---- memory of the GPU ---- */
 

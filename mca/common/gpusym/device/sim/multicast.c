@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "mca/common/gpusym/device/sim/sim_internal.h"
-#include "mca/common/gpusym/fd.h"
+#include "mca/common/gpusym/shm/fd.h"
 
 /* In a memfd that all users of a multicast object map. */
 struct mc_control {

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "mca/common/gpusym/device/sim/sim_internal.h"
-#include "mca/common/gpusym/fd.h"
+#include "mca/common/gpusym/shm/fd.h"
 
 size_t sim_page_size(void)
 {

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "mca/common/gpusym/device/sim/sim_internal.h"
-#include "mca/common/gpusym/fd.h"
+#include "mca/common/gpusym/shm/fd.h"
 
 /* ---- open, close ---- */
 

@@ -6,7 +6,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "mca/common/gpusym/process.h"
+#include "mca/common/gpusym/shm/process.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -4,8 +4,8 @@
  * GPU memory that a program asks MPI for, by the value of the info key "mpool_hints": what mpool/gpusym
  * (MPI_Alloc_mem) and osc/gpusym (MPI_Win_allocate) have in common.
  */
-#ifndef GPUSYM_COMMON_POOL_H
-#define GPUSYM_COMMON_POOL_H
+#ifndef GPUSYM_COMMON_MEMORY_POOL_H
+#define GPUSYM_COMMON_MEMORY_POOL_H
 
 #include "mca/common/gpusym/device/device.h"
 

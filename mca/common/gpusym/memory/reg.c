@@ -6,7 +6,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "mca/common/gpusym/reg.h"
+#include "mca/common/gpusym/memory/reg.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -7,8 +7,8 @@
  * Every process has one slab of shared host memory (a memfd: nothing is left behind, whoever dies). Every
  * communicator has a line in each of its ranks' slabs. A rank writes its own line only.
  */
-#ifndef GPUSYM_COMMON_ROLLCALL_H
-#define GPUSYM_COMMON_ROLLCALL_H
+#ifndef GPUSYM_COMMON_AGREE_ROLLCALL_H
+#define GPUSYM_COMMON_AGREE_ROLLCALL_H
 
 #include <stdbool.h>
 #include <stdint.h>

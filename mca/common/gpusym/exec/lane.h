@@ -5,8 +5,8 @@
  * communicators wait for each other's peers, so no two operations in flight may share a stream: two ranks
  * that start them in different orders would wait for ever.
  */
-#ifndef GPUSYM_COMMON_LANE_H
-#define GPUSYM_COMMON_LANE_H
+#ifndef GPUSYM_COMMON_EXEC_LANE_H
+#define GPUSYM_COMMON_EXEC_LANE_H
 
 #include "mca/common/gpusym/device/device.h"
 

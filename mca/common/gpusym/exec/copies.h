@@ -5,10 +5,10 @@
  * Streams wait for flags and write flags of peers (device.h: stream_flags); kernels reduce, and end the call
  * (kernels/symm/symm_ce.h).
  */
-#ifndef GPUSYM_COMMON_COPIES_H
-#define GPUSYM_COMMON_COPIES_H
+#ifndef GPUSYM_COMMON_EXEC_COPIES_H
+#define GPUSYM_COMMON_EXEC_COPIES_H
 
-#include "mca/common/gpusym/lane.h"
+#include "mca/common/gpusym/exec/lane.h"
 
 /* A stream to each rank, of lanes (lane.h), which one operation in flight has for itself. */
 typedef struct gpusym_copies_streams gpusym_copies_streams_t;

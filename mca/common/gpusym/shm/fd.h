@@ -4,8 +4,8 @@
  * Memory that processes of this host share by file descriptors: files of it, and descriptors of other processes,
  * fetched without their help.
  */
-#ifndef GPUSYM_COMMON_FD_H
-#define GPUSYM_COMMON_FD_H
+#ifndef GPUSYM_COMMON_SHM_FD_H
+#define GPUSYM_COMMON_SHM_FD_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -6,7 +6,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "mca/common/gpusym/rollcall.h"
+#include "mca/common/gpusym/agree/rollcall.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,8 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "mca/common/gpusym/fd.h"
-#include "mca/common/gpusym/heap.h"
+#include "mca/common/gpusym/shm/fd.h"
+#include "mca/common/gpusym/memory/heap.h"
 
 /* ---- pages ---- */
 

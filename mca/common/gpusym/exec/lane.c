@@ -3,7 +3,7 @@
  *
  * Lanes: see lane.h.
  */
-#include "mca/common/gpusym/lane.h"
+#include "mca/common/gpusym/exec/lane.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -3,7 +3,7 @@
  *
  * Scratch memory: see scratch.h.
  */
-#include "mca/common/gpusym/scratch.h"
+#include "mca/common/gpusym/memory/scratch.h"
 
 #include <pthread.h>
 #include <stdlib.h>

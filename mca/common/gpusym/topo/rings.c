@@ -6,7 +6,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "mca/common/gpusym/team.h"
+#include "mca/common/gpusym/topo/rings.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -4,8 +4,8 @@
  * Scratch memory of a GPU for one call: what is packed for a kernel, or must not be written where it belongs before the
  * kernel has ended. One piece is kept for the next call, so that a program's calls of one kind allocate once.
  */
-#ifndef GPUSYM_COMMON_SCRATCH_H
-#define GPUSYM_COMMON_SCRATCH_H
+#ifndef GPUSYM_COMMON_MEMORY_SCRATCH_H
+#define GPUSYM_COMMON_MEMORY_SCRATCH_H
 
 #include "mca/common/gpusym/device/device.h"
 

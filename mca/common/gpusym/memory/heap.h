@@ -7,8 +7,8 @@
  *
  * The arena below hands out ranges of offsets; the pages of the roll-call use it too.
  */
-#ifndef GPUSYM_COMMON_HEAP_H
-#define GPUSYM_COMMON_HEAP_H
+#ifndef GPUSYM_COMMON_MEMORY_HEAP_H
+#define GPUSYM_COMMON_MEMORY_HEAP_H
 
 #include "mca/common/gpusym/device/device.h"
 

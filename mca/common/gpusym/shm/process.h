@@ -3,8 +3,8 @@
  *
  * Processes of this host: which one, and whether it still lives. Works before anything else is shared with it.
  */
-#ifndef GPUSYM_COMMON_PROCESS_H
-#define GPUSYM_COMMON_PROCESS_H
+#ifndef GPUSYM_COMMON_SHM_PROCESS_H
+#define GPUSYM_COMMON_SHM_PROCESS_H
 
 #include <stdbool.h>
 #include <stdint.h>

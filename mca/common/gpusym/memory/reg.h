@@ -14,11 +14,11 @@
  *
  * All functions are thread-safe. Pages and device must be open; gpusym_reg_close comes before they are closed.
  */
-#ifndef GPUSYM_COMMON_REG_H
-#define GPUSYM_COMMON_REG_H
+#ifndef GPUSYM_COMMON_MEMORY_REG_H
+#define GPUSYM_COMMON_MEMORY_REG_H
 
 #include "mca/common/gpusym/device/device.h"
-#include "mca/common/gpusym/rollcall.h"
+#include "mca/common/gpusym/agree/rollcall.h"
 
 /* Entries of a table. */
 #define GPUSYM_REG_MAX 64u

@@ -3,7 +3,7 @@
  *
  * GPU memory that a program asks MPI for: see pool.h.
  */
-#include "mca/common/gpusym/pool.h"
+#include "mca/common/gpusym/memory/pool.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "mca/common/gpusym/heap.h"
+#include "mca/common/gpusym/memory/heap.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  *
  * Who reaches whom, and by which rings, chains and trees: pure functions of what the ranks told each other. No MPI, no GPU.
  */
-#ifndef GPUSYM_COMMON_TEAM_H
-#define GPUSYM_COMMON_TEAM_H
+#ifndef GPUSYM_COMMON_TOPO_RINGS_H
+#define GPUSYM_COMMON_TOPO_RINGS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -6,7 +6,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "mca/common/gpusym/fd.h"
+#include "mca/common/gpusym/shm/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -19,7 +19,7 @@
  *               slot, for our own second hop's piece k - BUFFERS (of step k - BUFFERS + AHEAD, before this one);
  *   second hop  piece k - AHEAD waits for our kernel of that piece, or, in a broadcast, for the first hop's.
  */
-#include "mca/common/gpusym/copies.h"
+#include "mca/common/gpusym/exec/copies.h"
 
 #include <stdlib.h>
 

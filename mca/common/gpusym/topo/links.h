@@ -4,12 +4,12 @@
  * Where the GPUs of this host sit, and what lies between two of them: NVLinks by NVML, PCI and NUMA by hwloc. Both are
  * asked only when somebody wants to know, and neither need be there.
  */
-#ifndef GPUSYM_COMMON_TOPO_H
-#define GPUSYM_COMMON_TOPO_H
+#ifndef GPUSYM_COMMON_TOPO_LINKS_H
+#define GPUSYM_COMMON_TOPO_LINKS_H
 
 #include <stdint.h>
 
-#include "mca/common/gpusym/team.h"
+#include "mca/common/gpusym/topo/rings.h"
 
 /* Both are one GPU: better than any link of team.h. */
 #define GPUSYM_LINK_SELF 255u

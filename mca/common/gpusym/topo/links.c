@@ -9,7 +9,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "mca/common/gpusym/topo.h"
+#include "mca/common/gpusym/topo/links.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
