@@ -74,9 +74,9 @@ expect "$dir/made.txt" '^4 ranks; GPU of rank 0: NVIDIA H200; commit 1234;' \
     '^allreduce +4 KiB +us +5\.50 +- +- +- +-$' \
     '^bcast +128 B +us +20\.0 +20\.0 +10\.0 +2\.00 +yes +third$' \
     '^bcast +1 MiB +us +9\.00 +9\.00 +10\.0 +0\.90 +no +third$' \
-    '^allreduce by 16 blocks: .* 512 MiB +share +0\.95 +- +0\.95 +- +yes$' \
+    '^allreduce with 16 blocks: .* 512 MiB +share +0\.95 +- +0\.95 +- +yes$' \
     '^first call on device memory +ms +60\.0 +1500 +30\.0 +50\.02 +yes$' \
-    '^GPU memory of a process +MiB +64\.0 +- +65\.0 +- +no$' \
+    '^GPU memory per process +MiB +64\.0 +- +65\.0 +- +no$' \
     '^second communicator: GPU memory +MiB +0\.00 +- +0\.00 +- +yes$' \
     '^axpy beside .* ratio +1\.01 +- +1\.02 +- +no$' '5 goals reached, 4 not$' '^ *auto$|^linger +auto$'
 expect "$dir/made.md" '^\| allreduce \| 8 B \| us \| 4\.50 \| 11\.0 \| 4\.40 \| 2\.50 \| yes \| first \|$'
