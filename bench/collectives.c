@@ -25,7 +25,7 @@ static const bench_coll_t all[] = {
 #include "test/mpi/colls.def"
 };
 static const enum coll_id measured[] = {
-#define GPUSYM_COLLECTIVE(id) COLL_##id,
+#define GPUSYM_COLLECTIVE(id, ...) COLL_##id,
 #include "kernels/kernels.def"
 };
 

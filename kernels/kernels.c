@@ -28,11 +28,21 @@ static const struct {
 #include "kernels/kernels.def"
 };
 
+static const bool collective_whole[] = {
+#define GPUSYM_COLLECTIVE(id, whole) whole,
+#include "kernels/kernels.def"
+};
+
 static const struct {
     const char *name;
-    bool reduces;
+    enum gpusym_reduces reduces;
+    enum gpusym_protocol protocol;
+    bool multicast;
+    enum gpusym_family zero_copy;
+    enum gpusym_plan plan;
 } families[] = {
-#define GPUSYM_FAMILY(id, reduces, next) {#id, reduces},
+#define GPUSYM_FAMILY(id, next, reduces, protocol, multicast, zero_copy, plan)                                    \
+    {#id, GPUSYM_REDUCES_##reduces, GPUSYM_PROTOCOL_##protocol, multicast, GPUSYM_F_##zero_copy, GPUSYM_PLAN_##plan},
 #include "kernels/kernels.def"
 };
 
@@ -54,7 +64,7 @@ _Static_assert(GPUSYM_K_COUNT <= 256, "a kernel's number fits a byte");
 _Static_assert(sizeof(gpusym_work_t) <= 4096, "a descriptor fits the kernel parameters of every GPU");
 
 static const char *const symbols[] = {
-#define GPUSYM_FAMILY(id, reduces, next) "gpusym_" #id "_ANY",
+#define GPUSYM_FAMILY(id, ...) "gpusym_" #id "_ANY",
 #include "kernels/kernels.def"
 #define GPUSYM_KERNEL(f, o, t) "gpusym_" #f "_" #o "_" #t,
 #include "kernels/kernels.def"
@@ -97,54 +107,48 @@ const char *gpusym_family_name(unsigned family)
 
 bool gpusym_family_reduces(unsigned family)
 {
-    return families[family].reduces;
+    return GPUSYM_REDUCES_NONE != families[family].reduces;
 }
 
 unsigned gpusym_family_zero_copy(unsigned family)
 {
-    switch (family) {
-    case GPUSYM_F_RSXLD_AGXST:
-        return GPUSYM_F_RSXLD_AGXST_Z;
-    case GPUSYM_F_RSXST_AGXST:
-        return GPUSYM_F_RSXST_AGXST_Z;
-    case GPUSYM_F_XST:
-        return GPUSYM_F_XST_Z;
-    case GPUSYM_F_XLD_R:
-    case GPUSYM_F_XST_R:
-        return GPUSYM_F_XLD_R_Z;
-    default:
-        return family;
-    }
+    return families[family].zero_copy;
 }
 
-bool gpusym_algorithm_reproducible(unsigned alg)
+enum gpusym_protocol gpusym_family_protocol(unsigned family)
 {
-    return !gpusym_family_multicast(algorithms[alg].family) &&
-           (GS_NONE == algorithms[alg].schedule || !families[algorithms[alg].family].reduces);
+    return families[family].protocol;
+}
+
+enum gpusym_plan gpusym_family_plan(unsigned family)
+{
+    return families[family].plan;
 }
 
 bool gpusym_family_copies(unsigned family)
 {
-    return GPUSYM_F_CE == family || GPUSYM_F_CE_R == family;
+    return GPUSYM_PROTOCOL_COPIES == families[family].protocol;
 }
 
 bool gpusym_family_ll128(unsigned family)
 {
-    return GPUSYM_F_RSXLL128_AGXLL128 == family || GPUSYM_F_CHAN_LL128 == family || GPUSYM_F_CHAN_LL128_R == family;
+    return GPUSYM_PROTOCOL_LL128 == families[family].protocol;
 }
 
 bool gpusym_family_multicast(unsigned family)
 {
-    switch (family) {
-    case GPUSYM_F_AGXLLMC_R:
-    case GPUSYM_F_RSXLDMC_AGXSTMC:
-    case GPUSYM_F_XLLMC:
-    case GPUSYM_F_XSTMC:
-    case GPUSYM_F_XLDMC_R:
-        return true;
-    default:
-        return false;
-    }
+    return families[family].multicast;
+}
+
+bool gpusym_algorithm_reproducible(unsigned alg)
+{
+    const unsigned family = algorithms[alg].family;
+    return !gpusym_family_multicast(family) && (GS_NONE == algorithms[alg].schedule || !gpusym_family_reduces(family));
+}
+
+bool gpusym_collective_whole(unsigned coll)
+{
+    return collective_whole[coll];
 }
 
 const char *gpusym_kernel_symbol(unsigned kernel)
@@ -204,17 +208,17 @@ static bool switch_reduces(unsigned op, unsigned type)
 
 bool gpusym_family_valid(unsigned family, unsigned op, unsigned type)
 {
-    if (!families[family].reduces) {
+    if (!gpusym_family_reduces(family)) {
         return true;
     }
     if (!gpusym_op_valid(op, type)) {
         return false;
     }
-    return (GPUSYM_F_RSXLDMC_AGXSTMC != family && GPUSYM_F_XLDMC_R != family) || switch_reduces(op, type);
+    return GPUSYM_REDUCES_SWITCH != families[family].reduces || switch_reduces(op, type);
 }
 
 unsigned gpusym_kernel_find(unsigned family, unsigned op, unsigned type)
 {
-    const unsigned kernel = families[family].reduces ? special[family][op][unsigned_twin(op, type)] : 0;
+    const unsigned kernel = gpusym_family_reduces(family) ? special[family][op][unsigned_twin(op, type)] : 0;
     return 0 != kernel ? kernel : family; /* the generic kernel's id is its family's */
 }

@@ -27,13 +27,13 @@ enum gpusym_op {
 };
 
 enum gpusym_collective {
-#define GPUSYM_COLLECTIVE(id) GPUSYM_COLL_##id,
+#define GPUSYM_COLLECTIVE(id, ...) GPUSYM_COLL_##id,
 #include "kernels/kernels.def"
     GPUSYM_COLL_COUNT
 };
 
 enum gpusym_family {
-#define GPUSYM_FAMILY(id, reduces, next) GPUSYM_F_##id,
+#define GPUSYM_FAMILY(id, ...) GPUSYM_F_##id,
 #include "kernels/kernels.def"
     GPUSYM_F_COUNT
 };
@@ -42,6 +42,25 @@ enum gpusym_algorithm {
 #define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) GPUSYM_ALG_##id,
 #include "kernels/kernels.def"
     GPUSYM_ALG_COUNT
+};
+
+/* What applies a family's operation: nothing, the kernels to what the ranks have sent, the switch. */
+enum gpusym_reduces { GPUSYM_REDUCES_NONE, GPUSYM_REDUCES_RANKS, GPUSYM_REDUCES_SWITCH };
+
+/* How a family's data reach another rank. */
+enum gpusym_protocol { GPUSYM_PROTOCOL_LL, GPUSYM_PROTOCOL_LL128, GPUSYM_PROTOCOL_SIMPLE, GPUSYM_PROTOCOL_COPIES };
+
+/* How a family cuts a message: see plan.c. */
+enum gpusym_plan {
+    GPUSYM_PLAN_LINES,    /* epochs of LL lines */
+    GPUSYM_PLAN_LL128,    /* slices, in units for streams */
+    GPUSYM_PLAN_TWO_SHOT, /* spans for blocks, chunks of slices for owners; both halves staged */
+    GPUSYM_PLAN_SCATTER,  /* ... only the first half staged */
+    GPUSYM_PLAN_SLICES,   /* ... nothing staged */
+    GPUSYM_PLAN_EXCHANGE, /* spans of segments for blocks, staged in chunks */
+    GPUSYM_PLAN_SEGMENTS, /* ... nothing staged */
+    GPUSYM_PLAN_CHANNELS, /* loops of chunks through FIFOs */
+    GPUSYM_PLAN_COPIES    /* chunks for copy engines */
 };
 
 /* Classes of types, for the masks of GPUSYM_OP. */
@@ -59,6 +78,8 @@ enum gpusym_kernel {
     GPUSYM_K_COUNT
 };
 
+/* Whether a collective's message is cut as one; else every pair of ranks has a segment of it. */
+bool gpusym_collective_whole(unsigned coll);
 /* Names as users write them: "sum", "f32", "agxll_r"; NULL past the end. */
 const char *gpusym_op_name(unsigned op);
 const char *gpusym_type_name(unsigned type);
@@ -71,7 +92,10 @@ unsigned gpusym_family_zero_copy(unsigned family);
 int gpusym_algorithm_schedule(unsigned alg);
 /* Whether the order in which an algorithm reduces is that of the ranks, whatever the message is cut into. */
 bool gpusym_algorithm_reproducible(unsigned alg);
-/* Whether a family is of calls whose data copy engines send (mca/common/gpusym/exec/copies.h). */
+/* How a family moves data, and cuts a message. */
+enum gpusym_protocol gpusym_family_protocol(unsigned family);
+enum gpusym_plan gpusym_family_plan(unsigned family);
+/* Whether copy engines send the data of a family's calls (mca/common/gpusym/exec/copies.h). */
 bool gpusym_family_copies(unsigned family);
 /* Whether a family needs links that keep stores of 128 bytes whole. */
 bool gpusym_family_ll128(unsigned family);

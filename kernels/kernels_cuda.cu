@@ -8,7 +8,7 @@
 #include "kernels/families.h"
 
 /* What a family takes of the descriptor. */
-#define GPUSYM_FAMILY(id, reduces, next) \
+#define GPUSYM_FAMILY(id, next, ...) \
     typedef struct { uint64_t words[offsetof(gpusym_work_t, next) / sizeof(uint64_t)]; } gs_arg_##id;
 #include "kernels/kernels.def"
 
@@ -20,7 +20,7 @@
         GS_RUN_##family(c, (const gpusym_work_t *)(const void *)&arg, op, type);                                     \
     }
 
-#define GPUSYM_FAMILY(id, reduces, next) GS_KERNEL(gpusym_##id##_ANY, id, GS_ANY, GS_ANY)
+#define GPUSYM_FAMILY(id, ...) GS_KERNEL(gpusym_##id##_ANY, id, GS_ANY, GS_ANY)
 #include "kernels/kernels.def"
 
 #define GPUSYM_KERNEL(f, o, t) GS_KERNEL(gpusym_##f##_##o##_##t, f, GPUSYM_OP_##o, GPUSYM_T_##t)

@@ -7,7 +7,7 @@
 #include "kernels/kernels_sim.h"
 
 static void (*const any[])(gs_ctx_t, const gpusym_work_t *) = {
-#define GPUSYM_FAMILY(id, reduces, next) gpusym_kernel_sim_any_##id,
+#define GPUSYM_FAMILY(id, ...) gpusym_kernel_sim_any_##id,
 #include "kernels/kernels.def"
 };
 

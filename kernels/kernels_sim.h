@@ -10,7 +10,7 @@
 #include "kernels/work.h"
 
 #define HIDDEN __attribute__((visibility("hidden")))
-#define GPUSYM_FAMILY(id, reduces, next) HIDDEN void gpusym_kernel_sim_any_##id(gs_ctx_t c, const gpusym_work_t *w);
+#define GPUSYM_FAMILY(id, ...) HIDDEN void gpusym_kernel_sim_any_##id(gs_ctx_t c, const gpusym_work_t *w);
 #include "kernels/kernels.def"
 
 #define GPUSYM_KERNEL(a, o, t) HIDDEN void gpusym_kernel_sim_##a##_##o##_##t(gs_ctx_t c, const gpusym_work_t *w);

@@ -21,7 +21,7 @@
 #define IF_1(...) __VA_ARGS__
 
 /* The generic kernel. */
-#define GPUSYM_FAMILY(id, reduces, next)                                          \
+#define GPUSYM_FAMILY(id, ...)                                                     \
     IF(HERE(id), void gpusym_kernel_sim_any_##id(gs_ctx_t c, const gpusym_work_t *w) \
     {                                                                              \
         GS_RUN_##id(c, w, GS_ANY, GS_ANY);                                         \

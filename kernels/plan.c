@@ -103,12 +103,10 @@ typedef struct {
 
 static fifo_t fifo_of(unsigned family, const gpusym_work_t *w)
 {
-    switch (family) {
-    case GPUSYM_F_CHAN_LL:
-    case GPUSYM_F_CHAN_LL_R:
+    switch (gpusym_family_protocol(family)) {
+    case GPUSYM_PROTOCOL_LL:
         return (fifo_t){w->ll_off, w->ll128_off - w->ll_off, 128, 4};
-    case GPUSYM_F_CHAN_LL128:
-    case GPUSYM_F_CHAN_LL128_R:
+    case GPUSYM_PROTOCOL_LL128:
         return (fifo_t){w->ll128_off, w->ll128_room, GPUSYM_LL128_BYTES, GPUSYM_LL128_PACKS};
     default:
         return (fifo_t){w->stage_off, w->stage_room, 128, 8};
@@ -133,7 +131,7 @@ uint32_t gpusym_channels_max(unsigned family, unsigned schedule, const gpusym_wo
 static uint64_t plan_channels(unsigned family, gpusym_work_t *w, uint32_t chunk_bytes)
 {
     const uint32_t pieces = GS_RING_ALLREDUCE == w->schedule ? w->nranks : 1;
-    const bool lines = GPUSYM_F_CHAN_SIMPLE != family && GPUSYM_F_CHAN_SIMPLE_R != family;
+    const bool lines = GPUSYM_PROTOCOL_SIMPLE != gpusym_family_protocol(family);
     const fifo_t fifo = fifo_of(family, w);
     w->fifo_off = fifo.off;
     w->fifo_links = fifo_links(w->schedule);
@@ -241,37 +239,23 @@ static uint64_t plan_lines(gpusym_work_t *w)
 
 uint64_t gpusym_kernel_plan(unsigned family, gpusym_work_t *w, uint32_t chunk_bytes)
 {
-    switch (family) {
-    case GPUSYM_F_RSXLD_AGXST:
-    case GPUSYM_F_RSXST_AGXST:
-    case GPUSYM_F_RSXLDMC_AGXSTMC:
+    switch (gpusym_family_plan(family)) {
+    case GPUSYM_PLAN_TWO_SHOT:
         return plan_two_shot(w, chunk_bytes, 2);
-    case GPUSYM_F_RSXST_AGXST_Z:
+    case GPUSYM_PLAN_SCATTER:
         return plan_two_shot(w, chunk_bytes, 1);
-    case GPUSYM_F_RSXLD_AGXST_Z:
+    case GPUSYM_PLAN_SLICES:
         plan_owners(w);
         return plan_straight(w, w->owners);
-    case GPUSYM_F_RSXLL128_AGXLL128:
-        return plan_ll128(w, chunk_bytes);
-    case GPUSYM_F_XST_Z:
-    case GPUSYM_F_XLD_Z:
-    case GPUSYM_F_XLD_R_Z:
+    case GPUSYM_PLAN_SEGMENTS:
         return plan_straight(w, 1);
-    case GPUSYM_F_XST:
-    case GPUSYM_F_XST_R:
-    case GPUSYM_F_XLD_R:
-    case GPUSYM_F_XSTMC:
-    case GPUSYM_F_XLDMC_R:
+    case GPUSYM_PLAN_LL128:
+        return plan_ll128(w, chunk_bytes);
+    case GPUSYM_PLAN_EXCHANGE:
         return plan_exchange(w, chunk_bytes);
-    case GPUSYM_F_CHAN_SIMPLE:
-    case GPUSYM_F_CHAN_SIMPLE_R:
-    case GPUSYM_F_CHAN_LL:
-    case GPUSYM_F_CHAN_LL_R:
-    case GPUSYM_F_CHAN_LL128:
-    case GPUSYM_F_CHAN_LL128_R:
+    case GPUSYM_PLAN_CHANNELS:
         return plan_channels(family, w, chunk_bytes);
-    case GPUSYM_F_CE:
-    case GPUSYM_F_CE_R:
+    case GPUSYM_PLAN_COPIES:
         return plan_copies(family, w, chunk_bytes);
     default:
         return plan_lines(w);

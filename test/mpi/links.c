@@ -21,7 +21,7 @@
 
 /* Those that have kernels, by their number there. */
 static const enum coll_id colls[] = {
-#define GPUSYM_COLLECTIVE(id) COLL_##id,
+#define GPUSYM_COLLECTIVE(id, ...) COLL_##id,
 #include "kernels/kernels.def"
 };
 #define COLLS (sizeof(colls) / sizeof(colls[0]))

@@ -376,7 +376,7 @@ static void *work(void *arg)
 
 /* Which collective of the tests' is one of the list. */
 static const enum coll_id coll_of[] = {
-#define GPUSYM_COLLECTIVE(id) [GPUSYM_COLL_##id] = COLL_##id,
+#define GPUSYM_COLLECTIVE(id, ...) [GPUSYM_COLL_##id] = COLL_##id,
 #include "kernels/kernels.def"
 };
 

@@ -16,13 +16,14 @@
 #include <unistd.h>
 
 #include "kernels/kernels.h"
+#include "tuning/resident.h"
 #include "tuning/tuning.h"
 #include "test/unit/random.h"
 
 static const gpusym_tuning_forced_t nothing = {.algorithm = -1};
 
 static const char *const collectives[] = {
-#define GPUSYM_COLLECTIVE(id) #id,
+#define GPUSYM_COLLECTIVE(id, ...) #id,
 #include "kernels/kernels.def"
 };
 
@@ -499,7 +500,7 @@ static void what_stays_is_one_shot(void **state)
     (void) state;
     for (uint32_t nranks = 1; nranks <= GPUSYM_TEAM_MAX; nranks++) {
         const gpusym_tuning_call_t call = {.coll = GPUSYM_COLL_ALLREDUCE,
-                                           .bytes = gpusym_tuning_stay_max(nranks),
+                                           .bytes = gpusym_tuning_resident_max(nranks),
                                            .op = GPUSYM_OP_SUM,
                                            .type = GPUSYM_T_F32,
                                            .nranks = nranks,
@@ -530,24 +531,24 @@ typedef struct {
 #define PAPER_CALLS 40000u
 #define PAPER_LINGER 100000u
 #define PAPER_LAUNCHED 8900u
-#define PAPER_SERVED (PAPER_LAUNCHED - GPUSYM_STAY_GAIN_NS)
+#define PAPER_SERVED (PAPER_LAUNCHED - GPUSYM_RESIDENT_GAIN_NS)
 
-static run_t on_paper(const program_t *p, bool may_stay, gpusym_tuning_stay_t *worth)
+static run_t on_paper(const program_t *p, bool may_stay, gpusym_tuning_resident_t *worth)
 {
     uint64_t now = 1, leaves = 0; /* 0: no kernel is there */
     unsigned served = 0;
     run_t run = {0, 0};
     for (unsigned i = 0; i < PAPER_CALLS; i++) {
-        if (0 != leaves && now < leaves && served < GPUSYM_STAY_SERVED_MAX) {
+        if (0 != leaves && now < leaves && served < GPUSYM_RESIDENT_SERVED_MAX) {
             now += PAPER_SERVED;
             leaves = now + PAPER_LINGER;
             served++;
             run.served++;
         } else {
             if (0 != leaves) {
-                gpusym_tuning_stay_gone(worth, served, PAPER_LINGER, now < leaves ? GPUSYM_STAY_TOLD : GPUSYM_STAY_LEFT);
+                gpusym_tuning_resident_ended(worth, served, PAPER_LINGER, now < leaves ? GPUSYM_RESIDENT_RETIRED : GPUSYM_RESIDENT_EXPIRED);
             }
-            const bool stays = may_stay && gpusym_tuning_stay_next(worth, PAPER_LINGER, now);
+            const bool stays = may_stay && gpusym_tuning_resident_allow(worth, PAPER_LINGER, now);
             now += PAPER_LAUNCHED;
             leaves = stays ? now + PAPER_LINGER : 0;
             served = 0;
@@ -584,7 +585,7 @@ static void what_stays_is_worth_it(void **state)
     (void) state;
     const unsigned n = sizeof programs / sizeof programs[0];
     for (unsigned i = 0; i < n * (n + 1); i++) { /* each by itself, then each behind each other */
-        gpusym_tuning_stay_t worth = {.misses = 0}, nothing_known = {.misses = 0};
+        gpusym_tuning_resident_t worth = {.misses = 0}, nothing_known = {.misses = 0};
         if (i >= n) {
             (void) on_paper(&programs[i / n - 1].p, true, &worth);
         }

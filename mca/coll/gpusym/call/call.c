@@ -552,7 +552,7 @@ static void answered(coll_gpusym_call_t *call)
 }
 
 /* Collectives with kernels have the same numbers in both lists. */
-#define GPUSYM_COLLECTIVE(id) _Static_assert((int)COLL_GPUSYM_##id == (int)GPUSYM_COLL_##id, #id);
+#define GPUSYM_COLLECTIVE(id, ...) _Static_assert((int)COLL_GPUSYM_##id == (int)GPUSYM_COLL_##id, #id);
 #include "kernels/kernels.def"
 _Static_assert((int)COLL_GPUSYM_NATIVES == (int)GPUSYM_COLL_COUNT, "and there are as many");
 

@@ -23,7 +23,7 @@
 #include "kernels/plan.h"
 
 /* The kernels that keep a lane, and where the next one stands. Only of processes without MPI_THREAD_MULTIPLE. */
-static coll_gpusym_stay_t *keeper[GPUSYM_STAY_KEEPERS_MAX];
+static coll_gpusym_stay_t *keeper[GPUSYM_RESIDENT_MAX];
 static unsigned keeper_next;
 
 static uint64_t linger_ns(void)
@@ -52,7 +52,7 @@ bool coll_gpusym_stay_may(const coll_gpusym_call_t *call, const coll_gpusym_plan
     return (GPUSYM_F_AGXLL_R == family || GPUSYM_F_XLL == family || GPUSYM_F_XLL_R == family) && call->blocking &&
            NULL == call->sizes &&
            !t->threads && p != call->plan && 1 == p->epochs && 0 != p->work.bytes &&
-           p->work.bytes <= gpusym_tuning_stay_max(t->nranks) && c->blocks <= 1 && NULL == call->scratch &&
+           p->work.bytes <= gpusym_tuning_resident_max(t->nranks) && c->blocks <= 1 && NULL == call->scratch &&
            !c->share_gpu && /* it would take other ranks' time on the GPU */
            address_fits(call->native.in) && address_fits(call->native.out) && 0 != linger_ns();
 }
@@ -78,10 +78,10 @@ static void let_go(coll_gpusym_stay_t *s, bool displaced)
         return;
     }
     const bool by_itself = gpusym_lane_done(s->lane, &status) && 0 != (status & GPUSYM_STATUS_LEFT);
-    gpusym_tuning_stay_gone(&s->worth, s->served, s->work.linger_ns,
-                            by_itself   ? GPUSYM_STAY_LEFT
-                            : displaced ? GPUSYM_STAY_DISPLACED
-                                        : GPUSYM_STAY_TOLD);
+    gpusym_tuning_resident_ended(&s->worth, s->served, s->work.linger_ns,
+                            by_itself   ? GPUSYM_RESIDENT_EXPIRED
+                            : displaced ? GPUSYM_RESIDENT_DISPLACED
+                                        : GPUSYM_RESIDENT_RETIRED);
     if (!by_itself) {
         gpusym_lane_dismiss(s->lane);
     }
@@ -92,7 +92,7 @@ static void let_go(coll_gpusym_stay_t *s, bool displaced)
 /* The kernel keeps its lane; if need be, the one that has been among the keepers for longest gives its own back. */
 static void keep(coll_gpusym_stay_t *s)
 {
-    for (unsigned i = 0; i < GPUSYM_STAY_KEEPERS_MAX; i++) {
+    for (unsigned i = 0; i < GPUSYM_RESIDENT_MAX; i++) {
         if (s == keeper[i]) {
             return;
         }
@@ -101,14 +101,14 @@ static void keep(coll_gpusym_stay_t *s)
         let_go(keeper[keeper_next], false);
     }
     keeper[keeper_next] = s;
-    keeper_next = (keeper_next + 1) % GPUSYM_STAY_KEEPERS_MAX;
+    keeper_next = (keeper_next + 1) % GPUSYM_RESIDENT_MAX;
 }
 
 /* Whether the kernel is still here, to the team's knowledge, and may serve one more. */
 static bool is_here(const coll_gpusym_stay_t *s)
 {
     uint32_t status;
-    return s->served < GPUSYM_STAY_SERVED_MAX && gpusym_lane_done(s->lane, &status) && 0 == (status & GPUSYM_STATUS_LEFT);
+    return s->served < GPUSYM_RESIDENT_SERVED_MAX && gpusym_lane_done(s->lane, &status) && 0 == (status & GPUSYM_STATUS_LEFT);
 }
 
 /* A kernel of the team gets a call: the other one is not alone any more. */
@@ -224,11 +224,11 @@ void coll_gpusym_stay_prepare(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
 {
     coll_gpusym_stay_t *s = place_of(call);
     coll_gpusym_stay_beside(call->module->team, p);
-    if (mca_coll_gpusym_component.linger < 0 && !gpusym_tuning_stay_next(&s->worth, linger_ns(), coll_gpusym_now_ns())) {
+    if (mca_coll_gpusym_component.linger < 0 && !gpusym_tuning_resident_allow(&s->worth, linger_ns(), coll_gpusym_now_ns())) {
         return; /* the user may say it later */
     }
     p->work.nblocks = 1;
-    p->work.nthreads = 0 != mca_coll_gpusym_component.threads ? p->work.nthreads : gpusym_tuning_stay_threads();
+    p->work.nthreads = 0 != mca_coll_gpusym_component.threads ? p->work.nthreads : gpusym_tuning_resident_threads();
     p->work.linger_ns = linger_ns();
     call->stays = true;
     s->kernel = p->kernel;
@@ -253,7 +253,7 @@ bool coll_gpusym_stay_again(coll_gpusym_call_t *call)
     gpusym_work_t *w = &s->work;
     call->late = true;
     call->rang = false; /* that it has left says nothing of the one that is launched now */
-    gpusym_tuning_stay_gone(&s->worth, s->served - 1, w->linger_ns, GPUSYM_STAY_LEFT);
+    gpusym_tuning_resident_ended(&s->worth, s->served - 1, w->linger_ns, GPUSYM_RESIDENT_EXPIRED);
     s->served = 0; /* nor has that one served anybody yet */
     w->in = call->native.in;
     w->out = call->native.out;
@@ -273,7 +273,7 @@ void coll_gpusym_stay_done(coll_gpusym_call_t *call, bool well)
         let_go(s, false);
     }
     if (call->taken_back) {
-        gpusym_tuning_stay_skip(&s->worth); /* the next may be too */
+        gpusym_tuning_resident_skip(&s->worth); /* the next may be too */
     }
 }
 
@@ -295,7 +295,7 @@ void coll_gpusym_stay_end(coll_gpusym_team_t *t)
             t->stay[i].lane = NULL;
         }
         let_go(&t->stay[i], false);
-        for (unsigned k = 0; k < GPUSYM_STAY_KEEPERS_MAX; k++) {
+        for (unsigned k = 0; k < GPUSYM_RESIDENT_MAX; k++) {
             if (&t->stay[i] == keeper[k]) {
                 keeper[k] = NULL;
             }

@@ -13,7 +13,7 @@
 #include "mca/coll/gpusym/team/peers.h"
 #include "mca/common/gpusym/exec/lane.h"
 #include "mca/common/gpusym/memory/reg.h"
-#include "tuning/tuning.h"
+#include "tuning/resident.h"
 
 struct coll_gpusym_call;
 
@@ -29,7 +29,7 @@ typedef struct {
     uint64_t bytes;      /* of its last call */
     uint32_t hash;       /* coll_gpusym_call_t's */
     uint32_t served;     /* calls, without its first */
-    gpusym_tuning_stay_t worth;
+    gpusym_tuning_resident_t worth;
     gpusym_work_t work;  /* it was launched with */
 } coll_gpusym_stay_t;
 

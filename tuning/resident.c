@@ -1,0 +1,95 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Resident kernels: their limits, and whether they are worth it.
+ */
+#include "tuning/resident.h"
+
+#include "tuning/geometry.h"
+
+/* Resident kernels on 4 x H200: 6.3 us in place of 12.4 at 8 bytes, 8.6 in place of 13.9 at 8 KiB; but the one block takes
+ * 16.7 at 32 KiB, where 64 blocks and their launch take 14.1; on 2, it sends a third of those lines. 512 threads: 8 KiB took
+ * 9.2 us with 256, 11.0 with 128; 8 bytes 0.1 us less with these. */
+/* Longest message in bytes, by ranks. */
+static const uint32_t resident_max[3] = {32u << 10, 16u << 10, 16u << 10};
+#define RESIDENT_THREADS 512u
+/* How long, in us: longer than a solver's work between two sums (examples/cg on 2 x H200: 95 us an iteration without, 89 with 50,
+ * 80 with 100, 82 with 200); as long as cudaDeviceSynchronize may wait for it. */
+#define LINGER_US 100u
+/* How often the calls that go without double: 64 to 4096. */
+#define SKIPS_DOUBLE 6u
+
+/* The simulator's kernels share the cores with the ranks: there they are resident only when the user sets it. */
+uint32_t gpusym_tuning_linger_us(bool simulated)
+{
+    return simulated ? 0 : LINGER_US;
+}
+
+uint64_t gpusym_tuning_resident_max(uint32_t nranks)
+{
+    return resident_max[gpusym_tuning_by_ranks(nranks)];
+}
+
+uint32_t gpusym_tuning_resident_threads(void)
+{
+    return RESIDENT_THREADS;
+}
+
+/* Whether calls that go without have long pauses as well, at least half as often. */
+static bool pauses_without_kernel(const gpusym_tuning_resident_t *s)
+{
+    return s->skipped >= GPUSYM_RESIDENT_SKIP_FIRST / 2 &&
+           (uint64_t)s->pauses * s->skipped <= 2 * (uint64_t)s->skipped_pauses * s->calls;
+}
+
+/* Old calls count less: programs change. */
+static void halve_old(uint32_t *calls, uint32_t *pauses)
+{
+    if (*calls > GPUSYM_RESIDENT_RECENT) {
+        *calls /= 2;
+        *pauses /= 2;
+    }
+}
+
+void gpusym_tuning_resident_skip(gpusym_tuning_resident_t *s)
+{
+    s->skip = s->skips >= SKIPS_DOUBLE ? GPUSYM_RESIDENT_SKIP_MOST : GPUSYM_RESIDENT_SKIP_FIRST << s->skips;
+    s->skips++;
+    s->misses = 0;
+    s->calls = s->pauses = s->skipped = s->skipped_pauses = 0; /* what comes then may be another program */
+    s->skipped_ns = 0;
+}
+
+bool gpusym_tuning_resident_allow(gpusym_tuning_resident_t *s, uint64_t linger_ns, uint64_t now_ns)
+{
+    if (0 == s->skip) {
+        return true;
+    }
+    s->skip--;
+    s->skipped++;
+    s->skipped_pauses += 0 != s->skipped_ns && now_ns - s->skipped_ns > linger_ns;
+    s->skipped_ns = now_ns;
+    halve_old(&s->skipped, &s->skipped_pauses);
+    return false;
+}
+
+void gpusym_tuning_resident_ended(gpusym_tuning_resident_t *s, uint32_t served, uint64_t linger_ns,
+                                  enum gpusym_resident_end why)
+{
+    const bool expired = GPUSYM_RESIDENT_EXPIRED == why;
+    s->calls += 1 + served;
+    s->pauses += expired;
+    if ((uint64_t)served * GPUSYM_RESIDENT_GAIN_NS >= linger_ns) {
+        s->misses = s->skips = 0;
+    } else if (expired && served > 0 && pauses_without_kernel(s)) {
+        s->misses = s->skips = 0;
+        if (++s->excused >= GPUSYM_RESIDENT_EXCUSED) {
+            s->excused = s->skipped = s->skipped_pauses = 0;
+            s->skip = GPUSYM_RESIDENT_SKIP_FIRST / 2 + 1; /* the first of these does not tell of a pause */
+            s->skipped_ns = 0;
+        }
+    } else if (GPUSYM_RESIDENT_RETIRED != why && ++s->misses >= GPUSYM_RESIDENT_MISSES) {
+        gpusym_tuning_resident_skip(s);
+    }
+    halve_old(&s->calls, &s->pauses);
+}
