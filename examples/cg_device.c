@@ -77,16 +77,18 @@ static void gpu_launch(int id, const cg_args_t *a)
 
 static double *copy;
 
-/* What is in flight meanwhile reads the sums and writes the history, beside a launch that does neither: no such launch
- * may write these back. */
+/* A collective in flight reads the sums and writes the history, beside a launch that uses neither: the product without
+ * sums. Such a launch leaves them alone, in both directions. */
 static void copy_launch(int id, const cg_args_t *a)
 {
-    const size_t written = a->with_sums ? cg_doubles(a) : (size_t) (cg_sums(a) - a->base);
+    const size_t vectors = (size_t) (cg_sums(a) - a->base);
+    const size_t read = CG_MATRIX == id && !a->with_sums ? vectors : cg_doubles(a);
+    const size_t written = a->with_sums ? cg_doubles(a) : vectors;
     cg_args_t here = *a;
     cg_scalars_t c;
     double sum[2] = {0, 0};
 
-    mem_read(copy, a->base, cg_doubles(a) * sizeof(double));
+    mem_read(copy, a->base, read * sizeof(double));
     here.base = copy;
     c = kernels[id].scalars(&here);
     for (unsigned i = 0; i < cg_count(a); i++) {

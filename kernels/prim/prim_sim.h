@@ -94,19 +94,31 @@ GS_FN uint32_t gs_warp_worst(uint32_t status)
     return status;
 }
 
+/* A reader may poll a line while its writer stores it, and drops what it has read when the flag is not the expected one.
+ * So lines are accessed as whole 8-byte words, each atomic on its own; only the flags order anything. */
+GS_FN void gs_word_st(char *p, uint64_t v)
+{
+    __atomic_store_n((uint64_t *)p, v, __ATOMIC_RELAXED);
+}
+
+GS_FN uint64_t gs_word_ld(const char *p)
+{
+    return __atomic_load_n((const uint64_t *)p, __ATOMIC_RELAXED);
+}
+
 /* One thread is all lanes, one after the other: the flag of a line is stored after what lies before it. */
 GS_FN void gs_ll128_st(char *group, uint32_t lane, gs_pack_t v, uint32_t e, uint64_t *half)
 {
     char *p = group + 16 * lane;
     if (7 != lane % 8) {
-        gs_st16(p, v);
+        gs_word_st(p, v.w[0]);
+        gs_word_st(p + 8, v.w[1]);
         return;
     }
     if (7 == lane % 16) {
         *half = v.w[1];
     }
-    const uint64_t data = 7 == lane % 16 ? v.w[0] : *half;
-    memcpy(p, &data, sizeof data);
+    gs_word_st(p, 7 == lane % 16 ? v.w[0] : *half);
     __atomic_store_n((uint64_t *)(p + 8), e, __ATOMIC_RELEASE);
 }
 
@@ -123,10 +135,8 @@ GS_FN gs_raw_t gs_ll128_ld(const char *group, uint32_t lane)
     gs_raw_t r;
     r.e[0] = __atomic_load_n((const uint64_t *)(line + 120), __ATOMIC_ACQUIRE);
     r.e[1] = __atomic_load_n((const uint64_t *)(next + 120), __ATOMIC_ACQUIRE);
-    r.v = gs_ld16(group + 16 * lane);
-    if (next != line) { /* the other half */
-        memcpy(&r.v.w[1], next + 112, sizeof r.v.w[1]);
-    }
+    r.v.w[0] = gs_word_ld(group + 16 * lane);
+    r.v.w[1] = gs_word_ld(next != line ? next + 112 : group + 16 * lane + 8); /* across two lines: the other half */
     return r;
 }
 
