@@ -35,32 +35,32 @@ enum gpusym_status {
     GPUSYM_STATUS_TIMEOUT = 2, /* a wait outlasted limit_ns; bits 8..15: the team rank waited for */
     GPUSYM_STATUS_NO_MULTICAST = 3, /* a multicast kernel where there are no multimem instructions (before sm_90) */
 };
-/* In a status: a kernel that stayed has left, and this call was its last. Nothing has been done of a later one. */
-#define GPUSYM_STATUS_LEFT (1u << 31)
+/* In a status: a resident kernel has retired, and this call was its last. Nothing has been done of a later one. */
+#define GPUSYM_STATUS_RETIRED (1u << 31)
 
-/* A piece of a user's buffer, in bytes: of `in` what goes to one rank, of `out` what comes from one rank. */
+/* A segment of a user's buffer, in bytes: of `in` what goes to one rank, of `out` what comes from one rank. */
 typedef struct gpusym_seg {
     uint64_t off, bytes;
 } gpusym_seg_t;
 
 /*
- * What the host rings with: the whole command in two words of one 16-byte line.  Each half has the number of the call, so
- * that it does not matter how they arrive.
+ * The doorbell of a resident kernel: the host writes a whole command into two words of one 16-byte line.  Each half has
+ * the number of the call, so that they may arrive in any order.
  *   [0]  input << 16 | low byte of bytes << 8 | low bits of skip << 6 | low 6 bits of the call's done_seq
  *   [1]  output << 16 | high byte of bytes << 8 | high bits of skip << 6 | the same
- * skip: epochs between the last call's and this one's.  bytes 0: leave.  Addresses have 48 bits, and messages up to
+ * skip: epochs between the last call's and this one's.  bytes 0: retire.  Addresses have 48 bits, and messages up to
  * 64 KiB - 1.
  */
-#define GPUSYM_BELL_BYTES_MAX 0xffffu
-#define GPUSYM_BELL_ADDRESS_BITS 48
-#define GPUSYM_BELL_NUMBER 0x3fu
-#define GPUSYM_BELL_SKIP_MAX 15u
+#define GPUSYM_COMMAND_BYTES_MAX 0xffffu
+#define GPUSYM_COMMAND_ADDRESS_BITS 48
+#define GPUSYM_COMMAND_NUMBER 0x3fu
+#define GPUSYM_COMMAND_SKIP_MAX 15u
 
 /* A path of channels, as one rank sees it; links as in kernels/schedule.h. */
 typedef struct gpusym_path {
     uint8_t pos, links;             /* gs_schedule_t */
     uint8_t peer[GS_LINKS];         /* the rank at the other end, of links that are there */
-    uint8_t far[GS_LINKS];          /* which link it is there */
+    uint8_t peer_link[GS_LINKS];    /* which of that rank's links it is */
     uint8_t order[GPUSYM_TEAM_MAX]; /* ring: the rank at each place */
 } gpusym_path_t;
 
@@ -90,7 +90,7 @@ typedef struct gpusym_copies_work {
  * The host launches on a slot only when all ranks have ended the launch before (they post the call, which they do when
  * they have the completion word of the last).  So whoever may overwrite what is a question within one launch: at its
  * start nobody reads anything in a slot, and flags and LL lines hold epochs below w->epoch (but for a one-shot all-reduce,
- * for which a peer may have rung early: symm/symm_ll.h; then LL lines may have its epoch).  The zero-copy kernels
+ * which a peer may have commanded early: symm/symm_ll.h; then LL lines may have its epoch).  The zero-copy kernels
  * rely on the same: once a rank runs, all ranks' buffers are there to be read and written.
  */
 typedef struct gpusym_work {
@@ -127,9 +127,9 @@ typedef struct gpusym_work {
      * else (scan: the ranks up to us); empty: nothing is stored. The result goes to recv[rank]. */
     uint32_t src_first, src_end, dst_first, dst_end;
 
-    /* A kernel that stays (symm/resident.h): where the host rings for the next call, in pinned memory, and how long the kernel
-     * waits for that. 0 ns: it does not stay. */
-    const uint64_t *bell; /* [2] */
+    /* A resident kernel (symm/resident.h): the doorbell by which the host commands the next call, in pinned memory, and how
+     * long the kernel waits for that. 0 ns: it is not resident. */
+    const uint64_t *doorbell; /* [2] */
     uint64_t linger_ns;
 
     gpusym_copies_t copies; /* kernels that work with copy engines (symm_ce.h) */
@@ -147,13 +147,13 @@ typedef struct gpusym_work {
     void *peer_out[GPUSYM_TEAM_MAX];
     /* Exchange kernels: of `in`, what goes to rank p; of `out`, what comes from rank p. A segment of no bytes is
      * nothing; send[p] here is as long as recv[rank] there (with reduction: recv[p], p's result). send[rank] is our own
-     * share, as long as recv[rank], which may be the same memory. far_off[p]: where, in bytes, our segment stands
+     * share, as long as recv[rank], which may be the same memory. remote_off[p]: where, in bytes, our segment stands
      * in p's out (zero copy, push), or p's segment for us in p's in (zero copy, pull; [rank]: send[rank].off).
      * In place: a received segment may overlap a sent one only if both start at the same place and are as long as one
      * another, and in the kernels with Z not at all, but for send[rank] and recv[rank]. Multicast: all send[p] are
      * the same one. */
     gpusym_seg_t send[GPUSYM_TEAM_MAX], recv[GPUSYM_TEAM_MAX];
-    uint64_t far_off[GPUSYM_TEAM_MAX];
+    uint64_t remote_off[GPUSYM_TEAM_MAX];
 
     /* Channels (channel.h): block b is channel b. bytes as for the two-shot kernels, or, where ranks have segments
      * (all-gather, reduce-scatter), as for exchanges. */

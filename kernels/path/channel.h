@@ -48,9 +48,9 @@ typedef struct {
 typedef struct {
     const char *in;
     char *out;
-    uint64_t far_out; /* from the start of a peer's output (direct) */
+    uint64_t remote_out; /* from the start of a peer's output (direct) */
     uint64_t bytes;
-} gs_piece_t;
+} gs_step_chunk_t;
 
 GS_FN bool gs_has(uint32_t set, uint32_t bit)
 {
@@ -128,9 +128,9 @@ GS_FN void gs_count(gs_channel_t *ch, const gs_step_t *step)
 /* ---- pieces ---- */
 
 /* The piece of a step. Rings of a whole message share a loop out evenly; a segment has a chunk of its own in each loop. */
-GS_FN gs_piece_t gs_piece(const gpusym_work_t *w, const gs_channel_t *ch, const gs_step_t *step)
+GS_FN gs_step_chunk_t gs_step_chunk(const gpusym_work_t *w, const gs_channel_t *ch, const gs_step_t *step)
 {
-    gs_piece_t piece;
+    gs_step_chunk_t piece;
     uint64_t in_off = 0, out_off = 0, bytes = w->bytes, base, end = ch->to;
     if (GS_RING_ALLGATHER == w->schedule) {
         const uint32_t r = ch->path->order[step->piece];
@@ -154,8 +154,8 @@ GS_FN gs_piece_t gs_piece(const gpusym_work_t *w, const gs_channel_t *ch, const 
     }
     base = gs_min64(16 * base, bytes);
     piece.in = (const char *)w->in + in_off + base;
-    piece.far_out = out_off + base;
-    piece.out = (char *)w->out + piece.far_out;
+    piece.remote_out = out_off + base;
+    piece.out = (char *)w->out + piece.remote_out;
     piece.bytes = gs_min64(16 * end, bytes) - base;
     return piece;
 }
@@ -170,22 +170,22 @@ typedef struct {
 } gs_ends_t;
 
 /* Packs one by one, of any alignment and end. */
-GS_OUTLINE void gs_move_ragged(gs_ctx_t c, const gpusym_work_t *w, const gs_ends_t *e, uint64_t bytes, uint64_t first)
+GS_OUTLINE void gs_move_unaligned(gs_ctx_t c, const gpusym_work_t *w, const gs_ends_t *e, uint64_t bytes, uint64_t first)
 {
     GS_NO_UNROLL
     for (uint64_t i = first + c.thread; 16 * i < bytes; i += c.nthreads) {
-        gs_pack_t v = gs_ld_ragged(e->src[0], gs_align(e->src[0]), bytes, i);
+        gs_pack_t v = gs_ld_unaligned(e->src[0], gs_align(e->src[0]), bytes, i);
         if (e->nsrc > 1) {
             gs_acc_t acc = gs_acc_start(w->type, v);
             GS_NO_UNROLL
             for (uint32_t s = 1; s < e->nsrc; s++) {
-                acc = gs_acc_any(w->op, w->type, acc, gs_ld_ragged(e->src[s], gs_align(e->src[s]), bytes, i));
+                acc = gs_acc_any(w->op, w->type, acc, gs_ld_unaligned(e->src[s], gs_align(e->src[s]), bytes, i));
             }
             v = gs_acc_end(w->type, &acc);
         }
         GS_NO_UNROLL
         for (uint32_t d = 0; d < e->ndst; d++) {
-            gs_st_ragged(e->dst[d], gs_align(e->dst[d]), bytes, i, v);
+            gs_st_unaligned(e->dst[d], gs_align(e->dst[d]), bytes, i, v);
         }
     }
 }
@@ -238,7 +238,7 @@ GS_FN void gs_move(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t typ
         }
     }
     if (16 * even < bytes) {
-        gs_move_ragged(c, w, e, bytes, even);
+        gs_move_unaligned(c, w, e, bytes, even);
     }
 }
 
@@ -262,7 +262,7 @@ GS_FN void gs_add_dst(gs_ends_t *e, char *p)
 }
 
 GS_FN gs_ends_t gs_ends(gs_ctx_t c, const gpusym_work_t *w, const gs_channel_t *ch, const gs_step_t *step,
-                        const gs_piece_t *piece)
+                        const gs_step_chunk_t *piece)
 {
     const bool landed = w->direct && 0 != (step->does & GS_LANDED); /* it is in our output already */
     gs_ends_t e = {{0, 0, 0}, {0, 0, 0}, 0, 0};
@@ -286,8 +286,8 @@ GS_FN gs_ends_t gs_ends(gs_ctx_t c, const gpusym_work_t *w, const gs_channel_t *
         if (gs_has(step->send, l)) {
             const uint32_t p = ch->path->peer[l];
             const bool direct = w->direct && 0 != (step->does & GS_FINAL);
-            gs_add_dst(&e, direct ? (char *)w->peer_out[p] + piece->far_out
-                                  : gs_fifo(w, p, c.block, ch->path->far[l], ch->sent[l]));
+            gs_add_dst(&e, direct ? (char *)w->peer_out[p] + piece->remote_out
+                                  : gs_fifo(w, p, c.block, ch->path->peer_link[l], ch->sent[l]));
         }
     }
     return e;
@@ -301,7 +301,7 @@ GS_FN uint32_t gs_step_simple(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, u
     const gs_ctx_t work = {c.thread, c.nthreads - (apart ? GS_WARP : 0), c.block, c.nblocks};
     uint32_t status = GPUSYM_STATUS_OK;
     if (work.thread < work.nthreads) {
-        const gs_piece_t piece = gs_piece(w, ch, step);
+        const gs_step_chunk_t piece = gs_step_chunk(w, ch, step);
         status = gs_await_links(work, w, ch, step, true);
         if (!gs_part_any(work, GPUSYM_STATUS_OK != status)) {
             const gs_ends_t e = gs_ends(c, w, ch, step, &piece);
@@ -359,7 +359,7 @@ GS_FN gs_pack_t gs_joined(const gpusym_work_t *w, uint32_t op, uint32_t type, bo
 }
 
 GS_FN void gs_packs_ll(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool reduces, const gs_channel_t *ch,
-                       const gs_step_t *step, const gs_piece_t *piece, uint32_t *status)
+                       const gs_step_t *step, const gs_step_chunk_t *piece, uint32_t *status)
 {
     const uint32_t in_align = gs_align(piece->in), out_align = gs_align(piece->out);
     for (uint64_t i = c.thread; 16 * i < piece->bytes && GPUSYM_STATUS_OK == *status; i += c.nthreads) {
@@ -389,7 +389,7 @@ GS_FN void gs_packs_ll(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t
         GS_UNROLL
         for (uint32_t l = 0; l < GS_LINKS; l++) {
             if (gs_has(step->send, l)) {
-                char *line = gs_fifo(w, ch->path->peer[l], c.block, ch->path->far[l], ch->sent[l]) + 32 * i;
+                char *line = gs_fifo(w, ch->path->peer[l], c.block, ch->path->peer_link[l], ch->sent[l]) + 32 * i;
                 gs_ll_st(line, v.w[0], w->epoch + ch->sent[l]);
                 gs_ll_st(line + 16, v.w[1], w->epoch + ch->sent[l]);
             }
@@ -404,7 +404,7 @@ GS_FN void gs_packs_ll(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t
 
 /* Packs of m groups from number g on, of one lane. */
 GS_FN void gs_lane_ll128(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool reduces,
-                         const gs_channel_t *ch, const gs_step_t *step, const gs_piece_t *piece, uint64_t g, uint32_t m,
+                         const gs_channel_t *ch, const gs_step_t *step, const gs_step_chunk_t *piece, uint64_t g, uint32_t m,
                          uint32_t lane, uint64_t half[][GS_GROUPS], uint32_t *status)
 {
     const uint32_t in_align = gs_align(piece->in), out_align = gs_align(piece->out);
@@ -448,7 +448,7 @@ GS_FN void gs_lane_ll128(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32
         GS_UNROLL
         for (uint32_t l = 0; l < GS_LINKS; l++) {
             if (gs_has(step->send, l) && u < m) {
-                char *fifo = gs_fifo(w, ch->path->peer[l], c.block, ch->path->far[l], ch->sent[l]);
+                char *fifo = gs_fifo(w, ch->path->peer[l], c.block, ch->path->peer_link[l], ch->sent[l]);
                 gs_ll128_st(fifo + (g + u) * GPUSYM_LL128_BYTES, lane, v, w->epoch + ch->sent[l], &half[l][u]);
             }
         }
@@ -459,7 +459,7 @@ GS_FN void gs_lane_ll128(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32
 }
 
 GS_FN void gs_packs_ll128(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool reduces,
-                          const gs_channel_t *ch, const gs_step_t *step, const gs_piece_t *piece, uint32_t *status)
+                          const gs_channel_t *ch, const gs_step_t *step, const gs_step_chunk_t *piece, uint32_t *status)
 {
     const uint64_t packs = (piece->bytes + 15) / 16, groups = (packs + GPUSYM_LL128_PACKS - 1) / GPUSYM_LL128_PACKS;
     const uint32_t warps = c.nthreads / GS_WARP;
@@ -478,7 +478,7 @@ GS_FN void gs_packs_ll128(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint3
 GS_FN uint32_t gs_step_lines(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool reduces, uint32_t proto,
                              gs_channel_t *ch, const gs_step_t *step)
 {
-    const gs_piece_t piece = gs_piece(w, ch, step);
+    const gs_step_chunk_t piece = gs_step_chunk(w, ch, step);
     uint32_t status = GPUSYM_STATUS_OK;
     if (ch->credits) {
         status = gs_block_worst(c, GPUSYM_STATUS_OK != ch->lost ? ch->lost : gs_await_links(c, w, ch, step, false));

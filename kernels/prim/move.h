@@ -68,7 +68,7 @@ GS_OUTLINE void gs_copy(gs_ctx_t c, char *dst, const char *src, uint64_t bytes)
     }
     GS_NO_UNROLL
     for (i = even + c.thread; i < packs; i += c.nthreads) {
-        gs_st_ragged(dst, to, bytes, i, gs_ld_ragged(src, from, bytes, i));
+        gs_st_unaligned(dst, to, bytes, i, gs_ld_unaligned(src, from, bytes, i));
     }
 }
 
@@ -91,7 +91,7 @@ GS_FN gs_ctx_t gs_share(gs_ctx_t c, uint32_t parts, uint32_t *share, uint32_t *s
 #define GS_FROM_OWN 0u   /* in our own slot, scattered there */
 #define GS_FROM_SLOTS 1u /* in the ranks' slots */
 #define GS_FROM_INS 2u   /* in their users' inputs, at the same place in each */
-#define GS_FROM_FAR 3u   /* in their users' inputs, from far_off[] */
+#define GS_FROM_REMOTE 3u   /* in their users' inputs, from remote_off[] */
 #define GS_FROM_SENT 4u  /* in our own slot, sent there by the others' copy engines; ours where `own` is */
 typedef struct {
     uint32_t kind;      /* a constant to the compiler */
@@ -115,8 +115,8 @@ GS_FN const char *gs_source(const gpusym_work_t *w, const gs_from_t *f, uint32_t
     if (GS_FROM_INS == f->kind) {
         return (const char *)w->peer_in[p] + f->off;
     }
-    if (GS_FROM_FAR == f->kind) {
-        return (const char *)w->peer_in[p] + w->far_off[p] + f->off;
+    if (GS_FROM_REMOTE == f->kind) {
+        return (const char *)w->peer_in[p] + w->remote_off[p] + f->off;
     }
     if (p == w->rank && NULL != f->own) {
         return f->own;
@@ -142,7 +142,7 @@ GS_FN void gs_store(const gpusym_work_t *w, const gs_to_t *o, uint32_t align, bo
                 gs_st16((char *)w->peer_out[p] + o->off + 16 * i, v);
             } else {
                 char *to = (char *)w->peer_out[p] + o->off;
-                gs_st_ragged(to, gs_align(to), o->bytes, i, v);
+                gs_st_unaligned(to, gs_align(to), o->bytes, i, v);
             }
         }
     }
@@ -170,7 +170,7 @@ GS_FN bool gs_all_aligned(const gpusym_work_t *w, const gs_from_t *f, const gs_t
 }
 
 /* Packs [first, n), one by one, of any alignment and end. */
-GS_FN void gs_reduce_ragged(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_from_t *f,
+GS_FN void gs_reduce_unaligned(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_from_t *f,
                             const gs_to_t *o, uint32_t first, uint32_t n)
 {
     const uint32_t align = gs_align((const char *)w->out + o->off);
@@ -180,7 +180,7 @@ GS_FN void gs_reduce_ragged(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uin
         GS_NO_UNROLL
         for (uint32_t p = w->src_first; p < w->src_end; p++) {
             const char *src = gs_source(w, f, p);
-            const gs_pack_t v = gs_ld_ragged(src, gs_align(src), o->bytes, i);
+            const gs_pack_t v = gs_ld_unaligned(src, gs_align(src), o->bytes, i);
             if (p == w->src_first) {
                 acc = gs_acc_start(gs_acc_type(w, op, type), v);
             } else {
@@ -255,7 +255,7 @@ GS_FN void gs_reduce(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t t
     uint32_t even = n; /* what is in slots is whole packs */
     if (f->kind >= GS_FROM_INS || GS_TO_OUTS == o->kind) {
         even = !gs_all_aligned(w, f, o) ? 0 : o->bytes / 16 < n ? (uint32_t)(o->bytes / 16) : n;
-        gs_reduce_ragged(c, w, op, type, f, o, even, n);
+        gs_reduce_unaligned(c, w, op, type, f, o, even, n);
     }
     uint32_t i = c.thread;
     if (GS_TO_OUTS == o->kind && GS_ANY != op && w->nranks <= GS_RANKS) {

@@ -39,12 +39,12 @@
  *                               ticket, for the launches of the same call that follow
  *   gs_last_block(c, w, &s)     the same of a call's only launch: s is then the worst status of all
  *   gs_done_as(w, seq, s)       writes the completion word of call seq after everything the launch wrote
- *   gs_ld16_fresh(p), gs_ld_fresh(p, size)  loads of 16, and of 8, 4 or 1 bytes, of what other kernels may have written
+ *   gs_ld16_strong(p), gs_ld_strong(p, size)  loads of 16, and of 8, 4 or 1 bytes, of what other kernels may have written
  *                               since this one began
- *   gs_bell_look(w, bell)       one look at the two words of the bell, which the host writes; both at once, or one by one
- *   gs_bell_reach(&m)           makes the addresses of a command this kernel's; false: it cannot have them, and leaves
- *   gs_tell(&r)                 thread 0 of a block that stays: what the others get at gs_told()
- *   gs_told(part, &r)           barrier of these threads, thread 0 among them, which has told; r is then that in all of them
+ *   gs_doorbell_poll(w, bell)       one look at the two words of the bell, which the host writes; both at once, or one by one
+ *   gs_command_translate(&m)           makes the addresses of a command this kernel's; false: it cannot have them, and leaves
+ *   gs_command_publish(&r)                 thread 0 of a block that stays: what the others get at gs_command_receive()
+ *   gs_command_receive(part, &r)           barrier of these threads, thread 0 among them, which has told; r is then that in all of them
  *   gs_part_all(part, x)        barrier of these threads, a warp or the block; whether x is true in all of them
  *   gs_mc_ready(w)              GPUSYM_STATUS_OK where the following can be used, else the status to end with
  *   gs_mc_ll_st(line, d, e)     gs_ll_st at a multicast address: in all ranks' slots
@@ -86,7 +86,7 @@ typedef struct {
 typedef struct {
     uint32_t seq, epoch;
     gs_message_t m;
-} gs_rung_t;
+} gs_command_t;
 
 #if defined(__CUDACC__)
 #include "kernels/prim/prim_cuda.h"
@@ -101,13 +101,13 @@ typedef struct {
 } gs_wait_t;
 #define GS_WAIT_INIT {0, 0}
 /* The abort word lies across PCIe (about 1 us): look at it and at the clock once in so many turns. */
-#define GS_WAIT_LOOK 1024u
+#define GS_WAIT_POLLS 1024u
 
 /* One turn of waiting for `peer`. GPUSYM_STATUS_OK: go on waiting; else the status to end with. */
 GS_FN uint32_t gs_wait(const gpusym_work_t *w, gs_wait_t *wait, uint32_t peer)
 {
     gs_pause();
-    if (0 != ++wait->turns % GS_WAIT_LOOK) {
+    if (0 != ++wait->turns % GS_WAIT_POLLS) {
         return GPUSYM_STATUS_OK;
     }
     if (gs_aborted(w)) {
@@ -208,7 +208,7 @@ GS_FN uint32_t gs_align(const void *p)
 
 /* Any alignment, any end. Out of line: it is rare, and it would swell every loop. Loads do not wait for each
  * other: a message of 8 bytes comes this way, and its load is on the critical path. */
-GS_OUTLINE gs_pack_t gs_ld_ragged(const void *base, uint32_t align, uint64_t bytes, uint64_t i)
+GS_OUTLINE gs_pack_t gs_ld_unaligned(const void *base, uint32_t align, uint64_t bytes, uint64_t i)
 {
     const char *p = (const char *)base + 16 * i;
     const uint32_t n = bytes - 16 * i < 16 ? (uint32_t)(bytes - 16 * i) : 16;
@@ -238,31 +238,31 @@ GS_OUTLINE gs_pack_t gs_ld_ragged(const void *base, uint32_t align, uint64_t byt
 }
 
 /* The same of what other kernels may have written since this one began. Short messages come this way: not out of line. */
-GS_FN gs_pack_t gs_ld_user_fresh(const void *base, uint32_t align, uint64_t bytes, uint64_t i)
+GS_FN gs_pack_t gs_ld_user_strong(const void *base, uint32_t align, uint64_t bytes, uint64_t i)
 {
     const char *p = (const char *)base + 16 * i;
     const uint32_t n = bytes - 16 * i < 16 ? (uint32_t)(bytes - 16 * i) : 16;
     gs_pack_t v = {{0, 0}};
 
     if (16 == align && 16 == n) {
-        return gs_ld16_fresh(p);
+        return gs_ld16_strong(p);
     }
     if (align >= 8 && 0 == n % 8) {
-        v.w[0] = gs_ld_fresh(p, 8);
-        v.w[1] = n > 8 ? gs_ld_fresh(p + 8, 8) : 0;
+        v.w[0] = gs_ld_strong(p, 8);
+        v.w[1] = n > 8 ? gs_ld_strong(p + 8, 8) : 0;
         return v;
     }
     const uint32_t size = align >= 4 && 0 == n % 4 ? 4 : 1;
     GS_NO_UNROLL
     for (uint32_t at = 0; at < n; at += size) {
-        const uint64_t x = (4 == size ? gs_ld_fresh(p + at, 4) : gs_ld_fresh(p + at, 1)) << 8 * (at % 8);
+        const uint64_t x = (4 == size ? gs_ld_strong(p + at, 4) : gs_ld_strong(p + at, 1)) << 8 * (at % 8);
         v.w[0] |= at < 8 ? x : 0; /* no index that is not a constant: v stays in registers */
         v.w[1] |= at < 8 ? 0 : x;
     }
     return v;
 }
 
-GS_OUTLINE void gs_st_ragged(void *base, uint32_t align, uint64_t bytes, uint64_t i, gs_pack_t v)
+GS_OUTLINE void gs_st_unaligned(void *base, uint32_t align, uint64_t bytes, uint64_t i, gs_pack_t v)
 {
     char *p = (char *)base + 16 * i;
     const uint32_t n = bytes - 16 * i < 16 ? (uint32_t)(bytes - 16 * i) : 16;
@@ -296,7 +296,7 @@ GS_FN gs_pack_t gs_ld_user(const void *base, uint32_t align, uint64_t bytes, uin
     if (16 == align && 16 * i + 16 <= bytes) {
         return gs_ld16((const char *)base + 16 * i);
     }
-    return gs_ld_ragged(base, align, bytes, i);
+    return gs_ld_unaligned(base, align, bytes, i);
 }
 
 GS_FN void gs_st_user(void *base, uint32_t align, uint64_t bytes, uint64_t i, gs_pack_t v)
@@ -304,7 +304,7 @@ GS_FN void gs_st_user(void *base, uint32_t align, uint64_t bytes, uint64_t i, gs
     if (16 == align && 16 * i + 16 <= bytes) {
         gs_st16((char *)base + 16 * i, v);
     } else {
-        gs_st_ragged(base, align, bytes, i, v);
+        gs_st_unaligned(base, align, bytes, i, v);
     }
 }
 

@@ -270,14 +270,14 @@ GS_FN void gs_done_as(const gpusym_work_t *w, uint32_t seq, uint32_t status)
  * bell, or they wait at a barrier for who has read that, so that none is made before.  A fence would do the same, and take
  * longer.
  */
-GS_FN gs_pack_t gs_ld16_fresh(const void *p)
+GS_FN gs_pack_t gs_ld16_strong(const void *p)
 {
     gs_pack_t v;
     asm volatile("ld.relaxed.sys.global.v2.u64 {%0,%1}, [%2];" : "=l"(v.w[0]), "=l"(v.w[1]) : "l"(p) : "memory");
     return v;
 }
 
-GS_FN uint64_t gs_ld_fresh(const void *p, uint32_t size)
+GS_FN uint64_t gs_ld_strong(const void *p, uint32_t size)
 {
     uint64_t v;
     uint32_t u;
@@ -294,12 +294,12 @@ GS_FN uint64_t gs_ld_fresh(const void *p, uint32_t size)
 }
 
 /* One load across PCIe fetches the whole command. */
-GS_FN void gs_bell_look(const gpusym_work_t *w, uint64_t bell[2])
+GS_FN void gs_doorbell_poll(const gpusym_work_t *w, uint64_t bell[2])
 {
-    asm volatile("ld.relaxed.sys.global.v2.u64 {%0,%1}, [%2];" : "=l"(bell[0]), "=l"(bell[1]) : "l"(w->bell) : "memory");
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0,%1}, [%2];" : "=l"(bell[0]), "=l"(bell[1]) : "l"(w->doorbell) : "memory");
 }
 
-GS_FN bool gs_bell_reach(gs_message_t *m)
+GS_FN bool gs_command_translate(gs_message_t *m)
 {
     (void)m;
     return true;
@@ -315,18 +315,18 @@ GS_FN bool gs_part_all(gs_ctx_t part, bool x)
     return x;
 }
 
-/* Written by thread 0, while the others sleep in gs_told() or have all passed a barrier since they read it. */
-static __shared__ gs_rung_t gs_desk;
+/* Written by thread 0, while the others sleep in gs_command_receive() or have all passed a barrier since they read it. */
+static __shared__ gs_command_t gs_shared_command;
 
-GS_FN void gs_tell(const gs_rung_t *r)
+GS_FN void gs_command_publish(const gs_command_t *r)
 {
-    gs_desk = *r;
+    gs_shared_command = *r;
 }
 
-GS_FN void gs_told(gs_ctx_t part, gs_rung_t *r)
+GS_FN void gs_command_receive(gs_ctx_t part, gs_command_t *r)
 {
     (void)gs_part_all(part, true);
-    *r = gs_desk;
+    *r = gs_shared_command;
 }
 
 /*

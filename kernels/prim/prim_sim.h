@@ -201,24 +201,24 @@ GS_FN void gs_done_as(const gpusym_work_t *w, uint32_t seq, uint32_t status)
     __atomic_store_n(w->done, (uint64_t)seq << 32 | status, __ATOMIC_RELEASE);
 }
 
-GS_FN gs_pack_t gs_ld16_fresh(const void *p)
+GS_FN gs_pack_t gs_ld16_strong(const void *p)
 {
     return gs_ld16(p);
 }
 
-GS_FN uint64_t gs_ld_fresh(const void *p, uint32_t size)
+GS_FN uint64_t gs_ld_strong(const void *p, uint32_t size)
 {
     return 8 == size ? *(const uint64_t *)p : 4 == size ? *(const uint32_t *)p : *(const uint8_t *)p;
 }
 
-GS_FN void gs_bell_look(const gpusym_work_t *w, uint64_t bell[2])
+GS_FN void gs_doorbell_poll(const gpusym_work_t *w, uint64_t bell[2])
 {
-    bell[0] = __atomic_load_n(&w->bell[0], __ATOMIC_ACQUIRE);
-    bell[1] = __atomic_load_n(&w->bell[1], __ATOMIC_ACQUIRE);
+    bell[0] = __atomic_load_n(&w->doorbell[0], __ATOMIC_ACQUIRE);
+    bell[1] = __atomic_load_n(&w->doorbell[1], __ATOMIC_ACQUIRE);
 }
 
 /* The command has the pointers of the simulated GPU, which the hook of kernels.h translates. */
-GS_FN bool gs_bell_reach(gs_message_t *m)
+GS_FN bool gs_command_translate(gs_message_t *m)
 {
     const gs_message_t far = *m; /* a rank may have no input, or no output */
     m->in = NULL != far.in ? gpusym_kernel_sim_reach(far.in) : NULL;
@@ -233,12 +233,12 @@ GS_FN bool gs_part_all(gs_ctx_t part, bool x)
 }
 
 /* The one thread has what it says. */
-GS_FN void gs_tell(const gs_rung_t *r)
+GS_FN void gs_command_publish(const gs_command_t *r)
 {
     (void)r;
 }
 
-GS_FN void gs_told(gs_ctx_t part, gs_rung_t *r)
+GS_FN void gs_command_receive(gs_ctx_t part, gs_command_t *r)
 {
     (void)part;
     (void)r;

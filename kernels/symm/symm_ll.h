@@ -57,21 +57,21 @@ GS_FN uint32_t gs_agxll_r_call(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, 
     return status;
 }
 
-/* Packs that a thread has under way at once in a call that was rung for, at most; see gs_agxll_r_rung(). */
-#define GS_RUNG_PACKS 4u
+/* Packs that a thread has under way at once in a call that was rung for, at most; see gs_agxll_r_command(). */
+#define GS_COMMAND_PACKS 4u
 /* Packs i, i + step, ..., k of them, as far as they are below `packs`, reduced over all ranks; own: our input, which becomes
  * the result. Waits for all their lines at once. k is a constant. */
-GS_FN uint32_t gs_rung_reduce(const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_rung_t *r, uint32_t k,
-                              uint32_t packs, uint32_t i, uint32_t step, gs_pack_t own[GS_RUNG_PACKS])
+GS_FN uint32_t gs_command_reduce(const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_command_t *r, uint32_t k,
+                              uint32_t packs, uint32_t i, uint32_t step, gs_pack_t own[GS_COMMAND_PACKS])
 {
-    const uint32_t group = k < GS_RUNG_PACKS ? GS_LL_GROUP : GS_LL_GROUP / 2; /* lines that fit the registers */
-    gs_acc_t acc[GS_RUNG_PACKS] = {{{0, 0, 0, 0}}};
+    const uint32_t group = k < GS_COMMAND_PACKS ? GS_LL_GROUP : GS_LL_GROUP / 2; /* lines that fit the registers */
+    gs_acc_t acc[GS_COMMAND_PACKS] = {{{0, 0, 0, 0}}};
     gs_wait_t wait = GS_WAIT_INIT;
     for (uint32_t p0 = 0; p0 < w->nranks; p0 += group) {
-        gs_pack_t v[GS_RUNG_PACKS][GS_LL_GROUP];
+        gs_pack_t v[GS_COMMAND_PACKS][GS_LL_GROUP];
         bool missing;
         do { /* rank p writes its lines here */
-            gs_line_t raw[GS_RUNG_PACKS][GS_LL_GROUP][2];
+            gs_line_t raw[GS_COMMAND_PACKS][GS_LL_GROUP][2];
             missing = false;
             GS_UNROLL
             for (uint32_t u = 0; u < k; u++) {
@@ -95,8 +95,8 @@ GS_FN uint32_t gs_rung_reduce(const gpusym_work_t *w, uint32_t op, uint32_t type
                     }
                 }
             }
-            if (missing && GPUSYM_STATUS_OK != gs_wait_rung(w, &wait)) {
-                return GPUSYM_STATUS_LEFT;
+            if (missing && GPUSYM_STATUS_OK != gs_wait_command(w, &wait)) {
+                return GPUSYM_STATUS_RETIRED;
             }
         } while (missing);
         GS_UNROLL
@@ -119,7 +119,7 @@ GS_FN uint32_t gs_rung_reduce(const gpusym_work_t *w, uint32_t op, uint32_t type
 }
 
 /* Sends pack i of our input to all. */
-GS_FN void gs_rung_send(const gpusym_work_t *w, const gs_rung_t *r, uint32_t i, gs_pack_t v)
+GS_FN void gs_command_send(const gpusym_work_t *w, const gs_command_t *r, uint32_t i, gs_pack_t v)
 {
     const bool two = gs_ll_two(r->m.bytes, i);
     for (uint32_t q = 1; q < w->nranks; q++) {
@@ -128,14 +128,14 @@ GS_FN void gs_rung_send(const gpusym_work_t *w, const gs_rung_t *r, uint32_t i, 
 }
 
 /* Packs i, i + step, ... of a call of which nothing can be taken back any more: all have been sent. */
-GS_FN uint32_t gs_rung_rest(const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_rung_t *r, uint32_t packs,
+GS_FN uint32_t gs_command_rest(const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_command_t *r, uint32_t packs,
                             uint32_t i, uint32_t step)
 {
     const uint32_t in_align = gs_align(r->m.in), out_align = gs_align(r->m.out);
     uint32_t status = GPUSYM_STATUS_OK;
     GS_NO_UNROLL
     for (; i < packs && GPUSYM_STATUS_OK == status; i += step) {
-        const gs_pack_t own = gs_ld_user_fresh(r->m.in, in_align, r->m.bytes, i);
+        const gs_pack_t own = gs_ld_user_strong(r->m.in, in_align, r->m.bytes, i);
         const gs_pack_t v = gs_ll_reduce(w, op, type, 0, w->nranks, r->epoch, i, gs_ll_two(r->m.bytes, i), own, &status);
         if (GPUSYM_STATUS_OK == status) {
             gs_st_user(r->m.out, out_align, r->m.bytes, i, v);
@@ -148,36 +148,36 @@ GS_FN uint32_t gs_rung_rest(const gpusym_work_t *w, uint32_t op, uint32_t type, 
  * A call that the host has rung for, by the threads of part, each of which has k packs under way at once.  The host may have
  * rung before it knows whether the peers are in the same call, or in any.  So these threads wait, for as long as a kernel
  * may stay and until they are told to leave, for lines of all ranks for each of them, and store nothing before.  Did they
- * not come, then nothing has been done, and GPUSYM_STATUS_LEFT is returned: the host launches the call later, or not at all.
+ * not come, then nothing has been done, and GPUSYM_STATUS_RETIRED is returned: the host launches the call later, or not at all.
  * What was sent does no harm: the epoch is this call's alone, and if it is made again it sends the same.  Once they have
  * come all peers are in the call, and their other lines come by themselves.
  * Ends with a barrier of part, behind all that its threads store; all return the same.
  */
-GS_FN uint32_t gs_agxll_r_rung(gs_ctx_t part, const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_rung_t *r,
+GS_FN uint32_t gs_agxll_r_command(gs_ctx_t part, const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_command_t *r,
                                uint32_t k)
 {
     const uint32_t in_align = gs_align(r->m.in), out_align = gs_align(r->m.out);
     const uint32_t packs = (uint32_t)((r->m.bytes + 15) / 16), first = part.thread, step = part.nthreads;
-    gs_pack_t v[GS_RUNG_PACKS] = {{{0, 0}}};
+    gs_pack_t v[GS_COMMAND_PACKS] = {{{0, 0}}};
 
     GS_UNROLL
     for (uint32_t u = 0; u < k; u++) {
         if (first + u * step < packs) {
-            v[u] = gs_ld_user_fresh(r->m.in, in_align, r->m.bytes, first + u * step);
+            v[u] = gs_ld_user_strong(r->m.in, in_align, r->m.bytes, first + u * step);
         }
     }
     GS_UNROLL
     for (uint32_t u = 0; u < k; u++) {
         if (first + u * step < packs) {
-            gs_rung_send(w, r, first + u * step, v[u]);
+            gs_command_send(w, r, first + u * step, v[u]);
         }
     }
     GS_NO_UNROLL
     for (uint32_t i = first + k * step; k > 1 && i < packs; i += step) {
-        gs_rung_send(w, r, i, gs_ld_user_fresh(r->m.in, in_align, r->m.bytes, i));
+        gs_command_send(w, r, i, gs_ld_user_strong(r->m.in, in_align, r->m.bytes, i));
     }
-    if (!gs_part_all(part, GPUSYM_STATUS_OK == gs_rung_reduce(w, op, type, r, k, packs, first, step, v))) {
-        return GPUSYM_STATUS_LEFT;
+    if (!gs_part_all(part, GPUSYM_STATUS_OK == gs_command_reduce(w, op, type, r, k, packs, first, step, v))) {
+        return GPUSYM_STATUS_RETIRED;
     }
     GS_UNROLL
     for (uint32_t u = 0; u < k; u++) {
@@ -189,25 +189,25 @@ GS_FN uint32_t gs_agxll_r_rung(gs_ctx_t part, const gpusym_work_t *w, uint32_t o
         (void)gs_part_all(part, true);
         return GPUSYM_STATUS_OK;
     }
-    return gs_block_worst(part, gs_rung_rest(w, op, type, r, packs, first + k * step, step)); /* part is the block */
+    return gs_block_worst(part, gs_command_rest(w, op, type, r, packs, first + k * step, step)); /* part is the block */
 }
 
 /* Ends a launch of one block, which has done its own call with this status, and the calls that it is told of. */
-GS_FN void gs_stay(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, uint32_t status)
+GS_FN void gs_agxll_r_resident(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, uint32_t status)
 {
-    gs_rung_t r = {w->done_seq, w->epoch, {NULL, NULL, 0}};
+    gs_command_t r = {w->done_seq, w->epoch, {NULL, NULL, 0}};
     gs_ctx_t part = c;
     status = gs_block_worst(c, status);
-    while (gs_bell_done(c, w, part, &r, status) && gs_bell(c, w, &r, &part)) {
+    while (gs_command_end(c, w, part, &r, status) && gs_command_next(c, w, &r, &part)) {
         /* The shortest messages want as few instructions between two looks at their lines as can be. */
         const uint64_t round = GPUSYM_PACK * (uint64_t)part.nthreads;
         /* Four packs of more than two ranks do not fit the registers; and of sums alone they are worth 75 KB of code, which is in
          * every GPU's memory. */
         const bool common = GPUSYM_OP_SUM == op && (GPUSYM_T_F32 == type || GPUSYM_T_F64 == type);
         const bool two = r.m.bytes <= 2 * round || w->nranks > 2 || !common;
-        status = r.m.bytes <= round ? gs_agxll_r_rung(part, w, op, type, &r, 1)
-                 : two              ? gs_agxll_r_rung(part, w, op, type, &r, 2)
-                                    : gs_agxll_r_rung(part, w, op, type, &r, GS_RUNG_PACKS);
+        status = r.m.bytes <= round ? gs_agxll_r_command(part, w, op, type, &r, 1)
+                 : two              ? gs_agxll_r_command(part, w, op, type, &r, 2)
+                                    : gs_agxll_r_command(part, w, op, type, &r, GS_COMMAND_PACKS);
     }
 }
 
@@ -217,7 +217,7 @@ GS_FN void gs_agxll_r(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t 
     uint32_t status = mc ? gs_mc_ready(w) : (uint32_t)GPUSYM_STATUS_OK;
     status = gs_agxll_r_call(c, w, op, type, mc, &m, w->chunk, w->epoch, status);
     if (!mc && 0 != w->linger_ns) {
-        gs_stay(c, w, op, type, status);
+        gs_agxll_r_resident(c, w, op, type, status);
     } else {
         gs_finish(c, w, status);
     }

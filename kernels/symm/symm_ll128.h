@@ -109,30 +109,30 @@ typedef struct {
 
 /* A lane's packs of a batch, from the user's input, and to the output: of any alignment and end. Out of line, and once for
  * a batch: it would swell every loop. */
-GS_OUTLINE gs_packs_t gs_batch_load_ragged(const void *in, uint64_t bytes, gs_batch_t b, uint32_t lane)
+GS_OUTLINE gs_packs_t gs_batch_load_unaligned(const void *in, uint64_t bytes, gs_batch_t b, uint32_t lane)
 {
     gs_packs_t x = {{{{0, 0}}}};
     GS_UNROLL
     for (uint32_t u = 0; u < GS_BATCH; u++) {
         if (gs_batch_pack(&b, u, lane)) {
-            x.v[u] = gs_ld_ragged(in, gs_align(in), bytes, b.first + u * GPUSYM_LL128_PACKS + gs_ll128_pack(lane));
+            x.v[u] = gs_ld_unaligned(in, gs_align(in), bytes, b.first + u * GPUSYM_LL128_PACKS + gs_ll128_pack(lane));
         }
     }
     return x;
 }
 
-GS_OUTLINE void gs_batch_store_ragged(void *out, uint64_t bytes, gs_batch_t b, uint32_t lane, gs_packs_t x)
+GS_OUTLINE void gs_batch_store_unaligned(void *out, uint64_t bytes, gs_batch_t b, uint32_t lane, gs_packs_t x)
 {
     GS_UNROLL
     for (uint32_t u = 0; u < GS_BATCH; u++) {
         if (gs_batch_pack(&b, u, lane)) {
-            gs_st_ragged(out, gs_align(out), bytes, b.first + u * GPUSYM_LL128_PACKS + gs_ll128_pack(lane), x.v[u]);
+            gs_st_unaligned(out, gs_align(out), bytes, b.first + u * GPUSYM_LL128_PACKS + gs_ll128_pack(lane), x.v[u]);
         }
     }
 }
 
 /* Whether a batch has no packs but whole and aligned ones in a buffer. */
-GS_FN bool gs_batch_even(const gpusym_work_t *w, const void *buffer, const gs_batch_t *b)
+GS_FN bool gs_batch_aligned(const gpusym_work_t *w, const void *buffer, const gs_batch_t *b)
 {
     return 16 == gs_align(buffer) && 16 * (b->first + GS_BATCH * GPUSYM_LL128_PACKS) <= w->bytes;
 }
@@ -140,8 +140,8 @@ GS_FN bool gs_batch_even(const gpusym_work_t *w, const void *buffer, const gs_ba
 GS_FN gs_packs_t gs_batch_load(const gpusym_work_t *w, const gs_batch_t *b, uint32_t lane)
 {
     gs_packs_t x = {{{{0, 0}}}};
-    if (0 != b->packs && !gs_batch_even(w, w->in, b)) {
-        return gs_batch_load_ragged(w->in, w->bytes, *b, lane);
+    if (0 != b->packs && !gs_batch_aligned(w, w->in, b)) {
+        return gs_batch_load_unaligned(w->in, w->bytes, *b, lane);
     }
     const char *p = (const char *)w->in + 16 * (b->first + gs_ll128_pack(lane));
     GS_UNROLL
@@ -155,8 +155,8 @@ GS_FN gs_packs_t gs_batch_load(const gpusym_work_t *w, const gs_batch_t *b, uint
 
 GS_FN void gs_batch_store(const gpusym_work_t *w, const gs_batch_t *b, uint32_t lane, const gs_packs_t *x)
 {
-    if (0 != b->packs && !gs_batch_even(w, w->out, b)) {
-        gs_batch_store_ragged(w->out, w->bytes, *b, lane, *x);
+    if (0 != b->packs && !gs_batch_aligned(w, w->out, b)) {
+        gs_batch_store_unaligned(w->out, w->bytes, *b, lane, *x);
         return;
     }
     char *p = (char *)w->out + 16 * (b->first + gs_ll128_pack(lane));

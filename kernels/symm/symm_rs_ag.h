@@ -76,7 +76,7 @@ GS_FN uint64_t gs_bytes(const gpusym_work_t *w, uint64_t from, uint64_t n)
 }
 
 /* Whether packs [from, from + n) of the user's input are whole and aligned. */
-GS_FN bool gs_even(const gpusym_work_t *w, uint64_t from, uint64_t n)
+GS_FN bool gs_is_aligned(const gpusym_work_t *w, uint64_t from, uint64_t n)
 {
     return 16 == gs_align(w->in) && 16 * (from + n) <= w->bytes;
 }
@@ -92,7 +92,7 @@ GS_FN void gs_rs_scatter(gs_ctx_t c, const gpusym_work_t *w, bool push, bool all
         const uint32_t p = gs_nth(w, q);
         uint32_t first;
         const uint32_t n = gs_slice(w, k, p, &first);
-        if (0 == n || (p == w->rank && !all && gs_even(w, k->base + first, n))) {
+        if (0 == n || (p == w->rank && !all && gs_is_aligned(w, k->base + first, n))) {
             continue;
         }
         gs_copy(c, (char *)w->peer[push ? p : w->rank] + k->in + 16ull * (push ? (w->rank - w->src_first) * k->slice : first),
@@ -111,7 +111,7 @@ GS_FN void gs_rs_reduce(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_
         push ? GS_FROM_OWN : zero ? GS_FROM_INS : GS_FROM_SLOTS,
         push ? k->in - 16ull * w->src_first * k->slice : zero ? 16 * at : k->in + 16ull * first,
         push ? 16ull * k->slice : 0,
-        gs_even(w, at, n) ? (const char *)w->in + 16 * at : NULL,
+        gs_is_aligned(w, at, n) ? (const char *)w->in + 16 * at : NULL,
     };
     const gs_to_t to = {zero ? GS_TO_OUTS : GS_TO_SLOTS, k->out + 16ull * first, 16 * at, w->bytes - 16 * at};
     if (0 != n) {

@@ -93,7 +93,7 @@ GS_FN void gs_xll_send(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_mes
             if (l[g].full) {
                 const gpusym_seg_t *s = &w->send[l[g].peer];
                 const char *in = m->in + s->off;
-                v[g] = gs_ld_user_fresh(in, gs_align(in), s->bytes, l[g].pack);
+                v[g] = gs_ld_user_strong(in, gs_align(in), s->bytes, l[g].pack);
             }
         }
         GS_UNROLL
@@ -186,7 +186,7 @@ GS_FN void gs_xll_own_load(gs_ctx_t c, const gpusym_work_t *w, const gs_message_
     o->out = m->out + w->recv[w->rank].off + from;
     o->bytes = o->in == o->out ? 0 : o->bytes;
     if (c.thread < gs_lines(o->bytes)) {
-        o->v = gs_ld_user_fresh(o->in, gs_align(o->in), o->bytes, c.thread);
+        o->v = gs_ld_user_strong(o->in, gs_align(o->in), o->bytes, c.thread);
     }
 }
 
@@ -196,7 +196,7 @@ GS_FN void gs_xll_own_store(gs_ctx_t c, const gs_xll_own_t *o)
     GS_NO_UNROLL
     for (uint64_t i = c.thread; i < gs_lines(o->bytes); i += c.nthreads) {
         if (i != c.thread) {
-            v = gs_ld_user_fresh(o->in, gs_align(o->in), o->bytes, i);
+            v = gs_ld_user_strong(o->in, gs_align(o->in), o->bytes, i);
         }
         gs_st_user_word(o->out, gs_align(o->out), o->bytes, i, v);
     }
@@ -256,7 +256,7 @@ GS_FN void gs_xll_r_send(const gpusym_work_t *w, const gs_message_t *m, uint64_t
                 const gpusym_seg_t *s = &w->send[gs_nth(w, q0 + g)];
                 const char *in = m->in + s->off;
                 if (pack < gs_lines(s->bytes)) {
-                    v[g] = gs_ld_user_fresh(in, gs_align(in), s->bytes, pack);
+                    v[g] = gs_ld_user_strong(in, gs_align(in), s->bytes, pack);
                 }
             }
         }
@@ -310,7 +310,7 @@ GS_FN uint32_t gs_xll_r_call(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, ui
             if (base + i < mine) {
                 gs_pack_t own = {{0, 0}};
                 if (gs_is_src(w, w->rank)) {
-                    own = gs_ld_user_fresh(in, gs_align(in), bytes, base + i);
+                    own = gs_ld_user_strong(in, gs_align(in), bytes, base + i);
                 }
                 const gs_pack_t v = gs_ll_reduce(w, op, type, w->src_first, w->src_end, epoch, i,
                                                  gs_ll_two(bytes, base + i), own, &status);
@@ -338,13 +338,13 @@ GS_FN uint32_t gs_part_worst(gs_ctx_t c, gs_ctx_t part, uint32_t status)
 }
 
 /*
- * A launch: its own call and, where the kernel is to stay (one block, one epoch), those that it is told of, as gs_stay()
+ * A launch: its own call and, where the kernel is to stay (one block, one epoch), those that it is told of, as gs_agxll_r_resident()
  * does them (symm_ll.h): they have the same segments, elsewhere.  The host rings only when all ranks are in the call: who
  * sends but gets nothing could not find that out.
  */
 GS_FN void gs_xll_launch(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool reduce)
 {
-    gs_rung_t r = {w->done_seq, w->epoch, {(const char *)w->in, (char *)w->out, w->bytes}};
+    gs_command_t r = {w->done_seq, w->epoch, {(const char *)w->in, (char *)w->out, w->bytes}};
     gs_ctx_t part = c;
     uint32_t status;
     do {
@@ -355,7 +355,7 @@ GS_FN void gs_xll_launch(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32
             return;
         }
         status = gs_part_worst(c, part, status);
-    } while (gs_bell_done(c, w, part, &r, status) && gs_bell(c, w, &r, &part));
+    } while (gs_command_end(c, w, part, &r, status) && gs_command_next(c, w, &r, &part));
 }
 
 GS_FN void gs_xll(gs_ctx_t c, const gpusym_work_t *w, bool mc)
@@ -382,7 +382,7 @@ GS_FN uint64_t gs_x_at(gs_ctx_t c, const gpusym_work_t *w, uint32_t t, uint32_t 
 }
 
 /* Whether chunk t of our own segment is read where the user has it, or goes through our heap (XST_R, XLD_R). */
-GS_FN bool gs_x_own_even(const gpusym_work_t *w, uint64_t from, uint64_t bytes)
+GS_FN bool gs_x_own_aligned(const gpusym_work_t *w, uint64_t from, uint64_t bytes)
 {
     return 0 == bytes % 16 && 16 == gs_align((const char *)w->in + w->send[w->rank].off + from);
 }
@@ -404,7 +404,7 @@ GS_FN void gs_x_put(gs_ctx_t c, const gpusym_work_t *w, bool push, bool own, boo
             continue;
         }
         const uint64_t bytes = gs_x_part(c, w, w->send[p].bytes, w->chunk, t, &from);
-        if (0 != bytes && (0 != q || all || !gs_x_own_even(w, from, bytes))) {
+        if (0 != bytes && (0 != q || all || !gs_x_own_aligned(w, from, bytes))) {
             gs_copy(mine, (char *)w->peer[push ? p : w->rank] + gs_x_at(c, w, t, push ? w->rank : p),
                     (const char *)w->in + w->send[p].off + from, bytes);
         }
@@ -447,7 +447,7 @@ GS_FN void gs_x_reduce(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t
         push ? GS_FROM_OWN : GS_FROM_SLOTS,
         gs_x_at(c, w, t, push ? 0 : w->rank),
         push ? w->stage_bytes : 0,
-        gs_x_own_even(w, from, bytes) ? (const char *)w->in + w->send[w->rank].off + from : NULL,
+        gs_x_own_aligned(w, from, bytes) ? (const char *)w->in + w->send[w->rank].off + from : NULL,
     };
     const gs_to_t o = {GS_TO_OUT, 0, w->recv[w->rank].off + from, bytes};
     if (0 != bytes && w->src_first < w->src_end) {
@@ -503,9 +503,9 @@ GS_FN void gs_x_z(gs_ctx_t c, const gpusym_work_t *w, bool push)
         if (0 == q) {
             gs_x_own(mine, w, from, bytes);
         } else if (push) {
-            gs_copy(mine, (char *)w->peer_out[p] + w->far_off[p] + from, (const char *)w->in + w->send[p].off + from, bytes);
+            gs_copy(mine, (char *)w->peer_out[p] + w->remote_off[p] + from, (const char *)w->in + w->send[p].off + from, bytes);
         } else {
-            gs_copy(mine, (char *)w->out + w->recv[p].off + from, (const char *)w->peer_in[p] + w->far_off[p] + from, bytes);
+            gs_copy(mine, (char *)w->out + w->recv[p].off + from, (const char *)w->peer_in[p] + w->remote_off[p] + from, bytes);
         }
     }
     gs_finish(c, w, gs_barrier(c, w, w->epoch));
@@ -516,7 +516,7 @@ GS_FN void gs_xld_r_z(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t 
     const uint64_t mine = w->src_first < w->src_end ? w->recv[w->rank].bytes : 0;
     uint64_t from, bytes;
     for (uint32_t t = 0; 0 != (bytes = gs_x_part(c, w, mine, w->chunk, t, &from)); t++) {
-        const gs_from_t f = {GS_FROM_FAR, from, 0, NULL};
+        const gs_from_t f = {GS_FROM_REMOTE, from, 0, NULL};
         const gs_to_t o = {GS_TO_OUT, 0, w->recv[w->rank].off + from, bytes};
         gs_reduce(c, w, op, type, &f, &o, (uint32_t)gs_lines(bytes));
     }

@@ -335,7 +335,7 @@ static void part_paths(const call_t *call, uint32_t rank, gpusym_work_t *w)
         for (uint32_t l = 0; l < GS_LINKS; l++) { /* a link that is not there leads nowhere */
             const bool there = 0 != (shape.links >> l & 1);
             path->peer[l] = there ? (uint8_t) shape.peer[l] : 0xff;
-            path->far[l] = there ? (uint8_t) shape.far[l] : 0xff;
+            path->peer_link[l] = there ? (uint8_t) shape.far[l] : 0xff;
         }
         for (uint32_t k = 0; k < w->nranks; k++) {
             path->order[k] = (uint8_t) call->order[i][k];

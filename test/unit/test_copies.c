@@ -336,11 +336,11 @@ static void describe(const call_t *call, part_t *parts, uint32_t n, uint32_t r)
         case GPUSYM_COLL_ALLGATHERV:
             w->send[p] = (gpusym_seg_t){0, mine};
             w->recv[p] = (gpusym_seg_t){size * before(call, p), its};
-            w->far_off[p] = size * before(call, r);
+            w->remote_off[p] = size * before(call, r);
             break;
         case GPUSYM_COLL_ALLTOALL:
             w->send[p] = w->recv[p] = (gpusym_seg_t){p * size * call->count[0], size * call->count[0]};
-            w->far_off[p] = r * size * call->count[0];
+            w->remote_off[p] = r * size * call->count[0];
             break;
         default:
             break;

@@ -170,7 +170,7 @@ static void part_fill(const rig_t *rig, const call_t *call, uint32_t rank, part_
         const uint64_t to = call->len[rank][p] * size, from = call->len[p][rank] * size;
         part->w.send[p] = (gpusym_seg_t){call->in_off[rank][p], to};
         part->w.recv[p] = (gpusym_seg_t){call->out_off[rank][p], reduces ? 0 : from};
-        part->w.far_off[p] = push ? call->out_off[p][rank] : call->in_off[p][rank];
+        part->w.remote_off[p] = push ? call->out_off[p][rank] : call->in_off[p][rank];
     }
     if (reduces) {
         const uint32_t last = rig->nranks - 1; /* who has something for this rank, if anyone has */

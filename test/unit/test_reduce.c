@@ -203,7 +203,7 @@ static void loads_of_any_alignment_and_end(void **state)
         memcpy(memory, buffer + offset, bytes);
         for (uint64_t i = 0; 16 * i < bytes; i++) {
             const gs_pack_t v = gs_ld_user(buffer + offset, gs_align(buffer + offset), bytes, i);
-            const gs_pack_t ragged = gs_ld_ragged(buffer + offset, gs_align(buffer + offset), bytes, i);
+            const gs_pack_t ragged = gs_ld_unaligned(buffer + offset, gs_align(buffer + offset), bytes, i);
             assert_memory_equal(&v, memory + 16 * i, 16);
             assert_memory_equal(&ragged, memory + 16 * i, 16);
         }
@@ -228,7 +228,7 @@ static void stores_of_any_alignment_and_end(void **state)
             memcpy(want + offset + 16 * i, &v, whole);
             gs_st_user(buffer + offset, gs_align(buffer + offset), bytes, i, v);
             assert_memory_equal(buffer, want, offset + bytes);
-            gs_st_ragged(buffer + offset, gs_align(buffer + offset), bytes, i, v);
+            gs_st_unaligned(buffer + offset, gs_align(buffer + offset), bytes, i, v);
             assert_memory_equal(buffer, want, offset + bytes);
         }
         free(buffer);

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of kernels that stay: lanes (mca/common/gpusym/exec/lane.h), the bell (kernels/work.h) and gs_stay()
+ * Unit tests of kernels that stay: lanes (mca/common/gpusym/exec/lane.h), the bell (kernels/work.h) and gs_agxll_r_resident()
  * (kernels/symm/resident.h) on the simulator.  Host and kernel must neither lose a command nor do one twice, whenever the host
  * rings, above all at the moment at which the kernel leaves; also where it rings before the peers are there.  A model of
  * that, hosts, kernels and lines, is run through all its states.  Ranks are lanes of this process, driven by one thread, as the
@@ -142,7 +142,7 @@ static void team_open(team_t *t, uint32_t nranks, uint64_t linger_ns, uint32_t s
 static bool has_left(const gpusym_lane_t *lane)
 {
     uint32_t status;
-    return gpusym_lane_done(lane, &status) && 0 != (status & GPUSYM_STATUS_LEFT);
+    return gpusym_lane_done(lane, &status) && 0 != (status & GPUSYM_STATUS_RETIRED);
 }
 
 static void await_left(const gpusym_lane_t *lane)
@@ -159,7 +159,7 @@ static void team_close(team_t *t)
 {
     for (uint32_t r = 0; r < t->nranks; r++) {
         if (!has_left(t->rank[r].lane)) {
-            gpusym_lane_dismiss(t->rank[r].lane);
+            gpusym_lane_retire(t->rank[r].lane);
         }
         gpusym_lane_put(t->rank[r].lane);
     }
@@ -183,7 +183,7 @@ static void ring(team_t *t, uint32_t r, uint32_t count)
 {
     rank_t *me = &t->rank[r];
     me->rang = true;
-    gpusym_lane_ring(me->lane, me->in, me->out, count * sizeof(uint64_t), t->skip);
+    gpusym_lane_command(me->lane, me->in, me->out, count * sizeof(uint64_t), t->skip);
 }
 
 /* Whether rank r has ended the call, which is launched where the kernel had left before. */
@@ -192,13 +192,13 @@ static bool poll(team_t *t, uint32_t r, uint32_t count)
     rank_t *me = &t->rank[r];
     uint32_t status;
     if (!gpusym_lane_done(me->lane, &status)) {
-        if (me->rang && gpusym_lane_left(me->lane)) {
+        if (me->rang && gpusym_lane_retired(me->lane)) {
             t->late++;
             launch(t, r, count);
         }
         return false;
     }
-    assert_int_equal(status & ~GPUSYM_STATUS_LEFT, GPUSYM_STATUS_OK); /* it may have left since, having done it */
+    assert_int_equal(status & ~GPUSYM_STATUS_RETIRED, GPUSYM_STATUS_OK); /* it may have left since, having done it */
     t->served += me->rang;
     return true;
 }
@@ -279,27 +279,27 @@ static void bell_says(void **state)
     for (unsigned i = 0; i < 100000; i++) {
         const uint32_t seq = 0 == below(2) ? (uint32_t) next_random() : (below(2) ? UINT32_MAX : 0xffu);
         const uint64_t in = next_random() >> 16, out = next_random() >> 16;
-        const uint32_t bytes = 1 + below(GPUSYM_BELL_BYTES_MAX), other = below(GPUSYM_BELL_NUMBER + 1);
-        const uint32_t skips = below(GPUSYM_BELL_SKIP_MAX + 1);
+        const uint32_t bytes = 1 + below(GPUSYM_COMMAND_BYTES_MAX), other = below(GPUSYM_COMMAND_NUMBER + 1);
+        const uint32_t skips = below(GPUSYM_COMMAND_SKIP_MAX + 1);
         uint32_t heard = UINT32_MAX;
         gs_message_t m;
         paper_t p;
         paper_start(&p, seq);
-        gpusym_lane_ring(&p.lane, (const void *) (uintptr_t) in, (void *) (uintptr_t) out, bytes, skips);
+        gpusym_lane_command(&p.lane, (const void *) (uintptr_t) in, (void *) (uintptr_t) out, bytes, skips);
         assert_int_equal(p.lane.seq, (uint32_t) (seq + 1));
-        assert_int_equal(gs_bell_says(p.line.bell, seq, &m, &heard), 1);
+        assert_int_equal(gs_command_read(p.line.doorbell, seq, &m, &heard), 1);
         assert_int_equal(heard, skips);
         assert_int_equal((uintptr_t) m.in, in);
         assert_int_equal((uintptr_t) m.out, out);
         assert_int_equal(m.bytes, bytes);
-        assert_int_equal(gs_bell_says(p.line.bell, seq + 1, &m, &heard), 0); /* it has done that */
-        if (other != (seq & GPUSYM_BELL_NUMBER) && other != ((seq + 1) & GPUSYM_BELL_NUMBER)) {
-            assert_int_equal(gs_bell_says(p.line.bell, other, &m, &heard), -1); /* not its own: it is too late for it */
+        assert_int_equal(gs_command_read(p.line.doorbell, seq + 1, &m, &heard), 0); /* it has done that */
+        if (other != (seq & GPUSYM_COMMAND_NUMBER) && other != ((seq + 1) & GPUSYM_COMMAND_NUMBER)) {
+            assert_int_equal(gs_command_read(p.line.doorbell, other, &m, &heard), -1); /* not its own: it is too late for it */
         }
         paper_start(&p, seq);
-        gpusym_lane_dismiss(&p.lane);
-        assert_int_equal(gs_bell_says(p.line.bell, seq, &m, &heard), -1);
-        assert_int_equal(gs_bell_says(p.line.bell, seq + 1, &m, &heard), 0); /* what is launched next is not told to leave */
+        gpusym_lane_retire(&p.lane);
+        assert_int_equal(gs_command_read(p.line.doorbell, seq, &m, &heard), -1);
+        assert_int_equal(gs_command_read(p.line.doorbell, seq + 1, &m, &heard), 0); /* what is launched next is not told to leave */
     }
 }
 
@@ -313,17 +313,17 @@ static void bell_torn(void **state)
         gs_message_t m;
         paper_t p;
         paper_start(&p, seq - 1);
-        gpusym_lane_ring(&p.lane, (void *) 4096, (void *) 8192, 1 + below(GPUSYM_BELL_BYTES_MAX),
-                         below(GPUSYM_BELL_SKIP_MAX + 1));
-        const uint64_t old[2] = {p.line.bell[0], p.line.bell[1]};
+        gpusym_lane_command(&p.lane, (void *) 4096, (void *) 8192, 1 + below(GPUSYM_COMMAND_BYTES_MAX),
+                         below(GPUSYM_COMMAND_SKIP_MAX + 1));
+        const uint64_t old[2] = {p.line.doorbell[0], p.line.doorbell[1]};
         for (uint32_t k = 0; k < more; k++) {
-            gpusym_lane_ring(&p.lane, (void *) 4096, (void *) 8192, below(GPUSYM_BELL_BYTES_MAX + 1),
-                             below(GPUSYM_BELL_SKIP_MAX + 1));
+            gpusym_lane_command(&p.lane, (void *) 4096, (void *) 8192, below(GPUSYM_COMMAND_BYTES_MAX + 1),
+                             below(GPUSYM_COMMAND_SKIP_MAX + 1));
         }
-        const uint64_t torn[2][2] = {{old[0], p.line.bell[1]}, {p.line.bell[0], old[1]}};
+        const uint64_t torn[2][2] = {{old[0], p.line.doorbell[1]}, {p.line.doorbell[0], old[1]}};
         for (uint32_t at = seq - 2; at != seq + more + 2; at++) {
-            assert_int_equal(gs_bell_says(torn[0], at, &m, &heard), 0);
-            assert_int_equal(gs_bell_says(torn[1], at, &m, &heard), 0);
+            assert_int_equal(gs_command_read(torn[0], at, &m, &heard), 0);
+            assert_int_equal(gs_command_read(torn[1], at, &m, &heard), 0);
         }
     }
 }
@@ -343,14 +343,14 @@ static void torn_rings(void **state)
             gpusym_lane_t *lane = t.rank[r].lane;
             paper_t p;
             paper_start(&p, lane->seq);
-            gpusym_lane_ring(&p.lane, t.rank[r].in, t.rank[r].out, count * sizeof(uint64_t), 0);
-            __atomic_store_n(&lane->host->bell[first], p.line.bell[first], __ATOMIC_RELEASE);
+            gpusym_lane_command(&p.lane, t.rank[r].in, t.rank[r].out, count * sizeof(uint64_t), 0);
+            __atomic_store_n(&lane->host->doorbell[first], p.line.doorbell[first], __ATOMIC_RELEASE);
             pause_until(now_ns() + below(200000));
             uint32_t status;
             assert_true(gpusym_lane_done(lane, &status)); /* it has neither begun anything, nor left */
             assert_int_equal(status, GPUSYM_STATUS_OK);
             lane->seq++;
-            __atomic_store_n(&lane->host->bell[1 - first], p.line.bell[1 - first], __ATOMIC_RELEASE);
+            __atomic_store_n(&lane->host->doorbell[1 - first], p.line.doorbell[1 - first], __ATOMIC_RELEASE);
             t.rank[r].rang = true;
         }
         finish_all(&t, count);
@@ -370,10 +370,10 @@ static void stale_bells(void **state)
         for (uint32_t r = 0; r < t.nranks; r++) {
             gpusym_lane_t *lane = t.rank[r].lane;
             paper_t p;
-            paper_start(&p, lane->seq + 1 + below(GPUSYM_BELL_NUMBER - 1)); /* the ring counts one more: all but the two */
-            gpusym_lane_ring(&p.lane, t.rank[r].in, t.rank[r].out, 40, 0);
-            __atomic_store_n(&lane->host->bell[0], p.line.bell[0], __ATOMIC_RELEASE);
-            __atomic_store_n(&lane->host->bell[1], p.line.bell[1], __ATOMIC_RELEASE);
+            paper_start(&p, lane->seq + 1 + below(GPUSYM_COMMAND_NUMBER - 1)); /* the ring counts one more: all but the two */
+            gpusym_lane_command(&p.lane, t.rank[r].in, t.rank[r].out, 40, 0);
+            __atomic_store_n(&lane->host->doorbell[0], p.line.doorbell[0], __ATOMIC_RELEASE);
+            __atomic_store_n(&lane->host->doorbell[1], p.line.doorbell[1], __ATOMIC_RELEASE);
         }
         for (uint32_t r = 0; r < t.nranks; r++) {
             await_left(t.rank[r].lane);
@@ -392,7 +392,7 @@ static void given_back(void **state)
     for (uint32_t k = 0; k < 2000; k++) {
         const uint32_t count = 1 + below(300);
         for (uint32_t r = 0; r < t.nranks; r++) {
-            gpusym_lane_dismiss(t.rank[r].lane);
+            gpusym_lane_retire(t.rank[r].lane);
             gpusym_lane_put(t.rank[r].lane);
         }
         for (uint32_t r = 0; r < t.nranks; r++) { /* the last one first: so ranks change lanes */
@@ -429,7 +429,7 @@ static void abort_idle(void **state)
 static void await_left_undone(const gpusym_lane_t *lane)
 {
     const uint64_t until = now_ns() + PATIENCE_NS;
-    while (!gpusym_lane_left(lane)) {
+    while (!gpusym_lane_retired(lane)) {
         assert_true(now_ns() < until);
         sched_yield();
     }
@@ -598,7 +598,7 @@ static void model_next_call(model_rank_t *k, bool made)
 static void model_ring(const model_t *m, model_rank_t *k, uint8_t host)
 {
     k->rang = 1;
-    k->bell = model_epoch(m, k);
+    k->doorbell = model_epoch(m, k);
     k->host = host;
 }
 
@@ -661,7 +661,7 @@ static bool model_host(model_t *m, const model_state_t *s, uint32_t r)
         k->kernel = KERNEL_WORKS;
         k->works = model_epoch(m, k);
         k->launched = 1;
-        k->sent = k->bell = k->leave = k->done = k->left = 0;
+        k->sent = k->doorbell = k->leave = k->done = k->left = 0;
         k->host = HOST_RUN;
     } else if (HOST_RUN == k->host && m->other[k->call]) {
         if (0 != k->beside) {
@@ -696,7 +696,7 @@ static void model_leaves(model_rank_t *k, uint8_t undone)
 {
     k->left = undone;
     k->kernel = KERNEL_GONE;
-    k->works = k->sent = k->launched = k->bell = 0;
+    k->works = k->sent = k->launched = k->doorbell = 0;
 }
 
 static bool model_kernel(model_t *m, const model_state_t *s, uint32_t r)
@@ -708,13 +708,13 @@ static bool model_kernel(model_t *m, const model_state_t *s, uint32_t r)
         return false;
     }
     if (KERNEL_IDLE == was->kernel) {
-        model_leaves(k, was->bell); /* by its time, or told to, rung for or not */
+        model_leaves(k, was->doorbell); /* by its time, or told to, rung for or not */
         model_visit(m, &n);
-        if (0 != was->bell) {
+        if (0 != was->doorbell) {
             n = *s;
             k->kernel = KERNEL_WORKS;
-            k->works = was->bell;
-            k->bell = k->launched = k->sent = 0;
+            k->works = was->doorbell;
+            k->doorbell = k->launched = k->sent = 0;
             model_visit(m, &n);
         }
         return true;
@@ -900,7 +900,7 @@ static void next_call(team_t *t, uint32_t r, uint32_t count)
         t->dismissed += !gone;
         if (!gone) {
             pause_until(now_ns() + below(2000));
-            gpusym_lane_dismiss(me->lane);
+            gpusym_lane_retire(me->lane);
         }
         gpusym_lane_put(me->lane);
         OK(gpusym_lane_get(dev, gpu, &me->lane));
@@ -939,7 +939,7 @@ static void hammer(team_t *t, uint32_t rings)
         const uint32_t count = 0 == below(32) ? COUNT_MAX : 1 + below(8), first = below(t->nranks);
         const uint64_t gone = t->left + t->late, there = t->served;
         pause_until(now_ns() + pause + below(8000) - (pause > 4000 ? 4000 : 0));
-        pass_by(t, 0 == below(8) ? 1 + below(GPUSYM_BELL_SKIP_MAX) : 0);
+        pass_by(t, 0 == below(8) ? 1 + below(GPUSYM_COMMAND_SKIP_MAX) : 0);
         for (uint32_t i = 0; i < t->nranks; i++) {
             if (i > 0 && 0 == below(16)) { /* kernels wait for this rank's lines as long as they stay */
                 pause_until(now_ns() + pause + below(8000));

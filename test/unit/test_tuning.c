@@ -510,7 +510,7 @@ static void what_stays_is_one_shot(void **state)
         gpusym_tuning_choice_t choice;
         gpusym_tuning_choose(&call, &nothing, &choice);
         assert_int_equal(choice.algorithm, GPUSYM_ALG_ALLREDUCE_AGXLL_R);
-        assert_in_range(call.bytes, 1, GPUSYM_BELL_BYTES_MAX);
+        assert_in_range(call.bytes, 1, GPUSYM_COMMAND_BYTES_MAX);
     }
 }
 

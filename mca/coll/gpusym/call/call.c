@@ -815,8 +815,8 @@ static void take_turn(coll_gpusym_call_t *call)
 /* The kernel has written its completion word. */
 static void completed(coll_gpusym_call_t *call, uint32_t status)
 {
-    const bool draining = COLL_GPUSYM_CALL_DRAINING == call->state, left = 0 != (status & GPUSYM_STATUS_LEFT);
-    status &= ~GPUSYM_STATUS_LEFT;
+    const bool draining = COLL_GPUSYM_CALL_DRAINING == call->state, left = 0 != (status & GPUSYM_STATUS_RETIRED);
+    status &= ~GPUSYM_STATUS_RETIRED;
     if (!draining && GPUSYM_STATUS_OK == (status & 0xff) && 0 != call->native.unpack.rows) {
         call->state = COLL_GPUSYM_CALL_UNPACKING;
         streams_put(call);

@@ -17,7 +17,7 @@
  * An all-reduce that is like the last one is rung for as soon as this rank has posted it: the GPU begins while the host still
  * reads what the peers have posted. If they are not in the same call, the kernel finds out by itself: lines of the call's
  * epoch do not come from all of them. It then leaves, with nothing done, after a while or because it is told to
- * (gs_agxll_r_rung), and the call goes on as all have agreed.
+ * (gs_agxll_r_command), and the call goes on as all have agreed.
  */
 #include "mca/coll/gpusym/call/call.h"
 #include "kernels/plan.h"
@@ -34,7 +34,7 @@ static uint64_t linger_ns(void)
 
 static bool address_fits(const void *p)
 {
-    return 0 == (uint64_t)(uintptr_t)p >> GPUSYM_BELL_ADDRESS_BITS;
+    return 0 == (uint64_t)(uintptr_t)p >> GPUSYM_COMMAND_ADDRESS_BITS;
 }
 
 /* The place of a call's kernel. */
@@ -67,7 +67,7 @@ static uint64_t epoch_of(const coll_gpusym_team_t *t)
 static bool epoch_near(const coll_gpusym_team_t *t, const coll_gpusym_stay_t *s)
 {
     const uint64_t epoch = epoch_of(t);
-    return epoch > s->epoch && epoch - s->epoch - 1 <= GPUSYM_BELL_SKIP_MAX && epoch < GPUSYM_EPOCH_MAX;
+    return epoch > s->epoch && epoch - s->epoch - 1 <= GPUSYM_COMMAND_SKIP_MAX && epoch < GPUSYM_EPOCH_MAX;
 }
 
 /* The kernel has left, or is told to; displaced: by one that wants its place. */
@@ -77,13 +77,13 @@ static void let_go(coll_gpusym_stay_t *s, bool displaced)
     if (NULL == s->lane) {
         return;
     }
-    const bool by_itself = gpusym_lane_done(s->lane, &status) && 0 != (status & GPUSYM_STATUS_LEFT);
+    const bool by_itself = gpusym_lane_done(s->lane, &status) && 0 != (status & GPUSYM_STATUS_RETIRED);
     gpusym_tuning_resident_ended(&s->worth, s->served, s->work.linger_ns,
                             by_itself   ? GPUSYM_RESIDENT_EXPIRED
                             : displaced ? GPUSYM_RESIDENT_DISPLACED
                                         : GPUSYM_RESIDENT_RETIRED);
     if (!by_itself) {
-        gpusym_lane_dismiss(s->lane);
+        gpusym_lane_retire(s->lane);
     }
     gpusym_lane_put(s->lane);
     s->lane = NULL;
@@ -108,7 +108,7 @@ static void keep(coll_gpusym_stay_t *s)
 static bool is_here(const coll_gpusym_stay_t *s)
 {
     uint32_t status;
-    return s->served < GPUSYM_RESIDENT_SERVED_MAX && gpusym_lane_done(s->lane, &status) && 0 == (status & GPUSYM_STATUS_LEFT);
+    return s->served < GPUSYM_RESIDENT_SERVED_MAX && gpusym_lane_done(s->lane, &status) && 0 == (status & GPUSYM_STATUS_RETIRED);
 }
 
 /* A kernel of the team gets a call: the other one is not alone any more. */
@@ -134,7 +134,7 @@ static void ring(coll_gpusym_call_t *call, uint64_t bytes)
     s->bytes = bytes;
     s->hash = call->hash;
     gets_call(t, s);
-    gpusym_lane_ring(call->lane, call->native.in, call->native.out, bytes, skip);
+    gpusym_lane_command(call->lane, call->native.in, call->native.out, bytes, skip);
 }
 
 /* Whether a kernel does what a call wants done with its elements. */
@@ -244,7 +244,7 @@ void coll_gpusym_stay_prepare(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
 
 bool coll_gpusym_stay_left(const coll_gpusym_call_t *call)
 {
-    return call->rang && gpusym_lane_left(call->lane);
+    return call->rang && gpusym_lane_retired(call->lane);
 }
 
 bool coll_gpusym_stay_again(coll_gpusym_call_t *call)

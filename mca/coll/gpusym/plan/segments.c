@@ -63,7 +63,7 @@ typedef struct {
     const coll_gpusym_args_t *a;
     uint32_t me, n, root;
     gpusym_seg_t *send, *recv; /* [n], zeroed */
-    uint64_t *far;             /* [n]: gpusym_work_t.far_off */
+    uint64_t *far;             /* [n]: gpusym_work_t.remote_off */
     bool in_packed, out_packed;
 } shape_t;
 
@@ -680,7 +680,7 @@ void coll_gpusym_native_work(const coll_gpusym_call_t *call, gpusym_work_t *w)
     const coll_gpusym_native_t *k = &call->native;
     const coll_gpusym_args_t *a = &call->args;
     const uint32_t me = w->rank, n = w->nranks, root = (uint32_t)a->root;
-    const shape_t s = {a, me, n, root, w->send, w->recv, w->far_off, 0 != k->pack.rows, 0 != k->unpack.rows};
+    const shape_t s = {a, me, n, root, w->send, w->recv, w->remote_off, 0 != k->pack.rows, 0 != k->unpack.rows};
 
     w->in = k->in;
     w->out = k->out;
@@ -727,7 +727,7 @@ void coll_gpusym_native_paths(const coll_gpusym_call_t *call, int schedule, gpus
         path->links = (uint8_t)shape.links;
         for (uint32_t l = 0; l < GS_LINKS; l++) {
             path->peer[l] = (uint8_t)shape.peer[l];
-            path->far[l] = (uint8_t)shape.far[l];
+            path->peer_link[l] = (uint8_t)shape.far[l];
         }
     }
 }

@@ -286,7 +286,7 @@ static void exchange(ce_call_t *c)
         if (p == w->rank) {
             do_copy(c, o, (char *)w->out + w->recv[p].off, from, bytes);
         } else {
-            do_copy(c, o, (char *)w->peer_out[p] + w->far_off[p], from, bytes);
+            do_copy(c, o, (char *)w->peer_out[p] + w->remote_off[p], from, bytes);
             do_flag(c, o, false, flag(w, p, DELIVERED, w->rank), w->epoch);
         }
     }

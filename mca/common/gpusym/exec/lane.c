@@ -114,34 +114,34 @@ void gpusym_lanes_close(void)
     pthread_mutex_unlock(&lock);
 }
 
-static void write_bell(gpusym_lane_t *lane, const void *in, void *out, uint64_t bytes, uint32_t skip)
+static void write_doorbell(gpusym_lane_t *lane, const void *in, void *out, uint64_t bytes, uint32_t skip)
 {
-    const uint64_t number = lane->seq & GPUSYM_BELL_NUMBER;
-    __atomic_store_n(&lane->host->bell[1],
+    const uint64_t number = lane->seq & GPUSYM_COMMAND_NUMBER;
+    __atomic_store_n(&lane->host->doorbell[1],
                      (uint64_t)(uintptr_t)out << 16 | (bytes & 0xff00u) | (uint64_t)(skip >> 2 & 3) << 6 | number,
                      __ATOMIC_RELEASE);
-    __atomic_store_n(&lane->host->bell[0],
+    __atomic_store_n(&lane->host->doorbell[0],
                      (uint64_t)(uintptr_t)in << 16 | (bytes & 0xffu) << 8 | (uint64_t)(skip & 3) << 6 | number,
                      __ATOMIC_RELEASE);
 }
 
-void gpusym_lane_ring(gpusym_lane_t *lane, const void *in, void *out, uint64_t bytes, uint32_t skip)
+void gpusym_lane_command(gpusym_lane_t *lane, const void *in, void *out, uint64_t bytes, uint32_t skip)
 {
     lane->seq++;
-    write_bell(lane, in, out, bytes, skip);
+    write_doorbell(lane, in, out, bytes, skip);
 }
 
-void gpusym_lane_dismiss(gpusym_lane_t *lane)
+void gpusym_lane_retire(gpusym_lane_t *lane)
 {
-    gpusym_lane_ring(lane, NULL, NULL, 0, 0);
+    gpusym_lane_command(lane, NULL, NULL, 0, 0);
 }
 
 void gpusym_lane_begin(gpusym_lane_t *lane, gpusym_work_t *w)
 {
     lane->seq++;
-    __atomic_store_n(&lane->host->abort, 0u, __ATOMIC_RELAXED); /* a kernel that was dismissed may still look at it */
-    write_bell(lane, NULL, NULL, 0, 0); /* of this operation: nothing new to its own kernel, and to one before it: leave */
-    w->bell = lane->line->bell;
+    __atomic_store_n(&lane->host->abort, 0u, __ATOMIC_RELAXED); /* a kernel that was retired may still poll it */
+    write_doorbell(lane, NULL, NULL, 0, 0); /* of this operation: nothing new to its own kernel, and to one before it: retire */
+    w->doorbell = lane->line->doorbell;
     w->done = &lane->line->done;
     w->abort = &lane->line->abort;
     w->done_seq = lane->seq;

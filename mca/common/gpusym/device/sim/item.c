@@ -188,13 +188,13 @@ int sim_item_kernel(sim_item_t *item, const gpusym_work_t *w)
         rc = work_reach(item, w->abort, sizeof(*w->abort), &stop);
     }
     if (GPUSYM_SUCCESS == rc) {
-        rc = work_reach(item, w->bell, 2 * sizeof(*w->bell), &bell);
+        rc = work_reach(item, w->doorbell, 2 * sizeof(*w->doorbell), &bell);
     }
     if (GPUSYM_SUCCESS != rc) {
         sim_item_unpin(item);
         return rc;
     }
-    item->work.bell = bell;
+    item->work.doorbell = bell;
     item->work.done = done;
     item->work.abort = stop;
     return GPUSYM_SUCCESS;
