@@ -79,7 +79,7 @@ fi
         }' "$work/objects" - | sort -u >"$work/symbols"
 
 cat >"$work/check.awk" <<'AWK'
-function violation(text) { print text; violations++ }
+function violation(text) { if (!said[text]++) { print text; violations++ } }
 
 # The room of a path: the row with the longest pattern that matches. A pattern is a folder with "/" behind, or a file.
 function room_of(path,    i, best, length_best, p) {
