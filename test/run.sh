@@ -3,11 +3,13 @@
 #
 # Runs the unit tests and the mpirun tests of a build tree, which need not be installed:
 #
-#     test/run.sh BUILDDIR [PATTERN...]      (make check calls it; PATTERN: only tests whose name matches)
+#     test/run.sh BUILDDIR [PATTERN...]      (make check and make check-long call it; PATTERN: only tests whose name matches)
 #
 # The closing line is "N passed, M failed": cmocka's tests and one for each mpirun; so says the exit status.
 # Each test's output is kept in BUILDDIR/test/results/.
 #
+#   GPUSYM_TEST_FORM     short (default): make check; long: make check-long, all that the short form leaves out; whole: every
+#                        test once, in its longest form
 #   GPUSYM_TEST_DEVICE   sim (default) or cuda: what the mpirun tests use as GPUs
 #   GPUSYM_TEST_RANKS    "1 2 4": in place of the lists of ranks in the table
 #   GPUSYM_TEST_SLOW     a factor on all time limits (default 1; 5 with sanitizers)
@@ -15,14 +17,16 @@ set -u
 
 # The mpirun tests, a line each:
 #   name | ranks | seconds | expect | MCA parameters | program and arguments
-# ranks     a list: the test is run once for each;  =N: N whatever GPUSYM_TEST_RANKS says;  -: without mpirun
+# ranks     a list: the test is run once for each;  =N: N whatever GPUSYM_TEST_RANKS says;  -: without mpirun;
+#           behind a +: only in the long form
 # seconds   time limit
 # expect    ok: exit status 0;  fail: another one, but within the time limit;  after either, :REGEX that a line of the
 #           output must match. Exit status 77 is "cannot run here": neither passed nor failed.
 # MCA       name=value ...; besides them coll=gpusym and coll_gpusym_device=..., unless given here. A line that names
 #           a parameter sim_... is only for the simulator
 # program   in the build tree, or a command found in PATH; @SRC@ and @BUILD@ are the two trees, @INFO@ is ompi_info,
-#           @KINDS@ is libgpusym_kinds, @STORM@ test/mpi/storm.c, for LD_PRELOAD, and @PRELOAD@ what the sanitizers want there
+#           @KINDS@ is libgpusym_kinds, @STORM@ test/mpi/storm.c, for LD_PRELOAD, and @PRELOAD@ what the sanitizers want there.
+#           {A|B} is A in the short form and B in the long one; a line that has it is run in both
 tests() {
     cat <<'EOF'
 # What a user sees.
@@ -35,119 +39,119 @@ sass         | -         | 60  | ok                             |               
 layers-self  | -         | 60  | ok:, 0 not found$              |                                         | @SRC@/test/layers_selftest.sh @BUILD@
 # The step lists of rings, chains and trees, for up to 4096 ranks.
 schedule     | -         | 120 | ok:all right                   |                                         | test/schedule/check
-example      | 1,2,4,8   | 60  | ok:verified: yes               |                                         | examples/allreduce
+example      | 1,4+2,8   | 60  | ok:verified: yes               |                                         | examples/allreduce
 summary      | 2         | 60  | ok:allreduce: native [1-9]     | coll_gpusym_summary=1                   | examples/allreduce
-pvars        | 1,2,4     | 60  | ok                             |                                         | test/mpi/pvars
+pvars        | 1,2+4     | 60  | ok                             |                                         | test/mpi/pvars
 # All of MPI on host buffers: with only gpusym named, with every buffer taken for device memory, and with no device.
-allmpi       | 1,2,3,4,8 | 60  | ok                             |                                         | test/mpi/allmpi
-allmpi-dev   | 1,4       | 60  | ok                             | coll_gpusym_sim_host=1                  | test/mpi/allmpi
+allmpi       | 1,3+2,4,8 | 60  | ok                             |                                         | test/mpi/allmpi
+allmpi-dev   | 4+1       | 60  | ok                             | coll_gpusym_sim_host=1                  | test/mpi/allmpi
 allmpi-none  | 2         | 60  | ok                             | coll_gpusym_device=none                 | test/mpi/allmpi
 # Every type x operation x count x alignment x in place or not.
-allreduce    | 1,2,4     | 120 | ok                             |                                         | test/mpi/allreduce
-allreduce-1Mi | =2       | 300 | ok                             |                                         | test/mpi/allreduce --quick --big --kinds device
-allreduce-q  | 3,5,7,8   | 120 | ok                             |                                         | test/mpi/allreduce --quick
-agxll_r      | 2,3       | 120 | ok                             | coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/allreduce --quick
-rsxld_agxst  | 2,3       | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxld_agxst | test/mpi/allreduce --quick
-rsxst_agxst  | 2,3       | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxst_agxst | test/mpi/allreduce --quick
-rsxll128_agxll128 | 2,3  | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxll128_agxll128 | test/mpi/allreduce --quick
-rsxll128-big | 2,4       | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxll128_agxll128 coll_gpusym_heap_size=1M | test/mpi/big
-staged       | 2,4       | 120 | ok                             | coll_gpusym_allreduce_algorithm=staged  | test/mpi/allreduce --quick
+allreduce    | 2+1,4     | 120 | ok                             |                                         | test/mpi/allreduce
+allreduce-1Mi | +=2      | 300 | ok                             |                                         | test/mpi/allreduce --quick --big --kinds device
+allreduce-q  | 3,5+7,8   | 120 | ok                             |                                         | test/mpi/allreduce --quick
+agxll_r      | 3+2       | 120 | ok                             | coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/allreduce --quick
+rsxld_agxst  | 3+2       | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxld_agxst | test/mpi/allreduce --quick
+rsxst_agxst  | 3+2       | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxst_agxst | test/mpi/allreduce --quick
+rsxll128_agxll128 | 3+2  | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxll128_agxll128 | test/mpi/allreduce --quick
+rsxll128-big | 2+4       | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxll128_agxll128 coll_gpusym_heap_size=1M | test/mpi/big
+staged       | 2+4       | 120 | ok                             | coll_gpusym_allreduce_algorithm=staged  | test/mpi/allreduce --quick
 # Two ranks a GPU: staged unless told otherwise.
 shared       | =4        | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/allreduce --quick
 shared-run   | =4        | 120 | ok                             | coll_gpusym_sim_gpus=2 coll_gpusym_share_gpu=1 | test/mpi/allreduce --quick
-random       | 2,3,4     | 120 | ok                             |                                         | test/mpi/random --n 300
-random-8     | =8        | 120 | ok                             |                                         | test/mpi/random --n 60
+random       | 3+2,4     | 120 | ok                             |                                         | test/mpi/random --n 300
+random-8     | +=8       | 120 | ok                             |                                         | test/mpi/random --n 60
 # The epochs' counting wraps round in the midst of it.
-wrap         | 2,4       | 120 | ok                             | coll_gpusym_epoch_first=2147483300      | test/mpi/random --n 100
+wrap         | 2+4       | 120 | ok                             | coll_gpusym_epoch_first=2147483300      | test/mpi/random --n 100
 # Long messages; in a heap so small that they take many rounds.
-big          | 2,4       | 120 | ok                             |                                         | test/mpi/big
+big          | 2+4       | 120 | ok                             |                                         | test/mpi/big
 big-rounds   | 4         | 120 | ok                             | coll_gpusym_heap_size=1M                | test/mpi/big
 # Host buffers on some ranks, device buffers on others.
-mixed        | 1,2,3     | 120 | ok                             |                                         | test/mpi/mixed
-mixed-4      | =4        | 180 | ok                             |                                         | test/mpi/mixed --rounds 4
-mixed-8      | =8        | 180 | ok                             |                                         | test/mpi/mixed --rounds 2 --kinds host,device
-threads      | 1,2,4     | 120 | ok                             |                                         | test/mpi/threads
-comms        | 2,4       | 120 | ok                             |                                         | test/mpi/comms
+mixed        | 2+1,3     | 120 | ok                             |                                         | test/mpi/mixed
+mixed-4      | +=4       | 180 | ok                             |                                         | test/mpi/mixed --rounds 4
+mixed-8      | +=8       | 180 | ok                             |                                         | test/mpi/mixed --rounds 2 --kinds host,device
+threads      | 2+1,4     | 120 | ok                             |                                         | test/mpi/threads
+comms        | 2+4       | 120 | ok                             |                                         | test/mpi/comms
 # Every collective: the product of small cases; random ones, 25,000 in all; in flight; in threads; many communicators.
-every        | 1,2,3,4   | 180 | ok                             |                                         | test/mpi/every --thin 100
-random_coll  | 2,3,4     | 120 | ok                             |                                         | test/mpi/random_coll --n 5000
-random_coll-9 | 5,6,7,8,9 | 120 | ok                            |                                         | test/mpi/random_coll --n 1500
+every        | 2+1,3,4   | 180 | ok                             |                                         | test/mpi/every --thin {1000|100}
+random_coll  | 2,3+4     | 120 | ok                             |                                         | test/mpi/random_coll --n {1500|5000}
+random_coll-9 | 5,8+6,7,9 | 120 | ok                            |                                         | test/mpi/random_coll --n {500|1500}
 # Each algorithm forced, for what has it (multicast: where there is none for an operation, the table's).
 forced-ll    | 3         | 120 | ok                             | coll_gpusym_allgather_algorithm=ll coll_gpusym_allgatherv_algorithm=ll coll_gpusym_reduce_scatter_algorithm=ll coll_gpusym_reduce_scatter_block_algorithm=ll coll_gpusym_bcast_algorithm=ll coll_gpusym_reduce_algorithm=ll coll_gpusym_alltoall_algorithm=ll coll_gpusym_alltoallv_algorithm=ll coll_gpusym_gather_algorithm=ll coll_gpusym_gatherv_algorithm=ll coll_gpusym_scatter_algorithm=ll coll_gpusym_scatterv_algorithm=ll coll_gpusym_scan_algorithm=ll coll_gpusym_exscan_algorithm=ll coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/random_coll --n 400
 forced-st    | 3         | 120 | ok                             | coll_gpusym_allgather_algorithm=st coll_gpusym_allgatherv_algorithm=st coll_gpusym_reduce_scatter_algorithm=st coll_gpusym_reduce_scatter_block_algorithm=st coll_gpusym_bcast_algorithm=st coll_gpusym_reduce_algorithm=st coll_gpusym_alltoall_algorithm=st coll_gpusym_alltoallv_algorithm=st coll_gpusym_gather_algorithm=st coll_gpusym_gatherv_algorithm=st coll_gpusym_scatter_algorithm=st coll_gpusym_scatterv_algorithm=st coll_gpusym_scan_algorithm=st coll_gpusym_exscan_algorithm=st coll_gpusym_allreduce_algorithm=rsxld_agxst | test/mpi/random_coll --n 400
 forced-ld    | 3         | 120 | ok                             | coll_gpusym_reduce_scatter_algorithm=ld coll_gpusym_reduce_scatter_block_algorithm=ld coll_gpusym_allreduce_algorithm=rsxst_agxst | test/mpi/random_coll --n 400
-forced-mc    | 3,4       | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxldmc_agxstmc coll_gpusym_allgather_algorithm=stmc coll_gpusym_reduce_scatter_algorithm=ldmc coll_gpusym_reduce_scatter_block_algorithm=ldmc | test/mpi/random_coll --n 400
+forced-mc    | 3+4       | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxldmc_agxstmc coll_gpusym_allgather_algorithm=stmc coll_gpusym_reduce_scatter_algorithm=ldmc coll_gpusym_reduce_scatter_block_algorithm=ldmc | test/mpi/random_coll --n 400
 forced-llmc  | 4         | 120 | ok                             | coll_gpusym_allreduce_algorithm=agxllmc_r coll_gpusym_allgather_algorithm=llmc coll_gpusym_reduce_scatter_algorithm=ldmc coll_gpusym_reduce_scatter_block_algorithm=ldmc | test/mpi/random_coll --n 400
 # Rings, chains and trees, each protocol: of the collectives that have them, of which no call may have had another; -direct:
 # straight between users' buffers.
-ce           | 2,3,5,8   | 120 | ok                             | coll_gpusym_allreduce_algorithm=ce coll_gpusym_allgather_algorithm=ce coll_gpusym_allgatherv_algorithm=ce coll_gpusym_reduce_scatter_algorithm=ce coll_gpusym_reduce_scatter_block_algorithm=ce coll_gpusym_bcast_algorithm=ce coll_gpusym_reduce_algorithm=ce coll_gpusym_alltoall_algorithm=ce coll_gpusym_chunk=512 coll_gpusym_zero_copy_min=1 | test/mpi/random_coll --kinds device --n 150
-ce-big       | 2,4       | 120 | ok                             | coll_gpusym_allreduce_algorithm=ce      | test/mpi/big
+ce           | 3,5+2,8   | 120 | ok                             | coll_gpusym_allreduce_algorithm=ce coll_gpusym_allgather_algorithm=ce coll_gpusym_allgatherv_algorithm=ce coll_gpusym_reduce_scatter_algorithm=ce coll_gpusym_reduce_scatter_block_algorithm=ce coll_gpusym_bcast_algorithm=ce coll_gpusym_reduce_algorithm=ce coll_gpusym_alltoall_algorithm=ce coll_gpusym_chunk=512 coll_gpusym_zero_copy_min=1 | test/mpi/random_coll --kinds device --n 150
+ce-big       | 2+4       | 120 | ok                             | coll_gpusym_allreduce_algorithm=ce      | test/mpi/big
 ce-broken    | =3        | 60  | ok                             | coll_gpusym_sim_fail=launch:9@1 coll_gpusym_sim_host=1 coll_gpusym_allreduce_algorithm=ce coll_gpusym_chunk=512 coll_gpusym_zero_copy_min=1 | test/mpi/broken
-ring-simple  | 2,5,8     | 120 | ok                             | coll_gpusym_allreduce_algorithm=ring_simple coll_gpusym_allgather_algorithm=ring_simple coll_gpusym_allgatherv_algorithm=ring_simple coll_gpusym_reduce_scatter_algorithm=ring_simple coll_gpusym_reduce_scatter_block_algorithm=ring_simple coll_gpusym_bcast_algorithm=chain_simple coll_gpusym_reduce_algorithm=chain_simple coll_gpusym_chunk=512 | test/mpi/random_coll --kinds device --n 120 --ran ring_simple,chain_simple
-ring-ll      | 3,6       | 120 | ok                             | coll_gpusym_allreduce_algorithm=ring_ll coll_gpusym_allgather_algorithm=ring_ll coll_gpusym_allgatherv_algorithm=ring_ll coll_gpusym_reduce_scatter_algorithm=ring_ll coll_gpusym_reduce_scatter_block_algorithm=ring_ll coll_gpusym_bcast_algorithm=chain_ll coll_gpusym_reduce_algorithm=chain_ll | test/mpi/random_coll --kinds device --n 120 --ran ring_ll,chain_ll
-ring-ll128   | 4,9       | 120 | ok                             | coll_gpusym_allreduce_algorithm=ring_ll128 coll_gpusym_allgather_algorithm=ring_ll128 coll_gpusym_allgatherv_algorithm=ring_ll128 coll_gpusym_reduce_scatter_algorithm=ring_ll128 coll_gpusym_reduce_scatter_block_algorithm=ring_ll128 coll_gpusym_bcast_algorithm=chain_ll128 coll_gpusym_reduce_algorithm=chain_ll128 coll_gpusym_chunk=512 | test/mpi/random_coll --kinds device --n 120 --ran ring_ll128,chain_ll128
-ring-direct  | 3,7       | 120 | ok                             | coll_gpusym_allreduce_algorithm=ring_simple coll_gpusym_allgather_algorithm=ring_simple coll_gpusym_allgatherv_algorithm=ring_simple coll_gpusym_reduce_scatter_algorithm=ring_simple coll_gpusym_reduce_scatter_block_algorithm=ring_simple coll_gpusym_bcast_algorithm=chain_simple coll_gpusym_reduce_algorithm=chain_simple coll_gpusym_zero_copy_min=1 coll_gpusym_chunk=512 | test/mpi/random_coll --kinds device --n 120 --max 20k --ran ring_simple,chain_simple
-tree-simple  | 3,9       | 120 | ok                             | coll_gpusym_allreduce_algorithm=dbtree_simple coll_gpusym_bcast_algorithm=dbtree_simple coll_gpusym_reduce_algorithm=dbtree_simple coll_gpusym_chunk=512 | test/mpi/random_coll --kinds device --n 60 --ran dbtree_simple
-tree-ll      | 2,7       | 120 | ok                             | coll_gpusym_allreduce_algorithm=dbtree_ll coll_gpusym_bcast_algorithm=dbtree_ll coll_gpusym_reduce_algorithm=dbtree_ll coll_gpusym_chunk=256 | test/mpi/random_coll --kinds device --n 60 --ran dbtree_ll
-tree-ll128   | 5,8       | 120 | ok                             | coll_gpusym_allreduce_algorithm=dbtree_ll128 coll_gpusym_bcast_algorithm=dbtree_ll128 coll_gpusym_reduce_algorithm=dbtree_ll128 | test/mpi/random_coll --kinds device --n 60 --ran dbtree_ll128
-tree-direct  | 4,6       | 120 | ok                             | coll_gpusym_allreduce_algorithm=dbtree_simple coll_gpusym_bcast_algorithm=dbtree_simple coll_gpusym_reduce_algorithm=dbtree_simple coll_gpusym_zero_copy_min=1 | test/mpi/random_coll --kinds device --n 60 --max 20k --ran dbtree_simple
+ring-simple  | 5+2,8     | 120 | ok                             | coll_gpusym_allreduce_algorithm=ring_simple coll_gpusym_allgather_algorithm=ring_simple coll_gpusym_allgatherv_algorithm=ring_simple coll_gpusym_reduce_scatter_algorithm=ring_simple coll_gpusym_reduce_scatter_block_algorithm=ring_simple coll_gpusym_bcast_algorithm=chain_simple coll_gpusym_reduce_algorithm=chain_simple coll_gpusym_chunk=512 | test/mpi/random_coll --kinds device --n 120 --ran ring_simple,chain_simple
+ring-ll      | 3+6       | 120 | ok                             | coll_gpusym_allreduce_algorithm=ring_ll coll_gpusym_allgather_algorithm=ring_ll coll_gpusym_allgatherv_algorithm=ring_ll coll_gpusym_reduce_scatter_algorithm=ring_ll coll_gpusym_reduce_scatter_block_algorithm=ring_ll coll_gpusym_bcast_algorithm=chain_ll coll_gpusym_reduce_algorithm=chain_ll | test/mpi/random_coll --kinds device --n 120 --ran ring_ll,chain_ll
+ring-ll128   | 4+9       | 120 | ok                             | coll_gpusym_allreduce_algorithm=ring_ll128 coll_gpusym_allgather_algorithm=ring_ll128 coll_gpusym_allgatherv_algorithm=ring_ll128 coll_gpusym_reduce_scatter_algorithm=ring_ll128 coll_gpusym_reduce_scatter_block_algorithm=ring_ll128 coll_gpusym_bcast_algorithm=chain_ll128 coll_gpusym_reduce_algorithm=chain_ll128 coll_gpusym_chunk=512 | test/mpi/random_coll --kinds device --n 120 --ran ring_ll128,chain_ll128
+ring-direct  | 3+7       | 120 | ok                             | coll_gpusym_allreduce_algorithm=ring_simple coll_gpusym_allgather_algorithm=ring_simple coll_gpusym_allgatherv_algorithm=ring_simple coll_gpusym_reduce_scatter_algorithm=ring_simple coll_gpusym_reduce_scatter_block_algorithm=ring_simple coll_gpusym_bcast_algorithm=chain_simple coll_gpusym_reduce_algorithm=chain_simple coll_gpusym_zero_copy_min=1 coll_gpusym_chunk=512 | test/mpi/random_coll --kinds device --n 120 --max 20k --ran ring_simple,chain_simple
+tree-simple  | 3+9       | 120 | ok                             | coll_gpusym_allreduce_algorithm=dbtree_simple coll_gpusym_bcast_algorithm=dbtree_simple coll_gpusym_reduce_algorithm=dbtree_simple coll_gpusym_chunk=512 | test/mpi/random_coll --kinds device --n 60 --ran dbtree_simple
+tree-ll      | 7+2       | 120 | ok                             | coll_gpusym_allreduce_algorithm=dbtree_ll coll_gpusym_bcast_algorithm=dbtree_ll coll_gpusym_reduce_algorithm=dbtree_ll coll_gpusym_chunk=256 | test/mpi/random_coll --kinds device --n 60 --ran dbtree_ll
+tree-ll128   | 5+8       | 120 | ok                             | coll_gpusym_allreduce_algorithm=dbtree_ll128 coll_gpusym_bcast_algorithm=dbtree_ll128 coll_gpusym_reduce_algorithm=dbtree_ll128 | test/mpi/random_coll --kinds device --n 60 --ran dbtree_ll128
+tree-direct  | 4+6       | 120 | ok                             | coll_gpusym_allreduce_algorithm=dbtree_simple coll_gpusym_bcast_algorithm=dbtree_simple coll_gpusym_reduce_algorithm=dbtree_simple coll_gpusym_zero_copy_min=1 | test/mpi/random_coll --kinds device --n 60 --max 20k --ran dbtree_simple
 ring-threads | =3        | 120 | ok                             | coll_gpusym_allreduce_algorithm=ring_ll128 coll_gpusym_allgather_algorithm=ring_ll128 coll_gpusym_allgatherv_algorithm=ring_ll128 coll_gpusym_reduce_scatter_algorithm=ring_ll128 coll_gpusym_reduce_scatter_block_algorithm=ring_ll128 coll_gpusym_bcast_algorithm=chain_ll128 coll_gpusym_reduce_algorithm=chain_ll128 | test/mpi/random_coll --kinds device --threads 3 --n 60 --ran ring_ll128,chain_ll128
-random_coll-large | =2   | 120 | ok                             |                                         | test/mpi/random_coll --n 2500 --max 100k
-random_coll-threads | 2,3 | 120 | ok                            |                                         | test/mpi/random_coll --threads 3 --n 700
+random_coll-large | =2   | 120 | ok                             |                                         | test/mpi/random_coll --n {500|2500} --max 100k
+random_coll-threads | 3+2 | 120 | ok                            |                                         | test/mpi/random_coll --threads 3 --n 700
 # Communicators are made while calls are in flight, MPI_Comm_idup beside them; stock Open MPI confuses the two.
-random_coll-makes | 2,3,5 | 120 | ok                             |                                         | test/mpi/random_coll --makes --n 3000
+random_coll-makes | 3+2,5 | 120 | ok                             |                                         | test/mpi/random_coll --makes --n 3000
 random_coll-makes-host | =3 | 120 | ok                           |                                         | test/mpi/random_coll --makes --n 2000 --kinds host
 # What is in flight does not make progress dear.
-deep         | =4        | 60  | ok                             |                                         | test/mpi/deep --n 30000 --kinds host,device
-inflight     | 1,2,3,4   | 120 | ok                             |                                         | test/mpi/inflight
+deep         | =4        | 60  | ok                             |                                         | test/mpi/deep --n {5000|30000} --kinds host,device
+inflight     | 1,3+2,4   | 120 | ok                             |                                         | test/mpi/inflight
 # Kernels that stay, which leave as the next call comes: by their time, and where the simulator says so.
-linger       | 1,2,3     | 60  | ok                             | coll_gpusym_linger=300                  | test/mpi/linger --n 1500
-linger-long  | 1,2,3     | 60  | ok                             | coll_gpusym_linger=3000                 | test/mpi/linger --n 150
+linger       | 2+1,3     | 60  | ok                             | coll_gpusym_linger=300                  | test/mpi/linger --n 1500
+linger-long  | 3+1,2     | 60  | ok                             | coll_gpusym_linger=3000                 | test/mpi/linger --n 150
 linger-late  | =3        | 60  | ok:kernels that had stayed, [1-9] | coll_gpusym_linger=20000 coll_gpusym_sim_fail=doorbell:1@0,doorbell:6@0,doorbell:13@0,doorbell:20@0,doorbell:31@0,doorbell:5@1,doorbell:14@1,bell:8@2,bell:20@2 | test/mpi/linger --n 100
-linger-every | =3        | 120 | ok                             | coll_gpusym_linger=500 coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/every --thin 800
+linger-every | +=3       | 120 | ok                             | coll_gpusym_linger=500 coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/every --thin 800
 linger-coll  | =3        | 120 | ok                             | coll_gpusym_linger=500 coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/random_coll --n 800
 linger-comms | =2        | 120 | ok                             | coll_gpusym_linger=500 coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/comms
 linger-flight | =2       | 120 | ok                             | coll_gpusym_linger=500 coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/inflight
 # Persistent calls have a graph, where one can be made.
 graph-not    | =3        | 120 | ok:is launched without a graph: injected fault graph:2 | coll_gpusym_sim_fail=graph:2@1 coll_gpusym_verbose=1 | test/mpi/inflight
-graph-off    | =3        | 120 | ok                             | coll_gpusym_graph=0                     | test/mpi/inflight
-manycomms    | 2,3       | 120 | ok                             |                                         | test/mpi/manycomms
+graph-off    | +=3       | 120 | ok                             | coll_gpusym_graph=0                     | test/mpi/inflight
+manycomms    | 2+3       | 120 | ok                             |                                         | test/mpi/manycomms
 # The measuring programs run, and find every element right; their times mean nothing here.
-bench        | =3        | 120 | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/gpusym_bench --device sim --coll all --mode all --min 64 --max 4k --step 64 --batches 7 --csv @BUILD@/test/results/bench.csv --json @BUILD@/test/results/bench.json
-bench-root   | =4        | 60  | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/gpusym_bench --device sim --coll reduce,bcast,scatterv,gather --root 2 --type int8 --op prod --min 1 --max 1k --step 32
+bench        | =3        | 120 | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/gpusym_bench --device sim --coll all --mode all --min 64 --max 4k --step 64 --batches {3|7} --csv @BUILD@/test/results/bench.csv --json @BUILD@/test/results/bench.json
+bench-root   | +=4       | 60  | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/gpusym_bench --device sim --coll reduce,bcast,scatterv,gather --root 2 --type int8 --op prod --min 1 --max 1k --step 32
 bench-sweep  | =2        | 60  | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/gpusym_bench --device sim --sweep --bytes 64,4k --algorithms auto,agxll_r,rsxst_agxst --blocks 1,2
 # All that has a goal is measured; what the table makes of it.
 goals        | -         | 120 | ok:^the tables are right       |                                         | @SRC@/test/goals.sh @BUILD@
 bench-files  | -         | 30  | ok:the same 90 rows            |                                         | @SRC@/test/bench.sh @BUILD@
 # A solver with its vectors on the GPU: right by gpusym and staged, and with the bits of sums in the order of the ranks.
-cg           | 1,2,3,4   | 60  | ok:verified: yes               | coll_gpusym_sim_gpus=0                  | examples/cg --device sim
+cg           | 1,3+2,4   | 60  | ok:verified: yes               | coll_gpusym_sim_gpus=0                  | examples/cg --device sim
 # The bits of sums and products: the same from every algorithm, chunk, number of blocks, way and cut.
-bits         | 2,3,4     | 120 | ok:multicast. no               | coll_gpusym_reproducible=1              | test/mpi/bits
-bits-mc      | =3        | 120 | ok:multicast. yes              | coll_gpusym_multicast=1                 | test/mpi/bits
+bits         | 2+3,4     | 120 | ok:multicast. no               | coll_gpusym_reproducible=1              | test/mpi/bits
+bits-mc      | +=3       | 120 | ok:multicast. yes              | coll_gpusym_multicast=1                 | test/mpi/bits
 # Straight between users' buffers, which come and go; few are listed, or a peer cannot map one.
-zerocopy     | 2,3       | 180 | ok:40 buffers, [1-9].* 40 by zero copy | coll_gpusym_reg_limit=3                 | test/mpi/zerocopy --n 250
-zerocopy-4   | =4        | 180 | ok                             |                                         | test/mpi/zerocopy --n 150
+zerocopy     | 3+2       | 180 | ok:40 buffers, [1-9].* 40 by zero copy | coll_gpusym_reg_limit=3                 | test/mpi/zerocopy --n 250
+zerocopy-4   | +=4       | 180 | ok                             |                                         | test/mpi/zerocopy --n 150
 zerocopy-vmm | =3        | 180 | ok                             |                                         | test/mpi/zerocopy --n 150 --kinds vmm
 zerocopy-not | =3        | 120 | ok:no zero copy from now on    | coll_gpusym_sim_fail=import:3@1 coll_gpusym_verbose=1 | test/mpi/zerocopy --import-fails --n 100
 # GPUs that do not all reach each other, or not by NVLink: along rings where there are some, else staged.
 links-4      | =4        | 120 | ok                             | coll_gpusym_sim_links=0-2:0,1-3:0       | test/mpi/links --reach rings
 links-5      | =5        | 120 | ok                             | coll_gpusym_sim_links=0-1:0,2-4:0,3-1:8 | test/mpi/links --reach rings
-links-6      | =6        | 120 | ok                             | coll_gpusym_sim_links=0-4:0,0-5:0,1-3:0,1-4:0,1-5:0,2-3:0,2-4:0 | test/mpi/links --reach rings
-links-pci    | =4        | 120 | ok                             | coll_gpusym_sim_links=0-1:3,0-2:1,0-3:1,1-2:1,1-3:1,2-3:3 | test/mpi/links --reach all --no-ll128
+links-6      | +=6       | 120 | ok                             | coll_gpusym_sim_links=0-4:0,0-5:0,1-3:0,1-4:0,1-5:0,2-3:0,2-4:0 | test/mpi/links --reach rings
+links-pci    | +=4       | 120 | ok                             | coll_gpusym_sim_links=0-1:3,0-2:1,0-3:1,1-2:1,1-3:1,2-3:3 | test/mpi/links --reach all --no-ll128
 links-slow   | =4        | 120 | ok                             | coll_gpusym_sim_links=0-2:0,1-3:1       | test/mpi/links --reach rings --no-ll128
 links-none-3 | =3        | 120 | ok                             | coll_gpusym_sim_links=0-1:0             | test/mpi/links --reach none
-links-none-6 | =6        | 120 | ok                             | coll_gpusym_sim_links=0-4:0,0-5:0,1-3:0,1-4:0,1-5:0,2-3:0,2-4:0,2-5:0 | test/mpi/links --reach none
-links-random | 4,6       | 120 | ok                             | coll_gpusym_sim_links=0-1:0,2-3:0       | test/mpi/random_coll --n 400
+links-none-6 | +=6       | 120 | ok                             | coll_gpusym_sim_links=0-4:0,0-5:0,1-3:0,1-4:0,1-5:0,2-3:0,2-4:0,2-5:0 | test/mpi/links --reach none
+links-random | 4+6       | 120 | ok                             | coll_gpusym_sim_links=0-1:0,2-3:0       | test/mpi/random_coll --n 400
 # What gpusym adds to a call on host buffers, in instructions.
 hostpath     | -         | 120 | ok:^at most                    |                                         | @SRC@/test/hostpath.sh @BUILD@
 # What a process takes of a GPU's memory.
-footprint    | 2,4       | 60  | ok:MiB of GPU memory           | coll_gpusym_sim_gpus=0                  | test/mpi/footprint
+footprint    | 2+4       | 60  | ok:MiB of GPU memory           | coll_gpusym_sim_gpus=0                  | test/mpi/footprint
 # GPU memory by MPI_Alloc_mem.
-allocmem     | 1,2,3     | 60  | ok                             |                                         | test/mpi/allocmem
+allocmem     | 1,3+2     | 60  | ok                             |                                         | test/mpi/allocmem
 # The same, and windows, with libgpusym_kinds loaded and without; a rank that has no GPU memory.
-kinds        | 1,2,3,4   | 120 | ok                             |                                         | env LD_PRELOAD=@KINDS@ @BUILD@/test/mpi/kinds
-kinds-long   | =3        | 120 | ok                             |                                         | env LD_PRELOAD=@KINDS@ @BUILD@/test/mpi/kinds --rounds 1000
-kinds-plain  | 1,3       | 120 | ok                             |                                         | test/mpi/kinds --plain
+kinds        | 1,3+2,4   | 120 | ok                             |                                         | env LD_PRELOAD=@KINDS@ @BUILD@/test/mpi/kinds
+kinds-long   | +=3       | 120 | ok                             |                                         | env LD_PRELOAD=@KINDS@ @BUILD@/test/mpi/kinds --rounds 1000
+kinds-plain  | 3+1       | 120 | ok                             |                                         | test/mpi/kinds --plain
 kinds-fails  | =3        | 60  | ok:has host memory, since not all ranks | coll_gpusym_sim_fail=alloc:1@1 osc_base_verbose=1 | env LD_PRELOAD=@KINDS@ @BUILD@/test/mpi/kinds --fails
 # Under a storm of signals, as of a profiler's or a program's timer: the same, in the midst of every system call.
 storm        | =3        | 60  | ok:storm. [1-9]                 |                                         | env LD_PRELOAD=@STORM@ GPUSYM_STORM_START=init @BUILD@/test/mpi/allmpi
@@ -157,9 +161,9 @@ storm-vmm    | =3        | 60  | ok:storm. [1-9]                 |              
 storm-comms  | =2        | 60  | ok:storm. [1-9]                 |                                         | env LD_PRELOAD=@STORM@ @BUILD@/test/mpi/comms
 storm-threads | =2       | 60  | ok:storm. [1-9]                 |                                         | env LD_PRELOAD=@STORM@ @BUILD@/test/mpi/threads
 # Vectors, packed by the GPU.
-pack         | 2,3,4     | 120 | ok                             |                                         | test/mpi/pack --n 600
+pack         | 3+2,4     | 120 | ok                             |                                         | test/mpi/pack --n {200|600}
 # More is sent than is taken, or less; negative counts, also where Open MPI leaves looking for them to us.
-sizes        | 2,3,4     | 120 | ok                             |                                         | test/mpi/sizes
+sizes        | 3+2,4     | 120 | ok                             |                                         | test/mpi/sizes
 sizes-unchecked | =3     | 120 | ok                             | mpi_param_check=0 coll_gpusym_zero_copy_min=1 | test/mpi/sizes --most 3000
 # MPI_Finalize at odd times, with things left over, after the GPU was reset.
 finalize-plain       | =3 | 60  | ok:1 passed    | coll_gpusym_linger=300000               | test/mpi/finalize plain
@@ -185,13 +189,13 @@ broken-mt    | =3        | 60  | ok                             | coll_gpusym_si
 # A rank writes over the memory by which ranks agree.
 scribble     | =3        | 120 | ok:memory by which rank 1 and its peers agree | coll_gpusym_timeout=5 coll_gpusym_zero_copy_min=4096 coll_gpusym_sim_gpus=0 | test/mpi/scribble
 faults       | -         | 300 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ allreduce
-faults-all   | -         | 400 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ collectives
-faults-mc    | -         | 120 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ multicast
+faults-all   | +-        | 400 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ collectives
+faults-mc    | +-        | 120 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ multicast
 faults-chan  | -         | 120 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ channels
 faults-peers | -         | 180 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ peers
-faults-late  | -         | 180 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ late
+faults-late  | +-        | 180 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ late
 # Processes that come later, by MPI_Comm_spawn and by a port.
-spawn        | 1,2,3     | 60  | ok:child 1: right              | coll_gpusym_sim_host=1 btl=self,tcp btl_tcp_if_include=lo     | test/mpi/spawn --native
+spawn        | 2+1,3     | 60  | ok:child 1: right              | coll_gpusym_sim_host=1 btl=self,tcp btl_tcp_if_include=lo     | test/mpi/spawn --native
 spawn-none   | 2         | 60  | ok:child 1: right              | coll=^gpusym btl=self,tcp btl_tcp_if_include=lo               | test/mpi/spawn
 EOF
 }
@@ -206,10 +210,12 @@ srcdir=$GPUSYM_SRCDIR
 results=$builddir/test/results
 mkdir -p "$results" || exit 2
 
+form=${GPUSYM_TEST_FORM:-short}
+case $form in short | long | whole) ;; *) echo "GPUSYM_TEST_FORM is short, long or whole" >&2; exit 2 ;; esac
 device=${GPUSYM_TEST_DEVICE:-sim}
 slow=${GPUSYM_TEST_SLOW:-1}
 [ "$GPUSYM_SANITIZERS" = no ] || slow=${GPUSYM_TEST_SLOW:-5}
-export GPUSYM_TEST_DEVICE=$device GPUSYM_TEST_SLOW=$slow
+export GPUSYM_TEST_DEVICE=$device GPUSYM_TEST_SLOW=$slow GPUSYM_TEST_FORM=$form
 
 passed=0
 failed=0
@@ -379,11 +385,40 @@ run_test() {
     esac
 }
 
+# ranks_of RANKS COMMAND: those of a line's ranks, or "-", for which this form runs the command.
+ranks_of() {
+    local short=${1%%+*} long=
+    [[ $1 != *+* ]] || long=${1#*+}
+    case $form in
+        short) long= ;;
+        long) [[ $2 == *'{'*'|'*'}'* ]] || short= ;;
+    esac
+    if [ -n "$short$long" ] && [ -n "${GPUSYM_TEST_RANKS:-}" ] && [[ $1 == *[0-9]* && $1 != *=* ]]; then
+        echo "$GPUSYM_TEST_RANKS"
+    else
+        short=$short,$long
+        short=${short//=/}
+        echo "${short//,/ }"
+    fi
+}
+
+# command_of COMMAND: {A|B} is A or B.
+command_of() {
+    # shellcheck disable=SC2001  # a group is meant
+    if [ "$form" = short ]; then
+        sed 's/{\([^{}|]*\)|[^{}|]*}/\1/g' <<<"$1"
+    else
+        sed 's/{[^{}|]*|\([^{}|]*\)}/\1/g' <<<"$1"
+    fi
+}
+
 # A line of the table, for each of its numbers of ranks.
 table_line() {
-    local name=$1 ranks=$2 limit=$3 expect=$4 parameters=$5 program
+    local name=$1 ranks limit=$3 expect=$4 parameters=$5 program
     local -a command
-    read -ra command <<<"$6"
+    ranks=$(ranks_of "$2" "$6")
+    [ -n "${ranks// /}" ] || return 0
+    read -ra command <<<"$(command_of "$6")"
     command=("${command[@]//@SRC@/$srcdir}")
     command=("${command[@]//@BUILD@/$builddir}")
     command=("${command[@]//@INFO@/$GPUSYM_OMPI_INFO}")
@@ -403,11 +438,6 @@ table_line() {
         report skip "$name" 0 "" "only for the simulator"
         return
     fi
-    case $ranks in
-        -) ;;
-        =*) ranks=${ranks#=} ;;
-        *) ranks=${GPUSYM_TEST_RANKS:-${ranks//,/ }} ;;
-    esac
     for n in $ranks; do
         run_test "$name" "$n" "$limit" "$expect" "$parameters" "${command[@]}"
     done
@@ -415,9 +445,13 @@ table_line() {
 
 # ---- all of them ----
 
-echo "Open MPI $GPUSYM_OMPI_VERSION, device $device, $(getconf _NPROCESSORS_ONLN) cores"
+# The unit tests that have a long form (long_form() of test/unit/random.h).
+long_units="test_channels"
+
+echo "Open MPI $GPUSYM_OMPI_VERSION, device $device, $(getconf _NPROCESSORS_ONLN) cores, $form form"
 if [ "$GPUSYM_HAVE_CMOCKA" = 1 ]; then
     while read -r name; do
+        [ "$form" != long ] || [[ " $long_units " == *" $name "* ]] || continue
         wanted "$name" && unit_test "$name"
     done <"$builddir/test/unit.list"
 else

@@ -7,8 +7,10 @@
 #ifndef TEST_UNIT_RANDOM_H
 #define TEST_UNIT_RANDOM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,6 +31,13 @@ static void random_start(int argc, char **argv)
     seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t) time(NULL) << 16 ^ (uint64_t) getpid();
     random_state = seed;
     print_message("seed %lu\n", (unsigned long) seed);
+}
+
+/* Whether the long form is wanted (test/run.sh, which names the tests that have one). */
+__attribute__((unused)) static bool long_form(void)
+{
+    const char *form = getenv("GPUSYM_TEST_FORM");
+    return NULL != form && 0 != strcmp(form, "short");
 }
 
 #endif
