@@ -20,6 +20,7 @@
 #define IF_0(...)
 #define IF_1(...) __VA_ARGS__
 
+/* clang-format off */
 /* The generic kernel. */
 #define GPUSYM_FAMILY(id, ...)                                                     \
     IF(HERE(id), void gpusym_kernel_sim_any_##id(gs_ctx_t c, const gpusym_work_t *w) \
@@ -34,4 +35,5 @@
     {                                                                                      \
         GS_RUN_##a(c, w, GPUSYM_OP_##o, GPUSYM_T_##t);                                     \
     })
+/* clang-format on */
 #include "kernels/kernels.def"

@@ -60,6 +60,7 @@
 #include "kernels/kernels.h"
 
 /* Sixteen bytes as two words: a register pair on the GPU, whatever the element type. */
+/* clang-format off */
 #if defined(__CUDACC__)
 typedef struct __align__(16) {
     uint64_t w[2];
@@ -69,6 +70,7 @@ typedef struct {
     uint64_t w[2];
 } gs_pack_t;
 #endif
+/* clang-format on */
 
 /* Who runs: thread `thread` of `nthreads` in block `block` of `nblocks`. */
 typedef struct {
@@ -99,7 +101,9 @@ typedef struct {
     uint32_t turns;
     uint64_t since_ns;
 } gs_wait_t;
+/* clang-format off */
 #define GS_WAIT_INIT {0, 0}
+/* clang-format on */
 /* The abort word lies across PCIe (about 1 us): look at it and at the clock once in so many turns. */
 #define GS_WAIT_POLLS 1024u
 

@@ -377,6 +377,7 @@ GS_FN void gs_mc_fence(void)
     asm volatile("fence.proxy.alias;" ::: "memory");
 }
 
+/* clang-format off */
 /* The m packs, each by asm text; where there are fewer than GS_PACKS, the first again: loads without branches. */
 #define GS_MC_EACH(...)                                             \
     GS_UNROLL for (uint32_t u = 0; u < GS_PACKS; u++)               \
@@ -440,6 +441,7 @@ GS_FN void gs_mc_ld_reduce(uint32_t op, uint32_t type, const char *p, uint32_t s
     default: return;
     }
 }
+/* clang-format on */
 #undef GS_MC_EACH
 #undef GS_MC_V4
 #undef GS_MC_64

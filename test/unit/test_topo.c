@@ -158,6 +158,7 @@ static int fake_dlclose(void *lib)
     "pci_link_speed=\"63\"/>"
 #define END "</object>\n"
 
+/* clang-format off */
 static const char machine[] =
     "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n<topology version=\"2.0\">\n"
     "<object type=\"Machine\" os_index=\"0\" allowed_cpuset=\"0x00000007\" allowed_nodeset=\"0x00000007\" "
@@ -177,6 +178,7 @@ static const char machine[] =
     END
     HOST_BRIDGE("60-6f") PCI_BRIDGE("60:01.0", "16-16") GPU("16") END PCI_BRIDGE("60:02.0", "17-17") GPU("17") END END
     END "</topology>\n";
+/* clang-format on */
 
 static char xml[] = "/tmp/gpusym-topo-XXXXXX";
 
