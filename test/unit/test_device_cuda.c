@@ -38,6 +38,12 @@ static char *fake_dlerror(void);
 #define dlclose fake_dlclose
 #define dlerror fake_dlerror
 #include "mca/common/gpusym/device/cuda/cuda_device.c"
+#include "mca/common/gpusym/device/cuda/driver.c"
+#include "mca/common/gpusym/device/cuda/gpu.c"
+#include "mca/common/gpusym/device/cuda/kernel.c"
+#include "mca/common/gpusym/device/cuda/memory.c"
+#include "mca/common/gpusym/device/cuda/peer.c"
+#include "mca/common/gpusym/device/cuda/stream.c"
 #include "mca/common/gpusym/exec/lane.h"
 #include "test/unit/fake_libcuda.h"
 
@@ -81,7 +87,7 @@ static int setup(void **unused)
         fake_other[i] = (struct CUctx_st){.dev = i};
     }
     fake_depth = 0;
-    state.lib = NULL;
+    cuda_state.lib = NULL;
     return 0;
 }
 
@@ -593,7 +599,7 @@ static void test_errors_in_words(void **unused)
     fake.fail_at = 1;
     assert_int_equal(cuda.mem_alloc(gpu, 12345, &p), GPUSYM_ERR_NO_MEMORY);
     assert_string_equal(cuda.error(), "cuMemAlloc_v2 on GPU 1: out of memory (CUDA_ERROR_OUT_OF_MEMORY); "
-                                      "12345 bytes were asked for");
+                                      "12345 bytes were requested");
     fake.fail_name = "cuMemHostAlloc";
     fake.fail_at = 1;
     assert_int_equal(cuda.host_alloc(gpu, 12345, &p, &seen), GPUSYM_ERR_NO_MEMORY);

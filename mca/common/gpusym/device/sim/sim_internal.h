@@ -1,10 +1,10 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * What the simulator's files share.  Nobody outside of this folder includes it.
+ * What the simulator's files share.  Only this folder includes it.
  *
- * Who may call whom: state.c none of the others; fault.c and shared.c state.c; region.c these; memory.c, item.c and
- * multicast.c also region.c; stream.c also item.c; sim_device.c all.
+ * Calls go one way: sim_device.c calls all others; stream.c calls item.c; item.c, memory.c and multicast.c call region.c;
+ * all call shared.c and fault.c, which call state.c, which calls none.
  */
 #ifndef GPUSYM_COMMON_DEVICE_SIM_INTERNAL_H
 #define GPUSYM_COMMON_DEVICE_SIM_INTERNAL_H

@@ -1,0 +1,221 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * GPUs in use: one per (GPU, context).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mca/common/gpusym/device/cuda/cuda_internal.h"
+
+static gpusym_gpu_t *gpus; /* under cuda_state.lock */
+
+/* The GPU and the context (NULL: its primary one) that mem asks for, or the calling thread's. */
+static int gpu_wanted(const gpusym_mem_t *mem, int *ordinal, CUcontext *ctx)
+{
+    CUdevice dev, other;
+
+    *ordinal = 0;
+    *ctx = NULL;
+    if (NULL != mem && 0 <= mem->gpu) {
+        *ordinal = mem->gpu;
+        *ctx = mem->context;
+        return GPUSYM_SUCCESS;
+    }
+    if (CUDA_SUCCESS != cu.cuCtxGetCurrent(ctx) || NULL == *ctx) {
+        *ctx = NULL;
+        return GPUSYM_SUCCESS;
+    }
+    int rc = CU(-1, cuCtxGetDevice, &dev);
+    for (int i = 0; GPUSYM_SUCCESS == rc && i < cuda_state.count; i++) {
+        if (CUDA_SUCCESS == cu.cuDeviceGet(&other, i) && other == dev) {
+            *ordinal = i;
+        }
+    }
+    return rc;
+}
+
+/* Finds out whether ctx (NULL: whatever it is) is the primary context of gpu->dev, and retains it if so.
+ * A primary context that nobody uses is not made when ctx is given: ctx is another one then. */
+static int gpu_take_context(gpusym_gpu_t *gpu, CUcontext ctx)
+{
+    CUcontext primary = NULL;
+    unsigned flags;
+    int active = 0;
+
+    if (NULL != ctx) {
+        int rc = CU(gpu->info.ordinal, cuDevicePrimaryCtxGetState, gpu->dev, &flags, &active);
+        if (GPUSYM_SUCCESS != rc) {
+            return rc;
+        }
+        gpu->ctx = ctx;
+        if (!active) {
+            return GPUSYM_SUCCESS;
+        }
+    }
+    int rc = CU(gpu->info.ordinal, cuDevicePrimaryCtxRetain, &primary, gpu->dev);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    if (NULL != ctx && primary != ctx) {
+        (void) cu.cuDevicePrimaryCtxRelease_v2(gpu->dev);
+        return GPUSYM_SUCCESS;
+    }
+    gpu->ctx = primary;
+    gpu->primary = true;
+    return GPUSYM_SUCCESS;
+}
+
+/* Fills info and makes the copy stream; gpu's context is current. */
+static int gpu_set_up(gpusym_gpu_t *gpu)
+{
+    gpusym_gpu_info_t *info = &gpu->info;
+    int n = info->ordinal, major = 0, minor = 0, rc;
+    size_t bytes = 0;
+    CUuuid uuid;
+
+    if ((rc = CU(n, cuDeviceGetName, info->name, sizeof(info->name), gpu->dev)) ||
+        (rc = CU(n, cuDeviceGetUuid_v2, &uuid, gpu->dev)) ||
+        (rc = CU(n, cuDeviceGetPCIBusId, info->where, sizeof(info->where), gpu->dev)) ||
+        (rc = CU(n, cuDeviceTotalMem_v2, &bytes, gpu->dev)) ||
+        (rc = CU(n, cuDeviceGetAttribute, &info->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, gpu->dev)) ||
+        (rc = CU(n, cuDeviceGetAttribute, &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, gpu->dev)) ||
+        (rc = CU(n, cuDeviceGetAttribute, &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, gpu->dev)) ||
+        (rc = CU(n, cuStreamCreateWithPriority, &gpu->copies, CU_STREAM_NON_BLOCKING, 0))) {
+        return rc;
+    }
+    memcpy(info->uuid, uuid.bytes, sizeof(info->uuid));
+    snprintf(info->place.pci, sizeof(info->place.pci), "%.19s", info->where);
+    info->place.number = -1;
+    info->cc = 10 * major + minor;
+    info->bytes = bytes;
+    return GPUSYM_SUCCESS;
+}
+
+/* Lets go of a GPU. Errors are of no use here: the program may have reset the GPU already, and with it what we had retained. */
+static void gpu_release(gpusym_gpu_t *gpu)
+{
+    const bool lives = cuda_context_lives(gpu);
+    bool pushed;
+
+    if (lives && GPUSYM_SUCCESS == cuda_ctx_enter(gpu, &pushed)) {
+        if (NULL != gpu->module) {
+            (void) cu.cuModuleUnload(gpu->module);
+        }
+        if (NULL != gpu->copies) {
+            (void) cu.cuStreamDestroy_v2(gpu->copies);
+        }
+        cuda_ctx_leave(pushed);
+    }
+    if (lives && gpu->primary) {
+        (void) cu.cuDevicePrimaryCtxRelease_v2(gpu->dev);
+    }
+    free(gpu);
+}
+
+/* Takes a (GPU, context) into use and adds it to the list; cuda_state.lock is held. */
+static int gpu_make(int ordinal, CUcontext ctx, gpusym_gpu_t **made)
+{
+    gpusym_gpu_t *gpu = calloc(1, sizeof(*gpu));
+    bool pushed;
+
+    if (NULL == gpu) {
+        return cuda_no_host_memory();
+    }
+    gpu->info.ordinal = ordinal;
+    int rc = CU(ordinal, cuDeviceGet, &gpu->dev, ordinal);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = gpu_take_context(gpu, ctx);
+    }
+    if (GPUSYM_SUCCESS != rc) {
+        free(gpu);
+        return rc;
+    }
+    gpu->has_id = NULL != cu.cuCtxGetId && CUDA_SUCCESS == cu.cuCtxGetId(gpu->ctx, &gpu->id);
+    rc = cuda_ctx_enter(gpu, &pushed);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = gpu_set_up(gpu);
+        cuda_ctx_leave(pushed);
+    }
+    if (GPUSYM_SUCCESS != rc) {
+        gpu_release(gpu);
+        return rc;
+    }
+    gpu->next = gpus;
+    gpus = gpu;
+    *made = gpu;
+    return GPUSYM_SUCCESS;
+}
+
+int cuda_gpu_open(const gpusym_mem_t *mem, gpusym_gpu_t **gpu)
+{
+    gpusym_gpu_t *g;
+    CUcontext ctx = NULL;
+    int ordinal = 0;
+
+    pthread_mutex_lock(&cuda_state.lock);
+    int rc = cuda_driver_start();
+    if (GPUSYM_SUCCESS != rc) {
+        rc = cuda_fail(rc, "%s", cuda_state.why);
+    } else {
+        rc = gpu_wanted(mem, &ordinal, &ctx);
+    }
+    if (GPUSYM_SUCCESS != rc) {
+        pthread_mutex_unlock(&cuda_state.lock);
+        return rc;
+    }
+    for (g = gpus; NULL != g; g = g->next) {
+        if (NULL != ctx ? g->ctx == ctx : g->primary && g->info.ordinal == ordinal) {
+            break;
+        }
+    }
+    if (NULL == g) {
+        rc = gpu_make(ordinal, ctx, &g);
+    }
+    pthread_mutex_unlock(&cuda_state.lock);
+    if (GPUSYM_SUCCESS == rc) {
+        *gpu = g;
+    }
+    return rc;
+}
+
+void cuda_gpus_close(void)
+{
+    while (NULL != gpus) {
+        gpusym_gpu_t *gpu = gpus;
+        gpus = gpu->next;
+        gpu_release(gpu);
+    }
+}
+
+bool cuda_gpu_alive(gpusym_gpu_t *gpu)
+{
+    return cuda_context_lives(gpu);
+}
+
+void cuda_gpu_info(gpusym_gpu_t *gpu, gpusym_gpu_info_t *info)
+{
+    *info = gpu->info;
+}
+
+/* A GPU's atomics on another's memory go over NVLink and over nothing else; rank 0 is that of the best links here. Of
+ * GPUs that CUDA_VISIBLE_DEVICES hides the driver says nothing. */
+int cuda_gpu_link(gpusym_gpu_t *gpu, const gpusym_place_t *peer)
+{
+    CUdevice other;
+    int atomics = 0, rank = -1;
+
+    if (CUDA_SUCCESS != cu.cuDeviceGetByPCIBusId(&other, peer->pci)) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    if (other == gpu->dev) {
+        return GPUSYM_LINK_SELF;
+    }
+    if (CUDA_SUCCESS !=
+            cu.cuDeviceGetP2PAttribute(&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, gpu->dev, other) ||
+        CUDA_SUCCESS != cu.cuDeviceGetP2PAttribute(&rank, CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, gpu->dev, other)) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    return 0 != atomics && 0 == rank ? (int) GPUSYM_LINK_NVLINK + 1 : GPUSYM_ERR_NOT_AVAILABLE;
+}

@@ -1,0 +1,222 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Kernels: loaded once, launched by themselves or as graphs of one node.
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mca/common/gpusym/device/cuda/cuda_internal.h"
+
+_Static_assert(sizeof(gpusym_work_t) <= 4096, "the descriptor does not fit into a kernel's parameters");
+
+/* ---- loading ---- */
+
+#if GPUSYM_HAVE_KERNELS
+
+/* The kernels for all GPUs that the build was made for (kernels/kernels_fatbin.c). */
+extern const unsigned char gpusym_fatbin[];
+
+/*
+ * Loads every kernel now, not at its first launch. A driver that loads lazily (the default since CUDA
+ * 12.2) fetches a kernel's code in cuModuleGetFunction (or finishes that in cuFuncLoad, 12.4) and may wait
+ * there for all that runs in the context. At a first launch that could be a kernel of ours that spins for
+ * a peer, which in turn waits for the one we are about to launch: two communicators, used in another
+ * order on two ranks, would stand still. So the list in kernels.def is kept short.
+ */
+static int kernels_get(gpusym_gpu_t *gpu)
+{
+    for (unsigned k = 0; k < GPUSYM_K_COUNT; k++) {
+        int rc = CU(gpu->info.ordinal, cuModuleGetFunction, &gpu->kernels[k], gpu->module, gpusym_kernel_symbol(k));
+        if (GPUSYM_SUCCESS == rc && NULL != cu.cuFuncLoad) {
+            rc = CU(gpu->info.ordinal, cuFuncLoad, gpu->kernels[k]);
+        }
+        if (GPUSYM_SUCCESS != rc) {
+            cuda_error_add(", kernel %s", gpusym_kernel_symbol(k));
+            return rc;
+        }
+    }
+    return GPUSYM_SUCCESS;
+}
+
+/* Loads the module and its kernels; gpu's context is current, cuda_state.lock is held. */
+static int module_load(gpusym_gpu_t *gpu)
+{
+    CUmodule module = NULL;
+
+    CUresult result = cu.cuModuleLoadData(&module, gpusym_fatbin);
+    int rc = cuda_check(gpu->info.ordinal, "cuModuleLoadData", result);
+    if (GPUSYM_SUCCESS == rc) {
+        gpu->module = module;
+        rc = kernels_get(gpu);
+        if (GPUSYM_SUCCESS == rc) {
+            return rc;
+        }
+        gpu->module = NULL;
+        memset(gpu->kernels, 0, sizeof(gpu->kernels));
+        (void) cu.cuModuleUnload(module);
+    }
+    if (CUDA_ERROR_NO_BINARY_FOR_GPU == result || CUDA_ERROR_UNSUPPORTED_PTX_VERSION == result) {
+        snprintf(gpu->why, sizeof(gpu->why),
+                 "gpusym was built without kernels for GPU %d (%s, compute capability %d.%d) and its driver; "
+                 "configure it with --with-cuda-arch=%d",
+                 gpu->info.ordinal, gpu->info.name, gpu->info.cc / 10, gpu->info.cc % 10, gpu->info.cc);
+    } else {
+        snprintf(gpu->why, sizeof(gpu->why), "the kernels could not be loaded: %.200s", cuda_error());
+    }
+    return GPUSYM_ERR_NOT_AVAILABLE;
+}
+
+int cuda_kernels_load(gpusym_gpu_t *gpu, const char **why)
+{
+    bool pushed;
+    int rc = GPUSYM_SUCCESS;
+
+    pthread_mutex_lock(&cuda_state.lock);
+    if (NULL == gpu->module) {
+        rc = cuda_ctx_enter(gpu, &pushed);
+        if (GPUSYM_SUCCESS == rc) {
+            rc = module_load(gpu);
+            cuda_ctx_leave(pushed);
+        } else {
+            snprintf(gpu->why, sizeof(gpu->why), "the kernels could not be loaded: %.200s", cuda_error());
+            rc = GPUSYM_ERR_NOT_AVAILABLE;
+        }
+    }
+    if (GPUSYM_SUCCESS != rc && NULL != why) {
+        *why = gpu->why;
+    }
+    pthread_mutex_unlock(&cuda_state.lock);
+    return rc;
+}
+
+#else
+
+int cuda_kernels_load(gpusym_gpu_t *gpu, const char **why)
+{
+    (void) gpu;
+    if (NULL != why) {
+        *why = "gpusym was built without nvcc, so it has no GPU kernels";
+    }
+    return GPUSYM_ERR_NOT_AVAILABLE;
+}
+
+#endif
+
+/* ---- launches ---- */
+
+/* Makes gpu's context current, for a launch of a kernel that is there since kernels_load(): no lock, no allocation. */
+static int launch_enter(gpusym_gpu_t *gpu, unsigned kernel, bool *pushed)
+{
+    *pushed = false;
+    if (GPUSYM_K_COUNT <= kernel || NULL == gpu->kernels[kernel]) {
+        return cuda_fail(GPUSYM_ERR_BAD_PARAM, "kernel %u is not loaded on GPU %d", kernel, gpu->info.ordinal);
+    }
+    return cuda_ctx_enter(gpu, pushed);
+}
+
+int cuda_launch(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
+{
+    gpusym_gpu_t *gpu = stream->gpu;
+    void *parameters[] = {(void *) (uintptr_t) w}; /* read, and copied before the call returns */
+    bool pushed;
+
+    int rc = launch_enter(gpu, kernel, &pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    rc = CU(gpu->info.ordinal, cuLaunchKernel, gpu->kernels[kernel], w->nblocks, 1, 1, w->nthreads, 1, 1, 0,
+            stream->stream, parameters, NULL);
+    cuda_ctx_leave(pushed);
+    return rc;
+}
+
+/* ---- graphs ---- */
+
+/* Of one node, a kernel. */
+struct gpusym_graph {
+    gpusym_gpu_t *gpu;
+    CUgraph graph; /* kept for its node, by which what is executed is changed */
+    CUgraphNode node;
+    CUgraphExec exec;
+};
+
+/* Errors are of no use here: the program may have reset the GPU already. gpu is current. */
+static void graph_free(gpusym_graph_t *graph)
+{
+    if (NULL != graph->exec) {
+        (void) cu.cuGraphExecDestroy(graph->exec);
+    }
+    if (NULL != graph->graph) {
+        (void) cu.cuGraphDestroy(graph->graph);
+    }
+    free(graph);
+}
+
+/* gpu is current. */
+static int graph_make(gpusym_gpu_t *gpu, const CUDA_KERNEL_NODE_PARAMS *node, gpusym_graph_t **made)
+{
+    const int n = gpu->info.ordinal;
+    gpusym_graph_t *graph = calloc(1, sizeof(*graph));
+    int rc;
+
+    if (NULL == graph) {
+        return cuda_no_host_memory();
+    }
+    graph->gpu = gpu;
+    if ((rc = CU(n, cuGraphCreate, &graph->graph, 0)) ||
+        (rc = CU(n, cuGraphAddKernelNode, &graph->node, graph->graph, NULL, 0, node)) ||
+        (rc = CU(n, cuGraphInstantiateWithFlags, &graph->exec, graph->graph, 0))) {
+        graph_free(graph);
+        return rc;
+    }
+    *made = graph;
+    return GPUSYM_SUCCESS;
+}
+
+/* Without CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY the kernel has the priority of the stream, as by cuda_launch.
+ */
+int cuda_graph_launch(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
+{
+    gpusym_gpu_t *gpu = stream->gpu;
+    const int n = gpu->info.ordinal;
+    void *parameters[] = {(void *) (uintptr_t) w}; /* read, and copied before the calls return */
+    bool pushed;
+
+    int rc = launch_enter(gpu, kernel, &pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    const CUDA_KERNEL_NODE_PARAMS node = {.func = gpu->kernels[kernel],
+                                          .gridDimX = w->nblocks,
+                                          .gridDimY = 1,
+                                          .gridDimZ = 1,
+                                          .blockDimX = w->nthreads,
+                                          .blockDimY = 1,
+                                          .blockDimZ = 1,
+                                          .kernelParams = parameters};
+    rc = NULL == *graph ? graph_make(gpu, &node, graph)
+                        : CU(n, cuGraphExecKernelNodeSetParams, (*graph)->exec, (*graph)->node, &node);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = CU(n, cuGraphLaunch, (*graph)->exec, stream->stream);
+    }
+    cuda_ctx_leave(pushed);
+    return rc;
+}
+
+void cuda_graph_destroy(gpusym_graph_t *graph)
+{
+    bool pushed;
+
+    if (GPUSYM_SUCCESS == cuda_ctx_enter_living(graph->gpu, &pushed)) {
+        graph_free(graph);
+        cuda_ctx_leave(pushed);
+    } else {
+        free(graph);
+    }
+}

@@ -1,0 +1,231 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Pointers, the GPU's own memory, and pinned host memory.
+ */
+#include <string.h>
+
+#include "mca/common/gpusym/device/cuda/cuda_internal.h"
+
+/* The driver packs smaller allocations into blocks of 2 MiB and shares whole blocks, so that a peer
+ * would see the neighbours of what we export: ours are whole blocks, and users' smaller ones are not exported. */
+#define SHARED_BLOCK ((size_t) 2 << 20)
+
+/* ---- pointers ---- */
+
+/*
+ * cudaMemset, copies on the device and short copies from pageable memory return before the GPU has done them, and a
+ * program rightly takes memory for written once they have returned: our streams, which do not wait for the
+ * default stream, would read it too early. So each allocation, when it is first seen, is marked to make such calls
+ * wait (as other MPI libraries do), and what is under way by then is waited for. Memory of a pool cannot be marked:
+ * it is used in stream order, which its program must end before it calls MPI.
+ */
+static void __attribute__((noinline)) mark_synchronous(const void *p, CUcontext ctx)
+{
+    unsigned one = 1;
+    CUcontext ours;
+
+    if (CUDA_SUCCESS != cu.cuCtxPushCurrent_v2(ctx)) {
+        return;
+    }
+    if (CUDA_SUCCESS == cu.cuPointerSetAttribute(&one, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, (CUdeviceptr) (uintptr_t) p)) {
+        (void) cu.cuStreamSynchronize(CU_STREAM_LEGACY);
+    }
+    (void) cu.cuCtxPopCurrent_v2(&ours);
+}
+
+/* Needs no current context. In one call: the driver looks the pointer up once. For a pointer that it
+ * does not know this form answers success and zeros (memory types begin at 1); memory of a pool or of
+ * the virtual memory interface has no context. Before the program's own first use of CUDA all is host. */
+void cuda_query(const void *p, gpusym_mem_t *mem)
+{
+    CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,    CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_CONTEXT,
+                                  CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,    CU_POINTER_ATTRIBUTE_BUFFER_ID};
+    unsigned long long id = 0;
+    unsigned type = 0, managed = 0, synchronous = 0; /* the driver may write fewer bytes than these have */
+    int ordinal = -1;
+    CUcontext ctx = NULL;
+    void *where[] = {&type, &managed, &ordinal, &ctx, &synchronous, &id};
+
+    *mem = (gpusym_mem_t){.kind = GPUSYM_MEM_HOST, .gpu = -1};
+    if (CUDA_SUCCESS != cu.cuPointerGetAttributes(6, what, where, (CUdeviceptr) (uintptr_t) p) || 0 == type) {
+        return;
+    }
+    if (managed || CU_MEMORYTYPE_UNIFIED == type) {
+        mem->kind = GPUSYM_MEM_MANAGED;
+    } else if (CU_MEMORYTYPE_HOST == type) {
+        mem->kind = GPUSYM_MEM_REGISTERED;
+    } else {
+        mem->kind = GPUSYM_MEM_DEVICE;
+        if (0 == synchronous && NULL != ctx) {
+            mark_synchronous(p, ctx);
+        }
+    }
+    mem->gpu = 0 <= ordinal ? ordinal : -1;
+    mem->context = ctx;
+    mem->id = NULL != ctx ? id : 0; /* without a context: see CUDA_MAPPED_ID */
+}
+
+/*
+ * Memory of cuMemCreate, the piece of it that cuMemMap has put at p: of a reservation of addresses, any part may have
+ * memory of its own. What is mapped there may change, and of the driver's BUFFER_ID it is not said that it then does.
+ * So the memory is told by its handle, which the manual promises to be the one it was mapped with; as long as a buffer
+ * is exported we hold that, so that it is no other memory's. (Where in its memory a mapping begins is no question: at
+ * its start, says the manual, and nowhere else.) *range is left as it is where this is no such memory, or a descriptor
+ * cannot name it.
+ */
+static int mapped_range(const void *p, gpusym_range_t *range)
+{
+    CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, CU_POINTER_ATTRIBUTE_MAPPING_SIZE,
+                                  CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
+    CUmemGenericAllocationHandle memory = 0;
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    unsigned long long types = 0; /* the driver may write fewer bytes than this has */
+    unsigned type = 0;
+    void *where[] = {&base, &size, &types, &type};
+
+    int rc = CU(-1, cuPointerGetAttributes, 4, what, where, (CUdeviceptr) (uintptr_t) p);
+    if (GPUSYM_SUCCESS != rc || 0 == size || CU_MEMORYTYPE_DEVICE != type ||
+        0 == (types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
+        return rc;
+    }
+    rc = CU(-1, cuMemRetainAllocationHandle, &memory, (void *) (uintptr_t) p);
+    if (GPUSYM_SUCCESS == rc) {
+        (void) cu.cuMemRelease(memory);
+        *range = (gpusym_range_t){
+            .base = (void *) (uintptr_t) base, .size = size, .id = memory | CUDA_MAPPED_ID, .shareable = true};
+    }
+    return rc;
+}
+
+/* Needs no current context, and for memory of cudaMalloc one call, as cuda_query(). Attributes that a pointer has not
+ * are zero. */
+int cuda_mem_range(const void *p, gpusym_range_t *range)
+{
+    CUpointer_attribute what[] = {
+        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+        CU_POINTER_ATTRIBUTE_BUFFER_ID,        CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+        CU_POINTER_ATTRIBUTE_IS_MANAGED,       CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE};
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    unsigned long long id = 0;
+    unsigned ipc = 0, managed = 0; /* the driver may write fewer bytes than these have */
+    CUmemoryPool pool = NULL;
+    void *where[] = {&base, &size, &id, &ipc, &managed, &pool};
+
+    int rc = CU(-1, cuPointerGetAttributes, 6, what, where, (CUdeviceptr) (uintptr_t) p);
+    if (GPUSYM_SUCCESS != rc) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    const bool plain = 0 == managed && NULL == pool;
+    *range = (gpusym_range_t){.base = (void *) (uintptr_t) base, .size = size, .id = id};
+    range->shareable = plain && 0 != ipc && SHARED_BLOCK <= size;
+    if (plain && 0 == ipc) {
+        rc = mapped_range(p, range);
+    }
+    if (GPUSYM_SUCCESS == rc && 0 == range->size) {
+        rc = cuda_fail(GPUSYM_ERR_NOT_AVAILABLE, "%p lies in no allocation that the driver knows", p);
+    }
+    return rc;
+}
+
+/* ---- memory of the GPU ---- */
+
+int cuda_mem_alloc(gpusym_gpu_t *gpu, size_t size, void **p)
+{
+    CUdeviceptr base = 0;
+    bool pushed;
+
+    if (0 == size || SIZE_MAX - SHARED_BLOCK < size) {
+        return cuda_fail(GPUSYM_ERR_BAD_PARAM, "an allocation of %zu bytes was requested", size);
+    }
+    int rc = cuda_ctx_enter(gpu, &pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    rc = CU(gpu->info.ordinal, cuMemAlloc_v2, &base, (size + SHARED_BLOCK - 1) / SHARED_BLOCK * SHARED_BLOCK);
+    cuda_ctx_leave(pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        cuda_error_add("; %zu bytes were requested", size);
+        return rc;
+    }
+    *p = (void *) (uintptr_t) base;
+    return GPUSYM_SUCCESS;
+}
+
+int cuda_mem_free(gpusym_gpu_t *gpu, void *p)
+{
+    bool pushed;
+
+    int rc = cuda_ctx_enter_living(gpu, &pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    rc = CU(gpu->info.ordinal, cuMemFree_v2, (CUdeviceptr) (uintptr_t) p);
+    cuda_ctx_leave(pushed);
+    return rc;
+}
+
+int cuda_mem_zero(gpusym_gpu_t *gpu, void *p, size_t size)
+{
+    bool pushed;
+
+    if (0 == size) {
+        return GPUSYM_SUCCESS;
+    }
+    int rc = cuda_ctx_enter(gpu, &pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    rc = CU(gpu->info.ordinal, cuMemsetD8Async, (CUdeviceptr) (uintptr_t) p, 0, size, gpu->copies);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = CU(gpu->info.ordinal, cuStreamSynchronize, gpu->copies);
+    }
+    cuda_ctx_leave(pushed);
+    return rc;
+}
+
+/* ---- pinned host memory ---- */
+
+int cuda_host_alloc(gpusym_gpu_t *gpu, size_t size, void **host, void **dev)
+{
+    CUdeviceptr seen = 0;
+    void *p = NULL;
+    bool pushed;
+
+    int rc = cuda_ctx_enter(gpu, &pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    rc = CU(gpu->info.ordinal, cuMemHostAlloc, &p, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    if (GPUSYM_SUCCESS != rc) {
+        cuda_error_add("; %zu bytes of pinned host memory were requested", size);
+        goto leave;
+    }
+    rc = CU(gpu->info.ordinal, cuMemHostGetDevicePointer_v2, &seen, p, 0);
+    if (GPUSYM_SUCCESS != rc) {
+        (void) cu.cuMemFreeHost(p);
+        goto leave;
+    }
+    memset(p, 0, size);
+    *host = p;
+    *dev = (void *) (uintptr_t) seen;
+leave:
+    cuda_ctx_leave(pushed);
+    return rc;
+}
+
+int cuda_host_free(gpusym_gpu_t *gpu, void *host)
+{
+    bool pushed;
+
+    int rc = cuda_ctx_enter_living(gpu, &pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    rc = CU(gpu->info.ordinal, cuMemFreeHost, host);
+    cuda_ctx_leave(pushed);
+    return rc;
+}

@@ -1,0 +1,215 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Copies, streams, and flags that streams wait for and set.
+ */
+#include <stdlib.h>
+
+#include "mca/common/gpusym/device/cuda/cuda_internal.h"
+
+/* ---- copies ---- */
+
+/* Queues a copy; the context is current. One address space: the driver sees from the pointers what
+ * kind of memory they are, pageable host memory too. */
+static int copy_queue(gpusym_gpu_t *gpu, CUstream stream, void *dst, const void *src, size_t size)
+{
+    return CU(gpu->info.ordinal, cuMemcpyAsync, (CUdeviceptr) (uintptr_t) dst, (CUdeviceptr) (uintptr_t) src, size,
+              stream);
+}
+
+/* Threads may share the copy stream: each waits for its own copy and, at worst, for some of another's. */
+int cuda_copy(gpusym_gpu_t *gpu, void *dst, const void *src, size_t size)
+{
+    bool pushed;
+
+    if (0 == size) {
+        return GPUSYM_SUCCESS;
+    }
+    int rc = cuda_ctx_enter(gpu, &pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    rc = copy_queue(gpu, gpu->copies, dst, src, size);
+    if (GPUSYM_SUCCESS == rc) {
+        /* Waits for the copy engine, and for nothing that a peer writes. */
+        rc = CU(gpu->info.ordinal, cuStreamSynchronize, gpu->copies);
+    }
+    cuda_ctx_leave(pushed);
+    return rc;
+}
+
+int cuda_copy_async(gpusym_stream_t *stream, void *dst, const void *src, size_t size)
+{
+    gpusym_gpu_t *gpu = stream->gpu;
+    bool pushed;
+
+    if (0 == size) {
+        return GPUSYM_SUCCESS;
+    }
+    int rc = cuda_ctx_enter(gpu, &pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    rc = copy_queue(gpu, stream->stream, dst, src, size);
+    cuda_ctx_leave(pushed);
+    return rc;
+}
+
+/* The longest distance of rows, in bytes, that the driver copies by: CU_DEVICE_ATTRIBUTE_MAX_PITCH of every GPU. */
+#define PITCH_MAX (((size_t) 1 << 31) - 1)
+
+static int copy2d_queue(gpusym_stream_t *stream, const CUDA_MEMCPY2D *copy)
+{
+    int n = stream->gpu->info.ordinal;
+    int rc = GPUSYM_SUCCESS;
+
+    if (copy->dstPitch <= PITCH_MAX && copy->srcPitch <= PITCH_MAX) {
+        return CU(n, cuMemcpy2DAsync_v2, copy, stream->stream);
+    }
+    /* So far apart there are few rows: the GPU's memory holds no more. */
+    for (size_t row = 0; row < copy->Height && GPUSYM_SUCCESS == rc; row++) {
+        rc = CU(n, cuMemcpyAsync, copy->dstDevice + row * copy->dstPitch, copy->srcDevice + row * copy->srcPitch,
+                copy->WidthInBytes, stream->stream);
+    }
+    return rc;
+}
+
+int cuda_copy2d_async(gpusym_stream_t *stream, void *dst, size_t dpitch, const void *src, size_t spitch,
+                             size_t width, size_t height)
+{
+    CUDA_MEMCPY2D copy = {
+        .srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+        .srcDevice = (CUdeviceptr) (uintptr_t) src,
+        .srcPitch = spitch,
+        .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+        .dstDevice = (CUdeviceptr) (uintptr_t) dst,
+        .dstPitch = dpitch,
+        .WidthInBytes = width,
+        .Height = height,
+    };
+    bool pushed;
+
+    if (0 == width || 0 == height) {
+        return GPUSYM_SUCCESS;
+    }
+    if (1 < height && (dpitch < width || spitch < width)) {
+        return cuda_fail(GPUSYM_ERR_BAD_PARAM, "rows of %zu bytes cannot be %zu and %zu bytes apart", width, dpitch,
+                 spitch);
+    }
+    if (1 == height || (dpitch == width && spitch == width)) {
+        if (SIZE_MAX / height < width) {
+            return cuda_fail(GPUSYM_ERR_BAD_PARAM, "%zu rows of %zu bytes are too many", height, width);
+        }
+        return cuda_copy_async(stream, dst, src, width * height);
+    }
+    int rc = cuda_ctx_enter(stream->gpu, &pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    rc = copy2d_queue(stream, &copy);
+    cuda_ctx_leave(pushed);
+    return rc;
+}
+
+/* ---- streams ---- */
+
+/* Of the highest priority: our few blocks should not queue behind the program's many, since other ranks
+ * wait for them. */
+int cuda_stream_create(gpusym_gpu_t *gpu, gpusym_stream_t **stream)
+{
+    gpusym_stream_t *s = calloc(1, sizeof(*s));
+    int least = 0, greatest = 0;
+    bool pushed;
+
+    if (NULL == s) {
+        return cuda_no_host_memory();
+    }
+    s->gpu = gpu;
+    int rc = cuda_ctx_enter(gpu, &pushed);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = CU(gpu->info.ordinal, cuCtxGetStreamPriorityRange, &least, &greatest);
+        if (GPUSYM_SUCCESS == rc) {
+            rc = CU(gpu->info.ordinal, cuStreamCreateWithPriority, &s->stream, CU_STREAM_NON_BLOCKING, greatest);
+        }
+        cuda_ctx_leave(pushed);
+    }
+    if (GPUSYM_SUCCESS != rc) {
+        free(s);
+        return rc;
+    }
+    *stream = s;
+    return GPUSYM_SUCCESS;
+}
+
+void cuda_stream_destroy(gpusym_stream_t *stream)
+{
+    bool pushed;
+
+    if (GPUSYM_SUCCESS == cuda_ctx_enter_living(stream->gpu, &pushed)) {
+        (void) cu.cuStreamDestroy_v2(stream->stream);
+        cuda_ctx_leave(pushed);
+    }
+    free(stream);
+}
+
+int cuda_stream_poll(gpusym_stream_t *stream)
+{
+    bool pushed;
+
+    int rc = cuda_ctx_enter(stream->gpu, &pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    CUresult result = cu.cuStreamQuery(stream->stream);
+    cuda_ctx_leave(pushed);
+    if (CUDA_ERROR_NOT_READY == result) {
+        return 0;
+    }
+    rc = cuda_check(stream->gpu->info.ordinal, "cuStreamQuery", result);
+    return GPUSYM_SUCCESS == rc ? 1 : rc;
+}
+
+/* ---- flags ---- */
+
+/* Of one call to the driver, which takes them in their order. */
+#define FLAGS_MAX 8
+
+/* A write is preceded by a barrier of the whole system: what the stream copied before, to a peer too, can be read by who sees
+ * the flag. */
+static int flags_queue(gpusym_stream_t *stream, const gpusym_stream_flag_t *flags, unsigned n)
+{
+    CUstreamBatchMemOpParams ops[FLAGS_MAX] = {{0}};
+    for (unsigned i = 0; i < n; i++) {
+        const CUdeviceptr at = (CUdeviceptr) (uintptr_t) flags[i].at;
+        if (flags[i].wait) {
+            ops[i].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+            ops[i].waitValue.address = at;
+            ops[i].waitValue.value = flags[i].value;
+            ops[i].waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+        } else {
+            ops[i].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+            ops[i].writeValue.address = at;
+            ops[i].writeValue.value = flags[i].value;
+            ops[i].writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+        }
+    }
+    return CU(stream->gpu->info.ordinal, cuStreamBatchMemOp_v2, stream->stream, n, ops, 0);
+}
+
+int cuda_stream_flags(gpusym_stream_t *stream, const gpusym_stream_flag_t *flags, unsigned n)
+{
+    bool pushed;
+
+    int rc = cuda_ctx_enter(stream->gpu, &pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    while (n > 0 && GPUSYM_SUCCESS == rc) {
+        const unsigned now = n < FLAGS_MAX ? n : FLAGS_MAX;
+        rc = flags_queue(stream, flags, now);
+        flags += now;
+        n -= now;
+    }
+    cuda_ctx_leave(pushed);
+    return rc;
+}
