@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# docs/parameters.md against what Open MPI says of the component: name, default, level and meaning of every parameter.
+# docs/parameters.md against what Open MPI says of the component: name, default, level, meaning and synonym of every parameter.
 #
 #     test/params.sh OMPI_INFO [DOCUMENT]     OMPI_INFO is called as the environment says, which must name the component
 #
@@ -21,8 +21,8 @@ dir=$(mktemp -d) || exit 2
 trap 'rm -rf "$dir"' EXIT
 
 # A row of the document for each parameter; values that hold a colon may come in quotes.
-LD_PRELOAD=${GPUSYM_TEST_PRELOAD:-} "$info" --param coll gpusym --level 9 --parsable |
-    sed -nE 's/^mca:coll:gpusym:param:(coll_gpusym_[a-z0-9_]+):(value|level|help):"?(.*[^"])?"?$/\1\t\2\t\3/p' |
+LD_PRELOAD=${GPUSYM_TEST_PRELOAD:-} "$info" --param coll gpusym --level 9 --parsable >"$dir/info"
+sed -nE 's/^mca:coll:gpusym:param:(coll_gpusym_[a-z0-9_]+):(value|level|help):"?(.*[^"])?"?$/\1\t\2\t\3/p' "$dir/info" |
     awk -F'\t' '
         { said[$1, $2] = $3; names[$1] }
         END {
@@ -34,13 +34,17 @@ LD_PRELOAD=${GPUSYM_TEST_PRELOAD:-} "$info" --param coll gpusym --level 9 --pars
                 print "| `" n "` | " value " | " said[n, "level"] " | " said[n, "help"] " |"
             }
         }' | LC_ALL=C sort >"$dir/said"
-# The counters' rows have fewer columns.
+# A row for each parameter that is a synonym of one of the common library.
 # shellcheck disable=SC2016  # Markdown's backquotes
-grep -E '^\| `coll_gpusym_[a-z0-9_]+` \| [^|]+ \| [0-9] \| ' "$document" | LC_ALL=C sort >"$dir/written"
+sed -nE 's/^mca:coll:gpusym:param:(coll_gpusym_[a-z0-9_]+):synonym_of:name:(.*)$/| `\1` | `\2` |/p' "$dir/info" >>"$dir/said"
+LC_ALL=C sort -o "$dir/said" "$dir/said"
+# The counters' rows have other columns.
+# shellcheck disable=SC2016  # Markdown's backquotes
+grep -E '^\| `coll_gpusym_[a-z0-9_]+` \| ([^|]+ \| [0-9] \| |`opal_)' "$document" | LC_ALL=C sort >"$dir/written"
 
 if [ ! -s "$dir/said" ]; then
     echo "$info knows no parameter of coll/gpusym"
     exit 1
 fi
 diff "$dir/written" "$dir/said" || exit 1
-echo "$(wc -l <"$dir/said") parameters, as documented"
+echo "$(grep -vc 'opal_common' "$dir/said") parameters, $(grep -c 'opal_common' "$dir/said") of them of the common library, as documented"

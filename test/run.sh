@@ -113,7 +113,7 @@ linger-coll  | =3        | 120 | ok                             | coll_gpusym_li
 linger-comms | =2        | 120 | ok                             | coll_gpusym_linger=500 coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/comms
 linger-flight | =2       | 120 | ok                             | coll_gpusym_linger=500 coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/inflight
 # Persistent calls have a graph, where one can be made.
-graph-not    | =3        | 120 | ok:is launched without a graph: injected fault graph:2 | coll_gpusym_sim_fail=graph:2@1 coll_gpusym_verbose=1 | test/mpi/inflight
+graph-not    | =3        | 120 | ok:are launched without a graph: injected fault graph:2 | coll_gpusym_sim_fail=graph:2@1 coll_gpusym_verbose=1 | test/mpi/inflight
 graph-off    | +=3       | 120 | ok                             | coll_gpusym_graph=0                     | test/mpi/inflight
 manycomms    | 2+3       | 120 | ok                             |                                         | test/mpi/manycomms
 # The measuring programs run, and find every element right; their times mean nothing here.
@@ -132,7 +132,7 @@ bits-mc      | +=3       | 120 | ok:multicast. yes              | coll_gpusym_mu
 zerocopy     | 3+2       | 180 | ok:40 buffers, [1-9].* 40 by zero copy | coll_gpusym_reg_limit=3                 | test/mpi/zerocopy --n 250
 zerocopy-4   | +=4       | 180 | ok                             |                                         | test/mpi/zerocopy --n 150
 zerocopy-vmm | =3        | 180 | ok                             |                                         | test/mpi/zerocopy --n 150 --kinds vmm
-zerocopy-not | =3        | 120 | ok:no zero copy from now on    | coll_gpusym_sim_fail=import:3@1 coll_gpusym_verbose=1 | test/mpi/zerocopy --import-fails --n 100
+zerocopy-not | =3        | 120 | ok:zero copy is disabled       | coll_gpusym_sim_fail=import:3@1 coll_gpusym_verbose=1 | test/mpi/zerocopy --import-fails --n 100
 # GPUs that do not all reach each other, or not by NVLink: along rings where there are some, else staged.
 links-4      | =4        | 120 | ok                             | coll_gpusym_sim_links=0-2:0,1-3:0       | test/mpi/links --reach rings
 links-5      | =5        | 120 | ok                             | coll_gpusym_sim_links=0-1:0,2-4:0,3-1:8 | test/mpi/links --reach rings

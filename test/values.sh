@@ -77,6 +77,22 @@ for value in heap_size=64M heap_size=0x4000000 timeout=2.5 timeout=1e3 summary=y
         passed=$((passed + 1))
     fi
 done
+# The common library's own names; both names set: the component's holds.
+library() {
+    local want=$1
+    shift
+    env LD_PRELOAD="${GPUSYM_TEST_PRELOAD:-}" "$@" "$info" --param coll gpusym --level 9 --parsable >"$dir/log" 2>&1
+    if grep -q "^mca:coll:gpusym:param:coll_gpusym_heap_size:value:$want\$" "$dir/log"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAIL $*: heap_size is not $want"
+    fi
+}
+library 8388608 OMPI_MCA_opal_common_gpusym_heap_size=8M
+library 4194304 OMPI_MCA_opal_common_gpusym_heap_size=8M OMPI_MCA_coll_gpusym_heap_size=4M
+library 58720256 OMPI_MCA_opal_common_gpusym_heap_size=abc
+expect environment opal_common_gpusym_heap_size abc "$dir/log"
 for value in timeout=abc blocks=1x zero_copy=maybe allreduce_algorithm=fast device=gpu heap_size=-1 summary=; do
     timeout 30 "$@" -n 2 --mca coll gpusym --mca "coll_gpusym_${value%%=*}" "${value#*=}" "$program" \
         >"$dir/log" 2>&1 </dev/null

@@ -164,7 +164,7 @@ static int refused(const char *call)
     if (!atomic_flag_test_and_set(&told)) {
         opal_output(0,
                     "gpusym: %s on a window of GPU memory.\n"
-                    "  The window was allocated with GPU memory because its info object asked for that, and Open MPI's\n"
+                    "  The window was allocated with GPU memory because its info object requests it, and Open MPI's\n"
                     "  one-sided calls cannot reach it. Use collectives or kernels on it, or allocate it without that\n"
                     "  info key.",
                     call);

@@ -489,7 +489,7 @@ static void count_votes(coll_gpusym_call_t *call)
     } else {
         call->zero_copy = false;
         t->no_zero_copy = true;
-        COLL_GPUSYM_VERBOSE(1, "%s: no zero copy from now on: a rank could not map a peer's buffer",
+        COLL_GPUSYM_VERBOSE(1, "%s: zero copy is disabled from now on: a rank could not map a peer's buffer",
                             comm_name(call, name, sizeof name));
     }
     call->state = COLL_GPUSYM_CALL_TURN;
@@ -589,7 +589,7 @@ static void choose(coll_gpusym_call_t *call, gpusym_tuning_choice_t *plan)
     if (forced.algorithm >= 0 && plan->algorithm != forced.algorithm && !t->said_unicast) {
         t->said_unicast = true;
         COLL_GPUSYM_VERBOSE(1,
-                            "%s: %s is not to be had here (no multicast, not for this operation and type, not reproducible, "
+                            "%s: %s is not available here (no multicast, not for this operation and type, not reproducible, "
                             "or no such links): %s instead",
                             comm_name(call, name, sizeof name), gpusym_algorithm_name((unsigned)forced.algorithm),
                             plan->algorithm >= 0 ? gpusym_algorithm_name((unsigned)plan->algorithm) : "the previous module");
@@ -732,7 +732,7 @@ static bool launch_plan(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
         return false;
     }
     __atomic_store_n(&no_graph, true, __ATOMIC_RELAXED);
-    COLL_GPUSYM_VERBOSE(1, "%s: %s, and what follows, is launched without a graph: %s", comm_name(call, name, sizeof name),
+    COLL_GPUSYM_VERBOSE(1, "%s: %s and all later calls are launched without a graph: %s", comm_name(call, name, sizeof name),
                         coll_gpusym_mpi_name(call->args.coll), gpusym_current.dev->error());
     return GPUSYM_SUCCESS == gpusym_lane_launch(call->lane, p->kernel, &p->work);
 }

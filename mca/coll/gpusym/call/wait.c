@@ -84,7 +84,7 @@ static void rank_text(const coll_gpusym_call_t *call, uint32_t r, bool known, co
 
     append(buf, size, used, "rank %u (pid %d)", r, coll_gpusym_peer_process(t->peers[r]));
     if (!known) {
-        append(buf, size, used, ", which has made no collective of gpusym's yet, or has ended");
+        append(buf, size, used, ", which has made no gpusym collective yet, or has ended");
         return;
     }
     if (t->joined) {
@@ -126,7 +126,7 @@ static uint64_t who_text(const coll_gpusym_call_t *call, char *buf, size_t size)
     if (found > RANKS_TOLD) {
         append(buf, size, &used, "; and %u more ranks", found - RANKS_TOLD);
     } else if (0 == found) {
-        append(buf, size, &used, "messages of the set-up, in which all ranks are");
+        append(buf, size, &used, "setup messages, which all ranks exchange");
     }
     return said;
 }
@@ -149,9 +149,8 @@ static void say(coll_gpusym_call_t *call)
         snprintf(number, sizeof number, ", call %llu here,", (unsigned long long) seq);
     }
     fprintf(stderr,
-            "gpusym: rank %u of %s has waited %.1f s in %s%s for %s. If that is too long, see where it is (gdb -p, "
-            "py-spy dump "
-            "--pid); coll_gpusym_timeout_host ends such calls, coll_gpusym_warn 0 hides this.\n",
+            "gpusym: rank %u of %s has waited %.1f s in %s%s for %s. If that is too long, check where it is (gdb -p, "
+            "py-spy dump --pid). coll_gpusym_timeout_host ends such calls, coll_gpusym_warn 0 hides this message.\n",
             t->rank, coll_gpusym_comm_name(call->module->comm, name, sizeof name), 1e-9 * (double) call->waited_ns,
             coll_gpusym_mpi_name(call->args.coll), number, who);
     fflush(stderr);

@@ -58,7 +58,7 @@ static void say(const coll_gpusym_call_t *call, uint32_t from)
 {
     const coll_gpusym_team_t *t = call->module->team;
     char name[COLL_GPUSYM_COMM_NAME_MAX];
-    COLL_GPUSYM_VERBOSE(1, "%s: rank %u, %s: rank %u sends %llu bytes, of which %llu are taken",
+    COLL_GPUSYM_VERBOSE(1, "%s: rank %u, %s: rank %u sends %llu bytes, of which %llu are received",
                         coll_gpusym_comm_name(call->module->comm, name, sizeof name), t->rank,
                         coll_gpusym_mpi_name(call->args.coll), from,
                         (unsigned long long) sent(call->sizes, t->nranks, from, t->rank),

@@ -227,7 +227,7 @@ static int team_join(mca_coll_gpusym_module_t *m, const hello_t *all)
 
     if (!any_device(t, all)) {
         t->none = true;
-        COLL_GPUSYM_VERBOSE(1, "%s: no rank has a GPU: every call is handed on",
+        COLL_GPUSYM_VERBOSE(1, "%s: no rank has a GPU: every call is forwarded",
                             coll_gpusym_comm_name(m->comm, name, sizeof name));
         return STEP_MET;
     }
