@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * MCA parameters with checked values. Open MPI keeps what it makes of a text: of "1x" 1, of "abc" 0. Here a value that a
- * parameter cannot have is named to the user as it was written, and the default is taken.
+ * MCA parameters with checked values.  Open MPI silently reads "1x" as 1 and "abc" as 0.  These functions report a value that
+ * a parameter cannot have as the user wrote it, and use the default.
  */
 #ifndef GPUSYM_OMPI_VARS_H
 #define GPUSYM_OMPI_VARS_H
@@ -17,40 +17,41 @@ typedef struct {
     const char *project, *framework, *component;
 } gpusym_var_names_t;
 
-/* A group of parameters. Where `synonym` has names, each parameter has these too; set by both, the synonym's value holds. */
+/* A group of parameters.  If `synonym` is set, each parameter has a synonym; if both names are set, the synonym's value
+ * applies. */
 typedef struct {
     gpusym_var_names_t names, synonym;
     mca_base_var_flag_t flags; /* of all parameters of the group */
 } gpusym_var_group_t;
 
-/* The level of what is read at every call: a tuner may write it between calls, by MPI_T, on all ranks alike. */
+/* The level of parameters that every call reads: a tuner may write them between calls, by MPI_T, on all ranks alike. */
 #define GPUSYM_VAR_EVERY_CALL 5
 
-/* A parameter that is a number; doubles hold all these ranges exactly. */
+/* A numeric parameter.  A double holds every value of these ranges exactly. */
 typedef struct {
     const char *name;
     mca_base_var_type_t type;
     int level; /* 1 to 9 */
     void *field;
     double fallback, min, max; /* the default, and the range */
-    int multiple;              /* the value must be a multiple of it; 0: any */
+    int multiple;              /* the value must be a multiple of this; 0: any value */
     const char *unit;
     const char *doc;
 } gpusym_var_number_t;
 
 /*
- * Each registers one parameter; its field gets the value. Returns its index or a negative Open MPI error. A value that it
- * cannot have is no error: the user is told, and the default is taken.
+ * These functions register one parameter and store its value in the field.  They return its index, or a negative Open MPI
+ * error.  A bad value is no error: a message reports it, and the default is used.
  */
 int gpusym_var_number(const gpusym_var_group_t *group, const gpusym_var_number_t *number);
-/* One of some words. choices ends with a NULL string; its first is the default. */
+/* A parameter with enumerated values.  choices ends with a NULL string; the first is the default. */
 int gpusym_var_choice(const gpusym_var_group_t *group, const char *name, int level,
                       const mca_base_var_enum_value_t *choices, int *field, const char *doc);
-/* Any text. The default must outlive the call only; *field is then Open MPI's. */
+/* A text.  The default need not outlive the call; Open MPI owns *field. */
 int gpusym_var_string(const gpusym_var_group_t *group, const char *name, int level, const char *fallback,
                       const char **field, const char *doc);
 
-/* Tells the user that a parameter, by its full name, cannot have a value; what it may have; what is taken instead. */
+/* Prints the message "bad-param": full name of the parameter, bad value, allowed values, and the value used instead. */
 void gpusym_var_refused(const char *name, const char *value, const char *allowed, const char *taken);
 
 #endif

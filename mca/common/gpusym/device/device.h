@@ -1,9 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The device table: all that the rest of the project knows of a GPU.  device/cuda and device/sim fill one each, and
- * select.h chooses between them.  Every function may be called from any thread, leaves the caller's current GPU and
- * context as they were, and returns GPUSYM_SUCCESS or a negative error.
+ * The device table: the interface of the project to a GPU.  device/cuda and device/sim provide one table each, and
+ * select.h chooses between them.  Every function may be called from any thread, preserves the caller's current GPU and
+ * context, and returns GPUSYM_SUCCESS or a negative error.
  */
 #ifndef GPUSYM_COMMON_DEVICE_H
 #define GPUSYM_COMMON_DEVICE_H
@@ -16,28 +16,28 @@
 #include "mca/common/gpusym/common.h"
 #include "mca/common/gpusym/topo/links.h"
 
-/* What a pointer points to. */
+/* The kind of memory that a pointer refers to. */
 typedef enum {
     GPUSYM_MEM_HOST = 0,   /* ordinary host memory: the GPU cannot be assumed to reach it */
     GPUSYM_MEM_DEVICE,     /* memory of one GPU; the CPU must not touch it */
     GPUSYM_MEM_MANAGED,    /* reachable from both, migrates */
     GPUSYM_MEM_REGISTERED, /* host memory that the GPU can reach (pinned or registered) */
-    GPUSYM_MEM_NONE,       /* no memory: what a call does not touch; query() never says this */
+    GPUSYM_MEM_NONE,       /* no memory: a buffer that the call does not touch; query() never returns it */
 } gpusym_mem_kind_t;
 
 typedef struct {
     gpusym_mem_kind_t kind;
     int gpu;          /* ordinal, in this process, of the GPU that owns it; -1 for none */
-    void *context;    /* the driver's context that owns it, if any; compared, never followed */
-    uint64_t id;      /* of the allocation, as gpusym_range_t.id; 0: mem_range is to be asked (memory of the virtual memory
-                       * interface: what is mapped at an address may change) */
+    void *context;    /* the driver's context that owns it, if any; compared, never dereferenced */
+    uint64_t id;      /* of the allocation, as gpusym_range_t.id; 0: call mem_range (memory of the virtual memory
+                       * interface, whose mapping at an address may change) */
 } gpusym_mem_t;
 
 /* A GPU in use by this process (a context on it, retained).  Owned by the table. */
 typedef struct gpusym_gpu gpusym_gpu_t;
 /* An in-order queue of work on a GPU. */
 typedef struct gpusym_stream gpusym_stream_t;
-/* A launch that is kept, to be made again. */
+/* An executable launch that can be repeated. */
 typedef struct gpusym_graph gpusym_graph_t;
 
 typedef struct {
@@ -51,13 +51,13 @@ typedef struct {
     gpusym_place_t place; /* in this host */
 } gpusym_gpu_info_t;
 
-/* A peer's allocation, to be sent to another process of the same host. Plain bytes. */
+/* Names an allocation to another process of the same host.  Plain bytes, to be sent as they are. */
 typedef struct {
     uint8_t bytes[96];
 } gpusym_handle_t;
 
-/* What a stream does with a flag, of any rank's slot: waits until it is at least value (a difference of 32 bits with a sign),
- * or sets it to value once all that the stream did before can be read by everyone. */
+/* An operation of a stream on a flag in the slot of any rank.  wait: waits until the flag is at least value (as a signed
+ * difference of 32 bits).  Otherwise: sets the flag to value after all earlier work of the stream is visible to all ranks. */
 typedef struct {
     bool wait;
     uint32_t *at;
@@ -68,11 +68,11 @@ typedef struct {
 typedef struct {
     void *base;
     uint64_t size;  /* in bytes, from base on */
-    uint64_t id;    /* no other allocation has it, as long as this one is there or exported: so, with base and size, it tells
-                     * memory that was freed and allocated again at the same address from what was there */
-    bool shareable; /* mem_export can name it: on CUDA, memory of cudaMalloc and its like of at least 2 MiB, which has
-                     * a block of its own, and memory of cuMemCreate whose handle may be a file descriptor: what cuMemMap
-                     * mapped in one piece; not cudaMallocAsync's, nor managed */
+    uint64_t id;    /* unique as long as the allocation exists or is exported.  With base and size it distinguishes an
+                     * allocation from an earlier one at the same address */
+    bool shareable; /* mem_export supports it.  CUDA: memory of cudaMalloc and its like of at least 2 MiB, which has a
+                     * block of its own, and memory of cuMemCreate whose handle may be a file descriptor, within one
+                     * mapping of cuMemMap; not memory of cudaMallocAsync, nor managed memory */
 } gpusym_range_t;
 
 /* A multicast object: a store to it reaches the same offset of every member's memory. */
@@ -82,28 +82,26 @@ typedef struct gpusym_device {
     const char *name; /* "cuda", "sim" */
     bool simulated;
 
-    /* Looks whether this kind of device is here (cuda: whether there is a driver, which is not started: whether that
-     * shows a GPU is known by the first gpu_open). Makes no context. Idempotent. stream_destroy and close let
-     * queued work end.
-     * GPUSYM_ERR_NOT_AVAILABLE with *why set to a static or table-owned text when it is not. */
+    /* Checks whether this kind of device is available.  cuda: whether there is a driver; open does not start it, and the
+     * first gpu_open finds out whether it has a GPU.  Creates no context.  Idempotent.
+     * GPUSYM_ERR_NOT_AVAILABLE: not available; *why is a static or table-owned text. */
     int (*open)(const char **why);
-    /* Lets go of everything. GPUs, streams and memory must not be used afterwards. */
+    /* Releases everything, after queued work has ended.  GPUs, streams and memory must not be used afterwards. */
     void (*close)(void);
 
-    /* What p points to; never fails (an unknown pointer is host memory). About 0.1 us. */
+    /* Returns the kind and owner of the memory at p.  Never fails: an unknown pointer is host memory.  About 0.1 us. */
     void (*query)(const void *p, gpusym_mem_t *mem);
 
-    /* The allocation p lies in, of whoever made it. GPUSYM_ERR_NOT_AVAILABLE where the device knows of none there:
-     * host memory, memory that was freed. About 0.2 us. */
+    /* Returns the allocation that contains p, whoever created it.  GPUSYM_ERR_NOT_AVAILABLE: the device knows no
+     * allocation there (host memory, freed memory).  About 0.2 us. */
     int (*mem_range)(const void *p, gpusym_range_t *range);
 
-    /* Takes the GPU that owns mem (mem->gpu, in mem->context where that is known) into use, or, for mem NULL
-     * or without an owner, the caller's current GPU, else GPU 0. Returns the same object for the same
-     * GPU and context. Lives until close(). */
+    /* Opens the GPU that owns mem (mem->gpu, in mem->context if known); if mem is NULL or has no owner, the caller's
+     * current GPU, otherwise GPU 0.  Returns the same object for the same GPU and context.  It is valid until close(). */
     int (*gpu_open)(const gpusym_mem_t *mem, gpusym_gpu_t **gpu);
-    /* Whether what was made on it is still there: a program may destroy its context (cudaDeviceReset), as the end of the process
-     * does. If not, pinned memory must not be touched, and all that is left to do is to give objects back: the functions that
-     * do that still may be called. About 1 us. */
+    /* Returns whether the objects of the GPU still exist.  A program may destroy its context (cudaDeviceReset), as does the
+     * end of the process.  In that case pinned memory must not be touched, and only functions that release objects may be
+     * called.  About 1 us. */
     bool (*gpu_alive)(gpusym_gpu_t *gpu);
     void (*gpu_info)(gpusym_gpu_t *gpu, gpusym_gpu_info_t *info);
     /* The class (team.h) of the link to a peer's GPU, where the driver alone tells it, in microseconds: NVLinks as good as
@@ -111,53 +109,55 @@ typedef struct gpusym_device {
      * gpusym_topo_link(). */
     int (*gpu_link)(gpusym_gpu_t *gpu, const gpusym_place_t *peer);
 
-    /* size bytes of the GPU's own memory, 256-byte aligned, shareable by mem_export. */
+    /* Allocates size bytes of GPU memory, 256-byte aligned, which mem_export supports.  The caller frees it by mem_free. */
     int (*mem_alloc)(gpusym_gpu_t *gpu, size_t size, void **p);
     int (*mem_free)(gpusym_gpu_t *gpu, void *p);
-    /* Zeroes; done when it returns. */
+    /* Zeroes size bytes at p.  Complete on return. */
     int (*mem_zero)(gpusym_gpu_t *gpu, void *p, size_t size);
 
-    /* Names an allocation, of any size, for another process on this host. p: its base, from mem_alloc or, where
-     * mem_range says that it is shareable, the program's own. Where it is freed while peers map it, they may unmap
-     * their mappings, and must not use them. GPUSYM_ERR_UNREACHABLE, GPUSYM_ERR_BAD_PARAM: cannot be named. */
+    /* Exports an allocation of any size to other processes on this host.  p: its base, from mem_alloc or, if mem_range
+     * reports it as shareable, allocated by the program.  If it is freed while peers map it, they must not use their
+     * mappings, but may unmap them.  GPUSYM_ERR_UNREACHABLE, GPUSYM_ERR_BAD_PARAM: cannot be exported. */
     int (*mem_export)(gpusym_gpu_t *gpu, void *p, gpusym_handle_t *handle);
-    /* Ends the naming, once for each mem_export and before close: peers that have mapped it keep their mappings, others can
-     * no longer make one. Until then this process may hold a descriptor, and memory that was freed is not given
-     * back. Nothing to do for memory of mem_alloc. */
+    /* Ends an export; call it once for each mem_export, before close.  Peers keep their mappings, and no peer can create a
+     * new one.  Until then the process may hold a descriptor, and freed memory is not released.  Not needed for memory of
+     * mem_alloc. */
     int (*mem_unexport)(gpusym_gpu_t *gpu, const gpusym_handle_t *handle);
-    /* Maps it here, from its base on; *p is a device pointer for kernels and copies. mem_unimport ends it.
-     * A process may import what it exported itself (several ranks as threads). GPUSYM_ERR_UNREACHABLE where it cannot
-     * be mapped, or is gone. Either may wait for work that runs on the GPU: no such work may wait for the caller. */
+    /* Maps an exported allocation from its base on; *p is a device pointer for kernels and copies.  mem_unimport unmaps it.
+     * A process may import its own exports (several ranks as threads).  GPUSYM_ERR_UNREACHABLE: the allocation cannot be
+     * mapped, or no longer exists.  Both functions may wait for running work of the GPU, which must not wait for the
+     * caller. */
     int (*mem_import)(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, void **p);
     int (*mem_unimport)(gpusym_gpu_t *gpu, void *p);
 
-    /* Pinned host memory: *host for the CPU, *dev for the kernels. Zeroed. */
+    /* Allocates pinned host memory, zeroed: *host for the CPU, *dev for the kernels.  The caller frees *host by host_free. */
     int (*host_alloc)(gpusym_gpu_t *gpu, size_t size, void **host, void **dev);
     int (*host_free)(gpusym_gpu_t *gpu, void *host);
 
-    /* Copies between any two kinds of memory; done when it returns. Touches no device pointer with the CPU. */
+    /* Copies size bytes between any two kinds of memory.  Complete on return.  The CPU accesses no device memory. */
     int (*copy)(gpusym_gpu_t *gpu, void *dst, const void *src, size_t size);
 
+    /* The caller destroys the stream by stream_destroy, which lets queued work end. */
     int (*stream_create)(gpusym_gpu_t *gpu, gpusym_stream_t **stream);
     void (*stream_destroy)(gpusym_stream_t *stream);
-    /* 1: all that was queued has ended; 0: not yet; negative: the GPU reports an error. */
+    /* Returns 1 if all queued work has ended, 0 if not, a negative error if the GPU reports one. */
     int (*stream_poll)(gpusym_stream_t *stream);
 
-    /* Whether kernels can run on this GPU; loads their module. GPUSYM_ERR_NOT_AVAILABLE and *why if not. */
+    /* Loads the module of the kernels.  GPUSYM_ERR_NOT_AVAILABLE, with *why: kernels cannot run on this GPU. */
     int (*kernels_load)(gpusym_gpu_t *gpu, const char **why);
     /* Queues a kernel with w->nblocks blocks of w->nthreads threads. w is copied. */
     int (*launch)(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w);
-    /* As launch, for one that is made again and again: by *graph, which is made where that is NULL, and which costs less
-     * than a launch does. Kernel and shape may differ from those of before. All streams are of one GPU; a graph is
-     * used by one thread at a time. After an error nothing is queued; *graph NULL: none can be made, launch may do.
-     * NULL: this device has no such thing. */
+    /* As launch, by an executable graph, which costs less than a launch.  Creates *graph if it is NULL; the caller destroys
+     * it by graph_destroy.  Kernel and launch geometry may differ from call to call.  All streams belong to one GPU, and one
+     * thread uses a graph at a time.  After an error nothing is queued; if *graph is NULL, no graph can be created, and
+     * launch may work.  NULL: the device has no graphs. */
     int (*graph_launch)(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w);
-    /* Its launches have ended. */
+    /* The launches of the graph must have ended. */
     void (*graph_destroy)(gpusym_graph_t *graph);
     /* Queues a copy between any two kinds of memory. */
     int (*copy_async)(gpusym_stream_t *stream, void *dst, const void *src, size_t size);
-    /* Queues waits for flags and changes of flags, n of them, in their order: no kernel is needed for that. What waits in a
-     * stream may keep other streams of the process from going on. NULL: this device cannot. */
+    /* Queues n flag operations, in order, without a kernel.  A waiting stream may block other streams of the process.  NULL:
+     * the device does not support this. */
     int (*stream_flags)(gpusym_stream_t *stream, const gpusym_stream_flag_t *flags, unsigned n);
     /* Queues a copy of height rows of width bytes, which begin dpitch and spitch bytes apart, between memory that the
      * GPU reaches. Rows of dst must not overlap each other nor src. GPUSYM_ERR_BAD_PARAM: a pitch below width (where
@@ -165,16 +165,16 @@ typedef struct gpusym_device {
     int (*copy2d_async)(gpusym_stream_t *stream, void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
                         size_t height);
 
-    /* Multicast; all NULL where the device has none. Only gpusym_multicast_create() (multicast.h) may call
-     * mc_create: the sites' vetoes are checked there. mc_create: one rank makes the object for
-     * `members` allocations of `size` bytes and gets its handle; mc_import: the others join by handle;
-     * mc_bind: each rank adds p (of its own mem_alloc); *mp: a pointer for the multimem primitives. */
+    /* Multicast.  All NULL: the device has no multicast.  Only gpusym_multicast_create() (multicast.h) may call mc_create,
+     * because it checks the vetoes of the sites.  mc_create: one rank creates the object for `members` allocations of
+     * `size` bytes, and receives its handle.  mc_import: the other ranks join by the handle.  mc_bind: each rank binds p
+     * (from its own mem_alloc); *mp is a pointer for the multimem primitives.  mc_free: every rank releases its object. */
     int (*mc_create)(gpusym_gpu_t *gpu, unsigned members, size_t size, gpusym_mc_t **mc, gpusym_handle_t *handle);
     int (*mc_import)(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, gpusym_mc_t **mc);
     int (*mc_bind)(gpusym_mc_t *mc, unsigned member, void *p, size_t size, void **mp);
     void (*mc_free)(gpusym_mc_t *mc);
 
-    /* The last error of the calling thread in words: what the driver said. Never NULL. */
+    /* Returns the text of the calling thread's last error, as the driver reported it.  Never NULL. */
     const char *(*error)(void);
 } gpusym_device_t;
 

@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Collectives whose data copy engines send straight between users' buffers, or into the heaps of those who reduce them.
- * Streams wait for flags and write flags of peers (device.h: stream_flags); kernels reduce, and end the call
+ * Collectives whose data copy engines move directly between user buffers, or into the heap of the rank that reduces
+ * them.  Streams wait for flags and write flags of peers (device.h: stream_flags); kernels reduce, and end the call
  * (kernels/symm/symm_ce.h).
  */
 #ifndef GPUSYM_COMMON_EXEC_COPIES_H
@@ -10,20 +10,20 @@
 
 #include "mca/common/gpusym/exec/lane.h"
 
-/* A stream to each rank, of lanes (lane.h), which one operation in flight has for itself. */
+/* One stream per rank, from lanes (lane.h), for exclusive use by one operation in flight. */
 typedef struct gpusym_copies_streams gpusym_copies_streams_t;
 
-/* Streams for one operation of nranks ranks on gpu. Thread-safe. */
+/* Gets streams for one operation of nranks ranks on gpu.  Return them by gpusym_copies_put.  Thread-safe. */
 int gpusym_copies_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint32_t nranks, gpusym_copies_streams_t **streams);
-/* Gives them back; their operation must have ended. */
+/* Returns the streams.  Their operation must have ended. */
 void gpusym_copies_put(gpusym_copies_streams_t *streams);
 
 /*
  * Queues a call. w: descriptor of kernel `end` of family CE, after gpusym_kernel_plan() for CE or CE_R; reduce: kernel of
- * family CE_R, used where `reduces`. peer_out of whoever is sent to must be set, but for a reduce-scatter. The lane's
- * completion word tells of its end as of a launch's.
- * After an error nothing more is queued than the end, with the abort word set: *queued tells whether the completion word is
- * to be waited for.
+ * family CE_R, used where `reduces`. peer_out of every receiving rank must be set, except for a reduce-scatter. The
+ * completion word of the lane reports the end, as for a launch.
+ * After an error only the end is queued, with the abort word set: *queued tells whether the caller must wait for the
+ * completion word.
  */
 int gpusym_copies_queue(gpusym_copies_streams_t *streams, gpusym_lane_t *lane, unsigned reduce, unsigned end, bool reduces,
                         const gpusym_work_t *w, bool *queued);

@@ -1,20 +1,20 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Lanes: a stream and a line of pinned memory, which one operation in flight has for itself. Kernels of different
- * communicators wait for each other's peers, so no two operations in flight may share a stream: two ranks
- * that start them in different orders would wait for ever.
+ * Lanes: a stream and a line of pinned memory, for exclusive use by one operation in flight.  Kernels of different
+ * communicators wait for each other's peers, so two operations in flight must not share a stream: two ranks that start
+ * them in different orders would deadlock.
  */
 #ifndef GPUSYM_COMMON_EXEC_LANE_H
 #define GPUSYM_COMMON_EXEC_LANE_H
 
 #include "mca/common/gpusym/device/device.h"
 
-/* Pinned memory: `done` is written by the kernel, the others by the host. The doorbell has a cache line of its own, which the
- * kernel polls. */
+/* Pinned memory: the kernel writes `done`, the host writes the rest.  The doorbell, which the kernel polls, has a cache line
+ * of its own. */
 typedef struct {
     uint64_t done;  /* sequence << 32 | status */
-    uint32_t abort; /* not 0: the kernel leaves its waits */
+    uint32_t abort; /* not 0: the kernel ends its waits */
     _Alignas(64) uint64_t doorbell[2]; /* kernels/work.h */
 } gpusym_lane_line_t;
 
@@ -25,46 +25,46 @@ typedef struct gpusym_lane {
     gpusym_lane_line_t *host; /* the line for the CPU */
     gpusym_lane_line_t *line; /* the line for the kernels */
     uint32_t seq;             /* of the last operation */
-    gpusym_graph_t *graph;    /* for launches that have none of their own; NULL: not made yet. The lane's */
+    gpusym_graph_t *graph;    /* for launches without a graph of their own; NULL: not created yet.  Owned by the lane */
     struct gpusym_lane *next;
 } gpusym_lane_t;
 
-/* A lane on gpu: a free one, or a new one. Thread-safe. */
+/* Gets a lane on gpu: a free one, or a new one.  Return it by gpusym_lane_put.  Thread-safe. */
 int gpusym_lane_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_lane_t **lane);
-/* Gives it back; its operation must have ended. (One whose kernel never ended is not given back.) */
+/* Returns a lane.  Its operation must have ended; a lane whose kernel never ended is not returned. */
 void gpusym_lane_put(gpusym_lane_t *lane);
-/* Whether its line may be looked at and its stream be used: else its GPU's context has been destroyed, see device.h. */
+/* Returns whether line and stream may be used.  If not, the context of the GPU has been destroyed (device.h: gpu_alive). */
 static inline bool gpusym_lane_alive(const gpusym_lane_t *lane)
 {
     return lane->dev->gpu_alive(lane->gpu);
 }
-/* Destroys all lanes that were given back. Waits for work that has been told to end, but not for ever. */
+/* Destroys all returned lanes.  Waits for kernels that were told to retire, for a limited time. */
 void gpusym_lanes_close(void);
 
-/* A new operation, of several launches: fills done, done_seq, abort and doorbell of w, for all of them. */
+/* Begins an operation of several launches: fills done, done_seq, abort and doorbell of w, for all of them. */
 void gpusym_lane_begin(gpusym_lane_t *lane, gpusym_work_t *w);
-/* One of its launches. */
+/* Queues one launch of the operation begun last. */
 int gpusym_lane_more(gpusym_lane_t *lane, unsigned kernel, const gpusym_work_t *w);
-/* Queues a kernel on the lane: fills done, done_seq and abort of w. */
+/* Begins an operation and queues its only launch: fills done, done_seq, abort and doorbell of w. */
 int gpusym_lane_launch(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w);
-/* The same by the device's graph_launch, which it has: *graph is made where it is NULL, and whose it is destroys it. */
+/* The same by the device's graph_launch, which must exist.  Creates *graph if it is NULL; the caller destroys it. */
 int gpusym_lane_launch_graph(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w, gpusym_graph_t **graph);
 
 /* Commands a resident kernel (kernels/work.h) to do the next operation, without a launch. The addresses have 48 bits, bytes are 1 to
  * GPUSYM_COMMAND_BYTES_MAX; skip, up to GPUSYM_COMMAND_SKIP_MAX: epochs between its last operation's and this one's. */
 void gpusym_lane_command(gpusym_lane_t *lane, const void *in, void *out, uint64_t bytes, uint32_t skip);
-/* Commands it to retire; the lane can be given back at once. */
+/* Commands a resident kernel to retire.  The lane can be returned at once. */
 void gpusym_lane_retire(gpusym_lane_t *lane);
 
-/* Whether it has retired without the last operation: nothing of that has been done, or will be. */
+/* Returns whether the kernel has retired without the last operation, of which nothing has been or will be done. */
 static inline bool gpusym_lane_retired(const gpusym_lane_t *lane)
 {
     const uint64_t v = __atomic_load_n(&lane->host->done, __ATOMIC_ACQUIRE);
     return (uint32_t)(v >> 32) == lane->seq - 1 && 0 != ((uint32_t)v & GPUSYM_STATUS_RETIRED);
 }
 
-/* Whether the last operation has written its completion word; *status then is its enum gpusym_status word,
- * with GPUSYM_STATUS_RETIRED where it was the last one of a resident kernel. */
+/* Returns whether the last operation has written its completion word.  *status is then its enum gpusym_status word, with
+ * GPUSYM_STATUS_RETIRED if it was the last one of a resident kernel. */
 static inline bool gpusym_lane_done(const gpusym_lane_t *lane, uint32_t *status)
 {
     const uint64_t v = __atomic_load_n(&lane->host->done, __ATOMIC_ACQUIRE);

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The simulated GPU: its table, what it is told before it is opened, and what only the simulator can do.
+ * The simulated GPU: its table, its parameters, and functions that only the simulator has.
  */
 #ifndef GPUSYM_COMMON_DEVICE_SIM_H
 #define GPUSYM_COMMON_DEVICE_SIM_H
@@ -14,16 +14,16 @@
 
 extern const gpusym_device_t gpusym_device_sim;
 
-/* Parameters of the simulator. They are set before it is opened. */
+/* Parameters of the simulator.  Set them before it is opened. */
 typedef struct {
-    bool host;         /* take any pointer that is not the simulator's own for device memory too */
-    int gpus;          /* simulated GPUs of this host, handed to processes by local rank; 0: one each */
+    bool host;         /* treat any pointer that is not the simulator's own as device memory too */
+    int gpus;          /* simulated GPUs of this host, assigned to processes by local rank; 0: one each */
     int local_rank;    /* of this process on its host */
     const char *fail;  /* faults to inject: "what:n[@rank][,...]": the n-th (from 1) alloc, import, export, bind,
                         * launch, graph or hostalloc fails, or the n-th launch never completes ("hang"), or the n-th
                         * address that a resident kernel reads from its doorbell comes too late ("doorbell"); on every rank
                         * or one */
-    int world_rank;    /* whose @rank that is */
+    int world_rank;    /* of this process, for @rank */
     const char *links; /* "A-B:CLASS[,...]": the class (team.h) of the link between GPUs A and B, which are numbered as the
                         * local ranks they are handed to; 0: neither maps the other's memory. Of all others: one NVLink */
 } gpusym_sim_params_t;
@@ -42,8 +42,8 @@ void gpusym_sim_bytes(uint64_t *now, uint64_t *peak);
 
 /*
  * For the kernels' multicast primitives: if mp lies in a multicast pointer of mc_bind, stores in alias[0..members-1]
- * where the CPU reads and writes that same offset in each member's memory, in the order of the members, and returns
- * how many there are. 0: mp is not a multicast pointer. Never waits: GPUSYM_ERR_NOT_AVAILABLE until every member has
+ * the CPU's addresses of that same offset in each member's memory, in the order of the members, and returns the number
+ * of members. 0: mp is not a multicast pointer. Never waits: GPUSYM_ERR_NOT_AVAILABLE until every member has
  * bound its memory (the object's users agree on that before they launch); GPUSYM_ERR_UNREACHABLE where a member's
  * memory cannot be mapped; GPUSYM_ERR_BAD_PARAM where max is too small.
  * The aliases hold until mc_free, or the end of the launch that was given mp.
