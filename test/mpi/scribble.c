@@ -142,7 +142,7 @@ static gpusym_line_t *newest_line(void)
     gpusym_line_t *first = (gpusym_line_t *) (void *) ((char *) gpusym_pages_area() + GPUSYM_PAGES_AREA),
                   *newest = first;
     for (unsigned i = 1; i < LINES; i++) {
-        newest = first[i].life > newest->life ? &first[i] : newest;
+        newest = first[i].end.generation > newest->end.generation ? &first[i] : newest;
     }
     return newest;
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mca/common/gpusym/topo/paths.h"
 #include "mca/common/gpusym/topo/rings.h"
 
 /* Whether a buffer is full it knows itself; `sent` and `taken`, by which ranks wait, have no say in that. */

@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "kernels/plan.h"
+#include "mca/common/gpusym/topo/paths.h"
 #include "mca/common/gpusym/topo/rings.h"
 #include "test/unit/random.h"
 #include "test/unit/rig.h"

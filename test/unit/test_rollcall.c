@@ -30,7 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "mca/common/gpusym/agree/rollcall.h"
+#include "mca/common/gpusym/agree/tokens.h"
 
 #define OK(call) assert_int_equal((call), GPUSYM_SUCCESS)
 #define RANKS_MAX 6
@@ -126,16 +126,16 @@ static gpusym_rollcall_read_t script_expected(const script_t *s, uint32_t nranks
 {
     const gpusym_post_t own = script_post(s, call, rank);
     gpusym_rollcall_read_t e = {
-        .stage = -1, .stage_rank = -1, .mismatch_rank = -1, .all = UINT32_MAX, .same_layout = true};
+        .bounce = -1, .bounce_rank = -1, .mismatch_rank = -1, .all = UINT32_MAX, .same_layout = true};
     for (uint32_t r = 0; r < nranks; r++) {
         const gpusym_post_t p = script_post(s, call, r);
         if (GPUSYM_KIND_HOST == p.kind) {
             e.host = true;
             continue;
         }
-        if (e.stage < 0 && p.kind >= GPUSYM_KIND_STAGE) {
-            e.stage = p.kind;
-            e.stage_rank = (int) r;
+        if (e.bounce < 0 && p.kind >= GPUSYM_KIND_BOUNCE) {
+            e.bounce = p.kind;
+            e.bounce_rank = (int) r;
         }
         const bool as_long = !own.exact || p.bytes == own.bytes;
         if (e.mismatch_rank < 0 && (p.what != own.what || p.hash != own.hash || !as_long)) {
@@ -168,8 +168,8 @@ static bool script_right(const script_t *s, const gpusym_rollcall_t *rc, const g
             return false;
         }
     }
-    return read->corrupt_rank < 0 && read->host == e.host && read->stage == e.stage &&
-           read->stage_rank == e.stage_rank && read->mismatch_rank == e.mismatch_rank &&
+    return read->corrupt_rank < 0 && read->host == e.host && read->bounce == e.bounce &&
+           read->bounce_rank == e.bounce_rank && read->mismatch_rank == e.mismatch_rank &&
            (e.mismatch_rank < 0 || read->mismatch_bytes == e.mismatch_bytes) && read->max_bytes == e.max_bytes &&
            read->all == e.all && read->any == e.any && read->same_layout == e.same_layout;
 }
@@ -240,7 +240,7 @@ static uint64_t script_walk(const script_t *s, gpusym_rollcall_t *rc)
         if (gpusym_rollcall_corrupt(rc, &read) >= 0 || read.seq != call || !script_right(s, rc, &read)) {
             return call;
         }
-        if (!read.host && read.stage < 0 && !script_agree(rc, call, end, 0 != (read.any & GPUSYM_POST_FRESH))) {
+        if (!read.host && read.bounce < 0 && !script_agree(rc, call, end, 0 != (read.any & GPUSYM_POST_NEW_KEY))) {
             return call;
         }
     }
@@ -373,16 +373,16 @@ static void reading_waits_for_every_rank(void **state)
         const uint32_t first = call % 3, second = (call + 1 + call / 3 % 2) % 3, last = 3 - first - second;
         post_one(&team.rc[first], GPUSYM_KIND_NATIVE, &read[first]);
         assert_false(gpusym_rollcall_read(&team.rc[first], &read[first]));
-        post_one(&team.rc[second], GPUSYM_KIND_STAGE + 5, &read[second]);
+        post_one(&team.rc[second], GPUSYM_KIND_BOUNCE + 5, &read[second]);
         assert_false(gpusym_rollcall_read(&team.rc[first], &read[first]));
         assert_false(gpusym_rollcall_read(&team.rc[second], &read[second]));
-        post_one(&team.rc[last], GPUSYM_KIND_STAGE + 7, &read[last]);
+        post_one(&team.rc[last], GPUSYM_KIND_BOUNCE + 7, &read[last]);
         for (uint32_t r = 0; r < 3; r++) {
             assert_true(gpusym_rollcall_read(&team.rc[r], &read[r]));
             assert_true(gpusym_rollcall_read(&team.rc[r], &read[r])); /* and again */
             assert_false(read[r].host);
-            assert_int_equal(read[r].stage_rank, second < last ? second : last);
-            assert_int_equal(read[r].stage, GPUSYM_KIND_STAGE + (second < last ? 5 : 7));
+            assert_int_equal(read[r].bounce_rank, second < last ? second : last);
+            assert_int_equal(read[r].bounce, GPUSYM_KIND_BOUNCE + (second < last ? 5 : 7));
             assert_int_equal(read[r].mismatch_rank, -1);
         }
     }
@@ -439,11 +439,11 @@ static void flags_and_layouts_are_gathered(void **state)
     gpusym_post_t post[3] = {
         {.kind = GPUSYM_KIND_NATIVE, .flags = GPUSYM_POST_QUIET | GPUSYM_POST_CAN_IN, .layout = 8}};
     post[1] = post[2] = post[0];
-    post[2].kind = GPUSYM_KIND_STAGE + 1;
-    post[2].flags = GPUSYM_POST_CAN_IN | GPUSYM_POST_FRESH;
+    post[2].kind = GPUSYM_KIND_BOUNCE + 1;
+    post[2].flags = GPUSYM_POST_CAN_IN | GPUSYM_POST_NEW_KEY;
     gpusym_rollcall_read_t read = call_of(&team, post);
     assert_int_equal(read.all, GPUSYM_POST_CAN_IN);
-    assert_int_equal(read.any, GPUSYM_POST_QUIET | GPUSYM_POST_CAN_IN | GPUSYM_POST_FRESH);
+    assert_int_equal(read.any, GPUSYM_POST_QUIET | GPUSYM_POST_CAN_IN | GPUSYM_POST_NEW_KEY);
     assert_true(read.same_layout);
     post[2].layout = 9; /* which is no mistake */
     read = call_of(&team, post);
@@ -723,8 +723,8 @@ static void lines_are_zeroed_and_apart(void **state)
             assert_true(off[i] + sizeof *line <= id.bytes);
             assert_int_equal((uintptr_t) line % 64, 0); /* ranks' lines share no cache line */
             assert_true((char *) line >= (char *) gpusym_pages_area() + GPUSYM_PAGES_AREA);
-            assert_true(all_are(0, line, offsetof(gpusym_line_t, life)));
-            assert_int_not_equal(gpusym_line_life(line), 0);
+            assert_true(all_are(0, line, offsetof(gpusym_line_t, end.generation)));
+            assert_int_not_equal(gpusym_line_generation(line), 0);
             memset(line, (int) (1 + i % 255), sizeof *line);
         }
         for (unsigned i = 0; i < LINES; i++) { /* none lies over another */
@@ -751,30 +751,30 @@ static void a_line_left_waits_for_the_peers(void **state)
     OK(gpusym_pages_peer(&id, &self));
     for (unsigned r = 0; r < 2; r++) {
         OK(gpusym_pages_alloc(&off[r]));
-        life[r] = gpusym_line_life(gpusym_peer_line(self, off[r]));
+        life[r] = gpusym_line_generation(gpusym_peer_line(self, off[r]));
     }
     for (unsigned r = 0; r < 2; r++) { /* each has arrays of its own, which it loses by leaving */
         rc[r] = (gpusym_rollcall_t){.nranks = 2, .rank = r};
         rc[r].line = calloc(2, sizeof *rc->line);
-        rc[r].life = calloc(2, sizeof *rc->life);
-        assert_true(NULL != rc[r].line && NULL != rc[r].life);
+        rc[r].generation = calloc(2, sizeof *rc->generation);
+        assert_true(NULL != rc[r].line && NULL != rc[r].generation);
         for (unsigned i = 0; i < 2; i++) {
             rc[r].line[i] = gpusym_peer_line(self, off[i]);
-            rc[r].life[i] = life[i];
+            rc[r].generation[i] = life[i];
         }
     }
-    gpusym_rollcall_leave(&rc[0], off[0]);
+    gpusym_rollcall_retire(&rc[0], off[0]);
     assert_null(rc[0].line);
-    assert_null(rc[0].life);
+    assert_null(rc[0].generation);
     OK(gpusym_pages_alloc(&other));
     assert_true(other != off[0] && other != off[1]);
-    gpusym_rollcall_leave(&rc[1], off[1]);
+    gpusym_rollcall_retire(&rc[1], off[1]);
     OK(gpusym_pages_alloc(&again[0]));
     OK(gpusym_pages_alloc(&again[1]));
     assert_true((again[0] == off[0] && again[1] == off[1]) || (again[0] == off[1] && again[1] == off[0]));
     for (unsigned r = 0; r < 2; r++) { /* who has not looked yet sees that they have left all the same */
         const gpusym_line_t *line = gpusym_peer_line(self, again[r]);
-        assert_true(gpusym_line_life(line) > life[0] + 1 && gpusym_line_life(line) > life[1] + 1);
+        assert_true(gpusym_line_generation(line) > life[0] + 1 && gpusym_line_generation(line) > life[1] + 1);
     }
     gpusym_pages_close();
 }
@@ -1350,8 +1350,8 @@ static void garbage_names_its_rank(void **state)
         team_t team;
         team_make(&team, 3);
         for (uint32_t r = 0; r < 3; r++) {
-            life[r] = gpusym_line_life(team.line[r]);
-            team.rc[r].life = life;
+            life[r] = gpusym_line_generation(team.line[r]);
+            team.rc[r].generation = life;
         }
         for (uint64_t call = 0; call < calls; call++) {
             post_all(&team, &p, read);
@@ -1369,7 +1369,7 @@ static void garbage_names_its_rank(void **state)
             team.line[1]->vote[calls % GPUSYM_ROLLCALL_HISTORY] = any;
             break;
         case 2:
-            team.line[1]->life ^= any;
+            team.line[1]->end.generation ^= any;
             break;
         case 3:
             team.line[1]->abort = (uint32_t) (any | 2);
@@ -1432,8 +1432,8 @@ static void garbage_all_over(void **state)
         team_t team;
         team_make(&team, 3);
         for (uint32_t r = 0; r < 3; r++) {
-            life[r] = gpusym_line_life(team.line[r]);
-            team.rc[r].life = life;
+            life[r] = gpusym_line_generation(team.line[r]);
+            team.rc[r].generation = life;
         }
         for (uint64_t call = 0; call < calls; call++) {
             post_all(&team, &p, read);
@@ -1507,19 +1507,19 @@ static void comm_make(comm_t *comm, const hosts_t *hosts, uint32_t nranks, const
         comm->team.peer[r] = hosts->peer[host[r]];
     }
     for (uint32_t r = 0; r < nranks; r++) {
-        gpusym_turns_init(&comm->team.rc[r], comm->order[r], comm->team.off[0]);
+        gpusym_tokens_init(&comm->team.rc[r], comm->order[r], comm->team.off[0]);
     }
 }
 
 static int take(comm_t *comm, uint32_t rank, uint64_t seq)
 {
-    return gpusym_turns_take(&comm->team.rc[rank], seq);
+    return gpusym_tokens_take(&comm->team.rc[rank], seq);
 }
 
 static void give_all(comm_t *comm)
 {
     for (uint32_t r = 0; r < comm->team.nranks; r++) {
-        gpusym_turns_give(&comm->team.rc[r], false);
+        gpusym_tokens_give(&comm->team.rc[r], false);
     }
 }
 
@@ -1541,14 +1541,14 @@ static void turns_are_taken_in_one_order(void **state)
         for (uint32_t r = 0; r < n; r++) {
             assert_memory_equal(comm[c].order[r], comm[c].order[0], n * sizeof(uint32_t)); /* the same on all ranks */
             assert_ptr_equal(comm[c].team.rc[r].order, comm[c].order[r]);
-            assert_int_equal(comm[c].team.rc[r].token, comm[c].team.rc[0].token);
-            assert_int_not_equal(comm[c].team.rc[r].token, 0);
+            assert_int_equal(comm[c].team.rc[r].holder, comm[c].team.rc[0].holder);
+            assert_int_not_equal(comm[c].team.rc[r].holder, 0);
         }
         for (uint32_t i = 1; i < n; i++) {
             assert_true(place[comm[c].host[comm[c].order[0][i - 1]]] < place[comm[c].host[comm[c].order[0][i]]]);
         }
         for (unsigned b = 0; b < c; b++) {
-            assert_int_not_equal(comm[c].team.rc[0].token, comm[b].team.rc[0].token);
+            assert_int_not_equal(comm[c].team.rc[0].holder, comm[b].team.rc[0].holder);
         }
     }
     for (unsigned c = 0; c < 6; c++) {
@@ -1575,7 +1575,7 @@ static void turns_keep_calls_apart(void **state)
     /* until all its ranks have ended the call no other begins, nor its own next one */
     for (uint32_t r = 0; r < 3; r++) {
         assert_int_equal(take(&b, 0, 1), 0);
-        gpusym_turns_give(&a.team.rc[r], false);
+        gpusym_tokens_give(&a.team.rc[r], false);
     }
     assert_int_equal(take(&b, 0, 1), 1);
     assert_int_equal(take(&a, 0, 6), 0);
@@ -1587,11 +1587,11 @@ static void turns_keep_calls_apart(void **state)
     assert_int_equal(take(&b, 0, 2), 0);
     give_all(&c);
     assert_int_equal(take(&a, 0, 6), 1);
-    gpusym_turns_give(&a.team.rc[0], false);
-    gpusym_turns_give(&a.team.rc[1], false);
+    gpusym_tokens_give(&a.team.rc[0], false);
+    gpusym_tokens_give(&a.team.rc[1], false);
     assert_int_equal(take(&a, 0, 7), 0);
     assert_int_equal(take(&a, 1, 7), 0);
-    gpusym_turns_give(&a.team.rc[2], false);
+    gpusym_tokens_give(&a.team.rc[2], false);
     assert_int_equal(take(&a, 0, 7), 1);
     assert_int_equal(take(&a, 2, 7), 1);
     give_all(&a);
@@ -1615,23 +1615,23 @@ static void a_failed_call_gives_all_turns_back(void **state)
         if (0 == held) {
             assert_int_equal(take(&a, 0, seq), 1);
         } else {
-            gpusym_turns_give(&b.team.rc[b.order[0][0]], false); /* a gets the first, b has the others */
+            gpusym_tokens_give(&b.team.rc[b.order[0][0]], false); /* a gets the first, b has the others */
             assert_int_equal(take(&a, 0, seq), 0);
-            assert_int_equal(a.team.rc[0].turns, 1);
+            assert_int_equal(a.team.rc[0].tokens, 1);
             for (uint32_t i = 1; i < 3; i++) {
-                gpusym_turns_give(&b.team.rc[b.order[0][i]], false);
+                gpusym_tokens_give(&b.team.rc[b.order[0][i]], false);
             }
         }
         assert_int_equal(take(&b, 0, seq), 0);
-        gpusym_turns_give(&a.team.rc[1 == a.order[0][0] ? 2 : 1], true); /* its own only */
+        gpusym_tokens_give(&a.team.rc[1 == a.order[0][0] ? 2 : 1], true); /* its own only */
         assert_int_equal(take(&b, 0, seq), 0);
-        gpusym_turns_give(&a.team.rc[0], true);
+        gpusym_tokens_give(&a.team.rc[0], true);
         assert_int_equal(take(&b, 0, seq), 1);
-        gpusym_turns_give(&a.team.rc[1], true);
-        gpusym_turns_give(&a.team.rc[2], true);
-        gpusym_turns_give(&a.team.rc[0], true);
+        gpusym_tokens_give(&a.team.rc[1], true);
+        gpusym_tokens_give(&a.team.rc[2], true);
+        gpusym_tokens_give(&a.team.rc[0], true);
         assert_int_equal(take(&a, 0, seq + 1), 0); /* b has them */
-        assert_int_equal(a.team.rc[0].turns, 0);
+        assert_int_equal(a.team.rc[0].tokens, 0);
     }
     give_all(&b);
     assert_int_equal(take(&a, 0, 30), 1);
@@ -1649,22 +1649,22 @@ static void turns_of_the_dead_are_freed(void **state)
     hosts_start(&hosts);
     comm_make(&a, &hosts, 3, (const uint32_t[]){0, 1, 2});
     comm_make(&b, &hosts, 2, (const uint32_t[]){2, 1});
-    gpusym_turns_rescue(&b.team.rc[0]); /* nobody has one: fine */
+    gpusym_tokens_rescue(&b.team.rc[0]); /* nobody has one: fine */
     assert_int_equal(take(&a, 0, 1), 1);
     for (unsigned i = 0; i < 5; i++) {
         assert_int_equal(take(&b, 0, 1), 0);
-        gpusym_turns_rescue(&b.team.rc[0]); /* the holder lives */
+        gpusym_tokens_rescue(&b.team.rc[0]); /* the holder lives */
     }
     host_kill(&hosts, 0);
     for (unsigned i = 0; i < 5; i++) {
-        gpusym_turns_rescue(&b.team.rc[1]); /* it is rank 0 that takes */
+        gpusym_tokens_rescue(&b.team.rc[1]); /* it is rank 0 that takes */
         assert_int_equal(take(&b, 0, 1), 0);
     }
-    gpusym_turns_rescue(&b.team.rc[0]);
+    gpusym_tokens_rescue(&b.team.rc[0]);
     assert_int_equal(take(&b, 0, 1), 0); /* one of the two */
-    gpusym_turns_rescue(&b.team.rc[0]);
+    gpusym_tokens_rescue(&b.team.rc[0]);
     assert_int_equal(take(&b, 0, 1), 1);
-    gpusym_turns_rescue(&b.team.rc[0]); /* which has all now, and keeps them */
+    gpusym_tokens_rescue(&b.team.rc[0]); /* which has all now, and keeps them */
     assert_int_equal(take(&b, 1, 1), 1);
     assert_int_equal(take(&b, 0, 1), 1);
     give_all(&b);
@@ -1689,11 +1689,11 @@ static void a_turn_overwritten_is_told(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         *turn = bad[i];
         assert_int_equal(take(&a, 0, 1), 0);
-        assert_int_equal(gpusym_turns_rescue(&a.team.rc[0]), first);
+        assert_int_equal(gpusym_tokens_rescue(&a.team.rc[0]), first);
         assert_int_equal(take(&a, 0, 1), 0);
     }
     *turn = 0;
-    assert_int_equal(gpusym_turns_rescue(&a.team.rc[0]), -1);
+    assert_int_equal(gpusym_tokens_rescue(&a.team.rc[0]), -1);
     assert_int_equal(take(&a, 0, 1), 1);
     give_all(&a);
     team_free(&a.team);
@@ -1728,7 +1728,7 @@ static void *call_in_turns(void *arg)
         for (uint32_t i = 0; i < c->comm.team.nranks; i++) {
             const uint32_t r = (uint32_t) (i + seq) % c->comm.team.nranks;
             c->wrong |= c->name != __atomic_exchange_n(&inside[c->comm.host[r]], 0, __ATOMIC_RELAXED);
-            gpusym_turns_give(&c->comm.team.rc[r], 0 == r && 0 == seq % 7 && i + 1 == c->comm.team.nranks);
+            gpusym_tokens_give(&c->comm.team.rc[r], 0 == r && 0 == seq % 7 && i + 1 == c->comm.team.nranks);
         }
     }
     return NULL;

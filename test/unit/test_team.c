@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "mca/common/gpusym/shm/host.h"
+#include "mca/common/gpusym/topo/paths.h"
 #include "mca/common/gpusym/topo/rings.h"
 #include "test/unit/random.h"
 

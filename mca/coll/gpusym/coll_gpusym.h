@@ -21,7 +21,8 @@
 #include "mca/coll/gpusym/args/args.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/ompi/ompi_compat.h"
-#include "mca/common/gpusym/agree/rollcall.h"
+#include "mca/common/gpusym/agree/tokens.h"
+#include "mca/common/gpusym/topo/paths.h"
 #include "mca/common/gpusym/topo/rings.h"
 
 enum coll_gpusym_reason {

@@ -15,10 +15,10 @@
 #include "mca/common/gpusym/device/select.h"
 #include "mca/common/gpusym/device/sim/sim.h"
 #include "mca/common/gpusym/shm/fd.h"
+#include "mca/common/gpusym/shm/pages.h"
 #include "mca/common/gpusym/exec/lane.h"
 #include "mca/common/gpusym/memory/pinned.h"
 #include "mca/common/gpusym/memory/reg.h"
-#include "mca/common/gpusym/agree/rollcall.h"
 #include "mca/common/gpusym/memory/scratch.h"
 #include "mca/common/gpusym/topo/links.h"
 

@@ -64,7 +64,7 @@ static void scratch_put(coll_gpusym_call_t *call)
 static void end(coll_gpusym_call_t *call)
 {
     if (call->has_turn) {
-        gpusym_turns_give(&call->module->team->rc, MPI_SUCCESS != call->error);
+        gpusym_tokens_give(&call->module->team->rc, MPI_SUCCESS != call->error);
         call->has_turn = false;
     }
     withdraw(call);
@@ -283,7 +283,7 @@ static bool offer(coll_gpusym_call_t *call, uint64_t id, const void *p, uint64_t
     }
     *key = *pinned;
     if (t->key_mapped[*key % GPUSYM_REG_MAX] != *key) {
-        *flags |= GPUSYM_POST_FRESH;
+        *flags |= GPUSYM_POST_NEW_KEY;
     }
     return true;
 }
@@ -322,7 +322,7 @@ static void post(coll_gpusym_call_t *call)
         if (call->native.reason < 0 && !call->agree_only && !scratch_get(call)) {
             call->native.reason = COLL_GPUSYM_R_NO_MEMORY;
         }
-        p.kind = (uint8_t)(k->reason < 0 ? GPUSYM_KIND_NATIVE : GPUSYM_KIND_STAGE + k->reason);
+        p.kind = (uint8_t)(k->reason < 0 ? GPUSYM_KIND_NATIVE : GPUSYM_KIND_BOUNCE + k->reason);
         p.exact = k->exact;
         p.bytes = k->bytes;
         p.balance = k->balance;
@@ -344,8 +344,8 @@ static void post(coll_gpusym_call_t *call)
     }
     if (GPUSYM_KIND_HOST == p.kind && !call->agree_only) {
         to_previous(call, -1);
-    } else if (p.kind >= GPUSYM_KIND_STAGE) { /* that settles it: no need to know the others */
-        to_previous(call, p.kind - GPUSYM_KIND_STAGE);
+    } else if (p.kind >= GPUSYM_KIND_BOUNCE) { /* that settles it: no need to know the others */
+        to_previous(call, p.kind - GPUSYM_KIND_BOUNCE);
     } else {
         call->state = COLL_GPUSYM_CALL_ROLLCALL;
         coll_gpusym_stay_early(call);
@@ -449,7 +449,7 @@ static void ready(coll_gpusym_call_t *call)
     gpusym_work_t w;
 
     call->zero_copy = !t->no_zero_copy && NULL == call->sizes && coll_gpusym_native_zero_copy(call);
-    if (!call->zero_copy || 0 == (call->read.any & GPUSYM_POST_FRESH)) {
+    if (!call->zero_copy || 0 == (call->read.any & GPUSYM_POST_NEW_KEY)) {
         call->state = COLL_GPUSYM_CALL_TURN;
         return;
     }
@@ -529,10 +529,10 @@ static void answered(coll_gpusym_call_t *call)
 
     if (call->read.corrupt_rank >= 0) {
         fail_corrupt(call, call->read.corrupt_rank);
-    } else if (call->read.stage >= GPUSYM_KIND_STAGE + (int) COLL_GPUSYM_REASONS) {
-        fail_corrupt(call, call->read.stage_rank);
-    } else if (call->read.host || call->read.stage >= 0) {
-        to_previous(call, call->read.stage >= 0 ? call->read.stage - GPUSYM_KIND_STAGE : COLL_GPUSYM_R_MIXED);
+    } else if (call->read.bounce >= GPUSYM_KIND_BOUNCE + (int) COLL_GPUSYM_REASONS) {
+        fail_corrupt(call, call->read.bounce_rank);
+    } else if (call->read.host || call->read.bounce >= 0) {
+        to_previous(call, call->read.bounce >= 0 ? call->read.bounce - GPUSYM_KIND_BOUNCE : COLL_GPUSYM_R_MIXED);
     } else if (call->read.mismatch_rank >= 0 &&
                (call->read.other_call || !coll_gpusym_native_moves(call->args.coll))) {
         coll_gpusym_help("mismatch", (int)t->rank, comm_name(call, name, sizeof name),
@@ -802,10 +802,10 @@ static void take_turn(coll_gpusym_call_t *call)
         return;
     }
     call->has_turn = true; /* or a part of it */
-    if (gpusym_turns_take(&t->rc, call->read.seq)) {
+    if (gpusym_tokens_take(&t->rc, call->read.seq)) {
         launch(call);
     } else if (time_to_look(call) && !peers_lost(call)) {
-        const int corrupt = gpusym_turns_rescue(&t->rc);
+        const int corrupt = gpusym_tokens_rescue(&t->rc);
         if (corrupt >= 0) {
             fail_corrupt(call, corrupt);
         }

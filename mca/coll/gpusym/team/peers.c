@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mca/common/gpusym/topo/rings.h"
+#include "mca/common/gpusym/shm/host.h"
 #include "opal/util/proc.h"
 
 #include "config.h"

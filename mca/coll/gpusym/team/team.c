@@ -155,7 +155,7 @@ static bool turns_prepare(coll_gpusym_team_t *t, const hello_t *all)
     for (uint32_t r = 0; r < t->nranks; r++) {
         t->threads = t->threads || all[r].threads;
     }
-    gpusym_turns_init(&t->rc, order, all[0].line_off);
+    gpusym_tokens_init(&t->rc, order, all[0].line_off);
     return true;
 }
 
@@ -165,8 +165,8 @@ static int lines_map(coll_gpusym_team_t *t, const hello_t *all)
     t->rc.rank = t->rank;
     t->rc.line = calloc(t->nranks, sizeof *t->rc.line);
     t->rc.peer = calloc(t->nranks, sizeof *t->rc.peer);
-    t->rc.life = calloc(t->nranks, sizeof *t->rc.life);
-    if (NULL == t->rc.line || NULL == t->rc.peer || NULL == t->rc.life) {
+    t->rc.generation = calloc(t->nranks, sizeof *t->rc.generation);
+    if (NULL == t->rc.line || NULL == t->rc.peer || NULL == t->rc.generation) {
         return ENOMEM;
     }
     for (uint32_t r = 0; r < t->nranks; r++) {
@@ -178,7 +178,7 @@ static int lines_map(coll_gpusym_team_t *t, const hello_t *all)
         if (NULL == t->rc.line[r]) { /* no line can stand where it says */
             return EINVAL;
         }
-        t->rc.life[r] = gpusym_line_life(t->rc.line[r]); /* it waits for our vote */
+        t->rc.generation[r] = gpusym_line_generation(t->rc.line[r]); /* it waits for our vote */
     }
     t->rc.nranks = t->nranks; /* last: while we wait, the lines of so many ranks are looked at */
     return turns_prepare(t, all) ? 0 : ENOMEM;
@@ -799,12 +799,12 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
         gpusym_heap_slot_free(gpusym_heap(), t->slot_off, epoch_next(t));
     }
     if (t->joined) {
-        gpusym_rollcall_leave(&t->rc, t->line_off); /* peers may still be in our last call */
+        gpusym_rollcall_retire(&t->rc, t->line_off); /* peers may still be in our last call */
     } else if (t->has_line && !t->broken) {         /* broken: who comes late reads that we gave up */
         gpusym_pages_free(t->line_off); /* known to all: nobody reads it */
     }
     free(t->rc.line);
-    free(t->rc.life);
+    free(t->rc.generation);
     free(t->rc.peer);
     free(t->rc.order);
     free(t->peers);

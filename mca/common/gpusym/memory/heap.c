@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The arena, the slab of a process, its peers' mappings and the slots: see heap.h.
+ * The slab of a process, its peers' mappings and the slots: see heap.h.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -11,153 +11,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- arena: an array of ranges that covers [0, size) without gaps, in rising order ---- */
-
-typedef struct {
-    uint64_t off, size;
-    bool used;
-} range_t;
-
-struct gpusym_arena {
-    uint64_t align, used;
-    range_t *range;
-    size_t count, room;
-};
-
-gpusym_arena_t *gpusym_arena_create(uint64_t size, uint64_t align)
-{
-    gpusym_arena_t *arena = calloc(1, sizeof *arena);
-    if (NULL == arena) {
-        return NULL;
-    }
-    arena->room = 16;
-    arena->range = calloc(arena->room, sizeof *arena->range);
-    if (NULL == arena->range) {
-        free(arena);
-        return NULL;
-    }
-    arena->align = align;
-    arena->range[0] = (range_t){0, size / align * align, false};
-    arena->count = 1;
-    return arena;
-}
-
-void gpusym_arena_destroy(gpusym_arena_t *arena)
-{
-    if (NULL != arena) {
-        free(arena->range);
-        free(arena);
-    }
-}
-
-/* The used range at off, or count. */
-static size_t find(const gpusym_arena_t *arena, uint64_t off)
-{
-    size_t i = 0;
-    while (i < arena->count && !(arena->range[i].used && arena->range[i].off == off)) {
-        i++;
-    }
-    return i;
-}
-
-/* Splits range i after `size` bytes, which is less than it has; the rest becomes range i + 1, free. */
-static int split(gpusym_arena_t *arena, size_t i, uint64_t size)
-{
-    if (arena->count == arena->room) {
-        range_t *more = realloc(arena->range, 2 * arena->room * sizeof *more);
-        if (NULL == more) {
-            return GPUSYM_ERR_NO_MEMORY;
-        }
-        arena->range = more;
-        arena->room *= 2;
-    }
-    memmove(&arena->range[i + 2], &arena->range[i + 1], (arena->count - i - 1) * sizeof *arena->range);
-    arena->range[i + 1] = (range_t){arena->range[i].off + size, arena->range[i].size - size, false};
-    arena->range[i].size = size;
-    arena->count++;
-    return GPUSYM_SUCCESS;
-}
-
-/* Merges free range i with range i + 1 if that is free too. */
-static void merge(gpusym_arena_t *arena, size_t i)
-{
-    if (i + 1 < arena->count && !arena->range[i].used && !arena->range[i + 1].used) {
-        arena->range[i].size += arena->range[i + 1].size;
-        memmove(&arena->range[i + 1], &arena->range[i + 2], (arena->count - i - 2) * sizeof *arena->range);
-        arena->count--;
-    }
-}
-
-int gpusym_arena_alloc(gpusym_arena_t *arena, uint64_t size, uint64_t *off)
-{
-    size = (size + arena->align - 1) / arena->align * arena->align;
-    for (size_t i = 0; 0 != size && i < arena->count; i++) {
-        if (arena->range[i].used || arena->range[i].size < size) {
-            continue;
-        }
-        if (arena->range[i].size > size && GPUSYM_SUCCESS != split(arena, i, size)) {
-            return GPUSYM_ERR_NO_MEMORY;
-        }
-        arena->range[i].used = true;
-        arena->used += size;
-        *off = arena->range[i].off;
-        return GPUSYM_SUCCESS;
-    }
-    return 0 == size ? GPUSYM_ERR_BAD_PARAM : GPUSYM_ERR_NO_MEMORY;
-}
-
-int gpusym_arena_shrink(gpusym_arena_t *arena, uint64_t off, uint64_t size)
-{
-    const size_t i = find(arena, off);
-    size = (size + arena->align - 1) / arena->align * arena->align;
-    if (i == arena->count || 0 == size || size > arena->range[i].size) {
-        return GPUSYM_ERR_BAD_PARAM;
-    }
-    const uint64_t rest = arena->range[i].size - size;
-    if (0 == rest) {
-        return GPUSYM_SUCCESS;
-    }
-    if (GPUSYM_SUCCESS != split(arena, i, size)) {
-        return GPUSYM_ERR_NO_MEMORY;
-    }
-    arena->used -= rest;
-    merge(arena, i + 1);
-    return GPUSYM_SUCCESS;
-}
-
-int gpusym_arena_free(gpusym_arena_t *arena, uint64_t off)
-{
-    const size_t i = find(arena, off);
-    if (i == arena->count) {
-        return GPUSYM_ERR_BAD_PARAM;
-    }
-    arena->used -= arena->range[i].size;
-    arena->range[i].used = false;
-    merge(arena, i);
-    if (i > 0) {
-        merge(arena, i - 1);
-    }
-    return GPUSYM_SUCCESS;
-}
-
-uint64_t gpusym_arena_largest(const gpusym_arena_t *arena)
-{
-    uint64_t most = 0;
-    for (size_t i = 0; i < arena->count; i++) {
-        if (!arena->range[i].used && arena->range[i].size > most) {
-            most = arena->range[i].size;
-        }
-    }
-    return most;
-}
-
-uint64_t gpusym_arena_used(const gpusym_arena_t *arena)
-{
-    return arena->used;
-}
-
-/* ---- the slab and its peers ---- */
 
 typedef struct {
     uint8_t nonce[16];
@@ -304,11 +157,6 @@ void gpusym_heap_id(const gpusym_heap_t *heap, gpusym_heap_id_t *id)
     *id = heap->id;
 }
 
-void *gpusym_heap_at(const gpusym_heap_t *heap, uint64_t off)
-{
-    return (char *)heap->base + off;
-}
-
 /* With the lock held. */
 static int map_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **base)
 {
@@ -433,19 +281,6 @@ uint32_t gpusym_heap_epoch_floor(gpusym_heap_t *heap)
 uint64_t gpusym_heap_size(const gpusym_heap_t *heap)
 {
     return heap->size;
-}
-
-uint64_t gpusym_heap_used(gpusym_heap_t *heap)
-{
-    uint64_t used = 0, i = 0;
-    pthread_mutex_lock(&heap->lock);
-    for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
-        for (uint32_t k = 0; k < gpusym_slot_count(heap->size, c); k++, i++) {
-            used += heap->taken[i] ? gpusym_slot_size(heap->size, c) : 0;
-        }
-    }
-    pthread_mutex_unlock(&heap->lock);
-    return used;
 }
 
 /* ---- slots: inside ---- */

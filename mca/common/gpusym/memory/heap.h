@@ -4,31 +4,12 @@
  * The symmetric heap: one slab of GPU memory a process, mapped once by every peer that needs it.
  * Communicators get slots in it: a slot lies at an offset of its owner's choice in every rank's slab, the
  * ranks tell each other where, and no GPU call is made for it.
- *
- * The arena below hands out ranges of offsets; the pages of the roll-call use it too.
  */
 #ifndef GPUSYM_COMMON_MEMORY_HEAP_H
 #define GPUSYM_COMMON_MEMORY_HEAP_H
 
 #include "mca/common/gpusym/device/device.h"
 
-/* ---- arena: ranges of [0, size), first fit, neighbours merged when freed. Not thread-safe. ---- */
-typedef struct gpusym_arena gpusym_arena_t;
-
-/* size bytes, ranges begin at multiples of align (a power of two). NULL if there is no memory. */
-gpusym_arena_t *gpusym_arena_create(uint64_t size, uint64_t align);
-void gpusym_arena_destroy(gpusym_arena_t *arena);
-/* A range of `size` bytes (rounded up to align) at *off. GPUSYM_ERR_NO_MEMORY if none is free. */
-int gpusym_arena_alloc(gpusym_arena_t *arena, uint64_t size, uint64_t *off);
-/* Gives back the end of a range, from size (rounded up) on. GPUSYM_ERR_BAD_PARAM: no such range, or it is smaller. */
-int gpusym_arena_shrink(gpusym_arena_t *arena, uint64_t off, uint64_t size);
-/* Gives back a range by its offset. GPUSYM_ERR_BAD_PARAM: no such range. */
-int gpusym_arena_free(gpusym_arena_t *arena, uint64_t off);
-/* Bytes of the largest free range, and of all ranges handed out. */
-uint64_t gpusym_arena_largest(const gpusym_arena_t *arena);
-uint64_t gpusym_arena_used(const gpusym_arena_t *arena);
-
-/* ---- the heap of a process ---- */
 typedef struct gpusym_heap gpusym_heap_t;
 
 /* A slab as its peers know it: plain bytes, to be sent to them. */
@@ -47,8 +28,6 @@ void gpusym_heap_destroy(gpusym_heap_t *heap);
 
 gpusym_gpu_t *gpusym_heap_gpu(const gpusym_heap_t *heap);
 void gpusym_heap_id(const gpusym_heap_t *heap, gpusym_heap_id_t *id);
-/* Where offset off of our own slab lies. */
-void *gpusym_heap_at(const gpusym_heap_t *heap, uint64_t off);
 /* Where a peer's slab is mapped here: mapped at the first call for its nonce, kept until destroy.
  * Our own id gives our own slab. Thread-safe. */
 int gpusym_heap_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **base);
@@ -77,9 +56,8 @@ void gpusym_heap_slot_settle(gpusym_heap_t *heap, const gpusym_slot_offer_t *off
 void gpusym_heap_slot_free(gpusym_heap_t *heap, uint64_t off, uint32_t epoch);
 /* A new communicator starts at the largest floor among its ranks, above all that old flags hold. At least 1. */
 uint32_t gpusym_heap_epoch_floor(gpusym_heap_t *heap);
-/* Bytes of the slab, and bytes of it in slots that are reserved or taken. */
+/* Bytes of the slab. */
 uint64_t gpusym_heap_size(const gpusym_heap_t *heap);
-uint64_t gpusym_heap_used(gpusym_heap_t *heap);
 
 /* Bytes of a slot, and how many there are, of a class in a slab of heap_size bytes; 0 if it has none. Pure. */
 uint64_t gpusym_slot_size(uint64_t heap_size, unsigned class);

@@ -18,7 +18,7 @@
 #define GPUSYM_COMMON_MEMORY_REG_H
 
 #include "mca/common/gpusym/device/device.h"
-#include "mca/common/gpusym/agree/rollcall.h"
+#include "mca/common/gpusym/shm/pages.h"
 
 /* Entries of a table. */
 #define GPUSYM_REG_MAX 64u

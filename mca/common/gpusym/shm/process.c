@@ -10,11 +10,14 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "mca/common/gpusym/common.h"
 
 /* Fields of /proc/PID/stat behind the name, which ends with the last ')': the state is the 1st, the start the 20th. */
 #define FIELD_START 20
@@ -102,4 +105,16 @@ void gpusym_process_forget(gpusym_process_t *process)
         close(process->pidfd);
     }
     process->watched = false;
+}
+
+bool gpusym_pid_alive(pid_t pid)
+{
+    char path[64], line[512];
+    if (pid <= 0 || (0 != kill(pid, 0) && ESRCH == errno)) {
+        return false;
+    }
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    gpusym_file_line(path, line, sizeof line);
+    const char *name_end = strrchr(line, ')');
+    return NULL == name_end || ('Z' != name_end[2] && 'X' != name_end[2]);
 }

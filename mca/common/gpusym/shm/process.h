@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* One process of a host and pid namespace. Process ids come again: the time of its start tells two of them apart. */
 typedef struct {
@@ -31,5 +32,9 @@ typedef struct {
 bool gpusym_process_alive(gpusym_process_t *process);
 /* No more questions: gives the descriptor back. */
 void gpusym_process_forget(gpusym_process_t *process);
+
+/* The same of a process id alone, without a descriptor: one that its parent has not reaped yet answers to kill(), so its state
+ * is looked at too. True where that cannot be known. */
+bool gpusym_pid_alive(pid_t pid);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Links between GPUs: see topo.h. The only file that knows NVML and hwloc.
+ * Links between GPUs: see links.h. The only file that knows NVML and hwloc.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"

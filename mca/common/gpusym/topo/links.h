@@ -9,9 +9,14 @@
 
 #include <stdint.h>
 
-#include "mca/common/gpusym/topo/rings.h"
+/* Classes of links between two GPUs: the larger the better. */
+#define GPUSYM_LINK_NONE 0u   /* cannot be mapped */
+#define GPUSYM_LINK_NUMA 1u   /* across NUMA nodes */
+#define GPUSYM_LINK_HOST 2u   /* by the host bridge of a NUMA node */
+#define GPUSYM_LINK_SWITCH 3u /* by one PCIe switch */
+#define GPUSYM_LINK_NVLINK 3u /* plus the number of NVLinks, at most 252 */
 
-/* Both are one GPU: better than any link of team.h. */
+/* Both are one GPU: better than any link. */
 #define GPUSYM_LINK_SELF 255u
 
 /* A GPU's place in its host. Plain bytes, to be told to peers. */
@@ -21,7 +26,7 @@ typedef struct {
 } gpusym_place_t;
 
 /*
- * The class (team.h) of the link from GPU a to GPU b, both on PCI; GPUSYM_LINK_NUMA too where nothing is known. Where a's
+ * The class of the link from GPU a to GPU b, both on PCI; GPUSYM_LINK_NUMA too where nothing is known. Where a's
  * NVLinks go to switches, so many as these: b may have fewer, so that the smaller of both directions is what is there. Never
  * GPUSYM_LINK_NONE: whether memory can be mapped is found by trying.
  * Source of the NVLinks: NVML API Reference, "NvLink Methods".

@@ -1,0 +1,433 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The slab of this process, and those of its peers: see pages.h.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "mca/common/gpusym/shm/pages.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "mca/common/gpusym/shm/arena.h"
+#include "mca/common/gpusym/shm/fd.h"
+#include "mca/common/gpusym/shm/process.h"
+
+/* ---- the slab ---- */
+
+/* Sparse: what no line was ever handed out of takes no memory. Room for 28,000 communicators. */
+#define SLAB_BYTES (64ull << 20)
+#define SLAB_MAGIC 0x6770757379706731ull
+
+/* The slab's first line. */
+typedef struct {
+    uint64_t magic, nonce[2];
+    uint64_t token; /* see gpusym_peer_token */
+    uint64_t lines; /* so many have been handed out, free ones too; only rises */
+} slab_head_t;
+/* Then the area, then the lines. */
+#define SLAB_AREA 4096u
+#define SLAB_LINES (SLAB_AREA + GPUSYM_PAGES_AREA)
+_Static_assert(sizeof(slab_head_t) <= SLAB_AREA, "the head does not fit its place");
+_Static_assert(0 == GPUSYM_PAGES_LINE % 64, "lines are whole cache lines");
+/* Where the end of a line begins. */
+#define LINE_END (GPUSYM_PAGES_LINE - sizeof(gpusym_line_end_t))
+
+struct gpusym_peer {
+    gpusym_pages_id_t id;
+    char *base;
+    int pidfd; /* -1: the kernel has none, or it is ourselves */
+    struct gpusym_peer *next;
+};
+
+/* A line of ours that peers may still read. */
+typedef struct retired {
+    uint64_t off;
+    uint32_t nranks, next; /* ranks below `next` have retired theirs */
+    void **line;
+    uint64_t *generation;
+    struct retired *after;
+} retired_t;
+
+static struct {
+    pthread_mutex_t lock;
+    gpusym_pages_id_t id;
+    gpusym_arena_t *arena;
+    char *base;
+    gpusym_peer_t *peers;
+    uint64_t generation; /* the last one given to a line; even */
+    retired_t *retired;  /* not to be handed out yet */
+} slab = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static gpusym_line_end_t *line_end(void *line)
+{
+    return (gpusym_line_end_t *) (void *) ((char *) line + LINE_END);
+}
+
+/* With the lock held. */
+static int slab_make(void)
+{
+    slab_head_t head = {.magic = SLAB_MAGIC};
+    int fd, error;
+    const int rc = gpusym_memfd_make("gpusym", SLAB_BYTES, &fd);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    if (!gpusym_random(head.nonce, sizeof head.nonce)) {
+        goto close_fd;
+    }
+    slab.base = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (MAP_FAILED == slab.base) {
+        goto close_fd;
+    }
+    slab.arena = gpusym_arena_create(SLAB_BYTES - SLAB_LINES, 64);
+    if (NULL == slab.arena) {
+        goto unmap;
+    }
+    memcpy(slab.base, &head, sizeof head);
+    slab.id = (gpusym_pages_id_t){{head.nonce[0], head.nonce[1]}, getpid(), fd, SLAB_BYTES};
+    return GPUSYM_SUCCESS;
+
+unmap:
+    munmap(slab.base, SLAB_BYTES);
+close_fd:
+    error = errno;
+    slab.base = NULL;
+    close(fd);
+    errno = error;
+    return GPUSYM_ERR_NO_MEMORY;
+}
+
+int gpusym_pages_open(gpusym_pages_id_t *id)
+{
+    pthread_mutex_lock(&slab.lock);
+    const int rc = NULL != slab.base ? GPUSYM_SUCCESS : slab_make();
+    *id = slab.id;
+    pthread_mutex_unlock(&slab.lock);
+    return rc;
+}
+
+static void retired_free(retired_t *l)
+{
+    free(l->line);
+    free(l->generation);
+    free(l);
+}
+
+/* With the lock held: lines that no peer reads any more are free. */
+static void retired_sweep(void)
+{
+    for (retired_t **link = &slab.retired; NULL != *link;) {
+        retired_t *l = *link;
+        while (l->next < l->nranks && gpusym_line_generation(l->line[l->next]) != l->generation[l->next]) {
+            l->next++;
+        }
+        if (l->next < l->nranks) {
+            link = &l->after;
+            continue;
+        }
+        *link = l->after;
+        gpusym_arena_free(slab.arena, l->off - SLAB_LINES);
+        retired_free(l);
+    }
+}
+
+void gpusym_pages_close(void)
+{
+    pthread_mutex_lock(&slab.lock);
+    while (NULL != slab.retired) {
+        retired_t *l = slab.retired;
+        slab.retired = l->after;
+        retired_free(l);
+    }
+    while (NULL != slab.peers) {
+        gpusym_peer_t *peer = slab.peers;
+        slab.peers = peer->next;
+        if (peer->base != slab.base) {
+            munmap(peer->base, peer->id.bytes);
+        }
+        if (peer->pidfd >= 0) {
+            close(peer->pidfd);
+        }
+        free(peer);
+    }
+    if (NULL != slab.base) {
+        gpusym_arena_destroy(slab.arena);
+        munmap(slab.base, SLAB_BYTES);
+        close(slab.id.fd);
+        slab.base = NULL;
+        slab.arena = NULL;
+    }
+    pthread_mutex_unlock(&slab.lock);
+    gpusym_fd_close();
+}
+
+/* With the lock held: peers that look for lines find this one. All are of one size, so they lie at its multiples. */
+static void lines_count(uint64_t off)
+{
+    slab_head_t *head = (slab_head_t *) (void *) slab.base;
+    const uint64_t lines = (off - SLAB_LINES) / GPUSYM_PAGES_LINE + 1;
+    if (lines > head->lines) {
+        __atomic_store_n(&head->lines, lines, __ATOMIC_RELEASE);
+    }
+}
+
+int gpusym_pages_alloc(uint64_t *off)
+{
+    pthread_mutex_lock(&slab.lock);
+    int rc = GPUSYM_ERR_NOT_AVAILABLE;
+    if (NULL != slab.arena) {
+        retired_sweep();
+        rc = gpusym_arena_alloc(slab.arena, GPUSYM_PAGES_LINE, off);
+    }
+    if (GPUSYM_SUCCESS == rc) {
+        *off += SLAB_LINES;
+        gpusym_line_end_t *end = line_end(slab.base + *off);
+        memset(slab.base + *off, 0, LINE_END); /* peers of its last use may look at the generation */
+        end->key = 0;
+        slab.generation += 2;
+        __atomic_store_n(&end->generation, slab.generation, __ATOMIC_RELEASE);
+        lines_count(*off);
+    }
+    pthread_mutex_unlock(&slab.lock);
+    return rc;
+}
+
+void gpusym_pages_free(uint64_t off)
+{
+    pthread_mutex_lock(&slab.lock);
+    if (NULL != slab.arena) {
+        line_end(slab.base + off)->key = 0;
+        gpusym_arena_free(slab.arena, off - SLAB_LINES);
+    }
+    pthread_mutex_unlock(&slab.lock);
+}
+
+void gpusym_pages_retire(uint64_t off, uint32_t nranks, uint32_t rank, void **line, uint64_t *generation)
+{
+    retired_t *l = malloc(sizeof *l);
+    pthread_mutex_lock(&slab.lock);
+    if (NULL != slab.arena) { /* release: what we read of the peers' lines, we have read */
+        gpusym_line_end_t *end = line_end(line[rank]);
+        __atomic_store_n(&end->key, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&end->generation, generation[rank] + 1, __ATOMIC_RELEASE);
+    }
+    if (NULL != l && NULL != slab.arena) {
+        *l = (retired_t){off, nranks, 0, line, generation, slab.retired};
+        slab.retired = l;
+        l = NULL;
+    } else { /* the line is lost */
+        free(line);
+        free(generation);
+    }
+    pthread_mutex_unlock(&slab.lock);
+    free(l);
+}
+
+/* ---- peers ---- */
+
+/* Maps the slab of another process, and makes sure that it is the one meant. */
+static int slab_map(const gpusym_pages_id_t *id, gpusym_peer_t *peer)
+{
+    char path[64];
+    slab_head_t head;
+    ssize_t n = 0;
+    int fd;
+
+    if (id->pid <= 0 || id->fd < 0 || SLAB_BYTES != id->bytes) {
+        return GPUSYM_ERR_UNREACHABLE;
+    }
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", id->pid, id->fd);
+    GPUSYM_RESTART(fd, open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    if (fd < 0) {
+        return GPUSYM_ERR_UNREACHABLE;
+    }
+    peer->base = MAP_FAILED;
+    errno = ESRCH; /* a descriptor of another process, which has that number by now */
+    if (gpusym_memfd_is_sealed(fd, SLAB_BYTES)) {
+        GPUSYM_RESTART(n, pread(fd, &head, sizeof head, 0));
+    }
+    if (sizeof head == n && SLAB_MAGIC == head.magic && head.nonce[0] == id->nonce[0] &&
+        head.nonce[1] == id->nonce[1]) {
+        peer->base = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    }
+    const int error = errno;
+    close(fd);
+    if (MAP_FAILED == peer->base) {
+        errno = error;
+        return GPUSYM_ERR_UNREACHABLE;
+    }
+#ifdef SYS_pidfd_open
+    GPUSYM_RESTART(peer->pidfd, (int) syscall(SYS_pidfd_open, id->pid, 0));
+#endif
+    return GPUSYM_SUCCESS;
+}
+
+/* With the lock held. */
+static int peer_get(const gpusym_pages_id_t *id, gpusym_peer_t **peer)
+{
+    for (gpusym_peer_t *p = slab.peers; NULL != p; p = p->next) {
+        if (p->id.nonce[0] == id->nonce[0] && p->id.nonce[1] == id->nonce[1]) {
+            *peer = p;
+            return GPUSYM_SUCCESS;
+        }
+    }
+    gpusym_peer_t *p = calloc(1, sizeof *p);
+    if (NULL == p) {
+        return GPUSYM_ERR_NO_MEMORY;
+    }
+    p->id = *id;
+    p->pidfd = -1;
+    if (NULL != slab.base && slab.id.nonce[0] == id->nonce[0] && slab.id.nonce[1] == id->nonce[1]) {
+        p->base = slab.base;
+    } else {
+        const int rc = slab_map(id, p);
+        if (GPUSYM_SUCCESS != rc) {
+            const int error = errno;
+            free(p);
+            errno = error;
+            return rc;
+        }
+        gpusym_fd_admit(id->pid);
+    }
+    p->next = slab.peers;
+    slab.peers = p;
+    *peer = p;
+    return GPUSYM_SUCCESS;
+}
+
+int gpusym_pages_peer(const gpusym_pages_id_t *id, gpusym_peer_t **peer)
+{
+    pthread_mutex_lock(&slab.lock);
+    const int rc = peer_get(id, peer);
+    pthread_mutex_unlock(&slab.lock);
+    return rc;
+}
+
+bool gpusym_line_fits(uint64_t off)
+{
+    return off >= SLAB_LINES && off <= SLAB_BYTES - GPUSYM_PAGES_LINE && 0 == off % 64;
+}
+
+void *gpusym_peer_line(gpusym_peer_t *peer, uint64_t off)
+{
+    return !gpusym_line_fits(off) ? NULL : peer->base + off;
+}
+
+void *gpusym_pages_line(uint64_t off)
+{
+    return slab.base + off;
+}
+
+uint64_t gpusym_line_generation(const void *line)
+{
+    const gpusym_line_end_t *end = (const void *) ((const char *) line + LINE_END);
+    return __atomic_load_n(&end->generation, __ATOMIC_ACQUIRE);
+}
+
+uint64_t gpusym_peer_lines(const gpusym_peer_t *peer)
+{
+    const slab_head_t *head = (const slab_head_t *) (const void *) peer->base;
+    const uint64_t lines = __atomic_load_n(&head->lines, __ATOMIC_ACQUIRE);
+    const uint64_t room = (SLAB_BYTES - SLAB_LINES) / GPUSYM_PAGES_LINE;
+    return lines < room ? lines : room; /* whatever the peer's memory says */
+}
+
+const void *gpusym_peer_line_at(const gpusym_peer_t *peer, uint64_t i)
+{
+    return peer->base + SLAB_LINES + i * GPUSYM_PAGES_LINE;
+}
+
+uint64_t *gpusym_peer_token(gpusym_peer_t *peer)
+{
+    return &((slab_head_t *) (void *) peer->base)->token;
+}
+
+const gpusym_pages_id_t *gpusym_peer_id(const gpusym_peer_t *peer)
+{
+    return &peer->id;
+}
+
+void *gpusym_pages_area(void)
+{
+    pthread_mutex_lock(&slab.lock);
+    void *area = NULL != slab.base ? slab.base + SLAB_AREA : NULL;
+    pthread_mutex_unlock(&slab.lock);
+    return area;
+}
+
+void *gpusym_peer_area(gpusym_peer_t *peer)
+{
+    return peer->base + SLAB_AREA;
+}
+
+int gpusym_peer_pid(const gpusym_peer_t *peer)
+{
+    return peer->id.pid;
+}
+
+bool gpusym_peer_alive(gpusym_peer_t *peer)
+{
+    struct pollfd p = {.fd = peer->pidfd, .events = POLLIN};
+    int n = -1;
+    if (peer->pidfd >= 0) { /* readable from the moment the process has ended, reaped or not */
+        GPUSYM_RESTART(n, poll(&p, 1, 0));
+    }
+    if (n > 0 && 0 != (p.revents & POLLIN)) {
+        return false;
+    }
+    return 0 == n || gpusym_pid_alive(peer->id.pid); /* poll() failed, or says something else: that is no death */
+}
+
+/* Whether descriptor fd of process pid, which is named so, is a slab; then *id is of it. */
+static bool slab_is(int32_t pid, int fd, gpusym_pages_id_t *id)
+{
+    char path[64], target[64];
+    slab_head_t head;
+
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int) pid, fd);
+    const ssize_t n = readlink(path, target, sizeof target - 1);
+    target[n > 0 ? n : 0] = '\0';
+    if (0 != strncmp(target, "/memfd:gpusym", 13)) {
+        return false;
+    }
+    const int copy = open(path, O_RDONLY | O_CLOEXEC);
+    const bool good = copy >= 0 && sizeof head == pread(copy, &head, sizeof head, 0) && SLAB_MAGIC == head.magic;
+    if (copy >= 0) {
+        close(copy);
+    }
+    *id = (gpusym_pages_id_t){{head.nonce[0], head.nonce[1]}, pid, fd, SLAB_BYTES};
+    return good;
+}
+
+int gpusym_pages_find(int32_t pid, gpusym_peer_t **peer)
+{
+    char path[64];
+    const struct dirent *entry;
+    gpusym_pages_id_t id;
+    int rc = GPUSYM_ERR_NOT_AVAILABLE;
+
+    snprintf(path, sizeof path, "/proc/%d/fd", (int) pid);
+    DIR *dir = opendir(path);
+    if (NULL == dir) {
+        return GPUSYM_ERR_UNREACHABLE;
+    }
+    while (GPUSYM_ERR_NOT_AVAILABLE == rc && NULL != (entry = readdir(dir))) {
+        if ('.' != entry->d_name[0] && slab_is(pid, atoi(entry->d_name), &id)) {
+            rc = gpusym_pages_peer(&id, peer);
+        }
+    }
+    closedir(dir);
+    return rc;
+}
