@@ -4,7 +4,7 @@
  * The kernels of kernels.def for the simulator, by number.
  */
 #include "kernels/kernels.h"
-#include "kernels/kernels_sim.h"
+#include "kernels/kernels_sim_family.h"
 
 static void (*const any[])(gs_ctx_t, const gpusym_work_t *) = {
 #define GPUSYM_FAMILY(id, ...) gpusym_kernel_sim_any_##id,

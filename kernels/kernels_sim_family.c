@@ -8,7 +8,7 @@
  * as many small translation units, which a build makes side by side.
  */
 #include "kernels/families.h"
-#include "kernels/kernels_sim.h"
+#include "kernels/kernels_sim_family.h"
 
 /* HERE(id): 1 in the family's own translation unit, 0 elsewhere. There the macro of its name is two arguments, ~ and 1;
  * elsewhere it is only a name, and the second argument is the 0. */

@@ -9,38 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "test/mpi/coll_layout.h"
 #include "test/mpi/persistent.h"
 
 #define ALIGN 256        /* of a buffer with offset 0 */
 #define STORED 24        /* buffers that a store keeps */
 #define FAILURES_SHOWN 8 /* a rank and check_t; the rest are only counted */
-
-static const struct {
-    const char *name;
-    unsigned what;
-} colls[] = {
-#define COLL(id, Name, name, what, ...) {#name, what},
-#define COLL_LOCAL COLL
-#include "test/mpi/colls.def"
-};
-
-const char *coll_name(enum coll_id id)
-{
-    return colls[id].name;
-}
-
-unsigned coll_what(enum coll_id id)
-{
-    return colls[id].what;
-}
-
-const char *coll_mode_name(enum coll_mode mode)
-{
-    static const char *const names[] = {"blocking", "nonblocking", "persistent"};
-
-    return names[mode];
-}
 
 /* ---- the calls themselves ---- */
 

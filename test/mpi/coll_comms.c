@@ -1,13 +1,14 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The communicators of the tests of all collectives, see coll.h.
+ * The communicators of the tests of all collectives, see coll_comms.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "test/mpi/coll.h"
+#include "test/mpi/coll_comms.h"
+#include "test/mpi/ref.h"
 
 void coll_comm_of(coll_comm_t *c, MPI_Comm comm, const char *name)
 {

@@ -1,13 +1,38 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * What a rank's two buffers of a collective call hold before and after it, and how it is said to MPI. Pure functions
- * of the call: every rank computes what its peers send.
+ * A collective call; what a rank's two buffers hold before and after it, and how it is said to MPI. Pure functions of the
+ * call: every rank computes what its peers send.
  */
 #ifndef TEST_MPI_COLL_LAYOUT_H
 #define TEST_MPI_COLL_LAYOUT_H
 
-#include "test/mpi/coll.h"
+#include <mpi.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "test/mpi/coll_comms.h"
+#include "test/mpi/coll_list.h"
+#include "test/mpi/ref.h"
+
+typedef struct {
+    const coll_comm_t *comm;
+    enum coll_id coll;
+    enum coll_mode mode;
+    const ref_type_t *type;
+    const ref_op_t *op; /* of what only moves data too: it decides what the data look like; any that the type allows */
+    bool overflow;      /* set by coll_possible */
+    size_t count;       /* elements; of V: at most, for a peer; of SCATTERED: about so many for a receiver */
+    int root;           /* rank in the root's group, modulo its size */
+    int root_group;     /* intercommunicators */
+    bool in_place;      /* where the collective and the communicator allow it */
+    uint64_t seed;      /* of the data, the counts and the displacements; the same on all ranks of comm */
+    /* This rank's own: */
+    int skind, rkind;  /* memory of the two buffers */
+    size_t soff, roff; /* bytes behind a 256-byte boundary */
+    bool sflat, rflat; /* say the same data by the type's other description, where it has one */
+} coll_call_t;
 
 /* Elements that stand one behind the other in a buffer. */
 typedef struct {

@@ -3,8 +3,8 @@
  *
  * The simulator's kernels: one function each. kernels_sim_family.c defines them, kernels_sim.c calls them.
  */
-#ifndef GPUSYM_KERNELS_SIM_H
-#define GPUSYM_KERNELS_SIM_H
+#ifndef GPUSYM_KERNELS_SIM_FAMILY_H
+#define GPUSYM_KERNELS_SIM_FAMILY_H
 
 #include "kernels/prim/reduce.h" /* with prim.h, which needs it */
 #include "kernels/work.h"
