@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "bench/collectives.h"
-#include "bench/job.h"
 #include "bench/memory.h"
 #include "bench/nccl.h"
+#include "bench/ranks.h"
 #include "test/mpi/mem.h"
 #include "test/mpi/persistent.h"
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "bench/content.h"
-#include "bench/job.h"
 #include "bench/memory.h"
+#include "bench/ranks.h"
 #include "test/mpi/mem.h"
 
 #define PIECE ((size_t) 1 << 20) /* bytes made or verified at once on the host */

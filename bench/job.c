@@ -1,10 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Ranks, their messages, options: see job.h.
+ * Options, the device, the files: see job.h.
  */
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,73 +14,9 @@
 #include "bench/timing.h"
 #include "test/mpi/mem.h"
 
-#define TAG 1
-
 extern char **environ;
 
-int bench_rank, bench_ranks;
-MPI_Comm bench_world = MPI_COMM_NULL;
-
 static char command_line[512];
-
-void bench_die(const char *format, ...)
-{
-    va_list ap;
-
-    va_start(ap, format);
-    fprintf(stderr, "rank %d: ", bench_rank);
-    vfprintf(stderr, format, ap);
-    fputc('\n', stderr);
-    va_end(ap);
-    MPI_Abort(MPI_COMM_WORLD, BENCH_USAGE);
-    abort(); /* MPI_Abort does not return */
-}
-
-/* ---- messages between the ranks ---------------------------------------------------------------------------------- */
-
-void bench_share(void *data, int bytes)
-{
-    if (0 != bench_rank) {
-        MPI_Recv(data, bytes, MPI_BYTE, 0, TAG, bench_world, MPI_STATUS_IGNORE);
-        return;
-    }
-    for (int r = 1; r < bench_ranks; r++) {
-        MPI_Send(data, bytes, MPI_BYTE, r, TAG, bench_world);
-    }
-}
-
-/* Rank 0 combines and tells. */
-static double combined(double value, bool sum)
-{
-    double other;
-
-    if (0 != bench_rank) {
-        MPI_Send(&value, 1, MPI_DOUBLE, 0, TAG, bench_world);
-    }
-    for (int r = 1; r < bench_ranks && 0 == bench_rank; r++) {
-        MPI_Recv(&other, 1, MPI_DOUBLE, r, TAG, bench_world, MPI_STATUS_IGNORE);
-        value = sum ? value + other : other > value ? other : value;
-    }
-    bench_share(&value, sizeof(value));
-    return value;
-}
-
-double bench_max(double value)
-{
-    return combined(value, false);
-}
-
-double bench_sum(double value)
-{
-    return combined(value, true);
-}
-
-bool bench_agree(bool yes)
-{
-    return bench_max(yes ? 0 : 1) < 1;
-}
-
-/* ---- options ----------------------------------------------------------------------------------------------------- */
 
 size_t bench_number(const char *text, const char *usage)
 {

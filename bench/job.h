@@ -1,27 +1,18 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * What the measuring programs share: who a rank is, what ranks tell each other, options. One thread, no collective of
- * MPI but MPI_Barrier: nothing that is to be measured is set up by the measuring.
+ * What the measuring programs share: options, the device, the files.
  */
 #ifndef BENCH_JOB_H
 #define BENCH_JOB_H
 
-#include <mpi.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "bench/output.h"
+#include "bench/ranks.h"
 
 #define BENCH_LIST_MAX 64 /* items of an option's list */
-
-/* Exit statuses beside 0 and 1 (wrong results). */
-enum { BENCH_USAGE = 2, BENCH_NOT_SETTABLE = 3 /* MPI_T refuses to set parameters */, BENCH_SKIP = 77 };
-
-/* Of MPI_COMM_WORLD; constant after bench_init(). */
-extern int bench_rank, bench_ranks;
-/* Of this program's own messages and barriers; from bench_start() on. */
-extern MPI_Comm bench_world;
 
 /* MPI_Init, and remembers the command line before getopt sorts it. */
 void bench_init(int *argc, char ***argv);
@@ -50,16 +41,6 @@ void bench_start(const char *bench, const bench_common_t *common, const char *wh
 
 /* Closes what the two above have opened, then MPI_Finalize. Collective. */
 void bench_end(void);
-
-/* A line on stderr and the end of the job. */
-__attribute__((format(printf, 1, 2), noreturn)) void bench_die(const char *format, ...);
-
-/* Collective exchanges of one number: every rank gets the maximum, or the sum, of all ranks' values; whether all say
- * yes. bench_share(): rank 0's bytes to all. */
-double bench_max(double value);
-double bench_sum(double value);
-bool bench_agree(bool yes);
-void bench_share(void *data, int bytes);
 
 /* "64", "4k", "1m", "2g"; ends the job if it is none, showing `usage`. */
 size_t bench_number(const char *text, const char *usage);

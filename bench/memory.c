@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/job.h"
 #include "bench/memory.h"
+#include "bench/ranks.h"
 #include "test/mpi/mem.h"
 
 bench_driver_t bench_cu;

@@ -6,9 +6,10 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include "bench/job.h"
 #include "bench/memory.h"
 #include "bench/nccl.h"
+#include "bench/output.h"
+#include "bench/ranks.h"
 
 #define SYMMETRIC 1 /* NCCL_WIN_COLL_SYMMETRIC */
 

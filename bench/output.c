@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/job.h"
 #include "bench/output.h"
+#include "bench/ranks.h"
 
 #define COLUMNS_MAX 40
 

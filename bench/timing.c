@@ -6,7 +6,7 @@
 #include <mpi.h>
 #include <stdlib.h>
 
-#include "bench/job.h"
+#include "bench/ranks.h"
 #include "bench/timing.h"
 
 #define BATCH_SECONDS 0.01  /* a batch takes about so long */

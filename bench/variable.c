@@ -5,7 +5,8 @@
  */
 #include <string.h>
 
-#include "bench/job.h"
+#include "bench/output.h"
+#include "bench/ranks.h"
 #include "bench/variable.h"
 
 bool bench_variable_choice(const bench_variable_t *v, const char *wanted, int *value)

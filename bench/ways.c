@@ -7,9 +7,10 @@
 #include <stdio.h>
 
 #include "bench/counters.h"
-#include "bench/job.h"
 #include "bench/memory.h"
 #include "bench/nccl.h"
+#include "bench/output.h"
+#include "bench/ranks.h"
 #include "bench/timing.h"
 #include "bench/ways.h"
 #include "test/mpi/mem.h"

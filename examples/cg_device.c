@@ -5,8 +5,8 @@
  */
 #include <stdlib.h>
 
-#include "bench/job.h"
 #include "bench/memory.h"
+#include "bench/ranks.h"
 #include "examples/cg_device.h"
 #include "test/mpi/mem.h"
 

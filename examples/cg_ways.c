@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/job.h"
 #include "bench/memory.h"
 #include "bench/nccl.h"
+#include "bench/ranks.h"
 #include "examples/cg_device.h"
 #include "examples/cg_ways.h"
 
