@@ -519,7 +519,7 @@ enum { KERNEL_GONE, KERNEL_IDLE, KERNEL_WORKS };
 typedef struct {
     uint8_t call, host, rang; /* rang: in this call */
     uint8_t kernel, last;     /* last: epoch of its last call */
-    uint8_t bell, leave;      /* bell: the epoch rung for and not taken yet; leave: it is told to */
+    uint8_t doorbell, leave; /* doorbell: the epoch commanded and not taken yet; leave: it is told to retire */
     uint8_t works, launched, sent; /* the epoch of its call, made by a launch, and to whom it has sent its line */
     uint8_t done, left;       /* the completion word: the epoch done, or left undone; 0: not yet */
     uint8_t epoch;            /* MODEL_ONE_EPOCH: of the next call on GPUs */
