@@ -10,10 +10,10 @@
 #include "mca/common/ompi/ompi_compat.h"
 
 /*
- * Registers the library's parameters, opal_common_gpusym_<name>, each with the synonym coll_gpusym_<name>.  Call it from
- * mca_register_component_params.  The first face of a process registers the parameters; further calls have no effect until
- * Open MPI discards all parameters.  Returns an Open MPI error code.  OPAL_ERR_NOT_AVAILABLE: the face is built for a
- * different Open MPI, and must not be used.
+ * Registers the library's parameters, opal_common_gpusym_<name>, each with the synonym coll_gpusym_<name>.  Call it
+ * from mca_register_component_params.  The first face of a process registers the parameters; further calls have no
+ * effect until Open MPI discards all parameters.  Returns an Open MPI error code.  OPAL_ERR_NOT_AVAILABLE: the face is
+ * built for a different Open MPI, and must not be used.
  */
 int gpusym_face_register(void);
 

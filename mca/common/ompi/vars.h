@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * MCA parameters with checked values.  Open MPI silently reads "1x" as 1 and "abc" as 0.  These functions report a value that
- * a parameter cannot have as the user wrote it, and use the default.
+ * MCA parameters with checked values.  Open MPI silently reads "1x" as 1 and "abc" as 0.  These functions report a
+ * value that a parameter cannot have as the user wrote it, and use the default.
  */
 #ifndef GPUSYM_OMPI_VARS_H
 #define GPUSYM_OMPI_VARS_H
@@ -40,8 +40,8 @@ typedef struct {
 } gpusym_var_number_t;
 
 /*
- * These functions register one parameter and store its value in the field.  They return its index, or a negative Open MPI
- * error.  A bad value is no error: a message reports it, and the default is used.
+ * These functions register one parameter and store its value in the field.  They return its index, or a negative Open
+ * MPI error.  A bad value is no error: a message reports it, and the default is used.
  */
 int gpusym_var_number(const gpusym_var_group_t *group, const gpusym_var_number_t *number);
 /* A parameter with enumerated values.  choices ends with a NULL string; the first is the default. */

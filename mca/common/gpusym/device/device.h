@@ -56,8 +56,9 @@ typedef struct {
     uint8_t bytes[96];
 } gpusym_handle_t;
 
-/* An operation of a stream on a flag in the slot of any rank.  wait: waits until the flag is at least value (as a signed
- * difference of 32 bits).  Otherwise: sets the flag to value after all earlier work of the stream is visible to all ranks. */
+/* An operation of a stream on a flag in the slot of any rank.  wait: waits until the flag is at least value (as a
+ * signed difference of 32 bits).  Otherwise: sets the flag to value after all earlier work of the stream is visible to
+ * all ranks. */
 typedef struct {
     bool wait;
     uint32_t *at;
@@ -82,9 +83,9 @@ typedef struct gpusym_device {
     const char *name; /* "cuda", "sim" */
     bool simulated;
 
-    /* Checks whether this kind of device is available.  cuda: whether there is a driver; open does not start it, and the
-     * first gpu_open finds out whether it has a GPU.  Creates no context.  Idempotent.
-     * GPUSYM_ERR_NOT_AVAILABLE: not available; *why is a static or table-owned text. */
+    /* Checks whether this kind of device is available.  cuda: whether there is a driver; open does not start it, and
+     * the first gpu_open finds out whether it has a GPU.  Creates no context.  Idempotent. GPUSYM_ERR_NOT_AVAILABLE:
+     * not available; *why is a static or table-owned text. */
     int (*open)(const char **why);
     /* Releases everything, after queued work has ended.  GPUs, streams and memory must not be used afterwards. */
     void (*close)(void);
@@ -97,19 +98,21 @@ typedef struct gpusym_device {
     int (*mem_range)(const void *p, gpusym_range_t *range);
 
     /* Opens the GPU that owns mem (mem->gpu, in mem->context if known); if mem is NULL or has no owner, the caller's
-     * current GPU, otherwise GPU 0.  Returns the same object for the same GPU and context.  It is valid until close(). */
+     * current GPU, otherwise GPU 0.  Returns the same object for the same GPU and context.  It is valid until
+     * close(). */
     int (*gpu_open)(const gpusym_mem_t *mem, gpusym_gpu_t **gpu);
-    /* Returns whether the objects of the GPU still exist.  A program may destroy its context (cudaDeviceReset), as does the
-     * end of the process.  In that case pinned memory must not be touched, and only functions that release objects may be
-     * called.  About 1 us. */
+    /* Returns whether the objects of the GPU still exist.  A program may destroy its context (cudaDeviceReset), as does
+     * the end of the process.  In that case pinned memory must not be touched, and only functions that release objects
+     * may be called.  About 1 us. */
     bool (*gpu_alive)(gpusym_gpu_t *gpu);
     void (*gpu_info)(gpusym_gpu_t *gpu, gpusym_gpu_info_t *info);
-    /* The class (team.h) of the link to a peer's GPU, where the driver alone tells it, in microseconds: NVLinks as good as
-     * any here are GPUSYM_LINK_NVLINK + 1, however many; GPUSYM_LINK_SELF. GPUSYM_ERR_NOT_AVAILABLE: ask
+    /* The class (topo/links.h) of the link to a peer's GPU, where the driver alone tells it, in microseconds: NVLinks as good
+     * as any here are GPUSYM_LINK_NVLINK + 1, however many; GPUSYM_LINK_SELF. GPUSYM_ERR_NOT_AVAILABLE: ask
      * gpusym_topo_link(). */
     int (*gpu_link)(gpusym_gpu_t *gpu, const gpusym_place_t *peer);
 
-    /* Allocates size bytes of GPU memory, 256-byte aligned, which mem_export supports.  The caller frees it by mem_free. */
+    /* Allocates size bytes of GPU memory, 256-byte aligned, which mem_export supports.  The caller frees it by
+     * mem_free. */
     int (*mem_alloc)(gpusym_gpu_t *gpu, size_t size, void **p);
     int (*mem_free)(gpusym_gpu_t *gpu, void *p);
     /* Zeroes size bytes at p.  Complete on return. */
@@ -119,18 +122,19 @@ typedef struct gpusym_device {
      * reports it as shareable, allocated by the program.  If it is freed while peers map it, they must not use their
      * mappings, but may unmap them.  GPUSYM_ERR_UNREACHABLE, GPUSYM_ERR_BAD_PARAM: cannot be exported. */
     int (*mem_export)(gpusym_gpu_t *gpu, void *p, gpusym_handle_t *handle);
-    /* Ends an export; call it once for each mem_export, before close.  Peers keep their mappings, and no peer can create a
-     * new one.  Until then the process may hold a descriptor, and freed memory is not released.  Not needed for memory of
-     * mem_alloc. */
+    /* Ends an export; call it once for each mem_export, before close.  Peers keep their mappings, and no peer can
+     * create a new one.  Until then the process may hold a descriptor, and freed memory is not released.  Not needed
+     * for memory of mem_alloc. */
     int (*mem_unexport)(gpusym_gpu_t *gpu, const gpusym_handle_t *handle);
-    /* Maps an exported allocation from its base on; *p is a device pointer for kernels and copies.  mem_unimport unmaps it.
-     * A process may import its own exports (several ranks as threads).  GPUSYM_ERR_UNREACHABLE: the allocation cannot be
-     * mapped, or no longer exists.  Both functions may wait for running work of the GPU, which must not wait for the
-     * caller. */
+    /* Maps an exported allocation from its base on; *p is a device pointer for kernels and copies.  mem_unimport unmaps
+     * it. A process may import its own exports (several ranks as threads).  GPUSYM_ERR_UNREACHABLE: the allocation
+     * cannot be mapped, or no longer exists.  Both functions may wait for running work of the GPU, which must not wait
+     * for the caller. */
     int (*mem_import)(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, void **p);
     int (*mem_unimport)(gpusym_gpu_t *gpu, void *p);
 
-    /* Allocates pinned host memory, zeroed: *host for the CPU, *dev for the kernels.  The caller frees *host by host_free. */
+    /* Allocates pinned host memory, zeroed: *host for the CPU, *dev for the kernels.  The caller frees *host by
+     * host_free. */
     int (*host_alloc)(gpusym_gpu_t *gpu, size_t size, void **host, void **dev);
     int (*host_free)(gpusym_gpu_t *gpu, void *host);
 
@@ -147,17 +151,17 @@ typedef struct gpusym_device {
     int (*kernels_load)(gpusym_gpu_t *gpu, const char **why);
     /* Queues a kernel with w->nblocks blocks of w->nthreads threads. w is copied. */
     int (*launch)(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w);
-    /* As launch, by an executable graph, which costs less than a launch.  Creates *graph if it is NULL; the caller destroys
-     * it by graph_destroy.  Kernel and launch geometry may differ from call to call.  All streams belong to one GPU, and one
-     * thread uses a graph at a time.  After an error nothing is queued; if *graph is NULL, no graph can be created, and
-     * launch may work.  NULL: the device has no graphs. */
+    /* As launch, by an executable graph, which costs less than a launch.  Creates *graph if it is NULL; the caller
+     * destroys it by graph_destroy.  Kernel and launch geometry may differ from call to call.  All streams belong to
+     * one GPU, and one thread uses a graph at a time.  After an error nothing is queued; if *graph is NULL, no graph
+     * can be created, and launch may work.  NULL: the device has no graphs. */
     int (*graph_launch)(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w);
     /* The launches of the graph must have ended. */
     void (*graph_destroy)(gpusym_graph_t *graph);
     /* Queues a copy between any two kinds of memory. */
     int (*copy_async)(gpusym_stream_t *stream, void *dst, const void *src, size_t size);
-    /* Queues n flag operations, in order, without a kernel.  A waiting stream may block other streams of the process.  NULL:
-     * the device does not support this. */
+    /* Queues n flag operations, in order, without a kernel.  A waiting stream may block other streams of the process.
+     * NULL: the device does not support this. */
     int (*stream_flags)(gpusym_stream_t *stream, const gpusym_stream_flag_t *flags, unsigned n);
     /* Queues a copy of height rows of width bytes, which begin dpitch and spitch bytes apart, between memory that the
      * GPU reaches. Rows of dst must not overlap each other nor src. GPUSYM_ERR_BAD_PARAM: a pitch below width (where
@@ -165,10 +169,11 @@ typedef struct gpusym_device {
     int (*copy2d_async)(gpusym_stream_t *stream, void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
                         size_t height);
 
-    /* Multicast.  All NULL: the device has no multicast.  Only gpusym_multicast_create() (multicast.h) may call mc_create,
-     * because it checks the vetoes of the sites.  mc_create: one rank creates the object for `members` allocations of
-     * `size` bytes, and receives its handle.  mc_import: the other ranks join by the handle.  mc_bind: each rank binds p
-     * (from its own mem_alloc); *mp is a pointer for the multimem primitives.  mc_free: every rank releases its object. */
+    /* Multicast.  All NULL: the device has no multicast.  Only gpusym_multicast_create() (multicast.h) may call
+     * mc_create, because it checks the vetoes of the sites.  mc_create: one rank creates the object for `members`
+     * allocations of `size` bytes, and receives its handle.  mc_import: the other ranks join by the handle.  mc_bind:
+     * each rank binds p (from its own mem_alloc); *mp is a pointer for the multimem primitives.  mc_free: every rank
+     * releases its object. */
     int (*mc_create)(gpusym_gpu_t *gpu, unsigned members, size_t size, gpusym_mc_t **mc, gpusym_handle_t *handle);
     int (*mc_import)(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, gpusym_mc_t **mc);
     int (*mc_bind)(gpusym_mc_t *mc, unsigned member, void *p, size_t size, void **mp);

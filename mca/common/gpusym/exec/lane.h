@@ -10,8 +10,8 @@
 
 #include "mca/common/gpusym/device/device.h"
 
-/* Pinned memory: the kernel writes `done`, the host writes the rest.  The doorbell, which the kernel polls, has a cache line
- * of its own. */
+/* Pinned memory: the kernel writes `done`, the host writes the rest.  The doorbell, which the kernel polls, has a cache
+ * line of its own. */
 typedef struct {
     uint64_t done;  /* sequence << 32 | status */
     uint32_t abort; /* not 0: the kernel ends its waits */
@@ -33,7 +33,8 @@ typedef struct gpusym_lane {
 int gpusym_lane_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_lane_t **lane);
 /* Returns a lane.  Its operation must have ended; a lane whose kernel never ended is not returned. */
 void gpusym_lane_put(gpusym_lane_t *lane);
-/* Returns whether line and stream may be used.  If not, the context of the GPU has been destroyed (device.h: gpu_alive). */
+/* Returns whether line and stream may be used.  If not, the context of the GPU has been destroyed (device.h:
+ * gpu_alive). */
 static inline bool gpusym_lane_alive(const gpusym_lane_t *lane)
 {
     return lane->dev->gpu_alive(lane->gpu);
@@ -50,8 +51,9 @@ int gpusym_lane_launch(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w);
 /* The same by the device's graph_launch, which must exist.  Creates *graph if it is NULL; the caller destroys it. */
 int gpusym_lane_launch_graph(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w, gpusym_graph_t **graph);
 
-/* Commands a resident kernel (kernels/work.h) to do the next operation, without a launch. The addresses have 48 bits, bytes are 1 to
- * GPUSYM_COMMAND_BYTES_MAX; skip, up to GPUSYM_COMMAND_SKIP_MAX: epochs between its last operation's and this one's. */
+/* Commands a resident kernel (kernels/work.h) to do the next operation, without a launch. The addresses have 48 bits,
+ * bytes are 1 to GPUSYM_COMMAND_BYTES_MAX; skip, up to GPUSYM_COMMAND_SKIP_MAX: epochs between its last operation's and
+ * this one's. */
 void gpusym_lane_command(gpusym_lane_t *lane, const void *in, void *out, uint64_t bytes, uint32_t skip);
 /* Commands a resident kernel to retire.  The lane can be returned at once. */
 void gpusym_lane_retire(gpusym_lane_t *lane);
@@ -63,8 +65,8 @@ static inline bool gpusym_lane_retired(const gpusym_lane_t *lane)
     return (uint32_t)(v >> 32) == lane->seq - 1 && 0 != ((uint32_t)v & GPUSYM_STATUS_RETIRED);
 }
 
-/* Returns whether the last operation has written its completion word.  *status is then its enum gpusym_status word, with
- * GPUSYM_STATUS_RETIRED if it was the last one of a resident kernel. */
+/* Returns whether the last operation has written its completion word.  *status is then its enum gpusym_status word,
+ * with GPUSYM_STATUS_RETIRED if it was the last one of a resident kernel. */
 static inline bool gpusym_lane_done(const gpusym_lane_t *lane, uint32_t *status)
 {
     const uint64_t v = __atomic_load_n(&lane->host->done, __ATOMIC_ACQUIRE);

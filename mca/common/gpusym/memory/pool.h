@@ -16,10 +16,10 @@
 bool gpusym_pool_asked(const char *hints);
 
 /*
- * size bytes (more than 0), undefined, of the GPU that is current in the calling thread: 256-byte aligned, of a kind that
- * peers can map. dev NULL: there is no device. The caller frees it by gpusym_pool_free, before the device is closed.
- * GPUSYM_ERR_NOT_AVAILABLE, GPUSYM_ERR_NO_MEMORY or GPUSYM_ERR, and *why says it in words, until this thread's next call of
- * the device.
+ * size bytes (more than 0), undefined, of the GPU that is current in the calling thread: 256-byte aligned, of a kind
+ * that peers can map. dev NULL: there is no device. The caller frees it by gpusym_pool_free, before the device is
+ * closed. GPUSYM_ERR_NOT_AVAILABLE, GPUSYM_ERR_NO_MEMORY or GPUSYM_ERR, and *why says it in words, until this thread's
+ * next call of the device.
  */
 int gpusym_pool_alloc(const gpusym_device_t *dev, size_t size, void **p, const char **why);
 /* The same errors; nothing to do where the device has been closed (dev NULL). */

@@ -1,8 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Scratch memory of a GPU for one call: data that are packed for a kernel, or results that must not reach their final place
- * before the kernel has ended.  One buffer is kept for the next call, so that a program's calls of one kind allocate once.
+ * Scratch memory of a GPU for one call: data that are packed for a kernel, or results that must not reach their final
+ * place before the kernel has ended.  One buffer is kept for the next call, so that a program's calls of one kind
+ * allocate once.
  */
 #ifndef GPUSYM_COMMON_MEMORY_SCRATCH_H
 #define GPUSYM_COMMON_MEMORY_SCRATCH_H

@@ -24,7 +24,7 @@ typedef struct {
                         * address that a resident kernel reads from its doorbell comes too late ("doorbell"); on every rank
                         * or one */
     int world_rank;    /* of this process, for @rank */
-    const char *links; /* "A-B:CLASS[,...]": the class (team.h) of the link between GPUs A and B, which are numbered as the
+    const char *links; /* "A-B:CLASS[,...]": the class (topo/links.h) of the link between GPUs A and B, which are numbered as the
                         * local ranks they are handed to; 0: neither maps the other's memory. Of all others: one NVLink */
 } gpusym_sim_params_t;
 extern gpusym_sim_params_t gpusym_sim_params;
@@ -33,8 +33,8 @@ extern gpusym_sim_params_t gpusym_sim_params;
  * simulator must be open; close() frees what gpusym_sim_managed_free has not. */
 int gpusym_sim_managed_alloc(size_t size, void **p);
 int gpusym_sim_managed_free(void *p);
-/* Device memory that peers map by a descriptor, as memory of cuMemCreate is, and for which query() reports no id. Errors
- * and lifetime as above. */
+/* Device memory that peers map by a descriptor, as memory of cuMemCreate is, and for which query() reports no id.
+ * Errors and lifetime as above. */
 int gpusym_sim_vmm_alloc(size_t size, void **p);
 int gpusym_sim_vmm_free(void *p);
 /* Bytes of device memory that this process has allocated, now and at most since open(). Either may be NULL. */
