@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The code of each family of kernels.def, for both instantiations: GS_RUN_<family>(c, w, op, type).
+ * The code of each family of kernels.def, for both instantiations: GS_RUN_<family>(c, kernel).
  */
 #ifndef GPUSYM_KERNELS_FAMILIES_H
 #define GPUSYM_KERNELS_FAMILIES_H
@@ -14,32 +14,38 @@
 #include "kernels/symm/symm_rs_ag.h"
 #include "kernels/symm/symm_xchg.h"
 
-#define GS_RUN_AGXLL_R(c, w, op, type) gs_agxll_r(c, w, op, type, false)
-#define GS_RUN_RSXLD_AGXST(c, w, op, type) gs_rs_ag(c, w, op, type, false)
-#define GS_RUN_RSXST_AGXST(c, w, op, type) gs_rs_ag(c, w, op, type, true)
-#define GS_RUN_RSXLD_AGXST_Z(c, w, op, type) gs_rs_ag_ld_z(c, w, op, type)
-#define GS_RUN_RSXST_AGXST_Z(c, w, op, type) gs_rs_ag_st_z(c, w, op, type)
-#define GS_RUN_RSXLL128_AGXLL128(c, w, op, type) gs_rs_ag_ll128(c, w, op, type)
-#define GS_RUN_XLL(c, w, op, type) gs_xll(c, w, false)
-#define GS_RUN_XLL_R(c, w, op, type) gs_xll_r(c, w, op, type)
-#define GS_RUN_XST(c, w, op, type) gs_xchg(c, w, op, type, true, false)
-#define GS_RUN_XST_R(c, w, op, type) gs_xchg(c, w, op, type, true, true)
-#define GS_RUN_XST_Z(c, w, op, type) gs_x_z(c, w, true)
-#define GS_RUN_XLD_R(c, w, op, type) gs_xchg(c, w, op, type, false, true)
-#define GS_RUN_XLD_Z(c, w, op, type) gs_x_z(c, w, false)
-#define GS_RUN_XLD_R_Z(c, w, op, type) gs_xld_r_z(c, w, op, type)
-#define GS_RUN_AGXLLMC_R(c, w, op, type) gs_agxll_r(c, w, op, type, true)
-#define GS_RUN_RSXLDMC_AGXSTMC(c, w, op, type) gs_rs_ag_mc(c, w)
-#define GS_RUN_XLLMC(c, w, op, type) gs_xll(c, w, true)
-#define GS_RUN_XSTMC(c, w, op, type) gs_xchg_mc(c, w, false)
-#define GS_RUN_XLDMC_R(c, w, op, type) gs_xchg_mc(c, w, true)
-#define GS_RUN_CHAN_SIMPLE(c, w, op, type) gs_channels(c, w, op, type, false, GS_SIMPLE)
-#define GS_RUN_CHAN_SIMPLE_R(c, w, op, type) gs_channels(c, w, op, type, true, GS_SIMPLE)
-#define GS_RUN_CHAN_LL(c, w, op, type) gs_channels(c, w, op, type, false, GS_LL)
-#define GS_RUN_CHAN_LL_R(c, w, op, type) gs_channels(c, w, op, type, true, GS_LL)
-#define GS_RUN_CHAN_LL128(c, w, op, type) gs_channels(c, w, op, type, false, GS_LL128)
-#define GS_RUN_CHAN_LL128_R(c, w, op, type) gs_channels(c, w, op, type, true, GS_LL128)
-#define GS_RUN_CE(c, w, op, type) gs_ce_end(c, w)
-#define GS_RUN_CE_R(c, w, op, type) gs_ce_reduce(c, w, op, type)
+/* Whether a family's kernels reduce. */
+enum gs_family_reduces {
+#define GPUSYM_FAMILY(id, next, reduces, ...) GS_REDUCES_##id = GPUSYM_REDUCES_NONE != GPUSYM_REDUCES_##reduces,
+#include "kernels/kernels.def"
+};
+
+#define GS_RUN_AGXLL_R(c, kernel) gs_agxll_r(c, kernel, false)
+#define GS_RUN_RSXLD_AGXST(c, kernel) gs_rs_ag(c, kernel, false)
+#define GS_RUN_RSXST_AGXST(c, kernel) gs_rs_ag(c, kernel, true)
+#define GS_RUN_RSXLD_AGXST_Z(c, kernel) gs_rs_ag_ld_z(c, kernel)
+#define GS_RUN_RSXST_AGXST_Z(c, kernel) gs_rs_ag_st_z(c, kernel)
+#define GS_RUN_RSXLL128_AGXLL128(c, kernel) gs_rs_ag_ll128(c, kernel)
+#define GS_RUN_XLL(c, kernel) gs_xll(c, kernel, false)
+#define GS_RUN_XLL_R(c, kernel) gs_xll(c, kernel, false)
+#define GS_RUN_XST(c, kernel) gs_xchg(c, kernel, true)
+#define GS_RUN_XST_R(c, kernel) gs_xchg(c, kernel, true)
+#define GS_RUN_XST_Z(c, kernel) gs_x_z(c, (kernel).w, true)
+#define GS_RUN_XLD_R(c, kernel) gs_xchg(c, kernel, false)
+#define GS_RUN_XLD_Z(c, kernel) gs_x_z(c, (kernel).w, false)
+#define GS_RUN_XLD_R_Z(c, kernel) gs_xld_r_z(c, kernel)
+#define GS_RUN_AGXLLMC_R(c, kernel) gs_agxll_r(c, kernel, true)
+#define GS_RUN_RSXLDMC_AGXSTMC(c, kernel) gs_rs_ag_mc(c, (kernel).w)
+#define GS_RUN_XLLMC(c, kernel) gs_xll(c, kernel, true)
+#define GS_RUN_XSTMC(c, kernel) gs_xchg_mc(c, (kernel).w, false)
+#define GS_RUN_XLDMC_R(c, kernel) gs_xchg_mc(c, (kernel).w, true)
+#define GS_RUN_CHAN_SIMPLE(c, kernel) gs_channels(c, kernel, GS_SIMPLE)
+#define GS_RUN_CHAN_SIMPLE_R(c, kernel) gs_channels(c, kernel, GS_SIMPLE)
+#define GS_RUN_CHAN_LL(c, kernel) gs_channels(c, kernel, GS_LL)
+#define GS_RUN_CHAN_LL_R(c, kernel) gs_channels(c, kernel, GS_LL)
+#define GS_RUN_CHAN_LL128(c, kernel) gs_channels(c, kernel, GS_LL128)
+#define GS_RUN_CHAN_LL128_R(c, kernel) gs_channels(c, kernel, GS_LL128)
+#define GS_RUN_CE(c, kernel) gs_ce_end(c, (kernel).w)
+#define GS_RUN_CE_R(c, kernel) gs_ce_reduce(c, kernel)
 
 #endif

@@ -17,7 +17,8 @@
     extern "C" __global__ void __launch_bounds__(GPUSYM_THREADS_MAX, 1) symbol(const __grid_constant__ gs_arg_##family arg) \
     {                                                                                                                \
         const gs_ctx_t c = {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x};                                         \
-        GS_RUN_##family(c, (const gpusym_work_t *)(const void *)&arg, op, type);                                     \
+        const gs_kernel_t kernel = {(const gpusym_work_t *)(const void *)&arg, op, type, GS_REDUCES_##family};         \
+        GS_RUN_##family(c, kernel);                                                                                  \
     }
 
 #define GPUSYM_FAMILY(id, ...) GS_KERNEL(gpusym_##id##_ANY, id, GS_ANY, GS_ANY)

@@ -191,9 +191,9 @@ GS_OUTLINE void gs_move_unaligned(gs_ctx_t c, const gpusym_work_t *w, const gs_e
 }
 
 /* Loads from all sources, reduces, stores to all destinations. */
-GS_FN void gs_move(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool reduces, const gs_ends_t *e,
-                   uint64_t bytes)
+GS_FN void gs_move(gs_ctx_t c, gs_kernel_t kernel, const gs_ends_t *e, uint64_t bytes)
 {
+    const gpusym_work_t *const w = kernel.w;
     uintptr_t low = 0;
     GS_UNROLL
     for (uint32_t l = 0; l < GS_LINKS; l++) {
@@ -205,7 +205,7 @@ GS_FN void gs_move(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t typ
         gs_pack_t v[GS_LINKS][GS_PACKS] = {{{{0, 0}}}};
         GS_UNROLL
         for (uint32_t s = 0; s < GS_LINKS; s++) {
-            if (s < (reduces ? e->nsrc : 1)) {
+            if (s < (kernel.reduces ? e->nsrc : 1)) {
                 GS_UNROLL
                 for (uint32_t u = 0; u < GS_PACKS; u++) {
                     if (i + (uint64_t)u * c.nthreads < even) {
@@ -214,15 +214,15 @@ GS_FN void gs_move(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t typ
                 }
             }
         }
-        if (reduces && e->nsrc > 1) {
+        if (kernel.reduces && e->nsrc > 1) {
             GS_UNROLL
             for (uint32_t u = 0; u < GS_PACKS; u++) {
-                gs_acc_t acc = gs_acc_start(gs_acc_type(w, op, type), v[0][u]);
-                gs_acc_op(w, op, type, &acc, v[1][u]);
+                gs_acc_t acc = gs_acc_start(gs_acc_type(kernel), v[0][u]);
+                gs_acc_op(kernel, &acc, v[1][u]);
                 if (e->nsrc > 2) {
-                    gs_acc_op(w, op, type, &acc, v[2][u]);
+                    gs_acc_op(kernel, &acc, v[2][u]);
                 }
-                v[0][u] = gs_acc_end(gs_acc_type(w, op, type), &acc);
+                v[0][u] = gs_acc_end(gs_acc_type(kernel), &acc);
             }
         }
         GS_UNROLL
@@ -294,9 +294,9 @@ GS_FN gs_ends_t gs_ends(gs_ctx_t c, const gpusym_work_t *w, const gs_channel_t *
 }
 
 /* One warp only posts: its fence, which waits until all stores have arrived, goes on beside the next step. */
-GS_FN uint32_t gs_step_simple(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool reduces, gs_channel_t *ch,
-                              const gs_step_t *step)
+GS_FN uint32_t gs_step_simple(gs_ctx_t c, gs_kernel_t kernel, gs_channel_t *ch, const gs_step_t *step)
 {
+    const gpusym_work_t *const w = kernel.w;
     const bool apart = c.nthreads >= 3 * GS_WARP && GS_WARP > 1;
     const gs_ctx_t work = {c.thread, c.nthreads - (apart ? GS_WARP : 0), c.block, c.nblocks};
     uint32_t status = GPUSYM_STATUS_OK;
@@ -306,7 +306,7 @@ GS_FN uint32_t gs_step_simple(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, u
         if (!gs_part_any(work, GPUSYM_STATUS_OK != status)) {
             const gs_ends_t e = gs_ends(c, w, ch, step, &piece);
             if (e.ndst > 0) {
-                gs_move(work, w, op, type, reduces, &e, piece.bytes);
+                gs_move(work, kernel, &e, piece.bytes);
             }
         }
     }
@@ -340,27 +340,28 @@ GS_FN gs_pack_t gs_ll_take(const gpusym_work_t *w, const char *fifo, uint64_t i,
 }
 
 /* Reduces with what there is already, in acc, if there is any. */
-GS_FN void gs_join(const gpusym_work_t *w, uint32_t op, uint32_t type, bool reduces, bool any, gs_acc_t *acc, gs_pack_t v)
+GS_FN void gs_join(gs_kernel_t kernel, bool any, gs_acc_t *acc, gs_pack_t v)
 {
-    if (any && reduces) {
-        gs_acc_op(w, op, type, acc, v);
-    } else if (reduces) {
-        *acc = gs_acc_start(gs_acc_type(w, op, type), v);
+    if (any && kernel.reduces) {
+        gs_acc_op(kernel, acc, v);
+    } else if (kernel.reduces) {
+        *acc = gs_acc_start(gs_acc_type(kernel), v);
     } else {
         acc->w[0] = v.w[0];
         acc->w[1] = v.w[1];
     }
 }
 
-GS_FN gs_pack_t gs_joined(const gpusym_work_t *w, uint32_t op, uint32_t type, bool reduces, const gs_acc_t *acc)
+GS_FN gs_pack_t gs_joined(gs_kernel_t kernel, const gs_acc_t *acc)
 {
     gs_pack_t v = {{acc->w[0], acc->w[1]}};
-    return reduces ? gs_acc_end(gs_acc_type(w, op, type), acc) : v;
+    return kernel.reduces ? gs_acc_end(gs_acc_type(kernel), acc) : v;
 }
 
-GS_FN void gs_packs_ll(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool reduces, const gs_channel_t *ch,
-                       const gs_step_t *step, const gs_step_chunk_t *piece, uint32_t *status)
+GS_FN void gs_packs_ll(gs_ctx_t c, gs_kernel_t kernel, const gs_channel_t *ch, const gs_step_t *step,
+                       const gs_step_chunk_t *piece, uint32_t *status)
 {
+    const gpusym_work_t *const w = kernel.w;
     const uint32_t in_align = gs_align(piece->in), out_align = gs_align(piece->out);
     for (uint64_t i = c.thread; 16 * i < piece->bytes && GPUSYM_STATUS_OK == *status; i += c.nthreads) {
         gs_acc_t acc = {{0, 0, 0, 0}};
@@ -372,11 +373,11 @@ GS_FN void gs_packs_ll(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t
         GS_UNROLL
         for (uint32_t l = 0; l < GS_LINKS; l++) {
             if (GS_CHILD1 == l && 0 != (step->does & GS_INPUT)) {
-                gs_join(w, op, type, reduces, any, &acc, own);
+                gs_join(kernel, any, &acc, own);
                 any = true;
             }
             if (gs_has(step->recv, l)) {
-                gs_join(w, op, type, reduces, any, &acc,
+                gs_join(kernel, any, &acc,
                         gs_ll_take(w, gs_fifo(w, w->rank, c.block, l, ch->taken[l]), i, w->epoch + ch->taken[l],
                                    ch->path->peer[l], status));
                 any = true;
@@ -385,7 +386,7 @@ GS_FN void gs_packs_ll(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t
         if (GPUSYM_STATUS_OK != *status) {
             return;
         }
-        const gs_pack_t v = gs_joined(w, op, type, reduces, &acc);
+        const gs_pack_t v = gs_joined(kernel, &acc);
         GS_UNROLL
         for (uint32_t l = 0; l < GS_LINKS; l++) {
             if (gs_has(step->send, l)) {
@@ -403,10 +404,11 @@ GS_FN void gs_packs_ll(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t
 /* ---- LL128 ---- */
 
 /* Packs of m groups from number g on, of one lane. */
-GS_FN void gs_lane_ll128(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool reduces,
-                         const gs_channel_t *ch, const gs_step_t *step, const gs_step_chunk_t *piece, uint64_t g, uint32_t m,
-                         uint32_t lane, uint64_t half[][GS_GROUPS], uint32_t *status)
+GS_FN void gs_lane_ll128(gs_ctx_t c, gs_kernel_t kernel, const gs_channel_t *ch, const gs_step_t *step,
+                         const gs_step_chunk_t *piece, uint64_t g, uint32_t m, uint32_t lane,
+                         uint64_t half[][GS_GROUPS], uint32_t *status)
 {
+    const gpusym_work_t *const w = kernel.w;
     const uint32_t in_align = gs_align(piece->in), out_align = gs_align(piece->out);
     const uint64_t packs = (piece->bytes + 15) / 16, first = g * GPUSYM_LL128_PACKS + gs_ll128_pack(lane);
     const bool has = gs_ll128_pack(lane) < GPUSYM_LL128_PACKS;
@@ -425,7 +427,7 @@ GS_FN void gs_lane_ll128(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32
         if (GS_CHILD1 == l && 0 != (step->does & GS_INPUT)) {
             GS_UNROLL
             for (uint32_t u = 0; u < GS_GROUPS; u++) {
-                gs_join(w, op, type, reduces, any, &acc[u], own[u]);
+                gs_join(kernel, any, &acc[u], own[u]);
             }
             any = true;
         }
@@ -434,7 +436,7 @@ GS_FN void gs_lane_ll128(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32
                           w->epoch + ch->taken[l], ch->path->peer[l], v, status);
             GS_UNROLL
             for (uint32_t u = 0; u < GS_GROUPS; u++) {
-                gs_join(w, op, type, reduces, any, &acc[u], v[u]);
+                gs_join(kernel, any, &acc[u], v[u]);
             }
             any = true;
         }
@@ -444,7 +446,7 @@ GS_FN void gs_lane_ll128(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32
     }
     GS_UNROLL
     for (uint32_t u = 0; u < GS_GROUPS; u++) {
-        const gs_pack_t v = gs_joined(w, op, type, reduces, &acc[u]);
+        const gs_pack_t v = gs_joined(kernel, &acc[u]);
         GS_UNROLL
         for (uint32_t l = 0; l < GS_LINKS; l++) {
             if (gs_has(step->send, l) && u < m) {
@@ -458,8 +460,8 @@ GS_FN void gs_lane_ll128(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32
     }
 }
 
-GS_FN void gs_packs_ll128(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool reduces,
-                          const gs_channel_t *ch, const gs_step_t *step, const gs_step_chunk_t *piece, uint32_t *status)
+GS_FN void gs_packs_ll128(gs_ctx_t c, gs_kernel_t kernel, const gs_channel_t *ch, const gs_step_t *step,
+                          const gs_step_chunk_t *piece, uint32_t *status)
 {
     const uint64_t packs = (piece->bytes + 15) / 16, groups = (packs + GPUSYM_LL128_PACKS - 1) / GPUSYM_LL128_PACKS;
     const uint32_t warps = c.nthreads / GS_WARP;
@@ -468,16 +470,16 @@ GS_FN void gs_packs_ll128(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint3
         uint64_t half[GS_LINKS][GS_GROUPS] = {{0}}; /* of packs that two lanes share */
         GS_NO_UNROLL
         for (uint32_t lane = c.thread % GS_WARP; lane < 32; lane += GS_WARP) {
-            gs_lane_ll128(c, w, op, type, reduces, ch, step, piece, g, m, lane, half, status);
+            gs_lane_ll128(c, kernel, ch, step, piece, g, m, lane, half, status);
         }
     }
 }
 
 /* A step of the protocols whose data carry flags. Without credits threads need not wait for each other at all; with them
  * there is one barrier, after which both the last step's buffers have been read and this one's may be written. */
-GS_FN uint32_t gs_step_lines(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool reduces, uint32_t proto,
-                             gs_channel_t *ch, const gs_step_t *step)
+GS_FN uint32_t gs_step_lines(gs_ctx_t c, gs_kernel_t kernel, uint32_t proto, gs_channel_t *ch, const gs_step_t *step)
 {
+    const gpusym_work_t *const w = kernel.w;
     const gs_step_chunk_t piece = gs_step_chunk(w, ch, step);
     uint32_t status = GPUSYM_STATUS_OK;
     if (ch->credits) {
@@ -489,9 +491,9 @@ GS_FN uint32_t gs_step_lines(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, ui
         ch->unposted = step->recv;
     }
     if (GS_LL128 == proto) {
-        gs_packs_ll128(c, w, op, type, reduces, ch, step, &piece, &status);
+        gs_packs_ll128(c, kernel, ch, step, &piece, &status);
     } else {
-        gs_packs_ll(c, w, op, type, reduces, ch, step, &piece, &status);
+        gs_packs_ll(c, kernel, ch, step, &piece, &status);
     }
     gs_count(ch, step);
     ch->lost = status;
@@ -500,8 +502,9 @@ GS_FN uint32_t gs_step_lines(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, ui
 
 /* ---- the executor ---- */
 
-GS_FN void gs_channels(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool reduces, uint32_t proto)
+GS_FN void gs_channels(gs_ctx_t c, gs_kernel_t kernel, uint32_t proto)
 {
+    const gpusym_work_t *const w = kernel.w;
     const uint64_t packs = (w->bytes + 15) / 16;
     const uint32_t pieces = GS_RING_ALLREDUCE == w->schedule ? w->nranks : 1;
     gs_channel_t ch = {&w->path[c.block % w->npaths], 0, 0, {0, 0, 0}, {0, 0, 0}, false, 0, GPUSYM_STATUS_OK};
@@ -519,8 +522,8 @@ GS_FN void gs_channels(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t
     ch.credits = (uint64_t)s.loops * gs_schedule_sends(s.kind, s.n) > GS_STEPS;
 
     for (uint32_t i = 0; GPUSYM_STATUS_OK == status && gs_schedule_step(&s, i, &step); i++) {
-        status = GS_SIMPLE == proto ? gs_step_simple(c, w, op, type, reduces, &ch, &step)
-                                    : gs_step_lines(c, w, op, type, reduces, proto, &ch, &step);
+        status = GS_SIMPLE == proto ? gs_step_simple(c, kernel, &ch, &step)
+                                    : gs_step_lines(c, kernel, proto, &ch, &step);
     }
     gs_finish(c, w, GPUSYM_STATUS_OK != status ? status : ch.lost);
 }

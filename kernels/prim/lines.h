@@ -56,9 +56,10 @@ GS_FN bool gs_ll_two(uint64_t bytes, uint64_t i)
 }
 
 /* Reduces line i of this epoch over the sources. own: our input; two: whether the second halves were sent. */
-GS_FN gs_pack_t gs_ll_reduce(const gpusym_work_t *w, uint32_t op, uint32_t type, uint32_t src_first, uint32_t src_end,
-                             uint32_t epoch, uint64_t i, bool two, gs_pack_t own, uint32_t *status)
+GS_FN gs_pack_t gs_ll_reduce(gs_kernel_t kernel, uint32_t src_first, uint32_t src_end, uint32_t epoch, uint64_t i,
+                             bool two, gs_pack_t own, uint32_t *status)
 {
+    const gpusym_work_t *const w = kernel.w;
     gs_acc_t acc = {{0, 0, 0, 0}};
     for (uint32_t p0 = src_first; p0 < src_end; p0 += GS_LL_GROUP) {
         gs_pack_t v[GS_LL_GROUP];
@@ -91,14 +92,14 @@ GS_FN gs_pack_t gs_ll_reduce(const gpusym_work_t *w, uint32_t op, uint32_t type,
         for (uint32_t g = 0; g < GS_LL_GROUP; g++) {
             if (p0 + g < src_end) {
                 if (src_first == p0 + g) {
-                    acc = gs_acc_start(gs_acc_type(w, op, type), v[g]);
+                    acc = gs_acc_start(gs_acc_type(kernel), v[g]);
                 } else {
-                    gs_acc_op(w, op, type, &acc, v[g]);
+                    gs_acc_op(kernel, &acc, v[g]);
                 }
             }
         }
     }
-    return gs_acc_end(gs_acc_type(w, op, type), &acc);
+    return gs_acc_end(gs_acc_type(kernel), &acc);
 }
 
 /* ---- LL128 ---- */

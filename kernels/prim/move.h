@@ -170,9 +170,10 @@ GS_FN bool gs_all_aligned(const gpusym_work_t *w, const gs_from_t *f, const gs_t
 }
 
 /* Packs [first, n), one by one, of any alignment and end. */
-GS_FN void gs_reduce_unaligned(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_from_t *f,
-                            const gs_to_t *o, uint32_t first, uint32_t n)
+GS_FN void gs_reduce_unaligned(gs_ctx_t c, gs_kernel_t kernel, const gs_from_t *f, const gs_to_t *o, uint32_t first,
+                               uint32_t n)
 {
+    const gpusym_work_t *const w = kernel.w;
     const uint32_t align = gs_align((const char *)w->out + o->off);
     GS_NO_UNROLL
     for (uint32_t i = first + c.thread; i < n; i += c.nthreads) {
@@ -182,12 +183,12 @@ GS_FN void gs_reduce_unaligned(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, 
             const char *src = gs_source(w, f, p);
             const gs_pack_t v = gs_ld_unaligned(src, gs_align(src), o->bytes, i);
             if (p == w->src_first) {
-                acc = gs_acc_start(gs_acc_type(w, op, type), v);
+                acc = gs_acc_start(gs_acc_type(kernel), v);
             } else {
-                gs_acc_op(w, op, type, &acc, v);
+                gs_acc_op(kernel, &acc, v);
             }
         }
-        gs_store(w, o, align, false, i, gs_acc_end(gs_acc_type(w, op, type), &acc));
+        gs_store(w, o, align, false, i, gs_acc_end(gs_acc_type(kernel), &acc));
     }
 }
 
@@ -196,9 +197,9 @@ GS_FN void gs_reduce_unaligned(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, 
  * registers, and a thread has all its packs, nothing is looked up or tested for each pack. That leaves less than
  * half of the instructions, which is what few blocks wait for.  Returns the pack to go on with.
  */
-GS_FN uint32_t gs_reduce_few(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_from_t *f,
-                             const gs_to_t *o, uint32_t n)
+GS_FN uint32_t gs_reduce_few(gs_ctx_t c, gs_kernel_t kernel, const gs_from_t *f, const gs_to_t *o, uint32_t n)
 {
+    const gpusym_work_t *const w = kernel.w;
     const uint32_t rounds = (GS_PACKS - 1) * c.nthreads, whole = n > rounds ? n - rounds : 0;
     const char *src[GS_RANKS];
     char *dst[GS_RANKS];
@@ -222,14 +223,14 @@ GS_FN uint32_t gs_reduce_few(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, ui
         }
         GS_UNROLL
         for (uint32_t u = 0; u < GS_PACKS; u++) {
-            gs_acc_t acc = gs_acc_start(gs_acc_type(w, op, type), v[0][u]);
+            gs_acc_t acc = gs_acc_start(gs_acc_type(kernel), v[0][u]);
             GS_UNROLL
             for (uint32_t g = 1; g < GS_RANKS; g++) {
                 if (NULL != src[g]) {
-                    gs_acc_op(w, op, type, &acc, v[g][u]);
+                    gs_acc_op(kernel, &acc, v[g][u]);
                 }
             }
-            v[0][u] = gs_acc_end(gs_acc_type(w, op, type), &acc);
+            v[0][u] = gs_acc_end(gs_acc_type(kernel), &acc);
         }
         GS_UNROLL
         for (uint32_t g = 0; g < GS_RANKS; g++) {
@@ -248,18 +249,18 @@ GS_FN uint32_t gs_reduce_few(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, ui
  * Reduces n packs of the sources, in rank order, and stores them.  A pack is loaded from every source before any of it
  * is stored, by one thread: input and output may be the same memory, on any rank.  n is at most GPUSYM_CHUNK_MAX.
  */
-GS_FN void gs_reduce(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_from_t *f, const gs_to_t *o,
-                     uint32_t n)
+GS_FN void gs_reduce(gs_ctx_t c, gs_kernel_t kernel, const gs_from_t *f, const gs_to_t *o, uint32_t n)
 {
+    const gpusym_work_t *const w = kernel.w;
     const uint32_t align = gs_align((const char *)w->out + o->off);
     uint32_t even = n; /* what is in slots is whole packs */
     if (f->kind >= GS_FROM_INS || GS_TO_OUTS == o->kind) {
         even = !gs_all_aligned(w, f, o) ? 0 : o->bytes / 16 < n ? (uint32_t)(o->bytes / 16) : n;
-        gs_reduce_unaligned(c, w, op, type, f, o, even, n);
+        gs_reduce_unaligned(c, kernel, f, o, even, n);
     }
     uint32_t i = c.thread;
-    if (GS_TO_OUTS == o->kind && GS_ANY != op && w->nranks <= GS_RANKS) {
-        i = gs_reduce_few(c, w, op, type, f, o, even);
+    if (GS_TO_OUTS == o->kind && GS_ANY != kernel.op && w->nranks <= GS_RANKS) {
+        i = gs_reduce_few(c, kernel, f, o, even);
     }
     for (; i < even; i += c.nthreads * GS_PACKS) {
         gs_acc_t acc[GS_PACKS] = {{{0, 0, 0, 0}}};
@@ -283,9 +284,9 @@ GS_FN void gs_reduce(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t t
                 GS_UNROLL
                 for (uint32_t u = 0; u < GS_PACKS; u++) {
                     if (0 == g && p0 == w->src_first) {
-                        acc[u] = gs_acc_start(gs_acc_type(w, op, type), v[g][u]);
+                        acc[u] = gs_acc_start(gs_acc_type(kernel), v[g][u]);
                     } else if (p0 + g < w->src_end) {
-                        gs_acc_op(w, op, type, &acc[u], v[g][u]);
+                        gs_acc_op(kernel, &acc[u], v[g][u]);
                     }
                 }
             }
@@ -293,7 +294,7 @@ GS_FN void gs_reduce(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t t
         GS_UNROLL
         for (uint32_t u = 0; u < GS_PACKS; u++) {
             if (i + u * c.nthreads < even) {
-                gs_store(w, o, align, true, i + u * c.nthreads, gs_acc_end(gs_acc_type(w, op, type), &acc[u]));
+                gs_store(w, o, align, true, i + u * c.nthreads, gs_acc_end(gs_acc_type(kernel), &acc[u]));
             }
         }
     }

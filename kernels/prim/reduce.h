@@ -303,22 +303,30 @@ GS_OUTLINE gs_pack_t gs_reduce_packs(uint32_t op, uint32_t type, const gs_pack_t
 }
 #endif
 
-/* What a kernel was compiled for: an operation and a type, or GS_ANY: read them from the descriptor. */
+/* Read operation and type from the descriptor. */
 #define GS_ANY 0xffffffffu
 
-GS_FN void gs_acc_op(const gpusym_work_t *w, uint32_t op, uint32_t type, gs_acc_t *acc, gs_pack_t v)
+/* A kernel: the descriptor of the launch, and what the kernel was compiled for. Passed by value to functions that are inlined,
+ * where all but the descriptor are constants. */
+typedef struct {
+    const gpusym_work_t *w;
+    uint32_t op, type; /* or both GS_ANY */
+    bool reduces;      /* else packs are moved as they are */
+} gs_kernel_t;
+
+GS_FN void gs_acc_op(gs_kernel_t kernel, gs_acc_t *acc, gs_pack_t v)
 {
-    if (GS_ANY == op) {
-        *acc = gs_acc_any(w->op, w->type, *acc, v);
+    if (GS_ANY == kernel.op) {
+        *acc = gs_acc_any(kernel.w->op, kernel.w->type, *acc, v);
     } else {
-        gs_acc_apply(op, type, acc, v);
+        gs_acc_apply(kernel.op, kernel.type, acc, v);
     }
 }
 
-/* Whether and how packs are widened: constant in a specialised kernel. */
-GS_FN uint32_t gs_acc_type(const gpusym_work_t *w, uint32_t op, uint32_t type)
+/* Whether and how packs are widened. */
+GS_FN uint32_t gs_acc_type(gs_kernel_t kernel)
 {
-    return GS_ANY == op ? w->type : type;
+    return GS_ANY == kernel.op ? kernel.w->type : kernel.type;
 }
 
 #endif

@@ -62,14 +62,15 @@ GS_FN uint32_t gs_ce_await(gs_ctx_t c, const gpusym_work_t *w)
 }
 
 /* One piece: ours is at w->in, the others' have arrived; the result goes to w->out. */
-GS_FN void gs_ce_reduce(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type)
+GS_FN void gs_ce_reduce(gs_ctx_t c, gs_kernel_t kernel)
 {
+    const gpusym_work_t *const w = kernel.w;
     const uint32_t status = gs_ce_await(c, w);
     if (GPUSYM_STATUS_OK == status) {
         const gs_ctx_t all = {c.block * c.nthreads + c.thread, c.nblocks * c.nthreads, c.block, c.nblocks};
         const gs_from_t from = {GS_FROM_SENT, w->copies.off, w->copies.step, (const char *)w->in};
         const gs_to_t to = {GS_TO_OUT, 0, 0, w->bytes};
-        gs_reduce(all, w, op, type, &from, &to, (uint32_t)((w->bytes + 15) / 16));
+        gs_reduce(all, kernel, &from, &to, (uint32_t)((w->bytes + 15) / 16));
     }
     gs_block_sync(c);
     if (0 == c.thread && gs_last_keeps(c, w, status) && GPUSYM_STATUS_OK == gs_ce_kept(w)) {

@@ -25,9 +25,10 @@
 #include "kernels/symm/resident.h"
 
 /* One all-reduce, with this status so far; returns that at the end. chunk: packs of an epoch. */
-GS_FN uint32_t gs_agxll_r_call(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool mc,
-                               const gs_message_t *m, uint32_t chunk, uint32_t epoch, uint32_t status)
+GS_FN uint32_t gs_agxll_r_call(gs_ctx_t c, gs_kernel_t kernel, bool mc, const gs_message_t *m, uint32_t chunk,
+                               uint32_t epoch, uint32_t status)
 {
+    const gpusym_work_t *const w = kernel.w;
     const uint32_t in_align = gs_align(m->in), out_align = gs_align(m->out);
     const uint64_t packs = (m->bytes + 15) / 16;
     const uint32_t first = c.block * c.nthreads + c.thread, stride = c.nblocks * c.nthreads;
@@ -48,7 +49,7 @@ GS_FN uint32_t gs_agxll_r_call(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, 
         for (uint64_t i = first; i < n; i += stride) {
             const gs_pack_t own = gs_ld_user(m->in, in_align, m->bytes, base + i);
             const bool two = gs_ll_two(m->bytes, base + i);
-            const gs_pack_t v = gs_ll_reduce(w, op, type, 0, w->nranks, epoch, i, two, own, &status);
+            const gs_pack_t v = gs_ll_reduce(kernel, 0, w->nranks, epoch, i, two, own, &status);
             if (GPUSYM_STATUS_OK == status) {
                 gs_st_user(m->out, out_align, m->bytes, base + i, v);
             }
@@ -61,9 +62,10 @@ GS_FN uint32_t gs_agxll_r_call(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, 
 #define GS_COMMAND_PACKS 4u
 /* Packs i, i + step, ..., k of them, as far as they are below `packs`, reduced over all ranks; own: our input, which becomes
  * the result. Waits for all their lines at once. k is a constant. */
-GS_FN uint32_t gs_command_reduce(const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_command_t *r, uint32_t k,
-                              uint32_t packs, uint32_t i, uint32_t step, gs_pack_t own[GS_COMMAND_PACKS])
+GS_FN uint32_t gs_command_reduce(gs_kernel_t kernel, const gs_command_t *r, uint32_t k, uint32_t packs, uint32_t i,
+                                 uint32_t step, gs_pack_t own[GS_COMMAND_PACKS])
 {
+    const gpusym_work_t *const w = kernel.w;
     const uint32_t group = k < GS_COMMAND_PACKS ? GS_LL_GROUP : GS_LL_GROUP / 2; /* lines that fit the registers */
     gs_acc_t acc[GS_COMMAND_PACKS] = {{{0, 0, 0, 0}}};
     gs_wait_t wait = GS_WAIT_INIT;
@@ -104,16 +106,16 @@ GS_FN uint32_t gs_command_reduce(const gpusym_work_t *w, uint32_t op, uint32_t t
             GS_UNROLL
             for (uint32_t g = 0; g < group; g++) {
                 if (0 == p0 + g) {
-                    acc[u] = gs_acc_start(gs_acc_type(w, op, type), v[u][g]);
+                    acc[u] = gs_acc_start(gs_acc_type(kernel), v[u][g]);
                 } else if (p0 + g < w->nranks) {
-                    gs_acc_op(w, op, type, &acc[u], v[u][g]);
+                    gs_acc_op(kernel, &acc[u], v[u][g]);
                 }
             }
         }
     }
     GS_UNROLL
     for (uint32_t u = 0; u < k; u++) {
-        own[u] = gs_acc_end(gs_acc_type(w, op, type), &acc[u]);
+        own[u] = gs_acc_end(gs_acc_type(kernel), &acc[u]);
     }
     return GPUSYM_STATUS_OK;
 }
@@ -128,15 +130,15 @@ GS_FN void gs_command_send(const gpusym_work_t *w, const gs_command_t *r, uint32
 }
 
 /* Packs i, i + step, ... of a call of which nothing can be taken back any more: all have been sent. */
-GS_FN uint32_t gs_command_rest(const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_command_t *r, uint32_t packs,
-                            uint32_t i, uint32_t step)
+GS_FN uint32_t gs_command_rest(gs_kernel_t kernel, const gs_command_t *r, uint32_t packs, uint32_t i, uint32_t step)
 {
+    const gpusym_work_t *const w = kernel.w;
     const uint32_t in_align = gs_align(r->m.in), out_align = gs_align(r->m.out);
     uint32_t status = GPUSYM_STATUS_OK;
     GS_NO_UNROLL
     for (; i < packs && GPUSYM_STATUS_OK == status; i += step) {
         const gs_pack_t own = gs_ld_user_strong(r->m.in, in_align, r->m.bytes, i);
-        const gs_pack_t v = gs_ll_reduce(w, op, type, 0, w->nranks, r->epoch, i, gs_ll_two(r->m.bytes, i), own, &status);
+        const gs_pack_t v = gs_ll_reduce(kernel, 0, w->nranks, r->epoch, i, gs_ll_two(r->m.bytes, i), own, &status);
         if (GPUSYM_STATUS_OK == status) {
             gs_st_user(r->m.out, out_align, r->m.bytes, i, v);
         }
@@ -153,9 +155,9 @@ GS_FN uint32_t gs_command_rest(const gpusym_work_t *w, uint32_t op, uint32_t typ
  * come all peers are in the call, and their other lines come by themselves.
  * Ends with a barrier of part, behind all that its threads store; all return the same.
  */
-GS_FN uint32_t gs_agxll_r_command(gs_ctx_t part, const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_command_t *r,
-                               uint32_t k)
+GS_FN uint32_t gs_agxll_r_command(gs_ctx_t part, gs_kernel_t kernel, const gs_command_t *r, uint32_t k)
 {
+    const gpusym_work_t *const w = kernel.w;
     const uint32_t in_align = gs_align(r->m.in), out_align = gs_align(r->m.out);
     const uint32_t packs = (uint32_t)((r->m.bytes + 15) / 16), first = part.thread, step = part.nthreads;
     gs_pack_t v[GS_COMMAND_PACKS] = {{{0, 0}}};
@@ -176,7 +178,7 @@ GS_FN uint32_t gs_agxll_r_command(gs_ctx_t part, const gpusym_work_t *w, uint32_
     for (uint32_t i = first + k * step; k > 1 && i < packs; i += step) {
         gs_command_send(w, r, i, gs_ld_user_strong(r->m.in, in_align, r->m.bytes, i));
     }
-    if (!gs_part_all(part, GPUSYM_STATUS_OK == gs_command_reduce(w, op, type, r, k, packs, first, step, v))) {
+    if (!gs_part_all(part, GPUSYM_STATUS_OK == gs_command_reduce(kernel, r, k, packs, first, step, v))) {
         return GPUSYM_STATUS_RETIRED;
     }
     GS_UNROLL
@@ -189,12 +191,13 @@ GS_FN uint32_t gs_agxll_r_command(gs_ctx_t part, const gpusym_work_t *w, uint32_
         (void)gs_part_all(part, true);
         return GPUSYM_STATUS_OK;
     }
-    return gs_block_worst(part, gs_command_rest(w, op, type, r, packs, first + k * step, step)); /* part is the block */
+    return gs_block_worst(part, gs_command_rest(kernel, r, packs, first + k * step, step)); /* part is the block */
 }
 
 /* Ends a launch of one block, which has done its own call with this status, and the calls that it is told of. */
-GS_FN void gs_agxll_r_resident(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, uint32_t status)
+GS_FN void gs_agxll_r_resident(gs_ctx_t c, gs_kernel_t kernel, uint32_t status)
 {
+    const gpusym_work_t *const w = kernel.w;
     gs_command_t r = {w->done_seq, w->epoch, {NULL, NULL, 0}};
     gs_ctx_t part = c;
     status = gs_block_worst(c, status);
@@ -203,21 +206,22 @@ GS_FN void gs_agxll_r_resident(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, 
         const uint64_t round = GPUSYM_PACK * (uint64_t)part.nthreads;
         /* Four packs of more than two ranks do not fit the registers; and of sums alone they are worth 75 KB of code, which is in
          * every GPU's memory. */
-        const bool common = GPUSYM_OP_SUM == op && (GPUSYM_T_F32 == type || GPUSYM_T_F64 == type);
+        const bool common = GPUSYM_OP_SUM == kernel.op && (GPUSYM_T_F32 == kernel.type || GPUSYM_T_F64 == kernel.type);
         const bool two = r.m.bytes <= 2 * round || w->nranks > 2 || !common;
-        status = r.m.bytes <= round ? gs_agxll_r_command(part, w, op, type, &r, 1)
-                 : two              ? gs_agxll_r_command(part, w, op, type, &r, 2)
-                                    : gs_agxll_r_command(part, w, op, type, &r, GS_COMMAND_PACKS);
+        status = r.m.bytes <= round ? gs_agxll_r_command(part, kernel, &r, 1)
+                 : two              ? gs_agxll_r_command(part, kernel, &r, 2)
+                                    : gs_agxll_r_command(part, kernel, &r, GS_COMMAND_PACKS);
     }
 }
 
-GS_FN void gs_agxll_r(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool mc)
+GS_FN void gs_agxll_r(gs_ctx_t c, gs_kernel_t kernel, bool mc)
 {
+    const gpusym_work_t *const w = kernel.w;
     const gs_message_t m = {(const char *)w->in, (char *)w->out, w->bytes};
     uint32_t status = mc ? gs_mc_ready(w) : (uint32_t)GPUSYM_STATUS_OK;
-    status = gs_agxll_r_call(c, w, op, type, mc, &m, w->chunk, w->epoch, status);
+    status = gs_agxll_r_call(c, kernel, mc, &m, w->chunk, w->epoch, status);
     if (!mc && 0 != w->linger_ns) {
-        gs_agxll_r_resident(c, w, op, type, status);
+        gs_agxll_r_resident(c, kernel, status);
     } else {
         gs_finish(c, w, status);
     }

@@ -235,9 +235,10 @@ GS_FN void gs_ll128_scatter(gs_ctx_t c, const gpusym_work_t *w, const gs_unit_t 
 }
 
 /* Reduces a lane's packs of a batch of our own slice over all ranks. */
-GS_FN void gs_ll128_reduce_lane(const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_unit_t *x, uint32_t g,
-                                uint32_t lane, const gs_batch_t *own, gs_packs_t *result, uint32_t *status)
+GS_FN void gs_ll128_reduce_lane(gs_kernel_t kernel, const gs_unit_t *x, uint32_t g, uint32_t lane,
+                                const gs_batch_t *own, gs_packs_t *result, uint32_t *status)
 {
+    const gpusym_work_t *const w = kernel.w;
     gs_acc_t acc[GS_BATCH] = {{{0, 0, 0, 0}}};
     const gs_packs_t input = gs_batch_load(w, own, lane);
     GS_NO_UNROLL
@@ -259,22 +260,22 @@ GS_FN void gs_ll128_reduce_lane(const gpusym_work_t *w, uint32_t op, uint32_t ty
             const uint32_t r = i / GS_BATCH, u = i % GS_BATCH;
             const gs_pack_t one = p0 + r == w->rank ? input.v[u] : v[r].v[u];
             if (0 == r && 0 == p0) {
-                acc[u] = gs_acc_start(gs_acc_type(w, op, type), one);
+                acc[u] = gs_acc_start(gs_acc_type(kernel), one);
             } else if (p0 + r < w->nranks) {
-                gs_acc_op(w, op, type, &acc[u], one);
+                gs_acc_op(kernel, &acc[u], one);
             }
         }
     }
     GS_UNROLL
     for (uint32_t u = 0; u < GS_BATCH; u++) {
-        result->v[u] = gs_acc_end(gs_acc_type(w, op, type), &acc[u]);
+        result->v[u] = gs_acc_end(gs_acc_type(kernel), &acc[u]);
     }
 }
 
 /* Reduces our unit and sends the result to all. */
-GS_FN void gs_ll128_reduce(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_unit_t *x,
-                           uint32_t *status)
+GS_FN void gs_ll128_reduce(gs_ctx_t c, gs_kernel_t kernel, const gs_unit_t *x, uint32_t *status)
 {
+    const gpusym_work_t *const w = kernel.w;
     GS_NO_UNROLL
     for (uint32_t g = 0; g < w->chunk; g += GS_BATCH * GPUSYM_LL128_PACKS) {
         const gs_batch_t own = gs_batch(w, x, g, w->rank, w->rank, NULL);
@@ -282,7 +283,7 @@ GS_FN void gs_ll128_reduce(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint
         GS_NO_UNROLL
         for (uint32_t lane = c.thread % GS_WARP; lane < 32; lane += GS_WARP) {
             gs_packs_t v = {{{{0, 0}}}};
-            gs_ll128_reduce_lane(w, op, type, x, g, lane, &own, &v, status);
+            gs_ll128_reduce_lane(kernel, x, g, lane, &own, &v, status);
             if (GPUSYM_STATUS_OK != *status) {
                 return;
             }
@@ -332,8 +333,9 @@ GS_FN void gs_ll128_gather(gs_ctx_t c, const gpusym_work_t *w, const gs_unit_t *
 }
 
 /* All rounds of a stream. */
-GS_FN uint32_t gs_ll128_stream(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, uint32_t stream)
+GS_FN uint32_t gs_ll128_stream(gs_ctx_t c, gs_kernel_t kernel, uint32_t stream)
 {
+    const gpusym_work_t *const w = kernel.w;
     const uint64_t step = (uint64_t)gs_streams(w) * w->chunk;
     uint32_t status = GPUSYM_STATUS_OK;
     gs_unit_t now = {stream, 0, 0}, next = {stream, 0, (uint64_t)stream * w->chunk};
@@ -343,7 +345,7 @@ GS_FN uint32_t gs_ll128_stream(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, 
             gs_ll128_scatter(c, w, &next);
         }
         if (some) {
-            gs_ll128_reduce(c, w, op, type, &now, &status);
+            gs_ll128_reduce(c, kernel, &now, &status);
         }
         if (some && GPUSYM_STATUS_OK == status) {
             gs_ll128_gather(c, w, &now, &status);
@@ -358,12 +360,13 @@ GS_FN uint32_t gs_ll128_stream(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, 
     return status;
 }
 
-GS_FN void gs_rs_ag_ll128(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type)
+GS_FN void gs_rs_ag_ll128(gs_ctx_t c, gs_kernel_t kernel)
 {
+    const gpusym_work_t *const w = kernel.w;
     const uint32_t streams = GPUSYM_LL128_STREAMS(w->nthreads), first = c.block * streams;
     uint32_t status = GPUSYM_STATUS_OK;
     for (uint32_t s = c.thread / GS_WARP; s < streams && GPUSYM_STATUS_OK == status; s += c.nthreads / GS_WARP) {
-        status = gs_ll128_stream(c, w, op, type, first + s);
+        status = gs_ll128_stream(c, kernel, first + s);
     }
     gs_finish(c, w, status);
 }

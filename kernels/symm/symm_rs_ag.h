@@ -101,9 +101,9 @@ GS_FN void gs_rs_scatter(gs_ctx_t c, const gpusym_work_t *w, bool push, bool all
 }
 
 /* Reduces our slice and hands it to all who get it: to their slots, or (zero copy) to their users. */
-GS_FN void gs_rs_reduce(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool push, bool zero,
-                        const gs_chunk_t *k)
+GS_FN void gs_rs_reduce(gs_ctx_t c, gs_kernel_t kernel, bool push, bool zero, const gs_chunk_t *k)
 {
+    const gpusym_work_t *const w = kernel.w;
     uint32_t first;
     const uint32_t n = gs_slice(w, k, w->rank, &first);
     const uint64_t at = k->base + first;
@@ -115,7 +115,7 @@ GS_FN void gs_rs_reduce(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_
     };
     const gs_to_t to = {zero ? GS_TO_OUTS : GS_TO_SLOTS, k->out + 16ull * first, 16 * at, w->bytes - 16 * at};
     if (0 != n) {
-        gs_reduce(c, w, op, type, &from, &to, n);
+        gs_reduce(c, kernel, &from, &to, n);
     }
 }
 
@@ -144,8 +144,9 @@ GS_FN void gs_ag_copy_out(gs_ctx_t c, const gpusym_work_t *w, const gs_chunk_t *
     gs_ag_own(c, w, k);
 }
 
-GS_FN void gs_rs_ag(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool push)
+GS_FN void gs_rs_ag(gs_ctx_t c, gs_kernel_t kernel, bool push)
 {
+    const gpusym_work_t *const w = kernel.w;
     uint32_t status = GPUSYM_STATUS_OK;
 
     /* Phase t - 1 of the comment at the top: t counts from 0 so that chunk t is the one to scatter. */
@@ -160,7 +161,7 @@ GS_FN void gs_rs_ag(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t ty
             gs_ag_copy_out(c, w, &k);
         }
         if (t > 0 && gs_rs_ag_chunk(c, w, t - 1, &k)) {
-            gs_rs_reduce(c, w, op, type, push, false, &k);
+            gs_rs_reduce(c, kernel, push, false, &k);
             crossed = true;
         }
         if (!crossed) {
@@ -173,8 +174,9 @@ GS_FN void gs_rs_ag(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t ty
 
 /* Zero copy, push. A message that the staging area holds is one chunk: two barriers. (To await a chunk's flags only when the
  * next one has been scattered was no faster on 4 x H200, nor was it to pull a part meanwhile.) */
-GS_FN void gs_rs_ag_st_z(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type)
+GS_FN void gs_rs_ag_st_z(gs_ctx_t c, gs_kernel_t kernel)
 {
+    const gpusym_work_t *const w = kernel.w;
     uint32_t status = GPUSYM_STATUS_OK;
 
     for (uint32_t t = 0; GPUSYM_STATUS_OK == status; t++) {
@@ -185,7 +187,7 @@ GS_FN void gs_rs_ag_st_z(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32
             crossed = true;
         }
         if (t > 0 && gs_rs_ag_chunk(c, w, t - 1, &k)) {
-            gs_rs_reduce(c, w, op, type, true, true, &k);
+            gs_rs_reduce(c, kernel, true, true, &k);
             gs_ag_own(c, w, &k);
             crossed = true;
         }
@@ -198,11 +200,12 @@ GS_FN void gs_rs_ag_st_z(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32
 }
 
 /* Zero copy, pull. All ranks are in the call, so their inputs are there: the only barrier is at the end. */
-GS_FN void gs_rs_ag_ld_z(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type)
+GS_FN void gs_rs_ag_ld_z(gs_ctx_t c, gs_kernel_t kernel)
 {
+    const gpusym_work_t *const w = kernel.w;
     gs_chunk_t k;
     for (uint32_t t = 0; gs_rs_ag_chunk(c, w, t, &k); t++) {
-        gs_rs_reduce(c, w, op, type, false, true, &k);
+        gs_rs_reduce(c, kernel, false, true, &k);
         gs_ag_own(c, w, &k);
     }
     gs_finish(c, w, gs_barrier(c, w, w->epoch));

@@ -291,9 +291,9 @@ GS_FN void gs_xll_r_answers(const gpusym_work_t *w, uint64_t i, uint64_t pack, u
     }
 }
 
-GS_FN uint32_t gs_xll_r_call(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, const gs_message_t *m,
-                             uint32_t epoch)
+GS_FN uint32_t gs_xll_r_call(gs_ctx_t c, gs_kernel_t kernel, const gs_message_t *m, uint32_t epoch)
 {
+    const gpusym_work_t *const w = kernel.w;
     const uint64_t packs = gs_lines(w->bytes), bytes = w->recv[w->rank].bytes;
     const uint64_t mine = w->src_first < w->src_end ? gs_lines(bytes) : 0;
     const uint32_t first = c.block * c.nthreads + c.thread, stride = c.nblocks * c.nthreads;
@@ -312,7 +312,7 @@ GS_FN uint32_t gs_xll_r_call(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, ui
                 if (gs_is_src(w, w->rank)) {
                     own = gs_ld_user_strong(in, gs_align(in), bytes, base + i);
                 }
-                const gs_pack_t v = gs_ll_reduce(w, op, type, w->src_first, w->src_end, epoch, i,
+                const gs_pack_t v = gs_ll_reduce(kernel, w->src_first, w->src_end, epoch, i,
                                                  gs_ll_two(bytes, base + i), own, &status);
                 if (GPUSYM_STATUS_OK == status) {
                     gs_st_user(out, gs_align(out), bytes, base + i, v);
@@ -342,14 +342,15 @@ GS_FN uint32_t gs_part_worst(gs_ctx_t c, gs_ctx_t part, uint32_t status)
  * does them (symm_ll.h): they have the same segments, elsewhere.  The host rings only when all ranks are in the call: who
  * sends but gets nothing could not find that out.
  */
-GS_FN void gs_xll_launch(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool reduce)
+GS_FN void gs_xll_launch(gs_ctx_t c, gs_kernel_t kernel)
 {
+    const gpusym_work_t *const w = kernel.w;
     gs_command_t r = {w->done_seq, w->epoch, {(const char *)w->in, (char *)w->out, w->bytes}};
     gs_ctx_t part = c;
     uint32_t status;
     do {
-        status = reduce ? gs_xll_r_call(part, w, op, type, &r.m, r.epoch)
-                        : gs_xll_call(part, w, false, &r.m, r.epoch, GPUSYM_STATUS_OK);
+        status = kernel.reduces ? gs_xll_r_call(part, kernel, &r.m, r.epoch)
+                                : gs_xll_call(part, w, false, &r.m, r.epoch, GPUSYM_STATUS_OK);
         if (0 == w->linger_ns) {
             gs_finish(c, w, status);
             return;
@@ -358,19 +359,16 @@ GS_FN void gs_xll_launch(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32
     } while (gs_command_end(c, w, part, &r, status) && gs_command_next(c, w, &r, &part));
 }
 
-GS_FN void gs_xll(gs_ctx_t c, const gpusym_work_t *w, bool mc)
+/* XLL, XLL_R; mc: XLLMC. */
+GS_FN void gs_xll(gs_ctx_t c, gs_kernel_t kernel, bool mc)
 {
+    const gpusym_work_t *const w = kernel.w;
     if (mc) {
         const gs_message_t m = {(const char *)w->in, (char *)w->out, w->bytes};
         gs_finish(c, w, gs_xll_call(c, w, true, &m, w->epoch, gs_mc_ready(w)));
     } else {
-        gs_xll_launch(c, w, 0, 0, false);
+        gs_xll_launch(c, kernel);
     }
-}
-
-GS_FN void gs_xll_r(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type)
-{
-    gs_xll_launch(c, w, op, type, true);
 }
 
 /* ---- staged ---- */
@@ -439,8 +437,9 @@ GS_FN void gs_x_copy_out(gs_ctx_t c, const gpusym_work_t *w, uint32_t t)
 }
 
 /* Reduces chunk t of what the sources have for us. */
-GS_FN void gs_x_reduce(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool push, uint32_t t)
+GS_FN void gs_x_reduce(gs_ctx_t c, gs_kernel_t kernel, bool push, uint32_t t)
 {
+    const gpusym_work_t *const w = kernel.w;
     uint64_t from;
     const uint64_t bytes = gs_x_part(c, w, w->recv[w->rank].bytes, w->chunk, t, &from);
     const gs_from_t f = {
@@ -451,22 +450,23 @@ GS_FN void gs_x_reduce(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t
     };
     const gs_to_t o = {GS_TO_OUT, 0, w->recv[w->rank].off + from, bytes};
     if (0 != bytes && w->src_first < w->src_end) {
-        gs_reduce(c, w, op, type, &f, &o, (uint32_t)gs_lines(bytes));
+        gs_reduce(c, kernel, &f, &o, (uint32_t)gs_lines(bytes));
     }
 }
 
 /* push: XST, XST_R; else XLD_R. */
-GS_FN void gs_xchg(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type, bool push, bool reduce)
+GS_FN void gs_xchg(gs_ctx_t c, gs_kernel_t kernel, bool push)
 {
+    const gpusym_work_t *const w = kernel.w;
     const uint32_t chunks = (uint32_t)((w->span + w->chunk - 1) / w->chunk);
     uint32_t status = GPUSYM_STATUS_OK;
 
     for (uint32_t t = 0; t <= chunks && GPUSYM_STATUS_OK == status; t++) {
         if (t < chunks) {
-            gs_x_put(c, w, push, reduce && gs_is_src(w, w->rank), false, t);
+            gs_x_put(c, w, push, kernel.reduces && gs_is_src(w, w->rank), false, t);
         }
-        if (t > 0 && reduce) {
-            gs_x_reduce(c, w, op, type, push, t - 1);
+        if (t > 0 && kernel.reduces) {
+            gs_x_reduce(c, kernel, push, t - 1);
         } else if (t > 0) {
             gs_x_copy_out(c, w, t - 1);
         }
@@ -511,14 +511,15 @@ GS_FN void gs_x_z(gs_ctx_t c, const gpusym_work_t *w, bool push)
     gs_finish(c, w, gs_barrier(c, w, w->epoch));
 }
 
-GS_FN void gs_xld_r_z(gs_ctx_t c, const gpusym_work_t *w, uint32_t op, uint32_t type)
+GS_FN void gs_xld_r_z(gs_ctx_t c, gs_kernel_t kernel)
 {
+    const gpusym_work_t *const w = kernel.w;
     const uint64_t mine = w->src_first < w->src_end ? w->recv[w->rank].bytes : 0;
     uint64_t from, bytes;
     for (uint32_t t = 0; 0 != (bytes = gs_x_part(c, w, mine, w->chunk, t, &from)); t++) {
         const gs_from_t f = {GS_FROM_REMOTE, from, 0, NULL};
         const gs_to_t o = {GS_TO_OUT, 0, w->recv[w->rank].off + from, bytes};
-        gs_reduce(c, w, op, type, &f, &o, (uint32_t)gs_lines(bytes));
+        gs_reduce(c, kernel, &f, &o, (uint32_t)gs_lines(bytes));
     }
     gs_finish(c, w, gs_barrier(c, w, w->epoch));
 }

@@ -337,13 +337,14 @@ static void the_generic_choice_is_the_same(void **state)
         const gs_pack_t a = {{next_random() & NO_NAN, next_random() & NO_NAN}};
         const gs_pack_t b = {{next_random() & NO_NAN, next_random() & NO_NAN}};
         const gpusym_work_t w = {.op = op, .type = type};
+        const gs_kernel_t one_kernel = {&w, op, type, true}, any_kernel = {&w, GS_ANY, GS_ANY, true};
         if (!gpusym_op_valid(op, type)) {
             continue;
         }
-        assert_int_equal(gs_acc_type(&w, GS_ANY, GS_ANY), type);
+        assert_int_equal(gs_acc_type(any_kernel), type);
         gs_acc_t one = gs_acc_start(type, a), any = gs_acc_start(type, a);
-        gs_acc_op(&w, op, type, &one, b);
-        gs_acc_op(&w, GS_ANY, GS_ANY, &any, b);
+        gs_acc_op(one_kernel, &one, b);
+        gs_acc_op(any_kernel, &any, b);
         assert_memory_equal(&one, &any, sizeof one);
     }
 }
