@@ -10,7 +10,6 @@
 #include "kernels/symm/symm_ce.h"
 #include "kernels/symm/symm_ll.h"
 #include "kernels/symm/symm_ll128.h"
-#include "kernels/symm/symm_mc.h"
 #include "kernels/symm/symm_rs_ag.h"
 #include "kernels/symm/symm_xchg.h"
 
@@ -21,24 +20,24 @@ enum gs_family_reduces {
 };
 
 #define GS_RUN_AGXLL_R(c, kernel) gs_agxll_r(c, kernel, false)
-#define GS_RUN_RSXLD_AGXST(c, kernel) gs_rs_ag(c, kernel, false)
-#define GS_RUN_RSXST_AGXST(c, kernel) gs_rs_ag(c, kernel, true)
+#define GS_RUN_RSXLD_AGXST(c, kernel) gs_rs_ag(c, kernel, GS_LD)
+#define GS_RUN_RSXST_AGXST(c, kernel) gs_rs_ag(c, kernel, GS_ST)
 #define GS_RUN_RSXLD_AGXST_Z(c, kernel) gs_rs_ag_ld_z(c, kernel)
-#define GS_RUN_RSXST_AGXST_Z(c, kernel) gs_rs_ag_st_z(c, kernel)
+#define GS_RUN_RSXST_AGXST_Z(c, kernel) gs_rs_ag(c, kernel, GS_ST_Z)
 #define GS_RUN_RSXLL128_AGXLL128(c, kernel) gs_rs_ag_ll128(c, kernel)
 #define GS_RUN_XLL(c, kernel) gs_xll(c, kernel, false)
 #define GS_RUN_XLL_R(c, kernel) gs_xll(c, kernel, false)
-#define GS_RUN_XST(c, kernel) gs_xchg(c, kernel, true)
-#define GS_RUN_XST_R(c, kernel) gs_xchg(c, kernel, true)
+#define GS_RUN_XST(c, kernel) gs_xchg(c, kernel, GS_ST)
+#define GS_RUN_XST_R(c, kernel) gs_xchg(c, kernel, GS_ST)
 #define GS_RUN_XST_Z(c, kernel) gs_x_z(c, (kernel).w, true)
-#define GS_RUN_XLD_R(c, kernel) gs_xchg(c, kernel, false)
+#define GS_RUN_XLD_R(c, kernel) gs_xchg(c, kernel, GS_LD)
 #define GS_RUN_XLD_Z(c, kernel) gs_x_z(c, (kernel).w, false)
 #define GS_RUN_XLD_R_Z(c, kernel) gs_xld_r_z(c, kernel)
 #define GS_RUN_AGXLLMC_R(c, kernel) gs_agxll_r(c, kernel, true)
-#define GS_RUN_RSXLDMC_AGXSTMC(c, kernel) gs_rs_ag_mc(c, (kernel).w)
+#define GS_RUN_RSXLDMC_AGXSTMC(c, kernel) gs_rs_ag(c, kernel, GS_MC)
 #define GS_RUN_XLLMC(c, kernel) gs_xll(c, kernel, true)
-#define GS_RUN_XSTMC(c, kernel) gs_xchg_mc(c, (kernel).w, false)
-#define GS_RUN_XLDMC_R(c, kernel) gs_xchg_mc(c, (kernel).w, true)
+#define GS_RUN_XSTMC(c, kernel) gs_xchg(c, kernel, GS_MC)
+#define GS_RUN_XLDMC_R(c, kernel) gs_xchg(c, kernel, GS_MC)
 #define GS_RUN_CHAN_SIMPLE(c, kernel) gs_channels(c, kernel, GS_SIMPLE)
 #define GS_RUN_CHAN_SIMPLE_R(c, kernel) gs_channels(c, kernel, GS_SIMPLE)
 #define GS_RUN_CHAN_LL(c, kernel) gs_channels(c, kernel, GS_LL)

@@ -87,6 +87,12 @@ GS_FN gs_ctx_t gs_share(gs_ctx_t c, uint32_t parts, uint32_t *share, uint32_t *s
     return mine;
 }
 
+/* How staged data cross from rank to rank; a constant to the compiler. */
+#define GS_LD 0u   /* to one's own heap, loaded from there */
+#define GS_ST 1u   /* stored to the heap of the rank that wants them */
+#define GS_ST_Z 2u /* ... and results straight to outputs */
+#define GS_MC 3u   /* by multicast stores, or reduced by the switch over all heaps */
+
 /* Where the ranks' inputs lie. */
 #define GS_FROM_OWN 0u   /* in our own slot, scattered there */
 #define GS_FROM_SLOTS 1u /* in the ranks' slots */

@@ -21,8 +21,7 @@
 #ifndef GPUSYM_KERNELS_SYMM_MC_H
 #define GPUSYM_KERNELS_SYMM_MC_H
 
-#include "kernels/symm/symm_rs_ag.h"
-#include "kernels/symm/symm_xchg.h"
+#include "kernels/prim/move.h"
 
 /* gs_barrier with one multicast store in place of nranks - 1, by the same flags: so a timeout can name who is missing,
  * which a count of arrivals could not, and a failed launch leaves nothing behind that has to be counted anew. */
@@ -60,88 +59,6 @@ GS_FN void gs_mc_reduce(gs_ctx_t c, const gpusym_work_t *w, uint64_t from, uint6
             }
         }
     }
-}
-
-GS_FN void gs_rs_ag_mc(gs_ctx_t c, const gpusym_work_t *w)
-{
-    uint32_t status = gs_mc_ready(w);
-
-    for (uint32_t t = 0; GPUSYM_STATUS_OK == status; t++) {
-        gs_chunk_t k;
-        bool crossed = false;
-        if (gs_rs_ag_chunk(c, w, t, &k)) {
-            gs_rs_scatter(c, w, false, true, &k);
-            crossed = true;
-        }
-        if (t > 1 && gs_rs_ag_chunk(c, w, t - 2, &k)) {
-            gs_ag_copy_out(c, w, &k);
-        }
-        if (t > 0 && gs_rs_ag_chunk(c, w, t - 1, &k)) {
-            uint32_t first;
-            const uint32_t n = gs_slice(w, &k, w->rank, &first);
-            const uint64_t at = 16 * (k.base + first);
-            gs_mc_reduce(c, w, k.in + 16ull * first, k.out + 16ull * first, at, w->bytes - at, n);
-            crossed = true;
-        }
-        if (!crossed) {
-            break;
-        }
-        status = gs_mc_barrier(c, w, w->epoch + t);
-    }
-    gs_finish(c, w, status);
-}
-
-/* Stores chunk t of our segment, the same for all, to all heaps. */
-GS_FN void gs_xstmc_put(gs_ctx_t c, const gpusym_work_t *w, uint32_t t)
-{
-    uint64_t from;
-    const uint64_t bytes = gs_x_part(c, w, w->send[w->rank].bytes, w->chunk, t, &from);
-    const char *in = (const char *)w->in + w->send[w->rank].off + from;
-    const uint32_t align = gs_align(in), n = (uint32_t)gs_lines(bytes);
-    char *to = (char *)w->mc + gs_x_at(c, w, t, w->rank);
-
-    for (uint32_t i = c.thread; i < n; i += c.nthreads * GS_PACKS) {
-        gs_pack_t v[GS_PACKS] = {{{0, 0}}};
-        GS_UNROLL
-        for (uint32_t u = 0; u < GS_PACKS; u++) {
-            if (i + u * c.nthreads < n) {
-                v[u] = gs_ld_user(in, align, bytes, i + u * c.nthreads);
-            }
-        }
-        GS_UNROLL
-        for (uint32_t u = 0; u < GS_PACKS; u++) {
-            if (i + u * c.nthreads < n) {
-                gs_mc_st16(to + 16ull * (i + u * c.nthreads), v[u]);
-            }
-        }
-    }
-}
-
-/* reduce: XLDMC_R; else XSTMC. */
-GS_FN void gs_xchg_mc(gs_ctx_t c, const gpusym_work_t *w, bool reduce)
-{
-    const uint32_t chunks = (uint32_t)((w->span + w->chunk - 1) / w->chunk);
-    uint32_t status = gs_mc_ready(w);
-
-    for (uint32_t t = 0; t <= chunks && GPUSYM_STATUS_OK == status; t++) {
-        if (t < chunks && reduce) {
-            gs_x_put(c, w, false, true, true, t);
-        } else if (t < chunks) {
-            gs_xstmc_put(c, w, t);
-        }
-        if (t > 0 && reduce) {
-            uint64_t from;
-            const uint64_t bytes = gs_x_part(c, w, w->recv[w->rank].bytes, w->chunk, t - 1, &from);
-            gs_mc_reduce(c, w, gs_x_at(c, w, t - 1, w->rank), 0, w->recv[w->rank].off + from, bytes,
-                         (uint32_t)gs_lines(bytes));
-        } else if (t > 0) {
-            gs_x_copy_out(c, w, t - 1);
-        }
-        if (t < chunks) {
-            status = gs_mc_barrier(c, w, w->epoch + t);
-        }
-    }
-    gs_finish(c, w, status);
 }
 
 #endif

@@ -33,7 +33,7 @@
 #ifndef GPUSYM_KERNELS_SYMM_RS_AG_H
 #define GPUSYM_KERNELS_SYMM_RS_AG_H
 
-#include "kernels/prim/move.h"
+#include "kernels/symm/symm_mc.h"
 
 /* One chunk as a block sees it. */
 typedef struct {
@@ -119,6 +119,15 @@ GS_FN void gs_rs_reduce(gs_ctx_t c, gs_kernel_t kernel, bool push, bool zero, co
     }
 }
 
+/* The same by the switch. */
+GS_FN void gs_rs_reduce_mc(gs_ctx_t c, const gpusym_work_t *w, const gs_chunk_t *k)
+{
+    uint32_t first;
+    const uint32_t n = gs_slice(w, k, w->rank, &first);
+    const uint64_t at = 16 * (k->base + first);
+    gs_mc_reduce(c, w, k->in + 16ull * first, k->out + 16ull * first, at, w->bytes - at, n);
+}
+
 /* The only source, if it gets the result at all, has it already: in its input. */
 GS_FN void gs_ag_own(gs_ctx_t c, const gpusym_work_t *w, const gs_chunk_t *k)
 {
@@ -144,57 +153,41 @@ GS_FN void gs_ag_copy_out(gs_ctx_t c, const gpusym_work_t *w, const gs_chunk_t *
     gs_ag_own(c, w, k);
 }
 
-GS_FN void gs_rs_ag(gs_ctx_t c, gs_kernel_t kernel, bool push)
+/* The pipeline, in one of the forms of move.h; a barrier ends each phase. GS_ST_Z: a message that the staging area holds is one
+ * chunk: two barriers. (To await a chunk's flags only when the next one has been scattered was no faster on 4 x H200, nor was it
+ * to pull a part meanwhile.) Phase t - 1 of the comment at the top: t counts from 0 so that chunk t is the one to
+ * scatter. */
+GS_FN void gs_rs_ag(gs_ctx_t c, gs_kernel_t kernel, uint32_t form)
 {
     const gpusym_work_t *const w = kernel.w;
-    uint32_t status = GPUSYM_STATUS_OK;
+    const bool push = GS_ST == form || GS_ST_Z == form, zero = GS_ST_Z == form;
+    uint32_t status = GS_MC == form ? gs_mc_ready(w) : (uint32_t)GPUSYM_STATUS_OK;
 
-    /* Phase t - 1 of the comment at the top: t counts from 0 so that chunk t is the one to scatter. */
     for (uint32_t t = 0; GPUSYM_STATUS_OK == status; t++) {
         gs_chunk_t k;
         bool crossed = false; /* something was handed to a peer: a barrier must follow */
         if (gs_rs_ag_chunk(c, w, t, &k)) {
-            gs_rs_scatter(c, w, push, false, &k);
+            gs_rs_scatter(c, w, push, GS_MC == form, &k);
             crossed = true;
         }
-        if (t > 1 && gs_rs_ag_chunk(c, w, t - 2, &k)) { /* between the two that fill the wire: 2 % at 64 MiB */
+        if (!zero && t > 1 && gs_rs_ag_chunk(c, w, t - 2, &k)) { /* between the two that fill the wire: 2 % at 64 MiB */
             gs_ag_copy_out(c, w, &k);
         }
         if (t > 0 && gs_rs_ag_chunk(c, w, t - 1, &k)) {
-            gs_rs_reduce(c, kernel, push, false, &k);
+            if (GS_MC == form) {
+                gs_rs_reduce_mc(c, w, &k);
+            } else {
+                gs_rs_reduce(c, kernel, push, zero, &k);
+            }
+            if (zero) {
+                gs_ag_own(c, w, &k);
+            }
             crossed = true;
         }
         if (!crossed) {
             break;
         }
-        status = gs_barrier(c, w, w->epoch + t);
-    }
-    gs_finish(c, w, status);
-}
-
-/* Zero copy, push. A message that the staging area holds is one chunk: two barriers. (To await a chunk's flags only when the
- * next one has been scattered was no faster on 4 x H200, nor was it to pull a part meanwhile.) */
-GS_FN void gs_rs_ag_st_z(gs_ctx_t c, gs_kernel_t kernel)
-{
-    const gpusym_work_t *const w = kernel.w;
-    uint32_t status = GPUSYM_STATUS_OK;
-
-    for (uint32_t t = 0; GPUSYM_STATUS_OK == status; t++) {
-        gs_chunk_t k;
-        bool crossed = false;
-        if (gs_rs_ag_chunk(c, w, t, &k)) {
-            gs_rs_scatter(c, w, true, false, &k);
-            crossed = true;
-        }
-        if (t > 0 && gs_rs_ag_chunk(c, w, t - 1, &k)) {
-            gs_rs_reduce(c, kernel, true, true, &k);
-            gs_ag_own(c, w, &k);
-            crossed = true;
-        }
-        if (!crossed) {
-            break;
-        }
-        status = gs_barrier(c, w, w->epoch + t);
+        status = GS_MC == form ? gs_mc_barrier(c, w, w->epoch + t) : gs_barrier(c, w, w->epoch + t);
     }
     gs_finish(c, w, status);
 }

@@ -24,8 +24,8 @@
 #define GPUSYM_KERNELS_SYMM_XCHG_H
 
 #include "kernels/prim/lines.h"
-#include "kernels/prim/move.h"
 #include "kernels/symm/resident.h"
+#include "kernels/symm/symm_mc.h"
 
 GS_FN uint64_t gs_lines(uint64_t bytes)
 {
@@ -385,25 +385,46 @@ GS_FN bool gs_x_own_aligned(const gpusym_work_t *w, uint64_t from, uint64_t byte
     return 0 == bytes % 16 && 16 == gs_align((const char *)w->in + w->send[w->rank].off + from);
 }
 
+/* Segments shared out among the threads of a block, in whole warps: each thread's part of the block does every shares-th segment
+ * that is not empty. */
+typedef struct {
+    gs_ctx_t mine; /* this thread in its part of the block */
+    uint32_t share, shares, at;
+} gs_segments_t;
+
+GS_FN gs_segments_t gs_segments(gs_ctx_t c, const gpusym_work_t *w, const gpusym_seg_t *seg)
+{
+    gs_segments_t s;
+    uint32_t parts = 0;
+    for (uint32_t p = 0; p < w->nranks; p++) {
+        parts += 0 != seg[p].bytes;
+    }
+    s.mine = gs_share(c, parts, &s.share, &s.shares);
+    s.at = 0;
+    return s;
+}
+
+/* Whether this thread does the next segment that is not empty. */
+GS_FN bool gs_segments_take(gs_segments_t *s)
+{
+    return s->at++ % s->shares == s->share;
+}
+
 /* Stores chunk t of the segments: to the receivers' heaps (push) or our own. own: our own segment too, and whatever its
  * alignment (all). */
 GS_FN void gs_x_put(gs_ctx_t c, const gpusym_work_t *w, bool push, bool own, bool all, uint32_t t)
 {
-    uint32_t parts = 0, part = 0, share, shares;
+    gs_segments_t segments = gs_segments(c, w, w->send);
     uint64_t from;
-    for (uint32_t p = 0; p < w->nranks; p++) {
-        parts += 0 != w->send[p].bytes;
-    }
-    const gs_ctx_t mine = gs_share(c, parts, &share, &shares);
     GS_NO_UNROLL
     for (uint32_t q = 0; q < w->nranks; q++) {
         const uint32_t p = gs_nth(w, q);
-        if (0 == w->send[p].bytes || (0 == q && !own) || part++ % shares != share) {
+        if (0 == w->send[p].bytes || (0 == q && !own) || !gs_segments_take(&segments)) {
             continue;
         }
         const uint64_t bytes = gs_x_part(c, w, w->send[p].bytes, w->chunk, t, &from);
         if (0 != bytes && (0 != q || all || !gs_x_own_aligned(w, from, bytes))) {
-            gs_copy(mine, (char *)w->peer[push ? p : w->rank] + gs_x_at(c, w, t, push ? w->rank : p),
+            gs_copy(segments.mine, (char *)w->peer[push ? p : w->rank] + gs_x_at(c, w, t, push ? w->rank : p),
                     (const char *)w->in + w->send[p].off + from, bytes);
         }
     }
@@ -412,15 +433,11 @@ GS_FN void gs_x_put(gs_ctx_t c, const gpusym_work_t *w, bool push, bool own, boo
 /* Copies chunk t of what has come, and of our own segment, to the user. */
 GS_FN void gs_x_copy_out(gs_ctx_t c, const gpusym_work_t *w, uint32_t t)
 {
-    uint32_t parts = 0, part = 0, share, shares;
+    gs_segments_t segments = gs_segments(c, w, w->recv);
     uint64_t from;
-    for (uint32_t p = 0; p < w->nranks; p++) {
-        parts += 0 != w->recv[p].bytes;
-    }
-    const gs_ctx_t mine = gs_share(c, parts, &share, &shares);
     GS_NO_UNROLL
     for (uint32_t p = 0; p < w->nranks; p++) {
-        if (0 == w->recv[p].bytes || part++ % shares != share) {
+        if (0 == w->recv[p].bytes || !gs_segments_take(&segments)) {
             continue;
         }
         const uint64_t bytes = gs_x_part(c, w, w->recv[p].bytes, w->chunk, t, &from);
@@ -428,9 +445,9 @@ GS_FN void gs_x_copy_out(gs_ctx_t c, const gpusym_work_t *w, uint32_t t)
             continue;
         }
         if (p == w->rank) {
-            gs_x_own(mine, w, from, bytes);
+            gs_x_own(segments.mine, w, from, bytes);
         } else {
-            gs_copy(mine, (char *)w->out + w->recv[p].off + from,
+            gs_copy(segments.mine, (char *)w->out + w->recv[p].off + from,
                     (const char *)w->peer[w->rank] + gs_x_at(c, w, t, p), bytes);
         }
     }
@@ -454,24 +471,81 @@ GS_FN void gs_x_reduce(gs_ctx_t c, gs_kernel_t kernel, bool push, uint32_t t)
     }
 }
 
-/* push: XST, XST_R; else XLD_R. */
-GS_FN void gs_xchg(gs_ctx_t c, gs_kernel_t kernel, bool push)
+/* Stores chunk t of our segment, the same for all, to all heaps. */
+GS_FN void gs_xstmc_put(gs_ctx_t c, const gpusym_work_t *w, uint32_t t)
+{
+    uint64_t from;
+    const uint64_t bytes = gs_x_part(c, w, w->send[w->rank].bytes, w->chunk, t, &from);
+    const char *in = (const char *)w->in + w->send[w->rank].off + from;
+    const uint32_t align = gs_align(in), n = (uint32_t)gs_lines(bytes);
+    char *to = (char *)w->mc + gs_x_at(c, w, t, w->rank);
+
+    for (uint32_t i = c.thread; i < n; i += c.nthreads * GS_PACKS) {
+        gs_pack_t v[GS_PACKS] = {{{0, 0}}};
+        GS_UNROLL
+        for (uint32_t u = 0; u < GS_PACKS; u++) {
+            if (i + u * c.nthreads < n) {
+                v[u] = gs_ld_user(in, align, bytes, i + u * c.nthreads);
+            }
+        }
+        GS_UNROLL
+        for (uint32_t u = 0; u < GS_PACKS; u++) {
+            if (i + u * c.nthreads < n) {
+                gs_mc_st16(to + 16ull * (i + u * c.nthreads), v[u]);
+            }
+        }
+    }
+}
+
+/* Has the switch reduce chunk t of what is for us. */
+GS_FN void gs_x_reduce_mc(gs_ctx_t c, const gpusym_work_t *w, uint32_t t)
+{
+    uint64_t from;
+    const uint64_t bytes = gs_x_part(c, w, w->recv[w->rank].bytes, w->chunk, t, &from);
+    gs_mc_reduce(c, w, gs_x_at(c, w, t, w->rank), 0, w->recv[w->rank].off + from, bytes, (uint32_t)gs_lines(bytes));
+}
+
+/* Chunk t leaves the user's input. form: GS_LD, GS_ST, GS_MC. */
+GS_FN void gs_xchg_send(gs_ctx_t c, gs_kernel_t kernel, uint32_t form, uint32_t t)
+{
+    const gpusym_work_t *const w = kernel.w;
+    if (GS_MC == form && !kernel.reduces) {
+        gs_xstmc_put(c, w, t);
+    } else if (GS_MC == form) {
+        gs_x_put(c, w, false, true, true, t);
+    } else {
+        gs_x_put(c, w, GS_ST == form, kernel.reduces && gs_is_src(w, w->rank), false, t);
+    }
+}
+
+/* Chunk t comes to the user's output. */
+GS_FN void gs_xchg_take(gs_ctx_t c, gs_kernel_t kernel, uint32_t form, uint32_t t)
+{
+    if (!kernel.reduces) {
+        gs_x_copy_out(c, kernel.w, t);
+    } else if (GS_MC == form) {
+        gs_x_reduce_mc(c, kernel.w, t);
+    } else {
+        gs_x_reduce(c, kernel, GS_ST == form, t);
+    }
+}
+
+/* form: GS_ST: XST, XST_R; GS_LD: XLD_R; GS_MC: XSTMC, XLDMC_R. */
+GS_FN void gs_xchg(gs_ctx_t c, gs_kernel_t kernel, uint32_t form)
 {
     const gpusym_work_t *const w = kernel.w;
     const uint32_t chunks = (uint32_t)((w->span + w->chunk - 1) / w->chunk);
-    uint32_t status = GPUSYM_STATUS_OK;
+    uint32_t status = GS_MC == form ? gs_mc_ready(w) : (uint32_t)GPUSYM_STATUS_OK;
 
     for (uint32_t t = 0; t <= chunks && GPUSYM_STATUS_OK == status; t++) {
         if (t < chunks) {
-            gs_x_put(c, w, push, kernel.reduces && gs_is_src(w, w->rank), false, t);
+            gs_xchg_send(c, kernel, form, t);
         }
-        if (t > 0 && kernel.reduces) {
-            gs_x_reduce(c, kernel, push, t - 1);
-        } else if (t > 0) {
-            gs_x_copy_out(c, w, t - 1);
+        if (t > 0) {
+            gs_xchg_take(c, kernel, form, t - 1);
         }
         if (t < chunks) {
-            status = gs_barrier(c, w, w->epoch + t);
+            status = GS_MC == form ? gs_mc_barrier(c, w, w->epoch + t) : gs_barrier(c, w, w->epoch + t);
         }
     }
     gs_finish(c, w, status);
@@ -484,16 +558,12 @@ GS_FN void gs_xchg(gs_ctx_t c, gs_kernel_t kernel, bool push)
 GS_FN void gs_x_z(gs_ctx_t c, const gpusym_work_t *w, bool push)
 {
     const gpusym_seg_t *seg = push ? w->send : w->recv;
-    uint32_t parts = 0, part = 0, share, shares;
+    gs_segments_t segments = gs_segments(c, w, seg);
     uint64_t from;
-    for (uint32_t p = 0; p < w->nranks; p++) {
-        parts += 0 != seg[p].bytes;
-    }
-    const gs_ctx_t mine = gs_share(c, parts, &share, &shares);
     GS_NO_UNROLL
     for (uint32_t q = 0; q < w->nranks; q++) {
         const uint32_t p = gs_nth(w, q);
-        if (0 == seg[p].bytes || part++ % shares != share) {
+        if (0 == seg[p].bytes || !gs_segments_take(&segments)) {
             continue;
         }
         const uint64_t bytes = gs_x_part(c, w, seg[p].bytes, GS_WHOLE, 0, &from);
@@ -501,11 +571,13 @@ GS_FN void gs_x_z(gs_ctx_t c, const gpusym_work_t *w, bool push)
             continue;
         }
         if (0 == q) {
-            gs_x_own(mine, w, from, bytes);
+            gs_x_own(segments.mine, w, from, bytes);
         } else if (push) {
-            gs_copy(mine, (char *)w->peer_out[p] + w->remote_off[p] + from, (const char *)w->in + w->send[p].off + from, bytes);
+            gs_copy(segments.mine, (char *)w->peer_out[p] + w->remote_off[p] + from,
+                    (const char *)w->in + w->send[p].off + from, bytes);
         } else {
-            gs_copy(mine, (char *)w->out + w->recv[p].off + from, (const char *)w->peer_in[p] + w->remote_off[p] + from, bytes);
+            gs_copy(segments.mine, (char *)w->out + w->recv[p].off + from,
+                    (const char *)w->peer_in[p] + w->remote_off[p] + from, bytes);
         }
     }
     gs_finish(c, w, gs_barrier(c, w, w->epoch));
