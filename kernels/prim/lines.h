@@ -55,7 +55,54 @@ GS_FN bool gs_ll_two(uint64_t bytes, uint64_t i)
     return bytes - 16 * i > 8;
 }
 
-/* Reduces line i of this epoch over the sources. own: our input; two: whether the second halves were sent. */
+/* What stands in the lines of pack i of the first n ranks from p0 on, as far as they are below `end` and not this one; two:
+ * whether second halves were sent. n is a constant, at most GS_LL_GROUP. */
+GS_FN void gs_ll_group_peek(const gpusym_work_t *w, uint32_t n, uint32_t p0, uint32_t end, uint32_t epoch, uint64_t i, bool two,
+                            gs_line_t raw[][2])
+{
+    GS_UNROLL
+    for (uint32_t g = 0; g < n; g++) {
+        const char *line = gs_ll_line(w, w->rank, p0 + g, epoch, i);
+        const bool want = p0 + g < end && p0 + g != w->rank;
+        raw[g][0] = gs_ll_peek(line, want);
+        raw[g][1] = gs_ll_peek(line + 16, want && two);
+    }
+}
+
+/* Takes their packs, and `own` for this rank's. Returns a rank whose line is not there yet; w->nranks: all are. */
+GS_FN uint32_t gs_ll_group_take(const gpusym_work_t *w, uint32_t n, uint32_t p0, uint32_t end, uint32_t epoch, bool two,
+                                gs_line_t raw[][2], gs_pack_t own, gs_pack_t *v)
+{
+    uint32_t missing = w->nranks;
+    GS_UNROLL
+    for (uint32_t g = 0; g < n; g++) {
+        v[g] = own;
+        if (p0 + g < end && p0 + g != w->rank) {
+            const bool one = gs_ll_whole(&raw[g][0], epoch, &v[g].w[0]);
+            const bool other = gs_ll_whole(&raw[g][1], epoch, &v[g].w[1]);
+            missing = one && (other || !two) ? missing : p0 + g;
+        }
+    }
+    return missing;
+}
+
+/* Reduces them into acc; first: the rank that begins. */
+GS_FN void gs_ll_group_reduce(gs_kernel_t kernel, uint32_t n, uint32_t p0, uint32_t first, uint32_t end, const gs_pack_t *v,
+                              gs_acc_t *acc)
+{
+    GS_UNROLL
+    for (uint32_t g = 0; g < n; g++) {
+        if (p0 + g < end) {
+            if (first == p0 + g) {
+                *acc = gs_acc_start(gs_acc_type(kernel), v[g]);
+            } else {
+                gs_acc_op(kernel, acc, v[g]);
+            }
+        }
+    }
+}
+
+/* Reduces pack i of this epoch over the sources. own: our input; two: whether the second halves were sent. */
 GS_FN gs_pack_t gs_ll_reduce(gs_kernel_t kernel, uint32_t src_first, uint32_t src_end, uint32_t epoch, uint64_t i,
                              bool two, gs_pack_t own, uint32_t *status)
 {
@@ -65,39 +112,15 @@ GS_FN gs_pack_t gs_ll_reduce(gs_kernel_t kernel, uint32_t src_first, uint32_t sr
         gs_pack_t v[GS_LL_GROUP];
         gs_wait_t wait = GS_WAIT_INIT;
         uint32_t missing;
-        do { /* rank p writes its lines here; all lines of the group are asked for again until all are there */
+        do { /* rank p writes its lines here; all lines of the group are loaded again until all are there */
             gs_line_t raw[GS_LL_GROUP][2];
-            missing = w->nranks;
-            GS_UNROLL
-            for (uint32_t g = 0; g < GS_LL_GROUP; g++) {
-                const char *line = gs_ll_line(w, w->rank, p0 + g, epoch, i);
-                const bool want = p0 + g < src_end && p0 + g != w->rank;
-                raw[g][0] = gs_ll_peek(line, want);
-                raw[g][1] = gs_ll_peek(line + 16, want && two);
-            }
-            GS_UNROLL
-            for (uint32_t g = 0; g < GS_LL_GROUP; g++) {
-                v[g] = own;
-                if (p0 + g < src_end && p0 + g != w->rank) {
-                    const bool one = gs_ll_whole(&raw[g][0], epoch, &v[g].w[0]);
-                    const bool other = gs_ll_whole(&raw[g][1], epoch, &v[g].w[1]);
-                    missing = one && (other || !two) ? missing : p0 + g;
-                }
-            }
+            gs_ll_group_peek(w, GS_LL_GROUP, p0, src_end, epoch, i, two, raw);
+            missing = gs_ll_group_take(w, GS_LL_GROUP, p0, src_end, epoch, two, raw, own, v);
             if (missing < w->nranks && GPUSYM_STATUS_OK == *status) {
                 *status = gs_wait(w, &wait, missing);
             }
         } while (missing < w->nranks && GPUSYM_STATUS_OK == *status);
-        GS_UNROLL
-        for (uint32_t g = 0; g < GS_LL_GROUP; g++) {
-            if (p0 + g < src_end) {
-                if (src_first == p0 + g) {
-                    acc = gs_acc_start(gs_acc_type(kernel), v[g]);
-                } else {
-                    gs_acc_op(kernel, &acc, v[g]);
-                }
-            }
-        }
+        gs_ll_group_reduce(kernel, GS_LL_GROUP, p0, src_first, src_end, v, &acc);
     }
     return gs_acc_end(gs_acc_type(kernel), &acc);
 }

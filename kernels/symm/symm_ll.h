@@ -77,25 +77,14 @@ GS_FN uint32_t gs_command_reduce(gs_kernel_t kernel, const gs_command_t *r, uint
             missing = false;
             GS_UNROLL
             for (uint32_t u = 0; u < k; u++) {
-                GS_UNROLL
-                for (uint32_t g = 0; g < group; g++) {
-                    const char *line = gs_ll_line(w, w->rank, p0 + g, r->epoch, i + u * step);
-                    const bool want = i + u * step < packs && p0 + g < w->nranks && p0 + g != w->rank;
-                    raw[u][g][0] = gs_ll_peek(line, want);
-                    raw[u][g][1] = gs_ll_peek(line + 16, want && gs_ll_two(r->m.bytes, i + u * step));
-                }
+                const uint32_t pack = i + u * step, end = pack < packs ? w->nranks : 0;
+                gs_ll_group_peek(w, group, p0, end, r->epoch, pack, gs_ll_two(r->m.bytes, pack), raw[u]);
             }
             GS_UNROLL
             for (uint32_t u = 0; u < k; u++) {
-                GS_UNROLL
-                for (uint32_t g = 0; g < group; g++) {
-                    v[u][g] = own[u];
-                    if (i + u * step < packs && p0 + g < w->nranks && p0 + g != w->rank) {
-                        const bool one = gs_ll_whole(&raw[u][g][0], r->epoch, &v[u][g].w[0]);
-                        const bool other = gs_ll_whole(&raw[u][g][1], r->epoch, &v[u][g].w[1]);
-                        missing = !one || !(other || !gs_ll_two(r->m.bytes, i + u * step)) || missing;
-                    }
-                }
+                const uint32_t pack = i + u * step, end = pack < packs ? w->nranks : 0;
+                const bool two = gs_ll_two(r->m.bytes, pack);
+                missing = gs_ll_group_take(w, group, p0, end, r->epoch, two, raw[u], own[u], v[u]) < w->nranks || missing;
             }
             if (missing && GPUSYM_STATUS_OK != gs_wait_command(w, &wait)) {
                 return GPUSYM_STATUS_RETIRED;
@@ -103,14 +92,7 @@ GS_FN uint32_t gs_command_reduce(gs_kernel_t kernel, const gs_command_t *r, uint
         } while (missing);
         GS_UNROLL
         for (uint32_t u = 0; u < k; u++) {
-            GS_UNROLL
-            for (uint32_t g = 0; g < group; g++) {
-                if (0 == p0 + g) {
-                    acc[u] = gs_acc_start(gs_acc_type(kernel), v[u][g]);
-                } else if (p0 + g < w->nranks) {
-                    gs_acc_op(kernel, &acc[u], v[u][g]);
-                }
-            }
+            gs_ll_group_reduce(kernel, group, p0, 0, w->nranks, v[u], &acc[u]);
         }
     }
     GS_UNROLL

@@ -1,12 +1,14 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The kernels whose stores and reductions the switch does, through the multicast address of the slot (w->mc):
- *   RSxLDMC_AGxSTMC  two-shot all-reduce: the input goes to one's own heap, the owner of a slice has the switch load and
- *                    reduce it over all heaps, and store the result to all;
- *   XSTMC            all-gather: multicast stores to all heaps, copied out there;
- *   XLDMC_R          reduce-scatter: the segments go to one's own heap, the switch reduces one's own over all heaps.
- * AGxLLMC_R is in symm_ll.h, XLLMC in symm_xchg.h.
+ * What multicast kernels are made of: stores and reductions by the switch, through the multicast address of the slot (w->mc).
+ *   RSxLDMC_AGxSTMC  two-shot all-reduce (symm_rs_ag.h): the input goes to one's own heap, the owner of a slice has the switch
+ *                    load and reduce it over all heaps, and store the result to all;
+ *   XSTMC            all-gather (symm_xchg.h): multicast stores to all heaps, copied out there;
+ *   XLDMC_R          reduce-scatter (symm_xchg.h): the segments go to one's own heap, the switch reduces one's own over all
+ *                    heaps;
+ *   AGxLLMC_R        symm_ll.h;
+ *   XLLMC            symm_xchg.h.
  * Source: NCCL's symmetric kernels of these names.
  *
  * Bytes sent by a rank: bytes (all-reduce, all-gather).
