@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Which device this process uses.  Knows the two tables by name only; touches no GPU itself.
+ * Which device this process uses.  It knows the two tables by name only, and touches no GPU itself.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -32,10 +32,10 @@ static const gpusym_device_t *open_one(const gpusym_device_t *dev, const char **
     return GPUSYM_SUCCESS == dev->open(why) ? dev : NULL;
 }
 
-static const gpusym_device_t *choose(gpusym_device_choice_t choice, const char **why)
+static const gpusym_device_t *open_choice(gpusym_device_choice_t choice, const char **why)
 {
     switch (choice) {
-    case GPUSYM_DEVICE_AUTO: /* the simulator is for who asks for it */
+    case GPUSYM_DEVICE_AUTO: /* the simulator is taken only by name */
     case GPUSYM_DEVICE_CUDA:
         return open_one(gpusym_device_cuda, why);
     case GPUSYM_DEVICE_SIM:
@@ -54,7 +54,7 @@ const gpusym_device_t *gpusym_device_select(gpusym_device_choice_t choice, const
     pthread_mutex_lock(&chosen.lock);
     if (!chosen.made) {
         const char *reason = NULL;
-        const gpusym_device_t *dev = choose(choice, &reason);
+        const gpusym_device_t *dev = open_choice(choice, &reason);
         chosen.why = NULL != reason ? reason : "the device did not say why";
         chosen.made = true;
         __atomic_store_n(&chosen.dev, dev, __ATOMIC_RELEASE);

@@ -8,7 +8,12 @@
 
 #include "mca/common/gpusym/device/device.h"
 
-typedef enum { GPUSYM_DEVICE_AUTO = 0, GPUSYM_DEVICE_CUDA, GPUSYM_DEVICE_SIM, GPUSYM_DEVICE_NONE } gpusym_device_choice_t;
+typedef enum {
+    GPUSYM_DEVICE_AUTO = 0,
+    GPUSYM_DEVICE_CUDA,
+    GPUSYM_DEVICE_SIM,
+    GPUSYM_DEVICE_NONE
+} gpusym_device_choice_t;
 
 /*
  * Chooses and opens the device of this process.  AUTO chooses cuda if there is a driver, otherwise none; the simulator

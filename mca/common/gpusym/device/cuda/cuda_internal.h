@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * What the files of the CUDA device share.  Only this folder includes it: this is the library's one door to the toolkit's
- * cuda.h.
+ * What the files of the CUDA device share.  Only this folder includes it: this is the library's one door to the
+ * toolkit's cuda.h.
  *
  * Calls go one way: cuda_device.c calls all others; peer.c calls memory.c; all call driver.c, which calls none.
  */
@@ -84,8 +84,8 @@
     X(cuGraphDestroy)
 
 /* Entry points that may be missing; typed by hand, since an older cuda.h does not declare them. */
-#define DRIVER_OPTIONAL(X)                                      \
-    X(cuFuncLoad, CUresult (*)(CUfunction)) /* driver 12.4 */ \
+#define DRIVER_OPTIONAL(X)                                                         \
+    X(cuFuncLoad, CUresult (*)(CUfunction))                      /* driver 12.4 */ \
     X(cuCtxGetId, CUresult (*)(CUcontext, unsigned long long *)) /* driver 12.0 */
 
 /* Where cuda.h makes a macro of a name above, the symbol changes together with the type: nodes of graphs have other
@@ -119,8 +119,8 @@ struct gpusym_gpu {
     gpusym_gpu_t *next;
     CUcontext ctx;
     CUdevice dev;
-    bool primary;    /* ctx is the primary context, and we have retained it */
-    bool has_id;     /* id is the context's: no other has had it, or will, while the process lives */
+    bool primary; /* ctx is the primary context, retained */
+    bool has_id;  /* id is the context's: no other has had it, or will, while the process lives */
     unsigned long long id;
     CUstream copies; /* of copy() and mem_zero(): never the default stream, which waits for the program's work */
     gpusym_gpu_info_t info;
@@ -149,7 +149,7 @@ int cuda_fail(int code, const char *format, ...) __attribute__((format(printf, 2
 /* Appends to the calling thread's error text. */
 void cuda_error_add(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int cuda_no_host_memory(void);
-/* Notes an error of the driver; returns it as one of ours. gpu: its ordinal. */
+/* Notes an error of the driver and returns its GPUSYM_ERR code. gpu: its ordinal. */
 int cuda_failed(int gpu, const char *call, CUresult result) __attribute__((cold));
 
 static inline int cuda_check(int gpu, const char *call, CUresult result)
@@ -157,7 +157,7 @@ static inline int cuda_check(int gpu, const char *call, CUresult result)
     return CUDA_SUCCESS == result ? GPUSYM_SUCCESS : cuda_failed(gpu, call, result);
 }
 
-/* Calls the driver; an error is put into words and returned as one of ours. */
+/* Calls the driver; returns GPUSYM_SUCCESS, or notes the error and returns its GPUSYM_ERR code. */
 #define CU(gpu, name, ...) cuda_check(gpu, SYMBOL(name), cu.name(__VA_ARGS__))
 
 /* ---- driver.c: contexts ---- */
@@ -180,10 +180,10 @@ static inline int cuda_ctx_enter(const gpusym_gpu_t *gpu, bool *pushed)
     return rc;
 }
 
-/* cuda_ctx_enter() to let go of something, which has gone already where the context has. */
+/* cuda_ctx_enter() to free something, which is gone already where the context is: GPUSYM_ERR_NOT_AVAILABLE. */
 int cuda_ctx_enter_living(const gpusym_gpu_t *gpu, bool *pushed);
 
-/* Puts back what was current before cuda_ctx_enter(). */
+/* Restores the context that was current before cuda_ctx_enter(). */
 static inline void cuda_ctx_leave(bool pushed)
 {
     CUcontext ours;

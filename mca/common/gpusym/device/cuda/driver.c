@@ -86,15 +86,16 @@ static int result_code(CUresult result)
 
 int cuda_failed(int gpu, const char *call, CUresult result)
 {
-    return cuda_fail(result_code(result), "%s on GPU %d: %s (%s)", call, gpu, result_string(result), result_name(result));
+    return cuda_fail(result_code(result), "%s on GPU %d: %s (%s)", call, gpu, result_string(result),
+                     result_name(result));
 }
 
 /* ---- contexts ---- */
 
 /*
- * cudaDeviceReset (cuDevicePrimaryCtxReset) destroys a primary context with all that is in it, although it is retained. So
- * does the end of the process: the driver is shut down before the last handlers of atexit. No handle of such a context
- * may be given to the driver, which follows them, and its pinned memory is not mapped any more: an access is a
+ * cudaDeviceReset (cuDevicePrimaryCtxReset) destroys a primary context with all that is in it, although it is retained.
+ * So does the end of the process: the driver is shut down before the last handlers of atexit. No handle of such a
+ * context may be given to the driver, which follows them, and its pinned memory is not mapped any more: an access is a
  * segmentation fault. These three calls tell. The id is compared because the next primary context of a GPU may have the
  * address of the last one.
  */
@@ -173,8 +174,8 @@ int cuda_driver_start(void)
     }
     if (CUDA_SUCCESS != result) {
         cuda_state.count = 0;
-        snprintf(cuda_state.why, sizeof(cuda_state.why), "the NVIDIA driver does not start: %s (%s, %d)", result_string(result),
-                 result_name(result), (int) result);
+        snprintf(cuda_state.why, sizeof(cuda_state.why), "the NVIDIA driver does not start: %s (%s, %d)",
+                 result_string(result), result_name(result), (int) result);
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
     return GPUSYM_SUCCESS;

@@ -11,7 +11,7 @@
 
 static gpusym_gpu_t *gpus; /* under cuda_state.lock */
 
-/* The GPU and the context (NULL: its primary one) that mem asks for, or the calling thread's. */
+/* The GPU and the context (NULL: its primary one) that own mem, or the calling thread's. */
 static int gpu_wanted(const gpusym_mem_t *mem, int *ordinal, CUcontext *ctx)
 {
     CUdevice dev, other;
@@ -36,8 +36,8 @@ static int gpu_wanted(const gpusym_mem_t *mem, int *ordinal, CUcontext *ctx)
     return rc;
 }
 
-/* Finds out whether ctx (NULL: whatever it is) is the primary context of gpu->dev, and retains it if so.
- * A primary context that nobody uses is not made when ctx is given: ctx is another one then. */
+/* Finds out whether ctx (NULL: take the primary one) is the primary context of gpu->dev, and retains it if so.
+ * A primary context that is not active is not created where ctx is given: ctx is another one then. */
 static int gpu_take_context(gpusym_gpu_t *gpu, CUcontext ctx)
 {
     CUcontext primary = NULL;
@@ -93,7 +93,7 @@ static int gpu_set_up(gpusym_gpu_t *gpu)
     return GPUSYM_SUCCESS;
 }
 
-/* Lets go of a GPU. Errors are of no use here: the program may have reset the GPU already, and with it what we had retained. */
+/* Releases a GPU. Errors are ignored: the program may have reset the GPU already, and with it what was retained. */
 static void gpu_release(gpusym_gpu_t *gpu)
 {
     const bool lives = cuda_context_lives(gpu);

@@ -26,8 +26,8 @@ extern const unsigned char gpusym_fatbin[];
  * Loads every kernel now, not at its first launch. A driver that loads lazily (the default since CUDA
  * 12.2) fetches a kernel's code in cuModuleGetFunction (or finishes that in cuFuncLoad, 12.4) and may wait
  * there for all that runs in the context. At a first launch that could be a kernel of ours that spins for
- * a peer, which in turn waits for the one we are about to launch: two communicators, used in another
- * order on two ranks, would stand still. So the list in kernels.def is kept short.
+ * a peer, which in turn waits for the one that is about to be launched: two communicators, used in another
+ * order on two ranks, would deadlock. So the list in kernels.def is kept short.
  */
 static int kernels_get(gpusym_gpu_t *gpu)
 {

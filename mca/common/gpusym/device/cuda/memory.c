@@ -7,8 +7,9 @@
 
 #include "mca/common/gpusym/device/cuda/cuda_internal.h"
 
-/* The driver packs smaller allocations into blocks of 2 MiB and shares whole blocks, so that a peer
- * would see the neighbours of what we export: ours are whole blocks, and users' smaller ones are not exported. */
+/* The driver packs smaller allocations into blocks of 2 MiB and shares whole blocks: a peer would also map the
+ * neighbours of what is exported. So mem_alloc allocates whole blocks, and smaller allocations of the program are not
+ * exported. */
 #define SHARED_BLOCK ((size_t) 2 << 20)
 
 /* ---- pointers ---- */
@@ -34,7 +35,7 @@ static void __attribute__((noinline)) mark_synchronous(const void *p, CUcontext 
     (void) cu.cuCtxPopCurrent_v2(&ours);
 }
 
-/* Needs no current context. In one call: the driver looks the pointer up once. For a pointer that it
+/* Needs no current context. One call, so that the driver looks the pointer up once. For a pointer that it
  * does not know this form answers success and zeros (memory types begin at 1); memory of a pool or of
  * the virtual memory interface has no context. Before the program's own first use of CUDA all is host. */
 void cuda_query(const void *p, gpusym_mem_t *mem)
@@ -68,7 +69,7 @@ void cuda_query(const void *p, gpusym_mem_t *mem)
 }
 
 /*
- * Memory of cuMemCreate, the piece of it that cuMemMap has put at p: of a reservation of addresses, any part may have
+ * Memory of cuMemCreate, as much of it as cuMemMap has mapped at p: of a reservation of addresses, any part may have
  * memory of its own. What is mapped there may change, and of the driver's BUFFER_ID it is not said that it then does.
  * So the memory is told by its handle, which the manual promises to be the one it was mapped with; as long as a buffer
  * is exported we hold that, so that it is no other memory's. (Where in its memory a mapping begins is no question: at

@@ -76,8 +76,8 @@ static int memory_check(gpusym_gpu_t *gpu, CUmemGenericAllocationHandle memory)
     return rc;
 }
 
-/* For mapped memory: a descriptor that peers fetch. They map it from its start on, so mine->base must be that of the
- * range; gpu is current. */
+/* For mapped memory: a descriptor that peers fetch. They map the memory from its start on, so mine->base must be the
+ * base of the range. gpu is current. */
 static int export_fd(gpusym_gpu_t *gpu, const gpusym_range_t *range, cuda_handle_t *mine)
 {
     const int n = gpu->info.ordinal;
@@ -182,8 +182,8 @@ static int mapping_end(mapping_t *mapping)
     return rc;
 }
 
-/* Memory of this very process: the driver refuses to open it again, and need not, since all contexts
- * share one address space. Another context's needs leave to be accessed from ours. gpu is current. */
+/* Memory of this very process. The driver refuses to open it again, and need not, since all contexts share one address
+ * space. Access to another context's memory has to be enabled. gpu is current. */
 static int import_own(gpusym_gpu_t *gpu, void *base)
 {
     gpusym_mem_t mem;
@@ -244,7 +244,7 @@ static int import_fd(gpusym_gpu_t *gpu, const cuda_handle_t *theirs, mapping_t *
 
     if (GPUSYM_SUCCESS != gpusym_fd_fetch((pid_t) theirs->pid, theirs->by_fd.fd, &fd)) {
         return cuda_fail(GPUSYM_ERR_UNREACHABLE, "descriptor %d of process %d cannot be fetched: %s", theirs->by_fd.fd,
-                 (int) theirs->pid, strerror(errno));
+                         (int) theirs->pid, strerror(errno));
     }
     int rc = CU(gpu->info.ordinal, cuMemImportFromShareableHandle, &memory, (void *) (intptr_t) fd,
                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);

@@ -66,7 +66,7 @@ static int copy2d_queue(gpusym_stream_t *stream, const CUDA_MEMCPY2D *copy)
     if (copy->dstPitch <= PITCH_MAX && copy->srcPitch <= PITCH_MAX) {
         return CU(n, cuMemcpy2DAsync_v2, copy, stream->stream);
     }
-    /* So far apart there are few rows: the GPU's memory holds no more. */
+    /* Rows so far apart are few: the GPU's memory holds no more. */
     for (size_t row = 0; row < copy->Height && GPUSYM_SUCCESS == rc; row++) {
         rc = CU(n, cuMemcpyAsync, copy->dstDevice + row * copy->dstPitch, copy->srcDevice + row * copy->srcPitch,
                 copy->WidthInBytes, stream->stream);
@@ -74,8 +74,8 @@ static int copy2d_queue(gpusym_stream_t *stream, const CUDA_MEMCPY2D *copy)
     return rc;
 }
 
-int cuda_copy2d_async(gpusym_stream_t *stream, void *dst, size_t dpitch, const void *src, size_t spitch,
-                             size_t width, size_t height)
+int cuda_copy2d_async(gpusym_stream_t *stream, void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
+                      size_t height)
 {
     CUDA_MEMCPY2D copy = {
         .srcMemoryType = CU_MEMORYTYPE_UNIFIED,
@@ -94,7 +94,7 @@ int cuda_copy2d_async(gpusym_stream_t *stream, void *dst, size_t dpitch, const v
     }
     if (1 < height && (dpitch < width || spitch < width)) {
         return cuda_fail(GPUSYM_ERR_BAD_PARAM, "rows of %zu bytes cannot be %zu and %zu bytes apart", width, dpitch,
-                 spitch);
+                         spitch);
     }
     if (1 == height || (dpitch == width && spitch == width)) {
         if (SIZE_MAX / height < width) {
@@ -174,8 +174,8 @@ int cuda_stream_poll(gpusym_stream_t *stream)
 /* Of one call to the driver, which takes them in their order. */
 #define FLAGS_MAX 8
 
-/* A write is preceded by a barrier of the whole system: what the stream copied before, to a peer too, can be read by who sees
- * the flag. */
+/* A write is preceded by a barrier of the whole system: a rank that reads the flag can read what the stream copied
+ * before, to a peer too. */
 static int flags_queue(gpusym_stream_t *stream, const gpusym_stream_flag_t *flags, unsigned n)
 {
     CUstreamBatchMemOpParams ops[FLAGS_MAX] = {{0}};

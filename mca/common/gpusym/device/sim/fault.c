@@ -24,7 +24,7 @@ struct fault {
     unsigned long n; /* the n-th event of that kind, from 1 */
 };
 
-/* Written by sim_faults_parse(), while nobody uses the simulator. */
+/* Written by sim_faults_parse(), while the simulator is not open. */
 static struct {
     struct fault fault[FAULTS_MAX];
     unsigned n;
@@ -79,7 +79,6 @@ static bool fault_parse(const char *part, const char *end)
     return true;
 }
 
-/* Reads gpusym_sim_params.fail; on a bad part, says so in sim.why. */
 int sim_faults_parse(const char *spec)
 {
     faults.n = 0;
@@ -102,7 +101,6 @@ int sim_faults_parse(const char *spec)
     return GPUSYM_SUCCESS;
 }
 
-/* Counts an event; true, with the error noted, if it is to fail. */
 bool sim_fault_due(sim_fault_t kind)
 {
     unsigned long n = 1 + __atomic_fetch_add(&faults.events[kind], 1, __ATOMIC_RELAXED);
@@ -133,7 +131,6 @@ static bool link_parse(const char **at, struct link *link)
     return true;
 }
 
-/* Checks gpusym_sim_params.links; on a bad part, says so in sim.why. */
 int sim_links_check(void)
 {
     struct link link;
@@ -150,7 +147,6 @@ int sim_links_check(void)
     return GPUSYM_SUCCESS;
 }
 
-/* The class of the link between our GPU and number `other`; the last part that names both counts. */
 int sim_link_class(int32_t other)
 {
     const unsigned long a = (unsigned long) sim.gpu.info.place.number, b = (unsigned long) other;

@@ -70,7 +70,7 @@ void sim_item_run(const sim_item_t *item, const bool *quit)
     case SIM_ITEM_FLAGS:
         flags_run(item, quit);
         break;
-    case SIM_ITEM_NOTHING: /* an injected hang: its completion word stays as it is */
+    case SIM_ITEM_NOTHING: /* an injected hang: its completion word is not written */
         break;
     }
 }
@@ -107,7 +107,7 @@ int sim_item_copy2d(sim_item_t *item, void *dst, const void *src)
         !rows_extent(item->size, item->spitch, item->rows, &ssize) ||
         (item->rows > 1 && (item->dpitch < item->size || item->spitch < item->size))) {
         return sim_fail(GPUSYM_ERR_BAD_PARAM, "%zu rows of %zu bytes cannot be %zu and %zu bytes apart", item->rows,
-                    item->size, item->dpitch, item->spitch);
+                        item->size, item->dpitch, item->spitch);
     }
     int rc = item_reach(item, dst, dsize, how, &item->dst);
     if (GPUSYM_SUCCESS == rc) {
@@ -139,7 +139,8 @@ int sim_item_flag(sim_item_t *item, const gpusym_stream_flag_t *flag)
 static int work_reach(sim_item_t *item, const void *p, size_t size, void **at)
 {
     *at = NULL;
-    return NULL == p ? GPUSYM_SUCCESS : item_reach(item, p, size, SIM_REACH_MULTICAST | (sim.host ? SIM_REACH_HOST : 0), at);
+    return NULL == p ? GPUSYM_SUCCESS
+                     : item_reach(item, p, size, SIM_REACH_MULTICAST | (sim.host ? SIM_REACH_HOST : 0), at);
 }
 
 /* The same of a pointer to what is not written. */
@@ -169,7 +170,7 @@ static int work_prepare_peers(sim_item_t *item, const gpusym_work_t *w)
 
 int sim_item_kernel(sim_item_t *item, const gpusym_work_t *w)
 {
-    void *done = NULL, *stop = NULL, *bell = NULL;
+    void *done = NULL, *stop = NULL, *doorbell = NULL;
     item->work = *w;
     int rc = work_prepare_peers(item, w);
     if (GPUSYM_SUCCESS == rc) {
@@ -179,7 +180,7 @@ int sim_item_kernel(sim_item_t *item, const gpusym_work_t *w)
         rc = work_reach_const(item, w->in, &item->work.in);
     }
     if (GPUSYM_SUCCESS == rc) {
-        rc = work_reach(item, w->mc, 1, &item->work.mc); /* stays a multicast pointer, which is pinned */
+        rc = work_reach(item, w->mc, 1, &item->work.mc); /* a multicast pointer is pinned, and not translated */
     }
     if (GPUSYM_SUCCESS == rc) {
         rc = work_reach(item, w->done, sizeof(*w->done), &done);
@@ -188,13 +189,13 @@ int sim_item_kernel(sim_item_t *item, const gpusym_work_t *w)
         rc = work_reach(item, w->abort, sizeof(*w->abort), &stop);
     }
     if (GPUSYM_SUCCESS == rc) {
-        rc = work_reach(item, w->doorbell, 2 * sizeof(*w->doorbell), &bell);
+        rc = work_reach(item, w->doorbell, 2 * sizeof(*w->doorbell), &doorbell);
     }
     if (GPUSYM_SUCCESS != rc) {
         sim_item_unpin(item);
         return rc;
     }
-    item->work.doorbell = bell;
+    item->work.doorbell = doorbell;
     item->work.done = done;
     item->work.abort = stop;
     return GPUSYM_SUCCESS;

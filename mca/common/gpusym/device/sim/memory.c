@@ -93,7 +93,7 @@ int gpusym_sim_vmm_free(void *p)
 
 /* ---- peers' memory ---- */
 
-/* What peers open: of SIM_REGION_VMM a descriptor for them alone, so that they can while the program frees the memory. */
+/* The descriptor that peers open: of SIM_REGION_VMM one of its own, which survives the free of the memory. */
 static int exported_fd(const sim_region_t *region, int *fd)
 {
     *fd = region->fd;
@@ -164,7 +164,7 @@ int sim_mem_import(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, void **p)
     rc = sim_handle_get(handle, SIM_MAGIC_MEMORY, &ours);
     if (GPUSYM_SUCCESS == rc && GPUSYM_LINK_NONE == sim_link_class(ours.gpu)) {
         rc = sim_fail(GPUSYM_ERR_UNREACHABLE, "simulated GPU %d does not reach GPU %d", (int) sim.gpu.info.place.number,
-                  (int) ours.gpu);
+                      (int) ours.gpu);
     }
     if (GPUSYM_SUCCESS != rc) {
         return rc;

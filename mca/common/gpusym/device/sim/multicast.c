@@ -18,7 +18,7 @@ struct mc_control {
     uint64_t size;
     uint32_t members;
     struct {
-        uint32_t state; /* atomic, MEMBER_*; written by whoever binds that member, and never back */
+        uint32_t state; /* atomic, MEMBER_*; written by the rank that binds that member, and never set back */
         uint64_t offset;
         sim_handle_t memory; /* valid once state is MEMBER_BOUND */
     } member[GPUSYM_TEAM_MAX];
@@ -28,13 +28,13 @@ enum { MEMBER_FREE = 0, MEMBER_CLAIMED, MEMBER_BOUND };
 struct gpusym_mc {
     sim_region_t *region; /* the multicast pointers; in the table until mc_free */
     struct mc_control *control;
-    unsigned members;                       /* as control says; final */
-    int fd;                                 /* of the control memfd where it was made, else -1 */
-    pthread_mutex_t lock;                   /* covers own and the making of member and alias */
+    unsigned members;                      /* as control says; final */
+    int fd;                                /* of the control memfd where it was made, else -1 */
+    pthread_mutex_t lock;                  /* covers own and the making of member and alias */
     sim_region_t *own[GPUSYM_TEAM_MAX];    /* bound through this object: pinned */
     sim_region_t *member[GPUSYM_TEAM_MAX]; /* every member's memory, mapped here; not in the table */
-    char *alias[GPUSYM_TEAM_MAX];           /* of the bound memory's start in them */
-    bool complete;                          /* atomic: member and alias are there and final */
+    char *alias[GPUSYM_TEAM_MAX];          /* of the bound memory's start in them */
+    bool complete;                         /* atomic: member and alias are there and final */
 };
 
 /* Lets go of all that a multicast object holds, its region apart. */
@@ -59,7 +59,7 @@ static void mc_release(sim_region_t *region)
     free(mc);
 }
 
-/* Makes an object around the control memfd fd, which it only maps; keep: it also takes fd over. */
+/* Makes an object around the control memfd fd, which it only maps; keep: the object also owns fd. */
 static int mc_make(int fd, bool keep, unsigned members, size_t size, gpusym_mc_t **out)
 {
     sim_region_t *region = sim_region_new(SIM_REGION_MULTICAST, size);
@@ -77,9 +77,11 @@ static int mc_make(int fd, bool keep, unsigned members, size_t size, gpusym_mc_t
     region->release = mc_release;
     int rc = sim_region_reserve(region, false);
     if (GPUSYM_SUCCESS == rc) {
-        void *control = mmap(NULL, sizeof(*mc->control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t) sim_page_size());
+        void *control =
+            mmap(NULL, sizeof(*mc->control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t) sim_page_size());
         mc->control = MAP_FAILED == control ? NULL : control;
-        rc = MAP_FAILED == control ? sim_fail(GPUSYM_ERR_NO_MEMORY, "mmap: %s", strerror(errno)) : sim_table_insert(region);
+        rc = MAP_FAILED == control ? sim_fail(GPUSYM_ERR_NO_MEMORY, "mmap: %s", strerror(errno))
+                                   : sim_table_insert(region);
     }
     if (GPUSYM_SUCCESS != rc) {
         sim_region_unpin(region); /* and mc with it */
@@ -148,7 +150,7 @@ int sim_mc_import(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, gpusym_mc_t 
     return rc;
 }
 
-/* Writes that member's memory into the control memfd, for all to see. */
+/* Publishes that member's memory in the control memfd. */
 static int mc_publish(gpusym_mc_t *mc, unsigned member, const sim_region_t *region, size_t offset)
 {
     uint32_t expected = MEMBER_FREE;
@@ -169,7 +171,7 @@ int sim_mc_bind(gpusym_mc_t *mc, unsigned member, void *p, size_t size, void **m
     }
     if (member >= mc->members || size != mc->region->size) {
         return sim_fail(GPUSYM_ERR_BAD_PARAM, "member %u with %zu bytes, in a multicast object for %u members of %zu",
-                    member, size, mc->members, mc->region->size);
+                        member, size, mc->members, mc->region->size);
     }
     sim_region_t *region = sim_table_pin(p);
     size_t offset = NULL == region ? 0 : (size_t) ((char *) p - region->base);
@@ -186,7 +188,7 @@ int sim_mc_bind(gpusym_mc_t *mc, unsigned member, void *p, size_t size, void **m
         return rc;
     }
     pthread_mutex_lock(&mc->lock);
-    mc->own[member] = region; /* stays until mc_free, as peers may not have mapped it yet */
+    mc->own[member] = region; /* pinned until mc_free, as peers may not have mapped it yet */
     pthread_mutex_unlock(&mc->lock);
     *mp = mc->region->base;
     return GPUSYM_SUCCESS;
@@ -204,7 +206,7 @@ static int mc_complete(gpusym_mc_t *mc)
         if (NULL != mc->member[i]) {
             continue;
         }
-        /* whoever binds member i publishes it, in mc_publish */
+        /* written by the rank that binds member i, in mc_publish */
         if (MEMBER_BOUND != __atomic_load_n(&mc->control->member[i].state, __ATOMIC_ACQUIRE)) {
             return sim_fail(GPUSYM_ERR_NOT_AVAILABLE, "member %u has not bound its memory to the multicast object", i);
         }

@@ -68,8 +68,6 @@ void sim_region_unpin(sim_region_t *region)
     free(region);
 }
 
-/* Reserves addresses for a region: its pages, and if asked for as many again for the alias, each with an
- * inaccessible page behind it. */
 int sim_region_reserve(sim_region_t *region, bool alias)
 {
     size_t half = sim_round_up(region->size, sim_page_size()) + sim_page_size();
@@ -85,7 +83,7 @@ int sim_region_reserve(sim_region_t *region, bool alias)
     return GPUSYM_SUCCESS;
 }
 
-/* Maps the contents of fd as device memory. Under ASan, what lies between the region's end and its last page's is
+/* Under ASan, what lies between the region's end and its last page's is
  * poisoned, so that a kernel that runs over the end is found. */
 int sim_region_map(sim_region_t *region, int fd)
 {
@@ -102,7 +100,6 @@ int sim_region_map(sim_region_t *region, int fd)
     return GPUSYM_SUCCESS;
 }
 
-/* Maps a peer's memory; *out is pinned once, and in no table. */
 int sim_region_import(const sim_handle_t *handle, sim_region_t **out)
 {
     int fd;
@@ -159,7 +156,6 @@ static sim_region_t *table_find(const void *p)
     return 0 != i && (uintptr_t) p < table.entry[i - 1].end ? table.entry[i - 1].region : NULL;
 }
 
-/* The same, pinned; the caller holds no lock. */
 sim_region_t *sim_table_pin(const void *p)
 {
     pthread_rwlock_rdlock(&table.lock);
@@ -171,7 +167,6 @@ sim_region_t *sim_table_pin(const void *p)
     return region;
 }
 
-/* Puts a region in; the table has its pin from now on. */
 int sim_table_insert(sim_region_t *region)
 {
     int rc = GPUSYM_SUCCESS;
@@ -196,7 +191,6 @@ unlock:
     return rc;
 }
 
-/* Takes the region of that kind that starts at base out and lets go of it. */
 int sim_table_remove(const void *base, sim_region_kind_t kind)
 {
     pthread_rwlock_wrlock(&table.lock);
@@ -213,7 +207,6 @@ int sim_table_remove(const void *base, sim_region_kind_t kind)
     return GPUSYM_SUCCESS;
 }
 
-/* Takes everything out. */
 void sim_table_clear(void)
 {
     pthread_rwlock_wrlock(&table.lock);
@@ -272,7 +265,6 @@ int sim_mem_range(const void *p, gpusym_range_t *range)
                           : sim_fail(GPUSYM_ERR_NOT_AVAILABLE, "%p lies in no allocation that the simulator knows", p);
 }
 
-/* *at: where the CPU finds the size bytes that p points to; *pin: what has to be let go of after use, or NULL. */
 int sim_reach(const void *p, size_t size, unsigned how, void **at, sim_region_t **pin)
 {
     *pin = sim_table_pin(p);
@@ -286,7 +278,7 @@ int sim_reach(const void *p, size_t size, unsigned how, void **at, sim_region_t 
     size_t offset = (size_t) ((const char *) p - (*pin)->base);
     if (size > (*pin)->size - offset) {
         sim_fail(GPUSYM_ERR_BAD_PARAM, "%zu bytes at %p reach past the end of their allocation (%zu are left)", size, p,
-             (*pin)->size - offset);
+                 (*pin)->size - offset);
         goto unpin;
     }
     if (NULL != (*pin)->alias) {

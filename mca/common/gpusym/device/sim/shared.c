@@ -28,7 +28,6 @@ static uint64_t shared_bytes(uint64_t size)
     return sim_page_size() + sim_round_up(size, sim_page_size());
 }
 
-/* Makes a memfd for size zeroed bytes; only this user can open it, nobody can change its size. Fills id. */
 int sim_shared_create(const char *magic, size_t size, sim_shared_id_t *id, int *fd)
 {
     ssize_t n;
@@ -67,7 +66,7 @@ static int shared_open_path(const sim_handle_t *handle, int *fd)
     /* stat first: opening a pipe, terminal or device by mistake could have effects */
     if (0 != stat(path, &st)) {
         return sim_fail(GPUSYM_ERR_UNREACHABLE, "%s: %s (another container or user, or it has ended)", path,
-                    strerror(errno));
+                        strerror(errno));
     }
     if (!S_ISREG(st.st_mode) || (uint64_t) st.st_size != shared_bytes(handle->id.size)) {
         return sim_fail(GPUSYM_ERR_UNREACHABLE, "%s is not the peer's memory (another container?)", path);
@@ -76,8 +75,8 @@ static int shared_open_path(const sim_handle_t *handle, int *fd)
     return *fd >= 0 ? GPUSYM_SUCCESS : sim_fail(GPUSYM_ERR_UNREACHABLE, "%s: %s", path, strerror(errno));
 }
 
-/* Opens the memfd that a handle names and makes sure that it is that one: process and descriptor numbers may mean
- * another file here (other pid namespaces, an exporter that has ended). */
+/* Process and descriptor numbers may mean another file here (another pid namespace, an exporter that has ended), so
+ * what is opened is compared with the handle. */
 int sim_shared_open(const sim_handle_t *handle, int *fd)
 {
     sim_shared_id_t id;
@@ -100,8 +99,9 @@ int sim_shared_open(const sim_handle_t *handle, int *fd)
         !gpusym_memfd_is_sealed(*fd, shared_bytes(id.size))) {
         close(*fd);
         *fd = -1;
-        return sim_fail(GPUSYM_ERR_UNREACHABLE, "descriptor %d of process %d is not the peer's memory (another container?)",
-                    (int) handle->fd, (int) handle->pid);
+        return sim_fail(GPUSYM_ERR_UNREACHABLE,
+                        "descriptor %d of process %d is not the peer's memory (another container?)", (int) handle->fd,
+                        (int) handle->pid);
     }
     return GPUSYM_SUCCESS;
 }
@@ -115,7 +115,6 @@ void sim_handle_put(const sim_shared_id_t *id, int fd, sim_handle_t *handle)
     handle->gpu = sim.gpu.info.place.number;
 }
 
-/* The contents of a handle that came from outside; fails if it is not of that magic: of SIM_MAGIC_MEMORY, of any memory. */
 int sim_handle_get(const gpusym_handle_t *from, const char *magic, sim_handle_t *handle)
 {
     memcpy(handle, from->bytes, sizeof(*handle));

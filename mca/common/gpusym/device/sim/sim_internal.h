@@ -3,8 +3,8 @@
  *
  * What the simulator's files share.  Only this folder includes it.
  *
- * Calls go one way: sim_device.c calls all others; stream.c calls item.c; item.c, memory.c and multicast.c call region.c;
- * all call shared.c and fault.c, which call state.c, which calls none.
+ * Calls go one way: sim_device.c calls all others; stream.c calls item.c; item.c, memory.c and multicast.c call
+ * region.c; all call shared.c and fault.c, which call state.c, which calls none.
  */
 #ifndef GPUSYM_COMMON_DEVICE_SIM_INTERNAL_H
 #define GPUSYM_COMMON_DEVICE_SIM_INTERNAL_H
@@ -37,7 +37,7 @@ const char *sim_error(void);
 /* GPUSYM_ERR_NOT_AVAILABLE: the simulator is not open; GPUSYM_ERR_BAD_PARAM: gpu is not its GPU. */
 int sim_gpu_check(const gpusym_gpu_t *gpu);
 
-/* Counts size bytes as allocated; false if the GPU has not so many left. sim_bytes_give ends that. */
+/* Counts size bytes as allocated; false if the GPU has fewer free. sim_bytes_give ends that. */
 bool sim_bytes_take(size_t size);
 void sim_bytes_give(size_t size);
 /* The peak counts from now on. */
@@ -45,7 +45,7 @@ void sim_peak_reset(void);
 
 /* ---- fault.c ---- */
 
-/* The faults that can be asked for: an enumerator, and the word of gpusym_sim_params.fail. */
+/* The faults that can be injected: an enumerator, and the word of gpusym_sim_params.fail. */
 #define SIM_FAULTS(X)       \
     X(ALLOC, alloc)         \
     X(IMPORT, import)       \
@@ -100,7 +100,7 @@ size_t sim_page_size(void);
 /* size, rounded up to whole units. */
 size_t sim_round_up(size_t size, size_t unit);
 
-/* Makes a memfd for size zeroed bytes; only this user can open it, nobody can change its size. Fills id. */
+/* Makes a memfd for size zeroed bytes, of a size that cannot be changed, which only this user can open. Fills id. */
 int sim_shared_create(const char *magic, size_t size, sim_shared_id_t *id, int *fd);
 /* Opens the memfd that a handle names. GPUSYM_ERR_UNREACHABLE: it is gone, or another one. */
 int sim_shared_open(const sim_handle_t *handle, int *fd);
@@ -108,8 +108,8 @@ bool sim_is_vmm(const sim_shared_id_t *id);
 
 /* A handle to the memfd that is open here as fd. */
 void sim_handle_put(const sim_shared_id_t *id, int fd, sim_handle_t *handle);
-/* The contents of a handle that came from outside; GPUSYM_ERR_BAD_PARAM if it is not of that magic: of SIM_MAGIC_MEMORY, of
- * any memory. */
+/* The contents of a handle that came from outside; GPUSYM_ERR_BAD_PARAM if it is not of that magic: of
+ * SIM_MAGIC_MEMORY, of any memory. */
 int sim_handle_get(const gpusym_handle_t *from, const char *magic, sim_handle_t *handle);
 
 /* ---- region.c ---- */
@@ -124,7 +124,7 @@ typedef enum {
 } sim_region_kind_t;
 
 /*
- * A piece of memory that the simulator knows.  Freed when its last pin goes: the table pins it while the
+ * A piece of memory that the simulator knows.  Freed with its last pin: the table pins it while the
  * memory is allocated, and so does queued work, so that freeing memory under running work is as
  * harmless as it is on a GPU, where a free waits for the work.
  */
@@ -155,7 +155,7 @@ int sim_region_map(sim_region_t *region, int fd);
 /* Maps a peer's memory; *out is pinned once, and in no table. */
 int sim_region_import(const sim_handle_t *handle, sim_region_t **out);
 
-/* Puts a region in the table, which has its pin from now on. */
+/* Puts a region in the table, which owns its pin from now on. */
 int sim_table_insert(sim_region_t *region);
 /* Takes the region of that kind that starts at base out and unpins it. GPUSYM_ERR_BAD_PARAM: there is none. */
 int sim_table_remove(const void *base, sim_region_kind_t kind);
@@ -166,7 +166,7 @@ void sim_table_clear(void);
 
 /* How a pointer may be reached besides device, managed and pinned memory. */
 #define SIM_REACH_HOST 1u      /* ordinary host memory is fine: a copy, not a kernel */
-#define SIM_REACH_MULTICAST 2u /* multicast pointers are fine, and stay as they are: a kernel, not a copy */
+#define SIM_REACH_MULTICAST 2u /* multicast pointers are fine, and are not translated: a kernel, not a copy */
 
 /* *at: where the CPU finds the size bytes that p points to; *pin: what has to be unpinned after use, or NULL. */
 int sim_reach(const void *p, size_t size, unsigned how, void **at, sim_region_t **pin);
@@ -203,11 +203,11 @@ typedef struct {
     gpusym_stream_flag_t flag[SIM_FLAGS_MAX];
     unsigned nflags;
     unsigned npins;
-    sim_region_t *pin[3 * GPUSYM_TEAM_MAX + 6]; /* peer, peer_in, peer_out; in, out, done, abort, mc, bell */
+    sim_region_t *pin[3 * GPUSYM_TEAM_MAX + 6]; /* peer, peer_in, peer_out; in, out, done, abort, mc, doorbell */
 } sim_item_t;
 
-/* Each translates the pointers of one operation into *item, which pins nothing yet, and pins what they point into. After
- * an error nothing is pinned. */
+/* Each translates the pointers of one operation into *item, which pins nothing yet, and pins what they point into.
+ * After an error nothing is pinned. */
 /* what and kernel are set. */
 int sim_item_kernel(sim_item_t *item, const gpusym_work_t *w);
 int sim_item_copy(sim_item_t *item, void *dst, const void *src, size_t size);
@@ -220,8 +220,8 @@ int sim_item_flag(sim_item_t *item, const gpusym_stream_flag_t *flag);
 void sim_item_run(const sim_item_t *item, const bool *quit);
 void sim_item_unpin(sim_item_t *item);
 
-/* gpusym_kernel_sim_reach: the address by which a resident kernel reaches p. Its callers wait for the kernel, so nothing is
- * pinned. NULL: the kernel retires, as it does when its time runs out just then. */
+/* gpusym_kernel_sim_reach: the address by which a resident kernel reaches p. Its callers wait for the kernel, so
+ * nothing is pinned. NULL: the kernel retires, as it does when its time runs out just then. */
 void *sim_kernel_reach(const void *p);
 
 /* ---- stream.c ---- */

@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * What the simulator's files share: whether it is open, its GPU, its errors in words, and how many bytes of device memory
- * are allocated.
+ * What the simulator's files share: whether it is open, its GPU, its errors in words, and how many bytes of device
+ * memory are allocated.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -47,7 +47,6 @@ int sim_gpu_check(const gpusym_gpu_t *gpu)
 static uint64_t allocated; /* atomic */
 static uint64_t peak;      /* atomic: the most that allocated has been since open */
 
-/* Counts size bytes as allocated; false if the GPU has not so many left. */
 bool sim_bytes_take(size_t size)
 {
     if (size > sim.gpu.info.bytes) {
@@ -59,8 +58,7 @@ bool sim_bytes_take(size_t size)
         return false;
     }
     uint64_t most = __atomic_load_n(&peak, __ATOMIC_RELAXED);
-    while (most < now &&
-           !__atomic_compare_exchange_n(&peak, &most, now, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    while (most < now && !__atomic_compare_exchange_n(&peak, &most, now, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     }
     return true;
 }

@@ -17,9 +17,9 @@
 struct gpusym_stream {
     pthread_mutex_t lock; /* covers all but pending */
     pthread_cond_t more;  /* an item was queued, or quit was set */
-    bool started, quit;   /* quit: atomic, for who waits for a flag */
-    pthread_t worker;  /* if started */
-    sim_item_t *ring; /* the queue: n items from head on, modulo room */
+    bool started, quit;   /* quit: atomic, as waits for a flag read it without the lock */
+    pthread_t worker;     /* if started */
+    sim_item_t *ring;     /* the queue: n items from head on, modulo room */
     unsigned head, n, room;
     unsigned pending; /* atomic: items queued or running; the worker counts down after each */
     gpusym_stream_t *next;
@@ -41,7 +41,7 @@ static void *stream_work(void *arg)
     pthread_setname_np(pthread_self(), "gpusym-sim");
     pthread_mutex_lock(&stream->lock);
     for (;;) {
-        /* for stream_push or stream_end, of whichever thread */
+        /* written by stream_push or stream_end, of any thread */
         while (0 == stream->n && !stream->quit) {
             pthread_cond_wait(&stream->more, &stream->lock);
         }
@@ -61,7 +61,7 @@ static void *stream_work(void *arg)
     return NULL;
 }
 
-/* Starts the worker, deaf to all signals but those of its own faults: a program's handlers run in its own threads. */
+/* Starts the worker. It blocks all signals but those of its own faults: a program's handlers run in its own threads. */
 static int stream_start(gpusym_stream_t *stream)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
@@ -101,7 +101,7 @@ static int stream_room(gpusym_stream_t *stream)
     return GPUSYM_SUCCESS;
 }
 
-/* Queues an item, whose pins the stream lets go of, even if it cannot queue it. */
+/* Queues an item, and takes over its pins, even if it cannot queue it. */
 static int stream_push(gpusym_stream_t *stream, sim_item_t *item)
 {
     pthread_mutex_lock(&stream->lock);
@@ -202,7 +202,7 @@ int sim_launch(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
     if (kernel >= GPUSYM_K_COUNT || 0 == w->nranks || w->nranks > GPUSYM_TEAM_MAX || 0 == w->nblocks ||
         w->nblocks > GPUSYM_BLOCKS_MAX || 0 == w->nthreads || w->nthreads > GPUSYM_THREADS_MAX) {
         return sim_fail(GPUSYM_ERR_BAD_PARAM, "kernel %u cannot be launched for %u ranks with %u blocks of %u threads",
-                    kernel, (unsigned) w->nranks, (unsigned) w->nblocks, (unsigned) w->nthreads);
+                        kernel, (unsigned) w->nranks, (unsigned) w->nblocks, (unsigned) w->nthreads);
     }
     bool hang = sim_fault_due(SIM_FAULT_HANG);
     if (sim_fault_due(SIM_FAULT_LAUNCH)) {
@@ -264,8 +264,8 @@ int sim_copy_async(gpusym_stream_t *stream, void *dst, const void *src, size_t s
     return GPUSYM_SUCCESS != rc ? rc : stream_push(stream, &item);
 }
 
-int sim_copy2d_async(gpusym_stream_t *stream, void *dst, size_t dpitch, const void *src, size_t spitch,
-                            size_t width, size_t height)
+int sim_copy2d_async(gpusym_stream_t *stream, void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
+                     size_t height)
 {
     if (0 == width || 0 == height) {
         return GPUSYM_SUCCESS;
