@@ -7,7 +7,6 @@
  * The assembler reads the file, so it must be made before this is compiled (Makefile.am says so).
  */
 extern const unsigned char gpusym_fatbin[];
-extern const unsigned long gpusym_fatbin_size; /* bytes */
 
 __asm__(".pushsection .rodata\n"
         ".balign 64\n" /* the driver reads it in words of 8 bytes */
@@ -18,11 +17,4 @@ __asm__(".pushsection .rodata\n"
         ".incbin \"" GPUSYM_FATBIN "\"\n"
         ".Lgpusym_fatbin_end:\n"
         ".size gpusym_fatbin, .Lgpusym_fatbin_end - gpusym_fatbin\n"
-        ".balign 8\n"
-        ".globl gpusym_fatbin_size\n"
-        ".hidden gpusym_fatbin_size\n"
-        ".type gpusym_fatbin_size, %object\n"
-        ".size gpusym_fatbin_size, 8\n"
-        "gpusym_fatbin_size:\n"
-        ".quad .Lgpusym_fatbin_end - gpusym_fatbin\n"
         ".popsection\n");

@@ -58,7 +58,7 @@ GS_FN uint32_t gs_agxll_r_call(gs_ctx_t c, gs_kernel_t kernel, bool mc, const gs
     return status;
 }
 
-/* Packs that a thread has under way at once in a call that was rung for, at most; see gs_agxll_r_command(). */
+/* Packs that a thread has under way at once in a commanded call, at most; see gs_agxll_r_command(). */
 #define GS_COMMAND_PACKS 4u
 /* Packs i, i + step, ..., k of them, as far as they are below `packs`, reduced over all ranks; own: our input, which becomes
  * the result. Waits for all their lines at once. k is a constant. */
@@ -129,12 +129,11 @@ GS_FN uint32_t gs_command_rest(gs_kernel_t kernel, const gs_command_t *r, uint32
 }
 
 /*
- * A call that the host has rung for, by the threads of part, each of which has k packs under way at once.  The host may have
- * rung before it knows whether the peers are in the same call, or in any.  So these threads wait, for as long as a kernel
- * may stay and until they are told to leave, for lines of all ranks for each of them, and store nothing before.  Did they
- * not come, then nothing has been done, and GPUSYM_STATUS_RETIRED is returned: the host launches the call later, or not at all.
- * What was sent does no harm: the epoch is this call's alone, and if it is made again it sends the same.  Once they have
- * come all peers are in the call, and their other lines come by themselves.
+ * A commanded call, by the threads of part, each of which has k packs under way at once.  The command may have come before the
+ * peers are in the call (resident.h).  So these threads wait, at most linger_ns and until the abort word is set, for lines of all
+ * ranks for each of them, and store nothing before.  If the lines do not come, nothing has been done, and
+ * GPUSYM_STATUS_RETIRED is returned.  Once they have come all peers are in the call, and their other lines come by
+ * themselves.
  * Ends with a barrier of part, behind all that its threads store; all return the same.
  */
 GS_FN uint32_t gs_agxll_r_command(gs_ctx_t part, gs_kernel_t kernel, const gs_command_t *r, uint32_t k)
@@ -176,7 +175,7 @@ GS_FN uint32_t gs_agxll_r_command(gs_ctx_t part, gs_kernel_t kernel, const gs_co
     return gs_block_worst(part, gs_command_rest(kernel, r, packs, first + k * step, step)); /* part is the block */
 }
 
-/* Ends a launch of one block, which has done its own call with this status, and the calls that it is told of. */
+/* Ends a launch of one block, which has done its own call with this status, and serves the commands that follow. */
 GS_FN void gs_agxll_r_resident(gs_ctx_t c, gs_kernel_t kernel, uint32_t status)
 {
     const gpusym_work_t *const w = kernel.w;
@@ -184,7 +183,7 @@ GS_FN void gs_agxll_r_resident(gs_ctx_t c, gs_kernel_t kernel, uint32_t status)
     gs_ctx_t part = c;
     status = gs_block_worst(c, status);
     while (gs_command_end(c, w, part, &r, status) && gs_command_next(c, w, &r, &part)) {
-        /* The shortest messages want as few instructions between two looks at their lines as can be. */
+        /* The shortest messages want as few instructions between two polls of their lines as can be. */
         const uint64_t round = GPUSYM_PACK * (uint64_t)part.nthreads;
         /* Four packs of more than two ranks do not fit the registers; and of sums alone they are worth 75 KB of code, which is in
          * every GPU's memory. */

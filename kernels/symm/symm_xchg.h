@@ -76,7 +76,7 @@ GS_FN gs_xll_t gs_xll_line(const gpusym_work_t *w, bool mc, bool to, uint32_t j,
     return l;
 }
 
-/* Input is loaded afresh: the kernel may have stayed since other kernels wrote it. group: lines that a thread has under way, a
+/* Input is loaded by strong loads: other kernels may have written it while this one was resident. group: lines that a thread has under way, a
  * constant of at most GS_LL_GROUP. */
 GS_FN void gs_xll_send(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_message_t *m, const gs_xll_part_t *k,
                        uint32_t epoch, uint32_t group)
@@ -338,9 +338,8 @@ GS_FN uint32_t gs_part_worst(gs_ctx_t c, gs_ctx_t part, uint32_t status)
 }
 
 /*
- * A launch: its own call and, where the kernel is to stay (one block, one epoch), those that it is told of, as gs_agxll_r_resident()
- * does them (symm_ll.h): they have the same segments, elsewhere.  The host rings only when all ranks are in the call: who
- * sends but gets nothing could not find that out.
+ * A launch: its own call and, where the kernel is resident (one block, one epoch), those that it is commanded (resident.h): they
+ * have the same segments, elsewhere.
  */
 GS_FN void gs_xll_launch(gs_ctx_t c, gs_kernel_t kernel)
 {
