@@ -35,7 +35,7 @@ added='
     function ours(object) { return object ~ /gpusym[^\/]*\.so$/ }
     function libc(object) { return object ~ /\/(libc|libpthread|ld-linux)[^\/]*$/ }
     /^ob=/ { object = substr($0, 4) }
-    /^fn=/ { called = object; name = substr($0, 4); counts = name !~ /^(sim_query|table_find|cuda_query|progress|internal_progress)($|\x27)/ }
+    /^fn=/ { called = object; name = substr($0, 4); counts = name !~ /^(sim_query|table_find|cuda_query|make_progress|internal_progress)($|\x27)/ }
     /^cob=/ { called = substr($0, 5) }
     /^calls=/ {
         getline

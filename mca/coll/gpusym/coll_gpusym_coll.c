@@ -4,6 +4,8 @@
  * The functions of our modules, all made from the list: MPI's parameters become one struct, and the engine decides.
  */
 #include "mca/coll/gpusym/coll_gpusym.h"
+#include "mca/coll/gpusym/call/entry.h"
+#include "mca/coll/gpusym/call/internal.h"
 #include "mca/coll/gpusym/coll_gpusym_host.h"
 
 #include "ompi/communicator/communicator.h"
@@ -37,14 +39,14 @@ static inline void complete(coll_gpusym_args_t *a)
 #define FIELD_ITSELF(type, field) field,
 /* The blocking form. Both it and the nonblocking one have a short way, see coll_gpusym_host.h; what is not so short is a
  * function of its own, so that its struct of arguments costs the short way nothing. COMM: the parameter for the
- * communicator and the comma behind it, if there is one; PREVIOUS: the call of the previous module. */
-#define BLOCKING(ID, name, FIELDS, COMM, PREVIOUS)                                                               \
+ * communicator and the comma behind it, if there is one; FALLBACK: the call of the fallback. */
+#define BLOCKING(ID, name, FIELDS, COMM, FALLBACK)                                                               \
     static __attribute__((noinline)) int name##_in_full(FIELDS(COLL_GPUSYM_PARAM)                                \
                                                         mca_coll_base_module_t *module)                          \
     {                                                                                                            \
         coll_gpusym_args_t a = {.coll = COLL_GPUSYM_##ID, FIELDS(COLL_GPUSYM_INIT)};                             \
         complete(&a);                                                                                            \
-        return coll_gpusym_blocking((mca_coll_gpusym_module_t *)module, &a);                                     \
+        return coll_gpusym_blocking(&((mca_coll_gpusym_module_t *)module)->engine, &a);                                     \
     }                                                                                                            \
     int coll_gpusym_##name(FIELDS(COLL_GPUSYM_PARAM) COMM mca_coll_base_module_t *module)                        \
     {                                                                                                            \
@@ -53,32 +55,32 @@ static inline void complete(coll_gpusym_args_t *a)
         complete(&a);                                                                                            \
         const bool local = COLL_GPUSYM_REDUCE_LOCAL == a.coll;                                                   \
         begins(m);                                                                                               \
-        if (m->inside && !local) {                                                                               \
-            return PREVIOUS;                                                                                     \
+        if (m->super.forwarding && !local) {                                                                               \
+            return FALLBACK;                                                                                     \
         }                                                                                                        \
-        if (!coll_gpusym_hands_on(m, &a)) {                                                                      \
+        if (!coll_gpusym_forwards(m, &a)) {                                                                      \
             return ends(m, name##_in_full(FIELDS(FIELD_ITSELF) module));                                         \
         }                                                                                                        \
         if (local) {                                                                                             \
-            return PREVIOUS;                                                                                     \
+            return FALLBACK;                                                                                     \
         }                                                                                                        \
-        m->inside = true;                                                                                        \
-        const int rv = PREVIOUS;                                                                                 \
-        m->inside = false;                                                                                       \
+        m->super.forwarding = true;                                                                                        \
+        const int rv = FALLBACK;                                                                                 \
+        m->super.forwarding = false;                                                                                       \
         return ends(m, rv);                                                                                      \
     }
 #define COMM_PARAM struct ompi_communicator_t *comm,
 #define NO_COMM
 
 #define GPUSYM_COLL(ID, name, Name, FIELDS)                                                                      \
-    BLOCKING(ID, name, FIELDS, COMM_PARAM, m->saved.name(FIELDS(FIELD_ITSELF) comm, m->saved.name##_module))     \
+    BLOCKING(ID, name, FIELDS, COMM_PARAM, m->super.saved.name(FIELDS(FIELD_ITSELF) comm, m->super.saved.name##_module))     \
     static __attribute__((noinline)) int i##name##_in_full(FIELDS(COLL_GPUSYM_PARAM)                             \
                                                            struct ompi_request_t **req,                          \
                                                            mca_coll_base_module_t *module)                       \
     {                                                                                                            \
         coll_gpusym_args_t a = {.coll = COLL_GPUSYM_##ID, FIELDS(COLL_GPUSYM_INIT)};                             \
         complete(&a);                                                                                            \
-        return coll_gpusym_nonblocking((mca_coll_gpusym_module_t *)module, &a, req);                             \
+        return coll_gpusym_nonblocking(&((mca_coll_gpusym_module_t *)module)->engine, &a, req);                             \
     }                                                                                                            \
     int coll_gpusym_i##name(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm,                         \
                             struct ompi_request_t **req, mca_coll_base_module_t *module)                         \
@@ -87,8 +89,8 @@ static inline void complete(coll_gpusym_args_t *a)
         coll_gpusym_args_t a = {.coll = COLL_GPUSYM_##ID, FIELDS(COLL_GPUSYM_INIT)};                             \
         complete(&a);                                                                                            \
         begins(m);                                                                                               \
-        return ends(m, coll_gpusym_hands_on(m, &a)                                                               \
-                           ? m->saved.i##name(FIELDS(FIELD_ITSELF) comm, req, m->saved.i##name##_module)         \
+        return ends(m, coll_gpusym_forwards(m, &a)                                                               \
+                           ? m->super.saved.i##name(FIELDS(FIELD_ITSELF) comm, req, m->super.saved.i##name##_module)         \
                            : i##name##_in_full(FIELDS(FIELD_ITSELF) req, module));                               \
     }                                                                                                            \
     int coll_gpusym_##name##_init(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm,                   \
@@ -100,10 +102,10 @@ static inline void complete(coll_gpusym_args_t *a)
         complete(&a);                                                                                            \
         begins((mca_coll_gpusym_module_t *)module);                                                              \
         return ends((mca_coll_gpusym_module_t *)module,                                                          \
-                    coll_gpusym_persistent((mca_coll_gpusym_module_t *)module, &a, info, req));                  \
+                    coll_gpusym_persistent(&((mca_coll_gpusym_module_t *)module)->engine, &a, info, req));                  \
     }
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) \
-    BLOCKING(ID, name, FIELDS, NO_COMM, m->saved.name(FIELDS(FIELD_ITSELF) m->saved.name##_module))
+    BLOCKING(ID, name, FIELDS, NO_COMM, m->super.saved.name(FIELDS(FIELD_ITSELF) m->super.saved.name##_module))
 #include "mca/coll/gpusym/args/coll_gpusym.def"
 
 /* A caller that is not known to be MPI_Iallreduce. A function by itself, so that the entry keeps nothing over a call. */
@@ -112,7 +114,7 @@ static __attribute__((noinline)) int iallreduce_from(const void *caller, COLL_GP
                                                      mca_coll_base_module_t *module)
 {
     return coll_gpusym_is_internal(rcount, rdtype, op, comm, caller)
-               ? coll_gpusym_internal_iallreduce((mca_coll_gpusym_module_t *)module, sbuf, rbuf, rcount, op, req)
+               ? coll_gpusym_internal_iallreduce(&((mca_coll_gpusym_module_t *)module)->engine, sbuf, rbuf, rcount, op, req)
                : coll_gpusym_iallreduce(sbuf, rbuf, rcount, rdtype, op, comm, req, module);
 }
 

@@ -3,8 +3,7 @@
  *
  * The component: its life from registration to close.
  */
-#include "mca/coll/gpusym/team/peers.h"
-#include "mca/common/ompi/face.h"
+#include "mca/coll/gpusym/coll_gpusym.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +11,15 @@
 #include "opal/mca/base/mca_base_framework.h"
 #include "opal/runtime/opal.h"
 #include "opal/util/proc.h"
+
+#include "mca/coll/gpusym/call/internal.h"
+#include "mca/coll/gpusym/call/request.h"
+#include "mca/coll/gpusym/conf/adopt.h"
+#include "mca/coll/gpusym/conf/counters.h"
+#include "mca/coll/gpusym/conf/help.h"
+#include "mca/coll/gpusym/conf/params.h"
+#include "mca/coll/gpusym/team/peers.h"
+#include "mca/common/ompi/face.h"
 
 #include "config.h"
 
@@ -37,7 +45,6 @@ mca_coll_gpusym_component_t mca_coll_gpusym_component = {
             .collm_init_query = component_init_query,
             .collm_comm_query = coll_gpusym_comm_query,
         },
-    .output = -1,
 };
 
 static int component_register(void)
@@ -52,26 +59,18 @@ static int component_register(void)
         return OMPI_ERR_NOT_AVAILABLE;
     }
     ret = coll_gpusym_params_register();
-    return OMPI_SUCCESS == ret ? coll_gpusym_counters_register() : ret;
-}
-
-static void open_output(void)
-{
-    mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
-    const int framework = ompi_coll_base_framework.framework_verbose; /* coll_base_verbose */
-
-    c->output = opal_output_open(NULL);
-    opal_output_set_verbosity(c->output, framework > gpusym_params.verbose ? framework : gpusym_params.verbose);
+    return OMPI_SUCCESS == ret ? coll_gpusym_counters_register(&mca_coll_gpusym_component.super.collm_version) : ret;
 }
 
 static int component_open(void)
 {
-    const int ret = gpusym_face_open(ompi_coll_base_framework.framework_verbose);
+    const int framework = ompi_coll_base_framework.framework_verbose; /* coll_base_verbose */
+    const int ret = gpusym_face_open(framework);
 
     if (OMPI_SUCCESS != ret) {
         return ret;
     }
-    open_output();
+    coll_gpusym_output_open(framework > gpusym_params.verbose ? framework : gpusym_params.verbose);
     gpusym_collectives_serve(true);
     coll_gpusym_peers_publish();
     return coll_gpusym_adopt();
@@ -81,7 +80,7 @@ static int component_init_query(bool enable_progress_threads, bool enable_mpi_th
 {
     (void) enable_progress_threads;
     (void) enable_mpi_threads; /* every level is served */
-    mca_coll_gpusym_component.world_rank = (int) OPAL_PROC_MY_NAME.vpid;
+    coll_gpusym_params.world_rank = (int) OPAL_PROC_MY_NAME.vpid;
     return OMPI_SUCCESS;
 }
 
@@ -90,17 +89,13 @@ static int component_init_query(bool enable_progress_threads, bool enable_mpi_th
  * (a second session) begin afresh. */
 static int component_close(void)
 {
-    mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
-
     coll_gpusym_counters_print();
     gpusym_collectives_serve(false);
-    coll_gpusym_team_fini();
+    coll_gpusym_internal_fini();
+    coll_gpusym_requests_fini();
     coll_gpusym_peers_fini();
     gpusym_close();
-    memset(coll_gpusym_counters, 0, sizeof(coll_gpusym_counters));
-    if (0 <= c->output) {
-        opal_output_close(c->output);
-        c->output = -1;
-    }
+    coll_gpusym_counters_clear();
+    coll_gpusym_output_close();
     return OMPI_SUCCESS;
 }

@@ -3,17 +3,18 @@
  *
  * The short way of a blocking or nonblocking call whose buffers are host memory: what coll_gpusym_blocking() and
  * coll_gpusym_nonblocking() would come to, of which nothing is left but a question to the device a buffer, one store for
- * the peers, a counter and the call of the previous module. Everything is inline: with the collective a constant, little
+ * the peers, a counter and the call of the fallback. Everything is inline: with the collective a constant, little
  * remains. test/hostpath.sh counts the instructions.
  *
  * It takes only what is simple, and leaves the rest, untouched, to those two. What is asked of the device is an address
- * that the call reads or writes. Who lately had GPU memory is not asked, so that his calls are not asked twice.
+ * that the call reads or writes. A rank that lately had GPU memory is not asked, so that its calls are not asked twice.
  */
 #ifndef MCA_COLL_GPUSYM_HOST_H
 #define MCA_COLL_GPUSYM_HOST_H
 
 #include "mca/coll/gpusym/coll_gpusym.h"
-#include "mca/coll/gpusym/team/team.h"
+#include "mca/coll/gpusym/conf/counters.h"
+#include "mca/common/gpusym/gpusym.h"
 #include "ompi/communicator/communicator.h"
 
 #define COLL_GPUSYM_INLINE static inline __attribute__((always_inline))
@@ -75,9 +76,9 @@ COLL_GPUSYM_INLINE bool coll_gpusym_all_host(const mca_coll_gpusym_module_t *m, 
     case COLL_GPUSYM_REDUCE:
         return coll_gpusym_plain(a->rdtype, a->rcount) &&
                (MPI_IN_PLACE == a->sbuf || coll_gpusym_is_host(dev, a->sbuf)) &&
-               (ompi_comm_rank(m->comm) != a->root || coll_gpusym_is_host(dev, a->rbuf));
+               (ompi_comm_rank(m->super.comm) != a->root || coll_gpusym_is_host(dev, a->rbuf));
     case COLL_GPUSYM_REDUCE_SCATTER:
-        return coll_gpusym_plain(a->rdtype, gpusym_count_at(a->rcounts, (size_t)ompi_comm_rank(m->comm))) &&
+        return coll_gpusym_plain(a->rdtype, gpusym_count_at(a->rcounts, (size_t)ompi_comm_rank(m->super.comm))) &&
                (MPI_IN_PLACE == a->sbuf || coll_gpusym_is_host(dev, a->sbuf)) && coll_gpusym_is_host(dev, a->rbuf);
     case COLL_GPUSYM_BCAST:
         return coll_gpusym_one_is_host(dev, a->rbuf, a->rdtype, a->rcount);
@@ -86,30 +87,30 @@ COLL_GPUSYM_INLINE bool coll_gpusym_all_host(const mca_coll_gpusym_module_t *m, 
         return coll_gpusym_sent_is_host(dev, a) && coll_gpusym_one_is_host(dev, a->rbuf, a->rdtype, a->rcount);
     case COLL_GPUSYM_GATHER:
         return coll_gpusym_sent_is_host(dev, a) &&
-               (ompi_comm_rank(m->comm) != a->root || coll_gpusym_one_is_host(dev, a->rbuf, a->rdtype, a->rcount));
+               (ompi_comm_rank(m->super.comm) != a->root || coll_gpusym_one_is_host(dev, a->rbuf, a->rdtype, a->rcount));
     case COLL_GPUSYM_SCATTER:
         return (MPI_IN_PLACE == a->rbuf || coll_gpusym_one_is_host(dev, a->rbuf, a->rdtype, a->rcount)) &&
-               (ompi_comm_rank(m->comm) != a->root || coll_gpusym_one_is_host(dev, a->sbuf, a->sdtype, a->scount));
+               (ompi_comm_rank(m->super.comm) != a->root || coll_gpusym_one_is_host(dev, a->sbuf, a->sdtype, a->scount));
     case COLL_GPUSYM_GATHERV:
         return coll_gpusym_sent_is_host(dev, a) &&
-               (ompi_comm_rank(m->comm) != a->root ||
+               (ompi_comm_rank(m->super.comm) != a->root ||
                 coll_gpusym_blocks_are_host(dev, a->rbuf, a->rdtype, a->rcounts, a->rdispls,
-                                            (size_t)ompi_comm_size(m->comm)));
+                                            (size_t)ompi_comm_size(m->super.comm)));
     case COLL_GPUSYM_SCATTERV:
         return (MPI_IN_PLACE == a->rbuf || coll_gpusym_one_is_host(dev, a->rbuf, a->rdtype, a->rcount)) &&
-               (ompi_comm_rank(m->comm) != a->root ||
+               (ompi_comm_rank(m->super.comm) != a->root ||
                 coll_gpusym_blocks_are_host(dev, a->sbuf, a->sdtype, a->scounts, a->sdispls,
-                                            (size_t)ompi_comm_size(m->comm)));
+                                            (size_t)ompi_comm_size(m->super.comm)));
     case COLL_GPUSYM_ALLGATHERV:
         return coll_gpusym_sent_is_host(dev, a) &&
                coll_gpusym_blocks_are_host(dev, a->rbuf, a->rdtype, a->rcounts, a->rdispls,
-                                           (size_t)ompi_comm_size(m->comm));
+                                           (size_t)ompi_comm_size(m->super.comm));
     case COLL_GPUSYM_ALLTOALLV:
         return (MPI_IN_PLACE == a->sbuf ||
                 coll_gpusym_blocks_are_host(dev, a->sbuf, a->sdtype, a->scounts, a->sdispls,
-                                            (size_t)ompi_comm_size(m->comm))) &&
+                                            (size_t)ompi_comm_size(m->super.comm))) &&
                coll_gpusym_blocks_are_host(dev, a->rbuf, a->rdtype, a->rcounts, a->rdispls,
-                                           (size_t)ompi_comm_size(m->comm));
+                                           (size_t)ompi_comm_size(m->super.comm));
     case COLL_GPUSYM_BARRIER:
         return true;
     default:
@@ -117,29 +118,29 @@ COLL_GPUSYM_INLINE bool coll_gpusym_all_host(const mca_coll_gpusym_module_t *m, 
     }
 }
 
-/* Whether it may, and depends on nothing but this rank's own buffers: whom there is to agree with has been met, nothing has
+/* Whether it may, and depends on nothing but this rank's own buffers: the team has been met, nothing has
  * failed, and no other call of the communicator is in flight. */
 COLL_GPUSYM_INLINE bool coll_gpusym_ready(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a,
                                           const gpusym_device_t *dev)
 {
-    const coll_gpusym_team_t *t = m->team;
+    const coll_gpusym_team_t *t = m->engine.team;
     if (COLL_GPUSYM_REDUCE_LOCAL == a->coll) {
         return NULL != dev || __atomic_load_n(&gpusym_current.none, __ATOMIC_RELAXED);
     }
-    if (!m->host_lately || NULL == t) {
-        return m->host_lately && m->apart && NULL != dev;
+    if (!m->engine.host_lately || NULL == t) {
+        return m->engine.host_lately && m->engine.apart && NULL != dev;
     }
     /* The list first: whichever thread ended its last call wrote `open` before. */
-    return NULL == __atomic_load_n(&t->first, __ATOMIC_ACQUIRE) && t->open;
+    return NULL == __atomic_load_n(&m->engine.first, __ATOMIC_ACQUIRE) && t->open;
 }
 
-/* Whether the previous module is to be called at once. Then the peers know, and the call is counted. */
-COLL_GPUSYM_INLINE bool coll_gpusym_hands_on(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
+/* Whether the fallback is to be called at once. Then the peers know, and the call is counted. */
+COLL_GPUSYM_INLINE bool coll_gpusym_forwards(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
 {
     const gpusym_device_t *dev = __atomic_load_n(&gpusym_current.dev, __ATOMIC_ACQUIRE);
     const bool native = (unsigned)a->coll < COLL_GPUSYM_NATIVES;
-    if (!coll_gpusym_passes(m)) {
-        coll_gpusym_team_t *t = m->team;
+    if (!coll_gpusym_forwards_all(&m->super)) {
+        coll_gpusym_team_t *t = m->engine.team;
         /* A rank that has no device has host memory only. */
         if (!coll_gpusym_ready(m, a, dev) || (NULL != dev && !coll_gpusym_all_host(m, a, dev))) {
             return false;

@@ -10,6 +10,8 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <time.h>
 
 enum {
     GPUSYM_SUCCESS = 0,
@@ -32,6 +34,14 @@ const char *gpusym_strerror(int err);
     do {                             \
         (result) = (call);           \
     } while (-1 == (result) && EINTR == errno)
+
+/* A clock that only rises, in nanoseconds. */
+static inline uint64_t gpusym_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t) t.tv_sec * 1000000000u + (uint64_t) t.tv_nsec;
+}
 
 /* The first line of a file (of /proc, say), without its end, cut to size - 1 characters. False, and text "": it cannot
  * be read, or is empty. */

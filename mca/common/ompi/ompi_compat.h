@@ -283,6 +283,7 @@ static inline bool gpusym_same_mpirun(const opal_process_name_t *a, const opal_p
 }
 
 /* A communicator's name and id, "MPI_COMM_WORLD (cid 0)", into buf; returns buf. */
+#define GPUSYM_COMM_LABEL_MAX (MPI_MAX_OBJECT_NAME + 64)
 static inline const char *gpusym_comm_label(const ompi_communicator_t *comm, char *buf, size_t size)
 {
     const char *name = comm->c_name; /* an array in 4.1, a pointer later */

@@ -4,11 +4,13 @@
  * Which memory a call touches on this rank: MPI's rules about roots, intercommunicators, MPI_IN_PLACE and neighbours,
  * all in this file.
  */
-#include "mca/coll/gpusym/coll_gpusym.h"
+#include "mca/coll/gpusym/args/args.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/uio.h>
 
+#include "ompi/communicator/communicator.h"
 #include "ompi/mca/topo/topo.h"
 #include "opal/datatype/opal_convertor.h"
 
@@ -20,18 +22,18 @@ typedef struct {
     bool member; /* has a part of it: every rank; of an intercommunicator those of the group without the root */
 } role_t;
 
-static role_t role(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
+static role_t role(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a)
 {
-    if (OMPI_COMM_IS_INTER(m->comm)) { /* MPI_ROOT and MPI_PROC_NULL are negative */
+    if (OMPI_COMM_IS_INTER(comm)) { /* MPI_ROOT and MPI_PROC_NULL are negative */
         return (role_t){MPI_ROOT == a->root, a->root >= 0};
     }
-    return (role_t){ompi_comm_rank(m->comm) == a->root, true};
+    return (role_t){ompi_comm_rank(comm) == a->root, true};
 }
 
 /* Ranks that this one exchanges data with. */
-static size_t peers(const mca_coll_gpusym_module_t *m)
+static size_t peers(struct ompi_communicator_t *comm)
 {
-    return (size_t)(OMPI_COMM_IS_INTER(m->comm) ? ompi_comm_remote_size(m->comm) : ompi_comm_size(m->comm));
+    return (size_t)(OMPI_COMM_IS_INTER(comm) ? ompi_comm_remote_size(comm) : ompi_comm_size(comm));
 }
 
 /* Neighbours that this rank receives from, and sends to. */
@@ -83,9 +85,9 @@ static void recv_vector(coll_gpusym_layout_t *l, size_t blocks, const coll_gpusy
 }
 
 /* Elements of the whole vector that a reduce-scatter reduces. */
-static size_t scattered(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
+static size_t scattered(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a)
 {
-    const size_t n = (size_t)ompi_comm_size(m->comm);
+    const size_t n = (size_t)ompi_comm_size(comm);
     size_t sum = 0;
     if (COLL_GPUSYM_REDUCE_SCATTER_BLOCK == a->coll) {
         return n * a->rcount;
@@ -96,7 +98,7 @@ static size_t scattered(const mca_coll_gpusym_module_t *m, const coll_gpusym_arg
     return sum;
 }
 
-static void sent(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_layout_t *l)
+static void sent(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_layout_t *l)
 {
     size_t in, out;
     switch (a->coll) {
@@ -111,38 +113,38 @@ static void sent(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a,
     case COLL_GPUSYM_REDUCE:
     case COLL_GPUSYM_GATHER:
     case COLL_GPUSYM_GATHERV:
-        if (role(m, a).member) {
+        if (role(comm, a).member) {
             one(l, a->scount, a->sdtype);
         }
         break;
     case COLL_GPUSYM_REDUCE_SCATTER:
     case COLL_GPUSYM_REDUCE_SCATTER_BLOCK:
-        one(l, scattered(m, a), a->rdtype);
+        one(l, scattered(comm, a), a->rdtype);
         break;
     case COLL_GPUSYM_BCAST:
-        if (role(m, a).root) {
+        if (role(comm, a).root) {
             one(l, a->rcount, a->rdtype);
         }
         break;
     case COLL_GPUSYM_SCATTER:
-        if (role(m, a).root) {
-            one(l, a->scount * peers(m), a->sdtype);
+        if (role(comm, a).root) {
+            one(l, a->scount * peers(comm), a->sdtype);
         }
         break;
     case COLL_GPUSYM_SCATTERV:
-        if (role(m, a).root) {
-            send_vector(l, peers(m), a);
+        if (role(comm, a).root) {
+            send_vector(l, peers(comm), a);
         }
         break;
     case COLL_GPUSYM_ALLTOALL:
-        one(l, a->scount * peers(m), a->sdtype);
+        one(l, a->scount * peers(comm), a->sdtype);
         break;
     case COLL_GPUSYM_ALLTOALLV:
     case COLL_GPUSYM_ALLTOALLW:
-        send_vector(l, peers(m), a);
+        send_vector(l, peers(comm), a);
         break;
     default: /* neighbours */
-        neighbors(m->comm, &in, &out);
+        neighbors(comm, &in, &out);
         if (COLL_GPUSYM_NEIGHBOR_ALLGATHER == a->coll || COLL_GPUSYM_NEIGHBOR_ALLGATHERV == a->coll) {
             one(l, out > 0 ? a->scount : 0, a->sdtype);
         } else if (COLL_GPUSYM_NEIGHBOR_ALLTOALL == a->coll) {
@@ -154,7 +156,7 @@ static void sent(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a,
     }
 }
 
-static void written(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_layout_t *l)
+static void written(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_layout_t *l)
 {
     size_t in, out;
     switch (a->coll) {
@@ -165,48 +167,48 @@ static void written(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t 
         one(l, a->rcount, a->rdtype);
         break;
     case COLL_GPUSYM_EXSCAN: /* rank 0 gets nothing */
-        one(l, ompi_comm_rank(m->comm) > 0 ? a->rcount : 0, a->rdtype);
+        one(l, ompi_comm_rank(comm) > 0 ? a->rcount : 0, a->rdtype);
         break;
     case COLL_GPUSYM_REDUCE_SCATTER:
-        one(l, gpusym_count_at(a->rcounts, (size_t)ompi_comm_rank(m->comm)), a->rdtype);
+        one(l, gpusym_count_at(a->rcounts, (size_t)ompi_comm_rank(comm)), a->rdtype);
         break;
     case COLL_GPUSYM_REDUCE:
-        if (role(m, a).root) {
+        if (role(comm, a).root) {
             one(l, a->rcount, a->rdtype);
         }
         break;
     case COLL_GPUSYM_BCAST:
-        if (role(m, a).member && !role(m, a).root) {
+        if (role(comm, a).member && !role(comm, a).root) {
             one(l, a->rcount, a->rdtype);
         }
         break;
     case COLL_GPUSYM_SCATTER:
     case COLL_GPUSYM_SCATTERV:
-        if (role(m, a).member) {
+        if (role(comm, a).member) {
             one(l, a->rcount, a->rdtype);
         }
         break;
     case COLL_GPUSYM_GATHER:
-        if (role(m, a).root) {
-            one(l, a->rcount * peers(m), a->rdtype);
+        if (role(comm, a).root) {
+            one(l, a->rcount * peers(comm), a->rdtype);
         }
         break;
     case COLL_GPUSYM_GATHERV:
-        if (role(m, a).root) {
-            recv_vector(l, peers(m), a);
+        if (role(comm, a).root) {
+            recv_vector(l, peers(comm), a);
         }
         break;
     case COLL_GPUSYM_ALLGATHER:
     case COLL_GPUSYM_ALLTOALL:
-        one(l, a->rcount * peers(m), a->rdtype);
+        one(l, a->rcount * peers(comm), a->rdtype);
         break;
     case COLL_GPUSYM_ALLGATHERV:
     case COLL_GPUSYM_ALLTOALLV:
     case COLL_GPUSYM_ALLTOALLW:
-        recv_vector(l, peers(m), a);
+        recv_vector(l, peers(comm), a);
         break;
     default: /* neighbours */
-        neighbors(m->comm, &in, &out);
+        neighbors(comm, &in, &out);
         if (COLL_GPUSYM_NEIGHBOR_ALLGATHER == a->coll || COLL_GPUSYM_NEIGHBOR_ALLTOALL == a->coll) {
             one(l, a->rcount * in, a->rdtype);
         } else {
@@ -221,26 +223,26 @@ static bool of_neighbors(unsigned coll)
     return coll >= COLL_GPUSYM_NEIGHBOR_ALLGATHER && coll <= COLL_GPUSYM_NEIGHBOR_ALLTOALLW;
 }
 
-static void taken(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_layout_t *l)
+static void taken(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_layout_t *l)
 {
     if (of_neighbors(a->coll)) { /* from neighbours that are MPI_PROC_NULL, at the border of a grid, nothing comes */
-        if (!OMPI_COMM_IS_DIST_GRAPH(m->comm)) {
-            written(m, a, l);
+        if (!OMPI_COMM_IS_DIST_GRAPH(comm)) {
+            written(comm, a, l);
         }
     } else if (COLL_GPUSYM_REDUCE_LOCAL == a->coll) {
-        written(m, a, l);
+        written(comm, a, l);
     } else if (MPI_IN_PLACE == a->sbuf) {
         if (COLL_GPUSYM_EXSCAN == a->coll) {
             one(l, a->rcount, a->rdtype);
         } else if (COLL_GPUSYM_REDUCE_SCATTER == a->coll || COLL_GPUSYM_REDUCE_SCATTER_BLOCK == a->coll) {
-            one(l, scattered(m, a), a->rdtype);
+            one(l, scattered(comm, a), a->rdtype);
         } else {
-            written(m, a, l);
+            written(comm, a, l);
         }
     }
 }
 
-void coll_gpusym_layout(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
+void coll_gpusym_layout(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
                         coll_gpusym_layout_t *l)
 {
     memset(l, 0, sizeof *l);
@@ -248,11 +250,11 @@ void coll_gpusym_layout(const mca_coll_gpusym_module_t *m, const coll_gpusym_arg
         return;
     }
     if (COLL_GPUSYM_SENT == side) {
-        sent(m, a, l);
+        sent(comm, a, l);
     } else if (COLL_GPUSYM_WRITTEN == side) {
-        written(m, a, l);
+        written(comm, a, l);
     } else {
-        taken(m, a, l);
+        taken(comm, a, l);
     }
 }
 
@@ -312,22 +314,22 @@ static bool negative_in(gpusym_counts_t counts, size_t n)
     return false;
 }
 
-static bool negative_side(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_side_t side)
+static bool negative_side(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side)
 {
     coll_gpusym_layout_t l;
-    coll_gpusym_layout(m, a, side, &l);
+    coll_gpusym_layout(comm, a, side, &l);
     return l.vector ? negative_in(l.counts, l.blocks) : l.blocks > 0 && negative(l.one.count);
 }
 
-bool coll_gpusym_counts_valid(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
+bool coll_gpusym_counts_valid(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a)
 {
     if (COLL_GPUSYM_BARRIER == a->coll || (!has_counts(a->coll) && !negative(a->scount) && !negative(a->rcount))) {
         return true;
     }
     if (COLL_GPUSYM_REDUCE_SCATTER == a->coll) {
-        return !negative_in(a->rcounts, (size_t)ompi_comm_size(m->comm));
+        return !negative_in(a->rcounts, (size_t)ompi_comm_size(comm));
     }
-    return !negative_side(m, a, COLL_GPUSYM_SENT) && !negative_side(m, a, COLL_GPUSYM_WRITTEN);
+    return !negative_side(comm, a, COLL_GPUSYM_SENT) && !negative_side(comm, a, COLL_GPUSYM_WRITTEN);
 }
 
 /* ---- bytes ---- */
@@ -358,14 +360,14 @@ bool coll_gpusym_block_is_run(const coll_gpusym_block_t *b, ptrdiff_t *off, size
 }
 
 /* Adds a side's blocks to a span; *sum: bytes of elements so far. */
-static void span_add(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
+static void span_add(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
                      coll_gpusym_span_t *s, size_t *sum)
 {
     coll_gpusym_layout_t l;
     coll_gpusym_block_t b;
     ptrdiff_t lo, hi;
 
-    coll_gpusym_layout(m, a, side, &l);
+    coll_gpusym_layout(comm, a, side, &l);
     for (size_t i = 0; i < l.blocks; i++) {
         coll_gpusym_block(&l, i, &b);
         if (!block_range(&b, &lo, &hi)) {
@@ -385,21 +387,21 @@ static void span_add(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t
     }
 }
 
-void coll_gpusym_spans(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_span_t *send,
+void coll_gpusym_spans(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_span_t *send,
                        coll_gpusym_span_t *recv)
 {
     size_t out = 0, in = 0, back = 0;
     memset(send, 0, sizeof *send);
     memset(recv, 0, sizeof *recv);
-    span_add(m, a, COLL_GPUSYM_SENT, send, &out);
+    span_add(comm, a, COLL_GPUSYM_SENT, send, &out);
     send->dense = out == send->bytes;
-    span_add(m, a, COLL_GPUSYM_WRITTEN, recv, &in);
-    span_add(m, a, COLL_GPUSYM_TAKEN, recv, &back);
+    span_add(comm, a, COLL_GPUSYM_WRITTEN, recv, &in);
+    span_add(comm, a, COLL_GPUSYM_TAKEN, recv, &back);
     recv->dense = (in > back ? in : back) == recv->bytes; /* one lies in the other */
 }
 
 /* The memory of one side, if it has any. */
-static bool side_where(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
+static bool side_where(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
                        const gpusym_device_t *dev, gpusym_mem_t *mem)
 {
     const void *buf = COLL_GPUSYM_SENT == side ? a->sbuf : a->rbuf;
@@ -408,7 +410,7 @@ static bool side_where(const mca_coll_gpusym_module_t *m, const coll_gpusym_args
     ptrdiff_t lo, hi;
     bool found = false;
 
-    coll_gpusym_layout(m, a, side, &l);
+    coll_gpusym_layout(comm, a, side, &l);
     for (size_t i = 0; i < l.blocks; i++) {
         coll_gpusym_block(&l, i, &b);
         if (block_range(&b, &lo, &hi)) {
@@ -422,14 +424,13 @@ static bool side_where(const mca_coll_gpusym_module_t *m, const coll_gpusym_args
     return found;
 }
 
-void coll_gpusym_where(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, gpusym_mem_t *smem,
-                       gpusym_mem_t *rmem)
+void coll_gpusym_where(struct ompi_communicator_t *comm, const gpusym_device_t *dev, const coll_gpusym_args_t *a,
+                       gpusym_mem_t *smem, gpusym_mem_t *rmem)
 {
-    const gpusym_device_t *dev = gpusym_device_need();
     *smem = *rmem = (gpusym_mem_t){.kind = GPUSYM_MEM_NONE, .gpu = -1};
     if (NULL == dev) {
         coll_gpusym_span_t s, r;
-        coll_gpusym_spans(m, a, &s, &r);
+        coll_gpusym_spans(comm, a, &s, &r);
         smem->kind = s.used ? GPUSYM_MEM_HOST : GPUSYM_MEM_NONE;
         rmem->kind = r.used ? GPUSYM_MEM_HOST : GPUSYM_MEM_NONE;
         return;
@@ -442,9 +443,9 @@ void coll_gpusym_where(const mca_coll_gpusym_module_t *m, const coll_gpusym_args
         dev->query(a->rbuf, rmem);
         return;
     }
-    side_where(m, a, COLL_GPUSYM_SENT, dev, smem);
-    if (!side_where(m, a, COLL_GPUSYM_WRITTEN, dev, rmem)) {
-        side_where(m, a, COLL_GPUSYM_TAKEN, dev, rmem);
+    side_where(comm, a, COLL_GPUSYM_SENT, dev, smem);
+    if (!side_where(comm, a, COLL_GPUSYM_WRITTEN, dev, rmem)) {
+        side_where(comm, a, COLL_GPUSYM_TAKEN, dev, rmem);
     }
 }
 
@@ -479,7 +480,7 @@ static struct iovec *element_runs(struct ompi_datatype_t *dtype, uint32_t *n)
 typedef struct {
     ptrdiff_t off;
     size_t bytes;
-    int (*piece)(void *arg, ptrdiff_t off, size_t bytes);
+    int (*run)(void *arg, ptrdiff_t off, size_t bytes);
     void *arg;
 } open_run_t;
 
@@ -491,23 +492,23 @@ static int run_add(open_run_t *r, ptrdiff_t off, size_t bytes)
         return rv;
     }
     if (r->bytes > 0) {
-        rv = r->piece(r->arg, r->off, r->bytes);
+        rv = r->run(r->arg, r->off, r->bytes);
     }
     r->off = off;
     r->bytes = bytes;
     return rv;
 }
 
-int coll_gpusym_pieces(const coll_gpusym_block_t *b, int (*piece)(void *arg, ptrdiff_t off, size_t bytes), void *arg)
+int coll_gpusym_block_runs(const coll_gpusym_block_t *b, int (*run)(void *arg, ptrdiff_t off, size_t bytes), void *arg)
 {
-    open_run_t open = {.off = 0, .bytes = 0, .piece = piece, .arg = arg};
+    open_run_t open = {.off = 0, .bytes = 0, .run = run, .arg = arg};
     ptrdiff_t off;
     size_t bytes;
     uint32_t n;
     int rv = MPI_SUCCESS;
 
     if (coll_gpusym_block_is_run(b, &off, &bytes)) {
-        return bytes > 0 ? piece(arg, off, bytes) : MPI_SUCCESS;
+        return bytes > 0 ? run(arg, off, bytes) : MPI_SUCCESS;
     }
     struct iovec *runs = element_runs(b->dtype, &n);
     if (NULL == runs) {
@@ -520,5 +521,5 @@ int coll_gpusym_pieces(const coll_gpusym_block_t *b, int (*piece)(void *arg, ptr
         }
     }
     free(runs);
-    return MPI_SUCCESS == rv && open.bytes > 0 ? piece(arg, open.off, open.bytes) : rv;
+    return MPI_SUCCESS == rv && open.bytes > 0 ? run(arg, open.off, open.bytes) : rv;
 }

@@ -16,8 +16,6 @@
 #include "mca/common/gpusym/device/device.h"
 #include "mca/common/ompi/ompi_compat.h"
 
-typedef struct mca_coll_gpusym_module mca_coll_gpusym_module_t;
-
 enum coll_gpusym_coll {
 #define GPUSYM_COLL(ID, name, Name, FIELDS) COLL_GPUSYM_##ID,
 #include "mca/coll/gpusym/args/coll_gpusym.def"
@@ -29,6 +27,13 @@ enum {
 #define GPUSYM_COLL_NATIVE(ID, name, Name, FIELDS) COLL_GPUSYM_NATIVE_##ID,
 #include "mca/coll/gpusym/args/coll_gpusym.def"
     COLL_GPUSYM_NATIVES
+};
+
+/* Why a call is staged through the host. */
+enum coll_gpusym_reason {
+#define GPUSYM_REASON(ID, name, doc) COLL_GPUSYM_R_##ID,
+#include "mca/coll/gpusym/args/coll_gpusym.def"
+    COLL_GPUSYM_REASONS
 };
 
 /*
@@ -98,18 +103,6 @@ typedef struct {
         F(struct ompi_datatype_t *const *, sdtypes) F(void *, rbuf) F(gpusym_counts_t, rcounts)                      \
         F(gpusym_adispls_t, radispls) F(struct ompi_datatype_t *const *, rdtypes)
 
-/* ---- fallback/fallback.c: the previous modules' functions with these arguments; MPI error code ---- */
-
-/* While it runs m->inside is set: a blocking call of that communicator is then the previous module's own, which does one
- * collective by another, and can be handed on at once, for every rank is in there. It can be nobody else's, for MPI wants a
- * communicator's blocking calls one after the other; but MPI_Reduce_local is no communicator's. (Not a nonblocking one: these
- * Open MPI also starts from progress, for MPI_Comm_idup, while one rank is in there and another is not.) */
-int coll_gpusym_previous(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a);
-/* *req is the previous module's request, and the caller's. reduce_local has no such forms. */
-int coll_gpusym_previous_i(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, struct ompi_request_t **req);
-int coll_gpusym_previous_init(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, struct ompi_info_t *info,
-                              struct ompi_request_t **req);
-
 /* ---- args/args.c: which memory a call touches on this rank ---- */
 
 /* What a call does to a buffer, by root, rank, intercommunicator, MPI_IN_PLACE and neighbours. */
@@ -141,16 +134,16 @@ typedef struct {
 
 /* Whether no count that is significant on this rank is negative. Open MPI looks for that itself, but not everywhere
  * (MPI_Allgatherv of an intracommunicator), and not with mpi_param_check 0. */
-bool coll_gpusym_counts_valid(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a);
+bool coll_gpusym_counts_valid(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a);
 
-void coll_gpusym_layout(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
+void coll_gpusym_layout(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
                         coll_gpusym_layout_t *l);
 /* The i-th of l->blocks; count 0: it has no bytes. */
 void coll_gpusym_block(const coll_gpusym_layout_t *l, size_t i, coll_gpusym_block_t *b);
 
-/* Calls piece(arg, off, bytes) for every run of bytes of the block's elements, off from the buffer's address; runs that
- * touch are one. MPI error code, or the first that is not MPI_SUCCESS of piece(). */
-int coll_gpusym_pieces(const coll_gpusym_block_t *b, int (*piece)(void *arg, ptrdiff_t off, size_t bytes), void *arg);
+/* Calls run(arg, off, bytes) for every contiguous run of the block's elements, off from the buffer's address; runs that
+ * touch are one. MPI error code, or the first that is not MPI_SUCCESS of run(). */
+int coll_gpusym_block_runs(const coll_gpusym_block_t *b, int (*run)(void *arg, ptrdiff_t off, size_t bytes), void *arg);
 /* Whether the block is one run of bytes: the `bytes` behind `*off`. */
 bool coll_gpusym_block_is_run(const coll_gpusym_block_t *b, ptrdiff_t *off, size_t *bytes);
 
@@ -164,51 +157,17 @@ typedef struct {
     bool written;  /* the call writes there */
 } coll_gpusym_span_t;
 
-void coll_gpusym_spans(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_span_t *send,
+void coll_gpusym_spans(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_span_t *send,
                        coll_gpusym_span_t *recv);
 /* What memory that is: of the first byte (MPI_BOTTOM with several blocks: the first block that is not host memory).
- * GPUSYM_MEM_NONE where nothing is touched. */
-void coll_gpusym_where(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, gpusym_mem_t *smem,
-                       gpusym_mem_t *rmem);
+ * GPUSYM_MEM_NONE where nothing is touched. dev: NULL where this process has no device; all memory is the host's then. */
+void coll_gpusym_where(struct ompi_communicator_t *comm, const gpusym_device_t *dev, const coll_gpusym_args_t *a,
+                       gpusym_mem_t *smem, gpusym_mem_t *rmem);
 
 /* Whether the CPU must not, or had better not, touch it. */
 static inline bool coll_gpusym_on_gpu(const gpusym_mem_t *mem)
 {
     return GPUSYM_MEM_DEVICE == mem->kind || GPUSYM_MEM_MANAGED == mem->kind;
 }
-
-/* ---- fallback/bounce.c: a call whose device buffers are mirrored in host memory ---- */
-
-typedef struct {
-    char *p;     /* stands for the span's first byte; NULL: no mirror, the buffer is host memory or not touched */
-    size_t size;
-    bool pinned; /* memory/pinned.h; else ordinary memory */
-} coll_gpusym_mirror_t;
-
-/* Plain data, made by begin and ended by end, on any thread. Several may be alive. */
-typedef struct {
-    gpusym_gpu_t *gpu;
-    coll_gpusym_mirror_t send, recv;
-} coll_gpusym_stage_t;
-
-/*
- * Makes the mirrors, copies into them what the call reads, and makes *on_host the same call on them. Where a buffer is host
- * memory it stays as it is. MPI error code: then nothing is held, and the user has been told.
- * The datatypes' gaps are neither read nor written, in the mirrors nor in the buffers: they may be in use by other calls.
- */
-int coll_gpusym_stage_begin(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s,
-                            coll_gpusym_args_t *on_host);
-/* Copies the results back if rv, of the call on_host, is MPI_SUCCESS; frees the mirrors. Returns rv, or the error of the
- * copy. */
-int coll_gpusym_stage_end(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s, int rv);
-/* The same in parts, for mirrors that serve many calls with the same arguments: open makes them and *on_host, in copies
- * into them, out copies back if rv is MPI_SUCCESS, close frees them. */
-int coll_gpusym_stage_open(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s,
-                           coll_gpusym_args_t *on_host);
-int coll_gpusym_stage_in(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s);
-int coll_gpusym_stage_out(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a, coll_gpusym_stage_t *s, int rv);
-void coll_gpusym_stage_close(coll_gpusym_stage_t *s);
-/* begin, coll_gpusym_previous, end. */
-int coll_gpusym_stage_blocking(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a);
 
 #endif

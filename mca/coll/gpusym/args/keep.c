@@ -4,9 +4,11 @@
  * The arrays of a nonblocking call's arguments, kept.  MPI wants a program to keep them until the call has completed, but
  * other MPIs read them before the call returns, and programs have come to free them then (mpi4py's Ireduce_scatter).
  */
-#include "mca/coll/gpusym/coll_gpusym.h"
+#include "mca/coll/gpusym/args/keep.h"
 
 #include <stdlib.h>
+
+#include "ompi/communicator/communicator.h"
 
 /* All but one fit into words of eight bytes, whatever this Open MPI's counts are. */
 typedef struct {
@@ -55,16 +57,16 @@ static void keep_side(room_t *room, bool by_aint, size_t n, gpusym_counts_t *cou
 }
 
 /* Counts what is to be kept, or, with room for it, keeps it. */
-static void keep(const mca_coll_gpusym_module_t *m, coll_gpusym_args_t *a, room_t *room)
+static void keep(struct ompi_communicator_t *comm, coll_gpusym_args_t *a, room_t *room)
 {
     coll_gpusym_layout_t sent, written;
 
     if (COLL_GPUSYM_REDUCE_SCATTER == a->coll) {
-        keep_counts(room, &a->rcounts, (size_t)ompi_comm_size(m->comm));
+        keep_counts(room, &a->rcounts, (size_t)ompi_comm_size(comm));
         return;
     }
-    coll_gpusym_layout(m, a, COLL_GPUSYM_SENT, &sent);
-    coll_gpusym_layout(m, a, COLL_GPUSYM_WRITTEN, &written);
+    coll_gpusym_layout(comm, a, COLL_GPUSYM_SENT, &sent);
+    coll_gpusym_layout(comm, a, COLL_GPUSYM_WRITTEN, &written);
     if (sent.vector && sent.blocks > 0) {
         keep_side(room, sent.by_aint, sent.blocks, &a->scounts, &a->sdispls, &a->sadispls, &a->sdtypes);
     }
@@ -73,11 +75,11 @@ static void keep(const mca_coll_gpusym_module_t *m, coll_gpusym_args_t *a, room_
     }
 }
 
-bool coll_gpusym_args_keep(const mca_coll_gpusym_module_t *m, coll_gpusym_args_t *a, void **kept)
+bool coll_gpusym_args_keep(struct ompi_communicator_t *comm, coll_gpusym_args_t *a, void **kept)
 {
     room_t room = {NULL, 0};
     *kept = NULL;
-    keep(m, a, &room);
+    keep(comm, a, &room);
     if (0 == room.used) {
         return true;
     }
@@ -86,6 +88,6 @@ bool coll_gpusym_args_keep(const mca_coll_gpusym_module_t *m, coll_gpusym_args_t
         return false;
     }
     *kept = room.words;
-    keep(m, a, &room);
+    keep(comm, a, &room);
     return true;
 }

@@ -4,7 +4,9 @@
  * MPI's datatypes and operations in the kernels' terms.  Whether MPI allows an operation on a
  * datatype has been checked before a collective is called; here only the representation counts.
  */
-#include "mca/coll/gpusym/team/team.h"
+#include "mca/coll/gpusym/args/types.h"
+
+#include "kernels/kernels.h"
 
 #include <pthread.h>
 

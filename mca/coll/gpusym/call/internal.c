@@ -12,8 +12,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dladdr */
 #endif
-#include "mca/coll/gpusym/call/call.h"
-#include "mca/coll/gpusym/team/peers.h"
+#include "mca/coll/gpusym/call/internal.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -22,6 +21,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "mca/coll/gpusym/call/wait.h"
+#include "mca/coll/gpusym/conf/help.h"
+#include "mca/coll/gpusym/team/peers.h"
 #include "ompi/mca/coll/base/coll_base_util.h"
 #include "ompi/mca/pml/pml.h"
 #include "ompi/request/request.h"
@@ -32,8 +34,6 @@
 /* Far below the tags that coll/libnbc counts down from -27, and also in the 24 bits that pml/ucx sends of it: there it is
  * -4194304. */
 #define TAG (INT_MIN + (3 << 22))
-/* How often it is asked whether the other ranks live. In nanoseconds. */
-#define HEALTH_NS 10000000ull
 /* Open MPI's own have one integer. */
 #define COUNT_MAX 8
 
@@ -41,7 +41,7 @@ const void *coll_gpusym_iallreduce_caller;
 
 typedef struct internal {
     ompi_coll_base_nbc_request_t super;
-    mca_coll_gpusym_module_t *module; /* not retained, nor is comm: who makes a communicator of it holds it */
+    coll_gpusym_engine_t *engine; /* not retained, nor is comm: the caller, which makes a communicator of it, holds it */
     struct ompi_communicator_t *comm;
     struct ompi_op_t *op;
     int count;
@@ -52,8 +52,7 @@ typedef struct internal {
     enum { UP, PARENT, DOWN } step;
     struct ompi_request_t *message; /* in flight; NULL: none */
     coll_gpusym_peer_t **peers; /* [ranks], the array is owned */
-    uint32_t polls;             /* since it was last asked whether they live */
-    uint64_t looked_ns;         /* when that was */
+    coll_gpusym_health_t health; /* when it was last checked whether they live */
     int error;
     struct internal *next;
 } internal_t;
@@ -155,28 +154,23 @@ static void message_over(internal_t *r)
 
 /* How such a call goes. REFUSED: a rank has died. Open MPI does not look at the error of a request of its own, and would
  * try again and again, but for a call that fails at once. */
-enum { BY_PREVIOUS = 1, BY_MESSAGES, REFUSED };
+enum { BY_FALLBACK = 1, BY_MESSAGES, REFUSED };
 
 /* Now and then: whether a rank has died, which is told to the user, and ends it. Messages alone would wait for ever. */
-static bool a_rank_is_lost(internal_t *r)
+static bool is_rank_lost(internal_t *r)
 {
-    char name[COLL_GPUSYM_COMM_NAME_MAX];
+    char name[GPUSYM_COMM_LABEL_MAX];
     const int me = ompi_comm_rank(r->comm), n = ompi_comm_size(r->comm);
 
-    if (0 != ++r->polls % 256) {
+    if (!coll_gpusym_health_due(&r->health)) {
         return false;
     }
-    const uint64_t now = coll_gpusym_now_ns();
-    if (now - r->looked_ns < HEALTH_NS) {
-        return false;
-    }
-    r->looked_ns = now;
     for (int i = 0; i < n; i++) {
         if (i != me && !coll_gpusym_peer_lives(r->peers[i])) {
-            coll_gpusym_help("dead-rank", me, coll_gpusym_comm_name(r->comm, name, sizeof name), opal_process_info.nodename,
+            coll_gpusym_help("dead-rank", me, gpusym_comm_label(r->comm, name, sizeof name), opal_process_info.nodename,
                              i, coll_gpusym_peer_process(r->peers[i]), "the making of a communicator");
             r->error = MPI_ERR_OTHER;
-            __atomic_store_n(&r->module->internal, REFUSED, __ATOMIC_RELAXED);
+            __atomic_store_n(&r->engine->internal, REFUSED, __ATOMIC_RELAXED);
             return true;
         }
     }
@@ -194,7 +188,7 @@ static bool internal_poll(internal_t *r)
             return true;
         }
     }
-    return a_rank_is_lost(r);
+    return is_rank_lost(r);
 }
 
 static void internal_complete(internal_t *r)
@@ -274,19 +268,19 @@ static int internal_start(internal_t *r)
     return ok ? OMPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
 }
 
-/* A rank without gpusym, or with another one, calls the previous module: then all do. The same on all ranks. With
+/* A rank without gpusym, or with another one, calls the fallback: then all do. The same on all ranks. With
  * BY_MESSAGES *peers is the ranks' processes, to be freed. 0: no memory. */
-static int way_of(mca_coll_gpusym_module_t *m, coll_gpusym_peer_t ***peers)
+static int find_way(coll_gpusym_engine_t *e, coll_gpusym_peer_t ***peers)
 {
-    const int known = __atomic_load_n(&m->internal, __ATOMIC_RELAXED);
+    const int known = __atomic_load_n(&e->internal, __ATOMIC_RELAXED);
     int reason;
 
     *peers = NULL;
     if (0 != known) {
         return known;
     }
-    *peers = calloc((size_t)ompi_comm_size(m->comm), sizeof(**peers));
-    if (NULL == *peers || MPI_SUCCESS != coll_gpusym_peers_look(m->comm, *peers, &reason)) {
+    *peers = calloc((size_t)ompi_comm_size(e->fallback->comm), sizeof(**peers));
+    if (NULL == *peers || MPI_SUCCESS != coll_gpusym_peers_look(e->fallback->comm, *peers, &reason)) {
         free(*peers);
         return 0;
     }
@@ -294,11 +288,11 @@ static int way_of(mca_coll_gpusym_module_t *m, coll_gpusym_peer_t ***peers)
         return BY_MESSAGES;
     }
     free(*peers);
-    __atomic_store_n(&m->internal, BY_PREVIOUS, __ATOMIC_RELAXED);
-    return BY_PREVIOUS;
+    __atomic_store_n(&e->internal, BY_FALLBACK, __ATOMIC_RELAXED);
+    return BY_FALLBACK;
 }
 
-static int by_messages(mca_coll_gpusym_module_t *m, coll_gpusym_peer_t **peers, const void *in, void *out,
+static int go_by_messages(coll_gpusym_engine_t *e, coll_gpusym_peer_t **peers, const void *in, void *out,
                        size_t count, struct ompi_op_t *op, ompi_request_t **req)
 {
     internal_t *r = OBJ_NEW(internal_t);
@@ -308,10 +302,10 @@ static int by_messages(mca_coll_gpusym_module_t *m, coll_gpusym_peer_t **peers, 
     }
     r->peers = peers;
     OMPI_REQUEST_INIT(&r->super.super, false);
-    r->super.super.req_mpi_object.comm = m->comm;
+    r->super.super.req_mpi_object.comm = e->fallback->comm;
     r->super.super.req_state = OMPI_REQUEST_ACTIVE;
-    r->module = m;
-    r->comm = m->comm;
+    r->engine = e;
+    r->comm = e->fallback->comm;
     r->op = op;
     r->count = (int)count;
     r->out = out;
@@ -327,18 +321,18 @@ static int by_messages(mca_coll_gpusym_module_t *m, coll_gpusym_peer_t **peers, 
     return OMPI_SUCCESS;
 }
 
-int coll_gpusym_internal_iallreduce(mca_coll_gpusym_module_t *m, const void *in, void *out, size_t count,
+int coll_gpusym_internal_iallreduce(coll_gpusym_engine_t *e, const void *in, void *out, size_t count,
                                     struct ompi_op_t *op, ompi_request_t **req)
 {
     coll_gpusym_peer_t **peers;
 
-    switch (way_of(m, &peers)) {
+    switch (find_way(e, &peers)) {
     case BY_MESSAGES:
-        return by_messages(m, peers, in, out, count, op, req);
+        return go_by_messages(e, peers, in, out, count, op, req);
     case REFUSED:
         return MPI_ERR_OTHER;
-    case BY_PREVIOUS:
-        return m->saved.iallreduce(in, out, (gpusym_count_t)count, MPI_INT, op, m->comm, req, m->saved.iallreduce_module);
+    case BY_FALLBACK:
+        return e->fallback->saved.iallreduce(in, out, (gpusym_count_t)count, MPI_INT, op, e->fallback->comm, req, e->fallback->saved.iallreduce_module);
     default:
         return OMPI_ERR_OUT_OF_RESOURCE;
     }

@@ -7,20 +7,48 @@
  * What is known of a rank that does not come stands in its own shared pages, which it writes for its peers anyway: the
  * calls that it has posted in every communicator, and about when. It takes no part in this, and may compute for hours.
  */
-#include "mca/coll/gpusym/call/call.h"
+#include "mca/coll/gpusym/call/wait.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "mca/coll/gpusym/args/names.h"
+#include "mca/coll/gpusym/conf/help.h"
+#include "mca/coll/gpusym/conf/params.h"
+
+/* How often a waiting rank checks whether its peers and its GPU are well. In nanoseconds. */
+#define HEALTH_NS 10000000ull
 /* Ranks that a line tells of; of more it gives the number. */
 #define RANKS_TOLD 4
-/* Time between two looks that counts, at most: a program that makes no progress for an hour has not waited for an hour.
+/* Time between two checks that counts, at most: a program that makes no progress for an hour has not waited for an hour.
  */
 #define GAP_NS 2000000000ull
-/* How much later each rank speaks than the rank before it: so that it finds out that that one has. */
+/* How much later each rank tells the user than the rank before it: so that it finds out that that one has. */
 #define STAGGER_NS 20000000ull
 /* What a rank posts for a persistent call that is only made: see call/call.c. */
 #define WHAT_MASK 0x7fu
+
+/* A call that waits. */
+typedef struct {
+    const coll_gpusym_team_t *team;
+    unsigned coll; /* enum coll_gpusym_coll */
+    uint64_t seq;  /* of its roll-call, where it is posted */
+    coll_gpusym_wait_for_t what;
+} waiter_t;
+
+bool coll_gpusym_health_due(coll_gpusym_health_t *h)
+{
+    if (0 != ++h->polls % 256) {
+        return false;
+    }
+    const uint64_t now = gpusym_now_ns();
+    if (now - h->checked_ns < HEALTH_NS) {
+        return false;
+    }
+    h->gap_ns = 0 != h->checked_ns ? now - h->checked_ns : 0;
+    h->checked_ns = now;
+    return true;
+}
 
 /* Appends to a text of `size` bytes, as far as it fits. */
 static __attribute__((format(printf, 4, 5))) void append(char *buf, size_t size, size_t *used, const char *format, ...)
@@ -36,17 +64,17 @@ static __attribute__((format(printf, 4, 5))) void append(char *buf, size_t size,
 }
 
 /* The pages of rank r, while the team's lines are not mapped. False: it has none yet, or they cannot be found. */
-static bool pages_of(const coll_gpusym_team_t *t, uint32_t r, gpusym_peer_t **peer)
+static bool find_pages(const coll_gpusym_team_t *t, uint32_t r, gpusym_peer_t **peer)
 {
     return GPUSYM_SUCCESS == gpusym_pages_find(coll_gpusym_peer_process(t->peers[r]), peer);
 }
 
 /* What is known of rank r: false if nothing is. */
-static bool look_at(const coll_gpusym_team_t *t, uint32_t r, gpusym_seen_t *seen)
+static bool find_seen(const coll_gpusym_team_t *t, uint32_t r, gpusym_seen_t *seen)
 {
     gpusym_peer_t *peer = t->joined ? t->rc.peer[r] : NULL;
 
-    if (NULL == peer && !pages_of(t, r, &peer)) {
+    if (NULL == peer && !find_pages(t, r, &peer)) {
         *seen = (gpusym_seen_t){.what = -1};
         return false;
     }
@@ -54,32 +82,31 @@ static bool look_at(const coll_gpusym_team_t *t, uint32_t r, gpusym_seen_t *seen
     return true;
 }
 
-/* Whether this call waits for rank r, of which that is known. */
-static bool is_missing(const coll_gpusym_call_t *call, uint32_t r, const gpusym_seen_t *seen)
+/* Whether a call waits for rank r, of which that is known. */
+static bool is_missing(const waiter_t *w, uint32_t r, const gpusym_seen_t *seen)
 {
-    const coll_gpusym_team_t *t = call->module->team;
+    const coll_gpusym_team_t *t = w->team;
 
-    switch (call->state) {
-    case COLL_GPUSYM_CALL_NEW:
+    switch (w->what) {
+    case COLL_GPUSYM_WAIT_POST:
         if (coll_gpusym_team_meeting(t)) {
             return !seen->begun || seen->step < (uint32_t) t->step;
         }
         return !gpusym_rollcall_has_posted(&t->rc, r, t->rc.seq + 1 - GPUSYM_ROLLCALL_HISTORY / 2);
-    case COLL_GPUSYM_CALL_ROLLCALL:
-        return !gpusym_rollcall_has_posted(&t->rc, r, call->read.seq);
-    case COLL_GPUSYM_CALL_VOTE:
-        return !gpusym_rollcall_has_voted(&t->rc, r, call->read.seq);
-    default: /* set-up's second step: the lines are mapped */
+    case COLL_GPUSYM_WAIT_ROLLCALL:
+        return !gpusym_rollcall_has_posted(&t->rc, r, w->seq);
+    case COLL_GPUSYM_WAIT_VOTE:
+        return !gpusym_rollcall_has_voted(&t->rc, r, w->seq);
+    default:
         return !seen->begun || seen->step < (uint32_t) t->step;
     }
 }
 
 /* "rank 1 (pid 77), which has made 41 such calls here, last seen in MPI_Bcast of MPI_COMM_WORLD (cid 0) about 33 s ago"
  */
-static void rank_text(const coll_gpusym_call_t *call, uint32_t r, bool known, const gpusym_seen_t *seen, char *buf,
-                      size_t size, size_t *used)
+static void describe_rank(const coll_gpusym_team_t *t, uint32_t r, bool known, const gpusym_seen_t *seen, char *buf,
+                          size_t size, size_t *used)
 {
-    const coll_gpusym_team_t *t = call->module->team;
     const unsigned long long calls = t->joined ? (unsigned long long) gpusym_rollcall_last(&t->rc, r) : 0;
 
     append(buf, size, used, "rank %u (pid %d)", r, coll_gpusym_peer_process(t->peers[r]));
@@ -101,10 +128,10 @@ static void rank_text(const coll_gpusym_call_t *call, uint32_t r, bool known, co
            seen->label, 1e-9 * (double) seen->age_ns);
 }
 
-/* All ranks that the call waits for, in words; the highest mark of what another rank has said of this wait. */
-static uint64_t who_text(const coll_gpusym_call_t *call, char *buf, size_t size)
+/* All ranks that the call waits for, in words; the highest mark of what another rank has told of this wait. */
+static uint64_t describe_missing(const waiter_t *w, char *buf, size_t size)
 {
-    const coll_gpusym_team_t *t = call->module->team;
+    const coll_gpusym_team_t *t = w->team;
     gpusym_seen_t seen;
     size_t used = 0;
     unsigned found = 0;
@@ -112,15 +139,15 @@ static uint64_t who_text(const coll_gpusym_call_t *call, char *buf, size_t size)
 
     buf[0] = '\0';
     for (uint32_t r = 0; r < t->nranks; r++) {
-        const bool known = r != t->rank && look_at(t, r, &seen);
+        const bool known = r != t->rank && find_seen(t, r, &seen);
         said = known && seen.said > said ? seen.said : said;
-        if (r == t->rank || !is_missing(call, r, &seen)) {
+        if (r == t->rank || !is_missing(w, r, &seen)) {
             continue;
         }
         found++;
         if (found <= RANKS_TOLD) {
             append(buf, size, &used, 1 == found ? "" : "; ");
-            rank_text(call, r, known, &seen, buf, size, &used);
+            describe_rank(t, r, known, &seen, buf, size, &used);
         }
     }
     if (found > RANKS_TOLD) {
@@ -132,14 +159,14 @@ static uint64_t who_text(const coll_gpusym_call_t *call, char *buf, size_t size)
 }
 
 /* One line, in one piece, by one of the ranks that wait. */
-static void say(coll_gpusym_call_t *call)
+static void tell_missing(coll_gpusym_wait_t *wait, const waiter_t *w)
 {
-    const coll_gpusym_team_t *t = call->module->team;
-    const uint64_t seq = t->rc.seq + (COLL_GPUSYM_CALL_NEW == call->state);
-    const uint64_t mark = seq << 16 | call->waits_in << 8 | ++call->said; /* rises with all three */
-    char name[COLL_GPUSYM_COMM_NAME_MAX], who[1024], number[48] = "";
+    const coll_gpusym_team_t *t = w->team;
+    const uint64_t seq = t->rc.seq + (COLL_GPUSYM_WAIT_POST == w->what);
+    const uint64_t mark = seq << 16 | wait->step << 8 | ++wait->told; /* rises with all three */
+    char name[GPUSYM_COMM_LABEL_MAX], missing[1024], number[48] = "";
 
-    if (who_text(call, who, sizeof who) >= mark) {
+    if (describe_missing(w, missing, sizeof missing) >= mark) {
         return;
     }
     if (t->has_line) {
@@ -151,33 +178,33 @@ static void say(coll_gpusym_call_t *call)
     fprintf(stderr,
             "gpusym: rank %u of %s has waited %.1f s in %s%s for %s. If that is too long, check where it is (gdb -p, "
             "py-spy dump --pid). coll_gpusym_timeout_host ends such calls, coll_gpusym_warn 0 hides this message.\n",
-            t->rank, coll_gpusym_comm_name(call->module->comm, name, sizeof name), 1e-9 * (double) call->waited_ns,
-            coll_gpusym_mpi_name(call->args.coll), number, who);
+            t->rank, gpusym_comm_label(t->fallback->comm, name, sizeof name), 1e-9 * (double) wait->waited_ns,
+            coll_gpusym_mpi_name(w->coll), number, missing);
     fflush(stderr);
 }
 
-bool coll_gpusym_wait_note(coll_gpusym_call_t *call, uint64_t gap_ns)
+bool coll_gpusym_wait_note(coll_gpusym_wait_t *wait, const coll_gpusym_team_t *t, unsigned coll, uint64_t seq,
+                           coll_gpusym_wait_for_t what, uint64_t gap_ns)
 {
-    const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
-    const coll_gpusym_team_t *t = call->module->team;
-    const uint32_t waits_in = (uint32_t) call->state << 4 | (uint32_t) t->step; /* less than 16 of each */
-    char name[COLL_GPUSYM_COMM_NAME_MAX], who[1024];
+    const coll_gpusym_params_t *c = &coll_gpusym_params;
+    const waiter_t w = {t, coll, seq, what};
+    const uint32_t step = (uint32_t) what << 4 | (uint32_t) t->step; /* less than 16 of each */
+    char name[GPUSYM_COMM_LABEL_MAX], missing[1024];
 
-    if (waits_in !=
-        call->waits_in) { /* the ranks came: it is others, or the same at another step, that it waits for */
-        call->waits_in = waits_in;
-        call->waited_ns = call->said = 0;
+    if (step != wait->step) { /* the ranks came: it is others, or the same at another step, that it waits for */
+        wait->step = step;
+        wait->waited_ns = wait->told = 0;
     }
-    call->waited_ns += gap_ns < GAP_NS ? gap_ns : GAP_NS;
-    if (c->timeout_host > 0 && (double) call->waited_ns > c->timeout_host * 1e9) {
-        who_text(call, who, sizeof who);
-        coll_gpusym_help("no-rank", (int) t->rank, coll_gpusym_comm_name(call->module->comm, name, sizeof name),
-                         coll_gpusym_mpi_name(call->args.coll), who, c->timeout_host);
+    wait->waited_ns += gap_ns < GAP_NS ? gap_ns : GAP_NS;
+    if (c->timeout_host > 0 && (double) wait->waited_ns > c->timeout_host * 1e9) {
+        describe_missing(&w, missing, sizeof missing);
+        coll_gpusym_help("no-rank", (int) t->rank, gpusym_comm_label(t->fallback->comm, name, sizeof name),
+                         coll_gpusym_mpi_name(coll), missing, c->timeout_host);
         return true;
     }
-    if (c->warn > 0 && call->said < 40 &&
-        (double) call->waited_ns >= c->warn * 1e9 * (double) (1ull << call->said) + (double) (t->rank * STAGGER_NS)) {
-        say(call);
+    if (c->warn > 0 && wait->told < 40 &&
+        (double) wait->waited_ns >= c->warn * 1e9 * (double) (1ull << wait->told) + (double) (t->rank * STAGGER_NS)) {
+        tell_missing(wait, &w);
     }
     return false;
 }

@@ -9,7 +9,10 @@
  * When: from our own open function, which the framework calls while it walks its list.  Earlier, at
  * registration, it would drop again whatever the user's list does not name.
  */
-#include "mca/coll/gpusym/coll_gpusym.h"
+#include "mca/coll/gpusym/conf/adopt.h"
+
+#include "mca/coll/gpusym/conf/help.h"
+#include "mca/coll/gpusym/conf/params.h"
 
 #include <string.h>
 
@@ -172,7 +175,7 @@ static void check_names(const char *adopt)
 int coll_gpusym_adopt(void)
 {
     const char *selection = FRAMEWORK->framework_selection;
-    const char *adopt = mca_coll_gpusym_component.adopt;
+    const char *adopt = coll_gpusym_params.adopt;
 
     if (NULL == selection || '\0' == selection[0] || '^' == selection[0]) {
         return OMPI_SUCCESS; /* no list, or one that leaves some out: the stock components are there */
@@ -180,7 +183,7 @@ int coll_gpusym_adopt(void)
     if (NULL == adopt || '\0' == adopt[0]) {
         adopt = "all";
     }
-    if (!only_we_are_named(selection) && !mca_coll_gpusym_component.adopt_set) {
+    if (!only_we_are_named(selection) && !coll_gpusym_params.adopt_set) {
         COLL_GPUSYM_VERBOSE(1, "nothing adopted: the list of coll components (%s) names others than gpusym", selection);
         return OMPI_SUCCESS;
     }

@@ -5,7 +5,9 @@
  * help text, the check of the range and the message about a bad value follow from it;
  * docs/parameters.md says more about some.
  */
-#include "mca/coll/gpusym/coll_gpusym.h"
+#include "mca/coll/gpusym/conf/params.h"
+
+#include "mca/coll/gpusym/args/names.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +18,9 @@
 #include "mca/common/ompi/vars.h"
 
 #define MIB (1024.0 * 1024.0)
-#define COMPONENT (&mca_coll_gpusym_component)
-#define FIELD(name) (&mca_coll_gpusym_component.name)
+#define FIELD(name) (&coll_gpusym_params.name)
+
+coll_gpusym_params_t coll_gpusym_params;
 
 static const gpusym_var_group_t group = {.names = {"ompi", "coll", "gpusym"}, .flags = MCA_BASE_VAR_FLAG_DWG};
 
@@ -103,7 +106,7 @@ static int register_algorithms(void)
     int ret = OMPI_SUCCESS;
 
     for (unsigned coll = 0; coll < COLL_GPUSYM_COLLS; ++coll) {
-        COMPONENT->algorithm[coll] = COLL_GPUSYM_ALG_AUTO;
+        coll_gpusym_params.algorithm[coll] = COLL_GPUSYM_ALG_AUTO;
     }
     for (unsigned coll = 0; ret >= 0 && coll < COLL_GPUSYM_NATIVES; ++coll) {
         ret = register_algorithm(coll);
@@ -122,7 +125,7 @@ static int register_adopt(void)
     if (var >= 0) {
         (void) mca_base_var_get_value(var, NULL, &source, NULL);
     }
-    COMPONENT->adopt_set = MCA_BASE_VAR_SOURCE_DEFAULT != source;
+    coll_gpusym_params.adopt_set = MCA_BASE_VAR_SOURCE_DEFAULT != source;
     return var;
 }
 

@@ -3,15 +3,24 @@
  *
  * What each collective is in the kernels' terms: which bytes go from where to where, and what is reduced.
  *
- * Three shapes: the message as a whole (all-reduce, reduce, bcast), and segments, one for each pair of ranks, that are placed
+ * Three forms: the message as a whole (all-reduce, reduce, bcast), and segments, one for each pair of ranks, that are placed
  * or reduced.  Nothing here depends on what the peers have; what must be alike on all ranks is compared by the
  * roll-call.
  */
-#include "mca/coll/gpusym/call/call.h"
-#include "kernels/plan.h"
+#include "mca/coll/gpusym/plan/segments.h"
 
-/* n elements of a type lie in one piece. */
-static bool flat(struct ompi_datatype_t *type, size_t n)
+#include <string.h>
+
+#include "kernels/plan.h"
+#include "mca/coll/gpusym/args/names.h"
+#include "mca/coll/gpusym/args/types.h"
+#include "mca/coll/gpusym/conf/help.h"
+#include "mca/coll/gpusym/conf/params.h"
+#include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/topo/paths.h"
+
+/* n elements of a type are contiguous. */
+static bool is_flat(struct ompi_datatype_t *type, size_t n)
 {
     return 0 == n || ompi_datatype_is_contiguous_memory_layout(type, n > 1 ? 2 : 1);
 }
@@ -21,24 +30,19 @@ static uint64_t size_of(struct ompi_datatype_t *type, size_t n)
     return (uint64_t)n * type->super.size;
 }
 
-/* Of elements that kernels reduce: with the padding that some pairs have. */
-static uint64_t reduced(struct ompi_datatype_t *type, size_t n)
-{
-    return (uint64_t)n * (uint64_t)(type->super.ub - type->super.lb);
-}
-
-static uint64_t stride_of(struct ompi_datatype_t *type, size_t n)
+/* From an element to the n-th behind it: with the padding that some pairs have, which kernels reduce too. */
+static uint64_t extent_of(struct ompi_datatype_t *type, size_t n)
 {
     return (uint64_t)n * (uint64_t)(type->super.ub - type->super.lb);
 }
 
 /* Where the first element's bytes are. */
-static char *begin(const void *buf, struct ompi_datatype_t *type)
+static char *first_byte(const void *buf, struct ompi_datatype_t *type)
 {
     return (char *)(uintptr_t)buf + type->super.true_lb;
 }
 
-static bool in_place(const coll_gpusym_args_t *a)
+static bool is_in_place(const coll_gpusym_args_t *a)
 {
     return MPI_IN_PLACE == a->sbuf;
 }
@@ -46,7 +50,7 @@ static bool in_place(const coll_gpusym_args_t *a)
 /* Segment p of a buffer described by counts and displacements. */
 static gpusym_seg_t seg_v(gpusym_counts_t counts, gpusym_displs_t displs, struct ompi_datatype_t *type, uint32_t p)
 {
-    const gpusym_seg_t s = {(uint64_t)gpusym_displ_at(displs, p) * stride_of(type, 1),
+    const gpusym_seg_t s = {(uint64_t)gpusym_displ_at(displs, p) * extent_of(type, 1),
                             size_of(type, (size_t)gpusym_count_at(counts, p))};
     return s;
 }
@@ -54,7 +58,7 @@ static gpusym_seg_t seg_v(gpusym_counts_t counts, gpusym_displs_t displs, struct
 /* Segment p of a buffer of equal blocks; packed: of their bytes alone. */
 static gpusym_seg_t seg_block(struct ompi_datatype_t *type, size_t count, uint32_t p, bool packed)
 {
-    const gpusym_seg_t s = {p * (packed ? size_of(type, count) : stride_of(type, count)), size_of(type, count)};
+    const gpusym_seg_t s = {p * (packed ? size_of(type, count) : extent_of(type, count)), size_of(type, count)};
     return s;
 }
 
@@ -63,11 +67,11 @@ typedef struct {
     const coll_gpusym_args_t *a;
     uint32_t me, n, root;
     gpusym_seg_t *send, *recv; /* [n], zeroed */
-    uint64_t *far;             /* [n]: gpusym_work_t.remote_off */
+    uint64_t *remote;            /* [n]: gpusym_work_t.remote_off */
     bool in_packed, out_packed;
-} shape_t;
+} pairs_t;
 
-static void shape_allgather(const shape_t *s)
+static void segment_allgather(const pairs_t *s)
 {
     const coll_gpusym_args_t *a = s->a;
     const bool v = COLL_GPUSYM_ALLGATHERV == a->coll;
@@ -76,42 +80,42 @@ static void shape_allgather(const shape_t *s)
     }
     for (uint32_t p = 0; p < s->n; p++) {
         s->send[p] = (gpusym_seg_t){0, s->recv[s->me].bytes};
-        s->far[p] = s->recv[s->me].off;
+        s->remote[p] = s->recv[s->me].off;
     }
 }
 
-static void shape_reduce_scatter(const shape_t *s)
+static void segment_reduce_scatter(const pairs_t *s)
 {
     const coll_gpusym_args_t *a = s->a;
     uint64_t off = 0;
     for (uint32_t p = 0; p < s->n; p++) {
         const size_t count = COLL_GPUSYM_REDUCE_SCATTER == a->coll ? (size_t)gpusym_count_at(a->rcounts, p) : a->rcount;
-        s->send[p] = (gpusym_seg_t){off, reduced(a->rdtype, count)};
+        s->send[p] = (gpusym_seg_t){off, extent_of(a->rdtype, count)};
         off += s->send[p].bytes;
     }
     s->recv[s->me] = (gpusym_seg_t){0, s->send[s->me].bytes};
     for (uint32_t p = 0; p < s->n; p++) {
-        s->far[p] = s->send[s->me].off;
+        s->remote[p] = s->send[s->me].off;
     }
 }
 
-static void shape_alltoall(const shape_t *s)
+static void segment_alltoall(const pairs_t *s)
 {
     const coll_gpusym_args_t *a = s->a;
     const bool v = COLL_GPUSYM_ALLTOALLV == a->coll;
     for (uint32_t p = 0; p < s->n; p++) {
         s->recv[p] = v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p) : seg_block(a->rdtype, a->rcount, p, s->out_packed);
-        s->send[p] = in_place(a) ? s->recv[p]
+        s->send[p] = is_in_place(a) ? s->recv[p]
                      : v         ? seg_v(a->scounts, a->sdispls, a->sdtype, p)
                                  : seg_block(a->sdtype, a->scount, p, s->in_packed);
-        s->far[p] = v ? 0 : s->me * stride_of(a->rdtype, a->rcount);
+        s->remote[p] = v ? 0 : s->me * extent_of(a->rdtype, a->rcount);
     }
-    if (in_place(a)) {
+    if (is_in_place(a)) {
         s->send[s->me] = s->recv[s->me] = (gpusym_seg_t){0, 0};
     }
 }
 
-static void shape_gather(const shape_t *s)
+static void segment_gather(const pairs_t *s)
 {
     const coll_gpusym_args_t *a = s->a;
     const bool v = COLL_GPUSYM_GATHERV == a->coll;
@@ -119,7 +123,7 @@ static void shape_gather(const shape_t *s)
         for (uint32_t p = 0; p < s->n; p++) {
             s->recv[p] = v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p) : seg_block(a->rdtype, a->rcount, p, s->out_packed);
         }
-        if (in_place(a)) {
+        if (is_in_place(a)) {
             s->recv[s->me] = (gpusym_seg_t){0, 0};
         } else {
             s->send[s->root] = (gpusym_seg_t){0, s->recv[s->me].bytes};
@@ -128,10 +132,10 @@ static void shape_gather(const shape_t *s)
     }
     s->send[s->root] = (gpusym_seg_t){0, size_of(a->sdtype, a->scount)};
     /* Push: the root's blocks are as long as ours, and lie one after the other (only then is its buffer one segment). */
-    s->far[s->root] = s->me * s->send[s->root].bytes;
+    s->remote[s->root] = s->me * s->send[s->root].bytes;
 }
 
-static void shape_scatter(const shape_t *s)
+static void segment_scatter(const pairs_t *s)
 {
     const coll_gpusym_args_t *a = s->a;
     const bool v = COLL_GPUSYM_SCATTERV == a->coll;
@@ -150,10 +154,10 @@ static void shape_scatter(const shape_t *s)
     s->recv[s->root] = (gpusym_seg_t){0, s->send[s->me].bytes};
 }
 
-static void shape_scan(const shape_t *s)
+static void segment_scan(const pairs_t *s)
 {
     const coll_gpusym_args_t *a = s->a;
-    const gpusym_seg_t whole = {0, reduced(a->rdtype, a->rcount)};
+    const gpusym_seg_t whole = {0, extent_of(a->rdtype, a->rcount)};
     const uint32_t own = COLL_GPUSYM_SCAN == a->coll ? 0 : 1;
     for (uint32_t p = s->me + own; p < s->n; p++) {
         s->send[p] = whole;
@@ -164,11 +168,11 @@ static void shape_scan(const shape_t *s)
 }
 
 /* The forms of bcast and reduce that go by segments. */
-static void shape_rooted(const shape_t *s)
+static void segment_rooted(const pairs_t *s)
 {
     const coll_gpusym_args_t *a = s->a;
     const bool reduce = COLL_GPUSYM_REDUCE == a->coll;
-    const gpusym_seg_t whole = {0, reduce ? reduced(a->rdtype, a->rcount) : size_of(a->rdtype, a->rcount)};
+    const gpusym_seg_t whole = {0, reduce ? extent_of(a->rdtype, a->rcount) : size_of(a->rdtype, a->rcount)};
     if (reduce) {
         s->send[s->root] = whole;
         if (s->me == s->root) {
@@ -185,56 +189,56 @@ static void shape_rooted(const shape_t *s)
     }
 }
 
-static void shape(const shape_t *s)
+static void segment_call(const pairs_t *s)
 {
     switch (s->a->coll) {
     case COLL_GPUSYM_ALLGATHER:
     case COLL_GPUSYM_ALLGATHERV:
-        shape_allgather(s);
+        segment_allgather(s);
         break;
     case COLL_GPUSYM_REDUCE_SCATTER:
     case COLL_GPUSYM_REDUCE_SCATTER_BLOCK:
-        shape_reduce_scatter(s);
+        segment_reduce_scatter(s);
         break;
     case COLL_GPUSYM_ALLTOALL:
     case COLL_GPUSYM_ALLTOALLV:
-        shape_alltoall(s);
+        segment_alltoall(s);
         break;
     case COLL_GPUSYM_GATHER:
     case COLL_GPUSYM_GATHERV:
-        shape_gather(s);
+        segment_gather(s);
         break;
     case COLL_GPUSYM_SCATTER:
     case COLL_GPUSYM_SCATTERV:
-        shape_scatter(s);
+        segment_scatter(s);
         break;
     case COLL_GPUSYM_SCAN:
     case COLL_GPUSYM_EXSCAN:
-        shape_scan(s);
+        segment_scan(s);
         break;
     case COLL_GPUSYM_BCAST:
     case COLL_GPUSYM_REDUCE:
-        shape_rooted(s);
+        segment_rooted(s);
         break;
     default: /* all-reduce has none */
         break;
     }
 }
 
-/* The bytes that this rank sends and takes where shape() has it from the other side, as MPI says it must be alike. */
-static void shape_truth(const shape_t *s)
+/* The bytes that this rank sends and takes where segment_call() has it from the other side, as MPI says it must be alike. */
+static void set_own_lengths(const pairs_t *s)
 {
     const coll_gpusym_args_t *a = s->a;
     switch (a->coll) {
     case COLL_GPUSYM_ALLGATHER:
     case COLL_GPUSYM_ALLGATHERV:
-        for (uint32_t p = 0; p < s->n && !in_place(a); p++) {
+        for (uint32_t p = 0; p < s->n && !is_in_place(a); p++) {
             s->send[p].bytes = size_of(a->sdtype, a->scount);
         }
         break;
     case COLL_GPUSYM_GATHER:
     case COLL_GPUSYM_GATHERV:
-        if (s->me == s->root && !in_place(a)) {
+        if (s->me == s->root && !is_in_place(a)) {
             s->send[s->me].bytes = size_of(a->sdtype, a->scount);
         }
         break;
@@ -257,7 +261,7 @@ static bool has_op(unsigned coll)
            COLL_GPUSYM_REDUCE_SCATTER_BLOCK == coll || COLL_GPUSYM_SCAN == coll || COLL_GPUSYM_EXSCAN == coll;
 }
 
-bool coll_gpusym_native_moves(unsigned coll)
+bool coll_gpusym_segments_moves(unsigned coll)
 {
     return !has_op(coll);
 }
@@ -278,7 +282,7 @@ static uint64_t weight(uint32_t a, uint32_t b)
 
 /* What this rank sends less what it takes, so that the sum over all ranks is 0 where every rank takes what is sent to it. Where
  * all lengths are one number, the ranks' `bytes` are compared, and only a rank's own two lengths are left. */
-static uint64_t balance_of(const shape_t *s)
+static uint64_t sum_balance(const pairs_t *s)
 {
     uint64_t sum = 0;
     switch (s->a->coll) {
@@ -307,13 +311,13 @@ typedef struct {
     size_t count; /* elements in a row; 0: blocks with displacements of their own */
 } side_t;
 
-/* The buffers. reduce: in has the type of out. in place: in is out, or a part of it that extents() finds. */
-static void sides(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, side_t *in, side_t *out)
+/* The buffers. reduce: in has the type of out. in place: in is out, or a part of it that find_extents() finds. */
+static void find_sides(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, side_t *in, side_t *out)
 {
     const bool root = me == (uint32_t)a->root;
     const side_t none = {NULL, NULL, 0};
 
-    *in = in_place(a) ? none : (side_t){a->sbuf, a->sdtype, a->scount};
+    *in = is_in_place(a) ? none : (side_t){a->sbuf, a->sdtype, a->scount};
     *out = (side_t){a->rbuf, a->rdtype, a->rcount};
     switch (a->coll) {
     case COLL_GPUSYM_REDUCE:
@@ -357,7 +361,7 @@ typedef struct {
     bool regular;
 } regular_t;
 
-static int regular_piece(void *arg, ptrdiff_t off, size_t bytes)
+static int add_regular_run(void *arg, ptrdiff_t off, size_t bytes)
 {
     regular_t *r = arg;
     if (0 == r->rows.rows) {
@@ -380,7 +384,7 @@ static bool rows_of(const side_t *s, coll_gpusym_rows_t *rows)
     const size_t some = s->count < 2 ? s->count : 2;
     const coll_gpusym_block_t block = {0, some, s->type};
     regular_t r = {{(char *)(uintptr_t)s->buf, 0, 0, 0}, 0, true};
-    if (0 == some || MPI_SUCCESS != coll_gpusym_pieces(&block, regular_piece, &r) || 0 == r.rows.rows % some) {
+    if (0 == some || MPI_SUCCESS != coll_gpusym_block_runs(&block, add_regular_run, &r) || 0 == r.rows.rows % some) {
         *rows = r.rows;
         rows->rows = 0 == some ? 0 : r.rows.rows / some * s->count;
         return 0 != some && r.regular && r.rows.rows > 1;
@@ -388,16 +392,16 @@ static bool rows_of(const side_t *s, coll_gpusym_rows_t *rows)
     return false;
 }
 
-/* Sets in and out. Buffers whose elements do not lie in one piece are to be packed, where they are rows. False: not so. */
-static bool buffers(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, coll_gpusym_native_t *k)
+/* Sets in and out. Buffers whose elements do not are contiguous are to be packed, where they are rows. False: not so. */
+static bool find_buffers(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, coll_gpusym_segments_t *k)
 {
     side_t in, out;
-    sides(a, me, n, &in, &out);
-    k->in = NULL != in.type ? begin(in.buf, in.type) : NULL;
-    k->out = NULL != out.type ? begin(out.buf, out.type) : NULL;
+    find_sides(a, me, n, &in, &out);
+    k->in = NULL != in.type ? first_byte(in.buf, in.type) : NULL;
+    k->out = NULL != out.type ? first_byte(out.buf, out.type) : NULL;
     if (!has_op(a->coll)) { /* types that kernels reduce are flat */
-        const bool in_flat = NULL == in.type || flat(in.type, 0 == in.count ? 2 : in.count);
-        const bool out_flat = NULL == out.type || flat(out.type, 0 == out.count ? 2 : out.count);
+        const bool in_flat = NULL == in.type || is_flat(in.type, 0 == in.count ? 2 : in.count);
+        const bool out_flat = NULL == out.type || is_flat(out.type, 0 == out.count ? 2 : out.count);
         /* From MPI_BOTTOM, rows may lie in different kinds of memory. */
         if ((!in_flat && MPI_BOTTOM == in.buf) || (!out_flat && MPI_BOTTOM == out.buf)) {
             return false;
@@ -409,8 +413,8 @@ static bool buffers(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, coll_g
     if (COLL_GPUSYM_BCAST == a->coll && me == (uint32_t)a->root) {
         k->unpack.rows = 0; /* it has the result */
     }
-    k->keep = in_place(a) && 0 != k->unpack.rows;
-    if (in_place(a) && COLL_GPUSYM_ALLGATHER != a->coll && COLL_GPUSYM_ALLGATHERV != a->coll &&
+    k->keep = is_in_place(a) && 0 != k->unpack.rows;
+    if (is_in_place(a) && COLL_GPUSYM_ALLGATHER != a->coll && COLL_GPUSYM_ALLGATHERV != a->coll &&
         !(COLL_GPUSYM_GATHER == a->coll || COLL_GPUSYM_GATHERV == a->coll)) {
         k->in = k->out;
     }
@@ -438,61 +442,63 @@ static uint32_t hash_segs(const gpusym_seg_t *segs, uint32_t n)
     return h;
 }
 
-/* Lengths: of what is read, of what is written, of the longest piece. */
-static void extents(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, coll_gpusym_native_t *k)
+/* Lengths: of what is read, of what is written, of the longest segment. */
+static void find_extents(coll_gpusym_segments_t *k)
 {
-    if (coll_gpusym_native_whole(a->coll)) {
-        k->bytes = COLL_GPUSYM_BCAST == a->coll ? size_of(a->rdtype, a->rcount) : reduced(a->rdtype, a->rcount);
+    const coll_gpusym_args_t *a = k->args;
+    const uint32_t me = k->team->rank, n = k->team->nranks;
+
+    if (coll_gpusym_segments_whole(a->coll)) {
+        k->bytes = COLL_GPUSYM_BCAST == a->coll ? size_of(a->rdtype, a->rcount) : extent_of(a->rdtype, a->rcount);
         k->in_bytes = NULL != k->in ? k->bytes : 0;
         k->out_bytes = NULL != k->out ? k->bytes : 0;
         return;
     }
 
     gpusym_seg_t send[GPUSYM_TEAM_MAX] = {{0, 0}}, recv[GPUSYM_TEAM_MAX] = {{0, 0}};
-    uint64_t far[GPUSYM_TEAM_MAX] = {0};
-    const shape_t s = {a, me, n, (uint32_t)a->root, send, recv, far, 0 != k->pack.rows, 0 != k->unpack.rows};
-    shape(&s);
-    shape_truth(&s);
-    k->balance = balance_of(&s);
+    uint64_t remote[GPUSYM_TEAM_MAX] = {0};
+    const pairs_t s = {a, me, n, (uint32_t)a->root, send, recv, remote, 0 != k->pack.rows, 0 != k->unpack.rows};
+    segment_call(&s);
+    set_own_lengths(&s);
+    k->balance = sum_balance(&s);
     k->bytes = 0;
     k->in_bytes = segs_end(send, n, &k->bytes);
     k->out_bytes = segs_end(recv, n, &k->bytes);
-    if ((COLL_GPUSYM_ALLGATHER == a->coll || COLL_GPUSYM_ALLGATHERV == a->coll) && in_place(a)) {
+    if ((COLL_GPUSYM_ALLGATHER == a->coll || COLL_GPUSYM_ALLGATHERV == a->coll) && is_in_place(a)) {
         k->in = (char *)k->out + recv[me].off;
         k->in_off = recv[me].off;
     }
     if (COLL_GPUSYM_REDUCE_SCATTER == a->coll) {
         k->counts = hash_segs(send, n);
     }
-    if ((COLL_GPUSYM_REDUCE_SCATTER == a->coll || COLL_GPUSYM_REDUCE_SCATTER_BLOCK == a->coll) && in_place(a) &&
+    if ((COLL_GPUSYM_REDUCE_SCATTER == a->coll || COLL_GPUSYM_REDUCE_SCATTER_BLOCK == a->coll) && is_in_place(a) &&
         0 != k->out_bytes) {
         /* The result would overwrite input that another block, or a peer, has still to read. */
         k->unpack = (coll_gpusym_rows_t){k->out, k->out_bytes, k->out_bytes, 1};
     }
-    /* Who pushes into a peer's buffer takes it to be laid out like its own; see shape_gather() for the root's. */
+    /* Who pushes into a peer's buffer takes it to be laid out like its own; see segment_gather() for the root's. */
     if (COLL_GPUSYM_ALLGATHER == a->coll || COLL_GPUSYM_ALLGATHERV == a->coll || COLL_GPUSYM_ALLTOALL == a->coll) {
         k->layout = hash_segs(recv, n);
     } else if (COLL_GPUSYM_GATHER == a->coll && me == s.root) {
-        k->layout = !flat(a->rdtype, 2);
+        k->layout = !is_flat(a->rdtype, 2);
     }
 }
 
 /* Whether two buffers lie on different GPUs, or in different contexts of one. */
-static bool elsewhere(const gpusym_mem_t *a, const gpusym_mem_t *b)
+static bool are_apart(const gpusym_mem_t *a, const gpusym_mem_t *b)
 {
     return GPUSYM_MEM_DEVICE == a->kind && GPUSYM_MEM_DEVICE == b->kind &&
            (a->gpu != b->gpu || (NULL != a->context && NULL != b->context && a->context != b->context));
 }
 
-static int reason_of(coll_gpusym_call_t *call, const gpusym_mem_t *smem, const gpusym_mem_t *rmem)
+static int find_reason(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, const gpusym_mem_t *rmem)
 {
-    const coll_gpusym_args_t *a = &call->args;
-    coll_gpusym_team_t *team = call->module->team;
-    coll_gpusym_native_t *k = &call->native;
+    const coll_gpusym_args_t *a = k->args;
+    coll_gpusym_team_t *team = k->team;
 
     k->op = GPUSYM_OP_BOR; /* bytes are moved: any operation, never applied */
     k->type = GPUSYM_T_U8;
-    if (COLL_GPUSYM_ALG_STAGED == mca_coll_gpusym_component.algorithm[a->coll]) {
+    if (COLL_GPUSYM_ALG_STAGED == coll_gpusym_params.algorithm[a->coll]) {
         return COLL_GPUSYM_R_FORCED;
     }
     if (has_op(a->coll)) {
@@ -509,58 +515,55 @@ static int reason_of(coll_gpusym_call_t *call, const gpusym_mem_t *smem, const g
         k->op = (unsigned)op;
         k->type = (unsigned)type;
     }
-    if (!buffers(a, team->rank, team->nranks, k)) {
+    if (!find_buffers(a, team->rank, team->nranks, k)) {
         return COLL_GPUSYM_R_TYPE;
     }
     if (GPUSYM_MEM_HOST == smem->kind || GPUSYM_MEM_HOST == rmem->kind) {
         return COLL_GPUSYM_R_MIXED; /* one buffer on the host, one on the GPU */
     }
-    if (elsewhere(smem, rmem) || (GPUSYM_MEM_NONE != rmem->kind && !coll_gpusym_team_owns(team, rmem)) ||
+    if (are_apart(smem, rmem) || (GPUSYM_MEM_NONE != rmem->kind && !coll_gpusym_team_owns(team, rmem)) ||
         (GPUSYM_MEM_NONE != smem->kind && !coll_gpusym_team_owns(team, smem))) {
         return COLL_GPUSYM_R_OTHER_GPU;
     }
     return -1;
 }
 
-void coll_gpusym_native(coll_gpusym_call_t *call, const gpusym_mem_t *smem, const gpusym_mem_t *rmem)
+void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, const gpusym_mem_t *rmem)
 {
-    const coll_gpusym_args_t *a = &call->args;
-    coll_gpusym_team_t *team = call->module->team;
-    coll_gpusym_native_t *k = &call->native;
+    const coll_gpusym_args_t *a = k->args;
 
-    memset(k, 0, sizeof *k);
-    call->where = coll_gpusym_on_gpu(rmem) && (GPUSYM_MEM_DEVICE == rmem->kind || GPUSYM_MEM_DEVICE != smem->kind) ? *rmem : *smem;
-    call->out_local = GPUSYM_MEM_DEVICE == rmem->kind;
-    k->reason = reason_of(call, smem, rmem);
+    k->where = coll_gpusym_on_gpu(rmem) && (GPUSYM_MEM_DEVICE == rmem->kind || GPUSYM_MEM_DEVICE != smem->kind) ? *rmem : *smem;
+    k->out_local = GPUSYM_MEM_DEVICE == rmem->kind;
+    k->reason = find_reason(k, smem, rmem);
     k->exact = is_exact(a->coll);
     k->out_id = rmem->id;
-    k->in_id = GPUSYM_MEM_NONE != smem->kind && !in_place(a) ? smem->id : rmem->id;
-    k->in_place = in_place(a);
-    if (k->reason < 0 && team->nranks <= GPUSYM_TEAM_MAX) {
-        extents(a, team->rank, team->nranks, k);
+    k->in_id = GPUSYM_MEM_NONE != smem->kind && !is_in_place(a) ? smem->id : rmem->id;
+    k->in_place = is_in_place(a);
+    if (k->reason < 0 && k->team->nranks <= GPUSYM_TEAM_MAX) {
+        find_extents(k);
         k->in = 0 == k->in_bytes ? NULL : k->in; /* what is not touched may be any memory */
         k->out = 0 == k->out_bytes ? NULL : k->out;
     }
 }
 
-bool coll_gpusym_native_alone(const coll_gpusym_args_t *a, const gpusym_mem_t *where, int *rv)
+bool coll_gpusym_segments_alone(const coll_gpusym_args_t *a, const gpusym_mem_t *where, int *rv)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
-    coll_gpusym_native_t k = {.bytes = 0};
+    coll_gpusym_segments_t k = {.bytes = 0};
     gpusym_seg_t send = {0, 0}, recv = {0, 0};
-    uint64_t far = 0;
-    const shape_t s = {a, 0, 1, 0, &send, &recv, &far, false, false};
+    uint64_t remote = 0;
+    const pairs_t s = {a, 0, 1, 0, &send, &recv, &remote, false, false};
     gpusym_gpu_t *gpu;
 
     if (!coll_gpusym_has_kernels(a->coll) ||
-        (has_op(a->coll) && coll_gpusym_type(a->rdtype) < 0 && !flat(a->rdtype, 2)) || !buffers(a, 0, 1, &k) ||
+        (has_op(a->coll) && coll_gpusym_type(a->rdtype) < 0 && !is_flat(a->rdtype, 2)) || !find_buffers(a, 0, 1, &k) ||
         0 != k.pack.rows || 0 != k.unpack.rows) {
         return false;
     }
-    shape(&s);
-    shape_truth(&s);
+    segment_call(&s);
+    set_own_lengths(&s);
     if (COLL_GPUSYM_ALLREDUCE == a->coll) {
-        send.bytes = reduced(a->rdtype, a->rcount);
+        send.bytes = extent_of(a->rdtype, a->rcount);
     }
     const char *from = (const char *)k.in + send.off;
     char *to = (char *)k.out + recv.off;
@@ -581,21 +584,10 @@ bool coll_gpusym_native_alone(const coll_gpusym_args_t *a, const gpusym_mem_t *w
 
 /* ---- scratch memory ---- */
 
-static uint64_t rows_bytes(const coll_gpusym_rows_t *r)
+void coll_gpusym_segments_scratch(coll_gpusym_segments_t *k, char *scratch)
 {
-    return (r->width * r->rows + 255) / 256 * 256;
-}
-
-uint64_t coll_gpusym_native_scratch_bytes(const coll_gpusym_native_t *k)
-{
-    return rows_bytes(&k->pack) + rows_bytes(&k->unpack);
-}
-
-void coll_gpusym_native_scratch(coll_gpusym_call_t *call, char *scratch)
-{
-    coll_gpusym_native_t *k = &call->native;
-    char *out = scratch + rows_bytes(&k->pack);
-    const bool root_bcast = COLL_GPUSYM_BCAST == call->args.coll && call->module->team->rank == (uint32_t)call->args.root;
+    char *out = scratch + coll_gpusym_rows_bytes(&k->pack);
+    const bool root_bcast = COLL_GPUSYM_BCAST == k->args->coll && k->team->rank == (uint32_t)k->args->root;
     if (0 != k->unpack.rows && k->keep && NULL != k->in) { /* in place: in is out, or a block of it */
         k->in = out + k->in_off;
     }
@@ -610,8 +602,7 @@ void coll_gpusym_native_scratch(coll_gpusym_call_t *call, char *scratch)
 
 /* ---- zero copy ---- */
 
-/* Whether the kernels of the collective have each other's inputs, outputs mapped for zero copy. */
-static void maps(unsigned coll, bool *in, bool *out)
+void coll_gpusym_segments_maps(unsigned coll, bool *in, bool *out)
 {
     *in = *out = false;
     switch (coll) {
@@ -640,61 +631,58 @@ static void maps(unsigned coll, bool *in, bool *out)
     }
 }
 
-void coll_gpusym_native_shares(const coll_gpusym_call_t *call, bool *in, bool *out)
+bool coll_gpusym_segments_zero_copy(unsigned coll, const gpusym_rollcall_read_t *read)
 {
-    maps(call->args.coll, in, out);
-}
-
-bool coll_gpusym_native_zero_copy(const coll_gpusym_call_t *call)
-{
-    const unsigned coll = call->args.coll;
     const bool apart = COLL_GPUSYM_ALLTOALL == coll || COLL_GPUSYM_REDUCE_SCATTER == coll ||
                        COLL_GPUSYM_REDUCE_SCATTER_BLOCK == coll || COLL_GPUSYM_SCAN == coll || COLL_GPUSYM_EXSCAN == coll;
     uint32_t need = 0;
     bool in, out;
-    maps(coll, &in, &out);
+    coll_gpusym_segments_maps(coll, &in, &out);
     need |= in ? GPUSYM_POST_CAN_IN : 0;
     need |= out ? GPUSYM_POST_CAN_OUT : 0;
-    return 0 != need && need == (call->read.all & need) && !(apart && 0 != (call->read.any & GPUSYM_POST_IN_PLACE)) &&
-           call->read.same_layout;
+    return 0 != need && need == (read->all & need) && !(apart && 0 != (read->any & GPUSYM_POST_IN_PLACE)) &&
+           read->same_layout;
 }
 
 /* ---- the descriptor ---- */
 
-void coll_gpusym_native_sizes(const coll_gpusym_call_t *call, uint64_t *send, uint64_t *recv)
+void coll_gpusym_segments_sizes(const coll_gpusym_segments_t *k, uint64_t *send, uint64_t *recv)
 {
-    const coll_gpusym_team_t *t = call->module->team;
+    const coll_gpusym_team_t *t = k->team;
     gpusym_seg_t to[GPUSYM_TEAM_MAX] = {{0, 0}}, from[GPUSYM_TEAM_MAX] = {{0, 0}};
-    uint64_t far[GPUSYM_TEAM_MAX];
-    const shape_t s = {&call->args, t->rank, t->nranks, (uint32_t)call->args.root, to, from, far, false, false};
-    shape(&s);
-    shape_truth(&s);
+    uint64_t remote[GPUSYM_TEAM_MAX];
+    const pairs_t s = {k->args, t->rank, t->nranks, (uint32_t)k->args->root, to, from, remote, false, false};
+    segment_call(&s);
+    set_own_lengths(&s);
     for (uint32_t p = 0; p < t->nranks; p++) {
         send[p] = to[p].bytes;
         recv[p] = from[p].bytes;
     }
 }
 
-void coll_gpusym_native_work(const coll_gpusym_call_t *call, gpusym_work_t *w)
+void coll_gpusym_segments_work(const coll_gpusym_segments_t *k, uint64_t bytes, const coll_gpusym_pair_sizes_t *sizes,
+                               gpusym_work_t *w)
 {
-    const coll_gpusym_native_t *k = &call->native;
-    const coll_gpusym_args_t *a = &call->args;
+    const coll_gpusym_args_t *a = k->args;
     const uint32_t me = w->rank, n = w->nranks, root = (uint32_t)a->root;
-    const shape_t s = {a, me, n, root, w->send, w->recv, w->remote_off, 0 != k->pack.rows, 0 != k->unpack.rows};
+    const pairs_t s = {a, me, n, root, w->send, w->recv, w->remote_off, 0 != k->pack.rows, 0 != k->unpack.rows};
 
     w->in = k->in;
     w->out = k->out;
-    w->out_local = call->out_local;
-    w->bytes = call->read.max_bytes;
+    w->out_local = k->out_local;
+    w->bytes = bytes;
     w->op = k->op;
     w->type = k->type;
     w->src_first = 0;
     w->src_end = n;
     w->dst_first = 0;
     w->dst_end = n;
-    shape(&s);
-    if (NULL != call->sizes) {
-        coll_gpusym_sizes_set(call->sizes, n, w->send, w->recv);
+    segment_call(&s);
+    if (NULL != sizes) {
+        for (uint32_t p = 0; p < n; p++) {
+            w->send[p].bytes = sizes->send[p];
+            w->recv[p].bytes = sizes->recv[p];
+        }
     } else if (COLL_GPUSYM_BCAST == a->coll) {
         w->src_first = root;
         w->src_end = root + 1;
@@ -708,9 +696,9 @@ void coll_gpusym_native_work(const coll_gpusym_call_t *call, gpusym_work_t *w)
     }
 }
 
-void coll_gpusym_native_paths(const coll_gpusym_call_t *call, int schedule, gpusym_work_t *w)
+void coll_gpusym_segments_paths(const coll_gpusym_segments_t *k, int schedule, gpusym_work_t *w)
 {
-    const coll_gpusym_team_t *t = call->module->team;
+    const coll_gpusym_team_t *t = k->team;
     const bool tree = schedule >= GS_TREE_ALLREDUCE;
     w->schedule = (uint32_t)schedule;
     w->npaths = schedule < 0 ? 0 : tree ? 2 : t->nrings;
@@ -722,7 +710,7 @@ void coll_gpusym_native_paths(const coll_gpusym_call_t *call, int schedule, gpus
             path->order[r] = tree ? (uint8_t)r : t->ring[i][r];
             order[r] = path->order[r];
         }
-        gpusym_team_shape((uint32_t)schedule, w->nranks, tree ? NULL : order, i, w->rank, (uint32_t)call->args.root, &shape);
+        gpusym_team_shape((uint32_t)schedule, w->nranks, tree ? NULL : order, i, w->rank, (uint32_t)k->args->root, &shape);
         path->pos = (uint8_t)shape.pos;
         path->links = (uint8_t)shape.links;
         for (uint32_t l = 0; l < GS_LINKS; l++) {
@@ -732,19 +720,17 @@ void coll_gpusym_native_paths(const coll_gpusym_call_t *call, int schedule, gpus
     }
 }
 
-bool coll_gpusym_native_whole(unsigned coll)
+bool coll_gpusym_segments_whole(unsigned coll)
 {
     return COLL_GPUSYM_ALLREDUCE == coll || COLL_GPUSYM_REDUCE == coll || COLL_GPUSYM_BCAST == coll;
 }
 
-bool coll_gpusym_native_copies(const coll_gpusym_call_t *call, const gpusym_work_t *slot)
+bool coll_gpusym_segments_copies(unsigned coll, uint64_t bytes, const gpusym_work_t *slot)
 {
-    const unsigned coll = call->args.coll;
-    return gpusym_copies_fit(has_op(coll) ? GPUSYM_F_CE_R : GPUSYM_F_CE, slot, coll_gpusym_native_whole(coll),
-                             call->read.max_bytes);
+    return gpusym_copies_fit(has_op(coll) ? GPUSYM_F_CE_R : GPUSYM_F_CE, slot, coll_gpusym_segments_whole(coll), bytes);
 }
 
-bool coll_gpusym_native_channels(const gpusym_tuning_choice_t *choice, const gpusym_work_t *slot)
+bool coll_gpusym_segments_channels(const gpusym_tuning_choice_t *choice, const gpusym_work_t *slot)
 {
     const int schedule = gpusym_algorithm_schedule((unsigned)choice->algorithm);
     if (GPUSYM_F_RSXLL128_AGXLL128 == choice->family) {

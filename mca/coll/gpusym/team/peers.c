@@ -14,6 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mca/coll/gpusym/args/names.h"
+#include "mca/coll/gpusym/conf/help.h"
+#include "mca/coll/gpusym/conf/params.h"
+#include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/shm/host.h"
 #include "opal/util/proc.h"
 
@@ -80,7 +84,7 @@ static int device_kind(int choice)
 
 static void card_fill(card_t *card)
 {
-    const mca_coll_gpusym_component_t *c = &mca_coll_gpusym_component;
+    const coll_gpusym_params_t *c = &coll_gpusym_params;
 
     memset(card, 0, sizeof(*card));
     memcpy(card->version, version, sizeof(version));
@@ -303,12 +307,12 @@ static bool speaks(const look_t *look)
 /* With the lock held. */
 static void tell(struct ompi_communicator_t *comm, const look_t *look, int reason)
 {
-    char name[COLL_GPUSYM_COMM_NAME_MAX];
+    char name[GPUSYM_COMM_LABEL_MAX];
 
-    coll_gpusym_comm_name(comm, name, sizeof(name));
+    gpusym_comm_label(comm, name, sizeof(name));
     COLL_GPUSYM_VERBOSE(1, "%s: each rank stages its own device buffers: %s: %s", name,
                         coll_gpusym_reason_doc((unsigned) reason), look->why);
-    if (look->mistake && !peers.warned && mca_coll_gpusym_component.warn > 0 && speaks(look)) {
+    if (look->mistake && !peers.warned && coll_gpusym_params.warn > 0 && speaks(look)) {
         peers.warned = true;
         coll_gpusym_help("other-peers", name, look->why, look->rank);
     }

@@ -8,7 +8,10 @@
 #ifndef MCA_COLL_GPUSYM_PEERS_H
 #define MCA_COLL_GPUSYM_PEERS_H
 
-#include "mca/coll/gpusym/coll_gpusym.h"
+#include "ompi_config.h" /* always first */
+
+#include "ompi/communicator/communicator.h"
+
 #include "mca/common/gpusym/shm/process.h"
 
 /* A process of this host that has published. Lives until coll_gpusym_peers_fini. */

@@ -8,7 +8,7 @@
  * a link that is not there, and may be gone round.  Ranks tell each other by the previous
  * module's nonblocking allgather, which is polled.
  */
-#include "mca/coll/gpusym/call/call.h"
+#include "mca/coll/gpusym/team/team.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -16,8 +16,14 @@
 #include <string.h>
 
 #include "mca/common/gpusym/device/multicast.h"
+#include "mca/coll/gpusym/args/names.h"
+#include "mca/coll/gpusym/conf/help.h"
+#include "mca/coll/gpusym/conf/params.h"
+#include "mca/common/gpusym/agree/tokens.h"
+#include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/shm/fd.h"
-#include "mca/common/gpusym/memory/scratch.h"
+#include "mca/common/gpusym/topo/links.h"
+#include "mca/common/gpusym/topo/rings.h"
 #include "ompi/request/request.h"
 #include "ompi/runtime/mpiruntime.h"
 #include "tuning/tuning.h"
@@ -53,10 +59,11 @@ typedef struct {
 } mc_hello_t;
 
 /* Begins to tell all ranks `size` bytes. MPI error code. */
-static int exchange_start(mca_coll_gpusym_module_t *m, const void *mine, void *all, size_t size)
+static int exchange_start(coll_gpusym_team_t *t, const void *mine, void *all, size_t size)
 {
-    return m->saved.iallgather(mine, (gpusym_count_t)size, MPI_BYTE, all, (gpusym_count_t)size, MPI_BYTE, m->comm,
-                               &m->team->exchange, m->saved.iallgather_module);
+    const coll_gpusym_fallback_t *f = t->fallback;
+    return f->saved.iallgather(mine, (gpusym_count_t)size, MPI_BYTE, all, (gpusym_count_t)size, MPI_BYTE, f->comm,
+                               &t->exchange, f->saved.iallgather_module);
 }
 
 /* 1: all have spoken; 0: not yet; negative: failed. Never waits. */
@@ -72,16 +79,16 @@ static int exchange_poll(coll_gpusym_team_t *t)
 #define VOTE_YES 1u
 
 /* Begins to ask all ranks whether they agree. error: errno why not, 0: yes. */
-static int vote_error_start(mca_coll_gpusym_module_t *m, int error)
+static int vote_error_start(coll_gpusym_team_t *t, int error)
 {
-    m->team->my_vote = (uint8_t)(VOTE_YES + (unsigned)error);
-    return exchange_start(m, &m->team->my_vote, m->team->votes, 1);
+    t->my_vote = (uint8_t)(VOTE_YES + (unsigned)error);
+    return exchange_start(t, &t->my_vote, t->votes, 1);
 }
 
-static int vote_start(mca_coll_gpusym_module_t *m, bool mine)
+static int vote_start(coll_gpusym_team_t *t, bool mine)
 {
-    m->team->my_vote = mine ? VOTE_YES : 0;
-    return exchange_start(m, &m->team->my_vote, m->team->votes, 1);
+    t->my_vote = mine ? VOTE_YES : 0;
+    return exchange_start(t, &t->my_vote, t->votes, 1);
 }
 
 static bool vote_result(const coll_gpusym_team_t *t)
@@ -108,12 +115,12 @@ static void words_free(coll_gpusym_team_t *t)
     t->mine = t->all = NULL;
 }
 
-static void settle(mca_coll_gpusym_module_t *m, int reason, const char *detail)
+static void settle(coll_gpusym_team_t *t, int reason, const char *detail)
 {
-    char name[COLL_GPUSYM_COMM_NAME_MAX];
-    m->team->reason = reason;
+    char name[GPUSYM_COMM_LABEL_MAX];
+    t->reason = reason;
     COLL_GPUSYM_VERBOSE(1, "%s: device buffers are staged through the host: %s%s%s",
-                        coll_gpusym_comm_name(m->comm, name, sizeof name), coll_gpusym_reason_doc((unsigned)reason),
+                        gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_reason_doc((unsigned)reason),
                         NULL != detail ? ": " : "", NULL != detail ? detail : "");
 }
 
@@ -220,23 +227,22 @@ static bool any_device(const coll_gpusym_team_t *t, const hello_t *all)
 }
 
 /* With everybody's hello: who may do what. Returns the next step, or a negative error. */
-static int team_join(mca_coll_gpusym_module_t *m, const hello_t *all)
+static int team_join(coll_gpusym_team_t *t, const hello_t *all)
 {
-    coll_gpusym_team_t *t = m->team;
-    char detail[96], name[COLL_GPUSYM_COMM_NAME_MAX];
+    char detail[96], name[GPUSYM_COMM_LABEL_MAX];
 
     if (!any_device(t, all)) {
         t->none = true;
         COLL_GPUSYM_VERBOSE(1, "%s: no rank has a GPU: every call is forwarded",
-                            coll_gpusym_comm_name(m->comm, name, sizeof name));
+                            gpusym_comm_label(t->fallback->comm, name, sizeof name));
         return STEP_MET;
     }
     const int reason = hello_reason(t, all, detail, sizeof detail);
     if (reason >= 0) {
-        settle(m, reason, detail);
+        settle(t, reason, detail);
         return STEP_MET;
     }
-    return MPI_SUCCESS == vote_error_start(m, lines_map(t, all)) ? STEP_HELLO_VOTE : OMPI_ERROR;
+    return MPI_SUCCESS == vote_error_start(t, lines_map(t, all)) ? STEP_HELLO_VOTE : OMPI_ERROR;
 }
 
 static uint64_t hash(uint64_t h, const void *bytes, size_t n)
@@ -259,31 +265,31 @@ static uint64_t comm_key(struct ompi_communicator_t *comm, const char *label)
     return h | 1;
 }
 
-int coll_gpusym_team_create(mca_coll_gpusym_module_t *m)
+int coll_gpusym_team_create(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team, int *reason)
 {
-    char label[COLL_GPUSYM_COMM_NAME_MAX];
-    int reason = -1, rv = OMPI_ERR_OUT_OF_RESOURCE;
+    char label[GPUSYM_COMM_LABEL_MAX];
+    int rv = OMPI_ERR_OUT_OF_RESOURCE;
     coll_gpusym_team_t *t = calloc(1, sizeof *t);
+    *team = NULL;
+    *reason = -1;
     if (NULL == t) {
         return rv;
     }
-    t->nranks = (uint32_t)ompi_comm_size(m->comm);
-    t->rank = (uint32_t)ompi_comm_rank(m->comm);
+    t->fallback = f;
+    t->nranks = (uint32_t)ompi_comm_size(f->comm);
+    t->rank = (uint32_t)ompi_comm_rank(f->comm);
     t->reason = -1;
     t->mem_gpu = -1;
-    t->last = &t->first;
-    t->key = comm_key(m->comm, coll_gpusym_comm_name(m->comm, label, sizeof label));
+    t->key = comm_key(f->comm, gpusym_comm_label(f->comm, label, sizeof label));
     t->votes = calloc(t->nranks, 1);
     t->peers = calloc(t->nranks, sizeof *t->peers);
     if (NULL != t->votes && NULL != t->peers) {
-        rv = coll_gpusym_peers_look(m->comm, t->peers, &reason);
+        rv = coll_gpusym_peers_look(f->comm, t->peers, reason);
     }
-    if (MPI_SUCCESS == rv && reason < 0) {
-        m->team = t;
+    if (MPI_SUCCESS == rv && *reason < 0) {
+        *team = t;
         return rv;
     }
-    m->apart = MPI_SUCCESS == rv;
-    m->reason_apart = reason;
     free(t->votes);
     free(t->peers);
     free(t);
@@ -312,33 +318,30 @@ void coll_gpusym_team_abort(coll_gpusym_team_t *t)
     }
 }
 
-static int hello_start(mca_coll_gpusym_module_t *m)
+static int hello_start(coll_gpusym_team_t *t)
 {
-    coll_gpusym_team_t *t = m->team;
-    char label[COLL_GPUSYM_COMM_NAME_MAX];
+    char label[GPUSYM_COMM_LABEL_MAX];
     if (!words_alloc(t, sizeof(hello_t))) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    hello_fill(t, coll_gpusym_comm_name(m->comm, label, sizeof label), t->mine);
-    return MPI_SUCCESS == exchange_start(m, t->mine, t->all, sizeof(hello_t)) ? STEP_HELLO : OMPI_ERROR;
+    hello_fill(t, gpusym_comm_label(t->fallback->comm, label, sizeof label), t->mine);
+    return MPI_SUCCESS == exchange_start(t, t->mine, t->all, sizeof(hello_t)) ? STEP_HELLO : OMPI_ERROR;
 }
 
 /* Not all have mapped all lines. */
-static void settle_unmapped(mca_coll_gpusym_module_t *m)
+static void settle_unmapped(coll_gpusym_team_t *t)
 {
-    const coll_gpusym_team_t *t = m->team;
     char detail[96];
     uint32_t r = 0;
     while (VOTE_YES == t->votes[r]) {
         r++;
     }
     const int reason = failed_to_open(r, t->votes[r] - (int)VOTE_YES, detail, sizeof detail);
-    settle(m, reason, detail);
+    settle(t, reason, detail);
 }
 
-int coll_gpusym_team_meet(mca_coll_gpusym_module_t *m)
+int coll_gpusym_team_meet(coll_gpusym_team_t *t)
 {
-    coll_gpusym_team_t *t = m->team;
     if (t->step >= STEP_MET) {
         return 1;
     }
@@ -348,14 +351,14 @@ int coll_gpusym_team_meet(mca_coll_gpusym_module_t *m)
             return next;
         }
         if (STEP_NEW == t->step) {
-            next = hello_start(m);
+            next = hello_start(t);
         } else if (STEP_HELLO == t->step) {
-            next = team_join(m, t->all);
+            next = team_join(t, t->all);
         } else {
             next = STEP_MET;
             t->joined = vote_result(t);
             if (!t->joined) {
-                settle_unmapped(m);
+                settle_unmapped(t);
             }
         }
         if (next < 0) {
@@ -395,7 +398,7 @@ static void gpu_hello_fill(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu
     memset(h, 0, sizeof *h);
     if (GPUSYM_SUCCESS != dev->gpu_open(where, &gpu)) {
         COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD cannot use its GPU: %s",
-                            mca_coll_gpusym_component.world_rank, dev->error());
+                            coll_gpusym_params.world_rank, dev->error());
         h->reason = gpusym_fd_lack() ? COLL_GPUSYM_R_NO_FD : COLL_GPUSYM_R_NO_DEVICE;
         return;
     }
@@ -408,12 +411,12 @@ static void gpu_hello_fill(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu
         h->heap_size = gpusym_heap_size(gpusym_heap());
         gpusym_heap_id(gpusym_heap(), &h->heap);
         h->epoch = gpusym_heap_epoch_floor(gpusym_heap());
-        if (h->epoch < mca_coll_gpusym_component.epoch_first) {
-            h->epoch = mca_coll_gpusym_component.epoch_first;
+        if (h->epoch < coll_gpusym_params.epoch_first) {
+            h->epoch = coll_gpusym_params.epoch_first;
         }
     }
     h->sm_count = (uint32_t)info.sm_count;
-    h->share_gpu = mca_coll_gpusym_component.share_gpu;
+    h->share_gpu = coll_gpusym_params.share_gpu;
     h->multicast = NULL != dev->mc_create && gpusym_multicast_allowed(gpusym_params.multicast, NULL);
     memcpy(h->uuid, info.uuid, sizeof h->uuid);
     h->place = info.place;
@@ -480,7 +483,7 @@ static bool slot_take(coll_gpusym_team_t *t, const gpu_hello_t *all, int class)
     t->slot_size = gpusym_slot_size(all[0].heap_size, (unsigned)class);
     t->work.rank = t->rank;
     t->work.nranks = t->nranks;
-    t->work.limit_ns = (uint64_t)(mca_coll_gpusym_component.timeout * 1e9);
+    t->work.limit_ns = (uint64_t)(coll_gpusym_params.timeout * 1e9);
     t->max_blocks = gpusym_slot_layout(t->slot_size, t->nranks,
                                        gpusym_tuning_max_blocks(t->sm_count, gpusym_current.dev->simulated),
                                        &t->work);
@@ -544,11 +547,11 @@ static int links_lack(coll_gpusym_team_t *t)
 static void slots_map(coll_gpusym_team_t *t, const gpu_hello_t *all)
 {
     char text[4 * GPUSYM_TEAM_MAX + 1];
-    const uint64_t start = coll_gpusym_now_ns();
+    const uint64_t start = gpusym_now_ns();
     bool lack = false;
     links_find(t, all, t->my_link);
     COLL_GPUSYM_VERBOSE(5, "rank %u: links to the team's GPUs: %s (%.1f ms)", t->rank,
-                        links_text(t, t->my_link, text, sizeof text), 1e-6 * (double)(coll_gpusym_now_ns() - start));
+                        links_text(t, t->my_link, text, sizeof text), 1e-6 * (double)(gpusym_now_ns() - start));
     for (uint32_t r = 0; r < t->nranks; r++) {
         void *base;
         if (!gpusym_slot_is(all[r].heap_size, (unsigned) t->slot_class, all[r].slots.off[t->slot_class])) {
@@ -595,9 +598,8 @@ static void links_agree(coll_gpusym_team_t *t)
 }
 
 /* With everybody's GPU. Returns the next step, or a negative error. */
-static int gpu_join(mca_coll_gpusym_module_t *m, const gpu_hello_t *all)
+static int gpu_join(coll_gpusym_team_t *t, const gpu_hello_t *all)
 {
-    coll_gpusym_team_t *t = m->team;
     char detail[64] = "";
     int reason = gpu_hello_reason(t, all, detail, sizeof detail);
     const bool offered = all[t->rank].reason < 0;
@@ -608,21 +610,20 @@ static int gpu_join(mca_coll_gpusym_module_t *m, const gpu_hello_t *all)
         gpusym_heap_slot_settle(gpusym_heap(), &all[t->rank].slots, -1);
     }
     if (reason >= 0) {
-        settle(m, reason, detail);
+        settle(t, reason, detail);
         return STEP_DONE;
     }
     slots_map(t, all);
-    return MPI_SUCCESS == exchange_start(m, t->my_link, t->link, sizeof t->my_link) ? STEP_GPU_LINKS : OMPI_ERROR;
+    return MPI_SUCCESS == exchange_start(t, t->my_link, t->link, sizeof t->my_link) ? STEP_GPU_LINKS : OMPI_ERROR;
 }
 
-static int gpu_start(mca_coll_gpusym_module_t *m, const gpusym_mem_t *where)
+static int gpu_start(coll_gpusym_team_t *t, const gpusym_mem_t *where)
 {
-    coll_gpusym_team_t *t = m->team;
     if (!words_alloc(t, sizeof(gpu_hello_t))) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
     gpu_hello_fill(t, where, t->mine);
-    return MPI_SUCCESS == exchange_start(m, t->mine, t->all, sizeof(gpu_hello_t)) ? STEP_GPU : OMPI_ERROR;
+    return MPI_SUCCESS == exchange_start(t, t->mine, t->all, sizeof(gpu_hello_t)) ? STEP_GPU : OMPI_ERROR;
 }
 
 /* Multicast: with more than two ranks, where all may and can, and all slots have one offset in their heaps. */
@@ -636,26 +637,25 @@ static bool multicast_wanted(const coll_gpusym_team_t *t, const gpu_hello_t *all
 }
 
 /* All have mapped whom they can. Returns the next step, or a negative error. */
-static int gpu_joined(mca_coll_gpusym_module_t *m)
+static int gpu_joined(coll_gpusym_team_t *t)
 {
-    coll_gpusym_team_t *t = m->team;
-    char name[COLL_GPUSYM_COMM_NAME_MAX], detail[32];
+    char name[GPUSYM_COMM_LABEL_MAX], detail[32];
     mc_hello_t *mine;
 
     const int lack = links_lack(t);
     links_agree(t);
     if (!t->all_reach && 0 == t->nrings) {
         snprintf(detail, sizeof detail, "rank %d", lack);
-        settle(m, lack >= 0 ? COLL_GPUSYM_R_NO_FD : COLL_GPUSYM_R_UNREACHABLE, lack >= 0 ? detail : NULL);
+        settle(t, lack >= 0 ? COLL_GPUSYM_R_NO_FD : COLL_GPUSYM_R_UNREACHABLE, lack >= 0 ? detail : NULL);
         return STEP_DONE;
     }
     if (!t->all_reach) {
         t->no_zero_copy = true;
         COLL_GPUSYM_VERBOSE(1, "%s: not all GPUs reach each other: rings only (%u), no multicast, no zero copy",
-                            coll_gpusym_comm_name(m->comm, name, sizeof name), t->nrings);
+                            gpusym_comm_label(t->fallback->comm, name, sizeof name), t->nrings);
     }
     COLL_GPUSYM_VERBOSE(5, "%s: rank %u on GPU %s: slot of %lu bytes, up to %u blocks, first epoch %u, %u rings",
-                        coll_gpusym_comm_name(m->comm, name, sizeof name), t->rank, t->gpu_text,
+                        gpusym_comm_label(t->fallback->comm, name, sizeof name), t->rank, t->gpu_text,
                         (unsigned long)t->slot_size, t->max_blocks, epoch_next(t) - 1, t->nrings);
     if (!multicast_wanted(t, t->all)) {
         return STEP_DONE;
@@ -669,17 +669,16 @@ static int gpu_joined(mca_coll_gpusym_module_t *m)
         mine->made = GPUSYM_SUCCESS == gpusym_multicast_create(gpusym_current.dev, gpusym_params.multicast,
                                                                t->gpu, t->nranks, t->slot_size, &t->mc, &mine->handle);
     }
-    return MPI_SUCCESS == exchange_start(m, t->mine, t->all, sizeof(mc_hello_t)) ? STEP_MC : OMPI_ERROR;
+    return MPI_SUCCESS == exchange_start(t, t->mine, t->all, sizeof(mc_hello_t)) ? STEP_MC : OMPI_ERROR;
 }
 
 /* Rank 0 has made the object, or not: join it and bind our slot. Returns the next step, or a negative error. */
-static int mc_join(mca_coll_gpusym_module_t *m, const mc_hello_t *all)
+static int mc_join(coll_gpusym_team_t *t, const mc_hello_t *all)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
-    coll_gpusym_team_t *t = m->team;
     bool bound = 0 != all[0].made && (0 == t->rank || GPUSYM_SUCCESS == dev->mc_import(t->gpu, &all[0].handle, &t->mc));
     bound = bound && GPUSYM_SUCCESS == dev->mc_bind(t->mc, t->rank, t->work.peer[t->rank], t->slot_size, &t->work.mc);
-    return MPI_SUCCESS == vote_start(m, bound) ? STEP_MC_VOTE : OMPI_ERROR;
+    return MPI_SUCCESS == vote_start(t, bound) ? STEP_MC_VOTE : OMPI_ERROR;
 }
 
 static void mc_leave(coll_gpusym_team_t *t)
@@ -691,14 +690,14 @@ static void mc_leave(coll_gpusym_team_t *t)
     t->work.mc = NULL;
 }
 
-static int mc_joined(mca_coll_gpusym_module_t *m)
+static int mc_joined(coll_gpusym_team_t *t)
 {
-    char name[COLL_GPUSYM_COMM_NAME_MAX];
-    const bool all = vote_result(m->team);
+    char name[GPUSYM_COMM_LABEL_MAX];
+    const bool all = vote_result(t);
     if (!all) {
-        mc_leave(m->team);
+        mc_leave(t);
     }
-    COLL_GPUSYM_VERBOSE(1, "%s: %s", coll_gpusym_comm_name(m->comm, name, sizeof name),
+    COLL_GPUSYM_VERBOSE(1, "%s: %s", gpusym_comm_label(t->fallback->comm, name, sizeof name),
                         all ? "multicast is used" : "no multicast: a rank could not make, join or bind the object");
     return STEP_DONE;
 }
@@ -716,20 +715,19 @@ static void gpu_settled(coll_gpusym_team_t *t, bool failed)
     words_free(t);
 }
 
-int coll_gpusym_team_gpu(mca_coll_gpusym_module_t *m, const gpusym_mem_t *where)
+int coll_gpusym_team_gpu(coll_gpusym_team_t *t, const gpusym_mem_t *where)
 {
-    coll_gpusym_team_t *t = m->team;
     while (t->step < STEP_DONE) {
         int next = STEP_MET != t->step ? exchange_poll(t) : 1;
         if (0 == next) {
             return 0;
         }
         if (1 == next) {
-            next = STEP_MET == t->step        ? gpu_start(m, where)
-                   : STEP_GPU == t->step      ? gpu_join(m, t->all)
-                   : STEP_GPU_LINKS == t->step ? gpu_joined(m)
-                   : STEP_MC == t->step       ? mc_join(m, t->all)
-                                              : mc_joined(m);
+            next = STEP_MET == t->step        ? gpu_start(t, where)
+                   : STEP_GPU == t->step      ? gpu_join(t, t->all)
+                   : STEP_GPU_LINKS == t->step ? gpu_joined(t)
+                   : STEP_MC == t->step       ? mc_join(t, t->all)
+                                              : mc_joined(t);
         }
         if (next < 0) {
             gpu_settled(t, true);
@@ -766,15 +764,14 @@ bool coll_gpusym_team_owns(coll_gpusym_team_t *t, const gpusym_mem_t *mem)
     return true;
 }
 
-int coll_gpusym_team_epochs(mca_coll_gpusym_module_t *m, uint64_t epochs, uint32_t *first)
+int coll_gpusym_team_epochs(coll_gpusym_team_t *t, uint64_t epochs, uint32_t *first)
 {
-    coll_gpusym_team_t *t = m->team;
     const uint64_t epoch = t->epoch_base + t->rc.seq;
     if (epoch + epochs > GPUSYM_EPOCH_MAX) {
         /* Old flags would look like new ones: clear the slots while nobody writes to them. */
-        const int arrived = m->saved.barrier(m->comm, m->saved.barrier_module);
+        const int arrived = t->fallback->saved.barrier(t->fallback->comm, t->fallback->saved.barrier_module);
         const int cleared = gpusym_current.dev->mem_zero(t->gpu, t->work.peer[t->rank], t->slot_size);
-        const int left = m->saved.barrier(m->comm, m->saved.barrier_module); /* whatever failed: the others are in it */
+        const int left = t->fallback->saved.barrier(t->fallback->comm, t->fallback->saved.barrier_module); /* whatever failed: the others are in it */
         if (MPI_SUCCESS != arrived || GPUSYM_SUCCESS != cleared || MPI_SUCCESS != left) {
             return MPI_ERR_OTHER;
         }
@@ -792,7 +789,6 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
     if (NULL == t) {
         return;
     }
-    coll_gpusym_stay_end(t);
     mc_leave(t);
     /* The slot of a team that failed is not used again: a kernel may still write there, here or in a peer. */
     if (t->has_slot && NULL != gpusym_heap() && !t->broken) {
@@ -814,10 +810,4 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
     words_free(t);
     free(t->votes);
     free(t);
-}
-
-void coll_gpusym_team_fini(void)
-{
-    coll_gpusym_internal_fini();
-    coll_gpusym_requests_fini();
 }

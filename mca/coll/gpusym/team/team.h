@@ -9,37 +9,22 @@
 #ifndef MCA_COLL_GPUSYM_TEAM_H
 #define MCA_COLL_GPUSYM_TEAM_H
 
-#include "mca/coll/gpusym/coll_gpusym.h"
+#include "mca/coll/gpusym/fallback/fallback.h"
 #include "mca/coll/gpusym/team/peers.h"
-#include "mca/common/gpusym/exec/lane.h"
-#include "mca/common/gpusym/memory/reg.h"
-#include "tuning/resident.h"
+#include "mca/common/gpusym/agree/rollcall.h"
+#include "mca/common/gpusym/memory/heap.h"
 
-struct coll_gpusym_call;
-
-/* A kernel that stays, between two calls: exec/resident.c. A team has one for all-reduce, and one for the others. */
-enum { COLL_GPUSYM_STAY_ALLREDUCE, COLL_GPUSYM_STAY_OTHER, COLL_GPUSYM_STAYS };
-typedef struct {
-    gpusym_lane_t *lane; /* its; NULL: there is none, or a call has it */
-    unsigned kernel;
-    unsigned coll;       /* enum coll_gpusym_coll */
-    int algorithm;
-    bool alone;          /* no other call of the team has been a kernel's since its last one */
-    uint32_t epoch;      /* of its last call */
-    uint64_t bytes;      /* of its last call */
-    uint32_t hash;       /* coll_gpusym_call_t's */
-    uint32_t served;     /* calls, without its first */
-    gpusym_tuning_resident_t worth;
-    gpusym_work_t work;  /* it was launched with */
-} coll_gpusym_stay_t;
+/* A team; made at a communicator's first collective. */
+typedef struct coll_gpusym_team coll_gpusym_team_t;
 
 struct coll_gpusym_team {
+    coll_gpusym_fallback_t *fallback; /* not owned: the communicator, and its messages */
     uint32_t nranks, rank;
     int reason;            /* enum coll_gpusym_reason for which every call is staged, agreed by all ranks; -1: none */
     gpusym_rollcall_t rc;  /* valid while reason < 0 or became so after the second step */
     coll_gpusym_peer_t **peers; /* [nranks] the ranks' processes */
     uint64_t key; /* of our line: which communicator this is, for processes of other ranks that look for it; not 0 */
-    bool none;             /* no rank has a device: module->passthrough, once the calls that are in the list are over */
+    bool none;             /* no rank has a device: every call is forwarded, once those in flight are over */
     bool broken;           /* a call failed: flags and epochs are no longer alike, every further call is refused */
     bool open; /* the first step is over (joined, or reason says why not), and not broken: host buffers' short way */
     bool has_line;
@@ -75,27 +60,14 @@ struct coll_gpusym_team {
     uint8_t ring[GPUSYM_PATHS_MAX][GPUSYM_TEAM_MAX]; /* orders of the ranks */
     gpusym_mc_t *mc;       /* multicast object over all ranks' slots, bound; NULL: none, on all ranks */
 
-    coll_gpusym_stay_t stay[COLL_GPUSYM_STAYS];
-
-    bool no_zero_copy;     /* a rank could not map a peer's buffer: agreed by all */
-    /* By rank, for its input and its output: the key met last, and where that allocation is mapped: which holds as long as the
-     * rank posts that key. Saves a look under a lock for each. */
-    struct {
-        uint32_t key;
-        void *base;
-        uint64_t size; /* bytes */
-    } met[GPUSYM_TEAM_MAX][2];
-    bool said_unicast;     /* that a multicast algorithm asked for is not to be had: said once */
-    uint32_t key_mapped[GPUSYM_REG_MAX]; /* by index: the last key of ours that all ranks have mapped */
-
-    /* Calls that are not over, in the order in which they were made: nonblocking ones, and blocking ones behind them. */
-    struct coll_gpusym_call *first, **last;
-    /* In the list of teams that progress polls; link NULL: not in it. See call/request.c. */
-    struct coll_gpusym_team *active_next, **active_link;
+    bool no_zero_copy;     /* not all GPUs reach each other: agreed by all */
 };
 
-/* Makes an empty team, locally, or finds that there will be none: module->apart. MPI error code. */
-int coll_gpusym_team_create(mca_coll_gpusym_module_t *module);
+/* Makes an empty team, locally, or finds that there is none: *team is NULL then, for *reason (enum coll_gpusym_reason). MPI
+ * error code. */
+int coll_gpusym_team_create(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team, int *reason);
+/* Frees a team, after the communicator's last collective. NULL is fine. */
+void coll_gpusym_team_free(coll_gpusym_team_t *team);
 /* The first rank whose process has ended, or -1; from the first step on. About 1 us a rank. */
 int coll_gpusym_team_dead(const coll_gpusym_team_t *team);
 /* Whether set-up is where the ranks' lines are not mapped yet: who has not come is seen by other means. */
@@ -104,17 +76,13 @@ bool coll_gpusym_team_meeting(const coll_gpusym_team_t *team);
 void coll_gpusym_team_abort(coll_gpusym_team_t *team);
 /* First step: who is where. 1: done (team->none or team->reason is set, perhaps); 0: not yet; negative: failed. All
  * ranks begin it at their first call; never waits. */
-int coll_gpusym_team_meet(mca_coll_gpusym_module_t *module);
+int coll_gpusym_team_meet(coll_gpusym_team_t *team);
 /* Second step: every rank's buffers lie on its GPU; where: one of ours. 1: done, team->reason is set where it
  * cannot be; 0: not yet; negative: failed. */
-int coll_gpusym_team_gpu(mca_coll_gpusym_module_t *module, const gpusym_mem_t *where);
+int coll_gpusym_team_gpu(coll_gpusym_team_t *team, const gpusym_mem_t *where);
 /* Whether mem can be used by kernels of this team's GPU (of the process's heap, before the second step). Local. */
 bool coll_gpusym_team_owns(coll_gpusym_team_t *team, const gpusym_mem_t *mem);
 /* Takes `epochs` epochs for the call in flight, clearing the slots when the counter would wrap (collective then). */
-int coll_gpusym_team_epochs(mca_coll_gpusym_module_t *module, uint64_t epochs, uint32_t *first);
-
-/* args/types.c: the kernels' type or operation for MPI's; -1 if they have none. */
-int coll_gpusym_type(struct ompi_datatype_t *dtype);
-int coll_gpusym_op(struct ompi_op_t *op);
+int coll_gpusym_team_epochs(coll_gpusym_team_t *team, uint64_t epochs, uint32_t *first);
 
 #endif

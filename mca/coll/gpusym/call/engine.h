@@ -1,0 +1,43 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The engine of a communicator: its fallback, its team, its resident kernels, and the list of its calls.
+ */
+#ifndef MCA_COLL_GPUSYM_CALL_ENGINE_H
+#define MCA_COLL_GPUSYM_CALL_ENGINE_H
+
+#include "mca/coll/gpusym/exec/resident.h"
+#include "mca/coll/gpusym/fallback/fallback.h"
+#include "mca/coll/gpusym/plan/task.h"
+#include "mca/coll/gpusym/team/team.h"
+
+struct coll_gpusym_call;
+
+typedef struct coll_gpusym_engine {
+    coll_gpusym_fallback_t *fallback; /* not owned */
+    /* The next three are made at the first collective that wants a team; NULL: not yet, or there is none. Owned. */
+    coll_gpusym_team_t *team;
+    coll_gpusym_residents_t *residents;
+    coll_gpusym_plan_cache_t *cache;
+    bool host_lately; /* the last call's buffers were host memory: the next one's are expected to be */
+    bool alone;       /* an intracommunicator of one rank */
+    /* No team: nothing to agree on, or ranks that have no gpusym, or not the same. Each rank stages its own buffers,
+     * and calls the fallback just when and as MPI calls us: as a rank without gpusym does. */
+    bool apart;
+    int reason_apart; /* enum coll_gpusym_reason, for what is staged then */
+    int internal;     /* internal.c's: how Open MPI's own all-reduces go, if that is known */
+    /* Calls that are not over, in the order in which they were made: nonblocking ones, and blocking ones behind them. See
+     * list.h. */
+    struct coll_gpusym_call *first, **last;
+    /* In the list of engines that progress polls; link NULL: not in it. */
+    struct coll_gpusym_engine *active_next, **active_link;
+} coll_gpusym_engine_t;
+
+/* Sets up a zeroed engine for the communicator of the fallback. */
+void coll_gpusym_engine_init(coll_gpusym_engine_t *e, coll_gpusym_fallback_t *fallback);
+/* Makes the team, or finds that there is none: e->apart then. Local. MPI error code. */
+int coll_gpusym_engine_find_team(coll_gpusym_engine_t *e);
+/* After the communicator's last collective: ends resident kernels, frees the team. */
+void coll_gpusym_engine_end(coll_gpusym_engine_t *e);
+
+#endif

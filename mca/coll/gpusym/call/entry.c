@@ -1,0 +1,455 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The entries of all collectives: see entry.h.
+ */
+#include "mca/coll/gpusym/call/entry.h"
+
+#include <stdlib.h>
+
+#include "mca/coll/gpusym/args/keep.h"
+#include "mca/coll/gpusym/call/list.h"
+#include "mca/coll/gpusym/call/request.h"
+#include "mca/coll/gpusym/conf/counters.h"
+#include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/sanitizers.h"
+#include "opal/runtime/opal_progress.h"
+
+/* ---- a call and the fallback ---- */
+
+/* Whether it is known to all ranks, without a message, that there is nothing to do. */
+static bool is_nothing(const coll_gpusym_args_t *a)
+{
+    switch (a->coll) {
+    case COLL_GPUSYM_ALLREDUCE:
+    case COLL_GPUSYM_REDUCE:
+    case COLL_GPUSYM_BCAST:
+    case COLL_GPUSYM_SCAN:
+    case COLL_GPUSYM_EXSCAN:
+    case COLL_GPUSYM_REDUCE_SCATTER_BLOCK:
+        return 0 == a->rcount;
+    default:
+        return false;
+    }
+}
+
+/* Whether the call belongs to a communicator; MPI_Reduce_local belongs to none. */
+static bool has_comm(const coll_gpusym_args_t *a)
+{
+    return COLL_GPUSYM_REDUCE_LOCAL != a->coll;
+}
+
+/* A barrier has no buffers to agree on. It is ours only for its place behind the calls in flight: the fallback tells the
+ * ranks' calls apart by counting them, so they must come to it in one order. */
+static bool forwards_at_once(const coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
+{
+    return coll_gpusym_forwards_all(e->fallback) || (COLL_GPUSYM_BARRIER == a->coll && coll_gpusym_list_empty(e));
+}
+
+static void count_forwarded(const coll_gpusym_args_t *a)
+{
+    coll_gpusym_count(&coll_gpusym_counters[a->coll].forwarded);
+}
+
+/* Whether there are peers to agree with: else each rank stages its own buffers as it finds them. */
+static bool has_team(const coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
+{
+    return has_comm(a) && !e->apart;
+}
+
+/* Before the first call that may want a team: find the ranks. MPI error code. */
+static int find_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
+{
+    return NULL == e->team && has_team(e, a) ? coll_gpusym_engine_find_team(e) : MPI_SUCCESS;
+}
+
+/* Nothing to do, and no rank that calls the fallback all the same: one without gpusym does, and the fallback tells
+ * calls apart by counting them. */
+static bool can_skip(const coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
+{
+    return is_nothing(a) && (e->alone || has_team(e, a));
+}
+
+/* Without a device: the call is the fallback's, and so are all later ones of an intracommunicator. */
+static void forward_without_device(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, bool inter)
+{
+    if (!inter && has_comm(a)) {
+        coll_gpusym_forward_all(e->fallback); /* the device has been looked for: there will be none */
+    }
+    count_forwarded(a);
+}
+
+/* Without a team: true if the fallback is to do it, staged for *reason unless that is -1; else it is done, with *rv. */
+static bool do_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, int *reason, int *rv)
+{
+    coll_gpusym_counters_t *counters = &coll_gpusym_counters[a->coll];
+    struct ompi_communicator_t *comm = e->fallback->comm;
+    const bool inter = has_comm(a) && OMPI_COMM_IS_INTER(comm);
+    const gpusym_device_t *dev = gpusym_device_need();
+    gpusym_mem_t smem, rmem;
+
+    *reason = -1;
+    if (inter) {
+        coll_gpusym_forward_local_group(comm);
+    }
+    if (NULL == dev) {
+        forward_without_device(e, a, inter);
+        return true;
+    }
+    coll_gpusym_where(comm, dev, a, &smem, &rmem);
+    const bool host = !coll_gpusym_on_gpu(&smem) && !coll_gpusym_on_gpu(&rmem);
+    if (has_comm(a)) { /* else any thread may be in that */
+        e->host_lately = host && !inter; /* the short way knows no remote ranks */
+    }
+    if (host) {
+        count_forwarded(a);
+        return true;
+    }
+    if (e->alone && has_comm(a) &&
+        coll_gpusym_segments_alone(a, coll_gpusym_on_gpu(&rmem) ? &rmem : &smem, rv)) {
+        coll_gpusym_count(&counters->native);
+        coll_gpusym_count(&counters->copied);
+        return false;
+    }
+    *reason = has_comm(a) ? e->reason_apart : COLL_GPUSYM_R_NO_NATIVE;
+    coll_gpusym_count(&counters->staged);
+    coll_gpusym_count(&counters->reason[*reason]);
+    return true;
+}
+
+/* ---- blocking ---- */
+
+/* The call is over, or the fallback's: in the latter case runs it. */
+static int finish_blocking(coll_gpusym_call_t *call)
+{
+    coll_gpusym_engine_t *e = call->engine;
+    coll_gpusym_call_count(call);
+    e->host_lately = COLL_GPUSYM_CALL_FALLBACK == call->state && call->reason < 0;
+    if (COLL_GPUSYM_CALL_ENDED == call->state) {
+        return call->error;
+    }
+    return call->reason < 0 ? coll_gpusym_forward(e->fallback, &call->args)
+                            : coll_gpusym_bounce_blocking(e->fallback, &call->args);
+}
+
+static int block_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
+{
+    coll_gpusym_call_t call;
+    coll_gpusym_call_init(&call, e, a, true);
+    coll_gpusym_list_wait(&call);
+    return finish_blocking(&call);
+}
+
+int coll_gpusym_blocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
+{
+    coll_gpusym_fallback_t *f = e->fallback;
+    int reason, rv;
+
+    if (f->forwarding && has_comm(a)) {
+        return coll_gpusym_forward(f, a);
+    }
+    if (forwards_at_once(e, a)) {
+        count_forwarded(a);
+        return coll_gpusym_forward(f, a);
+    }
+    if (!coll_gpusym_counts_valid(f->comm, a)) {
+        return MPI_ERR_COUNT;
+    }
+    rv = find_team(e, a);
+    if (MPI_SUCCESS != rv) {
+        return rv;
+    }
+    if (can_skip(e, a)) {
+        return MPI_SUCCESS;
+    }
+    if (!has_team(e, a)) {
+        if (!do_without_team(e, a, &reason, &rv)) {
+            return rv;
+        }
+        return reason < 0 ? coll_gpusym_forward(f, a) : coll_gpusym_bounce_blocking(f, a);
+    }
+    return block_with_team(e, a);
+}
+
+/* ---- nonblocking ---- */
+
+/* Host buffers, nothing in flight before it: posted with one store, the rest is the fallback's. Whether that could be. */
+static bool forward_posted(coll_gpusym_call_t *call)
+{
+    if (call->device || !coll_gpusym_list_empty(call->engine)) {
+        return false;
+    }
+    return coll_gpusym_call_poll(call) && COLL_GPUSYM_CALL_FALLBACK == call->state;
+}
+
+static int start_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, ompi_request_t **req)
+{
+    struct ompi_communicator_t *comm = e->fallback->comm;
+    /* Refused here, not by a request: Open MPI, as it makes a communicator out of this one, tries again and again while all
+     * it gets is a request with an error. */
+    if (e->team->broken) {
+        return MPI_ERR_OTHER;
+    }
+    coll_gpusym_request_t *r = coll_gpusym_request_get(e, false);
+    if (NULL == r) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    coll_gpusym_call_init(&r->call, e, a, false);
+    e->host_lately = forward_posted(&r->call);
+    if (e->host_lately) {
+        coll_gpusym_call_count(&r->call);
+        coll_gpusym_request_put(r);
+        return coll_gpusym_forward_nonblocking(e->fallback, a, req);
+    }
+    if (!coll_gpusym_args_keep(comm, &r->call.args, &r->kept)) {
+        coll_gpusym_request_put(r);
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    OBJ_RETAIN(comm);
+    coll_gpusym_request_start(r);
+    *req = coll_gpusym_mpi_request(r);
+    return MPI_SUCCESS;
+}
+
+/* Nothing to agree on: at once. */
+static int start_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, int reason, ompi_request_t **req)
+{
+    struct ompi_communicator_t *comm = e->fallback->comm;
+    if (reason < 0) {
+        return coll_gpusym_forward_nonblocking(e->fallback, a, req);
+    }
+    coll_gpusym_request_t *r = coll_gpusym_request_get(e, false);
+    if (NULL == r) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    coll_gpusym_call_init_apart(&r->call, e, a, reason);
+    if (!coll_gpusym_args_keep(comm, &r->call.args, &r->kept)) {
+        coll_gpusym_request_put(r);
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    OBJ_RETAIN(comm);
+    coll_gpusym_request_forward(r);
+    coll_gpusym_mpi_request(r)->req_state = OMPI_REQUEST_ACTIVE;
+    coll_gpusym_request_fly(r);
+    *req = coll_gpusym_mpi_request(r);
+    return MPI_SUCCESS;
+}
+
+int coll_gpusym_nonblocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, ompi_request_t **req)
+{
+    int reason, rv;
+
+    if (forwards_at_once(e, a)) {
+        count_forwarded(a);
+        return coll_gpusym_forward_nonblocking(e->fallback, a, req);
+    }
+    rv = find_team(e, a);
+    if (MPI_SUCCESS != rv) {
+        return rv;
+    }
+    if (can_skip(e, a)) {
+        *req = &ompi_request_empty;
+        return MPI_SUCCESS;
+    }
+    if (!coll_gpusym_counts_valid(e->fallback->comm, a)) {
+        return MPI_ERR_COUNT;
+    }
+    if (!has_team(e, a)) {
+        if (!do_without_team(e, a, &reason, &rv)) {
+            *req = &ompi_request_empty;
+            return rv;
+        }
+        return start_without_team(e, a, reason, req);
+    }
+    return start_with_team(e, a, req);
+}
+
+/* ---- persistent ---- */
+
+/* Starts the fallback's request, which the peers' requests have been made with. */
+static void start_inner(coll_gpusym_request_t *r)
+{
+    coll_gpusym_call_t *call = &r->call;
+    call->reason = call->engine->reason_apart;
+    coll_gpusym_call_count(call);
+    call->error = coll_gpusym_bounce_in(call->engine->fallback->comm, &call->args, &call->bounce);
+    r->staged = MPI_SUCCESS == call->error;
+    if (r->staged) {
+        call->error = r->inner->req_start(1, &r->inner);
+    }
+    call->inner = MPI_SUCCESS == call->error ? r->inner : NULL;
+    call->state = COLL_GPUSYM_CALL_FORWARDED;
+}
+
+static void start_one(coll_gpusym_request_t *r)
+{
+    coll_gpusym_call_t *call = &r->call;
+    GPUSYM_ACQUIRE(r); /* its last call */
+    coll_gpusym_call_reset(call);
+    if (!r->alone && NULL == r->inner) {
+        coll_gpusym_request_start(r);
+        return;
+    }
+    int reason, rv = MPI_SUCCESS;
+    ompi_request_t *q = coll_gpusym_mpi_request(r);
+    q->req_state = OMPI_REQUEST_ACTIVE;
+    q->req_complete = REQUEST_PENDING;
+    if (NULL != r->inner) {
+        start_inner(r);
+    } else if (do_without_team(call->engine, &call->args, &reason, &rv)) {
+        call->reason = reason;
+        coll_gpusym_request_forward(r);
+    } else {
+        call->error = rv;
+        call->state = COLL_GPUSYM_CALL_FORWARDED;
+    }
+    coll_gpusym_request_fly(r);
+}
+
+static int start_requests(size_t count, ompi_request_t **reqs)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (NULL != reqs[i] && OMPI_REQUEST_COLL == reqs[i]->req_type) {
+            start_one((coll_gpusym_request_t *)reqs[i]);
+        }
+    }
+    return OMPI_SUCCESS;
+}
+
+/* How a persistent call will go, agreed by all ranks: it is collective, and may wait. */
+typedef enum { FATE_HOST_ONLY, FATE_NATIVE, FATE_FORWARDED } fate_t;
+
+/* Where the team will stage for good, or the collective has no kernel, there is no roll-call to agree by. */
+static int agree_by_allgather(coll_gpusym_engine_t *e, bool device, fate_t *fate)
+{
+    const coll_gpusym_fallback_t *f = e->fallback;
+    const int n = ompi_comm_size(f->comm);
+    uint8_t mine = device, *all = malloc((size_t)n);
+    int rv = OMPI_ERR_OUT_OF_RESOURCE;
+    if (NULL == all) {
+        return rv;
+    }
+    rv = f->saved.allgather(&mine, 1, MPI_BYTE, all, 1, MPI_BYTE, f->comm, f->saved.allgather_module);
+    *fate = FATE_HOST_ONLY;
+    for (int r = 0; MPI_SUCCESS == rv && r < n; r++) {
+        *fate = all[r] ? FATE_FORWARDED : *fate;
+    }
+    free(all);
+    return rv;
+}
+
+static int agree_on_fate(coll_gpusym_engine_t *e, coll_gpusym_call_t *call, fate_t *fate)
+{
+    call->agree_only = true;
+    coll_gpusym_list_wait(call);
+    call->agree_only = false;
+    if (COLL_GPUSYM_CALL_ENDED == call->state) {
+        *fate = FATE_NATIVE;
+        return call->error;
+    }
+    if (e->team->none) {
+        *fate = FATE_HOST_ONLY;
+        return MPI_SUCCESS;
+    }
+    call->reason_settled = call->reason;
+    call->settled = true;
+    return agree_by_allgather(e, call->device && coll_gpusym_on_gpu(&call->segments.where), fate);
+}
+
+static int init_with_team(coll_gpusym_engine_t *e, coll_gpusym_request_t *r, fate_t *fate)
+{
+    const int rv = agree_on_fate(e, &r->call, fate);
+    if (MPI_SUCCESS == rv && FATE_NATIVE == *fate) {
+        r->call.plan = r->plan = calloc(1, sizeof *r->plan); /* without it each start plans anew */
+    }
+    return rv;
+}
+
+/* Without agreement, with peers: a persistent request of the fallback on bounce buffers, as theirs are on what they have. */
+static int init_inner(coll_gpusym_engine_t *e, coll_gpusym_request_t *r, struct ompi_info_t *info)
+{
+    coll_gpusym_call_t *call = &r->call;
+    int rv = coll_gpusym_bounce_open(e->fallback->comm, &call->args, &call->bounce, &r->on_host);
+    if (MPI_SUCCESS != rv) {
+        return rv;
+    }
+    rv = coll_gpusym_forward_persistent(e->fallback, &r->on_host, info, &r->inner);
+    if (MPI_SUCCESS != rv) {
+        r->inner = NULL;
+        coll_gpusym_bounce_close(&call->bounce);
+    }
+    return rv;
+}
+
+/* Whether a call without agreement has nothing for us to do: its buffers are host memory, as far as we know any other. */
+static bool is_on_host(const coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
+{
+    const gpusym_device_t *dev = gpusym_device_need();
+    gpusym_mem_t smem, rmem;
+    if (NULL == dev) {
+        return true;
+    }
+    coll_gpusym_where(e->fallback->comm, dev, a, &smem, &rmem);
+    return !coll_gpusym_on_gpu(&smem) && !coll_gpusym_on_gpu(&rmem);
+}
+
+/* Makes the inactive request of a call that is not known to be the fallback's alone. *fate FATE_HOST_ONLY: it is, after all,
+ * and r is unchanged but for the call. MPI error code. */
+static int init_request(coll_gpusym_engine_t *e, coll_gpusym_request_t *r, const coll_gpusym_args_t *a,
+                        struct ompi_info_t *info, fate_t *fate)
+{
+    int rv = MPI_SUCCESS;
+    *fate = FATE_FORWARDED;
+    if (has_team(e, a)) {
+        coll_gpusym_call_init(&r->call, e, a, true);
+        rv = init_with_team(e, r, fate);
+    } else {
+        coll_gpusym_call_init_apart(&r->call, e, a, -1);
+        r->alone = e->alone;
+    }
+    r->call.blocking = false;
+    if (MPI_SUCCESS != rv || FATE_HOST_ONLY == *fate) {
+        return rv;
+    }
+    if (!coll_gpusym_args_keep(e->fallback->comm, &r->call.args, &r->kept)) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    return has_team(e, a) || r->alone ? MPI_SUCCESS : init_inner(e, r, info);
+}
+
+int coll_gpusym_persistent(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, struct ompi_info_t *info,
+                           ompi_request_t **req)
+{
+    coll_gpusym_fallback_t *f = e->fallback;
+    fate_t fate;
+    int rv;
+
+    if (COLL_GPUSYM_BARRIER == a->coll) { /* nothing to agree on, but a place in the order; see forwards_at_once() */
+        while (!forwards_at_once(e, a)) {
+            opal_progress();
+        }
+    }
+    rv = find_team(e, a);
+    if (MPI_SUCCESS != rv) {
+        return rv;
+    }
+    if (forwards_at_once(e, a) || (!has_team(e, a) && is_on_host(e, a))) {
+        return coll_gpusym_forward_persistent(f, a, info, req);
+    }
+    if (!coll_gpusym_counts_valid(f->comm, a)) {
+        return MPI_ERR_COUNT;
+    }
+    coll_gpusym_request_t *r = coll_gpusym_request_get(e, true);
+    if (NULL == r) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    coll_gpusym_mpi_request(r)->req_start = start_requests;
+    rv = init_request(e, r, a, info, &fate);
+    if (MPI_SUCCESS != rv || FATE_HOST_ONLY == fate) {
+        coll_gpusym_request_put(r); /* nothing retained yet */
+        return MPI_SUCCESS != rv ? rv : coll_gpusym_forward_persistent(f, a, info, req);
+    }
+    OBJ_RETAIN(f->comm);
+    *req = coll_gpusym_mpi_request(r);
+    return MPI_SUCCESS;
+}

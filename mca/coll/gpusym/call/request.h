@@ -1,0 +1,48 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * MPI requests of nonblocking and persistent calls, and their progress.
+ */
+#ifndef MCA_COLL_GPUSYM_CALL_REQUEST_H
+#define MCA_COLL_GPUSYM_CALL_REQUEST_H
+
+#include "mca/coll/gpusym/call/call.h"
+
+#include "ompi/mca/coll/base/coll_base_util.h"
+#include "ompi/request/request.h"
+
+/* Of a class made from ompi_coll_base_nbc_request_t: MPI's own layer keeps the datatypes and the operation of a call in there
+ * (ompi_coll_base_retain_op), and puts itself before req_complete_cb or req_free. */
+typedef struct coll_gpusym_request {
+    ompi_coll_base_nbc_request_t super;
+    coll_gpusym_call_t call;
+    coll_gpusym_args_t on_host; /* staged: the call on bounce buffers */
+    coll_gpusym_plan_t *plan;   /* persistent, owned */
+    void *kept;                 /* the arrays of the arguments, owned */
+    bool alone;                 /* persistent: without peers, nothing to agree on */
+    bool staged;                /* call.bounce is to be ended */
+    ompi_request_t *inner;      /* persistent, apart: the fallback's, on call.bounce's buffers, owned; NULL: none */
+    struct coll_gpusym_request *next; /* in the list of what is free, forwarded, or over */
+} coll_gpusym_request_t;
+
+static inline ompi_request_t *coll_gpusym_mpi_request(coll_gpusym_request_t *r)
+{
+    return &r->super.super;
+}
+
+/* A request of the communicator; NULL: no memory. Makes sure that progress is made. */
+coll_gpusym_request_t *coll_gpusym_request_get(coll_gpusym_engine_t *e, bool persistent);
+/* Gives back a request of which nothing is in flight, with what it owns. */
+void coll_gpusym_request_put(coll_gpusym_request_t *r);
+
+/* Starts a call that has a team: MPI's request is active, and progress drives it. The lock is not held. */
+void coll_gpusym_request_start(coll_gpusym_request_t *r);
+/* Calls the fallback, staged where call.reason says so. Then coll_gpusym_request_fly(). */
+void coll_gpusym_request_forward(coll_gpusym_request_t *r);
+/* From now on progress drives a request that is forwarded, and in no list. MPI's request is active. */
+void coll_gpusym_request_fly(coll_gpusym_request_t *r);
+
+/* Frees what is kept for requests, after the last one; progress is no longer made. */
+void coll_gpusym_requests_fini(void);
+
+#endif

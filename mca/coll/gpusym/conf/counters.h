@@ -1,0 +1,42 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * How calls were served: counters, as MPI_T performance variables and in the summary.
+ */
+#ifndef MCA_COLL_GPUSYM_CONF_COUNTERS_H
+#define MCA_COLL_GPUSYM_CONF_COUNTERS_H
+
+#include "kernels/kernels.h"
+#include "mca/coll/gpusym/args/args.h"
+
+/* Calls of one collective since MPI_Init, in this process; counted with relaxed atomics. */
+typedef struct {
+    unsigned long long native;                       /* ran on the GPU */
+    unsigned long long algorithm[GPUSYM_ALG_COUNT];  /* of those, by algorithm */
+    unsigned long long copied;                       /* of those, one-rank communicators: a copy */
+    unsigned long long zero_copy;                    /* of the native ones: straight between users' buffers */
+    unsigned long long resident;                     /* of the native ones: by a kernel that was there, without a launch */
+    unsigned long long late;                         /* of the native ones: that had left just before; launched */
+    unsigned long long staged;                       /* went through the host */
+    unsigned long long reason[COLL_GPUSYM_REASONS];  /* of those, by reason */
+    unsigned long long forwarded;                    /* host buffers: forwarded untouched */
+} coll_gpusym_counters_t;
+
+/* By enum coll_gpusym_coll. Hidden, so that every call reaches them by one instruction. */
+extern coll_gpusym_counters_t coll_gpusym_counters[COLL_GPUSYM_COLLS] __attribute__((visibility("hidden")));
+
+static inline void coll_gpusym_count(unsigned long long *counter)
+{
+    __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+/* Registers the performance variables, as the component's. Open MPI error code. */
+int coll_gpusym_counters_register(const mca_base_component_t *component);
+/* The process has a communicator that gpusym serves. Any thread. */
+void coll_gpusym_counters_use(void);
+/* Prints the summary if the user wants it, in rank 0 of MPI_COMM_WORLD if gpusym served any communicator, once. */
+void coll_gpusym_counters_print(void);
+/* Sets all to 0. */
+void coll_gpusym_counters_clear(void);
+
+#endif

@@ -1,0 +1,137 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Launches: see launch.h.
+ */
+#include "mca/coll/gpusym/exec/launch.h"
+
+#include "mca/coll/gpusym/args/names.h"
+#include "mca/coll/gpusym/conf/help.h"
+#include "mca/coll/gpusym/conf/params.h"
+#include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/exec/copies.h"
+#include "mca/common/gpusym/memory/scratch.h"
+
+/* This device cannot make graphs. Written once, to true, by the thread that finds out. */
+static bool graphs_unavailable;
+
+bool coll_gpusym_scratch_get(coll_gpusym_launch_t *l, coll_gpusym_segments_t *k)
+{
+    const uint64_t bytes = coll_gpusym_segments_scratch_bytes(k);
+    const gpusym_device_t *dev = gpusym_current.dev;
+    void *p;
+    if (0 == bytes || NULL != l->scratch) {
+        return true;
+    }
+    if (GPUSYM_SUCCESS != dev->gpu_open(&k->where, &l->scratch_gpu) ||
+        GPUSYM_SUCCESS != gpusym_scratch_get(dev, l->scratch_gpu, bytes, &p)) {
+        return false;
+    }
+    l->scratch = p;
+    coll_gpusym_segments_scratch(k, p);
+    return true;
+}
+
+void coll_gpusym_scratch_put(coll_gpusym_launch_t *l)
+{
+    if (NULL != l->scratch) {
+        gpusym_scratch_put(gpusym_current.dev, l->scratch_gpu, l->scratch);
+        l->scratch = NULL;
+    }
+}
+
+void coll_gpusym_launch_put_streams(coll_gpusym_launch_t *l)
+{
+    if (NULL != l->streams) {
+        gpusym_copies_put(l->streams);
+        l->streams = NULL;
+    }
+}
+
+void coll_gpusym_launch_put_lane(coll_gpusym_launch_t *l)
+{
+    gpusym_lane_put(l->lane);
+    l->lane = NULL;
+}
+
+void coll_gpusym_launch_abandon(coll_gpusym_launch_t *l)
+{
+    l->lane = NULL;
+    l->streams = NULL;
+}
+
+static bool copy_rows(const coll_gpusym_launch_t *l, const coll_gpusym_rows_t *r, const void *scratch, bool back)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    char *p = (char *)(uintptr_t)scratch;
+    return 0 == r->rows ||
+           GPUSYM_SUCCESS == (back ? dev->copy2d_async(l->lane->stream, r->first, r->pitch, p, r->width, r->width, r->rows)
+                                   : dev->copy2d_async(l->lane->stream, p, r->width, r->first, r->pitch, r->width, r->rows));
+}
+
+bool coll_gpusym_launch_unpack(const coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k)
+{
+    return copy_rows(l, &k->unpack, k->out, true);
+}
+
+/* Queues, before the kernel, what brings the input to scratch memory; and the output, of which the kernel might not write all. */
+static bool queue_pack(const coll_gpusym_launch_t *l, const coll_gpusym_task_t *task)
+{
+    const coll_gpusym_segments_t *k = task->segments;
+    const bool keep = k->keep || NULL != task->sizes;
+    return copy_rows(l, &k->pack, k->in, false) && (!keep || copy_rows(l, &k->unpack, k->out, false));
+}
+
+/* Queues what copy engines do. *queued: the completion word will come. */
+static bool queue_copies(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, const coll_gpusym_plan_t *p, bool *queued)
+{
+    const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
+    if (GPUSYM_SUCCESS != gpusym_copies_get(gpusym_current.dev, t->gpu, t->nranks, &l->streams)) {
+        l->streams = NULL;
+        return false;
+    }
+    return GPUSYM_SUCCESS == gpusym_copies_queue(l->streams, l->lane, p->kernel, GPUSYM_F_CE, p->reduces, &p->work, queued);
+}
+
+/* Queues the kernel: by a graph, where there are such; a persistent call has its own. That is made here, where the call has
+ * the launch tokens: no kernel of this process waits for a peer, so the driver may wait for what runs. */
+static bool queue_kernel(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, coll_gpusym_plan_t *p)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    char name[GPUSYM_COMM_LABEL_MAX];
+    gpusym_graph_t **graph = p == task->plan ? &p->graph : &l->lane->graph;
+
+    if (!coll_gpusym_params.graph || NULL == dev->graph_launch ||
+        __atomic_load_n(&graphs_unavailable, __ATOMIC_RELAXED)) {
+        return GPUSYM_SUCCESS == gpusym_lane_launch(l->lane, p->kernel, &p->work);
+    }
+    if (GPUSYM_SUCCESS == gpusym_lane_launch_graph(l->lane, p->kernel, &p->work, graph)) {
+        return true;
+    }
+    if (NULL != *graph) {
+        return false;
+    }
+    __atomic_store_n(&graphs_unavailable, true, __ATOMIC_RELAXED);
+    COLL_GPUSYM_VERBOSE(1, "%s: %s and all later calls are launched without a graph: %s",
+                        gpusym_comm_label(coll_gpusym_task_team(task)->fallback->comm, name, sizeof name),
+                        coll_gpusym_mpi_name(coll_gpusym_task_coll(task)), dev->error());
+    return GPUSYM_SUCCESS == gpusym_lane_launch(l->lane, p->kernel, &p->work);
+}
+
+bool coll_gpusym_launch_plan(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, coll_gpusym_plan_t *p)
+{
+    bool queued = false;
+    if (GPUSYM_SUCCESS != gpusym_lane_get(gpusym_current.dev, coll_gpusym_task_team(task)->gpu, &l->lane)) {
+        l->lane = NULL;
+        return false;
+    }
+    if (queue_pack(l, task) && (p->copies ? queue_copies(l, task, p, &queued) : queue_kernel(l, task, p))) {
+        return true;
+    }
+    if (!queued && NULL != l->streams) {
+        coll_gpusym_launch_abandon(l);
+    } else if (!queued) {
+        coll_gpusym_launch_put_lane(l); /* nothing was */
+    }
+    return false;
+}

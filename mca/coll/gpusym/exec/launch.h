@@ -1,0 +1,44 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The launch of a planned call: a lane, scratch memory, packing, kernels and copy engines.
+ */
+#ifndef MCA_COLL_GPUSYM_EXEC_LAUNCH_H
+#define MCA_COLL_GPUSYM_EXEC_LAUNCH_H
+
+#include "mca/coll/gpusym/plan/task.h"
+#include "mca/common/gpusym/exec/lane.h"
+
+/* What one start of a call holds on the GPU. Zeroed before its first use, but for `algorithm`. */
+typedef struct {
+    gpusym_lane_t *lane; /* while a kernel of ours is queued, or has been sent a command; NULL: none is */
+    struct gpusym_copies_streams *streams; /* and of copy engines, what they do for us; NULL: nothing */
+    char *scratch;       /* GPU memory, while the call lasts; NULL: none */
+    gpusym_gpu_t *scratch_gpu;
+    int algorithm;       /* that runs; -1: none yet */
+    /* A resident kernel's part: see resident.h. */
+    struct {
+        bool stays;      /* the kernel stays afterwards: the lane is not given back */
+        bool commanded;  /* nothing was launched: the kernel was there */
+        bool late;       /* it was commanded, but had retired: launched */
+        bool recalled;   /* it was commanded, and then all ranks agreed that the fallback does the call */
+    } resident;
+} coll_gpusym_launch_t;
+
+/* Gets the scratch memory that the call needs, if it has none yet, and has its buffers there. False: there is none. */
+bool coll_gpusym_scratch_get(coll_gpusym_launch_t *l, coll_gpusym_segments_t *k);
+void coll_gpusym_scratch_put(coll_gpusym_launch_t *l);
+
+/* Queues the planned launch, with what packs its input, on a lane; the epoch of p->work is set. False: that failed, and
+ * nothing is queued, or the lane and streams that may wait for ever are given up. */
+bool coll_gpusym_launch_plan(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, coll_gpusym_plan_t *p);
+/* Queues what brings the kernel's output from scratch memory to the user, behind the kernel. False: that failed. */
+bool coll_gpusym_launch_unpack(const coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k);
+/* Gives back the streams of copy engines: what they do has ended. */
+void coll_gpusym_launch_put_streams(coll_gpusym_launch_t *l);
+/* The same of the lane. */
+void coll_gpusym_launch_put_lane(coll_gpusym_launch_t *l);
+/* Gives up lane and streams for good: they may wait for ever, and are not used again. */
+void coll_gpusym_launch_abandon(coll_gpusym_launch_t *l);
+
+#endif

@@ -1,0 +1,44 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The way through host memory: a call whose device buffers are replaced by bounce buffers, and given to the fallback.
+ */
+#ifndef MCA_COLL_GPUSYM_BOUNCE_H
+#define MCA_COLL_GPUSYM_BOUNCE_H
+
+#include "mca/coll/gpusym/args/args.h"
+#include "mca/coll/gpusym/fallback/fallback.h"
+
+typedef struct {
+    char *p;     /* stands for the span's first byte; NULL: none, the buffer is host memory or not touched */
+    size_t size; /* bytes */
+    bool pinned; /* memory/pinned.h; else ordinary memory */
+} coll_gpusym_bounce_buffer_t;
+
+/* Plain data, made by begin and ended by end, on any thread. Several may be alive. */
+typedef struct {
+    gpusym_gpu_t *gpu;
+    coll_gpusym_bounce_buffer_t send, recv;
+} coll_gpusym_bounce_t;
+
+/*
+ * Makes the bounce buffers, copies into them what the call reads, and makes *on_host the same call on them. A buffer in host
+ * memory stays as it is. MPI error code: on failure nothing is held, and the user has been told.
+ * The datatypes' gaps are neither read nor written, on either side: other calls may be using them.
+ */
+int coll_gpusym_bounce_begin(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b,
+                             coll_gpusym_args_t *on_host);
+/* Copies the results back if rv, of the call on_host, is MPI_SUCCESS; frees the bounce buffers. Returns rv, or the error of
+ * the copy. */
+int coll_gpusym_bounce_end(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b, int rv);
+/* The same in parts, for bounce buffers that serve many calls with the same arguments: open makes them and *on_host, in
+ * copies into them, out copies back if rv is MPI_SUCCESS, close frees them. */
+int coll_gpusym_bounce_open(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b,
+                            coll_gpusym_args_t *on_host);
+int coll_gpusym_bounce_in(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b);
+int coll_gpusym_bounce_out(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b, int rv);
+void coll_gpusym_bounce_close(coll_gpusym_bounce_t *b);
+/* begin, coll_gpusym_forward, end. */
+int coll_gpusym_bounce_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a);
+
+#endif

@@ -1,0 +1,163 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Plans: see plan.h.  Nothing here depends on what only this rank knows.
+ */
+#include "mca/coll/gpusym/plan/plan.h"
+
+#include <stdlib.h>
+
+#include "kernels/plan.h"
+#include "mca/coll/gpusym/conf/help.h"
+#include "mca/coll/gpusym/conf/params.h"
+#include "mca/coll/gpusym/plan/zero_copy.h"
+#include "mca/common/gpusym/gpusym.h"
+
+/* Collectives with kernels have the same numbers in both lists. */
+#define GPUSYM_COLLECTIVE(id, ...) _Static_assert((int)COLL_GPUSYM_##id == (int)GPUSYM_COLL_##id, #id);
+#include "kernels/kernels.def"
+_Static_assert((int)COLL_GPUSYM_NATIVES == (int)GPUSYM_COLL_COUNT, "and there are as many");
+
+/* Ranks that see different parameters would launch different plans. */
+uint32_t coll_gpusym_plan_hash(const coll_gpusym_segments_t *k)
+{
+    const coll_gpusym_params_t *c = &coll_gpusym_params;
+    const uint32_t words[] = {k->op,
+                              k->type,
+                              (uint32_t)k->args->root,
+                              k->counts,
+                              (uint32_t)(c->algorithm[k->args->coll] - COLL_GPUSYM_ALG_AUTO),
+                              c->oneshot_max,
+                              (uint32_t)c->blocks,
+                              (uint32_t)c->threads,
+                              c->chunk,
+                              c->zero_copy_min,
+                              (uint32_t)c->reproducible << 1 | c->zero_copy};
+    uint32_t hash = 0;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        hash = (hash ^ words[i]) * 2654435761u;
+    }
+    return hash;
+}
+
+/* What the call looks like to all of its ranks. */
+static gpusym_tuning_call_t describe_call(const coll_gpusym_task_t *task)
+{
+    const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
+    const coll_gpusym_params_t *c = &coll_gpusym_params;
+    const gpusym_device_t *dev = gpusym_current.dev;
+    const unsigned coll = coll_gpusym_task_coll(task);
+    const bool sized = NULL != task->sizes; /* between any two ranks another length: an all-to-all of segments */
+    return (gpusym_tuning_call_t){.coll = sized ? (unsigned)GPUSYM_COLL_ALLTOALLV : coll,
+                                  .bytes = task->read.max_bytes,
+                                  .op = task->segments->op,
+                                  .type = task->segments->type,
+                                  .nranks = t->nranks,
+                                  .sm_count = t->sm_count,
+                                  .simulated = dev->simulated,
+                                  .zero_copy = task->zero_copy.agreed,
+                                  .multicast = NULL != t->mc && !sized,
+                                  .reproducible = c->reproducible,
+                                  .all_reach = t->all_reach,
+                                  .ll128 = t->ll128,
+                                  .copies = !sized && NULL != dev->stream_flags &&
+                                            coll_gpusym_segments_copies(coll, task->read.max_bytes, &t->work),
+                                  .ll_payload = gpusym_ll_payload(t->work.ll_bytes),
+                                  .max_blocks = t->max_blocks};
+}
+
+/* Once per communicator: another algorithm than the requested one is taken. */
+static void tell_unavailable(const coll_gpusym_task_t *task, int requested)
+{
+    char name[GPUSYM_COMM_LABEL_MAX];
+    const int taken = task->choice.algorithm;
+    task->cache->told_unavailable = true;
+    COLL_GPUSYM_VERBOSE(1,
+                        "%s: %s is not available here (no multicast, not for this operation and type, not reproducible, "
+                        "or no such links): %s instead",
+                        gpusym_comm_label(coll_gpusym_task_team(task)->fallback->comm, name, sizeof name),
+                        gpusym_algorithm_name((unsigned)requested),
+                        taken >= 0 ? gpusym_algorithm_name((unsigned)taken) : "the fallback");
+}
+
+/* The algorithm and its launch geometry, once per start. */
+static const gpusym_tuning_choice_t *choose_algorithm(coll_gpusym_task_t *task)
+{
+    const coll_gpusym_params_t *c = &coll_gpusym_params;
+    const gpusym_tuning_forced_t forced = {
+        NULL != task->sizes ? COLL_GPUSYM_ALG_AUTO : c->algorithm[coll_gpusym_task_coll(task)], c->oneshot_max,
+        (uint32_t)c->blocks, (uint32_t)c->threads, c->chunk};
+    gpusym_tuning_choice_t *choice = &task->choice;
+
+    if (task->chosen) {
+        return choice;
+    }
+    gpusym_tuning_call_t what = describe_call(task);
+    gpusym_tuning_choose(&what, &forced, choice);
+    if (choice->algorithm >= 0 && gpusym_family_ll128(choice->family) &&
+        !coll_gpusym_segments_channels(choice, &coll_gpusym_task_team(task)->work)) {
+        what.ll128 = false; /* the slot is too small */
+        gpusym_tuning_choose(&what, &forced, choice);
+    }
+    if (forced.algorithm >= 0 && choice->algorithm != forced.algorithm && !task->cache->told_unavailable) {
+        tell_unavailable(task, forced.algorithm);
+    }
+    task->chosen = true;
+    return choice;
+}
+
+bool coll_gpusym_plan_reaches(coll_gpusym_task_t *task)
+{
+    return coll_gpusym_task_team(task)->all_reach || choose_algorithm(task)->algorithm >= 0;
+}
+
+static bool needs_scratch(const coll_gpusym_task_t *task)
+{
+    return 0 != coll_gpusym_segments_scratch_bytes(task->segments);
+}
+
+/* Everything of a launch but its epoch. */
+static bool make_plan(coll_gpusym_task_t *task, coll_gpusym_plan_t *p, int *corrupt)
+{
+    const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
+    const coll_gpusym_segments_t *k = task->segments;
+    const gpusym_tuning_choice_t *choice = choose_algorithm(task);
+
+    p->work = t->work;
+    coll_gpusym_segments_work(k, task->read.max_bytes, task->sizes, &p->work);
+    p->work.nblocks = choice->blocks;
+    p->work.nthreads = choice->threads;
+    p->work.limit_ns = task->blocking ? t->work.limit_ns : 0; /* else a peer may compute before it comes back */
+    p->algorithm = choice->algorithm;
+    p->kernel = gpusym_kernel_find(choice->family, k->op, k->type);
+    p->zero_copy = choice->zero_copy;
+    p->copies = gpusym_family_copies(choice->family);
+    p->reduces = gpusym_family_reduces(choice->family);
+    p->work.copies.whole = coll_gpusym_segments_whole(k->args->coll);
+    coll_gpusym_segments_paths(k, gpusym_algorithm_schedule((unsigned)choice->algorithm), &p->work);
+    p->work.direct = choice->zero_copy;
+    if (p->zero_copy && !coll_gpusym_zero_copy_map(task, &p->work, true, corrupt)) {
+        return false;
+    }
+    p->epochs = gpusym_kernel_plan(choice->family, &p->work, choice->chunk);
+    p->valid = !needs_scratch(task); /* which another call may have the next time */
+    p->offered = task->zero_copy.agreed;
+    return true;
+}
+
+bool coll_gpusym_plan_get(coll_gpusym_task_t *task, coll_gpusym_plan_t *p, int *corrupt)
+{
+    *corrupt = -1;
+    if (p != task->plan || !p->valid || p->offered != task->zero_copy.agreed || needs_scratch(task)) {
+        return make_plan(task, p, corrupt);
+    }
+    return !p->zero_copy || coll_gpusym_zero_copy_map(task, &p->work, true, corrupt);
+}
+
+void coll_gpusym_plan_free(coll_gpusym_plan_t *plan)
+{
+    if (NULL != plan && NULL != plan->graph) {
+        gpusym_current.dev->graph_destroy(plan->graph);
+    }
+    free(plan);
+}

@@ -1,0 +1,97 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * What a collective is in the kernels' terms: buffers, segments per pair of ranks, what is reduced.
+ */
+#ifndef MCA_COLL_GPUSYM_PLAN_SEGMENTS_H
+#define MCA_COLL_GPUSYM_PLAN_SEGMENTS_H
+
+#include "mca/coll/gpusym/args/args.h"
+#include "mca/coll/gpusym/team/team.h"
+#include "tuning/tuning.h"
+
+/* Rows of a user's buffer, of equal length and distance: a vector datatype. rows 0: none. */
+typedef struct {
+    char *first;
+    uint64_t width, pitch, rows; /* bytes */
+} coll_gpusym_rows_t;
+
+/* What a call is for the kernels, as far as this rank knows. */
+typedef struct {
+    const coll_gpusym_args_t *args; /* not owned, nor is team: both outlive it */
+    coll_gpusym_team_t *team;
+    gpusym_mem_t where;        /* a buffer on our GPU */
+    bool out_local;            /* the output is memory of our GPU, neither managed nor the host's */
+    int reason;                /* enum coll_gpusym_reason: why this rank has it staged; -1: it need not be */
+    const void *in;
+    void *out;
+    uint64_t in_id, out_id;    /* of their allocations, gpusym_mem_t.id */
+    uint64_t in_bytes, out_bytes; /* extents of what is read and written there */
+    uint64_t bytes;            /* as gpusym_work_t.bytes, before all ranks have posted theirs */
+    uint64_t balance;          /* gpusym_post_t.balance */
+    uint32_t counts;           /* reduce_scatter: a hash of the ranks' parts, which all must give alike */
+    bool exact;                /* ... which must be the same on all ranks */
+    bool in_place;             /* in and out may overlap */
+    unsigned op, type;         /* of kernels.def; bytes are moved as GPUSYM_T_U8 */
+    uint32_t layout;           /* hash of what zero copy wants alike on all ranks */
+    /* What goes through scratch memory: in, out are in that then, once it is there (coll_gpusym_segments_scratch). */
+    coll_gpusym_rows_t pack;   /* copied there before the kernel */
+    coll_gpusym_rows_t unpack; /* copied back after it */
+    uint64_t in_off;           /* where in out the input is, in place */
+    bool keep;                 /* `unpack` is copied there before the kernel too: it writes not all of that, or reads it */
+} coll_gpusym_segments_t;
+
+/* Bytes that go between this rank and each rank, agreed, where what is sent and what is received differ (sizes.h). */
+typedef struct {
+    uint64_t send[GPUSYM_TEAM_MAX], recv[GPUSYM_TEAM_MAX];
+} coll_gpusym_pair_sizes_t;
+
+/* Whether kernels.def has algorithms of a collective. */
+static inline bool coll_gpusym_has_kernels(enum coll_gpusym_coll coll)
+{
+    return (int)coll < (int)COLL_GPUSYM_NATIVES;
+}
+
+/* Fills in what the kernels need, k->args and k->team set and the rest zeroed; smem, rmem: of coll_gpusym_where(). Local;
+ * sets k->reason where the call must be staged. */
+void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, const gpusym_mem_t *rmem);
+
+/* Bytes of scratch memory that the call needs; 0: none. */
+static inline uint64_t coll_gpusym_rows_bytes(const coll_gpusym_rows_t *r)
+{
+    return (r->width * r->rows + 255) / 256 * 256;
+}
+static inline uint64_t coll_gpusym_segments_scratch_bytes(const coll_gpusym_segments_t *k)
+{
+    return coll_gpusym_rows_bytes(&k->pack) + coll_gpusym_rows_bytes(&k->unpack);
+}
+/* Puts in and out there. */
+void coll_gpusym_segments_scratch(coll_gpusym_segments_t *k, char *scratch);
+
+/* Whether zero copy needs peers to map the input, the output of every rank. */
+void coll_gpusym_segments_maps(unsigned coll, bool *in, bool *out);
+/* With all entries read: whether all ranks can, and the collective may. */
+bool coll_gpusym_segments_zero_copy(unsigned coll, const gpusym_rollcall_read_t *read);
+
+/* Fills in what the collective is: in, out, segments, ranks. w->rank and w->nranks are set; bytes: agreed by all ranks;
+ * sizes: NULL where all that is sent is taken. */
+void coll_gpusym_segments_work(const coll_gpusym_segments_t *k, uint64_t bytes, const coll_gpusym_pair_sizes_t *sizes,
+                               gpusym_work_t *w);
+/* Sets the paths that the channels of a schedule (enum gs_schedule_kind; -1: none) take. w->rank, w->nranks are set. */
+void coll_gpusym_segments_paths(const coll_gpusym_segments_t *k, int schedule, gpusym_work_t *w);
+/* Whether the slot has room for a channel of the choice, or a stream of LL128 lines. */
+bool coll_gpusym_segments_channels(const gpusym_tuning_choice_t *choice, const gpusym_work_t *slot);
+/* Whether the slot has room for what copy engines need for a call of that many bytes. */
+bool coll_gpusym_segments_copies(unsigned coll, uint64_t bytes, const gpusym_work_t *slot);
+/* What this rank sends to each rank of the team, and takes from each, in bytes, by its own arguments. The collective
+ * reduces nothing. */
+void coll_gpusym_segments_sizes(const coll_gpusym_segments_t *k, uint64_t *send, uint64_t *recv);
+/* Whether a collective moves bytes and reduces none. */
+bool coll_gpusym_segments_moves(unsigned coll);
+/* Whether a collective's message is one, to be cut as a whole: no segments. */
+bool coll_gpusym_segments_whole(unsigned coll);
+
+/* A communicator of one rank: copies what comes out; *rv is the MPI error code. False: a plain copy cannot do it. */
+bool coll_gpusym_segments_alone(const coll_gpusym_args_t *args, const gpusym_mem_t *where, int *rv);
+
+#endif

@@ -1,0 +1,68 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * One start of a call, as plans and launches know it: what this rank has, and what all ranks have agreed.
+ */
+#ifndef MCA_COLL_GPUSYM_PLAN_TASK_H
+#define MCA_COLL_GPUSYM_PLAN_TASK_H
+
+#include "mca/coll/gpusym/plan/segments.h"
+#include "mca/common/gpusym/memory/reg.h"
+
+/* Zero copy of one start. */
+typedef struct {
+    bool agreed;              /* that it may be */
+    bool used;                /* and it was */
+    uint32_t in_key, out_key; /* pinned; 0: none */
+} coll_gpusym_zero_copy_t;
+
+/* What a communicator knows of its peers' buffers, from one call to the next. Zeroed before its first use. */
+typedef struct {
+    bool refused;          /* a rank could not map a peer's buffer: agreed by all, no zero copy from then on */
+    bool told_unavailable; /* that a requested algorithm is not available; told once */
+    /* By rank, for its input and its output: the last key, and where that allocation is mapped: which holds as long as the
+     * rank posts that key. Saves a lookup under a lock for each. */
+    struct {
+        uint32_t key;
+        void *base;
+        uint64_t size; /* bytes */
+    } mapped[GPUSYM_TEAM_MAX][2];
+    uint32_t key_mapped[GPUSYM_REG_MAX]; /* by index: the last key of ours that all ranks have mapped */
+} coll_gpusym_plan_cache_t;
+
+/* A launch that is made again and again: all but its epoch. Zeroed before its first use. */
+typedef struct {
+    bool valid, zero_copy;
+    bool copies, reduces;      /* copy engines send the data (copies.h); and kernels reduce it */
+    bool offered;              /* zero copy was agreed to be possible, used or not */
+    gpusym_graph_t *graph;     /* owned; NULL: not made yet */
+    int algorithm;
+    unsigned kernel;
+    uint64_t epochs;
+    gpusym_work_t work;
+} coll_gpusym_plan_t;
+
+typedef struct {
+    coll_gpusym_segments_t *segments; /* not owned, nor are the next two: they outlive the start */
+    coll_gpusym_plan_cache_t *cache;  /* the communicator's */
+    coll_gpusym_plan_t *plan;         /* persistent: what the first start found out; NULL: not kept */
+    bool blocking;
+    uint32_t hash;                    /* of what is alike on all ranks: the call, and the user's tuning */
+    gpusym_rollcall_read_t read;      /* what the ranks have posted */
+    const coll_gpusym_pair_sizes_t *sizes; /* NULL: all that is sent is taken */
+    coll_gpusym_zero_copy_t zero_copy;
+    bool chosen;                      /* `choice` is made */
+    gpusym_tuning_choice_t choice;    /* algorithm and launch geometry, the same on all ranks */
+} coll_gpusym_task_t;
+
+static inline coll_gpusym_team_t *coll_gpusym_task_team(const coll_gpusym_task_t *task)
+{
+    return task->segments->team;
+}
+
+static inline unsigned coll_gpusym_task_coll(const coll_gpusym_task_t *task)
+{
+    return task->segments->args->coll;
+}
+
+#endif

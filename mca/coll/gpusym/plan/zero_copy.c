@@ -1,0 +1,161 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Zero copy: see zero_copy.h.  A rank posts the keys of its buffers; peers map what is new to them, and all ranks vote.
+ */
+#include "mca/coll/gpusym/plan/zero_copy.h"
+
+#include "mca/coll/gpusym/conf/params.h"
+#include "mca/common/gpusym/gpusym.h"
+
+void coll_gpusym_zero_copy_withdraw(coll_gpusym_task_t *task)
+{
+    coll_gpusym_zero_copy_t *z = &task->zero_copy;
+    if (0 != z->in_key) {
+        gpusym_reg_put(z->in_key);
+    }
+    if (0 != z->out_key) {
+        gpusym_reg_put(z->out_key);
+    }
+    z->in_key = z->out_key = 0;
+}
+
+/* Whether the communicator goes without: the team's GPUs do not all reach each other, or a rank could not map a buffer. */
+static bool is_refused(const coll_gpusym_task_t *task)
+{
+    return task->cache->refused || coll_gpusym_task_team(task)->no_zero_copy;
+}
+
+/* One buffer to offer, and where what is posted of it goes. */
+typedef struct {
+    uint64_t id; /* of its allocation */
+    const void *p;
+    uint64_t bytes;
+    uint32_t *pinned, *key;
+    uint64_t *off;
+} offer_t;
+
+/* Offers one buffer: pinned until it is withdrawn. Whether it can be mapped, or there is none. */
+static bool offer_buffer(coll_gpusym_task_t *task, const offer_t *o, uint32_t *flags)
+{
+    const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
+    if (NULL == o->p || 0 == o->bytes) {
+        return true;
+    }
+    if (GPUSYM_MEM_DEVICE != task->segments->where.kind || NULL == t->gpu) {
+        return false;
+    }
+    if (!gpusym_reg_find(o->id, o->p, o->bytes, o->pinned, o->off) &&
+        GPUSYM_SUCCESS != gpusym_reg_get(gpusym_current.dev, t->gpu, o->p, o->bytes, o->pinned, o->off)) {
+        *o->pinned = 0;
+        return false;
+    }
+    *o->key = *o->pinned;
+    if (task->cache->key_mapped[*o->key % GPUSYM_REG_MAX] != *o->key) {
+        *flags |= GPUSYM_POST_NEW_KEY;
+    }
+    return true;
+}
+
+void coll_gpusym_zero_copy_offer(coll_gpusym_task_t *task, gpusym_post_t *post)
+{
+    const coll_gpusym_params_t *c = &coll_gpusym_params;
+    const coll_gpusym_segments_t *k = task->segments;
+    coll_gpusym_zero_copy_t *z = &task->zero_copy;
+    const uint64_t least = 0 != c->zero_copy_min ? c->zero_copy_min : gpusym_tuning_zero_copy_min(gpusym_current.dev->simulated);
+    const offer_t offer_in = {k->in_id, k->in, k->in_bytes, &z->in_key, &post->in_key, &post->in_off};
+    const offer_t offer_out = {k->out_id, k->out, k->out_bytes, &z->out_key, &post->out_key, &post->out_off};
+    bool in, out;
+
+    coll_gpusym_segments_maps(k->args->coll, &in, &out);
+    /* A rank that has no part in it follows the others; one whose part is small keeps all from it. */
+    if (!c->zero_copy || is_refused(task) || (0 < k->bytes && k->bytes < least)) {
+        return;
+    }
+    if (!in || offer_buffer(task, &offer_in, &post->flags)) {
+        post->flags |= GPUSYM_POST_CAN_IN;
+    }
+    if (!out || offer_buffer(task, &offer_out, &post->flags)) {
+        post->flags |= GPUSYM_POST_CAN_OUT;
+    }
+}
+
+bool coll_gpusym_zero_copy_possible(const coll_gpusym_task_t *task)
+{
+    return !is_refused(task) && NULL == task->sizes &&
+           coll_gpusym_segments_zero_copy(coll_gpusym_task_coll(task), &task->read);
+}
+
+/* Where off in rank r's allocation of that key is mapped here. which: 0 its input, 1 its output. As gpusym_reg_map(). */
+static int map_buffer(coll_gpusym_task_t *task, uint32_t r, unsigned which, uint32_t key, uint64_t off, char **at)
+{
+    const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
+    coll_gpusym_plan_cache_t *c = task->cache;
+    void *base;
+    uint64_t size;
+    if (c->mapped[r][which].key != key) {
+        const int rc = gpusym_reg_map(gpusym_current.dev, t->gpu, t->rc.peer[r], key, &base, &size);
+        if (GPUSYM_SUCCESS != rc) {
+            return rc;
+        }
+        c->mapped[r][which].key = key;
+        c->mapped[r][which].base = base;
+        c->mapped[r][which].size = size;
+    }
+    *at = (char *) c->mapped[r][which].base + off;
+    return off < c->mapped[r][which].size ? GPUSYM_SUCCESS : GPUSYM_ERR_CORRUPT;
+}
+
+/* Maps what rank r offers. */
+static int map_peer(coll_gpusym_task_t *task, gpusym_work_t *w, uint32_t r, bool in, bool out)
+{
+    const gpusym_entry_t *e = gpusym_rollcall_entry(&coll_gpusym_task_team(task)->rc, r, task->read.seq);
+    int rc = GPUSYM_SUCCESS;
+    char *at;
+
+    if (0 != (e->in_key | e->out_key) && !gpusym_entry_intact(e, task->read.seq)) {
+        return GPUSYM_ERR_CORRUPT;
+    }
+    if (in && 0 != e->in_key) {
+        rc = map_buffer(task, r, 0, e->in_key, e->in_off, &at);
+        w->peer_in[r] = GPUSYM_SUCCESS == rc ? at : NULL;
+    }
+    if (GPUSYM_SUCCESS == rc && out && 0 != e->out_key) {
+        rc = map_buffer(task, r, 1, e->out_key, e->out_off, &at);
+        w->peer_out[r] = GPUSYM_SUCCESS == rc ? at : NULL;
+    }
+    return rc;
+}
+
+bool coll_gpusym_zero_copy_map(coll_gpusym_task_t *task, gpusym_work_t *w, bool voted, int *corrupt)
+{
+    const uint32_t n = coll_gpusym_task_team(task)->nranks;
+    bool in, out;
+
+    *corrupt = -1;
+    coll_gpusym_segments_maps(coll_gpusym_task_coll(task), &in, &out);
+    for (uint32_t r = 0; r < n; r++) {
+        const int rc = map_peer(task, w, r, in, out);
+        if (GPUSYM_ERR_CORRUPT == rc || GPUSYM_ERR_BAD_PARAM == rc || (voted && GPUSYM_ERR_UNREACHABLE == rc)) {
+            *corrupt = (int) r;
+        }
+        if (GPUSYM_SUCCESS != rc) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* key: of ours; 0: none, which must not take the place of one. */
+static void note_mapped(coll_gpusym_plan_cache_t *c, uint32_t key)
+{
+    if (0 != key) {
+        c->key_mapped[key % GPUSYM_REG_MAX] = key;
+    }
+}
+
+void coll_gpusym_zero_copy_mapped(coll_gpusym_task_t *task)
+{
+    note_mapped(task->cache, task->zero_copy.in_key);
+    note_mapped(task->cache, task->zero_copy.out_key);
+}
