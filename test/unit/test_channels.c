@@ -378,35 +378,18 @@ static bool call_fits(const rig_t *rig, const call_t *call)
                                     &rig->shape);
 }
 
-static part_t *parts_new(rig_t *rig, const call_t *calls, size_t ncalls)
+static uint64_t call_parts(const rig_t *rig, const call_t *call, part_t *part, uint32_t epoch)
 {
-    part_t *parts = calloc(ncalls * rig->nranks, sizeof *parts);
-    uint64_t epochs = 0;
-    assert_non_null(parts);
-    for (size_t c = 0; c < ncalls; c++, rig->seq++) {
-        part_t *part = &parts[c * rig->nranks];
-        uint64_t used = 0;
-        for (uint32_t r = 0; r < rig->nranks; r++) {
-            part_fill(rig, &calls[c], r, &part[r]);
-            part[r].w.epoch = (uint32_t) epochs;
-            used = gpusym_kernel_plan(gpusym_algorithm_family(calls[c].alg), &part[r].w, calls[c].chunk);
-        }
-        for (uint32_t r = 0; calls[c].direct && r < rig->nranks * rig->nranks;
-             r++) { /* all have mapped the others' outputs */
-            part[r / rig->nranks].w.peer_out[r % rig->nranks] = part[r % rig->nranks].w.out;
-        }
-        epochs += used;
+    uint64_t used = 0;
+    for (uint32_t r = 0; r < rig->nranks; r++) {
+        part_fill(rig, call, r, &part[r]);
+        part[r].w.epoch = epoch;
+        used = gpusym_kernel_plan(gpusym_algorithm_family(call->alg), &part[r].w, call->chunk);
     }
-    parts_epochs(rig, parts, ncalls * rig->nranks, epochs);
-    return parts;
-}
-
-static void parts_free(const rig_t *rig, part_t *parts, size_t ncalls)
-{
-    for (size_t i = 0; i < ncalls * rig->nranks; i++) {
-        part_free(&parts[i]);
+    for (uint32_t r = 0; call->direct && r < rig->nranks * rig->nranks; r++) { /* all have mapped the others' outputs */
+        part[r / rig->nranks].w.peer_out[r % rig->nranks] = part[r % rig->nranks].w.out;
     }
-    free(parts);
+    return used;
 }
 
 static void describe(const rig_t *rig, const call_t *call, const part_t *part, size_t number)
@@ -642,20 +625,7 @@ static bool call_right(const rig_t *rig, const call_t *call, const part_t *part)
     return true;
 }
 
-/* Runs a script and checks every call. */
-static void rig_run(rig_t *rig, const call_t *calls, size_t ncalls)
-{
-    part_t *parts = parts_new(rig, calls, ncalls);
-    parts_run(rig, parts, ncalls, RANKS_MAX);
-    for (size_t c = 0; c < ncalls; c++) {
-        const part_t *part = &parts[c * rig->nranks];
-        if (!call_right(rig, &calls[c], part)) {
-            describe(rig, &calls[c], part, c);
-            fail();
-        }
-    }
-    parts_free(rig, parts, ncalls);
-}
+#include "test/unit/script.h"
 
 /* A script that is filled call by call, and run when it is full. */
 static struct {

@@ -179,14 +179,15 @@ static void part_fill(const rig_t *rig, const call_t *call, uint32_t rank, part_
     }
 }
 
-static void describe(const rig_t *rig, const call_t *call, size_t number)
+static void describe(const rig_t *rig, const call_t *call, const part_t *part, size_t number)
 {
-    print_error("call %zu: %s as %s, %s %s, segments to %lu, root %u, %u ranks, %u blocks of %u, chunk %u, slot %lu"
-                "%s%s%s, seed %lu\n",
+    print_error("call %zu: %s as %s, %s %s, segments to %lu, root %u, %u ranks, %u blocks of %u, chunk %u, slot %lu, "
+                "epoch %u%s%s%s, seed %lu\n",
                 number, gpusym_family_name(call->family), pattern_name[call->pattern], gpusym_op_name(call->op),
                 gpusym_type_name(call->type), (unsigned long) call->most, call->root, rig->nranks, call->blocks,
-                rig->blocks, call->chunk, (unsigned long) rig->slot_size, call->in_place ? ", in place" : "",
-                call->generic ? ", generic" : "", call->even ? ", even" : "", (unsigned long) seed);
+                rig->blocks, call->chunk, (unsigned long) rig->slot_size, part->w.epoch,
+                call->in_place ? ", in place" : "", call->generic ? ", generic" : "", call->even ? ", even" : "",
+                (unsigned long) seed);
 }
 
 /* Whether what rank r has reduced is right; copies it to where it is expected. */
@@ -254,58 +255,39 @@ static bool part_right(const rig_t *rig, const call_t *call, const part_t *part,
     return ok;
 }
 
-static part_t *parts_new(rig_t *rig, call_t *calls, size_t ncalls)
+static bool call_right(const rig_t *rig, const call_t *call, const part_t *part)
 {
-    part_t *parts = calloc(ncalls * rig->nranks, sizeof *parts);
-    uint64_t epochs = 0;
-    assert_non_null(parts);
-    for (size_t c = 0; c < ncalls; c++, rig->seq++) {
-        part_t *part = &parts[c * rig->nranks];
-        uint64_t used = 0, longest = 1;
-        for (uint32_t r = 0; r < rig->nranks; r++) {
-            part_fill(rig, &calls[c], r, &part[r]);
-            for (uint32_t p = 0; p < rig->nranks; p++) {
-                longest = part[r].w.send[p].bytes > longest ? part[r].w.send[p].bytes : longest;
-            }
+    for (uint32_t r = 0; r < rig->nranks; r++) {
+        if (!part_right(rig, call, part, r)) {
+            return false;
         }
-        for (uint32_t r = 0; r < rig->nranks; r++) {
-            part[r].w.bytes = longest;
-            part[r].w.epoch = (uint32_t) epochs;
-            used = gpusym_kernel_plan(calls[c].family, &part[r].w, calls[c].chunk);
-            for (uint32_t p = 0; p < rig->nranks; p++) { /* as if every rank had mapped the others' buffers */
-                part[r].w.peer_in[p] = part[p].w.in;
-                part[r].w.peer_out[p] = part[p].w.out;
-            }
-        }
-        epochs += used;
     }
-    parts_epochs(rig, parts, ncalls * rig->nranks, epochs);
-    return parts;
+    return true;
 }
 
-static void parts_free(const rig_t *rig, part_t *parts, size_t ncalls)
+static uint64_t call_parts(const rig_t *rig, const call_t *call, part_t *part, uint32_t epoch)
 {
-    for (size_t i = 0; i < ncalls * rig->nranks; i++) {
-        part_free(&parts[i]);
-    }
-    free(parts);
-}
-
-/* Runs a script and checks every call. */
-static void rig_run(rig_t *rig, call_t *calls, size_t ncalls)
-{
-    part_t *parts = parts_new(rig, calls, ncalls);
-    parts_run(rig, parts, ncalls, RANKS_MAX);
-    for (size_t c = 0; c < ncalls; c++) {
-        for (uint32_t r = 0; r < rig->nranks; r++) {
-            if (!part_right(rig, &calls[c], &parts[c * rig->nranks], r)) {
-                describe(rig, &calls[c], c);
-                fail();
-            }
+    uint64_t used = 0;
+    uint64_t longest = 1;
+    for (uint32_t r = 0; r < rig->nranks; r++) {
+        part_fill(rig, call, r, &part[r]);
+        for (uint32_t p = 0; p < rig->nranks; p++) {
+            longest = part[r].w.send[p].bytes > longest ? part[r].w.send[p].bytes : longest;
         }
     }
-    parts_free(rig, parts, ncalls);
+    for (uint32_t r = 0; r < rig->nranks; r++) {
+        part[r].w.bytes = longest;
+        part[r].w.epoch = epoch;
+        used = gpusym_kernel_plan(call->family, &part[r].w, call->chunk);
+        for (uint32_t p = 0; p < rig->nranks; p++) { /* as if every rank had mapped the others' buffers */
+            part[r].w.peer_in[p] = part[p].w.in;
+            part[r].w.peer_out[p] = part[p].w.out;
+        }
+    }
+    return used;
 }
+
+#include "test/unit/script.h"
 
 static call_t call_new(const rig_t *rig, unsigned family, unsigned pattern, uint64_t most)
 {
@@ -450,7 +432,7 @@ static void bits_depend_on_inputs_alone(void **state)
             if (0 == i / 4 % LENGTH(ordered) && 0 == i % 4) {
                 memcpy(first[r], got, bytes);
             } else if (0 != memcmp(first[r], got, bytes)) {
-                describe(rig, &call, i);
+                describe(rig, &call, parts, i);
                 fail();
             }
         }
@@ -481,7 +463,7 @@ static void waits_end(void **state)
             const uint64_t want = r == absent ? NOT_DONE : (uint64_t) parts[r].w.done_seq << 32 | why;
             if (want != parts[r].done) {
                 print_error("rank %u of which %u is absent: %lx\n", r, absent, (unsigned long) parts[r].done);
-                describe(rig, &call, i);
+                describe(rig, &call, parts, i);
                 fail();
             }
             assert_true(guards_hold(&parts[r].out, call.out_bytes[r]));

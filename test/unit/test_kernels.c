@@ -90,15 +90,15 @@ static void part_fill(const rig_t *rig, const call_t *call, uint32_t rank, part_
     part->w.dst_end = call->dst ? call->dst : rig->nranks;
 }
 
-static void describe(const rig_t *rig, const call_t *call, size_t number)
+static void describe(const rig_t *rig, const call_t *call, const part_t *part, size_t number)
 {
     print_error("call %zu: %s %s %s, count %lu, %u ranks, %u blocks of %u, slot %lu, offsets %u/%u%s, source %d, "
-                "destination %d%s%s, seed %lu\n",
+                "destination %d, chunk %u, %u threads%s%s, seed %lu\n",
                 number, gpusym_family_name(call->family), gpusym_op_name(call->op), gpusym_type_name(call->type),
                 (unsigned long) call->count, rig->nranks, call->blocks, rig->blocks, (unsigned long) rig->slot_size,
                 call->in_off, call->out_off, call->uneven ? " and uneven" : "", (int) call->src - 1,
-                (int) call->dst - 1, call->in_place ? ", in place" : "", call->generic ? ", generic" : "",
-                (unsigned long) seed);
+                (int) call->dst - 1, part->w.chunk, part->w.nthreads,
+                call->in_place ? ", in place" : "", call->generic ? ", generic" : "", (unsigned long) seed);
 }
 
 /* Whether rank r's buffers hold what they should, but for the result; says what does not. */
@@ -157,57 +157,25 @@ static bool call_right(const rig_t *rig, const call_t *call, const part_t *part)
     return true;
 }
 
-/* Fills the parts of a script and gives each call its epochs. */
-static part_t *parts_new(rig_t *rig, const call_t *calls, size_t ncalls)
+/* Chunk and threads are random, and the same on all ranks. */
+static uint64_t call_parts(const rig_t *rig, const call_t *call, part_t *part, uint32_t epoch)
 {
-    part_t *parts = calloc(ncalls * rig->nranks, sizeof *parts);
-    uint64_t epochs = 0;
-    assert_non_null(parts);
-    for (size_t c = 0; c < ncalls; c++, rig->seq++) {
-        part_t *part = &parts[c * rig->nranks];
-        uint64_t used = 0;
-        const uint32_t chunk = below(2) ? 0 : 1 + below(4096), threads = 32 * (1 + below(4)); /* the same on all ranks */
-        for (uint32_t r = 0; r < rig->nranks; r++) {
-            part_fill(rig, &calls[c], r, &part[r]);
-            part[r].w.epoch = (uint32_t) epochs;
-            part[r].w.nthreads = threads;
-            used = gpusym_kernel_plan(calls[c].family, &part[r].w, chunk);
-        }
-        for (uint32_t r = 0; r < rig->nranks * rig->nranks; r++) { /* as if every rank had mapped the others' buffers */
-            part[r / rig->nranks].w.peer_in[r % rig->nranks] = part[r % rig->nranks].w.in;
-            part[r / rig->nranks].w.peer_out[r % rig->nranks] = part[r % rig->nranks].w.out;
-        }
-        epochs += used;
+    const uint32_t chunk = below(2) ? 0 : 1 + below(4096), threads = 32 * (1 + below(4));
+    uint64_t used = 0;
+    for (uint32_t r = 0; r < rig->nranks; r++) {
+        part_fill(rig, call, r, &part[r]);
+        part[r].w.epoch = epoch;
+        part[r].w.nthreads = threads;
+        used = gpusym_kernel_plan(call->family, &part[r].w, chunk);
     }
-    parts_epochs(rig, parts, ncalls * rig->nranks, epochs);
-    return parts;
+    for (uint32_t r = 0; r < rig->nranks * rig->nranks; r++) { /* as if every rank had mapped the others' buffers */
+        part[r / rig->nranks].w.peer_in[r % rig->nranks] = part[r % rig->nranks].w.in;
+        part[r / rig->nranks].w.peer_out[r % rig->nranks] = part[r % rig->nranks].w.out;
+    }
+    return used;
 }
 
-static void parts_free(const rig_t *rig, part_t *parts, size_t ncalls)
-{
-    for (size_t i = 0; i < ncalls * rig->nranks; i++) {
-        part_free(&parts[i]);
-    }
-    free(parts);
-}
-
-/* Runs a script and checks every call. result: if not NULL, takes a copy of the last call's bytes. */
-static void rig_run(rig_t *rig, const call_t *calls, size_t ncalls, uint8_t *result)
-{
-    part_t *parts = parts_new(rig, calls, ncalls);
-    parts_run(rig, parts, ncalls, RANKS_MAX);
-    for (size_t c = 0; c < ncalls; c++) {
-        if (!call_right(rig, &calls[c], &parts[c * rig->nranks])) {
-            describe(rig, &calls[c], c);
-            fail();
-        }
-    }
-    if (NULL != result) {
-        const part_t *last = &parts[(ncalls - 1) * rig->nranks];
-        memcpy(result, last->out.data, last->w.bytes);
-    }
-    parts_free(rig, parts, ncalls);
-}
+#include "test/unit/script.h"
 
 /* A script that is filled call by call. */
 typedef struct {
@@ -225,7 +193,7 @@ static void script_run(rig_t *rig, script_t *s)
 {
     const size_t n = s->n;
     s->n = 0; /* a call that fails leaves nothing to the next test */
-    rig_run(rig, s->call, n, NULL);
+    rig_run(rig, s->call, n);
 }
 
 static script_t script;
@@ -562,7 +530,7 @@ static void expect_timeout(rig_t *rig, const call_t *call, uint32_t absent)
         if (parts[r].done != (r == absent ? NOT_DONE : want)) {
             print_error("rank %u of which %u is absent: completion word %lx, epoch %u\n", r, absent,
                         (unsigned long) parts[r].done, parts[r].w.epoch);
-            describe(rig, call, 0);
+            describe(rig, call, parts, 0);
             fail();
         }
         assert_true(guards_hold(&parts[r].out, parts[r].w.bytes));
@@ -580,7 +548,7 @@ static void an_absent_rank_is_named(void **state)
                 .family = reducers[f], .op = GPUSYM_OP_SUM, .type = GPUSYM_T_F32, .count = 9000, .blocks = 1 + absent};
             const call_t before = {
                 .family = reducers[f], .op = GPUSYM_OP_SUM, .type = GPUSYM_T_F32, .count = 99, .blocks = 1};
-            rig_run(rig, &before, 1, NULL);
+            rig_run(rig, &before, 1);
             rig->limit_ns = 30000000;
             expect_timeout(rig, &call, absent);
             rig_free(rig);
@@ -670,7 +638,7 @@ static void sums_follow_the_ranks(void **state)
             sum_in_order(call.type, parts, rig->nranks, k, want);
             if (0 != memcmp(want, parts[0].out.data + k * size, size)) {
                 print_error("element %lu\n", (unsigned long) k);
-                describe(rig, &call, 0);
+                describe(rig, &call, parts, 0);
                 fail();
             }
         }
@@ -688,7 +656,7 @@ static void bits_depend_on_inputs_alone(void **state)
     } kinds[] = {{GPUSYM_OP_SUM, GPUSYM_T_F32}, {GPUSYM_OP_SUM, GPUSYM_T_F64},  {GPUSYM_OP_SUM, GPUSYM_T_F16},
                  {GPUSYM_OP_SUM, GPUSYM_T_C32}, {GPUSYM_OP_PROD, GPUSYM_T_F32}, {GPUSYM_OP_SUM, GPUSYM_T_BF16}};
     static const uint64_t slots[] = {64 << 10, 72 << 10, 512 << 10};
-    static uint8_t first[2500 * 8], again[sizeof first];
+    static uint8_t first[2500 * 8];
 
     for (size_t k = 0; k < LENGTH(kinds); k++) {
         const uint64_t inputs = next_random();
@@ -703,11 +671,15 @@ static void bits_depend_on_inputs_alone(void **state)
             call.in_place = i % 3 == 1;
             call.generic = i % 3 == 2;
             random_state = inputs;
-            rig_run(rig, &call, 1, 0 == i ? first : again);
-            if (0 != i && 0 != memcmp(first, again, call.count * gpusym_type_bytes(call.type))) {
-                describe(rig, &call, i);
+            part_t *parts = rig_run_kept(rig, &call, 1);
+            const size_t bytes = call.count * gpusym_type_bytes(call.type);
+            if (0 == i) {
+                memcpy(first, parts->out.data, bytes);
+            } else if (0 != memcmp(first, parts->out.data, bytes)) {
+                describe(rig, &call, parts, i);
                 fail();
             }
+            parts_free(rig, parts, 1);
             rig_free(rig);
         }
     }
