@@ -145,6 +145,7 @@ links-random | 4+6       | 120 | ok                             | coll_gpusym_si
 # What gpusym adds to a call on host buffers, in instructions.
 hostpath     | -         | 120 | ok:^at most                    |                                         | @SRC@/test/hostpath.sh @BUILD@
 # What a process takes of a GPU's memory.
+freed        | 2+3       | 60  | ok:0 after these were freed    | coll_gpusym_sim_gpus=0                  | test/mpi/freed
 footprint    | 2+4       | 60  | ok:MiB of GPU memory           | coll_gpusym_sim_gpus=0                  | test/mpi/footprint
 # GPU memory by MPI_Alloc_mem.
 allocmem     | 1,3+2     | 60  | ok                             |                                         | test/mpi/allocmem

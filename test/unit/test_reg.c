@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "mca/common/gpusym/device/sim/sim.h"
+#include "mca/common/gpusym/memory/alloc.h"
 #include "mca/common/gpusym/memory/reg.h"
 #include "test/unit/random.h"
 
@@ -670,6 +671,39 @@ static void a_larger_buffer_over_a_freed_one(void **state)
     }
 }
 
+static unsigned mapped_most; /* from so many mappings on there is no memory */
+static unsigned allocations;
+
+static int alloc_under_pressure(gpusym_gpu_t *which, size_t size, void **p)
+{
+    allocations++;
+    return calls.mapped >= mapped_most ? GPUSYM_ERR_NO_MEMORY : sim->mem_alloc(real(which), size, p);
+}
+
+/* Where memory runs out, what freed buffers keep is given back first. What is in use is left alone. */
+static void memory_comes_back_under_pressure(void **state)
+{
+    (void) state;
+    char *p[3];
+    void *more;
+    for (unsigned i = 0; i < 3; i++) {
+        p[i] = alloc(SIZE);
+        map_elsewhere(key_of_idle(p[i]));
+    }
+    dev.mem_alloc = alloc_under_pressure;
+    mapped_most = 3;
+    allocations = 0;
+    assert_int_equal(gpusym_mem_alloc(&dev, gpu, SIZE, &more), GPUSYM_ERR_NO_MEMORY);
+    assert_int_equal(allocations, 1); /* nothing came back: not tried again */
+    assert_int_equal(calls.mapped, 3);
+    OK(buffer_free(p[1]));
+    OK(gpusym_mem_alloc(&dev, gpu, SIZE, &more));
+    assert_int_equal(allocations, 3);
+    assert_int_equal(calls.mapped, 2);
+    OK(sim->mem_free(gpu, more));
+    assert_int_equal(gpusym_reg_sweep(&dev), 0);
+}
+
 /* Whose entries are gone are unmapped at the next new key, or by a sweep. */
 static void peers_let_go(void **state)
 {
@@ -1051,6 +1085,7 @@ int main(int argc, char **argv)
         TEST(peers_map_once),
         TEST(a_reallocated_buffer_is_mapped_anew),
         TEST(a_larger_buffer_over_a_freed_one),
+        TEST(memory_comes_back_under_pressure),
         TEST(peers_let_go),
         TEST(bad_keys_are_refused),
         TEST(a_failed_import),

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The error codes of libmca_common_gpusym in words; reading and writing under signals.
+ * Reading and writing under signals; random bytes.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -12,28 +12,6 @@
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
-
-const char *gpusym_strerror(int err)
-{
-    switch (err) {
-    case GPUSYM_SUCCESS:
-        return "success";
-    case GPUSYM_ERR:
-        return "the GPU or its driver reports an error";
-    case GPUSYM_ERR_NO_MEMORY:
-        return "out of host or GPU memory";
-    case GPUSYM_ERR_NOT_AVAILABLE:
-        return "not available on this machine, in this build or by its settings";
-    case GPUSYM_ERR_BAD_PARAM:
-        return "bad parameter";
-    case GPUSYM_ERR_UNREACHABLE:
-        return "a peer's memory cannot be mapped";
-    case GPUSYM_ERR_CORRUPT:
-        return "memory shared with a peer was overwritten";
-    default:
-        return "unknown error";
-    }
-}
 
 bool gpusym_file_line(const char *path, char *text, size_t size)
 {

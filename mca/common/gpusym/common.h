@@ -23,9 +23,6 @@ enum {
     GPUSYM_ERR_CORRUPT = -6,     /* shared memory holds what its owner cannot have written there */
 };
 
-/* An error in words; never NULL. */
-const char *gpusym_strerror(int err);
-
 /*
  * result = call, made again as long as a signal's handler cuts it short: a program's timer, a profiler's. For all
  * system calls that can say EINTR but close(), which on Linux has closed the descriptor all the same.

@@ -234,6 +234,15 @@ gpusym_lack_t gpusym_heap_need(gpusym_gpu_t *gpu)
     return lack;
 }
 
+void gpusym_sweep(void)
+{
+    const gpusym_device_t *dev = __atomic_load_n(&gpusym_current.dev, __ATOMIC_ACQUIRE);
+
+    if (NULL != dev) {
+        (void) gpusym_reg_sweep(dev);
+    }
+}
+
 gpusym_heap_t *gpusym_heap(void)
 {
     return __atomic_load_n(&process.heap, __ATOMIC_ACQUIRE);

@@ -75,4 +75,8 @@ gpusym_lack_t gpusym_heap_need(gpusym_gpu_t *gpu);
 /* The heap, or NULL: there is none yet. Any thread. */
 gpusym_heap_t *gpusym_heap(void);
 
+/* Gives back the GPU memory that freed buffers of the program keep, here and at peers (memory/reg.h); for the end of a
+ * communicator. May wait for work that runs on the GPU: no such work may wait for the caller. Any thread. */
+void gpusym_sweep(void);
+
 #endif

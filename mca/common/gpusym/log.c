@@ -5,6 +5,7 @@
  */
 #include "mca/common/gpusym/log.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,6 +55,22 @@ void gpusym_log_line(const char *format, ...)
         out.print(out.stream, "gpusym: %s", line);
     }
     pthread_mutex_unlock(&out.lock);
+}
+
+void gpusym_log_call(const char *call, const char *what)
+{
+    const int error = errno;
+
+    GPUSYM_LOG(1, "%s failed (%s): %s", call, what, strerror(error));
+    errno = error;
+}
+
+void gpusym_log_no_memory(const char *what)
+{
+    const int error = errno;
+
+    GPUSYM_LOG(1, "out of host memory: %s", what);
+    errno = error;
 }
 
 void gpusym_log_name(unsigned long rank, const char *host)

@@ -30,6 +30,11 @@ void gpusym_log_line(const char *format, ...) __attribute__((format(printf, 1, 2
         }                                                   \
     } while (0)
 
+/* Logs, at level 1, a system call that failed and what it was for, with errno; keeps errno. */
+void gpusym_log_call(const char *call, const char *what);
+/* Logs, at level 1, that there is no host memory for something; keeps errno. */
+void gpusym_log_no_memory(const char *what);
+
 /* Names the process in errors to the user: its rank in MPI_COMM_WORLD and its host. The name is copied. */
 void gpusym_log_name(unsigned long rank, const char *host);
 /* An error to the user, to stderr, in one piece: the process, then the text, between rules. The text says what happened,

@@ -790,6 +790,7 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
         return;
     }
     mc_leave(t);
+    gpusym_sweep(); /* buffers that the program freed keep no memory at peers, nor theirs here */
     /* The slot of a team that failed is not used again: a kernel may still write there, here or in a peer. */
     if (t->has_slot && NULL != gpusym_heap() && !t->broken) {
         gpusym_heap_slot_free(gpusym_heap(), t->slot_off, epoch_next(t));

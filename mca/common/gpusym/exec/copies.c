@@ -23,6 +23,8 @@
 
 #include <stdlib.h>
 
+#include "mca/common/gpusym/log.h"
+
 /* Flags that a stream has to do before its next copy: at most what the hops leave and want. */
 #define PENDING_MAX 6u
 
@@ -46,6 +48,7 @@ int gpusym_copies_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint32_t nr
 {
     gpusym_copies_streams_t *s = calloc(1, sizeof *s);
     if (NULL == s) {
+        gpusym_log_no_memory("the streams of copy engines");
         return GPUSYM_ERR_NO_MEMORY;
     }
     for (; s->n < nranks; s->n++) {

@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "mca/common/gpusym/log.h"
+#include "mca/common/gpusym/trace.h"
+
 /* How long closing waits for a stream. More than a kernel stays (coll_gpusym_linger); it was told to leave before. */
 #define CLOSE_NS 5000000000ull
 
@@ -28,6 +31,7 @@ static int lane_make(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_lane_
     void *host, *line;
     gpusym_lane_t *lane = calloc(1, sizeof *lane);
     if (NULL == lane) {
+        gpusym_log_no_memory("a lane");
         return GPUSYM_ERR_NO_MEMORY;
     }
     lane->dev = dev;
@@ -128,6 +132,7 @@ static void write_doorbell(gpusym_lane_t *lane, const void *in, void *out, uint6
 void gpusym_lane_command(gpusym_lane_t *lane, const void *in, void *out, uint64_t bytes, uint32_t skip)
 {
     lane->seq++;
+    GPUSYM_TRACE(COMMAND, bytes, lane->seq);
     write_doorbell(lane, in, out, bytes, skip);
 }
 
@@ -155,11 +160,13 @@ int gpusym_lane_more(gpusym_lane_t *lane, unsigned kernel, const gpusym_work_t *
 int gpusym_lane_launch(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w)
 {
     gpusym_lane_begin(lane, w);
+    GPUSYM_TRACE(LAUNCH, kernel, lane->seq);
     return lane->dev->launch(lane->stream, kernel, w);
 }
 
 int gpusym_lane_launch_graph(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w, gpusym_graph_t **graph)
 {
     gpusym_lane_begin(lane, w);
+    GPUSYM_TRACE(LAUNCH, kernel, lane->seq);
     return lane->dev->graph_launch(graph, lane->stream, kernel, w);
 }

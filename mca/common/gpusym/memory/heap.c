@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mca/common/gpusym/log.h"
+#include "mca/common/gpusym/memory/alloc.h"
+
 typedef struct {
     uint8_t nonce[16];
     void *base;
@@ -95,6 +98,7 @@ int gpusym_heap_create(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t s
     int rc = GPUSYM_ERR_NO_MEMORY;
     gpusym_heap_t *h = calloc(1, sizeof *h);
     if (NULL == h) {
+        gpusym_log_no_memory("the symmetric heap");
         return rc;
     }
     h->dev = dev;
@@ -106,9 +110,10 @@ int gpusym_heap_create(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t s
     }
     h->taken = calloc(slots_all(size) + 1, sizeof *h->taken);
     if (NULL == h->taken) {
+        gpusym_log_no_memory("the slots of the symmetric heap");
         goto free_heap;
     }
-    rc = dev->mem_alloc(gpu, size, &h->base);
+    rc = gpusym_mem_alloc(dev, gpu, size, &h->base);
     if (GPUSYM_SUCCESS != rc) {
         goto free_taken;
     }
@@ -170,6 +175,7 @@ static int map_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **base
         const size_t room = heap->room ? 2 * heap->room : 8;
         mapping_t *more = realloc(heap->peers, room * sizeof *more);
         if (NULL == more) {
+            gpusym_log_no_memory("the mappings of peers' heaps");
             return GPUSYM_ERR_NO_MEMORY;
         }
         heap->peers = more;

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "mca/common/gpusym/memory/alloc.h"
+
 bool gpusym_pool_asked(const char *hints)
 {
     static const char ours[] = "mpool=gpusym";
@@ -32,7 +34,7 @@ int gpusym_pool_alloc(const gpusym_device_t *dev, size_t size, void **p, const c
     }
     rc = dev->gpu_open(NULL, &gpu);
     if (GPUSYM_SUCCESS == rc) {
-        rc = dev->mem_alloc(gpu, size, p);
+        rc = gpusym_mem_alloc(dev, gpu, size, p);
     }
     if (GPUSYM_SUCCESS != rc) {
         *why = dev->error();

@@ -13,6 +13,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "mca/common/gpusym/log.h"
+#include "mca/common/gpusym/trace.h"
+
 unsigned gpusym_reg_limit = GPUSYM_REG_MAX;
 
 /* ---- the table, in shared pages ---- */
@@ -137,24 +140,28 @@ static void retire(unsigned i)
     __atomic_store_n(&table->changes, table->changes + 1, __ATOMIC_RELEASE);
 }
 
-/* Of an entry that is gone whatever the device says. */
-static void unexport(const gpusym_device_t *dev, unsigned i)
+/* Of an entry that is gone whatever the device says. How many exports have ended: 0 or 1. */
+static unsigned unexport(const gpusym_device_t *dev, unsigned i)
 {
     record_t *record = &own.record[i];
-    if (record->exported) {
-        record->exported = false;
-        dev->mem_unexport(record->gpu, &record->handle);
+    if (!record->exported) {
+        return 0;
     }
+    record->exported = false;
+    dev->mem_unexport(record->gpu, &record->handle);
+    return 1;
 }
 
-/* Of entries that went, and are not in use. */
-static void unexport_retired(const gpusym_device_t *dev)
+/* Of entries that went, and are not in use. How many exports have ended. */
+static unsigned unexport_retired(const gpusym_device_t *dev)
 {
+    unsigned ended = 0;
     for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
         if (!own.record[i].live && 0 == own.record[i].pins) {
-            unexport(dev, i);
+            ended += unexport(dev, i);
         }
     }
+    return ended;
 }
 
 /* range: as the device describes it now, NULL: not asked. The same memory may be mapped at another place than before,
@@ -181,8 +188,8 @@ static unsigned lookup(uint64_t id, const gpusym_range_t *range)
 }
 
 /* Drops the entries whose allocation is gone, but for those in use: a program that frees a buffer in a call is wrong,
- * and its peers' mappings are let be. */
-static void drop_freed(const gpusym_device_t *dev)
+ * and its peers' mappings are let be. How many exports have ended. */
+static unsigned drop_freed(const gpusym_device_t *dev)
 {
     for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
         gpusym_range_t now;
@@ -191,7 +198,7 @@ static void drop_freed(const gpusym_device_t *dev)
             retire(i);
         }
     }
-    unexport_retired(dev);
+    return unexport_retired(dev);
 }
 
 /* Drops entries at the same place as a new one: theirs is freed memory, in use or not. */
@@ -250,14 +257,15 @@ static int enter(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_ran
     if (is_refused(range->id)) {
         return GPUSYM_ERR_UNREACHABLE;
     }
-    drop_freed(dev);
+    (void) drop_freed(dev);
     drop_overlapping(range);
     const unsigned i = make_room();
     if (GPUSYM_REG_MAX == i) {
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
-    unexport(dev, i);
+    (void) unexport(dev, i);
     const int rc = dev->mem_export(gpu, range->base, &handle);
+    GPUSYM_TRACE(EXPORT, range->size, GPUSYM_SUCCESS == rc);
     if (GPUSYM_SUCCESS != rc) {
         if (GPUSYM_ERR_UNREACHABLE == rc) {
             own.refused[own.nrefused++ % REFUSED] = range->id;
@@ -389,7 +397,9 @@ static view_t *view_find(const gpusym_peer_t *peer, const gpusym_gpu_t *gpu)
 static view_t *view_make(gpusym_peer_t *peer, gpusym_gpu_t *gpu)
 {
     view_t *view = calloc(1, sizeof *view);
-    if (NULL != view) {
+    if (NULL == view) {
+        gpusym_log_no_memory("the mappings of a peer's buffers");
+    } else {
         view->peer = peer;
         view->gpu = gpu;
         view->table = gpusym_peer_area(peer);
@@ -399,36 +409,44 @@ static view_t *view_make(gpusym_peer_t *peer, gpusym_gpu_t *gpu)
     return view;
 }
 
-static void unmap(const gpusym_device_t *dev, const view_t *view, mapping_t *mapping)
+/* How many mappings have ended: 0 or 1. */
+static unsigned unmap(const gpusym_device_t *dev, const view_t *view, mapping_t *mapping)
 {
-    if (NULL != mapping->base) {
+    const bool mapped = NULL != mapping->base;
+    if (mapped) {
+        GPUSYM_TRACE(UNMAP, mapping->size, 0);
         dev->mem_unimport(view->gpu, mapping->base);
     }
     *mapping = (mapping_t){0, NULL, 0};
+    return mapped ? 1 : 0;
 }
 
-/* Unmaps what a peer's table has no more. Its owner took it out when no call used it. */
-static void view_sweep(const gpusym_device_t *dev, view_t *view)
+/* Unmaps what a peer's table has no more. Its owner took it out when no call used it. How many mappings have ended. */
+static unsigned view_sweep(const gpusym_device_t *dev, view_t *view)
 {
+    unsigned ended = 0;
     const uint64_t changes = __atomic_load_n(&view->table->changes, __ATOMIC_ACQUIRE);
     if (changes == view->changes) {
-        return;
+        return 0;
     }
     for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
         if (0 != view->mapping[i].generation &&
             view->mapping[i].generation != __atomic_load_n(&view->table->entry[i].generation, __ATOMIC_ACQUIRE)) {
-            unmap(dev, view, &view->mapping[i]);
+            ended += unmap(dev, view, &view->mapping[i]);
         }
     }
     view->changes = changes;
+    return ended;
 }
 
 /* Of all peers: the driver may refuse a mapping while an old one of another entry has its place. */
-static void sweep_views(const gpusym_device_t *dev)
+static unsigned sweep_views(const gpusym_device_t *dev)
 {
+    unsigned ended = 0;
     for (view_t *view = far.views; NULL != view; view = view->next) {
-        view_sweep(dev, view);
+        ended += view_sweep(dev, view);
     }
+    return ended;
 }
 
 /* Copies an entry that has this generation. GPUSYM_ERR_UNREACHABLE: it changes meanwhile; GPUSYM_ERR_CORRUPT. */
@@ -455,9 +473,10 @@ static int map(const gpusym_device_t *dev, view_t *view, unsigned index, uint64_
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
-    sweep_views(dev);
-    unmap(dev, view, mapping);
+    (void) sweep_views(dev);
+    (void) unmap(dev, view, mapping);
     rc = dev->mem_import(view->gpu, &handle, &base);
+    GPUSYM_TRACE(MAP, size, GPUSYM_SUCCESS == rc);
     if (GPUSYM_SUCCESS == rc) {
         *mapping = (mapping_t){generation, base, size};
         return rc;
@@ -510,14 +529,15 @@ int gpusym_reg_map(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_peer_t 
 
 /* ---- both ---- */
 
-void gpusym_reg_sweep(const gpusym_device_t *dev)
+unsigned gpusym_reg_sweep(const gpusym_device_t *dev)
 {
     pthread_mutex_lock(&own.lock);
-    drop_freed(dev);
+    unsigned ended = drop_freed(dev);
     pthread_mutex_unlock(&own.lock);
     pthread_mutex_lock(&far.lock);
-    sweep_views(dev);
+    ended += sweep_views(dev);
     pthread_mutex_unlock(&far.lock);
+    return ended;
 }
 
 void gpusym_reg_close(const gpusym_device_t *dev)
@@ -527,7 +547,7 @@ void gpusym_reg_close(const gpusym_device_t *dev)
         if (own.record[i].live) {
             retire(i);
         }
-        unexport(dev, i);
+        (void) unexport(dev, i);
         own.record[i] = (record_t){.live = false};
     }
     own.nrefused = 0;
@@ -538,7 +558,7 @@ void gpusym_reg_close(const gpusym_device_t *dev)
         view_t *view = far.views;
         far.views = view->next;
         for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
-            unmap(dev, view, &view->mapping[i]);
+            (void) unmap(dev, view, &view->mapping[i]);
         }
         free(view);
     }

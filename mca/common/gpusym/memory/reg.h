@@ -9,8 +9,8 @@
  * another key: no peer ever takes its old mapping for it.
  *
  * What is freed stays mapped by peers, and so keeps its GPU memory, until its owner notices (at its next new buffer,
- * or in gpusym_reg_sweep) and they do (at their next new key, or in gpusym_reg_sweep). The table is small, which
- * bounds that.
+ * or in gpusym_reg_sweep) and they do (at their next new key, or in gpusym_reg_sweep). gpusym_reg_sweep is called when a
+ * communicator is freed and when GPU memory runs out (alloc.h). The table is small, which bounds the rest.
  *
  * All functions are thread-safe. Pages and device must be open; gpusym_reg_close comes before they are closed.
  */
@@ -56,9 +56,9 @@ int gpusym_reg_map(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_peer_t 
                    uint64_t *size);
 
 /* Owner and peer: drops entries of buffers that were freed, and unmaps what peers no longer list. To be called now
- * and then when no work runs that peers wait for (mem_unimport may wait for it). About 0.2 us an entry, if there is
- * nothing to do. */
-void gpusym_reg_sweep(const gpusym_device_t *dev);
+ * and then when no work runs that peers wait for (mem_unimport may wait for it). Returns how many exports and mappings
+ * have ended. About 0.2 us an entry, if there is nothing to do. */
+unsigned gpusym_reg_sweep(const gpusym_device_t *dev);
 
 /* Unmaps all, and empties the table: keys given so far are void. No work may be using them. Idempotent. */
 void gpusym_reg_close(const gpusym_device_t *dev);

@@ -8,6 +8,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "mca/common/gpusym/log.h"
+#include "mca/common/gpusym/memory/alloc.h"
+
 /* Largest piece that is kept, in bytes: all of gpusym is to take little of a GPU. */
 #define KEEP_MAX (4ull << 20)
 
@@ -29,11 +32,12 @@ int gpusym_scratch_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t b
     if (NULL != piece && piece->gpu == gpu && piece->bytes >= bytes) {
         kept = NULL;
     } else if (NULL == (piece = calloc(1, sizeof *piece))) {
+        gpusym_log_no_memory("scratch memory of a GPU");
         rc = GPUSYM_ERR_NO_MEMORY;
     } else {
         piece->gpu = gpu;
         piece->bytes = bytes;
-        rc = dev->mem_alloc(gpu, bytes, &piece->p);
+        rc = gpusym_mem_alloc(dev, gpu, bytes, &piece->p);
     }
     if (GPUSYM_SUCCESS == rc) {
         piece->next = lent;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "mca/common/gpusym/common.h"
+#include "mca/common/gpusym/log.h"
 
 /* An array of ranges that covers [0, size) without gaps, in rising order. */
 typedef struct {
@@ -27,11 +28,13 @@ gpusym_arena_t *gpusym_arena_create(uint64_t size, uint64_t align)
 {
     gpusym_arena_t *arena = calloc(1, sizeof *arena);
     if (NULL == arena) {
+        gpusym_log_no_memory("an arena");
         return NULL;
     }
     arena->room = 16;
     arena->range = calloc(arena->room, sizeof *arena->range);
     if (NULL == arena->range) {
+        gpusym_log_no_memory("an arena");
         free(arena);
         return NULL;
     }
@@ -65,6 +68,7 @@ static int split(gpusym_arena_t *arena, size_t i, uint64_t size)
     if (arena->count == arena->room) {
         range_t *more = realloc(arena->range, 2 * arena->room * sizeof *more);
         if (NULL == more) {
+            gpusym_log_no_memory("an arena");
             return GPUSYM_ERR_NO_MEMORY;
         }
         arena->range = more;

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "mca/common/gpusym/common.h"
+#include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/sanitizers.h"
 
 #ifndef MFD_NOEXEC_SEAL
@@ -45,6 +46,7 @@ int gpusym_memfd_make(const char *name, uint64_t bytes, int *fd)
         *fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     }
     if (*fd < 0) {
+        gpusym_log_call("memfd_create", name);
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
     GPUSYM_RESTART(rc, fchmod(*fd, S_IRUSR | S_IWUSR));
@@ -58,6 +60,7 @@ int gpusym_memfd_make(const char *name, uint64_t bytes, int *fd)
         return GPUSYM_SUCCESS;
     }
     const int error = errno;
+    gpusym_log_call("fchmod, ftruncate or F_ADD_SEALS", name);
     close(*fd);
     *fd = -1;
     errno = error;
@@ -93,9 +96,13 @@ int gpusym_fd_fetch(pid_t pid, int fd, int *copy)
     int process;
     GPUSYM_RESTART(process, (int) syscall(SYS_pidfd_open, pid, 0));
     if (process < 0) {
+        gpusym_log_call("pidfd_open", "a peer's file descriptor");
         return GPUSYM_ERR_UNREACHABLE;
     }
     GPUSYM_RESTART(*copy, (int) syscall(SYS_pidfd_getfd, process, fd, 0));
+    if (*copy < 0) {
+        gpusym_log_call("pidfd_getfd", "a peer's file descriptor");
+    }
     const int error = errno;
     close(process);
     errno = error;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "mca/common/gpusym/common.h"
+#include "mca/common/gpusym/log.h"
 
 /* FNV-1a, 64 bits, over n bytes, continuing from h. */
 static uint64_t hash(uint64_t h, const void *p, size_t n)
@@ -31,6 +32,9 @@ int gpusym_host_self(gpusym_host_t *host)
     struct stat ns;
 
     const int error = gpusym_file_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot) ? 0 : errno;
+    if (0 != error) {
+        gpusym_log_call("read", "/proc/sys/kernel/random/boot_id");
+    }
     gethostname(name, sizeof name - 1);
     host->key[0] = hash(0xcbf29ce484222325ull, boot, sizeof boot);
     host->key[1] = hash(0x84222325cbf29ce4ull, name, sizeof name);

@@ -20,6 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/shm/arena.h"
 #include "mca/common/gpusym/shm/fd.h"
 #include "mca/common/gpusym/shm/process.h"
@@ -89,6 +90,7 @@ static int slab_make(void)
     }
     slab.base = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (MAP_FAILED == slab.base) {
+        gpusym_log_call("mmap", "the shared pages of this process");
         goto close_fd;
     }
     slab.arena = gpusym_arena_create(SLAB_BYTES - SLAB_LINES, 64);
@@ -251,6 +253,7 @@ static int slab_map(const gpusym_pages_id_t *id, gpusym_peer_t *peer)
     snprintf(path, sizeof path, "/proc/%d/fd/%d", id->pid, id->fd);
     GPUSYM_RESTART(fd, open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (fd < 0) {
+        gpusym_log_call("open", path);
         return GPUSYM_ERR_UNREACHABLE;
     }
     peer->base = MAP_FAILED;
@@ -266,6 +269,7 @@ static int slab_map(const gpusym_pages_id_t *id, gpusym_peer_t *peer)
     close(fd);
     if (MAP_FAILED == peer->base) {
         errno = error;
+        gpusym_log_call("mmap", path);
         return GPUSYM_ERR_UNREACHABLE;
     }
 #ifdef SYS_pidfd_open
@@ -285,6 +289,7 @@ static int peer_get(const gpusym_pages_id_t *id, gpusym_peer_t **peer)
     }
     gpusym_peer_t *p = calloc(1, sizeof *p);
     if (NULL == p) {
+        gpusym_log_no_memory("a peer's pages");
         return GPUSYM_ERR_NO_MEMORY;
     }
     p->id = *id;
