@@ -138,7 +138,7 @@ links-4      | =4        | 120 | ok                             | coll_gpusym_si
 links-5      | =5        | 120 | ok                             | coll_gpusym_sim_links=0-1:0,2-4:0,3-1:8 | test/mpi/links --reach rings
 links-6      | +=6       | 120 | ok                             | coll_gpusym_sim_links=0-4:0,0-5:0,1-3:0,1-4:0,1-5:0,2-3:0,2-4:0 | test/mpi/links --reach rings
 links-pci    | +=4       | 120 | ok                             | coll_gpusym_sim_links=0-1:3,0-2:1,0-3:1,1-2:1,1-3:1,2-3:3 | test/mpi/links --reach all --no-ll128
-links-slow   | =4        | 120 | ok                             | coll_gpusym_sim_links=0-2:0,1-3:1       | test/mpi/links --reach rings --no-ll128
+links-slow   | +=4       | 120 | ok                             | coll_gpusym_sim_links=0-2:0,1-3:1       | test/mpi/links --reach rings --no-ll128
 links-none-3 | =3        | 120 | ok                             | coll_gpusym_sim_links=0-1:0             | test/mpi/links --reach none
 links-none-6 | +=6       | 120 | ok                             | coll_gpusym_sim_links=0-4:0,0-5:0,1-3:0,1-4:0,1-5:0,2-3:0,2-4:0,2-5:0 | test/mpi/links --reach none
 links-random | 4+6       | 120 | ok                             | coll_gpusym_sim_links=0-1:0,2-3:0       | test/mpi/random_coll --n 400
