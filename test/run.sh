@@ -35,7 +35,8 @@ params-docs  | -         | 30  | ok                             |               
 params-values | -        | 120 | ok:as expected, 0 not$         |                                         | @SRC@/test/values.sh @BUILD@
 # The multimem instructions in the fatbin, where there is one and the toolkit's disassembler.
 sass         | -         | 60  | ok                             |                                         | @SRC@/test/sass.sh @BUILD@
-# Whether the check of rooms and arrows (docs/architecture.md) finds planted violations.
+# The rooms and arrows of docs/architecture.md hold; the check finds planted violations.
+layers       | -         | 60  | ok: 0 violations$              |                                         | @SRC@/test/layers.sh @BUILD@
 layers-self  | -         | 60  | ok:, 0 not found$              |                                         | @SRC@/test/layers_selftest.sh @BUILD@
 # The step lists of rings, chains and trees, for up to 4096 ranks.
 schedule     | -         | 120 | ok:all right                   |                                         | test/schedule/check
