@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Benchmark: what a kernel that stays on the GPU after a small MPI_Allreduce costs others: a kernel bound by the GPU's
+ * Benchmark: what a kernel that is resident after a small MPI_Allreduce costs others: a kernel bound by the GPU's
  * memory that runs beside it, and a program that waits for its GPU.
  *
  *     mpirun -n 4 --bind-to core --mca coll gpusym bench/beside --csv beside.csv
@@ -219,7 +219,7 @@ static bench_call_t call; /* the all-reduce, of two numbers */
 
 #define LINGERS_MAX 8
 
-/* An iteration: two all-reduces, the second of which a kernel may serve that stays behind the first, and a wait. */
+/* An iteration: two all-reduces, the second of which the resident kernel of the first may serve, and a wait. */
 static double iterate(void)
 {
     const double start = MPI_Wtime();
@@ -230,7 +230,7 @@ static double iterate(void)
     return (MPI_Wtime() - start) * 1e6;
 }
 
-/* What is done, right behind an all-reduce if `behind`, with kernels that stay for so many microseconds: medians over the
+/* What is done, right behind an all-reduce if `behind`, with kernels that linger for so many microseconds: medians over the
  * repeats, of the slowest rank. The lingers take turns, so that clocks and neighbours change for all of them alike;
  * but where there is none before it, they come one after the other, as in a program. False where MPI_T cannot set the
  * parameter. */
@@ -371,7 +371,7 @@ int main(int argc, char **argv)
     options(argc, argv);
     bench_counters_open();
     bench_start("beside", &opt.common,
-                "a kernel beside one that stays after an MPI_Allreduce, and waiting for the GPU");
+                "a kernel beside one that is resident after an MPI_Allreduce, and waiting for the GPU");
     if (0 != strcmp(opt.common.device, "cuda")) {
         bench_comment(
             "NO GPU: the simulator: a loop on the host stands for the kernel; these times say nothing of one");

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Algorithms x blocks x threads x how long kernels stay x gaps between calls: see sweep.h.
+ * Algorithms x blocks x threads x how long kernels linger x gaps between calls: see sweep.h.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Every combination of algorithms, blocks, threads, how long kernels stay, and the host's work between two calls, at
+ * Every combination of algorithms, blocks, threads, how long kernels linger, and the host's work between two calls, at
  * some sizes: gpusym's parameters, set by MPI_T between calls.
  */
 #ifndef BENCH_SWEEP_H
@@ -17,7 +17,7 @@
 typedef struct {
     const char *algorithms[BENCH_LIST_MAX];
     int blocks[BENCH_LIST_MAX], threads[BENCH_LIST_MAX];
-    int lingers[BENCH_LIST_MAX]; /* microseconds that a kernel stays */
+    int lingers[BENCH_LIST_MAX]; /* microseconds that a kernel lingers */
     int gaps[BENCH_LIST_MAX];    /* microseconds of work on the host before each call, never -1 */
     size_t bytes[BENCH_LIST_MAX];
     int nalgorithms, nblocks, nthreads, nlingers, ngaps, nbytes;

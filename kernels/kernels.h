@@ -134,7 +134,7 @@ void gpusym_kernel_sim(unsigned kernel, const gpusym_work_t *w, uint32_t block);
 extern int (*gpusym_kernel_sim_mc_members)(const void *mp, void **alias, unsigned max);
 
 /* Likewise: where the CPU finds what a pointer of the simulated GPU points to; NULL: nowhere. For the commands of
- * kernels that stay, which no launch has translated. */
+ * resident kernels, which no launch has translated. */
 extern void *(*gpusym_kernel_sim_reach)(const void *p);
 
 #endif

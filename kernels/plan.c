@@ -15,7 +15,7 @@ static uint32_t min_u32(uint32_t a, uint64_t b)
     return a < b ? a : (uint32_t)b;
 }
 
-static uint64_t share(uint64_t packs, uint64_t n)
+static uint64_t share_of(uint64_t packs, uint64_t n)
 {
     return (packs + n - 1) / n;
 }
@@ -31,11 +31,11 @@ static uint64_t packs_of(uint64_t bytes)
  * at most chunk_bytes long (0: as long as there is room for).  Returns how many chunks there are; the room is known to
  * do for one unit a block.
  */
-static uint64_t cut(gpusym_work_t *w, uint64_t rows, unsigned parities, bool single, uint32_t unit, uint32_t chunk_bytes)
+static uint64_t cut_spans(gpusym_work_t *w, uint64_t rows, unsigned parities, bool single, uint32_t unit, uint32_t chunk_bytes)
 {
     const uint64_t packs_of_room = w->stage_room / rows / w->nblocks, limit = UINT32_MAX / GPUSYM_PACK / unit * unit;
-    const uint64_t asked = 0 == chunk_bytes ? limit : round_up(packs_of(chunk_bytes), unit);
-    const uint64_t whole = asked < limit ? asked : limit;
+    const uint64_t requested = 0 == chunk_bytes ? limit : round_up(packs_of(chunk_bytes), unit);
+    const uint64_t whole = requested < limit ? requested : limit;
     uint64_t most = packs_of_room / parities / unit * unit;
     if (single && w->span <= packs_of_room && w->span <= whole) {
         w->chunk = (uint32_t)w->span;
@@ -69,8 +69,8 @@ static uint64_t plan_two_shot(gpusym_work_t *w, uint32_t chunk_bytes, unsigned b
     const uint64_t row = GPUSYM_PACK * (w->src_end - w->src_first > w->owners ? 2u : 1u);
     const uint64_t blocks = w->stage_room / (2ull * buffers * row * w->owners);
     w->nblocks = w->nblocks > blocks ? (uint32_t)blocks : w->nblocks;
-    w->span = GPUSYM_SPAN(share(packs_of(w->bytes), w->nblocks), (uint64_t)w->owners);
-    const uint64_t chunks = cut(w, row * buffers, 2, 1 == buffers, w->owners, chunk_bytes);
+    w->span = GPUSYM_SPAN(share_of(packs_of(w->bytes), w->nblocks), (uint64_t)w->owners);
+    const uint64_t chunks = cut_spans(w, row * buffers, 2, 1 == buffers, w->owners, chunk_bytes);
     w->stage_bytes = (uint32_t)(row * w->chunk);
     return chunks + 1; /* staged: no barrier after the last phase, which only copies out */
 }
@@ -78,7 +78,7 @@ static uint64_t plan_two_shot(gpusym_work_t *w, uint32_t chunk_bytes, unsigned b
 /* Zero copy without any staging: one barrier. */
 static uint64_t plan_straight(gpusym_work_t *w, uint32_t unit)
 {
-    w->span = GPUSYM_SPAN(share(packs_of(w->bytes), w->nblocks), (uint64_t)unit);
+    w->span = GPUSYM_SPAN(share_of(packs_of(w->bytes), w->nblocks), (uint64_t)unit);
     w->chunk = (uint32_t)(w->span < GPUSYM_CHUNK_MAX / unit * unit ? w->span : GPUSYM_CHUNK_MAX / unit * unit);
     w->stage_bytes = 0;
     return 1;
@@ -89,8 +89,8 @@ static uint64_t plan_exchange(gpusym_work_t *w, uint32_t chunk_bytes)
 {
     const uint64_t row = (uint64_t)GPUSYM_PACK * w->nranks, blocks = w->stage_room / (2 * row);
     w->nblocks = w->nblocks > blocks ? (uint32_t)blocks : w->nblocks;
-    w->span = GPUSYM_SPAN(share(packs_of(w->bytes), w->nblocks), 1u);
-    const uint64_t chunks = cut(w, row, 2, true, 1, chunk_bytes);
+    w->span = GPUSYM_SPAN(share_of(packs_of(w->bytes), w->nblocks), 1u);
+    const uint64_t chunks = cut_spans(w, row, 2, true, 1, chunk_bytes);
     w->stage_bytes = GPUSYM_PACK * w->chunk;
     return chunks;
 }
@@ -126,17 +126,17 @@ uint32_t gpusym_channels_max(unsigned family, unsigned schedule, const gpusym_wo
     return min_u32(w->flag_rows / 2 < GPUSYM_CHANNELS_MAX ? w->flag_rows / 2 : GPUSYM_CHANNELS_MAX, room);
 }
 
-/* Channels: every block has a span, in loops of one piece, or (ring all-reduce) one a rank. As few loops as the FIFOs
- * allow, or as chunk_bytes asks for, and even ones. */
+/* Channels: every block has a span, in loops of one chunk, or (ring all-reduce) one per rank. As few loops as the FIFOs
+ * allow, or as chunk_bytes sets, and even ones. */
 static uint64_t plan_channels(unsigned family, gpusym_work_t *w, uint32_t chunk_bytes)
 {
-    const uint32_t pieces = GS_RING_ALLREDUCE == w->schedule ? w->nranks : 1;
+    const uint32_t chunks = GS_RING_ALLREDUCE == w->schedule ? w->nranks : 1;
     const bool lines = GPUSYM_PROTOCOL_SIMPLE != gpusym_family_protocol(family);
     const fifo_t fifo = fifo_of(family, w);
     w->fifo_off = fifo.off;
     w->fifo_links = fifo_links(w->schedule);
     w->nblocks = min_u32(w->nblocks, gpusym_channels_max(family, w->schedule, w));
-    w->span = GPUSYM_SPAN(share(packs_of(w->bytes), w->nblocks), (uint64_t)pieces);
+    w->span = GPUSYM_SPAN(share_of(packs_of(w->bytes), w->nblocks), (uint64_t)chunks);
 
     uint64_t most = fifo.room / (w->nblocks * w->fifo_links * GS_STEPS) / fifo.bytes * fifo.packs;
     if (0 != chunk_bytes && packs_of(chunk_bytes) < most) {
@@ -148,16 +148,16 @@ static uint64_t plan_channels(unsigned family, gpusym_work_t *w, uint32_t chunk_
      * posts). */
     const uint64_t round = w->nthreads > 2 * 32 ? (w->nthreads - 32) * GPUSYM_MOVE_PACKS : 1;
     most = !lines && most > round ? most / round * round : most;
-    const uint64_t piece = (w->span + pieces - 1) / pieces, loops = (piece + most - 1) / most;
-    const uint64_t even = (piece + loops - 1) / loops, rounds = round_up(even, lines || loops < 2 ? 8 : round);
+    const uint64_t part = share_of(w->span, chunks), loops = share_of(part, most);
+    const uint64_t even = share_of(part, loops), rounds = round_up(even, lines || loops < 2 ? 8 : round);
     w->chunk = (uint32_t)(rounds <= most ? rounds : even);
     /* Buffers no longer than needed: they stay in the GPU's cache. */
-    w->fifo_step = fifo.bytes * share(w->chunk, fifo.packs);
+    w->fifo_step = fifo.bytes * share_of(w->chunk, fifo.packs);
     w->stage_bytes = 0;
-    return share(w->span, w->chunk * pieces) * gs_schedule_sends(w->schedule, w->nranks);
+    return share_of(w->span, w->chunk * chunks) * gs_schedule_sends(w->schedule, w->nranks);
 }
 
-/* Bytes that a piece may have: a buffer holds everyone else's, and what goes to the only one who gets the result. */
+/* Bytes that a chunk may have: a buffer holds those of all other ranks, and what goes to an only destination. */
 static uint64_t copies_room(const gpusym_work_t *w)
 {
     return w->stage_room / (GPUSYM_COPIES_BUFFERS * w->nranks) / 128 * 128;
@@ -165,30 +165,34 @@ static uint64_t copies_room(const gpusym_work_t *w)
 
 bool gpusym_copies_fit(unsigned family, const gpusym_work_t *w, bool whole, uint64_t bytes)
 {
-    const uint64_t slice = whole && w->nranks > 2 ? share(bytes, w->nranks - 1) : bytes;
+    const uint64_t slice = whole && w->nranks > 2 ? share_of(bytes, w->nranks - 1) : bytes;
     return w->flag_rows >= 3 && (!gpusym_family_reduces(family) || slice / GPUSYM_COPIES_MAX + 256 < copies_room(w));
 }
 
-/* Copy engines: slices (segments: the longest) in pieces. Segments that are not reduced go as they are. */
+/* Copy engines: slices (segments: the longest) in chunks. Segments that are not reduced go as they are. */
 static uint64_t plan_copies(unsigned family, gpusym_work_t *w, uint32_t chunk_bytes)
 {
     const uint64_t packs = packs_of(w->bytes);
     const bool reduces = gpusym_family_reduces(family);
     uint64_t most = GPUSYM_CHUNK_MAX;
     plan_owners(w);
-    w->span = w->copies.whole ? GPUSYM_SPAN(share(packs, w->owners), 1u) : packs;
+    w->span = w->copies.whole ? GPUSYM_SPAN(share_of(packs, w->owners), 1u) : packs;
     if (reduces) {
         most = copies_room(w) / GPUSYM_PACK < most ? copies_room(w) / GPUSYM_PACK : most;
     } else if (!w->copies.whole) {
         chunk_bytes = 0;
     }
-    const uint64_t least = round_up(share(w->span, GPUSYM_COPIES_MAX), 8);
-    const uint64_t asked = 0 == chunk_bytes ? most : round_up(packs_of(chunk_bytes), 8);
-    most = asked < least ? least : asked < most ? asked : most;
-    const uint64_t chunks = share(w->span, most), even = round_up(share(w->span, chunks), 8);
+    const uint64_t least = round_up(share_of(w->span, GPUSYM_COPIES_MAX), 8);
+    const uint64_t requested = 0 == chunk_bytes ? most : round_up(packs_of(chunk_bytes), 8);
+    if (requested < least) {
+        most = least;
+    } else if (requested < most) {
+        most = requested;
+    }
+    const uint64_t chunks = share_of(w->span, most), even = round_up(share_of(w->span, chunks), 8);
     w->chunk = (uint32_t)(even < most ? even : most);
     w->stage_bytes = reduces ? GPUSYM_PACK * w->chunk : 0;
-    return share(w->span, w->chunk);
+    return share_of(w->span, w->chunk);
 }
 
 /* Groups of a unit, in all streams and both parities, that an LL128 area has room for: each with lines from every peer,
@@ -211,19 +215,19 @@ static uint64_t plan_ll128(gpusym_work_t *w, uint32_t chunk_bytes)
     w->nblocks = min_u32(w->nblocks, most);
     const uint64_t warps = most / w->nblocks;
     w->nthreads = GPUSYM_LL128_STREAMS(w->nthreads) > warps ? 32 * (uint32_t)warps : w->nthreads;
-    w->span = GPUSYM_SPAN(share(packs_of(w->bytes), w->nranks), 1u);
+    w->span = GPUSYM_SPAN(share_of(packs_of(w->bytes), w->nranks), 1u);
 
     const uint64_t streams = (uint64_t)w->nblocks * GPUSYM_LL128_STREAMS(w->nthreads);
-    const uint64_t groups = share(w->span, GPUSYM_LL128_PACKS), once = share(groups, streams);
-    const uint64_t asked = 0 == chunk_bytes ? GPUSYM_LL128_UNIT : share(packs_of(chunk_bytes), GPUSYM_LL128_PACKS);
+    const uint64_t groups = share_of(w->span, GPUSYM_LL128_PACKS), once = share_of(groups, streams);
+    const uint64_t requested = 0 == chunk_bytes ? GPUSYM_LL128_UNIT : share_of(packs_of(chunk_bytes), GPUSYM_LL128_PACKS);
     uint64_t unit = once;
-    if (once > asked || once * streams > room) {
-        unit = asked < room / (2 * streams) ? asked : room / (2 * streams);
-        unit = share(groups, streams * share(groups, streams * unit));
+    if (once > requested || once * streams > room) {
+        unit = requested < room / (2 * streams) ? requested : room / (2 * streams);
+        unit = share_of(groups, streams * share_of(groups, streams * unit));
     }
     w->chunk = GPUSYM_LL128_PACKS * (uint32_t)unit;
     w->stage_bytes = GPUSYM_LL128_BYTES * (uint32_t)unit;
-    return share(groups, streams * unit);
+    return share_of(groups, streams * unit);
 }
 
 /* LL: epochs of equal length, as few as the LL areas allow. */

@@ -2,11 +2,11 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * The schedules of rings, chains and trees: what a rank does, step by step, in one channel.  Pure functions, used by the
- * kernels (channel.h) and, on the host, by who checks them for any number of ranks.
+ * kernels (channel.h) and, on the host, by the checker, for any number of ranks.
  *
  * A channel is a part of the message that goes its own way: along one path (a ring, a chain or a tree over all ranks), by
- * one block.  Its part is cut in loops, a loop in pieces: for rings one a rank, for chains and trees one.
- * A step receives a piece from some links of the path, and sends one to some; between the two it may be reduced
+ * one block.  Its part is cut in loops, a loop in chunks: for rings one a rank, for chains and trees one.
+ * A step receives a chunk from some links of the path, and sends one to some; between the two it may be reduced
  * with the rank's own input, and stored to the rank's output.  These are the primitives of the field (Demystifying
  * NCCL, arXiv 2507.04786): send, recv, copySend, recvCopySend, recvReduceSend, recvReduceCopy, recvReduceCopySend.
  *
@@ -25,16 +25,16 @@
 #define GS_PURE static inline __attribute__((unused))
 #endif
 
-/* Buffers of a stream. At least 2: with one, every rank of a ring would hold a piece, and wait for the next one to
+/* Buffers of a stream. At least 2: with one, every rank of a ring would hold a chunk, and wait for the next one to
  * take its own. NCCL has 8; in the same memory 4 of twice the length mean half as many barriers: on 4 x H200 an all-reduce
  * of 256 MiB by the Simple ring takes 1.28 ms in place of 1.61, by LL128 1.42 in place of 2.47. */
 #define GS_STEPS 4u
 
 /*
- * Tree all-reduce: how many more pieces than its parent a rank sends up before it expects the first one down; so many are
- * between the two at any time.  With as many in all ranks nothing would be between them: whoever sent a piece down would
- * wait for the next one up, which the rank below sends only after that piece is down there; and so on, level by level.
- * At most 2 GS_STEPS have room: with more, the one who waits to send up and the one who waits to send down would wait for
+ * Tree all-reduce: how many more chunks than its parent a rank sends up before it expects the first one down; so many are
+ * between the two at any time.  With as many in all ranks nothing would be between them: a rank that sent a chunk down would
+ * wait for the next one up, which the rank below sends only after that chunk is down there; and so on, level by level.
+ * At most 2 GS_STEPS have room: with more, a rank that waits to send up and one that waits to send down would wait for
  * each other.
  */
 #define GS_TREE_LAG GS_STEPS
@@ -54,7 +54,7 @@ enum gs_schedule_kind {
     GS_CHAIN_BCAST,         /* 1; position 0 is the root */
     GS_CHAIN_REDUCE,        /* 1; position n - 1 is the root */
     GS_TREE_ALLREDUCE,      /* 2, the root 1 */
-    GS_TREE_BCAST,          /* 1; whoever has no parent is the root */
+    GS_TREE_BCAST,          /* 1; the rank without a parent is the root */
     GS_TREE_REDUCE,         /* 1 */
     GS_SCHEDULES
 };
@@ -88,7 +88,7 @@ typedef struct gs_step {
     uint32_t does;       /* the primitive */
     uint32_t recv, send; /* links, as bits */
     uint32_t loop;
-    uint32_t piece;      /* ring: 0 .. n - 1, place of the rank whose it is (all-gather: from, reduce-scatter: to); else 0 */
+    uint32_t chunk;      /* ring: 0 .. n - 1, place of the rank whose it is (all-gather: from, reduce-scatter: to); else 0 */
 } gs_step_t;
 
 /* Steps of a loop. */
@@ -121,25 +121,25 @@ GS_PURE uint32_t gs_ring_back(uint32_t n, uint32_t pos, uint32_t k)
 }
 
 /*
- * Step k of a loop on a ring.  Reduce-scatter: piece q starts at position q + 1 and comes round to q.  All-gather: it
- * starts at q and comes round to q - 1.  All-reduce: the one, then the other; position q turns its piece from the one
+ * Step k of a loop on a ring.  Reduce-scatter: chunk q starts at position q + 1 and comes round to q.  All-gather: it
+ * starts at q and comes round to q - 1.  All-reduce: the one, then the other; position q turns its chunk from the one
  * to the other.
  */
 GS_PURE void gs_ring_step(const gs_schedule_t *s, uint32_t k, gs_step_t *step)
 {
     const bool gather = GS_RING_ALLGATHER == s->kind;
-    const uint32_t last = gather ? 0 : s->n - 1; /* the step with our own piece, complete */
+    const uint32_t last = gather ? 0 : s->n - 1; /* the step with our own chunk, complete */
     if (k < last) {
         step->does = 0 == k ? GS_DO_SEND : GS_DO_RECV_REDUCE_SEND;
-        step->piece = gs_ring_back(s->n, s->pos, k + 1);
+        step->chunk = gs_ring_back(s->n, s->pos, k + 1);
     } else if (k == last) {
         step->does = gather                               ? GS_DO_COPY_SEND | GS_FINAL
                      : GS_RING_REDUCE_SCATTER == s->kind ? GS_DO_RECV_REDUCE_COPY
                                                           : GS_DO_RECV_REDUCE_COPY_SEND | GS_FINAL;
-        step->piece = s->pos;
+        step->chunk = s->pos;
     } else {
         step->does = (k - last < s->n - 1 ? GS_DO_RECV_COPY_SEND | GS_FINAL : GS_DO_RECV) | GS_LANDED;
-        step->piece = gs_ring_back(s->n, s->pos, k - last);
+        step->chunk = gs_ring_back(s->n, s->pos, k - last);
     }
     step->recv = 0 != (step->does & GS_RECV) ? 1u << GS_PREV : 0;
     step->send = 0 != (step->does & GS_SEND) ? 1u << GS_NEXT : 0;
@@ -155,7 +155,7 @@ GS_PURE void gs_chain_step(const gs_schedule_t *s, gs_step_t *step)
     } else {
         step->does = first ? GS_DO_SEND : last ? GS_DO_RECV_REDUCE_COPY : GS_DO_RECV_REDUCE_SEND;
     }
-    step->piece = 0;
+    step->chunk = 0;
     step->recv = first ? 0 : 1u << GS_PREV;
     step->send = last ? 0 : 1u << GS_NEXT;
 }
@@ -165,7 +165,7 @@ GS_PURE void gs_tree_step(const gs_schedule_t *s, bool up, gs_step_t *step)
 {
     const uint32_t parent = s->links & 1u << GS_PARENT, children = s->links & ~parent;
     const uint32_t recv = 0 != children ? GS_RECV : 0;
-    step->piece = 0;
+    step->chunk = 0;
     if (up && 0 != parent) {
         step->does = GS_INPUT | recv | GS_SEND;
         step->recv = children;
@@ -182,7 +182,7 @@ GS_PURE void gs_tree_step(const gs_schedule_t *s, bool up, gs_step_t *step)
     }
 }
 
-/* All-reduce on a tree, not at its root: pieces go up, and each comes down some later, in one sequence. */
+/* All-reduce on a tree, not at its root: chunks go up, and each comes down some later, in one sequence. */
 GS_PURE void gs_tree_both(const gs_schedule_t *s, uint32_t i, gs_step_t *step)
 {
     const uint32_t lag = s->loops < s->pos * GS_TREE_LAG ? s->loops : s->pos * GS_TREE_LAG;

@@ -67,18 +67,18 @@ typedef struct gpusym_path {
 /* What a kernel has to do with its GPU's copy engines (symm_ce.h). Masks are of ranks: 1 << rank. */
 typedef struct gpusym_copies_work {
     uint32_t whole;      /* for gpusym_kernel_plan: the message is one, in slices for the owners; else there are segments */
-    uint32_t last;       /* epoch of the call's last piece */
-    uint32_t arrived;    /* whose pieces must have arrived, delivered: in our output; up to w->epoch */
+    uint32_t last;       /* epoch of the call's last chunk */
+    uint32_t arrived;    /* ranks whose chunks must have arrived, delivered: in our output; up to w->epoch */
     uint32_t delivered;
-    uint32_t sent;       /* to whom our own streams must have sent, up to sent_epoch */
+    uint32_t sent;       /* ranks to which our own streams must have sent, up to sent_epoch */
     uint32_t sent_epoch;
-    uint64_t off, step;  /* of the pieces that arrived, in our slot: of rank p at off + (p - (p > rank)) * step */
+    uint64_t off, step;  /* of the chunks that arrived, in our slot: of rank p at off + (p - (p > rank)) * step */
 } gpusym_copies_t;
 
 /*
  * One launch.  All pointers are device pointers as this rank's GPU sees them.
  *
- * A slot is a piece of every rank's symmetric heap that belongs to one communicator:
+ * A slot is a part of every rank's symmetric heap that belongs to one communicator:
  *   [0, GPUSYM_FLAGS_OFF)      the owner's own: its ticket, uint32_t blocks ended, worst status; and at GPUSYM_SENT_OFF
  *                              uint32_t [GPUSYM_TEAM_MAX], written by its copy engines (symm_ce.h)
  *   [GPUSYM_FLAGS_OFF, ll_off) flags: uint32_t [blocks][GPUSYM_TEAM_MAX]; row b, column r is written by
@@ -88,7 +88,7 @@ typedef struct gpusym_copies_work {
  *   [stage_off, + stage_room)  staging; how a kernel divides it is said with the kernel
  *
  * The host launches on a slot only when all ranks have ended the launch before (they post the call, which they do when
- * they have the completion word of the last).  So whoever may overwrite what is a question within one launch: at its
+ * they have the completion word of the last).  So buffers are reused within one launch only: at its
  * start nobody reads anything in a slot, and flags and LL lines hold epochs below w->epoch (but for a one-shot all-reduce,
  * which a peer may have commanded early: symm/symm_ll.h; then LL lines may have its epoch).  The zero-copy kernels
  * rely on the same: once a rank runs, all ranks' buffers are there to be read and written.
@@ -123,8 +123,8 @@ typedef struct gpusym_work {
      * that get the result: [dst_first, dst_end). All-reduce: 0, nranks for both. Reduce: one dst; the others' out may be
      * NULL. Bcast: one src (type: one that is not widened, U8 say); the others' in may be NULL, and the source's out
      * is written by itself, if it is not its in. One-shot and multicast all-reduce: all, whatever stands here.
-     * Exchange-and-reduce kernels: the sources of this rank, to which belongs whoever has a send segment for us and nobody
-     * else (scan: the ranks up to us); empty: nothing is stored. The result goes to recv[rank]. */
+     * Exchange-and-reduce kernels: the sources of this rank, the ranks that have a send segment for us
+     * (scan: the ranks up to us); empty: nothing is stored. The result goes to recv[rank]. */
     uint32_t src_first, src_end, dst_first, dst_end;
 
     /* A resident kernel (symm/resident.h): the doorbell by which the host commands the next call, in pinned memory, and how
@@ -172,15 +172,15 @@ typedef struct gpusym_work {
 /* Epochs are below this: streams wait for a difference of 32 bits with a sign, so that an old flag must not be half of all
  * numbers behind. */
 #define GPUSYM_EPOCH_MAX 0x7fffffffu
-/* Most pieces that copy engines send to a rank in a call: what a GPU's queue holds, so that the host does not wait for
- * the GPU in the driver, where it could not look after its peers. */
+/* Most chunks that copy engines send to a rank in a call: what a GPU's queue holds, so that the host does not wait for
+ * the GPU in the driver, where it cannot check its peers. */
 #define GPUSYM_COPIES_MAX 128u
-/* Buffers for the pieces that a rank is sent: pieces under way. */
+/* Buffers for the chunks that a rank is sent: chunks under way. */
 #define GPUSYM_COPIES_BUFFERS 2u
 
 /* Packs of a chunk at most: so that loops over one count in 32 bits. */
 #define GPUSYM_CHUNK_MAX (1u << 30)
-/* Packs of one who shares out a number of them with others, `even` being its even share (rounded up): in units of `unit`,
+/* Packs of one part of many, `even` being its even share (rounded up): in units of `unit`,
  * and in whole lines of 128 bytes where that hardly matters to how even it is.  Rises with even.  Host and kernels agree. */
 #define GPUSYM_SPAN_ROUND(x, unit) (((x) + (unit) - 1) / (unit) * (unit))
 #define GPUSYM_SPAN(even, unit) GPUSYM_SPAN_ROUND(even, (even) > 64 * (unit) ? 8 * (unit) : (unit))

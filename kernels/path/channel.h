@@ -15,13 +15,13 @@
  * a direction.  FIFOs: w->fifo_off, [channel][link of the receiver][GS_STEPS] buffers of w->fifo_step bytes, in the area
  * of the protocol.
  *
- * Direct (Simple): what is the result is stored to the receiver's user, who forwards it from there.  That is safe because
+ * Direct (Simple): results are stored to the receiver's output, and forwarded from there.  That is safe because
  * all ranks are in the call, and a rank's own part has gone into a result before it comes back.
  *
  * In place: input and output of all-reduce, all-gather and broadcast may be the same memory (an all-gather's own block). A
  * reduce-scatter's output must not overlap its input: channels are not in step.
  *
- * Order of summation: on a ring, from the rank after the owner of a piece on, round to the owner; in trees, the children's
+ * Order of summation: on a ring, from the rank after the owner of a chunk on, round to the owner; in trees, the children's
  * sums on both sides of one's own.  Every hop rounds to the element's type.
  */
 #ifndef GPUSYM_KERNELS_CHANNEL_H
@@ -44,7 +44,7 @@ typedef struct {
     uint32_t lost;                            /* LL, LL128: status of this thread, told to the others at the next step */
 } gs_channel_t;
 
-/* A piece: where it is in the users' buffers. */
+/* The chunk of a step: where it is in the users' buffers. */
 typedef struct {
     const char *in;
     char *out;
@@ -125,19 +125,19 @@ GS_FN void gs_count(gs_channel_t *ch, const gs_step_t *step)
     }
 }
 
-/* ---- pieces ---- */
+/* ---- chunks ---- */
 
-/* The piece of a step. Rings of a whole message share a loop out evenly; a segment has a chunk of its own in each loop. */
+/* Rings of a whole message share a loop out evenly; a segment has a chunk of its own in each loop. */
 GS_FN gs_step_chunk_t gs_step_chunk(const gpusym_work_t *w, const gs_channel_t *ch, const gs_step_t *step)
 {
-    gs_step_chunk_t piece;
+    gs_step_chunk_t chunk;
     uint64_t in_off = 0, out_off = 0, bytes = w->bytes, base, end = ch->to;
     if (GS_RING_ALLGATHER == w->schedule) {
-        const uint32_t r = ch->path->order[step->piece];
+        const uint32_t r = ch->path->order[step->chunk];
         out_off = w->recv[r].off;
         bytes = w->recv[r].bytes;
     } else if (GS_RING_REDUCE_SCATTER == w->schedule) {
-        const uint32_t r = ch->path->order[step->piece];
+        const uint32_t r = ch->path->order[step->chunk];
         in_off = w->send[r].off;
         bytes = w->send[r].bytes;
     }
@@ -146,18 +146,18 @@ GS_FN gs_step_chunk_t gs_step_chunk(const gpusym_work_t *w, const gs_channel_t *
         const uint64_t len = gs_min64(ch->to - loop, (uint64_t)w->nranks * w->chunk);
         const uint32_t even = ((uint32_t)len + w->nranks - 1) / w->nranks; /* as many as fit: gpusym_kernel_plan() */
         const uint64_t slice = gs_min64(GPUSYM_SPAN(even, 1u), w->chunk);
-        base = gs_min64(loop + step->piece * slice, loop + len);
+        base = gs_min64(loop + step->chunk * slice, loop + len);
         end = gs_min64(base + slice, loop + len);
     } else {
         base = gs_min64(ch->from + (uint64_t)step->loop * w->chunk, end);
         end = gs_min64(base + w->chunk, end);
     }
     base = gs_min64(16 * base, bytes);
-    piece.in = (const char *)w->in + in_off + base;
-    piece.remote_out = out_off + base;
-    piece.out = (char *)w->out + piece.remote_out;
-    piece.bytes = gs_min64(16 * end, bytes) - base;
-    return piece;
+    chunk.in = (const char *)w->in + in_off + base;
+    chunk.remote_out = out_off + base;
+    chunk.out = (char *)w->out + chunk.remote_out;
+    chunk.bytes = gs_min64(16 * end, bytes) - base;
+    return chunk;
 }
 
 /* ---- Simple ---- */
@@ -262,38 +262,38 @@ GS_FN void gs_add_dst(gs_ends_t *e, char *p)
 }
 
 GS_FN gs_ends_t gs_ends(gs_ctx_t c, const gpusym_work_t *w, const gs_channel_t *ch, const gs_step_t *step,
-                        const gs_step_chunk_t *piece)
+                        const gs_step_chunk_t *chunk)
 {
     const bool landed = w->direct && 0 != (step->does & GS_LANDED); /* it is in our output already */
     gs_ends_t e = {{0, 0, 0}, {0, 0, 0}, 0, 0};
     if (landed) {
-        gs_add_src(&e, piece->out);
+        gs_add_src(&e, chunk->out);
     }
     GS_UNROLL
     for (uint32_t l = 0; l < GS_LINKS; l++) {
         if (GS_CHILD1 == l && 0 != (step->does & GS_INPUT)) {
-            gs_add_src(&e, piece->in);
+            gs_add_src(&e, chunk->in);
         }
         if (gs_has(step->recv, l) && !landed) {
             gs_add_src(&e, gs_fifo(w, w->rank, c.block, l, ch->taken[l]));
         }
     }
-    if (0 != (step->does & GS_COPY) && !landed && !(0 == step->recv && piece->in == piece->out)) {
-        gs_add_dst(&e, piece->out);
+    if (0 != (step->does & GS_COPY) && !landed && !(0 == step->recv && chunk->in == chunk->out)) {
+        gs_add_dst(&e, chunk->out);
     }
     GS_UNROLL
     for (uint32_t l = 0; l < GS_LINKS; l++) {
         if (gs_has(step->send, l)) {
             const uint32_t p = ch->path->peer[l];
             const bool direct = w->direct && 0 != (step->does & GS_FINAL);
-            gs_add_dst(&e, direct ? (char *)w->peer_out[p] + piece->remote_out
+            gs_add_dst(&e, direct ? (char *)w->peer_out[p] + chunk->remote_out
                                   : gs_fifo(w, p, c.block, ch->path->peer_link[l], ch->sent[l]));
         }
     }
     return e;
 }
 
-/* One warp only posts: its fence, which waits until all stores have arrived, goes on beside the next step. */
+/* One warp only posts flags: its fence, which waits until all stores have arrived, goes on beside the next step. */
 GS_FN uint32_t gs_step_simple(gs_ctx_t c, gs_kernel_t kernel, gs_channel_t *ch, const gs_step_t *step)
 {
     const gpusym_work_t *const w = kernel.w;
@@ -301,12 +301,12 @@ GS_FN uint32_t gs_step_simple(gs_ctx_t c, gs_kernel_t kernel, gs_channel_t *ch, 
     const gs_ctx_t work = {c.thread, c.nthreads - (apart ? GS_WARP : 0), c.block, c.nblocks};
     uint32_t status = GPUSYM_STATUS_OK;
     if (work.thread < work.nthreads) {
-        const gs_step_chunk_t piece = gs_step_chunk(w, ch, step);
+        const gs_step_chunk_t chunk = gs_step_chunk(w, ch, step);
         status = gs_await_links(work, w, ch, step, true);
         if (!gs_part_any(work, GPUSYM_STATUS_OK != status)) {
-            const gs_ends_t e = gs_ends(c, w, ch, step, &piece);
+            const gs_ends_t e = gs_ends(c, w, ch, step, &chunk);
             if (e.ndst > 0) {
-                gs_move(work, kernel, &e, piece.bytes);
+                gs_move(work, kernel, &e, chunk.bytes);
             }
         }
     }
@@ -359,16 +359,16 @@ GS_FN gs_pack_t gs_joined(gs_kernel_t kernel, const gs_acc_t *acc)
 }
 
 GS_FN void gs_packs_ll(gs_ctx_t c, gs_kernel_t kernel, const gs_channel_t *ch, const gs_step_t *step,
-                       const gs_step_chunk_t *piece, uint32_t *status)
+                       const gs_step_chunk_t *chunk, uint32_t *status)
 {
     const gpusym_work_t *const w = kernel.w;
-    const uint32_t in_align = gs_align(piece->in), out_align = gs_align(piece->out);
-    for (uint64_t i = c.thread; 16 * i < piece->bytes && GPUSYM_STATUS_OK == *status; i += c.nthreads) {
+    const uint32_t in_align = gs_align(chunk->in), out_align = gs_align(chunk->out);
+    for (uint64_t i = c.thread; 16 * i < chunk->bytes && GPUSYM_STATUS_OK == *status; i += c.nthreads) {
         gs_acc_t acc = {{0, 0, 0, 0}};
         gs_pack_t own = {{0, 0}};
         bool any = false;
         if (0 != (step->does & GS_INPUT)) {
-            own = gs_ld_user(piece->in, in_align, piece->bytes, i);
+            own = gs_ld_user(chunk->in, in_align, chunk->bytes, i);
         }
         GS_UNROLL
         for (uint32_t l = 0; l < GS_LINKS; l++) {
@@ -396,7 +396,7 @@ GS_FN void gs_packs_ll(gs_ctx_t c, gs_kernel_t kernel, const gs_channel_t *ch, c
             }
         }
         if (0 != (step->does & GS_COPY)) {
-            gs_st_user(piece->out, out_align, piece->bytes, i, v);
+            gs_st_user(chunk->out, out_align, chunk->bytes, i, v);
         }
     }
 }
@@ -405,12 +405,12 @@ GS_FN void gs_packs_ll(gs_ctx_t c, gs_kernel_t kernel, const gs_channel_t *ch, c
 
 /* Packs of m groups from number g on, of one lane. */
 GS_FN void gs_lane_ll128(gs_ctx_t c, gs_kernel_t kernel, const gs_channel_t *ch, const gs_step_t *step,
-                         const gs_step_chunk_t *piece, uint64_t g, uint32_t m, uint32_t lane,
+                         const gs_step_chunk_t *chunk, uint64_t g, uint32_t m, uint32_t lane,
                          uint64_t half[][GS_GROUPS], uint32_t *status)
 {
     const gpusym_work_t *const w = kernel.w;
-    const uint32_t in_align = gs_align(piece->in), out_align = gs_align(piece->out);
-    const uint64_t packs = (piece->bytes + 15) / 16, first = g * GPUSYM_LL128_PACKS + gs_ll128_pack(lane);
+    const uint32_t in_align = gs_align(chunk->in), out_align = gs_align(chunk->out);
+    const uint64_t packs = (chunk->bytes + 15) / 16, first = g * GPUSYM_LL128_PACKS + gs_ll128_pack(lane);
     const bool has = gs_ll128_pack(lane) < GPUSYM_LL128_PACKS;
     gs_acc_t acc[GS_GROUPS] = {{{0, 0, 0, 0}}};
     gs_pack_t own[GS_GROUPS] = {{{0, 0}}};
@@ -418,7 +418,7 @@ GS_FN void gs_lane_ll128(gs_ctx_t c, gs_kernel_t kernel, const gs_channel_t *ch,
     GS_UNROLL
     for (uint32_t u = 0; u < GS_GROUPS; u++) {
         if (0 != (step->does & GS_INPUT) && has && u < m && first + u * GPUSYM_LL128_PACKS < packs) {
-            own[u] = gs_ld_user(piece->in, in_align, piece->bytes, first + u * GPUSYM_LL128_PACKS);
+            own[u] = gs_ld_user(chunk->in, in_align, chunk->bytes, first + u * GPUSYM_LL128_PACKS);
         }
     }
     GS_UNROLL
@@ -455,22 +455,22 @@ GS_FN void gs_lane_ll128(gs_ctx_t c, gs_kernel_t kernel, const gs_channel_t *ch,
             }
         }
         if (0 != (step->does & GS_COPY) && has && u < m && first + u * GPUSYM_LL128_PACKS < packs) {
-            gs_st_user(piece->out, out_align, piece->bytes, first + u * GPUSYM_LL128_PACKS, v);
+            gs_st_user(chunk->out, out_align, chunk->bytes, first + u * GPUSYM_LL128_PACKS, v);
         }
     }
 }
 
 GS_FN void gs_packs_ll128(gs_ctx_t c, gs_kernel_t kernel, const gs_channel_t *ch, const gs_step_t *step,
-                          const gs_step_chunk_t *piece, uint32_t *status)
+                          const gs_step_chunk_t *chunk, uint32_t *status)
 {
-    const uint64_t packs = (piece->bytes + 15) / 16, groups = (packs + GPUSYM_LL128_PACKS - 1) / GPUSYM_LL128_PACKS;
+    const uint64_t packs = (chunk->bytes + 15) / 16, groups = (packs + GPUSYM_LL128_PACKS - 1) / GPUSYM_LL128_PACKS;
     const uint32_t warps = c.nthreads / GS_WARP;
     for (uint64_t g = c.thread / GS_WARP * GS_GROUPS; g < groups && GPUSYM_STATUS_OK == *status; g += warps * GS_GROUPS) {
         const uint32_t m = groups - g < GS_GROUPS ? (uint32_t)(groups - g) : GS_GROUPS;
         uint64_t half[GS_LINKS][GS_GROUPS] = {{0}}; /* of packs that two lanes share */
         GS_NO_UNROLL
         for (uint32_t lane = c.thread % GS_WARP; lane < 32; lane += GS_WARP) {
-            gs_lane_ll128(c, kernel, ch, step, piece, g, m, lane, half, status);
+            gs_lane_ll128(c, kernel, ch, step, chunk, g, m, lane, half, status);
         }
     }
 }
@@ -480,7 +480,7 @@ GS_FN void gs_packs_ll128(gs_ctx_t c, gs_kernel_t kernel, const gs_channel_t *ch
 GS_FN uint32_t gs_step_lines(gs_ctx_t c, gs_kernel_t kernel, uint32_t proto, gs_channel_t *ch, const gs_step_t *step)
 {
     const gpusym_work_t *const w = kernel.w;
-    const gs_step_chunk_t piece = gs_step_chunk(w, ch, step);
+    const gs_step_chunk_t chunk = gs_step_chunk(w, ch, step);
     uint32_t status = GPUSYM_STATUS_OK;
     if (ch->credits) {
         status = gs_block_worst(c, GPUSYM_STATUS_OK != ch->lost ? ch->lost : gs_await_links(c, w, ch, step, false));
@@ -491,13 +491,13 @@ GS_FN uint32_t gs_step_lines(gs_ctx_t c, gs_kernel_t kernel, uint32_t proto, gs_
         ch->unposted = step->recv;
     }
     if (GS_LL128 == proto) {
-        gs_packs_ll128(c, kernel, ch, step, &piece, &status);
+        gs_packs_ll128(c, kernel, ch, step, &chunk, &status);
     } else {
-        gs_packs_ll(c, kernel, ch, step, &piece, &status);
+        gs_packs_ll(c, kernel, ch, step, &chunk, &status);
     }
     gs_count(ch, step);
     ch->lost = status;
-    return ch->credits ? (uint32_t)GPUSYM_STATUS_OK : status; /* who waits at barriers leaves at one */
+    return ch->credits ? (uint32_t)GPUSYM_STATUS_OK : status; /* a thread that waits at barriers ends at one */
 }
 
 /* ---- the executor ---- */
@@ -506,7 +506,7 @@ GS_FN void gs_channels(gs_ctx_t c, gs_kernel_t kernel, uint32_t proto)
 {
     const gpusym_work_t *const w = kernel.w;
     const uint64_t packs = (w->bytes + 15) / 16;
-    const uint32_t pieces = GS_RING_ALLREDUCE == w->schedule ? w->nranks : 1;
+    const uint32_t chunks = GS_RING_ALLREDUCE == w->schedule ? w->nranks : 1;
     gs_channel_t ch = {&w->path[c.block % w->npaths], 0, 0, {0, 0, 0}, {0, 0, 0}, false, 0, GPUSYM_STATUS_OK};
     uint32_t status = GPUSYM_STATUS_OK;
     gs_schedule_t s;
@@ -518,7 +518,7 @@ GS_FN void gs_channels(gs_ctx_t c, gs_kernel_t kernel, uint32_t proto)
     s.n = w->nranks;
     s.pos = ch.path->pos;
     s.links = ch.path->links;
-    s.loops = (uint32_t)((ch.to - ch.from + (uint64_t)w->chunk * pieces - 1) / ((uint64_t)w->chunk * pieces));
+    s.loops = (uint32_t)((ch.to - ch.from + (uint64_t)w->chunk * chunks - 1) / ((uint64_t)w->chunk * chunks));
     ch.credits = (uint64_t)s.loops * gs_schedule_sends(s.kind, s.n) > GS_STEPS;
 
     for (uint32_t i = 0; GPUSYM_STATUS_OK == status && gs_schedule_step(&s, i, &step); i++) {

@@ -26,13 +26,13 @@ GS_FN bool gs_one_src(const gpusym_work_t *w)
     return 1 == w->src_end - w->src_first;
 }
 
-/* Whether rank p is sent the result (who has it already, being the only source, is not). */
+/* Whether rank p is sent the result (an only source, which has it already, is not). */
 GS_FN bool gs_is_dst(const gpusym_work_t *w, uint32_t p)
 {
     return p >= w->dst_first && p < w->dst_end && !(gs_one_src(w) && p == w->src_first);
 }
 
-/* Copies `bytes` bytes with all threads of c; any alignment. A call for each piece: the loop need not be in every kernel. */
+/* Copies `bytes` bytes with all threads of c; any alignment. Out of line: the loop need not be in every kernel. */
 GS_OUTLINE void gs_copy(gs_ctx_t c, char *dst, const char *src, uint64_t bytes)
 {
     const uint32_t to = gs_align(dst), from = gs_align(src);
@@ -73,8 +73,8 @@ GS_OUTLINE void gs_copy(gs_ctx_t c, char *dst, const char *src, uint64_t bytes)
 }
 
 /*
- * Shares the threads of a block out among `parts` pieces of work, in whole warps, so that the pieces go on side by side:
- * a piece for each peer keeps all links busy, and short pieces all threads.  Returns who this thread is in its share;
+ * Shares the threads of a block out among `parts` parts of the work, in whole warps, so that the parts go on side by side:
+ * a part for each peer keeps all links busy, and short parts all threads.  Returns this thread in its share;
  * *share: number of that share, of *shares. (Threads left over have a number of no share.)
  */
 GS_FN gs_ctx_t gs_share(gs_ctx_t c, uint32_t parts, uint32_t *share, uint32_t *shares)

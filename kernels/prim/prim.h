@@ -24,7 +24,7 @@
  *   gs_block_sync(c)            barrier of the block's threads
  *   gs_block_worst(c, s)        barrier that returns the largest s of all threads
  *   gs_now_ns(), gs_aborted(w)  clock; the abort word
- *   gs_pause()                  one turn of a wait loop
+ *   gs_pause()                  one poll of a wait loop
  *   GS_WARP                     threads that go together: LL128 lines are stored and loaded by 32 lanes, GS_WARP at once
  *   gs_warp_worst(s)            the largest s of the lanes of a warp; all call it
  *   GS_GROUPS                   how many groups of LL128 lines (lines.h) a warp takes at a time
@@ -41,9 +41,9 @@
  *   gs_done_as(w, seq, s)       writes the completion word of call seq after everything the launch wrote
  *   gs_ld16_strong(p), gs_ld_strong(p, size)  loads of 16, and of 8, 4 or 1 bytes, of what other kernels may have written
  *                               since this one began
- *   gs_doorbell_poll(w, bell)       one look at the two words of the bell, which the host writes; both at once, or one by one
- *   gs_command_translate(&m)           makes the addresses of a command this kernel's; false: it cannot have them, and leaves
- *   gs_command_publish(&r)                 thread 0 of a block that stays: what the others get at gs_command_receive()
+ *   gs_doorbell_poll(w, doorbell)  loads the two words of the doorbell, which the host writes; both at once, or one by one
+ *   gs_command_translate(&m)    makes the addresses of a command this kernel's; false: it cannot access them, and retires
+ *   gs_command_publish(&r)      thread 0 of a resident block: what the others get at gs_command_receive()
  *   gs_command_receive(part, &r)           barrier of these threads, thread 0 among them, which has told; r is then that in all of them
  *   gs_part_all(part, x)        barrier of these threads, a warp or the block; whether x is true in all of them
  *   gs_mc_ready(w)              GPUSYM_STATUS_OK where the following can be used, else the status to end with
@@ -84,7 +84,7 @@ typedef struct {
     uint64_t bytes;
 } gs_message_t;
 
-/* A call that a kernel which stays was told of; of 0 bytes: that it leaves. */
+/* A command to a resident kernel; of 0 bytes: that it retires. */
 typedef struct {
     uint32_t seq, epoch;
     gs_message_t m;
@@ -96,22 +96,22 @@ typedef struct {
 #include "kernels/prim/prim_sim.h"
 #endif
 
-/* A wait: how often it looked, and since when.  Start it with GS_WAIT_INIT. */
+/* A wait: how often it polled, and since when.  Start it with GS_WAIT_INIT. */
 typedef struct {
-    uint32_t turns;
+    uint32_t polls;
     uint64_t since_ns;
 } gs_wait_t;
 /* clang-format off */
 #define GS_WAIT_INIT {0, 0}
 /* clang-format on */
-/* The abort word lies across PCIe (about 1 us): look at it and at the clock once in so many turns. */
+/* The abort word lies across PCIe (about 1 us): check it and the clock once in so many polls. */
 #define GS_WAIT_POLLS 1024u
 
-/* One turn of waiting for `peer`. GPUSYM_STATUS_OK: go on waiting; else the status to end with. */
+/* One poll of a wait for `peer`. GPUSYM_STATUS_OK: go on waiting; else the status to end with. */
 GS_FN uint32_t gs_wait(const gpusym_work_t *w, gs_wait_t *wait, uint32_t peer)
 {
     gs_pause();
-    if (0 != ++wait->turns % GS_WAIT_POLLS) {
+    if (0 != ++wait->polls % GS_WAIT_POLLS) {
         return GPUSYM_STATUS_OK;
     }
     if (gs_aborted(w)) {

@@ -132,7 +132,7 @@ GS_FN uint32_t gs_warp_worst(uint32_t status)
 }
 
 /*
- * A warp stores four lines of 128 bytes with one instruction, and NVLink carries each as one packet: who sees the flag
+ * A warp stores four lines of 128 bytes with one instruction, and NVLink carries each as one packet: a reader of the flag
  * in its last 8 bytes sees the line.  (So does NCCL, LL128; no promise of the PTX memory model: used on NVLink alone.)
  */
 GS_FN void gs_ll128_st(char *group, uint32_t lane, gs_pack_t v, uint32_t e, uint64_t *half)
@@ -215,7 +215,7 @@ GS_FN void gs_pause(void)
 }
 
 /*
- * Before the completion word: the output must be there for whoever the host starts next.  Where that output is this
+ * Before the completion word: the output must be there for all that the host starts next.  Where that output is this
  * GPU's own memory, everyone reaches it through this GPU's second-level cache (its kernels, copy engines, and peers
  * and the CPU over the bus), so that a fence of GPU scope is enough, and it does not wait for the acknowledgement of
  * LL lines still on their way to peers, which nobody needs: 0.7 us of 11.1 at 8 bytes (4 x H200).
@@ -236,7 +236,7 @@ GS_FN bool gs_last_keeps(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
     if (0 != status) {
         atomicMax(ticket + 1, status);
     }
-    /* Releases this block's stores to whoever reads the count; the last block acquires them all. */
+    /* Releases this block's stores to the reader of the count; the last block acquires them all. */
     gs_fence_out(w);
     if (atomicAdd(ticket, 1u) != c.nblocks - 1) {
         return false;
@@ -265,9 +265,9 @@ GS_FN void gs_done_as(const gpusym_work_t *w, uint32_t seq, uint32_t status)
 }
 
 /*
- * Loads of what other kernels, or the host, have written since this kernel began: strong ones, which pass by the first-level
- * cache, where old values may lie.  What they are to see was written before the host rang; their address comes out of the
- * bell, or they wait at a barrier for who has read that, so that none is made before.  A fence would do the same, and take
+ * Strong loads, of what other kernels or the host have written since this kernel began: they pass by the first-level cache,
+ * where old values may lie.  What they load was written before the host's command; their address comes out of the doorbell, or
+ * they wait at a barrier for the thread that has read it, so that none is made before.  A fence would do the same, and take
  * longer.
  */
 GS_FN gs_pack_t gs_ld16_strong(const void *p)
@@ -294,9 +294,9 @@ GS_FN uint64_t gs_ld_strong(const void *p, uint32_t size)
 }
 
 /* One load across PCIe fetches the whole command. */
-GS_FN void gs_doorbell_poll(const gpusym_work_t *w, uint64_t bell[2])
+GS_FN void gs_doorbell_poll(const gpusym_work_t *w, uint64_t doorbell[2])
 {
-    asm volatile("ld.relaxed.sys.global.v2.u64 {%0,%1}, [%2];" : "=l"(bell[0]), "=l"(bell[1]) : "l"(w->doorbell) : "memory");
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0,%1}, [%2];" : "=l"(doorbell[0]), "=l"(doorbell[1]) : "l"(w->doorbell) : "memory");
 }
 
 GS_FN bool gs_command_translate(gs_message_t *m)

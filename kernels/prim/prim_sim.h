@@ -52,7 +52,7 @@ GS_FN bool gs_ll_ld(const void *line, uint32_t e, uint64_t *d)
 }
 
 typedef struct {
-    const void *line; /* NULL: not asked for */
+    const void *line; /* NULL: not wanted */
 } gs_line_t;
 
 GS_FN gs_line_t gs_ll_peek(const void *line, bool want)
@@ -211,19 +211,19 @@ GS_FN uint64_t gs_ld_strong(const void *p, uint32_t size)
     return 8 == size ? *(const uint64_t *)p : 4 == size ? *(const uint32_t *)p : *(const uint8_t *)p;
 }
 
-GS_FN void gs_doorbell_poll(const gpusym_work_t *w, uint64_t bell[2])
+GS_FN void gs_doorbell_poll(const gpusym_work_t *w, uint64_t doorbell[2])
 {
-    bell[0] = __atomic_load_n(&w->doorbell[0], __ATOMIC_ACQUIRE);
-    bell[1] = __atomic_load_n(&w->doorbell[1], __ATOMIC_ACQUIRE);
+    doorbell[0] = __atomic_load_n(&w->doorbell[0], __ATOMIC_ACQUIRE);
+    doorbell[1] = __atomic_load_n(&w->doorbell[1], __ATOMIC_ACQUIRE);
 }
 
 /* The command has the pointers of the simulated GPU, which the hook of kernels.h translates. */
 GS_FN bool gs_command_translate(gs_message_t *m)
 {
-    const gs_message_t far = *m; /* a rank may have no input, or no output */
-    m->in = NULL != far.in ? gpusym_kernel_sim_reach(far.in) : NULL;
-    m->out = NULL != far.out ? gpusym_kernel_sim_reach(far.out) : NULL;
-    return (NULL == m->in) == (NULL == far.in) && (NULL == m->out) == (NULL == far.out);
+    const gs_message_t remote = *m; /* a rank may have no input, or no output */
+    m->in = NULL != remote.in ? gpusym_kernel_sim_reach(remote.in) : NULL;
+    m->out = NULL != remote.out ? gpusym_kernel_sim_reach(remote.out) : NULL;
+    return (NULL == m->in) == (NULL == remote.in) && (NULL == m->out) == (NULL == remote.out);
 }
 
 GS_FN bool gs_part_all(gs_ctx_t part, bool x)

@@ -51,7 +51,7 @@
 GS_FN uint32_t gs_wait_command(const gpusym_work_t *w, gs_wait_t *wait)
 {
     gs_pause();
-    if (0 != ++wait->turns % GS_COMMAND_POLLS) {
+    if (0 != ++wait->polls % GS_COMMAND_POLLS) {
         return GPUSYM_STATUS_OK;
     }
     const uint64_t now = gs_now_ns();

@@ -5,15 +5,15 @@
  * engines send 387 GB/s over an NVLink port of an H200 where stores reach 350 and loads 315, and take no multiprocessor.
  * mca/common/gpusym/exec/copies.c has the other half: what the streams do, in which order, and why they never stand still.
  *
- * Flags in a slot, by row; column p.  All are epochs: of piece k of a call, its first epoch + k.
- *   row 0  p != rank: piece k of rank p has arrived in our staging area (bcast: in our output); written by p's stream
- *          p == rank: we have reduced piece k; written by our kernel for our own streams
- *   row 1  piece k of the result has been delivered to our output by its owner p; written by p's stream
- *   row 2  rank p has reduced our piece k: its buffer there is free; written by p's kernel for our stream
- *   GPUSYM_SENT_OFF, word p  our stream to p has sent piece k; the last one: all; written by that stream
+ * Flags in a slot, by row; column p.  All are epochs: of chunk k of a call, its first epoch + k.
+ *   row 0  p != rank: chunk k of rank p has arrived in our staging area (bcast: in our output); written by p's stream
+ *          p == rank: we have reduced chunk k; written by our kernel for our own streams
+ *   row 1  chunk k of the result has been delivered to our output by its owner p; written by p's stream
+ *   row 2  rank p has reduced our chunk k: its buffer there is free; written by p's kernel for our stream
+ *   GPUSYM_SENT_OFF, word p  our stream to p has sent chunk k; the last one: all; written by that stream
  *
- * Pieces arrive in GPUSYM_COPIES_BUFFERS buffers by turns, ranks - 1 in each.  The kernels of a call are launched one after
- * the other: one of CE_R for each piece, then one of CE.  A status that is not OK stays in the ticket: those that follow do
+ * Chunks arrive in GPUSYM_COPIES_BUFFERS buffers by turns, ranks - 1 in each.  The kernels of a call are launched one after
+ * the other: one of CE_R for each chunk, then one of CE.  A status that is not OK stays in the ticket: those that follow do
  * nothing, but the last.
  *
  * Source: the copy-engine collectives of NCCL 2.28 move data so for all-gather and all-to-all; reduction between two
@@ -61,7 +61,7 @@ GS_FN uint32_t gs_ce_await(gs_ctx_t c, const gpusym_work_t *w)
     return gs_block_worst(c, status);
 }
 
-/* One piece: ours is at w->in, the others' have arrived; the result goes to w->out. */
+/* One chunk: ours is at w->in, the others' have arrived; the result goes to w->out. */
 GS_FN void gs_ce_reduce(gs_ctx_t c, gs_kernel_t kernel)
 {
     const gpusym_work_t *const w = kernel.w;
@@ -83,8 +83,8 @@ GS_FN void gs_ce_reduce(gs_ctx_t c, gs_kernel_t kernel)
 }
 
 /*
- * After a failure our streams still wait, some for what will never come: they are let through, to send what nobody will
- * look at, until each has written that it is done. Over and over, since a peer that knows of nothing yet may write an older
+ * After a failure our streams still wait, some for what will never come: they are let through, to send what no rank will
+ * read, until each has written that it is done. Over and over, since a peer that knows of nothing yet may write an older
  * epoch over ours.
  */
 GS_FN void gs_ce_drain(const gpusym_work_t *w)

@@ -27,7 +27,7 @@
  *              in k - 1, the last to use that buffer;
  *   results    d sends k to r after it has taken what r scattered in k, which r sent after it had gathered k - 2, the last
  *              to use that buffer.
- * A slice that has ended earlier than others has no unit in any later round: who waits for nothing overwrites nothing.
+ * A slice that has ended earlier than others has no unit in any later round: a stream that waits for nothing overwrites nothing.
  * With one round only the first parity is used, and may take all the room.  Launches follow each other as work.h says.
  *
  * In place: a unit of the input is read by its rank before anybody can have its result.

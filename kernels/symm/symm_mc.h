@@ -25,7 +25,7 @@
 
 #include "kernels/prim/move.h"
 
-/* gs_barrier with one multicast store in place of nranks - 1, by the same flags: so a timeout can name who is missing,
+/* gs_barrier with one multicast store in place of nranks - 1, by the same flags: so a timeout can name the missing rank,
  * which a count of arrivals could not, and a failed launch leaves nothing behind that has to be counted anew. */
 GS_FN uint32_t gs_mc_barrier(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
 {

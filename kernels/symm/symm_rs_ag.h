@@ -1,13 +1,13 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The two-shot kernels: every rank owns a slice of the message, reduces it in rank order and hands the result to all
- * who get it.  All-reduce, and, with one destination, reduce; with one source, broadcast.
+ * The two-shot kernels: every rank owns a slice of the message, reduces it in rank order and sends the result to all
+ * destinations.  All-reduce, and, with one destination, reduce; with one source, broadcast.
  *
  * Out of the symmetric heap, for user buffers that peers cannot map:
  *   RSxLD_AGxST   the input goes to one's own heap, owners load their slice from all heaps;
  *   RSxST_AGxST   every slice is stored straight into its owner's heap.
- * The result is stored to the heaps of those who get it, whence they copy it out.
+ * The result is stored to the heaps of the destinations, which copy it out.
  * Straight between user buffers that all ranks have mapped (zero copy):
  *   RSxLD_AGxST_Z owners load their slice from all inputs and store the result to all outputs;
  *   RSxST_AGxST_Z every slice is stored into its owner's heap, the result to all outputs.
@@ -28,7 +28,7 @@
  * RSxST_AGxST_Z has `in` only, and its last phase has a barrier too, as has the only phase of RSxLD_AGxST_Z: after it all
  * stores to one's output are there, and nobody reads one's input any more.  In place is safe, for any rank: a chunk of
  * an input was scattered before the barrier that lets anyone store that chunk of the result (ST), or each pack is
- * stored by who has loaded it from everywhere (LD).
+ * stored by the thread that has loaded it from everywhere (LD).
  */
 #ifndef GPUSYM_KERNELS_SYMM_RS_AG_H
 #define GPUSYM_KERNELS_SYMM_RS_AG_H
@@ -100,7 +100,7 @@ GS_FN void gs_rs_scatter(gs_ctx_t c, const gpusym_work_t *w, bool push, bool all
     }
 }
 
-/* Reduces our slice and hands it to all who get it: to their slots, or (zero copy) to their users. */
+/* Reduces our slice and stores it to all destinations: to their slots, or (zero copy) to their outputs. */
 GS_FN void gs_rs_reduce(gs_ctx_t c, gs_kernel_t kernel, bool push, bool zero, const gs_chunk_t *k)
 {
     const gpusym_work_t *const w = kernel.w;

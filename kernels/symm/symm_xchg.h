@@ -16,7 +16,7 @@
  *
  * Staging (XST, XST_R, XLD_R): [two parities][blocks][ranks] buffers of stage_bytes.  Every block has a span of every
  * segment, cut into chunks; a block works in phases, one barrier each; phase t stores chunk t and takes chunk t - 1.
- * Buffer [t & 1][b][s] is written in phase t, by block b of the sender s (XLD_R: the owner writes, s is who reads), is
+ * Buffer [t & 1][b][s] is written in phase t, by block b of the sender s (XLD_R: the owner writes, s reads), is
  * read in phase t + 1, and written again in phase t + 2: a barrier lies between any two phases. The last phase only
  * takes.  If there is one chunk only, there is one parity only, with all the room.
  */

@@ -70,8 +70,8 @@ static bool is_tree(uint32_t kind)
 /* ---- how much is sent ---- */
 
 /*
- * In pieces a loop, by one rank, over all paths of the algorithm (two trees, of which each takes half the message; one
- * ring; one chain): at least, at most.  A message is n pieces of a ring, 2 of two trees, one of a chain.
+ * In chunks a loop, by one rank, over all paths of the algorithm (two trees, of which each takes half the message; one
+ * ring; one chain): at least, at most.  A message is n chunks of a ring, 2 of two trees, one of a chain.
  */
 static void sends_of(const schedule_case_t *c, uint32_t r, uint32_t *least, uint32_t *most)
 {
@@ -154,14 +154,14 @@ static void run_paths(worker_t *w, schedule_case_t *c)
         sends_of(c, r, &least, &most);
         sum += w->sends[r];
         if (w->sends[r] < least * c->loops || w->sends[r] > most * c->loops) {
-            fail(w, c, "rank %u sends %u pieces", r, w->sends[r]);
+            fail(w, c, "rank %u sends %u chunks", r, w->sends[r]);
             return;
         }
     }
     /* Every link of a path is used once a loop by a chain, a broadcast or a reduce, twice by an all-reduce on trees. */
     const uint64_t links = (uint64_t) paths * (c->n - 1) * c->loops * (GS_TREE_ALLREDUCE == c->kind ? 2 : 1);
     if ((is_tree(c->kind) || has_root(c->kind)) && sum != links) {
-        fail(w, c, "all ranks together send %llu pieces, not %llu", (unsigned long long) sum,
+        fail(w, c, "all ranks together send %llu chunks, not %llu", (unsigned long long) sum,
              (unsigned long long) links);
     }
 }
@@ -264,9 +264,9 @@ static const struct {
     uint32_t kind, rank, step;
     const char *says;
 } broken[] = {
-    {FAULT_PIECE, GS_RING_ALLREDUCE, 3, 5, "sent were"},
-    {FAULT_PIECE, GS_RING_ALLGATHER, 0, 0, "is not the result"},
-    {FAULT_PIECE, GS_RING_REDUCE_SCATTER, 8, 8, "sent were"},
+    {FAULT_CHUNK, GS_RING_ALLREDUCE, 3, 5, "sent were"},
+    {FAULT_CHUNK, GS_RING_ALLGATHER, 0, 0, "is not the result"},
+    {FAULT_CHUNK, GS_RING_REDUCE_SCATTER, 8, 8, "sent were"},
     {FAULT_LOOP, GS_CHAIN_BCAST, 4, 6, "sent were"},
     {FAULT_LOOP, GS_TREE_ALLREDUCE, 2, 7, "sent were"},
     {FAULT_LAG, GS_TREE_ALLREDUCE, 0, 2 * GS_STEPS + 1, "deadlock"},

@@ -16,7 +16,7 @@
 /* Whether a buffer is full it knows itself; `sent` and `taken`, by which ranks wait, have no say in that. */
 typedef struct {
     uint64_t value;
-    uint32_t loop, piece;
+    uint32_t loop, chunk;
     bool full;
     bool final; /* came as the result */
 } buffer_t;
@@ -41,10 +41,10 @@ typedef struct {
 
 struct machine {
     const schedule_case_t *c;
-    uint32_t pieces; /* of a loop */
+    uint32_t chunks; /* of a loop */
     uint32_t max_n;
-    uint64_t *of_rank;  /* [max_n] random: the input of rank r for piece p is of_rank[r] * of_piece[p] */
-    uint64_t *of_piece; /* [room]; p = loop * pieces + piece */
+    uint64_t *of_rank;  /* [max_n] random: the input of rank r for chunk p is of_rank[r] * of_chunk[p] */
+    uint64_t *of_chunk; /* [room]; p = loop * chunks + chunk */
     uint64_t *stored;   /* a bit for each rank and p: it has stored that; stored_words of them */
     size_t room, stored_words;
     uint64_t sum;    /* of of_rank[0 .. n - 1] */
@@ -93,7 +93,7 @@ machine_t *machine_new(uint32_t max_n, uint64_t seed)
 void machine_free(machine_t *m)
 {
     free(m->of_rank);
-    free(m->of_piece);
+    free(m->of_chunk);
     free(m->stored);
     free(m->ranks);
     free(m->queue);
@@ -124,12 +124,12 @@ static bool is_ring(uint32_t kind)
     return GS_RING_ALLREDUCE == kind || GS_RING_ALLGATHER == kind || GS_RING_REDUCE_SCATTER == kind;
 }
 
-/* Whether a rank is to store a piece. */
-static bool stores(const machine_t *m, uint32_t r, uint32_t piece)
+/* Whether a rank is to store a chunk. */
+static bool stores(const machine_t *m, uint32_t r, uint32_t chunk)
 {
     switch (m->c->kind) {
     case GS_RING_REDUCE_SCATTER:
-        return m->ranks[r].shape.pos == piece;
+        return m->ranks[r].shape.pos == chunk;
     case GS_CHAIN_REDUCE:
     case GS_TREE_REDUCE:
         return m->c->root == r;
@@ -138,21 +138,21 @@ static bool stores(const machine_t *m, uint32_t r, uint32_t piece)
     }
 }
 
-/* How many pieces a loop a rank is to store. */
+/* How many chunks a loop a rank is to store. */
 static uint32_t stores_of(const machine_t *m, uint32_t r)
 {
-    return is_ring(m->c->kind) && GS_RING_REDUCE_SCATTER != m->c->kind ? m->pieces
+    return is_ring(m->c->kind) && GS_RING_REDUCE_SCATTER != m->c->kind ? m->chunks
            : GS_RING_REDUCE_SCATTER == m->c->kind || stores(m, r, 0)   ? 1
                                                                        : 0;
 }
 
-/* The result: of a reduction every rank's input once; else the input of whose piece it is. */
-static uint64_t result(const machine_t *m, uint32_t loop, uint32_t piece)
+/* The result: of a reduction every rank's input once; else the input of whose chunk it is. */
+static uint64_t result(const machine_t *m, uint32_t loop, uint32_t chunk)
 {
-    const uint64_t factor = m->of_piece[loop * m->pieces + piece];
+    const uint64_t factor = m->of_chunk[loop * m->chunks + chunk];
     switch (m->c->kind) {
     case GS_RING_ALLGATHER:
-        return factor * m->of_rank[NULL == m->c->order ? piece : m->c->order[piece]];
+        return factor * m->of_rank[NULL == m->c->order ? chunk : m->c->order[chunk]];
     case GS_CHAIN_BCAST:
     case GS_TREE_BCAST:
         return factor * m->of_rank[m->c->root];
@@ -176,8 +176,8 @@ static void lag_step(const gs_schedule_t *s, uint32_t tree_lag, uint32_t i, gs_s
 static void spoil(const machine_t *m, uint32_t r, gs_step_t *step)
 {
     switch (m->c->fault) {
-    case FAULT_PIECE:
-        step->piece = (step->piece + 1) % m->pieces;
+    case FAULT_CHUNK:
+        step->chunk = (step->chunk + 1) % m->chunks;
         break;
     case FAULT_LOOP:
         step->loop = (step->loop + 1) % m->c->loops;
@@ -231,10 +231,10 @@ static bool sound(machine_t *m, uint32_t r, const gs_step_t *step)
 {
     const uint32_t links = m->ranks[r].shape.links;
     if ((0 != (step->does & GS_RECV)) != (0 != step->recv) || (0 != (step->does & GS_SEND)) != (0 != step->send) ||
-        0 != ((step->recv | step->send) & ~links) || step->loop >= m->c->loops || step->piece >= m->pieces ||
+        0 != ((step->recv | step->send) & ~links) || step->loop >= m->c->loops || step->chunk >= m->chunks ||
         (0 != (step->does & GS_FINAL) && 0 == step->send) || (0 != (step->does & GS_LANDED) && 0 == step->recv)) {
-        return wrong(m, "rank %u, step %u: does %x, receives %x, sends %x, links %x, loop %u, piece %u", r,
-                     m->ranks[r].next, step->does, step->recv, step->send, links, step->loop, step->piece);
+        return wrong(m, "rank %u, step %u: does %x, receives %x, sends %x, links %x, loop %u, chunk %u", r,
+                     m->ranks[r].next, step->does, step->recv, step->send, links, step->loop, step->chunk);
     }
     return true;
 }
@@ -290,9 +290,9 @@ static bool take(machine_t *m, uint32_t r, uint32_t link, const gs_step_t *step,
     if (!b->full) {
         return wrong(m, "rank %u, step %u: reads a buffer that is not written", r, m->ranks[r].next);
     }
-    if (b->loop != step->loop || b->piece != step->piece || b->final != (0 != (step->does & GS_LANDED))) {
-        return wrong(m, "rank %u, step %u: takes loop %u, piece %u, landed %d; sent were loop %u, piece %u, final %d",
-                     r, m->ranks[r].next, step->loop, step->piece, 0 != (step->does & GS_LANDED), b->loop, b->piece,
+    if (b->loop != step->loop || b->chunk != step->chunk || b->final != (0 != (step->does & GS_LANDED))) {
+        return wrong(m, "rank %u, step %u: takes loop %u, chunk %u, landed %d; sent were loop %u, chunk %u, final %d",
+                     r, m->ranks[r].next, step->loop, step->chunk, 0 != (step->does & GS_LANDED), b->loop, b->chunk,
                      b->final);
     }
     *value += b->value;
@@ -309,7 +309,7 @@ static bool put(machine_t *m, uint32_t r, uint32_t link, const gs_step_t *step, 
     }
     b->value = value;
     b->loop = step->loop;
-    b->piece = step->piece;
+    b->chunk = step->chunk;
     b->final = 0 != (step->does & GS_FINAL);
     b->full = true;
     m->ranks[r].sends++;
@@ -318,10 +318,10 @@ static bool put(machine_t *m, uint32_t r, uint32_t link, const gs_step_t *step, 
 
 static bool store(machine_t *m, uint32_t r, const gs_step_t *step)
 {
-    const size_t bit = ((size_t) r * m->c->loops + step->loop) * m->pieces + step->piece;
-    if (!stores(m, r, step->piece) || 0 != (m->stored[bit / 64] >> bit % 64 & 1)) {
-        return wrong(m, "rank %u, step %u: stores loop %u, piece %u, which is not its own or was stored", r,
-                     m->ranks[r].next, step->loop, step->piece);
+    const size_t bit = ((size_t) r * m->c->loops + step->loop) * m->chunks + step->chunk;
+    if (!stores(m, r, step->chunk) || 0 != (m->stored[bit / 64] >> bit % 64 & 1)) {
+        return wrong(m, "rank %u, step %u: stores loop %u, chunk %u, which is not its own or was stored", r,
+                     m->ranks[r].next, step->loop, step->chunk);
     }
     m->stored[bit / 64] |= 1ull << bit % 64;
     m->ranks[r].stores++;
@@ -332,7 +332,7 @@ static bool take_step(machine_t *m, uint32_t r, const gs_step_t *step)
 {
     uint64_t value = 0;
     if (0 != (step->does & GS_INPUT)) {
-        value = m->of_rank[r] * m->of_piece[step->loop * m->pieces + step->piece];
+        value = m->of_rank[r] * m->of_chunk[step->loop * m->chunks + step->chunk];
     }
     for (uint32_t link = 0; link < GS_LINKS; link++) {
         if (0 != (step->recv & 1u << link) && !take(m, r, link, step, &value)) {
@@ -340,9 +340,9 @@ static bool take_step(machine_t *m, uint32_t r, const gs_step_t *step)
         }
     }
     /* A result may go straight to where it is stored, over the input there: complete, it has that input in it. */
-    if (0 != (step->does & (GS_COPY | GS_FINAL)) && value != result(m, step->loop, step->piece)) {
-        return wrong(m, "rank %u, step %u: loop %u, piece %u is not the result", r, m->ranks[r].next, step->loop,
-                     step->piece);
+    if (0 != (step->does & (GS_COPY | GS_FINAL)) && value != result(m, step->loop, step->chunk)) {
+        return wrong(m, "rank %u, step %u: loop %u, chunk %u is not the result", r, m->ranks[r].next, step->loop,
+                     step->chunk);
     }
     if (0 != (step->does & GS_COPY) && !store(m, r, step)) {
         return false;
@@ -431,17 +431,17 @@ static bool run_rank(machine_t *m, uint32_t r, uint32_t most, uint64_t *steps)
 
 static void prepare(machine_t *m, const schedule_case_t *c)
 {
-    const uint32_t pieces = is_ring(c->kind) ? c->n : 1;
-    const size_t room = (size_t) c->loops * pieces, words = (room * c->n + 63) / 64;
+    const uint32_t chunks = is_ring(c->kind) ? c->n : 1;
+    const size_t room = (size_t) c->loops * chunks, words = (room * c->n + 63) / 64;
 
     m->c = c;
-    m->pieces = pieces;
+    m->chunks = chunks;
     m->wrong[0] = '\0';
     m->first = m->queued = 0;
     if (room > m->room) {
-        m->of_piece = must_have(m->of_piece, room, sizeof *m->of_piece);
+        m->of_chunk = must_have(m->of_chunk, room, sizeof *m->of_chunk);
         for (; m->room < room; m->room++) {
-            m->of_piece[m->room] = next_random(m);
+            m->of_chunk[m->room] = next_random(m);
         }
     }
     if (words > m->stored_words) {
@@ -475,7 +475,7 @@ static bool all_ended(machine_t *m)
             }
         }
         if (rank->stores != stores_of(m, r) * m->c->loops) {
-            return wrong(m, "rank %u has stored %u pieces of %u", r, rank->stores, stores_of(m, r) * m->c->loops);
+            return wrong(m, "rank %u has stored %u chunks of %u", r, rank->stores, stores_of(m, r) * m->c->loops);
         }
     }
     return true;

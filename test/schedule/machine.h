@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Runs the step lists of kernels/schedule.h for all ranks of a path, without data, GPU or time: what a rank sends is
- * one number a piece.  Finds out whether all ranks end, whether every buffer is written only when it was read and read
+ * one number a chunk.  Finds out whether all ranks end, whether every buffer is written only when it was read and read
  * only when it was written, and whether every result is complete, with every contribution in it once.
  *
  * In which order ranks run makes no difference: a rank's next step is fixed, and once it can be taken nothing that
@@ -19,7 +19,7 @@
 /* Faults that are made on purpose, to see that they are found. */
 enum fault {
     FAULT_NONE,
-    FAULT_PIECE,    /* a step has the piece after its own */
+    FAULT_CHUNK,    /* a step has the chunk after its own */
     FAULT_LOOP,     /* a step has the loop after its own */
     FAULT_LAG,      /* tree all-reduce, all ranks: GS_TREE_LAG is fault_step */
     FAULT_CREDIT,   /* a rank does not wait for buffers to be free */
@@ -62,7 +62,7 @@ void machine_free(machine_t *m);
  */
 const char *machine_run(machine_t *m, const schedule_case_t *c, uint64_t *steps);
 
-/* How many pieces rank r sent in the last run. */
+/* How many chunks rank r sent in the last run. */
 uint32_t machine_sends(const machine_t *m, uint32_t r);
 
 #endif

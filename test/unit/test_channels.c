@@ -180,7 +180,7 @@ static uint32_t min32(uint32_t a, uint32_t b)
 static void call_size(call_t *call, uint32_t n)
 {
     const uint32_t kind = has_schedule(call->alg) ? (uint32_t) gpusym_algorithm_schedule(call->alg) : GS_TREE_REDUCE;
-    const uint32_t pieces = GS_RING_ALLREDUCE == kind ? n : 1, steps = 1 + gs_schedule_sends(kind, n);
+    const uint32_t chunks = GS_RING_ALLREDUCE == kind ? n : 1, steps = 1 + gs_schedule_sends(kind, n);
     const uint32_t loops = 1 + below(min32(LOOPS_MAX, 1 + STEPS_MAX / (steps * call->channels)));
     const uint32_t packs = 1 + below(below(4) ? 4 : 40);
     switch (below(5)) {
@@ -192,7 +192,7 @@ static void call_size(call_t *call, uint32_t n)
         break;
     default:
         call->chunk = 16 * packs;
-        call_bytes(call, n, 16ull * packs * pieces * loops * call->channels - below(16 * packs));
+        call_bytes(call, n, 16ull * packs * chunks * loops * call->channels - below(16 * packs));
         break;
     }
 }
@@ -776,10 +776,10 @@ static void fifos_that_are_just_full(void **state)
             }
             call_t call = call_new(rig, alg, 1 + below(2));
             const uint32_t kind = (uint32_t) gpusym_algorithm_schedule(alg), sends = gs_schedule_sends(kind, n);
-            const uint32_t pieces = GS_RING_ALLREDUCE == kind ? n : 1;
+            const uint32_t chunks = GS_RING_ALLREDUCE == kind ? n : 1;
             const uint32_t loops = (messages[i % LENGTH(messages)] + sends - 1) / sends;
             call.chunk = 16;
-            call_bytes(&call, n, 16ull * pieces * loops * call.channels);
+            call_bytes(&call, n, 16ull * chunks * loops * call.channels);
             call.late = below(n);
             call.late_us = below(4) ? 0 : 300;
             script_add(rig, call);
@@ -865,8 +865,8 @@ static void plans_fit_their_slots(void **state)
         w.bytes = 1 + next_random() % (1ull << below(38));
         const uint32_t asked = w.nblocks;
         const uint64_t epochs = gpusym_kernel_plan(family, &w, chunk);
-        const uint64_t pieces = GS_RING_ALLREDUCE == kind ? w.nranks : 1;
-        const uint64_t loops = (w.span + w.chunk * pieces - 1) / (w.chunk * pieces);
+        const uint64_t chunks = GS_RING_ALLREDUCE == kind ? w.nranks : 1;
+        const uint64_t loops = (w.span + w.chunk * chunks - 1) / (w.chunk * chunks);
         const uint64_t line_bytes = gpusym_family_ll128(family) ? (w.chunk + 29ull) / 30 * 512
                                     : is_simple(alg)            ? 16ull * w.chunk
                                                                 : 32ull * w.chunk;

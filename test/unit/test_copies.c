@@ -522,7 +522,7 @@ static void gpus_close(uint32_t n)
     }
 }
 
-/* Many calls one after the other in the same slots, of any collective, in pieces of any length. */
+/* Many calls one after the other in the same slots, of any collective, in chunks of any length. */
 static void test_random_calls(void **state)
 {
     static const uint32_t chunks[] = {0, 16, 128, 256, 1000, 4096};
@@ -539,7 +539,7 @@ static void test_random_calls(void **state)
     }
 }
 
-/* Each collective in many pieces, all that a rank has in one queue. */
+/* Each collective in many chunks, all that a rank has in one queue. */
 static void test_one_queue(void **state)
 {
     (void) state;
@@ -558,7 +558,7 @@ static void test_one_queue(void **state)
     }
 }
 
-/* The largest messages that fit are cut into no more pieces than the queues hold. */
+/* The largest messages that fit are cut into no more chunks than the queues hold. */
 static void test_fit(void **state)
 {
     (void) state;
