@@ -146,7 +146,7 @@ COLL_GPUSYM_INLINE bool coll_gpusym_forwards(mca_coll_gpusym_module_t *m, const 
             return false;
         }
         /* Where every call is staged, for a reason agreed on, nothing is posted. */
-        if (native && NULL != t && t->reason < 0 && !gpusym_rollcall_post_host(&t->rc, (uint8_t)a->coll)) {
+        if (native && NULL != t && t->reason < 0 && !gpusym_rollcall_post_host(&t->host.rc, (uint8_t)a->coll)) {
             return false;
         }
     }

@@ -14,7 +14,7 @@
 #include "ompi/mca/topo/topo.h"
 #include "opal/datatype/opal_convertor.h"
 
-/* ---- who ---- */
+/* ---- roles ---- */
 
 /* What a rank is in a rooted collective. */
 typedef struct {

@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * A call's arguments, one struct for all collectives: what the wrappers make of MPI's parameters, what the previous
- * modules are called with again, and which memory a call touches on this rank.
+ * A call's arguments, one struct for all collectives: what the wrappers make of MPI's parameters, what the
+ * fallback is called with again, and which memory a call touches on this rank.
  */
 #ifndef MCA_COLL_GPUSYM_ARGS_H
 #define MCA_COLL_GPUSYM_ARGS_H

@@ -11,6 +11,8 @@
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/plan/plan.h"
 #include "mca/coll/gpusym/plan/zero_copy.h"
+#include "mca/coll/gpusym/team/join.h"
+#include "mca/coll/gpusym/team/team.h"
 #include "mca/common/gpusym/agree/tokens.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/shm/fd.h"
@@ -33,7 +35,7 @@ static const char *name_of(const coll_gpusym_call_t *call)
 
 static gpusym_rollcall_t *rollcall_of(const coll_gpusym_call_t *call)
 {
-    return &call->engine->team->rc;
+    return &call->engine->team->host.rc;
 }
 
 /* The call has ended: it had launch tokens, or was waiting for them, perhaps. */
@@ -109,7 +111,7 @@ static void fail_gpu(coll_gpusym_call_t *call, const char *text)
 {
     const coll_gpusym_team_t *t = call->engine->team;
     char label[GPUSYM_COMM_LABEL_MAX];
-    coll_gpusym_help("gpu-error", (int)t->rank, t->gpu_text, label_of(call, label, sizeof label), name_of(call), text);
+    coll_gpusym_help("gpu-error", (int)t->rank, t->host.gpu_text, label_of(call, label, sizeof label), name_of(call), text);
     give_up(call);
 }
 
@@ -117,7 +119,7 @@ static void fail_timeout(coll_gpusym_call_t *call, int peer)
 {
     const coll_gpusym_team_t *t = call->engine->team;
     char label[GPUSYM_COMM_LABEL_MAX];
-    coll_gpusym_help("timeout", (int)t->rank, t->gpu_text, label_of(call, label, sizeof label), name_of(call), peer,
+    coll_gpusym_help("timeout", (int)t->rank, t->host.gpu_text, label_of(call, label, sizeof label), name_of(call), peer,
                      coll_gpusym_params.timeout);
     give_up(call);
 }
@@ -145,19 +147,19 @@ static bool fail_if_peer_lost(coll_gpusym_call_t *call)
 {
     const coll_gpusym_team_t *t = call->engine->team;
     char label[GPUSYM_COMM_LABEL_MAX];
-    const int dead = t->joined ? gpusym_rollcall_dead(&t->rc) : coll_gpusym_team_dead(t);
+    const int dead = t->host.joined ? gpusym_rollcall_dead(&t->host.rc) : coll_gpusym_team_dead(t);
     if (dead >= 0) {
         coll_gpusym_help("dead-rank", (int) t->rank, label_of(call, label, sizeof label), opal_process_info.nodename, dead,
-                         coll_gpusym_peer_process(t->peers[dead]), name_of(call));
+                         coll_gpusym_peer_process(t->host.peers[dead]), name_of(call));
         give_up(call);
         return true;
     }
-    const int corrupt = gpusym_rollcall_corrupt(&t->rc, &call->task.read);
+    const int corrupt = gpusym_rollcall_corrupt(&t->host.rc, &call->task.read);
     if (corrupt >= 0) {
         fail_corrupt(call, corrupt);
         return true;
     }
-    const int quitter = gpusym_rollcall_aborted(&t->rc);
+    const int quitter = gpusym_rollcall_aborted(&t->host.rc);
     if (quitter >= 0) {
         coll_gpusym_help("aborted", (int) t->rank, label_of(call, label, sizeof label), name_of(call), quitter);
         give_up(call);
@@ -281,7 +283,7 @@ static void post_call(coll_gpusym_call_t *call)
 static void begin_call(coll_gpusym_call_t *call)
 {
     coll_gpusym_team_t *t = call->engine->team;
-    const int met = t->broken ? -1 : coll_gpusym_team_meet(t);
+    const int met = t->broken ? -1 : coll_gpusym_team_bootstrap(t);
 
     if (met < 0) { /* what went wrong has been told */
         call->error = MPI_ERR_OTHER;
@@ -409,7 +411,7 @@ static void judge_answers(coll_gpusym_call_t *call)
 static void set_up(coll_gpusym_call_t *call)
 {
     coll_gpusym_team_t *t = call->engine->team;
-    const int rv = coll_gpusym_team_gpu(t, &call->segments.where);
+    const int rv = coll_gpusym_team_join(t, &call->segments.where);
     if (rv < 0) {
         give_up(call);
     } else if (rv > 0 && t->reason >= 0) {
@@ -478,7 +480,7 @@ static void launch_call(coll_gpusym_call_t *call)
         return;
     }
     if (!call->blocking) {
-        gpusym_rollcall_launched(&e->team->rc, task->read.seq);
+        gpusym_rollcall_launched(&e->team->host.rc, task->read.seq);
     }
 }
 
@@ -486,15 +488,15 @@ static void launch_call(coll_gpusym_call_t *call)
 static void take_tokens(coll_gpusym_call_t *call)
 {
     coll_gpusym_team_t *t = call->engine->team;
-    if (!t->threads && 0 != (call->task.read.all & GPUSYM_POST_QUIET)) {
+    if (!t->host.threads && 0 != (call->task.read.all & GPUSYM_POST_QUIET)) {
         launch_call(call);
         return;
     }
     call->has_tokens = true; /* or some of them */
-    if (gpusym_tokens_take(&t->rc, call->task.read.seq)) {
+    if (gpusym_tokens_take(&t->host.rc, call->task.read.seq)) {
         launch_call(call);
     } else if (coll_gpusym_health_due(&call->health) && !fail_if_peer_lost(call)) {
-        const int corrupt = gpusym_tokens_rescue(&t->rc);
+        const int corrupt = gpusym_tokens_rescue(&t->host.rc);
         if (corrupt >= 0) {
             fail_corrupt(call, corrupt);
         }

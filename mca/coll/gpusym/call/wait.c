@@ -66,19 +66,19 @@ static __attribute__((format(printf, 4, 5))) void append(char *buf, size_t size,
 /* The pages of rank r, while the team's lines are not mapped. False: it has none yet, or they cannot be found. */
 static bool find_pages(const coll_gpusym_team_t *t, uint32_t r, gpusym_peer_t **peer)
 {
-    return GPUSYM_SUCCESS == gpusym_pages_find(coll_gpusym_peer_process(t->peers[r]), peer);
+    return GPUSYM_SUCCESS == gpusym_pages_find(coll_gpusym_peer_process(t->host.peers[r]), peer);
 }
 
 /* What is known of rank r: false if nothing is. */
 static bool find_seen(const coll_gpusym_team_t *t, uint32_t r, gpusym_seen_t *seen)
 {
-    gpusym_peer_t *peer = t->joined ? t->rc.peer[r] : NULL;
+    gpusym_peer_t *peer = t->host.joined ? t->host.rc.peer[r] : NULL;
 
     if (NULL == peer && !find_pages(t, r, &peer)) {
         *seen = (gpusym_seen_t){.what = -1};
         return false;
     }
-    gpusym_peer_seen(peer, t->key, seen);
+    gpusym_peer_seen(peer, t->host.key, seen);
     return true;
 }
 
@@ -89,16 +89,16 @@ static bool is_missing(const waiter_t *w, uint32_t r, const gpusym_seen_t *seen)
 
     switch (w->what) {
     case COLL_GPUSYM_WAIT_POST:
-        if (coll_gpusym_team_meeting(t)) {
-            return !seen->begun || seen->step < (uint32_t) t->step;
+        if (coll_gpusym_team_bootstrapping(t)) {
+            return !seen->begun || seen->step < (uint32_t) t->boot.step;
         }
-        return !gpusym_rollcall_has_posted(&t->rc, r, t->rc.seq + 1 - GPUSYM_ROLLCALL_HISTORY / 2);
+        return !gpusym_rollcall_has_posted(&t->host.rc, r, t->host.rc.seq + 1 - GPUSYM_ROLLCALL_HISTORY / 2);
     case COLL_GPUSYM_WAIT_ROLLCALL:
-        return !gpusym_rollcall_has_posted(&t->rc, r, w->seq);
+        return !gpusym_rollcall_has_posted(&t->host.rc, r, w->seq);
     case COLL_GPUSYM_WAIT_VOTE:
-        return !gpusym_rollcall_has_voted(&t->rc, r, w->seq);
+        return !gpusym_rollcall_has_voted(&t->host.rc, r, w->seq);
     default:
-        return !seen->begun || seen->step < (uint32_t) t->step;
+        return !seen->begun || seen->step < (uint32_t) t->boot.step;
     }
 }
 
@@ -107,14 +107,14 @@ static bool is_missing(const waiter_t *w, uint32_t r, const gpusym_seen_t *seen)
 static void describe_rank(const coll_gpusym_team_t *t, uint32_t r, bool known, const gpusym_seen_t *seen, char *buf,
                           size_t size, size_t *used)
 {
-    const unsigned long long calls = t->joined ? (unsigned long long) gpusym_rollcall_last(&t->rc, r) : 0;
+    const unsigned long long calls = t->host.joined ? (unsigned long long) gpusym_rollcall_last(&t->host.rc, r) : 0;
 
-    append(buf, size, used, "rank %u (pid %d)", r, coll_gpusym_peer_process(t->peers[r]));
+    append(buf, size, used, "rank %u (pid %d)", r, coll_gpusym_peer_process(t->host.peers[r]));
     if (!known) {
         append(buf, size, used, ", which has made no gpusym collective yet, or has ended");
         return;
     }
-    if (t->joined) {
+    if (t->host.joined) {
         append(buf, size, used, ", which has made %llu such calls here", calls);
     } else if (!seen->begun) {
         append(buf, size, used, ", which has made none here");
@@ -158,21 +158,21 @@ static uint64_t describe_missing(const waiter_t *w, char *buf, size_t size)
     return said;
 }
 
-/* One line, in one piece, by one of the ranks that wait. */
+/* One line, in one write, by one of the ranks that wait. */
 static void tell_missing(coll_gpusym_wait_t *wait, const waiter_t *w)
 {
     const coll_gpusym_team_t *t = w->team;
-    const uint64_t seq = t->rc.seq + (COLL_GPUSYM_WAIT_POST == w->what);
+    const uint64_t seq = t->host.rc.seq + (COLL_GPUSYM_WAIT_POST == w->what);
     const uint64_t mark = seq << 16 | wait->step << 8 | ++wait->told; /* rises with all three */
     char name[GPUSYM_COMM_LABEL_MAX], missing[1024], number[48] = "";
 
     if (describe_missing(w, missing, sizeof missing) >= mark) {
         return;
     }
-    if (t->has_line) {
-        gpusym_line_say(gpusym_pages_line(t->line_off), mark);
+    if (t->host.has_line) {
+        gpusym_line_say(gpusym_pages_line(t->host.line_off), mark);
     }
-    if (!coll_gpusym_team_meeting(t)) {
+    if (!coll_gpusym_team_bootstrapping(t)) {
         snprintf(number, sizeof number, ", call %llu here,", (unsigned long long) seq);
     }
     fprintf(stderr,
@@ -188,7 +188,7 @@ bool coll_gpusym_wait_note(coll_gpusym_wait_t *wait, const coll_gpusym_team_t *t
 {
     const coll_gpusym_params_t *c = &coll_gpusym_params;
     const waiter_t w = {t, coll, seq, what};
-    const uint32_t step = (uint32_t) what << 4 | (uint32_t) t->step; /* less than 16 of each */
+    const uint32_t step = (uint32_t) what << 4 | (uint32_t) t->boot.step; /* less than 16 of each */
     char name[GPUSYM_COMM_LABEL_MAX], missing[1024];
 
     if (step != wait->step) { /* the ranks came: it is others, or the same at another step, that it waits for */

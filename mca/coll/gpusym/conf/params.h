@@ -27,9 +27,9 @@ typedef struct {
     unsigned chunk;          /* two-shot: bytes that a block takes at a time; 0: by the tuning table */
     double timeout;          /* seconds one GPU waits for another inside a kernel; 0: no limit */
     double timeout_host;     /* seconds a call waits for ranks that do not come; 0: no limit */
-    double warn;             /* seconds after which it says for whom; 0: never */
+    double warn;             /* seconds after which a call tells which ranks it waits for; 0: never */
     bool share_gpu;          /* run kernels even where two ranks share a GPU */
-    int linger;              /* how long a kernel stays after a small call, in microseconds; -1: by the tuning table */
+    int linger;              /* how long a resident kernel waits for the next call, in microseconds; -1: by the tuning table */
     bool graph;              /* kernels are launched by graphs */
     bool zero_copy;          /* large messages go straight between users' buffers where peers can map them */
     unsigned zero_copy_min;  /* smallest message in bytes for that; 0: by the tuning table */

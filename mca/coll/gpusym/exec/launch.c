@@ -86,7 +86,7 @@ static bool queue_pack(const coll_gpusym_launch_t *l, const coll_gpusym_task_t *
 static bool queue_copies(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, const coll_gpusym_plan_t *p, bool *queued)
 {
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
-    if (GPUSYM_SUCCESS != gpusym_copies_get(gpusym_current.dev, t->gpu, t->nranks, &l->streams)) {
+    if (GPUSYM_SUCCESS != gpusym_copies_get(gpusym_current.dev, t->host.gpu, t->nranks, &l->streams)) {
         l->streams = NULL;
         return false;
     }
@@ -121,7 +121,7 @@ static bool queue_kernel(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task
 bool coll_gpusym_launch_plan(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, coll_gpusym_plan_t *p)
 {
     bool queued = false;
-    if (GPUSYM_SUCCESS != gpusym_lane_get(gpusym_current.dev, coll_gpusym_task_team(task)->gpu, &l->lane)) {
+    if (GPUSYM_SUCCESS != gpusym_lane_get(gpusym_current.dev, coll_gpusym_task_team(task)->host.gpu, &l->lane)) {
         l->lane = NULL;
         return false;
     }

@@ -70,7 +70,7 @@ bool coll_gpusym_resident_may(const coll_gpusym_task_t *task, const coll_gpusym_
     const unsigned family = gpusym_algorithm_family((unsigned)p->algorithm);
     return (GPUSYM_F_AGXLL_R == family || GPUSYM_F_XLL == family || GPUSYM_F_XLL_R == family) && task->blocking &&
            NULL == task->sizes &&
-           !t->threads && p != task->plan && 1 == p->epochs && 0 != p->work.bytes &&
+           !t->host.threads && p != task->plan && 1 == p->epochs && 0 != p->work.bytes &&
            p->work.bytes <= gpusym_tuning_resident_max(t->nranks) && c->blocks <= 1 && !is_packed(task) &&
            !c->share_gpu && /* it would take other ranks' time on the GPU */
            addresses_fit(task->segments) && 0 != linger_ns();
@@ -79,7 +79,7 @@ bool coll_gpusym_resident_may(const coll_gpusym_task_t *task, const coll_gpusym_
 /* The epoch of a team's call in flight, if it takes one only. */
 static uint64_t epoch_of(const coll_gpusym_team_t *t)
 {
-    return t->epoch_base + t->rc.seq;
+    return t->host.epoch_base + t->host.rc.seq;
 }
 
 /* Whether a resident kernel can be told of that epoch. */
@@ -301,7 +301,7 @@ void coll_gpusym_resident_make_room(coll_gpusym_residents_t *all, const coll_gpu
     note_call(all, NULL);
     for (unsigned i = 0; i < COLL_GPUSYM_RESIDENTS; i++) {
         coll_gpusym_resident_t *s = &all->kernel[i];
-        if (NULL != s->lane && (p->work.nblocks + COLL_GPUSYM_RESIDENTS > t->sm_count || !is_here(s))) {
+        if (NULL != s->lane && (p->work.nblocks + COLL_GPUSYM_RESIDENTS > t->host.sm_count || !is_here(s))) {
             dismiss(s, false);
         }
     }

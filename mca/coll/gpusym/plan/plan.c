@@ -53,17 +53,17 @@ static gpusym_tuning_call_t describe_call(const coll_gpusym_task_t *task)
                                   .op = task->segments->op,
                                   .type = task->segments->type,
                                   .nranks = t->nranks,
-                                  .sm_count = t->sm_count,
+                                  .sm_count = t->host.sm_count,
                                   .simulated = dev->simulated,
                                   .zero_copy = task->zero_copy.agreed,
-                                  .multicast = NULL != t->mc && !sized,
+                                  .multicast = NULL != t->host.mc && !sized,
                                   .reproducible = c->reproducible,
-                                  .all_reach = t->all_reach,
-                                  .ll128 = t->ll128,
+                                  .all_reach = t->host.all_reach,
+                                  .ll128 = t->host.ll128,
                                   .copies = !sized && NULL != dev->stream_flags &&
-                                            coll_gpusym_segments_copies(coll, task->read.max_bytes, &t->work),
-                                  .ll_payload = gpusym_ll_payload(t->work.ll_bytes),
-                                  .max_blocks = t->max_blocks};
+                                            coll_gpusym_segments_copies(coll, task->read.max_bytes, &t->host.work),
+                                  .ll_payload = gpusym_ll_payload(t->host.work.ll_bytes),
+                                  .max_blocks = t->host.max_blocks};
 }
 
 /* Once per communicator: another algorithm than the requested one is taken. */
@@ -95,7 +95,7 @@ static const gpusym_tuning_choice_t *choose_algorithm(coll_gpusym_task_t *task)
     gpusym_tuning_call_t what = describe_call(task);
     gpusym_tuning_choose(&what, &forced, choice);
     if (choice->algorithm >= 0 && gpusym_family_ll128(choice->family) &&
-        !coll_gpusym_segments_channels(choice, &coll_gpusym_task_team(task)->work)) {
+        !coll_gpusym_segments_channels(choice, &coll_gpusym_task_team(task)->host.work)) {
         what.ll128 = false; /* the slot is too small */
         gpusym_tuning_choose(&what, &forced, choice);
     }
@@ -108,7 +108,7 @@ static const gpusym_tuning_choice_t *choose_algorithm(coll_gpusym_task_t *task)
 
 bool coll_gpusym_plan_reaches(coll_gpusym_task_t *task)
 {
-    return coll_gpusym_task_team(task)->all_reach || choose_algorithm(task)->algorithm >= 0;
+    return coll_gpusym_task_team(task)->host.all_reach || choose_algorithm(task)->algorithm >= 0;
 }
 
 static bool needs_scratch(const coll_gpusym_task_t *task)
@@ -123,11 +123,11 @@ static bool make_plan(coll_gpusym_task_t *task, coll_gpusym_plan_t *p, int *corr
     const coll_gpusym_segments_t *k = task->segments;
     const gpusym_tuning_choice_t *choice = choose_algorithm(task);
 
-    p->work = t->work;
+    p->work = t->host.work;
     coll_gpusym_segments_work(k, task->read.max_bytes, task->sizes, &p->work);
     p->work.nblocks = choice->blocks;
     p->work.nthreads = choice->threads;
-    p->work.limit_ns = task->blocking ? t->work.limit_ns : 0; /* else a peer may compute before it comes back */
+    p->work.limit_ns = task->blocking ? t->host.work.limit_ns : 0; /* else a peer may compute before it comes back */
     p->algorithm = choice->algorithm;
     p->kernel = gpusym_kernel_find(choice->family, k->op, k->type);
     p->zero_copy = choice->zero_copy;

@@ -16,6 +16,7 @@
 #include "mca/coll/gpusym/args/types.h"
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
+#include "mca/coll/gpusym/team/join.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/topo/paths.h"
 
@@ -62,7 +63,7 @@ static gpusym_seg_t seg_block(struct ompi_datatype_t *type, size_t count, uint32
     return s;
 }
 
-/* Who and what: the call, in short. */
+/* The call in short, and its segments. */
 typedef struct {
     const coll_gpusym_args_t *a;
     uint32_t me, n, root;
@@ -476,7 +477,7 @@ static void find_extents(coll_gpusym_segments_t *k)
         /* The result would overwrite input that another block, or a peer, has still to read. */
         k->unpack = (coll_gpusym_rows_t){k->out, k->out_bytes, k->out_bytes, 1};
     }
-    /* Who pushes into a peer's buffer takes it to be laid out like its own; see segment_gather() for the root's. */
+    /* A rank that pushes into a peer's buffer takes it to be laid out like its own; see segment_gather() for the root's. */
     if (COLL_GPUSYM_ALLGATHER == a->coll || COLL_GPUSYM_ALLGATHERV == a->coll || COLL_GPUSYM_ALLTOALL == a->coll) {
         k->layout = hash_segs(recv, n);
     } else if (COLL_GPUSYM_GATHER == a->coll && me == s.root) {
@@ -626,7 +627,7 @@ void coll_gpusym_segments_maps(unsigned coll, bool *in, bool *out)
     case COLL_GPUSYM_EXSCAN:
         *in = true;
         break;
-    default: /* alltoallv: nobody knows where the receiver wants it */
+    default: /* alltoallv: no rank knows where the receiver wants it */
         break;
     }
 }
@@ -701,13 +702,13 @@ void coll_gpusym_segments_paths(const coll_gpusym_segments_t *k, int schedule, g
     const coll_gpusym_team_t *t = k->team;
     const bool tree = schedule >= GS_TREE_ALLREDUCE;
     w->schedule = (uint32_t)schedule;
-    w->npaths = schedule < 0 ? 0 : tree ? 2 : t->nrings;
+    w->npaths = schedule < 0 ? 0 : tree ? 2 : t->host.nrings;
     for (uint32_t i = 0; i < w->npaths; i++) {
         gpusym_path_t *path = &w->path[i];
         uint32_t order[GPUSYM_TEAM_MAX];
         gpusym_shape_t shape;
         for (uint32_t r = 0; r < w->nranks; r++) {
-            path->order[r] = tree ? (uint8_t)r : t->ring[i][r];
+            path->order[r] = tree ? (uint8_t)r : t->host.ring[i][r];
             order[r] = path->order[r];
         }
         gpusym_team_shape((uint32_t)schedule, w->nranks, tree ? NULL : order, i, w->rank, (uint32_t)k->args->root, &shape);

@@ -7,7 +7,7 @@
 #define MCA_COLL_GPUSYM_PLAN_SEGMENTS_H
 
 #include "mca/coll/gpusym/args/args.h"
-#include "mca/coll/gpusym/team/team.h"
+#include "mca/coll/gpusym/team/state.h"
 #include "tuning/tuning.h"
 
 /* Rows of a user's buffer, of equal length and distance: a vector datatype. rows 0: none. */

@@ -23,7 +23,7 @@ void coll_gpusym_zero_copy_withdraw(coll_gpusym_task_t *task)
 /* Whether the communicator goes without: the team's GPUs do not all reach each other, or a rank could not map a buffer. */
 static bool is_refused(const coll_gpusym_task_t *task)
 {
-    return task->cache->refused || coll_gpusym_task_team(task)->no_zero_copy;
+    return task->cache->refused || coll_gpusym_task_team(task)->host.no_zero_copy;
 }
 
 /* One buffer to offer, and where what is posted of it goes. */
@@ -42,11 +42,11 @@ static bool offer_buffer(coll_gpusym_task_t *task, const offer_t *o, uint32_t *f
     if (NULL == o->p || 0 == o->bytes) {
         return true;
     }
-    if (GPUSYM_MEM_DEVICE != task->segments->where.kind || NULL == t->gpu) {
+    if (GPUSYM_MEM_DEVICE != task->segments->where.kind || NULL == t->host.gpu) {
         return false;
     }
     if (!gpusym_reg_find(o->id, o->p, o->bytes, o->pinned, o->off) &&
-        GPUSYM_SUCCESS != gpusym_reg_get(gpusym_current.dev, t->gpu, o->p, o->bytes, o->pinned, o->off)) {
+        GPUSYM_SUCCESS != gpusym_reg_get(gpusym_current.dev, t->host.gpu, o->p, o->bytes, o->pinned, o->off)) {
         *o->pinned = 0;
         return false;
     }
@@ -94,7 +94,7 @@ static int map_buffer(coll_gpusym_task_t *task, uint32_t r, unsigned which, uint
     void *base;
     uint64_t size;
     if (c->mapped[r][which].key != key) {
-        const int rc = gpusym_reg_map(gpusym_current.dev, t->gpu, t->rc.peer[r], key, &base, &size);
+        const int rc = gpusym_reg_map(gpusym_current.dev, t->host.gpu, t->host.rc.peer[r], key, &base, &size);
         if (GPUSYM_SUCCESS != rc) {
             return rc;
         }
@@ -109,7 +109,7 @@ static int map_buffer(coll_gpusym_task_t *task, uint32_t r, unsigned which, uint
 /* Maps what rank r offers. */
 static int map_peer(coll_gpusym_task_t *task, gpusym_work_t *w, uint32_t r, bool in, bool out)
 {
-    const gpusym_entry_t *e = gpusym_rollcall_entry(&coll_gpusym_task_team(task)->rc, r, task->read.seq);
+    const gpusym_entry_t *e = gpusym_rollcall_entry(&coll_gpusym_task_team(task)->host.rc, r, task->read.seq);
     int rc = GPUSYM_SUCCESS;
     char *at;
 

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Who else has gpusym: see team/peers.h.
+ * Which processes have gpusym: see team/peers.h.
  *
  * What makes all ranks decide alike: a process publishes to its host only, before MPI_Init ends, and the processes of
  * one mpirun on one host ask one server. So either all ranks find all others' cards, and compare the same ones; or
@@ -180,7 +180,7 @@ static void value_text(const card_t *card, unsigned i, char *buf, size_t size)
     }
 }
 
-/* Of the two ranks that differ first, which is the odd one: that with whom fewer agree. */
+/* Of the two ranks that differ first, which is the odd one: the one that fewer agree with. */
 static int odd_one(coll_gpusym_peer_t *const *peer, int n, int a, int b, unsigned i)
 {
     int with_a = 0, with_b = 0;

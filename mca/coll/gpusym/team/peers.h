@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Who else has gpusym, and the same one. Every process publishes in Open MPI's modex, before there is a communicator,
+ * Which processes have gpusym, and the same one. Every process publishes in Open MPI's modex, before there is a communicator,
  * its version and the parameters that must be alike; so a communicator's ranks all know, without a message to a rank
  * that would not answer, whether they may agree on calls. Read at a communicator's first call, once a process.
  */

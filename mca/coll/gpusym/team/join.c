@@ -1,0 +1,465 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The second step of a team: see join.h.
+ *
+ * Every step is: decide locally, tell all, decide alike.  A peer's memory that a rank cannot map is a link that is not there,
+ * and rings may go round it.
+ */
+#include "mca/coll/gpusym/team/join.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "mca/coll/gpusym/conf/help.h"
+#include "mca/coll/gpusym/conf/params.h"
+#include "mca/coll/gpusym/team/exchange.h"
+#include "mca/common/gpusym/common.h"
+#include "mca/common/gpusym/device/multicast.h"
+#include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/shm/fd.h"
+#include "mca/common/gpusym/topo/links.h"
+#include "mca/common/gpusym/topo/rings.h"
+#include "tuning/tuning.h"
+
+/* What ranks tell each other of their GPUs. */
+typedef struct {
+    gpusym_heap_id_t heap;
+    gpusym_slot_offer_t slots;
+    uint64_t heap_size;
+    uint8_t uuid[16];
+    gpusym_place_t place;
+    uint32_t epoch, sm_count;
+    uint32_t share_gpu; /* what this rank's parameter says */
+    uint32_t multicast; /* whether this rank may and can */
+    int32_t reason; /* why this rank cannot; -1: it can */
+} gpu_address_t;
+
+/* ... and at last: the multicast object, made by rank 0. */
+typedef struct {
+    gpusym_handle_t handle;
+    uint64_t made;
+} mc_address_t;
+
+/* Makes sure of the process's heap on gpu. Returns a reason, or -1. */
+static int need_heap(gpusym_gpu_t *gpu)
+{
+    static const int reasons[] = {
+        [GPUSYM_LACK_NOTHING] = -1,
+        [GPUSYM_LACK_MEMORY] = COLL_GPUSYM_R_NO_MEMORY,
+        [GPUSYM_LACK_KERNELS] = COLL_GPUSYM_R_NO_KERNELS,
+        [GPUSYM_LACK_DESCRIPTORS] = COLL_GPUSYM_R_NO_FD,
+        [GPUSYM_LACK_OTHER_GPU] = COLL_GPUSYM_R_OTHER_GPU,
+    };
+
+    return reasons[gpusym_heap_need(gpu)];
+}
+
+/* Our part: GPU, heap, slot. What fails is told to all. */
+static void describe_gpu(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_address_t *h)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    gpusym_gpu_info_t info;
+    gpusym_gpu_t *gpu;
+
+    memset(h, 0, sizeof *h);
+    if (GPUSYM_SUCCESS != dev->gpu_open(where, &gpu)) {
+        COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD cannot use its GPU: %s",
+                            coll_gpusym_params.world_rank, dev->error());
+        h->reason = gpusym_fd_lack() ? COLL_GPUSYM_R_NO_FD : COLL_GPUSYM_R_NO_DEVICE;
+        return;
+    }
+    __atomic_store_n(&t->host.gpu, gpu, __ATOMIC_RELEASE); /* the next call's thread may be describing that */
+    dev->gpu_info(gpu, &info);
+    snprintf(t->host.gpu_text, sizeof t->host.gpu_text, "%s, %s", info.name, info.where);
+    h->reason = need_heap(t->host.gpu);
+    if (h->reason < 0) {
+        gpusym_heap_slot_offer(gpusym_heap(), &h->slots);
+        h->heap_size = gpusym_heap_size(gpusym_heap());
+        gpusym_heap_id(gpusym_heap(), &h->heap);
+        h->epoch = gpusym_heap_epoch_floor(gpusym_heap());
+        if (h->epoch < coll_gpusym_params.epoch_first) {
+            h->epoch = coll_gpusym_params.epoch_first;
+        }
+    }
+    h->sm_count = (uint32_t)info.sm_count;
+    h->share_gpu = coll_gpusym_params.share_gpu;
+    h->multicast = NULL != dev->mc_create && gpusym_multicast_allowed(gpusym_params.multicast, NULL);
+    memcpy(h->uuid, info.uuid, sizeof h->uuid);
+    h->place = info.place;
+}
+
+/* What the ranks' GPUs forbid, the same on every rank; -1: nothing. */
+static int judge_gpus(const coll_gpusym_team_t *t, const gpu_address_t *all, char *detail, size_t size)
+{
+    uint32_t a, b;
+    bool share = true;
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        if (all[r].reason >= 0) {
+            snprintf(detail, size, "rank %u", r);
+            return all[r].reason;
+        }
+        share = share && all[r].share_gpu;
+    }
+    if (!share && gpusym_team_shared_gpu(all[0].uuid, sizeof *all, t->nranks, &a, &b)) {
+        snprintf(detail, size, "ranks %u and %u", a, b);
+        return COLL_GPUSYM_R_SHARED_GPU;
+    }
+    return -1;
+}
+
+/* The largest class of slots that all ranks have offered; -1: none. */
+static int agree_slot_class(const coll_gpusym_team_t *t, const gpu_address_t *all)
+{
+    for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
+        uint32_t r = 0;
+        while (r < t->nranks && GPUSYM_SLOT_NONE != all[r].slots.off[c] && all[r].heap_size == all[0].heap_size) {
+            r++;
+        }
+        if (r == t->nranks) {
+            return (int)c;
+        }
+    }
+    return -1;
+}
+
+/* Takes a slot of the agreed class and divides it. False if there is none, or it is too small. */
+static bool take_slot(coll_gpusym_team_t *t, const gpu_address_t *all, int class)
+{
+    t->host.sm_count = all[0].sm_count;
+    uint32_t epoch = all[0].epoch;
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        t->host.sm_count = all[r].sm_count < t->host.sm_count ? all[r].sm_count : t->host.sm_count;
+        epoch = all[r].epoch > epoch ? all[r].epoch : epoch;
+    }
+    t->host.epoch_base = epoch - t->host.rc.seq; /* all ranks are in the same call */
+    gpusym_heap_slot_settle(gpusym_heap(), &all[t->rank].slots, class);
+    if (class < 0) {
+        return false;
+    }
+    t->host.has_slot = true;
+    t->host.slot_class = class;
+    t->host.slot_off = all[t->rank].slots.off[class];
+    t->host.slot_size = gpusym_slot_size(all[0].heap_size, (unsigned)class);
+    t->host.work.rank = t->rank;
+    t->host.work.nranks = t->nranks;
+    t->host.work.limit_ns = (uint64_t)(coll_gpusym_params.timeout * 1e9);
+    t->host.max_blocks = gpusym_slot_layout(t->host.slot_size, t->nranks,
+                                       gpusym_tuning_max_blocks(t->host.sm_count, gpusym_current.dev->simulated),
+                                       &t->host.work);
+    return 0 != t->host.max_blocks;
+}
+
+/* Classes of this rank's links, [nranks], as far as they matter: NVLinks that are alike count as one, whoever says so. So
+ * where the driver alone tells that they are (NVSwitch), or there are but two ranks, no rank loads the topology. */
+static void find_links(const coll_gpusym_team_t *t, const gpu_address_t *all, uint8_t *link)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    uint8_t least = GPUSYM_LINK_SELF, most = GPUSYM_LINK_NONE; /* of links to other GPUs */
+    bool told = true;
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        const int class = r == t->rank ? (int)GPUSYM_LINK_SELF : dev->gpu_link(t->host.gpu, &all[r].place);
+        told = told && class >= 0;
+        link[r] = class >= 0 ? (uint8_t)class : GPUSYM_LINK_NUMA;
+    }
+    for (uint32_t r = 0; !told && t->nranks > 2 && r < t->nranks; r++) {
+        const uint8_t class = gpusym_topo_link(&all[t->rank].place, &all[r].place);
+        link[r] = class > link[r] ? class : link[r];
+    }
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        if (GPUSYM_LINK_SELF != link[r]) {
+            least = link[r] < least ? link[r] : least;
+            most = link[r] > most ? link[r] : most;
+        }
+    }
+    for (uint32_t r = 0; least == most && least > GPUSYM_LINK_NVLINK && r < t->nranks; r++) {
+        link[r] = GPUSYM_LINK_SELF != link[r] ? GPUSYM_LINK_NVLINK + 1 : GPUSYM_LINK_SELF;
+    }
+}
+
+/* "255 4 4 0": classes of links, for messages. */
+static const char *describe_links(const coll_gpusym_team_t *t, const uint8_t *link, char *text, size_t size)
+{
+    size_t used = 0;
+    for (uint32_t r = 0; r < t->nranks && used < size; r++) {
+        used += (size_t)snprintf(text + used, size - used, "%s%u", 0 == r ? "" : " ", link[r]);
+    }
+    return text;
+}
+
+/* What a rank says of its link to itself: it has none to somebody, for want of a descriptor. */
+#define LINK_NO_FD GPUSYM_LINK_NONE
+
+/* The first rank that says so; -1: none. Makes these links what they are. */
+static int find_lack(coll_gpusym_team_t *t)
+{
+    int first = -1;
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        if (LINK_NO_FD == t->host.link[r][r]) {
+            t->host.link[r][r] = GPUSYM_LINK_SELF;
+            first = first < 0 ? (int)r : first;
+        }
+    }
+    return first;
+}
+
+/* Maps the peers' slots. What cannot be is no link. */
+static void map_slots(coll_gpusym_team_t *t, const gpu_address_t *all)
+{
+    char text[4 * GPUSYM_TEAM_MAX + 1];
+    const uint64_t start = gpusym_now_ns();
+    bool lack = false;
+    find_links(t, all, t->boot.my_link);
+    COLL_GPUSYM_VERBOSE(5, "rank %u: links to the team's GPUs: %s (%.1f ms)", t->rank,
+                        describe_links(t, t->boot.my_link, text, sizeof text), 1e-6 * (double)(gpusym_now_ns() - start));
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        void *base;
+        if (!gpusym_slot_is(all[r].heap_size, (unsigned) t->host.slot_class, all[r].slots.off[t->host.slot_class])) {
+            COLL_GPUSYM_VERBOSE(1, "rank %u: rank %u offers no slot at %lu", t->rank, r,
+                                (unsigned long) all[r].slots.off[t->host.slot_class]);
+            t->boot.my_link[r] = GPUSYM_LINK_NONE;
+        } else if (GPUSYM_SUCCESS == gpusym_heap_peer(gpusym_heap(), &all[r].heap, &base)) {
+            t->host.work.peer[r] = (char *)base + all[r].slots.off[t->host.slot_class];
+        } else {
+            COLL_GPUSYM_VERBOSE(1, "rank %u cannot map the memory of rank %u: %s", t->rank, r,
+                                gpusym_current.dev->error());
+            t->boot.my_link[r] = GPUSYM_LINK_NONE;
+            lack = lack || gpusym_fd_lack();
+        }
+    }
+    if (lack) {
+        t->boot.my_link[t->rank] = LINK_NO_FD;
+    }
+}
+
+/* With what all ranks say of their links: which ranks reach which, the smaller of both directions, the same on all. */
+static void agree_links(coll_gpusym_team_t *t)
+{
+    uint8_t link[GPUSYM_TEAM_MAX * GPUSYM_TEAM_MAX] = {0}; /* [n][n] */
+    uint32_t order[GPUSYM_PATHS_MAX * GPUSYM_TEAM_MAX];
+    const uint32_t n = t->nranks;
+
+    t->host.ll128 = true;
+    for (uint32_t a = 0; a < n; a++) {
+        for (uint32_t b = 0; b < n; b++) {
+            const uint8_t class = t->host.link[a][b] < t->host.link[b][a] ? t->host.link[a][b] : t->host.link[b][a];
+            t->host.link[a][b] = t->host.link[b][a] = link[a * n + b] = link[b * n + a] = class;
+            t->host.ll128 = t->host.ll128 && (GPUSYM_LINK_NONE == class || class > GPUSYM_LINK_NVLINK);
+        }
+        if (GPUSYM_LINK_NONE == t->host.link[t->rank][a]) {
+            t->host.work.peer[a] = NULL; /* perhaps it could not map ours */
+        }
+    }
+    t->host.all_reach = gpusym_team_all_reach(link, n);
+    t->host.nrings = gpusym_team_rings(link, n, GPUSYM_PATHS_MAX, order);
+    for (uint32_t i = 0; i < t->host.nrings * n; i++) {
+        t->host.ring[i / n][i % n] = (uint8_t)order[i];
+    }
+}
+
+/* With everybody's GPU. Returns the next step, or a negative error. */
+static int join_gpus(coll_gpusym_team_t *t, const gpu_address_t *all)
+{
+    char detail[64] = "";
+    int reason = judge_gpus(t, all, detail, sizeof detail);
+    const bool offered = all[t->rank].reason < 0;
+
+    if (reason < 0 && !take_slot(t, all, agree_slot_class(t, all))) {
+        reason = COLL_GPUSYM_R_NO_MEMORY;
+    } else if (reason >= 0 && offered) {
+        gpusym_heap_slot_settle(gpusym_heap(), &all[t->rank].slots, -1);
+    }
+    if (reason >= 0) {
+        coll_gpusym_team_settle(t, reason, detail);
+        return COLL_GPUSYM_STEP_DONE;
+    }
+    map_slots(t, all);
+    return MPI_SUCCESS == coll_gpusym_exchange_start(t, t->boot.my_link, t->host.link, sizeof t->boot.my_link) ? COLL_GPUSYM_STEP_GPU_LINKS : OMPI_ERROR;
+}
+
+static int start_gpus(coll_gpusym_team_t *t, const gpusym_mem_t *where)
+{
+    if (!coll_gpusym_exchange_alloc(t, sizeof(gpu_address_t))) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    describe_gpu(t, where, t->boot.mine);
+    return MPI_SUCCESS == coll_gpusym_exchange_start(t, t->boot.mine, t->boot.all, sizeof(gpu_address_t)) ? COLL_GPUSYM_STEP_GPU : OMPI_ERROR;
+}
+
+/* Multicast: with more than two ranks, where all may and can, and all slots have one offset in their heaps. */
+static bool wants_multicast(const coll_gpusym_team_t *t, const gpu_address_t *all)
+{
+    bool wanted = t->nranks > 2 && t->host.all_reach;
+    for (uint32_t r = 0; r < t->nranks; r++) {
+        wanted = wanted && all[r].multicast && all[r].slots.off[t->host.slot_class] == all[0].slots.off[t->host.slot_class];
+    }
+    return wanted;
+}
+
+/* All ranks have mapped what they can. Returns the next step, or a negative error. */
+static int link_gpus(coll_gpusym_team_t *t)
+{
+    char name[GPUSYM_COMM_LABEL_MAX], detail[32];
+    mc_address_t *mine;
+
+    const int lack = find_lack(t);
+    agree_links(t);
+    if (!t->host.all_reach && 0 == t->host.nrings) {
+        snprintf(detail, sizeof detail, "rank %d", lack);
+        coll_gpusym_team_settle(t, lack >= 0 ? COLL_GPUSYM_R_NO_FD : COLL_GPUSYM_R_UNREACHABLE, lack >= 0 ? detail : NULL);
+        return COLL_GPUSYM_STEP_DONE;
+    }
+    if (!t->host.all_reach) {
+        t->host.no_zero_copy = true;
+        COLL_GPUSYM_VERBOSE(1, "%s: not all GPUs reach each other: rings only (%u), no multicast, no zero copy",
+                            gpusym_comm_label(t->fallback->comm, name, sizeof name), t->host.nrings);
+    }
+    COLL_GPUSYM_VERBOSE(5, "%s: rank %u on GPU %s: slot of %lu bytes, up to %u blocks, first epoch %u, %u rings",
+                        gpusym_comm_label(t->fallback->comm, name, sizeof name), t->rank, t->host.gpu_text,
+                        (unsigned long)t->host.slot_size, t->host.max_blocks, coll_gpusym_team_next_epoch(t) - 1, t->host.nrings);
+    if (!wants_multicast(t, t->boot.all)) {
+        return COLL_GPUSYM_STEP_DONE;
+    }
+    coll_gpusym_exchange_free(t);
+    if (!coll_gpusym_exchange_alloc(t, sizeof(mc_address_t))) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    mine = t->boot.mine;
+    if (0 == t->rank) {
+        mine->made = GPUSYM_SUCCESS == gpusym_multicast_create(gpusym_current.dev, gpusym_params.multicast,
+                                                               t->host.gpu, t->nranks, t->host.slot_size, &t->host.mc, &mine->handle);
+    }
+    return MPI_SUCCESS == coll_gpusym_exchange_start(t, t->boot.mine, t->boot.all, sizeof(mc_address_t)) ? COLL_GPUSYM_STEP_MC : OMPI_ERROR;
+}
+
+/* Rank 0 has made the object, or not: join it and bind our slot. Returns the next step, or a negative error. */
+static int join_mc(coll_gpusym_team_t *t, const mc_address_t *all)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    bool bound = 0 != all[0].made && (0 == t->rank || GPUSYM_SUCCESS == dev->mc_import(t->host.gpu, &all[0].handle, &t->host.mc));
+    bound = bound && GPUSYM_SUCCESS == dev->mc_bind(t->host.mc, t->rank, t->host.work.peer[t->rank], t->host.slot_size, &t->host.work.mc);
+    return MPI_SUCCESS == coll_gpusym_vote_start(t, bound) ? COLL_GPUSYM_STEP_MC_VOTE : OMPI_ERROR;
+}
+
+static void leave_mc(coll_gpusym_team_t *t)
+{
+    if (NULL != t->host.mc) {
+        gpusym_current.dev->mc_free(t->host.mc);
+    }
+    t->host.mc = NULL;
+    t->host.work.mc = NULL;
+}
+
+static int settle_mc(coll_gpusym_team_t *t)
+{
+    char name[GPUSYM_COMM_LABEL_MAX];
+    const bool all = coll_gpusym_vote_result(t);
+    if (!all) {
+        leave_mc(t);
+    }
+    COLL_GPUSYM_VERBOSE(1, "%s: %s", gpusym_comm_label(t->fallback->comm, name, sizeof name),
+                        all ? "multicast is used" : "no multicast: a rank could not make, join or bind the object");
+    return COLL_GPUSYM_STEP_DONE;
+}
+
+/* The end of the second step, well or not. */
+static void end_join(coll_gpusym_team_t *t, bool failed)
+{
+    if (failed && COLL_GPUSYM_STEP_GPU == t->boot.step && NULL != t->boot.mine && ((gpu_address_t *)t->boot.mine)->reason < 0) {
+        gpusym_heap_slot_settle(gpusym_heap(), &((gpu_address_t *)t->boot.mine)->slots, -1);
+    }
+    if (t->host.has_slot && (failed || t->reason >= 0)) {
+        gpusym_heap_slot_free(gpusym_heap(), t->host.slot_off, coll_gpusym_team_next_epoch(t));
+        t->host.has_slot = false;
+    }
+    coll_gpusym_exchange_free(t);
+}
+
+/* What comes after the step at which set-up is, whose exchange has ended. The next step, or a negative error. */
+static int take_step(coll_gpusym_team_t *t, const gpusym_mem_t *where)
+{
+    switch (t->boot.step) {
+    case COLL_GPUSYM_STEP_BOOTSTRAPPED:
+        return start_gpus(t, where);
+    case COLL_GPUSYM_STEP_GPU:
+        return join_gpus(t, t->boot.all);
+    case COLL_GPUSYM_STEP_GPU_LINKS:
+        return link_gpus(t);
+    case COLL_GPUSYM_STEP_MC:
+        return join_mc(t, t->boot.all);
+    default:
+        return settle_mc(t);
+    }
+}
+
+int coll_gpusym_team_join(coll_gpusym_team_t *t, const gpusym_mem_t *where)
+{
+    while (t->boot.step < COLL_GPUSYM_STEP_DONE) {
+        int next = COLL_GPUSYM_STEP_BOOTSTRAPPED != t->boot.step ? coll_gpusym_exchange_poll(t) : 1;
+        if (0 == next) {
+            return 0;
+        }
+        if (1 == next) {
+            next = take_step(t, where);
+        }
+        if (next < 0) {
+            end_join(t, true);
+            return next;
+        }
+        coll_gpusym_team_step(t, next);
+        if (COLL_GPUSYM_STEP_DONE == next) {
+            end_join(t, false);
+        }
+    }
+    return 1;
+}
+
+bool coll_gpusym_team_owns(coll_gpusym_team_t *t, const gpusym_mem_t *mem)
+{
+    gpusym_gpu_t *gpu, *ours = __atomic_load_n(&t->host.gpu, __ATOMIC_ACQUIRE); /* another thread's progress may set it */
+    if (mem->gpu == t->host.mem_gpu && mem->context == t->host.mem_context) {
+        return true;
+    }
+    if (GPUSYM_MEM_MANAGED == mem->kind || GPUSYM_MEM_REGISTERED == mem->kind) {
+        return true; /* every GPU reaches them */
+    }
+    if (NULL == ours) {
+        ours = NULL != gpusym_heap() ? gpusym_heap_gpu(gpusym_heap()) : NULL;
+    }
+    if (NULL == ours) {
+        return true; /* the heap will be made where this memory is */
+    }
+    if (GPUSYM_SUCCESS != gpusym_current.dev->gpu_open(mem, &gpu) || gpu != ours) {
+        return false;
+    }
+    t->host.mem_gpu = mem->gpu;
+    t->host.mem_context = mem->context;
+    return true;
+}
+
+int coll_gpusym_team_epochs(coll_gpusym_team_t *t, uint64_t epochs, uint32_t *first)
+{
+    const uint64_t epoch = t->host.epoch_base + t->host.rc.seq;
+    if (epoch + epochs > GPUSYM_EPOCH_MAX) {
+        /* Old flags would look like new ones: clear the slots while no rank writes to them. */
+        const int arrived = t->fallback->saved.barrier(t->fallback->comm, t->fallback->saved.barrier_module);
+        const int cleared = gpusym_current.dev->mem_zero(t->host.gpu, t->host.work.peer[t->rank], t->host.slot_size);
+        const int left = t->fallback->saved.barrier(t->fallback->comm, t->fallback->saved.barrier_module); /* whatever failed: the others are in it */
+        if (MPI_SUCCESS != arrived || GPUSYM_SUCCESS != cleared || MPI_SUCCESS != left) {
+            return MPI_ERR_OTHER;
+        }
+        t->host.epoch_base = 1 - t->host.rc.seq;
+    }
+    *first = (uint32_t)(t->host.epoch_base + t->host.rc.seq);
+    t->host.epoch_base += epochs - 1; /* the next call's number is one more */
+    return MPI_SUCCESS;
+}
+
+void coll_gpusym_team_leave(coll_gpusym_team_t *t)
+{
+    leave_mc(t);
+    /* The slot of a team that failed is not used again: a kernel may still write there, here or in a peer. */
+    if (t->host.has_slot && NULL != gpusym_heap() && !t->broken) {
+        gpusym_heap_slot_free(gpusym_heap(), t->host.slot_off, coll_gpusym_team_next_epoch(t));
+    }
+}

@@ -1,0 +1,92 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * What a communicator shares with its peers. Made in two steps, each when all ranks are there: at the first collective
+ * (bootstrap: the ranks' addresses, the lines of the roll-call), and at the first call in which all ranks have device
+ * buffers (join: the heap, the slots). Both go on by being polled: a nonblocking call must not wait for its peers.
+ */
+#ifndef MCA_COLL_GPUSYM_TEAM_STATE_H
+#define MCA_COLL_GPUSYM_TEAM_STATE_H
+
+#include "mca/coll/gpusym/fallback/fallback.h"
+#include "mca/coll/gpusym/team/peers.h"
+#include "mca/common/gpusym/agree/rollcall.h"
+#include "mca/common/gpusym/memory/heap.h"
+
+/* Where set-up is; an exchange is in flight in all but NEW, BOOTSTRAPPED and DONE. Peers read it: see gpusym_line_step. */
+enum {
+    COLL_GPUSYM_STEP_NEW = 0,
+    COLL_GPUSYM_STEP_ADDRESSES,
+    COLL_GPUSYM_STEP_LINES_VOTE,
+    COLL_GPUSYM_STEP_BOOTSTRAPPED,
+    COLL_GPUSYM_STEP_GPU,
+    COLL_GPUSYM_STEP_GPU_LINKS,
+    COLL_GPUSYM_STEP_MC,
+    COLL_GPUSYM_STEP_MC_VOTE,
+    COLL_GPUSYM_STEP_DONE,
+};
+
+/* Set-up in progress. */
+typedef struct {
+    int step;
+    struct ompi_request_t *exchange;  /* an allgather of the fallback in flight; NULL: none */
+    void *mine, *all;                 /* its buffers; owned */
+    uint8_t my_vote, *votes;          /* [nranks]; owned */
+    uint8_t my_link[GPUSYM_TEAM_MAX]; /* what this rank says of its links, see coll_gpusym_host_team_t.link */
+} coll_gpusym_bootstrap_t;
+
+/* The ranks of one host: their roll-call, and what their kernels use. */
+typedef struct {
+    /* From the bootstrap. */
+    gpusym_rollcall_t rc;       /* valid while the team's reason < 0 or became so after the second step */
+    coll_gpusym_peer_t **peers; /* [nranks] the ranks' processes; the array is owned */
+    uint64_t key;               /* of our line: names the communicator to processes that look for it; not 0 */
+    bool has_line;
+    bool joined;                /* all ranks have mapped all lines: peers read ours */
+    bool threads;               /* some rank may be in several calls at once: calls take launch tokens */
+    uint64_t line_off;          /* of our line in our pages */
+
+    /* Of the GPUs. */
+    gpusym_gpu_t *gpu;
+    char gpu_text[112];    /* "NVIDIA H200, 0000:1b:00.0", for messages */
+    int mem_gpu;           /* ordinal and context of memory known to be gpu's */
+    void *mem_context;
+    bool has_slot;
+    int slot_class;        /* size class */
+    uint64_t slot_off, slot_size;
+    uint32_t max_blocks;   /* a launch may use */
+    uint32_t sm_count;     /* of the smallest GPU */
+    /* A call begins with the epoch epoch_base + the number of its roll-call: so an epoch belongs to one call alone, also if
+     * that is not made by kernels then. Modulo 2^64; the sum is at least 1. */
+    uint64_t epoch_base;
+    gpusym_work_t work;    /* peers and layout filled in */
+    /* Which ranks reach which, agreed: link[a][b] is a link class of topo/links.h, the smaller of both directions. */
+    uint8_t link[GPUSYM_TEAM_MAX][GPUSYM_TEAM_MAX];
+    bool all_reach;        /* else only along the rings, and work.peer[r] is NULL for a rank that this one does not reach */
+    bool no_zero_copy;     /* not all GPUs reach each other: agreed by all */
+    bool ll128;            /* every link keeps stores of 128 bytes whole */
+    uint32_t nrings;
+    uint8_t ring[GPUSYM_PATHS_MAX][GPUSYM_TEAM_MAX]; /* orders of the ranks */
+    gpusym_mc_t *mc;       /* multicast object over all ranks' slots, bound; NULL: none, on all ranks */
+} coll_gpusym_host_team_t;
+
+/* A communicator's team. */
+typedef struct coll_gpusym_team {
+    coll_gpusym_fallback_t *fallback; /* not owned: the communicator, and its messages */
+    uint32_t nranks, rank;
+    int reason;  /* enum coll_gpusym_reason for which every call is staged, agreed by all ranks; -1: none */
+    bool none;   /* no rank has a device: every call is forwarded, once those in flight are over */
+    bool broken; /* a call failed: flags and epochs are no longer alike, every further call is refused */
+    bool open;   /* the bootstrap is over (host.joined, or reason says why not), and not broken: host buffers' short way */
+    coll_gpusym_host_team_t host;
+    coll_gpusym_bootstrap_t boot;
+} coll_gpusym_team_t;
+
+/* The first epoch that no call has used yet. */
+static inline uint32_t coll_gpusym_team_next_epoch(const coll_gpusym_team_t *t)
+{
+    const uint64_t epoch = t->host.epoch_base + t->host.rc.seq + 1;
+    return epoch < GPUSYM_EPOCH_MAX ? (uint32_t)epoch : GPUSYM_EPOCH_MAX;
+}
+
+#endif
