@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The schedule checker: runs the step lists of rings, chains and trees (kernels/schedule.h, over the shapes of
+ * The schedule checker: runs the step lists of rings, chains and trees (kernels/schedule.h, over the paths of
  * mca/common/gpusym/topo/rings.h) for any number of ranks, and prints a table of what was run.  For every case: all ranks
  * end; no buffer is written before it was read, or read before it was written; every result has every contribution in
  * it once; ranks send as much as the theory says.  First it sees to it that schedules that are broken on purpose are
@@ -213,7 +213,7 @@ static void run_kind(worker_t *w, uint32_t kind, uint32_t n)
 {
     schedule_case_t c = {.kind = kind, .n = n, .loops = loops_for(kind, n)};
     if (n > ALL_ROOTS) {
-        /* The shapes for other roots are the same, with other numbers. */
+        /* The paths for other roots are the same, with other numbers. */
         for (c.root = 0; c.root < n; c.root += n - 1) {
             run_orders(w, &c);
             if (!has_root(kind)) {

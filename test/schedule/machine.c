@@ -31,7 +31,7 @@ typedef struct {
 
 typedef struct {
     gs_schedule_t schedule;
-    gpusym_shape_t shape;
+    gpusym_team_path_t path;
     uint32_t next; /* step */
     uint32_t sends, stores;
     bool begun; /* the next step: it may send */
@@ -129,7 +129,7 @@ static bool stores(const machine_t *m, uint32_t r, uint32_t chunk)
 {
     switch (m->c->kind) {
     case GS_RING_REDUCE_SCATTER:
-        return m->ranks[r].shape.pos == chunk;
+        return m->ranks[r].path.pos == chunk;
     case GS_CHAIN_REDUCE:
     case GS_TREE_REDUCE:
         return m->c->root == r;
@@ -200,7 +200,7 @@ static void spoil(const machine_t *m, uint32_t r, gs_step_t *step)
         step->does ^= GS_LANDED;
         break;
     case FAULT_LINK:
-        step->send |= ~m->ranks[r].shape.links & ((1u << GS_LINKS) - 1);
+        step->send |= ~m->ranks[r].path.links & ((1u << GS_LINKS) - 1);
         break;
     default:
         break;
@@ -229,7 +229,7 @@ static bool next_step(const machine_t *m, uint32_t r, gs_step_t *step)
 /* Whether a step is one that this rank can do at all. */
 static bool sound(machine_t *m, uint32_t r, const gs_step_t *step)
 {
-    const uint32_t links = m->ranks[r].shape.links;
+    const uint32_t links = m->ranks[r].path.links;
     if ((0 != (step->does & GS_RECV)) != (0 != step->recv) || (0 != (step->does & GS_SEND)) != (0 != step->send) ||
         0 != ((step->recv | step->send) & ~links) || step->loop >= m->c->loops || step->chunk >= m->chunks ||
         (0 != (step->does & GS_FINAL) && 0 == step->send) || (0 != (step->does & GS_LANDED) && 0 == step->recv)) {
@@ -242,8 +242,8 @@ static bool sound(machine_t *m, uint32_t r, const gs_step_t *step)
 /* The stream that a rank's link sends into. */
 static stream_t *out(machine_t *m, uint32_t r, uint32_t link)
 {
-    const gpusym_shape_t *shape = &m->ranks[r].shape;
-    return &m->ranks[shape->peer[link]].in[shape->far[link]];
+    const gpusym_team_path_t *path = &m->ranks[r].path;
+    return &m->ranks[path->peer[link]].in[path->peer_link[link]];
 }
 
 static void free_taken(rank_t *rank)
@@ -419,8 +419,8 @@ static bool run_rank(machine_t *m, uint32_t r, uint32_t most, uint64_t *steps)
     *steps += rank->next - before;
     moved = moved || rank->next > before;
     for (uint32_t link = 0; moved && link < GS_LINKS; link++) {
-        if (0 != (rank->shape.links & 1u << link)) {
-            enqueue(m, rank->shape.peer[link]);
+        if (0 != (rank->path.links & 1u << link)) {
+            enqueue(m, rank->path.peer[link]);
         }
     }
     if (rank->next - before == most) {
@@ -454,9 +454,9 @@ static void prepare(machine_t *m, const schedule_case_t *c)
     for (uint32_t r = 0; r < c->n; r++) {
         rank_t *rank = &m->ranks[r];
         m->sum += m->of_rank[r];
-        gpusym_team_shape(c->kind, c->n, c->order, c->which, r, c->root, &rank->shape);
+        gpusym_team_path(c->kind, c->n, c->order, c->which, r, c->root, &rank->path);
         rank->schedule = (gs_schedule_t){
-            .kind = c->kind, .n = c->n, .pos = rank->shape.pos, .links = rank->shape.links, .loops = c->loops};
+            .kind = c->kind, .n = c->n, .pos = rank->path.pos, .links = rank->path.links, .loops = c->loops};
         enqueue(m, r);
     }
 }

@@ -329,14 +329,14 @@ static void part_paths(const call_t *call, uint32_t rank, gpusym_work_t *w)
     w->direct = call->direct;
     for (uint32_t i = 0; schedule >= 0 && i < call->npaths; i++) {
         gpusym_path_t *path = &w->path[i];
-        gpusym_shape_t shape;
-        gpusym_team_shape((uint32_t) schedule, w->nranks, call->order[i], i, rank, call->root, &shape);
-        path->pos = (uint8_t) shape.pos;
-        path->links = (uint8_t) shape.links;
+        gpusym_team_path_t seen;
+        gpusym_team_path((uint32_t) schedule, w->nranks, call->order[i], i, rank, call->root, &seen);
+        path->pos = (uint8_t) seen.pos;
+        path->links = (uint8_t) seen.links;
         for (uint32_t l = 0; l < GS_LINKS; l++) { /* a link that is not there leads nowhere */
-            const bool there = 0 != (shape.links >> l & 1);
-            path->peer[l] = there ? (uint8_t) shape.peer[l] : 0xff;
-            path->peer_link[l] = there ? (uint8_t) shape.far[l] : 0xff;
+            const bool there = 0 != (seen.links >> l & 1);
+            path->peer[l] = there ? (uint8_t) seen.peer[l] : 0xff;
+            path->peer_link[l] = there ? (uint8_t) seen.peer_link[l] : 0xff;
         }
         for (uint32_t k = 0; k < w->nranks; k++) {
             path->order[k] = (uint8_t) call->order[i][k];
@@ -450,26 +450,26 @@ static double ring_value(const element_t *e, const uint32_t *order, uint32_t las
 /* The sum of the first child's subtree, a rank's own, that of the second's. */
 static double tree_value(const element_t *e, const call_t *call, uint32_t which, uint32_t rank)
 {
-    gpusym_shape_t shape;
+    gpusym_team_path_t path;
     double acc = get_float(e->type, e->in[rank]);
-    gpusym_team_shape((uint32_t) gpusym_algorithm_schedule(call->alg), e->nranks, NULL, which, rank, call->root,
-                      &shape);
-    if (0 != (shape.links & 1u << GS_CHILD0)) {
-        acc = join(e, tree_value(e, call, which, shape.peer[GS_CHILD0]), acc);
+    gpusym_team_path((uint32_t) gpusym_algorithm_schedule(call->alg), e->nranks, NULL, which, rank, call->root,
+                      &path);
+    if (0 != (path.links & 1u << GS_CHILD0)) {
+        acc = join(e, tree_value(e, call, which, path.peer[GS_CHILD0]), acc);
     }
-    if (0 != (shape.links & 1u << GS_CHILD1)) {
-        acc = join(e, acc, tree_value(e, call, which, shape.peer[GS_CHILD1]));
+    if (0 != (path.links & 1u << GS_CHILD1)) {
+        acc = join(e, acc, tree_value(e, call, which, path.peer[GS_CHILD1]));
     }
     return hop(e, acc);
 }
 
 static uint32_t tree_root(const call_t *call, uint32_t n, uint32_t which)
 {
-    gpusym_shape_t shape;
+    gpusym_team_path_t path;
     uint32_t rank = 0;
     do {
-        gpusym_team_shape((uint32_t) gpusym_algorithm_schedule(call->alg), n, NULL, which, rank++, call->root, &shape);
-    } while (0 != (shape.links & 1u << GS_PARENT));
+        gpusym_team_path((uint32_t) gpusym_algorithm_schedule(call->alg), n, NULL, which, rank++, call->root, &path);
+    } while (0 != (path.links & 1u << GS_PARENT));
     return rank - 1;
 }
 
@@ -934,19 +934,19 @@ static bool may_wait_for(const call_t *call, uint32_t n, uint32_t rank, uint32_t
 {
     const uint32_t kind = (uint32_t) gpusym_algorithm_schedule(call->alg);
     uint32_t on_way[RANKS_MAX] = {0}, queue[RANKS_MAX], tail = 1;
-    gpusym_shape_t shape;
+    gpusym_team_path_t path;
     if (kind < GS_CHAIN_BCAST) {
-        gpusym_team_shape(kind, n, call->order[0], 0, rank, call->root, &shape);
-        return peer == shape.peer[GS_PREV] || (peer == absent && peer == shape.peer[GS_NEXT] && n > GS_STEPS);
+        gpusym_team_path(kind, n, call->order[0], 0, rank, call->root, &path);
+        return peer == path.peer[GS_PREV] || (peer == absent && peer == path.peer[GS_NEXT] && n > GS_STEPS);
     }
     queue[0] = absent; /* outwards from it: who finds a rank first is on its way */
     on_way[absent] = absent + 1;
     for (uint32_t head = 0; head < tail; head++) {
-        gpusym_team_shape(kind, n, call->order[0], 0, queue[head], call->root, &shape);
+        gpusym_team_path(kind, n, call->order[0], 0, queue[head], call->root, &path);
         for (uint32_t l = 0; l < GS_LINKS; l++) {
-            if (0 != (shape.links >> l & 1) && 0 == on_way[shape.peer[l]]) {
-                on_way[shape.peer[l]] = queue[head] + 1;
-                queue[tail++] = shape.peer[l];
+            if (0 != (path.links >> l & 1) && 0 == on_way[path.peer[l]]) {
+                on_way[path.peer[l]] = queue[head] + 1;
+                queue[tail++] = path.peer[l];
             }
         }
     }

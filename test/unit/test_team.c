@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of mca/common/gpusym/topo/rings.c: shapes for every number of ranks to 4096, rings against a search of all orders.
+ * Unit tests of mca/common/gpusym/topo/rings.c: paths for every number of ranks to 4096, rings against a search of all orders.
  * A seed as the argument repeats a run.
  */
 #include <setjmp.h>
@@ -80,35 +80,35 @@ static void our_host_is_stable(void **state)
     assert_int_equal(status, 0);
 }
 
-/* ---- shapes ---- */
+/* ---- paths ---- */
 
 #define MOST 4096u
 
-static gpusym_shape_t shapes[2][MOST]; /* of the trees or rings at hand: [which][rank] */
+static gpusym_team_path_t paths[2][MOST]; /* of the trees or rings at hand: [which][rank] */
 
-static void make_shapes(uint32_t kind, uint32_t n, const uint32_t *order, unsigned which, uint32_t root)
+static void make_paths(uint32_t kind, uint32_t n, const uint32_t *order, unsigned which, uint32_t root)
 {
     for (uint32_t r = 0; r < n; r++) {
-        memset(&shapes[which][r], 0xa5, sizeof shapes[which][r]);
-        gpusym_team_shape(kind, n, order, which, r, root, &shapes[which][r]);
+        memset(&paths[which][r], 0xa5, sizeof paths[which][r]);
+        gpusym_team_path(kind, n, order, which, r, root, &paths[which][r]);
     }
 }
 
-static bool has(const gpusym_shape_t *shape, uint32_t link)
+static bool has(const gpusym_team_path_t *path, uint32_t link)
 {
-    return 0 != (shape->links & 1u << link);
+    return 0 != (path->links & 1u << link);
 }
 
 /* Both ends of every link say the same of it. */
-static void links_agree(const gpusym_shape_t *all, uint32_t n)
+static void links_agree(const gpusym_team_path_t *all, uint32_t n)
 {
     for (uint32_t r = 0; r < n; r++) {
         assert_true(all[r].links < 1u << GS_LINKS);
         for (uint32_t link = 0; link < GS_LINKS; link++) {
             if (has(&all[r], link)) {
-                const uint32_t peer = all[r].peer[link], far = all[r].far[link];
-                assert_true(peer < n && peer != r && far < GS_LINKS && has(&all[peer], far));
-                assert_true(all[peer].peer[far] == r && all[peer].far[far] == link);
+                const uint32_t peer = all[r].peer[link], peer_link = all[r].peer_link[link];
+                assert_true(peer < n && peer != r && peer_link < GS_LINKS && has(&all[peer], peer_link));
+                assert_true(all[peer].peer[peer_link] == r && all[peer].peer_link[peer_link] == link);
             }
         }
     }
@@ -124,7 +124,7 @@ static uint32_t log2_up(uint32_t n)
 }
 
 /* Walks a tree in order from rank r down, depth links below the root; order gets the ranks. Returns how many. */
-static uint32_t in_order(const gpusym_shape_t *all, uint32_t r, uint32_t depth, uint32_t deepest, uint32_t *order)
+static uint32_t in_order(const gpusym_team_path_t *all, uint32_t r, uint32_t depth, uint32_t deepest, uint32_t *order)
 {
     uint32_t count = 0;
     assert_true(depth <= deepest && depth == all[r].pos);
@@ -139,7 +139,7 @@ static uint32_t in_order(const gpusym_shape_t *all, uint32_t r, uint32_t depth, 
 }
 
 /* One root, from which all are reached: then, links being n - 1 and agreeing, it is a tree. Returns the root. */
-static uint32_t check_tree(const gpusym_shape_t *all, uint32_t n, uint32_t *order)
+static uint32_t check_tree(const gpusym_team_path_t *all, uint32_t n, uint32_t *order)
 {
     uint32_t roots = 0, root = 0;
     links_agree(all, n);
@@ -149,7 +149,7 @@ static uint32_t check_tree(const gpusym_shape_t *all, uint32_t n, uint32_t *orde
             root = r;
         }
         for (uint32_t c = GS_CHILD0; c <= GS_CHILD1; c++) {
-            assert_true(!has(&all[r], c) || GS_PARENT == all[r].far[c]);
+            assert_true(!has(&all[r], c) || GS_PARENT == all[r].peer_link[c]);
         }
     }
     assert_int_equal(roots, 1);
@@ -157,16 +157,16 @@ static uint32_t check_tree(const gpusym_shape_t *all, uint32_t n, uint32_t *orde
     return root;
 }
 
-static bool inner(const gpusym_shape_t *shape)
+static bool inner(const gpusym_team_path_t *path)
 {
-    return has(shape, GS_CHILD0) || has(shape, GS_CHILD1);
+    return has(path, GS_CHILD0) || has(path, GS_CHILD1);
 }
 
 /* root is let off: it may be inner in both */
 static void none_inner_in_both(uint32_t n, uint32_t root)
 {
     for (uint32_t r = 0; r < n; r++) {
-        assert_true(r == root || !inner(&shapes[0][r]) || !inner(&shapes[1][r]));
+        assert_true(r == root || !inner(&paths[0][r]) || !inner(&paths[1][r]));
     }
 }
 
@@ -176,8 +176,8 @@ static void trees_of_an_allreduce(void **state)
     static uint32_t order[MOST];
     for (uint32_t n = 1; n <= MOST; n++) {
         for (unsigned which = 0; which < 2; which++) {
-            make_shapes(GS_TREE_ALLREDUCE, n, NULL, which, 77);
-            check_tree(shapes[which], n, order);
+            make_paths(GS_TREE_ALLREDUCE, n, NULL, which, 77);
+            check_tree(paths[which], n, order);
             for (uint32_t i = 0; i < n; i++) { /* in order: child 0, own, child 1 */
                 assert_int_equal(order[i], (i + n - which) % n);
             }
@@ -190,9 +190,9 @@ static void check_rooted_trees(uint32_t kind, uint32_t n, uint32_t root)
 {
     static uint32_t order[MOST];
     for (unsigned which = 0; which < 2; which++) {
-        make_shapes(kind, n, NULL, which, root);
-        assert_int_equal(check_tree(shapes[which], n, order), root);
-        assert_int_equal(shapes[which][root].links, n > 1 ? 1u << GS_CHILD0 : 0);
+        make_paths(kind, n, NULL, which, root);
+        assert_int_equal(check_tree(paths[which], n, order), root);
+        assert_int_equal(paths[which][root].links, n > 1 ? 1u << GS_CHILD0 : 0);
         for (uint32_t i = 0; i + 1 < n; i++) { /* the others in order, then the root, whose child 0 they are below */
             assert_int_equal(order[i], (root + 1 + (i + (n - 1) - which % (n - 1)) % (n - 1)) % n);
         }
@@ -229,19 +229,19 @@ static void check_ring(uint32_t kind, uint32_t n, const uint32_t *order, uint32_
     const bool chain = GS_CHAIN_BCAST == kind || GS_CHAIN_REDUCE == kind;
     uint32_t at = 0, r = NULL == order ? 0 : order[0];
 
-    make_shapes(kind, n, order, 0, root);
-    links_agree(shapes[0], n);
+    make_paths(kind, n, order, 0, root);
+    links_agree(paths[0], n);
     if (chain) {
-        for (r = 0; 0 != shapes[0][r].pos; r++) {
+        for (r = 0; 0 != paths[0][r].pos; r++) {
         }
-        assert_true(GS_CHAIN_BCAST == kind ? r == root : n - 1 == shapes[0][root].pos);
+        assert_true(GS_CHAIN_BCAST == kind ? r == root : n - 1 == paths[0][root].pos);
     }
-    for (uint32_t first = r; at < n; at++, r = shapes[0][r].peer[GS_NEXT]) {
-        const gpusym_shape_t *s = &shapes[0][r];
+    for (uint32_t first = r; at < n; at++, r = paths[0][r].peer[GS_NEXT]) {
+        const gpusym_team_path_t *s = &paths[0][r];
         const bool before = n > 1 && (!chain || at > 0), after = n > 1 && (!chain || at < n - 1);
         assert_int_equal(s->pos, at);
         assert_int_equal(s->links, (before ? 1u << GS_PREV : 0) | (after ? 1u << GS_NEXT : 0));
-        assert_true(!after || (GS_PREV == s->far[GS_NEXT] && (!chain || s->peer[GS_NEXT] != first)));
+        assert_true(!after || (GS_PREV == s->peer_link[GS_NEXT] && (!chain || s->peer[GS_NEXT] != first)));
         assert_true(!after || NULL == order || chain || s->peer[GS_NEXT] == order[(at + 1) % n]);
         assert_true(!after || NULL != order || s->peer[GS_NEXT] == (r + 1) % n);
     }

@@ -706,17 +706,17 @@ void coll_gpusym_segments_paths(const coll_gpusym_segments_t *k, int schedule, g
     for (uint32_t i = 0; i < w->npaths; i++) {
         gpusym_path_t *path = &w->path[i];
         uint32_t order[GPUSYM_TEAM_MAX];
-        gpusym_shape_t shape;
+        gpusym_team_path_t seen;
         for (uint32_t r = 0; r < w->nranks; r++) {
             path->order[r] = tree ? (uint8_t)r : t->host.ring[i][r];
             order[r] = path->order[r];
         }
-        gpusym_team_shape((uint32_t)schedule, w->nranks, tree ? NULL : order, i, w->rank, (uint32_t)k->args->root, &shape);
-        path->pos = (uint8_t)shape.pos;
-        path->links = (uint8_t)shape.links;
+        gpusym_team_path((uint32_t)schedule, w->nranks, tree ? NULL : order, i, w->rank, (uint32_t)k->args->root, &seen);
+        path->pos = (uint8_t)seen.pos;
+        path->links = (uint8_t)seen.links;
         for (uint32_t l = 0; l < GS_LINKS; l++) {
-            path->peer[l] = (uint8_t)shape.peer[l];
-            path->peer_link[l] = (uint8_t)shape.far[l];
+            path->peer[l] = (uint8_t)seen.peer[l];
+            path->peer_link[l] = (uint8_t)seen.peer_link[l];
         }
     }
 }

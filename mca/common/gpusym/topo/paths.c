@@ -9,13 +9,13 @@
 #include <stddef.h>
 #include <string.h>
 
-#define NOBODY UINT32_MAX
+#define NONE UINT32_MAX
 
-static void add_link(gpusym_shape_t *shape, uint32_t link, uint32_t peer, uint32_t far)
+static void set_link(gpusym_team_path_t *path, uint32_t link, uint32_t peer, uint32_t peer_link)
 {
-    shape->links |= 1u << link;
-    shape->peer[link] = peer;
-    shape->far[link] = far;
+    path->links |= 1u << link;
+    path->peer[link] = peer;
+    path->peer_link[link] = peer_link;
 }
 
 static uint32_t rank_at(const uint32_t *order, uint32_t place)
@@ -35,20 +35,24 @@ static uint32_t place_of(const uint32_t *order, uint32_t rank)
     return place;
 }
 
-static void ring_shape(uint32_t kind, uint32_t n, const uint32_t *order, uint32_t me, uint32_t root,
-                       gpusym_shape_t *shape)
+static void fill_ring(uint32_t kind, uint32_t n, const uint32_t *order, uint32_t me, uint32_t root,
+                       gpusym_team_path_t *path)
 {
     const bool bcast = GS_CHAIN_BCAST == kind, closed = !bcast && GS_CHAIN_REDUCE != kind;
     const uint32_t place = place_of(order, me);
-    /* Where the path begins. */
-    const uint32_t first = closed ? 0 : bcast ? place_of(order, root) : (place_of(order, root) + 1) % n;
+    uint32_t first = 0; /* the place at which the path begins */
 
-    shape->pos = (place + n - first) % n;
-    if (n > 1 && (closed || shape->pos > 0)) {
-        add_link(shape, GS_PREV, rank_at(order, (place + n - 1) % n), GS_NEXT);
+    if (bcast) {
+        first = place_of(order, root);
+    } else if (!closed) {
+        first = (place_of(order, root) + 1) % n;
     }
-    if (n > 1 && (closed || shape->pos < n - 1)) {
-        add_link(shape, GS_NEXT, rank_at(order, (place + 1) % n), GS_PREV);
+    path->pos = (place + n - first) % n;
+    if (n > 1 && (closed || path->pos > 0)) {
+        set_link(path, GS_PREV, rank_at(order, (place + n - 1) % n), GS_NEXT);
+    }
+    if (n > 1 && (closed || path->pos < n - 1)) {
+        set_link(path, GS_NEXT, rank_at(order, (place + 1) % n), GS_PREV);
     }
 }
 
@@ -68,19 +72,19 @@ static void ring_shape(uint32_t kind, uint32_t n, const uint32_t *order, uint32_
  * rank is left over, and the shift brings that to place 0: a leaf.
  */
 
-/* The inner place that stands above inner places lo .. hi - 1, where inner place i is place 2 i + 1. */
-static uint32_t middle(uint32_t lo, uint32_t hi)
+/* The inner place above inner places lo .. hi - 1, where inner place i is place 2 i + 1. */
+static uint32_t middle_place(uint32_t lo, uint32_t hi)
 {
     return 2 * ((lo + hi) / 2) + 1;
 }
 
-/* The places at the links of a place, NOBODY: none. Returns how many links it is from the root. */
-static uint32_t tree_links(uint32_t n, uint32_t place, uint32_t near[GS_LINKS])
+/* Sets the places at the links of a place; NONE: no link. Returns its depth, in links from the root. */
+static uint32_t find_neighbours(uint32_t n, uint32_t place, uint32_t near[GS_LINKS])
 {
     uint32_t lo = 0, hi = n / 2, depth = 0;
-    near[GS_PARENT] = near[GS_CHILD0] = near[GS_CHILD1] = NOBODY;
-    for (; lo < hi && middle(lo, hi) != place; depth++) {
-        near[GS_PARENT] = middle(lo, hi);
+    near[GS_PARENT] = near[GS_CHILD0] = near[GS_CHILD1] = NONE;
+    for (; lo < hi && middle_place(lo, hi) != place; depth++) {
+        near[GS_PARENT] = middle_place(lo, hi);
         if (place < near[GS_PARENT]) {
             hi = near[GS_PARENT] / 2;
         } else {
@@ -89,8 +93,12 @@ static uint32_t tree_links(uint32_t n, uint32_t place, uint32_t near[GS_LINKS])
     }
     if (lo < hi) { /* an inner place: above inner places on a side, or above the leaf there */
         const uint32_t own = place / 2;
-        near[GS_CHILD0] = lo < own ? middle(lo, own) : place - 1;
-        near[GS_CHILD1] = own + 1 < hi ? middle(own + 1, hi) : place + 1 < n ? place + 1 : NOBODY;
+        near[GS_CHILD0] = lo < own ? middle_place(lo, own) : place - 1;
+        if (own + 1 < hi) {
+            near[GS_CHILD1] = middle_place(own + 1, hi);
+        } else if (place + 1 < n) {
+            near[GS_CHILD1] = place + 1;
+        }
     }
     return depth;
 }
@@ -110,53 +118,53 @@ static uint32_t tree_place(const tree_t *t, uint32_t rank)
     return ((rank + t->ranks - t->first) % t->ranks + t->which) % t->n;
 }
 
-/* The shape of a member; above: the rank above all members, or NOBODY. */
-static void member_shape(const tree_t *t, uint32_t me, uint32_t above, gpusym_shape_t *shape)
+/* The path of a member; above: the rank above all members, or NONE. */
+static void fill_member(const tree_t *t, uint32_t me, uint32_t above, gpusym_team_path_t *path)
 {
     const uint32_t place = tree_place(t, me);
     uint32_t near[GS_LINKS];
 
-    shape->pos = tree_links(t->n, place, near) + (NOBODY != above ? 1 : 0);
-    if (NOBODY != near[GS_PARENT]) {
-        add_link(shape, GS_PARENT, tree_rank(t, near[GS_PARENT]), place < near[GS_PARENT] ? GS_CHILD0 : GS_CHILD1);
-    } else if (NOBODY != above) {
-        add_link(shape, GS_PARENT, above, GS_CHILD0);
+    path->pos = find_neighbours(t->n, place, near) + (NONE != above ? 1 : 0);
+    if (NONE != near[GS_PARENT]) {
+        set_link(path, GS_PARENT, tree_rank(t, near[GS_PARENT]), place < near[GS_PARENT] ? GS_CHILD0 : GS_CHILD1);
+    } else if (NONE != above) {
+        set_link(path, GS_PARENT, above, GS_CHILD0);
     }
     for (uint32_t link = GS_CHILD0; link <= GS_CHILD1; link++) {
-        if (NOBODY != near[link]) {
-            add_link(shape, link, tree_rank(t, near[link]), GS_PARENT);
+        if (NONE != near[link]) {
+            set_link(path, link, tree_rank(t, near[link]), GS_PARENT);
         }
     }
 }
 
-static void tree_shape(uint32_t kind, uint32_t n, unsigned which, uint32_t me, uint32_t root, gpusym_shape_t *shape)
+static void fill_tree(uint32_t kind, uint32_t n, unsigned which, uint32_t me, uint32_t root, gpusym_team_path_t *path)
 {
     if (GS_TREE_ALLREDUCE == kind) {
         const tree_t all = {.n = n, .which = which % n, .first = 0, .ranks = n};
-        member_shape(&all, me, NOBODY, shape);
+        fill_member(&all, me, NONE, path);
     } else if (n > 1) {
-        /* The root sends (or receives) each half once, whichever of the others are inner. */
+        /* The root sends (or receives) each half once, whichever other ranks are inner places. */
         const tree_t others = {.n = n - 1, .which = which % (n - 1), .first = (root + 1) % n, .ranks = n};
         if (me != root) {
-            member_shape(&others, me, root, shape);
+            fill_member(&others, me, root, path);
         } else {
-            add_link(shape, GS_CHILD0, tree_rank(&others, n > 2 ? middle(0, (n - 1) / 2) : 0), GS_PARENT);
+            set_link(path, GS_CHILD0, tree_rank(&others, n > 2 ? middle_place(0, (n - 1) / 2) : 0), GS_PARENT);
         }
     }
 }
 
-void gpusym_team_shape(uint32_t kind, uint32_t n, const uint32_t *order, unsigned which, uint32_t me, uint32_t root,
-                       gpusym_shape_t *shape)
+void gpusym_team_path(uint32_t kind, uint32_t n, const uint32_t *order, unsigned which, uint32_t me, uint32_t root,
+                       gpusym_team_path_t *path)
 {
-    memset(shape, 0, sizeof *shape);
+    memset(path, 0, sizeof *path);
     switch (kind) {
     case GS_TREE_ALLREDUCE:
     case GS_TREE_BCAST:
     case GS_TREE_REDUCE:
-        tree_shape(kind, n, which, me, root, shape);
+        fill_tree(kind, n, which, me, root, path);
         break;
     default:
-        ring_shape(kind, n, order, me, root, shape);
+        fill_ring(kind, n, order, me, root, path);
         break;
     }
 }
