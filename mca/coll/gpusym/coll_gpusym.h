@@ -35,7 +35,7 @@ mca_coll_base_module_t *coll_gpusym_comm_query(struct ompi_communicator_t *comm,
 
 /* coll_gpusym_coll.c: the functions that a module shows to Open MPI, coll_gpusym_<name>, _i<name> and _<name>_init. They
  * make a coll_gpusym_args_t, and call the fallback or one of call/entry.h. */
-#define GPUSYM_COLL(ID, name, Name, FIELDS)                                                    \
+#define GPUSYM_COLL(ID, name, Name, FIELDS, ...)                                                    \
     int coll_gpusym_##name(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm,        \
                            mca_coll_base_module_t *module);                                    \
     int coll_gpusym_i##name(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm,       \
@@ -43,7 +43,7 @@ mca_coll_base_module_t *coll_gpusym_comm_query(struct ompi_communicator_t *comm,
     int coll_gpusym_##name##_init(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm, \
                                   struct ompi_info_t *info, struct ompi_request_t **req,       \
                                   mca_coll_base_module_t *module);
-#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) \
+#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS, ...) \
     int coll_gpusym_##name(FIELDS(COLL_GPUSYM_PARAM) mca_coll_base_module_t *module);
 #include "mca/coll/gpusym/args/coll_gpusym.def"
 

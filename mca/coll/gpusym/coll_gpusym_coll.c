@@ -31,7 +31,7 @@ static inline void complete(coll_gpusym_args_t *a)
         a->sdtype = a->rdtype;
         a->scount = a->rcount;
     }
-    if (COLL_GPUSYM_BCAST == a->coll) {
+    if (COLL_GPUSYM_RANKS_OTHERS == coll_gpusym_facts[a->coll].to) {
         a->sbuf = a->rbuf;
     }
 }
@@ -53,7 +53,7 @@ static inline void complete(coll_gpusym_args_t *a)
         mca_coll_gpusym_module_t *m = (mca_coll_gpusym_module_t *)module;                                        \
         coll_gpusym_args_t a = {.coll = COLL_GPUSYM_##ID, FIELDS(COLL_GPUSYM_INIT)};                             \
         complete(&a);                                                                                            \
-        const bool local = COLL_GPUSYM_REDUCE_LOCAL == a.coll;                                                   \
+        const bool local = COLL_GPUSYM_P_LOCAL == coll_gpusym_facts[a.coll].pattern;                             \
         begins(m);                                                                                               \
         if (m->super.forwarding && !local) {                                                                               \
             return FALLBACK;                                                                                     \
@@ -72,7 +72,7 @@ static inline void complete(coll_gpusym_args_t *a)
 #define COMM_PARAM struct ompi_communicator_t *comm,
 #define NO_COMM
 
-#define GPUSYM_COLL(ID, name, Name, FIELDS)                                                                      \
+#define GPUSYM_COLL(ID, name, Name, FIELDS, ...)                                                                      \
     BLOCKING(ID, name, FIELDS, COMM_PARAM, m->super.saved.name(FIELDS(FIELD_ITSELF) comm, m->super.saved.name##_module))     \
     static __attribute__((noinline)) int i##name##_in_full(FIELDS(COLL_GPUSYM_PARAM)                             \
                                                            struct ompi_request_t **req,                          \
@@ -104,7 +104,7 @@ static inline void complete(coll_gpusym_args_t *a)
         return ends((mca_coll_gpusym_module_t *)module,                                                          \
                     coll_gpusym_persistent(&((mca_coll_gpusym_module_t *)module)->engine, &a, info, req));                  \
     }
-#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) \
+#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS, ...) \
     BLOCKING(ID, name, FIELDS, NO_COMM, m->super.saved.name(FIELDS(FIELD_ITSELF) m->super.saved.name##_module))
 #include "mca/coll/gpusym/args/coll_gpusym.def"
 

@@ -12,6 +12,7 @@
 #ifndef MCA_COLL_GPUSYM_HOST_H
 #define MCA_COLL_GPUSYM_HOST_H
 
+#include "mca/coll/gpusym/args/facts.h"
 #include "mca/coll/gpusym/coll_gpusym.h"
 #include "mca/coll/gpusym/conf/counters.h"
 #include "mca/common/gpusym/gpusym.h"
@@ -54,10 +55,52 @@ COLL_GPUSYM_INLINE bool coll_gpusym_blocks_are_host(const gpusym_device_t *dev, 
     return false;
 }
 
-/* Of what one block is sent of: in place there is nothing. */
-COLL_GPUSYM_INLINE bool coll_gpusym_sent_is_host(const gpusym_device_t *dev, const coll_gpusym_args_t *a)
+/* Whether the buffer of `ranks` (COLL_GPUSYM_RANKS_) is this rank's too: all but the root's alone is. */
+COLL_GPUSYM_INLINE bool coll_gpusym_has_buffer(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a,
+                                               unsigned ranks)
 {
-    return MPI_IN_PLACE == a->sbuf || coll_gpusym_one_is_host(dev, a->sbuf, a->sdtype, a->scount);
+    return COLL_GPUSYM_RANKS_ROOT != ranks || ompi_comm_rank(m->super.comm) == a->root;
+}
+
+/* A reduction: both buffers have one datatype, and a count of their own or this rank's of the array. */
+COLL_GPUSYM_INLINE bool coll_gpusym_reduction_is_host(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a,
+                                                      const gpusym_device_t *dev)
+{
+    const coll_gpusym_facts_t *f = &coll_gpusym_facts[a->coll];
+    const size_t count = COLL_GPUSYM_L_PART == f->written
+                             ? gpusym_count_at(a->rcounts, (size_t)ompi_comm_rank(m->super.comm))
+                             : a->rcount;
+    return coll_gpusym_plain(a->rdtype, count) && (MPI_IN_PLACE == a->sbuf || coll_gpusym_is_host(dev, a->sbuf)) &&
+           (!coll_gpusym_has_buffer(m, a, f->to) || coll_gpusym_is_host(dev, a->rbuf));
+}
+
+COLL_GPUSYM_INLINE bool coll_gpusym_send_is_host(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a,
+                                                 const gpusym_device_t *dev)
+{
+    const coll_gpusym_facts_t *f = &coll_gpusym_facts[a->coll];
+    const bool rooted = COLL_GPUSYM_RANKS_ROOT == f->from;
+    if (!coll_gpusym_has_buffer(m, a, f->from) || (!rooted && MPI_IN_PLACE == a->sbuf)) {
+        return true;
+    }
+    return COLL_GPUSYM_L_BLOCKS_V == f->sent
+               ? coll_gpusym_blocks_are_host(dev, a->sbuf, a->sdtype, a->scounts, a->sdispls,
+                                             (size_t)ompi_comm_size(m->super.comm))
+               : coll_gpusym_one_is_host(dev, a->sbuf, a->sdtype, a->scount);
+}
+
+/* In place, a root that sends receives nothing. */
+COLL_GPUSYM_INLINE bool coll_gpusym_recv_is_host(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a,
+                                                 const gpusym_device_t *dev)
+{
+    const coll_gpusym_facts_t *f = &coll_gpusym_facts[a->coll];
+    const bool rooted = COLL_GPUSYM_RANKS_ROOT == f->from;
+    if (!coll_gpusym_has_buffer(m, a, f->to) || (rooted && MPI_IN_PLACE == a->rbuf)) {
+        return true;
+    }
+    return COLL_GPUSYM_L_BLOCKS_V == f->written
+               ? coll_gpusym_blocks_are_host(dev, a->rbuf, a->rdtype, a->rcounts, a->rdispls,
+                                             (size_t)ompi_comm_size(m->super.comm))
+               : coll_gpusym_one_is_host(dev, a->rbuf, a->rdtype, a->rcount);
 }
 
 /* Whether all that the call touches on this rank is host memory, and that is something. False: it is not, or that is not
@@ -65,57 +108,20 @@ COLL_GPUSYM_INLINE bool coll_gpusym_sent_is_host(const gpusym_device_t *dev, con
 COLL_GPUSYM_INLINE bool coll_gpusym_all_host(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a,
                                              const gpusym_device_t *dev)
 {
-    switch (a->coll) {
-    case COLL_GPUSYM_ALLREDUCE:
-    case COLL_GPUSYM_SCAN:
-    case COLL_GPUSYM_EXSCAN:
-    case COLL_GPUSYM_REDUCE_SCATTER_BLOCK:
-    case COLL_GPUSYM_REDUCE_LOCAL:
-        return coll_gpusym_plain(a->rdtype, a->rcount) &&
-               (MPI_IN_PLACE == a->sbuf || coll_gpusym_is_host(dev, a->sbuf)) && coll_gpusym_is_host(dev, a->rbuf);
-    case COLL_GPUSYM_REDUCE:
-        return coll_gpusym_plain(a->rdtype, a->rcount) &&
-               (MPI_IN_PLACE == a->sbuf || coll_gpusym_is_host(dev, a->sbuf)) &&
-               (ompi_comm_rank(m->super.comm) != a->root || coll_gpusym_is_host(dev, a->rbuf));
-    case COLL_GPUSYM_REDUCE_SCATTER:
-        return coll_gpusym_plain(a->rdtype, gpusym_count_at(a->rcounts, (size_t)ompi_comm_rank(m->super.comm))) &&
-               (MPI_IN_PLACE == a->sbuf || coll_gpusym_is_host(dev, a->sbuf)) && coll_gpusym_is_host(dev, a->rbuf);
-    case COLL_GPUSYM_BCAST:
-        return coll_gpusym_one_is_host(dev, a->rbuf, a->rdtype, a->rcount);
-    case COLL_GPUSYM_ALLGATHER:
-    case COLL_GPUSYM_ALLTOALL:
-        return coll_gpusym_sent_is_host(dev, a) && coll_gpusym_one_is_host(dev, a->rbuf, a->rdtype, a->rcount);
-    case COLL_GPUSYM_GATHER:
-        return coll_gpusym_sent_is_host(dev, a) &&
-               (ompi_comm_rank(m->super.comm) != a->root || coll_gpusym_one_is_host(dev, a->rbuf, a->rdtype, a->rcount));
-    case COLL_GPUSYM_SCATTER:
-        return (MPI_IN_PLACE == a->rbuf || coll_gpusym_one_is_host(dev, a->rbuf, a->rdtype, a->rcount)) &&
-               (ompi_comm_rank(m->super.comm) != a->root || coll_gpusym_one_is_host(dev, a->sbuf, a->sdtype, a->scount));
-    case COLL_GPUSYM_GATHERV:
-        return coll_gpusym_sent_is_host(dev, a) &&
-               (ompi_comm_rank(m->super.comm) != a->root ||
-                coll_gpusym_blocks_are_host(dev, a->rbuf, a->rdtype, a->rcounts, a->rdispls,
-                                            (size_t)ompi_comm_size(m->super.comm)));
-    case COLL_GPUSYM_SCATTERV:
-        return (MPI_IN_PLACE == a->rbuf || coll_gpusym_one_is_host(dev, a->rbuf, a->rdtype, a->rcount)) &&
-               (ompi_comm_rank(m->super.comm) != a->root ||
-                coll_gpusym_blocks_are_host(dev, a->sbuf, a->sdtype, a->scounts, a->sdispls,
-                                            (size_t)ompi_comm_size(m->super.comm)));
-    case COLL_GPUSYM_ALLGATHERV:
-        return coll_gpusym_sent_is_host(dev, a) &&
-               coll_gpusym_blocks_are_host(dev, a->rbuf, a->rdtype, a->rcounts, a->rdispls,
-                                           (size_t)ompi_comm_size(m->super.comm));
-    case COLL_GPUSYM_ALLTOALLV:
-        return (MPI_IN_PLACE == a->sbuf ||
-                coll_gpusym_blocks_are_host(dev, a->sbuf, a->sdtype, a->scounts, a->sdispls,
-                                            (size_t)ompi_comm_size(m->super.comm))) &&
-               coll_gpusym_blocks_are_host(dev, a->rbuf, a->rdtype, a->rcounts, a->rdispls,
-                                           (size_t)ompi_comm_size(m->super.comm));
-    case COLL_GPUSYM_BARRIER:
+    const coll_gpusym_facts_t *f = &coll_gpusym_facts[a->coll];
+    if (f->reduces) {
+        return coll_gpusym_reduction_is_host(m, a, dev);
+    }
+    if (COLL_GPUSYM_P_BARRIER == f->pattern) {
         return true;
-    default:
+    }
+    if (COLL_GPUSYM_P_NEIGHBORS == f->pattern || COLL_GPUSYM_L_BLOCKS_W == f->sent) {
         return false;
     }
+    if (COLL_GPUSYM_RANKS_OTHERS == f->to) { /* both buffers are one */
+        return coll_gpusym_one_is_host(dev, a->rbuf, a->rdtype, a->rcount);
+    }
+    return coll_gpusym_send_is_host(m, a, dev) && coll_gpusym_recv_is_host(m, a, dev);
 }
 
 /* Whether it may, and depends on nothing but this rank's own buffers: the team has been met, nothing has
@@ -124,7 +130,7 @@ COLL_GPUSYM_INLINE bool coll_gpusym_ready(const mca_coll_gpusym_module_t *m, con
                                           const gpusym_device_t *dev)
 {
     const coll_gpusym_team_t *t = m->engine.team;
-    if (COLL_GPUSYM_REDUCE_LOCAL == a->coll) {
+    if (COLL_GPUSYM_P_LOCAL == coll_gpusym_facts[a->coll].pattern) {
         return NULL != dev || __atomic_load_n(&gpusym_current.none, __ATOMIC_RELAXED);
     }
     if (!m->engine.host_lately || NULL == t) {

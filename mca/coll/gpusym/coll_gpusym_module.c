@@ -38,8 +38,8 @@ static void forgo_missing(mca_coll_base_module_t *module, const coll_gpusym_save
     if (NULL == saved->fn) {        \
         module->coll_##fn = NULL;   \
     }
-#define GPUSYM_COLL(ID, name, Name, FIELDS) COLL_GPUSYM_ALL_FORMS(name)
-#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) ONE_FUNCTION(name)
+#define GPUSYM_COLL(ID, name, Name, FIELDS, ...) COLL_GPUSYM_ALL_FORMS(name)
+#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS, ...) ONE_FUNCTION(name)
 #include "mca/coll/gpusym/args/coll_gpusym.def"
 #undef ONE_FUNCTION
 }
@@ -53,8 +53,8 @@ static void install(mca_coll_base_module_t *module, struct ompi_communicator_t *
     if (NULL != module->coll_##fn) {           \
         GPUSYM_COLL_INSTALL(comm, module, fn); \
     }
-#define GPUSYM_COLL(ID, name, Name, FIELDS) COLL_GPUSYM_ALL_FORMS(name)
-#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) ONE_FUNCTION(name)
+#define GPUSYM_COLL(ID, name, Name, FIELDS, ...) COLL_GPUSYM_ALL_FORMS(name)
+#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS, ...) ONE_FUNCTION(name)
 #include "mca/coll/gpusym/args/coll_gpusym.def"
 #undef ONE_FUNCTION
 }
@@ -89,8 +89,8 @@ static int module_disable(mca_coll_base_module_t *module, struct ompi_communicat
     (void) m;
     (void) comm;
 #define ONE_FUNCTION(fn) GPUSYM_COLL_RESTORE(comm, module, fn, m->super.saved.fn, m->super.saved.fn##_module);
-#define GPUSYM_COLL(ID, name, Name, FIELDS) COLL_GPUSYM_ALL_FORMS(name)
-#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) ONE_FUNCTION(name)
+#define GPUSYM_COLL(ID, name, Name, FIELDS, ...) COLL_GPUSYM_ALL_FORMS(name)
+#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS, ...) ONE_FUNCTION(name)
 #include "mca/coll/gpusym/args/coll_gpusym.def"
 #undef ONE_FUNCTION
     return OMPI_SUCCESS;
@@ -128,8 +128,8 @@ mca_coll_base_module_t *coll_gpusym_comm_query(struct ompi_communicator_t *comm,
     m->super.super.coll_module_enable = module_enable;
     m->super.super.coll_module_disable = module_disable;
 #define ONE_FUNCTION(fn) m->super.super.coll_##fn = coll_gpusym_##fn;
-#define GPUSYM_COLL(ID, name, Name, FIELDS) COLL_GPUSYM_ALL_FORMS(name)
-#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) ONE_FUNCTION(name)
+#define GPUSYM_COLL(ID, name, Name, FIELDS, ...) COLL_GPUSYM_ALL_FORMS(name)
+#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS, ...) ONE_FUNCTION(name)
 #include "mca/coll/gpusym/args/coll_gpusym.def"
 #undef ONE_FUNCTION
     m->super.super.coll_iallreduce = coll_gpusym_iallreduce_entry;

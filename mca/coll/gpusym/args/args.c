@@ -14,15 +14,15 @@
 #include "ompi/mca/topo/topo.h"
 #include "opal/datatype/opal_convertor.h"
 
-/* ---- roles ---- */
+/* ---- ranks ---- */
 
 /* What a rank is in a rooted collective. */
 typedef struct {
-    bool root;   /* has the data of all */
-    bool member; /* has a part of it: every rank; of an intercommunicator those of the group without the root */
+    bool root;   /* has the data of all ranks */
+    bool member; /* has a part of them: every rank; of an intercommunicator, those of the group without the root */
 } role_t;
 
-static role_t role(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a)
+static role_t find_role(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a)
 {
     if (OMPI_COMM_IS_INTER(comm)) { /* MPI_ROOT and MPI_PROC_NULL are negative */
         return (role_t){MPI_ROOT == a->root, a->root >= 0};
@@ -30,14 +30,25 @@ static role_t role(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a
     return (role_t){ompi_comm_rank(comm) == a->root, true};
 }
 
-/* Ranks that this one exchanges data with. */
-static size_t peers(struct ompi_communicator_t *comm)
+/* Whether this rank is one of COLL_GPUSYM_RANKS_. */
+static bool is_one_of(unsigned ranks, struct ompi_communicator_t *comm, const coll_gpusym_args_t *a)
 {
-    return (size_t)(OMPI_COMM_IS_INTER(comm) ? ompi_comm_remote_size(comm) : ompi_comm_size(comm));
+    switch (ranks) {
+    case COLL_GPUSYM_RANKS_MEMBERS:
+        return find_role(comm, a).member;
+    case COLL_GPUSYM_RANKS_ROOT:
+        return find_role(comm, a).root;
+    case COLL_GPUSYM_RANKS_OTHERS:
+        return find_role(comm, a).member && !find_role(comm, a).root;
+    case COLL_GPUSYM_RANKS_LATER:
+        return ompi_comm_rank(comm) > 0;
+    default:
+        return true;
+    }
 }
 
 /* Neighbours that this rank receives from, and sends to. */
-static void neighbors(struct ompi_communicator_t *comm, size_t *in, size_t *out)
+static void count_neighbors(struct ompi_communicator_t *comm, size_t *in, size_t *out)
 {
     *in = *out = 0;
     if (OMPI_COMM_IS_CART(comm)) {
@@ -52,44 +63,49 @@ static void neighbors(struct ompi_communicator_t *comm, size_t *in, size_t *out)
     }
 }
 
+/* Ranks that this one sends to, or receives from. */
+static size_t count_peers(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side)
+{
+    size_t in, out;
+    switch (coll_gpusym_facts[a->coll].pattern) {
+    case COLL_GPUSYM_P_LOCAL:
+        return 1;
+    case COLL_GPUSYM_P_NEIGHBORS:
+        count_neighbors(comm, &in, &out);
+        return COLL_GPUSYM_SENT == side ? out : in;
+    default:
+        return (size_t)(OMPI_COMM_IS_INTER(comm) ? ompi_comm_remote_size(comm) : ompi_comm_size(comm));
+    }
+}
+
 /* ---- layouts ---- */
 
-static void one(coll_gpusym_layout_t *l, size_t count, struct ompi_datatype_t *dtype)
+static void set_block(coll_gpusym_layout_t *l, size_t count, struct ompi_datatype_t *dtype)
 {
     l->blocks = count > 0 ? 1 : 0;
     l->one = (coll_gpusym_block_t){0, count, dtype};
 }
 
-static void send_vector(coll_gpusym_layout_t *l, size_t blocks, const coll_gpusym_args_t *a)
+/* A block for each peer, by the arrays of a side. */
+static void set_vector(coll_gpusym_layout_t *l, size_t peers, const coll_gpusym_args_t *a, coll_gpusym_side_t side)
 {
-    l->blocks = blocks;
+    const bool send = COLL_GPUSYM_SENT == side;
+    l->blocks = peers;
     l->vector = true;
-    l->counts = a->scounts;
-    l->displs = a->sdispls;
-    l->adispls = a->sadispls;
-    l->dtype = a->sdtype;
-    l->dtypes = a->sdtypes;
-    l->by_aint = COLL_GPUSYM_NEIGHBOR_ALLTOALLW == a->coll;
-}
-
-static void recv_vector(coll_gpusym_layout_t *l, size_t blocks, const coll_gpusym_args_t *a)
-{
-    l->blocks = blocks;
-    l->vector = true;
-    l->counts = a->rcounts;
-    l->displs = a->rdispls;
-    l->adispls = a->radispls;
-    l->dtype = a->rdtype;
-    l->dtypes = a->rdtypes;
+    l->counts = send ? a->scounts : a->rcounts;
+    l->displs = send ? a->sdispls : a->rdispls;
+    l->adispls = send ? a->sadispls : a->radispls;
+    l->dtype = send ? a->sdtype : a->rdtype;
+    l->dtypes = send ? a->sdtypes : a->rdtypes;
     l->by_aint = COLL_GPUSYM_NEIGHBOR_ALLTOALLW == a->coll;
 }
 
 /* Elements of the whole vector that a reduce-scatter reduces. */
-static size_t scattered(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a)
+static size_t count_parts(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a)
 {
     const size_t n = (size_t)ompi_comm_size(comm);
     size_t sum = 0;
-    if (COLL_GPUSYM_REDUCE_SCATTER_BLOCK == a->coll) {
+    if (COLL_GPUSYM_L_PART != coll_gpusym_facts[a->coll].written) {
         return n * a->rcount;
     }
     for (size_t i = 0; i < n; i++) {
@@ -98,147 +114,80 @@ static size_t scattered(struct ompi_communicator_t *comm, const coll_gpusym_args
     return sum;
 }
 
-static void sent(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_layout_t *l)
+/* What lies in a side's buffer. */
+static void set_layout(coll_gpusym_layout_t *l, unsigned layout, struct ompi_communicator_t *comm,
+                       const coll_gpusym_args_t *a, coll_gpusym_side_t side)
 {
-    size_t in, out;
-    switch (a->coll) {
-    case COLL_GPUSYM_ALLREDUCE:
-    case COLL_GPUSYM_SCAN:
-    case COLL_GPUSYM_EXSCAN:
-    case COLL_GPUSYM_REDUCE_LOCAL:
-    case COLL_GPUSYM_ALLGATHER:
-    case COLL_GPUSYM_ALLGATHERV:
-        one(l, a->scount, a->sdtype);
+    const bool send = COLL_GPUSYM_SENT == side;
+    const size_t count = send ? a->scount : a->rcount;
+    struct ompi_datatype_t *const dtype = send ? a->sdtype : a->rdtype;
+    switch (layout) {
+    case COLL_GPUSYM_L_BLOCK:
+        set_block(l, count_peers(comm, a, side) > 0 ? count : 0, dtype);
         break;
-    case COLL_GPUSYM_REDUCE:
-    case COLL_GPUSYM_GATHER:
-    case COLL_GPUSYM_GATHERV:
-        if (role(comm, a).member) {
-            one(l, a->scount, a->sdtype);
-        }
+    case COLL_GPUSYM_L_BLOCKS:
+        set_block(l, count * count_peers(comm, a, side), dtype);
         break;
-    case COLL_GPUSYM_REDUCE_SCATTER:
-    case COLL_GPUSYM_REDUCE_SCATTER_BLOCK:
-        one(l, scattered(comm, a), a->rdtype);
+    case COLL_GPUSYM_L_BLOCKS_V:
+    case COLL_GPUSYM_L_BLOCKS_W:
+        set_vector(l, count_peers(comm, a, side), a, side);
         break;
-    case COLL_GPUSYM_BCAST:
-        if (role(comm, a).root) {
-            one(l, a->rcount, a->rdtype);
-        }
+    case COLL_GPUSYM_L_PARTS:
+        set_block(l, count_parts(comm, a), a->rdtype);
         break;
-    case COLL_GPUSYM_SCATTER:
-        if (role(comm, a).root) {
-            one(l, a->scount * peers(comm), a->sdtype);
-        }
+    case COLL_GPUSYM_L_PART:
+        set_block(l, gpusym_count_at(a->rcounts, (size_t)ompi_comm_rank(comm)), a->rdtype);
         break;
-    case COLL_GPUSYM_SCATTERV:
-        if (role(comm, a).root) {
-            send_vector(l, peers(comm), a);
-        }
-        break;
-    case COLL_GPUSYM_ALLTOALL:
-        one(l, a->scount * peers(comm), a->sdtype);
-        break;
-    case COLL_GPUSYM_ALLTOALLV:
-    case COLL_GPUSYM_ALLTOALLW:
-        send_vector(l, peers(comm), a);
-        break;
-    default: /* neighbours */
-        neighbors(comm, &in, &out);
-        if (COLL_GPUSYM_NEIGHBOR_ALLGATHER == a->coll || COLL_GPUSYM_NEIGHBOR_ALLGATHERV == a->coll) {
-            one(l, out > 0 ? a->scount : 0, a->sdtype);
-        } else if (COLL_GPUSYM_NEIGHBOR_ALLTOALL == a->coll) {
-            one(l, a->scount * out, a->sdtype);
-        } else {
-            send_vector(l, out, a);
-        }
+    default:
         break;
     }
 }
 
-static void written(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_layout_t *l)
+static void find_sent(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_layout_t *l)
 {
-    size_t in, out;
-    switch (a->coll) {
-    case COLL_GPUSYM_ALLREDUCE:
-    case COLL_GPUSYM_SCAN:
-    case COLL_GPUSYM_REDUCE_LOCAL:
-    case COLL_GPUSYM_REDUCE_SCATTER_BLOCK:
-        one(l, a->rcount, a->rdtype);
-        break;
-    case COLL_GPUSYM_EXSCAN: /* rank 0 gets nothing */
-        one(l, ompi_comm_rank(comm) > 0 ? a->rcount : 0, a->rdtype);
-        break;
-    case COLL_GPUSYM_REDUCE_SCATTER:
-        one(l, gpusym_count_at(a->rcounts, (size_t)ompi_comm_rank(comm)), a->rdtype);
-        break;
-    case COLL_GPUSYM_REDUCE:
-        if (role(comm, a).root) {
-            one(l, a->rcount, a->rdtype);
-        }
-        break;
-    case COLL_GPUSYM_BCAST:
-        if (role(comm, a).member && !role(comm, a).root) {
-            one(l, a->rcount, a->rdtype);
-        }
-        break;
-    case COLL_GPUSYM_SCATTER:
-    case COLL_GPUSYM_SCATTERV:
-        if (role(comm, a).member) {
-            one(l, a->rcount, a->rdtype);
-        }
-        break;
-    case COLL_GPUSYM_GATHER:
-        if (role(comm, a).root) {
-            one(l, a->rcount * peers(comm), a->rdtype);
-        }
-        break;
-    case COLL_GPUSYM_GATHERV:
-        if (role(comm, a).root) {
-            recv_vector(l, peers(comm), a);
-        }
-        break;
-    case COLL_GPUSYM_ALLGATHER:
-    case COLL_GPUSYM_ALLTOALL:
-        one(l, a->rcount * peers(comm), a->rdtype);
-        break;
-    case COLL_GPUSYM_ALLGATHERV:
-    case COLL_GPUSYM_ALLTOALLV:
-    case COLL_GPUSYM_ALLTOALLW:
-        recv_vector(l, peers(comm), a);
-        break;
-    default: /* neighbours */
-        neighbors(comm, &in, &out);
-        if (COLL_GPUSYM_NEIGHBOR_ALLGATHER == a->coll || COLL_GPUSYM_NEIGHBOR_ALLTOALL == a->coll) {
-            one(l, a->rcount * in, a->rdtype);
-        } else {
-            recv_vector(l, in, a);
-        }
-        break;
+    const coll_gpusym_facts_t *f = &coll_gpusym_facts[a->coll];
+    if (is_one_of(f->from, comm, a)) {
+        set_layout(l, f->sent, comm, a, COLL_GPUSYM_SENT);
     }
 }
 
-static bool of_neighbors(unsigned coll)
+static void find_written(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_layout_t *l)
 {
-    return coll >= COLL_GPUSYM_NEIGHBOR_ALLGATHER && coll <= COLL_GPUSYM_NEIGHBOR_ALLTOALLW;
+    const coll_gpusym_facts_t *f = &coll_gpusym_facts[a->coll];
+    if (is_one_of(f->to, comm, a)) {
+        set_layout(l, f->written, comm, a, COLL_GPUSYM_WRITTEN);
+    }
 }
 
-static void taken(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_layout_t *l)
+/* In place, the receive buffer holds the input, on ranks that receive nothing too. */
+static void find_input_in_place(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_layout_t *l)
 {
-    if (of_neighbors(a->coll)) { /* from neighbours that are MPI_PROC_NULL, at the border of a grid, nothing comes */
+    const coll_gpusym_facts_t *f = &coll_gpusym_facts[a->coll];
+    if (COLL_GPUSYM_L_PARTS == f->sent) {
+        set_layout(l, COLL_GPUSYM_L_PARTS, comm, a, COLL_GPUSYM_TAKEN);
+    } else if (COLL_GPUSYM_RANKS_LATER == f->to) {
+        set_layout(l, COLL_GPUSYM_L_BLOCK, comm, a, COLL_GPUSYM_TAKEN);
+    } else {
+        find_written(comm, a, l);
+    }
+}
+
+static void find_taken(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_layout_t *l)
+{
+    switch (coll_gpusym_facts[a->coll].pattern) {
+    case COLL_GPUSYM_P_NEIGHBORS: /* a neighbour that is MPI_PROC_NULL, at the border of a grid, sends nothing */
         if (!OMPI_COMM_IS_DIST_GRAPH(comm)) {
-            written(comm, a, l);
+            find_written(comm, a, l);
         }
-    } else if (COLL_GPUSYM_REDUCE_LOCAL == a->coll) {
-        written(comm, a, l);
-    } else if (MPI_IN_PLACE == a->sbuf) {
-        if (COLL_GPUSYM_EXSCAN == a->coll) {
-            one(l, a->rcount, a->rdtype);
-        } else if (COLL_GPUSYM_REDUCE_SCATTER == a->coll || COLL_GPUSYM_REDUCE_SCATTER_BLOCK == a->coll) {
-            one(l, scattered(comm, a), a->rdtype);
-        } else {
-            written(comm, a, l);
+        break;
+    case COLL_GPUSYM_P_LOCAL:
+        find_written(comm, a, l);
+        break;
+    default:
+        if (MPI_IN_PLACE == a->sbuf) {
+            find_input_in_place(comm, a, l);
         }
+        break;
     }
 }
 
@@ -246,15 +195,15 @@ void coll_gpusym_layout(struct ompi_communicator_t *comm, const coll_gpusym_args
                         coll_gpusym_layout_t *l)
 {
     memset(l, 0, sizeof *l);
-    if (COLL_GPUSYM_BARRIER == a->coll || MPI_IN_PLACE == (COLL_GPUSYM_SENT == side ? a->sbuf : a->rbuf)) {
+    if (MPI_IN_PLACE == (COLL_GPUSYM_SENT == side ? a->sbuf : a->rbuf)) {
         return;
     }
     if (COLL_GPUSYM_SENT == side) {
-        sent(comm, a, l);
+        find_sent(comm, a, l);
     } else if (COLL_GPUSYM_WRITTEN == side) {
-        written(comm, a, l);
+        find_written(comm, a, l);
     } else {
-        taken(comm, a, l);
+        find_taken(comm, a, l);
     }
 }
 
@@ -281,55 +230,39 @@ void coll_gpusym_block(const coll_gpusym_layout_t *l, size_t i, coll_gpusym_bloc
 
 /* ---- counts ---- */
 
-static bool has_counts(unsigned coll)
-{
-    switch (coll) {
-    case COLL_GPUSYM_ALLGATHERV:
-    case COLL_GPUSYM_REDUCE_SCATTER:
-    case COLL_GPUSYM_ALLTOALLV:
-    case COLL_GPUSYM_GATHERV:
-    case COLL_GPUSYM_SCATTERV:
-    case COLL_GPUSYM_ALLTOALLW:
-    case COLL_GPUSYM_NEIGHBOR_ALLGATHERV:
-    case COLL_GPUSYM_NEIGHBOR_ALLTOALLV:
-    case COLL_GPUSYM_NEIGHBOR_ALLTOALLW:
-        return true;
-    default:
-        return false;
-    }
-}
-
-static bool negative(size_t count)
+static bool is_negative(size_t count)
 {
     return (ptrdiff_t)count < 0;
 }
 
-static bool negative_in(gpusym_counts_t counts, size_t n)
+static bool any_negative(gpusym_counts_t counts, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (negative(gpusym_count_at(counts, i))) {
+        if (is_negative(gpusym_count_at(counts, i))) {
             return true;
         }
     }
     return false;
 }
 
-static bool negative_side(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side)
+static bool side_is_negative(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side)
 {
     coll_gpusym_layout_t l;
     coll_gpusym_layout(comm, a, side, &l);
-    return l.vector ? negative_in(l.counts, l.blocks) : l.blocks > 0 && negative(l.one.count);
+    return l.vector ? any_negative(l.counts, l.blocks) : l.blocks > 0 && is_negative(l.one.count);
 }
 
 bool coll_gpusym_counts_valid(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a)
 {
-    if (COLL_GPUSYM_BARRIER == a->coll || (!has_counts(a->coll) && !negative(a->scount) && !negative(a->rcount))) {
+    const coll_gpusym_facts_t *f = &coll_gpusym_facts[a->coll];
+    const bool arrays = coll_gpusym_has_arrays(f->sent) || coll_gpusym_has_arrays(f->written);
+    if (COLL_GPUSYM_P_BARRIER == f->pattern || (!arrays && !is_negative(a->scount) && !is_negative(a->rcount))) {
         return true;
     }
-    if (COLL_GPUSYM_REDUCE_SCATTER == a->coll) {
-        return !negative_in(a->rcounts, (size_t)ompi_comm_size(comm));
+    if (COLL_GPUSYM_L_PART == f->written) {
+        return !any_negative(a->rcounts, (size_t)ompi_comm_size(comm));
     }
-    return !negative_side(comm, a, COLL_GPUSYM_SENT) && !negative_side(comm, a, COLL_GPUSYM_WRITTEN);
+    return !side_is_negative(comm, a, COLL_GPUSYM_SENT) && !side_is_negative(comm, a, COLL_GPUSYM_WRITTEN);
 }
 
 /* ---- bytes ---- */
@@ -401,7 +334,7 @@ void coll_gpusym_spans(struct ompi_communicator_t *comm, const coll_gpusym_args_
 }
 
 /* The memory of one side, if it has any. */
-static bool side_where(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
+static bool find_where(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
                        const gpusym_device_t *dev, gpusym_mem_t *mem)
 {
     const void *buf = COLL_GPUSYM_SENT == side ? a->sbuf : a->rbuf;
@@ -443,9 +376,9 @@ void coll_gpusym_where(struct ompi_communicator_t *comm, const gpusym_device_t *
         dev->query(a->rbuf, rmem);
         return;
     }
-    side_where(comm, a, COLL_GPUSYM_SENT, dev, smem);
-    if (!side_where(comm, a, COLL_GPUSYM_WRITTEN, dev, rmem)) {
-        side_where(comm, a, COLL_GPUSYM_TAKEN, dev, rmem);
+    find_where(comm, a, COLL_GPUSYM_SENT, dev, smem);
+    if (!find_where(comm, a, COLL_GPUSYM_WRITTEN, dev, rmem)) {
+        find_where(comm, a, COLL_GPUSYM_TAKEN, dev, rmem);
     }
 }
 

@@ -13,28 +13,9 @@
 #include "ompi/datatype/ompi_datatype.h"
 #include "ompi/op/op.h"
 
+#include "mca/coll/gpusym/args/facts.h"
 #include "mca/common/gpusym/device/device.h"
 #include "mca/common/ompi/ompi_compat.h"
-
-enum coll_gpusym_coll {
-#define GPUSYM_COLL(ID, name, Name, FIELDS) COLL_GPUSYM_##ID,
-#include "mca/coll/gpusym/args/coll_gpusym.def"
-    COLL_GPUSYM_COLLS
-};
-
-/* How many of them have kernels; these come first. */
-enum {
-#define GPUSYM_COLL_NATIVE(ID, name, Name, FIELDS) COLL_GPUSYM_NATIVE_##ID,
-#include "mca/coll/gpusym/args/coll_gpusym.def"
-    COLL_GPUSYM_NATIVES
-};
-
-/* Why a call is staged through the host. */
-enum coll_gpusym_reason {
-#define GPUSYM_REASON(ID, name, doc) COLL_GPUSYM_R_##ID,
-#include "mca/coll/gpusym/args/coll_gpusym.def"
-    COLL_GPUSYM_REASONS
-};
 
 /*
  * One call.  Nothing is owned or copied: MPI lets nobody change the arrays, nor free datatypes' and operations' handles

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+#include "mca/coll/gpusym/args/facts.h"
 #include "ompi/communicator/communicator.h"
 
 /* All but one fit into words of eight bytes, whatever this Open MPI's counts are. */
@@ -16,7 +17,7 @@ typedef struct {
     size_t used;     /* words */
 } room_t;
 
-static void *take(room_t *room, size_t n)
+static void *take_words(room_t *room, size_t n)
 {
     void *p = NULL != room->words ? room->words + room->used : NULL;
     room->used += n;
@@ -25,7 +26,7 @@ static void *take(room_t *room, size_t n)
 
 static void keep_counts(room_t *room, gpusym_counts_t *counts, size_t n)
 {
-    void *to = take(room, n);
+    void *to = take_words(room, n);
     if (NULL != to) {
         *counts = gpusym_counts_copy(to, *counts, n);
     }
@@ -33,7 +34,7 @@ static void keep_counts(room_t *room, gpusym_counts_t *counts, size_t n)
 
 static void keep_types(room_t *room, struct ompi_datatype_t *const **types, size_t n)
 {
-    struct ompi_datatype_t **to = take(room, n);
+    struct ompi_datatype_t **to = take_words(room, n);
     for (size_t i = 0; NULL != to && i < n; i++) {
         to[i] = (*types)[i];
     }
@@ -45,7 +46,7 @@ static void keep_side(room_t *room, bool by_aint, size_t n, gpusym_counts_t *cou
                       gpusym_adispls_t *adispls, struct ompi_datatype_t *const **types)
 {
     keep_counts(room, counts, n);
-    void *to = take(room, n);
+    void *to = take_words(room, n);
     if (NULL != to && by_aint) {
         *adispls = gpusym_adispls_copy(to, *adispls, n);
     } else if (NULL != to) {
@@ -57,11 +58,11 @@ static void keep_side(room_t *room, bool by_aint, size_t n, gpusym_counts_t *cou
 }
 
 /* Counts what is to be kept, or, with room for it, keeps it. */
-static void keep(struct ompi_communicator_t *comm, coll_gpusym_args_t *a, room_t *room)
+static void keep_arrays(struct ompi_communicator_t *comm, coll_gpusym_args_t *a, room_t *room)
 {
     coll_gpusym_layout_t sent, written;
 
-    if (COLL_GPUSYM_REDUCE_SCATTER == a->coll) {
+    if (COLL_GPUSYM_L_PART == coll_gpusym_facts[a->coll].written) {
         keep_counts(room, &a->rcounts, (size_t)ompi_comm_size(comm));
         return;
     }
@@ -79,7 +80,7 @@ bool coll_gpusym_args_keep(struct ompi_communicator_t *comm, coll_gpusym_args_t 
 {
     room_t room = {NULL, 0};
     *kept = NULL;
-    keep(comm, a, &room);
+    keep_arrays(comm, a, &room);
     if (0 == room.used) {
         return true;
     }
@@ -88,6 +89,6 @@ bool coll_gpusym_args_keep(struct ompi_communicator_t *comm, coll_gpusym_args_t 
         return false;
     }
     *kept = room.words;
-    keep(comm, a, &room);
+    keep_arrays(comm, a, &room);
     return true;
 }

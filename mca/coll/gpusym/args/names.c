@@ -14,7 +14,7 @@
 static const struct {
     const char *name, *mpi, *id;
 } colls[] = {
-#define GPUSYM_COLL(ID, name, Name, FIELDS) {#name, "MPI_" #Name, #ID},
+#define GPUSYM_COLL(ID, name, Name, FIELDS, ...) {#name, "MPI_" #Name, #ID},
 #include "mca/coll/gpusym/args/coll_gpusym.def"
 };
 

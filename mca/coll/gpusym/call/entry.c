@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "mca/coll/gpusym/args/facts.h"
 #include "mca/coll/gpusym/args/keep.h"
 #include "mca/coll/gpusym/call/list.h"
 #include "mca/coll/gpusym/call/request.h"
@@ -20,23 +21,13 @@
 /* Whether it is known to all ranks, without a message, that there is nothing to do. */
 static bool is_nothing(const coll_gpusym_args_t *a)
 {
-    switch (a->coll) {
-    case COLL_GPUSYM_ALLREDUCE:
-    case COLL_GPUSYM_REDUCE:
-    case COLL_GPUSYM_BCAST:
-    case COLL_GPUSYM_SCAN:
-    case COLL_GPUSYM_EXSCAN:
-    case COLL_GPUSYM_REDUCE_SCATTER_BLOCK:
-        return 0 == a->rcount;
-    default:
-        return false;
-    }
+    return coll_gpusym_facts[a->coll].one_count && 0 == a->rcount;
 }
 
 /* Whether the call belongs to a communicator; MPI_Reduce_local belongs to none. */
 static bool has_comm(const coll_gpusym_args_t *a)
 {
-    return COLL_GPUSYM_REDUCE_LOCAL != a->coll;
+    return COLL_GPUSYM_P_LOCAL != coll_gpusym_facts[a->coll].pattern;
 }
 
 /* A barrier has no buffers to agree on. It is ours only for its place behind the calls in flight: the fallback tells the

@@ -19,8 +19,8 @@ static void fallback_destruct(coll_gpusym_fallback_t *f)
         OBJ_RELEASE(f->saved.fn##_module); \
         f->saved.fn##_module = NULL;       \
     }
-#define GPUSYM_COLL(ID, name, Name, FIELDS) COLL_GPUSYM_ALL_FORMS(name)
-#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) ONE_FUNCTION(name)
+#define GPUSYM_COLL(ID, name, Name, FIELDS, ...) COLL_GPUSYM_ALL_FORMS(name)
+#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS, ...) ONE_FUNCTION(name)
 #include "mca/coll/gpusym/args/coll_gpusym.def"
 #undef ONE_FUNCTION
 }
@@ -39,8 +39,8 @@ void coll_gpusym_fallback_save(coll_gpusym_fallback_t *f, struct ompi_communicat
         f->saved.fn##_module = coll->coll_##fn##_module;               \
         OBJ_RETAIN(f->saved.fn##_module);                              \
     }
-#define GPUSYM_COLL(ID, name, Name, FIELDS) COLL_GPUSYM_ALL_FORMS(name)
-#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) ONE_FUNCTION(name)
+#define GPUSYM_COLL(ID, name, Name, FIELDS, ...) COLL_GPUSYM_ALL_FORMS(name)
+#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS, ...) ONE_FUNCTION(name)
 #include "mca/coll/gpusym/args/coll_gpusym.def"
 #undef ONE_FUNCTION
 }
@@ -83,10 +83,10 @@ static int forward_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_args_t 
 {
     const coll_gpusym_saved_t *s = &f->saved;
     switch (a->coll) {
-#define GPUSYM_COLL(ID, name, Name, FIELDS) \
+#define GPUSYM_COLL(ID, name, Name, FIELDS, ...) \
     case COLL_GPUSYM_##ID:                  \
         return s->name(FIELDS(COLL_GPUSYM_ARG) f->comm, s->name##_module);
-#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS) \
+#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS, ...) \
     case COLL_GPUSYM_##ID:                        \
         return s->name(FIELDS(COLL_GPUSYM_ARG) s->name##_module);
 #include "mca/coll/gpusym/args/coll_gpusym.def"
@@ -111,10 +111,10 @@ int coll_gpusym_forward_nonblocking(coll_gpusym_fallback_t *f, const coll_gpusym
 {
     const coll_gpusym_saved_t *s = &f->saved;
     switch (a->coll) {
-#define GPUSYM_COLL(ID, name, Name, FIELDS) \
+#define GPUSYM_COLL(ID, name, Name, FIELDS, ...) \
     case COLL_GPUSYM_##ID:                  \
         return s->i##name(FIELDS(COLL_GPUSYM_ARG) f->comm, req, s->i##name##_module);
-#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS)
+#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS, ...)
 #include "mca/coll/gpusym/args/coll_gpusym.def"
     default:
         return OMPI_ERR_NOT_SUPPORTED;
@@ -126,10 +126,10 @@ int coll_gpusym_forward_persistent(coll_gpusym_fallback_t *f, const coll_gpusym_
 {
     const coll_gpusym_saved_t *s = &f->saved;
     switch (a->coll) {
-#define GPUSYM_COLL(ID, name, Name, FIELDS) \
+#define GPUSYM_COLL(ID, name, Name, FIELDS, ...) \
     case COLL_GPUSYM_##ID:                  \
         return s->name##_init(FIELDS(COLL_GPUSYM_ARG) f->comm, info, req, s->name##_init_module);
-#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS)
+#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS, ...)
 #include "mca/coll/gpusym/args/coll_gpusym.def"
     default:
         return OMPI_ERR_NOT_SUPPORTED;

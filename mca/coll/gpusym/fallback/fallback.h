@@ -16,7 +16,7 @@
 
 /* A communicator's functions before ours, each with its (retained) module; NULL: the communicator lacks it. */
 typedef struct {
-#define GPUSYM_COLL(ID, name, Name, FIELDS)                                                                   \
+#define GPUSYM_COLL(ID, name, Name, FIELDS, ...)                                                                   \
     int (*name)(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm, mca_coll_base_module_t *module); \
     mca_coll_base_module_t *name##_module;                                                                    \
     int (*i##name)(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm, struct ompi_request_t **req,  \
@@ -25,7 +25,7 @@ typedef struct {
     int (*name##_init)(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm, struct ompi_info_t *info, \
                        struct ompi_request_t **req, mca_coll_base_module_t *module);                          \
     mca_coll_base_module_t *name##_init_module;
-#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS)                           \
+#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS, ...)                           \
     int (*name)(FIELDS(COLL_GPUSYM_PARAM) mca_coll_base_module_t *module); \
     mca_coll_base_module_t *name##_module;
 #include "mca/coll/gpusym/args/coll_gpusym.def"

@@ -133,7 +133,7 @@ static bool make_plan(coll_gpusym_task_t *task, coll_gpusym_plan_t *p, int *corr
     p->zero_copy = choice->zero_copy;
     p->copies = gpusym_family_copies(choice->family);
     p->reduces = gpusym_family_reduces(choice->family);
-    p->work.copies.whole = coll_gpusym_segments_whole(k->args->coll);
+    p->work.copies.whole = gpusym_collective_whole(k->args->coll);
     coll_gpusym_segments_paths(k, gpusym_algorithm_schedule((unsigned)choice->algorithm), &p->work);
     p->work.direct = choice->zero_copy;
     if (p->zero_copy && !coll_gpusym_zero_copy_map(task, &p->work, true, corrupt)) {

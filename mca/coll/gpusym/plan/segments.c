@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "kernels/plan.h"
+#include "mca/coll/gpusym/args/facts.h"
 #include "mca/coll/gpusym/args/names.h"
 #include "mca/coll/gpusym/args/types.h"
 #include "mca/coll/gpusym/conf/help.h"
@@ -48,6 +49,11 @@ static bool is_in_place(const coll_gpusym_args_t *a)
     return MPI_IN_PLACE == a->sbuf;
 }
 
+static const coll_gpusym_facts_t *facts_of(const coll_gpusym_args_t *a)
+{
+    return &coll_gpusym_facts[a->coll];
+}
+
 /* Segment p of a buffer described by counts and displacements. */
 static gpusym_seg_t seg_v(gpusym_counts_t counts, gpusym_displs_t displs, struct ompi_datatype_t *type, uint32_t p)
 {
@@ -75,7 +81,7 @@ typedef struct {
 static void segment_allgather(const pairs_t *s)
 {
     const coll_gpusym_args_t *a = s->a;
-    const bool v = COLL_GPUSYM_ALLGATHERV == a->coll;
+    const bool v = COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->written;
     for (uint32_t p = 0; p < s->n; p++) {
         s->recv[p] = v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p) : seg_block(a->rdtype, a->rcount, p, s->out_packed);
     }
@@ -90,7 +96,7 @@ static void segment_reduce_scatter(const pairs_t *s)
     const coll_gpusym_args_t *a = s->a;
     uint64_t off = 0;
     for (uint32_t p = 0; p < s->n; p++) {
-        const size_t count = COLL_GPUSYM_REDUCE_SCATTER == a->coll ? (size_t)gpusym_count_at(a->rcounts, p) : a->rcount;
+        const size_t count = COLL_GPUSYM_L_PART == facts_of(a)->written ? (size_t)gpusym_count_at(a->rcounts, p) : a->rcount;
         s->send[p] = (gpusym_seg_t){off, extent_of(a->rdtype, count)};
         off += s->send[p].bytes;
     }
@@ -103,7 +109,7 @@ static void segment_reduce_scatter(const pairs_t *s)
 static void segment_alltoall(const pairs_t *s)
 {
     const coll_gpusym_args_t *a = s->a;
-    const bool v = COLL_GPUSYM_ALLTOALLV == a->coll;
+    const bool v = COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->written;
     for (uint32_t p = 0; p < s->n; p++) {
         s->recv[p] = v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p) : seg_block(a->rdtype, a->rcount, p, s->out_packed);
         s->send[p] = is_in_place(a) ? s->recv[p]
@@ -119,7 +125,7 @@ static void segment_alltoall(const pairs_t *s)
 static void segment_gather(const pairs_t *s)
 {
     const coll_gpusym_args_t *a = s->a;
-    const bool v = COLL_GPUSYM_GATHERV == a->coll;
+    const bool v = COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->written;
     if (s->me == s->root) {
         for (uint32_t p = 0; p < s->n; p++) {
             s->recv[p] = v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p) : seg_block(a->rdtype, a->rcount, p, s->out_packed);
@@ -139,7 +145,7 @@ static void segment_gather(const pairs_t *s)
 static void segment_scatter(const pairs_t *s)
 {
     const coll_gpusym_args_t *a = s->a;
-    const bool v = COLL_GPUSYM_SCATTERV == a->coll;
+    const bool v = COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->sent;
     if (s->me == s->root) {
         for (uint32_t p = 0; p < s->n; p++) {
             s->send[p] = v ? seg_v(a->scounts, a->sdispls, a->sdtype, p) : seg_block(a->sdtype, a->scount, p, s->in_packed);
@@ -159,7 +165,7 @@ static void segment_scan(const pairs_t *s)
 {
     const coll_gpusym_args_t *a = s->a;
     const gpusym_seg_t whole = {0, extent_of(a->rdtype, a->rcount)};
-    const uint32_t own = COLL_GPUSYM_SCAN == a->coll ? 0 : 1;
+    const uint32_t own = COLL_GPUSYM_RANKS_LATER == facts_of(a)->to ? 1 : 0;
     for (uint32_t p = s->me + own; p < s->n; p++) {
         s->send[p] = whole;
     }
@@ -172,7 +178,7 @@ static void segment_scan(const pairs_t *s)
 static void segment_rooted(const pairs_t *s)
 {
     const coll_gpusym_args_t *a = s->a;
-    const bool reduce = COLL_GPUSYM_REDUCE == a->coll;
+    const bool reduce = facts_of(a)->reduces;
     const gpusym_seg_t whole = {0, reduce ? extent_of(a->rdtype, a->rcount) : size_of(a->rdtype, a->rcount)};
     if (reduce) {
         s->send[s->root] = whole;
@@ -190,39 +196,21 @@ static void segment_rooted(const pairs_t *s)
     }
 }
 
+/* All-reduce has no segments. */
 static void segment_call(const pairs_t *s)
 {
-    switch (s->a->coll) {
-    case COLL_GPUSYM_ALLGATHER:
-    case COLL_GPUSYM_ALLGATHERV:
-        segment_allgather(s);
-        break;
-    case COLL_GPUSYM_REDUCE_SCATTER:
-    case COLL_GPUSYM_REDUCE_SCATTER_BLOCK:
-        segment_reduce_scatter(s);
-        break;
-    case COLL_GPUSYM_ALLTOALL:
-    case COLL_GPUSYM_ALLTOALLV:
-        segment_alltoall(s);
-        break;
-    case COLL_GPUSYM_GATHER:
-    case COLL_GPUSYM_GATHERV:
-        segment_gather(s);
-        break;
-    case COLL_GPUSYM_SCATTER:
-    case COLL_GPUSYM_SCATTERV:
-        segment_scatter(s);
-        break;
-    case COLL_GPUSYM_SCAN:
-    case COLL_GPUSYM_EXSCAN:
-        segment_scan(s);
-        break;
-    case COLL_GPUSYM_BCAST:
-    case COLL_GPUSYM_REDUCE:
-        segment_rooted(s);
-        break;
-    default: /* all-reduce has none */
-        break;
+    static void (*const segment[COLL_GPUSYM_PATTERNS])(const pairs_t *) = {
+        [COLL_GPUSYM_P_ROOTED] = segment_rooted,
+        [COLL_GPUSYM_P_ALLGATHER] = segment_allgather,
+        [COLL_GPUSYM_P_REDUCE_SCATTER] = segment_reduce_scatter,
+        [COLL_GPUSYM_P_ALLTOALL] = segment_alltoall,
+        [COLL_GPUSYM_P_GATHER] = segment_gather,
+        [COLL_GPUSYM_P_SCATTER] = segment_scatter,
+        [COLL_GPUSYM_P_SCAN] = segment_scan,
+    };
+    const unsigned pattern = facts_of(s->a)->pattern;
+    if (NULL != segment[pattern]) {
+        segment[pattern](s);
     }
 }
 
@@ -230,21 +218,18 @@ static void segment_call(const pairs_t *s)
 static void set_own_lengths(const pairs_t *s)
 {
     const coll_gpusym_args_t *a = s->a;
-    switch (a->coll) {
-    case COLL_GPUSYM_ALLGATHER:
-    case COLL_GPUSYM_ALLGATHERV:
+    switch (facts_of(a)->pattern) {
+    case COLL_GPUSYM_P_ALLGATHER:
         for (uint32_t p = 0; p < s->n && !is_in_place(a); p++) {
             s->send[p].bytes = size_of(a->sdtype, a->scount);
         }
         break;
-    case COLL_GPUSYM_GATHER:
-    case COLL_GPUSYM_GATHERV:
+    case COLL_GPUSYM_P_GATHER:
         if (s->me == s->root && !is_in_place(a)) {
             s->send[s->me].bytes = size_of(a->sdtype, a->scount);
         }
         break;
-    case COLL_GPUSYM_SCATTER:
-    case COLL_GPUSYM_SCATTERV:
+    case COLL_GPUSYM_P_SCATTER:
         if (s->me == s->root && MPI_IN_PLACE != a->rbuf) {
             s->recv[s->me].bytes = size_of(a->rdtype, a->rcount);
         }
@@ -256,25 +241,20 @@ static void set_own_lengths(const pairs_t *s)
 
 /* ---- what a rank can say before it has heard the others ---- */
 
-static bool has_op(unsigned coll)
-{
-    return COLL_GPUSYM_ALLREDUCE == coll || COLL_GPUSYM_REDUCE == coll || COLL_GPUSYM_REDUCE_SCATTER == coll ||
-           COLL_GPUSYM_REDUCE_SCATTER_BLOCK == coll || COLL_GPUSYM_SCAN == coll || COLL_GPUSYM_EXSCAN == coll;
-}
-
 bool coll_gpusym_segments_moves(unsigned coll)
 {
-    return !has_op(coll);
+    return !coll_gpusym_facts[coll].reduces;
 }
 
-/* Whether each rank knows by itself how much goes between any two. */
-static bool is_exact(unsigned coll)
+/* Whether each rank knows by itself how much goes between any two: no length is in an array that not all ranks pass. */
+static bool is_exact(const coll_gpusym_facts_t *f)
 {
-    return COLL_GPUSYM_ALLTOALLV != coll && COLL_GPUSYM_GATHERV != coll && COLL_GPUSYM_SCATTERV != coll;
+    return COLL_GPUSYM_L_BLOCKS_V != f->sent &&
+           (COLL_GPUSYM_L_BLOCKS_V != f->written || COLL_GPUSYM_RANKS_ALL == f->to);
 }
 
 /* An odd number for what rank a sends to rank b, by which other pairs' differences do not make up for its own. */
-static uint64_t weight(uint32_t a, uint32_t b)
+static uint64_t weigh_pair(uint32_t a, uint32_t b)
 {
     uint64_t x = (uint64_t)(a * GPUSYM_TEAM_MAX + b + 1) * 0x9e3779b97f4a7c15u;
     x = (x ^ x >> 29) * 0xbf58476d1ce4e5b9u;
@@ -285,24 +265,18 @@ static uint64_t weight(uint32_t a, uint32_t b)
  * all lengths are one number, the ranks' `bytes` are compared, and only a rank's own two lengths are left. */
 static uint64_t sum_balance(const pairs_t *s)
 {
+    const coll_gpusym_facts_t *f = facts_of(s->a);
     uint64_t sum = 0;
-    switch (s->a->coll) {
-    case COLL_GPUSYM_ALLGATHERV:
-    case COLL_GPUSYM_ALLTOALLV:
-    case COLL_GPUSYM_GATHERV:
-    case COLL_GPUSYM_SCATTERV:
-        for (uint32_t p = 0; p < s->n; p++) {
-            sum += weight(s->me, p) * s->send[p].bytes - weight(p, s->me) * s->recv[p].bytes;
-        }
-        return sum;
-    case COLL_GPUSYM_ALLGATHER:
-    case COLL_GPUSYM_ALLTOALL:
-    case COLL_GPUSYM_GATHER:
-    case COLL_GPUSYM_SCATTER:
-        return s->send[s->me].bytes != s->recv[s->me].bytes;
-    default:
+    if (f->reduces || gpusym_collective_whole(s->a->coll)) {
         return 0;
     }
+    if (!coll_gpusym_has_arrays(f->sent) && !coll_gpusym_has_arrays(f->written)) {
+        return s->send[s->me].bytes != s->recv[s->me].bytes;
+    }
+    for (uint32_t p = 0; p < s->n; p++) {
+        sum += weigh_pair(s->me, p) * s->send[p].bytes - weigh_pair(p, s->me) * s->recv[p].bytes;
+    }
+    return sum;
 }
 
 /* A buffer of this rank: NULL if it has none. */
@@ -312,47 +286,31 @@ typedef struct {
     size_t count; /* elements in a row; 0: blocks with displacements of their own */
 } side_t;
 
-/* The buffers. reduce: in has the type of out. in place: in is out, or a part of it that find_extents() finds. */
+/* Elements in a row of a buffer. */
+static size_t count_row(unsigned layout, size_t count, uint32_t n)
+{
+    switch (layout) {
+    case COLL_GPUSYM_L_BLOCKS:
+        return count * n;
+    case COLL_GPUSYM_L_BLOCKS_V:
+        return 0;
+    default:
+        return count;
+    }
+}
+
+/* The buffers; in place, in is out, or a part of it that find_extents() finds. Where both are one, the root too has out. */
 static void find_sides(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, side_t *in, side_t *out)
 {
+    const coll_gpusym_facts_t *f = facts_of(a);
     const bool root = me == (uint32_t)a->root;
-    const side_t none = {NULL, NULL, 0};
 
-    *in = is_in_place(a) ? none : (side_t){a->sbuf, a->sdtype, a->scount};
-    *out = (side_t){a->rbuf, a->rdtype, a->rcount};
-    switch (a->coll) {
-    case COLL_GPUSYM_REDUCE:
-        *out = root ? *out : none;
-        break;
-    case COLL_GPUSYM_BCAST:
-        *in = root ? *out : none;
-        break;
-    case COLL_GPUSYM_ALLGATHER:
-        out->count *= n;
-        break;
-    case COLL_GPUSYM_ALLGATHERV:
-        out->count = 0;
-        break;
-    case COLL_GPUSYM_ALLTOALL:
-        in->count *= n;
-        out->count *= n;
-        break;
-    case COLL_GPUSYM_ALLTOALLV:
-        in->count = out->count = 0;
-        break;
-    case COLL_GPUSYM_GATHER:
-    case COLL_GPUSYM_GATHERV:
-        out->count *= COLL_GPUSYM_GATHER == a->coll ? n : 0;
-        *out = root ? *out : none;
-        break;
-    case COLL_GPUSYM_SCATTER:
-    case COLL_GPUSYM_SCATTERV:
-        in->count *= COLL_GPUSYM_SCATTER == a->coll ? n : 0;
-        *in = root ? *in : none;
-        *out = MPI_IN_PLACE == a->rbuf ? none : *out;
-        break;
-    default:
-        break;
+    *in = *out = (side_t){NULL, NULL, 0};
+    if (!is_in_place(a) && (root || COLL_GPUSYM_RANKS_ROOT != f->from)) {
+        *in = (side_t){a->sbuf, a->sdtype, count_row(f->sent, a->scount, n)};
+    }
+    if (MPI_IN_PLACE != a->rbuf && (root || COLL_GPUSYM_RANKS_ROOT != f->to)) {
+        *out = (side_t){a->rbuf, a->rdtype, count_row(f->written, a->rcount, n)};
     }
 }
 
@@ -400,7 +358,7 @@ static bool find_buffers(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, c
     find_sides(a, me, n, &in, &out);
     k->in = NULL != in.type ? first_byte(in.buf, in.type) : NULL;
     k->out = NULL != out.type ? first_byte(out.buf, out.type) : NULL;
-    if (!has_op(a->coll)) { /* types that kernels reduce are flat */
+    if (!facts_of(a)->reduces) { /* types that kernels reduce are flat */
         const bool in_flat = NULL == in.type || is_flat(in.type, 0 == in.count ? 2 : in.count);
         const bool out_flat = NULL == out.type || is_flat(out.type, 0 == out.count ? 2 : out.count);
         /* From MPI_BOTTOM, rows may lie in different kinds of memory. */
@@ -415,8 +373,8 @@ static bool find_buffers(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, c
         k->unpack.rows = 0; /* it has the result */
     }
     k->keep = is_in_place(a) && 0 != k->unpack.rows;
-    if (is_in_place(a) && COLL_GPUSYM_ALLGATHER != a->coll && COLL_GPUSYM_ALLGATHERV != a->coll &&
-        !(COLL_GPUSYM_GATHER == a->coll || COLL_GPUSYM_GATHERV == a->coll)) {
+    const unsigned pattern = facts_of(a)->pattern;
+    if (is_in_place(a) && COLL_GPUSYM_P_ALLGATHER != pattern && COLL_GPUSYM_P_GATHER != pattern) {
         k->in = k->out;
     }
     return true;
@@ -447,10 +405,11 @@ static uint32_t hash_segs(const gpusym_seg_t *segs, uint32_t n)
 static void find_extents(coll_gpusym_segments_t *k)
 {
     const coll_gpusym_args_t *a = k->args;
+    const coll_gpusym_facts_t *f = facts_of(a);
     const uint32_t me = k->team->rank, n = k->team->nranks;
 
-    if (coll_gpusym_segments_whole(a->coll)) {
-        k->bytes = COLL_GPUSYM_BCAST == a->coll ? size_of(a->rdtype, a->rcount) : extent_of(a->rdtype, a->rcount);
+    if (gpusym_collective_whole(a->coll)) {
+        k->bytes = f->reduces ? extent_of(a->rdtype, a->rcount) : size_of(a->rdtype, a->rcount);
         k->in_bytes = NULL != k->in ? k->bytes : 0;
         k->out_bytes = NULL != k->out ? k->bytes : 0;
         return;
@@ -465,20 +424,19 @@ static void find_extents(coll_gpusym_segments_t *k)
     k->bytes = 0;
     k->in_bytes = segs_end(send, n, &k->bytes);
     k->out_bytes = segs_end(recv, n, &k->bytes);
-    if ((COLL_GPUSYM_ALLGATHER == a->coll || COLL_GPUSYM_ALLGATHERV == a->coll) && is_in_place(a)) {
+    if (COLL_GPUSYM_P_ALLGATHER == f->pattern && is_in_place(a)) {
         k->in = (char *)k->out + recv[me].off;
         k->in_off = recv[me].off;
     }
-    if (COLL_GPUSYM_REDUCE_SCATTER == a->coll) {
+    if (COLL_GPUSYM_L_PART == f->written) {
         k->counts = hash_segs(send, n);
     }
-    if ((COLL_GPUSYM_REDUCE_SCATTER == a->coll || COLL_GPUSYM_REDUCE_SCATTER_BLOCK == a->coll) && is_in_place(a) &&
-        0 != k->out_bytes) {
+    if (COLL_GPUSYM_P_REDUCE_SCATTER == f->pattern && is_in_place(a) && 0 != k->out_bytes) {
         /* The result would overwrite input that another block, or a peer, has still to read. */
         k->unpack = (coll_gpusym_rows_t){k->out, k->out_bytes, k->out_bytes, 1};
     }
     /* A rank that pushes into a peer's buffer takes it to be laid out like its own; see segment_gather() for the root's. */
-    if (COLL_GPUSYM_ALLGATHER == a->coll || COLL_GPUSYM_ALLGATHERV == a->coll || COLL_GPUSYM_ALLTOALL == a->coll) {
+    if (COLL_GPUSYM_MAPS_OUT == f->maps && COLL_GPUSYM_RANKS_ALL == f->to) {
         k->layout = hash_segs(recv, n);
     } else if (COLL_GPUSYM_GATHER == a->coll && me == s.root) {
         k->layout = !is_flat(a->rdtype, 2);
@@ -502,7 +460,7 @@ static int find_reason(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, cons
     if (COLL_GPUSYM_ALG_STAGED == coll_gpusym_params.algorithm[a->coll]) {
         return COLL_GPUSYM_R_FORCED;
     }
-    if (has_op(a->coll)) {
+    if (facts_of(a)->reduces) {
         const int op = coll_gpusym_op(a->op), type = coll_gpusym_type(a->rdtype);
         if (op < 0) {
             return ompi_op_is_intrinsic(a->op) ? COLL_GPUSYM_R_OP : COLL_GPUSYM_R_USER_OP;
@@ -536,7 +494,7 @@ void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const gpusym_mem_t *sm
     k->where = coll_gpusym_on_gpu(rmem) && (GPUSYM_MEM_DEVICE == rmem->kind || GPUSYM_MEM_DEVICE != smem->kind) ? *rmem : *smem;
     k->out_local = GPUSYM_MEM_DEVICE == rmem->kind;
     k->reason = find_reason(k, smem, rmem);
-    k->exact = is_exact(a->coll);
+    k->exact = is_exact(facts_of(a));
     k->out_id = rmem->id;
     k->in_id = GPUSYM_MEM_NONE != smem->kind && !is_in_place(a) ? smem->id : rmem->id;
     k->in_place = is_in_place(a);
@@ -557,7 +515,7 @@ bool coll_gpusym_segments_alone(const coll_gpusym_args_t *a, const gpusym_mem_t 
     gpusym_gpu_t *gpu;
 
     if (!coll_gpusym_has_kernels(a->coll) ||
-        (has_op(a->coll) && coll_gpusym_type(a->rdtype) < 0 && !is_flat(a->rdtype, 2)) || !find_buffers(a, 0, 1, &k) ||
+        (facts_of(a)->reduces && coll_gpusym_type(a->rdtype) < 0 && !is_flat(a->rdtype, 2)) || !find_buffers(a, 0, 1, &k) ||
         0 != k.pack.rows || 0 != k.unpack.rows) {
         return false;
     }
@@ -569,7 +527,7 @@ bool coll_gpusym_segments_alone(const coll_gpusym_args_t *a, const gpusym_mem_t 
     const char *from = (const char *)k.in + send.off;
     char *to = (char *)k.out + recv.off;
     *rv = MPI_SUCCESS;
-    if (!has_op(a->coll) && COLL_GPUSYM_BCAST != a->coll && send.bytes > recv.bytes) {
+    if (!facts_of(a)->reduces && COLL_GPUSYM_BCAST != a->coll && send.bytes > recv.bytes) {
         *rv = MPI_ERR_TRUNCATE;
         send.bytes = recv.bytes;
     }
@@ -605,37 +563,13 @@ void coll_gpusym_segments_scratch(coll_gpusym_segments_t *k, char *scratch)
 
 void coll_gpusym_segments_maps(unsigned coll, bool *in, bool *out)
 {
-    *in = *out = false;
-    switch (coll) {
-    case COLL_GPUSYM_ALLREDUCE:
-    case COLL_GPUSYM_REDUCE:
-    case COLL_GPUSYM_BCAST:
-        *in = *out = true;
-        break;
-    case COLL_GPUSYM_ALLGATHER:
-    case COLL_GPUSYM_ALLGATHERV:
-    case COLL_GPUSYM_ALLTOALL:
-    case COLL_GPUSYM_GATHER:
-    case COLL_GPUSYM_SCATTER:
-    case COLL_GPUSYM_SCATTERV:
-        *out = true;
-        break;
-    case COLL_GPUSYM_GATHERV: /* the root alone knows where all lies */
-    case COLL_GPUSYM_REDUCE_SCATTER:
-    case COLL_GPUSYM_REDUCE_SCATTER_BLOCK:
-    case COLL_GPUSYM_SCAN:
-    case COLL_GPUSYM_EXSCAN:
-        *in = true;
-        break;
-    default: /* alltoallv: no rank knows where the receiver wants it */
-        break;
-    }
+    *in = 0 != (coll_gpusym_facts[coll].maps & COLL_GPUSYM_MAPS_IN);
+    *out = 0 != (coll_gpusym_facts[coll].maps & COLL_GPUSYM_MAPS_OUT);
 }
 
 bool coll_gpusym_segments_zero_copy(unsigned coll, const gpusym_rollcall_read_t *read)
 {
-    const bool apart = COLL_GPUSYM_ALLTOALL == coll || COLL_GPUSYM_REDUCE_SCATTER == coll ||
-                       COLL_GPUSYM_REDUCE_SCATTER_BLOCK == coll || COLL_GPUSYM_SCAN == coll || COLL_GPUSYM_EXSCAN == coll;
+    const bool apart = coll_gpusym_facts[coll].apart;
     uint32_t need = 0;
     bool in, out;
     coll_gpusym_segments_maps(coll, &in, &out);
@@ -721,14 +655,9 @@ void coll_gpusym_segments_paths(const coll_gpusym_segments_t *k, int schedule, g
     }
 }
 
-bool coll_gpusym_segments_whole(unsigned coll)
-{
-    return COLL_GPUSYM_ALLREDUCE == coll || COLL_GPUSYM_REDUCE == coll || COLL_GPUSYM_BCAST == coll;
-}
-
 bool coll_gpusym_segments_copies(unsigned coll, uint64_t bytes, const gpusym_work_t *slot)
 {
-    return gpusym_copies_fit(has_op(coll) ? GPUSYM_F_CE_R : GPUSYM_F_CE, slot, coll_gpusym_segments_whole(coll), bytes);
+    return gpusym_copies_fit(coll_gpusym_facts[coll].reduces ? GPUSYM_F_CE_R : GPUSYM_F_CE, slot, gpusym_collective_whole(coll), bytes);
 }
 
 bool coll_gpusym_segments_channels(const gpusym_tuning_choice_t *choice, const gpusym_work_t *slot)

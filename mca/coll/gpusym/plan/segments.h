@@ -88,8 +88,6 @@ bool coll_gpusym_segments_copies(unsigned coll, uint64_t bytes, const gpusym_wor
 void coll_gpusym_segments_sizes(const coll_gpusym_segments_t *k, uint64_t *send, uint64_t *recv);
 /* Whether a collective moves bytes and reduces none. */
 bool coll_gpusym_segments_moves(unsigned coll);
-/* Whether a collective's message is one, to be cut as a whole: no segments. */
-bool coll_gpusym_segments_whole(unsigned coll);
 
 /* A communicator of one rank: copies what comes out; *rv is the MPI error code. False: a plain copy cannot do it. */
 bool coll_gpusym_segments_alone(const coll_gpusym_args_t *args, const gpusym_mem_t *where, int *rv);
