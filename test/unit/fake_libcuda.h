@@ -13,6 +13,7 @@
 #define FAKE_GPUS 4
 #define FAKE_STACK 8
 #define FAKE_REGIONS 16
+#define FAKE_HANDLES 64
 #define FAKE_OPS 16
 
 struct CUctx_st {
@@ -104,6 +105,41 @@ static fake_region_t fake_regions[FAKE_REGIONS];
 static fake_memory_t fake_memories[FAKE_REGIONS];
 static _Thread_local CUcontext fake_stack[FAKE_STACK];
 static _Thread_local unsigned fake_depth;
+
+/* Streams, modules and graphs that it has handed out: those of a context that is gone nobody destroys. */
+static void *fake_handed_out[FAKE_HANDLES];
+
+/* A zeroed handle of `bytes` bytes; NULL: there is no memory, or no place. */
+static void *fake_hand_out(size_t bytes)
+{
+    for (unsigned i = 0; i < FAKE_HANDLES; i++) {
+        if (NULL == fake_handed_out[i]) {
+            return fake_handed_out[i] = calloc(1, bytes);
+        }
+    }
+    return NULL;
+}
+
+static void fake_take_back(const void *handle)
+{
+    for (unsigned i = 0; i < FAKE_HANDLES; i++) {
+        if (handle == fake_handed_out[i]) {
+            free(fake_handed_out[i]);
+            fake_handed_out[i] = NULL;
+            return;
+        }
+    }
+    fake.mistakes++;
+}
+
+/* As the end of all contexts does. */
+__attribute__((unused)) static void fake_take_back_all(void)
+{
+    for (unsigned i = 0; i < FAKE_HANDLES; i++) {
+        free(fake_handed_out[i]);
+        fake_handed_out[i] = NULL;
+    }
+}
 
 /* Begins an entry point: whether the call is to fail. */
 static bool fake_fails(const char *name)
@@ -802,7 +838,7 @@ CUresult cuMemSetAccess(CUdeviceptr p, size_t size, const CUmemAccessDesc *acces
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
 {
     FAKE_CONTEXT();
-    if (CU_STREAM_NON_BLOCKING != flags || NULL == (*stream = calloc(1, sizeof(**stream)))) {
+    if (CU_STREAM_NON_BLOCKING != flags || NULL == (*stream = fake_hand_out(sizeof(**stream)))) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     (*stream)->ctx = fake_current();
@@ -814,7 +850,7 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priori
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
     FAKE_STREAM(stream);
-    free(stream);
+    fake_take_back(stream);
     fake.streams--;
     return CUDA_SUCCESS;
 }
@@ -895,7 +931,7 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned n, CUstreamBatchMemOpPa
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
     FAKE_CONTEXT();
-    if (gpusym_fatbin != image || NULL == (*module = calloc(1, sizeof(**module)))) {
+    if (gpusym_fatbin != image || NULL == (*module = fake_hand_out(sizeof(**module)))) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     (*module)->ctx = fake_current();
@@ -909,7 +945,7 @@ CUresult cuModuleUnload(CUmodule module)
     if (module->ctx != fake_current()) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    free(module);
+    fake_take_back(module);
     fake.modules--;
     return CUDA_SUCCESS;
 }
@@ -985,7 +1021,7 @@ static bool fake_node_set(struct CUgraphNode_st *node, const CUDA_KERNEL_NODE_PA
 CUresult cuGraphCreate(CUgraph *graph, unsigned flags)
 {
     FAKE_CONTEXT();
-    if (0 != flags || NULL == (*graph = calloc(1, sizeof(**graph)))) {
+    if (0 != flags || NULL == (*graph = fake_hand_out(sizeof(**graph)))) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     fake.graphs++;
@@ -1007,7 +1043,7 @@ CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
 {
     FAKE_CONTEXT();
-    if (0 != flags || !graph->filled || NULL == (*exec = calloc(1, sizeof(**exec)))) {
+    if (0 != flags || !graph->filled || NULL == (*exec = fake_hand_out(sizeof(**exec)))) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     **exec = (struct CUgraphExec_st){graph, graph->node};
@@ -1038,7 +1074,7 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
     if (fake_gone(__func__)) {
         return fake.gone;
     }
-    free(exec);
+    fake_take_back(exec);
     fake.execs--;
     return CUDA_SUCCESS;
 }
@@ -1048,7 +1084,7 @@ CUresult cuGraphDestroy(CUgraph graph)
     if (fake_gone(__func__)) {
         return fake.gone;
     }
-    free(graph);
+    fake_take_back(graph);
     fake.graphs--;
     return CUDA_SUCCESS;
 }

@@ -1188,6 +1188,7 @@ static void forget(void)
 {
     fake.gone = CUDA_SUCCESS;
     fake_depth = 0;
+    fake_take_back_all();
     (void) teardown(NULL);
     for (int i = 0; i < FAKE_REGIONS; i++) {
         if (0 != fake_memories[i].refs || 0 != fake_memories[i].maps) {
