@@ -14,18 +14,18 @@
 
 /* A communicator's calls come one after the other, though not from one thread: Open MPI, as it makes a
  * communicator, calls from whichever thread makes progress.  That they are in order is said to ThreadSanitizer here. */
-static inline void begins(mca_coll_gpusym_module_t *m)
+static inline void begin_call(mca_coll_gpusym_module_t *m)
 {
     GPUSYM_ACQUIRE(m);
 }
-static inline int ends(mca_coll_gpusym_module_t *m, int rv)
+static inline int end_call(mca_coll_gpusym_module_t *m, int rv)
 {
     GPUSYM_RELEASE(m);
     return rv;
 }
 
-/* What several shapes of parameters leave unsaid; see coll_gpusym_args_t. */
-static inline void complete(coll_gpusym_args_t *a)
+/* Sets the arguments that a collective has no parameters for; see coll_gpusym_args_t. */
+static inline void complete_args(coll_gpusym_args_t *a)
 {
     if (NULL == a->sdtype && NULL == a->sdtypes) {
         a->sdtype = a->rdtype;
@@ -45,21 +45,21 @@ static inline void complete(coll_gpusym_args_t *a)
                                                         mca_coll_base_module_t *module)                          \
     {                                                                                                            \
         coll_gpusym_args_t a = {.coll = COLL_GPUSYM_##ID, FIELDS(COLL_GPUSYM_INIT)};                             \
-        complete(&a);                                                                                            \
+        complete_args(&a);                                                                                            \
         return coll_gpusym_blocking(&((mca_coll_gpusym_module_t *)module)->engine, &a);                                     \
     }                                                                                                            \
     int coll_gpusym_##name(FIELDS(COLL_GPUSYM_PARAM) COMM mca_coll_base_module_t *module)                        \
     {                                                                                                            \
         mca_coll_gpusym_module_t *m = (mca_coll_gpusym_module_t *)module;                                        \
         coll_gpusym_args_t a = {.coll = COLL_GPUSYM_##ID, FIELDS(COLL_GPUSYM_INIT)};                             \
-        complete(&a);                                                                                            \
+        complete_args(&a);                                                                                            \
         const bool local = COLL_GPUSYM_P_LOCAL == coll_gpusym_facts[a.coll].pattern;                             \
-        begins(m);                                                                                               \
+        begin_call(m);                                                                                               \
         if (m->super.forwarding && !local) {                                                                               \
             return FALLBACK;                                                                                     \
         }                                                                                                        \
         if (!coll_gpusym_forwards(m, &a)) {                                                                      \
-            return ends(m, name##_in_full(FIELDS(FIELD_ITSELF) module));                                         \
+            return end_call(m, name##_in_full(FIELDS(FIELD_ITSELF) module));                                         \
         }                                                                                                        \
         if (local) {                                                                                             \
             return FALLBACK;                                                                                     \
@@ -67,7 +67,7 @@ static inline void complete(coll_gpusym_args_t *a)
         m->super.forwarding = true;                                                                                        \
         const int rv = FALLBACK;                                                                                 \
         m->super.forwarding = false;                                                                                       \
-        return ends(m, rv);                                                                                      \
+        return end_call(m, rv);                                                                                      \
     }
 #define COMM_PARAM struct ompi_communicator_t *comm,
 #define NO_COMM
@@ -79,7 +79,7 @@ static inline void complete(coll_gpusym_args_t *a)
                                                            mca_coll_base_module_t *module)                       \
     {                                                                                                            \
         coll_gpusym_args_t a = {.coll = COLL_GPUSYM_##ID, FIELDS(COLL_GPUSYM_INIT)};                             \
-        complete(&a);                                                                                            \
+        complete_args(&a);                                                                                            \
         return coll_gpusym_nonblocking(&((mca_coll_gpusym_module_t *)module)->engine, &a, req);                             \
     }                                                                                                            \
     int coll_gpusym_i##name(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm,                         \
@@ -87,9 +87,9 @@ static inline void complete(coll_gpusym_args_t *a)
     {                                                                                                            \
         mca_coll_gpusym_module_t *m = (mca_coll_gpusym_module_t *)module;                                        \
         coll_gpusym_args_t a = {.coll = COLL_GPUSYM_##ID, FIELDS(COLL_GPUSYM_INIT)};                             \
-        complete(&a);                                                                                            \
-        begins(m);                                                                                               \
-        return ends(m, coll_gpusym_forwards(m, &a)                                                               \
+        complete_args(&a);                                                                                            \
+        begin_call(m);                                                                                               \
+        return end_call(m, coll_gpusym_forwards(m, &a)                                                               \
                            ? m->super.saved.i##name(FIELDS(FIELD_ITSELF) comm, req, m->super.saved.i##name##_module)         \
                            : i##name##_in_full(FIELDS(FIELD_ITSELF) req, module));                               \
     }                                                                                                            \
@@ -99,9 +99,9 @@ static inline void complete(coll_gpusym_args_t *a)
     {                                                                                                            \
         coll_gpusym_args_t a = {.coll = COLL_GPUSYM_##ID, FIELDS(COLL_GPUSYM_INIT)};                             \
         (void)comm;                                                                                              \
-        complete(&a);                                                                                            \
-        begins((mca_coll_gpusym_module_t *)module);                                                              \
-        return ends((mca_coll_gpusym_module_t *)module,                                                          \
+        complete_args(&a);                                                                                            \
+        begin_call((mca_coll_gpusym_module_t *)module);                                                              \
+        return end_call((mca_coll_gpusym_module_t *)module,                                                          \
                     coll_gpusym_persistent(&((mca_coll_gpusym_module_t *)module)->engine, &a, info, req));                  \
     }
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS, ...) \

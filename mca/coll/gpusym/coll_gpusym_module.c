@@ -45,7 +45,7 @@ static void forgo_missing(mca_coll_base_module_t *module, const coll_gpusym_save
 }
 
 /* For Open MPIs in which that is the module's business; see ompi_compat.h. */
-static void install(mca_coll_base_module_t *module, struct ompi_communicator_t *comm)
+static void install_functions(mca_coll_base_module_t *module, struct ompi_communicator_t *comm)
 {
     (void) module;
     (void) comm;
@@ -75,7 +75,7 @@ static int module_enable(mca_coll_base_module_t *module, struct ompi_communicato
     coll_gpusym_engine_init(&m->engine, &m->super);
     coll_gpusym_forward_local_group(comm);
     forgo_missing(module, &m->super.saved);
-    install(module, comm);
+    install_functions(module, comm);
     GPUSYM_RELEASE(module); /* the communicator's first call may come in another thread */
     coll_gpusym_counters_use();
     return OMPI_SUCCESS;
@@ -98,7 +98,7 @@ static int module_disable(mca_coll_base_module_t *module, struct ompi_communicat
 
 /* Why we do not serve a communicator; NULL if we do.  Any size, and intercommunicators too: a GPU
  * pointer must reach no module that would touch it with the CPU. */
-static const char *disqualified(void)
+static const char *find_disqualification(void)
 {
     if (coll_gpusym_params.priority < 0) {
         return "coll_gpusym_priority is negative";
@@ -112,7 +112,7 @@ static const char *disqualified(void)
 mca_coll_base_module_t *coll_gpusym_comm_query(struct ompi_communicator_t *comm, int *priority)
 {
     char name[GPUSYM_COMM_LABEL_MAX];
-    const char *why = disqualified();
+    const char *why = find_disqualification();
     mca_coll_gpusym_module_t *m;
 
     gpusym_comm_label(comm, name, sizeof(name));

@@ -87,7 +87,7 @@ static void set_block(coll_gpusym_layout_t *l, size_t count, struct ompi_datatyp
 }
 
 /* A block for each peer, by the arrays of a side. */
-static void set_vector(coll_gpusym_layout_t *l, size_t peers, const coll_gpusym_args_t *a, coll_gpusym_side_t side)
+static inline void set_vector(coll_gpusym_layout_t *l, size_t peers, const coll_gpusym_args_t *a, coll_gpusym_side_t side)
 {
     const bool send = COLL_GPUSYM_SENT == side;
     l->blocks = peers;
@@ -115,7 +115,7 @@ static size_t count_parts(struct ompi_communicator_t *comm, const coll_gpusym_ar
 }
 
 /* What lies in a side's buffer. */
-static void set_layout(coll_gpusym_layout_t *l, unsigned layout, struct ompi_communicator_t *comm,
+static inline void set_layout(coll_gpusym_layout_t *l, unsigned layout, struct ompi_communicator_t *comm,
                        const coll_gpusym_args_t *a, coll_gpusym_side_t side)
 {
     const bool send = COLL_GPUSYM_SENT == side;
@@ -146,7 +146,7 @@ static void set_layout(coll_gpusym_layout_t *l, unsigned layout, struct ompi_com
 static void find_sent(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_layout_t *l)
 {
     const coll_gpusym_facts_t *f = &coll_gpusym_facts[a->coll];
-    if (is_one_of(f->from, comm, a)) {
+    if (COLL_GPUSYM_RANKS_ALL == f->from || is_one_of(f->from, comm, a)) {
         set_layout(l, f->sent, comm, a, COLL_GPUSYM_SENT);
     }
 }
@@ -154,7 +154,7 @@ static void find_sent(struct ompi_communicator_t *comm, const coll_gpusym_args_t
 static void find_written(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_layout_t *l)
 {
     const coll_gpusym_facts_t *f = &coll_gpusym_facts[a->coll];
-    if (is_one_of(f->to, comm, a)) {
+    if (COLL_GPUSYM_RANKS_ALL == f->to || is_one_of(f->to, comm, a)) {
         set_layout(l, f->written, comm, a, COLL_GPUSYM_WRITTEN);
     }
 }
@@ -164,9 +164,9 @@ static void find_input_in_place(struct ompi_communicator_t *comm, const coll_gpu
 {
     const coll_gpusym_facts_t *f = &coll_gpusym_facts[a->coll];
     if (COLL_GPUSYM_L_PARTS == f->sent) {
-        set_layout(l, COLL_GPUSYM_L_PARTS, comm, a, COLL_GPUSYM_TAKEN);
+        set_block(l, count_parts(comm, a), a->rdtype);
     } else if (COLL_GPUSYM_RANKS_LATER == f->to) {
-        set_layout(l, COLL_GPUSYM_L_BLOCK, comm, a, COLL_GPUSYM_TAKEN);
+        set_block(l, a->rcount, a->rdtype);
     } else {
         find_written(comm, a, l);
     }

@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * MPI's datatypes and operations in the kernels' terms.  Whether MPI allows an operation on a
- * datatype has been checked before a collective is called; here only the representation counts.
+ * MPI's datatypes and operations in the kernels' terms. Open MPI has checked that the operation is allowed on the
+ * datatype; only the representation counts here.
  */
 #include "mca/coll/gpusym/args/types.h"
 
@@ -10,12 +10,12 @@
 
 #include <pthread.h>
 
-typedef enum { SIGNED, UNSIGNED, REAL, COMPLEX } class_t;
+typedef enum { SIGNED, UNSIGNED, REAL, COMPLEX } kind_t;
 
-/* Predefined types by what their elements are; the width is asked of the library (0: not supported there). */
+/* Predefined types by what their elements are; the library says how wide they are (0: not supported there). */
 static const struct {
     struct ompi_predefined_datatype_t *dtype;
-    class_t class;
+    kind_t kind;
 } plain[] = {
     {&ompi_mpi_char, SIGNED},
     {&ompi_mpi_signed_char, SIGNED},
@@ -82,21 +82,28 @@ static const struct {
 #define IDS 128 /* more than Open MPI has predefined types */
 static int8_t by_id[IDS]; /* the kernels' type, or -1 */
 
-static int of_class(class_t class, size_t size)
+/* The kernels' type of a kind and a size in bytes; -1: none. */
+static int find_type(kind_t kind, size_t size)
 {
-    switch (class) {
-    case SIGNED:
-        return 1 == size ? GPUSYM_T_I8 : 2 == size ? GPUSYM_T_I16 : 4 == size ? GPUSYM_T_I32 : 8 == size ? GPUSYM_T_I64 : -1;
-    case UNSIGNED:
-        return 1 == size ? GPUSYM_T_U8 : 2 == size ? GPUSYM_T_U16 : 4 == size ? GPUSYM_T_U32 : 8 == size ? GPUSYM_T_U64 : -1;
-    case REAL:
-        return 4 == size ? GPUSYM_T_F32 : 8 == size ? GPUSYM_T_F64 : -1;
-    default:
-        return 8 == size ? GPUSYM_T_C32 : 16 == size ? GPUSYM_T_C64 : -1;
+    static const struct {
+        kind_t kind;
+        size_t bytes;
+        int type;
+    } types[] = {
+        {SIGNED, 1, GPUSYM_T_I8},   {SIGNED, 2, GPUSYM_T_I16},   {SIGNED, 4, GPUSYM_T_I32},   {SIGNED, 8, GPUSYM_T_I64},
+        {UNSIGNED, 1, GPUSYM_T_U8}, {UNSIGNED, 2, GPUSYM_T_U16}, {UNSIGNED, 4, GPUSYM_T_U32}, {UNSIGNED, 8, GPUSYM_T_U64},
+        {REAL, 4, GPUSYM_T_F32},    {REAL, 8, GPUSYM_T_F64},     {COMPLEX, 8, GPUSYM_T_C32},  {COMPLEX, 16, GPUSYM_T_C64},
+    };
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        if (kind == types[i].kind && size == types[i].bytes) {
+            return types[i].type;
+        }
     }
+    return -1;
 }
 
-static void note(struct ompi_predefined_datatype_t *predefined, int type)
+/* Enters a predefined type whose extent is that of the kernels' type (-1: none). */
+static void note_type(struct ompi_predefined_datatype_t *predefined, int type)
 {
     const ompi_datatype_t *d = &predefined->dt;
     if (type >= 0 && d->id >= 0 && d->id < IDS &&
@@ -105,21 +112,22 @@ static void note(struct ompi_predefined_datatype_t *predefined, int type)
     }
 }
 
-static void fill(void)
+/* Fills by_id. Once a process. */
+static void fill_ids(void)
 {
     memset(by_id, -1, sizeof by_id);
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {
-        note(plain[i].dtype, of_class(plain[i].class, plain[i].dtype->dt.super.size));
+        note_type(plain[i].dtype, find_type(plain[i].kind, plain[i].dtype->dt.super.size));
     }
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
-        note(pairs[i].dtype, pairs[i].type);
+        note_type(pairs[i].dtype, pairs[i].type);
     }
 }
 
 int coll_gpusym_type(struct ompi_datatype_t *dtype)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, fill);
+    pthread_once(&once, fill_ids);
     if (!ompi_datatype_is_predefined(dtype) || dtype->id < 0 || dtype->id >= IDS) {
         return -1;
     }

@@ -57,7 +57,7 @@ static void end_call(coll_gpusym_call_t *call)
 }
 
 /* Makes a kernel of the call's retire, and waits for that: it may be using the user's buffers. */
-static void drain(coll_gpusym_call_t *call)
+static void drain_kernel(coll_gpusym_call_t *call)
 {
     __atomic_store_n(&call->launch.lane->host->abort, 1u, __ATOMIC_RELEASE);
     call->state = COLL_GPUSYM_CALL_DRAINING;
@@ -71,7 +71,7 @@ static void leave_to_fallback(coll_gpusym_call_t *call, int reason)
     if (NULL != call->launch.lane) { /* a resident kernel has the command already */
         call->launch.resident.recalled = true;
         call->reason = reason;
-        drain(call);
+        drain_kernel(call);
         return;
     }
     coll_gpusym_sizes_free(call->sizes); /* the fallback finds out by itself */
@@ -94,7 +94,7 @@ static void give_up(coll_gpusym_call_t *call)
         return;
     }
     call->launch.resident.recalled = false;
-    drain(call);
+    drain_kernel(call);
 }
 
 /* No kernel runs any more. */
@@ -180,7 +180,7 @@ static void check_peers(coll_gpusym_call_t *call, coll_gpusym_wait_for_t what)
 
 /* ---- roll-call ---- */
 
-/* What stays is named; all else is of one start, and begins anew. */
+/* The arguments and what belongs to all starts are kept by name; all else is reset. */
 void coll_gpusym_call_reset(coll_gpusym_call_t *call)
 {
     *call = (coll_gpusym_call_t){.engine = call->engine,
@@ -283,12 +283,12 @@ static void post_call(coll_gpusym_call_t *call)
 static void begin_call(coll_gpusym_call_t *call)
 {
     coll_gpusym_team_t *t = call->engine->team;
-    const int met = t->broken ? -1 : coll_gpusym_team_bootstrap(t);
+    const int bootstrapped = t->broken ? -1 : coll_gpusym_team_bootstrap(t);
 
-    if (met < 0) { /* what went wrong has been told */
+    if (bootstrapped < 0) { /* what went wrong has been told */
         call->error = MPI_ERR_OTHER;
         end_call(call);
-    } else if (0 == met) {
+    } else if (0 == bootstrapped) {
         check_peers(call, COLL_GPUSYM_WAIT_POST);
     } else if (t->none) {
         leave_to_fallback(call, -1);
@@ -534,7 +534,7 @@ static void complete_kernel(coll_gpusym_call_t *call, uint32_t status)
 }
 
 /* The kernel was sent the command, but had retired. A call that is given up is not launched: that would take back the abort. */
-static void relaunch(coll_gpusym_call_t *call)
+static void relaunch_call(coll_gpusym_call_t *call)
 {
     if (COLL_GPUSYM_CALL_DRAINING == call->state) {
         complete_kernel(call, GPUSYM_STATUS_ABORTED);
@@ -607,7 +607,7 @@ static void poll_kernel(coll_gpusym_call_t *call)
     if (gpusym_lane_done(call->launch.lane, &status)) {
         complete_kernel(call, status);
     } else if (coll_gpusym_resident_retired(&call->launch)) {
-        relaunch(call);
+        relaunch_call(call);
     } else if (coll_gpusym_health_due(&call->health)) {
         check_kernel(call);
     }

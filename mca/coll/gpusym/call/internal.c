@@ -152,8 +152,8 @@ static void message_over(internal_t *r)
     }
 }
 
-/* How such a call goes. REFUSED: a rank has died. Open MPI does not look at the error of a request of its own, and would
- * try again and again, but for a call that fails at once. */
+/* How such a call goes. REFUSED: a rank has died. Open MPI ignores the error of a request of its own, and would
+ * try again and again unless the call itself fails. */
 enum { BY_FALLBACK = 1, BY_MESSAGES, REFUSED };
 
 /* Now and then: whether a rank has died, which is told to the user, and ends it. Messages alone would wait for ever. */
@@ -203,18 +203,18 @@ static void internal_complete(internal_t *r)
 }
 
 /* All that are in flight, out of the list. */
-static internal_t *take_all(void)
+static internal_t *take_requests(void)
 {
     pthread_mutex_lock(&internals.lock);
     internal_t *all = internals.first;
-    __atomic_store_n(&internals.first, NULL, __ATOMIC_RELAXED); /* it is looked at without the lock too */
+    __atomic_store_n(&internals.first, NULL, __ATOMIC_RELAXED); /* progress reads it without the lock too */
     internals.last = &internals.first;
     pthread_mutex_unlock(&internals.lock);
     return all;
 }
 
 /* Puts those from `first` to the one whose link is `last` back, before what has been started meanwhile. */
-static void put_back(internal_t *first, internal_t **last)
+static void put_requests_back(internal_t *first, internal_t **last)
 {
     pthread_mutex_lock(&internals.lock);
     *last = internals.first;
@@ -235,7 +235,7 @@ static int internal_progress(void)
         __atomic_exchange_n(&internals.busy, true, __ATOMIC_ACQUIRE)) {
         return 0;
     }
-    for (internal_t *r = take_all(), *next; NULL != r; r = next) {
+    for (internal_t *r = take_requests(), *next; NULL != r; r = next) {
         next = r->next;
         if (internal_poll(r)) {
             internal_complete(r);
@@ -246,7 +246,7 @@ static int internal_progress(void)
         }
     }
     if (NULL != kept) {
-        put_back(kept, kept_last);
+        put_requests_back(kept, kept_last);
     }
     __atomic_store_n(&internals.busy, false, __ATOMIC_RELEASE);
     return n;
@@ -280,7 +280,7 @@ static int find_way(coll_gpusym_engine_t *e, coll_gpusym_peer_t ***peers)
         return known;
     }
     *peers = calloc((size_t)ompi_comm_size(e->fallback->comm), sizeof(**peers));
-    if (NULL == *peers || MPI_SUCCESS != coll_gpusym_peers_look(e->fallback->comm, *peers, &reason)) {
+    if (NULL == *peers || MPI_SUCCESS != coll_gpusym_peers_find(e->fallback->comm, *peers, &reason)) {
         free(*peers);
         return 0;
     }

@@ -38,7 +38,7 @@ void coll_gpusym_list_append(coll_gpusym_call_t *call)
 }
 
 /* The engine's list is about to be empty: progress() need not poll it. With the lock held. */
-static void deactivate(coll_gpusym_engine_t *e)
+static void deactivate_engine(coll_gpusym_engine_t *e)
 {
     if (NULL != e->active_link) {
         *e->active_link = e->active_next;
@@ -63,7 +63,7 @@ coll_gpusym_call_t *coll_gpusym_list_pop(coll_gpusym_engine_t *e)
     coll_gpusym_call_t *next = e->first->next;
     if (NULL == next) {
         note_emptied(e);
-        deactivate(e);
+        deactivate_engine(e);
     }
     /* Last, and release: a thread that finds the list empty, without the lock, has what its calls have done, and may change
      * it. */

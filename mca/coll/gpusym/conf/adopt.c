@@ -4,7 +4,7 @@
  * Makes "--mca coll gpusym" work.  Open MPI takes such a list literally: with nothing else in it
  * most collectives have no implementation and MPI_Init gives up.  So, when only gpusym is named,
  * we add to the framework's list the components that would have been there without a list.  A list
- * that names others too is somebody's decision: it stays as it is, unless coll_gpusym_adopt is set.
+ * that names others too is the user's decision: it is left as it is, unless coll_gpusym_adopt is set.
  *
  * When: from our own open function, which the framework calls while it walks its list.  Earlier, at
  * registration, it would drop again whatever the user's list does not name.
@@ -51,7 +51,7 @@ static bool list_has(const char *list, const char *name)
 }
 
 /* Whether the user's list of coll components names gpusym and nothing else. */
-static bool only_we_are_named(const char *selection)
+static bool names_only_gpusym(const char *selection)
 {
     char item[MCA_BASE_MAX_COMPONENT_NAME_LEN + 1];
 
@@ -63,7 +63,7 @@ static bool only_we_are_named(const char *selection)
     return true;
 }
 
-static bool is_there(const char *name)
+static bool is_present(const char *name)
 {
     const mca_base_component_list_item_t *item;
 
@@ -92,7 +92,7 @@ static bool is_wanted(const char *adopt, const char *name)
  * Registers and opens a component that is in no list, as the framework would, and puts it in front:
  * the framework is walking its list, and must not come to it again.  Takes the item.
  */
-static void take_in(mca_base_component_list_item_t *item)
+static void adopt_component(mca_base_component_list_item_t *item)
 {
     const mca_base_component_t *c = item->cli_component;
     int ret = NULL == c->mca_register_component_params ? OPAL_SUCCESS : c->mca_register_component_params();
@@ -121,13 +121,13 @@ static void adopt_static(const char *adopt)
     for (int i = 0; NULL != (c = gpusym_static_component(FRAMEWORK, i)); ++i) {
         mca_base_component_list_item_t *item;
 
-        if (!is_wanted(adopt, c->mca_component_name) || is_there(c->mca_component_name)) {
+        if (!is_wanted(adopt, c->mca_component_name) || is_present(c->mca_component_name)) {
             continue;
         }
         item = OBJ_NEW(mca_base_component_list_item_t);
         if (NULL != item) {
             item->cli_component = c;
-            take_in(item);
+            adopt_component(item);
         }
     }
 }
@@ -146,15 +146,15 @@ static void adopt_dynamic(const char *adopt)
     {
         opal_list_item_t *item;
 
-        if (!is_wanted(adopt, file->ri_name) || is_there(file->ri_name)) {
+        if (!is_wanted(adopt, file->ri_name) || is_present(file->ri_name)) {
             continue;
         }
-        if (OPAL_SUCCESS != mca_base_component_repository_open(FRAMEWORK, file) || !is_there(file->ri_name)) {
+        if (OPAL_SUCCESS != mca_base_component_repository_open(FRAMEWORK, file) || !is_present(file->ri_name)) {
             COLL_GPUSYM_VERBOSE(1, "not adopted: %s (it cannot be loaded)", file->ri_name);
             continue;
         }
         item = opal_list_remove_last(list); /* where the repository has put it */
-        take_in((mca_base_component_list_item_t *) item);
+        adopt_component((mca_base_component_list_item_t *) item);
     }
 }
 
@@ -164,7 +164,7 @@ static void check_names(const char *adopt)
     char name[MCA_BASE_MAX_COMPONENT_NAME_LEN + 1];
 
     while (next_name(&adopt, name, sizeof(name))) {
-        if (!is_there(name)) {
+        if (!is_present(name)) {
             gpusym_var_refused("coll_gpusym_adopt", name,
                                "\"all\", \"none\", or coll components of this Open MPI (ompi_info lists them)",
                                "the other names of its list");
@@ -183,7 +183,7 @@ int coll_gpusym_adopt(void)
     if (NULL == adopt || '\0' == adopt[0]) {
         adopt = "all";
     }
-    if (!only_we_are_named(selection) && !coll_gpusym_params.adopt_set) {
+    if (!names_only_gpusym(selection) && !coll_gpusym_params.adopt_set) {
         COLL_GPUSYM_VERBOSE(1, "nothing adopted: the list of coll components (%s) names others than gpusym", selection);
         return OMPI_SUCCESS;
     }

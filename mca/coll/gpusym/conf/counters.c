@@ -92,7 +92,7 @@ typedef struct {
     unsigned listed; /* entries in the open list */
 } line_t;
 
-static void append(line_t *l, const char *format, const char *name, unsigned long long n)
+static void append_text(line_t *l, const char *format, const char *name, unsigned long long n)
 {
     int r = snprintf(l->text + l->used, sizeof(l->text) - l->used, format, name, n);
 
@@ -104,18 +104,18 @@ static void append(line_t *l, const char *format, const char *name, unsigned lon
     }
 }
 
-static void entry(line_t *l, const char *name, unsigned long long n)
+static void append_entry(line_t *l, const char *name, unsigned long long n)
 {
     if (n > 0) {
-        append(l, 0 == l->listed ? " (%s %llu" : ", %s %llu", name, n);
+        append_text(l, 0 == l->listed ? " (%s %llu" : ", %s %llu", name, n);
         ++l->listed;
     }
 }
 
-static void entries_end(line_t *l)
+static void end_entries(line_t *l)
 {
     if (l->listed > 0) {
-        append(l, "%s", ")", 0);
+        append_text(l, "%s", ")", 0);
     }
     l->listed = 0;
 }
@@ -125,22 +125,22 @@ static void print_line(unsigned coll)
     const coll_gpusym_counters_t *c = &coll_gpusym_counters[coll];
     line_t l = {.used = 0, .listed = 0};
 
-    append(&l, "gpusym: %s: native %llu", coll_gpusym_name(coll), c->native);
+    append_text(&l, "gpusym: %s: native %llu", coll_gpusym_name(coll), c->native);
     for (unsigned a = 0; a < GPUSYM_ALG_COUNT; ++a) {
-        entry(&l, gpusym_algorithm_name(a), c->algorithm[a]);
+        append_entry(&l, gpusym_algorithm_name(a), c->algorithm[a]);
     }
-    entry(&l, "copy", c->copied);
-    entry(&l, "zero_copy", c->zero_copy);
-    entry(&l, "resident", c->resident);
-    entry(&l, "late", c->late);
-    entries_end(&l);
-    append(&l, ", %s %llu", "staged", c->staged);
+    append_entry(&l, "copy", c->copied);
+    append_entry(&l, "zero_copy", c->zero_copy);
+    append_entry(&l, "resident", c->resident);
+    append_entry(&l, "late", c->late);
+    end_entries(&l);
+    append_text(&l, ", %s %llu", "staged", c->staged);
     for (unsigned r = 0; r < COLL_GPUSYM_REASONS; ++r) {
-        entry(&l, coll_gpusym_reason_name(r), c->reason[r]);
+        append_entry(&l, coll_gpusym_reason_name(r), c->reason[r]);
     }
-    entries_end(&l);
-    append(&l, ", %s %llu", "forwarded", c->forwarded);
-    append(&l, "%s", "\n", 0);
+    end_entries(&l);
+    append_text(&l, ", %s %llu", "forwarded", c->forwarded);
+    append_text(&l, "%s", "\n", 0);
     (void) gpusym_write_all(fileno(stderr), l.text, l.used);
 }
 

@@ -90,7 +90,7 @@ static bool epoch_near(const coll_gpusym_team_t *t, const coll_gpusym_resident_t
 }
 
 /* The kernel has retired, or is dismissed; displaced: by one that wants its place. */
-static void dismiss(coll_gpusym_resident_t *s, bool displaced)
+static void dismiss_kernel(coll_gpusym_resident_t *s, bool displaced)
 {
     enum gpusym_resident_end why = displaced ? GPUSYM_RESIDENT_DISPLACED : GPUSYM_RESIDENT_RETIRED;
     uint32_t status;
@@ -115,7 +115,7 @@ static void keep_lane(coll_gpusym_resident_t *s)
         }
     }
     if (NULL != keeper[keeper_next]) {
-        dismiss(keeper[keeper_next], false);
+        dismiss_kernel(keeper[keeper_next], false);
     }
     keeper[keeper_next] = s;
     keeper_next = (keeper_next + 1) % GPUSYM_RESIDENT_MAX;
@@ -229,7 +229,7 @@ bool coll_gpusym_resident_command(coll_gpusym_residents_t *all, const coll_gpusy
     }
     const bool fits = p->kernel == s->kernel && is_kind(task->segments, s) && has_segments(task, s, &p->work);
     if (!fits || !epoch_near(coll_gpusym_task_team(task), s) || !is_here(s)) {
-        dismiss(s, !fits);
+        dismiss_kernel(s, !fits);
         return false;
     }
     send_command(all, task, l, p->work.bytes);
@@ -289,7 +289,7 @@ void coll_gpusym_resident_done(coll_gpusym_residents_t *all, const coll_gpusym_t
     if (well) {
         keep_lane(s);
     } else {
-        dismiss(s, false);
+        dismiss_kernel(s, false);
     }
     if (l->resident.recalled) {
         gpusym_tuning_resident_skip(&s->worth); /* the next may be too */
@@ -302,7 +302,7 @@ void coll_gpusym_resident_make_room(coll_gpusym_residents_t *all, const coll_gpu
     for (unsigned i = 0; i < COLL_GPUSYM_RESIDENTS; i++) {
         coll_gpusym_resident_t *s = &all->kernel[i];
         if (NULL != s->lane && (p->work.nblocks + COLL_GPUSYM_RESIDENTS > t->host.sm_count || !is_here(s))) {
-            dismiss(s, false);
+            dismiss_kernel(s, false);
         }
     }
 }
@@ -310,10 +310,10 @@ void coll_gpusym_resident_make_room(coll_gpusym_residents_t *all, const coll_gpu
 static void end_kernel(coll_gpusym_resident_t *s)
 {
     if (NULL != s->lane && !gpusym_lane_alive(s->lane)) { /* MPI_Finalize after cudaDeviceReset */
-        gpusym_lane_put(s->lane); /* the kernel is gone, and the line by which to dismiss it is not mapped */
+        gpusym_lane_put(s->lane); /* the kernel is gone, and the line by which to dismiss_kernel it is not mapped */
         s->lane = NULL;
     }
-    dismiss(s, false);
+    dismiss_kernel(s, false);
     for (unsigned k = 0; k < GPUSYM_RESIDENT_MAX; k++) {
         if (s == keeper[k]) {
             keeper[k] = NULL;

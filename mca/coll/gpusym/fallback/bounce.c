@@ -37,7 +37,7 @@ static char *plain_get(size_t size)
 }
 
 /* A bounce buffer of `bytes` bytes that begin at address `at`. False if there is no memory. */
-static bool buffer_get(coll_gpusym_bounce_buffer_t *r, gpusym_gpu_t *gpu, uintptr_t at, size_t bytes)
+static bool get_buffer(coll_gpusym_bounce_buffer_t *r, gpusym_gpu_t *gpu, uintptr_t at, size_t bytes)
 {
     const size_t off = at % LINE;
     r->size = off + bytes;
@@ -48,7 +48,7 @@ static bool buffer_get(coll_gpusym_bounce_buffer_t *r, gpusym_gpu_t *gpu, uintpt
     return NULL != r->p;
 }
 
-static void buffer_put(coll_gpusym_bounce_buffer_t *r)
+static void put_buffer(coll_gpusym_bounce_buffer_t *r)
 {
     if (NULL == r->p) {
         return;
@@ -109,8 +109,8 @@ static int copy_runs(copier_t *c, const coll_gpusym_block_t *b)
     return MPI_SUCCESS == rv && idle < 0 ? MPI_ERR_OTHER : rv;
 }
 
-/* A predefined type that is padded inside (MPI_DOUBLE_INT): nobody else uses the padding; to go round it would be slow. */
-static bool padded(const coll_gpusym_block_t *b)
+/* A predefined type that is is_padded inside (MPI_DOUBLE_INT): nothing else uses the padding, and skipping it would be slow. */
+static bool is_padded(const coll_gpusym_block_t *b)
 {
     return ompi_datatype_is_predefined(b->dtype);
 }
@@ -129,10 +129,10 @@ static int copy_side(struct ompi_communicator_t *comm, const coll_gpusym_args_t 
     for (size_t i = 0; MPI_SUCCESS == rv && i < l.blocks; i++) {
         coll_gpusym_block(&l, i, &b);
         const bool run = coll_gpusym_block_is_run(&b, &off, &bytes);
-        if (0 == bytes || (only_padded && (run || !padded(&b)))) {
+        if (0 == bytes || (only_padded && (run || !is_padded(&b)))) {
             continue;
         }
-        rv = run || padded(&b) ? copy_run(c, off, bytes) : copy_runs(c, &b);
+        rv = run || is_padded(&b) ? copy_run(c, off, bytes) : copy_runs(c, &b);
     }
     return rv;
 }
@@ -149,7 +149,7 @@ static int copy_span(struct ompi_communicator_t *comm, const coll_gpusym_args_t 
 
 /* ---- bounces ---- */
 
-static int fail(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, const char *topic, size_t bytes)
+static int report_failure(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, const char *topic, size_t bytes)
 {
     char name[GPUSYM_COMM_LABEL_MAX];
     const gpusym_device_t *dev = gpusym_current.dev;
@@ -163,14 +163,14 @@ static int fail(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, c
     return MPI_ERR_OTHER;
 }
 
-static void release(coll_gpusym_bounce_t *s)
+static void put_buffers(coll_gpusym_bounce_t *s)
 {
-    buffer_put(&s->send);
-    buffer_put(&s->recv);
+    put_buffer(&s->send);
+    put_buffer(&s->recv);
 }
 
 /* The copier of a buffer and its bounce buffer. */
-static copier_t copier(const coll_gpusym_bounce_t *s, const coll_gpusym_bounce_buffer_t *r, const void *buf,
+static copier_t make_copier(const coll_gpusym_bounce_t *s, const coll_gpusym_bounce_buffer_t *r, const void *buf,
                        const coll_gpusym_span_t *span, bool to_host)
 {
     return (copier_t){.gpu = s->gpu,
@@ -186,18 +186,18 @@ static int copy_in(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a
 {
     int rv = MPI_SUCCESS;
     if (NULL != s->send.p) {
-        copier_t c = copier(s, &s->send, a->sbuf, send, true);
+        copier_t c = make_copier(s, &s->send, a->sbuf, send, true);
         rv = copy_span(comm, a, COLL_GPUSYM_SENT, send, &c);
     }
     if (MPI_SUCCESS == rv && NULL != s->recv.p) {
-        copier_t c = copier(s, &s->recv, a->rbuf, recv, true);
+        copier_t c = make_copier(s, &s->recv, a->rbuf, recv, true);
         rv = recv->read ? copy_span(comm, a, COLL_GPUSYM_TAKEN, recv, &c) : copy_side(comm, a, COLL_GPUSYM_WRITTEN, true, &c);
     }
-    return MPI_SUCCESS == rv ? rv : fail(comm, a, "gpu-error", 0);
+    return MPI_SUCCESS == rv ? rv : report_failure(comm, a, "gpu-error", 0);
 }
 
 /* Bounce buffers for what is on a GPU. */
-static int buffers_make(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s,
+static int make_buffers(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s,
                         const coll_gpusym_span_t *send, const coll_gpusym_span_t *recv)
 {
     gpusym_mem_t smem, rmem;
@@ -208,11 +208,11 @@ static int buffers_make(struct ompi_communicator_t *comm, const coll_gpusym_args
     }
     const bool by_send = !to || (from && GPUSYM_MEM_DEVICE != rmem.kind); /* managed memory names no GPU */
     if (GPUSYM_SUCCESS != gpusym_current.dev->gpu_open(by_send ? &smem : &rmem, &s->gpu)) {
-        return fail(comm, a, "gpu-error", 0);
+        return report_failure(comm, a, "gpu-error", 0);
     }
-    if ((from && !buffer_get(&s->send, s->gpu, (uintptr_t)a->sbuf + (uintptr_t)send->lo, send->bytes)) ||
-        (to && !buffer_get(&s->recv, s->gpu, (uintptr_t)a->rbuf + (uintptr_t)recv->lo, recv->bytes))) {
-        return fail(comm, a, "no-memory", send->bytes + recv->bytes);
+    if ((from && !get_buffer(&s->send, s->gpu, (uintptr_t)a->sbuf + (uintptr_t)send->lo, send->bytes)) ||
+        (to && !get_buffer(&s->recv, s->gpu, (uintptr_t)a->rbuf + (uintptr_t)recv->lo, recv->bytes))) {
+        return report_failure(comm, a, "no-memory", send->bytes + recv->bytes);
     }
     return MPI_SUCCESS;
 }
@@ -226,9 +226,9 @@ int coll_gpusym_bounce_open(struct ompi_communicator_t *comm, const coll_gpusym_
     memset(s, 0, sizeof *s);
     *on_host = *a;
     coll_gpusym_spans(comm, a, &send, &recv);
-    rv = buffers_make(comm, a, s, &send, &recv);
+    rv = make_buffers(comm, a, s, &send, &recv);
     if (MPI_SUCCESS != rv) {
-        release(s);
+        put_buffers(s);
         return rv;
     }
     if (NULL != s->send.p) {
@@ -260,7 +260,7 @@ int coll_gpusym_bounce_begin(struct ompi_communicator_t *comm, const coll_gpusym
     }
     rv = coll_gpusym_bounce_in(comm, a, s);
     if (MPI_SUCCESS != rv) {
-        release(s);
+        put_buffers(s);
     }
     return rv;
 }
@@ -275,20 +275,20 @@ int coll_gpusym_bounce_out(struct ompi_communicator_t *comm, const coll_gpusym_a
     if (!recv.written) {
         return rv;
     }
-    copier_t c = copier(s, &s->recv, a->rbuf, &recv, false);
-    return MPI_SUCCESS == copy_span(comm, a, COLL_GPUSYM_WRITTEN, &recv, &c) ? rv : fail(comm, a, "gpu-error", 0);
+    copier_t c = make_copier(s, &s->recv, a->rbuf, &recv, false);
+    return MPI_SUCCESS == copy_span(comm, a, COLL_GPUSYM_WRITTEN, &recv, &c) ? rv : report_failure(comm, a, "gpu-error", 0);
 }
 
 int coll_gpusym_bounce_end(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s, int rv)
 {
     rv = coll_gpusym_bounce_out(comm, a, s, rv);
-    release(s);
+    put_buffers(s);
     return rv;
 }
 
 void coll_gpusym_bounce_close(coll_gpusym_bounce_t *s)
 {
-    release(s);
+    put_buffers(s);
 }
 
 int coll_gpusym_bounce_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a)

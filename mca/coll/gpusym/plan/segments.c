@@ -27,7 +27,7 @@ static bool is_flat(struct ompi_datatype_t *type, size_t n)
     return 0 == n || ompi_datatype_is_contiguous_memory_layout(type, n > 1 ? 2 : 1);
 }
 
-static uint64_t size_of(struct ompi_datatype_t *type, size_t n)
+static uint64_t bytes_of(struct ompi_datatype_t *type, size_t n)
 {
     return (uint64_t)n * type->super.size;
 }
@@ -58,14 +58,14 @@ static const coll_gpusym_facts_t *facts_of(const coll_gpusym_args_t *a)
 static gpusym_seg_t seg_v(gpusym_counts_t counts, gpusym_displs_t displs, struct ompi_datatype_t *type, uint32_t p)
 {
     const gpusym_seg_t s = {(uint64_t)gpusym_displ_at(displs, p) * extent_of(type, 1),
-                            size_of(type, (size_t)gpusym_count_at(counts, p))};
+                            bytes_of(type, (size_t)gpusym_count_at(counts, p))};
     return s;
 }
 
 /* Segment p of a buffer of equal blocks; packed: of their bytes alone. */
 static gpusym_seg_t seg_block(struct ompi_datatype_t *type, size_t count, uint32_t p, bool packed)
 {
-    const gpusym_seg_t s = {p * (packed ? size_of(type, count) : extent_of(type, count)), size_of(type, count)};
+    const gpusym_seg_t s = {p * (packed ? bytes_of(type, count) : extent_of(type, count)), bytes_of(type, count)};
     return s;
 }
 
@@ -112,9 +112,11 @@ static void segment_alltoall(const pairs_t *s)
     const bool v = COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->written;
     for (uint32_t p = 0; p < s->n; p++) {
         s->recv[p] = v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p) : seg_block(a->rdtype, a->rcount, p, s->out_packed);
-        s->send[p] = is_in_place(a) ? s->recv[p]
-                     : v         ? seg_v(a->scounts, a->sdispls, a->sdtype, p)
-                                 : seg_block(a->sdtype, a->scount, p, s->in_packed);
+        if (is_in_place(a)) {
+            s->send[p] = s->recv[p];
+        } else {
+            s->send[p] = v ? seg_v(a->scounts, a->sdispls, a->sdtype, p) : seg_block(a->sdtype, a->scount, p, s->in_packed);
+        }
         s->remote[p] = v ? 0 : s->me * extent_of(a->rdtype, a->rcount);
     }
     if (is_in_place(a)) {
@@ -137,7 +139,7 @@ static void segment_gather(const pairs_t *s)
         }
         return;
     }
-    s->send[s->root] = (gpusym_seg_t){0, size_of(a->sdtype, a->scount)};
+    s->send[s->root] = (gpusym_seg_t){0, bytes_of(a->sdtype, a->scount)};
     /* Push: the root's blocks are as long as ours, and lie one after the other (only then is its buffer one segment). */
     s->remote[s->root] = s->me * s->send[s->root].bytes;
 }
@@ -155,7 +157,7 @@ static void segment_scatter(const pairs_t *s)
             return;
         }
     } else {
-        s->recv[s->root] = (gpusym_seg_t){0, size_of(a->rdtype, a->rcount)};
+        s->recv[s->root] = (gpusym_seg_t){0, bytes_of(a->rdtype, a->rcount)};
         return;
     }
     s->recv[s->root] = (gpusym_seg_t){0, s->send[s->me].bytes};
@@ -179,7 +181,7 @@ static void segment_rooted(const pairs_t *s)
 {
     const coll_gpusym_args_t *a = s->a;
     const bool reduce = facts_of(a)->reduces;
-    const gpusym_seg_t whole = {0, reduce ? extent_of(a->rdtype, a->rcount) : size_of(a->rdtype, a->rcount)};
+    const gpusym_seg_t whole = {0, reduce ? extent_of(a->rdtype, a->rcount) : bytes_of(a->rdtype, a->rcount)};
     if (reduce) {
         s->send[s->root] = whole;
         if (s->me == s->root) {
@@ -221,17 +223,17 @@ static void set_own_lengths(const pairs_t *s)
     switch (facts_of(a)->pattern) {
     case COLL_GPUSYM_P_ALLGATHER:
         for (uint32_t p = 0; p < s->n && !is_in_place(a); p++) {
-            s->send[p].bytes = size_of(a->sdtype, a->scount);
+            s->send[p].bytes = bytes_of(a->sdtype, a->scount);
         }
         break;
     case COLL_GPUSYM_P_GATHER:
         if (s->me == s->root && !is_in_place(a)) {
-            s->send[s->me].bytes = size_of(a->sdtype, a->scount);
+            s->send[s->me].bytes = bytes_of(a->sdtype, a->scount);
         }
         break;
     case COLL_GPUSYM_P_SCATTER:
         if (s->me == s->root && MPI_IN_PLACE != a->rbuf) {
-            s->recv[s->me].bytes = size_of(a->rdtype, a->rcount);
+            s->recv[s->me].bytes = bytes_of(a->rdtype, a->rcount);
         }
         break;
     default:
@@ -239,7 +241,7 @@ static void set_own_lengths(const pairs_t *s)
     }
 }
 
-/* ---- what a rank can say before it has heard the others ---- */
+/* ---- what a rank knows before the roll-call ---- */
 
 bool coll_gpusym_segments_moves(unsigned coll)
 {
@@ -316,7 +318,7 @@ static void find_sides(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, sid
 
 typedef struct {
     coll_gpusym_rows_t rows;
-    ptrdiff_t next; /* where a row like those so far would begin */
+    ptrdiff_t next; /* where the next row of this pitch would begin */
     bool regular;
 } regular_t;
 
@@ -338,7 +340,7 @@ static int add_regular_run(void *arg, ptrdiff_t off, size_t bytes)
 }
 
 /* The side's elements as rows. Two elements that are regular tell that all are. */
-static bool rows_of(const side_t *s, coll_gpusym_rows_t *rows)
+static bool find_rows(const side_t *s, coll_gpusym_rows_t *rows)
 {
     const size_t some = s->count < 2 ? s->count : 2;
     const coll_gpusym_block_t block = {0, some, s->type};
@@ -351,7 +353,7 @@ static bool rows_of(const side_t *s, coll_gpusym_rows_t *rows)
     return false;
 }
 
-/* Sets in and out. Buffers whose elements do not are contiguous are to be packed, where they are rows. False: not so. */
+/* Sets in and out. Buffers whose elements are not contiguous are packed, if they are rows. False: they are not. */
 static bool find_buffers(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, coll_gpusym_segments_t *k)
 {
     side_t in, out;
@@ -365,7 +367,7 @@ static bool find_buffers(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, c
         if ((!in_flat && MPI_BOTTOM == in.buf) || (!out_flat && MPI_BOTTOM == out.buf)) {
             return false;
         }
-        if ((!in_flat && !rows_of(&in, &k->pack)) || (!out_flat && !rows_of(&out, &k->unpack))) {
+        if ((!in_flat && !find_rows(&in, &k->pack)) || (!out_flat && !find_rows(&out, &k->unpack))) {
             return false;
         }
     }
@@ -385,8 +387,11 @@ static uint64_t segs_end(const gpusym_seg_t *segs, uint32_t n, uint64_t *longest
 {
     uint64_t end = 0;
     for (uint32_t p = 0; p < n; p++) {
-        const uint64_t to = segs[p].bytes > 0 ? segs[p].off + segs[p].bytes : 0;
-        end = segs[p].off > UINT64_MAX / 2 && segs[p].bytes > 0 ? UINT64_MAX : to > end ? to : end;
+        if (0 == segs[p].bytes) {
+            continue;
+        }
+        const uint64_t to = segs[p].off > UINT64_MAX / 2 ? UINT64_MAX : segs[p].off + segs[p].bytes;
+        end = to > end ? to : end;
         *longest = segs[p].bytes > *longest ? segs[p].bytes : *longest;
     }
     return end;
@@ -409,7 +414,7 @@ static void find_extents(coll_gpusym_segments_t *k)
     const uint32_t me = k->team->rank, n = k->team->nranks;
 
     if (gpusym_collective_whole(a->coll)) {
-        k->bytes = f->reduces ? extent_of(a->rdtype, a->rcount) : size_of(a->rdtype, a->rcount);
+        k->bytes = f->reduces ? extent_of(a->rdtype, a->rcount) : bytes_of(a->rdtype, a->rcount);
         k->in_bytes = NULL != k->in ? k->bytes : 0;
         k->out_bytes = NULL != k->out ? k->bytes : 0;
         return;
@@ -636,7 +641,10 @@ void coll_gpusym_segments_paths(const coll_gpusym_segments_t *k, int schedule, g
     const coll_gpusym_team_t *t = k->team;
     const bool tree = schedule >= GS_TREE_ALLREDUCE;
     w->schedule = (uint32_t)schedule;
-    w->npaths = schedule < 0 ? 0 : tree ? 2 : t->host.nrings;
+    w->npaths = tree ? 2 : t->host.nrings;
+    if (schedule < 0) {
+        w->npaths = 0;
+    }
     for (uint32_t i = 0; i < w->npaths; i++) {
         gpusym_path_t *path = &w->path[i];
         uint32_t order[GPUSYM_TEAM_MAX];
@@ -657,7 +665,8 @@ void coll_gpusym_segments_paths(const coll_gpusym_segments_t *k, int schedule, g
 
 bool coll_gpusym_segments_copies(unsigned coll, uint64_t bytes, const gpusym_work_t *slot)
 {
-    return gpusym_copies_fit(coll_gpusym_facts[coll].reduces ? GPUSYM_F_CE_R : GPUSYM_F_CE, slot, gpusym_collective_whole(coll), bytes);
+    return gpusym_copies_fit(coll_gpusym_facts[coll].reduces ? GPUSYM_F_CE_R : GPUSYM_F_CE, slot,
+                             gpusym_collective_whole(coll), bytes);
 }
 
 bool coll_gpusym_segments_channels(const gpusym_tuning_choice_t *choice, const gpusym_work_t *slot)

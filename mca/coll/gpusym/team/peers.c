@@ -67,7 +67,7 @@ struct coll_gpusym_peer {
 };
 
 static struct {
-    pthread_mutex_t lock; /* of the list, and of what is asked of its processes */
+    pthread_mutex_t lock; /* of the list, and of the checks of its processes */
     coll_gpusym_peer_t *first;
     card_t card;    /* ours */
     bool published; /* that */
@@ -82,7 +82,7 @@ static int device_kind(int choice)
     return GPUSYM_DEVICE_AUTO == choice ? GPUSYM_DEVICE_CUDA : choice;
 }
 
-static void card_fill(card_t *card)
+static void fill_card(card_t *card)
 {
     const coll_gpusym_params_t *c = &coll_gpusym_params;
 
@@ -101,7 +101,7 @@ static void card_fill(card_t *card)
 
 void coll_gpusym_peers_publish(void)
 {
-    card_fill(&peers.card);
+    fill_card(&peers.card);
     peers.published = gpusym_modex_put(KEY, &peers.card, sizeof(peers.card));
 }
 
@@ -125,8 +125,8 @@ static bool same_name(const opal_process_name_t *a, const opal_process_name_t *b
     return a->jobid == b->jobid && a->vpid == b->vpid;
 }
 
-/* With the lock held: the cached process, or a new one that has been asked for. NULL: no memory. */
-static coll_gpusym_peer_t *peer_get(const opal_process_name_t *name)
+/* With the lock held: the cached process, or a new one with its card. NULL: no memory. */
+static coll_gpusym_peer_t *get_peer(const opal_process_name_t *name)
 {
     coll_gpusym_peer_t *p;
 
@@ -150,14 +150,38 @@ static coll_gpusym_peer_t *peer_get(const opal_process_name_t *name)
     return p;
 }
 
-/* What of a card is compared, one after the other: the first is whether there is one. */
-static bool alike(const coll_gpusym_peer_t *a, const coll_gpusym_peer_t *b, unsigned i)
+/* Whether both have a card, with the same i-th value. */
+static bool are_alike(const coll_gpusym_peer_t *a, const coll_gpusym_peer_t *b, unsigned i)
 {
     return a->found && b->found && a->card.value[i] == b->card.value[i];
 }
 
-/* "coll_gpusym_blocks 4" */
-static void value_text(const card_t *card, unsigned i, char *buf, size_t size)
+static const char *device_text(long value)
+{
+    switch (value) {
+    case GPUSYM_DEVICE_NONE:
+        return "none";
+    case GPUSYM_DEVICE_SIM:
+        return "sim";
+    default:
+        return "auto or cuda"; /* see device_kind() */
+    }
+}
+
+static const char *algorithm_text(long value)
+{
+    switch (value) {
+    case COLL_GPUSYM_ALG_AUTO:
+        return "auto";
+    case COLL_GPUSYM_ALG_STAGED:
+        return "staged";
+    default:
+        return value >= 0 && value < (long) GPUSYM_ALG_COUNT ? gpusym_algorithm_name((unsigned) value) : "of another build";
+    }
+}
+
+/* Writes a parameter and its value: "coll_gpusym_blocks 4". */
+static void format_value(const card_t *card, unsigned i, char *buf, size_t size)
 {
     static const char *const names[] = {
 #define ALIKE_NAME(name) #name,
@@ -165,44 +189,37 @@ static void value_text(const card_t *card, unsigned i, char *buf, size_t size)
     const long value = (long) card->value[i];
 
     if (ALIKE_device == i) {
-        snprintf(buf, size, "coll_gpusym_device %s",
-                 GPUSYM_DEVICE_NONE == value  ? "none"
-                 : GPUSYM_DEVICE_SIM == value ? "sim"
-                                              : "auto or cuda");
+        snprintf(buf, size, "coll_gpusym_device %s", device_text(value));
     } else if (i >= ALIKE_algorithms) {
-        snprintf(buf, size, "coll_gpusym_%s_algorithm %s", coll_gpusym_name(i - ALIKE_algorithms),
-                 COLL_GPUSYM_ALG_AUTO == value                   ? "auto"
-                 : COLL_GPUSYM_ALG_STAGED == value               ? "staged"
-                 : value >= 0 && value < (long) GPUSYM_ALG_COUNT ? gpusym_algorithm_name((unsigned) value)
-                                                                 : "of another build");
+        snprintf(buf, size, "coll_gpusym_%s_algorithm %s", coll_gpusym_name(i - ALIKE_algorithms), algorithm_text(value));
     } else {
         snprintf(buf, size, "coll_gpusym_%s %ld", names[i], value);
     }
 }
 
-/* Of the two ranks that differ first, which is the odd one: the one that fewer agree with. */
-static int odd_one(coll_gpusym_peer_t *const *peer, int n, int a, int b, unsigned i)
+/* Of two ranks that differ, the one that fewer ranks agree with. */
+static int find_odd_rank(coll_gpusym_peer_t *const *peer, int n, int a, int b, unsigned i)
 {
     int with_a = 0, with_b = 0;
 
     for (int r = 0; r < n; r++) {
-        with_a += alike(peer[r], peer[a], i);
-        with_b += alike(peer[r], peer[b], i);
+        with_a += are_alike(peer[r], peer[a], i);
+        with_b += are_alike(peer[r], peer[b], i);
     }
     return with_a < with_b ? a : b;
 }
 
 /* The first value in which ranks differ, in words: `why` stays "" where there is none. */
-static void compare(coll_gpusym_peer_t *const *peer, int n, char *why, size_t size)
+static void find_difference(coll_gpusym_peer_t *const *peer, int n, char *why, size_t size)
 {
     char odd_value[96], value[96];
 
     for (unsigned i = 0; i < ALIKE_COUNT; i++) {
         for (int r = 1; r < n; r++) {
-            if (!alike(peer[0], peer[r], i)) {
-                const int odd = odd_one(peer, n, 0, r, i);
-                value_text(&peer[odd]->card, i, odd_value, sizeof(odd_value));
-                value_text(&peer[0 == odd ? r : 0]->card, i, value, sizeof(value));
+            if (!are_alike(peer[0], peer[r], i)) {
+                const int odd = find_odd_rank(peer, n, 0, r, i);
+                format_value(&peer[odd]->card, i, odd_value, sizeof(odd_value));
+                format_value(&peer[0 == odd ? r : 0]->card, i, value, sizeof(value));
                 snprintf(why, size, "rank %d has %s, rank %d has %s", odd, odd_value, 0 == odd ? r : 0, value);
                 return;
             }
@@ -216,134 +233,134 @@ typedef struct {
     int n, rank;
     bool mistake; /* likely */
     char why[256];
-} look_t;
+} survey_t;
 
 /* Ranks without a card of ours. Returns a reason, or -1. */
-static int missing(look_t *look)
+static int find_missing(survey_t *survey)
 {
-    for (int r = 0; r < look->n; r++) {
-        const coll_gpusym_peer_t *p = look->peer[r];
+    for (int r = 0; r < survey->n; r++) {
+        const coll_gpusym_peer_t *p = survey->peer[r];
         if (p->other) {
-            snprintf(look->why, sizeof(look->why), "rank %d has gpusym %s, rank %d has %s%s", r, p->card.version,
-                     look->rank, version, 0 == strcmp(p->card.version, version) ? ", another build" : "");
-            look->mistake = true;
+            snprintf(survey->why, sizeof(survey->why), "rank %d has gpusym %s, rank %d has %s%s", r, p->card.version,
+                     survey->rank, version, 0 == strcmp(p->card.version, version) ? ", another build" : "");
+            survey->mistake = true;
             return COLL_GPUSYM_R_PEERS;
         }
     }
-    for (int r = 0; r < look->n; r++) {
-        if (!look->peer[r]->found) {
-            const opal_proc_t *proc = opal_proc_for_name(look->peer[r]->name);
+    for (int r = 0; r < survey->n; r++) {
+        if (!survey->peer[r]->found) {
+            const opal_proc_t *proc = opal_proc_for_name(survey->peer[r]->name);
             const bool here = NULL != proc && OPAL_PROC_ON_LOCAL_NODE(proc->proc_flags);
-            snprintf(look->why, sizeof(look->why), here ? "rank %d has no gpusym" : "rank %d is on another host", r);
-            look->mistake = here;
+            snprintf(survey->why, sizeof(survey->why), here ? "rank %d has no gpusym" : "rank %d is on another host", r);
+            survey->mistake = here;
             return here ? COLL_GPUSYM_R_PEERS : COLL_GPUSYM_R_HOSTS;
         }
     }
     return -1;
 }
 
-/* With everybody's card. Returns a reason, or -1. */
-static int judge(look_t *look)
+/* With the cards of all ranks. Returns a reason, or -1. */
+static int check_cards(survey_t *survey)
 {
-    int reason = missing(look);
+    int reason = find_missing(survey);
 
-    for (int r = 1; reason < 0 && r < look->n; r++) {
-        if (0 != memcmp(&look->peer[r]->card.host, &look->peer[0]->card.host, sizeof(gpusym_host_t))) {
-            snprintf(look->why, sizeof(look->why), "rank %d is elsewhere than rank 0", r);
+    for (int r = 1; reason < 0 && r < survey->n; r++) {
+        if (0 != memcmp(&survey->peer[r]->card.host, &survey->peer[0]->card.host, sizeof(gpusym_host_t))) {
+            snprintf(survey->why, sizeof(survey->why), "rank %d is elsewhere than rank 0", r);
             return COLL_GPUSYM_R_HOSTS;
         }
     }
     if (reason < 0) {
-        compare(look->peer, look->n, look->why, sizeof(look->why));
-        look->mistake = '\0' != look->why[0];
-        reason = look->mistake ? COLL_GPUSYM_R_PEERS : -1;
+        find_difference(survey->peer, survey->n, survey->why, sizeof(survey->why));
+        survey->mistake = '\0' != survey->why[0];
+        reason = survey->mistake ? COLL_GPUSYM_R_PEERS : -1;
     }
     return reason;
 }
 
-/* What needs no card, and is the same on every rank. Returns a reason, or -1. */
-static int judge_names(struct ompi_communicator_t *comm, look_t *look)
+/* Checks that need no card, and come out the same on every rank. Returns a reason, or -1. */
+static int check_names(struct ompi_communicator_t *comm, survey_t *survey)
 {
-    if (look->n > GPUSYM_TEAM_MAX) {
-        snprintf(look->why, sizeof(look->why), "%d ranks, at most %d", look->n, GPUSYM_TEAM_MAX);
+    if (survey->n > GPUSYM_TEAM_MAX) {
+        snprintf(survey->why, sizeof(survey->why), "%d ranks, at most %d", survey->n, GPUSYM_TEAM_MAX);
         return COLL_GPUSYM_R_TEAM_SIZE;
     }
     if (!peers.published || !gpusym_modex_complete()) {
-        snprintf(look->why, sizeof(look->why), "%s",
+        snprintf(survey->why, sizeof(survey->why), "%s",
                  peers.published ? "MPI_Init does not wait for all (async_mpi_init)"
                                  : "there is no PMIx server to tell the others");
         return COLL_GPUSYM_R_PEERS;
     }
-    for (int r = 0; r < look->n; r++) {
+    for (int r = 0; r < survey->n; r++) {
         const opal_process_name_t name = ompi_group_get_proc_name(comm->c_local_group, r);
         if (!gpusym_same_mpirun(&name, &OPAL_PROC_MY_NAME)) {
-            snprintf(look->why, sizeof(look->why), "rank %d belongs to another mpirun than rank %d", r, look->rank);
+            snprintf(survey->why, sizeof(survey->why), "rank %d belongs to another mpirun than rank %d", r, survey->rank);
             return COLL_GPUSYM_R_PEERS;
         }
     }
     return -1;
 }
 
-/* Whether the user hears of it from this rank: the first of those that have gpusym, and whose component comes first.
- * Ranks of different versions cannot read that of each other: the first. */
-static bool speaks(const look_t *look)
+/* Whether this rank reports to the user: the first of those that have gpusym with the highest priority. Ranks of different
+ * versions cannot read each other's priority: rank 0 reports. */
+static bool is_speaker(const survey_t *survey)
 {
     int speaker = -1;
 
-    for (int r = 0; r < look->n; r++) {
-        const coll_gpusym_peer_t *p = look->peer[r];
+    for (int r = 0; r < survey->n; r++) {
+        const coll_gpusym_peer_t *p = survey->peer[r];
         if (p->other) {
-            return 0 == look->rank;
+            return 0 == survey->rank;
         }
         const bool serves = p->found && GPUSYM_DEVICE_NONE != p->card.value[ALIKE_device];
         if (serves &&
-            (speaker < 0 || p->card.value[ALIKE_priority] > look->peer[speaker]->card.value[ALIKE_priority])) {
+            (speaker < 0 || p->card.value[ALIKE_priority] > survey->peer[speaker]->card.value[ALIKE_priority])) {
             speaker = r;
         }
     }
-    return look->rank == speaker;
+    return survey->rank == speaker;
 }
 
-/* With the lock held. */
-static void tell(struct ompi_communicator_t *comm, const look_t *look, int reason)
+/* Reports why there is no agreement. With the lock held. */
+static void report_reason(struct ompi_communicator_t *comm, const survey_t *survey, int reason)
 {
     char name[GPUSYM_COMM_LABEL_MAX];
 
     gpusym_comm_label(comm, name, sizeof(name));
     COLL_GPUSYM_VERBOSE(1, "%s: each rank stages its own device buffers: %s: %s", name,
-                        coll_gpusym_reason_doc((unsigned) reason), look->why);
-    if (look->mistake && !peers.warned && coll_gpusym_params.warn > 0 && speaks(look)) {
+                        coll_gpusym_reason_doc((unsigned) reason), survey->why);
+    if (survey->mistake && !peers.warned && coll_gpusym_params.warn > 0 && is_speaker(survey)) {
         peers.warned = true;
-        coll_gpusym_help("other-peers", name, look->why, look->rank);
+        coll_gpusym_help("other-peers", name, survey->why, survey->rank);
     }
 }
 
-/* With the lock held: fills look->peer. False: no memory. */
-static bool cards_get(struct ompi_communicator_t *comm, const look_t *look)
+/* With the lock held: fills survey->peer. False: no memory. */
+static bool get_cards(struct ompi_communicator_t *comm, const survey_t *survey)
 {
-    for (int r = 0; r < look->n; r++) {
+    for (int r = 0; r < survey->n; r++) {
         const opal_process_name_t name = ompi_group_get_proc_name(comm->c_local_group, r);
-        look->peer[r] = peer_get(&name);
-        if (NULL == look->peer[r]) {
+        survey->peer[r] = get_peer(&name);
+        if (NULL == survey->peer[r]) {
             return false;
         }
     }
     return true;
 }
 
-int coll_gpusym_peers_look(struct ompi_communicator_t *comm, coll_gpusym_peer_t **peer, int *reason)
+int coll_gpusym_peers_find(struct ompi_communicator_t *comm, coll_gpusym_peer_t **peer, int *reason)
 {
-    look_t look = {.peer = peer, .n = ompi_comm_size(comm), .rank = ompi_comm_rank(comm)};
+    survey_t survey = {.peer = peer, .n = ompi_comm_size(comm), .rank = ompi_comm_rank(comm)};
     int rv = MPI_SUCCESS;
 
-    *reason = judge_names(comm, &look);
+    *reason = check_names(comm, &survey);
     pthread_mutex_lock(&peers.lock);
     if (*reason < 0) {
-        rv = cards_get(comm, &look) ? MPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
-        *reason = MPI_SUCCESS == rv ? judge(&look) : -1;
+        rv = get_cards(comm, &survey) ? MPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
+        *reason = MPI_SUCCESS == rv ? check_cards(&survey) : -1;
     }
     if (*reason >= 0) {
-        tell(comm, &look, *reason);
+        report_reason(comm, &survey, *reason);
     }
     pthread_mutex_unlock(&peers.lock);
     return rv;

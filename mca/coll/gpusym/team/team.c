@@ -82,7 +82,7 @@ static int map_lines(coll_gpusym_team_t *t, const address_t *all)
         }
         t->host.rc.generation[r] = gpusym_line_generation(t->host.rc.line[r]); /* it waits for our vote */
     }
-    t->host.rc.nranks = t->nranks; /* last: while we wait, the lines of so many ranks are looked at */
+    t->host.rc.nranks = t->nranks; /* last: while we wait, the lines of that many ranks are polled */
     return prepare_tokens(t, all) ? 0 : ENOMEM;
 }
 
@@ -179,7 +179,7 @@ int coll_gpusym_team_create(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team
     t->boot.votes = calloc(t->nranks, 1);
     t->host.peers = calloc(t->nranks, sizeof *t->host.peers);
     if (NULL != t->boot.votes && NULL != t->host.peers) {
-        rv = coll_gpusym_peers_look(f->comm, t->host.peers, reason);
+        rv = coll_gpusym_peers_find(f->comm, t->host.peers, reason);
     }
     if (MPI_SUCCESS == rv && *reason < 0) {
         *team = t;
