@@ -30,7 +30,7 @@ typedef struct {
 } mca_coll_gpusym_module_t;
 OBJ_CLASS_DECLARATION(mca_coll_gpusym_module_t);
 
-/* coll_gpusym_module.c: a module for a communicator, with its priority; NULL: it is not served. */
+/* coll_gpusym_module.c: returns a new module for a communicator and its priority; NULL: the component does not serve it. */
 mca_coll_base_module_t *coll_gpusym_comm_query(struct ompi_communicator_t *comm, int *priority);
 
 /* coll_gpusym_coll.c: the functions that a module shows to Open MPI, coll_gpusym_<name>, _i<name> and _<name>_init. They
@@ -47,8 +47,8 @@ mca_coll_base_module_t *coll_gpusym_comm_query(struct ompi_communicator_t *comm,
     int coll_gpusym_##name(FIELDS(COLL_GPUSYM_PARAM) mca_coll_base_module_t *module);
 #include "mca/coll/gpusym/args/coll_gpusym.def"
 
-/* What a module shows for MPI_Iallreduce: tells the program's calls from Open MPI's own, and costs the program's a few
- * instructions. */
+/* The module's function for MPI_Iallreduce. It tells the program's calls from Open MPI's own, which costs the program's a
+ * few instructions. */
 int coll_gpusym_iallreduce_entry(COLL_GPUSYM_F_REDUCTION(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm,
                                  struct ompi_request_t **req, mca_coll_base_module_t *module);
 

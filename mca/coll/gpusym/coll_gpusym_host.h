@@ -1,13 +1,13 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The short way of a blocking or nonblocking call whose buffers are host memory: what coll_gpusym_blocking() and
- * coll_gpusym_nonblocking() would come to, of which nothing is left but a question to the device a buffer, one store for
- * the peers, a counter and the call of the fallback. Everything is inline: with the collective a constant, little
- * remains. test/hostpath.sh counts the instructions.
+ * The short path of a blocking or nonblocking call on host memory: one query of the device per buffer, one store for the
+ * peers, a counter and the call of the fallback. The result is that of coll_gpusym_blocking() and
+ * coll_gpusym_nonblocking(). Everything is inline, and folds where the collective is a constant. test/hostpath.sh counts
+ * the instructions.
  *
- * It takes only what is simple, and leaves the rest, untouched, to those two. What is asked of the device is an address
- * that the call reads or writes. A rank that lately had GPU memory is not asked, so that its calls are not asked twice.
+ * The path serves simple cases, and leaves all others untouched to those two functions. It queries an address that the
+ * call reads or writes. After a call on GPU memory the path is off, so that no buffer is queried twice.
  */
 #ifndef MCA_COLL_GPUSYM_HOST_H
 #define MCA_COLL_GPUSYM_HOST_H
@@ -39,7 +39,7 @@ COLL_GPUSYM_INLINE bool coll_gpusym_one_is_host(const gpusym_device_t *dev, cons
     return coll_gpusym_plain(dtype, count) && coll_gpusym_is_host(dev, buf);
 }
 
-/* The same of n blocks: of the first that is not empty. */
+/* The same for n blocks: queries the first that is not empty. */
 COLL_GPUSYM_INLINE bool coll_gpusym_blocks_are_host(const gpusym_device_t *dev, const void *buf,
                                                     const struct ompi_datatype_t *dtype, gpusym_counts_t counts,
                                                     gpusym_displs_t displs, size_t n)
@@ -103,8 +103,8 @@ COLL_GPUSYM_INLINE bool coll_gpusym_recv_is_host(const mca_coll_gpusym_module_t 
                : coll_gpusym_one_is_host(dev, a->rbuf, a->rdtype, a->rcount);
 }
 
-/* Whether all that the call touches on this rank is host memory, and that is something. False: it is not, or that is not
- * so simple to say. */
+/* Whether the call touches memory on this rank, and all of it is host memory. False also where that is not simple to
+ * say. */
 COLL_GPUSYM_INLINE bool coll_gpusym_all_host(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a,
                                              const gpusym_device_t *dev)
 {
@@ -124,8 +124,8 @@ COLL_GPUSYM_INLINE bool coll_gpusym_all_host(const mca_coll_gpusym_module_t *m, 
     return coll_gpusym_send_is_host(m, a, dev) && coll_gpusym_recv_is_host(m, a, dev);
 }
 
-/* Whether it may, and depends on nothing but this rank's own buffers: the team has been met, nothing has
- * failed, and no other call of the communicator is in flight. */
+/* Whether the call depends on nothing but this rank's own buffers: the team has bootstrapped, nothing has failed, and no
+ * other call of the communicator is in flight. */
 COLL_GPUSYM_INLINE bool coll_gpusym_ready(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a,
                                           const gpusym_device_t *dev)
 {
@@ -140,7 +140,7 @@ COLL_GPUSYM_INLINE bool coll_gpusym_ready(const mca_coll_gpusym_module_t *m, con
     return NULL == __atomic_load_n(&m->engine.first, __ATOMIC_ACQUIRE) && t->open;
 }
 
-/* Whether the fallback is to be called at once. Then the peers know, and the call is counted. */
+/* Whether the caller is to call the fallback at once. If so, the call is posted to the peers, and counted. */
 COLL_GPUSYM_INLINE bool coll_gpusym_forwards(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
 {
     const gpusym_device_t *dev = __atomic_load_n(&gpusym_current.dev, __ATOMIC_ACQUIRE);

@@ -18,14 +18,14 @@
 #include "mca/common/ompi/ompi_compat.h"
 
 /*
- * One call.  Nothing is owned or copied: MPI lets nobody change the arrays, nor free datatypes' and operations' handles
- * without effect, before the call has completed (persistent: before its request is freed).
+ * One call.  Nothing is owned or copied: until the call has completed (persistent: until its request is freed), MPI forbids
+ * changes to the arrays, and keeps datatypes and operations whose handles are freed.
  *
  *   One count, one datatype (reductions, bcast): rcount and rdtype, and the same in scount and sdtype; reduce_scatter:
  *   rcounts; reduce_scatter_block: rcount; both are a rank's part.
  *   bcast: one buffer, in sbuf and rbuf; the root's is sent, the others' is received.
  *   sbuf, and at the root of a scatter rbuf, may be MPI_IN_PLACE.
- *   What a collective has not, or MPI says is not significant on this rank, may be anything.
+ *   Arguments that a collective does not have, or that are not significant on this rank, are undefined.
  */
 typedef struct {
     enum coll_gpusym_coll coll;
@@ -86,7 +86,7 @@ typedef struct {
 
 /* ---- args/args.c: which memory a call touches on this rank ---- */
 
-/* What a call does to a buffer, by root, rank, intercommunicator, MPI_IN_PLACE and neighbours. */
+/* What a call does to a buffer. */
 typedef enum {
     COLL_GPUSYM_SENT,    /* of sbuf: read */
     COLL_GPUSYM_TAKEN,   /* of rbuf: read before it is written; or kept, since the call might not write it */
@@ -113,13 +113,14 @@ typedef struct {
     bool by_aint;
 } coll_gpusym_layout_t;
 
-/* Whether no count that is significant on this rank is negative. Open MPI looks for that itself, but not everywhere
- * (MPI_Allgatherv of an intracommunicator), and not with mpi_param_check 0. */
+/* Whether no count that is significant on this rank is negative. Open MPI does not check this everywhere
+ * (MPI_Allgatherv of an intracommunicator), nor with mpi_param_check 0. */
 bool coll_gpusym_counts_valid(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a);
 
+/* Finds the blocks of a side, by MPI's rules about roots, intercommunicators, MPI_IN_PLACE and neighbours. */
 void coll_gpusym_layout(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
                         coll_gpusym_layout_t *l);
-/* The i-th of l->blocks; count 0: it has no bytes. */
+/* Sets *b to the i-th of l->blocks; count 0: it has no bytes. */
 void coll_gpusym_block(const coll_gpusym_layout_t *l, size_t i, coll_gpusym_block_t *b);
 
 /* Calls run(arg, off, bytes) for every contiguous run of the block's elements, off from the buffer's address; runs that
@@ -138,14 +139,16 @@ typedef struct {
     bool written;  /* the call writes there */
 } coll_gpusym_span_t;
 
+/* Finds what a call touches of its two buffers. */
 void coll_gpusym_spans(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_span_t *send,
                        coll_gpusym_span_t *recv);
-/* What memory that is: of the first byte (MPI_BOTTOM with several blocks: the first block that is not host memory).
- * GPUSYM_MEM_NONE where nothing is touched. dev: NULL where this process has no device; all memory is the host's then. */
+/* Finds the kind of memory of both buffers, at their first byte (MPI_BOTTOM with several blocks: of the first block that is
+ * not host memory). GPUSYM_MEM_NONE where nothing is touched. dev: NULL where this process has no device; all memory is
+ * host memory then. */
 void coll_gpusym_where(struct ompi_communicator_t *comm, const gpusym_device_t *dev, const coll_gpusym_args_t *a,
                        gpusym_mem_t *smem, gpusym_mem_t *rmem);
 
-/* Whether the CPU must not, or had better not, touch it. */
+/* Whether the CPU must not access the memory, or only slowly. */
 static inline bool coll_gpusym_on_gpu(const gpusym_mem_t *mem)
 {
     return GPUSYM_MEM_DEVICE == mem->kind || GPUSYM_MEM_MANAGED == mem->kind;

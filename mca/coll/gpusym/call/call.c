@@ -517,7 +517,7 @@ static void complete_kernel(coll_gpusym_call_t *call, uint32_t status)
         }
         return;
     }
-    if (l->resident.stays) {
+    if (l->resident.remains) {
         coll_gpusym_resident_done(call->engine->residents, &call->task, l, !draining && !retired);
     } else {
         coll_gpusym_launch_put_lane(l);

@@ -21,8 +21,8 @@ typedef struct coll_gpusym_engine {
     coll_gpusym_plan_cache_t *cache;
     bool host_lately; /* the last call's buffers were host memory: the next one's are expected to be */
     bool alone;       /* an intracommunicator of one rank */
-    /* No team: nothing to agree on, or ranks that have no gpusym, or not the same. Each rank stages its own buffers,
-     * and calls the fallback just when and as MPI calls us: as a rank without gpusym does. */
+    /* No team: there is nothing to agree on, or not all ranks have the same gpusym. Each rank stages its own buffers, and
+     * calls the fallback once for each call, as a rank without gpusym does. */
     bool apart;
     int reason_apart; /* enum coll_gpusym_reason, for what is staged then */
     int internal;     /* internal.c's: how Open MPI's own all-reduces go, if that is known */
@@ -35,7 +35,7 @@ typedef struct coll_gpusym_engine {
 
 /* Sets up a zeroed engine for the communicator of the fallback. */
 void coll_gpusym_engine_init(coll_gpusym_engine_t *e, coll_gpusym_fallback_t *fallback);
-/* Makes the team, or finds that there is none: e->apart then. Local. MPI error code. */
+/* Creates the team, or sets e->apart if there is none. Local. Returns an MPI error code. */
 int coll_gpusym_engine_find_team(coll_gpusym_engine_t *e);
 /* After the communicator's last collective: ends resident kernels, frees the team. */
 void coll_gpusym_engine_end(coll_gpusym_engine_t *e);

@@ -8,11 +8,11 @@
 
 #include "mca/coll/gpusym/call/engine.h"
 
-/* Each may be called with device, host, or no memory at all. MPI error code. */
+/* Runs a blocking collective. The buffers may be device memory, host memory or none. Returns an MPI error code. */
 int coll_gpusym_blocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a);
-/* *req: see request.h. */
+/* Starts a nonblocking collective; *req: see request.h. */
 int coll_gpusym_nonblocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, struct ompi_request_t **req);
-/* The request is inactive. info may be NULL. */
+/* Makes the inactive request *req of a persistent collective. info may be NULL. */
 int coll_gpusym_persistent(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, struct ompi_info_t *info,
                            struct ompi_request_t **req);
 

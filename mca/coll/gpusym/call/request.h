@@ -30,19 +30,19 @@ static inline ompi_request_t *coll_gpusym_mpi_request(coll_gpusym_request_t *r)
     return &r->super.super;
 }
 
-/* A request of the communicator; NULL: no memory. Makes sure that progress is made. */
+/* Returns a request of the communicator, and registers progress; NULL: no memory. */
 coll_gpusym_request_t *coll_gpusym_request_get(coll_gpusym_engine_t *e, bool persistent);
-/* Gives back a request of which nothing is in flight, with what it owns. */
+/* Frees a request that has nothing in flight, and what it owns. */
 void coll_gpusym_request_put(coll_gpusym_request_t *r);
 
 /* Starts a call that has a team: MPI's request is active, and progress drives it. The lock is not held. */
 void coll_gpusym_request_start(coll_gpusym_request_t *r);
-/* Calls the fallback, staged where call.reason says so. Then coll_gpusym_request_fly(). */
+/* Calls the fallback, on bounce buffers if call.reason is set. The caller then calls coll_gpusym_request_fly(). */
 void coll_gpusym_request_forward(coll_gpusym_request_t *r);
-/* From now on progress drives a request that is forwarded, and in no list. MPI's request is active. */
+/* Hands a forwarded request, which is in no list, to progress. MPI's request is active. */
 void coll_gpusym_request_fly(coll_gpusym_request_t *r);
 
-/* Frees what is kept for requests, after the last one; progress is no longer made. */
+/* Frees cached requests and ends progress. No request exists any more. */
 void coll_gpusym_requests_fini(void);
 
 #endif

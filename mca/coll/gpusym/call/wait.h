@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Calls that wait for ranks: when it is time to look after these, and what the user is told.
+ * Calls that wait for ranks: when to check the health of peers and GPU, and what to report to the user.
  */
 #ifndef MCA_COLL_GPUSYM_CALL_WAIT_H
 #define MCA_COLL_GPUSYM_CALL_WAIT_H
@@ -15,7 +15,7 @@ typedef struct {
     uint64_t gap_ns;     /* between that and the one before */
 } coll_gpusym_health_t;
 
-/* To be asked at every poll. True: it is time to check, every 10 ms about. */
+/* Called at every poll. True about every 10 ms: a health check is due. */
 bool coll_gpusym_health_due(coll_gpusym_health_t *h);
 
 /* What a call waits for. */
@@ -28,13 +28,13 @@ typedef enum {
 
 /* How long a call has waited. Zeroed before its first use. */
 typedef struct {
-    uint64_t waited_ns; /* for ranks that had not come: as far as this rank was there to wait */
-    uint32_t step;      /* at which it waits, of call and set-up: waited_ns is of that */
-    uint32_t told;      /* how often that was told, here or by another rank */
+    uint64_t waited_ns; /* for missing ranks, while this rank was polling */
+    uint32_t step;      /* of call and set-up: waited_ns counts from its beginning */
+    uint32_t told;      /* reports so far, by this rank or another */
 } coll_gpusym_wait_t;
 
-/* A check by a call (seq: of its roll-call, where it is posted) that waits; gap_ns: time since the last. Tells the user now and
- * then which ranks are missing. True: it has waited as long as it may, and the user has been told. */
+/* A health check of a call that waits. seq: of its roll-call, if it is posted; gap_ns: time since the last check. Reports
+ * missing ranks to the user from time to time. True: the time limit has passed, and that has been reported. */
 bool coll_gpusym_wait_note(coll_gpusym_wait_t *w, const coll_gpusym_team_t *t, unsigned coll, uint64_t seq,
                            coll_gpusym_wait_for_t what, uint64_t gap_ns);
 

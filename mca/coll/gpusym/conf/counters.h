@@ -16,8 +16,8 @@ typedef struct {
     unsigned long long copied;                       /* of those, one-rank communicators: a copy */
     unsigned long long zero_copy;                    /* of the native ones: straight between users' buffers */
     unsigned long long resident;                     /* of the native ones: by a kernel that was there, without a launch */
-    unsigned long long late;                         /* of the native ones: that had left just before; launched */
-    unsigned long long staged;                       /* went through the host */
+    unsigned long long late;                         /* of the native ones: launched, the resident kernel had just retired */
+    unsigned long long staged;                       /* staged through host memory */
     unsigned long long reason[COLL_GPUSYM_REASONS];  /* of those, by reason */
     unsigned long long forwarded;                    /* host buffers: forwarded untouched */
 } coll_gpusym_counters_t;

@@ -17,8 +17,8 @@
 /* Those of this process; conf/params.c has units and ranges. */
 typedef struct {
     int priority;
-    const char *adopt;       /* which stock coll components to take in when only gpusym is named */
-    bool adopt_set;          /* the user has set it, to whatever */
+    const char *adopt;       /* stock coll components to adopt when only gpusym is named */
+    bool adopt_set;          /* the user has set it */
     unsigned oneshot_max;    /* largest message in bytes for agxll_r; 0: by the tuning table */
     /* By collective: enum gpusym_algorithm, COLL_GPUSYM_ALG_AUTO or _STAGED. Of what has no kernels: AUTO */
     int algorithm[COLL_GPUSYM_COLLS];

@@ -18,7 +18,7 @@ typedef struct {
     int algorithm;       /* that runs; -1: none yet */
     /* A resident kernel's part: see resident.h. */
     struct {
-        bool stays;      /* the kernel stays afterwards: the lane is not given back */
+        bool remains;    /* the kernel remains on the GPU afterwards: the lane is not given back */
         bool commanded;  /* nothing was launched: the kernel was there */
         bool late;       /* it was commanded, but had retired: launched */
         bool recalled;   /* it was commanded, and then all ranks agreed that the fallback does the call */

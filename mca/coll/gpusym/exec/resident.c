@@ -12,7 +12,7 @@
  * A program that synchronises its GPU between some of its calls waits for the kernel each time. So it must be worth that:
  * where it retires by itself, having stayed for longer after its last call than it had saved by those before, calls go
  * without for a while. If these have such pauses too, it is not the kernel that makes them, and it may go on. It must be
- * worth it as well where it retires to make place. All that unless the user has set how long kernels stay.
+ * worth it as well where it retires to make place. All that unless the user has set how long kernels remain.
  *
  * An all-reduce that is like the last one is commanded as soon as this rank has posted it: the GPU begins while the host
  * still reads what the peers have posted. If they are not in the same call, the kernel finds out by itself: lines of the
@@ -142,7 +142,7 @@ static void send_command(coll_gpusym_residents_t *all, const coll_gpusym_task_t 
     coll_gpusym_resident_t *s = find_place(all, task);
     const uint32_t epoch = (uint32_t)epoch_of(coll_gpusym_task_team(task)), skip = epoch - s->epoch - 1;
     l->lane = s->lane;
-    l->resident.stays = l->resident.commanded = true;
+    l->resident.remains = l->resident.commanded = true;
     l->algorithm = s->algorithm;
     s->lane = NULL;
     s->epoch = epoch;
@@ -247,7 +247,7 @@ void coll_gpusym_resident_prepare(coll_gpusym_residents_t *all, const coll_gpusy
     p->work.nblocks = 1;
     p->work.nthreads = 0 != coll_gpusym_params.threads ? p->work.nthreads : gpusym_tuning_resident_threads();
     p->work.linger_ns = linger_ns();
-    l->resident.stays = true;
+    l->resident.remains = true;
     s->kernel = p->kernel;
     s->coll = coll_gpusym_task_coll(task);
     s->algorithm = p->algorithm;

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Resident kernels: between two small calls of a communicator a kernel may stay on the GPU, and take the next call's
+ * Resident kernels: between two small calls of a communicator a kernel may remain on the GPU, and take the next call's
  * command from a doorbell, without a launch.
  */
 #ifndef MCA_COLL_GPUSYM_EXEC_RESIDENT_H
@@ -55,10 +55,10 @@ bool coll_gpusym_resident_relaunch(coll_gpusym_residents_t *all, const coll_gpus
 /* The call is done: the kernel has its lane again. Not well: the kernel is dismissed. */
 void coll_gpusym_resident_done(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l,
                                bool well);
-/* Another kernel of the communicator is about to be launched, with p: resident ones stay beside it, if there is a
+/* Makes room for the launch of p, another kernel of the communicator: resident kernels remain if there is a
  * multiprocessor for all. */
 void coll_gpusym_resident_make_room(coll_gpusym_residents_t *all, const coll_gpusym_team_t *t, const coll_gpusym_plan_t *p);
-/* The communicator ends: its kernels are dismissed. */
+/* Dismisses all kernels of a communicator, at its end. */
 void coll_gpusym_residents_end(coll_gpusym_residents_t *all);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The way through host memory: a call whose device buffers are replaced by bounce buffers, and given to the fallback.
+ * The path through host memory: calls the fallback with bounce buffers in place of device buffers.
  */
 #ifndef MCA_COLL_GPUSYM_BOUNCE_H
 #define MCA_COLL_GPUSYM_BOUNCE_H
@@ -23,8 +23,8 @@ typedef struct {
 
 /*
  * Makes the bounce buffers, copies into them what the call reads, and makes *on_host the same call on them. A buffer in host
- * memory stays as it is. MPI error code: on failure nothing is held, and the user has been told.
- * The datatypes' gaps are neither read nor written, on either side: other calls may be using them.
+ * memory is used itself. MPI error code: on failure nothing is held, and the user has been told.
+ * The datatypes' gaps are neither read nor written, on either side: other calls may use them.
  */
 int coll_gpusym_bounce_begin(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b,
                              coll_gpusym_args_t *on_host);

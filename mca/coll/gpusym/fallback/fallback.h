@@ -49,10 +49,10 @@ OBJ_CLASS_DECLARATION(coll_gpusym_fallback_t);
 
 /* Saves and retains the functions that the communicator has now. */
 void coll_gpusym_fallback_save(coll_gpusym_fallback_t *f, struct ompi_communicator_t *comm);
-/* The first function that we cannot do without and that no module serves; NULL: none is missing. */
+/* Returns the first required function that no module serves; NULL: none is missing. */
 const char *coll_gpusym_fallback_missing(const coll_gpusym_fallback_t *f);
 
-/* From now on all calls of the communicator are forwarded; whether they are. Any thread. */
+/* Sets, and tells, that all calls of the communicator are forwarded. Any thread. */
 static inline void coll_gpusym_forward_all(coll_gpusym_fallback_t *f)
 {
     __atomic_store_n(&f->forwards_all, true, __ATOMIC_RELAXED);

@@ -8,14 +8,14 @@
 
 #include "mca/coll/gpusym/plan/task.h"
 
-/* What must be alike on all ranks, in one word: the call, and the user's tuning. */
+/* Returns a hash of what must be the same on all ranks: the call, and the user's tuning. */
 uint32_t coll_gpusym_plan_hash(const coll_gpusym_segments_t *k);
-/* Whether there are kernels for a team in which not all ranks reach all: the same on all ranks. The team is set up. */
+/* Whether kernels can do the call where not all ranks reach each other. The same on all ranks. The team is set up. */
 bool coll_gpusym_plan_reaches(coll_gpusym_task_t *task);
-/* Makes p the plan for this start: a kept one, of which only peers' buffers may have moved, or a new one. The epoch of p->work
- * is left to the caller. False: as coll_gpusym_zero_copy_map. */
+/* Sets p to the plan of this start: the kept one, with the peers' current buffers, or a new one. The caller sets the epoch
+ * of p->work. False: as coll_gpusym_zero_copy_map. */
 bool coll_gpusym_plan_get(coll_gpusym_task_t *task, coll_gpusym_plan_t *p, int *corrupt);
-/* Frees a plan, NULL too, which no call uses any more. */
+/* Frees a plan that no call uses; NULL is allowed. */
 void coll_gpusym_plan_free(coll_gpusym_plan_t *plan);
 
 #endif

@@ -16,20 +16,20 @@ typedef struct {
     uint64_t width, pitch, rows; /* bytes */
 } coll_gpusym_rows_t;
 
-/* What a call is for the kernels, as far as this rank knows. */
+/* A call in the kernels' terms, from what this rank knows. */
 typedef struct {
     const coll_gpusym_args_t *args; /* not owned, nor is team: both outlive it */
     coll_gpusym_team_t *team;
     gpusym_mem_t where;        /* a buffer on our GPU */
     bool out_local;            /* the output is memory of our GPU, neither managed nor the host's */
-    int reason;                /* enum coll_gpusym_reason: why this rank has it staged; -1: it need not be */
+    int reason;                /* enum coll_gpusym_reason: why this rank wants the call staged; -1: it does not */
     const void *in;
     void *out;
     uint64_t in_id, out_id;    /* of their allocations, gpusym_mem_t.id */
     uint64_t in_bytes, out_bytes; /* extents of what is read and written there */
     uint64_t bytes;            /* as gpusym_work_t.bytes, before all ranks have posted theirs */
     uint64_t balance;          /* gpusym_post_t.balance */
-    uint32_t counts;           /* reduce_scatter: a hash of the ranks' parts, which all must give alike */
+    uint32_t counts;           /* reduce_scatter: a hash of the ranks' parts, which all ranks must pass alike */
     bool exact;                /* ... which must be the same on all ranks */
     bool in_place;             /* in and out may overlap */
     unsigned op, type;         /* of kernels.def; bytes are moved as GPUSYM_T_U8 */
@@ -65,16 +65,16 @@ static inline uint64_t coll_gpusym_segments_scratch_bytes(const coll_gpusym_segm
 {
     return coll_gpusym_rows_bytes(&k->pack) + coll_gpusym_rows_bytes(&k->unpack);
 }
-/* Puts in and out there. */
+/* Points in and out into the scratch memory. */
 void coll_gpusym_segments_scratch(coll_gpusym_segments_t *k, char *scratch);
 
-/* Whether zero copy needs peers to map the input, the output of every rank. */
+/* Sets whether zero copy maps every rank's input, and its output, at the peers. */
 void coll_gpusym_segments_maps(unsigned coll, bool *in, bool *out);
-/* With all entries read: whether all ranks can, and the collective may. */
+/* Whether all ranks can do this collective by zero copy. All entries have been read. */
 bool coll_gpusym_segments_zero_copy(unsigned coll, const gpusym_rollcall_read_t *read);
 
-/* Fills in what the collective is: in, out, segments, ranks. w->rank and w->nranks are set; bytes: agreed by all ranks;
- * sizes: NULL where all that is sent is taken. */
+/* Fills in the buffers, segments and ranks of the descriptor; w->rank and w->nranks are set. bytes: agreed by all ranks.
+ * sizes: NULL where every rank receives all that is sent to it. */
 void coll_gpusym_segments_work(const coll_gpusym_segments_t *k, uint64_t bytes, const coll_gpusym_pair_sizes_t *sizes,
                                gpusym_work_t *w);
 /* Sets the paths that the channels of a schedule (enum gs_schedule_kind; -1: none) take. w->rank, w->nranks are set. */
@@ -83,13 +83,13 @@ void coll_gpusym_segments_paths(const coll_gpusym_segments_t *k, int schedule, g
 bool coll_gpusym_segments_channels(const gpusym_tuning_choice_t *choice, const gpusym_work_t *slot);
 /* Whether the slot has room for what copy engines need for a call of that many bytes. */
 bool coll_gpusym_segments_copies(unsigned coll, uint64_t bytes, const gpusym_work_t *slot);
-/* What this rank sends to each rank of the team, and takes from each, in bytes, by its own arguments. The collective
- * reduces nothing. */
+/* Sets the bytes that this rank sends to each rank of the team, and receives from each, by its own arguments. The
+ * collective reduces nothing. */
 void coll_gpusym_segments_sizes(const coll_gpusym_segments_t *k, uint64_t *send, uint64_t *recv);
 /* Whether a collective moves bytes and reduces none. */
 bool coll_gpusym_segments_moves(unsigned coll);
 
-/* A communicator of one rank: copies what comes out; *rv is the MPI error code. False: a plain copy cannot do it. */
+/* Does a call of a one-rank communicator by a copy; *rv is the MPI error code. False: a plain copy cannot do it. */
 bool coll_gpusym_segments_alone(const coll_gpusym_args_t *args, const gpusym_mem_t *where, int *rv);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Calls of which not all that is sent is taken: what goes between any two ranks then.
+ * Calls in which a rank sends more than its peer receives: the bytes that go between each pair of ranks.
  */
 #ifndef MCA_COLL_GPUSYM_PLAN_SIZES_H
 #define MCA_COLL_GPUSYM_PLAN_SIZES_H
@@ -11,17 +11,17 @@
 /* One call's exchange of sizes. */
 typedef struct coll_gpusym_sizes coll_gpusym_sizes_t;
 
-/* Begins to tell all ranks this one's sizes; all ranks do so in the same call. k: not owned, and outlives it. *sizes is the
- * caller's to free, also where it failed (false); NULL: no memory. */
+/* Starts the exchange of sizes, in the same call on all ranks. k: not owned, and outlives *sizes. The caller frees *sizes,
+ * also after a failure (false); NULL: no memory. */
 bool coll_gpusym_sizes_start(const coll_gpusym_segments_t *k, coll_gpusym_sizes_t **sizes);
-/* 1: all ranks have told theirs, and it is agreed what goes between any two, *max_bytes at most; 0: not yet; negative: failed.
- * Never waits. */
+/* 1: the sizes between each pair of ranks are agreed, and *max_bytes is the largest; 0: in progress; negative: failed. Never
+ * waits. */
 int coll_gpusym_sizes_poll(coll_gpusym_sizes_t *sizes, uint64_t *max_bytes);
-/* What is agreed for this rank. NULL where sizes is. */
+/* Returns the agreed sizes of this rank; NULL where sizes is NULL. */
 const coll_gpusym_pair_sizes_t *coll_gpusym_sizes_agreed(const coll_gpusym_sizes_t *sizes);
-/* Whether something sent to this rank is longer than what it takes. NULL: no. */
+/* Whether a rank sends this one more than it receives. sizes NULL: no. */
 bool coll_gpusym_sizes_truncated(const coll_gpusym_sizes_t *sizes);
-/* NULL is fine. */
+/* Frees an exchange; NULL is allowed. */
 void coll_gpusym_sizes_free(coll_gpusym_sizes_t *sizes);
 
 #endif

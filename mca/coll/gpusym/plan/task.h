@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * One start of a call, as plans and launches know it: what this rank has, and what all ranks have agreed.
+ * One start of a call, for plans and launches: what this rank has, and what all ranks have agreed on.
  */
 #ifndef MCA_COLL_GPUSYM_PLAN_TASK_H
 #define MCA_COLL_GPUSYM_PLAN_TASK_H

@@ -8,18 +8,18 @@
 
 #include "mca/coll/gpusym/plan/task.h"
 
-/* Offers the call's buffers, as far as they can be: fills in the keys, offsets and flags of what is to be posted. Buffers stay
- * pinned until coll_gpusym_zero_copy_withdraw. */
+/* Offers the buffers of the call that peers can map: fills in the keys, offsets and flags of the post. The buffers are
+ * pinned until coll_gpusym_zero_copy_withdraw(). */
 void coll_gpusym_zero_copy_offer(coll_gpusym_task_t *task, gpusym_post_t *post);
-/* Takes back what was offered. */
+/* Unpins the buffers that were offered. */
 void coll_gpusym_zero_copy_withdraw(coll_gpusym_task_t *task);
-/* With all entries read: whether the call may go by zero copy, as far as all ranks have posted. */
+/* Whether the call may use zero copy, by the posts of all ranks. All entries have been read. */
 bool coll_gpusym_zero_copy_possible(const coll_gpusym_task_t *task);
 
-/* Maps all that the peers offer into w->peer_in and w->peer_out. voted: all ranks have done so before, and the buffers'
- * owners keep them. False: it cannot be mapped; *corrupt is then -1, or a rank that cannot have offered what it posted. */
+/* Maps the buffers that the peers offer, into w->peer_in and w->peer_out. voted: all ranks have mapped them before, and their
+ * owners keep them. False: a buffer cannot be mapped; *corrupt is -1, or the rank whose post is corrupt. */
 bool coll_gpusym_zero_copy_map(coll_gpusym_task_t *task, gpusym_work_t *w, bool voted, int *corrupt);
-/* All ranks have mapped what this call offers: that need not be voted on again. */
+/* Notes that all ranks have mapped the buffers that this call offers: later calls need no vote on them. */
 void coll_gpusym_zero_copy_mapped(coll_gpusym_task_t *task);
 
 #endif

@@ -150,8 +150,8 @@ static bool take_slot(coll_gpusym_team_t *t, const gpu_address_t *all, int class
     return 0 != t->host.max_blocks;
 }
 
-/* Classes of this rank's links, [nranks], as far as they matter: NVLinks that are alike count as one, whoever says so. So
- * where the driver alone tells that they are (NVSwitch), or there are but two ranks, no rank loads the topology. */
+/* Classes of this rank's links, [nranks], as far as they matter: equal NVLinks have one class, from whichever source. So no
+ * rank loads the topology where the driver alone shows that all are equal (NVSwitch), or where there are two ranks. */
 static void find_links(const coll_gpusym_team_t *t, const gpu_address_t *all, uint8_t *link)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
@@ -187,10 +187,10 @@ static const char *describe_links(const coll_gpusym_team_t *t, const uint8_t *li
     return text;
 }
 
-/* What a rank says of its link to itself: it has none to somebody, for want of a descriptor. */
+/* The class of a rank's link to itself where it lacks a link to a peer because it has no file descriptor left. */
 #define LINK_NO_FD GPUSYM_LINK_NONE
 
-/* The first rank that says so; -1: none. Makes these links what they are. */
+/* Returns the first rank with LINK_NO_FD; -1: none. Resets these links to GPUSYM_LINK_SELF. */
 static int find_lack(coll_gpusym_team_t *t)
 {
     int first = -1;

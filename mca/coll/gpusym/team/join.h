@@ -8,15 +8,15 @@
 
 #include "mca/coll/gpusym/team/state.h"
 
-/* Second step: every rank's buffers lie on its GPU; where: one of ours. 1: done, team->reason is set where it
- * cannot be; 0: not yet; negative: failed. Never waits. */
+/* Polls the second step. where: a buffer of this rank, on its GPU; every rank has one. 1: done, and team->reason is set if
+ * kernels cannot be used; 0: in progress; negative: failed. Never waits. */
 int coll_gpusym_team_join(coll_gpusym_team_t *team, const gpusym_mem_t *where);
-/* Whether mem can be used by kernels of this team's GPU (of the process's heap, before the second step). Local. */
+/* Whether kernels on this team's GPU (before the second step: on that of the process's heap) can use mem. Local. */
 bool coll_gpusym_team_owns(coll_gpusym_team_t *team, const gpusym_mem_t *mem);
 /* Takes `epochs` epochs for the call in flight, clearing the slots when the counter would wrap (collective then). */
 int coll_gpusym_team_epochs(coll_gpusym_team_t *team, uint64_t epochs, uint32_t *first);
 
-/* Gives back what the second step took. */
+/* Frees what the second step has made. */
 void coll_gpusym_team_leave(coll_gpusym_team_t *team);
 
 #endif

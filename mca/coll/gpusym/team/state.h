@@ -1,9 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * What a communicator shares with its peers. Made in two steps, each when all ranks are there: at the first collective
- * (bootstrap: the ranks' addresses, the lines of the roll-call), and at the first call in which all ranks have device
- * buffers (join: the heap, the slots). Both go on by being polled: a nonblocking call must not wait for its peers.
+ * What the ranks of a communicator share. Set-up has two steps, both collective and polled, since a nonblocking call must
+ * not wait for its peers. Bootstrap, at the first collective: the ranks' addresses, the lines of the roll-call. Join, at the
+ * first call in which all ranks have device buffers: the heap, the slots.
  */
 #ifndef MCA_COLL_GPUSYM_TEAM_STATE_H
 #define MCA_COLL_GPUSYM_TEAM_STATE_H
@@ -32,7 +32,7 @@ typedef struct {
     struct ompi_request_t *exchange;  /* an allgather of the fallback in flight; NULL: none */
     void *mine, *all;                 /* its buffers; owned */
     uint8_t my_vote, *votes;          /* [nranks]; owned */
-    uint8_t my_link[GPUSYM_TEAM_MAX]; /* what this rank says of its links, see coll_gpusym_host_team_t.link */
+    uint8_t my_link[GPUSYM_TEAM_MAX]; /* classes of this rank's links; see coll_gpusym_host_team_t.link */
 } coll_gpusym_bootstrap_t;
 
 /* The ranks of one host: their roll-call, and what their kernels use. */
@@ -40,7 +40,7 @@ typedef struct {
     /* From the bootstrap. */
     gpusym_rollcall_t rc;       /* valid while the team's reason < 0 or became so after the second step */
     coll_gpusym_peer_t **peers; /* [nranks] the ranks' processes; the array is owned */
-    uint64_t key;               /* of our line: names the communicator to processes that look for it; not 0 */
+    uint64_t key;               /* of our line: identifies the communicator to its processes; not 0 */
     bool has_line;
     bool joined;                /* all ranks have mapped all lines: peers read ours */
     bool threads;               /* some rank may be in several calls at once: calls take launch tokens */
@@ -60,7 +60,7 @@ typedef struct {
      * that is not made by kernels then. Modulo 2^64; the sum is at least 1. */
     uint64_t epoch_base;
     gpusym_work_t work;    /* peers and layout filled in */
-    /* Which ranks reach which, agreed: link[a][b] is a link class of topo/links.h, the smaller of both directions. */
+    /* Agreed: the link class (topo/links.h) between ranks a and b, the lower of both directions. */
     uint8_t link[GPUSYM_TEAM_MAX][GPUSYM_TEAM_MAX];
     bool all_reach;        /* else only along the rings, and work.peer[r] is NULL for a rank that this one does not reach */
     bool no_zero_copy;     /* not all GPUs reach each other: agreed by all */
@@ -76,8 +76,8 @@ typedef struct coll_gpusym_team {
     uint32_t nranks, rank;
     int reason;  /* enum coll_gpusym_reason for which every call is staged, agreed by all ranks; -1: none */
     bool none;   /* no rank has a device: every call is forwarded, once those in flight are over */
-    bool broken; /* a call failed: flags and epochs are no longer alike, every further call is refused */
-    bool open;   /* the bootstrap is over (host.joined, or reason says why not), and not broken: host buffers' short way */
+    bool broken; /* a call failed: flags and epochs differ between ranks, and every further call is refused */
+    bool open;   /* for the short path of host buffers: bootstrapped (host.joined, or reason is set), and not broken */
     coll_gpusym_host_team_t host;
     coll_gpusym_bootstrap_t boot;
 } coll_gpusym_team_t;
