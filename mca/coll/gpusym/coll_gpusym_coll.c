@@ -37,8 +37,8 @@ static inline void complete_args(coll_gpusym_args_t *a)
 }
 
 #define FIELD_ITSELF(type, field) field,
-/* The blocking form. Both it and the nonblocking one have a short way, see coll_gpusym_host.h; what is not so short is a
- * function of its own, so that its struct of arguments costs the short way nothing. COMM: the parameter for the
+/* The blocking form. It and the nonblocking one have a short path, see coll_gpusym_host.h. The full path is a function of
+ * its own, so that its struct of arguments costs the short path nothing. COMM: the parameter for the
  * communicator and the comma behind it, if there is one; FALLBACK: the call of the fallback. */
 #define BLOCKING(ID, name, FIELDS, COMM, FALLBACK)                                                               \
     static __attribute__((noinline)) int name##_in_full(FIELDS(COLL_GPUSYM_PARAM)                                \

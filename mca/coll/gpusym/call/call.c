@@ -17,7 +17,7 @@
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/shm/fd.h"
 
-/* How much longer than the kernel's own limit the host waits for a kernel that was told to end. */
+/* How much longer than the kernel's own limit the host waits for a kernel to retire. */
 #define GRACE_NS 5000000000ull
 
 uint32_t coll_gpusym_in_flight;
@@ -81,7 +81,7 @@ static void leave_to_fallback(coll_gpusym_call_t *call, int reason)
     call->state = COLL_GPUSYM_CALL_FALLBACK;
 }
 
-/* Ends the call with an error, or, while a kernel runs, tells that to retire and waits for it. The peers are told. */
+/* Ends the call with an error, or, while a kernel runs, makes it retire and waits for that. The peers are notified. */
 static void give_up(coll_gpusym_call_t *call)
 {
     coll_gpusym_team_t *t = call->engine->team;
@@ -285,7 +285,7 @@ static void begin_call(coll_gpusym_call_t *call)
     coll_gpusym_team_t *t = call->engine->team;
     const int bootstrapped = t->broken ? -1 : coll_gpusym_team_bootstrap(t);
 
-    if (bootstrapped < 0) { /* what went wrong has been told */
+    if (bootstrapped < 0) { /* the failure has been reported */
         call->error = MPI_ERR_OTHER;
         end_call(call);
     } else if (0 == bootstrapped) {

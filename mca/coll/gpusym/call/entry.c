@@ -90,7 +90,7 @@ static bool do_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a
     coll_gpusym_where(comm, dev, a, &smem, &rmem);
     const bool host = !coll_gpusym_on_gpu(&smem) && !coll_gpusym_on_gpu(&rmem);
     if (has_comm(a)) { /* else any thread may be in that */
-        e->host_lately = host && !inter; /* the short way knows no remote ranks */
+        e->host_lately = host && !inter; /* the short path does not know remote ranks */
     }
     if (host) {
         count_forwarded(a);

@@ -156,7 +156,8 @@ static void message_over(internal_t *r)
  * try again and again unless the call itself fails. */
 enum { BY_FALLBACK = 1, BY_MESSAGES, REFUSED };
 
-/* Now and then: whether a rank has died, which is told to the user, and ends it. Messages alone would wait for ever. */
+/* From time to time, checks whether a rank has died. If so, reports it to the user and ends the call: messages alone would
+ * wait for ever. */
 static bool is_rank_lost(internal_t *r)
 {
     char name[GPUSYM_COMM_LABEL_MAX];

@@ -128,7 +128,7 @@ static void describe_rank(const coll_gpusym_team_t *t, uint32_t r, bool known, c
            seen->label, 1e-9 * (double) seen->age_ns);
 }
 
-/* All ranks that the call waits for, in words; the highest mark of what another rank has told of this wait. */
+/* All ranks that the call waits for, in words; the highest mark of another rank's reports of this wait. */
 static uint64_t describe_missing(const waiter_t *w, char *buf, size_t size)
 {
     const coll_gpusym_team_t *t = w->team;
@@ -163,7 +163,7 @@ static void tell_missing(coll_gpusym_wait_t *wait, const waiter_t *w)
 {
     const coll_gpusym_team_t *t = w->team;
     const uint64_t seq = t->host.rc.seq + (COLL_GPUSYM_WAIT_POST == w->what);
-    const uint64_t mark = seq << 16 | wait->step << 8 | ++wait->told; /* rises with all three */
+    const uint64_t mark = seq << 16 | wait->step << 8 | ++wait->reports; /* rises with all three */
     char name[GPUSYM_COMM_LABEL_MAX], missing[1024], number[48] = "";
 
     if (describe_missing(w, missing, sizeof missing) >= mark) {
@@ -193,7 +193,7 @@ bool coll_gpusym_wait_note(coll_gpusym_wait_t *wait, const coll_gpusym_team_t *t
 
     if (step != wait->step) { /* the ranks came: it is others, or the same at another step, that it waits for */
         wait->step = step;
-        wait->waited_ns = wait->told = 0;
+        wait->waited_ns = wait->reports = 0;
     }
     wait->waited_ns += gap_ns < GAP_NS ? gap_ns : GAP_NS;
     if (c->timeout_host > 0 && (double) wait->waited_ns > c->timeout_host * 1e9) {
@@ -202,8 +202,8 @@ bool coll_gpusym_wait_note(coll_gpusym_wait_t *wait, const coll_gpusym_team_t *t
                          coll_gpusym_mpi_name(coll), missing, c->timeout_host);
         return true;
     }
-    if (c->warn > 0 && wait->told < 40 &&
-        (double) wait->waited_ns >= c->warn * 1e9 * (double) (1ull << wait->told) + (double) (t->rank * STAGGER_NS)) {
+    if (c->warn > 0 && wait->reports < 40 &&
+        (double) wait->waited_ns >= c->warn * 1e9 * (double) (1ull << wait->reports) + (double) (t->rank * STAGGER_NS)) {
         tell_missing(wait, &w);
     }
     return false;

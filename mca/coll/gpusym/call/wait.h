@@ -30,7 +30,7 @@ typedef enum {
 typedef struct {
     uint64_t waited_ns; /* for missing ranks, while this rank was polling */
     uint32_t step;      /* of call and set-up: waited_ns counts from its beginning */
-    uint32_t told;      /* reports so far, by this rank or another */
+    uint32_t reports;   /* so far, by this rank or another */
 } coll_gpusym_wait_t;
 
 /* A health check of a call that waits. seq: of its roll-call, if it is posted; gap_ns: time since the last check. Reports

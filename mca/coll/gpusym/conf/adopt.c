@@ -158,7 +158,7 @@ static void adopt_dynamic(const char *adopt)
     }
 }
 
-/* A name in coll_gpusym_adopt that is nowhere is a mistake to be told. */
+/* Reports names in coll_gpusym_adopt that are no component. */
 static void check_names(const char *adopt)
 {
     char name[MCA_BASE_MAX_COMPONENT_NAME_LEN + 1];

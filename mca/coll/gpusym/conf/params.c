@@ -100,7 +100,7 @@ static int register_algorithm(unsigned coll)
     return gpusym_var_choice(&group, name, GPUSYM_VAR_EVERY_CALL, choices, FIELD(algorithm[coll]), doc);
 }
 
-/* The algorithm of a collective without kernels stays auto. */
+/* The algorithm of a collective without kernels is auto. */
 static int register_algorithms(void)
 {
     int ret = OMPI_SUCCESS;

@@ -82,7 +82,7 @@ static uint64_t epoch_of(const coll_gpusym_team_t *t)
     return t->host.epoch_base + t->host.rc.seq;
 }
 
-/* Whether a resident kernel can be told of that epoch. */
+/* Whether a command to a resident kernel can carry that epoch. */
 static bool epoch_near(const coll_gpusym_team_t *t, const coll_gpusym_resident_t *s)
 {
     const uint64_t epoch = epoch_of(t);
@@ -159,7 +159,7 @@ static bool is_kind(const coll_gpusym_segments_t *k, const coll_gpusym_resident_
     return k->op == s->work.op && k->type == s->work.type && k->out_local == (0 != s->work.out_local);
 }
 
-/* Whether its segments are those of a call. All-reduce has none: its kernel is told of the length. */
+/* Whether its segments are those of a call. All-reduce has none: the command carries its length. */
 static bool has_segments(const coll_gpusym_task_t *task, const coll_gpusym_resident_t *s, const gpusym_work_t *w)
 {
     const gpusym_work_t *mine = &s->work;

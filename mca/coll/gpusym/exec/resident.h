@@ -38,7 +38,7 @@ bool coll_gpusym_resident_may(const coll_gpusym_task_t *task, const coll_gpusym_
 /* For such a call, planned and with its epoch: true if the kernel is here, and has been sent the command; l->lane is set. */
 bool coll_gpusym_resident_command(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l,
                                   const coll_gpusym_plan_t *p);
-/* The short way, without a plan: the call is like the last one of a kernel that is here. */
+/* The same without a plan, for a call like the last one of the kernel. */
 bool coll_gpusym_resident_command_same(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l);
 /* For a call that has just been posted: sends the command, if the call is like the last one of a kernel that is here; l->lane
  * is set then, and the call goes on as if it were not. */

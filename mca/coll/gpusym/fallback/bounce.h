@@ -23,7 +23,7 @@ typedef struct {
 
 /*
  * Makes the bounce buffers, copies into them what the call reads, and makes *on_host the same call on them. A buffer in host
- * memory is used itself. MPI error code: on failure nothing is held, and the user has been told.
+ * memory is used itself. MPI error code: on failure nothing is held, and it has been reported to the user.
  * The datatypes' gaps are neither read nor written, on either side: other calls may use them.
  */
 int coll_gpusym_bounce_begin(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b,

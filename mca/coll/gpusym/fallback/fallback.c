@@ -28,7 +28,7 @@ static void fallback_destruct(coll_gpusym_fallback_t *f)
 OBJ_CLASS_INSTANCE(coll_gpusym_fallback_t, mca_coll_base_module_t, fallback_construct, fallback_destruct);
 
 /* Retains each module: it must outlive ours even where ours hides all that it does. A collective that the communicator
- * lacks (scan on an intercommunicator) stays NULL. */
+ * lacks (scan on an intercommunicator) is NULL. */
 void coll_gpusym_fallback_save(coll_gpusym_fallback_t *f, struct ompi_communicator_t *comm)
 {
     const mca_coll_base_comm_coll_t *coll = comm->c_coll;

@@ -40,7 +40,7 @@ uint32_t coll_gpusym_plan_hash(const coll_gpusym_segments_t *k)
     return hash;
 }
 
-/* What the call looks like to all of its ranks. */
+/* The call, as all of its ranks know it. */
 static gpusym_tuning_call_t describe_call(const coll_gpusym_task_t *task)
 {
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);

@@ -19,7 +19,7 @@ typedef struct {
 /* What a communicator knows of its peers' buffers, from one call to the next. Zeroed before its first use. */
 typedef struct {
     bool refused;          /* a rank could not map a peer's buffer: agreed by all, no zero copy from then on */
-    bool told_unavailable; /* that a requested algorithm is not available; told once */
+    bool told_unavailable; /* it has been reported that a requested algorithm is not available */
     /* By rank, for its input and its output: the last key, and where that allocation is mapped: which holds as long as the
      * rank posts that key. Saves a lookup under a lock for each. */
     struct {

@@ -55,7 +55,7 @@ static int need_heap(gpusym_gpu_t *gpu)
     return reasons[gpusym_heap_need(gpu)];
 }
 
-/* Our part: GPU, heap, slot. What fails is told to all. */
+/* This rank's part: GPU, heap, slot. A failure is sent to all ranks. */
 static void describe_gpu(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_address_t *h)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
@@ -156,13 +156,13 @@ static void find_links(const coll_gpusym_team_t *t, const gpu_address_t *all, ui
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     uint8_t least = GPUSYM_LINK_SELF, most = GPUSYM_LINK_NONE; /* of links to other GPUs */
-    bool told = true;
+    bool known = true; /* the driver knows all classes */
     for (uint32_t r = 0; r < t->nranks; r++) {
         const int class = r == t->rank ? (int)GPUSYM_LINK_SELF : dev->gpu_link(t->host.gpu, &all[r].place);
-        told = told && class >= 0;
+        known = known && class >= 0;
         link[r] = class >= 0 ? (uint8_t)class : GPUSYM_LINK_NUMA;
     }
-    for (uint32_t r = 0; !told && t->nranks > 2 && r < t->nranks; r++) {
+    for (uint32_t r = 0; !known && t->nranks > 2 && r < t->nranks; r++) {
         const uint8_t class = gpusym_topo_link(&all[t->rank].place, &all[r].place);
         link[r] = class > link[r] ? class : link[r];
     }
@@ -441,7 +441,7 @@ int coll_gpusym_team_epochs(coll_gpusym_team_t *t, uint64_t epochs, uint32_t *fi
 {
     const uint64_t epoch = t->host.epoch_base + t->host.rc.seq;
     if (epoch + epochs > GPUSYM_EPOCH_MAX) {
-        /* Old flags would look like new ones: clear the slots while no rank writes to them. */
+        /* Old flags would pass for new ones: clear the slots while no rank writes to them. */
         const int arrived = t->fallback->saved.barrier(t->fallback->comm, t->fallback->saved.barrier_module);
         const int cleared = gpusym_current.dev->mem_zero(t->host.gpu, t->host.work.peer[t->rank], t->host.slot_size);
         const int left = t->fallback->saved.barrier(t->fallback->comm, t->fallback->saved.barrier_module); /* whatever failed: the others are in it */

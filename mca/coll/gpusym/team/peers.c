@@ -71,7 +71,7 @@ static struct {
     coll_gpusym_peer_t *first;
     card_t card;    /* ours */
     bool published; /* that */
-    bool warned;    /* the user has been told of a mistake */
+    bool warned;    /* a mistake has been reported to the user */
 } peers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- ours ---- */
@@ -209,7 +209,7 @@ static int find_odd_rank(coll_gpusym_peer_t *const *peer, int n, int a, int b, u
     return with_a < with_b ? a : b;
 }
 
-/* The first value in which ranks differ, in words: `why` stays "" where there is none. */
+/* Describes the first value in which ranks differ; leaves `why` as "" where there is none. */
 static void find_difference(coll_gpusym_peer_t *const *peer, int n, char *why, size_t size)
 {
     char odd_value[96], value[96];
