@@ -84,7 +84,7 @@ while read -r name; do
     [ "$without" -gt 0 ] || fail "$name: gpusym was not there"
     [ "$without" -le $most_without ] || fail "$name: without a device more than $most_without"
     case $name in
-        neighbor_* | ineighbor_* | alltoallw | ialltoallw) ;; # neighbours, and types for each peer: not by the short way
+        neighbor_* | ineighbor_* | alltoallw | ialltoallw) ;; # neighbours, and types for each peer: not by the short path
         *) [ "$with" -le $most_with ] || fail "$name: with a device more than $most_with" ;;
     esac
 done <"$dir/auto.names"
