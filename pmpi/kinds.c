@@ -34,7 +34,7 @@ static size_t next_word(const char **text, const char *end, char separator)
     return length;
 }
 
-static bool is(const char *word, size_t length, const char *what)
+static bool word_is(const char *word, size_t length, const char *what)
 {
     return strlen(what) == length && 0 == memcmp(word, what, length);
 }
@@ -44,12 +44,12 @@ static bool kind_is_device(const char *text, const char *end)
 {
     const char *word = text;
 
-    if (!is(word, next_word(&text, end, ':'), KIND)) {
+    if (!word_is(word, next_word(&text, end, ':'), KIND)) {
         return false;
     }
     while (text < end) {
         word = text;
-        if (is(word, next_word(&text, end, ':'), RESTRICTOR)) {
+        if (word_is(word, next_word(&text, end, ':'), RESTRICTOR)) {
             return true;
         }
     }
@@ -89,7 +89,7 @@ static bool kinds_of(MPI_Info info, char value[MPI_MAX_INFO_VAL + 1])
  * *made is true and the caller frees it. What mpool_hints said before is about host memory, and is lost. On an error,
  * whose handler has been called, `info` itself: the memory is the host's then.
  */
-static MPI_Info translate(MPI_Info info, bool *made)
+static MPI_Info translate_info(MPI_Info info, bool *made)
 {
     char value[MPI_MAX_INFO_VAL + 1];
     MPI_Info copy;
@@ -107,7 +107,7 @@ static MPI_Info translate(MPI_Info info, bool *made)
     return copy;
 }
 
-static void end(MPI_Info *info, bool made)
+static void free_translation(MPI_Info *info, bool made)
 {
     if (made) {
         (void) PMPI_Info_free(info);
@@ -119,20 +119,20 @@ static void end(MPI_Info *info, bool made)
 int MPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *baseptr)
 {
     bool made;
-    MPI_Info ours = translate(info, &made);
+    MPI_Info ours = translate_info(info, &made);
     const int rc = PMPI_Alloc_mem(size, ours, baseptr);
 
-    end(&ours, made);
+    free_translation(&ours, made);
     return rc;
 }
 
 int MPI_Win_allocate(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win)
 {
     bool made;
-    MPI_Info ours = translate(info, &made);
+    MPI_Info ours = translate_info(info, &made);
     const int rc = PMPI_Win_allocate(size, disp_unit, ours, comm, baseptr, win);
 
-    end(&ours, made);
+    free_translation(&ours, made);
     return rc;
 }
 
@@ -140,10 +140,10 @@ int MPI_Win_allocate(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm,
 int MPI_Win_allocate_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win)
 {
     bool made;
-    MPI_Info ours = translate(info, &made);
+    MPI_Info ours = translate_info(info, &made);
     const int rc = PMPI_Win_allocate_c(size, disp_unit, ours, comm, baseptr, win);
 
-    end(&ours, made);
+    free_translation(&ours, made);
     return rc;
 }
 #endif

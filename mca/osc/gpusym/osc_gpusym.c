@@ -29,7 +29,7 @@
 
 #define VERBOSE(...) opal_output_verbose(1, ompi_osc_base_framework.framework_output, "osc:gpusym: " __VA_ARGS__)
 
-/* Above all others (Open MPI's have 101 at most, unless they are told otherwise): the user asked for us by name. */
+/* Above all others (Open MPI's have 101 at most by default): the user requested this component by name. */
 #define PRIORITY 1000
 #define HOST_ALIGN 64 /* bytes: a cache line */
 
@@ -90,10 +90,10 @@ static int component_finalize(void)
     return OMPI_SUCCESS;
 }
 
-/* ---- What a window does ---- */
+/* ---- supported calls ---- */
 
-/* Waits for all ranks of the window to be in it too. */
-static int barrier(const window_t *w)
+/* A barrier of the window's ranks. */
+static int wait_for_ranks(const window_t *w)
 {
     return w->comm->c_coll->coll_barrier(w->comm, w->comm->c_coll->coll_barrier_module);
 }
@@ -101,7 +101,7 @@ static int barrier(const window_t *w)
 static int window_fence(int assertion, struct ompi_win_t *win)
 {
     (void) assertion;
-    return barrier((const window_t *) win->w_osc_module);
+    return wait_for_ranks((const window_t *) win->w_osc_module);
 }
 
 static void window_destroy(window_t *w)
@@ -122,28 +122,28 @@ static void window_destroy(window_t *w)
     free(w);
 }
 
-/* MPI_Win_free: a barrier before, since MPI says that a peer's may use the memory until all ranks are here. */
+/* MPI_Win_free. The barrier comes first: peers may use the memory until all ranks have called it. */
 static int window_free(struct ompi_win_t *win)
 {
     window_t *w = (window_t *) win->w_osc_module;
-    const int rc = barrier(w);
+    const int rc = wait_for_ranks(w);
 
     window_destroy(w);
     return rc;
 }
 
-/* No call of ours moves data, so that none is ever under way. */
-static int nothing(struct ompi_win_t *win)
+/* Completes nothing: no call of ours moves data. */
+static int complete_nothing(struct ompi_win_t *win)
 {
     (void) win;
     atomic_thread_fence(memory_order_seq_cst);
     return OMPI_SUCCESS;
 }
 
-static int nothing_to(int target, struct ompi_win_t *win)
+static int complete_nothing_to(int target, struct ompi_win_t *win)
 {
     (void) target;
-    return nothing(win);
+    return complete_nothing(win);
 }
 
 static int window_lock(int type, int target, int assertion, struct ompi_win_t *win)
@@ -151,13 +151,13 @@ static int window_lock(int type, int target, int assertion, struct ompi_win_t *w
     (void) type;
     (void) target;
     (void) assertion;
-    return nothing(win);
+    return complete_nothing(win);
 }
 
-/* ---- What it refuses ---- */
+/* ---- refused calls ---- */
 
-/* The user's error handler is called by who called us. Said in words once a process. */
-static int refused(const char *call)
+/* The caller calls the user's error handler. The message appears once per process. */
+static int refuse_call(const char *call)
 {
     static atomic_flag told = ATOMIC_FLAG_INIT;
 
@@ -172,7 +172,7 @@ static int refused(const char *call)
     return MPI_ERR_UNSUPPORTED_OPERATION;
 }
 
-/* Who refuses does not look at what was asked. */
+/* Refused calls ignore their arguments. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
@@ -182,96 +182,96 @@ static int refused(const char *call)
 
 static int refuse_put(const void *origin, ORIGIN, TARGET, struct ompi_win_t *win)
 {
-    return refused("MPI_Put");
+    return refuse_call("MPI_Put");
 }
 
 static int refuse_get(void *origin, ORIGIN, TARGET, struct ompi_win_t *win)
 {
-    return refused("MPI_Get");
+    return refuse_call("MPI_Get");
 }
 
 static int refuse_accumulate(const void *origin, ORIGIN, TARGET, struct ompi_op_t *op, struct ompi_win_t *win)
 {
-    return refused("MPI_Accumulate");
+    return refuse_call("MPI_Accumulate");
 }
 
 static int refuse_get_accumulate(const void *origin, ORIGIN, RESULT, TARGET, struct ompi_op_t *op, struct ompi_win_t *win)
 {
-    return refused("MPI_Get_accumulate");
+    return refuse_call("MPI_Get_accumulate");
 }
 
 static int refuse_rput(const void *origin, ORIGIN, TARGET, struct ompi_win_t *win, struct ompi_request_t **request)
 {
-    return refused("MPI_Rput");
+    return refuse_call("MPI_Rput");
 }
 
 static int refuse_rget(void *origin, ORIGIN, TARGET, struct ompi_win_t *win, struct ompi_request_t **request)
 {
-    return refused("MPI_Rget");
+    return refuse_call("MPI_Rget");
 }
 
 static int refuse_raccumulate(const void *origin, ORIGIN, TARGET, struct ompi_op_t *op, struct ompi_win_t *win,
                               struct ompi_request_t **request)
 {
-    return refused("MPI_Raccumulate");
+    return refuse_call("MPI_Raccumulate");
 }
 
 static int refuse_rget_accumulate(const void *origin, ORIGIN, RESULT, TARGET, struct ompi_op_t *op, struct ompi_win_t *win,
                                   struct ompi_request_t **request)
 {
-    return refused("MPI_Rget_accumulate");
+    return refuse_call("MPI_Rget_accumulate");
 }
 
 static int refuse_compare_and_swap(const void *origin, const void *compare, void *result, struct ompi_datatype_t *type,
                                    int target, ptrdiff_t disp, struct ompi_win_t *win)
 {
-    return refused("MPI_Compare_and_swap");
+    return refuse_call("MPI_Compare_and_swap");
 }
 
 static int refuse_fetch_and_op(const void *origin, void *result, struct ompi_datatype_t *type, int target, ptrdiff_t disp,
                                struct ompi_op_t *op, struct ompi_win_t *win)
 {
-    return refused("MPI_Fetch_and_op");
+    return refuse_call("MPI_Fetch_and_op");
 }
 
 static int refuse_start(struct ompi_group_t *group, int assertion, struct ompi_win_t *win)
 {
-    return refused("MPI_Win_start");
+    return refuse_call("MPI_Win_start");
 }
 
 static int refuse_complete(struct ompi_win_t *win)
 {
-    return refused("MPI_Win_complete");
+    return refuse_call("MPI_Win_complete");
 }
 
 static int refuse_post(struct ompi_group_t *group, int assertion, struct ompi_win_t *win)
 {
-    return refused("MPI_Win_post");
+    return refuse_call("MPI_Win_post");
 }
 
 static int refuse_wait(struct ompi_win_t *win)
 {
-    return refused("MPI_Win_wait");
+    return refuse_call("MPI_Win_wait");
 }
 
 static int refuse_test(struct ompi_win_t *win, int *flag)
 {
-    return refused("MPI_Win_test");
+    return refuse_call("MPI_Win_test");
 }
 
 static int refuse_shared_query(struct ompi_win_t *win, int rank, size_t *size, gpusym_disp_unit_t *disp_unit, void *base)
 {
-    return refused("MPI_Win_shared_query");
+    return refuse_call("MPI_Win_shared_query");
 }
 
 static int refuse_attach(struct ompi_win_t *win, void *base, size_t size)
 {
-    return refused("MPI_Win_attach");
+    return refuse_call("MPI_Win_attach");
 }
 
 static int refuse_detach(struct ompi_win_t *win, const void *base)
 {
-    return refused("MPI_Win_detach");
+    return refuse_call("MPI_Win_detach");
 }
 
 #undef TARGET
@@ -301,27 +301,27 @@ static const ompi_osc_base_module_t functions = {
     .osc_wait = refuse_wait,
     .osc_test = refuse_test,
     .osc_lock = window_lock,
-    .osc_unlock = nothing_to,
-    .osc_lock_all = nothing_to, /* its int is an assertion */
-    .osc_unlock_all = nothing,
-    .osc_sync = nothing,
-    .osc_flush = nothing_to,
-    .osc_flush_all = nothing,
-    .osc_flush_local = nothing_to,
-    .osc_flush_local_all = nothing,
+    .osc_unlock = complete_nothing_to,
+    .osc_lock_all = complete_nothing_to, /* its int is an assertion */
+    .osc_unlock_all = complete_nothing,
+    .osc_sync = complete_nothing,
+    .osc_flush = complete_nothing_to,
+    .osc_flush_all = complete_nothing,
+    .osc_flush_local = complete_nothing_to,
+    .osc_flush_local_all = complete_nothing,
 };
 
-/* ---- Making one ---- */
+/* ---- creation ---- */
 
-static bool asks(struct opal_info_t *info)
+static bool requests_gpu(struct opal_info_t *info)
 {
     char hints[OPAL_MAX_INFO_VAL + 1];
 
     return gpusym_info_get(info, GPUSYM_POOL_KEY, hints, sizeof(hints)) && gpusym_pool_asked(hints);
 }
 
-/* Whether `mine` is true on any rank of comm: the same answer on all. Collective; waits for all ranks. */
-static int any(struct ompi_communicator_t *comm, bool mine, bool *answer)
+/* Sets *answer, alike on all ranks, to whether `mine` is true on any rank of comm. Collective. MPI error code. */
+static int any_rank(struct ompi_communicator_t *comm, bool mine, bool *answer)
 {
     const int in = mine ? 1 : 0;
     int out = 0;
@@ -332,25 +332,25 @@ static int any(struct ompi_communicator_t *comm, bool mine, bool *answer)
     return rc;
 }
 
-/* MPI_Win_allocate is collective, and Open MPI asks its components in one order, so that ranks whose info objects
- * differ can agree here. Where coll/gpusym is not in use nothing is asked. */
+/* MPI_Win_allocate is collective, and Open MPI queries its components in one order, so that ranks whose info objects
+ * differ can agree here. Where coll/gpusym is not in use, the ranks exchange nothing. */
 static int component_query(struct ompi_win_t *win, void **base, size_t size, gpusym_disp_unit_t disp_unit,
                            struct ompi_communicator_t *comm, struct opal_info_t *info, int flavor)
 {
-    bool asked;
+    bool requested;
 
     (void) win;
     (void) base;
     (void) size;
     (void) disp_unit;
     if (MPI_WIN_FLAVOR_ALLOCATE != flavor || !gpusym_collectives_served() ||
-        OMPI_SUCCESS != any(comm, asks(info), &asked) || !asked) {
+        OMPI_SUCCESS != any_rank(comm, requests_gpu(info), &requested) || !requested) {
         return OMPI_ERR_NOT_SUPPORTED;
     }
     return PRIORITY;
 }
 
-/* This rank's part, without a communicator yet. NULL: no memory of the kind it is to be. */
+/* Makes this rank's part, without a communicator yet. NULL: there is no memory of that kind. */
 static window_t *window_create(size_t size, bool gpu)
 {
     window_t *w = calloc(1, sizeof(*w));
@@ -376,7 +376,7 @@ static window_t *window_create(size_t size, bool gpu)
     return w;
 }
 
-/* The window by the best of the other components, as if we were not there. */
+/* Has the best of the other components make the window, as if this one did not exist. */
 static int select_other(struct ompi_win_t *win, void **base, size_t size, gpusym_disp_unit_t disp_unit,
                         struct ompi_communicator_t *comm, struct opal_info_t *info, int flavor, int *model)
 {
@@ -400,13 +400,13 @@ static int select_other(struct ompi_win_t *win, void **base, size_t size, gpusym
     return best->osc_select(win, base, size, disp_unit, comm, info, flavor, model);
 }
 
-/* Either all ranks have what they asked for, or none: then the window is another component's, in host memory. */
+/* Either all ranks have what they requested, or none: the window is then another component's, in host memory. */
 static int component_select(struct ompi_win_t *win, void **base, size_t size, gpusym_disp_unit_t disp_unit,
                             struct ompi_communicator_t *comm, struct opal_info_t *info, int flavor, int *model)
 {
-    window_t *w = window_create(size, asks(info));
+    window_t *w = window_create(size, requests_gpu(info));
     bool failed = true;
-    int rc = any(comm, NULL == w, &failed);
+    int rc = any_rank(comm, NULL == w, &failed);
 
     if (OMPI_SUCCESS == rc && failed) {
         VERBOSE("a window has host memory, since not all ranks have memory for it");

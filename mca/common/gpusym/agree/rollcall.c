@@ -104,7 +104,7 @@ bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpus
 #define BYTES_BITS 57
 
 /* Takes rank r's entry into account. */
-static void note(gpusym_rollcall_read_t *read, uint32_t r, uint64_t word, const gpusym_entry_t *e)
+static void note_entry(gpusym_rollcall_read_t *read, uint32_t r, uint64_t word, const gpusym_entry_t *e)
 {
     const uint8_t kind = (uint8_t)(word >> 40);
     if (GPUSYM_KIND_HOST == kind) {
@@ -165,7 +165,7 @@ bool gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read)
         if ((uint16_t)(word >> 48) != (uint16_t)read->seq) {
             return false;
         }
-        note(read, read->next, word, e);
+        note_entry(read, read->next, word, e);
     }
     return true;
 }

@@ -8,23 +8,15 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/trace.h"
 
-/* How long closing waits for a stream. More than a kernel stays (coll_gpusym_linger); it was told to leave before. */
+/* How long closing waits for a stream: longer than a resident kernel that was told to retire runs (coll_gpusym_linger). */
 #define CLOSE_NS 5000000000ull
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static gpusym_lane_t *free_lanes; /* under the lock */
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static int lane_make(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_lane_t **out)
 {
@@ -79,16 +71,16 @@ void gpusym_lane_put(gpusym_lane_t *lane)
     pthread_mutex_unlock(&lock);
 }
 
-/* Whether the stream's work has ended, or there is nothing left to wait for. */
-static bool idle(const gpusym_lane_t *lane)
+/* Waits for the stream, for CLOSE_NS at most. Returns whether its work has ended, or its context is gone. */
+static bool wait_idle(const gpusym_lane_t *lane)
 {
-    const uint64_t start = now_ns();
+    const uint64_t start = gpusym_now_ns();
     int state;
     if (!gpusym_lane_alive(lane)) {
         return true;
     }
-    /* A kernel that was told to leave may still look at the bell: it sees that, or its time runs out. */
-    while (0 == (state = lane->dev->stream_poll(lane->stream)) && now_ns() - start < CLOSE_NS) {
+    /* A kernel that was told to retire may still poll the doorbell: it sees the command, or its time runs out. */
+    while (0 == (state = lane->dev->stream_poll(lane->stream)) && gpusym_now_ns() - start < CLOSE_NS) {
         sched_yield();
     }
     return 0 != state;
@@ -96,7 +88,7 @@ static bool idle(const gpusym_lane_t *lane)
 
 static void lane_end(gpusym_lane_t *lane)
 {
-    if (!idle(lane)) { /* the driver would wait for it, perhaps for ever: it keeps what it uses until the process ends */
+    if (!wait_idle(lane)) { /* destroying it might never return: the kernel keeps what it uses until the process ends */
         return;
     }
     if (NULL != lane->graph) {

@@ -84,7 +84,7 @@ bool gpusym_slot_is(uint64_t heap_size, unsigned class, uint64_t off)
            (off - first) / size < gpusym_slot_count(heap_size, class);
 }
 
-static uint32_t slots_all(uint64_t heap_size)
+static uint32_t count_slots(uint64_t heap_size)
 {
     uint32_t n = 0;
     for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
@@ -108,7 +108,7 @@ int gpusym_heap_create(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t s
     if (!gpusym_random(h->id.nonce, sizeof h->id.nonce)) {
         goto free_heap;
     }
-    h->taken = calloc(slots_all(size) + 1, sizeof *h->taken);
+    h->taken = calloc(count_slots(size) + 1, sizeof *h->taken);
     if (NULL == h->taken) {
         gpusym_log_no_memory("the slots of the symmetric heap");
         goto free_heap;
@@ -204,7 +204,7 @@ int gpusym_heap_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **bas
 /* ---- slots: who has them ---- */
 
 /* The first free slot of a class: marks it and returns its place; with the lock held. */
-static uint64_t reserve(gpusym_heap_t *heap, unsigned class)
+static uint64_t reserve_slot(gpusym_heap_t *heap, unsigned class)
 {
     const uint64_t size = gpusym_slot_size(heap->size, class);
     const uint64_t off = class_off(heap->size, class);
@@ -237,7 +237,7 @@ static bool *slot_at(gpusym_heap_t *heap, uint64_t off, uint64_t *size)
     return NULL;
 }
 
-static void release(gpusym_heap_t *heap, uint64_t off)
+static void release_slot(gpusym_heap_t *heap, uint64_t off)
 {
     uint64_t size;
     bool *taken = slot_at(heap, off, &size);
@@ -250,7 +250,7 @@ void gpusym_heap_slot_offer(gpusym_heap_t *heap, gpusym_slot_offer_t *offer)
 {
     pthread_mutex_lock(&heap->lock);
     for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
-        offer->off[c] = reserve(heap, c);
+        offer->off[c] = reserve_slot(heap, c);
     }
     pthread_mutex_unlock(&heap->lock);
 }
@@ -260,7 +260,7 @@ void gpusym_heap_slot_settle(gpusym_heap_t *heap, const gpusym_slot_offer_t *off
     pthread_mutex_lock(&heap->lock);
     for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
         if ((int)c != keep && GPUSYM_SLOT_NONE != offer->off[c]) {
-            release(heap, offer->off[c]);
+            release_slot(heap, offer->off[c]);
         }
     }
     pthread_mutex_unlock(&heap->lock);
@@ -269,7 +269,7 @@ void gpusym_heap_slot_settle(gpusym_heap_t *heap, const gpusym_slot_offer_t *off
 void gpusym_heap_slot_free(gpusym_heap_t *heap, uint64_t off, uint32_t epoch)
 {
     pthread_mutex_lock(&heap->lock);
-    release(heap, off);
+    release_slot(heap, off);
     if (epoch > heap->epoch_floor) {
         heap->epoch_floor = epoch;
     }

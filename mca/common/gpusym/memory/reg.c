@@ -68,7 +68,7 @@ static bool key_valid(uint32_t key)
 
 /* ---- the owner's side ---- */
 
-/* What we know of an entry of ours. */
+/* The owner's record of an entry. */
 typedef struct {
     bool live;           /* in the table. Not live and pinned: its buffer is gone, its users are not */
     bool exported;       /* by handle, until mem_unexport: not before it is neither live nor pinned */
@@ -116,7 +116,7 @@ static uint64_t generation_next(void)
 }
 
 /* Fills entry i, which is empty, for peers. */
-static void publish(unsigned i, uint64_t generation, uint64_t size, const gpusym_handle_t *handle)
+static void publish_entry(unsigned i, uint64_t generation, uint64_t size, const gpusym_handle_t *handle)
 {
     entry_t *entry = &own_table()->entry[i];
     entry->size = size;
@@ -127,7 +127,7 @@ static void publish(unsigned i, uint64_t generation, uint64_t size, const gpusym
 }
 
 /* Takes entry i from peers. Its record stays as long as it is pinned, so that nobody else gets the index. */
-static void retire(unsigned i)
+static void retire_entry(unsigned i)
 {
     table_t *table = own_table();
     own.record[i].live = false;
@@ -141,7 +141,7 @@ static void retire(unsigned i)
 }
 
 /* Of an entry that is gone whatever the device says. How many exports have ended: 0 or 1. */
-static unsigned unexport(const gpusym_device_t *dev, unsigned i)
+static unsigned unexport_entry(const gpusym_device_t *dev, unsigned i)
 {
     record_t *record = &own.record[i];
     if (!record->exported) {
@@ -158,7 +158,7 @@ static unsigned unexport_retired(const gpusym_device_t *dev)
     unsigned ended = 0;
     for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
         if (!own.record[i].live && 0 == own.record[i].pins) {
-            ended += unexport(dev, i);
+            ended += unexport_entry(dev, i);
         }
     }
     return ended;
@@ -166,7 +166,7 @@ static unsigned unexport_retired(const gpusym_device_t *dev)
 
 /* range: as the device describes it now, NULL: not asked. The same memory may be mapped at another place than before,
  * or at several. */
-static bool is_of(unsigned i, uint64_t id, const gpusym_range_t *range)
+static bool entry_matches(unsigned i, uint64_t id, const gpusym_range_t *range)
 {
     const record_t *record = &own.record[i];
     return own.id[i] == id && record->live &&
@@ -174,13 +174,13 @@ static bool is_of(unsigned i, uint64_t id, const gpusym_range_t *range)
 }
 
 /* The live entry of allocation id, or GPUSYM_REG_MAX. */
-static unsigned lookup(uint64_t id, const gpusym_range_t *range)
+static unsigned find_entry(uint64_t id, const gpusym_range_t *range)
 {
-    if (is_of(own.last, id, range)) {
+    if (entry_matches(own.last, id, range)) {
         return own.last;
     }
     for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
-        if (is_of(i, id, range)) {
+        if (entry_matches(i, id, range)) {
             return i;
         }
     }
@@ -194,8 +194,8 @@ static unsigned drop_freed(const gpusym_device_t *dev)
     for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
         gpusym_range_t now;
         if (own.record[i].live && 0 == own.record[i].pins &&
-            (GPUSYM_SUCCESS != dev->mem_range(own.record[i].base, &now) || !is_of(i, now.id, &now))) {
-            retire(i);
+            (GPUSYM_SUCCESS != dev->mem_range(own.record[i].base, &now) || !entry_matches(i, now.id, &now))) {
+            retire_entry(i);
         }
     }
     return unexport_retired(dev);
@@ -208,7 +208,7 @@ static void drop_overlapping(const gpusym_range_t *range)
     for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
         const uintptr_t base = (uintptr_t) own.record[i].base;
         if (own.record[i].live && base < end && start < base + own.record[i].size) {
-            retire(i);
+            retire_entry(i);
         }
     }
 }
@@ -236,7 +236,7 @@ static unsigned make_room(void)
         if (GPUSYM_REG_MAX == oldest) {
             return GPUSYM_REG_MAX;
         }
-        retire(oldest);
+        retire_entry(oldest);
     }
 }
 
@@ -251,7 +251,7 @@ static bool is_refused(uint64_t id)
 }
 
 /* Makes an entry for a buffer that has none; its index. */
-static int enter(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_range_t *range, unsigned *index)
+static int make_entry(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_range_t *range, unsigned *index)
 {
     gpusym_handle_t handle;
     if (is_refused(range->id)) {
@@ -263,7 +263,7 @@ static int enter(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_ran
     if (GPUSYM_REG_MAX == i) {
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
-    (void) unexport(dev, i);
+    (void) unexport_entry(dev, i);
     const int rc = dev->mem_export(gpu, range->base, &handle);
     GPUSYM_TRACE(EXPORT, range->size, GPUSYM_SUCCESS == rc);
     if (GPUSYM_SUCCESS != rc) {
@@ -280,7 +280,7 @@ static int enter(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_ran
                                .size = range->size,
                                .gpu = gpu,
                                .handle = handle};
-    publish(i, own.record[i].generation, range->size, &handle);
+    publish_entry(i, own.record[i].generation, range->size, &handle);
     *index = i;
     return GPUSYM_SUCCESS;
 }
@@ -301,9 +301,9 @@ int gpusym_reg_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const void *p,
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
     pthread_mutex_lock(&own.lock);
-    unsigned i = lookup(range.id, &range);
+    unsigned i = find_entry(range.id, &range);
     if (GPUSYM_REG_MAX == i) {
-        rc = enter(dev, gpu, &range, &i);
+        rc = make_entry(dev, gpu, &range, &i);
     }
     if (GPUSYM_SUCCESS == rc) {
         own.last = i;
@@ -322,7 +322,7 @@ bool gpusym_reg_find(uint64_t id, const void *p, uint64_t bytes, uint32_t *key, 
         return false;
     }
     pthread_mutex_lock(&own.lock);
-    const unsigned i = lookup(id, NULL);
+    const unsigned i = find_entry(id, NULL);
     if (GPUSYM_REG_MAX != i) {
         record_t *record = &own.record[i];
         *off = (uint64_t) ((uintptr_t) p - (uintptr_t) record->base);
@@ -383,11 +383,11 @@ typedef struct view {
 static struct {
     pthread_mutex_t lock; /* of all of this. Held while a buffer is mapped, so that each is mapped once */
     view_t *views;
-} far = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} remote = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static view_t *view_find(const gpusym_peer_t *peer, const gpusym_gpu_t *gpu)
 {
-    view_t *view = far.views;
+    view_t *view = remote.views;
     while (NULL != view && (view->peer != peer || view->gpu != gpu)) {
         view = view->next;
     }
@@ -403,14 +403,14 @@ static view_t *view_make(gpusym_peer_t *peer, gpusym_gpu_t *gpu)
         view->peer = peer;
         view->gpu = gpu;
         view->table = gpusym_peer_area(peer);
-        view->next = far.views;
-        far.views = view;
+        view->next = remote.views;
+        remote.views = view;
     }
     return view;
 }
 
 /* How many mappings have ended: 0 or 1. */
-static unsigned unmap(const gpusym_device_t *dev, const view_t *view, mapping_t *mapping)
+static unsigned unmap_entry(const gpusym_device_t *dev, const view_t *view, mapping_t *mapping)
 {
     const bool mapped = NULL != mapping->base;
     if (mapped) {
@@ -432,7 +432,7 @@ static unsigned view_sweep(const gpusym_device_t *dev, view_t *view)
     for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
         if (0 != view->mapping[i].generation &&
             view->mapping[i].generation != __atomic_load_n(&view->table->entry[i].generation, __ATOMIC_ACQUIRE)) {
-            ended += unmap(dev, view, &view->mapping[i]);
+            ended += unmap_entry(dev, view, &view->mapping[i]);
         }
     }
     view->changes = changes;
@@ -443,7 +443,7 @@ static unsigned view_sweep(const gpusym_device_t *dev, view_t *view)
 static unsigned sweep_views(const gpusym_device_t *dev)
 {
     unsigned ended = 0;
-    for (view_t *view = far.views; NULL != view; view = view->next) {
+    for (view_t *view = remote.views; NULL != view; view = view->next) {
         ended += view_sweep(dev, view);
     }
     return ended;
@@ -463,7 +463,7 @@ static int entry_read(const entry_t *entry, uint64_t generation, gpusym_handle_t
 }
 
 /* Maps the entry that has this generation; the sweep has unmapped what stood at its index. */
-static int map(const gpusym_device_t *dev, view_t *view, unsigned index, uint64_t generation)
+static int map_entry(const gpusym_device_t *dev, view_t *view, unsigned index, uint64_t generation)
 {
     mapping_t *mapping = &view->mapping[index];
     gpusym_handle_t handle;
@@ -474,7 +474,7 @@ static int map(const gpusym_device_t *dev, view_t *view, unsigned index, uint64_
         return rc;
     }
     (void) sweep_views(dev);
-    (void) unmap(dev, view, mapping);
+    (void) unmap_entry(dev, view, mapping);
     rc = dev->mem_import(view->gpu, &handle, &base);
     GPUSYM_TRACE(MAP, size, GPUSYM_SUCCESS == rc);
     if (GPUSYM_SUCCESS == rc) {
@@ -502,7 +502,7 @@ static int find_or_map(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_pee
         return GPUSYM_ERR_UNREACHABLE;
     }
     if (view->mapping[index].generation != generation) {
-        const int rc = map(dev, view, index, generation);
+        const int rc = map_entry(dev, view, index, generation);
         if (GPUSYM_SUCCESS != rc) {
             return rc;
         }
@@ -521,9 +521,9 @@ int gpusym_reg_map(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_peer_t 
     if (gpusym_peer_area(peer) == gpusym_pages_area() && own_base(gpu, key, base, size)) {
         return GPUSYM_SUCCESS;
     }
-    pthread_mutex_lock(&far.lock);
+    pthread_mutex_lock(&remote.lock);
     const int rc = find_or_map(dev, gpu, peer, key, base, size);
-    pthread_mutex_unlock(&far.lock);
+    pthread_mutex_unlock(&remote.lock);
     return rc;
 }
 
@@ -534,9 +534,9 @@ unsigned gpusym_reg_sweep(const gpusym_device_t *dev)
     pthread_mutex_lock(&own.lock);
     unsigned ended = drop_freed(dev);
     pthread_mutex_unlock(&own.lock);
-    pthread_mutex_lock(&far.lock);
+    pthread_mutex_lock(&remote.lock);
     ended += sweep_views(dev);
-    pthread_mutex_unlock(&far.lock);
+    pthread_mutex_unlock(&remote.lock);
     return ended;
 }
 
@@ -545,22 +545,22 @@ void gpusym_reg_close(const gpusym_device_t *dev)
     pthread_mutex_lock(&own.lock);
     for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
         if (own.record[i].live) {
-            retire(i);
+            retire_entry(i);
         }
-        (void) unexport(dev, i);
+        (void) unexport_entry(dev, i);
         own.record[i] = (record_t){.live = false};
     }
     own.nrefused = 0;
     pthread_mutex_unlock(&own.lock);
 
-    pthread_mutex_lock(&far.lock);
-    while (NULL != far.views) {
-        view_t *view = far.views;
-        far.views = view->next;
+    pthread_mutex_lock(&remote.lock);
+    while (NULL != remote.views) {
+        view_t *view = remote.views;
+        remote.views = view->next;
         for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
-            (void) unmap(dev, view, &view->mapping[i]);
+            (void) unmap_entry(dev, view, &view->mapping[i]);
         }
         free(view);
     }
-    pthread_mutex_unlock(&far.lock);
+    pthread_mutex_unlock(&remote.lock);
 }

@@ -11,40 +11,40 @@
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/memory/alloc.h"
 
-/* Largest piece that is kept, in bytes: all of gpusym is to take little of a GPU. */
+/* Largest buffer that is kept, in bytes: gpusym keeps little of a GPU's memory. */
 #define KEEP_MAX (4ull << 20)
 
-typedef struct piece {
+typedef struct buffer {
     gpusym_gpu_t *gpu;
     void *p;
     uint64_t bytes;
-    struct piece *next;
-} piece_t;
+    struct buffer *next;
+} buffer_t;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static piece_t *lent, *kept; /* under the lock; at most one is kept */
+static buffer_t *lent, *kept; /* under the lock; at most one is kept */
 
 int gpusym_scratch_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes, void **p)
 {
     int rc = GPUSYM_SUCCESS;
     pthread_mutex_lock(&lock);
-    piece_t *piece = kept;
-    if (NULL != piece && piece->gpu == gpu && piece->bytes >= bytes) {
+    buffer_t *buffer = kept;
+    if (NULL != buffer && buffer->gpu == gpu && buffer->bytes >= bytes) {
         kept = NULL;
-    } else if (NULL == (piece = calloc(1, sizeof *piece))) {
+    } else if (NULL == (buffer = calloc(1, sizeof *buffer))) {
         gpusym_log_no_memory("scratch memory of a GPU");
         rc = GPUSYM_ERR_NO_MEMORY;
     } else {
-        piece->gpu = gpu;
-        piece->bytes = bytes;
-        rc = gpusym_mem_alloc(dev, gpu, bytes, &piece->p);
+        buffer->gpu = gpu;
+        buffer->bytes = bytes;
+        rc = gpusym_mem_alloc(dev, gpu, bytes, &buffer->p);
     }
     if (GPUSYM_SUCCESS == rc) {
-        piece->next = lent;
-        lent = piece;
-        *p = piece->p;
+        buffer->next = lent;
+        lent = buffer;
+        *p = buffer->p;
     } else {
-        free(piece);
+        free(buffer);
     }
     pthread_mutex_unlock(&lock);
     return rc;
@@ -53,18 +53,18 @@ int gpusym_scratch_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t b
 void gpusym_scratch_put(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *p)
 {
     pthread_mutex_lock(&lock);
-    piece_t **link = &lent;
+    buffer_t **link = &lent;
     while (NULL != *link && ((*link)->gpu != gpu || (*link)->p != p)) {
         link = &(*link)->next;
     }
-    piece_t *piece = *link;
-    if (NULL != piece) {
-        *link = piece->next;
-        if (NULL == kept && piece->bytes <= KEEP_MAX) {
-            kept = piece;
+    buffer_t *buffer = *link;
+    if (NULL != buffer) {
+        *link = buffer->next;
+        if (NULL == kept && buffer->bytes <= KEEP_MAX) {
+            kept = buffer;
         } else {
             dev->mem_free(gpu, p);
-            free(piece);
+            free(buffer);
         }
     }
     pthread_mutex_unlock(&lock);

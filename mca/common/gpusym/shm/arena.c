@@ -53,7 +53,7 @@ void gpusym_arena_destroy(gpusym_arena_t *arena)
 }
 
 /* The used range at off, or count. */
-static size_t find(const gpusym_arena_t *arena, uint64_t off)
+static size_t find_used(const gpusym_arena_t *arena, uint64_t off)
 {
     size_t i = 0;
     while (i < arena->count && !(arena->range[i].used && arena->range[i].off == off)) {
@@ -63,7 +63,7 @@ static size_t find(const gpusym_arena_t *arena, uint64_t off)
 }
 
 /* Splits range i after `size` bytes, which is less than it has; the rest becomes range i + 1, free. */
-static int split(gpusym_arena_t *arena, size_t i, uint64_t size)
+static int split_range(gpusym_arena_t *arena, size_t i, uint64_t size)
 {
     if (arena->count == arena->room) {
         range_t *more = realloc(arena->range, 2 * arena->room * sizeof *more);
@@ -82,7 +82,7 @@ static int split(gpusym_arena_t *arena, size_t i, uint64_t size)
 }
 
 /* Merges free range i with range i + 1 if that is free too. */
-static void merge(gpusym_arena_t *arena, size_t i)
+static void merge_next(gpusym_arena_t *arena, size_t i)
 {
     if (i + 1 < arena->count && !arena->range[i].used && !arena->range[i + 1].used) {
         arena->range[i].size += arena->range[i + 1].size;
@@ -98,7 +98,7 @@ int gpusym_arena_alloc(gpusym_arena_t *arena, uint64_t size, uint64_t *off)
         if (arena->range[i].used || arena->range[i].size < size) {
             continue;
         }
-        if (arena->range[i].size > size && GPUSYM_SUCCESS != split(arena, i, size)) {
+        if (arena->range[i].size > size && GPUSYM_SUCCESS != split_range(arena, i, size)) {
             return GPUSYM_ERR_NO_MEMORY;
         }
         arena->range[i].used = true;
@@ -110,14 +110,14 @@ int gpusym_arena_alloc(gpusym_arena_t *arena, uint64_t size, uint64_t *off)
 
 int gpusym_arena_free(gpusym_arena_t *arena, uint64_t off)
 {
-    const size_t i = find(arena, off);
+    const size_t i = find_used(arena, off);
     if (i == arena->count) {
         return GPUSYM_ERR_BAD_PARAM;
     }
     arena->range[i].used = false;
-    merge(arena, i);
+    merge_next(arena, i);
     if (i > 0) {
-        merge(arena, i - 1);
+        merge_next(arena, i - 1);
     }
     return GPUSYM_SUCCESS;
 }

@@ -144,7 +144,7 @@ static pid_t parent_of(pid_t pid)
     return NULL != name_end && 1 == sscanf(name_end + 1, " %*c %d", &parent) ? parent : 0;
 }
 
-static bool descends(pid_t pid, pid_t from)
+static bool is_descendant(pid_t pid, pid_t from)
 {
     while (pid > 0 && pid != from) {
         pid = parent_of(pid);
@@ -158,7 +158,7 @@ static pid_t common_ancestor(void)
 {
     pid_t ancestor = getppid();
     for (size_t i = 0; i < us.npeers; i++) {
-        while (ancestor > 0 && !descends(us.peers[i], ancestor)) {
+        while (ancestor > 0 && !is_descendant(us.peers[i], ancestor)) {
             ancestor = parent_of(ancestor);
         }
     }

@@ -17,7 +17,7 @@
 #include "mca/common/gpusym/log.h"
 
 /* FNV-1a, 64 bits, over n bytes, continuing from h. */
-static uint64_t hash(uint64_t h, const void *p, size_t n)
+static uint64_t hash_bytes(uint64_t h, const void *p, size_t n)
 {
     const uint8_t *b = p;
     for (size_t i = 0; i < n; i++) {
@@ -36,11 +36,11 @@ int gpusym_host_self(gpusym_host_t *host)
         gpusym_log_call("read", "/proc/sys/kernel/random/boot_id");
     }
     gethostname(name, sizeof name - 1);
-    host->key[0] = hash(0xcbf29ce484222325ull, boot, sizeof boot);
-    host->key[1] = hash(0x84222325cbf29ce4ull, name, sizeof name);
+    host->key[0] = hash_bytes(0xcbf29ce484222325ull, boot, sizeof boot);
+    host->key[1] = hash_bytes(0x84222325cbf29ce4ull, name, sizeof name);
     /* Other pid namespaces see other processes under /proc: their memory cannot be mapped. */
     if (0 == stat("/proc/self/ns/pid", &ns)) {
-        host->key[1] = hash(host->key[1], &ns.st_ino, sizeof ns.st_ino);
+        host->key[1] = hash_bytes(host->key[1], &ns.st_ino, sizeof ns.st_ino);
     }
     return error;
 }

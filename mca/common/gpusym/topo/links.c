@@ -130,7 +130,7 @@ static void nvlinks_read(const gpusym_place_t *place, nvlinks_t *links)
 }
 
 /* NVLinks from a to b, and from a into switches: a switch has a way to all who are there. */
-static unsigned nvlinks(const gpusym_place_t *a, const gpusym_place_t *b)
+static unsigned count_nvlinks(const gpusym_place_t *a, const gpusym_place_t *b)
 {
     const uint64_t other = pci_key(b->pci);
     if (!nvml.tried) {
@@ -250,7 +250,7 @@ uint8_t gpusym_topo_link(const gpusym_place_t *a, const gpusym_place_t *b)
         return GPUSYM_LINK_SELF;
     }
     pthread_mutex_lock(&lock);
-    const unsigned n = nvlinks(a, b);
+    const unsigned n = count_nvlinks(a, b);
     const uint8_t class = 0 != n ? (uint8_t)(GPUSYM_LINK_NVLINK + n) : pci_link(a, b);
     pthread_mutex_unlock(&lock);
     return class;

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Shared GPUs, and rings: see rings.h.
+ * GPUs that ranks share, and rings: see rings.h.
  */
 #include "mca/common/gpusym/topo/rings.h"
 
@@ -24,18 +24,18 @@ bool gpusym_team_shared_gpu(const void *uuids, uint32_t stride, uint32_t n, uint
     return false;
 }
 
-#define RING_EXACT 16u /* up to so many ranks the best ring is found */
-#define RING_MANY 32u  /* up to so many there may be more than one ring */
-/* The heuristic: how many orders it starts from, and how many pairs of steps it looks at, at most: some 0.1 s. */
+#define RING_EXACT 16u /* most ranks for which the best ring is found */
+#define RING_MANY 32u  /* most ranks for which there may be several rings */
+/* Limits of the heuristic: orders that it starts from, and pairs of steps that it examines (about 0.1 s). */
 #define RING_STARTS 512u
 #define RING_WORK (1u << 24)
 
 typedef struct {
     uint32_t n;
     const uint8_t *link;                /* as the caller gave it */
-    uint8_t left[RING_MANY][RING_MANY]; /* n <= RING_MANY: classes both ways, less what rings have taken */
+    uint8_t remaining[RING_MANY][RING_MANY]; /* n <= RING_MANY: link classes both ways, less what rings have taken */
     uint64_t random;
-    uint32_t work; /* what is left of RING_WORK */
+    uint32_t work; /* what remains of RING_WORK */
 } search_t;
 
 static uint8_t both_ways(const search_t *s, uint32_t a, uint32_t b)
@@ -44,19 +44,19 @@ static uint8_t both_ways(const search_t *s, uint32_t a, uint32_t b)
     return there < back ? there : back;
 }
 
-static uint8_t left_of(const search_t *s, uint32_t a, uint32_t b)
+static uint8_t remaining_link(const search_t *s, uint32_t a, uint32_t b)
 {
-    return s->n > RING_MANY ? both_ways(s, a, b) : s->left[a][b];
+    return s->n > RING_MANY ? both_ways(s, a, b) : s->remaining[a][b];
 }
 
-/* A ring's worth: its weakest link, then, in the lower 32 bits, the sum of its links. 0: a link is missing. */
-static uint64_t worth(const search_t *s, const uint32_t *order)
+/* Rates a ring: its weakest link and, in the lower 32 bits, the sum of its links. 0: a link is missing. */
+static uint64_t rate_ring(const search_t *s, const uint32_t *order)
 {
     uint64_t sum = 0;
     uint8_t weakest = UINT8_MAX;
     for (uint32_t i = 0; i < s->n; i++) {
         const uint32_t a = order[i], b = order[(i + 1) % s->n];
-        const uint8_t w = left_of(s, a, b);
+        const uint8_t w = remaining_link(s, a, b);
         sum += both_ways(s, a, b);
         weakest = w < weakest ? w : weakest;
     }
@@ -65,8 +65,8 @@ static uint64_t worth(const search_t *s, const uint32_t *order)
 
 /*
  * Held and Karp's dynamic programme: sums[set][r] is the largest sum of links of a path that begins at the last rank, goes
- * through all ranks of the set and ends at r, one of them; 0: there is none.  Not on the heap: a rank that got no memory
- * would have another ring than the others.  1 MB, of which only what is used becomes memory.  sums_lock: one search at a
+ * through all ranks of the set and ends at r, one of them; 0: there is none.  Not on the heap: a rank without memory
+ * would find another ring than the others.  1 MB, of which only what is used becomes memory.  sums_lock: one search at a
  * time.
  */
 static uint16_t sums[1u << (RING_EXACT - 1)][RING_EXACT - 1];
@@ -87,7 +87,7 @@ static uint16_t best_path(const search_t *s, uint32_t set, uint32_t near, uint32
     return best;
 }
 
-/* Of the rings whose links all have a class of at least `weakest`, one with the largest sum.  False: there is none. */
+/* Finds, of the rings whose links all have at least link class `weakest`, one with the largest sum.  False: none. */
 static bool exact_ring(const search_t *s, uint8_t weakest, uint32_t *order)
 {
     const uint32_t home = s->n - 1, all = (1u << home) - 1;
@@ -95,7 +95,7 @@ static bool exact_ring(const search_t *s, uint8_t weakest, uint32_t *order)
 
     for (uint32_t a = 0; a < s->n; a++) {
         for (uint32_t b = 0; b < s->n; b++) {
-            near[a] |= (uint32_t) (a != b && s->left[a][b] >= weakest) << b;
+            near[a] |= (uint32_t) (a != b && s->remaining[a][b] >= weakest) << b;
         }
         if (__builtin_popcount(near[a]) < 2) {
             return false;
@@ -104,9 +104,11 @@ static bool exact_ring(const search_t *s, uint8_t weakest, uint32_t *order)
     for (uint32_t set = 1; set <= all; set++) {
         for (uint32_t rest = set; 0 != rest; rest &= rest - 1) {
             const uint32_t r = (uint32_t) __builtin_ctz(rest), others = set & ~(1u << r);
-            sums[set][r] = 0 != others                   ? best_path(s, others, near[r], r, &before)
-                           : 0 != (near[r] & 1u << home) ? both_ways(s, home, r)
-                                                         : 0;
+            if (0 != others) {
+                sums[set][r] = best_path(s, others, near[r], r, &before);
+            } else {
+                sums[set][r] = 0 != (near[r] & 1u << home) ? both_ways(s, home, r) : 0;
+            }
         }
     }
     if (0 == best_path(s, all, near[home], home, &before)) {
@@ -123,7 +125,7 @@ static bool exact_ring(const search_t *s, uint8_t weakest, uint32_t *order)
     return true;
 }
 
-/* The best ring of n <= RING_EXACT ranks.  False: there is none. */
+/* Finds the best ring of n <= RING_EXACT ranks.  False: there is none. */
 static bool best_ring(const search_t *s, uint32_t *order)
 {
     bool found = false;
@@ -144,65 +146,65 @@ static uint32_t random_below(search_t *s, uint32_t limit)
     return (uint32_t) ((z ^ z >> 31) % limit);
 }
 
-static void swap(uint32_t *a, uint32_t *b)
+static void swap_ranks(uint32_t *a, uint32_t *b)
 {
     const uint32_t was = *a;
     *a = *b;
     *b = was;
 }
 
-/* Turns order[lo .. hi - 1] round. */
-static void turn(uint32_t *order, uint32_t lo, uint32_t hi)
+/* Reverses order[lo .. hi - 1]. */
+static void reverse_part(uint32_t *order, uint32_t lo, uint32_t hi)
 {
     for (; lo + 1 < hi; lo++, hi--) {
-        swap(&order[lo], &order[hi - 1]);
+        swap_ranks(&order[lo], &order[hi - 1]);
     }
 }
 
-/* Shuffles the ranks, then goes from each to the nearest of those that are left, the first of equals. */
+/* Shuffles the ranks, then goes from each to the nearest remaining rank, the first of equals. */
 static void nearest_neighbours(search_t *s, uint32_t *order)
 {
     for (uint32_t i = s->n - 1; i > 0; i--) {
-        swap(&order[i], &order[random_below(s, i + 1)]);
+        swap_ranks(&order[i], &order[random_below(s, i + 1)]);
     }
     for (uint32_t i = 1; i + 1 < s->n; i++) {
         uint32_t best = i;
         for (uint32_t j = i + 1; j < s->n; j++) {
-            if (left_of(s, order[i - 1], order[j]) > left_of(s, order[i - 1], order[best])) {
+            if (remaining_link(s, order[i - 1], order[j]) > remaining_link(s, order[i - 1], order[best])) {
                 best = j;
             }
         }
-        swap(&order[i], &order[best]);
+        swap_ranks(&order[i], &order[best]);
     }
 }
 
-/* Whether links x and y are better than u and v: the worse of each pair counts first. */
-static bool better(uint8_t x, uint8_t y, uint8_t u, uint8_t v)
+/* Returns whether links x and y are better than u and v: the worse of each pair counts first. */
+static bool is_better(uint8_t x, uint8_t y, uint8_t u, uint8_t v)
 {
     const uint8_t worse = x < y ? x : y, was = u < v ? u : v;
     return worse > was || (worse == was && x + y > u + v);
 }
 
-/* Turns parts of the ring round as long as the two links that change become better: 2-opt. */
-static void turn_parts(search_t *s, uint32_t *order)
+/* 2-opt: reverses parts of the ring as long as the two links that change improve. */
+static void improve_ring(search_t *s, uint32_t *order)
 {
-    bool turned = true;
-    while (turned && s->work > 0) {
-        turned = false;
+    bool improved = true;
+    while (improved && s->work > 0) {
+        improved = false;
         for (uint32_t i = 0; i + 2 < s->n; i++) {
             for (uint32_t j = i + 2; j < s->n && s->work > 0; j++, s->work--) {
                 const uint32_t a = order[i], b = order[i + 1], c = order[j], d = order[(j + 1) % s->n];
-                if (a == d || !better(left_of(s, a, c), left_of(s, b, d), left_of(s, a, b), left_of(s, c, d))) {
+                if (a == d || !is_better(remaining_link(s, a, c), remaining_link(s, b, d), remaining_link(s, a, b), remaining_link(s, c, d))) {
                     continue;
                 }
-                turn(order, i + 1, j + 1);
-                turned = true;
+                reverse_part(order, i + 1, j + 1);
+                improved = true;
             }
         }
     }
 }
 
-/* A good ring of any number of ranks.  False: none was found. */
+/* Finds a good ring of any number of ranks.  False: none was found. */
 static bool good_ring(search_t *s, uint32_t *order)
 {
     uint32_t tried[RING_MANY];
@@ -210,16 +212,16 @@ static bool good_ring(search_t *s, uint32_t *order)
         order[r] = r;
     }
     nearest_neighbours(s, order);
-    turn_parts(s, order);
+    improve_ring(s, order);
     for (uint32_t i = 1; s->n <= RING_MANY && i < RING_STARTS; i++) {
         memcpy(tried, order, s->n * sizeof *order);
         nearest_neighbours(s, tried);
-        turn_parts(s, tried);
-        if (worth(s, tried) > worth(s, order)) {
+        improve_ring(s, tried);
+        if (rate_ring(s, tried) > rate_ring(s, order)) {
             memcpy(order, tried, s->n * sizeof *order);
         }
     }
-    return 0 != worth(s, order);
+    return 0 != rate_ring(s, order);
 }
 
 static bool find_ring(search_t *s, uint32_t *order)
@@ -236,34 +238,34 @@ static uint32_t place_of(const uint32_t *order, uint32_t rank)
     return place;
 }
 
-/* The same ring from rank 0 on, to the lower one of its neighbours. */
+/* Makes the ring begin with rank 0 and its lower neighbour. */
 static void begin_with_0(uint32_t n, uint32_t *order)
 {
     const uint32_t place = place_of(order, 0);
-    turn(order, 0, place);
-    turn(order, place, n);
-    turn(order, 0, n);
+    reverse_part(order, 0, place);
+    reverse_part(order, place, n);
+    reverse_part(order, 0, n);
     if (order[1] > order[n - 1]) {
-        turn(order, 1, n);
+        reverse_part(order, 1, n);
     }
 }
 
-/* Takes one NVLink in each direction from every step of a ring. No link that is not NVLink is left. */
+/* Takes one NVLink in each direction from every step of a ring. Only NVLinks remain. */
 static void take_links(search_t *s, const uint32_t *order)
 {
     for (uint32_t a = 0; a < s->n; a++) {
         for (uint32_t b = 0; b < s->n; b++) {
-            s->left[a][b] = s->left[a][b] > GPUSYM_LINK_NVLINK ? s->left[a][b] : GPUSYM_LINK_NONE;
+            s->remaining[a][b] = s->remaining[a][b] > GPUSYM_LINK_NVLINK ? s->remaining[a][b] : GPUSYM_LINK_NONE;
         }
     }
     for (uint32_t i = 0; i < s->n; i++) {
         const uint32_t a = order[i], b = order[(i + 1) % s->n];
-        const uint8_t left = (uint8_t) (s->left[a][b] - 1);
-        s->left[a][b] = s->left[b][a] = left > GPUSYM_LINK_NVLINK ? left : GPUSYM_LINK_NONE;
+        const uint8_t less = (uint8_t) (s->remaining[a][b] - 1);
+        s->remaining[a][b] = s->remaining[b][a] = less > GPUSYM_LINK_NVLINK ? less : GPUSYM_LINK_NONE;
     }
 }
 
-static bool all_equal(const search_t *s)
+static bool are_equal(const search_t *s)
 {
     for (uint32_t a = 0; a < s->n; a++) {
         for (uint32_t b = a + 1; b < s->n; b++) {
@@ -275,7 +277,7 @@ static bool all_equal(const search_t *s)
     return true;
 }
 
-/* Rings where the links differ. */
+/* Finds rings where the links differ. Returns how many. */
 static uint32_t search_rings(search_t *s, uint32_t max, uint32_t *orders)
 {
     const uint32_t n = s->n;
@@ -283,20 +285,20 @@ static uint32_t search_rings(search_t *s, uint32_t max, uint32_t *orders)
 
     for (uint32_t a = 0; n <= RING_MANY && a < n; a++) {
         for (uint32_t b = 0; b < n; b++) {
-            s->left[a][b] = both_ways(s, a, b);
+            s->remaining[a][b] = both_ways(s, a, b);
         }
     }
     while (found < max && find_ring(s, orders + (size_t) found * n)) {
         uint32_t *order = orders + (size_t) found * n;
         begin_with_0(n, order);
         found++;
-        if (n > RING_MANY || worth(s, order) >> 32 <= GPUSYM_LINK_NVLINK) {
+        if (n > RING_MANY || rate_ring(s, order) >> 32 <= GPUSYM_LINK_NVLINK) {
             break; /* PCIe has no more for a second ring */
         }
         take_links(s, order);
         if (found < max) { /* links carry as much the other way */
             memcpy(order + n, order, n * sizeof *order);
-            turn(order + n, 1, n);
+            reverse_part(order + n, 1, n);
             found++;
         }
     }
@@ -318,7 +320,7 @@ bool gpusym_team_all_reach(const uint8_t *link, uint32_t n)
 uint32_t gpusym_team_rings(const uint8_t *link, uint32_t n, uint32_t max, uint32_t *orders)
 {
     search_t s = {.n = n, .link = link, .random = 1, .work = RING_WORK};
-    const bool one = 1 == n || (n > 1 && all_equal(&s)); /* as behind NVSwitch: no order is better than another */
+    const bool one = 1 == n || (n > 1 && are_equal(&s)); /* as behind NVSwitch: no order is better than another */
 
     if (0 == n || 0 == max || (one && n > 1 && 0 == both_ways(&s, 0, 1))) {
         return 0;
