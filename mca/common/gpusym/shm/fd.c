@@ -26,6 +26,7 @@
 #include "mca/common/gpusym/common.h"
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/sanitizers.h"
+#include "mca/common/gpusym/shm/process.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8u /* Linux 6.3 */
@@ -70,7 +71,7 @@ int gpusym_memfd_make(const char *name, uint64_t bytes, int *fd)
 bool gpusym_memfd_is_sealed(int fd, uint64_t bytes)
 {
     struct stat st;
-    const int seals = fcntl(fd, F_GET_SEALS); /* before the size is asked for, which may change till then */
+    const int seals = fcntl(fd, F_GET_SEALS); /* before the size is read, which may change until then */
     return seals >= 0 && SEALS == (seals & SEALS) && 0 == fstat(fd, &st) && (uint64_t) st.st_size == bytes;
 }
 
@@ -92,9 +93,8 @@ bool gpusym_fd_lack(void)
 
 int gpusym_fd_fetch(pid_t pid, int fd, int *copy)
 {
-#if defined(SYS_pidfd_open) && defined(SYS_pidfd_getfd)
-    int process;
-    GPUSYM_RESTART(process, (int) syscall(SYS_pidfd_open, pid, 0));
+#ifdef SYS_pidfd_getfd
+    const int process = gpusym_pidfd_open(pid);
     if (process < 0) {
         gpusym_log_call("pidfd_open", "a peer's file descriptor");
         return GPUSYM_ERR_UNREACHABLE;
@@ -116,23 +116,23 @@ int gpusym_fd_fetch(pid_t pid, int fd, int *copy)
 #endif
 }
 
-/* ---- who may fetch from us ---- */
+/* ---- processes that may fetch from this one ---- */
 
 /*
- * Linux lets processes of one user fetch from each other; Yama (ptrace_scope 1) only ancestors, and the descendants of
- * one process that we may name, or any process (prctl(2), PR_SET_PTRACER). Others may have said "any" before us, for
- * what they do: Open MPI (btl/vader, smsc/cma: at MPI_Init), UCX. What has been said cannot be asked for, so we try, by
- * a process that is not our ancestor: if that can fetch, there is nothing to say for us, nor to take back.
+ * Linux lets processes of one user fetch from each other. Yama (ptrace_scope 1) permits only ancestors, and either the
+ * descendants of one process that this one names, or any process (prctl(2), PR_SET_PTRACER). Other libraries may have
+ * permitted any process before: Open MPI (btl/vader, smsc/cma: at MPI_Init), UCX. The setting cannot be read, so a
+ * process that is no ancestor tries to fetch: if it can, the setting is left alone, now and at the end.
  */
 static struct {
     pthread_mutex_t lock;
-    bool open;    /* others can fetch, by our doing or not */
-    bool named;   /* by our doing */
-    pid_t *peers; /* who shall */
+    bool open;    /* other processes can fetch */
+    bool named;   /* because this code has set PR_SET_PTRACER */
+    pid_t *peers; /* processes that are to fetch */
     size_t npeers, room;
 } us = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* 0: not known. */
+/* The parent of a process; 0: not known. */
 static pid_t parent_of(pid_t pid)
 {
     char path[64], line[512];
@@ -152,8 +152,8 @@ static bool is_descendant(pid_t pid, pid_t from)
     return pid > 0;
 }
 
-/* Our nearest ancestor whose descendants all peers are: the launch daemon, where that started all ranks. 0: none is
- * known. */
+/* The nearest ancestor of this process that has all peers among its descendants: the launch daemon, where that started
+ * all ranks. 0: none is known. */
 static pid_t common_ancestor(void)
 {
     pid_t ancestor = getppid();
@@ -165,7 +165,7 @@ static pid_t common_ancestor(void)
     return ancestor;
 }
 
-/* Any process, where the peers have no ancestor in common that is seen from here. */
+/* Permits the common ancestor's descendants; any process, where no such ancestor is visible from here. */
 static void name_tracer(void)
 {
     const pid_t ancestor = common_ancestor();
@@ -193,9 +193,9 @@ static int fetch_as_child(void *arg)
     return GPUSYM_SUCCESS == gpusym_fd_fetch(target->pid, target->fd, &copy) ? 0 : 1;
 }
 
-/* Whether a child of ours can fetch fd from us; 0: no, 1: yes, -1: there can be no child. It shares our memory and
- * lasts but for the try, while this thread waits; it sends no signal, gets none, and nobody else's wait() meets it.
- * With the lock held. */
+/* Returns whether a child can fetch fd from this process: 1: yes; 0: no; -1: no child can be made. The child shares
+ * this process's memory and ends before this thread goes on. It sends and gets no signal, and no other wait() returns
+ * it. With the lock held. */
 static int others_can(int fd)
 {
     static _Alignas(64) char stack[64 << 10];
@@ -222,7 +222,7 @@ static int others_can(int fd)
     return child <= 0 || rc != child || !WIFEXITED(status) ? -1 : 0 == WEXITSTATUS(status);
 }
 
-/* With the lock held. */
+/* Makes the descriptors fetchable for peers. With the lock held. */
 static int open_to_peers(int fd)
 {
     const int can = others_can(fd);
@@ -230,7 +230,7 @@ static int open_to_peers(int fd)
     if (can > 0) {
         return GPUSYM_SUCCESS;
     }
-    if (can < 0) { /* perhaps others rely on "any": no less, and for good */
+    if (can < 0) { /* other libraries may rely on "any": permit that, for good */
         (void) prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
         return GPUSYM_SUCCESS;
     }
@@ -247,7 +247,7 @@ static int open_to_peers(int fd)
 int gpusym_fd_share(int fd)
 {
     int copy;
-    /* A process may always fetch from itself, if the call is there and allowed at all. */
+    /* A process can always fetch from itself, if the kernel has the call and permits it at all. */
     int rc = gpusym_fd_fetch(getpid(), fd, &copy);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
@@ -270,7 +270,7 @@ void gpusym_fd_admit(pid_t pid)
         us.peers = NULL == more ? us.peers : more;
         us.room = NULL == more ? us.room : room;
     }
-    if (us.npeers < us.room) { /* else it may find that it cannot fetch */
+    if (us.npeers < us.room) { /* else that process may be unable to fetch */
         us.peers[us.npeers++] = pid;
     }
     if (us.named) {

@@ -11,13 +11,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "mca/common/gpusym/log.h"
@@ -27,7 +25,7 @@
 
 /* ---- the slab ---- */
 
-/* Sparse: what no line was ever handed out of takes no memory. Room for 28,000 communicators. */
+/* Sparse: only lines that were handed out take memory. Room for 26,000 communicators. */
 #define SLAB_BYTES (64ull << 20)
 #define SLAB_MAGIC 0x6770757379706731ull
 
@@ -35,7 +33,7 @@
 typedef struct {
     uint64_t magic, nonce[2];
     uint64_t token; /* see gpusym_peer_token */
-    uint64_t lines; /* so many have been handed out, free ones too; only rises */
+    uint64_t lines; /* lines handed out so far, freed ones too; only rises */
 } slab_head_t;
 /* Then the area, then the lines. */
 #define SLAB_AREA 4096u
@@ -52,7 +50,7 @@ struct gpusym_peer {
     struct gpusym_peer *next;
 };
 
-/* A line of ours that peers may still read. */
+/* A line of this process that peers may still read. */
 typedef struct retired {
     uint64_t off;
     uint32_t nranks, next; /* ranks below `next` have retired theirs */
@@ -76,8 +74,8 @@ static gpusym_line_end_t *line_end(void *line)
     return (gpusym_line_end_t *) (void *) ((char *) line + LINE_END);
 }
 
-/* With the lock held. */
-static int slab_make(void)
+/* Makes the slab of this process. With the lock held. */
+static int make_slab(void)
 {
     slab_head_t head = {.magic = SLAB_MAGIC};
     int fd, error;
@@ -114,21 +112,21 @@ close_fd:
 int gpusym_pages_open(gpusym_pages_id_t *id)
 {
     pthread_mutex_lock(&slab.lock);
-    const int rc = NULL != slab.base ? GPUSYM_SUCCESS : slab_make();
+    const int rc = NULL != slab.base ? GPUSYM_SUCCESS : make_slab();
     *id = slab.id;
     pthread_mutex_unlock(&slab.lock);
     return rc;
 }
 
-static void retired_free(retired_t *l)
+static void free_retired(retired_t *l)
 {
     free(l->line);
     free(l->generation);
     free(l);
 }
 
-/* With the lock held: lines that no peer reads any more are free. */
-static void retired_sweep(void)
+/* Frees the lines that no peer reads any more. With the lock held. */
+static void sweep_retired(void)
 {
     for (retired_t **link = &slab.retired; NULL != *link;) {
         retired_t *l = *link;
@@ -141,7 +139,7 @@ static void retired_sweep(void)
         }
         *link = l->after;
         gpusym_arena_free(slab.arena, l->off - SLAB_LINES);
-        retired_free(l);
+        free_retired(l);
     }
 }
 
@@ -151,7 +149,7 @@ void gpusym_pages_close(void)
     while (NULL != slab.retired) {
         retired_t *l = slab.retired;
         slab.retired = l->after;
-        retired_free(l);
+        free_retired(l);
     }
     while (NULL != slab.peers) {
         gpusym_peer_t *peer = slab.peers;
@@ -175,8 +173,8 @@ void gpusym_pages_close(void)
     gpusym_fd_close();
 }
 
-/* With the lock held: peers that look for lines find this one. All are of one size, so they lie at its multiples. */
-static void lines_count(uint64_t off)
+/* Lets peers that search for lines find this one: all lines have one size and lie at its multiples. With the lock held. */
+static void count_line(uint64_t off)
 {
     slab_head_t *head = (slab_head_t *) (void *) slab.base;
     const uint64_t lines = (off - SLAB_LINES) / GPUSYM_PAGES_LINE + 1;
@@ -190,17 +188,17 @@ int gpusym_pages_alloc(uint64_t *off)
     pthread_mutex_lock(&slab.lock);
     int rc = GPUSYM_ERR_NOT_AVAILABLE;
     if (NULL != slab.arena) {
-        retired_sweep();
+        sweep_retired();
         rc = gpusym_arena_alloc(slab.arena, GPUSYM_PAGES_LINE, off);
     }
     if (GPUSYM_SUCCESS == rc) {
         *off += SLAB_LINES;
         gpusym_line_end_t *end = line_end(slab.base + *off);
-        memset(slab.base + *off, 0, LINE_END); /* peers of its last use may look at the generation */
+        memset(slab.base + *off, 0, LINE_END); /* peers of its last use may read the generation */
         end->key = 0;
         slab.generation += 2;
         __atomic_store_n(&end->generation, slab.generation, __ATOMIC_RELEASE);
-        lines_count(*off);
+        count_line(*off);
     }
     pthread_mutex_unlock(&slab.lock);
     return rc;
@@ -239,8 +237,8 @@ void gpusym_pages_retire(uint64_t off, uint32_t nranks, uint32_t rank, void **li
 
 /* ---- peers ---- */
 
-/* Maps the slab of another process, and makes sure that it is the one meant. */
-static int slab_map(const gpusym_pages_id_t *id, gpusym_peer_t *peer)
+/* Maps the slab of another process, and checks its nonce. */
+static int map_slab(const gpusym_pages_id_t *id, gpusym_peer_t *peer)
 {
     char path[64];
     slab_head_t head;
@@ -257,7 +255,7 @@ static int slab_map(const gpusym_pages_id_t *id, gpusym_peer_t *peer)
         return GPUSYM_ERR_UNREACHABLE;
     }
     peer->base = MAP_FAILED;
-    errno = ESRCH; /* a descriptor of another process, which has that number by now */
+    errno = ESRCH; /* the descriptor number may belong to another process by now */
     if (gpusym_memfd_is_sealed(fd, SLAB_BYTES)) {
         GPUSYM_RESTART(n, pread(fd, &head, sizeof head, 0));
     }
@@ -272,14 +270,12 @@ static int slab_map(const gpusym_pages_id_t *id, gpusym_peer_t *peer)
         gpusym_log_call("mmap", path);
         return GPUSYM_ERR_UNREACHABLE;
     }
-#ifdef SYS_pidfd_open
-    GPUSYM_RESTART(peer->pidfd, (int) syscall(SYS_pidfd_open, id->pid, 0));
-#endif
+    peer->pidfd = gpusym_pidfd_open(id->pid);
     return GPUSYM_SUCCESS;
 }
 
-/* With the lock held. */
-static int peer_get(const gpusym_pages_id_t *id, gpusym_peer_t **peer)
+/* Finds a peer, or maps its slab. With the lock held. */
+static int get_peer(const gpusym_pages_id_t *id, gpusym_peer_t **peer)
 {
     for (gpusym_peer_t *p = slab.peers; NULL != p; p = p->next) {
         if (p->id.nonce[0] == id->nonce[0] && p->id.nonce[1] == id->nonce[1]) {
@@ -297,7 +293,7 @@ static int peer_get(const gpusym_pages_id_t *id, gpusym_peer_t **peer)
     if (NULL != slab.base && slab.id.nonce[0] == id->nonce[0] && slab.id.nonce[1] == id->nonce[1]) {
         p->base = slab.base;
     } else {
-        const int rc = slab_map(id, p);
+        const int rc = map_slab(id, p);
         if (GPUSYM_SUCCESS != rc) {
             const int error = errno;
             free(p);
@@ -315,7 +311,7 @@ static int peer_get(const gpusym_pages_id_t *id, gpusym_peer_t **peer)
 int gpusym_pages_peer(const gpusym_pages_id_t *id, gpusym_peer_t **peer)
 {
     pthread_mutex_lock(&slab.lock);
-    const int rc = peer_get(id, peer);
+    const int rc = get_peer(id, peer);
     pthread_mutex_unlock(&slab.lock);
     return rc;
 }
@@ -346,7 +342,7 @@ uint64_t gpusym_peer_lines(const gpusym_peer_t *peer)
     const slab_head_t *head = (const slab_head_t *) (const void *) peer->base;
     const uint64_t lines = __atomic_load_n(&head->lines, __ATOMIC_ACQUIRE);
     const uint64_t room = (SLAB_BYTES - SLAB_LINES) / GPUSYM_PAGES_LINE;
-    return lines < room ? lines : room; /* whatever the peer's memory says */
+    return lines < room ? lines : room; /* a bound that holds even if the peer's memory is corrupt */
 }
 
 const void *gpusym_peer_line_at(const gpusym_peer_t *peer, uint64_t i)
@@ -384,19 +380,11 @@ int gpusym_peer_pid(const gpusym_peer_t *peer)
 
 bool gpusym_peer_alive(gpusym_peer_t *peer)
 {
-    struct pollfd p = {.fd = peer->pidfd, .events = POLLIN};
-    int n = -1;
-    if (peer->pidfd >= 0) { /* readable from the moment the process has ended, reaped or not */
-        GPUSYM_RESTART(n, poll(&p, 1, 0));
-    }
-    if (n > 0 && 0 != (p.revents & POLLIN)) {
-        return false;
-    }
-    return 0 == n || gpusym_pid_alive(peer->id.pid); /* poll() failed, or says something else: that is no death */
+    return gpusym_pidfd_alive(peer->pidfd, peer->id.pid);
 }
 
-/* Whether descriptor fd of process pid, which is named so, is a slab; then *id is of it. */
-static bool slab_is(int32_t pid, int fd, gpusym_pages_id_t *id)
+/* Returns whether descriptor fd of process pid is a slab, and sets *id to that slab's. */
+static bool identify_slab(int32_t pid, int fd, gpusym_pages_id_t *id)
 {
     char path[64], target[64];
     slab_head_t head;
@@ -429,7 +417,7 @@ int gpusym_pages_find(int32_t pid, gpusym_peer_t **peer)
         return GPUSYM_ERR_UNREACHABLE;
     }
     while (GPUSYM_ERR_NOT_AVAILABLE == rc && NULL != (entry = readdir(dir))) {
-        if ('.' != entry->d_name[0] && slab_is(pid, atoi(entry->d_name), &id)) {
+        if ('.' != entry->d_name[0] && identify_slab(pid, atoi(entry->d_name), &id)) {
             rc = gpusym_pages_peer(&id, peer);
         }
     }

@@ -22,19 +22,17 @@
 /* Fields of /proc/PID/stat behind the name, which ends with the last ')': the state is the 1st, the start the 20th. */
 #define FIELD_START 20
 
-/* False: there is no such process. What cannot be read is left as it was. */
-static bool stat_read(int32_t pid, char *state, uint64_t *start)
+/* Reads state and start of a process; leaves unchanged what cannot be read. False: there is no such process. */
+static bool read_stat(int32_t pid, char *state, uint64_t *start)
 {
     char path[64], line[1024];
 
     snprintf(path, sizeof path, "/proc/%d/stat", (int) pid);
-    FILE *f = fopen(path, "re");
-    if (NULL == f) {
+    errno = 0;
+    if (!gpusym_file_line(path, line, sizeof line)) {
         return ENOENT != errno && ESRCH != errno;
     }
-    const bool read = NULL != fgets(line, sizeof line, f);
-    fclose(f);
-    const char *p = read ? strrchr(line, ')') : NULL;
+    const char *p = strrchr(line, ')');
     if (NULL == p || '\0' == p[1] || '\0' == p[2]) {
         return true;
     }
@@ -54,47 +52,69 @@ void gpusym_process_self(gpusym_process_id_t *id)
     char state;
 
     *id = (gpusym_process_id_t){.pid = (int32_t) getpid()};
-    (void) stat_read(id->pid, &state, &id->start);
+    (void) read_stat(id->pid, &state, &id->start);
 }
 
-/* By /proc alone: there, not a zombie, and not another process of the same id. */
+/* Returns, from /proc alone, whether the process exists, is no zombie, and started when id says. */
 static bool is_there(const gpusym_process_id_t *id)
 {
     char state = 'R';
     uint64_t start = id->start;
 
-    return stat_read(id->pid, &state, &start) && 'Z' != state && 'X' != state && (0 == id->start || start == id->start);
+    return read_stat(id->pid, &state, &start) && 'Z' != state && 'X' != state && (0 == id->start || start == id->start);
 }
 
-/* The descriptor first, then the check: so it is of the process that the check has seen. */
-static void watch(gpusym_process_t *process)
+int gpusym_pidfd_open(pid_t pid)
 {
-    process->watched = true;
-    process->pidfd = -1;
+    int pidfd = -1;
 #ifdef SYS_pidfd_open
-    process->pidfd = (int) syscall(SYS_pidfd_open, process->id.pid, 0);
+    GPUSYM_RESTART(pidfd, (int) syscall(SYS_pidfd_open, pid, 0));
+#else
+    (void) pid;
+    errno = ENOSYS;
 #endif
-    process->dead = !is_there(&process->id);
+    return pidfd;
 }
 
-/* Readable from the moment the process has ended, reaped or not. */
-static bool pidfd_ended(int pidfd)
+/* 1: the process runs; 0: it has ended; -1: the descriptor does not tell. A pidfd is readable from the moment the
+ * process has ended, reaped or not. */
+static int poll_pidfd(int pidfd)
 {
     struct pollfd p = {.fd = pidfd, .events = POLLIN};
     int n;
 
-    do {
-        n = poll(&p, 1, 0);
-    } while (n < 0 && EINTR == errno);
-    return n > 0;
+    if (pidfd < 0) {
+        return -1;
+    }
+    GPUSYM_RESTART(n, poll(&p, 1, 0));
+    if (0 == n) {
+        return 1;
+    }
+    return n > 0 && 0 != (p.revents & POLLIN) ? 0 : -1;
+}
+
+bool gpusym_pidfd_alive(int pidfd, pid_t pid)
+{
+    const int runs = poll_pidfd(pidfd);
+
+    return runs < 0 ? gpusym_pid_alive(pid) : 0 != runs;
+}
+
+/* Opens the descriptor before the check, so that both mean the same process. */
+static void watch_process(gpusym_process_t *process)
+{
+    process->watched = true;
+    process->pidfd = gpusym_pidfd_open(process->id.pid);
+    process->dead = !is_there(&process->id);
 }
 
 bool gpusym_process_alive(gpusym_process_t *process)
 {
     if (!process->watched) {
-        watch(process);
+        watch_process(process);
     } else if (!process->dead) {
-        process->dead = process->pidfd >= 0 ? pidfd_ended(process->pidfd) : !is_there(&process->id);
+        const int runs = poll_pidfd(process->pidfd);
+        process->dead = runs < 0 ? !is_there(&process->id) : 0 == runs;
     }
     return !process->dead;
 }
@@ -109,12 +129,12 @@ void gpusym_process_forget(gpusym_process_t *process)
 
 bool gpusym_pid_alive(pid_t pid)
 {
-    char path[64], line[512];
+    char state = 'R';
+    uint64_t start;
+
     if (pid <= 0 || (0 != kill(pid, 0) && ESRCH == errno)) {
         return false;
     }
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    gpusym_file_line(path, line, sizeof line);
-    const char *name_end = strrchr(line, ')');
-    return NULL == name_end || ('Z' != name_end[2] && 'X' != name_end[2]);
+    (void) read_stat(pid, &state, &start);
+    return 'Z' != state && 'X' != state;
 }

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Processes of this host: which one, and whether it still lives. Works before anything else is shared with it.
+ * Processes of this host: their identity, and whether they are alive. Needs no memory shared with them.
  */
 #ifndef GPUSYM_COMMON_SHM_PROCESS_H
 #define GPUSYM_COMMON_SHM_PROCESS_H
@@ -10,31 +10,38 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* One process of a host and pid namespace. Process ids come again: the time of its start tells two of them apart. */
+/* Identifies a process of a host and pid namespace. Process ids are reused; the start time tells two such processes
+ * apart. */
 typedef struct {
     uint64_t start; /* clock ticks since the host's boot; 0: not known */
     int32_t pid;
     uint32_t pad;
 } gpusym_process_id_t;
 
-/* This process. */
+/* Gets the id of this process. */
 void gpusym_process_self(gpusym_process_id_t *id);
 
-/* A process that is watched. Zeroed but for id before the first question. */
+/* A process that is watched. Set id and zero the rest before the first use. */
 typedef struct {
     gpusym_process_id_t id;
-    int pidfd; /* valid while `watched`; -1: the kernel has none */
+    int pidfd; /* valid while `watched`; -1: the kernel has none. Owned */
     bool watched, dead;
 } gpusym_process_t;
 
-/* False once the process has ended (also while its parent has not yet noticed). The same pid namespace. The first
- * question costs some 10 us, later ones about 1 us. One thread at a time. */
+/* Returns false once the process has ended, reaped by its parent or not. The process must be of this pid namespace.
+ * The first call takes about 10 us, later calls about 1 us. One thread at a time. */
 bool gpusym_process_alive(gpusym_process_t *process);
-/* No more questions: gives the descriptor back. */
+/* Ends the watch and closes its descriptor. */
 void gpusym_process_forget(gpusym_process_t *process);
 
-/* The same of a process id alone, without a descriptor: one that its parent has not reaped yet answers to kill(), so its state
- * is looked at too. True where that cannot be known. */
+/* Opens a descriptor that refers to a process, closed on exec; the caller closes it. -1, with errno: the kernel has
+ * none, the process is gone, or no descriptor is left. */
+int gpusym_pidfd_open(pid_t pid);
+/* Returns false once the process of pidfd has ended, reaped by its parent or not. pidfd -1: as gpusym_pid_alive for
+ * pid. About 1 us. Any thread. */
+bool gpusym_pidfd_alive(int pidfd, pid_t pid);
+/* Returns false once no process has this id, or only one that has ended and is not reaped yet. True where that cannot
+ * be known. Any thread. */
 bool gpusym_pid_alive(pid_t pid);
 
 #endif
