@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Error codes of libmca_common_gpusym, and system calls that signals do not disturb.  The library exports what begins
- * with gpusym_.
+ * Error codes of libmca_common_gpusym, system calls that signals do not interrupt, and the clock.  The library exports
+ * the symbols that begin with gpusym_.
  */
 #ifndef GPUSYM_COMMON_COMMON_H
 #define GPUSYM_COMMON_COMMON_H
@@ -15,24 +15,24 @@
 
 enum {
     GPUSYM_SUCCESS = 0,
-    GPUSYM_ERR = -1,               /* see the device's error() */
+    GPUSYM_ERR = -1,               /* the device's error() describes it */
     GPUSYM_ERR_NO_MEMORY = -2,     /* host or GPU memory */
-    GPUSYM_ERR_NOT_AVAILABLE = -3, /* this machine, build or setting does not have it */
+    GPUSYM_ERR_NOT_AVAILABLE = -3, /* this machine, build or configuration does not have it */
     GPUSYM_ERR_BAD_PARAM = -4,
     GPUSYM_ERR_UNREACHABLE = -5, /* a peer's memory cannot be mapped */
-    GPUSYM_ERR_CORRUPT = -6,     /* shared memory holds what its owner cannot have written there */
+    GPUSYM_ERR_CORRUPT = -6,     /* shared memory holds values that its owner does not write */
 };
 
 /*
- * result = call, made again as long as a signal's handler cuts it short: a program's timer, a profiler's. For all
- * system calls that can say EINTR but close(), which on Linux has closed the descriptor all the same.
+ * result = call, repeated as long as a signal handler (a timer's, a profiler's) interrupts it. For all system calls that
+ * can fail with EINTR, except close(): on Linux it has closed the descriptor nevertheless.
  */
 #define GPUSYM_RESTART(result, call) \
     do {                             \
         (result) = (call);           \
     } while (-1 == (result) && EINTR == errno)
 
-/* A clock that only rises, in nanoseconds. */
+/* Returns the time of a monotonic clock, in nanoseconds. */
 static inline uint64_t gpusym_now_ns(void)
 {
     struct timespec t;
@@ -40,12 +40,12 @@ static inline uint64_t gpusym_now_ns(void)
     return (uint64_t) t.tv_sec * 1000000000u + (uint64_t) t.tv_nsec;
 }
 
-/* The first line of a file (of /proc, say), without its end, cut to size - 1 characters. False, and text "": it cannot
- * be read, or is empty. */
+/* Reads the first line of a file (of /proc, say), without its newline, cut to size - 1 characters. False, with text "":
+ * the file cannot be read (errno), or is empty. */
 bool gpusym_file_line(const char *path, char *text, size_t size);
-/* Random bytes of the kernel's, 256 at most. False, with errno: there are none to be had. */
+/* Fills p with `size` random bytes of the kernel, at most 256. False, with errno: none are available. */
 bool gpusym_random(void *p, size_t size);
-/* Writes all of it, in one piece where the file takes that. False, with errno: it could not. */
+/* Writes `size` bytes to fd, by one write() if the file accepts that. False, with errno: not all were written. */
 bool gpusym_write_all(int fd, const void *data, size_t size);
 
 #endif

@@ -1,19 +1,20 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * What the copy engines do: see copies.h, and kernels/symm/symm_ce.h for the flags.
+ * Collectives by copy engines: see copies.h, and kernels/symm/symm_ce.h for the flags.
  *
- * A message that is reduced goes in two hops: each rank sends its slices to their owners, chunk by chunk, an owner reduces
- * a chunk when it has all of it and sends the result to all who get it. A broadcast goes the same two hops, without the
- * reduction. Segments go one hop.
+ * A message that is reduced takes two hops: each rank sends its slices to their owners, chunk by chunk; an owner reduces
+ * a chunk once it has all of it, and sends the result to all receivers. A broadcast takes the same two hops, without the
+ * reduction. Segments take one hop.
  *
- * Order.  One stream to each peer carries both hops: after chunk k of the first hop comes chunk k - AHEAD of the second.
- * From the arrival of a chunk to the departure of its result it takes flags, a kernel and a copy engine that begins, some 15
- * us (H200): meanwhile the wire carries the nchunks between. (More streams to a peer were slower, 580 us for 537 at 128 MiB
- * on 2 GPUs.) No stream waits for what is queued behind it; let
- * every rank do all that it queues strictly in the order in which it queues it, over all of its streams and kernels (a GPU
- * may do so: it has few hardware queues, and streams share them). Nothing stands still even then. By induction over
- * steps k, all ranks end step k, since each part waits only for what ranks queue before it:
+ * Order.  One stream to each peer carries both hops: chunk k - AHEAD of the second hop follows chunk k of the first.
+ * About 15 us (H200) pass between the arrival of a chunk and the departure of its result: flags, a kernel and the start
+ * of a copy engine. Meanwhile the wire carries the chunks between. More streams to a peer are slower: 580 us against
+ * 537 at 128 MiB on 2 GPUs.
+ *
+ * No deadlock.  No stream waits for work queued behind it. Assume that every rank executes all its work strictly in the
+ * order in which it queues it, over all of its streams and kernels (a GPU may do so: streams share few hardware queues).
+ * By induction over steps k, all ranks still end step k, since each part waits only for work that ranks queue before it:
  *   first hop   chunk k waits for the peer's kernel of chunk k - BUFFERS;
  *   kernel      of chunk k waits for the first hop's chunk k of all, and, where its result goes through a buffer of the
  *               slot, for our own second hop's chunk k - BUFFERS (of step k - BUFFERS + AHEAD, before this one);
@@ -25,14 +26,14 @@
 
 #include "mca/common/gpusym/log.h"
 
-/* Flags that a stream has to do before its next copy: at most what the hops leave and want. */
+/* Most flag operations that a stream collects before its next copy. */
 #define PENDING_MAX 6u
 
 typedef struct {
     gpusym_stream_t *stream;
     gpusym_stream_flag_t pending[PENDING_MAX];
     unsigned n;
-    bool used; /* in this operation */
+    bool used; /* by this operation */
 } outgoing_t;
 
 #define BUFFERS GPUSYM_COPIES_BUFFERS
@@ -40,7 +41,7 @@ typedef struct {
 
 struct gpusym_copies_streams {
     uint32_t n;
-    gpusym_lane_t *lane[GPUSYM_TEAM_MAX]; /* whose stream goes to each rank */
+    gpusym_lane_t *lane[GPUSYM_TEAM_MAX]; /* [n] the lanes whose streams these are */
     outgoing_t to[GPUSYM_TEAM_MAX];
 };
 
@@ -71,7 +72,7 @@ void gpusym_copies_put(gpusym_copies_streams_t *streams)
     free(streams);
 }
 
-/* ---- what a call is ---- */
+/* ---- the call ---- */
 
 typedef struct {
     const gpusym_work_t *w;
@@ -79,7 +80,7 @@ typedef struct {
     gpusym_copies_streams_t *s;
     bool reduces;
     uint32_t nchunks;
-    uint32_t sources, owners, receivers; /* masks of ranks: who has input, owns a slice, gets the result */
+    uint32_t sources, owners, receivers; /* masks of the ranks that have input, own a slice, get the result */
     bool result_in_slot;                /* our slice's result goes through our slot */
     int rc;                            /* of what was queued so far */
 } ce_call_t;
@@ -94,15 +95,15 @@ static uint32_t make_mask(uint32_t first, uint32_t end)
     return (uint32_t)((1ull << end) - (1ull << first));
 }
 
-/* The ranks from the one behind ours on: all start at another one, and no port is stormed. */
+/* The q-th rank after ours: ranks begin with different peers, which spreads the load over ports. */
 static uint32_t nth_peer(const gpusym_work_t *w, uint32_t q)
 {
     return (w->rank + q) % w->nranks;
 }
 
-/* A chunk of the slice of rank p, or of the segment that goes to it. */
+/* A chunk of the slice of rank p, or of the segment for it. */
 typedef struct {
-    uint64_t off, bytes; /* of the message, or of the segment */
+    uint64_t off, bytes; /* in the message, or in the segment */
 } chunk_t;
 
 static chunk_t chunk_of(const ce_call_t *c, uint32_t p, uint32_t k)
@@ -116,7 +117,7 @@ static chunk_t chunk_of(const ce_call_t *c, uint32_t p, uint32_t k)
     return chunk;
 }
 
-/* Where chunk k of everyone is in a slot; and our result, where that goes through it. */
+/* The offset in a slot at which the ranks' chunks k arrive, and our result if it goes through the slot. */
 static uint64_t arrivals_off(const gpusym_work_t *w, uint32_t k)
 {
     return w->stage_off + (uint64_t)(k % BUFFERS) * w->nranks * w->stage_bytes;
@@ -175,7 +176,7 @@ static void queue_copy(ce_call_t *c, outgoing_t *o, void *dst, const void *src, 
     }
 }
 
-/* Whether there is something for rank p in the first hop, in the second. */
+/* Return whether this rank sends to rank p in the first hop, in the second. */
 static bool scatters_to(const ce_call_t *c, uint32_t p)
 {
     return has_rank(c->sources, c->w->rank) && has_rank(c->owners, p);
@@ -186,15 +187,15 @@ static bool gathers_to(const ce_call_t *c, uint32_t p)
     return has_rank(c->owners, c->w->rank) && has_rank(c->receivers, p) && (c->reduces || !has_rank(c->sources, p));
 }
 
-/* For chunk k of our slice: our kernel writes it, or (broadcast) the stream of the only source. */
+/* Waits for the flag of chunk k of our slice. Our kernel writes it, or (broadcast) the stream of the only source. */
 static void await_result(ce_call_t *c, outgoing_t *o, uint32_t k)
 {
     const gpusym_work_t *w = c->w;
     add_flag(c, o, true, c->reduces ? flag_at(w, w->rank, REDUCED, w->rank) : flag_at(w, w->rank, ARRIVED, w->src_first), w->epoch + k);
 }
 
-/* First hop: chunk k of every slice to its owner. Its flag is queued now, since a kernel that is queued next may wait for
- * it; with it what the second hop will wait for: one call to the driver. */
+/* First hop: sends chunk k of every slice to its owner. Queues its flag now, since the next kernel may wait for it, and
+ * with it the wait of the second hop: one call to the driver. */
 static void queue_scatter(ce_call_t *c, uint32_t k)
 {
     const gpusym_work_t *w = c->w;
@@ -210,7 +211,7 @@ static void queue_scatter(ce_call_t *c, uint32_t k)
         char *to = (char *)w->peer_out[p] + chunk.off;
         if (c->reduces) {
             to = (char *)w->peer[p] + arrivals_off(w, k) + (uint64_t)(me - (me > p)) * w->stage_bytes;
-            if (k >= BUFFERS) { /* p's kernel writes it */
+            if (k >= BUFFERS) { /* written by p's kernel */
                 add_flag(c, o, true, flag_at(w, me, CREDIT, p), epoch - BUFFERS);
             }
         }
@@ -223,7 +224,7 @@ static void queue_scatter(ce_call_t *c, uint32_t k)
     }
 }
 
-/* Our slice's chunk k: reduced when it has arrived. */
+/* Reduces chunk k of our slice, once it has arrived. */
 static void queue_reduce(ce_call_t *c, gpusym_lane_t *lane, unsigned kernel, uint32_t k)
 {
     gpusym_work_t w = *c->w;
@@ -235,7 +236,7 @@ static void queue_reduce(ce_call_t *c, gpusym_lane_t *lane, unsigned kernel, uin
     if (0 != chunk.bytes) {
         w.in = (const char *)w.in + (w.copies.whole ? 0 : w.send[me].off) + chunk.off;
         w.out = result_at(c, k, &chunk);
-    } else { /* there may be no buffers; its flags are wanted all the same */
+    } else { /* there may be no buffers; peers still wait for the flags */
         w.in = w.out = NULL;
     }
     w.bytes = chunk.bytes;
@@ -249,8 +250,8 @@ static void queue_reduce(ce_call_t *c, gpusym_lane_t *lane, unsigned kernel, uin
     c->rc = gpusym_lane_more(lane, kernel, &w);
 }
 
-/* Second hop: chunk k of our slice's result to all who get it. Only the last kernel waits for its flag: that can be queued with
- * what comes next. */
+/* Second hop: sends chunk k of our slice's result to all receivers. Only the last kernel waits for its flag, which can
+ * be queued with later work. */
 static void queue_gather(ce_call_t *c, uint32_t k)
 {
     const gpusym_work_t *w = c->w;
@@ -262,19 +263,19 @@ static void queue_gather(ce_call_t *c, uint32_t k)
             continue;
         }
         const chunk_t chunk = chunk_of(c, me, k);
-        if (!scatters_to(c, p) || k + AHEAD >= c->nchunks) { /* else with what came before */
+        if (!scatters_to(c, p) || k + AHEAD >= c->nchunks) { /* else queued with the first hop */
             await_result(c, o, k);
         }
         queue_copy(c, o, (char *)w->peer_out[p] + chunk.off, result_at(c, k, &chunk), chunk.bytes);
         add_flag(c, o, false, flag_at(w, p, DELIVERED, me), epoch);
-        if (c->result_in_slot) { /* but for our kernel's */
+        if (c->result_in_slot) { /* only our kernel waits for it */
             add_flag(c, o, false, sent_word(w, p), epoch);
             queue_flags(c, o);
         }
     }
 }
 
-/* Segments, which are not reduced. */
+/* Sends segments, which are not reduced. */
 static void queue_exchange(ce_call_t *c)
 {
     const gpusym_work_t *w = c->w;
@@ -295,7 +296,7 @@ static void queue_exchange(ce_call_t *c)
     }
 }
 
-/* The only source's own output, if it is not its input. */
+/* Copies the only source's input to its own output, if these differ. */
 static void queue_own_copy(ce_call_t *c)
 {
     const gpusym_work_t *w = c->w;
@@ -304,7 +305,7 @@ static void queue_own_copy(ce_call_t *c)
     }
 }
 
-/* Every stream says when it is through, and the last kernel waits for that, and for what comes from others. */
+/* Has every stream report its end, and the last kernel wait for these reports and for the data of other ranks. */
 static int queue_end(ce_call_t *c, gpusym_lane_t *lane, unsigned end)
 {
     gpusym_work_t w = *c->w;
@@ -351,7 +352,7 @@ int gpusym_copies_queue(gpusym_copies_streams_t *streams, gpusym_lane_t *lane, u
     if (!two_hops && !reduces) {
         queue_exchange(&c);
     }
-    for (uint32_t k = 0; k < c.nchunks + AHEAD && (two_hops || reduces); k++) { /* the order at the top */
+    for (uint32_t k = 0; k < c.nchunks + AHEAD && (two_hops || reduces); k++) { /* in the order that the top of this file describes */
         if (k < c.nchunks) {
             queue_scatter(&c, k);
             if (reduces) {
@@ -362,7 +363,7 @@ int gpusym_copies_queue(gpusym_copies_streams_t *streams, gpusym_lane_t *lane, u
             queue_gather(&c, k - AHEAD);
         }
     }
-    if (GPUSYM_SUCCESS != c.rc) { /* the streams will wait for what nobody writes: the last kernel lets them go */
+    if (GPUSYM_SUCCESS != c.rc) { /* no rank may write what the streams wait for: the last kernel ends their waits */
         __atomic_store_n(&lane->host->abort, 1u, __ATOMIC_RELEASE);
     }
     const int rc = queue_end(&c, lane, end);

@@ -19,10 +19,15 @@ int gpusym_copies_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint32_t nr
 void gpusym_copies_put(gpusym_copies_streams_t *streams);
 
 /*
- * Queues a call. w: descriptor of kernel `end` of family CE, after gpusym_kernel_plan() for CE or CE_R; reduce: kernel
- * of family CE_R, used where `reduces`. peer_out of every receiving rank must be set, except for a reduce-scatter. The
- * completion word of the lane reports the end, as for a launch. After an error only the end is queued, with the abort
- * word set: *queued tells whether the caller must wait for the completion word.
+ * Queues a call.
+ *   streams  for exclusive use until the call ends
+ *   reduce   kernel of family CE_R; used if `reduces`
+ *   end      kernel of family CE
+ *   w        descriptor of `end`, after gpusym_kernel_plan() for CE or CE_R; copied. peer_out of every receiving rank is
+ *            set, except for a reduce-scatter
+ *   queued   set to whether the caller must wait for the completion word of the lane, which reports the end as for a
+ *            launch. True also after an error if the end could be queued, with the abort word set
+ * Returns the device's error.
  */
 int gpusym_copies_queue(gpusym_copies_streams_t *streams, gpusym_lane_t *lane, unsigned reduce, unsigned end, bool reduces,
                         const gpusym_work_t *w, bool *queued);

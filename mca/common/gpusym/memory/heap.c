@@ -27,7 +27,7 @@ struct gpusym_heap {
     uint64_t size;
     gpusym_heap_id_t id;
     pthread_mutex_t lock; /* of what follows */
-    bool *taken;          /* [slots of all classes, in the order of their place] */
+    bool *taken;          /* [slots of all size classes], in the order of their offsets */
     mapping_t *peers;
     size_t npeers, room;
     uint32_t epoch_floor;
@@ -36,52 +36,52 @@ struct gpusym_heap {
 /* ---- slots: sizes and places, pure ---- */
 
 #define SLOT_ALIGN 4096u
-/* The smallest slot worth having. In bytes. */
+/* The smallest slot, in bytes. */
 #define SLOT_LEAST (64u << 10)
 
-/* Slots of a class: 1 / part of the slab each. The last class takes what is left, in the smallest slots. */
+/* Slots of a size class: 1 / part of the slab each. The last class divides the rest into the smallest slots. */
 static const struct {
     uint32_t part, count;
-} classes[GPUSYM_SLOT_CLASSES] = {{2, 1}, {8, 2}, {64, 8}, {0, 0}};
+} size_classes[GPUSYM_SLOT_CLASSES] = {{2, 1}, {8, 2}, {64, 8}, {0, 0}};
 
-uint64_t gpusym_slot_size(uint64_t heap_size, unsigned class)
+uint64_t gpusym_slot_size(uint64_t heap_size, unsigned size_class)
 {
-    if (class >= GPUSYM_SLOT_CLASSES) {
+    if (size_class >= GPUSYM_SLOT_CLASSES) {
         return 0;
     }
-    if (0 == classes[class].part) {
+    if (0 == size_classes[size_class].part) {
         return SLOT_LEAST;
     }
-    const uint64_t size = heap_size / classes[class].part / SLOT_ALIGN * SLOT_ALIGN;
+    const uint64_t size = heap_size / size_classes[size_class].part / SLOT_ALIGN * SLOT_ALIGN;
     return size > SLOT_LEAST ? size : 0;
 }
 
-/* Where the slots of a class begin. */
-static uint64_t class_off(uint64_t heap_size, unsigned class)
+/* The offset of the first slot of a size class. */
+static uint64_t class_off(uint64_t heap_size, unsigned size_class)
 {
     uint64_t off = 0;
-    for (unsigned c = 0; c < class; c++) {
+    for (unsigned c = 0; c < size_class; c++) {
         off += gpusym_slot_count(heap_size, c) * gpusym_slot_size(heap_size, c);
     }
     return off;
 }
 
-uint32_t gpusym_slot_count(uint64_t heap_size, unsigned class)
+uint32_t gpusym_slot_count(uint64_t heap_size, unsigned size_class)
 {
-    if (class >= GPUSYM_SLOT_CLASSES || 0 == gpusym_slot_size(heap_size, class)) {
+    if (size_class >= GPUSYM_SLOT_CLASSES || 0 == gpusym_slot_size(heap_size, size_class)) {
         return 0;
     }
-    if (0 != classes[class].count) {
-        return classes[class].count;
+    if (0 != size_classes[size_class].count) {
+        return size_classes[size_class].count;
     }
-    return (uint32_t) ((heap_size - class_off(heap_size, class)) / SLOT_LEAST);
+    return (uint32_t) ((heap_size - class_off(heap_size, size_class)) / SLOT_LEAST);
 }
 
-bool gpusym_slot_is(uint64_t heap_size, unsigned class, uint64_t off)
+bool gpusym_slot_is(uint64_t heap_size, unsigned size_class, uint64_t off)
 {
-    const uint64_t size = gpusym_slot_size(heap_size, class), first = class_off(heap_size, class);
+    const uint64_t size = gpusym_slot_size(heap_size, size_class), first = class_off(heap_size, size_class);
     return 0 != size && off >= first && 0 == (off - first) % size &&
-           (off - first) / size < gpusym_slot_count(heap_size, class);
+           (off - first) / size < gpusym_slot_count(heap_size, size_class);
 }
 
 static uint32_t count_slots(uint64_t heap_size)
@@ -162,7 +162,7 @@ void gpusym_heap_id(const gpusym_heap_t *heap, gpusym_heap_id_t *id)
     *id = heap->id;
 }
 
-/* With the lock held. */
+/* Finds or makes the mapping of a peer's slab. With the lock held. */
 static int map_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **base)
 {
     for (size_t i = 0; i < heap->npeers; i++) {
@@ -201,18 +201,18 @@ int gpusym_heap_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **bas
     return rc;
 }
 
-/* ---- slots: who has them ---- */
+/* ---- slots: owners ---- */
 
-/* The first free slot of a class: marks it and returns its place; with the lock held. */
-static uint64_t reserve_slot(gpusym_heap_t *heap, unsigned class)
+/* Marks the first free slot of a size class as taken and returns its offset. With the lock held. */
+static uint64_t reserve_slot(gpusym_heap_t *heap, unsigned size_class)
 {
-    const uint64_t size = gpusym_slot_size(heap->size, class);
-    const uint64_t off = class_off(heap->size, class);
+    const uint64_t size = gpusym_slot_size(heap->size, size_class);
+    const uint64_t off = class_off(heap->size, size_class);
     bool *taken = heap->taken;
-    for (unsigned c = 0; c < class; c++) {
+    for (unsigned c = 0; c < size_class; c++) {
         taken += gpusym_slot_count(heap->size, c);
     }
-    for (uint32_t i = 0; i < gpusym_slot_count(heap->size, class); i++) {
+    for (uint32_t i = 0; i < gpusym_slot_count(heap->size, size_class); i++) {
         if (!taken[i]) {
             taken[i] = true;
             return off + i * size;
@@ -221,7 +221,7 @@ static uint64_t reserve_slot(gpusym_heap_t *heap, unsigned class)
     return GPUSYM_SLOT_NONE;
 }
 
-/* The mark of the slot at off, and its size. */
+/* Finds the mark of the slot at off, and its size. */
 static bool *slot_at(gpusym_heap_t *heap, uint64_t off, uint64_t *size)
 {
     uint64_t at = 0;

@@ -1,9 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The symmetric heap: one slab of GPU memory a process, mapped once by every peer that needs it.
- * Communicators get slots in it: a slot lies at an offset of its owner's choice in every rank's slab, the
- * ranks tell each other where, and no GPU call is made for it.
+ * The symmetric heap: one slab of GPU memory per process, which every peer that needs it maps once.  Communicators get
+ * slots of it.  A slot has an offset of its owner's choice in every rank's slab; the ranks exchange these offsets, without
+ * a call to the GPU.
  */
 #ifndef GPUSYM_COMMON_MEMORY_HEAP_H
 #define GPUSYM_COMMON_MEMORY_HEAP_H
@@ -12,63 +12,69 @@
 
 typedef struct gpusym_heap gpusym_heap_t;
 
-/* A slab as its peers know it: plain bytes, to be sent to them. */
+/* Identifies a slab to peers. Plain bytes, to be sent to them. */
 typedef struct {
-    uint8_t nonce[16]; /* of this slab, random: the key of the peers' caches */
+    uint8_t nonce[16]; /* random, of this slab: the key of the peers' caches */
     gpusym_handle_t handle;
 } gpusym_heap_id_t;
 
 /*
- * Makes a slab of `size` bytes on gpu, zeroed, and names it. On error nothing is held.
- * GPUSYM_ERR_NO_MEMORY, or what export says.
+ * Makes a slab of `size` bytes on gpu, zeroed, and exports it.  The caller destroys it.  On error nothing is held:
+ * GPUSYM_ERR_NO_MEMORY, or an error of mem_export.
  */
 int gpusym_heap_create(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t size, gpusym_heap_t **heap);
-/* Unmaps all peers and frees the slab. No kernel may be using it. NULL is fine. */
+/* Unmaps all peers and frees the slab.  No kernel may be using it.  NULL is accepted. */
 void gpusym_heap_destroy(gpusym_heap_t *heap);
 
+/* Returns the GPU of the slab. */
 gpusym_gpu_t *gpusym_heap_gpu(const gpusym_heap_t *heap);
+/* Gets the id of the slab. */
 void gpusym_heap_id(const gpusym_heap_t *heap, gpusym_heap_id_t *id);
-/* Where a peer's slab is mapped here: mapped at the first call for its nonce, kept until destroy.
- * Our own id gives our own slab. Thread-safe. */
+/* Gets the address at which a peer's slab is mapped here.  The first call for its nonce maps it; the mapping lasts until
+ * gpusym_heap_destroy.  The own id gives the own slab.  Errors: GPUSYM_ERR_NO_MEMORY, those of mem_import.  Thread-safe. */
 int gpusym_heap_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **base);
 
 /*
- * Slots. The slab is cut once and for all into slots of a few classes: one of half the slab, two of an eighth, eight of
- * a 64th, and small ones. A slot keeps its place and its inner borders for ever, so that what lies where flags and LL
- * lines are looked for are always old flags and old LL lines, which epochs tell from new ones: nothing is cleared when
- * a slot changes hands, and no GPU call is made.
+ * Slots.  The slab is divided, once, into slots of a few size classes: one of half the slab, two of an eighth, eight of a
+ * 64th, and small ones.  A slot never changes its place or its inner borders.  The places of flags and LL lines therefore
+ * hold old flags and old LL lines only, which epochs tell from new ones: a slot that changes hands needs no clearing and
+ * no call to the GPU.
  *
- * The ranks of a communicator must use the same class: each offers one of every class it has left, and keeps that
- * of the largest class that all have offered. Thread-safe.
+ * The ranks of a communicator must use the same size class: each offers one slot of every class that it has, and keeps
+ * the one of the largest class that all have offered.  Thread-safe.
  */
 #define GPUSYM_SLOT_CLASSES 4u
 #define GPUSYM_SLOT_NONE UINT64_MAX
 
+/* One slot per size class, reserved for a communicator. */
 typedef struct {
-    uint64_t off[GPUSYM_SLOT_CLASSES]; /* in the slab; GPUSYM_SLOT_NONE: none left of this class */
+    uint64_t off[GPUSYM_SLOT_CLASSES]; /* offset in the slab, in bytes; GPUSYM_SLOT_NONE: no slot of this class is free */
 } gpusym_slot_offer_t;
 
-/* Reserves one slot of every class. */
+/* Reserves one slot of every size class. */
 void gpusym_heap_slot_offer(gpusym_heap_t *heap, gpusym_slot_offer_t *offer);
-/* Gives all of an offer back but the one of class `keep` (-1: all). */
+/* Frees all slots of an offer except the one of size class `keep` (-1: all). */
 void gpusym_heap_slot_settle(gpusym_heap_t *heap, const gpusym_slot_offer_t *offer, int keep);
-/* Gives a slot back. epoch: the first one that its communicator had not used yet. */
+/* Frees a slot.  epoch: the first one that its communicator has not used. */
 void gpusym_heap_slot_free(gpusym_heap_t *heap, uint64_t off, uint32_t epoch);
-/* A new communicator starts at the largest floor among its ranks, above all that old flags hold. At least 1. */
+/* Returns an epoch, at least 1, above all that the flags of free slots hold.  A new communicator starts at the largest of
+ * its ranks. */
 uint32_t gpusym_heap_epoch_floor(gpusym_heap_t *heap);
-/* Bytes of the slab. */
+/* Returns the size of the slab in bytes. */
 uint64_t gpusym_heap_size(const gpusym_heap_t *heap);
 
-/* Bytes of a slot, and how many there are, of a class in a slab of heap_size bytes; 0 if it has none. Pure. */
-uint64_t gpusym_slot_size(uint64_t heap_size, unsigned class);
-uint32_t gpusym_slot_count(uint64_t heap_size, unsigned class);
-/* Whether a slot of that class begins at off, in such a slab. Pure. */
-bool gpusym_slot_is(uint64_t heap_size, unsigned class, uint64_t off);
+/* Return the size in bytes, and the number, of the slots of a size class in a slab of heap_size bytes; 0: it has none.
+ * Pure. */
+uint64_t gpusym_slot_size(uint64_t heap_size, unsigned size_class);
+uint32_t gpusym_slot_count(uint64_t heap_size, unsigned size_class);
+/* Returns whether a slot of that size class begins at off in such a slab.  Pure. */
+bool gpusym_slot_is(uint64_t heap_size, unsigned size_class, uint64_t off);
 
 /*
- * How a slot is divided for a team of nranks: the same on all ranks. The borders between flags, LL lines and staging
- * depend on the slot's size alone. Sets ll_off, ll_bytes, ll128_off, ll128_room, flag_rows, stage_off, stage_room of w
- * and returns the largest number of blocks that a launch in this slot may use (at most max_blocks); 0 if the slot is too small.
+ * Divides a slot of `size` bytes for a team of nranks, alike on all ranks.  The borders between flags, LL lines and chunk
+ * buffers depend on the size alone.  Sets ll_off, ll_bytes, ll128_off, ll128_room, flag_rows, stage_off and stage_room of
+ * w, in bytes (flag_rows: rows).  Returns the largest number of blocks, at most max_blocks, that a launch in this slot may
+ * use; 0: the slot is too small.
  */
 uint32_t gpusym_slot_layout(uint64_t size, uint32_t nranks, uint32_t max_blocks, gpusym_work_t *w);
 
