@@ -7,7 +7,7 @@
  * that mpool/gpusym and osc/gpusym know, "mpool_hints"; all the rest is theirs.
  *
  * It is not part of the components, because MPI-4.1 (11.4.3) says of the key that it tells which kinds of memory may be
- * used, and does not affect what MPI_Alloc_mem and MPI_Win_allocate give. Who loads this library wants it to.
+ * used, and does not affect what MPI_Alloc_mem and MPI_Win_allocate give. Programs that load this library request it.
  *
  * The syntax is MPI-4.1's: kinds with commas between, each with any number of restrictors behind colons; the kinds of
  * CUDA memory are in the side document "Memory Allocation Kinds" 1.0.

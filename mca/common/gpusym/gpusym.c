@@ -84,7 +84,7 @@ int gpusym_open(const gpusym_config_t *config)
 }
 
 /* With the lock held: all that is made on the device, and the device. */
-static void device_end(void)
+static void free_device(void)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     if (NULL != dev) {
@@ -96,7 +96,7 @@ static void device_end(void)
     }
     gpusym_topo_close();
     gpusym_pages_close();
-    if (gpusym_current.looked) {
+    if (gpusym_current.tried) {
         gpusym_device_close();
     }
     __atomic_store_n(&process.heap, NULL, __ATOMIC_RELEASE);
@@ -109,7 +109,7 @@ void gpusym_close(void)
 {
     pthread_mutex_lock(&process.lock);
     if (0 != process.opens && 0 == --process.opens) {
-        device_end();
+        free_device();
         config_free(&process.config);
         gpusym_log_to(NULL, 0, 0);
     }
@@ -133,7 +133,7 @@ static const char *choice_name(int choice)
 }
 
 /* With the lock held. */
-static void device_look(const gpusym_config_t *c)
+static void select_device(const gpusym_config_t *c)
 {
     const char *why = "no reason given";
 
@@ -156,19 +156,19 @@ static void device_look(const gpusym_config_t *c)
     }
     __atomic_store_n(&gpusym_current.dev, dev, __ATOMIC_RELEASE);
     __atomic_store_n(&gpusym_current.none, NULL == dev, __ATOMIC_RELAXED);
-    __atomic_store_n(&gpusym_current.looked, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&gpusym_current.tried, true, __ATOMIC_RELEASE);
 }
 
 const gpusym_device_t *gpusym_device_need(void)
 {
-    if (__atomic_load_n(&gpusym_current.looked, __ATOMIC_ACQUIRE)) {
+    if (__atomic_load_n(&gpusym_current.tried, __ATOMIC_ACQUIRE)) {
         return gpusym_current.dev;
     }
     pthread_mutex_lock(&process.lock);
-    if (!gpusym_current.looked && 0 != process.opens) {
-        device_look(&process.config);
+    if (!gpusym_current.tried && 0 != process.opens) {
+        select_device(&process.config);
     }
-    const gpusym_device_t *dev = gpusym_current.looked ? gpusym_current.dev : gpusym_device();
+    const gpusym_device_t *dev = gpusym_current.tried ? gpusym_current.dev : gpusym_device();
     pthread_mutex_unlock(&process.lock);
     return dev;
 }

@@ -97,7 +97,7 @@ void gpusym_help_list(const char *format, va_list arguments)
         vsnprintf(text + used, room - used, format, arguments);
     }
     strcat(text, RULE);
-    /* In one piece, so that the messages of several ranks do not mix, and whole, whatever signals come. */
+    /* By one write, so that the messages of several ranks do not mix; signals do not interrupt it. */
     fflush(stderr);
     (void) gpusym_write_all(fileno(stderr), text, strlen(text));
 }

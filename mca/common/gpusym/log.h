@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * What the library says: lines for the curious, at a level of verbosity, and errors to the user. The library knows no MPI;
- * the faces hand in the function that prints, and the name of the process.
+ * The output of the library: log lines, by level of verbosity, and errors to the user. The library does not use MPI; the
+ * faces provide the function that prints, and the name of the process.
  */
 #ifndef GPUSYM_COMMON_LOG_H
 #define GPUSYM_COMMON_LOG_H
@@ -15,14 +15,15 @@ typedef void gpusym_log_print_t(int stream, const char *format, ...) __attribute
 /* Lines of this level and below are printed. 0: none. Read without a lock. */
 extern int gpusym_log_level;
 
-/* Sets where lines go, and the level. print NULL: nowhere. print must outlive every later line. */
+/* Sets the function and stream that print lines, and the level. print NULL: nothing is printed. print must remain valid. */
 void gpusym_log_to(gpusym_log_print_t *print, int stream, int level);
 /* Raises the level; never lowers it. */
 void gpusym_log_raise(int level);
 /* Prints a line whatever the level is; called by GPUSYM_LOG. Any thread. */
 void gpusym_log_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* One line, without its end. 1: what is decided once, and why something is not used; 5: one line per communicator. */
+/* Prints one line, given without its newline. Levels: 1: decisions made once, and why a feature is not used; 5: one line
+ * per communicator. */
 #define GPUSYM_LOG(level, ...)                              \
     do {                                                    \
         if (__builtin_expect(gpusym_log_level >= (level), 0)) { \
@@ -37,8 +38,8 @@ void gpusym_log_no_memory(const char *what);
 
 /* Names the process in errors to the user: its rank in MPI_COMM_WORLD and its host. The name is copied. */
 void gpusym_log_name(unsigned long rank, const char *host);
-/* An error to the user, to stderr, in one piece: the process, then the text, between rules. The text says what happened,
- * where, and what to do; its lines have at most 78 columns. Any thread. */
+/* Prints an error for the user to stderr, by one write: the process, then the text, between rules. The text tells what
+ * happened, where, and what to do; its lines have at most 78 columns. Any thread. */
 void gpusym_help(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void gpusym_help_list(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
 

@@ -1,12 +1,12 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * What the compiler's sanitizers cannot see for themselves; nothing in a build without them.
+ * Hints for the compiler's sanitizers; no effect in a build without them.
  */
 #ifndef GPUSYM_SANITIZERS_H
 #define GPUSYM_SANITIZERS_H
 
-#ifdef __has_feature /* clang's way to say what gcc says by macros */
+#ifdef __has_feature /* clang; gcc defines the macros itself */
 #if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
 #define __SANITIZE_ADDRESS__ 1
 #endif
@@ -15,7 +15,7 @@
 #endif
 #endif
 
-/* Memory that nobody may touch though it is mapped, and that one may again. */
+/* Forbid, and permit again, access to mapped memory. */
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 #define GPUSYM_POISON(at, size) ASAN_POISON_MEMORY_REGION(at, size)
@@ -26,9 +26,9 @@
 #endif
 
 /*
- * Order between threads that is made where ThreadSanitizer does not look, in libraries built without it: what a
- * thread did before GPUSYM_RELEASE(p) is done for one that comes to GPUSYM_ACQUIRE(p) after it.  They only say so, and
- * make no order; p is an address that both know.
+ * Order between threads that ThreadSanitizer does not see, because libraries built without it make it: what a thread did
+ * before GPUSYM_RELEASE(p) has happened for a thread that reaches GPUSYM_ACQUIRE(p) afterwards.  These only report the
+ * order, and do not make it; p is an address that both threads use.
  */
 #ifdef __SANITIZE_THREAD__
 #include <sanitizer/tsan_interface.h>

@@ -151,7 +151,7 @@ GPUSYM_ARRAY_COPY(adispl, ADISPL)
 #undef GPUSYM_ARRAY_COPY
 
 /*
- * Who writes a communicator's table of functions.  Up to 5.0 the framework does, after enable(),
+ * The writer of a communicator's table of functions.  Up to 5.0 the framework does, after enable(),
  * from the module's own coll_<name> fields; and it calls disable() once for every function that a
  * module owns.  From 6.0 on a module installs in enable() and puts back in disable() itself.
  * prev and prev_module: what was there before.  Both may be called any number of times.

@@ -1,14 +1,14 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * GPU memory by MPI_Alloc_mem: a memory pool of Open MPI. It is asked for by the info key "mpool_hints" with the value
- * "mpool=gpusym", the one key whose value Open MPI (4.1 to 6.0) hands on to its pools: a pool never sees the info
- * object. So pmpi/kinds.c, for who wants the key mpi_memory_alloc_kinds, makes this one of it; MPI_Win_allocate, which
- * asks no pool, is osc/gpusym's.
+ * GPU memory by MPI_Alloc_mem: a memory pool of Open MPI. The info key "mpool_hints" with the value "mpool=gpusym"
+ * requests it, the only key whose value Open MPI (4.1 to 6.0) forwards to its pools: a pool never sees the info object.
+ * pmpi/kinds.c translates the key mpi_memory_alloc_kinds into this one. osc/gpusym serves MPI_Win_allocate, which uses
+ * no pool.
  *
- * The memory is that of the GPU that is current in the calling thread, and of a kind that peers can map: what zero copy
- * wants. Where there is none (no GPU, no memory left, coll/gpusym not in use) Open MPI gives host memory instead, as it
- * does for every pool; a line at mpool_base_verbose 1 says why.
+ * The memory is that of the GPU that is current in the calling thread, and of a kind that peers can map, for zero
+ * copy. If there is none (no GPU, no free memory, coll/gpusym not in use) Open MPI gives host memory instead, as it does
+ * for every pool; a line at mpool_base_verbose 1 tells why.
  */
 #include "mca/common/ompi/face.h"
 
@@ -92,10 +92,10 @@ static mca_mpool_base_module_t the_pool = {
     .mpool_name = pool_name,
 };
 
-/* Above whatever takes part unasked: Open MPI's own have 50 at most, 100 if they are asked for. */
+/* Above pools that were not requested: Open MPI's own have 50 at most, or 100 if requested. */
 static int component_query(const char *hints, int *priority, mca_mpool_base_module_t **module)
 {
-    if (!gpusym_pool_asked(hints)) {
+    if (!gpusym_pool_requested(hints)) {
         return OPAL_ERR_NOT_FOUND;
     }
     *priority = 100;

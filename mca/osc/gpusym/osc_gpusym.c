@@ -317,7 +317,7 @@ static bool requests_gpu(struct opal_info_t *info)
 {
     char hints[OPAL_MAX_INFO_VAL + 1];
 
-    return gpusym_info_get(info, GPUSYM_POOL_KEY, hints, sizeof(hints)) && gpusym_pool_asked(hints);
+    return gpusym_info_get(info, GPUSYM_POOL_KEY, hints, sizeof(hints)) && gpusym_pool_requested(hints);
 }
 
 /* Sets *answer, alike on all ranks, to whether `mine` is true on any rank of comm. Collective. MPI error code. */

@@ -19,11 +19,10 @@ static bool has_posted(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
     return (int16_t)(uint16_t)((uint16_t)(word >> 48) - (uint16_t)seq) >= 0;
 }
 
-/* Host buffers' short way comes by at gpusym_rollcall_near_enough() now and then, and leaves a stamp every so many
- * calls. */
+/* The fast path of host buffers records activity every so many calls, in gpusym_rollcall_near_enough(). */
 #define STAMP_CALLS 64u
 
-/* A peer that has posted call seq - HISTORY / 2 has left all calls before it, so nobody will read what is overwritten. */
+/* A peer that has posted call seq - HISTORY / 2 has ended all calls before it, so no peer reads the overwritten entries. */
 bool gpusym_rollcall_near_enough(const gpusym_rollcall_t *rc, uint64_t seq)
 {
     if (0 == seq % STAMP_CALLS) {
@@ -40,7 +39,7 @@ bool gpusym_rollcall_near_enough(const gpusym_rollcall_t *rc, uint64_t seq)
     return true;
 }
 
-/* Of what peers take for addresses, in call seq. */
+/* The check of an entry's keys and offsets in call seq. */
 static uint64_t entry_check(const gpusym_entry_t *e, uint64_t seq)
 {
     uint64_t check = (seq ^ ((uint64_t) e->in_key << 32 | e->out_key)) * 0x9e3779b97f4a7c15ull;
@@ -70,7 +69,7 @@ static void entry_fill(gpusym_entry_t *e, const gpusym_post_t *post, uint64_t se
 
 bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpusym_rollcall_read_t *read)
 {
-    const uint64_t seq = rc->seq + 1; /* from 1: a fresh line, all zero, says that call 0 was posted */
+    const uint64_t seq = rc->seq + 1; /* from 1: an unused line, all zero, reads as if call 0 were posted */
     if (0 == seq % (HISTORY / 2) && !gpusym_rollcall_near_enough(rc, seq)) {
         return false;
     }
@@ -155,7 +154,7 @@ bool gpusym_rollcall_has_voted(const gpusym_rollcall_t *rc, uint32_t r, uint64_t
 
 bool gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read)
 {
-    /* Ask for all lines at once: each is a miss of a tenth of a microsecond or more. */
+    /* Prefetch all lines at once: each is a cache miss of 0.1 us or more. */
     for (uint32_t r = read->next; r < rc->nranks; r++) {
         __builtin_prefetch(entry_of(rc, r, read->seq));
     }
@@ -227,8 +226,8 @@ int gpusym_rollcall_aborted(const gpusym_rollcall_t *rc)
     return -1;
 }
 
-/* Whether an entry can be one of call seq's place, when our last call is rc->seq: ranks are less than HISTORY apart,
- * and an entry stays for HISTORY calls. */
+/* Returns whether an entry at call seq's place is possible when our last call is rc->seq: ranks are less than HISTORY
+ * calls apart, and an entry remains for HISTORY calls. */
 static bool entry_plausible(const gpusym_rollcall_t *rc, const gpusym_line_t *line, uint64_t seq)
 {
     const gpusym_entry_t *e = &line->entry[seq % HISTORY];
@@ -236,8 +235,8 @@ static bool entry_plausible(const gpusym_rollcall_t *rc, const gpusym_line_t *li
     const uint64_t voted = __atomic_load_n(&line->vote[seq % HISTORY], __ATOMIC_ACQUIRE) >> 1;
     const uint16_t said = (uint16_t) (word >> 48);
     const int ahead = (int16_t) (uint16_t) (said - (uint16_t) rc->seq);
-    const bool fresh = 0 == word && rc->seq < 2 * HISTORY;
-    return (fresh || (said % HISTORY == seq % HISTORY && ahead < (int) HISTORY && ahead > -2 * (int) HISTORY)) &&
+    const bool unused = 0 == word && rc->seq < 2 * HISTORY;
+    return (unused || (said % HISTORY == seq % HISTORY && ahead < (int) HISTORY && ahead > -2 * (int) HISTORY)) &&
            (0 == voted || (voted % HISTORY == seq % HISTORY && voted < rc->seq + HISTORY));
 }
 

@@ -9,7 +9,7 @@
 
 #include "mca/common/gpusym/memory/alloc.h"
 
-bool gpusym_pool_asked(const char *hints)
+bool gpusym_pool_requested(const char *hints)
 {
     static const char ours[] = "mpool=gpusym";
 

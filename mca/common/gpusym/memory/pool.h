@@ -13,16 +13,16 @@
 #define GPUSYM_POOL_KEY "mpool_hints"
 
 /* Returns whether "mpool=gpusym" is one of the comma-separated hints.  hints NULL: no hints. */
-bool gpusym_pool_asked(const char *hints);
+bool gpusym_pool_requested(const char *hints);
 
 /*
- * size bytes (more than 0), undefined, of the GPU that is current in the calling thread: 256-byte aligned, of a kind
- * that peers can map. dev NULL: there is no device. The caller frees it by gpusym_pool_free, before the device is
- * closed. GPUSYM_ERR_NOT_AVAILABLE, GPUSYM_ERR_NO_MEMORY or GPUSYM_ERR, and *why says it in words, until this thread's
- * next call of the device.
+ * Allocates size bytes (more than 0), undefined, 256-byte aligned, on the GPU that is current in the calling thread, of a
+ * kind that peers can map.  The caller frees them by gpusym_pool_free, before the device is closed.  dev NULL: there is no
+ * device.  Errors: GPUSYM_ERR_NOT_AVAILABLE, GPUSYM_ERR_NO_MEMORY, GPUSYM_ERR; *why then describes the error, until this
+ * thread's next call of the device.
  */
 int gpusym_pool_alloc(const gpusym_device_t *dev, size_t size, void **p, const char **why);
-/* The same errors; nothing to do where the device has been closed (dev NULL). */
+/* Frees memory from gpusym_pool_alloc, with the same errors.  dev NULL: the device has been closed; has no effect. */
 int gpusym_pool_free(const gpusym_device_t *dev, void *p, const char **why);
 
 #endif

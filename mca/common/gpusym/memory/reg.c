@@ -20,24 +20,24 @@ unsigned gpusym_reg_limit = GPUSYM_REG_MAX;
 
 /* ---- the table, in shared pages ---- */
 
-/* An entry: written by its owner, read by peers. A cache line of its own for each, or two. */
+/* An entry. Its owner writes it, peers read it. Whole cache lines. */
 typedef struct {
-    uint64_t generation; /* 0: none. Else a number that no other entry of any process ever has; written last */
+    uint64_t generation; /* 0: the entry is empty. Else unique among all entries of all processes; written last */
     uint64_t size;       /* bytes of the allocation */
     gpusym_handle_t handle;
-    uint64_t check; /* of all of this, see check_of */
+    uint64_t check; /* of all fields above, see check_of */
     uint8_t pad[8];
 } entry_t;
 
 typedef struct {
-    uint64_t changes; /* counts entries that went: peers look through the table only when it has moved */
+    uint64_t changes; /* counts removed entries: peers search the table only when it has changed */
     uint8_t pad[120];
     entry_t entry[GPUSYM_REG_MAX];
 } table_t;
 _Static_assert(sizeof(table_t) <= GPUSYM_PAGES_AREA, "the table does not fit into its place");
 _Static_assert(0 == sizeof(entry_t) % 64, "entries do not share cache lines");
 
-/* FNV-1a of what an entry says: peers map nothing by an entry that was overwritten. */
+/* FNV-1a of an entry's fields: peers map nothing by an overwritten entry. */
 static uint64_t check_of(uint64_t generation, uint64_t size, const gpusym_handle_t *handle)
 {
     uint64_t check = ((0xcbf29ce484222325ull ^ generation) * 0x100000001b3ull ^ size) * 0x100000001b3ull;
@@ -70,8 +70,8 @@ static bool key_valid(uint32_t key)
 
 /* The owner's record of an entry. */
 typedef struct {
-    bool live;           /* in the table. Not live and pinned: its buffer is gone, its users are not */
-    bool exported;       /* by handle, until mem_unexport: not before it is neither live nor pinned */
+    bool live;           /* in the table. Not live, but pinned: the buffer is gone, uses remain */
+    bool exported;       /* as handle, until mem_unexport, which waits until the record is neither live nor pinned */
     uint32_t pins;       /* uses between gpusym_reg_get and gpusym_reg_put */
     uint64_t generation; /* of its key */
     uint64_t used;       /* the time of its last use, in uses */
@@ -81,14 +81,14 @@ typedef struct {
     gpusym_handle_t handle;
 } record_t;
 
-/* Allocations that could not be exported: asked for in every call, they are not tried again. */
+/* Number of allocations remembered that could not be exported, so that calls do not retry them. */
 #define REFUSED 8u
 
 static struct {
-    pthread_mutex_t lock; /* of all of this, and of the table's writing */
-    uint64_t generation;  /* the last one given; 0: none yet */
+    pthread_mutex_t lock; /* covers all of this, and writes to the table */
+    uint64_t generation;  /* the last one used; 0: none yet */
     uint64_t uses;
-    unsigned last;               /* the index of the last hit: where we look first */
+    unsigned last;               /* the index of the last hit, which a search tries first */
     uint64_t id[GPUSYM_REG_MAX]; /* of the allocations, close together for the search; valid where live */
     record_t record[GPUSYM_REG_MAX];
     uint64_t refused[REFUSED];
@@ -100,8 +100,8 @@ static table_t *own_table(void)
     return gpusym_pages_area();
 }
 
-/* Starts at a random place: a peer that kept what it knew of a table before gpusym_pages_close, or of a process whose
- * number and place ours has now, takes no entry of ours for one of those. */
+/* Returns the next generation. The first one is random, so that a peer that still knows a table from before
+ * gpusym_pages_close, or of an earlier process, mistakes no entry of this table for one of those. */
 static uint64_t generation_next(void)
 {
     if (0 == own.generation && !gpusym_random(&own.generation, sizeof own.generation)) {
@@ -115,18 +115,18 @@ static uint64_t generation_next(void)
     return own.generation;
 }
 
-/* Fills entry i, which is empty, for peers. */
+/* Fills the empty entry i for peers. */
 static void publish_entry(unsigned i, uint64_t generation, uint64_t size, const gpusym_handle_t *handle)
 {
     entry_t *entry = &own_table()->entry[i];
     entry->size = size;
     entry->handle = *handle;
     entry->check = check_of(generation, size, handle);
-    /* Release: who reads the generation reads what belongs to it. */
+    /* Release: a peer that reads the generation reads the fields that belong to it. */
     __atomic_store_n(&entry->generation, generation, __ATOMIC_RELEASE);
 }
 
-/* Takes entry i from peers. Its record stays as long as it is pinned, so that nobody else gets the index. */
+/* Empties entry i. Its record stays while it is pinned, which keeps the index from reuse. */
 static void retire_entry(unsigned i)
 {
     table_t *table = own_table();
@@ -135,12 +135,12 @@ static void retire_entry(unsigned i)
         return;
     }
     __atomic_store_n(&table->entry[i].generation, 0, __ATOMIC_RELAXED);
-    /* The entry is filled anew only after it was seen to be empty, by whoever copies it meanwhile. */
+    /* A peer that copies the entry meanwhile sees it empty before it is filled again. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     __atomic_store_n(&table->changes, table->changes + 1, __ATOMIC_RELEASE);
 }
 
-/* Of an entry that is gone whatever the device says. How many exports have ended: 0 or 1. */
+/* Ends the export of a record; the device's errors are ignored. Returns how many exports ended: 0 or 1. */
 static unsigned unexport_entry(const gpusym_device_t *dev, unsigned i)
 {
     record_t *record = &own.record[i];
@@ -152,7 +152,7 @@ static unsigned unexport_entry(const gpusym_device_t *dev, unsigned i)
     return 1;
 }
 
-/* Of entries that went, and are not in use. How many exports have ended. */
+/* Ends the exports of records that are neither live nor pinned. Returns how many. */
 static unsigned unexport_retired(const gpusym_device_t *dev)
 {
     unsigned ended = 0;
@@ -164,8 +164,8 @@ static unsigned unexport_retired(const gpusym_device_t *dev)
     return ended;
 }
 
-/* range: as the device describes it now, NULL: not asked. The same memory may be mapped at another place than before,
- * or at several. */
+/* Returns whether record i is of allocation id. range: as the device describes it now, NULL: not known. The same memory
+ * may be mapped at another address than before, or at several. */
 static bool entry_matches(unsigned i, uint64_t id, const gpusym_range_t *range)
 {
     const record_t *record = &own.record[i];
@@ -173,7 +173,7 @@ static bool entry_matches(unsigned i, uint64_t id, const gpusym_range_t *range)
            (NULL == range || (record->base == range->base && record->size == range->size));
 }
 
-/* The live entry of allocation id, or GPUSYM_REG_MAX. */
+/* Returns the live entry of allocation id, or GPUSYM_REG_MAX. */
 static unsigned find_entry(uint64_t id, const gpusym_range_t *range)
 {
     if (entry_matches(own.last, id, range)) {
@@ -187,8 +187,8 @@ static unsigned find_entry(uint64_t id, const gpusym_range_t *range)
     return GPUSYM_REG_MAX;
 }
 
-/* Drops the entries whose allocation is gone, but for those in use: a program that frees a buffer in a call is wrong,
- * and its peers' mappings are let be. How many exports have ended. */
+/* Drops the entries whose allocation is gone, except those in use: a program that frees a buffer during a call is
+ * erroneous, and its peers' mappings stay. Returns how many exports ended. */
 static unsigned drop_freed(const gpusym_device_t *dev)
 {
     for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
@@ -201,7 +201,7 @@ static unsigned drop_freed(const gpusym_device_t *dev)
     return unexport_retired(dev);
 }
 
-/* Drops entries at the same place as a new one: theirs is freed memory, in use or not. */
+/* Drops entries that overlap a new one: their memory has been freed, in use or not. */
 static void drop_overlapping(const gpusym_range_t *range)
 {
     const uintptr_t start = (uintptr_t) range->base, end = start + range->size;
@@ -213,7 +213,7 @@ static void drop_overlapping(const gpusym_range_t *range)
     }
 }
 
-/* An index for a new entry, by the limit; GPUSYM_REG_MAX if all are in use. */
+/* Returns an index for a new entry, within the limit; GPUSYM_REG_MAX: all are in use. */
 static unsigned make_room(void)
 {
     const unsigned limit = gpusym_reg_limit < GPUSYM_REG_MAX ? gpusym_reg_limit : GPUSYM_REG_MAX;
@@ -250,7 +250,7 @@ static bool is_refused(uint64_t id)
     return false;
 }
 
-/* Makes an entry for a buffer that has none; its index. */
+/* Makes an entry for a buffer that has none, and gets its index. */
 static int make_entry(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_range_t *range, unsigned *index)
 {
     gpusym_handle_t handle;
@@ -347,7 +347,7 @@ void gpusym_reg_put(uint32_t key)
     pthread_mutex_unlock(&own.lock);
 }
 
-/* Our own key: true if it is in the table for that GPU. */
+/* Gets the memory of an own key. False: the table has no such entry for that GPU. */
 static bool own_base(gpusym_gpu_t *gpu, uint32_t key, void **base, uint64_t *size)
 {
     const record_t *record = &own.record[key & KEY_INDEX];
@@ -366,7 +366,7 @@ static bool own_base(gpusym_gpu_t *gpu, uint32_t key, void **base, uint64_t *siz
 /* An entry of a peer's table as it is mapped here. */
 typedef struct {
     uint64_t generation; /* 0: nothing is mapped */
-    void *base;          /* NULL: it could not be mapped, and is not tried again */
+    void *base;          /* NULL: it could not be mapped, and is not retried */
     uint64_t size;       /* bytes */
 } mapping_t;
 
@@ -376,12 +376,12 @@ typedef struct view {
     const gpusym_peer_t *peer;
     gpusym_gpu_t *gpu;
     table_t *table;   /* the peer's */
-    uint64_t changes; /* of it, up to which no mapping here is out of date */
+    uint64_t changes; /* its count of changes up to which no mapping here is outdated */
     mapping_t mapping[GPUSYM_REG_MAX];
 } view_t;
 
 static struct {
-    pthread_mutex_t lock; /* of all of this. Held while a buffer is mapped, so that each is mapped once */
+    pthread_mutex_t lock; /* covers all of this. Held while a buffer is mapped, so that each is mapped once */
     view_t *views;
 } remote = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -409,7 +409,7 @@ static view_t *view_make(gpusym_peer_t *peer, gpusym_gpu_t *gpu)
     return view;
 }
 
-/* How many mappings have ended: 0 or 1. */
+/* Ends a mapping. Returns how many ended: 0 or 1. */
 static unsigned unmap_entry(const gpusym_device_t *dev, const view_t *view, mapping_t *mapping)
 {
     const bool mapped = NULL != mapping->base;
@@ -421,7 +421,7 @@ static unsigned unmap_entry(const gpusym_device_t *dev, const view_t *view, mapp
     return mapped ? 1 : 0;
 }
 
-/* Unmaps what a peer's table has no more. Its owner took it out when no call used it. How many mappings have ended. */
+/* Unmaps what a peer's table no longer lists; no call uses it. Returns how many mappings ended. */
 static unsigned view_sweep(const gpusym_device_t *dev, view_t *view)
 {
     unsigned ended = 0;
@@ -439,7 +439,7 @@ static unsigned view_sweep(const gpusym_device_t *dev, view_t *view)
     return ended;
 }
 
-/* Of all peers: the driver may refuse a mapping while an old one of another entry has its place. */
+/* Does so for all peers: the driver may refuse a mapping while an outdated one has its place. */
 static unsigned sweep_views(const gpusym_device_t *dev)
 {
     unsigned ended = 0;
@@ -449,7 +449,7 @@ static unsigned sweep_views(const gpusym_device_t *dev)
     return ended;
 }
 
-/* Copies an entry that has this generation. GPUSYM_ERR_UNREACHABLE: it changes meanwhile; GPUSYM_ERR_CORRUPT. */
+/* Copies an entry that has this generation. GPUSYM_ERR_UNREACHABLE: it has changed meanwhile; GPUSYM_ERR_CORRUPT. */
 static int entry_read(const entry_t *entry, uint64_t generation, gpusym_handle_t *handle, uint64_t *size)
 {
     *handle = entry->handle;
@@ -462,7 +462,7 @@ static int entry_read(const entry_t *entry, uint64_t generation, gpusym_handle_t
     return check_of(generation, *size, handle) == check ? GPUSYM_SUCCESS : GPUSYM_ERR_CORRUPT;
 }
 
-/* Maps the entry that has this generation; the sweep has unmapped what stood at its index. */
+/* Maps the entry that has this generation, in place of an outdated mapping. */
 static int map_entry(const gpusym_device_t *dev, view_t *view, unsigned index, uint64_t generation)
 {
     mapping_t *mapping = &view->mapping[index];
@@ -488,7 +488,7 @@ static int map_entry(const gpusym_device_t *dev, view_t *view, unsigned index, u
     return rc;
 }
 
-/* With the lock held. */
+/* Finds or makes the mapping of a valid key. With the lock held. */
 static int find_or_map(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_peer_t *peer, uint32_t key, void **base,
                        uint64_t *size)
 {

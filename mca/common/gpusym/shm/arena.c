@@ -52,7 +52,7 @@ void gpusym_arena_destroy(gpusym_arena_t *arena)
     }
 }
 
-/* The used range at off, or count. */
+/* Returns the index of the used range at off, or count. */
 static size_t find_used(const gpusym_arena_t *arena, uint64_t off)
 {
     size_t i = 0;
@@ -62,7 +62,7 @@ static size_t find_used(const gpusym_arena_t *arena, uint64_t off)
     return i;
 }
 
-/* Splits range i after `size` bytes, which is less than it has; the rest becomes range i + 1, free. */
+/* Splits range i after `size` bytes, fewer than it has; the rest becomes the free range i + 1. */
 static int split_range(gpusym_arena_t *arena, size_t i, uint64_t size)
 {
     if (arena->count == arena->room) {
@@ -81,7 +81,7 @@ static int split_range(gpusym_arena_t *arena, size_t i, uint64_t size)
     return GPUSYM_SUCCESS;
 }
 
-/* Merges free range i with range i + 1 if that is free too. */
+/* Merges range i with range i + 1 if both are free. */
 static void merge_next(gpusym_arena_t *arena, size_t i)
 {
     if (i + 1 < arena->count && !arena->range[i].used && !arena->range[i + 1].used) {

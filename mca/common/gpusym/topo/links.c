@@ -21,7 +21,7 @@
 #include <hwloc.h>
 #endif
 
-/* One at a time: what is opened is opened once. Covers all that is static below. */
+/* Covers all static state below. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* A PCI address as a number, without its function; 0: the text is none, or that of a host bridge, which no GPU is. */
@@ -46,7 +46,7 @@ typedef struct {
 enum { NVML_SUCCESS = 0, NVML_ERROR_INVALID_ARGUMENT = 2 };
 enum { NVML_NVLINK_DEVICE_TYPE_GPU = 0, NVML_NVLINK_DEVICE_TYPE_IBMNPU = 1 };
 
-/* NVLinks that a GPU may have; NVML refuses a number that it has not. */
+/* Most NVLinks of a GPU; NVML refuses a number that the GPU does not have. */
 #define NVLINKS_MAX 36u
 
 #define NVML_CALLS(X)                                                                    \
@@ -71,7 +71,7 @@ static struct {
     NVML_CALLS(X)
 #undef X
     bool read;
-    nvlinks_t links; /* of the GPU that was asked for last: a process has one, most often */
+    nvlinks_t links; /* of the last GPU: most processes have one */
 } nvml;
 
 static void nvml_open(void)
@@ -86,7 +86,7 @@ static void nvml_open(void)
     }
     NVML_CALLS(X)
 #undef X
-    /* This starts no GPU; asking for its handle does. */
+    /* This starts no GPU; getting its handle does. */
     if (all && NVML_SUCCESS == nvml.nvmlInit_v2()) {
         return;
     }
@@ -96,7 +96,7 @@ static void nvml_open(void)
     }
 }
 
-/* Where a link of a GPU ends. What is no GPU and not known is a switch: virtual machines do not show theirs. */
+/* Counts a link by its other end. An unknown end is a switch: virtual machines do not show theirs. */
 static void nvlink_add(nvlinks_t *links, nvmlDevice_t gpu, unsigned link)
 {
     int type;
@@ -129,7 +129,7 @@ static void nvlinks_read(const gpusym_place_t *place, nvlinks_t *links)
     }
 }
 
-/* NVLinks from a to b, and from a into switches: a switch has a way to all who are there. */
+/* Counts NVLinks from a to b, and from a to switches: a switch connects all GPUs. */
 static unsigned count_nvlinks(const gpusym_place_t *a, const gpusym_place_t *b)
 {
     const uint64_t other = pci_key(b->pci);
@@ -159,8 +159,8 @@ static struct {
     hwloc_topology_t topology; /* NULL: it could not be loaded */
 } hw;
 
-/* No more of the host than what says where PCI devices sit (packages, and groups for NUMA nodes inside of them); also what
- * lies outside of this job's share of it. */
+/* Loads only what tells the places of PCI devices (packages, and groups for NUMA nodes inside of them), including what is
+ * outside of this job's share of the host. */
 static void hw_open(void)
 {
     hwloc_topology_t t;
@@ -189,7 +189,7 @@ static void hw_close(void)
     hw.tried = false;
 }
 
-/* The nearest object that both lie under. */
+/* Returns the nearest common ancestor. */
 static hwloc_obj_t hw_common(hwloc_obj_t a, hwloc_obj_t b)
 {
     for (; NULL != a; a = a->parent) {
@@ -202,7 +202,7 @@ static hwloc_obj_t hw_common(hwloc_obj_t a, hwloc_obj_t b)
     return NULL;
 }
 
-/* Whether both lie at one NUMA node, and it is known at which. */
+/* Returns whether both lie at one and the same NUMA node, as far as known. */
 static bool hw_same_node(hwloc_obj_t a, hwloc_obj_t b)
 {
     const hwloc_obj_t near_a = hwloc_get_non_io_ancestor_obj(hw.topology, a);
@@ -251,9 +251,9 @@ uint8_t gpusym_topo_link(const gpusym_place_t *a, const gpusym_place_t *b)
     }
     pthread_mutex_lock(&lock);
     const unsigned n = count_nvlinks(a, b);
-    const uint8_t class = 0 != n ? (uint8_t)(GPUSYM_LINK_NVLINK + n) : pci_link(a, b);
+    const uint8_t link_class = 0 != n ? (uint8_t)(GPUSYM_LINK_NVLINK + n) : pci_link(a, b);
     pthread_mutex_unlock(&lock);
-    return class;
+    return link_class;
 }
 
 void gpusym_topo_close(void)
