@@ -190,7 +190,7 @@ static inline const mca_base_component_t *gpusym_static_component(const mca_base
 /*
  * What a process tells the others of its host before there is a communicator: the modex.
  *
- * put: from a component's open function, so before Open MPI's fence. False: nobody will know.
+ * put: from a component's open function, so before Open MPI's fence. False: no process will get it.
  * get: what a process of this mpirun (gpusym_same_mpirun) has put, cut to `size`; how many bytes that is, 0: it has put
  *      nothing, or is on another host. Asks the server of this host, waits for no other process.
  * complete: whether all processes of a job have put theirs when MPI_Init returns.

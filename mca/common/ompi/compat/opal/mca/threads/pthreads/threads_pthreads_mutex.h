@@ -38,7 +38,7 @@ static inline void opal_thread_internal_mutex_lock(opal_thread_internal_mutex_t 
     (void) pthread_mutex_lock(mutex);
 }
 
-/* 0: locked; 1: somebody else holds it. */
+/* 0: locked; 1: another thread holds it. */
 static inline int opal_thread_internal_mutex_trylock(opal_thread_internal_mutex_t *mutex)
 {
     return pthread_mutex_trylock(mutex) ? 1 : 0;
