@@ -230,8 +230,8 @@ static double iterate(void)
     return (MPI_Wtime() - start) * 1e6;
 }
 
-/* What is done, right behind an all-reduce if `behind`, with kernels that linger for so many microseconds: medians over the
- * repeats, of the slowest rank. The lingers take turns, so that clocks and neighbours change for all of them alike;
+/* What is done, right behind an all-reduce if `behind`, with kernels that linger for so many microseconds: medians over
+ * the repeats, of the slowest rank. The lingers take turns, so that clocks and neighbours change for all of them alike;
  * but where there is none before it, they come one after the other, as in a program. False where MPI_T cannot set the
  * parameter. */
 static bool with_lingers(const bench_variable_t *linger, double (*what)(void), bool behind, const int *lingers, int n,

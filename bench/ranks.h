@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The ranks of a measuring program, and what they tell each other. One thread, no collective of MPI but MPI_Barrier: nothing
- * that is to be measured is set up by the measuring.
+ * The ranks of a measuring program, and what they tell each other. One thread, no collective of MPI but MPI_Barrier:
+ * nothing that is to be measured is set up by the measuring.
  */
 #ifndef BENCH_RANKS_H
 #define BENCH_RANKS_H

@@ -41,7 +41,7 @@ static const struct {
     enum gpusym_family zero_copy;
     enum gpusym_plan plan;
 } families[] = {
-#define GPUSYM_FAMILY(id, next, reduces, protocol, multicast, zero_copy, plan)                                    \
+#define GPUSYM_FAMILY(id, next, reduces, protocol, multicast, zero_copy, plan) \
     {#id, GPUSYM_REDUCES_##reduces, GPUSYM_PROTOCOL_##protocol, multicast, GPUSYM_F_##zero_copy, GPUSYM_PLAN_##plan},
 #include "kernels/kernels.def"
 };
@@ -55,7 +55,8 @@ static const struct {
 #include "kernels/kernels.def"
 };
 
-/* The specialised kernel of each triple; 0 (the first family's generic kernel, which is none of them): there is none. */
+/* The specialised kernel of each triple; 0 (the first family's generic kernel, which is none of them): there is
+ * none. */
 static const unsigned char special[GPUSYM_F_COUNT][GPUSYM_OP_COUNT][GPUSYM_T_COUNT] = {
 #define GPUSYM_KERNEL(f, o, t) [GPUSYM_F_##f][GPUSYM_OP_##o][GPUSYM_T_##t] = GPUSYM_K_##f##_##o##_##t,
 #include "kernels/kernels.def"

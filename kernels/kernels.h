@@ -126,10 +126,10 @@ bool gpusym_family_valid(unsigned family, unsigned op, unsigned type);
 void gpusym_kernel_sim(unsigned kernel, const gpusym_work_t *w, uint32_t block);
 
 /*
- * The simulator's multicast, for the kernels that need it: stores in alias[] where the CPU reads and writes the place mp
- * of every member's memory, in the order of the ranks, and returns how many there are (at most max); not positive: mp
- * is no multicast address. NULL (as it is at first): there is no multicast, and such a kernel ends
- * with GPUSYM_STATUS_NO_MULTICAST. Set it before the first launch.
+ * The simulator's multicast, for the kernels that need it: stores in alias[] where the CPU reads and writes the place
+ * mp of every member's memory, in the order of the ranks, and returns how many there are (at most max); not positive:
+ * mp is no multicast address. NULL (as it is at first): there is no multicast, and such a kernel ends with
+ * GPUSYM_STATUS_NO_MULTICAST. Set it before the first launch.
  */
 extern int (*gpusym_kernel_sim_mc_members)(const void *mp, void **alias, unsigned max);
 

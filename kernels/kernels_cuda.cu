@@ -8,17 +8,20 @@
 #include "kernels/families.h"
 
 /* What a family takes of the descriptor. */
-#define GPUSYM_FAMILY(id, next, ...) \
-    typedef struct { uint64_t words[offsetof(gpusym_work_t, next) / sizeof(uint64_t)]; } gs_arg_##id;
+#define GPUSYM_FAMILY(id, next, ...)                                      \
+    typedef struct {                                                      \
+        uint64_t words[offsetof(gpusym_work_t, next) / sizeof(uint64_t)]; \
+    } gs_arg_##id;
 #include "kernels/kernels.def"
 
 /* The descriptor stays in the constant bank (__grid_constant__): indexing peer[] makes no local copy. */
-#define GS_KERNEL(symbol, family, op, type)                                                                          \
-    extern "C" __global__ void __launch_bounds__(GPUSYM_THREADS_MAX, 1) symbol(const __grid_constant__ gs_arg_##family arg) \
-    {                                                                                                                \
-        const gs_ctx_t c = {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x};                                         \
-        const gs_kernel_t kernel = {(const gpusym_work_t *)(const void *)&arg, op, type, GS_REDUCES_##family};         \
-        GS_RUN_##family(c, kernel);                                                                                  \
+#define GS_KERNEL(symbol, family, op, type)                                                                      \
+    extern "C" __global__ void __launch_bounds__(GPUSYM_THREADS_MAX, 1)                                          \
+        symbol(const __grid_constant__ gs_arg_##family arg)                                                      \
+    {                                                                                                            \
+        const gs_ctx_t c = {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x};                                     \
+        const gs_kernel_t kernel = {(const gpusym_work_t *) (const void *) &arg, op, type, GS_REDUCES_##family}; \
+        GS_RUN_##family(c, kernel);                                                                              \
     }
 
 #define GPUSYM_FAMILY(id, ...) GS_KERNEL(gpusym_##id##_ANY, id, GS_ANY, GS_ANY)

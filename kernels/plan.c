@@ -12,7 +12,7 @@ static uint64_t round_up(uint64_t a, uint64_t unit)
 
 static uint32_t min_u32(uint32_t a, uint64_t b)
 {
-    return a < b ? a : (uint32_t)b;
+    return a < b ? a : (uint32_t) b;
 }
 
 static uint64_t share_of(uint64_t packs, uint64_t n)
@@ -26,30 +26,31 @@ static uint64_t packs_of(uint64_t bytes)
 }
 
 /*
- * Cuts spans into chunks, as few and as even as there is room for.  A pack of a chunk takes `rows` bytes of staging in a
- * block, for each of its `parities` (if there is but one chunk: for one); chunks are whole multiples of unit packs, and
- * at most chunk_bytes long (0: as long as there is room for).  Returns how many chunks there are; the room is known to
- * do for one unit a block.
+ * Cuts spans into chunks, as few and as even as there is room for.  A pack of a chunk takes `rows` bytes of staging in
+ * a block, for each of its `parities` (if there is but one chunk: for one); chunks are whole multiples of unit packs,
+ * and at most chunk_bytes long (0: as long as there is room for).  Returns how many chunks there are; the room is known
+ * to do for one unit a block.
  */
-static uint64_t cut_spans(gpusym_work_t *w, uint64_t rows, unsigned parities, bool single, uint32_t unit, uint32_t chunk_bytes)
+static uint64_t cut_spans(gpusym_work_t *w, uint64_t rows, unsigned parities, bool single, uint32_t unit,
+                          uint32_t chunk_bytes)
 {
     const uint64_t packs_of_room = w->stage_room / rows / w->nblocks, limit = UINT32_MAX / GPUSYM_PACK / unit * unit;
     const uint64_t requested = 0 == chunk_bytes ? limit : round_up(packs_of(chunk_bytes), unit);
     const uint64_t whole = requested < limit ? requested : limit;
     uint64_t most = packs_of_room / parities / unit * unit;
     if (single && w->span <= packs_of_room && w->span <= whole) {
-        w->chunk = (uint32_t)w->span;
+        w->chunk = (uint32_t) w->span;
         return 1;
     }
     most = most < whole ? most : whole;
     const uint64_t chunks = (w->span + most - 1) / most, even = (w->span + chunks - 1) / chunks;
     const uint64_t lines = round_up(even, 8ull * unit); /* of 128 bytes, a unit */
-    w->chunk = (uint32_t)(lines <= most && even > 64ull * unit ? lines : round_up(even, unit));
+    w->chunk = (uint32_t) (lines <= most && even > 64ull * unit ? lines : round_up(even, unit));
     return (w->span + w->chunk - 1) / w->chunk;
 }
 
-/* Who owns slices: not the only source, which has enough to send, nor the only destination, which has enough to get; of two
- * ranks the destination, which then gets nothing back. */
+/* Who owns slices: not the only source, which has enough to send, nor the only destination, which has enough to get; of
+ * two ranks the destination, which then gets nothing back. */
 static void plan_owners(gpusym_work_t *w)
 {
     w->skip = w->nranks;
@@ -65,21 +66,22 @@ static void plan_owners(gpusym_work_t *w)
 static uint64_t plan_two_shot(gpusym_work_t *w, uint32_t chunk_bytes, unsigned buffers)
 {
     plan_owners(w);
-    /* An owner has a buffer for a slice of each source: up to twice the chunk, where there are fewer owners than sources. */
+    /* An owner has a buffer for a slice of each source: up to twice the chunk, where there are fewer owners than
+     * sources. */
     const uint64_t row = GPUSYM_PACK * (w->src_end - w->src_first > w->owners ? 2u : 1u);
     const uint64_t blocks = w->stage_room / (2ull * buffers * row * w->owners);
-    w->nblocks = w->nblocks > blocks ? (uint32_t)blocks : w->nblocks;
-    w->span = GPUSYM_SPAN(share_of(packs_of(w->bytes), w->nblocks), (uint64_t)w->owners);
+    w->nblocks = w->nblocks > blocks ? (uint32_t) blocks : w->nblocks;
+    w->span = GPUSYM_SPAN(share_of(packs_of(w->bytes), w->nblocks), (uint64_t) w->owners);
     const uint64_t chunks = cut_spans(w, row * buffers, 2, 1 == buffers, w->owners, chunk_bytes);
-    w->stage_bytes = (uint32_t)(row * w->chunk);
+    w->stage_bytes = (uint32_t) (row * w->chunk);
     return chunks + 1; /* staged: no barrier after the last phase, which only copies out */
 }
 
 /* Zero copy without any staging: one barrier. */
 static uint64_t plan_straight(gpusym_work_t *w, uint32_t unit)
 {
-    w->span = GPUSYM_SPAN(share_of(packs_of(w->bytes), w->nblocks), (uint64_t)unit);
-    w->chunk = (uint32_t)(w->span < GPUSYM_CHUNK_MAX / unit * unit ? w->span : GPUSYM_CHUNK_MAX / unit * unit);
+    w->span = GPUSYM_SPAN(share_of(packs_of(w->bytes), w->nblocks), (uint64_t) unit);
+    w->chunk = (uint32_t) (w->span < GPUSYM_CHUNK_MAX / unit * unit ? w->span : GPUSYM_CHUNK_MAX / unit * unit);
     w->stage_bytes = 0;
     return 1;
 }
@@ -87,15 +89,16 @@ static uint64_t plan_straight(gpusym_work_t *w, uint32_t unit)
 /* Exchange: every block has a span of every segment, and a buffer for each rank. */
 static uint64_t plan_exchange(gpusym_work_t *w, uint32_t chunk_bytes)
 {
-    const uint64_t row = (uint64_t)GPUSYM_PACK * w->nranks, blocks = w->stage_room / (2 * row);
-    w->nblocks = w->nblocks > blocks ? (uint32_t)blocks : w->nblocks;
+    const uint64_t row = (uint64_t) GPUSYM_PACK * w->nranks, blocks = w->stage_room / (2 * row);
+    w->nblocks = w->nblocks > blocks ? (uint32_t) blocks : w->nblocks;
     w->span = GPUSYM_SPAN(share_of(packs_of(w->bytes), w->nblocks), 1u);
     const uint64_t chunks = cut_spans(w, row, 2, true, 1, chunk_bytes);
     w->stage_bytes = GPUSYM_PACK * w->chunk;
     return chunks;
 }
 
-/* The FIFOs of a protocol: their area in the slot; what a buffer is a multiple of, in bytes, and the packs that this holds. */
+/* The FIFOs of a protocol: their area in the slot; what a buffer is a multiple of, in bytes, and the packs that this
+ * holds. */
 typedef struct {
     uint64_t off, room;
     uint32_t bytes, packs;
@@ -136,7 +139,7 @@ static uint64_t plan_channels(unsigned family, gpusym_work_t *w, uint32_t chunk_
     w->fifo_off = fifo.off;
     w->fifo_links = fifo_links(w->schedule);
     w->nblocks = min_u32(w->nblocks, gpusym_channels_max(family, w->schedule, w));
-    w->span = GPUSYM_SPAN(share_of(packs_of(w->bytes), w->nblocks), (uint64_t)chunks);
+    w->span = GPUSYM_SPAN(share_of(packs_of(w->bytes), w->nblocks), (uint64_t) chunks);
 
     uint64_t most = fifo.room / (w->nblocks * w->fifo_links * GS_STEPS) / fifo.bytes * fifo.packs;
     if (0 != chunk_bytes && packs_of(chunk_bytes) < most) {
@@ -150,7 +153,7 @@ static uint64_t plan_channels(unsigned family, gpusym_work_t *w, uint32_t chunk_
     most = !lines && most > round ? most / round * round : most;
     const uint64_t part = share_of(w->span, chunks), loops = share_of(part, most);
     const uint64_t even = share_of(part, loops), rounds = round_up(even, lines || loops < 2 ? 8 : round);
-    w->chunk = (uint32_t)(rounds <= most ? rounds : even);
+    w->chunk = (uint32_t) (rounds <= most ? rounds : even);
     /* Buffers no longer than needed: they stay in the GPU's cache. */
     w->fifo_step = fifo.bytes * share_of(w->chunk, fifo.packs);
     w->stage_bytes = 0;
@@ -190,7 +193,7 @@ static uint64_t plan_copies(unsigned family, gpusym_work_t *w, uint32_t chunk_by
         most = requested;
     }
     const uint64_t chunks = share_of(w->span, most), even = round_up(share_of(w->span, chunks), 8);
-    w->chunk = (uint32_t)(even < most ? even : most);
+    w->chunk = (uint32_t) (even < most ? even : most);
     w->stage_bytes = reduces ? GPUSYM_PACK * w->chunk : 0;
     return share_of(w->span, w->chunk);
 }
@@ -207,26 +210,27 @@ bool gpusym_ll128_fits(const gpusym_work_t *w)
     return ll128_groups(w) >= 2;
 }
 
-/* Two-shot by LL128 lines: every slice in units, for streams. All in one round where there is room; else with two parities,
- * and as even as can be. */
+/* Two-shot by LL128 lines: every slice in units, for streams. All in one round where there is room; else with two
+ * parities, and as even as can be. */
 static uint64_t plan_ll128(gpusym_work_t *w, uint32_t chunk_bytes)
 {
     const uint64_t room = ll128_groups(w), most = room / 2; /* streams */
     w->nblocks = min_u32(w->nblocks, most);
     const uint64_t warps = most / w->nblocks;
-    w->nthreads = GPUSYM_LL128_STREAMS(w->nthreads) > warps ? 32 * (uint32_t)warps : w->nthreads;
+    w->nthreads = GPUSYM_LL128_STREAMS(w->nthreads) > warps ? 32 * (uint32_t) warps : w->nthreads;
     w->span = GPUSYM_SPAN(share_of(packs_of(w->bytes), w->nranks), 1u);
 
-    const uint64_t streams = (uint64_t)w->nblocks * GPUSYM_LL128_STREAMS(w->nthreads);
+    const uint64_t streams = (uint64_t) w->nblocks * GPUSYM_LL128_STREAMS(w->nthreads);
     const uint64_t groups = share_of(w->span, GPUSYM_LL128_PACKS), once = share_of(groups, streams);
-    const uint64_t requested = 0 == chunk_bytes ? GPUSYM_LL128_UNIT : share_of(packs_of(chunk_bytes), GPUSYM_LL128_PACKS);
+    const uint64_t requested =
+        0 == chunk_bytes ? GPUSYM_LL128_UNIT : share_of(packs_of(chunk_bytes), GPUSYM_LL128_PACKS);
     uint64_t unit = once;
     if (once > requested || once * streams > room) {
         unit = requested < room / (2 * streams) ? requested : room / (2 * streams);
         unit = share_of(groups, streams * share_of(groups, streams * unit));
     }
-    w->chunk = GPUSYM_LL128_PACKS * (uint32_t)unit;
-    w->stage_bytes = GPUSYM_LL128_BYTES * (uint32_t)unit;
+    w->chunk = GPUSYM_LL128_PACKS * (uint32_t) unit;
+    w->stage_bytes = GPUSYM_LL128_BYTES * (uint32_t) unit;
     return share_of(groups, streams * unit);
 }
 
@@ -235,7 +239,7 @@ static uint64_t plan_lines(gpusym_work_t *w)
 {
     const uint64_t packs = packs_of(w->bytes), most = gpusym_ll_payload(w->ll_bytes) / GPUSYM_PACK;
     const uint64_t epochs = (packs + most - 1) / most;
-    w->chunk = (uint32_t)((packs + epochs - 1) / epochs);
+    w->chunk = (uint32_t) ((packs + epochs - 1) / epochs);
     w->span = 0;
     w->stage_bytes = 0;
     return (packs + w->chunk - 1) / w->chunk;

@@ -9,7 +9,8 @@
 
 #include "kernels/kernels.h"
 
-/* Most channels of a schedule that a slot of that shape has room for, with the protocol of a family (CHAN_*); 0: none. */
+/* Most channels of a schedule that a slot of that shape has room for, with the protocol of a family (CHAN_*); 0:
+ * none. */
 uint32_t gpusym_channels_max(unsigned family, unsigned schedule, const gpusym_work_t *w);
 /* Whether a slot of that shape, with nranks, has room for the two-shot by LL128 lines. */
 bool gpusym_ll128_fits(const gpusym_work_t *w);
@@ -19,12 +20,11 @@ bool gpusym_ll128_fits(const gpusym_work_t *w);
 bool gpusym_copies_fit(unsigned family, const gpusym_work_t *w, bool whole, uint64_t bytes);
 
 /* Cuts the message of a descriptor whose bytes (not 0), nranks, nblocks, slot shape and schedule are set, for a family,
- * in chunks of at most chunk_bytes a block (exchange kernels: of a segment, a block; 0: as large as the slot allows): sets
- * w->chunk, w->span and w->stage_bytes, makes w->nblocks smaller if the slot has no room for so many, and returns the
- * epochs that the call uses up, at least 1. All ranks compute the same. The next call's epoch is larger by at least this.
- * LL families take no chunk_bytes, and kernels that stage nothing none either.
- * Two-shot by LL128 lines: a chunk is what a warp takes of a slice at a time; w->nthreads, which must be set, may become
- * smaller too. */
+ * in chunks of at most chunk_bytes a block (exchange kernels: of a segment, a block; 0: as large as the slot allows):
+ * sets w->chunk, w->span and w->stage_bytes, makes w->nblocks smaller if the slot has no room for so many, and returns
+ * the epochs that the call uses up, at least 1. All ranks compute the same. The next call's epoch is larger by at least
+ * this. LL families take no chunk_bytes, and kernels that stage nothing none either. Two-shot by LL128 lines: a chunk
+ * is what a warp takes of a slice at a time; w->nthreads, which must be set, may become smaller too. */
 uint64_t gpusym_kernel_plan(unsigned family, gpusym_work_t *w, uint32_t chunk_bytes);
 
 /* Largest message, or segment, that a rank can send in one epoch of an LL family through LL areas of ll_bytes. */

@@ -1,17 +1,17 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The schedules of rings, chains and trees: what a rank does, step by step, in one channel.  Pure functions, used by the
- * kernels (channel.h) and, on the host, by the checker, for any number of ranks.
+ * The schedules of rings, chains and trees: what a rank does, step by step, in one channel.  Pure functions, used by
+ * the kernels (channel.h) and, on the host, by the checker, for any number of ranks.
  *
- * A channel is a part of the message that goes its own way: along one path (a ring, a chain or a tree over all ranks), by
- * one block.  Its part is cut in loops, a loop in chunks: for rings one a rank, for chains and trees one.
- * A step receives a chunk from some links of the path, and sends one to some; between the two it may be reduced
- * with the rank's own input, and stored to the rank's output.  These are the primitives of the field (Demystifying
- * NCCL, arXiv 2507.04786): send, recv, copySend, recvCopySend, recvReduceSend, recvReduceCopy, recvReduceCopySend.
+ * A channel is a part of the message that goes its own way: along one path (a ring, a chain or a tree over all ranks),
+ * by one block.  Its part is cut in loops, a loop in chunks: for rings one a rank, for chains and trees one. A step
+ * receives a chunk from some links of the path, and sends one to some; between the two it may be reduced with the
+ * rank's own input, and stored to the rank's output.  These are the primitives of the field (Demystifying NCCL, arXiv
+ * 2507.04786): send, recv, copySend, recvCopySend, recvReduceSend, recvReduceCopy, recvReduceCopySend.
  *
- * Each direction of a link is a stream: a FIFO of GS_STEPS buffers at the receiver. The k-th send of the one is what the
- * k-th receive of the other takes; the sender waits until the receiver has taken send k - GS_STEPS.
+ * Each direction of a link is a stream: a FIFO of GS_STEPS buffers at the receiver. The k-th send of the one is what
+ * the k-th receive of the other takes; the sender waits until the receiver has taken send k - GS_STEPS.
  */
 #ifndef GPUSYM_KERNELS_SCHEDULE_H
 #define GPUSYM_KERNELS_SCHEDULE_H
@@ -26,16 +26,16 @@
 #endif
 
 /* Buffers of a stream. At least 2: with one, every rank of a ring would hold a chunk, and wait for the next one to
- * take its own. NCCL has 8; in the same memory 4 of twice the length mean half as many barriers: on 4 x H200 an all-reduce
- * of 256 MiB by the Simple ring takes 1.28 ms in place of 1.61, by LL128 1.42 in place of 2.47. */
+ * take its own. NCCL has 8; in the same memory 4 of twice the length mean half as many barriers: on 4 x H200 an
+ * all-reduce of 256 MiB by the Simple ring takes 1.28 ms in place of 1.61, by LL128 1.42 in place of 2.47. */
 #define GS_STEPS 4u
 
 /*
- * Tree all-reduce: how many more chunks than its parent a rank sends up before it expects the first one down; so many are
- * between the two at any time.  With as many in all ranks nothing would be between them: a rank that sent a chunk down would
- * wait for the next one up, which the rank below sends only after that chunk is down there; and so on, level by level.
- * At most 2 GS_STEPS have room: with more, a rank that waits to send up and one that waits to send down would wait for
- * each other.
+ * Tree all-reduce: how many more chunks than its parent a rank sends up before it expects the first one down; so many
+ * are between the two at any time.  With as many in all ranks nothing would be between them: a rank that sent a chunk
+ * down would wait for the next one up, which the rank below sends only after that chunk is down there; and so on, level
+ * by level. At most 2 GS_STEPS have room: with more, a rank that waits to send up and one that waits to send down would
+ * wait for each other.
  */
 #define GS_TREE_LAG GS_STEPS
 
@@ -60,11 +60,11 @@ enum gs_schedule_kind {
 };
 
 /* What a step does: a primitive is a sum of these. */
-#define GS_INPUT 1u  /* takes one's own input: to send it, or to reduce it with what comes */
+#define GS_INPUT 1u /* takes one's own input: to send it, or to reduce it with what comes */
 #define GS_RECV 2u
-#define GS_COPY 4u   /* stores to one's own output */
+#define GS_COPY 4u /* stores to one's own output */
 #define GS_SEND 8u
-#define GS_FINAL 16u /* what is sent (not: received) is the result: it may go straight to the receiver's output */
+#define GS_FINAL 16u  /* what is sent (not: received) is the result: it may go straight to the receiver's output */
 #define GS_LANDED 32u /* what is received is the result: it may have come straight to one's own output */
 
 #define GS_DO_SEND (GS_INPUT | GS_SEND)
@@ -88,7 +88,7 @@ typedef struct gs_step {
     uint32_t does;       /* the primitive */
     uint32_t recv, send; /* links, as bits */
     uint32_t loop;
-    uint32_t chunk;      /* ring: 0 .. n - 1, place of the rank whose it is (all-gather: from, reduce-scatter: to); else 0 */
+    uint32_t chunk; /* ring: 0 .. n - 1, place of the rank whose it is (all-gather: from, reduce-scatter: to); else 0 */
 } gs_step_t;
 
 /* Steps of a loop. */
@@ -110,7 +110,9 @@ GS_PURE uint32_t gs_schedule_steps(const gs_schedule_t *s)
 /* Sends of a loop by the busiest stream. */
 GS_PURE uint32_t gs_schedule_sends(uint32_t kind, uint32_t n)
 {
-    return GS_RING_ALLREDUCE == kind ? 2 * n - 2 : GS_RING_ALLGATHER == kind || GS_RING_REDUCE_SCATTER == kind ? n - 1 : 1;
+    return GS_RING_ALLREDUCE == kind                                     ? 2 * n - 2
+           : GS_RING_ALLGATHER == kind || GS_RING_REDUCE_SCATTER == kind ? n - 1
+                                                                         : 1;
 }
 
 /* Position - k on a ring of n; k <= 2 n. */
@@ -133,9 +135,9 @@ GS_PURE void gs_ring_step(const gs_schedule_t *s, uint32_t k, gs_step_t *step)
         step->does = 0 == k ? GS_DO_SEND : GS_DO_RECV_REDUCE_SEND;
         step->chunk = gs_ring_back(s->n, s->pos, k + 1);
     } else if (k == last) {
-        step->does = gather                               ? GS_DO_COPY_SEND | GS_FINAL
+        step->does = gather                              ? GS_DO_COPY_SEND | GS_FINAL
                      : GS_RING_REDUCE_SCATTER == s->kind ? GS_DO_RECV_REDUCE_COPY
-                                                          : GS_DO_RECV_REDUCE_COPY_SEND | GS_FINAL;
+                                                         : GS_DO_RECV_REDUCE_COPY_SEND | GS_FINAL;
         step->chunk = s->pos;
     } else {
         step->does = (k - last < s->n - 1 ? GS_DO_RECV_COPY_SEND | GS_FINAL : GS_DO_RECV) | GS_LANDED;
@@ -176,7 +178,8 @@ GS_PURE void gs_tree_step(const gs_schedule_t *s, bool up, gs_step_t *step)
         step->recv = children;
         step->send = back ? children : 0;
     } else {
-        step->does = (0 != parent ? GS_RECV | GS_LANDED : GS_INPUT) | GS_COPY | (0 != children ? GS_SEND | GS_FINAL : 0);
+        step->does =
+            (0 != parent ? GS_RECV | GS_LANDED : GS_INPUT) | GS_COPY | (0 != children ? GS_SEND | GS_FINAL : 0);
         step->recv = parent;
         step->send = children;
     }

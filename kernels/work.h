@@ -31,8 +31,8 @@
 /* Where a kernel ends: low byte of the status in the completion word. */
 enum gpusym_status {
     GPUSYM_STATUS_OK = 0,
-    GPUSYM_STATUS_ABORTED = 1, /* the host set the abort word */
-    GPUSYM_STATUS_TIMEOUT = 2, /* a wait outlasted limit_ns; bits 8..15: the team rank waited for */
+    GPUSYM_STATUS_ABORTED = 1,      /* the host set the abort word */
+    GPUSYM_STATUS_TIMEOUT = 2,      /* a wait outlasted limit_ns; bits 8..15: the team rank waited for */
     GPUSYM_STATUS_NO_MULTICAST = 3, /* a multicast kernel where there are no multimem instructions (before sm_90) */
 };
 /* In a status: a resident kernel has retired, and this call was its last. Nothing has been done of a later one. */
@@ -66,13 +66,13 @@ typedef struct gpusym_path {
 
 /* What a kernel has to do with its GPU's copy engines (symm_ce.h). Masks are of ranks: 1 << rank. */
 typedef struct gpusym_copies_work {
-    uint32_t whole;      /* for gpusym_kernel_plan: the message is one, in slices for the owners; else there are segments */
-    uint32_t last;       /* epoch of the call's last chunk */
-    uint32_t arrived;    /* ranks whose chunks must have arrived, delivered: in our output; up to w->epoch */
+    uint32_t whole; /* for gpusym_kernel_plan: the message is one, in slices for the owners; else there are segments */
+    uint32_t last;  /* epoch of the call's last chunk */
+    uint32_t arrived; /* ranks whose chunks must have arrived, delivered: in our output; up to w->epoch */
     uint32_t delivered;
-    uint32_t sent;       /* ranks to which our own streams must have sent, up to sent_epoch */
+    uint32_t sent; /* ranks to which our own streams must have sent, up to sent_epoch */
     uint32_t sent_epoch;
-    uint64_t off, step;  /* of the chunks that arrived, in our slot: of rank p at off + (p - (p > rank)) * step */
+    uint64_t off, step; /* of the chunks that arrived, in our slot: of rank p at off + (p - (p > rank)) * step */
 } gpusym_copies_t;
 
 /*
@@ -89,9 +89,9 @@ typedef struct gpusym_copies_work {
  *
  * The host launches on a slot only when all ranks have ended the launch before (they post the call, which they do when
  * they have the completion word of the last).  So buffers are reused within one launch only: at its
- * start nobody reads anything in a slot, and flags and LL lines hold epochs below w->epoch (but for a one-shot all-reduce,
- * which a peer may have commanded early: symm/symm_ll.h; then LL lines may have its epoch).  The zero-copy kernels
- * rely on the same: once a rank runs, all ranks' buffers are there to be read and written.
+ * start nobody reads anything in a slot, and flags and LL lines hold epochs below w->epoch (but for a one-shot
+ * all-reduce, which a peer may have commanded early: symm/symm_ll.h; then LL lines may have its epoch).  The zero-copy
+ * kernels rely on the same: once a rank runs, all ranks' buffers are there to be read and written.
  */
 typedef struct gpusym_work {
     void *peer[GPUSYM_TEAM_MAX]; /* base of the slot in every rank's heap; [rank] is our own */
@@ -109,26 +109,26 @@ typedef struct gpusym_work {
     uint32_t ll_bytes;           /* LL lines of one source in bytes: twice the payload of an epoch */
     uint64_t stage_room;         /* bytes of the staging area, for all blocks of a launch */
     /* From gpusym_kernel_plan(): */
-    uint32_t chunk;              /* packs of a chunk: of a block (staged; exchange: of a segment), of an epoch (LL) */
-    uint64_t span;               /* packs of the message, or of a segment, for a block */
-    uint32_t stage_bytes;        /* bytes of one staging buffer of a block */
-    uint32_t owners, skip;       /* two-shot: ranks that own a slice: all but rank `skip` (nranks: all own one) */
-    uint32_t epoch;              /* first epoch of this call; gpusym_kernel_plan() says how many it uses */
+    uint32_t chunk;        /* packs of a chunk: of a block (staged; exchange: of a segment), of an epoch (LL) */
+    uint64_t span;         /* packs of the message, or of a segment, for a block */
+    uint32_t stage_bytes;  /* bytes of one staging buffer of a block */
+    uint32_t owners, skip; /* two-shot: ranks that own a slice: all but rank `skip` (nranks: all own one) */
+    uint32_t epoch;        /* first epoch of this call; gpusym_kernel_plan() says how many it uses */
     uint32_t rank, nranks;
-    uint32_t op, type;           /* enum gpusym_op, enum gpusym_type (kernels/kernels.h) */
+    uint32_t op, type; /* enum gpusym_op, enum gpusym_type (kernels/kernels.h) */
     uint32_t nblocks, nthreads;
-    uint32_t out_local;          /* out is memory of this rank's GPU: it need be visible only there at completion */
+    uint32_t out_local; /* out is memory of this rank's GPU: it need be visible only there at completion */
 
     /* Ranks whose inputs are reduced, in rising order: [src_first, src_end); and, for the two-shot kernels, ranks
-     * that get the result: [dst_first, dst_end). All-reduce: 0, nranks for both. Reduce: one dst; the others' out may be
-     * NULL. Bcast: one src (type: one that is not widened, U8 say); the others' in may be NULL, and the source's out
+     * that get the result: [dst_first, dst_end). All-reduce: 0, nranks for both. Reduce: one dst; the others' out may
+     * be NULL. Bcast: one src (type: one that is not widened, U8 say); the others' in may be NULL, and the source's out
      * is written by itself, if it is not its in. One-shot and multicast all-reduce: all, whatever stands here.
-     * Exchange-and-reduce kernels: the sources of this rank, the ranks that have a send segment for us
-     * (scan: the ranks up to us); empty: nothing is stored. The result goes to recv[rank]. */
+     * Exchange-and-reduce kernels: the sources of this rank, the ranks that have a send segment for us (scan: the ranks
+     * up to us); empty: nothing is stored. The result goes to recv[rank]. */
     uint32_t src_first, src_end, dst_first, dst_end;
 
-    /* A resident kernel (symm/resident.h): the doorbell by which the host commands the next call, in pinned memory, and how
-     * long the kernel waits for that. 0 ns: it is not resident. */
+    /* A resident kernel (symm/resident.h): the doorbell by which the host commands the next call, in pinned memory, and
+     * how long the kernel waits for that. 0 ns: it is not resident. */
     const uint64_t *doorbell; /* [2] */
     uint64_t linger_ns;
 
@@ -138,11 +138,11 @@ typedef struct gpusym_work {
      * then no MC kernel is launched. All ranks' slots have the same offset in their heaps then. */
     void *mc;
 
-    /* Kernels take the descriptor up to what they use (kernels.def): fewer bytes to send with a launch. So `mc` and all before
-     * it are for every kernel, the next two for zero copy, what follows for exchanges. */
+    /* Kernels take the descriptor up to what they use (kernels.def): fewer bytes to send with a launch. So `mc` and all
+     * before it are for every kernel, the next two for zero copy, what follows for exchanges. */
 
-    /* Zero copy: every rank's in (peer_in) or out (peer_out) as mapped here; [rank] is our own. Used by the kernels that
-     * say so; all ranks have them or none. */
+    /* Zero copy: every rank's in (peer_in) or out (peer_out) as mapped here; [rank] is our own. Used by the kernels
+     * that say so; all ranks have them or none. */
     const void *peer_in[GPUSYM_TEAM_MAX];
     void *peer_out[GPUSYM_TEAM_MAX];
     /* Exchange kernels: of `in`, what goes to rank p; of `out`, what comes from rank p. A segment of no bytes is
@@ -158,19 +158,19 @@ typedef struct gpusym_work {
     /* Channels (channel.h): block b is channel b. bytes as for the two-shot kernels, or, where ranks have segments
      * (all-gather, reduce-scatter), as for exchanges. */
     uint64_t ll128_room; /* of the slot's LL128 area, in multiples of 128, as its offset is */
-    uint32_t flag_rows;             /* of the slot: a channel has two */
-    uint32_t schedule;              /* enum gs_schedule_kind */
-    uint32_t npaths;                /* channel b takes path b % npaths */
-    uint32_t direct;                /* Simple: what is the result goes straight to peer_out, which all ranks have */
+    uint32_t flag_rows;  /* of the slot: a channel has two */
+    uint32_t schedule;   /* enum gs_schedule_kind */
+    uint32_t npaths;     /* channel b takes path b % npaths */
+    uint32_t direct;     /* Simple: what is the result goes straight to peer_out, which all ranks have */
     /* From gpusym_kernel_plan(): */
-    uint32_t fifo_links;            /* streams that come in at a rank, at most */
-    uint64_t fifo_off, fifo_step;   /* of the FIFOs in the slot; bytes of one of their buffers */
+    uint32_t fifo_links;          /* streams that come in at a rank, at most */
+    uint64_t fifo_off, fifo_step; /* of the FIFOs in the slot; bytes of one of their buffers */
     gpusym_path_t path[GPUSYM_PATHS_MAX];
     uint64_t end; /* no field: what follows the last */
 } gpusym_work_t;
 
-/* Epochs are below this: streams wait for a difference of 32 bits with a sign, so that an old flag must not be half of all
- * numbers behind. */
+/* Epochs are below this: streams wait for a difference of 32 bits with a sign, so that an old flag must not be half of
+ * all numbers behind. */
 #define GPUSYM_EPOCH_MAX 0x7fffffffu
 /* Most chunks that copy engines send to a rank in a call: what a GPU's queue holds, so that the host does not wait for
  * the GPU in the driver, where it cannot check its peers. */
@@ -181,8 +181,9 @@ typedef struct gpusym_work {
 /* Packs of a chunk at most: so that loops over one count in 32 bits. */
 #define GPUSYM_CHUNK_MAX (1u << 30)
 /* Packs of one part of many, `even` being its even share (rounded up): in units of `unit`,
- * and in whole lines of 128 bytes where that hardly matters to how even it is.  Rises with even.  Host and kernels agree. */
-#define GPUSYM_SPAN_ROUND(x, unit) (((x) + (unit) - 1) / (unit) * (unit))
+ * and in whole lines of 128 bytes where that hardly matters to how even it is.  Rises with even.  Host and kernels
+ * agree. */
+#define GPUSYM_SPAN_ROUND(x, unit) (((x) + (unit) -1) / (unit) * (unit))
 #define GPUSYM_SPAN(even, unit) GPUSYM_SPAN_ROUND(even, (even) > 64 * (unit) ? 8 * (unit) : (unit))
 
 /* Packs that a thread of a GPU moves at a time: loads in flight. */
@@ -190,8 +191,8 @@ typedef struct gpusym_work {
 /* A group of LL128 lines: four, with their flags, and the packs that they hold (lines.h). */
 #define GPUSYM_LL128_BYTES 512u
 #define GPUSYM_LL128_PACKS 30u
-/* Streams of a block of so many threads, a warp each (symm_ll128.h); and groups of a unit, where nobody asks for others: as
- * many as a warp of a GPU takes at a time. */
+/* Streams of a block of so many threads, a warp each (symm_ll128.h); and groups of a unit, where nobody asks for
+ * others: as many as a warp of a GPU takes at a time. */
 #define GPUSYM_LL128_STREAMS(nthreads) ((nthreads) < 64u ? 1u : (nthreads) / 32u)
 #define GPUSYM_LL128_UNIT 4u
 

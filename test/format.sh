@@ -50,4 +50,7 @@ for file in "${files[@]}"; do
     echo "${file#./}: $lines lines"
 done
 echo "$differing of ${#files[@]} files differ"
-[ $differing = 0 ]
+# Comments are not reflowed, since that would join their lists.
+long=$(awk 'length > 120 { print FILENAME ":" FNR ": more than 120 columns" }' "${files[@]}")
+[ -z "$long" ] || echo "$long"
+[ $differing = 0 ] && [ -z "$long" ]

@@ -18,24 +18,24 @@
 #define TWOSHOT_BYTES_PER_BLOCK (8u << 10)
 #define TWOSHOT_THREADS 256u
 #define TWOSHOT_BLOCKS 128u
-/* ... as few blocks as this are larger: 512 MiB by 16 blocks 1746 us in place of 2440, by 32 1730 in place of 1742 (2 x H200; since
- * then 1684 by 16, where the best is 1511). */
+/* ... as few blocks as this are larger: 512 MiB by 16 blocks 1746 us in place of 2440, by 32 1730 in place of 1742 (2 x
+ * H200; since then 1684 by 16, where the best is 1511). */
 #define TWOSHOT_FEW_BLOCKS 32u
 #define TWOSHOT_FEW_THREADS 512u
-/* ... and with zero copy more than one a multiprocessor (of 132) in the middle: 86.2 us in place of 87.9 for 16 MiB, but 311 in
- * place of 306 for 64. In bytes. */
+/* ... and with zero copy more than one a multiprocessor (of 132) in the middle: 86.2 us in place of 87.9 for 16 MiB,
+ * but 311 in place of 306 for 64. In bytes. */
 #define MIDDLE_BLOCKS 176u
 #define MIDDLE_THREADS 192u
 #define MIDDLE_MIN (8ull << 20)
 #define MIDDLE_MAX (32ull << 20)
-/* Two-shot by LL128 lines, measured on 2 x H200: a warp for each group of lines of a slice, in blocks of 4 warps up to so many
- * groups (128 KiB: 12.9 us, with 8 warps 13.5), then of 8 (2 MiB: 19.2 us, with 4 warps 21.8). */
+/* Two-shot by LL128 lines, measured on 2 x H200: a warp for each group of lines of a slice, in blocks of 4 warps up to
+ * so many groups (128 KiB: 12.9 us, with 8 warps 13.5), then of 8 (2 MiB: 19.2 us, with 4 warps 21.8). */
 #define TWOSHOT_LL128_FEW 256u
 #define TWOSHOT_LL128_BLOCKS 128u
 #define TWOSHOT_LL128_THREADS 128u
 #define TWOSHOT_LL128_THREADS_MAX 256u
-/* Rings, chains and trees, by protocol: bytes of a message that a channel is worth, and threads, measured on 4 x H200 at 8
- * bytes to 256 MiB: 64 channels were best wherever there is enough for them. */
+/* Rings, chains and trees, by protocol: bytes of a message that a channel is worth, and threads, measured on 4 x H200
+ * at 8 bytes to 256 MiB: 64 channels were best wherever there is enough for them. */
 #define CHANNEL_LL_BYTES (4u << 10)
 #define CHANNEL_LL128_BYTES (16u << 10)
 #define CHANNEL_SIMPLE_BYTES (32u << 10)
@@ -48,8 +48,8 @@
 #define CHANNEL_CHUNKS 16u
 #define CHANNEL_CHUNK_MIN (8u << 10)
 #define CHANNEL_CHUNK_MAX (128u << 10)
-/* Copy engines: a slice goes in so many chunks, of these bytes at least and at most; the blocks that reduce a chunk, and
- * their threads. Measured on 2 x H200: a chunk costs 12 us besides its bytes, so that large ones are best. */
+/* Copy engines: a slice goes in so many chunks, of these bytes at least and at most; the blocks that reduce a chunk,
+ * and their threads. Measured on 2 x H200: a chunk costs 12 us besides its bytes, so that large ones are best. */
 #define COPIES_CHUNKS 2u
 #define COPIES_CHUNK_MIN (2u << 20)
 #define COPIES_CHUNK_MAX (64u << 20)
@@ -61,7 +61,7 @@
 
 static uint32_t min_u32(uint64_t a, uint32_t b)
 {
-    return a < b ? (uint32_t)a : b;
+    return a < b ? (uint32_t) a : b;
 }
 
 static uint32_t at_least_1(uint32_t a)
@@ -82,7 +82,7 @@ static void set_lines(const gpusym_tuning_call_t *call, gpusym_tuning_choice_t *
     const bool placed = GPUSYM_F_XLL == choice->family;
     const uint64_t packs = (now + GPUSYM_PACK - 1) / GPUSYM_PACK * (placed ? call->nranks - 1 : 1);
     if (packs <= ONESHOT_ALONE) {
-        choice->threads = at_least_1((uint32_t)(packs + 31) / 32) * 32;
+        choice->threads = at_least_1((uint32_t) (packs + 31) / 32) * 32;
         choice->blocks = 1;
     } else {
         choice->threads = packs <= 2 * ONESHOT_BLOCKS * ONESHOT_THREADS ? ONESHOT_THREADS : ONESHOT_THREADS_MAX;
@@ -102,7 +102,7 @@ static void set_stored(const gpusym_tuning_call_t *call, gpusym_tuning_choice_t 
 /* Two-shot by LL128 lines: warps, each a stream. */
 static void set_ll128(const gpusym_tuning_call_t *call, gpusym_tuning_choice_t *choice)
 {
-    const uint64_t group = (uint64_t)GPUSYM_LL128_PACKS * GPUSYM_PACK * call->nranks; /* one of each slice */
+    const uint64_t group = (uint64_t) GPUSYM_LL128_PACKS * GPUSYM_PACK * call->nranks; /* one of each slice */
     const uint64_t groups = (call->bytes + group - 1) / group;
     choice->threads = groups <= TWOSHOT_LL128_FEW ? TWOSHOT_LL128_THREADS : TWOSHOT_LL128_THREADS_MAX;
     choice->blocks = min_u32((groups + choice->threads / 32 - 1) / (choice->threads / 32), TWOSHOT_LL128_BLOCKS);
@@ -122,7 +122,7 @@ static void set_channels(const gpusym_tuning_call_t *call, gpusym_tuning_choice_
                                              [GPUSYM_PROTOCOL_LL128] = CHANNEL_LL128_BYTES,
                                              [GPUSYM_PROTOCOL_SIMPLE] = CHANNEL_SIMPLE_BYTES};
     const enum gpusym_protocol protocol = gpusym_family_protocol(choice->family);
-    const int schedule = gpusym_algorithm_schedule((unsigned)choice->algorithm);
+    const int schedule = gpusym_algorithm_schedule((unsigned) choice->algorithm);
     const bool tree = schedule >= GS_TREE_ALLREDUCE;
     const uint32_t least = tree ? 2 : 1; /* both trees */
     const uint64_t bytes = call->bytes * (gpusym_collective_whole(call->coll) ? 1 : call->nranks);

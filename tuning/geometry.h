@@ -12,11 +12,11 @@
 
 /* What a call looks like to all of its ranks. */
 typedef struct {
-    unsigned coll;       /* enum gpusym_collective */
-    uint64_t bytes;      /* of the message; where each pair of ranks has a segment: of the longest */
-    unsigned op, type;   /* enum gpusym_op, gpusym_type */
+    unsigned coll;     /* enum gpusym_collective */
+    uint64_t bytes;    /* of the message; where each pair of ranks has a segment: of the longest */
+    unsigned op, type; /* enum gpusym_op, gpusym_type */
     uint32_t nranks;
-    uint32_t sm_count;   /* multiprocessors of the smallest GPU of the team */
+    uint32_t sm_count; /* multiprocessors of the smallest GPU of the team */
     bool simulated;
     bool zero_copy;      /* peers have each other's buffers mapped */
     bool multicast;      /* the team has a multicast object */
@@ -30,7 +30,8 @@ typedef struct {
 
 /* What the tables choose for it. */
 typedef struct {
-    int algorithm;    /* enum gpusym_algorithm; -1: none for this collective where not all reach all (nothing else is set) */
+    /* enum gpusym_algorithm; -1: none for this collective where not all reach all, and nothing else is set. */
+    int algorithm;
     unsigned family;  /* enum gpusym_family that does it: with zero copy another one */
     uint32_t blocks;  /* 1 .. max_blocks */
     uint32_t threads; /* of a block, a multiple of 32 */

@@ -7,14 +7,14 @@
 
 #include "tuning/geometry.h"
 
-/* Resident kernels on 4 x H200: 6.3 us in place of 12.4 at 8 bytes, 8.6 in place of 13.9 at 8 KiB; but the one block takes
- * 16.7 at 32 KiB, where 64 blocks and their launch take 14.1; on 2, it sends a third of those lines. 512 threads: 8 KiB took
- * 9.2 us with 256, 11.0 with 128; 8 bytes 0.1 us less with these. */
+/* Resident kernels on 4 x H200: 6.3 us in place of 12.4 at 8 bytes, 8.6 in place of 13.9 at 8 KiB; but the one block
+ * takes 16.7 at 32 KiB, where 64 blocks and their launch take 14.1; on 2, it sends a third of those lines. 512 threads:
+ * 8 KiB took 9.2 us with 256, 11.0 with 128; 8 bytes 0.1 us less with these. */
 /* Longest message in bytes, by ranks. */
 static const uint32_t resident_max[3] = {32u << 10, 16u << 10, 16u << 10};
 #define RESIDENT_THREADS 512u
-/* How long, in us: longer than a solver's work between two sums (examples/cg on 2 x H200: 95 us an iteration without, 89 with 50,
- * 80 with 100, 82 with 200); as long as cudaDeviceSynchronize may wait for it. */
+/* How long, in us: longer than a solver's work between two sums (examples/cg on 2 x H200: 95 us an iteration without,
+ * 89 with 50, 80 with 100, 82 with 200); as long as cudaDeviceSynchronize may wait for it. */
 #define LINGER_US 100u
 /* How often the calls that go without double: 64 to 4096. */
 #define SKIPS_DOUBLE 6u
@@ -39,7 +39,7 @@ uint32_t gpusym_tuning_resident_threads(void)
 static bool pauses_without_kernel(const gpusym_tuning_resident_t *s)
 {
     return s->skipped >= GPUSYM_RESIDENT_SKIP_FIRST / 2 &&
-           (uint64_t)s->pauses * s->skipped <= 2 * (uint64_t)s->skipped_pauses * s->calls;
+           (uint64_t) s->pauses * s->skipped <= 2 * (uint64_t) s->skipped_pauses * s->calls;
 }
 
 /* Old calls count less: programs change. */
@@ -79,7 +79,7 @@ void gpusym_tuning_resident_ended(gpusym_tuning_resident_t *s, uint32_t served, 
     const bool expired = GPUSYM_RESIDENT_EXPIRED == why;
     s->calls += 1 + served;
     s->pauses += expired;
-    if ((uint64_t)served * GPUSYM_RESIDENT_GAIN_NS >= linger_ns) {
+    if ((uint64_t) served * GPUSYM_RESIDENT_GAIN_NS >= linger_ns) {
         s->misses = s->skips = 0;
     } else if (expired && served > 0 && pauses_without_kernel(s)) {
         s->misses = s->skips = 0;

@@ -10,27 +10,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How long a kernel waits for the next call, in microseconds (0: not at all); the largest message in bytes that it serves; and
- * the threads of its one block. */
+/* How long a kernel waits for the next call, in microseconds (0: not at all); the largest message in bytes that it
+ * serves; and the threads of its one block. */
 uint32_t gpusym_tuning_linger_us(bool simulated);
 uint64_t gpusym_tuning_resident_max(uint32_t nranks);
 uint32_t gpusym_tuning_resident_threads(void);
 
 /* The limits of resident kernels. Only GPUSYM_RESIDENT_GAIN_NS has been measured. */
 enum {
-    /* Calls that one kernel serves. Then it is launched anew, so that work that waits for all of the GPU's kernels to end
-     * (cudaFree of another thread), or is queued behind it, waits no longer than for these, even if the program never
-     * pauses. They share the cost of the launch. */
+    /* Calls that one kernel serves. Then it is launched anew, so that work that waits for all of the GPU's kernels to
+     * end (cudaFree of another thread), or is queued behind it, waits no longer than for these, even if the program
+     * never pauses. They share the cost of the launch. */
     GPUSYM_RESIDENT_SERVED_MAX = 256,
-    /* Resident kernels of a process, of all communicators. Each may be a block that waits, and the GPU's hardware queues (8,
-     * unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise) are the program's too; a program may have thousands of
-     * communicators. */
+    /* Resident kernels of a process, of all communicators. Each may be a block that waits, and the GPU's hardware
+     * queues (8, unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise) are the program's too; a program may have thousands
+     * of communicators. */
     GPUSYM_RESIDENT_MAX = 4,
     /* What a call saves that a resident kernel serves, in nanoseconds: 8.9 us by a launch, 5.0 without (8 bytes on
      * 2 x H200). */
     GPUSYM_RESIDENT_GAIN_NS = 3900,
-    /* After so many kernels in a row that were not worth it, so many calls go without, twice as many each further time, up
-     * to the most. */
+    /* After so many kernels in a row that were not worth it, so many calls go without, twice as many each further time,
+     * up to the most. */
     GPUSYM_RESIDENT_MISSES = 2,
     GPUSYM_RESIDENT_SKIP_FIRST = 64,
     GPUSYM_RESIDENT_SKIP_MOST = 4096,
@@ -41,29 +41,31 @@ enum {
 };
 
 /*
- * Whether resident kernels are worth it for a communicator, where the user has not set how long they linger. A kernel costs the
- * program up to that time if the program waits for its GPU behind the kernel's last call, which the library cannot see. So a
- * kernel that expires should have saved as much before; if not, calls go without for a while. Where these have pauses as long,
- * at least half as often, the kernel is not the cause of them, and kernels that serve any call go on: that is tested again
- * now and then, since programs change. A kernel that made place for another should have been worth it too. Zeroed before
- * its first use.
+ * Whether resident kernels are worth it for a communicator, where the user has not set how long they linger. A kernel
+ * costs the program up to that time if the program waits for its GPU behind the kernel's last call, which the library
+ * cannot see. So a kernel that expires should have saved as much before; if not, calls go without for a while. Where
+ * these have pauses as long, at least half as often, the kernel is not the cause of them, and kernels that serve any
+ * call go on: that is tested again now and then, since programs change. A kernel that made place for another should
+ * have been worth it too. Zeroed before its first use.
  */
 typedef struct {
-    uint32_t misses; /* kernels in a row that were not worth it, since calls went without */
-    uint32_t skip;   /* calls that will go without */
-    uint32_t skips;  /* how often they have, since a kernel was worth it */
+    uint32_t misses;                  /* kernels in a row that were not worth it, since calls went without */
+    uint32_t skip;                    /* calls that will go without */
+    uint32_t skips;                   /* how often they have, since a kernel was worth it */
     uint32_t calls, pauses;           /* of resident kernels: calls; pauses behind which they expired */
     uint32_t skipped, skipped_pauses; /* calls that went without; pauses of at least the same length before them */
     uint64_t skipped_ns;              /* when the last of these began; 0: it was not the call before */
-    uint32_t excused;                 /* kernels that were not worth it, but did not cause the pauses: since this was found */
+    uint32_t excused; /* kernels that were not worth it, but did not cause the pauses: since this was found */
 } gpusym_tuning_resident_t;
 
-/* Why a kernel has ended: retired by the host; retired to make place for another; expired, since no call came in time. */
+/* Why a kernel has ended: retired by the host; retired to make place for another; expired, since no call came in
+ * time. */
 enum gpusym_resident_end { GPUSYM_RESIDENT_RETIRED, GPUSYM_RESIDENT_DISPLACED, GPUSYM_RESIDENT_EXPIRED };
 
 /* Before a launch at time now_ns: whether its kernel may become resident, and linger for linger_ns. */
 bool gpusym_tuning_resident_allow(gpusym_tuning_resident_t *s, uint64_t linger_ns, uint64_t now_ns);
-/* A kernel has ended that lingered for linger_ns and has served so many calls beside the one that it was launched for. */
+/* A kernel has ended that lingered for linger_ns and has served so many calls beside the one that it was launched
+ * for. */
 void gpusym_tuning_resident_ended(gpusym_tuning_resident_t *s, uint32_t served, uint64_t linger_ns,
                                   enum gpusym_resident_end why);
 /* The next calls go without. */

@@ -7,20 +7,22 @@
 
 #include "kernels/kernels.h"
 
-/* Zero copy: up to so many bytes of message loads with one barrier beat stores with two, by ranks: 2, up to 4, more. On 2 x H200
- * 24.7 us for 4 MiB in place of 27.7, 37.7 for 8 in place of 38.7, but 62.6 for 16 in place of 61.5 (on another machine 26.3 and
- * 26.0, 38.7 and 38.5: no difference; 63.4 and 61.5); the others were measured on 4, by slower code. */
+/* Zero copy: up to so many bytes of message loads with one barrier beat stores with two, by ranks: 2, up to 4, more. On
+ * 2 x H200 24.7 us for 4 MiB in place of 27.7, 37.7 for 8 in place of 38.7, but 62.6 for 16 in place of 61.5 (on
+ * another machine 26.3 and 26.0, 38.7 and 38.5: no difference; 63.4 and 61.5); the others were measured on 4, by slower
+ * code. */
 static const uint64_t pull_max[3] = {8ull << 20, 2ull << 20, 2ull << 20};
 /* ... measured on 4 x H200: up to so many the root of a bcast, reduce serves all by itself, for the same reason. */
 #define ROOT_MAX (1ull << 20)
-/* Where GPUs reach each other along rings only: largest message in bytes by LL, by LL128 (where it may be), then Simple. */
+/* Where GPUs reach each other along rings only: largest message in bytes by LL, by LL128 (where it may be), then
+ * Simple. */
 #define RING_LL_MAX (64ull << 10)
 #define RING_LL128_MAX (4ull << 20)
 
-/* The LL and the other unicast algorithm of a collective, and how large a message, or segment, goes by LL lines: in bytes, by
- * ranks: 2, up to 4, more. LL lines are twice as long as their data but need no barrier. Not in the table: no LL beyond that.
- * Between these two, where links keep LL128 lines whole: the two-shot by those, up to how large a message; 0: never. From how
- * large a segment on copy engines send, with zero copy; 0: never. */
+/* The LL and the other unicast algorithm of a collective, and how large a message, or segment, goes by LL lines: in
+ * bytes, by ranks: 2, up to 4, more. LL lines are twice as long as their data but need no barrier. Not in the table: no
+ * LL beyond that. Between these two, where links keep LL128 lines whole: the two-shot by those, up to how large a
+ * message; 0: never. From how large a segment on copy engines send, with zero copy; 0: never. */
 typedef struct {
     int ll, st;
     uint32_t ll_max[3];
@@ -41,17 +43,25 @@ static const row_t rows[GPUSYM_COLL_COUNT] = {
                                GPUSYM_ALG_ALLREDUCE_RSXLL128_AGXLL128,
                                /* 512 KiB: 13.1 us in place of 13.8 by ST, 16.9 by LL; measured on 2 only */
                                {MIB(1), 0, 0}},
-    /* the same traffic as the one-shot all-reduce of a message as long as a segment; ce: 64 MiB in all 105.6 us in place of
-     * 107.8, 256 MiB 365 in place of 388; measured on 2 only */
-    [GPUSYM_COLL_ALLGATHER] = {GPUSYM_ALG_ALLGATHER_LL, GPUSYM_ALG_ALLGATHER_ST, {KIB(128), KIB(64), KIB(32)},
+    /* the same traffic as the one-shot all-reduce of a message as long as a segment; ce: 64 MiB in all 105.6 us in
+     * place of 107.8, 256 MiB 365 in place of 388; measured on 2 only */
+    [GPUSYM_COLL_ALLGATHER] = {GPUSYM_ALG_ALLGATHER_LL,
+                               GPUSYM_ALG_ALLGATHER_ST,
+                               {KIB(128), KIB(64), KIB(32)},
                                CE(GPUSYM_ALG_ALLGATHER_CE, MIB(32))},
-    [GPUSYM_COLL_ALLGATHERV] = {GPUSYM_ALG_ALLGATHERV_LL, GPUSYM_ALG_ALLGATHERV_ST, {KIB(128), KIB(64), KIB(32)},
+    [GPUSYM_COLL_ALLGATHERV] = {GPUSYM_ALG_ALLGATHERV_LL,
+                                GPUSYM_ALG_ALLGATHERV_ST,
+                                {KIB(128), KIB(64), KIB(32)},
                                 CE(GPUSYM_ALG_ALLGATHERV_CE, MIB(32))},
-    [GPUSYM_COLL_REDUCE_SCATTER] = {GPUSYM_ALG_REDUCE_SCATTER_LL, GPUSYM_ALG_REDUCE_SCATTER_ST, {KIB(256), KIB(128), KIB(64)}},
+    [GPUSYM_COLL_REDUCE_SCATTER] = {GPUSYM_ALG_REDUCE_SCATTER_LL,
+                                    GPUSYM_ALG_REDUCE_SCATTER_ST,
+                                    {KIB(256), KIB(128), KIB(64)}},
     [GPUSYM_COLL_REDUCE_SCATTER_BLOCK] = {GPUSYM_ALG_REDUCE_SCATTER_BLOCK_LL,
                                           GPUSYM_ALG_REDUCE_SCATTER_BLOCK_ST,
                                           {KIB(256), KIB(128), KIB(64)}},
-    [GPUSYM_COLL_ALLTOALL] = {GPUSYM_ALG_ALLTOALL_LL, GPUSYM_ALG_ALLTOALL_ST, {KIB(128), KIB(64), KIB(32)},
+    [GPUSYM_COLL_ALLTOALL] = {GPUSYM_ALG_ALLTOALL_LL,
+                              GPUSYM_ALG_ALLTOALL_ST,
+                              {KIB(128), KIB(64), KIB(32)},
                               CE(GPUSYM_ALG_ALLTOALL_CE, MIB(32))},
     [GPUSYM_COLL_ALLTOALLV] = {GPUSYM_ALG_ALLTOALLV_LL, GPUSYM_ALG_ALLTOALLV_ST, {KIB(128), KIB(64), KIB(32)}},
     [GPUSYM_COLL_GATHER] = {GPUSYM_ALG_GATHER_LL, GPUSYM_ALG_GATHER_ST, {KIB(128), KIB(64), KIB(32)}},
@@ -61,7 +71,9 @@ static const row_t rows[GPUSYM_COLL_COUNT] = {
     [GPUSYM_COLL_SCAN] = {GPUSYM_ALG_SCAN_LL, GPUSYM_ALG_SCAN_ST, {KIB(128), KIB(64), KIB(32)}},
     [GPUSYM_COLL_EXSCAN] = {GPUSYM_ALG_EXSCAN_LL, GPUSYM_ALG_EXSCAN_ST, {KIB(128), KIB(64), KIB(32)}},
     /* all of it through one GPU's port; ce: 256 MiB 712 us in place of 745, but 16 MiB 71 in place of 62 */
-    [GPUSYM_COLL_BCAST] = {GPUSYM_ALG_BCAST_LL, GPUSYM_ALG_BCAST_ST, {KIB(128), KIB(64), KIB(32)},
+    [GPUSYM_COLL_BCAST] = {GPUSYM_ALG_BCAST_LL,
+                           GPUSYM_ALG_BCAST_ST,
+                           {KIB(128), KIB(64), KIB(32)},
                            CE(GPUSYM_ALG_BCAST_CE, MIB(256))},
     [GPUSYM_COLL_REDUCE] = {GPUSYM_ALG_REDUCE_LL, GPUSYM_ALG_REDUCE_ST, {KIB(128), KIB(64), KIB(32)}},
 };
@@ -80,7 +92,8 @@ static unsigned zero_copy_family(const gpusym_tuning_call_t *call, unsigned algo
 {
     switch (algorithm) {
     case GPUSYM_ALG_ALLREDUCE_RSXST_AGXST:
-        return call->bytes <= pull_max[gpusym_tuning_by_ranks(call->nranks)] ? GPUSYM_F_RSXLD_AGXST_Z : GPUSYM_F_RSXST_AGXST_Z;
+        return call->bytes <= pull_max[gpusym_tuning_by_ranks(call->nranks)] ? GPUSYM_F_RSXLD_AGXST_Z
+                                                                             : GPUSYM_F_RSXST_AGXST_Z;
     case GPUSYM_ALG_BCAST_ST:
         return call->bytes <= ROOT_MAX ? GPUSYM_F_XST_Z : GPUSYM_F_RSXLD_AGXST_Z;
     case GPUSYM_ALG_REDUCE_ST:
@@ -112,7 +125,7 @@ static int by_table(const gpusym_tuning_call_t *call, uint64_t forced_max)
 static int by_ring(const gpusym_tuning_call_t *call)
 {
     static const int ring[GPUSYM_COLL_COUNT][3] = {
-#define ROW(coll, shape) \
+#define ROW(coll, shape)                                                                           \
     [GPUSYM_COLL_##coll] = {GPUSYM_ALG_##coll##_##shape##_LL, GPUSYM_ALG_##coll##_##shape##_LL128, \
                             GPUSYM_ALG_##coll##_##shape##_SIMPLE}
         ROW(ALLREDUCE, RING),
@@ -126,7 +139,7 @@ static int by_ring(const gpusym_tuning_call_t *call)
     };
     const uint64_t bytes = call->bytes * (gpusym_collective_whole(call->coll) ? 1 : call->nranks);
     const int *row = ring[call->coll];
-    if (row[0] == row[1] || (call->reproducible && !gpusym_algorithm_reproducible((unsigned)row[0]))) {
+    if (row[0] == row[1] || (call->reproducible && !gpusym_algorithm_reproducible((unsigned) row[0]))) {
         return -1; /* not in the table, or not allowed */
     }
     if (bytes <= RING_LL_MAX) {
@@ -155,11 +168,11 @@ static bool is_available(const gpusym_tuning_call_t *call, unsigned algorithm)
     return call->ll128 || !gpusym_family_ll128(family);
 }
 
-/* The algorithm of a call; -1: none. Where all reach all, multicast, rings and trees are used only where they are forced: the
- * first has not been measured, the others were slower. */
+/* The algorithm of a call; -1: none. Where all reach all, multicast, rings and trees are used only where they are
+ * forced: the first has not been measured, the others were slower. */
 static int choose_algorithm(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced)
 {
-    if (forced->algorithm >= 0 && is_available(call, (unsigned)forced->algorithm)) {
+    if (forced->algorithm >= 0 && is_available(call, (unsigned) forced->algorithm)) {
         return forced->algorithm;
     }
     return call->all_reach ? by_table(call, forced->oneshot_max) : by_ring(call);
@@ -174,7 +187,7 @@ static bool forwards_results(int schedule)
 /* Sets the family of a choice, and whether that uses the buffers that peers have mapped. */
 static void choose_family(const gpusym_tuning_call_t *call, gpusym_tuning_choice_t *choice)
 {
-    const unsigned algorithm = (unsigned)choice->algorithm, family = gpusym_algorithm_family(algorithm);
+    const unsigned algorithm = (unsigned) choice->algorithm, family = gpusym_algorithm_family(algorithm);
     choice->family = family;
     switch (gpusym_family_plan(family)) {
     case GPUSYM_PLAN_CHANNELS:

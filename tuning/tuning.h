@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Which algorithm serves a call, and in which launch geometry: chosen from what all ranks know alike, never from an address.
- * Pure C, no MPI, no CUDA.
+ * Which algorithm serves a call, and in which launch geometry: chosen from what all ranks know alike, never from an
+ * address. Pure C, no MPI, no CUDA.
  */
 #ifndef GPUSYM_TUNING_TUNING_H
 #define GPUSYM_TUNING_TUNING_H

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Rings, chains and double binary trees: the executor of the schedules of schedule.h, and their three protocols.
- * Source: Demystifying NCCL (arXiv 2507.04786) for channels, primitives and protocols; Sanders, Speck, Traeff (2009) for
- * the pair of trees.
+ * Source: Demystifying NCCL (arXiv 2507.04786) for channels, primitives and protocols; Sanders, Speck, Traeff (2009)
+ * for the pair of trees.
  *
  *   Simple   a buffer of the FIFO at a time, a flag when it is there (tail), a flag when it has been taken (head).
  *   LL       lines of 16 bytes, 8 of them data, which carry their own flag: no tail, no fence.
@@ -12,17 +12,17 @@
  * All three have heads: the sender of message k of a stream waits until message k - GS_STEPS has been taken.  Flags and
  * lines of message k hold w->epoch + k, and nothing in the slot is as large as w->epoch before.  Rows 2b and 2b + 1 of
  * the slot's flags are channel b's tails and heads, column r written by rank r: between two ranks there is one stream
- * a direction.  FIFOs: w->fifo_off, [channel][link of the receiver][GS_STEPS] buffers of w->fifo_step bytes, in the area
- * of the protocol.
+ * a direction.  FIFOs: w->fifo_off, [channel][link of the receiver][GS_STEPS] buffers of w->fifo_step bytes, in the
+ * area of the protocol.
  *
  * Direct (Simple): results are stored to the receiver's output, and forwarded from there.  That is safe because
  * all ranks are in the call, and a rank's own part has gone into a result before it comes back.
  *
- * In place: input and output of all-reduce, all-gather and broadcast may be the same memory (an all-gather's own block). A
- * reduce-scatter's output must not overlap its input: channels are not in step.
+ * In place: input and output of all-reduce, all-gather and broadcast may be the same memory (an all-gather's own
+ * block). A reduce-scatter's output must not overlap its input: channels are not in step.
  *
- * Order of summation: on a ring, from the rank after the owner of a chunk on, round to the owner; in trees, the children's
- * sums on both sides of one's own.  Every hop rounds to the element's type.
+ * Order of summation: on a ring, from the rank after the owner of a chunk on, round to the owner; in trees, the
+ * children's sums on both sides of one's own.  Every hop rounds to the element's type.
  */
 #ifndef GPUSYM_KERNELS_CHANNEL_H
 #define GPUSYM_KERNELS_CHANNEL_H
@@ -41,7 +41,7 @@ typedef struct {
     uint32_t sent[GS_LINKS], taken[GS_LINKS]; /* messages so far */
     bool credits;                             /* there are more messages than buffers: heads are needed */
     uint32_t unposted;                        /* LL, LL128: links whose last message has been taken, with no head yet */
-    uint32_t lost;                            /* LL, LL128: status of this thread, told to the others at the next step */
+    uint32_t lost; /* LL, LL128: status of this thread, told to the others at the next step */
 } gs_channel_t;
 
 /* The chunk of a step: where it is in the users' buffers. */
@@ -60,8 +60,8 @@ GS_FN bool gs_has(uint32_t set, uint32_t bit)
 /* Rank `owner`'s buffer for message k of the stream that comes to it by its link. */
 GS_FN char *gs_fifo(const gpusym_work_t *w, uint32_t owner, uint32_t channel, uint32_t link, uint32_t k)
 {
-    const uint64_t buffer = ((uint64_t)channel * w->fifo_links + link) * GS_STEPS + k % GS_STEPS;
-    return (char *)w->peer[owner] + w->fifo_off + buffer * w->fifo_step;
+    const uint64_t buffer = ((uint64_t) channel * w->fifo_links + link) * GS_STEPS + k % GS_STEPS;
+    return (char *) w->peer[owner] + w->fifo_off + buffer * w->fifo_step;
 }
 
 /* The flag of a channel that `writer` writes in `owner`'s slot. */
@@ -76,7 +76,8 @@ GS_FN uint32_t *gs_head(const gpusym_work_t *w, uint32_t owner, uint32_t channel
 }
 
 /* Waits until the buffers that a step sends to are free, and (tails) what it receives is there: a flag a thread. */
-GS_FN uint32_t gs_await_links(gs_ctx_t c, const gpusym_work_t *w, const gs_channel_t *ch, const gs_step_t *step, bool tails)
+GS_FN uint32_t gs_await_links(gs_ctx_t c, const gpusym_work_t *w, const gs_channel_t *ch, const gs_step_t *step,
+                              bool tails)
 {
     uint32_t status = GPUSYM_STATUS_OK;
     GS_UNROLL
@@ -142,20 +143,20 @@ GS_FN gs_step_chunk_t gs_step_chunk(const gpusym_work_t *w, const gs_channel_t *
         bytes = w->send[r].bytes;
     }
     if (GS_RING_ALLREDUCE == w->schedule) {
-        const uint64_t loop = ch->from + (uint64_t)step->loop * w->nranks * w->chunk;
-        const uint64_t len = gs_min64(ch->to - loop, (uint64_t)w->nranks * w->chunk);
-        const uint32_t even = ((uint32_t)len + w->nranks - 1) / w->nranks; /* as many as fit: gpusym_kernel_plan() */
+        const uint64_t loop = ch->from + (uint64_t) step->loop * w->nranks * w->chunk;
+        const uint64_t len = gs_min64(ch->to - loop, (uint64_t) w->nranks * w->chunk);
+        const uint32_t even = ((uint32_t) len + w->nranks - 1) / w->nranks; /* as many as fit: gpusym_kernel_plan() */
         const uint64_t slice = gs_min64(GPUSYM_SPAN(even, 1u), w->chunk);
         base = gs_min64(loop + step->chunk * slice, loop + len);
         end = gs_min64(base + slice, loop + len);
     } else {
-        base = gs_min64(ch->from + (uint64_t)step->loop * w->chunk, end);
+        base = gs_min64(ch->from + (uint64_t) step->loop * w->chunk, end);
         end = gs_min64(base + w->chunk, end);
     }
     base = gs_min64(16 * base, bytes);
-    chunk.in = (const char *)w->in + in_off + base;
+    chunk.in = (const char *) w->in + in_off + base;
     chunk.remote_out = out_off + base;
-    chunk.out = (char *)w->out + chunk.remote_out;
+    chunk.out = (char *) w->out + chunk.remote_out;
     chunk.bytes = gs_min64(16 * end, bytes) - base;
     return chunk;
 }
@@ -170,7 +171,8 @@ typedef struct {
 } gs_ends_t;
 
 /* Packs one by one, of any alignment and end. */
-GS_OUTLINE void gs_move_unaligned(gs_ctx_t c, const gpusym_work_t *w, const gs_ends_t *e, uint64_t bytes, uint64_t first)
+GS_OUTLINE void gs_move_unaligned(gs_ctx_t c, const gpusym_work_t *w, const gs_ends_t *e, uint64_t bytes,
+                                  uint64_t first)
 {
     GS_NO_UNROLL
     for (uint64_t i = first + c.thread; 16 * i < bytes; i += c.nthreads) {
@@ -197,19 +199,19 @@ GS_FN void gs_move(gs_ctx_t c, gs_kernel_t kernel, const gs_ends_t *e, uint64_t 
     uintptr_t low = 0;
     GS_UNROLL
     for (uint32_t l = 0; l < GS_LINKS; l++) {
-        low |= l < e->nsrc ? (uintptr_t)e->src[l] : 0;
-        low |= l < e->ndst ? (uintptr_t)e->dst[l] : 0;
+        low |= l < e->nsrc ? (uintptr_t) e->src[l] : 0;
+        low |= l < e->ndst ? (uintptr_t) e->dst[l] : 0;
     }
     const uint64_t even = 0 == (low & 15) ? bytes / 16 : 0;
-    for (uint64_t i = c.thread; i < even; i += (uint64_t)c.nthreads * GS_PACKS) {
+    for (uint64_t i = c.thread; i < even; i += (uint64_t) c.nthreads * GS_PACKS) {
         gs_pack_t v[GS_LINKS][GS_PACKS] = {{{{0, 0}}}};
         GS_UNROLL
         for (uint32_t s = 0; s < GS_LINKS; s++) {
             if (s < (kernel.reduces ? e->nsrc : 1)) {
                 GS_UNROLL
                 for (uint32_t u = 0; u < GS_PACKS; u++) {
-                    if (i + (uint64_t)u * c.nthreads < even) {
-                        v[s][u] = gs_ld16(e->src[s] + 16 * (i + (uint64_t)u * c.nthreads));
+                    if (i + (uint64_t) u * c.nthreads < even) {
+                        v[s][u] = gs_ld16(e->src[s] + 16 * (i + (uint64_t) u * c.nthreads));
                     }
                 }
             }
@@ -230,8 +232,8 @@ GS_FN void gs_move(gs_ctx_t c, gs_kernel_t kernel, const gs_ends_t *e, uint64_t 
             if (d < e->ndst) {
                 GS_UNROLL
                 for (uint32_t u = 0; u < GS_PACKS; u++) {
-                    if (i + (uint64_t)u * c.nthreads < even) {
-                        gs_st16(e->dst[d] + 16 * (i + (uint64_t)u * c.nthreads), v[0][u]);
+                    if (i + (uint64_t) u * c.nthreads < even) {
+                        gs_st16(e->dst[d] + 16 * (i + (uint64_t) u * c.nthreads), v[0][u]);
                     }
                 }
             }
@@ -286,7 +288,7 @@ GS_FN gs_ends_t gs_ends(gs_ctx_t c, const gpusym_work_t *w, const gs_channel_t *
         if (gs_has(step->send, l)) {
             const uint32_t p = ch->path->peer[l];
             const bool direct = w->direct && 0 != (step->does & GS_FINAL);
-            gs_add_dst(&e, direct ? (char *)w->peer_out[p] + chunk->remote_out
+            gs_add_dst(&e, direct ? (char *) w->peer_out[p] + chunk->remote_out
                                   : gs_fifo(w, p, c.block, ch->path->peer_link[l], ch->sent[l]));
         }
     }
@@ -324,7 +326,8 @@ GS_FN uint32_t gs_step_simple(gs_ctx_t c, gs_kernel_t kernel, gs_channel_t *ch, 
 /* ---- LL ---- */
 
 /* Takes pack i of a message, as soon as its lines are there; rank p writes them. */
-GS_FN gs_pack_t gs_ll_take(const gpusym_work_t *w, const char *fifo, uint64_t i, uint32_t flag, uint32_t p, uint32_t *status)
+GS_FN gs_pack_t gs_ll_take(const gpusym_work_t *w, const char *fifo, uint64_t i, uint32_t flag, uint32_t p,
+                           uint32_t *status)
 {
     gs_pack_t v = {{0, 0}};
     gs_wait_t wait = GS_WAIT_INIT;
@@ -465,8 +468,9 @@ GS_FN void gs_packs_ll128(gs_ctx_t c, gs_kernel_t kernel, const gs_channel_t *ch
 {
     const uint64_t packs = (chunk->bytes + 15) / 16, groups = (packs + GPUSYM_LL128_PACKS - 1) / GPUSYM_LL128_PACKS;
     const uint32_t warps = c.nthreads / GS_WARP;
-    for (uint64_t g = c.thread / GS_WARP * GS_GROUPS; g < groups && GPUSYM_STATUS_OK == *status; g += warps * GS_GROUPS) {
-        const uint32_t m = groups - g < GS_GROUPS ? (uint32_t)(groups - g) : GS_GROUPS;
+    for (uint64_t g = c.thread / GS_WARP * GS_GROUPS; g < groups && GPUSYM_STATUS_OK == *status;
+         g += warps * GS_GROUPS) {
+        const uint32_t m = groups - g < GS_GROUPS ? (uint32_t) (groups - g) : GS_GROUPS;
         uint64_t half[GS_LINKS][GS_GROUPS] = {{0}}; /* of packs that two lanes share */
         GS_NO_UNROLL
         for (uint32_t lane = c.thread % GS_WARP; lane < 32; lane += GS_WARP) {
@@ -475,8 +479,8 @@ GS_FN void gs_packs_ll128(gs_ctx_t c, gs_kernel_t kernel, const gs_channel_t *ch
     }
 }
 
-/* A step of the protocols whose data carry flags. Without credits threads need not wait for each other at all; with them
- * there is one barrier, after which both the last step's buffers have been read and this one's may be written. */
+/* A step of the protocols whose data carry flags. Without credits threads need not wait for each other at all; with
+ * them there is one barrier, after which both the last step's buffers have been read and this one's may be written. */
 GS_FN uint32_t gs_step_lines(gs_ctx_t c, gs_kernel_t kernel, uint32_t proto, gs_channel_t *ch, const gs_step_t *step)
 {
     const gpusym_work_t *const w = kernel.w;
@@ -497,7 +501,7 @@ GS_FN uint32_t gs_step_lines(gs_ctx_t c, gs_kernel_t kernel, uint32_t proto, gs_
     }
     gs_count(ch, step);
     ch->lost = status;
-    return ch->credits ? (uint32_t)GPUSYM_STATUS_OK : status; /* a thread that waits at barriers ends at one */
+    return ch->credits ? (uint32_t) GPUSYM_STATUS_OK : status; /* a thread that waits at barriers ends at one */
 }
 
 /* ---- the executor ---- */
@@ -518,12 +522,12 @@ GS_FN void gs_channels(gs_ctx_t c, gs_kernel_t kernel, uint32_t proto)
     s.n = w->nranks;
     s.pos = ch.path->pos;
     s.links = ch.path->links;
-    s.loops = (uint32_t)((ch.to - ch.from + (uint64_t)w->chunk * chunks - 1) / ((uint64_t)w->chunk * chunks));
-    ch.credits = (uint64_t)s.loops * gs_schedule_sends(s.kind, s.n) > GS_STEPS;
+    s.loops = (uint32_t) ((ch.to - ch.from + (uint64_t) w->chunk * chunks - 1) / ((uint64_t) w->chunk * chunks));
+    ch.credits = (uint64_t) s.loops * gs_schedule_sends(s.kind, s.n) > GS_STEPS;
 
     for (uint32_t i = 0; GPUSYM_STATUS_OK == status && gs_schedule_step(&s, i, &step); i++) {
-        status = GS_SIMPLE == proto ? gs_step_simple(c, kernel, &ch, &step)
-                                    : gs_step_lines(c, kernel, proto, &ch, &step);
+        status =
+            GS_SIMPLE == proto ? gs_step_simple(c, kernel, &ch, &step) : gs_step_lines(c, kernel, proto, &ch, &step);
     }
     gs_finish(c, w, GPUSYM_STATUS_OK != status ? status : ch.lost);
 }

@@ -24,13 +24,13 @@ GS_FN uint64_t gs_min64(uint64_t a, uint64_t b)
 /* Offset in a slot of the LL line pair of pack i from source src. */
 GS_FN uint64_t gs_ll_at(const gpusym_work_t *w, uint32_t src, uint32_t epoch, uint64_t i)
 {
-    return w->ll_off + (uint64_t)((epoch & 1) * w->nranks + src) * w->ll_bytes + 32 * i;
+    return w->ll_off + (uint64_t) ((epoch & 1) * w->nranks + src) * w->ll_bytes + 32 * i;
 }
 
 /* The same in rank dst's slot. */
 GS_FN char *gs_ll_line(const gpusym_work_t *w, uint32_t dst, uint32_t src, uint32_t epoch, uint64_t i)
 {
-    return (char *)w->peer[dst] + gs_ll_at(w, src, epoch, i);
+    return (char *) w->peer[dst] + gs_ll_at(w, src, epoch, i);
 }
 
 /* Sends a pack; two: its second half too, which a last pack of 8 bytes or fewer does without. mc: line is a multicast
@@ -55,10 +55,10 @@ GS_FN bool gs_ll_two(uint64_t bytes, uint64_t i)
     return bytes - 16 * i > 8;
 }
 
-/* What stands in the lines of pack i of the first n ranks from p0 on, as far as they are below `end` and not this one; two:
- * whether second halves were sent. n is a constant, at most GS_LL_GROUP. */
-GS_FN void gs_ll_group_peek(const gpusym_work_t *w, uint32_t n, uint32_t p0, uint32_t end, uint32_t epoch, uint64_t i, bool two,
-                            gs_line_t raw[][2])
+/* What stands in the lines of pack i of the first n ranks from p0 on, as far as they are below `end` and not this one;
+ * two: whether second halves were sent. n is a constant, at most GS_LL_GROUP. */
+GS_FN void gs_ll_group_peek(const gpusym_work_t *w, uint32_t n, uint32_t p0, uint32_t end, uint32_t epoch, uint64_t i,
+                            bool two, gs_line_t raw[][2])
 {
     GS_UNROLL
     for (uint32_t g = 0; g < n; g++) {
@@ -87,8 +87,8 @@ GS_FN uint32_t gs_ll_group_take(const gpusym_work_t *w, uint32_t n, uint32_t p0,
 }
 
 /* Reduces them into acc; first: the rank that begins. */
-GS_FN void gs_ll_group_reduce(gs_kernel_t kernel, uint32_t n, uint32_t p0, uint32_t first, uint32_t end, const gs_pack_t *v,
-                              gs_acc_t *acc)
+GS_FN void gs_ll_group_reduce(gs_kernel_t kernel, uint32_t n, uint32_t p0, uint32_t first, uint32_t end,
+                              const gs_pack_t *v, gs_acc_t *acc)
 {
     GS_UNROLL
     for (uint32_t g = 0; g < n; g++) {
@@ -127,19 +127,19 @@ GS_FN gs_pack_t gs_ll_reduce(gs_kernel_t kernel, uint32_t src_first, uint32_t sr
 
 /* ---- LL128 ---- */
 
-/* A group: four lines, which a warp stores and loads at once, with 30 packs. Lane l of line l / 8 has 16 bytes; those of the
- * last lane of a line are 8 bytes of data and the flag.  So 28 packs lie in the other lanes, and two are
- * halved: pack 28 over lanes 7 and 15, pack 29 over lanes 23 and 31. */
+/* A group: four lines, which a warp stores and loads at once, with 30 packs. Lane l of line l / 8 has 16 bytes; those
+ * of the last lane of a line are 8 bytes of data and the flag.  So 28 packs lie in the other lanes, and two are halved:
+ * pack 28 over lanes 7 and 15, pack 29 over lanes 23 and 31. */
 /* Which pack of a group a lane has; GPUSYM_LL128_PACKS: none. */
 GS_FN uint32_t gs_ll128_pack(uint32_t lane)
 {
     return 7 != lane % 8 ? lane / 8 * 7 + lane % 8 : 7 == lane ? 28 : 23 == lane ? 29 : GPUSYM_LL128_PACKS;
 }
 
-/* Takes a lane's packs of m groups, when they are there; rank p writes them. Called by all lanes of a warp. The loads go out
- * together. */
-GS_FN void gs_ll128_take(const gpusym_work_t *w, const char *group, uint32_t m, uint32_t lane, uint32_t flag, uint32_t p,
-                         gs_pack_t *v, uint32_t *status)
+/* Takes a lane's packs of m groups, when they are there; rank p writes them. Called by all lanes of a warp. The loads
+ * go out together. */
+GS_FN void gs_ll128_take(const gpusym_work_t *w, const char *group, uint32_t m, uint32_t lane, uint32_t flag,
+                         uint32_t p, gs_pack_t *v, uint32_t *status)
 {
     gs_wait_t wait = GS_WAIT_INIT;
     uint32_t mine = *status; /* GPUSYM_STATUS_OK, in all lanes */

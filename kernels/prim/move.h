@@ -73,8 +73,8 @@ GS_OUTLINE void gs_copy(gs_ctx_t c, char *dst, const char *src, uint64_t bytes)
 }
 
 /*
- * Shares the threads of a block out among `parts` parts of the work, in whole warps, so that the parts go on side by side:
- * a part for each peer keeps all links busy, and short parts all threads.  Returns this thread in its share;
+ * Shares the threads of a block out among `parts` parts of the work, in whole warps, so that the parts go on side by
+ * side: a part for each peer keeps all links busy, and short parts all threads.  Returns this thread in its share;
  * *share: number of that share, of *shares. (Threads left over have a number of no share.)
  */
 GS_FN gs_ctx_t gs_share(gs_ctx_t c, uint32_t parts, uint32_t *share, uint32_t *shares)
@@ -94,11 +94,11 @@ GS_FN gs_ctx_t gs_share(gs_ctx_t c, uint32_t parts, uint32_t *share, uint32_t *s
 #define GS_MC 3u   /* by multicast stores, or reduced by the switch over all heaps */
 
 /* Where the ranks' inputs lie. */
-#define GS_FROM_OWN 0u   /* in our own slot, scattered there */
-#define GS_FROM_SLOTS 1u /* in the ranks' slots */
-#define GS_FROM_INS 2u   /* in their users' inputs, at the same place in each */
-#define GS_FROM_REMOTE 3u   /* in their users' inputs, from remote_off[] */
-#define GS_FROM_SENT 4u  /* in our own slot, sent there by the others' copy engines; ours where `own` is */
+#define GS_FROM_OWN 0u    /* in our own slot, scattered there */
+#define GS_FROM_SLOTS 1u  /* in the ranks' slots */
+#define GS_FROM_INS 2u    /* in their users' inputs, at the same place in each */
+#define GS_FROM_REMOTE 3u /* in their users' inputs, from remote_off[] */
+#define GS_FROM_SENT 4u   /* in our own slot, sent there by the others' copy engines; ours where `own` is */
 typedef struct {
     uint32_t kind;      /* a constant to the compiler */
     uint64_t off, step; /* of pack 0 of rank p: off + p * step */
@@ -119,18 +119,18 @@ typedef struct {
 GS_FN const char *gs_source(const gpusym_work_t *w, const gs_from_t *f, uint32_t p)
 {
     if (GS_FROM_INS == f->kind) {
-        return (const char *)w->peer_in[p] + f->off;
+        return (const char *) w->peer_in[p] + f->off;
     }
     if (GS_FROM_REMOTE == f->kind) {
-        return (const char *)w->peer_in[p] + w->remote_off[p] + f->off;
+        return (const char *) w->peer_in[p] + w->remote_off[p] + f->off;
     }
     if (p == w->rank && NULL != f->own) {
         return f->own;
     }
     if (GS_FROM_SENT == f->kind) {
-        return (const char *)w->peer[w->rank] + f->off + (p - (p > w->rank)) * f->step;
+        return (const char *) w->peer[w->rank] + f->off + (p - (p > w->rank)) * f->step;
     }
-    return (const char *)w->peer[GS_FROM_SLOTS == f->kind ? p : w->rank] + f->off + p * f->step;
+    return (const char *) w->peer[GS_FROM_SLOTS == f->kind ? p : w->rank] + f->off + p * f->step;
 }
 
 /* Stores pack i of the result. even: all users' outputs can take whole packs here (GS_TO_OUTS). */
@@ -143,17 +143,17 @@ GS_FN void gs_store(const gpusym_work_t *w, const gs_to_t *o, uint32_t align, bo
                 continue;
             }
             if (GS_TO_SLOTS == o->kind) {
-                gs_st16((char *)w->peer[p] + o->slot + 16 * i, v);
+                gs_st16((char *) w->peer[p] + o->slot + 16 * i, v);
             } else if (even) {
-                gs_st16((char *)w->peer_out[p] + o->off + 16 * i, v);
+                gs_st16((char *) w->peer_out[p] + o->off + 16 * i, v);
             } else {
-                char *to = (char *)w->peer_out[p] + o->off;
+                char *to = (char *) w->peer_out[p] + o->off;
                 gs_st_unaligned(to, gs_align(to), o->bytes, i, v);
             }
         }
     }
     if (GS_TO_OUT == o->kind || (GS_TO_SLOTS == o->kind && gs_is_dst(w, w->rank))) {
-        gs_st_user((char *)w->out + o->off, align, o->bytes, i, v);
+        gs_st_user((char *) w->out + o->off, align, o->bytes, i, v);
     }
 }
 
@@ -163,14 +163,14 @@ GS_FN bool gs_all_aligned(const gpusym_work_t *w, const gs_from_t *f, const gs_t
     uintptr_t low = 0;
     for (uint32_t p = 0; p < w->nranks; p++) {
         if (f->kind >= GS_FROM_INS && gs_is_src(w, p)) {
-            low |= (uintptr_t)gs_source(w, f, p);
+            low |= (uintptr_t) gs_source(w, f, p);
         }
         if (GS_TO_OUTS == o->kind && gs_is_dst(w, p)) {
-            low |= (uintptr_t)w->peer_out[p] + o->off;
+            low |= (uintptr_t) w->peer_out[p] + o->off;
         }
     }
     if (GS_TO_OUT == o->kind) {
-        low |= (uintptr_t)w->out + o->off;
+        low |= (uintptr_t) w->out + o->off;
     }
     return 0 == (low & 15);
 }
@@ -180,7 +180,7 @@ GS_FN void gs_reduce_unaligned(gs_ctx_t c, gs_kernel_t kernel, const gs_from_t *
                                uint32_t n)
 {
     const gpusym_work_t *const w = kernel.w;
-    const uint32_t align = gs_align((const char *)w->out + o->off);
+    const uint32_t align = gs_align((const char *) w->out + o->off);
     GS_NO_UNROLL
     for (uint32_t i = first + c.thread; i < n; i += c.nthreads) {
         gs_acc_t acc = {{0, 0, 0, 0}};
@@ -214,7 +214,7 @@ GS_FN uint32_t gs_reduce_few(gs_ctx_t c, gs_kernel_t kernel, const gs_from_t *f,
     for (uint32_t g = 0; g < GS_RANKS; g++) {
         const uint32_t p = w->src_first + g, q = g < w->nranks ? gs_nth(w, g) : 0;
         src[g] = p < w->src_end ? gs_source(w, f, p) : NULL;
-        dst[g] = g < w->nranks && gs_is_dst(w, q) ? (char *)w->peer_out[q] + o->off : NULL;
+        dst[g] = g < w->nranks && gs_is_dst(w, q) ? (char *) w->peer_out[q] + o->off : NULL;
     }
     for (; i < whole; i += c.nthreads * GS_PACKS) {
         gs_pack_t v[GS_RANKS][GS_PACKS] = {{{{0, 0}}}};
@@ -258,10 +258,10 @@ GS_FN uint32_t gs_reduce_few(gs_ctx_t c, gs_kernel_t kernel, const gs_from_t *f,
 GS_FN void gs_reduce(gs_ctx_t c, gs_kernel_t kernel, const gs_from_t *f, const gs_to_t *o, uint32_t n)
 {
     const gpusym_work_t *const w = kernel.w;
-    const uint32_t align = gs_align((const char *)w->out + o->off);
+    const uint32_t align = gs_align((const char *) w->out + o->off);
     uint32_t even = n; /* what is in slots is whole packs */
     if (f->kind >= GS_FROM_INS || GS_TO_OUTS == o->kind) {
-        even = !gs_all_aligned(w, f, o) ? 0 : o->bytes / 16 < n ? (uint32_t)(o->bytes / 16) : n;
+        even = !gs_all_aligned(w, f, o) ? 0 : o->bytes / 16 < n ? (uint32_t) (o->bytes / 16) : n;
         gs_reduce_unaligned(c, kernel, f, o, even, n);
     }
     uint32_t i = c.thread;

@@ -17,7 +17,8 @@
  *   gs_ld16(p), gs_st16(p, v)   16-byte load and store, p 16-byte aligned
  *   gs_ll_st(line, d, e)        stores the LL line {d.lo, e, d.hi, e}; either half may arrive first
  *   gs_ll_ld(line, e, &d)       loads a line; true once both its flags are e
- *   gs_ll_peek(line, want)      what stands in a line, whole or not, as a gs_line_t, without waiting for it; only if want
+ *   gs_ll_peek(line, want)      what stands in a line, whole or not, as a gs_line_t, without waiting for it; only if
+ *                               want
  *   gs_ll_whole(&raw, e, &d)    whether both its flags are e: then its data are in d
  *   gs_flag_post(p, v)          stores v at p after everything this block wrote before its last gs_block_sync
  *   gs_flag_get(p)              loads p; what the poster wrote before posting can be read afterwards
@@ -25,7 +26,8 @@
  *   gs_block_worst(c, s)        barrier that returns the largest s of all threads
  *   gs_now_ns(), gs_aborted(w)  clock; the abort word
  *   gs_pause()                  one poll of a wait loop
- *   GS_WARP                     threads that go together: LL128 lines are stored and loaded by 32 lanes, GS_WARP at once
+ *   GS_WARP                     threads that go together: LL128 lines are stored and loaded by 32 lanes, GS_WARP at
+ *                               once
  *   gs_warp_worst(s)            the largest s of the lanes of a warp; all call it
  *   GS_GROUPS                   how many groups of LL128 lines (lines.h) a warp takes at a time
  *   gs_ll128_st(group, lane, v, e, &half)  stores a lane's pack of a group with flag e; all lanes of a warp call it, or
@@ -33,18 +35,23 @@
  *   gs_ll128_ld(group, lane)    what a lane has of a group, as a gs_raw_t, whether it is there yet or not
  *   gs_ll128_whole(&raw, lane, e)  true if the flags of all lines that the caller's lanes have were e; then raw.v is
  *                               the lane's pack. All lanes of a warp call it
- *   gs_part_any(c, x)           barrier of the first c.nthreads of the block's threads; whether x is true in any of them
+ *   gs_part_any(c, x)           barrier of the first c.nthreads of the block's threads; whether x is true in any of
+ *                               them
  *   gs_flag_free(p, v)          stores v at p after everything this block has loaded before its last gs_block_sync
  *   gs_last_keeps(c, w, s)      counts this block as ended; true in the last one. The worst status of all stays in the
  *                               ticket, for the launches of the same call that follow
  *   gs_last_block(c, w, &s)     the same of a call's only launch: s is then the worst status of all
  *   gs_done_as(w, seq, s)       writes the completion word of call seq after everything the launch wrote
- *   gs_ld16_strong(p), gs_ld_strong(p, size)  loads of 16, and of 8, 4 or 1 bytes, of what other kernels may have written
+ *   gs_ld16_strong(p), gs_ld_strong(p, size)  loads of 16, and of 8, 4 or 1 bytes, of what other kernels may have
+ *                                             written
  *                               since this one began
- *   gs_doorbell_poll(w, doorbell)  loads the two words of the doorbell, which the host writes; both at once, or one by one
- *   gs_command_translate(&m)    makes the addresses of a command this kernel's; false: it cannot access them, and retires
+ *   gs_doorbell_poll(w, doorbell)  loads the two words of the doorbell, which the host writes; both at once, or one by
+ *                                  one
+ *   gs_command_translate(&m)    makes the addresses of a command this kernel's; false: it cannot access them, and
+ *                               retires
  *   gs_command_publish(&r)      thread 0 of a resident block: what the others get at gs_command_receive()
- *   gs_command_receive(part, &r)           barrier of these threads, thread 0 among them, which has told; r is then that in all of them
+ *   gs_command_receive(part, &r)           barrier of these threads, thread 0 among them, which has told; r is then
+ *                                          that in all of them
  *   gs_part_all(part, x)        barrier of these threads, a warp or the block; whether x is true in all of them
  *   gs_mc_ready(w)              GPUSYM_STATUS_OK where the following can be used, else the status to end with
  *   gs_mc_ll_st(line, d, e)     gs_ll_st at a multicast address: in all ranks' slots
@@ -129,13 +136,13 @@ GS_FN uint32_t gs_wait(const gpusym_work_t *w, gs_wait_t *wait, uint32_t peer)
 /* Offset in a slot of the flag that block `block` of rank `writer` writes. */
 GS_FN uint32_t gs_flag_at(uint32_t block, uint32_t writer)
 {
-    return GPUSYM_FLAGS_OFF + block * GPUSYM_FLAG_ROW + writer * (uint32_t)sizeof(uint32_t);
+    return GPUSYM_FLAGS_OFF + block * GPUSYM_FLAG_ROW + writer * (uint32_t) sizeof(uint32_t);
 }
 
 /* That flag in rank `owner`'s slot. */
 GS_FN uint32_t *gs_flag(const gpusym_work_t *w, uint32_t owner, uint32_t block, uint32_t writer)
 {
-    return (uint32_t *)((char *)w->peer[owner] + gs_flag_at(block, writer));
+    return (uint32_t *) ((char *) w->peer[owner] + gs_flag_at(block, writer));
 }
 
 /* Waits until a flag of ours, which rank p writes, is at least v. */
@@ -165,8 +172,8 @@ GS_FN uint32_t gs_await_flags(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch
  * Barrier of block c.block over all ranks: everything this block wrote anywhere before it can be
  * read by the same block of every rank after it.  Flag row c.block of every rank's slot: column r is
  * written by rank r, with the epoch.  An epoch may be overtaken by one (a fast peer arrives at
- * the next barrier), hence "at least"; epochs only rise, since the host clears the slots before they would wrap.  Returns
- * the worst status of the block's threads.
+ * the next barrier), hence "at least"; epochs only rise, since the host clears the slots before they would wrap.
+ * Returns the worst status of the block's threads.
  */
 GS_FN void gs_barrier_post(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
 {
@@ -206,7 +213,7 @@ GS_FN void gs_finish(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
  */
 GS_FN uint32_t gs_align(const void *p)
 {
-    const uint32_t low = (uint32_t)(uintptr_t)p & 15u;
+    const uint32_t low = (uint32_t) (uintptr_t) p & 15u;
     return 0 == low ? 16u : low & (~low + 1u);
 }
 
@@ -214,20 +221,20 @@ GS_FN uint32_t gs_align(const void *p)
  * other: a message of 8 bytes comes this way, and its load is on the critical path. */
 GS_OUTLINE gs_pack_t gs_ld_unaligned(const void *base, uint32_t align, uint64_t bytes, uint64_t i)
 {
-    const char *p = (const char *)base + 16 * i;
-    const uint32_t n = bytes - 16 * i < 16 ? (uint32_t)(bytes - 16 * i) : 16;
+    const char *p = (const char *) base + 16 * i;
+    const uint32_t n = bytes - 16 * i < 16 ? (uint32_t) (bytes - 16 * i) : 16;
     gs_pack_t v = {{0, 0}};
 
     if (align >= 8 && 0 == n % 8) {
-        v.w[0] = ((const uint64_t *)p)[0];
-        v.w[1] = n > 8 ? ((const uint64_t *)p)[1] : 0;
+        v.w[0] = ((const uint64_t *) p)[0];
+        v.w[1] = n > 8 ? ((const uint64_t *) p)[1] : 0;
         return v;
     }
     if (align >= 4 && 0 == n % 4) {
         GS_UNROLL
         for (uint32_t k = 0; k < 4; k++) {
             if (4 * k < n) {
-                v.w[k / 2] |= (uint64_t)((const uint32_t *)p)[k] << 32 * (k % 2);
+                v.w[k / 2] |= (uint64_t) ((const uint32_t *) p)[k] << 32 * (k % 2);
             }
         }
         return v;
@@ -235,17 +242,18 @@ GS_OUTLINE gs_pack_t gs_ld_unaligned(const void *base, uint32_t align, uint64_t 
     GS_UNROLL
     for (uint32_t b = 0; b < 16; b++) {
         if (b < n) {
-            v.w[b / 8] |= (uint64_t)((const uint8_t *)p)[b] << 8 * (b % 8);
+            v.w[b / 8] |= (uint64_t) ((const uint8_t *) p)[b] << 8 * (b % 8);
         }
     }
     return v;
 }
 
-/* The same of what other kernels may have written since this one began. Short messages come this way: not out of line. */
+/* The same of what other kernels may have written since this one began. Short messages come this way: not out of
+ * line. */
 GS_FN gs_pack_t gs_ld_user_strong(const void *base, uint32_t align, uint64_t bytes, uint64_t i)
 {
-    const char *p = (const char *)base + 16 * i;
-    const uint32_t n = bytes - 16 * i < 16 ? (uint32_t)(bytes - 16 * i) : 16;
+    const char *p = (const char *) base + 16 * i;
+    const uint32_t n = bytes - 16 * i < 16 ? (uint32_t) (bytes - 16 * i) : 16;
     gs_pack_t v = {{0, 0}};
 
     if (16 == align && 16 == n) {
@@ -268,13 +276,13 @@ GS_FN gs_pack_t gs_ld_user_strong(const void *base, uint32_t align, uint64_t byt
 
 GS_OUTLINE void gs_st_unaligned(void *base, uint32_t align, uint64_t bytes, uint64_t i, gs_pack_t v)
 {
-    char *p = (char *)base + 16 * i;
-    const uint32_t n = bytes - 16 * i < 16 ? (uint32_t)(bytes - 16 * i) : 16;
+    char *p = (char *) base + 16 * i;
+    const uint32_t n = bytes - 16 * i < 16 ? (uint32_t) (bytes - 16 * i) : 16;
 
     if (align >= 8 && 0 == n % 8) {
-        ((uint64_t *)p)[0] = v.w[0];
+        ((uint64_t *) p)[0] = v.w[0];
         if (n > 8) {
-            ((uint64_t *)p)[1] = v.w[1];
+            ((uint64_t *) p)[1] = v.w[1];
         }
         return;
     }
@@ -282,7 +290,7 @@ GS_OUTLINE void gs_st_unaligned(void *base, uint32_t align, uint64_t bytes, uint
         GS_UNROLL
         for (uint32_t k = 0; k < 4; k++) {
             if (4 * k < n) {
-                ((uint32_t *)p)[k] = (uint32_t)(v.w[k / 2] >> 32 * (k % 2));
+                ((uint32_t *) p)[k] = (uint32_t) (v.w[k / 2] >> 32 * (k % 2));
             }
         }
         return;
@@ -290,7 +298,7 @@ GS_OUTLINE void gs_st_unaligned(void *base, uint32_t align, uint64_t bytes, uint
     GS_UNROLL
     for (uint32_t b = 0; b < 16; b++) {
         if (b < n) {
-            ((uint8_t *)p)[b] = (uint8_t)(v.w[b / 8] >> 8 * (b % 8));
+            ((uint8_t *) p)[b] = (uint8_t) (v.w[b / 8] >> 8 * (b % 8));
         }
     }
 }
@@ -298,7 +306,7 @@ GS_OUTLINE void gs_st_unaligned(void *base, uint32_t align, uint64_t bytes, uint
 GS_FN gs_pack_t gs_ld_user(const void *base, uint32_t align, uint64_t bytes, uint64_t i)
 {
     if (16 == align && 16 * i + 16 <= bytes) {
-        return gs_ld16((const char *)base + 16 * i);
+        return gs_ld16((const char *) base + 16 * i);
     }
     return gs_ld_unaligned(base, align, bytes, i);
 }
@@ -306,7 +314,7 @@ GS_FN gs_pack_t gs_ld_user(const void *base, uint32_t align, uint64_t bytes, uin
 GS_FN void gs_st_user(void *base, uint32_t align, uint64_t bytes, uint64_t i, gs_pack_t v)
 {
     if (16 == align && 16 * i + 16 <= bytes) {
-        gs_st16((char *)base + 16 * i, v);
+        gs_st16((char *) base + 16 * i, v);
     } else {
         gs_st_unaligned(base, align, bytes, i, v);
     }
@@ -316,7 +324,7 @@ GS_FN void gs_st_user(void *base, uint32_t align, uint64_t bytes, uint64_t i, gs
 GS_FN void gs_st_user_word(void *base, uint32_t align, uint64_t bytes, uint64_t i, gs_pack_t v)
 {
     if (align >= 8 && 8 == bytes - 16 * i) {
-        *(uint64_t *)((char *)base + 16 * i) = v.w[0];
+        *(uint64_t *) ((char *) base + 16 * i) = v.w[0];
     } else {
         gs_st_user(base, align, bytes, i, v);
     }

@@ -17,8 +17,8 @@
 #define GS_UNROLL _Pragma("unroll")
 #define GS_NO_UNROLL _Pragma("unroll 1")
 
-/* 16 loads of 16 bytes in flight a thread: with 256 threads an SM has 64 KiB under way, more than its share of an NVLink
- * port needs (2 us of latency times 3 GB/s), within 128 registers a thread. */
+/* 16 loads of 16 bytes in flight a thread: with 256 threads an SM has 64 KiB under way, more than its share of an
+ * NVLink port needs (2 us of latency times 3 GB/s), within 128 registers a thread. */
 #define GS_PACKS GPUSYM_MOVE_PACKS
 #define GS_RANKS 4u
 
@@ -36,8 +36,8 @@ GS_FN void gs_st16(void *p, gs_pack_t v)
 
 GS_FN void gs_ll_st(void *line, uint64_t d, uint32_t e)
 {
-    asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1,%2,%3,%2};" ::"l"(line), "r"((uint32_t)d), "r"(e),
-                 "r"((uint32_t)(d >> 32))
+    asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1,%2,%3,%2};" ::"l"(line), "r"((uint32_t) d), "r"(e),
+                 "r"((uint32_t) (d >> 32))
                  : "memory");
 }
 
@@ -48,7 +48,7 @@ GS_FN bool gs_ll_ld(const void *line, uint32_t e, uint64_t *d)
                  : "=r"(lo), "=r"(e0), "=r"(hi), "=r"(e1)
                  : "l"(line)
                  : "memory");
-    *d = lo | (uint64_t)hi << 32;
+    *d = lo | (uint64_t) hi << 32;
     return e0 == e && e1 == e;
 }
 
@@ -66,14 +66,14 @@ GS_FN gs_line_t gs_ll_peek(const void *line, bool want)
                  "@p ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];\n\t"
                  "}"
                  : "+r"(raw.lo), "+r"(raw.e0), "+r"(raw.hi), "+r"(raw.e1)
-                 : "l"(line), "r"((uint32_t)want)
+                 : "l"(line), "r"((uint32_t) want)
                  : "memory");
     return raw;
 }
 
 GS_FN bool gs_ll_whole(const gs_line_t *raw, uint32_t e, uint64_t *d)
 {
-    *d = raw->lo | (uint64_t)raw->hi << 32;
+    *d = raw->lo | (uint64_t) raw->hi << 32;
     return raw->e0 == e && raw->e1 == e;
 }
 
@@ -91,14 +91,14 @@ GS_FN uint32_t gs_flag_get(const uint32_t *p)
 
 GS_FN void gs_block_sync(gs_ctx_t c)
 {
-    (void)c;
+    (void) c;
     __syncthreads();
 }
 
 GS_FN uint32_t gs_block_worst(gs_ctx_t c, uint32_t status)
 {
     /* One barrier when all is well; the rest only once something has failed. */
-    if (!__syncthreads_or((int)status)) {
+    if (!__syncthreads_or((int) status)) {
         return 0;
     }
     __shared__ uint32_t worst;
@@ -132,13 +132,14 @@ GS_FN uint32_t gs_warp_worst(uint32_t status)
 }
 
 /*
- * A warp stores four lines of 128 bytes with one instruction, and NVLink carries each as one packet: a reader of the flag
- * in its last 8 bytes sees the line.  (So does NCCL, LL128; no promise of the PTX memory model: used on NVLink alone.)
+ * A warp stores four lines of 128 bytes with one instruction, and NVLink carries each as one packet: a reader of the
+ * flag in its last 8 bytes sees the line.  (So does NCCL, LL128; no promise of the PTX memory model: used on NVLink
+ * alone.)
  */
 GS_FN void gs_ll128_st(char *group, uint32_t lane, gs_pack_t v, uint32_t e, uint64_t *half)
 {
     const uint64_t other = __shfl_up_sync(0xffffffffu, v.w[1], 8); /* lanes 15, 31: of the pack of 7, 23 */
-    (void)half;
+    (void) half;
     if (7 == lane % 8) {
         v.w[0] = 7 == lane % 16 ? v.w[0] : other;
         v.w[1] = e;
@@ -184,13 +185,13 @@ GS_FN bool gs_part_any(gs_ctx_t c, bool x)
                  "selp.u32 %0, 1, 0, q;\n\t"
                  "}"
                  : "=r"(any)
-                 : "r"((uint32_t)x), "r"(c.nthreads)
+                 : "r"((uint32_t) x), "r"(c.nthreads)
                  : "memory");
     return 0 != any;
 }
 
-/* Loads have ended when their values are there, which the barrier before it has waited for: no fence, which would wait for
- * this thread's stores to peers as well. */
+/* Loads have ended when their values are there, which the barrier before it has waited for: no fence, which would wait
+ * for this thread's stores to peers as well. */
 GS_FN void gs_flag_free(uint32_t *p, uint32_t v)
 {
     asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
@@ -232,7 +233,7 @@ GS_FN void gs_fence_out(const gpusym_work_t *w)
 
 GS_FN bool gs_last_keeps(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
 {
-    uint32_t *ticket = (uint32_t *)w->peer[w->rank];
+    uint32_t *ticket = (uint32_t *) w->peer[w->rank];
     if (0 != status) {
         atomicMax(ticket + 1, status);
     }
@@ -254,21 +255,21 @@ GS_FN bool gs_last_block(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
     if (!gs_last_keeps(c, w, *status)) {
         return false;
     }
-    *status = atomicExch((uint32_t *)w->peer[w->rank] + 1, 0u);
+    *status = atomicExch((uint32_t *) w->peer[w->rank] + 1, 0u);
     return true;
 }
 
 GS_FN void gs_done_as(const gpusym_work_t *w, uint32_t seq, uint32_t status)
 {
     gs_fence_out(w);
-    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(w->done), "l"((uint64_t)seq << 32 | status) : "memory");
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(w->done), "l"((uint64_t) seq << 32 | status) : "memory");
 }
 
 /*
- * Strong loads, of what other kernels or the host have written since this kernel began: they pass by the first-level cache,
- * where old values may lie.  What they load was written before the host's command; their address comes out of the doorbell, or
- * they wait at a barrier for the thread that has read it, so that none is made before.  A fence would do the same, and take
- * longer.
+ * Strong loads, of what other kernels or the host have written since this kernel began: they pass by the first-level
+ * cache, where old values may lie.  What they load was written before the host's command; their address comes out of
+ * the doorbell, or they wait at a barrier for the thread that has read it, so that none is made before.  A fence would
+ * do the same, and take longer.
  */
 GS_FN gs_pack_t gs_ld16_strong(const void *p)
 {
@@ -296,12 +297,15 @@ GS_FN uint64_t gs_ld_strong(const void *p, uint32_t size)
 /* One load across PCIe fetches the whole command. */
 GS_FN void gs_doorbell_poll(const gpusym_work_t *w, uint64_t doorbell[2])
 {
-    asm volatile("ld.relaxed.sys.global.v2.u64 {%0,%1}, [%2];" : "=l"(doorbell[0]), "=l"(doorbell[1]) : "l"(w->doorbell) : "memory");
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0,%1}, [%2];"
+                 : "=l"(doorbell[0]), "=l"(doorbell[1])
+                 : "l"(w->doorbell)
+                 : "memory");
 }
 
 GS_FN bool gs_command_translate(gs_message_t *m)
 {
-    (void)m;
+    (void) m;
     return true;
 }
 
@@ -315,7 +319,8 @@ GS_FN bool gs_part_all(gs_ctx_t part, bool x)
     return x;
 }
 
-/* Written by thread 0, while the others sleep in gs_command_receive() or have all passed a barrier since they read it. */
+/* Written by thread 0, while the others sleep in gs_command_receive() or have all passed a barrier since they read
+ * it. */
 static __shared__ gs_command_t gs_shared_command;
 
 GS_FN void gs_command_publish(const gs_command_t *r)
@@ -325,7 +330,7 @@ GS_FN void gs_command_publish(const gs_command_t *r)
 
 GS_FN void gs_command_receive(gs_ctx_t part, gs_command_t *r)
 {
-    (void)gs_part_all(part, true);
+    (void) gs_part_all(part, true);
     *r = gs_shared_command;
 }
 
@@ -343,7 +348,7 @@ GS_FN void gs_command_receive(gs_ctx_t part, gs_command_t *r)
 GS_FN uint32_t gs_mc_ready(const gpusym_work_t *w)
 {
 #ifdef GS_NO_MULTIMEM
-    (void)w;
+    (void) w;
     return GPUSYM_STATUS_NO_MULTICAST;
 #else
     return NULL != w->mc ? GPUSYM_STATUS_OK : GPUSYM_STATUS_NO_MULTICAST;
@@ -353,21 +358,21 @@ GS_FN uint32_t gs_mc_ready(const gpusym_work_t *w)
 /* Stores move bits, whatever the type is called. */
 GS_FN void gs_mc_ll_st(void *line, uint64_t d, uint32_t e)
 {
-    asm volatile(GS_MULTIMEM("multimem.st.relaxed.sys.global.v4.f32 [%0], {%1,%2,%3,%2};") ::"l"(line), "r"((uint32_t)d),
-                 "r"(e), "r"((uint32_t)(d >> 32))
+    asm volatile(GS_MULTIMEM("multimem.st.relaxed.sys.global.v4.f32 [%0], {%1,%2,%3,%2};")::"l"(line),
+                 "r"((uint32_t) d), "r"(e), "r"((uint32_t) (d >> 32))
                  : "memory");
 }
 
 GS_FN void gs_mc_st16(void *p, gs_pack_t v)
 {
-    asm volatile(GS_MULTIMEM("multimem.st.weak.global.v4.f32 [%0], {%1,%2,%3,%4};") ::"l"(p), "r"((uint32_t)v.w[0]),
-                 "r"((uint32_t)(v.w[0] >> 32)), "r"((uint32_t)v.w[1]), "r"((uint32_t)(v.w[1] >> 32))
+    asm volatile(GS_MULTIMEM("multimem.st.weak.global.v4.f32 [%0], {%1,%2,%3,%4};")::"l"(p), "r"((uint32_t) v.w[0]),
+                 "r"((uint32_t) (v.w[0] >> 32)), "r"((uint32_t) v.w[1]), "r"((uint32_t) (v.w[1] >> 32))
                  : "memory");
 }
 
 GS_FN void gs_mc_red_max(void *p, uint32_t v)
 {
-    asm volatile(GS_MULTIMEM("multimem.red.release.sys.global.max.u32 [%0], %1;") ::"l"(p), "r"(v) : "memory");
+    asm volatile(GS_MULTIMEM("multimem.red.release.sys.global.max.u32 [%0], %1;")::"l"(p), "r"(v) : "memory");
 }
 
 /* A multicast address is another address of the same memory: accesses by the one are ordered to those by the other only
@@ -458,11 +463,11 @@ GS_FN uint32_t gs_as_u32(float f)
 }
 GS_FN double gs_as_f64(uint64_t u)
 {
-    return __longlong_as_double((long long)u);
+    return __longlong_as_double((long long) u);
 }
 GS_FN uint64_t gs_as_u64(double f)
 {
-    return (uint64_t)__double_as_longlong(f);
+    return (uint64_t) __double_as_longlong(f);
 }
 GS_FN float gs_f16_to_f32(uint16_t h)
 {

@@ -39,16 +39,16 @@ GS_FN void gs_st16(void *p, gs_pack_t v)
 /* Eight bytes are stored whole on every CPU that we run on, and each half of a line has a flag of its own. */
 GS_FN void gs_ll_st(void *line, uint64_t d, uint32_t e)
 {
-    __atomic_store_n((uint64_t *)line, (uint64_t)e << 32 | (uint32_t)d, __ATOMIC_RELAXED);
-    __atomic_store_n((uint64_t *)line + 1, (uint64_t)e << 32 | d >> 32, __ATOMIC_RELAXED);
+    __atomic_store_n((uint64_t *) line, (uint64_t) e << 32 | (uint32_t) d, __ATOMIC_RELAXED);
+    __atomic_store_n((uint64_t *) line + 1, (uint64_t) e << 32 | d >> 32, __ATOMIC_RELAXED);
 }
 
 GS_FN bool gs_ll_ld(const void *line, uint32_t e, uint64_t *d)
 {
-    const uint64_t a = __atomic_load_n((const uint64_t *)line, __ATOMIC_RELAXED);
-    const uint64_t b = __atomic_load_n((const uint64_t *)line + 1, __ATOMIC_RELAXED);
-    *d = (uint32_t)a | b << 32;
-    return (uint32_t)(a >> 32) == e && (uint32_t)(b >> 32) == e;
+    const uint64_t a = __atomic_load_n((const uint64_t *) line, __ATOMIC_RELAXED);
+    const uint64_t b = __atomic_load_n((const uint64_t *) line + 1, __ATOMIC_RELAXED);
+    *d = (uint32_t) a | b << 32;
+    return (uint32_t) (a >> 32) == e && (uint32_t) (b >> 32) == e;
 }
 
 typedef struct {
@@ -78,12 +78,12 @@ GS_FN uint32_t gs_flag_get(const uint32_t *p)
 
 GS_FN void gs_block_sync(gs_ctx_t c)
 {
-    (void)c;
+    (void) c;
 }
 
 GS_FN uint32_t gs_block_worst(gs_ctx_t c, uint32_t status)
 {
-    (void)c;
+    (void) c;
     return status;
 }
 
@@ -94,16 +94,16 @@ GS_FN uint32_t gs_warp_worst(uint32_t status)
     return status;
 }
 
-/* A reader may poll a line while its writer stores it, and drops what it has read when the flag is not the expected one.
- * So lines are accessed as whole 8-byte words, each atomic on its own; only the flags order anything. */
+/* A reader may poll a line while its writer stores it, and drops what it has read when the flag is not the expected
+ * one. So lines are accessed as whole 8-byte words, each atomic on its own; only the flags order anything. */
 GS_FN void gs_word_st(char *p, uint64_t v)
 {
-    __atomic_store_n((uint64_t *)p, v, __ATOMIC_RELAXED);
+    __atomic_store_n((uint64_t *) p, v, __ATOMIC_RELAXED);
 }
 
 GS_FN uint64_t gs_word_ld(const char *p)
 {
-    return __atomic_load_n((const uint64_t *)p, __ATOMIC_RELAXED);
+    return __atomic_load_n((const uint64_t *) p, __ATOMIC_RELAXED);
 }
 
 /* One thread is all lanes, one after the other: the flag of a line is stored after what lies before it. */
@@ -119,7 +119,7 @@ GS_FN void gs_ll128_st(char *group, uint32_t lane, gs_pack_t v, uint32_t e, uint
         *half = v.w[1];
     }
     gs_word_st(p, 7 == lane % 16 ? v.w[0] : *half);
-    __atomic_store_n((uint64_t *)(p + 8), e, __ATOMIC_RELEASE);
+    __atomic_store_n((uint64_t *) (p + 8), e, __ATOMIC_RELEASE);
 }
 
 #define GS_GROUPS 2u
@@ -133,8 +133,8 @@ GS_FN gs_raw_t gs_ll128_ld(const char *group, uint32_t lane)
 {
     const char *line = group + 128 * (lane / 8), *next = line + (7 == lane % 16 ? 128 : 0);
     gs_raw_t r;
-    r.e[0] = __atomic_load_n((const uint64_t *)(line + 120), __ATOMIC_ACQUIRE);
-    r.e[1] = __atomic_load_n((const uint64_t *)(next + 120), __ATOMIC_ACQUIRE);
+    r.e[0] = __atomic_load_n((const uint64_t *) (line + 120), __ATOMIC_ACQUIRE);
+    r.e[1] = __atomic_load_n((const uint64_t *) (next + 120), __ATOMIC_ACQUIRE);
     r.v.w[0] = gs_word_ld(group + 16 * lane);
     r.v.w[1] = gs_word_ld(next != line ? next + 112 : group + 16 * lane + 8); /* across two lines: the other half */
     return r;
@@ -142,13 +142,13 @@ GS_FN gs_raw_t gs_ll128_ld(const char *group, uint32_t lane)
 
 GS_FN bool gs_ll128_whole(gs_raw_t *r, uint32_t lane, uint32_t e)
 {
-    (void)lane;
+    (void) lane;
     return e == r->e[0] && e == r->e[1];
 }
 
 GS_FN bool gs_part_any(gs_ctx_t c, bool x)
 {
-    (void)c;
+    (void) c;
     return x;
 }
 
@@ -161,7 +161,7 @@ GS_FN uint64_t gs_now_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return (uint64_t) t.tv_sec * 1000000000u + (uint64_t) t.tv_nsec;
 }
 
 GS_FN bool gs_aborted(const gpusym_work_t *w)
@@ -176,7 +176,7 @@ GS_FN void gs_pause(void)
 
 GS_FN bool gs_last_keeps(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
 {
-    uint32_t *ticket = (uint32_t *)w->peer[w->rank];
+    uint32_t *ticket = (uint32_t *) w->peer[w->rank];
     ticket[1] = status > ticket[1] ? status : ticket[1]; /* one thread runs all blocks of a launch */
     if (++ticket[0] != c.nblocks) {
         return false;
@@ -187,7 +187,7 @@ GS_FN bool gs_last_keeps(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
 
 GS_FN bool gs_last_block(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
 {
-    uint32_t *ticket = (uint32_t *)w->peer[w->rank];
+    uint32_t *ticket = (uint32_t *) w->peer[w->rank];
     if (!gs_last_keeps(c, w, *status)) {
         return false;
     }
@@ -198,7 +198,7 @@ GS_FN bool gs_last_block(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
 
 GS_FN void gs_done_as(const gpusym_work_t *w, uint32_t seq, uint32_t status)
 {
-    __atomic_store_n(w->done, (uint64_t)seq << 32 | status, __ATOMIC_RELEASE);
+    __atomic_store_n(w->done, (uint64_t) seq << 32 | status, __ATOMIC_RELEASE);
 }
 
 GS_FN gs_pack_t gs_ld16_strong(const void *p)
@@ -208,7 +208,7 @@ GS_FN gs_pack_t gs_ld16_strong(const void *p)
 
 GS_FN uint64_t gs_ld_strong(const void *p, uint32_t size)
 {
-    return 8 == size ? *(const uint64_t *)p : 4 == size ? *(const uint32_t *)p : *(const uint8_t *)p;
+    return 8 == size ? *(const uint64_t *) p : 4 == size ? *(const uint32_t *) p : *(const uint8_t *) p;
 }
 
 GS_FN void gs_doorbell_poll(const gpusym_work_t *w, uint64_t doorbell[2])
@@ -228,20 +228,20 @@ GS_FN bool gs_command_translate(gs_message_t *m)
 
 GS_FN bool gs_part_all(gs_ctx_t part, bool x)
 {
-    (void)part;
+    (void) part;
     return x;
 }
 
 /* The one thread has what it says. */
 GS_FN void gs_command_publish(const gs_command_t *r)
 {
-    (void)r;
+    (void) r;
 }
 
 GS_FN void gs_command_receive(gs_ctx_t part, gs_command_t *r)
 {
-    (void)part;
-    (void)r;
+    (void) part;
+    (void) r;
 }
 
 /* Multicast: by the hook of kernels.h, a store to each member's memory. */
@@ -249,7 +249,7 @@ GS_FN uint32_t gs_mc_ready(const gpusym_work_t *w)
 {
     void *member[GPUSYM_TEAM_MAX];
     return NULL != gpusym_kernel_sim_mc_members && NULL != w->mc &&
-                   (int)w->nranks == gpusym_kernel_sim_mc_members(w->mc, member, GPUSYM_TEAM_MAX)
+                   (int) w->nranks == gpusym_kernel_sim_mc_members(w->mc, member, GPUSYM_TEAM_MAX)
                ? GPUSYM_STATUS_OK
                : GPUSYM_STATUS_NO_MULTICAST;
 }
@@ -278,8 +278,8 @@ GS_FN void gs_mc_red_max(void *p, uint32_t v)
     void *member[GPUSYM_TEAM_MAX];
     const int n = gpusym_kernel_sim_mc_members(p, member, GPUSYM_TEAM_MAX);
     for (int r = 0; r < n; r++) {
-        if (gs_flag_get((const uint32_t *)member[r]) < v) {
-            gs_flag_post((uint32_t *)member[r], v);
+        if (gs_flag_get((const uint32_t *) member[r]) < v) {
+            gs_flag_post((uint32_t *) member[r], v);
         }
     }
 }
@@ -297,11 +297,11 @@ GS_FN void gs_mc_ld_reduce(uint32_t op, uint32_t type, const char *p, uint32_t s
     for (uint32_t u = 0; u < m; u++) {
         void *member[GPUSYM_TEAM_MAX];
         gs_pack_t in[GPUSYM_TEAM_MAX];
-        const int n = gpusym_kernel_sim_mc_members(p + (size_t)u * step, member, GPUSYM_TEAM_MAX);
+        const int n = gpusym_kernel_sim_mc_members(p + (size_t) u * step, member, GPUSYM_TEAM_MAX);
         for (int r = 0; r < n; r++) {
             in[r] = gs_ld16(member[r]);
         }
-        v[u] = gs_reduce_packs(op, type, in, n > 0 ? (uint32_t)n : 0);
+        v[u] = gs_reduce_packs(op, type, in, n > 0 ? (uint32_t) n : 0);
     }
 }
 
@@ -333,12 +333,12 @@ GS_FN uint64_t gs_as_u64(double f)
 /* IEEE binary16 to binary32, exact. */
 GS_FN float gs_f16_to_f32(uint16_t h)
 {
-    const uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exp = h >> 10 & 31u, man = h & 0x3ffu;
+    const uint32_t sign = (uint32_t) (h & 0x8000u) << 16, exp = h >> 10 & 31u, man = h & 0x3ffu;
     if (31 == exp) {
         return gs_as_f32(sign | 0x7f800000u | man << 13);
     }
     if (0 == exp) { /* zero or subnormal: man * 2^-24 is exact in binary32 */
-        const float f = (float)man * 0x1p-24f;
+        const float f = (float) man * 0x1p-24f;
         return gs_as_f32(sign | gs_as_u32(f));
     }
     return gs_as_f32(sign | (exp + 112) << 23 | man << 13);
@@ -349,15 +349,15 @@ GS_FN uint16_t gs_f32_to_f16(float f)
 {
     const uint32_t u = gs_as_u32(f), sign = u >> 16 & 0x8000u, abs = u & 0x7fffffffu;
     if (abs > 0x7f800000u) {
-        return (uint16_t)(sign | 0x7fffu);
+        return (uint16_t) (sign | 0x7fffu);
     }
     if (abs >= 0x477ff000u) { /* rounds to 65536 or more */
-        return (uint16_t)(sign | 0x7c00u);
+        return (uint16_t) (sign | 0x7c00u);
     }
     if (abs < 0x38800000u) { /* below 2^-14: the addition rounds at the right place (0.5 has an ulp of 2^-24) */
-        return (uint16_t)(sign | (gs_as_u32(gs_as_f32(abs) + 0.5f) - 0x3f000000u));
+        return (uint16_t) (sign | (gs_as_u32(gs_as_f32(abs) + 0.5f) - 0x3f000000u));
     }
-    return (uint16_t)(sign | ((abs + 0xfffu + (abs >> 13 & 1u)) - 0x38000000u) >> 13);
+    return (uint16_t) (sign | ((abs + 0xfffu + (abs >> 13 & 1u)) - 0x38000000u) >> 13);
 }
 
 #endif

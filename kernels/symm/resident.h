@@ -1,26 +1,27 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Resident kernels: the one block of a small call waits, after that call, for the host's command of the next one of the same
- * kind, which then costs no launch.  The kernel retires when linger_ns have passed without a command, or when the host
- * commands it to; its completion word then holds its last call's number, and GPUSYM_STATUS_RETIRED.  Each call takes one epoch.
- * work.h has the layout of a command, mca/common/gpusym/exec/lane.h the host's half.
+ * Resident kernels: the one block of a small call waits, after that call, for the host's command of the next one of the
+ * same kind, which then costs no launch.  The kernel retires when linger_ns have passed without a command, or when the
+ * host commands it to; its completion word then holds its last call's number, and GPUSYM_STATUS_RETIRED.  Each call
+ * takes one epoch. work.h has the layout of a command, mca/common/gpusym/exec/lane.h the host's half.
  *
- * Why no command is lost or executed twice.  The calls of a lane are numbered, and the host sends the command of call k + 1
- * after call k is done.  Thread 0 alone polls the doorbell and writes the completion word.  Either it reads the command, and
- * the word becomes k + 1; or it has decided to retire before, or takes k + 1 back, does not read the doorbell again, and the
- * word becomes "k, retired": the host then launches k + 1.  The word becomes one of these and never the other.  Each half of
- * the doorbell carries the number of its call (6 bits), so a half that arrives first has no effect.  A kernel that reads a
- * number other than its own and the next one retires: its lane has been given to another call, whose kernel is queued behind
- * it, so there are never 64 calls between.
+ * Why no command is lost or executed twice.  The calls of a lane are numbered, and the host sends the command of call k
+ * + 1 after call k is done.  Thread 0 alone polls the doorbell and writes the completion word.  Either it reads the
+ * command, and the word becomes k + 1; or it has decided to retire before, or takes k + 1 back, does not read the
+ * doorbell again, and the word becomes "k, retired": the host then launches k + 1.  The word becomes one of these and
+ * never the other.  Each half of the doorbell carries the number of its call (6 bits), so a half that arrives first has
+ * no effect.  A kernel that reads a number other than its own and the next one retires: its lane has been given to
+ * another call, whose kernel is queued behind it, so there are never 64 calls between.
  *
- * Why a command may come before the peers have posted the call (all-reduce).  The kernel stores nothing before each of its
- * threads has lines of all peers; if they do not come in time, it retires with nothing done.  What it has sent is harmless:
- * an epoch belongs to one call alone (it is the number of the roll-call, plus the epochs that calls of several epochs have
- * taken), so a line of an epoch is the same whichever kernel sends it and however often.  Lines of one parity are not
- * overwritten early: a rank sends such a command only if the other parity is that of the kernel's last call, which peers may
- * still be in, and no other kernel of the communicator had a call since.  Other collectives send commands after all ranks
- * have posted the call: a rank that only sends cannot detect whether its peers are in the call.
+ * Why a command may come before the peers have posted the call (all-reduce).  The kernel stores nothing before each of
+ * its threads has lines of all peers; if they do not come in time, it retires with nothing done.  What it has sent is
+ * harmless: an epoch belongs to one call alone (it is the number of the roll-call, plus the epochs that calls of
+ * several epochs have taken), so a line of an epoch is the same whichever kernel sends it and however often.  Lines of
+ * one parity are not overwritten early: a rank sends such a command only if the other parity is that of the kernel's
+ * last call, which peers may still be in, and no other kernel of the communicator had a call since.  Other collectives
+ * send commands after all ranks have posted the call: a rank that only sends cannot detect whether its peers are in the
+ * call.
  *
  * Ranks need not agree: to a peer it makes no difference whether a rank's lines come from a resident kernel.
  *
@@ -36,8 +37,8 @@
  *   one warp that polls the doorbell          4.85   5.03   5.5    6.7
  *   two, which share the messages of a warp   4.9    5.27   6.03   7.7
  *   four                                      8.3    9.0    9.8    11.5
- * With one, but a barrier of the block for every message, a fence of system scope behind the doorbell, lines awaited one by
- * one, and commands only once all ranks had posted the call: 5.38, 6.04, 6.35, 6.78.
+ * With one, but a barrier of the block for every message, a fence of system scope behind the doorbell, lines awaited
+ * one by one, and commands only once all ranks had posted the call: 5.38, 6.04, 6.35, 6.78.
  */
 #ifndef GPUSYM_KERNELS_RESIDENT_H
 #define GPUSYM_KERNELS_RESIDENT_H
@@ -56,26 +57,27 @@ GS_FN uint32_t gs_wait_command(const gpusym_work_t *w, gs_wait_t *wait)
     }
     const uint64_t now = gs_now_ns();
     wait->since_ns = 0 == wait->since_ns ? now : wait->since_ns;
-    return (uint32_t)(now - wait->since_ns > w->linger_ns || gs_aborted(w) ? GPUSYM_STATUS_RETIRED : GPUSYM_STATUS_OK);
+    return (uint32_t) (now - wait->since_ns > w->linger_ns || gs_aborted(w) ? GPUSYM_STATUS_RETIRED : GPUSYM_STATUS_OK);
 }
 
-/* What the doorbell tells the kernel that has done call seq: 0 nothing yet; 1 the next call, in m, with *skip epochs skipped
- * before it; -1 retire. */
+/* What the doorbell tells the kernel that has done call seq: 0 nothing yet; 1 the next call, in m, with *skip epochs
+ * skipped before it; -1 retire. */
 GS_FN int gs_command_read(const uint64_t doorbell[2], uint32_t seq, gs_message_t *m, uint32_t *skip)
 {
-    const uint32_t a = (uint32_t)doorbell[0] & GPUSYM_COMMAND_NUMBER, b = (uint32_t)doorbell[1] & GPUSYM_COMMAND_NUMBER;
+    const uint32_t a = (uint32_t) doorbell[0] & GPUSYM_COMMAND_NUMBER,
+                   b = (uint32_t) doorbell[1] & GPUSYM_COMMAND_NUMBER;
     if (a != b || a == (seq & GPUSYM_COMMAND_NUMBER)) {
         return 0;
     }
-    *skip = ((uint32_t)doorbell[0] >> 6 & 3u) | ((uint32_t)doorbell[1] >> 4 & 12u);
-    m->in = (const char *)(uintptr_t)(doorbell[0] >> 16);
-    m->out = (char *)(uintptr_t)(doorbell[1] >> 16);
+    *skip = ((uint32_t) doorbell[0] >> 6 & 3u) | ((uint32_t) doorbell[1] >> 4 & 12u);
+    m->in = (const char *) (uintptr_t) (doorbell[0] >> 16);
+    m->out = (char *) (uintptr_t) (doorbell[1] >> 16);
     m->bytes = (doorbell[0] >> 8 & 0xffu) | (doorbell[1] & 0xff00u);
     return a == ((seq + 1) & GPUSYM_COMMAND_NUMBER) && 0 != m->bytes ? 1 : -1;
 }
 
-/* Thread 0: waits, at most linger_ns, for a command. True: r, which was the last call, is now the next one; false: it is the
- * last one still, of 0 bytes, and the kernel retires. */
+/* Thread 0: waits, at most linger_ns, for a command. True: r, which was the last call, is now the next one; false: it
+ * is the last one still, of 0 bytes, and the kernel retires. */
 GS_FN bool gs_command_wait(const gpusym_work_t *w, gs_command_t *r)
 {
     const uint64_t since = gs_now_ns();
@@ -97,8 +99,8 @@ GS_FN bool gs_command_wait(const gpusym_work_t *w, gs_command_t *r)
     }
 }
 
-/* The next call, r, which was the last one, and the threads that do it, of which the caller is one (not all may be). False:
- * the kernel retires, and the completion word says so. */
+/* The next call, r, which was the last one, and the threads that do it, of which the caller is one (not all may be).
+ * False: the kernel retires, and the completion word says so. */
 GS_FN bool gs_command_next(gs_ctx_t c, const gpusym_work_t *w, gs_command_t *r, gs_ctx_t *part)
 {
     const gs_ctx_t warp = {c.thread, GS_WARP, 0, 1};
@@ -116,7 +118,8 @@ GS_FN bool gs_command_next(gs_ctx_t c, const gpusym_work_t *w, gs_command_t *r, 
         }
     }
     *part = c;
-    gs_command_receive(c, r); /* the first warp comes here for a longer message or to retire; or goes to gs_command_end() to retire */
+    gs_command_receive(
+        c, r); /* the first warp comes here for a longer message or to retire; or goes to gs_command_end() to retire */
     return 0 != r->m.bytes;
 }
 

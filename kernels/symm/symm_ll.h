@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Kernels that send in LL lines: data and flag in one 16-byte store, so that there is no barrier and no fence.  For small
- * messages.
+ * Kernels that send in LL lines: data and flag in one 16-byte store, so that there is no barrier and no fence.  For
+ * small messages.
  *   AGxLL_R    one-shot all-reduce: every rank pushes its input to all, and reduces all inputs in rank order;
  *   AGxLLMC_R  the same with one multicast store a line in place of n - 1.
  * Source: NCCL's symmetric kernels, as described in "Demystifying NCCL", arXiv 2507.04786, for LL.
@@ -15,7 +15,8 @@
  * line i of it in every epoch of a launch in which the message has that line.  An epoch's lines are overwritten two
  * epochs later; a rank gets there only with the lines of the epoch between, which their sender sent after it had
  * read the first.  That holds line by line, since line i is always handled by the same thread, and a line that
- * an epoch has was there in those before; and from call to call, since a rank's call begins after its last one has ended.
+ * an epoch has was there in those before; and from call to call, since a rank's call begins after its last one has
+ * ended.
  */
 #ifndef GPUSYM_KERNELS_SYMM_LL_H
 #define GPUSYM_KERNELS_SYMM_LL_H
@@ -39,7 +40,7 @@ GS_FN uint32_t gs_agxll_r_call(gs_ctx_t c, gs_kernel_t kernel, bool mc, const gs
             const gs_pack_t v = gs_ld_user(m->in, in_align, m->bytes, base + i);
             const bool two = gs_ll_two(m->bytes, base + i);
             if (mc) {
-                gs_ll_send((char *)w->mc + gs_ll_at(w, w->rank, epoch, i), v, two, epoch, true);
+                gs_ll_send((char *) w->mc + gs_ll_at(w, w->rank, epoch, i), v, two, epoch, true);
                 continue;
             }
             for (uint32_t q = 1; q < w->nranks; q++) {
@@ -60,8 +61,8 @@ GS_FN uint32_t gs_agxll_r_call(gs_ctx_t c, gs_kernel_t kernel, bool mc, const gs
 
 /* Packs that a thread has under way at once in a commanded call, at most; see gs_agxll_r_command(). */
 #define GS_COMMAND_PACKS 4u
-/* Packs i, i + step, ..., k of them, as far as they are below `packs`, reduced over all ranks; own: our input, which becomes
- * the result. Waits for all their lines at once. k is a constant. */
+/* Packs i, i + step, ..., k of them, as far as they are below `packs`, reduced over all ranks; own: our input, which
+ * becomes the result. Waits for all their lines at once. k is a constant. */
 GS_FN uint32_t gs_command_reduce(gs_kernel_t kernel, const gs_command_t *r, uint32_t k, uint32_t packs, uint32_t i,
                                  uint32_t step, gs_pack_t own[GS_COMMAND_PACKS])
 {
@@ -84,7 +85,8 @@ GS_FN uint32_t gs_command_reduce(gs_kernel_t kernel, const gs_command_t *r, uint
             for (uint32_t u = 0; u < k; u++) {
                 const uint32_t pack = i + u * step, end = pack < packs ? w->nranks : 0;
                 const bool two = gs_ll_two(r->m.bytes, pack);
-                missing = gs_ll_group_take(w, group, p0, end, r->epoch, two, raw[u], own[u], v[u]) < w->nranks || missing;
+                missing =
+                    gs_ll_group_take(w, group, p0, end, r->epoch, two, raw[u], own[u], v[u]) < w->nranks || missing;
             }
             if (missing && GPUSYM_STATUS_OK != gs_wait_command(w, &wait)) {
                 return GPUSYM_STATUS_RETIRED;
@@ -129,18 +131,17 @@ GS_FN uint32_t gs_command_rest(gs_kernel_t kernel, const gs_command_t *r, uint32
 }
 
 /*
- * A commanded call, by the threads of part, each of which has k packs under way at once.  The command may have come before the
- * peers are in the call (resident.h).  So these threads wait, at most linger_ns and until the abort word is set, for lines of all
- * ranks for each of them, and store nothing before.  If the lines do not come, nothing has been done, and
- * GPUSYM_STATUS_RETIRED is returned.  Once they have come all peers are in the call, and their other lines come by
- * themselves.
- * Ends with a barrier of part, behind all that its threads store; all return the same.
+ * A commanded call, by the threads of part, each of which has k packs under way at once.  The command may have come
+ * before the peers are in the call (resident.h).  So these threads wait, at most linger_ns and until the abort word is
+ * set, for lines of all ranks for each of them, and store nothing before.  If the lines do not come, nothing has been
+ * done, and GPUSYM_STATUS_RETIRED is returned.  Once they have come all peers are in the call, and their other lines
+ * come by themselves. Ends with a barrier of part, behind all that its threads store; all return the same.
  */
 GS_FN uint32_t gs_agxll_r_command(gs_ctx_t part, gs_kernel_t kernel, const gs_command_t *r, uint32_t k)
 {
     const gpusym_work_t *const w = kernel.w;
     const uint32_t in_align = gs_align(r->m.in), out_align = gs_align(r->m.out);
-    const uint32_t packs = (uint32_t)((r->m.bytes + 15) / 16), first = part.thread, step = part.nthreads;
+    const uint32_t packs = (uint32_t) ((r->m.bytes + 15) / 16), first = part.thread, step = part.nthreads;
     gs_pack_t v[GS_COMMAND_PACKS] = {{{0, 0}}};
 
     GS_UNROLL
@@ -169,7 +170,7 @@ GS_FN uint32_t gs_agxll_r_command(gs_ctx_t part, gs_kernel_t kernel, const gs_co
         }
     }
     if (1 == k || packs <= k * step) {
-        (void)gs_part_all(part, true);
+        (void) gs_part_all(part, true);
         return GPUSYM_STATUS_OK;
     }
     return gs_block_worst(part, gs_command_rest(kernel, r, packs, first + k * step, step)); /* part is the block */
@@ -184,9 +185,9 @@ GS_FN void gs_agxll_r_resident(gs_ctx_t c, gs_kernel_t kernel, uint32_t status)
     status = gs_block_worst(c, status);
     while (gs_command_end(c, w, part, &r, status) && gs_command_next(c, w, &r, &part)) {
         /* The shortest messages want as few instructions between two polls of their lines as can be. */
-        const uint64_t round = GPUSYM_PACK * (uint64_t)part.nthreads;
-        /* Four packs of more than two ranks do not fit the registers; and of sums alone they are worth 75 KB of code, which is in
-         * every GPU's memory. */
+        const uint64_t round = GPUSYM_PACK * (uint64_t) part.nthreads;
+        /* Four packs of more than two ranks do not fit the registers; and of sums alone they are worth 75 KB of code,
+         * which is in every GPU's memory. */
         const bool common = GPUSYM_OP_SUM == kernel.op && (GPUSYM_T_F32 == kernel.type || GPUSYM_T_F64 == kernel.type);
         const bool two = r.m.bytes <= 2 * round || w->nranks > 2 || !common;
         status = r.m.bytes <= round ? gs_agxll_r_command(part, kernel, &r, 1)
@@ -198,8 +199,8 @@ GS_FN void gs_agxll_r_resident(gs_ctx_t c, gs_kernel_t kernel, uint32_t status)
 GS_FN void gs_agxll_r(gs_ctx_t c, gs_kernel_t kernel, bool mc)
 {
     const gpusym_work_t *const w = kernel.w;
-    const gs_message_t m = {(const char *)w->in, (char *)w->out, w->bytes};
-    uint32_t status = mc ? gs_mc_ready(w) : (uint32_t)GPUSYM_STATUS_OK;
+    const gs_message_t m = {(const char *) w->in, (char *) w->out, w->bytes};
+    uint32_t status = mc ? gs_mc_ready(w) : (uint32_t) GPUSYM_STATUS_OK;
     status = gs_agxll_r_call(c, kernel, mc, &m, w->chunk, w->epoch, status);
     if (!mc && 0 != w->linger_ns) {
         gs_agxll_r_resident(c, kernel, status);

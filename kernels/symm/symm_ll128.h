@@ -1,34 +1,35 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * RSxLL128_AGxLL128: the two-shot all-reduce by LL128 lines (lines.h), without a barrier.  Each rank owns a slice of the
- * message: all store their parts of it into its lines; it reduces them, and stores the result into everybody's lines.  For
- * messages of middle size: beside one-shot LL a rank sends little, 1/15 of it flags, and beside the other two-shots nobody
- * waits for a fence.
- * Source: the scheme of NCCL's symmetric kernels (RSxLD_AGxST) with the lines of its LL128, as described in "Demystifying
- * NCCL", arXiv 2507.04786.
+ * RSxLL128_AGxLL128: the two-shot all-reduce by LL128 lines (lines.h), without a barrier.  Each rank owns a slice of
+ * the message: all store their parts of it into its lines; it reduces them, and stores the result into everybody's
+ * lines.  For messages of middle size: beside one-shot LL a rank sends little, 1/15 of it flags, and beside the other
+ * two-shots nobody waits for a fence. Source: the scheme of NCCL's symmetric kernels (RSxLD_AGxST) with the lines of
+ * its LL128, as described in "Demystifying NCCL", arXiv 2507.04786.
  *
  * Bytes sent by a rank: 2 * (n - 1) / n * bytes * 16 / 15.
  * Order of summation: ranks rising, from 0.
  *
- * Streams: w->nthreads / 32 a block, each a warp, which wait for nobody but the stream of their number on the other ranks.
- * (On the simulator one thread does them one after the other.)  A slice (w->span packs) is cut into units of w->chunk packs;
- * stream t of T has units t, t + T, ... of every slice, one a round.  Of each round a stream does three things:
+ * Streams: w->nthreads / 32 a block, each a warp, which wait for nobody but the stream of their number on the other
+ * ranks. (On the simulator one thread does them one after the other.)  A slice (w->span packs) is cut into units of
+ * w->chunk packs; stream t of T has units t, t + T, ... of every slice, one a round.  Of each round a stream does three
+ * things:
  *   scatter  sends its unit of every other slice to that one's owner
  *   reduce   takes what all others sent of its own slice's unit, reduces it, sends the result to all
  *   gather   takes the other owners' results
  * in this order, and the scatter of a round stands before the reduce of the round before: data are on their way while a
  * stream waits.
  *
- * Slot: the LL128 area is [2 parities][T streams][2: scattered, results][n - 1 writers] buffers of w->stage_bytes, a unit's
- * lines.  Round k uses parity k % 2, and its lines have flag w->epoch + k, above all that the slot has had before.
- * Why a buffer is never overwritten before it has been read (rounds of one stream):
- *   scattered  s scatters k + 1 to d after it has gathered k - 1 from d, which d sent after it had taken what s scattered
- *              in k - 1, the last to use that buffer;
- *   results    d sends k to r after it has taken what r scattered in k, which r sent after it had gathered k - 2, the last
- *              to use that buffer.
- * A slice that has ended earlier than others has no unit in any later round: a stream that waits for nothing overwrites nothing.
- * With one round only the first parity is used, and may take all the room.  Launches follow each other as work.h says.
+ * Slot: the LL128 area is [2 parities][T streams][2: scattered, results][n - 1 writers] buffers of w->stage_bytes, a
+ * unit's lines.  Round k uses parity k % 2, and its lines have flag w->epoch + k, above all that the slot has had
+ * before. Why a buffer is never overwritten before it has been read (rounds of one stream):
+ *   scattered  s scatters k + 1 to d after it has gathered k - 1 from d, which d sent after it had taken what s
+ *              scattered in k - 1, the last to use that buffer;
+ *   results    d sends k to r after it has taken what r scattered in k, which r sent after it had gathered k - 2, the
+ *              last to use that buffer.
+ * A slice that has ended earlier than others has no unit in any later round: a stream that waits for nothing overwrites
+ * nothing. With one round only the first parity is used, and may take all the room.  Launches follow each other as
+ * work.h says.
  *
  * In place: a unit of the input is read by its rank before anybody can have its result.
  */
@@ -38,7 +39,8 @@
 #include "kernels/prim/lines.h"
 #include "kernels/prim/move.h"
 
-/* Groups of a unit that a warp takes at a time, of each of GS_RANKS ranks: 8 loads of a lane in flight, in 128 registers. */
+/* Groups of a unit that a warp takes at a time, of each of GS_RANKS ranks: 8 loads of a lane in flight, in 128
+ * registers. */
 #define GS_BATCH 2u
 
 #define GS_SCATTERED 0u
@@ -67,19 +69,20 @@ GS_FN uint32_t gs_streams(const gpusym_work_t *w)
 GS_FN char *gs_unit_lines(const gpusym_work_t *w, const gs_unit_t *x, uint32_t what, uint32_t to, uint32_t from)
 {
     const uint32_t row = ((x->round & 1) * gs_streams(w) + x->stream) * 2 + what;
-    const uint64_t buffer = (uint64_t)row * (w->nranks - 1) + from - (from > to);
-    return (char *)w->peer[to] + w->ll128_off + buffer * w->stage_bytes;
+    const uint64_t buffer = (uint64_t) row * (w->nranks - 1) + from - (from > to);
+    return (char *) w->peer[to] + w->ll128_off + buffer * w->stage_bytes;
 }
 
 /* The groups from pack g of a unit on, in the slice of rank `owner`; lines: where the unit's are. */
-GS_FN gs_batch_t gs_batch(const gpusym_work_t *w, const gs_unit_t *x, uint32_t g, uint32_t owner, uint32_t rank, char *lines)
+GS_FN gs_batch_t gs_batch(const gpusym_work_t *w, const gs_unit_t *x, uint32_t g, uint32_t owner, uint32_t rank,
+                          char *lines)
 {
     const uint64_t packs = (w->bytes + 15) / 16, slice = owner * w->span, unit = slice + x->at;
     const uint64_t end = gs_min64(gs_min64(slice + w->span, packs), unit + w->chunk);
     gs_batch_t b;
     b.rank = rank;
     b.first = unit + g;
-    b.packs = b.first < end ? (uint32_t)(end - b.first) : 0;
+    b.packs = b.first < end ? (uint32_t) (end - b.first) : 0;
     b.lines = lines + g / GPUSYM_LL128_PACKS * GPUSYM_LL128_BYTES;
     return b;
 }
@@ -107,8 +110,8 @@ typedef struct {
     gs_pack_t v[GS_BATCH];
 } gs_packs_t;
 
-/* A lane's packs of a batch, from the user's input, and to the output: of any alignment and end. Out of line, and once for
- * a batch: it would swell every loop. */
+/* A lane's packs of a batch, from the user's input, and to the output: of any alignment and end. Out of line, and once
+ * for a batch: it would swell every loop. */
 GS_OUTLINE gs_packs_t gs_batch_load_unaligned(const void *in, uint64_t bytes, gs_batch_t b, uint32_t lane)
 {
     gs_packs_t x = {{{{0, 0}}}};
@@ -143,7 +146,7 @@ GS_FN gs_packs_t gs_batch_load(const gpusym_work_t *w, const gs_batch_t *b, uint
     if (0 != b->packs && !gs_batch_aligned(w, w->in, b)) {
         return gs_batch_load_unaligned(w->in, w->bytes, *b, lane);
     }
-    const char *p = (const char *)w->in + 16 * (b->first + gs_ll128_pack(lane));
+    const char *p = (const char *) w->in + 16 * (b->first + gs_ll128_pack(lane));
     GS_UNROLL
     for (uint32_t u = 0; u < GS_BATCH; u++) {
         if (gs_batch_pack(b, u, lane)) {
@@ -159,7 +162,7 @@ GS_FN void gs_batch_store(const gpusym_work_t *w, const gs_batch_t *b, uint32_t 
         gs_batch_store_unaligned(w->out, w->bytes, *b, lane, *x);
         return;
     }
-    char *p = (char *)w->out + 16 * (b->first + gs_ll128_pack(lane));
+    char *p = (char *) w->out + 16 * (b->first + gs_ll128_pack(lane));
     GS_UNROLL
     for (uint32_t u = 0; u < GS_BATCH; u++) {
         if (gs_batch_pack(b, u, lane)) {
@@ -168,10 +171,10 @@ GS_FN void gs_batch_store(const gpusym_work_t *w, const gs_batch_t *b, uint32_t 
     }
 }
 
-/* Takes a lane's packs of GS_RANKS batches, when all are there; each is written by its rank. Called by all lanes of a warp;
- * all loads go out together. */
-GS_FN void gs_batch_take(const gpusym_work_t *w, const gs_batch_t *b, uint32_t lane, uint32_t flag,
-                         gs_packs_t *x, uint32_t *status)
+/* Takes a lane's packs of GS_RANKS batches, when all are there; each is written by its rank. Called by all lanes of a
+ * warp; all loads go out together. */
+GS_FN void gs_batch_take(const gpusym_work_t *w, const gs_batch_t *b, uint32_t lane, uint32_t flag, gs_packs_t *x,
+                         uint32_t *status)
 {
     gs_wait_t wait = GS_WAIT_INIT;
     uint32_t mine = *status, missing; /* GPUSYM_STATUS_OK, in all lanes */
@@ -226,7 +229,8 @@ GS_FN void gs_ll128_scatter(gs_ctx_t c, const gpusym_work_t *w, const gs_unit_t 
                 for (uint32_t i = 0; i < GS_RANKS * GS_BATCH; i++) { /* a group to each rank, then the next */
                     const uint32_t r = i % GS_RANKS, u = i / GS_RANKS;
                     if (gs_batch_group(&b[r], u)) {
-                        gs_ll128_st(b[r].lines + u * GPUSYM_LL128_BYTES, lane, v[r].v[u], w->epoch + x->round, &half[r][u]);
+                        gs_ll128_st(b[r].lines + u * GPUSYM_LL128_BYTES, lane, v[r].v[u], w->epoch + x->round,
+                                    &half[r][u]);
                     }
                 }
             }
@@ -314,7 +318,8 @@ GS_FN void gs_ll128_gather(gs_ctx_t c, const gpusym_work_t *w, const gs_unit_t *
             GS_UNROLL
             for (uint32_t r = 0; r < GS_RANKS; r++) {
                 const uint32_t p = gs_nth(w, q + r < w->nranks ? q + r : 0);
-                b[r] = p == w->rank ? gs_no_batch() : gs_batch(w, x, g, p, p, gs_unit_lines(w, x, GS_RESULTS, w->rank, p));
+                b[r] =
+                    p == w->rank ? gs_no_batch() : gs_batch(w, x, g, p, p, gs_unit_lines(w, x, GS_RESULTS, w->rank, p));
             }
             GS_NO_UNROLL
             for (uint32_t lane = c.thread % GS_WARP; lane < 32; lane += GS_WARP) {
@@ -336,9 +341,9 @@ GS_FN void gs_ll128_gather(gs_ctx_t c, const gpusym_work_t *w, const gs_unit_t *
 GS_FN uint32_t gs_ll128_stream(gs_ctx_t c, gs_kernel_t kernel, uint32_t stream)
 {
     const gpusym_work_t *const w = kernel.w;
-    const uint64_t step = (uint64_t)gs_streams(w) * w->chunk;
+    const uint64_t step = (uint64_t) gs_streams(w) * w->chunk;
     uint32_t status = GPUSYM_STATUS_OK;
-    gs_unit_t now = {stream, 0, 0}, next = {stream, 0, (uint64_t)stream * w->chunk};
+    gs_unit_t now = {stream, 0, 0}, next = {stream, 0, (uint64_t) stream * w->chunk};
     for (bool some = false; GPUSYM_STATUS_OK == status; some = true) {
         const bool more = next.at < w->span;
         if (more) {

@@ -25,9 +25,9 @@
  *   in[t & 1]   written in phase t - 1, read in phase t, written again in phase t + 1
  *   out[t & 1]  written (by its owner ranks) in phase t, read in phase t + 1, written again in t + 2
  * with a barrier between any two phases, so no one overwrites what another still reads.
- * RSxST_AGxST_Z has `in` only, and its last phase has a barrier too, as has the only phase of RSxLD_AGxST_Z: after it all
- * stores to one's output are there, and nobody reads one's input any more.  In place is safe, for any rank: a chunk of
- * an input was scattered before the barrier that lets anyone store that chunk of the result (ST), or each pack is
+ * RSxST_AGxST_Z has `in` only, and its last phase has a barrier too, as has the only phase of RSxLD_AGxST_Z: after it
+ * all stores to one's output are there, and nobody reads one's input any more.  In place is safe, for any rank: a chunk
+ * of an input was scattered before the barrier that lets anyone store that chunk of the result (ST), or each pack is
  * stored by the thread that has loaded it from everywhere (LD).
  */
 #ifndef GPUSYM_KERNELS_SYMM_RS_AG_H
@@ -48,11 +48,11 @@ GS_FN bool gs_rs_ag_chunk(gs_ctx_t c, const gpusym_work_t *w, uint32_t t, gs_chu
 {
     const uint64_t packs = (w->bytes + 15) / 16, from = c.block * w->span;
     const uint64_t to = from + w->span < packs ? from + w->span : packs;
-    k->base = from + (uint64_t)t * w->chunk;
-    k->len = k->base >= to ? 0 : (uint32_t)(to - k->base < w->chunk ? to - k->base : w->chunk);
+    k->base = from + (uint64_t) t * w->chunk;
+    k->len = k->base >= to ? 0 : (uint32_t) (to - k->base < w->chunk ? to - k->base : w->chunk);
     const uint32_t even = (k->len + w->owners - 1) / w->owners, span = GPUSYM_SPAN(even, 1u);
-    k->slice = (uint64_t)span * w->owners <= w->chunk ? span : even; /* not beyond the buffer */
-    k->in = w->stage_off + ((uint64_t)(t & 1) * w->nblocks + c.block) * w->stage_bytes;
+    k->slice = (uint64_t) span * w->owners <= w->chunk ? span : even; /* not beyond the buffer */
+    k->in = w->stage_off + ((uint64_t) (t & 1) * w->nblocks + c.block) * w->stage_bytes;
     k->out = k->in + 2ull * w->nblocks * w->stage_bytes;
     return 0 != k->len;
 }
@@ -64,9 +64,9 @@ GS_FN uint32_t gs_slice(const gpusym_work_t *w, const gs_chunk_t *k, uint32_t r,
         *first = 0;
         return 0;
     }
-    const uint64_t a = (uint64_t)(r < w->skip ? r : r - 1) * k->slice, b = a + k->slice;
-    *first = (uint32_t)(a < k->len ? a : k->len);
-    return (uint32_t)(b < k->len ? b : k->len) - *first;
+    const uint64_t a = (uint64_t) (r < w->skip ? r : r - 1) * k->slice, b = a + k->slice;
+    *first = (uint32_t) (a < k->len ? a : k->len);
+    return (uint32_t) (b < k->len ? b : k->len) - *first;
 }
 
 /* Bytes of n packs of the message from pack `from`: fewer at its end. */
@@ -95,8 +95,10 @@ GS_FN void gs_rs_scatter(gs_ctx_t c, const gpusym_work_t *w, bool push, bool all
         if (0 == n || (p == w->rank && !all && gs_is_aligned(w, k->base + first, n))) {
             continue;
         }
-        gs_copy(c, (char *)w->peer[push ? p : w->rank] + k->in + 16ull * (push ? (w->rank - w->src_first) * k->slice : first),
-                (const char *)w->in + 16 * (k->base + first), gs_bytes(w, k->base + first, n));
+        gs_copy(c,
+                (char *) w->peer[push ? p : w->rank] + k->in +
+                    16ull * (push ? (w->rank - w->src_first) * k->slice : first),
+                (const char *) w->in + 16 * (k->base + first), gs_bytes(w, k->base + first, n));
     }
 }
 
@@ -108,10 +110,14 @@ GS_FN void gs_rs_reduce(gs_ctx_t c, gs_kernel_t kernel, bool push, bool zero, co
     const uint32_t n = gs_slice(w, k, w->rank, &first);
     const uint64_t at = k->base + first;
     const gs_from_t from = {
-        push ? GS_FROM_OWN : zero ? GS_FROM_INS : GS_FROM_SLOTS,
-        push ? k->in - 16ull * w->src_first * k->slice : zero ? 16 * at : k->in + 16ull * first,
+        push   ? GS_FROM_OWN
+        : zero ? GS_FROM_INS
+               : GS_FROM_SLOTS,
+        push   ? k->in - 16ull * w->src_first * k->slice
+        : zero ? 16 * at
+               : k->in + 16ull * first,
         push ? 16ull * k->slice : 0,
-        gs_is_aligned(w, at, n) ? (const char *)w->in + 16 * at : NULL,
+        gs_is_aligned(w, at, n) ? (const char *) w->in + 16 * at : NULL,
     };
     const gs_to_t to = {zero ? GS_TO_OUTS : GS_TO_SLOTS, k->out + 16ull * first, 16 * at, w->bytes - 16 * at};
     if (0 != n) {
@@ -131,15 +137,16 @@ GS_FN void gs_rs_reduce_mc(gs_ctx_t c, const gpusym_work_t *w, const gs_chunk_t 
 /* The only source, if it gets the result at all, has it already: in its input. */
 GS_FN void gs_ag_own(gs_ctx_t c, const gpusym_work_t *w, const gs_chunk_t *k)
 {
-    if (gs_one_src(w) && w->rank == w->src_first && w->rank >= w->dst_first && w->rank < w->dst_end && w->in != w->out) {
-        gs_copy(c, (char *)w->out + 16 * k->base, (const char *)w->in + 16 * k->base, gs_bytes(w, k->base, k->len));
+    if (gs_one_src(w) && w->rank == w->src_first && w->rank >= w->dst_first && w->rank < w->dst_end &&
+        w->in != w->out) {
+        gs_copy(c, (char *) w->out + 16 * k->base, (const char *) w->in + 16 * k->base, gs_bytes(w, k->base, k->len));
     }
 }
 
 /* Copies the other ranks' slices from our `out` to the user's output. */
 GS_FN void gs_ag_copy_out(gs_ctx_t c, const gpusym_work_t *w, const gs_chunk_t *k)
 {
-    const char *src = (const char *)w->peer[w->rank] + k->out;
+    const char *src = (const char *) w->peer[w->rank] + k->out;
     uint32_t first;
     const uint32_t own = gs_slice(w, k, w->rank, &first), after = first + own, parts = gs_is_dst(w, w->rank) ? 2 : 0;
 
@@ -147,21 +154,22 @@ GS_FN void gs_ag_copy_out(gs_ctx_t c, const gpusym_work_t *w, const gs_chunk_t *
     for (uint32_t part = 0; part < parts; part++) {
         const uint32_t from = part ? after : 0, to = part ? k->len : first;
         if (from < to) {
-            gs_copy(c, (char *)w->out + 16 * (k->base + from), src + 16ull * from, gs_bytes(w, k->base + from, to - from));
+            gs_copy(c, (char *) w->out + 16 * (k->base + from), src + 16ull * from,
+                    gs_bytes(w, k->base + from, to - from));
         }
     }
     gs_ag_own(c, w, k);
 }
 
-/* The pipeline, in one of the forms of move.h; a barrier ends each phase. GS_ST_Z: a message that the staging area holds is one
- * chunk: two barriers. (To await a chunk's flags only when the next one has been scattered was no faster on 4 x H200, nor was it
- * to pull a part meanwhile.) Phase t - 1 of the comment at the top: t counts from 0 so that chunk t is the one to
- * scatter. */
+/* The pipeline, in one of the forms of move.h; a barrier ends each phase. GS_ST_Z: a message that the staging area
+ * holds is one chunk: two barriers. (To await a chunk's flags only when the next one has been scattered was no faster
+ * on 4 x H200, nor was it to pull a part meanwhile.) Phase t - 1 of the comment at the top: t counts from 0 so that
+ * chunk t is the one to scatter. */
 GS_FN void gs_rs_ag(gs_ctx_t c, gs_kernel_t kernel, uint32_t form)
 {
     const gpusym_work_t *const w = kernel.w;
     const bool push = GS_ST == form || GS_ST_Z == form, zero = GS_ST_Z == form;
-    uint32_t status = GS_MC == form ? gs_mc_ready(w) : (uint32_t)GPUSYM_STATUS_OK;
+    uint32_t status = GS_MC == form ? gs_mc_ready(w) : (uint32_t) GPUSYM_STATUS_OK;
 
     for (uint32_t t = 0; GPUSYM_STATUS_OK == status; t++) {
         gs_chunk_t k;

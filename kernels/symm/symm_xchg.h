@@ -1,9 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The exchange kernels: what a rank has for another is a segment of its input, what it gets a segment of its output, any
- * of them empty.  All-gather, all-to-all, gather, scatter; and, where the receiver reduces what it gets, reduce-scatter,
- * scan, reduce.
+ * The exchange kernels: what a rank has for another is a segment of its input, what it gets a segment of its output,
+ * any of them empty.  All-gather, all-to-all, gather, scatter; and, where the receiver reduces what it gets,
+ * reduce-scatter, scan, reduce.
  *   XLL, XLL_R        segments go in LL lines (lines.h); small ones
  *   XST, XST_R        segments are stored to the receiver's heap
  *   XLD_R             segments go to one's own heap, the receiver loads them
@@ -35,8 +35,8 @@ GS_FN uint64_t gs_lines(uint64_t bytes)
 /* ---- LL ---- */
 
 /*
- * The lines of a pair of ranks in one direction: as many as the longer direction has, where that takes several epochs, so
- * that each epoch's lines answer those of the epoch before (an empty line is its first half with nothing in it);
+ * The lines of a pair of ranks in one direction: as many as the longer direction has, where that takes several epochs,
+ * so that each epoch's lines answer those of the epoch before (an empty line is its first half with nothing in it);
  * else only those that carry something.  mc: everyone sends to all, so the longest segment counts.
  */
 GS_FN uint64_t gs_xll_lines(const gpusym_work_t *w, uint64_t bytes, uint64_t back, bool mc)
@@ -76,8 +76,8 @@ GS_FN gs_xll_t gs_xll_line(const gpusym_work_t *w, bool mc, bool to, uint32_t j,
     return l;
 }
 
-/* Input is loaded by strong loads: other kernels may have written it while this one was resident. group: lines that a thread has under way, a
- * constant of at most GS_LL_GROUP. */
+/* Input is loaded by strong loads: other kernels may have written it while this one was resident. group: lines that a
+ * thread has under way, a constant of at most GS_LL_GROUP. */
 GS_FN void gs_xll_send(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_message_t *m, const gs_xll_part_t *k,
                        uint32_t epoch, uint32_t group)
 {
@@ -99,7 +99,7 @@ GS_FN void gs_xll_send(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_mes
         GS_UNROLL
         for (uint32_t g = 0; g < group; g++) {
             if (l[g].there) {
-                char *line = (char *)(mc ? w->mc : w->peer[l[g].peer]) + gs_ll_at(w, w->rank, epoch, l[g].i);
+                char *line = (char *) (mc ? w->mc : w->peer[l[g].peer]) + gs_ll_at(w, w->rank, epoch, l[g].i);
                 gs_ll_send(line, v[g], l[g].two, epoch, mc);
             }
         }
@@ -150,8 +150,8 @@ GS_FN void gs_xll_take(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_mes
 /* Our own segment, as far as it is this block's. */
 GS_FN void gs_x_own(gs_ctx_t c, const gpusym_work_t *w, uint64_t from, uint64_t bytes)
 {
-    const char *in = (const char *)w->in + w->send[w->rank].off + from;
-    char *out = (char *)w->out + w->recv[w->rank].off + from;
+    const char *in = (const char *) w->in + w->send[w->rank].off + from;
+    char *out = (char *) w->out + w->recv[w->rank].off + from;
     if (in != out && 0 != bytes) {
         gs_copy(c, out, in, bytes);
     }
@@ -161,7 +161,7 @@ GS_FN void gs_x_own(gs_ctx_t c, const gpusym_work_t *w, uint64_t from, uint64_t 
 GS_FN uint64_t gs_x_part(gs_ctx_t c, const gpusym_work_t *w, uint64_t bytes, uint64_t chunk, uint32_t t, uint64_t *from)
 {
     const uint64_t even = gs_lines(bytes) + w->nblocks - 1; /* a division of 64 bits takes a hundred instructions */
-    const uint64_t per = even >> 32 ? even / w->nblocks : (uint32_t)even / w->nblocks, span = GPUSYM_SPAN(per, 1u);
+    const uint64_t per = even >> 32 ? even / w->nblocks : (uint32_t) even / w->nblocks, span = GPUSYM_SPAN(per, 1u);
     const uint64_t first = c.block * span + t * chunk;
     const uint64_t left = t * chunk < span ? span - t * chunk : 0, n = 16 * (left < chunk ? left : chunk);
     *from = 16 * first;
@@ -169,8 +169,8 @@ GS_FN uint64_t gs_x_part(gs_ctx_t c, const gpusym_work_t *w, uint64_t bytes, uin
 }
 #define GS_WHOLE (UINT64_MAX / 32) /* a chunk that all of a span is */
 
-/* Our own segment, as far as it is this block's. Each thread's first pack of it is loaded before the lines are sent, and stored
- * behind: short messages wait for memory once, not twice. */
+/* Our own segment, as far as it is this block's. Each thread's first pack of it is loaded before the lines are sent,
+ * and stored behind: short messages wait for memory once, not twice. */
 typedef struct {
     const char *in;
     char *out;
@@ -312,8 +312,8 @@ GS_FN uint32_t gs_xll_r_call(gs_ctx_t c, gs_kernel_t kernel, const gs_message_t 
                 if (gs_is_src(w, w->rank)) {
                     own = gs_ld_user_strong(in, gs_align(in), bytes, base + i);
                 }
-                const gs_pack_t v = gs_ll_reduce(kernel, w->src_first, w->src_end, epoch, i,
-                                                 gs_ll_two(bytes, base + i), own, &status);
+                const gs_pack_t v =
+                    gs_ll_reduce(kernel, w->src_first, w->src_end, epoch, i, gs_ll_two(bytes, base + i), own, &status);
                 if (GPUSYM_STATUS_OK == status) {
                     gs_st_user(out, gs_align(out), bytes, base + i, v);
                 }
@@ -333,18 +333,18 @@ GS_FN uint32_t gs_part_worst(gs_ctx_t c, gs_ctx_t part, uint32_t status)
         return gs_block_worst(c, status);
     }
     status = gs_warp_worst(status);
-    (void)gs_part_all(part, true);
+    (void) gs_part_all(part, true);
     return status;
 }
 
 /*
- * A launch: its own call and, where the kernel is resident (one block, one epoch), those that it is commanded (resident.h): they
- * have the same segments, elsewhere.
+ * A launch: its own call and, where the kernel is resident (one block, one epoch), those that it is commanded
+ * (resident.h): they have the same segments, elsewhere.
  */
 GS_FN void gs_xll_launch(gs_ctx_t c, gs_kernel_t kernel)
 {
     const gpusym_work_t *const w = kernel.w;
-    gs_command_t r = {w->done_seq, w->epoch, {(const char *)w->in, (char *)w->out, w->bytes}};
+    gs_command_t r = {w->done_seq, w->epoch, {(const char *) w->in, (char *) w->out, w->bytes}};
     gs_ctx_t part = c;
     uint32_t status;
     do {
@@ -363,7 +363,7 @@ GS_FN void gs_xll(gs_ctx_t c, gs_kernel_t kernel, bool mc)
 {
     const gpusym_work_t *const w = kernel.w;
     if (mc) {
-        const gs_message_t m = {(const char *)w->in, (char *)w->out, w->bytes};
+        const gs_message_t m = {(const char *) w->in, (char *) w->out, w->bytes};
         gs_finish(c, w, gs_xll_call(c, w, true, &m, w->epoch, gs_mc_ready(w)));
     } else {
         gs_xll_launch(c, kernel);
@@ -375,17 +375,17 @@ GS_FN void gs_xll(gs_ctx_t c, gs_kernel_t kernel, bool mc)
 /* Offset in a slot of this block's buffer number s for chunk t. */
 GS_FN uint64_t gs_x_at(gs_ctx_t c, const gpusym_work_t *w, uint32_t t, uint32_t s)
 {
-    return w->stage_off + (((uint64_t)(t & 1) * w->nblocks + c.block) * w->nranks + s) * w->stage_bytes;
+    return w->stage_off + (((uint64_t) (t & 1) * w->nblocks + c.block) * w->nranks + s) * w->stage_bytes;
 }
 
 /* Whether chunk t of our own segment is read where the user has it, or goes through our heap (XST_R, XLD_R). */
 GS_FN bool gs_x_own_aligned(const gpusym_work_t *w, uint64_t from, uint64_t bytes)
 {
-    return 0 == bytes % 16 && 16 == gs_align((const char *)w->in + w->send[w->rank].off + from);
+    return 0 == bytes % 16 && 16 == gs_align((const char *) w->in + w->send[w->rank].off + from);
 }
 
-/* Segments shared out among the threads of a block, in whole warps: each thread's part of the block does every shares-th segment
- * that is not empty. */
+/* Segments shared out among the threads of a block, in whole warps: each thread's part of the block does every
+ * shares-th segment that is not empty. */
 typedef struct {
     gs_ctx_t mine; /* this thread in its part of the block */
     uint32_t share, shares, at;
@@ -423,8 +423,8 @@ GS_FN void gs_x_put(gs_ctx_t c, const gpusym_work_t *w, bool push, bool own, boo
         }
         const uint64_t bytes = gs_x_part(c, w, w->send[p].bytes, w->chunk, t, &from);
         if (0 != bytes && (0 != q || all || !gs_x_own_aligned(w, from, bytes))) {
-            gs_copy(segments.mine, (char *)w->peer[push ? p : w->rank] + gs_x_at(c, w, t, push ? w->rank : p),
-                    (const char *)w->in + w->send[p].off + from, bytes);
+            gs_copy(segments.mine, (char *) w->peer[push ? p : w->rank] + gs_x_at(c, w, t, push ? w->rank : p),
+                    (const char *) w->in + w->send[p].off + from, bytes);
         }
     }
 }
@@ -446,8 +446,8 @@ GS_FN void gs_x_copy_out(gs_ctx_t c, const gpusym_work_t *w, uint32_t t)
         if (p == w->rank) {
             gs_x_own(segments.mine, w, from, bytes);
         } else {
-            gs_copy(segments.mine, (char *)w->out + w->recv[p].off + from,
-                    (const char *)w->peer[w->rank] + gs_x_at(c, w, t, p), bytes);
+            gs_copy(segments.mine, (char *) w->out + w->recv[p].off + from,
+                    (const char *) w->peer[w->rank] + gs_x_at(c, w, t, p), bytes);
         }
     }
 }
@@ -462,11 +462,11 @@ GS_FN void gs_x_reduce(gs_ctx_t c, gs_kernel_t kernel, bool push, uint32_t t)
         push ? GS_FROM_OWN : GS_FROM_SLOTS,
         gs_x_at(c, w, t, push ? 0 : w->rank),
         push ? w->stage_bytes : 0,
-        gs_x_own_aligned(w, from, bytes) ? (const char *)w->in + w->send[w->rank].off + from : NULL,
+        gs_x_own_aligned(w, from, bytes) ? (const char *) w->in + w->send[w->rank].off + from : NULL,
     };
     const gs_to_t o = {GS_TO_OUT, 0, w->recv[w->rank].off + from, bytes};
     if (0 != bytes && w->src_first < w->src_end) {
-        gs_reduce(c, kernel, &f, &o, (uint32_t)gs_lines(bytes));
+        gs_reduce(c, kernel, &f, &o, (uint32_t) gs_lines(bytes));
     }
 }
 
@@ -475,9 +475,9 @@ GS_FN void gs_xstmc_put(gs_ctx_t c, const gpusym_work_t *w, uint32_t t)
 {
     uint64_t from;
     const uint64_t bytes = gs_x_part(c, w, w->send[w->rank].bytes, w->chunk, t, &from);
-    const char *in = (const char *)w->in + w->send[w->rank].off + from;
-    const uint32_t align = gs_align(in), n = (uint32_t)gs_lines(bytes);
-    char *to = (char *)w->mc + gs_x_at(c, w, t, w->rank);
+    const char *in = (const char *) w->in + w->send[w->rank].off + from;
+    const uint32_t align = gs_align(in), n = (uint32_t) gs_lines(bytes);
+    char *to = (char *) w->mc + gs_x_at(c, w, t, w->rank);
 
     for (uint32_t i = c.thread; i < n; i += c.nthreads * GS_PACKS) {
         gs_pack_t v[GS_PACKS] = {{{0, 0}}};
@@ -501,7 +501,7 @@ GS_FN void gs_x_reduce_mc(gs_ctx_t c, const gpusym_work_t *w, uint32_t t)
 {
     uint64_t from;
     const uint64_t bytes = gs_x_part(c, w, w->recv[w->rank].bytes, w->chunk, t, &from);
-    gs_mc_reduce(c, w, gs_x_at(c, w, t, w->rank), 0, w->recv[w->rank].off + from, bytes, (uint32_t)gs_lines(bytes));
+    gs_mc_reduce(c, w, gs_x_at(c, w, t, w->rank), 0, w->recv[w->rank].off + from, bytes, (uint32_t) gs_lines(bytes));
 }
 
 /* Chunk t leaves the user's input. form: GS_LD, GS_ST, GS_MC. */
@@ -533,8 +533,8 @@ GS_FN void gs_xchg_take(gs_ctx_t c, gs_kernel_t kernel, uint32_t form, uint32_t 
 GS_FN void gs_xchg(gs_ctx_t c, gs_kernel_t kernel, uint32_t form)
 {
     const gpusym_work_t *const w = kernel.w;
-    const uint32_t chunks = (uint32_t)((w->span + w->chunk - 1) / w->chunk);
-    uint32_t status = GS_MC == form ? gs_mc_ready(w) : (uint32_t)GPUSYM_STATUS_OK;
+    const uint32_t chunks = (uint32_t) ((w->span + w->chunk - 1) / w->chunk);
+    uint32_t status = GS_MC == form ? gs_mc_ready(w) : (uint32_t) GPUSYM_STATUS_OK;
 
     for (uint32_t t = 0; t <= chunks && GPUSYM_STATUS_OK == status; t++) {
         if (t < chunks) {
@@ -572,11 +572,11 @@ GS_FN void gs_x_z(gs_ctx_t c, const gpusym_work_t *w, bool push)
         if (0 == q) {
             gs_x_own(segments.mine, w, from, bytes);
         } else if (push) {
-            gs_copy(segments.mine, (char *)w->peer_out[p] + w->remote_off[p] + from,
-                    (const char *)w->in + w->send[p].off + from, bytes);
+            gs_copy(segments.mine, (char *) w->peer_out[p] + w->remote_off[p] + from,
+                    (const char *) w->in + w->send[p].off + from, bytes);
         } else {
-            gs_copy(segments.mine, (char *)w->out + w->recv[p].off + from,
-                    (const char *)w->peer_in[p] + w->remote_off[p] + from, bytes);
+            gs_copy(segments.mine, (char *) w->out + w->recv[p].off + from,
+                    (const char *) w->peer_in[p] + w->remote_off[p] + from, bytes);
         }
     }
     gs_finish(c, w, gs_barrier(c, w, w->epoch));
@@ -590,7 +590,7 @@ GS_FN void gs_xld_r_z(gs_ctx_t c, gs_kernel_t kernel)
     for (uint32_t t = 0; 0 != (bytes = gs_x_part(c, w, mine, w->chunk, t, &from)); t++) {
         const gs_from_t f = {GS_FROM_REMOTE, from, 0, NULL};
         const gs_to_t o = {GS_TO_OUT, 0, w->recv[w->rank].off + from, bytes};
-        gs_reduce(c, kernel, &f, &o, (uint32_t)gs_lines(bytes));
+        gs_reduce(c, kernel, &f, &o, (uint32_t) gs_lines(bytes));
     }
     gs_finish(c, w, gs_barrier(c, w, w->epoch));
 }

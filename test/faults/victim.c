@@ -20,7 +20,7 @@
     "[--seed N] [--calls N] [--kinds KIND] [--most COUNT] [--dir DIR: leaves DIR/pid.RANK and DIR/died]\n"            \
     "    [--rank N: of it ...] [--kill CALL: dies instead of this call] [--kill-after MS: dies then, from the first " \
     "call on]\n"                                                                                                      \
-    "    [--mismatch CALL: gives one element more in this call]\n"                                                      \
+    "    [--mismatch CALL: gives one element more in this call]\n"                                                    \
     "    [--coll NAME|all [--mode blocking|nonblocking|persistent]: calls of each, of up to COUNT elements]"
 
 static char died[4096]; /* the file that is made just before dying; "" for none */
@@ -79,8 +79,8 @@ static bool has_kernels(enum coll_id id)
 }
 
 /* The series of --coll: short, middling and long messages by turns. */
-static void other_collectives(check_t *t, const char *name, const char *mode, const ref_case_t *c, int kind, uint64_t calls,
-                              uint64_t most)
+static void other_collectives(check_t *t, const char *name, const char *mode, const ref_case_t *c, int kind,
+                              uint64_t calls, uint64_t most)
 {
     const uint64_t counts[] = {1, most / 100 + 1, most};
     coll_store_t *store = coll_store_new();
@@ -89,7 +89,7 @@ static void other_collectives(check_t *t, const char *name, const char *mode, co
     coll_comm_of(&world, MPI_COMM_WORLD, "MPI_COMM_WORLD");
     for (uint64_t i = 0; i < calls * COLL_COUNT; i++) {
         coll_call_t call = {.comm = &world,
-                            .coll = (enum coll_id) (i % COLL_COUNT),
+                            .coll = (enum coll_id)(i % COLL_COUNT),
                             .type = c->type,
                             .op = c->op,
                             .count = (size_t) counts[i / COLL_COUNT % 3],

@@ -3,12 +3,12 @@
  *
  * mpirun test: the bits of a reduction depend on nothing but the ranks' elements: every algorithm that reduces by
  * itself, with every chunk, number of blocks and threads, straight between the users' buffers or not, in place or not,
- * at any alignment, and cut into two calls anywhere, gives those of ((a0 op a1) op a2) op ..., computed here one element
- * at a time. The elements' sums and products come out otherwise in any other order.
+ * at any alignment, and cut into two calls anywhere, gives those of ((a0 op a1) op a2) op ..., computed here one
+ * element at a time. The elements' sums and products come out otherwise in any other order.
  *
- * With coll_gpusym_reproducible the algorithms in which the switch reduces, and the rings, chains and trees that reduce, are
- * not to be had, even by name. Without they are tested to run, where the team has what they want: their bits come of another
- * order.
+ * With coll_gpusym_reproducible the algorithms in which the switch reduces, and the rings, chains and trees that
+ * reduce, are not to be had, even by name. Without they are tested to run, where the team has what they want: their
+ * bits come of another order.
  */
 #include <math.h>
 #include <mpi.h>
@@ -22,17 +22,17 @@
 
 #define USAGE "[--seed N] [--rounds N] [--count ELEMENTS]"
 #define RANKS_MAX 32
-#define ALIGNMENTS 64 /* bytes that a buffer may be moved by */
+#define ALIGNMENTS 64             /* bytes that a buffer may be moved by */
 #define MAPPED ((size_t) 2 << 20) /* allocations of so many bytes can be mapped by peers, on GPUs too */
-#define NEVER (1u << 30) /* a coll_gpusym_zero_copy_min that nothing here reaches */
+#define NEVER (1u << 30)          /* a coll_gpusym_zero_copy_min that nothing here reaches */
 
 /* What is tested, with the name in the component's variables. */
-#define COLLECTIVES(X)                                 \
-    X(ALLREDUCE, allreduce)                            \
-    X(REDUCE, reduce)                                  \
-    X(REDUCE_SCATTER, reduce_scatter)                  \
-    X(REDUCE_SCATTER_BLOCK, reduce_scatter_block)      \
-    X(SCAN, scan)                                      \
+#define COLLECTIVES(X)                            \
+    X(ALLREDUCE, allreduce)                       \
+    X(REDUCE, reduce)                             \
+    X(REDUCE_SCATTER, reduce_scatter)             \
+    X(REDUCE_SCATTER_BLOCK, reduce_scatter_block) \
+    X(SCAN, scan)                                 \
     X(EXSCAN, exscan)
 
 typedef struct {
@@ -50,8 +50,8 @@ typedef struct {
     const char *name;
     MPI_Datatype type;
     MPI_Op op;
-    bool twice;      /* f64, else f32 */
-    size_t scalars;  /* of an element */
+    bool twice;     /* f64, else f32 */
+    size_t scalars; /* of an element */
 } data_t;
 
 /* One call, or the same in two parts. */
@@ -68,8 +68,8 @@ typedef struct {
 typedef struct {
     check_t t;
     int me, n;
-    size_t count;                   /* elements of the message */
-    unsigned char *in, *out;        /* device memory */
+    size_t count;                    /* elements of the message */
+    unsigned char *in, *out;         /* device memory */
     unsigned char *own, *want, *got; /* images */
     size_t room;
 } bits_t;
@@ -243,12 +243,13 @@ static bool run_case(bits_t *b, const case_t *c, bool compare)
 
 static void say(const bits_t *b, const case_t *c, const char *algorithm, const char *what)
 {
-    fprintf(stderr,
-            "bits: FAIL on rank %d: %s %s: %s %s, chunk %u, %u blocks of %u threads, zero copy from %u, %scut at %zu of "
-            "%zu, offsets %zu and %zu, root %d, seed %llu: %s\n",
-            b->me, c->coll->name, algorithm, c->data->name, MPI_SUM == c->data->op ? "sum" : "product", c->chunk,
-            c->blocks, c->threads, c->least, c->in_place ? "in place, " : "", c->cut, b->count, c->in_at, c->out_at,
-            c->root, (unsigned long long) c->seed, what);
+    fprintf(
+        stderr,
+        "bits: FAIL on rank %d: %s %s: %s %s, chunk %u, %u blocks of %u threads, zero copy from %u, %scut at %zu of "
+        "%zu, offsets %zu and %zu, root %d, seed %llu: %s\n",
+        b->me, c->coll->name, algorithm, c->data->name, MPI_SUM == c->data->op ? "sum" : "product", c->chunk, c->blocks,
+        c->threads, c->least, c->in_place ? "in place, " : "", c->cut, b->count, c->in_at, c->out_at, c->root,
+        (unsigned long long) c->seed, what);
 }
 
 /* The details that are drawn; x is the same on all ranks, and so must all be but the offsets. */
@@ -258,7 +259,7 @@ static void draw(const bits_t *b, case_t *c, uint64_t x)
     const uint64_t own = ref_mix(x + 7 * (uint64_t) b->me);
 
     c->seed = x;
-    c->threads = (unsigned[]) {0, 32, 96, 256}[x % 4];
+    c->threads = (unsigned[]){0, 32, 96, 256}[x % 4];
     c->root = (int) ((x >> 8) % (uint64_t) b->n);
     c->cut = 0 == (x >> 16) % 3 ? 0 : (x >> 20) % (b->count + 1);
     if (GPUSYM_COLL_REDUCE_SCATTER_BLOCK == c->coll->id) {
@@ -278,7 +279,8 @@ static bool unmapped(const case_t *c, size_t a)
 /* reproducible: the algorithm must not run if it has another order than the ranks', another must; else it must run. */
 static void one_case(bits_t *b, case_t *c, size_t a, bool reproducible)
 {
-    const bool ordered = gpusym_algorithm_reproducible((unsigned) a), refused = (reproducible && !ordered) || unmapped(c, a);
+    const bool ordered = gpusym_algorithm_reproducible((unsigned) a),
+               refused = (reproducible && !ordered) || unmapped(c, a);
     const unsigned calls = (c->cut > 0) + (b->count > c->cut);
     unsigned long long ran, native, rose;
     char name[64];
@@ -301,8 +303,8 @@ static void one_case(bits_t *b, case_t *c, size_t a, bool reproducible)
     check_result(&b->t, ok);
 }
 
-/* An algorithm with one kind of data: all chunks, blocks, ways, in place and not; few of them where no bits are compared, or
- * those of the table's algorithm. */
+/* An algorithm with one kind of data: all chunks, blocks, ways, in place and not; few of them where no bits are
+ * compared, or those of the table's algorithm. */
 static void cases(bits_t *b, const coll_t *coll, const data_t *data, size_t a, bool reproducible, uint64_t x)
 {
     static const unsigned chunks[] = {0, 512, 16384}, blocks[] = {0, 1, 3}, least[] = {1, NEVER};
@@ -354,10 +356,12 @@ static bool wanted(size_t a, const data_t *data, const has_t *has)
 
 static void say_what_is_had(bits_t *b, const has_t *has)
 {
-    const bool rings = is_had(b, "ring_simple"), wrong = has->reproducible ? rings || has->multicast || has->ll128 : !rings;
+    const bool rings = is_had(b, "ring_simple"),
+               wrong = has->reproducible ? rings || has->multicast || has->ll128 : !rings;
 
     if (wrong) {
-        fprintf(stderr, "bits: FAIL on rank %d: with coll_gpusym_reproducible=%d: multicast %d, rings %d, with LL128 %d\n",
+        fprintf(stderr,
+                "bits: FAIL on rank %d: with coll_gpusym_reproducible=%d: multicast %d, rings %d, with LL128 %d\n",
                 b->me, has->reproducible, has->multicast, rings, has->ll128);
     }
     check_result(&b->t, !wrong);

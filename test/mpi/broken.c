@@ -1,11 +1,11 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * After a failure.  Run with coll_gpusym_sim_host=1, so that ordinary memory goes to the kernels, and a fault that breaks
- * some call on one rank (coll_gpusym_sim_fail=launch:10@1), on 3 ranks: from then on every call on that communicator must
- * report an error on every rank, none may succeed with a wrong result, and other communicators must work on.  With
- * --threads under MPI_THREAD_MULTIPLE, where a failed call
- * must also give its turn back.  Also here: data whose first byte lies elsewhere than the buffer argument.
+ * After a failure.  Run with coll_gpusym_sim_host=1, so that ordinary memory goes to the kernels, and a fault that
+ * breaks some call on one rank (coll_gpusym_sim_fail=launch:10@1), on 3 ranks: from then on every call on that
+ * communicator must report an error on every rank, none may succeed with a wrong result, and other communicators must
+ * work on.  With --threads under MPI_THREAD_MULTIPLE, where a failed call must also give its turn back.  Also here:
+ * data whose first byte lies elsewhere than the buffer argument.
  */
 #include <mpi.h>
 #include <stdbool.h>
@@ -77,9 +77,9 @@ static void after_a_failure(int *in, int *out)
 
 static void sum(void *in, void *inout, int *n, MPI_Datatype *type)
 {
-    (void)type;
+    (void) type;
     for (int i = 0; i < *n * SPREAD; i++) {
-        ((int *)inout)[i] += ((int *)in)[i];
+        ((int *) inout)[i] += ((int *) in)[i];
     }
 }
 

@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * A collective call; what a rank's two buffers hold before and after it, and how it is said to MPI. Pure functions of the
- * call: every rank computes what its peers send.
+ * A collective call; what a rank's two buffers hold before and after it, and how it is said to MPI. Pure functions of
+ * the call: every rank computes what its peers send.
  */
 #ifndef TEST_MPI_COLL_LAYOUT_H
 #define TEST_MPI_COLL_LAYOUT_H

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * mpirun test: many nonblocking all-reduces in flight, on host and on device memory, begun by every rank before any is
- * waited for; each must be right. What they cost together must not grow with the square of their number: the test's time
- * limit (test/run.sh) is a fraction of what that would take.
+ * waited for; each must be right. What they cost together must not grow with the square of their number: the test's
+ * time limit (test/run.sh) is a fraction of what that would take.
  */
 #include <mpi.h>
 #include <stdio.h>

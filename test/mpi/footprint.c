@@ -63,10 +63,13 @@ static bool call(const foot_t *f, enum gpusym_collective coll, MPI_Comm comm, si
 /* As the component's variables call it. */
 static const char *name_of(enum gpusym_collective coll)
 {
-    static const char *const names[] = {
-        [GPUSYM_COLL_ALLREDUCE] = "allreduce", [GPUSYM_COLL_ALLGATHER] = "allgather",
-        [GPUSYM_COLL_REDUCE_SCATTER_BLOCK] = "reduce_scatter_block", [GPUSYM_COLL_BCAST] = "bcast",
-        [GPUSYM_COLL_REDUCE] = "reduce", [GPUSYM_COLL_ALLTOALL] = "alltoall", [GPUSYM_COLL_SCAN] = "scan"};
+    static const char *const names[] = {[GPUSYM_COLL_ALLREDUCE] = "allreduce",
+                                        [GPUSYM_COLL_ALLGATHER] = "allgather",
+                                        [GPUSYM_COLL_REDUCE_SCATTER_BLOCK] = "reduce_scatter_block",
+                                        [GPUSYM_COLL_BCAST] = "bcast",
+                                        [GPUSYM_COLL_REDUCE] = "reduce",
+                                        [GPUSYM_COLL_ALLTOALL] = "alltoall",
+                                        [GPUSYM_COLL_SCAN] = "scan"};
 
     return names[coll];
 }

@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * mpirun test: buffers that the program has freed keep no GPU memory. Peers map them for zero copy; once a communicator is
- * freed, the owners have noticed, and once the next one is, no peer maps them any more.
+ * mpirun test: buffers that the program has freed keep no GPU memory. Peers map them for zero copy; once a communicator
+ * is freed, the owners have noticed, and once the next one is, no peer maps them any more.
  */
 #include <mpi.h>
 #include <stdio.h>

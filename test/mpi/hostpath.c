@@ -17,7 +17,7 @@
 #include "test/mpi/coll_layout.h"
 
 #define COUNT 2 /* elements of a message or of a block */
-#define TOGETHER                                                                                        \
+#define TOGETHER \
     8 /* calls between two barriers: no rank runs so far ahead that another makes it wait inside gpusym \
        */
 

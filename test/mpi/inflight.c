@@ -316,8 +316,8 @@ static void freed(flight_t *f, enum coll_mode mode)
     drop_all(f);
 }
 
-/* A barrier may not overtake the calls that wait for their turn: the library tells a communicator's calls apart by counting
- * them. On rank 0 nothing waits, on the others all does. */
+/* A barrier may not overtake the calls that wait for their turn: the library tells a communicator's calls apart by
+ * counting them. On rank 0 nothing waits, on the others all does. */
 static void barriers(flight_t *f)
 {
     enum { PIECE = 16, TIMES = 3 };
@@ -325,7 +325,8 @@ static void barriers(flight_t *f)
     const size_t bytes = (size_t) n * PIECE * sizeof(int);
     int *image = calloc(2, bytes), *counts = malloc(2 * sizeof(int) * (size_t) n), *displs = counts + n;
     MPI_Datatype *types = malloc(sizeof(*types) * (size_t) n);
-    int *send = mem_alloc(f->kind, bytes), *recv = mem_alloc(f->kind, bytes), *sum = mem_alloc(f->kind, 2 * sizeof(int));
+    int *send = mem_alloc(f->kind, bytes), *recv = mem_alloc(f->kind, bytes),
+        *sum = mem_alloc(f->kind, 2 * sizeof(int));
     bool right = true;
 
     for (int i = 0; i < n; i++) {

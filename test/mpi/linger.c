@@ -2,10 +2,11 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * mpirun test: kernels that stay (coll_gpusym_linger) are left just as the next call comes. Small all-reduces, most of
- * them in place, where one that is done twice, or not at all, shows in the sum; between them pauses of up to twice as long
- * as a kernel stays, on every rank another; on several communicators, and with other calls between: of other collectives, now
- * and then, or some of one kind and length that a kernel of theirs can serve, of which some end on one rank before the
- * others have begun; and in the host's memory, of all ranks or of one: others may have rung for those before they knew.
+ * them in place, where one that is done twice, or not at all, shows in the sum; between them pauses of up to twice as
+ * long as a kernel stays, on every rank another; on several communicators, and with other calls between: of other
+ * collectives, now and then, or some of one kind and length that a kernel of theirs can serve, of which some end on one
+ * rank before the others have begun; and in the host's memory, of all ranks or of one: others may have rung for those
+ * before they knew.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -18,8 +19,8 @@
 #define COMMS 3
 /* Microseconds: calls must have come in time for such a stay. */
 #define LONG_US 300
-/* Calls one after the other that may be of one other collective; and so many, of which a kernel of theirs must have served
- * some. */
+/* Calls one after the other that may be of one other collective; and so many, of which a kernel of theirs must have
+ * served some. */
 #define RUN 12
 #define MANY 1000
 
@@ -49,8 +50,12 @@ static int kind_of(const linger_t *l, uint64_t x)
 static const struct {
     enum coll_id id;
     const char *name;
-} others[] = {{COLL_ALLGATHER, "allgather"}, {COLL_BCAST, "bcast"},     {COLL_REDUCE, "reduce"},
-              {COLL_ALLTOALLV, "alltoallv"}, {COLL_SCATTER, "scatter"}, {COLL_REDUCE_SCATTER_BLOCK, "reduce_scatter_block"},
+} others[] = {{COLL_ALLGATHER, "allgather"},
+              {COLL_BCAST, "bcast"},
+              {COLL_REDUCE, "reduce"},
+              {COLL_ALLTOALLV, "alltoallv"},
+              {COLL_SCATTER, "scatter"},
+              {COLL_REDUCE_SCATTER_BLOCK, "reduce_scatter_block"},
               {COLL_SCAN, "scan"}};
 #define OTHERS (sizeof others / sizeof others[0])
 

@@ -5,7 +5,8 @@
  * itself and with each of its algorithms asked for, on MPI_COMM_WORLD, its ranks reversed, and its halves: the results
  * are right, and on whole MPI_COMM_WORLD the counters say that it went where it should:
  *   --reach all     every rank reaches every other: natively
- *   --reach rings   some do not, but there is a ring of those that do: natively what rings and chains can do; else staged
+ *   --reach rings   some do not, but there is a ring of those that do: natively what rings and chains can do; else
+ *                   staged
  *   --reach none    there is no ring either: staged
  *   --no-ll128      some link is no NVLink, so that LL128 is not to be had
  */
@@ -78,7 +79,7 @@ static void make(links_t *l, const coll_comm_t *comm, unsigned coll, size_t coun
     const uint64_t n = l->calls++;
     coll_call_t call = {.comm = comm,
                         .coll = colls[coll],
-                        .mode = (enum coll_mode) (n % COLL_MODES),
+                        .mode = (enum coll_mode)(n % COLL_MODES),
                         .type = ref_type_find(data[n % 3].type),
                         .op = ref_op_find(data[n % 3].op),
                         .count = count,

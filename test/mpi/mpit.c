@@ -67,7 +67,8 @@ bool mpit_get(const char *name, unsigned *value)
         return false;
     }
     /* A flag may be an int or one byte; the rest stays 0. */
-    ok = (MPI_INT == type || MPI_UNSIGNED == type || MPI_C_BOOL == type) && MPI_SUCCESS == MPI_T_cvar_read(handle, value);
+    ok = (MPI_INT == type || MPI_UNSIGNED == type || MPI_C_BOOL == type) &&
+         MPI_SUCCESS == MPI_T_cvar_read(handle, value);
     MPI_T_cvar_handle_free(&handle);
     return ok;
 }
@@ -95,7 +96,8 @@ bool mpit_choose(const char *name, const char *word)
     return found && mpit_set(name, (unsigned) value);
 }
 
-/* The handle of a counter, made once and kept: Open MPI counts from when a handle is made. NULL: there is no such one. */
+/* The handle of a counter, made once and kept: Open MPI counts from when a handle is made. NULL: there is no such
+ * one. */
 static const MPI_T_pvar_handle *counter_handle(MPI_T_pvar_session session, const char *name)
 {
     static struct {

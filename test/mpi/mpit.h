@@ -21,8 +21,8 @@ bool mpit_set(const char *name, unsigned value);
 bool mpit_choose(const char *name, const char *word);
 /* Reads a control variable that is a number or a flag. False: there is none. */
 bool mpit_get(const char *name, unsigned *value);
-/* Reads a counter of the component, "coll_gpusym_bcast_native_st": what it has risen since the first time it was read here.
- * False: there is none. */
+/* Reads a counter of the component, "coll_gpusym_bcast_native_st": what it has risen since the first time it was read
+ * here. False: there is none. */
 bool mpit_counter(const char *name, unsigned long long *value);
 
 /* The algorithms as these variables name them ("st", of GPUSYM_COLL_BCAST, by the code GPUSYM_F_RSXST_AGXST), by their

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * mpirun test: vectors of all kinds (rows of equal length and distance) in device memory, in the collectives that move
- * data: packed and unpacked by the GPU, so counted as native; what is not regular goes through the host. The ranks say the
- * same data by different datatypes: one sends a vector, another receives plain elements. The gaps stay as they are.
+ * data: packed and unpacked by the GPU, so counted as native; what is not regular goes through the host. The ranks say
+ * the same data by different datatypes: one sends a vector, another receives plain elements. The gaps stay as they are.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -99,7 +99,7 @@ static MPI_Datatype make_behind(MPI_Datatype base, MPI_Aint size)
     MPI_Datatype inner, made;
 
     MPI_Type_vector(4, 3, 5, base, &inner);
-    MPI_Type_create_hindexed(1, (int[]) {1}, &at, inner, &made);
+    MPI_Type_create_hindexed(1, (int[]){1}, &at, inner, &made);
     MPI_Type_free(&inner);
     return resized(made, 20 * size);
 }
@@ -117,7 +117,7 @@ static MPI_Datatype make_indexed(MPI_Datatype base, MPI_Aint size)
 {
     MPI_Datatype made;
 
-    MPI_Type_indexed(3, (int[]) {5, 3, 4}, (int[]) {0, 6, 10}, base, &made);
+    MPI_Type_indexed(3, (int[]){5, 3, 4}, (int[]){0, 6, 10}, base, &made);
     return resized(made, 15 * size);
 }
 
@@ -162,7 +162,8 @@ typedef struct {
 
 static unsigned char content(const pack_t *k, int from, int to, size_t i)
 {
-    return (unsigned char) (ref_mix(k->seed + ((uint64_t) from * 64 + (uint64_t) to) * 1000000007u + i / 8) >> (i % 8 * 8));
+    return (unsigned char) (ref_mix(k->seed + ((uint64_t) from * 64 + (uint64_t) to) * 1000000007u + i / 8) >>
+                            (i % 8 * 8));
 }
 
 static void *need(void *p)
@@ -228,8 +229,8 @@ static bool right(const pack_t *k, const side_t *s, const char *which)
         i++;
     }
     if (i < s->bytes) {
-        fprintf(stderr, "pack: FAIL on rank %d: the %s buffer has %02x in place of %02x at byte %ld\n", k->me, which, got[i],
-                s->image[i], (long) i - (long) s->off);
+        fprintf(stderr, "pack: FAIL on rank %d: the %s buffer has %02x in place of %02x at byte %ld\n", k->me, which,
+                got[i], s->image[i], (long) i - (long) s->off);
     }
     free(got);
     return i == s->bytes;
@@ -237,7 +238,7 @@ static bool right(const pack_t *k, const side_t *s, const char *which)
 
 static bool has_send(const pack_t *k)
 {
-    return SCATTER == k->coll ? k->me == k->root
+    return SCATTER == k->coll  ? k->me == k->root
            : GATHER == k->coll ? !(k->in_place && k->me == k->root)
            : BCAST == k->coll  ? false
                                : !k->in_place;
@@ -330,8 +331,8 @@ static bool to_be_native(const pack_t *k)
 static void say(const pack_t *k, const char *what)
 {
     fprintf(stderr, "pack: FAIL on rank %d: %s%s, root %d%s, %zu elements of %d x %zu bytes, %s to %s, seed %llu: %s\n",
-            k->me, k->nonblocking ? "nonblocking " : "", names[k->coll], k->root, k->in_place ? ", in place" : "", k->count,
-            ITEMS, k->size, k->send.shape->name, k->recv.shape->name, (unsigned long long) k->seed, what);
+            k->me, k->nonblocking ? "nonblocking " : "", names[k->coll], k->root, k->in_place ? ", in place" : "",
+            k->count, ITEMS, k->size, k->send.shape->name, k->recv.shape->name, (unsigned long long) k->seed, what);
 }
 
 static void one(pack_t *k)
@@ -372,7 +373,7 @@ static void draw(pack_t *k, uint64_t x, size_t most)
     bool root;
 
     k->seed = x;
-    k->coll = (enum coll) ((x >> 4) % COLLS);
+    k->coll = (enum coll)((x >> 4) % COLLS);
     k->root = (int) ((x >> 12) % n);
     k->in_place = 0 == (x >> 20) % 4 && BCAST != k->coll;
     k->nonblocking = 0 == (x >> 24) % 3;

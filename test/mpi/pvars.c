@@ -38,13 +38,9 @@ enum {
 
 /* NULL: an algorithm of another collective. */
 static const char *const names[COUNTERS] = {
-    "native",
-    "staged",
-    "forwarded",
-    "zero_copy", /* of the native ones, beside the algorithms: in no sum */
-    "resident", /* likewise */
-    "late",
-    "native_copy",
+    "native",   "staged",      "forwarded", "zero_copy", /* of the native ones, beside the algorithms: in no sum */
+    "resident",                                          /* likewise */
+    "late",     "native_copy",
 #define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) \
     GPUSYM_COLL_##coll == GPUSYM_COLL_ALLREDUCE ? "native_" #name : NULL,
 #include "kernels/kernels.def"

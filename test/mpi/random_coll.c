@@ -5,9 +5,9 @@
  * memory per rank, offsets, communicator, all drawn from a printed seed, alike on every rank. Several calls are in
  * flight on one and on several communicators; every rank ends them in an order of its own, by MPI_Wait, MPI_Test,
  * MPI_Waitany and MPI_Waitall. --threads: so in several threads at the same time, each with communicators of its own.
- * --makes: while calls are in flight, communicators are made of theirs (MPI_Comm_idup, which itself is in flight beside any
- * calls, MPI_Comm_split, MPI_Comm_create_group), used and freed, and MPI_Ibarrier is called.
- * --ran: of collectives with these algorithms alone, which the parameters force: no GPU call of theirs may have had another.
+ * --makes: while calls are in flight, communicators are made of theirs (MPI_Comm_idup, which itself is in flight beside
+ * any calls, MPI_Comm_split, MPI_Comm_create_group), used and freed, and MPI_Ibarrier is called. --ran: of collectives
+ * with these algorithms alone, which the parameters force: no GPU call of theirs may have had another.
  */
 #include <mpi.h>
 #include <pthread.h>
@@ -19,7 +19,8 @@
 #include "test/mpi/mpit.h"
 #include "test/mpi/stream.h"
 
-#define USAGE "[--seed N] [--n CALLS] [--max COUNT] [--kinds LIST] [--threads N] [--makes] [--coll NAME] [--ran ALGORITHM,...]"
+#define USAGE \
+    "[--seed N] [--n CALLS] [--max COUNT] [--kinds LIST] [--threads N] [--makes] [--coll NAME] [--ran ALGORITHM,...]"
 #define COMMS 8
 #define COMMS_LIFE 150 /* calls after which other communicators are made */
 #define SLOTS 6        /* calls in flight */
@@ -50,9 +51,9 @@ typedef struct {
     slot_t slots[SLOTS];
     bool makes;
     making_t making;
-    MPI_Request barrier;  /* or MPI_REQUEST_NULL */
+    MPI_Request barrier;      /* or MPI_REQUEST_NULL */
     size_t calls, done, most; /* checked calls: wanted, so far; elements */
-    bool not[COLL_COUNT];     /* collectives that are left out */
+    bool not [COLL_COUNT];    /* collectives that are left out */
     const int *kinds;
     int nkinds;
 } worker_t;
@@ -110,7 +111,7 @@ static void draw_call(worker_t *w, coll_call_t *call)
     memset(call, 0, sizeof(*call));
     do {
         call->coll = (enum coll_id) stream_below(s, COLL_COUNT);
-    } while (w->not[call->coll]);
+    } while (w->not [call->coll]);
     do { /* each collective as often as the others, whatever it allows */
         call->comm = &w->comms[stream_below(s, COMMS)];
         mode = stream_below(s, 8);
@@ -395,20 +396,20 @@ static bool listed(const char *list, const char *word)
 }
 
 /* Leaves out all but one collective, or those with one of the algorithms. False: that leaves none. */
-static bool leave_out(bool *not, const char *name, const char *ran)
+static bool leave_out(bool * not, const char *name, const char *ran)
 {
     bool any = false;
 
     for (int id = 0; id < COLL_COUNT; id++) {
-        not[id] = NULL != ran || (NULL != name && 0 != strcmp(name, coll_name((enum coll_id) id)));
+        not [id] = NULL != ran || (NULL != name && 0 != strcmp(name, coll_name((enum coll_id) id)));
     }
     for (size_t a = 0; NULL != ran && a < GPUSYM_ALG_COUNT; a++) {
         if (listed(ran, mpit_algorithms[a].name)) {
-            not[coll_of[mpit_algorithms[a].coll]] = false;
+            not [coll_of[mpit_algorithms[a].coll]] = false;
         }
     }
     for (int id = 0; id < COLL_COUNT; id++) {
-        any = any || !not[id];
+        any = any || !not [id];
     }
     return any;
 }
@@ -523,7 +524,10 @@ int main(int argc, char **argv)
     }
     ask_library();
     for (int i = 0; i < nthreads || 0 == i; i++) {
-        w[i] = (worker_t){.s = {.seed = ref_mix(seed + (uint64_t) i)}, .calls = calls, .most = most, .makes = makes,
+        w[i] = (worker_t){.s = {.seed = ref_mix(seed + (uint64_t) i)},
+                          .calls = calls,
+                          .most = most,
+                          .makes = makes,
                           .barrier = MPI_REQUEST_NULL};
         if (!leave_out(w[i].not, name, ran)) {
             fprintf(stderr, "random_coll: there is no such collective\n");

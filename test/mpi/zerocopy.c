@@ -1,9 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * mpirun test: large messages straight between the users' buffers, which are freed and allocated again all the time, so that
- * what was once a peer's buffer is often another one at the same address: it must never be read or written by an old
- * mapping. More buffers are alive than the component lists for its peers (with coll_gpusym_reg_limit); several
+ * mpirun test: large messages straight between the users' buffers, which are freed and allocated again all the time, so
+ * that what was once a peer's buffer is often another one at the same address: it must never be read or written by an
+ * old mapping. More buffers are alive than the component lists for its peers (with coll_gpusym_reg_limit); several
  * communicators, with the ranks in other orders, share them; other kinds of memory come and go between them.
  *
  * That a call went by zero copy is asserted by its counter, of every call that all ranks know to be fit for it: whose
@@ -22,11 +22,12 @@
 #include "test/mpi/mpit.h"
 
 #define USAGE "[--seed N] [--n CALLS] [--kinds LIST] [--least BYTES] [--most BYTES] [--import-fails]"
-#define STORES 5      /* sets of buffers: more than coll_gpusym_reg_limit=3 lists */
-#define NOISE 8       /* allocations that are only there to move the others' addresses */
-#define LEAST (32u << 10) /* default of --least: on GPUs 2 MiB a rank, since smaller allocations cannot be mapped by peers */
+#define STORES 5 /* sets of buffers: more than coll_gpusym_reg_limit=3 lists */
+#define NOISE 8  /* allocations that are only there to move the others' addresses */
+#define LEAST \
+    (32u << 10) /* default of --least: on GPUs 2 MiB a rank, since smaller allocations cannot be mapped by peers */
 #define COMMS_MAX 4
-#define PLACES 40     /* buffers that are one after the other at the same place */
+#define PLACES 40 /* buffers that are one after the other at the same place */
 
 /* With the algorithms that have a form without staging, and whether they have none in place. */
 static const struct {
@@ -258,8 +259,8 @@ static void same_place(zero_t *z, int kind)
             wrong += image[k] != i * z->t.nranks + (int) k * (z->t.nranks * (z->t.nranks + 1) / 2);
         }
         if (wrong > 0) {
-            fprintf(stderr, "zerocopy: FAIL on rank %d: buffer %d at %p: %d of %zu elements\n", z->t.rank, i, (void *) p,
-                    wrong, n);
+            fprintf(stderr, "zerocopy: FAIL on rank %d: buffer %d at %p: %d of %zu elements\n", z->t.rank, i,
+                    (void *) p, wrong, n);
         }
         check_result(&z->t, 0 == wrong);
         mem_free(kind, p);

@@ -2,10 +2,10 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * The schedule checker: runs the step lists of rings, chains and trees (kernels/schedule.h, over the paths of
- * mca/common/gpusym/topo/rings.h) for any number of ranks, and prints a table of what was run.  For every case: all ranks
- * end; no buffer is written before it was read, or read before it was written; every result has every contribution in
- * it once; ranks send as much as the theory says.  First it sees to it that schedules that are broken on purpose are
- * found.
+ * mca/common/gpusym/topo/rings.h) for any number of ranks, and prints a table of what was run.  For every case: all
+ * ranks end; no buffer is written before it was read, or read before it was written; every result has every
+ * contribution in it once; ranks send as much as the theory says.  First it sees to it that schedules that are broken
+ * on purpose are found.
  *
  *     check [--from N] [--to N] [--threads N] [--seed N] [--report FILE]
  *

@@ -42,8 +42,8 @@ typedef struct {
     uint32_t root;         /* where there is one */
     unsigned which;        /* tree 0 or 1 */
     const uint32_t *order; /* of a ring or chain, NULL: identity; the caller's */
-    /* As LL and LL128 do: a rank says what it has taken only when its next step begins, which is when that may send; else, as
-     * Simple does, at once. */
+    /* As LL and LL128 do: a rank says what it has taken only when its next step begins, which is when that may send;
+     * else, as Simple does, at once. */
     bool late;
     bool shuffled; /* ranks run in a random order, few steps at a time; else one runs as far as it can, then another */
     enum fault fault;

@@ -77,10 +77,10 @@ static struct {
     unsigned fail_at;      /* the n-th call from now on fails, 0: none */
     const char *fail_name; /* ... counting this one only */
     CUresult fail_with;
-    bool busy;              /* streams do not come to an end by themselves */
-    CUresult gone;          /* what all calls return from now on: the driver has been shut down, or its contexts destroyed */
-    bool foreign;           /* IPC handles are another process's */
-    bool lies;              /* calls any memory fit for IPC */
+    bool busy;     /* streams do not come to an end by themselves */
+    CUresult gone; /* what all calls return from now on: the driver has been shut down, or its contexts destroyed */
+    bool foreign;  /* IPC handles are another process's */
+    bool lies;     /* calls any memory fit for IPC */
     int atomics, link_rank; /* of every pair of GPUs: CU_DEVICE_P2P_ATTRIBUTE_ */
 
     /* What it saw. */
@@ -858,7 +858,8 @@ CUresult cuStreamDestroy_v2(CUstream stream)
 /* A flag that is not there yet: nothing behind it is run. */
 static bool fake_waits(CUstream stream, unsigned i)
 {
-    return NULL != stream->op[i].flag && stream->op[i].wait && (int32_t) (*stream->op[i].flag - stream->op[i].number) < 0;
+    return NULL != stream->op[i].flag && stream->op[i].wait &&
+           (int32_t) (*stream->op[i].flag - stream->op[i].number) < 0;
 }
 
 static void fake_run(CUstream stream)

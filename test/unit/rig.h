@@ -408,10 +408,10 @@ typedef struct {
     gpusym_work_t w;
     unsigned kernel;
     uint64_t done;
-    uint8_t *source;  /* what the input was */
-    bool in_place;    /* in is out */
-    bool kept;        /* the input was as it had been when this rank had ended */
-    uint32_t late_us; /* it begins so much later than the others */
+    uint8_t *source;                   /* what the input was */
+    bool in_place;                     /* in is out */
+    bool kept;                         /* the input was as it had been when this rank had ended */
+    uint32_t late_us;                  /* it begins so much later than the others */
     uint64_t in_bytes, out_bytes, sum; /* sum: of the output when this rank had ended */
     buffer_t in, out;
 } part_t;

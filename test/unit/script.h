@@ -5,7 +5,8 @@
  * checked.  A test includes this after it has said what a call is:
  *
  *     call_t                               one call
- *     call_parts(rig, call, part, epoch)   fills the parts of all ranks, from epoch on; returns how many epochs it takes
+ *     call_parts(rig, call, part, epoch)   fills the parts of all ranks, from epoch on; returns how many epochs it
+ *                                          takes
  *     call_right(rig, call, part)          whether it came out right on every rank; says what did not
  *     describe(rig, call, part, number)    prints the call
  */

@@ -452,8 +452,7 @@ static double tree_value(const element_t *e, const call_t *call, uint32_t which,
 {
     gpusym_team_path_t path;
     double acc = get_float(e->type, e->in[rank]);
-    gpusym_team_path((uint32_t) gpusym_algorithm_schedule(call->alg), e->nranks, NULL, which, rank, call->root,
-                      &path);
+    gpusym_team_path((uint32_t) gpusym_algorithm_schedule(call->alg), e->nranks, NULL, which, rank, call->root, &path);
     if (0 != (path.links & 1u << GS_CHILD0)) {
         acc = join(e, tree_value(e, call, which, path.peer[GS_CHILD0]), acc);
     }
@@ -984,7 +983,8 @@ static void expect_end(rig_t *rig, const call_t *call, uint32_t absent, bool abo
 }
 
 /* A rank that stays away: the others end by themselves, and each says for whom it waited. So it is after other calls,
- * and whatever the epoch: no flag and no line of old looks like a new one. The short form takes some of the algorithms. */
+ * and whatever the epoch: no flag and no line of old looks like a new one. The short form takes some of the
+ * algorithms. */
 static void an_absent_rank_is_waited_for(void **state)
 {
     (void) state;

@@ -1,10 +1,11 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of the collectives whose data copy engines send (copies.c, symm_ce.h). The ranks are data of this process: a
- * device that only notes down what is queued, and a machine that then does it, in random order: every stream by itself,
- * or all that a rank has queued in the one order in which it was queued, as a GPU with few hardware queues may. Nothing may
- * stand still, and every byte of the result must be right. A seed as the argument repeats the run that printed it.
+ * Unit tests of the collectives whose data copy engines send (copies.c, symm_ce.h). The ranks are data of this process:
+ * a device that only notes down what is queued, and a machine that then does it, in random order: every stream by
+ * itself, or all that a rank has queued in the one order in which it was queued, as a GPU with few hardware queues may.
+ * Nothing may stand still, and every byte of the result must be right. A seed as the argument repeats the run that
+ * printed it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -152,7 +153,8 @@ static const gpusym_device_t device = {
 
 static uint32_t flag_of(const gpusym_work_t *w, uint32_t row, uint32_t writer)
 {
-    return *(const uint32_t *) ((const char *) w->peer[w->rank] + GPUSYM_FLAGS_OFF + row * GPUSYM_FLAG_ROW + 4 * writer);
+    return *(const uint32_t *) ((const char *) w->peer[w->rank] + GPUSYM_FLAGS_OFF + row * GPUSYM_FLAG_ROW +
+                                4 * writer);
 }
 
 /* Whether a kernel would not wait. */
@@ -172,8 +174,9 @@ static bool kernel_ready(const gpusym_work_t *w)
 
 static bool op_ready(const op_t *op)
 {
-    return OP_KERNEL == op->what ? kernel_ready(op->work)
-                                 : OP_FLAG != op->what || !op->flag.wait || (int32_t) (*op->flag.at - op->flag.value) >= 0;
+    return OP_KERNEL == op->what
+               ? kernel_ready(op->work)
+               : OP_FLAG != op->what || !op->flag.wait || (int32_t) (*op->flag.at - op->flag.value) >= 0;
 }
 
 static void op_do(op_t *op)
@@ -433,14 +436,15 @@ static void call_run(rig_t *rig, const call_t *call, uint32_t chunk, bool one_qu
             bool queued = false;
             assert_int_equal(gpusym_lane_get(&device, &gpus[r], &lane[r]), GPUSYM_SUCCESS);
             assert_int_equal(gpusym_copies_get(&device, &gpus[r], n, &streams[r]), GPUSYM_SUCCESS);
-            assert_int_equal(gpusym_copies_queue(streams[r], lane[r], gpusym_kernel_find(family, call->op, parts[r].w.type),
-                                                 GPUSYM_F_CE, does, &parts[r].w, &queued),
+            assert_int_equal(gpusym_copies_queue(streams[r], lane[r],
+                                                 gpusym_kernel_find(family, call->op, parts[r].w.type), GPUSYM_F_CE,
+                                                 does, &parts[r].w, &queued),
                              GPUSYM_SUCCESS);
             assert_true(queued);
         }
         if (!machine_run(n, one_queue)) {
-            fail_msg("stands still: collective %u, %u ranks, root %u, %lu elements, chunk %u, one queue %d", call->coll, n,
-                     call->root, (unsigned long) call->count[0], chunk, one_queue);
+            fail_msg("stands still: collective %u, %u ranks, root %u, %lu elements, chunk %u, one queue %d", call->coll,
+                     n, call->root, (unsigned long) call->count[0], chunk, one_queue);
         }
     }
     for (uint32_t r = 0; r < n; r++) {
@@ -452,9 +456,10 @@ static void call_run(rig_t *rig, const call_t *call, uint32_t chunk, bool one_qu
             gpusym_copies_put(streams[r]);
             for (uint64_t i = 0; i < out_count(call, n, r); i++) {
                 if (!element_right(call, parts, n, r, i)) {
-                    fail_msg("wrong: collective %u, op %u, type %u, rank %u of %u, root %u, element %lu of %lu, chunk %u",
-                             call->coll, call->op, call->type, r, n, call->root, (unsigned long) i,
-                             (unsigned long) out_count(call, n, r), chunk);
+                    fail_msg(
+                        "wrong: collective %u, op %u, type %u, rank %u of %u, root %u, element %lu of %lu, chunk %u",
+                        call->coll, call->op, call->type, r, n, call->root, (unsigned long) i,
+                        (unsigned long) out_count(call, n, r), chunk);
                 }
             }
         }
@@ -470,7 +475,7 @@ static void call_run(rig_t *rig, const call_t *call, uint32_t chunk, bool one_qu
     free(parts);
 }
 
-static const unsigned colls[] = {GPUSYM_COLL_ALLREDUCE,      GPUSYM_COLL_REDUCE,   GPUSYM_COLL_BCAST,
+static const unsigned colls[] = {GPUSYM_COLL_ALLREDUCE,      GPUSYM_COLL_REDUCE,     GPUSYM_COLL_BCAST,
                                  GPUSYM_COLL_REDUCE_SCATTER, GPUSYM_COLL_ALLGATHERV, GPUSYM_COLL_ALLTOALL};
 
 static uint64_t random_count(void)
@@ -499,7 +504,8 @@ static call_t random_call(uint32_t n)
     }
     call.offset = below(2) ? 0 : (unsigned) (gpusym_type_bytes(call.type) * below(4)) % 16;
     /* What goes through zero copy has these apart. */
-    if (GPUSYM_COLL_ALLTOALL == call.coll || GPUSYM_COLL_REDUCE_SCATTER == call.coll || GPUSYM_COLL_BCAST == call.coll) {
+    if (GPUSYM_COLL_ALLTOALL == call.coll || GPUSYM_COLL_REDUCE_SCATTER == call.coll ||
+        GPUSYM_COLL_BCAST == call.coll) {
         call.in_place = GPUSYM_COLL_BCAST == call.coll && call.in_place;
     }
     return call;

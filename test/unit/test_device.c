@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of mca/common/gpusym/device (select.c, multicast.c), gpusym.c and common.c: which device is chosen, who opens
- * and closes it, what forbids multicast.  Runs on machines with and without a GPU.
+ * Unit tests of mca/common/gpusym/device (select.c, multicast.c), gpusym.c and common.c: which device is chosen, who
+ * opens and closes it, what forbids multicast.  Runs on machines with and without a GPU.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1201,8 +1201,8 @@ static void forget(void)
 
 static void test_contexts_go_while_closing(void **unused)
 {
-    static const CUresult how[] = {CUDA_ERROR_DEINITIALIZED, CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_INVALID_CONTEXT,
-                                   CUDA_ERROR_INVALID_HANDLE};
+    static const CUresult how[] = {CUDA_ERROR_DEINITIALIZED, CUDA_ERROR_CONTEXT_IS_DESTROYED,
+                                   CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE};
     held_t h;
 
     (void) unused;

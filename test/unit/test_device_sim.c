@@ -551,7 +551,8 @@ static void imports_gigabytes(void **state)
     OK(dev->mem_unimport(gpu, there));
 }
 
-/* Memory that peers map by a descriptor: it can be had until the naming ends, freed or not; then what is mapped stays. */
+/* Memory that peers map by a descriptor: it can be had until the naming ends, freed or not; then what is mapped
+ * stays. */
 static void descriptors_name_memory(void **state)
 {
     (void) state;
@@ -1401,7 +1402,8 @@ static void links_have_classes(void **state)
 static void bad_links_are_told(void **state)
 {
     (void) state;
-    static const char *const bad[] = {"x", "0", "0-", "0-1", "0-1:", "0-1:x", "0-1:255", "1-1:4", "0-1:4;", ",", "-1:2", "0:1-2"};
+    static const char *const bad[] = {"x",       "0",     "0-",     "0-1", "0-1:", "0-1:x",
+                                      "0-1:255", "1-1:4", "0-1:4;", ",",   "-1:2", "0:1-2"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         const char *why = NULL;
         char spec[64];

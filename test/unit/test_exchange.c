@@ -22,12 +22,12 @@
 
 /* Who has what for whom. */
 enum { ALLGATHER, ALLTOALL, GATHER, SCATTER, BCAST, REDUCE_SCATTER, REDUCE, SCAN, EXSCAN, PATTERNS };
-static const char *const pattern_name[] = {"allgather", "alltoall", "gather", "scatter", "bcast", "reduce_scatter",
-                                           "reduce",    "scan",     "exscan"};
+static const char *const pattern_name[] = {"allgather",      "alltoall", "gather", "scatter", "bcast",
+                                           "reduce_scatter", "reduce",   "scan",   "exscan"};
 
-static const unsigned families[] = {GPUSYM_F_XLL,   GPUSYM_F_XST,    GPUSYM_F_XST_Z, GPUSYM_F_XLD_Z,
-                                    GPUSYM_F_XLL_R, GPUSYM_F_XST_R,  GPUSYM_F_XLD_R, GPUSYM_F_XLD_R_Z,
-                                    GPUSYM_F_XLLMC, GPUSYM_F_XSTMC,  GPUSYM_F_XLDMC_R};
+static const unsigned families[] = {GPUSYM_F_XLL,   GPUSYM_F_XST,   GPUSYM_F_XST_Z,  GPUSYM_F_XLD_Z,
+                                    GPUSYM_F_XLL_R, GPUSYM_F_XST_R, GPUSYM_F_XLD_R,  GPUSYM_F_XLD_R_Z,
+                                    GPUSYM_F_XLLMC, GPUSYM_F_XSTMC, GPUSYM_F_XLDMC_R};
 #define FAMILIES ((unsigned) LENGTH(families))
 
 /* Whether a kernel serves a pattern. */
@@ -51,9 +51,9 @@ static bool serves_in_place(unsigned family, unsigned pattern)
 typedef struct {
     unsigned family, op, type, pattern;
     uint32_t blocks, chunk, root;
-    bool in_place, generic, even; /* even: segments of one length, and aligned */
-    uint64_t most;                /* elements of a segment */
-    uint64_t seed;                /* of lengths and places */
+    bool in_place, generic, even;       /* even: segments of one length, and aligned */
+    uint64_t most;                      /* elements of a segment */
+    uint64_t seed;                      /* of lengths and places */
     uint64_t len[RANKS_MAX][RANKS_MAX]; /* elements from one rank to another */
     uint64_t in_off[RANKS_MAX][RANKS_MAX], out_off[RANKS_MAX][RANKS_MAX]; /* bytes: [rank][peer] */
     uint64_t in_bytes[RANKS_MAX], out_bytes[RANKS_MAX];
@@ -79,11 +79,15 @@ static void call_lengths(const rig_t *rig, call_t *call)
     }
     for (uint32_t s = 0; s < rig->nranks; s++) {
         for (uint32_t d = 0; d < rig->nranks; d++) {
-            const bool there[PATTERNS] = {true, true, d == call->root, s == call->root, s == call->root && d != s,
-                                          true, d == call->root, s <= d, s < d};
+            const bool there[PATTERNS] = {
+                true,   true, d == call->root, s == call->root, s == call->root && d != s, true, d == call->root,
+                s <= d, s < d};
             const uint64_t want[PATTERNS] = {
-                by_rank[s], call->in_place && d < s ? call->len[d][s] : random_length(call), by_rank[s], by_rank[d],
-                all, by_rank[d], all, all, all};
+                by_rank[s], call->in_place && d < s ? call->len[d][s] : random_length(call),
+                by_rank[s], by_rank[d],
+                all,        by_rank[d],
+                all,        all,
+                all};
             call->len[s][d] = there[call->pattern] ? want[call->pattern] : 0;
         }
     }
@@ -226,8 +230,7 @@ static bool part_right(const rig_t *rig, const call_t *call, const part_t *part,
         print_error("rank %u: the output was not there when the rank had ended\n", r);
         return false;
     }
-    if (!guards_hold(&p->in, call->in_bytes[r]) || !guards_hold(&p->out, bytes) ||
-        (!call->in_place && !p->kept)) {
+    if (!guards_hold(&p->in, call->in_bytes[r]) || !guards_hold(&p->out, bytes) || (!call->in_place && !p->kept)) {
         print_error("rank %u: wrote beyond a buffer, or to the input\n", r);
         return false;
     }
@@ -416,7 +419,8 @@ static void bits_depend_on_inputs_alone(void **state)
         const unsigned type = types[i / 4 / LENGTH(ordered)];
         const size_t bytes = 400 * gpusym_type_bytes(type);
         rig_t *rig = rig_new(6, 64 << 10, 1 + i % 5, 1);
-        call_t call = {.family = ordered[i / 4 % LENGTH(ordered)], .pattern = REDUCE_SCATTER, .most = 400, .type = type};
+        call_t call = {
+            .family = ordered[i / 4 % LENGTH(ordered)], .pattern = REDUCE_SCATTER, .most = 400, .type = type};
         call.op = GPUSYM_OP_SUM;
         call.blocks = 1 + below(rig->blocks);
         call.chunk = 1 + below(2000);

@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of mca/common/gpusym/shm/fd.c: memory files, and who may fetch a descriptor. What Yama does (ptrace_scope 1
- * and 2) is played by this program, which has the library's calls of prctl() and syscall(): so the tests need no such
+ * Unit tests of mca/common/gpusym/shm/fd.c: memory files, and who may fetch a descriptor. What Yama does (ptrace_scope
+ * 1 and 2) is played by this program, which has the library's calls of prctl() and syscall(): so the tests need no such
  * Linux.
  */
 #ifndef _GNU_SOURCE

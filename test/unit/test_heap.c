@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of mca/common/gpusym/memory/heap.c: the arena against a model, the slab and its slots on the simulated GPU, the
- * division of a slot.  A seed as the argument repeats a run.
+ * Unit tests of mca/common/gpusym/memory/heap.c: the arena against a model, the slab and its slots on the simulated
+ * GPU, the division of a slot.  A seed as the argument repeats a run.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -672,11 +672,12 @@ static void check_layout(uint64_t size, uint32_t n, uint32_t max_blocks)
     const uint32_t blocks_again = gpusym_slot_layout(size, n, max_blocks, &again);
     if (!layout_right(size, n, max_blocks, blocks, &w) || blocks != blocks_again || 0 != memcmp(&w, &again, sizeof w) ||
         !plan_right(n, blocks, &w) || !plan_right(n, 1 + (uint32_t) (next_random() % blocks), &w)) {
-        print_error("size %lu, %u ranks, %u blocks at most: %u blocks of %u rows, LL at %lu of %u, LL128 at %lu of %lu, "
-                    "stage at %lu of %lu\n",
-                    (unsigned long) size, n, max_blocks, blocks, w.flag_rows, (unsigned long) w.ll_off, w.ll_bytes,
-                    (unsigned long) w.ll128_off, (unsigned long) w.ll128_room, (unsigned long) w.stage_off,
-                    (unsigned long) w.stage_room);
+        print_error(
+            "size %lu, %u ranks, %u blocks at most: %u blocks of %u rows, LL at %lu of %u, LL128 at %lu of %lu, "
+            "stage at %lu of %lu\n",
+            (unsigned long) size, n, max_blocks, blocks, w.flag_rows, (unsigned long) w.ll_off, w.ll_bytes,
+            (unsigned long) w.ll128_off, (unsigned long) w.ll128_room, (unsigned long) w.stage_off,
+            (unsigned long) w.stage_room);
         fail();
     }
 }

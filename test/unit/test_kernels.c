@@ -1,9 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of the one-shot and two-shot kernels on the simulator (all-reduce, reduce, broadcast), and of the list: the
- * ranks are threads of this process, the slots are plain memory.  Every rank works off a script of calls.
- * A seed as the argument repeats the run that printed it.
+ * Unit tests of the one-shot and two-shot kernels on the simulator (all-reduce, reduce, broadcast), and of the list:
+ * the ranks are threads of this process, the slots are plain memory.  Every rank works off a script of calls. A seed as
+ * the argument repeats the run that printed it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,8 +27,8 @@ static const char *const type_id[] = {
 
 /* The families that are all-reduces; the first of them are bound to an order of summation; and those of them
  * that can have fewer sources and destinations. */
-static const unsigned reducers[] = {GPUSYM_F_AGXLL_R,       GPUSYM_F_RSXLD_AGXST,   GPUSYM_F_RSXST_AGXST,
-                                    GPUSYM_F_RSXLD_AGXST_Z, GPUSYM_F_RSXST_AGXST_Z, GPUSYM_F_RSXLL128_AGXLL128,
+static const unsigned reducers[] = {GPUSYM_F_AGXLL_R,       GPUSYM_F_RSXLD_AGXST,    GPUSYM_F_RSXST_AGXST,
+                                    GPUSYM_F_RSXLD_AGXST_Z, GPUSYM_F_RSXST_AGXST_Z,  GPUSYM_F_RSXLL128_AGXLL128,
                                     GPUSYM_F_AGXLLMC_R,     GPUSYM_F_RSXLDMC_AGXSTMC};
 #define REDUCERS ((unsigned) LENGTH(reducers))
 #define ORDERED (REDUCERS - 1)
@@ -97,8 +97,8 @@ static void describe(const rig_t *rig, const call_t *call, const part_t *part, s
                 number, gpusym_family_name(call->family), gpusym_op_name(call->op), gpusym_type_name(call->type),
                 (unsigned long) call->count, rig->nranks, call->blocks, rig->blocks, (unsigned long) rig->slot_size,
                 call->in_off, call->out_off, call->uneven ? " and uneven" : "", (int) call->src - 1,
-                (int) call->dst - 1, part->w.chunk, part->w.nthreads,
-                call->in_place ? ", in place" : "", call->generic ? ", generic" : "", (unsigned long) seed);
+                (int) call->dst - 1, part->w.chunk, part->w.nthreads, call->in_place ? ", in place" : "",
+                call->generic ? ", generic" : "", (unsigned long) seed);
 }
 
 /* Whether rank r's buffers hold what they should, but for the result; says what does not. */
@@ -419,7 +419,7 @@ static void small_slots_have_no_streams(void **state)
             /* two parities of a group from every peer, scattered and results */
             const bool fits = 2 * 2 * 512ull * (n > 1 ? n - 1 : 1) <= w.ll128_room;
             assert_true(gpusym_ll128_fits(&w) == fits);
-            *(fits ? &fit : &not) += 1;
+            *(fits ? &fit : &not ) += 1;
         }
     }
     assert_true(fit > 0 && not > 0);
@@ -564,7 +564,8 @@ static void old_flags_let_nobody_through(void **state)
     for (unsigned f = 0; f < REDUCERS; f++) {
         for (size_t i = 0; i < LENGTH(epochs); i++) {
             rig_t *rig = rig_new(2, 64 << 10, 2, epochs[i]);
-            const call_t call = {.family = reducers[f], .op = GPUSYM_OP_SUM, .type = GPUSYM_T_F32, .count = 99, .blocks = 2};
+            const call_t call = {
+                .family = reducers[f], .op = GPUSYM_OP_SUM, .type = GPUSYM_T_F32, .count = 99, .blocks = 2};
             rig->limit_ns = 30000000;
             expect_timeout(rig, &call, 1);
             rig_free(rig);
@@ -587,8 +588,7 @@ static void abort_ends_every_wait(void **state)
     (void) state;
     for (unsigned i = 0; i < 2 * REDUCERS; i++) {
         rig_t *rig = rig_new(3, 64 << 10, 2, 1);
-        call_t call = {
-            .family = reducers[i / 2], .op = GPUSYM_OP_SUM, .type = GPUSYM_T_F32, .count = 9000};
+        call_t call = {.family = reducers[i / 2], .op = GPUSYM_OP_SUM, .type = GPUSYM_T_F32, .count = 9000};
         pthread_t thread;
         call.blocks = 1 + i % rig->blocks;
         rig->limit_ns = 0;
@@ -824,8 +824,9 @@ static void plans_fit_their_slots(void **state)
             continue;
         }
         const bool exchange = 'X' == gpusym_family_name(family)[0];
-        const uint64_t buffers = exchange ? (chunks > 1 ? 2 : 1) * w.nranks
-                                          : GPUSYM_F_RSXST_AGXST_Z == family ? (chunks > 1 ? 2 : 1) : 4;
+        const uint64_t buffers = exchange                           ? (chunks > 1 ? 2 : 1) * w.nranks
+                                 : GPUSYM_F_RSXST_AGXST_Z == family ? (chunks > 1 ? 2 : 1)
+                                                                    : 4;
         assert_true(w.span * w.nblocks >= packs);
         assert_true(buffers * w.nblocks * w.stage_bytes <= w.stage_room);
         assert_true(0 == w.stage_bytes || 16ull * w.chunk <= w.stage_bytes);

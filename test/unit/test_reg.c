@@ -1,9 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of mca/common/gpusym/memory/reg.c on the simulated GPU.  A device table of the test's own stands before the
- * simulator's: it counts calls, makes them fail, and has a second GPU, which is the same one: to that, our own table
- * is a peer's, so that one process plays both sides.  Others are forked.  A seed as the argument repeats a run.
+ * Unit tests of mca/common/gpusym/memory/reg.c on the simulated GPU.  A device table of the test's own stands before
+ * the simulator's: it counts calls, makes them fail, and has a second GPU, which is the same one: to that, our own
+ * table is a peer's, so that one process plays both sides.  Others are forked.  A seed as the argument repeats a run.
  */
 #include <setjmp.h>
 #include <stdarg.h>

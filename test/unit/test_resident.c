@@ -1,14 +1,14 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of kernels that stay: lanes (mca/common/gpusym/exec/lane.h), the bell (kernels/work.h) and gs_agxll_r_resident()
- * (kernels/symm/resident.h) on the simulator.  Host and kernel must neither lose a command nor do one twice, whenever the host
- * rings, above all at the moment at which the kernel leaves; also where it rings before the peers are there.  A model of
- * that, hosts, kernels and lines, is run through all its states.  Ranks are lanes of this process, driven by one thread, as the
- * component does it.
+ * Unit tests of kernels that stay: lanes (mca/common/gpusym/exec/lane.h), the bell (kernels/work.h) and
+ * gs_agxll_r_resident() (kernels/symm/resident.h) on the simulator.  Host and kernel must neither lose a command nor do
+ * one twice, whenever the host rings, above all at the moment at which the kernel leaves; also where it rings before
+ * the peers are there.  A model of that, hosts, kernels and lines, is run through all its states.  Ranks are lanes of
+ * this process, driven by one thread, as the component does it.
  *
- * Rank 0 sums in place, so that a command that is lost or done twice shows: a += b1 + b2 + ...; the others have their sum
- * elsewhere, and their input never changes.
+ * Rank 0 sums in place, so that a command that is lost or done twice shows: a += b1 + b2 + ...; the others have their
+ * sum elsewhere, and their input never changes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -294,12 +294,14 @@ static void bell_says(void **state)
         assert_int_equal(m.bytes, bytes);
         assert_int_equal(gs_command_read(p.line.doorbell, seq + 1, &m, &heard), 0); /* it has done that */
         if (other != (seq & GPUSYM_COMMAND_NUMBER) && other != ((seq + 1) & GPUSYM_COMMAND_NUMBER)) {
-            assert_int_equal(gs_command_read(p.line.doorbell, other, &m, &heard), -1); /* not its own: it is too late for it */
+            assert_int_equal(gs_command_read(p.line.doorbell, other, &m, &heard),
+                             -1); /* not its own: it is too late for it */
         }
         paper_start(&p, seq);
         gpusym_lane_retire(&p.lane);
         assert_int_equal(gs_command_read(p.line.doorbell, seq, &m, &heard), -1);
-        assert_int_equal(gs_command_read(p.line.doorbell, seq + 1, &m, &heard), 0); /* what is launched next is not told to leave */
+        assert_int_equal(gs_command_read(p.line.doorbell, seq + 1, &m, &heard),
+                         0); /* what is launched next is not told to leave */
     }
 }
 
@@ -314,11 +316,11 @@ static void bell_torn(void **state)
         paper_t p;
         paper_start(&p, seq - 1);
         gpusym_lane_command(&p.lane, (void *) 4096, (void *) 8192, 1 + below(GPUSYM_COMMAND_BYTES_MAX),
-                         below(GPUSYM_COMMAND_SKIP_MAX + 1));
+                            below(GPUSYM_COMMAND_SKIP_MAX + 1));
         const uint64_t old[2] = {p.line.doorbell[0], p.line.doorbell[1]};
         for (uint32_t k = 0; k < more; k++) {
             gpusym_lane_command(&p.lane, (void *) 4096, (void *) 8192, below(GPUSYM_COMMAND_BYTES_MAX + 1),
-                             below(GPUSYM_COMMAND_SKIP_MAX + 1));
+                                below(GPUSYM_COMMAND_SKIP_MAX + 1));
         }
         const uint64_t torn[2][2] = {{old[0], p.line.doorbell[1]}, {p.line.doorbell[0], old[1]}};
         for (uint32_t at = seq - 2; at != seq + more + 2; at++) {
@@ -359,7 +361,8 @@ static void torn_rings(void **state)
     team_close(&t);
 }
 
-/* What a bell says that is neither the last call's nor the next one's, however it came there: leave, and touch nothing. */
+/* What a bell says that is neither the last call's nor the next one's, however it came there: leave, and touch
+ * nothing. */
 static void stale_bells(void **state)
 {
     (void) state;
@@ -370,7 +373,8 @@ static void stale_bells(void **state)
         for (uint32_t r = 0; r < t.nranks; r++) {
             gpusym_lane_t *lane = t.rank[r].lane;
             paper_t p;
-            paper_start(&p, lane->seq + 1 + below(GPUSYM_COMMAND_NUMBER - 1)); /* the ring counts one more: all but the two */
+            paper_start(&p, lane->seq + 1 +
+                                below(GPUSYM_COMMAND_NUMBER - 1)); /* the ring counts one more: all but the two */
             gpusym_lane_command(&p.lane, t.rank[r].in, t.rank[r].out, 40, 0);
             __atomic_store_n(&lane->host->doorbell[0], p.line.doorbell[0], __ATOMIC_RELEASE);
             __atomic_store_n(&lane->host->doorbell[1], p.line.doorbell[1], __ATOMIC_RELEASE);
@@ -435,13 +439,15 @@ static void await_left_undone(const gpusym_lane_t *lane)
     }
 }
 
-/* A rank's command for which a peer does not come: the kernel leaves by its time, or is told to, with nothing done, though
- * all other ranks have sent their lines. The call is made again, or not at all: then another one with the next epoch. */
+/* A rank's command for which a peer does not come: the kernel leaves by its time, or is told to, with nothing done,
+ * though all other ranks have sent their lines. The call is made again, or not at all: then another one with the next
+ * epoch. */
 static void taken_back(void **state)
 {
     (void) state;
     for (uint32_t k = 0; k < 60; k++) {
-        const uint32_t nranks = 2 + k % 2, late = below(nranks), count = 0 == below(2) ? 1 + below(4) : 1 + below(COUNT_MAX);
+        const uint32_t nranks = 2 + k % 2, late = below(nranks),
+                       count = 0 == below(2) ? 1 + below(4) : 1 + below(COUNT_MAX);
         const bool told = 0 == below(2), again = 0 == below(2);
         team_t t;
         team_open(&t, nranks, told ? FOR_EVER_NS : 2000000, UINT32_MAX - 30);
@@ -500,11 +506,11 @@ static void overtaken(void **state)
 /* ---- a model of ringing early, all of whose states are visited ---- */
 
 /*
- * Ranks make a few in-place all-reduces of one line, each rank of each call on the GPU or on the host; whatever order hosts,
- * kernels and lines arrive in. Hosts ring before they have read, or after, or launch; a kernel may leave whenever that is
- * not forbidden. Some calls are of another kind instead, made by another kernel beside the one that stays: rank 0 sends the
- * others a line of each parity, and waits for nobody. Every call on GPUs must end with the right result on all ranks, and
- * all calls must end.
+ * Ranks make a few in-place all-reduces of one line, each rank of each call on the GPU or on the host; whatever order
+ * hosts, kernels and lines arrive in. Hosts ring before they have read, or after, or launch; a kernel may leave
+ * whenever that is not forbidden. Some calls are of another kind instead, made by another kernel beside the one that
+ * stays: rank 0 sends the others a line of each parity, and waits for nobody. Every call on GPUs must end with the
+ * right result on all ranks, and all calls must end.
  */
 #define MODEL_RANKS 3
 #define MODEL_CALLS 4
@@ -517,18 +523,18 @@ enum { HOST_POST, HOST_READ, HOST_LAUNCH, HOST_RUN, HOST_DRAIN };
 enum { KERNEL_GONE, KERNEL_IDLE, KERNEL_WORKS };
 
 typedef struct {
-    uint8_t call, host, rang; /* rang: in this call */
-    uint8_t kernel, last;     /* last: epoch of its last call */
-    uint8_t doorbell, leave; /* doorbell: the epoch commanded and not taken yet; leave: it is told to retire */
+    uint8_t call, host, rang;      /* rang: in this call */
+    uint8_t kernel, last;          /* last: epoch of its last call */
+    uint8_t doorbell, leave;       /* doorbell: the epoch commanded and not taken yet; leave: it is told to retire */
     uint8_t works, launched, sent; /* the epoch of its call, made by a launch, and to whom it has sent its line */
-    uint8_t done, left;       /* the completion word: the epoch done, or left undone; 0: not yet */
-    uint8_t epoch;            /* MODEL_ONE_EPOCH: of the next call on GPUs */
-    uint8_t beside, beside_sent; /* the epoch at which the other kernel is, and to whom it has sent that line */
-    uint8_t not_alone;        /* it was launched since the call before */
-    uint8_t value;            /* in the user's buffer */
+    uint8_t done, left;            /* the completion word: the epoch done, or left undone; 0: not yet */
+    uint8_t epoch;                 /* MODEL_ONE_EPOCH: of the next call on GPUs */
+    uint8_t beside, beside_sent;   /* the epoch at which the other kernel is, and to whom it has sent that line */
+    uint8_t not_alone;             /* it was launched since the call before */
+    uint8_t value;                 /* in the user's buffer */
     struct {
         uint8_t epoch, value;
-    } line[MODEL_RANKS][2];   /* by source and parity */
+    } line[MODEL_RANKS][2]; /* by source and parity */
 } model_rank_t;
 
 typedef struct {
@@ -537,10 +543,10 @@ typedef struct {
 
 typedef struct {
     uint32_t nranks, ncalls, broken;
-    uint8_t host[MODEL_CALLS]; /* a bit a rank: it has this call's buffer on the host */
-    bool other[MODEL_CALLS];   /* it is of another kind, on GPUs */
+    uint8_t host[MODEL_CALLS];  /* a bit a rank: it has this call's buffer on the host */
+    bool other[MODEL_CALLS];    /* it is of another kind, on GPUs */
     uint8_t first[MODEL_CALLS]; /* its first epoch */
-    uint8_t want[MODEL_CALLS]; /* what all have after it */
+    uint8_t want[MODEL_CALLS];  /* what all have after it */
     bool wrong;
     model_state_t *seen, *todo;
     uint32_t nseen, ntodo;
@@ -618,8 +624,8 @@ static bool model_host(model_t *m, const model_state_t *s, uint32_t r)
         }
         k->host = HOST_READ;
         model_visit(m, &n);
-        if (KERNEL_IDLE == k->kernel && !k->leave &&
-            !m->other[k->call] && (MODEL_NEVER_ALONE == m->broken || !k->not_alone) &&
+        if (KERNEL_IDLE == k->kernel && !k->leave && !m->other[k->call] &&
+            (MODEL_NEVER_ALONE == m->broken || !k->not_alone) &&
             (MODEL_ANY_PARITY == m->broken || 0 != (model_epoch(m, k) - k->last) % 2)) {
             model_ring(m, k, HOST_READ);
             model_visit(m, &n);
@@ -896,7 +902,8 @@ static void next_call(team_t *t, uint32_t r, uint32_t count)
     rank_t *me = &t->rank[r];
     const bool gone = has_left(me->lane);
     t->left += gone;
-    if (0 == below(24)) { /* of another kind, it may be: this one is not wanted any more; or the communicator is freed */
+    if (0 ==
+        below(24)) { /* of another kind, it may be: this one is not wanted any more; or the communicator is freed */
         t->dismissed += !gone;
         if (!gone) {
             pause_until(now_ns() + below(2000));
@@ -915,8 +922,8 @@ static void next_call(team_t *t, uint32_t r, uint32_t count)
     }
 }
 
-/* Makes the pause longer, or shorter, so that as many kernels are there as are not. Where there is no such pause, since the
- * machine is busy with others, kernels stay longer. */
+/* Makes the pause longer, or shorter, so that as many kernels are there as are not. Where there is no such pause, since
+ * the machine is busy with others, kernels stay longer. */
 static void follow(team_t *t, uint64_t *pause, uint64_t gone, uint64_t there)
 {
     if (gone < there) {
@@ -982,10 +989,10 @@ static void edge_of_three(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bell_says),   cmocka_unit_test(bell_torn),  cmocka_unit_test(torn_rings),
-        cmocka_unit_test(stale_bells), cmocka_unit_test(given_back), cmocka_unit_test(abort_idle),
-        cmocka_unit_test(model),       cmocka_unit_test(taken_back),  cmocka_unit_test(overtaken),  cmocka_unit_test(edge),
-        cmocka_unit_test(edge_of_three),
+        cmocka_unit_test(bell_says),   cmocka_unit_test(bell_torn),     cmocka_unit_test(torn_rings),
+        cmocka_unit_test(stale_bells), cmocka_unit_test(given_back),    cmocka_unit_test(abort_idle),
+        cmocka_unit_test(model),       cmocka_unit_test(taken_back),    cmocka_unit_test(overtaken),
+        cmocka_unit_test(edge),        cmocka_unit_test(edge_of_three),
     };
     random_start(argc, argv);
     return cmocka_run_group_tests_name("stay", tests, NULL, NULL);

@@ -1,9 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of mca/common/gpusym/agree/rollcall.c: ranks are threads of this process, or processes forked from it.  What a
- * rank posts in a call follows from seed, call and rank, so that every reader knows what it must find.
- * A seed as the argument repeats a run.
+ * Unit tests of mca/common/gpusym/agree/rollcall.c: ranks are threads of this process, or processes forked from it.
+ * What a rank posts in a call follows from seed, call and rank, so that every reader knows what it must find. A seed as
+ * the argument repeats a run.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memfd_create */
@@ -468,8 +468,12 @@ static void balances_are_added_up(void **state)
     team_make(&team, RANKS);
     for (unsigned call = 0; call < 2; call++) {
         for (uint32_t r = 0; r < RANKS; r++) {
-            const gpusym_post_t post = {.kind = GPUSYM_KIND_NATIVE, .what = 1, .hash = 2, .exact = 1 == call,
-                                        .bytes = 8 + r, .balance = balance[call][r]};
+            const gpusym_post_t post = {.kind = GPUSYM_KIND_NATIVE,
+                                        .what = 1,
+                                        .hash = 2,
+                                        .exact = 1 == call,
+                                        .bytes = 8 + r,
+                                        .balance = balance[call][r]};
             assert_true(gpusym_rollcall_post(&team.rc[r], &post, &read[r]));
         }
         for (uint32_t r = 0; r < RANKS; r++) {

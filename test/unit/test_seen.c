@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of what mca/common/gpusym/agree/rollcall.c tells of a process that does not come: where it was last, read from
- * the pages of a child, which are found by its process id alone.
+ * Unit tests of what mca/common/gpusym/agree/rollcall.c tells of a process that does not come: where it was last, read
+ * from the pages of a child, which are found by its process id alone.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of mca/common/gpusym/topo/rings.c: paths for every number of ranks to 4096, rings against a search of all orders.
- * A seed as the argument repeats a run.
+ * Unit tests of mca/common/gpusym/topo/rings.c: paths for every number of ranks to 4096, rings against a search of all
+ * orders. A seed as the argument repeats a run.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -409,7 +409,9 @@ static uint8_t dgx1(uint32_t a, uint32_t b)
         {0, 1, 1, 2, 2, 0, 0, 0}, {1, 0, 2, 1, 0, 2, 0, 0}, {1, 2, 0, 2, 0, 0, 1, 0}, {2, 1, 2, 0, 0, 0, 0, 1},
         {2, 0, 0, 0, 0, 1, 1, 2}, {0, 2, 0, 0, 1, 0, 2, 1}, {0, 0, 1, 0, 1, 2, 0, 2}, {0, 0, 0, 1, 2, 1, 2, 0},
     };
-    return 0 != nvlinks[a][b] ? GPUSYM_LINK_NVLINK + nvlinks[a][b] : a / 4 == b / 4 ? GPUSYM_LINK_HOST : GPUSYM_LINK_NUMA;
+    return 0 != nvlinks[a][b] ? GPUSYM_LINK_NVLINK + nvlinks[a][b]
+           : a / 4 == b / 4   ? GPUSYM_LINK_HOST
+                              : GPUSYM_LINK_NUMA;
 }
 
 /* The six NVLinks of each GPU in six rings: all that there are, in each direction. */

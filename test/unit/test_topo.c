@@ -97,13 +97,13 @@ static int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t gpu, unsigned link, 
 {
     assert_true(link < fake.nlinks && FAKE_DOWN != gpu->link[link]);
     memset(pci, 0, sizeof *pci);
-    pci->bus = 0x10 + (unsigned)gpu->link[link];
+    pci->bus = 0x10 + (unsigned) gpu->link[link];
     return 0;
 }
 
 static void *fake_dlopen(const char *name, int flags)
 {
-    (void)flags;
+    (void) flags;
     assert_string_equal(name, "libnvidia-ml.so.1");
     fake.opened += !fake.no_library;
     return fake.no_library ? NULL : &fake;
@@ -115,14 +115,14 @@ static void *fake_dlsym(void *lib, const char *name)
         const char *name;
         void (*at)(void);
     } symbols[] = {
-#define X(name, args) {#name, (void (*)(void))name},
+#define X(name, args) {#name, (void (*)(void)) name},
         NVML_CALLS(X)
 #undef X
     };
     assert_ptr_equal(lib, &fake);
     for (size_t i = 0; i < LENGTH(symbols); i++) {
         if (0 == strcmp(symbols[i].name, name) && (NULL == fake.missing || 0 != strcmp(fake.missing, name))) {
-            return (void *)(uintptr_t)symbols[i].at;
+            return (void *) (uintptr_t) symbols[i].at;
         }
     }
     return NULL;
@@ -150,17 +150,18 @@ static int fake_dlclose(void *lib)
 #define LEAF(type, index, set) "<object type=\"" type "\" os_index=\"" index "\" " SETS(set) "/>"
 #define PU(index, set) "<object type=\"PU\" os_index=\"" index "\" " SETS(set) "/>"
 #define HOST_BRIDGE(buses) "<object type=\"Bridge\" bridge_type=\"0-1\" depth=\"0\" bridge_pci=\"0000:[" buses "]\">"
-#define PCI_BRIDGE(id, buses) \
+#define PCI_BRIDGE(id, buses)                                                                                      \
     "<object type=\"Bridge\" bridge_type=\"1-1\" depth=\"1\" bridge_pci=\"0000:[" buses "]\" pci_busid=\"0000:" id \
     "\" pci_type=\"0604 [8086:352a] [0000:0000] 04\" pci_link_speed=\"0\">"
-#define GPU(bus) \
+#define GPU(bus)                                                                                            \
     "<object type=\"PCIDev\" pci_busid=\"0000:" bus ":00.0\" pci_type=\"0302 [10de:2335] [10de:18be] a1\" " \
     "pci_link_speed=\"63\"/>"
 #define END "</object>\n"
 
 /* clang-format off */
 static const char machine[] =
-    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n<topology version=\"2.0\">\n"
+    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+    "<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n<topology version=\"2.0\">\n"
     "<object type=\"Machine\" os_index=\"0\" allowed_cpuset=\"0x00000007\" allowed_nodeset=\"0x00000007\" "
     SETS("0x00000007") ">\n"
     OPEN("Package", "0", "0x00000001") LEAF("NUMANode", "0", "0x00000001") PU("0", "0x00000001")
@@ -184,9 +185,9 @@ static char xml[] = "/tmp/gpusym-topo-XXXXXX";
 
 static int machine_make(void **state)
 {
-    (void)state;
+    (void) state;
     const int fd = mkstemp(xml);
-    if (fd < 0 || (ssize_t)sizeof machine - 1 != write(fd, machine, sizeof machine - 1) || 0 != close(fd)) {
+    if (fd < 0 || (ssize_t) sizeof machine - 1 != write(fd, machine, sizeof machine - 1) || 0 != close(fd)) {
         return -1;
     }
     return setenv("HWLOC_XMLFILE", xml, 1);
@@ -194,13 +195,13 @@ static int machine_make(void **state)
 
 static int machine_end(void **state)
 {
-    (void)state;
+    (void) state;
     return unlink(xml);
 }
 
 static int setup(void **state)
 {
-    (void)state;
+    (void) state;
     memset(&fake, 0, sizeof fake);
     memset(fake.gpu, 0xff, sizeof fake.gpu); /* all links are down */
     fake.nlinks = FAKE_LINKS;
@@ -209,7 +210,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
+    (void) state;
     gpusym_topo_close();
     return 0 == fake.opened && 0 == fake.started ? 0 : -1;
 }
@@ -234,8 +235,8 @@ static void connect(unsigned a, unsigned b, unsigned n)
     for (unsigned i = 0; n > 0 && i < FAKE_LINKS; i++) {
         for (unsigned k = 0; n > 0 && FAKE_DOWN == fake.gpu[a].link[i] && k < FAKE_LINKS; k++) {
             if (FAKE_DOWN == fake.gpu[b].link[k]) {
-                fake.gpu[a].link[i] = (int)b;
-                fake.gpu[b].link[k] = (int)a;
+                fake.gpu[a].link[i] = (int) b;
+                fake.gpu[b].link[k] = (int) a;
                 n--;
             }
         }
@@ -268,7 +269,7 @@ static void check_pci(void)
 
 static void pci_alone(void **state)
 {
-    (void)state;
+    (void) state;
     fake.no_library = true;
     check_pci();
     gpusym_topo_close(); /* and once more */
@@ -286,7 +287,7 @@ static void pci_alone(void **state)
 
 static void no_nvlinks(void **state)
 {
-    (void)state;
+    (void) state;
     check_pci(); /* all are down */
     gpusym_topo_close();
     fake.nlinks = 0;
@@ -296,7 +297,7 @@ static void no_nvlinks(void **state)
 /* A GPU that hwloc does not know, or that is none. */
 static void unknown(void **state)
 {
-    (void)state;
+    (void) state;
     const gpusym_place_t here = place(0), other = {"0000:77:00.0", -1}, none = {"", -1}, text = {"nonsense", -1};
     assert_int_equal(gpusym_topo_link(&here, &other), GPUSYM_LINK_NUMA);
     assert_int_equal(gpusym_topo_link(&here, &none), GPUSYM_LINK_NUMA);
@@ -306,7 +307,7 @@ static void unknown(void **state)
 /* Another domain, another spelling. */
 static void addresses(void **state)
 {
-    (void)state;
+    (void) state;
     const gpusym_place_t a = {"0000:1a:00.0", -1}, b = {"00000000:1A:00.0", -1}, c = {"0001:1a:00.0", -1};
     assert_int_equal(gpusym_topo_link(&a, &b), GPUSYM_LINK_SELF);
     assert_int_equal(gpusym_topo_link(&a, &c), GPUSYM_LINK_NUMA);
@@ -324,7 +325,7 @@ static void mesh(void **state)
         {0, 1, 1, 2, 2, 0, 0, 0}, {1, 0, 2, 1, 0, 2, 0, 0}, {1, 2, 0, 2, 0, 0, 1, 0}, {2, 1, 2, 0, 0, 0, 0, 1},
         {2, 0, 0, 0, 0, 1, 1, 2}, {0, 2, 0, 0, 1, 0, 2, 1}, {0, 0, 1, 0, 1, 2, 0, 2}, {0, 0, 0, 1, 2, 1, 2, 0},
     };
-    (void)state;
+    (void) state;
     fake.nlinks = 6;
     for (unsigned a = 0; a < FAKE_GPUS; a++) {
         for (unsigned b = 0; b < a; b++) {
@@ -339,10 +340,11 @@ static void mesh(void **state)
     }
 }
 
-/* All links of a GPU go to switches; one GPU has lost some of its own, one all. A virtual machine does not show switches. */
+/* All links of a GPU go to switches; one GPU has lost some of its own, one all. A virtual machine does not show
+ * switches. */
 static void switches(void **state)
 {
-    (void)state;
+    (void) state;
     for (unsigned a = 0; a < FAKE_GPUS; a++) {
         for (unsigned i = 0; i < (0 == a ? 6 : 1 == a ? 0 : FAKE_LINKS); i++) {
             fake.gpu[a].link[i] = a % 2 ? FAKE_HIDDEN : FAKE_SWITCH;
@@ -358,7 +360,7 @@ static void switches(void **state)
 /* Links to processors are none between GPUs; a link that only one end sees is none. */
 static void other_ends(void **state)
 {
-    (void)state;
+    (void) state;
     for (unsigned i = 0; i < 3; i++) {
         fake.gpu[0].link[i] = fake.gpu[1].link[i] = FAKE_CPU;
     }
@@ -371,7 +373,7 @@ static void other_ends(void **state)
 /* A GPU is asked for its links once, whoever they lead to. */
 static void asked_once(void **state)
 {
-    (void)state;
+    (void) state;
     const gpusym_place_t here = place(0), there = place(5);
     connect(0, 7, 3);
     for (unsigned round = 0; round < 3; round++) {
@@ -391,7 +393,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(pci_alone), TEST(no_nvlinks), TEST(unknown), TEST(addresses),
+        TEST(pci_alone), TEST(no_nvlinks), TEST(unknown),    TEST(addresses),
         TEST(mesh),      TEST(switches),   TEST(other_ends), TEST(asked_once),
     };
     return cmocka_run_group_tests_name("topo", tests, machine_make, machine_end);

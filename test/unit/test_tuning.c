@@ -46,7 +46,8 @@ static bool is_multicast(int algorithm)
 /* The families of LL lines say so in their names: AGXLL_R, XLLMC. */
 static bool is_ll(int algorithm)
 {
-    return NULL != strstr(gpusym_family_name(family_of(algorithm)), "XLL") && !gpusym_family_ll128(family_of(algorithm));
+    return NULL != strstr(gpusym_family_name(family_of(algorithm)), "XLL") &&
+           !gpusym_family_ll128(family_of(algorithm));
 }
 
 static void say(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,
@@ -58,8 +59,9 @@ static void say(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *
                 collectives[call->coll], (unsigned long) call->bytes, gpusym_op_name(call->op),
                 gpusym_type_name(call->type), call->nranks, call->sm_count, call->simulated, call->zero_copy,
                 call->multicast, call->reproducible, call->all_reach, call->ll128, (unsigned long) call->ll_payload,
-                call->max_blocks, forced->algorithm, (unsigned long) forced->oneshot_max, forced->blocks, forced->threads,
-                forced->chunk, choice->algorithm, choice->blocks, choice->threads, choice->chunk, choice->zero_copy);
+                call->max_blocks, forced->algorithm, (unsigned long) forced->oneshot_max, forced->blocks,
+                forced->threads, forced->chunk, choice->algorithm, choice->blocks, choice->threads, choice->chunk,
+                choice->zero_copy);
 }
 
 static bool within_bounds(const gpusym_tuning_call_t *call, const gpusym_tuning_choice_t *c)
@@ -361,15 +363,14 @@ static void multicast_is_asked_for(void **state)
     assert_int_not_equal(choose(&call, &forced).algorithm, forced.algorithm);
 }
 
-/* Where not all reach all, rings serve what has them, in the order of the ranks if that is wanted: small messages by LL,
- * then, where links are fit for it, by LL128, large ones by Simple. The others are for the previous module. */
+/* Where not all reach all, rings serve what has them, in the order of the ranks if that is wanted: small messages by
+ * LL, then, where links are fit for it, by LL128, large ones by Simple. The others are for the previous module. */
 static void rings_serve_where_not_all_reach(void **state)
 {
     (void) state;
     unsigned served = 0, refused = 0;
     for (unsigned i = 0; i < GPUSYM_COLL_COUNT * (GPUSYM_TEAM_MAX - 1) * 4; i++) {
-        gpusym_tuning_call_t call =
-            usual_call(i % GPUSYM_COLL_COUNT, 2 + i / GPUSYM_COLL_COUNT / 4, 1);
+        gpusym_tuning_call_t call = usual_call(i % GPUSYM_COLL_COUNT, 2 + i / GPUSYM_COLL_COUNT / 4, 1);
         bool seen[3] = {false, false, false};
         unsigned last = 0;
         call.all_reach = false;
@@ -546,7 +547,8 @@ static run_t on_paper(const program_t *p, bool may_stay, gpusym_tuning_resident_
             run.served++;
         } else {
             if (0 != leaves) {
-                gpusym_tuning_resident_ended(worth, served, PAPER_LINGER, now < leaves ? GPUSYM_RESIDENT_RETIRED : GPUSYM_RESIDENT_EXPIRED);
+                gpusym_tuning_resident_ended(worth, served, PAPER_LINGER,
+                                             now < leaves ? GPUSYM_RESIDENT_RETIRED : GPUSYM_RESIDENT_EXPIRED);
             }
             const bool stays = may_stay && gpusym_tuning_resident_allow(worth, PAPER_LINGER, now);
             now += PAPER_LAUNCHED;
@@ -572,14 +574,12 @@ static void what_stays_is_worth_it(void **state)
         unsigned least; /* of 100 calls must be served */
         unsigned most;  /* may be */
     } programs[] = {
-        {{1, 0, 20000, false}, 99, 100},     /* calls one after the other */
-        {{2, 10000, 60000, false}, 95, 100}, /* a solver */
+        {{1, 0, 20000, false}, 99, 100},      /* calls one after the other */
+        {{2, 10000, 60000, false}, 95, 100},  /* a solver */
         {{20, 30000, 300000, false}, 80, 96}, /* ... that looks at its residual now and then */
-        {{3, 10000, 900000, false}, 35, 67},
-        {{1, 0, 900000, false}, 0, 1},
+        {{3, 10000, 900000, false}, 35, 67},  {{1, 0, 900000, false}, 0, 1},
         {{1, 0, 20000, true}, 0, 1}, /* cudaDeviceSynchronize before each call, each second, each tenth */
-        {{2, 10000, 30000, true}, 0, 2},
-        {{10, 10000, 30000, true}, 0, 4},
+        {{2, 10000, 30000, true}, 0, 2},      {{10, 10000, 30000, true}, 0, 4},
         {{100, 10000, 30000, true}, 97, 99}, /* served by far more than it waits for */
     };
     (void) state;
@@ -592,9 +592,10 @@ static void what_stays_is_worth_it(void **state)
         const program_t *p = &programs[i % n].p;
         const run_t without = on_paper(p, false, &nothing_known), with = on_paper(p, true, &worth);
         const unsigned served = with.served * 100u / PAPER_CALLS, least = programs[i % n].least;
-        if (served + (i < n ? 0 : 15) < least || served > programs[i % n].most || with.ns > without.ns + without.ns / 50) {
-            fail_msg("program %u behind %d: %u of 100 calls are served, %lu us in place of %lu", i % n, (int) (i / n) - 1,
-                     served, (unsigned long) with.ns / 1000, (unsigned long) without.ns / 1000);
+        if (served + (i < n ? 0 : 15) < least || served > programs[i % n].most ||
+            with.ns > without.ns + without.ns / 50) {
+            fail_msg("program %u behind %d: %u of 100 calls are served, %lu us in place of %lu", i % n,
+                     (int) (i / n) - 1, served, (unsigned long) with.ns / 1000, (unsigned long) without.ns / 1000);
         }
     }
 }
@@ -602,18 +603,12 @@ static void what_stays_is_worth_it(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_call_can_be_launched),
-        cmocka_unit_test(what_is_forced_is_taken),
-        cmocka_unit_test(every_algorithm_can_be_forced),
-        cmocka_unit_test(multicast_is_asked_for),
-        cmocka_unit_test(rings_serve_where_not_all_reach),
-        cmocka_unit_test(ll_is_for_the_small),
-        cmocka_unit_test(the_limit_of_ll_can_be_forced),
-        cmocka_unit_test(larger_messages_get_more_threads),
-        cmocka_unit_test(blocks_fit_the_flag_rows),
-        cmocka_unit_test(small_messages_are_not_mapped),
-        cmocka_unit_test(what_stays_is_one_shot),
-        cmocka_unit_test(what_stays_is_worth_it),
+        cmocka_unit_test(any_call_can_be_launched),        cmocka_unit_test(what_is_forced_is_taken),
+        cmocka_unit_test(every_algorithm_can_be_forced),   cmocka_unit_test(multicast_is_asked_for),
+        cmocka_unit_test(rings_serve_where_not_all_reach), cmocka_unit_test(ll_is_for_the_small),
+        cmocka_unit_test(the_limit_of_ll_can_be_forced),   cmocka_unit_test(larger_messages_get_more_threads),
+        cmocka_unit_test(blocks_fit_the_flag_rows),        cmocka_unit_test(small_messages_are_not_mapped),
+        cmocka_unit_test(what_stays_is_one_shot),          cmocka_unit_test(what_stays_is_worth_it),
     };
     random_start(argc, argv);
     return cmocka_run_group_tests_name("tuning", tests, NULL, NULL);

@@ -1,10 +1,10 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The short path of a blocking or nonblocking call on host memory: one query of the device per buffer, one store for the
- * peers, a counter and the call of the fallback. The result is that of coll_gpusym_blocking() and
- * coll_gpusym_nonblocking(). Everything is inline, and folds where the collective is a constant. test/hostpath.sh counts
- * the instructions.
+ * The short path of a blocking or nonblocking call on host memory: one query of the device per buffer, one store for
+ * the peers, a counter and the call of the fallback. The result is that of coll_gpusym_blocking() and
+ * coll_gpusym_nonblocking(). Everything is inline, and folds where the collective is a constant. test/hostpath.sh
+ * counts the instructions.
  *
  * The path serves simple cases, and leaves all others untouched to those two functions. It queries an address that the
  * call reads or writes. After a call on GPU memory the path is off, so that no buffer is queried twice.
@@ -49,7 +49,7 @@ COLL_GPUSYM_INLINE bool coll_gpusym_blocks_are_host(const gpusym_device_t *dev, 
         if (0 != count) {
             const ptrdiff_t extent = dtype->super.ub - dtype->super.lb;
             return MPI_BOTTOM != buf &&
-                   coll_gpusym_one_is_host(dev, (const char *)buf + gpusym_displ_at(displs, i) * extent, dtype, count);
+                   coll_gpusym_one_is_host(dev, (const char *) buf + gpusym_displ_at(displs, i) * extent, dtype, count);
         }
     }
     return false;
@@ -68,7 +68,7 @@ COLL_GPUSYM_INLINE bool coll_gpusym_reduction_is_host(const mca_coll_gpusym_modu
 {
     const coll_gpusym_facts_t *f = &coll_gpusym_facts[a->coll];
     const size_t count = COLL_GPUSYM_L_PART == f->written
-                             ? gpusym_count_at(a->rcounts, (size_t)ompi_comm_rank(m->super.comm))
+                             ? gpusym_count_at(a->rcounts, (size_t) ompi_comm_rank(m->super.comm))
                              : a->rcount;
     return coll_gpusym_plain(a->rdtype, count) && (MPI_IN_PLACE == a->sbuf || coll_gpusym_is_host(dev, a->sbuf)) &&
            (!coll_gpusym_has_buffer(m, a, f->to) || coll_gpusym_is_host(dev, a->rbuf));
@@ -84,7 +84,7 @@ COLL_GPUSYM_INLINE bool coll_gpusym_send_is_host(const mca_coll_gpusym_module_t 
     }
     return COLL_GPUSYM_L_BLOCKS_V == f->sent
                ? coll_gpusym_blocks_are_host(dev, a->sbuf, a->sdtype, a->scounts, a->sdispls,
-                                             (size_t)ompi_comm_size(m->super.comm))
+                                             (size_t) ompi_comm_size(m->super.comm))
                : coll_gpusym_one_is_host(dev, a->sbuf, a->sdtype, a->scount);
 }
 
@@ -99,7 +99,7 @@ COLL_GPUSYM_INLINE bool coll_gpusym_recv_is_host(const mca_coll_gpusym_module_t 
     }
     return COLL_GPUSYM_L_BLOCKS_V == f->written
                ? coll_gpusym_blocks_are_host(dev, a->rbuf, a->rdtype, a->rcounts, a->rdispls,
-                                             (size_t)ompi_comm_size(m->super.comm))
+                                             (size_t) ompi_comm_size(m->super.comm))
                : coll_gpusym_one_is_host(dev, a->rbuf, a->rdtype, a->rcount);
 }
 
@@ -124,8 +124,8 @@ COLL_GPUSYM_INLINE bool coll_gpusym_all_host(const mca_coll_gpusym_module_t *m, 
     return coll_gpusym_send_is_host(m, a, dev) && coll_gpusym_recv_is_host(m, a, dev);
 }
 
-/* Whether the call depends on nothing but this rank's own buffers: the team has bootstrapped, nothing has failed, and no
- * other call of the communicator is in flight. */
+/* Whether the call depends on nothing but this rank's own buffers: the team has bootstrapped, nothing has failed, and
+ * no other call of the communicator is in flight. */
 COLL_GPUSYM_INLINE bool coll_gpusym_ready(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a,
                                           const gpusym_device_t *dev)
 {
@@ -144,7 +144,7 @@ COLL_GPUSYM_INLINE bool coll_gpusym_ready(const mca_coll_gpusym_module_t *m, con
 COLL_GPUSYM_INLINE bool coll_gpusym_forwards(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
 {
     const gpusym_device_t *dev = __atomic_load_n(&gpusym_current.dev, __ATOMIC_ACQUIRE);
-    const bool native = (unsigned)a->coll < COLL_GPUSYM_NATIVES;
+    const bool native = (unsigned) a->coll < COLL_GPUSYM_NATIVES;
     if (!coll_gpusym_forwards_all(&m->super)) {
         coll_gpusym_team_t *t = m->engine.team;
         /* A rank that has no device has host memory only. */
@@ -152,7 +152,7 @@ COLL_GPUSYM_INLINE bool coll_gpusym_forwards(mca_coll_gpusym_module_t *m, const 
             return false;
         }
         /* Where every call is staged, for a reason agreed on, nothing is posted. */
-        if (native && NULL != t && t->reason < 0 && !gpusym_rollcall_post_host(&t->host.rc, (uint8_t)a->coll)) {
+        if (native && NULL != t && t->reason < 0 && !gpusym_rollcall_post_host(&t->host.rc, (uint8_t) a->coll)) {
             return false;
         }
     }

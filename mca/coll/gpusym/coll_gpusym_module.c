@@ -34,9 +34,9 @@ OBJ_CLASS_INSTANCE(mca_coll_gpusym_module_t, coll_gpusym_fallback_t, module_cons
 /* What has no fallback is not ours either: there would be nothing to forward host buffers to. */
 static void forgo_missing(mca_coll_base_module_t *module, const coll_gpusym_saved_t *saved)
 {
-#define ONE_FUNCTION(fn)            \
-    if (NULL == saved->fn) {        \
-        module->coll_##fn = NULL;   \
+#define ONE_FUNCTION(fn)          \
+    if (NULL == saved->fn) {      \
+        module->coll_##fn = NULL; \
     }
 #define GPUSYM_COLL(ID, name, Name, FIELDS, ...) COLL_GPUSYM_ALL_FORMS(name)
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS, ...) ONE_FUNCTION(name)

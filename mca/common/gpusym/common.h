@@ -24,8 +24,8 @@ enum {
 };
 
 /*
- * result = call, repeated as long as a signal handler (a timer's, a profiler's) interrupts it. For all system calls that
- * can fail with EINTR, except close(): on Linux it has closed the descriptor nevertheless.
+ * result = call, repeated as long as a signal handler (a timer's, a profiler's) interrupts it. For all system calls
+ * that can fail with EINTR, except close(): on Linux it has closed the descriptor nevertheless.
  */
 #define GPUSYM_RESTART(result, call) \
     do {                             \

@@ -22,12 +22,12 @@
 #include "mca/common/gpusym/memory/scratch.h"
 #include "mca/common/gpusym/topo/links.h"
 
-#define NO_DEVICE                                                                       \
-    "coll_gpusym_device requests the device \"%s\", which is not available here:\n"       \
-    "    %s\n"                                                                          \
-    "\n"                                                                                \
-    "The process continues without it: collectives on host memory work as usual;\n"     \
-    "GPU pointers are not recognised.  For \"cuda\": is a GPU visible (nvidia-smi,\n"   \
+#define NO_DEVICE                                                                        \
+    "coll_gpusym_device requests the device \"%s\", which is not available here:\n"      \
+    "    %s\n"                                                                           \
+    "\n"                                                                                 \
+    "The process continues without it: collectives on host memory work as usual;\n"      \
+    "GPU pointers are not recognised.  For \"cuda\": is a GPU visible (nvidia-smi,\n"    \
     "CUDA_VISIBLE_DEVICES), is the driver installed?  \"auto\" uses a GPU if there is\n" \
     "one.\n"
 

@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The state that a process has once, for all faces: the device, the symmetric heap and all that lies on them.  Every face
- * opens it; the last close frees it.
+ * The state that a process has once, for all faces: the device, the symmetric heap and all that lies on them.  Every
+ * face opens it; the last close frees it.
  */
 #ifndef GPUSYM_COMMON_GPUSYM_H
 #define GPUSYM_COMMON_GPUSYM_H
@@ -13,17 +13,17 @@
 
 /* The configuration. Zeroes are valid: device auto, no zero copy, no heap. */
 typedef struct {
-    int device;              /* gpusym_device_choice_t */
-    int verbose;             /* level of the lines (log.h) */
-    unsigned long heap_size; /* bytes of the symmetric heap */
-    int reg_limit;           /* the program's buffers that peers may have mapped at a time, at most GPUSYM_REG_MAX */
-    bool multicast;          /* allow multicast objects, unless the environment forbids them */
-    bool sim_host;           /* simulator: any buffer is device memory */
-    int sim_gpus;            /* simulator: GPUs of a host; 0: one per process */
-    const char *sim_fail;    /* simulator: faults to inject; NULL: none */
-    const char *sim_links;   /* simulator: link classes of pairs of GPUs; NULL: one NVLink each */
-    int local_rank;          /* of this process on its host */
-    int world_rank;          /* of this process in its MPI_COMM_WORLD */
+    int device;                /* gpusym_device_choice_t */
+    int verbose;               /* level of the lines (log.h) */
+    unsigned long heap_size;   /* bytes of the symmetric heap */
+    int reg_limit;             /* the program's buffers that peers may have mapped at a time, at most GPUSYM_REG_MAX */
+    bool multicast;            /* allow multicast objects, unless the environment forbids them */
+    bool sim_host;             /* simulator: any buffer is device memory */
+    int sim_gpus;              /* simulator: GPUs of a host; 0: one per process */
+    const char *sim_fail;      /* simulator: faults to inject; NULL: none */
+    const char *sim_links;     /* simulator: link classes of pairs of GPUs; NULL: one NVLink each */
+    int local_rank;            /* of this process on its host */
+    int world_rank;            /* of this process in its MPI_COMM_WORLD */
     gpusym_log_print_t *print; /* prints log lines; NULL: none are printed */
     int stream;                /* its first argument */
 } gpusym_config_t;
@@ -33,8 +33,8 @@ typedef struct {
 extern gpusym_config_t gpusym_params;
 
 /*
- * Opens the library for a face; each open needs a close. The first open's configuration holds until the last close; it is
- * copied, strings too. A later open may only raise the verbosity. Touches no device: gpusym_device_need does.
+ * Opens the library for a face; each open needs a close. The first open's configuration holds until the last close; it
+ * is copied, strings too. A later open may only raise the verbosity. Touches no device: gpusym_device_need does.
  * GPUSYM_ERR_NO_MEMORY: it is not open. Any thread.
  */
 int gpusym_open(const gpusym_config_t *config);
@@ -76,8 +76,8 @@ gpusym_lack_t gpusym_heap_need(gpusym_gpu_t *gpu);
 /* Returns the heap, owned by the library; NULL: there is none yet. Any thread. */
 gpusym_heap_t *gpusym_heap(void);
 
-/* Releases the GPU memory that freed buffers of the program still hold, here and at peers (memory/reg.h). Call it when a
- * communicator ends. May wait for work that runs on the GPU: no such work may wait for the caller. Any thread. */
+/* Releases the GPU memory that freed buffers of the program still hold, here and at peers (memory/reg.h). Call it when
+ * a communicator ends. May wait for work that runs on the GPU: no such work may wait for the caller. Any thread. */
 void gpusym_sweep(void);
 
 #endif

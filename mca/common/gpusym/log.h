@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The output of the library: log lines, by level of verbosity, and errors to the user. The library does not use MPI; the
- * faces provide the function that prints, and the name of the process.
+ * The output of the library: log lines, by level of verbosity, and errors to the user. The library does not use MPI;
+ * the faces provide the function that prints, and the name of the process.
  */
 #ifndef GPUSYM_COMMON_LOG_H
 #define GPUSYM_COMMON_LOG_H
@@ -15,20 +15,21 @@ typedef void gpusym_log_print_t(int stream, const char *format, ...) __attribute
 /* Lines of this level and below are printed. 0: none. Read without a lock. */
 extern int gpusym_log_level;
 
-/* Sets the function and stream that print lines, and the level. print NULL: nothing is printed. print must remain valid. */
+/* Sets the function and stream that print lines, and the level. print NULL: nothing is printed. print must remain
+ * valid. */
 void gpusym_log_to(gpusym_log_print_t *print, int stream, int level);
 /* Raises the level; never lowers it. */
 void gpusym_log_raise(int level);
 /* Prints a line whatever the level is; called by GPUSYM_LOG. Any thread. */
 void gpusym_log_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Prints one line, given without its newline. Levels: 1: decisions made once, and why a feature is not used; 5: one line
- * per communicator. */
-#define GPUSYM_LOG(level, ...)                              \
-    do {                                                    \
+/* Prints one line, given without its newline. Levels: 1: decisions made once, and why a feature is not used; 5: one
+ * line per communicator. */
+#define GPUSYM_LOG(level, ...)                                  \
+    do {                                                        \
         if (__builtin_expect(gpusym_log_level >= (level), 0)) { \
-            gpusym_log_line(__VA_ARGS__);                   \
-        }                                                   \
+            gpusym_log_line(__VA_ARGS__);                       \
+        }                                                       \
     } while (0)
 
 /* Logs, at level 1, a system call that failed and what it was for, with errno; keeps errno. */

@@ -26,9 +26,9 @@
 #endif
 
 /*
- * Order between threads that ThreadSanitizer does not see, because libraries built without it make it: what a thread did
- * before GPUSYM_RELEASE(p) has happened for a thread that reaches GPUSYM_ACQUIRE(p) afterwards.  These only report the
- * order, and do not make it; p is an address that both threads use.
+ * Order between threads that ThreadSanitizer does not see, because libraries built without it make it: what a thread
+ * did before GPUSYM_RELEASE(p) has happened for a thread that reaches GPUSYM_ACQUIRE(p) afterwards.  These only report
+ * the order, and do not make it; p is an address that both threads use.
  */
 #ifdef __SANITIZE_THREAD__
 #include <sanitizer/tsan_interface.h>

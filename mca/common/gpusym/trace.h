@@ -10,12 +10,12 @@
 #include <stdint.h>
 
 /* The events: name, and what its two numbers are. */
-#define GPUSYM_TRACE_EVENTS(X)                                                                      \
-    X(ALLOC, "alloc", "GPU memory: bytes; 1: allocated, 0: failed")                                 \
-    X(EXPORT, "export", "a buffer is named for peers: bytes; 1: done, 0: failed")                   \
-    X(MAP, "map", "a peer's buffer is mapped: bytes; 1: done, 0: failed")                           \
-    X(UNMAP, "unmap", "a peer's buffer is unmapped: bytes; 0")                                      \
-    X(LAUNCH, "launch", "a kernel is launched: its number; the lane's sequence number")             \
+#define GPUSYM_TRACE_EVENTS(X)                                                          \
+    X(ALLOC, "alloc", "GPU memory: bytes; 1: allocated, 0: failed")                     \
+    X(EXPORT, "export", "a buffer is named for peers: bytes; 1: done, 0: failed")       \
+    X(MAP, "map", "a peer's buffer is mapped: bytes; 1: done, 0: failed")               \
+    X(UNMAP, "unmap", "a peer's buffer is unmapped: bytes; 0")                          \
+    X(LAUNCH, "launch", "a kernel is launched: its number; the lane's sequence number") \
     X(COMMAND, "command", "a resident kernel gets a command: bytes; the lane's sequence number")
 
 typedef enum {
@@ -31,12 +31,12 @@ typedef void gpusym_trace_hook_t(gpusym_trace_event_t event, uint64_t a, uint64_
 /* NULL: no tracer. Set with __atomic_store_n. */
 extern gpusym_trace_hook_t *gpusym_trace_hook;
 
-#define GPUSYM_TRACE(ID, a, b)                                                                        \
-    do {                                                                                              \
-        gpusym_trace_hook_t *const hook_ = __atomic_load_n(&gpusym_trace_hook, __ATOMIC_RELAXED);     \
-        if (__builtin_expect(NULL != hook_, 0)) {                                                     \
-            hook_(GPUSYM_TRACE_##ID, (uint64_t) (a), (uint64_t) (b));                                 \
-        }                                                                                             \
+#define GPUSYM_TRACE(ID, a, b)                                                                    \
+    do {                                                                                          \
+        gpusym_trace_hook_t *const hook_ = __atomic_load_n(&gpusym_trace_hook, __ATOMIC_RELAXED); \
+        if (__builtin_expect(NULL != hook_, 0)) {                                                 \
+            hook_(GPUSYM_TRACE_##ID, (uint64_t) (a), (uint64_t) (b));                             \
+        }                                                                                         \
     } while (0)
 
 /* The name of an event; "unknown". */

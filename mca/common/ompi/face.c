@@ -56,20 +56,22 @@ static int register_device(void)
 
 static int register_sim_fail(void)
 {
-    return gpusym_var_string(&group, "sim_fail", 9, "", FIELD(sim_fail),
-                             "Simulator: faults to inject, as a comma-separated list of WHAT:N[@RANK]. The N-th (from 1) "
-                             "alloc, import, export, bind, launch, graph or hostalloc fails; hang: the N-th launch never "
-                             "ends; doorbell: the N-th command to a resident kernel arrives too late. @RANK limits the "
-                             "fault to one rank");
+    return gpusym_var_string(
+        &group, "sim_fail", 9, "", FIELD(sim_fail),
+        "Simulator: faults to inject, as a comma-separated list of WHAT:N[@RANK]. The N-th (from 1) "
+        "alloc, import, export, bind, launch, graph or hostalloc fails; hang: the N-th launch never "
+        "ends; doorbell: the N-th command to a resident kernel arrives too late. @RANK limits the "
+        "fault to one rank");
 }
 
 static int register_sim_links(void)
 {
-    return gpusym_var_string(&group, "sim_links", 9, "", FIELD(sim_links),
-                             "Simulator: links between GPUs, as a comma-separated list of A-B:CLASS. A GPU has the number "
-                             "of the local rank that it is assigned to. CLASS 0: neither GPU reaches the other; 1: across "
-                             "NUMA nodes; 2: within a NUMA node; 3: through one PCI switch; 3 + n: n NVLinks. Other pairs "
-                             "have one NVLink");
+    return gpusym_var_string(
+        &group, "sim_links", 9, "", FIELD(sim_links),
+        "Simulator: links between GPUs, as a comma-separated list of A-B:CLASS. A GPU has the number "
+        "of the local rank that it is assigned to. CLASS 0: neither GPU reaches the other; 1: across "
+        "NUMA nodes; 2: within a NUMA node; 3: through one PCI switch; 3 + n: n NVLinks. Other pairs "
+        "have one NVLink");
 }
 
 int gpusym_face_register(void)

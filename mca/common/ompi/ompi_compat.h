@@ -136,14 +136,14 @@ typedef MPI_Aint gpusym_adispl_element_t;
 #endif
 
 /* Copies of such arrays' first n elements to `to`, which has room for n words of eight bytes, as arrays again. */
-#define GPUSYM_ARRAY_COPY(what, WHAT)                                                                       \
-    static inline gpusym_##what##s_t gpusym_##what##s_copy(void *to, gpusym_##what##s_t from, size_t n)     \
-    {                                                                                                       \
-        gpusym_##what##_element_t *p = to;                                                                  \
-        for (size_t i = 0; i < n; i++) {                                                                    \
-            p[i] = (gpusym_##what##_element_t) gpusym_##what##_at(from, i);                                 \
-        }                                                                                                   \
-        return GPUSYM_##WHAT##S_OF(p);                                                                      \
+#define GPUSYM_ARRAY_COPY(what, WHAT)                                                                   \
+    static inline gpusym_##what##s_t gpusym_##what##s_copy(void *to, gpusym_##what##s_t from, size_t n) \
+    {                                                                                                   \
+        gpusym_##what##_element_t *p = to;                                                              \
+        for (size_t i = 0; i < n; i++) {                                                                \
+            p[i] = (gpusym_##what##_element_t) gpusym_##what##_at(from, i);                             \
+        }                                                                                               \
+        return GPUSYM_##WHAT##S_OF(p);                                                                  \
     }
 GPUSYM_ARRAY_COPY(count, COUNT)
 GPUSYM_ARRAY_COPY(displ, DISPL)

@@ -143,7 +143,8 @@ static bool text_integer(const char *text, double *value)
     return '\0' == end[NULL != unit];
 }
 
-/* Whether the text is one of a value that the parameter may have. That Open MPI has taken it says the same of booleans' words. */
+/* Whether the text is one of a value that the parameter may have. That Open MPI has taken it says the same of booleans'
+ * words. */
 static bool text_good(const gpusym_var_number_t *p, const char *text)
 {
     double value;
@@ -159,11 +160,11 @@ static bool text_good(const gpusym_var_number_t *p, const char *text)
     return end != text && '\0' == *end && in_range(p, value);
 }
 
-#define BAD_VALUE                                  \
-    "The MCA parameter %s cannot be \"%s\".\n"      \
-    "\n"                                           \
-    "Allowed: %s.\n"                               \
-    "Used instead: %s.\n"                          \
+#define BAD_VALUE                              \
+    "The MCA parameter %s cannot be \"%s\".\n" \
+    "\n"                                       \
+    "Allowed: %s.\n"                           \
+    "Used instead: %s.\n"                      \
     "ompi_info --param coll gpusym --level 9 describes all parameters.\n"
 
 void gpusym_var_refused(const char *name, const char *value, const char *allowed, const char *taken)
@@ -206,8 +207,8 @@ static bool var_register(const gpusym_var_group_t *group, const char *name, cons
         var->index = var_find(own, name);
     }
     if (var->index >= 0 && NULL != other->component) {
-        var->synonym = mca_base_var_register_synonym(var->index, other->project, other->framework, other->component, name,
-                                                     0);
+        var->synonym =
+            mca_base_var_register_synonym(var->index, other->project, other->framework, other->component, name, 0);
         if (REFUSED == var->synonym) {
             var->refused = true;
             var->synonym = var_find(other, name);

@@ -7,8 +7,8 @@
  * no pool.
  *
  * The memory is that of the GPU that is current in the calling thread, and of a kind that peers can map, for zero
- * copy. If there is none (no GPU, no free memory, coll/gpusym not in use) Open MPI gives host memory instead, as it does
- * for every pool; a line at mpool_base_verbose 1 tells why.
+ * copy. If there is none (no GPU, no free memory, coll/gpusym not in use) Open MPI gives host memory instead, as it
+ * does for every pool; a line at mpool_base_verbose 1 tells why.
  */
 #include "mca/common/ompi/face.h"
 

@@ -1,9 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * GPU memory by MPI_Win_allocate: a one-sided component of Open MPI, because it is these that allocate a window's memory.
- * It takes the windows where a rank's info object has "mpool_hints" with the value "mpool=gpusym", as mpool/gpusym does
- * of MPI_Alloc_mem. Ranks that have it get memory of their GPU, the others of their host.
+ * GPU memory by MPI_Win_allocate: a one-sided component of Open MPI, because it is these that allocate a window's
+ * memory. It takes the windows where a rank's info object has "mpool_hints" with the value "mpool=gpusym", as
+ * mpool/gpusym does of MPI_Alloc_mem. Ranks that have it get memory of their GPU, the others of their host.
  *
  * Such a window is for collectives and for the program's kernels. Open MPI's one-sided calls would touch the memory by
  * the CPU, which crashes, or (btl/vader by cross-memory attach) repeats a failing copy for ever; so that of the
@@ -195,7 +195,8 @@ static int refuse_accumulate(const void *origin, ORIGIN, TARGET, struct ompi_op_
     return refuse_call("MPI_Accumulate");
 }
 
-static int refuse_get_accumulate(const void *origin, ORIGIN, RESULT, TARGET, struct ompi_op_t *op, struct ompi_win_t *win)
+static int refuse_get_accumulate(const void *origin, ORIGIN, RESULT, TARGET, struct ompi_op_t *op,
+                                 struct ompi_win_t *win)
 {
     return refuse_call("MPI_Get_accumulate");
 }
@@ -216,8 +217,8 @@ static int refuse_raccumulate(const void *origin, ORIGIN, TARGET, struct ompi_op
     return refuse_call("MPI_Raccumulate");
 }
 
-static int refuse_rget_accumulate(const void *origin, ORIGIN, RESULT, TARGET, struct ompi_op_t *op, struct ompi_win_t *win,
-                                  struct ompi_request_t **request)
+static int refuse_rget_accumulate(const void *origin, ORIGIN, RESULT, TARGET, struct ompi_op_t *op,
+                                  struct ompi_win_t *win, struct ompi_request_t **request)
 {
     return refuse_call("MPI_Rget_accumulate");
 }
@@ -228,8 +229,8 @@ static int refuse_compare_and_swap(const void *origin, const void *compare, void
     return refuse_call("MPI_Compare_and_swap");
 }
 
-static int refuse_fetch_and_op(const void *origin, void *result, struct ompi_datatype_t *type, int target, ptrdiff_t disp,
-                               struct ompi_op_t *op, struct ompi_win_t *win)
+static int refuse_fetch_and_op(const void *origin, void *result, struct ompi_datatype_t *type, int target,
+                               ptrdiff_t disp, struct ompi_op_t *op, struct ompi_win_t *win)
 {
     return refuse_call("MPI_Fetch_and_op");
 }
@@ -259,7 +260,8 @@ static int refuse_test(struct ompi_win_t *win, int *flag)
     return refuse_call("MPI_Win_test");
 }
 
-static int refuse_shared_query(struct ompi_win_t *win, int rank, size_t *size, gpusym_disp_unit_t *disp_unit, void *base)
+static int refuse_shared_query(struct ompi_win_t *win, int rank, size_t *size, gpusym_disp_unit_t *disp_unit,
+                               void *base)
 {
     return refuse_call("MPI_Win_shared_query");
 }
@@ -384,7 +386,8 @@ static int select_other(struct ompi_win_t *win, void **base, size_t size, gpusym
     mca_base_component_list_item_t *item;
     int best_priority = -1;
 
-    OPAL_LIST_FOREACH (item, &ompi_osc_base_framework.framework_components, mca_base_component_list_item_t) {
+    OPAL_LIST_FOREACH(item, &ompi_osc_base_framework.framework_components, mca_base_component_list_item_t)
+    {
         const ompi_osc_base_component_t *c = (const ompi_osc_base_component_t *) item->cli_component;
         if (&mca_osc_gpusym_component != c) {
             const int priority = c->osc_query(win, base, size, disp_unit, comm, info, flavor);

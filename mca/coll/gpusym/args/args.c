@@ -52,14 +52,14 @@ static void count_neighbors(struct ompi_communicator_t *comm, size_t *in, size_t
 {
     *in = *out = 0;
     if (OMPI_COMM_IS_CART(comm)) {
-        *in = *out = 2 * (size_t)comm->c_topo->mtc.cart->ndims;
+        *in = *out = 2 * (size_t) comm->c_topo->mtc.cart->ndims;
     } else if (OMPI_COMM_IS_GRAPH(comm)) {
         const int *end = comm->c_topo->mtc.graph->index; /* of each rank's edges, counted through */
         const int rank = ompi_comm_rank(comm);
-        *in = *out = (size_t)(end[rank] - (rank > 0 ? end[rank - 1] : 0));
+        *in = *out = (size_t) (end[rank] - (rank > 0 ? end[rank - 1] : 0));
     } else if (OMPI_COMM_IS_DIST_GRAPH(comm)) {
-        *in = (size_t)comm->c_topo->mtc.dist_graph->indegree;
-        *out = (size_t)comm->c_topo->mtc.dist_graph->outdegree;
+        *in = (size_t) comm->c_topo->mtc.dist_graph->indegree;
+        *out = (size_t) comm->c_topo->mtc.dist_graph->outdegree;
     }
 }
 
@@ -74,7 +74,7 @@ static size_t count_peers(struct ompi_communicator_t *comm, const coll_gpusym_ar
         count_neighbors(comm, &in, &out);
         return COLL_GPUSYM_SENT == side ? out : in;
     default:
-        return (size_t)(OMPI_COMM_IS_INTER(comm) ? ompi_comm_remote_size(comm) : ompi_comm_size(comm));
+        return (size_t) (OMPI_COMM_IS_INTER(comm) ? ompi_comm_remote_size(comm) : ompi_comm_size(comm));
     }
 }
 
@@ -87,7 +87,8 @@ static void set_block(coll_gpusym_layout_t *l, size_t count, struct ompi_datatyp
 }
 
 /* A block for each peer, by the arrays of a side. */
-static inline void set_vector(coll_gpusym_layout_t *l, size_t peers, const coll_gpusym_args_t *a, coll_gpusym_side_t side)
+static inline void set_vector(coll_gpusym_layout_t *l, size_t peers, const coll_gpusym_args_t *a,
+                              coll_gpusym_side_t side)
 {
     const bool send = COLL_GPUSYM_SENT == side;
     l->blocks = peers;
@@ -103,7 +104,7 @@ static inline void set_vector(coll_gpusym_layout_t *l, size_t peers, const coll_
 /* Elements of the whole vector that a reduce-scatter reduces. */
 static size_t count_parts(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a)
 {
-    const size_t n = (size_t)ompi_comm_size(comm);
+    const size_t n = (size_t) ompi_comm_size(comm);
     size_t sum = 0;
     if (COLL_GPUSYM_L_PART != coll_gpusym_facts[a->coll].written) {
         return n * a->rcount;
@@ -116,7 +117,7 @@ static size_t count_parts(struct ompi_communicator_t *comm, const coll_gpusym_ar
 
 /* What lies in a side's buffer. */
 static inline void set_layout(coll_gpusym_layout_t *l, unsigned layout, struct ompi_communicator_t *comm,
-                       const coll_gpusym_args_t *a, coll_gpusym_side_t side)
+                              const coll_gpusym_args_t *a, coll_gpusym_side_t side)
 {
     const bool send = COLL_GPUSYM_SENT == side;
     const size_t count = send ? a->scount : a->rcount;
@@ -136,7 +137,7 @@ static inline void set_layout(coll_gpusym_layout_t *l, unsigned layout, struct o
         set_block(l, count_parts(comm, a), a->rdtype);
         break;
     case COLL_GPUSYM_L_PART:
-        set_block(l, gpusym_count_at(a->rcounts, (size_t)ompi_comm_rank(comm)), a->rdtype);
+        set_block(l, gpusym_count_at(a->rcounts, (size_t) ompi_comm_rank(comm)), a->rdtype);
         break;
     default:
         break;
@@ -232,7 +233,7 @@ void coll_gpusym_block(const coll_gpusym_layout_t *l, size_t i, coll_gpusym_bloc
 
 static bool is_negative(size_t count)
 {
-    return (ptrdiff_t)count < 0;
+    return (ptrdiff_t) count < 0;
 }
 
 static bool any_negative(gpusym_counts_t counts, size_t n)
@@ -260,7 +261,7 @@ bool coll_gpusym_counts_valid(struct ompi_communicator_t *comm, const coll_gpusy
         return true;
     }
     if (COLL_GPUSYM_L_PART == f->written) {
-        return !any_negative(a->rcounts, (size_t)ompi_comm_size(comm));
+        return !any_negative(a->rcounts, (size_t) ompi_comm_size(comm));
     }
     return !side_is_negative(comm, a, COLL_GPUSYM_SENT) && !side_is_negative(comm, a, COLL_GPUSYM_WRITTEN);
 }
@@ -274,7 +275,8 @@ static bool block_range(const coll_gpusym_block_t *b, ptrdiff_t *lo, ptrdiff_t *
         return false;
     }
     const opal_datatype_t *d = &b->dtype->super;
-    const ptrdiff_t last = (ptrdiff_t)(b->count - 1) * (d->ub - d->lb); /* of the last element; an extent may be negative */
+    const ptrdiff_t last =
+        (ptrdiff_t) (b->count - 1) * (d->ub - d->lb); /* of the last element; an extent may be negative */
     *lo = b->disp + d->true_lb + (last < 0 ? last : 0);
     *hi = b->disp + d->true_ub + (last > 0 ? last : 0);
     return true;
@@ -288,7 +290,7 @@ bool coll_gpusym_block_is_run(const coll_gpusym_block_t *b, ptrdiff_t *off, size
         *bytes = 0;
         return true;
     }
-    *bytes = (size_t)(hi - *off);
+    *bytes = (size_t) (hi - *off);
     return (b->dtype->super.flags & OPAL_DATATYPE_FLAG_CONTIGUOUS) && *bytes == b->count * b->dtype->super.size;
 }
 
@@ -308,12 +310,12 @@ static void span_add(struct ompi_communicator_t *comm, const coll_gpusym_args_t 
         }
         *sum += b.count * b.dtype->super.size;
         if (s->used) {
-            const ptrdiff_t end = s->lo + (ptrdiff_t)s->bytes;
+            const ptrdiff_t end = s->lo + (ptrdiff_t) s->bytes;
             lo = lo < s->lo ? lo : s->lo;
             hi = hi > end ? hi : end;
         }
         s->lo = lo;
-        s->bytes = (size_t)(hi - lo);
+        s->bytes = (size_t) (hi - lo);
         s->used = true;
         s->read = s->read || COLL_GPUSYM_WRITTEN != side;
         s->written = s->written || COLL_GPUSYM_WRITTEN == side;
@@ -347,7 +349,7 @@ static bool find_where(struct ompi_communicator_t *comm, const coll_gpusym_args_
     for (size_t i = 0; i < l.blocks; i++) {
         coll_gpusym_block(&l, i, &b);
         if (block_range(&b, &lo, &hi)) {
-            dev->query((const void *)((uintptr_t)buf + (uintptr_t)lo), mem);
+            dev->query((const void *) ((uintptr_t) buf + (uintptr_t) lo), mem);
             found = true;
             if (MPI_BOTTOM != buf || GPUSYM_MEM_HOST != mem->kind) {
                 break;
@@ -369,7 +371,8 @@ void coll_gpusym_where(struct ompi_communicator_t *comm, const gpusym_device_t *
         return;
     }
     if (COLL_GPUSYM_ALLREDUCE == a->coll && MPI_BOTTOM != a->sbuf && MPI_BOTTOM != a->rbuf && 0 != a->rcount &&
-        0 != a->rdtype->super.size && 0 == a->rdtype->super.true_lb) { /* the same, shorter: a small one takes a few us */
+        0 != a->rdtype->super.size &&
+        0 == a->rdtype->super.true_lb) { /* the same, shorter: a small one takes a few us */
         if (MPI_IN_PLACE != a->sbuf) {
             dev->query(a->sbuf, smem);
         }
@@ -420,7 +423,7 @@ typedef struct {
 static int run_add(open_run_t *r, ptrdiff_t off, size_t bytes)
 {
     int rv = MPI_SUCCESS;
-    if (r->bytes > 0 && r->off + (ptrdiff_t)r->bytes == off) {
+    if (r->bytes > 0 && r->off + (ptrdiff_t) r->bytes == off) {
         r->bytes += bytes;
         return rv;
     }
@@ -450,7 +453,7 @@ int coll_gpusym_block_runs(const coll_gpusym_block_t *b, int (*run)(void *arg, p
     const ptrdiff_t extent = b->dtype->super.ub - b->dtype->super.lb;
     for (size_t e = 0; MPI_SUCCESS == rv && e < b->count; e++) {
         for (uint32_t i = 0; MPI_SUCCESS == rv && i < n; i++) {
-            rv = run_add(&open, b->disp + (ptrdiff_t)e * extent + (ptrdiff_t)runs[i].iov_base, runs[i].iov_len);
+            rv = run_add(&open, b->disp + (ptrdiff_t) e * extent + (ptrdiff_t) runs[i].iov_base, runs[i].iov_len);
         }
     }
     free(runs);

@@ -18,8 +18,8 @@
 #include "mca/common/ompi/ompi_compat.h"
 
 /*
- * One call.  Nothing is owned or copied: until the call has completed (persistent: until its request is freed), MPI forbids
- * changes to the arrays, and keeps datatypes and operations whose handles are freed.
+ * One call.  Nothing is owned or copied: until the call has completed (persistent: until its request is freed), MPI
+ * forbids changes to the arrays, and keeps datatypes and operations whose handles are freed.
  *
  *   One count, one datatype (reductions, bcast): rcount and rdtype, and the same in scount and sdtype; reduce_scatter:
  *   rcounts; reduce_scatter_block: rcount; both are a rank's part.
@@ -33,13 +33,13 @@ typedef struct {
     void *rbuf;
     size_t scount, rcount;
     gpusym_counts_t scounts, rcounts;
-    gpusym_displs_t sdispls, rdispls;       /* in extents; alltoallw: in bytes */
-    gpusym_adispls_t sadispls, radispls;    /* neighbor_alltoallw: in bytes */
+    gpusym_displs_t sdispls, rdispls;    /* in extents; alltoallw: in bytes */
+    gpusym_adispls_t sadispls, radispls; /* neighbor_alltoallw: in bytes */
     struct ompi_datatype_t *sdtype, *rdtype;
     struct ompi_datatype_t *const *sdtypes; /* alltoallw, neighbor_alltoallw */
     struct ompi_datatype_t *const *rdtypes;
     struct ompi_op_t *op;
-    int root;                               /* intercommunicators: or MPI_ROOT, MPI_PROC_NULL */
+    int root; /* intercommunicators: or MPI_ROOT, MPI_PROC_NULL */
 } coll_gpusym_args_t;
 
 /*
@@ -49,9 +49,11 @@ typedef struct {
  * with COLL_GPUSYM_INIT what makes an `a` of them.
  */
 #define COLL_GPUSYM_PARAM(type, field) type field,
-#define COLL_GPUSYM_ARG(type, field) (type)a->field,
+#define COLL_GPUSYM_ARG(type, field) (type) a->field,
 #define COLL_GPUSYM_INIT(type, field) .field = field,
 
+/* The formatter finds no stable form of these lists. */
+/* clang-format off */
 #define COLL_GPUSYM_F_SEND_ONE(F) \
     F(const void *, sbuf) F(gpusym_count_t, scount) F(struct ompi_datatype_t *, sdtype)
 #define COLL_GPUSYM_F_SEND_V(F) \
@@ -72,17 +74,18 @@ typedef struct {
 #define COLL_GPUSYM_F_BCAST(F) COLL_GPUSYM_F_RECV_ONE(F) COLL_GPUSYM_F_ROOT(F)
 #define COLL_GPUSYM_F_REDUCTION(F) F(const void *, sbuf) COLL_GPUSYM_F_RECV_ONE(F) F(struct ompi_op_t *, op)
 #define COLL_GPUSYM_F_REDUCTION_ROOT(F) COLL_GPUSYM_F_REDUCTION(F) COLL_GPUSYM_F_ROOT(F)
-#define COLL_GPUSYM_F_REDUCTION_V(F)                                                                  \
-    F(const void *, sbuf) F(void *, rbuf) F(gpusym_counts_t, rcounts) F(struct ompi_datatype_t *, rdtype)  \
+#define COLL_GPUSYM_F_REDUCTION_V(F) \
+    F(const void *, sbuf) F(void *, rbuf) F(gpusym_counts_t, rcounts) F(struct ompi_datatype_t *, rdtype) \
         F(struct ompi_op_t *, op)
-#define COLL_GPUSYM_F_W_W(F)                                                                           \
-    F(const void *, sbuf) F(gpusym_counts_t, scounts) F(gpusym_displs_t, sdispls)                    \
-        F(struct ompi_datatype_t *const *, sdtypes) F(void *, rbuf) F(gpusym_counts_t, rcounts)      \
+#define COLL_GPUSYM_F_W_W(F) \
+    F(const void *, sbuf) F(gpusym_counts_t, scounts) F(gpusym_displs_t, sdispls) \
+        F(struct ompi_datatype_t *const *, sdtypes) F(void *, rbuf) F(gpusym_counts_t, rcounts) \
         F(gpusym_displs_t, rdispls) F(struct ompi_datatype_t *const *, rdtypes)
-#define COLL_GPUSYM_F_NEIGHBOR_W_W(F)                                                                                  \
-    F(const void *, sbuf) F(gpusym_counts_t, scounts) F(gpusym_adispls_t, sadispls)                                  \
-        F(struct ompi_datatype_t *const *, sdtypes) F(void *, rbuf) F(gpusym_counts_t, rcounts)                      \
+#define COLL_GPUSYM_F_NEIGHBOR_W_W(F) \
+    F(const void *, sbuf) F(gpusym_counts_t, scounts) F(gpusym_adispls_t, sadispls) \
+        F(struct ompi_datatype_t *const *, sdtypes) F(void *, rbuf) F(gpusym_counts_t, rcounts) \
         F(gpusym_adispls_t, radispls) F(struct ompi_datatype_t *const *, rdtypes)
+/* clang-format on */
 
 /* ---- args/args.c: which memory a call touches on this rank ---- */
 
@@ -109,7 +112,8 @@ typedef struct {
     gpusym_displs_t displs;
     gpusym_adispls_t adispls;
     struct ompi_datatype_t *dtype;
-    struct ompi_datatype_t *const *dtypes; /* NULL: dtype, displs in extents; else displs or (by_aint) adispls in bytes */
+    struct ompi_datatype_t *const
+        *dtypes; /* NULL: dtype, displs in extents; else displs or (by_aint) adispls in bytes */
     bool by_aint;
 } coll_gpusym_layout_t;
 
@@ -131,20 +135,20 @@ bool coll_gpusym_block_is_run(const coll_gpusym_block_t *b, ptrdiff_t *off, size
 
 /* All that a call touches of a buffer. */
 typedef struct {
-    ptrdiff_t lo;  /* first byte, from the buffer's address */
-    size_t bytes;  /* from there to the last; 0 where nothing is touched */
-    bool used;     /* bytes > 0 */
-    bool dense;    /* every byte in there belongs to the call's elements: no gaps */
-    bool read;     /* the call reads what is there: a send buffer; a receive buffer in place, or accumulated */
-    bool written;  /* the call writes there */
+    ptrdiff_t lo; /* first byte, from the buffer's address */
+    size_t bytes; /* from there to the last; 0 where nothing is touched */
+    bool used;    /* bytes > 0 */
+    bool dense;   /* every byte in there belongs to the call's elements: no gaps */
+    bool read;    /* the call reads what is there: a send buffer; a receive buffer in place, or accumulated */
+    bool written; /* the call writes there */
 } coll_gpusym_span_t;
 
 /* Finds what a call touches of its two buffers. */
 void coll_gpusym_spans(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_span_t *send,
                        coll_gpusym_span_t *recv);
-/* Finds the kind of memory of both buffers, at their first byte (MPI_BOTTOM with several blocks: of the first block that is
- * not host memory). GPUSYM_MEM_NONE where nothing is touched. dev: NULL where this process has no device; all memory is
- * host memory then. */
+/* Finds the kind of memory of both buffers, at their first byte (MPI_BOTTOM with several blocks: of the first block
+ * that is not host memory). GPUSYM_MEM_NONE where nothing is touched. dev: NULL where this process has no device; all
+ * memory is host memory then. */
 void coll_gpusym_where(struct ompi_communicator_t *comm, const gpusym_device_t *dev, const coll_gpusym_args_t *a,
                        gpusym_mem_t *smem, gpusym_mem_t *rmem);
 

@@ -33,16 +33,16 @@ enum coll_gpusym_reason {
 /* What goes between which ranks. */
 enum {
     COLL_GPUSYM_P_ALLREDUCE,
-    COLL_GPUSYM_P_ROOTED,         /* one message, from or to the root */
+    COLL_GPUSYM_P_ROOTED, /* one message, from or to the root */
     COLL_GPUSYM_P_ALLGATHER,
     COLL_GPUSYM_P_REDUCE_SCATTER,
     COLL_GPUSYM_P_ALLTOALL,
     COLL_GPUSYM_P_GATHER,
     COLL_GPUSYM_P_SCATTER,
-    COLL_GPUSYM_P_SCAN,           /* from each rank to itself and those behind it */
-    COLL_GPUSYM_P_NEIGHBORS,      /* of the communicator's topology */
-    COLL_GPUSYM_P_BARRIER,        /* no data */
-    COLL_GPUSYM_P_LOCAL,          /* no communicator */
+    COLL_GPUSYM_P_SCAN,      /* from each rank to itself and those behind it */
+    COLL_GPUSYM_P_NEIGHBORS, /* of the communicator's topology */
+    COLL_GPUSYM_P_BARRIER,   /* no data */
+    COLL_GPUSYM_P_LOCAL,     /* no communicator */
     COLL_GPUSYM_PATTERNS
 };
 
@@ -51,8 +51,8 @@ enum {
     COLL_GPUSYM_RANKS_ALL,
     COLL_GPUSYM_RANKS_MEMBERS, /* every rank; of an intercommunicator, the group without the root */
     COLL_GPUSYM_RANKS_ROOT,
-    COLL_GPUSYM_RANKS_OTHERS,  /* MEMBERS without the root: its send buffer is its receive buffer */
-    COLL_GPUSYM_RANKS_LATER,   /* all but rank 0 */
+    COLL_GPUSYM_RANKS_OTHERS, /* MEMBERS without the root: its send buffer is its receive buffer */
+    COLL_GPUSYM_RANKS_LATER,  /* all but rank 0 */
 };
 
 /* What lies in a buffer. */
@@ -81,7 +81,7 @@ typedef struct {
     uint8_t sent;    /* COLL_GPUSYM_L_ */
     uint8_t to;
     uint8_t written;
-    uint8_t maps;    /* COLL_GPUSYM_MAPS_ */
+    uint8_t maps; /* COLL_GPUSYM_MAPS_ */
     bool reduces;
     bool one_count;
     bool apart;
@@ -89,15 +89,15 @@ typedef struct {
 
 /* Of each collective: enum coll_gpusym_coll. */
 static const coll_gpusym_facts_t coll_gpusym_facts[] = {
-#define GPUSYM_COLL(ID, name, Name, FIELDS, PATTERN, FROM, SENT, TO, WRITTEN, MAPS, REDUCES, ONE_COUNT, APART)   \
-    {.pattern = COLL_GPUSYM_P_##PATTERN,                                                                         \
-     .from = COLL_GPUSYM_RANKS_##FROM,                                                                           \
-     .sent = COLL_GPUSYM_L_##SENT,                                                                               \
-     .to = COLL_GPUSYM_RANKS_##TO,                                                                               \
-     .written = COLL_GPUSYM_L_##WRITTEN,                                                                         \
-     .maps = COLL_GPUSYM_MAPS_##MAPS,                                                                            \
-     .reduces = REDUCES,                                                                                         \
-     .one_count = ONE_COUNT,                                                                                     \
+#define GPUSYM_COLL(ID, name, Name, FIELDS, PATTERN, FROM, SENT, TO, WRITTEN, MAPS, REDUCES, ONE_COUNT, APART) \
+    {.pattern = COLL_GPUSYM_P_##PATTERN,                                                                       \
+     .from = COLL_GPUSYM_RANKS_##FROM,                                                                         \
+     .sent = COLL_GPUSYM_L_##SENT,                                                                             \
+     .to = COLL_GPUSYM_RANKS_##TO,                                                                             \
+     .written = COLL_GPUSYM_L_##WRITTEN,                                                                       \
+     .maps = COLL_GPUSYM_MAPS_##MAPS,                                                                          \
+     .reduces = REDUCES,                                                                                       \
+     .one_count = ONE_COUNT,                                                                                   \
      .apart = APART},
 #include "mca/coll/gpusym/args/coll_gpusym.def"
 };

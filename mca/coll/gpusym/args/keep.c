@@ -1,8 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The arrays of a nonblocking call's arguments, kept.  MPI wants a program to keep them until the call has completed, but
- * other MPIs read them before the call returns, and programs have come to free them then (mpi4py's Ireduce_scatter).
+ * The arrays of a nonblocking call's arguments, kept.  MPI wants a program to keep them until the call has completed,
+ * but other MPIs read them before the call returns, and programs have come to free them then (mpi4py's
+ * Ireduce_scatter).
  */
 #include "mca/coll/gpusym/args/keep.h"
 
@@ -63,7 +64,7 @@ static void keep_arrays(struct ompi_communicator_t *comm, coll_gpusym_args_t *a,
     coll_gpusym_layout_t sent, written;
 
     if (COLL_GPUSYM_L_PART == coll_gpusym_facts[a->coll].written) {
-        keep_counts(room, &a->rcounts, (size_t)ompi_comm_size(comm));
+        keep_counts(room, &a->rcounts, (size_t) ompi_comm_size(comm));
         return;
     }
     coll_gpusym_layout(comm, a, COLL_GPUSYM_SENT, &sent);

@@ -73,13 +73,13 @@ static const struct {
     struct ompi_predefined_datatype_t *dtype;
     int type;
 } pairs[] = {
-    {&ompi_mpi_float_int, GPUSYM_T_P_F32_I32},  {&ompi_mpi_double_int, GPUSYM_T_P_F64_I32},
-    {&ompi_mpi_long_int, GPUSYM_T_P_I64_I32},   {&ompi_mpi_2int, GPUSYM_T_P_I32_I32},
-    {&ompi_mpi_short_int, GPUSYM_T_P_I16_I32},  {&ompi_mpi_2real, GPUSYM_T_P_F32_F32},
-    {&ompi_mpi_2dblprec, GPUSYM_T_P_F64_F64},   {&ompi_mpi_2integer, GPUSYM_T_P_I32_I32},
+    {&ompi_mpi_float_int, GPUSYM_T_P_F32_I32}, {&ompi_mpi_double_int, GPUSYM_T_P_F64_I32},
+    {&ompi_mpi_long_int, GPUSYM_T_P_I64_I32},  {&ompi_mpi_2int, GPUSYM_T_P_I32_I32},
+    {&ompi_mpi_short_int, GPUSYM_T_P_I16_I32}, {&ompi_mpi_2real, GPUSYM_T_P_F32_F32},
+    {&ompi_mpi_2dblprec, GPUSYM_T_P_F64_F64},  {&ompi_mpi_2integer, GPUSYM_T_P_I32_I32},
 };
 
-#define IDS 128 /* more than Open MPI has predefined types */
+#define IDS 128           /* more than Open MPI has predefined types */
 static int8_t by_id[IDS]; /* the kernels' type, or -1 */
 
 /* The kernels' type of a kind and a size in bytes; -1: none. */
@@ -90,9 +90,10 @@ static int find_type(kind_t kind, size_t size)
         size_t bytes;
         int type;
     } types[] = {
-        {SIGNED, 1, GPUSYM_T_I8},   {SIGNED, 2, GPUSYM_T_I16},   {SIGNED, 4, GPUSYM_T_I32},   {SIGNED, 8, GPUSYM_T_I64},
-        {UNSIGNED, 1, GPUSYM_T_U8}, {UNSIGNED, 2, GPUSYM_T_U16}, {UNSIGNED, 4, GPUSYM_T_U32}, {UNSIGNED, 8, GPUSYM_T_U64},
-        {REAL, 4, GPUSYM_T_F32},    {REAL, 8, GPUSYM_T_F64},     {COMPLEX, 8, GPUSYM_T_C32},  {COMPLEX, 16, GPUSYM_T_C64},
+        {SIGNED, 1, GPUSYM_T_I8},    {SIGNED, 2, GPUSYM_T_I16},   {SIGNED, 4, GPUSYM_T_I32},
+        {SIGNED, 8, GPUSYM_T_I64},   {UNSIGNED, 1, GPUSYM_T_U8},  {UNSIGNED, 2, GPUSYM_T_U16},
+        {UNSIGNED, 4, GPUSYM_T_U32}, {UNSIGNED, 8, GPUSYM_T_U64}, {REAL, 4, GPUSYM_T_F32},
+        {REAL, 8, GPUSYM_T_F64},     {COMPLEX, 8, GPUSYM_T_C32},  {COMPLEX, 16, GPUSYM_T_C64},
     };
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         if (kind == types[i].kind && size == types[i].bytes) {
@@ -107,8 +108,8 @@ static void note_type(struct ompi_predefined_datatype_t *predefined, int type)
 {
     const ompi_datatype_t *d = &predefined->dt;
     if (type >= 0 && d->id >= 0 && d->id < IDS &&
-        (size_t)(d->super.ub - d->super.lb) == gpusym_type_bytes((unsigned)type)) {
-        by_id[d->id] = (int8_t)type;
+        (size_t) (d->super.ub - d->super.lb) == gpusym_type_bytes((unsigned) type)) {
+        by_id[d->id] = (int8_t) type;
     }
 }
 
@@ -140,10 +141,12 @@ int coll_gpusym_op(struct ompi_op_t *op)
         ompi_predefined_op_t *op;
         int id;
     } ops[] = {
-        {&ompi_mpi_op_sum, GPUSYM_OP_SUM},   {&ompi_mpi_op_max, GPUSYM_OP_MAX},       {&ompi_mpi_op_min, GPUSYM_OP_MIN},
-        {&ompi_mpi_op_prod, GPUSYM_OP_PROD}, {&ompi_mpi_op_land, GPUSYM_OP_LAND},     {&ompi_mpi_op_lor, GPUSYM_OP_LOR},
-        {&ompi_mpi_op_lxor, GPUSYM_OP_LXOR}, {&ompi_mpi_op_band, GPUSYM_OP_BAND},     {&ompi_mpi_op_bor, GPUSYM_OP_BOR},
-        {&ompi_mpi_op_bxor, GPUSYM_OP_BXOR}, {&ompi_mpi_op_minloc, GPUSYM_OP_MINLOC}, {&ompi_mpi_op_maxloc, GPUSYM_OP_MAXLOC},
+        {&ompi_mpi_op_sum, GPUSYM_OP_SUM},       {&ompi_mpi_op_max, GPUSYM_OP_MAX},
+        {&ompi_mpi_op_min, GPUSYM_OP_MIN},       {&ompi_mpi_op_prod, GPUSYM_OP_PROD},
+        {&ompi_mpi_op_land, GPUSYM_OP_LAND},     {&ompi_mpi_op_lor, GPUSYM_OP_LOR},
+        {&ompi_mpi_op_lxor, GPUSYM_OP_LXOR},     {&ompi_mpi_op_band, GPUSYM_OP_BAND},
+        {&ompi_mpi_op_bor, GPUSYM_OP_BOR},       {&ompi_mpi_op_bxor, GPUSYM_OP_BXOR},
+        {&ompi_mpi_op_minloc, GPUSYM_OP_MINLOC}, {&ompi_mpi_op_maxloc, GPUSYM_OP_MAXLOC},
     };
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
         if (op == &ops[i].op->op) {

@@ -111,7 +111,8 @@ static void fail_gpu(coll_gpusym_call_t *call, const char *text)
 {
     const coll_gpusym_team_t *t = call->engine->team;
     char label[GPUSYM_COMM_LABEL_MAX];
-    coll_gpusym_help("gpu-error", (int)t->rank, t->host.gpu_text, label_of(call, label, sizeof label), name_of(call), text);
+    coll_gpusym_help("gpu-error", (int) t->rank, t->host.gpu_text, label_of(call, label, sizeof label), name_of(call),
+                     text);
     give_up(call);
 }
 
@@ -119,8 +120,8 @@ static void fail_timeout(coll_gpusym_call_t *call, int peer)
 {
     const coll_gpusym_team_t *t = call->engine->team;
     char label[GPUSYM_COMM_LABEL_MAX];
-    coll_gpusym_help("timeout", (int)t->rank, t->host.gpu_text, label_of(call, label, sizeof label), name_of(call), peer,
-                     coll_gpusym_params.timeout);
+    coll_gpusym_help("timeout", (int) t->rank, t->host.gpu_text, label_of(call, label, sizeof label), name_of(call),
+                     peer, coll_gpusym_params.timeout);
     give_up(call);
 }
 
@@ -128,7 +129,8 @@ static void fail_timeout(coll_gpusym_call_t *call, int peer)
 static void fail_corrupt(coll_gpusym_call_t *call, int other)
 {
     char label[GPUSYM_COMM_LABEL_MAX];
-    coll_gpusym_help("corrupt", (int) call->engine->team->rank, label_of(call, label, sizeof label), name_of(call), other);
+    coll_gpusym_help("corrupt", (int) call->engine->team->rank, label_of(call, label, sizeof label), name_of(call),
+                     other);
     give_up(call);
 }
 
@@ -137,8 +139,8 @@ static void fail_mismatch(coll_gpusym_call_t *call)
 {
     const gpusym_rollcall_read_t *read = &call->task.read;
     char label[GPUSYM_COMM_LABEL_MAX];
-    coll_gpusym_help("mismatch", (int)call->engine->team->rank, label_of(call, label, sizeof label), name_of(call),
-                     read->mismatch_rank, (size_t)call->segments.bytes, (size_t)read->mismatch_bytes);
+    coll_gpusym_help("mismatch", (int) call->engine->team->rank, label_of(call, label, sizeof label), name_of(call),
+                     read->mismatch_rank, (size_t) call->segments.bytes, (size_t) read->mismatch_bytes);
     give_up(call);
 }
 
@@ -149,8 +151,8 @@ static bool fail_if_peer_lost(coll_gpusym_call_t *call)
     char label[GPUSYM_COMM_LABEL_MAX];
     const int dead = t->host.joined ? gpusym_rollcall_dead(&t->host.rc) : coll_gpusym_team_dead(t);
     if (dead >= 0) {
-        coll_gpusym_help("dead-rank", (int) t->rank, label_of(call, label, sizeof label), opal_process_info.nodename, dead,
-                         coll_gpusym_peer_process(t->host.peers[dead]), name_of(call));
+        coll_gpusym_help("dead-rank", (int) t->rank, label_of(call, label, sizeof label), opal_process_info.nodename,
+                         dead, coll_gpusym_peer_process(t->host.peers[dead]), name_of(call));
         give_up(call);
         return true;
     }
@@ -203,12 +205,14 @@ void coll_gpusym_call_reset(coll_gpusym_call_t *call)
                                  .launch = {.algorithm = -1}};
 }
 
-void coll_gpusym_call_init_apart(coll_gpusym_call_t *call, coll_gpusym_engine_t *e, const coll_gpusym_args_t *args, int reason)
+void coll_gpusym_call_init_apart(coll_gpusym_call_t *call, coll_gpusym_engine_t *e, const coll_gpusym_args_t *args,
+                                 int reason)
 {
     *call = (coll_gpusym_call_t){.engine = e, .args = *args, .reason = reason};
 }
 
-void coll_gpusym_call_init(coll_gpusym_call_t *call, coll_gpusym_engine_t *e, const coll_gpusym_args_t *args, bool blocking)
+void coll_gpusym_call_init(coll_gpusym_call_t *call, coll_gpusym_engine_t *e, const coll_gpusym_args_t *args,
+                           bool blocking)
 {
     gpusym_mem_t smem, rmem;
 
@@ -239,7 +243,7 @@ static void describe_native(coll_gpusym_call_t *call, gpusym_post_t *p)
     if (k->reason < 0 && !call->agree_only && !coll_gpusym_scratch_get(&call->launch, k)) {
         k->reason = COLL_GPUSYM_R_NO_MEMORY;
     }
-    p->kind = (uint8_t)(k->reason < 0 ? GPUSYM_KIND_NATIVE : GPUSYM_KIND_BOUNCE + k->reason);
+    p->kind = (uint8_t) (k->reason < 0 ? GPUSYM_KIND_NATIVE : GPUSYM_KIND_BOUNCE + k->reason);
     p->exact = k->exact;
     p->bytes = k->bytes;
     p->balance = k->balance;
@@ -247,7 +251,8 @@ static void describe_native(coll_gpusym_call_t *call, gpusym_post_t *p)
     p->layout = k->layout;
     p->flags = k->in_place ? GPUSYM_POST_IN_PLACE : 0;
     /* While a nonblocking call is in flight more may be started. */
-    p->flags |= call->blocking && 0 == __atomic_load_n(&coll_gpusym_in_flight, __ATOMIC_RELAXED) ? GPUSYM_POST_QUIET : 0;
+    p->flags |=
+        call->blocking && 0 == __atomic_load_n(&coll_gpusym_in_flight, __ATOMIC_RELAXED) ? GPUSYM_POST_QUIET : 0;
     if (k->reason < 0 && !call->agree_only && NULL == call->launch.scratch) {
         coll_gpusym_zero_copy_offer(&call->task, p);
     }
@@ -256,7 +261,7 @@ static void describe_native(coll_gpusym_call_t *call, gpusym_post_t *p)
 /* Posts, if the peers are near enough. */
 static void post_call(coll_gpusym_call_t *call)
 {
-    gpusym_post_t p = {.kind = GPUSYM_KIND_HOST, .what = (uint8_t)call->args.coll};
+    gpusym_post_t p = {.kind = GPUSYM_KIND_HOST, .what = (uint8_t) call->args.coll};
 
     if (call->device) {
         describe_native(call, &p);
@@ -361,8 +366,8 @@ static void compare_sizes(coll_gpusym_call_t *call)
     char label[GPUSYM_COMM_LABEL_MAX];
     call->state = COLL_GPUSYM_CALL_SIZES;
     if (!coll_gpusym_sizes_start(&call->segments, &call->sizes)) {
-        coll_gpusym_help("no-memory", (int)call->engine->team->rank, label_of(call, label, sizeof label), name_of(call),
-                         sizeof(uint64_t), "host memory for the ranks' sizes");
+        coll_gpusym_help("no-memory", (int) call->engine->team->rank, label_of(call, label, sizeof label),
+                         name_of(call), sizeof(uint64_t), "host memory for the ranks' sizes");
         give_up(call);
         return;
     }
@@ -527,13 +532,14 @@ static void complete_kernel(coll_gpusym_call_t *call, uint32_t status)
     } else if (GPUSYM_STATUS_OK == (status & 0xff)) {
         end_call(call);
     } else if (GPUSYM_STATUS_TIMEOUT == (status & 0xff)) {
-        fail_timeout(call, (int)(status >> 8));
+        fail_timeout(call, (int) (status >> 8));
     } else {
         fail_gpu(call, "the kernel was aborted");
     }
 }
 
-/* The kernel was sent the command, but had retired. A call that is given up is not launched: that would take back the abort. */
+/* The kernel was sent the command, but had retired. A call that is given up is not launched: that would take back the
+ * abort. */
 static void relaunch_call(coll_gpusym_call_t *call)
 {
     if (COLL_GPUSYM_CALL_DRAINING == call->state) {
@@ -586,7 +592,8 @@ static void check_kernel(coll_gpusym_call_t *call)
         return;
     }
     const int idle = dev->stream_poll(l->lane->stream);
-    if (0 != idle && !gpusym_lane_done(l->lane, &status) && !coll_gpusym_resident_retired(l)) { /* not by its last line */
+    if (0 != idle && !gpusym_lane_done(l->lane, &status) &&
+        !coll_gpusym_resident_retired(l)) { /* not by its last line */
         lose_kernel(call, idle < 0 ? dev->error() : "the kernel ended without completing");
         return;
     }
@@ -595,7 +602,7 @@ static void check_kernel(coll_gpusym_call_t *call)
         if (waited > GRACE_NS) {
             lose_kernel(call, NULL);
         }
-    } else if (timeout > 0 && (double)waited > timeout * 1e9 + (double)GRACE_NS) {
+    } else if (timeout > 0 && (double) waited > timeout * 1e9 + (double) GRACE_NS) {
         fail_gpu(call, "the kernel does not end");
     }
 }

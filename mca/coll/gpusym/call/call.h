@@ -21,7 +21,7 @@ typedef enum {
     COLL_GPUSYM_CALL_RUNNING,   /* the kernel runs */
     COLL_GPUSYM_CALL_UNPACKING, /* what it left in scratch memory is copied to the user */
     COLL_GPUSYM_CALL_DRAINING,  /* something failed; waiting for the kernel to retire */
-    COLL_GPUSYM_CALL_FALLBACK,  /* agreed: the fallback's, for `reason` (staged) or -1 (forwarded); the poller does it */
+    COLL_GPUSYM_CALL_FALLBACK, /* agreed: the fallback's, for `reason` (staged) or -1 (forwarded); the poller does it */
     COLL_GPUSYM_CALL_FORWARDED, /* the fallback does it, by `inner` */
     COLL_GPUSYM_CALL_ENDED,     /* with `error` */
 } coll_gpusym_call_state_t;
@@ -31,27 +31,27 @@ typedef struct coll_gpusym_call {
     coll_gpusym_engine_t *engine;
     coll_gpusym_args_t args;
     coll_gpusym_segments_t segments;
-    bool device;               /* a buffer of ours is device memory, or we have none: it may be native */
+    bool device; /* a buffer of ours is device memory, or we have none: it may be native */
     bool blocking;
-    bool agree_only;           /* of a persistent call's init: ends once all ranks have posted what they have; `agreed` then */
-    bool agreed;               /* native on all ranks */
-    bool settled;              /* a start of a persistent call that is the fallback's: known, not posted */
+    bool agree_only; /* of a persistent call's init: ends once all ranks have posted what they have; `agreed` then */
+    bool agreed;     /* native on all ranks */
+    bool settled;    /* a start of a persistent call that is the fallback's: known, not posted */
     int reason_settled;
-    coll_gpusym_plan_t *plan;  /* persistent: what the first start found out; NULL: not kept. Not owned */
+    coll_gpusym_plan_t *plan;    /* persistent: what the first start found out; NULL: not kept. Not owned */
     coll_gpusym_bounce_t bounce; /* COLL_GPUSYM_CALL_FORWARDED, staged */
 
     /* One start of it: see coll_gpusym_call_reset(). */
     coll_gpusym_call_state_t state;
-    int reason;                /* of staging; -1 */
-    int error;                 /* MPI error code */
+    int reason; /* of staging; -1 */
+    int error;  /* MPI error code */
     coll_gpusym_task_t task;
     coll_gpusym_launch_t launch;
     coll_gpusym_sizes_t *sizes; /* owned; NULL: all that is sent is taken, and nothing else awaited */
-    bool has_tokens;           /* launch tokens, or some of them, to be given back */
+    bool has_tokens;            /* launch tokens, or some of them, to be given back */
     coll_gpusym_health_t health;
     coll_gpusym_wait_t wait;
-    uint64_t since_ns;         /* begin of this state, where it has a limit of time; 0: not yet */
-    struct ompi_request_t *inner; /* the fallback's request */
+    uint64_t since_ns;             /* begin of this state, where it has a limit of time; 0: not yet */
+    struct ompi_request_t *inner;  /* the fallback's request */
     struct coll_gpusym_call *next; /* in the engine's list */
 } coll_gpusym_call_t;
 
@@ -63,7 +63,8 @@ extern uint32_t coll_gpusym_in_flight;
  * collectives are called in the same order on all ranks, and a rank that has posted a call has ended all before it.
  */
 /* Describes a call: what its buffers are. The team exists. The call must not move. */
-void coll_gpusym_call_init(coll_gpusym_call_t *call, coll_gpusym_engine_t *e, const coll_gpusym_args_t *args, bool blocking);
+void coll_gpusym_call_init(coll_gpusym_call_t *call, coll_gpusym_engine_t *e, const coll_gpusym_args_t *args,
+                           bool blocking);
 /* The same of a call without a team, for the fallback alone; reason: as in the struct. */
 void coll_gpusym_call_init_apart(coll_gpusym_call_t *call, coll_gpusym_engine_t *e, const coll_gpusym_args_t *args,
                                  int reason);

@@ -21,13 +21,13 @@ typedef struct coll_gpusym_engine {
     coll_gpusym_plan_cache_t *cache;
     bool host_lately; /* the last call's buffers were host memory: the next one's are expected to be */
     bool alone;       /* an intracommunicator of one rank */
-    /* No team: there is nothing to agree on, or not all ranks have the same gpusym. Each rank stages its own buffers, and
-     * calls the fallback once for each call, as a rank without gpusym does. */
+    /* No team: there is nothing to agree on, or not all ranks have the same gpusym. Each rank stages its own buffers,
+     * and calls the fallback once for each call, as a rank without gpusym does. */
     bool apart;
     int reason_apart; /* enum coll_gpusym_reason, for what is staged then */
     int internal;     /* internal.c's: how Open MPI's own all-reduces go, if that is known */
-    /* Calls that are not over, in the order in which they were made: nonblocking ones, and blocking ones behind them. See
-     * list.h. */
+    /* Calls that are not over, in the order in which they were made: nonblocking ones, and blocking ones behind them.
+     * See list.h. */
     struct coll_gpusym_call *first, **last;
     /* In the list of engines that progress polls; link NULL: not in it. */
     struct coll_gpusym_engine *active_next, **active_link;

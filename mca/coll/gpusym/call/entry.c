@@ -30,8 +30,8 @@ static bool has_comm(const coll_gpusym_args_t *a)
     return COLL_GPUSYM_P_LOCAL != coll_gpusym_facts[a->coll].pattern;
 }
 
-/* A barrier has no buffers to agree on. It is ours only for its place behind the calls in flight: the fallback tells the
- * ranks' calls apart by counting them, so they must come to it in one order. */
+/* A barrier has no buffers to agree on. It is ours only for its place behind the calls in flight: the fallback tells
+ * the ranks' calls apart by counting them, so they must come to it in one order. */
 static bool forwards_at_once(const coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 {
     return coll_gpusym_forwards_all(e->fallback) || (COLL_GPUSYM_BARRIER == a->coll && coll_gpusym_list_empty(e));
@@ -89,15 +89,14 @@ static bool do_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a
     }
     coll_gpusym_where(comm, dev, a, &smem, &rmem);
     const bool host = !coll_gpusym_on_gpu(&smem) && !coll_gpusym_on_gpu(&rmem);
-    if (has_comm(a)) { /* else any thread may be in that */
+    if (has_comm(a)) {                   /* else any thread may be in that */
         e->host_lately = host && !inter; /* the short path does not know remote ranks */
     }
     if (host) {
         count_forwarded(a);
         return true;
     }
-    if (e->alone && has_comm(a) &&
-        coll_gpusym_segments_alone(a, coll_gpusym_on_gpu(&rmem) ? &rmem : &smem, rv)) {
+    if (e->alone && has_comm(a) && coll_gpusym_segments_alone(a, coll_gpusym_on_gpu(&rmem) ? &rmem : &smem, rv)) {
         coll_gpusym_count(&counters->native);
         coll_gpusym_count(&counters->copied);
         return false;
@@ -164,7 +163,8 @@ int coll_gpusym_blocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 
 /* ---- nonblocking ---- */
 
-/* Host buffers, nothing in flight before it: posted with one store, the rest is the fallback's. Whether that could be. */
+/* Host buffers, nothing in flight before it: posted with one store, the rest is the fallback's. Whether that could
+ * be. */
 static bool forward_posted(coll_gpusym_call_t *call)
 {
     if (call->device || !coll_gpusym_list_empty(call->engine)) {
@@ -176,8 +176,8 @@ static bool forward_posted(coll_gpusym_call_t *call)
 static int start_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, ompi_request_t **req)
 {
     struct ompi_communicator_t *comm = e->fallback->comm;
-    /* Refused here, not by a request: Open MPI, as it makes a communicator out of this one, tries again and again while all
-     * it gets is a request with an error. */
+    /* Refused here, not by a request: Open MPI, as it makes a communicator out of this one, tries again and again while
+     * all it gets is a request with an error. */
     if (e->team->broken) {
         return MPI_ERR_OTHER;
     }
@@ -301,7 +301,7 @@ static int start_requests(size_t count, ompi_request_t **reqs)
 {
     for (size_t i = 0; i < count; i++) {
         if (NULL != reqs[i] && OMPI_REQUEST_COLL == reqs[i]->req_type) {
-            start_one((coll_gpusym_request_t *)reqs[i]);
+            start_one((coll_gpusym_request_t *) reqs[i]);
         }
     }
     return OMPI_SUCCESS;
@@ -315,7 +315,7 @@ static int agree_by_allgather(coll_gpusym_engine_t *e, bool device, fate_t *fate
 {
     const coll_gpusym_fallback_t *f = e->fallback;
     const int n = ompi_comm_size(f->comm);
-    uint8_t mine = device, *all = malloc((size_t)n);
+    uint8_t mine = device, *all = malloc((size_t) n);
     int rv = OMPI_ERR_OUT_OF_RESOURCE;
     if (NULL == all) {
         return rv;
@@ -356,7 +356,8 @@ static int init_with_team(coll_gpusym_engine_t *e, coll_gpusym_request_t *r, fat
     return rv;
 }
 
-/* Without agreement, with peers: a persistent request of the fallback on bounce buffers, as theirs are on what they have. */
+/* Without agreement, with peers: a persistent request of the fallback on bounce buffers, as theirs are on what they
+ * have. */
 static int init_inner(coll_gpusym_engine_t *e, coll_gpusym_request_t *r, struct ompi_info_t *info)
 {
     coll_gpusym_call_t *call = &r->call;
@@ -372,7 +373,8 @@ static int init_inner(coll_gpusym_engine_t *e, coll_gpusym_request_t *r, struct 
     return rv;
 }
 
-/* Whether a call without agreement has nothing for us to do: its buffers are host memory, as far as we know any other. */
+/* Whether a call without agreement has nothing for us to do: its buffers are host memory, as far as we know any
+ * other. */
 static bool is_on_host(const coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 {
     const gpusym_device_t *dev = gpusym_device_need();
@@ -384,8 +386,8 @@ static bool is_on_host(const coll_gpusym_engine_t *e, const coll_gpusym_args_t *
     return !coll_gpusym_on_gpu(&smem) && !coll_gpusym_on_gpu(&rmem);
 }
 
-/* Makes the inactive request of a call that is not known to be the fallback's alone. *fate FATE_HOST_ONLY: it is, after all,
- * and r is unchanged but for the call. MPI error code. */
+/* Makes the inactive request of a call that is not known to be the fallback's alone. *fate FATE_HOST_ONLY: it is, after
+ * all, and r is unchanged but for the call. MPI error code. */
 static int init_request(coll_gpusym_engine_t *e, coll_gpusym_request_t *r, const coll_gpusym_args_t *a,
                         struct ompi_info_t *info, fate_t *fate)
 {

@@ -3,11 +3,11 @@
  *
  * The all-reduces that Open MPI runs by itself to make a communicator of another one.
  *
- * MPI_Comm_idup and its kin agree on an id by MPI_Iallreduce on the old communicator (ompi/communicator/comm_cid.c), called
- * from opal_progress: at another place among the program's own calls on every rank.  So such a call can have no place in
- * the order of the communicator's calls: not in ours, which the roll-call counts, nor in that of Open MPI's nonblocking
- * collectives (coll/libnbc), which are told apart by counting them too.  It goes by messages of its own instead, with a tag
- * that nothing else has: up a binomial tree to rank 0, and down again.
+ * MPI_Comm_idup and its kin agree on an id by MPI_Iallreduce on the old communicator (ompi/communicator/comm_cid.c),
+ * called from opal_progress: at another place among the program's own calls on every rank.  So such a call can have no
+ * place in the order of the communicator's calls: not in ours, which the roll-call counts, nor in that of Open MPI's
+ * nonblocking collectives (coll/libnbc), which are told apart by counting them too.  It goes by messages of its own
+ * instead, with a tag that nothing else has: up a binomial tree to rank 0, and down again.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dladdr */
@@ -31,8 +31,8 @@
 
 #include "mca/common/gpusym/sanitizers.h"
 
-/* Far below the tags that coll/libnbc counts down from -27, and also in the 24 bits that pml/ucx sends of it: there it is
- * -4194304. */
+/* Far below the tags that coll/libnbc counts down from -27, and also in the 24 bits that pml/ucx sends of it: there it
+ * is -4194304. */
 #define TAG (INT_MIN + (3 << 22))
 /* Open MPI's own have one integer. */
 #define COUNT_MAX 8
@@ -41,25 +41,26 @@ const void *coll_gpusym_iallreduce_caller;
 
 typedef struct internal {
     ompi_coll_base_nbc_request_t super;
-    coll_gpusym_engine_t *engine; /* not retained, nor is comm: the caller, which makes a communicator of it, holds it */
+    coll_gpusym_engine_t
+        *engine; /* not retained, nor is comm: the caller, which makes a communicator of it, holds it */
     struct ompi_communicator_t *comm;
     struct ompi_op_t *op;
     int count;
-    int *out;                   /* the caller's */
-    int sum[COUNT_MAX];         /* of this rank and those that it has heard of */
-    int heard[COUNT_MAX];       /* what a child sends */
-    int bit;                    /* of the rank: the child or parent that the message in flight comes from or goes to */
+    int *out;             /* the caller's */
+    int sum[COUNT_MAX];   /* of this rank and those that it has heard of */
+    int heard[COUNT_MAX]; /* what a child sends */
+    int bit;              /* of the rank: the child or parent that the message in flight comes from or goes to */
     enum { UP, PARENT, DOWN } step;
     struct ompi_request_t *message; /* in flight; NULL: none */
-    coll_gpusym_peer_t **peers; /* [ranks], the array is owned */
-    coll_gpusym_health_t health; /* when it was last checked whether they live */
+    coll_gpusym_peer_t **peers;     /* [ranks], the array is owned */
+    coll_gpusym_health_t health;    /* when it was last checked whether they live */
     int error;
     struct internal *next;
 } internal_t;
 
 static int internal_free(ompi_request_t **req)
 {
-    internal_t *r = (internal_t *)*req;
+    internal_t *r = (internal_t *) *req;
     GPUSYM_ACQUIRE(r);
     if (!REQUEST_COMPLETE(*req)) {
         return MPI_ERR_REQUEST;
@@ -74,8 +75,8 @@ static int internal_free(ompi_request_t **req)
 
 static int internal_cancel(ompi_request_t *req, int flag)
 {
-    (void)req;
-    (void)flag;
+    (void) req;
+    (void) flag;
     return MPI_ERR_REQUEST; /* MPI: collectives cannot be cancelled */
 }
 
@@ -86,7 +87,7 @@ static void internal_destruct(internal_t *r)
 
 static void internal_construct(internal_t *r)
 {
-    memset((char *)r + sizeof(r->super), 0, sizeof(*r) - sizeof(r->super));
+    memset((char *) r + sizeof(r->super), 0, sizeof(*r) - sizeof(r->super));
     r->super.super.req_type = OMPI_REQUEST_COLL;
     r->super.super.req_status._cancelled = 0;
     r->super.super.req_free = internal_free;
@@ -104,13 +105,14 @@ static struct {
 
 static bool send_to(internal_t *r, int rank)
 {
-    r->error = MCA_PML_CALL(isend(r->sum, (size_t)r->count, MPI_INT, rank, TAG, MCA_PML_BASE_SEND_STANDARD, r->comm, &r->message));
+    r->error = MCA_PML_CALL(
+        isend(r->sum, (size_t) r->count, MPI_INT, rank, TAG, MCA_PML_BASE_SEND_STANDARD, r->comm, &r->message));
     return OMPI_SUCCESS == r->error;
 }
 
 static bool receive_from(internal_t *r, int rank, int *into)
 {
-    r->error = MCA_PML_CALL(irecv(into, (size_t)r->count, MPI_INT, rank, TAG, r->comm, &r->message));
+    r->error = MCA_PML_CALL(irecv(into, (size_t) r->count, MPI_INT, rank, TAG, r->comm, &r->message));
     return OMPI_SUCCESS == r->error;
 }
 
@@ -147,7 +149,7 @@ static void message_over(internal_t *r)
     ompi_request_free(&r->message);
     r->message = NULL;
     if (UP == r->step && MPI_SUCCESS == r->error) {
-        ompi_op_reduce(r->op, r->heard, r->sum, (gpusym_count_t)r->count, MPI_INT);
+        ompi_op_reduce(r->op, r->heard, r->sum, (gpusym_count_t) r->count, MPI_INT);
         r->bit <<= 1;
     }
 }
@@ -156,8 +158,8 @@ static void message_over(internal_t *r)
  * try again and again unless the call itself fails. */
 enum { BY_FALLBACK = 1, BY_MESSAGES, REFUSED };
 
-/* From time to time, checks whether a rank has died. If so, reports it to the user and ends the call: messages alone would
- * wait for ever. */
+/* From time to time, checks whether a rank has died. If so, reports it to the user and ends the call: messages alone
+ * would wait for ever. */
 static bool is_rank_lost(internal_t *r)
 {
     char name[GPUSYM_COMM_LABEL_MAX];
@@ -195,7 +197,7 @@ static bool internal_poll(internal_t *r)
 static void internal_complete(internal_t *r)
 {
     if (MPI_SUCCESS == r->error) {
-        memcpy(r->out, r->sum, (size_t)r->count * sizeof r->sum[0]);
+        memcpy(r->out, r->sum, (size_t) r->count * sizeof r->sum[0]);
     }
     r->super.super.req_status.MPI_ERROR = r->error;
     r->super.super.req_status._ucount = 0;
@@ -280,7 +282,7 @@ static int find_way(coll_gpusym_engine_t *e, coll_gpusym_peer_t ***peers)
     if (0 != known) {
         return known;
     }
-    *peers = calloc((size_t)ompi_comm_size(e->fallback->comm), sizeof(**peers));
+    *peers = calloc((size_t) ompi_comm_size(e->fallback->comm), sizeof(**peers));
     if (NULL == *peers || MPI_SUCCESS != coll_gpusym_peers_find(e->fallback->comm, *peers, &reason)) {
         free(*peers);
         return 0;
@@ -293,8 +295,8 @@ static int find_way(coll_gpusym_engine_t *e, coll_gpusym_peer_t ***peers)
     return BY_FALLBACK;
 }
 
-static int go_by_messages(coll_gpusym_engine_t *e, coll_gpusym_peer_t **peers, const void *in, void *out,
-                       size_t count, struct ompi_op_t *op, ompi_request_t **req)
+static int go_by_messages(coll_gpusym_engine_t *e, coll_gpusym_peer_t **peers, const void *in, void *out, size_t count,
+                          struct ompi_op_t *op, ompi_request_t **req)
 {
     internal_t *r = OBJ_NEW(internal_t);
     if (NULL == r) {
@@ -308,7 +310,7 @@ static int go_by_messages(coll_gpusym_engine_t *e, coll_gpusym_peer_t **peers, c
     r->engine = e;
     r->comm = e->fallback->comm;
     r->op = op;
-    r->count = (int)count;
+    r->count = (int) count;
     r->out = out;
     r->bit = 1;
     memcpy(r->sum, MPI_IN_PLACE == in ? out : in, count * sizeof r->sum[0]);
@@ -333,7 +335,8 @@ int coll_gpusym_internal_iallreduce(coll_gpusym_engine_t *e, const void *in, voi
     case REFUSED:
         return MPI_ERR_OTHER;
     case BY_FALLBACK:
-        return e->fallback->saved.iallreduce(in, out, (gpusym_count_t)count, MPI_INT, op, e->fallback->comm, req, e->fallback->saved.iallreduce_module);
+        return e->fallback->saved.iallreduce(in, out, (gpusym_count_t) count, MPI_INT, op, e->fallback->comm, req,
+                                             e->fallback->saved.iallreduce_module);
     default:
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
@@ -344,14 +347,14 @@ bool coll_gpusym_is_internal(size_t count, struct ompi_datatype_t *dtype, struct
 {
     Dl_info info;
 
-    /* MPI_Iallreduce, and what is called so in other languages' and ABIs' libraries. Open MPI's own callers have no name:
-     * they are not exported. */
+    /* MPI_Iallreduce, and what is called so in other languages' and ABIs' libraries. Open MPI's own callers have no
+     * name: they are not exported. */
     if (0 != dladdr(caller, &info) && NULL != info.dli_sname && NULL != strcasestr(info.dli_sname, "iallreduce")) {
         __atomic_store_n(&coll_gpusym_iallreduce_caller, caller, __ATOMIC_RELAXED);
         return false;
     }
-    return MPI_INT == dtype && 0 < count && count <= COUNT_MAX && !OMPI_COMM_IS_INTER(comm) && ompi_comm_size(comm) > 1 &&
-           ompi_op_is_commute(op);
+    return MPI_INT == dtype && 0 < count && count <= COUNT_MAX && !OMPI_COMM_IS_INTER(comm) &&
+           ompi_comm_size(comm) > 1 && ompi_op_is_commute(op);
 }
 
 void coll_gpusym_internal_fini(void)

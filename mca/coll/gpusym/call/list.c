@@ -65,8 +65,8 @@ coll_gpusym_call_t *coll_gpusym_list_pop(coll_gpusym_engine_t *e)
         note_emptied(e);
         deactivate_engine(e);
     }
-    /* Last, and release: a thread that finds the list empty, without the lock, has what its calls have done, and may change
-     * it. */
+    /* Last, and release: a thread that finds the list empty, without the lock, has what its calls have done, and may
+     * change it. */
     __atomic_store_n(&e->first, next, __ATOMIC_RELEASE);
     return next;
 }
@@ -94,9 +94,9 @@ static void wait_queued(coll_gpusym_call_t *call)
     }
 }
 
-/* With nothing before it. It stands in the list, so that whatever is started meanwhile, by the progress that it makes, comes
- * behind it. The lock is not needed: only the thread that may make the communicator's next call changes the list, and
- * progress() leaves a blocking call alone. */
+/* With nothing before it. It stands in the list, so that whatever is started meanwhile, by the progress that it makes,
+ * comes behind it. The lock is not needed: only the thread that may make the communicator's next call changes the list,
+ * and progress() leaves a blocking call alone. */
 static void wait_alone(coll_gpusym_call_t *call)
 {
     coll_gpusym_engine_t *e = call->engine;

@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The list of a communicator's calls that are not over. They stand there in MPI's order, and only the first is polled; what
- * the fallback then does with it goes on beside the list.
+ * The list of a communicator's calls that are not over. They stand there in MPI's order, and only the first is polled;
+ * what the fallback then does with it goes on beside the list.
  */
 #ifndef MCA_COLL_GPUSYM_CALL_LIST_H
 #define MCA_COLL_GPUSYM_CALL_LIST_H
@@ -14,8 +14,8 @@
 /* Covers all engines' lists, and the requests (request.c); held by one thread at a time while it makes progress. */
 extern pthread_mutex_t coll_gpusym_list_lock;
 
-/* Whether no call of the communicator is in flight. Only the calling thread may add one now: MPI orders a communicator's
- * collectives. */
+/* Whether no call of the communicator is in flight. Only the calling thread may add one now: MPI orders a
+ * communicator's collectives. */
 static inline bool coll_gpusym_list_empty(const coll_gpusym_engine_t *e)
 {
     return NULL == __atomic_load_n(&e->first, __ATOMIC_ACQUIRE);

@@ -3,8 +3,8 @@
  *
  * MPI requests and their progress.
  *
- * progress() polls the first call of each communicator (list.h), and a few of the fallback's requests at a time: so the cost
- * of progress does not grow with what is in flight.
+ * progress() polls the first call of each communicator (list.h), and a few of the fallback's requests at a time: so the
+ * cost of progress does not grow with what is in flight.
  */
 #include "mca/coll/gpusym/call/request.h"
 
@@ -26,7 +26,7 @@ typedef coll_gpusym_request_t request_t;
 static void request_construct(request_t *r);
 static void request_destruct(request_t *r)
 {
-    (void)r;
+    (void) r;
 }
 OBJ_CLASS_INSTANCE(coll_gpusym_request_t, ompi_coll_base_nbc_request_t, request_construct, request_destruct);
 
@@ -65,7 +65,7 @@ void coll_gpusym_request_put(request_t *r)
 
 static int request_free(ompi_request_t **req)
 {
-    request_t *r = (request_t *)*req;
+    request_t *r = (request_t *) *req;
     if (!REQUEST_COMPLETE(*req)) {
         return MPI_ERR_REQUEST;
     }
@@ -83,8 +83,8 @@ static int request_free(ompi_request_t **req)
 
 static int request_cancel(ompi_request_t *req, int flag)
 {
-    (void)req;
-    (void)flag;
+    (void) req;
+    (void) flag;
     return MPI_ERR_REQUEST; /* MPI: collectives cannot be cancelled */
 }
 
@@ -200,11 +200,12 @@ static void append_over(over_t *over, request_t *r)
 
 static request_t *request_of(coll_gpusym_call_t *call)
 {
-    return (request_t *)((char *)call - offsetof(request_t, call));
+    return (request_t *) ((char *) call - offsetof(request_t, call));
 }
 
-/* A communicator's calls, the first after the other, as far as they go. A blocking one is polled by the thread that waits
- * for it. Once the list is empty it is not touched: a blocking call of another thread may stand there, on its stack. */
+/* A communicator's calls, the first after the other, as far as they go. A blocking one is polled by the thread that
+ * waits for it. Once the list is empty it is not touched: a blocking call of another thread may stand there, on its
+ * stack. */
 static void poll_engine(coll_gpusym_engine_t *e, over_t *over)
 {
     coll_gpusym_call_t *call = e->first;
@@ -229,7 +230,8 @@ static void poll_engine(coll_gpusym_engine_t *e, over_t *over)
 /* Some of the fallback's requests, one after the other. */
 static void poll_some_forwarded(over_t *over)
 {
-    for (uint32_t polls = requests.nforwarded < FORWARDED_POLLS ? requests.nforwarded : FORWARDED_POLLS; polls > 0; polls--) {
+    for (uint32_t polls = requests.nforwarded < FORWARDED_POLLS ? requests.nforwarded : FORWARDED_POLLS; polls > 0;
+         polls--) {
         if (NULL == *requests.poll) {
             requests.poll = &requests.forwarded;
         }
@@ -253,7 +255,7 @@ static void complete_request(request_t *r)
     struct ompi_communicator_t *comm = q->req_persistent ? NULL : r->call.engine->fallback->comm;
     q->req_status.MPI_ERROR = r->call.error;
     q->req_status._ucount = 0;
-    GPUSYM_RELEASE(r); /* Open MPI orders this before whatever another thread does that saw it complete */
+    GPUSYM_RELEASE(r);              /* Open MPI orders this before whatever another thread does that saw it complete */
     ompi_request_complete(q, true); /* from here on it may be gone */
     if (NULL != comm) {
         OBJ_RELEASE(comm);
@@ -275,7 +277,7 @@ static int make_progress(void)
         poll_engine(e, &over);
     }
     poll_some_forwarded(&over);
-    __atomic_fetch_sub(&coll_gpusym_in_flight, (uint32_t)over.n, __ATOMIC_RELAXED);
+    __atomic_fetch_sub(&coll_gpusym_in_flight, (uint32_t) over.n, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&coll_gpusym_list_lock);
     while (NULL != over.first) {
         request_t *r = over.first;
@@ -284,7 +286,7 @@ static int make_progress(void)
     }
     const gpusym_device_t *dev = gpusym_current.dev;
     if (0 == over.n && NULL != dev && dev->simulated) {
-        sched_yield(); /* the simulator's kernels run on the same cores, and a rank that waits inside Open MPI never yields */
+        sched_yield(); /* the simulator's kernels share the cores, and a rank that waits inside Open MPI never yields */
     }
     return over.n;
 }

@@ -11,8 +11,8 @@
 #include "ompi/mca/coll/base/coll_base_util.h"
 #include "ompi/request/request.h"
 
-/* Of a class made from ompi_coll_base_nbc_request_t: MPI's own layer keeps the datatypes and the operation of a call in there
- * (ompi_coll_base_retain_op), and puts itself before req_complete_cb or req_free. */
+/* Of a class made from ompi_coll_base_nbc_request_t: MPI's own layer keeps the datatypes and the operation of a call in
+ * there (ompi_coll_base_retain_op), and puts itself before req_complete_cb or req_free. */
 typedef struct coll_gpusym_request {
     ompi_coll_base_nbc_request_t super;
     coll_gpusym_call_t call;

@@ -20,7 +20,8 @@
 #define HEALTH_NS 10000000ull
 /* Ranks that a line tells of; of more it gives the number. */
 #define RANKS_TOLD 4
-/* Time between two checks that counts, at most: a program that makes no progress for an hour has not waited for an hour.
+/* Time between two checks that counts, at most: a program that makes no progress for an hour has not waited for an
+ * hour.
  */
 #define GAP_NS 2000000000ull
 /* How much later each rank tells the user than the rank before it: so that it finds out that that one has. */
@@ -203,7 +204,8 @@ bool coll_gpusym_wait_note(coll_gpusym_wait_t *wait, const coll_gpusym_team_t *t
         return true;
     }
     if (c->warn > 0 && wait->reports < 40 &&
-        (double) wait->waited_ns >= c->warn * 1e9 * (double) (1ull << wait->reports) + (double) (t->rank * STAGGER_NS)) {
+        (double) wait->waited_ns >=
+            c->warn * 1e9 * (double) (1ull << wait->reports) + (double) (t->rank * STAGGER_NS)) {
         tell_missing(wait, &w);
     }
     return false;

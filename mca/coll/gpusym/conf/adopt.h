@@ -6,8 +6,8 @@
 #ifndef MCA_COLL_GPUSYM_CONF_ADOPT_H
 #define MCA_COLL_GPUSYM_CONF_ADOPT_H
 
-/* Prepends the stock components that coll_gpusym_adopt names to the framework's list; from mca_open_component. Open MPI error
- * code. */
+/* Prepends the stock components that coll_gpusym_adopt names to the framework's list; from mca_open_component. Open MPI
+ * error code. */
 int coll_gpusym_adopt(void);
 
 #endif

@@ -23,18 +23,20 @@ static bool used;
 /* ---- MPI_T ----------------------------------------------------------------------------------- */
 
 /* Registers coll_gpusym_<collective>_<kind>[_<detail>]. */
-static int register_pvar(const mca_base_component_t *component, unsigned coll, const char *kind, const char *detail, const char *doc, unsigned long long *counter)
+static int register_pvar(const mca_base_component_t *component, unsigned coll, const char *kind, const char *detail,
+                         const char *doc, unsigned long long *counter)
 {
     char name[128];
     char text[256];
     int ret;
 
     snprintf(name, sizeof(name), "%s_%s%s%s", coll_gpusym_name(coll), kind, '\0' == *detail ? "" : "_", detail);
-    snprintf(text, sizeof(text), "Calls of %s in this process, blocking, nonblocking and persistent: %s", coll_gpusym_mpi_name(coll), doc);
-    ret = mca_base_component_pvar_register(
-        component, name, text, OPAL_INFO_LVL_4, MCA_BASE_PVAR_CLASS_COUNTER,
-        MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL, MCA_BASE_VAR_BIND_NO_OBJECT,
-        MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS, NULL, NULL, NULL, counter);
+    snprintf(text, sizeof(text), "Calls of %s in this process, blocking, nonblocking and persistent: %s",
+             coll_gpusym_mpi_name(coll), doc);
+    ret = mca_base_component_pvar_register(component, name, text, OPAL_INFO_LVL_4, MCA_BASE_PVAR_CLASS_COUNTER,
+                                           MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL, MCA_BASE_VAR_BIND_NO_OBJECT,
+                                           MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS, NULL, NULL,
+                                           NULL, counter);
     return ret < 0 ? ret : OMPI_SUCCESS;
 }
 
@@ -46,32 +48,41 @@ static int register_pvars(const mca_base_component_t *component, unsigned coll)
     /* A collective without kernels has all counters too, so that tools can treat all collectives alike. */
     for (unsigned a = 0; OMPI_SUCCESS == ret && a < GPUSYM_ALG_COUNT; ++a) {
         if (coll_gpusym_algorithm_is_of(a, coll)) {
-            ret = register_pvar(component, coll, "native", gpusym_algorithm_name(a), gpusym_algorithm_doc(a), &c->algorithm[a]);
+            ret = register_pvar(component, coll, "native", gpusym_algorithm_name(a), gpusym_algorithm_doc(a),
+                                &c->algorithm[a]);
         }
     }
     if (OMPI_SUCCESS == ret) {
-        ret = register_pvar(component, coll, "native", "copy", "ran as a copy by the GPU: the communicator has one rank", &c->copied);
+        ret = register_pvar(component, coll, "native", "copy",
+                            "ran as a copy by the GPU: the communicator has one rank", &c->copied);
     }
     if (OMPI_SUCCESS == ret) {
-        ret = register_pvar(component, coll, "zero_copy", "", "ran on the GPU directly between user buffers, by any algorithm",
-                   &c->zero_copy);
+        ret = register_pvar(component, coll, "zero_copy", "",
+                            "ran on the GPU directly between user buffers, by any algorithm", &c->zero_copy);
     }
     if (OMPI_SUCCESS == ret) {
-        ret = register_pvar(component, coll, "resident", "", "ran in a resident kernel, without a launch", &c->resident);
+        ret =
+            register_pvar(component, coll, "resident", "", "ran in a resident kernel, without a launch", &c->resident);
     }
     if (OMPI_SUCCESS == ret) {
-        ret = register_pvar(component, coll, "late", "", "were launched, because the resident kernel had just retired", &c->late);
+        ret = register_pvar(component, coll, "late", "", "were launched, because the resident kernel had just retired",
+                            &c->late);
     }
     if (OMPI_SUCCESS == ret) {
         ret = register_pvar(component, coll, "staged", "", "were staged through host memory", &c->staged);
     }
     for (unsigned r = 0; OMPI_SUCCESS == ret && r < COLL_GPUSYM_REASONS; ++r) {
-        ret = register_pvar(component, coll, "staged", coll_gpusym_reason_name(r), coll_gpusym_reason_doc(r), &c->reason[r]);
+        ret = register_pvar(component, coll, "staged", coll_gpusym_reason_name(r), coll_gpusym_reason_doc(r),
+                            &c->reason[r]);
     }
     if (OMPI_SUCCESS == ret) {
-        ret = register_pvar(component, coll, "forwarded", "", "have host buffers only, and were forwarded untouched to the next component", &c->forwarded);
+        ret =
+            register_pvar(component, coll, "forwarded", "",
+                          "have host buffers only, and were forwarded untouched to the next component", &c->forwarded);
     }
-    return OMPI_SUCCESS == ret ? register_pvar(component, coll, "passed", "", "deprecated name of the counter forwarded", &c->forwarded) : ret;
+    return OMPI_SUCCESS == ret
+               ? register_pvar(component, coll, "passed", "", "deprecated name of the counter forwarded", &c->forwarded)
+               : ret;
 }
 
 int coll_gpusym_counters_register(const mca_base_component_t *component)

@@ -11,15 +11,15 @@
 
 /* Calls of one collective since MPI_Init, in this process; counted with relaxed atomics. */
 typedef struct {
-    unsigned long long native;                       /* ran on the GPU */
-    unsigned long long algorithm[GPUSYM_ALG_COUNT];  /* of those, by algorithm */
-    unsigned long long copied;                       /* of those, one-rank communicators: a copy */
-    unsigned long long zero_copy;                    /* of the native ones: straight between users' buffers */
-    unsigned long long resident;                     /* of the native ones: by a kernel that was there, without a launch */
-    unsigned long long late;                         /* of the native ones: launched, the resident kernel had just retired */
-    unsigned long long staged;                       /* staged through host memory */
-    unsigned long long reason[COLL_GPUSYM_REASONS];  /* of those, by reason */
-    unsigned long long forwarded;                    /* host buffers: forwarded untouched */
+    unsigned long long native;                      /* ran on the GPU */
+    unsigned long long algorithm[GPUSYM_ALG_COUNT]; /* of those, by algorithm */
+    unsigned long long copied;                      /* of those, one-rank communicators: a copy */
+    unsigned long long zero_copy;                   /* of the native ones: straight between users' buffers */
+    unsigned long long resident; /* of the native ones: by a kernel that was there, without a launch */
+    unsigned long long late;     /* of the native ones: launched, the resident kernel had just retired */
+    unsigned long long staged;   /* staged through host memory */
+    unsigned long long reason[COLL_GPUSYM_REASONS]; /* of those, by reason */
+    unsigned long long forwarded;                   /* host buffers: forwarded untouched */
 } coll_gpusym_counters_t;
 
 /* By enum coll_gpusym_coll. Hidden, so that every call reaches them by one instruction. */

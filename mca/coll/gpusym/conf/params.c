@@ -28,7 +28,8 @@ static const gpusym_var_number_t numbers[] = {
     {"priority", MCA_BASE_VAR_TYPE_INT, 6, FIELD(priority), 90, -1, 1000, 0, "",
      "Priority of this component among the coll components. The component with the highest priority serves a "
      "collective. -1 disables this component"},
-    {"oneshot_max", MCA_BASE_VAR_TYPE_UNSIGNED_INT, GPUSYM_VAR_EVERY_CALL, FIELD(oneshot_max), 0, 0, 16 * MIB, 0, "bytes",
+    {"oneshot_max", MCA_BASE_VAR_TYPE_UNSIGNED_INT, GPUSYM_VAR_EVERY_CALL, FIELD(oneshot_max), 0, 0, 16 * MIB, 0,
+     "bytes",
      "Largest message for which the algorithm agxll_r (one-shot: every rank sends its input to every rank) is "
      "selected. 0: use the tuning table"},
     {"blocks", MCA_BASE_VAR_TYPE_INT, GPUSYM_VAR_EVERY_CALL, FIELD(blocks), 0, 0, GPUSYM_BLOCKS_MAX, 0, "blocks",
@@ -60,8 +61,8 @@ static const gpusym_var_number_t numbers[] = {
     {"graph", MCA_BASE_VAR_TYPE_BOOL, GPUSYM_VAR_EVERY_CALL, FIELD(graph), 1, 0, 1, 0, "",
      "Launch kernels by a graph (NVIDIA GPUs: a CUDA graph), which costs less than a plain launch. Each persistent "
      "collective has its own graph; other calls use one graph per kernel in flight"},
-    {"zero_copy_min", MCA_BASE_VAR_TYPE_UNSIGNED_INT, GPUSYM_VAR_EVERY_CALL, FIELD(zero_copy_min), 0, 0, 1024 * MIB, 0, "bytes",
-     "Smallest message that moves directly between user buffers. 0: use the tuning table"},
+    {"zero_copy_min", MCA_BASE_VAR_TYPE_UNSIGNED_INT, GPUSYM_VAR_EVERY_CALL, FIELD(zero_copy_min), 0, 0, 1024 * MIB, 0,
+     "bytes", "Smallest message that moves directly between user buffers. 0: use the tuning table"},
     {"reproducible", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(reproducible), 0, 0, 1, 0, "",
      "Select only algorithms whose result bits depend on nothing but the inputs and the number of ranks. How a "
      "message is cut, the number of blocks, placement and timing have no effect on the result"},
@@ -117,7 +118,8 @@ static int register_algorithms(void)
 static int register_adopt(void)
 {
     mca_base_var_source_t source = MCA_BASE_VAR_SOURCE_DEFAULT;
-    const int var = gpusym_var_string(&group, "adopt", 3, "all", FIELD(adopt),
+    const int var =
+        gpusym_var_string(&group, "adopt", 3, "all", FIELD(adopt),
                           "Components to adopt when the list of coll components names only gpusym: all, none, a "
                           "comma-separated list, or ^ and a comma-separated list of components to exclude. When the "
                           "list names other components too, none is adopted unless this parameter is set");

@@ -17,27 +17,27 @@
 /* Those of this process; conf/params.c has units and ranges. */
 typedef struct {
     int priority;
-    const char *adopt;       /* stock coll components to adopt when only gpusym is named */
-    bool adopt_set;          /* the user has set it */
-    unsigned oneshot_max;    /* largest message in bytes for agxll_r; 0: by the tuning table */
+    const char *adopt;    /* stock coll components to adopt when only gpusym is named */
+    bool adopt_set;       /* the user has set it */
+    unsigned oneshot_max; /* largest message in bytes for agxll_r; 0: by the tuning table */
     /* By collective: enum gpusym_algorithm, COLL_GPUSYM_ALG_AUTO or _STAGED. Of what has no kernels: AUTO */
     int algorithm[COLL_GPUSYM_COLLS];
-    int blocks;              /* blocks a launch; 0: by the tuning table */
-    int threads;             /* threads a block; 0: by the tuning table */
-    unsigned chunk;          /* two-shot: bytes that a block takes at a time; 0: by the tuning table */
-    double timeout;          /* seconds one GPU waits for another inside a kernel; 0: no limit */
-    double timeout_host;     /* seconds a call waits for ranks that do not come; 0: no limit */
-    double warn;             /* seconds after which a call tells which ranks it waits for; 0: never */
-    bool share_gpu;          /* run kernels even where two ranks share a GPU */
-    int linger;              /* how long a resident kernel waits for the next call, in microseconds; -1: by the tuning table */
-    bool graph;              /* kernels are launched by graphs */
-    bool zero_copy;          /* large messages go straight between users' buffers where peers can map them */
-    unsigned zero_copy_min;  /* smallest message in bytes for that; 0: by the tuning table */
-    bool reproducible;       /* only algorithms whose bits depend on nothing but inputs and number of ranks */
-    bool summary;            /* print the counters at MPI_Finalize */
-    unsigned epoch_first;    /* developer: first epoch of a communicator, to test the wrap */
+    int blocks;          /* blocks a launch; 0: by the tuning table */
+    int threads;         /* threads a block; 0: by the tuning table */
+    unsigned chunk;      /* two-shot: bytes that a block takes at a time; 0: by the tuning table */
+    double timeout;      /* seconds one GPU waits for another inside a kernel; 0: no limit */
+    double timeout_host; /* seconds a call waits for ranks that do not come; 0: no limit */
+    double warn;         /* seconds after which a call tells which ranks it waits for; 0: never */
+    bool share_gpu;      /* run kernels even where two ranks share a GPU */
+    int linger;     /* how long a resident kernel waits for the next call, in microseconds; -1: by the tuning table */
+    bool graph;     /* kernels are launched by graphs */
+    bool zero_copy; /* large messages go straight between users' buffers where peers can map them */
+    unsigned zero_copy_min; /* smallest message in bytes for that; 0: by the tuning table */
+    bool reproducible;      /* only algorithms whose bits depend on nothing but inputs and number of ranks */
+    bool summary;           /* print the counters at MPI_Finalize */
+    unsigned epoch_first;   /* developer: first epoch of a communicator, to test the wrap */
 
-    int world_rank;          /* of this process in its MPI_COMM_WORLD; set by the component's init_query */
+    int world_rank; /* of this process in its MPI_COMM_WORLD; set by the component's init_query */
 } coll_gpusym_params_t;
 extern coll_gpusym_params_t coll_gpusym_params;
 

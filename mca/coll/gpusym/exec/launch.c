@@ -63,10 +63,11 @@ void coll_gpusym_launch_abandon(coll_gpusym_launch_t *l)
 static bool copy_rows(const coll_gpusym_launch_t *l, const coll_gpusym_rows_t *r, const void *scratch, bool back)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
-    char *p = (char *)(uintptr_t)scratch;
+    char *p = (char *) (uintptr_t) scratch;
     return 0 == r->rows ||
-           GPUSYM_SUCCESS == (back ? dev->copy2d_async(l->lane->stream, r->first, r->pitch, p, r->width, r->width, r->rows)
-                                   : dev->copy2d_async(l->lane->stream, p, r->width, r->first, r->pitch, r->width, r->rows));
+           GPUSYM_SUCCESS ==
+               (back ? dev->copy2d_async(l->lane->stream, r->first, r->pitch, p, r->width, r->width, r->rows)
+                     : dev->copy2d_async(l->lane->stream, p, r->width, r->first, r->pitch, r->width, r->rows));
 }
 
 bool coll_gpusym_launch_unpack(const coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k)
@@ -74,7 +75,8 @@ bool coll_gpusym_launch_unpack(const coll_gpusym_launch_t *l, const coll_gpusym_
     return copy_rows(l, &k->unpack, k->out, true);
 }
 
-/* Queues, before the kernel, what brings the input to scratch memory; and the output, of which the kernel might not write all. */
+/* Queues, before the kernel, what brings the input to scratch memory; and the output, of which the kernel might not
+ * write all. */
 static bool queue_pack(const coll_gpusym_launch_t *l, const coll_gpusym_task_t *task)
 {
     const coll_gpusym_segments_t *k = task->segments;
@@ -83,18 +85,20 @@ static bool queue_pack(const coll_gpusym_launch_t *l, const coll_gpusym_task_t *
 }
 
 /* Queues what copy engines do. *queued: the completion word will come. */
-static bool queue_copies(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, const coll_gpusym_plan_t *p, bool *queued)
+static bool queue_copies(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, const coll_gpusym_plan_t *p,
+                         bool *queued)
 {
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
     if (GPUSYM_SUCCESS != gpusym_copies_get(gpusym_current.dev, t->host.gpu, t->nranks, &l->streams)) {
         l->streams = NULL;
         return false;
     }
-    return GPUSYM_SUCCESS == gpusym_copies_queue(l->streams, l->lane, p->kernel, GPUSYM_F_CE, p->reduces, &p->work, queued);
+    return GPUSYM_SUCCESS ==
+           gpusym_copies_queue(l->streams, l->lane, p->kernel, GPUSYM_F_CE, p->reduces, &p->work, queued);
 }
 
-/* Queues the kernel: by a graph, where there are such; a persistent call has its own. That is made here, where the call has
- * the launch tokens: no kernel of this process waits for a peer, so the driver may wait for what runs. */
+/* Queues the kernel: by a graph, where there are such; a persistent call has its own. That is made here, where the call
+ * has the launch tokens: no kernel of this process waits for a peer, so the driver may wait for what runs. */
 static bool queue_kernel(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, coll_gpusym_plan_t *p)
 {
     const gpusym_device_t *dev = gpusym_current.dev;

@@ -13,15 +13,15 @@
 typedef struct {
     gpusym_lane_t *lane; /* while a kernel of ours is queued, or has been sent a command; NULL: none is */
     struct gpusym_copies_streams *streams; /* and of copy engines, what they do for us; NULL: nothing */
-    char *scratch;       /* GPU memory, while the call lasts; NULL: none */
+    char *scratch;                         /* GPU memory, while the call lasts; NULL: none */
     gpusym_gpu_t *scratch_gpu;
-    int algorithm;       /* that runs; -1: none yet */
+    int algorithm; /* that runs; -1: none yet */
     /* A resident kernel's part: see resident.h. */
     struct {
-        bool remains;    /* the kernel remains on the GPU afterwards: the lane is not given back */
-        bool commanded;  /* nothing was launched: the kernel was there */
-        bool late;       /* it was commanded, but had retired: launched */
-        bool recalled;   /* it was commanded, and then all ranks agreed that the fallback does the call */
+        bool remains;   /* the kernel remains on the GPU afterwards: the lane is not given back */
+        bool commanded; /* nothing was launched: the kernel was there */
+        bool late;      /* it was commanded, but had retired: launched */
+        bool recalled;  /* it was commanded, and then all ranks agreed that the fallback does the call */
     } resident;
 } coll_gpusym_launch_t;
 

@@ -1,23 +1,23 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Resident kernels: after a small collective its one block lingers on the GPU, so that the communicator's next one costs
- * no launch (kernels/symm/ has the other side, kernels/work.h the doorbell). Of this rank alone: whether a peer launches or
- * commands makes no difference.
+ * Resident kernels: after a small collective its one block lingers on the GPU, so that the communicator's next one
+ * costs no launch (kernels/symm/ has the other side, kernels/work.h the doorbell). Of this rank alone: whether a peer
+ * launches or commands makes no difference.
  *
- * A communicator may have two, one for all-reduce and one for another collective. A kernel belongs to the communicator, with
- * its lane, until it has retired. It serves calls of the same kernel, and if it is not all-reduce's of the same segments; for
- * another that wants its place it is dismissed, all else is launched beside it.
+ * A communicator may have two, one for all-reduce and one for another collective. A kernel belongs to the communicator,
+ * with its lane, until it has retired. It serves calls of the same kernel, and if it is not all-reduce's of the same
+ * segments; for another that wants its place it is dismissed, all else is launched beside it.
  *
- * A program that synchronises its GPU between some of its calls waits for the kernel each time. So it must be worth that:
- * where it retires by itself, having stayed for longer after its last call than it had saved by those before, calls go
- * without for a while. If these have such pauses too, it is not the kernel that makes them, and it may go on. It must be
- * worth it as well where it retires to make place. All that unless the user has set how long kernels remain.
+ * A program that synchronises its GPU between some of its calls waits for the kernel each time. So it must be worth
+ * that: where it retires by itself, having stayed for longer after its last call than it had saved by those before,
+ * calls go without for a while. If these have such pauses too, it is not the kernel that makes them, and it may go on.
+ * It must be worth it as well where it retires to make place. All that unless the user has set how long kernels remain.
  *
- * An all-reduce that is like the last one is commanded as soon as this rank has posted it: the GPU begins while the host
- * still reads what the peers have posted. If they are not in the same call, the kernel finds out by itself: lines of the
- * call's epoch do not come from all of them. It then retires, with nothing done, after a while or because it is told to
- * (gs_agxll_r_command), and the call goes on as all have agreed.
+ * An all-reduce that is like the last one is commanded as soon as this rank has posted it: the GPU begins while the
+ * host still reads what the peers have posted. If they are not in the same call, the kernel finds out by itself: lines
+ * of the call's epoch do not come from all of them. It then retires, with nothing done, after a while or because it is
+ * told to (gs_agxll_r_command), and the call goes on as all have agreed.
  */
 #include "mca/coll/gpusym/exec/resident.h"
 
@@ -34,12 +34,12 @@ static unsigned keeper_next;
 static uint64_t linger_ns(void)
 {
     const coll_gpusym_params_t *c = &coll_gpusym_params;
-    return 1000ull * (c->linger >= 0 ? (uint64_t)c->linger : gpusym_tuning_linger_us(gpusym_current.dev->simulated));
+    return 1000ull * (c->linger >= 0 ? (uint64_t) c->linger : gpusym_tuning_linger_us(gpusym_current.dev->simulated));
 }
 
 static bool address_fits(const void *p)
 {
-    return 0 == (uint64_t)(uintptr_t)p >> GPUSYM_COMMAND_ADDRESS_BITS;
+    return 0 == (uint64_t) (uintptr_t) p >> GPUSYM_COMMAND_ADDRESS_BITS;
 }
 
 static bool addresses_fit(const coll_gpusym_segments_t *k)
@@ -67,10 +67,9 @@ bool coll_gpusym_resident_may(const coll_gpusym_task_t *task, const coll_gpusym_
 {
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
     const coll_gpusym_params_t *c = &coll_gpusym_params;
-    const unsigned family = gpusym_algorithm_family((unsigned)p->algorithm);
+    const unsigned family = gpusym_algorithm_family((unsigned) p->algorithm);
     return (GPUSYM_F_AGXLL_R == family || GPUSYM_F_XLL == family || GPUSYM_F_XLL_R == family) && task->blocking &&
-           NULL == task->sizes &&
-           !t->host.threads && p != task->plan && 1 == p->epochs && 0 != p->work.bytes &&
+           NULL == task->sizes && !t->host.threads && p != task->plan && 1 == p->epochs && 0 != p->work.bytes &&
            p->work.bytes <= gpusym_tuning_resident_max(t->nranks) && c->blocks <= 1 && !is_packed(task) &&
            !c->share_gpu && /* it would take other ranks' time on the GPU */
            addresses_fit(task->segments) && 0 != linger_ns();
@@ -125,7 +124,8 @@ static void keep_lane(coll_gpusym_resident_t *s)
 static bool is_here(const coll_gpusym_resident_t *s)
 {
     uint32_t status;
-    return s->served < GPUSYM_RESIDENT_SERVED_MAX && gpusym_lane_done(s->lane, &status) && 0 == (status & GPUSYM_STATUS_RETIRED);
+    return s->served < GPUSYM_RESIDENT_SERVED_MAX && gpusym_lane_done(s->lane, &status) &&
+           0 == (status & GPUSYM_STATUS_RETIRED);
 }
 
 /* A kernel of the communicator gets a call: the others are not alone any more. */
@@ -140,7 +140,7 @@ static void send_command(coll_gpusym_residents_t *all, const coll_gpusym_task_t 
                          uint64_t bytes)
 {
     coll_gpusym_resident_t *s = find_place(all, task);
-    const uint32_t epoch = (uint32_t)epoch_of(coll_gpusym_task_team(task)), skip = epoch - s->epoch - 1;
+    const uint32_t epoch = (uint32_t) epoch_of(coll_gpusym_task_team(task)), skip = epoch - s->epoch - 1;
     l->lane = s->lane;
     l->resident.remains = l->resident.commanded = true;
     l->algorithm = s->algorithm;
@@ -169,9 +169,9 @@ static bool has_segments(const coll_gpusym_task_t *task, const coll_gpusym_resid
             0 == memcmp(w->recv, mine->recv, mine->nranks * sizeof *w->recv));
 }
 
-/* Whether a call, which has been posted, is like the last one of a kernel that is here. With the same hash and bytes the
- * plan would be the same; kind, here, and segments are compared themselves, so that what the kernel does is right whatever
- * the hash. */
+/* Whether a call, which has been posted, is like the last one of a kernel that is here. With the same hash and bytes
+ * the plan would be the same; kind, here, and segments are compared themselves, so that what the kernel does is right
+ * whatever the hash. */
 static bool is_same(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, uint64_t bytes)
 {
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
@@ -181,7 +181,8 @@ static bool is_same(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task
            !is_packed(task) && is_kind(k, s) && epoch_near(t, s) && addresses_fit(k) && 0 != linger_ns() && is_here(s);
 }
 
-bool coll_gpusym_resident_command_same(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l)
+bool coll_gpusym_resident_command_same(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task,
+                                       coll_gpusym_launch_t *l)
 {
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
     gpusym_work_t w; /* only in part */
@@ -207,10 +208,10 @@ void coll_gpusym_resident_command_early(coll_gpusym_residents_t *all, const coll
 {
     const coll_gpusym_resident_t *s = &all->kernel[COLL_GPUSYM_RESIDENT_ALLREDUCE];
     /*
-     * LL lines of one parity must not be overwritten before all have read them. A peer may still be in the last call that
-     * this kernel served: only the other parity's lines are free, since all had ended the calls before when they sent
-     * their lines of that one. If it was another kernel's call, any of its lines may still be read. And what is offered to
-     * peers may need a vote first.
+     * LL lines of one parity must not be overwritten before all have read them. A peer may still be in the last call
+     * that this kernel served: only the other parity's lines are free, since all had ended the calls before when they
+     * sent their lines of that one. If it was another kernel's call, any of its lines may still be read. And what is
+     * offered to peers may need a vote first.
      */
     if (NULL != s->lane && is_allreduce(task) && s->alone &&
         0 != (epoch_of(coll_gpusym_task_team(task)) - s->epoch) % 2 && 0 == task->zero_copy.in_key &&
@@ -264,7 +265,8 @@ bool coll_gpusym_resident_retired(const coll_gpusym_launch_t *l)
     return l->resident.commanded && gpusym_lane_retired(l->lane);
 }
 
-bool coll_gpusym_resident_relaunch(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l)
+bool coll_gpusym_resident_relaunch(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task,
+                                   coll_gpusym_launch_t *l)
 {
     coll_gpusym_resident_t *s = find_place(all, task);
     gpusym_work_t *w = &s->work;
@@ -276,7 +278,7 @@ bool coll_gpusym_resident_relaunch(coll_gpusym_residents_t *all, const coll_gpus
     w->out = task->segments->out;
     w->bytes = task->read.max_bytes;
     w->epoch = s->epoch;
-    (void)gpusym_kernel_plan(gpusym_algorithm_family((unsigned)s->algorithm), w, 0);
+    (void) gpusym_kernel_plan(gpusym_algorithm_family((unsigned) s->algorithm), w, 0);
     return GPUSYM_SUCCESS == gpusym_lane_launch(l->lane, s->kernel, w);
 }
 
@@ -296,7 +298,8 @@ void coll_gpusym_resident_done(coll_gpusym_residents_t *all, const coll_gpusym_t
     }
 }
 
-void coll_gpusym_resident_make_room(coll_gpusym_residents_t *all, const coll_gpusym_team_t *t, const coll_gpusym_plan_t *p)
+void coll_gpusym_resident_make_room(coll_gpusym_residents_t *all, const coll_gpusym_team_t *t,
+                                    const coll_gpusym_plan_t *p)
 {
     note_call(all, NULL);
     for (unsigned i = 0; i < COLL_GPUSYM_RESIDENTS; i++) {

@@ -17,15 +17,15 @@ enum { COLL_GPUSYM_RESIDENT_ALLREDUCE, COLL_GPUSYM_RESIDENT_OTHER, COLL_GPUSYM_R
 typedef struct {
     gpusym_lane_t *lane; /* its; NULL: there is none, or a call has it */
     unsigned kernel;
-    unsigned coll;       /* enum coll_gpusym_coll */
+    unsigned coll; /* enum coll_gpusym_coll */
     int algorithm;
-    bool alone;          /* no other call of the communicator has been a kernel's since its last one */
-    uint32_t epoch;      /* of its last call */
-    uint64_t bytes;      /* of its last call */
-    uint32_t hash;       /* of its last call: coll_gpusym_task_t's */
-    uint32_t served;     /* calls, without its first */
+    bool alone;      /* no other call of the communicator has been a kernel's since its last one */
+    uint32_t epoch;  /* of its last call */
+    uint64_t bytes;  /* of its last call */
+    uint32_t hash;   /* of its last call: coll_gpusym_task_t's */
+    uint32_t served; /* calls, without its first */
     gpusym_tuning_resident_t worth;
-    gpusym_work_t work;  /* it was launched with */
+    gpusym_work_t work; /* it was launched with */
 } coll_gpusym_resident_t;
 
 /* A communicator's. Zeroed before its first use. */
@@ -35,29 +35,33 @@ typedef struct {
 
 /* Whether a call may be one of a resident kernel. */
 bool coll_gpusym_resident_may(const coll_gpusym_task_t *task, const coll_gpusym_plan_t *p);
-/* For such a call, planned and with its epoch: true if the kernel is here, and has been sent the command; l->lane is set. */
+/* For such a call, planned and with its epoch: true if the kernel is here, and has been sent the command; l->lane is
+ * set. */
 bool coll_gpusym_resident_command(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l,
                                   const coll_gpusym_plan_t *p);
 /* The same without a plan, for a call like the last one of the kernel. */
-bool coll_gpusym_resident_command_same(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l);
-/* For a call that has just been posted: sends the command, if the call is like the last one of a kernel that is here; l->lane
- * is set then, and the call goes on as if it were not. */
+bool coll_gpusym_resident_command_same(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task,
+                                       coll_gpusym_launch_t *l);
+/* For a call that has just been posted: sends the command, if the call is like the last one of a kernel that is here;
+ * l->lane is set then, and the call goes on as if it were not. */
 void coll_gpusym_resident_command_early(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task,
                                         coll_gpusym_launch_t *l);
-/* For a call that coll_gpusym_resident_may() allows and no kernel here serves: makes its plan a resident kernel's, or leaves
- * it. */
+/* For a call that coll_gpusym_resident_may() allows and no kernel here serves: makes its plan a resident kernel's, or
+ * leaves it. */
 void coll_gpusym_resident_prepare(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l,
                                   coll_gpusym_plan_t *p);
 /* Whether the kernel that a call commanded had retired before: nothing of the call has been done, or will be. */
 bool coll_gpusym_resident_retired(const coll_gpusym_launch_t *l);
 /* Launches such a call. False: that failed. */
-bool coll_gpusym_resident_relaunch(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l);
+bool coll_gpusym_resident_relaunch(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task,
+                                   coll_gpusym_launch_t *l);
 /* The call is done: the kernel has its lane again. Not well: the kernel is dismissed. */
 void coll_gpusym_resident_done(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l,
                                bool well);
 /* Makes room for the launch of p, another kernel of the communicator: resident kernels remain if there is a
  * multiprocessor for all. */
-void coll_gpusym_resident_make_room(coll_gpusym_residents_t *all, const coll_gpusym_team_t *t, const coll_gpusym_plan_t *p);
+void coll_gpusym_resident_make_room(coll_gpusym_residents_t *all, const coll_gpusym_team_t *t,
+                                    const coll_gpusym_plan_t *p);
 /* Dismisses all kernels of a communicator, at its end. */
 void coll_gpusym_residents_end(coll_gpusym_residents_t *all);
 

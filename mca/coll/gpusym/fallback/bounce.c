@@ -1,11 +1,11 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The way through host memory: device buffers are copied to bounce buffers, the fallback works there, and the results are
- * copied back.  The message is not cut: ranks with host buffers call the fallback with the whole of it.
+ * The way through host memory: device buffers are copied to bounce buffers, the fallback works there, and the results
+ * are copied back.  The message is not cut: ranks with host buffers call the fallback with the whole of it.
  *
- * A bounce buffer stands for all bytes from the first to the last that the call touches, so that counts, displacements and
- * datatypes stay as they are. Copied are only the datatypes' own bytes: what lies between them may be part of
+ * A bounce buffer stands for all bytes from the first to the last that the call touches, so that counts, displacements
+ * and datatypes stay as they are. Copied are only the datatypes' own bytes: what lies between them may be part of
  * another call in flight, or not be memory at all (MPI_BOTTOM).
  */
 #include "mca/coll/gpusym/args/names.h"
@@ -53,7 +53,7 @@ static void put_buffer(coll_gpusym_bounce_buffer_t *r)
     if (NULL == r->p) {
         return;
     }
-    char *base = r->p - (uintptr_t)r->p % LINE;
+    char *base = r->p - (uintptr_t) r->p % LINE;
     if (r->pinned) {
         gpusym_pinned_put(base);
     } else if (r->size <= GPUSYM_PINNED_MAX) {
@@ -69,19 +69,20 @@ static void put_buffer(coll_gpusym_bounce_buffer_t *r)
 /* Copies between a buffer and its bounce buffer. */
 typedef struct {
     gpusym_gpu_t *gpu;
-    uintptr_t buf;        /* the buffer's address */
-    uintptr_t bounce;     /* the address that stands for it in the bounce buffer */
+    uintptr_t buf;    /* the buffer's address */
+    uintptr_t bounce; /* the address that stands for it in the bounce buffer */
     bool to_host;
-    gpusym_lane_t *lane;  /* many small copies are queued on its stream; NULL: each is waited for */
+    gpusym_lane_t *lane; /* many small copies are queued on its stream; NULL: each is waited for */
 } copier_t;
 
 static int copy_run(const copier_t *c, ptrdiff_t off, size_t bytes)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
-    void *buf = (void *)(c->buf + (uintptr_t)off), *bounce = (void *)(c->bounce + (uintptr_t)off);
+    void *buf = (void *) (c->buf + (uintptr_t) off), *bounce = (void *) (c->bounce + (uintptr_t) off);
     void *to = c->to_host ? bounce : buf;
     const void *from = c->to_host ? buf : bounce;
-    const int rv = NULL != c->lane ? dev->copy_async(c->lane->stream, to, from, bytes) : dev->copy(c->gpu, to, from, bytes);
+    const int rv =
+        NULL != c->lane ? dev->copy_async(c->lane->stream, to, from, bytes) : dev->copy(c->gpu, to, from, bytes);
     return GPUSYM_SUCCESS == rv ? MPI_SUCCESS : MPI_ERR_OTHER;
 }
 
@@ -109,15 +110,16 @@ static int copy_runs(copier_t *c, const coll_gpusym_block_t *b)
     return MPI_SUCCESS == rv && idle < 0 ? MPI_ERR_OTHER : rv;
 }
 
-/* A predefined type that is is_padded inside (MPI_DOUBLE_INT): nothing else uses the padding, and skipping it would be slow. */
+/* A predefined type that is is_padded inside (MPI_DOUBLE_INT): nothing else uses the padding, and skipping it would be
+ * slow. */
 static bool is_padded(const coll_gpusym_block_t *b)
 {
     return ompi_datatype_is_predefined(b->dtype);
 }
 
 /* Copies a side's blocks; only_padded: of these, to keep what their padding holds. */
-static int copy_side(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side, bool only_padded,
-                     copier_t *c)
+static int copy_side(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
+                     bool only_padded, copier_t *c)
 {
     coll_gpusym_layout_t l;
     coll_gpusym_block_t b;
@@ -149,7 +151,8 @@ static int copy_span(struct ompi_communicator_t *comm, const coll_gpusym_args_t 
 
 /* ---- bounces ---- */
 
-static int report_failure(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, const char *topic, size_t bytes)
+static int report_failure(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, const char *topic,
+                          size_t bytes)
 {
     char name[GPUSYM_COMM_LABEL_MAX];
     const gpusym_device_t *dev = gpusym_current.dev;
@@ -158,7 +161,8 @@ static int report_failure(struct ompi_communicator_t *comm, const coll_gpusym_ar
         coll_gpusym_help(topic, ompi_comm_rank(comm), name, coll_gpusym_mpi_name(a->coll), bytes,
                          "host memory for staging");
     } else {
-        coll_gpusym_help(topic, ompi_comm_rank(comm), "of the buffer", name, coll_gpusym_mpi_name(a->coll), dev->error());
+        coll_gpusym_help(topic, ompi_comm_rank(comm), "of the buffer", name, coll_gpusym_mpi_name(a->coll),
+                         dev->error());
     }
     return MPI_ERR_OTHER;
 }
@@ -171,11 +175,11 @@ static void put_buffers(coll_gpusym_bounce_t *s)
 
 /* The copier of a buffer and its bounce buffer. */
 static copier_t make_copier(const coll_gpusym_bounce_t *s, const coll_gpusym_bounce_buffer_t *r, const void *buf,
-                       const coll_gpusym_span_t *span, bool to_host)
+                            const coll_gpusym_span_t *span, bool to_host)
 {
     return (copier_t){.gpu = s->gpu,
-                      .buf = (uintptr_t)buf,
-                      .bounce = (uintptr_t)r->p - (uintptr_t)span->lo,
+                      .buf = (uintptr_t) buf,
+                      .bounce = (uintptr_t) r->p - (uintptr_t) span->lo,
                       .to_host = to_host,
                       .lane = NULL};
 }
@@ -191,7 +195,8 @@ static int copy_in(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a
     }
     if (MPI_SUCCESS == rv && NULL != s->recv.p) {
         copier_t c = make_copier(s, &s->recv, a->rbuf, recv, true);
-        rv = recv->read ? copy_span(comm, a, COLL_GPUSYM_TAKEN, recv, &c) : copy_side(comm, a, COLL_GPUSYM_WRITTEN, true, &c);
+        rv = recv->read ? copy_span(comm, a, COLL_GPUSYM_TAKEN, recv, &c)
+                        : copy_side(comm, a, COLL_GPUSYM_WRITTEN, true, &c);
     }
     return MPI_SUCCESS == rv ? rv : report_failure(comm, a, "gpu-error", 0);
 }
@@ -210,15 +215,15 @@ static int make_buffers(struct ompi_communicator_t *comm, const coll_gpusym_args
     if (GPUSYM_SUCCESS != gpusym_current.dev->gpu_open(by_send ? &smem : &rmem, &s->gpu)) {
         return report_failure(comm, a, "gpu-error", 0);
     }
-    if ((from && !get_buffer(&s->send, s->gpu, (uintptr_t)a->sbuf + (uintptr_t)send->lo, send->bytes)) ||
-        (to && !get_buffer(&s->recv, s->gpu, (uintptr_t)a->rbuf + (uintptr_t)recv->lo, recv->bytes))) {
+    if ((from && !get_buffer(&s->send, s->gpu, (uintptr_t) a->sbuf + (uintptr_t) send->lo, send->bytes)) ||
+        (to && !get_buffer(&s->recv, s->gpu, (uintptr_t) a->rbuf + (uintptr_t) recv->lo, recv->bytes))) {
         return report_failure(comm, a, "no-memory", send->bytes + recv->bytes);
     }
     return MPI_SUCCESS;
 }
 
 int coll_gpusym_bounce_open(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s,
-                           coll_gpusym_args_t *on_host)
+                            coll_gpusym_args_t *on_host)
 {
     coll_gpusym_span_t send, recv;
     int rv;
@@ -232,13 +237,14 @@ int coll_gpusym_bounce_open(struct ompi_communicator_t *comm, const coll_gpusym_
         return rv;
     }
     if (NULL != s->send.p) {
-        on_host->sbuf = (const void *)((uintptr_t)s->send.p - (uintptr_t)send.lo);
+        on_host->sbuf = (const void *) ((uintptr_t) s->send.p - (uintptr_t) send.lo);
     }
     if (NULL != s->recv.p) {
-        on_host->rbuf = (void *)((uintptr_t)s->recv.p - (uintptr_t)recv.lo);
+        on_host->rbuf = (void *) ((uintptr_t) s->recv.p - (uintptr_t) recv.lo);
     }
-    if (COLL_GPUSYM_BCAST == a->coll) { /* one buffer: the root's bounces as a send buffer, the others' as a receive buffer */
-        on_host->rbuf = NULL != s->send.p ? (void *)(uintptr_t)on_host->sbuf : on_host->rbuf;
+    if (COLL_GPUSYM_BCAST ==
+        a->coll) { /* one buffer: the root's bounces as a send buffer, the others' as a receive buffer */
+        on_host->rbuf = NULL != s->send.p ? (void *) (uintptr_t) on_host->sbuf : on_host->rbuf;
         on_host->sbuf = on_host->rbuf;
     }
     return MPI_SUCCESS;
@@ -252,7 +258,7 @@ int coll_gpusym_bounce_in(struct ompi_communicator_t *comm, const coll_gpusym_ar
 }
 
 int coll_gpusym_bounce_begin(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s,
-                            coll_gpusym_args_t *on_host)
+                             coll_gpusym_args_t *on_host)
 {
     int rv = coll_gpusym_bounce_open(comm, a, s, on_host);
     if (MPI_SUCCESS != rv) {
@@ -265,7 +271,8 @@ int coll_gpusym_bounce_begin(struct ompi_communicator_t *comm, const coll_gpusym
     return rv;
 }
 
-int coll_gpusym_bounce_out(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s, int rv)
+int coll_gpusym_bounce_out(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s,
+                           int rv)
 {
     coll_gpusym_span_t send, recv;
     if (MPI_SUCCESS != rv || NULL == s->recv.p) {
@@ -276,10 +283,12 @@ int coll_gpusym_bounce_out(struct ompi_communicator_t *comm, const coll_gpusym_a
         return rv;
     }
     copier_t c = make_copier(s, &s->recv, a->rbuf, &recv, false);
-    return MPI_SUCCESS == copy_span(comm, a, COLL_GPUSYM_WRITTEN, &recv, &c) ? rv : report_failure(comm, a, "gpu-error", 0);
+    return MPI_SUCCESS == copy_span(comm, a, COLL_GPUSYM_WRITTEN, &recv, &c) ? rv
+                                                                             : report_failure(comm, a, "gpu-error", 0);
 }
 
-int coll_gpusym_bounce_end(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s, int rv)
+int coll_gpusym_bounce_end(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s,
+                           int rv)
 {
     rv = coll_gpusym_bounce_out(comm, a, s, rv);
     put_buffers(s);

@@ -22,21 +22,23 @@ typedef struct {
 } coll_gpusym_bounce_t;
 
 /*
- * Makes the bounce buffers, copies into them what the call reads, and makes *on_host the same call on them. A buffer in host
- * memory is used itself. MPI error code: on failure nothing is held, and it has been reported to the user.
- * The datatypes' gaps are neither read nor written, on either side: other calls may use them.
+ * Makes the bounce buffers, copies into them what the call reads, and makes *on_host the same call on them. A buffer in
+ * host memory is used itself. MPI error code: on failure nothing is held, and it has been reported to the user. The
+ * datatypes' gaps are neither read nor written, on either side: other calls may use them.
  */
 int coll_gpusym_bounce_begin(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b,
                              coll_gpusym_args_t *on_host);
-/* Copies the results back if rv, of the call on_host, is MPI_SUCCESS; frees the bounce buffers. Returns rv, or the error of
- * the copy. */
-int coll_gpusym_bounce_end(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b, int rv);
+/* Copies the results back if rv, of the call on_host, is MPI_SUCCESS; frees the bounce buffers. Returns rv, or the
+ * error of the copy. */
+int coll_gpusym_bounce_end(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b,
+                           int rv);
 /* The same in parts, for bounce buffers that serve many calls with the same arguments: open makes them and *on_host, in
  * copies into them, out copies back if rv is MPI_SUCCESS, close frees them. */
 int coll_gpusym_bounce_open(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b,
                             coll_gpusym_args_t *on_host);
 int coll_gpusym_bounce_in(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b);
-int coll_gpusym_bounce_out(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b, int rv);
+int coll_gpusym_bounce_out(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b,
+                           int rv);
 void coll_gpusym_bounce_close(coll_gpusym_bounce_t *b);
 /* begin, coll_gpusym_forward, end. */
 int coll_gpusym_bounce_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a);

@@ -84,10 +84,10 @@ static int forward_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_args_t 
     const coll_gpusym_saved_t *s = &f->saved;
     switch (a->coll) {
 #define GPUSYM_COLL(ID, name, Name, FIELDS, ...) \
-    case COLL_GPUSYM_##ID:                  \
+    case COLL_GPUSYM_##ID:                       \
         return s->name(FIELDS(COLL_GPUSYM_ARG) f->comm, s->name##_module);
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS, ...) \
-    case COLL_GPUSYM_##ID:                        \
+    case COLL_GPUSYM_##ID:                             \
         return s->name(FIELDS(COLL_GPUSYM_ARG) s->name##_module);
 #include "mca/coll/gpusym/args/coll_gpusym.def"
     default:
@@ -112,7 +112,7 @@ int coll_gpusym_forward_nonblocking(coll_gpusym_fallback_t *f, const coll_gpusym
     const coll_gpusym_saved_t *s = &f->saved;
     switch (a->coll) {
 #define GPUSYM_COLL(ID, name, Name, FIELDS, ...) \
-    case COLL_GPUSYM_##ID:                  \
+    case COLL_GPUSYM_##ID:                       \
         return s->i##name(FIELDS(COLL_GPUSYM_ARG) f->comm, req, s->i##name##_module);
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS, ...)
 #include "mca/coll/gpusym/args/coll_gpusym.def"
@@ -127,7 +127,7 @@ int coll_gpusym_forward_persistent(coll_gpusym_fallback_t *f, const coll_gpusym_
     const coll_gpusym_saved_t *s = &f->saved;
     switch (a->coll) {
 #define GPUSYM_COLL(ID, name, Name, FIELDS, ...) \
-    case COLL_GPUSYM_##ID:                  \
+    case COLL_GPUSYM_##ID:                       \
         return s->name##_init(FIELDS(COLL_GPUSYM_ARG) f->comm, info, req, s->name##_init_module);
 #define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS, ...)
 #include "mca/coll/gpusym/args/coll_gpusym.def"

@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The fallback: the modules that served a communicator before ours. They take every call that kernels do not serve, with
- * the arguments that MPI gave or with bounce buffers (bounce.h).
+ * The fallback: the modules that served a communicator before ours. They take every call that kernels do not serve,
+ * with the arguments that MPI gave or with bounce buffers (bounce.h).
  */
 #ifndef MCA_COLL_GPUSYM_FALLBACK_H
 #define MCA_COLL_GPUSYM_FALLBACK_H
@@ -16,17 +16,17 @@
 
 /* A communicator's functions before ours, each with its (retained) module; NULL: the communicator lacks it. */
 typedef struct {
-#define GPUSYM_COLL(ID, name, Name, FIELDS, ...)                                                                   \
-    int (*name)(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm, mca_coll_base_module_t *module); \
-    mca_coll_base_module_t *name##_module;                                                                    \
-    int (*i##name)(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm, struct ompi_request_t **req,  \
-                   mca_coll_base_module_t *module);                                                           \
-    mca_coll_base_module_t *i##name##_module;                                                                 \
-    int (*name##_init)(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm, struct ompi_info_t *info, \
-                       struct ompi_request_t **req, mca_coll_base_module_t *module);                          \
+#define GPUSYM_COLL(ID, name, Name, FIELDS, ...)                                                               \
+    int (*name)(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t * comm, mca_coll_base_module_t * module); \
+    mca_coll_base_module_t *name##_module;                                                                     \
+    int (*i##name)(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t * comm, struct ompi_request_t * *req,  \
+                   mca_coll_base_module_t * module);                                                           \
+    mca_coll_base_module_t *i##name##_module;                                                                  \
+    int (*name##_init)(FIELDS(COLL_GPUSYM_PARAM) struct ompi_communicator_t * comm, struct ompi_info_t * info, \
+                       struct ompi_request_t * *req, mca_coll_base_module_t * module);                         \
     mca_coll_base_module_t *name##_init_module;
-#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS, ...)                           \
-    int (*name)(FIELDS(COLL_GPUSYM_PARAM) mca_coll_base_module_t *module); \
+#define GPUSYM_COLL_LOCAL(ID, name, Name, FIELDS, ...)                      \
+    int (*name)(FIELDS(COLL_GPUSYM_PARAM) mca_coll_base_module_t * module); \
     mca_coll_base_module_t *name##_module;
 #include "mca/coll/gpusym/args/coll_gpusym.def"
 } coll_gpusym_saved_t;
@@ -42,8 +42,8 @@ typedef struct {
     mca_coll_base_module_t super;
     struct ompi_communicator_t *comm; /* not retained: the communicator owns the module */
     coll_gpusym_saved_t saved;
-    bool forwards_all;                /* no rank has a device: every call is forwarded */
-    bool forwarding;                  /* a blocking call of the fallback is in progress: see coll_gpusym_forward */
+    bool forwards_all; /* no rank has a device: every call is forwarded */
+    bool forwarding;   /* a blocking call of the fallback is in progress: see coll_gpusym_forward */
 } coll_gpusym_fallback_t;
 OBJ_CLASS_DECLARATION(coll_gpusym_fallback_t);
 
@@ -67,14 +67,15 @@ void coll_gpusym_forward_local_group(struct ompi_communicator_t *comm);
 
 /* The fallback's functions with a call's arguments. MPI error code.
  *
- * While a blocking call is forwarded f->forwarding is set. A blocking call of the communicator is then the fallback's own,
- * which does one collective by another, and can be forwarded at once, for every rank is in there. It cannot be the
+ * While a blocking call is forwarded f->forwarding is set. A blocking call of the communicator is then the fallback's
+ * own, which does one collective by another, and can be forwarded at once, for every rank is in there. It cannot be the
  * program's: MPI orders a communicator's blocking calls. MPI_Reduce_local belongs to no communicator and is exempt.
- * (Nonblocking calls too: Open MPI starts these from progress as well, for MPI_Comm_idup, while one rank is in there and
- * another is not.) */
+ * (Nonblocking calls too: Open MPI starts these from progress as well, for MPI_Comm_idup, while one rank is in there
+ * and another is not.) */
 int coll_gpusym_forward(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a);
 /* *req is the fallback's request; the caller owns it. reduce_local has no such forms. */
-int coll_gpusym_forward_nonblocking(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a, struct ompi_request_t **req);
+int coll_gpusym_forward_nonblocking(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a,
+                                    struct ompi_request_t **req);
 int coll_gpusym_forward_persistent(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a, struct ompi_info_t *info,
                                    struct ompi_request_t **req);
 

@@ -14,9 +14,9 @@
 #include "mca/common/gpusym/gpusym.h"
 
 /* Collectives with kernels have the same numbers in both lists. */
-#define GPUSYM_COLLECTIVE(id, ...) _Static_assert((int)COLL_GPUSYM_##id == (int)GPUSYM_COLL_##id, #id);
+#define GPUSYM_COLLECTIVE(id, ...) _Static_assert((int) COLL_GPUSYM_##id == (int) GPUSYM_COLL_##id, #id);
 #include "kernels/kernels.def"
-_Static_assert((int)COLL_GPUSYM_NATIVES == (int)GPUSYM_COLL_COUNT, "and there are as many");
+_Static_assert((int) COLL_GPUSYM_NATIVES == (int) GPUSYM_COLL_COUNT, "and there are as many");
 
 /* Ranks that see different parameters would launch different plans. */
 uint32_t coll_gpusym_plan_hash(const coll_gpusym_segments_t *k)
@@ -24,15 +24,15 @@ uint32_t coll_gpusym_plan_hash(const coll_gpusym_segments_t *k)
     const coll_gpusym_params_t *c = &coll_gpusym_params;
     const uint32_t words[] = {k->op,
                               k->type,
-                              (uint32_t)k->args->root,
+                              (uint32_t) k->args->root,
                               k->counts,
-                              (uint32_t)(c->algorithm[k->args->coll] - COLL_GPUSYM_ALG_AUTO),
+                              (uint32_t) (c->algorithm[k->args->coll] - COLL_GPUSYM_ALG_AUTO),
                               c->oneshot_max,
-                              (uint32_t)c->blocks,
-                              (uint32_t)c->threads,
+                              (uint32_t) c->blocks,
+                              (uint32_t) c->threads,
                               c->chunk,
                               c->zero_copy_min,
-                              (uint32_t)c->reproducible << 1 | c->zero_copy};
+                              (uint32_t) c->reproducible << 1 | c->zero_copy};
     uint32_t hash = 0;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         hash = (hash ^ words[i]) * 2654435761u;
@@ -48,7 +48,7 @@ static gpusym_tuning_call_t describe_call(const coll_gpusym_task_t *task)
     const gpusym_device_t *dev = gpusym_current.dev;
     const unsigned coll = coll_gpusym_task_coll(task);
     const bool sized = NULL != task->sizes; /* between any two ranks another length: an all-to-all of segments */
-    return (gpusym_tuning_call_t){.coll = sized ? (unsigned)GPUSYM_COLL_ALLTOALLV : coll,
+    return (gpusym_tuning_call_t){.coll = sized ? (unsigned) GPUSYM_COLL_ALLTOALLV : coll,
                                   .bytes = task->read.max_bytes,
                                   .op = task->segments->op,
                                   .type = task->segments->type,
@@ -72,21 +72,22 @@ static void tell_unavailable(const coll_gpusym_task_t *task, int requested)
     char name[GPUSYM_COMM_LABEL_MAX];
     const int taken = task->choice.algorithm;
     task->cache->told_unavailable = true;
-    COLL_GPUSYM_VERBOSE(1,
-                        "%s: %s is not available here (no multicast, not for this operation and type, not reproducible, "
-                        "or no such links): %s instead",
-                        gpusym_comm_label(coll_gpusym_task_team(task)->fallback->comm, name, sizeof name),
-                        gpusym_algorithm_name((unsigned)requested),
-                        taken >= 0 ? gpusym_algorithm_name((unsigned)taken) : "the fallback");
+    COLL_GPUSYM_VERBOSE(
+        1,
+        "%s: %s is not available here (no multicast, not for this operation and type, not reproducible, "
+        "or no such links): %s instead",
+        gpusym_comm_label(coll_gpusym_task_team(task)->fallback->comm, name, sizeof name),
+        gpusym_algorithm_name((unsigned) requested),
+        taken >= 0 ? gpusym_algorithm_name((unsigned) taken) : "the fallback");
 }
 
 /* The algorithm and its launch geometry, once per start. */
 static const gpusym_tuning_choice_t *choose_algorithm(coll_gpusym_task_t *task)
 {
     const coll_gpusym_params_t *c = &coll_gpusym_params;
-    const gpusym_tuning_forced_t forced = {
-        NULL != task->sizes ? COLL_GPUSYM_ALG_AUTO : c->algorithm[coll_gpusym_task_coll(task)], c->oneshot_max,
-        (uint32_t)c->blocks, (uint32_t)c->threads, c->chunk};
+    const gpusym_tuning_forced_t forced = {NULL != task->sizes ? COLL_GPUSYM_ALG_AUTO
+                                                               : c->algorithm[coll_gpusym_task_coll(task)],
+                                           c->oneshot_max, (uint32_t) c->blocks, (uint32_t) c->threads, c->chunk};
     gpusym_tuning_choice_t *choice = &task->choice;
 
     if (task->chosen) {
@@ -134,7 +135,7 @@ static bool make_plan(coll_gpusym_task_t *task, coll_gpusym_plan_t *p, int *corr
     p->copies = gpusym_family_copies(choice->family);
     p->reduces = gpusym_family_reduces(choice->family);
     p->work.copies.whole = gpusym_collective_whole(k->args->coll);
-    coll_gpusym_segments_paths(k, gpusym_algorithm_schedule((unsigned)choice->algorithm), &p->work);
+    coll_gpusym_segments_paths(k, gpusym_algorithm_schedule((unsigned) choice->algorithm), &p->work);
     p->work.direct = choice->zero_copy;
     if (p->zero_copy && !coll_gpusym_zero_copy_map(task, &p->work, true, corrupt)) {
         return false;

@@ -3,8 +3,8 @@
  *
  * What each collective is in the kernels' terms: which bytes go from where to where, and what is reduced.
  *
- * Three forms: the message as a whole (all-reduce, reduce, bcast), and segments, one for each pair of ranks, that are placed
- * or reduced.  Nothing here depends on what the peers have; what must be alike on all ranks is compared by the
+ * Three forms: the message as a whole (all-reduce, reduce, bcast), and segments, one for each pair of ranks, that are
+ * placed or reduced.  Nothing here depends on what the peers have; what must be alike on all ranks is compared by the
  * roll-call.
  */
 #include "mca/coll/gpusym/plan/segments.h"
@@ -29,19 +29,19 @@ static bool is_flat(struct ompi_datatype_t *type, size_t n)
 
 static uint64_t bytes_of(struct ompi_datatype_t *type, size_t n)
 {
-    return (uint64_t)n * type->super.size;
+    return (uint64_t) n * type->super.size;
 }
 
 /* From an element to the n-th behind it: with the padding that some pairs have, which kernels reduce too. */
 static uint64_t extent_of(struct ompi_datatype_t *type, size_t n)
 {
-    return (uint64_t)n * (uint64_t)(type->super.ub - type->super.lb);
+    return (uint64_t) n * (uint64_t) (type->super.ub - type->super.lb);
 }
 
 /* Where the first element's bytes are. */
 static char *first_byte(const void *buf, struct ompi_datatype_t *type)
 {
-    return (char *)(uintptr_t)buf + type->super.true_lb;
+    return (char *) (uintptr_t) buf + type->super.true_lb;
 }
 
 static bool is_in_place(const coll_gpusym_args_t *a)
@@ -57,8 +57,8 @@ static const coll_gpusym_facts_t *facts_of(const coll_gpusym_args_t *a)
 /* Segment p of a buffer described by counts and displacements. */
 static gpusym_seg_t seg_v(gpusym_counts_t counts, gpusym_displs_t displs, struct ompi_datatype_t *type, uint32_t p)
 {
-    const gpusym_seg_t s = {(uint64_t)gpusym_displ_at(displs, p) * extent_of(type, 1),
-                            bytes_of(type, (size_t)gpusym_count_at(counts, p))};
+    const gpusym_seg_t s = {(uint64_t) gpusym_displ_at(displs, p) * extent_of(type, 1),
+                            bytes_of(type, (size_t) gpusym_count_at(counts, p))};
     return s;
 }
 
@@ -74,7 +74,7 @@ typedef struct {
     const coll_gpusym_args_t *a;
     uint32_t me, n, root;
     gpusym_seg_t *send, *recv; /* [n], zeroed */
-    uint64_t *remote;            /* [n]: gpusym_work_t.remote_off */
+    uint64_t *remote;          /* [n]: gpusym_work_t.remote_off */
     bool in_packed, out_packed;
 } pairs_t;
 
@@ -83,7 +83,8 @@ static void segment_allgather(const pairs_t *s)
     const coll_gpusym_args_t *a = s->a;
     const bool v = COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->written;
     for (uint32_t p = 0; p < s->n; p++) {
-        s->recv[p] = v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p) : seg_block(a->rdtype, a->rcount, p, s->out_packed);
+        s->recv[p] =
+            v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p) : seg_block(a->rdtype, a->rcount, p, s->out_packed);
     }
     for (uint32_t p = 0; p < s->n; p++) {
         s->send[p] = (gpusym_seg_t){0, s->recv[s->me].bytes};
@@ -96,7 +97,8 @@ static void segment_reduce_scatter(const pairs_t *s)
     const coll_gpusym_args_t *a = s->a;
     uint64_t off = 0;
     for (uint32_t p = 0; p < s->n; p++) {
-        const size_t count = COLL_GPUSYM_L_PART == facts_of(a)->written ? (size_t)gpusym_count_at(a->rcounts, p) : a->rcount;
+        const size_t count =
+            COLL_GPUSYM_L_PART == facts_of(a)->written ? (size_t) gpusym_count_at(a->rcounts, p) : a->rcount;
         s->send[p] = (gpusym_seg_t){off, extent_of(a->rdtype, count)};
         off += s->send[p].bytes;
     }
@@ -111,11 +113,13 @@ static void segment_alltoall(const pairs_t *s)
     const coll_gpusym_args_t *a = s->a;
     const bool v = COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->written;
     for (uint32_t p = 0; p < s->n; p++) {
-        s->recv[p] = v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p) : seg_block(a->rdtype, a->rcount, p, s->out_packed);
+        s->recv[p] =
+            v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p) : seg_block(a->rdtype, a->rcount, p, s->out_packed);
         if (is_in_place(a)) {
             s->send[p] = s->recv[p];
         } else {
-            s->send[p] = v ? seg_v(a->scounts, a->sdispls, a->sdtype, p) : seg_block(a->sdtype, a->scount, p, s->in_packed);
+            s->send[p] =
+                v ? seg_v(a->scounts, a->sdispls, a->sdtype, p) : seg_block(a->sdtype, a->scount, p, s->in_packed);
         }
         s->remote[p] = v ? 0 : s->me * extent_of(a->rdtype, a->rcount);
     }
@@ -130,7 +134,8 @@ static void segment_gather(const pairs_t *s)
     const bool v = COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->written;
     if (s->me == s->root) {
         for (uint32_t p = 0; p < s->n; p++) {
-            s->recv[p] = v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p) : seg_block(a->rdtype, a->rcount, p, s->out_packed);
+            s->recv[p] =
+                v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p) : seg_block(a->rdtype, a->rcount, p, s->out_packed);
         }
         if (is_in_place(a)) {
             s->recv[s->me] = (gpusym_seg_t){0, 0};
@@ -140,7 +145,8 @@ static void segment_gather(const pairs_t *s)
         return;
     }
     s->send[s->root] = (gpusym_seg_t){0, bytes_of(a->sdtype, a->scount)};
-    /* Push: the root's blocks are as long as ours, and lie one after the other (only then is its buffer one segment). */
+    /* Push: the root's blocks are as long as ours, and lie one after the other (only then is its buffer one
+     * segment). */
     s->remote[s->root] = s->me * s->send[s->root].bytes;
 }
 
@@ -150,7 +156,8 @@ static void segment_scatter(const pairs_t *s)
     const bool v = COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->sent;
     if (s->me == s->root) {
         for (uint32_t p = 0; p < s->n; p++) {
-            s->send[p] = v ? seg_v(a->scounts, a->sdispls, a->sdtype, p) : seg_block(a->sdtype, a->scount, p, s->in_packed);
+            s->send[p] =
+                v ? seg_v(a->scounts, a->sdispls, a->sdtype, p) : seg_block(a->sdtype, a->scount, p, s->in_packed);
         }
         if (MPI_IN_PLACE == a->rbuf) {
             s->send[s->me] = (gpusym_seg_t){0, 0};
@@ -216,7 +223,8 @@ static void segment_call(const pairs_t *s)
     }
 }
 
-/* The bytes that this rank sends and takes where segment_call() has it from the other side, as MPI says it must be alike. */
+/* The bytes that this rank sends and takes where segment_call() has it from the other side, as MPI says it must be
+ * alike. */
 static void set_own_lengths(const pairs_t *s)
 {
     const coll_gpusym_args_t *a = s->a;
@@ -258,13 +266,13 @@ static bool is_exact(const coll_gpusym_facts_t *f)
 /* An odd number for what rank a sends to rank b, by which other pairs' differences do not make up for its own. */
 static uint64_t weigh_pair(uint32_t a, uint32_t b)
 {
-    uint64_t x = (uint64_t)(a * GPUSYM_TEAM_MAX + b + 1) * 0x9e3779b97f4a7c15u;
+    uint64_t x = (uint64_t) (a * GPUSYM_TEAM_MAX + b + 1) * 0x9e3779b97f4a7c15u;
     x = (x ^ x >> 29) * 0xbf58476d1ce4e5b9u;
     return (x ^ x >> 32) | 1;
 }
 
-/* What this rank sends less what it takes, so that the sum over all ranks is 0 where every rank takes what is sent to it. Where
- * all lengths are one number, the ranks' `bytes` are compared, and only a rank's own two lengths are left. */
+/* What this rank sends less what it takes, so that the sum over all ranks is 0 where every rank takes what is sent to
+ * it. Where all lengths are one number, the ranks' `bytes` are compared, and only a rank's own two lengths are left. */
 static uint64_t sum_balance(const pairs_t *s)
 {
     const coll_gpusym_facts_t *f = facts_of(s->a);
@@ -301,11 +309,12 @@ static size_t count_row(unsigned layout, size_t count, uint32_t n)
     }
 }
 
-/* The buffers; in place, in is out, or a part of it that find_extents() finds. Where both are one, the root too has out. */
+/* The buffers; in place, in is out, or a part of it that find_extents() finds. Where both are one, the root too has
+ * out. */
 static void find_sides(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, side_t *in, side_t *out)
 {
     const coll_gpusym_facts_t *f = facts_of(a);
-    const bool root = me == (uint32_t)a->root;
+    const bool root = me == (uint32_t) a->root;
 
     *in = *out = (side_t){NULL, NULL, 0};
     if (!is_in_place(a) && (root || COLL_GPUSYM_RANKS_ROOT != f->from)) {
@@ -329,12 +338,12 @@ static int add_regular_run(void *arg, ptrdiff_t off, size_t bytes)
         r->rows.first += off;
         r->rows.width = bytes;
     } else if (1 == r->rows.rows) {
-        r->rows.pitch = (uint64_t)(off - r->next);
+        r->rows.pitch = (uint64_t) (off - r->next);
         r->regular = off > r->next && r->rows.pitch > bytes && bytes == r->rows.width;
     } else {
         r->regular = r->regular && off == r->next && bytes == r->rows.width;
     }
-    r->next = off + (r->rows.rows > 0 ? (ptrdiff_t)r->rows.pitch : 0);
+    r->next = off + (r->rows.rows > 0 ? (ptrdiff_t) r->rows.pitch : 0);
     r->rows.rows++;
     return r->regular ? MPI_SUCCESS : MPI_ERR_TYPE;
 }
@@ -344,7 +353,7 @@ static bool find_rows(const side_t *s, coll_gpusym_rows_t *rows)
 {
     const size_t some = s->count < 2 ? s->count : 2;
     const coll_gpusym_block_t block = {0, some, s->type};
-    regular_t r = {{(char *)(uintptr_t)s->buf, 0, 0, 0}, 0, true};
+    regular_t r = {{(char *) (uintptr_t) s->buf, 0, 0, 0}, 0, true};
     if (0 == some || MPI_SUCCESS != coll_gpusym_block_runs(&block, add_regular_run, &r) || 0 == r.rows.rows % some) {
         *rows = r.rows;
         rows->rows = 0 == some ? 0 : r.rows.rows / some * s->count;
@@ -371,7 +380,7 @@ static bool find_buffers(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, c
             return false;
         }
     }
-    if (COLL_GPUSYM_BCAST == a->coll && me == (uint32_t)a->root) {
+    if (COLL_GPUSYM_BCAST == a->coll && me == (uint32_t) a->root) {
         k->unpack.rows = 0; /* it has the result */
     }
     k->keep = is_in_place(a) && 0 != k->unpack.rows;
@@ -401,7 +410,7 @@ static uint32_t hash_segs(const gpusym_seg_t *segs, uint32_t n)
 {
     uint32_t h = 0;
     for (uint32_t p = 0; p < n; p++) {
-        h = (h ^ (uint32_t)segs[p].off ^ (uint32_t)(segs[p].off >> 32)) * 2654435761u;
+        h = (h ^ (uint32_t) segs[p].off ^ (uint32_t) (segs[p].off >> 32)) * 2654435761u;
     }
     return h;
 }
@@ -422,7 +431,7 @@ static void find_extents(coll_gpusym_segments_t *k)
 
     gpusym_seg_t send[GPUSYM_TEAM_MAX] = {{0, 0}}, recv[GPUSYM_TEAM_MAX] = {{0, 0}};
     uint64_t remote[GPUSYM_TEAM_MAX] = {0};
-    const pairs_t s = {a, me, n, (uint32_t)a->root, send, recv, remote, 0 != k->pack.rows, 0 != k->unpack.rows};
+    const pairs_t s = {a, me, n, (uint32_t) a->root, send, recv, remote, 0 != k->pack.rows, 0 != k->unpack.rows};
     segment_call(&s);
     set_own_lengths(&s);
     k->balance = sum_balance(&s);
@@ -430,7 +439,7 @@ static void find_extents(coll_gpusym_segments_t *k)
     k->in_bytes = segs_end(send, n, &k->bytes);
     k->out_bytes = segs_end(recv, n, &k->bytes);
     if (COLL_GPUSYM_P_ALLGATHER == f->pattern && is_in_place(a)) {
-        k->in = (char *)k->out + recv[me].off;
+        k->in = (char *) k->out + recv[me].off;
         k->in_off = recv[me].off;
     }
     if (COLL_GPUSYM_L_PART == f->written) {
@@ -440,7 +449,8 @@ static void find_extents(coll_gpusym_segments_t *k)
         /* The result would overwrite input that another block, or a peer, has still to read. */
         k->unpack = (coll_gpusym_rows_t){k->out, k->out_bytes, k->out_bytes, 1};
     }
-    /* A rank that pushes into a peer's buffer takes it to be laid out like its own; see segment_gather() for the root's. */
+    /* A rank that pushes into a peer's buffer takes it to be laid out like its own; see segment_gather() for the
+     * root's. */
     if (COLL_GPUSYM_MAPS_OUT == f->maps && COLL_GPUSYM_RANKS_ALL == f->to) {
         k->layout = hash_segs(recv, n);
     } else if (COLL_GPUSYM_GATHER == a->coll && me == s.root) {
@@ -473,11 +483,11 @@ static int find_reason(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, cons
         if (type < 0) {
             return COLL_GPUSYM_R_TYPE;
         }
-        if (!gpusym_op_valid((unsigned)op, (unsigned)type)) {
+        if (!gpusym_op_valid((unsigned) op, (unsigned) type)) {
             return COLL_GPUSYM_R_OP;
         }
-        k->op = (unsigned)op;
-        k->type = (unsigned)type;
+        k->op = (unsigned) op;
+        k->type = (unsigned) type;
     }
     if (!find_buffers(a, team->rank, team->nranks, k)) {
         return COLL_GPUSYM_R_TYPE;
@@ -496,7 +506,8 @@ void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const gpusym_mem_t *sm
 {
     const coll_gpusym_args_t *a = k->args;
 
-    k->where = coll_gpusym_on_gpu(rmem) && (GPUSYM_MEM_DEVICE == rmem->kind || GPUSYM_MEM_DEVICE != smem->kind) ? *rmem : *smem;
+    k->where = coll_gpusym_on_gpu(rmem) && (GPUSYM_MEM_DEVICE == rmem->kind || GPUSYM_MEM_DEVICE != smem->kind) ? *rmem
+                                                                                                                : *smem;
     k->out_local = GPUSYM_MEM_DEVICE == rmem->kind;
     k->reason = find_reason(k, smem, rmem);
     k->exact = is_exact(facts_of(a));
@@ -520,8 +531,8 @@ bool coll_gpusym_segments_alone(const coll_gpusym_args_t *a, const gpusym_mem_t 
     gpusym_gpu_t *gpu;
 
     if (!coll_gpusym_has_kernels(a->coll) ||
-        (facts_of(a)->reduces && coll_gpusym_type(a->rdtype) < 0 && !is_flat(a->rdtype, 2)) || !find_buffers(a, 0, 1, &k) ||
-        0 != k.pack.rows || 0 != k.unpack.rows) {
+        (facts_of(a)->reduces && coll_gpusym_type(a->rdtype) < 0 && !is_flat(a->rdtype, 2)) ||
+        !find_buffers(a, 0, 1, &k) || 0 != k.pack.rows || 0 != k.unpack.rows) {
         return false;
     }
     segment_call(&s);
@@ -529,8 +540,8 @@ bool coll_gpusym_segments_alone(const coll_gpusym_args_t *a, const gpusym_mem_t 
     if (COLL_GPUSYM_ALLREDUCE == a->coll) {
         send.bytes = extent_of(a->rdtype, a->rcount);
     }
-    const char *from = (const char *)k.in + send.off;
-    char *to = (char *)k.out + recv.off;
+    const char *from = (const char *) k.in + send.off;
+    char *to = (char *) k.out + recv.off;
     *rv = MPI_SUCCESS;
     if (!facts_of(a)->reduces && COLL_GPUSYM_BCAST != a->coll && send.bytes > recv.bytes) {
         *rv = MPI_ERR_TRUNCATE;
@@ -551,7 +562,7 @@ bool coll_gpusym_segments_alone(const coll_gpusym_args_t *a, const gpusym_mem_t 
 void coll_gpusym_segments_scratch(coll_gpusym_segments_t *k, char *scratch)
 {
     char *out = scratch + coll_gpusym_rows_bytes(&k->pack);
-    const bool root_bcast = COLL_GPUSYM_BCAST == k->args->coll && k->team->rank == (uint32_t)k->args->root;
+    const bool root_bcast = COLL_GPUSYM_BCAST == k->args->coll && k->team->rank == (uint32_t) k->args->root;
     if (0 != k->unpack.rows && k->keep && NULL != k->in) { /* in place: in is out, or a block of it */
         k->in = out + k->in_off;
     }
@@ -591,7 +602,7 @@ void coll_gpusym_segments_sizes(const coll_gpusym_segments_t *k, uint64_t *send,
     const coll_gpusym_team_t *t = k->team;
     gpusym_seg_t to[GPUSYM_TEAM_MAX] = {{0, 0}}, from[GPUSYM_TEAM_MAX] = {{0, 0}};
     uint64_t remote[GPUSYM_TEAM_MAX];
-    const pairs_t s = {k->args, t->rank, t->nranks, (uint32_t)k->args->root, to, from, remote, false, false};
+    const pairs_t s = {k->args, t->rank, t->nranks, (uint32_t) k->args->root, to, from, remote, false, false};
     segment_call(&s);
     set_own_lengths(&s);
     for (uint32_t p = 0; p < t->nranks; p++) {
@@ -604,7 +615,7 @@ void coll_gpusym_segments_work(const coll_gpusym_segments_t *k, uint64_t bytes, 
                                gpusym_work_t *w)
 {
     const coll_gpusym_args_t *a = k->args;
-    const uint32_t me = w->rank, n = w->nranks, root = (uint32_t)a->root;
+    const uint32_t me = w->rank, n = w->nranks, root = (uint32_t) a->root;
     const pairs_t s = {a, me, n, root, w->send, w->recv, w->remote_off, 0 != k->pack.rows, 0 != k->unpack.rows};
 
     w->in = k->in;
@@ -640,7 +651,7 @@ void coll_gpusym_segments_paths(const coll_gpusym_segments_t *k, int schedule, g
 {
     const coll_gpusym_team_t *t = k->team;
     const bool tree = schedule >= GS_TREE_ALLREDUCE;
-    w->schedule = (uint32_t)schedule;
+    w->schedule = (uint32_t) schedule;
     w->npaths = tree ? 2 : t->host.nrings;
     if (schedule < 0) {
         w->npaths = 0;
@@ -650,15 +661,16 @@ void coll_gpusym_segments_paths(const coll_gpusym_segments_t *k, int schedule, g
         uint32_t order[GPUSYM_TEAM_MAX];
         gpusym_team_path_t seen;
         for (uint32_t r = 0; r < w->nranks; r++) {
-            path->order[r] = tree ? (uint8_t)r : t->host.ring[i][r];
+            path->order[r] = tree ? (uint8_t) r : t->host.ring[i][r];
             order[r] = path->order[r];
         }
-        gpusym_team_path((uint32_t)schedule, w->nranks, tree ? NULL : order, i, w->rank, (uint32_t)k->args->root, &seen);
-        path->pos = (uint8_t)seen.pos;
-        path->links = (uint8_t)seen.links;
+        gpusym_team_path((uint32_t) schedule, w->nranks, tree ? NULL : order, i, w->rank, (uint32_t) k->args->root,
+                         &seen);
+        path->pos = (uint8_t) seen.pos;
+        path->links = (uint8_t) seen.links;
         for (uint32_t l = 0; l < GS_LINKS; l++) {
-            path->peer[l] = (uint8_t)seen.peer[l];
-            path->peer_link[l] = (uint8_t)seen.peer_link[l];
+            path->peer[l] = (uint8_t) seen.peer[l];
+            path->peer_link[l] = (uint8_t) seen.peer_link[l];
         }
     }
 }
@@ -671,9 +683,9 @@ bool coll_gpusym_segments_copies(unsigned coll, uint64_t bytes, const gpusym_wor
 
 bool coll_gpusym_segments_channels(const gpusym_tuning_choice_t *choice, const gpusym_work_t *slot)
 {
-    const int schedule = gpusym_algorithm_schedule((unsigned)choice->algorithm);
+    const int schedule = gpusym_algorithm_schedule((unsigned) choice->algorithm);
     if (GPUSYM_F_RSXLL128_AGXLL128 == choice->family) {
         return gpusym_ll128_fits(slot);
     }
-    return schedule < 0 || 0 != gpusym_channels_max(choice->family, (unsigned)schedule, slot);
+    return schedule < 0 || 0 != gpusym_channels_max(choice->family, (unsigned) schedule, slot);
 }

@@ -20,25 +20,25 @@ typedef struct {
 typedef struct {
     const coll_gpusym_args_t *args; /* not owned, nor is team: both outlive it */
     coll_gpusym_team_t *team;
-    gpusym_mem_t where;        /* a buffer on our GPU */
-    bool out_local;            /* the output is memory of our GPU, neither managed nor the host's */
-    int reason;                /* enum coll_gpusym_reason: why this rank wants the call staged; -1: it does not */
+    gpusym_mem_t where; /* a buffer on our GPU */
+    bool out_local;     /* the output is memory of our GPU, neither managed nor the host's */
+    int reason;         /* enum coll_gpusym_reason: why this rank wants the call staged; -1: it does not */
     const void *in;
     void *out;
-    uint64_t in_id, out_id;    /* of their allocations, gpusym_mem_t.id */
+    uint64_t in_id, out_id;       /* of their allocations, gpusym_mem_t.id */
     uint64_t in_bytes, out_bytes; /* extents of what is read and written there */
-    uint64_t bytes;            /* as gpusym_work_t.bytes, before all ranks have posted theirs */
-    uint64_t balance;          /* gpusym_post_t.balance */
-    uint32_t counts;           /* reduce_scatter: a hash of the ranks' parts, which all ranks must pass alike */
-    bool exact;                /* ... which must be the same on all ranks */
-    bool in_place;             /* in and out may overlap */
-    unsigned op, type;         /* of kernels.def; bytes are moved as GPUSYM_T_U8 */
-    uint32_t layout;           /* hash of what zero copy wants alike on all ranks */
+    uint64_t bytes;               /* as gpusym_work_t.bytes, before all ranks have posted theirs */
+    uint64_t balance;             /* gpusym_post_t.balance */
+    uint32_t counts;              /* reduce_scatter: a hash of the ranks' parts, which all ranks must pass alike */
+    bool exact;                   /* ... which must be the same on all ranks */
+    bool in_place;                /* in and out may overlap */
+    unsigned op, type;            /* of kernels.def; bytes are moved as GPUSYM_T_U8 */
+    uint32_t layout;              /* hash of what zero copy wants alike on all ranks */
     /* What goes through scratch memory: in, out are in that then, once it is there (coll_gpusym_segments_scratch). */
     coll_gpusym_rows_t pack;   /* copied there before the kernel */
     coll_gpusym_rows_t unpack; /* copied back after it */
     uint64_t in_off;           /* where in out the input is, in place */
-    bool keep;                 /* `unpack` is copied there before the kernel too: it writes not all of that, or reads it */
+    bool keep; /* `unpack` is copied there before the kernel too: it writes not all of that, or reads it */
 } coll_gpusym_segments_t;
 
 /* Bytes that go between this rank and each rank, agreed, where what is sent and what is received differ (sizes.h). */
@@ -49,11 +49,11 @@ typedef struct {
 /* Whether kernels.def has algorithms of a collective. */
 static inline bool coll_gpusym_has_kernels(enum coll_gpusym_coll coll)
 {
-    return (int)coll < (int)COLL_GPUSYM_NATIVES;
+    return (int) coll < (int) COLL_GPUSYM_NATIVES;
 }
 
-/* Fills in what the kernels need, k->args and k->team set and the rest zeroed; smem, rmem: of coll_gpusym_where(). Local;
- * sets k->reason where the call must be staged. */
+/* Fills in what the kernels need, k->args and k->team set and the rest zeroed; smem, rmem: of coll_gpusym_where().
+ * Local; sets k->reason where the call must be staged. */
 void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, const gpusym_mem_t *rmem);
 
 /* Bytes of scratch memory that the call needs; 0: none. */
@@ -73,8 +73,8 @@ void coll_gpusym_segments_maps(unsigned coll, bool *in, bool *out);
 /* Whether all ranks can do this collective by zero copy. All entries have been read. */
 bool coll_gpusym_segments_zero_copy(unsigned coll, const gpusym_rollcall_read_t *read);
 
-/* Fills in the buffers, segments and ranks of the descriptor; w->rank and w->nranks are set. bytes: agreed by all ranks.
- * sizes: NULL where every rank receives all that is sent to it. */
+/* Fills in the buffers, segments and ranks of the descriptor; w->rank and w->nranks are set. bytes: agreed by all
+ * ranks. sizes: NULL where every rank receives all that is sent to it. */
 void coll_gpusym_segments_work(const coll_gpusym_segments_t *k, uint64_t bytes, const coll_gpusym_pair_sizes_t *sizes,
                                gpusym_work_t *w);
 /* Sets the paths that the channels of a schedule (enum gs_schedule_kind; -1: none) take. w->rank, w->nranks are set. */

@@ -18,7 +18,7 @@
 /* words: of this rank, then of all ranks: what it sends to each, then what it takes from each, [2][n] each. */
 struct coll_gpusym_sizes {
     const coll_gpusym_segments_t *segments; /* not owned */
-    struct ompi_request_t *exchange; /* in flight; NULL: none */
+    struct ompi_request_t *exchange;        /* in flight; NULL: none */
     bool truncated;
     coll_gpusym_pair_sizes_t agreed;
     uint64_t words[];
@@ -64,10 +64,10 @@ static void report_truncation(const coll_gpusym_sizes_t *s, uint32_t from)
 {
     const coll_gpusym_team_t *t = s->segments->team;
     char name[GPUSYM_COMM_LABEL_MAX];
-    COLL_GPUSYM_VERBOSE(1, "%s: rank %u, %s: rank %u sends %llu bytes, of which %llu are received",
-                        gpusym_comm_label(t->fallback->comm, name, sizeof name), t->rank,
-                        coll_gpusym_mpi_name(s->segments->args->coll), from,
-                        (unsigned long long) size_sent(s, from, t->rank), (unsigned long long) size_taken(s, from, t->rank));
+    COLL_GPUSYM_VERBOSE(
+        1, "%s: rank %u, %s: rank %u sends %llu bytes, of which %llu are received",
+        gpusym_comm_label(t->fallback->comm, name, sizeof name), t->rank, coll_gpusym_mpi_name(s->segments->args->coll),
+        from, (unsigned long long) size_sent(s, from, t->rank), (unsigned long long) size_taken(s, from, t->rank));
 }
 
 static uint64_t agree_sizes(coll_gpusym_sizes_t *s)

@@ -20,8 +20,8 @@ typedef struct {
 typedef struct {
     bool refused;          /* a rank could not map a peer's buffer: agreed by all, no zero copy from then on */
     bool told_unavailable; /* it has been reported that a requested algorithm is not available */
-    /* By rank, for its input and its output: the last key, and where that allocation is mapped: which holds as long as the
-     * rank posts that key. Saves a lookup under a lock for each. */
+    /* By rank, for its input and its output: the last key, and where that allocation is mapped: which holds as long as
+     * the rank posts that key. Saves a lookup under a lock for each. */
     struct {
         uint32_t key;
         void *base;
@@ -33,9 +33,9 @@ typedef struct {
 /* A launch that is made again and again: all but its epoch. Zeroed before its first use. */
 typedef struct {
     bool valid, zero_copy;
-    bool copies, reduces;      /* copy engines send the data (copies.h); and kernels reduce it */
-    bool offered;              /* zero copy was agreed to be possible, used or not */
-    gpusym_graph_t *graph;     /* owned; NULL: not made yet */
+    bool copies, reduces;  /* copy engines send the data (copies.h); and kernels reduce it */
+    bool offered;          /* zero copy was agreed to be possible, used or not */
+    gpusym_graph_t *graph; /* owned; NULL: not made yet */
     int algorithm;
     unsigned kernel;
     uint64_t epochs;
@@ -47,12 +47,12 @@ typedef struct {
     coll_gpusym_plan_cache_t *cache;  /* the communicator's */
     coll_gpusym_plan_t *plan;         /* persistent: what the first start found out; NULL: not kept */
     bool blocking;
-    uint32_t hash;                    /* of what is alike on all ranks: the call, and the user's tuning */
-    gpusym_rollcall_read_t read;      /* what the ranks have posted */
+    uint32_t hash;                         /* of what is alike on all ranks: the call, and the user's tuning */
+    gpusym_rollcall_read_t read;           /* what the ranks have posted */
     const coll_gpusym_pair_sizes_t *sizes; /* NULL: all that is sent is taken */
     coll_gpusym_zero_copy_t zero_copy;
-    bool chosen;                      /* `choice` is made */
-    gpusym_tuning_choice_t choice;    /* algorithm and launch geometry, the same on all ranks */
+    bool chosen;                   /* `choice` is made */
+    gpusym_tuning_choice_t choice; /* algorithm and launch geometry, the same on all ranks */
 } coll_gpusym_task_t;
 
 static inline coll_gpusym_team_t *coll_gpusym_task_team(const coll_gpusym_task_t *task)

@@ -20,7 +20,8 @@ void coll_gpusym_zero_copy_withdraw(coll_gpusym_task_t *task)
     z->in_key = z->out_key = 0;
 }
 
-/* Whether the communicator goes without: the team's GPUs do not all reach each other, or a rank could not map a buffer. */
+/* Whether the communicator goes without: the team's GPUs do not all reach each other, or a rank could not map a
+ * buffer. */
 static bool is_refused(const coll_gpusym_task_t *task)
 {
     return task->cache->refused || coll_gpusym_task_team(task)->host.no_zero_copy;
@@ -62,7 +63,8 @@ void coll_gpusym_zero_copy_offer(coll_gpusym_task_t *task, gpusym_post_t *post)
     const coll_gpusym_params_t *c = &coll_gpusym_params;
     const coll_gpusym_segments_t *k = task->segments;
     coll_gpusym_zero_copy_t *z = &task->zero_copy;
-    const uint64_t least = 0 != c->zero_copy_min ? c->zero_copy_min : gpusym_tuning_zero_copy_min(gpusym_current.dev->simulated);
+    const uint64_t least =
+        0 != c->zero_copy_min ? c->zero_copy_min : gpusym_tuning_zero_copy_min(gpusym_current.dev->simulated);
     const offer_t offer_in = {k->in_id, k->in, k->in_bytes, &z->in_key, &post->in_key, &post->in_off};
     const offer_t offer_out = {k->out_id, k->out, k->out_bytes, &z->out_key, &post->out_key, &post->out_off};
     bool in, out;
@@ -86,7 +88,8 @@ bool coll_gpusym_zero_copy_possible(const coll_gpusym_task_t *task)
            coll_gpusym_segments_zero_copy(coll_gpusym_task_coll(task), &task->read);
 }
 
-/* Where off in rank r's allocation of that key is mapped here. which: 0 its input, 1 its output. As gpusym_reg_map(). */
+/* Where off in rank r's allocation of that key is mapped here. which: 0 its input, 1 its output. As
+ * gpusym_reg_map(). */
 static int map_buffer(coll_gpusym_task_t *task, uint32_t r, unsigned which, uint32_t key, uint64_t off, char **at)
 {
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);

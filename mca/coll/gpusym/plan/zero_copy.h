@@ -16,8 +16,8 @@ void coll_gpusym_zero_copy_withdraw(coll_gpusym_task_t *task);
 /* Whether the call may use zero copy, by the posts of all ranks. All entries have been read. */
 bool coll_gpusym_zero_copy_possible(const coll_gpusym_task_t *task);
 
-/* Maps the buffers that the peers offer, into w->peer_in and w->peer_out. voted: all ranks have mapped them before, and their
- * owners keep them. False: a buffer cannot be mapped; *corrupt is -1, or the rank whose post is corrupt. */
+/* Maps the buffers that the peers offer, into w->peer_in and w->peer_out. voted: all ranks have mapped them before, and
+ * their owners keep them. False: a buffer cannot be mapped; *corrupt is -1, or the rank whose post is corrupt. */
 bool coll_gpusym_zero_copy_map(coll_gpusym_task_t *task, gpusym_work_t *w, bool voted, int *corrupt);
 /* Notes that all ranks have mapped the buffers that this call offers: later calls need no vote on them. */
 void coll_gpusym_zero_copy_mapped(coll_gpusym_task_t *task);

@@ -14,7 +14,7 @@
 int coll_gpusym_exchange_start(coll_gpusym_team_t *t, const void *mine, void *all, size_t size)
 {
     const coll_gpusym_fallback_t *f = t->fallback;
-    return f->saved.iallgather(mine, (gpusym_count_t)size, MPI_BYTE, all, (gpusym_count_t)size, MPI_BYTE, f->comm,
+    return f->saved.iallgather(mine, (gpusym_count_t) size, MPI_BYTE, all, (gpusym_count_t) size, MPI_BYTE, f->comm,
                                &t->boot.exchange, f->saved.iallgather_module);
 }
 
@@ -28,7 +28,7 @@ int coll_gpusym_exchange_poll(coll_gpusym_team_t *t)
 
 int coll_gpusym_vote_start_error(coll_gpusym_team_t *t, int error)
 {
-    t->boot.my_vote = (uint8_t)(COLL_GPUSYM_VOTE_YES + (unsigned)error);
+    t->boot.my_vote = (uint8_t) (COLL_GPUSYM_VOTE_YES + (unsigned) error);
     return coll_gpusym_exchange_start(t, &t->boot.my_vote, t->boot.votes, 1);
 }
 
@@ -66,8 +66,9 @@ void coll_gpusym_team_settle(coll_gpusym_team_t *t, int reason, const char *deta
     char name[GPUSYM_COMM_LABEL_MAX];
     t->reason = reason;
     COLL_GPUSYM_VERBOSE(1, "%s: device buffers are staged through the host: %s%s%s",
-                        gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_reason_doc((unsigned)reason),
-                        NULL != detail ? ": " : "", NULL != detail ? detail : "");
+                        gpusym_comm_label(t->fallback->comm, name, sizeof name),
+                        coll_gpusym_reason_doc((unsigned) reason), NULL != detail ? ": " : "",
+                        NULL != detail ? detail : "");
 }
 
 void coll_gpusym_team_step(coll_gpusym_team_t *t, int step)

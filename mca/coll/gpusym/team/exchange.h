@@ -11,8 +11,8 @@
 /* What a rank votes: yes; or that it failed: 0, or this and errno. */
 #define COLL_GPUSYM_VOTE_YES 1u
 
-/* Starts an exchange: every rank sends `size` bytes to all; all: [nranks] of these. The caller keeps both buffers until the
- * exchange has ended. Returns an MPI error code. */
+/* Starts an exchange: every rank sends `size` bytes to all; all: [nranks] of these. The caller keeps both buffers until
+ * the exchange has ended. Returns an MPI error code. */
 int coll_gpusym_exchange_start(coll_gpusym_team_t *t, const void *mine, void *all, size_t size);
 /* 1: the exchange has ended; 0: it is in progress; negative: it failed. Never waits. */
 int coll_gpusym_exchange_poll(coll_gpusym_team_t *t);
@@ -22,7 +22,8 @@ int coll_gpusym_vote_start(coll_gpusym_team_t *t, bool mine);
 int coll_gpusym_vote_start_error(coll_gpusym_team_t *t, int error);
 /* Whether all ranks voted yes. The vote has ended. */
 bool coll_gpusym_vote_result(const coll_gpusym_team_t *t);
-/* Allocates the zeroed buffers of an exchange, `size` bytes per rank: t->boot.mine and t->boot.all. False: no memory. */
+/* Allocates the zeroed buffers of an exchange, `size` bytes per rank: t->boot.mine and t->boot.all. False: no
+ * memory. */
 bool coll_gpusym_exchange_alloc(coll_gpusym_team_t *t, size_t size);
 void coll_gpusym_exchange_free(coll_gpusym_team_t *t);
 

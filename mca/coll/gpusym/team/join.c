@@ -3,8 +3,8 @@
  *
  * The second step of a team: see join.h.
  *
- * Every step is: decide locally, tell all, decide alike.  A peer's memory that a rank cannot map is a link that is not there,
- * and rings may go round it.
+ * Every step is: decide locally, tell all, decide alike.  A peer's memory that a rank cannot map is a link that is not
+ * there, and rings may go round it.
  */
 #include "mca/coll/gpusym/team/join.h"
 
@@ -32,7 +32,7 @@ typedef struct {
     uint32_t epoch, sm_count;
     uint32_t share_gpu; /* what this rank's parameter says */
     uint32_t multicast; /* whether this rank may and can */
-    int32_t reason; /* why this rank cannot; -1: it can */
+    int32_t reason;     /* why this rank cannot; -1: it can */
 } gpu_address_t;
 
 /* ... and at last: the multicast object, made by rank 0. */
@@ -64,8 +64,8 @@ static void describe_gpu(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_a
 
     memset(h, 0, sizeof *h);
     if (GPUSYM_SUCCESS != dev->gpu_open(where, &gpu)) {
-        COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD cannot use its GPU: %s",
-                            coll_gpusym_params.world_rank, dev->error());
+        COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD cannot use its GPU: %s", coll_gpusym_params.world_rank,
+                            dev->error());
         h->reason = gpusym_fd_lack() ? COLL_GPUSYM_R_NO_FD : COLL_GPUSYM_R_NO_DEVICE;
         return;
     }
@@ -82,7 +82,7 @@ static void describe_gpu(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_a
             h->epoch = coll_gpusym_params.epoch_first;
         }
     }
-    h->sm_count = (uint32_t)info.sm_count;
+    h->sm_count = (uint32_t) info.sm_count;
     h->share_gpu = coll_gpusym_params.share_gpu;
     h->multicast = NULL != dev->mc_create && gpusym_multicast_allowed(gpusym_params.multicast, NULL);
     memcpy(h->uuid, info.uuid, sizeof h->uuid);
@@ -117,7 +117,7 @@ static int agree_slot_class(const coll_gpusym_team_t *t, const gpu_address_t *al
             r++;
         }
         if (r == t->nranks) {
-            return (int)c;
+            return (int) c;
         }
     }
     return -1;
@@ -140,27 +140,28 @@ static bool take_slot(coll_gpusym_team_t *t, const gpu_address_t *all, int class
     t->host.has_slot = true;
     t->host.slot_class = class;
     t->host.slot_off = all[t->rank].slots.off[class];
-    t->host.slot_size = gpusym_slot_size(all[0].heap_size, (unsigned)class);
+    t->host.slot_size = gpusym_slot_size(all[0].heap_size, (unsigned) class);
     t->host.work.rank = t->rank;
     t->host.work.nranks = t->nranks;
-    t->host.work.limit_ns = (uint64_t)(coll_gpusym_params.timeout * 1e9);
-    t->host.max_blocks = gpusym_slot_layout(t->host.slot_size, t->nranks,
-                                       gpusym_tuning_max_blocks(t->host.sm_count, gpusym_current.dev->simulated),
-                                       &t->host.work);
+    t->host.work.limit_ns = (uint64_t) (coll_gpusym_params.timeout * 1e9);
+    t->host.max_blocks =
+        gpusym_slot_layout(t->host.slot_size, t->nranks,
+                           gpusym_tuning_max_blocks(t->host.sm_count, gpusym_current.dev->simulated), &t->host.work);
     return 0 != t->host.max_blocks;
 }
 
-/* Classes of this rank's links, [nranks], as far as they matter: equal NVLinks have one class, from whichever source. So no
- * rank loads the topology where the driver alone shows that all are equal (NVSwitch), or where there are two ranks. */
+/* Classes of this rank's links, [nranks], as far as they matter: equal NVLinks have one class, from whichever source.
+ * So no rank loads the topology where the driver alone shows that all are equal (NVSwitch), or where there are two
+ * ranks. */
 static void find_links(const coll_gpusym_team_t *t, const gpu_address_t *all, uint8_t *link)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     uint8_t least = GPUSYM_LINK_SELF, most = GPUSYM_LINK_NONE; /* of links to other GPUs */
-    bool known = true; /* the driver knows all classes */
+    bool known = true;                                         /* the driver knows all classes */
     for (uint32_t r = 0; r < t->nranks; r++) {
-        const int class = r == t->rank ? (int)GPUSYM_LINK_SELF : dev->gpu_link(t->host.gpu, &all[r].place);
+        const int class = r == t->rank ? (int) GPUSYM_LINK_SELF : dev->gpu_link(t->host.gpu, &all[r].place);
         known = known && class >= 0;
-        link[r] = class >= 0 ? (uint8_t)class : GPUSYM_LINK_NUMA;
+        link[r] = class >= 0 ? (uint8_t) class : GPUSYM_LINK_NUMA;
     }
     for (uint32_t r = 0; !known && t->nranks > 2 && r < t->nranks; r++) {
         const uint8_t class = gpusym_topo_link(&all[t->rank].place, &all[r].place);
@@ -182,7 +183,7 @@ static const char *describe_links(const coll_gpusym_team_t *t, const uint8_t *li
 {
     size_t used = 0;
     for (uint32_t r = 0; r < t->nranks && used < size; r++) {
-        used += (size_t)snprintf(text + used, size - used, "%s%u", 0 == r ? "" : " ", link[r]);
+        used += (size_t) snprintf(text + used, size - used, "%s%u", 0 == r ? "" : " ", link[r]);
     }
     return text;
 }
@@ -197,7 +198,7 @@ static int find_lack(coll_gpusym_team_t *t)
     for (uint32_t r = 0; r < t->nranks; r++) {
         if (LINK_NO_FD == t->host.link[r][r]) {
             t->host.link[r][r] = GPUSYM_LINK_SELF;
-            first = first < 0 ? (int)r : first;
+            first = first < 0 ? (int) r : first;
         }
     }
     return first;
@@ -211,7 +212,8 @@ static void map_slots(coll_gpusym_team_t *t, const gpu_address_t *all)
     bool lack = false;
     find_links(t, all, t->boot.my_link);
     COLL_GPUSYM_VERBOSE(5, "rank %u: links to the team's GPUs: %s (%.1f ms)", t->rank,
-                        describe_links(t, t->boot.my_link, text, sizeof text), 1e-6 * (double)(gpusym_now_ns() - start));
+                        describe_links(t, t->boot.my_link, text, sizeof text),
+                        1e-6 * (double) (gpusym_now_ns() - start));
     for (uint32_t r = 0; r < t->nranks; r++) {
         void *base;
         if (!gpusym_slot_is(all[r].heap_size, (unsigned) t->host.slot_class, all[r].slots.off[t->host.slot_class])) {
@@ -219,7 +221,7 @@ static void map_slots(coll_gpusym_team_t *t, const gpu_address_t *all)
                                 (unsigned long) all[r].slots.off[t->host.slot_class]);
             t->boot.my_link[r] = GPUSYM_LINK_NONE;
         } else if (GPUSYM_SUCCESS == gpusym_heap_peer(gpusym_heap(), &all[r].heap, &base)) {
-            t->host.work.peer[r] = (char *)base + all[r].slots.off[t->host.slot_class];
+            t->host.work.peer[r] = (char *) base + all[r].slots.off[t->host.slot_class];
         } else {
             COLL_GPUSYM_VERBOSE(1, "rank %u cannot map the memory of rank %u: %s", t->rank, r,
                                 gpusym_current.dev->error());
@@ -253,7 +255,7 @@ static void agree_links(coll_gpusym_team_t *t)
     t->host.all_reach = gpusym_team_all_reach(link, n);
     t->host.nrings = gpusym_team_rings(link, n, GPUSYM_PATHS_MAX, order);
     for (uint32_t i = 0; i < t->host.nrings * n; i++) {
-        t->host.ring[i / n][i % n] = (uint8_t)order[i];
+        t->host.ring[i / n][i % n] = (uint8_t) order[i];
     }
 }
 
@@ -274,7 +276,9 @@ static int join_gpus(coll_gpusym_team_t *t, const gpu_address_t *all)
         return COLL_GPUSYM_STEP_DONE;
     }
     map_slots(t, all);
-    return MPI_SUCCESS == coll_gpusym_exchange_start(t, t->boot.my_link, t->host.link, sizeof t->boot.my_link) ? COLL_GPUSYM_STEP_GPU_LINKS : OMPI_ERROR;
+    return MPI_SUCCESS == coll_gpusym_exchange_start(t, t->boot.my_link, t->host.link, sizeof t->boot.my_link)
+               ? COLL_GPUSYM_STEP_GPU_LINKS
+               : OMPI_ERROR;
 }
 
 static int start_gpus(coll_gpusym_team_t *t, const gpusym_mem_t *where)
@@ -283,7 +287,9 @@ static int start_gpus(coll_gpusym_team_t *t, const gpusym_mem_t *where)
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
     describe_gpu(t, where, t->boot.mine);
-    return MPI_SUCCESS == coll_gpusym_exchange_start(t, t->boot.mine, t->boot.all, sizeof(gpu_address_t)) ? COLL_GPUSYM_STEP_GPU : OMPI_ERROR;
+    return MPI_SUCCESS == coll_gpusym_exchange_start(t, t->boot.mine, t->boot.all, sizeof(gpu_address_t))
+               ? COLL_GPUSYM_STEP_GPU
+               : OMPI_ERROR;
 }
 
 /* Multicast: with more than two ranks, where all may and can, and all slots have one offset in their heaps. */
@@ -291,7 +297,8 @@ static bool wants_multicast(const coll_gpusym_team_t *t, const gpu_address_t *al
 {
     bool wanted = t->nranks > 2 && t->host.all_reach;
     for (uint32_t r = 0; r < t->nranks; r++) {
-        wanted = wanted && all[r].multicast && all[r].slots.off[t->host.slot_class] == all[0].slots.off[t->host.slot_class];
+        wanted =
+            wanted && all[r].multicast && all[r].slots.off[t->host.slot_class] == all[0].slots.off[t->host.slot_class];
     }
     return wanted;
 }
@@ -306,7 +313,8 @@ static int link_gpus(coll_gpusym_team_t *t)
     agree_links(t);
     if (!t->host.all_reach && 0 == t->host.nrings) {
         snprintf(detail, sizeof detail, "rank %d", lack);
-        coll_gpusym_team_settle(t, lack >= 0 ? COLL_GPUSYM_R_NO_FD : COLL_GPUSYM_R_UNREACHABLE, lack >= 0 ? detail : NULL);
+        coll_gpusym_team_settle(t, lack >= 0 ? COLL_GPUSYM_R_NO_FD : COLL_GPUSYM_R_UNREACHABLE,
+                                lack >= 0 ? detail : NULL);
         return COLL_GPUSYM_STEP_DONE;
     }
     if (!t->host.all_reach) {
@@ -316,7 +324,8 @@ static int link_gpus(coll_gpusym_team_t *t)
     }
     COLL_GPUSYM_VERBOSE(5, "%s: rank %u on GPU %s: slot of %lu bytes, up to %u blocks, first epoch %u, %u rings",
                         gpusym_comm_label(t->fallback->comm, name, sizeof name), t->rank, t->host.gpu_text,
-                        (unsigned long)t->host.slot_size, t->host.max_blocks, coll_gpusym_team_next_epoch(t) - 1, t->host.nrings);
+                        (unsigned long) t->host.slot_size, t->host.max_blocks, coll_gpusym_team_next_epoch(t) - 1,
+                        t->host.nrings);
     if (!wants_multicast(t, t->boot.all)) {
         return COLL_GPUSYM_STEP_DONE;
     }
@@ -326,18 +335,23 @@ static int link_gpus(coll_gpusym_team_t *t)
     }
     mine = t->boot.mine;
     if (0 == t->rank) {
-        mine->made = GPUSYM_SUCCESS == gpusym_multicast_create(gpusym_current.dev, gpusym_params.multicast,
-                                                               t->host.gpu, t->nranks, t->host.slot_size, &t->host.mc, &mine->handle);
+        mine->made =
+            GPUSYM_SUCCESS == gpusym_multicast_create(gpusym_current.dev, gpusym_params.multicast, t->host.gpu,
+                                                      t->nranks, t->host.slot_size, &t->host.mc, &mine->handle);
     }
-    return MPI_SUCCESS == coll_gpusym_exchange_start(t, t->boot.mine, t->boot.all, sizeof(mc_address_t)) ? COLL_GPUSYM_STEP_MC : OMPI_ERROR;
+    return MPI_SUCCESS == coll_gpusym_exchange_start(t, t->boot.mine, t->boot.all, sizeof(mc_address_t))
+               ? COLL_GPUSYM_STEP_MC
+               : OMPI_ERROR;
 }
 
 /* Rank 0 has made the object, or not: join it and bind our slot. Returns the next step, or a negative error. */
 static int join_mc(coll_gpusym_team_t *t, const mc_address_t *all)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
-    bool bound = 0 != all[0].made && (0 == t->rank || GPUSYM_SUCCESS == dev->mc_import(t->host.gpu, &all[0].handle, &t->host.mc));
-    bound = bound && GPUSYM_SUCCESS == dev->mc_bind(t->host.mc, t->rank, t->host.work.peer[t->rank], t->host.slot_size, &t->host.work.mc);
+    bool bound = 0 != all[0].made &&
+                 (0 == t->rank || GPUSYM_SUCCESS == dev->mc_import(t->host.gpu, &all[0].handle, &t->host.mc));
+    bound = bound && GPUSYM_SUCCESS == dev->mc_bind(t->host.mc, t->rank, t->host.work.peer[t->rank], t->host.slot_size,
+                                                    &t->host.work.mc);
     return MPI_SUCCESS == coll_gpusym_vote_start(t, bound) ? COLL_GPUSYM_STEP_MC_VOTE : OMPI_ERROR;
 }
 
@@ -365,8 +379,9 @@ static int settle_mc(coll_gpusym_team_t *t)
 /* The end of the second step, well or not. */
 static void end_join(coll_gpusym_team_t *t, bool failed)
 {
-    if (failed && COLL_GPUSYM_STEP_GPU == t->boot.step && NULL != t->boot.mine && ((gpu_address_t *)t->boot.mine)->reason < 0) {
-        gpusym_heap_slot_settle(gpusym_heap(), &((gpu_address_t *)t->boot.mine)->slots, -1);
+    if (failed && COLL_GPUSYM_STEP_GPU == t->boot.step && NULL != t->boot.mine &&
+        ((gpu_address_t *) t->boot.mine)->reason < 0) {
+        gpusym_heap_slot_settle(gpusym_heap(), &((gpu_address_t *) t->boot.mine)->slots, -1);
     }
     if (t->host.has_slot && (failed || t->reason >= 0)) {
         gpusym_heap_slot_free(gpusym_heap(), t->host.slot_off, coll_gpusym_team_next_epoch(t));
@@ -416,7 +431,8 @@ int coll_gpusym_team_join(coll_gpusym_team_t *t, const gpusym_mem_t *where)
 
 bool coll_gpusym_team_owns(coll_gpusym_team_t *t, const gpusym_mem_t *mem)
 {
-    gpusym_gpu_t *gpu, *ours = __atomic_load_n(&t->host.gpu, __ATOMIC_ACQUIRE); /* another thread's progress may set it */
+    gpusym_gpu_t *gpu,
+        *ours = __atomic_load_n(&t->host.gpu, __ATOMIC_ACQUIRE); /* another thread's progress may set it */
     if (mem->gpu == t->host.mem_gpu && mem->context == t->host.mem_context) {
         return true;
     }
@@ -444,13 +460,14 @@ int coll_gpusym_team_epochs(coll_gpusym_team_t *t, uint64_t epochs, uint32_t *fi
         /* Old flags would pass for new ones: clear the slots while no rank writes to them. */
         const int arrived = t->fallback->saved.barrier(t->fallback->comm, t->fallback->saved.barrier_module);
         const int cleared = gpusym_current.dev->mem_zero(t->host.gpu, t->host.work.peer[t->rank], t->host.slot_size);
-        const int left = t->fallback->saved.barrier(t->fallback->comm, t->fallback->saved.barrier_module); /* whatever failed: the others are in it */
+        const int left = t->fallback->saved.barrier(
+            t->fallback->comm, t->fallback->saved.barrier_module); /* whatever failed: the others are in it */
         if (MPI_SUCCESS != arrived || GPUSYM_SUCCESS != cleared || MPI_SUCCESS != left) {
             return MPI_ERR_OTHER;
         }
         t->host.epoch_base = 1 - t->host.rc.seq;
     }
-    *first = (uint32_t)(t->host.epoch_base + t->host.rc.seq);
+    *first = (uint32_t) (t->host.epoch_base + t->host.rc.seq);
     t->host.epoch_base += epochs - 1; /* the next call's number is one more */
     return MPI_SUCCESS;
 }

@@ -8,8 +8,8 @@
 
 #include "mca/coll/gpusym/team/state.h"
 
-/* Polls the second step. where: a buffer of this rank, on its GPU; every rank has one. 1: done, and team->reason is set if
- * kernels cannot be used; 0: in progress; negative: failed. Never waits. */
+/* Polls the second step. where: a buffer of this rank, on its GPU; every rank has one. 1: done, and team->reason is set
+ * if kernels cannot be used; 0: in progress; negative: failed. Never waits. */
 int coll_gpusym_team_join(coll_gpusym_team_t *team, const gpusym_mem_t *where);
 /* Whether kernels on this team's GPU (before the second step: on that of the process's heap) can use mem. Local. */
 bool coll_gpusym_team_owns(coll_gpusym_team_t *team, const gpusym_mem_t *mem);

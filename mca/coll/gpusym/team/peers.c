@@ -176,7 +176,8 @@ static const char *algorithm_text(long value)
     case COLL_GPUSYM_ALG_STAGED:
         return "staged";
     default:
-        return value >= 0 && value < (long) GPUSYM_ALG_COUNT ? gpusym_algorithm_name((unsigned) value) : "of another build";
+        return value >= 0 && value < (long) GPUSYM_ALG_COUNT ? gpusym_algorithm_name((unsigned) value)
+                                                             : "of another build";
     }
 }
 
@@ -191,7 +192,8 @@ static void format_value(const card_t *card, unsigned i, char *buf, size_t size)
     if (ALIKE_device == i) {
         snprintf(buf, size, "coll_gpusym_device %s", device_text(value));
     } else if (i >= ALIKE_algorithms) {
-        snprintf(buf, size, "coll_gpusym_%s_algorithm %s", coll_gpusym_name(i - ALIKE_algorithms), algorithm_text(value));
+        snprintf(buf, size, "coll_gpusym_%s_algorithm %s", coll_gpusym_name(i - ALIKE_algorithms),
+                 algorithm_text(value));
     } else {
         snprintf(buf, size, "coll_gpusym_%s %ld", names[i], value);
     }
@@ -251,7 +253,8 @@ static int find_missing(survey_t *survey)
         if (!survey->peer[r]->found) {
             const opal_proc_t *proc = opal_proc_for_name(survey->peer[r]->name);
             const bool here = NULL != proc && OPAL_PROC_ON_LOCAL_NODE(proc->proc_flags);
-            snprintf(survey->why, sizeof(survey->why), here ? "rank %d has no gpusym" : "rank %d is on another host", r);
+            snprintf(survey->why, sizeof(survey->why), here ? "rank %d has no gpusym" : "rank %d is on another host",
+                     r);
             survey->mistake = here;
             return here ? COLL_GPUSYM_R_PEERS : COLL_GPUSYM_R_HOSTS;
         }
@@ -294,15 +297,16 @@ static int check_names(struct ompi_communicator_t *comm, survey_t *survey)
     for (int r = 0; r < survey->n; r++) {
         const opal_process_name_t name = ompi_group_get_proc_name(comm->c_local_group, r);
         if (!gpusym_same_mpirun(&name, &OPAL_PROC_MY_NAME)) {
-            snprintf(survey->why, sizeof(survey->why), "rank %d belongs to another mpirun than rank %d", r, survey->rank);
+            snprintf(survey->why, sizeof(survey->why), "rank %d belongs to another mpirun than rank %d", r,
+                     survey->rank);
             return COLL_GPUSYM_R_PEERS;
         }
     }
     return -1;
 }
 
-/* Whether this rank reports to the user: the first of those that have gpusym with the highest priority. Ranks of different
- * versions cannot read each other's priority: rank 0 reports. */
+/* Whether this rank reports to the user: the first of those that have gpusym with the highest priority. Ranks of
+ * different versions cannot read each other's priority: rank 0 reports. */
 static bool is_speaker(const survey_t *survey)
 {
     int speaker = -1;

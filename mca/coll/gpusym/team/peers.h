@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Which processes have the same gpusym. Before there is a communicator, every process publishes its version, and the
- * parameters that must be the same on all ranks, in Open MPI's modex. The ranks of a communicator read them at its first
- * call, once per process: so all know whether they may agree on calls, without a message to a rank that would not answer.
+ * parameters that must be the same on all ranks, in Open MPI's modex. The ranks of a communicator read them at its
+ * first call, once per process: so all know whether they may agree on calls, without a message to a rank that would not
+ * answer.
  */
 #ifndef MCA_COLL_GPUSYM_PEERS_H
 #define MCA_COLL_GPUSYM_PEERS_H
@@ -23,10 +24,10 @@ void coll_gpusym_peers_publish(void);
 void coll_gpusym_peers_fini(void);
 
 /*
- * Finds the processes of an intracommunicator. *reason is -1 where all ranks have the same gpusym, on this host; peer[size]
- * is filled in then, this process included. Otherwise *reason (enum coll_gpusym_reason) says why the ranks cannot agree:
- * every rank finds that they cannot, though not necessarily for the same reason. One rank reports a likely mistake to the
- * user, once. Returns an MPI error code.
+ * Finds the processes of an intracommunicator. *reason is -1 where all ranks have the same gpusym, on this host;
+ * peer[size] is filled in then, this process included. Otherwise *reason (enum coll_gpusym_reason) says why the ranks
+ * cannot agree: every rank finds that they cannot, though not necessarily for the same reason. One rank reports a
+ * likely mistake to the user, once. Returns an MPI error code.
  */
 int coll_gpusym_peers_find(struct ompi_communicator_t *comm, coll_gpusym_peer_t **peer, int *reason);
 /* Whether the process lives. Takes about 1 us after the first time, and holds a file descriptor. Any thread. */

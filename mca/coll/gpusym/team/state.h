@@ -1,9 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * What the ranks of a communicator share. Set-up has two steps, both collective and polled, since a nonblocking call must
- * not wait for its peers. Bootstrap, at the first collective: the ranks' addresses, the lines of the roll-call. Join, at the
- * first call in which all ranks have device buffers: the heap, the slots.
+ * What the ranks of a communicator share. Set-up has two steps, both collective and polled, since a nonblocking call
+ * must not wait for its peers. Bootstrap, at the first collective: the ranks' addresses, the lines of the roll-call.
+ * Join, at the first call in which all ranks have device buffers: the heap, the slots.
  */
 #ifndef MCA_COLL_GPUSYM_TEAM_STATE_H
 #define MCA_COLL_GPUSYM_TEAM_STATE_H
@@ -13,7 +13,8 @@
 #include "mca/common/gpusym/agree/rollcall.h"
 #include "mca/common/gpusym/memory/heap.h"
 
-/* Where set-up is; an exchange is in flight in all but NEW, BOOTSTRAPPED and DONE. Peers read it: see gpusym_line_step. */
+/* Where set-up is; an exchange is in flight in all but NEW, BOOTSTRAPPED and DONE. Peers read it: see
+ * gpusym_line_step. */
 enum {
     COLL_GPUSYM_STEP_NEW = 0,
     COLL_GPUSYM_STEP_ADDRESSES,
@@ -42,32 +43,32 @@ typedef struct {
     coll_gpusym_peer_t **peers; /* [nranks] the ranks' processes; the array is owned */
     uint64_t key;               /* of our line: identifies the communicator to its processes; not 0 */
     bool has_line;
-    bool joined;                /* all ranks have mapped all lines: peers read ours */
-    bool threads;               /* some rank may be in several calls at once: calls take launch tokens */
-    uint64_t line_off;          /* of our line in our pages */
+    bool joined;       /* all ranks have mapped all lines: peers read ours */
+    bool threads;      /* some rank may be in several calls at once: calls take launch tokens */
+    uint64_t line_off; /* of our line in our pages */
 
     /* Of the GPUs. */
     gpusym_gpu_t *gpu;
-    char gpu_text[112];    /* "NVIDIA H200, 0000:1b:00.0", for messages */
-    int mem_gpu;           /* ordinal and context of memory known to be gpu's */
+    char gpu_text[112]; /* "NVIDIA H200, 0000:1b:00.0", for messages */
+    int mem_gpu;        /* ordinal and context of memory known to be gpu's */
     void *mem_context;
     bool has_slot;
-    int slot_class;        /* size class */
+    int slot_class; /* size class */
     uint64_t slot_off, slot_size;
-    uint32_t max_blocks;   /* a launch may use */
-    uint32_t sm_count;     /* of the smallest GPU */
-    /* A call begins with the epoch epoch_base + the number of its roll-call: so an epoch belongs to one call alone, also if
-     * that is not made by kernels then. Modulo 2^64; the sum is at least 1. */
+    uint32_t max_blocks; /* a launch may use */
+    uint32_t sm_count;   /* of the smallest GPU */
+    /* A call begins with the epoch epoch_base + the number of its roll-call: so an epoch belongs to one call alone,
+     * also if that is not made by kernels then. Modulo 2^64; the sum is at least 1. */
     uint64_t epoch_base;
-    gpusym_work_t work;    /* peers and layout filled in */
+    gpusym_work_t work; /* peers and layout filled in */
     /* Agreed: the link class (topo/links.h) between ranks a and b, the lower of both directions. */
     uint8_t link[GPUSYM_TEAM_MAX][GPUSYM_TEAM_MAX];
-    bool all_reach;        /* else only along the rings, and work.peer[r] is NULL for a rank that this one does not reach */
-    bool no_zero_copy;     /* not all GPUs reach each other: agreed by all */
-    bool ll128;            /* every link keeps stores of 128 bytes whole */
+    bool all_reach;    /* else only along the rings, and work.peer[r] is NULL for a rank that this one does not reach */
+    bool no_zero_copy; /* not all GPUs reach each other: agreed by all */
+    bool ll128;        /* every link keeps stores of 128 bytes whole */
     uint32_t nrings;
     uint8_t ring[GPUSYM_PATHS_MAX][GPUSYM_TEAM_MAX]; /* orders of the ranks */
-    gpusym_mc_t *mc;       /* multicast object over all ranks' slots, bound; NULL: none, on all ranks */
+    gpusym_mc_t *mc; /* multicast object over all ranks' slots, bound; NULL: none, on all ranks */
 } coll_gpusym_host_team_t;
 
 /* A communicator's team. */
@@ -86,7 +87,7 @@ typedef struct coll_gpusym_team {
 static inline uint32_t coll_gpusym_team_next_epoch(const coll_gpusym_team_t *t)
 {
     const uint64_t epoch = t->host.epoch_base + t->host.rc.seq + 1;
-    return epoch < GPUSYM_EPOCH_MAX ? (uint32_t)epoch : GPUSYM_EPOCH_MAX;
+    return epoch < GPUSYM_EPOCH_MAX ? (uint32_t) epoch : GPUSYM_EPOCH_MAX;
 }
 
 #endif

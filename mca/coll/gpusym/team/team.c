@@ -36,7 +36,8 @@ static void describe_process(coll_gpusym_team_t *t, const char *label, address_t
     h->has_device = NULL != gpusym_device_need();
     h->threads = ompi_mpi_thread_multiple;
     errno = 0;
-    t->host.has_line = GPUSYM_SUCCESS == gpusym_pages_open(&h->pages) && GPUSYM_SUCCESS == gpusym_pages_alloc(&t->host.line_off);
+    t->host.has_line =
+        GPUSYM_SUCCESS == gpusym_pages_open(&h->pages) && GPUSYM_SUCCESS == gpusym_pages_alloc(&t->host.line_off);
     if (!t->host.has_line && 0 == h->error) {
         h->error = 0 != errno ? errno : ENOMEM;
     }
@@ -171,8 +172,8 @@ int coll_gpusym_team_create(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team
         return rv;
     }
     t->fallback = f;
-    t->nranks = (uint32_t)ompi_comm_size(f->comm);
-    t->rank = (uint32_t)ompi_comm_rank(f->comm);
+    t->nranks = (uint32_t) ompi_comm_size(f->comm);
+    t->rank = (uint32_t) ompi_comm_rank(f->comm);
     t->reason = -1;
     t->host.mem_gpu = -1;
     t->host.key = comm_key(f->comm, gpusym_comm_label(f->comm, label, sizeof label));
@@ -220,7 +221,9 @@ static int start_addresses(coll_gpusym_team_t *t)
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
     describe_process(t, gpusym_comm_label(t->fallback->comm, label, sizeof label), t->boot.mine);
-    return MPI_SUCCESS == coll_gpusym_exchange_start(t, t->boot.mine, t->boot.all, sizeof(address_t)) ? COLL_GPUSYM_STEP_ADDRESSES : OMPI_ERROR;
+    return MPI_SUCCESS == coll_gpusym_exchange_start(t, t->boot.mine, t->boot.all, sizeof(address_t))
+               ? COLL_GPUSYM_STEP_ADDRESSES
+               : OMPI_ERROR;
 }
 
 /* Not all have mapped all lines. */
@@ -231,7 +234,7 @@ static void settle_unmapped(coll_gpusym_team_t *t)
     while (COLL_GPUSYM_VOTE_YES == t->boot.votes[r]) {
         r++;
     }
-    const int reason = failed_to_open(r, t->boot.votes[r] - (int)COLL_GPUSYM_VOTE_YES, detail, sizeof detail);
+    const int reason = failed_to_open(r, t->boot.votes[r] - (int) COLL_GPUSYM_VOTE_YES, detail, sizeof detail);
     coll_gpusym_team_settle(t, reason, detail);
 }
 
@@ -279,7 +282,7 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
     if (t->host.joined) {
         gpusym_rollcall_retire(&t->host.rc, t->host.line_off); /* peers may still be in our last call */
     } else if (t->host.has_line && !t->broken) { /* broken: a rank that comes late reads that we gave up */
-        gpusym_pages_free(t->host.line_off); /* known to all: no rank reads it */
+        gpusym_pages_free(t->host.line_off);     /* known to all: no rank reads it */
     }
     free(t->host.rc.line);
     free(t->host.rc.generation);

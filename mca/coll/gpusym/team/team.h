@@ -8,8 +8,8 @@
 
 #include "mca/coll/gpusym/team/state.h"
 
-/* Creates an empty team. Local. If the ranks cannot be a team, sets *team to NULL and *reason (enum coll_gpusym_reason).
- * Returns an MPI error code. */
+/* Creates an empty team. Local. If the ranks cannot be a team, sets *team to NULL and *reason (enum
+ * coll_gpusym_reason). Returns an MPI error code. */
 int coll_gpusym_team_create(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team, int *reason);
 /* Frees a team, after the communicator's last collective. NULL is fine. */
 void coll_gpusym_team_free(coll_gpusym_team_t *team);

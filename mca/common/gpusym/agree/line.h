@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * A line: what a rank tells its peers in one communicator. Every communicator has one line in the pages of each of its
- * ranks (shm/pages.h). A rank writes its own line only. Roll-call (rollcall.h) and launch tokens (tokens.h) use the first
- * part; the rest records the last activity of the process, for messages about missing ranks.
+ * ranks (shm/pages.h). A rank writes its own line only. Roll-call (rollcall.h) and launch tokens (tokens.h) use the
+ * first part; the rest records the last activity of the process, for messages about missing ranks.
  */
 #ifndef GPUSYM_COMMON_AGREE_LINE_H
 #define GPUSYM_COMMON_AGREE_LINE_H
@@ -17,13 +17,13 @@
 
 /* A rank's entry of one call: one cache line. Ranks with host buffers write `word` only. */
 typedef struct {
-    uint64_t word;              /* sequence << 48 | kind << 40 | what << 32 | hash; written last */
+    uint64_t word; /* sequence << 48 | kind << 40 | what << 32 | hash; written last */
     uint64_t bytes;
-    uint32_t flags, layout;     /* GPUSYM_POST_... */
-    uint32_t in_key, out_key;   /* keys of the buffers' allocations (memory/reg.h); 0: none */
-    uint64_t in_off, out_off;   /* offsets of the buffers in these allocations, in bytes */
-    uint64_t check;             /* of keys and offsets, if there are keys: see gpusym_entry_intact */
-    uint64_t balance;           /* see gpusym_post_t */
+    uint32_t flags, layout;   /* GPUSYM_POST_... */
+    uint32_t in_key, out_key; /* keys of the buffers' allocations (memory/reg.h); 0: none */
+    uint64_t in_off, out_off; /* offsets of the buffers in these allocations, in bytes */
+    uint64_t check;           /* of keys and offsets, if there are keys: see gpusym_entry_intact */
+    uint64_t balance;         /* see gpusym_post_t */
 } gpusym_entry_t;
 
 /* Bytes of a communicator's name in its line, with the final 0. */
@@ -32,13 +32,13 @@ typedef struct {
 /* A line. Its owner writes it, its peers read it. */
 typedef struct {
     gpusym_entry_t entry[GPUSYM_ROLLCALL_HISTORY]; /* by sequence % HISTORY */
-    uint64_t vote[GPUSYM_ROLLCALL_HISTORY];        /* by sequence % HISTORY: sequence << 1 | yes, see gpusym_rollcall_vote */
-    uint64_t go;       /* rank 0: the last call for which it has taken all launch tokens */
-    uint64_t launched; /* the last call whose kernel the owner has launched */
-    uint32_t abort;    /* not 0: the owner gave up; see gpusym_line_abort */
-    uint32_t step;     /* the owner's progress in its set-up; only rises */
-    uint64_t stamp;    /* time of the owner's last activity here, see gpusym_seen_t. Nanoseconds of CLOCK_MONOTONIC */
-    uint64_t said;     /* mark of the owner's last message about a wait here, see gpusym_line_say; only rises */
+    uint64_t vote[GPUSYM_ROLLCALL_HISTORY]; /* by sequence % HISTORY: sequence << 1 | yes, see gpusym_rollcall_vote */
+    uint64_t go;                            /* rank 0: the last call for which it has taken all launch tokens */
+    uint64_t launched;                      /* the last call whose kernel the owner has launched */
+    uint32_t abort;                         /* not 0: the owner gave up; see gpusym_line_abort */
+    uint32_t step;                          /* the owner's progress in its set-up; only rises */
+    uint64_t stamp; /* time of the owner's last activity here, see gpusym_seen_t. Nanoseconds of CLOCK_MONOTONIC */
+    uint64_t said;  /* mark of the owner's last message about a wait here, see gpusym_line_say; only rises */
     char label[GPUSYM_LABEL_MAX]; /* the communicator's name, for messages; remains after the line is retired */
     uint32_t pad[10];
     gpusym_line_end_t end; /* its key names the communicator, see gpusym_line_name */

@@ -16,13 +16,14 @@ static gpusym_entry_t *entry_of(const gpusym_rollcall_t *rc, uint32_t r, uint64_
 static bool has_posted(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
 {
     const uint64_t word = __atomic_load_n(&entry_of(rc, r, seq)->word, __ATOMIC_ACQUIRE);
-    return (int16_t)(uint16_t)((uint16_t)(word >> 48) - (uint16_t)seq) >= 0;
+    return (int16_t) (uint16_t) ((uint16_t) (word >> 48) - (uint16_t) seq) >= 0;
 }
 
 /* The fast path of host buffers records activity every so many calls, in gpusym_rollcall_near_enough(). */
 #define STAMP_CALLS 64u
 
-/* A peer that has posted call seq - HISTORY / 2 has ended all calls before it, so no peer reads the overwritten entries. */
+/* A peer that has posted call seq - HISTORY / 2 has ended all calls before it, so no peer reads the overwritten
+ * entries. */
 bool gpusym_rollcall_near_enough(const gpusym_rollcall_t *rc, uint64_t seq)
 {
     if (0 == seq % STAMP_CALLS) {
@@ -105,24 +106,25 @@ bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpus
 /* Takes rank r's entry into account. */
 static void note_entry(gpusym_rollcall_read_t *read, uint32_t r, uint64_t word, const gpusym_entry_t *e)
 {
-    const uint8_t kind = (uint8_t)(word >> 40);
+    const uint8_t kind = (uint8_t) (word >> 40);
     if (GPUSYM_KIND_HOST == kind) {
         read->host = true;
         return;
     }
     if (kind >= GPUSYM_KIND_BOUNCE && read->bounce < 0) {
         read->bounce = kind;
-        read->bounce_rank = (int)r;
+        read->bounce_rank = (int) r;
     }
     if (0 != (e->bytes >> BYTES_BITS | e->flags / GPUSYM_POST_FLAGS_END)) {
         read->corrupt_rank = (int) r;
     }
-    const bool same_call = (uint8_t)(word >> 32) == (uint8_t)(read->word >> 32) && (uint32_t)word == (uint32_t)read->word;
+    const bool same_call =
+        (uint8_t) (word >> 32) == (uint8_t) (read->word >> 32) && (uint32_t) word == (uint32_t) read->word;
     const bool same = same_call && (!read->exact || e->bytes == read->bytes);
     read->other_call = read->other_call || !same_call;
     read->balance += e->balance;
     if (!same && read->mismatch_rank < 0) {
-        read->mismatch_rank = (int)r;
+        read->mismatch_rank = (int) r;
         read->mismatch_bytes = e->bytes;
     }
     read->max_bytes = e->bytes > read->max_bytes ? e->bytes : read->max_bytes;
@@ -161,7 +163,7 @@ bool gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read)
     for (; read->next < rc->nranks; read->next++) {
         const gpusym_entry_t *e = entry_of(rc, read->next, read->seq);
         const uint64_t word = __atomic_load_n(&e->word, __ATOMIC_ACQUIRE);
-        if ((uint16_t)(word >> 48) != (uint16_t)read->seq) {
+        if ((uint16_t) (word >> 48) != (uint16_t) read->seq) {
             return false;
         }
         note_entry(read, read->next, word, e);
@@ -220,7 +222,7 @@ int gpusym_rollcall_aborted(const gpusym_rollcall_t *rc)
 {
     for (uint32_t r = 0; r < rc->nranks; r++) {
         if (r != rc->rank && NULL != rc->line[r] && 0 != __atomic_load_n(&rc->line[r]->abort, __ATOMIC_ACQUIRE)) {
-            return (int)r;
+            return (int) r;
         }
     }
     return -1;
@@ -271,7 +273,7 @@ int gpusym_rollcall_dead(const gpusym_rollcall_t *rc)
 {
     for (uint32_t r = 0; r < rc->nranks; r++) {
         if (r != rc->rank && !gpusym_peer_alive(rc->peer[r])) {
-            return (int)r;
+            return (int) r;
         }
     }
     return -1;

@@ -13,19 +13,19 @@
 enum {
     GPUSYM_KIND_HOST = 0,   /* host memory: the rank forwards the call to the fallback without reading entries */
     GPUSYM_KIND_NATIVE = 1, /* device memory that a kernel can serve */
-    GPUSYM_KIND_BOUNCE = 2,  /* device memory that goes through bounce buffers; 2 + reason */
+    GPUSYM_KIND_BOUNCE = 2, /* device memory that goes through bounce buffers; 2 + reason */
 };
 
 typedef struct {
     uint32_t nranks, rank;
-    uint64_t seq;           /* number of the last posted call */
-    gpusym_line_t **line;   /* [nranks], not owned; line[rank] is this rank's */
-    gpusym_peer_t **peer;   /* [nranks], not owned */
-    uint64_t *generation;   /* [nranks] generations of these lines, for gpusym_rollcall_retire. Not owned */
+    uint64_t seq;         /* number of the last posted call */
+    gpusym_line_t **line; /* [nranks], not owned; line[rank] is this rank's */
+    gpusym_peer_t **peer; /* [nranks], not owned */
+    uint64_t *generation; /* [nranks] generations of these lines, for gpusym_rollcall_retire. Not owned */
     /* Launch tokens, see tokens.h */
-    uint32_t *order;        /* [nranks] ranks in the order in which their tokens are taken. Not owned */
-    uint32_t tokens;        /* rank 0: number of tokens that it holds */
-    uint64_t holder;        /* value of a token that this communicator holds: not 0, unique */
+    uint32_t *order; /* [nranks] ranks in the order in which their tokens are taken. Not owned */
+    uint32_t tokens; /* rank 0: number of tokens that it holds */
+    uint64_t holder; /* value of a token that this communicator holds: not 0, unique */
 } gpusym_rollcall_t;
 
 /* Flags of an entry. */
@@ -34,7 +34,8 @@ enum {
     GPUSYM_POST_IN_PLACE = 2, /* input and output may overlap */
     GPUSYM_POST_CAN_IN = 4,   /* peers can map the input by in_key, or need not */
     GPUSYM_POST_CAN_OUT = 8,  /* peers can map the output by out_key, or need not */
-    GPUSYM_POST_NEW_KEY = 16,   /* one of these keys is new in this communicator: all ranks vote whether they could map it */
+    GPUSYM_POST_NEW_KEY =
+        16, /* one of these keys is new in this communicator: all ranks vote whether they could map it */
     GPUSYM_POST_FLAGS_END = 32,
 };
 
@@ -48,37 +49,38 @@ typedef struct {
     uint32_t flags, layout;   /* layout: a hash of what zero copy requires alike on all ranks, and MPI does not */
     uint32_t in_key, out_key; /* as in gpusym_entry_t; 0: none */
     uint64_t in_off, out_off;
-    uint64_t balance;         /* what the rank sends to each rank less what it receives from each, weighted. The sum over
+    uint64_t balance; /* what the rank sends to each rank less what it receives from each, weighted. The sum over
                                * all ranks is 0 if all that is sent is received */
 } gpusym_post_t;
 
 /* The state of reading the entries of one call. */
 typedef struct {
     uint64_t seq;
-    uint32_t next;     /* ranks below have answered */
-    bool host;         /* some rank has host buffers */
-    int bounce;        /* the first kind >= GPUSYM_KIND_BOUNCE, or -1 */
-    int bounce_rank;   /* the rank of that kind */
-    int mismatch_rank; /* first rank whose `what`, hash or (exact) bytes differ from ours, or -1 */
+    uint32_t next;           /* ranks below have answered */
+    bool host;               /* some rank has host buffers */
+    int bounce;              /* the first kind >= GPUSYM_KIND_BOUNCE, or -1 */
+    int bounce_rank;         /* the rank of that kind */
+    int mismatch_rank;       /* first rank whose `what`, hash or (exact) bytes differ from ours, or -1 */
     uint64_t mismatch_bytes; /* its bytes */
     int corrupt_rank;        /* a rank whose entry holds values that no rank posts, or -1 */
     bool other_call;         /* some rank's `what` or hash differs from ours */
     uint64_t balance;        /* the sum over all device ranks */
     uint64_t word, bytes;    /* as this rank posted them */
     bool exact;
-    uint64_t max_bytes;      /* of all device ranks */
-    uint32_t all, any;       /* flags of all, and of any device rank */
+    uint64_t max_bytes; /* of all device ranks */
+    uint32_t all, any;  /* flags of all, and of any device rank */
     uint32_t layout;
     bool same_layout;
 } gpusym_rollcall_read_t;
 
 /*
- * Posts the next call, and initialises its reading. A rank with host buffers makes one store. Never waits: returns false,
- * with nothing posted, while a peer is too far behind (checked every HISTORY / 2 calls). All earlier calls must have ended
- * on this rank: a posted call thus tells that its rank reads no earlier entry and runs no earlier kernel.
+ * Posts the next call, and initialises its reading. A rank with host buffers makes one store. Never waits: returns
+ * false, with nothing posted, while a peer is too far behind (checked every HISTORY / 2 calls). All earlier calls must
+ * have ended on this rank: a posted call thus tells that its rank reads no earlier entry and runs no earlier kernel.
  */
 bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpusym_rollcall_read_t *read);
-/* Returns whether no peer still reads the entries that HISTORY / 2 calls from seq, a multiple of HISTORY / 2, overwrite. */
+/* Returns whether no peer still reads the entries that HISTORY / 2 calls from seq, a multiple of HISTORY / 2,
+ * overwrite. */
 bool gpusym_rollcall_near_enough(const gpusym_rollcall_t *rc, uint64_t seq);
 /* Posts a call of kind HOST with `what` alone, as gpusym_rollcall_post() would: the fast path of host buffers. */
 static inline bool gpusym_rollcall_post_host(gpusym_rollcall_t *rc, uint8_t what)
@@ -89,7 +91,7 @@ static inline bool gpusym_rollcall_post_host(gpusym_rollcall_t *rc, uint8_t what
     }
     rc->seq = seq;
     __atomic_store_n(&rc->line[rc->rank]->entry[seq % GPUSYM_ROLLCALL_HISTORY].word,
-                     seq << 48 | (uint64_t)GPUSYM_KIND_HOST << 40 | (uint64_t)what << 32, __ATOMIC_RELEASE);
+                     seq << 48 | (uint64_t) GPUSYM_KIND_HOST << 40 | (uint64_t) what << 32, __ATOMIC_RELEASE);
     return true;
 }
 /* Returns whether rank r has posted call seq, or a later one that its line may hold by now. */
@@ -125,8 +127,8 @@ bool gpusym_rollcall_all_launched(const gpusym_rollcall_t *rc, uint64_t seq);
 int gpusym_rollcall_aborted(const gpusym_rollcall_t *rc);
 /*
  * Checks all lines while a call waits. Returns the first rank, which may be this one, whose line holds values that no
- * rank writes: its program has overwritten the memory, and the wait might never end; or -1. read: of the call, or of the
- * last one. About 0.2 us per rank.
+ * rank writes: its program has overwritten the memory, and the wait might never end; or -1. read: of the call, or of
+ * the last one. About 0.2 us per rank.
  */
 int gpusym_rollcall_corrupt(const gpusym_rollcall_t *rc, const gpusym_rollcall_read_t *read);
 /* Returns the first peer whose process has ended, or -1. About 1 us per rank. */

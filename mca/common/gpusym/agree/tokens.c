@@ -29,7 +29,7 @@ void gpusym_tokens_init(gpusym_rollcall_t *rc, uint32_t *order, uint64_t line_of
     }
     rc->order = order;
     /* The process of rank 0, and the line that it has for this communicator alone. */
-    rc->holder = (uint64_t)(uint32_t)gpusym_peer_pid(rc->peer[0]) << 32 | (uint32_t)line_off;
+    rc->holder = (uint64_t) (uint32_t) gpusym_peer_pid(rc->peer[0]) << 32 | (uint32_t) line_off;
 }
 
 int gpusym_tokens_take(gpusym_rollcall_t *rc, uint64_t seq)
@@ -66,7 +66,7 @@ int gpusym_tokens_rescue(gpusym_rollcall_t *rc)
     if (0 != holder && (0 == holder >> 32 || 0 != holder >> 63 || !gpusym_line_fits((uint32_t) holder))) {
         return (int) rc->order[rc->tokens];
     }
-    if (0 != holder && !gpusym_pid_alive((pid_t)(holder >> 32))) {
+    if (0 != holder && !gpusym_pid_alive((pid_t) (holder >> 32))) {
         token_swap(peer, holder, 0);
     }
     return -1;

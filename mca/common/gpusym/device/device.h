@@ -27,9 +27,9 @@ typedef enum {
 
 typedef struct {
     gpusym_mem_kind_t kind;
-    int gpu;          /* ordinal, in this process, of the GPU that owns it; -1 for none */
-    void *context;    /* the driver's context that owns it, if any; compared, never dereferenced */
-    uint64_t id;      /* of the allocation, as gpusym_range_t.id; 0: call mem_range (memory of the virtual memory
+    int gpu;       /* ordinal, in this process, of the GPU that owns it; -1 for none */
+    void *context; /* the driver's context that owns it, if any; compared, never dereferenced */
+    uint64_t id;   /* of the allocation, as gpusym_range_t.id; 0: call mem_range (memory of the virtual memory
                        * interface, whose mapping at an address may change) */
 } gpusym_mem_t;
 
@@ -41,13 +41,13 @@ typedef struct gpusym_stream gpusym_stream_t;
 typedef struct gpusym_graph gpusym_graph_t;
 
 typedef struct {
-    int ordinal;       /* in this process */
-    uint8_t uuid[16];  /* the same in every process that sees this GPU */
-    char name[64];     /* "NVIDIA H200", "simulated GPU" */
-    char where[32];    /* "0000:1b:00.0", "pid 1234" */
-    int sm_count;      /* multiprocessors */
-    int cc;            /* compute capability, 10 * major + minor; 0 on the simulator */
-    uint64_t bytes;    /* memory of the GPU */
+    int ordinal;          /* in this process */
+    uint8_t uuid[16];     /* the same in every process that sees this GPU */
+    char name[64];        /* "NVIDIA H200", "simulated GPU" */
+    char where[32];       /* "0000:1b:00.0", "pid 1234" */
+    int sm_count;         /* multiprocessors */
+    int cc;               /* compute capability, 10 * major + minor; 0 on the simulator */
+    uint64_t bytes;       /* memory of the GPU */
     gpusym_place_t place; /* in this host */
 } gpusym_gpu_info_t;
 
@@ -106,8 +106,8 @@ typedef struct gpusym_device {
      * may be called.  About 1 us. */
     bool (*gpu_alive)(gpusym_gpu_t *gpu);
     void (*gpu_info)(gpusym_gpu_t *gpu, gpusym_gpu_info_t *info);
-    /* The class (topo/links.h) of the link to a peer's GPU, where the driver alone tells it, in microseconds: NVLinks as good
-     * as any here are GPUSYM_LINK_NVLINK + 1, however many; GPUSYM_LINK_SELF. GPUSYM_ERR_NOT_AVAILABLE: ask
+    /* The class (topo/links.h) of the link to a peer's GPU, where the driver alone tells it, in microseconds: NVLinks
+     * as good as any here are GPUSYM_LINK_NVLINK + 1, however many; GPUSYM_LINK_SELF. GPUSYM_ERR_NOT_AVAILABLE: ask
      * gpusym_topo_link(). */
     int (*gpu_link)(gpusym_gpu_t *gpu, const gpusym_place_t *peer);
 

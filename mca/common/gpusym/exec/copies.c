@@ -3,9 +3,9 @@
  *
  * Collectives by copy engines: see copies.h, and kernels/symm/symm_ce.h for the flags.
  *
- * A message that is reduced takes two hops: each rank sends its slices to their owners, chunk by chunk; an owner reduces
- * a chunk once it has all of it, and sends the result to all receivers. A broadcast takes the same two hops, without the
- * reduction. Segments take one hop.
+ * A message that is reduced takes two hops: each rank sends its slices to their owners, chunk by chunk; an owner
+ * reduces a chunk once it has all of it, and sends the result to all receivers. A broadcast takes the same two hops,
+ * without the reduction. Segments take one hop.
  *
  * Order.  One stream to each peer carries both hops: chunk k - AHEAD of the second hop follows chunk k of the first.
  * About 15 us (H200) pass between the arrival of a chunk and the departure of its result: flags, a kernel and the start
@@ -13,8 +13,9 @@
  * 537 at 128 MiB on 2 GPUs.
  *
  * No deadlock.  No stream waits for work queued behind it. Assume that every rank executes all its work strictly in the
- * order in which it queues it, over all of its streams and kernels (a GPU may do so: streams share few hardware queues).
- * By induction over steps k, all ranks still end step k, since each part waits only for work that ranks queue before it:
+ * order in which it queues it, over all of its streams and kernels (a GPU may do so: streams share few hardware
+ * queues). By induction over steps k, all ranks still end step k, since each part waits only for work that ranks queue
+ * before it:
  *   first hop   chunk k waits for the peer's kernel of chunk k - BUFFERS;
  *   kernel      of chunk k waits for the first hop's chunk k of all, and, where its result goes through a buffer of the
  *               slot, for our own second hop's chunk k - BUFFERS (of step k - BUFFERS + AHEAD, before this one);
@@ -81,8 +82,8 @@ typedef struct {
     bool reduces;
     uint32_t nchunks;
     uint32_t sources, owners, receivers; /* masks of the ranks that have input, own a slice, get the result */
-    bool result_in_slot;                /* our slice's result goes through our slot */
-    int rc;                            /* of what was queued so far */
+    bool result_in_slot;                 /* our slice's result goes through our slot */
+    int rc;                              /* of what was queued so far */
 } ce_call_t;
 
 static bool has_rank(uint32_t mask, uint32_t rank)
@@ -92,7 +93,7 @@ static bool has_rank(uint32_t mask, uint32_t rank)
 
 static uint32_t make_mask(uint32_t first, uint32_t end)
 {
-    return (uint32_t)((1ull << end) - (1ull << first));
+    return (uint32_t) ((1ull << end) - (1ull << first));
 }
 
 /* The q-th rank after ours: ranks begin with different peers, which spreads the load over ports. */
@@ -109,7 +110,7 @@ typedef struct {
 static chunk_t chunk_of(const ce_call_t *c, uint32_t p, uint32_t k)
 {
     const gpusym_work_t *w = c->w;
-    const uint64_t at = (uint64_t)k * w->chunk, after = at + w->chunk < w->span ? at + w->chunk : w->span;
+    const uint64_t at = (uint64_t) k * w->chunk, after = at + w->chunk < w->span ? at + w->chunk : w->span;
     const uint64_t slice = w->copies.whole ? (p < w->skip ? p : p - 1) * w->span : 0;
     const uint64_t end = w->copies.whole ? w->bytes : w->send[p].bytes;
     const uint64_t from = GPUSYM_PACK * (slice + at), to = GPUSYM_PACK * (slice + after);
@@ -120,26 +121,26 @@ static chunk_t chunk_of(const ce_call_t *c, uint32_t p, uint32_t k)
 /* The offset in a slot at which the ranks' chunks k arrive, and our result if it goes through the slot. */
 static uint64_t arrivals_off(const gpusym_work_t *w, uint32_t k)
 {
-    return w->stage_off + (uint64_t)(k % BUFFERS) * w->nranks * w->stage_bytes;
+    return w->stage_off + (uint64_t) (k % BUFFERS) * w->nranks * w->stage_bytes;
 }
 
 static char *result_at(const ce_call_t *c, uint32_t k, const chunk_t *chunk)
 {
     const gpusym_work_t *w = c->w;
     if (c->result_in_slot) {
-        return (char *)w->peer[w->rank] + arrivals_off(w, k) + (uint64_t)(w->nranks - 1) * w->stage_bytes;
+        return (char *) w->peer[w->rank] + arrivals_off(w, k) + (uint64_t) (w->nranks - 1) * w->stage_bytes;
     }
-    return (char *)w->out + (w->copies.whole ? chunk->off : w->recv[w->rank].off + chunk->off);
+    return (char *) w->out + (w->copies.whole ? chunk->off : w->recv[w->rank].off + chunk->off);
 }
 
 static uint32_t *flag_at(const gpusym_work_t *w, uint32_t owner, uint32_t row, uint32_t writer)
 {
-    return (uint32_t *)((char *)w->peer[owner] + GPUSYM_FLAGS_OFF + row * GPUSYM_FLAG_ROW + 4 * writer);
+    return (uint32_t *) ((char *) w->peer[owner] + GPUSYM_FLAGS_OFF + row * GPUSYM_FLAG_ROW + 4 * writer);
 }
 
 static uint32_t *sent_word(const gpusym_work_t *w, uint32_t p)
 {
-    return (uint32_t *)((char *)w->peer[w->rank] + GPUSYM_SENT_OFF + 4 * p);
+    return (uint32_t *) ((char *) w->peer[w->rank] + GPUSYM_SENT_OFF + 4 * p);
 }
 
 /* Rows of flags (kernels/symm/symm_ce.h). */
@@ -191,7 +192,9 @@ static bool gathers_to(const ce_call_t *c, uint32_t p)
 static void await_result(ce_call_t *c, outgoing_t *o, uint32_t k)
 {
     const gpusym_work_t *w = c->w;
-    add_flag(c, o, true, c->reduces ? flag_at(w, w->rank, REDUCED, w->rank) : flag_at(w, w->rank, ARRIVED, w->src_first), w->epoch + k);
+    add_flag(c, o, true,
+             c->reduces ? flag_at(w, w->rank, REDUCED, w->rank) : flag_at(w, w->rank, ARRIVED, w->src_first),
+             w->epoch + k);
 }
 
 /* First hop: sends chunk k of every slice to its owner. Queues its flag now, since the next kernel may wait for it, and
@@ -207,10 +210,10 @@ static void queue_scatter(ce_call_t *c, uint32_t k)
             continue;
         }
         const chunk_t chunk = chunk_of(c, p, k);
-        const char *from = (const char *)w->in + (w->copies.whole ? 0 : w->send[p].off) + chunk.off;
-        char *to = (char *)w->peer_out[p] + chunk.off;
+        const char *from = (const char *) w->in + (w->copies.whole ? 0 : w->send[p].off) + chunk.off;
+        char *to = (char *) w->peer_out[p] + chunk.off;
         if (c->reduces) {
-            to = (char *)w->peer[p] + arrivals_off(w, k) + (uint64_t)(me - (me > p)) * w->stage_bytes;
+            to = (char *) w->peer[p] + arrivals_off(w, k) + (uint64_t) (me - (me > p)) * w->stage_bytes;
             if (k >= BUFFERS) { /* written by p's kernel */
                 add_flag(c, o, true, flag_at(w, me, CREDIT, p), epoch - BUFFERS);
             }
@@ -234,7 +237,7 @@ static void queue_reduce(ce_call_t *c, gpusym_lane_t *lane, unsigned kernel, uin
     }
     const chunk_t chunk = chunk_of(c, me, k);
     if (0 != chunk.bytes) {
-        w.in = (const char *)w.in + (w.copies.whole ? 0 : w.send[me].off) + chunk.off;
+        w.in = (const char *) w.in + (w.copies.whole ? 0 : w.send[me].off) + chunk.off;
         w.out = result_at(c, k, &chunk);
     } else { /* there may be no buffers; peers still wait for the flags */
         w.in = w.out = NULL;
@@ -266,7 +269,7 @@ static void queue_gather(ce_call_t *c, uint32_t k)
         if (!scatters_to(c, p) || k + AHEAD >= c->nchunks) { /* else queued with the first hop */
             await_result(c, o, k);
         }
-        queue_copy(c, o, (char *)w->peer_out[p] + chunk.off, result_at(c, k, &chunk), chunk.bytes);
+        queue_copy(c, o, (char *) w->peer_out[p] + chunk.off, result_at(c, k, &chunk), chunk.bytes);
         add_flag(c, o, false, flag_at(w, p, DELIVERED, me), epoch);
         if (c->result_in_slot) { /* only our kernel waits for it */
             add_flag(c, o, false, sent_word(w, p), epoch);
@@ -282,15 +285,15 @@ static void queue_exchange(ce_call_t *c)
     for (uint32_t q = 0; q < w->nranks; q++) {
         const uint32_t p = nth_peer(w, q);
         const uint64_t bytes = w->send[p].bytes;
-        const char *from = (const char *)w->in + w->send[p].off;
+        const char *from = (const char *) w->in + w->send[p].off;
         outgoing_t *o = &c->s->to[p];
         if (0 == bytes) {
             continue;
         }
         if (p == w->rank) {
-            queue_copy(c, o, (char *)w->out + w->recv[p].off, from, bytes);
+            queue_copy(c, o, (char *) w->out + w->recv[p].off, from, bytes);
         } else {
-            queue_copy(c, o, (char *)w->peer_out[p] + w->remote_off[p], from, bytes);
+            queue_copy(c, o, (char *) w->peer_out[p] + w->remote_off[p], from, bytes);
             add_flag(c, o, false, flag_at(w, p, DELIVERED, w->rank), w->epoch);
         }
     }
@@ -333,14 +336,14 @@ static int queue_end(ce_call_t *c, gpusym_lane_t *lane, unsigned end)
     return gpusym_lane_more(lane, end, &w);
 }
 
-int gpusym_copies_queue(gpusym_copies_streams_t *streams, gpusym_lane_t *lane, unsigned reduce_kernel, unsigned end, bool reduces,
-                        const gpusym_work_t *work, bool *queued)
+int gpusym_copies_queue(gpusym_copies_streams_t *streams, gpusym_lane_t *lane, unsigned reduce_kernel, unsigned end,
+                        bool reduces, const gpusym_work_t *work, bool *queued)
 {
     gpusym_work_t w = *work;
     ce_call_t c = {.w = &w, .dev = lane->dev, .s = streams, .reduces = reduces, .rc = GPUSYM_SUCCESS};
     const bool two_hops = 0 != w.copies.whole;
 
-    c.nchunks = (uint32_t)((w.span + w.chunk - 1) / w.chunk);
+    c.nchunks = (uint32_t) ((w.span + w.chunk - 1) / w.chunk);
     w.copies.last = w.epoch + c.nchunks - 1;
     c.sources = make_mask(w.src_first, w.src_end);
     c.receivers = two_hops ? make_mask(w.dst_first, w.dst_end) : 0;
@@ -352,7 +355,8 @@ int gpusym_copies_queue(gpusym_copies_streams_t *streams, gpusym_lane_t *lane, u
     if (!two_hops && !reduces) {
         queue_exchange(&c);
     }
-    for (uint32_t k = 0; k < c.nchunks + AHEAD && (two_hops || reduces); k++) { /* in the order that the top of this file describes */
+    for (uint32_t k = 0; k < c.nchunks + AHEAD && (two_hops || reduces);
+         k++) { /* in the order that the top of this file describes */
         if (k < c.nchunks) {
             queue_scatter(&c, k);
             if (reduces) {

@@ -12,7 +12,8 @@
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/trace.h"
 
-/* How long closing waits for a stream: longer than a resident kernel that was told to retire runs (coll_gpusym_linger). */
+/* How long closing waits for a stream: longer than a resident kernel that was told to retire runs
+ * (coll_gpusym_linger). */
 #define CLOSE_NS 5000000000ull
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -114,10 +115,10 @@ static void write_doorbell(gpusym_lane_t *lane, const void *in, void *out, uint6
 {
     const uint64_t number = lane->seq & GPUSYM_COMMAND_NUMBER;
     __atomic_store_n(&lane->host->doorbell[1],
-                     (uint64_t)(uintptr_t)out << 16 | (bytes & 0xff00u) | (uint64_t)(skip >> 2 & 3) << 6 | number,
+                     (uint64_t) (uintptr_t) out << 16 | (bytes & 0xff00u) | (uint64_t) (skip >> 2 & 3) << 6 | number,
                      __ATOMIC_RELEASE);
     __atomic_store_n(&lane->host->doorbell[0],
-                     (uint64_t)(uintptr_t)in << 16 | (bytes & 0xffu) << 8 | (uint64_t)(skip & 3) << 6 | number,
+                     (uint64_t) (uintptr_t) in << 16 | (bytes & 0xffu) << 8 | (uint64_t) (skip & 3) << 6 | number,
                      __ATOMIC_RELEASE);
 }
 
@@ -137,7 +138,8 @@ void gpusym_lane_begin(gpusym_lane_t *lane, gpusym_work_t *w)
 {
     lane->seq++;
     __atomic_store_n(&lane->host->abort, 0u, __ATOMIC_RELAXED); /* a kernel that was retired may still poll it */
-    write_doorbell(lane, NULL, NULL, 0, 0); /* of this operation: nothing new to its own kernel, and to one before it: retire */
+    write_doorbell(lane, NULL, NULL, 0,
+                   0); /* of this operation: nothing new to its own kernel, and to one before it: retire */
     w->doorbell = lane->line->doorbell;
     w->done = &lane->line->done;
     w->abort = &lane->line->abort;

@@ -13,8 +13,8 @@
 /* Pinned memory: the kernel writes `done`, the host writes the rest.  The doorbell, which the kernel polls, has a cache
  * line of its own. */
 typedef struct {
-    uint64_t done;  /* sequence << 32 | status */
-    uint32_t abort; /* not 0: the kernel ends its waits */
+    uint64_t done;                     /* sequence << 32 | status */
+    uint32_t abort;                    /* not 0: the kernel ends its waits */
     _Alignas(64) uint64_t doorbell[2]; /* kernels/work.h */
 } gpusym_lane_line_t;
 
@@ -62,7 +62,7 @@ void gpusym_lane_retire(gpusym_lane_t *lane);
 static inline bool gpusym_lane_retired(const gpusym_lane_t *lane)
 {
     const uint64_t v = __atomic_load_n(&lane->host->done, __ATOMIC_ACQUIRE);
-    return (uint32_t)(v >> 32) == lane->seq - 1 && 0 != ((uint32_t)v & GPUSYM_STATUS_RETIRED);
+    return (uint32_t) (v >> 32) == lane->seq - 1 && 0 != ((uint32_t) v & GPUSYM_STATUS_RETIRED);
 }
 
 /* Returns whether the last operation has written its completion word.  *status is then its enum gpusym_status word,
@@ -70,8 +70,8 @@ static inline bool gpusym_lane_retired(const gpusym_lane_t *lane)
 static inline bool gpusym_lane_done(const gpusym_lane_t *lane, uint32_t *status)
 {
     const uint64_t v = __atomic_load_n(&lane->host->done, __ATOMIC_ACQUIRE);
-    *status = (uint32_t)v;
-    return (uint32_t)(v >> 32) == lane->seq;
+    *status = (uint32_t) v;
+    return (uint32_t) (v >> 32) == lane->seq;
 }
 
 #endif

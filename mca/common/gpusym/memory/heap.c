@@ -259,7 +259,7 @@ void gpusym_heap_slot_settle(gpusym_heap_t *heap, const gpusym_slot_offer_t *off
 {
     pthread_mutex_lock(&heap->lock);
     for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
-        if ((int)c != keep && GPUSYM_SLOT_NONE != offer->off[c]) {
+        if ((int) c != keep && GPUSYM_SLOT_NONE != offer->off[c]) {
             release_slot(heap, offer->off[c]);
         }
     }
@@ -307,11 +307,11 @@ uint32_t gpusym_slot_layout(uint64_t size, uint32_t nranks, uint32_t max_blocks,
         return 0;
     }
     w->ll_off = ll_off;
-    w->ll_bytes = (uint32_t)ll;
+    w->ll_bytes = (uint32_t) ll;
     w->ll128_off = ll128_off;
     w->ll128_room = stage_off - ll128_off;
-    w->flag_rows = (uint32_t)rows;
+    w->flag_rows = (uint32_t) rows;
     w->stage_off = stage_off;
     w->stage_room = size - stage_off;
-    return rows < max_blocks ? (uint32_t)rows : max_blocks;
+    return rows < max_blocks ? (uint32_t) rows : max_blocks;
 }

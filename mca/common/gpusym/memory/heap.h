@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * The symmetric heap: one slab of GPU memory per process, which every peer that needs it maps once.  Communicators get
- * slots of it.  A slot has an offset of its owner's choice in every rank's slab; the ranks exchange these offsets, without
- * a call to the GPU.
+ * slots of it.  A slot has an offset of its owner's choice in every rank's slab; the ranks exchange these offsets,
+ * without a call to the GPU.
  */
 #ifndef GPUSYM_COMMON_MEMORY_HEAP_H
 #define GPUSYM_COMMON_MEMORY_HEAP_H
@@ -30,15 +30,16 @@ void gpusym_heap_destroy(gpusym_heap_t *heap);
 gpusym_gpu_t *gpusym_heap_gpu(const gpusym_heap_t *heap);
 /* Gets the id of the slab. */
 void gpusym_heap_id(const gpusym_heap_t *heap, gpusym_heap_id_t *id);
-/* Gets the address at which a peer's slab is mapped here.  The first call for its nonce maps it; the mapping lasts until
- * gpusym_heap_destroy.  The own id gives the own slab.  Errors: GPUSYM_ERR_NO_MEMORY, those of mem_import.  Thread-safe. */
+/* Gets the address at which a peer's slab is mapped here.  The first call for its nonce maps it; the mapping lasts
+ * until gpusym_heap_destroy.  The own id gives the own slab.  Errors: GPUSYM_ERR_NO_MEMORY, those of mem_import.
+ * Thread-safe. */
 int gpusym_heap_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **base);
 
 /*
- * Slots.  The slab is divided, once, into slots of a few size classes: one of half the slab, two of an eighth, eight of a
- * 64th, and small ones.  A slot never changes its place or its inner borders.  The places of flags and LL lines therefore
- * hold old flags and old LL lines only, which epochs tell from new ones: a slot that changes hands needs no clearing and
- * no call to the GPU.
+ * Slots.  The slab is divided, once, into slots of a few size classes: one of half the slab, two of an eighth, eight of
+ * a 64th, and small ones.  A slot never changes its place or its inner borders.  The places of flags and LL lines
+ * therefore hold old flags and old LL lines only, which epochs tell from new ones: a slot that changes hands needs no
+ * clearing and no call to the GPU.
  *
  * The ranks of a communicator must use the same size class: each offers one slot of every class that it has, and keeps
  * the one of the largest class that all have offered.  Thread-safe.
@@ -48,7 +49,8 @@ int gpusym_heap_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **bas
 
 /* One slot per size class, reserved for a communicator. */
 typedef struct {
-    uint64_t off[GPUSYM_SLOT_CLASSES]; /* offset in the slab, in bytes; GPUSYM_SLOT_NONE: no slot of this class is free */
+    uint64_t
+        off[GPUSYM_SLOT_CLASSES]; /* offset in the slab, in bytes; GPUSYM_SLOT_NONE: no slot of this class is free */
 } gpusym_slot_offer_t;
 
 /* Reserves one slot of every size class. */
@@ -57,8 +59,8 @@ void gpusym_heap_slot_offer(gpusym_heap_t *heap, gpusym_slot_offer_t *offer);
 void gpusym_heap_slot_settle(gpusym_heap_t *heap, const gpusym_slot_offer_t *offer, int keep);
 /* Frees a slot.  epoch: the first one that its communicator has not used. */
 void gpusym_heap_slot_free(gpusym_heap_t *heap, uint64_t off, uint32_t epoch);
-/* Returns an epoch, at least 1, above all that the flags of free slots hold.  A new communicator starts at the largest of
- * its ranks. */
+/* Returns an epoch, at least 1, above all that the flags of free slots hold.  A new communicator starts at the largest
+ * of its ranks. */
 uint32_t gpusym_heap_epoch_floor(gpusym_heap_t *heap);
 /* Returns the size of the slab in bytes. */
 uint64_t gpusym_heap_size(const gpusym_heap_t *heap);
@@ -71,10 +73,10 @@ uint32_t gpusym_slot_count(uint64_t heap_size, unsigned size_class);
 bool gpusym_slot_is(uint64_t heap_size, unsigned size_class, uint64_t off);
 
 /*
- * Divides a slot of `size` bytes for a team of nranks, alike on all ranks.  The borders between flags, LL lines and chunk
- * buffers depend on the size alone.  Sets ll_off, ll_bytes, ll128_off, ll128_room, flag_rows, stage_off and stage_room of
- * w, in bytes (flag_rows: rows).  Returns the largest number of blocks, at most max_blocks, that a launch in this slot may
- * use; 0: the slot is too small.
+ * Divides a slot of `size` bytes for a team of nranks, alike on all ranks.  The borders between flags, LL lines and
+ * chunk buffers depend on the size alone.  Sets ll_off, ll_bytes, ll128_off, ll128_room, flag_rows, stage_off and
+ * stage_room of w, in bytes (flag_rows: rows).  Returns the largest number of blocks, at most max_blocks, that a launch
+ * in this slot may use; 0: the slot is too small.
  */
 uint32_t gpusym_slot_layout(uint64_t size, uint32_t nranks, uint32_t max_blocks, gpusym_work_t *w);
 

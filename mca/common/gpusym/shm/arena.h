@@ -10,8 +10,8 @@
 
 typedef struct gpusym_arena gpusym_arena_t;
 
-/* Makes an arena of size bytes whose ranges begin at multiples of align (a power of two).  The caller destroys it.  NULL:
- * there is no host memory. */
+/* Makes an arena of size bytes whose ranges begin at multiples of align (a power of two).  The caller destroys it.
+ * NULL: there is no host memory. */
 gpusym_arena_t *gpusym_arena_create(uint64_t size, uint64_t align);
 /* Frees an arena, with all of its ranges.  NULL is accepted. */
 void gpusym_arena_destroy(gpusym_arena_t *arena);

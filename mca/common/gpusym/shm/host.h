@@ -13,8 +13,8 @@ typedef struct {
     uint64_t key[2];
 } gpusym_host_t;
 
-/* Gets the key of this host, from boot id, host name and pid namespace.  Returns 0, or the errno of reading the boot id:
- * the key then equals only those of processes that cannot read it either. */
+/* Gets the key of this host, from boot id, host name and pid namespace.  Returns 0, or the errno of reading the boot
+ * id: the key then equals only those of processes that cannot read it either. */
 int gpusym_host_self(gpusym_host_t *host);
 
 #endif

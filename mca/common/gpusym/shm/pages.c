@@ -173,7 +173,8 @@ void gpusym_pages_close(void)
     gpusym_fd_close();
 }
 
-/* Lets peers that search for lines find this one: all lines have one size and lie at its multiples. With the lock held. */
+/* Lets peers that search for lines find this one: all lines have one size and lie at its multiples. With the lock
+ * held. */
 static void count_line(uint64_t off)
 {
     slab_head_t *head = (slab_head_t *) (void *) slab.base;

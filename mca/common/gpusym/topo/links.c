@@ -29,7 +29,7 @@ static uint64_t pci_key(const char *text)
 {
     unsigned domain, bus, device;
     return 3 == sscanf(text, "%x:%x:%x", &domain, &bus, &device)
-               ? (uint64_t)domain << 16 | (bus & 255) << 8 | (device & 255)
+               ? (uint64_t) domain << 16 | (bus & 255) << 8 | (device & 255)
                : 0;
 }
 
@@ -50,8 +50,8 @@ enum { NVML_NVLINK_DEVICE_TYPE_GPU = 0, NVML_NVLINK_DEVICE_TYPE_IBMNPU = 1 };
 #define NVLINKS_MAX 36u
 
 #define NVML_CALLS(X)                                                                    \
-    X(nvmlInit_v2, (void))                                                               \
-    X(nvmlShutdown, (void))                                                              \
+    X(nvmlInit_v2, (void) )                                                              \
+    X(nvmlShutdown, (void) )                                                             \
     X(nvmlDeviceGetHandleByPciBusId_v2, (const char *id, nvmlDevice_t *gpu))             \
     X(nvmlDeviceGetNvLinkState, (nvmlDevice_t gpu, unsigned link, int *active))          \
     X(nvmlDeviceGetNvLinkRemoteDeviceType, (nvmlDevice_t gpu, unsigned link, int *type)) \
@@ -79,10 +79,10 @@ static void nvml_open(void)
     nvml.tried = true;
     nvml.lib = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     bool all = NULL != nvml.lib;
-#define X(name, args)                                              \
-    if (all) {                                                     \
-        nvml.name = (__typeof__(nvml.name))dlsym(nvml.lib, #name); \
-        all = NULL != nvml.name;                                   \
+#define X(name, args)                                               \
+    if (all) {                                                      \
+        nvml.name = (__typeof__(nvml.name)) dlsym(nvml.lib, #name); \
+        all = NULL != nvml.name;                                    \
     }
     NVML_CALLS(X)
 #undef X
@@ -108,7 +108,7 @@ static void nvlink_add(nvlinks_t *links, nvmlDevice_t gpu, unsigned link)
     if (NVML_NVLINK_DEVICE_TYPE_GPU != type) {
         links->switched++;
     } else if (NVML_SUCCESS == nvml.nvmlDeviceGetNvLinkRemotePciInfo_v2(gpu, link, &pci)) {
-        links->other[links->direct++] = (uint64_t)pci.domain << 16 | pci.bus << 8 | pci.device;
+        links->other[links->direct++] = (uint64_t) pci.domain << 16 | pci.bus << 8 | pci.device;
     }
 }
 
@@ -159,8 +159,8 @@ static struct {
     hwloc_topology_t topology; /* NULL: it could not be loaded */
 } hw;
 
-/* Loads only what tells the places of PCI devices (packages, and groups for NUMA nodes inside of them), including what is
- * outside of this job's share of the host. */
+/* Loads only what tells the places of PCI devices (packages, and groups for NUMA nodes inside of them), including what
+ * is outside of this job's share of the host. */
 static void hw_open(void)
 {
     hwloc_topology_t t;
@@ -235,8 +235,8 @@ static void hw_close(void)
 
 static uint8_t pci_link(const gpusym_place_t *a, const gpusym_place_t *b)
 {
-    (void)a;
-    (void)b;
+    (void) a;
+    (void) b;
     return GPUSYM_LINK_NUMA;
 }
 
@@ -251,7 +251,7 @@ uint8_t gpusym_topo_link(const gpusym_place_t *a, const gpusym_place_t *b)
     }
     pthread_mutex_lock(&lock);
     const unsigned n = count_nvlinks(a, b);
-    const uint8_t link_class = 0 != n ? (uint8_t)(GPUSYM_LINK_NVLINK + n) : pci_link(a, b);
+    const uint8_t link_class = 0 != n ? (uint8_t) (GPUSYM_LINK_NVLINK + n) : pci_link(a, b);
     pthread_mutex_unlock(&lock);
     return link_class;
 }

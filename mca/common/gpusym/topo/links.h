@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The places of this host's GPUs, and the links between them: NVLinks by NVML, PCI and NUMA by hwloc.  Both libraries are
- * optional, and are loaded at the first use.
+ * The places of this host's GPUs, and the links between them: NVLinks by NVML, PCI and NUMA by hwloc.  Both libraries
+ * are optional, and are loaded at the first use.
  */
 #ifndef GPUSYM_COMMON_TOPO_LINKS_H
 #define GPUSYM_COMMON_TOPO_LINKS_H
@@ -26,12 +26,11 @@ typedef struct {
 } gpusym_place_t;
 
 /*
- * Returns the link class from GPU a to GPU b, both on PCI; GPUSYM_LINK_NUMA also if nothing is known.  If a's NVLinks go
- * to switches, counts a's; b may have fewer, so the smaller of both directions holds.  Never GPUSYM_LINK_NONE: only
- * mapping tells whether memory can be mapped.
- * Source of the NVLinks: NVML API Reference, "NvLink Methods".
- * The first call opens NVML, and the first for two GPUs without an NVLink loads hwloc's topology: tens of milliseconds
- * each.  The links of the last a are cached: pass the caller's own GPU as a, for all b.  Any thread.
+ * Returns the link class from GPU a to GPU b, both on PCI; GPUSYM_LINK_NUMA also if nothing is known.  If a's NVLinks
+ * go to switches, counts a's; b may have fewer, so the smaller of both directions holds.  Never GPUSYM_LINK_NONE: only
+ * mapping tells whether memory can be mapped. Source of the NVLinks: NVML API Reference, "NvLink Methods". The first
+ * call opens NVML, and the first for two GPUs without an NVLink loads hwloc's topology: tens of milliseconds each.  The
+ * links of the last a are cached: pass the caller's own GPU as a, for all b.  Any thread.
  */
 uint8_t gpusym_topo_link(const gpusym_place_t *a, const gpusym_place_t *b);
 

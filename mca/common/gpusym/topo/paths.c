@@ -36,7 +36,7 @@ static uint32_t place_of(const uint32_t *order, uint32_t rank)
 }
 
 static void fill_ring(uint32_t kind, uint32_t n, const uint32_t *order, uint32_t me, uint32_t root,
-                       gpusym_team_path_t *path)
+                      gpusym_team_path_t *path)
 {
     const bool bcast = GS_CHAIN_BCAST == kind, closed = !bcast && GS_CHAIN_REDUCE != kind;
     const uint32_t place = place_of(order, me);
@@ -57,8 +57,8 @@ static void fill_ring(uint32_t kind, uint32_t n, const uint32_t *order, uint32_t
 }
 
 /*
- * An in-order tree over n places: the leaves are the even places; the odd ones are a balanced binary search tree, which has
- * room for one leaf between any two of them.  n = 10:
+ * An in-order tree over n places: the leaves are the even places; the odd ones are a balanced binary search tree, which
+ * has room for one leaf between any two of them.  n = 10:
  *
  *              5
  *          /       \
@@ -68,8 +68,8 @@ static void fill_ring(uint32_t kind, uint32_t n, const uint32_t *order, uint32_t
  *    / \         / \
  *   0   2       6   8
  *
- * So the inner places are odd for every n.  In the tree shifted by one place they are even ranks; with an odd n one even
- * rank is left over, and the shift brings that to place 0: a leaf.
+ * So the inner places are odd for every n.  In the tree shifted by one place they are even ranks; with an odd n one
+ * even rank is left over, and the shift brings that to place 0: a leaf.
  */
 
 /* The inner place above inner places lo .. hi - 1, where inner place i is place 2 i + 1. */
@@ -154,7 +154,7 @@ static void fill_tree(uint32_t kind, uint32_t n, unsigned which, uint32_t me, ui
 }
 
 void gpusym_team_path(uint32_t kind, uint32_t n, const uint32_t *order, unsigned which, uint32_t me, uint32_t root,
-                       gpusym_team_path_t *path)
+                      gpusym_team_path_t *path)
 {
     memset(path, 0, sizeof *path);
     switch (kind) {

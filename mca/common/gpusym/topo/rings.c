@@ -14,7 +14,7 @@ bool gpusym_team_shared_gpu(const void *uuids, uint32_t stride, uint32_t n, uint
     const uint8_t *u = uuids;
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t j = i + 1; j < n; j++) {
-            if (0 == memcmp(u + (size_t)i * stride, u + (size_t)j * stride, 16)) {
+            if (0 == memcmp(u + (size_t) i * stride, u + (size_t) j * stride, 16)) {
                 *a = i;
                 *b = j;
                 return true;
@@ -32,7 +32,7 @@ bool gpusym_team_shared_gpu(const void *uuids, uint32_t stride, uint32_t n, uint
 
 typedef struct {
     uint32_t n;
-    const uint8_t *link;                /* as the caller gave it */
+    const uint8_t *link;                     /* as the caller gave it */
     uint8_t remaining[RING_MANY][RING_MANY]; /* n <= RING_MANY: link classes both ways, less what rings have taken */
     uint64_t random;
     uint32_t work; /* what remains of RING_WORK */
@@ -64,15 +64,16 @@ static uint64_t rate_ring(const search_t *s, const uint32_t *order)
 }
 
 /*
- * Held and Karp's dynamic programme: sums[set][r] is the largest sum of links of a path that begins at the last rank, goes
- * through all ranks of the set and ends at r, one of them; 0: there is none.  Not on the heap: a rank without memory
- * would find another ring than the others.  1 MB, of which only what is used becomes memory.  sums_lock: one search at a
- * time.
+ * Held and Karp's dynamic programme: sums[set][r] is the largest sum of links of a path that begins at the last rank,
+ * goes through all ranks of the set and ends at r, one of them; 0: there is none.  Not on the heap: a rank without
+ * memory would find another ring than the others.  1 MB, of which only what is used becomes memory.  sums_lock: one
+ * search at a time.
  */
 static uint16_t sums[1u << (RING_EXACT - 1)][RING_EXACT - 1];
 static pthread_mutex_t sums_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The best path through `set` and on to rank r, which has links to the ranks `near`: its sum; *before: the rank before r. */
+/* The best path through `set` and on to rank r, which has links to the ranks `near`: its sum; *before: the rank before
+ * r. */
 static uint16_t best_path(const search_t *s, uint32_t set, uint32_t near, uint32_t r, uint32_t *before)
 {
     uint16_t best = 0;
@@ -194,7 +195,8 @@ static void improve_ring(search_t *s, uint32_t *order)
         for (uint32_t i = 0; i + 2 < s->n; i++) {
             for (uint32_t j = i + 2; j < s->n && s->work > 0; j++, s->work--) {
                 const uint32_t a = order[i], b = order[i + 1], c = order[j], d = order[(j + 1) % s->n];
-                if (a == d || !is_better(remaining_link(s, a, c), remaining_link(s, b, d), remaining_link(s, a, b), remaining_link(s, c, d))) {
+                if (a == d || !is_better(remaining_link(s, a, c), remaining_link(s, b, d), remaining_link(s, a, b),
+                                         remaining_link(s, c, d))) {
                     continue;
                 }
                 reverse_part(order, i + 1, j + 1);

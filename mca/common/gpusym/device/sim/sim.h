@@ -16,16 +16,17 @@ extern const gpusym_device_t gpusym_device_sim;
 
 /* Parameters of the simulator.  Set them before it is opened. */
 typedef struct {
-    bool host;         /* treat any pointer that is not the simulator's own as device memory too */
-    int gpus;          /* simulated GPUs of this host, assigned to processes by local rank; 0: one each */
-    int local_rank;    /* of this process on its host */
-    const char *fail;  /* faults to inject: "what:n[@rank][,...]": the n-th (from 1) alloc, import, export, bind,
-                        * launch, graph or hostalloc fails, or the n-th launch never completes ("hang"), or the n-th
-                        * address that a resident kernel reads from its doorbell comes too late ("doorbell"); on every rank
-                        * or one */
-    int world_rank;    /* of this process, for @rank */
-    const char *links; /* "A-B:CLASS[,...]": the class (topo/links.h) of the link between GPUs A and B, which are numbered as the
-                        * local ranks they are handed to; 0: neither maps the other's memory. Of all others: one NVLink */
+    bool host;      /* treat any pointer that is not the simulator's own as device memory too */
+    int gpus;       /* simulated GPUs of this host, assigned to processes by local rank; 0: one each */
+    int local_rank; /* of this process on its host */
+    int world_rank; /* of this process, for @rank */
+    /* Faults to inject: "what:n[@rank][,...]": the n-th (from 1) alloc, import, export, bind, launch, graph or
+     * hostalloc fails, or the n-th launch never completes ("hang"), or the n-th address that a resident kernel reads
+     * from its doorbell comes too late ("doorbell"); on every rank or one. */
+    const char *fail;
+    /* "A-B:CLASS[,...]": the class (topo/links.h) of the link between GPUs A and B, which are numbered as the
+     * local ranks they are handed to; 0: neither maps the other's memory. Of all others: one NVLink. */
+    const char *links;
 } gpusym_sim_params_t;
 extern gpusym_sim_params_t gpusym_sim_params;
 
