@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mca/common/gpusym/device/cuda/cuda_internal.h"
+#include "mca/common/gpusym/device/cuda/driver.h"
 
 cuda_driver_t cu;
 
