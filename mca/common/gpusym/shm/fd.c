@@ -132,22 +132,10 @@ static struct {
     size_t npeers, room;
 } us = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The parent of a process; 0: not known. */
-static pid_t parent_of(pid_t pid)
-{
-    char path[64], line[512];
-    int parent = 0;
-
-    snprintf(path, sizeof path, "/proc/%d/stat", (int) pid);
-    gpusym_file_line(path, line, sizeof line);
-    const char *name_end = strrchr(line, ')');
-    return NULL != name_end && 1 == sscanf(name_end + 1, " %*c %d", &parent) ? parent : 0;
-}
-
 static bool is_descendant(pid_t pid, pid_t from)
 {
     while (pid > 0 && pid != from) {
-        pid = parent_of(pid);
+        pid = gpusym_pid_parent(pid);
     }
     return pid > 0;
 }
@@ -159,7 +147,7 @@ static pid_t common_ancestor(void)
     pid_t ancestor = getppid();
     for (size_t i = 0; i < us.npeers; i++) {
         while (ancestor > 0 && !is_descendant(us.peers[i], ancestor)) {
-            ancestor = parent_of(ancestor);
+            ancestor = gpusym_pid_parent(ancestor);
         }
     }
     return ancestor;

@@ -9,6 +9,7 @@
 #include "mca/common/gpusym/shm/process.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,11 +20,18 @@
 
 #include "mca/common/gpusym/common.h"
 
-/* Fields of /proc/PID/stat behind the name, which ends with the last ')': the state is the 1st, the start the 20th. */
+/* Fields of /proc/PID/stat behind the name, which ends with the last ')': the state is the 1st, the parent the 2nd, the
+ * start the 20th. */
 #define FIELD_START 20
 
-/* Reads state and start of a process; leaves unchanged what cannot be read. False: there is no such process. */
-static bool read_stat(int32_t pid, char *state, uint64_t *start)
+typedef struct {
+    char state;
+    int32_t parent;
+    uint64_t start;
+} process_stat_t;
+
+/* Reads the fields of a process; leaves unchanged what cannot be read. False: there is no such process. */
+static bool read_stat(int32_t pid, process_stat_t *stat)
 {
     char path[64], line[1024];
 
@@ -36,32 +44,42 @@ static bool read_stat(int32_t pid, char *state, uint64_t *start)
     if (NULL == p || '\0' == p[1] || '\0' == p[2]) {
         return true;
     }
-    *state = p[2];
+    stat->state = p[2];
+    (void) sscanf(p + 3, "%" SCNd32, &stat->parent);
     p++;
     for (int i = 1; NULL != p && i < FIELD_START; i++) {
         p = strchr(p + 1, ' ');
     }
     if (NULL != p) {
-        *start = strtoull(p, NULL, 10);
+        stat->start = strtoull(p, NULL, 10);
     }
     return true;
 }
 
 void gpusym_process_self(gpusym_process_id_t *id)
 {
-    char state;
+    process_stat_t stat = {.start = 0};
 
     *id = (gpusym_process_id_t){.pid = (int32_t) getpid()};
-    (void) read_stat(id->pid, &state, &id->start);
+    (void) read_stat(id->pid, &stat);
+    id->start = stat.start;
+}
+
+pid_t gpusym_pid_parent(pid_t pid)
+{
+    process_stat_t stat = {.parent = 0};
+
+    (void) read_stat((int32_t) pid, &stat);
+    return (pid_t) stat.parent;
 }
 
 /* Returns, from /proc alone, whether the process exists, is no zombie, and started when id says. */
 static bool is_there(const gpusym_process_id_t *id)
 {
-    char state = 'R';
-    uint64_t start = id->start;
+    process_stat_t stat = {.state = 'R', .start = id->start};
 
-    return read_stat(id->pid, &state, &start) && 'Z' != state && 'X' != state && (0 == id->start || start == id->start);
+    return read_stat(id->pid, &stat) && 'Z' != stat.state && 'X' != stat.state &&
+           (0 == id->start || stat.start == id->start);
 }
 
 int gpusym_pidfd_open(pid_t pid)
@@ -129,12 +147,11 @@ void gpusym_process_forget(gpusym_process_t *process)
 
 bool gpusym_pid_alive(pid_t pid)
 {
-    char state = 'R';
-    uint64_t start;
+    process_stat_t stat = {.state = 'R'};
 
     if (pid <= 0 || (0 != kill(pid, 0) && ESRCH == errno)) {
         return false;
     }
-    (void) read_stat(pid, &state, &start);
-    return 'Z' != state && 'X' != state;
+    (void) read_stat(pid, &stat);
+    return 'Z' != stat.state && 'X' != stat.state;
 }

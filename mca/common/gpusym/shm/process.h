@@ -43,5 +43,7 @@ bool gpusym_pidfd_alive(int pidfd, pid_t pid);
 /* Returns false once no process has this id, or only one that has ended and is not reaped yet. True where that cannot
  * be known. Any thread. */
 bool gpusym_pid_alive(pid_t pid);
+/* The process that is its parent now; 0: there is none, or it cannot be told. */
+pid_t gpusym_pid_parent(pid_t pid);
 
 #endif
