@@ -124,35 +124,27 @@ COLL_GPUSYM_INLINE bool coll_gpusym_all_host(const mca_coll_gpusym_module_t *m, 
     return coll_gpusym_send_is_host(m, a, dev) && coll_gpusym_recv_is_host(m, a, dev);
 }
 
-/* Whether the call depends on nothing but this rank's own buffers: the team has bootstrapped, nothing has failed, and
- * no other call of the communicator is in flight. */
+/* Whether the call depends on nothing but this rank's own buffers. */
 COLL_GPUSYM_INLINE bool coll_gpusym_ready(const mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a,
                                           const gpusym_device_t *dev)
 {
-    const coll_gpusym_team_t *t = m->engine.team;
     if (COLL_GPUSYM_P_LOCAL == coll_gpusym_facts[a->coll].pattern) {
         return NULL != dev || __atomic_load_n(&gpusym_current.none, __ATOMIC_RELAXED);
     }
-    if (!m->engine.host_lately || NULL == t) {
-        return m->engine.host_lately && m->engine.apart && NULL != dev;
-    }
-    /* The list first: whichever thread ended its last call wrote `open` before. */
-    return NULL == __atomic_load_n(&m->engine.first, __ATOMIC_ACQUIRE) && t->open;
+    return m->engine.host_only;
 }
 
 /* Whether the caller is to call the fallback at once. If so, the call is posted to the peers, and counted. */
 COLL_GPUSYM_INLINE bool coll_gpusym_forwards(mca_coll_gpusym_module_t *m, const coll_gpusym_args_t *a)
 {
-    const gpusym_device_t *dev = __atomic_load_n(&gpusym_current.dev, __ATOMIC_ACQUIRE);
-    const bool native = (unsigned) a->coll < COLL_GPUSYM_NATIVES;
     if (!coll_gpusym_forwards_all(&m->super)) {
+        const gpusym_device_t *dev = __atomic_load_n(&gpusym_current.dev, __ATOMIC_ACQUIRE);
         coll_gpusym_team_t *t = m->engine.team;
         /* A rank that has no device has host memory only. */
         if (!coll_gpusym_ready(m, a, dev) || (NULL != dev && !coll_gpusym_all_host(m, a, dev))) {
             return false;
         }
-        /* Where every call is staged, for a reason agreed on, nothing is posted. */
-        if (native && NULL != t && t->reason < 0 && !gpusym_rollcall_post_host(&t->host.rc, (uint8_t) a->coll)) {
+        if (NULL != t && !coll_gpusym_team_post_host(t, a->coll)) {
             return false;
         }
     }

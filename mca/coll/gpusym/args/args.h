@@ -158,4 +158,11 @@ static inline bool coll_gpusym_on_gpu(const gpusym_mem_t *mem)
     return GPUSYM_MEM_DEVICE == mem->kind || GPUSYM_MEM_MANAGED == mem->kind;
 }
 
+/* Whether a call touches memory, by what coll_gpusym_where() found, and all of it is host memory. */
+static inline bool coll_gpusym_both_host(const gpusym_mem_t *smem, const gpusym_mem_t *rmem)
+{
+    return !coll_gpusym_on_gpu(smem) && !coll_gpusym_on_gpu(rmem) &&
+           !(GPUSYM_MEM_NONE == smem->kind && GPUSYM_MEM_NONE == rmem->kind);
+}
+
 #endif

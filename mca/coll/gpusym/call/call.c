@@ -212,24 +212,20 @@ void coll_gpusym_call_init_apart(coll_gpusym_call_t *call, coll_gpusym_engine_t 
 }
 
 void coll_gpusym_call_init(coll_gpusym_call_t *call, coll_gpusym_engine_t *e, const coll_gpusym_args_t *args,
-                           bool blocking)
+                           const gpusym_mem_t *smem, const gpusym_mem_t *rmem, bool blocking)
 {
-    gpusym_mem_t smem, rmem;
-
-    *call = (coll_gpusym_call_t){.engine = e,
-                                 .args = *args,
-                                 .segments = {.args = &call->args, .team = e->team},
-                                 .blocking = blocking,
-                                 .state = COLL_GPUSYM_CALL_NEW,
-                                 .reason = -1,
-                                 .task = {.segments = &call->segments, .cache = e->cache, .blocking = blocking},
-                                 .launch = {.algorithm = -1}};
-    coll_gpusym_where(e->fallback->comm, gpusym_device_need(), args, &smem, &rmem);
-    call->device = coll_gpusym_on_gpu(&smem) || coll_gpusym_on_gpu(&rmem) ||
-                   (GPUSYM_MEM_NONE == smem.kind && GPUSYM_MEM_NONE == rmem.kind);
-    call->segments.where = coll_gpusym_on_gpu(&rmem) ? rmem : smem;
+    *call = (coll_gpusym_call_t){
+        .engine = e,
+        .args = *args,
+        .segments = {.args = &call->args, .team = e->team, .where = coll_gpusym_on_gpu(rmem) ? *rmem : *smem},
+        .device = !coll_gpusym_both_host(smem, rmem),
+        .blocking = blocking,
+        .state = COLL_GPUSYM_CALL_NEW,
+        .reason = -1,
+        .task = {.segments = &call->segments, .cache = e->cache, .blocking = blocking},
+        .launch = {.algorithm = -1}};
     if (call->device && coll_gpusym_has_kernels(args->coll)) {
-        coll_gpusym_segments_init(&call->segments, &smem, &rmem);
+        coll_gpusym_segments_init(&call->segments, smem, rmem);
     }
 }
 

@@ -62,9 +62,9 @@ extern uint32_t coll_gpusym_in_flight;
  * The calls of a communicator go one after the other: only the first that is not over is polled. So the fallback's
  * collectives are called in the same order on all ranks, and a rank that has posted a call has ended all before it.
  */
-/* Describes a call: what its buffers are. The team exists. The call must not move. */
+/* Describes a call; smem, rmem: of coll_gpusym_where(). The team exists. The call must not move. */
 void coll_gpusym_call_init(coll_gpusym_call_t *call, coll_gpusym_engine_t *e, const coll_gpusym_args_t *args,
-                           bool blocking);
+                           const gpusym_mem_t *smem, const gpusym_mem_t *rmem, bool blocking);
 /* The same of a call without a team, for the fallback alone; reason: as in the struct. */
 void coll_gpusym_call_init_apart(coll_gpusym_call_t *call, coll_gpusym_engine_t *e, const coll_gpusym_args_t *args,
                                  int reason);

@@ -19,8 +19,11 @@ typedef struct coll_gpusym_engine {
     coll_gpusym_team_t *team;
     coll_gpusym_residents_t *residents;
     coll_gpusym_plan_cache_t *cache;
-    bool host_lately; /* the last call's buffers were host memory: the next one's are expected to be */
-    bool alone;       /* an intracommunicator of one rank */
+    /* A call on host buffers depends on no other rank, and the last call was one: the next is expected to be. The team
+     * is open and no call is in flight, or the communicator is apart. Written by the thread that makes a call: set once
+     * one is forwarded, reset where one enters the list. */
+    bool host_only;
+    bool alone; /* an intracommunicator of one rank */
     /* No team: there is nothing to agree on, or not all ranks have the same gpusym. Each rank stages its own buffers,
      * and calls the fallback once for each call, as a rank without gpusym does. */
     bool apart;

@@ -89,8 +89,8 @@ static bool do_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a
     }
     coll_gpusym_where(comm, dev, a, &smem, &rmem);
     const bool host = !coll_gpusym_on_gpu(&smem) && !coll_gpusym_on_gpu(&rmem);
-    if (has_comm(a)) {                   /* else any thread may be in that */
-        e->host_lately = host && !inter; /* the short path does not know remote ranks */
+    if (has_comm(a)) {                 /* else any thread may be in that */
+        e->host_only = host && !inter; /* the short path does not know remote ranks */
     }
     if (host) {
         count_forwarded(a);
@@ -107,6 +107,26 @@ static bool do_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a
     return true;
 }
 
+/* With a team: whether a call on host buffers depends on no other rank. */
+static bool depends_on_none(const coll_gpusym_engine_t *e)
+{
+    /* The list first: whichever thread ended its last call wrote `open` before. */
+    return coll_gpusym_list_empty(e) && e->team->open;
+}
+
+/* With a team: finds the memory of the buffers. Host memory, nothing in flight before the call, and the peers know all
+ * they have to: true, and the call is the fallback's. Else it takes its place among the communicator's calls. */
+static bool forwards_host(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, gpusym_mem_t *smem, gpusym_mem_t *rmem)
+{
+    coll_gpusym_where(e->fallback->comm, gpusym_device_need(), a, smem, rmem);
+    if (!coll_gpusym_both_host(smem, rmem) || !depends_on_none(e) || !coll_gpusym_team_post_host(e->team, a->coll)) {
+        return false;
+    }
+    e->host_only = true;
+    count_forwarded(a);
+    return true;
+}
+
 /* ---- blocking ---- */
 
 /* The call is over, or the fallback's: in the latter case runs it. */
@@ -114,7 +134,7 @@ static int finish_blocking(coll_gpusym_call_t *call)
 {
     coll_gpusym_engine_t *e = call->engine;
     coll_gpusym_call_count(call);
-    e->host_lately = COLL_GPUSYM_CALL_FALLBACK == call->state && call->reason < 0;
+    e->host_only = COLL_GPUSYM_CALL_FALLBACK == call->state && call->reason < 0 && depends_on_none(e);
     if (COLL_GPUSYM_CALL_ENDED == call->state) {
         return call->error;
     }
@@ -125,7 +145,11 @@ static int finish_blocking(coll_gpusym_call_t *call)
 static int block_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 {
     coll_gpusym_call_t call;
-    coll_gpusym_call_init(&call, e, a, true);
+    gpusym_mem_t smem, rmem;
+    if (forwards_host(e, a, &smem, &rmem)) {
+        return coll_gpusym_forward(e->fallback, a);
+    }
+    coll_gpusym_call_init(&call, e, a, &smem, &rmem, true);
     coll_gpusym_list_wait(&call);
     return finish_blocking(&call);
 }
@@ -163,35 +187,23 @@ int coll_gpusym_blocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 
 /* ---- nonblocking ---- */
 
-/* Host buffers, nothing in flight before it: posted with one store, the rest is the fallback's. Whether that could
- * be. */
-static bool forward_posted(coll_gpusym_call_t *call)
-{
-    if (call->device || !coll_gpusym_list_empty(call->engine)) {
-        return false;
-    }
-    return coll_gpusym_call_poll(call) && COLL_GPUSYM_CALL_FALLBACK == call->state;
-}
-
 static int start_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, ompi_request_t **req)
 {
     struct ompi_communicator_t *comm = e->fallback->comm;
+    gpusym_mem_t smem, rmem;
     /* Refused here, not by a request: Open MPI, as it makes a communicator out of this one, tries again and again while
      * all it gets is a request with an error. */
     if (e->team->broken) {
         return MPI_ERR_OTHER;
     }
+    if (forwards_host(e, a, &smem, &rmem)) {
+        return coll_gpusym_forward_nonblocking(e->fallback, a, req);
+    }
     coll_gpusym_request_t *r = coll_gpusym_request_get(e, false);
     if (NULL == r) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    coll_gpusym_call_init(&r->call, e, a, false);
-    e->host_lately = forward_posted(&r->call);
-    if (e->host_lately) {
-        coll_gpusym_call_count(&r->call);
-        coll_gpusym_request_put(r);
-        return coll_gpusym_forward_nonblocking(e->fallback, a, req);
-    }
+    coll_gpusym_call_init(&r->call, e, a, &smem, &rmem, false);
     if (!coll_gpusym_args_keep(comm, &r->call.args, &r->kept)) {
         coll_gpusym_request_put(r);
         return OMPI_ERR_OUT_OF_RESOURCE;
@@ -394,7 +406,9 @@ static int init_request(coll_gpusym_engine_t *e, coll_gpusym_request_t *r, const
     int rv = MPI_SUCCESS;
     *fate = FATE_FORWARDED;
     if (has_team(e, a)) {
-        coll_gpusym_call_init(&r->call, e, a, true);
+        gpusym_mem_t smem, rmem;
+        coll_gpusym_where(e->fallback->comm, gpusym_device_need(), a, &smem, &rmem);
+        coll_gpusym_call_init(&r->call, e, a, &smem, &rmem, true);
         rv = init_with_team(e, r, fate);
     } else {
         coll_gpusym_call_init_apart(&r->call, e, a, -1);

@@ -25,6 +25,7 @@ coll_gpusym_engine_t *coll_gpusym_list_active(void)
 void coll_gpusym_list_append(coll_gpusym_call_t *call)
 {
     coll_gpusym_engine_t *e = call->engine;
+    e->host_only = false;
     if (NULL == e->active_link) {
         e->active_next = active;
         e->active_link = &active;
@@ -104,6 +105,7 @@ static void wait_alone(coll_gpusym_call_t *call)
     /* The simulator's kernels run on the same cores: let them. */
     uint32_t spins = NULL != dev && !dev->simulated ? 0 : SPINS;
 
+    e->host_only = false;
     e->last = &call->next;
     __atomic_store_n(&e->first, call, __ATOMIC_RELEASE);
     while (!coll_gpusym_call_poll(call)) {
