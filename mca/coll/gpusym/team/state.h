@@ -78,7 +78,7 @@ typedef struct coll_gpusym_team {
     int reason;  /* enum coll_gpusym_reason for which every call is staged, agreed by all ranks; -1: none */
     bool none;   /* no rank has a device: every call is forwarded, once those in flight are over */
     bool broken; /* a call failed: flags and epochs differ between ranks, and every further call is refused */
-    bool open;   /* a call on host buffers need not wait: bootstrapped (host.joined, or reason is set), and not broken */
+    bool open;   /* for calls on host buffers: bootstrapped (host.joined, or reason is set), and not broken */
     coll_gpusym_host_team_t host;
     coll_gpusym_bootstrap_t boot;
 } coll_gpusym_team_t;
