@@ -111,8 +111,8 @@ static void fail_gpu(coll_gpusym_call_t *call, const char *text)
 {
     const coll_gpusym_team_t *t = call->engine->team;
     char label[GPUSYM_COMM_LABEL_MAX];
-    coll_gpusym_help("gpu-error", (int) t->rank, t->host.gpu_text, label_of(call, label, sizeof label), name_of(call),
-                     text);
+    coll_gpusym_help("gpu-error", (int) coll_gpusym_team_rank(t), t->host.gpu_text, label_of(call, label, sizeof label),
+                     name_of(call), text);
     give_up(call);
 }
 
@@ -120,8 +120,8 @@ static void fail_timeout(coll_gpusym_call_t *call, int peer)
 {
     const coll_gpusym_team_t *t = call->engine->team;
     char label[GPUSYM_COMM_LABEL_MAX];
-    coll_gpusym_help("timeout", (int) t->rank, t->host.gpu_text, label_of(call, label, sizeof label), name_of(call),
-                     peer, coll_gpusym_params.timeout);
+    coll_gpusym_help("timeout", (int) coll_gpusym_team_rank(t), t->host.gpu_text, label_of(call, label, sizeof label),
+                     name_of(call), peer, coll_gpusym_params.timeout);
     give_up(call);
 }
 
@@ -129,8 +129,8 @@ static void fail_timeout(coll_gpusym_call_t *call, int peer)
 static void fail_corrupt(coll_gpusym_call_t *call, int other)
 {
     char label[GPUSYM_COMM_LABEL_MAX];
-    coll_gpusym_help("corrupt", (int) call->engine->team->rank, label_of(call, label, sizeof label), name_of(call),
-                     other);
+    coll_gpusym_help("corrupt", (int) coll_gpusym_team_rank(call->engine->team), label_of(call, label, sizeof label),
+                     name_of(call), other);
     give_up(call);
 }
 
@@ -139,8 +139,8 @@ static void fail_mismatch(coll_gpusym_call_t *call)
 {
     const gpusym_rollcall_read_t *read = &call->task.read;
     char label[GPUSYM_COMM_LABEL_MAX];
-    coll_gpusym_help("mismatch", (int) call->engine->team->rank, label_of(call, label, sizeof label), name_of(call),
-                     read->mismatch_rank, (size_t) call->segments.bytes, (size_t) read->mismatch_bytes);
+    coll_gpusym_help("mismatch", (int) coll_gpusym_team_rank(call->engine->team), label_of(call, label, sizeof label),
+                     name_of(call), read->mismatch_rank, (size_t) call->segments.bytes, (size_t) read->mismatch_bytes);
     give_up(call);
 }
 
@@ -151,8 +151,9 @@ static bool fail_if_peer_lost(coll_gpusym_call_t *call)
     char label[GPUSYM_COMM_LABEL_MAX];
     const int dead = t->host.joined ? gpusym_rollcall_dead(&t->host.rc) : coll_gpusym_team_dead(t);
     if (dead >= 0) {
-        coll_gpusym_help("dead-rank", (int) t->rank, label_of(call, label, sizeof label), opal_process_info.nodename,
-                         dead, coll_gpusym_peer_process(t->host.peers[dead]), name_of(call));
+        coll_gpusym_help("dead-rank", (int) coll_gpusym_team_rank(t), label_of(call, label, sizeof label),
+                         opal_process_info.nodename, dead, coll_gpusym_peer_process(t->host.peers[dead]),
+                         name_of(call));
         give_up(call);
         return true;
     }
@@ -163,7 +164,8 @@ static bool fail_if_peer_lost(coll_gpusym_call_t *call)
     }
     const int quitter = gpusym_rollcall_aborted(&t->host.rc);
     if (quitter >= 0) {
-        coll_gpusym_help("aborted", (int) t->rank, label_of(call, label, sizeof label), name_of(call), quitter);
+        coll_gpusym_help("aborted", (int) coll_gpusym_team_rank(t), label_of(call, label, sizeof label), name_of(call),
+                         quitter);
         give_up(call);
         return true;
     }
@@ -329,7 +331,7 @@ static void find_way(coll_gpusym_call_t *call)
     if (!mapped) {
         char label[GPUSYM_COMM_LABEL_MAX];
         COLL_GPUSYM_VERBOSE(1, "%s: rank %u cannot map a peer's buffer: %s%s", label_of(call, label, sizeof label),
-                            call->engine->team->rank, gpusym_current.dev->error(),
+                            coll_gpusym_team_rank(call->engine->team), gpusym_current.dev->error(),
                             gpusym_fd_lack() ? " (no file descriptor is left)" : "");
     }
     gpusym_rollcall_vote(rollcall_of(call), task->read.seq, mapped);
@@ -362,8 +364,9 @@ static void compare_sizes(coll_gpusym_call_t *call)
     char label[GPUSYM_COMM_LABEL_MAX];
     call->state = COLL_GPUSYM_CALL_SIZES;
     if (!coll_gpusym_sizes_start(&call->segments, &call->sizes)) {
-        coll_gpusym_help("no-memory", (int) call->engine->team->rank, label_of(call, label, sizeof label),
-                         name_of(call), sizeof(uint64_t), "host memory for the ranks' sizes");
+        coll_gpusym_help("no-memory", (int) coll_gpusym_team_rank(call->engine->team),
+                         label_of(call, label, sizeof label), name_of(call), sizeof(uint64_t),
+                         "host memory for the ranks' sizes");
         give_up(call);
         return;
     }

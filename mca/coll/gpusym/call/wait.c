@@ -139,10 +139,10 @@ static uint64_t describe_missing(const waiter_t *w, char *buf, size_t size)
     uint64_t said = 0;
 
     buf[0] = '\0';
-    for (uint32_t r = 0; r < t->nranks; r++) {
-        const bool known = r != t->rank && find_seen(t, r, &seen);
+    for (uint32_t r = 0; r < t->host.nranks; r++) {
+        const bool known = r != t->host.rank && find_seen(t, r, &seen);
         said = known && seen.said > said ? seen.said : said;
-        if (r == t->rank || !is_missing(w, r, &seen)) {
+        if (r == t->host.rank || !is_missing(w, r, &seen)) {
             continue;
         }
         found++;
@@ -179,8 +179,8 @@ static void tell_missing(coll_gpusym_wait_t *wait, const waiter_t *w)
     fprintf(stderr,
             "gpusym: rank %u of %s has waited %.1f s in %s%s for %s. If that is too long, check where it is (gdb -p, "
             "py-spy dump --pid). coll_gpusym_timeout_host ends such calls, coll_gpusym_warn 0 hides this message.\n",
-            t->rank, gpusym_comm_label(t->fallback->comm, name, sizeof name), 1e-9 * (double) wait->waited_ns,
-            coll_gpusym_mpi_name(w->coll), number, missing);
+            coll_gpusym_team_rank(t), gpusym_comm_label(t->fallback->comm, name, sizeof name),
+            1e-9 * (double) wait->waited_ns, coll_gpusym_mpi_name(w->coll), number, missing);
     fflush(stderr);
 }
 
@@ -199,13 +199,14 @@ bool coll_gpusym_wait_note(coll_gpusym_wait_t *wait, const coll_gpusym_team_t *t
     wait->waited_ns += gap_ns < GAP_NS ? gap_ns : GAP_NS;
     if (c->timeout_host > 0 && (double) wait->waited_ns > c->timeout_host * 1e9) {
         describe_missing(&w, missing, sizeof missing);
-        coll_gpusym_help("no-rank", (int) t->rank, gpusym_comm_label(t->fallback->comm, name, sizeof name),
-                         coll_gpusym_mpi_name(coll), missing, c->timeout_host);
+        coll_gpusym_help("no-rank", (int) coll_gpusym_team_rank(t),
+                         gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_mpi_name(coll), missing,
+                         c->timeout_host);
         return true;
     }
     if (c->warn > 0 && wait->reports < 40 &&
         (double) wait->waited_ns >=
-            c->warn * 1e9 * (double) (1ull << wait->reports) + (double) (t->rank * STAGGER_NS)) {
+            c->warn * 1e9 * (double) (1ull << wait->reports) + (double) (coll_gpusym_team_rank(t) * STAGGER_NS)) {
         tell_missing(wait, &w);
     }
     return false;

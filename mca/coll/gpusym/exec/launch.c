@@ -89,7 +89,7 @@ static bool queue_copies(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task
                          bool *queued)
 {
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
-    if (GPUSYM_SUCCESS != gpusym_copies_get(gpusym_current.dev, t->host.gpu, t->nranks, &l->streams)) {
+    if (GPUSYM_SUCCESS != gpusym_copies_get(gpusym_current.dev, t->host.gpu, t->host.nranks, &l->streams)) {
         l->streams = NULL;
         return false;
     }

@@ -70,7 +70,7 @@ bool coll_gpusym_resident_may(const coll_gpusym_task_t *task, const coll_gpusym_
     const unsigned family = gpusym_algorithm_family((unsigned) p->algorithm);
     return (GPUSYM_F_AGXLL_R == family || GPUSYM_F_XLL == family || GPUSYM_F_XLL_R == family) && task->blocking &&
            NULL == task->sizes && !t->host.threads && p != task->plan && 1 == p->epochs && 0 != p->work.bytes &&
-           p->work.bytes <= gpusym_tuning_resident_max(t->nranks) && c->blocks <= 1 && !is_packed(task) &&
+           p->work.bytes <= gpusym_tuning_resident_max(t->host.nranks) && c->blocks <= 1 && !is_packed(task) &&
            !c->share_gpu && /* it would take other ranks' time on the GPU */
            addresses_fit(task->segments) && 0 != linger_ns();
 }
@@ -190,10 +190,10 @@ bool coll_gpusym_resident_command_same(coll_gpusym_residents_t *all, const coll_
         return false;
     }
     if (!is_allreduce(task)) {
-        w.rank = t->rank;
-        w.nranks = t->nranks;
-        memset(w.send, 0, t->nranks * sizeof *w.send);
-        memset(w.recv, 0, t->nranks * sizeof *w.recv);
+        w.rank = t->host.rank;
+        w.nranks = t->host.nranks;
+        memset(w.send, 0, t->host.nranks * sizeof *w.send);
+        memset(w.recv, 0, t->host.nranks * sizeof *w.recv);
         coll_gpusym_segments_work(task->segments, task->read.max_bytes, NULL, &w);
         if (!has_segments(task, find_place(all, task), &w)) {
             return false;

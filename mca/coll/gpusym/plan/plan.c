@@ -52,7 +52,7 @@ static gpusym_tuning_call_t describe_call(const coll_gpusym_task_t *task)
                                   .bytes = task->read.max_bytes,
                                   .op = task->segments->op,
                                   .type = task->segments->type,
-                                  .nranks = t->nranks,
+                                  .nranks = t->host.nranks,
                                   .sm_count = t->host.sm_count,
                                   .simulated = dev->simulated,
                                   .zero_copy = task->zero_copy.agreed,

@@ -420,7 +420,7 @@ static void find_extents(coll_gpusym_segments_t *k)
 {
     const coll_gpusym_args_t *a = k->args;
     const coll_gpusym_facts_t *f = facts_of(a);
-    const uint32_t me = k->team->rank, n = k->team->nranks;
+    const uint32_t me = k->team->host.rank, n = k->team->host.nranks;
 
     if (gpusym_collective_whole(a->coll)) {
         k->bytes = f->reduces ? extent_of(a->rdtype, a->rcount) : bytes_of(a->rdtype, a->rcount);
@@ -489,7 +489,7 @@ static int find_reason(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, cons
         k->op = (unsigned) op;
         k->type = (unsigned) type;
     }
-    if (!find_buffers(a, team->rank, team->nranks, k)) {
+    if (!find_buffers(a, team->host.rank, team->host.nranks, k)) {
         return COLL_GPUSYM_R_TYPE;
     }
     if (GPUSYM_MEM_HOST == smem->kind || GPUSYM_MEM_HOST == rmem->kind) {
@@ -514,7 +514,7 @@ void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const gpusym_mem_t *sm
     k->out_id = rmem->id;
     k->in_id = GPUSYM_MEM_NONE != smem->kind && !is_in_place(a) ? smem->id : rmem->id;
     k->in_place = is_in_place(a);
-    if (k->reason < 0 && k->team->nranks <= GPUSYM_TEAM_MAX) {
+    if (k->reason < 0 && k->team->host.nranks <= GPUSYM_TEAM_MAX) {
         find_extents(k);
         k->in = 0 == k->in_bytes ? NULL : k->in; /* what is not touched may be any memory */
         k->out = 0 == k->out_bytes ? NULL : k->out;
@@ -562,7 +562,7 @@ bool coll_gpusym_segments_alone(const coll_gpusym_args_t *a, const gpusym_mem_t 
 void coll_gpusym_segments_scratch(coll_gpusym_segments_t *k, char *scratch)
 {
     char *out = scratch + coll_gpusym_rows_bytes(&k->pack);
-    const bool root_bcast = COLL_GPUSYM_BCAST == k->args->coll && k->team->rank == (uint32_t) k->args->root;
+    const bool root_bcast = COLL_GPUSYM_BCAST == k->args->coll && k->team->host.rank == (uint32_t) k->args->root;
     if (0 != k->unpack.rows && k->keep && NULL != k->in) { /* in place: in is out, or a block of it */
         k->in = out + k->in_off;
     }
@@ -602,10 +602,10 @@ void coll_gpusym_segments_sizes(const coll_gpusym_segments_t *k, uint64_t *send,
     const coll_gpusym_team_t *t = k->team;
     gpusym_seg_t to[GPUSYM_TEAM_MAX] = {{0, 0}}, from[GPUSYM_TEAM_MAX] = {{0, 0}};
     uint64_t remote[GPUSYM_TEAM_MAX];
-    const pairs_t s = {k->args, t->rank, t->nranks, (uint32_t) k->args->root, to, from, remote, false, false};
+    const pairs_t s = {k->args, t->host.rank, t->host.nranks, (uint32_t) k->args->root, to, from, remote, false, false};
     segment_call(&s);
     set_own_lengths(&s);
-    for (uint32_t p = 0; p < t->nranks; p++) {
+    for (uint32_t p = 0; p < t->host.nranks; p++) {
         send[p] = to[p].bytes;
         recv[p] = from[p].bytes;
     }

@@ -27,13 +27,13 @@ struct coll_gpusym_sizes {
 /* What rank a sends to rank b, as a says, and what b takes. */
 static uint64_t size_sent(const coll_gpusym_sizes_t *s, uint32_t a, uint32_t b)
 {
-    const uint32_t n = s->segments->team->nranks;
+    const uint32_t n = s->segments->team->host.nranks;
     return s->words[2 * n * (1 + a) + b];
 }
 
 static uint64_t size_taken(const coll_gpusym_sizes_t *s, uint32_t a, uint32_t b)
 {
-    const uint32_t n = s->segments->team->nranks;
+    const uint32_t n = s->segments->team->host.nranks;
     return s->words[2 * n * (1 + b) + n + a];
 }
 
@@ -46,7 +46,7 @@ static uint64_t size_moved(const coll_gpusym_sizes_t *s, uint32_t a, uint32_t b)
 bool coll_gpusym_sizes_start(const coll_gpusym_segments_t *k, coll_gpusym_sizes_t **sizes)
 {
     const coll_gpusym_fallback_t *f = k->team->fallback;
-    const uint32_t n = k->team->nranks;
+    const uint32_t n = k->team->host.nranks;
     const gpusym_count_t bytes = (gpusym_count_t) (2 * n * sizeof(uint64_t));
     coll_gpusym_sizes_t *s = calloc(1, sizeof *s + (size_t) 2 * n * (n + 1) * sizeof(uint64_t));
     *sizes = s;
@@ -64,16 +64,17 @@ static void report_truncation(const coll_gpusym_sizes_t *s, uint32_t from)
 {
     const coll_gpusym_team_t *t = s->segments->team;
     char name[GPUSYM_COMM_LABEL_MAX];
-    COLL_GPUSYM_VERBOSE(
-        1, "%s: rank %u, %s: rank %u sends %llu bytes, of which %llu are received",
-        gpusym_comm_label(t->fallback->comm, name, sizeof name), t->rank, coll_gpusym_mpi_name(s->segments->args->coll),
-        from, (unsigned long long) size_sent(s, from, t->rank), (unsigned long long) size_taken(s, from, t->rank));
+    COLL_GPUSYM_VERBOSE(1, "%s: rank %u, %s: rank %u sends %llu bytes, of which %llu are received",
+                        gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t),
+                        coll_gpusym_mpi_name(s->segments->args->coll), from,
+                        (unsigned long long) size_sent(s, from, t->host.rank),
+                        (unsigned long long) size_taken(s, from, t->host.rank));
 }
 
 static uint64_t agree_sizes(coll_gpusym_sizes_t *s)
 {
     const coll_gpusym_team_t *t = s->segments->team;
-    const uint32_t n = t->nranks, me = t->rank;
+    const uint32_t n = t->host.nranks, me = t->host.rank;
     uint64_t max_bytes = 0;
 
     for (uint32_t a = 0; a < n; a++) {

@@ -132,7 +132,7 @@ static int map_peer(coll_gpusym_task_t *task, gpusym_work_t *w, uint32_t r, bool
 
 bool coll_gpusym_zero_copy_map(coll_gpusym_task_t *task, gpusym_work_t *w, bool voted, int *corrupt)
 {
-    const uint32_t n = coll_gpusym_task_team(task)->nranks;
+    const uint32_t n = coll_gpusym_task_team(task)->host.nranks;
     bool in, out;
 
     *corrupt = -1;

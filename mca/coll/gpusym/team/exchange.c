@@ -40,8 +40,9 @@ int coll_gpusym_vote_start(coll_gpusym_team_t *t, bool mine)
 
 bool coll_gpusym_vote_result(const coll_gpusym_team_t *t)
 {
+    const uint32_t n = coll_gpusym_team_size(t);
     bool all = true;
-    for (uint32_t r = 0; r < t->nranks; r++) {
+    for (uint32_t r = 0; r < n; r++) {
         all = all && COLL_GPUSYM_VOTE_YES == t->boot.votes[r];
     }
     return all;
@@ -50,7 +51,7 @@ bool coll_gpusym_vote_result(const coll_gpusym_team_t *t)
 bool coll_gpusym_exchange_alloc(coll_gpusym_team_t *t, size_t size)
 {
     t->boot.mine = calloc(1, size);
-    t->boot.all = calloc(t->nranks, size);
+    t->boot.all = calloc(coll_gpusym_team_size(t), size);
     return NULL != t->boot.mine && NULL != t->boot.all;
 }
 

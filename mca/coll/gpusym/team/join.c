@@ -94,14 +94,14 @@ static int judge_gpus(const coll_gpusym_team_t *t, const gpu_address_t *all, cha
 {
     uint32_t a, b;
     bool share = true;
-    for (uint32_t r = 0; r < t->nranks; r++) {
+    for (uint32_t r = 0; r < t->host.nranks; r++) {
         if (all[r].reason >= 0) {
             snprintf(detail, size, "rank %u", r);
             return all[r].reason;
         }
         share = share && all[r].share_gpu;
     }
-    if (!share && gpusym_team_shared_gpu(all[0].uuid, sizeof *all, t->nranks, &a, &b)) {
+    if (!share && gpusym_team_shared_gpu(all[0].uuid, sizeof *all, t->host.nranks, &a, &b)) {
         snprintf(detail, size, "ranks %u and %u", a, b);
         return COLL_GPUSYM_R_SHARED_GPU;
     }
@@ -113,10 +113,10 @@ static int agree_slot_class(const coll_gpusym_team_t *t, const gpu_address_t *al
 {
     for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
         uint32_t r = 0;
-        while (r < t->nranks && GPUSYM_SLOT_NONE != all[r].slots.off[c] && all[r].heap_size == all[0].heap_size) {
+        while (r < t->host.nranks && GPUSYM_SLOT_NONE != all[r].slots.off[c] && all[r].heap_size == all[0].heap_size) {
             r++;
         }
-        if (r == t->nranks) {
+        if (r == t->host.nranks) {
             return (int) c;
         }
     }
@@ -128,24 +128,24 @@ static bool take_slot(coll_gpusym_team_t *t, const gpu_address_t *all, int class
 {
     t->host.sm_count = all[0].sm_count;
     uint32_t epoch = all[0].epoch;
-    for (uint32_t r = 0; r < t->nranks; r++) {
+    for (uint32_t r = 0; r < t->host.nranks; r++) {
         t->host.sm_count = all[r].sm_count < t->host.sm_count ? all[r].sm_count : t->host.sm_count;
         epoch = all[r].epoch > epoch ? all[r].epoch : epoch;
     }
     t->host.epoch_base = epoch - t->host.rc.seq; /* all ranks are in the same call */
-    gpusym_heap_slot_settle(gpusym_heap(), &all[t->rank].slots, class);
+    gpusym_heap_slot_settle(gpusym_heap(), &all[t->host.rank].slots, class);
     if (class < 0) {
         return false;
     }
     t->host.has_slot = true;
     t->host.slot_class = class;
-    t->host.slot_off = all[t->rank].slots.off[class];
+    t->host.slot_off = all[t->host.rank].slots.off[class];
     t->host.slot_size = gpusym_slot_size(all[0].heap_size, (unsigned) class);
-    t->host.work.rank = t->rank;
-    t->host.work.nranks = t->nranks;
+    t->host.work.rank = t->host.rank;
+    t->host.work.nranks = t->host.nranks;
     t->host.work.limit_ns = (uint64_t) (coll_gpusym_params.timeout * 1e9);
     t->host.max_blocks =
-        gpusym_slot_layout(t->host.slot_size, t->nranks,
+        gpusym_slot_layout(t->host.slot_size, t->host.nranks,
                            gpusym_tuning_max_blocks(t->host.sm_count, gpusym_current.dev->simulated), &t->host.work);
     return 0 != t->host.max_blocks;
 }
@@ -158,22 +158,22 @@ static void find_links(const coll_gpusym_team_t *t, const gpu_address_t *all, ui
     const gpusym_device_t *dev = gpusym_current.dev;
     uint8_t least = GPUSYM_LINK_SELF, most = GPUSYM_LINK_NONE; /* of links to other GPUs */
     bool known = true;                                         /* the driver knows all classes */
-    for (uint32_t r = 0; r < t->nranks; r++) {
-        const int class = r == t->rank ? (int) GPUSYM_LINK_SELF : dev->gpu_link(t->host.gpu, &all[r].place);
+    for (uint32_t r = 0; r < t->host.nranks; r++) {
+        const int class = r == t->host.rank ? (int) GPUSYM_LINK_SELF : dev->gpu_link(t->host.gpu, &all[r].place);
         known = known && class >= 0;
         link[r] = class >= 0 ? (uint8_t) class : GPUSYM_LINK_NUMA;
     }
-    for (uint32_t r = 0; !known && t->nranks > 2 && r < t->nranks; r++) {
-        const uint8_t class = gpusym_topo_link(&all[t->rank].place, &all[r].place);
+    for (uint32_t r = 0; !known && t->host.nranks > 2 && r < t->host.nranks; r++) {
+        const uint8_t class = gpusym_topo_link(&all[t->host.rank].place, &all[r].place);
         link[r] = class > link[r] ? class : link[r];
     }
-    for (uint32_t r = 0; r < t->nranks; r++) {
+    for (uint32_t r = 0; r < t->host.nranks; r++) {
         if (GPUSYM_LINK_SELF != link[r]) {
             least = link[r] < least ? link[r] : least;
             most = link[r] > most ? link[r] : most;
         }
     }
-    for (uint32_t r = 0; least == most && least > GPUSYM_LINK_NVLINK && r < t->nranks; r++) {
+    for (uint32_t r = 0; least == most && least > GPUSYM_LINK_NVLINK && r < t->host.nranks; r++) {
         link[r] = GPUSYM_LINK_SELF != link[r] ? GPUSYM_LINK_NVLINK + 1 : GPUSYM_LINK_SELF;
     }
 }
@@ -182,7 +182,7 @@ static void find_links(const coll_gpusym_team_t *t, const gpu_address_t *all, ui
 static const char *describe_links(const coll_gpusym_team_t *t, const uint8_t *link, char *text, size_t size)
 {
     size_t used = 0;
-    for (uint32_t r = 0; r < t->nranks && used < size; r++) {
+    for (uint32_t r = 0; r < t->host.nranks && used < size; r++) {
         used += (size_t) snprintf(text + used, size - used, "%s%u", 0 == r ? "" : " ", link[r]);
     }
     return text;
@@ -195,7 +195,7 @@ static const char *describe_links(const coll_gpusym_team_t *t, const uint8_t *li
 static int find_lack(coll_gpusym_team_t *t)
 {
     int first = -1;
-    for (uint32_t r = 0; r < t->nranks; r++) {
+    for (uint32_t r = 0; r < t->host.nranks; r++) {
         if (LINK_NO_FD == t->host.link[r][r]) {
             t->host.link[r][r] = GPUSYM_LINK_SELF;
             first = first < 0 ? (int) r : first;
@@ -211,26 +211,26 @@ static void map_slots(coll_gpusym_team_t *t, const gpu_address_t *all)
     const uint64_t start = gpusym_now_ns();
     bool lack = false;
     find_links(t, all, t->boot.my_link);
-    COLL_GPUSYM_VERBOSE(5, "rank %u: links to the team's GPUs: %s (%.1f ms)", t->rank,
+    COLL_GPUSYM_VERBOSE(5, "rank %u: links to the team's GPUs: %s (%.1f ms)", coll_gpusym_team_rank(t),
                         describe_links(t, t->boot.my_link, text, sizeof text),
                         1e-6 * (double) (gpusym_now_ns() - start));
-    for (uint32_t r = 0; r < t->nranks; r++) {
+    for (uint32_t r = 0; r < t->host.nranks; r++) {
         void *base;
         if (!gpusym_slot_is(all[r].heap_size, (unsigned) t->host.slot_class, all[r].slots.off[t->host.slot_class])) {
-            COLL_GPUSYM_VERBOSE(1, "rank %u: rank %u offers no slot at %lu", t->rank, r,
+            COLL_GPUSYM_VERBOSE(1, "rank %u: rank %u offers no slot at %lu", coll_gpusym_team_rank(t), r,
                                 (unsigned long) all[r].slots.off[t->host.slot_class]);
             t->boot.my_link[r] = GPUSYM_LINK_NONE;
         } else if (GPUSYM_SUCCESS == gpusym_heap_peer(gpusym_heap(), &all[r].heap, &base)) {
             t->host.work.peer[r] = (char *) base + all[r].slots.off[t->host.slot_class];
         } else {
-            COLL_GPUSYM_VERBOSE(1, "rank %u cannot map the memory of rank %u: %s", t->rank, r,
+            COLL_GPUSYM_VERBOSE(1, "rank %u cannot map the memory of rank %u: %s", coll_gpusym_team_rank(t), r,
                                 gpusym_current.dev->error());
             t->boot.my_link[r] = GPUSYM_LINK_NONE;
             lack = lack || gpusym_fd_lack();
         }
     }
     if (lack) {
-        t->boot.my_link[t->rank] = LINK_NO_FD;
+        t->boot.my_link[t->host.rank] = LINK_NO_FD;
     }
 }
 
@@ -239,7 +239,7 @@ static void agree_links(coll_gpusym_team_t *t)
 {
     uint8_t link[GPUSYM_TEAM_MAX * GPUSYM_TEAM_MAX] = {0}; /* [n][n] */
     uint32_t order[GPUSYM_PATHS_MAX * GPUSYM_TEAM_MAX];
-    const uint32_t n = t->nranks;
+    const uint32_t n = t->host.nranks;
 
     t->host.ll128 = true;
     for (uint32_t a = 0; a < n; a++) {
@@ -248,7 +248,7 @@ static void agree_links(coll_gpusym_team_t *t)
             t->host.link[a][b] = t->host.link[b][a] = link[a * n + b] = link[b * n + a] = class;
             t->host.ll128 = t->host.ll128 && (GPUSYM_LINK_NONE == class || class > GPUSYM_LINK_NVLINK);
         }
-        if (GPUSYM_LINK_NONE == t->host.link[t->rank][a]) {
+        if (GPUSYM_LINK_NONE == t->host.link[t->host.rank][a]) {
             t->host.work.peer[a] = NULL; /* perhaps it could not map ours */
         }
     }
@@ -264,12 +264,12 @@ static int join_gpus(coll_gpusym_team_t *t, const gpu_address_t *all)
 {
     char detail[64] = "";
     int reason = judge_gpus(t, all, detail, sizeof detail);
-    const bool offered = all[t->rank].reason < 0;
+    const bool offered = all[t->host.rank].reason < 0;
 
     if (reason < 0 && !take_slot(t, all, agree_slot_class(t, all))) {
         reason = COLL_GPUSYM_R_NO_MEMORY;
     } else if (reason >= 0 && offered) {
-        gpusym_heap_slot_settle(gpusym_heap(), &all[t->rank].slots, -1);
+        gpusym_heap_slot_settle(gpusym_heap(), &all[t->host.rank].slots, -1);
     }
     if (reason >= 0) {
         coll_gpusym_team_settle(t, reason, detail);
@@ -295,8 +295,8 @@ static int start_gpus(coll_gpusym_team_t *t, const gpusym_mem_t *where)
 /* Multicast: with more than two ranks, where all may and can, and all slots have one offset in their heaps. */
 static bool wants_multicast(const coll_gpusym_team_t *t, const gpu_address_t *all)
 {
-    bool wanted = t->nranks > 2 && t->host.all_reach;
-    for (uint32_t r = 0; r < t->nranks; r++) {
+    bool wanted = t->host.nranks > 2 && t->host.all_reach;
+    for (uint32_t r = 0; r < t->host.nranks; r++) {
         wanted =
             wanted && all[r].multicast && all[r].slots.off[t->host.slot_class] == all[0].slots.off[t->host.slot_class];
     }
@@ -323,9 +323,9 @@ static int link_gpus(coll_gpusym_team_t *t)
                             gpusym_comm_label(t->fallback->comm, name, sizeof name), t->host.nrings);
     }
     COLL_GPUSYM_VERBOSE(5, "%s: rank %u on GPU %s: slot of %lu bytes, up to %u blocks, first epoch %u, %u rings",
-                        gpusym_comm_label(t->fallback->comm, name, sizeof name), t->rank, t->host.gpu_text,
-                        (unsigned long) t->host.slot_size, t->host.max_blocks, coll_gpusym_team_next_epoch(t) - 1,
-                        t->host.nrings);
+                        gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t),
+                        t->host.gpu_text, (unsigned long) t->host.slot_size, t->host.max_blocks,
+                        coll_gpusym_team_next_epoch(t) - 1, t->host.nrings);
     if (!wants_multicast(t, t->boot.all)) {
         return COLL_GPUSYM_STEP_DONE;
     }
@@ -334,10 +334,10 @@ static int link_gpus(coll_gpusym_team_t *t)
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
     mine = t->boot.mine;
-    if (0 == t->rank) {
+    if (0 == t->host.rank) {
         mine->made =
             GPUSYM_SUCCESS == gpusym_multicast_create(gpusym_current.dev, gpusym_params.multicast, t->host.gpu,
-                                                      t->nranks, t->host.slot_size, &t->host.mc, &mine->handle);
+                                                      t->host.nranks, t->host.slot_size, &t->host.mc, &mine->handle);
     }
     return MPI_SUCCESS == coll_gpusym_exchange_start(t, t->boot.mine, t->boot.all, sizeof(mc_address_t))
                ? COLL_GPUSYM_STEP_MC
@@ -349,9 +349,9 @@ static int join_mc(coll_gpusym_team_t *t, const mc_address_t *all)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     bool bound = 0 != all[0].made &&
-                 (0 == t->rank || GPUSYM_SUCCESS == dev->mc_import(t->host.gpu, &all[0].handle, &t->host.mc));
-    bound = bound && GPUSYM_SUCCESS == dev->mc_bind(t->host.mc, t->rank, t->host.work.peer[t->rank], t->host.slot_size,
-                                                    &t->host.work.mc);
+                 (0 == t->host.rank || GPUSYM_SUCCESS == dev->mc_import(t->host.gpu, &all[0].handle, &t->host.mc));
+    bound = bound && GPUSYM_SUCCESS == dev->mc_bind(t->host.mc, t->host.rank, t->host.work.peer[t->host.rank],
+                                                    t->host.slot_size, &t->host.work.mc);
     return MPI_SUCCESS == coll_gpusym_vote_start(t, bound) ? COLL_GPUSYM_STEP_MC_VOTE : OMPI_ERROR;
 }
 
@@ -459,7 +459,8 @@ int coll_gpusym_team_epochs(coll_gpusym_team_t *t, uint64_t epochs, uint32_t *fi
     if (epoch + epochs > GPUSYM_EPOCH_MAX) {
         /* Old flags would pass for new ones: clear the slots while no rank writes to them. */
         const int arrived = t->fallback->saved.barrier(t->fallback->comm, t->fallback->saved.barrier_module);
-        const int cleared = gpusym_current.dev->mem_zero(t->host.gpu, t->host.work.peer[t->rank], t->host.slot_size);
+        const int cleared =
+            gpusym_current.dev->mem_zero(t->host.gpu, t->host.work.peer[t->host.rank], t->host.slot_size);
         const int left = t->fallback->saved.barrier(
             t->fallback->comm, t->fallback->saved.barrier_module); /* whatever failed: the others are in it */
         if (MPI_SUCCESS != arrived || GPUSYM_SUCCESS != cleared || MPI_SUCCESS != left) {

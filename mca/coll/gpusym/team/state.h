@@ -32,12 +32,14 @@ typedef struct {
     int step;
     struct ompi_request_t *exchange;  /* an allgather of the fallback in flight; NULL: none */
     void *mine, *all;                 /* its buffers; owned */
-    uint8_t my_vote, *votes;          /* [nranks]; owned */
+    uint8_t my_vote, *votes;          /* [ranks of the communicator]; owned */
     uint8_t my_link[GPUSYM_TEAM_MAX]; /* classes of this rank's links; see coll_gpusym_host_team_t.link */
 } coll_gpusym_bootstrap_t;
 
-/* The ranks of one host: their roll-call, and what their kernels use. */
+/* The ranks of one host: their roll-call, and what their kernels use. Ranks in here count within the host. */
 typedef struct {
+    uint32_t nranks, rank;
+
     /* From the bootstrap. */
     gpusym_rollcall_t rc;       /* valid while the team's reason < 0 or became so after the second step */
     coll_gpusym_peer_t **peers; /* [nranks] the ranks' processes; the array is owned */
@@ -74,7 +76,6 @@ typedef struct {
 /* A communicator's team. */
 typedef struct coll_gpusym_team {
     coll_gpusym_fallback_t *fallback; /* not owned: the communicator, and its messages */
-    uint32_t nranks, rank;
     int reason;  /* enum coll_gpusym_reason for which every call is staged, agreed by all ranks; -1: none */
     bool none;   /* no rank has a device: every call is forwarded, once those in flight are over */
     bool broken; /* a call failed: flags and epochs differ between ranks, and every further call is refused */
@@ -82,6 +83,16 @@ typedef struct coll_gpusym_team {
     coll_gpusym_host_team_t host;
     coll_gpusym_bootstrap_t boot;
 } coll_gpusym_team_t;
+
+/* Size and rank of the communicator: for its messages, and in messages to the user. */
+static inline uint32_t coll_gpusym_team_size(const coll_gpusym_team_t *t)
+{
+    return (uint32_t) ompi_comm_size(t->fallback->comm);
+}
+static inline uint32_t coll_gpusym_team_rank(const coll_gpusym_team_t *t)
+{
+    return (uint32_t) ompi_comm_rank(t->fallback->comm);
+}
 
 /* The first epoch that no call has used yet. */
 static inline uint32_t coll_gpusym_team_next_epoch(const coll_gpusym_team_t *t)

@@ -51,11 +51,11 @@ static void describe_process(coll_gpusym_team_t *t, const char *label, address_t
 /* Calls take turns where a process may be in several at once. False if there is no memory. */
 static bool prepare_tokens(coll_gpusym_team_t *t, const address_t *all)
 {
-    uint32_t *order = calloc(t->nranks, sizeof *order);
+    uint32_t *order = calloc(t->host.nranks, sizeof *order);
     if (NULL == order) {
         return false;
     }
-    for (uint32_t r = 0; r < t->nranks; r++) {
+    for (uint32_t r = 0; r < t->host.nranks; r++) {
         t->host.threads = t->host.threads || all[r].threads;
     }
     gpusym_tokens_init(&t->host.rc, order, all[0].line_off);
@@ -65,14 +65,14 @@ static bool prepare_tokens(coll_gpusym_team_t *t, const address_t *all)
 /* Maps every peer's line. 0, or errno of one that cannot be. */
 static int map_lines(coll_gpusym_team_t *t, const address_t *all)
 {
-    t->host.rc.rank = t->rank;
-    t->host.rc.line = calloc(t->nranks, sizeof *t->host.rc.line);
-    t->host.rc.peer = calloc(t->nranks, sizeof *t->host.rc.peer);
-    t->host.rc.generation = calloc(t->nranks, sizeof *t->host.rc.generation);
+    t->host.rc.rank = t->host.rank;
+    t->host.rc.line = calloc(t->host.nranks, sizeof *t->host.rc.line);
+    t->host.rc.peer = calloc(t->host.nranks, sizeof *t->host.rc.peer);
+    t->host.rc.generation = calloc(t->host.nranks, sizeof *t->host.rc.generation);
     if (NULL == t->host.rc.line || NULL == t->host.rc.peer || NULL == t->host.rc.generation) {
         return ENOMEM;
     }
-    for (uint32_t r = 0; r < t->nranks; r++) {
+    for (uint32_t r = 0; r < t->host.nranks; r++) {
         errno = 0;
         if (GPUSYM_SUCCESS != gpusym_pages_peer(&all[r].pages, &t->host.rc.peer[r])) {
             return 0 != errno ? errno : ENOMEM;
@@ -83,7 +83,7 @@ static int map_lines(coll_gpusym_team_t *t, const address_t *all)
         }
         t->host.rc.generation[r] = gpusym_line_generation(t->host.rc.line[r]); /* it waits for our vote */
     }
-    t->host.rc.nranks = t->nranks; /* last: while we wait, the lines of that many ranks are polled */
+    t->host.rc.nranks = t->host.nranks; /* last: while we wait, the lines of that many ranks are polled */
     return prepare_tokens(t, all) ? 0 : ENOMEM;
 }
 
@@ -97,13 +97,14 @@ static int failed_to_open(uint32_t r, int error, char *detail, size_t size)
 /* What the addresses alone forbid, the same on every rank; -1: nothing. */
 static int judge_addresses(const coll_gpusym_team_t *t, const address_t *all, char *detail, size_t size)
 {
+    const uint32_t n = coll_gpusym_team_size(t);
     detail[0] = '\0';
-    for (uint32_t r = 0; r < t->nranks; r++) {
+    for (uint32_t r = 0; r < n; r++) {
         if (!all[r].has_line) {
             return failed_to_open(r, all[r].error, detail, size);
         }
     }
-    for (uint32_t r = 0; r < t->nranks; r++) {
+    for (uint32_t r = 0; r < n; r++) {
         if (!all[r].has_device) {
             snprintf(detail, size, "rank %u", r);
             return COLL_GPUSYM_R_NO_DEVICE;
@@ -114,7 +115,8 @@ static int judge_addresses(const coll_gpusym_team_t *t, const address_t *all, ch
 
 static bool has_any_device(const coll_gpusym_team_t *t, const address_t *all)
 {
-    for (uint32_t r = 0; r < t->nranks; r++) {
+    const uint32_t n = coll_gpusym_team_size(t);
+    for (uint32_t r = 0; r < n; r++) {
         if (all[r].has_device) {
             return true;
         }
@@ -172,13 +174,13 @@ int coll_gpusym_team_create(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team
         return rv;
     }
     t->fallback = f;
-    t->nranks = (uint32_t) ompi_comm_size(f->comm);
-    t->rank = (uint32_t) ompi_comm_rank(f->comm);
+    t->host.nranks = coll_gpusym_team_size(t); /* all ranks of a team are on one host */
+    t->host.rank = coll_gpusym_team_rank(t);
     t->reason = -1;
     t->host.mem_gpu = -1;
     t->host.key = comm_key(f->comm, gpusym_comm_label(f->comm, label, sizeof label));
-    t->boot.votes = calloc(t->nranks, 1);
-    t->host.peers = calloc(t->nranks, sizeof *t->host.peers);
+    t->boot.votes = calloc(coll_gpusym_team_size(t), 1);
+    t->host.peers = calloc(t->host.nranks, sizeof *t->host.peers);
     if (NULL != t->boot.votes && NULL != t->host.peers) {
         rv = coll_gpusym_peers_find(f->comm, t->host.peers, reason);
     }
@@ -194,8 +196,8 @@ int coll_gpusym_team_create(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team
 
 int coll_gpusym_team_dead(const coll_gpusym_team_t *t)
 {
-    for (uint32_t r = 0; r < t->nranks; r++) {
-        if (r != t->rank && !coll_gpusym_peer_lives(t->host.peers[r])) {
+    for (uint32_t r = 0; r < t->host.nranks; r++) {
+        if (r != t->host.rank && !coll_gpusym_peer_lives(t->host.peers[r])) {
             return (int) r;
         }
     }
@@ -265,7 +267,7 @@ int coll_gpusym_team_bootstrap(coll_gpusym_team_t *t)
         coll_gpusym_team_step(t, next);
     }
     coll_gpusym_exchange_free(t);
-    coll_gpusym_peers_forget(t->host.peers, t->nranks); /* the roll-call watches by descriptors of its own */
+    coll_gpusym_peers_forget(t->host.peers, t->host.nranks); /* the roll-call watches by descriptors of its own */
     t->open = !t->none;
     return 1;
 }
