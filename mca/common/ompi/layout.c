@@ -1,0 +1,411 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Layouts: see layout.h.
+ */
+#include "mca/common/ompi/layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "mca/common/gpusym/exec/lane.h"
+#include "mca/common/gpusym/memory/pinned.h"
+#include "mca/common/ompi/ompi_compat.h"
+#include "mca/common/ompi/pieces.h"
+
+/* Bytes of pinned memory through which packed data go to or from ordinary host memory. */
+#define STAGE_MAX ((size_t) 4 << 20)
+/* Bytes of elements, gaps included, that are packed on the host at a time. */
+#define SPAN_MAX ((size_t) 32 << 20)
+/* Bytes that come to the host, over PCIe, in the time that it takes to queue one copy: 2.5 us at 13 GB/s. */
+#define BYTES_PER_COPY ((size_t) 32 << 10)
+/* Copies below which the host does not pack: waiting for the GPU twice takes as long. */
+#define COPIES_MIN 16
+
+/* ---- what a datatype is ---- */
+
+typedef struct {
+    gpusym_piece_t piece;
+    unsigned pieces;
+} first_t;
+
+static int keep_first(void *arg, const gpusym_piece_t *piece)
+{
+    first_t *f = arg;
+    f->piece = *piece;
+    return ++f->pieces > 1;
+}
+
+static void set_rows(gpusym_layout_t *l, gpusym_layout_kind_t kind, size_t rows, size_t width, size_t pitch)
+{
+    l->kind = kind;
+    l->rows = rows;
+    l->width = width;
+    l->pitch = pitch;
+}
+
+/* Two elements tell what all are. */
+void gpusym_layout_find_gaps(gpusym_layout_t *l)
+{
+    const opal_datatype_t *d = &l->dtype->super;
+    const size_t some = l->count < 2 ? 1 : 2;
+    first_t first = {.pieces = 0};
+    ptrdiff_t hi;
+
+    gpusym_layout_range(l->count, l->dtype, &l->lo, &hi);
+    l->span = (size_t) (hi - l->lo);
+    const bool one = 0 == gpusym_pieces_visit(some, l->dtype, 0, some * d->size, false, keep_first, &first);
+    if (!one || 1 != first.pieces || 0 != first.piece.rows % (1 == first.piece.rows ? 1 : some)) {
+        set_rows(l, GPUSYM_LAYOUT_RUNS, 0, 0, 0);
+    } else if (1 == first.piece.rows) {
+        set_rows(l, GPUSYM_LAYOUT_RUN, 1, l->bytes, l->bytes);
+    } else {
+        set_rows(l, GPUSYM_LAYOUT_ROWS, first.piece.rows / some * l->count, first.piece.width, first.piece.pitch);
+    }
+}
+
+/* ---- runs ---- */
+
+typedef struct {
+    ptrdiff_t off;
+    size_t bytes; /* of a run that may still grow; 0: none */
+    ptrdiff_t at;
+    int (*run)(void *arg, ptrdiff_t off, size_t bytes);
+    void *arg;
+} runs_t;
+
+static int add_rows(void *arg, const gpusym_piece_t *p)
+{
+    runs_t *r = arg;
+    int rv = 0;
+    for (size_t row = 0; 0 == rv && row < p->rows; row++) {
+        const ptrdiff_t off = r->at + p->off + (ptrdiff_t) (row * p->pitch);
+        if (r->bytes > 0 && r->off + (ptrdiff_t) r->bytes == off) {
+            r->bytes += p->width;
+            continue;
+        }
+        if (r->bytes > 0) {
+            rv = r->run(r->arg, r->off, r->bytes);
+        }
+        r->off = off;
+        r->bytes = p->width;
+    }
+    return rv;
+}
+
+int gpusym_layout_runs(const gpusym_layout_t *l, ptrdiff_t at, int (*run)(void *arg, ptrdiff_t off, size_t bytes),
+                       void *arg)
+{
+    runs_t r = {.bytes = 0, .at = at, .run = run, .arg = arg};
+    if (0 == l->bytes) {
+        return 0;
+    }
+    if (GPUSYM_LAYOUT_RUN == l->kind) {
+        return run(arg, at + l->lo, l->bytes);
+    }
+    const int rv = gpusym_pieces_visit(l->count, l->dtype, 0, l->bytes, false, add_rows, &r);
+    return 0 == rv && r.bytes > 0 ? run(arg, r.off, r.bytes) : rv;
+}
+
+/* ---- host memory ---- */
+
+/* Packs a part of an element of a basic type: the convertor packs whole ones only. */
+static int gather_rest(opal_convertor_t *c, char *packed, size_t bytes)
+{
+    char whole[64]; /* more than any basic type has */
+    struct iovec v = {.iov_base = whole, .iov_len = sizeof whole};
+    uint32_t n = 1;
+    size_t done = sizeof whole;
+    if (bytes >= sizeof whole || opal_convertor_pack(c, &v, &n, &done) < 0 || done < bytes) {
+        return GPUSYM_ERR;
+    }
+    memcpy(packed, whole, bytes);
+    return GPUSYM_SUCCESS;
+}
+
+int gpusym_layout_gather(const gpusym_layout_t *l, const void *buf, void *packed, size_t bytes)
+{
+    opal_convertor_t c;
+    size_t at = 0, done = 1;
+    int rv = GPUSYM_SUCCESS;
+
+    bytes = bytes < l->bytes ? bytes : l->bytes;
+    OBJ_CONSTRUCT(&c, opal_convertor_t);
+    if (OPAL_SUCCESS != opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &l->dtype->super, l->count,
+                                                                 buf, GPUSYM_CONVERTOR_HOST, &c)) {
+        rv = GPUSYM_ERR;
+    }
+    while (GPUSYM_SUCCESS == rv && at < bytes && done > 0) {
+        struct iovec v = {.iov_base = (char *) packed + at, .iov_len = bytes - at};
+        uint32_t n = 1;
+        done = bytes - at;
+        rv = opal_convertor_pack(&c, &v, &n, &done) < 0 ? GPUSYM_ERR : GPUSYM_SUCCESS;
+        at += GPUSYM_SUCCESS == rv ? done : 0;
+    }
+    if (GPUSYM_SUCCESS == rv && at < bytes) {
+        rv = gather_rest(&c, (char *) packed + at, bytes - at);
+    }
+    OBJ_DESTRUCT(&c);
+    return rv;
+}
+
+int gpusym_layout_scatter(const gpusym_layout_t *l, void *buf, const void *packed, size_t bytes)
+{
+    opal_convertor_t c;
+    size_t at = 0, done = 1;
+    int rv = GPUSYM_SUCCESS;
+
+    bytes = bytes < l->bytes ? bytes : l->bytes;
+    OBJ_CONSTRUCT(&c, opal_convertor_t);
+    if (OPAL_SUCCESS != opal_convertor_copy_and_prepare_for_recv(ompi_mpi_local_convertor, &l->dtype->super, l->count,
+                                                                 buf, GPUSYM_CONVERTOR_HOST, &c)) {
+        rv = GPUSYM_ERR;
+    }
+    while (GPUSYM_SUCCESS == rv && at < bytes) {
+        struct iovec v = {.iov_base = (char *) (uintptr_t) packed + at, .iov_len = bytes - at};
+        uint32_t n = 1;
+        done = bytes - at;
+        rv = opal_convertor_unpack(&c, &v, &n, &done) < 0 || 0 == done ? GPUSYM_ERR : GPUSYM_SUCCESS;
+        at += done;
+    }
+    OBJ_DESTRUCT(&c);
+    return rv;
+}
+
+/* ---- copies ---- */
+
+/* Copies pieces between elements and packed memory. */
+typedef struct {
+    const gpusym_device_t *dev;
+    gpusym_gpu_t *gpu;
+    gpusym_stream_t *stream; /* NULL: there is none; each row is waited for */
+    uintptr_t buf, packed;   /* packed: the address of packed byte 0 */
+    bool pack;
+} copier_t;
+
+static int copy_rows(const copier_t *c, void *dst, size_t dpitch, const void *src, size_t spitch,
+                     const gpusym_piece_t *p)
+{
+    int rv = GPUSYM_SUCCESS;
+    if (NULL == c->stream) {
+        for (size_t row = 0; GPUSYM_SUCCESS == rv && row < p->rows; row++) {
+            rv = c->dev->copy(c->gpu, (char *) dst + row * dpitch, (const char *) src + row * spitch, p->width);
+        }
+        return rv;
+    }
+    return 1 == p->rows ? c->dev->copy_async(c->stream, dst, src, p->width)
+                        : c->dev->copy2d_async(c->stream, dst, dpitch, src, spitch, p->width, p->rows);
+}
+
+static int copy_piece(void *arg, const gpusym_piece_t *p)
+{
+    const copier_t *c = arg;
+    void *at = (void *) (c->buf + (uintptr_t) p->off), *packed = (void *) (c->packed + p->at);
+    return c->pack ? copy_rows(c, packed, p->step, at, p->pitch, p) : copy_rows(c, at, p->pitch, packed, p->step, p);
+}
+
+/* Copies the packed bytes [from, to), or queues that. */
+static int copy_part(copier_t *c, const gpusym_layout_t *l, size_t from, size_t to)
+{
+    return gpusym_pieces_visit(l->count, l->dtype, from, to, GPUSYM_LAYOUT_RUNS == l->kind, copy_piece, c);
+}
+
+/* The same, complete on return. */
+static int copy_part_now(copier_t *c, const gpusym_layout_t *l, size_t from, size_t to)
+{
+    const int rv = copy_part(c, l, from, to);
+    int idle = 1;
+    if (NULL != c->stream) {
+        do { /* the copy engine ends what is queued, after an error too */
+            idle = c->dev->stream_poll(c->stream);
+        } while (0 == idle);
+    }
+    return GPUSYM_SUCCESS == rv && idle < 0 ? idle : rv;
+}
+
+/* Copies through pinned memory: copy engines reach no ordinary memory row by row. */
+static int copy_staged(copier_t *c, const gpusym_layout_t *l, size_t bytes, char *stage, size_t room)
+{
+    char *packed = (char *) c->packed;
+    int rv = GPUSYM_SUCCESS;
+    for (size_t at = 0; GPUSYM_SUCCESS == rv && at < bytes; at += room) {
+        const size_t n = room < bytes - at ? room : bytes - at;
+        c->packed = (uintptr_t) stage - at;
+        if (!c->pack) {
+            memcpy(stage, packed + at, n);
+        }
+        rv = copy_part_now(c, l, at, at + n);
+        if (c->pack && GPUSYM_SUCCESS == rv) {
+            memcpy(packed + at, stage, n);
+        }
+    }
+    return rv;
+}
+
+/* Copies the first `bytes` packed bytes of what is not one run. */
+static int copy_all(copier_t *c, const gpusym_layout_t *l, size_t bytes)
+{
+    gpusym_lane_t *lane = NULL;
+    gpusym_mem_t mem;
+    char *stage = NULL;
+    int rv;
+
+    const size_t room = bytes < STAGE_MAX ? bytes : STAGE_MAX;
+    c->dev->query((const void *) c->packed, &mem);
+    if (GPUSYM_MEM_HOST == mem.kind) {
+        stage = gpusym_pinned_get(c->dev, c->gpu, room);
+    }
+    if ((GPUSYM_MEM_HOST != mem.kind || NULL != stage) && GPUSYM_SUCCESS == gpusym_lane_get(c->dev, c->gpu, &lane)) {
+        c->stream = lane->stream;
+    }
+    if (NULL != c->stream && NULL != stage) {
+        rv = copy_staged(c, l, bytes, stage, room);
+    } else {
+        rv = copy_part_now(c, l, 0, bytes);
+    }
+    if (NULL != lane) {
+        gpusym_lane_put(lane);
+    }
+    if (NULL != stage) {
+        gpusym_pinned_put(stage);
+    }
+    return rv;
+}
+
+/* ---- packing on the host ---- */
+
+typedef struct {
+    size_t pieces, most;
+} count_t;
+
+static int count_piece(void *arg, const gpusym_piece_t *piece)
+{
+    count_t *n = arg;
+    (void) piece;
+    return ++n->pieces > n->most;
+}
+
+/* Whether so many pieces are to be copied that it is faster to copy all that lies between them too. Such memory must be
+ * of one allocation: what is not the program's may not be read. */
+static bool is_scattered(const gpusym_device_t *dev, const gpusym_layout_t *l, const void *buf, size_t bytes)
+{
+    count_t n = {.pieces = 0, .most = COPIES_MIN + l->span / BYTES_PER_COPY};
+    gpusym_range_t range;
+    const uintptr_t lo = (uintptr_t) buf + (uintptr_t) l->lo;
+    if (GPUSYM_LAYOUT_RUNS != l->kind || bytes / n.most < 1 ||
+        0 == gpusym_pieces_visit(l->count, l->dtype, 0, bytes, true, count_piece, &n)) {
+        return false;
+    }
+    return GPUSYM_SUCCESS == dev->mem_range((const void *) lo, &range) && (uintptr_t) range.base <= lo &&
+           l->span <= range.size - (lo - (uintptr_t) range.base);
+}
+
+/* Elements whose bytes, gaps included, are SPAN_MAX at most; at least one. */
+static size_t count_batch(const gpusym_layout_t *l)
+{
+    const opal_datatype_t *d = &l->dtype->super;
+    const size_t one = (size_t) (d->true_ub - d->true_lb);
+    const size_t extent = (size_t) (d->ub < d->lb ? d->lb - d->ub : d->ub - d->lb);
+    const size_t step = extent > d->size ? extent : d->size; /* so that the packed ones are no more either */
+    const size_t n = one < SPAN_MAX ? 1 + (SPAN_MAX - one) / step : 1;
+    return n < l->count ? n : l->count;
+}
+
+/* Packs elements by way of `host`, memory for their bytes with gaps, and behind it for the packed ones. */
+static int pack_batch(const copier_t *c, const gpusym_layout_t *l, ptrdiff_t off, size_t at, size_t bytes, char *host)
+{
+    void *packed = (void *) (c->packed + at);
+    const void *from = (const void *) (c->buf + (uintptr_t) off + (uintptr_t) l->lo);
+    const void *elements = (const void *) ((uintptr_t) host - (uintptr_t) l->lo);
+    int rv = c->dev->copy(c->gpu, host, from, l->span);
+    if (GPUSYM_SUCCESS == rv) {
+        rv = gpusym_layout_gather(l, elements, host + l->span, bytes);
+    }
+    return GPUSYM_SUCCESS == rv ? c->dev->copy(c->gpu, packed, host + l->span, bytes) : rv;
+}
+
+/* Packs on the host. GPUSYM_ERR_NO_MEMORY: nothing has been done. */
+static int pack_on_host(const copier_t *c, const gpusym_layout_t *l, size_t bytes)
+{
+    const opal_datatype_t *d = &l->dtype->super;
+    const size_t batch = count_batch(l);
+    gpusym_layout_t part;
+    int rv = GPUSYM_SUCCESS;
+
+    gpusym_layout_find(batch, l->dtype, &part);
+    char *pinned = gpusym_pinned_get(c->dev, c->gpu, part.span + part.bytes);
+    char *host = NULL != pinned ? pinned : malloc(part.span + part.bytes);
+    if (NULL == host) {
+        return GPUSYM_ERR_NO_MEMORY;
+    }
+    for (size_t i = 0; GPUSYM_SUCCESS == rv && i < l->count && i * d->size < bytes; i += batch) {
+        const size_t left = bytes - i * d->size;
+        gpusym_layout_find(batch < l->count - i ? batch : l->count - i, l->dtype, &part);
+        rv = pack_batch(c, &part, (ptrdiff_t) i * (d->ub - d->lb), i * d->size, left < part.bytes ? left : part.bytes,
+                        host);
+    }
+    if (NULL != pinned) {
+        gpusym_pinned_put(pinned);
+    } else {
+        free(host);
+    }
+    return rv;
+}
+
+/* ---- packing and unpacking ---- */
+
+static size_t at_most(const gpusym_layout_t *l, size_t bytes)
+{
+    return bytes < l->bytes ? bytes : l->bytes;
+}
+
+int gpusym_layout_pack(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_layout_t *l, void *packed,
+                       const void *buf, size_t bytes)
+{
+    copier_t c = {.dev = dev, .gpu = gpu, .buf = (uintptr_t) buf, .packed = (uintptr_t) packed, .pack = true};
+    bytes = at_most(l, bytes);
+    if (GPUSYM_LAYOUT_RUN == l->kind) {
+        return dev->copy(gpu, packed, (const void *) (c.buf + (uintptr_t) l->lo), bytes);
+    }
+    if (is_scattered(dev, l, buf, bytes)) {
+        const int rv = pack_on_host(&c, l, bytes);
+        if (GPUSYM_ERR_NO_MEMORY != rv) {
+            return rv;
+        }
+    }
+    return copy_all(&c, l, bytes);
+}
+
+int gpusym_layout_unpack(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_layout_t *l, void *buf,
+                         const void *packed, size_t bytes)
+{
+    copier_t c = {.dev = dev, .gpu = gpu, .buf = (uintptr_t) buf, .packed = (uintptr_t) packed, .pack = false};
+    bytes = at_most(l, bytes);
+    if (GPUSYM_LAYOUT_RUN == l->kind) {
+        return dev->copy(gpu, (void *) (c.buf + (uintptr_t) l->lo), packed, bytes);
+    }
+    return copy_all(&c, l, bytes);
+}
+
+int gpusym_layout_pack_async(const gpusym_device_t *dev, gpusym_stream_t *stream, const gpusym_layout_t *l,
+                             void *packed, const void *buf, size_t bytes)
+{
+    copier_t c = {.dev = dev, .stream = stream, .buf = (uintptr_t) buf, .packed = (uintptr_t) packed, .pack = true};
+    bytes = at_most(l, bytes);
+    if (GPUSYM_LAYOUT_RUN == l->kind) {
+        return dev->copy_async(stream, packed, (const void *) (c.buf + (uintptr_t) l->lo), bytes);
+    }
+    return copy_part(&c, l, 0, bytes);
+}
+
+int gpusym_layout_unpack_async(const gpusym_device_t *dev, gpusym_stream_t *stream, const gpusym_layout_t *l, void *buf,
+                               const void *packed, size_t bytes)
+{
+    copier_t c = {.dev = dev, .stream = stream, .buf = (uintptr_t) buf, .packed = (uintptr_t) packed, .pack = false};
+    bytes = at_most(l, bytes);
+    if (GPUSYM_LAYOUT_RUN == l->kind) {
+        return dev->copy_async(stream, (void *) (c.buf + (uintptr_t) l->lo), packed, bytes);
+    }
+    return copy_part(&c, l, 0, bytes);
+}

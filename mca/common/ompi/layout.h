@@ -1,0 +1,100 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The bytes of a buffer that MPI describes by a count and a datatype, and their way to and from packed memory.
+ *
+ * Packed memory has the bytes in the order of the typemap, without gaps: the form of MPI_Pack, and of a message. The
+ * order of the typemap may differ from that of addresses.
+ */
+#ifndef GPUSYM_OMPI_LAYOUT_H
+#define GPUSYM_OMPI_LAYOUT_H
+
+#include "ompi_config.h" /* always first */
+
+#include <stddef.h>
+
+#include "mca/common/gpusym/device/device.h"
+#include "ompi/datatype/ompi_datatype.h"
+
+typedef enum {
+    GPUSYM_LAYOUT_RUN,  /* all bytes lie in one piece, in packed order */
+    GPUSYM_LAYOUT_ROWS, /* rows of one width at one distance: vectors, 2-D subarrays, elements with gaps around them */
+    GPUSYM_LAYOUT_RUNS, /* anything else */
+} gpusym_layout_kind_t;
+
+/* Plain data. Valid as long as the datatype. Offsets and sizes are in bytes. */
+typedef struct {
+    gpusym_layout_kind_t kind;
+    size_t bytes;              /* packed; 0: there is nothing */
+    ptrdiff_t lo;              /* first byte in memory, from the buffer's address */
+    size_t span;               /* from there to the last byte, gaps included */
+    size_t rows, width, pitch; /* ROWS: from lo on, in packed order; pitch > width. RUN: 1, bytes, bytes. RUNS: 0 */
+    size_t count;              /* elements */
+    struct ompi_datatype_t *dtype;
+} gpusym_layout_t;
+
+/* Finds what lies from a buffer's first byte to its last: lo and hi, the byte behind it, from the buffer's address. The
+ * count and the size of the datatype are not 0. */
+static inline void gpusym_layout_range(size_t count, const struct ompi_datatype_t *dtype, ptrdiff_t *lo, ptrdiff_t *hi)
+{
+    const opal_datatype_t *d = &dtype->super;
+    const ptrdiff_t last = (ptrdiff_t) (count - 1) * (d->ub - d->lb); /* element; an extent may be negative */
+    *lo = d->true_lb + (last < 0 ? last : 0);
+    *hi = d->true_ub + (last > 0 ? last : 0);
+}
+
+/* Finds the rest of a layout of which bytes, count and dtype are set; for gpusym_layout_find. */
+void gpusym_layout_find_gaps(gpusym_layout_t *l);
+
+/* Finds the layout of count elements of a committed datatype. Allocates nothing; takes a few ns for a datatype without
+ * gaps, the length of the datatype's description for others (an indexed type of n blocks: at most about n ns). */
+static inline void gpusym_layout_find(size_t count, struct ompi_datatype_t *dtype, gpusym_layout_t *l)
+{
+    l->count = count;
+    l->dtype = dtype;
+    l->bytes = count * dtype->super.size;
+    if ((dtype->super.flags & OPAL_DATATYPE_FLAG_NO_GAPS) || 0 == l->bytes) {
+        l->kind = GPUSYM_LAYOUT_RUN;
+        l->lo = 0 == l->bytes ? 0 : dtype->super.true_lb;
+        l->rows = 1;
+        l->span = l->width = l->pitch = l->bytes;
+    } else {
+        gpusym_layout_find_gaps(l);
+    }
+}
+
+/* Calls run(arg, off, bytes) for each contiguous run of the elements, in packed order, off from the buffer's address
+ * plus `at`; successive runs that touch are one. Returns 0, or the first other value of run(), which ends the calls. */
+int gpusym_layout_runs(const gpusym_layout_t *l, ptrdiff_t at, int (*run)(void *arg, ptrdiff_t off, size_t bytes),
+                       void *arg);
+
+/*
+ * Copy the first `bytes` packed bytes (at most l->bytes count) of the elements at buf, memory of gpu's process that the
+ * GPU reaches, to packed memory of any kind; and back. Complete on return. Unpack writes no byte of a gap, nor one that
+ * is packed beyond the first `bytes`; the elements must not overlap, as MPI demands. buf is NULL for MPI_BOTTOM.
+ *
+ * One copy for RUN and ROWS. RUNS: one for each group of rows that follow each other with one width at one distance
+ * (a 3-D subarray: for each plane), or for each run of an element, whatever the count: the fewer. About 2.5 us each on
+ * a GPU. To pack very many, the bytes from first to last are copied to the host, if they lie in one allocation, and
+ * packed there; to unpack there is no such way, since it would write the gaps.
+ *
+ * GPUSYM_SUCCESS, or an error of the device; packed memory (or the elements) is then undefined.
+ */
+int gpusym_layout_pack(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_layout_t *l, void *packed,
+                       const void *buf, size_t bytes);
+int gpusym_layout_unpack(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_layout_t *l, void *buf,
+                         const void *packed, size_t bytes);
+
+/* The same, queued on a stream. Packed memory must be such that the GPU reaches, unless the layout is RUN. After an
+ * error some of the copies may be queued. */
+int gpusym_layout_pack_async(const gpusym_device_t *dev, gpusym_stream_t *stream, const gpusym_layout_t *l,
+                             void *packed, const void *buf, size_t bytes);
+int gpusym_layout_unpack_async(const gpusym_device_t *dev, gpusym_stream_t *stream, const gpusym_layout_t *l, void *buf,
+                               const void *packed, size_t bytes);
+
+/* The same where both are host memory, by Open MPI's convertor: gather packs, scatter unpacks. GPUSYM_ERR: the
+ * convertor refuses the datatype. */
+int gpusym_layout_gather(const gpusym_layout_t *l, const void *buf, void *packed, size_t bytes);
+int gpusym_layout_scatter(const gpusym_layout_t *l, void *buf, const void *packed, size_t bytes);
+
+#endif
