@@ -3,6 +3,9 @@
  *
  * Unit tests of mca/common/gpusym/shm/process.c: processes forked from this one, and ids that no process has any more.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sbrk */
+#endif
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,6 +29,17 @@ static void self_is_alive_and_has_a_start(void **state)
     assert_true(gpusym_process_alive(&p));
     assert_true(gpusym_process_alive(&p));
     gpusym_process_forget(&p);
+}
+
+static void memory_lies_around_what_is_in_use(void **state)
+{
+    uintptr_t stack, heap;
+    int local = 0;
+
+    (void) state;
+    gpusym_process_memory(&stack, &heap);
+    assert_true((uintptr_t) &local < stack && stack - (uintptr_t) &local < 1 << 20);
+    assert_true(0 != heap && heap <= (uintptr_t) sbrk(0));
 }
 
 /* A child that waits to be killed; its id, by itself. */
@@ -98,6 +112,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(self_is_alive_and_has_a_start),
+        cmocka_unit_test(memory_lies_around_what_is_in_use),
         cmocka_unit_test(a_death_is_seen_before_the_parent_reaps),
         cmocka_unit_test(another_process_of_the_same_id_is_not_it),
     };

@@ -77,6 +77,10 @@ int gpusym_open(const gpusym_config_t *config)
         }
     } else {
         gpusym_log_raise(config->verbose);
+        if (process.config.local_rank < 0) {
+            process.config.local_rank = config->local_rank;
+            process.config.world_rank = config->world_rank;
+        }
     }
     process.opens += GPUSYM_SUCCESS == rc ? 1 : 0;
     pthread_mutex_unlock(&process.lock);
@@ -96,9 +100,7 @@ static void free_device(void)
     }
     gpusym_topo_close();
     gpusym_pages_close();
-    if (gpusym_current.tried) {
-        gpusym_device_close();
-    }
+    gpusym_device_close();
     __atomic_store_n(&process.heap, NULL, __ATOMIC_RELEASE);
     process.heap_tried = false;
     process.heap_lack = GPUSYM_LACK_NOTHING;
@@ -165,12 +167,27 @@ const gpusym_device_t *gpusym_device_need(void)
         return gpusym_current.dev;
     }
     pthread_mutex_lock(&process.lock);
-    if (!gpusym_current.tried && 0 != process.opens) {
+    if (!gpusym_current.tried && 0 != process.opens && process.config.local_rank >= 0) {
         select_device(&process.config);
     }
     const gpusym_device_t *dev = gpusym_current.tried ? gpusym_current.dev : gpusym_device();
     pthread_mutex_unlock(&process.lock);
     return dev;
+}
+
+bool gpusym_device_there(const char **why)
+{
+    bool there = false;
+
+    pthread_mutex_lock(&process.lock);
+    if (0 == process.opens) {
+        *why = "the library is not open";
+    } else { /* the simulator depends on the ranks, so that it is selected later */
+        there = GPUSYM_DEVICE_SIM == process.config.device ||
+                NULL != gpusym_device_select((gpusym_device_choice_t) process.config.device, why);
+    }
+    pthread_mutex_unlock(&process.lock);
+    return there;
 }
 
 void gpusym_collectives_serve(bool serve)

@@ -22,7 +22,7 @@ typedef struct {
     int sim_gpus;              /* simulator: GPUs of a host; 0: one per process */
     const char *sim_fail;      /* simulator: faults to inject; NULL: none */
     const char *sim_links;     /* simulator: link classes of pairs of GPUs; NULL: one NVLink each */
-    int local_rank;            /* of this process on its host */
+    int local_rank;            /* of this process on its host; -1: neither rank is known yet */
     int world_rank;            /* of this process in its MPI_COMM_WORLD */
     gpusym_log_print_t *print; /* prints log lines; NULL: none are printed */
     int stream;                /* its first argument */
@@ -34,8 +34,8 @@ extern gpusym_config_t gpusym_params;
 
 /*
  * Opens the library for a face; each open needs a close. The first open's configuration holds until the last close; it
- * is copied, strings too. A later open may only raise the verbosity. Touches no device: gpusym_device_need does.
- * GPUSYM_ERR_NO_MEMORY: it is not open. Any thread.
+ * is copied, strings too. A later open may only raise the verbosity, and tell the ranks if they were not known. Touches
+ * no device: gpusym_device_need does. GPUSYM_ERR_NO_MEMORY: it is not open. Any thread.
  */
 int gpusym_open(const gpusym_config_t *config);
 /* Closes the library for a face. The last close frees everything; nothing may be in flight then. */
@@ -50,9 +50,13 @@ typedef struct {
 extern gpusym_current_t gpusym_current;
 
 /* Returns the device. The first call selects it, by the configuration, and reports a missing device that the
- * configuration names to the user. NULL: there is none, or the library is not open and none has been selected. Any
- * thread. */
+ * configuration names to the user. NULL: there is none, or the library is not open or does not know the ranks, and none
+ * has been selected. Any thread. */
 const gpusym_device_t *gpusym_device_need(void);
+/* Returns whether the configuration's device is there, as far as can be told before the ranks are known: a driver, or
+ * the simulator. Does not start the driver, and reports nothing to the user. False: *why is a static text. Any thread.
+ */
+bool gpusym_device_there(const char **why);
 
 /* Set and return whether a face serves MPI's collectives. Only then may MPI hand out GPU memory, since no other part of
  * MPI could use it. Set it while there is one thread. */

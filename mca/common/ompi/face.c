@@ -105,7 +105,7 @@ int gpusym_face_open(int framework)
     gpusym_log_name((unsigned long) OPAL_PROC_MY_NAME.vpid, opal_process_info.nodename);
     config.verbose = framework > config.verbose ? framework : config.verbose;
     config.world_rank = (int) OPAL_PROC_MY_NAME.vpid;
-    config.local_rank = (int) opal_process_info.my_local_rank;
+    config.local_rank = OPAL_VPID_INVALID != OPAL_PROC_MY_NAME.vpid ? (int) opal_process_info.my_local_rank : -1;
     config.print = opal_output;
     config.stream = 0;
     return GPUSYM_SUCCESS == gpusym_open(&config) ? OPAL_SUCCESS : OPAL_ERR_OUT_OF_RESOURCE;

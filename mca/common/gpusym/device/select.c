@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #include "mca/common/gpusym/device/cuda/cuda_device.h"
+#include "mca/common/gpusym/device/plain.h"
 #include "mca/common/gpusym/device/select.h"
 #include "mca/common/gpusym/device/sim/sim.h"
 
@@ -57,6 +58,7 @@ const gpusym_device_t *gpusym_device_select(gpusym_device_choice_t choice, const
         const gpusym_device_t *dev = open_choice(choice, &reason);
         chosen.why = NULL != reason ? reason : "the device did not say why";
         chosen.made = true;
+        gpusym_plain_find(&gpusym_device_sim == dev && gpusym_sim_params.host);
         __atomic_store_n(&chosen.dev, dev, __ATOMIC_RELEASE);
     }
     const gpusym_device_t *dev = chosen.dev;

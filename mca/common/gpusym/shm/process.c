@@ -9,7 +9,6 @@
 #include "mca/common/gpusym/shm/process.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,15 +19,35 @@
 
 #include "mca/common/gpusym/common.h"
 
-/* Fields of /proc/PID/stat behind the name, which ends with the last ')': the state is the 1st, the parent the 2nd, the
- * start the 20th. */
-#define FIELD_START 20
+/* Fields of /proc/PID/stat behind the name, which ends with the last ')'; the state is the 1st. */
+enum { FIELD_PARENT = 2, FIELD_START = 20, FIELD_STACK = 26, FIELD_HEAP = 45 };
 
 typedef struct {
     char state;
     int32_t parent;
     uint64_t start;
+    uint64_t stack, heap; /* where they begin; 0 in the file of another user's process */
 } process_stat_t;
+
+static void take_field(process_stat_t *stat, int field, const char *text)
+{
+    switch (field) {
+    case FIELD_PARENT:
+        stat->parent = (int32_t) strtol(text, NULL, 10);
+        break;
+    case FIELD_START:
+        stat->start = strtoull(text, NULL, 10);
+        break;
+    case FIELD_STACK:
+        stat->stack = strtoull(text, NULL, 10);
+        break;
+    case FIELD_HEAP:
+        stat->heap = strtoull(text, NULL, 10);
+        break;
+    default:
+        break;
+    }
+}
 
 /* Reads the fields of a process; leaves unchanged what cannot be read. False: there is no such process. */
 static bool read_stat(int32_t pid, process_stat_t *stat)
@@ -45,13 +64,9 @@ static bool read_stat(int32_t pid, process_stat_t *stat)
         return true;
     }
     stat->state = p[2];
-    (void) sscanf(p + 3, "%" SCNd32, &stat->parent);
     p++;
-    for (int i = 1; NULL != p && i < FIELD_START; i++) {
-        p = strchr(p + 1, ' ');
-    }
-    if (NULL != p) {
-        stat->start = strtoull(p, NULL, 10);
+    for (int field = 2; NULL != (p = strchr(p + 1, ' ')); field++) {
+        take_field(stat, field, p);
     }
     return true;
 }
@@ -71,6 +86,15 @@ pid_t gpusym_pid_parent(pid_t pid)
 
     (void) read_stat((int32_t) pid, &stat);
     return (pid_t) stat.parent;
+}
+
+void gpusym_process_memory(uintptr_t *stack, uintptr_t *heap)
+{
+    process_stat_t stat = {.stack = 0};
+
+    (void) read_stat((int32_t) getpid(), &stat);
+    *stack = (uintptr_t) stat.stack;
+    *heap = (uintptr_t) stat.heap;
 }
 
 /* Returns, from /proc alone, whether the process exists, is no zombie, and started when id says. */

@@ -46,4 +46,8 @@ bool gpusym_pid_alive(pid_t pid);
 /* The process that is its parent now; 0: there is none, or it cannot be told. */
 pid_t gpusym_pid_parent(pid_t pid);
 
+/* Where the memory of this process lies: the stack of its first thread ends at *stack, which is above all of its
+ * frames; its heap (brk) begins at *heap.  0: not known. */
+void gpusym_process_memory(uintptr_t *stack, uintptr_t *heap);
+
 #endif
