@@ -65,7 +65,8 @@ static uint64_t next_random(void)
 
 static uint64_t *turn(void)
 {
-    return (uint64_t *) (void *) ((char *) gpusym_pages_area() - 4096 + 24); /* magic, nonce, nonce, turn */
+    return (uint64_t *) (void *) ((char *) gpusym_pages_area(GPUSYM_AREA_REG) - 4096 +
+                                  24); /* magic, nonce, nonce, turn */
 }
 
 static void fill_random(void *p, size_t size)
@@ -125,7 +126,7 @@ static void scribble(void)
         *turn() = next_random() | 1;
         break;
     default:
-        fill_random(gpusym_pages_area(), GPUSYM_PAGES_AREA);
+        fill_random(gpusym_pages_area(GPUSYM_AREA_REG), GPUSYM_AREA_REG_LAST + 1 - GPUSYM_AREA_REG);
         break;
     }
 }
@@ -139,7 +140,8 @@ static void scribble_at_alarm(int number)
 /* The line of the communicator that had its first call last. */
 static gpusym_line_t *newest_line(void)
 {
-    gpusym_line_t *first = (gpusym_line_t *) (void *) ((char *) gpusym_pages_area() + GPUSYM_PAGES_AREA),
+    gpusym_line_t *first = (gpusym_line_t *) (void *) ((char *) gpusym_pages_area(GPUSYM_AREA_REG) +
+                                                       (size_t) GPUSYM_AREAS_BYTES),
                   *newest = first;
     for (unsigned i = 1; i < LINES; i++) {
         newest = first[i].end.generation > newest->end.generation ? &first[i] : newest;

@@ -726,7 +726,7 @@ static void lines_are_zeroed_and_apart(void **state)
             gpusym_line_t *line = gpusym_peer_line(self, off[i]);
             assert_true(off[i] + sizeof *line <= id.bytes);
             assert_int_equal((uintptr_t) line % 64, 0); /* ranks' lines share no cache line */
-            assert_true((char *) line >= (char *) gpusym_pages_area() + GPUSYM_PAGES_AREA);
+            assert_true((char *) line >= (char *) gpusym_pages_area(GPUSYM_AREA_REG) + (size_t) GPUSYM_AREAS_BYTES);
             assert_true(all_are(0, line, offsetof(gpusym_line_t, end.generation)));
             assert_int_not_equal(gpusym_line_generation(line), 0);
             memset(line, (int) (1 + i % 255), sizeof *line);
@@ -793,13 +793,13 @@ static void the_area_keeps_its_place(void **state)
     uint64_t off[LINES];
     gpusym_pages_close();
     OK(gpusym_pages_open(&id));
-    unsigned char *area = gpusym_pages_area();
+    unsigned char *area = gpusym_pages_area(GPUSYM_AREA_REG);
     assert_non_null(area);
     assert_int_equal((uintptr_t) area % 64, 0);
-    assert_true(all_are(0, area, GPUSYM_PAGES_AREA));
-    memset(area, 0x5a, GPUSYM_PAGES_AREA);
+    assert_true(all_are(0, area, (size_t) GPUSYM_AREAS_BYTES));
+    memset(area, 0x5a, (size_t) GPUSYM_AREAS_BYTES);
     OK(gpusym_pages_peer(&id, &self));
-    assert_ptr_equal(gpusym_peer_area(self), area);
+    assert_ptr_equal(gpusym_peer_area(self, GPUSYM_AREA_REG), area);
     for (unsigned i = 0; i < LINES; i++) {
         OK(gpusym_pages_alloc(&off[i]));
         memset(gpusym_peer_line(self, off[i]), 0xff, sizeof(gpusym_line_t));
@@ -808,12 +808,12 @@ static void the_area_keeps_its_place(void **state)
         gpusym_pages_free(off[i]);
     }
     OK(gpusym_pages_open(&id));
-    assert_ptr_equal(gpusym_pages_area(), area);
-    assert_true(all_are(0x5a, area, GPUSYM_PAGES_AREA));
+    assert_ptr_equal(gpusym_pages_area(GPUSYM_AREA_REG), area);
+    assert_true(all_are(0x5a, area, (size_t) GPUSYM_AREAS_BYTES));
     gpusym_pages_close();
-    assert_null(gpusym_pages_area());
+    assert_null(gpusym_pages_area(GPUSYM_AREA_REG));
     OK(gpusym_pages_open(&id));
-    assert_true(all_are(0, gpusym_pages_area(), GPUSYM_PAGES_AREA)); /* nothing is left */
+    assert_true(all_are(0, gpusym_pages_area(GPUSYM_AREA_REG), (size_t) GPUSYM_AREAS_BYTES)); /* nothing is left */
 }
 
 static void lines_do_not_leak(void **state)
@@ -851,7 +851,7 @@ static void closing_lets_go_of_everything(void **state)
     gpusym_pages_close();
     const unsigned fds = descriptors();
     assert_int_not_equal(gpusym_pages_alloc(&off), GPUSYM_SUCCESS); /* not open */
-    assert_null(gpusym_pages_area());
+    assert_null(gpusym_pages_area(GPUSYM_AREA_REG));
     for (unsigned i = 0; i < 20; i++) {
         OK(gpusym_pages_open(&id));
         OK(gpusym_pages_peer(&id, &self));
@@ -1011,13 +1011,14 @@ static void child_mirrors(int to, int from, const gpusym_pages_id_t *parent)
     unsigned char go;
     gpusym_pages_close();
     if (GPUSYM_SUCCESS != gpusym_pages_open(&card.id) || GPUSYM_SUCCESS != gpusym_pages_peer(parent, &peer) ||
-        !all_are(0, gpusym_pages_area(), GPUSYM_PAGES_AREA) || sizeof card != write(to, &card, sizeof card)) {
+        !all_are(0, gpusym_pages_area(GPUSYM_AREA_REG), (size_t) GPUSYM_AREAS_BYTES) ||
+        sizeof card != write(to, &card, sizeof card)) {
         _exit(2);
     }
     while (hear(from, &go, 1)) {
-        const unsigned char *theirs = gpusym_peer_area(peer);
-        unsigned char *ours = gpusym_pages_area();
-        for (size_t i = 0; i < GPUSYM_PAGES_AREA; i++) {
+        const unsigned char *theirs = gpusym_peer_area(peer, GPUSYM_AREA_REG);
+        unsigned char *ours = gpusym_pages_area(GPUSYM_AREA_REG);
+        for (size_t i = 0; i < (size_t) GPUSYM_AREAS_BYTES; i++) {
             ours[i] = (unsigned char) ~theirs[i];
         }
         if (1 != write(to, &go, 1)) {
@@ -1036,7 +1037,7 @@ static void areas_are_seen_by_peers(void **state)
     unsigned char go = 0;
     int down[2], up[2];
     OK(gpusym_pages_open(&id));
-    unsigned char *ours = gpusym_pages_area();
+    unsigned char *ours = gpusym_pages_area(GPUSYM_AREA_REG);
     assert_int_equal(pipe(down), 0);
     assert_int_equal(pipe(up), 0);
     child_t child = {.pid = fork_child(), .to = down[1], .from = up[0]};
@@ -1050,16 +1051,16 @@ static void areas_are_seen_by_peers(void **state)
     close(up[1]);
     assert_true(hear(child.from, &card, sizeof card));
     OK(gpusym_pages_peer(&card.id, &peer));
-    const unsigned char *theirs = gpusym_peer_area(peer);
+    const unsigned char *theirs = gpusym_peer_area(peer, GPUSYM_AREA_REG);
     assert_ptr_not_equal(theirs, ours);
-    assert_true(all_are(0, theirs, GPUSYM_PAGES_AREA));
+    assert_true(all_are(0, theirs, (size_t) GPUSYM_AREAS_BYTES));
     for (unsigned round = 0; round < 5; round++) {
-        for (size_t i = 0; i < GPUSYM_PAGES_AREA; i++) {
+        for (size_t i = 0; i < (size_t) GPUSYM_AREAS_BYTES; i++) {
             ours[i] = (unsigned char) mix(seed + round + 8 * i);
         }
         say(child.to, &go, 1);
         assert_true(hear(child.from, &go, 1));
-        for (size_t i = 0; i < GPUSYM_PAGES_AREA; i++) {
+        for (size_t i = 0; i < (size_t) GPUSYM_AREAS_BYTES; i++) {
             assert_int_equal(theirs[i], (unsigned char) ~ours[i]);
         }
     }
@@ -1266,7 +1267,7 @@ static void a_slab_keeps_its_size(void **state)
     assert_int_equal(ftruncate(id.fd, 4096), -1);
     assert_int_equal(ftruncate(id.fd, (off_t) (2 * id.bytes)), -1);
     assert_int_equal(fcntl(id.fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
-    memset(gpusym_pages_area(), 1, GPUSYM_PAGES_AREA);
+    memset(gpusym_pages_area(GPUSYM_AREA_REG), 1, (size_t) GPUSYM_AREAS_BYTES);
     gpusym_pages_close();
 }
 
@@ -1278,7 +1279,7 @@ static int map_copy(uint64_t bytes, int seals)
     gpusym_peer_t *peer;
     unsigned char head[4096];
     OK(gpusym_pages_open(&id));
-    memcpy(head, (const char *) gpusym_pages_area() - sizeof head, sizeof head);
+    memcpy(head, (const char *) gpusym_pages_area(GPUSYM_AREA_REG) - sizeof head, sizeof head);
     id.nonce[1] = mix(seed + ++n);
     memcpy(head + 16, &id.nonce[1], sizeof id.nonce[1]); /* magic, nonce, nonce */
     id.fd = memfd_create("copy", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -1327,8 +1328,9 @@ static void lines_lie_in_the_slab(void **state)
     for (unsigned i = 0; i < 100000; i++) {
         const uint64_t any = mix(seed + i) >> i % 64;
         const char *line = (const char *) gpusym_peer_line(self, any);
-        assert_true(NULL == line || (line == start + any && any <= last && 0 == any % 64 &&
-                                     line >= (const char *) gpusym_pages_area() + GPUSYM_PAGES_AREA));
+        assert_true(NULL == line ||
+                    (line == start + any && any <= last && 0 == any % 64 &&
+                     line >= (const char *) gpusym_pages_area(GPUSYM_AREA_REG) + (size_t) GPUSYM_AREAS_BYTES));
     }
     gpusym_pages_free(off);
 }
@@ -1689,7 +1691,7 @@ static void a_turn_overwritten_is_told(void **state)
     hosts_start(&hosts);
     comm_make(&a, &hosts, 3, (const uint32_t[]){0, 1, 2});
     const uint32_t first = a.order[0][0];
-    uint64_t *turn = (uint64_t *) (void *) ((char *) gpusym_peer_area(a.team.peer[first]) - 4096 + 24);
+    uint64_t *turn = (uint64_t *) (void *) ((char *) gpusym_peer_area(a.team.peer[first], GPUSYM_AREA_REG) - 4096 + 24);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         *turn = bad[i];
         assert_int_equal(take(&a, 0, 1), 0);

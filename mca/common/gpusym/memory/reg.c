@@ -34,7 +34,7 @@ typedef struct {
     uint8_t pad[120];
     entry_t entry[GPUSYM_REG_MAX];
 } table_t;
-_Static_assert(sizeof(table_t) <= GPUSYM_PAGES_AREA, "the table does not fit into its place");
+_Static_assert(GPUSYM_AREA_REG + sizeof(table_t) <= GPUSYM_AREA_REG_LAST + 1u, "the table does not fit into its place");
 _Static_assert(0 == sizeof(entry_t) % 64, "entries do not share cache lines");
 
 /* FNV-1a of an entry's fields: peers map nothing by an overwritten entry. */
@@ -50,6 +50,7 @@ static uint64_t check_of(uint64_t generation, uint64_t size, const gpusym_handle
 /* A key: the low 24 bits of the generation, not all zero, and 8 of the index. Generations are compared in full. */
 #define KEY_INDEX 0xffu
 #define KEY_BITS 24
+_Static_assert(GPUSYM_REG_MAX == KEY_INDEX + 1, "a key has room for every index, and each is one");
 
 static uint32_t key_make(uint64_t generation, unsigned index)
 {
@@ -63,7 +64,7 @@ static bool key_fits(uint32_t key, uint64_t generation)
 
 static bool key_valid(uint32_t key)
 {
-    return 0 != key >> 8 && (key & KEY_INDEX) < GPUSYM_REG_MAX;
+    return 0 != key >> 8;
 }
 
 /* ---- the owner's side ---- */
@@ -81,6 +82,11 @@ typedef struct {
     gpusym_handle_t handle;
 } record_t;
 
+/* Entries that a new buffer checks for freed allocations: about 0.2 us each. */
+#define CHECKS 64u
+/* Number of hints. */
+#define HINTS 512u
+
 /* Number of allocations remembered that could not be exported, so that calls do not retry them. */
 #define REFUSED 8u
 
@@ -88,7 +94,8 @@ static struct {
     pthread_mutex_t lock; /* covers all of this, and writes to the table */
     uint64_t generation;  /* the last one used; 0: none yet */
     uint64_t uses;
-    unsigned last;               /* the index of the last hit, which a search tries first */
+    uint8_t hint[HINTS];         /* by hint_of(id): the entry that a search tries first */
+    unsigned next_check;         /* the entry at which the next search for freed buffers begins */
     uint64_t id[GPUSYM_REG_MAX]; /* of the allocations, close together for the search; valid where live */
     record_t record[GPUSYM_REG_MAX];
     uint64_t refused[REFUSED];
@@ -97,7 +104,7 @@ static struct {
 
 static table_t *own_table(void)
 {
-    return gpusym_pages_area();
+    return gpusym_pages_area(GPUSYM_AREA_REG);
 }
 
 /* Returns the next generation. The first one is random, so that a peer that still knows a table from before
@@ -173,11 +180,18 @@ static bool entry_matches(unsigned i, uint64_t id, const gpusym_range_t *range)
            (NULL == range || (record->base == range->base && record->size == range->size));
 }
 
+/* Returns where the index of an allocation's entry is noted. Ids are counted or addresses of whole pages. */
+static uint8_t *hint_of(uint64_t id)
+{
+    return &own.hint[(id * 0x9e3779b97f4a7c15ull >> 32) % HINTS];
+}
+
 /* Returns the live entry of allocation id, or GPUSYM_REG_MAX. */
 static unsigned find_entry(uint64_t id, const gpusym_range_t *range)
 {
-    if (entry_matches(own.last, id, range)) {
-        return own.last;
+    const unsigned hint = *hint_of(id);
+    if (entry_matches(hint, id, range)) {
+        return hint;
     }
     for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
         if (entry_matches(i, id, range)) {
@@ -188,11 +202,15 @@ static unsigned find_entry(uint64_t id, const gpusym_range_t *range)
 }
 
 /* Drops the entries whose allocation is gone, except those in use: a program that frees a buffer during a call is
- * erroneous, and its peers' mappings stay. Returns how many exports ended. */
-static unsigned drop_freed(const gpusym_device_t *dev)
+ * erroneous, and its peers' mappings stay. checks: of how many live entries, from the one on at which the last search
+ * ended. Returns how many exports ended. */
+static unsigned drop_freed(const gpusym_device_t *dev, unsigned checks)
 {
-    for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
+    for (unsigned n = 0; n < GPUSYM_REG_MAX && 0 != checks; n++) {
         gpusym_range_t now;
+        const unsigned i = own.next_check;
+        own.next_check = (i + 1) % GPUSYM_REG_MAX;
+        checks -= own.record[i].live ? 1 : 0;
         if (own.record[i].live && 0 == own.record[i].pins &&
             (GPUSYM_SUCCESS != dev->mem_range(own.record[i].base, &now) || !entry_matches(i, now.id, &now))) {
             retire_entry(i);
@@ -257,7 +275,7 @@ static int make_entry(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusy
     if (is_refused(range->id)) {
         return GPUSYM_ERR_UNREACHABLE;
     }
-    (void) drop_freed(dev);
+    (void) drop_freed(dev, CHECKS);
     drop_overlapping(range);
     const unsigned i = make_room();
     if (GPUSYM_REG_MAX == i) {
@@ -306,7 +324,7 @@ int gpusym_reg_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const void *p,
         rc = make_entry(dev, gpu, &range, &i);
     }
     if (GPUSYM_SUCCESS == rc) {
-        own.last = i;
+        *hint_of(range.id) = (uint8_t) i;
         own.record[i].pins++;
         own.record[i].used = ++own.uses;
         *key = key_make(own.record[i].generation, i);
@@ -339,7 +357,7 @@ bool gpusym_reg_find(uint64_t id, const void *p, uint64_t bytes, uint32_t *key, 
 
 void gpusym_reg_put(uint32_t key)
 {
-    record_t *record = &own.record[(key & KEY_INDEX) % GPUSYM_REG_MAX];
+    record_t *record = &own.record[key & KEY_INDEX];
     pthread_mutex_lock(&own.lock);
     if (key_valid(key) && key_fits(key, record->generation) && 0 != record->pins) {
         record->pins--;
@@ -402,7 +420,7 @@ static view_t *view_make(gpusym_peer_t *peer, gpusym_gpu_t *gpu)
     } else {
         view->peer = peer;
         view->gpu = gpu;
-        view->table = gpusym_peer_area(peer);
+        view->table = gpusym_peer_area(peer, GPUSYM_AREA_REG);
         view->next = remote.views;
         remote.views = view;
     }
@@ -518,7 +536,7 @@ int gpusym_reg_map(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_peer_t 
     if (!key_valid(key)) {
         return GPUSYM_ERR_BAD_PARAM;
     }
-    if (gpusym_peer_area(peer) == gpusym_pages_area() && own_base(gpu, key, base, size)) {
+    if (gpusym_peer_area(peer, GPUSYM_AREA_REG) == own_table() && own_base(gpu, key, base, size)) {
         return GPUSYM_SUCCESS;
     }
     pthread_mutex_lock(&remote.lock);
@@ -532,7 +550,7 @@ int gpusym_reg_map(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_peer_t 
 unsigned gpusym_reg_sweep(const gpusym_device_t *dev)
 {
     pthread_mutex_lock(&own.lock);
-    unsigned ended = drop_freed(dev);
+    unsigned ended = drop_freed(dev, GPUSYM_REG_MAX);
     pthread_mutex_unlock(&own.lock);
     pthread_mutex_lock(&remote.lock);
     ended += sweep_views(dev);

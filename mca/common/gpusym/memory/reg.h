@@ -8,9 +8,10 @@
  * that is freed and allocated again at the same address is another allocation (device.h: its id) with another key, so
  * no peer uses an old mapping for it.
  *
- * A freed buffer stays mapped by peers, and so holds its GPU memory, until its owner notices (at its next new buffer,
- * or in gpusym_reg_sweep) and they do (at their next new key, or in gpusym_reg_sweep).  gpusym_reg_sweep runs when a
- * communicator is freed and when GPU memory runs out (alloc.h).  The size of the table bounds the rest.
+ * A freed buffer stays mapped by peers, and so holds its GPU memory, until its owner notices (at its next new buffers,
+ * each of which checks 64 others, or in gpusym_reg_sweep) and they do (at their next new key, or in gpusym_reg_sweep).
+ * gpusym_reg_sweep runs when a communicator is freed and when GPU memory runs out (alloc.h).  The size of the table
+ * bounds the rest.
  *
  * All functions are thread-safe.  Pages and device must be open; call gpusym_reg_close before closing them.
  */
@@ -21,7 +22,7 @@
 #include "mca/common/gpusym/shm/pages.h"
 
 /* Entries of a table. */
-#define GPUSYM_REG_MAX 64u
+#define GPUSYM_REG_MAX 256u
 
 /* Number of entries that this process uses, at most GPUSYM_REG_MAX: the buffers that peers can have mapped at a time.
  * 0: no zero copy.  May change at any time; applies from the next new buffer on. */

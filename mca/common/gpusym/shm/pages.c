@@ -25,7 +25,7 @@
 
 /* ---- the slab ---- */
 
-/* Sparse: only lines that were handed out take memory. Room for 26,000 communicators. */
+/* Sparse: only what was touched takes memory. Room for 26,000 communicators. */
 #define SLAB_BYTES (64ull << 20)
 #define SLAB_MAGIC 0x6770757379706731ull
 
@@ -35,10 +35,10 @@ typedef struct {
     uint64_t token; /* see gpusym_peer_token */
     uint64_t lines; /* lines handed out so far, freed ones too; only rises */
 } slab_head_t;
-/* Then the area, then the lines. */
-#define SLAB_AREA 4096u
-#define SLAB_LINES (SLAB_AREA + GPUSYM_PAGES_AREA)
-_Static_assert(sizeof(slab_head_t) <= SLAB_AREA, "the head does not fit its place");
+/* Then the areas, then the lines. */
+#define SLAB_AREAS 4096u
+#define SLAB_LINES (SLAB_AREAS + (uint64_t) GPUSYM_AREAS_BYTES)
+_Static_assert(sizeof(slab_head_t) <= SLAB_AREAS, "the head does not fit its place");
 _Static_assert(0 == GPUSYM_PAGES_LINE % 64, "lines are whole cache lines");
 /* Where the end of a line begins. */
 #define LINE_END (GPUSYM_PAGES_LINE - sizeof(gpusym_line_end_t))
@@ -361,17 +361,17 @@ const gpusym_pages_id_t *gpusym_peer_id(const gpusym_peer_t *peer)
     return &peer->id;
 }
 
-void *gpusym_pages_area(void)
+void *gpusym_pages_area(gpusym_area_t area)
 {
     pthread_mutex_lock(&slab.lock);
-    void *area = NULL != slab.base ? slab.base + SLAB_AREA : NULL;
+    void *at = NULL != slab.base ? slab.base + SLAB_AREAS + area : NULL;
     pthread_mutex_unlock(&slab.lock);
-    return area;
+    return at;
 }
 
-void *gpusym_peer_area(gpusym_peer_t *peer)
+void *gpusym_peer_area(gpusym_peer_t *peer, gpusym_area_t area)
 {
-    return peer->base + SLAB_AREA;
+    return peer->base + SLAB_AREAS + area;
 }
 
 int gpusym_peer_pid(const gpusym_peer_t *peer)

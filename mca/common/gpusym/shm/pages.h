@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Pages: the slab of host memory that a process shares with its peers on this host.  It is a memfd, of which nothing
- * remains when processes die.  The slab holds a launch token, an area for all peers of the process, and lines, one per
- * communicator.  The user of a line (agree/line.h) defines its contents, except its end.
+ * remains when processes die.  The slab holds a launch token, areas for all peers of the process, and lines, one per
+ * communicator.  The user of an area or of a line (agree/line.h) defines its contents, except the end of a line.  The
+ * slab is sparse: only what was touched takes memory.
  */
 #ifndef GPUSYM_COMMON_SHM_PAGES_H
 #define GPUSYM_COMMON_SHM_PAGES_H
@@ -76,10 +77,17 @@ uint64_t gpusym_peer_lines(const gpusym_peer_t *peer);
 const void *gpusym_peer_line_at(const gpusym_peer_t *peer, uint64_t i);
 /* Returns the launch token of a process (agree/tokens.h): 0, or its holder. */
 uint64_t *gpusym_peer_token(gpusym_peer_t *peer);
-/* The area: a part of every slab, at a fixed offset, initially zero, for what a process tells all peers (memory/reg.h).
- * Return the area of this process (NULL before gpusym_pages_open), and of a peer. */
-#define GPUSYM_PAGES_AREA 16384u
-void *gpusym_pages_area(void);
-void *gpusym_peer_area(gpusym_peer_t *peer);
+/* The areas: parts of every slab, at fixed offsets, initially zero, for what a process tells all peers. AREA(id,
+ * bytes): whole pages. */
+#define GPUSYM_PAGES_AREAS(AREA)                                \
+    AREA(REG, 9u * 4096u)                    /* memory/reg.c */ \
+    AREA(PARCELS, 3u * 4096u + 4096u * 512u) /* p2p/parcel.c */
+#define GPUSYM_AREA_PLACE(id, bytes) GPUSYM_AREA_##id, GPUSYM_AREA_##id##_LAST = GPUSYM_AREA_##id + (bytes) -1,
+/* An area's name is the offset of its first byte in the areas; _LAST: of its last byte. */
+typedef enum { GPUSYM_PAGES_AREAS(GPUSYM_AREA_PLACE) GPUSYM_AREAS_BYTES } gpusym_area_t;
+#undef GPUSYM_AREA_PLACE
+/* Return an area of this process (NULL before gpusym_pages_open), and of a peer. */
+void *gpusym_pages_area(gpusym_area_t area);
+void *gpusym_peer_area(gpusym_peer_t *peer, gpusym_area_t area);
 
 #endif
