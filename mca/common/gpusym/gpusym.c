@@ -20,6 +20,7 @@
 #include "mca/common/gpusym/memory/pinned.h"
 #include "mca/common/gpusym/memory/reg.h"
 #include "mca/common/gpusym/memory/scratch.h"
+#include "mca/common/gpusym/p2p/parcel.h"
 #include "mca/common/gpusym/topo/links.h"
 
 #define NO_DEVICE                                                                        \
@@ -99,6 +100,7 @@ static void free_device(void)
         gpusym_heap_destroy(process.heap);
     }
     gpusym_topo_close();
+    gpusym_parcels_close();
     gpusym_pages_close();
     gpusym_device_close();
     __atomic_store_n(&process.heap, NULL, __ATOMIC_RELEASE);

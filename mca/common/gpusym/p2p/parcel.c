@@ -1,0 +1,577 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Parcels: see parcel.h.
+ */
+#include "mca/common/gpusym/p2p/parcel.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "mca/common/gpusym/log.h"
+
+/* ---- the table, in shared pages ---- */
+
+/* Where the data of a message are. */
+typedef struct {
+    uint32_t kind, key;
+    uint64_t off;
+    int32_t gpu;
+    uint32_t flags;
+    uint64_t check; /* of these and of what the entry says besides, see check_of */
+} place_t;
+
+/*
+ * An entry. `word` tells whose it is: the sender fills the entry and stores OFFERED; then each transition is a store or
+ * a compare-and-swap of `word`, and its maker writes the fields that belong to the new state before. The sender may
+ * fill the other place while the entry is OFFERED: which one counts is in `word` too, so a claim fixes it.
+ */
+typedef struct {
+    uint64_t word; /* number << 16 | place << 8 | state; 0: never used */
+    uint64_t context, bytes;
+    int32_t tag;
+    uint32_t to;
+    int32_t status; /* PUSHED: the sender's; DONE: the receiver's */
+    uint32_t push_key;
+    uint64_t push_off, push_bytes; /* PUSH_ASKED: the receiver's */
+    uint64_t pad;
+    place_t place[2];
+    unsigned char room[GPUSYM_PARCEL_ROOM];
+} entry_t;
+_Static_assert(512 == sizeof(entry_t) && 128 == offsetof(entry_t, room), "entries are whole cache lines");
+
+/* What a process and one of its peers know of each other. */
+typedef struct {
+    uint32_t attached; /* not 0: the peer has attached this table. The peer writes it */
+    uint32_t decision; /* DECIDED_...: whether the owner sends it envelopes. The owner writes it once */
+} relation_t;
+
+enum { UNDECIDED, DECIDED_ENVELOPES, DECIDED_ORDINARY };
+
+/* Ends with the version of this layout. */
+#define TABLE_MAGIC 0x6770757370636c01ull
+
+typedef struct {
+    uint64_t magic; /* written last */
+    uint32_t slot;  /* the owner's */
+    uint32_t top;   /* entries from here on are not OFFERED */
+    uint64_t pad[6];
+    relation_t with[GPUSYM_PARCEL_SLOTS]; /* by the peer's slot */
+    _Alignas(4096) entry_t entry[GPUSYM_PARCEL_MAX];
+} table_t;
+_Static_assert(GPUSYM_AREA_PARCELS + sizeof(table_t) == GPUSYM_AREA_PARCELS_LAST + 1u, "the table fits its place");
+
+/* Both sides access fields that the other one may write meanwhile. What orders them is `word`. */
+#define READ(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+#define WRITE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
+
+#define NUMBER_BITS 48
+static uint64_t word_make(uint64_t number, unsigned place, gpusym_parcel_state_t state)
+{
+    return number << 16 | (uint64_t) place << 8 | (uint64_t) state;
+}
+
+static uint64_t word_number(uint64_t word)
+{
+    return word >> 16;
+}
+
+static unsigned word_place(uint64_t word)
+{
+    return word >> 8 & 1;
+}
+
+/* Bits that nobody sets make it a state that does not exist. */
+static gpusym_parcel_state_t word_state(uint64_t word)
+{
+    return (gpusym_parcel_state_t) (word & 0xfeff);
+}
+
+/* Acquire: who sees a state sees what was written before it. */
+static uint64_t word_read(const entry_t *entry)
+{
+    return __atomic_load_n(&entry->word, __ATOMIC_ACQUIRE);
+}
+
+static bool word_swap(entry_t *entry, uint64_t from, uint64_t to)
+{
+    return __atomic_compare_exchange_n(&entry->word, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+/* Moves an entry from one state to another. False: it is in neither of this number nor in that state. */
+static bool word_step(entry_t *entry, uint64_t number, gpusym_parcel_state_t from, gpusym_parcel_state_t to)
+{
+    const uint64_t word = word_read(entry);
+    return word_number(word) == number && word_state(word) == from &&
+           word_swap(entry, word, word_make(number, word_place(word), to));
+}
+
+static uint64_t mix(uint64_t check, uint64_t value)
+{
+    return (check ^ value ^ check >> 29) * 0x9e3779b97f4a7c15ull;
+}
+
+/* Receivers believe no overwritten entry. */
+static uint64_t check_of(uint64_t number, const gpusym_offer_t *o)
+{
+    uint64_t check = mix(number, o->context);
+    check = mix(check, (uint64_t) (uint32_t) o->tag << 32 | o->to);
+    check = mix(check, o->bytes);
+    check = mix(check, (uint64_t) o->kind << 32 | o->key);
+    check = mix(check, o->off);
+    return mix(check, (uint64_t) (uint32_t) o->gpu << 32 | o->flags);
+}
+
+static void envelope_make(uint8_t envelope[GPUSYM_ENVELOPE], uint32_t index, uint64_t number)
+{
+    const uint32_t low = (uint32_t) number;
+    envelope[0] = (uint8_t) index;
+    envelope[1] = (uint8_t) (index >> 8);
+    for (unsigned i = 0; i < 4; i++) {
+        envelope[2 + i] = (uint8_t) (low >> 8 * i);
+    }
+    envelope[6] = (uint8_t) (mix(mix(0x67, index), low) >> 56);
+}
+
+/* Returns whether these bytes begin the envelope of an entry. */
+static bool envelope_fits(const uint8_t *envelope, unsigned length, uint32_t index, uint64_t number)
+{
+    uint8_t right[GPUSYM_ENVELOPE];
+    envelope_make(right, index, number);
+    return 0 == memcmp(envelope, right, length);
+}
+
+/* ---- set-up ---- */
+
+/* The sender's record of an entry. */
+typedef struct {
+    uint64_t number; /* 0: the entry is free */
+    gpusym_offer_t offer;
+} record_t;
+
+static struct {
+    pthread_mutex_t lock; /* covers free entries, numbers, and all of set-up */
+    table_t *table;       /* NULL: not open */
+    unsigned slot;
+    uint64_t number; /* of the last offer; only rises, from one table to the next too */
+    unsigned nfree;
+    uint16_t free[GPUSYM_PARCEL_MAX]; /* a stack: few entries are used, so few pages are touched */
+    record_t record[GPUSYM_PARCEL_MAX];
+    gpusym_peer_t *peer[GPUSYM_PARCEL_SLOTS]; /* attached; by slot */
+} own = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static table_t *table_of(gpusym_peer_t *peer)
+{
+    return gpusym_peer_area(peer, GPUSYM_AREA_PARCELS);
+}
+
+int gpusym_parcels_open(unsigned slot)
+{
+    table_t *table = gpusym_pages_area(GPUSYM_AREA_PARCELS);
+    int rc = GPUSYM_ERR_NOT_AVAILABLE;
+    pthread_mutex_lock(&own.lock);
+    if (NULL != own.table) {
+        rc = own.slot == slot ? GPUSYM_SUCCESS : rc;
+    } else if (NULL != table && slot < GPUSYM_PARCEL_SLOTS) {
+        own.nfree = GPUSYM_PARCEL_MAX;
+        for (unsigned i = 0; i < GPUSYM_PARCEL_MAX; i++) {
+            own.free[i] = (uint16_t) (GPUSYM_PARCEL_MAX - 1 - i);
+            if (0 != own.record[i].number) { /* of an earlier table; untouched ones take no memory */
+                own.record[i].number = 0;
+            }
+        }
+        own.slot = slot;
+        WRITE(table->slot, slot);
+        WRITE(table->top, 0u);
+        __atomic_store_n(&table->magic, TABLE_MAGIC, __ATOMIC_RELEASE);
+        __atomic_store_n(&own.table, table, __ATOMIC_RELEASE);
+        rc = GPUSYM_SUCCESS;
+    }
+    pthread_mutex_unlock(&own.lock);
+    return rc;
+}
+
+void gpusym_parcels_close(void)
+{
+    pthread_mutex_lock(&own.lock);
+    if (NULL != own.table) {
+        for (unsigned i = 0; i < GPUSYM_PARCEL_SLOTS; i++) {
+            if (NULL != own.peer[i]) {
+                WRITE(table_of(own.peer[i])->with[own.slot].attached, 0u);
+                own.peer[i] = NULL;
+            }
+        }
+        WRITE(own.table->magic, 0ull);
+        __atomic_store_n(&own.table, NULL, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&own.lock);
+}
+
+int gpusym_parcels_attach(gpusym_peer_t *peer, unsigned peer_slot)
+{
+    table_t *table = table_of(peer);
+    int rc = GPUSYM_SUCCESS;
+    pthread_mutex_lock(&own.lock);
+    if (NULL == own.table || peer_slot >= GPUSYM_PARCEL_SLOTS ||
+        TABLE_MAGIC != __atomic_load_n(&table->magic, __ATOMIC_ACQUIRE)) {
+        rc = GPUSYM_ERR_NOT_AVAILABLE;
+    } else if (READ(table->slot) != peer_slot) {
+        rc = GPUSYM_ERR_CORRUPT;
+    } else {
+        __atomic_store_n(&own.peer[peer_slot], peer, __ATOMIC_RELEASE);
+        /* Release: who decides to send envelopes finds us ready for them. */
+        __atomic_store_n(&table->with[own.slot].attached, 1u, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&own.lock);
+    return rc;
+}
+
+bool gpusym_parcels_decide(unsigned slot)
+{
+    table_t *table = __atomic_load_n(&own.table, __ATOMIC_ACQUIRE);
+    if (NULL == table || slot >= GPUSYM_PARCEL_SLOTS) {
+        return false;
+    }
+    relation_t *with = &table->with[slot];
+    uint32_t decision = READ(with->decision);
+    if (UNDECIDED == decision) {
+        const uint32_t mine =
+            0 != __atomic_load_n(&with->attached, __ATOMIC_ACQUIRE) ? DECIDED_ENVELOPES : DECIDED_ORDINARY;
+        if (__atomic_compare_exchange_n(&with->decision, &decision, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+            decision = mine;
+            GPUSYM_LOG(2, "messages of GPU memory to the process of local rank %u: %s", slot,
+                       DECIDED_ENVELOPES == mine ? "direct" : "through host memory, it has not attached our pages");
+        }
+    }
+    return DECIDED_ENVELOPES == decision;
+}
+
+bool gpusym_parcels_from(gpusym_peer_t *peer)
+{
+    const table_t *table = table_of(peer);
+    const uint32_t slot = READ(table->slot);
+    return NULL != __atomic_load_n(&own.table, __ATOMIC_ACQUIRE) && slot < GPUSYM_PARCEL_SLOTS &&
+           __atomic_load_n(&own.peer[slot], __ATOMIC_ACQUIRE) == peer &&
+           DECIDED_ENVELOPES == READ(table->with[own.slot].decision);
+}
+
+/* ---- the sender's side ---- */
+
+static bool offer_fits(const gpusym_offer_t *o)
+{
+    return o->kind >= GPUSYM_PARCEL_INLINE && o->kind <= GPUSYM_PARCEL_PIPE &&
+           (GPUSYM_PARCEL_INLINE != o->kind || o->bytes <= GPUSYM_PARCEL_ROOM);
+}
+
+/* Takes a free entry, and the next number for it. False: the table is full. */
+static bool entry_take(uint32_t *index, uint64_t *number)
+{
+    bool taken = false;
+    pthread_mutex_lock(&own.lock);
+    if (NULL != own.table && 0 != own.nfree) {
+        taken = true;
+        *index = own.free[--own.nfree];
+        *number = ++own.number & ((1ull << NUMBER_BITS) - 1);
+        own.record[*index].number = *number;
+        if (*index >= own.table->top) {
+            WRITE(own.table->top, *index + 1);
+        }
+    }
+    pthread_mutex_unlock(&own.lock);
+    return taken;
+}
+
+static void entry_give(uint32_t index)
+{
+    pthread_mutex_lock(&own.lock);
+    if (index < GPUSYM_PARCEL_MAX && NULL != own.table && 0 != own.record[index].number) {
+        own.record[index].number = 0;
+        own.free[own.nfree++] = (uint16_t) index;
+        if (GPUSYM_PARCEL_MAX == own.nfree) { /* nothing is offered: searches are short again */
+            WRITE(own.table->top, 0u);
+        }
+    }
+    pthread_mutex_unlock(&own.lock);
+}
+
+static void place_fill(entry_t *entry, unsigned which, uint64_t number, const gpusym_offer_t *o, const void *data)
+{
+    place_t *place = &entry->place[which];
+    WRITE(place->kind, o->kind);
+    WRITE(place->key, o->key);
+    WRITE(place->off, o->off);
+    WRITE(place->gpu, o->gpu);
+    WRITE(place->flags, o->flags);
+    WRITE(place->check, check_of(number, o));
+    if (GPUSYM_PARCEL_INLINE == o->kind && 0 != o->bytes) {
+        memcpy(entry->room, data, o->bytes);
+    } else if (GPUSYM_PARCEL_PIPE == o->kind) {
+        memset(entry->room, 0, sizeof entry->room);
+    }
+}
+
+int gpusym_parcel_offer(const gpusym_offer_t *o, const void *data, uint32_t *index, uint8_t envelope[GPUSYM_ENVELOPE])
+{
+    uint64_t number;
+    if (!offer_fits(o) || o->to >= GPUSYM_PARCEL_SLOTS) {
+        return GPUSYM_ERR_BAD_PARAM;
+    }
+    if (!entry_take(index, &number)) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    entry_t *entry = &own.table->entry[*index];
+    own.record[*index].offer = *o;
+    /* A receiver that searches the table may still read the fields of the last offer: if it gets one of ours, it finds
+     * that offer's word DONE. */
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    WRITE(entry->context, o->context);
+    WRITE(entry->bytes, o->bytes);
+    WRITE(entry->tag, o->tag);
+    WRITE(entry->to, o->to);
+    WRITE(entry->status, 0);
+    place_fill(entry, 0, number, o, data);
+    envelope_make(envelope, *index, number);
+    __atomic_store_n(&entry->word, word_make(number, 0, GPUSYM_PARCEL_OFFERED), __ATOMIC_RELEASE);
+    return GPUSYM_SUCCESS;
+}
+
+/* Reads the state and status of an entry with this number. */
+static int state_read(const entry_t *entry, uint64_t number, int *status)
+{
+    const uint64_t word = word_read(entry);
+    const gpusym_parcel_state_t state = word_state(word);
+    *status = 0;
+    if (word_number(word) != number || state < GPUSYM_PARCEL_OFFERED || state > GPUSYM_PARCEL_DONE) {
+        return GPUSYM_ERR_CORRUPT;
+    }
+    if (state >= GPUSYM_PARCEL_PUSHED) {
+        const int32_t said = READ(entry->status);
+        *status = said <= 0 ? said : GPUSYM_ERR_CORRUPT;
+    }
+    return (int) state;
+}
+
+int gpusym_parcel_state(uint32_t index, int *status)
+{
+    return state_read(&own.table->entry[index], own.record[index].number, status);
+}
+
+int gpusym_parcel_change(uint32_t index, const gpusym_offer_t *o, const void *data)
+{
+    record_t *record = &own.record[index];
+    entry_t *entry = &own.table->entry[index];
+    gpusym_offer_t changed = record->offer;
+    const uint64_t word = word_read(entry);
+
+    changed.kind = o->kind;
+    changed.key = o->key;
+    changed.off = o->off;
+    changed.gpu = o->gpu;
+    changed.flags = o->flags;
+    if (!offer_fits(&changed) || GPUSYM_PARCEL_MAPPED != record->offer.kind) {
+        return GPUSYM_ERR_BAD_PARAM;
+    }
+    if (word_number(word) != record->number || GPUSYM_PARCEL_OFFERED != word_state(word)) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    const unsigned other = 1 - word_place(word);
+    place_fill(entry, other, record->number, &changed, data); /* nobody reads it before the swap */
+    if (!word_swap(entry, word, word_make(record->number, other, GPUSYM_PARCEL_OFFERED))) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    record->offer = changed;
+    return GPUSYM_SUCCESS;
+}
+
+int gpusym_parcel_withdraw(uint32_t index)
+{
+    entry_t *entry = &own.table->entry[index];
+    if (!word_step(entry, own.record[index].number, GPUSYM_PARCEL_OFFERED, GPUSYM_PARCEL_DONE)) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    entry_give(index);
+    return GPUSYM_SUCCESS;
+}
+
+int gpusym_parcel_take_push(uint32_t index, gpusym_push_t *push)
+{
+    entry_t *entry = &own.table->entry[index];
+    if (!word_step(entry, own.record[index].number, GPUSYM_PARCEL_PUSH_ASKED, GPUSYM_PARCEL_PUSHING)) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    *push = (gpusym_push_t){READ(entry->push_key), READ(entry->push_off), READ(entry->push_bytes)};
+    return push->bytes <= own.record[index].offer.bytes ? GPUSYM_SUCCESS : GPUSYM_ERR_CORRUPT;
+}
+
+void gpusym_parcel_pushed(uint32_t index, int status)
+{
+    entry_t *entry = &own.table->entry[index];
+    WRITE(entry->status, status);
+    (void) word_step(entry, own.record[index].number, GPUSYM_PARCEL_PUSHING, GPUSYM_PARCEL_PUSHED);
+}
+
+void *gpusym_parcel_room(uint32_t index)
+{
+    return own.table->entry[index].room;
+}
+
+void gpusym_parcel_free(uint32_t index)
+{
+    entry_give(index);
+}
+
+unsigned gpusym_parcels_live(void)
+{
+    pthread_mutex_lock(&own.lock);
+    const unsigned live = NULL != own.table ? GPUSYM_PARCEL_MAX - own.nfree : 0;
+    pthread_mutex_unlock(&own.lock);
+    return live;
+}
+
+/* ---- the receiver's side ---- */
+
+/* Reads what an entry says; its place too, if it is not NULL. */
+static void entry_read(const entry_t *entry, const place_t *place, gpusym_offer_t *o)
+{
+    *o = (gpusym_offer_t){
+        .context = READ(entry->context), .tag = READ(entry->tag), .to = READ(entry->to), .bytes = READ(entry->bytes)};
+    if (NULL != place) {
+        o->kind = READ(place->kind);
+        o->key = READ(place->key);
+        o->off = READ(place->off);
+        o->gpu = READ(place->gpu);
+        o->flags = READ(place->flags);
+    }
+}
+
+/* Ends a parcel of ours, in whatever state it is. */
+static void entry_end(entry_t *entry, uint64_t number, int status)
+{
+    WRITE(entry->status, status);
+    __atomic_store_n(&entry->word, word_make(number, 0, GPUSYM_PARCEL_DONE), __ATOMIC_RELEASE);
+}
+
+/* Claims an entry whose word was read as `word`, an OFFERED one. *lost: it has changed meanwhile. */
+static int entry_claim(gpusym_peer_t *peer, uint32_t index, uint64_t word, gpusym_parcel_t *p, bool *lost)
+{
+    entry_t *entry = &table_of(peer)->entry[index];
+    const uint64_t number = word_number(word);
+    const place_t *place = &entry->place[word_place(word)];
+
+    *lost = !word_swap(entry, word, word_make(number, word_place(word), GPUSYM_PARCEL_CLAIMED));
+    if (*lost) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    *p = (gpusym_parcel_t){.peer = peer, .index = index, .number = number, .room = entry->room};
+    entry_read(entry, place, &p->offer);
+    if (READ(place->check) != check_of(number, &p->offer) || p->offer.to != own.slot || !offer_fits(&p->offer)) {
+        entry_end(entry, number, GPUSYM_ERR_CORRUPT);
+        return GPUSYM_ERR_CORRUPT;
+    }
+    return GPUSYM_SUCCESS;
+}
+
+int gpusym_parcel_claim(gpusym_peer_t *peer, const uint8_t envelope[GPUSYM_ENVELOPE], gpusym_parcel_t *p)
+{
+    const uint32_t index = (uint32_t) envelope[0] | (uint32_t) envelope[1] << 8;
+    bool lost = true;
+    int rc = GPUSYM_ERR_CORRUPT;
+    if (index >= GPUSYM_PARCEL_MAX) {
+        return rc;
+    }
+    while (lost) {
+        const uint64_t word = word_read(&table_of(peer)->entry[index]);
+        if (!envelope_fits(envelope, GPUSYM_ENVELOPE, index, word_number(word))) {
+            return GPUSYM_ERR_CORRUPT;
+        }
+        if (GPUSYM_PARCEL_OFFERED != word_state(word)) {
+            return GPUSYM_ERR_NOT_AVAILABLE;
+        }
+        rc = entry_claim(peer, index, word, p, &lost); /* lost: the sender has changed its place */
+    }
+    return rc;
+}
+
+/* Finds the oldest parcel to us. False: there is none. */
+static bool find_oldest(gpusym_peer_t *peer, uint64_t context, int32_t tag, const uint8_t *envelope, unsigned length,
+                        uint32_t *index, uint64_t *word)
+{
+    table_t *table = table_of(peer);
+    const uint32_t said = READ(table->top), top = said < GPUSYM_PARCEL_MAX ? said : GPUSYM_PARCEL_MAX;
+    uint64_t oldest = UINT64_MAX;
+    for (uint32_t i = 0; i < top; i++) {
+        const entry_t *entry = &table->entry[i];
+        const uint64_t now = word_read(entry), number = word_number(now);
+        if (GPUSYM_PARCEL_OFFERED == word_state(now) && number < oldest && READ(entry->to) == own.slot &&
+            READ(entry->context) == context && READ(entry->tag) == tag && envelope_fits(envelope, length, i, number)) {
+            oldest = number;
+            *index = i;
+            *word = now;
+        }
+    }
+    return UINT64_MAX != oldest;
+}
+
+int gpusym_parcel_claim_oldest(gpusym_peer_t *peer, uint64_t context, int32_t tag, const uint8_t *envelope,
+                               unsigned length, gpusym_parcel_t *p)
+{
+    bool lost = true;
+    int rc = GPUSYM_ERR_NOT_AVAILABLE;
+    uint32_t index;
+    uint64_t word;
+    while (lost && find_oldest(peer, context, tag, envelope, length, &index, &word)) {
+        rc = entry_claim(peer, index, word, p, &lost);
+    }
+    return lost ? GPUSYM_ERR_NOT_AVAILABLE : rc;
+}
+
+int gpusym_parcel_oldest_bytes(gpusym_peer_t *peer, uint64_t context, int32_t tag, uint64_t *bytes)
+{
+    uint32_t index;
+    uint64_t word;
+    while (find_oldest(peer, context, tag, NULL, 0, &index, &word)) {
+        const entry_t *entry = &table_of(peer)->entry[index];
+        *bytes = READ(entry->bytes);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        const uint64_t now = READ(entry->word);
+        if (word_number(now) == word_number(word) && GPUSYM_PARCEL_OFFERED == word_state(now)) {
+            return GPUSYM_SUCCESS;
+        }
+    }
+    return GPUSYM_ERR_NOT_AVAILABLE;
+}
+
+static entry_t *entry_of(const gpusym_parcel_t *p)
+{
+    return &table_of(p->peer)->entry[p->index];
+}
+
+int gpusym_parcel_state_of(const gpusym_parcel_t *p, int *status)
+{
+    return state_read(entry_of(p), p->number, status);
+}
+
+int gpusym_parcel_ask_push(gpusym_parcel_t *p, const gpusym_push_t *push)
+{
+    entry_t *entry = entry_of(p);
+    if (push->bytes > p->offer.bytes) {
+        return GPUSYM_ERR_BAD_PARAM;
+    }
+    WRITE(entry->push_key, push->key);
+    WRITE(entry->push_off, push->off);
+    WRITE(entry->push_bytes, push->bytes);
+    return word_step(entry, p->number, GPUSYM_PARCEL_CLAIMED, GPUSYM_PARCEL_PUSH_ASKED) ? GPUSYM_SUCCESS
+                                                                                        : GPUSYM_ERR_CORRUPT;
+}
+
+int gpusym_parcel_take_back(gpusym_parcel_t *p)
+{
+    return word_step(entry_of(p), p->number, GPUSYM_PARCEL_PUSH_ASKED, GPUSYM_PARCEL_CLAIMED)
+               ? GPUSYM_SUCCESS
+               : GPUSYM_ERR_NOT_AVAILABLE;
+}
+
+void gpusym_parcel_end(gpusym_parcel_t *p, int status)
+{
+    entry_end(entry_of(p), p->number, status);
+}

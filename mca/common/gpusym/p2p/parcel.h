@@ -1,0 +1,166 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Parcels: the messages that a process offers to its peers on this host.
+ *
+ * A sender puts a message into an entry of its table, which lies in its pages (shm/pages.h), and sends an envelope of 7
+ * bytes, which names the entry, by MPI.  The envelope does the matching.  The receiver claims the entry, moves the data
+ * (from the entry itself, from the sender's GPU memory, or through a pipe), and ends the parcel.  The sender sees that
+ * by its entry.  No function waits.
+ *
+ *     sender      offer          change, withdraw        take_push    pushed                     free
+ *     state       OFFERED  ---------------------> CLAIMED <-> PUSH_ASKED -> PUSHING -> PUSHED -> DONE
+ *     receiver                claim                   ask_push, take_back               end
+ *
+ * Whoever makes a transition owns the entry until the next one; where both sides may make one, one of them wins.
+ *
+ * Both sides agree, without a message, whether a 7-byte message is an envelope.  At its start, every process attaches
+ * the tables of its peers, and sets a flag for itself in each.  A sender decides by this flag, once, whether that peer
+ * gets envelopes, and notes the decision in its own table before it sends the first one.  A receiver takes 7 bytes for
+ * an envelope if it has attached the sender, and the sender has decided so.
+ *
+ * Values that a peer wrote are checked: they lead to GPUSYM_ERR_CORRUPT, never to an access out of bounds. All
+ * functions are thread-safe; one thread at a time uses an entry or a parcel.
+ */
+#ifndef GPUSYM_COMMON_P2P_PARCEL_H
+#define GPUSYM_COMMON_P2P_PARCEL_H
+
+#include "mca/common/gpusym/shm/pages.h"
+
+/* Messages that a process can offer at a time. */
+#define GPUSYM_PARCEL_MAX 4096u
+/* Slots: a process's number among those of its job on this host is below. */
+#define GPUSYM_PARCEL_SLOTS 1024u
+/* Bytes of an envelope: index of the entry (2), low bytes of its number (4), a check (1). */
+#define GPUSYM_ENVELOPE 7u
+/* Bytes that an entry has room for: data, or the flow of a pipe. Whole cache lines. */
+#define GPUSYM_PARCEL_ROOM 384u
+
+/* ---- set-up ---- */
+
+/* Opens the table of this process. slot: its number on this host.  Pages must be open.  Idempotent.
+ * GPUSYM_ERR_NOT_AVAILABLE: there are no pages, the slot is too large, or the table is open with another slot. */
+int gpusym_parcels_open(unsigned slot);
+/* Forgets the table and all attached peers, which are told. Call it before gpusym_pages_close.  Idempotent. */
+void gpusym_parcels_close(void);
+
+/* Attaches a peer's table: from now on the peer may decide to send envelopes here.  peer_slot: the peer's number, which
+ * its table must tell too.  The own process is a peer as well.  GPUSYM_ERR_NOT_AVAILABLE: our table or the peer's is
+ * not open, or of another version; GPUSYM_ERR_CORRUPT: the table is another slot's. */
+int gpusym_parcels_attach(gpusym_peer_t *peer, unsigned peer_slot);
+
+/* Sender: returns whether that slot gets envelopes.  The first call decides, for ever.  About 1 ns later on. */
+bool gpusym_parcels_decide(unsigned slot);
+/* Receiver: returns whether 7-byte messages from a peer to us are envelopes.  Call it when a message has arrived. */
+bool gpusym_parcels_from(gpusym_peer_t *peer);
+
+/* ---- what is offered ---- */
+
+typedef enum {
+    GPUSYM_PARCEL_INLINE = 1, /* the data are in the entry */
+    GPUSYM_PARCEL_MAPPED,     /* they are in the sender's memory that has this key (memory/reg.h), at this offset */
+    GPUSYM_PARCEL_PIPE,       /* they come through a pipe (pipe.h), whose flow the entry holds */
+} gpusym_parcel_kind_t;
+
+/* A message. */
+typedef struct {
+    uint64_t context; /* of the communicator, alike on both sides */
+    int32_t tag;
+    uint32_t to;    /* the receiver's slot */
+    uint64_t bytes; /* of the message */
+    /* Where the data are; fields that the kind does not use are 0. */
+    uint32_t kind;  /* gpusym_parcel_kind_t */
+    uint32_t key;   /* MAPPED: see gpusym_reg_map */
+    uint64_t off;   /* MAPPED: in that memory, in bytes */
+    int32_t gpu;    /* the sender's number of its GPU, for messages; -1: host memory */
+    uint32_t flags; /* the user's */
+} gpusym_offer_t;
+
+/* States of an entry, as both sides see them. */
+typedef enum {
+    GPUSYM_PARCEL_OFFERED = 1,
+    GPUSYM_PARCEL_CLAIMED,    /* the receiver moves the data */
+    GPUSYM_PARCEL_PUSH_ASKED, /* the receiver asks the sender to move them; it may take that back */
+    GPUSYM_PARCEL_PUSHING,    /* the sender moves them */
+    GPUSYM_PARCEL_PUSHED,     /* the sender has moved them, or failed */
+    GPUSYM_PARCEL_DONE,       /* the receiver has ended the parcel */
+} gpusym_parcel_state_t;
+
+/* Where a receiver wants its data pushed. */
+typedef struct {
+    uint32_t key; /* of the receiver's memory */
+    uint64_t off; /* in that memory, in bytes */
+    uint64_t bytes;
+} gpusym_push_t;
+
+/* ---- the sender's side ---- */
+
+/*
+ * Offers a message. Gets the index of its entry, and the envelope to send.  data: o->bytes bytes of host memory, copied
+ * into the entry, where o->kind is INLINE; else NULL.  With PIPE the flow is zeroed.  The caller calls
+ * gpusym_parcel_free, or gpusym_parcel_withdraw where the envelope could not be sent. About 0.1 us.
+ * GPUSYM_ERR_NOT_AVAILABLE: the table is full; GPUSYM_ERR_BAD_PARAM: more bytes than an entry holds, no such slot, no
+ * such kind.
+ */
+int gpusym_parcel_offer(const gpusym_offer_t *o, const void *data, uint32_t *index, uint8_t envelope[GPUSYM_ENVELOPE]);
+/* Returns the state of an entry. *status: with PUSHED and DONE what was told there, else 0. GPUSYM_ERR_CORRUPT: the
+ * entry holds what neither side writes. */
+int gpusym_parcel_state(uint32_t index, int *status);
+/* Changes where the data of a message are, while nobody has claimed it: the receiver sees the old place or the new one.
+ * o: kind, key, off, gpu and flags; the kind was MAPPED before.  data: as for gpusym_parcel_offer.
+ * GPUSYM_ERR_NOT_AVAILABLE: it is claimed; GPUSYM_ERR_BAD_PARAM. */
+int gpusym_parcel_change(uint32_t index, const gpusym_offer_t *o, const void *data);
+/* Takes back an offer whose envelope was not sent, and frees the entry. GPUSYM_ERR_NOT_AVAILABLE: it is claimed. */
+int gpusym_parcel_withdraw(uint32_t index);
+/* Takes on a push that the receiver asks for. GPUSYM_ERR_NOT_AVAILABLE: it does not ask, or no longer;
+ * GPUSYM_ERR_CORRUPT: it asks for more than the message has. */
+int gpusym_parcel_take_push(uint32_t index, gpusym_push_t *push);
+/* Tells the receiver that the push has ended: status 0 or an error of common.h. */
+void gpusym_parcel_pushed(uint32_t index, int status);
+/* Returns the room of an entry, GPUSYM_PARCEL_ROOM bytes: a pipe's flow, which both sides write. */
+void *gpusym_parcel_room(uint32_t index);
+/* Frees an entry that is DONE, or whose receiver is dead. */
+void gpusym_parcel_free(uint32_t index);
+/* Returns the number of entries in use. */
+unsigned gpusym_parcels_live(void);
+
+/* ---- the receiver's side ---- */
+
+/* A claimed parcel. */
+typedef struct {
+    gpusym_peer_t *peer;  /* the sender */
+    uint32_t index;       /* of its entry */
+    uint64_t number;      /* of the offer, among all of that sender */
+    gpusym_offer_t offer; /* what it says; key and off are checked where they are used */
+    void *room;           /* INLINE: the data; PIPE: the flow.  In the sender's pages, valid until gpusym_parcel_end */
+} gpusym_parcel_t;
+
+/*
+ * Claims the parcel that an envelope names. GPUSYM_ERR_CORRUPT: the peer has sent no such envelope, it has been claimed
+ * and ended, or the entry is damaged; GPUSYM_ERR_NOT_AVAILABLE: another thread of this process has claimed it, for an
+ * envelope that was cut to less than 2 bytes (see below).
+ */
+int gpusym_parcel_claim(gpusym_peer_t *peer, const uint8_t envelope[GPUSYM_ENVELOPE], gpusym_parcel_t *p);
+/*
+ * Claims the oldest parcel from peer to us in that context and with that tag whose envelope begins with these bytes:
+ * what a receive of less than GPUSYM_ENVELOPE bytes leaves of it.  Two bytes name it exactly. GPUSYM_ERR_NOT_AVAILABLE:
+ * there is none; GPUSYM_ERR_CORRUPT: it is damaged.
+ */
+int gpusym_parcel_claim_oldest(gpusym_peer_t *peer, uint64_t context, int32_t tag, const uint8_t *envelope,
+                               unsigned length, gpusym_parcel_t *p);
+/* For probes: gets the bytes of the oldest parcel from peer to us that nobody has claimed.  Where several threads
+ * receive in that context with that tag, it may be another message's. GPUSYM_ERR_NOT_AVAILABLE: there is none. */
+int gpusym_parcel_oldest_bytes(gpusym_peer_t *peer, uint64_t context, int32_t tag, uint64_t *bytes);
+
+/* Returns the state of a claimed parcel, and with PUSHED the status. GPUSYM_ERR_CORRUPT: the entry is no longer that
+ * parcel's. */
+int gpusym_parcel_state_of(const gpusym_parcel_t *p, int *status);
+/* Asks the sender to push. push->bytes: at most the message's. */
+int gpusym_parcel_ask_push(gpusym_parcel_t *p, const gpusym_push_t *push);
+/* Takes that back. GPUSYM_ERR_NOT_AVAILABLE: the sender pushes or has pushed. */
+int gpusym_parcel_take_back(gpusym_parcel_t *p);
+/* Ends a parcel that is CLAIMED or PUSHED: the data have been received, or it failed.  status: 0 or an error of
+ * common.h, which the sender gets. */
+void gpusym_parcel_end(gpusym_parcel_t *p, int status);
+
+#endif
