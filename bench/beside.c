@@ -108,7 +108,7 @@ static void kernel_load(void)
     bench_cu_check("cuEventCreate", event(&kernel.to, 0));
 }
 
-static size_t elements(void)
+static size_t count_elements(void)
 {
     return opt.common.max / sizeof(float);
 }
@@ -122,14 +122,14 @@ static void kernel_open(void)
     }
     kernel.x = bench_cu.there ? bench_alloc(opt.common.max) : bench_host_alloc(opt.common.max);
     kernel.y = bench_cu.there ? bench_alloc(opt.common.max) : bench_host_alloc(opt.common.max);
-    for (size_t i = 0; i < elements(); i++) {
+    for (size_t i = 0; i < count_elements(); i++) {
         values[i] = 1;
     }
     mem_write(kernel.x, values, opt.common.max);
     memset(values, 0, opt.common.max);
     mem_write(kernel.y, values, opt.common.max);
     free(values);
-    kernel.blocks = (unsigned) (elements() / ELEMENTS / THREADS);
+    kernel.blocks = (unsigned) (count_elements() / ELEMENTS / THREADS);
     if (bench_cu.there) {
         kernel_load();
     }
@@ -172,7 +172,7 @@ static double axpy(void)
     if (!bench_cu.there) {
         const double start = MPI_Wtime();
 
-        for (size_t i = 0; i < elements(); i++) {
+        for (size_t i = 0; i < count_elements(); i++) {
             kernel.y[i] += kernel.x[i];
         }
         kernel.runs++;
@@ -188,7 +188,7 @@ static double axpy(void)
 }
 
 /* Elements of this rank that have not been counted right. */
-static unsigned long long axpy_wrong(void)
+static unsigned long long count_axpy_wrong(void)
 {
     float *values = malloc(opt.common.max);
     unsigned long long wrong = 0;
@@ -197,7 +197,7 @@ static unsigned long long axpy_wrong(void)
         bench_die("no host memory");
     }
     mem_read(values, kernel.y, opt.common.max);
-    for (size_t i = 0; i < elements(); i++) {
+    for (size_t i = 0; i < count_elements(); i++) {
         wrong += !(values[i] == (float) kernel.runs);
     }
     free(values);
@@ -234,8 +234,8 @@ static double iterate(void)
  * the repeats, of the slowest rank. The lingers take turns, so that clocks and neighbours change for all of them alike;
  * but where there is none before it, they come one after the other, as in a program. False where MPI_T cannot set the
  * parameter. */
-static bool with_lingers(const bench_variable_t *linger, double (*what)(void), bool behind, const int *lingers, int n,
-                         double took[LINGERS_MAX])
+static bool measure_lingers(const bench_variable_t *linger, double (*what)(void), bool behind, const int *lingers,
+                            int n, double took[LINGERS_MAX])
 {
     static double us[LINGERS_MAX][REPEATS_MAX];
     const size_t turns = behind ? opt.repeats : 1, each = opt.repeats / turns;
@@ -261,11 +261,11 @@ static bool with_lingers(const bench_variable_t *linger, double (*what)(void), b
 }
 
 /* The rows of one thing; lingers[0] is 0. */
-static bool rows_of(const bench_variable_t *linger, const char *name, double (*what)(void), bool behind,
-                    const int *lingers, int n)
+static bool measure_rows(const bench_variable_t *linger, const char *name, double (*what)(void), bool behind,
+                         const int *lingers, int n)
 {
     double took[LINGERS_MAX];
-    const bool done = with_lingers(linger, what, behind, lingers, n, took);
+    const bool done = measure_lingers(linger, what, behind, lingers, n, took);
 
     for (int l = 0; l < n && done && 0 == bench_rank; l++) {
         char number[16] = "auto";
@@ -281,17 +281,17 @@ static bool rows_of(const bench_variable_t *linger, const char *name, double (*w
     return done;
 }
 
-static bool rows(void)
+static bool measure_all(void)
 {
     static const int beside[] = {0, LONGER}, before[] = {0, 10, 20, 50, 100, 200, AUTOMATIC};
     bench_variable_t linger = {.name = "coll_gpusym_linger"};
     bool done;
 
     bench_variable_open(&linger);
-    done = rows_of(&linger, "axpy", axpy, true, beside, sizeof(beside) / sizeof(beside[0]));
+    done = measure_rows(&linger, "axpy", axpy, true, beside, sizeof(beside) / sizeof(beside[0]));
     if (done && bench_cu.there) {
-        done = rows_of(&linger, "synchronize", synchronize, true, before, sizeof(before) / sizeof(before[0])) &&
-               rows_of(&linger, "iteration", iterate, false, before, sizeof(before) / sizeof(before[0]));
+        done = measure_rows(&linger, "synchronize", synchronize, true, before, sizeof(before) / sizeof(before[0])) &&
+               measure_rows(&linger, "iteration", iterate, false, before, sizeof(before) / sizeof(before[0]));
     }
     bench_variable_close(&linger);
     return done;
@@ -308,7 +308,7 @@ static void warm_up(void)
 
 /* ---- options and the whole --------------------------------------------------------------------------------------- */
 
-static void options(int argc, char **argv)
+static void read_options(int argc, char **argv)
 {
     static const struct option all[] = {BENCH_COMMON_OPTIONS, {"repeats", 1, NULL, 'R'}, {NULL, 0, NULL, 0}};
     bool cuda;
@@ -329,7 +329,7 @@ static void options(int argc, char **argv)
     }
 }
 
-static void head(void)
+static void print_head(void)
 {
     char line[80];
 
@@ -351,9 +351,9 @@ static int run(void)
     bench_prepare(&call);
     kernel_open();
     warm_up();
-    head();
-    done = rows();
-    wrong = (unsigned long long) bench_sum((double) (axpy_wrong() + bench_wrong(&call)));
+    print_head();
+    done = measure_all();
+    wrong = (unsigned long long) bench_sum((double) (count_axpy_wrong() + bench_wrong(&call)));
     bench_comment("%s", !done ? "not done" : 0 == wrong ? "every element of every result is right" : "WRONG RESULTS");
     kernel_close();
     bench_call_drop(&call);
@@ -368,7 +368,7 @@ int main(int argc, char **argv)
     int status;
 
     bench_init(&argc, &argv);
-    options(argc, argv);
+    read_options(argc, argv);
     bench_counters_open();
     bench_start("beside", &opt.common,
                 "a kernel beside one that is resident after an MPI_Allreduce, and waiting for the GPU");

@@ -86,12 +86,12 @@ bool bench_coll_in_nccl(const bench_coll_t *c)
 /* ---- who gives and gets what ---------------------------------------------------------------------------------------
  */
 
-static bool sends(const bench_coll_t *c, int rank)
+static bool has_input(const bench_coll_t *c, int rank)
 {
     return !(c->what & COLL_IS_FROM_ROOT) || root == rank;
 }
 
-static bool receives(const bench_coll_t *c, int rank)
+static bool has_output(const bench_coll_t *c, int rank)
 {
     if (c->what & COLL_IS_EXCLUSIVE && 0 == rank) {
         return false;
@@ -99,25 +99,25 @@ static bool receives(const bench_coll_t *c, int rank)
     return !(c->what & COLL_IS_TO_ROOT) || root == rank;
 }
 
-static size_t in_blocks(const bench_coll_t *c)
+static size_t count_in_blocks(const bench_coll_t *c)
 {
     return c->what & (COLL_IS_SEND_EACH | COLL_IS_SCATTERED) ? (size_t) bench_ranks : 1;
 }
 
-static size_t out_blocks(const bench_coll_t *c)
+static size_t count_out_blocks(const bench_coll_t *c)
 {
     return c->what & COLL_IS_RECV_EACH ? (size_t) bench_ranks : 1;
 }
 
-static size_t blocks(const bench_coll_t *c)
+static size_t count_blocks(const bench_coll_t *c)
 {
-    return in_blocks(c) > out_blocks(c) ? in_blocks(c) : out_blocks(c);
+    return count_in_blocks(c) > count_out_blocks(c) ? count_in_blocks(c) : count_out_blocks(c);
 }
 
 size_t bench_coll_count(const bench_coll_t *c, size_t bytes)
 {
     const size_t e = bench_type()->bytes;
-    size_t block = bytes / blocks(c);
+    size_t block = bytes / count_blocks(c);
 
     block = block >= 16 ? block / 16 * 16 : block;
     return block < e ? 1 : block / e;
@@ -125,17 +125,17 @@ size_t bench_coll_count(const bench_coll_t *c, size_t bytes)
 
 size_t bench_coll_bytes(const bench_coll_t *c, size_t count)
 {
-    return count * bench_type()->bytes * blocks(c);
+    return count * bench_type()->bytes * count_blocks(c);
 }
 
 size_t bench_coll_in_bytes(const bench_coll_t *c, size_t count)
 {
-    return count * bench_type()->bytes * in_blocks(c);
+    return count * bench_type()->bytes * count_in_blocks(c);
 }
 
 size_t bench_coll_out_bytes(const bench_coll_t *c, size_t count)
 {
-    return count * bench_type()->bytes * out_blocks(c);
+    return count * bench_type()->bytes * count_out_blocks(c);
 }
 
 double bench_coll_bus_bandwidth(const bench_coll_t *c, size_t bytes, double us)
@@ -143,7 +143,7 @@ double bench_coll_bus_bandwidth(const bench_coll_t *c, size_t bytes, double us)
     const double but_own = (double) (bench_ranks - 1) / bench_ranks;
     double factor = 1;
 
-    if (blocks(c) > 1) {
+    if (count_blocks(c) > 1) {
         factor = but_own;
     } else if (COLL_ALLREDUCE == c->id) {
         factor = 2 * but_own;
@@ -155,7 +155,7 @@ double bench_coll_bus_bandwidth(const bench_coll_t *c, size_t bytes, double us)
  */
 
 /* Of MPI_IN_PLACE in place of the send buffer: where in out our contribution stands, in bytes. */
-static size_t place(const bench_what_t *w)
+static size_t find_place(const bench_what_t *w)
 {
     const unsigned what = w->coll->what;
 
@@ -177,7 +177,7 @@ static bool receives_in_place(const bench_what_t *w)
 }
 
 /* Equal counts, one block behind the other. Points into args. */
-static void arguments(coll_args_t *args, const bench_what_t *w, bool in_place, const void *in, void *out)
+static void set_arguments(coll_args_t *args, const bench_what_t *w, bool in_place, const void *in, void *out)
 {
     memset(args, 0, sizeof(*args));
     args->comm = MPI_COMM_WORLD;
@@ -212,7 +212,7 @@ static void blocking(enum coll_id id, const coll_args_t *a)
     }
 }
 
-static void start(enum coll_id id, const coll_args_t *a, MPI_Request *request)
+static void start_request(enum coll_id id, const coll_args_t *a, MPI_Request *request)
 {
     switch (id) {
 #define COLL(id, Name, name, what, ...)    \
@@ -225,7 +225,7 @@ static void start(enum coll_id id, const coll_args_t *a, MPI_Request *request)
     }
 }
 
-static void init(enum coll_id id, const coll_args_t *a, MPI_Request *request)
+static void init_request(enum coll_id id, const coll_args_t *a, MPI_Request *request)
 {
     switch (id) {
 #define COLL(id, Name, name, what, ...)                             \
@@ -247,10 +247,10 @@ void bench_call_make(bench_call_t *c, const bench_what_t *what, void *in, void *
     c->host_out = host_out;
     c->request = MPI_REQUEST_NULL;
     c->starting = 0;
-    arguments(&c->args, what, true, in, out);
-    arguments(&c->host_args, what, false, host_in, host_out);
+    set_arguments(&c->args, what, true, in, out);
+    set_arguments(&c->host_args, what, false, host_in, host_out);
     if (COLL_PERSISTENT == what->mode) {
-        init(what->coll->id, &c->args, &c->request);
+        init_request(what->coll->id, &c->args, &c->request);
     }
 }
 
@@ -273,7 +273,7 @@ void bench_call_by_mpi(bench_call_t *c)
     if (COLL_PERSISTENT == c->what.mode) {
         MPI_Start(&c->request);
     } else {
-        start(c->what.coll->id, &c->args, &c->request);
+        start_request(c->what.coll->id, &c->args, &c->request);
     }
     c->starting += MPI_Wtime() - begun;
     MPI_Wait(&c->request, MPI_STATUS_IGNORE);
@@ -284,14 +284,14 @@ void bench_call_by_host(bench_call_t *c)
     const bench_coll_t *coll = c->what.coll;
 
     if (coll->what & COLL_IS_ONE_BUFFER) {
-        if (sends(coll, bench_rank)) {
+        if (has_input(coll, bench_rank)) {
             bench_to_host(c->host_out, c->out, bench_coll_out_bytes(coll, c->what.count));
         }
-    } else if (sends(coll, bench_rank)) {
+    } else if (has_input(coll, bench_rank)) {
         bench_to_host(c->host_in, c->in, bench_coll_in_bytes(coll, c->what.count));
     }
     blocking(coll->id, &c->host_args);
-    if (receives(coll, bench_rank) && !(coll->what & COLL_IS_ONE_BUFFER && sends(coll, bench_rank))) {
+    if (has_output(coll, bench_rank) && !(coll->what & COLL_IS_ONE_BUFFER && has_input(coll, bench_rank))) {
         bench_from_host(c->out, c->host_out, bench_coll_out_bytes(coll, c->what.count));
     }
 }
@@ -300,7 +300,7 @@ void bench_call_by_host(bench_call_t *c)
  */
 
 /* What NCCL's users write for what it has no call for, or had none before 2.28. */
-static int by_messages(const bench_call_t *c)
+static int call_by_messages(const bench_call_t *c)
 {
     const bench_coll_t *coll = c->what.coll;
     const size_t n = c->what.count, block = n * bench_type()->bytes;
@@ -309,10 +309,10 @@ static int by_messages(const bench_call_t *c)
     int rc = bench_nccl.ncclGroupStart(), end;
 
     for (int r = 0; r < bench_ranks && 0 == rc; r++) {
-        if (sends(coll, bench_rank) && receives(coll, r)) {
+        if (has_input(coll, bench_rank) && has_output(coll, r)) {
             rc = bench_nccl.ncclSend((char *) c->in + (size_t) r * to, n, type, r, bench_nccl.comm, bench_cu.stream);
         }
-        if (0 == rc && receives(coll, bench_rank) && sends(coll, r)) {
+        if (0 == rc && has_output(coll, bench_rank) && has_input(coll, r)) {
             rc = bench_nccl.ncclRecv((char *) c->out + (size_t) r * from, n, type, r, bench_nccl.comm, bench_cu.stream);
         }
     }
@@ -344,9 +344,9 @@ static int nccl_call(const bench_call_t *c)
         if (NULL != bench_nccl.ncclAlltoAll) {
             return bench_nccl.ncclAlltoAll(c->in, c->out, n, type, comm, stream);
         }
-        return by_messages(c);
+        return call_by_messages(c);
     default:
-        return by_messages(c);
+        return call_by_messages(c);
     }
 }
 
@@ -362,7 +362,7 @@ void bench_call_by_nccl(bench_call_t *c)
 void bench_fill(const bench_coll_t *c, void *in, size_t count, unsigned seed)
 {
     bench_content_seed(seed);
-    bench_content_write(in, count * in_blocks(c), bench_coll_reduces(c) ? bench_term_of : bench_value_of);
+    bench_content_write(in, count * count_in_blocks(c), bench_coll_reduces(c) ? bench_term_of : bench_value_of);
 }
 
 void bench_prepare(bench_call_t *c)
@@ -372,12 +372,12 @@ void bench_prepare(bench_call_t *c)
 
     bench_content_poison(c->out, bench_coll_bytes(w->coll, w->count));
     if (one || sends_in_place(w)) {
-        mem_write((char *) c->out + (one ? 0 : place(w)), c->in, bench_coll_in_bytes(w->coll, w->count));
+        mem_write((char *) c->out + (one ? 0 : find_place(w)), c->in, bench_coll_in_bytes(w->coll, w->count));
     }
 }
 
 /* Element i of our output. */
-static int64_t expected(size_t i, const void *arg)
+static int64_t expect_element(size_t i, const void *arg)
 {
     const bench_what_t *w = arg;
     const unsigned what = w->coll->what;
@@ -398,8 +398,8 @@ unsigned long long bench_wrong(const bench_call_t *c)
 {
     const bench_what_t *w = &c->what;
 
-    if (!receives(w->coll, bench_rank) || receives_in_place(w)) {
+    if (!has_output(w->coll, bench_rank) || receives_in_place(w)) {
         return 0;
     }
-    return bench_content_wrong(c->out, w->count * out_blocks(w->coll), expected, w);
+    return bench_content_wrong(c->out, w->count * count_out_blocks(w->coll), expect_element, w);
 }

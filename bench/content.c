@@ -10,7 +10,7 @@
 #include "bench/ranks.h"
 #include "test/mpi/mem.h"
 
-#define PIECE ((size_t) 1 << 20) /* bytes made or verified at once on the host */
+#define CHUNK ((size_t) 1 << 20) /* bytes made or verified at once on the host */
 #define POISON 0xa5              /* every byte: no whole number of float or double, no small one of the others */
 
 #define BENCH_TYPE(name, c_type, mpi, nccl) "|" #name
@@ -22,7 +22,7 @@ const char bench_op_names[] = BENCH_OP_LIST;
 
 static int type = BENCH_TYPE_float, op = BENCH_OP_sum;
 static uint32_t seed;
-static void *piece;
+static void *chunk;
 
 /* ---- types and operations ---------------------------------------------------------------------------------------- */
 
@@ -50,7 +50,7 @@ bool bench_set_op(const char *name)
     return false;
 }
 
-/* MPI's handles are no constants everywhere: the tables are filled when they are asked for. */
+/* MPI's handles are no constants everywhere: the tables are filled when they are first used. */
 const bench_type_t *bench_type(void)
 {
     static bench_type_t types[BENCH_TYPES];
@@ -75,13 +75,13 @@ const bench_op_t *bench_op(void)
 
 void bench_content_open(void)
 {
-    piece = bench_host_alloc(PIECE);
+    chunk = bench_host_alloc(CHUNK);
 }
 
 void bench_content_close(void)
 {
-    bench_host_free(piece);
-    piece = NULL;
+    bench_host_free(chunk);
+    chunk = NULL;
 }
 
 void bench_content_seed(unsigned new_seed)
@@ -90,7 +90,7 @@ void bench_content_seed(unsigned new_seed)
 }
 
 /* 32 random bits of element i. */
-static uint32_t bits_of(size_t i, int group)
+static uint32_t make_bits(size_t i, int group)
 {
     uint32_t h = ((uint32_t) i + (uint32_t) group * 0x51ed270bu) * 0x9e3779b1u + seed;
 
@@ -105,7 +105,7 @@ static bool is_unsigned(void)
 }
 
 /* Made of four bits for each rank of a group of eight. */
-static int64_t term(uint32_t bits, int r)
+static int64_t make_term(uint32_t bits, int r)
 {
     static const int factors[] = {1, -1, 2, 1};
     const int nibble = (int) (bits >> (4 * (r % 8)) & 15);
@@ -113,7 +113,7 @@ static int64_t term(uint32_t bits, int r)
     return BENCH_OP_prod == op ? factors[nibble % 4] : is_unsigned() ? nibble : nibble - 8;
 }
 
-static int64_t combined(int64_t a, int64_t b)
+static int64_t combine(int64_t a, int64_t b)
 {
     switch (op) {
     case BENCH_OP_prod:
@@ -129,36 +129,36 @@ static int64_t combined(int64_t a, int64_t b)
 
 int64_t bench_term_of(size_t i, int r)
 {
-    return term(bits_of(i, r / 8), r);
+    return make_term(make_bits(i, r / 8), r);
 }
 
 int64_t bench_value_of(size_t i, int r)
 {
-    return bits_of(i, r) & 0xffffff;
+    return make_bits(i, r) & 0xffffff;
 }
 
 int64_t bench_reduced_of(size_t i, int first, int end)
 {
-    uint32_t bits = bits_of(i, first / 8);
-    int64_t value = term(bits, first);
+    uint32_t bits = make_bits(i, first / 8);
+    int64_t value = make_term(bits, first);
 
     for (int r = first + 1; r < end; r++) {
-        bits = 0 == r % 8 ? bits_of(i, r / 8) : bits;
-        value = combined(value, term(bits, r));
+        bits = 0 == r % 8 ? make_bits(i, r / 8) : bits;
+        value = combine(value, make_term(bits, r));
     }
     return value;
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-/* Elements [first, first + n) of our input, to piece. */
-static void make(size_t first, size_t n, int64_t (*content)(size_t i, int r))
+/* Elements [first, first + n) of our input, to chunk. */
+static void make_chunk(size_t first, size_t n, int64_t (*content)(size_t i, int r))
 {
     switch (type) {
 #define BENCH_TYPE(name, c_type, mpi, nccl)                                  \
     case BENCH_TYPE_##name:                                                  \
         for (size_t i = 0; i < n; i++) {                                     \
-            ((c_type *) piece)[i] = (c_type) content(first + i, bench_rank); \
+            ((c_type *) chunk)[i] = (c_type) content(first + i, bench_rank); \
         }                                                                    \
         break;
         BENCH_TYPE_LIST
@@ -166,7 +166,7 @@ static void make(size_t first, size_t n, int64_t (*content)(size_t i, int r))
     }
 }
 
-/* How many of those in piece are wrong. */
+/* How many of those in chunk are wrong. */
 static unsigned long long compare(size_t first, size_t n, int64_t (*expected)(size_t i, const void *arg),
                                   const void *arg)
 {
@@ -176,7 +176,7 @@ static unsigned long long compare(size_t first, size_t n, int64_t (*expected)(si
 #define BENCH_TYPE(name, c_type, mpi, nccl)                                               \
     case BENCH_TYPE_##name:                                                               \
         for (size_t i = 0; i < n; i++) {                                                  \
-            wrong += !(((const c_type *) piece)[i] == (c_type) expected(first + i, arg)); \
+            wrong += !(((const c_type *) chunk)[i] == (c_type) expected(first + i, arg)); \
         }                                                                                 \
         break;
         BENCH_TYPE_LIST
@@ -187,32 +187,32 @@ static unsigned long long compare(size_t first, size_t n, int64_t (*expected)(si
 
 void bench_content_write(void *p, size_t n, int64_t (*content)(size_t i, int r))
 {
-    const size_t size = bench_type()->bytes, most = PIECE / size;
+    const size_t size = bench_type()->bytes, most = CHUNK / size;
 
     for (size_t first = 0, part; first < n; first += part) {
         part = n - first < most ? n - first : most;
-        make(first, part, content);
-        mem_write((char *) p + first * size, piece, part * size);
+        make_chunk(first, part, content);
+        mem_write((char *) p + first * size, chunk, part * size);
     }
 }
 
 void bench_content_poison(void *p, size_t bytes)
 {
-    memset(piece, POISON, PIECE);
-    for (size_t at = 0; at < bytes; at += PIECE) {
-        mem_write((char *) p + at, piece, bytes - at < PIECE ? bytes - at : PIECE);
+    memset(chunk, POISON, CHUNK);
+    for (size_t at = 0; at < bytes; at += CHUNK) {
+        mem_write((char *) p + at, chunk, bytes - at < CHUNK ? bytes - at : CHUNK);
     }
 }
 
 unsigned long long bench_content_wrong(const void *p, size_t n, int64_t (*expected)(size_t i, const void *arg),
                                        const void *arg)
 {
-    const size_t size = bench_type()->bytes, most = PIECE / size;
+    const size_t size = bench_type()->bytes, most = CHUNK / size;
     unsigned long long wrong = 0;
 
     for (size_t first = 0, part; first < n; first += part) {
         part = n - first < most ? n - first : most;
-        mem_read(piece, (const char *) p + first * size, part * size);
+        mem_read(chunk, (const char *) p + first * size, part * size);
         wrong += compare(first, part, expected, arg);
     }
     return wrong;

@@ -36,7 +36,7 @@ void bench_counters_close(void)
 }
 
 /* The part of variable number i's name behind prefix, if it is one to be read; NULL otherwise. */
-static const char *wanted(int i, const char *prefix, char name[NAME_MAX_BYTES])
+static const char *match_name(int i, const char *prefix, char name[NAME_MAX_BYTES])
 {
     int length = NAME_MAX_BYTES, verbosity, class, bind, readonly, continuous, atomic;
     MPI_Datatype type;
@@ -62,7 +62,7 @@ int bench_counters_of(const char *collective)
     snprintf(prefix, sizeof(prefix), "coll_gpusym_%s_", collective);
     MPI_T_pvar_get_num(&all);
     for (int i = 0; i < all && ncounters < COUNTERS_MAX; i++) {
-        const char *rest = wanted(i, prefix, name);
+        const char *rest = match_name(i, prefix, name);
 
         if (NULL != rest &&
             MPI_SUCCESS == MPI_T_pvar_handle_alloc(session, i, NULL, &counters[ncounters].handle, &count)) {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Measures all that bench/goals.csv has a goal for, on N GPUs of this host, and prints one table: goal, NCCL, gpusym, their
-# ratio. Then what a kernel that stays does to gaps between calls, and to who waits for the GPU.
+# ratio. Then what a resident kernel does to gaps between calls, and to a program that waits for the GPU.
 #
 #     bench/goals.sh [--device cuda|sim] [--bin DIR] [--out DIR] [--markdown] [--table] [RANKS]
 #
@@ -190,7 +190,7 @@ table_program='
         list[field("collective"), ++rows[field("collective")]] = field("bytes")
     }
     kind == "linger" {
-        staying[field("linger_us"), field("gap_us")] = field("us")
+        resident[field("linger_us"), field("gap_us")] = field("us")
         if (!(field("linger_us") in has_linger)) { has_linger[field("linger_us")]; linger[++lingers] = field("linger_us") }
         if (!(field("gap_us") in has_gap)) { has_gap[field("gap_us")]; gap[++gaps] = field("gap_us") }
     }
@@ -231,7 +231,7 @@ table_program='
         label = $5 == "" ? $1 : $5
         eight = "allreduce" SUBSEP 8
         if ($1 == "allreduce") row(label, $2, $3, $4, nccl[key], time[key], ran[key])
-        else if ($1 == "launch") row(label, $2, $3, $4, nccl[eight], staying["0", "0"], "")
+        else if ($1 == "launch") row(label, $2, $3, $4, nccl[eight], resident["0", "0"], "")
         else if ($1 == "blocks")
             row(label, blocks_bytes, $3, $4, "", by_blocks["16"] > 0 ? by_blocks["0"] / by_blocks["16"] : "", "")
         else if ($1 == "first_call")
@@ -255,7 +255,7 @@ table_program='
             line(gaps + 1, wide); rule(gaps + 1)
             for (l = 1; l <= lingers; l++) {
                 cell[1] = linger[l]
-                for (g = 1; g <= gaps; g++) cell[g + 1] = number(staying[linger[l], gap[g]])
+                for (g = 1; g <= gaps; g++) cell[g + 1] = number(resident[linger[l], gap[g]])
                 line(gaps + 1, wide)
             }
         }

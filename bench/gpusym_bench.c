@@ -75,12 +75,12 @@ typedef struct {
     bench_result_t in_place;         /* gpusym */
 } row_t;
 
-static double faster(double a, double b)
+static double find_faster(double a, double b)
 {
     return a < 0 ? b : b < 0 ? a : a < b ? a : b;
 }
 
-static void table_head(void)
+static void print_head(void)
 {
     char line[256];
 
@@ -109,7 +109,7 @@ static void print_row(const bench_what_t *what, const row_t *row)
     const bench_coll_t *c = what->coll;
     const size_t bytes = bench_coll_bytes(c, what->count);
     const bench_result_t *main_one = row->ways[BENCH_GPUSYM].us >= 0 ? &row->ways[BENCH_GPUSYM] : &row->in_place;
-    const double best = faster(row->ways[BENCH_NCCL_CLASSIC].us, row->ways[BENCH_NCCL_SYMMETRIC].us);
+    const double best = find_faster(row->ways[BENCH_NCCL_CLASSIC].us, row->ways[BENCH_NCCL_SYMMETRIC].us);
     unsigned long long others = 0;
 
     for (int w = BENCH_GPUSYM + 1; w < BENCH_WAYS; w++) {
@@ -146,7 +146,7 @@ static bench_result_t measure(int way, const bench_what_t *what)
 
 /* Returns the wrong elements of every way. `row` has what the others took, if they were measured: they have no modes.
  */
-static unsigned long long one_size(bench_what_t what, row_t *row, bool with_others)
+static unsigned long long measure_size(bench_what_t what, row_t *row, bool with_others)
 {
     unsigned long long wrong;
     const bool one_buffer = bench_coll_only_in_place(what.coll);
@@ -181,8 +181,8 @@ static void add_count(const bench_coll_t *c, size_t bytes, size_t counts[SIZES_M
     }
 }
 
-/* The counts of the sizes asked for, of which the largest is always one; returns how many. */
-static int counts_of(const bench_coll_t *c, size_t counts[SIZES_MAX])
+/* The counts of the requested sizes, of which the largest is always one; returns how many. */
+static int find_counts(const bench_coll_t *c, size_t counts[SIZES_MAX])
 {
     size_t bytes = opt.common.min;
     int n = 0;
@@ -199,11 +199,11 @@ static int counts_of(const bench_coll_t *c, size_t counts[SIZES_MAX])
 }
 
 /* The rows of one collective. */
-static unsigned long long table(const bench_coll_t *c)
+static unsigned long long measure_collective(const bench_coll_t *c)
 {
     static row_t rows[SIZES_MAX];
     size_t counts[SIZES_MAX];
-    const int n = counts_of(c, counts);
+    const int n = find_counts(c, counts);
     unsigned long long wrong = 0;
 
     bench_counters_of(bench_coll_name(c));
@@ -214,7 +214,7 @@ static unsigned long long table(const bench_coll_t *c)
     for (int m = 0; m < opt.nmodes; m++) {
         bench_title("%s, %s", bench_coll_name(c), mode_names[opt.modes[m]]);
         for (int i = 0; i < n; i++) {
-            wrong += one_size((bench_what_t){c, opt.modes[m], false, counts[i]}, &rows[i], 0 == m);
+            wrong += measure_size((bench_what_t){c, opt.modes[m], false, counts[i]}, &rows[i], 0 == m);
         }
     }
     return wrong;
@@ -223,7 +223,7 @@ static unsigned long long table(const bench_coll_t *c)
 /* ---- options ------------------------------------------------------------------------------------------------------
  */
 
-static int numbers(char *list, int values[BENCH_LIST_MAX])
+static int read_numbers(char *list, int values[BENCH_LIST_MAX])
 {
     const char *items[BENCH_LIST_MAX];
     int n = bench_cut(list, items, USAGE);
@@ -239,7 +239,7 @@ static int numbers(char *list, int values[BENCH_LIST_MAX])
     return n;
 }
 
-static void byte_list(char *list)
+static void read_bytes(char *list)
 {
     const char *items[BENCH_LIST_MAX];
 
@@ -250,7 +250,7 @@ static void byte_list(char *list)
     }
 }
 
-static void no_such_collective(const char *name)
+static void refuse_collective(const char *name)
 {
     char text[512] = "";
 
@@ -262,7 +262,7 @@ static void no_such_collective(const char *name)
     bench_die("--coll %s: %sor all", name, text);
 }
 
-static void coll_list(char *list)
+static void read_colls(char *list)
 {
     const char *items[BENCH_LIST_MAX];
     int n;
@@ -278,13 +278,13 @@ static void coll_list(char *list)
     for (; opt.ncolls < n; opt.ncolls++) {
         opt.colls[opt.ncolls] = bench_coll_find(items[opt.ncolls]);
         if (NULL == opt.colls[opt.ncolls]) {
-            no_such_collective(items[opt.ncolls]);
+            refuse_collective(items[opt.ncolls]);
         }
     }
 }
 
 /* In the order of mode_names, each once. */
-static void mode_list(char *list)
+static void read_modes(char *list)
 {
     const bool everything = 0 == strcmp(list, "all");
     const char *items[BENCH_LIST_MAX];
@@ -292,13 +292,13 @@ static void mode_list(char *list)
 
     opt.nmodes = 0;
     for (int m = 0; m < COLL_MODES; m++) {
-        bool asked = everything;
+        bool requested = everything;
 
         for (int i = 0; i < n; i++) {
-            asked = asked || 0 == strcmp(items[i], mode_names[m]);
+            requested = requested || 0 == strcmp(items[i], mode_names[m]);
             found += 0 == strcmp(items[i], mode_names[m]);
         }
-        if (asked) {
+        if (requested) {
             opt.modes[opt.nmodes++] = (enum coll_mode) m;
         }
     }
@@ -307,14 +307,14 @@ static void mode_list(char *list)
     }
 }
 
-static void option(int c, char *value)
+static void read_option(int c, char *value)
 {
     switch (c) {
     case 'C':
-        coll_list(value);
+        read_colls(value);
         break;
     case 'O':
-        mode_list(value);
+        read_modes(value);
         break;
     case 't':
         if (!bench_set_type(value)) {
@@ -345,22 +345,22 @@ static void option(int c, char *value)
         opt.sweep = true;
         break;
     case 'b':
-        byte_list(value);
+        read_bytes(value);
         break;
     case 'a':
         opt.lists.nalgorithms = bench_cut(value, opt.lists.algorithms, USAGE);
         break;
     case 'B':
-        opt.lists.nblocks = numbers(value, opt.lists.blocks);
+        opt.lists.nblocks = read_numbers(value, opt.lists.blocks);
         break;
     case 'T':
-        opt.lists.nthreads = numbers(value, opt.lists.threads);
+        opt.lists.nthreads = read_numbers(value, opt.lists.threads);
         break;
     case 'L':
-        opt.lists.nlingers = numbers(value, opt.lists.lingers);
+        opt.lists.nlingers = read_numbers(value, opt.lists.lingers);
         break;
     case 'G':
-        opt.lists.ngaps = numbers(value, opt.lists.gaps);
+        opt.lists.ngaps = read_numbers(value, opt.lists.gaps);
         break;
     default:
         bench_die("usage: %s", USAGE);
@@ -394,7 +394,7 @@ static void check_options(void)
     bench_set_root((int) opt.root);
 }
 
-static void options(int argc, char **argv)
+static void read_options(int argc, char **argv)
 {
     static const struct option all[] = {
         BENCH_COMMON_OPTIONS,         {"coll", 1, NULL, 'C'},      {"mode", 1, NULL, 'O'},
@@ -408,7 +408,7 @@ static void options(int argc, char **argv)
     opt.ncolls = 1;
     for (int c; - 1 != (c = getopt_long(argc, argv, "", all, NULL));) {
         if (!bench_common_option(&opt.common, c, optarg, USAGE)) {
-            option(c, optarg);
+            read_option(c, optarg);
         }
     }
     if (optind < argc) {
@@ -420,8 +420,8 @@ static void options(int argc, char **argv)
 /* ---- the whole ----------------------------------------------------------------------------------------------------
  */
 
-/* Bytes that every message asked for fits into: a block of one element a rank is the least. */
-static size_t buffer_bytes(void)
+/* Bytes that every requested message fits into: a block of one element a rank is the least. */
+static size_t find_buffer_bytes(void)
 {
     size_t least = (size_t) bench_ranks * bench_type()->bytes;
 
@@ -434,13 +434,13 @@ static int run(void)
     unsigned long long wrong = 0;
     bool done = true;
 
-    bench_ways_open(buffer_bytes(), !opt.no_nccl && !opt.sweep, !opt.no_staged && !opt.sweep);
-    (opt.sweep ? bench_sweep_head : table_head)();
+    bench_ways_open(find_buffer_bytes(), !opt.no_nccl && !opt.sweep, !opt.no_staged && !opt.sweep);
+    (opt.sweep ? bench_sweep_head : print_head)();
     for (int i = 0; i < opt.ncolls && done; i++) {
         if (opt.sweep) {
             done = bench_sweep(&opt.lists, opt.colls[i], opt.common.batches, &wrong);
         } else {
-            wrong += table(opt.colls[i]);
+            wrong += measure_collective(opt.colls[i]);
         }
     }
     bench_comment("%s", !done ? "not done" : 0 == wrong ? "every element of every result is right" : "WRONG RESULTS");
@@ -449,7 +449,7 @@ static int run(void)
 }
 
 /* What needs no MPI; returns if there is no such thing to do. */
-static void other_commands(int argc, char **argv)
+static void run_other_commands(int argc, char **argv)
 {
     if (argc > 1 && 0 == strcmp(argv[1], "plot")) {
         bench_plot(argv + 2);
@@ -466,9 +466,9 @@ int main(int argc, char **argv)
 {
     int status;
 
-    other_commands(argc, argv);
+    run_other_commands(argc, argv);
     bench_init(&argc, &argv);
-    options(argc, argv);
+    read_options(argc, argv);
     bench_counters_open();
     if (0 == bench_counters_of("allreduce") && 0 != strcmp(opt.common.device, "host")) {
         bench_die(

@@ -109,7 +109,7 @@ void bench_init(int *argc, char ***argv)
 }
 
 /* The driver's own line, "" without one. */
-static void driver_version(char *text, size_t size)
+static void read_driver_version(char *text, size_t size)
 {
     FILE *f = fopen("/proc/driver/nvidia/version", "r");
 
@@ -147,7 +147,7 @@ static void describe(const char *bench, const char *what)
     int n, cuda;
     const char *commit = getenv("GPUSYM_COMMIT");
 
-    driver_version(driver, sizeof(driver));
+    read_driver_version(driver, sizeof(driver));
     bench_gpu(gpu, sizeof(gpu), &cuda);
     strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", gmtime(&now));
     bench_comment("%s: %s, %d ranks", bench, what, bench_ranks);

@@ -25,7 +25,7 @@ void bench_nccl_check(const char *call, int result)
 }
 
 /* Sets version; returns whether NCCL is there. */
-static bool load(int *version)
+static bool load_library(int *version)
 {
     void *lib = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
     bool found = NULL != lib;
@@ -46,7 +46,7 @@ static bool load(int *version)
 }
 
 /* Makes the communicator; seconds: how long that took. Returns NCCL's result, on any rank. */
-static int communicator(double *seconds)
+static int make_communicator(double *seconds)
 {
     const double start = MPI_Wtime();
     bench_nccl_id_t id;
@@ -62,7 +62,7 @@ static int communicator(double *seconds)
     return (int) bench_max(rc);
 }
 
-static int first_call(const void *in, void *out, double *seconds)
+static int time_first_call(const void *in, void *out, double *seconds)
 {
     const double start = MPI_Wtime();
     int rc = bench_nccl.ncclAllReduce(in, out, 2, BENCH_NCCL_FLOAT32, BENCH_NCCL_SUM, bench_nccl.comm, bench_cu.stream);
@@ -73,7 +73,7 @@ static int first_call(const void *in, void *out, double *seconds)
 }
 
 /* A communicator and its first call, timed. Says so where NCCL refuses. */
-static void first(const void *in, void *out)
+static void make_first_call(const void *in, void *out)
 {
     size_t before;
     double init = 0, call = 0;
@@ -82,9 +82,9 @@ static void first(const void *in, void *out)
     MPI_Barrier(bench_world);
     before = bench_free_memory();
     MPI_Barrier(bench_world);
-    rc = communicator(&init);
+    rc = make_communicator(&init);
     if (0 == rc) {
-        rc = first_call(in, out, &call);
+        rc = time_first_call(in, out, &call);
     }
     bench_nccl.there = 0 == rc;
     if (!bench_nccl.there) {
@@ -100,7 +100,7 @@ static void first(const void *in, void *out)
 }
 
 /* One buffer in a window; false where any rank has none. */
-static bool window(void **buffer, void **win, size_t size)
+static bool make_window(void **buffer, void **win, size_t size)
 {
     return bench_agree(0 == bench_nccl.ncclMemAlloc(buffer, size)) &&
            bench_agree(0 == bench_nccl.ncclCommWindowRegister(bench_nccl.comm, *buffer, size, win, SYMMETRIC)) &&
@@ -112,17 +112,18 @@ void bench_nccl_open(const void *in, void *out, size_t size, bool wanted)
     int version = 0;
 
     wanted = bench_cu.there && wanted;
-    bench_nccl.there = wanted && bench_agree(load(&version));
+    bench_nccl.there = wanted && bench_agree(load_library(&version));
     if (!bench_nccl.there) {
         bench_nccl.windows = false;
-        bench_comment("NCCL: %s", wanted ? "libnccl.so.2 was not found" : "not asked for, or no GPU");
+        bench_comment("NCCL: %s", wanted ? "libnccl.so.2 was not found" : "not requested, or no GPU");
         return;
     }
     bench_comment("NCCL version %d%s", version,
                   NULL == bench_nccl.ncclAlltoAll ? ", alltoall by ncclSend and ncclRecv" : "");
-    first(in, out);
+    make_first_call(in, out);
     bench_nccl.windows = bench_nccl.there && bench_agree(bench_nccl.windows) &&
-                         window(&bench_nccl.in, &in_window, size) && window(&bench_nccl.out, &out_window, size);
+                         make_window(&bench_nccl.in, &in_window, size) &&
+                         make_window(&bench_nccl.out, &out_window, size);
     if (bench_nccl.there && !bench_nccl.windows) {
         bench_comment("this NCCL has no symmetric windows, or refuses them here");
     }

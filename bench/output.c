@@ -24,7 +24,7 @@ static struct {
     int ncolumns, next, rows;
 } parts;
 static bool in_row;
-static bool progress_asked, progress_shown;
+static bool progress_requested, progress_shown;
 
 static FILE *writable(const char *path)
 {
@@ -80,11 +80,11 @@ void bench_output_close(void)
 
 void bench_progress_always(void)
 {
-    progress_asked = true;
+    progress_requested = true;
 }
 
 /* mpirun hands a rank's stderr on by a pipe: then its own counts, if our parent is on this host. */
-static bool on_terminal(void)
+static bool is_terminal(void)
 {
     char path[64], target[64] = "";
 
@@ -93,7 +93,7 @@ static bool on_terminal(void)
                                      (0 == strncmp(target, "/dev/pts/", 9) || 0 == strncmp(target, "/dev/tty", 8)));
 }
 
-static void take_back(void)
+static void erase_progress(void)
 {
     if (progress_shown) {
         fputs("\r\033[K", stderr);
@@ -106,10 +106,10 @@ void bench_progress(const char *format, ...)
 {
     va_list ap;
 
-    if (0 != bench_rank || (!progress_asked && !on_terminal())) {
+    if (0 != bench_rank || (!progress_requested && !is_terminal())) {
         return;
     }
-    take_back();
+    erase_progress();
     va_start(ap, format);
     vfprintf(stderr, format, ap);
     va_end(ap);
@@ -120,7 +120,7 @@ void bench_progress(const char *format, ...)
 /* ---- lines ------------------------------------------------------------------------------------------------------- */
 
 /* Text as JSON has it. */
-static void quote(FILE *f, const char *text)
+static void write_quoted(FILE *f, const char *text)
 {
     fputc('"', f);
     for (; '\0' != *text; text++) {
@@ -135,9 +135,9 @@ static void quote(FILE *f, const char *text)
     fputc('"', f);
 }
 
-static void table_and_csv(const char *text)
+static void write_line(const char *text)
 {
-    take_back();
+    erase_progress();
     printf("# %s\n", text);
     fflush(stdout);
     if (NULL != csv) {
@@ -157,10 +157,10 @@ void bench_comment(const char *format, ...)
     va_start(ap, format);
     vsnprintf(text, sizeof(text), format, ap);
     va_end(ap);
-    table_and_csv(text);
+    write_line(text);
     if (NULL != json) {
         fputs(0 == ftell(parts.to_comments) ? "\n" : ",\n", parts.to_comments);
-        quote(parts.to_comments, text);
+        write_quoted(parts.to_comments, text);
     }
 }
 
@@ -172,7 +172,7 @@ void bench_fact(const char *name, double value)
         return;
     }
     snprintf(text, sizeof(text), "%s: %.2f", name, value);
-    table_and_csv(text);
+    write_line(text);
     if (NULL != json) {
         fprintf(parts.to_facts, "%s\"%s\": %.6g", 0 == ftell(parts.to_facts) ? "\n" : ",\n", name, value);
     }
@@ -180,7 +180,7 @@ void bench_fact(const char *name, double value)
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-static void json_head(const char *names)
+static void begin_json(const char *names)
 {
     parts.names = strdup(names);
     if (NULL == parts.names) {
@@ -200,13 +200,13 @@ void bench_head(const char *line, const char *names)
     if (0 != bench_rank) {
         return;
     }
-    take_back();
+    erase_progress();
     printf("%s\n", line);
     if (NULL != csv) {
         fprintf(csv, "%s\n", names);
     }
     if (NULL != json) {
-        json_head(names);
+        begin_json(names);
     }
 }
 
@@ -217,7 +217,7 @@ void bench_title(const char *format, ...)
     if (0 != bench_rank) {
         return;
     }
-    take_back();
+    erase_progress();
     va_start(ap, format);
     vprintf(format, ap);
     va_end(ap);
@@ -229,7 +229,7 @@ void bench_title(const char *format, ...)
 static void begin_cell(void)
 {
     if (!in_row) {
-        take_back();
+        erase_progress();
     }
     if (NULL != csv && in_row) {
         fputc(',', csv);
@@ -291,7 +291,7 @@ void bench_word(int width, const char *text)
         fputs(text, csv);
     }
     if (NULL != json && '\0' != *text) {
-        quote(json, text);
+        write_quoted(json, text);
     } else if (NULL != json) {
         fputs("null", json);
     }

@@ -30,7 +30,7 @@ void bench_cell(int width, int digits, double value, bool last);
 void bench_word(int width, const char *text);
 
 /* What is being done, on one line of the terminal that the next output takes back. Only if stderr, or mpirun's, is one,
- * or if asked for. */
+ * or if requested. */
 void bench_progress_always(void);
 __attribute__((format(printf, 1, 2))) void bench_progress(const char *format, ...);
 

@@ -141,14 +141,14 @@ static void allreduce(void *arg)
     bench_call_by_mpi(arg);
 }
 
-static void serial(void *arg)
+static void run_serially(void *arg)
 {
     allreduce(arg);
     compute(arg);
 }
 
 /* Both at once; the host waits in MPI. */
-static void overlapped_wait(void *arg)
+static void overlap_wait(void *arg)
 {
     MPI_Request request = start(arg);
 
@@ -158,7 +158,7 @@ static void overlapped_wait(void *arg)
 }
 
 /* Both at once; the host looks now and then. */
-static void overlapped_test(void *arg)
+static void overlap_test(void *arg)
 {
     MPI_Request request = start(arg);
     int done = 0;
@@ -171,7 +171,7 @@ static void overlapped_test(void *arg)
 }
 
 /* Both at once; the host is not in MPI before the kernel has ended. */
-static void overlapped_late(void *arg)
+static void overlap_late(void *arg)
 {
     MPI_Request request = start(arg);
 
@@ -180,7 +180,7 @@ static void overlapped_late(void *arg)
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-static void poison(void *arg)
+static void poison_output(void *arg)
 {
     bench_prepare(arg);
 }
@@ -188,16 +188,16 @@ static void poison(void *arg)
 /* ---- one size -----------------------------------------------------------------------------------------------------
  */
 
-static double microseconds(void (*call)(void *arg), bench_call_t *c)
+static double measure_us(void (*call)(void *arg), bench_call_t *c)
 {
-    return bench_time(&(bench_timed_t){call, poison, c, NULL}, opt.common.batches).us;
+    return bench_time(&(bench_timed_t){call, poison_output, c, NULL}, opt.common.batches).us;
 }
 
 static double kernel_us(unsigned blocks, unsigned rounds, bench_call_t *c)
 {
     kernel.blocks = blocks;
     kernel.rounds = rounds;
-    return microseconds(compute, c);
+    return measure_us(compute, c);
 }
 
 /* Sets blocks and rounds for a kernel of about so long; alike on every rank, since times are. */
@@ -231,7 +231,7 @@ static unsigned long long kernel_wrong(bench_call_t *c)
     }
     mem_write(kernel.y, host, n * sizeof(float));
     MPI_Barrier(bench_world);
-    overlapped_wait(c);
+    overlap_wait(c);
     mem_read(host, kernel.y, n * sizeof(float));
     for (size_t i = 0; i < n; i++) {
         wrong += !(host[i] == (float) kernel.rounds);
@@ -241,7 +241,7 @@ static unsigned long long kernel_wrong(bench_call_t *c)
 }
 
 /* Of the shorter of the two, how much is hidden: 0 as if one after the other, 100 as if it were not there. */
-static void overlap_cells(double us, double computing, double reducing)
+static void print_overlap(double us, double computing, double reducing)
 {
     const double shorter = computing < reducing ? computing : reducing, hidden = (computing + reducing - us) / shorter;
 
@@ -249,20 +249,20 @@ static void overlap_cells(double us, double computing, double reducing)
     bench_cell(6, 0, hidden < 0 ? 0 : 100 * hidden, false);
 }
 
-static unsigned long long one_size(bench_call_t *c)
+static unsigned long long measure_size(bench_call_t *c)
 {
-    static void (*const ways[])(void *arg) = {serial, overlapped_wait, overlapped_test, overlapped_late};
+    static void (*const ways[])(void *arg) = {run_serially, overlap_wait, overlap_test, overlap_late};
     enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
     double reducing, computing, us[WAYS];
     unsigned long long wrong = 0;
 
     bench_fill(c->what.coll, c->in, c->what.count, (unsigned) c->what.count);
-    reducing = microseconds(allreduce, c);
+    reducing = measure_us(allreduce, c);
     wrong += bench_wrong(c);
     kernel_fit(reducing * (double) opt.ratio / 100, c);
-    computing = microseconds(compute, c);
+    computing = measure_us(compute, c);
     for (int w = 0; w < WAYS; w++) {
-        us[w] = microseconds(ways[w], c);
+        us[w] = measure_us(ways[w], c);
         wrong += bench_wrong(c);
     }
     wrong += kernel_wrong(c);
@@ -273,7 +273,7 @@ static unsigned long long one_size(bench_call_t *c)
         bench_cell(12, 2, reducing, false);
         bench_cell(10, 2, us[0], false);
         for (int w = 1; w < WAYS; w++) {
-            overlap_cells(us[w], computing, reducing);
+            print_overlap(us[w], computing, reducing);
         }
         bench_cell(6, 0, (double) wrong, true);
     }
@@ -283,7 +283,7 @@ static unsigned long long one_size(bench_call_t *c)
 /* ---- options and the whole ----------------------------------------------------------------------------------------
  */
 
-static void options(int argc, char **argv)
+static void read_options(int argc, char **argv)
 {
     static const struct option all[] = {BENCH_COMMON_OPTIONS, {"ratio", 1, NULL, 'r'}, {NULL, 0, NULL, 0}};
     const size_t e = sizeof(float);
@@ -301,7 +301,7 @@ static void options(int argc, char **argv)
     }
 }
 
-static void head(void)
+static void print_head(void)
 {
     char line[160];
 
@@ -323,12 +323,12 @@ static int run(void)
     kernel.blocks = kernel.rounds = 1;
     bench_fill(what.coll, in, what.count, 1);
     bench_call_make(&c, &what, in, out, NULL, NULL);
-    bench_warm_up(&(bench_timed_t){.call = serial, .arg = &c});
-    head();
+    bench_warm_up(&(bench_timed_t){.call = run_serially, .arg = &c});
+    print_head();
     for (size_t bytes = opt.common.min; bytes <= opt.common.max; bytes *= opt.common.step) {
         what.count = bytes / sizeof(float);
         bench_call_make(&c, &what, in, out, NULL, NULL);
-        wrong += one_size(&c);
+        wrong += measure_size(&c);
     }
     bench_comment("%s", 0 == wrong ? "every element of every result is right" : "WRONG RESULTS");
     kernel_close();
@@ -343,7 +343,7 @@ int main(int argc, char **argv)
     int status;
 
     bench_init(&argc, &argv);
-    options(argc, argv);
+    read_options(argc, argv);
     if (0 != strcmp(opt.common.device, "cuda")) {
         if (0 == bench_rank) {
             printf("overlap: skipped, it needs a GPU to compute on\n");

@@ -28,7 +28,7 @@ void bench_sweep_head(void)
     bench_head(line, "collective,bytes,asked,ran,blocks,threads,linger_us,gap_us,us,busbw_GBs,wrong");
 }
 
-/* Where no algorithm was asked for, what ran is shown. */
+/* Where no algorithm was requested, the one that ran is shown. */
 static unsigned long long measure(const row_t *row, const bench_coll_t *c, size_t count, int batches)
 {
     const size_t bytes = bench_coll_bytes(c, count);
@@ -48,19 +48,19 @@ static unsigned long long measure(const row_t *row, const bench_coll_t *c, size_
         bench_cell(9, 2, bench_coll_bus_bandwidth(c, bytes, r.us), false);
         bench_cell(6, 0, (double) r.wrong, true);
         if (NULL != row->algorithm && 0 != strcmp(row->algorithm, "auto") && NULL == strstr(r.ran, row->algorithm)) {
-            bench_comment("asked for %s, but %s ran", row->algorithm, '\0' == *r.ran ? "none that is counted" : r.ran);
+            bench_comment("requested: %s, but %s ran", row->algorithm, '\0' == *r.ran ? "none that is counted" : r.ran);
         }
     }
     return r.wrong;
 }
 
-static int number_or_as_it_is(int value)
+static int find_setting(int value)
 {
     return value < 0 ? BENCH_AS_IT_IS : value;
 }
 
 /* Combination number i of all; the gap changes fastest. */
-static row_t combination(const bench_sweep_t *s, int i)
+static row_t get_combination(const bench_sweep_t *s, int i)
 {
     row_t row;
 
@@ -76,21 +76,20 @@ static row_t combination(const bench_sweep_t *s, int i)
 }
 
 /* All combinations at one size. Algorithms that this collective does not have are left out. */
-static bool one_size(const bench_sweep_t *s, const bench_variable_t *v, const bench_coll_t *c, size_t count,
-                     int batches, unsigned long long *wrong)
+static bool sweep_size(const bench_sweep_t *s, const bench_variable_t *v, const bench_coll_t *c, size_t count,
+                       int batches, unsigned long long *wrong)
 {
     bench_ways_fill(c, count);
     for (int i = 0; i < s->nalgorithms * s->nblocks * s->nthreads * s->nlingers * s->ngaps; i++) {
-        const row_t row = combination(s, i);
+        const row_t row = get_combination(s, i);
         int value = BENCH_AS_IT_IS;
 
         if (NULL != row.algorithm && !bench_variable_choice(&v[ALGORITHM], row.algorithm, &value)) {
             continue;
         }
-        if (!bench_variable_set(&v[ALGORITHM], value) ||
-            !bench_variable_set(&v[BLOCKS], number_or_as_it_is(row.blocks)) ||
-            !bench_variable_set(&v[THREADS], number_or_as_it_is(row.threads)) ||
-            !bench_variable_set(&v[LINGER], number_or_as_it_is(row.linger))) {
+        if (!bench_variable_set(&v[ALGORITHM], value) || !bench_variable_set(&v[BLOCKS], find_setting(row.blocks)) ||
+            !bench_variable_set(&v[THREADS], find_setting(row.threads)) ||
+            !bench_variable_set(&v[LINGER], find_setting(row.linger))) {
             return false;
         }
         *wrong += measure(&row, c, count, batches);
@@ -98,7 +97,7 @@ static bool one_size(const bench_sweep_t *s, const bench_variable_t *v, const be
     return true;
 }
 
-/* One line of those that were asked for and are left out. */
+/* One line of those that were requested and are left out. */
 static void tell_missing(const bench_sweep_t *s, const bench_variable_t *v)
 {
     char text[512] = "";
@@ -130,7 +129,7 @@ bool bench_sweep(const bench_sweep_t *s, const bench_coll_t *c, int batches, uns
     bench_counters_of(bench_coll_name(c));
     bench_way_warm_up(&bench_ways[BENCH_GPUSYM], c);
     for (int i = 0; i < s->nbytes && done; i++) {
-        done = one_size(s, v, c, bench_coll_count(c, s->bytes[i]), batches, wrong);
+        done = sweep_size(s, v, c, bench_coll_count(c, s->bytes[i]), batches, wrong);
     }
     for (int i = 0; i < VARIABLES; i++) {
         bench_variable_close(&v[i]);

@@ -14,7 +14,7 @@
 #define CALLS_MIN 2         /* calls of a batch */
 #define CALLS_MAX 200
 
-static int ascending(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *) a, y = *(const double *) b;
 
@@ -23,12 +23,12 @@ static int ascending(const void *a, const void *b)
 
 double bench_median(double *values, int n)
 {
-    qsort(values, (size_t) n, sizeof(double), ascending);
+    qsort(values, (size_t) n, sizeof(double), compare_doubles);
     return values[n / 2];
 }
 
 /* Seconds of n calls, after a barrier. */
-static double batch(const bench_timed_t *t, int n)
+static double time_batch(const bench_timed_t *t, int n)
 {
     double start;
 
@@ -41,9 +41,9 @@ static double batch(const bench_timed_t *t, int n)
 }
 
 /* Calls of a batch, from the time of a few; alike on every rank. */
-static int calls_of_a_batch(const bench_timed_t *t)
+static int find_batch_calls(const bench_timed_t *t)
 {
-    double seconds = bench_max(batch(t, CALLS_MIN)) / CALLS_MIN;
+    double seconds = bench_max(time_batch(t, CALLS_MIN)) / CALLS_MIN;
     double calls = BATCH_SECONDS / (seconds > 1e-9 ? seconds : 1e-9);
 
     return calls < CALLS_MIN ? CALLS_MIN : calls > CALLS_MAX ? CALLS_MAX : (int) calls;
@@ -51,7 +51,7 @@ static int calls_of_a_batch(const bench_timed_t *t)
 
 bench_time_t bench_time(const bench_timed_t *t, int batches)
 {
-    const int calls = calls_of_a_batch(t);
+    const int calls = find_batch_calls(t);
     double seconds[BENCH_BATCHES_MAX] = {0}, part[BENCH_BATCHES_MAX] = {0};
     bench_time_t time;
 
@@ -62,7 +62,7 @@ bench_time_t bench_time(const bench_timed_t *t, int batches)
         if (NULL != t->part) {
             *t->part = 0;
         }
-        seconds[b] = batch(t, calls) / calls;
+        seconds[b] = time_batch(t, calls) / calls;
         part[b] = NULL == t->part ? 0 : *t->part / calls;
     }
     time.us = bench_max(bench_median(seconds, batches)) * 1e6;
@@ -75,6 +75,6 @@ void bench_warm_up(const bench_timed_t *t)
     const double start = MPI_Wtime();
 
     while (bench_max(MPI_Wtime() - start) < WARM_UP_SECONDS) {
-        batch(t, CALLS_MAX);
+        time_batch(t, CALLS_MAX);
     }
 }

@@ -9,7 +9,7 @@
 
 #define BENCH_BATCHES_MIN 7
 #define BENCH_BATCHES_MAX 101
-#define BENCH_BATCHES 9 /* unless asked otherwise */
+#define BENCH_BATCHES 9 /* unless requested otherwise */
 
 typedef struct {
     void (*call)(void *arg);        /* what is timed; collective */

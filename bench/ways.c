@@ -23,7 +23,7 @@ bench_way_t bench_ways[BENCH_WAYS];
 static void *host_in, *host_out; /* of staging */
 
 /* The first call on device memory: it sets up all that gpusym needs. Of two numbers; what they are does not matter. */
-static void first_call(const void *in, void *out)
+static void time_first_call(const void *in, void *out)
 {
     size_t before;
     double seconds;
@@ -41,7 +41,7 @@ static void first_call(const void *in, void *out)
     }
 }
 
-static double allreduce_seconds(const void *in, void *out, MPI_Comm comm)
+static double time_allreduce(const void *in, void *out, MPI_Comm comm)
 {
     double start;
 
@@ -52,7 +52,7 @@ static double allreduce_seconds(const void *in, void *out, MPI_Comm comm)
 }
 
 /* What another communicator costs at its first call, beyond what a call takes anyway; making it is MPI's own. */
-static void second_communicator(const void *in, void *out)
+static void time_second_communicator(const void *in, void *out)
 {
     MPI_Comm second;
     size_t before;
@@ -61,9 +61,9 @@ static void second_communicator(const void *in, void *out)
     MPI_Comm_dup(MPI_COMM_WORLD, &second);
     MPI_Barrier(bench_world);
     before = bench_free_memory();
-    first = least = allreduce_seconds(in, out, second);
+    first = least = time_allreduce(in, out, second);
     for (int i = 0; i < USUAL_CALLS; i++) {
-        const double seconds = allreduce_seconds(in, out, second);
+        const double seconds = time_allreduce(in, out, second);
 
         least = seconds < least ? seconds : least;
     }
@@ -84,8 +84,8 @@ void bench_ways_open(size_t bytes, bool with_nccl, bool with_staged)
     host_in = bench_host_alloc(staged + 1);
     host_out = bench_host_alloc(staged + 1);
     bench_content_poison(in, 8);
-    first_call(in, out);
-    second_communicator(in, out);
+    time_first_call(in, out);
+    time_second_communicator(in, out);
     bench_nccl_open(in, out, bytes, with_nccl);
     bench_ways[BENCH_GPUSYM] = (bench_way_t){bench_call_by_mpi, "gpusym", in, out, bytes};
     bench_ways[BENCH_NCCL_CLASSIC] = (bench_way_t){bench_call_by_nccl, "NCCL", in, out, bench_nccl.there ? bytes : 0};
@@ -122,7 +122,7 @@ typedef struct {
     double gap; /* seconds of work before each call */
 } timed_t;
 
-static void timed_call(void *arg)
+static void run_call(void *arg)
 {
     timed_t *t = arg;
 
@@ -135,12 +135,12 @@ static void timed_call(void *arg)
     t->way->call(&t->call);
 }
 
-static void timed_prepare(void *arg)
+static void prepare_call(void *arg)
 {
     bench_prepare(&((timed_t *) arg)->call);
 }
 
-static bool has(const bench_way_t *w, const bench_what_t *what)
+static bool can_measure(const bench_way_t *w, const bench_what_t *what)
 {
     return w->max >= bench_coll_bytes(what->coll, what->count) &&
            what->in_place >= bench_coll_only_in_place(what->coll) &&
@@ -152,22 +152,22 @@ void bench_way_warm_up(const bench_way_t *w, const bench_coll_t *c)
     timed_t t = {.way = w};
     const bench_what_t what = {c, COLL_BLOCKING, bench_coll_only_in_place(c), 1};
 
-    if (has(w, &what)) {
+    if (can_measure(w, &what)) {
         bench_call_make(&t.call, &what, w->in, w->out, host_in, host_out);
-        bench_warm_up(&(bench_timed_t){.call = timed_call, .arg = &t});
+        bench_warm_up(&(bench_timed_t){.call = run_call, .arg = &t});
         bench_call_drop(&t.call);
     }
 }
 
 /* One call, timed, and its check; adds the wrong elements of this rank. */
-static double checked_call(timed_t *t, unsigned long long *wrong)
+static double time_checked_call(timed_t *t, unsigned long long *wrong)
 {
     double seconds;
 
-    timed_prepare(t);
+    prepare_call(t);
     MPI_Barrier(bench_world);
     seconds = MPI_Wtime();
-    timed_call(t);
+    run_call(t);
     seconds = MPI_Wtime() - seconds;
     *wrong += bench_wrong(&t->call);
     return seconds;
@@ -183,11 +183,11 @@ static bench_result_t measure(timed_t *t, int batches)
     bench_time_t time;
 
     bench_counters_start();
-    result.first_us = bench_max(checked_call(t, &result.wrong)) * 1e6;
-    time = bench_time(&(bench_timed_t){timed_call, timed_prepare, t, &t->call.starting}, batches);
+    result.first_us = bench_max(time_checked_call(t, &result.wrong)) * 1e6;
+    time = bench_time(&(bench_timed_t){run_call, prepare_call, t, &t->call.starting}, batches);
     bench_counters_say(result.ran, sizeof(result.ran));
     if (again) {
-        checked_call(t, &result.wrong);
+        time_checked_call(t, &result.wrong);
     } else {
         result.wrong += bench_wrong(&t->call);
     }
@@ -202,7 +202,7 @@ bench_result_t bench_way_measure(const bench_way_t *w, const bench_what_t *what,
     timed_t t = {.way = w, .gap = gap_us * 1e-6};
     bench_result_t result = {.us = -1, .starting_us = -1, .first_us = -1};
 
-    if (!has(w, what)) {
+    if (!can_measure(w, what)) {
         return result;
     }
     bench_call_make(&t.call, what, w->in, w->out, host_in, host_out);

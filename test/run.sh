@@ -105,10 +105,10 @@ random_coll-makes-host | =3 | 120 | ok                           |              
 # What is in flight does not make progress dear.
 deep         | =4        | 60  | ok                             |                                         | test/mpi/deep --n {5000|30000} --kinds host,device
 inflight     | 1,3+2,4   | 120 | ok                             |                                         | test/mpi/inflight
-# Kernels that stay, which leave as the next call comes: by their time, and where the simulator says so.
+# Resident kernels, which retire as the next call comes: by their time, and where the simulator says so.
 linger       | 2+1,3     | 60  | ok                             | coll_gpusym_linger=300                  | test/mpi/linger --n 1500
 linger-long  | 3+1,2     | 60  | ok                             | coll_gpusym_linger=3000                 | test/mpi/linger --n 150
-linger-late  | =3        | 60  | ok:kernels that had stayed, [1-9] | coll_gpusym_linger=20000 coll_gpusym_sim_fail=doorbell:1@0,doorbell:6@0,doorbell:13@0,doorbell:20@0,doorbell:31@0,doorbell:5@1,doorbell:14@1,bell:8@2,bell:20@2 | test/mpi/linger --n 100
+linger-late  | =3        | 60  | ok:calls of resident kernels, [1-9] | coll_gpusym_linger=20000 coll_gpusym_sim_fail=doorbell:1@0,doorbell:6@0,doorbell:13@0,doorbell:20@0,doorbell:31@0,doorbell:5@1,doorbell:14@1,bell:8@2,bell:20@2 | test/mpi/linger --n 100
 linger-every | +=3       | 120 | ok                             | coll_gpusym_linger=500 coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/every --thin 800
 linger-coll  | =3        | 120 | ok                             | coll_gpusym_linger=500 coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/random_coll --n 800
 linger-comms | =2        | 120 | ok                             | coll_gpusym_linger=500 coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/comms

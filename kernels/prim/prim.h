@@ -79,7 +79,7 @@ typedef struct {
 #endif
 /* clang-format on */
 
-/* Who runs: thread `thread` of `nthreads` in block `block` of `nblocks`. */
+/* The caller: thread `thread` of `nthreads` in block `block` of `nblocks`. */
 typedef struct {
     uint32_t thread, nthreads, block, nblocks;
 } gs_ctx_t;

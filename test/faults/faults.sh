@@ -216,7 +216,7 @@ calls_by() {
 }
 
 # Algorithms that need multicast, by name.  multicast NAME yes|no|failed|no-run ARGUMENT...: whether they run; no: no
-# object is asked for either; failed: one is, and cannot be had. VARIABLE=value, as the first argument: for the environment.
+# object is requested either; failed: one is, and cannot be had. VARIABLE=value, as the first argument: for the environment.
 multicast() {
     local name=$1 expect=$2 why pair got forced=(allreduce=rsxldmc_agxstmc allgather=stmc reduce_scatter_block=ldmc
                                                  reduce_scatter=ldmc)
@@ -249,7 +249,7 @@ multicast() {
         yes) grep -q 'multicast is used' "$dir/log" || why="$why nobody says that multicast is used" ;;
         failed) grep -q 'no multicast: a rank could not' "$dir/log" || why="$why nobody says why there is no multicast" ;;
         no-run) ;;
-        *) ! grep -Eq 'multicast is used|no multicast: a rank could not' "$dir/log" || why="$why an object was asked for" ;;
+        *) ! grep -Eq 'multicast is used|no multicast: a rank could not' "$dir/log" || why="$why an object was requested" ;;
     esac
     verdict "multicast: $name" "$why" "$(calls_by "${forced[0]%%=*}" "${forced[0]#*=}")"
 }

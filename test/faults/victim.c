@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * What test/faults/faults.sh runs: a series of checked calls of MPI_Allreduce in which, if asked to, a rank dies
+ * What test/faults/faults.sh runs: a series of checked calls of MPI_Allreduce in which, if requested, a rank dies
  * (between two calls, or at any moment) or calls with another count than the others. --coll: a series of another
  * collective, or of all that have kernels, one after the other.
  */

@@ -17,9 +17,9 @@
 #include "test/mpi/check.h"
 
 #define USAGE "[--bytes N] [--kinds LIST]"
-#define PIECE ((size_t) 1 << 20) /* elements made or verified at once */
+#define CHUNK ((size_t) 1 << 20) /* elements made or verified at once */
 #define GUARD 8                  /* elements on both sides */
-#define EXTRA 1021               /* elements beyond the asked size: an odd count */
+#define EXTRA 1021               /* elements beyond the requested size: an odd count */
 
 static double value(size_t i)
 {
@@ -37,34 +37,34 @@ static double element(size_t i, size_t count, double factor)
     return i < GUARD || i >= GUARD + count ? -1.0 : value(i - GUARD) * factor;
 }
 
-static void fill(double *mem, size_t count, double factor, double *piece)
+static void fill(double *mem, size_t count, double factor, double *chunk)
 {
     size_t all = count + 2 * GUARD;
 
-    for (size_t at = 0; at < all; at += PIECE) {
-        size_t n = all - at < PIECE ? all - at : PIECE;
+    for (size_t at = 0; at < all; at += CHUNK) {
+        size_t n = all - at < CHUNK ? all - at : CHUNK;
 
         for (size_t i = 0; i < n; i++) {
-            piece[i] = element(at + i, count, factor);
+            chunk[i] = element(at + i, count, factor);
         }
-        mem_write(mem + at, piece, n * sizeof(double));
+        mem_write(mem + at, chunk, n * sizeof(double));
     }
 }
 
-static bool holds(const double *mem, size_t count, double factor, double *piece, const char *what, int rank)
+static bool holds(const double *mem, size_t count, double factor, double *chunk, const char *what, int rank)
 {
     size_t all = count + 2 * GUARD;
 
-    for (size_t at = 0; at < all; at += PIECE) {
-        size_t n = all - at < PIECE ? all - at : PIECE;
+    for (size_t at = 0; at < all; at += CHUNK) {
+        size_t n = all - at < CHUNK ? all - at : CHUNK;
 
-        mem_read(piece, mem + at, n * sizeof(double));
+        mem_read(chunk, mem + at, n * sizeof(double));
         for (size_t i = 0; i < n; i++) {
             double want = element(at + i, count, factor);
 
-            if (!(piece[i] == want)) {
+            if (!(chunk[i] == want)) {
                 fprintf(stderr, "big: FAIL on rank %d: %s: element %ld of %zu: got %.17g, want %.17g\n", rank, what,
-                        (long) (at + i) - GUARD, count, piece[i], want);
+                        (long) (at + i) - GUARD, count, chunk[i], want);
                 return false;
             }
         }
@@ -93,25 +93,25 @@ static void *need(int kind, size_t bytes)
     return p;
 }
 
-static void run(check_t *t, int kind, size_t count, double *piece)
+static void run(check_t *t, int kind, size_t count, double *chunk)
 {
     size_t bytes = (count + 2 * GUARD) * sizeof(double);
     double *in = need(kind, bytes), *out = need(kind, bytes);
     double own = weight(t->rank), sum = sum_of_weights(t->nranks), start;
     bool right;
 
-    fill(in, count, own, piece);
-    fill(out, count, -7.0, piece);
+    fill(in, count, own, chunk);
+    fill(out, count, -7.0, chunk);
     start = MPI_Wtime();
     MPI_Allreduce(in + GUARD, out + GUARD, (int) count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     start = MPI_Wtime() - start;
-    right = holds(out, count, sum, piece, "out of place", t->rank);
-    right = holds(in, count, own, piece, "input changed", t->rank) && right;
+    right = holds(out, count, sum, chunk, "out of place", t->rank);
+    right = holds(in, count, own, chunk, "input changed", t->rank) && right;
     check_result(t, right);
     mem_free(kind, out);
 
     MPI_Allreduce(MPI_IN_PLACE, in + GUARD, (int) count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-    check_result(t, holds(in, count, sum, piece, "in place", t->rank));
+    check_result(t, holds(in, count, sum, chunk, "in place", t->rank));
     mem_free(kind, in);
     if (0 == t->rank) {
         printf("%s memory: %zu bytes, %.3f s out of place\n", mem_name(kind), count * sizeof(double), start);
@@ -123,25 +123,25 @@ int main(int argc, char **argv)
     check_t t;
     int kinds[CHECK_KINDS], n;
     size_t count;
-    double *piece;
+    double *chunk;
     long failed;
 
     check_init(&argc, &argv, "big", MPI_THREAD_SINGLE);
     count = check_number("--bytes", (uint64_t) 32 << 20) / sizeof(double) + EXTRA;
     n = check_kinds(kinds);
     check_arguments_end(USAGE);
-    piece = malloc(PIECE * sizeof(double));
-    if (NULL == piece || count > INT_MAX) {
+    chunk = malloc(CHUNK * sizeof(double));
+    if (NULL == chunk || count > INT_MAX) {
         fprintf(stderr, "big: --bytes too large, or no memory\n");
         MPI_Abort(MPI_COMM_WORLD, 99);
     }
     check_start(&t, "big", MPI_COMM_WORLD);
     for (int i = 0; i < n; i++) {
         if (1 == n || MEM_HOST != kinds[i]) {
-            run(&t, kinds[i], count, piece);
+            run(&t, kinds[i], count, chunk);
         }
     }
-    free(piece);
+    free(chunk);
     failed = check_end(&t);
     check_print("big", t.passed, t.failed);
     return check_fini(failed);

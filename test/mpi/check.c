@@ -222,12 +222,12 @@ int check_kinds(int kinds[CHECK_KINDS])
         const char *name = mem_name(k);
         const char *at = NULL == list ? NULL : strstr(list, name);
         size_t length = strlen(name);
-        bool asked = NULL != at && (at == list || ',' == at[-1]) && ('\0' == at[length] || ',' == at[length]);
+        bool requested = NULL != at && (at == list || ',' == at[-1]) && ('\0' == at[length] || ',' == at[length]);
 
-        if (asked && !mem_have(k)) {
+        if (requested && !mem_have(k)) {
             die("this device has no %s memory", name);
         }
-        if (asked || (NULL == list && mem_have(k))) {
+        if (requested || (NULL == list && mem_have(k))) {
             kinds[n++] = k;
         }
     }

@@ -66,7 +66,7 @@ static void sum(int *in, int *out, int count)
 /* Outside of the function: left to MPI_Finalize it is in use, not leaked. */
 static MPI_Request request;
 
-/* Lanes, a kernel that stays, graphs, mapped buffers, scratch and pinned memory: what close has to let go of. */
+/* Lanes, a resident kernel, graphs, mapped buffers, scratch and pinned memory: what close has to let go of. */
 static void *calls(void *unused)
 {
     int *in = mem_alloc(MEM_DEVICE, LARGE * sizeof(int)), *out = mem_alloc(MEM_DEVICE, LARGE * sizeof(int));

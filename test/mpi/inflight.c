@@ -320,9 +320,9 @@ static void freed(flight_t *f, enum coll_mode mode)
  * counting them. On rank 0 nothing waits, on the others all does. */
 static void barriers(flight_t *f)
 {
-    enum { PIECE = 16, TIMES = 3 };
+    enum { BLOCK = 16, TIMES = 3 };
     const int n = f->t.nranks;
-    const size_t bytes = (size_t) n * PIECE * sizeof(int);
+    const size_t bytes = (size_t) n * BLOCK * sizeof(int);
     int *image = calloc(2, bytes), *counts = malloc(2 * sizeof(int) * (size_t) n), *displs = counts + n;
     MPI_Datatype *types = malloc(sizeof(*types) * (size_t) n);
     int *send = mem_alloc(f->kind, bytes), *recv = mem_alloc(f->kind, bytes),
@@ -330,11 +330,11 @@ static void barriers(flight_t *f)
     bool right = true;
 
     for (int i = 0; i < n; i++) {
-        counts[i] = PIECE;
-        displs[i] = i * PIECE * (int) sizeof(int);
+        counts[i] = BLOCK;
+        displs[i] = i * BLOCK * (int) sizeof(int);
         types[i] = MPI_INT;
-        for (int k = 0; k < PIECE; k++) {
-            image[i * PIECE + k] = 1000 * f->t.rank + i + k;
+        for (int k = 0; k < BLOCK; k++) {
+            image[i * BLOCK + k] = 1000 * f->t.rank + i + k;
         }
     }
     mem_write(send, image, bytes);
@@ -356,8 +356,8 @@ static void barriers(flight_t *f)
         mem_read(one, sum, sizeof(one));
         mem_read(image, recv, bytes);
         right = right && n == one[1] && n * (n - 1) / 2 + n * time == one[0];
-        for (int i = 0; i < n * PIECE; i++) {
-            right = right && 1000 * (i / PIECE) + f->t.rank + i % PIECE == image[i];
+        for (int i = 0; i < n * BLOCK; i++) {
+            right = right && 1000 * (i / BLOCK) + f->t.rank + i % BLOCK == image[i];
         }
     }
     if (!right) {

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * mpirun test: kernels that stay (coll_gpusym_linger) are left just as the next call comes. Small all-reduces, most of
+ * mpirun test: resident kernels (coll_gpusym_linger) are left just as the next call comes. Small all-reduces, most of
  * them in place, where one that is done twice, or not at all, shows in the sum; between them pauses of up to twice as
  * long as a kernel stays, on every rank another; on several communicators, and with other calls between: of other
  * collectives, now and then, or some of one kind and length that a kernel of theirs can serve, of which some end on one
@@ -134,7 +134,7 @@ int main(int argc, char **argv)
     resident = mpit_count("allreduce", "resident");
     late = mpit_count("allreduce", "late");
     if (0 == l.t.rank) {
-        printf("rank 0: %llu calls of kernels that had stayed, %llu that had just left;", resident, late);
+        printf("rank 0: %llu calls of resident kernels, %llu that had just left;", resident, late);
     }
     for (size_t k = 0; k < OTHERS; k++) {
         const unsigned long long served = mpit_count(others[k].name, "resident");

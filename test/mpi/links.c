@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * mpirun test: GPUs that do not all reach each other (coll_gpusym_sim_links).  Every collective that has kernels, by
- * itself and with each of its algorithms asked for, on MPI_COMM_WORLD, its ranks reversed, and its halves: the results
+ * itself and with each of its algorithms requested, on MPI_COMM_WORLD, its ranks reversed, and its halves: the results
  * are right, and on whole MPI_COMM_WORLD the counters say that it went where it should:
  *   --reach all     every rank reaches every other: natively
  *   --reach rings   some do not, but there is a ring of those that do: natively what rings and chains can do; else
@@ -123,7 +123,7 @@ static void counted(links_t *l, const coll_comm_t *comm, unsigned coll, size_t c
     }
 }
 
-/* An algorithm asked for by name. */
+/* An algorithm requested by name. */
 static void forced(links_t *l, const coll_comm_t *comm, size_t a, size_t count)
 {
     const char *name = names[colls[mpit_algorithms[a].coll]];

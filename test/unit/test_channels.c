@@ -394,7 +394,7 @@ static uint64_t call_parts(const rig_t *rig, const call_t *call, part_t *part, u
 
 static void describe(const rig_t *rig, const call_t *call, const part_t *part, size_t number)
 {
-    print_error("call %zu: %s, %s %s, %lu bytes in %lu, root %u, %u ranks, %u channels (%u asked for), %u paths, chunk "
+    print_error("call %zu: %s, %s %s, %lu bytes in %lu, root %u, %u ranks, %u channels (%u requested), %u paths, chunk "
                 "%u packs, "
                 "slot %lu, epoch %u%s%s%s%s, seed %lu\n",
                 number, id_of[call->alg], gpusym_op_name(call->op), gpusym_type_name(call->type),
@@ -862,14 +862,14 @@ static void plans_fit_their_slots(void **state)
         }
         w.nblocks = 1 + below(GPUSYM_CHANNELS_MAX);
         w.bytes = 1 + next_random() % (1ull << below(38));
-        const uint32_t asked = w.nblocks;
+        const uint32_t requested = w.nblocks;
         const uint64_t epochs = gpusym_kernel_plan(family, &w, chunk);
         const uint64_t chunks = GS_RING_ALLREDUCE == kind ? w.nranks : 1;
         const uint64_t loops = (w.span + w.chunk * chunks - 1) / (w.chunk * chunks);
         const uint64_t line_bytes = gpusym_family_ll128(family) ? (w.chunk + 29ull) / 30 * 512
                                     : is_simple(alg)            ? 16ull * w.chunk
                                                                 : 32ull * w.chunk;
-        assert_true(w.nblocks == (asked < most ? asked : most) && w.chunk > 0);
+        assert_true(w.nblocks == (requested < most ? requested : most) && w.chunk > 0);
         assert_true(w.span * w.nblocks >= (w.bytes + 15) / 16);
         assert_true(chunk < 16 || 16ull * w.chunk <= (chunk + 15) / 16 * 16);
         assert_true(epochs == loops * gs_schedule_sends(kind, w.nranks));

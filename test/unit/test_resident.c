@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of kernels that stay: lanes (mca/common/gpusym/exec/lane.h), the bell (kernels/work.h) and
+ * Unit tests of resident kernels: lanes (mca/common/gpusym/exec/lane.h), the doorbell (kernels/work.h) and
  * gs_agxll_r_resident() (kernels/symm/resident.h) on the simulator.  Host and kernel must neither lose a command nor do
  * one twice, whenever the host rings, above all at the moment at which the kernel leaves; also where it rings before
  * the peers are there.  A model of that, hosts, kernels and lines, is run through all its states.  Ranks are lanes of
@@ -995,5 +995,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(edge),        cmocka_unit_test(edge_of_three),
     };
     random_start(argc, argv);
-    return cmocka_run_group_tests_name("stay", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("resident", tests, NULL, NULL);
 }

@@ -370,8 +370,8 @@ static void other_ends(void **state)
     assert_int_equal(link_of(2, 3), pci_class[2][3]);
 }
 
-/* A GPU is asked for its links once, whoever they lead to. */
-static void asked_once(void **state)
+/* A GPU is queried for its links once, wherever they lead. */
+static void queried_once(void **state)
 {
     (void) state;
     const gpusym_place_t here = place(0), there = place(5);
@@ -394,7 +394,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(pci_alone), TEST(no_nvlinks), TEST(unknown),    TEST(addresses),
-        TEST(mesh),      TEST(switches),   TEST(other_ends), TEST(asked_once),
+        TEST(mesh),      TEST(switches),   TEST(other_ends), TEST(queried_once),
     };
     return cmocka_run_group_tests_name("topo", tests, machine_make, machine_end);
 }

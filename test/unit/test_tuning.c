@@ -326,7 +326,7 @@ static void every_algorithm_can_be_forced(void **state)
 }
 
 /* Multicast only by name; where there is none, or not for this operation and type, as if nothing had been forced. */
-static void multicast_is_asked_for(void **state)
+static void multicast_is_requested(void **state)
 {
     (void) state;
     unsigned taken = 0, refused = 0;
@@ -495,8 +495,8 @@ static void small_messages_are_not_mapped(void **state)
     assert_int_equal(gpu, gpusym_tuning_zero_copy_min(false));
 }
 
-/* A kernel that stays is told of messages of so many bytes, and they are such as its algorithm is taken for. */
-static void what_stays_is_one_shot(void **state)
+/* A resident kernel is sent commands for messages of so many bytes, and they are such as its algorithm is taken for. */
+static void resident_kernels_are_one_shot(void **state)
 {
     (void) state;
     for (uint32_t nranks = 1; nranks <= GPUSYM_TEAM_MAX; nranks++) {
@@ -515,7 +515,7 @@ static void what_stays_is_one_shot(void **state)
     }
 }
 
-/* ---- whether kernels that stay are worth it: programs on paper ---- */
+/* ---- whether resident kernels are worth it: programs on paper ---- */
 
 /* A program: so many calls with so much between them, then a pause, in which it may wait for its GPU. In ns. */
 typedef struct {
@@ -534,7 +534,7 @@ typedef struct {
 #define PAPER_LAUNCHED 8900u
 #define PAPER_SERVED (PAPER_LAUNCHED - GPUSYM_RESIDENT_GAIN_NS)
 
-static run_t on_paper(const program_t *p, bool may_stay, gpusym_tuning_resident_t *worth)
+static run_t on_paper(const program_t *p, bool may_reside, gpusym_tuning_resident_t *worth)
 {
     uint64_t now = 1, leaves = 0; /* 0: no kernel is there */
     unsigned served = 0;
@@ -550,9 +550,9 @@ static run_t on_paper(const program_t *p, bool may_stay, gpusym_tuning_resident_
                 gpusym_tuning_resident_ended(worth, served, PAPER_LINGER,
                                              now < leaves ? GPUSYM_RESIDENT_RETIRED : GPUSYM_RESIDENT_EXPIRED);
             }
-            const bool stays = may_stay && gpusym_tuning_resident_allow(worth, PAPER_LINGER, now);
+            const bool resides = may_reside && gpusym_tuning_resident_allow(worth, PAPER_LINGER, now);
             now += PAPER_LAUNCHED;
-            leaves = stays ? now + PAPER_LINGER : 0;
+            leaves = resides ? now + PAPER_LINGER : 0;
             served = 0;
         }
         if (0 != (i + 1) % p->burst) {
@@ -567,7 +567,7 @@ static run_t on_paper(const program_t *p, bool may_stay, gpusym_tuning_resident_
 }
 
 /* Nobody is made slower by more than a little, and who gains from it has it. */
-static void what_stays_is_worth_it(void **state)
+static void resident_kernels_are_worth_it(void **state)
 {
     static const struct {
         program_t p;
@@ -604,11 +604,11 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_call_can_be_launched),        cmocka_unit_test(what_is_forced_is_taken),
-        cmocka_unit_test(every_algorithm_can_be_forced),   cmocka_unit_test(multicast_is_asked_for),
+        cmocka_unit_test(every_algorithm_can_be_forced),   cmocka_unit_test(multicast_is_requested),
         cmocka_unit_test(rings_serve_where_not_all_reach), cmocka_unit_test(ll_is_for_the_small),
         cmocka_unit_test(the_limit_of_ll_can_be_forced),   cmocka_unit_test(larger_messages_get_more_threads),
         cmocka_unit_test(blocks_fit_the_flag_rows),        cmocka_unit_test(small_messages_are_not_mapped),
-        cmocka_unit_test(what_stays_is_one_shot),          cmocka_unit_test(what_stays_is_worth_it),
+        cmocka_unit_test(resident_kernels_are_one_shot),   cmocka_unit_test(resident_kernels_are_worth_it),
     };
     random_start(argc, argv);
     return cmocka_run_group_tests_name("tuning", tests, NULL, NULL);

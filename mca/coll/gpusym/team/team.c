@@ -48,7 +48,7 @@ static void describe_process(coll_gpusym_team_t *t, const char *label, address_t
     }
 }
 
-/* Calls take turns where a process may be in several at once. False if there is no memory. */
+/* Calls take launch tokens where a process may be in several at once. False if there is no memory. */
 static bool prepare_tokens(coll_gpusym_team_t *t, const address_t *all)
 {
     uint32_t *order = calloc(t->host.nranks, sizeof *order);

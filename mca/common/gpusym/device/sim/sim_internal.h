@@ -124,7 +124,7 @@ typedef enum {
 } sim_region_kind_t;
 
 /*
- * A piece of memory that the simulator knows.  Freed with its last pin: the table pins it while the
+ * A range of memory that the simulator knows.  Freed with its last pin: the table pins it while the
  * memory is allocated, and so does queued work, so that freeing memory under running work is as
  * harmless as it is on a GPU, where a free waits for the work.
  */
