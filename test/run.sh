@@ -143,6 +143,8 @@ links-slow   | +=4       | 120 | ok                             | coll_gpusym_si
 links-none-3 | =3        | 120 | ok                             | coll_gpusym_sim_links=0-1:0             | test/mpi/links --reach none
 links-none-6 | +=6       | 120 | ok                             | coll_gpusym_sim_links=0-4:0,0-5:0,1-3:0,1-4:0,1-5:0,2-3:0,2-4:0,2-5:0 | test/mpi/links --reach none
 links-random | 4+6       | 120 | ok                             | coll_gpusym_sim_links=0-1:0,2-3:0       | test/mpi/random_coll --n 400
+# One message, in every way: memory, sizes, datatypes, modes, ways to receive.
+p2p          | 2+1,3     | 120 | ok                             |                                         | test/mpi/p2p --thin {40|4} --kinds host,managed,registered
 # What gpusym adds to a call on host buffers, in instructions.
 hostpath     | -         | 120 | ok:^at most                    |                                         | @SRC@/test/hostpath.sh @BUILD@
 # What a process takes of a GPU's memory.
