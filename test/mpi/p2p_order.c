@@ -314,7 +314,7 @@ static bool order_blocking(void)
     return right;
 }
 
-/* So many messages of one kind, each on its own tag, are sent before one is received; then from the last to the first. */
+/* So many messages of one kind, each on its own tag, are sent before one is received; then from last to first. */
 static bool flood_of(int kind)
 {
     size_t n = self.flood;
