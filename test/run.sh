@@ -192,6 +192,7 @@ fd-20        | =3        | 60  | ok                             | coll_gpusym_si
 broken       | =3        | 60  | ok                             | coll_gpusym_sim_fail=launch:10@1 coll_gpusym_sim_host=1 | test/mpi/broken
 broken-linger | =3       | 60  | ok                             | coll_gpusym_sim_fail=launch:10@1 coll_gpusym_sim_host=1 coll_gpusym_linger=500 | test/mpi/broken
 broken-mt    | =3        | 60  | ok                             | coll_gpusym_sim_fail=launch:10@1 coll_gpusym_sim_host=1 | test/mpi/broken --threads
+broken-host  | =3        | 60  | ok                             | coll_gpusym_sim_fail=launch:10@1 | test/mpi/broken --host
 # A rank writes over the memory by which ranks agree.
 scribble     | =3        | 120 | ok:memory by which rank 1 and its peers agree | coll_gpusym_timeout=5 coll_gpusym_zero_copy_min=4096 coll_gpusym_sim_gpus=0 | test/mpi/scribble
 faults       | -         | 300 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ allreduce

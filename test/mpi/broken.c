@@ -4,8 +4,9 @@
  * After a failure.  Run with coll_gpusym_sim_host=1, so that ordinary memory goes to the kernels, and a fault that
  * breaks some call on one rank (coll_gpusym_sim_fail=launch:10@1), on 3 ranks: from then on every call on that
  * communicator must report an error on every rank, none may succeed with a wrong result, and other communicators must
- * work on.  With --threads under MPI_THREAD_MULTIPLE, where a failed call must also give its turn back.  Also here:
- * data whose first byte lies elsewhere than the buffer argument.
+ * work on.  With --threads under MPI_THREAD_MULTIPLE, where a failed call must also give its turn back.  With --host,
+ * without coll_gpusym_sim_host, calls on host buffers too: their short path must end with the failure.  Also here: data
+ * whose first byte lies elsewhere than the buffer argument.
  */
 #include <mpi.h>
 #include <stdbool.h>
@@ -75,6 +76,45 @@ static void after_a_failure(int *in, int *out)
     MPI_Comm_free(&good);
 }
 
+/* A nonblocking call on device memory, in place; what it computes does not matter. */
+static int call_device(int *device, MPI_Comm comm)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    const int rc = MPI_Iallreduce(MPI_IN_PLACE, device, COUNT, MPI_INT, MPI_MAX, comm, &request);
+    const int end = MPI_SUCCESS == rc ? MPI_Wait(&request, MPI_STATUS_IGNORE) : MPI_SUCCESS;
+    return MPI_SUCCESS == rc ? end : rc;
+}
+
+/* Host buffers between device buffers, on one communicator: the first call on host buffers opens the short path for
+ * those behind it. */
+static void host_after_a_failure(int *in, int *out)
+{
+    int *device = mem_alloc(MEM_DEVICE, COUNT * sizeof *device);
+    MPI_Comm bad;
+    bool right, lied = false, recovered = false;
+    int errors = 0;
+
+    if (NULL == device) {
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    MPI_Comm_dup(MPI_COMM_WORLD, &bad);
+    MPI_Comm_set_errhandler(bad, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN); /* Open MPI 4 takes this one's in MPI_Wait */
+    for (int round = 0; round < CALLS; round++) {
+        errors += MPI_SUCCESS != call_device(device, bad);
+        for (int i = 0; i < 3; i++) {
+            const int rc = call(in, out, bad, 3 * round + i, &right);
+            lied = lied || (MPI_SUCCESS == rc && !right);
+            recovered = recovered || (MPI_SUCCESS == rc && errors > 0) || (MPI_SUCCESS != rc && 0 == errors);
+        }
+    }
+    expect(errors > 0, "the injected fault is reported on every rank");
+    expect(!lied, "no call on host buffers succeeds with a wrong result");
+    expect(!recovered, "calls on host buffers succeed before the failed call, and none behind it");
+    MPI_Comm_free(&bad);
+    mem_free(MEM_DEVICE, device);
+}
+
 static void sum(void *in, void *inout, int *n, MPI_Datatype *type)
 {
     (void) type;
@@ -120,22 +160,30 @@ static void displaced(void)
 int main(int argc, char **argv)
 {
     const bool threads = argc > 1 && 0 == strcmp(argv[1], "--threads");
+    const bool host = argc > 1 && 0 == strcmp(argv[1], "--host");
     int level;
 
     MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &nranks);
-    int *in = malloc(COUNT * sizeof *in), *out = malloc(COUNT * sizeof *out);
+    int *in = calloc(COUNT, sizeof *in), *out = malloc(COUNT * sizeof *out);
     if (NULL == in || NULL == out) {
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
-    after_a_failure(in, out);
-    free(in);
-    free(out);
+    if (host) {
+        MPI_Allreduce(MPI_IN_PLACE, in, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD); /* opens the device */
+    } else {
+        after_a_failure(in, out);
+    }
     if (0 != mem_init("sim", rank)) { /* not before the component has told the simulator which faults to inject */
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
+    if (host) {
+        host_after_a_failure(in, out);
+    }
     displaced();
+    free(in);
+    free(out);
     mem_fini();
     MPI_Bcast(&failed, 1, MPI_INT, 0, MPI_COMM_WORLD);
     if (0 == rank) {
