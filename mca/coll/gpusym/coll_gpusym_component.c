@@ -20,6 +20,7 @@
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/team/peers.h"
 #include "mca/common/ompi/face.h"
+#include "mca/pml/gpusym/pml_gpusym.h"
 
 #include "config.h"
 
@@ -59,7 +60,10 @@ static int component_register(void)
         return OMPI_ERR_NOT_AVAILABLE;
     }
     ret = coll_gpusym_params_register();
-    return OMPI_SUCCESS == ret ? coll_gpusym_counters_register(&mca_coll_gpusym_component.super.collm_version) : ret;
+    if (OMPI_SUCCESS == ret) {
+        ret = coll_gpusym_counters_register(&mca_coll_gpusym_component.super.collm_version);
+    }
+    return OMPI_SUCCESS == ret ? pml_gpusym_register(&mca_coll_gpusym_component.super.collm_version) : ret;
 }
 
 static int component_open(void)
@@ -73,6 +77,7 @@ static int component_open(void)
     coll_gpusym_output_open(framework > gpusym_params.verbose ? framework : gpusym_params.verbose);
     gpusym_collectives_serve(true);
     coll_gpusym_peers_publish();
+    pml_gpusym_publish();
     return coll_gpusym_adopt();
 }
 
@@ -81,6 +86,7 @@ static int component_init_query(bool enable_progress_threads, bool enable_mpi_th
     (void) enable_progress_threads;
     (void) enable_mpi_threads; /* every level is served */
     coll_gpusym_params.world_rank = (int) OPAL_PROC_MY_NAME.vpid;
+    pml_gpusym_install();
     return OMPI_SUCCESS;
 }
 
@@ -90,10 +96,14 @@ static int component_init_query(bool enable_progress_threads, bool enable_mpi_th
 static int component_close(void)
 {
     coll_gpusym_counters_print();
+    if (coll_gpusym_params.summary && 0 == coll_gpusym_params.world_rank) {
+        pml_gpusym_print();
+    }
     gpusym_collectives_serve(false);
     coll_gpusym_internal_fini();
     coll_gpusym_requests_fini();
     coll_gpusym_peers_fini();
+    pml_gpusym_close();
     gpusym_close();
     coll_gpusym_counters_clear();
     coll_gpusym_output_close();

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ompi/communicator/communicator.h"
@@ -282,6 +283,39 @@ static inline size_t gpusym_modex_get(const char *key, const opal_process_name_t
 static inline bool gpusym_modex_complete(void)
 {
     return !ompi_async_mpi_init;
+}
+
+/* Gets the numbers in their job (vpids) of the processes of this job on this host, this one included: at most `max`,
+ * all of those below it. Returns how many. After Open MPI's fence. */
+static inline unsigned gpusym_local_peers(uint32_t *vpid, unsigned max)
+{
+    opal_process_name_t job = {.jobid = OPAL_PROC_MY_NAME.jobid, .vpid = OPAL_VPID_WILDCARD};
+    char *text = NULL, *rest = NULL;
+    unsigned n = 0;
+    int rc;
+
+#if OMPI_MAJOR_VERSION >= 5
+    OPAL_MODEX_RECV_VALUE_OPTIONAL(rc, PMIX_LOCAL_PEERS, &job, &text, PMIX_STRING);
+#else
+    OPAL_MODEX_RECV_VALUE_OPTIONAL(rc, OPAL_PMIX_LOCAL_PEERS, &job, &text, OPAL_STRING);
+#endif
+    if (OPAL_SUCCESS == rc && NULL != text) {
+        for (char *p = strtok_r(text, ",", &rest); NULL != p && n < max; p = strtok_r(NULL, ",", &rest)) {
+            vpid[n++] = (uint32_t) strtoul(p, NULL, 10);
+        }
+    }
+    free(text);
+    return n;
+}
+
+/* A number for a communicator that is the same on all of its ranks. */
+static inline uint64_t gpusym_comm_context(const ompi_communicator_t *comm)
+{
+#if OMPI_MAJOR_VERSION >= 5
+    return comm->c_contextid.cid_base * 0x9e3779b97f4a7c15ull + comm->c_contextid.cid_sub.u64;
+#else
+    return comm->c_contextid;
+#endif
 }
 
 /* Whether two processes were started by one mpirun, or spawned from such: they have the same servers, then. */

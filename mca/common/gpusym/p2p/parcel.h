@@ -59,6 +59,7 @@ bool gpusym_parcels_from(gpusym_peer_t *peer);
 typedef enum {
     GPUSYM_PARCEL_INLINE = 1, /* the data are in the entry */
     GPUSYM_PARCEL_MAPPED,     /* they are in the sender's memory that has this key (memory/reg.h), at this offset */
+    GPUSYM_PARCEL_FOLLOWS,    /* they are sent as a message of their own */
     GPUSYM_PARCEL_PIPE,       /* they come through a pipe (pipe.h), whose flow the entry holds */
 } gpusym_parcel_kind_t;
 

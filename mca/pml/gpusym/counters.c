@@ -1,0 +1,62 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The counters of messages.
+ */
+#include "mca/pml/gpusym/counters.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "mca/common/gpusym/common.h"
+#include "opal/mca/base/mca_base_pvar.h"
+
+unsigned long long pml_gpusym_counters[PML_GPUSYM_COUNTERS];
+
+static const struct {
+    const char *name, *doc;
+} counters[] = {
+#define PML_GPUSYM_COUNTER(ID, name, doc) {#name, doc},
+#include "mca/pml/gpusym/counters.def"
+};
+
+int pml_gpusym_counters_register(const mca_base_component_t *component)
+{
+    char name[64], text[160];
+
+    for (unsigned i = 0; i < PML_GPUSYM_COUNTERS; i++) {
+        snprintf(name, sizeof name, "p2p_%s", counters[i].name);
+        snprintf(text, sizeof text, "Messages of this process: %s", counters[i].doc);
+        const int rv = mca_base_component_pvar_register(
+            component, name, text, OPAL_INFO_LVL_4, MCA_BASE_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG,
+            NULL, MCA_BASE_VAR_BIND_NO_OBJECT, MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS, NULL, NULL,
+            NULL, &pml_gpusym_counters[i]);
+        if (rv < 0) {
+            return rv;
+        }
+    }
+    return OMPI_SUCCESS;
+}
+
+void pml_gpusym_counters_print(void)
+{
+    char text[512];
+    size_t used = (size_t) snprintf(text, sizeof text, "gpusym: p2p:");
+    unsigned long long all = 0;
+
+    for (unsigned i = 0; i < PML_GPUSYM_COUNTERS; i++) {
+        used += (size_t) snprintf(text + used, sizeof text - used, "%s %s %llu", 0 == i ? "" : ",", counters[i].name,
+                                  pml_gpusym_counters[i]);
+        all += pml_gpusym_counters[i];
+    }
+    if (all > 0) {
+        text[used++] = '\n';
+        fflush(stderr);
+        (void) gpusym_write_all(fileno(stderr), text, used);
+    }
+}
+
+void pml_gpusym_counters_clear(void)
+{
+    memset(pml_gpusym_counters, 0, sizeof pml_gpusym_counters);
+}

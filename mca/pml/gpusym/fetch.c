@@ -1,0 +1,315 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The receiver's side of a message that was announced by an envelope.
+ *
+ * The data are in the sender's entry, or in its GPU memory, which is mapped and copied from; or they follow as a
+ * message of the PML. They follow if this process cannot map that memory: it ends the parcel with
+ * GPUSYM_ERR_UNREACHABLE, and the sender sends them. Mapping may wait for the GPU: for kernels of collectives, say.
+ * Those have been called by all ranks, and hold the launch tokens of all, so they end whatever this process waits for.
+ */
+#include "mca/pml/gpusym/fetch.h"
+
+#include <limits.h>
+
+#include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/memory/reg.h"
+#include "mca/pml/gpusym/counters.h"
+#include "mca/pml/gpusym/host.h"
+#include "mca/pml/gpusym/report.h"
+
+typedef pml_gpusym_request_t request_t;
+
+/* ---- envelopes ---- */
+
+bool pml_gpusym_is_envelope(struct ompi_communicator_t *comm, const ompi_status_public_t *status,
+                            const pml_gpusym_peer_t **peer)
+{
+    if (GPUSYM_ENVELOPE != status->_ucount || status->_cancelled || status->MPI_TAG < 0) {
+        return false;
+    }
+    *peer = pml_gpusym_peer(comm, status->MPI_SOURCE);
+    return NULL != *peer && gpusym_parcels_from((*peer)->pages);
+}
+
+/* No entry has this index. */
+#define FOLLOWS 0xffffu
+
+void pml_gpusym_follow_write(uint8_t envelope[GPUSYM_ENVELOPE], uint32_t number)
+{
+    const uint16_t index = FOLLOWS;
+    memcpy(envelope, &index, sizeof index);
+    memcpy(envelope + 2, &number, sizeof number);
+    envelope[6] = 0;
+}
+
+bool pml_gpusym_follow_read(const uint8_t envelope[GPUSYM_ENVELOPE], uint32_t *number)
+{
+    uint16_t index;
+    memcpy(&index, envelope, sizeof index);
+    memcpy(number, envelope + 2, sizeof *number);
+    return FOLLOWS == index;
+}
+
+/* The last of the negative tags, behind those of Open MPI's components. Two messages between two ranks that follow at
+ * the same time have different numbers; equal tags would need 2^16 of them. */
+int pml_gpusym_follow_tag(uint64_t number)
+{
+    return -INT_MAX + (int) (number & 0xffffu);
+}
+
+/* ---- the end ---- */
+
+static ompi_status_public_t *status_of(request_t *r)
+{
+    return NULL != r->outer ? &r->outer->req_status : &pml_gpusym_mpi_request(r)->req_status;
+}
+
+/* Ends the request with an MPI error code. */
+static void end_receive(request_t *r, int rv)
+{
+    ompi_status_public_t *status = status_of(r);
+
+    status->_ucount = r->parcel.offer.bytes;
+    status->MPI_ERROR = MPI_SUCCESS == rv && r->parcel.offer.bytes > r->layout.bytes ? MPI_ERR_TRUNCATE : rv;
+    if (NULL != r->lane) {
+        gpusym_lane_put(r->lane);
+        r->lane = NULL;
+    }
+    if (NULL == r->outer) {
+        pml_gpusym_request_complete(r);
+        return;
+    }
+    ompi_request_t *outer = r->outer;
+    pml_gpusym_request_free_inner(r);
+    pml_gpusym_bounce_put(&r->bounce);
+    pml_gpusym_request_put(r);
+    ompi_request_complete(outer, true);
+}
+
+/* Ends the parcel too. status: for the sender, an error of common.h. */
+static void end_fetch(request_t *r, int status, int rv)
+{
+    gpusym_parcel_end(&r->parcel, status);
+    end_receive(r, rv);
+}
+
+/* The bytes to be moved: what has been sent, if there is room for it. */
+static size_t bytes_to_move(const request_t *r)
+{
+    return r->parcel.offer.bytes < r->layout.bytes ? (size_t) r->parcel.offer.bytes : r->layout.bytes;
+}
+
+/* Puts packed data in host memory into the buffer. Returns an MPI error code. */
+static int put_data(request_t *r, const void *packed)
+{
+    const size_t bytes = bytes_to_move(r);
+    void *buf = r->base.req_addr;
+
+    if (0 == bytes) {
+        return MPI_SUCCESS;
+    }
+    if (NULL == r->gpu || r->on_host) {
+        return GPUSYM_SUCCESS == gpusym_layout_scatter(&r->layout, buf, packed, bytes) ? MPI_SUCCESS : MPI_ERR_OTHER;
+    }
+    return GPUSYM_SUCCESS == gpusym_layout_unpack(gpusym_current.dev, r->gpu, &r->layout, buf, packed, bytes)
+               ? MPI_SUCCESS
+               : pml_gpusym_report_gpu(r->base.req_comm, status_of(r)->MPI_SOURCE, status_of(r)->MPI_TAG);
+}
+
+/* ---- data that follow ---- */
+
+static bool step_follow(request_t *r)
+{
+    if (!REQUEST_COMPLETE(r->inner)) {
+        return true;
+    }
+    const int rv = r->inner->req_status.MPI_ERROR;
+    end_receive(r, MPI_SUCCESS == rv ? put_data(r, r->bounce.p) : rv);
+    return false;
+}
+
+/* The data come as a message of the PML. */
+static bool receive_following(request_t *r, uint64_t number)
+{
+    const ompi_status_public_t *status = status_of(r);
+    const size_t bytes = r->parcel.offer.bytes;
+
+    pml_gpusym_bounce_put(&r->bounce); /* it held the envelope */
+    pml_gpusym_request_free_inner(r);
+    if (!pml_gpusym_bounce_reserve(&r->bounce, r->gpu, bytes)) {
+        end_receive(r, pml_gpusym_report_memory(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG, bytes));
+        return false;
+    }
+    const int rv = pml_gpusym_host.pml_irecv(r->bounce.p, bytes, MPI_BYTE, status->MPI_SOURCE,
+                                             pml_gpusym_follow_tag(number), r->base.req_comm, &r->inner);
+    if (OMPI_SUCCESS != rv) {
+        r->inner = NULL;
+        end_receive(r, rv);
+        return false;
+    }
+    pml_gpusym_count(PML_GPUSYM_RECEIVED_STAGED);
+    r->step = step_follow;
+    return true;
+}
+
+/* ---- data that are copied from the sender's memory ---- */
+
+static bool step_copy(request_t *r)
+{
+    const int idle = gpusym_current.dev->stream_poll(r->lane->stream);
+    const ompi_status_public_t *status = status_of(r);
+
+    if (0 == idle) {
+        return true;
+    }
+    if (idle < 0) {
+        end_fetch(r, idle, pml_gpusym_report_gpu(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG));
+        return false;
+    }
+    /* A host buffer with gaps: the data are in the bounce buffer. */
+    end_fetch(r, GPUSYM_SUCCESS, r->to_bounce ? put_data(r, r->bounce.p) : MPI_SUCCESS);
+    return false;
+}
+
+/* Queues the copy from `from`, packed memory of a GPU. Returns an error of common.h. */
+static int queue_copy(request_t *r, const void *from)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    const size_t bytes = bytes_to_move(r);
+    int rc = gpusym_lane_get(dev, r->gpu, &r->lane);
+
+    if (GPUSYM_SUCCESS != rc) {
+        r->lane = NULL;
+        return rc;
+    }
+    r->to_bounce = r->on_host && GPUSYM_LAYOUT_RUN != r->layout.kind;
+    if (!r->to_bounce) {
+        return gpusym_layout_unpack_async(dev, r->lane->stream, &r->layout, r->base.req_addr, from, bytes);
+    }
+    pml_gpusym_bounce_put(&r->bounce);
+    if (!pml_gpusym_bounce_get(&r->bounce, r->gpu, bytes)) {
+        return GPUSYM_ERR_NO_MEMORY;
+    }
+    return dev->copy_async(r->lane->stream, r->bounce.p, from, bytes);
+}
+
+/* Maps the sender's memory. Returns the packed data in it; NULL: it cannot be mapped. */
+static const char *map_source(request_t *r)
+{
+    const gpusym_offer_t *o = &r->parcel.offer;
+    void *base;
+    uint64_t size;
+
+    if (NULL == r->gpu && GPUSYM_SUCCESS != gpusym_current.dev->gpu_open(NULL, &r->gpu)) {
+        r->gpu = NULL;
+        return NULL;
+    }
+    if (GPUSYM_SUCCESS != gpusym_reg_map(gpusym_current.dev, r->gpu, r->parcel.peer, o->key, &base, &size) ||
+        o->bytes > size || o->off > size - o->bytes) {
+        return NULL;
+    }
+    return (const char *) base + o->off;
+}
+
+static bool fetch_mapped(request_t *r)
+{
+    const ompi_status_public_t *status = status_of(r);
+
+    if (0 == bytes_to_move(r)) {
+        end_fetch(r, GPUSYM_SUCCESS, MPI_SUCCESS);
+        return false;
+    }
+    const char *from = map_source(r);
+    if (NULL == from) {
+        GPUSYM_LOG(1, "point-to-point: memory of rank %d of %s cannot be mapped: its message is staged",
+                   status->MPI_SOURCE, r->base.req_comm->c_name);
+        gpusym_parcel_end(&r->parcel, GPUSYM_ERR_UNREACHABLE);
+        return receive_following(r, r->parcel.number);
+    }
+    const int rc = queue_copy(r, from);
+    if (GPUSYM_SUCCESS != rc) {
+        end_fetch(r, rc, pml_gpusym_report_gpu(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG));
+        return false;
+    }
+    pml_gpusym_count(r->on_host ? PML_GPUSYM_RECEIVED_TO_HOST : PML_GPUSYM_RECEIVED_DIRECT);
+    r->step = step_copy;
+    return step_copy(r);
+}
+
+/* ---- the beginning ---- */
+
+static bool step_claimed(request_t *r)
+{
+    if (!pml_gpusym_inner_is_complete(r)) {
+        return true; /* the envelope's, on its way out of its callback */
+    }
+    if (GPUSYM_SUCCESS != r->claim) {
+        end_receive(r, pml_gpusym_report_corrupt(r->base.req_comm, status_of(r)->MPI_SOURCE, status_of(r)->MPI_TAG));
+        return false;
+    }
+    switch (r->parcel.offer.kind) {
+    case GPUSYM_PARCEL_INLINE: {
+        const int rv = put_data(r, r->parcel.room);
+        end_fetch(r, GPUSYM_SUCCESS, rv);
+        return false;
+    }
+    case GPUSYM_PARCEL_MAPPED:
+        return fetch_mapped(r);
+    case GPUSYM_PARCEL_FOLLOWS: {
+        const uint64_t number = r->parcel.number;
+        gpusym_parcel_end(&r->parcel, GPUSYM_SUCCESS);
+        return receive_following(r, number);
+    }
+    default:
+        end_fetch(r, GPUSYM_ERR_CORRUPT,
+                  pml_gpusym_report_corrupt(r->base.req_comm, status_of(r)->MPI_SOURCE, status_of(r)->MPI_TAG));
+        return false;
+    }
+}
+
+static bool step_full(request_t *r)
+{
+    if (!pml_gpusym_inner_is_complete(r)) {
+        return true;
+    }
+    return receive_following(r, r->parcel.number);
+}
+
+/* With `error`, of the claim, set. */
+static void begin_fetch(request_t *r, const ompi_status_public_t *from, pml_gpusym_step_t *step)
+{
+    ompi_status_public_t *status = status_of(r);
+
+    status->MPI_SOURCE = from->MPI_SOURCE;
+    status->MPI_TAG = from->MPI_TAG;
+    status->_cancelled = 0;
+    pml_gpusym_request_enlist(r, step);
+}
+
+void pml_gpusym_fetch_claimed(request_t *r, const ompi_status_public_t *from)
+{
+    r->claim = GPUSYM_SUCCESS;
+    begin_fetch(r, from, step_claimed);
+}
+
+void pml_gpusym_fetch(request_t *r, const ompi_status_public_t *from, const uint8_t *envelope, unsigned length)
+{
+    uint32_t number = 0;
+
+    if (GPUSYM_ENVELOPE == length && pml_gpusym_follow_read(envelope, &number)) {
+        r->parcel = (gpusym_parcel_t){.number = number, .offer = {.bytes = GPUSYM_ENVELOPE}};
+        begin_fetch(r, from, step_full);
+        return;
+    }
+    if (GPUSYM_ENVELOPE == length) {
+        r->claim = gpusym_parcel_claim(r->peer->pages, envelope, &r->parcel);
+    } else {
+        r->claim = gpusym_parcel_claim_oldest(r->peer->pages, gpusym_comm_context(r->base.req_comm), from->MPI_TAG,
+                                              envelope, length, &r->parcel);
+    }
+    if (GPUSYM_SUCCESS != r->claim) {
+        r->parcel = (gpusym_parcel_t){.offer = {.bytes = 0}};
+    }
+    begin_fetch(r, from, step_claimed);
+}

@@ -1,0 +1,35 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The receiver's side of a message that was announced by an envelope.
+ */
+#ifndef MCA_PML_GPUSYM_FETCH_H
+#define MCA_PML_GPUSYM_FETCH_H
+
+#include "mca/pml/gpusym/request.h"
+
+/* Whether a message of the PML is an envelope: `bytes` of it arrived from a rank of comm. If so, *peer is its
+ * sender. */
+bool pml_gpusym_is_envelope(struct ompi_communicator_t *comm, const ompi_status_public_t *status,
+                            const pml_gpusym_peer_t **peer);
+
+/*
+ * Claims the parcel of an envelope for a request, which has peer and layout, and begins to fetch it into the buffer.
+ * status: of the PML's message, whose source and tag it has. envelope: what arrived of it, `length` bytes.
+ * When the data are there, the request is completed, or its `outer` one if there is one. Errors complete it too. Any
+ * thread, also from the PML's callbacks.
+ */
+void pml_gpusym_fetch(pml_gpusym_request_t *r, const ompi_status_public_t *status, const uint8_t *envelope,
+                      unsigned length);
+/* Begins to fetch a parcel that r has claimed. */
+void pml_gpusym_fetch_claimed(pml_gpusym_request_t *r, const ompi_status_public_t *status);
+
+/* The tag by which the data follow an envelope as a message of their own; number: of the parcel. */
+int pml_gpusym_follow_tag(uint64_t number);
+
+/* An envelope that names no entry: the table was full. Its data follow. Writes it; tells whether one is such, and gets
+ * its number. */
+void pml_gpusym_follow_write(uint8_t envelope[GPUSYM_ENVELOPE], uint32_t number);
+bool pml_gpusym_follow_read(const uint8_t envelope[GPUSYM_ENVELOPE], uint32_t *number);
+
+#endif

@@ -1,0 +1,288 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The functions that are put into mca_pml, and their life. A message of host memory goes on to the PML at the cost of a
+ * few instructions: a test of its address, and a jump.
+ */
+#include "mca/pml/gpusym/pml_gpusym.h"
+
+#include "ompi/mca/pml/base/base.h"
+#include "ompi/mca/pml/base/pml_base_request.h"
+
+#include "mca/common/gpusym/gpusym.h"
+#include "mca/pml/gpusym/bounce.h"
+#include "mca/pml/gpusym/counters.h"
+#include "mca/pml/gpusym/host.h"
+#include "mca/pml/gpusym/host_recv.h"
+#include "mca/pml/gpusym/params.h"
+#include "mca/pml/gpusym/peers.h"
+#include "mca/pml/gpusym/probe.h"
+#include "mca/pml/gpusym/recv.h"
+#include "mca/pml/gpusym/request.h"
+#include "mca/pml/gpusym/send.h"
+
+#define host pml_gpusym_host
+
+/* Functions of their own, so that the hooks need no stack frame on the way to the PML: a test and a jump. */
+#define SLOW_PATH __attribute__((noinline))
+
+/* ---- sends ---- */
+
+/* Whether a message is certainly the PML's: of Open MPI itself, whose buffers are host memory since collectives on
+ * device memory are staged above it; or from the heap, and not of the size of an envelope. */
+static inline bool is_plain_send(const void *buf, size_t count, const struct ompi_datatype_t *dtype, int tag)
+{
+    return OPAL_LIKELY(tag < PML_GPUSYM_TAGS ||
+                       (pml_gpusym_is_heap(buf, dtype) && GPUSYM_ENVELOPE != count * dtype->super.size));
+}
+
+/* Which functions serve a message. */
+typedef enum { BY_PML, AS_HOST, AS_DEVICE } way_t;
+
+static way_t find_send(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
+                       struct ompi_communicator_t *comm, gpusym_mem_t *mem)
+{
+    if (pml_gpusym_ask_device(buf, count, dtype, mem)) {
+        return AS_DEVICE;
+    }
+    return pml_gpusym_send_is_inline(count * dtype->super.size, dst, tag, comm) ? AS_HOST : BY_PML;
+}
+
+static SLOW_PATH int send_other(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
+                                mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm)
+{
+    gpusym_mem_t mem;
+    const way_t way = find_send(buf, count, dtype, dst, tag, comm, &mem);
+    return BY_PML == way ? host.pml_send(buf, count, dtype, dst, tag, mode, comm)
+                         : pml_gpusym_send(buf, count, dtype, dst, tag, mode, comm, AS_DEVICE == way ? &mem : NULL);
+}
+
+static int hook_send(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
+                     mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm)
+{
+    return is_plain_send(buf, count, dtype, tag) ? host.pml_send(buf, count, dtype, dst, tag, mode, comm)
+                                                 : send_other(buf, count, dtype, dst, tag, mode, comm);
+}
+
+static SLOW_PATH int isend_other(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
+                                 mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm,
+                                 struct ompi_request_t **request)
+{
+    gpusym_mem_t mem;
+    const way_t way = find_send(buf, count, dtype, dst, tag, comm, &mem);
+    return BY_PML == way
+               ? host.pml_isend(buf, count, dtype, dst, tag, mode, comm, request)
+               : pml_gpusym_isend(buf, count, dtype, dst, tag, mode, comm, AS_DEVICE == way ? &mem : NULL, request);
+}
+
+static int hook_isend(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
+                      mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, struct ompi_request_t **request)
+{
+    return is_plain_send(buf, count, dtype, tag) ? host.pml_isend(buf, count, dtype, dst, tag, mode, comm, request)
+                                                 : isend_other(buf, count, dtype, dst, tag, mode, comm, request);
+}
+
+static int hook_isend_init(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
+                           mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm,
+                           struct ompi_request_t **request)
+{
+    gpusym_mem_t mem;
+    const way_t way =
+        is_plain_send(buf, count, dtype, tag) ? BY_PML : find_send(buf, count, dtype, dst, tag, comm, &mem);
+    return BY_PML == way ? host.pml_isend_init(buf, count, dtype, dst, tag, mode, comm, request)
+                         : pml_gpusym_isend_init(buf, count, dtype, dst, tag, mode, comm,
+                                                 AS_DEVICE == way ? &mem : NULL, request);
+}
+
+/* ---- receives ---- */
+
+static inline bool is_device(const void *buf, size_t count, struct ompi_datatype_t *dtype, gpusym_mem_t *mem)
+{
+    return OPAL_UNLIKELY(!pml_gpusym_is_heap(buf, dtype)) && pml_gpusym_ask_device(buf, count, dtype, mem);
+}
+
+/* Whether a receive is the PML's as it is: Open MPI's own. */
+static inline bool is_internal(int tag)
+{
+    return OPAL_LIKELY(tag < PML_GPUSYM_TAGS);
+}
+
+/* Whether what is received may be an envelope. */
+static inline bool may_be_envelope(void)
+{
+    return 0 != pml_gpusym_npeers;
+}
+
+static SLOW_PATH int recv_user(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
+                               struct ompi_communicator_t *comm, ompi_status_public_t *status)
+{
+    gpusym_mem_t mem;
+    ompi_status_public_t own;
+    if (is_device(buf, count, dtype, &mem)) {
+        return pml_gpusym_recv(buf, count, dtype, src, tag, comm, &mem, status);
+    }
+    status = MPI_STATUS_IGNORE == status ? &own : status;
+    const int rv = host.pml_recv(buf, count, dtype, src, tag, comm, status);
+    if (OPAL_LIKELY(GPUSYM_ENVELOPE != status->_ucount) || !may_be_envelope()) {
+        return rv;
+    }
+    return pml_gpusym_host_received(buf, count, dtype, comm, status, rv);
+}
+
+static int hook_recv(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
+                     struct ompi_communicator_t *comm, ompi_status_public_t *status)
+{
+    return is_internal(tag) ? host.pml_recv(buf, count, dtype, src, tag, comm, status)
+                            : recv_user(buf, count, dtype, src, tag, comm, status);
+}
+
+static SLOW_PATH int irecv_user(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
+                                struct ompi_communicator_t *comm, struct ompi_request_t **request)
+{
+    gpusym_mem_t mem;
+    if (is_device(buf, count, dtype, &mem)) {
+        return pml_gpusym_irecv(buf, count, dtype, src, tag, comm, &mem, request);
+    }
+    return may_be_envelope() ? pml_gpusym_host_irecv(buf, count, dtype, src, tag, comm, request)
+                             : host.pml_irecv(buf, count, dtype, src, tag, comm, request);
+}
+
+static int hook_irecv(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
+                      struct ompi_communicator_t *comm, struct ompi_request_t **request)
+{
+    return is_internal(tag) ? host.pml_irecv(buf, count, dtype, src, tag, comm, request)
+                            : irecv_user(buf, count, dtype, src, tag, comm, request);
+}
+
+static int hook_irecv_init(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
+                           struct ompi_communicator_t *comm, struct ompi_request_t **request)
+{
+    gpusym_mem_t mem;
+    if (!is_internal(tag) && is_device(buf, count, dtype, &mem)) {
+        return pml_gpusym_irecv_init(buf, count, dtype, src, tag, comm, &mem, request);
+    }
+    return !is_internal(tag) && may_be_envelope()
+               ? pml_gpusym_host_irecv_init(buf, count, dtype, src, tag, comm, request)
+               : host.pml_irecv_init(buf, count, dtype, src, tag, comm, request);
+}
+
+static int hook_imrecv(void *buf, size_t count, struct ompi_datatype_t *dtype, struct ompi_message_t **message,
+                       struct ompi_request_t **request)
+{
+    gpusym_mem_t mem;
+    pml_gpusym_request_t *r;
+    int rv;
+    const bool device = is_device(buf, count, dtype, &mem);
+    if (pml_gpusym_matched(buf, count, dtype, message, device ? &mem : NULL, &r, &rv)) {
+        *request = OMPI_SUCCESS == rv ? pml_gpusym_mpi_request(r) : MPI_REQUEST_NULL;
+        return rv;
+    }
+    return device ? pml_gpusym_imrecv(buf, count, dtype, message, &mem, request)
+                  : host.pml_imrecv(buf, count, dtype, message, request);
+}
+
+static int hook_mrecv(void *buf, size_t count, struct ompi_datatype_t *dtype, struct ompi_message_t **message,
+                      ompi_status_public_t *status)
+{
+    gpusym_mem_t mem;
+    pml_gpusym_request_t *r;
+    int rv;
+    const bool device = is_device(buf, count, dtype, &mem);
+    if (pml_gpusym_matched(buf, count, dtype, message, device ? &mem : NULL, &r, &rv)) {
+        return OMPI_SUCCESS == rv ? pml_gpusym_request_wait(r, status) : rv;
+    }
+    return device ? pml_gpusym_mrecv(buf, count, dtype, message, &mem, status)
+                  : host.pml_mrecv(buf, count, dtype, message, status);
+}
+
+/* ---- persistent requests ---- */
+
+static bool is_ours(const struct ompi_request_t *request)
+{
+    return pml_gpusym_request_is(request) || pml_gpusym_host_is_persistent(request);
+}
+
+/* Open MPI's collectives start their requests by this function, not by req_start: all of them are the PML's. */
+static int hook_start(size_t n, struct ompi_request_t **requests)
+{
+    int rv = OMPI_SUCCESS;
+    size_t first = 0;
+
+    while (first < n && !is_ours(requests[first])) {
+        first++;
+    }
+    rv = first > 0 ? host.pml_start(first, requests) : OMPI_SUCCESS;
+    for (size_t i = first; OMPI_SUCCESS == rv && i < n; i++) {
+        rv = is_ours(requests[i]) ? requests[i]->req_start(1, &requests[i]) : host.pml_start(1, &requests[i]);
+    }
+    return rv;
+}
+
+/* ---- their life ---- */
+
+int pml_gpusym_register(const mca_base_component_t *component)
+{
+    const int rv = pml_gpusym_params_register();
+    return OMPI_SUCCESS == rv ? pml_gpusym_counters_register(component) : rv;
+}
+
+void pml_gpusym_publish(void)
+{
+    if (PML_GPUSYM_P2P_AUTO == pml_gpusym_params.p2p && NULL != gpusym_device_need()) {
+        pml_gpusym_peers_publish();
+    }
+}
+
+/* Whether the functions in mca_pml are those of a PML that is served. */
+static bool is_served(void)
+{
+    const char *name = mca_pml_base_selected_component.pmlm_version.mca_component_name;
+    if (0 == strcmp(name, "ob1") || 0 == strcmp(name, "monitoring")) {
+        return true;
+    }
+    GPUSYM_LOG(1, "point-to-point: not served over the PML %s; --mca pml ob1 is", name);
+    return false;
+}
+
+void pml_gpusym_install(void)
+{
+    if (PML_GPUSYM_P2P_OFF == pml_gpusym_params.p2p || hook_send == mca_pml.pml_send || !is_served() ||
+        NULL == gpusym_device_need()) {
+        return;
+    }
+    host = mca_pml;
+    pml_gpusym_peers_attach();
+    mca_pml.pml_send = hook_send;
+    mca_pml.pml_isend = hook_isend;
+    mca_pml.pml_isend_init = hook_isend_init;
+    mca_pml.pml_recv = hook_recv;
+    mca_pml.pml_irecv = hook_irecv;
+    mca_pml.pml_irecv_init = hook_irecv_init;
+    mca_pml.pml_mrecv = hook_mrecv;
+    mca_pml.pml_imrecv = hook_imrecv;
+    mca_pml.pml_start = hook_start;
+    if (0 != pml_gpusym_npeers) {
+        mca_pml.pml_probe = pml_gpusym_probe;
+        mca_pml.pml_iprobe = pml_gpusym_iprobe;
+        mca_pml.pml_mprobe = pml_gpusym_mprobe;
+        mca_pml.pml_improbe = pml_gpusym_improbe;
+    }
+    GPUSYM_LOG(1, "point-to-point: served over the PML %s",
+               mca_pml_base_selected_component.pmlm_version.mca_component_name);
+}
+
+void pml_gpusym_print(void)
+{
+    pml_gpusym_counters_print();
+}
+
+void pml_gpusym_close(void)
+{
+    if (hook_send == mca_pml.pml_send) {
+        mca_pml = host;
+    }
+    pml_gpusym_requests_close();
+    pml_gpusym_peers_close();
+    pml_gpusym_bounces_close();
+    pml_gpusym_counters_clear();
+}

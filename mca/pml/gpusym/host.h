@@ -1,0 +1,40 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The PML under this one, which serves messages of host memory and matches all; and the test which memory a message
+ * has.
+ */
+#ifndef MCA_PML_GPUSYM_HOST_H
+#define MCA_PML_GPUSYM_HOST_H
+
+#include "mca/common/ompi/ompi_compat.h"
+
+#include "ompi/datatype/ompi_datatype.h"
+#include "ompi/mca/pml/pml.h"
+
+#include "mca/common/gpusym/device/device.h"
+
+/* The functions that were in mca_pml before. */
+extern mca_pml_base_module_t pml_gpusym_host;
+
+/* Tags below this one are Open MPI's own: collectives, one-sided. */
+#define PML_GPUSYM_TAGS MPI_ANY_TAG
+
+/* The heap of brk(2), as far as it is known to reach: host memory without a question. size 0: ask. */
+typedef struct {
+    uintptr_t heap, size;
+} pml_gpusym_range_t;
+extern pml_gpusym_range_t pml_gpusym_range;
+
+/* Whether the elements at buf are in device memory; mem is then what the device says of it. About 0.1 us. */
+bool pml_gpusym_ask_device(const void *buf, size_t count, struct ompi_datatype_t *dtype, gpusym_mem_t *mem);
+
+/* Whether a message is certainly of host memory: true for the heap, at the cost of a few instructions; false where
+ * pml_gpusym_ask_device must tell. */
+static inline bool pml_gpusym_is_heap(const void *buf, const struct ompi_datatype_t *dtype)
+{
+    const uintptr_t first = (uintptr_t) buf + (uintptr_t) dtype->super.true_lb;
+    return OPAL_LIKELY(first - pml_gpusym_range.heap < pml_gpusym_range.size);
+}
+
+#endif

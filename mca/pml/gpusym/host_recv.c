@@ -1,0 +1,206 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Receives into host memory from processes that may send envelopes.
+ *
+ * The PML calls req_complete_cb before it completes a request, and does not complete one whose callback returns 1
+ * (ompi_request_complete in ompi/request/request.h): so an envelope is held until its data are there. It calls it only
+ * for requests that MPI_Request_free has not freed, hence the function in their req_free. Both belong to the object,
+ * which the PML uses again, so both are put back.
+ */
+#include "mca/pml/gpusym/host_recv.h"
+
+#include <stdlib.h>
+
+#include "ompi/mca/pml/base/pml_base_request.h"
+
+#include "mca/common/gpusym/gpusym.h"
+#include "mca/pml/gpusym/fetch.h"
+#include "mca/pml/gpusym/report.h"
+#include "mca/pml/gpusym/request.h"
+
+/* The PML's own functions in its receive requests: the same in all. */
+static ompi_request_free_fn_t pml_free;
+static ompi_request_start_fn_t pml_start;
+
+/* ---- envelopes ---- */
+
+/* Makes the request that fetches for a receive into host memory, of which an envelope has arrived. NULL: no memory. */
+static pml_gpusym_request_t *fetch_to_host(void *buf, size_t count, struct ompi_datatype_t *dtype,
+                                           struct ompi_communicator_t *comm, const ompi_status_public_t *status,
+                                           const pml_gpusym_peer_t *peer, ompi_request_t *outer)
+{
+    uint8_t envelope[GPUSYM_ENVELOPE];
+    pml_gpusym_request_t *r =
+        pml_gpusym_request_get(buf, count, dtype, status->MPI_SOURCE, status->MPI_TAG, comm, false, NULL);
+
+    if (NULL == r) {
+        return NULL;
+    }
+    const size_t length = r->layout.bytes < GPUSYM_ENVELOPE ? r->layout.bytes : GPUSYM_ENVELOPE;
+    if (0 != length) {
+        (void) gpusym_layout_gather(&r->layout, buf, envelope, length);
+    }
+    r->base.req_type = MCA_PML_REQUEST_RECV;
+    r->on_host = true;
+    r->peer = peer;
+    r->outer = outer;
+    pml_gpusym_request_begin(r);
+    pml_gpusym_fetch(r, status, envelope, (unsigned) length);
+    return r;
+}
+
+int pml_gpusym_host_received(void *buf, size_t count, struct ompi_datatype_t *dtype, struct ompi_communicator_t *comm,
+                             ompi_status_public_t *status, int rv)
+{
+    const pml_gpusym_peer_t *peer;
+
+    if (!pml_gpusym_is_envelope(comm, status, &peer)) {
+        return rv;
+    }
+    pml_gpusym_request_t *r = fetch_to_host(buf, count, dtype, comm, status, peer, NULL);
+    return NULL == r ? MPI_ERR_NO_MEM : pml_gpusym_request_wait(r, status);
+}
+
+/* Whether the request is held: its message is an envelope. */
+static bool hold_envelope(ompi_request_t *q)
+{
+    const mca_pml_base_request_t *b = (const mca_pml_base_request_t *) q;
+    const pml_gpusym_peer_t *peer;
+
+    if (!pml_gpusym_is_envelope(b->req_comm, &q->req_status, &peer)) {
+        return false;
+    }
+    if (NULL == fetch_to_host(b->req_addr, b->req_count, b->req_datatype, b->req_comm, &q->req_status, peer, q)) {
+        q->req_status.MPI_ERROR = MPI_ERR_NO_MEM;
+        return false;
+    }
+    return true;
+}
+
+/* ---- freed before they are complete ---- */
+
+static bool step_orphan(pml_gpusym_request_t *r)
+{
+    if (!REQUEST_COMPLETE(r->inner)) {
+        return true;
+    }
+    pml_gpusym_request_free_inner(r);
+    pml_gpusym_request_put(r);
+    return false;
+}
+
+/* MPI_Request_free of a request that is active: it ends as any other, and is freed then. */
+static int free_later(ompi_request_t **request)
+{
+    ompi_request_t *q = *request;
+    struct ompi_communicator_t *comm = q->req_mpi_object.comm;
+    pml_gpusym_request_t *r = pml_gpusym_request_get(NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, comm, false, NULL);
+
+    if (NULL == r) {
+        return MPI_ERR_NO_MEM;
+    }
+    r->inner = q;
+    pml_gpusym_request_enlist(r, step_orphan);
+    *request = MPI_REQUEST_NULL;
+    return OMPI_SUCCESS;
+}
+
+/* ---- nonblocking ---- */
+
+static int received(ompi_request_t *q)
+{
+    q->req_free = pml_free;
+    return OPAL_UNLIKELY(GPUSYM_ENVELOPE == q->req_status._ucount) && hold_envelope(q) ? 1 : 0;
+}
+
+int pml_gpusym_host_irecv(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
+                          struct ompi_communicator_t *comm, struct ompi_request_t **request)
+{
+    const int rv = pml_gpusym_host.pml_irecv_init(buf, count, dtype, src, tag, comm, request);
+    if (OPAL_UNLIKELY(OMPI_SUCCESS != rv)) {
+        return rv;
+    }
+    /* The callback is there before the request can complete. */
+    ompi_request_t *q = *request;
+    pml_free = q->req_free;
+    q->req_free = free_later;
+    q->req_persistent = false;
+    q->req_complete_cb = received;
+    return pml_gpusym_host.pml_start(1, request);
+}
+
+/* ---- persistent ---- */
+
+/* A callback that someone else has put into a request before it is started (one-sided communication does). */
+typedef struct {
+    ompi_request_complete_fn_t call;
+    void *data;
+} chained_t;
+
+static int received_persistent(ompi_request_t *q)
+{
+    chained_t *chained = q->req_complete_cb_data;
+    ompi_request_complete_fn_t call = NULL;
+
+    if (NULL != chained) {
+        call = chained->call;
+        q->req_complete_cb_data = chained->data;
+        free(chained);
+    }
+    if (GPUSYM_ENVELOPE == q->req_status._ucount) {
+        q->req_complete_cb = call; /* called when the data are there */
+        if (hold_envelope(q)) {
+            return 1;
+        }
+        q->req_complete_cb = NULL;
+    }
+    return NULL != call ? call(q) : 0;
+}
+
+static int start_persistent(size_t n, ompi_request_t **requests)
+{
+    int rv = OMPI_SUCCESS;
+    for (size_t i = 0; OMPI_SUCCESS == rv && i < n; i++) {
+        ompi_request_t *q = requests[i];
+        chained_t *chained = NULL;
+        if (NULL != q->req_complete_cb) {
+            chained = malloc(sizeof *chained);
+            if (NULL == chained) {
+                return MPI_ERR_NO_MEM;
+            }
+            *chained = (chained_t){q->req_complete_cb, q->req_complete_cb_data};
+        }
+        q->req_complete_cb = received_persistent;
+        q->req_complete_cb_data = chained;
+        rv = pml_start(1, &requests[i]);
+    }
+    return rv;
+}
+
+static int free_persistent(ompi_request_t **request)
+{
+    ompi_request_t *q = *request;
+
+    q->req_start = pml_start;
+    q->req_free = pml_free;
+    return OMPI_REQUEST_ACTIVE == q->req_state && !REQUEST_COMPLETE(q) ? free_later(request) : pml_free(request);
+}
+
+int pml_gpusym_host_irecv_init(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
+                               struct ompi_communicator_t *comm, struct ompi_request_t **request)
+{
+    const int rv = pml_gpusym_host.pml_irecv_init(buf, count, dtype, src, tag, comm, request);
+    if (OMPI_SUCCESS == rv) {
+        pml_free = (*request)->req_free;
+        pml_start = (*request)->req_start;
+        (*request)->req_free = free_persistent;
+        (*request)->req_start = start_persistent;
+    }
+    return rv;
+}
+
+bool pml_gpusym_host_is_persistent(const struct ompi_request_t *request)
+{
+    return start_persistent == request->req_start;
+}

@@ -1,0 +1,24 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The parameters of messages. They are parameters of the coll component, which opens this face.
+ */
+#include "mca/pml/gpusym/params.h"
+
+#include "mca/common/ompi/vars.h"
+
+pml_gpusym_params_t pml_gpusym_params;
+
+static const gpusym_var_group_t group = {.names = {"ompi", "coll", "gpusym"}, .flags = MCA_BASE_VAR_FLAG_DWG};
+
+int pml_gpusym_params_register(void)
+{
+    static const mca_base_var_enum_value_t choices[] = {
+        {PML_GPUSYM_P2P_AUTO, "auto"}, {PML_GPUSYM_P2P_STAGED, "staged"}, {PML_GPUSYM_P2P_OFF, "off"}, {0, NULL}};
+    const int rv = gpusym_var_choice(
+        &group, "p2p", 3, choices, &pml_gpusym_params.p2p,
+        "Point-to-point messages of GPU memory. auto: between GPUs of this host directly where they can map each "
+        "other's memory, otherwise staged through host memory; staged: all through host memory; off: not served, so "
+        "that only an Open MPI that knows GPU memory by itself may be given GPU pointers");
+    return rv < 0 ? rv : OMPI_SUCCESS;
+}

@@ -1,0 +1,42 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The processes of this job on this host that exchange messages of device memory directly: those that both have
+ * published themselves, before Open MPI's fence, and can map each other's pages. All others exchange ordinary messages.
+ */
+#ifndef MCA_PML_GPUSYM_PEERS_H
+#define MCA_PML_GPUSYM_PEERS_H
+
+#include "mca/common/ompi/ompi_compat.h"
+
+#include "ompi/communicator/communicator.h"
+#include "ompi/proc/proc.h"
+
+#include "mca/common/gpusym/p2p/parcel.h"
+
+typedef struct {
+    gpusym_peer_t *pages;
+    uint32_t slot; /* the process's number on this host */
+} pml_gpusym_peer_t;
+
+/* By the process's number in its job; NULL: it exchanges ordinary messages. */
+extern pml_gpusym_peer_t **pml_gpusym_peers;
+extern uint32_t pml_gpusym_npeers;
+
+/* Publishes this process. Needs the device. A process that cannot share pages is not published: a verbose line
+ * tells. */
+void pml_gpusym_peers_publish(void);
+/* Attaches all processes that have published. Call it after Open MPI's fence. */
+void pml_gpusym_peers_attach(void);
+/* Forgets all peers. */
+void pml_gpusym_peers_close(void);
+
+/* Returns the process of a rank of comm (of its remote group, for an intercommunicator); NULL: ordinary messages. */
+static inline const pml_gpusym_peer_t *pml_gpusym_peer(struct ompi_communicator_t *comm, int rank)
+{
+    const opal_process_name_t *name = &ompi_comm_peer_lookup(comm, rank)->super.proc_name;
+    return name->jobid == OPAL_PROC_MY_NAME.jobid && name->vpid < pml_gpusym_npeers ? pml_gpusym_peers[name->vpid]
+                                                                                    : NULL;
+}
+
+#endif

@@ -1,0 +1,212 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Probes, where messages may be envelopes.
+ *
+ * A matching probe receives the envelope and claims its parcel: what it matched is then certain. The other probes leave
+ * the envelope with the PML, which tells its source and tag; the size is that of the oldest parcel of that source and
+ * tag that has not been claimed. That is exact unless another thread receives with the same source and tag at the same
+ * time: its message may be the one that is told, as MPI allows for such a program.
+ */
+#include "mca/pml/gpusym/probe.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "mca/pml/gpusym/fetch.h"
+#include "mca/pml/gpusym/report.h"
+
+/* ---- probes that match nothing ---- */
+
+static void tell_size(struct ompi_communicator_t *comm, ompi_status_public_t *status)
+{
+    const pml_gpusym_peer_t *peer;
+    uint64_t bytes;
+
+    if (pml_gpusym_is_envelope(comm, status, &peer) &&
+        GPUSYM_SUCCESS == gpusym_parcel_oldest_bytes(peer->pages, gpusym_comm_context(comm), status->MPI_TAG, &bytes)) {
+        status->_ucount = bytes;
+    }
+}
+
+int pml_gpusym_iprobe(int src, int tag, struct ompi_communicator_t *comm, int *matched, ompi_status_public_t *status)
+{
+    const int rv = pml_gpusym_host.pml_iprobe(src, tag, comm, matched, status);
+    if (OMPI_SUCCESS == rv && *matched && MPI_STATUS_IGNORE != status) {
+        tell_size(comm, status);
+    }
+    return rv;
+}
+
+int pml_gpusym_probe(int src, int tag, struct ompi_communicator_t *comm, ompi_status_public_t *status)
+{
+    const int rv = pml_gpusym_host.pml_probe(src, tag, comm, status);
+    if (OMPI_SUCCESS == rv && MPI_STATUS_IGNORE != status) {
+        tell_size(comm, status);
+    }
+    return rv;
+}
+
+/* ---- matching probes ---- */
+
+/* An envelope that a matching probe has received: what req_ptr of its message points to. */
+typedef struct matched {
+    uint8_t envelope[GPUSYM_ENVELOPE];
+    bool follows; /* it names no parcel */
+    const pml_gpusym_peer_t *peer;
+    ompi_status_public_t status;
+    gpusym_parcel_t parcel;
+    struct matched *next;
+} matched_t;
+
+/* All of them: how a message tells that it is from here. */
+static struct {
+    pthread_mutex_t lock;
+    matched_t *first;
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void add_matched(matched_t *m)
+{
+    pthread_mutex_lock(&all.lock);
+    m->next = all.first;
+    all.first = m;
+    pthread_mutex_unlock(&all.lock);
+}
+
+/* Takes it from the list; false: it is not there. */
+static bool take_matched(const matched_t *m)
+{
+    bool found = false;
+    pthread_mutex_lock(&all.lock);
+    for (matched_t **link = &all.first; !found && NULL != *link; link = found ? link : &(*link)->next) {
+        if (m == *link) {
+            *link = m->next;
+            found = true;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&all.lock);
+    return found;
+}
+
+/* A message of the program's. Not from Open MPI's free list, whose functions some compilers cannot inline. */
+static ompi_message_t *make_message(struct ompi_communicator_t *comm, matched_t *m)
+{
+    ompi_message_t *message = OBJ_NEW(ompi_message_t);
+    if (NULL != message) {
+        message->comm = comm;
+        message->req_ptr = m;
+        message->peer = m->status.MPI_SOURCE;
+        message->count = m->status._ucount;
+    }
+    return message;
+}
+
+static void free_message(struct ompi_message_t **message)
+{
+    if (MPI_UNDEFINED != (*message)->m_f_to_c_index) {
+        opal_pointer_array_set_item(&ompi_message_f_to_c_table, (*message)->m_f_to_c_index, NULL);
+    }
+    OBJ_RELEASE(*message);
+    *message = MPI_MESSAGE_NULL;
+}
+
+/* Receives the envelope that a probe has matched, and claims its parcel. */
+static int take_envelope(struct ompi_communicator_t *comm, struct ompi_message_t **message, matched_t *m)
+{
+    ompi_request_t *q;
+    uint32_t number;
+    int rv = pml_gpusym_host.pml_imrecv(m->envelope, GPUSYM_ENVELOPE, MPI_BYTE, message, &q);
+
+    if (OMPI_SUCCESS == rv) {
+        rv = ompi_request_wait(&q, MPI_STATUS_IGNORE);
+    }
+    if (OMPI_SUCCESS != rv) {
+        return rv;
+    }
+    m->follows = pml_gpusym_follow_read(m->envelope, &number);
+    if (!m->follows && GPUSYM_SUCCESS != gpusym_parcel_claim(m->peer->pages, m->envelope, &m->parcel)) {
+        return pml_gpusym_report_corrupt(comm, m->status.MPI_SOURCE, m->status.MPI_TAG);
+    }
+    m->status._ucount = m->follows ? GPUSYM_ENVELOPE : m->parcel.offer.bytes;
+    return OMPI_SUCCESS;
+}
+
+/* Goes on with a matching probe, whose status is `status`. */
+static int settle_probe(struct ompi_communicator_t *comm, struct ompi_message_t **message, ompi_status_public_t *status)
+{
+    const pml_gpusym_peer_t *peer;
+
+    if (!pml_gpusym_is_envelope(comm, status, &peer)) {
+        return OMPI_SUCCESS;
+    }
+    matched_t *m = calloc(1, sizeof *m);
+    if (NULL == m) {
+        return pml_gpusym_report_memory(comm, status->MPI_SOURCE, status->MPI_TAG, sizeof *m);
+    }
+    m->peer = peer;
+    m->status = *status;
+    const int rv = take_envelope(comm, message, m);
+    ompi_message_t *ours = OMPI_SUCCESS == rv ? make_message(comm, m) : NULL;
+    if (NULL == ours) {
+        free(m);
+        return OMPI_SUCCESS == rv ? MPI_ERR_NO_MEM : rv;
+    }
+    add_matched(m);
+    *message = ours;
+    status->_ucount = m->status._ucount;
+    return OMPI_SUCCESS;
+}
+
+int pml_gpusym_improbe(int src, int tag, struct ompi_communicator_t *comm, int *matched,
+                       struct ompi_message_t **message, ompi_status_public_t *status)
+{
+    ompi_status_public_t own;
+    ompi_status_public_t *at = MPI_STATUS_IGNORE == status ? &own : status;
+    const int rv = pml_gpusym_host.pml_improbe(src, tag, comm, matched, message, at);
+
+    at->_cancelled = 0;
+    return OMPI_SUCCESS == rv && *matched ? settle_probe(comm, message, at) : rv;
+}
+
+int pml_gpusym_mprobe(int src, int tag, struct ompi_communicator_t *comm, struct ompi_message_t **message,
+                      ompi_status_public_t *status)
+{
+    ompi_status_public_t own;
+    ompi_status_public_t *at = MPI_STATUS_IGNORE == status ? &own : status;
+    const int rv = pml_gpusym_host.pml_mprobe(src, tag, comm, message, at);
+
+    return OMPI_SUCCESS == rv ? settle_probe(comm, message, at) : rv;
+}
+
+bool pml_gpusym_matched(void *buf, size_t count, struct ompi_datatype_t *dtype, struct ompi_message_t **message,
+                        const gpusym_mem_t *mem, pml_gpusym_request_t **request, int *rv)
+{
+    matched_t *m = (*message)->req_ptr;
+    struct ompi_communicator_t *comm = (*message)->comm;
+
+    if (OPAL_LIKELY(NULL == __atomic_load_n(&all.first, __ATOMIC_ACQUIRE)) || !take_matched(m)) {
+        return false;
+    }
+    pml_gpusym_request_t *r =
+        pml_gpusym_request_get(buf, count, dtype, m->status.MPI_SOURCE, m->status.MPI_TAG, comm, false, mem);
+    *rv = NULL == r ? MPI_ERR_NO_MEM : OMPI_SUCCESS;
+    if (NULL == r) {
+        add_matched(m);
+        return true;
+    }
+    r->base.req_type = MCA_PML_REQUEST_RECV;
+    r->on_host = NULL == mem;
+    r->peer = m->peer;
+    pml_gpusym_request_begin(r);
+    if (m->follows) {
+        pml_gpusym_fetch(r, &m->status, m->envelope, GPUSYM_ENVELOPE);
+    } else {
+        r->parcel = m->parcel;
+        pml_gpusym_fetch_claimed(r, &m->status);
+    }
+    free_message(message);
+    free(m);
+    *request = r;
+    return true;
+}

@@ -1,0 +1,81 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Errors of messages of device memory, to the user.
+ */
+#include "mca/pml/gpusym/report.h"
+
+#include "mca/common/gpusym/gpusym.h"
+
+#define GPU_ERROR                                                                    \
+    "Rank %d of %s, in a message of device memory with %s, tag %d:\n"                \
+    "the GPU reports an error:\n"                                                    \
+    "    %s\n"                                                                       \
+    "\n"                                                                             \
+    "An earlier kernel of the program may have caused it (GPU errors are sticky):\n" \
+    "run the program under compute-sanitizer.  A hardware fault appears in the\n"    \
+    "kernel log (dmesg, \"Xid\").  The message ends with MPI_ERR_OTHER.\n"
+
+#define NO_MEMORY                                                     \
+    "Rank %d of %s, in a message of device memory with %s, tag %d:\n" \
+    "%zu bytes of host memory could not be allocated.\n"              \
+    "\n"                                                              \
+    "Free memory of the host.  The message ends with MPI_ERR_NO_MEM.\n"
+
+#define CORRUPT                                                                   \
+    "Rank %d of %s, in a message of device memory with %s, tag %d:\n"             \
+    "memory by which the two processes agree on the message holds a value that\n" \
+    "neither of them writes there.  The message ends with MPI_ERR_OTHER.\n"       \
+    "\n"                                                                          \
+    "One of these processes has written out of bounds: run the program under\n"   \
+    "valgrind, or with -fsanitize=address.\n"                                     \
+    "To run without that memory: --mca coll_gpusym_p2p staged.\n"
+
+#define DEAD                                                                         \
+    "Rank %d of %s, in a message of device memory with %s, tag %d:\n"                \
+    "the process of that rank (pid %d) has died.\n"                                  \
+    "\n"                                                                             \
+    "The message ends with MPI_ERR_OTHER.  Look for the first error that the dead\n" \
+    "rank printed: a signal, an out-of-memory kill, an exit without MPI_Finalize.\n"
+
+/* "rank 3", or "any rank". */
+static const char *format_peer(int peer, char *text, size_t size)
+{
+    if (peer < 0) {
+        return "any rank";
+    }
+    snprintf(text, size, "rank %d", peer);
+    return text;
+}
+
+int pml_gpusym_report_gpu(struct ompi_communicator_t *comm, int peer, int tag)
+{
+    char name[GPUSYM_COMM_LABEL_MAX], who[32];
+    gpusym_help(GPU_ERROR, ompi_comm_rank(comm), gpusym_comm_label(comm, name, sizeof name),
+                format_peer(peer, who, sizeof who), tag, gpusym_current.dev->error());
+    return MPI_ERR_OTHER;
+}
+
+int pml_gpusym_report_memory(struct ompi_communicator_t *comm, int peer, int tag, size_t bytes)
+{
+    char name[GPUSYM_COMM_LABEL_MAX], who[32];
+    gpusym_help(NO_MEMORY, ompi_comm_rank(comm), gpusym_comm_label(comm, name, sizeof name),
+                format_peer(peer, who, sizeof who), tag, bytes);
+    return MPI_ERR_NO_MEM;
+}
+
+int pml_gpusym_report_corrupt(struct ompi_communicator_t *comm, int peer, int tag)
+{
+    char name[GPUSYM_COMM_LABEL_MAX], who[32];
+    gpusym_help(CORRUPT, ompi_comm_rank(comm), gpusym_comm_label(comm, name, sizeof name),
+                format_peer(peer, who, sizeof who), tag);
+    return MPI_ERR_OTHER;
+}
+
+int pml_gpusym_report_dead(struct ompi_communicator_t *comm, int peer, int tag, int pid)
+{
+    char name[GPUSYM_COMM_LABEL_MAX], who[32];
+    gpusym_help(DEAD, ompi_comm_rank(comm), gpusym_comm_label(comm, name, sizeof name),
+                format_peer(peer, who, sizeof who), tag, pid);
+    return MPI_ERR_OTHER;
+}

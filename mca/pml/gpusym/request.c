@@ -1,0 +1,326 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Requests of messages of device memory, and their progress.
+ */
+#include "mca/pml/gpusym/request.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/sanitizers.h"
+#include "mca/pml/gpusym/report.h"
+#include "opal/runtime/opal_progress.h"
+
+/* The requests whose steps one progress runs. */
+#define STEPS 32u
+/* How often a request checks whether its peer lives, in ns. */
+#define LIFE_CHECK 100000000u
+
+typedef pml_gpusym_request_t request_t;
+
+static void request_construct(request_t *r);
+static void request_destruct(request_t *r)
+{
+    (void) r;
+}
+OBJ_CLASS_INSTANCE(pml_gpusym_request_t, mca_pml_base_request_t, request_construct, request_destruct);
+
+static struct {
+    pthread_mutex_t lock;
+    request_t *free;
+    request_t *first, **last; /* to be run by progress, oldest first; `first` is read without the lock */
+    bool registered;
+    bool busy; /* a thread is in progress() */
+} requests = {.lock = PTHREAD_MUTEX_INITIALIZER, .last = &requests.first};
+
+/* ---- the list ---- */
+
+/* With the lock held. */
+static void append_request(request_t *r)
+{
+    r->next = NULL;
+    *requests.last = r;
+    requests.last = &r->next;
+}
+
+void pml_gpusym_request_enlist(request_t *r, pml_gpusym_step_t *step)
+{
+    pthread_mutex_lock(&requests.lock);
+    r->step = step;
+    append_request(r);
+    pthread_mutex_unlock(&requests.lock);
+}
+
+static request_t *take_request(void)
+{
+    pthread_mutex_lock(&requests.lock);
+    request_t *r = requests.first;
+    if (NULL != r) {
+        requests.first = r->next;
+        requests.last = NULL == r->next ? &requests.first : requests.last;
+    }
+    pthread_mutex_unlock(&requests.lock);
+    return r;
+}
+
+/* Runs the steps of the oldest requests; those that stay go to the end. */
+static int run_steps(void)
+{
+    int events = 0;
+    const request_t *again = NULL; /* the first one that was put back: one round is enough */
+
+    for (unsigned i = 0; i < STEPS; i++) {
+        request_t *r = take_request();
+        if (NULL == r) {
+            break;
+        }
+        const bool seen = r == again;
+        if (!seen && r->step(r)) {
+            again = NULL == again ? r : again;
+            pml_gpusym_request_enlist(r, r->step);
+        } else if (seen) {
+            pml_gpusym_request_enlist(r, r->step);
+            break;
+        } else {
+            events++;
+        }
+    }
+    return events;
+}
+
+static int make_progress(void)
+{
+    if (OPAL_LIKELY(NULL == __atomic_load_n(&requests.first, __ATOMIC_RELAXED))) {
+        return 0;
+    }
+    if (__atomic_exchange_n(&requests.busy, true, __ATOMIC_ACQUIRE)) {
+        return 0; /* another thread, or a callback of this one that polls */
+    }
+    const int events = run_steps();
+    __atomic_store_n(&requests.busy, false, __ATOMIC_RELEASE);
+    return events;
+}
+
+/* ---- their life ---- */
+
+void pml_gpusym_request_free_inner(request_t *r)
+{
+    if (NULL != r->inner) {
+        ompi_request_free(&r->inner);
+        r->inner = NULL;
+    }
+}
+
+void pml_gpusym_request_put(request_t *r)
+{
+    ompi_request_t *q = pml_gpusym_mpi_request(r);
+
+    OMPI_REQUEST_FINI(q);
+    OBJ_RELEASE(r->base.req_datatype);
+    OBJ_RELEASE(r->base.req_comm);
+    pthread_mutex_lock(&requests.lock);
+    r->next = requests.free;
+    requests.free = r;
+    pthread_mutex_unlock(&requests.lock);
+}
+
+static bool is_active(request_t *r)
+{
+    return OMPI_REQUEST_ACTIVE == pml_gpusym_mpi_request(r)->req_state && !REQUEST_COMPLETE(pml_gpusym_mpi_request(r));
+}
+
+/* MPI_Request_free, and the end of MPI_Wait. */
+static int request_free(ompi_request_t **req)
+{
+    request_t *r = (request_t *) *req;
+
+    pthread_mutex_lock(&requests.lock);
+    const bool active = is_active(r);
+    r->freed = active;
+    r->base.req_free_called = active;
+    pthread_mutex_unlock(&requests.lock);
+    if (!active) {
+        GPUSYM_ACQUIRE(r);
+        pml_gpusym_request_put(r);
+    }
+    *req = MPI_REQUEST_NULL;
+    return OMPI_SUCCESS;
+}
+
+/* Receives that have not been matched: the PML's request is cancelled, and ends as any other. Sends are not cancelled,
+ * as in Open MPI. */
+static int request_cancel(ompi_request_t *req, int flag)
+{
+    request_t *r = (request_t *) req;
+    return MCA_PML_REQUEST_RECV == r->base.req_type && NULL != r->inner && NULL != r->inner->req_cancel
+               ? r->inner->req_cancel(r->inner, flag)
+               : OMPI_SUCCESS;
+}
+
+static int request_start(size_t n, ompi_request_t **reqs)
+{
+    int rv = OMPI_SUCCESS;
+    for (size_t i = 0; OMPI_SUCCESS == rv && i < n; i++) {
+        request_t *r = (request_t *) reqs[i];
+        pml_gpusym_request_begin(r);
+        rv = r->start(r);
+    }
+    return rv;
+}
+
+bool pml_gpusym_request_is(const ompi_request_t *request)
+{
+    return request_start == request->req_start;
+}
+
+static void request_construct(request_t *r)
+{
+    ompi_request_t *q = pml_gpusym_mpi_request(r);
+
+    q->req_type = OMPI_REQUEST_PML;
+    q->req_start = request_start;
+    q->req_free = request_free;
+    q->req_cancel = request_cancel;
+    r->inner = NULL;
+}
+
+static request_t *take_free(void)
+{
+    pthread_mutex_lock(&requests.lock);
+    if (!requests.registered) {
+        requests.registered = OPAL_SUCCESS == opal_progress_register(make_progress);
+    }
+    const bool ok = requests.registered;
+    request_t *r = ok ? requests.free : NULL;
+    if (NULL != r) {
+        requests.free = r->next;
+    }
+    pthread_mutex_unlock(&requests.lock);
+    return NULL == r && ok ? OBJ_NEW(pml_gpusym_request_t) : r;
+}
+
+request_t *pml_gpusym_request_get(const void *buf, size_t count, struct ompi_datatype_t *dtype, int peer, int tag,
+                                  struct ompi_communicator_t *comm, bool persistent, const gpusym_mem_t *mem)
+{
+    gpusym_gpu_t *gpu = NULL;
+    if (NULL != mem && GPUSYM_SUCCESS != gpusym_current.dev->gpu_open(mem, &gpu)) {
+        pml_gpusym_report_gpu(comm, peer, tag);
+        return NULL;
+    }
+    request_t *r = take_free();
+    if (NULL == r) {
+        pml_gpusym_report_memory(comm, peer, tag, sizeof *r);
+        return NULL;
+    }
+    ompi_request_t *q = pml_gpusym_mpi_request(r);
+    OMPI_REQUEST_INIT(q, persistent);
+    q->req_mpi_object.comm = comm;
+    q->req_start = request_start; /* MPI's own layer may have put itself there */
+    q->req_free = request_free;
+    r->base.req_free_called = 0;
+    r->base.req_pml_complete = 1;
+    r->base.req_comm = comm;
+    r->base.req_datatype = dtype;
+    r->base.req_addr = (void *) (uintptr_t) buf;
+    r->base.req_count = count;
+    r->base.req_peer = peer;
+    r->base.req_tag = tag;
+    r->base.req_proc = NULL;
+    OBJ_RETAIN(comm);
+    OBJ_RETAIN(dtype);
+    r->freed = r->on_host = false;
+    r->gpu = gpu;
+    r->bounce.p = NULL;
+    r->peer = NULL;
+    r->scratch = NULL;
+    r->lane = NULL;
+    r->outer = NULL;
+    gpusym_layout_find(count, dtype, &r->layout);
+    return r;
+}
+
+request_t *pml_gpusym_request_copy(const request_t *r)
+{
+    const mca_pml_base_request_t *b = &r->base;
+    request_t *copy = pml_gpusym_request_get(NULL, 0, MPI_BYTE, b->req_peer, b->req_tag, b->req_comm, false, NULL);
+
+    if (NULL != copy) {
+        copy->peer = r->peer;
+        copy->index = r->index;
+        copy->since = 0;
+    }
+    return copy;
+}
+
+bool pml_gpusym_peer_lives(request_t *r)
+{
+    const uint64_t now = gpusym_now_ns();
+
+    if (now < r->since + LIFE_CHECK) {
+        return true;
+    }
+    const bool first = 0 == r->since;
+    r->since = now;
+    return first || gpusym_peer_alive(r->peer->pages);
+}
+
+void pml_gpusym_request_begin(request_t *r)
+{
+    ompi_request_t *q = pml_gpusym_mpi_request(r);
+
+    q->req_complete = REQUEST_PENDING;
+    q->req_state = OMPI_REQUEST_ACTIVE;
+    q->req_status._cancelled = 0;
+    q->req_status.MPI_ERROR = MPI_SUCCESS;
+    r->to_bounce = r->completes_early = r->eager = false;
+    r->key = 0;
+    r->since = 0;
+    r->base.req_pml_complete = 0;
+}
+
+void pml_gpusym_request_complete(request_t *r)
+{
+    ompi_request_t *q = pml_gpusym_mpi_request(r);
+
+    pml_gpusym_request_free_inner(r);
+    pml_gpusym_bounce_put(&r->bounce);
+    r->base.req_pml_complete = 1;
+    /* With the lock, so that request_free() of another thread sees it either active or no longer touched. */
+    pthread_mutex_lock(&requests.lock);
+    const bool freed = r->freed;
+    if (!freed) {
+        GPUSYM_RELEASE(r);
+        ompi_request_complete(q, true);
+    }
+    pthread_mutex_unlock(&requests.lock);
+    if (freed) {
+        pml_gpusym_request_put(r);
+    }
+}
+
+int pml_gpusym_request_wait(request_t *r, ompi_status_public_t *status)
+{
+    ompi_request_t *q = pml_gpusym_mpi_request(r);
+
+    ompi_request_wait_completion(q);
+    const int rv = q->req_status.MPI_ERROR;
+    if (MPI_STATUS_IGNORE != status) {
+        OMPI_COPY_STATUS(status, q->req_status, false);
+    }
+    ompi_request_free(&q);
+    return rv;
+}
+
+void pml_gpusym_requests_close(void)
+{
+    if (requests.registered) {
+        (void) opal_progress_unregister(make_progress);
+        requests.registered = false;
+    }
+    for (request_t *r = requests.free; NULL != r; r = requests.free) {
+        requests.free = r->next;
+        OBJ_RELEASE(r);
+    }
+}

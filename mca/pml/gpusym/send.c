@@ -1,0 +1,446 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Sends from device memory.
+ *
+ * Direct: the data stay where they are until the receiver has copied them. An envelope goes by the PML and does the
+ * matching (p2p/parcel.h).
+ * Staged: the data are packed into host memory, which the PML sends as bytes. So the message is an ordinary one, for
+ * receivers of any kind, with gpusym or without it.
+ */
+#include "mca/pml/gpusym/send.h"
+
+#include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/memory/reg.h"
+#include "mca/common/gpusym/memory/scratch.h"
+#include "mca/pml/gpusym/counters.h"
+#include "mca/pml/gpusym/fetch.h"
+#include "mca/pml/gpusym/params.h"
+#include "mca/pml/gpusym/report.h"
+#include "mca/pml/gpusym/request.h"
+
+typedef pml_gpusym_request_t request_t;
+
+/* Messages up to this size, in bytes, are buffered if nobody receives them. Large ones wait, as in the PML. */
+#define EAGER_MAX 8192u
+/* How long nobody has received them then, in ns. */
+#define BUFFER_AFTER 10000u
+
+/* Ends a send with an MPI error code. */
+static void end_send(request_t *r, int rv)
+{
+    ompi_status_public_t *status = &pml_gpusym_mpi_request(r)->req_status;
+
+    status->MPI_SOURCE = ompi_comm_rank(r->base.req_comm);
+    status->MPI_TAG = r->base.req_tag;
+    status->MPI_ERROR = rv;
+    status->_ucount = r->layout.bytes;
+    pml_gpusym_request_complete(r);
+}
+
+/* Whether the PML still sends. */
+static bool step_staged(request_t *r)
+{
+    if (!pml_gpusym_inner_is_complete(r)) {
+        return true;
+    }
+    end_send(r, r->inner->req_status.MPI_ERROR);
+    return false;
+}
+
+/* Packs the data into host memory, and has the PML send them by a tag. Returns an MPI error code. */
+static int send_bytes(request_t *r, int tag, mca_pml_base_send_mode_t mode)
+{
+    const mca_pml_base_request_t *b = &r->base;
+
+    if (!pml_gpusym_bounce_get(&r->bounce, r->gpu, r->layout.bytes)) {
+        return pml_gpusym_report_memory(b->req_comm, b->req_peer, b->req_tag, r->layout.bytes);
+    }
+    if (GPUSYM_SUCCESS !=
+        gpusym_layout_pack(gpusym_current.dev, r->gpu, &r->layout, r->bounce.p, b->req_addr, r->layout.bytes)) {
+        return pml_gpusym_report_gpu(b->req_comm, b->req_peer, b->req_tag);
+    }
+    const int rv = pml_gpusym_host.pml_isend(r->bounce.p, r->layout.bytes, MPI_BYTE, b->req_peer, tag, mode,
+                                             b->req_comm, &r->inner);
+    if (OMPI_SUCCESS != rv) {
+        r->inner = NULL;
+        return rv;
+    }
+    pml_gpusym_count(PML_GPUSYM_SENT_STAGED);
+    return MPI_SUCCESS;
+}
+
+/* Returns an MPI error code; on success the request is in flight or complete. */
+static int send_staged(request_t *r)
+{
+    const int rv = send_bytes(r, r->base.req_tag, r->mode);
+    if (MPI_SUCCESS == rv && step_staged(r)) {
+        pml_gpusym_request_enlist(r, step_staged);
+    }
+    return rv;
+}
+
+/* ---- fetched by the receiver ---- */
+
+/* Returns the memory that a receiver may have fetched the message from. */
+static void release_memory(request_t *r)
+{
+    if (0 != r->key) {
+        gpusym_reg_put(r->key);
+        r->key = 0;
+    }
+    if (NULL != r->scratch) {
+        gpusym_scratch_put(gpusym_current.dev, r->gpu, r->scratch);
+        r->scratch = NULL;
+    }
+}
+
+static void release_parcel(request_t *r)
+{
+    gpusym_parcel_free(r->index);
+    release_memory(r);
+}
+
+/* Of a send that has completed: whether the PML still sends, or the receiver still needs the entry. */
+static bool step_rest(request_t *rest)
+{
+    int status;
+    const int state = gpusym_parcel_state(rest->index, &status);
+
+    if (!pml_gpusym_inner_is_complete(rest) ||
+        (state >= 0 && GPUSYM_PARCEL_DONE != state && pml_gpusym_peer_lives(rest))) {
+        return true;
+    }
+    gpusym_parcel_free(rest->index);
+    pml_gpusym_request_free_inner(rest);
+    pml_gpusym_bounce_put(&rest->bounce);
+    pml_gpusym_request_put(rest);
+    return false;
+}
+
+/* Completes a send whose data are no longer in the buffer, although the receiver does not have them yet. The rest is
+ * left to a request of its own. False: there is no memory for it, so that the receiver ends the send. */
+static bool end_early(request_t *r)
+{
+    request_t *rest = pml_gpusym_request_copy(r);
+
+    if (NULL == rest) {
+        return false;
+    }
+    rest->inner = r->inner;
+    rest->bounce = r->bounce;
+    memcpy(rest->envelope, r->envelope, sizeof rest->envelope);
+    r->inner = NULL;
+    r->bounce.p = NULL;
+    pml_gpusym_request_enlist(rest, step_rest);
+    end_send(r, MPI_SUCCESS);
+    return true;
+}
+
+/* The receiver cannot map the memory: the data follow as a message of the PML. Whether the send goes on. */
+static bool send_data(request_t *r)
+{
+    uint32_t number;
+
+    (void) pml_gpusym_follow_read(r->envelope, &number);
+    release_parcel(r);
+    pml_gpusym_request_free_inner(r);
+    const int rv = send_bytes(r, pml_gpusym_follow_tag(number), MCA_PML_BASE_SEND_STANDARD);
+    if (MPI_SUCCESS != rv) {
+        end_send(r, rv);
+        return false;
+    }
+    r->step = step_staged;
+    return step_staged(r);
+}
+
+/* A small message that nobody has claimed for a while becomes one that is buffered, so that two processes may send to
+ * each other before they receive. Whether the send goes on. */
+static bool buffer_data(request_t *r)
+{
+    const mca_pml_base_request_t *b = &r->base;
+    gpusym_offer_t o = {.kind = GPUSYM_PARCEL_FOLLOWS, .gpu = -1};
+    uint32_t number;
+
+    r->eager = false; /* tried once */
+    if (!pml_gpusym_bounce_get(&r->bounce, r->gpu, r->layout.bytes) ||
+        GPUSYM_SUCCESS !=
+            gpusym_layout_pack(gpusym_current.dev, r->gpu, &r->layout, r->bounce.p, b->req_addr, r->layout.bytes)) {
+        return true;
+    }
+    const bool in_entry = r->layout.bytes <= GPUSYM_PARCEL_ROOM;
+    o.kind = in_entry ? GPUSYM_PARCEL_INLINE : GPUSYM_PARCEL_FOLLOWS;
+    if (GPUSYM_SUCCESS != gpusym_parcel_change(r->index, &o, in_entry ? r->bounce.p : NULL)) {
+        return true; /* the receiver has claimed it */
+    }
+    release_memory(r);
+    pml_gpusym_count(PML_GPUSYM_SENT_BUFFERED);
+    if (!in_entry) {
+        pml_gpusym_request_free_inner(r);
+        (void) pml_gpusym_follow_read(r->envelope, &number);
+        const int rv = pml_gpusym_host.pml_isend(r->bounce.p, r->layout.bytes, MPI_BYTE, b->req_peer,
+                                                 pml_gpusym_follow_tag(number), MCA_PML_BASE_SEND_STANDARD, b->req_comm,
+                                                 &r->inner);
+        if (OMPI_SUCCESS != rv) {
+            r->inner = NULL;
+            end_send(r, rv);
+            return false;
+        }
+    }
+    r->completes_early = true;
+    return !end_early(r);
+}
+
+/* Whether the receiver has not ended the parcel yet. */
+static bool step_offered(request_t *r)
+{
+    int status;
+
+    if (!pml_gpusym_inner_is_complete(r)) {
+        return true;
+    }
+    const int state = gpusym_parcel_state(r->index, &status);
+    if (state < 0) {
+        release_parcel(r);
+        end_send(r, pml_gpusym_report_corrupt(r->base.req_comm, r->base.req_peer, r->base.req_tag));
+        return false;
+    }
+    if (GPUSYM_PARCEL_DONE == state && GPUSYM_ERR_UNREACHABLE == status) {
+        return send_data(r);
+    }
+    if (GPUSYM_PARCEL_DONE == state) {
+        release_parcel(r);
+        end_send(r, GPUSYM_SUCCESS == status ? MPI_SUCCESS : MPI_ERR_OTHER);
+        return false;
+    }
+    if (r->completes_early && end_early(r)) {
+        return false;
+    }
+    if (r->eager && GPUSYM_PARCEL_OFFERED == state && gpusym_now_ns() > r->offered + BUFFER_AFTER) {
+        return buffer_data(r);
+    }
+    if (!pml_gpusym_peer_lives(r)) {
+        release_parcel(r);
+        end_send(r, pml_gpusym_report_dead(r->base.req_comm, r->base.req_peer, r->base.req_tag,
+                                           gpusym_peer_pid(r->peer->pages)));
+        return false;
+    }
+    return true;
+}
+
+/* Where the packed data are on the GPU: the buffer itself, or scratch memory into which they are packed. NULL: there is
+ * none, so the message is staged. */
+static const char *find_source(request_t *r)
+{
+    if (GPUSYM_LAYOUT_RUN == r->layout.kind) {
+        return (const char *) r->base.req_addr + r->layout.lo;
+    }
+    const gpusym_device_t *dev = gpusym_current.dev;
+    if (GPUSYM_SUCCESS != gpusym_scratch_get(dev, r->gpu, r->layout.bytes, &r->scratch)) {
+        r->scratch = NULL;
+        return NULL;
+    }
+    if (GPUSYM_SUCCESS != gpusym_layout_pack(dev, r->gpu, &r->layout, r->scratch, r->base.req_addr, r->layout.bytes)) {
+        gpusym_scratch_put(dev, r->gpu, r->scratch);
+        r->scratch = NULL;
+        return NULL;
+    }
+    return r->scratch;
+}
+
+/* Fills the place of the data in an offer, in memory that the peer can map. */
+static bool offer_mapped(request_t *r, gpusym_offer_t *o)
+{
+    const char *from = find_source(r);
+
+    if (NULL != from &&
+        GPUSYM_SUCCESS == gpusym_reg_get(gpusym_current.dev, r->gpu, from, r->layout.bytes, &o->key, &o->off)) {
+        o->kind = GPUSYM_PARCEL_MAPPED;
+        r->key = o->key;
+        return true;
+    }
+    if (NULL != r->scratch) {
+        gpusym_scratch_put(gpusym_current.dev, r->gpu, r->scratch);
+        r->scratch = NULL;
+    }
+    return false;
+}
+
+/* Sends the envelope of an offer. Returns an MPI error code; on success the request is in flight or complete. */
+static int send_envelope(request_t *r)
+{
+    const mca_pml_base_request_t *b = &r->base;
+    /* Synchronous: that the receiver ends the parcel is as good as the PML's acknowledgement. */
+    const mca_pml_base_send_mode_t mode =
+        MCA_PML_BASE_SEND_SYNCHRONOUS == r->mode ? MCA_PML_BASE_SEND_STANDARD : r->mode;
+    const int rv = pml_gpusym_host.pml_isend(r->envelope, GPUSYM_ENVELOPE, MPI_BYTE, b->req_peer, b->req_tag, mode,
+                                             b->req_comm, &r->inner);
+    if (OMPI_SUCCESS != rv) {
+        r->inner = NULL;
+        (void) gpusym_parcel_withdraw(r->index);
+        return rv;
+    }
+    if (step_offered(r)) {
+        pml_gpusym_request_enlist(r, step_offered);
+    }
+    return MPI_SUCCESS;
+}
+
+/* The table is full: the envelope names no entry, and the data follow. */
+static int send_following(request_t *r, const void *data)
+{
+    static uint32_t numbers; /* atomic */
+    const mca_pml_base_request_t *b = &r->base;
+    const uint32_t number = __atomic_fetch_add(&numbers, 1, __ATOMIC_RELAXED);
+    ompi_request_t *envelope = NULL;
+
+    pml_gpusym_follow_write(r->envelope, number);
+    if (!pml_gpusym_bounce_get(&r->bounce, r->gpu, GPUSYM_ENVELOPE)) {
+        return pml_gpusym_report_memory(b->req_comm, b->req_peer, b->req_tag, GPUSYM_ENVELOPE);
+    }
+    memcpy(r->bounce.p, data, GPUSYM_ENVELOPE);
+    int rv = pml_gpusym_host.pml_isend(r->envelope, GPUSYM_ENVELOPE, MPI_BYTE, b->req_peer, b->req_tag,
+                                       MCA_PML_BASE_SEND_STANDARD, b->req_comm, &envelope);
+    if (OMPI_SUCCESS == rv) {
+        /* A few bytes, which the PML copies; it completes without the receiver. */
+        rv = ompi_request_wait(&envelope, MPI_STATUS_IGNORE);
+    }
+    if (OMPI_SUCCESS == rv) {
+        rv = pml_gpusym_host.pml_isend(r->bounce.p, GPUSYM_ENVELOPE, MPI_BYTE, b->req_peer,
+                                       pml_gpusym_follow_tag(number), r->mode, b->req_comm, &r->inner);
+    }
+    if (OMPI_SUCCESS != rv) {
+        r->inner = NULL;
+        return rv;
+    }
+    if (step_staged(r)) {
+        pml_gpusym_request_enlist(r, step_staged);
+    }
+    return MPI_SUCCESS;
+}
+
+/* A message of the size of an envelope, from memory of any kind: the data are in the entry. */
+static int send_inline(request_t *r, gpusym_offer_t *o)
+{
+    char data[GPUSYM_ENVELOPE];
+    const mca_pml_base_request_t *b = &r->base;
+
+    if (NULL == r->gpu) {
+        gpusym_layout_gather(&r->layout, b->req_addr, data, sizeof data);
+    } else if (GPUSYM_SUCCESS !=
+               gpusym_layout_pack(gpusym_current.dev, r->gpu, &r->layout, data, b->req_addr, sizeof data)) {
+        return pml_gpusym_report_gpu(b->req_comm, b->req_peer, b->req_tag);
+    }
+    o->kind = GPUSYM_PARCEL_INLINE;
+    r->completes_early = MCA_PML_BASE_SEND_SYNCHRONOUS != r->mode;
+    if (GPUSYM_SUCCESS != gpusym_parcel_offer(o, data, &r->index, r->envelope)) {
+        return send_following(r, data);
+    }
+    return send_envelope(r);
+}
+
+/* Sends by envelope. Returns an MPI error code, or -1: the message is to be staged. */
+static int send_direct(request_t *r)
+{
+    const mca_pml_base_request_t *b = &r->base;
+    gpusym_offer_t o = {.context = gpusym_comm_context(b->req_comm),
+                        .tag = b->req_tag,
+                        .to = r->peer->slot,
+                        .bytes = r->layout.bytes,
+                        .gpu = -1};
+
+    if (GPUSYM_ENVELOPE == r->layout.bytes) {
+        return send_inline(r, &o);
+    }
+    if (r->layout.bytes < GPUSYM_ENVELOPE || MCA_PML_BASE_SEND_BUFFERED == r->mode || !offer_mapped(r, &o)) {
+        return -1;
+    }
+    if (GPUSYM_SUCCESS != gpusym_parcel_offer(&o, NULL, &r->index, r->envelope)) {
+        gpusym_reg_put(r->key);
+        r->key = 0;
+        return -1;
+    }
+    r->eager = r->layout.bytes <= EAGER_MAX && MCA_PML_BASE_SEND_SYNCHRONOUS != r->mode;
+    r->offered = gpusym_now_ns();
+    pml_gpusym_count(PML_GPUSYM_SENT_DIRECT);
+    return send_envelope(r);
+}
+
+/* ---- entries ---- */
+
+/* The peer, if it gets envelopes. */
+static const pml_gpusym_peer_t *find_peer(int dst, int tag, struct ompi_communicator_t *comm)
+{
+    if (tag < 0 || PML_GPUSYM_P2P_AUTO != pml_gpusym_params.p2p) {
+        return NULL;
+    }
+    const pml_gpusym_peer_t *peer = pml_gpusym_peer(comm, dst);
+    return NULL != peer && gpusym_parcels_decide(peer->slot) ? peer : NULL;
+}
+
+/* Begins one use of a request. An error ends a nonblocking send at once: MPI_Wait returns it. */
+static int start_send(request_t *r)
+{
+    int rv = NULL != r->peer ? send_direct(r) : -1;
+    rv = rv < 0 ? send_staged(r) : rv;
+    if (MPI_SUCCESS != rv) {
+        end_send(r, rv);
+    }
+    return MPI_SUCCESS;
+}
+
+bool pml_gpusym_send_is_inline(size_t bytes, int dst, int tag, struct ompi_communicator_t *comm)
+{
+    return GPUSYM_ENVELOPE == bytes && NULL != find_peer(dst, tag, comm);
+}
+
+static request_t *make_request(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
+                               mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, bool persistent,
+                               const gpusym_mem_t *mem)
+{
+    request_t *r = pml_gpusym_request_get(buf, count, dtype, dst, tag, comm, persistent, mem);
+    if (NULL != r) {
+        r->base.req_type = MCA_PML_REQUEST_SEND;
+        r->mode = mode;
+        r->peer = find_peer(dst, tag, comm);
+        r->start = start_send;
+    }
+    return r;
+}
+
+int pml_gpusym_send(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
+                    mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, const gpusym_mem_t *mem)
+{
+    request_t *r = make_request(buf, count, dtype, dst, tag, mode, comm, false, mem);
+    if (NULL == r) {
+        return MPI_ERR_OTHER;
+    }
+    pml_gpusym_request_begin(r);
+    (void) start_send(r);
+    return pml_gpusym_request_wait(r, MPI_STATUS_IGNORE);
+}
+
+int pml_gpusym_isend(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
+                     mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, const gpusym_mem_t *mem,
+                     struct ompi_request_t **request)
+{
+    request_t *r = make_request(buf, count, dtype, dst, tag, mode, comm, false, mem);
+    if (NULL == r) {
+        return MPI_ERR_OTHER;
+    }
+    *request = pml_gpusym_mpi_request(r);
+    pml_gpusym_request_begin(r);
+    return start_send(r);
+}
+
+int pml_gpusym_isend_init(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
+                          mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, const gpusym_mem_t *mem,
+                          struct ompi_request_t **request)
+{
+    request_t *r = make_request(buf, count, dtype, dst, tag, mode, comm, true, mem);
+    if (NULL == r) {
+        return MPI_ERR_OTHER;
+    }
+    *request = pml_gpusym_mpi_request(r);
+    return OMPI_SUCCESS;
+}

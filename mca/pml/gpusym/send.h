@@ -1,0 +1,25 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Sends from device memory; and of the few messages of host memory that must not go as they are, since they have the
+ * size of an envelope. mem: what the device says of the buffer; NULL: it is host memory. The other parameters, and the
+ * results, are those of the PML's functions (ompi/mca/pml/pml.h).
+ */
+#ifndef MCA_PML_GPUSYM_SEND_H
+#define MCA_PML_GPUSYM_SEND_H
+
+#include "mca/pml/gpusym/host.h"
+
+int pml_gpusym_send(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
+                    mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, const gpusym_mem_t *mem);
+int pml_gpusym_isend(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
+                     mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, const gpusym_mem_t *mem,
+                     struct ompi_request_t **request);
+int pml_gpusym_isend_init(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
+                          mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, const gpusym_mem_t *mem,
+                          struct ompi_request_t **request);
+
+/* Whether a message of host memory of that many bytes must be sent by these functions. */
+bool pml_gpusym_send_is_inline(size_t bytes, int dst, int tag, struct ompi_communicator_t *comm);
+
+#endif
