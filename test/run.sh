@@ -147,6 +147,9 @@ links-random | 4+6       | 120 | ok                             | coll_gpusym_si
 p2p          | 2+1,3     | 120 | ok                             |                                         | test/mpi/p2p --thin {40|4} --kinds host,managed,registered
 # What a program may expect of messages beyond their bytes: order, truncation, cancelling, buffers that come and go.
 p2p_order    | 2+3       | 120 | ok                             |                                         | test/mpi/p2p_order --kinds host,managed,registered --n {2000|100000} --flood {5000|20000}
+# Messages beside collectives, and random ones; in threads.
+p2p_beside   | 2+3       | 120 | ok                             |                                         | test/mpi/p2p_beside --kinds host,managed,registered --fuzz {2000|100000}
+p2p_threads  | 2+3       | 120 | ok                             |                                         | test/mpi/p2p_beside --kinds host,managed,registered --threads 4 --fuzz {2000|20000}
 # What gpusym adds to a call on host buffers, in instructions.
 hostpath     | -         | 120 | ok:^at most                    |                                         | @SRC@/test/hostpath.sh @BUILD@
 # What a process takes of a GPU's memory.

@@ -434,10 +434,9 @@ static void finish_some(enum msg_finish how, int n, MPI_Request *requests, MPI_S
 {
     int *indices = need(NULL, (size_t) n * sizeof(*indices));
     MPI_Status *some = need(NULL, (size_t) n * sizeof(*some));
+    int count = 0;
 
-    for (int done = 0; done < n;) {
-        int count = 0;
-
+    while (MPI_UNDEFINED != count) { /* which says that none is active any more */
         if (MSG_WAITSOME == how) {
             MPI_Waitsome(n, requests, &count, indices, some);
         } else {
@@ -446,7 +445,6 @@ static void finish_some(enum msg_finish how, int n, MPI_Request *requests, MPI_S
         for (int i = 0; i < count; i++) {
             statuses[indices[i]] = some[i];
         }
-        done += count;
         if (0 == count) {
             sched_yield();
         }
@@ -457,8 +455,9 @@ static void finish_some(enum msg_finish how, int n, MPI_Request *requests, MPI_S
 
 static void finish_any(enum msg_finish how, int n, MPI_Request *requests, MPI_Status *statuses)
 {
-    for (int done = 0; done < n;) {
-        int index = MPI_UNDEFINED, flag = 1;
+    int index = 0, flag = 1;
+
+    while (!flag || MPI_UNDEFINED != index) { /* else none is active any more */
         MPI_Status status;
 
         if (MSG_WAITANY == how) {
@@ -466,10 +465,9 @@ static void finish_any(enum msg_finish how, int n, MPI_Request *requests, MPI_St
         } else {
             MPI_Testany(n, requests, &index, &flag, &status);
         }
-        if (flag) {
+        if (flag && MPI_UNDEFINED != index) {
             statuses[index] = status;
-            done++;
-        } else {
+        } else if (!flag) {
             sched_yield();
         }
     }
