@@ -7,6 +7,7 @@
 #define GPUSYM_KERNELS_FAMILIES_H
 
 #include "kernels/path/channel.h"
+#include "kernels/symm/copy.h"
 #include "kernels/symm/symm_ce.h"
 #include "kernels/symm/symm_ll.h"
 #include "kernels/symm/symm_ll128.h"
@@ -46,5 +47,6 @@ enum gs_family_reduces {
 #define GS_RUN_CHAN_LL128_R(c, kernel) gs_channels(c, kernel, GS_LL128)
 #define GS_RUN_CE(c, kernel) gs_ce_end(c, (kernel).w)
 #define GS_RUN_CE_R(c, kernel) gs_ce_reduce(c, kernel)
+#define GS_RUN_COPY(c, kernel) gs_copy_all(c, (kernel).w)
 
 #endif

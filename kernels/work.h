@@ -75,6 +75,12 @@ typedef struct gpusym_copies_work {
     uint64_t off, step; /* of the chunks that arrived, in our slot: of rank p at off + (p - (p > rank)) * step */
 } gpusym_copies_t;
 
+/* A copy of rows (symm/copy.h): row i begins at in + i * from_pitch and goes to out + i * to_pitch. */
+typedef struct gpusym_rows {
+    uint64_t height; /* rows of w->bytes bytes each */
+    uint64_t to_pitch, from_pitch;
+} gpusym_rows_t;
+
 /*
  * One launch.  All pointers are device pointers as this rank's GPU sees them.
  *
@@ -132,7 +138,10 @@ typedef struct gpusym_work {
     const uint64_t *doorbell; /* [2] */
     uint64_t linger_ns;
 
-    gpusym_copies_t copies; /* kernels that work with copy engines (symm_ce.h) */
+    union {
+        gpusym_copies_t copies; /* kernels that work with copy engines (symm_ce.h) */
+        gpusym_rows_t rows;     /* copies (symm/copy.h) */
+    };
 
     /* The slot's multicast address: a store reaches all ranks' slots, multimem loads reduce over them. NULL without;
      * then no MC kernel is launched. All ranks' slots have the same offset in their heaps then. */

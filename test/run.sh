@@ -171,6 +171,8 @@ storm-comms  | =2        | 60  | ok:storm. [1-9]                 |              
 storm-threads | =2       | 60  | ok:storm. [1-9]                 |                                         | env LD_PRELOAD=@STORM@ @BUILD@/test/mpi/threads
 # Vectors, packed by the GPU.
 pack         | 3+2,4     | 120 | ok                             |                                         | test/mpi/pack --n {200|600}
+# Datatypes of all shapes, packed and unpacked between device memory and packed memory.
+layout       | =1        | 120 | ok                             |                                         | test/mpi/layout --n {200|2000}
 # More is sent than is taken, or less; negative counts, also where Open MPI leaves looking for them to us.
 sizes        | 3+2,4     | 120 | ok                             |                                         | test/mpi/sizes
 sizes-unchecked | =3     | 120 | ok                             | mpi_param_check=0 coll_gpusym_zero_copy_min=1 | test/mpi/sizes --most 3000

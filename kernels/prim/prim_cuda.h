@@ -259,10 +259,15 @@ GS_FN bool gs_last_block(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
     return true;
 }
 
-GS_FN void gs_done_as(const gpusym_work_t *w, uint32_t seq, uint32_t status)
+GS_FN void gs_done_at(const gpusym_work_t *w, uint64_t *done, uint32_t seq, uint32_t status)
 {
     gs_fence_out(w);
-    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(w->done), "l"((uint64_t) seq << 32 | status) : "memory");
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(done), "l"((uint64_t) seq << 32 | status) : "memory");
+}
+
+GS_FN void gs_done_as(const gpusym_work_t *w, uint32_t seq, uint32_t status)
+{
+    gs_done_at(w, w->done, seq, status);
 }
 
 /*

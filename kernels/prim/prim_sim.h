@@ -196,9 +196,15 @@ GS_FN bool gs_last_block(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
     return true;
 }
 
+GS_FN void gs_done_at(const gpusym_work_t *w, uint64_t *done, uint32_t seq, uint32_t status)
+{
+    (void) w;
+    __atomic_store_n(done, (uint64_t) seq << 32 | status, __ATOMIC_RELEASE);
+}
+
 GS_FN void gs_done_as(const gpusym_work_t *w, uint32_t seq, uint32_t status)
 {
-    __atomic_store_n(w->done, (uint64_t) seq << 32 | status, __ATOMIC_RELEASE);
+    gs_done_at(w, w->done, seq, status);
 }
 
 GS_FN gs_pack_t gs_ld16_strong(const void *p)

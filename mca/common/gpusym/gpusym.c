@@ -16,6 +16,7 @@
 #include "mca/common/gpusym/device/sim/sim.h"
 #include "mca/common/gpusym/shm/fd.h"
 #include "mca/common/gpusym/shm/pages.h"
+#include "mca/common/gpusym/exec/carry.h"
 #include "mca/common/gpusym/exec/lane.h"
 #include "mca/common/gpusym/memory/pinned.h"
 #include "mca/common/gpusym/memory/reg.h"
@@ -94,6 +95,7 @@ static void free_device(void)
     const gpusym_device_t *dev = gpusym_current.dev;
     if (NULL != dev) {
         gpusym_pinned_close(dev);
+        gpusym_carriers_close();
         gpusym_lanes_close();
         gpusym_reg_close(dev);
         gpusym_scratch_close(dev);

@@ -6,13 +6,11 @@
  */
 #include "mca/coll/gpusym/args/args.h"
 
-#include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 
+#include "mca/common/ompi/layout.h"
 #include "ompi/communicator/communicator.h"
 #include "ompi/mca/topo/topo.h"
-#include "opal/datatype/opal_convertor.h"
 
 /* ---- ranks ---- */
 
@@ -274,24 +272,10 @@ static bool block_range(const coll_gpusym_block_t *b, ptrdiff_t *lo, ptrdiff_t *
     if (0 == b->count || 0 == b->dtype->super.size) {
         return false;
     }
-    const opal_datatype_t *d = &b->dtype->super;
-    const ptrdiff_t last =
-        (ptrdiff_t) (b->count - 1) * (d->ub - d->lb); /* of the last element; an extent may be negative */
-    *lo = b->disp + d->true_lb + (last < 0 ? last : 0);
-    *hi = b->disp + d->true_ub + (last > 0 ? last : 0);
+    gpusym_layout_range(b->count, b->dtype, lo, hi);
+    *lo += b->disp;
+    *hi += b->disp;
     return true;
-}
-
-bool coll_gpusym_block_is_run(const coll_gpusym_block_t *b, ptrdiff_t *off, size_t *bytes)
-{
-    ptrdiff_t hi;
-    if (!block_range(b, off, &hi)) {
-        *off = 0;
-        *bytes = 0;
-        return true;
-    }
-    *bytes = (size_t) (hi - *off);
-    return (b->dtype->super.flags & OPAL_DATATYPE_FLAG_CONTIGUOUS) && *bytes == b->count * b->dtype->super.size;
 }
 
 /* Adds a side's blocks to a span; *sum: bytes of elements so far. */
@@ -383,79 +367,4 @@ void coll_gpusym_where(struct ompi_communicator_t *comm, const gpusym_device_t *
     if (!find_where(comm, a, COLL_GPUSYM_WRITTEN, dev, rmem)) {
         find_where(comm, a, COLL_GPUSYM_TAKEN, dev, rmem);
     }
-}
-
-/* ---- runs of bytes ---- */
-
-/* One element's runs, their addresses counted from the element's: *n of them, owned by the caller. NULL: no memory. */
-static struct iovec *element_runs(struct ompi_datatype_t *dtype, uint32_t *n)
-{
-    struct iovec *runs = NULL;
-    /* One call must take all: what opal_convertor_raw() says when it goes on where it stopped is not relied upon. */
-    for (uint32_t room = 64;; room *= 4) {
-        opal_convertor_t c;
-        size_t length = 0;
-        struct iovec *more = realloc(runs, room * sizeof *runs);
-        if (NULL == more || room > UINT32_MAX / 8) {
-            free(NULL == more ? runs : more);
-            return NULL;
-        }
-        runs = more;
-        *n = room;
-        OBJ_CONSTRUCT(&c, opal_convertor_t);
-        opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &dtype->super, 1, NULL, 0, &c);
-        const int done = opal_convertor_raw(&c, runs, n, &length);
-        OBJ_DESTRUCT(&c);
-        if (1 == done && *n < room) {
-            return runs;
-        }
-    }
-}
-
-/* A run that may still grow. */
-typedef struct {
-    ptrdiff_t off;
-    size_t bytes;
-    int (*run)(void *arg, ptrdiff_t off, size_t bytes);
-    void *arg;
-} open_run_t;
-
-static int run_add(open_run_t *r, ptrdiff_t off, size_t bytes)
-{
-    int rv = MPI_SUCCESS;
-    if (r->bytes > 0 && r->off + (ptrdiff_t) r->bytes == off) {
-        r->bytes += bytes;
-        return rv;
-    }
-    if (r->bytes > 0) {
-        rv = r->run(r->arg, r->off, r->bytes);
-    }
-    r->off = off;
-    r->bytes = bytes;
-    return rv;
-}
-
-int coll_gpusym_block_runs(const coll_gpusym_block_t *b, int (*run)(void *arg, ptrdiff_t off, size_t bytes), void *arg)
-{
-    open_run_t open = {.off = 0, .bytes = 0, .run = run, .arg = arg};
-    ptrdiff_t off;
-    size_t bytes;
-    uint32_t n;
-    int rv = MPI_SUCCESS;
-
-    if (coll_gpusym_block_is_run(b, &off, &bytes)) {
-        return bytes > 0 ? run(arg, off, bytes) : MPI_SUCCESS;
-    }
-    struct iovec *runs = element_runs(b->dtype, &n);
-    if (NULL == runs) {
-        return OMPI_ERR_OUT_OF_RESOURCE;
-    }
-    const ptrdiff_t extent = b->dtype->super.ub - b->dtype->super.lb;
-    for (size_t e = 0; MPI_SUCCESS == rv && e < b->count; e++) {
-        for (uint32_t i = 0; MPI_SUCCESS == rv && i < n; i++) {
-            rv = run_add(&open, b->disp + (ptrdiff_t) e * extent + (ptrdiff_t) runs[i].iov_base, runs[i].iov_len);
-        }
-    }
-    free(runs);
-    return MPI_SUCCESS == rv && open.bytes > 0 ? run(arg, open.off, open.bytes) : rv;
 }

@@ -127,12 +127,6 @@ void coll_gpusym_layout(struct ompi_communicator_t *comm, const coll_gpusym_args
 /* Sets *b to the i-th of l->blocks; count 0: it has no bytes. */
 void coll_gpusym_block(const coll_gpusym_layout_t *l, size_t i, coll_gpusym_block_t *b);
 
-/* Calls run(arg, off, bytes) for every contiguous run of the block's elements, off from the buffer's address; runs that
- * touch are one. MPI error code, or the first that is not MPI_SUCCESS of run(). */
-int coll_gpusym_block_runs(const coll_gpusym_block_t *b, int (*run)(void *arg, ptrdiff_t off, size_t bytes), void *arg);
-/* Whether the block is one run of bytes: the `bytes` behind `*off`. */
-bool coll_gpusym_block_is_run(const coll_gpusym_block_t *b, ptrdiff_t *off, size_t *bytes);
-
 /* All that a call touches of a buffer. */
 typedef struct {
     ptrdiff_t lo; /* first byte, from the buffer's address */

@@ -19,6 +19,7 @@
 
 #include "mca/common/gpusym/exec/lane.h"
 #include "mca/common/gpusym/memory/pinned.h"
+#include "mca/common/ompi/layout.h"
 
 /* Bounce buffers keep the place of their buffers' bytes within a line of this many, so that what was aligned is. */
 #define LINE 64u
@@ -91,15 +92,15 @@ static int copy_one_run(void *arg, ptrdiff_t off, size_t bytes)
     return copy_run(arg, off, bytes);
 }
 
-/* Copies all the runs of a block that is not one. */
-static int copy_runs(copier_t *c, const coll_gpusym_block_t *b)
+/* Copies all the runs of elements that are not one, and begin disp bytes behind the buffer's address. */
+static int copy_runs(copier_t *c, const gpusym_layout_t *elements, ptrdiff_t disp)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     int idle = 1;
     if (GPUSYM_SUCCESS != gpusym_lane_get(dev, c->gpu, &c->lane)) {
         c->lane = NULL;
     }
-    int rv = coll_gpusym_block_runs(b, copy_one_run, c);
+    int rv = gpusym_layout_runs(elements, disp, copy_one_run, c);
     if (NULL != c->lane) {
         do { /* the GPU's copy engine ends what is queued */
             idle = dev->stream_poll(c->lane->stream);
@@ -123,18 +124,21 @@ static int copy_side(struct ompi_communicator_t *comm, const coll_gpusym_args_t 
 {
     coll_gpusym_layout_t l;
     coll_gpusym_block_t b;
-    ptrdiff_t off;
-    size_t bytes;
+    gpusym_layout_t elements;
     int rv = MPI_SUCCESS;
 
     coll_gpusym_layout(comm, a, side, &l);
     for (size_t i = 0; MPI_SUCCESS == rv && i < l.blocks; i++) {
         coll_gpusym_block(&l, i, &b);
-        const bool run = coll_gpusym_block_is_run(&b, &off, &bytes);
-        if (0 == bytes || (only_padded && (run || !is_padded(&b)))) {
+        if (0 == b.count) {
             continue;
         }
-        rv = run || is_padded(&b) ? copy_run(c, off, bytes) : copy_runs(c, &b);
+        gpusym_layout_find(b.count, b.dtype, &elements);
+        const bool run = GPUSYM_LAYOUT_RUN == elements.kind;
+        if (0 == elements.bytes || (only_padded && (run || !is_padded(&b)))) {
+            continue;
+        }
+        rv = run || is_padded(&b) ? copy_run(c, b.disp + elements.lo, elements.span) : copy_runs(c, &elements, b.disp);
     }
     return rv;
 }

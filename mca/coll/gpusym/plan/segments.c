@@ -20,6 +20,7 @@
 #include "mca/coll/gpusym/team/join.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/topo/paths.h"
+#include "mca/common/ompi/layout.h"
 
 /* n elements of a type are contiguous. */
 static bool is_flat(struct ompi_datatype_t *type, size_t n)
@@ -325,41 +326,14 @@ static void find_sides(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, sid
     }
 }
 
-typedef struct {
-    coll_gpusym_rows_t rows;
-    ptrdiff_t next; /* where the next row of this pitch would begin */
-    bool regular;
-} regular_t;
-
-static int add_regular_run(void *arg, ptrdiff_t off, size_t bytes)
-{
-    regular_t *r = arg;
-    if (0 == r->rows.rows) {
-        r->rows.first += off;
-        r->rows.width = bytes;
-    } else if (1 == r->rows.rows) {
-        r->rows.pitch = (uint64_t) (off - r->next);
-        r->regular = off > r->next && r->rows.pitch > bytes && bytes == r->rows.width;
-    } else {
-        r->regular = r->regular && off == r->next && bytes == r->rows.width;
-    }
-    r->next = off + (r->rows.rows > 0 ? (ptrdiff_t) r->rows.pitch : 0);
-    r->rows.rows++;
-    return r->regular ? MPI_SUCCESS : MPI_ERR_TYPE;
-}
-
-/* The side's elements as rows. Two elements that are regular tell that all are. */
+/* The side's elements as rows. False: they are not. */
 static bool find_rows(const side_t *s, coll_gpusym_rows_t *rows)
 {
-    const size_t some = s->count < 2 ? s->count : 2;
-    const coll_gpusym_block_t block = {0, some, s->type};
-    regular_t r = {{(char *) (uintptr_t) s->buf, 0, 0, 0}, 0, true};
-    if (0 == some || MPI_SUCCESS != coll_gpusym_block_runs(&block, add_regular_run, &r) || 0 == r.rows.rows % some) {
-        *rows = r.rows;
-        rows->rows = 0 == some ? 0 : r.rows.rows / some * s->count;
-        return 0 != some && r.regular && r.rows.rows > 1;
-    }
-    return false;
+    gpusym_layout_t l;
+    gpusym_layout_find(s->count, s->type, &l);
+    const bool found = GPUSYM_LAYOUT_ROWS == l.kind;
+    *rows = (coll_gpusym_rows_t){(char *) (uintptr_t) s->buf + l.lo, l.width, l.pitch, found ? l.rows : 0};
+    return found;
 }
 
 /* Sets in and out. Buffers whose elements are not contiguous are packed, if they are rows. False: they are not. */

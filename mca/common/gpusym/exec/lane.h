@@ -9,13 +9,16 @@
 #define GPUSYM_COMMON_EXEC_LANE_H
 
 #include "mca/common/gpusym/device/device.h"
+#include "tuning/carry.h"
 
-/* Pinned memory: the kernel writes `done`, the host writes the rest.  The doorbell, which the kernel polls, has a cache
- * line of its own. */
+/* Pinned memory: the GPU writes `done`, `copied` and `part`, the host writes the rest.  The doorbell, which the kernel
+ * polls, has a cache line of its own. */
 typedef struct {
-    uint64_t done;                     /* sequence << 32 | status */
-    uint32_t abort;                    /* not 0: the kernel ends its waits */
-    _Alignas(64) uint64_t doorbell[2]; /* kernels/work.h */
+    uint64_t done;   /* sequence << 32 | status */
+    uint32_t abort;  /* not 0: the kernel ends its waits */
+    uint32_t copied; /* sequence of the last copy of a copy engine that has ended; its stream writes it */
+    _Alignas(64) uint64_t doorbell[2];               /* kernels/work.h */
+    _Alignas(64) uint64_t part[GPUSYM_CARRY_BLOCKS]; /* as done, of each block of a copy (carry.h) */
 } gpusym_lane_line_t;
 
 typedef struct gpusym_lane {

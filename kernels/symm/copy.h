@@ -1,0 +1,78 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Copies from one address to another, of one run of bytes or of rows: messages between two processes, pulled from or
+ * pushed to mapped memory.  The kernel waits for nothing.  Each block writes a completion word of its own,
+ * w->done[block], when its part has been stored: a count of ended blocks would need memory of the GPU, and one more
+ * round trip to it.
+ */
+#ifndef GPUSYM_KERNELS_SYMM_COPY_H
+#define GPUSYM_KERNELS_SYMM_COPY_H
+
+#include "kernels/prim/move.h"
+
+/* One run of bytes: w->span packs for each block.  Where both addresses are off a pack by as much, all packs but the
+ * first and the last are whole. */
+GS_FN void gs_copy_run(gs_ctx_t c, const gpusym_work_t *w)
+{
+    const char *src = (const char *) w->in;
+    char *dst = (char *) w->out;
+    const uint64_t skew = (uintptr_t) dst % 16 == (uintptr_t) src % 16 ? (0 - (uintptr_t) dst) % 16 : 0;
+    const uint64_t head = skew < w->bytes ? skew : w->bytes, rest = w->bytes - head, step = 16 * w->span;
+    const uint64_t first = c.block * step, left = first < rest ? rest - first : 0;
+
+    if (0 == c.block && 0 != head) {
+        gs_copy(c, dst, src, head);
+    }
+    gs_copy(c, dst + head + first, src + head + first, left < step ? left : step);
+}
+
+/* Copies `unit` bytes: 1, 2, 4, 8 or 16, to whose multiples both addresses belong. */
+GS_FN void gs_copy_unit(char *dst, const char *src, uint32_t unit)
+{
+    if (16 == unit) {
+        gs_st16(dst, gs_ld16(src));
+    } else if (8 == unit) {
+        *(uint64_t *) dst = *(const uint64_t *) src;
+    } else if (4 == unit) {
+        *(uint32_t *) dst = *(const uint32_t *) src;
+    } else if (2 == unit) {
+        *(uint16_t *) dst = *(const uint16_t *) src;
+    } else {
+        *dst = *src;
+    }
+}
+
+/* Rows: in units of the largest power of two that suits all rows, dealt out to all threads of the launch. */
+GS_FN void gs_copy_rows(gs_ctx_t c, const gpusym_work_t *w)
+{
+    const uint64_t low = (uintptr_t) w->in | (uintptr_t) w->out | w->bytes | w->rows.to_pitch | w->rows.from_pitch | 16;
+    const uint32_t unit = (uint32_t) (low & (0 - low));
+    const uint64_t columns = w->bytes / unit, stride = (uint64_t) c.nblocks * c.nthreads;
+    const uint64_t rows = stride / columns, more = stride % columns, start = (uint64_t) c.block * c.nthreads + c.thread;
+    uint64_t row = start / columns, column = start % columns;
+
+    GS_NO_UNROLL
+    while (row < w->rows.height) {
+        gs_copy_unit((char *) w->out + row * w->rows.to_pitch + column * unit,
+                     (const char *) w->in + row * w->rows.from_pitch + column * unit, unit);
+        column += more; /* no division for each */
+        row += rows + (column >= columns);
+        column -= column >= columns ? columns : 0;
+    }
+}
+
+GS_FN void gs_copy_all(gs_ctx_t c, const gpusym_work_t *w)
+{
+    if (1 == w->rows.height) {
+        gs_copy_run(c, w);
+    } else {
+        gs_copy_rows(c, w);
+    }
+    gs_block_sync(c);
+    if (0 == c.thread) {
+        gs_done_at(w, w->done + c.block, w->done_seq, GPUSYM_STATUS_OK);
+    }
+}
+
+#endif

@@ -1,0 +1,259 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Carrying: see carry.h.
+ */
+#include "mca/common/gpusym/exec/carry.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "kernels/plan.h"
+#include "mca/common/gpusym/log.h"
+#include "mca/common/gpusym/trace.h"
+#include "tuning/carry.h"
+
+/* Polls of a copy after which the stream is asked: it alone tells of the GPU's errors. */
+#define STREAM_POLLS 1024u
+/* A word that few copies write falls behind the lane's sequence, and must not by half of what 32 bits count. After so
+ * many copies the lane is given a rest, in which all words are brought up. */
+#define STARTED_MAX (1u << 29)
+
+/* A lane for copies. */
+typedef struct gpusym_carrier {
+    pthread_mutex_t lock; /* covers the order of work in the lane */
+    gpusym_lane_t *lane;
+    bool kernels;       /* they are loaded */
+    uint32_t under_way; /* copies; atomic */
+    uint32_t started;   /* copies since all words of the lane had its sequence; atomic */
+    struct gpusym_carrier *next;
+} carrier_t;
+
+static struct {
+    pthread_mutex_t lock; /* covers the list */
+    carrier_t *first;
+} carriers = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- lanes ---- */
+
+/* Gives all words the lane's sequence. No copy is under way. */
+static void bring_up_words(carrier_t *carrier)
+{
+    gpusym_lane_t *lane = carrier->lane;
+    for (unsigned i = 0; i < GPUSYM_CARRY_BLOCKS; i++) {
+        __atomic_store_n(&lane->host->part[i], (uint64_t) lane->seq << 32, __ATOMIC_RELAXED);
+    }
+    __atomic_store_n(&lane->host->copied, lane->seq, __ATOMIC_RELAXED);
+    __atomic_store_n(&carrier->started, 0, __ATOMIC_RELAXED);
+}
+
+static int carrier_make(const gpusym_device_t *dev, gpusym_gpu_t *gpu, carrier_t **out)
+{
+    const char *why = "";
+    carrier_t *carrier = calloc(1, sizeof *carrier);
+    if (NULL == carrier) {
+        gpusym_log_no_memory("a lane for copies");
+        return GPUSYM_ERR_NO_MEMORY;
+    }
+    const int rc = gpusym_lane_get(dev, gpu, &carrier->lane);
+    if (GPUSYM_SUCCESS != rc) {
+        free(carrier);
+        return rc;
+    }
+    pthread_mutex_init(&carrier->lock, NULL);
+    carrier->kernels = GPUSYM_SUCCESS == dev->kernels_load(gpu, &why);
+    if (!carrier->kernels) {
+        GPUSYM_LOG(2, "copy engines carry all messages: %s", why);
+    }
+    bring_up_words(carrier);
+    carrier->next = carriers.first;
+    carriers.first = carrier;
+    *out = carrier;
+    return GPUSYM_SUCCESS;
+}
+
+/* Gets the lane of gpu with the fewest copies; another one, if all have some and there may be more. It counts one copy
+ * more. */
+static int carrier_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, carrier_t **out)
+{
+    unsigned lanes = 0;
+    uint32_t least = UINT32_MAX;
+    int rc = GPUSYM_SUCCESS;
+    *out = NULL;
+    pthread_mutex_lock(&carriers.lock);
+    for (carrier_t *c = carriers.first; NULL != c; c = c->next) {
+        const uint32_t under_way = __atomic_load_n(&c->under_way, __ATOMIC_RELAXED);
+        if (c->lane->gpu != gpu || c->lane->dev != dev) {
+            continue;
+        }
+        lanes++;
+        const bool rests = 0 != under_way && __atomic_load_n(&c->started, __ATOMIC_RELAXED) > STARTED_MAX;
+        if (NULL == *out || (under_way < least && !rests)) {
+            least = rests ? UINT32_MAX : under_way;
+            *out = c;
+        }
+    }
+    if (0 != least && lanes < GPUSYM_CARRY_LANES) {
+        carrier_t *made;
+        rc = carrier_make(dev, gpu, &made);
+        *out = GPUSYM_SUCCESS == rc ? made : *out;
+    }
+    if (NULL != *out) { /* one that is busy does as well */
+        rc = GPUSYM_SUCCESS;
+        __atomic_fetch_add(&(*out)->under_way, 1, __ATOMIC_RELAXED);
+    }
+    pthread_mutex_unlock(&carriers.lock);
+    return rc;
+}
+
+static void carrier_put(carrier_t *carrier)
+{
+    __atomic_fetch_sub(&carrier->under_way, 1, __ATOMIC_RELEASE);
+}
+
+void gpusym_carriers_close(void)
+{
+    pthread_mutex_lock(&carriers.lock);
+    while (NULL != carriers.first) {
+        carrier_t *carrier = carriers.first;
+        carriers.first = carrier->next;
+        gpusym_lane_put(carrier->lane);
+        pthread_mutex_destroy(&carrier->lock);
+        free(carrier);
+    }
+    pthread_mutex_unlock(&carriers.lock);
+}
+
+/* ---- start ---- */
+
+/* Queues a kernel. With the lane's lock held. */
+static int start_kernel(gpusym_lane_t *lane, const gpusym_carry_rows_t *rows, gpusym_carry_t *carry)
+{
+    gpusym_work_t w = {.in = rows->src,
+                       .out = rows->dst,
+                       .bytes = rows->width,
+                       .nranks = 1,
+                       .nblocks = gpusym_tuning_carry_blocks(rows->width * rows->height),
+                       .nthreads = gpusym_tuning_carry_threads(),
+                       .out_local = rows->local,
+                       .rows = {rows->height, rows->to_pitch, rows->from_pitch}};
+    (void) gpusym_kernel_plan(GPUSYM_F_COPY, &w, 0);
+    gpusym_lane_begin(lane, &w);
+    w.done = lane->line->part;
+    carry->blocks = w.nblocks;
+    carry->seq = lane->seq;
+    GPUSYM_TRACE(LAUNCH, GPUSYM_F_COPY, lane->seq);
+    if (NULL != lane->dev->graph_launch) {
+        const int rc = lane->dev->graph_launch(&lane->graph, lane->stream, GPUSYM_F_COPY, &w);
+        if (GPUSYM_SUCCESS == rc || NULL != lane->graph) {
+            return rc;
+        }
+    }
+    return lane->dev->launch(lane->stream, GPUSYM_F_COPY, &w);
+}
+
+/* Queues a copy of a copy engine, and behind it the store of a word, if the device can do that. With the lane's lock
+ * held. */
+static int start_engine(gpusym_lane_t *lane, const gpusym_carry_rows_t *rows, gpusym_carry_t *carry)
+{
+    const gpusym_device_t *dev = lane->dev;
+    const int rc = 1 == rows->height ? dev->copy_async(lane->stream, rows->dst, rows->src, rows->width)
+                                     : dev->copy2d_async(lane->stream, rows->dst, rows->to_pitch, rows->src,
+                                                         rows->from_pitch, rows->width, rows->height);
+    carry->seq = ++lane->seq;
+    carry->blocks = 0;
+    if (GPUSYM_SUCCESS == rc && NULL != dev->stream_flags) {
+        const gpusym_stream_flag_t copied = {.at = &lane->line->copied, .value = lane->seq};
+        carry->flag = GPUSYM_SUCCESS == dev->stream_flags(lane->stream, &copied, 1);
+    }
+    return rc;
+}
+
+/* Returns the copy as one run, if its rows follow each other. */
+static gpusym_carry_rows_t rows_joined(const gpusym_carry_rows_t *rows)
+{
+    gpusym_carry_rows_t joined = *rows;
+    if (1 != rows->height && rows->width == rows->to_pitch && rows->width == rows->from_pitch) {
+        joined.width *= joined.height;
+        joined.height = 1;
+    }
+    return joined;
+}
+
+int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *asked,
+                            gpusym_carry_t *carry)
+{
+    const gpusym_carry_rows_t joined = rows_joined(asked), *rows = &joined;
+    carrier_t *carrier;
+    *carry = (gpusym_carry_t){.carrier = NULL};
+    if (0 == rows->width || 0 == rows->height) {
+        return GPUSYM_SUCCESS;
+    }
+    int rc = carrier_get(dev, gpu, &carrier);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    const bool by_kernel = carrier->kernels && gpusym_tuning_carry_by_kernel(rows->width, rows->height);
+    pthread_mutex_lock(&carrier->lock);
+    if (__atomic_add_fetch(&carrier->started, 1, __ATOMIC_RELAXED) > STARTED_MAX &&
+        1 == __atomic_load_n(&carrier->under_way, __ATOMIC_ACQUIRE)) { /* this one only */
+        bring_up_words(carrier);
+    }
+    rc = by_kernel ? start_kernel(carrier->lane, rows, carry) : start_engine(carrier->lane, rows, carry);
+    pthread_mutex_unlock(&carrier->lock);
+    if (GPUSYM_SUCCESS == rc) {
+        carry->carrier = carrier;
+    } else {
+        carrier_put(carrier);
+    }
+    return rc;
+}
+
+int gpusym_carry_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint64_t bytes,
+                       gpusym_carry_t *carry)
+{
+    const gpusym_carry_rows_t run = {.dst = dst, .src = src, .width = bytes, .height = 1};
+    return gpusym_carry_start_rows(dev, gpu, &run, carry);
+}
+
+/* ---- poll ---- */
+
+static bool has_reached(uint32_t seq, uint32_t wanted)
+{
+    return (int32_t) (seq - wanted) >= 0;
+}
+
+/* Returns whether the words of pinned memory say that a copy has ended. Later copies of the lane write them too. */
+static bool words_say_ended(gpusym_carry_t *carry)
+{
+    gpusym_lane_line_t *line = carry->carrier->lane->host;
+    if (0 == carry->blocks) {
+        return carry->flag && has_reached(__atomic_load_n(&line->copied, __ATOMIC_ACQUIRE), carry->seq);
+    }
+    while (carry->seen < carry->blocks &&
+           has_reached((uint32_t) (__atomic_load_n(&line->part[carry->seen], __ATOMIC_ACQUIRE) >> 32), carry->seq)) {
+        carry->seen++;
+    }
+    return carry->seen == carry->blocks;
+}
+
+int gpusym_carry_poll(gpusym_carry_t *carry)
+{
+    carrier_t *carrier = carry->carrier;
+    if (NULL == carrier) {
+        return 1;
+    }
+    int rc = words_say_ended(carry);
+    const bool by_words = carry->flag || 0 != carry->blocks;
+    if (0 == rc && (!by_words || 0 == ++carry->polls % STREAM_POLLS)) {
+        rc = carrier->lane->dev->stream_poll(carrier->lane->stream);
+        if (1 == rc && 0 != carry->blocks && !words_say_ended(carry)) {
+            rc = GPUSYM_ERR; /* the kernel has ended without its words */
+        }
+    }
+    if (0 != rc) {
+        carrier_put(carrier);
+        carry->carrier = NULL;
+    }
+    return rc;
+}

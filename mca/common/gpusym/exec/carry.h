@@ -1,0 +1,49 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Carrying: one copy from address to address, by a kernel or a copy engine, polled.  No function waits, and no work
+ * that is queued waits for another process.
+ *
+ * A few lanes (lane.h) of each GPU carry all copies; copies of one lane end in their order.
+ */
+#ifndef GPUSYM_COMMON_EXEC_CARRY_H
+#define GPUSYM_COMMON_EXEC_CARRY_H
+
+#include "mca/common/gpusym/exec/lane.h"
+
+/* A copy under way. */
+typedef struct {
+    struct gpusym_carrier *carrier; /* NULL: nothing is under way */
+    uint32_t seq;                   /* of its lane */
+    uint32_t blocks;                /* of the kernel; 0: a copy engine copies */
+    uint32_t seen;                  /* blocks that have ended */
+    uint32_t polls;
+    bool flag; /* the stream writes a word behind the copy engine's copy */
+} gpusym_carry_t;
+
+/* height rows of width bytes, which begin to_pitch and from_pitch bytes apart.  One run of bytes: height 1. */
+typedef struct {
+    void *dst;
+    const void *src;
+    uint64_t width, height, to_pitch, from_pitch;
+    bool local; /* dst is memory of this GPU, of this process: then the copy ends a little sooner */
+} gpusym_carry_rows_t;
+
+/*
+ * Starts a copy by gpu, to and from memory that it reaches: GPU memory of this process or a peer's mapping, or pinned
+ * host memory.  The ranges do not overlap.  Sets *carry, which stays in place until gpusym_carry_poll says that the
+ * copy has ended.  Nothing to copy is a copy that has ended.  Errors: the device's; nothing is under way then.
+ * Thread-safe.
+ */
+int gpusym_carry_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint64_t bytes,
+                       gpusym_carry_t *carry);
+int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *rows,
+                            gpusym_carry_t *carry);
+/* Returns 1 if the copy has ended, and is visible to all, 0 if it is under way, or the device's error, which ends it
+ * too. A few ns while it is under way. */
+int gpusym_carry_poll(gpusym_carry_t *carry);
+
+/* Returns the lanes. No copy may be under way. Call it before gpusym_lanes_close. */
+void gpusym_carriers_close(void);
+
+#endif

@@ -1,0 +1,357 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Unit tests of mca/common/gpusym/exec/carry.c on the simulated GPU: every way to copy, by sizes, alignments and rows,
+ * beside each other, and with what the device cannot do.  A seed as the argument repeats a run.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "mca/common/gpusym/device/sim/sim.h"
+#include "mca/common/gpusym/exec/carry.h"
+#include "test/unit/random.h"
+
+#define OK(call) assert_int_equal((call), GPUSYM_SUCCESS)
+
+enum { ROOM = 5 << 20, MARGIN = 64 };
+static gpusym_device_t dev; /* the simulator, less what a test takes away */
+static gpusym_gpu_t *gpu;
+static char *from, *to; /* of the GPU */
+static unsigned char *sent, *got, *expected;
+static unsigned launches, copies;
+
+static int launch_counted(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
+{
+    assert_int_equal(kernel, GPUSYM_F_COPY);
+    __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
+    return gpusym_device_sim.graph_launch(graph, stream, kernel, w);
+}
+
+static int copy_counted(gpusym_stream_t *stream, void *dst, const void *src, size_t size)
+{
+    __atomic_add_fetch(&copies, 1, __ATOMIC_RELAXED);
+    return gpusym_device_sim.copy_async(stream, dst, src, size);
+}
+
+static int setup(void **state)
+{
+    const char *why = "";
+    (void) state;
+    dev = gpusym_device_sim;
+    dev.graph_launch = launch_counted;
+    dev.copy_async = copy_counted;
+    launches = copies = 0;
+    OK(dev.open(&why));
+    OK(dev.gpu_open(NULL, &gpu));
+    OK(dev.mem_alloc(gpu, ROOM, (void **) &from));
+    OK(dev.mem_alloc(gpu, ROOM, (void **) &to));
+    OK(dev.copy(gpu, from, sent, ROOM));
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void) state;
+    gpusym_carriers_close();
+    gpusym_lanes_close();
+    OK(dev.mem_free(gpu, from));
+    OK(dev.mem_free(gpu, to));
+    dev.close();
+    gpusym_sim_params.fail = NULL;
+    return 0;
+}
+
+static int finish(gpusym_carry_t *carry)
+{
+    int rc;
+    while (0 == (rc = gpusym_carry_poll(carry))) {
+        sched_yield();
+    }
+    assert_int_equal(gpusym_carry_poll(carry), 1); /* it stays ended */
+    return rc;
+}
+
+/* Copies rows that begin at `at` and `src`, and compares the whole destination. */
+static void copy_rows(uint64_t at, uint64_t src, uint64_t width, uint64_t height, uint64_t to_pitch,
+                      uint64_t from_pitch)
+{
+    const gpusym_carry_rows_t rows = {to + at, from + src, width, height, to_pitch, from_pitch, false};
+    gpusym_carry_t carry;
+    memset(expected, 0xee, ROOM);
+    OK(dev.copy(gpu, to, expected, ROOM));
+    for (uint64_t row = 0; row < height; row++) {
+        memcpy(expected + at + row * to_pitch, sent + src + row * from_pitch, width);
+    }
+    OK(gpusym_carry_start_rows(&dev, gpu, &rows, &carry));
+    assert_int_equal(finish(&carry), 1);
+    OK(dev.copy(gpu, got, to, ROOM));
+    if (0 != memcmp(got, expected, ROOM)) {
+        fail_msg("%lu rows of %lu bytes at %lu + %lu from %lu + %lu", (unsigned long) height, (unsigned long) width,
+                 (unsigned long) at, (unsigned long) to_pitch, (unsigned long) src, (unsigned long) from_pitch);
+    }
+}
+
+static void runs_of_any_length_and_alignment(void **state)
+{
+    static const uint64_t sizes[] = {1, 2, 7, 15, 16, 17, 31, 100, 4095, 8192, 8193, 70001, 1 << 20, (1 << 20) + 1};
+    (void) state;
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (unsigned j = 0; j < 6; j++) {
+            copy_rows(next_random() % MARGIN, next_random() % MARGIN, sizes[i], 1, 0, 0);
+        }
+        const uint64_t same = next_random() % MARGIN; /* off a pack by as much */
+        copy_rows(same, same + 16, sizes[i], 1, 0, 0);
+        copy_rows(0, 0, sizes[i], 1, 0, 0);
+    }
+    assert_true(launches > 0 && copies > 0);
+}
+
+static void rows_of_any_length_and_pitch(void **state)
+{
+    (void) state;
+    for (unsigned i = 0; i < 150; i++) {
+        const uint64_t unit = 1u << next_random() % 5, width = unit * (1 + next_random() % (200 >> next_random() % 8));
+        const uint64_t more = unit * (next_random() % 5), less = unit * (next_random() % 5);
+        const uint64_t most = (ROOM - 2 * MARGIN) / (width + 80) >> next_random() % 12;
+        const uint64_t height = 1 + next_random() % (1 + most);
+        copy_rows(unit * (next_random() % 3), unit * (next_random() % 3), width, height, width + more, width + less);
+    }
+    const unsigned by_kernel = launches;
+    copy_rows(1, 2, 5000, 900, 5001, 5002); /* long rows of much: a copy engine */
+    assert_int_equal(launches, by_kernel);
+    copy_rows(1, 2, 5000, 900, 5000, 5000); /* one run */
+    copy_rows(3, 4, 8, 200000, 16, 24);     /* short ones of much: a kernel */
+    assert_int_equal(launches, by_kernel + 1);
+    assert_true(copies > 0);
+}
+
+static void nothing_is_at_once(void **state)
+{
+    gpusym_carry_t carry;
+    (void) state;
+    OK(gpusym_carry_start(&dev, gpu, NULL, NULL, 0, &carry));
+    assert_int_equal(gpusym_carry_poll(&carry), 1);
+    assert_int_equal(launches + copies, 0);
+}
+
+static void pinned_memory_is_carried(void **state)
+{
+    void *host, *dev_host;
+    gpusym_carry_t carry;
+    (void) state;
+    OK(dev.host_alloc(gpu, ROOM, &host, &dev_host));
+    for (uint64_t bytes = 100; bytes < ROOM; bytes *= 200) {
+        OK(gpusym_carry_start(&dev, gpu, dev_host, from + 1, bytes, &carry));
+        assert_int_equal(finish(&carry), 1);
+        assert_memory_equal(host, sent + 1, bytes);
+        memset(host, (int) bytes, bytes);
+        OK(gpusym_carry_start(&dev, gpu, to, dev_host, bytes, &carry));
+        assert_int_equal(finish(&carry), 1);
+        OK(dev.copy(gpu, got, to, bytes));
+        assert_memory_equal(got, host, bytes);
+    }
+    OK(dev.host_free(gpu, host));
+}
+
+/* ---- many at a time ---- */
+
+enum { PIECE = 4096, AT_A_TIME = 64, PIECES = ROOM / PIECE };
+
+/* Copies pieces [first, end), some at a time, in random order of polls. */
+static void carry_pieces(unsigned first, unsigned end, uint64_t random)
+{
+    gpusym_carry_t carry[AT_A_TIME] = {{0}};
+    bool busy[AT_A_TIME] = {false};
+    unsigned under_way = 0;
+    while (first < end || 0 != under_way) {
+        random = random * 6364136223846793005ull + 1442695040888963407ull;
+        const unsigned i = random >> 33 & (AT_A_TIME - 1), n = 1 + (random >> 45) % 8;
+        if (!busy[i] && first < end) {
+            const unsigned pieces = n < end - first ? n : end - first;
+            const uint64_t off = (uint64_t) first * PIECE;
+            busy[i] = GPUSYM_SUCCESS == gpusym_carry_start(&dev, gpu, to + off, from + off, pieces * PIECE, &carry[i]);
+            first += pieces;
+            under_way += busy[i];
+        } else if (busy[i] && 0 != gpusym_carry_poll(&carry[i])) {
+            busy[i] = false;
+            under_way--;
+        }
+    }
+}
+
+static void *carry_half(void *half)
+{
+    const unsigned first = NULL == half ? 0 : PIECES / 2;
+    carry_pieces(first, first + PIECES / 2, seed + first);
+    return NULL;
+}
+
+static void many_go_beside_each_other(void **state)
+{
+    pthread_t other;
+    (void) state;
+    for (unsigned round = 0; round < 20; round++) {
+        memset(got, (int) round, ROOM);
+        OK(dev.copy(gpu, to, got, ROOM));
+        assert_int_equal(pthread_create(&other, NULL, carry_half, to), 0);
+        carry_half(NULL);
+        pthread_join(other, NULL);
+        OK(dev.copy(gpu, got, to, ROOM));
+        assert_memory_equal(got, sent, ROOM);
+    }
+}
+
+/* What has been copied is there as soon as a copy says so, whatever else is in the lane. */
+static void each_tells_its_own_end(void **state)
+{
+    enum { N = 24 };
+    gpusym_carry_t carry[N];
+    (void) state;
+    for (unsigned round = 0; round < 30; round++) {
+        memset(got, 0xee, ROOM);
+        OK(dev.copy(gpu, to, got, ROOM));
+        for (unsigned i = 0; i < N; i++) {
+            OK(gpusym_carry_start(&dev, gpu, to + i * 200000, from + i * 200000, 1 + next_random() % 200000,
+                                  &carry[i]));
+        }
+        for (unsigned i = N; i-- > 0;) {
+            assert_int_equal(finish(&carry[i]), 1);
+            OK(dev.copy(gpu, got, to + i * 200000, 1));
+            assert_int_equal(got[0], sent[i * 200000]);
+        }
+    }
+}
+
+/* ---- what a device cannot do ---- */
+
+static int kernels_refused(gpusym_gpu_t *which, const char **why)
+{
+    (void) which;
+    *why = "the test wants none";
+    return GPUSYM_ERR_NOT_AVAILABLE;
+}
+
+static int flags_refused(gpusym_stream_t *stream, const gpusym_stream_flag_t *flags, unsigned n)
+{
+    (void) stream;
+    (void) flags;
+    (void) n;
+    return GPUSYM_ERR;
+}
+
+static int graph_refused(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
+{
+    (void) graph;
+    (void) stream;
+    (void) kernel;
+    (void) w;
+    return GPUSYM_ERR;
+}
+
+static void without_kernels_engines_carry(void **state)
+{
+    (void) state;
+    dev.kernels_load = kernels_refused;
+    copy_rows(1, 2, 1000, 1, 0, 0);
+    copy_rows(1, 2, 10, 100, 20, 30);
+    assert_int_equal(launches, 0);
+}
+
+static void without_flags_the_stream_tells(void **state)
+{
+    (void) state;
+    dev.kernels_load = kernels_refused;
+    dev.stream_flags = NULL;
+    copy_rows(1, 2, 1000, 1, 0, 0);
+    dev.stream_flags = flags_refused;
+    copy_rows(1, 2, 3000, 1000, 3001, 3002);
+}
+
+static void without_graphs_kernels_are_launched(void **state)
+{
+    (void) state;
+    dev.graph_launch = NULL;
+    copy_rows(1, 2, 1000, 1, 0, 0);
+    dev.graph_launch = graph_refused;
+    copy_rows(1, 2, 1000, 1, 0, 0);
+    assert_int_equal(copies, 0);
+}
+
+static int launch_refused(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
+{
+    (void) stream;
+    (void) kernel;
+    (void) w;
+    return GPUSYM_ERR_NO_MEMORY;
+}
+
+static void errors_are_told(void **state)
+{
+    gpusym_carry_t carry;
+    (void) state;
+    dev.graph_launch = NULL;
+    dev.launch = launch_refused;
+    assert_int_equal(gpusym_carry_start(&dev, gpu, to, from, 100, &carry), GPUSYM_ERR_NO_MEMORY);
+    assert_int_equal(gpusym_carry_poll(&carry), 1); /* nothing is under way */
+    dev.launch = gpusym_device_sim.launch;
+    copy_rows(0, 0, 100, 1, 0, 0);
+    gpusym_carriers_close();
+    gpusym_lanes_close();
+}
+
+/* A kernel that ends without its words: its copy fails, those after it do not. */
+static int launch_nothing(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
+{
+    (void) stream;
+    (void) kernel;
+    (void) w;
+    return GPUSYM_SUCCESS;
+}
+
+static void a_kernel_without_end_is_an_error(void **state)
+{
+    gpusym_carry_t carry;
+    (void) state;
+    dev.graph_launch = NULL;
+    dev.launch = launch_nothing;
+    OK(gpusym_carry_start(&dev, gpu, to, from, 100, &carry));
+    assert_int_equal(finish(&carry), GPUSYM_ERR);
+    dev.launch = gpusym_device_sim.launch;
+    copy_rows(0, 0, 100, 1, 0, 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(runs_of_any_length_and_alignment, setup, teardown),
+        cmocka_unit_test_setup_teardown(rows_of_any_length_and_pitch, setup, teardown),
+        cmocka_unit_test_setup_teardown(nothing_is_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(pinned_memory_is_carried, setup, teardown),
+        cmocka_unit_test_setup_teardown(many_go_beside_each_other, setup, teardown),
+        cmocka_unit_test_setup_teardown(each_tells_its_own_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_kernels_engines_carry, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_flags_the_stream_tells, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_graphs_kernels_are_launched, setup, teardown),
+        cmocka_unit_test_setup_teardown(errors_are_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_kernel_without_end_is_an_error, setup, teardown),
+    };
+    random_start(argc, argv);
+    sent = malloc(ROOM);
+    got = malloc(ROOM);
+    expected = malloc(ROOM);
+    if (NULL == sent || NULL == got || NULL == expected) {
+        return 1;
+    }
+    for (unsigned i = 0; i < ROOM; i++) {
+        sent[i] = (unsigned char) next_random();
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

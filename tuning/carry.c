@@ -1,0 +1,31 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Messages between two processes: see carry.h. Estimated from launches (7 us and 100 to 325 GB/s on 2 x H200, by
+ * blocks) and copies of copy engines (12 us and 373 to 390 GB/s); not yet measured as such.
+ */
+#include "tuning/carry.h"
+
+/* Largest copy in bytes by a kernel. */
+#define KERNEL_MAX (1u << 20)
+/* Rows shorter than this, in bytes, are a kernel's whatever they amount to: a copy engine takes them one by one. */
+#define SHORT_ROW 512u
+/* What a block copies, in bytes, until there are GPUSYM_CARRY_BLOCKS: a load of 16 bytes for each thread. */
+#define BLOCK_BYTES 8192u
+#define THREADS 512u
+
+bool gpusym_tuning_carry_by_kernel(uint64_t width, uint64_t height)
+{
+    return (height > 1 && width < SHORT_ROW) || width <= KERNEL_MAX / height;
+}
+
+uint32_t gpusym_tuning_carry_blocks(uint64_t bytes)
+{
+    const uint64_t blocks = (bytes + BLOCK_BYTES - 1) / BLOCK_BYTES;
+    return blocks < 1 ? 1 : blocks < GPUSYM_CARRY_BLOCKS ? (uint32_t) blocks : GPUSYM_CARRY_BLOCKS;
+}
+
+uint32_t gpusym_tuning_carry_threads(void)
+{
+    return THREADS;
+}

@@ -1,0 +1,23 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Messages between two processes: by a kernel or by a copy engine, and with how many blocks.  Pure C, no MPI, no CUDA.
+ */
+#ifndef GPUSYM_TUNING_CARRY_H
+#define GPUSYM_TUNING_CARRY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Streams of a process and GPU for copies at a time. */
+#define GPUSYM_CARRY_LANES 4u
+/* Blocks of a copy at most: each has a completion word. */
+#define GPUSYM_CARRY_BLOCKS 32u
+
+/* Whether a kernel copies `height` rows of `width` bytes each (one run: height 1); else a copy engine does. */
+bool gpusym_tuning_carry_by_kernel(uint64_t width, uint64_t height);
+/* Blocks, at most GPUSYM_CARRY_BLOCKS, and threads of the kernel for so many bytes. */
+uint32_t gpusym_tuning_carry_blocks(uint64_t bytes);
+uint32_t gpusym_tuning_carry_threads(void);
+
+#endif
