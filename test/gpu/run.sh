@@ -201,6 +201,7 @@ other_programs() {
     check "allocmem, $n ranks" 60 "$n" "$kit/bin/allocmem"
     check "kinds, $n ranks" 60 "$n" env LD_PRELOAD="$kit/lib/libgpusym_kinds.so" "$kit/bin/kinds"
     check "pack, $n ranks" 60 "$n" "$kit/bin/pack" "${some[@]}"
+    check "layout, $n ranks" 120 "$n" "$kit/bin/layout" --n 200
     check "big, $n ranks" 120 "$n" "$kit/bin/big" --bytes "$big_bytes" --kinds device
     check "deep, $n ranks" 60 "$n" "$kit/bin/deep" --kinds host,device
     local way

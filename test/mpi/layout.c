@@ -106,10 +106,11 @@ static void device_open(void)
 
 /* ---- datatypes ---- */
 
+/* None with bytes that a copy of its value may leave out (MPI_LONG_DOUBLE). */
 static MPI_Datatype random_base(void)
 {
-    const MPI_Datatype bases[] = {MPI_BYTE,       MPI_SHORT,     MPI_INT,         MPI_DOUBLE, MPI_C_DOUBLE_COMPLEX,
-                                  MPI_DOUBLE_INT, MPI_SHORT_INT, MPI_LONG_DOUBLE, MPI_2INT,   MPI_LONG_DOUBLE_INT};
+    const MPI_Datatype bases[] = {MPI_BYTE,       MPI_SHORT,     MPI_INT, MPI_DOUBLE, MPI_C_DOUBLE_COMPLEX,
+                                  MPI_DOUBLE_INT, MPI_SHORT_INT, MPI_2INT};
     MPI_Datatype made;
     MPI_Type_dup(bases[pick(0, (int) (sizeof bases / sizeof bases[0]) - 1)], &made);
     return made;
@@ -212,8 +213,8 @@ static MPI_Datatype wrap(MPI_Datatype of)
 static bool is_small(MPI_Datatype type, size_t count)
 {
     MPI_Aint lb, extent, true_lb, true_extent;
-    MPI_Count size;
-    MPI_Type_size_x(type, &size);
+    int size;
+    MPI_Type_size(type, &size);
     MPI_Type_get_extent(type, &lb, &extent);
     MPI_Type_get_true_extent(type, &true_lb, &true_extent);
     const size_t apart = (size_t) (extent < 0 ? -extent : extent);
@@ -223,8 +224,8 @@ static bool is_small(MPI_Datatype type, size_t count)
 
 static bool is_empty(MPI_Datatype type)
 {
-    MPI_Count size;
-    MPI_Type_size_x(type, &size);
+    int size;
+    MPI_Type_size(type, &size);
     return 0 == size;
 }
 
@@ -289,8 +290,8 @@ static void find_places(case_t *c)
 static void case_start(case_t *c, MPI_Datatype type, size_t count)
 {
     MPI_Aint lb, extent, true_lb, true_extent;
-    MPI_Count size;
-    MPI_Type_size_x(type, &size);
+    int size;
+    MPI_Type_size(type, &size);
     MPI_Type_get_extent(type, &lb, &extent);
     MPI_Type_get_true_extent(type, &true_lb, &true_extent);
     *c = (case_t){.type = type, .count = count, .bytes = count * (size_t) size};
@@ -551,8 +552,8 @@ static bool random_case(void)
 
 /* ---- cases of which the way is known ---- */
 
-/* The type, which is freed, in `count` elements, has this kind and is packed and unpacked by so many copies. */
-static bool takes(MPI_Datatype type, size_t count, gpusym_layout_kind_t kind, long copies)
+/* The type, which is freed, in `count` elements, has this kind; to pack or to unpack takes so many copies at most. */
+static bool takes(MPI_Datatype type, size_t count, gpusym_layout_kind_t kind, long most)
 {
     case_t c;
     MPI_Type_commit(&type);
@@ -563,8 +564,8 @@ static bool takes(MPI_Datatype type, size_t count, gpusym_layout_kind_t kind, lo
     }
     counted.copies = 0;
     right = right && moves_right(&c, QUEUED, MEM_DEVICE, MEM_DEVICE, c.bytes, false);
-    if (right && counted.copies != 2 * copies) {
-        fprintf(stderr, "layout: FAIL: %ld copies, %ld are due\n", counted.copies, 2 * copies);
+    if (right && counted.copies > 2 * most) {
+        fprintf(stderr, "layout: FAIL: %ld copies, at most %ld are due\n", counted.copies, 2 * most);
         right = false;
     }
     case_end(&c);
@@ -631,7 +632,7 @@ static MPI_Datatype backwards(void)
     return made;
 }
 
-static MPI_Datatype dup(MPI_Datatype of)
+static MPI_Datatype duplicate(MPI_Datatype of)
 {
     MPI_Datatype made;
     MPI_Type_dup(of, &made);
@@ -640,21 +641,21 @@ static MPI_Datatype dup(MPI_Datatype of)
 
 static void check_ways(check_t *t)
 {
-    check_result(t, takes(dup(MPI_INT), 0, GPUSYM_LAYOUT_RUN, 1));
-    check_result(t, takes(dup(MPI_INT), 1000, GPUSYM_LAYOUT_RUN, 1));
-    check_result(t, takes(contiguous(5, dup(MPI_DOUBLE)), 7, GPUSYM_LAYOUT_RUN, 1));
+    check_result(t, takes(duplicate(MPI_INT), 0, GPUSYM_LAYOUT_RUN, 1));
+    check_result(t, takes(duplicate(MPI_INT), 1000, GPUSYM_LAYOUT_RUN, 1));
+    check_result(t, takes(contiguous(5, duplicate(MPI_DOUBLE)), 7, GPUSYM_LAYOUT_RUN, 1));
     check_result(t, takes(make_vector(3, 4, 4), 7, GPUSYM_LAYOUT_RUN, 1));
-    check_result(t, takes(dup(MPI_DOUBLE_INT), 1, GPUSYM_LAYOUT_RUN, 1));
-    check_result(t, takes(dup(MPI_DOUBLE_INT), 100, GPUSYM_LAYOUT_ROWS, 1));
+    check_result(t, takes(duplicate(MPI_DOUBLE_INT), 1, GPUSYM_LAYOUT_RUN, 1));
+    check_result(t, takes(duplicate(MPI_DOUBLE_INT), 100, GPUSYM_LAYOUT_ROWS, 1));
     check_result(t, takes(make_vector(100, 3, 7), 1, GPUSYM_LAYOUT_ROWS, 1));
     check_result(t, takes(make_subarray(2), 1, GPUSYM_LAYOUT_ROWS, 1));
-    check_result(t, takes(make_subarray(3), 1, GPUSYM_LAYOUT_RUNS, 4));     /* its rows, of all planes each */
+    check_result(t, takes(make_subarray(3), 1, GPUSYM_LAYOUT_RUNS, 5));     /* its planes, or its rows of all planes */
     check_result(t, takes(make_flat_subarray(), 1, GPUSYM_LAYOUT_RUNS, 2)); /* its planes */
     check_result(t, takes(make_vector(2, 3, 5), 2, GPUSYM_LAYOUT_RUNS, 2));
     check_result(t, takes(make_vector(2, 3, 5), 500, GPUSYM_LAYOUT_RUNS, 2)); /* its rows, of all elements each */
     check_result(t, takes(make_struct(), 1, GPUSYM_LAYOUT_RUNS, 2));
     check_result(t, takes(make_struct(), 500, GPUSYM_LAYOUT_RUNS, 2));
-    check_result(t, takes(contiguous(500, make_struct()), 1, GPUSYM_LAYOUT_RUNS, 2));
+    check_result(t, takes(contiguous(500, make_struct()), 1, GPUSYM_LAYOUT_RUNS, 8)); /* Open MPI 6 unrolls loops */
     check_result(t, takes(backwards(), 1, GPUSYM_LAYOUT_RUNS, 2));
     check_result(t, takes(backwards(), 500, GPUSYM_LAYOUT_RUNS, 2));
     check_result(t, takes(make_irregular(300), 40, GPUSYM_LAYOUT_RUNS, 300));
@@ -689,37 +690,43 @@ static void check_many(check_t *t)
 {
     MPI_Datatype apart;
     MPI_Type_create_resized(MPI_INT, 0, 24, &apart);
-    check_result(t, many_right(dup(MPI_DOUBLE), 8, 8));
+    check_result(t, many_right(duplicate(MPI_DOUBLE), 8, 8));
     check_result(t, many_right(apart, 24, 4));
 }
 
-/* Larger than what is staged or packed on the host at a time. copies: of gpusym_layout_pack to host memory; at most. */
+/* copies: of gpusym_layout_pack to host memory, at most. */
 static bool large_right(MPI_Datatype type, size_t count, long copies)
 {
     case_t c;
     MPI_Type_commit(&type);
     case_start(&c, type, count);
+    buffer_t b = buffer_make(MEM_DEVICE, c.span);
+    unsigned char *packed = need(malloc(c.bytes));
     counted.copies = 0;
-    bool right = moves_right(&c, NOW, MEM_DEVICE, MEM_HOST, c.bytes - 3, false);
-    const long pack_only = counted.copies;
-    right = right && (copies < 0 || pack_only <= copies) ? right : fail(&c, "too many copies", (size_t) pack_only);
+    bool right = GPUSYM_SUCCESS == gpusym_layout_pack(&dev, gpu, &c.layout, packed, b.mem + GUARD - c.lo, c.bytes) &&
+                 counted.copies <= copies;
+    right = right ? moves_right(&c, NOW, MEM_DEVICE, MEM_HOST, c.bytes - 3, false)
+                  : fail(&c, "pack fails, or takes many copies", (size_t) counted.copies);
+    free(packed);
+    buffer_free(&b);
     case_end(&c);
     MPI_Type_free(&type);
     return right;
 }
 
+/* Larger than what is staged or packed on the host at a time. */
 static void check_large(check_t *t)
 {
-    check_result(t, large_right(make_vector(5000, 300, 301), 1, 10));
-    check_result(t, large_right(make_irregular(3000), 1400, -1));
+    check_result(t, large_right(make_vector(5000, 300, 301), 1, 4));
+    check_result(t, large_right(make_irregular(3000), 400, 12));
 }
 
 /* Without streams and pinned memory, which only the first call of the process can lack. */
 static void check_without(check_t *t)
 {
     counted.fail_resources = true;
-    check_result(t, large_right(make_vector(50, 3, 5), 2, 400));
-    check_result(t, large_right(make_irregular(300), 1, -1));
+    check_result(t, large_right(make_vector(50, 3, 5), 2, 100));
+    check_result(t, large_right(make_irregular(300), 1, 2));
     counted.fail_resources = false;
 }
 

@@ -17,7 +17,7 @@
 /* Bytes of pinned memory through which packed data go to or from ordinary host memory. */
 #define STAGE_MAX ((size_t) 4 << 20)
 /* Bytes of elements, gaps included, that are packed on the host at a time. */
-#define SPAN_MAX ((size_t) 32 << 20)
+#define SPAN_MAX ((size_t) 4 << 20)
 /* Bytes that come to the host, over PCIe, in the time that it takes to queue one copy: 2.5 us at 13 GB/s. */
 #define BYTES_PER_COPY ((size_t) 32 << 10)
 /* Copies below which the host does not pack: waiting for the GPU twice takes as long. */

