@@ -262,10 +262,12 @@ typedef struct {
     gpusym_layout_t layout;
 } case_t;
 
-/* Packs by MPI: memory where each byte of the span says a part of its own place. */
+/* Packs by MPI: memory where each byte of the span says a part of its own place. Packed memory is at an odd address:
+ * where both are aligned, Open MPI 5.0 takes each stride for a multiple of the basic type's size. */
 static void find_places(case_t *c)
 {
-    unsigned char *memory = need(malloc(c->span + 1)), *packed = need(malloc(c->bytes + 1));
+    unsigned char *memory = need(malloc(c->span + 1)), *room = need(malloc(c->bytes + 1));
+    unsigned char *const packed = room + 1;
     unsigned char *seen = need(calloc(c->span + 1, 1));
     for (unsigned shift = 0; shift < 32; shift += 8) {
         int at = 0;
@@ -283,7 +285,7 @@ static void find_places(case_t *c)
         seen[c->from[i]] = 1;
     }
     free(seen);
-    free(packed);
+    free(room);
     free(memory);
 }
 

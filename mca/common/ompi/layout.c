@@ -7,11 +7,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 
 #include "mca/common/gpusym/exec/lane.h"
 #include "mca/common/gpusym/memory/pinned.h"
-#include "mca/common/ompi/ompi_compat.h"
 #include "mca/common/ompi/pieces.h"
 
 /* Bytes of pinned memory through which packed data go to or from ordinary host memory. */
@@ -110,67 +108,59 @@ int gpusym_layout_runs(const gpusym_layout_t *l, ptrdiff_t at, int (*run)(void *
 
 /* ---- host memory ---- */
 
-/* Packs a part of an element of a basic type: the convertor packs whole ones only. */
-static int gather_rest(opal_convertor_t *c, char *packed, size_t bytes)
+/* Copies pieces between elements and packed memory by the CPU. */
+typedef struct {
+    uintptr_t buf, packed;
+    bool pack;
+} mover_t;
+
+/* With a width that the compiler knows, each row is a load and a store. */
+static inline void move_rows(char *dst, size_t dpitch, const char *src, size_t spitch, size_t width, size_t rows)
 {
-    char whole[64]; /* more than any basic type has */
-    struct iovec v = {.iov_base = whole, .iov_len = sizeof whole};
-    uint32_t n = 1;
-    size_t done = sizeof whole;
-    if (bytes >= sizeof whole || opal_convertor_pack(c, &v, &n, &done) < 0 || done < bytes) {
-        return GPUSYM_ERR;
+    for (size_t row = 0; row < rows; row++) {
+        memcpy(dst + row * dpitch, src + row * spitch, width);
     }
-    memcpy(packed, whole, bytes);
-    return GPUSYM_SUCCESS;
+}
+
+static int move_piece(void *arg, const gpusym_piece_t *p)
+{
+    const mover_t *m = arg;
+    char *at = (char *) (m->buf + (uintptr_t) p->off), *packed = (char *) (m->packed + p->at);
+    char *dst = m->pack ? packed : at;
+    const char *src = m->pack ? at : packed;
+    const size_t dpitch = m->pack ? p->step : p->pitch, spitch = m->pack ? p->pitch : p->step;
+    switch (p->width) {
+    case 4:
+        move_rows(dst, dpitch, src, spitch, 4, p->rows);
+        break;
+    case 8:
+        move_rows(dst, dpitch, src, spitch, 8, p->rows);
+        break;
+    case 16:
+        move_rows(dst, dpitch, src, spitch, 16, p->rows);
+        break;
+    default:
+        move_rows(dst, dpitch, src, spitch, p->width, p->rows);
+        break;
+    }
+    return 0;
+}
+
+static int move_all(mover_t *m, const gpusym_layout_t *l, size_t bytes)
+{
+    return gpusym_pieces_visit(l->count, l->dtype, 0, bytes < l->bytes ? bytes : l->bytes, false, move_piece, m);
 }
 
 int gpusym_layout_gather(const gpusym_layout_t *l, const void *buf, void *packed, size_t bytes)
 {
-    opal_convertor_t c;
-    size_t at = 0, done = 1;
-    int rv = GPUSYM_SUCCESS;
-
-    bytes = bytes < l->bytes ? bytes : l->bytes;
-    OBJ_CONSTRUCT(&c, opal_convertor_t);
-    if (OPAL_SUCCESS != opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &l->dtype->super, l->count,
-                                                                 buf, GPUSYM_CONVERTOR_HOST, &c)) {
-        rv = GPUSYM_ERR;
-    }
-    while (GPUSYM_SUCCESS == rv && at < bytes && done > 0) {
-        struct iovec v = {.iov_base = (char *) packed + at, .iov_len = bytes - at};
-        uint32_t n = 1;
-        done = bytes - at;
-        rv = opal_convertor_pack(&c, &v, &n, &done) < 0 ? GPUSYM_ERR : GPUSYM_SUCCESS;
-        at += GPUSYM_SUCCESS == rv ? done : 0;
-    }
-    if (GPUSYM_SUCCESS == rv && at < bytes) {
-        rv = gather_rest(&c, (char *) packed + at, bytes - at);
-    }
-    OBJ_DESTRUCT(&c);
-    return rv;
+    mover_t m = {.buf = (uintptr_t) buf, .packed = (uintptr_t) packed, .pack = true};
+    return move_all(&m, l, bytes);
 }
 
 int gpusym_layout_scatter(const gpusym_layout_t *l, void *buf, const void *packed, size_t bytes)
 {
-    opal_convertor_t c;
-    size_t at = 0, done = 1;
-    int rv = GPUSYM_SUCCESS;
-
-    bytes = bytes < l->bytes ? bytes : l->bytes;
-    OBJ_CONSTRUCT(&c, opal_convertor_t);
-    if (OPAL_SUCCESS != opal_convertor_copy_and_prepare_for_recv(ompi_mpi_local_convertor, &l->dtype->super, l->count,
-                                                                 buf, GPUSYM_CONVERTOR_HOST, &c)) {
-        rv = GPUSYM_ERR;
-    }
-    while (GPUSYM_SUCCESS == rv && at < bytes) {
-        struct iovec v = {.iov_base = (char *) (uintptr_t) packed + at, .iov_len = bytes - at};
-        uint32_t n = 1;
-        done = bytes - at;
-        rv = opal_convertor_unpack(&c, &v, &n, &done) < 0 || 0 == done ? GPUSYM_ERR : GPUSYM_SUCCESS;
-        at += done;
-    }
-    OBJ_DESTRUCT(&c);
-    return rv;
+    mover_t m = {.buf = (uintptr_t) buf, .packed = (uintptr_t) packed, .pack = false};
+    return move_all(&m, l, bytes);
 }
 
 /* ---- copies ---- */
@@ -318,11 +308,12 @@ static int pack_batch(const copier_t *c, const gpusym_layout_t *l, ptrdiff_t off
     void *packed = (void *) (c->packed + at);
     const void *from = (const void *) (c->buf + (uintptr_t) off + (uintptr_t) l->lo);
     const void *elements = (const void *) ((uintptr_t) host - (uintptr_t) l->lo);
-    int rv = c->dev->copy(c->gpu, host, from, l->span);
-    if (GPUSYM_SUCCESS == rv) {
-        rv = gpusym_layout_gather(l, elements, host + l->span, bytes);
+    const int rv = c->dev->copy(c->gpu, host, from, l->span);
+    if (GPUSYM_SUCCESS != rv) {
+        return rv;
     }
-    return GPUSYM_SUCCESS == rv ? c->dev->copy(c->gpu, packed, host + l->span, bytes) : rv;
+    (void) gpusym_layout_gather(l, elements, host + l->span, bytes);
+    return c->dev->copy(c->gpu, packed, host + l->span, bytes);
 }
 
 /* Packs on the host. GPUSYM_ERR_NO_MEMORY: nothing has been done. */

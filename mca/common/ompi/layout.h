@@ -92,8 +92,8 @@ int gpusym_layout_pack_async(const gpusym_device_t *dev, gpusym_stream_t *stream
 int gpusym_layout_unpack_async(const gpusym_device_t *dev, gpusym_stream_t *stream, const gpusym_layout_t *l, void *buf,
                                const void *packed, size_t bytes);
 
-/* The same where both are host memory, by Open MPI's convertor: gather packs, scatter unpacks. GPUSYM_ERR: the
- * convertor refuses the datatype. */
+/* The same where both are host memory: gather packs, scatter unpacks. Not by Open MPI's convertor, which packs no part
+ * of a basic type, and in 5.0 reads the wrong bytes where a stride is no multiple of the basic type's size. GPUSYM_SUCCESS. */
 int gpusym_layout_gather(const gpusym_layout_t *l, const void *buf, void *packed, size_t bytes);
 int gpusym_layout_scatter(const gpusym_layout_t *l, void *buf, const void *packed, size_t bytes);
 

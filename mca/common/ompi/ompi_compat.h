@@ -101,14 +101,6 @@ static inline bool gpusym_info_get(opal_info_t *info, const char *key, char *val
     return 0 != found;
 }
 
-/* Tells a convertor that its buffer is host memory, so that it does not ask: the address of a copy's element may lie
- * anywhere. */
-#if OMPI_MAJOR_VERSION >= 5
-#define GPUSYM_CONVERTOR_HOST CONVERTOR_SKIP_ACCELERATOR_INIT
-#else
-#define GPUSYM_CONVERTOR_HOST CONVERTOR_SKIP_CUDA_INIT
-#endif
-
 /* A component's symbol must be visible; OMPI_MODULE_DECLSPEC is gone since 5.0. */
 #define GPUSYM_COMPONENT_EXPORT OMPI_DECLSPEC
 
