@@ -46,8 +46,8 @@ static inline void gpusym_layout_range(size_t count, const struct ompi_datatype_
 /* Finds the rest of a layout of which bytes, count and dtype are set; for gpusym_layout_find. */
 void gpusym_layout_find_gaps(gpusym_layout_t *l);
 
-/* Finds the layout of count elements of a committed datatype. Allocates nothing. Takes 2 ns for a datatype without gaps,
- * some 60 ns for others, however long their descriptions are. */
+/* Finds the layout of count elements of a committed datatype. Allocates nothing. Takes 2 ns for a datatype without
+ * gaps, some 60 ns for others, however long their descriptions are. */
 static inline void gpusym_layout_find(size_t count, struct ompi_datatype_t *dtype, gpusym_layout_t *l)
 {
     l->count = count;
@@ -93,7 +93,8 @@ int gpusym_layout_unpack_async(const gpusym_device_t *dev, gpusym_stream_t *stre
                                const void *packed, size_t bytes);
 
 /* The same where both are host memory: gather packs, scatter unpacks. Not by Open MPI's convertor, which packs no part
- * of a basic type, and in 5.0 reads the wrong bytes where a stride is no multiple of the basic type's size. GPUSYM_SUCCESS. */
+ * of a basic type, and in 5.0 reads the wrong bytes where a stride is no multiple of the basic type's size. Always
+ * GPUSYM_SUCCESS. */
 int gpusym_layout_gather(const gpusym_layout_t *l, const void *buf, void *packed, size_t bytes);
 int gpusym_layout_scatter(const gpusym_layout_t *l, void *buf, const void *packed, size_t bytes);
 
