@@ -143,13 +143,30 @@ links-slow   | +=4       | 120 | ok                             | coll_gpusym_si
 links-none-3 | =3        | 120 | ok                             | coll_gpusym_sim_links=0-1:0             | test/mpi/links --reach none
 links-none-6 | +=6       | 120 | ok                             | coll_gpusym_sim_links=0-4:0,0-5:0,1-3:0,1-4:0,1-5:0,2-3:0,2-4:0,2-5:0 | test/mpi/links --reach none
 links-random | 4+6       | 120 | ok                             | coll_gpusym_sim_links=0-1:0,2-3:0       | test/mpi/random_coll --n 400
-# One message, in every way: memory, sizes, datatypes, modes, ways to receive.
-p2p          | 2+1,3     | 120 | ok                             |                                         | test/mpi/p2p --thin {40|4} --kinds host,managed,registered
+# One message, in every way: memory, sizes, datatypes, modes, ways to receive. Also with every buffer taken for device memory,
+# staged, where GPUs do not reach each other, and beside a rank where it is off or gpusym is not there.
+p2p          | 2+1,3,4   | 120 | ok                             |                                         | test/mpi/p2p --thin {60|5}
+p2p-direct   | 2         | 60  | ok:p2p: sent_direct [1-9].*sent_staged 0, received_direct [1-9].*received_to_host 0, received_staged 0$ | coll_gpusym_summary=1 | test/mpi/p2p --kinds device,vmm --modes send,isend,ssend,rsend,sendrecv,exchange,send_init --sizes 8193,65536,1048577 --thin 4
+p2p-7        | 2         | 60  | ok                             |                                         | test/mpi/p2p --sizes 6,7,8 --thin {20|1}
+p2p-host     | 2+1,3     | 120 | ok                             | coll_gpusym_sim_host=1                  | test/mpi/p2p --thin {200|20}
+p2p-staged   | 2+3       | 120 | ok:p2p: sent_direct 0, .*received_direct 0, | coll_gpusym_p2p=staged coll_gpusym_summary=1 | test/mpi/p2p --thin {200|20}
+p2p-links    | 2+3       | 120 | ok                             | coll_gpusym_sim_links=0-1:0             | test/mpi/p2p --thin {200|20}
+p2p-shared   | =3        | 120 | ok                             | coll_gpusym_sim_gpus=1                  | test/mpi/p2p --thin {200|20}
+p2p-import   | =2        | 120 | ok                             | coll_gpusym_sim_fail=import:1@1         | test/mpi/p2p --thin {200|20}
+p2p-off      | =3        | 120 | ok                             |                                         | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=off @BUILD@/test/mpi/p2p --host-rank 1 --thin {200|20}
+p2p-other    | =3        | 120 | ok                             |                                         | @SRC@/test/onrank.sh 2 coll=^gpusym @BUILD@/test/mpi/p2p --host-rank 2 --thin {200|20}
+p2p-none     | +=2       | 120 | ok                             | coll=^gpusym                            | test/mpi/p2p --kinds host --thin 5
 # What a program may expect of messages beyond their bytes: order, truncation, cancelling, buffers that come and go.
-p2p_order    | 2+3       | 120 | ok                             |                                         | test/mpi/p2p_order --kinds host,managed,registered --n {2000|100000} --flood {5000|20000}
-# Messages beside collectives, and random ones; in threads.
-p2p_beside   | 2+3       | 120 | ok                             |                                         | test/mpi/p2p_beside --kinds host,managed,registered --fuzz {2000|100000}
-p2p_threads  | 2+3       | 120 | ok                             |                                         | test/mpi/p2p_beside --kinds host,managed,registered --threads 4 --fuzz {2000|20000}
+p2p_order    | 2+3       | 120 | ok                             |                                         | test/mpi/p2p_order --n {2000|100000} --flood {5000|20000}
+p2p_order-host | 2       | 120 | ok                             | coll_gpusym_sim_host=1                  | test/mpi/p2p_order --n {2000|20000}
+p2p_order-staged | 2     | 120 | ok                             | coll_gpusym_p2p=staged                  | test/mpi/p2p_order --n {2000|20000} --eager 4000
+p2p_order-off | 2        | 120 | ok                             |                                         | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=staged @BUILD@/test/mpi/p2p_order --n {2000|20000} --eager 4000
+# Messages beside collectives, and random ones; in threads; under signals.
+p2p_beside   | 2+3,4     | 120 | ok                             |                                         | test/mpi/p2p_beside --fuzz {2000|100000}
+p2p_beside-linger | 3    | 120 | ok                             | coll_gpusym_linger=3000                 | test/mpi/p2p_beside --rounds 300 --fuzz {500|20000}
+p2p_beside-off | =3      | 120 | ok                             |                                         | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=off @BUILD@/test/mpi/p2p_beside --host-rank 1 --rounds 200 --fuzz {500|20000}
+p2p_threads  | 2+3       | 120 | ok                             |                                         | test/mpi/p2p_beside --threads 4 --fuzz {2000|20000}
+p2p_storm    | =2        | 60  | ok:storm. [1-9]                |                                         | env LD_PRELOAD=@STORM@ @BUILD@/test/mpi/p2p --thin 300
 # What gpusym adds to a call on host buffers, in instructions.
 hostpath     | -         | 120 | ok:^at most                    |                                         | @SRC@/test/hostpath.sh @BUILD@
 # What a process takes of a GPU's memory.

@@ -18,7 +18,7 @@
 
 #define USAGE                                                                                                      \
     "[--seed N] [--thin N] [--kinds LIST] [--sizes LIST] [--shapes LIST] [--modes LIST] [--ways LIST] [--most N] " \
-    "[--case N] [--direct]"
+    "[--case N] [--host-rank N]"
 #define NAME "p2p"
 #define STARTS 3            /* of what is persistent */
 #define EAGER 2048          /* bytes that every transport sends at once */
@@ -109,6 +109,7 @@ static struct {
     void *attached;
     uint64_t seed, thin, only;
     int nkinds, kinds[CHECK_KINDS], nsizes;
+    int host_rank; /* that has host memory only, or -1 */
     size_t sizes[SIZES_MOST];
     bool shapes[MSG_SHAPES], modes[MODE_COUNT], ways[WAY_COUNT];
 } self;
@@ -186,6 +187,12 @@ static void draw_rest(case_t *c)
     c->tag = (int) ((x >> 24) % (TAG_MOST + 1));
     c->sender = (int) ((x >> 48) % n);
     c->receiver = (c->sender + (n > 1 ? 1 + (int) ((x >> 56) % (n - 1)) : 0)) % self.nranks;
+    if (self.host_rank == c->sender || (self.host_rank == c->receiver && is_exchange(c->mode))) {
+        c->kind[0] = MEM_HOST;
+    }
+    if (self.host_rank == c->receiver || (self.host_rank == c->sender && is_exchange(c->mode))) {
+        c->kind[1] = MEM_HOST;
+    }
 }
 
 static void describe(const case_t *c, char *text, size_t size)
@@ -623,6 +630,7 @@ static void choose(void)
     choose_sizes(check_option("--sizes"), check_number("--most", SIZE_MAX));
     self.thin = check_number("--thin", 100);
     self.only = check_number("--case", UINT64_MAX);
+    self.host_rank = (int) check_number("--host-rank", UINT64_MAX);
     for (int i = 0; i < MSG_SHAPES; i++) {
         self.shapes[i] = listed(shapes, msg_shape_name(i));
     }

@@ -22,7 +22,9 @@
 #include "test/mpi/check.h"
 #include "test/mpi/msg.h"
 
-#define USAGE "[--seed N] [--kinds LIST] [--rounds N] [--fuzz MESSAGES] [--most BYTES] [--threads N] [--epoch N] "
+#define USAGE                                                                                            \
+    "[--seed N] [--kinds LIST] [--rounds N] [--fuzz MESSAGES] [--most BYTES] [--threads N] [--epoch N] " \
+    "[--host-rank N]"
 #define NAME "p2p_beside"
 #define FAILURES_SHOWN 8
 #define MESSAGES 24 /* of an epoch */
@@ -38,6 +40,7 @@ static struct {
     check_t t;
     int rank, nranks;
     int nkinds, kinds[CHECK_KINDS];
+    int host_rank; /* that has host memory only, or -1 */
     size_t most;
     uint64_t seed, epoch;
     atomic_int printed;
@@ -51,9 +54,10 @@ static bool wrong(uint64_t number, const char *what, const char *why)
     return false;
 }
 
-static int random_kind(uint64_t x)
+/* Of memory of that rank. */
+static int random_kind(uint64_t x, int rank)
 {
-    return self.kinds[ref_mix(x) % (uint64_t) self.nkinds];
+    return self.host_rank == rank ? MEM_HOST : self.kinds[ref_mix(x) % (uint64_t) self.nkinds];
 }
 
 /* Anything from nothing to the most, every order of magnitude as often; 7 bytes at times. */
@@ -79,7 +83,8 @@ typedef struct {
 
 static void sum_open(sum_t *s, uint64_t x)
 {
-    s->kind = random_kind(x + 77 * (x >> 60 ? 0 : (uint64_t) self.rank)); /* seldom of many kinds in one call */
+    s->kind =
+        random_kind(x + 77 * (x >> 60 ? 0 : (uint64_t) self.rank), self.rank); /* seldom of many kinds in one call */
     s->count = (int) (1 + ref_mix(x) % LONGEST);
     s->request = MPI_REQUEST_NULL;
     s->memory = mem_alloc(s->kind, (size_t) s->count * sizeof(int));
@@ -167,7 +172,7 @@ static void send_round(single_t *m, sum_t *sum, unsigned way, MPI_Comm comm)
 static bool one_round(single_t *m, uint64_t round, MPI_Comm comm)
 {
     uint64_t x = ref_mix(self.seed + 31 * round);
-    int rank, kind = random_kind(x + (uint64_t) self.rank);
+    int rank, kind = random_kind(x + (uint64_t) self.rank, self.rank);
     unsigned way = (unsigned) (x >> 8) % 4;
     bool right = true;
     char why[128];
@@ -256,7 +261,7 @@ static void draw_message(message_t *m, const fuzz_t *f, uint64_t seed, int numbe
     m->from = (int) (x % (uint64_t) self.nranks);
     m->to = (int) ((x >> 16) % (uint64_t) self.nranks);
     for (int side = 0; side < 2; side++) {
-        m->kind[side] = random_kind(x + 2 + (uint64_t) side);
+        m->kind[side] = random_kind(x + 2 + (uint64_t) side, 0 == side ? m->from : m->to);
         m->shape[side] = y >> side & 1 ? MSG_CONTIGUOUS : (enum msg_shape)((y >> (8 + 8 * side) & 0xff) % MSG_SHAPES);
         m->bytes = msg_bytes(m->shape[side], m->bytes);
     }
@@ -539,6 +544,7 @@ int main(int argc, char **argv)
     messages = check_number("--fuzz", 2000);
     self.most = check_number("--most", (size_t) 3 << 20);
     self.epoch = check_number("--epoch", UINT64_MAX);
+    self.host_rank = (int) check_number("--host-rank", UINT64_MAX);
     check_arguments_end(USAGE);
     if (threads > THREADS_MOST) {
         fprintf(stderr, "--threads: at most %d\n", THREADS_MOST);
