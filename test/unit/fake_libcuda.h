@@ -87,6 +87,7 @@ static struct {
     const char *failed;                                  /* the call that was made to fail */
     int legacy_waits;                                    /* for the default stream */
     unsigned streams, modules, pinned, allocations, ipc; /* live */
+    void *registered;                                    /* by cuMemHostRegister */
     unsigned handles, reserved;                          /* live, of memory and of addresses */
     unsigned graphs, execs;                              /* live */
     unsigned pushes, retains, peers;
@@ -550,6 +551,28 @@ CUresult cuMemFreeHost(void *p)
     if (!fake_region_remove((uintptr_t) p)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    fake.pinned--;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostRegister_v2(void *p, size_t size, unsigned flags)
+{
+    FAKE_CONTEXT();
+    if ((CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) != flags || NULL == p || 0 == size) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    fake.pinned++;
+    fake.registered = p;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostUnregister(void *p)
+{
+    FAKE_CONTEXT();
+    if (fake.registered != p) {
+        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    }
+    fake.registered = NULL;
     fake.pinned--;
     return CUDA_SUCCESS;
 }

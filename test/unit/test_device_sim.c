@@ -262,6 +262,26 @@ static void kinds_of_memory(void **state)
     assert_int_equal(kind_of(q), GPUSYM_MEM_DEVICE);
 }
 
+/* Memory of the program's own is pinned while it is registered, and stays its own. */
+static void host_memory_is_registered(void **state)
+{
+    void *seen = NULL, *page = NULL;
+    (void) state;
+    open_sim();
+    const size_t size = (size_t) sysconf(_SC_PAGESIZE) * 2;
+    assert_int_equal(posix_memalign(&page, size, size), 0);
+    char *host = page;
+    assert_int_equal(dev->host_register(gpu, host + 1, size, &seen), GPUSYM_ERR_BAD_PARAM);
+    OK(dev->host_register(gpu, host, size, &seen));
+    assert_ptr_equal(seen, host);
+    assert_int_equal(kind_of(host + size - 1), GPUSYM_MEM_REGISTERED);
+    assert_int_equal(dev->host_free(gpu, host), GPUSYM_ERR_BAD_PARAM);
+    OK(dev->host_unregister(gpu, host));
+    assert_int_equal(kind_of(host), GPUSYM_MEM_HOST);
+    assert_int_equal(dev->host_unregister(gpu, host), GPUSYM_ERR_BAD_PARAM);
+    free(page);
+}
+
 static void any_pointer_is_device(void **state)
 {
     (void) state;
@@ -1779,6 +1799,7 @@ int main(void)
         TEST(gpus_shared_by_number),
         TEST(cpu_faults),
         TEST(kinds_of_memory),
+        TEST(host_memory_is_registered),
         TEST(any_pointer_is_device),
         TEST(ranges_of_memory),
         TEST(ranges_have_an_id_once),

@@ -48,6 +48,8 @@
     X(cuMemHostAlloc)                         \
     X(cuMemFreeHost)                          \
     X(cuMemHostGetDevicePointer_v2)           \
+    X(cuMemHostRegister_v2)                   \
+    X(cuMemHostUnregister)                    \
     X(cuMemsetD8Async)                        \
     X(cuMemcpyAsync)                          \
     X(cuMemcpy2DAsync_v2)                     \
