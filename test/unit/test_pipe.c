@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "mca/common/gpusym/device/sim/sim.h"
+#include "mca/common/gpusym/memory/reg.h"
 #include "mca/common/gpusym/p2p/pipe.h"
 #include "test/unit/random.h"
 
@@ -30,6 +31,7 @@ static gpusym_device_t dev; /* the simulator, less what a test takes away */
 static gpusym_gpu_t *gpu;
 static gpusym_peer_t *self;
 static char *gpu_from, *gpu_to;               /* of the GPU */
+static bool by_gpu = true;                    /* pieces may go through GPU memory */
 static unsigned char *from, *to, *got, *want; /* of the host; `from` is what gpu_from holds too */
 
 static bool open_all(unsigned slot, gpusym_pages_id_t *id)
@@ -62,8 +64,10 @@ static int teardown(void **state)
     assert_int_equal(gpusym_parcels_live(), 0);
     gpusym_pipes_close(&dev);
     gpusym_pipes_close(&dev);
+    gpusym_reg_close(&dev);
     gpusym_carriers_close();
     gpusym_lanes_close();
+    by_gpu = true;
     OK(dev.mem_free(gpu, gpu_from));
     OK(dev.mem_free(gpu, gpu_to));
     gpusym_parcels_close();
@@ -114,12 +118,14 @@ static void one_message(uint64_t bytes, uint64_t wanted, bool out_gpu, bool in_g
     memcpy(to, want, ROOM);
     OK(dev.copy(gpu, gpu_to, want, ROOM));
     offer(&m, bytes);
-    gpusym_pipe_send(&m.out, &dev, out_gpu ? gpu : NULL, (out_gpu ? gpu_from : (char *) from) + 3, bytes, m.index);
+    gpusym_pipe_send(&m.out, &dev, out_gpu ? gpu : NULL, (out_gpu ? gpu_from : (char *) from) + 3, bytes, m.index,
+                     by_gpu);
     for (unsigned i = 0; i < 3; i++) { /* nobody receives yet */
         assert_false(gpusym_pipe_poll(&m.out, &m.sent_as));
     }
     OK(gpusym_parcel_claim(self, m.envelope, &m.parcel));
-    gpusym_pipe_receive(&m.in, &dev, in_gpu ? gpu : NULL, (in_gpu ? gpu_to : (char *) to) + 5, wanted, &m.parcel);
+    gpusym_pipe_receive(&m.in, &dev, in_gpu ? gpu : NULL, (in_gpu ? gpu_to : (char *) to) + 5, wanted, &m.parcel,
+                        by_gpu);
     finish(&m);
     assert_int_equal(m.sent_as, expected);
     assert_int_equal(m.received_as, expected);
@@ -145,6 +151,46 @@ static void messages_come_whole(void **state)
 {
     (void) state;
     all_sizes();
+    by_gpu = false;
+    all_sizes();
+}
+
+static int export_refused(gpusym_gpu_t *which, void *p, gpusym_handle_t *handle)
+{
+    (void) which;
+    (void) p;
+    (void) handle;
+    return GPUSYM_ERR_UNREACHABLE;
+}
+
+static void slots_are_host_memory_where_the_gpus_is_not_shared(void **state)
+{
+    (void) state;
+    dev.mem_export = export_refused;
+    all_sizes();
+}
+
+/* One side does not want GPU memory. */
+static void both_sides_must_allow_gpu_memory(void **state)
+{
+    (void) state;
+    for (unsigned i = 0; i < 3; i++) {
+        message_t m;
+        offer(&m, 3000000);
+        gpusym_pipe_send(&m.out, &dev, gpu, gpu_from, 3000000, m.index, 1 != i);
+        OK(gpusym_parcel_claim(self, m.envelope, &m.parcel));
+        gpusym_pipe_receive(&m.in, &dev, gpu, gpu_to, 3000000, &m.parcel, 2 != i);
+        while (!m.sent || !m.received) {
+            poll_both(&m);
+            assert_true(0 == m.in.slots || (NULL != m.in.mem) == (0 == i));
+            sched_yield();
+        }
+        OK(m.sent_as);
+        OK(m.received_as);
+        OK(dev.copy(gpu, got, gpu_to, 3000000));
+        assert_memory_equal(got, from, 3000000);
+        gpusym_parcel_free(m.index);
+    }
 }
 
 static void a_receiver_may_want_less(void **state)
@@ -182,11 +228,11 @@ static void many_share_the_slots(void **state)
     for (unsigned i = 0; i < N; i++) {
         offer(&m[i], BYTES);
         gpusym_pipe_send(&m[i].out, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_from + i : (char *) from + i, BYTES,
-                         m[i].index);
+                         m[i].index, true);
         OK(gpusym_parcel_claim(self, m[i].envelope, &m[i].parcel));
         unsigned char *dst = malloc(BYTES);
         assert_non_null(dst);
-        gpusym_pipe_receive(&m[i].in, &dev, NULL, dst, BYTES, &m[i].parcel);
+        gpusym_pipe_receive(&m[i].in, &dev, NULL, dst, BYTES, &m[i].parcel, true);
     }
     while (over < N) {
         message_t *one = &m[next_random() % N];
@@ -231,9 +277,9 @@ static void garbage_ends_both_halves(void **state)
         const unsigned when = next_random() % 3;
         message_t m;
         offer(&m, bytes);
-        gpusym_pipe_send(&m.out, &dev, NULL, from, bytes, m.index);
+        gpusym_pipe_send(&m.out, &dev, i & 2 ? gpu : NULL, i & 2 ? gpu_from : (char *) from, bytes, m.index, true);
         OK(gpusym_parcel_claim(self, m.envelope, &m.parcel));
-        gpusym_pipe_receive(&m.in, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_to : (char *) to, bytes, &m.parcel);
+        gpusym_pipe_receive(&m.in, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_to : (char *) to, bytes, &m.parcel, true);
         for (unsigned k = 0; k < 200 && !(m.sent && m.received); k++) {
             if (k == when) {
                 unsigned char *room = gpusym_parcel_room(m.index);
@@ -280,7 +326,7 @@ static void buffers_are_received_as_pipes(void **state)
         OK(gpusym_pipe_buffer_change(index, &buffer));
         OK(gpusym_parcel_claim(self, envelope, &parcel));
         assert_int_equal(parcel.offer.kind, GPUSYM_PARCEL_PIPE);
-        gpusym_pipe_receive(&in, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_to : (char *) to, o.bytes, &parcel);
+        gpusym_pipe_receive(&in, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_to : (char *) to, o.bytes, &parcel, true);
         while (!gpusym_pipe_poll(&in, &status)) {
             sched_yield();
         }
@@ -397,7 +443,7 @@ static void receive_all(gpusym_peer_t *peer)
             _exit(3);
         }
         const uint64_t wanted = 0 == i % 5 ? parcel.offer.bytes / 2 : parcel.offer.bytes;
-        gpusym_pipe_receive(&in, &dev, in_gpu ? gpu : NULL, in_gpu ? gpu_to : (char *) to, wanted, &parcel);
+        gpusym_pipe_receive(&in, &dev, in_gpu ? gpu : NULL, in_gpu ? gpu_to : (char *) to, wanted, &parcel, true);
         while (!gpusym_pipe_poll(&in, &status)) {
             sched_yield();
         }
@@ -411,7 +457,8 @@ static void offer_to_child(gpusym_pipe_t *out, unsigned i, uint64_t bytes, uint3
 {
     const gpusym_offer_t o = {.context = CONTEXT, .tag = TAG, .to = 1, .bytes = bytes, .kind = GPUSYM_PARCEL_PIPE};
     OK(gpusym_parcel_offer(&o, NULL, index, channel->envelope[i]));
-    gpusym_pipe_send(out, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_from + i : (char *) from + i, bytes, *index);
+    gpusym_pipe_send(out, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_from + i : (char *) from + i, bytes, *index,
+                     0 != i % 3);
     __atomic_store_n(&channel->sent, i + 1, __ATOMIC_RELEASE);
 }
 
@@ -454,7 +501,7 @@ static void receive_some_and_die(gpusym_peer_t *peer)
     int status;
     reach(&channel->sent, 1);
     if (GPUSYM_SUCCESS == gpusym_parcel_claim(peer, channel->envelope[0], &parcel)) {
-        gpusym_pipe_receive(&in, &dev, NULL, to, parcel.offer.bytes, &parcel);
+        gpusym_pipe_receive(&in, &dev, NULL, to, parcel.offer.bytes, &parcel, true);
         while (in.ended < 3 && !gpusym_pipe_poll(&in, &status)) {
         }
         raise(SIGKILL);
@@ -493,7 +540,7 @@ static void send_some_and_die(gpusym_peer_t *peer)
     const gpusym_offer_t o = {.context = CONTEXT, .tag = TAG, .bytes = 5000000, .kind = GPUSYM_PARCEL_PIPE};
     (void) peer;
     if (GPUSYM_SUCCESS == gpusym_parcel_offer(&o, NULL, &index, channel->envelope[0])) {
-        gpusym_pipe_send(&out, &dev, NULL, from, o.bytes, index);
+        gpusym_pipe_send(&out, &dev, NULL, from, o.bytes, index, true);
         __atomic_store_n(&channel->sent, 1, __ATOMIC_RELEASE);
         while (out.ended < 3 && !gpusym_pipe_poll(&out, &status)) {
         }
@@ -511,7 +558,7 @@ static void a_killed_sender_ends_the_receiver(void **state)
     const pid_t pid = start(send_some_and_die, &peer);
     reach(&channel->sent, 1);
     OK(gpusym_parcel_claim(peer, channel->envelope[0], &parcel));
-    gpusym_pipe_receive(&in, &dev, gpu, gpu_to, parcel.offer.bytes, &parcel);
+    gpusym_pipe_receive(&in, &dev, gpu, gpu_to, parcel.offer.bytes, &parcel, true);
     bool ended = false; /* by itself, if the slots could not be mapped any more */
     while (gpusym_peer_alive(peer) && !ended) {
         ended = gpusym_pipe_poll(&in, &status);
@@ -532,6 +579,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(messages_come_whole, setup, teardown),
+        cmocka_unit_test_setup_teardown(slots_are_host_memory_where_the_gpus_is_not_shared, setup, teardown),
+        cmocka_unit_test_setup_teardown(both_sides_must_allow_gpu_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(a_receiver_may_want_less, setup, teardown),
         cmocka_unit_test_setup_teardown(memory_that_is_not_pinned_will_do, setup, teardown),
         cmocka_unit_test_setup_teardown(many_share_the_slots, setup, teardown),

@@ -11,6 +11,8 @@
 #include <sys/mman.h>
 
 #include "mca/common/gpusym/log.h"
+#include "mca/common/gpusym/memory/alloc.h"
+#include "mca/common/gpusym/memory/reg.h"
 #include "mca/common/gpusym/shm/arena.h"
 #include "mca/common/gpusym/shm/segment.h"
 
@@ -23,9 +25,13 @@ typedef struct {
     uint32_t slots;
     uint64_t piece, off[GPUSYM_PIPE_SLOTS]; /* see gpusym_pipe_t */
     _Alignas(64) gpusym_segment_id_t segment;
-    uint64_t check;              /* of slots, piece, off and segment, see check_of */
+    uint64_t check;  /* of slots, piece, off, segment and in_gpu, see check_of */
+    uint32_t in_gpu; /* not 0: the slots are in the GPU memory of `key` */
+    uint32_t key;    /* GPU memory that the receiver may map (memory/reg.h); 0: none. Written before all the rest */
     _Alignas(64) uint64_t taken; /* pieces: their slots are free again */
+    uint32_t answer;             /* ANSWER_...: whether the receiver has mapped `key` */
 } flow_t;
+enum { ANSWER_NONE, ANSWER_MAPPED, ANSWER_NOT_MAPPED };
 _Static_assert(sizeof(flow_t) <= GPUSYM_PARCEL_ROOM, "the flow fits an entry");
 
 #define READ(field) __atomic_load_n(&(field), __ATOMIC_ACQUIRE)
@@ -40,7 +46,7 @@ static uint64_t check_of(const flow_t *flow)
     }
     check = (check * 0x100000001b3ull ^ flow->segment.nonce[0]) * 0x100000001b3ull ^ flow->segment.nonce[1];
     check = check * 0x100000001b3ull ^ ((uint64_t) (uint32_t) flow->segment.pid << 32 | (uint32_t) flow->segment.fd);
-    return (check * 0x100000001b3ull ^ flow->segment.bytes) * 0x100000001b3ull;
+    return (check * 0x100000001b3ull ^ flow->segment.bytes ^ (uint64_t) flow->in_gpu << 63) * 0x100000001b3ull;
 }
 
 /* ---- shared memory ---- */
@@ -65,6 +71,11 @@ static struct {
     gpusym_arena_t *arena;        /* of the own one, from SEGMENT_FIRST on */
     uint64_t buffered;            /* bytes of buffers */
     bool refused;                 /* there is no memory for an own one */
+    gpusym_gpu_t *gpu;            /* of `mem` */
+    char *mem;                    /* own GPU memory; NULL: none yet */
+    uint32_t key;                 /* of it */
+    gpusym_arena_t *mem_arena;    /* of it */
+    bool mem_refused;             /* there is none */
 } shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* With the lock held. NULL: no memory. */
@@ -162,9 +173,64 @@ static void range_put(uint64_t off)
     }
 }
 
+/* Makes the own GPU memory, once. With the lock held. */
+static void memory_make(const gpusym_device_t *dev, gpusym_gpu_t *gpu)
+{
+    void *mem = NULL;
+    uint64_t off;
+    shared.mem_refused = true;
+    if (GPUSYM_SUCCESS != gpusym_mem_alloc(dev, gpu, GPUSYM_PIPE_GPU_BYTES, &mem)) {
+        return;
+    }
+    if (GPUSYM_SUCCESS != gpusym_reg_get(dev, gpu, mem, GPUSYM_PIPE_GPU_BYTES, &shared.key, &off)) {
+        goto free_memory;
+    }
+    shared.mem_arena = gpusym_arena_create(GPUSYM_PIPE_GPU_BYTES, 4096);
+    if (NULL == shared.mem_arena || 0 != off) { /* receivers map it from its base on */
+        goto put_key;
+    }
+    shared.gpu = gpu;
+    shared.mem = mem;
+    shared.mem_refused = false;
+    return;
+
+put_key:
+    gpusym_arena_destroy(shared.mem_arena);
+    shared.mem_arena = NULL;
+    gpusym_reg_put(shared.key);
+free_memory:
+    dev->mem_free(gpu, mem);
+}
+
+/* Returns the key of own memory of gpu; 0: there is none. */
+static uint32_t memory_key(const gpusym_device_t *dev, gpusym_gpu_t *gpu)
+{
+    pthread_mutex_lock(&shared.lock);
+    if (NULL == shared.mem && !shared.mem_refused) {
+        memory_make(dev, gpu);
+    }
+    const uint32_t key = NULL != shared.mem && shared.gpu == gpu ? shared.key : 0;
+    pthread_mutex_unlock(&shared.lock);
+    return key;
+}
+
+/* With the lock held. */
+static void memory_free(const gpusym_device_t *dev)
+{
+    if (NULL != shared.mem) {
+        gpusym_reg_put(shared.key);
+        dev->mem_free(shared.gpu, shared.mem);
+    }
+    gpusym_arena_destroy(shared.mem_arena);
+    shared.mem_arena = NULL;
+    shared.mem = NULL;
+    shared.mem_refused = false;
+}
+
 void gpusym_pipes_close(const gpusym_device_t *dev)
 {
     pthread_mutex_lock(&shared.lock);
+    memory_free(dev);
     while (NULL != shared.first) {
         gpusym_pipe_segment_t *segment = shared.first;
         shared.first = segment->next;
@@ -210,13 +276,15 @@ static int piece_start(gpusym_pipe_t *pipe)
     const uint64_t n = pipe->started, at = n * pipe->piece, slot = pipe->off[n % pipe->slots];
     const uint64_t bytes = pipe->bytes - at < pipe->piece ? pipe->bytes - at : pipe->piece;
     gpusym_carry_t *carry = &pipe->carry[n % GPUSYM_PIPE_SLOTS];
-    const bool sends = NULL == pipe->parcel, pinned = NULL != pipe->segment->dev;
-    char *shared_at = (pinned && NULL != pipe->gpu ? pipe->segment->dev : pipe->segment->base) + slot;
+    const bool sends = NULL == pipe->parcel, in_gpu = NULL != pipe->mem, pinned = in_gpu || NULL != pipe->segment->dev;
+    char *shared_at = slot + (in_gpu                        ? pipe->mem
+                              : pinned && NULL != pipe->gpu ? pipe->segment->dev
+                                                            : pipe->segment->base);
     const gpusym_carry_rows_t run = {.dst = sends ? shared_at : pipe->at + at,
                                      .src = sends ? pipe->at + at : shared_at,
                                      .width = bytes,
                                      .height = 1,
-                                     .local = !sends,
+                                     .local = !sends || in_gpu,
                                      .engine = !pinned};
     pipe->started++;
     *carry = (gpusym_carry_t){.carrier = NULL};
@@ -255,27 +323,56 @@ static void pieces_end(gpusym_pipe_t *pipe)
 /* ---- the sender's half ---- */
 
 void gpusym_pipe_send(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym_gpu_t *gpu, const void *src,
-                      uint64_t bytes, uint32_t index)
+                      uint64_t bytes, uint32_t index, bool by_gpu)
 {
     *pipe = (gpusym_pipe_t){.dev = dev,
                             .gpu = gpu,
                             .at = (char *) (uintptr_t) src,
                             .bytes = bytes,
                             .index = index,
-                            .piece = gpusym_tuning_pipe_piece(bytes)};
+                            .by_gpu = by_gpu && NULL != gpu && gpusym_tuning_pipe_by_gpu(bytes)};
+}
+
+/* Decides where the slots are. False: the receiver has not answered yet. */
+static bool route_choose(gpusym_pipe_t *pipe, flow_t *flow)
+{
+    if (pipe->by_gpu && !pipe->told) {
+        const uint32_t key = memory_key(pipe->dev, pipe->gpu);
+        pipe->by_gpu = 0 != key;
+        pipe->told = true;
+        WRITE(flow->key, key);
+    }
+    if (pipe->by_gpu) {
+        const uint32_t answer = READ(flow->answer);
+        if (ANSWER_NONE == answer) {
+            return false;
+        }
+        pipe->by_gpu = ANSWER_MAPPED == answer;
+    }
+    return true;
+}
+
+/* Takes one slot more. False: none is free. With the lock held. */
+static bool slot_take(gpusym_pipe_t *pipe)
+{
+    uint64_t *off = &pipe->off[pipe->slots];
+    return pipe->by_gpu ? GPUSYM_SUCCESS == gpusym_arena_alloc(shared.mem_arena, pipe->piece, off)
+                        : range_get(pipe->dev, pipe->gpu, pipe->piece, off);
 }
 
 /* Takes slots, and tells the receiver which. GPUSYM_ERR_NOT_AVAILABLE: none is free, others will be given back;
  * GPUSYM_ERR_NO_MEMORY: there are none. */
 static int slots_take(gpusym_pipe_t *pipe, flow_t *flow)
 {
+    pipe->piece = gpusym_tuning_pipe_piece(pipe->bytes, pipe->by_gpu);
     const uint64_t pieces = pieces_of(pipe), wanted = pieces < GPUSYM_PIPE_SLOTS ? pieces : GPUSYM_PIPE_SLOTS;
     pthread_mutex_lock(&shared.lock);
-    while (pipe->slots < wanted && range_get(pipe->dev, pipe->gpu, pipe->piece, &pipe->off[pipe->slots])) {
+    while (pipe->slots < wanted && slot_take(pipe)) {
         pipe->slots++;
     }
-    const int lack = shared.refused ? GPUSYM_ERR_NO_MEMORY : GPUSYM_ERR_NOT_AVAILABLE;
+    const int lack = !pipe->by_gpu && shared.refused ? GPUSYM_ERR_NO_MEMORY : GPUSYM_ERR_NOT_AVAILABLE;
     pipe->segment = shared.own;
+    pipe->mem = pipe->by_gpu ? shared.mem : NULL;
     pthread_mutex_unlock(&shared.lock);
     if (0 == pipe->slots) {
         return lack;
@@ -283,7 +380,8 @@ static int slots_take(gpusym_pipe_t *pipe, flow_t *flow)
     flow->slots = pipe->slots;
     flow->piece = pipe->piece;
     memcpy(flow->off, pipe->off, sizeof flow->off);
-    flow->segment = pipe->segment->id;
+    flow->segment = NULL != pipe->segment ? pipe->segment->id : (gpusym_segment_id_t){.bytes = 0};
+    flow->in_gpu = pipe->by_gpu;
     flow->check = check_of(flow);
     return GPUSYM_SUCCESS;
 }
@@ -292,7 +390,12 @@ static void slots_give(gpusym_pipe_t *pipe)
 {
     pthread_mutex_lock(&shared.lock);
     while (pipe->slots > 0) {
-        range_put(pipe->off[--pipe->slots]);
+        const uint64_t off = pipe->off[--pipe->slots];
+        if (NULL == pipe->mem) {
+            range_put(off);
+        } else if (NULL != shared.mem_arena) {
+            gpusym_arena_free(shared.mem_arena, off);
+        }
     }
     pthread_mutex_unlock(&shared.lock);
 }
@@ -300,7 +403,7 @@ static void slots_give(gpusym_pipe_t *pipe)
 /* Tells which pieces are there, and fills the slots that are free. */
 static void send_pieces(gpusym_pipe_t *pipe, flow_t *flow)
 {
-    if (0 == pipe->slots && 0 != pipe->bytes) {
+    if (0 == pipe->slots && 0 != pipe->bytes && route_choose(pipe, flow)) {
         const int rc = slots_take(pipe, flow);
         note_error(pipe, GPUSYM_ERR_NOT_AVAILABLE != rc ? rc : GPUSYM_SUCCESS);
     }
@@ -342,13 +445,31 @@ static bool poll_send(gpusym_pipe_t *pipe)
 /* ---- the receiver's half ---- */
 
 void gpusym_pipe_receive(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, uint64_t bytes,
-                         gpusym_parcel_t *parcel)
+                         gpusym_parcel_t *parcel, bool by_gpu)
 {
     *pipe = (gpusym_pipe_t){.dev = dev,
                             .gpu = gpu,
                             .at = dst,
                             .bytes = bytes < parcel->offer.bytes ? bytes : parcel->offer.bytes,
-                            .parcel = parcel};
+                            .parcel = parcel,
+                            .by_gpu = by_gpu && NULL != gpu};
+}
+
+/* Maps the sender's GPU memory, if it offers that, and tells it whether. */
+static void route_answer(gpusym_pipe_t *pipe, flow_t *flow)
+{
+    const uint32_t key = READ(flow->key);
+    void *mem;
+    uint64_t size;
+    if (0 == key || pipe->told) {
+        return;
+    }
+    if (pipe->by_gpu && GPUSYM_SUCCESS == gpusym_reg_map(pipe->dev, pipe->gpu, pipe->parcel->peer, key, &mem, &size) &&
+        size >= GPUSYM_PIPE_GPU_BYTES) {
+        pipe->mem = mem;
+    }
+    pipe->told = true;
+    WRITE(flow->answer, NULL != pipe->mem ? ANSWER_MAPPED : ANSWER_NOT_MAPPED);
 }
 
 /* Reads which slots the sender has taken, and maps them. Returns an error of common.h. */
@@ -359,14 +480,22 @@ static int slots_read(gpusym_pipe_t *pipe, const flow_t *flow)
         said.piece > GPUSYM_PIPE_BYTES) {
         return GPUSYM_ERR_CORRUPT;
     }
+    const uint64_t first = said.in_gpu ? 0 : SEGMENT_FIRST,
+                   end = said.in_gpu ? GPUSYM_PIPE_GPU_BYTES : GPUSYM_PIPE_BYTES;
     for (uint32_t i = 0; i < said.slots; i++) {
-        if (said.off[i] < SEGMENT_FIRST || said.off[i] > GPUSYM_PIPE_BYTES - said.piece) {
+        if (said.off[i] < first || said.off[i] > end - said.piece) {
             return GPUSYM_ERR_CORRUPT;
         }
     }
-    pipe->segment = segment_get(&said.segment, pipe->dev, pipe->gpu);
-    if (NULL == pipe->segment) {
-        return GPUSYM_ERR_UNREACHABLE;
+    if (said.in_gpu && NULL == pipe->mem) {
+        return GPUSYM_ERR_CORRUPT;
+    }
+    if (!said.in_gpu) {
+        pipe->mem = NULL;
+        pipe->segment = segment_get(&said.segment, pipe->dev, pipe->gpu);
+        if (NULL == pipe->segment) {
+            return GPUSYM_ERR_UNREACHABLE;
+        }
     }
     pipe->piece = said.piece;
     pipe->slots = said.slots;
@@ -379,6 +508,7 @@ static void receive_pieces(gpusym_pipe_t *pipe, flow_t *flow)
 {
     const uint64_t filled = READ(flow->filled);
     if (0 == filled) {
+        route_answer(pipe, flow);
         return;
     }
     if (0 == pipe->slots) {
