@@ -136,6 +136,24 @@ GPUSYM_OMPI_COMPONENT_LIBS="$gpusym_ompi_ldflags $GPUSYM_OMPI_COMPONENT_LIBS"
 dnl Programs link what mpicc links.
 GPUSYM_OMPI_LIBS=$("$GPUSYM_OMPI_MPICC" --showme:link)
 
+dnl Since 5.0 components tell Open MPI which memory is a GPU's. One that has such a component for CUDA keeps it.
+gpusym_accelerator=no
+AS_IF([test "$GPUSYM_OMPI_MAJOR" -ge 5], [
+    AC_MSG_CHECKING([for Open MPI's accelerator framework])
+    CPPFLAGS="$CPPFLAGS $GPUSYM_OMPI_CPPFLAGS"
+    AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[
+#include "ompi_config.h"
+#include "opal/mca/accelerator/base/base.h"]], [])], [gpusym_accelerator=yes])
+    CPPFLAGS=$gpusym_save_CPPFLAGS
+    AS_IF(["$GPUSYM_OMPI_INFO" --parsable 2>/dev/null | grep '^mca:accelerator:cuda:' >/dev/null],
+          [gpusym_accelerator='its own'])
+    AC_MSG_RESULT([$gpusym_accelerator])])
+AM_CONDITIONAL([GPUSYM_HAVE_ACCELERATOR], [test "$gpusym_accelerator" = yes])
+AS_CASE([$gpusym_accelerator],
+    [yes], [GPUSYM_FEATURE([accelerator], [MPI_Pack, files and the like accept GPU memory])],
+    ['its own'], [GPUSYM_FEATURE([accelerator], [off: this Open MPI has one for CUDA])],
+    [GPUSYM_FEATURE([accelerator], [off: Open MPI $GPUSYM_OMPI_VERSION has no such framework, or not its headers])])
+
 AC_SUBST([GPUSYM_OMPI_VERSION])
 AC_SUBST([GPUSYM_OMPI_MAJOR])
 AC_SUBST([GPUSYM_OMPI_PKGLIBDIR])

@@ -174,6 +174,12 @@ freed        | 2+3       | 60  | ok:0 after these were freed    | coll_gpusym_si
 footprint    | 2+4       | 60  | ok:MiB of GPU memory           | coll_gpusym_sim_gpus=0                  | test/mpi/footprint
 # GPU memory by MPI_Alloc_mem.
 allocmem     | 1,3+2     | 60  | ok                             |                                         | test/mpi/allocmem
+# What takes GPU memory without a message: packing, files and the like (Open MPI 5 and 6); with the hook of messages and
+# without; where gpusym is left out. The component's functions one by one.
+accel        | 1,2+3     | 120 | ok                             |                                         | test/mpi/accel
+accel-off    | 1,2       | 120 | ok                             | coll_gpusym_p2p=off                     | test/mpi/accel
+accel-absent | 2         | 60  | ok                             | coll=^gpusym                            | test/mpi/accel --absent
+accel_table  | 1,2       | 60  | ok                             |                                         | test/mpi/accel_table
 # The same, and windows, with libgpusym_kinds loaded and without; a rank that has no GPU memory.
 kinds        | 1,3+2,4   | 120 | ok                             |                                         | env LD_PRELOAD=@KINDS@ @BUILD@/test/mpi/kinds
 kinds-long   | +=3       | 120 | ok                             |                                         | env LD_PRELOAD=@KINDS@ @BUILD@/test/mpi/kinds --rounds 1000

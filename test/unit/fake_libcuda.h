@@ -87,7 +87,7 @@ static struct {
     const char *failed;                                  /* the call that was made to fail */
     int legacy_waits;                                    /* for the default stream */
     unsigned streams, modules, pinned, allocations, ipc; /* live */
-    void *registered;                                    /* by cuMemHostRegister */
+    void *registered;                                    /* host memory that the program has; NULL: none */
     unsigned handles, reserved;                          /* live, of memory and of addresses */
     unsigned graphs, execs;                              /* live */
     unsigned pushes, retains, peers;
@@ -320,12 +320,21 @@ CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CU
     return CUDA_SUCCESS;
 }
 
+CUresult cuDeviceCanAccessPeer(int *yes, CUdevice from, CUdevice to)
+{
+    FAKE_ENTER();
+    *yes = fake.atomics;
+    return from == to ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice dev)
 {
     FAKE_ENTER();
     (void) dev;
     *value = CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT == attribute       ? 132
              : CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR == attribute ? 9
+             : CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE == attribute        ? 2619000
+             : CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH == attribute  ? 5120
                                                                          : 0;
     return CUDA_SUCCESS;
 }
@@ -555,13 +564,16 @@ CUresult cuMemFreeHost(void *p)
     return CUDA_SUCCESS;
 }
 
+/* One at a time. */
 CUresult cuMemHostRegister_v2(void *p, size_t size, unsigned flags)
 {
     FAKE_CONTEXT();
-    if ((CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) != flags || NULL == p || 0 == size) {
+    if ((CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) != flags || 0 == size) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    fake.pinned++;
+    if (NULL != fake.registered) {
+        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    }
     fake.registered = p;
     return CUDA_SUCCESS;
 }
@@ -569,11 +581,10 @@ CUresult cuMemHostRegister_v2(void *p, size_t size, unsigned flags)
 CUresult cuMemHostUnregister(void *p)
 {
     FAKE_CONTEXT();
-    if (fake.registered != p) {
+    if (NULL == p || fake.registered != p) {
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     }
     fake.registered = NULL;
-    fake.pinned--;
     return CUDA_SUCCESS;
 }
 

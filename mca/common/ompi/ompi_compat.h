@@ -78,6 +78,23 @@ typedef ptrdiff_t gpusym_disp_unit_t;
 typedef int gpusym_disp_unit_t;
 #endif
 
+/* The accelerator framework, from 5.0 on: whether its table has functions for memory and events of other processes, and
+ * the 16 others that came with them (6.0); the stream that stands for the driver's default one. */
+#if OMPI_MAJOR_VERSION >= 6
+#define GPUSYM_ACCELERATOR_IPC 1
+#define GPUSYM_IS_DEFAULT_STREAM(stream) (MCA_ACCELERATOR_STREAM_DEFAULT == (stream))
+#else
+#define GPUSYM_ACCELERATOR_IPC 0
+#define GPUSYM_IS_DEFAULT_STREAM(stream) (false)
+#endif
+
+/* Whether ompio marks open files by OMPI_FILE_ASSERT_NO_ACCEL_BUF (mca/accelerator/gpusym/guard.c). */
+#if OMPI_MAJOR_VERSION >= 6
+#define GPUSYM_FILE_OPEN_MEANS_HOST 1
+#else
+#define GPUSYM_FILE_OPEN_MEANS_HOST 0
+#endif
+
 /* Copies the value that an info object has for a key to `value`, cut to its size (more than OPAL_MAX_INFO_VAL is never
  * needed). False: the object has none, or is NULL. */
 static inline bool gpusym_info_get(opal_info_t *info, const char *key, char *value, size_t size)

@@ -48,6 +48,7 @@ typedef struct {
     int sm_count;         /* multiprocessors */
     int cc;               /* compute capability, 10 * major + minor; 0 on the simulator */
     uint64_t bytes;       /* memory of the GPU */
+    unsigned gbs;         /* bandwidth of that memory, in 10^9 bytes per second; 0: not known */
     gpusym_place_t place; /* in this host */
 } gpusym_gpu_info_t;
 
@@ -97,6 +98,15 @@ typedef struct gpusym_device {
      * allocation there (host memory, freed memory).  About 0.2 us. */
     int (*mem_range)(const void *p, gpusym_range_t *range);
 
+    /* The GPUs that this process may use, by ordinal, without opening any: these functions create no context.
+     * gpu_count starts the driver. gpu_current: -1: the calling thread has no current GPU. gpu_look: as gpu_info.
+     * gpu_reaches: whether kernels and copies of one GPU reach the memory of another, given the same process.
+     * GPUSYM_ERR_BAD_PARAM: no GPU has this ordinal; GPUSYM_ERR_NOT_AVAILABLE: there is no GPU. */
+    int (*gpu_count)(int *count);
+    int (*gpu_current)(void);
+    int (*gpu_look)(int ordinal, gpusym_gpu_info_t *info);
+    int (*gpu_reaches)(int from, int to, bool *reaches);
+
     /* Opens the GPU that owns mem (mem->gpu, in mem->context if known); if mem is NULL or has no owner, the caller's
      * current GPU, otherwise GPU 0.  Returns the same object for the same GPU and context.  It is valid until
      * close(). */
@@ -137,10 +147,9 @@ typedef struct gpusym_device {
      * host_free. */
     int (*host_alloc)(gpusym_gpu_t *gpu, size_t size, void **host, void **dev);
     int (*host_free)(gpusym_gpu_t *gpu, void *host);
-    /* Pins memory that the caller has mapped, whole pages, shared with other processes say: *dev for the GPU.  Each
-     * process does so for itself.  The caller ends it by host_unregister, before it unmaps the memory.  About 1 ms for
-     * 10 MiB. */
-    int (*host_register)(gpusym_gpu_t *gpu, void *host, size_t size, void **dev);
+    /* Pins size bytes of the program's host memory, which all GPUs then reach, until host_unregister. An error: it is
+     * pinned already in part, or cannot be. */
+    int (*host_register)(gpusym_gpu_t *gpu, void *host, size_t size);
     int (*host_unregister)(gpusym_gpu_t *gpu, void *host);
 
     /* Copies size bytes between any two kinds of memory.  Complete on return.  The CPU accesses no device memory. */

@@ -14,6 +14,10 @@
 
 /* ---- gpu.c ---- */
 
+int cuda_gpu_count(int *count);
+int cuda_gpu_current(void);
+int cuda_gpu_look(int ordinal, gpusym_gpu_info_t *info);
+int cuda_gpu_reaches(int from, int to, bool *reaches);
 int cuda_gpu_open(const gpusym_mem_t *mem, gpusym_gpu_t **gpu);
 bool cuda_gpu_alive(gpusym_gpu_t *gpu);
 void cuda_gpu_info(gpusym_gpu_t *gpu, gpusym_gpu_info_t *info);
@@ -33,7 +37,7 @@ int cuda_mem_free(gpusym_gpu_t *gpu, void *p);
 int cuda_mem_zero(gpusym_gpu_t *gpu, void *p, size_t size);
 int cuda_host_alloc(gpusym_gpu_t *gpu, size_t size, void **host, void **dev);
 int cuda_host_free(gpusym_gpu_t *gpu, void *host);
-int cuda_host_register(gpusym_gpu_t *gpu, void *host, size_t size, void **dev);
+int cuda_host_register(gpusym_gpu_t *gpu, void *host, size_t size);
 int cuda_host_unregister(gpusym_gpu_t *gpu, void *host);
 
 /* ---- peer.c ---- */

@@ -29,6 +29,7 @@
     X(cuDeviceGetPCIBusId)                    \
     X(cuDeviceGetByPCIBusId)                  \
     X(cuDeviceGetP2PAttribute)                \
+    X(cuDeviceCanAccessPeer)                  \
     X(cuDeviceGetAttribute)                   \
     X(cuDeviceTotalMem_v2)                    \
     X(cuDevicePrimaryCtxGetState)             \

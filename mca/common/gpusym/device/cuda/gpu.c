@@ -11,11 +11,23 @@
 
 static gpusym_gpu_t *gpus; /* under cuda_state.lock */
 
+/* The ordinal of the GPU of the current context, which there is. *ordinal stays if the driver has no such GPU. */
+static int current_ordinal(int *ordinal)
+{
+    CUdevice dev, other;
+    int rc = CU(-1, cuCtxGetDevice, &dev);
+
+    for (int i = 0; GPUSYM_SUCCESS == rc && i < cuda_state.count; i++) {
+        if (CUDA_SUCCESS == cu.cuDeviceGet(&other, i) && other == dev) {
+            *ordinal = i;
+        }
+    }
+    return rc;
+}
+
 /* The GPU and the context (NULL: its primary one) that own mem, or the calling thread's. */
 static int gpu_wanted(const gpusym_mem_t *mem, int *ordinal, CUcontext *ctx)
 {
-    CUdevice dev, other;
-
     *ordinal = 0;
     *ctx = NULL;
     if (NULL != mem && 0 <= mem->gpu) {
@@ -27,13 +39,7 @@ static int gpu_wanted(const gpusym_mem_t *mem, int *ordinal, CUcontext *ctx)
         *ctx = NULL;
         return GPUSYM_SUCCESS;
     }
-    int rc = CU(-1, cuCtxGetDevice, &dev);
-    for (int i = 0; GPUSYM_SUCCESS == rc && i < cuda_state.count; i++) {
-        if (CUDA_SUCCESS == cu.cuDeviceGet(&other, i) && other == dev) {
-            *ordinal = i;
-        }
-    }
-    return rc;
+    return current_ordinal(ordinal);
 }
 
 /* Finds out whether ctx (NULL: take the primary one) is the primary context of gpu->dev, and retains it if so.
@@ -67,23 +73,31 @@ static int gpu_take_context(gpusym_gpu_t *gpu, CUcontext ctx)
     return GPUSYM_SUCCESS;
 }
 
-/* Fills info and makes the copy stream; gpu's context is current. */
-static int gpu_set_up(gpusym_gpu_t *gpu)
+/* Of HBM and GDDR, which move data twice a clock. */
+static unsigned memory_gbs(int khz, int bits)
 {
-    gpusym_gpu_info_t *info = &gpu->info;
-    int n = info->ordinal, major = 0, minor = 0, rc;
+    return (unsigned) (2.0 * khz * 1000.0 * bits / 8 / 1e9);
+}
+
+/* Fills info but for its ordinal; needs no context. */
+static int gpu_describe(int n, CUdevice dev, gpusym_gpu_info_t *info)
+{
+    int major = 0, minor = 0, khz = 0, bits = 0, rc;
     size_t bytes = 0;
     CUuuid uuid;
 
-    if ((rc = CU(n, cuDeviceGetName, info->name, sizeof(info->name), gpu->dev)) ||
-        (rc = CU(n, cuDeviceGetUuid_v2, &uuid, gpu->dev)) ||
-        (rc = CU(n, cuDeviceGetPCIBusId, info->where, sizeof(info->where), gpu->dev)) ||
-        (rc = CU(n, cuDeviceTotalMem_v2, &bytes, gpu->dev)) ||
-        (rc = CU(n, cuDeviceGetAttribute, &info->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, gpu->dev)) ||
-        (rc = CU(n, cuDeviceGetAttribute, &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, gpu->dev)) ||
-        (rc = CU(n, cuDeviceGetAttribute, &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, gpu->dev)) ||
-        (rc = CU(n, cuStreamCreateWithPriority, &gpu->copies, CU_STREAM_NON_BLOCKING, 0))) {
+    if ((rc = CU(n, cuDeviceGetName, info->name, sizeof(info->name), dev)) ||
+        (rc = CU(n, cuDeviceGetUuid_v2, &uuid, dev)) ||
+        (rc = CU(n, cuDeviceGetPCIBusId, info->where, sizeof(info->where), dev)) ||
+        (rc = CU(n, cuDeviceTotalMem_v2, &bytes, dev)) ||
+        (rc = CU(n, cuDeviceGetAttribute, &info->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, dev)) ||
+        (rc = CU(n, cuDeviceGetAttribute, &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev)) ||
+        (rc = CU(n, cuDeviceGetAttribute, &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev))) {
         return rc;
+    }
+    if (CUDA_SUCCESS == cu.cuDeviceGetAttribute(&khz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, dev) &&
+        CUDA_SUCCESS == cu.cuDeviceGetAttribute(&bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, dev)) {
+        info->gbs = memory_gbs(khz, bits);
     }
     memcpy(info->uuid, uuid.bytes, sizeof(info->uuid));
     snprintf(info->place.pci, sizeof(info->place.pci), "%.19s", info->where);
@@ -91,6 +105,16 @@ static int gpu_set_up(gpusym_gpu_t *gpu)
     info->cc = 10 * major + minor;
     info->bytes = bytes;
     return GPUSYM_SUCCESS;
+}
+
+/* Fills info and makes the copy stream; gpu's context is current. */
+static int gpu_set_up(gpusym_gpu_t *gpu)
+{
+    int rc = gpu_describe(gpu->info.ordinal, gpu->dev, &gpu->info);
+
+    return GPUSYM_SUCCESS != rc
+               ? rc
+               : CU(gpu->info.ordinal, cuStreamCreateWithPriority, &gpu->copies, CU_STREAM_NON_BLOCKING, 0);
 }
 
 /* Releases a GPU. Errors are ignored: the program may have reset the GPU already, and with it what was retained. */
@@ -146,6 +170,71 @@ static int gpu_make(int ordinal, CUcontext ctx, gpusym_gpu_t **made)
     gpus = gpu;
     *made = gpu;
     return GPUSYM_SUCCESS;
+}
+
+/* Starts the driver. */
+static int driver_need(void)
+{
+    pthread_mutex_lock(&cuda_state.lock);
+    int rc = cuda_driver_start();
+    pthread_mutex_unlock(&cuda_state.lock);
+    return GPUSYM_SUCCESS == rc ? rc : cuda_fail(rc, "%s", cuda_state.why);
+}
+
+int cuda_gpu_count(int *count)
+{
+    int rc = driver_need();
+
+    *count = GPUSYM_SUCCESS == rc ? cuda_state.count : 0;
+    return rc;
+}
+
+/* Starts no driver: before the program has, no GPU is current. */
+int cuda_gpu_current(void)
+{
+    CUcontext ctx = NULL;
+    int ordinal = -1;
+
+    if (CUDA_SUCCESS == cu.cuCtxGetCurrent(&ctx) && NULL != ctx && GPUSYM_SUCCESS == driver_need()) {
+        (void) current_ordinal(&ordinal);
+    }
+    return ordinal;
+}
+
+/* The driver's name of a GPU. */
+static int find_device(int ordinal, CUdevice *dev)
+{
+    int rc = driver_need();
+
+    if (GPUSYM_SUCCESS == rc && (ordinal < 0 || ordinal >= cuda_state.count)) {
+        rc = cuda_fail(GPUSYM_ERR_BAD_PARAM, "there is no GPU %d", ordinal);
+    }
+    return GPUSYM_SUCCESS == rc ? CU(ordinal, cuDeviceGet, dev, ordinal) : rc;
+}
+
+int cuda_gpu_look(int ordinal, gpusym_gpu_info_t *info)
+{
+    CUdevice dev;
+    int rc = find_device(ordinal, &dev);
+
+    *info = (gpusym_gpu_info_t){.ordinal = ordinal};
+    return GPUSYM_SUCCESS == rc ? gpu_describe(ordinal, dev, info) : rc;
+}
+
+int cuda_gpu_reaches(int from, int to, bool *reaches)
+{
+    CUdevice ours, theirs;
+    int yes = 1;
+    int rc = find_device(from, &ours);
+
+    if (GPUSYM_SUCCESS == rc) {
+        rc = find_device(to, &theirs);
+    }
+    if (GPUSYM_SUCCESS == rc && from != to) {
+        rc = CU(from, cuDeviceCanAccessPeer, &yes, ours, theirs);
+    }
+    *reaches = GPUSYM_SUCCESS == rc && 0 != yes;
+    return rc;
 }
 
 int cuda_gpu_open(const gpusym_mem_t *mem, gpusym_gpu_t **gpu)

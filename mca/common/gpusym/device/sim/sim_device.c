@@ -123,6 +123,40 @@ static void sim_close(void)
 
 /* ---- the GPU ---- */
 
+static int sim_gpu_count(int *count)
+{
+    *count = 1;
+    return sim_gpu_check(&sim.gpu);
+}
+
+static int sim_gpu_current(void)
+{
+    return GPUSYM_SUCCESS == sim_gpu_check(&sim.gpu) ? 0 : -1;
+}
+
+static int sim_gpu_look(int ordinal, gpusym_gpu_info_t *info)
+{
+    int rc = sim_gpu_check(&sim.gpu);
+    if (GPUSYM_SUCCESS == rc && 0 != ordinal) {
+        rc = sim_fail(GPUSYM_ERR_BAD_PARAM, "the simulator gives a process one GPU: there is no number %d", ordinal);
+    }
+    if (GPUSYM_SUCCESS == rc) {
+        *info = sim.gpu.info;
+    }
+    return rc;
+}
+
+static int sim_gpu_reaches(int from, int to, bool *reaches)
+{
+    gpusym_gpu_info_t info;
+    int rc = sim_gpu_look(from, &info);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = sim_gpu_look(to, &info);
+    }
+    *reaches = GPUSYM_SUCCESS == rc;
+    return rc;
+}
+
 static int sim_gpu_open(const gpusym_mem_t *mem, gpusym_gpu_t **gpu)
 {
     int rc = sim_gpu_check(&sim.gpu);
@@ -170,6 +204,10 @@ const gpusym_device_t gpusym_device_sim = {
     .close = sim_close,
     .query = sim_query,
     .mem_range = sim_mem_range,
+    .gpu_count = sim_gpu_count,
+    .gpu_current = sim_gpu_current,
+    .gpu_look = sim_gpu_look,
+    .gpu_reaches = sim_gpu_reaches,
     .gpu_open = sim_gpu_open,
     .gpu_info = sim_gpu_info,
     .gpu_link = sim_gpu_link,
