@@ -13,6 +13,13 @@
 /* What a block copies, in bytes, until there are GPUSYM_CARRY_BLOCKS: a load of 16 bytes for each thread. */
 #define BLOCK_BYTES 8192u
 #define THREADS 512u
+/* Pieces of a pipe, in bytes: as many as there are slots, so that both sides copy at the same time, but not so short
+ * that the start of a copy takes longer than the copy. */
+#define PIECE_MIN (64u << 10)
+#define PIECE_MAX (512u << 10)
+#define PIECE_MAX_GPU (1u << 20)
+/* Messages from this on go through GPU memory. */
+#define BY_GPU_MIN (64u << 10)
 
 bool gpusym_tuning_carry_by_kernel(uint64_t width, uint64_t height)
 {
@@ -28,4 +35,16 @@ uint32_t gpusym_tuning_carry_blocks(uint64_t bytes)
 uint32_t gpusym_tuning_carry_threads(void)
 {
     return THREADS;
+}
+
+uint64_t gpusym_tuning_pipe_piece(uint64_t bytes, bool by_gpu)
+{
+    const uint64_t even = (bytes / GPUSYM_PIPE_SLOTS + PIECE_MIN - 1) / PIECE_MIN * PIECE_MIN;
+    const uint64_t most = by_gpu ? PIECE_MAX_GPU : PIECE_MAX;
+    return even < PIECE_MIN ? PIECE_MIN : even < most ? even : most;
+}
+
+bool gpusym_tuning_pipe_by_gpu(uint64_t bytes)
+{
+    return bytes >= BY_GPU_MIN;
 }

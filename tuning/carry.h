@@ -14,10 +14,17 @@
 /* Blocks of a copy at most: each has a completion word. */
 #define GPUSYM_CARRY_BLOCKS 32u
 
+/* Slots of a pipe at most: pieces under way. */
+#define GPUSYM_PIPE_SLOTS 4u
+
 /* Whether a kernel copies `height` rows of `width` bytes each (one run: height 1); else a copy engine does. */
 bool gpusym_tuning_carry_by_kernel(uint64_t width, uint64_t height);
 /* Blocks, at most GPUSYM_CARRY_BLOCKS, and threads of the kernel for so many bytes. */
 uint32_t gpusym_tuning_carry_blocks(uint64_t bytes);
 uint32_t gpusym_tuning_carry_threads(void);
+/* Bytes of a pipe's pieces, for a message of so many bytes, through memory of the host or of a GPU. */
+uint64_t gpusym_tuning_pipe_piece(uint64_t bytes, bool by_gpu);
+/* Whether it is worth it to ask the receiver to map GPU memory. */
+bool gpusym_tuning_pipe_by_gpu(uint64_t bytes);
 
 #endif

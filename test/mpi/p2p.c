@@ -668,7 +668,8 @@ int main(int argc, char **argv)
     MPI_Comm_dup(MPI_COMM_WORLD, &self.comm);
     MPI_Comm_dup(MPI_COMM_WORLD, &self.ready);
     msg_init(largest());
-    room = STARTS * (largest() + BOTH_WAYS_ROOM + MPI_BSEND_OVERHEAD);
+    /* The messages of the cases before may still be on their way. */
+    room = 3 * STARTS * (largest() + BOTH_WAYS_ROOM + MPI_BSEND_OVERHEAD);
     self.attached = malloc(room);
     MPI_Buffer_attach(self.attached, (int) room);
 

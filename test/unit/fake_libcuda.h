@@ -87,7 +87,7 @@ static struct {
     const char *failed;                                  /* the call that was made to fail */
     int legacy_waits;                                    /* for the default stream */
     unsigned streams, modules, pinned, allocations, ipc; /* live */
-    void *registered;                                    /* host memory that the program has; NULL: none */
+    void *registered;                                    /* by cuMemHostRegister */
     unsigned handles, reserved;                          /* live, of memory and of addresses */
     unsigned graphs, execs;                              /* live */
     unsigned pushes, retains, peers;
@@ -564,16 +564,13 @@ CUresult cuMemFreeHost(void *p)
     return CUDA_SUCCESS;
 }
 
-/* One at a time. */
 CUresult cuMemHostRegister_v2(void *p, size_t size, unsigned flags)
 {
     FAKE_CONTEXT();
-    if ((CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) != flags || 0 == size) {
+    if ((CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) != flags || NULL == p || 0 == size) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (NULL != fake.registered) {
-        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    }
+    fake.pinned++;
     fake.registered = p;
     return CUDA_SUCCESS;
 }
@@ -581,10 +578,11 @@ CUresult cuMemHostRegister_v2(void *p, size_t size, unsigned flags)
 CUresult cuMemHostUnregister(void *p)
 {
     FAKE_CONTEXT();
-    if (NULL == p || fake.registered != p) {
+    if (fake.registered != p) {
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     }
     fake.registered = NULL;
+    fake.pinned--;
     return CUDA_SUCCESS;
 }
 

@@ -83,7 +83,7 @@ static int finish(gpusym_carry_t *carry)
 static void copy_rows(uint64_t at, uint64_t src, uint64_t width, uint64_t height, uint64_t to_pitch,
                       uint64_t from_pitch)
 {
-    const gpusym_carry_rows_t rows = {to + at, from + src, width, height, to_pitch, from_pitch, false};
+    const gpusym_carry_rows_t rows = {to + at, from + src, width, height, to_pitch, from_pitch, false, false};
     gpusym_carry_t carry;
     memset(expected, 0xee, ROOM);
     OK(dev.copy(gpu, to, expected, ROOM));

@@ -206,7 +206,7 @@ static void a_push_is_asked_for_and_made(void **state)
     OK(gpusym_parcel_ask_push(&p, &wanted));
     expect_state(index, GPUSYM_PARCEL_PUSH_ASKED, 0);
     OK(gpusym_parcel_take_push(index, &push));
-    assert_memory_equal(&push, &wanted, sizeof push);
+    assert_true(push.key == wanted.key && push.off == wanted.off && push.bytes == wanted.bytes);
     IS(gpusym_parcel_take_push(index, &push), GPUSYM_ERR_NOT_AVAILABLE);
     IS(gpusym_parcel_take_back(&p), GPUSYM_ERR_NOT_AVAILABLE);
     IS(gpusym_parcel_state_of(&p, &status), GPUSYM_PARCEL_PUSHING);

@@ -248,11 +248,12 @@ int accelerator_host_register(int dev_id, void *p, size_t size)
 {
     const gpusym_device_t *dev = accelerator_device();
     gpusym_gpu_t *gpu;
+    void *seen;
 
     if (NULL == dev || dev->gpu_current() < 0 || OPAL_SUCCESS != accelerator_gpu(dev_id, &gpu)) {
         return OPAL_ERR_NOT_AVAILABLE;
     }
-    return GPUSYM_SUCCESS == dev->host_register(gpu, p, size) ? OPAL_SUCCESS : OPAL_ERROR;
+    return GPUSYM_SUCCESS == dev->host_register(gpu, p, size, &seen) ? OPAL_SUCCESS : OPAL_ERROR;
 }
 
 int accelerator_host_unregister(int dev_id, void *p)

@@ -22,6 +22,7 @@
 #include "mca/common/gpusym/memory/reg.h"
 #include "mca/common/gpusym/memory/scratch.h"
 #include "mca/common/gpusym/p2p/parcel.h"
+#include "mca/common/gpusym/p2p/pipe.h"
 #include "mca/common/gpusym/topo/links.h"
 
 #define NO_DEVICE                                                                        \
@@ -96,6 +97,7 @@ static void free_device(void)
     if (NULL != dev) {
         gpusym_pinned_close(dev);
         gpusym_carriers_close();
+        gpusym_pipes_close(dev);
         gpusym_lanes_close();
         gpusym_reg_close(dev);
         gpusym_scratch_close(dev);

@@ -75,18 +75,16 @@ static bool get_heap(pml_gpusym_bounce_t *b, size_t bytes)
     return NULL != b->p;
 }
 
+bool pml_gpusym_bounce_pin(pml_gpusym_bounce_t *b, gpusym_gpu_t *gpu, size_t bytes)
+{
+    void *p = bytes <= GPUSYM_PINNED_MAX ? gpusym_pinned_get(gpusym_current.dev, gpu, bytes) : NULL;
+    *b = (pml_gpusym_bounce_t){p, bytes, PML_GPUSYM_BOUNCE_PINNED};
+    return NULL != p;
+}
+
 bool pml_gpusym_bounce_get(pml_gpusym_bounce_t *b, gpusym_gpu_t *gpu, size_t bytes)
 {
-    if (bytes <= HEAP_MAX) {
-        return get_heap(b, bytes);
-    }
-    if (bytes <= GPUSYM_PINNED_MAX) {
-        *b = (pml_gpusym_bounce_t){gpusym_pinned_get(gpusym_current.dev, gpu, bytes), bytes, PML_GPUSYM_BOUNCE_PINNED};
-        if (NULL != b->p) {
-            return true;
-        }
-    }
-    return get_reserved(b, bytes);
+    return bytes <= HEAP_MAX ? get_heap(b, bytes) : pml_gpusym_bounce_pin(b, gpu, bytes) || get_reserved(b, bytes);
 }
 
 bool pml_gpusym_bounce_reserve(pml_gpusym_bounce_t *b, gpusym_gpu_t *gpu, size_t bytes)

@@ -72,10 +72,6 @@ static void end_receive(request_t *r, int rv)
 
     status->_ucount = r->parcel.offer.bytes;
     status->MPI_ERROR = MPI_SUCCESS == rv && r->parcel.offer.bytes > r->layout.bytes ? MPI_ERR_TRUNCATE : rv;
-    if (NULL != r->lane) {
-        gpusym_lane_put(r->lane);
-        r->lane = NULL;
-    }
     if (NULL == r->outer) {
         pml_gpusym_request_complete(r);
         return;
@@ -155,43 +151,17 @@ static bool receive_following(request_t *r, uint64_t number)
 
 /* ---- data that are copied from the sender's memory ---- */
 
-static bool step_copy(request_t *r)
+static bool step_move(request_t *r)
 {
-    const int idle = gpusym_current.dev->stream_poll(r->lane->stream);
+    const int done = pml_gpusym_move_poll(&r->move);
     const ompi_status_public_t *status = status_of(r);
 
-    if (0 == idle) {
-        return true;
+    if (0 != done) {
+        end_fetch(r, done < 0 ? done : GPUSYM_SUCCESS,
+                  done < 0 ? pml_gpusym_report_gpu(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG)
+                           : MPI_SUCCESS);
     }
-    if (idle < 0) {
-        end_fetch(r, idle, pml_gpusym_report_gpu(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG));
-        return false;
-    }
-    /* A host buffer with gaps: the data are in the bounce buffer. */
-    end_fetch(r, GPUSYM_SUCCESS, r->to_bounce ? put_data(r, r->bounce.p) : MPI_SUCCESS);
-    return false;
-}
-
-/* Queues the copy from `from`, packed memory of a GPU. Returns an error of common.h. */
-static int queue_copy(request_t *r, const void *from)
-{
-    const gpusym_device_t *dev = gpusym_current.dev;
-    const size_t bytes = bytes_to_move(r);
-    int rc = gpusym_lane_get(dev, r->gpu, &r->lane);
-
-    if (GPUSYM_SUCCESS != rc) {
-        r->lane = NULL;
-        return rc;
-    }
-    r->to_bounce = r->on_host && GPUSYM_LAYOUT_RUN != r->layout.kind;
-    if (!r->to_bounce) {
-        return gpusym_layout_unpack_async(dev, r->lane->stream, &r->layout, r->base.req_addr, from, bytes);
-    }
-    pml_gpusym_bounce_put(&r->bounce);
-    if (!pml_gpusym_bounce_get(&r->bounce, r->gpu, bytes)) {
-        return GPUSYM_ERR_NO_MEMORY;
-    }
-    return dev->copy_async(r->lane->stream, r->bounce.p, from, bytes);
+    return 0 == done;
 }
 
 /* Maps the sender's memory. Returns the packed data in it; NULL: it cannot be mapped. */
@@ -227,14 +197,20 @@ static bool fetch_mapped(request_t *r)
         gpusym_parcel_end(&r->parcel, GPUSYM_ERR_UNREACHABLE);
         return receive_following(r, r->parcel.number);
     }
-    const int rc = queue_copy(r, from);
+    const pml_gpusym_route_t route = {.gpu = r->gpu,
+                                      .layout = &r->layout,
+                                      .buf = r->base.req_addr,
+                                      .on_host = r->on_host,
+                                      .from = from,
+                                      .bytes = bytes_to_move(r)};
+    const int rc = pml_gpusym_move_start(&r->move, &route);
     if (GPUSYM_SUCCESS != rc) {
         end_fetch(r, rc, pml_gpusym_report_gpu(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG));
         return false;
     }
     pml_gpusym_count(r->on_host ? PML_GPUSYM_RECEIVED_TO_HOST : PML_GPUSYM_RECEIVED_DIRECT);
-    r->step = step_copy;
-    return step_copy(r);
+    r->step = step_move;
+    return step_move(r);
 }
 
 /* ---- the beginning ---- */

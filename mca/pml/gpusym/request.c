@@ -235,7 +235,6 @@ request_t *pml_gpusym_request_get(const void *buf, size_t count, struct ompi_dat
     r->bounce.p = NULL;
     r->peer = NULL;
     r->scratch = NULL;
-    r->lane = NULL;
     r->outer = NULL;
     gpusym_layout_find(count, dtype, &r->layout);
     return r;
@@ -274,7 +273,7 @@ void pml_gpusym_request_begin(request_t *r)
     q->req_state = OMPI_REQUEST_ACTIVE;
     q->req_status._cancelled = 0;
     q->req_status.MPI_ERROR = MPI_SUCCESS;
-    r->to_bounce = r->completes_early = r->eager = false;
+    r->completes_early = r->eager = false;
     r->key = 0;
     r->since = 0;
     r->base.req_pml_complete = 0;

@@ -16,10 +16,10 @@
 #include "ompi/mca/pml/pml.h"
 #include "ompi/request/request.h"
 
-#include "mca/common/gpusym/exec/lane.h"
 #include "mca/common/gpusym/p2p/parcel.h"
 #include "mca/common/ompi/layout.h"
 #include "mca/pml/gpusym/bounce.h"
+#include "mca/pml/gpusym/move.h"
 #include "mca/pml/gpusym/peers.h"
 
 typedef struct pml_gpusym_request pml_gpusym_request_t;
@@ -50,10 +50,9 @@ struct pml_gpusym_request {
     bool eager;                        /* a send: it is buffered if nobody receives it */
     void *scratch;                     /* GPU memory that stands for the buffer, packed; NULL: none. Owned */
     gpusym_parcel_t parcel;            /* a receive: what it has claimed */
-    gpusym_lane_t *lane;               /* whose stream copies; NULL: none. Owned */
+    pml_gpusym_move_t move;            /* a receive: of its data */
     int claim;                         /* a receive: what the claim returned */
     bool on_host;                      /* a receive: the buffer is host memory */
-    bool to_bounce;                    /* a receive: the copy is to the bounce buffer */
     bool completes_early;              /* a send: complete although the receiver has not ended it */
     ompi_request_t *outer;             /* a receive into host memory: the PML's own request, which waits for the data */
 };

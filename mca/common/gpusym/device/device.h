@@ -147,9 +147,10 @@ typedef struct gpusym_device {
      * host_free. */
     int (*host_alloc)(gpusym_gpu_t *gpu, size_t size, void **host, void **dev);
     int (*host_free)(gpusym_gpu_t *gpu, void *host);
-    /* Pins size bytes of the program's host memory, which all GPUs then reach, until host_unregister. An error: it is
-     * pinned already in part, or cannot be. */
-    int (*host_register)(gpusym_gpu_t *gpu, void *host, size_t size);
+    /* Pins memory that the caller has mapped, whole pages, shared with other processes say: *dev for the GPU.  Each
+     * process does so for itself.  The caller ends it by host_unregister, before it unmaps the memory.  About 1 ms for
+     * 10 MiB. */
+    int (*host_register)(gpusym_gpu_t *gpu, void *host, size_t size, void **dev);
     int (*host_unregister)(gpusym_gpu_t *gpu, void *host);
 
     /* Copies size bytes between any two kinds of memory.  Complete on return.  The CPU accesses no device memory. */

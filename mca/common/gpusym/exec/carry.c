@@ -193,7 +193,8 @@ int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
-    const bool by_kernel = carrier->kernels && gpusym_tuning_carry_by_kernel(rows->width, rows->height);
+    const bool by_kernel =
+        carrier->kernels && !rows->engine && gpusym_tuning_carry_by_kernel(rows->width, rows->height);
     pthread_mutex_lock(&carrier->lock);
     if (__atomic_add_fetch(&carrier->started, 1, __ATOMIC_RELAXED) > STARTED_MAX &&
         1 == __atomic_load_n(&carrier->under_way, __ATOMIC_ACQUIRE)) { /* this one only */

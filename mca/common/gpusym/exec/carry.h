@@ -26,7 +26,8 @@ typedef struct {
     void *dst;
     const void *src;
     uint64_t width, height, to_pitch, from_pitch;
-    bool local; /* dst is memory of this GPU, of this process: then the copy ends a little sooner */
+    bool local;  /* dst is memory of this GPU, of this process: then the copy ends a little sooner */
+    bool engine; /* one side is host memory that is not pinned, which only copy engines reach */
 } gpusym_carry_rows_t;
 
 /*

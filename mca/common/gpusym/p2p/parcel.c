@@ -305,6 +305,8 @@ static void place_fill(entry_t *entry, unsigned which, uint64_t number, const gp
     WRITE(place->check, check_of(number, o));
     if (GPUSYM_PARCEL_INLINE == o->kind && 0 != o->bytes) {
         memcpy(entry->room, data, o->bytes);
+    } else if (GPUSYM_PARCEL_PIPE == o->kind && NULL != data) {
+        memcpy(entry->room, data, sizeof entry->room);
     } else if (GPUSYM_PARCEL_PIPE == o->kind) {
         memset(entry->room, 0, sizeof entry->room);
     }

@@ -97,11 +97,11 @@ typedef struct {
 /* ---- the sender's side ---- */
 
 /*
- * Offers a message. Gets the index of its entry, and the envelope to send.  data: o->bytes bytes of host memory, copied
- * into the entry, where o->kind is INLINE; else NULL.  With PIPE the flow is zeroed.  The caller calls
- * gpusym_parcel_free, or gpusym_parcel_withdraw where the envelope could not be sent. About 0.1 us.
- * GPUSYM_ERR_NOT_AVAILABLE: the table is full; GPUSYM_ERR_BAD_PARAM: more bytes than an entry holds, no such slot, no
- * such kind.
+ * Offers a message. Gets the index of its entry, and the envelope to send.  data: o->bytes bytes of host memory,
+ * copied into the entry, where o->kind is INLINE; else NULL.  With PIPE, the flow to begin with, GPUSYM_PARCEL_ROOM
+ * bytes, or NULL: zeroes.  The caller calls gpusym_parcel_free, or gpusym_parcel_withdraw where the envelope could not
+ * be sent. About 0.1 us. GPUSYM_ERR_NOT_AVAILABLE: the table is full; GPUSYM_ERR_BAD_PARAM: more bytes than an entry
+ * holds, no such slot, no such kind.
  */
 int gpusym_parcel_offer(const gpusym_offer_t *o, const void *data, uint32_t *index, uint8_t envelope[GPUSYM_ENVELOPE]);
 /* Returns the state of an entry. *status: with PUSHED and DONE what was told there, else 0. GPUSYM_ERR_CORRUPT: the
@@ -118,7 +118,7 @@ int gpusym_parcel_withdraw(uint32_t index);
 int gpusym_parcel_take_push(uint32_t index, gpusym_push_t *push);
 /* Tells the receiver that the push has ended: status 0 or an error of common.h. */
 void gpusym_parcel_pushed(uint32_t index, int status);
-/* Returns the room of an entry, GPUSYM_PARCEL_ROOM bytes: a pipe's flow, which both sides write. */
+/* Returns the room of an entry, GPUSYM_PARCEL_ROOM bytes, 64-byte aligned: a pipe's flow, which both sides write. */
 void *gpusym_parcel_room(uint32_t index);
 /* Frees an entry that is DONE, or whose receiver is dead. */
 void gpusym_parcel_free(uint32_t index);

@@ -31,7 +31,7 @@
 
 /* The slab's first line. */
 typedef struct {
-    uint64_t magic, nonce[2];
+    gpusym_segment_head_t segment;
     uint64_t token; /* see gpusym_peer_token */
     uint64_t lines; /* lines handed out so far, freed ones too; only rises */
 } slab_head_t;
@@ -77,36 +77,19 @@ static gpusym_line_end_t *line_end(void *line)
 /* Makes the slab of this process. With the lock held. */
 static int make_slab(void)
 {
-    slab_head_t head = {.magic = SLAB_MAGIC};
-    int fd, error;
-    const int rc = gpusym_memfd_make("gpusym", SLAB_BYTES, &fd);
+    void *base;
+    const int rc = gpusym_segment_make("gpusym", SLAB_MAGIC, SLAB_BYTES, &slab.id, &base);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
-    if (!gpusym_random(head.nonce, sizeof head.nonce)) {
-        goto close_fd;
-    }
-    slab.base = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (MAP_FAILED == slab.base) {
-        gpusym_log_call("mmap", "the shared pages of this process");
-        goto close_fd;
-    }
     slab.arena = gpusym_arena_create(SLAB_BYTES - SLAB_LINES, 64);
     if (NULL == slab.arena) {
-        goto unmap;
+        gpusym_segment_free(&slab.id, base);
+        errno = ENOMEM;
+        return GPUSYM_ERR_NO_MEMORY;
     }
-    memcpy(slab.base, &head, sizeof head);
-    slab.id = (gpusym_pages_id_t){{head.nonce[0], head.nonce[1]}, getpid(), fd, SLAB_BYTES};
+    slab.base = base;
     return GPUSYM_SUCCESS;
-
-unmap:
-    munmap(slab.base, SLAB_BYTES);
-close_fd:
-    error = errno;
-    slab.base = NULL;
-    close(fd);
-    errno = error;
-    return GPUSYM_ERR_NO_MEMORY;
 }
 
 int gpusym_pages_open(gpusym_pages_id_t *id)
@@ -164,8 +147,7 @@ void gpusym_pages_close(void)
     }
     if (NULL != slab.base) {
         gpusym_arena_destroy(slab.arena);
-        munmap(slab.base, SLAB_BYTES);
-        close(slab.id.fd);
+        gpusym_segment_free(&slab.id, slab.base);
         slab.base = NULL;
         slab.arena = NULL;
     }
@@ -238,48 +220,11 @@ void gpusym_pages_retire(uint64_t off, uint32_t nranks, uint32_t rank, void **li
 
 /* ---- peers ---- */
 
-/* Maps the slab of another process, and checks its nonce. */
-static int map_slab(const gpusym_pages_id_t *id, gpusym_peer_t *peer)
-{
-    char path[64];
-    slab_head_t head;
-    ssize_t n = 0;
-    int fd;
-
-    if (id->pid <= 0 || id->fd < 0 || SLAB_BYTES != id->bytes) {
-        return GPUSYM_ERR_UNREACHABLE;
-    }
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", id->pid, id->fd);
-    GPUSYM_RESTART(fd, open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-    if (fd < 0) {
-        gpusym_log_call("open", path);
-        return GPUSYM_ERR_UNREACHABLE;
-    }
-    peer->base = MAP_FAILED;
-    errno = ESRCH; /* the descriptor number may belong to another process by now */
-    if (gpusym_memfd_is_sealed(fd, SLAB_BYTES)) {
-        GPUSYM_RESTART(n, pread(fd, &head, sizeof head, 0));
-    }
-    if (sizeof head == n && SLAB_MAGIC == head.magic && head.nonce[0] == id->nonce[0] &&
-        head.nonce[1] == id->nonce[1]) {
-        peer->base = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    }
-    const int error = errno;
-    close(fd);
-    if (MAP_FAILED == peer->base) {
-        errno = error;
-        gpusym_log_call("mmap", path);
-        return GPUSYM_ERR_UNREACHABLE;
-    }
-    peer->pidfd = gpusym_pidfd_open(id->pid);
-    return GPUSYM_SUCCESS;
-}
-
 /* Finds a peer, or maps its slab. With the lock held. */
 static int get_peer(const gpusym_pages_id_t *id, gpusym_peer_t **peer)
 {
     for (gpusym_peer_t *p = slab.peers; NULL != p; p = p->next) {
-        if (p->id.nonce[0] == id->nonce[0] && p->id.nonce[1] == id->nonce[1]) {
+        if (gpusym_segment_same(&p->id, id)) {
             *peer = p;
             return GPUSYM_SUCCESS;
         }
@@ -291,16 +236,19 @@ static int get_peer(const gpusym_pages_id_t *id, gpusym_peer_t **peer)
     }
     p->id = *id;
     p->pidfd = -1;
-    if (NULL != slab.base && slab.id.nonce[0] == id->nonce[0] && slab.id.nonce[1] == id->nonce[1]) {
+    if (NULL != slab.base && gpusym_segment_same(&slab.id, id)) {
         p->base = slab.base;
     } else {
-        const int rc = map_slab(id, p);
+        void *base;
+        const int rc = gpusym_segment_map(id, SLAB_MAGIC, SLAB_BYTES, &base);
         if (GPUSYM_SUCCESS != rc) {
             const int error = errno;
             free(p);
             errno = error;
             return rc;
         }
+        p->base = base;
+        p->pidfd = gpusym_pidfd_open(id->pid);
         gpusym_fd_admit(id->pid);
     }
     p->next = slab.peers;
@@ -388,7 +336,7 @@ bool gpusym_peer_alive(gpusym_peer_t *peer)
 static bool identify_slab(int32_t pid, int fd, gpusym_pages_id_t *id)
 {
     char path[64], target[64];
-    slab_head_t head;
+    gpusym_segment_head_t head;
 
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int) pid, fd);
     const ssize_t n = readlink(path, target, sizeof target - 1);

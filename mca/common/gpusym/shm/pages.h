@@ -14,13 +14,10 @@
 #include <sys/types.h>
 
 #include "mca/common/gpusym/common.h"
+#include "mca/common/gpusym/shm/segment.h"
 
 /* Identifies the slab of a process to peers. Plain bytes, to be sent to them. */
-typedef struct {
-    uint64_t nonce[2]; /* random; also at the start of the slab, to detect a wrong one */
-    int32_t pid, fd;
-    uint64_t bytes;
-} gpusym_pages_id_t;
+typedef gpusym_segment_id_t gpusym_pages_id_t;
 
 /* A process whose slab is mapped here. Cached; valid until gpusym_pages_close, which frees it. */
 typedef struct gpusym_peer gpusym_peer_t;

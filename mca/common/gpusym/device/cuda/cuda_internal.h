@@ -37,7 +37,7 @@ int cuda_mem_free(gpusym_gpu_t *gpu, void *p);
 int cuda_mem_zero(gpusym_gpu_t *gpu, void *p, size_t size);
 int cuda_host_alloc(gpusym_gpu_t *gpu, size_t size, void **host, void **dev);
 int cuda_host_free(gpusym_gpu_t *gpu, void *host);
-int cuda_host_register(gpusym_gpu_t *gpu, void *host, size_t size);
+int cuda_host_register(gpusym_gpu_t *gpu, void *host, size_t size, void **dev);
 int cuda_host_unregister(gpusym_gpu_t *gpu, void *host);
 
 /* ---- peer.c ---- */

@@ -218,8 +218,22 @@ leave:
     return rc;
 }
 
-int cuda_host_register(gpusym_gpu_t *gpu, void *host, size_t size)
+int cuda_host_free(gpusym_gpu_t *gpu, void *host)
 {
+    bool pushed;
+
+    int rc = cuda_ctx_enter_living(gpu, &pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    rc = CU(gpu->info.ordinal, cuMemFreeHost, host);
+    cuda_ctx_leave(pushed);
+    return rc;
+}
+
+int cuda_host_register(gpusym_gpu_t *gpu, void *host, size_t size, void **dev)
+{
+    CUdeviceptr seen = 0;
     bool pushed;
 
     int rc = cuda_ctx_enter(gpu, &pushed);
@@ -228,6 +242,17 @@ int cuda_host_register(gpusym_gpu_t *gpu, void *host, size_t size)
     }
     rc = CU(gpu->info.ordinal, cuMemHostRegister_v2, host, size,
             CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (GPUSYM_SUCCESS != rc) {
+        cuda_error_add("; %zu bytes of host memory were to be pinned", size);
+        goto leave;
+    }
+    rc = CU(gpu->info.ordinal, cuMemHostGetDevicePointer_v2, &seen, host, 0);
+    if (GPUSYM_SUCCESS != rc) {
+        (void) cu.cuMemHostUnregister(host);
+        goto leave;
+    }
+    *dev = (void *) (uintptr_t) seen;
+leave:
     cuda_ctx_leave(pushed);
     return rc;
 }
@@ -241,19 +266,6 @@ int cuda_host_unregister(gpusym_gpu_t *gpu, void *host)
         return rc;
     }
     rc = CU(gpu->info.ordinal, cuMemHostUnregister, host);
-    cuda_ctx_leave(pushed);
-    return rc;
-}
-
-int cuda_host_free(gpusym_gpu_t *gpu, void *host)
-{
-    bool pushed;
-
-    int rc = cuda_ctx_enter_living(gpu, &pushed);
-    if (GPUSYM_SUCCESS != rc) {
-        return rc;
-    }
-    rc = CU(gpu->info.ordinal, cuMemFreeHost, host);
     cuda_ctx_leave(pushed);
     return rc;
 }

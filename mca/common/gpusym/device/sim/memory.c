@@ -239,18 +239,17 @@ int sim_host_free(gpusym_gpu_t *gpu, void *host)
     return GPUSYM_SUCCESS != rc ? rc : sim_table_remove(host, SIM_REGION_HOST);
 }
 
-int sim_host_register(gpusym_gpu_t *gpu, void *host, size_t size)
+int sim_host_register(gpusym_gpu_t *gpu, void *host, size_t size, void **dev)
 {
     int rc = sim_gpu_check(gpu);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
-    sim_region_t *before = sim_table_pin(host);
-    if (NULL != before || NULL == host || 0 == size) {
-        if (NULL != before) {
-            sim_region_unpin(before);
-        }
-        return sim_fail(GPUSYM_ERR_BAD_PARAM, "%zu bytes at %p cannot be pinned, or are already", size, host);
+    if (sim_fault_due(SIM_FAULT_HOSTALLOC)) {
+        return GPUSYM_ERR_NO_MEMORY;
+    }
+    if (NULL == host || 0 == size || 0 != (uintptr_t) host % sim_page_size()) {
+        return sim_fail(GPUSYM_ERR_BAD_PARAM, "%zu bytes at %p are not whole pages", size, host);
     }
     sim_region_t *region = sim_region_new(SIM_REGION_REGISTERED, size);
     if (NULL == region) {
@@ -260,8 +259,10 @@ int sim_host_register(gpusym_gpu_t *gpu, void *host, size_t size)
     rc = sim_table_insert(region);
     if (GPUSYM_SUCCESS != rc) {
         sim_region_unpin(region);
+        return rc;
     }
-    return rc;
+    *dev = host;
+    return GPUSYM_SUCCESS;
 }
 
 int sim_host_unregister(gpusym_gpu_t *gpu, void *host)

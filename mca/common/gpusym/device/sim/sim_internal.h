@@ -119,7 +119,7 @@ typedef enum {
     SIM_REGION_VMM,
     SIM_REGION_IMPORTED,
     SIM_REGION_HOST,
-    SIM_REGION_REGISTERED, /* the program's host memory, which it frees */
+    SIM_REGION_REGISTERED, /* host memory of the program's, which it frees itself */
     SIM_REGION_MANAGED,
     SIM_REGION_MULTICAST
 } sim_region_kind_t;
@@ -135,7 +135,7 @@ typedef struct sim_region {
     uint64_t number; /* of all regions of this process, from 1; never used twice, not even after close and open */
     char *base;      /* what the program sees */
     size_t size;
-    char *alias;     /* the same for the CPU; base for host and managed memory, NULL for multicast */
+    char *alias;     /* the same for the CPU; base for host, registered and managed memory, NULL for multicast */
     char *map;       /* what to unmap, NULL if nothing */
     size_t map_size; /* of map */
     int fd;          /* memfd of SIM_REGION_OWN and SIM_REGION_VMM, else -1 */
@@ -186,7 +186,7 @@ int sim_mem_import(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, void **p);
 int sim_mem_unimport(gpusym_gpu_t *gpu, void *p);
 int sim_host_alloc(gpusym_gpu_t *gpu, size_t size, void **host, void **dev);
 int sim_host_free(gpusym_gpu_t *gpu, void *host);
-int sim_host_register(gpusym_gpu_t *gpu, void *host, size_t size);
+int sim_host_register(gpusym_gpu_t *gpu, void *host, size_t size, void **dev);
 int sim_host_unregister(gpusym_gpu_t *gpu, void *host);
 
 /* ---- item.c ---- */

@@ -1,0 +1,593 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Pipes: see pipe.h.
+ */
+#include "mca/common/gpusym/p2p/pipe.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "mca/common/gpusym/log.h"
+#include "mca/common/gpusym/memory/alloc.h"
+#include "mca/common/gpusym/memory/reg.h"
+#include "mca/common/gpusym/shm/arena.h"
+#include "mca/common/gpusym/shm/segment.h"
+
+/* ---- the flow, in the parcel's entry ---- */
+
+/* The first two lines are the sender's, the third one is the receiver's. */
+typedef struct {
+    uint64_t filled; /* pieces; written last */
+    int32_t failed;  /* not 0: why the sender gives up; then nothing else counts */
+    uint32_t slots;
+    uint64_t piece, off[GPUSYM_PIPE_SLOTS]; /* see gpusym_pipe_t */
+    _Alignas(64) gpusym_segment_id_t segment;
+    uint64_t check;  /* of slots, piece, off, segment and in_gpu, see check_of */
+    uint32_t in_gpu; /* not 0: the slots are in the GPU memory of `key` */
+    uint32_t key;    /* GPU memory that the receiver may map (memory/reg.h); 0: none. Written before all the rest */
+    _Alignas(64) uint64_t taken; /* pieces: their slots are free again */
+    uint32_t answer;             /* ANSWER_...: whether the receiver has mapped `key` */
+} flow_t;
+enum { ANSWER_NONE, ANSWER_MAPPED, ANSWER_NOT_MAPPED };
+_Static_assert(sizeof(flow_t) <= GPUSYM_PARCEL_ROOM, "the flow fits an entry");
+
+#define READ(field) __atomic_load_n(&(field), __ATOMIC_ACQUIRE)
+#define WRITE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELEASE)
+
+/* FNV-1a, by words: receivers copy from no overwritten place. */
+static uint64_t check_of(const flow_t *flow)
+{
+    uint64_t check = (0xcbf29ce484222325ull ^ flow->slots) * 0x100000001b3ull ^ flow->piece;
+    for (unsigned i = 0; i < GPUSYM_PIPE_SLOTS; i++) {
+        check = check * 0x100000001b3ull ^ flow->off[i];
+    }
+    check = (check * 0x100000001b3ull ^ flow->segment.nonce[0]) * 0x100000001b3ull ^ flow->segment.nonce[1];
+    check = check * 0x100000001b3ull ^ ((uint64_t) (uint32_t) flow->segment.pid << 32 | (uint32_t) flow->segment.fd);
+    return (check * 0x100000001b3ull ^ flow->segment.bytes ^ (uint64_t) flow->in_gpu << 63) * 0x100000001b3ull;
+}
+
+/* ---- shared memory ---- */
+
+#define SEGMENT_MAGIC 0x6770757370697001ull
+/* Where slots begin: behind the head, on a page. */
+#define SEGMENT_FIRST 4096u
+
+struct gpusym_pipe_segment {
+    gpusym_segment_id_t id;
+    char *base;
+    char *dev;         /* base for the GPU; NULL: not pinned */
+    gpusym_gpu_t *gpu; /* by which it is pinned */
+    bool tried;        /* to pin it */
+    struct gpusym_pipe_segment *next;
+};
+
+static struct {
+    pthread_mutex_t lock;         /* covers all of this */
+    gpusym_pipe_segment_t *first; /* all that are mapped here */
+    gpusym_pipe_segment_t *own;   /* one of them; NULL: none yet */
+    gpusym_arena_t *arena;        /* of the own one, from SEGMENT_FIRST on */
+    uint64_t buffered;            /* bytes of buffers */
+    bool refused;                 /* there is no memory for an own one */
+    gpusym_gpu_t *gpu;            /* of `mem` */
+    char *mem;                    /* own GPU memory; NULL: none yet */
+    uint32_t key;                 /* of it */
+    gpusym_arena_t *mem_arena;    /* of it */
+    bool mem_refused;             /* there is none */
+} shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* With the lock held. NULL: no memory. */
+static gpusym_pipe_segment_t *segment_add(const gpusym_segment_id_t *id, void *base)
+{
+    gpusym_pipe_segment_t *segment = calloc(1, sizeof *segment);
+    if (NULL == segment) {
+        gpusym_log_no_memory("shared memory for messages");
+        return NULL;
+    }
+    segment->id = *id;
+    segment->base = base;
+    segment->next = shared.first;
+    shared.first = segment;
+    return segment;
+}
+
+/* Makes the own segment. With the lock held. */
+static void segment_make(void)
+{
+    gpusym_segment_id_t id;
+    void *base;
+    shared.refused = true;
+    if (GPUSYM_SUCCESS != gpusym_segment_make("gpusym-pipe", SEGMENT_MAGIC, GPUSYM_PIPE_BYTES, &id, &base)) {
+        return;
+    }
+    shared.arena = gpusym_arena_create(GPUSYM_PIPE_BYTES - SEGMENT_FIRST, 4096);
+    shared.own = NULL != shared.arena ? segment_add(&id, base) : NULL;
+    if (NULL == shared.own) {
+        gpusym_arena_destroy(shared.arena);
+        shared.arena = NULL;
+        gpusym_segment_free(&id, base);
+        return;
+    }
+    shared.refused = false;
+}
+
+/* Pins a segment, once, where a GPU is to copy. With the lock held. */
+static void segment_pin(gpusym_pipe_segment_t *segment, const gpusym_device_t *dev, gpusym_gpu_t *gpu)
+{
+    void *at;
+    if (NULL == gpu || segment->tried) {
+        return;
+    }
+    segment->tried = true;
+    if (GPUSYM_SUCCESS == dev->host_register(gpu, segment->base, segment->id.bytes, &at)) {
+        segment->dev = at;
+        segment->gpu = gpu;
+    } else {
+        GPUSYM_LOG(1, "messages go through host memory that is not pinned, slowly: %s", dev->error());
+    }
+}
+
+/* Gets the segment that a sender's flow names, mapped. NULL: it cannot be. */
+static gpusym_pipe_segment_t *segment_get(const gpusym_segment_id_t *id, const gpusym_device_t *dev, gpusym_gpu_t *gpu)
+{
+    void *base;
+    pthread_mutex_lock(&shared.lock);
+    gpusym_pipe_segment_t *segment = shared.first;
+    while (NULL != segment && !gpusym_segment_same(&segment->id, id)) {
+        segment = segment->next;
+    }
+    if (NULL == segment && GPUSYM_SUCCESS == gpusym_segment_map(id, SEGMENT_MAGIC, GPUSYM_PIPE_BYTES, &base)) {
+        segment = segment_add(id, base);
+        if (NULL == segment) {
+            munmap(base, GPUSYM_PIPE_BYTES);
+        }
+    }
+    if (NULL != segment) {
+        segment_pin(segment, dev, gpu);
+    }
+    pthread_mutex_unlock(&shared.lock);
+    return segment;
+}
+
+/* Allocates a range of the own segment. False: none is free. With the lock held. */
+static bool range_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes, uint64_t *off)
+{
+    if (NULL == shared.own && !shared.refused) {
+        segment_make();
+    }
+    if (NULL == shared.own || GPUSYM_SUCCESS != gpusym_arena_alloc(shared.arena, bytes, off)) {
+        return false;
+    }
+    *off += SEGMENT_FIRST;
+    segment_pin(shared.own, dev, gpu);
+    return true;
+}
+
+/* With the lock held. */
+static void range_put(uint64_t off)
+{
+    if (NULL != shared.arena) {
+        gpusym_arena_free(shared.arena, off - SEGMENT_FIRST);
+    }
+}
+
+/* Makes the own GPU memory, once. With the lock held. */
+static void memory_make(const gpusym_device_t *dev, gpusym_gpu_t *gpu)
+{
+    void *mem = NULL;
+    uint64_t off;
+    shared.mem_refused = true;
+    if (GPUSYM_SUCCESS != gpusym_mem_alloc(dev, gpu, GPUSYM_PIPE_GPU_BYTES, &mem)) {
+        return;
+    }
+    if (GPUSYM_SUCCESS != gpusym_reg_get(dev, gpu, mem, GPUSYM_PIPE_GPU_BYTES, &shared.key, &off)) {
+        goto free_memory;
+    }
+    shared.mem_arena = gpusym_arena_create(GPUSYM_PIPE_GPU_BYTES, 4096);
+    if (NULL == shared.mem_arena || 0 != off) { /* receivers map it from its base on */
+        goto put_key;
+    }
+    shared.gpu = gpu;
+    shared.mem = mem;
+    shared.mem_refused = false;
+    return;
+
+put_key:
+    gpusym_arena_destroy(shared.mem_arena);
+    shared.mem_arena = NULL;
+    gpusym_reg_put(shared.key);
+free_memory:
+    dev->mem_free(gpu, mem);
+}
+
+/* Returns the key of own memory of gpu; 0: there is none. */
+static uint32_t memory_key(const gpusym_device_t *dev, gpusym_gpu_t *gpu)
+{
+    pthread_mutex_lock(&shared.lock);
+    if (NULL == shared.mem && !shared.mem_refused) {
+        memory_make(dev, gpu);
+    }
+    const uint32_t key = NULL != shared.mem && shared.gpu == gpu ? shared.key : 0;
+    pthread_mutex_unlock(&shared.lock);
+    return key;
+}
+
+/* With the lock held. */
+static void memory_free(const gpusym_device_t *dev)
+{
+    if (NULL != shared.mem) {
+        gpusym_reg_put(shared.key);
+        dev->mem_free(shared.gpu, shared.mem);
+    }
+    gpusym_arena_destroy(shared.mem_arena);
+    shared.mem_arena = NULL;
+    shared.mem = NULL;
+    shared.mem_refused = false;
+}
+
+void gpusym_pipes_close(const gpusym_device_t *dev)
+{
+    pthread_mutex_lock(&shared.lock);
+    memory_free(dev);
+    while (NULL != shared.first) {
+        gpusym_pipe_segment_t *segment = shared.first;
+        shared.first = segment->next;
+        if (NULL != segment->dev) {
+            dev->host_unregister(segment->gpu, segment->base);
+        }
+        if (segment == shared.own) {
+            gpusym_segment_free(&segment->id, segment->base);
+        } else {
+            munmap(segment->base, segment->id.bytes);
+        }
+        free(segment);
+    }
+    gpusym_arena_destroy(shared.arena);
+    shared.arena = NULL;
+    shared.own = NULL;
+    shared.buffered = 0;
+    shared.refused = false;
+    pthread_mutex_unlock(&shared.lock);
+}
+
+/* ---- both halves ---- */
+
+static uint64_t pieces_of(const gpusym_pipe_t *pipe)
+{
+    return (pipe->bytes + pipe->piece - 1) / pipe->piece;
+}
+
+static void note_error(gpusym_pipe_t *pipe, int rc)
+{
+    pipe->status = GPUSYM_SUCCESS == pipe->status ? rc : pipe->status;
+}
+
+void gpusym_pipe_fail(gpusym_pipe_t *pipe, int status)
+{
+    note_error(pipe, status);
+    pipe->alone = true;
+}
+
+/* Copies the next piece, between its slot and our memory. Returns an error of common.h. */
+static int piece_start(gpusym_pipe_t *pipe)
+{
+    const uint64_t n = pipe->started, at = n * pipe->piece, slot = pipe->off[n % pipe->slots];
+    const uint64_t bytes = pipe->bytes - at < pipe->piece ? pipe->bytes - at : pipe->piece;
+    gpusym_carry_t *carry = &pipe->carry[n % GPUSYM_PIPE_SLOTS];
+    const bool sends = NULL == pipe->parcel, in_gpu = NULL != pipe->mem, pinned = in_gpu || NULL != pipe->segment->dev;
+    char *shared_at = slot + (in_gpu                        ? pipe->mem
+                              : pinned && NULL != pipe->gpu ? pipe->segment->dev
+                                                            : pipe->segment->base);
+    const gpusym_carry_rows_t run = {.dst = sends ? shared_at : pipe->at + at,
+                                     .src = sends ? pipe->at + at : shared_at,
+                                     .width = bytes,
+                                     .height = 1,
+                                     .local = !sends || in_gpu,
+                                     .engine = !pinned};
+    pipe->started++;
+    *carry = (gpusym_carry_t){.carrier = NULL};
+    if (NULL == pipe->gpu) {
+        memcpy(run.dst, run.src, bytes);
+        return GPUSYM_SUCCESS;
+    }
+    return gpusym_carry_start_rows(pipe->dev, pipe->gpu, &run, carry);
+}
+
+/* Copies pieces up to `end`; of those that this thread copies itself, one. */
+static void pieces_start(gpusym_pipe_t *pipe, uint64_t end)
+{
+    const uint64_t pieces = pieces_of(pipe), last = end < pieces ? end : pieces;
+    while (GPUSYM_SUCCESS == pipe->status && pipe->started < last) {
+        note_error(pipe, piece_start(pipe));
+        if (NULL == pipe->gpu) {
+            break;
+        }
+    }
+}
+
+/* Counts the copies that have ended, in their order. */
+static void pieces_end(gpusym_pipe_t *pipe)
+{
+    while (pipe->ended < pipe->started) {
+        const int rc = gpusym_carry_poll(&pipe->carry[pipe->ended % GPUSYM_PIPE_SLOTS]);
+        if (0 == rc) {
+            break;
+        }
+        pipe->ended++; /* a copy that has failed has ended too */
+        note_error(pipe, rc < 0 ? rc : GPUSYM_SUCCESS);
+    }
+}
+
+/* ---- the sender's half ---- */
+
+void gpusym_pipe_send(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym_gpu_t *gpu, const void *src,
+                      uint64_t bytes, uint32_t index, bool by_gpu)
+{
+    *pipe = (gpusym_pipe_t){.dev = dev,
+                            .gpu = gpu,
+                            .at = (char *) (uintptr_t) src,
+                            .bytes = bytes,
+                            .index = index,
+                            .by_gpu = by_gpu && NULL != gpu && gpusym_tuning_pipe_by_gpu(bytes)};
+}
+
+/* Decides where the slots are. False: the receiver has not answered yet. */
+static bool route_choose(gpusym_pipe_t *pipe, flow_t *flow)
+{
+    if (pipe->by_gpu && !pipe->told) {
+        const uint32_t key = memory_key(pipe->dev, pipe->gpu);
+        pipe->by_gpu = 0 != key;
+        pipe->told = true;
+        WRITE(flow->key, key);
+    }
+    if (pipe->by_gpu) {
+        const uint32_t answer = READ(flow->answer);
+        if (ANSWER_NONE == answer) {
+            return false;
+        }
+        pipe->by_gpu = ANSWER_MAPPED == answer;
+    }
+    return true;
+}
+
+/* Takes one slot more. False: none is free. With the lock held. */
+static bool slot_take(gpusym_pipe_t *pipe)
+{
+    uint64_t *off = &pipe->off[pipe->slots];
+    return pipe->by_gpu ? GPUSYM_SUCCESS == gpusym_arena_alloc(shared.mem_arena, pipe->piece, off)
+                        : range_get(pipe->dev, pipe->gpu, pipe->piece, off);
+}
+
+/* Takes slots, and tells the receiver which. GPUSYM_ERR_NOT_AVAILABLE: none is free, others will be given back;
+ * GPUSYM_ERR_NO_MEMORY: there are none. */
+static int slots_take(gpusym_pipe_t *pipe, flow_t *flow)
+{
+    pipe->piece = gpusym_tuning_pipe_piece(pipe->bytes, pipe->by_gpu);
+    const uint64_t pieces = pieces_of(pipe), wanted = pieces < GPUSYM_PIPE_SLOTS ? pieces : GPUSYM_PIPE_SLOTS;
+    pthread_mutex_lock(&shared.lock);
+    while (pipe->slots < wanted && slot_take(pipe)) {
+        pipe->slots++;
+    }
+    const int lack = !pipe->by_gpu && shared.refused ? GPUSYM_ERR_NO_MEMORY : GPUSYM_ERR_NOT_AVAILABLE;
+    pipe->segment = shared.own;
+    pipe->mem = pipe->by_gpu ? shared.mem : NULL;
+    pthread_mutex_unlock(&shared.lock);
+    if (0 == pipe->slots) {
+        return lack;
+    }
+    flow->slots = pipe->slots;
+    flow->piece = pipe->piece;
+    memcpy(flow->off, pipe->off, sizeof flow->off);
+    flow->segment = NULL != pipe->segment ? pipe->segment->id : (gpusym_segment_id_t){.bytes = 0};
+    flow->in_gpu = pipe->by_gpu;
+    flow->check = check_of(flow);
+    return GPUSYM_SUCCESS;
+}
+
+static void slots_give(gpusym_pipe_t *pipe)
+{
+    pthread_mutex_lock(&shared.lock);
+    while (pipe->slots > 0) {
+        const uint64_t off = pipe->off[--pipe->slots];
+        if (NULL == pipe->mem) {
+            range_put(off);
+        } else if (NULL != shared.mem_arena) {
+            gpusym_arena_free(shared.mem_arena, off);
+        }
+    }
+    pthread_mutex_unlock(&shared.lock);
+}
+
+/* Tells which pieces are there, and fills the slots that are free. */
+static void send_pieces(gpusym_pipe_t *pipe, flow_t *flow)
+{
+    if (0 == pipe->slots && 0 != pipe->bytes && route_choose(pipe, flow)) {
+        const int rc = slots_take(pipe, flow);
+        note_error(pipe, GPUSYM_ERR_NOT_AVAILABLE != rc ? rc : GPUSYM_SUCCESS);
+    }
+    if (0 == pipe->slots) {
+        return;
+    }
+    WRITE(flow->filled, pipe->ended);
+    const uint64_t taken = READ(flow->taken);
+    if (taken > pipe->ended || pipe->started - taken > pipe->slots) {
+        note_error(pipe, GPUSYM_ERR_CORRUPT);
+    } else {
+        pieces_start(pipe, taken + pipe->slots);
+    }
+}
+
+static bool poll_send(gpusym_pipe_t *pipe)
+{
+    flow_t *flow = gpusym_parcel_room(pipe->index);
+    int status;
+    const int state = gpusym_parcel_state(pipe->index, &status);
+    const bool over = state < 0 || GPUSYM_PARCEL_DONE == state || pipe->alone;
+
+    pieces_end(pipe);
+    if (state < 0 || GPUSYM_PARCEL_DONE == state) {
+        note_error(pipe, state < 0 ? state : status);
+    } else if (GPUSYM_PARCEL_CLAIMED == state && GPUSYM_SUCCESS == pipe->status) {
+        send_pieces(pipe, flow);
+    }
+    if (!over) {
+        WRITE(flow->failed, pipe->status); /* the receiver then ends the parcel */
+    }
+    if (!over || pipe->ended != pipe->started) {
+        return false;
+    }
+    slots_give(pipe);
+    return true;
+}
+
+/* ---- the receiver's half ---- */
+
+void gpusym_pipe_receive(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, uint64_t bytes,
+                         gpusym_parcel_t *parcel, bool by_gpu)
+{
+    *pipe = (gpusym_pipe_t){.dev = dev,
+                            .gpu = gpu,
+                            .at = dst,
+                            .bytes = bytes < parcel->offer.bytes ? bytes : parcel->offer.bytes,
+                            .parcel = parcel,
+                            .by_gpu = by_gpu && NULL != gpu};
+}
+
+/* Maps the sender's GPU memory, if it offers that, and tells it whether. */
+static void route_answer(gpusym_pipe_t *pipe, flow_t *flow)
+{
+    const uint32_t key = READ(flow->key);
+    void *mem;
+    uint64_t size;
+    if (0 == key || pipe->told) {
+        return;
+    }
+    if (pipe->by_gpu && GPUSYM_SUCCESS == gpusym_reg_map(pipe->dev, pipe->gpu, pipe->parcel->peer, key, &mem, &size) &&
+        size >= GPUSYM_PIPE_GPU_BYTES) {
+        pipe->mem = mem;
+    }
+    pipe->told = true;
+    WRITE(flow->answer, NULL != pipe->mem ? ANSWER_MAPPED : ANSWER_NOT_MAPPED);
+}
+
+/* Reads which slots the sender has taken, and maps them. Returns an error of common.h. */
+static int slots_read(gpusym_pipe_t *pipe, const flow_t *flow)
+{
+    const flow_t said = *flow; /* the sender's lines do not change once pieces are there */
+    if (said.check != check_of(&said) || 0 == said.slots || said.slots > GPUSYM_PIPE_SLOTS || 0 == said.piece ||
+        said.piece > GPUSYM_PIPE_BYTES) {
+        return GPUSYM_ERR_CORRUPT;
+    }
+    const uint64_t first = said.in_gpu ? 0 : SEGMENT_FIRST,
+                   end = said.in_gpu ? GPUSYM_PIPE_GPU_BYTES : GPUSYM_PIPE_BYTES;
+    for (uint32_t i = 0; i < said.slots; i++) {
+        if (said.off[i] < first || said.off[i] > end - said.piece) {
+            return GPUSYM_ERR_CORRUPT;
+        }
+    }
+    if (said.in_gpu && NULL == pipe->mem) {
+        return GPUSYM_ERR_CORRUPT;
+    }
+    if (!said.in_gpu) {
+        pipe->mem = NULL;
+        pipe->segment = segment_get(&said.segment, pipe->dev, pipe->gpu);
+        if (NULL == pipe->segment) {
+            return GPUSYM_ERR_UNREACHABLE;
+        }
+    }
+    pipe->piece = said.piece;
+    pipe->slots = said.slots;
+    memcpy(pipe->off, said.off, sizeof pipe->off);
+    return GPUSYM_SUCCESS;
+}
+
+/* Copies out the pieces that are there. */
+static void receive_pieces(gpusym_pipe_t *pipe, flow_t *flow)
+{
+    const uint64_t filled = READ(flow->filled);
+    if (0 == filled) {
+        route_answer(pipe, flow);
+        return;
+    }
+    if (0 == pipe->slots) {
+        note_error(pipe, slots_read(pipe, flow));
+    }
+    if (GPUSYM_SUCCESS == pipe->status && (filled < pipe->started || filled - pipe->ended > pipe->slots)) {
+        note_error(pipe, GPUSYM_ERR_CORRUPT);
+    }
+    if (GPUSYM_SUCCESS == pipe->status) {
+        pieces_start(pipe, filled);
+    }
+}
+
+static bool poll_receive(gpusym_pipe_t *pipe)
+{
+    flow_t *flow = pipe->parcel->room;
+
+    pieces_end(pipe);
+    const bool all = 0 == pipe->bytes || (0 != pipe->slots && pipe->ended == pieces_of(pipe));
+    if (!all && GPUSYM_SUCCESS == pipe->status) {
+        const int32_t failed = READ(flow->failed);
+        WRITE(flow->taken, pipe->ended);
+        note_error(pipe, failed <= 0 ? failed : GPUSYM_ERR_CORRUPT);
+    }
+    if (!all && GPUSYM_SUCCESS == pipe->status) {
+        receive_pieces(pipe, flow);
+    }
+    if ((!all && GPUSYM_SUCCESS == pipe->status) || pipe->ended != pipe->started) {
+        return false;
+    }
+    gpusym_parcel_end(pipe->parcel, pipe->status);
+    return true;
+}
+
+bool gpusym_pipe_poll(gpusym_pipe_t *pipe, int *status)
+{
+    const bool ended = NULL == pipe->parcel ? poll_send(pipe) : poll_receive(pipe);
+    *status = ended ? pipe->status : GPUSYM_SUCCESS;
+    return ended;
+}
+
+/* ---- buffers ---- */
+
+int gpusym_pipe_buffer_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes, gpusym_pipe_buffer_t *buffer)
+{
+    *buffer = (gpusym_pipe_buffer_t){.bytes = bytes};
+    pthread_mutex_lock(&shared.lock);
+    if (0 != bytes && bytes <= GPUSYM_PIPE_BUFFERS - shared.buffered && range_get(dev, gpu, bytes, &buffer->off)) {
+        shared.buffered += bytes;
+        buffer->host = shared.own->base + buffer->off;
+        buffer->dev = NULL != shared.own->dev ? shared.own->dev + buffer->off : NULL;
+    }
+    pthread_mutex_unlock(&shared.lock);
+    return NULL != buffer->host ? GPUSYM_SUCCESS : GPUSYM_ERR_NOT_AVAILABLE;
+}
+
+void gpusym_pipe_buffer_put(gpusym_pipe_buffer_t *buffer)
+{
+    pthread_mutex_lock(&shared.lock);
+    if (NULL != buffer->host && NULL != shared.own) {
+        range_put(buffer->off);
+        shared.buffered -= buffer->bytes;
+    }
+    pthread_mutex_unlock(&shared.lock);
+    buffer->host = NULL;
+}
+
+int gpusym_pipe_buffer_change(uint32_t index, const gpusym_pipe_buffer_t *buffer)
+{
+    const gpusym_offer_t o = {.kind = GPUSYM_PARCEL_PIPE, .gpu = -1};
+    union {
+        flow_t flow;
+        unsigned char room[GPUSYM_PARCEL_ROOM];
+    } first = {.room = {0}};
+    first.flow.filled = 1;
+    first.flow.slots = 1;
+    first.flow.piece = buffer->bytes;
+    first.flow.off[0] = buffer->off;
+    first.flow.segment = shared.own->id;
+    first.flow.check = check_of(&first.flow);
+    return gpusym_parcel_change(index, &o, first.room);
+}

@@ -1,0 +1,86 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Pipes: messages in pieces through memory that the sender shares, for memory that the receiver cannot map; and buffers
+ * in that memory, for messages that are sent before anybody receives them.
+ *
+ * The sender copies a piece into a slot, the receiver copies it out; up to GPUSYM_PIPE_SLOTS pieces are under way.  The
+ * parcel's entry holds the flow: which slots, how many pieces have been filled, how many taken.  A sender takes slots
+ * once the receiver has claimed the parcel, so that messages that nobody receives yet keep none.
+ *
+ * Slots are host memory, which both GPUs and CPUs reach.  Longer messages between two GPUs go through GPU memory of the
+ * sender, if both sides allow that and the receiver can map it, which it tells the sender first.
+ *
+ * Both halves are polled; no function waits.  Thread-safe, but one thread at a time polls a half.
+ */
+#ifndef GPUSYM_COMMON_P2P_PIPE_H
+#define GPUSYM_COMMON_P2P_PIPE_H
+
+#include "mca/common/gpusym/exec/carry.h"
+#include "mca/common/gpusym/p2p/parcel.h"
+
+/* Shared memory of a process for slots and buffers, in bytes; how much of it buffers may take. */
+#define GPUSYM_PIPE_BYTES (16ull << 20)
+#define GPUSYM_PIPE_BUFFERS (4ull << 20)
+/* GPU memory of a process for slots, in bytes, from the first message on that needs it. */
+#define GPUSYM_PIPE_GPU_BYTES (16ull << 20)
+
+/* Shared memory of a process, as it is mapped here. */
+typedef struct gpusym_pipe_segment gpusym_pipe_segment_t;
+
+/* One half of a pipe.  Its user only provides the memory, which stays in place until the half has ended. */
+typedef struct {
+    const gpusym_device_t *dev;
+    gpusym_gpu_t *gpu; /* NULL: `at` is host memory */
+    char *at;
+    uint64_t bytes;          /* to be sent, or wanted */
+    uint32_t index;          /* the sender's: of the parcel's entry */
+    gpusym_parcel_t *parcel; /* the receiver's; NULL: this is the sender's half */
+    bool by_gpu;             /* slots may be GPU memory */
+    gpusym_pipe_segment_t *segment;
+    char *mem;                              /* GPU memory of the slots, as it is mapped here; NULL: none, or not used */
+    bool told;                              /* to the other side: that there is such memory, or whether it is mapped */
+    uint64_t piece, off[GPUSYM_PIPE_SLOTS]; /* bytes of a piece; offsets of the slots */
+    uint32_t slots;                         /* 0: not known yet */
+    uint64_t started, ended;                /* pieces whose copy has been started, has ended */
+    gpusym_carry_t carry[GPUSYM_PIPE_SLOTS];
+    int status; /* why it ends, an error of common.h */
+    bool alone; /* the other process has died */
+} gpusym_pipe_t;
+
+/* Begins the sender's half for the parcel of entry `index`, offered or changed as a PIPE with no flow.  src: of gpu, or
+ * host memory if gpu is NULL; it must not change until the half has ended.  by_gpu: pieces may go through GPU memory:
+ * then mem_alloc and mem_export may be called, once in a process, by gpusym_pipe_poll. */
+void gpusym_pipe_send(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym_gpu_t *gpu, const void *src,
+                      uint64_t bytes, uint32_t index, bool by_gpu);
+/* Begins the receiver's half for a claimed parcel that is a PIPE.  dst: as src.  bytes: wanted; of a longer message,
+ * what is behind is not received.  The parcel stays in place until the half has ended.  by_gpu: as above; then
+ * mem_import, which may wait for the GPU, may be called, once for each sender. */
+void gpusym_pipe_receive(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, uint64_t bytes,
+                         gpusym_parcel_t *parcel, bool by_gpu);
+/* Does what can be done of a half now.  Returns whether it has ended; *status is then 0 or an error of common.h.  When
+ * the sender's has ended, its parcel is DONE, and the entry can be freed; the receiver's has ended its parcel. */
+bool gpusym_pipe_poll(gpusym_pipe_t *pipe, int *status);
+/* The other process has died: the half ends with this error as soon as its copies have. */
+void gpusym_pipe_fail(gpusym_pipe_t *pipe, int status);
+
+/* A buffer in the shared memory. */
+typedef struct {
+    void *host; /* for the CPU; NULL: there is none */
+    void *dev;  /* for the GPU; NULL: it is not pinned, and copy engines take `host` */
+    uint64_t off, bytes;
+} gpusym_pipe_buffer_t;
+
+/* Gets a buffer, which gpu may fill (NULL: the CPU does).  Return it by gpusym_pipe_buffer_put.
+ * GPUSYM_ERR_NOT_AVAILABLE: all are in use, or there is no shared memory. */
+int gpusym_pipe_buffer_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes, gpusym_pipe_buffer_t *buffer);
+void gpusym_pipe_buffer_put(gpusym_pipe_buffer_t *buffer);
+/* Changes an offer that nobody has claimed to a PIPE whose data, buffer->bytes, are all in the buffer.  The buffer
+ * stays until the parcel is DONE; the sender has no half.  The receiver takes it as any pipe.  Errors: as
+ * gpusym_parcel_change. */
+int gpusym_pipe_buffer_change(uint32_t index, const gpusym_pipe_buffer_t *buffer);
+
+/* Unmaps and frees all shared memory.  No half may be under way; buffers become invalid.  Idempotent. */
+void gpusym_pipes_close(const gpusym_device_t *dev);
+
+#endif

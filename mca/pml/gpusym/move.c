@@ -1,0 +1,226 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The move of a message to the receiver's buffer.
+ *
+ * To GPU memory and to pinned host memory the GPU copies straight. To other host memory it copies chunks to pinned
+ * memory, which the CPU copies to the buffer while the next ones are on their way: as fast as one core copies.
+ */
+#include "mca/pml/gpusym/move.h"
+
+#include <string.h>
+
+#include "mca/common/gpusym/gpusym.h"
+
+/* Bytes of a chunk on the way to host memory: long for the bus, short for the caches. */
+#define CHUNK (256u << 10)
+
+typedef pml_gpusym_move_t move_t;
+
+/* ---- straight ---- */
+
+static int poll_carry(move_t *m)
+{
+    return gpusym_carry_poll(&m->carry[0]);
+}
+
+static int start_carry(move_t *m)
+{
+    const pml_gpusym_route_t *route = &m->route;
+    const gpusym_layout_t *l = route->layout;
+    char *to = (char *) route->buf + l->lo;
+
+    m->poll = poll_carry;
+    if (GPUSYM_LAYOUT_RUN == l->kind) {
+        return gpusym_carry_start(gpusym_current.dev, route->gpu, to, route->from, route->bytes, &m->carry[0]);
+    }
+    const gpusym_carry_rows_t rows = {.dst = to,
+                                      .src = route->from,
+                                      .width = l->width,
+                                      .height = l->rows,
+                                      .to_pitch = l->pitch,
+                                      .from_pitch = l->width,
+                                      .local = !route->on_host};
+    return gpusym_carry_start_rows(gpusym_current.dev, route->gpu, &rows, &m->carry[0]);
+}
+
+/* ---- many copies ---- */
+
+static int poll_stream(move_t *m)
+{
+    return gpusym_current.dev->stream_poll(m->lane->stream);
+}
+
+static int start_stream(move_t *m)
+{
+    const pml_gpusym_route_t *route = &m->route;
+    const int rc = gpusym_lane_get(gpusym_current.dev, route->gpu, &m->lane);
+
+    m->poll = poll_stream;
+    if (GPUSYM_SUCCESS != rc) {
+        m->lane = NULL;
+        return rc;
+    }
+    return gpusym_layout_unpack_async(gpusym_current.dev, m->lane->stream, route->layout, route->buf, route->from,
+                                      route->bytes);
+}
+
+/* ---- through pinned memory ---- */
+
+static size_t chunk_bytes(const move_t *m, size_t at)
+{
+    const size_t rest = m->route.bytes - at;
+    return rest < m->chunk ? rest : m->chunk;
+}
+
+/* Starts the copy of the next chunk, in the place of the one that has ended. */
+static int start_chunk(move_t *m)
+{
+    const size_t i = m->started / m->chunk % PML_GPUSYM_CHUNKS, bytes = chunk_bytes(m, m->started);
+    const int rc = gpusym_carry_start(gpusym_current.dev, m->route.gpu, m->bounce.p + i * m->chunk,
+                                      m->route.from + m->started, bytes, &m->carry[i]);
+    m->started += GPUSYM_SUCCESS == rc ? bytes : 0;
+    return rc;
+}
+
+/* Waits for the chunks on their way, whose places are about to be used for something else. */
+static int drop_chunks(move_t *m, int rc)
+{
+    for (; m->ended < m->started; m->ended += chunk_bytes(m, m->ended)) {
+        while (0 == gpusym_carry_poll(&m->carry[m->ended / m->chunk % PML_GPUSYM_CHUNKS])) {
+        }
+    }
+    return rc;
+}
+
+/* One chunk a call, so that other messages go on too. */
+static int poll_chunks(move_t *m)
+{
+    const size_t i = m->ended / m->chunk % PML_GPUSYM_CHUNKS, bytes = chunk_bytes(m, m->ended);
+    const int done = gpusym_carry_poll(&m->carry[i]);
+
+    if (done <= 0) {
+        m->ended += done < 0 ? bytes : 0;
+        return done < 0 ? drop_chunks(m, done) : 0;
+    }
+    memcpy((char *) m->route.buf + m->route.layout->lo + m->ended, m->bounce.p + i * m->chunk, bytes);
+    m->ended += bytes;
+    const int rc = m->started < m->route.bytes ? start_chunk(m) : GPUSYM_SUCCESS;
+    if (GPUSYM_SUCCESS != rc) {
+        return drop_chunks(m, rc);
+    }
+    return m->ended == m->route.bytes;
+}
+
+static int start_chunks(move_t *m)
+{
+    m->poll = poll_chunks;
+    for (unsigned i = 0; i < PML_GPUSYM_CHUNKS && m->started < m->route.bytes; i++) {
+        const int rc = start_chunk(m);
+        if (GPUSYM_SUCCESS != rc) {
+            return drop_chunks(m, rc);
+        }
+    }
+    return GPUSYM_SUCCESS;
+}
+
+/* A buffer with gaps: the whole message lies in pinned memory before the CPU unpacks it. */
+static int poll_scatter(move_t *m)
+{
+    const int done = gpusym_carry_poll(&m->carry[0]);
+
+    if (done <= 0) {
+        return done;
+    }
+    const int rc = gpusym_layout_scatter(m->route.layout, m->route.buf, m->bounce.p, m->route.bytes);
+    return GPUSYM_SUCCESS == rc ? 1 : rc;
+}
+
+static int start_scatter(move_t *m)
+{
+    m->poll = poll_scatter;
+    return gpusym_carry_start(gpusym_current.dev, m->route.gpu, m->bounce.p, m->route.from, m->route.bytes,
+                              &m->carry[0]);
+}
+
+/* Without pinned memory: the driver copies, and this call waits for it. */
+static int poll_end(move_t *m)
+{
+    (void) m;
+    return 1;
+}
+
+static int copy_at_once(move_t *m)
+{
+    const pml_gpusym_route_t *route = &m->route;
+
+    m->poll = poll_end;
+    int rc = gpusym_current.dev->copy(route->gpu, m->bounce.p, route->from, route->bytes);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = gpusym_layout_scatter(route->layout, route->buf, m->bounce.p, route->bytes);
+    }
+    return rc;
+}
+
+static int start_to_host(move_t *m)
+{
+    const bool run = GPUSYM_LAYOUT_RUN == m->route.layout->kind;
+    const size_t whole = m->route.bytes;
+    const size_t bytes = run && whole > PML_GPUSYM_CHUNKS * CHUNK ? PML_GPUSYM_CHUNKS * CHUNK : whole;
+
+    m->chunk = bytes < CHUNK ? bytes : CHUNK;
+    if (!pml_gpusym_bounce_pin(&m->bounce, m->route.gpu, bytes)) {
+        return pml_gpusym_bounce_reserve(&m->bounce, m->route.gpu, whole) ? copy_at_once(m) : GPUSYM_ERR_NO_MEMORY;
+    }
+    return run ? start_chunks(m) : start_scatter(m);
+}
+
+/* ---- all ---- */
+
+/* Returns what the move has. */
+static void end_move(move_t *m)
+{
+    pml_gpusym_bounce_put(&m->bounce);
+    if (NULL != m->lane) {
+        gpusym_lane_put(m->lane);
+        m->lane = NULL;
+    }
+}
+
+/* Whether the GPU reaches the buffer. */
+static bool is_pinned(const void *p)
+{
+    gpusym_mem_t mem;
+    gpusym_current.dev->query(p, &mem);
+    return GPUSYM_MEM_REGISTERED == mem.kind;
+}
+
+int pml_gpusym_move_start(move_t *m, const pml_gpusym_route_t *route)
+{
+    const gpusym_layout_t *l = route->layout;
+    const bool whole = GPUSYM_LAYOUT_RUN == l->kind || (GPUSYM_LAYOUT_ROWS == l->kind && route->bytes == l->bytes);
+    int rc;
+
+    m->route = *route;
+    m->lane = NULL;
+    m->bounce.p = NULL;
+    m->started = m->ended = 0;
+    if (route->on_host && !is_pinned((const char *) route->buf + l->lo)) {
+        rc = start_to_host(m);
+    } else {
+        rc = whole ? start_carry(m) : start_stream(m);
+    }
+    if (GPUSYM_SUCCESS != rc) {
+        end_move(m);
+    }
+    return rc;
+}
+
+int pml_gpusym_move_poll(move_t *m)
+{
+    const int done = m->poll(m);
+    if (0 != done) {
+        end_move(m);
+    }
+    return done;
+}

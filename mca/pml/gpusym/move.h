@@ -1,0 +1,44 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The move of a message from packed memory of a GPU, its own or a peer's mapping, to the receiver's buffer. Polled.
+ */
+#ifndef MCA_PML_GPUSYM_MOVE_H
+#define MCA_PML_GPUSYM_MOVE_H
+
+#include "mca/common/gpusym/exec/carry.h"
+#include "mca/common/ompi/layout.h"
+#include "mca/pml/gpusym/bounce.h"
+
+/* Chunks of a message that are on their way to host memory at a time. */
+#define PML_GPUSYM_CHUNKS 4u
+
+typedef struct pml_gpusym_move pml_gpusym_move_t;
+
+/* Where a message goes. All of it stays as it is until the move has ended. */
+typedef struct {
+    gpusym_gpu_t *gpu; /* which moves the data */
+    const gpusym_layout_t *layout;
+    void *buf;
+    bool on_host; /* the buffer is host memory */
+    const char *from;
+    size_t bytes; /* of the message that are moved, at most the layout's; not 0 */
+} pml_gpusym_route_t;
+
+struct pml_gpusym_move {
+    pml_gpusym_route_t route;
+    int (*poll)(pml_gpusym_move_t *m);
+    gpusym_carry_t carry[PML_GPUSYM_CHUNKS];
+    gpusym_lane_t *lane;          /* whose stream copies; NULL: none */
+    pml_gpusym_bounce_t bounce;   /* pinned memory in between; none: p is NULL */
+    size_t started, ended, chunk; /* bytes whose copies to the bounce buffer have been started; that are in place; of a
+                                   * chunk */
+};
+
+/* Starts a move. Sets *m, which stays in place until the move has ended. Errors of common.h: nothing is under way. */
+int pml_gpusym_move_start(pml_gpusym_move_t *m, const pml_gpusym_route_t *route);
+/* Returns 1 if all data are in the buffer, 0 if not, or the device's error; not 0 ends the move, and returns what it
+ * has. */
+int pml_gpusym_move_poll(pml_gpusym_move_t *m);
+
+#endif

@@ -1,0 +1,607 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Unit tests of mca/common/gpusym/p2p/pipe.c on the simulated GPU: both halves in one process, which is a peer of its
+ * own, polled by turns; then two processes, by fork, one of which may be killed.  A seed as the argument repeats a run.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "mca/common/gpusym/device/sim/sim.h"
+#include "mca/common/gpusym/memory/reg.h"
+#include "mca/common/gpusym/p2p/pipe.h"
+#include "test/unit/random.h"
+
+#define OK(call) assert_int_equal((call), GPUSYM_SUCCESS)
+
+enum { ROOM = 6 << 20, CONTEXT = 1, TAG = 2 };
+static gpusym_device_t dev; /* the simulator, less what a test takes away */
+static gpusym_gpu_t *gpu;
+static gpusym_peer_t *self;
+static char *gpu_from, *gpu_to;               /* of the GPU */
+static bool by_gpu = true;                    /* pieces may go through GPU memory */
+static unsigned char *from, *to, *got, *want; /* of the host; `from` is what gpu_from holds too */
+
+static bool open_all(unsigned slot, gpusym_pages_id_t *id)
+{
+    const char *why = "";
+    dev = gpusym_device_sim;
+    if (GPUSYM_SUCCESS != dev.open(&why) || GPUSYM_SUCCESS != dev.gpu_open(NULL, &gpu) ||
+        GPUSYM_SUCCESS != dev.mem_alloc(gpu, ROOM, (void **) &gpu_from) ||
+        GPUSYM_SUCCESS != dev.mem_alloc(gpu, ROOM, (void **) &gpu_to) ||
+        GPUSYM_SUCCESS != dev.copy(gpu, gpu_from, from, ROOM) || GPUSYM_SUCCESS != gpusym_pages_open(id) ||
+        GPUSYM_SUCCESS != gpusym_parcels_open(slot)) {
+        return false;
+    }
+    return true;
+}
+
+static int setup(void **state)
+{
+    gpusym_pages_id_t id;
+    (void) state;
+    assert_true(open_all(0, &id));
+    OK(gpusym_pages_peer(&id, &self));
+    OK(gpusym_parcels_attach(self, 0));
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void) state;
+    assert_int_equal(gpusym_parcels_live(), 0);
+    gpusym_pipes_close(&dev);
+    gpusym_pipes_close(&dev);
+    gpusym_reg_close(&dev);
+    gpusym_carriers_close();
+    gpusym_lanes_close();
+    by_gpu = true;
+    OK(dev.mem_free(gpu, gpu_from));
+    OK(dev.mem_free(gpu, gpu_to));
+    gpusym_parcels_close();
+    gpusym_pages_close();
+    dev.close();
+    return 0;
+}
+
+/* ---- one process ---- */
+
+/* A message and its two halves. */
+typedef struct {
+    uint32_t index;
+    uint8_t envelope[GPUSYM_ENVELOPE];
+    gpusym_parcel_t parcel;
+    gpusym_pipe_t out, in;
+    bool sent, received;
+    int sent_as, received_as;
+} message_t;
+
+static void offer(message_t *m, uint64_t bytes)
+{
+    const gpusym_offer_t o = {.context = CONTEXT, .tag = TAG, .bytes = bytes, .kind = GPUSYM_PARCEL_PIPE};
+    memset(m, 0, sizeof *m);
+    OK(gpusym_parcel_offer(&o, NULL, &m->index, m->envelope));
+}
+
+static void poll_both(message_t *m)
+{
+    m->sent = m->sent || gpusym_pipe_poll(&m->out, &m->sent_as);
+    m->received = m->received || gpusym_pipe_poll(&m->in, &m->received_as);
+}
+
+static void finish(message_t *m)
+{
+    while (!m->sent || !m->received) {
+        poll_both(m);
+        sched_yield();
+    }
+    gpusym_parcel_free(m->index);
+}
+
+/* A message of so many bytes, of which `wanted` are received; between memory of the GPU or of the host. */
+static void one_message(uint64_t bytes, uint64_t wanted, bool out_gpu, bool in_gpu, int expected)
+{
+    message_t m;
+    memset(want, 0xee, ROOM);
+    memcpy(to, want, ROOM);
+    OK(dev.copy(gpu, gpu_to, want, ROOM));
+    offer(&m, bytes);
+    gpusym_pipe_send(&m.out, &dev, out_gpu ? gpu : NULL, (out_gpu ? gpu_from : (char *) from) + 3, bytes, m.index,
+                     by_gpu);
+    for (unsigned i = 0; i < 3; i++) { /* nobody receives yet */
+        assert_false(gpusym_pipe_poll(&m.out, &m.sent_as));
+    }
+    OK(gpusym_parcel_claim(self, m.envelope, &m.parcel));
+    gpusym_pipe_receive(&m.in, &dev, in_gpu ? gpu : NULL, (in_gpu ? gpu_to : (char *) to) + 5, wanted, &m.parcel,
+                        by_gpu);
+    finish(&m);
+    assert_int_equal(m.sent_as, expected);
+    assert_int_equal(m.received_as, expected);
+    if (GPUSYM_SUCCESS == expected) {
+        memcpy(want + 5, from + 3, wanted < bytes ? wanted : bytes);
+        OK(dev.copy(gpu, got, in_gpu ? gpu_to : (char *) to, ROOM));
+        assert_memory_equal(got, want, ROOM);
+    }
+}
+
+static void all_sizes(void)
+{
+    static const uint64_t sizes[] = {0,      1,      7,       4096,    65536,         65537,
+                                     262144, 300001, 1 << 20, 2 << 20, (2 << 20) + 1, 5000000};
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (unsigned ends = 0; ends < 4; ends++) {
+            one_message(sizes[i], sizes[i], ends & 1, ends & 2, GPUSYM_SUCCESS);
+        }
+    }
+}
+
+static void messages_come_whole(void **state)
+{
+    (void) state;
+    all_sizes();
+    by_gpu = false;
+    all_sizes();
+}
+
+static int export_refused(gpusym_gpu_t *which, void *p, gpusym_handle_t *handle)
+{
+    (void) which;
+    (void) p;
+    (void) handle;
+    return GPUSYM_ERR_UNREACHABLE;
+}
+
+static void slots_are_host_memory_where_the_gpus_is_not_shared(void **state)
+{
+    (void) state;
+    dev.mem_export = export_refused;
+    all_sizes();
+}
+
+/* One side does not want GPU memory. */
+static void both_sides_must_allow_gpu_memory(void **state)
+{
+    (void) state;
+    for (unsigned i = 0; i < 3; i++) {
+        message_t m;
+        offer(&m, 3000000);
+        gpusym_pipe_send(&m.out, &dev, gpu, gpu_from, 3000000, m.index, 1 != i);
+        OK(gpusym_parcel_claim(self, m.envelope, &m.parcel));
+        gpusym_pipe_receive(&m.in, &dev, gpu, gpu_to, 3000000, &m.parcel, 2 != i);
+        while (!m.sent || !m.received) {
+            poll_both(&m);
+            assert_true(0 == m.in.slots || (NULL != m.in.mem) == (0 == i));
+            sched_yield();
+        }
+        OK(m.sent_as);
+        OK(m.received_as);
+        OK(dev.copy(gpu, got, gpu_to, 3000000));
+        assert_memory_equal(got, from, 3000000);
+        gpusym_parcel_free(m.index);
+    }
+}
+
+static void a_receiver_may_want_less(void **state)
+{
+    (void) state;
+    for (unsigned i = 0; i < 60; i++) {
+        const uint64_t bytes = next_random() % 5000000 >> next_random() % 20;
+        one_message(bytes, next_random() % (bytes + 2), next_random() & 1, next_random() & 1, GPUSYM_SUCCESS);
+    }
+}
+
+static int register_refused(gpusym_gpu_t *which, void *host, size_t size, void **at)
+{
+    (void) which;
+    (void) host;
+    (void) size;
+    (void) at;
+    return GPUSYM_ERR_NO_MEMORY;
+}
+
+static void memory_that_is_not_pinned_will_do(void **state)
+{
+    (void) state;
+    dev.host_register = register_refused;
+    all_sizes();
+}
+
+/* More messages than there are slots for: those that have none wait for the others. */
+static void many_share_the_slots(void **state)
+{
+    enum { N = 24, BYTES = 2500000 };
+    static message_t m[N];
+    unsigned over = 0;
+    (void) state;
+    for (unsigned i = 0; i < N; i++) {
+        offer(&m[i], BYTES);
+        gpusym_pipe_send(&m[i].out, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_from + i : (char *) from + i, BYTES,
+                         m[i].index, true);
+        OK(gpusym_parcel_claim(self, m[i].envelope, &m[i].parcel));
+        unsigned char *dst = malloc(BYTES);
+        assert_non_null(dst);
+        gpusym_pipe_receive(&m[i].in, &dev, NULL, dst, BYTES, &m[i].parcel, true);
+    }
+    while (over < N) {
+        message_t *one = &m[next_random() % N];
+        const bool was = one->sent && one->received;
+        poll_both(one);
+        over += !was && one->sent && one->received;
+    }
+    for (unsigned i = 0; i < N; i++) {
+        OK(m[i].sent_as);
+        OK(m[i].received_as);
+        assert_memory_equal(m[i].in.at, from + i, BYTES);
+        free(m[i].in.at);
+        gpusym_parcel_free(m[i].index);
+    }
+}
+
+static int copy_refused(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
+{
+    static unsigned n;
+    return 0 == ++n % 4 ? GPUSYM_ERR : gpusym_device_sim.graph_launch(graph, stream, kernel, w);
+}
+
+/* A copy that fails, on either side: both are told, and the pipe is as good as before. */
+static void an_error_ends_both_halves(void **state)
+{
+    (void) state;
+    for (unsigned i = 0; i < 12; i++) {
+        dev.graph_launch = copy_refused;
+        one_message(5000000, 5000000, i & 1, !(i & 1), GPUSYM_ERR);
+        dev.graph_launch = gpusym_device_sim.graph_launch;
+        one_message(5000000, 5000000, true, true, GPUSYM_SUCCESS);
+    }
+}
+
+/* Anything in the flow: the halves end, with an error or without, and reach nothing that is not theirs. */
+static void garbage_ends_both_halves(void **state)
+{
+    unsigned corrupt = 0;
+    (void) state;
+    for (unsigned i = 0; i < 600; i++) {
+        const uint64_t bytes = 1 + next_random() % 1000000;
+        const unsigned when = next_random() % 3;
+        message_t m;
+        offer(&m, bytes);
+        gpusym_pipe_send(&m.out, &dev, i & 2 ? gpu : NULL, i & 2 ? gpu_from : (char *) from, bytes, m.index, true);
+        OK(gpusym_parcel_claim(self, m.envelope, &m.parcel));
+        gpusym_pipe_receive(&m.in, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_to : (char *) to, bytes, &m.parcel, true);
+        for (unsigned k = 0; k < 200 && !(m.sent && m.received); k++) {
+            if (k == when) {
+                unsigned char *room = gpusym_parcel_room(m.index);
+                const unsigned at = next_random() % 136; /* the first three lines */
+                room[at] ^= (unsigned char) (1 + next_random() % 255);
+            }
+            poll_both(&m);
+            sched_yield();
+        }
+        corrupt += GPUSYM_ERR_CORRUPT == m.received_as || GPUSYM_ERR_CORRUPT == m.sent_as;
+        if (!m.sent || !m.received) { /* what was told was told in vain: as if the other one had died */
+            gpusym_pipe_fail(&m.in, GPUSYM_ERR);
+            gpusym_pipe_fail(&m.out, GPUSYM_ERR);
+        }
+        finish(&m);
+    }
+    assert_true(corrupt > 100);
+}
+
+/* ---- buffers ---- */
+
+static void buffers_are_received_as_pipes(void **state)
+{
+    static const uint64_t sizes[] = {1, 385, 8192, 100000};
+    gpusym_pipe_buffer_t buffer;
+    gpusym_carry_t carry;
+    int status;
+    (void) state;
+    for (unsigned i = 0; i < 8; i++) {
+        const gpusym_offer_t o = {
+            .context = CONTEXT, .tag = TAG, .bytes = sizes[i / 2], .kind = GPUSYM_PARCEL_MAPPED, .key = 1};
+        gpusym_parcel_t parcel;
+        gpusym_pipe_t in;
+        uint8_t envelope[GPUSYM_ENVELOPE];
+        uint32_t index;
+        OK(gpusym_parcel_offer(&o, NULL, &index, envelope));
+        OK(gpusym_pipe_buffer_get(&dev, gpu, o.bytes, &buffer));
+        assert_non_null(buffer.dev);
+        OK(gpusym_carry_start(&dev, gpu, buffer.dev, gpu_from, o.bytes, &carry));
+        while (0 == (status = gpusym_carry_poll(&carry))) {
+            sched_yield();
+        }
+        assert_int_equal(status, 1);
+        OK(gpusym_pipe_buffer_change(index, &buffer));
+        OK(gpusym_parcel_claim(self, envelope, &parcel));
+        assert_int_equal(parcel.offer.kind, GPUSYM_PARCEL_PIPE);
+        gpusym_pipe_receive(&in, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_to : (char *) to, o.bytes, &parcel, true);
+        while (!gpusym_pipe_poll(&in, &status)) {
+            sched_yield();
+        }
+        OK(status);
+        OK(dev.copy(gpu, got, i & 1 ? gpu_to : (char *) to, o.bytes));
+        assert_memory_equal(got, from, o.bytes);
+        assert_int_equal(gpusym_parcel_state(index, &status), GPUSYM_PARCEL_DONE);
+        gpusym_pipe_buffer_put(&buffer);
+        gpusym_parcel_free(index);
+    }
+}
+
+static void buffers_have_their_share(void **state)
+{
+    enum { N = GPUSYM_PIPE_BUFFERS / 65536 };
+    static gpusym_pipe_buffer_t buffer[N];
+    gpusym_pipe_buffer_t more;
+    (void) state;
+    for (unsigned round = 0; round < 2; round++) {
+        for (unsigned i = 0; i < N; i++) {
+            OK(gpusym_pipe_buffer_get(&dev, NULL, 65536, &buffer[i]));
+            memset(buffer[i].host, (int) i, 65536);
+        }
+        assert_int_equal(gpusym_pipe_buffer_get(&dev, NULL, 1, &more), GPUSYM_ERR_NOT_AVAILABLE);
+        one_message(5000000, 5000000, true, true, GPUSYM_SUCCESS); /* pipes have theirs */
+        for (unsigned i = 0; i < N; i++) {
+            const unsigned char *p = buffer[i].host;
+            assert_int_equal(p[0], i & 0xff);
+            assert_int_equal(p[65535], i & 0xff);
+            gpusym_pipe_buffer_put(&buffer[i]);
+            gpusym_pipe_buffer_put(&buffer[i]); /* without effect */
+        }
+    }
+    assert_int_equal(gpusym_pipe_buffer_get(&dev, NULL, 0, &more), GPUSYM_ERR_NOT_AVAILABLE);
+}
+
+/* ---- two processes ---- */
+
+enum { MESSAGES = 60 };
+
+typedef struct {
+    gpusym_pages_id_t card[2];
+    uint32_t ready[2];
+    uint32_t sent; /* envelopes */
+    uint8_t envelope[MESSAGES][GPUSYM_ENVELOPE];
+} channel_t;
+
+static channel_t *channel;
+
+static void reach(uint32_t *flag, uint32_t value)
+{
+    while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) < value) {
+        sched_yield();
+    }
+}
+
+static gpusym_peer_t *meet(unsigned side)
+{
+    gpusym_peer_t *peer = NULL;
+    if (!open_all(side, &channel->card[side])) {
+        return NULL;
+    }
+    __atomic_store_n(&channel->ready[side], 1, __ATOMIC_RELEASE);
+    reach(&channel->ready[1 - side], 1);
+    return GPUSYM_SUCCESS == gpusym_pages_peer(&channel->card[1 - side], &peer) &&
+                   GPUSYM_SUCCESS == gpusym_parcels_attach(peer, 1 - side)
+               ? peer
+               : NULL;
+}
+
+static pid_t start(void (*child)(gpusym_peer_t *), gpusym_peer_t **peer)
+{
+    channel = mmap(NULL, sizeof *channel, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(MAP_FAILED != channel);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (0 == pid) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        gpusym_peer_t *other = meet(1);
+        if (NULL != other) {
+            child(other);
+        }
+        _exit(2);
+    }
+    *peer = meet(0);
+    assert_non_null(*peer);
+    return pid;
+}
+
+static int reap(pid_t pid)
+{
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    munmap(channel, sizeof *channel);
+    return status;
+}
+
+static uint64_t bytes_of(unsigned i)
+{
+    return (i * 2654435761u >> 8) % 5000000 >> i % 9;
+}
+
+/* The child: receives what comes, in order, and compares. */
+static void receive_all(gpusym_peer_t *peer)
+{
+    unsigned wrong = 0;
+    for (unsigned i = 0; i < MESSAGES; i++) {
+        gpusym_parcel_t parcel;
+        gpusym_pipe_t in;
+        int status;
+        const bool in_gpu = i / 2 & 1;
+        reach(&channel->sent, i + 1);
+        if (GPUSYM_SUCCESS != gpusym_parcel_claim(peer, channel->envelope[i], &parcel)) {
+            _exit(3);
+        }
+        const uint64_t wanted = 0 == i % 5 ? parcel.offer.bytes / 2 : parcel.offer.bytes;
+        gpusym_pipe_receive(&in, &dev, in_gpu ? gpu : NULL, in_gpu ? gpu_to : (char *) to, wanted, &parcel, true);
+        while (!gpusym_pipe_poll(&in, &status)) {
+            sched_yield();
+        }
+        wrong += GPUSYM_SUCCESS != status || GPUSYM_SUCCESS != dev.copy(gpu, got, in_gpu ? gpu_to : (char *) to, ROOM);
+        wrong += 0 != memcmp(got, from + i, wanted);
+    }
+    _exit(0 != wrong);
+}
+
+static void offer_to_child(gpusym_pipe_t *out, unsigned i, uint64_t bytes, uint32_t *index)
+{
+    const gpusym_offer_t o = {.context = CONTEXT, .tag = TAG, .to = 1, .bytes = bytes, .kind = GPUSYM_PARCEL_PIPE};
+    OK(gpusym_parcel_offer(&o, NULL, index, channel->envelope[i]));
+    gpusym_pipe_send(out, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_from + i : (char *) from + i, bytes, *index,
+                     0 != i % 3);
+    __atomic_store_n(&channel->sent, i + 1, __ATOMIC_RELEASE);
+}
+
+static void messages_go_between_processes(void **state)
+{
+    enum { AT_A_TIME = 7 };
+    gpusym_peer_t *peer;
+    gpusym_pipe_t out[AT_A_TIME];
+    uint32_t index[AT_A_TIME];
+    bool live[AT_A_TIME] = {false};
+    unsigned next = 0, ended = 0;
+    (void) state;
+    const pid_t pid = start(receive_all, &peer);
+    while (ended < MESSAGES) {
+        for (unsigned i = 0; i < AT_A_TIME; i++) {
+            int status;
+            if (!live[i] && next < MESSAGES) {
+                offer_to_child(&out[i], next, bytes_of(next), &index[i]);
+                next++;
+                live[i] = true;
+            } else if (live[i] && gpusym_pipe_poll(&out[i], &status)) {
+                OK(status);
+                gpusym_parcel_free(index[i]);
+                live[i] = false;
+                ended++;
+            }
+        }
+        assert_true(ended == MESSAGES || gpusym_peer_alive(peer));
+        sched_yield();
+    }
+    assert_int_equal(reap(pid), 0);
+    teardown(NULL);
+}
+
+/* The child dies in the middle of a message. */
+static void receive_some_and_die(gpusym_peer_t *peer)
+{
+    gpusym_parcel_t parcel;
+    gpusym_pipe_t in;
+    int status;
+    reach(&channel->sent, 1);
+    if (GPUSYM_SUCCESS == gpusym_parcel_claim(peer, channel->envelope[0], &parcel)) {
+        gpusym_pipe_receive(&in, &dev, NULL, to, parcel.offer.bytes, &parcel, true);
+        while (in.ended < 3 && !gpusym_pipe_poll(&in, &status)) {
+        }
+        raise(SIGKILL);
+    }
+}
+
+static void a_killed_receiver_ends_the_sender(void **state)
+{
+    gpusym_peer_t *peer;
+    gpusym_pipe_t out;
+    uint32_t index;
+    int status;
+    (void) state;
+    const pid_t pid = start(receive_some_and_die, &peer);
+    channel->sent = 0;
+    offer_to_child(&out, 0, 5000000, &index);
+    while (gpusym_peer_alive(peer)) {
+        assert_false(gpusym_pipe_poll(&out, &status));
+        sched_yield();
+    }
+    gpusym_pipe_fail(&out, GPUSYM_ERR_UNREACHABLE);
+    while (!gpusym_pipe_poll(&out, &status)) {
+        sched_yield();
+    }
+    assert_int_equal(status, GPUSYM_ERR_UNREACHABLE);
+    gpusym_parcel_free(index);
+    assert_true(WIFSIGNALED(reap(pid)));
+    teardown(NULL);
+}
+
+static void send_some_and_die(gpusym_peer_t *peer)
+{
+    gpusym_pipe_t out;
+    uint32_t index;
+    int status;
+    const gpusym_offer_t o = {.context = CONTEXT, .tag = TAG, .bytes = 5000000, .kind = GPUSYM_PARCEL_PIPE};
+    (void) peer;
+    if (GPUSYM_SUCCESS == gpusym_parcel_offer(&o, NULL, &index, channel->envelope[0])) {
+        gpusym_pipe_send(&out, &dev, NULL, from, o.bytes, index, true);
+        __atomic_store_n(&channel->sent, 1, __ATOMIC_RELEASE);
+        while (out.ended < 3 && !gpusym_pipe_poll(&out, &status)) {
+        }
+        raise(SIGKILL);
+    }
+}
+
+static void a_killed_sender_ends_the_receiver(void **state)
+{
+    gpusym_peer_t *peer;
+    gpusym_parcel_t parcel;
+    gpusym_pipe_t in;
+    int status;
+    (void) state;
+    const pid_t pid = start(send_some_and_die, &peer);
+    reach(&channel->sent, 1);
+    OK(gpusym_parcel_claim(peer, channel->envelope[0], &parcel));
+    gpusym_pipe_receive(&in, &dev, gpu, gpu_to, parcel.offer.bytes, &parcel, true);
+    bool ended = false; /* by itself, if the slots could not be mapped any more */
+    while (gpusym_peer_alive(peer) && !ended) {
+        ended = gpusym_pipe_poll(&in, &status);
+        sched_yield();
+    }
+    if (!ended) {
+        gpusym_pipe_fail(&in, GPUSYM_ERR_UNREACHABLE);
+    }
+    while (!ended && !gpusym_pipe_poll(&in, &status)) {
+        sched_yield();
+    }
+    assert_int_equal(status, GPUSYM_ERR_UNREACHABLE);
+    assert_true(WIFSIGNALED(reap(pid)));
+    teardown(NULL);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(messages_come_whole, setup, teardown),
+        cmocka_unit_test_setup_teardown(slots_are_host_memory_where_the_gpus_is_not_shared, setup, teardown),
+        cmocka_unit_test_setup_teardown(both_sides_must_allow_gpu_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_receiver_may_want_less, setup, teardown),
+        cmocka_unit_test_setup_teardown(memory_that_is_not_pinned_will_do, setup, teardown),
+        cmocka_unit_test_setup_teardown(many_share_the_slots, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_error_ends_both_halves, setup, teardown),
+        cmocka_unit_test_setup_teardown(garbage_ends_both_halves, setup, teardown),
+        cmocka_unit_test_setup_teardown(buffers_are_received_as_pipes, setup, teardown),
+        cmocka_unit_test_setup_teardown(buffers_have_their_share, setup, teardown),
+        cmocka_unit_test(messages_go_between_processes),
+        cmocka_unit_test(a_killed_receiver_ends_the_sender),
+        cmocka_unit_test(a_killed_sender_ends_the_receiver),
+    };
+    random_start(argc, argv);
+    from = malloc(ROOM);
+    to = malloc(ROOM);
+    got = malloc(ROOM);
+    want = malloc(ROOM);
+    if (NULL == from || NULL == to || NULL == got || NULL == want) {
+        return 1;
+    }
+    for (unsigned i = 0; i < ROOM; i++) {
+        from[i] = (unsigned char) next_random();
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
