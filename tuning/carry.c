@@ -13,6 +13,8 @@
 /* What a block copies, in bytes, until there are GPUSYM_CARRY_BLOCKS: a load of 16 bytes for each thread. */
 #define BLOCK_BYTES 8192u
 #define THREADS 512u
+/* Longest copy of a resident kernel, in bytes: two loads of each thread of its one block. */
+#define RESIDENT_MAX 16384u
 /* Pieces of a pipe, in bytes: as many as there are slots, so that both sides copy at the same time, but not so short
  * that the start of a copy takes longer than the copy. */
 #define PIECE_MIN (64u << 10)
@@ -35,6 +37,11 @@ uint32_t gpusym_tuning_carry_blocks(uint64_t bytes)
 uint32_t gpusym_tuning_carry_threads(void)
 {
     return THREADS;
+}
+
+uint32_t gpusym_tuning_carry_resident_max(void)
+{
+    return RESIDENT_MAX;
 }
 
 uint64_t gpusym_tuning_pipe_piece(uint64_t bytes, bool by_gpu)

@@ -10,6 +10,7 @@
 #define GPUSYM_KERNELS_SYMM_COPY_H
 
 #include "kernels/prim/move.h"
+#include "kernels/symm/resident.h"
 
 /* One run of bytes: w->span packs for each block.  Where both addresses are off a pack by as much, all packs but the
  * first and the last are whole. */
@@ -62,6 +63,42 @@ GS_FN void gs_copy_rows(gs_ctx_t c, const gpusym_work_t *w)
     }
 }
 
+/* Packs that a thread of a resident block has under way at once. */
+#define GS_COPY_PACKS 2u
+
+/* A commanded copy, by the threads of part. What is copied may have been written since the kernel began. */
+GS_FN void gs_copy_command(gs_ctx_t part, const gs_message_t *m)
+{
+    const uint32_t in_align = gs_align(m->in), out_align = gs_align(m->out), packs = (uint32_t) ((m->bytes + 15) / 16);
+    GS_NO_UNROLL
+    for (uint32_t i = part.thread; i < packs; i += GS_COPY_PACKS * part.nthreads) {
+        gs_pack_t v[GS_COPY_PACKS] = {{{0, 0}}};
+        GS_UNROLL
+        for (uint32_t u = 0; u < GS_COPY_PACKS; u++) {
+            if (i + u * part.nthreads < packs) {
+                v[u] = gs_ld_user_strong(m->in, in_align, m->bytes, i + u * part.nthreads);
+            }
+        }
+        GS_UNROLL
+        for (uint32_t u = 0; u < GS_COPY_PACKS; u++) {
+            if (i + u * part.nthreads < packs) {
+                gs_st_user_word(m->out, out_align, m->bytes, i + u * part.nthreads, v[u]);
+            }
+        }
+    }
+    (void) gs_part_all(part, true); /* all is stored before thread 0 tells so */
+}
+
+/* Ends a launch of one block, which has done its own copy, and serves the commands that follow (resident.h). */
+GS_FN void gs_copy_resident(gs_ctx_t c, const gpusym_work_t *w)
+{
+    gs_command_t r = {w->done_seq, 0, {NULL, NULL, 0}};
+    gs_ctx_t part = c;
+    while (gs_command_end(c, w, part, &r, GPUSYM_STATUS_OK) && gs_command_next(c, w, &r, &part)) {
+        gs_copy_command(part, &r.m);
+    }
+}
+
 GS_FN void gs_copy_all(gs_ctx_t c, const gpusym_work_t *w)
 {
     if (1 == w->rows.height) {
@@ -70,7 +107,9 @@ GS_FN void gs_copy_all(gs_ctx_t c, const gpusym_work_t *w)
         gs_copy_rows(c, w);
     }
     gs_block_sync(c);
-    if (0 == c.thread) {
+    if (0 != w->linger_ns) {
+        gs_copy_resident(c, w);
+    } else if (0 == c.thread) {
         gs_done_at(w, w->done + c.block, w->done_seq, GPUSYM_STATUS_OK);
     }
 }

@@ -14,10 +14,12 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "mca/common/gpusym/device/sim/sim.h"
 #include "mca/common/gpusym/exec/carry.h"
 #include "test/unit/random.h"
+#include "tuning/resident.h"
 
 #define OK(call) assert_int_equal((call), GPUSYM_SUCCESS)
 
@@ -26,12 +28,13 @@ static gpusym_device_t dev; /* the simulator, less what a test takes away */
 static gpusym_gpu_t *gpu;
 static char *from, *to; /* of the GPU */
 static unsigned char *sent, *got, *expected;
-static unsigned launches, copies;
+static unsigned launches, copies, stays; /* stays: launches of kernels that stay */
 
 static int launch_counted(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
 {
     assert_int_equal(kernel, GPUSYM_F_COPY);
     __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&stays, 0 != w->linger_ns, __ATOMIC_RELAXED);
     return gpusym_device_sim.graph_launch(graph, stream, kernel, w);
 }
 
@@ -48,7 +51,7 @@ static int setup(void **state)
     dev = gpusym_device_sim;
     dev.graph_launch = launch_counted;
     dev.copy_async = copy_counted;
-    launches = copies = 0;
+    launches = copies = stays = 0;
     OK(dev.open(&why));
     OK(dev.gpu_open(NULL, &gpu));
     OK(dev.mem_alloc(gpu, ROOM, (void **) &from));
@@ -230,6 +233,142 @@ static void each_tells_its_own_end(void **state)
     }
 }
 
+/* ---- the copier ---- */
+
+/* One short copy into memory of the GPU, and what is left around it. */
+static void copy_short(uint64_t at, uint64_t src, uint64_t bytes)
+{
+    const gpusym_carry_rows_t run = {.dst = to + at, .src = from + src, .width = bytes, .height = 1, .local = true};
+    gpusym_carry_t carry;
+    memset(expected, 0xee, bytes + 64);
+    OK(dev.copy(gpu, to + at - 32, expected, bytes + 64));
+    memcpy(expected + 32, sent + src, bytes);
+    OK(gpusym_carry_start_rows(&dev, gpu, &run, &carry));
+    assert_int_equal(finish(&carry), 1);
+    OK(dev.copy(gpu, got, to + at - 32, bytes + 64));
+    assert_memory_equal(got, expected, bytes + 64);
+}
+
+static void random_short_copy(void)
+{
+    copy_short(32 + next_random() % 100, next_random() % 100, 1 + (next_random() % 16384 >> next_random() % 14));
+}
+
+static void a_copier_serves_without_launches(void **state)
+{
+    (void) state;
+    gpusym_copier_linger(&dev, gpu, 1000000000, false);
+    for (unsigned i = 0; i < 1000; i++) {
+        random_short_copy();
+    }
+    /* a kernel serves 256 copies beside its first */
+    assert_int_equal(launches, 4);
+    copy_rows(1, 2, 1000, 1, 0, 0); /* not said to be local: launched */
+    copy_rows(1, 2, 20000, 1, 0, 0);
+    copy_rows(1, 2, 10, 100, 20, 30);
+    assert_int_equal(launches, 7);
+    gpusym_copiers_dismiss();
+    copy_short(32, 1, 100);
+    assert_int_equal(launches, 8);
+    copy_short(32, 1, 100);
+    assert_int_equal(launches, 8);
+    gpusym_copier_linger(&dev, gpu, 0, false);
+    copy_short(32, 1, 100);
+    copy_short(32, 1, 100);
+    assert_int_equal(launches, 10);
+}
+
+/* The kernel leaves just when the next copy comes, or before, or after. */
+static void a_copier_that_leaves_loses_nothing(void **state)
+{
+    (void) state;
+    gpusym_copier_linger(&dev, gpu, 200000, false);
+    for (unsigned i = 0; i < 1500; i++) {
+        random_short_copy();
+        if (0 == i % 3) {
+            usleep((useconds_t) (next_random() % 400));
+        }
+        if (0 == i % 50) {
+            gpusym_copiers_dismiss();
+        }
+    }
+    assert_true(launches < 1500);
+}
+
+/* It cannot reach what a command names, and leaves. */
+static void a_copier_that_cannot_is_launched_anew(void **state)
+{
+    (void) state;
+    gpusym_copier_linger(&dev, gpu, 1000000000, false);
+    copy_short(32, 1, 100);
+    dev.close();
+    gpusym_sim_params.fail = "doorbell:2";
+    const char *why;
+    gpusym_carriers_close();
+    gpusym_lanes_close();
+    OK(dev.open(&why));
+    OK(dev.gpu_open(NULL, &gpu));
+    OK(dev.mem_alloc(gpu, ROOM, (void **) &from));
+    OK(dev.mem_alloc(gpu, ROOM, (void **) &to));
+    OK(dev.copy(gpu, from, sent, ROOM));
+    gpusym_copier_linger(&dev, gpu, 1000000000, false);
+    launches = 0;
+    for (unsigned i = 0; i < 20; i++) {
+        random_short_copy();
+    }
+    assert_int_equal(launches, 2);
+}
+
+/* Where pauses are longer than the copier waits, it stays away after a while. */
+static void a_copier_that_is_not_worth_it_stays_away(void **state)
+{
+    (void) state;
+    gpusym_copier_linger(&dev, gpu, 100000, true);
+    for (unsigned i = 0; i < 40; i++) {
+        copy_short(32, 1, 100);
+        usleep(2000);
+    }
+    assert_int_equal(launches, 40);
+    assert_int_equal(stays, GPUSYM_RESIDENT_MISSES);
+}
+
+/* While it is busy, others go by lanes; two threads use it. */
+static void *copy_many(void *arg)
+{
+    const uint64_t first = NULL == arg ? 0 : ROOM / 2;
+    uint64_t random = seed + first;
+    unsigned wrong = 0;
+    for (unsigned i = 0; i < 2000; i++) {
+        random = random * 6364136223846793005ull + 1442695040888963407ull;
+        const uint64_t off = first + i * 256, bytes = 1 + (random >> 40) % 256;
+        const gpusym_carry_rows_t run = {
+            .dst = to + off, .src = from + off, .width = bytes, .height = 1, .local = true};
+        gpusym_carry_t carry;
+        int rc = 0;
+        if (GPUSYM_SUCCESS == gpusym_carry_start_rows(&dev, gpu, &run, &carry)) {
+            while (0 == (rc = gpusym_carry_poll(&carry))) {
+                sched_yield();
+            }
+        }
+        unsigned char byte = (unsigned char) ~sent[off];
+        wrong += 1 != rc || GPUSYM_SUCCESS != dev.copy(gpu, &byte, to + off, 1) || byte != sent[off];
+    }
+    return wrong ? &copies : NULL;
+}
+
+static void two_threads_share_a_copier(void **state)
+{
+    pthread_t other;
+    void *wrong;
+    (void) state;
+    gpusym_copier_linger(&dev, gpu, 1000000000, false);
+    assert_int_equal(pthread_create(&other, NULL, copy_many, to), 0);
+    assert_null(copy_many(NULL));
+    pthread_join(other, &wrong);
+    assert_null(wrong);
+    assert_true(launches < 4000);
+}
+
 /* ---- what a device cannot do ---- */
 
 static int kernels_refused(gpusym_gpu_t *which, const char **why)
@@ -337,6 +476,11 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(pinned_memory_is_carried, setup, teardown),
         cmocka_unit_test_setup_teardown(many_go_beside_each_other, setup, teardown),
         cmocka_unit_test_setup_teardown(each_tells_its_own_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_copier_serves_without_launches, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_copier_that_leaves_loses_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_copier_that_cannot_is_launched_anew, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_copier_that_is_not_worth_it_stays_away, setup, teardown),
+        cmocka_unit_test_setup_teardown(two_threads_share_a_copier, setup, teardown),
         cmocka_unit_test_setup_teardown(without_kernels_engines_carry, setup, teardown),
         cmocka_unit_test_setup_teardown(without_flags_the_stream_tells, setup, teardown),
         cmocka_unit_test_setup_teardown(without_graphs_kernels_are_launched, setup, teardown),

@@ -113,6 +113,7 @@ static void carrier_put(carrier_t *carrier)
 
 void gpusym_carriers_close(void)
 {
+    gpusym_copiers_close();
     pthread_mutex_lock(&carriers.lock);
     while (NULL != carriers.first) {
         carrier_t *carrier = carriers.first;
@@ -189,7 +190,15 @@ int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const
     if (0 == rows->width || 0 == rows->height) {
         return GPUSYM_SUCCESS;
     }
-    int rc = carrier_get(dev, gpu, &carrier);
+    int rc = GPUSYM_ERR_NOT_AVAILABLE;
+    if (rows->local && !rows->engine && 1 == rows->height && rows->width <= gpusym_tuning_carry_resident_max()) {
+        rc = gpusym_copier_start(dev, gpu, rows->dst, rows->src, (uint32_t) rows->width, &carry->copier);
+    }
+    if (GPUSYM_SUCCESS == rc) {
+        return rc;
+    }
+    carry->copier = NULL;
+    rc = carrier_get(dev, gpu, &carrier);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -241,6 +250,11 @@ static bool words_say_ended(gpusym_carry_t *carry)
 int gpusym_carry_poll(gpusym_carry_t *carry)
 {
     carrier_t *carrier = carry->carrier;
+    if (NULL != carry->copier) {
+        const int ended = gpusym_copier_poll(carry->copier);
+        carry->copier = 0 == ended ? carry->copier : NULL;
+        return ended;
+    }
     if (NULL == carrier) {
         return 1;
     }

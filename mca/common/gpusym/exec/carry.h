@@ -4,16 +4,19 @@
  * Carrying: one copy from address to address, by a kernel or a copy engine, polled.  No function waits, and no work
  * that is queued waits for another process.
  *
- * A few lanes (lane.h) of each GPU carry all copies; copies of one lane end in their order.
+ * A few lanes (lane.h) of each GPU carry all copies; copies of one lane end in their order.  Short ones go to the GPU's
+ * copier, if it has one (copier.h) and `local` is set.
  */
 #ifndef GPUSYM_COMMON_EXEC_CARRY_H
 #define GPUSYM_COMMON_EXEC_CARRY_H
 
+#include "mca/common/gpusym/exec/copier.h"
 #include "mca/common/gpusym/exec/lane.h"
 
 /* A copy under way. */
 typedef struct {
-    struct gpusym_carrier *carrier; /* NULL: nothing is under way */
+    struct gpusym_carrier *carrier; /* NULL: no lane has it */
+    gpusym_copier_t *copier;        /* which does it; NULL: none. Without both nothing is under way */
     uint32_t seq;                   /* of its lane */
     uint32_t blocks;                /* of the kernel; 0: a copy engine copies */
     uint32_t seen;                  /* blocks that have ended */
@@ -26,7 +29,7 @@ typedef struct {
     void *dst;
     const void *src;
     uint64_t width, height, to_pitch, from_pitch;
-    bool local;  /* dst is memory of this GPU, of this process: then the copy ends a little sooner */
+    bool local;  /* dst is memory of this GPU, of this process: then the copy ends sooner */
     bool engine; /* one side is host memory that is not pinned, which only copy engines reach */
 } gpusym_carry_rows_t;
 
@@ -44,7 +47,7 @@ int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const
  * too. A few ns while it is under way. */
 int gpusym_carry_poll(gpusym_carry_t *carry);
 
-/* Returns the lanes. No copy may be under way. Call it before gpusym_lanes_close. */
+/* Returns the lanes, and closes the copiers. No copy may be under way. Call it before gpusym_lanes_close. */
 void gpusym_carriers_close(void);
 
 #endif

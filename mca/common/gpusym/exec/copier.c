@@ -1,0 +1,278 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The copier: see copier.h.
+ */
+#include "mca/common/gpusym/exec/copier.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "kernels/plan.h"
+#include "mca/common/gpusym/log.h"
+#include "mca/common/gpusym/trace.h"
+#include "tuning/carry.h"
+#include "tuning/resident.h"
+
+/* Polls of a copy after which the stream is asked: it alone tells of the GPU's errors. */
+#define STREAM_POLLS 1024u
+
+struct gpusym_copier {
+    const gpusym_device_t *dev;
+    gpusym_gpu_t *gpu;
+    uint64_t linger_ns; /* atomic; 0: none */
+    bool judge;
+    bool busy;           /* atomic: who sets it has all the rest, but for `unwanted`, until the copy has ended */
+    bool unwanted;       /* atomic: the kernel is to leave */
+    gpusym_lane_t *lane; /* while a kernel may be there; NULL: none */
+    bool no_kernels;     /* they cannot be loaded */
+    /* Of the kernel: */
+    bool commanded;  /* the copy under way, not launched */
+    uint32_t served; /* copies beside the one that it was launched for */
+    uint64_t lingers;
+    gpusym_tuning_resident_t worth;
+    /* Of the copy under way: */
+    void *dst;
+    const void *src;
+    uint32_t bytes, polls;
+    struct gpusym_copier *next;
+};
+
+static struct {
+    pthread_mutex_t lock;   /* covers changes of the list */
+    gpusym_copier_t *first; /* read without it */
+} copiers = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static gpusym_copier_t *find_copier(const gpusym_device_t *dev, const gpusym_gpu_t *gpu)
+{
+    gpusym_copier_t *c = __atomic_load_n(&copiers.first, __ATOMIC_ACQUIRE);
+    while (NULL != c && (c->gpu != gpu || c->dev != dev)) {
+        c = c->next;
+    }
+    return c;
+}
+
+static bool take(gpusym_copier_t *c)
+{
+    return !__atomic_exchange_n(&c->busy, true, __ATOMIC_ACQUIRE);
+}
+
+static void leave(gpusym_copier_t *c)
+{
+    __atomic_store_n(&c->busy, false, __ATOMIC_RELEASE);
+}
+
+/* ---- the kernel; the caller is who has taken the copier ---- */
+
+/* Whether the kernel, which has ended its last copy, has left by itself. */
+static bool has_left(const gpusym_copier_t *c)
+{
+    uint32_t status;
+    return gpusym_lane_done(c->lane, &status) && 0 != (status & GPUSYM_STATUS_RETIRED);
+}
+
+/* Ends with the kernel, if there is one, and with its lane. */
+static void dismiss_kernel(gpusym_copier_t *c)
+{
+    if (NULL == c->lane) {
+        return;
+    }
+    if (gpusym_lane_alive(c->lane)) {
+        const bool left = has_left(c);
+        gpusym_tuning_resident_ended(&c->worth, c->served, c->lingers,
+                                     left ? GPUSYM_RESIDENT_EXPIRED : GPUSYM_RESIDENT_RETIRED);
+        if (!left) {
+            gpusym_lane_retire(c->lane);
+        }
+    }
+    gpusym_lane_put(c->lane);
+    c->lane = NULL;
+}
+
+/* Whether the kernel can be commanded. */
+static bool is_here(const gpusym_copier_t *c)
+{
+    return NULL != c->lane && c->served < GPUSYM_RESIDENT_SERVED_MAX && !has_left(c) &&
+           !__atomic_load_n(&c->unwanted, __ATOMIC_RELAXED);
+}
+
+/* Launches a kernel in the copier's lane, which does the copy and stays. */
+static int launch_kernel(gpusym_copier_t *c)
+{
+    const gpusym_device_t *dev = c->dev;
+    gpusym_work_t w = {.in = c->src,
+                       .out = c->dst,
+                       .bytes = c->bytes,
+                       .nranks = 1,
+                       .nblocks = 1,
+                       .nthreads = gpusym_tuning_carry_threads(),
+                       .out_local = 1,
+                       .rows = {.height = 1},
+                       .linger_ns = c->lingers};
+    (void) gpusym_kernel_plan(GPUSYM_F_COPY, &w, 0);
+    c->commanded = false;
+    c->served = 0;
+    if (NULL != dev->graph_launch) {
+        const int rc = gpusym_lane_launch_graph(c->lane, GPUSYM_F_COPY, &w, &c->lane->graph);
+        if (GPUSYM_SUCCESS == rc || NULL != c->lane->graph) {
+            return rc;
+        }
+    }
+    return gpusym_lane_launch(c->lane, GPUSYM_F_COPY, &w);
+}
+
+/* Gets a lane for a new kernel, if it is worth it. */
+static int prepare_lane(gpusym_copier_t *c)
+{
+    const char *why = "";
+    dismiss_kernel(c);
+    __atomic_store_n(&c->unwanted, false, __ATOMIC_RELAXED);
+    c->lingers = __atomic_load_n(&c->linger_ns, __ATOMIC_RELAXED);
+    if (0 == c->lingers || c->no_kernels ||
+        (c->judge && !gpusym_tuning_resident_allow(&c->worth, c->lingers, gpusym_now_ns()))) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    c->no_kernels = GPUSYM_SUCCESS != c->dev->kernels_load(c->gpu, &why);
+    if (c->no_kernels) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    const int rc = gpusym_lane_get(c->dev, c->gpu, &c->lane);
+    c->lane = GPUSYM_SUCCESS == rc ? c->lane : NULL;
+    return rc;
+}
+
+/* Ends the copy with an error: the lane is not used again, since the kernel may still be there. */
+static int lose_lane(gpusym_copier_t *c, int rc)
+{
+    c->lane = NULL;
+    leave(c);
+    return rc;
+}
+
+/* ---- copies ---- */
+
+static bool address_fits(const void *p)
+{
+    return 0 == (uint64_t) (uintptr_t) p >> GPUSYM_COMMAND_ADDRESS_BITS;
+}
+
+int gpusym_copier_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint32_t bytes,
+                        gpusym_copier_t **copier)
+{
+    gpusym_copier_t *c = find_copier(dev, gpu);
+    if (NULL == c || 0 == __atomic_load_n(&c->linger_ns, __ATOMIC_RELAXED) || !address_fits(dst) ||
+        !address_fits(src) || !take(c)) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    c->dst = dst;
+    c->src = src;
+    c->bytes = bytes;
+    c->polls = 0;
+    *copier = c;
+    if (is_here(c)) {
+        c->commanded = true;
+        c->served++;
+        gpusym_lane_command(c->lane, src, dst, bytes, 0);
+        return GPUSYM_SUCCESS;
+    }
+    int rc = prepare_lane(c);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = launch_kernel(c);
+        if (GPUSYM_SUCCESS != rc) { /* nothing is queued */
+            gpusym_lane_put(c->lane);
+            c->lane = NULL;
+        }
+    }
+    if (GPUSYM_SUCCESS != rc) {
+        leave(c);
+    }
+    return rc;
+}
+
+/* The kernel has left before it read the command: another one does the copy. */
+static int launch_again(gpusym_copier_t *c)
+{
+    gpusym_tuning_resident_ended(&c->worth, c->served - 1, c->lingers, GPUSYM_RESIDENT_EXPIRED);
+    const int rc = launch_kernel(c);
+    if (GPUSYM_SUCCESS != rc) {
+        gpusym_lane_put(c->lane);
+        return lose_lane(c, rc);
+    }
+    return 0;
+}
+
+int gpusym_copier_poll(gpusym_copier_t *c)
+{
+    uint32_t status;
+    if (gpusym_lane_done(c->lane, &status)) {
+        if (__atomic_load_n(&c->unwanted, __ATOMIC_RELAXED)) {
+            dismiss_kernel(c);
+        }
+        leave(c);
+        return 1;
+    }
+    if (c->commanded && gpusym_lane_retired(c->lane)) {
+        return launch_again(c);
+    }
+    if (0 != ++c->polls % STREAM_POLLS) {
+        return 0;
+    }
+    const int idle = c->dev->stream_poll(c->lane->stream);
+    if (idle < 0) {
+        return lose_lane(c, idle);
+    }
+    if (1 == idle && !gpusym_lane_done(c->lane, &status) && !(c->commanded && gpusym_lane_retired(c->lane))) {
+        return lose_lane(c, GPUSYM_ERR); /* the kernel has ended without its word */
+    }
+    return 0;
+}
+
+/* ---- set-up ---- */
+
+void gpusym_copier_linger(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t linger_ns, bool judge)
+{
+    pthread_mutex_lock(&copiers.lock);
+    gpusym_copier_t *c = find_copier(dev, gpu);
+    if (NULL == c && 0 != linger_ns) {
+        c = calloc(1, sizeof *c);
+        if (NULL == c) {
+            gpusym_log_no_memory("the copier of a GPU");
+        } else {
+            c->dev = dev;
+            c->gpu = gpu;
+            c->next = copiers.first;
+            __atomic_store_n(&copiers.first, c, __ATOMIC_RELEASE);
+        }
+    }
+    if (NULL != c) {
+        c->judge = judge;
+        __atomic_store_n(&c->linger_ns, linger_ns, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&copiers.lock);
+    if (0 == linger_ns) {
+        gpusym_copiers_dismiss();
+    }
+}
+
+void gpusym_copiers_dismiss(void)
+{
+    for (gpusym_copier_t *c = __atomic_load_n(&copiers.first, __ATOMIC_ACQUIRE); NULL != c; c = c->next) {
+        __atomic_store_n(&c->unwanted, true, __ATOMIC_RELAXED);
+        if (take(c)) {
+            dismiss_kernel(c);
+            leave(c);
+        }
+    }
+}
+
+void gpusym_copiers_close(void)
+{
+    gpusym_copiers_dismiss();
+    pthread_mutex_lock(&copiers.lock);
+    while (NULL != copiers.first) {
+        gpusym_copier_t *c = copiers.first;
+        copiers.first = c->next;
+        free(c);
+    }
+    pthread_mutex_unlock(&copiers.lock);
+}

@@ -1,0 +1,36 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The copier: a resident kernel of one block, which after a small copy waits on the GPU for the next one, so that this
+ * one costs no launch (kernels/symm/resident.h).  One for each GPU that the process has told to have one.  It waits for
+ * commands of the host only, and for a limited time.
+ */
+#ifndef GPUSYM_COMMON_EXEC_COPIER_H
+#define GPUSYM_COMMON_EXEC_COPIER_H
+
+#include "mca/common/gpusym/exec/lane.h"
+
+typedef struct gpusym_copier gpusym_copier_t;
+
+/*
+ * Sets for how long the copier of gpu waits for the next copy, in nanoseconds; 0, as it is at first: there is none.
+ * judge: it stays away while it is not worth it (tuning/resident.h); false: the user wants it.  None should be where
+ * another process uses the same GPU, whose time it would take.  Any thread.
+ */
+void gpusym_copier_linger(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t linger_ns, bool judge);
+
+/* Starts a copy of 1 to gpusym_tuning_carry_resident_max() bytes into memory of gpu, from memory that it reaches.  Poll
+ * it by gpusym_copier_poll.  GPUSYM_ERR_NOT_AVAILABLE: there is no copier, it is busy, or not worth it; use a lane.
+ * Other errors: the device's.  Any thread. */
+int gpusym_copier_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint32_t bytes,
+                        gpusym_copier_t **copier);
+/* Returns 1 if the copy has ended, 0 if it is under way, or the device's error, which ends it too. */
+int gpusym_copier_poll(gpusym_copier_t *copier);
+
+/* Commands all copiers to leave the GPU, those that are busy as soon as their copy has ended: before calls of the
+ * driver that wait for kernels, for import say.  The next copy may bring one back.  Any thread. */
+void gpusym_copiers_dismiss(void);
+/* Dismisses and forgets all copiers, with what gpusym_copier_linger has set. No copy may be under way. */
+void gpusym_copiers_close(void);
+
+#endif
