@@ -7,6 +7,7 @@
  *
  *     mpirun -n 4 --bind-to core --mca coll gpusym gpusym_bench --coll all --csv table.csv
  *     gpusym_bench plot table.csv
+ *     mpirun -n 2 --bind-to core --mca coll gpusym gpusym_bench p2p --csv p2p.csv
  *
  * Every time is the median of batches on each rank, the maximum over the ranks. Every result is compared element by
  * element. bench/README.md says how to read the table.
@@ -24,6 +25,7 @@
 #include "bench/collectives.h"
 #include "bench/counters.h"
 #include "bench/job.h"
+#include "bench/p2p.h"
 #include "bench/plot.h"
 #include "bench/sweep.h"
 #include "bench/timing.h"
@@ -36,6 +38,7 @@
     "             [--bytes LIST]                          in place of --min, --max, --step\n"                    \
     "       gpusym_bench --sweep --bytes LIST [--algorithms LIST] [--blocks LIST] [--threads LIST]\n"            \
     "                    [--lingers LIST] [--gaps LIST] ...\n"                                                   \
+    "       gpusym_bench p2p ...                                  messages: gpusym_bench p2p --help\n"           \
     "       gpusym_bench plot [--out DIR] [--name NAME] FILE...   CSV, JSON to PNG, by python3 and matplotlib\n" \
     "numbers may end in k, m or g; lists are separated by commas; modes: blocking, nonblocking, persistent"
 
@@ -456,7 +459,7 @@ static void run_other_commands(int argc, char **argv)
     }
     for (int i = 1; i < argc; i++) {
         if (0 == strcmp(argv[i], "--help")) {
-            printf("usage: %s\n", USAGE);
+            printf("usage: %s\n", 0 == strcmp(argv[1], "p2p") ? BENCH_P2P_USAGE : USAGE);
             exit(0);
         }
     }
@@ -467,6 +470,9 @@ int main(int argc, char **argv)
     int status;
 
     run_other_commands(argc, argv);
+    if (argc > 1 && 0 == strcmp(argv[1], "p2p")) {
+        return bench_p2p(argc, argv);
+    }
     bench_init(&argc, &argv);
     read_options(argc, argv);
     bench_counters_open();

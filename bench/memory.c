@@ -91,6 +91,11 @@ size_t bench_free_memory(void)
     return available;
 }
 
+int bench_memory_kind(void)
+{
+    return kind;
+}
+
 void *bench_alloc(size_t size)
 {
     void *p = mem_alloc(kind, size);

@@ -54,6 +54,8 @@ void bench_gpu(char *name, size_t size, int *cuda);
 /* Bytes free on our GPU, of all that use it; 0 without one. */
 size_t bench_free_memory(void);
 
+/* The kind of memory that is measured, as test/mpi/mem.h counts. */
+int bench_memory_kind(void);
 /* The memory that is measured: the GPU's, or the host's for device "host". Freed by bench_free(). Both end the job
  * rather than fail. Contents by mem_write() and mem_read() of test/mpi/mem.h. */
 void *bench_alloc(size_t size);

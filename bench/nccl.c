@@ -121,10 +121,10 @@ void bench_nccl_open(const void *in, void *out, size_t size, bool wanted)
     bench_comment("NCCL version %d%s", version,
                   NULL == bench_nccl.ncclAlltoAll ? ", alltoall by ncclSend and ncclRecv" : "");
     make_first_call(in, out);
-    bench_nccl.windows = bench_nccl.there && bench_agree(bench_nccl.windows) &&
+    bench_nccl.windows = size > 0 && bench_nccl.there && bench_agree(bench_nccl.windows) &&
                          make_window(&bench_nccl.in, &in_window, size) &&
                          make_window(&bench_nccl.out, &out_window, size);
-    if (bench_nccl.there && !bench_nccl.windows) {
+    if (size > 0 && bench_nccl.there && !bench_nccl.windows) {
         bench_comment("this NCCL has no symmetric windows, or refuses them here");
     }
 }

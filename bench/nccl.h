@@ -41,7 +41,7 @@ typedef struct {
 #define BENCH_NCCL_NEW_LIST \
     BENCH_NCCL(ncclAlltoAll, (const void *in, void *out, size_t count, int type, void *comm, void *stream))
 
-enum { BENCH_NCCL_FLOAT32 = 7, BENCH_NCCL_FLOAT64 = 8, BENCH_NCCL_SUM = 0 };
+enum { BENCH_NCCL_UINT8 = 1, BENCH_NCCL_FLOAT32 = 7, BENCH_NCCL_FLOAT64 = 8, BENCH_NCCL_SUM = 0 };
 
 typedef struct {
 #define BENCH_NCCL(name, parameters) int(*name) parameters;
@@ -58,8 +58,8 @@ typedef struct {
 extern bench_nccl_t bench_nccl;
 
 /* A communicator of all ranks, its first call (two floats from in to out), and two buffers of `size` bytes in symmetric
- * windows. Collective. Where something is not there it says so in a comment line, and leaves `there` or `windows`
- * false. */
+ * windows (0: none). Collective. Where something is not there it says so in a comment line, and leaves `there` or
+ * `windows` false. */
 void bench_nccl_open(const void *in, void *out, size_t size, bool wanted);
 void bench_nccl_close(void);
 

@@ -3,6 +3,7 @@
  *
  * Parameters by MPI_T: see variable.h.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "bench/output.h"
@@ -26,21 +27,45 @@ bool bench_variable_choice(const bench_variable_t *v, const char *wanted, int *v
     return false;
 }
 
-void bench_variable_open(bench_variable_t *v)
+/* Whether there is such a variable. */
+static bool open_handle(bench_variable_t *v, MPI_Datatype *type)
 {
     char name[128];
     int index, length = sizeof(name), verbosity, bind, scope, count;
+
+    return MPI_SUCCESS == MPI_T_cvar_get_index(v->name, &index) &&
+           MPI_SUCCESS ==
+               MPI_T_cvar_get_info(index, name, &length, &verbosity, type, &v->choices, NULL, NULL, &bind, &scope) &&
+           MPI_SUCCESS == MPI_T_cvar_handle_alloc(index, NULL, &v->handle, &count);
+}
+
+void bench_variable_open(bench_variable_t *v)
+{
     MPI_Datatype type;
 
-    if (MPI_SUCCESS != MPI_T_cvar_get_index(v->name, &index) ||
-        MPI_SUCCESS !=
-            MPI_T_cvar_get_info(index, name, &length, &verbosity, &type, &v->choices, NULL, NULL, &bind, &scope) ||
-        MPI_SUCCESS != MPI_T_cvar_handle_alloc(index, NULL, &v->handle, &count)) {
+    if (!open_handle(v, &type)) {
         bench_die("there is no control variable %s", v->name);
     }
     if (MPI_INT != type) {
         bench_die("%s is not of type int", v->name);
     }
+}
+
+int bench_variable_value(const char *name, int otherwise)
+{
+    bench_variable_t v;
+    MPI_Datatype type;
+    int value = otherwise;
+
+    snprintf(v.name, sizeof(v.name), "%s", name);
+    if (!open_handle(&v, &type)) {
+        return otherwise;
+    }
+    if (MPI_INT == type && MPI_SUCCESS != MPI_T_cvar_read(v.handle, &value)) {
+        value = otherwise;
+    }
+    bench_variable_close(&v);
+    return value;
 }
 
 void bench_variable_close(bench_variable_t *v)

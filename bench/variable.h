@@ -28,4 +28,7 @@ bool bench_variable_choice(const bench_variable_t *v, const char *wanted, int *v
  */
 bool bench_variable_set(const bench_variable_t *v, int value);
 
+/* The value of a variable by name, as this rank has it; `otherwise` where there is no such variable. */
+int bench_variable_value(const char *name, int otherwise);
+
 #endif

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The files of test/run.sh's test "bench": CSV and JSON say the same; each is drawn where Python has matplotlib, and where it
+# The files of test/run.sh's tests "bench" and "bench-p2p": CSV and JSON say the same; each is drawn where Python has matplotlib, and where it
 # has not that is said. Ends with 77 where there is no python3, or no such files.
 #
 #     test/bench.sh BUILDDIR
@@ -10,10 +10,14 @@ build=${1:?usage: test/bench.sh BUILDDIR}
 results=$build/test/results
 program=$build/bench/gpusym_bench
 command -v python3 >/dev/null || { echo "no python3" && exit 77; }
-[ -r "$results/bench.json" ] || { echo "the test bench has not run" && exit 77; }
+for name in bench bench-p2p; do
+    [ -r "$results/$name.json" ] || { echo "the test $name has not run" && exit 77; }
+    python3 -m json.tool "$results/$name.json" >/dev/null || exit 1
+done
 
-python3 -m json.tool "$results/bench.json" >/dev/null || exit 1
-python3 - "$results/bench.csv" "$results/bench.json" <<'END' || exit 1
+# same_rows NAME FACT: that fact is above 0; FACT empty: there is none
+same_rows() {
+    python3 - "$results/$1.csv" "$results/$1.json" "$2" <<'END'
 import csv, json, sys
 
 with open(sys.argv[1]) as f:
@@ -31,10 +35,13 @@ for a, b in zip(rows, whole["rows"]):
         sys.exit(f"CSV: {a}\nJSON: {b}")
 if [line[2:-1] for line in lines if line.startswith("# ") and line.split(":")[0][2:] not in whole["facts"]] != whole["comments"]:
     sys.exit("other comments")
-if whole["facts"]["gpusym_first_call_ms"] <= 0:
-    sys.exit("no first call")
+if sys.argv[3] and whole["facts"][sys.argv[3]] <= 0:
+    sys.exit(f"no {sys.argv[3]}")
 print(f"the same {len(rows)} rows")
 END
+}
+same_rows bench gpusym_first_call_ms || exit 1
+same_rows bench-p2p "" || exit 1
 
 pictures=$(mktemp -d) || exit 1
 trap 'rm -rf "$pictures"' EXIT

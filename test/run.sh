@@ -121,9 +121,12 @@ manycomms    | 2+3       | 120 | ok                             |               
 bench        | =3        | 120 | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/gpusym_bench --device sim --coll all --mode all --min 64 --max {64|4k} --step 64 --batches 7 --csv @BUILD@/test/results/bench.csv --json @BUILD@/test/results/bench.json
 bench-root   | +=4       | 60  | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/gpusym_bench --device sim --coll reduce,bcast,scatterv,gather --root 2 --type int8 --op prod --min 1 --max 1k --step 32
 bench-sweep  | =2        | 60  | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/gpusym_bench --device sim --sweep --bytes 64,4k --algorithms auto,agxll_r,rsxst_agxst --blocks 1,2
+# Messages: a pair, and every pair.
+bench-p2p    | =2        | 60  | ok:every element of every result is right |                              | bench/gpusym_bench p2p --device sim --max 4k --step 64 --batches 7 --messages 500 --csv @BUILD@/test/results/bench-p2p.csv --json @BUILD@/test/results/bench-p2p.json
+bench-p2p-3  | +=3       | 60  | ok:every element of every result is right |                              | bench/gpusym_bench p2p --device sim --bytes 8,64k --only first,pingpong,window,both
 # All that has a goal is measured; what the table makes of it.
 goals        | -         | 120 | ok:^the tables are right       |                                         | @SRC@/test/goals.sh @BUILD@
-bench-files  | -         | 30  | ok:the same [49][05] rows            |                                         | @SRC@/test/bench.sh @BUILD@
+bench-files  | -         | 30  | ok:the same [49][05] rows           |                                         | @SRC@/test/bench.sh @BUILD@
 # A solver with its vectors on the GPU: right by gpusym and staged, and with the bits of sums in the order of the ranks.
 cg           | 1,3+2,4   | 60  | ok:verified: yes               | coll_gpusym_sim_gpus=0                  | examples/cg --device sim
 # The bits of sums and products: the same from every algorithm, chunk, number of blocks, way and cut.

@@ -17,6 +17,8 @@
 #   cg         a solver by gpusym, staging and NCCL, of three sizes; half a minute
 #   goals      all that bench/goals.csv has a goal for, beside NCCL, on the largest of RANKS, and one table of it; about two
 #              minutes
+#   p2p        messages between every pair of the largest of RANKS beside NCCL's, and small ones without resident kernels;
+#              about a minute on 2
 #   rings      rings, chains and trees by each protocol, beside what is chosen otherwise and NCCL's rings and trees, on
 #              the largest of RANKS; about two minutes
 #   sweep      algorithms x blocks x threads of --coll's at the sizes of --bytes, on the largest of RANKS
@@ -27,7 +29,7 @@
 # NVLink multicast is kept off, here and in NCCL: a job that is killed can leave it broken for every user of the GPUs.
 set -u
 
-all_stages="tests sanitize racecheck full bench overlap cg goals rings sweep faults"
+all_stages="tests sanitize racecheck full bench overlap cg goals p2p rings sweep faults"
 usage="usage: test/gpu/run.sh [--device cuda|sim] [--stages LIST] [--coll LIST] [--bytes LIST] [--pack] KITDIR [RANKS...]
 stages: $all_stages"
 device=${GPUSYM_TEST_DEVICE:-cuda}
@@ -359,6 +361,18 @@ goals_stage() {
     else
         verdict FAIL "goals, $most ranks" $((SECONDS - start)) "$(closing_line "$log")"
     fi
+}
+
+# Every size on two ranks; few on more, of which every pair is measured.
+p2p_stage() {
+    local sizes=() small=(--only pingpong --max 64k)
+    [ "$most" -gt 1 ] || { verdict skip "p2p" 0 "messages want two ranks" && return; }
+    [ "$most" -eq 2 ] || sizes=(--bytes "8,4k,64k,1m,16m,256m")
+    [ "$device" = sim ] && sizes=(--max 4k --step 64 --messages 500) small=(--only pingpong --bytes 8)
+    measure "p2p, $most ranks" 150 "$most" "$kit/bin/gpusym_bench" p2p --device "$device" "${sizes[@]}" \
+        --csv "p2p-$most-ranks.csv"
+    measure "p2p, no resident kernels" 60 2 --mca coll_gpusym_p2p_linger 0 "$kit/bin/gpusym_bench" p2p --device "$device" \
+        "${small[@]}" --no-nccl --csv p2p-linger-0-2-ranks.csv
 }
 
 # The same sizes for all; NCCL_ALGO and NCCL_PROTO hold for a process.
