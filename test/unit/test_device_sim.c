@@ -1811,6 +1811,7 @@ int main(void)
         TEST(gpus_shared_by_number),
         TEST(cpu_faults),
         TEST(kinds_of_memory),
+        TEST(host_memory_is_registered),
         TEST(any_pointer_is_device),
         TEST(ranges_of_memory),
         TEST(ranges_have_an_id_once),
