@@ -710,6 +710,36 @@ static void the_entries_of_a_killed_receiver_are_freed(void **state)
     IS(gpusym_parcels_live(), 0);
 }
 
+static const uint8_t first_gpu[16] = "the first GPU", second_gpu[16] = "the second GPU";
+
+static void use_first_gpu(gpusym_peer_t *peer)
+{
+    (void) peer;
+    gpusym_parcels_use_gpu(first_gpu);
+    __atomic_store_n(&channel->over, 1, __ATOMIC_RELEASE);
+    for (;;) {
+        pause();
+    }
+}
+
+static void a_gpu_of_two_processes_is_told(void **state)
+{
+    gpusym_peer_t *peer;
+    (void) state;
+    for (unsigned i = 0; i < GPUSYM_PARCEL_GPUS + 2; i++) { /* our own do not count */
+        gpusym_parcels_use_gpu(first_gpu);
+        gpusym_parcels_use_gpu(second_gpu);
+    }
+    assert_false(gpusym_parcels_gpu_shared(first_gpu));
+    const pid_t pid = start(use_first_gpu, &peer);
+    gpusym_parcels_use_gpu(second_gpu);
+    reach(&channel->over, 1);
+    assert_true(gpusym_parcels_gpu_shared(first_gpu));
+    assert_false(gpusym_parcels_gpu_shared(second_gpu));
+    kill(pid, SIGKILL);
+    reap(pid);
+}
+
 static void offer_and_die(gpusym_peer_t *peer)
 {
     (void) peer;
@@ -761,6 +791,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(random_steps_on_both_sides_agree, open_self, close_self),
         cmocka_unit_test_setup_teardown(the_entries_of_a_killed_receiver_are_freed, open_self, close_self),
         cmocka_unit_test_setup_teardown(what_a_killed_sender_has_offered_stays, open_self, close_self),
+        cmocka_unit_test_setup_teardown(a_gpu_of_two_processes_is_told, open_self, close_self),
     };
     random_start(argc, argv);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -415,6 +415,30 @@ static void freed_buffers_lose_their_keys(void **state)
     assert_true(is_listed(anew));
 }
 
+/* A new buffer checks a part of the others, so its cost does not grow with the table; a few of them check all. */
+static void new_buffers_find_the_freed_ones(void **state)
+{
+    enum { MANY = 200, PART = 64 };
+    void *p[MANY];
+    (void) state;
+    for (unsigned i = 0; i < MANY; i++) {
+        p[i] = alloc(SIZE);
+        key_of_idle(p[i]);
+    }
+    for (unsigned i = 0; i < MANY; i++) { /* all are found by their ids, without a search through the device */
+        const unsigned ranges = calls.ranges;
+        key_of_idle(p[i]);
+        assert_int_equal(calls.ranges, ranges + 1);
+        OK(buffer_free(p[i]));
+    }
+    for (unsigned fresh = 1; fresh <= (MANY + 2 * PART) / PART; fresh++) {
+        const unsigned ranges = calls.ranges;
+        key_of_idle(alloc(SIZE));
+        assert_true(calls.ranges - ranges <= PART + 1);
+    }
+    assert_true(calls.exported <= (MANY + 2 * PART) / PART); /* those alone */
+}
+
 /* What is exported is held while it is listed or in use, and no longer. */
 static void exports_end(void **state)
 {
@@ -1077,6 +1101,7 @@ int main(int argc, char **argv)
         TEST(the_table_has_a_bound),
         TEST(a_failed_export_leaves_nothing),
         TEST(freed_buffers_lose_their_keys),
+        TEST(new_buffers_find_the_freed_ones),
         TEST(exports_end),
         TEST(memory_may_be_mapped_twice),
         TEST(found_by_its_id),

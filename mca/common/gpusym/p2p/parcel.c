@@ -55,7 +55,9 @@ typedef struct {
     uint64_t magic; /* written last */
     uint32_t slot;  /* the owner's */
     uint32_t top;   /* entries from here on are not OFFERED */
-    uint64_t pad[6];
+    uint32_t gpus;  /* that the owner uses, in `gpu` */
+    uint32_t pad[11];
+    uint64_t gpu[GPUSYM_PARCEL_GPUS][2];  /* their uuids */
     relation_t with[GPUSYM_PARCEL_SLOTS]; /* by the peer's slot */
     _Alignas(4096) entry_t entry[GPUSYM_PARCEL_MAX];
 } table_t;
@@ -158,6 +160,7 @@ static struct {
     uint16_t free[GPUSYM_PARCEL_MAX]; /* a stack: few entries are used, so few pages are touched */
     record_t record[GPUSYM_PARCEL_MAX];
     gpusym_peer_t *peer[GPUSYM_PARCEL_SLOTS]; /* attached; by slot */
+    unsigned peers;                           /* slots from here on are not attached */
 } own = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static table_t *table_of(gpusym_peer_t *peer)
@@ -195,13 +198,15 @@ void gpusym_parcels_close(void)
 {
     pthread_mutex_lock(&own.lock);
     if (NULL != own.table) {
-        for (unsigned i = 0; i < GPUSYM_PARCEL_SLOTS; i++) {
+        for (unsigned i = 0; i < own.peers; i++) {
             if (NULL != own.peer[i]) {
                 WRITE(table_of(own.peer[i])->with[own.slot].attached, 0u);
                 own.peer[i] = NULL;
             }
         }
         WRITE(own.table->magic, 0ull);
+        WRITE(own.table->gpus, 0u);
+        own.peers = 0;
         __atomic_store_n(&own.table, NULL, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&own.lock);
@@ -219,6 +224,7 @@ int gpusym_parcels_attach(gpusym_peer_t *peer, unsigned peer_slot)
         rc = GPUSYM_ERR_CORRUPT;
     } else {
         __atomic_store_n(&own.peer[peer_slot], peer, __ATOMIC_RELEASE);
+        own.peers = peer_slot >= own.peers ? peer_slot + 1 : own.peers;
         /* Release: who decides to send envelopes finds us ready for them. */
         __atomic_store_n(&table->with[own.slot].attached, 1u, __ATOMIC_RELEASE);
     }
@@ -253,6 +259,45 @@ bool gpusym_parcels_from(gpusym_peer_t *peer)
     return NULL != __atomic_load_n(&own.table, __ATOMIC_ACQUIRE) && slot < GPUSYM_PARCEL_SLOTS &&
            __atomic_load_n(&own.peer[slot], __ATOMIC_ACQUIRE) == peer &&
            DECIDED_ENVELOPES == READ(table->with[own.slot].decision);
+}
+
+/* Whether a table names a GPU. */
+static bool names_gpu(const table_t *table, const uint64_t uuid[2])
+{
+    const uint32_t said = __atomic_load_n(&table->gpus, __ATOMIC_ACQUIRE);
+    const uint32_t gpus = said < GPUSYM_PARCEL_GPUS ? said : GPUSYM_PARCEL_GPUS;
+    for (uint32_t i = 0; i < gpus; i++) {
+        if (READ(table->gpu[i][0]) == uuid[0] && READ(table->gpu[i][1]) == uuid[1]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void gpusym_parcels_use_gpu(const uint8_t uuid[16])
+{
+    uint64_t words[2];
+    memcpy(words, uuid, sizeof words);
+    pthread_mutex_lock(&own.lock);
+    if (NULL != own.table && own.table->gpus < GPUSYM_PARCEL_GPUS && !names_gpu(own.table, words)) {
+        WRITE(own.table->gpu[own.table->gpus][0], words[0]);
+        WRITE(own.table->gpu[own.table->gpus][1], words[1]);
+        __atomic_store_n(&own.table->gpus, own.table->gpus + 1, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&own.lock);
+}
+
+bool gpusym_parcels_gpu_shared(const uint8_t uuid[16])
+{
+    uint64_t words[2];
+    bool shared = false;
+    memcpy(words, uuid, sizeof words);
+    pthread_mutex_lock(&own.lock);
+    for (unsigned i = 0; i < own.peers && !shared; i++) {
+        shared = i != own.slot && NULL != own.peer[i] && names_gpu(table_of(own.peer[i]), words);
+    }
+    pthread_mutex_unlock(&own.lock);
+    return shared;
 }
 
 /* ---- the sender's side ---- */

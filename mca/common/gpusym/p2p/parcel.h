@@ -54,6 +54,12 @@ bool gpusym_parcels_decide(unsigned slot);
 /* Receiver: returns whether 7-byte messages from a peer to us are envelopes.  Call it when a message has arrived. */
 bool gpusym_parcels_from(gpusym_peer_t *peer);
 
+/* Tells the peers that this process uses the GPU of this uuid; at most GPUSYM_PARCEL_GPUS count.  Any thread. */
+#define GPUSYM_PARCEL_GPUS 4u
+void gpusym_parcels_use_gpu(const uint8_t uuid[16]);
+/* Returns whether an attached peer has told so too, as far as is known now.  About 20 ns for each peer. */
+bool gpusym_parcels_gpu_shared(const uint8_t uuid[16]);
+
 /* ---- what is offered ---- */
 
 typedef enum {
