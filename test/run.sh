@@ -172,6 +172,7 @@ p2p_threads  | 2+3       | 120 | ok                             |               
 p2p_storm    | =2        | 60  | ok:storm. [1-9]                |                                         | env LD_PRELOAD=@STORM@ @BUILD@/test/mpi/p2p --thin 300
 # What gpusym adds to a call on host buffers, in instructions.
 hostpath     | -         | 120 | ok:^at most                    |                                         | @SRC@/test/hostpath.sh @BUILD@
+p2phost      | -         | 120 | ok:^at most                    |                                         | @SRC@/test/p2phost.sh @BUILD@
 # What a process takes of a GPU's memory.
 freed        | 2+3       | 60  | ok:0 after these were freed    | coll_gpusym_sim_gpus=0                  | test/mpi/freed
 footprint    | 2+4       | 60  | ok:MiB of GPU memory           | coll_gpusym_sim_gpus=0                  | test/mpi/footprint
