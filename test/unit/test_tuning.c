@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "kernels/kernels.h"
+#include "tuning/carry.h"
 #include "tuning/resident.h"
 #include "tuning/tuning.h"
 #include "test/unit/random.h"
@@ -600,6 +601,27 @@ static void resident_kernels_are_worth_it(void **state)
     }
 }
 
+/* Messages between two processes: what is chosen can be launched, and a pipe's pieces fit its memory. */
+static void copies_can_be_launched(void **state)
+{
+    (void) state;
+    assert_int_equal(gpusym_tuning_carry_threads() % 32, 0);
+    assert_true(gpusym_tuning_carry_threads() <= GPUSYM_THREADS_MAX);
+    assert_true(gpusym_tuning_carry_resident_max() <= GPUSYM_COMMAND_BYTES_MAX);
+    assert_true(gpusym_tuning_carry_by_kernel(gpusym_tuning_carry_resident_max(), 1));
+    for (unsigned i = 0; i < 20000; i++) {
+        const uint64_t bytes = next_random() >> next_random() % 64, rows = 1 + next_random() % 1000;
+        const uint32_t blocks = gpusym_tuning_carry_blocks(bytes);
+        assert_true(blocks >= 1 && blocks <= GPUSYM_CARRY_BLOCKS &&
+                    blocks <= gpusym_tuning_carry_blocks(bytes / 2) * 2);
+        assert_true(gpusym_tuning_carry_by_kernel(bytes / 2, rows) || !gpusym_tuning_carry_by_kernel(bytes, rows));
+        for (unsigned by_gpu = 0; by_gpu < 2; by_gpu++) {
+            const uint64_t piece = gpusym_tuning_pipe_piece(bytes, by_gpu);
+            assert_true(piece > 0 && 0 == piece % 4096 && GPUSYM_PIPE_SLOTS * piece <= 4u << 20);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -609,6 +631,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_limit_of_ll_can_be_forced),   cmocka_unit_test(larger_messages_get_more_threads),
         cmocka_unit_test(blocks_fit_the_flag_rows),        cmocka_unit_test(small_messages_are_not_mapped),
         cmocka_unit_test(resident_kernels_are_one_shot),   cmocka_unit_test(resident_kernels_are_worth_it),
+        cmocka_unit_test(copies_can_be_launched),
     };
     random_start(argc, argv);
     return cmocka_run_group_tests_name("tuning", tests, NULL, NULL);
