@@ -218,6 +218,33 @@ static void a_push_is_asked_for_and_made(void **state)
     gpusym_parcel_free(index);
 }
 
+static void a_pipe_is_asked_for(void **state)
+{
+    gpusym_parcel_t p;
+    uint8_t envelope[GPUSYM_ENVELOPE];
+    gpusym_offer_t o = offer_of(GPUSYM_PARCEL_INLINE, GPUSYM_PARCEL_ROOM); /* leaves something in the room */
+    uint32_t index = put(&o, envelope);
+    int status;
+    (void) state;
+    OK(gpusym_parcel_withdraw(index));
+    o = offer_of(GPUSYM_PARCEL_MAPPED, 1000);
+    assert_int_equal(put(&o, envelope), index);
+    IS(gpusym_parcel_take_pipe(index), GPUSYM_ERR_NOT_AVAILABLE);
+    OK(gpusym_parcel_claim(self, envelope, &p));
+    IS(gpusym_parcel_take_pipe(index), GPUSYM_ERR_NOT_AVAILABLE);
+    OK(gpusym_parcel_ask_pipe(&p));
+    IS(gpusym_parcel_ask_pipe(&p), GPUSYM_ERR_CORRUPT); /* once */
+    IS(gpusym_parcel_state_of(&p, &status), GPUSYM_PARCEL_PIPE_ASKED);
+    OK(gpusym_parcel_take_pipe(index));
+    IS(gpusym_parcel_state_of(&p, &status), GPUSYM_PARCEL_PIPING);
+    for (unsigned i = 0; i < GPUSYM_PARCEL_ROOM; i++) {
+        IS(((unsigned char *) p.room)[i], 0);
+    }
+    gpusym_parcel_end(&p, 0);
+    expect_state(index, GPUSYM_PARCEL_DONE, 0);
+    gpusym_parcel_free(index);
+}
+
 static void an_unclaimed_offer_changes_place(void **state)
 {
     gpusym_parcel_t p;
@@ -783,6 +810,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(wrong_offers_are_refused, open_self, close_self),
         cmocka_unit_test_setup_teardown(an_error_reaches_the_sender, open_self, close_self),
         cmocka_unit_test_setup_teardown(a_push_is_asked_for_and_made, open_self, close_self),
+        cmocka_unit_test_setup_teardown(a_pipe_is_asked_for, open_self, close_self),
         cmocka_unit_test_setup_teardown(an_unclaimed_offer_changes_place, open_self, close_self),
         cmocka_unit_test_setup_teardown(a_wrong_envelope_claims_nothing, open_self, close_self),
         cmocka_unit_test_setup_teardown(the_oldest_is_found, open_self, close_self),

@@ -202,6 +202,34 @@ static void a_receiver_may_want_less(void **state)
     }
 }
 
+/* Offered as mapped memory, which the receiver cannot map: it asks for a pipe. */
+static void a_receiver_may_ask_for_a_pipe(void **state)
+{
+    static const uint64_t sizes[] = {0, 1, 100000, 3000000};
+    (void) state;
+    for (unsigned i = 0; i < 8; i++) {
+        const uint64_t bytes = sizes[i / 2];
+        const gpusym_offer_t o = {
+            .context = CONTEXT, .tag = TAG, .bytes = bytes, .kind = GPUSYM_PARCEL_MAPPED, .key = 77};
+        message_t m = {.index = 0};
+        OK(gpusym_parcel_offer(&o, NULL, &m.index, m.envelope));
+        OK(gpusym_parcel_claim(self, m.envelope, &m.parcel));
+        gpusym_pipe_receive(&m.in, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_to : (char *) to, bytes, &m.parcel, true);
+        if (0 != bytes) {
+            for (unsigned k = 0; k < 3; k++) {
+                assert_false(gpusym_pipe_poll(&m.in, &m.received_as));
+            }
+            OK(gpusym_parcel_take_pipe(m.index));
+        }
+        gpusym_pipe_send(&m.out, &dev, gpu, gpu_from, bytes, m.index, true);
+        finish(&m);
+        OK(m.sent_as);
+        OK(m.received_as);
+        OK(dev.copy(gpu, got, i & 1 ? gpu_to : (char *) to, bytes));
+        assert_memory_equal(got, from, bytes);
+    }
+}
+
 static int register_refused(gpusym_gpu_t *which, void *host, size_t size, void **at)
 {
     (void) which;
@@ -582,6 +610,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(slots_are_host_memory_where_the_gpus_is_not_shared, setup, teardown),
         cmocka_unit_test_setup_teardown(both_sides_must_allow_gpu_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(a_receiver_may_want_less, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_receiver_may_ask_for_a_pipe, setup, teardown),
         cmocka_unit_test_setup_teardown(memory_that_is_not_pinned_will_do, setup, teardown),
         cmocka_unit_test_setup_teardown(many_share_the_slots, setup, teardown),
         cmocka_unit_test_setup_teardown(an_error_ends_both_halves, setup, teardown),

@@ -140,7 +140,7 @@ static bool envelope_fits(const uint8_t *envelope, unsigned length, uint32_t ind
 {
     uint8_t right[GPUSYM_ENVELOPE];
     envelope_make(right, index, number);
-    return 0 == memcmp(envelope, right, length);
+    return 0 == length || 0 == memcmp(envelope, right, length);
 }
 
 /* ---- set-up ---- */
@@ -457,6 +457,18 @@ void gpusym_parcel_pushed(uint32_t index, int status)
     (void) word_step(entry, own.record[index].number, GPUSYM_PARCEL_PUSHING, GPUSYM_PARCEL_PUSHED);
 }
 
+int gpusym_parcel_take_pipe(uint32_t index)
+{
+    int status;
+    if (GPUSYM_PARCEL_PIPE_ASKED != gpusym_parcel_state(index, &status)) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    memset(own.table->entry[index].room, 0, GPUSYM_PARCEL_ROOM); /* the receiver reads it from PIPING on */
+    return word_step(&own.table->entry[index], own.record[index].number, GPUSYM_PARCEL_PIPE_ASKED, GPUSYM_PARCEL_PIPING)
+               ? GPUSYM_SUCCESS
+               : GPUSYM_ERR_CORRUPT;
+}
+
 void *gpusym_parcel_room(uint32_t index)
 {
     return own.table->entry[index].room;
@@ -609,6 +621,12 @@ int gpusym_parcel_ask_push(gpusym_parcel_t *p, const gpusym_push_t *push)
     WRITE(entry->push_bytes, push->bytes);
     return word_step(entry, p->number, GPUSYM_PARCEL_CLAIMED, GPUSYM_PARCEL_PUSH_ASKED) ? GPUSYM_SUCCESS
                                                                                         : GPUSYM_ERR_CORRUPT;
+}
+
+int gpusym_parcel_ask_pipe(gpusym_parcel_t *p)
+{
+    return word_step(entry_of(p), p->number, GPUSYM_PARCEL_CLAIMED, GPUSYM_PARCEL_PIPE_ASKED) ? GPUSYM_SUCCESS
+                                                                                              : GPUSYM_ERR_CORRUPT;
 }
 
 int gpusym_parcel_take_back(gpusym_parcel_t *p)

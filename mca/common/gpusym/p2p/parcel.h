@@ -12,6 +12,9 @@
  *     state       OFFERED  ---------------------> CLAIMED <-> PUSH_ASKED -> PUSHING -> PUSHED -> DONE
  *     receiver                claim                   ask_push, take_back               end
  *
+ * Where the receiver cannot map the memory, it asks for a pipe instead: CLAIMED -> PIPE_ASKED -> PIPING -> DONE, by
+ * ask_pipe, take_pipe and end.
+ *
  * Whoever makes a transition owns the entry until the next one; where both sides may make one, one of them wins.
  *
  * Both sides agree, without a message, whether a 7-byte message is an envelope.  At its start, every process attaches
@@ -88,6 +91,8 @@ typedef enum {
     GPUSYM_PARCEL_OFFERED = 1,
     GPUSYM_PARCEL_CLAIMED,    /* the receiver moves the data */
     GPUSYM_PARCEL_PUSH_ASKED, /* the receiver asks the sender to move them; it may take that back */
+    GPUSYM_PARCEL_PIPE_ASKED, /* the receiver asks the sender to send them through a pipe */
+    GPUSYM_PARCEL_PIPING,     /* it does */
     GPUSYM_PARCEL_PUSHING,    /* the sender moves them */
     GPUSYM_PARCEL_PUSHED,     /* the sender has moved them, or failed */
     GPUSYM_PARCEL_DONE,       /* the receiver has ended the parcel */
@@ -124,6 +129,9 @@ int gpusym_parcel_withdraw(uint32_t index);
 int gpusym_parcel_take_push(uint32_t index, gpusym_push_t *push);
 /* Tells the receiver that the push has ended: status 0 or an error of common.h. */
 void gpusym_parcel_pushed(uint32_t index, int status);
+/* Takes on a pipe that the receiver asks for, of a message that it cannot map: the room is then a flow, zeroed. The
+ * caller goes on with gpusym_pipe_send. GPUSYM_ERR_NOT_AVAILABLE: it does not ask; GPUSYM_ERR_CORRUPT. */
+int gpusym_parcel_take_pipe(uint32_t index);
 /* Returns the room of an entry, GPUSYM_PARCEL_ROOM bytes, 64-byte aligned: a pipe's flow, which both sides write. */
 void *gpusym_parcel_room(uint32_t index);
 /* Frees an entry that is DONE, or whose receiver is dead. */
@@ -166,7 +174,9 @@ int gpusym_parcel_state_of(const gpusym_parcel_t *p, int *status);
 int gpusym_parcel_ask_push(gpusym_parcel_t *p, const gpusym_push_t *push);
 /* Takes that back. GPUSYM_ERR_NOT_AVAILABLE: the sender pushes or has pushed. */
 int gpusym_parcel_take_back(gpusym_parcel_t *p);
-/* Ends a parcel that is CLAIMED or PUSHED: the data have been received, or it failed.  status: 0 or an error of
+/* Asks the sender for a pipe; gpusym_pipe_receive does. */
+int gpusym_parcel_ask_pipe(gpusym_parcel_t *p);
+/* Ends a parcel that is CLAIMED, PIPING or PUSHED: the data have been received, or it failed.  status: 0 or an error of
  * common.h, which the sender gets. */
 void gpusym_parcel_end(gpusym_parcel_t *p, int status);
 

@@ -429,7 +429,7 @@ static bool poll_send(gpusym_pipe_t *pipe)
     pieces_end(pipe);
     if (state < 0 || GPUSYM_PARCEL_DONE == state) {
         note_error(pipe, state < 0 ? state : status);
-    } else if (GPUSYM_PARCEL_CLAIMED == state && GPUSYM_SUCCESS == pipe->status) {
+    } else if ((GPUSYM_PARCEL_CLAIMED == state || GPUSYM_PARCEL_PIPING == state) && GPUSYM_SUCCESS == pipe->status) {
         send_pieces(pipe, flow);
     }
     if (!over) {
@@ -453,6 +453,20 @@ void gpusym_pipe_receive(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym
                             .bytes = bytes < parcel->offer.bytes ? bytes : parcel->offer.bytes,
                             .parcel = parcel,
                             .by_gpu = by_gpu && NULL != gpu};
+    if (GPUSYM_PARCEL_PIPE != parcel->offer.kind && 0 != pipe->bytes) {
+        pipe->asked = true;
+        note_error(pipe, gpusym_parcel_ask_pipe(parcel));
+    }
+}
+
+/* Returns whether the flow can be read. */
+static bool has_flow(gpusym_pipe_t *pipe)
+{
+    int status;
+    const int state = pipe->asked ? gpusym_parcel_state_of(pipe->parcel, &status) : GPUSYM_PARCEL_PIPING;
+    note_error(pipe, state < 0 ? state : GPUSYM_SUCCESS);
+    pipe->asked = GPUSYM_PARCEL_PIPING != state;
+    return !pipe->asked;
 }
 
 /* Maps the sender's GPU memory, if it offers that, and tells it whether. */
@@ -526,6 +540,9 @@ static bool poll_receive(gpusym_pipe_t *pipe)
 {
     flow_t *flow = pipe->parcel->room;
 
+    if (GPUSYM_SUCCESS == pipe->status && !has_flow(pipe) && GPUSYM_SUCCESS == pipe->status) {
+        return false;
+    }
     pieces_end(pipe);
     const bool all = 0 == pipe->bytes || (0 != pipe->slots && pipe->ended == pieces_of(pipe));
     if (!all && GPUSYM_SUCCESS == pipe->status) {

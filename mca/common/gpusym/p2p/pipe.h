@@ -46,16 +46,19 @@ typedef struct {
     gpusym_carry_t carry[GPUSYM_PIPE_SLOTS];
     int status; /* why it ends, an error of common.h */
     bool alone; /* the other process has died */
+    bool asked; /* the receiver's: the sender has been asked for the pipe, and has not begun */
 } gpusym_pipe_t;
 
-/* Begins the sender's half for the parcel of entry `index`, offered or changed as a PIPE with no flow.  src: of gpu, or
- * host memory if gpu is NULL; it must not change until the half has ended.  by_gpu: pieces may go through GPU memory:
- * then mem_alloc and mem_export may be called, once in a process, by gpusym_pipe_poll. */
+/* Begins the sender's half for the parcel of entry `index`, offered or changed as a PIPE with no flow, or for which the
+ * receiver has asked (gpusym_parcel_take_pipe).  src: of gpu, or host memory if gpu is NULL; it must not change until
+ * the half has ended.  by_gpu: pieces may go through GPU memory: then mem_alloc and mem_export may be called, once in a
+ * process, by gpusym_pipe_poll. */
 void gpusym_pipe_send(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym_gpu_t *gpu, const void *src,
                       uint64_t bytes, uint32_t index, bool by_gpu);
-/* Begins the receiver's half for a claimed parcel that is a PIPE.  dst: as src.  bytes: wanted; of a longer message,
- * what is behind is not received.  The parcel stays in place until the half has ended.  by_gpu: as above; then
- * mem_import, which may wait for the GPU, may be called, once for each sender. */
+/* Begins the receiver's half for a claimed parcel.  If that is no PIPE, because the sender thought that its memory could
+ * be mapped here, it asks the sender for one.  dst: as src.  bytes: wanted; of a longer message, what is behind is not
+ * received.  The parcel stays in place until the half has ended.  by_gpu: as above; then mem_import, which may wait for
+ * the GPU, may be called, once for each sender. */
 void gpusym_pipe_receive(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, uint64_t bytes,
                          gpusym_parcel_t *parcel, bool by_gpu);
 /* Does what can be done of a half now.  Returns whether it has ended; *status is then 0 or an error of common.h.  When
