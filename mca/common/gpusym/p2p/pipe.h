@@ -49,10 +49,10 @@ typedef struct {
     bool asked; /* the receiver's: the sender has been asked for the pipe, and has not begun */
 } gpusym_pipe_t;
 
-/* Begins the sender's half for the parcel of entry `index`, offered or changed as a PIPE with no flow, or for which the
- * receiver has asked (gpusym_parcel_take_pipe).  src: of gpu, or host memory if gpu is NULL; it must not change until
- * the half has ended.  by_gpu: pieces may go through GPU memory: then mem_alloc and mem_export may be called, once in a
- * process, by gpusym_pipe_poll. */
+/* Begins the sender's half for the parcel of entry `index`, offered or changed as a PIPE with no flow, or for which
+ * the receiver has asked (gpusym_parcel_take_pipe).  src: of gpu, or host memory if gpu is NULL; it must not change
+ * until the half has ended.  by_gpu: pieces may go through GPU memory: then mem_alloc and mem_export may be called,
+ * once in a process, by gpusym_pipe_poll. */
 void gpusym_pipe_send(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym_gpu_t *gpu, const void *src,
                       uint64_t bytes, uint32_t index, bool by_gpu);
 /* Begins the receiver's half for a claimed parcel.  If that is no PIPE, because the sender thought that its memory could
