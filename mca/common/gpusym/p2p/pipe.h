@@ -55,10 +55,10 @@ typedef struct {
  * once in a process, by gpusym_pipe_poll. */
 void gpusym_pipe_send(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym_gpu_t *gpu, const void *src,
                       uint64_t bytes, uint32_t index, bool by_gpu);
-/* Begins the receiver's half for a claimed parcel.  If that is no PIPE, because the sender thought that its memory could
- * be mapped here, it asks the sender for one.  dst: as src.  bytes: wanted; of a longer message, what is behind is not
- * received.  The parcel stays in place until the half has ended.  by_gpu: as above; then mem_import, which may wait for
- * the GPU, may be called, once for each sender. */
+/* Begins the receiver's half for a claimed parcel.  If that is no PIPE, because the sender thought that its memory
+ * could be mapped here, it asks the sender for one.  dst: as src.  bytes: wanted; of a longer message, what is
+ * behind is not received.  The parcel stays in place until the half has ended.  by_gpu: as above; then mem_import,
+ * which may wait for the GPU, may be called, once for each sender. */
 void gpusym_pipe_receive(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, uint64_t bytes,
                          gpusym_parcel_t *parcel, bool by_gpu);
 /* Does what can be done of a half now.  Returns whether it has ended; *status is then 0 or an error of common.h.  When
