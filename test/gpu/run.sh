@@ -365,9 +365,9 @@ goals_stage() {
 
 # Every size on two ranks; few on more, of which every pair is measured.
 p2p_stage() {
-    local sizes=() small=(--only pingpong --max 64k)
+    local sizes=(--messages 1m) small=(--only pingpong --max 64k)
     [ "$most" -gt 1 ] || { verdict skip "p2p" 0 "messages want two ranks" && return; }
-    [ "$most" -eq 2 ] || sizes=(--bytes "8,4k,64k,1m,16m,256m")
+    [ "$most" -eq 2 ] || sizes+=(--bytes "8,4k,64k,1m,16m,256m")
     [ "$device" = sim ] && sizes=(--max 4k --step 64 --messages 500) small=(--only pingpong --bytes 8)
     measure "p2p, $most ranks" 150 "$most" "$kit/bin/gpusym_bench" p2p --device "$device" "${sizes[@]}" \
         --csv "p2p-$most-ranks.csv"
