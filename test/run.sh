@@ -149,7 +149,7 @@ links-random | 4+6       | 120 | ok                             | coll_gpusym_si
 # One message, in every way: memory, sizes, datatypes, modes, ways to receive. Also with every buffer taken for device memory,
 # staged, where GPUs do not reach each other, and beside a rank where it is off or gpusym is not there.
 p2p          | 2+1,3,4   | 120 | ok                             |                                         | test/mpi/p2p --thin {60|5}
-p2p-direct   | 2         | 60  | ok:p2p: sent_direct [1-9].*sent_staged 0, received_direct [1-9].*received_to_host 0, received_staged 0$ | coll_gpusym_summary=1 | test/mpi/p2p --kinds device,vmm --modes send,isend,ssend,rsend,sendrecv,exchange,send_init --sizes 8193,65536,1048577 --thin 4
+p2p-direct   | 2         | 60  | ok:p2p: sent_direct [1-9].*sent_staged 0, received_direct [1-9].*received_to_host 0, received_piped 0, received_staged 0$ | coll_gpusym_summary=1 | test/mpi/p2p --kinds device,vmm --modes send,isend,ssend,rsend,sendrecv,exchange,send_init --sizes 8193,65536,1048577 --thin 4
 p2p-7        | 2         | 60  | ok                             |                                         | test/mpi/p2p --sizes 6,7,8 --thin {20|1}
 p2p-host     | 2+1,3     | 120 | ok                             | coll_gpusym_sim_host=1                  | test/mpi/p2p --thin {200|20}
 p2p-staged   | 2+3       | 120 | ok:p2p: sent_direct 0, .*received_direct 0, | coll_gpusym_p2p=staged coll_gpusym_summary=1 | test/mpi/p2p --thin {200|20}

@@ -19,7 +19,7 @@
  * that the start of a copy takes longer than the copy. */
 #define PIECE_MIN (64u << 10)
 #define PIECE_MAX (512u << 10)
-#define PIECE_MAX_GPU (1u << 20)
+#define PIECE_MAX_GPU (4u << 20)
 /* Messages from this on go through GPU memory. */
 #define BY_GPU_MIN (64u << 10)
 

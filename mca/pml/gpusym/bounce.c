@@ -17,14 +17,24 @@
 
 /* Up to this size, in bytes, memory of malloc is as good as pinned memory, of which there is little. */
 #define HEAP_MAX 16384u
-/* Above this size, in bytes, a buffer that may not be used is address space only. */
-#define RESERVE_MIN 65536u
-/* Reserved buffers that are kept for the next message, one of each power of two. */
+/* Reserved buffers that are kept for the next messages: so many of each power of two, in bytes; a window of large
+ * receives would map and unmap them for each message. */
 #define CLASSES 48u
+#define KEPT 64u
+/* What a kept buffer may hold of memory, in bytes: what envelopes touch. One of each size may hold more, up to the
+ * second limit, for messages from host memory. */
+#define KEEP_MIN 4096u
+#define KEEP_MAX (64u << 20)
+/* From here on, in bytes, large pages are better: what is touched here belongs to a long message. */
+#define LARGE_PAGE (2u << 20)
 
 static struct {
     pthread_mutex_t lock;
-    void *kept[CLASSES]; /* of 1 << class bytes */
+    struct {
+        void *p[KEPT]; /* of 1 << class bytes */
+        unsigned n;
+        bool warm; /* the last one holds memory */
+    } kept[CLASSES];
 } reserved = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static unsigned class_of(size_t bytes)
@@ -32,64 +42,100 @@ static unsigned class_of(size_t bytes)
     return 64u - (unsigned) __builtin_clzll((unsigned long long) bytes - 1);
 }
 
+static void *map_reserved(size_t size)
+{
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (MAP_FAILED == p) {
+        return NULL;
+    }
+    if (size >= 2 * (size_t) LARGE_PAGE) {
+        (void) madvise((char *) p + LARGE_PAGE, size - LARGE_PAGE, MADV_HUGEPAGE);
+    }
+    return p;
+}
+
 static bool get_reserved(pml_gpusym_bounce_t *b, size_t bytes)
 {
     const unsigned class = class_of(bytes);
     void *p = NULL;
+    size_t used = 0;
 
     if (class >= CLASSES) {
         return false;
     }
     pthread_mutex_lock(&reserved.lock);
-    p = reserved.kept[class];
-    reserved.kept[class] = NULL;
-    pthread_mutex_unlock(&reserved.lock);
-    if (NULL == p) {
-        p = mmap(NULL, (size_t) 1 << class, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (reserved.kept[class].n > 0) {
+        p = reserved.kept[class].p[--reserved.kept[class].n];
+        used = reserved.kept[class].warm ? (size_t) 1 << class : KEEP_MIN;
+        reserved.kept[class].warm = false;
     }
-    *b = (pml_gpusym_bounce_t){MAP_FAILED == p ? NULL : p, (size_t) 1 << class, PML_GPUSYM_BOUNCE_RESERVED};
-    return NULL != b->p;
+    pthread_mutex_unlock(&reserved.lock);
+    p = NULL == p ? map_reserved((size_t) 1 << class) : p;
+    *b = (pml_gpusym_bounce_t){p, (size_t) 1 << class, PML_GPUSYM_BOUNCE_RESERVED, used};
+    return NULL != p;
 }
 
-/* Keeps the buffer without the memory behind it, except its first pages. */
+/* Gives back the memory of a buffer that may have more than an envelope touches. */
+static void cool(const pml_gpusym_bounce_t *b)
+{
+    if (b->used > KEEP_MIN) {
+        (void) madvise(b->p + KEEP_MIN, b->size - KEEP_MIN, MADV_DONTNEED);
+    }
+}
+
+/* Keeps the buffer: the last one of its size with its memory, since the next message may need it. */
 static void put_reserved(const pml_gpusym_bounce_t *b)
 {
     const unsigned class = class_of(b->size);
-    void *p = b->p;
+    const bool warm = b->used > KEEP_MIN && b->size <= KEEP_MAX;
+    bool kept = false;
 
-    (void) madvise(b->p + RESERVE_MIN, b->size - RESERVE_MIN, MADV_DONTNEED);
+    if (!warm) {
+        cool(b);
+    }
     pthread_mutex_lock(&reserved.lock);
-    if (NULL == reserved.kept[class]) {
-        reserved.kept[class] = p;
-        p = NULL;
+    if (reserved.kept[class].n < KEPT && !(warm && reserved.kept[class].warm)) {
+        unsigned at = reserved.kept[class].n++;
+        if (!warm && reserved.kept[class].warm) { /* the one that holds memory stays the last */
+            reserved.kept[class].p[at] = reserved.kept[class].p[at - 1];
+            at--;
+        }
+        reserved.kept[class].p[at] = b->p;
+        reserved.kept[class].warm = warm || reserved.kept[class].warm;
+        kept = true;
     }
     pthread_mutex_unlock(&reserved.lock);
-    if (NULL != p) {
-        munmap(p, b->size);
+    if (!kept) {
+        munmap(b->p, b->size);
     }
 }
 
 static bool get_heap(pml_gpusym_bounce_t *b, size_t bytes)
 {
-    *b = (pml_gpusym_bounce_t){malloc(bytes), bytes, PML_GPUSYM_BOUNCE_HEAP};
+    *b = (pml_gpusym_bounce_t){malloc(bytes), bytes, PML_GPUSYM_BOUNCE_HEAP, 0};
     return NULL != b->p;
 }
 
 bool pml_gpusym_bounce_pin(pml_gpusym_bounce_t *b, gpusym_gpu_t *gpu, size_t bytes)
 {
-    void *p = bytes <= GPUSYM_PINNED_MAX ? gpusym_pinned_get(gpusym_current.dev, gpu, bytes) : NULL;
-    *b = (pml_gpusym_bounce_t){p, bytes, PML_GPUSYM_BOUNCE_PINNED};
+    void *p = NULL != gpu && bytes <= GPUSYM_PINNED_MAX ? gpusym_pinned_get(gpusym_current.dev, gpu, bytes) : NULL;
+    *b = (pml_gpusym_bounce_t){p, bytes, PML_GPUSYM_BOUNCE_PINNED, 0};
     return NULL != p;
 }
 
 bool pml_gpusym_bounce_get(pml_gpusym_bounce_t *b, gpusym_gpu_t *gpu, size_t bytes)
 {
-    return bytes <= HEAP_MAX ? get_heap(b, bytes) : pml_gpusym_bounce_pin(b, gpu, bytes) || get_reserved(b, bytes);
+    if (bytes <= HEAP_MAX || pml_gpusym_bounce_pin(b, gpu, bytes)) {
+        return bytes <= HEAP_MAX ? get_heap(b, bytes) : true;
+    }
+    const bool there = get_reserved(b, bytes);
+    b->used = b->size;
+    return there;
 }
 
-bool pml_gpusym_bounce_reserve(pml_gpusym_bounce_t *b, gpusym_gpu_t *gpu, size_t bytes)
+bool pml_gpusym_bounce_reserve(pml_gpusym_bounce_t *b, size_t bytes)
 {
-    return bytes > RESERVE_MIN ? get_reserved(b, bytes) : pml_gpusym_bounce_get(b, gpu, bytes);
+    return bytes > HEAP_MAX ? get_reserved(b, bytes) : get_heap(b, bytes);
 }
 
 void pml_gpusym_bounce_put(pml_gpusym_bounce_t *b)
@@ -114,9 +160,9 @@ void pml_gpusym_bounce_put(pml_gpusym_bounce_t *b)
 void pml_gpusym_bounces_close(void)
 {
     for (unsigned class = 0; class < CLASSES; class ++) {
-        if (NULL != reserved.kept[class]) {
-            munmap(reserved.kept[class], (size_t) 1 << class);
-            reserved.kept[class] = NULL;
+        while (reserved.kept[class].n > 0) {
+            munmap(reserved.kept[class].p[--reserved.kept[class].n], (size_t) 1 << class);
         }
+        reserved.kept[class].warm = false;
     }
 }

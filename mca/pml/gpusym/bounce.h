@@ -22,12 +22,14 @@ typedef struct {
     char *p;
     size_t size;
     pml_gpusym_bounce_kind_t kind;
+    size_t used; /* RESERVED: the bytes from p on that may have become memory; its user raises it */
 } pml_gpusym_bounce_t;
 
-/* Gets a buffer of `bytes` bytes, undefined, which gpu copies fast if it is all used. False: no memory. Any thread. */
+/* Gets a buffer of `bytes` bytes, undefined, which gpu (NULL: none) copies fast if it is all used. False: no memory.
+ * Any thread. */
 bool pml_gpusym_bounce_get(pml_gpusym_bounce_t *b, gpusym_gpu_t *gpu, size_t bytes);
 /* The same for what may be received, of which little is touched if the message is fetched from its sender's GPU. */
-bool pml_gpusym_bounce_reserve(pml_gpusym_bounce_t *b, gpusym_gpu_t *gpu, size_t bytes);
+bool pml_gpusym_bounce_reserve(pml_gpusym_bounce_t *b, size_t bytes);
 /* The same for pinned memory only, of at most GPUSYM_PINNED_MAX bytes. */
 bool pml_gpusym_bounce_pin(pml_gpusym_bounce_t *b, gpusym_gpu_t *gpu, size_t bytes);
 /* Returns a buffer. No effect if there is none. */

@@ -3,10 +3,10 @@
  *
  * The receiver's side of a message that was announced by an envelope.
  *
- * The data are in the sender's entry, or in its GPU memory, which is mapped and copied from; or they follow as a
- * message of the PML. They follow if this process cannot map that memory: it ends the parcel with
- * GPUSYM_ERR_UNREACHABLE, and the sender sends them. Mapping may wait for the GPU: for kernels of collectives, say.
- * Those have been called by all ranks, and hold the launch tokens of all, so they end whatever this process waits for.
+ * The data are in the sender's entry; or in its GPU memory, which is mapped and copied from; or they come through a
+ * pipe, for which this process asks if it cannot map that memory; or they follow as a message of the PML. Mapping may
+ * wait for the GPU: for kernels of collectives, say. Those have been called by all ranks, and hold the launch tokens of
+ * all, so they end whatever this process waits for.
  */
 #include "mca/pml/gpusym/fetch.h"
 
@@ -14,7 +14,9 @@
 
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/reg.h"
+#include "mca/common/gpusym/memory/scratch.h"
 #include "mca/pml/gpusym/counters.h"
+#include "mca/pml/gpusym/gpu.h"
 #include "mca/pml/gpusym/host.h"
 #include "mca/pml/gpusym/report.h"
 
@@ -23,7 +25,7 @@ typedef pml_gpusym_request_t request_t;
 /* ---- envelopes ---- */
 
 bool pml_gpusym_is_envelope(struct ompi_communicator_t *comm, const ompi_status_public_t *status,
-                            const pml_gpusym_peer_t **peer)
+                            pml_gpusym_peer_t **peer)
 {
     if (GPUSYM_ENVELOPE != status->_ucount || status->_cancelled || status->MPI_TAG < 0) {
         return false;
@@ -121,6 +123,7 @@ static bool step_follow(request_t *r)
         return true;
     }
     const int rv = r->inner->req_status.MPI_ERROR;
+    r->bounce.used = r->bounce.size;
     end_receive(r, MPI_SUCCESS == rv ? put_data(r, r->bounce.p) : rv);
     return false;
 }
@@ -133,7 +136,7 @@ static bool receive_following(request_t *r, uint64_t number)
 
     pml_gpusym_bounce_put(&r->bounce); /* it held the envelope */
     pml_gpusym_request_free_inner(r);
-    if (!pml_gpusym_bounce_reserve(&r->bounce, r->gpu, bytes)) {
+    if (!pml_gpusym_bounce_reserve(&r->bounce, bytes)) {
         end_receive(r, pml_gpusym_report_memory(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG, bytes));
         return false;
     }
@@ -147,6 +150,76 @@ static bool receive_following(request_t *r, uint64_t number)
     pml_gpusym_count(PML_GPUSYM_RECEIVED_STAGED);
     r->step = step_follow;
     return true;
+}
+
+/* ---- data that come in pieces ---- */
+
+/* Where the pieces are put together: the buffer, or memory that stands for it. Sets *gpu; NULL: host memory. Returns
+ * NULL if there is no memory. */
+static char *find_assembly(request_t *r, gpusym_gpu_t **gpu)
+{
+    *gpu = r->on_host ? NULL : r->gpu;
+    if (GPUSYM_LAYOUT_RUN == r->layout.kind) {
+        return (char *) r->base.req_addr + r->layout.lo;
+    }
+    pml_gpusym_bounce_put(&r->bounce);
+    if (r->on_host) {
+        const bool there = pml_gpusym_bounce_reserve(&r->bounce, bytes_to_move(r));
+        r->bounce.used = r->bounce.size;
+        return there ? r->bounce.p : NULL;
+    }
+    if (GPUSYM_SUCCESS != gpusym_scratch_get(gpusym_current.dev, r->gpu, bytes_to_move(r), &r->scratch)) {
+        r->scratch = NULL;
+    }
+    return r->scratch;
+}
+
+static bool step_pipe(request_t *r)
+{
+    const ompi_status_public_t *status = status_of(r);
+    int rc, rv = MPI_SUCCESS;
+
+    const bool lives = pml_gpusym_peer_lives(r);
+    if (!lives) {
+        gpusym_pipe_fail(&r->pipe, GPUSYM_ERR_UNREACHABLE);
+    }
+    if (!gpusym_pipe_poll(&r->pipe, &rc)) {
+        return true;
+    }
+    if (GPUSYM_SUCCESS == rc && GPUSYM_LAYOUT_RUN != r->layout.kind) {
+        rv = put_data(r, NULL != r->scratch ? r->scratch : r->bounce.p);
+    }
+    if (NULL != r->scratch) {
+        gpusym_scratch_put(gpusym_current.dev, r->gpu, r->scratch);
+        r->scratch = NULL;
+    }
+    if (GPUSYM_SUCCESS != rc) {
+        rv = lives ? pml_gpusym_report_gpu(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG)
+                   : pml_gpusym_report_dead(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG,
+                                            gpusym_peer_pid(r->parcel.peer));
+    }
+    end_receive(r, rv);
+    return false;
+}
+
+static bool fetch_pieces(request_t *r)
+{
+    const ompi_status_public_t *status = status_of(r);
+    gpusym_gpu_t *gpu;
+    char *to = 0 == bytes_to_move(r) ? (char *) r->base.req_addr : find_assembly(r, &gpu);
+
+    if (0 == bytes_to_move(r)) {
+        gpu = NULL;
+    } else if (NULL == to) {
+        end_fetch(r, GPUSYM_ERR_NO_MEMORY,
+                  pml_gpusym_report_memory(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG, bytes_to_move(r)));
+        return false;
+    }
+    gpusym_pipe_receive(&r->pipe, gpusym_current.dev, gpu, to, bytes_to_move(r), &r->parcel, true);
+    pml_gpusym_count(PML_GPUSYM_RECEIVED_PIPED);
+    r->since = 0;
+    r->step = step_pipe;
+    return step_pipe(r);
 }
 
 /* ---- data that are copied from the sender's memory ---- */
@@ -171,9 +244,9 @@ static const char *map_source(request_t *r)
     void *base;
     uint64_t size;
 
-    if (NULL == r->gpu && GPUSYM_SUCCESS != gpusym_current.dev->gpu_open(NULL, &r->gpu)) {
-        r->gpu = NULL;
-        return NULL;
+    r->gpu = NULL == r->gpu ? pml_gpusym_gpu_last() : r->gpu;
+    if (NULL == r->gpu) {
+        return NULL; /* a process that has used no GPU gets no context for a message to host memory */
     }
     if (GPUSYM_SUCCESS != gpusym_reg_map(gpusym_current.dev, r->gpu, r->parcel.peer, o->key, &base, &size) ||
         o->bytes > size || o->off > size - o->bytes) {
@@ -192,10 +265,7 @@ static bool fetch_mapped(request_t *r)
     }
     const char *from = map_source(r);
     if (NULL == from) {
-        GPUSYM_LOG(1, "point-to-point: memory of rank %d of %s cannot be mapped: its message is staged",
-                   status->MPI_SOURCE, r->base.req_comm->c_name);
-        gpusym_parcel_end(&r->parcel, GPUSYM_ERR_UNREACHABLE);
-        return receive_following(r, r->parcel.number);
+        return fetch_pieces(r); /* which asks for them */
     }
     const pml_gpusym_route_t route = {.gpu = r->gpu,
                                       .layout = &r->layout,
@@ -232,6 +302,8 @@ static bool step_claimed(request_t *r)
     }
     case GPUSYM_PARCEL_MAPPED:
         return fetch_mapped(r);
+    case GPUSYM_PARCEL_PIPE:
+        return fetch_pieces(r);
     case GPUSYM_PARCEL_FOLLOWS: {
         const uint64_t number = r->parcel.number;
         gpusym_parcel_end(&r->parcel, GPUSYM_SUCCESS);

@@ -11,7 +11,7 @@
 /* Whether a message of the PML is an envelope: `bytes` of it arrived from a rank of comm. If so, *peer is its
  * sender. */
 bool pml_gpusym_is_envelope(struct ompi_communicator_t *comm, const ompi_status_public_t *status,
-                            const pml_gpusym_peer_t **peer);
+                            pml_gpusym_peer_t **peer);
 
 /*
  * Claims the parcel of an envelope for a request, which has peer and layout, and begins to fetch it into the buffer.

@@ -12,6 +12,7 @@
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/pml/gpusym/bounce.h"
 #include "mca/pml/gpusym/counters.h"
+#include "mca/pml/gpusym/gpu.h"
 #include "mca/pml/gpusym/host.h"
 #include "mca/pml/gpusym/host_recv.h"
 #include "mca/pml/gpusym/params.h"
@@ -283,6 +284,7 @@ void pml_gpusym_close(void)
     }
     pml_gpusym_requests_close();
     pml_gpusym_peers_close();
+    pml_gpusym_gpus_close();
     pml_gpusym_bounces_close();
     pml_gpusym_counters_clear();
 }

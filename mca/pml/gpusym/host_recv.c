@@ -28,7 +28,7 @@ static ompi_request_start_fn_t pml_start;
 /* Makes the request that fetches for a receive into host memory, of which an envelope has arrived. NULL: no memory. */
 static pml_gpusym_request_t *fetch_to_host(void *buf, size_t count, struct ompi_datatype_t *dtype,
                                            struct ompi_communicator_t *comm, const ompi_status_public_t *status,
-                                           const pml_gpusym_peer_t *peer, ompi_request_t *outer)
+                                           pml_gpusym_peer_t *peer, ompi_request_t *outer)
 {
     uint8_t envelope[GPUSYM_ENVELOPE];
     pml_gpusym_request_t *r =
@@ -53,7 +53,7 @@ static pml_gpusym_request_t *fetch_to_host(void *buf, size_t count, struct ompi_
 int pml_gpusym_host_received(void *buf, size_t count, struct ompi_datatype_t *dtype, struct ompi_communicator_t *comm,
                              ompi_status_public_t *status, int rv)
 {
-    const pml_gpusym_peer_t *peer;
+    pml_gpusym_peer_t *peer;
 
     if (!pml_gpusym_is_envelope(comm, status, &peer)) {
         return rv;
@@ -66,7 +66,7 @@ int pml_gpusym_host_received(void *buf, size_t count, struct ompi_datatype_t *dt
 static bool hold_envelope(ompi_request_t *q)
 {
     const mca_pml_base_request_t *b = (const mca_pml_base_request_t *) q;
-    const pml_gpusym_peer_t *peer;
+    pml_gpusym_peer_t *peer;
 
     if (!pml_gpusym_is_envelope(b->req_comm, &q->req_status, &peer)) {
         return false;

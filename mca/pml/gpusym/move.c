@@ -11,9 +11,10 @@
 #include <string.h>
 
 #include "mca/common/gpusym/gpusym.h"
+#include "mca/pml/gpusym/gpu.h"
 
 /* Bytes of a chunk on the way to host memory: long for the bus, short for the caches. */
-#define CHUNK (256u << 10)
+#define CHUNK (512u << 10)
 
 typedef pml_gpusym_move_t move_t;
 
@@ -30,17 +31,19 @@ static int start_carry(move_t *m)
     const gpusym_layout_t *l = route->layout;
     char *to = (char *) route->buf + l->lo;
 
-    m->poll = poll_carry;
-    if (GPUSYM_LAYOUT_RUN == l->kind) {
-        return gpusym_carry_start(gpusym_current.dev, route->gpu, to, route->from, route->bytes, &m->carry[0]);
-    }
+    const bool run = GPUSYM_LAYOUT_RUN == l->kind;
     const gpusym_carry_rows_t rows = {.dst = to,
                                       .src = route->from,
-                                      .width = l->width,
-                                      .height = l->rows,
-                                      .to_pitch = l->pitch,
-                                      .from_pitch = l->width,
+                                      .width = run ? route->bytes : l->width,
+                                      .height = run ? 1 : l->rows,
+                                      .to_pitch = run ? 0 : l->pitch,
+                                      .from_pitch = run ? 0 : l->width,
                                       .local = !route->on_host};
+
+    m->poll = poll_carry;
+    if (!route->on_host) {
+        pml_gpusym_gpu_review(route->gpu);
+    }
     return gpusym_carry_start_rows(gpusym_current.dev, route->gpu, &rows, &m->carry[0]);
 }
 
@@ -155,6 +158,7 @@ static int copy_at_once(move_t *m)
     const pml_gpusym_route_t *route = &m->route;
 
     m->poll = poll_end;
+    m->bounce.used = m->bounce.size;
     int rc = gpusym_current.dev->copy(route->gpu, m->bounce.p, route->from, route->bytes);
     if (GPUSYM_SUCCESS == rc) {
         rc = gpusym_layout_scatter(route->layout, route->buf, m->bounce.p, route->bytes);
@@ -170,7 +174,7 @@ static int start_to_host(move_t *m)
 
     m->chunk = bytes < CHUNK ? bytes : CHUNK;
     if (!pml_gpusym_bounce_pin(&m->bounce, m->route.gpu, bytes)) {
-        return pml_gpusym_bounce_reserve(&m->bounce, m->route.gpu, whole) ? copy_at_once(m) : GPUSYM_ERR_NO_MEMORY;
+        return pml_gpusym_bounce_reserve(&m->bounce, whole) ? copy_at_once(m) : GPUSYM_ERR_NO_MEMORY;
     }
     return run ? start_chunks(m) : start_scatter(m);
 }

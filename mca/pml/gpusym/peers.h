@@ -16,7 +16,8 @@
 
 typedef struct {
     gpusym_peer_t *pages;
-    uint32_t slot; /* the process's number on this host */
+    uint32_t slot;  /* the process's number on this host */
+    uint32_t piped; /* not 0: it could not map our memory, so that messages go through pipes; atomic */
 } pml_gpusym_peer_t;
 
 /* By the process's number in its job; NULL: it exchanges ordinary messages. */
@@ -32,7 +33,7 @@ void pml_gpusym_peers_attach(void);
 void pml_gpusym_peers_close(void);
 
 /* Returns the process of a rank of comm (of its remote group, for an intercommunicator); NULL: ordinary messages. */
-static inline const pml_gpusym_peer_t *pml_gpusym_peer(struct ompi_communicator_t *comm, int rank)
+static inline pml_gpusym_peer_t *pml_gpusym_peer(struct ompi_communicator_t *comm, int rank)
 {
     const opal_process_name_t *name = &ompi_comm_peer_lookup(comm, rank)->super.proc_name;
     return name->jobid == OPAL_PROC_MY_NAME.jobid && name->vpid < pml_gpusym_npeers ? pml_gpusym_peers[name->vpid]

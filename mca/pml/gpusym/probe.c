@@ -20,7 +20,7 @@
 
 static void tell_size(struct ompi_communicator_t *comm, ompi_status_public_t *status)
 {
-    const pml_gpusym_peer_t *peer;
+    pml_gpusym_peer_t *peer;
     uint64_t bytes;
 
     if (pml_gpusym_is_envelope(comm, status, &peer) &&
@@ -53,7 +53,7 @@ int pml_gpusym_probe(int src, int tag, struct ompi_communicator_t *comm, ompi_st
 typedef struct matched {
     uint8_t envelope[GPUSYM_ENVELOPE];
     bool follows; /* it names no parcel */
-    const pml_gpusym_peer_t *peer;
+    pml_gpusym_peer_t *peer;
     ompi_status_public_t status;
     gpusym_parcel_t parcel;
     struct matched *next;
@@ -135,7 +135,7 @@ static int take_envelope(struct ompi_communicator_t *comm, struct ompi_message_t
 /* Goes on with a matching probe, whose status is `status`. */
 static int settle_probe(struct ompi_communicator_t *comm, struct ompi_message_t **message, ompi_status_public_t *status)
 {
-    const pml_gpusym_peer_t *peer;
+    pml_gpusym_peer_t *peer;
 
     if (!pml_gpusym_is_envelope(comm, status, &peer)) {
         return OMPI_SUCCESS;

@@ -22,6 +22,8 @@ static int unpack(request_t *r, const ompi_status_public_t *status)
     const bool cut = status->_ucount > r->layout.bytes;
     const size_t bytes = cut ? r->layout.bytes : status->_ucount;
 
+    r->bounce.used = bytes > r->bounce.used ? bytes : r->bounce.used;
+
     if (bytes > 0 && GPUSYM_SUCCESS != gpusym_layout_unpack(gpusym_current.dev, r->gpu, &r->layout, b->req_addr,
                                                             r->bounce.p, bytes)) {
         return pml_gpusym_report_gpu(b->req_comm, status->MPI_SOURCE, status->MPI_TAG);
@@ -82,7 +84,7 @@ static int post_receive(request_t *r)
 {
     const mca_pml_base_request_t *b = &r->base;
 
-    if (!pml_gpusym_bounce_reserve(&r->bounce, r->gpu, room_of(r))) {
+    if (!pml_gpusym_bounce_reserve(&r->bounce, room_of(r))) {
         return pml_gpusym_report_memory(b->req_comm, b->req_peer, b->req_tag, r->layout.bytes);
     }
     int rv = pml_gpusym_host.pml_irecv_init(r->bounce.p, room_of(r), MPI_BYTE, b->req_peer, b->req_tag, b->req_comm,
@@ -157,7 +159,7 @@ int pml_gpusym_irecv_init(void *buf, size_t count, struct ompi_datatype_t *dtype
 /* Receives a message that has been matched. Its request has no callback while it starts, so progress polls it. */
 static int start_matched(request_t *r, struct ompi_message_t **message)
 {
-    if (!pml_gpusym_bounce_reserve(&r->bounce, r->gpu, room_of(r))) {
+    if (!pml_gpusym_bounce_reserve(&r->bounce, room_of(r))) {
         return pml_gpusym_report_memory(r->base.req_comm, r->base.req_peer, r->base.req_tag, r->layout.bytes);
     }
     const int rv = pml_gpusym_host.pml_imrecv(r->bounce.p, room_of(r), MPI_BYTE, message, &r->inner);

@@ -10,6 +10,7 @@
 
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/sanitizers.h"
+#include "mca/pml/gpusym/gpu.h"
 #include "mca/pml/gpusym/report.h"
 #include "opal/runtime/opal_progress.h"
 
@@ -17,6 +18,8 @@
 #define STEPS 32u
 /* How often a request checks whether its peer lives, in ns. */
 #define LIFE_CHECK 100000000u
+/* Polls of a request between two looks at the clock. */
+#define LIFE_POLLS 64u
 
 typedef pml_gpusym_request_t request_t;
 
@@ -205,7 +208,7 @@ request_t *pml_gpusym_request_get(const void *buf, size_t count, struct ompi_dat
                                   struct ompi_communicator_t *comm, bool persistent, const gpusym_mem_t *mem)
 {
     gpusym_gpu_t *gpu = NULL;
-    if (NULL != mem && GPUSYM_SUCCESS != gpusym_current.dev->gpu_open(mem, &gpu)) {
+    if (NULL != mem && GPUSYM_SUCCESS != pml_gpusym_gpu_open(mem, &gpu)) {
         pml_gpusym_report_gpu(comm, peer, tag);
         return NULL;
     }
@@ -249,14 +252,17 @@ request_t *pml_gpusym_request_copy(const request_t *r)
         copy->peer = r->peer;
         copy->index = r->index;
         copy->since = 0;
+        copy->polls = 0;
     }
     return copy;
 }
 
 bool pml_gpusym_peer_lives(request_t *r)
 {
+    if (0 != ++r->polls % LIFE_POLLS) {
+        return true;
+    }
     const uint64_t now = gpusym_now_ns();
-
     if (now < r->since + LIFE_CHECK) {
         return true;
     }
@@ -276,6 +282,7 @@ void pml_gpusym_request_begin(request_t *r)
     r->completes_early = r->eager = false;
     r->key = 0;
     r->since = 0;
+    r->polls = 0;
     r->base.req_pml_complete = 0;
 }
 

@@ -17,6 +17,7 @@
 #include "ompi/request/request.h"
 
 #include "mca/common/gpusym/p2p/parcel.h"
+#include "mca/common/gpusym/p2p/pipe.h"
 #include "mca/common/ompi/layout.h"
 #include "mca/pml/gpusym/bounce.h"
 #include "mca/pml/gpusym/move.h"
@@ -41,15 +42,18 @@ struct pml_gpusym_request {
     pml_gpusym_bounce_t bounce;            /* what the PML sends from or receives to */
 
     /* Of a message that is fetched by its receiver. */
-    const pml_gpusym_peer_t *peer;     /* the process at the other end */
+    pml_gpusym_peer_t *peer;           /* the process at the other end */
     uint8_t envelope[GPUSYM_ENVELOPE]; /* a send: what the PML sends. It stays until `inner` is complete */
     uint32_t index;                    /* a send: of its parcel */
     uint32_t key;                      /* a send: of its memory, if the parcel is mapped; else 0 */
     uint64_t since;                    /* when the peer's life was checked last, in ns */
+    uint32_t polls;                    /* since it began */
     uint64_t offered;                  /* a send: when, in ns */
     bool eager;                        /* a send: it is buffered if nobody receives it */
+    const char *source;                /* a send: its data, packed, in GPU memory */
     void *scratch;                     /* GPU memory that stands for the buffer, packed; NULL: none. Owned */
     gpusym_parcel_t parcel;            /* a receive: what it has claimed */
+    gpusym_pipe_t pipe;                /* the half of this side, of a message that goes through a pipe */
     pml_gpusym_move_t move;            /* a receive: of its data */
     int claim;                         /* a receive: what the claim returned */
     bool on_host;                      /* a receive: the buffer is host memory */

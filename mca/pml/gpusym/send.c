@@ -137,23 +137,6 @@ static bool end_early(request_t *r)
     return true;
 }
 
-/* The receiver cannot map the memory: the data follow as a message of the PML. Whether the send goes on. */
-static bool send_data(request_t *r)
-{
-    uint32_t number;
-
-    (void) pml_gpusym_follow_read(r->envelope, &number);
-    release_parcel(r);
-    pml_gpusym_request_free_inner(r);
-    const int rv = send_bytes(r, pml_gpusym_follow_tag(number), MCA_PML_BASE_SEND_STANDARD);
-    if (MPI_SUCCESS != rv) {
-        end_send(r, rv);
-        return false;
-    }
-    r->step = step_staged;
-    return step_staged(r);
-}
-
 /* A small message that nobody has claimed for a while becomes one that is buffered, so that two processes may send to
  * each other before they receive. Whether the send goes on. */
 static bool buffer_data(request_t *r)
@@ -191,6 +174,44 @@ static bool buffer_data(request_t *r)
     return !end_early(r);
 }
 
+/* Whether the message is still on its way through a pipe. */
+static bool step_piped(request_t *r)
+{
+    int status;
+
+    if (!pml_gpusym_inner_is_complete(r)) {
+        return true;
+    }
+    const bool lives = pml_gpusym_peer_lives(r);
+    if (!lives) {
+        gpusym_pipe_fail(&r->pipe, GPUSYM_ERR_UNREACHABLE);
+    }
+    if (!gpusym_pipe_poll(&r->pipe, &status)) {
+        return true;
+    }
+    release_parcel(r);
+    const mca_pml_base_request_t *b = &r->base;
+    end_send(r, GPUSYM_SUCCESS == status ? MPI_SUCCESS
+                : !lives ? pml_gpusym_report_dead(b->req_comm, b->req_peer, b->req_tag, gpusym_peer_pid(r->peer->pages))
+                         : pml_gpusym_report_gpu(b->req_comm, b->req_peer, b->req_tag));
+    return false;
+}
+
+/* The receiver cannot map the memory: from now on it gets pipes. Whether the send goes on. */
+static bool begin_pipe(request_t *r)
+{
+    if (GPUSYM_SUCCESS != gpusym_parcel_take_pipe(r->index)) {
+        return true;
+    }
+    __atomic_store_n(&r->peer->piped, 1, __ATOMIC_RELAXED);
+    GPUSYM_LOG(1, "point-to-point: rank %d of %s cannot map our memory: messages to it go in pieces", r->base.req_peer,
+               r->base.req_comm->c_name);
+    gpusym_pipe_send(&r->pipe, gpusym_current.dev, r->gpu, r->source, r->layout.bytes, r->index, true);
+    pml_gpusym_count(PML_GPUSYM_SENT_PIPED);
+    r->step = step_piped;
+    return step_piped(r);
+}
+
 /* Whether the receiver has not ended the parcel yet. */
 static bool step_offered(request_t *r)
 {
@@ -205,8 +226,8 @@ static bool step_offered(request_t *r)
         end_send(r, pml_gpusym_report_corrupt(r->base.req_comm, r->base.req_peer, r->base.req_tag));
         return false;
     }
-    if (GPUSYM_PARCEL_DONE == state && GPUSYM_ERR_UNREACHABLE == status) {
-        return send_data(r);
+    if (GPUSYM_PARCEL_PIPE_ASKED == state) {
+        return begin_pipe(r);
     }
     if (GPUSYM_PARCEL_DONE == state) {
         release_parcel(r);
@@ -248,26 +269,25 @@ static const char *find_source(request_t *r)
     return r->scratch;
 }
 
-/* Fills the place of the data in an offer, in memory that the peer can map. */
-static bool offer_mapped(request_t *r, gpusym_offer_t *o)
+/* Fills the place of the data in an offer: memory that the peer can map, or else a pipe. False: the message is staged,
+ * since a small one is buffered if nobody receives it. */
+static bool offer_memory(request_t *r, gpusym_offer_t *o)
 {
-    const char *from = find_source(r);
-
-    if (NULL != from &&
-        GPUSYM_SUCCESS == gpusym_reg_get(gpusym_current.dev, r->gpu, from, r->layout.bytes, &o->key, &o->off)) {
+    if (NULL == r->source) {
+        return false;
+    }
+    if (0 == __atomic_load_n(&r->peer->piped, __ATOMIC_RELAXED) &&
+        GPUSYM_SUCCESS == gpusym_reg_get(gpusym_current.dev, r->gpu, r->source, r->layout.bytes, &o->key, &o->off)) {
         o->kind = GPUSYM_PARCEL_MAPPED;
         r->key = o->key;
         return true;
     }
-    if (NULL != r->scratch) {
-        gpusym_scratch_put(gpusym_current.dev, r->gpu, r->scratch);
-        r->scratch = NULL;
-    }
-    return false;
+    o->kind = GPUSYM_PARCEL_PIPE;
+    return r->layout.bytes > EAGER_MAX;
 }
 
 /* Sends the envelope of an offer. Returns an MPI error code; on success the request is in flight or complete. */
-static int send_envelope(request_t *r)
+static int send_envelope(request_t *r, pml_gpusym_step_t *step)
 {
     const mca_pml_base_request_t *b = &r->base;
     /* Synchronous: that the receiver ends the parcel is as good as the PML's acknowledgement. */
@@ -280,8 +300,8 @@ static int send_envelope(request_t *r)
         (void) gpusym_parcel_withdraw(r->index);
         return rv;
     }
-    if (step_offered(r)) {
-        pml_gpusym_request_enlist(r, step_offered);
+    if (step(r)) {
+        pml_gpusym_request_enlist(r, step);
     }
     return MPI_SUCCESS;
 }
@@ -336,7 +356,7 @@ static int send_inline(request_t *r, gpusym_offer_t *o)
     if (GPUSYM_SUCCESS != gpusym_parcel_offer(o, data, &r->index, r->envelope)) {
         return send_following(r, data);
     }
-    return send_envelope(r);
+    return send_envelope(r, step_offered);
 }
 
 /* Sends by envelope. Returns an MPI error code, or -1: the message is to be staged. */
@@ -352,29 +372,34 @@ static int send_direct(request_t *r)
     if (GPUSYM_ENVELOPE == r->layout.bytes) {
         return send_inline(r, &o);
     }
-    if (r->layout.bytes < GPUSYM_ENVELOPE || MCA_PML_BASE_SEND_BUFFERED == r->mode || !offer_mapped(r, &o)) {
+    if (r->layout.bytes < GPUSYM_ENVELOPE || MCA_PML_BASE_SEND_BUFFERED == r->mode) {
         return -1;
     }
-    if (GPUSYM_SUCCESS != gpusym_parcel_offer(&o, NULL, &r->index, r->envelope)) {
-        gpusym_reg_put(r->key);
-        r->key = 0;
+    r->source = find_source(r);
+    if (!offer_memory(r, &o) || GPUSYM_SUCCESS != gpusym_parcel_offer(&o, NULL, &r->index, r->envelope)) {
+        release_memory(r);
         return -1;
+    }
+    if (GPUSYM_PARCEL_PIPE == o.kind) {
+        gpusym_pipe_send(&r->pipe, gpusym_current.dev, r->gpu, r->source, r->layout.bytes, r->index, true);
+        pml_gpusym_count(PML_GPUSYM_SENT_PIPED);
+        return send_envelope(r, step_piped);
     }
     r->eager = r->layout.bytes <= EAGER_MAX && MCA_PML_BASE_SEND_SYNCHRONOUS != r->mode;
     r->offered = gpusym_now_ns();
     pml_gpusym_count(PML_GPUSYM_SENT_DIRECT);
-    return send_envelope(r);
+    return send_envelope(r, step_offered);
 }
 
 /* ---- entries ---- */
 
 /* The peer, if it gets envelopes. */
-static const pml_gpusym_peer_t *find_peer(int dst, int tag, struct ompi_communicator_t *comm)
+static pml_gpusym_peer_t *find_peer(int dst, int tag, struct ompi_communicator_t *comm)
 {
     if (tag < 0 || PML_GPUSYM_P2P_AUTO != pml_gpusym_params.p2p) {
         return NULL;
     }
-    const pml_gpusym_peer_t *peer = pml_gpusym_peer(comm, dst);
+    pml_gpusym_peer_t *peer = pml_gpusym_peer(comm, dst);
     return NULL != peer && gpusym_parcels_decide(peer->slot) ? peer : NULL;
 }
 

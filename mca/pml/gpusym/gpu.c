@@ -1,0 +1,64 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The GPUs that this process uses for messages.
+ */
+#include "mca/pml/gpusym/gpu.h"
+
+#include "mca/common/gpusym/exec/copier.h"
+#include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/p2p/parcel.h"
+#include "mca/pml/gpusym/params.h"
+#include "tuning/resident.h"
+
+/* Calls of pml_gpusym_gpu_review() between two looks at the peers: a process that begins to use the same GPU waits that
+ * long for its time. */
+#define REVIEW 1024u
+
+static gpusym_gpu_t *last;  /* atomic */
+static uint32_t until_look; /* calls; near enough if several threads count */
+
+gpusym_gpu_t *pml_gpusym_gpu_last(void)
+{
+    return __atomic_load_n(&last, __ATOMIC_ACQUIRE);
+}
+
+int pml_gpusym_gpu_open(const gpusym_mem_t *mem, gpusym_gpu_t **gpu)
+{
+    const int rc = gpusym_current.dev->gpu_open(mem, gpu);
+
+    if (GPUSYM_SUCCESS == rc && *gpu != pml_gpusym_gpu_last()) {
+        gpusym_gpu_info_t info;
+        gpusym_current.dev->gpu_info(*gpu, &info);
+        gpusym_parcels_use_gpu(info.uuid);
+        __atomic_store_n(&until_look, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&last, *gpu, __ATOMIC_RELEASE);
+    }
+    return rc;
+}
+
+void pml_gpusym_gpu_review(gpusym_gpu_t *gpu)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    const int us = pml_gpusym_params.linger;
+    gpusym_gpu_info_t info;
+
+    if (0 != __atomic_load_n(&until_look, __ATOMIC_RELAXED)) {
+        __atomic_fetch_sub(&until_look, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    __atomic_store_n(&until_look, REVIEW, __ATOMIC_RELAXED);
+    dev->gpu_info(gpu, &info);
+    const uint64_t linger = us < 0 ? gpusym_tuning_linger_us(dev->simulated) : (uint64_t) us;
+    const bool shared = gpusym_parcels_gpu_shared(info.uuid);
+    if (shared && 0 != linger) {
+        GPUSYM_LOG(2, "point-to-point: no copier on %s, which another rank uses too", info.where);
+    }
+    gpusym_copier_linger(dev, gpu, shared ? 0 : 1000 * linger, us < 0);
+}
+
+void pml_gpusym_gpus_close(void)
+{
+    last = NULL;
+    until_look = 0;
+}

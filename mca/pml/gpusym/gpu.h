@@ -1,0 +1,21 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The GPUs that this process uses for messages, and their copiers (exec/copier.h).
+ */
+#ifndef MCA_PML_GPUSYM_GPU_H
+#define MCA_PML_GPUSYM_GPU_H
+
+#include "mca/common/gpusym/device/device.h"
+
+/* Opens the GPU that owns mem, and tells the peers that this process uses it. Errors of gpu_open. Any thread. */
+int pml_gpusym_gpu_open(const gpusym_mem_t *mem, gpusym_gpu_t **gpu);
+/* Returns the GPU that has been opened last; NULL: none yet, so that using one might make a context. */
+gpusym_gpu_t *pml_gpusym_gpu_last(void);
+/* Lets a GPU have a copier, or not, if another process uses it too: looks at what the peers have told, now and then.
+ * Call it before a small copy. */
+void pml_gpusym_gpu_review(gpusym_gpu_t *gpu);
+/* Forgets them. */
+void pml_gpusym_gpus_close(void);
+
+#endif
