@@ -148,6 +148,7 @@ AS_IF([test "$GPUSYM_OMPI_MAJOR" -ge 5], [
     AS_IF(["$GPUSYM_OMPI_INFO" --parsable 2>/dev/null | grep '^mca:accelerator:cuda:' >/dev/null],
           [gpusym_accelerator='its own'])
     AC_MSG_RESULT([$gpusym_accelerator])])
+AM_CONDITIONAL([GPUSYM_OMPI_4], [test "$GPUSYM_OMPI_MAJOR" -eq 4])
 AM_CONDITIONAL([GPUSYM_HAVE_ACCELERATOR], [test "$gpusym_accelerator" = yes])
 AS_CASE([$gpusym_accelerator],
     [yes], [GPUSYM_FEATURE([accelerator], [MPI_Pack, files and the like accept GPU memory])],

@@ -25,7 +25,7 @@ set -u
 # MCA       name=value ...; besides them coll=gpusym and coll_gpusym_device=..., unless given here. A line that names
 #           a parameter sim_... is only for the simulator
 # program   in the build tree, or a command found in PATH; @SRC@ and @BUILD@ are the two trees, @INFO@ is ompi_info,
-#           @KINDS@ is libgpusym_kinds, @STORM@ test/mpi/storm.c, for LD_PRELOAD, and @PRELOAD@ what the sanitizers want there.
+#           @KINDS@ is libgpusym_kinds, @MPI@ libgpusym_mpi, @STORM@ test/mpi/storm.c, for LD_PRELOAD, and @PRELOAD@ what the sanitizers want there.
 #           {A|B} is A in the short form and B in the long one; a line that has it is run in both
 tests() {
     cat <<'EOF'
@@ -182,6 +182,7 @@ allocmem     | 1,3+2     | 60  | ok                             |               
 # without; where gpusym is left out. The component's functions one by one.
 accel        | 1,2+3     | 120 | ok                             |                                         | test/mpi/accel
 accel-off    | 1,2       | 120 | ok                             | coll_gpusym_p2p=off                     | test/mpi/accel
+accel-pre    | 1,2       | 120 | ok                             |                                         | env LD_PRELOAD=@MPI@ @BUILD@/test/mpi/accel --preloaded
 accel-absent | 2         | 60  | ok                             | coll=^gpusym                            | test/mpi/accel --absent
 accel_table  | 1,2       | 60  | ok                             |                                         | test/mpi/accel_table
 # The same, and windows, with libgpusym_kinds loaded and without; a rank that has no GPU memory.
@@ -463,6 +464,7 @@ table_line() {
     command=("${command[@]//@INFO@/$GPUSYM_OMPI_INFO}")
     command=("${command[@]//@PRELOAD@/$GPUSYM_TEST_PRELOAD}")
     command=("${command[@]//@KINDS@/${GPUSYM_TEST_PRELOAD:+$GPUSYM_TEST_PRELOAD:}$builddir/.libs/libgpusym_kinds.so}")
+    command=("${command[@]//@MPI@/${GPUSYM_TEST_PRELOAD:+$GPUSYM_TEST_PRELOAD:}$builddir/.libs/libgpusym_mpi.so}")
     command=("${command[@]//@STORM@/${GPUSYM_TEST_PRELOAD:+$GPUSYM_TEST_PRELOAD:}$builddir/test/mpi/.libs/libstorm.so}")
     program=${command[0]}
     if [[ $program == */* ]]; then
