@@ -18,8 +18,8 @@ program=$builddir/test/mpi/hostpath_p2p
 calls=96
 # Most instructions of a send and a receive of buffers in the heap: blocking; nonblocking, with their completion. The
 # goals are 60 and 80.
-most_blocking=64
-most_nonblocking=86
+most_blocking=60
+most_nonblocking=80
 
 # shellcheck source=/dev/null
 . "$builddir/test/build.env" || exit 2

@@ -114,34 +114,58 @@ static inline bool may_be_envelope(void)
     return 0 != pml_gpusym_npeers;
 }
 
-static SLOW_PATH int recv_user(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
-                               struct ompi_communicator_t *comm, ompi_status_public_t *status)
+/* What is needed of a blocking receive when it has returned and its message was an envelope. */
+typedef struct {
+    void *buf;
+    size_t count;
+    struct ompi_datatype_t *dtype;
+    struct ompi_communicator_t *comm;
+} posted_t;
+
+static SLOW_PATH int settle_recv(const posted_t *posted, ompi_status_public_t *status, int rv)
 {
-    gpusym_mem_t mem;
+    return may_be_envelope()
+               ? pml_gpusym_host_received(posted->buf, posted->count, posted->dtype, posted->comm, status, rv)
+               : rv;
+}
+
+static int recv_host(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
+                     struct ompi_communicator_t *comm, ompi_status_public_t *status)
+{
     ompi_status_public_t own;
-    if (is_device(buf, count, dtype, &mem)) {
-        return pml_gpusym_recv(buf, count, dtype, src, tag, comm, &mem, status);
-    }
+    posted_t posted = {buf, count, dtype, comm};
+
+    /* In memory from here on: registers need not be saved and restored, 13 instructions fewer for a message. */
+    __asm__ volatile("" : : "r"(&posted) : "memory");
     status = MPI_STATUS_IGNORE == status ? &own : status;
     const int rv = host.pml_recv(buf, count, dtype, src, tag, comm, status);
-    if (OPAL_LIKELY(GPUSYM_ENVELOPE != status->_ucount) || !may_be_envelope()) {
-        return rv;
-    }
-    return pml_gpusym_host_received(buf, count, dtype, comm, status, rv);
+    return OPAL_LIKELY(GPUSYM_ENVELOPE != status->_ucount) ? rv : settle_recv(&posted, status, rv);
+}
+
+static SLOW_PATH int recv_other(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
+                                struct ompi_communicator_t *comm, ompi_status_public_t *status)
+{
+    gpusym_mem_t mem;
+    return pml_gpusym_ask_device(buf, count, dtype, &mem)
+               ? pml_gpusym_recv(buf, count, dtype, src, tag, comm, &mem, status)
+               : recv_host(buf, count, dtype, src, tag, comm, status);
 }
 
 static int hook_recv(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
                      struct ompi_communicator_t *comm, ompi_status_public_t *status)
 {
-    return is_internal(tag) ? host.pml_recv(buf, count, dtype, src, tag, comm, status)
-                            : recv_user(buf, count, dtype, src, tag, comm, status);
+    if (is_internal(tag)) {
+        return host.pml_recv(buf, count, dtype, src, tag, comm, status);
+    }
+    return OPAL_LIKELY(pml_gpusym_is_heap(buf, dtype)) ? recv_host(buf, count, dtype, src, tag, comm, status)
+                                                       : recv_other(buf, count, dtype, src, tag, comm, status);
 }
 
-static SLOW_PATH int irecv_user(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
-                                struct ompi_communicator_t *comm, struct ompi_request_t **request)
+static SLOW_PATH int irecv_other(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
+                                 struct ompi_communicator_t *comm, struct ompi_request_t **request)
 {
     gpusym_mem_t mem;
-    if (is_device(buf, count, dtype, &mem)) {
+    if (pml_gpusym_ask_device(buf, count, dtype, &mem)) {
         return pml_gpusym_irecv(buf, count, dtype, src, tag, comm, &mem, request);
     }
     return may_be_envelope() ? pml_gpusym_host_irecv(buf, count, dtype, src, tag, comm, request)
@@ -151,8 +175,13 @@ static SLOW_PATH int irecv_user(void *buf, size_t count, struct ompi_datatype_t 
 static int hook_irecv(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
                       struct ompi_communicator_t *comm, struct ompi_request_t **request)
 {
-    return is_internal(tag) ? host.pml_irecv(buf, count, dtype, src, tag, comm, request)
-                            : irecv_user(buf, count, dtype, src, tag, comm, request);
+    if (is_internal(tag)) {
+        return host.pml_irecv(buf, count, dtype, src, tag, comm, request);
+    }
+    if (OPAL_UNLIKELY(!may_be_envelope() || !pml_gpusym_is_heap(buf, dtype))) {
+        return irecv_other(buf, count, dtype, src, tag, comm, request);
+    }
+    return pml_gpusym_host_irecv(buf, count, dtype, src, tag, comm, request);
 }
 
 static int hook_irecv_init(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
