@@ -15,13 +15,14 @@ export OMPI_MCA_pml=ob1
 case ${GPUSYM_OMPI_MAJOR:?} in
     4)
         oversubscribe=(--oversubscribe)
-        # Copying out of another process needs a permission that containers do not give.
+        # Copying out of another process needs a permission that containers do not give; and it writes past the end of a
+        # host buffer that is too short for its message.
         export OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none
         show_load_errors=1
         ;;
     *)
         oversubscribe=(--map-by :oversubscribe)
-        export OMPI_MCA_btl=self,sm
+        export OMPI_MCA_btl=self,sm OMPI_MCA_smsc=^cma # as above
         show_load_errors=all
         ;;
 esac
