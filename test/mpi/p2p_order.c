@@ -187,7 +187,9 @@ static void *pile_address(const pile_t *p, size_t i)
 static void pile_draw(pile_t *p, bool messages)
 {
     for (int k = 0; k < CHECK_KINDS; k++) {
-        memset(p->image[k], 0xa7, p->size[k]);
+        if (0 != p->size[k]) {
+            memset(p->image[k], 0xa7, p->size[k]);
+        }
     }
     for (size_t i = 0; messages && i < p->n; i++) {
         memcpy(p->image[p->kind[i]] + p->at[i], msg_data(p->seed + i), p->bytes[i]);

@@ -15,6 +15,7 @@
 #include "ompi/mca/pml/base/pml_base_request.h"
 
 #include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/sanitizers.h"
 #include "mca/pml/gpusym/fetch.h"
 #include "mca/pml/gpusym/report.h"
 #include "mca/pml/gpusym/request.h"
@@ -110,7 +111,8 @@ static int free_later(ompi_request_t **request)
 
 static int received(ompi_request_t *q)
 {
-    q->req_free = pml_free;
+    q->req_free = __atomic_load_n(&pml_free, __ATOMIC_RELAXED);
+    GPUSYM_RELEASE(q);
     return OPAL_UNLIKELY(GPUSYM_ENVELOPE == q->req_status._ucount) && hold_envelope(q) ? 1 : 0;
 }
 
@@ -123,7 +125,8 @@ int pml_gpusym_host_irecv(void *buf, size_t count, struct ompi_datatype_t *dtype
     }
     /* The callback is there before the request can complete. */
     ompi_request_t *q = *request;
-    pml_free = q->req_free;
+    GPUSYM_ACQUIRE(q); /* it may have been another thread's */
+    __atomic_store_n(&pml_free, q->req_free, __ATOMIC_RELAXED);
     q->req_free = free_later;
     q->req_persistent = false;
     q->req_complete_cb = received;
@@ -192,8 +195,9 @@ int pml_gpusym_host_irecv_init(void *buf, size_t count, struct ompi_datatype_t *
 {
     const int rv = pml_gpusym_host.pml_irecv_init(buf, count, dtype, src, tag, comm, request);
     if (OMPI_SUCCESS == rv) {
-        pml_free = (*request)->req_free;
-        pml_start = (*request)->req_start;
+        GPUSYM_ACQUIRE(*request);
+        __atomic_store_n(&pml_free, (*request)->req_free, __ATOMIC_RELAXED);
+        __atomic_store_n(&pml_start, (*request)->req_start, __ATOMIC_RELAXED);
         (*request)->req_free = free_persistent;
         (*request)->req_start = start_persistent;
     }

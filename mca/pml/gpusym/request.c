@@ -44,7 +44,7 @@ static struct {
 static void append_request(request_t *r)
 {
     r->next = NULL;
-    *requests.last = r;
+    __atomic_store_n(requests.last, r, __ATOMIC_RELAXED);
     requests.last = &r->next;
 }
 
@@ -61,7 +61,7 @@ static request_t *take_request(void)
     pthread_mutex_lock(&requests.lock);
     request_t *r = requests.first;
     if (NULL != r) {
-        requests.first = r->next;
+        __atomic_store_n(&requests.first, r->next, __ATOMIC_RELAXED);
         requests.last = NULL == r->next ? &requests.first : requests.last;
     }
     pthread_mutex_unlock(&requests.lock);
@@ -111,6 +111,7 @@ static int make_progress(void)
 void pml_gpusym_request_free_inner(request_t *r)
 {
     if (NULL != r->inner) {
+        GPUSYM_RELEASE(r->inner); /* the PML uses the object again, in any thread */
         ompi_request_free(&r->inner);
         r->inner = NULL;
     }
@@ -311,6 +312,7 @@ int pml_gpusym_request_wait(request_t *r, ompi_status_public_t *status)
     ompi_request_t *q = pml_gpusym_mpi_request(r);
 
     ompi_request_wait_completion(q);
+    GPUSYM_ACQUIRE(r);
     const int rv = q->req_status.MPI_ERROR;
     if (MPI_STATUS_IGNORE != status) {
         OMPI_COPY_STATUS(status, q->req_status, false);
