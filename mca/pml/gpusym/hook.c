@@ -256,9 +256,15 @@ int pml_gpusym_register(const mca_base_component_t *component)
     return OMPI_SUCCESS == rv ? pml_gpusym_counters_register(component) : rv;
 }
 
+/* Not asked where the user wants none: another part of the process may select one for itself. */
+static bool has_device(void)
+{
+    return GPUSYM_DEVICE_NONE != gpusym_params.device && NULL != gpusym_device_need();
+}
+
 void pml_gpusym_publish(void)
 {
-    if (PML_GPUSYM_P2P_AUTO == pml_gpusym_params.p2p && NULL != gpusym_device_need()) {
+    if (PML_GPUSYM_P2P_AUTO == pml_gpusym_params.p2p && has_device()) {
         pml_gpusym_peers_publish();
     }
 }
@@ -276,8 +282,7 @@ static bool is_served(void)
 
 void pml_gpusym_install(void)
 {
-    if (PML_GPUSYM_P2P_OFF == pml_gpusym_params.p2p || hook_send == mca_pml.pml_send || !is_served() ||
-        NULL == gpusym_device_need()) {
+    if (PML_GPUSYM_P2P_OFF == pml_gpusym_params.p2p || hook_send == mca_pml.pml_send || !is_served() || !has_device()) {
         return;
     }
     host = mca_pml;
