@@ -53,11 +53,12 @@ bool pml_gpusym_follow_read(const uint8_t envelope[GPUSYM_ENVELOPE], uint32_t *n
     return FOLLOWS == index;
 }
 
-/* The last of the negative tags, behind those of Open MPI's components. Two messages between two ranks that follow at
- * the same time have different numbers; equal tags would need 2^16 of them. */
-int pml_gpusym_follow_tag(uint64_t number)
+/* The last of the negative tags, behind those of Open MPI's components; parcels, and envelopes that name none, are
+ * counted apart. Two messages between two ranks that follow at the same time have different numbers; equal tags would
+ * need 2^16 of them. */
+int pml_gpusym_follow_tag(uint64_t number, bool named)
 {
-    return -INT_MAX + (int) (number & 0xffffu);
+    return -INT_MAX + (int) (number & 0xffffu) + (named ? 0 : 0x10000);
 }
 
 /* ---- the end ---- */
@@ -129,7 +130,7 @@ static bool step_follow(request_t *r)
 }
 
 /* The data come as a message of the PML. */
-static bool receive_following(request_t *r, uint64_t number)
+static bool receive_following(request_t *r, uint64_t number, bool named)
 {
     const ompi_status_public_t *status = status_of(r);
     const size_t bytes = r->parcel.offer.bytes;
@@ -141,7 +142,7 @@ static bool receive_following(request_t *r, uint64_t number)
         return false;
     }
     const int rv = pml_gpusym_host.pml_irecv(r->bounce.p, bytes, MPI_BYTE, status->MPI_SOURCE,
-                                             pml_gpusym_follow_tag(number), r->base.req_comm, &r->inner);
+                                             pml_gpusym_follow_tag(number, named), r->base.req_comm, &r->inner);
     if (OMPI_SUCCESS != rv) {
         r->inner = NULL;
         end_receive(r, rv);
@@ -307,7 +308,7 @@ static bool step_claimed(request_t *r)
     case GPUSYM_PARCEL_FOLLOWS: {
         const uint64_t number = r->parcel.number;
         gpusym_parcel_end(&r->parcel, GPUSYM_SUCCESS);
-        return receive_following(r, number);
+        return receive_following(r, number, true);
     }
     default:
         end_fetch(r, GPUSYM_ERR_CORRUPT,
@@ -321,7 +322,7 @@ static bool step_full(request_t *r)
     if (!pml_gpusym_inner_is_complete(r)) {
         return true;
     }
-    return receive_following(r, r->parcel.number);
+    return receive_following(r, r->parcel.number, false);
 }
 
 /* With `error`, of the claim, set. */

@@ -24,8 +24,9 @@ void pml_gpusym_fetch(pml_gpusym_request_t *r, const ompi_status_public_t *statu
 /* Begins to fetch a parcel that r has claimed. */
 void pml_gpusym_fetch_claimed(pml_gpusym_request_t *r, const ompi_status_public_t *status);
 
-/* The tag by which the data follow an envelope as a message of their own; number: of the parcel. */
-int pml_gpusym_follow_tag(uint64_t number);
+/* The tag by which the data follow an envelope as a message of their own. number: of the parcel; or, if the envelope
+ * names none, that of the envelope. */
+int pml_gpusym_follow_tag(uint64_t number, bool named);
 
 /* An envelope that names no entry: the table was full. Its data follow. Writes it; tells whether one is such, and gets
  * its number. */

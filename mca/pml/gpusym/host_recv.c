@@ -109,11 +109,24 @@ static int free_later(ompi_request_t **request)
 
 /* ---- nonblocking ---- */
 
-static int received(ompi_request_t *q)
+/* The request is about to complete: from now on MPI_Request_free is the PML's. */
+static int release(ompi_request_t *q)
 {
     q->req_free = __atomic_load_n(&pml_free, __ATOMIC_RELAXED);
     GPUSYM_RELEASE(q);
-    return OPAL_UNLIKELY(GPUSYM_ENVELOPE == q->req_status._ucount) && hold_envelope(q) ? 1 : 0;
+    return 0;
+}
+
+static int received(ompi_request_t *q)
+{
+    if (OPAL_UNLIKELY(GPUSYM_ENVELOPE == q->req_status._ucount)) {
+        q->req_complete_cb = release; /* when the data are there */
+        if (hold_envelope(q)) {
+            return 1;
+        }
+        q->req_complete_cb = NULL;
+    }
+    return release(q);
 }
 
 int pml_gpusym_host_irecv(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,

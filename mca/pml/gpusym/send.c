@@ -162,8 +162,8 @@ static bool buffer_data(request_t *r)
         pml_gpusym_request_free_inner(r);
         (void) pml_gpusym_follow_read(r->envelope, &number);
         const int rv = pml_gpusym_host.pml_isend(r->bounce.p, r->layout.bytes, MPI_BYTE, b->req_peer,
-                                                 pml_gpusym_follow_tag(number), MCA_PML_BASE_SEND_STANDARD, b->req_comm,
-                                                 &r->inner);
+                                                 pml_gpusym_follow_tag(number, true), MCA_PML_BASE_SEND_STANDARD,
+                                                 b->req_comm, &r->inner);
         if (OMPI_SUCCESS != rv) {
             r->inner = NULL;
             end_send(r, rv);
@@ -327,7 +327,7 @@ static int send_following(request_t *r, const void *data)
     }
     if (OMPI_SUCCESS == rv) {
         rv = pml_gpusym_host.pml_isend(r->bounce.p, GPUSYM_ENVELOPE, MPI_BYTE, b->req_peer,
-                                       pml_gpusym_follow_tag(number), r->mode, b->req_comm, &r->inner);
+                                       pml_gpusym_follow_tag(number, false), r->mode, b->req_comm, &r->inner);
     }
     if (OMPI_SUCCESS != rv) {
         r->inner = NULL;
