@@ -67,7 +67,7 @@ static pml_gpusym_peer_t *attach_peer(uint32_t vpid)
         pml_gpusym_peer_t *peer = malloc(sizeof *peer);
         if (NULL != peer && GPUSYM_SUCCESS == gpusym_pages_peer(&card.pages, &pages) &&
             GPUSYM_SUCCESS == gpusym_parcels_attach(pages, card.slot)) {
-            *peer = (pml_gpusym_peer_t){pages, card.slot, 0};
+            *peer = (pml_gpusym_peer_t){.pages = pages, .slot = card.slot};
             return peer;
         }
         free(peer);

@@ -17,7 +17,8 @@
 typedef struct {
     gpusym_peer_t *pages;
     uint32_t slot;  /* the process's number on this host */
-    uint32_t piped; /* not 0: it could not map our memory, so that messages go through pipes; atomic */
+    uint32_t piped; /* messages that will go through pipes, since it could not map our memory; atomic */
+    bool told;      /* a verbose line has said so */
 } pml_gpusym_peer_t;
 
 /* By the process's number in its job; NULL: it exchanges ordinary messages. */

@@ -25,6 +25,8 @@ typedef pml_gpusym_request_t request_t;
 #define EAGER_MAX 8192u
 /* How long nobody has received them then, in ns. */
 #define BUFFER_AFTER 10000u
+/* Messages that go through pipes to a peer that could not map our memory, before one tries that again. */
+#define PIPED 16u
 
 /* Ends a send with an MPI error code. */
 static void end_send(request_t *r, int rv)
@@ -197,15 +199,19 @@ static bool step_piped(request_t *r)
     return false;
 }
 
-/* The receiver cannot map the memory: from now on it gets pipes. Whether the send goes on. */
+/* The receiver cannot map the memory; or not yet, since it has used no GPU so far. The next messages go through pipes
+ * without being asked for. Whether the send goes on. */
 static bool begin_pipe(request_t *r)
 {
     if (GPUSYM_SUCCESS != gpusym_parcel_take_pipe(r->index)) {
         return true;
     }
-    __atomic_store_n(&r->peer->piped, 1, __ATOMIC_RELAXED);
-    GPUSYM_LOG(1, "point-to-point: rank %d of %s cannot map our memory: messages to it go in pieces", r->base.req_peer,
-               r->base.req_comm->c_name);
+    __atomic_store_n(&r->peer->piped, PIPED, __ATOMIC_RELAXED);
+    if (!r->peer->told) {
+        r->peer->told = true;
+        GPUSYM_LOG(1, "point-to-point: rank %d of %s cannot map our memory: messages to it go in pieces",
+                   r->base.req_peer, r->base.req_comm->c_name);
+    }
     gpusym_pipe_send(&r->pipe, gpusym_current.dev, r->gpu, r->source, r->layout.bytes, r->index, true);
     pml_gpusym_count(PML_GPUSYM_SENT_PIPED);
     r->step = step_piped;
@@ -276,7 +282,11 @@ static bool offer_memory(request_t *r, gpusym_offer_t *o)
     if (NULL == r->source) {
         return false;
     }
-    if (0 == __atomic_load_n(&r->peer->piped, __ATOMIC_RELAXED) &&
+    const uint32_t piped = __atomic_load_n(&r->peer->piped, __ATOMIC_RELAXED);
+    if (0 != piped) {
+        __atomic_store_n(&r->peer->piped, piped - 1, __ATOMIC_RELAXED); /* about right if several threads send */
+    }
+    if (0 == piped &&
         GPUSYM_SUCCESS == gpusym_reg_get(gpusym_current.dev, r->gpu, r->source, r->layout.bytes, &o->key, &o->off)) {
         o->kind = GPUSYM_PARCEL_MAPPED;
         r->key = o->key;
