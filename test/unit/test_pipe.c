@@ -283,14 +283,25 @@ static int copy_refused(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigne
     return 0 == ++n % 4 ? GPUSYM_ERR : gpusym_device_sim.graph_launch(graph, stream, kernel, w);
 }
 
+/* Where the graph is not made yet, a kernel is launched without it. */
+static int launch_refused(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
+{
+    (void) stream;
+    (void) kernel;
+    (void) w;
+    return GPUSYM_ERR;
+}
+
 /* A copy that fails, on either side: both are told, and the pipe is as good as before. */
 static void an_error_ends_both_halves(void **state)
 {
     (void) state;
     for (unsigned i = 0; i < 12; i++) {
         dev.graph_launch = copy_refused;
+        dev.launch = launch_refused;
         one_message(5000000, 5000000, i & 1, !(i & 1), GPUSYM_ERR);
         dev.graph_launch = gpusym_device_sim.graph_launch;
+        dev.launch = gpusym_device_sim.launch;
         one_message(5000000, 5000000, true, true, GPUSYM_SUCCESS);
     }
 }
