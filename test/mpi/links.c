@@ -109,8 +109,8 @@ static void rose(links_t *l, const char *coll, const char *which, unsigned long 
     check_result(&l->t, now == before + by);
 }
 
-/* One call, which should raise that counter. Random counts for each rank may all be 0: nothing counts such a call, which
- * is alike on all ranks, so there is another one. */
+/* One call, which should raise that counter. Random counts for each rank may all be 0: nothing counts such a call,
+ * which is alike on all ranks, so there is another one. */
 static void run(links_t *l, const coll_comm_t *comm, unsigned coll, size_t count, const char *which, bool rises)
 {
     const char *name = names[colls[coll]];
