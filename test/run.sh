@@ -160,7 +160,7 @@ p2p-off      | =3        | 120 | ok                             |               
 p2p-other    | =3        | 120 | ok                             |                                         | @SRC@/test/onrank.sh 2 coll=^gpusym @BUILD@/test/mpi/p2p --host-rank 2 --thin {200|20}
 p2p-none     | +=2       | 120 | ok                             | coll=^gpusym                            | test/mpi/p2p --kinds host --thin 5
 # What a program may expect of messages beyond their bytes: order, truncation, cancelling, buffers that come and go.
-p2p_order    | 2+3       | 120 | ok                             |                                         | test/mpi/p2p_order --n {2000|100000} --flood {5000|20000}
+p2p_order    | 2+3       | 120 | ok                             |                                         | test/mpi/p2p_order --n {2000|4000} --flood {5000|20000}
 p2p_order-host | 2       | 120 | ok                             | coll_gpusym_sim_host=1                  | test/mpi/p2p_order --n {2000|20000}
 p2p_order-staged | 2     | 120 | ok                             | coll_gpusym_p2p=staged                  | test/mpi/p2p_order --n {2000|20000} --eager 4000
 p2p_order-off | 2        | 120 | ok                             |                                         | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=staged @BUILD@/test/mpi/p2p_order --n {2000|20000} --eager 4000

@@ -54,11 +54,12 @@ bool pml_gpusym_follow_read(const uint8_t envelope[GPUSYM_ENVELOPE], uint32_t *n
 }
 
 /* The last of the negative tags, behind those of Open MPI's components; parcels, and envelopes that name none, are
- * counted apart. Two messages between two ranks that follow at the same time have different numbers; equal tags would
- * need 2^16 of them. */
+ * counted apart. Messages between two ranks that follow at the same time have different numbers: there is no room in
+ * memory for 2^28 of them. */
+#define NUMBERS 0x10000000
 int pml_gpusym_follow_tag(uint64_t number, bool named)
 {
-    return -INT_MAX + (int) (number & 0xffffu) + (named ? 0 : 0x10000);
+    return -INT_MAX + (int) (number % NUMBERS) + (named ? 0 : NUMBERS);
 }
 
 /* ---- the end ---- */
