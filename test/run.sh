@@ -165,7 +165,7 @@ p2p_order-host | 2       | 120 | ok                             | coll_gpusym_si
 p2p_order-staged | 2     | 120 | ok                             | coll_gpusym_p2p=staged                  | test/mpi/p2p_order --n {2000|20000} --eager 4000
 p2p_order-off | 2        | 120 | ok                             |                                         | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=staged @BUILD@/test/mpi/p2p_order --n {2000|20000} --eager 4000
 # Messages beside collectives, and random ones; in threads; under signals.
-p2p_beside   | 2+3,4     | 120 | ok                             |                                         | test/mpi/p2p_beside --fuzz {2000|100000}
+p2p_beside   | 2+3,4     | 120 | ok                             |                                         | test/mpi/p2p_beside --fuzz {2000|20000}
 p2p_beside-linger | 3    | 120 | ok                             | coll_gpusym_linger=3000                 | test/mpi/p2p_beside --rounds 300 --fuzz {500|20000}
 p2p_beside-off | =3      | 120 | ok                             |                                         | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=off @BUILD@/test/mpi/p2p_beside --host-rank 1 --rounds 200 --fuzz {500|20000}
 p2p_threads  | 2+3       | 120 | ok                             |                                         | test/mpi/p2p_beside --threads 4 --fuzz {2000|20000}
