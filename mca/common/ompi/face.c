@@ -5,6 +5,8 @@
  */
 #include "mca/common/ompi/face.h"
 
+#include <stdlib.h>
+
 #include "opal/util/output.h"
 
 #include "mca/common/gpusym/memory/reg.h"
@@ -74,6 +76,15 @@ static int register_sim_links(void)
         "have one NVLink");
 }
 
+/* This process's rank in its job. A framework of Open MPI 5 and 6 that opens before PMIx is asked finds it where PMIx's
+ * server has put it. */
+static unsigned long find_rank(void)
+{
+    const char *rank = getenv("PMIX_RANK");
+    const bool known = OPAL_VPID_INVALID != OPAL_PROC_MY_NAME.vpid;
+    return known || NULL == rank ? (unsigned long) OPAL_PROC_MY_NAME.vpid : strtoul(rank, NULL, 10);
+}
+
 int gpusym_face_register(void)
 {
     int ret;
@@ -81,7 +92,7 @@ int gpusym_face_register(void)
     if (!gpusym_ompi_fits()) {
         return OPAL_ERR_NOT_AVAILABLE;
     }
-    gpusym_log_name((unsigned long) OPAL_PROC_MY_NAME.vpid, opal_process_info.nodename);
+    gpusym_log_name(find_rank(), opal_process_info.nodename);
     if (0 <= mca_base_var_find(group.names.project, group.names.framework, group.names.component, "device")) {
         return OPAL_SUCCESS;
     }
@@ -102,7 +113,7 @@ int gpusym_face_open(int framework)
 {
     gpusym_config_t config = gpusym_params;
 
-    gpusym_log_name((unsigned long) OPAL_PROC_MY_NAME.vpid, opal_process_info.nodename);
+    gpusym_log_name(find_rank(), opal_process_info.nodename);
     config.verbose = framework > config.verbose ? framework : config.verbose;
     config.world_rank = (int) OPAL_PROC_MY_NAME.vpid;
     config.local_rank = OPAL_VPID_INVALID != OPAL_PROC_MY_NAME.vpid ? (int) opal_process_info.my_local_rank : -1;
