@@ -115,13 +115,19 @@ int accelerator_gpu_of(const void *a, const void *b, gpusym_gpu_t **gpu)
     return accelerator_code(dev->gpu_open(&mem, gpu), "The first use of a GPU, for a copy", 0);
 }
 
-int accelerator_address_range(int dev_id, const void *p, void **base, size_t *size)
+/* Finds the allocation that p lies in. */
+static bool find_range(const void *p, gpusym_range_t *range)
 {
     const gpusym_device_t *dev = accelerator_device();
+    return NULL != dev && GPUSYM_SUCCESS == dev->mem_range(p, range);
+}
+
+int accelerator_address_range(int dev_id, const void *p, void **base, size_t *size)
+{
     gpusym_range_t range;
 
     (void) dev_id;
-    if (NULL == dev || GPUSYM_SUCCESS != dev->mem_range(p, &range)) {
+    if (!find_range(p, &range)) {
         return OPAL_ERROR;
     }
     *base = range.base;
@@ -132,11 +138,10 @@ int accelerator_address_range(int dev_id, const void *p, void **base, size_t *si
 /* The id of the allocation: another one at the same address has another. */
 int accelerator_buffer_id(int dev_id, const void *p, opal_accelerator_buffer_id_t *id)
 {
-    const gpusym_device_t *dev = accelerator_device();
     gpusym_range_t range;
 
     (void) dev_id;
-    if (NULL == dev || GPUSYM_SUCCESS != dev->mem_range(p, &range)) {
+    if (!find_range(p, &range)) {
         return OPAL_ERROR;
     }
     *id = range.id;

@@ -165,7 +165,6 @@ int pml_gpusym_improbe(int src, int tag, struct ompi_communicator_t *comm, int *
     ompi_status_public_t *at = MPI_STATUS_IGNORE == status ? &own : status;
     const int rv = pml_gpusym_host.pml_improbe(src, tag, comm, matched, message, at);
 
-    at->_cancelled = 0;
     return OMPI_SUCCESS == rv && *matched ? settle_probe(comm, message, at) : rv;
 }
 

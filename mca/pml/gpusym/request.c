@@ -153,14 +153,22 @@ static int request_free(ompi_request_t **req)
     return OMPI_SUCCESS;
 }
 
-/* Receives that have not been matched: the PML's request is cancelled, and ends as any other. Sends are not cancelled,
- * as in Open MPI. */
+/* Receives that have not been matched: the PML's request is cancelled, and ends as any other. It has its callback until
+ * it is matched; later ones, for data that follow, have none. Progress is kept out, since it replaces them. Sends are
+ * not cancelled, as in Open MPI. */
 static int request_cancel(ompi_request_t *req, int flag)
 {
     request_t *r = (request_t *) req;
-    return MCA_PML_REQUEST_RECV == r->base.req_type && NULL != r->inner && NULL != r->inner->req_cancel
-               ? r->inner->req_cancel(r->inner, flag)
-               : OMPI_SUCCESS;
+    int rv = OMPI_SUCCESS;
+
+    while (__atomic_exchange_n(&requests.busy, true, __ATOMIC_ACQUIRE)) {
+        sched_yield();
+    }
+    if (MCA_PML_REQUEST_RECV == r->base.req_type && NULL != r->inner && NULL != r->inner->req_complete_cb) {
+        rv = r->inner->req_cancel(r->inner, flag);
+    }
+    __atomic_store_n(&requests.busy, false, __ATOMIC_RELEASE);
+    return rv;
 }
 
 static int request_start(size_t n, ompi_request_t **reqs)
