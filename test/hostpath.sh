@@ -22,67 +22,36 @@ most_without=60
 most_with=170
 most_full=1000
 
-command -v valgrind >/dev/null || { echo "no valgrind here" && exit 77; }
 # shellcheck source=/dev/null
 . "$builddir/test/build.env" || exit 2
-[ "$GPUSYM_SANITIZERS" = no ] || { echo "not with sanitizers: they add their own" && exit 77; }
 # shellcheck source=test/mpirun.sh
 . "$GPUSYM_SRCDIR/test/mpirun.sh" || exit 2
-export OMPI_MCA_opal_mca_base_component_path=$builddir/components:$GPUSYM_OMPI_PATH_TAIL OMPI_MCA_coll=gpusym
+export OMPI_MCA_opal_mca_base_component_path=$builddir/components:$GPUSYM_OMPI_PATH_TAIL
 dir=$(mktemp -d) || exit 2
 trap 'rm -rf "$dir"' EXIT
 
-# One part of a profile: "the sum for a call". Of an edge the instructions of what is called are in its last field.
-# shellcheck disable=SC2016  # awk's own
-added='
-    function ours(object) { return object ~ /gpusym[^\/]*\.so$/ }
-    function libc(object) { return object ~ /\/(libc|libpthread|ld-linux)[^\/]*$/ }
-    /^ob=/ { object = substr($0, 4) }
-    /^fn=/ { called = object; name = substr($0, 4); counts = name !~ /^(sim_query|table_find|cuda_query|make_progress|internal_progress|hook_(i?(send|recv)(_init)?|start))($|\x27)/ }
-    /^cob=/ { called = substr($0, 5) }
-    /^calls=/ {
-        getline
-        if (counts && ours(object) && libc(called)) sum += $NF
-        called = object
-        next
-    }
-    /^[0-9+*-]/ && counts && ours(object) { sum += $2 }
-    END { printf "%.0f", sum / calls }'
-
-# run DEVICE: a profile for MPI_Init, $dir/DEVICE.1, and one a collective from .2 on; their names in $dir/DEVICE
-run() {
-    local profile=(valgrind --tool=callgrind --compress-strings=no --compress-pos=no --callgrind-out-file="$dir/$1"
-        --toggle-collect=initialise --toggle-collect=measured --dump-after=initialise --dump-after=counted)
-    # shellcheck disable=SC2154  # test/mpirun.sh sets it
-    CUDA_VISIBLE_DEVICES='' OMPI_MCA_coll_gpusym_device=$1 timeout 100 "$GPUSYM_OMPI_MPIRUN" "${oversubscribe[@]}" \
-        -n 1 "${profile[@]}" "$program" "$calls" : -n 1 "$program" "$calls" >"$dir/out" 2>"$dir/log" </dev/null ||
-        { tail -n 20 "$dir/log" && echo "hostpath failed with device $1" && exit 1; }
-    sed -n 's/^collective //p' "$dir/out" >"$dir/$1.names"
-}
-
-failed=0
-fail() {
-    echo "$*"
-    failed=1
-}
+uncounted='sim_query|table_find|cuda_query|make_progress|internal_progress|hook_(i?(send|recv)(_init)?|start)'
+# shellcheck source=test/callgrind.sh
+. "$GPUSYM_SRCDIR/test/callgrind.sh" || exit 2
 
 # What no MPI_Init may do: anything on a device, connections between ranks.
 forbidden='gpusym_heap|gpusym_lane|gpusym_rollcall|gpusym_topo'
 
-run auto
-run sim
+# A profile for MPI_Init, .1, and one a collective.
+profile auto collective initialise counted
+profile sim collective initialise counted
 for device in auto sim; do
     grep -q '^ob=.*mca_coll_gpusym' "$dir/$device.1" || fail "gpusym was not loaded by MPI_Init, device $device"
     opened=$(grep -Eo "^fn=($forbidden)[a-z_]*" "$dir/$device.1" | sort -u | tr '\n' ' ')
     [ -z "$opened" ] || fail "in MPI_Init, device $device: $opened"
 done
-echo "in MPI_Init: $(awk -v calls=1 "$added" "$dir/auto.1") instructions, none of them of the heap or its peers"
+echo "in MPI_Init: $(added "$dir/auto.1" 1) instructions, none of them of the heap or its peers"
 printf '%-24s %16s %16s\n' 'instructions a call' 'without device' 'with a device'
 i=1
 while read -r name; do
     i=$((i + 1))
-    without=$(awk -v calls="$calls" "$added" "$dir/auto.$i")
-    with=$(awk -v calls="$calls" "$added" "$dir/sim.$i")
+    without=$(added "$dir/auto.$i")
+    with=$(added "$dir/sim.$i")
     printf '%-24s %16s %16s\n' "$name" "$without" "$with"
     [ "$without" -gt 0 ] || fail "$name: gpusym was not there"
     [ "$without" -le $most_without ] || fail "$name: without a device more than $most_without"

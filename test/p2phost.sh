@@ -52,50 +52,18 @@ if [ "${2:-}" = --time ]; then
     exit
 fi
 
-command -v valgrind >/dev/null || { echo "no valgrind here" && exit 77; }
-[ "$GPUSYM_SANITIZERS" = no ] || { echo "not with sanitizers: they add their own" && exit 77; }
+uncounted='sim_query|table_find|cuda_query|[a-z_]*progress'
+# shellcheck source=test/callgrind.sh
+. "$GPUSYM_SRCDIR/test/callgrind.sh" || exit 2
 
-# One part of a profile: "the sum for a call". Of an edge the instructions of what is called are in its last field.
-# shellcheck disable=SC2016  # awk's own
-added='
-    function ours(object) { return object ~ /gpusym[^\/]*\.so$/ }
-    function libc(object) { return object ~ /\/(libc|libpthread|ld-linux)[^\/]*$/ }
-    /^ob=/ { object = substr($0, 4) }
-    /^fn=/ { called = object; name = substr($0, 4); counts = name !~ /^(sim_query|table_find|cuda_query|[a-z_]*progress)($|\x27)/ }
-    /^cob=/ { called = substr($0, 5) }
-    /^calls=/ {
-        getline
-        if (counts && ours(object) && libc(called)) sum += $NF
-        called = object
-        next
-    }
-    /^[0-9+*-]/ && counts && ours(object) { sum += $2 }
-    END { printf "%.0f", sum / calls }'
-
-# run DEVICE: a profile for each case, $dir/DEVICE.N; their names in $dir/DEVICE.names
-run() {
-    local profile=(valgrind --tool=callgrind --compress-strings=no --compress-pos=no --callgrind-out-file="$dir/$1"
-        --toggle-collect=measured --dump-after=counted)
-    CUDA_VISIBLE_DEVICES='' OMPI_MCA_coll=gpusym OMPI_MCA_coll_gpusym_device=$1 timeout 100 "$GPUSYM_OMPI_MPIRUN" \
-        "${oversubscribe[@]}" -n 1 "${profile[@]}" "$program" "$calls" : -n 1 "$program" "$calls" >"$dir/out" \
-        2>"$dir/log" </dev/null || { tail -n 20 "$dir/log" && echo "p2phost failed with device $1" && exit 1; }
-    sed -n 's/^case //p' "$dir/out" >"$dir/$1.names"
-}
-
-failed=0
-fail() {
-    echo "$*"
-    failed=1
-}
-
-run auto
-run sim
+profile auto case counted
+profile sim case counted
 printf '%-24s %16s %16s\n' 'instructions a pair' 'without device' 'with a device'
 i=0
 while read -r name; do
     i=$((i + 1))
-    without=$(awk -v calls="$calls" "$added" "$dir/auto.$i")
-    with=$(awk -v calls="$calls" "$added" "$dir/sim.$i")
+    without=$(added "$dir/auto.$i")
+    with=$(added "$dir/sim.$i")
     printf '%-24s %16s %16s\n' "$name" "$without" "$with"
     [ "$without" -eq 0 ] || fail "$name: without a device more than none"
     case $name in

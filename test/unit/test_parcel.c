@@ -15,13 +15,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "mca/common/gpusym/p2p/parcel.h"
 #include "test/unit/random.h"
+#include "test/unit/two.h"
 
 #define OK(call) assert_int_equal((call), GPUSYM_SUCCESS)
 #define IS(call, rc) assert_int_equal((call), (rc))
@@ -438,9 +436,9 @@ static void garbage_is_told(void **state)
 
 /* What MPI is else: a ring of envelopes in shared memory. */
 typedef struct {
+    two_meeting_t meeting;
     uint64_t sent, taken;
-    gpusym_pages_id_t card[2];
-    uint32_t ready[2], over;
+    uint32_t over;
     struct {
         uint8_t envelope[GPUSYM_ENVELOPE];
         uint64_t serial;
@@ -449,58 +447,22 @@ typedef struct {
 
 static channel_t *channel;
 
-static void reach(uint32_t *flag, uint32_t value)
+static bool open_side(unsigned side, gpusym_pages_id_t *card)
 {
-    while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) < value) {
-        sched_yield();
-    }
-}
-
-/* Both processes: opens, and attaches the other one. side 0: the parent. */
-static gpusym_peer_t *meet(unsigned side)
-{
-    gpusym_peer_t *peer = NULL;
-    if (GPUSYM_SUCCESS != gpusym_pages_open(&channel->card[side]) || GPUSYM_SUCCESS != gpusym_parcels_open(side)) {
-        return NULL;
-    }
-    __atomic_store_n(&channel->ready[side], 1, __ATOMIC_RELEASE);
-    reach(&channel->ready[1 - side], 1);
-    if (GPUSYM_SUCCESS != gpusym_pages_peer(&channel->card[1 - side], &peer) ||
-        GPUSYM_SUCCESS != gpusym_parcels_attach(peer, 1 - side)) {
-        return NULL;
-    }
-    __atomic_store_n(&channel->ready[side], 2, __ATOMIC_RELEASE);
-    reach(&channel->ready[1 - side], 2);
-    return peer;
+    return GPUSYM_SUCCESS == gpusym_pages_open(card) && GPUSYM_SUCCESS == gpusym_parcels_open(side);
 }
 
 static pid_t start(void (*child)(gpusym_peer_t *), gpusym_peer_t **peer)
 {
-    channel = mmap(NULL, sizeof *channel, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(MAP_FAILED != channel);
+    channel = two_channel(sizeof *channel);
     gpusym_parcels_close();
     gpusym_pages_close();
-    const pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (0 == pid) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        gpusym_peer_t *other = meet(1);
-        if (NULL != other) {
-            child(other);
-        }
-        _exit(2);
-    }
-    *peer = meet(0);
-    assert_non_null(*peer);
-    return pid;
+    return two_start(&channel->meeting, open_side, child, peer);
 }
 
 static int reap(pid_t pid)
 {
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    munmap(channel, sizeof *channel);
-    return status;
+    return two_reap(pid, channel, sizeof *channel);
 }
 
 /* A message's bytes, kind and data follow from its serial number. */
@@ -760,7 +722,7 @@ static void a_gpu_of_two_processes_is_told(void **state)
     assert_false(gpusym_parcels_gpu_shared(first_gpu));
     const pid_t pid = start(use_first_gpu, &peer);
     gpusym_parcels_use_gpu(second_gpu);
-    reach(&channel->over, 1);
+    two_reach(&channel->over, 1);
     assert_true(gpusym_parcels_gpu_shared(first_gpu));
     assert_false(gpusym_parcels_gpu_shared(second_gpu));
     kill(pid, SIGKILL);

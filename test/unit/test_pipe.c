@@ -14,15 +14,13 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "mca/common/gpusym/device/sim/sim.h"
 #include "mca/common/gpusym/memory/reg.h"
 #include "mca/common/gpusym/p2p/pipe.h"
 #include "test/unit/random.h"
+#include "test/unit/two.h"
 
 #define OK(call) assert_int_equal((call), GPUSYM_SUCCESS)
 
@@ -407,60 +405,22 @@ static void buffers_have_their_share(void **state)
 enum { MESSAGES = 60 };
 
 typedef struct {
-    gpusym_pages_id_t card[2];
-    uint32_t ready[2];
+    two_meeting_t meeting;
     uint32_t sent; /* envelopes */
     uint8_t envelope[MESSAGES][GPUSYM_ENVELOPE];
 } channel_t;
 
 static channel_t *channel;
 
-static void reach(uint32_t *flag, uint32_t value)
-{
-    while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) < value) {
-        sched_yield();
-    }
-}
-
-static gpusym_peer_t *meet(unsigned side)
-{
-    gpusym_peer_t *peer = NULL;
-    if (!open_all(side, &channel->card[side])) {
-        return NULL;
-    }
-    __atomic_store_n(&channel->ready[side], 1, __ATOMIC_RELEASE);
-    reach(&channel->ready[1 - side], 1);
-    return GPUSYM_SUCCESS == gpusym_pages_peer(&channel->card[1 - side], &peer) &&
-                   GPUSYM_SUCCESS == gpusym_parcels_attach(peer, 1 - side)
-               ? peer
-               : NULL;
-}
-
 static pid_t start(void (*child)(gpusym_peer_t *), gpusym_peer_t **peer)
 {
-    channel = mmap(NULL, sizeof *channel, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(MAP_FAILED != channel);
-    const pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (0 == pid) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        gpusym_peer_t *other = meet(1);
-        if (NULL != other) {
-            child(other);
-        }
-        _exit(2);
-    }
-    *peer = meet(0);
-    assert_non_null(*peer);
-    return pid;
+    channel = two_channel(sizeof *channel);
+    return two_start(&channel->meeting, open_all, child, peer);
 }
 
 static int reap(pid_t pid)
 {
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    munmap(channel, sizeof *channel);
-    return status;
+    return two_reap(pid, channel, sizeof *channel);
 }
 
 static uint64_t bytes_of(unsigned i)
@@ -477,7 +437,7 @@ static void receive_all(gpusym_peer_t *peer)
         gpusym_pipe_t in;
         int status;
         const bool in_gpu = i / 2 & 1;
-        reach(&channel->sent, i + 1);
+        two_reach(&channel->sent, i + 1);
         if (GPUSYM_SUCCESS != gpusym_parcel_claim(peer, channel->envelope[i], &parcel)) {
             _exit(3);
         }
@@ -538,7 +498,7 @@ static void receive_some_and_die(gpusym_peer_t *peer)
     gpusym_parcel_t parcel;
     gpusym_pipe_t in;
     int status;
-    reach(&channel->sent, 1);
+    two_reach(&channel->sent, 1);
     if (GPUSYM_SUCCESS == gpusym_parcel_claim(peer, channel->envelope[0], &parcel)) {
         gpusym_pipe_receive(&in, &dev, NULL, to, parcel.offer.bytes, &parcel, true);
         while (in.ended < 3 && !gpusym_pipe_poll(&in, &status)) {
@@ -595,7 +555,7 @@ static void a_killed_sender_ends_the_receiver(void **state)
     int status;
     (void) state;
     const pid_t pid = start(send_some_and_die, &peer);
-    reach(&channel->sent, 1);
+    two_reach(&channel->sent, 1);
     OK(gpusym_parcel_claim(peer, channel->envelope[0], &parcel));
     gpusym_pipe_receive(&in, &dev, gpu, gpu_to, parcel.offer.bytes, &parcel, true);
     bool ended = false; /* by itself, if the slots could not be mapped any more */
