@@ -5,7 +5,7 @@
 #   program, calls   what rank 0 of 2 runs under callgrind, and how many calls it makes between two dumps
 #   dir              a folder for the profiles
 #   uncounted        an extended regular expression: functions of ours that do not count
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2034,SC2154
 
 command -v valgrind >/dev/null || { echo "no valgrind here" && exit 77; }
 [ "$GPUSYM_SANITIZERS" = no ] || { echo "not with sanitizers: they add their own" && exit 77; }

@@ -725,6 +725,15 @@ static bool stale(void)
 
 /* ---- whom messages go to ---- */
 
+/* A message, and room for one, of the i-th pair of kinds of memory. */
+static void open_pair(memory_t *out, memory_t *in, size_t i, size_t bytes, uint64_t seed)
+{
+    memory_open(out, self.kinds[i % (size_t) self.nkinds], bytes);
+    memory_open(in, self.kinds[i / (size_t) self.nkinds], bytes);
+    msg_fill(&self.work, &out->buffer, seed);
+    msg_blank(&self.work, &in->buffer);
+}
+
 static bool intercommunicator(void)
 {
     const size_t sizes[] = {0, 3, 7, 100, 9000, 300000};
@@ -739,10 +748,7 @@ static bool intercommunicator(void)
         MPI_Request request;
         MPI_Status status;
 
-        memory_open(&out, self.kinds[i / 6 % (size_t) self.nkinds], bytes);
-        memory_open(&in, self.kinds[i / 6 / (size_t) self.nkinds], bytes);
-        msg_fill(&self.work, &out.buffer, i + (uint64_t) self.rank);
-        msg_blank(&self.work, &in.buffer);
+        open_pair(&out, &in, i / 6, bytes, i + (uint64_t) self.rank);
         MPI_Isend(BYTES(out), 0, TAG, inter, &request); /* rank 0 of the other group, as is its source */
         if (i & 1) {
             MPI_Probe(MPI_ANY_SOURCE, MPI_ANY_TAG, inter, &status);
@@ -851,10 +857,7 @@ static bool to_itself(void)
         MPI_Request request;
         MPI_Status status;
 
-        memory_open(&out, self.kinds[i / 6 % (size_t) self.nkinds], bytes);
-        memory_open(&in, self.kinds[i / 6 / (size_t) self.nkinds], bytes);
-        msg_fill(&self.work, &out.buffer, i);
-        msg_blank(&self.work, &in.buffer);
+        open_pair(&out, &in, i / 6, bytes, i);
         if (i & 1) {
             MPI_Irecv(BYTES(in), MPI_ANY_SOURCE, TAG, MPI_COMM_SELF, &request);
             MPI_Send(BYTES(out), 0, TAG, MPI_COMM_SELF);
