@@ -61,3 +61,13 @@ STAND_IN(gpusym_sim_vmm_alloc, (size_t size, void **p), (size, p))
 STAND_IN(gpusym_sim_vmm_free, (void *p), (p))
 STAND_IN(gpusym_sim_managed_alloc, (size_t size, void **p), (size, p))
 STAND_IN(gpusym_sim_managed_free, (void *p), (p))
+
+void gpusym_sim_faults_hold(bool hold)
+{
+    void (*function)(bool hold);
+
+    *(void **) &function = find("gpusym_sim_faults_hold");
+    if (NULL != function) {
+        function(hold);
+    }
+}

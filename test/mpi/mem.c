@@ -371,7 +371,7 @@ static bool cuda_context_kept(void)
     return 0 == CU(cuCtxGetCurrent, &now) && now == cu.ctx;
 }
 
-/* ---- The simulator ---- */
+/* ---- The simulator: injected faults hit the component, never a test's own memory ---- */
 
 static struct {
     const gpusym_device_t *dev;
@@ -422,6 +422,7 @@ static void *sim_alloc(int kind, size_t size)
     void *p = NULL, *seen;
     int rc = -1;
 
+    gpusym_sim_faults_hold(true);
     switch (kind) {
     case MEM_DEVICE:
         rc = sim_check("mem_alloc", sim.dev->mem_alloc(sim.gpu, size, &p));
@@ -436,6 +437,7 @@ static void *sim_alloc(int kind, size_t size)
         rc = sim_check("host_alloc", sim.dev->host_alloc(sim.gpu, size, &p, &seen));
         break;
     }
+    gpusym_sim_faults_hold(false);
     return 0 == rc ? p : NULL;
 }
 
@@ -468,9 +470,11 @@ static bool sim_plain(const void *p)
 
 static void sim_copy(void *dst, const void *src, size_t size)
 {
+    gpusym_sim_faults_hold(true);
     if (0 != sim_check("copy", sim.dev->copy(sim.gpu, dst, src, size))) {
         exit(EXIT_FAILURE);
     }
+    gpusym_sim_faults_hold(false);
 }
 
 /* ---- No device ---- */

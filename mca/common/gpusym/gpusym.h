@@ -20,6 +20,7 @@ typedef struct {
     bool multicast;            /* allow multicast objects, unless the environment forbids them */
     bool sim_host;             /* simulator: any buffer is device memory */
     int sim_gpus;              /* simulator: GPUs of a host; 0: one per process */
+    int sim_delay;             /* simulator: microseconds that work of streams takes at least */
     const char *sim_fail;      /* simulator: faults to inject; NULL: none */
     const char *sim_links;     /* simulator: link classes of pairs of GPUs; NULL: one NVLink each */
     int local_rank;            /* of this process on its host; -1: neither rank is known yet */

@@ -38,6 +38,8 @@ static const gpusym_var_number_t numbers[] = {
      "Simulator: treat every buffer as GPU memory, so that any MPI program runs the kernels"},
     {"sim_gpus", MCA_BASE_VAR_TYPE_INT, 7, FIELD(sim_gpus), 0, 0, 64, 0, "GPUs",
      "Simulator: number of GPUs per host, assigned to the processes by local rank. 0: one GPU per process"},
+    {"sim_delay", MCA_BASE_VAR_TYPE_INT, 9, FIELD(sim_delay), 0, 0, 10000000, 0, "microseconds",
+     "Simulator: time that a kernel or a copy of a stream takes at least"},
 };
 
 static int register_device(void)
@@ -61,9 +63,9 @@ static int register_sim_fail(void)
     return gpusym_var_string(
         &group, "sim_fail", 9, "", FIELD(sim_fail),
         "Simulator: faults to inject, as a comma-separated list of WHAT:N[@RANK]. The N-th (from 1) "
-        "alloc, import, export, bind, launch, graph or hostalloc fails; hang: the N-th launch never "
-        "ends; doorbell: the N-th command to a resident kernel arrives too late. @RANK limits the "
-        "fault to one rank");
+        "alloc, import, export, bind, launch, graph, hostalloc, copy or stream fails; hang: the N-th "
+        "launch never ends; doorbell: the N-th command to a resident kernel arrives too late. @RANK "
+        "limits the fault to one rank");
 }
 
 static int register_sim_links(void)

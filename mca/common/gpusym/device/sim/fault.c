@@ -30,6 +30,7 @@ static struct {
     unsigned n;
     unsigned long events[SIM_FAULT_KINDS]; /* atomic: how many there were since open */
 } faults;
+static _Thread_local bool held;
 
 /* Reads a number of decimal digits at *at and moves *at behind it; false if there is none. */
 static bool number_parse(const char **at, unsigned long *number)
@@ -101,8 +102,16 @@ int sim_faults_parse(const char *spec)
     return GPUSYM_SUCCESS;
 }
 
+void gpusym_sim_faults_hold(bool hold)
+{
+    held = hold;
+}
+
 bool sim_fault_due(sim_fault_t kind)
 {
+    if (held) {
+        return false;
+    }
     unsigned long n = 1 + __atomic_fetch_add(&faults.events[kind], 1, __ATOMIC_RELAXED);
     for (unsigned i = 0; i < faults.n; i++) {
         if (kind == faults.fault[i].kind && n == faults.fault[i].n) {

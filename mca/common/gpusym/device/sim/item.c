@@ -51,8 +51,19 @@ static void flags_run(const sim_item_t *item, const bool *quit)
     }
 }
 
+/* gpusym_sim_params.delay, of work that a stream runs. */
+static void delay_work(const sim_item_t *item, const bool *quit)
+{
+    const int us = __atomic_load_n(&gpusym_sim_params.delay, __ATOMIC_RELAXED);
+    const struct timespec nap = {us / 1000000, us % 1000000 * 1000};
+    if (0 != us && NULL != quit && SIM_ITEM_FLAGS != item->what) {
+        nanosleep(&nap, NULL); /* workers block all signals */
+    }
+}
+
 void sim_item_run(const sim_item_t *item, const bool *quit)
 {
+    delay_work(item, quit);
     switch (item->what) {
     case SIM_ITEM_KERNEL:
         for (uint32_t block = 0; block < item->work.nblocks; block++) {

@@ -20,9 +20,10 @@ typedef struct {
     int gpus;       /* simulated GPUs of this host, assigned to processes by local rank; 0: one each */
     int local_rank; /* of this process on its host */
     int world_rank; /* of this process, for @rank */
-    /* Faults to inject: "what:n[@rank][,...]": the n-th (from 1) alloc, import, export, bind, launch, graph or
-     * hostalloc fails, or the n-th launch never completes ("hang"), or the n-th address that a resident kernel reads
-     * from its doorbell comes too late ("doorbell"); on every rank or one. */
+    int delay;      /* microseconds that kernels and copies of streams take at least; atomic, may change */
+    /* Faults to inject: "what:n[@rank][,...]": the n-th (from 1) alloc, import, export, bind, launch, graph,
+     * hostalloc, copy or stream (its making) fails, or the n-th launch never completes ("hang"), or the n-th address
+     * that a resident kernel reads from its doorbell comes too late ("doorbell"); on every rank or one. */
     const char *fail;
     /* "A-B:CLASS[,...]": the class (topo/links.h) of the link between GPUs A and B, which are numbered as the
      * local ranks they are handed to; 0: neither maps the other's memory. Of all others: one NVLink. */
@@ -38,6 +39,8 @@ int gpusym_sim_managed_free(void *p);
  * Errors and lifetime as above. */
 int gpusym_sim_vmm_alloc(size_t size, void **p);
 int gpusym_sim_vmm_free(void *p);
+/* Faults neither hit nor count what the calling thread does until it says false: a test's own memory. */
+void gpusym_sim_faults_hold(bool hold);
 /* Bytes of device memory that this process has allocated, now and at most since open(). Either may be NULL. */
 void gpusym_sim_bytes(uint64_t *now, uint64_t *peak);
 

@@ -54,6 +54,8 @@ void sim_peak_reset(void);
     X(LAUNCH, launch)       \
     X(GRAPH, graph)         \
     X(HOSTALLOC, hostalloc) \
+    X(COPY, copy)           \
+    X(STREAM, stream)       \
     X(HANG, hang)           \
     X(DOORBELL, doorbell)
 
@@ -219,7 +221,7 @@ int sim_item_copy2d(sim_item_t *item, void *dst, const void *src);
 /* Adds a flag to an item that has fewer than SIM_FLAGS_MAX. */
 int sim_item_flag(sim_item_t *item, const gpusym_stream_flag_t *flag);
 
-/* Runs it. Its waits for flags end with *quit (atomic) too; NULL: it has none. */
+/* Runs it. quit (atomic): of its stream; waits for flags end with it too. NULL: it is of no stream. */
 void sim_item_run(const sim_item_t *item, const bool *quit);
 void sim_item_unpin(sim_item_t *item);
 

@@ -146,6 +146,9 @@ int sim_stream_create(gpusym_gpu_t *gpu, gpusym_stream_t **out)
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
+    if (sim_fault_due(SIM_FAULT_STREAM)) {
+        return GPUSYM_ERR;
+    }
     gpusym_stream_t *stream = calloc(1, sizeof(*stream));
     if (NULL == stream) {
         return sim_fail(GPUSYM_ERR_NO_MEMORY, "out of memory");
@@ -246,6 +249,9 @@ int sim_copy(gpusym_gpu_t *gpu, void *dst, const void *src, size_t size)
     if (GPUSYM_SUCCESS != rc || 0 == size) {
         return rc;
     }
+    if (sim_fault_due(SIM_FAULT_COPY)) {
+        return GPUSYM_ERR;
+    }
     rc = sim_item_copy(&item, dst, src, size);
     if (GPUSYM_SUCCESS == rc) {
         sim_item_run(&item, NULL);
@@ -259,6 +265,9 @@ int sim_copy_async(gpusym_stream_t *stream, void *dst, const void *src, size_t s
     if (0 == size) {
         return GPUSYM_SUCCESS;
     }
+    if (sim_fault_due(SIM_FAULT_COPY)) {
+        return GPUSYM_ERR;
+    }
     sim_item_t item = {.npins = 0};
     int rc = sim_item_copy(&item, dst, src, size);
     return GPUSYM_SUCCESS != rc ? rc : stream_push(stream, &item);
@@ -269,6 +278,9 @@ int sim_copy2d_async(gpusym_stream_t *stream, void *dst, size_t dpitch, const vo
 {
     if (0 == width || 0 == height) {
         return GPUSYM_SUCCESS;
+    }
+    if (sim_fault_due(SIM_FAULT_COPY)) {
+        return GPUSYM_ERR;
     }
     sim_item_t item = {.npins = 0, .size = width, .dpitch = dpitch, .spitch = spitch, .rows = height};
     int rc = sim_item_copy2d(&item, dst, src);
