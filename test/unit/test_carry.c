@@ -432,13 +432,47 @@ static int launch_refused(gpusym_stream_t *stream, unsigned kernel, const gpusym
     return GPUSYM_ERR_NO_MEMORY;
 }
 
+static int stream_refused(gpusym_gpu_t *which, gpusym_stream_t **stream)
+{
+    (void) which;
+    (void) stream;
+    return GPUSYM_ERR;
+}
+
+/* Nothing can be queued: no kernel, no copy, no stream at all. */
+static void what_is_refused_the_driver_copies(void **state)
+{
+    (void) state;
+    dev.graph_launch = NULL;
+    dev.launch = launch_refused;
+    copy_rows(1, 2, 1000, 1, 0, 0);
+    copy_rows(1, 2, 10, 100, 20, 30);
+    dev.launch = gpusym_device_sim.launch;
+    gpusym_carriers_close();
+    gpusym_lanes_close();
+    dev.stream_create = stream_refused;
+    copy_rows(1, 2, 1000, 1, 0, 0);
+    copy_rows(1, 2, 10, 100, 20, 30);
+}
+
+static int driver_refused(gpusym_gpu_t *which, void *dst, const void *src, size_t size)
+{
+    (void) which;
+    (void) dst;
+    (void) src;
+    (void) size;
+    return GPUSYM_ERR_NO_MEMORY;
+}
+
 static void errors_are_told(void **state)
 {
     gpusym_carry_t carry;
     (void) state;
     dev.graph_launch = NULL;
     dev.launch = launch_refused;
+    dev.copy = driver_refused;
     assert_int_equal(gpusym_carry_start(&dev, gpu, to, from, 100, &carry), GPUSYM_ERR_NO_MEMORY);
+    dev.copy = gpusym_device_sim.copy;
     assert_int_equal(gpusym_carry_poll(&carry), 1); /* nothing is under way */
     dev.launch = gpusym_device_sim.launch;
     copy_rows(0, 0, 100, 1, 0, 0);
@@ -484,6 +518,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(without_kernels_engines_carry, setup, teardown),
         cmocka_unit_test_setup_teardown(without_flags_the_stream_tells, setup, teardown),
         cmocka_unit_test_setup_teardown(without_graphs_kernels_are_launched, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_refused_the_driver_copies, setup, teardown),
         cmocka_unit_test_setup_teardown(errors_are_told, setup, teardown),
         cmocka_unit_test_setup_teardown(a_kernel_without_end_is_an_error, setup, teardown),
     };

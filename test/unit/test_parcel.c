@@ -160,7 +160,7 @@ static void wrong_offers_are_refused(void **state)
     IS(gpusym_parcel_offer(&o, text, &index, envelope), GPUSYM_ERR_BAD_PARAM);
     o = offer_of(0, 1);
     IS(gpusym_parcel_offer(&o, text, &index, envelope), GPUSYM_ERR_BAD_PARAM);
-    o = offer_of(GPUSYM_PARCEL_PIPE + 1, 1);
+    o = offer_of(GPUSYM_PARCEL_FAILED + 1, 1);
     IS(gpusym_parcel_offer(&o, text, &index, envelope), GPUSYM_ERR_BAD_PARAM);
     o = offer_of(GPUSYM_PARCEL_PIPE, 1);
     o.to = GPUSYM_PARCEL_SLOTS;

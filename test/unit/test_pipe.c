@@ -275,10 +275,17 @@ static void many_share_the_slots(void **state)
     }
 }
 
+/* Every fourth kernel is refused, or lost: it ends without its words. */
 static int copy_refused(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
 {
     static unsigned n;
     return 0 == ++n % 4 ? GPUSYM_ERR : gpusym_device_sim.graph_launch(graph, stream, kernel, w);
+}
+
+static int copy_lost(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
+{
+    static unsigned n;
+    return 0 == ++n % 4 ? GPUSYM_SUCCESS : gpusym_device_sim.graph_launch(graph, stream, kernel, w);
 }
 
 /* Where the graph is not made yet, a kernel is launched without it. */
@@ -290,16 +297,24 @@ static int launch_refused(gpusym_stream_t *stream, unsigned kernel, const gpusym
     return GPUSYM_ERR;
 }
 
+static void what_is_refused_the_driver_copies(void **state)
+{
+    (void) state;
+    dev.graph_launch = copy_refused;
+    dev.launch = launch_refused;
+    for (unsigned i = 0; i < 4; i++) {
+        one_message(5000000, 5000000, i & 1, !(i & 1), GPUSYM_SUCCESS);
+    }
+}
+
 /* A copy that fails, on either side: both are told, and the pipe is as good as before. */
 static void an_error_ends_both_halves(void **state)
 {
     (void) state;
     for (unsigned i = 0; i < 12; i++) {
-        dev.graph_launch = copy_refused;
-        dev.launch = launch_refused;
+        dev.graph_launch = copy_lost;
         one_message(5000000, 5000000, i & 1, !(i & 1), GPUSYM_ERR);
         dev.graph_launch = gpusym_device_sim.graph_launch;
-        dev.launch = gpusym_device_sim.launch;
         one_message(5000000, 5000000, true, true, GPUSYM_SUCCESS);
     }
 }
@@ -584,6 +599,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(a_receiver_may_ask_for_a_pipe, setup, teardown),
         cmocka_unit_test_setup_teardown(memory_that_is_not_pinned_will_do, setup, teardown),
         cmocka_unit_test_setup_teardown(many_share_the_slots, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_refused_the_driver_copies, setup, teardown),
         cmocka_unit_test_setup_teardown(an_error_ends_both_halves, setup, teardown),
         cmocka_unit_test_setup_teardown(garbage_ends_both_halves, setup, teardown),
         cmocka_unit_test_setup_teardown(buffers_are_received_as_pipes, setup, teardown),

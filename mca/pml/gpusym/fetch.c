@@ -121,6 +121,15 @@ static int put_data(request_t *r, const void *packed)
 
 static bool step_follow(request_t *r)
 {
+    const ompi_status_public_t *status = status_of(r);
+
+    if (!REQUEST_COMPLETE(r->inner) && !pml_gpusym_peer_lives(r)) {
+        (void) r->inner->req_cancel(r->inner, true);
+        pml_gpusym_request_abandon(r);
+        end_receive(r, pml_gpusym_report_dead(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG,
+                                              gpusym_peer_pid(r->peer->pages)));
+        return false;
+    }
     if (!REQUEST_COMPLETE(r->inner)) {
         return true;
     }
@@ -150,6 +159,7 @@ static bool receive_following(request_t *r, uint64_t number, bool named)
         return false;
     }
     pml_gpusym_count(PML_GPUSYM_RECEIVED_STAGED);
+    r->since = 0;
     r->step = step_follow;
     return true;
 }
@@ -170,10 +180,16 @@ static char *find_assembly(request_t *r, gpusym_gpu_t **gpu)
         r->bounce.used = r->bounce.size;
         return there ? r->bounce.p : NULL;
     }
-    if (GPUSYM_SUCCESS != gpusym_scratch_get(gpusym_current.dev, r->gpu, bytes_to_move(r), &r->scratch)) {
-        r->scratch = NULL;
+    if (GPUSYM_SUCCESS == gpusym_scratch_get(gpusym_current.dev, r->gpu, bytes_to_move(r), &r->scratch)) {
+        return r->scratch;
     }
-    return r->scratch;
+    GPUSYM_LOG(1, "point-to-point: no GPU memory for the pieces of a message, they go to the host: %s",
+               gpusym_current.dev->error());
+    r->scratch = NULL;
+    *gpu = NULL;
+    const bool there = pml_gpusym_bounce_reserve(&r->bounce, bytes_to_move(r));
+    r->bounce.used = r->bounce.size;
+    return there ? r->bounce.p : NULL;
 }
 
 static bool step_pipe(request_t *r)
@@ -181,8 +197,7 @@ static bool step_pipe(request_t *r)
     const ompi_status_public_t *status = status_of(r);
     int rc, rv = MPI_SUCCESS;
 
-    const bool lives = pml_gpusym_peer_lives(r);
-    if (!lives) {
+    if (!pml_gpusym_peer_lives(r)) {
         gpusym_pipe_fail(&r->pipe, GPUSYM_ERR_UNREACHABLE);
     }
     if (!gpusym_pipe_poll(&r->pipe, &rc)) {
@@ -196,9 +211,7 @@ static bool step_pipe(request_t *r)
         r->scratch = NULL;
     }
     if (GPUSYM_SUCCESS != rc) {
-        rv = lives ? pml_gpusym_report_gpu(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG)
-                   : pml_gpusym_report_dead(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG,
-                                            gpusym_peer_pid(r->parcel.peer));
+        rv = pml_gpusym_report_pipe(r, rc, status->MPI_SOURCE, status->MPI_TAG);
     }
     end_receive(r, rv);
     return false;
@@ -299,9 +312,14 @@ static bool step_claimed(request_t *r)
     switch (r->parcel.offer.kind) {
     case GPUSYM_PARCEL_INLINE: {
         const int rv = put_data(r, r->parcel.room);
-        end_fetch(r, GPUSYM_SUCCESS, rv);
+        end_fetch(r, MPI_SUCCESS == rv ? GPUSYM_SUCCESS : GPUSYM_ERR, rv);
         return false;
     }
+    case GPUSYM_PARCEL_FAILED:
+        end_fetch(r, GPUSYM_SUCCESS,
+                  pml_gpusym_report_peer(r->base.req_comm, status_of(r)->MPI_SOURCE, status_of(r)->MPI_TAG,
+                                         gpusym_peer_pid(r->parcel.peer)));
+        return false;
     case GPUSYM_PARCEL_MAPPED:
         return fetch_mapped(r);
     case GPUSYM_PARCEL_PIPE:

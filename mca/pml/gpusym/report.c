@@ -38,6 +38,20 @@
     "The message ends with MPI_ERR_OTHER.  Look for the first error that the dead\n" \
     "rank printed: a signal, an out-of-memory kill, an exit without MPI_Finalize.\n"
 
+#define PEER                                                                       \
+    "Rank %d of %s, in a message of device memory with %s, tag %d:\n"              \
+    "the process of that rank (pid %d) could not do its part of the transfer.\n"   \
+    "\n"                                                                           \
+    "The message ends with MPI_ERR_OTHER.  The error that this rank has printed\n" \
+    "says why.\n"
+
+#define UNREACHABLE                                                                  \
+    "Rank %d of %s, in a message of device memory with %s, tag %d:\n"                \
+    "host memory that the process of that rank (pid %d) shares cannot be mapped.\n"  \
+    "\n"                                                                             \
+    "The message ends with MPI_ERR_OTHER.  Raise the limit on descriptors of this\n" \
+    "process (ulimit -n), or run with --mca coll_gpusym_p2p staged.\n"
+
 /* "rank 3", or "any rank". */
 static const char *format_peer(int peer, char *text, size_t size)
 {
@@ -76,6 +90,22 @@ int pml_gpusym_report_dead(struct ompi_communicator_t *comm, int peer, int tag, 
 {
     char name[GPUSYM_COMM_LABEL_MAX], who[32];
     gpusym_help(DEAD, ompi_comm_rank(comm), gpusym_comm_label(comm, name, sizeof name),
+                format_peer(peer, who, sizeof who), tag, pid);
+    return MPI_ERR_OTHER;
+}
+
+int pml_gpusym_report_peer(struct ompi_communicator_t *comm, int peer, int tag, int pid)
+{
+    char name[GPUSYM_COMM_LABEL_MAX], who[32];
+    gpusym_help(PEER, ompi_comm_rank(comm), gpusym_comm_label(comm, name, sizeof name),
+                format_peer(peer, who, sizeof who), tag, pid);
+    return MPI_ERR_OTHER;
+}
+
+int pml_gpusym_report_unreachable(struct ompi_communicator_t *comm, int peer, int tag, int pid)
+{
+    char name[GPUSYM_COMM_LABEL_MAX], who[32];
+    gpusym_help(UNREACHABLE, ompi_comm_rank(comm), gpusym_comm_label(comm, name, sizeof name),
                 format_peer(peer, who, sizeof who), tag, pid);
     return MPI_ERR_OTHER;
 }

@@ -15,6 +15,10 @@ int pml_gpusym_report_gpu(struct ompi_communicator_t *comm, int peer, int tag);
 int pml_gpusym_report_memory(struct ompi_communicator_t *comm, int peer, int tag, size_t bytes);
 /* The memory by which two processes agree on a message holds what neither writes. */
 int pml_gpusym_report_corrupt(struct ompi_communicator_t *comm, int peer, int tag);
+/* The process of the other rank has told that it failed. */
+int pml_gpusym_report_peer(struct ompi_communicator_t *comm, int peer, int tag, int pid);
+/* Host memory that the process of the other rank shares cannot be mapped. */
+int pml_gpusym_report_unreachable(struct ompi_communicator_t *comm, int peer, int tag, int pid);
 /* The process of the other rank has died. */
 int pml_gpusym_report_dead(struct ompi_communicator_t *comm, int peer, int tag, int pid);
 

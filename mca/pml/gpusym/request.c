@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/sanitizers.h"
@@ -264,6 +265,58 @@ request_t *pml_gpusym_request_copy(const request_t *r)
         copy->polls = 0;
     }
     return copy;
+}
+
+static bool step_abandoned(request_t *r)
+{
+    if (!pml_gpusym_inner_is_complete(r)) {
+        return true;
+    }
+    pml_gpusym_request_free_inner(r);
+    pml_gpusym_bounce_put(&r->bounce);
+    pml_gpusym_request_put(r);
+    return false;
+}
+
+void pml_gpusym_request_abandon(request_t *r)
+{
+    request_t *rest = pml_gpusym_request_copy(r);
+    if (NULL != rest) {
+        rest->inner = r->inner;
+        rest->bounce = r->bounce;
+        pml_gpusym_request_enlist(rest, step_abandoned);
+    }
+    r->inner = NULL; /* without memory for the rest it is lost */
+    r->bounce.p = NULL;
+}
+
+/* Whether a process has died whose memory cannot be mapped: one that is killed closes its files first. */
+static bool has_died(gpusym_peer_t *peer)
+{
+    for (unsigned ms = 0; ms < 100 && gpusym_peer_alive(peer); ms++) {
+        usleep(1000);
+    }
+    return !gpusym_peer_alive(peer);
+}
+
+int pml_gpusym_report_pipe(request_t *r, int status, int peer, int tag)
+{
+    struct ompi_communicator_t *comm = r->base.req_comm;
+    const int pid = gpusym_peer_pid(r->peer->pages);
+    if (r->pipe.alone || (GPUSYM_ERR_UNREACHABLE == status && has_died(r->peer->pages))) {
+        return pml_gpusym_report_dead(comm, peer, tag, pid);
+    }
+    if (r->pipe.theirs) {
+        return pml_gpusym_report_peer(comm, peer, tag, pid);
+    }
+    switch (status) {
+    case GPUSYM_ERR_UNREACHABLE:
+        return pml_gpusym_report_unreachable(comm, peer, tag, pid);
+    case GPUSYM_ERR_CORRUPT:
+        return pml_gpusym_report_corrupt(comm, peer, tag);
+    default:
+        return pml_gpusym_report_gpu(comm, peer, tag);
+    }
 }
 
 bool pml_gpusym_peer_lives(request_t *r)

@@ -89,6 +89,11 @@ int pml_gpusym_request_wait(pml_gpusym_request_t *r, ompi_status_public_t *statu
 /* Makes a request of its own that has the parcel, the peer and the communicator of one that is about to complete. NULL:
  * no memory. */
 pml_gpusym_request_t *pml_gpusym_request_copy(const pml_gpusym_request_t *r);
+/* Leaves the PML's request, which may never end, and its memory to a request of its own. */
+void pml_gpusym_request_abandon(pml_gpusym_request_t *r);
+/* Reports why the half of a pipe has ended with an error of common.h, and returns the MPI error code. peer, tag: of the
+ * message. */
+int pml_gpusym_report_pipe(pml_gpusym_request_t *r, int status, int peer, int tag);
 /* Whether the process at the other end lives, as far as a check every 100 ms tells. */
 bool pml_gpusym_peer_lives(pml_gpusym_request_t *r);
 /* Whether the PML has ended its request; true if there is none. */

@@ -40,10 +40,77 @@ static void end_send(request_t *r, int rv)
     pml_gpusym_request_complete(r);
 }
 
+/* ---- failures ---- */
+
+static int report_dead(const request_t *r)
+{
+    return pml_gpusym_report_dead(r->base.req_comm, r->base.req_peer, r->base.req_tag, gpusym_peer_pid(r->peer->pages));
+}
+
+/* Of a send that has completed: whether the PML still sends, or the receiver still needs the entry. */
+static bool step_rest(request_t *rest)
+{
+    int status;
+    const int state = gpusym_parcel_state(rest->index, &status);
+
+    if (!pml_gpusym_inner_is_complete(rest) ||
+        (state >= 0 && GPUSYM_PARCEL_DONE != state && pml_gpusym_peer_lives(rest))) {
+        return true;
+    }
+    gpusym_parcel_free(rest->index);
+    pml_gpusym_request_free_inner(rest);
+    pml_gpusym_bounce_put(&rest->bounce);
+    pml_gpusym_request_put(rest);
+    return false;
+}
+
+static gpusym_offer_t make_offer(const request_t *r)
+{
+    return (gpusym_offer_t){.context = gpusym_comm_context(r->base.req_comm),
+                            .tag = r->base.req_tag,
+                            .to = r->peer->slot,
+                            .bytes = r->layout.bytes,
+                            .gpu = -1};
+}
+
+/* Tells the receiver, by an envelope without data, that a message will not come. Nothing of it has been sent. */
+static void tell_failure(request_t *r)
+{
+    request_t *rest = NULL != r->peer ? pml_gpusym_request_copy(r) : NULL;
+    const mca_pml_base_request_t *b = &r->base;
+
+    if (NULL == rest) {
+        return;
+    }
+    gpusym_offer_t o = make_offer(r);
+    o.kind = GPUSYM_PARCEL_FAILED;
+    if (GPUSYM_SUCCESS != gpusym_parcel_offer(&o, NULL, &rest->index, rest->envelope)) {
+        pml_gpusym_request_put(rest);
+        return;
+    }
+    if (OMPI_SUCCESS != pml_gpusym_host.pml_isend(rest->envelope, GPUSYM_ENVELOPE, MPI_BYTE, b->req_peer, b->req_tag,
+                                                  MCA_PML_BASE_SEND_STANDARD, b->req_comm, &rest->inner)) {
+        rest->inner = NULL;
+        (void) gpusym_parcel_withdraw(rest->index);
+        pml_gpusym_request_put(rest);
+        return;
+    }
+    pml_gpusym_request_enlist(rest, step_rest);
+}
+
+/* ---- through host memory ---- */
+
 /* Whether the PML still sends. */
 static bool step_staged(request_t *r)
 {
-    if (!pml_gpusym_inner_is_complete(r)) {
+    const bool complete = pml_gpusym_inner_is_complete(r);
+
+    if (!complete && NULL != r->peer && !pml_gpusym_peer_lives(r)) {
+        pml_gpusym_request_abandon(r);
+        end_send(r, report_dead(r));
+        return false;
+    }
+    if (!complete) {
         return true;
     }
     end_send(r, r->inner->req_status.MPI_ERROR);
@@ -56,10 +123,12 @@ static int send_bytes(request_t *r, int tag, mca_pml_base_send_mode_t mode)
     const mca_pml_base_request_t *b = &r->base;
 
     if (!pml_gpusym_bounce_get(&r->bounce, r->gpu, r->layout.bytes)) {
+        tell_failure(r);
         return pml_gpusym_report_memory(b->req_comm, b->req_peer, b->req_tag, r->layout.bytes);
     }
     if (GPUSYM_SUCCESS !=
         gpusym_layout_pack(gpusym_current.dev, r->gpu, &r->layout, r->bounce.p, b->req_addr, r->layout.bytes)) {
+        tell_failure(r);
         return pml_gpusym_report_gpu(b->req_comm, b->req_peer, b->req_tag);
     }
     const int rv = pml_gpusym_host.pml_isend(r->bounce.p, r->layout.bytes, MPI_BYTE, b->req_peer, tag, mode,
@@ -101,23 +170,6 @@ static void release_parcel(request_t *r)
 {
     gpusym_parcel_free(r->index);
     release_memory(r);
-}
-
-/* Of a send that has completed: whether the PML still sends, or the receiver still needs the entry. */
-static bool step_rest(request_t *rest)
-{
-    int status;
-    const int state = gpusym_parcel_state(rest->index, &status);
-
-    if (!pml_gpusym_inner_is_complete(rest) ||
-        (state >= 0 && GPUSYM_PARCEL_DONE != state && pml_gpusym_peer_lives(rest))) {
-        return true;
-    }
-    gpusym_parcel_free(rest->index);
-    pml_gpusym_request_free_inner(rest);
-    pml_gpusym_bounce_put(&rest->bounce);
-    pml_gpusym_request_put(rest);
-    return false;
 }
 
 /* Completes a send whose data are no longer in the buffer, although the receiver does not have them yet. The rest is
@@ -184,18 +236,15 @@ static bool step_piped(request_t *r)
     if (!pml_gpusym_inner_is_complete(r)) {
         return true;
     }
-    const bool lives = pml_gpusym_peer_lives(r);
-    if (!lives) {
+    if (!pml_gpusym_peer_lives(r)) {
         gpusym_pipe_fail(&r->pipe, GPUSYM_ERR_UNREACHABLE);
     }
     if (!gpusym_pipe_poll(&r->pipe, &status)) {
         return true;
     }
     release_parcel(r);
-    const mca_pml_base_request_t *b = &r->base;
     end_send(r, GPUSYM_SUCCESS == status ? MPI_SUCCESS
-                : !lives ? pml_gpusym_report_dead(b->req_comm, b->req_peer, b->req_tag, gpusym_peer_pid(r->peer->pages))
-                         : pml_gpusym_report_gpu(b->req_comm, b->req_peer, b->req_tag));
+                                         : pml_gpusym_report_pipe(r, status, r->base.req_peer, r->base.req_tag));
     return false;
 }
 
@@ -237,7 +286,10 @@ static bool step_offered(request_t *r)
     }
     if (GPUSYM_PARCEL_DONE == state) {
         release_parcel(r);
-        end_send(r, GPUSYM_SUCCESS == status ? MPI_SUCCESS : MPI_ERR_OTHER);
+        end_send(r, GPUSYM_SUCCESS == status
+                        ? MPI_SUCCESS
+                        : pml_gpusym_report_peer(r->base.req_comm, r->base.req_peer, r->base.req_tag,
+                                                 gpusym_peer_pid(r->peer->pages)));
         return false;
     }
     if (r->completes_early && end_early(r)) {
@@ -248,8 +300,7 @@ static bool step_offered(request_t *r)
     }
     if (!pml_gpusym_peer_lives(r)) {
         release_parcel(r);
-        end_send(r, pml_gpusym_report_dead(r->base.req_comm, r->base.req_peer, r->base.req_tag,
-                                           gpusym_peer_pid(r->peer->pages)));
+        end_send(r, report_dead(r));
         return false;
     }
     return true;
@@ -359,6 +410,7 @@ static int send_inline(request_t *r, gpusym_offer_t *o)
         gpusym_layout_gather(&r->layout, b->req_addr, data, sizeof data);
     } else if (GPUSYM_SUCCESS !=
                gpusym_layout_pack(gpusym_current.dev, r->gpu, &r->layout, data, b->req_addr, sizeof data)) {
+        tell_failure(r);
         return pml_gpusym_report_gpu(b->req_comm, b->req_peer, b->req_tag);
     }
     o->kind = GPUSYM_PARCEL_INLINE;
@@ -372,12 +424,7 @@ static int send_inline(request_t *r, gpusym_offer_t *o)
 /* Sends by envelope. Returns an MPI error code, or -1: the message is to be staged. */
 static int send_direct(request_t *r)
 {
-    const mca_pml_base_request_t *b = &r->base;
-    gpusym_offer_t o = {.context = gpusym_comm_context(b->req_comm),
-                        .tag = b->req_tag,
-                        .to = r->peer->slot,
-                        .bytes = r->layout.bytes,
-                        .gpu = -1};
+    gpusym_offer_t o = make_offer(r);
 
     if (GPUSYM_ENVELOPE == r->layout.bytes) {
         return send_inline(r, &o);

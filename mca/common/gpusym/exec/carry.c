@@ -170,6 +170,18 @@ static int start_engine(gpusym_lane_t *lane, const gpusym_carry_rows_t *rows, gp
     return rc;
 }
 
+/* Copies where the GPU queues nothing: the driver does it, and this call waits. */
+static int copy_now(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *rows)
+{
+    int rc = GPUSYM_SUCCESS;
+    GPUSYM_LOG(1, "a copy could not be queued, the driver copies at once: %s", dev->error());
+    for (uint64_t i = 0; GPUSYM_SUCCESS == rc && i < rows->height; i++) {
+        rc = dev->copy(gpu, (char *) rows->dst + i * rows->to_pitch, (const char *) rows->src + i * rows->from_pitch,
+                       rows->width);
+    }
+    return rc;
+}
+
 /* Returns the copy as one run, if its rows follow each other. */
 static gpusym_carry_rows_t rows_joined(const gpusym_carry_rows_t *rows)
 {
@@ -200,7 +212,7 @@ int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const
     carry->copier = NULL;
     rc = carrier_get(dev, gpu, &carrier);
     if (GPUSYM_SUCCESS != rc) {
-        return rc;
+        return copy_now(dev, gpu, rows);
     }
     const bool by_kernel =
         carrier->kernels && !rows->engine && gpusym_tuning_carry_by_kernel(rows->width, rows->height);
@@ -213,10 +225,10 @@ int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const
     pthread_mutex_unlock(&carrier->lock);
     if (GPUSYM_SUCCESS == rc) {
         carry->carrier = carrier;
-    } else {
-        carrier_put(carrier);
+        return rc;
     }
-    return rc;
+    carrier_put(carrier);
+    return copy_now(dev, gpu, rows);
 }
 
 int gpusym_carry_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint64_t bytes,

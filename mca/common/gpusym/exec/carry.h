@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Carrying: one copy from address to address, by a kernel or a copy engine, polled.  No function waits, and no work
- * that is queued waits for another process.
+ * that is queued waits for another process.  Only where the GPU queues nothing (no memory for a stream, say), the
+ * driver copies at once.
  *
  * A few lanes (lane.h) of each GPU carry all copies; copies of one lane end in their order.  Short ones go to the GPU's
  * copier, if it has one (copier.h) and `local` is set.

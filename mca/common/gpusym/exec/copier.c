@@ -189,16 +189,18 @@ int gpusym_copier_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst
     return rc;
 }
 
-/* The kernel has left before it read the command: another one does the copy. */
+/* The kernel has left before it read the command: another one does the copy, or else the driver. */
 static int launch_again(gpusym_copier_t *c)
 {
     gpusym_tuning_resident_ended(&c->worth, c->served - 1, c->lingers, GPUSYM_RESIDENT_EXPIRED);
-    const int rc = launch_kernel(c);
-    if (GPUSYM_SUCCESS != rc) {
-        gpusym_lane_put(c->lane);
-        return lose_lane(c, rc);
+    if (GPUSYM_SUCCESS == launch_kernel(c)) {
+        return 0;
     }
-    return 0;
+    gpusym_lane_put(c->lane);
+    c->lane = NULL;
+    const int rc = c->dev->copy(c->gpu, c->dst, c->src, c->bytes);
+    leave(c);
+    return GPUSYM_SUCCESS == rc ? 1 : rc;
 }
 
 int gpusym_copier_poll(gpusym_copier_t *c)

@@ -304,7 +304,7 @@ bool gpusym_parcels_gpu_shared(const uint8_t uuid[16])
 
 static bool offer_fits(const gpusym_offer_t *o)
 {
-    return o->kind >= GPUSYM_PARCEL_INLINE && o->kind <= GPUSYM_PARCEL_PIPE &&
+    return o->kind >= GPUSYM_PARCEL_INLINE && o->kind <= GPUSYM_PARCEL_FAILED &&
            (GPUSYM_PARCEL_INLINE != o->kind || o->bytes <= GPUSYM_PARCEL_ROOM);
 }
 

@@ -70,6 +70,7 @@ typedef enum {
     GPUSYM_PARCEL_MAPPED,     /* they are in the sender's memory that has this key (memory/reg.h), at this offset */
     GPUSYM_PARCEL_FOLLOWS,    /* they are sent as a message of their own */
     GPUSYM_PARCEL_PIPE,       /* they come through a pipe (pipe.h), whose flow the entry holds */
+    GPUSYM_PARCEL_FAILED,     /* there are none: the sender could not read them */
 } gpusym_parcel_kind_t;
 
 /* A message. */

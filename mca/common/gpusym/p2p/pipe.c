@@ -264,6 +264,13 @@ static void note_error(gpusym_pipe_t *pipe, int rc)
     pipe->status = GPUSYM_SUCCESS == pipe->status ? rc : pipe->status;
 }
 
+/* What the other process has told. */
+static void note_theirs(gpusym_pipe_t *pipe, int rc)
+{
+    pipe->theirs = pipe->theirs || (GPUSYM_SUCCESS == pipe->status && GPUSYM_SUCCESS != rc);
+    note_error(pipe, rc);
+}
+
 void gpusym_pipe_fail(gpusym_pipe_t *pipe, int status)
 {
     note_error(pipe, status);
@@ -427,8 +434,10 @@ static bool poll_send(gpusym_pipe_t *pipe)
     const bool over = state < 0 || GPUSYM_PARCEL_DONE == state || pipe->alone;
 
     pieces_end(pipe);
-    if (state < 0 || GPUSYM_PARCEL_DONE == state) {
-        note_error(pipe, state < 0 ? state : status);
+    if (state < 0) {
+        note_error(pipe, state);
+    } else if (GPUSYM_PARCEL_DONE == state) {
+        note_theirs(pipe, status);
     } else if ((GPUSYM_PARCEL_CLAIMED == state || GPUSYM_PARCEL_PIPING == state) && GPUSYM_SUCCESS == pipe->status) {
         send_pieces(pipe, flow);
     }
@@ -548,7 +557,7 @@ static bool poll_receive(gpusym_pipe_t *pipe)
     if (!all && GPUSYM_SUCCESS == pipe->status) {
         const int32_t failed = READ(flow->failed);
         WRITE(flow->taken, pipe->ended);
-        note_error(pipe, failed <= 0 ? failed : GPUSYM_ERR_CORRUPT);
+        note_theirs(pipe, failed <= 0 ? failed : GPUSYM_ERR_CORRUPT);
     }
     if (!all && GPUSYM_SUCCESS == pipe->status) {
         receive_pieces(pipe, flow);

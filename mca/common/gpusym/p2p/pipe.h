@@ -44,9 +44,10 @@ typedef struct {
     uint32_t slots;                         /* 0: not known yet */
     uint64_t started, ended;                /* pieces whose copy has been started, has ended */
     gpusym_carry_t carry[GPUSYM_PIPE_SLOTS];
-    int status; /* why it ends, an error of common.h */
-    bool alone; /* the other process has died */
-    bool asked; /* the receiver's: the sender has been asked for the pipe, and has not begun */
+    int status;  /* why it ends, an error of common.h */
+    bool theirs; /* it is the other process's error */
+    bool alone;  /* the other process has died */
+    bool asked;  /* the receiver's: the sender has been asked for the pipe, and has not begun */
 } gpusym_pipe_t;
 
 /* Begins the sender's half for the parcel of entry `index`, offered or changed as a PIPE with no flow, or for which
@@ -62,7 +63,8 @@ void gpusym_pipe_send(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym_gp
 void gpusym_pipe_receive(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, uint64_t bytes,
                          gpusym_parcel_t *parcel, bool by_gpu);
 /* Does what can be done of a half now.  Returns whether it has ended; *status is then 0 or an error of common.h.  When
- * the sender's has ended, its parcel is DONE, and the entry can be freed; the receiver's has ended its parcel. */
+ * the sender's has ended, its parcel is DONE, and the entry can be freed; the receiver's has ended its parcel.
+ * pipe->theirs: the error is the other process's. */
 bool gpusym_pipe_poll(gpusym_pipe_t *pipe, int *status);
 /* The other process has died: the half ends with this error as soon as its copies have. */
 void gpusym_pipe_fail(gpusym_pipe_t *pipe, int status);
