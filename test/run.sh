@@ -236,6 +236,7 @@ faults-all   | +-        | 400 | ok                             |               
 faults-mc    | +-        | 120 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ multicast
 faults-chan  | -         | 120 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ channels
 faults-peers | -         | 180 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ peers
+faults-p2p   | -         | 300 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ {messages-few|messages}
 faults-late  | +-        | 180 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ late
 # Processes that come later, by MPI_Comm_spawn and by a port.
 spawn        | 2+1,3     | 60  | ok:child 1: right              | coll_gpusym_sim_host=1 btl=self,tcp btl_tcp_if_include=lo     | test/mpi/spawn --native

@@ -3,7 +3,9 @@
 #
 # What goes wrong must end well: a right result, or a message that names rank and communicator within seconds.
 #
-#     test/faults/faults.sh BUILDDIR [allreduce|collectives|multicast|channels|peers|late]     (all of them, if none is named)
+#     test/faults/faults.sh BUILDDIR PART     (all of them, if none is named)
+#
+# PART: allreduce, collectives, multicast, channels, peers, late, messages, or messages-few.
 #
 # Simulated faults (only on the simulator), ranks that call with different counts, ranks that are killed, ranks that have no
 # gpusym or other parameters, ranks that come late or never; never a hang, a wrong result, a crash or a process left over. The closing line is "faults: N passed, M failed".
@@ -17,6 +19,7 @@ set -u
 builddir=$(cd "${1:?usage: test/faults/faults.sh BUILDDIR}" && pwd) || exit 2
 victim=$builddir/test/faults/victim
 late=$builddir/test/faults/late
+messages=$builddir/test/faults/messages
 if [ -n "${MPIRUN:-}" ]; then
     read -ra mpirun <<<"$MPIRUN"
 else
@@ -467,6 +470,131 @@ of_late() {
     fi
 }
 
+# Runs with N ranks: as_many N ARGUMENT...
+as_many() {
+    local -a saved=("${mpirun[@]}")
+    mpirun=("${bare[@]}" -n "$1" --mca coll gpusym --mca coll_gpusym_device "$device")
+    shift
+    run "$@"
+    mpirun=("${saved[@]}")
+}
+
+# message_dies NAME WHAT-IS-EXPECTED WHO STATE ARGUMENT...: rank 1 dies, the sender or the receiver of a message in that state.
+# Rank 0 gets an error that names it, or right data; it and rank 2 exchange messages as before. -: the parameters go before.
+message_dies() {
+    local name="message $3 dies: $1" expect=$2 who=$3 state=$4 why
+    local -a parameters=()
+    shift 4
+    while [[ ${1:-} == *=* ]]; do
+        parameters+=(--mca "coll_gpusym_${1%%=*}" "${1#*=}")
+        shift
+    done
+    as_many 3 30 -enable-recovery "${parameters[@]}" "$messages" "${memory[@]}" --die "$state" --who "$who" \
+        --within $((5 * slow)) "$@"
+    why=$(disgrace)
+    [ "$(grep -c '^messages: rank [02] as expected' "$dir/log")" -eq 2 ] || why="$why a survivor is not as expected"
+    grep -q "has died, $expect after" "$dir/log" || why="$why not $expect"
+    if [ "$expect" = "an error" ]; then
+        pid=$(sed -n 's/^messages: pid \([0-9]*\) has died.*/\1/p' "$dir/log")
+        grep -q "the process of that rank (pid ${pid:-none}) has died" "$dir/log" || why="$why the error does not name the dead"
+    fi
+    why="$why$(left_in_shm)"
+    verdict "$name" "$why" "$(grep -m1 'has died, ' "$dir/log" | sed 's/.*died, //')"
+}
+
+# The same where mpirun ends the job: within 5 s, and it says of which rank.
+message_ends() {
+    local why who=$1 state=$2
+    shift 2
+    as_many 3 $((5 + MESSAGES_START)) "$messages" "${memory[@]}" --die "$state" --who "$who" --within $((5 * slow)) "$@"
+    why=$(disgrace)
+    [ "$rc" -ne 0 ] || why="$why exit status 0"
+    grep -Eqi 'rank 1([^0-9]|$)|\[\[?[^ ]*,1\]' "$dir/log" || why="$why no message names rank 1"
+    verdict "message $who dies: $state" "$why$(left_in_shm)"
+}
+
+left_in_shm() {
+    local left
+    left=$(find /dev/shm -name '*gpusym*' 2>/dev/null)
+    [ -z "$left" ] || echo " left in /dev/shm: $left"
+}
+
+# message_faults N FAULTS NAME=VALUE...: a series of messages, of which at most as many fail as there are faults (N).
+message_faults() {
+    local most=$1 faults=$2 why parameter
+    local -a parameters=(--mca coll_gpusym_sim_fail "$2")
+    shift 2
+    for parameter in "$@"; do
+        parameters+=(--mca "coll_gpusym_${parameter%%=*}" "${parameter#*=}")
+    done
+    as_many 2 60 "${parameters[@]}" "$messages" --device sim --kinds device,vmm,host --failures "$most"
+    why=$(disgrace)
+    [ "$rc" -eq 0 ] && grep -q 'messages right, .* all as expected' "$dir/log" || why="$why exit status $rc"
+    # Whoever fails says with which rank.
+    grep -q ' messages right, 0 failed' "$dir/log" || grep -Eq 'Rank [01] of .*, in a message .* with rank [01]' "$dir/log" ||
+        why="$why no message with ranks"
+    verdict "messages${*:+, $*}, faults $faults" "$why" "$(sed -n 's/^messages: \([0-9]* messages right, [0-9]* failed\).*/\1/p' "$dir/log")"
+}
+
+MESSAGES_START=5 # seconds that mpirun may take beside
+
+deaths_few() {
+    message_dies "pulled" "right data" sender moving sim_delay=900000
+    message_dies "pulled" "an error" receiver moving sim_delay=900000
+    message_dies "in a pipe" "an error" sender moving sim_delay=200000 reg_limit=0
+    message_dies "buffered, data follow" "an error" sender buffered --bytes 5000
+}
+
+deaths_more() {
+    local who expect
+    for who in sender receiver; do
+        message_dies "offered" "an error" $who offered
+        message_dies "claimed" "an error" $who claimed
+        message_dies "in a pipe to the host" "an error" $who moving sim_delay=300000 reg_limit=0 --to-host
+        message_dies "in a pipe by GPU memory" "an error" $who moving sim_delay=300000 sim_fail=import:1@0,import:1@1
+        message_dies "no links" "an error" $who moving sim_delay=300000 sim_links=0-1:0
+        [ $who = sender ] && expect="right data" || expect="an error"
+        message_dies "pulled to the host" "$expect" $who moving sim_delay=300000 --to-host
+        message_dies "buffered in the entry" "$expect" $who buffered --bytes 300
+        message_dies "buffered, data follow at once" "$expect" $who buffered --bytes 2000
+    done
+    message_dies "in a pipe" "an error" receiver moving sim_delay=200000 reg_limit=0
+    message_dies "buffered, data follow" "an error" receiver buffered --bytes 5000
+}
+
+faults_few() {
+    message_faults 8 import:1@1,export:2@0,alloc:1@1,launch:1@0,copy:2@0,hostalloc:2@0,stream:1@1,launch:3@1
+    message_faults 4 launch:2@0,copy:2@1,hostalloc:1@0,stream:1@1 reg_limit=0
+}
+
+faults_more() {
+    local what n
+    for what in import export alloc hostalloc launch copy stream hang; do
+        for n in 1 3; do
+            message_faults 2 "$what:$n@0,$what:$((n + 1))@1"
+            message_faults 2 "$what:$n@0,$what:$((n + 1))@1" reg_limit=0
+        done
+        message_faults 2 "$what:2@0,$what:1@1" sim_links=0-1:0
+        message_faults 2 "$what:2@0,$what:1@1" p2p_linger=3000
+    done
+}
+
+# deaths: where mpirun goes on when a rank dies. Open MPI 5 and later have no such option.
+of_messages() {
+    local who state
+    if "${mpirun[0]}" --version 2>/dev/null | grep -Eq '\((Open MPI|OpenRTE)\) 4\.'; then
+        deaths_few
+        [ "$1" = few ] || deaths_more
+    else
+        for who in sender receiver; do
+            message_ends $who claimed
+            [ "$1" = few ] || message_ends $who offered
+        done
+    fi
+    faults_few
+    [ "$1" = few ] || faults_more
+}
+
 case $part in
     all | allreduce) of_allreduce ;;
 esac
@@ -485,6 +613,10 @@ if [ "$device" = sim ]; then
     esac
     case $part in
         all | late) of_late ;;
+    esac
+    case $part in
+        all | messages) of_messages all ;;
+        messages-few) of_messages few ;;
     esac
 fi
 
