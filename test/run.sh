@@ -25,7 +25,7 @@ set -u
 # MCA       name=value ...; besides them coll=gpusym and coll_gpusym_device=..., unless given here. A line that names
 #           a parameter sim_... is only for the simulator
 # program   in the build tree, or a command found in PATH; @SRC@ and @BUILD@ are the two trees, @INFO@ is ompi_info,
-#           @KINDS@ is libgpusym_kinds, @MPI@ libgpusym_mpi, @STORM@ test/mpi/storm.c, for LD_PRELOAD, and @PRELOAD@ what the sanitizers want there.
+#           @KINDS@ is libgpusym_kinds, @MPI@ libgpusym_mpi, @STORM@ test/mpi/storm.c, @BLIND@ test/faults/blind.c, for LD_PRELOAD, and @PRELOAD@ what the sanitizers want there.
 #           {A|B} is A in the short form and B in the long one; a line that has it is run in both
 tests() {
     cat <<'EOF'
@@ -158,6 +158,9 @@ p2p-shared   | =3        | 120 | ok                             | coll_gpusym_si
 p2p-import   | =2        | 120 | ok                             | coll_gpusym_sim_fail=import:1@1         | test/mpi/p2p --thin {200|20}
 p2p-off      | =3        | 120 | ok                             |                                         | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=off @BUILD@/test/mpi/p2p --host-rank 1 --thin {200|20}
 p2p-other    | =3        | 120 | ok                             |                                         | @SRC@/test/onrank.sh 2 coll=^gpusym @BUILD@/test/mpi/p2p --host-rank 2 --thin {200|20}
+# A rank that cannot map its peers' memory, not even that by which they agree.
+p2p-blind    | =3        | 120 | ok:with rank [02] of MPI_COMM_WORLD are staged: its pages cannot be mapped | coll_gpusym_verbose=1 | env LD_PRELOAD=@BLIND@ GPUSYM_BLIND=1 @BUILD@/test/mpi/p2p --thin {300|20}
+p2p_beside-blind | +=3   | 120 | ok                             |                                         | env LD_PRELOAD=@BLIND@ GPUSYM_BLIND=1 @BUILD@/test/mpi/p2p_beside --rounds 200 --fuzz 3000
 p2p-none     | +=2       | 120 | ok                             | coll=^gpusym                            | test/mpi/p2p --kinds host --thin 5
 # What a program may expect of messages beyond their bytes: order, truncation, cancelling, buffers that come and go.
 p2p_order    | 2+3       | 120 | ok                             |                                         | test/mpi/p2p_order --n {2000|4000} --flood {5000|20000}
@@ -469,6 +472,7 @@ table_line() {
     command=("${command[@]//@PRELOAD@/$GPUSYM_TEST_PRELOAD}")
     command=("${command[@]//@KINDS@/${GPUSYM_TEST_PRELOAD:+$GPUSYM_TEST_PRELOAD:}$builddir/.libs/libgpusym_kinds.so}")
     command=("${command[@]//@MPI@/${GPUSYM_TEST_PRELOAD:+$GPUSYM_TEST_PRELOAD:}$builddir/.libs/libgpusym_mpi.so}")
+    command=("${command[@]//@BLIND@/${GPUSYM_TEST_PRELOAD:+$GPUSYM_TEST_PRELOAD:}$builddir/test/faults/.libs/libblind.so}")
     command=("${command[@]//@STORM@/${GPUSYM_TEST_PRELOAD:+$GPUSYM_TEST_PRELOAD:}$builddir/test/mpi/.libs/libstorm.so}")
     program=${command[0]}
     if [[ $program == */* ]]; then
