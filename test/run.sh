@@ -171,6 +171,8 @@ p2p_order-off | 2        | 120 | ok                             |               
 p2p_beside   | 2+3,4     | 120 | ok                             |                                         | test/mpi/p2p_beside --fuzz {2000|20000}
 p2p_beside-linger | 3    | 120 | ok                             | coll_gpusym_linger=3000                 | test/mpi/p2p_beside --rounds 300 --fuzz {500|20000}
 p2p_beside-off | =3      | 120 | ok                             |                                         | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=off @BUILD@/test/mpi/p2p_beside --host-rank 1 --rounds 200 --fuzz {500|20000}
+p2p_beside-links | +=3   | 120 | ok                             | coll_gpusym_sim_links=0-1:0,1-2:0       | test/mpi/p2p_beside --rounds 200 --fuzz 10000
+p2p_beside-pipes | +=2   | 120 | ok                             | coll_gpusym_reg_limit=0                 | test/mpi/p2p_beside --rounds 200 --fuzz 10000
 p2p_threads  | 2+3       | 120 | ok                             |                                         | test/mpi/p2p_beside --threads 4 --fuzz {2000|20000}
 p2p_storm    | =2        | 60  | ok:storm. [1-9]                |                                         | env LD_PRELOAD=@STORM@ @BUILD@/test/mpi/p2p --thin 300
 # What gpusym adds to a call on host buffers, in instructions.
