@@ -76,6 +76,15 @@ left_over() {
     echo "$left"
 }
 
+# Runs with N ranks: as_many N ARGUMENT...
+as_many() {
+    local -a saved=("${mpirun[@]}")
+    mpirun=("${bare[@]}" -n "$1" --mca coll gpusym --mca coll_gpusym_device "$device")
+    shift
+    run "$@"
+    mpirun=("${saved[@]}")
+}
+
 # What no run may show; prints it.
 disgrace() {
     local left i
@@ -389,6 +398,18 @@ other_version() {
     LC_ALL=C sed -i "s/$version/$other/g" "$dir/components/mca_coll_gpusym.so"
     odd "another version" "rank 1 has gpusym $other, rank 0 has $version" blocking \
         "OMPI_MCA_opal_mca_base_component_path=$dir/components:$GPUSYM_OMPI_PATH_TAIL"
+    other_version_messages
+}
+
+# Messages to and from that rank are staged; they are as right as others.
+other_version_messages() {
+    local why
+    as_many 3 60 --mca coll_gpusym_verbose 1 "$GPUSYM_SRCDIR/test/onrank.sh" 1 \
+        "opal_mca_base_component_path=$dir/components:$GPUSYM_OMPI_PATH_TAIL" "$builddir/test/mpi/p2p" "${memory[@]:0:2}" --thin 500
+    why=$(disgrace)
+    [ "$rc" -eq 0 ] && grep -Eq '^p2p: [1-9][0-9]* passed, 0 failed' "$dir/log" || why="$why not right, exit status $rc"
+    [ "$(grep -c 'are staged: it has another version of gpusym' "$dir/log")" -eq 4 ] || why="$why not staged for that reason"
+    verdict "another version, messages" "$why" "$(grep -m1 'are staged: it has another' "$dir/log")"
 }
 
 of_peers() {
@@ -470,17 +491,8 @@ of_late() {
     fi
 }
 
-# Runs with N ranks: as_many N ARGUMENT...
-as_many() {
-    local -a saved=("${mpirun[@]}")
-    mpirun=("${bare[@]}" -n "$1" --mca coll gpusym --mca coll_gpusym_device "$device")
-    shift
-    run "$@"
-    mpirun=("${saved[@]}")
-}
-
 # message_dies NAME WHAT-IS-EXPECTED WHO STATE ARGUMENT...: rank 1 dies, the sender or the receiver of a message in that state.
-# Rank 0 gets an error that names it, or right data; it and rank 2 exchange messages as before. -: the parameters go before.
+# Rank 0 gets an error that names it, or right data; it and rank 2 exchange messages as before.
 message_dies() {
     local name="message $3 dies: $1" expect=$2 who=$3 state=$4 why
     local -a parameters=()
