@@ -29,4 +29,7 @@ uint64_t gpusym_tuning_pipe_piece(uint64_t bytes, bool by_gpu);
 /* Whether it is worth it to ask the receiver to map GPU memory. */
 bool gpusym_tuning_pipe_by_gpu(uint64_t bytes);
 
+/* Smallest message in bytes that its receiver asks the sender to push. */
+uint64_t gpusym_tuning_push_min(void);
+
 #endif

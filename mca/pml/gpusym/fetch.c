@@ -3,7 +3,8 @@
  *
  * The receiver's side of a message that was announced by an envelope.
  *
- * The data are in the sender's entry; or in its GPU memory, which is mapped and copied from; or they come through a
+ * The data are in the sender's entry; or in its GPU memory, which is mapped and copied from, or which the sender
+ * pushes; or they come through a
  * pipe, for which this process asks if it cannot map that memory; or they follow as a message of the PML. Mapping may
  * wait for the GPU: for kernels of collectives, say. Those have been called by all ranks, and hold the launch tokens of
  * all, so they end whatever this process waits for.
@@ -19,6 +20,7 @@
 #include "mca/pml/gpusym/gpu.h"
 #include "mca/pml/gpusym/host.h"
 #include "mca/pml/gpusym/report.h"
+#include "tuning/carry.h"
 
 typedef pml_gpusym_request_t request_t;
 
@@ -270,18 +272,10 @@ static const char *map_source(request_t *r)
     return (const char *) base + o->off;
 }
 
-static bool fetch_mapped(request_t *r)
+/* Copies from the sender's memory, which is mapped at `from`. */
+static bool pull(request_t *r, const char *from)
 {
     const ompi_status_public_t *status = status_of(r);
-
-    if (0 == bytes_to_move(r)) {
-        end_fetch(r, GPUSYM_SUCCESS, MPI_SUCCESS);
-        return false;
-    }
-    const char *from = map_source(r);
-    if (NULL == from) {
-        return fetch_pieces(r); /* which asks for them */
-    }
     const pml_gpusym_route_t route = {.gpu = r->gpu,
                                       .layout = &r->layout,
                                       .buf = r->base.req_addr,
@@ -289,6 +283,7 @@ static bool fetch_mapped(request_t *r)
                                       .from = from,
                                       .bytes = bytes_to_move(r)};
     const int rc = pml_gpusym_move_start(&r->move, &route);
+
     if (GPUSYM_SUCCESS != rc) {
         end_fetch(r, rc, pml_gpusym_report_gpu(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG));
         return false;
@@ -296,6 +291,87 @@ static bool fetch_mapped(request_t *r)
     pml_gpusym_count(r->on_host ? PML_GPUSYM_RECEIVED_TO_HOST : PML_GPUSYM_RECEIVED_DIRECT);
     r->step = step_move;
     return step_move(r);
+}
+
+/* ---- data that the sender is asked to push ---- */
+
+/* How long the sender has time to take the request on, in ns: one that polls needs a few microseconds. */
+#define PUSH_WAIT 20000u
+
+/* The sender has pushed the data, failed, or not taken the request on. */
+static bool end_push(request_t *r, bool pushed)
+{
+    gpusym_reg_put(r->key);
+    r->key = 0;
+    if (pushed) {
+        pml_gpusym_count(PML_GPUSYM_RECEIVED_PUSHED);
+        end_fetch(r, GPUSYM_SUCCESS, MPI_SUCCESS);
+        return false;
+    }
+    return pull(r, r->source);
+}
+
+static bool step_asked(request_t *r)
+{
+    const ompi_status_public_t *status = status_of(r);
+    int pushed;
+    const int state = gpusym_parcel_state_of(&r->parcel, &pushed);
+
+    if (GPUSYM_PARCEL_PUSHED == state) {
+        return end_push(r, GPUSYM_SUCCESS == pushed);
+    }
+    if (GPUSYM_PARCEL_PUSH_ASKED == state && gpusym_now_ns() > r->offered + PUSH_WAIT &&
+        GPUSYM_SUCCESS == gpusym_parcel_take_back(&r->parcel)) {
+        return end_push(r, false);
+    }
+    if (state < 0 || !pml_gpusym_peer_lives(r)) {
+        gpusym_reg_put(r->key);
+        r->key = 0;
+        end_fetch(r, GPUSYM_ERR_CORRUPT,
+                  state < 0 ? pml_gpusym_report_corrupt(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG)
+                            : pml_gpusym_report_dead(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG,
+                                                     gpusym_peer_pid(r->parcel.peer)));
+        return false;
+    }
+    return true;
+}
+
+/* Asks the sender to push a large message, which is a little faster than to pull it, if its memory can be mapped. Whether
+ * it is asked. */
+static bool ask_push(request_t *r)
+{
+    gpusym_push_t push = {.bytes = bytes_to_move(r)};
+
+    if (r->on_host || GPUSYM_LAYOUT_RUN != r->layout.kind || push.bytes < gpusym_tuning_push_min() ||
+        GPUSYM_SUCCESS != gpusym_reg_get(gpusym_current.dev, r->gpu, (char *) r->base.req_addr + r->layout.lo,
+                                         push.bytes, &push.key, &push.off)) {
+        return false;
+    }
+    r->key = push.key;
+    r->offered = gpusym_now_ns();
+    if (GPUSYM_SUCCESS != gpusym_parcel_ask_push(&r->parcel, &push)) {
+        gpusym_reg_put(r->key);
+        r->key = 0;
+        return false;
+    }
+    return true;
+}
+
+static bool fetch_mapped(request_t *r)
+{
+    if (0 == bytes_to_move(r)) {
+        end_fetch(r, GPUSYM_SUCCESS, MPI_SUCCESS);
+        return false;
+    }
+    r->source = map_source(r);
+    if (NULL == r->source) {
+        return fetch_pieces(r); /* which asks for them */
+    }
+    if (ask_push(r)) {
+        r->step = step_asked;
+        return true;
+    }
+    return pull(r, r->source);
 }
 
 /* ---- the beginning ---- */

@@ -267,6 +267,48 @@ static bool begin_pipe(request_t *r)
     return step_piped(r);
 }
 
+static bool step_offered(request_t *r);
+
+/* Tells the receiver how a push has ended, and goes on as before. */
+static bool end_push(request_t *r, int status)
+{
+    gpusym_parcel_pushed(r->index, status);
+    r->step = step_offered;
+    return true;
+}
+
+static bool step_pushing(request_t *r)
+{
+    const int done = gpusym_carry_poll(&r->move.carry[0]);
+    return 0 == done ? true : end_push(r, done < 0 ? done : GPUSYM_SUCCESS);
+}
+
+/* The receiver asks for the data to be copied into its memory. If that cannot be mapped, it copies them itself. */
+static bool begin_push(request_t *r)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    gpusym_push_t push;
+    void *base;
+    uint64_t size;
+
+    if (GPUSYM_SUCCESS != gpusym_parcel_take_push(r->index, &push)) {
+        return true; /* taken back */
+    }
+    int rc = gpusym_reg_map(dev, r->gpu, r->peer->pages, push.key, &base, &size);
+    if (GPUSYM_SUCCESS == rc && (push.bytes > size || push.off > size - push.bytes)) {
+        rc = GPUSYM_ERR_CORRUPT;
+    }
+    if (GPUSYM_SUCCESS == rc) {
+        rc = gpusym_carry_start(dev, r->gpu, (char *) base + push.off, r->source, push.bytes, &r->move.carry[0]);
+    }
+    if (GPUSYM_SUCCESS != rc) {
+        return end_push(r, rc);
+    }
+    pml_gpusym_count(PML_GPUSYM_SENT_PUSHED);
+    r->step = step_pushing;
+    return true;
+}
+
 /* Whether the receiver has not ended the parcel yet. */
 static bool step_offered(request_t *r)
 {
@@ -283,6 +325,9 @@ static bool step_offered(request_t *r)
     }
     if (GPUSYM_PARCEL_PIPE_ASKED == state) {
         return begin_pipe(r);
+    }
+    if (GPUSYM_PARCEL_PUSH_ASKED == state) {
+        return begin_push(r);
     }
     if (GPUSYM_PARCEL_DONE == state) {
         release_parcel(r);
