@@ -86,6 +86,14 @@ static uint64_t plan_straight(gpusym_work_t *w, uint32_t unit)
     return 1;
 }
 
+void gpusym_run_plan(gpusym_run_t *run, uint32_t first, uint32_t blocks)
+{
+    const uint64_t even = share_of(packs_of(run->bytes), blocks);
+    run->span = (uint32_t) GPUSYM_SPAN(even, 1u);
+    run->first = (uint16_t) first;
+    run->blocks = (uint16_t) blocks;
+}
+
 /* Exchange: every block has a span of every segment, and a buffer for each rank. */
 static uint64_t plan_exchange(gpusym_work_t *w, uint32_t chunk_bytes)
 {

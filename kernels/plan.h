@@ -27,6 +27,9 @@ bool gpusym_copies_fit(unsigned family, const gpusym_work_t *w, bool whole, uint
  * is what a warp takes of a slice at a time; w->nthreads, which must be set, may become smaller too. */
 uint64_t gpusym_kernel_plan(unsigned family, gpusym_work_t *w, uint32_t chunk_bytes);
 
+/* Gives a run of a launch of GPUSYM_F_COPY, whose addresses and bytes are set, `blocks` blocks from `first` on. */
+void gpusym_run_plan(gpusym_run_t *run, uint32_t first, uint32_t blocks);
+
 /* Largest message, or segment, that a rank can send in one epoch of an LL family through LL areas of ll_bytes. */
 static inline uint64_t gpusym_ll_payload(uint32_t ll_bytes)
 {

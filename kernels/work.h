@@ -75,8 +75,21 @@ typedef struct gpusym_copies_work {
     uint64_t off, step; /* of the chunks that arrived, in our slot: of rank p at off + (p - (p > rank)) * step */
 } gpusym_copies_t;
 
-/* A copy of rows (symm/copy.h): row i begins at in + i * from_pitch and goes to out + i * to_pitch. */
+/* One of the runs of bytes that a launch copies (symm/copy.h), with blocks of its own. */
+typedef struct gpusym_run {
+    const void *in;
+    void *out;
+    uint64_t bytes;
+    uint32_t span;          /* packs for a block; from gpusym_run_plan() */
+    uint16_t first, blocks; /* its blocks of the launch; those of runs follow each other */
+} gpusym_run_t;
+/* Runs of a launch at most: as many as stand in the room of gpusym_work_t.peer. */
+#define GPUSYM_RUNS_MAX 8u
+
+/* A copy of `runs` runs, of w->run; or, if that is 0, of rows: row i begins at in + i * from_pitch and goes to
+ * out + i * to_pitch. */
 typedef struct gpusym_rows {
+    uint64_t runs;
     uint64_t height; /* rows of w->bytes bytes each */
     uint64_t to_pitch, from_pitch;
 } gpusym_rows_t;
@@ -100,20 +113,23 @@ typedef struct gpusym_rows {
  * kernels rely on the same: once a rank runs, all ranks' buffers are there to be read and written.
  */
 typedef struct gpusym_work {
-    void *peer[GPUSYM_TEAM_MAX]; /* base of the slot in every rank's heap; [rank] is our own */
-    const void *in;              /* user's input, any alignment; may equal out */
-    void *out;                   /* user's output, any alignment */
-    uint64_t bytes;              /* two-shot and one-shot all-reduce, reduce, bcast: the message.
+    union {
+        void *peer[GPUSYM_TEAM_MAX];       /* base of the slot in every rank's heap; [rank] is our own */
+        gpusym_run_t run[GPUSYM_RUNS_MAX]; /* copies (symm/copy.h), which have no slot */
+    };
+    const void *in;        /* user's input, any alignment; may equal out */
+    void *out;             /* user's output, any alignment */
+    uint64_t bytes;        /* two-shot and one-shot all-reduce, reduce, bcast: the message.
                                   * Exchange kernels: the longest segment that any rank has for any; the same on all */
-    uint64_t ll_off;             /* offset of the LL area in the slot */
-    uint64_t ll128_off;          /* offset of the LL128 area in the slot */
-    uint64_t stage_off;          /* offset of the staging area in the slot */
-    uint64_t limit_ns;           /* longest wait for one peer in nanoseconds; 0: no limit */
-    uint64_t *done;              /* pinned host memory: {sequence << 32 | status}, written last */
-    const uint32_t *abort;       /* pinned host memory: not 0 makes every wait end */
-    uint32_t done_seq;           /* the sequence to write there */
-    uint32_t ll_bytes;           /* LL lines of one source in bytes: twice the payload of an epoch */
-    uint64_t stage_room;         /* bytes of the staging area, for all blocks of a launch */
+    uint64_t ll_off;       /* offset of the LL area in the slot */
+    uint64_t ll128_off;    /* offset of the LL128 area in the slot */
+    uint64_t stage_off;    /* offset of the staging area in the slot */
+    uint64_t limit_ns;     /* longest wait for one peer in nanoseconds; 0: no limit */
+    uint64_t *done;        /* pinned host memory: {sequence << 32 | status}, written last */
+    const uint32_t *abort; /* pinned host memory: not 0 makes every wait end */
+    uint32_t done_seq;     /* the sequence to write there */
+    uint32_t ll_bytes;     /* LL lines of one source in bytes: twice the payload of an epoch */
+    uint64_t stage_room;   /* bytes of the staging area, for all blocks of a launch */
     /* From gpusym_kernel_plan(): */
     uint32_t chunk;        /* packs of a chunk: of a block (staged; exchange: of a segment), of an epoch (LL) */
     uint64_t span;         /* packs of the message, or of a segment, for a block */

@@ -155,6 +155,7 @@ p2p-host     | 2+1,3     | 120 | ok                             | coll_gpusym_si
 p2p-staged   | 2+3       | 120 | ok:p2p: sent_direct 0, .*received_direct 0, | coll_gpusym_p2p=staged coll_gpusym_summary=1 | test/mpi/p2p --thin {200|20}
 p2p-links    | 2+3       | 120 | ok                             | coll_gpusym_sim_links=0-1:0             | test/mpi/p2p --thin {200|20}
 p2p-shared   | =3        | 120 | ok                             | coll_gpusym_sim_gpus=1                  | test/mpi/p2p --thin {200|20}
+p2p-push     | 2+3       | 120 | ok:sent_pushed [1-9]           | coll_gpusym_p2p_push_min=1 coll_gpusym_summary=1 | test/mpi/p2p --thin {200|20}
 p2p-import   | =2        | 120 | ok                             | coll_gpusym_sim_fail=import:1@1         | test/mpi/p2p --thin {200|20}
 p2p-off      | =3        | 120 | ok                             |                                         | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=off @BUILD@/test/mpi/p2p --host-rank 1 --thin {200|20}
 p2p-other    | =3        | 120 | ok                             |                                         | @SRC@/test/onrank.sh 2 coll=^gpusym @BUILD@/test/mpi/p2p --host-rank 2 --thin {200|20}

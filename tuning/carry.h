@@ -15,7 +15,7 @@
 #define GPUSYM_CARRY_BLOCKS 32u
 
 /* Slots of a pipe at most: pieces under way. */
-#define GPUSYM_PIPE_SLOTS 4u
+#define GPUSYM_PIPE_SLOTS 8u
 
 /* Whether a kernel copies `height` rows of `width` bytes each (one run: height 1); else a copy engine does. */
 bool gpusym_tuning_carry_by_kernel(uint64_t width, uint64_t height);

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Copies from one address to another, of one run of bytes or of rows: messages between two processes, pulled from or
+ * Copies from one address to another, of runs of bytes or of rows: messages between two processes, pulled from or
  * pushed to mapped memory.  The kernel waits for nothing.  Each block writes a completion word of its own,
  * w->done[block], when its part has been stored: a count of ended blocks would need memory of the GPU, and one more
  * round trip to it.
@@ -12,17 +12,24 @@
 #include "kernels/prim/move.h"
 #include "kernels/symm/resident.h"
 
-/* One run of bytes: w->span packs for each block.  Where both addresses are off a pack by as much, all packs but the
- * first and the last are whole. */
+/* The block's part of its run: a span.  Where both addresses are off a pack by as much, all packs but the first and the
+ * last are whole. */
 GS_FN void gs_copy_run(gs_ctx_t c, const gpusym_work_t *w)
 {
-    const char *src = (const char *) w->in;
-    char *dst = (char *) w->out;
+    uint32_t i = 0;
+    GS_NO_UNROLL
+    while (c.block - w->run[i].first >= w->run[i].blocks) {
+        i++;
+    }
+    const gpusym_run_t *run = &w->run[i];
+    const char *src = (const char *) run->in;
+    char *dst = (char *) run->out;
     const uint64_t skew = (uintptr_t) dst % 16 == (uintptr_t) src % 16 ? (0 - (uintptr_t) dst) % 16 : 0;
-    const uint64_t head = skew < w->bytes ? skew : w->bytes, rest = w->bytes - head, step = 16 * w->span;
-    const uint64_t first = c.block * step, left = first < rest ? rest - first : 0;
+    const uint64_t head = skew < run->bytes ? skew : run->bytes, rest = run->bytes - head, step = 16ull * run->span;
+    const uint32_t part = c.block - run->first;
+    const uint64_t first = part * step, left = first < rest ? rest - first : 0;
 
-    if (0 == c.block && 0 != head) {
+    if (0 == part && 0 != head) {
         gs_copy(c, dst, src, head);
     }
     gs_copy(c, dst + head + first, src + head + first, left < step ? left : step);
@@ -101,7 +108,7 @@ GS_FN void gs_copy_resident(gs_ctx_t c, const gpusym_work_t *w)
 
 GS_FN void gs_copy_all(gs_ctx_t c, const gpusym_work_t *w)
 {
-    if (1 == w->rows.height) {
+    if (0 != w->rows.runs) {
         gs_copy_run(c, w);
     } else {
         gs_copy_rows(c, w);

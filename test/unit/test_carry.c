@@ -86,7 +86,7 @@ static int finish(gpusym_carry_t *carry)
 static void copy_rows(uint64_t at, uint64_t src, uint64_t width, uint64_t height, uint64_t to_pitch,
                       uint64_t from_pitch)
 {
-    const gpusym_carry_rows_t rows = {to + at, from + src, width, height, to_pitch, from_pitch, false, false};
+    const gpusym_carry_rows_t rows = {to + at, from + src, width, height, to_pitch, from_pitch, false, false, false};
     gpusym_carry_t carry;
     memset(expected, 0xee, ROOM);
     OK(dev.copy(gpu, to, expected, ROOM));
@@ -104,7 +104,7 @@ static void copy_rows(uint64_t at, uint64_t src, uint64_t width, uint64_t height
 
 static void runs_of_any_length_and_alignment(void **state)
 {
-    static const uint64_t sizes[] = {1, 2, 7, 15, 16, 17, 31, 100, 4095, 8192, 8193, 70001, 1 << 20, (1 << 20) + 1};
+    static const uint64_t sizes[] = {1, 2, 7, 15, 16, 17, 31, 100, 4095, 8192, 8193, 70001, 1 << 20, (3 << 20) + 1};
     (void) state;
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (unsigned j = 0; j < 6; j++) {
@@ -231,6 +231,42 @@ static void each_tells_its_own_end(void **state)
             assert_int_equal(got[0], sent[i * 200000]);
         }
     }
+}
+
+/* ---- copies that share a launch ---- */
+
+enum { SHARERS = 20, PLACE = 200 << 10 };
+
+static void copies_share_launches(void **state)
+{
+    gpusym_carry_t carry[SHARERS];
+    uint64_t bytes[SHARERS], at[SHARERS], src[SHARERS];
+    (void) state;
+    for (unsigned round = 0; round < 60; round++) {
+        const unsigned n = 1 + next_random() % SHARERS, before = launches;
+        memset(expected, 0xee, ROOM);
+        OK(dev.copy(gpu, to, expected, ROOM));
+        for (unsigned i = 0; i < n; i++) {
+            bytes[i] = 1 + (next_random() % (PLACE - 2 * MARGIN) >> next_random() % 18);
+            at[i] = (uint64_t) i * PLACE + next_random() % MARGIN;
+            src[i] = (uint64_t) i * PLACE + next_random() % MARGIN;
+            memcpy(expected + at[i], sent + src[i], bytes[i]);
+            const gpusym_carry_rows_t run = {
+                .dst = to + at[i], .src = from + src[i], .width = bytes[i], .height = 1, .local = true, .shared = true};
+            OK(gpusym_carry_start_rows(&dev, gpu, &run, &carry[i]));
+        }
+        if (0 == round % 2) {
+            gpusym_carry_flush(); /* else the first poll launches */
+            gpusym_carry_flush();
+        }
+        for (unsigned i = n; i-- > 0;) {
+            assert_int_equal(finish(&carry[i]), 1);
+        }
+        assert_int_equal(launches - before, (n + GPUSYM_RUNS_MAX - 1) / GPUSYM_RUNS_MAX);
+        OK(dev.copy(gpu, got, to, ROOM));
+        assert_memory_equal(got, expected, ROOM);
+    }
+    assert_int_equal(copies, 0);
 }
 
 /* ---- the copier ---- */
@@ -472,8 +508,16 @@ static void errors_are_told(void **state)
     dev.launch = launch_refused;
     dev.copy = driver_refused;
     assert_int_equal(gpusym_carry_start(&dev, gpu, to, from, 100, &carry), GPUSYM_ERR_NO_MEMORY);
-    dev.copy = gpusym_device_sim.copy;
     assert_int_equal(gpusym_carry_poll(&carry), 1); /* nothing is under way */
+    const gpusym_carry_rows_t run = {.dst = to, .src = from, .width = 100, .height = 1, .local = true, .shared = true};
+    OK(gpusym_carry_start_rows(&dev, gpu, &run, &carry));
+    int rc;
+    while (0 == (rc = gpusym_carry_poll(&carry))) {
+    }
+    assert_int_equal(rc, GPUSYM_ERR_NO_MEMORY);
+    dev.copy = gpusym_device_sim.copy;
+    OK(gpusym_carry_start_rows(&dev, gpu, &run, &carry));
+    assert_int_equal(finish(&carry), 1); /* by the driver */
     dev.launch = gpusym_device_sim.launch;
     copy_rows(0, 0, 100, 1, 0, 0);
     gpusym_carriers_close();
@@ -510,6 +554,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(pinned_memory_is_carried, setup, teardown),
         cmocka_unit_test_setup_teardown(many_go_beside_each_other, setup, teardown),
         cmocka_unit_test_setup_teardown(each_tells_its_own_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(copies_share_launches, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_serves_without_launches, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_that_leaves_loses_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_that_cannot_is_launched_anew, setup, teardown),

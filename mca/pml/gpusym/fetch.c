@@ -4,10 +4,9 @@
  * The receiver's side of a message that was announced by an envelope.
  *
  * The data are in the sender's entry; or in its GPU memory, which is mapped and copied from, or which the sender
- * pushes; or they come through a
- * pipe, for which this process asks if it cannot map that memory; or they follow as a message of the PML. Mapping may
- * wait for the GPU: for kernels of collectives, say. Those have been called by all ranks, and hold the launch tokens of
- * all, so they end whatever this process waits for.
+ * pushes; or they come through a pipe, for which this process asks if it cannot map that memory; or they follow as a
+ * message of the PML. Mapping may wait for the GPU: for kernels of collectives, say. Those have been called by all
+ * ranks, and hold the launch tokens of all, so they end whatever this process waits for.
  */
 #include "mca/pml/gpusym/fetch.h"
 
@@ -19,6 +18,7 @@
 #include "mca/pml/gpusym/counters.h"
 #include "mca/pml/gpusym/gpu.h"
 #include "mca/pml/gpusym/host.h"
+#include "mca/pml/gpusym/params.h"
 #include "mca/pml/gpusym/report.h"
 #include "tuning/carry.h"
 
@@ -290,7 +290,7 @@ static bool pull(request_t *r, const char *from)
     }
     pml_gpusym_count(r->on_host ? PML_GPUSYM_RECEIVED_TO_HOST : PML_GPUSYM_RECEIVED_DIRECT);
     r->step = step_move;
-    return step_move(r);
+    return true;
 }
 
 /* ---- data that the sender is asked to push ---- */
@@ -336,13 +336,18 @@ static bool step_asked(request_t *r)
     return true;
 }
 
-/* Asks the sender to push a large message, which is a little faster than to pull it, if its memory can be mapped. Whether
- * it is asked. */
+static uint64_t push_min(void)
+{
+    return 0 != pml_gpusym_params.push_min ? pml_gpusym_params.push_min : gpusym_tuning_push_min();
+}
+
+/* Asks the sender to push a large message, which is a little faster than to pull it, if our memory can be mapped.
+ * Returns whether it is asked. */
 static bool ask_push(request_t *r)
 {
     gpusym_push_t push = {.bytes = bytes_to_move(r)};
 
-    if (r->on_host || GPUSYM_LAYOUT_RUN != r->layout.kind || push.bytes < gpusym_tuning_push_min() ||
+    if (r->on_host || GPUSYM_LAYOUT_RUN != r->layout.kind || push.bytes < push_min() ||
         GPUSYM_SUCCESS != gpusym_reg_get(gpusym_current.dev, r->gpu, (char *) r->base.req_addr + r->layout.lo,
                                          push.bytes, &push.key, &push.off)) {
         return false;

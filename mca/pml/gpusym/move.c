@@ -38,7 +38,8 @@ static int start_carry(move_t *m)
                                       .height = run ? 1 : l->rows,
                                       .to_pitch = run ? 0 : l->pitch,
                                       .from_pitch = run ? 0 : l->width,
-                                      .local = !route->on_host};
+                                      .local = !route->on_host,
+                                      .shared = !route->on_host};
 
     m->poll = poll_carry;
     if (!route->on_host) {

@@ -10,8 +10,9 @@
 typedef enum { PML_GPUSYM_P2P_AUTO, PML_GPUSYM_P2P_STAGED, PML_GPUSYM_P2P_OFF } pml_gpusym_p2p_t;
 
 typedef struct {
-    int p2p;    /* pml_gpusym_p2p_t */
-    int linger; /* of the copier, in microseconds; -1: by the tuning table */
+    int p2p;                /* pml_gpusym_p2p_t */
+    int linger;             /* of the copier, in microseconds; -1: by the tuning table */
+    unsigned long push_min; /* bytes of a message that its receiver asks the sender to push; 0: by the tuning table */
 } pml_gpusym_params_t;
 extern pml_gpusym_params_t pml_gpusym_params;
 

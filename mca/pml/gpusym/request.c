@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "mca/common/gpusym/exec/carry.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/sanitizers.h"
 #include "mca/pml/gpusym/gpu.h"
@@ -103,6 +104,7 @@ static int make_progress(void)
         return 0; /* another thread, or a callback of this one that polls */
     }
     const int events = run_steps();
+    gpusym_carry_flush(); /* what the steps have started */
     __atomic_store_n(&requests.busy, false, __ATOMIC_RELEASE);
     return events;
 }

@@ -34,6 +34,16 @@ static struct {
     carrier_t *first;
 } carriers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* Copies that share the next launch. */
+static struct {
+    pthread_mutex_t lock; /* covers all of this */
+    uint32_t n;           /* also read without the lock */
+    const gpusym_device_t *dev;
+    gpusym_gpu_t *gpu;
+    gpusym_carry_t *carry[GPUSYM_RUNS_MAX];
+    gpusym_run_t run[GPUSYM_RUNS_MAX];
+} batch = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
 /* ---- lanes ---- */
 
 /* Gives all words the lane's sequence. No copy is under way. */
@@ -72,9 +82,9 @@ static int carrier_make(const gpusym_device_t *dev, gpusym_gpu_t *gpu, carrier_t
     return GPUSYM_SUCCESS;
 }
 
-/* Gets the lane of gpu with the fewest copies; another one, if all have some and there may be more. It counts one copy
- * more. */
-static int carrier_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, carrier_t **out)
+/* Gets the lane of gpu with the fewest copies; another one, if all have some and there may be more. It counts `more`
+ * copies more. */
+static int carrier_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint32_t more, carrier_t **out)
 {
     unsigned lanes = 0;
     uint32_t least = UINT32_MAX;
@@ -100,15 +110,15 @@ static int carrier_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, carrier_t 
     }
     if (NULL != *out) { /* one that is busy does as well */
         rc = GPUSYM_SUCCESS;
-        __atomic_fetch_add(&(*out)->under_way, 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&(*out)->under_way, more, __ATOMIC_RELAXED);
     }
     pthread_mutex_unlock(&carriers.lock);
     return rc;
 }
 
-static void carrier_put(carrier_t *carrier)
+static void carrier_put(carrier_t *carrier, uint32_t less)
 {
-    __atomic_fetch_sub(&carrier->under_way, 1, __ATOMIC_RELEASE);
+    __atomic_fetch_sub(&carrier->under_way, less, __ATOMIC_RELEASE);
 }
 
 void gpusym_carriers_close(void)
@@ -128,29 +138,41 @@ void gpusym_carriers_close(void)
 /* ---- start ---- */
 
 /* Queues a kernel. With the lane's lock held. */
-static int start_kernel(gpusym_lane_t *lane, const gpusym_carry_rows_t *rows, gpusym_carry_t *carry)
+static int launch(gpusym_lane_t *lane, gpusym_work_t *w)
 {
-    gpusym_work_t w = {.in = rows->src,
-                       .out = rows->dst,
-                       .bytes = rows->width,
-                       .nranks = 1,
-                       .nblocks = gpusym_tuning_carry_blocks(rows->width * rows->height),
-                       .nthreads = gpusym_tuning_carry_threads(),
-                       .out_local = rows->local,
-                       .rows = {rows->height, rows->to_pitch, rows->from_pitch}};
-    (void) gpusym_kernel_plan(GPUSYM_F_COPY, &w, 0);
-    gpusym_lane_begin(lane, &w);
-    w.done = lane->line->part;
-    carry->blocks = w.nblocks;
-    carry->seq = lane->seq;
+    w->nranks = 1;
+    w->nthreads = gpusym_tuning_carry_threads();
+    gpusym_lane_begin(lane, w);
+    w->done = lane->line->part;
     GPUSYM_TRACE(LAUNCH, GPUSYM_F_COPY, lane->seq);
     if (NULL != lane->dev->graph_launch) {
-        const int rc = lane->dev->graph_launch(&lane->graph, lane->stream, GPUSYM_F_COPY, &w);
+        const int rc = lane->dev->graph_launch(&lane->graph, lane->stream, GPUSYM_F_COPY, w);
         if (GPUSYM_SUCCESS == rc || NULL != lane->graph) {
             return rc;
         }
     }
-    return lane->dev->launch(lane->stream, GPUSYM_F_COPY, &w);
+    return lane->dev->launch(lane->stream, GPUSYM_F_COPY, w);
+}
+
+/* Queues a kernel for one copy. With the lane's lock held. */
+static int start_kernel(gpusym_lane_t *lane, const gpusym_carry_rows_t *rows, gpusym_carry_t *carry)
+{
+    const bool run = 1 == rows->height;
+    gpusym_work_t w = {.nblocks = gpusym_tuning_carry_blocks(rows->width * rows->height), .out_local = rows->local};
+    if (run) {
+        w.run[0] = (gpusym_run_t){.in = rows->src, .out = rows->dst, .bytes = rows->width};
+        w.rows = (gpusym_rows_t){.runs = 1};
+        gpusym_run_plan(&w.run[0], 0, w.nblocks);
+    } else {
+        w.in = rows->src;
+        w.out = rows->dst;
+        w.bytes = rows->width;
+        w.rows = (gpusym_rows_t){0, rows->height, rows->to_pitch, rows->from_pitch};
+    }
+    const int rc = launch(lane, &w);
+    carry->end = w.nblocks;
+    carry->seq = lane->seq;
+    return rc;
 }
 
 /* Queues a copy of a copy engine, and behind it the store of a word, if the device can do that. With the lane's lock
@@ -162,7 +184,6 @@ static int start_engine(gpusym_lane_t *lane, const gpusym_carry_rows_t *rows, gp
                                      : dev->copy2d_async(lane->stream, rows->dst, rows->to_pitch, rows->src,
                                                          rows->from_pitch, rows->width, rows->height);
     carry->seq = ++lane->seq;
-    carry->blocks = 0;
     if (GPUSYM_SUCCESS == rc && NULL != dev->stream_flags) {
         const gpusym_stream_flag_t copied = {.at = &lane->line->copied, .value = lane->seq};
         carry->flag = GPUSYM_SUCCESS == dev->stream_flags(lane->stream, &copied, 1);
@@ -193,6 +214,90 @@ static gpusym_carry_rows_t rows_joined(const gpusym_carry_rows_t *rows)
     return joined;
 }
 
+/* Counts a launch before it is queued, for `mine` of the copies under way. With the lane's lock held. */
+static void count_started(carrier_t *carrier, uint32_t mine)
+{
+    if (__atomic_add_fetch(&carrier->started, 1, __ATOMIC_RELAXED) > STARTED_MAX &&
+        mine == __atomic_load_n(&carrier->under_way, __ATOMIC_ACQUIRE)) {
+        bring_up_words(carrier);
+    }
+}
+
+/* Queues one kernel for the batch. With its lock held. */
+static int launch_batch(carrier_t *carrier)
+{
+    gpusym_work_t w = {.out_local = true, .rows = {.runs = batch.n}};
+    const uint32_t share = GPUSYM_CARRY_BLOCKS / batch.n;
+    for (uint32_t i = 0; i < batch.n; i++) {
+        const uint32_t blocks = gpusym_tuning_carry_blocks(batch.run[i].bytes);
+        w.run[i] = batch.run[i];
+        gpusym_run_plan(&w.run[i], w.nblocks, blocks < share ? blocks : share);
+        w.nblocks += w.run[i].blocks;
+    }
+    pthread_mutex_lock(&carrier->lock);
+    count_started(carrier, batch.n);
+    const int rc = launch(carrier->lane, &w);
+    for (uint32_t i = 0; i < batch.n; i++) {
+        batch.carry[i]->carrier = carrier;
+        batch.carry[i]->seq = carrier->lane->seq;
+        batch.carry[i]->seen = w.run[i].first;
+        batch.carry[i]->end = w.run[i].first + w.run[i].blocks;
+    }
+    pthread_mutex_unlock(&carrier->lock);
+    return rc;
+}
+
+/* With the batch's lock held. */
+static void end_batch(void)
+{
+    carrier_t *carrier;
+    int rc = carrier_get(batch.dev, batch.gpu, batch.n, &carrier);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = carrier->kernels ? launch_batch(carrier) : GPUSYM_ERR_NOT_AVAILABLE;
+        if (GPUSYM_SUCCESS != rc) {
+            carrier_put(carrier, batch.n);
+        }
+    }
+    for (uint32_t i = 0; i < batch.n; i++) {
+        if (GPUSYM_SUCCESS != rc) {
+            const gpusym_run_t *run = &batch.run[i];
+            const gpusym_carry_rows_t rows = {.dst = run->out, .src = run->in, .width = run->bytes, .height = 1};
+            batch.carry[i]->carrier = NULL;
+            batch.carry[i]->error = copy_now(batch.dev, batch.gpu, &rows);
+        }
+        __atomic_store_n(&batch.carry[i]->waits, false, __ATOMIC_RELEASE);
+    }
+    __atomic_store_n(&batch.n, 0, __ATOMIC_RELAXED);
+}
+
+void gpusym_carry_flush(void)
+{
+    if (0 != __atomic_load_n(&batch.n, __ATOMIC_RELAXED)) {
+        pthread_mutex_lock(&batch.lock);
+        if (0 != batch.n) {
+            end_batch();
+        }
+        pthread_mutex_unlock(&batch.lock);
+    }
+}
+
+/* Lets a copy wait for the next launch. */
+static void join_batch(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *rows,
+                       gpusym_carry_t *carry)
+{
+    pthread_mutex_lock(&batch.lock);
+    if (GPUSYM_RUNS_MAX == batch.n || (0 != batch.n && (batch.gpu != gpu || batch.dev != dev))) {
+        end_batch();
+    }
+    carry->waits = true;
+    batch.dev = dev;
+    batch.gpu = gpu;
+    batch.carry[batch.n] = carry;
+    batch.run[batch.n] = (gpusym_run_t){.in = rows->src, .out = rows->dst, .bytes = rows->width};
+    __atomic_store_n(&batch.n, batch.n + 1, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&batch.lock);
+}
+
 int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *asked,
                             gpusym_carry_t *carry)
 {
@@ -210,24 +315,26 @@ int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const
         return rc;
     }
     carry->copier = NULL;
-    rc = carrier_get(dev, gpu, &carrier);
+    rc = carrier_get(dev, gpu, 1, &carrier);
     if (GPUSYM_SUCCESS != rc) {
         return copy_now(dev, gpu, rows);
     }
     const bool by_kernel =
         carrier->kernels && !rows->engine && gpusym_tuning_carry_by_kernel(rows->width, rows->height);
-    pthread_mutex_lock(&carrier->lock);
-    if (__atomic_add_fetch(&carrier->started, 1, __ATOMIC_RELAXED) > STARTED_MAX &&
-        1 == __atomic_load_n(&carrier->under_way, __ATOMIC_ACQUIRE)) { /* this one only */
-        bring_up_words(carrier);
+    if (by_kernel && rows->shared && rows->local && 1 == rows->height) {
+        carrier_put(carrier, 1);
+        join_batch(dev, gpu, rows, carry);
+        return GPUSYM_SUCCESS;
     }
+    pthread_mutex_lock(&carrier->lock);
+    count_started(carrier, 1);
     rc = by_kernel ? start_kernel(carrier->lane, rows, carry) : start_engine(carrier->lane, rows, carry);
     pthread_mutex_unlock(&carrier->lock);
     if (GPUSYM_SUCCESS == rc) {
         carry->carrier = carrier;
         return rc;
     }
-    carrier_put(carrier);
+    carrier_put(carrier, 1);
     return copy_now(dev, gpu, rows);
 }
 
@@ -249,18 +356,22 @@ static bool has_reached(uint32_t seq, uint32_t wanted)
 static bool words_say_ended(gpusym_carry_t *carry)
 {
     gpusym_lane_line_t *line = carry->carrier->lane->host;
-    if (0 == carry->blocks) {
+    if (0 == carry->end) {
         return carry->flag && has_reached(__atomic_load_n(&line->copied, __ATOMIC_ACQUIRE), carry->seq);
     }
-    while (carry->seen < carry->blocks &&
+    while (carry->seen < carry->end &&
            has_reached((uint32_t) (__atomic_load_n(&line->part[carry->seen], __ATOMIC_ACQUIRE) >> 32), carry->seq)) {
         carry->seen++;
     }
-    return carry->seen == carry->blocks;
+    return carry->seen == carry->end;
 }
 
 int gpusym_carry_poll(gpusym_carry_t *carry)
 {
+    if (__atomic_load_n(&carry->waits, __ATOMIC_ACQUIRE)) {
+        gpusym_carry_flush();
+        return 0;
+    }
     carrier_t *carrier = carry->carrier;
     if (NULL != carry->copier) {
         const int ended = gpusym_copier_poll(carry->copier);
@@ -268,18 +379,18 @@ int gpusym_carry_poll(gpusym_carry_t *carry)
         return ended;
     }
     if (NULL == carrier) {
-        return 1;
+        return GPUSYM_SUCCESS == carry->error ? 1 : carry->error;
     }
     int rc = words_say_ended(carry);
-    const bool by_words = carry->flag || 0 != carry->blocks;
+    const bool by_words = carry->flag || 0 != carry->end;
     if (0 == rc && (!by_words || 0 == ++carry->polls % STREAM_POLLS)) {
         rc = carrier->lane->dev->stream_poll(carrier->lane->stream);
-        if (1 == rc && 0 != carry->blocks && !words_say_ended(carry)) {
+        if (1 == rc && 0 != carry->end && !words_say_ended(carry)) {
             rc = GPUSYM_ERR; /* the kernel has ended without its words */
         }
     }
     if (0 != rc) {
-        carrier_put(carrier);
+        carrier_put(carrier, 1);
         carry->carrier = NULL;
     }
     return rc;

@@ -6,7 +6,8 @@
  * driver copies at once.
  *
  * A few lanes (lane.h) of each GPU carry all copies; copies of one lane end in their order.  Short ones go to the GPU's
- * copier, if it has one (copier.h) and `local` is set.
+ * copier, if it has one (copier.h) and `local` is set.  Several copies may share a launch, which takes the CPU longer
+ * than the GPU takes for a copy.
  */
 #ifndef GPUSYM_COMMON_EXEC_CARRY_H
 #define GPUSYM_COMMON_EXEC_CARRY_H
@@ -19,10 +20,12 @@ typedef struct {
     struct gpusym_carrier *carrier; /* NULL: no lane has it */
     gpusym_copier_t *copier;        /* which does it; NULL: none. Without both nothing is under way */
     uint32_t seq;                   /* of its lane */
-    uint32_t blocks;                /* of the kernel; 0: a copy engine copies */
-    uint32_t seen;                  /* blocks that have ended */
+    uint32_t seen;                  /* the first block of the kernel that has not ended */
+    uint32_t end;                   /* behind its last block; 0: a copy engine copies */
     uint32_t polls;
-    bool flag; /* the stream writes a word behind the copy engine's copy */
+    int error;  /* of a shared launch */
+    bool waits; /* for its launch; atomic */
+    bool flag;  /* the stream writes a word behind the copy engine's copy */
 } gpusym_carry_t;
 
 /* height rows of width bytes, which begin to_pitch and from_pitch bytes apart.  One run of bytes: height 1. */
@@ -32,6 +35,7 @@ typedef struct {
     uint64_t width, height, to_pitch, from_pitch;
     bool local;  /* dst is memory of this GPU, of this process: then the copy ends sooner */
     bool engine; /* one side is host memory that is not pinned, which only copy engines reach */
+    bool shared; /* it may wait for gpusym_carry_flush, to share a launch; with `local` */
 } gpusym_carry_rows_t;
 
 /*
@@ -44,8 +48,10 @@ int gpusym_carry_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst,
                        gpusym_carry_t *carry);
 int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *rows,
                             gpusym_carry_t *carry);
+/* Launches what waits to share a launch. Its errors are told by gpusym_carry_poll. A few ns if nothing waits. */
+void gpusym_carry_flush(void);
 /* Returns 1 if the copy has ended, and is visible to all, 0 if it is under way, or the device's error, which ends it
- * too. A few ns while it is under way. */
+ * too. A few ns while it is under way. If it waits for its launch, that is made. */
 int gpusym_carry_poll(gpusym_carry_t *carry);
 
 /* Returns the lanes, and closes the copiers. No copy may be under way. Call it before gpusym_lanes_close. */

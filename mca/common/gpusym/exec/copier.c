@@ -100,16 +100,14 @@ static bool is_here(const gpusym_copier_t *c)
 static int launch_kernel(gpusym_copier_t *c)
 {
     const gpusym_device_t *dev = c->dev;
-    gpusym_work_t w = {.in = c->src,
-                       .out = c->dst,
-                       .bytes = c->bytes,
+    gpusym_work_t w = {.run = {{.in = c->src, .out = c->dst, .bytes = c->bytes}},
                        .nranks = 1,
                        .nblocks = 1,
                        .nthreads = gpusym_tuning_carry_threads(),
                        .out_local = 1,
-                       .rows = {.height = 1},
+                       .rows = {.runs = 1},
                        .linger_ns = c->lingers};
-    (void) gpusym_kernel_plan(GPUSYM_F_COPY, &w, 0);
+    gpusym_run_plan(&w.run[0], 0, w.nblocks);
     c->commanded = false;
     c->served = 0;
     if (NULL != dev->graph_launch) {

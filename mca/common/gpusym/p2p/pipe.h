@@ -23,7 +23,7 @@
 #define GPUSYM_PIPE_BYTES (16ull << 20)
 #define GPUSYM_PIPE_BUFFERS (4ull << 20)
 /* GPU memory of a process for slots, in bytes, from the first message on that needs it. */
-#define GPUSYM_PIPE_GPU_BYTES (16ull << 20)
+#define GPUSYM_PIPE_GPU_BYTES (24ull << 20)
 
 /* Shared memory of a process, as it is mapped here. */
 typedef struct gpusym_pipe_segment gpusym_pipe_segment_t;

@@ -179,11 +179,24 @@ static int work_prepare_peers(sim_item_t *item, const gpusym_work_t *w)
     return rc;
 }
 
+/* Translates the pointers of the runs of a copy. */
+static int work_prepare_runs(sim_item_t *item, const gpusym_work_t *w)
+{
+    int rc = GPUSYM_SUCCESS;
+    for (uint64_t i = 0; i < w->rows.runs && GPUSYM_SUCCESS == rc; i++) {
+        rc = work_reach_const(item, w->run[i].in, &item->work.run[i].in);
+        if (GPUSYM_SUCCESS == rc) {
+            rc = work_reach(item, w->run[i].out, 1, &item->work.run[i].out);
+        }
+    }
+    return rc;
+}
+
 int sim_item_kernel(sim_item_t *item, const gpusym_work_t *w)
 {
     void *done = NULL, *stop = NULL, *doorbell = NULL;
     item->work = *w;
-    int rc = work_prepare_peers(item, w);
+    int rc = GPUSYM_F_COPY == item->kernel ? work_prepare_runs(item, w) : work_prepare_peers(item, w);
     if (GPUSYM_SUCCESS == rc) {
         rc = work_reach(item, w->out, 1, &item->work.out);
     }
