@@ -89,6 +89,8 @@ static void expect_offer(const gpusym_parcel_t *p, const gpusym_offer_t *o)
 static void a_decision_is_made_once(void **state)
 {
     (void) state;
+    assert_true(gpusym_parcels_attached_by(SLOT));
+    assert_false(gpusym_parcels_attached_by(SLOT + 1));
     assert_true(gpusym_parcels_decide(SLOT));
     assert_true(gpusym_parcels_from(self));
     assert_false(gpusym_parcels_decide(SLOT + 1)); /* has not attached us */

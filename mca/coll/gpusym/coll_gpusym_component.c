@@ -28,6 +28,7 @@ static int component_register(void);
 static int component_open(void);
 static int component_close(void);
 static int component_init_query(bool enable_progress_threads, bool enable_mpi_threads);
+static mca_coll_base_module_t *component_comm_query(struct ompi_communicator_t *comm, int *priority);
 
 mca_coll_gpusym_component_t mca_coll_gpusym_component = {
     .super =
@@ -44,7 +45,7 @@ mca_coll_gpusym_component_t mca_coll_gpusym_component = {
                 },
             .collm_data = {.param_field = MCA_BASE_METADATA_PARAM_NONE},
             .collm_init_query = component_init_query,
-            .collm_comm_query = coll_gpusym_comm_query,
+            .collm_comm_query = component_comm_query,
         },
 };
 
@@ -88,6 +89,12 @@ static int component_init_query(bool enable_progress_threads, bool enable_mpi_th
     coll_gpusym_params.world_rank = (int) OPAL_PROC_MY_NAME.vpid;
     pml_gpusym_install();
     return OMPI_SUCCESS;
+}
+
+static mca_coll_base_module_t *component_comm_query(struct ompi_communicator_t *comm, int *priority)
+{
+    pml_gpusym_meet();
+    return coll_gpusym_comm_query(comm, priority);
 }
 
 /* No thread is in a collective any more.  At the end of MPI_Finalize, or later: a program that uses MPI_T keeps

@@ -245,6 +245,15 @@ static inline bool gpusym_modex_put(const char *key, const void *data, size_t si
 #endif
 }
 
+/* Whether what processes publish may come only after the coll components have been initialised, at the latest when
+ * MPI_COMM_WORLD gets its collectives, behind MPI_Init's last barrier. Open MPI 6 does not wait for it before. */
+static inline bool gpusym_modex_is_late(void)
+{
+    const bool *late = NULL;
+    const int at = mca_base_var_find("opal", "pmix", "base", "async_modex");
+    return at >= 0 && OPAL_SUCCESS == mca_base_var_get_value(at, &late, NULL, NULL) && NULL != late && *late;
+}
+
 static inline size_t gpusym_modex_get(const char *key, const opal_process_name_t *name, void *data, size_t size)
 {
     size_t bytes = 0;

@@ -280,13 +280,27 @@ static bool is_served(void)
     return false;
 }
 
+static bool met; /* the peers have been attached, as far as they can be */
+
+/* From now on messages may be envelopes. */
+static void meet_peers(void)
+{
+    met = true;
+    pml_gpusym_peers_attach();
+    if (0 != pml_gpusym_npeers) {
+        mca_pml.pml_probe = pml_gpusym_probe;
+        mca_pml.pml_iprobe = pml_gpusym_iprobe;
+        mca_pml.pml_mprobe = pml_gpusym_mprobe;
+        mca_pml.pml_improbe = pml_gpusym_improbe;
+    }
+}
+
 void pml_gpusym_install(void)
 {
     if (PML_GPUSYM_P2P_OFF == pml_gpusym_params.p2p || hook_send == mca_pml.pml_send || !is_served() || !has_device()) {
         return;
     }
     host = mca_pml;
-    pml_gpusym_peers_attach();
     mca_pml.pml_send = hook_send;
     mca_pml.pml_isend = hook_isend;
     mca_pml.pml_isend_init = hook_isend_init;
@@ -296,14 +310,18 @@ void pml_gpusym_install(void)
     mca_pml.pml_mrecv = hook_mrecv;
     mca_pml.pml_imrecv = hook_imrecv;
     mca_pml.pml_start = hook_start;
-    if (0 != pml_gpusym_npeers) {
-        mca_pml.pml_probe = pml_gpusym_probe;
-        mca_pml.pml_iprobe = pml_gpusym_iprobe;
-        mca_pml.pml_mprobe = pml_gpusym_mprobe;
-        mca_pml.pml_improbe = pml_gpusym_improbe;
+    if (!gpusym_modex_is_late()) {
+        meet_peers();
     }
     GPUSYM_LOG(1, "point-to-point: served over the PML %s",
                mca_pml_base_selected_component.pmlm_version.mca_component_name);
+}
+
+void pml_gpusym_meet(void)
+{
+    if (OPAL_UNLIKELY(!met && hook_send == mca_pml.pml_send)) {
+        meet_peers();
+    }
 }
 
 void pml_gpusym_print(void)
@@ -316,6 +334,7 @@ void pml_gpusym_close(void)
     if (hook_send == mca_pml.pml_send) {
         mca_pml = host;
     }
+    met = false;
     pml_gpusym_requests_close();
     pml_gpusym_peers_close();
     pml_gpusym_gpus_close();

@@ -5,6 +5,7 @@
  */
 #include "mca/pml/gpusym/peers.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,6 +95,22 @@ void pml_gpusym_peers_attach(void)
         pml_gpusym_peers[vpids[i]] = attach_peer(vpids[i]);
     }
     pml_gpusym_npeers = last + 1;
+}
+
+/* A peer that cannot map our pages never attaches us. */
+#define ATTACH_WAIT 1000000000u /* ns */
+
+bool pml_gpusym_peer_decide(pml_gpusym_peer_t *peer)
+{
+    if (OPAL_UNLIKELY(!__atomic_load_n(&peer->waited, __ATOMIC_ACQUIRE))) {
+        const uint64_t start = gpusym_now_ns();
+        while (gpusym_modex_is_late() && !gpusym_parcels_attached_by(peer->slot) &&
+               gpusym_now_ns() - start < ATTACH_WAIT && gpusym_peer_alive(peer->pages)) {
+            sched_yield(); /* it attaches us without our help */
+        }
+        __atomic_store_n(&peer->waited, true, __ATOMIC_RELEASE);
+    }
+    return gpusym_parcels_decide(peer->slot);
 }
 
 void pml_gpusym_peers_close(void)

@@ -19,6 +19,7 @@ typedef struct {
     uint32_t slot;  /* the process's number on this host */
     uint32_t piped; /* messages that will go through pipes, since it could not map our memory; atomic */
     bool told;      /* a verbose line has said so */
+    bool waited;    /* for it to attach this process; atomic */
 } pml_gpusym_peer_t;
 
 /* By the process's number in its job; NULL: it exchanges ordinary messages. */
@@ -30,6 +31,9 @@ extern uint32_t pml_gpusym_npeers;
 void pml_gpusym_peers_publish(void);
 /* Attaches all processes that have published. Call it after Open MPI's fence. */
 void pml_gpusym_peers_attach(void);
+/* Returns whether a peer gets envelopes. The first call decides; it waits up to a second where the peer may still be in
+ * MPI_Init. */
+bool pml_gpusym_peer_decide(pml_gpusym_peer_t *peer);
 /* Forgets all peers. */
 void pml_gpusym_peers_close(void);
 

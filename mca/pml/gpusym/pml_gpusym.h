@@ -20,6 +20,8 @@ int pml_gpusym_register(const mca_base_component_t *component);
 void pml_gpusym_publish(void);
 /* Replaces the functions in mca_pml. Call it when the PML has been selected. May be called again. */
 void pml_gpusym_install(void);
+/* Meets the other processes, if that was too early in pml_gpusym_install. Call it for each new communicator. */
+void pml_gpusym_meet(void);
 /* Prints the counters of this process to stderr, if any message was served. */
 void pml_gpusym_print(void);
 /* Frees everything. No message may be in flight. What is published again begins afresh. */

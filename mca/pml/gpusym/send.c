@@ -502,7 +502,7 @@ static pml_gpusym_peer_t *find_peer(int dst, int tag, struct ompi_communicator_t
         return NULL;
     }
     pml_gpusym_peer_t *peer = pml_gpusym_peer(comm, dst);
-    return NULL != peer && gpusym_parcels_decide(peer->slot) ? peer : NULL;
+    return NULL != peer && pml_gpusym_peer_decide(peer) ? peer : NULL;
 }
 
 /* Begins one use of a request. An error ends a nonblocking send at once: MPI_Wait returns it. */

@@ -232,6 +232,13 @@ int gpusym_parcels_attach(gpusym_peer_t *peer, unsigned peer_slot)
     return rc;
 }
 
+bool gpusym_parcels_attached_by(unsigned slot)
+{
+    table_t *table = __atomic_load_n(&own.table, __ATOMIC_ACQUIRE);
+    return NULL != table && slot < GPUSYM_PARCEL_SLOTS &&
+           0 != __atomic_load_n(&table->with[slot].attached, __ATOMIC_ACQUIRE);
+}
+
 bool gpusym_parcels_decide(unsigned slot)
 {
     table_t *table = __atomic_load_n(&own.table, __ATOMIC_ACQUIRE);

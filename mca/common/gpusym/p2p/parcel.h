@@ -52,6 +52,8 @@ void gpusym_parcels_close(void);
  * not open, or of another version; GPUSYM_ERR_CORRUPT: the table is another slot's. */
 int gpusym_parcels_attach(gpusym_peer_t *peer, unsigned peer_slot);
 
+/* Sender: returns whether the peer in that slot has attached this table. */
+bool gpusym_parcels_attached_by(unsigned slot);
 /* Sender: returns whether that slot gets envelopes.  The first call decides, for ever.  About 1 ns later on. */
 bool gpusym_parcels_decide(unsigned slot);
 /* Receiver: returns whether 7-byte messages from a peer to us are envelopes.  Call it when a message has arrived. */
