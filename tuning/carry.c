@@ -5,8 +5,8 @@
  */
 #include "tuning/carry.h"
 
-/* Largest copy in bytes by a kernel. A message of 2 MiB takes 14.4 us by a kernel and 15.1 by a copy engine, one of 4 MiB
- * 21.2 and 20.7; and copy engines lose 4 us between two copies. */
+/* Largest copy in bytes by a kernel. A message of 2 MiB takes 14.4 us by a kernel and 15.1 by a copy engine, one of
+ * 4 MiB 21.2 and 20.7; and copy engines lose 4 us between two copies. */
 #define KERNEL_MAX (3u << 20)
 /* Rows shorter than this, in bytes, are a kernel's whatever they amount to: a copy engine takes them one by one. */
 #define SHORT_ROW 512u

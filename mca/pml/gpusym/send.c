@@ -291,10 +291,13 @@ static bool begin_push(request_t *r)
     void *base;
     uint64_t size;
 
-    if (GPUSYM_SUCCESS != gpusym_parcel_take_push(r->index, &push)) {
+    int rc = gpusym_parcel_take_push(r->index, &push);
+    if (GPUSYM_ERR_NOT_AVAILABLE == rc) {
         return true; /* taken back */
     }
-    int rc = gpusym_reg_map(dev, r->gpu, r->peer->pages, push.key, &base, &size);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = gpusym_reg_map(dev, r->gpu, r->peer->pages, push.key, &base, &size);
+    }
     if (GPUSYM_SUCCESS == rc && (push.bytes > size || push.off > size - push.bytes)) {
         rc = GPUSYM_ERR_CORRUPT;
     }
