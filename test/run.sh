@@ -166,8 +166,8 @@ p2p-none     | +=2       | 120 | ok                             | coll=^gpusym  
 # What a program may expect of messages beyond their bytes: order, truncation, cancelling, buffers that come and go.
 p2p_order    | 2+3       | 120 | ok                             |                                         | test/mpi/p2p_order --n {2000|4000} --flood {5000|20000}
 p2p_order-host | 2       | 120 | ok                             | coll_gpusym_sim_host=1                  | test/mpi/p2p_order --n {2000|20000}
-p2p_order-staged | 2     | 120 | ok                             | coll_gpusym_p2p=staged                  | test/mpi/p2p_order --n {2000|20000} --eager 4000
-p2p_order-off | 2        | 120 | ok                             |                                         | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=staged @BUILD@/test/mpi/p2p_order --n {2000|20000} --eager 4000
+p2p_order-staged | 2     | 120 | ok                             | coll_gpusym_p2p=staged                  | test/mpi/p2p_order --n {2000|20000}
+p2p_order-off | 2        | 120 | ok                             |                                         | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=staged @BUILD@/test/mpi/p2p_order --n {2000|20000}
 # Messages beside collectives, and random ones; in threads; under signals.
 p2p_beside   | 2+3,4     | 120 | ok                             |                                         | test/mpi/p2p_beside --fuzz {2000|20000}
 p2p_beside-linger | 3    | 120 | ok                             | coll_gpusym_linger=3000                 | test/mpi/p2p_beside --rounds 300 --fuzz {500|20000}

@@ -17,10 +17,11 @@
 #include "test/mpi/check.h"
 #include "test/mpi/msg.h"
 
-#define USAGE "[--seed N] [--kinds LIST] [--n MESSAGES] [--flood MESSAGES] [--eager BYTES] [--only LIST]"
+#define USAGE "[--seed N] [--kinds LIST] [--n MESSAGES] [--flood MESSAGES] [--only LIST]"
 #define NAME "p2p_order"
 #define FAILURES_SHOWN 8
 #define EAGER 4000    /* bytes of a host message that every transport sends at once */
+#define BUFFERED 8192 /* bytes of a message of GPU memory that waits for nobody */
 #define PATIENCE_S 20 /* until a message must have come that no request tells of */
 #define TAG 5
 
@@ -30,7 +31,7 @@ static struct {
     MPI_Comm comm; /* of ranks 0 and 1 */
     int rank, peer, printed;
     uint64_t seed;
-    size_t n, flood, eager;
+    size_t n, flood;
     int nkinds, kinds[CHECK_KINDS];
     const char *test; /* that runs */
 } self;
@@ -363,7 +364,7 @@ static bool flood(void)
 
 static bool head_to_head(void)
 {
-    const size_t sizes[] = {1, 7, 8, 1000, EAGER, 8191, 8192};
+    const size_t sizes[] = {1, 7, 8, 1000, EAGER, BUFFERED - 1, BUFFERED};
     bool right = true;
 
     for (size_t i = 0; i < self.nkinds * sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -371,7 +372,7 @@ static bool head_to_head(void)
         size_t bytes = sizes[i / (size_t) self.nkinds];
         memory_t out, in;
 
-        if (bytes > (is_host(kind) ? EAGER : self.eager)) {
+        if (bytes > (is_host(kind) ? EAGER : BUFFERED)) {
             continue;
         }
         memory_open(&out, kind, bytes);
@@ -932,7 +933,6 @@ int main(int argc, char **argv)
     self.nkinds = check_kinds(self.kinds);
     self.n = check_number("--n", 2000);
     self.flood = check_number("--flood", 5000);
-    self.eager = check_number("--eager", 8192);
     only = check_option("--only");
     check_arguments_end(USAGE);
     check_start(&self.t, NAME, MPI_COMM_WORLD);

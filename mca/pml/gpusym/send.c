@@ -145,7 +145,13 @@ static int send_bytes(request_t *r, int tag, mca_pml_base_send_mode_t mode)
 static int send_staged(request_t *r)
 {
     const int rv = send_bytes(r, r->base.req_tag, r->mode);
-    if (MPI_SUCCESS == rv && step_staged(r)) {
+    if (MPI_SUCCESS != rv || !step_staged(r)) {
+        return rv;
+    }
+    if (r->layout.bytes <= EAGER_MAX && MCA_PML_BASE_SEND_SYNCHRONOUS != r->mode) {
+        pml_gpusym_request_abandon(r); /* the data are no longer in the buffer */
+        end_send(r, MPI_SUCCESS);
+    } else {
         pml_gpusym_request_enlist(r, step_staged);
     }
     return rv;
