@@ -40,15 +40,8 @@ if [ "${2:-}" = --time ]; then
     for _ in 1 2 3 4 5 6 7 8 9; do
         measure ^gpusym sim | sed 's/$/ without/'
         measure gpusym sim | sed 's/$/ with/'
-    done | sort -k1,1 -k3,3 -k2,2g | awk '
-        { key = $1 " " $3; n[key]++; ns[key, n[key]] = $2; names[$1] }
-        END {
-            for (name in names) {
-                with = ns[name " with", int((n[name " with"] + 1) / 2)]
-                without = ns[name " without", int((n[name " without"] + 1) / 2)]
-                printf "%-20s %10.1f ns without, %10.1f with: %.3f\n", name, without, with, with / without
-            }
-        }' | sort
+    done | sort -k1,1 -k3,3 -k2,2g | awk -f "$GPUSYM_SRCDIR/test/turns.awk" | sort |
+        awk -F, '{ printf "%-20s %10.1f ns without, %10.1f with: %.3f\n", $1, $2, $3, $4 }'
     exit
 fi
 

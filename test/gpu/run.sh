@@ -19,6 +19,7 @@
 #              minutes
 #   p2p        messages between every pair of the largest of RANKS beside NCCL's, and small ones without resident kernels;
 #              about a minute on 2
+#   host       messages of host buffers, with gpusym over without it, in turns; a minute
 #   rings      rings, chains and trees by each protocol, beside what is chosen otherwise and NCCL's rings and trees, on
 #              the largest of RANKS; about two minutes
 #   sweep      algorithms x blocks x threads of --coll's at the sizes of --bytes, on the largest of RANKS
@@ -29,7 +30,7 @@
 # NVLink multicast is kept off, here and in NCCL: a job that is killed can leave it broken for every user of the GPUs.
 set -u
 
-all_stages="tests sanitize racecheck full bench overlap cg goals p2p rings sweep faults"
+all_stages="tests sanitize racecheck full bench overlap cg goals p2p host rings sweep faults"
 usage="usage: test/gpu/run.sh [--device cuda|sim] [--stages LIST] [--coll LIST] [--bytes LIST] [--pack] KITDIR [RANKS...]
 stages: $all_stages"
 device=${GPUSYM_TEST_DEVICE:-cuda}
@@ -394,6 +395,33 @@ p2p_stage() {
         --csv "p2p-$most-ranks.csv"
     measure "p2p, no resident kernels" 60 2 --mca coll_gpusym_p2p_linger 0 "$kit/bin/gpusym_bench" p2p --device "$device" \
         "${small[@]}" --no-nccl --csv p2p-linger-0-2-ranks.csv
+}
+
+# Blocking and nonblocking messages of heap, static and mapped buffers.
+host_stage() {
+    local turn csv=host-ratio.csv turns=9
+    [ "$most" -gt 1 ] || { verdict skip "host" 0 "messages want two ranks" && return; }
+    [ "$device" = sim ] && turns=1
+    : >host-times.txt
+    for ((turn = 0; turn < turns; turn++)); do
+        launch "host, without" 60 2 --mca coll ^gpusym "$kit/bin/hostpath_p2p" 200 time
+        sed -n 's/^case \(.*\)/\1 without/p' "$log" >>host-times.txt
+        launch "host, with" 60 2 "$kit/bin/hostpath_p2p" 200 time
+        sed -n 's/^case \(.*\)/\1 with/p' "$log" >>host-times.txt
+    done
+    {
+        echo "# times of a pair of calls on host buffers in ns: medians of $turns runs in turns, of each the least of 30 batches"
+        echo "# $(mpirun --version | head -n 1), $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), commit ${GPUSYM_COMMIT:-unknown}"
+        echo "case,without gpusym,with it,ratio"
+        sort -k1,1 -k3,3 -k2,2g host-times.txt | awk -f "$kit/test/turns.awk" | sort
+    } >"$csv"
+    rm -f host-times.txt
+    cat "$csv"
+    if [ "$(grep -c '^[a-z].*,[0-9.]*$' "$csv")" -gt 8 ]; then
+        verdict PASS "host" 0 "$(grep -c ',' "$csv") lines"
+    else
+        verdict FAIL "host" 0 "no times"
+    fi
 }
 
 # The same sizes for all; NCCL_ALGO and NCCL_PROTO hold for a process.
