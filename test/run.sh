@@ -148,7 +148,7 @@ links-none-6 | +=6       | 120 | ok                             | coll_gpusym_si
 links-random | 4+6       | 120 | ok                             | coll_gpusym_sim_links=0-1:0,2-3:0       | test/mpi/random_coll --n 400
 # One message, in every way: memory, sizes, datatypes, modes, ways to receive. Also with every buffer taken for device memory,
 # staged, where GPUs do not reach each other, and beside a rank where it is off or gpusym is not there.
-p2p          | 2+1,3,4   | 120 | ok                             |                                         | test/mpi/p2p --thin {60|5}
+p2p          | 2+1,3,4   | 120 | ok                             |                                         | test/mpi/p2p --thin {80|5}
 p2p-direct   | 2         | 60  | ok:p2p: sent_direct [1-9].*sent_staged 0, received_direct [1-9].*received_to_host 0, received_piped 0, received_staged 0$ | coll_gpusym_summary=1 | test/mpi/p2p --kinds device,vmm --modes send,isend,ssend,rsend,sendrecv,exchange,send_init --sizes 8193,65536,1048577 --thin 4
 p2p-7        | 2         | 60  | ok                             |                                         | test/mpi/p2p --sizes 6,7,8 --thin {20|1}
 p2p-host     | 2+1,3     | 120 | ok                             | coll_gpusym_sim_host=1                  | test/mpi/p2p --thin {200|20}
@@ -160,14 +160,14 @@ p2p-import   | =2        | 120 | ok                             | coll_gpusym_si
 p2p-off      | =3        | 120 | ok                             |                                         | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=off @BUILD@/test/mpi/p2p --host-rank 1 --thin {200|20}
 p2p-other    | =3        | 120 | ok                             |                                         | @SRC@/test/onrank.sh 2 coll=^gpusym @BUILD@/test/mpi/p2p --host-rank 2 --thin {200|20}
 # A rank that cannot map its peers' memory, not even that by which they agree.
-p2p-blind    | =3        | 120 | ok:with rank [02] of MPI_COMM_WORLD are staged: its pages cannot be mapped | coll_gpusym_verbose=1 | env LD_PRELOAD=@BLIND@ GPUSYM_BLIND=1 @BUILD@/test/mpi/p2p --thin {300|20}
+p2p-blind    | =3        | 120 | ok:with rank [02] of MPI_COMM_WORLD are staged: its pages cannot be mapped | coll_gpusym_verbose=1 | env LD_PRELOAD=@BLIND@ GPUSYM_BLIND=1 @BUILD@/test/mpi/p2p --thin {600|20}
 p2p_beside-blind | +=3   | 120 | ok                             |                                         | env LD_PRELOAD=@BLIND@ GPUSYM_BLIND=1 @BUILD@/test/mpi/p2p_beside --rounds 200 --fuzz 3000
 p2p-none     | +=2       | 120 | ok                             | coll=^gpusym                            | test/mpi/p2p --kinds host --thin 5
 # What a program may expect of messages beyond their bytes: order, truncation, cancelling, buffers that come and go.
 p2p_order    | 2+3       | 120 | ok                             |                                         | test/mpi/p2p_order --n {2000|4000} --flood {5000|20000}
-p2p_order-host | 2       | 120 | ok                             | coll_gpusym_sim_host=1                  | test/mpi/p2p_order --n {2000|20000}
-p2p_order-staged | 2     | 120 | ok                             | coll_gpusym_p2p=staged                  | test/mpi/p2p_order --n {2000|20000}
-p2p_order-off | 2        | 120 | ok                             |                                         | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=staged @BUILD@/test/mpi/p2p_order --n {2000|20000}
+p2p_order-host | 2       | 120 | ok                             | coll_gpusym_sim_host=1                  | test/mpi/p2p_order --n {1000|20000}
+p2p_order-staged | 2     | 120 | ok                             | coll_gpusym_p2p=staged                  | test/mpi/p2p_order --n {1000|20000}
+p2p_order-off | 2        | 120 | ok                             |                                         | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=staged @BUILD@/test/mpi/p2p_order --n {1000|20000}
 # Messages beside collectives, and random ones; in threads; under signals.
 p2p_beside   | 2+3,4     | 120 | ok                             |                                         | test/mpi/p2p_beside --fuzz {2000|20000}
 p2p_beside-linger | 3    | 120 | ok                             | coll_gpusym_linger=3000                 | test/mpi/p2p_beside --rounds 300 --fuzz {500|20000}

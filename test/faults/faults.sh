@@ -405,7 +405,7 @@ other_version() {
 other_version_messages() {
     local why
     as_many 3 60 --mca coll_gpusym_verbose 1 "$GPUSYM_SRCDIR/test/onrank.sh" 1 \
-        "opal_mca_base_component_path=$dir/components:$GPUSYM_OMPI_PATH_TAIL" "$builddir/test/mpi/p2p" "${memory[@]:0:2}" --thin 500
+        "opal_mca_base_component_path=$dir/components:$GPUSYM_OMPI_PATH_TAIL" "$builddir/test/mpi/p2p" "${memory[@]:0:2}" --thin 2000
     why=$(disgrace)
     [ "$rc" -eq 0 ] && grep -Eq '^p2p: [1-9][0-9]* passed, 0 failed' "$dir/log" || why="$why not right, exit status $rc"
     [ "$(grep -c 'are staged: it has another version of gpusym' "$dir/log")" -eq 4 ] || why="$why not staged for that reason"
@@ -551,8 +551,7 @@ message_faults() {
 MESSAGES_START=5 # seconds that mpirun may take beside
 
 deaths_few() {
-    message_dies "pulled" "right data" sender moving sim_delay=900000
-    message_dies "pulled" "an error" receiver moving sim_delay=900000
+    message_dies "pulled" "an error" receiver moving sim_delay=600000
     message_dies "in a pipe" "an error" sender moving sim_delay=200000 reg_limit=0
     message_dies "buffered, data follow" "an error" sender buffered --bytes 5000
 }
@@ -569,6 +568,7 @@ deaths_more() {
         message_dies "in a pipe by GPU memory" "an error" $who moving sim_delay=300000 sim_fail=import:1@0,import:1@1
         message_dies "no links" "an error" $who moving sim_delay=300000 sim_links=0-1:0
         [ $who = sender ] && expect="right data" || expect="an error"
+        message_dies "pulled" "$expect" $who moving sim_delay=900000
         message_dies "pulled to the host" "$expect" $who moving sim_delay=300000 --to-host
         message_dies "buffered in the entry" "$expect" $who buffered --bytes 300
         message_dies "buffered, data follow at once" "$expect" $who buffered --bytes 2000
@@ -579,11 +579,11 @@ deaths_more() {
 
 faults_few() {
     message_faults 8 import:1@1,export:2@0,alloc:1@1,launch:1@0,copy:2@0,hostalloc:2@0,stream:1@1,launch:3@1
-    message_faults 4 launch:2@0,copy:2@1,hostalloc:1@0,stream:1@1 reg_limit=0
 }
 
 faults_more() {
     local what n
+    message_faults 4 launch:2@0,copy:2@1,hostalloc:1@0,stream:1@1 reg_limit=0
     for what in import export alloc hostalloc launch copy stream; do
         for n in 1 3; do
             message_faults 2 "$what:$n@0,$what:$((n + 1))@1"
