@@ -23,7 +23,7 @@ set -u
 # expect    ok: exit status 0;  fail: another one, but within the time limit;  after either, :REGEX that a line of the
 #           output must match. Exit status 77 is "cannot run here": neither passed nor failed.
 # MCA       name=value ...; besides them coll=gpusym and coll_gpusym_device=..., unless given here. A line that names
-#           a parameter sim_... is only for the simulator
+#           a parameter sim_... is only for the simulator; one that says from=5, for Open MPI 5 and later
 # program   in the build tree, or a command found in PATH; @SRC@ and @BUILD@ are the two trees, @INFO@ is ompi_info,
 #           @KINDS@ is libgpusym_kinds, @MPI@ libgpusym_mpi, @STORM@ test/mpi/storm.c, @BLIND@ test/faults/blind.c, for LD_PRELOAD, and @PRELOAD@ what the sanitizers want there.
 #           {A|B} is A in the short form and B in the long one; a line that has it is run in both
@@ -176,6 +176,18 @@ p2p_beside-links | +=3   | 120 | ok                             | coll_gpusym_si
 p2p_beside-pipes | +=2   | 120 | ok                             | coll_gpusym_reg_limit=0                 | test/mpi/p2p_beside --rounds 200 --fuzz 10000
 p2p_threads  | 2+3       | 120 | ok                             |                                         | test/mpi/p2p_beside --threads 4 --fuzz {2000|20000}
 p2p_storm    | =2        | 60  | ok:storm. [1-9]                |                                         | env LD_PRELOAD=@STORM@ @BUILD@/test/mpi/p2p --thin 300
+# By an ob1 that knows GPU memory, and btl/gpunvl: messages that ob1 serves (it asks about a buffer's address alone, which must
+# lie in GPU memory); memory that cannot be mapped; the transport alone, its ring full; a rank whose messages gpusym serves;
+# packing, files and windows; a peer that dies.
+btl          | 2+3       | 120 | ok:btl/gpunvl: gets [1-9]      | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 | test/mpi/p2p --shapes contiguous,vector,indexed,struct --thin {200|20}
+btl-links    | 2+3       | 120 | ok:btl/gpunvl: gets [0-9]+ of [0-9]+ bytes, [1-9] | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 coll_gpusym_sim_links=0-1:0 | test/mpi/p2p --shapes contiguous,vector,indexed,struct --thin {200|20}
+btl-import   | =2        | 120 | ok:btl/gpunvl: gets [0-9]+ of [0-9]+ bytes, [1-9] | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 coll_gpusym_sim_fail=import:1@1 | test/mpi/p2p --shapes contiguous,vector,indexed,struct --thin {200|20}
+btl-alone    | 2+3       | 120 | ok:btl/gpunvl: gets [1-9].* [1-9][0-9]* queued | from=5 btl=self,gpunvl btl_gpunvl_ring_size=128K coll_gpusym_p2p=off coll_gpusym_verbose=1 | test/mpi/p2p --shapes contiguous,vector,indexed,struct --thin {200|20}
+btl-other    | =3        | 120 | ok:rank 1 of MPI_COMM_WORLD is not reached: it has not published itself | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=auto @BUILD@/test/mpi/p2p --shapes contiguous,vector,indexed,struct --thin {200|20}
+btl-order    | 2+3       | 120 | ok:btl/gpunvl: gets [1-9]      | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 | test/mpi/p2p_order --n {1000|4000} --flood {5000|20000} --only order_blocking,flood,cancel,request_free,stale,intercommunicator,proc_null,to_itself
+btl-accel    | 2         | 120 | ok:btl/gpunvl: gets [1-9]      | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 | test/mpi/accel
+btl-killed   | =2        | 60  | fail:The process of rank 1 of MPI_COMM_WORLD .pid [0-9]+. has ended while | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off | @SRC@/test/outlive.sh @BUILD@/test/mpi/killed
+btl-unused   | =2        | 60  | ok:btl/gpunvl: not used        | btl=^tcp coll_gpusym_verbose=1          | test/mpi/p2p --thin 1000
 # What gpusym adds to a call on host buffers, in instructions.
 hostpath     | -         | 120 | ok:^at most                    |                                         | @SRC@/test/hostpath.sh @BUILD@
 p2phost      | -         | 120 | ok:^at most                    |                                         | @SRC@/test/p2phost.sh @BUILD@
@@ -489,6 +501,13 @@ table_line() {
     if [[ $parameters == *sim_* ]] && [ "$device" != sim ]; then
         report skip "$name" 0 "" "only for the simulator"
         return
+    fi
+    if [[ " $parameters" =~ " from="([0-9]+) ]]; then
+        parameters=${parameters/from=[0-9]/}
+        if [ "$GPUSYM_OMPI_MAJOR" -lt "${BASH_REMATCH[1]}" ]; then
+            report skip "$name" 0 "" "only for Open MPI ${BASH_REMATCH[1]} and later"
+            return
+        fi
     fi
     for n in $ranks; do
         run_test "$name" "$n" "$limit" "$expect" "$parameters" "${command[@]}"

@@ -15,6 +15,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "opal/mca/btl/base/base.h"
 
@@ -132,9 +133,11 @@ static int get_by_host(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_
     return rc;
 }
 
+/* gpunvl copies by the GPU. */
 static bool is_guarded(const mca_btl_base_module_t *btl)
 {
-    return NULL == btl->btl_get || get_by_host == btl->btl_get;
+    return NULL == btl->btl_get || get_by_host == btl->btl_get ||
+           0 == strcmp(btl->btl_component->btl_version.mca_component_name, "gpunvl");
 }
 
 static void guard_btl(mca_btl_base_module_t *btl)

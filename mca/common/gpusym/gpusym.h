@@ -11,12 +11,16 @@
 #include "mca/common/gpusym/memory/heap.h"
 #include "mca/common/gpusym/log.h"
 
+/* How point-to-point messages of device memory are served. */
+typedef enum { GPUSYM_P2P_AUTO, GPUSYM_P2P_STAGED, GPUSYM_P2P_OFF } gpusym_p2p_t;
+
 /* The configuration. Zeroes are valid: device auto, no zero copy, no heap. */
 typedef struct {
     int device;                /* gpusym_device_choice_t */
     int verbose;               /* level of the lines (log.h) */
     unsigned long heap_size;   /* bytes of the symmetric heap */
     int reg_limit;             /* the program's buffers that peers may have mapped at a time, at most GPUSYM_REG_MAX */
+    int p2p;                   /* gpusym_p2p_t, for the faces: those of messages, and those that serve without them */
     bool multicast;            /* allow multicast objects, unless the environment forbids them */
     bool sim_host;             /* simulator: any buffer is device memory */
     int sim_gpus;              /* simulator: GPUs of a host; 0: one per process */

@@ -58,6 +58,19 @@ static int register_device(void)
                              "is not used");
 }
 
+static int register_p2p(void)
+{
+    static const mca_base_var_enum_value_t choices[] = {
+        {GPUSYM_P2P_AUTO, "auto"}, {GPUSYM_P2P_STAGED, "staged"}, {GPUSYM_P2P_OFF, "off"}, {0, NULL}};
+
+    return gpusym_var_choice(
+        &group, "p2p", 3, choices, FIELD(p2p),
+        "Point-to-point messages of GPU memory. auto: between GPUs of this host directly where they can map each "
+        "other's memory, otherwise staged through host memory; staged: all through host memory; off: left to an Open "
+        "MPI that knows GPU memory by itself (built with CUDA, or 5.0 and later with gpusym's accelerator component), "
+        "for which btl/gpunvl moves the data; no other Open MPI may then be given GPU pointers");
+}
+
 static int register_sim_fail(void)
 {
     return gpusym_var_string(
@@ -99,6 +112,9 @@ int gpusym_face_register(void)
         return OPAL_SUCCESS;
     }
     ret = register_device();
+    if (ret >= 0) {
+        ret = register_p2p();
+    }
     if (ret >= 0) {
         ret = register_sim_fail();
     }

@@ -25,6 +25,8 @@
 #include "ompi/mca/coll/coll.h"
 #include "ompi/runtime/params.h"
 #include "opal/mca/base/mca_base_framework.h"
+#include "opal/mca/btl/base/base.h"
+#include "opal/mca/btl/btl.h"
 #if OMPI_MAJOR_VERSION >= 5
 #include "opal/mca/pmix/pmix-internal.h"
 #else
@@ -33,6 +35,12 @@
 #include "opal/runtime/opal.h"
 #include "opal/util/info.h"
 #include "opal/util/proc.h"
+#if OMPI_MAJOR_VERSION >= 5 && __has_include("opal/mca/accelerator/base/base.h")
+#include "opal/mca/accelerator/base/base.h"
+#define GPUSYM_OMPI_ACCELERATOR 1
+#else
+#define GPUSYM_OMPI_ACCELERATOR 0
+#endif
 
 #if (4 == OMPI_MAJOR_VERSION && OMPI_MINOR_VERSION < 1) || OMPI_MAJOR_VERSION < 4 || OMPI_MAJOR_VERSION > 6
 #error "gpusym knows Open MPI 4.1, 5.0 and 6.0"
@@ -87,6 +95,57 @@ typedef int gpusym_disp_unit_t;
 #define GPUSYM_ACCELERATOR_IPC 0
 #define GPUSYM_IS_DEFAULT_STREAM(stream) (false)
 #endif
+
+/*
+ * Transports (BTLs).  The interface version of a component; the flag by which a transport tells ob1, by ob1's error
+ * callback, that it gets GPU memory of a process.
+ */
+#if OMPI_MAJOR_VERSION >= 5
+#define GPUSYM_BTL_BASE_VERSION MCA_BTL_BASE_VERSION_3_3_0
+#define GPUSYM_BTL_ADD_DEVICE_GET MCA_BTL_ERROR_FLAGS_ADD_ACCELERATOR_IPC
+#else
+#define GPUSYM_BTL_BASE_VERSION MCA_BTL_BASE_VERSION_3_1_0
+#define GPUSYM_BTL_ADD_DEVICE_GET MCA_BTL_ERROR_FLAGS_ADD_CUDA_IPC
+#endif
+
+/* Whether ob1 asks which memory is a GPU's. That of 4.1 does if it is built so, as the headers of its installation say;
+ * later ones if Open MPI has selected an accelerator component. */
+static inline bool gpusym_ob1_sees_devices(void)
+{
+#if GPUSYM_OMPI_ACCELERATOR
+    return 0 != strcmp(opal_accelerator_base_selected_component.base_version.mca_component_name, "null");
+#elif OMPI_MAJOR_VERSION == 4 && OPAL_CUDA_SUPPORT
+    return true;
+#else
+    return false;
+#endif
+}
+
+/* Gives a message that has come in to its reader in this process. endpoint: of the sender, or NULL. False: the tag has
+ * no reader. */
+static inline bool gpusym_btl_deliver(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint,
+                                      mca_btl_base_tag_t tag, void *data, size_t bytes)
+{
+    const mca_btl_active_message_callback_t *reader = &mca_btl_base_active_message_trigger[tag];
+    mca_btl_base_segment_t segment = {.seg_addr.pval = data, .seg_len = bytes};
+
+    if (NULL == reader->cbfunc) {
+        return false;
+    }
+#if OMPI_MAJOR_VERSION >= 5
+    const mca_btl_base_receive_descriptor_t message = {
+        .endpoint = endpoint, .des_segments = &segment, .des_segment_count = 1, .tag = tag, .cbdata = reader->cbdata};
+    reader->cbfunc(btl, &message);
+#else
+    mca_btl_base_descriptor_t message;
+    (void) endpoint;
+    memset(&message, 0, sizeof(message));
+    message.des_segments = &segment;
+    message.des_segment_count = 1;
+    reader->cbfunc(btl, tag, &message, reader->cbdata);
+#endif
+    return true;
+}
 
 /* Whether ompio marks open files by OMPI_FILE_ASSERT_NO_ACCEL_BUF (mca/accelerator/gpusym/guard.c). */
 #if OMPI_MAJOR_VERSION >= 6
@@ -211,6 +270,7 @@ static inline const mca_base_component_t *gpusym_static_component(const mca_base
  * put: from a component's open function, so before Open MPI's fence. False: no process will get it.
  * get: what a process of this mpirun (gpusym_same_mpirun) has put, cut to `size`; how many bytes that is, 0: it has put
  *      nothing, or is on another host. Asks the server of this host, waits for no other process.
+ * wait: the same, but waits until that process has put all that it puts in MPI_Init.
  * complete: whether all processes of a job have put theirs when MPI_Init returns.
  */
 static inline bool gpusym_modex_put(const char *key, const void *data, size_t size)
@@ -254,7 +314,8 @@ static inline bool gpusym_modex_is_late(void)
     return at >= 0 && OPAL_SUCCESS == mca_base_var_get_value(at, &late, NULL, NULL) && NULL != late && *late;
 }
 
-static inline size_t gpusym_modex_get(const char *key, const opal_process_name_t *name, void *data, size_t size)
+static inline size_t gpusym_modex_ask(const char *key, const opal_process_name_t *name, void *data, size_t size,
+                                      bool wait)
 {
     size_t bytes = 0;
 #if OMPI_MAJOR_VERSION >= 5
@@ -265,7 +326,7 @@ static inline size_t gpusym_modex_get(const char *key, const opal_process_name_t
     memset(&proc, 0, sizeof(proc));
     OPAL_PMIX_CONVERT_NAME(&proc, name);
     PMIX_INFO_LOAD(&how, PMIX_IMMEDIATE, NULL, PMIX_BOOL);
-    const pmix_status_t rc = PMIx_Get(&proc, key, &how, 1, &value);
+    const pmix_status_t rc = PMIx_Get(&proc, key, &how, wait ? 0 : 1, &value);
     PMIX_INFO_DESTRUCT(&how);
     if (PMIX_SUCCESS == rc && NULL != value && PMIX_BYTE_OBJECT == value->type) {
         bytes = value->data.bo.size < size ? value->data.bo.size : size;
@@ -286,7 +347,7 @@ static inline size_t gpusym_modex_get(const char *key, const opal_process_name_t
     at_once->type = OPAL_BOOL;
     at_once->data.flag = true;
     opal_list_append(&how, &at_once->super);
-    if (OPAL_SUCCESS == opal_pmix.get(name, key, &how, &value) && NULL != value) {
+    if (OPAL_SUCCESS == opal_pmix.get(name, key, wait ? NULL : &how, &value) && NULL != value) {
         if (OPAL_BYTE_OBJECT == value->type && value->data.bo.size > 0) {
             bytes = (size_t) value->data.bo.size < size ? (size_t) value->data.bo.size : size;
             memcpy(data, value->data.bo.bytes, bytes);
@@ -296,6 +357,16 @@ static inline size_t gpusym_modex_get(const char *key, const opal_process_name_t
     OPAL_LIST_DESTRUCT(&how);
 #endif
     return bytes;
+}
+
+static inline size_t gpusym_modex_get(const char *key, const opal_process_name_t *name, void *data, size_t size)
+{
+    return gpusym_modex_ask(key, name, data, size, false);
+}
+
+static inline size_t gpusym_modex_wait(const char *key, const opal_process_name_t *name, void *data, size_t size)
+{
+    return gpusym_modex_ask(key, name, data, size, true);
 }
 
 static inline bool gpusym_modex_complete(void)

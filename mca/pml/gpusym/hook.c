@@ -264,7 +264,7 @@ static bool has_device(void)
 
 void pml_gpusym_publish(void)
 {
-    if (PML_GPUSYM_P2P_AUTO == pml_gpusym_params.p2p && has_device()) {
+    if (GPUSYM_P2P_AUTO == gpusym_params.p2p && has_device()) {
         pml_gpusym_peers_publish();
     }
 }
@@ -297,7 +297,7 @@ static void meet_peers(void)
 
 void pml_gpusym_install(void)
 {
-    if (PML_GPUSYM_P2P_OFF == pml_gpusym_params.p2p || hook_send == mca_pml.pml_send || !is_served() || !has_device()) {
+    if (GPUSYM_P2P_OFF == gpusym_params.p2p || hook_send == mca_pml.pml_send || !is_served() || !has_device()) {
         return;
     }
     host = mca_pml;

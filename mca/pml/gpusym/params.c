@@ -13,8 +13,6 @@ static const gpusym_var_group_t group = {.names = {"ompi", "coll", "gpusym"}, .f
 
 int pml_gpusym_params_register(void)
 {
-    static const mca_base_var_enum_value_t choices[] = {
-        {PML_GPUSYM_P2P_AUTO, "auto"}, {PML_GPUSYM_P2P_STAGED, "staged"}, {PML_GPUSYM_P2P_OFF, "off"}, {0, NULL}};
     static const gpusym_var_number_t linger = {
         "p2p_linger",
         MCA_BASE_VAR_TYPE_INT,
@@ -40,12 +38,6 @@ int pml_gpusym_params_register(void)
         "bytes",
         "Smallest message between two GPUs that the sender's copy engine pushes, at the receiver's request; the "
         "receiver pulls shorter ones. 0: use the tuning table"};
-    const int rv = gpusym_var_choice(
-        &group, "p2p", 3, choices, &pml_gpusym_params.p2p,
-        "Point-to-point messages of GPU memory. auto: between GPUs of this host directly where they can map each "
-        "other's memory, otherwise staged through host memory; staged: all through host memory; off: not served, so "
-        "that only an Open MPI that knows GPU memory by itself may be given GPU pointers");
-    return rv < 0                                                                               ? rv
-           : gpusym_var_number(&group, &linger) < 0 || gpusym_var_number(&group, &push_min) < 0 ? OMPI_ERROR
-                                                                                                : OMPI_SUCCESS;
+    return gpusym_var_number(&group, &linger) < 0 || gpusym_var_number(&group, &push_min) < 0 ? OMPI_ERROR
+                                                                                              : OMPI_SUCCESS;
 }

@@ -507,7 +507,7 @@ static int send_direct(request_t *r)
 /* The peer, if it gets envelopes. */
 static pml_gpusym_peer_t *find_peer(int dst, int tag, struct ompi_communicator_t *comm)
 {
-    if (tag < 0 || PML_GPUSYM_P2P_AUTO != pml_gpusym_params.p2p) {
+    if (tag < 0 || GPUSYM_P2P_AUTO != gpusym_params.p2p) {
         return NULL;
     }
     pml_gpusym_peer_t *peer = pml_gpusym_peer(comm, dst);
