@@ -69,7 +69,7 @@ static void add_matched(matched_t *m)
 {
     pthread_mutex_lock(&all.lock);
     m->next = all.first;
-    all.first = m;
+    __atomic_store_n(&all.first, m, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&all.lock);
 }
 
@@ -80,7 +80,7 @@ static bool take_matched(const matched_t *m)
     pthread_mutex_lock(&all.lock);
     for (matched_t **link = &all.first; !found && NULL != *link; link = found ? link : &(*link)->next) {
         if (m == *link) {
-            *link = m->next;
+            __atomic_store_n(link, m->next, __ATOMIC_RELEASE);
             found = true;
             break;
         }

@@ -114,8 +114,9 @@ static int make_progress(void)
 void pml_gpusym_request_free_inner(request_t *r)
 {
     if (NULL != r->inner) {
+        const ompi_request_free_fn_t give_back = r->inner->req_free;
         GPUSYM_RELEASE(r->inner); /* the PML uses the object again, in any thread */
-        ompi_request_free(&r->inner);
+        give_back(&r->inner);
         r->inner = NULL;
     }
 }
