@@ -3,10 +3,10 @@
  *
  * A transport (BTL) of GPU memory between processes of a host, for an ob1 that asks itself which memory is a GPU's.
  *
- * ob1 uses it beside the transport of the host (btl/sm, btl/vader), whose rank among transports it has, with a longer
- * latency: messages of host memory, and the first part of every message, go there.  By ob1's error callback it tells
- * ob1 that it gets GPU memory; a flag for that would say the same to osc/rdma, which would then take windows in GPU
- * memory, and copy to them by the CPU.
+ * ob1 uses it beside the transport of the host (btl/sm, btl/vader), whose rank among transports it has.  On Open MPI 6
+ * its latency is longer: messages of host memory, and the first part of every message, go by the other; before, short
+ * messages go by both in turns.  By ob1's error callback it tells ob1 that it gets GPU memory; a flag for that would
+ * say the same to osc/rdma, which would then take windows in GPU memory, and copy to them by the CPU.
  *
  * Where coll_gpusym_p2p serves messages, ob1 is never given GPU memory, and this component is not used: it adds nothing
  * to the progress of MPI.
@@ -47,7 +47,7 @@ static const mca_btl_base_module_t module = {
     .btl_component = &mca_btl_gpunvl_component,
     .btl_flags = MCA_BTL_FLAGS_SEND | MCA_BTL_FLAGS_GET,
     .btl_exclusivity = MCA_BTL_EXCLUSIVITY_HIGH, /* that of sm and vader: they stay in use */
-    .btl_latency = 100,
+    .btl_latency = GPUSYM_BTL_LATENCY,
     .btl_bandwidth = 1,
     .btl_eager_limit = BTL_GPUNVL_EAGER,
     .btl_rndv_eager_limit = BTL_GPUNVL_EAGER,

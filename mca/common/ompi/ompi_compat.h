@@ -108,6 +108,15 @@ typedef int gpusym_disp_unit_t;
 #define GPUSYM_BTL_ADD_DEVICE_GET MCA_BTL_ERROR_FLAGS_ADD_CUDA_IPC
 #endif
 
+/* The latency, in Open MPI's terms, of a transport that ob1 shall use beside that of the host. Messages begin by the
+ * transports of the shortest, which is 1. Up to 5.0 ob1 acknowledges what came by one of the others only when some
+ * message of it happens to end, and may wait for ever. */
+#if OMPI_MAJOR_VERSION >= 6
+#define GPUSYM_BTL_LATENCY 100
+#else
+#define GPUSYM_BTL_LATENCY 1
+#endif
+
 /* Whether ob1 asks which memory is a GPU's. That of 4.1 does if it is built so, as the headers of its installation say;
  * later ones if Open MPI has selected an accelerator component. */
 static inline bool gpusym_ob1_sees_devices(void)
