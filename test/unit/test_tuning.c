@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "kernels/kernels.h"
+#include "mca/common/gpusym/p2p/pipe.h"
 #include "tuning/carry.h"
 #include "tuning/resident.h"
 #include "tuning/tuning.h"
@@ -617,7 +618,8 @@ static void copies_can_be_launched(void **state)
         assert_true(gpusym_tuning_carry_by_kernel(bytes / 2, rows) || !gpusym_tuning_carry_by_kernel(bytes, rows));
         for (unsigned by_gpu = 0; by_gpu < 2; by_gpu++) {
             const uint64_t piece = gpusym_tuning_pipe_piece(bytes, by_gpu);
-            assert_true(piece > 0 && 0 == piece % 4096 && GPUSYM_PIPE_SLOTS * piece <= (by_gpu ? 16u : 4u) << 20);
+            assert_true(piece > 0 && 0 == piece % 4096);
+            assert_true(GPUSYM_PIPE_SLOTS * piece <= (by_gpu ? GPUSYM_PIPE_GPU_BYTES : GPUSYM_PIPE_BYTES / 4));
         }
     }
 }
