@@ -770,6 +770,46 @@ static void test_copy2d(void **unused)
     cuda.stream_destroy(stream);
 }
 
+/* Where other processes use the GPU, small copies from the host are of two rows. */
+static void test_crowded(void **unused)
+{
+    char *to;
+    (void) unused;
+    open_cuda();
+    gpusym_gpu_t *gpu = open_gpu(0, NULL);
+    gpusym_stream_t *stream = NULL;
+    assert_int_equal(cuda.stream_create(gpu, &stream), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.mem_alloc(gpu, 64 << 10, (void **) &to), GPUSYM_SUCCESS);
+    static char from[64 << 10], back[64 << 10];
+    for (size_t i = 0; i < sizeof(from); i++) {
+        from[i] = (char) (i * 7 + 1);
+    }
+    for (int crowded = 0; crowded < 2; crowded++) {
+        static const size_t sizes[] = {1, 2, 3, 8, 1001, 32767, 32768, 40000};
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+            const size_t n = sizes[i];
+            const bool rows = crowded && n > 1 && n < 32768;
+            assert_int_equal(cuda.copy_async(stream, to, from, n), GPUSYM_SUCCESS);
+            assert_int_equal(stream->stream->ops, rows && n % 2 ? 2 : 1);
+            for (unsigned k = 0; k < stream->stream->ops; k++) {
+                assert_int_equal(stream->stream->op[k].rows, rows ? 2 : 1);
+            }
+            assert_int_equal(cuda.stream_poll(stream), 1);
+            memset(back, 0, sizeof(back));
+            assert_int_equal(cuda.copy_async(stream, back, to, n), GPUSYM_SUCCESS);
+            assert_int_equal(stream->stream->ops, 1); /* to the host as ever */
+            assert_int_equal(cuda.stream_poll(stream), 1);
+            assert_memory_equal(back, from, n);
+            assert_int_equal(cuda.copy(gpu, to, from + 1, n), GPUSYM_SUCCESS);
+            assert_int_equal(cuda.copy(gpu, back, to, n), GPUSYM_SUCCESS);
+            assert_memory_equal(back, from + 1, n);
+        }
+        cuda.gpu_crowded(gpu);
+    }
+    cuda.mem_free(gpu, to);
+    cuda.stream_destroy(stream);
+}
+
 /* Rows farther apart than the driver takes are copied one by one. */
 static void test_copy2d_far(void **unused)
 {
@@ -1346,6 +1386,7 @@ int main(void)
         TEST(test_stream),
         TEST(test_copy2d),
         TEST(test_copy2d_far),
+        TEST(test_crowded),
         TEST(test_kernels),
         TEST(test_graph),
         TEST(test_kernels_refused),

@@ -153,6 +153,7 @@ static void select_device(const gpusym_config_t *c)
     gpusym_sim_params.local_rank = c->local_rank;
     gpusym_sim_params.world_rank = c->world_rank;
     gpusym_reg_limit = (unsigned) c->reg_limit;
+    gpusym_pinned_max = c->pinned_max;
 
     const gpusym_device_t *dev = gpusym_device_select((gpusym_device_choice_t) c->device, &why);
     if (NULL != dev) {

@@ -31,6 +31,9 @@ static const gpusym_var_number_t numbers[] = {
     {"reg_limit", MCA_BASE_VAR_TYPE_INT, 4, FIELD(reg_limit), GPUSYM_REG_MAX, 0, GPUSYM_REG_MAX, 0, "buffers",
      "Maximum number of user allocations that peers map at a time, per process. A further one replaces the least "
      "recently used"},
+    {"pinned_max", MCA_BASE_VAR_TYPE_UNSIGNED_LONG, 4, FIELD(pinned_max), 256 * MIB, 0, 1048576 * MIB, 0, "bytes",
+     "Maximum pinned host memory of a process for what goes through the host. Beyond it ordinary memory is used, which "
+     "the GPU copies at a fraction of the speed. The suffixes K, M and G are accepted"},
     {"verbose", MCA_BASE_VAR_TYPE_INT, 2, FIELD(verbose), 0, 0, 100, 0, "",
      "Verbosity on stderr. 1: decisions that are made once, and why a feature is not used; 5: also one line per "
      "communicator. The higher of this parameter and coll_base_verbose applies"},

@@ -118,7 +118,7 @@ static bool get_heap(pml_gpusym_bounce_t *b, size_t bytes)
 
 bool pml_gpusym_bounce_pin(pml_gpusym_bounce_t *b, gpusym_gpu_t *gpu, size_t bytes)
 {
-    void *p = NULL != gpu && bytes <= GPUSYM_PINNED_MAX ? gpusym_pinned_get(gpusym_current.dev, gpu, bytes) : NULL;
+    void *p = NULL != gpu ? gpusym_pinned_get(gpusym_current.dev, gpu, bytes) : NULL;
     *b = (pml_gpusym_bounce_t){p, bytes, PML_GPUSYM_BOUNCE_PINNED, 0};
     return NULL != p;
 }

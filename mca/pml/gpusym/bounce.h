@@ -30,7 +30,7 @@ typedef struct {
 bool pml_gpusym_bounce_get(pml_gpusym_bounce_t *b, gpusym_gpu_t *gpu, size_t bytes);
 /* The same for what may be received, of which little is touched if the message is fetched from its sender's GPU. */
 bool pml_gpusym_bounce_reserve(pml_gpusym_bounce_t *b, size_t bytes);
-/* The same for pinned memory only, of at most GPUSYM_PINNED_MAX bytes. */
+/* The same for pinned memory only (memory/pinned.h). */
 bool pml_gpusym_bounce_pin(pml_gpusym_bounce_t *b, gpusym_gpu_t *gpu, size_t bytes);
 /* Returns a buffer. No effect if there is none. */
 void pml_gpusym_bounce_put(pml_gpusym_bounce_t *b);

@@ -114,6 +114,7 @@ static int put_data(request_t *r, const void *packed)
     if (NULL == r->gpu || r->on_host) {
         return GPUSYM_SUCCESS == gpusym_layout_scatter(&r->layout, buf, packed, bytes) ? MPI_SUCCESS : MPI_ERR_OTHER;
     }
+    pml_gpusym_gpu_review(r->gpu);
     return GPUSYM_SUCCESS == gpusym_layout_unpack(gpusym_current.dev, r->gpu, &r->layout, buf, packed, bytes)
                ? MPI_SUCCESS
                : pml_gpusym_report_gpu(r->base.req_comm, status_of(r)->MPI_SOURCE, status_of(r)->MPI_TAG);

@@ -51,6 +51,9 @@ void pml_gpusym_gpu_review(gpusym_gpu_t *gpu)
     dev->gpu_info(gpu, &info);
     const uint64_t linger = us < 0 ? gpusym_tuning_linger_us(dev->simulated) : (uint64_t) us;
     const bool shared = gpusym_parcels_gpu_shared(info.uuid);
+    if (shared && NULL != dev->gpu_crowded) {
+        dev->gpu_crowded(gpu);
+    }
     if (shared && 0 != linger) {
         GPUSYM_LOG(2, "point-to-point: no copier on %s, which another rank uses too", info.where);
     }

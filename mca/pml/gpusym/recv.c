@@ -10,6 +10,7 @@
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/pml/gpusym/counters.h"
 #include "mca/pml/gpusym/fetch.h"
+#include "mca/pml/gpusym/gpu.h"
 #include "mca/pml/gpusym/report.h"
 #include "mca/pml/gpusym/request.h"
 
@@ -23,7 +24,9 @@ static int unpack(request_t *r, const ompi_status_public_t *status)
     const size_t bytes = cut ? r->layout.bytes : status->_ucount;
 
     r->bounce.used = bytes > r->bounce.used ? bytes : r->bounce.used;
-
+    if (bytes > 0) {
+        pml_gpusym_gpu_review(r->gpu);
+    }
     if (bytes > 0 && GPUSYM_SUCCESS != gpusym_layout_unpack(gpusym_current.dev, r->gpu, &r->layout, b->req_addr,
                                                             r->bounce.p, bytes)) {
         return pml_gpusym_report_gpu(b->req_comm, status->MPI_SOURCE, status->MPI_TAG);

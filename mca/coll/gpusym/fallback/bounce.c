@@ -23,14 +23,16 @@
 
 /* Bounce buffers keep the place of their buffers' bytes within a line of this many, so that what was aligned is. */
 #define LINE 64u
+/* Ordinary memory of more bytes is address space alone, of which only what is touched becomes memory. */
+#define HEAP_MAX (64ull << 20)
 
 /* ---- host memory ---- */
 
-/* Ordinary memory. Large: address space alone, of which only what is touched becomes memory. NULL if there is none. */
+/* Ordinary memory. NULL: there is none. */
 static char *plain_get(size_t size)
 {
     void *p = NULL;
-    if (size <= GPUSYM_PINNED_MAX) {
+    if (size <= HEAP_MAX) {
         return 0 == posix_memalign(&p, LINE, size) ? p : NULL;
     }
     p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -57,7 +59,7 @@ static void put_buffer(coll_gpusym_bounce_buffer_t *r)
     char *base = r->p - (uintptr_t) r->p % LINE;
     if (r->pinned) {
         gpusym_pinned_put(base);
-    } else if (r->size <= GPUSYM_PINNED_MAX) {
+    } else if (r->size <= HEAP_MAX) {
         free(base);
     } else {
         munmap(base, r->size);

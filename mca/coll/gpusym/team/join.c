@@ -89,6 +89,19 @@ static void describe_gpu(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_a
     h->place = info.place;
 }
 
+/* Tells the device if another rank uses this rank's GPU. */
+static void note_crowd(const coll_gpusym_team_t *t, const gpu_address_t *all)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    const gpu_address_t *mine = &all[t->host.rank];
+    for (uint32_t r = 0; r < t->host.nranks; r++) {
+        if (&all[r] != mine && NULL != t->host.gpu && NULL != dev->gpu_crowded &&
+            0 == memcmp(all[r].uuid, mine->uuid, sizeof mine->uuid)) {
+            dev->gpu_crowded(t->host.gpu);
+        }
+    }
+}
+
 /* What the ranks' GPUs forbid, the same on every rank; -1: nothing. */
 static int judge_gpus(const coll_gpusym_team_t *t, const gpu_address_t *all, char *detail, size_t size)
 {
@@ -266,6 +279,7 @@ static int join_gpus(coll_gpusym_team_t *t, const gpu_address_t *all)
     int reason = judge_gpus(t, all, detail, sizeof detail);
     const bool offered = all[t->host.rank].reason < 0;
 
+    note_crowd(t, all);
     if (reason < 0 && !take_slot(t, all, agree_slot_class(t, all))) {
         reason = COLL_GPUSYM_R_NO_MEMORY;
     } else if (reason >= 0 && offered) {

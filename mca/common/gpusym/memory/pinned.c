@@ -6,15 +6,18 @@
 #include "mca/common/gpusym/memory/pinned.h"
 
 #include <pthread.h>
-#include <string.h>
 
-/* The smallest buffer, in bytes; others are twice as large, and so on. */
+/* The smallest buffer, in bytes; others are twice as large, and so on, until they are multiples of PINNED_STEP. */
 #define PINNED_MIN (64ull << 10)
+#define PINNED_STEP (8ull << 20)
 /* Buffers that are kept: as many as are often in use at once. */
 #define PINNED_SLOTS 8
 
+uint64_t gpusym_pinned_max = 256ull << 20;
+
 static struct {
     pthread_mutex_t lock; /* of all the rest; never held while data are copied */
+    uint64_t bytes;       /* of all buffers */
     struct {
         gpusym_gpu_t *gpu;
         void *buf; /* NULL: none */
@@ -47,35 +50,61 @@ static int slot_choose(const gpusym_gpu_t *gpu, size_t size)
     return best;
 }
 
+/* With the lock held. */
+static void slot_free(const gpusym_device_t *dev, int i)
+{
+    if (NULL != pinned.slot[i].buf) {
+        dev->host_free(pinned.slot[i].gpu, pinned.slot[i].buf);
+        pinned.bytes -= pinned.slot[i].size;
+    }
+    pinned.slot[i].buf = NULL;
+    pinned.slot[i].size = 0;
+}
+
+/* The size of the buffer for so many bytes. */
+static size_t round_size(size_t size)
+{
+    size_t room = PINNED_MIN;
+    while (room < size && room < PINNED_STEP) {
+        room *= 2;
+    }
+    return room >= size ? room : (size + PINNED_STEP - 1) / PINNED_STEP * PINNED_STEP;
+}
+
+/* With the lock held: frees buffers that nobody uses, until there may be `room` bytes more. */
+static bool make_room(const gpusym_device_t *dev, size_t room)
+{
+    for (int i = 0; i < PINNED_SLOTS && pinned.bytes + room > gpusym_pinned_max; i++) {
+        if (!pinned.slot[i].taken) {
+            slot_free(dev, i);
+        }
+    }
+    return pinned.bytes + room <= gpusym_pinned_max;
+}
+
 /* With the lock held: gives slot i a buffer that serves. False: there is no memory. */
 static bool slot_fit(const gpusym_device_t *dev, int i, gpusym_gpu_t *gpu, size_t size)
 {
     void *host, *seen;
-    size_t room = PINNED_MIN;
+    const size_t room = round_size(size);
     if (slot_serves(i, gpu, size)) {
         return true;
     }
-    if (NULL != pinned.slot[i].buf) {
-        dev->host_free(pinned.slot[i].gpu, pinned.slot[i].buf);
-        pinned.slot[i].buf = NULL;
-        pinned.slot[i].size = 0;
-    }
-    while (room < size) {
-        room *= 2;
-    }
-    if (GPUSYM_SUCCESS != dev->host_alloc(gpu, room, &host, &seen)) {
+    slot_free(dev, i);
+    if (!make_room(dev, room) || GPUSYM_SUCCESS != dev->host_alloc(gpu, room, &host, &seen)) {
         return false;
     }
     pinned.slot[i].gpu = gpu;
     pinned.slot[i].buf = host;
     pinned.slot[i].size = room;
+    pinned.bytes += room;
     return true;
 }
 
 void *gpusym_pinned_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, size_t bytes)
 {
     void *buf = NULL;
-    if (bytes > GPUSYM_PINNED_MAX) {
+    if (bytes > gpusym_pinned_max) {
         return NULL;
     }
     pthread_mutex_lock(&pinned.lock);
@@ -103,10 +132,8 @@ void gpusym_pinned_close(const gpusym_device_t *dev)
 {
     pthread_mutex_lock(&pinned.lock);
     for (int i = 0; i < PINNED_SLOTS; i++) {
-        if (NULL != pinned.slot[i].buf) {
-            dev->host_free(pinned.slot[i].gpu, pinned.slot[i].buf);
-        }
+        slot_free(dev, i);
+        pinned.slot[i].taken = false;
     }
-    memset(pinned.slot, 0, sizeof pinned.slot);
     pthread_mutex_unlock(&pinned.lock);
 }

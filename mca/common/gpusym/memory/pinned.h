@@ -8,8 +8,8 @@
 
 #include "mca/common/gpusym/device/device.h"
 
-/* The largest size that is pinned, in bytes: pinning more costs more than it gains. */
-#define GPUSYM_PINNED_MAX (64ull << 20)
+/* Bytes that a process pins for buffers at most. Set before the first use. */
+extern uint64_t gpusym_pinned_max;
 
 /* Gets a buffer of at least `bytes` bytes, undefined, page-aligned, which gpu copies fast.  Return it by
  * gpusym_pinned_put. NULL: none is available; use ordinary memory.  Thread-safe. */

@@ -72,6 +72,7 @@ static const gpusym_device_t cuda = {
     .gpu_open = cuda_gpu_open,
     .gpu_alive = cuda_gpu_alive,
     .gpu_info = cuda_gpu_info,
+    .gpu_crowded = cuda_gpu_crowded,
     .gpu_link = cuda_gpu_link,
     .mem_alloc = cuda_mem_alloc,
     .mem_free = cuda_mem_free,

@@ -21,6 +21,7 @@ int cuda_gpu_reaches(int from, int to, bool *reaches);
 int cuda_gpu_open(const gpusym_mem_t *mem, gpusym_gpu_t **gpu);
 bool cuda_gpu_alive(gpusym_gpu_t *gpu);
 void cuda_gpu_info(gpusym_gpu_t *gpu, gpusym_gpu_info_t *info);
+void cuda_gpu_crowded(gpusym_gpu_t *gpu);
 int cuda_gpu_link(gpusym_gpu_t *gpu, const gpusym_place_t *peer);
 /* Releases all GPUs; cuda_state.lock is held. */
 void cuda_gpus_close(void);

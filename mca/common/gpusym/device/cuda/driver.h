@@ -123,6 +123,7 @@ struct gpusym_gpu {
     bool primary; /* ctx is the primary context, retained */
     bool has_id;  /* id is the context's: no other has had it, or will, while the process lives */
     unsigned long long id;
+    bool crowded;    /* other processes use it; atomic */
     CUstream copies; /* of copy() and mem_zero(): never the default stream, which waits for the program's work */
     gpusym_gpu_info_t info;
 

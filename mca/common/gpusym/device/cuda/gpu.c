@@ -288,6 +288,11 @@ void cuda_gpu_info(gpusym_gpu_t *gpu, gpusym_gpu_info_t *info)
     *info = gpu->info;
 }
 
+void cuda_gpu_crowded(gpusym_gpu_t *gpu)
+{
+    __atomic_store_n(&gpu->crowded, true, __ATOMIC_RELAXED);
+}
+
 /* A GPU's atomics on another's memory go over NVLink and over nothing else; rank 0 is that of the best links here. Of
  * GPUs that CUDA_VISIBLE_DEVICES hides the driver says nothing. */
 int cuda_gpu_link(gpusym_gpu_t *gpu, const gpusym_place_t *peer)

@@ -9,10 +9,50 @@
 
 /* ---- copies ---- */
 
+/* Copies to the GPU of less than so many bytes go through its compute engine, so that it switches between processes:
+ * 140 us where another one uses it, 5.5 otherwise. Larger ones, and those of rows, are its copy engines': 7.7 us, 12
+ * where another one copies. */
+#define SMALL_UPLOAD ((size_t) 32 << 10)
+
+/* Two rows, each behind the other: a driver might join more of them. size: even. */
+static int copy_two_rows(gpusym_gpu_t *gpu, CUstream stream, char *dst, const char *src, size_t size)
+{
+    const CUDA_MEMCPY2D copy = {
+        .srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+        .srcDevice = (CUdeviceptr) (uintptr_t) src,
+        .srcPitch = size / 2,
+        .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+        .dstDevice = (CUdeviceptr) (uintptr_t) dst,
+        .dstPitch = size / 2,
+        .WidthInBytes = size / 2,
+        .Height = 2,
+    };
+    return CU(gpu->info.ordinal, cuMemcpy2DAsync_v2, &copy, stream);
+}
+
+/* Of an odd number of bytes all but the last, and all but the first. */
+static int copy_upload(gpusym_gpu_t *gpu, CUstream stream, char *dst, const char *src, size_t size)
+{
+    const size_t even = size / 2 * 2;
+    const int rc = copy_two_rows(gpu, stream, dst, src, even);
+    return GPUSYM_SUCCESS == rc && even != size ? copy_two_rows(gpu, stream, dst + 1, src + 1, even) : rc;
+}
+
+static bool is_upload(const void *dst, const void *src)
+{
+    gpusym_mem_t to, from;
+    cuda_query(dst, &to);
+    cuda_query(src, &from);
+    return GPUSYM_MEM_DEVICE == to.kind && (GPUSYM_MEM_HOST == from.kind || GPUSYM_MEM_REGISTERED == from.kind);
+}
+
 /* Queues a copy; the context is current. One address space: the driver sees from the pointers what
  * kind of memory they are, pageable host memory too. */
 static int copy_queue(gpusym_gpu_t *gpu, CUstream stream, void *dst, const void *src, size_t size)
 {
+    if (__atomic_load_n(&gpu->crowded, __ATOMIC_RELAXED) && size > 1 && size < SMALL_UPLOAD && is_upload(dst, src)) {
+        return copy_upload(gpu, stream, dst, src, size);
+    }
     return CU(gpu->info.ordinal, cuMemcpyAsync, (CUdeviceptr) (uintptr_t) dst, (CUdeviceptr) (uintptr_t) src, size,
               stream);
 }
