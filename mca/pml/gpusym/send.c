@@ -415,8 +415,9 @@ static int send_envelope(request_t *r, pml_gpusym_step_t *step)
         (void) gpusym_parcel_withdraw(r->index);
         return rv;
     }
+    r->step = step;
     if (step(r)) {
-        pml_gpusym_request_enlist(r, step);
+        pml_gpusym_request_enlist(r, r->step); /* the receiver may already have asked for another one */
     }
     return MPI_SUCCESS;
 }
