@@ -35,7 +35,7 @@ __attribute__((unused)) static uint64_t absence_ns(void)
 {
     const char *slow = getenv("GPUSYM_TEST_SLOW");
     const unsigned long factor = NULL == slow ? 1 : strtoul(slow, NULL, 10);
-    return 60000000ull * (factor > 0 ? factor : 1);
+    return 200000000ull * (factor > 0 ? factor : 1);
 }
 
 /* What the completion word holds before a launch. */
