@@ -120,7 +120,7 @@ typedef struct gpusym_work {
     const void *in;        /* user's input, any alignment; may equal out */
     void *out;             /* user's output, any alignment */
     uint64_t bytes;        /* two-shot and one-shot all-reduce, reduce, bcast: the message.
-                                  * Exchange kernels: the longest segment that any rank has for any; the same on all */
+                            * Exchange kernels: the longest segment that any rank has for any; the same on all */
     uint64_t ll_off;       /* offset of the LL area in the slot */
     uint64_t ll128_off;    /* offset of the LL128 area in the slot */
     uint64_t stage_off;    /* offset of the staging area in the slot */

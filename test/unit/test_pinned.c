@@ -97,6 +97,22 @@ static void large_ones_fit_closely(void **state)
     assert_true(most <= 256 * MIB);
 }
 
+static void small_ones_leave_the_large(void **state)
+{
+    (void) state;
+    void *large = gpusym_pinned_get(&dev, gpu, 200 * MIB), *small = gpusym_pinned_get(&dev, gpu, 100);
+    gpusym_pinned_put(large);
+    gpusym_pinned_put(small);
+    assert_ptr_equal(gpusym_pinned_get(&dev, gpu, 100), small);
+    assert_ptr_equal(gpusym_pinned_get(&dev, gpu, 150 * MIB), large);
+    gpusym_pinned_put(small);
+    assert_null(gpusym_pinned_get(&dev, gpu, 100 * MIB)); /* frees nothing, in vain */
+    assert_ptr_equal(gpusym_pinned_get(&dev, gpu, 100), small);
+    assert_int_equal(allocations, 2);
+    gpusym_pinned_put(large);
+    gpusym_pinned_put(small);
+}
+
 static void there_is_a_limit(void **state)
 {
     (void) state;
@@ -137,6 +153,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(buffers_are_used_again, setup, teardown),
         cmocka_unit_test_setup_teardown(large_ones_fit_closely, setup, teardown),
+        cmocka_unit_test_setup_teardown(small_ones_leave_the_large, setup, teardown),
         cmocka_unit_test_setup_teardown(there_is_a_limit, setup, teardown),
         cmocka_unit_test_setup_teardown(none_are_pinned_if_none_may_be, setup, teardown),
     };

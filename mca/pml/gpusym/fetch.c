@@ -178,18 +178,15 @@ static char *find_assembly(request_t *r, gpusym_gpu_t **gpu)
         return (char *) r->base.req_addr + r->layout.lo;
     }
     pml_gpusym_bounce_put(&r->bounce);
-    if (r->on_host) {
-        const bool there = pml_gpusym_bounce_reserve(&r->bounce, bytes_to_move(r));
-        r->bounce.used = r->bounce.size;
-        return there ? r->bounce.p : NULL;
+    if (NULL != *gpu) {
+        if (GPUSYM_SUCCESS == gpusym_scratch_get(gpusym_current.dev, *gpu, bytes_to_move(r), &r->scratch)) {
+            return r->scratch;
+        }
+        GPUSYM_LOG(1, "point-to-point: no GPU memory for the pieces of a message, they go to the host: %s",
+                   gpusym_current.dev->error());
+        r->scratch = NULL;
+        *gpu = NULL;
     }
-    if (GPUSYM_SUCCESS == gpusym_scratch_get(gpusym_current.dev, r->gpu, bytes_to_move(r), &r->scratch)) {
-        return r->scratch;
-    }
-    GPUSYM_LOG(1, "point-to-point: no GPU memory for the pieces of a message, they go to the host: %s",
-               gpusym_current.dev->error());
-    r->scratch = NULL;
-    *gpu = NULL;
     const bool there = pml_gpusym_bounce_reserve(&r->bounce, bytes_to_move(r));
     r->bounce.used = r->bounce.size;
     return there ? r->bounce.p : NULL;

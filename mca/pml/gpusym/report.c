@@ -86,26 +86,26 @@ int pml_gpusym_report_corrupt(struct ompi_communicator_t *comm, int peer, int ta
     return MPI_ERR_OTHER;
 }
 
-int pml_gpusym_report_dead(struct ompi_communicator_t *comm, int peer, int tag, int pid)
+/* text: takes our rank, communicator, the other rank, tag, and the pid of its process. */
+static int report_process(const char *text, struct ompi_communicator_t *comm, int peer, int tag, int pid)
 {
     char name[GPUSYM_COMM_LABEL_MAX], who[32];
-    gpusym_help(DEAD, ompi_comm_rank(comm), gpusym_comm_label(comm, name, sizeof name),
+    gpusym_help(text, ompi_comm_rank(comm), gpusym_comm_label(comm, name, sizeof name),
                 format_peer(peer, who, sizeof who), tag, pid);
     return MPI_ERR_OTHER;
+}
+
+int pml_gpusym_report_dead(struct ompi_communicator_t *comm, int peer, int tag, int pid)
+{
+    return report_process(DEAD, comm, peer, tag, pid);
 }
 
 int pml_gpusym_report_peer(struct ompi_communicator_t *comm, int peer, int tag, int pid)
 {
-    char name[GPUSYM_COMM_LABEL_MAX], who[32];
-    gpusym_help(PEER, ompi_comm_rank(comm), gpusym_comm_label(comm, name, sizeof name),
-                format_peer(peer, who, sizeof who), tag, pid);
-    return MPI_ERR_OTHER;
+    return report_process(PEER, comm, peer, tag, pid);
 }
 
 int pml_gpusym_report_unreachable(struct ompi_communicator_t *comm, int peer, int tag, int pid)
 {
-    char name[GPUSYM_COMM_LABEL_MAX], who[32];
-    gpusym_help(UNREACHABLE, ompi_comm_rank(comm), gpusym_comm_label(comm, name, sizeof name),
-                format_peer(peer, who, sizeof who), tag, pid);
-    return MPI_ERR_OTHER;
+    return report_process(UNREACHABLE, comm, peer, tag, pid);
 }

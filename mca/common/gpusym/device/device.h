@@ -116,8 +116,8 @@ typedef struct gpusym_device {
      * may be called.  About 1 us. */
     bool (*gpu_alive)(gpusym_gpu_t *gpu);
     void (*gpu_info)(gpusym_gpu_t *gpu, gpusym_gpu_info_t *info);
-    /* Tells that other processes use this GPU too, for ever: from now on copy and copy_async avoid, where they can, what
-     * makes the GPU switch between processes (140 us).  NULL: the device does not care.  Any thread. */
+    /* Tells that other processes use this GPU too, for ever: from now on copy and copy_async avoid, where they can,
+     * what makes the GPU switch between processes (140 us).  NULL: the device does not care.  Any thread. */
     void (*gpu_crowded)(gpusym_gpu_t *gpu);
     /* The class (topo/links.h) of the link to a peer's GPU, where the driver alone tells it, in microseconds: NVLinks
      * as good as any here are GPUSYM_LINK_NVLINK + 1, however many; GPUSYM_LINK_SELF. GPUSYM_ERR_NOT_AVAILABLE: ask

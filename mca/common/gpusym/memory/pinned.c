@@ -32,7 +32,7 @@ static bool slot_serves(int i, const gpusym_gpu_t *gpu, size_t size)
     return NULL != pinned.slot[i].buf && pinned.slot[i].gpu == gpu && pinned.slot[i].size >= size;
 }
 
-/* With the lock held: the free slot to take, one that serves if possible, else the smallest; -1: none. */
+/* With the lock held: the free slot to take, the smallest that serves if possible, else the smallest; -1: none. */
 static int slot_choose(const gpusym_gpu_t *gpu, size_t size)
 {
     int best = -1;
@@ -40,10 +40,8 @@ static int slot_choose(const gpusym_gpu_t *gpu, size_t size)
         if (pinned.slot[i].taken) {
             continue;
         }
-        if (slot_serves(i, gpu, size)) {
-            return i;
-        }
-        if (best < 0 || pinned.slot[i].size < pinned.slot[best].size) {
+        const bool serves = slot_serves(i, gpu, size), served = best >= 0 && slot_serves(best, gpu, size);
+        if (best < 0 || (serves == served ? pinned.slot[i].size < pinned.slot[best].size : serves)) {
             best = i;
         }
     }
@@ -71,15 +69,24 @@ static size_t round_size(size_t size)
     return room >= size ? room : (size + PINNED_STEP - 1) / PINNED_STEP * PINNED_STEP;
 }
 
-/* With the lock held: frees buffers that nobody uses, until there may be `room` bytes more. */
-static bool make_room(const gpusym_device_t *dev, size_t room)
+/* With the lock held: whether there may be `room` bytes more if all buffers that nobody uses are freed. */
+static bool is_room(size_t room)
+{
+    uint64_t taken = 0;
+    for (int i = 0; i < PINNED_SLOTS; i++) {
+        taken += pinned.slot[i].taken ? pinned.slot[i].size : 0;
+    }
+    return taken + room <= gpusym_pinned_max;
+}
+
+/* With the lock held: frees some of them, until there may be `room` bytes more. */
+static void make_room(const gpusym_device_t *dev, size_t room)
 {
     for (int i = 0; i < PINNED_SLOTS && pinned.bytes + room > gpusym_pinned_max; i++) {
         if (!pinned.slot[i].taken) {
             slot_free(dev, i);
         }
     }
-    return pinned.bytes + room <= gpusym_pinned_max;
 }
 
 /* With the lock held: gives slot i a buffer that serves. False: there is no memory. */
@@ -90,8 +97,12 @@ static bool slot_fit(const gpusym_device_t *dev, int i, gpusym_gpu_t *gpu, size_
     if (slot_serves(i, gpu, size)) {
         return true;
     }
+    if (!is_room(room)) {
+        return false;
+    }
     slot_free(dev, i);
-    if (!make_room(dev, room) || GPUSYM_SUCCESS != dev->host_alloc(gpu, room, &host, &seen)) {
+    make_room(dev, room);
+    if (GPUSYM_SUCCESS != dev->host_alloc(gpu, room, &host, &seen)) {
         return false;
     }
     pinned.slot[i].gpu = gpu;
