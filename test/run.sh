@@ -231,12 +231,12 @@ finalize-left        | =3 | 60  | ok:1 passed    | coll_gpusym_linger=300000    
 finalize-reset       | =3 | 60  | ok:1 passed    | coll_gpusym_linger=300000               | test/mpi/finalize reset
 finalize-reset-again | =3 | 60  | ok:1 passed    | coll_gpusym_linger=300000               | test/mpi/finalize reset-again
 finalize-never       | =3 | 60  | fail           | coll_gpusym_linger=300000               | test/mpi/finalize never
-# Descriptors run out, at each thing that needs one.
+# Descriptors run out, at each thing that needs one; with 3, Open MPI may have one more open at that moment.
 fd-0         | =3        | 60  | ok:.ulimit -n.: rank 1: Too many open files | coll_gpusym_p2p=off coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 0
 fd-1         | =3        | 60  | ok:.ulimit -n.: rank 1: Too many open files | coll_gpusym_p2p=off coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 1
 fd-2         | =3        | 60  | ok:.ulimit -n.: rank 1: Too many open files | coll_gpusym_p2p=off coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 2
 fd-0-all     | =3        | 60  | ok:.ulimit -n.: rank 0: Too many open files | coll_gpusym_p2p=off coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 0 --all
-fd-3         | =3        | 60  | ok:no heap of .*Too many open files | coll_gpusym_p2p=off coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 3
+fd-3         | =3        | 60  | ok:Too many open files         | coll_gpusym_p2p=off coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 3
 fd-4         | =3        | 60  | ok:cannot map the memory .*Too many open files | coll_gpusym_p2p=off coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 4
 # Messages of GPU memory have the pages mapped in MPI_Init.
 fd-0-p2p     | =3        | 60  | ok:no heap of .*Too many open files | coll_gpusym_sim_gpus=0 coll_gpusym_verbose=1 | test/mpi/descriptors --left 0

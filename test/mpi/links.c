@@ -97,30 +97,31 @@ static void make(links_t *l, const coll_comm_t *comm, unsigned coll, size_t coun
     }
 }
 
-/* Whether a counter of a collective has risen by that much since it was `before`. */
-static void rose(links_t *l, const char *coll, const char *which, unsigned long long before, unsigned by)
+/* Whether a counter of a collective has risen by that much. */
+static void rose(links_t *l, const char *coll, const char *which, long long rise, unsigned by)
 {
-    const unsigned long long now = mpit_count(coll, which);
-
-    if (now != before + by) {
-        fprintf(stderr, "links: rank %d: %s: %s rose by %lld, not by %u\n", l->t.rank, coll, which,
-                (long long) (now - before), by);
+    if (rise != by) {
+        fprintf(stderr, "links: rank %d: %s: %s rose by %lld, not by %u\n", l->t.rank, coll, which, rise, by);
     }
-    check_result(&l->t, now == before + by);
+    check_result(&l->t, rise == by);
 }
 
-/* One call, which should raise that counter. Random counts for each rank may all be 0: nothing counts such a call,
- * which is alike on all ranks, so there is another one. */
-static void run(links_t *l, const coll_comm_t *comm, unsigned coll, size_t count, const char *which, bool rises)
+/* One call that counts: which should raise that counter, or not. Random counts for each rank may leave nothing for others,
+ * and such a call is native anywhere, or not counted, alike on all ranks: there is another one. Returns how far the
+ * counter has risen by the last one. */
+static long long run(links_t *l, const coll_comm_t *comm, unsigned coll, size_t count, const char *which, bool rises)
 {
     const char *name = names[colls[coll]];
-    const unsigned long long before = mpit_count(name, which);
+    unsigned long long before, after;
     unsigned calls = 0;
 
     do {
+        before = mpit_count(name, which);
         make(l, comm, coll, count);
+        after = mpit_count(name, which);
         calls++;
-    } while (rises && calls < 4 && 0 != (coll_what(colls[coll]) & COLL_IS_V) && before == mpit_count(name, which));
+    } while (calls < 4 && 0 != (coll_what(colls[coll]) & COLL_IS_V) && rises != (after != before));
+    return (long long) (after - before);
 }
 
 /* One call, on MPI_COMM_WORLD or its ranks in another order, where it should go. */
@@ -128,12 +129,11 @@ static void counted(links_t *l, const coll_comm_t *comm, unsigned coll, size_t c
 {
     const char *name = names[colls[coll]];
     const bool native = REACH_ALL == l->reach || (REACH_RINGS == l->reach && has_rings(coll));
-    const unsigned long long ran = mpit_count(name, "native"), not = mpit_count(name, "staged_unreachable");
+    const unsigned long long not = mpit_count(name, "staged_unreachable");
 
-    run(l, comm, coll, count, "native", native);
-    rose(l, name, "native", ran, native);
+    rose(l, name, "native", run(l, comm, coll, count, "native", native), native);
     if (0 == (coll_what(colls[coll]) & COLL_IS_V)) { /* else a rank may have no data, and nothing to stage */
-        rose(l, name, "staged_unreachable", not, !native);
+        rose(l, name, "staged_unreachable", (long long) (mpit_count(name, "staged_unreachable") - not), !native);
     }
 }
 
@@ -142,18 +142,17 @@ static void forced(links_t *l, const coll_comm_t *comm, size_t a, size_t count)
 {
     const char *name = names[colls[mpit_algorithms[a].coll]];
     char counter[64];
-    unsigned long long before;
+    long long rise;
     bool taken = REACH_ALL == l->reach || (REACH_RINGS == l->reach && along_rings(mpit_algorithms[a].name));
 
     snprintf(counter, sizeof(counter), "native_%s", mpit_algorithms[a].name);
-    before = mpit_count(name, counter);
     taken = taken && (l->ll128 || !is_ll128(mpit_algorithms[a].name));
     mpit_algorithm(name, mpit_algorithms[a].name);
-    run(l, comm, mpit_algorithms[a].coll, count, counter, taken);
+    rise = run(l, comm, mpit_algorithms[a].coll, count, counter, taken);
     mpit_algorithm(name, "auto");
     /* Where all reach all, multicast takes the place of what is not there by its own rules. */
     if (REACH_ALL != l->reach || along_rings(mpit_algorithms[a].name)) {
-        rose(l, name, counter, before, taken);
+        rose(l, name, counter, rise, taken);
     }
 }
 
