@@ -106,9 +106,9 @@ static void rose(links_t *l, const char *coll, const char *which, long long rise
     check_result(&l->t, rise == by);
 }
 
-/* One call that counts: which should raise that counter, or not. Random counts for each rank may leave nothing for others,
- * and such a call is native anywhere, or not counted, alike on all ranks: there is another one. Returns how far the
- * counter has risen by the last one. */
+/* One call that counts: which should raise that counter, or not. Random counts for each rank may leave nothing for
+ * others, and such a call is native anywhere, or not counted, alike on all ranks: there is another one. Returns how far
+ * the counter has risen by the last one. */
 static long long run(links_t *l, const coll_comm_t *comm, unsigned coll, size_t count, const char *which, bool rises)
 {
     const char *name = names[colls[coll]];
