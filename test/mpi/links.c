@@ -129,11 +129,11 @@ static void counted(links_t *l, const coll_comm_t *comm, unsigned coll, size_t c
 {
     const char *name = names[colls[coll]];
     const bool native = REACH_ALL == l->reach || (REACH_RINGS == l->reach && has_rings(coll));
-    const unsigned long long not = mpit_count(name, "staged_unreachable");
+    const unsigned long long staged = mpit_count(name, "staged_unreachable");
 
     rose(l, name, "native", run(l, comm, coll, count, "native", native), native);
     if (0 == (coll_what(colls[coll]) & COLL_IS_V)) { /* else a rank may have no data, and nothing to stage */
-        rose(l, name, "staged_unreachable", (long long) (mpit_count(name, "staged_unreachable") - not), !native);
+        rose(l, name, "staged_unreachable", (long long) (mpit_count(name, "staged_unreachable") - staged), !native);
     }
 }
 
