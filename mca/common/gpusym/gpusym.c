@@ -21,6 +21,7 @@
 #include "mca/common/gpusym/memory/pinned.h"
 #include "mca/common/gpusym/memory/reg.h"
 #include "mca/common/gpusym/memory/scratch.h"
+#include "mca/common/gpusym/memory/window.h"
 #include "mca/common/gpusym/p2p/parcel.h"
 #include "mca/common/gpusym/p2p/pipe.h"
 #include "mca/common/gpusym/topo/links.h"
@@ -98,6 +99,7 @@ static void free_device(void)
         gpusym_pinned_close(dev);
         gpusym_carriers_close();
         gpusym_pipes_close(dev);
+        gpusym_windows_close(dev);
         gpusym_lanes_close();
         gpusym_reg_close(dev);
         gpusym_scratch_close(dev);

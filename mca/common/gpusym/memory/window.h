@@ -1,0 +1,49 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Windows: host memory of a process that the processes of its host map, for data that GPUs cannot exchange.  The owner's
+ * GPU copies into a window, and a peer's GPU copies, or loads, out of it.
+ *
+ * A process has one window.  It is a sealed memory file (shm/segment.h), made when it is first needed, of which nothing
+ * remains when processes die.  The owner's slab (shm/pages.h) names it, so that peers find it without a message.  It is
+ * sparse: only what was touched takes memory, until a GPU registers it.
+ */
+#ifndef GPUSYM_COMMON_MEMORY_WINDOW_H
+#define GPUSYM_COMMON_MEMORY_WINDOW_H
+
+#include "mca/common/gpusym/device/device.h"
+#include "mca/common/gpusym/shm/pages.h"
+
+/* Bytes of a window that calls may take, and of the pieces into which they cut what is longer than a piece. */
+#define GPUSYM_WINDOW_BYTES (16ull << 20)
+#define GPUSYM_WINDOW_CHUNK (1ull << 20)
+
+/* A window as it is mapped in this process.  Cached; valid until gpusym_windows_close.  All functions are
+ * thread-safe. */
+typedef struct gpusym_window gpusym_window_t;
+
+/* Returns the window of this process, and makes it at the first call.  It needs the slab (gpusym_pages_open).
+ * GPUSYM_ERR_NO_MEMORY, GPUSYM_ERR_NOT_AVAILABLE, with errno: there is none, now and later. */
+int gpusym_window_own(gpusym_window_t **window);
+/* Returns the window of a process, mapped at the first call; this process may be that one.  GPUSYM_ERR_NOT_AVAILABLE:
+ * it has made none yet.  GPUSYM_ERR_UNREACHABLE, GPUSYM_ERR_NO_MEMORY, with errno: it cannot be mapped. */
+int gpusym_window_of(gpusym_peer_t *peer, gpusym_window_t **window);
+
+/* Registers a window with the GPUs of this process, once: from then on they copy it fast, and reach it at *dev (its
+ * first byte).  About 2 ms at the first call for a window.  An error of host_register: it cannot be registered, now and
+ * later; GPUs copy it all the same, slowly. */
+int gpusym_window_register(gpusym_window_t *window, const gpusym_device_t *dev, gpusym_gpu_t *gpu, void **at);
+/* Returns the address for the CPU, and for copies, of `bytes` bytes that begin off bytes into a window.  NULL: they do
+ * not lie in it: an offset that a peer has told, and memory that was overwritten since. */
+void *gpusym_window_at(const gpusym_window_t *window, uint64_t off, uint64_t bytes);
+
+/* Allocates a range of the window of this process, which gpusym_window_own has returned: page-aligned, undefined, at
+ * *off bytes.  Never waits.  GPUSYM_ERR_NO_MEMORY: none of that size is free.  Return it by gpusym_window_put, when no
+ * peer accesses it any more. */
+int gpusym_window_get(uint64_t bytes, uint64_t *off);
+void gpusym_window_put(uint64_t off);
+
+/* Ends registrations, unmaps all windows and frees the own one.  No copy may be under way.  Idempotent. */
+void gpusym_windows_close(const gpusym_device_t *dev);
+
+#endif
