@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Windows: host memory of a process that the processes of its host map, for data that GPUs cannot exchange.  The owner's
- * GPU copies into a window, and a peer's GPU copies, or loads, out of it.
+ * Windows: host memory of a process that the processes of its host map, for data that GPUs cannot exchange.  The
+ * owner's GPU copies into a window, and a peer's GPU copies, or loads, out of it.
  *
  * A process has one window.  It is a sealed memory file (shm/segment.h), made when it is first needed, of which nothing
  * remains when processes die.  The owner's slab (shm/pages.h) names it, so that peers find it without a message.  It is
