@@ -19,6 +19,7 @@ typedef struct {
     uint32_t sm_count; /* multiprocessors of the smallest GPU of the team */
     bool simulated;
     bool zero_copy;      /* peers have each other's buffers mapped */
+    bool scattered;      /* a rank knows by the peers' tables alone where its data go: no rank can forward them there */
     bool multicast;      /* the team has a multicast object */
     bool reproducible;   /* only algorithms with gpusym_algorithm_reproducible() */
     bool all_reach;      /* every rank has every other's memory mapped; else only along the rings that the team has */

@@ -63,7 +63,10 @@ static const row_t rows[GPUSYM_COLL_COUNT] = {
                               GPUSYM_ALG_ALLTOALL_ST,
                               {KIB(128), KIB(64), KIB(32)},
                               CE(GPUSYM_ALG_ALLTOALL_CE, MIB(32))},
-    [GPUSYM_COLL_ALLTOALLV] = {GPUSYM_ALG_ALLTOALLV_LL, GPUSYM_ALG_ALLTOALLV_ST, {KIB(128), KIB(64), KIB(32)}},
+    [GPUSYM_COLL_ALLTOALLV] = {GPUSYM_ALG_ALLTOALLV_LL,
+                               GPUSYM_ALG_ALLTOALLV_ST,
+                               {KIB(128), KIB(64), KIB(32)},
+                               CE(GPUSYM_ALG_ALLTOALLV_CE, MIB(32))},
     [GPUSYM_COLL_GATHER] = {GPUSYM_ALG_GATHER_LL, GPUSYM_ALG_GATHER_ST, {KIB(128), KIB(64), KIB(32)}},
     [GPUSYM_COLL_GATHERV] = {GPUSYM_ALG_GATHERV_LL, GPUSYM_ALG_GATHERV_ST, {KIB(128), KIB(64), KIB(32)}},
     [GPUSYM_COLL_SCATTER] = {GPUSYM_ALG_SCATTER_LL, GPUSYM_ALG_SCATTER_ST, {KIB(128), KIB(64), KIB(32)}},
@@ -191,7 +194,8 @@ static void choose_family(const gpusym_tuning_call_t *call, gpusym_tuning_choice
     choice->family = family;
     switch (gpusym_family_plan(family)) {
     case GPUSYM_PLAN_CHANNELS:
-        choice->zero_copy = call->zero_copy && GPUSYM_PROTOCOL_SIMPLE == gpusym_family_protocol(family) &&
+        choice->zero_copy = call->zero_copy && !call->scattered &&
+                            GPUSYM_PROTOCOL_SIMPLE == gpusym_family_protocol(family) &&
                             forwards_results(gpusym_algorithm_schedule(algorithm));
         break;
     case GPUSYM_PLAN_COPIES:

@@ -30,6 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "mca/common/gpusym/agree/table.h"
 #include "mca/common/gpusym/agree/tokens.h"
 
 #define OK(call) assert_int_equal((call), GPUSYM_SUCCESS)
@@ -312,6 +313,155 @@ static void run_threads(enum mode mode, uint64_t calls, uint32_t nranks)
         }
         assert_int_equal(team.rc[r].seq, calls);
     }
+    team_free(&team);
+}
+
+/* ---- tables ---- */
+
+/* What rank has for a peer in a call, and takes from it. */
+static gpusym_table_row_t row_of(uint64_t call, uint32_t rank, uint32_t peer)
+{
+    const uint64_t x = mix(seed ^ mix(call) ^ mix(100 * rank + peer));
+    return (gpusym_table_row_t){x, mix(x), mix(x + 1), mix(x + 2)};
+}
+
+/* Some calls have tables; in some of the others rank 0 has host buffers, and goes on at once. */
+static bool has_table(uint64_t call)
+{
+    return 0 != mix(seed + call) % 3;
+}
+
+static bool fill_table(gpusym_rollcall_t *rc, uint64_t call, uint64_t end)
+{
+    gpusym_table_row_t *rows;
+    while (NULL == (rows = gpusym_table_rows(rc, call))) {
+        if (patience_ends(end)) {
+            return false;
+        }
+    }
+    for (uint32_t p = 0; p < rc->nranks; p++) {
+        rows[p] = row_of(call, rc->rank, p);
+    }
+    gpusym_table_publish(rc, call);
+    return true;
+}
+
+static bool tables_right(const gpusym_rollcall_t *rc, uint64_t call)
+{
+    for (uint32_t r = 0; r < rc->nranks; r++) {
+        const gpusym_table_row_t *rows, row = row_of(call, r, rc->rank);
+        if (GPUSYM_TABLE_THERE != gpusym_table_find(rc, r, call, &rows) ||
+            0 != memcmp(&rows[rc->rank], &row, sizeof row)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void *walk_tables(void *arg)
+{
+    walker_t *w = arg;
+    const uint64_t end = patience();
+    gpusym_rollcall_read_t read;
+    for (uint64_t call = 1; call <= w->script->calls; call++) {
+        const bool host = !has_table(call) && 0 == w->rc->rank;
+        const gpusym_post_t post = {.kind = host ? GPUSYM_KIND_HOST : GPUSYM_KIND_NATIVE};
+        w->wrong = call;
+        if (has_table(call) && !fill_table(w->rc, call, end)) {
+            return NULL;
+        }
+        while (!gpusym_rollcall_post(w->rc, &post, &read)) {
+            if (patience_ends(end)) {
+                return NULL;
+            }
+        }
+        while (!host && !gpusym_rollcall_read(w->rc, &read)) {
+            if (patience_ends(end)) {
+                return NULL;
+            }
+        }
+        if (has_table(call) && !tables_right(w->rc, call)) {
+            return NULL;
+        }
+    }
+    w->wrong = 0;
+    return NULL;
+}
+
+static void tables_hold_while_they_are_read(void **state)
+{
+    (void) state;
+    const script_t script = {ALL_NATIVE, 20000};
+    team_t team;
+    walker_t walker[3];
+    pthread_t thread[3];
+    team_make(&team, 3);
+    for (uint32_t r = 0; r < 3; r++) {
+        walker[r] = (walker_t){&script, &team.rc[r], 0};
+        OK(gpusym_table_make(&team.rc[r]));
+    }
+    for (uint32_t r = 0; r < 3; r++) {
+        assert_int_equal(pthread_create(&thread[r], NULL, walk_tables, &walker[r]), 0);
+    }
+    for (uint32_t r = 0; r < 3; r++) {
+        assert_int_equal(pthread_join(thread[r], NULL), 0);
+    }
+    for (uint32_t r = 0; r < 3; r++) {
+        assert_int_equal(walker[r].wrong, 0);
+    }
+    team_free(&team);
+}
+
+/* A peer that is not there yet, one without memory, and one whose line or table was overwritten. */
+static void what_a_table_says(void **state)
+{
+    (void) state;
+    const gpusym_table_row_t *rows;
+    team_t team;
+    team_make(&team, 2);
+    gpusym_rollcall_t *rc = &team.rc[1];
+    assert_int_equal(gpusym_table_find(&team.rc[0], 1, 1, &rows), GPUSYM_TABLE_WAITING);
+    OK(gpusym_table_make(rc));
+    assert_int_equal(gpusym_table_find(&team.rc[0], 1, 1, &rows), GPUSYM_TABLE_WAITING);
+    assert_non_null(gpusym_table_rows(rc, 1));
+    gpusym_table_publish(rc, 1);
+    assert_int_equal(gpusym_table_find(&team.rc[0], 1, 1, &rows), GPUSYM_TABLE_THERE);
+    assert_int_equal(gpusym_table_find(&team.rc[0], 1, 2, &rows), GPUSYM_TABLE_WAITING);
+    team.line[1]->table += 32;
+    assert_int_equal(gpusym_table_find(&team.rc[0], 1, 1, &rows), GPUSYM_TABLE_CORRUPT);
+    team.line[1]->table = UINT64_MAX - 63;
+    assert_int_equal(gpusym_table_find(&team.rc[0], 1, 1, &rows), GPUSYM_TABLE_CORRUPT);
+    gpusym_table_lack(rc);
+    assert_int_equal(gpusym_table_find(&team.rc[0], 1, 1, &rows), GPUSYM_TABLE_LACKING);
+    team_free(&team);
+}
+
+/* A half is overwritten in the next call but one, and not before the peer has posted the call between. */
+static void a_half_waits_for_its_readers(void **state)
+{
+    (void) state;
+    const gpusym_post_t post = {.kind = GPUSYM_KIND_HOST};
+    gpusym_rollcall_read_t read;
+    team_t team;
+    team_make(&team, 2);
+    gpusym_rollcall_t *rc = &team.rc[0];
+    OK(gpusym_table_make(rc));
+    for (uint64_t call = 1; call <= 2; call++) {
+        assert_non_null(gpusym_table_rows(rc, call));
+        gpusym_table_publish(rc, call);
+        assert_true(gpusym_rollcall_post(rc, &post, &read));
+    }
+    assert_null(gpusym_table_rows(rc, 3));
+    assert_true(gpusym_table_awaits(rc, 1));
+    assert_true(gpusym_rollcall_post(&team.rc[1], &post, &read)); /* call 1, in which it still is */
+    assert_null(gpusym_table_rows(rc, 3));
+    assert_true(gpusym_rollcall_post(&team.rc[1], &post, &read));
+    assert_false(gpusym_table_awaits(rc, 1));
+    gpusym_table_row_t *rows = gpusym_table_rows(rc, 3);
+    assert_non_null(rows);
+    gpusym_table_publish(rc, 3);
+    assert_ptr_equal(gpusym_table_rows(rc, 3), rows); /* of the call in flight */
+    assert_null(gpusym_table_rows(rc, 4));
     team_free(&team);
 }
 
@@ -1312,12 +1462,14 @@ static void lines_lie_in_the_slab(void **state)
     (void) state;
     gpusym_pages_id_t id;
     gpusym_peer_t *self;
-    uint64_t off;
+    uint64_t off, tables;
+    gpusym_pages_close();
     OK(gpusym_pages_open(&id));
     OK(gpusym_pages_peer(&id, &self));
     OK(gpusym_pages_alloc(&off));
+    OK(gpusym_pages_alloc_table(64, &tables)); /* the first: tables lie behind all lines */
     const char *start = (const char *) gpusym_peer_line(self, off) - off;
-    const uint64_t last = id.bytes - sizeof(gpusym_line_t);
+    const uint64_t last = tables - sizeof(gpusym_line_t);
     assert_non_null(gpusym_peer_line(self, off));
     assert_non_null(gpusym_peer_line(self, last));
     const uint64_t bad[] = {
@@ -1804,6 +1956,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(votes_outlast_the_next_call),
         cmocka_unit_test(launches_are_told),
         cmocka_unit_test(an_abort_is_seen),
+        cmocka_unit_test(tables_hold_while_they_are_read),
+        cmocka_unit_test(what_a_table_says),
+        cmocka_unit_test(a_half_waits_for_its_readers),
         cmocka_unit_test(all_native),
         cmocka_unit_test(kinds_are_mixed),
         cmocka_unit_test(host_ranks_run_ahead),

@@ -267,7 +267,8 @@ static void post_call(coll_gpusym_call_t *call)
     if (call->agree_only) {
         p.what |= AGREE_ONLY;
     }
-    if (!gpusym_rollcall_post(rollcall_of(call), &p, &call->task.read)) {
+    if (!coll_gpusym_zero_copy_tell(&call->task, &p) ||
+        !gpusym_rollcall_post(rollcall_of(call), &p, &call->task.read)) {
         coll_gpusym_zero_copy_withdraw(&call->task);
         return;
     }
@@ -358,12 +359,39 @@ static void count_votes(coll_gpusym_call_t *call)
     call->state = COLL_GPUSYM_CALL_TOKENS;
 }
 
+/* The ranks' sizes are there? */
+static void await_sizes(coll_gpusym_call_t *call)
+{
+    char label[GPUSYM_COMM_LABEL_MAX];
+    int rank;
+    switch (coll_gpusym_sizes_poll(call->sizes, &call->task.read.max_bytes, &rank)) {
+    case COLL_GPUSYM_SIZES_AGREED:
+        if (0 == call->task.read.max_bytes) {
+            end_call(call);
+        } else {
+            call->state = COLL_GPUSYM_CALL_SETUP;
+        }
+        break;
+    case COLL_GPUSYM_SIZES_LACKING: /* all ranks find that */
+        COLL_GPUSYM_VERBOSE(1, "%s: %s goes through the host: rank %d has no memory for a table of sizes",
+                            label_of(call, label, sizeof label), name_of(call), rank);
+        leave_to_fallback(call, COLL_GPUSYM_R_NO_MEMORY);
+        break;
+    case COLL_GPUSYM_SIZES_CORRUPT:
+        fail_corrupt(call, rank);
+        break;
+    default:
+        check_peers(call, COLL_GPUSYM_WAIT_SIZES);
+        break;
+    }
+}
+
 /* Not all that is sent is taken; agreed. */
 static void compare_sizes(coll_gpusym_call_t *call)
 {
     char label[GPUSYM_COMM_LABEL_MAX];
-    call->state = COLL_GPUSYM_CALL_SIZES;
-    if (!coll_gpusym_sizes_start(&call->segments, &call->sizes)) {
+    call->sizes = coll_gpusym_sizes_create(&call->segments, call->task.read.seq);
+    if (NULL == call->sizes) {
         coll_gpusym_help("no-memory", (int) coll_gpusym_team_rank(call->engine->team),
                          label_of(call, label, sizeof label), name_of(call), sizeof(uint64_t),
                          "host memory for the ranks' sizes");
@@ -371,20 +399,8 @@ static void compare_sizes(coll_gpusym_call_t *call)
         return;
     }
     call->task.sizes = coll_gpusym_sizes_agreed(call->sizes);
-}
-
-static void await_sizes(coll_gpusym_call_t *call)
-{
-    const int rv = coll_gpusym_sizes_poll(call->sizes, &call->task.read.max_bytes);
-    if (rv < 0) {
-        give_up(call); /* Open MPI has said why */
-    } else if (rv > 0 && 0 == call->task.read.max_bytes) {
-        end_call(call);
-    } else if (rv > 0) {
-        call->state = COLL_GPUSYM_CALL_SETUP;
-    } else if (coll_gpusym_health_due(&call->health)) {
-        fail_if_peer_lost(call);
-    }
+    call->state = COLL_GPUSYM_CALL_SIZES;
+    await_sizes(call);
 }
 
 /* All have answered: what to do. */

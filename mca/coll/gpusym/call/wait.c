@@ -15,6 +15,7 @@
 #include "mca/coll/gpusym/args/names.h"
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
+#include "mca/common/gpusym/agree/table.h"
 
 /* How often a waiting rank checks whether its peers and its GPU are well. In nanoseconds. */
 #define HEALTH_NS 10000000ull
@@ -87,15 +88,19 @@ static bool find_seen(const coll_gpusym_team_t *t, uint32_t r, gpusym_seen_t *se
 static bool is_missing(const waiter_t *w, uint32_t r, const gpusym_seen_t *seen)
 {
     const coll_gpusym_team_t *t = w->team;
+    const gpusym_table_row_t *rows;
 
     switch (w->what) {
     case COLL_GPUSYM_WAIT_POST:
         if (coll_gpusym_team_bootstrapping(t)) {
             return !seen->begun || seen->step < (uint32_t) t->boot.step;
         }
-        return !gpusym_rollcall_has_posted(&t->host.rc, r, t->host.rc.seq + 1 - GPUSYM_ROLLCALL_HISTORY / 2);
+        return gpusym_table_awaits(&t->host.rc, r) ||
+               !gpusym_rollcall_has_posted(&t->host.rc, r, t->host.rc.seq + 1 - GPUSYM_ROLLCALL_HISTORY / 2);
     case COLL_GPUSYM_WAIT_ROLLCALL:
         return !gpusym_rollcall_has_posted(&t->host.rc, r, w->seq);
+    case COLL_GPUSYM_WAIT_SIZES:
+        return GPUSYM_TABLE_WAITING == gpusym_table_find(&t->host.rc, r, w->seq, &rows);
     case COLL_GPUSYM_WAIT_VOTE:
         return !gpusym_rollcall_has_voted(&t->host.rc, r, w->seq);
     default:

@@ -22,6 +22,7 @@ bool coll_gpusym_health_due(coll_gpusym_health_t *h);
 typedef enum {
     COLL_GPUSYM_WAIT_POST = 1, /* to be posted: the address exchange of the team, or a peer that is too far behind */
     COLL_GPUSYM_WAIT_ROLLCALL, /* for the peers' entries */
+    COLL_GPUSYM_WAIT_SIZES,    /* for the peers' tables of sizes */
     COLL_GPUSYM_WAIT_SETUP,    /* for the second step of set-up, in which all lines are mapped */
     COLL_GPUSYM_WAIT_VOTE,     /* for the peers' votes */
 } coll_gpusym_wait_for_t;

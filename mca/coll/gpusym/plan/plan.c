@@ -59,6 +59,7 @@ static gpusym_tuning_call_t describe_call(const coll_gpusym_task_t *task)
                                   .multicast = NULL != t->host.mc && !sized,
                                   .reproducible = c->reproducible,
                                   .all_reach = t->host.all_reach,
+                                  .scattered = !coll_gpusym_segments_alike(coll, &task->read),
                                   .ll128 = t->host.ll128,
                                   .copies = !sized && NULL != dev->stream_flags &&
                                             coll_gpusym_segments_copies(coll, task->read.max_bytes, &t->host.work),
@@ -137,7 +138,8 @@ static bool make_plan(coll_gpusym_task_t *task, coll_gpusym_plan_t *p, int *corr
     p->work.copies.whole = gpusym_collective_whole(k->args->coll);
     coll_gpusym_segments_paths(k, gpusym_algorithm_schedule((unsigned) choice->algorithm), &p->work);
     p->work.direct = choice->zero_copy;
-    if (p->zero_copy && !coll_gpusym_zero_copy_map(task, &p->work, true, corrupt)) {
+    if (p->zero_copy && (!coll_gpusym_zero_copy_map(task, &p->work, true, corrupt) ||
+                         !coll_gpusym_zero_copy_place(task, &p->work, corrupt))) {
         return false;
     }
     p->epochs = gpusym_kernel_plan(choice->family, &p->work, choice->chunk);

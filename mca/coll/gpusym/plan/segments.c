@@ -423,8 +423,8 @@ static void find_extents(coll_gpusym_segments_t *k)
         /* The result would overwrite input that another block, or a peer, has still to read. */
         k->unpack = (coll_gpusym_rows_t){k->out, k->out_bytes, k->out_bytes, 1};
     }
-    /* A rank that pushes into a peer's buffer takes it to be laid out like its own; see segment_gather() for the
-     * root's. */
+    /* A rank that pushes into a peer's buffer takes it to be laid out like its own, or reads the peer's table; see
+     * segment_gather() for the root's. */
     if (COLL_GPUSYM_MAPS_OUT == f->maps && COLL_GPUSYM_RANKS_ALL == f->to) {
         k->layout = hash_segs(recv, n);
     } else if (COLL_GPUSYM_GATHER == a->coll && me == s.root) {
@@ -557,6 +557,18 @@ void coll_gpusym_segments_maps(unsigned coll, bool *in, bool *out)
     *out = 0 != (coll_gpusym_facts[coll].maps & COLL_GPUSYM_MAPS_OUT);
 }
 
+bool coll_gpusym_segments_in_table(unsigned coll)
+{
+    const coll_gpusym_facts_t *f = &coll_gpusym_facts[coll];
+    return COLL_GPUSYM_MAPS_OUT == f->maps && COLL_GPUSYM_RANKS_ALL == f->to && coll_gpusym_has_arrays(f->written);
+}
+
+bool coll_gpusym_segments_alike(unsigned coll, const gpusym_rollcall_read_t *read)
+{
+    const bool own = coll_gpusym_segments_in_table(coll) && COLL_GPUSYM_P_ALLGATHER != coll_gpusym_facts[coll].pattern;
+    return read->same_layout && !own;
+}
+
 bool coll_gpusym_segments_zero_copy(unsigned coll, const gpusym_rollcall_read_t *read)
 {
     const bool apart = coll_gpusym_facts[coll].apart;
@@ -566,12 +578,12 @@ bool coll_gpusym_segments_zero_copy(unsigned coll, const gpusym_rollcall_read_t 
     need |= in ? GPUSYM_POST_CAN_IN : 0;
     need |= out ? GPUSYM_POST_CAN_OUT : 0;
     return 0 != need && need == (read->all & need) && !(apart && 0 != (read->any & GPUSYM_POST_IN_PLACE)) &&
-           read->same_layout;
+           (read->same_layout || coll_gpusym_segments_in_table(coll));
 }
 
 /* ---- the descriptor ---- */
 
-void coll_gpusym_segments_sizes(const coll_gpusym_segments_t *k, uint64_t *send, uint64_t *recv)
+void coll_gpusym_segments_rows(const coll_gpusym_segments_t *k, gpusym_table_row_t *rows)
 {
     const coll_gpusym_team_t *t = k->team;
     gpusym_seg_t to[GPUSYM_TEAM_MAX] = {{0, 0}}, from[GPUSYM_TEAM_MAX] = {{0, 0}};
@@ -580,8 +592,7 @@ void coll_gpusym_segments_sizes(const coll_gpusym_segments_t *k, uint64_t *send,
     segment_call(&s);
     set_own_lengths(&s);
     for (uint32_t p = 0; p < t->host.nranks; p++) {
-        send[p] = to[p].bytes;
-        recv[p] = from[p].bytes;
+        rows[p] = (gpusym_table_row_t){to[p].off, to[p].bytes, from[p].off, from[p].bytes};
     }
 }
 

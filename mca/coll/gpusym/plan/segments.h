@@ -8,6 +8,7 @@
 
 #include "mca/coll/gpusym/args/args.h"
 #include "mca/coll/gpusym/team/state.h"
+#include "mca/common/gpusym/agree/table.h"
 #include "tuning/tuning.h"
 
 /* Rows of a user's buffer, of equal length and distance: a vector datatype. rows 0: none. */
@@ -33,7 +34,7 @@ typedef struct {
     bool exact;                   /* ... which must be the same on all ranks */
     bool in_place;                /* in and out may overlap */
     unsigned op, type;            /* of kernels.def; bytes are moved as GPUSYM_T_U8 */
-    uint32_t layout;              /* hash of what zero copy wants alike on all ranks */
+    uint32_t layout;              /* hash of what zero copy wants alike on all ranks, or else in tables */
     /* What goes through scratch memory: in, out are in that then, once it is there (coll_gpusym_segments_scratch). */
     coll_gpusym_rows_t pack;   /* copied there before the kernel */
     coll_gpusym_rows_t unpack; /* copied back after it */
@@ -70,6 +71,11 @@ void coll_gpusym_segments_scratch(coll_gpusym_segments_t *k, char *scratch);
 
 /* Sets whether zero copy maps every rank's input, and its output, at the peers. */
 void coll_gpusym_segments_maps(unsigned coll, bool *in, bool *out);
+/* Whether peers read in a rank's table where it wants its data (agree/table.h), since only that rank knows. */
+bool coll_gpusym_segments_in_table(unsigned coll);
+/* Whether a rank finds its data's place in any output by its own arguments, since all outputs are laid out alike. All
+ * entries have been read. */
+bool coll_gpusym_segments_alike(unsigned coll, const gpusym_rollcall_read_t *read);
 /* Whether all ranks can do this collective by zero copy. All entries have been read. */
 bool coll_gpusym_segments_zero_copy(unsigned coll, const gpusym_rollcall_read_t *read);
 
@@ -83,9 +89,8 @@ void coll_gpusym_segments_paths(const coll_gpusym_segments_t *k, int schedule, g
 bool coll_gpusym_segments_channels(const gpusym_tuning_choice_t *choice, const gpusym_work_t *slot);
 /* Whether the slot has room for what copy engines need for a call of that many bytes. */
 bool coll_gpusym_segments_copies(unsigned coll, uint64_t bytes, const gpusym_work_t *slot);
-/* Sets the bytes that this rank sends to each rank of the team, and receives from each, by its own arguments. The
- * collective reduces nothing. */
-void coll_gpusym_segments_sizes(const coll_gpusym_segments_t *k, uint64_t *send, uint64_t *recv);
+/* Fills the rows [nranks] of this rank's table, by its own arguments. The collective reduces nothing. */
+void coll_gpusym_segments_rows(const coll_gpusym_segments_t *k, gpusym_table_row_t *rows);
 /* Whether a collective moves bytes and reduces none. */
 bool coll_gpusym_segments_moves(unsigned coll);
 

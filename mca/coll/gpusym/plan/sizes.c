@@ -3,9 +3,8 @@
  *
  * Calls of which not all that is sent is taken: an error of the program, which the roll-call finds (see gpusym_post_t),
  * the same on all ranks.  Kernels take the two sides of a pair to agree, so the ranks first tell each other all sizes,
- * by the fallback's nonblocking allgather; then what goes between two ranks is the smaller of both sides.  A rank that
- * gets less than was sent ends with MPI_ERR_TRUNCATE; no rank's memory is written past what it gave, and the
- * communicator works on.
+ * by their tables; then what goes between two ranks is the smaller of both sides.  A rank that gets less than was sent
+ * ends with MPI_ERR_TRUNCATE; no rank's memory is written past what it gave, and the communicator works on.
  */
 #include "mca/coll/gpusym/plan/sizes.h"
 
@@ -13,50 +12,60 @@
 
 #include "mca/coll/gpusym/args/names.h"
 #include "mca/coll/gpusym/conf/help.h"
-#include "ompi/request/request.h"
 
-/* words: of this rank, then of all ranks: what it sends to each, then what it takes from each, [2][n] each. */
 struct coll_gpusym_sizes {
     const coll_gpusym_segments_t *segments; /* not owned */
-    struct ompi_request_t *exchange;        /* in flight; NULL: none */
+    uint64_t seq;
+    bool told; /* our own are in our table, or we have none */
     bool truncated;
     coll_gpusym_pair_sizes_t agreed;
-    uint64_t words[];
+    const gpusym_table_row_t *rows[GPUSYM_TEAM_MAX]; /* of each rank, one for each peer */
 };
 
-/* What rank a sends to rank b, as a says, and what b takes. */
-static uint64_t size_sent(const coll_gpusym_sizes_t *s, uint32_t a, uint32_t b)
+/* No buffer has so many bytes: addresses have fewer bits. */
+#define BYTES_BITS 57
+
+coll_gpusym_sizes_t *coll_gpusym_sizes_create(const coll_gpusym_segments_t *k, uint64_t seq)
 {
-    const uint32_t n = s->segments->team->host.nranks;
-    return s->words[2 * n * (1 + a) + b];
+    coll_gpusym_sizes_t *s = calloc(1, sizeof *s);
+    if (NULL != s) {
+        s->segments = k;
+        s->seq = seq;
+    }
+    return s;
 }
 
-static uint64_t size_taken(const coll_gpusym_sizes_t *s, uint32_t a, uint32_t b)
+static gpusym_rollcall_t *rollcall_of(const coll_gpusym_sizes_t *s)
 {
-    const uint32_t n = s->segments->team->host.nranks;
-    return s->words[2 * n * (1 + b) + n + a];
+    return &s->segments->team->host.rc;
 }
 
-static uint64_t size_moved(const coll_gpusym_sizes_t *s, uint32_t a, uint32_t b)
+/* Fills this rank's table, if the call has not done so before its post. False: a peer still reads what it holds. */
+static bool tell_sizes(const coll_gpusym_sizes_t *s)
 {
-    const uint64_t sent = size_sent(s, a, b), taken = size_taken(s, a, b);
-    return sent < taken ? sent : taken;
-}
-
-bool coll_gpusym_sizes_start(const coll_gpusym_segments_t *k, coll_gpusym_sizes_t **sizes)
-{
-    const coll_gpusym_fallback_t *f = k->team->fallback;
-    const uint32_t n = k->team->host.nranks;
-    const gpusym_count_t bytes = (gpusym_count_t) (2 * n * sizeof(uint64_t));
-    coll_gpusym_sizes_t *s = calloc(1, sizeof *s + (size_t) 2 * n * (n + 1) * sizeof(uint64_t));
-    *sizes = s;
-    if (NULL == s) {
+    gpusym_rollcall_t *rc = rollcall_of(s);
+    const gpusym_table_row_t *there;
+    if (GPUSYM_SUCCESS != gpusym_table_make(rc)) {
+        gpusym_table_lack(rc);
+        return true;
+    }
+    if (GPUSYM_TABLE_THERE == gpusym_table_find(rc, rc->rank, s->seq, &there)) {
+        return true;
+    }
+    gpusym_table_row_t *rows = gpusym_table_rows(rc, s->seq);
+    if (NULL == rows) {
         return false;
     }
-    s->segments = k;
-    coll_gpusym_segments_sizes(k, s->words, s->words + n);
-    return MPI_SUCCESS == f->saved.iallgather(s->words, bytes, MPI_BYTE, s->words + 2 * n, bytes, MPI_BYTE, f->comm,
-                                              &s->exchange, f->saved.iallgather_module);
+    coll_gpusym_segments_rows(s->segments, rows);
+    gpusym_table_publish(rc, s->seq);
+    return true;
+}
+
+/* The bytes that go from rank a to rank b. */
+static uint64_t size_moved(const coll_gpusym_sizes_t *s, uint32_t a, uint32_t b)
+{
+    const uint64_t sent = s->rows[a][b].send_bytes, taken = s->rows[b][a].recv_bytes;
+    return sent < taken ? sent : taken;
 }
 
 /* The verbose line of what is cut off here. */
@@ -67,10 +76,11 @@ static void report_truncation(const coll_gpusym_sizes_t *s, uint32_t from)
     COLL_GPUSYM_VERBOSE(1, "%s: rank %u, %s: rank %u sends %llu bytes, of which %llu are received",
                         gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t),
                         coll_gpusym_mpi_name(s->segments->args->coll), from,
-                        (unsigned long long) size_sent(s, from, t->host.rank),
-                        (unsigned long long) size_taken(s, from, t->host.rank));
+                        (unsigned long long) s->rows[from][t->host.rank].send_bytes,
+                        (unsigned long long) s->rows[t->host.rank][from].recv_bytes);
 }
 
+/* With all tables: what this rank sends and receives. Returns the longest that goes between any two ranks. */
 static uint64_t agree_sizes(coll_gpusym_sizes_t *s)
 {
     const coll_gpusym_team_t *t = s->segments->team;
@@ -86,7 +96,7 @@ static uint64_t agree_sizes(coll_gpusym_sizes_t *s)
     for (uint32_t p = 0; p < n; p++) {
         s->agreed.send[p] = size_moved(s, me, p);
         s->agreed.recv[p] = size_moved(s, p, me);
-        if (size_sent(s, p, me) > size_taken(s, p, me)) {
+        if (s->rows[p][me].send_bytes > s->rows[me][p].recv_bytes) {
             s->truncated = true;
             report_truncation(s, p);
         }
@@ -94,18 +104,40 @@ static uint64_t agree_sizes(coll_gpusym_sizes_t *s)
     return max_bytes;
 }
 
-int coll_gpusym_sizes_poll(coll_gpusym_sizes_t *s, uint64_t *max_bytes)
+/* Whether rank r may have written its rows. */
+static bool are_plausible(const coll_gpusym_sizes_t *s, uint32_t r)
 {
-    if (!REQUEST_COMPLETE(s->exchange)) {
-        return 0;
+    uint64_t all = 0;
+    for (uint32_t p = 0; p < s->segments->team->host.nranks; p++) {
+        all |= s->rows[r][p].send_bytes | s->rows[r][p].recv_bytes;
     }
-    const int rv = ompi_request_wait(&s->exchange, MPI_STATUS_IGNORE);
-    s->exchange = NULL;
-    if (MPI_SUCCESS != rv) {
-        return OMPI_ERROR;
+    return 0 == all >> BYTES_BITS;
+}
+
+coll_gpusym_sizes_state_t coll_gpusym_sizes_poll(coll_gpusym_sizes_t *s, uint64_t *max_bytes, int *corrupt)
+{
+    static const coll_gpusym_sizes_state_t states[] = {
+        [GPUSYM_TABLE_WAITING] = COLL_GPUSYM_SIZES_WAITING,
+        [GPUSYM_TABLE_THERE] = COLL_GPUSYM_SIZES_AGREED,
+        [GPUSYM_TABLE_LACKING] = COLL_GPUSYM_SIZES_LACKING,
+        [GPUSYM_TABLE_CORRUPT] = COLL_GPUSYM_SIZES_CORRUPT,
+    };
+    s->told = s->told || tell_sizes(s);
+    if (!s->told) {
+        return COLL_GPUSYM_SIZES_WAITING;
+    }
+    for (uint32_t r = 0; r < s->segments->team->host.nranks; r++) {
+        gpusym_table_state_t state = gpusym_table_find(rollcall_of(s), r, s->seq, &s->rows[r]);
+        if (GPUSYM_TABLE_THERE == state && !are_plausible(s, r)) {
+            state = GPUSYM_TABLE_CORRUPT;
+        }
+        if (GPUSYM_TABLE_THERE != state) {
+            *corrupt = (int) r;
+            return states[state];
+        }
     }
     *max_bytes = agree_sizes(s);
-    return 1;
+    return COLL_GPUSYM_SIZES_AGREED;
 }
 
 const coll_gpusym_pair_sizes_t *coll_gpusym_sizes_agreed(const coll_gpusym_sizes_t *s)
@@ -120,7 +152,5 @@ bool coll_gpusym_sizes_truncated(const coll_gpusym_sizes_t *s)
 
 void coll_gpusym_sizes_free(coll_gpusym_sizes_t *s)
 {
-    if (NULL != s && NULL == s->exchange) { /* else a peer has died meanwhile, and Open MPI may still write there */
-        free(s);
-    }
+    free(s);
 }

@@ -40,10 +40,10 @@ typedef struct {
 static bool offer_buffer(coll_gpusym_task_t *task, const offer_t *o, uint32_t *flags)
 {
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
-    if (NULL == o->p || 0 == o->bytes) {
+    if (0 == o->bytes) {
         return true;
     }
-    if (GPUSYM_MEM_DEVICE != task->segments->where.kind || NULL == t->host.gpu) {
+    if (NULL == o->p || GPUSYM_MEM_DEVICE != task->segments->where.kind || NULL == t->host.gpu) {
         return false;
     }
     if (!gpusym_reg_find(o->id, o->p, o->bytes, o->pinned, o->off) &&
@@ -80,6 +80,26 @@ void coll_gpusym_zero_copy_offer(coll_gpusym_task_t *task, gpusym_post_t *post)
     if (!out || offer_buffer(task, &offer_out, &post->flags)) {
         post->flags |= GPUSYM_POST_CAN_OUT;
     }
+}
+
+bool coll_gpusym_zero_copy_tell(coll_gpusym_task_t *task, gpusym_post_t *post)
+{
+    const coll_gpusym_segments_t *k = task->segments;
+    gpusym_rollcall_t *rc = &coll_gpusym_task_team(task)->host.rc;
+    if (0 == (post->flags & GPUSYM_POST_CAN_OUT) || !coll_gpusym_segments_in_table(k->args->coll)) {
+        return true;
+    }
+    if (GPUSYM_SUCCESS != gpusym_table_make(rc)) {
+        post->flags &= ~(uint32_t) GPUSYM_POST_CAN_OUT;
+        return true;
+    }
+    gpusym_table_row_t *rows = gpusym_table_rows(rc, rc->seq + 1);
+    if (NULL == rows) {
+        return false;
+    }
+    coll_gpusym_segments_rows(k, rows);
+    gpusym_table_publish(rc, rc->seq + 1);
+    return true;
 }
 
 bool coll_gpusym_zero_copy_possible(const coll_gpusym_task_t *task)
@@ -143,6 +163,39 @@ bool coll_gpusym_zero_copy_map(coll_gpusym_task_t *task, gpusym_work_t *w, bool 
             *corrupt = (int) r;
         }
         if (GPUSYM_SUCCESS != rc) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Places our segment in rank r's output, which must hold it. False: the rank's table is corrupt. */
+static bool place_segment(const coll_gpusym_task_t *task, gpusym_work_t *w, uint32_t r)
+{
+    const gpusym_rollcall_t *rc = &coll_gpusym_task_team(task)->host.rc;
+    const gpusym_table_row_t *rows;
+    if (GPUSYM_TABLE_THERE != gpusym_table_find(rc, r, task->read.seq, &rows)) {
+        return false;
+    }
+    const gpusym_table_row_t row = rows[w->rank];
+    const gpusym_entry_t *e = gpusym_rollcall_entry(rc, r, task->read.seq);
+    const uint64_t bytes = row.recv_bytes < w->send[r].bytes ? row.recv_bytes : w->send[r].bytes;
+    const uint64_t room = 0 != e->out_key ? task->cache->mapped[r][1].size : 0, at = e->out_off;
+    w->send[r].bytes = bytes;
+    w->remote_off[r] = row.recv_off;
+    return 0 == bytes || (at <= room && row.recv_off <= room - at && bytes <= room - at - row.recv_off);
+}
+
+bool coll_gpusym_zero_copy_place(const coll_gpusym_task_t *task, gpusym_work_t *w, int *corrupt)
+{
+    *corrupt = -1;
+    if (!coll_gpusym_segments_in_table(coll_gpusym_task_coll(task)) ||
+        coll_gpusym_segments_alike(coll_gpusym_task_coll(task), &task->read)) {
+        return true;
+    }
+    for (uint32_t r = 0; r < w->nranks; r++) {
+        if (r != w->rank && !place_segment(task, w, r)) {
+            *corrupt = (int) r;
             return false;
         }
     }

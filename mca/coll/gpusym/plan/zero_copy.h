@@ -11,6 +11,9 @@
 /* Offers the buffers of the call that peers can map: fills in the keys, offsets and flags of the post. The buffers are
  * pinned until coll_gpusym_zero_copy_withdraw(). */
 void coll_gpusym_zero_copy_offer(coll_gpusym_task_t *task, gpusym_post_t *post);
+/* Tells the peers where the output of the next call is, if the post says that they may write there. False: not yet, for
+ * a peer may still read where that of an earlier call was; nothing was changed. */
+bool coll_gpusym_zero_copy_tell(coll_gpusym_task_t *task, gpusym_post_t *post);
 /* Unpins the buffers that were offered. */
 void coll_gpusym_zero_copy_withdraw(coll_gpusym_task_t *task);
 /* Whether the call may use zero copy, by the posts of all ranks. All entries have been read. */
@@ -19,6 +22,9 @@ bool coll_gpusym_zero_copy_possible(const coll_gpusym_task_t *task);
 /* Maps the buffers that the peers offer, into w->peer_in and w->peer_out. voted: all ranks have mapped them before, and
  * their owners keep them. False: a buffer cannot be mapped; *corrupt is -1, or the rank whose post is corrupt. */
 bool coll_gpusym_zero_copy_map(coll_gpusym_task_t *task, gpusym_work_t *w, bool voted, int *corrupt);
+/* Sets where this rank's segments stand in the peers' outputs, by their tables: w->remote_off; and w->send, where a peer
+ * takes less than it is sent. The buffers are mapped. False: the table of rank *corrupt is corrupt. */
+bool coll_gpusym_zero_copy_place(const coll_gpusym_task_t *task, gpusym_work_t *w, int *corrupt);
 /* Notes that all ranks have mapped the buffers that this call offers: later calls need no vote on them. */
 void coll_gpusym_zero_copy_mapped(coll_gpusym_task_t *task);
 

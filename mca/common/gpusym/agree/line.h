@@ -40,7 +40,8 @@ typedef struct {
     uint64_t stamp; /* time of the owner's last activity here, see gpusym_seen_t. Nanoseconds of CLOCK_MONOTONIC */
     uint64_t said;  /* mark of the owner's last message about a wait here, see gpusym_line_say; only rises */
     char label[GPUSYM_LABEL_MAX]; /* the communicator's name, for messages; remains after the line is retired */
-    uint32_t pad[10];
+    uint64_t table;               /* its table's offset in the slab (table.h); 0: it has none yet */
+    uint32_t pad[8];
     gpusym_line_end_t end; /* its key names the communicator, see gpusym_line_name */
 } gpusym_line_t;
 _Static_assert(64 == sizeof(gpusym_entry_t), "entries are cache lines");

@@ -211,7 +211,7 @@ bool gpusym_rollcall_all_launched(const gpusym_rollcall_t *rc, uint64_t seq)
 
 void gpusym_rollcall_retire(gpusym_rollcall_t *rc, uint64_t off)
 {
-    gpusym_pages_retire(off, rc->nranks, rc->rank, (void **) rc->line, rc->generation);
+    gpusym_pages_retire(off, rc->table.off, rc->nranks, rc->rank, (void **) rc->line, rc->generation);
     rc->line = NULL;
     rc->generation = NULL;
 }

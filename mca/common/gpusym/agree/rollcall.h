@@ -26,6 +26,12 @@ typedef struct {
     uint32_t *order; /* [nranks] ranks in the order in which their tokens are taken. Not owned */
     uint32_t tokens; /* rank 0: number of tokens that it holds */
     uint64_t holder; /* value of a token that this communicator holds: not 0, unique */
+    /* This rank's table, see table.h */
+    struct {
+        uint64_t off;     /* in our slab; 0: none yet */
+        bool lacking;     /* nor will there be one: no memory */
+        uint64_t last[2]; /* the last call that each of its halves was filled for; 0: none */
+    } table;
 } gpusym_rollcall_t;
 
 /* Flags of an entry. */

@@ -25,9 +25,9 @@
 
 /* ---- the slab ---- */
 
-/* Sparse: only what was touched takes memory. Room for 26,000 communicators. */
-#define SLAB_BYTES (64ull << 20)
-#define SLAB_MAGIC 0x6770757379706731ull
+/* Sparse: only what was touched takes memory. Room for 26,000 communicators, and tables for as many of up to 18 ranks. */
+#define SLAB_BYTES (96ull << 20)
+#define SLAB_MAGIC 0x6770757379706732ull
 
 /* The slab's first line. */
 typedef struct {
@@ -35,9 +35,10 @@ typedef struct {
     uint64_t token; /* see gpusym_peer_token */
     uint64_t lines; /* lines handed out so far, freed ones too; only rises */
 } slab_head_t;
-/* Then the areas, then the lines. */
+/* Then the areas, then the lines, then the tables. */
 #define SLAB_AREAS 4096u
 #define SLAB_LINES (SLAB_AREAS + (uint64_t) GPUSYM_AREAS_BYTES)
+#define SLAB_TABLES (64ull << 20)
 _Static_assert(sizeof(slab_head_t) <= SLAB_AREAS, "the head does not fit its place");
 _Static_assert(0 == GPUSYM_PAGES_LINE % 64, "lines are whole cache lines");
 /* Where the end of a line begins. */
@@ -52,7 +53,7 @@ struct gpusym_peer {
 
 /* A line of this process that peers may still read. */
 typedef struct retired {
-    uint64_t off;
+    uint64_t off, table;   /* table 0: it has none */
     uint32_t nranks, next; /* ranks below `next` have retired theirs */
     void **line;
     uint64_t *generation;
@@ -62,7 +63,7 @@ typedef struct retired {
 static struct {
     pthread_mutex_t lock;
     gpusym_pages_id_t id;
-    gpusym_arena_t *arena;
+    gpusym_arena_t *lines, *tables;
     char *base;
     gpusym_peer_t *peers;
     uint64_t generation; /* the last one given to a line; even */
@@ -74,6 +75,13 @@ static gpusym_line_end_t *line_end(void *line)
     return (gpusym_line_end_t *) (void *) ((char *) line + LINE_END);
 }
 
+static void free_arenas(void)
+{
+    gpusym_arena_destroy(slab.lines);
+    gpusym_arena_destroy(slab.tables);
+    slab.lines = slab.tables = NULL;
+}
+
 /* Makes the slab of this process. With the lock held. */
 static int make_slab(void)
 {
@@ -82,8 +90,10 @@ static int make_slab(void)
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
-    slab.arena = gpusym_arena_create(SLAB_BYTES - SLAB_LINES, 64);
-    if (NULL == slab.arena) {
+    slab.lines = gpusym_arena_create(SLAB_TABLES - SLAB_LINES, 64);
+    slab.tables = gpusym_arena_create(SLAB_BYTES - SLAB_TABLES, 64);
+    if (NULL == slab.lines || NULL == slab.tables) {
+        free_arenas();
         gpusym_segment_free(&slab.id, base);
         errno = ENOMEM;
         return GPUSYM_ERR_NO_MEMORY;
@@ -121,7 +131,10 @@ static void sweep_retired(void)
             continue;
         }
         *link = l->after;
-        gpusym_arena_free(slab.arena, l->off - SLAB_LINES);
+        gpusym_arena_free(slab.lines, l->off - SLAB_LINES);
+        if (0 != l->table) {
+            gpusym_arena_free(slab.tables, l->table - SLAB_TABLES);
+        }
         free_retired(l);
     }
 }
@@ -146,10 +159,9 @@ void gpusym_pages_close(void)
         free(peer);
     }
     if (NULL != slab.base) {
-        gpusym_arena_destroy(slab.arena);
+        free_arenas();
         gpusym_segment_free(&slab.id, slab.base);
         slab.base = NULL;
-        slab.arena = NULL;
     }
     pthread_mutex_unlock(&slab.lock);
     gpusym_fd_close();
@@ -170,9 +182,9 @@ int gpusym_pages_alloc(uint64_t *off)
 {
     pthread_mutex_lock(&slab.lock);
     int rc = GPUSYM_ERR_NOT_AVAILABLE;
-    if (NULL != slab.arena) {
+    if (NULL != slab.base) {
         sweep_retired();
-        rc = gpusym_arena_alloc(slab.arena, GPUSYM_PAGES_LINE, off);
+        rc = gpusym_arena_alloc(slab.lines, GPUSYM_PAGES_LINE, off);
     }
     if (GPUSYM_SUCCESS == rc) {
         *off += SLAB_LINES;
@@ -190,24 +202,38 @@ int gpusym_pages_alloc(uint64_t *off)
 void gpusym_pages_free(uint64_t off)
 {
     pthread_mutex_lock(&slab.lock);
-    if (NULL != slab.arena) {
+    if (NULL != slab.base) {
         line_end(slab.base + off)->key = 0;
-        gpusym_arena_free(slab.arena, off - SLAB_LINES);
+        gpusym_arena_free(slab.lines, off - SLAB_LINES);
     }
     pthread_mutex_unlock(&slab.lock);
 }
 
-void gpusym_pages_retire(uint64_t off, uint32_t nranks, uint32_t rank, void **line, uint64_t *generation)
+int gpusym_pages_alloc_table(uint64_t bytes, uint64_t *off)
+{
+    pthread_mutex_lock(&slab.lock);
+    sweep_retired();
+    const int rc = gpusym_arena_alloc(slab.tables, bytes, off);
+    if (GPUSYM_SUCCESS == rc) {
+        *off += SLAB_TABLES;
+        memset(slab.base + *off, 0, bytes);
+    }
+    pthread_mutex_unlock(&slab.lock);
+    return rc;
+}
+
+void gpusym_pages_retire(uint64_t off, uint64_t table, uint32_t nranks, uint32_t rank, void **line,
+                         uint64_t *generation)
 {
     retired_t *l = malloc(sizeof *l);
     pthread_mutex_lock(&slab.lock);
-    if (NULL != slab.arena) { /* release: what we read of the peers' lines, we have read */
+    if (NULL != slab.base) { /* release: what we read of the peers' lines, we have read */
         gpusym_line_end_t *end = line_end(line[rank]);
         __atomic_store_n(&end->key, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&end->generation, generation[rank] + 1, __ATOMIC_RELEASE);
     }
-    if (NULL != l && NULL != slab.arena) {
-        *l = (retired_t){off, nranks, 0, line, generation, slab.retired};
+    if (NULL != l && NULL != slab.base) {
+        *l = (retired_t){off, table, nranks, 0, line, generation, slab.retired};
         slab.retired = l;
         l = NULL;
     } else { /* the line is lost */
@@ -267,12 +293,18 @@ int gpusym_pages_peer(const gpusym_pages_id_t *id, gpusym_peer_t **peer)
 
 bool gpusym_line_fits(uint64_t off)
 {
-    return off >= SLAB_LINES && off <= SLAB_BYTES - GPUSYM_PAGES_LINE && 0 == off % 64;
+    return off >= SLAB_LINES && off <= SLAB_TABLES - GPUSYM_PAGES_LINE && 0 == off % 64;
 }
 
 void *gpusym_peer_line(gpusym_peer_t *peer, uint64_t off)
 {
     return !gpusym_line_fits(off) ? NULL : peer->base + off;
+}
+
+void *gpusym_peer_table(gpusym_peer_t *peer, uint64_t off, uint64_t bytes)
+{
+    const bool fits = off >= SLAB_TABLES && off <= SLAB_BYTES && bytes <= SLAB_BYTES - off && 0 == off % 64;
+    return fits ? peer->base + off : NULL;
 }
 
 void *gpusym_pages_line(uint64_t off)
@@ -290,7 +322,7 @@ uint64_t gpusym_peer_lines(const gpusym_peer_t *peer)
 {
     const slab_head_t *head = (const slab_head_t *) (const void *) peer->base;
     const uint64_t lines = __atomic_load_n(&head->lines, __ATOMIC_ACQUIRE);
-    const uint64_t room = (SLAB_BYTES - SLAB_LINES) / GPUSYM_PAGES_LINE;
+    const uint64_t room = (SLAB_TABLES - SLAB_LINES) / GPUSYM_PAGES_LINE;
     return lines < room ? lines : room; /* a bound that holds even if the peer's memory is corrupt */
 }
 

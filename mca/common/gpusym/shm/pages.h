@@ -2,9 +2,10 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Pages: the slab of host memory that a process shares with its peers on this host.  It is a memfd, of which nothing
- * remains when processes die.  The slab holds a launch token, areas for all peers of the process, and lines, one per
- * communicator.  The user of an area or of a line (agree/line.h) defines its contents, except the end of a line.  The
- * slab is sparse: only what was touched takes memory.
+ * remains when processes die.  The slab holds a launch token, areas for all peers of the process, lines, one per
+ * communicator, and tables, of those communicators that need one.  The user of an area, of a line (agree/line.h) or of
+ * a table (agree/table.h) defines its contents, except the end of a line.  The slab is sparse: only what was touched
+ * takes memory.
  */
 #ifndef GPUSYM_COMMON_SHM_PAGES_H
 #define GPUSYM_COMMON_SHM_PAGES_H
@@ -42,11 +43,15 @@ int gpusym_pages_alloc(uint64_t *off);
 /* Frees a line that no peer reads. Thread-safe. */
 void gpusym_pages_free(uint64_t off);
 /*
- * Retires a line that peers may still read: it is reused once all of them have retired theirs.  off: of our line;
- * line[nranks]: all ranks' lines, line[rank] is ours; generation[nranks]: theirs.  Takes ownership of both arrays and
- * free()s them.  Thread-safe.
+ * Retires a line that peers may still read, and its table: they are reused once all of them have retired theirs.  off:
+ * of our line; table: of our table, 0: none; line[nranks]: all ranks' lines, line[rank] is ours; generation[nranks]:
+ * theirs.  Takes ownership of both arrays and free()s them.  Thread-safe.
  */
-void gpusym_pages_retire(uint64_t off, uint32_t nranks, uint32_t rank, void **line, uint64_t *generation);
+void gpusym_pages_retire(uint64_t off, uint64_t table, uint32_t nranks, uint32_t rank, void **line,
+                         uint64_t *generation);
+/* Allocates a table of `bytes` bytes in this process's slab, at *off, not 0; zeroed, at a multiple of 64. It is freed
+ * with its line, by gpusym_pages_retire(). GPUSYM_ERR_NO_MEMORY. Thread-safe. */
+int gpusym_pages_alloc_table(uint64_t bytes, uint64_t *off);
 /* Returns this process's line at off. */
 void *gpusym_pages_line(uint64_t off);
 /* Returns the generation of a line. For the first time, read it while the peer cannot have retired the line. */
@@ -67,6 +72,8 @@ bool gpusym_peer_alive(gpusym_peer_t *peer);
 
 /* Returns a peer's line at off; NULL: no line can begin there. */
 void *gpusym_peer_line(gpusym_peer_t *peer, uint64_t off);
+/* Returns a peer's table of `bytes` bytes at off; NULL: none can stand there. */
+void *gpusym_peer_table(gpusym_peer_t *peer, uint64_t off, uint64_t bytes);
 /* Returns whether a line can begin at off in a slab. */
 bool gpusym_line_fits(uint64_t off);
 /* Return the number of lines that a peer has handed out, freed ones included, and the i-th of them. */
