@@ -109,6 +109,10 @@ inflight     | 1,3+2,4   | 120 | ok                             |               
 linger       | 2+1,3     | 60  | ok                             | coll_gpusym_linger=300                  | test/mpi/linger --n 1500
 linger-long  | 3+1,2     | 60  | ok                             | coll_gpusym_linger=3000                 | test/mpi/linger --n 150
 linger-late  | =3        | 60  | ok:calls of resident kernels, [1-9] | coll_gpusym_linger=20000 coll_gpusym_sim_fail=doorbell:1@0,doorbell:6@0,doorbell:13@0,doorbell:20@0,doorbell:31@0,doorbell:5@1,doorbell:14@1,bell:8@2,bell:20@2 | test/mpi/linger --n 100
+# Reductions through the host in pieces: lengths around them, in place, all roots; with memory that is not pinned; random.
+cut          | 2,3+4     | 120 | ok:allreduce: .*, in_pieces [1-9] | coll_gpusym_piece=68 coll_gpusym_summary=1 | test/mpi/every --mode blocking --thin {400|50}
+cut-unpinned | =3        | 120 | ok:scan: .*, in_pieces [1-9]   | coll_gpusym_piece=40 coll_gpusym_pinned_max=0 coll_gpusym_summary=1 | test/mpi/every --mode blocking --thin {1000|100}
+cut-random   | 3+5       | 120 | ok                             | coll_gpusym_piece=100                   | test/mpi/random_coll --n {500|3000}
 linger-every | +=3       | 120 | ok                             | coll_gpusym_linger=500 coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/every --thin 800
 linger-coll  | =3        | 120 | ok                             | coll_gpusym_linger=500 coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/random_coll --n 800
 linger-comms | =2        | 120 | ok                             | coll_gpusym_linger=500 coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/comms

@@ -1542,7 +1542,7 @@ static void garbage_names_its_rank(void **state)
             e->bytes = any;
             break;
         case 7:
-            e->flags |= 32u << any % 27;
+            e->flags |= (uint32_t) GPUSYM_POST_FLAGS_END << any % (1 + (unsigned) __builtin_clz(GPUSYM_POST_FLAGS_END));
             break;
         default: /* keys and places */
             *(any & 1 ? &e->in_off : &e->out_off) ^= any;

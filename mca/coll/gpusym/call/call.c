@@ -9,6 +9,7 @@
 #include "mca/coll/gpusym/conf/counters.h"
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
+#include "mca/coll/gpusym/fallback/cut.h"
 #include "mca/coll/gpusym/plan/plan.h"
 #include "mca/coll/gpusym/plan/zero_copy.h"
 #include "mca/coll/gpusym/team/join.h"
@@ -234,10 +235,27 @@ void coll_gpusym_call_init(coll_gpusym_call_t *call, coll_gpusym_engine_t *e, co
 /* In `what`: that the call is not made yet, see agree_only. */
 #define AGREE_ONLY 0x80u
 
+/* What the ranks compare of a call that is staged, to find out whether they can cut it alike. */
+static void describe_staged(const coll_gpusym_call_t *call, gpusym_post_t *p)
+{
+    uint64_t bytes;
+    uint32_t element;
+    if (!coll_gpusym_cut_may(call->engine->fallback->comm, &call->args, &bytes, &element)) {
+        return;
+    }
+    p->flags |= GPUSYM_POST_CUT;
+    if (p->kind >= GPUSYM_KIND_BOUNCE) {
+        p->bytes = bytes;
+        p->layout = element;
+    }
+}
+
 /* What this rank with device buffers, or none, has to post. */
 static void describe_native(coll_gpusym_call_t *call, gpusym_post_t *p)
 {
     coll_gpusym_segments_t *k = &call->segments;
+    const int agreed = call->engine->team->reason; /* for good */
+    k->reason = agreed >= 0 ? agreed : k->reason;
     if (k->reason < 0 && !call->agree_only && !coll_gpusym_scratch_get(&call->launch, k)) {
         k->reason = COLL_GPUSYM_R_NO_MEMORY;
     }
@@ -254,6 +272,7 @@ static void describe_native(coll_gpusym_call_t *call, gpusym_post_t *p)
     if (k->reason < 0 && !call->agree_only && NULL == call->launch.scratch) {
         coll_gpusym_zero_copy_offer(&call->task, p);
     }
+    describe_staged(call, p);
 }
 
 /* Posts, if the peers are near enough. */
@@ -274,11 +293,9 @@ static void post_call(coll_gpusym_call_t *call)
     }
     if (GPUSYM_KIND_HOST == p.kind && !call->agree_only) {
         leave_to_fallback(call, -1);
-    } else if (p.kind >= GPUSYM_KIND_BOUNCE) { /* that settles it: no need to know the others */
-        leave_to_fallback(call, p.kind - GPUSYM_KIND_BOUNCE);
     } else {
         call->state = COLL_GPUSYM_CALL_ROLLCALL;
-        if (!call->agree_only) {
+        if (GPUSYM_KIND_NATIVE == p.kind && !call->agree_only) {
             coll_gpusym_resident_command_early(call->engine->residents, &call->task, &call->launch);
         }
     }
@@ -300,7 +317,7 @@ static void begin_call(coll_gpusym_call_t *call)
         leave_to_fallback(call, call->reason_settled);
     } else if (!coll_gpusym_has_kernels(call->args.coll)) {
         leave_to_fallback(call, COLL_GPUSYM_R_NO_NATIVE);
-    } else if (t->reason >= 0) { /* agreed for good: staged and forwarded calls meet in the fallback */
+    } else if (t->reason >= 0 && !t->host.joined) { /* agreed for good, and no lines to agree on more by */
         leave_to_fallback(call, t->reason);
     } else {
         post_call(call);
@@ -403,6 +420,23 @@ static void compare_sizes(coll_gpusym_call_t *call)
     await_sizes(call);
 }
 
+/* Agreed: staged. Whether all ranks cut it, in pieces that are alike: no rank is on the host, where it has gone on. */
+static bool is_cut(const coll_gpusym_call_t *call)
+{
+    const gpusym_rollcall_read_t *read = &call->task.read;
+    return call->blocking && !read->host && 0 != (read->all & GPUSYM_POST_CUT) && read->mismatch_rank < 0 &&
+           read->same_layout && 0 != coll_gpusym_params.piece && read->max_bytes > coll_gpusym_params.piece;
+}
+
+/* All have answered, and the call is the fallback's. */
+static void judge_staged(coll_gpusym_call_t *call)
+{
+    const gpusym_rollcall_read_t *read = &call->task.read;
+    const bool cut = !call->agree_only && is_cut(call);
+    leave_to_fallback(call, read->bounce >= 0 ? read->bounce - GPUSYM_KIND_BOUNCE : COLL_GPUSYM_R_MIXED);
+    call->cut = cut && call->reason >= 0;
+}
+
 /* All have answered: what to do. */
 static void judge_answers(coll_gpusym_call_t *call)
 {
@@ -413,7 +447,7 @@ static void judge_answers(coll_gpusym_call_t *call)
     } else if (read->bounce >= GPUSYM_KIND_BOUNCE + (int) COLL_GPUSYM_REASONS) {
         fail_corrupt(call, read->bounce_rank);
     } else if (read->host || read->bounce >= 0) {
-        leave_to_fallback(call, read->bounce >= 0 ? read->bounce - GPUSYM_KIND_BOUNCE : COLL_GPUSYM_R_MIXED);
+        judge_staged(call);
     } else if (read->mismatch_rank >= 0 && (read->other_call || !coll_gpusym_segments_moves(call->args.coll))) {
         fail_mismatch(call);
     } else if (call->agree_only) {
@@ -716,5 +750,8 @@ void coll_gpusym_call_count(const coll_gpusym_call_t *call)
     } else {
         coll_gpusym_count(&counters->staged);
         coll_gpusym_count(&counters->reason[call->reason]);
+        if (call->cut) {
+            coll_gpusym_count(&counters->cut);
+        }
     }
 }

@@ -43,6 +43,7 @@ typedef struct coll_gpusym_call {
     /* One start of it: see coll_gpusym_call_reset(). */
     coll_gpusym_call_state_t state;
     int reason; /* of staging; -1 */
+    bool cut;   /* staged in pieces (fallback/cut.h): agreed */
     int error;  /* MPI error code */
     coll_gpusym_task_t task;
     coll_gpusym_launch_t launch;

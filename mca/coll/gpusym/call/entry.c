@@ -12,6 +12,8 @@
 #include "mca/coll/gpusym/call/list.h"
 #include "mca/coll/gpusym/call/request.h"
 #include "mca/coll/gpusym/conf/counters.h"
+#include "mca/coll/gpusym/conf/params.h"
+#include "mca/coll/gpusym/fallback/cut.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/sanitizers.h"
 #include "opal/runtime/opal_progress.h"
@@ -138,8 +140,11 @@ static int finish_blocking(coll_gpusym_call_t *call)
     if (COLL_GPUSYM_CALL_ENDED == call->state) {
         return call->error;
     }
-    return call->reason < 0 ? coll_gpusym_forward(e->fallback, &call->args)
-                            : coll_gpusym_bounce_blocking(e->fallback, &call->args);
+    if (call->reason < 0) {
+        return coll_gpusym_forward(e->fallback, &call->args);
+    }
+    return call->cut ? coll_gpusym_cut_blocking(e->fallback, &call->args, coll_gpusym_params.piece)
+                     : coll_gpusym_bounce_blocking(e->fallback, &call->args);
 }
 
 static int block_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)

@@ -76,6 +76,10 @@ static int register_pvars(const mca_base_component_t *component, unsigned coll)
                             &c->reason[r]);
     }
     if (OMPI_SUCCESS == ret) {
+        ret = register_pvar(component, coll, "staged", "in_pieces",
+                            "were staged through host memory in pieces, for any of these reasons", &c->cut);
+    }
+    if (OMPI_SUCCESS == ret) {
         ret =
             register_pvar(component, coll, "forwarded", "",
                           "have host buffers only, and were forwarded untouched to the next component", &c->forwarded);
@@ -149,6 +153,7 @@ static void print_line(unsigned coll)
     for (unsigned r = 0; r < COLL_GPUSYM_REASONS; ++r) {
         append_entry(&l, coll_gpusym_reason_name(r), c->reason[r]);
     }
+    append_entry(&l, "in_pieces", c->cut);
     end_entries(&l);
     append_text(&l, ", %s %llu", "forwarded", c->forwarded);
     append_text(&l, "%s", "\n", 0);

@@ -19,6 +19,7 @@ typedef struct {
     unsigned long long late;     /* of the native ones: launched, the resident kernel had just retired */
     unsigned long long staged;   /* staged through host memory */
     unsigned long long reason[COLL_GPUSYM_REASONS]; /* of those, by reason */
+    unsigned long long cut;                         /* of the staged ones: in pieces */
     unsigned long long forwarded;                   /* host buffers: forwarded untouched */
 } coll_gpusym_counters_t;
 

@@ -33,6 +33,7 @@ typedef struct {
     bool graph;     /* kernels are launched by graphs */
     bool zero_copy; /* large messages go straight between users' buffers where peers can map them */
     unsigned zero_copy_min; /* smallest message in bytes for that; 0: by the tuning table */
+    unsigned piece;         /* bytes of the pieces of a staged reduction; 0: it is not cut */
     bool reproducible;      /* only algorithms whose bits depend on nothing but inputs and number of ranks */
     bool summary;           /* print the counters at MPI_Finalize */
     unsigned epoch_first;   /* developer: first epoch of a communicator, to test the wrap */

@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * The way through host memory: device buffers are copied to bounce buffers, the fallback works there, and the results
- * are copied back.  The message is not cut: ranks with host buffers call the fallback with the whole of it.
+ * are copied back.  Here the message is not cut: ranks with host buffers call the fallback with the whole of it.  Where
+ * there are none, it may be (cut.h).
  *
  * A bounce buffer stands for all bytes from the first to the last that the call touches, so that counts, displacements
  * and datatypes stay as they are. Copied are only the datatypes' own bytes: what lies between them may be part of
@@ -17,7 +18,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "mca/common/gpusym/exec/lane.h"
 #include "mca/common/gpusym/memory/pinned.h"
 #include "mca/common/ompi/layout.h"
 
@@ -75,7 +75,7 @@ typedef struct {
     uintptr_t buf;    /* the buffer's address */
     uintptr_t bounce; /* the address that stands for it in the bounce buffer */
     bool to_host;
-    gpusym_lane_t *lane; /* many small copies are queued on its stream; NULL: each is waited for */
+    gpusym_lane_t *lane; /* copies are queued on its stream; NULL: each is waited for */
 } copier_t;
 
 static int copy_run(const copier_t *c, ptrdiff_t off, size_t bytes)
@@ -94,23 +94,28 @@ static int copy_one_run(void *arg, ptrdiff_t off, size_t bytes)
     return copy_run(arg, off, bytes);
 }
 
-/* Copies all the runs of elements that are not one, and begin disp bytes behind the buffer's address. */
-static int copy_runs(copier_t *c, const gpusym_layout_t *elements, ptrdiff_t disp)
+/* Waits until all is copied that is queued, and returns the lane. MPI error code. */
+static int end_copies(gpusym_lane_t *lane)
 {
-    const gpusym_device_t *dev = gpusym_current.dev;
-    int idle = 1;
-    if (GPUSYM_SUCCESS != gpusym_lane_get(dev, c->gpu, &c->lane)) {
-        c->lane = NULL;
+    int idle;
+    do {
+        idle = gpusym_current.dev->stream_poll(lane->stream);
+    } while (0 == idle);
+    gpusym_lane_put(lane);
+    return idle < 0 ? MPI_ERR_OTHER : MPI_SUCCESS;
+}
+
+/* Copies all the runs of elements that are not one, and begin disp bytes behind the buffer's address. Many small copies
+ * are queued, and waited for together. */
+static int copy_runs(const copier_t *c, const gpusym_layout_t *elements, ptrdiff_t disp)
+{
+    copier_t queued = *c;
+    if (NULL == c->lane && GPUSYM_SUCCESS != gpusym_lane_get(gpusym_current.dev, c->gpu, &queued.lane)) {
+        queued.lane = NULL;
     }
-    int rv = gpusym_layout_runs(elements, disp, copy_one_run, c);
-    if (NULL != c->lane) {
-        do { /* the GPU's copy engine ends what is queued */
-            idle = dev->stream_poll(c->lane->stream);
-        } while (0 == idle);
-        gpusym_lane_put(c->lane);
-        c->lane = NULL;
-    }
-    return MPI_SUCCESS == rv && idle < 0 ? MPI_ERR_OTHER : rv;
+    const int rv = gpusym_layout_runs(elements, disp, copy_one_run, &queued);
+    const int ended = NULL == c->lane && NULL != queued.lane ? end_copies(queued.lane) : MPI_SUCCESS;
+    return MPI_SUCCESS == rv ? ended : rv;
 }
 
 /* A predefined type that is is_padded inside (MPI_DOUBLE_INT): nothing else uses the padding, and skipping it would be
@@ -187,7 +192,7 @@ static copier_t make_copier(const coll_gpusym_bounce_t *s, const coll_gpusym_bou
                       .buf = (uintptr_t) buf,
                       .bounce = (uintptr_t) r->p - (uintptr_t) span->lo,
                       .to_host = to_host,
-                      .lane = NULL};
+                      .lane = s->lane};
 }
 
 /* Fills the bounce buffers with what the call reads, or must leave as it is. */
@@ -195,11 +200,11 @@ static int copy_in(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a
                    const coll_gpusym_span_t *send, const coll_gpusym_span_t *recv)
 {
     int rv = MPI_SUCCESS;
-    if (NULL != s->send.p) {
+    if (s->send.on_gpu) {
         copier_t c = make_copier(s, &s->send, a->sbuf, send, true);
         rv = copy_span(comm, a, COLL_GPUSYM_SENT, send, &c);
     }
-    if (MPI_SUCCESS == rv && NULL != s->recv.p) {
+    if (MPI_SUCCESS == rv && s->recv.on_gpu) {
         copier_t c = make_copier(s, &s->recv, a->rbuf, recv, true);
         rv = recv->read ? copy_span(comm, a, COLL_GPUSYM_TAKEN, recv, &c)
                         : copy_side(comm, a, COLL_GPUSYM_WRITTEN, true, &c);
@@ -207,53 +212,102 @@ static int copy_in(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a
     return MPI_SUCCESS == rv ? rv : report_failure(comm, a, "gpu-error", 0);
 }
 
+int coll_gpusym_bounce_find(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s)
+{
+    gpusym_mem_t smem, rmem;
+    memset(s, 0, sizeof *s);
+    coll_gpusym_where(comm, gpusym_current.dev, a, &smem, &rmem);
+    s->send.on_gpu = coll_gpusym_on_gpu(&smem);
+    s->recv.on_gpu = coll_gpusym_on_gpu(&rmem);
+    if (!s->send.on_gpu && !s->recv.on_gpu) {
+        return MPI_SUCCESS;
+    }
+    /* Managed memory names no GPU. */
+    const bool by_send = !s->recv.on_gpu || (s->send.on_gpu && GPUSYM_MEM_DEVICE != rmem.kind);
+    if (GPUSYM_SUCCESS != gpusym_current.dev->gpu_open(by_send ? &smem : &rmem, &s->gpu)) {
+        return report_failure(comm, a, "gpu-error", 0);
+    }
+    return MPI_SUCCESS;
+}
+
 /* Bounce buffers for what is on a GPU. */
 static int make_buffers(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s,
                         const coll_gpusym_span_t *send, const coll_gpusym_span_t *recv)
 {
-    gpusym_mem_t smem, rmem;
-    coll_gpusym_where(comm, gpusym_current.dev, a, &smem, &rmem);
-    const bool from = coll_gpusym_on_gpu(&smem), to = coll_gpusym_on_gpu(&rmem);
-    if (!from && !to) {
-        return MPI_SUCCESS;
+    const int rv = coll_gpusym_bounce_find(comm, a, s);
+    if (MPI_SUCCESS != rv) {
+        return rv;
     }
-    const bool by_send = !to || (from && GPUSYM_MEM_DEVICE != rmem.kind); /* managed memory names no GPU */
-    if (GPUSYM_SUCCESS != gpusym_current.dev->gpu_open(by_send ? &smem : &rmem, &s->gpu)) {
-        return report_failure(comm, a, "gpu-error", 0);
-    }
-    if ((from && !get_buffer(&s->send, s->gpu, (uintptr_t) a->sbuf + (uintptr_t) send->lo, send->bytes)) ||
-        (to && !get_buffer(&s->recv, s->gpu, (uintptr_t) a->rbuf + (uintptr_t) recv->lo, recv->bytes))) {
+    if ((s->send.on_gpu && !get_buffer(&s->send, s->gpu, (uintptr_t) a->sbuf + (uintptr_t) send->lo, send->bytes)) ||
+        (s->recv.on_gpu && !get_buffer(&s->recv, s->gpu, (uintptr_t) a->rbuf + (uintptr_t) recv->lo, recv->bytes))) {
         return report_failure(comm, a, "no-memory", send->bytes + recv->bytes);
     }
     return MPI_SUCCESS;
+}
+
+/* The same call on the bounce buffers. */
+static void make_on_host(const coll_gpusym_args_t *a, const coll_gpusym_bounce_t *s, const coll_gpusym_span_t *send,
+                         const coll_gpusym_span_t *recv, coll_gpusym_args_t *on_host)
+{
+    *on_host = *a;
+    if (s->send.on_gpu) {
+        on_host->sbuf = (const void *) ((uintptr_t) s->send.p - (uintptr_t) send->lo);
+    }
+    if (s->recv.on_gpu) {
+        on_host->rbuf = (void *) ((uintptr_t) s->recv.p - (uintptr_t) recv->lo);
+    }
+    if (COLL_GPUSYM_BCAST ==
+        a->coll) { /* one buffer: the root's bounces as a send buffer, the others' as a receive buffer */
+        on_host->rbuf = s->send.on_gpu ? (void *) (uintptr_t) on_host->sbuf : on_host->rbuf;
+        on_host->sbuf = on_host->rbuf;
+    }
 }
 
 int coll_gpusym_bounce_open(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s,
                             coll_gpusym_args_t *on_host)
 {
     coll_gpusym_span_t send, recv;
-    int rv;
 
-    memset(s, 0, sizeof *s);
-    *on_host = *a;
     coll_gpusym_spans(comm, a, &send, &recv);
-    rv = make_buffers(comm, a, s, &send, &recv);
+    const int rv = make_buffers(comm, a, s, &send, &recv);
     if (MPI_SUCCESS != rv) {
         put_buffers(s);
         return rv;
     }
-    if (NULL != s->send.p) {
-        on_host->sbuf = (const void *) ((uintptr_t) s->send.p - (uintptr_t) send.lo);
-    }
-    if (NULL != s->recv.p) {
-        on_host->rbuf = (void *) ((uintptr_t) s->recv.p - (uintptr_t) recv.lo);
-    }
-    if (COLL_GPUSYM_BCAST ==
-        a->coll) { /* one buffer: the root's bounces as a send buffer, the others' as a receive buffer */
-        on_host->rbuf = NULL != s->send.p ? (void *) (uintptr_t) on_host->sbuf : on_host->rbuf;
-        on_host->sbuf = on_host->rbuf;
-    }
+    make_on_host(a, s, &send, &recv, on_host);
     return MPI_SUCCESS;
+}
+
+/* Bytes that a bounce buffer takes of memory that begins anywhere. */
+static size_t room_of(const coll_gpusym_bounce_buffer_t *r, const coll_gpusym_span_t *span)
+{
+    return r->on_gpu ? span->bytes + 2 * (size_t) LINE : 0;
+}
+
+/* Puts a bounce buffer into memory of room_of(). Returns the memory behind it. */
+static char *place_buffer(coll_gpusym_bounce_buffer_t *r, const coll_gpusym_span_t *span, const void *buf, char *memory)
+{
+    const uintptr_t line = ((uintptr_t) memory + LINE - 1) / LINE * LINE;
+    r->p = r->on_gpu ? (char *) line + ((uintptr_t) buf + (uintptr_t) span->lo) % LINE : NULL;
+    return memory + room_of(r, span);
+}
+
+size_t coll_gpusym_bounce_room(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a,
+                               const coll_gpusym_bounce_t *s)
+{
+    coll_gpusym_span_t send, recv;
+    coll_gpusym_spans(comm, a, &send, &recv);
+    return room_of(&s->send, &send) + room_of(&s->recv, &recv);
+}
+
+void coll_gpusym_bounce_place(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s,
+                              char *memory, coll_gpusym_args_t *on_host)
+{
+    coll_gpusym_span_t send, recv;
+    coll_gpusym_spans(comm, a, &send, &recv);
+    memory = place_buffer(&s->send, &send, a->sbuf, memory);
+    (void) place_buffer(&s->recv, &recv, a->rbuf, memory);
+    make_on_host(a, s, &send, &recv, on_host);
 }
 
 int coll_gpusym_bounce_in(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s)
@@ -281,7 +335,7 @@ int coll_gpusym_bounce_out(struct ompi_communicator_t *comm, const coll_gpusym_a
                            int rv)
 {
     coll_gpusym_span_t send, recv;
-    if (MPI_SUCCESS != rv || NULL == s->recv.p) {
+    if (MPI_SUCCESS != rv || !s->recv.on_gpu) {
         return rv;
     }
     coll_gpusym_spans(comm, a, &send, &recv);

@@ -8,9 +8,11 @@
 
 #include "mca/coll/gpusym/args/args.h"
 #include "mca/coll/gpusym/fallback/fallback.h"
+#include "mca/common/gpusym/exec/lane.h"
 
 typedef struct {
-    char *p;     /* stands for the span's first byte; NULL: none, the buffer is host memory or not touched */
+    bool on_gpu; /* the buffer is GPU memory, and touched */
+    char *p;     /* stands for the span's first byte; NULL: none */
     size_t size; /* bytes */
     bool pinned; /* memory/pinned.h; else ordinary memory */
 } coll_gpusym_bounce_buffer_t;
@@ -19,6 +21,7 @@ typedef struct {
 typedef struct {
     gpusym_gpu_t *gpu;
     coll_gpusym_bounce_buffer_t send, recv;
+    gpusym_lane_t *lane; /* copies are queued on its stream; NULL: they end before the functions return. Not owned */
 } coll_gpusym_bounce_t;
 
 /*
@@ -40,6 +43,18 @@ int coll_gpusym_bounce_in(struct ompi_communicator_t *comm, const coll_gpusym_ar
 int coll_gpusym_bounce_out(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b,
                            int rv);
 void coll_gpusym_bounce_close(coll_gpusym_bounce_t *b);
+/*
+ * The same in the caller's memory, for calls in pieces: find opens the GPU of a call's buffers, if there is one; room
+ * returns the bytes that the bounce buffers of a call or of a piece of it take; place puts them there (any address) and
+ * makes *on_host. in and out follow; nothing is freed. b->lane may be set: then the copies of `in` have ended, and
+ * those of `out`, once its stream is idle, and memory, buffers and arguments stay until then. find: MPI error code,
+ * reported.
+ */
+int coll_gpusym_bounce_find(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b);
+size_t coll_gpusym_bounce_room(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a,
+                               const coll_gpusym_bounce_t *b);
+void coll_gpusym_bounce_place(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b,
+                              char *memory, coll_gpusym_args_t *on_host);
 /* begin, coll_gpusym_forward, end. */
 int coll_gpusym_bounce_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a);
 

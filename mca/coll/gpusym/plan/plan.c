@@ -32,6 +32,7 @@ uint32_t coll_gpusym_plan_hash(const coll_gpusym_segments_t *k)
                               (uint32_t) c->threads,
                               c->chunk,
                               c->zero_copy_min,
+                              c->piece,
                               (uint32_t) c->reproducible << 1 | c->zero_copy};
     uint32_t hash = 0;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {

@@ -39,6 +39,7 @@ static const char version[32] = GPUSYM_VERSION;
     X(chunk)             \
     X(zero_copy)         \
     X(zero_copy_min)     \
+    X(piece)             \
     X(reproducible)
 
 enum {

@@ -24,11 +24,11 @@ void coll_gpusym_team_abort(coll_gpusym_team_t *team);
 int coll_gpusym_team_bootstrap(coll_gpusym_team_t *team);
 
 /* Posts a call in which this rank has host buffers, where peers may wait for that: not if the collective has no
- * kernels, or every call is staged for a reason agreed on. The team is open, and no call is in flight. False: a peer is
+ * kernels, or no rank reads the others' lines. The team is open, and no call is in flight. False: a peer is
  * too far behind, and nothing is posted. */
 static inline bool coll_gpusym_team_post_host(coll_gpusym_team_t *team, enum coll_gpusym_coll coll)
 {
-    return (int) coll >= (int) COLL_GPUSYM_NATIVES || team->reason >= 0 ||
+    return (int) coll >= (int) COLL_GPUSYM_NATIVES || !team->host.joined ||
            gpusym_rollcall_post_host(&team->host.rc, (uint8_t) coll);
 }
 

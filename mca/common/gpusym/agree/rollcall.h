@@ -41,8 +41,9 @@ enum {
     GPUSYM_POST_CAN_IN = 4,   /* peers can map the input by in_key, or need not */
     GPUSYM_POST_CAN_OUT = 8,  /* peers can map the output by out_key, or need not */
     GPUSYM_POST_NEW_KEY =
-        16, /* one of these keys is new in this communicator: all ranks vote whether they could map it */
-    GPUSYM_POST_FLAGS_END = 32,
+        16,               /* one of these keys is new in this communicator: all ranks vote whether they could map it */
+    GPUSYM_POST_CUT = 32, /* if the call goes through the host, this rank can cut it in pieces */
+    GPUSYM_POST_FLAGS_END = 64,
 };
 
 /* What a rank posts. */

@@ -1,0 +1,289 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Collectives in pieces: see cut.h.
+ *
+ * Piece k has slot k % SLOTS: bounce buffers and a stream. On this stream the copy of a piece to the host is queued
+ * behind the copy back of the piece that had the slot before.
+ *
+ *     copy to the host     0 1 2 3 4 ...
+ *     the fallback             0 1 2 3 4 ...
+ *     copy back                    0 1 2 3 4 ...
+ */
+#include "mca/coll/gpusym/fallback/cut.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+#include "mca/coll/gpusym/args/names.h"
+#include "mca/coll/gpusym/conf/help.h"
+#include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/memory/pinned.h"
+
+#define SLOTS 4u
+
+/* A piece under way. */
+typedef struct {
+    coll_gpusym_args_t part, on_host; /* the call on the piece's elements: the user's, and the bounce buffers' */
+    coll_gpusym_bounce_t bounce;
+    gpusym_count_element_t *counts; /* [ranks] of part; in cut_t.counts */
+} slot_t;
+
+typedef struct {
+    coll_gpusym_fallback_t *f;
+    const coll_gpusym_args_t *whole;
+    size_t elements, piece; /* of the call, of a piece */
+    size_t pieces;
+    char *memory; /* of all slots; owned */
+    bool pinned;
+    size_t room;                    /* bytes of a slot's memory */
+    gpusym_count_element_t *counts; /* owned */
+    slot_t slot[SLOTS];
+} cut_t;
+
+/* ---- pieces ---- */
+
+/* A reduce-scatter's pieces are ranges of the vector that it reduces. */
+static bool is_scattered(const coll_gpusym_args_t *a)
+{
+    return COLL_GPUSYM_P_REDUCE_SCATTER == coll_gpusym_facts[a->coll].pattern;
+}
+
+/* Elements of rank r's part of a reduce-scatter. */
+static size_t part_of(const coll_gpusym_args_t *a, int r)
+{
+    return COLL_GPUSYM_L_PART == coll_gpusym_facts[a->coll].written ? gpusym_count_at(a->rcounts, (size_t) r)
+                                                                    : a->rcount;
+}
+
+static size_t count_elements(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a)
+{
+    size_t sum = 0;
+    if (!is_scattered(a)) {
+        return a->rcount;
+    }
+    for (int r = 0; r < ompi_comm_size(comm); r++) {
+        sum += part_of(a, r);
+    }
+    return sum;
+}
+
+bool coll_gpusym_cut_may(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, uint64_t *bytes,
+                         uint32_t *element)
+{
+    switch (coll_gpusym_facts[a->coll].pattern) {
+    case COLL_GPUSYM_P_ALLREDUCE:
+    case COLL_GPUSYM_P_REDUCE_SCATTER:
+    case COLL_GPUSYM_P_ROOTED:
+    case COLL_GPUSYM_P_SCAN:
+        break;
+    default:
+        return false;
+    }
+    *element = (uint32_t) a->rdtype->super.size;
+    *bytes = (uint64_t) count_elements(comm, a) * a->rdtype->super.size;
+    return a->rdtype->super.size <= UINT32_MAX && 0 != *element;
+}
+
+/* The address `elements` elements behind p. */
+static void *behind(const cut_t *c, const void *p, size_t elements)
+{
+    const opal_datatype_t *d = &c->whole->rdtype->super;
+    return (void *) ((uintptr_t) p + (uintptr_t) ((ptrdiff_t) elements * (d->ub - d->lb)));
+}
+
+/* The first element of a piece, and how many it has. */
+static size_t range_of(const cut_t *c, size_t k, size_t *first)
+{
+    *first = k * c->piece;
+    return c->elements - *first < c->piece ? c->elements - *first : c->piece;
+}
+
+/* A reduce-scatter of the range: each rank gets what of its part lies in there. Never in place: the result of a piece
+ * lies where an earlier piece, or this one, was read. */
+static void make_scattered(const cut_t *c, size_t first, size_t n, slot_t *s)
+{
+    const coll_gpusym_args_t *a = c->whole;
+    const int me = ompi_comm_rank(c->f->comm);
+    size_t begin = 0, mine = 0;
+
+    for (int r = 0; r < ompi_comm_size(c->f->comm); r++) {
+        const size_t end = begin + part_of(a, r);
+        const size_t lo = begin > first ? begin : first, hi = end < first + n ? end : first + n;
+        s->counts[r] = (gpusym_count_element_t) (hi > lo ? hi - lo : 0);
+        mine = r == me && hi > lo ? lo - begin : mine;
+        begin = end;
+    }
+    s->part.coll = COLL_GPUSYM_REDUCE_SCATTER;
+    s->part.rcounts = GPUSYM_COUNTS_OF(s->counts);
+    s->part.sbuf = behind(c, MPI_IN_PLACE == a->sbuf ? a->rbuf : a->sbuf, first);
+    s->part.rbuf = behind(c, a->rbuf, mine);
+}
+
+static void make_part(const cut_t *c, size_t k, slot_t *s)
+{
+    const coll_gpusym_args_t *a = c->whole;
+    size_t first;
+    const size_t n = range_of(c, k, &first);
+
+    s->part = *a;
+    if (is_scattered(a)) {
+        make_scattered(c, first, n, s);
+        return;
+    }
+    s->part.scount = s->part.rcount = n;
+    s->part.sbuf = MPI_IN_PLACE == a->sbuf ? MPI_IN_PLACE : behind(c, a->sbuf, first);
+    s->part.rbuf = behind(c, a->rbuf, first);
+}
+
+/* ---- slots ---- */
+
+static int report_no_memory(const cut_t *c)
+{
+    struct ompi_communicator_t *comm = c->f->comm;
+    char name[GPUSYM_COMM_LABEL_MAX];
+    coll_gpusym_help("no-memory", ompi_comm_rank(comm), gpusym_comm_label(comm, name, sizeof name),
+                     coll_gpusym_mpi_name(c->whole->coll), (size_t) (SLOTS * c->room), "host memory for staging");
+    return MPI_ERR_OTHER;
+}
+
+/* The memory of the slots. The first piece is the longest; that of a reduce-scatter may leave this rank without a
+ * result, but none is longer than a piece. */
+static bool get_memory(cut_t *c, gpusym_gpu_t *gpu)
+{
+    slot_t *s = &c->slot[0];
+    struct ompi_communicator_t *comm = c->f->comm;
+    const size_t ranks = (size_t) ompi_comm_size(comm);
+    coll_gpusym_args_t longest;
+    void *p = NULL;
+
+    c->counts = calloc(SLOTS * ranks, sizeof *c->counts);
+    if (NULL == c->counts) {
+        return false;
+    }
+    for (unsigned i = 0; i < SLOTS; i++) {
+        c->slot[i].counts = c->counts + i * ranks;
+    }
+    make_part(c, 0, s);
+    longest = s->part;
+    if (is_scattered(c->whole)) { /* as many elements on both sides */
+        longest.coll = COLL_GPUSYM_ALLREDUCE;
+        longest.rcount = longest.scount = c->piece;
+    }
+    c->room = coll_gpusym_bounce_room(comm, &longest, &s->bounce);
+    if (0 == c->room) {
+        return true;
+    }
+    c->memory = gpusym_pinned_get(gpusym_current.dev, gpu, SLOTS * c->room);
+    c->pinned = NULL != c->memory;
+    if (!c->pinned && 0 == posix_memalign(&p, 64, SLOTS * c->room)) {
+        c->memory = p;
+    }
+    return NULL != c->memory;
+}
+
+/* Opens the GPU, streams and memory. MPI error code: close_slots() frees what there is. */
+static int open_slots(cut_t *c)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    coll_gpusym_bounce_t found;
+    const int rv = coll_gpusym_bounce_find(c->f->comm, c->whole, &found);
+
+    if (MPI_SUCCESS != rv) {
+        return rv;
+    }
+    if (is_scattered(c->whole) && MPI_IN_PLACE == c->whole->sbuf) { /* pieces are not in place */
+        found.send.on_gpu = found.recv.on_gpu;
+    }
+    for (unsigned i = 0; i < SLOTS; i++) {
+        c->slot[i].bounce = found;
+    }
+    if (!get_memory(c, found.gpu)) {
+        return report_no_memory(c);
+    }
+    for (unsigned i = 0; i < SLOTS && 0 != c->room; i++) { /* without streams each copy is waited for */
+        if (GPUSYM_SUCCESS != gpusym_lane_get(dev, found.gpu, &c->slot[i].bounce.lane)) {
+            c->slot[i].bounce.lane = NULL;
+        }
+    }
+    return MPI_SUCCESS;
+}
+
+/* Waits for the copies of a slot. MPI error code. */
+static int await_slot(const cut_t *c, const slot_t *s)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    char name[GPUSYM_COMM_LABEL_MAX];
+    int idle = 1;
+    while (NULL != s->bounce.lane && 0 == (idle = dev->stream_poll(s->bounce.lane->stream))) {
+        if (dev->simulated) {
+            sched_yield(); /* its streams are threads of this host */
+        }
+    }
+    if (idle >= 0) {
+        return MPI_SUCCESS;
+    }
+    coll_gpusym_help("gpu-error", ompi_comm_rank(c->f->comm), "of the buffer",
+                     gpusym_comm_label(c->f->comm, name, sizeof name), coll_gpusym_mpi_name(c->whole->coll),
+                     dev->error());
+    return MPI_ERR_OTHER;
+}
+
+/* Ends all copies. Returns rv, or the first error of these. */
+static int close_slots(cut_t *c, int rv)
+{
+    for (unsigned i = 0; i < SLOTS; i++) {
+        const int ended = MPI_SUCCESS == rv ? await_slot(c, &c->slot[i]) : rv;
+        if (NULL != c->slot[i].bounce.lane) {
+            while (MPI_SUCCESS != rv && 0 == gpusym_current.dev->stream_poll(c->slot[i].bounce.lane->stream)) {
+                sched_yield();
+            }
+            gpusym_lane_put(c->slot[i].bounce.lane);
+        }
+        rv = ended;
+    }
+    if (c->pinned) {
+        gpusym_pinned_put(c->memory);
+    } else {
+        free(c->memory);
+    }
+    free(c->counts);
+    return rv;
+}
+
+/* Queues the copy of a piece to the host. */
+static int begin_piece(cut_t *c, size_t k)
+{
+    slot_t *s = &c->slot[k % SLOTS];
+    make_part(c, k, s);
+    coll_gpusym_bounce_place(c->f->comm, &s->part, &s->bounce, c->memory + k % SLOTS * c->room, &s->on_host);
+    return coll_gpusym_bounce_in(c->f->comm, &s->part, &s->bounce);
+}
+
+/* The fallback's work on a piece; queues the copy back. */
+static int end_piece(cut_t *c, size_t k)
+{
+    slot_t *s = &c->slot[k % SLOTS];
+    int rv = await_slot(c, s);
+    if (MPI_SUCCESS == rv) {
+        rv = coll_gpusym_forward(c->f, &s->on_host);
+    }
+    return MPI_SUCCESS == rv ? coll_gpusym_bounce_out(c->f->comm, &s->part, &s->bounce, rv) : rv;
+}
+
+int coll_gpusym_cut_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a, size_t piece)
+{
+    cut_t c = {.f = f, .whole = a, .elements = count_elements(f->comm, a)};
+    size_t begun = 0;
+
+    c.piece = piece > a->rdtype->super.size ? piece / a->rdtype->super.size : 1;
+    c.pieces = (c.elements + c.piece - 1) / c.piece;
+    int rv = open_slots(&c);
+    for (size_t k = 0; MPI_SUCCESS == rv && k < c.pieces; k++) {
+        while (MPI_SUCCESS == rv && begun < c.pieces && begun < k + SLOTS) {
+            rv = begin_piece(&c, begun++);
+        }
+        rv = MPI_SUCCESS == rv ? end_piece(&c, k) : rv;
+    }
+    return close_slots(&c, rv);
+}

@@ -1,0 +1,24 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * A collective through host memory in pieces: while the fallback works on one, the GPU copies those before and behind
+ * it.  Small pieces also stay in the CPU's caches.
+ *
+ * Every piece is a call of the fallback of its own, on a range of the elements.  So all ranks must cut alike, or none
+ * (call/call.c agrees on it).  Each element is reduced over the ranks as in a call of the piece's length: the bits are
+ * those of the whole call wherever the fallback's algorithm for both lengths is the same.
+ */
+#ifndef MCA_COLL_GPUSYM_CUT_H
+#define MCA_COLL_GPUSYM_CUT_H
+
+#include "mca/coll/gpusym/fallback/bounce.h"
+
+/* Returns whether a call can be cut. *bytes: of all its elements, *element: of one, both without gaps: alike on all
+ * ranks if they are to cut it. */
+bool coll_gpusym_cut_may(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, uint64_t *bytes,
+                         uint32_t *element);
+/* Does a call in pieces of at most `piece` bytes, and of at least an element. MPI error code; what is no fallback's
+ * error has been reported. */
+int coll_gpusym_cut_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a, size_t piece);
+
+#endif
