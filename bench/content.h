@@ -14,7 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* BENCH_TYPE(name, C's type, MPI's, NCCL's number); BENCH_OP(name, MPI's, NCCL's number): as nccl-tests names them. */
+/* BENCH_TYPE(name, C's type, MPI's, NCCL's number); BENCH_OP(name, MPI's, NCCL's number): as nccl-tests names them. user:
+ * a sum, as a user-defined operation. */
 #define BENCH_TYPE_LIST                           \
     BENCH_TYPE(int8, int8_t, MPI_INT8_T, 0)       \
     BENCH_TYPE(uint8, uint8_t, MPI_UINT8_T, 1)    \
@@ -28,7 +29,8 @@
     BENCH_OP(sum, MPI_SUM, 0)   \
     BENCH_OP(prod, MPI_PROD, 1) \
     BENCH_OP(max, MPI_MAX, 2)   \
-    BENCH_OP(min, MPI_MIN, 3)
+    BENCH_OP(min, MPI_MIN, 3)   \
+    BENCH_OP(user, bench_user_sum(), 0)
 
 enum {
 #define BENCH_TYPE(name, c_type, mpi, nccl) BENCH_TYPE_##name,
@@ -59,6 +61,7 @@ typedef struct {
 /* Of all that is measured: float and sum unless these are called, with a name; false: there is no such name. */
 bool bench_set_type(const char *name);
 bool bench_set_op(const char *name);
+MPI_Op bench_user_sum(void);
 const bench_type_t *bench_type(void);
 const bench_op_t *bench_op(void);
 /* All names, separated by |, for a usage line. */
