@@ -10,7 +10,8 @@
  * fuzz: epochs of random messages between random ranks, of every shape and size, blocking and not, with collectives
  * in flight. All of an epoch comes from the seed and its number: --epoch N runs one of them only. With --threads it
  * runs in so many threads at once, in communicators of their own and then in one that they share. Exits with 77
- * where the MPI library does not give MPI_THREAD_MULTIPLE. /
+ * where the MPI library does not give MPI_THREAD_MULTIPLE. --by-address leaves out what Open MPI's own ob1 does
+ * not send: data away from the buffer's address, buffered sends.
  */
 #include <mpi.h>
 #include <pthread.h>
@@ -24,7 +25,7 @@
 
 #define USAGE                                                                                            \
     "[--seed N] [--kinds LIST] [--rounds N] [--fuzz MESSAGES] [--most BYTES] [--threads N] [--epoch N] " \
-    "[--host-rank N]"
+    "[--host-rank N] [--by-address]"
 #define NAME "p2p_beside"
 #define FAILURES_SHOWN 8
 #define MESSAGES 24 /* of an epoch */
@@ -40,7 +41,8 @@ static struct {
     check_t t;
     int rank, nranks;
     int nkinds, kinds[CHECK_KINDS];
-    int host_rank; /* that has host memory only, or -1 */
+    int host_rank;   /* that has host memory only, or -1 */
+    bool by_address; /* only what an ob1 sends that asks about the memory at a buffer's address, and not elsewhere */
     size_t most;
     uint64_t seed, epoch;
     atomic_int printed;
@@ -253,6 +255,14 @@ typedef struct {
     bool right;
 } fuzz_t;
 
+static enum msg_shape random_shape(uint64_t x)
+{
+    static const enum msg_shape at_address[] = {MSG_CONTIGUOUS, MSG_VECTOR, MSG_INDEXED, MSG_STRUCT};
+
+    return self.by_address ? at_address[x % (sizeof at_address / sizeof at_address[0])]
+                           : (enum msg_shape)(x % MSG_SHAPES);
+}
+
 static void draw_message(message_t *m, const fuzz_t *f, uint64_t seed, int number)
 {
     uint64_t x = ref_mix(seed + 1000 + (uint64_t) number), y = ref_mix(x);
@@ -262,7 +272,7 @@ static void draw_message(message_t *m, const fuzz_t *f, uint64_t seed, int numbe
     m->to = (int) ((x >> 16) % (uint64_t) self.nranks);
     for (int side = 0; side < 2; side++) {
         m->kind[side] = random_kind(x + 2 + (uint64_t) side, 0 == side ? m->from : m->to);
-        m->shape[side] = y >> side & 1 ? MSG_CONTIGUOUS : (enum msg_shape)((y >> (8 + 8 * side) & 0xff) % MSG_SHAPES);
+        m->shape[side] = y >> side & 1 ? MSG_CONTIGUOUS : random_shape(y >> (8 + 8 * side) & 0xff);
         m->bytes = msg_bytes(m->shape[side], m->bytes);
     }
     m->unit = (size_t) 1 << (y >> 32 & 3);
@@ -271,7 +281,8 @@ static void draw_message(message_t *m, const fuzz_t *f, uint64_t seed, int numbe
     }
     m->how = y & 4 ? HOW_POSTED : (enum how)((y >> 40 & 0xff) % HOW_COUNT);
     m->send = (enum send)((y >> 48 & 0xff) % SEND_COUNT);
-    if ((m->how != HOW_POSTED && m->send >= SEND_SEND) || (SEND_IBSEND == m->send && m->bytes > SMALL)) {
+    if ((m->how != HOW_POSTED && m->send >= SEND_SEND) ||
+        (SEND_IBSEND == m->send && (m->bytes > SMALL || self.by_address))) {
         m->send = SEND_ISEND; /* what blocks may wait only for what was posted first */
     }
     m->tag = BAND * f->band + (HOW_POSTED == m->how ? (int) (y >> 56) % TAGS : LATE + number);
@@ -545,6 +556,7 @@ int main(int argc, char **argv)
     self.most = check_number("--most", (size_t) 3 << 20);
     self.epoch = check_number("--epoch", UINT64_MAX);
     self.host_rank = (int) check_number("--host-rank", UINT64_MAX);
+    self.by_address = check_flag("--by-address");
     check_arguments_end(USAGE);
     if (threads > THREADS_MOST) {
         fprintf(stderr, "--threads: at most %d\n", THREADS_MOST);

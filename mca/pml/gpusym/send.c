@@ -23,8 +23,11 @@ typedef pml_gpusym_request_t request_t;
 
 /* Messages up to this size, in bytes, are buffered if nobody receives them. Large ones wait, as in the PML. */
 #define EAGER_MAX 8192u
-/* How long nobody has received them then, in ns. */
+/* How long nobody has received them then, in ns. Up to so many bytes, the PML sends what is buffered eagerly. Longer
+ * messages then wait for an acknowledgement of the receiver, which has them sooner if it fetches them. */
 #define BUFFER_AFTER 10000u
+#define BUFFER_LONG_AFTER 1000000u
+#define PML_EAGER_MAX 4000u
 /* Messages that go through pipes to a peer that could not map our memory, before one tries that again. */
 #define PIPED 16u
 
@@ -318,6 +321,12 @@ static bool begin_push(request_t *r)
     return true;
 }
 
+/* When a small message is buffered, from its offer on, in ns. */
+static uint64_t buffer_after(const request_t *r)
+{
+    return r->layout.bytes <= PML_EAGER_MAX ? BUFFER_AFTER : BUFFER_LONG_AFTER;
+}
+
 /* Whether the receiver has not ended the parcel yet. */
 static bool step_offered(request_t *r)
 {
@@ -349,7 +358,7 @@ static bool step_offered(request_t *r)
     if (r->completes_early && end_early(r)) {
         return false;
     }
-    if (r->eager && GPUSYM_PARCEL_OFFERED == state && gpusym_now_ns() > r->offered + BUFFER_AFTER) {
+    if (r->eager && GPUSYM_PARCEL_OFFERED == state && gpusym_now_ns() > r->offered + buffer_after(r)) {
         return buffer_data(r);
     }
     if (!pml_gpusym_peer_lives(r)) {
