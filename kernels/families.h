@@ -8,6 +8,7 @@
 
 #include "kernels/path/channel.h"
 #include "kernels/symm/copy.h"
+#include "kernels/symm/pack.h"
 #include "kernels/symm/symm_ce.h"
 #include "kernels/symm/symm_ll.h"
 #include "kernels/symm/symm_ll128.h"
@@ -48,5 +49,6 @@ enum gs_family_reduces {
 #define GS_RUN_CE(c, kernel) gs_ce_end(c, (kernel).w)
 #define GS_RUN_CE_R(c, kernel) gs_ce_reduce(c, kernel)
 #define GS_RUN_COPY(c, kernel) gs_copy_all(c, (kernel).w)
+#define GS_RUN_PACK(c, kernel) gs_pack_all(c, (kernel).w)
 
 #endif

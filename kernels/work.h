@@ -94,6 +94,40 @@ typedef struct gpusym_rows {
     uint64_t to_pitch, from_pitch;
 } gpusym_rows_t;
 
+/* Rows of bytes, as a datatype has them: row i of `bytes` bytes begins at disp + i * stride; packed, the rows follow
+ * each other from `packed` on. The GPU reads arrays of these (symm/pack.h). */
+typedef struct gpusym_node {
+    int64_t disp, stride;
+    uint32_t count, bytes;
+    uint64_t packed;
+} gpusym_node_t;
+
+/* How the threads go about the nodes of a datatype (symm/pack.h). */
+enum gpusym_pack_form {
+    GPUSYM_PACK_ROWS,   /* one node, which stands in the descriptor */
+    GPUSYM_PACK_STICKS, /* nodes of `unit` bytes a row, as many rows each, at one stride, in rising order of disp */
+    GPUSYM_PACK_PIECES, /* any others; the shorter each is, the more even is the work */
+};
+/* A tile of sticks takes so many bytes of a block's shared memory, 8 or 16 for a row of a stick; so many rows high. */
+#define GPUSYM_TILE_BYTES 16384u
+#define GPUSYM_TILE_ROWS_MIN 8u
+#define GPUSYM_TILE_ROWS_MAX 32u
+
+/* Packs the bytes [from, to) of `elements` elements, or unpacks them: element e has all nodes, e * extent further in
+ * memory, and e * size further packed. One side of w->in and w->out is memory of the elements, the address of the byte
+ * at displacement `lo`; the other one is packed memory, the address of the packed byte `from`. */
+typedef struct gpusym_pack {
+    const gpusym_node_t *nodes; /* [nnodes], memory of this GPU; ROWS: NULL */
+    gpusym_node_t node;         /* ROWS: the only one */
+    uint64_t nnodes, elements;
+    int64_t extent, lo;
+    uint64_t size, from, to;
+    uint32_t form;   /* enum gpusym_pack_form */
+    uint32_t unit;   /* STICKS: 4, 8 or 16; a divisor of all addresses, strides and of from and to */
+    uint32_t lanes;  /* PIECES: threads for a node, a power of two that divides w->nthreads */
+    uint32_t unpack; /* 0: pack */
+} gpusym_pack_t;
+
 /*
  * One launch.  All pointers are device pointers as this rank's GPU sees them.
  *
@@ -116,6 +150,7 @@ typedef struct gpusym_work {
     union {
         void *peer[GPUSYM_TEAM_MAX];       /* base of the slot in every rank's heap; [rank] is our own */
         gpusym_run_t run[GPUSYM_RUNS_MAX]; /* copies (symm/copy.h), which have no slot */
+        gpusym_pack_t pack;                /* packing and unpacking (symm/pack.h), likewise */
     };
     const void *in;        /* user's input, any alignment; may equal out */
     void *out;             /* user's output, any alignment */

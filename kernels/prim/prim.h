@@ -13,6 +13,7 @@
  * Provided by both meanings:
  *   GS_FN, GS_OUTLINE           qualifiers of a device function: always inlined, never inlined
  *   GS_UNROLL, GS_NO_UNROLL     loop pragmas
+ *   GS_SHARED                   qualifier of a local array: the block's threads share it
  *   GS_PACKS, GS_RANKS          how much a thread keeps in flight: packs, and ranks for each pack
  *   gs_ld16(p), gs_st16(p, v)   16-byte load and store, p 16-byte aligned
  *   gs_ll_st(line, d, e)        stores the LL line {d.lo, e, d.hi, e}; either half may arrive first

@@ -16,6 +16,7 @@
 #define GS_OUTLINE static __device__ __noinline__
 #define GS_UNROLL _Pragma("unroll")
 #define GS_NO_UNROLL _Pragma("unroll 1")
+#define GS_SHARED __shared__
 
 /* 16 loads of 16 bytes in flight a thread: with 256 threads an SM has 64 KiB under way, more than its share of an
  * NVLink port needs (2 us of latency times 3 GB/s), within 128 registers a thread. */

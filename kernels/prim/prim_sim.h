@@ -14,6 +14,7 @@
 
 #define GS_FN static inline __attribute__((always_inline, unused))
 #define GS_OUTLINE static __attribute__((noinline, unused))
+#define GS_SHARED
 #define GS_PACKS 2u /* what is left of a stretch when a thread takes several packs: tested here too */
 #define GS_RANKS 4u
 #if defined(__clang__)

@@ -52,9 +52,11 @@ static gpusym_device_t dev; /* the process's, with these in front of some of its
 static const gpusym_device_t *real_dev;
 static gpusym_gpu_t *gpu;
 static struct {
-    long copies;         /* of rows, or of one run */
-    bool fail_resources; /* no streams, no pinned memory */
-    long fail_copy;      /* the copy that fails, counted down; 0: none */
+    long copies; /* of rows, or of one run; of what kernels read */
+    long launches;
+    bool fail_launches, fail_kernels; /* launches, and what is loaded before them */
+    bool fail_resources;              /* no streams, no pinned memory */
+    long fail_copy;                   /* the copy that fails, counted down; 0: none */
 } counted;
 
 static int copy_failed(void)
@@ -79,6 +81,17 @@ static int counted_copy2d_async(gpusym_stream_t *stream, void *dst, size_t dpitc
     return copy_failed() ? GPUSYM_ERR : real_dev->copy2d_async(stream, dst, dpitch, src, spitch, width, height);
 }
 
+static int counted_launch(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
+{
+    counted.launches++;
+    return counted.fail_launches ? GPUSYM_ERR : real_dev->launch(stream, kernel, w);
+}
+
+static int counted_kernels_load(gpusym_gpu_t *on, const char **why)
+{
+    return counted.fail_kernels ? GPUSYM_ERR_NOT_AVAILABLE : real_dev->kernels_load(on, why);
+}
+
 static int counted_stream_create(gpusym_gpu_t *on, gpusym_stream_t **stream)
 {
     return counted.fail_resources ? GPUSYM_ERR_NO_MEMORY : real_dev->stream_create(on, stream);
@@ -100,6 +113,8 @@ static void device_open(void)
     dev.copy = counted_copy;
     dev.copy_async = counted_copy_async;
     dev.copy2d_async = counted_copy2d_async;
+    dev.launch = counted_launch;
+    dev.kernels_load = counted_kernels_load;
     dev.stream_create = counted_stream_create;
     dev.host_alloc = counted_host_alloc;
 }
@@ -436,7 +451,8 @@ static int pack_by(enum way way, const gpusym_layout_t *l, void *packed, const v
         return gpusym_layout_gather(l, buf, packed, bytes);
     }
     const int rv = real_dev->stream_create(gpu, &stream);
-    return GPUSYM_SUCCESS != rv ? rv : drain(stream, gpusym_layout_pack_async(&dev, stream, l, packed, buf, bytes));
+    return GPUSYM_SUCCESS != rv ? rv
+                                : drain(stream, gpusym_layout_pack_async(&dev, gpu, stream, l, packed, buf, bytes));
 }
 
 static int unpack_by(enum way way, const gpusym_layout_t *l, void *buf, const void *packed, size_t bytes)
@@ -449,7 +465,8 @@ static int unpack_by(enum way way, const gpusym_layout_t *l, void *buf, const vo
         return gpusym_layout_scatter(l, buf, packed, bytes);
     }
     const int rv = real_dev->stream_create(gpu, &stream);
-    return GPUSYM_SUCCESS != rv ? rv : drain(stream, gpusym_layout_unpack_async(&dev, stream, l, buf, packed, bytes));
+    return GPUSYM_SUCCESS != rv ? rv
+                                : drain(stream, gpusym_layout_unpack_async(&dev, gpu, stream, l, buf, packed, bytes));
 }
 
 /* Packs and unpacks the first `bytes` bytes between memory of two kinds; every byte of both is checked. bottom: the
@@ -554,7 +571,8 @@ static bool random_case(void)
 
 /* ---- cases of which the way is known ---- */
 
-/* The type, which is freed, in `count` elements, has this kind; to pack or to unpack takes so many copies at most. */
+/* The type, which is freed, in `count` elements, has this kind; to pack or to unpack takes one launch, or so many
+ * copies at most where no kernel can be launched. */
 static bool takes(MPI_Datatype type, size_t count, gpusym_layout_kind_t kind, long most)
 {
     case_t c;
@@ -564,8 +582,16 @@ static bool takes(MPI_Datatype type, size_t count, gpusym_layout_kind_t kind, lo
     if (right && kind != c.layout.kind) {
         right = fail(&c, "another kind is due", 0);
     }
-    counted.copies = 0;
+    counted.launches = 0;
     right = right && moves_right(&c, QUEUED, MEM_DEVICE, MEM_DEVICE, c.bytes, false);
+    if (right && counted.launches != (GPUSYM_LAYOUT_RUN == kind ? 0 : 2)) {
+        fprintf(stderr, "layout: FAIL: %ld launches\n", counted.launches);
+        right = false;
+    }
+    counted.copies = 0;
+    counted.fail_launches = true;
+    right = right && moves_right(&c, QUEUED, MEM_DEVICE, MEM_DEVICE, c.bytes, false);
+    counted.fail_launches = false;
     if (right && counted.copies > 2 * most) {
         fprintf(stderr, "layout: FAIL: %ld copies, at most %ld are due\n", counted.copies, 2 * most);
         right = false;
@@ -696,8 +722,8 @@ static void check_many(check_t *t)
     check_result(t, many_right(apart, 24, 4));
 }
 
-/* copies: of gpusym_layout_pack to host memory, at most. */
-static bool large_right(MPI_Datatype type, size_t count, long copies)
+/* copies: of gpusym_layout_pack to host memory, at most, with kernels or without. */
+static bool large_right(MPI_Datatype type, size_t count, bool kernels, long copies)
 {
     case_t c;
     MPI_Type_commit(&type);
@@ -705,8 +731,10 @@ static bool large_right(MPI_Datatype type, size_t count, long copies)
     buffer_t b = buffer_make(MEM_DEVICE, c.span);
     unsigned char *packed = need(malloc(c.bytes));
     counted.copies = 0;
+    counted.fail_kernels = !kernels;
     bool right = GPUSYM_SUCCESS == gpusym_layout_pack(&dev, gpu, &c.layout, packed, b.mem + GUARD - c.lo, c.bytes) &&
                  counted.copies <= copies;
+    counted.fail_kernels = false;
     right = right ? moves_right(&c, NOW, MEM_DEVICE, MEM_HOST, c.bytes - 3, false)
                   : fail(&c, "pack fails, or takes many copies", (size_t) counted.copies);
     free(packed);
@@ -719,16 +747,17 @@ static bool large_right(MPI_Datatype type, size_t count, long copies)
 /* Larger than what is staged or packed on the host at a time. */
 static void check_large(check_t *t)
 {
-    check_result(t, large_right(make_vector(5000, 300, 301), 1, 4));
-    check_result(t, large_right(make_irregular(3000), 400, 12));
+    check_result(t, large_right(make_vector(5000, 300, 301), 1, false, 4));
+    check_result(t, large_right(make_irregular(3000), 400, false, 12));
+    check_result(t, large_right(make_irregular(3000), 400, true, 1)); /* of the nodes */
 }
 
 /* Without streams and pinned memory, which only the first call of the process can lack. */
 static void check_without(check_t *t)
 {
     counted.fail_resources = true;
-    check_result(t, large_right(make_vector(50, 3, 5), 2, 100));
-    check_result(t, large_right(make_irregular(300), 1, 2));
+    check_result(t, large_right(make_vector(50, 3, 5), 2, true, 101)); /* and the nodes */
+    check_result(t, large_right(make_irregular(300), 1, true, 3)); /* there and back, and the nodes */
     counted.fail_resources = false;
 }
 
@@ -741,12 +770,14 @@ static bool error_right(int nth)
     MPI_Type_commit(&type);
     case_start(&c, type, 1);
     buffer_t b = buffer_make(MEM_DEVICE, c.span);
+    counted.fail_kernels = true;
     counted.fail_copy = nth;
     void *buf = b.mem + GUARD - c.lo;
     bool right = GPUSYM_ERR == gpusym_layout_pack(&dev, gpu, &c.layout, packed, buf, c.bytes);
     counted.fail_copy = nth;
     right = right && GPUSYM_ERR == gpusym_layout_unpack(&dev, gpu, &c.layout, buf, packed, c.bytes);
     counted.fail_copy = 0;
+    counted.fail_kernels = false;
     right = right ? moves_right(&c, NOW, MEM_DEVICE, MEM_HOST, c.bytes, false) : fail(&c, "no error comes back", 0);
     buffer_free(&b);
     case_end(&c);

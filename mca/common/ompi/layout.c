@@ -9,8 +9,11 @@
 #include <string.h>
 
 #include "mca/common/gpusym/exec/lane.h"
+#include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/memory/pinned.h"
+#include "mca/common/ompi/nodes.h"
 #include "mca/common/ompi/pieces.h"
+#include "tuning/pack.h"
 
 /* Bytes of pinned memory through which packed data go to or from ordinary host memory. */
 #define STAGE_MAX ((size_t) 4 << 20)
@@ -165,14 +168,88 @@ int gpusym_layout_scatter(const gpusym_layout_t *l, void *buf, const void *packe
 
 /* ---- copies ---- */
 
-/* Copies pieces between elements and packed memory. */
+/* Copies between elements and packed memory. */
 typedef struct {
     const gpusym_device_t *dev;
     gpusym_gpu_t *gpu;
     gpusym_stream_t *stream; /* NULL: there is none; each row is waited for */
     uintptr_t buf, packed;   /* packed: the address of packed byte 0 */
     bool pack;
+    bool kernel;                 /* by a kernel */
+    const gpusym_nodes_t *nodes; /* which it reads; NULL: the layout is ROWS */
 } copier_t;
+
+/* Whether all from the first byte to the last is of one allocation: what is not the program's may not be read, and what
+ * is ordinary host memory not by a kernel. */
+static bool is_one_allocation(const gpusym_device_t *dev, const gpusym_layout_t *l, const void *buf)
+{
+    gpusym_range_t range;
+    const uintptr_t lo = (uintptr_t) buf + (uintptr_t) l->lo;
+    return GPUSYM_SUCCESS == dev->mem_range((const void *) lo, &range) && (uintptr_t) range.base <= lo &&
+           l->span <= range.size - (lo - (uintptr_t) range.base);
+}
+
+/* Whether no two bytes of an element are one: else unpacking them in any order would give any result. */
+static bool is_disjoint(const gpusym_layout_t *l)
+{
+    return 0 == (l->dtype->super.flags & OPAL_DATATYPE_FLAG_OVERLAP);
+}
+
+/* The nodes of a layout of RUNS, in GPU memory. NULL: there are none. */
+static gpusym_nodes_t *find_nodes(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_layout_t *l)
+{
+    gpusym_nodes_t *nodes = gpusym_nodes_of(l->dtype);
+    return NULL != nodes && GPUSYM_SUCCESS == gpusym_nodes_upload(nodes, dev, gpu) ? nodes : NULL;
+}
+
+bool gpusym_layout_by_gpu(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_layout_t *l, const void *buf)
+{
+    return GPUSYM_LAYOUT_RUNS != l->kind ||
+           (is_disjoint(l) && is_one_allocation(dev, l, buf) && NULL != find_nodes(dev, gpu, l));
+}
+
+/* Decides whether a kernel does it. kind: of the memory from or to which the packed bytes are copied. */
+static void choose_way(copier_t *c, const gpusym_layout_t *l, gpusym_mem_kind_t kind)
+{
+    uint64_t copies = 1, rows = l->rows, bytes;
+    if (GPUSYM_MEM_HOST == kind || rows > UINT32_MAX || (!c->pack && !is_disjoint(l)) ||
+        !is_one_allocation(c->dev, l, (const void *) c->buf)) {
+        return;
+    }
+    if (GPUSYM_LAYOUT_RUNS == l->kind) {
+        gpusym_nodes_t *nodes = find_nodes(c->dev, c->gpu, l);
+        if (NULL == nodes) {
+            return;
+        }
+        c->nodes = nodes;
+        gpusym_nodes_count(nodes, &copies, &rows, &bytes);
+        copies *= l->count;
+        rows *= l->count;
+    }
+    c->kernel = gpusym_tuning_pack_by_kernel(rows, l->bytes / rows, copies, GPUSYM_MEM_REGISTERED != kind);
+}
+
+/* Queues a kernel for the packed bytes [from, to). */
+static int queue_kernel(const copier_t *c, const gpusym_layout_t *l, size_t from, size_t to)
+{
+    const opal_datatype_t *d = &l->dtype->super;
+    const gpusym_pack_call_t call = {
+        .rows = {.disp = l->lo,
+                 .stride = (int64_t) l->pitch,
+                 .count = (uint32_t) l->rows,
+                 .bytes = (uint32_t) l->width},
+        .count = l->count,
+        .size = d->size,
+        .extent = d->ub - d->lb,
+        .lo = l->lo,
+        .from = from,
+        .to = to,
+        .user = (const void *) c->buf,
+        .packed = (const void *) (c->packed + from),
+        .unpack = !c->pack,
+    };
+    return gpusym_pack_queue(c->dev, c->gpu, c->stream, c->nodes, &call);
+}
 
 static int copy_rows(const copier_t *c, void *dst, size_t dpitch, const void *src, size_t spitch,
                      const gpusym_piece_t *p)
@@ -198,6 +275,9 @@ static int copy_piece(void *arg, const gpusym_piece_t *p)
 /* Copies the packed bytes [from, to), or queues that. */
 static int copy_part(copier_t *c, const gpusym_layout_t *l, size_t from, size_t to)
 {
+    if (c->kernel && NULL != c->stream && from < to && GPUSYM_SUCCESS == queue_kernel(c, l, from, to)) {
+        return GPUSYM_SUCCESS;
+    }
     return gpusym_pieces_visit(l->count, l->dtype, from, to, GPUSYM_LAYOUT_RUNS == l->kind, copy_piece, c);
 }
 
@@ -233,36 +313,6 @@ static int copy_staged(copier_t *c, const gpusym_layout_t *l, size_t bytes, char
     return rv;
 }
 
-/* Copies the first `bytes` packed bytes of what is not one run. */
-static int copy_all(copier_t *c, const gpusym_layout_t *l, size_t bytes)
-{
-    gpusym_lane_t *lane = NULL;
-    gpusym_mem_t mem;
-    char *stage = NULL;
-    int rv;
-
-    const size_t room = bytes < STAGE_MAX ? bytes : STAGE_MAX;
-    c->dev->query((const void *) c->packed, &mem);
-    if (GPUSYM_MEM_HOST == mem.kind) {
-        stage = gpusym_pinned_get(c->dev, c->gpu, room);
-    }
-    if ((GPUSYM_MEM_HOST != mem.kind || NULL != stage) && GPUSYM_SUCCESS == gpusym_lane_get(c->dev, c->gpu, &lane)) {
-        c->stream = lane->stream;
-    }
-    if (NULL != c->stream && NULL != stage) {
-        rv = copy_staged(c, l, bytes, stage, room);
-    } else {
-        rv = copy_part_now(c, l, 0, bytes);
-    }
-    if (NULL != lane) {
-        gpusym_lane_put(lane);
-    }
-    if (NULL != stage) {
-        gpusym_pinned_put(stage);
-    }
-    return rv;
-}
-
 /* ---- packing on the host ---- */
 
 typedef struct {
@@ -276,19 +326,13 @@ static int count_piece(void *arg, const gpusym_piece_t *piece)
     return ++n->pieces > n->most;
 }
 
-/* Whether so many pieces are to be copied that it is faster to copy all that lies between them too. Such memory must be
- * of one allocation: what is not the program's may not be read. */
+/* Whether so many pieces are to be copied that it is faster to copy all that lies between them too. */
 static bool is_scattered(const gpusym_device_t *dev, const gpusym_layout_t *l, const void *buf, size_t bytes)
 {
     count_t n = {.pieces = 0, .most = COPIES_MIN + l->span / BYTES_PER_COPY};
-    gpusym_range_t range;
-    const uintptr_t lo = (uintptr_t) buf + (uintptr_t) l->lo;
-    if (GPUSYM_LAYOUT_RUNS != l->kind || bytes / n.most < 1 ||
-        0 == gpusym_pieces_visit(l->count, l->dtype, 0, bytes, true, count_piece, &n)) {
-        return false;
-    }
-    return GPUSYM_SUCCESS == dev->mem_range((const void *) lo, &range) && (uintptr_t) range.base <= lo &&
-           l->span <= range.size - (lo - (uintptr_t) range.base);
+    return GPUSYM_LAYOUT_RUNS == l->kind && bytes / n.most > 0 &&
+           0 != gpusym_pieces_visit(l->count, l->dtype, 0, bytes, true, count_piece, &n) &&
+           is_one_allocation(dev, l, buf);
 }
 
 /* Elements whose bytes, gaps included, are SPAN_MAX at most; at least one. */
@@ -344,11 +388,61 @@ static int pack_on_host(const copier_t *c, const gpusym_layout_t *l, size_t byte
     return rv;
 }
 
+/* Packs on the host what is scattered. *rv: how that went. False: nothing has been done. */
+static bool pack_scattered(const copier_t *c, const gpusym_layout_t *l, size_t bytes, int *rv)
+{
+    if (!c->pack || !is_scattered(c->dev, l, (const void *) c->buf, bytes)) {
+        return false;
+    }
+    *rv = pack_on_host(c, l, bytes);
+    return GPUSYM_ERR_NO_MEMORY != *rv;
+}
+
 /* ---- packing and unpacking ---- */
+
+/* Copies the first `bytes` packed bytes of what is not one run. kind: of the packed memory. */
+static int copy_all(copier_t *c, const gpusym_layout_t *l, size_t bytes, gpusym_mem_kind_t kind)
+{
+    gpusym_lane_t *lane = NULL;
+    char *stage = NULL;
+    int rv;
+
+    const size_t room = bytes < STAGE_MAX ? bytes : STAGE_MAX;
+    if (GPUSYM_MEM_HOST == kind) {
+        stage = gpusym_pinned_get(c->dev, c->gpu, room);
+    }
+    if ((GPUSYM_MEM_HOST != kind || NULL != stage) && GPUSYM_SUCCESS == gpusym_lane_get(c->dev, c->gpu, &lane)) {
+        c->stream = lane->stream;
+    }
+    if (NULL == c->stream && c->kernel && pack_scattered(c, l, bytes, &rv)) {
+        GPUSYM_LOG(2, "a stream is not to be had: the host packs a datatype");
+    } else if (NULL != c->stream && NULL != stage) {
+        rv = copy_staged(c, l, bytes, stage, room);
+    } else {
+        rv = copy_part_now(c, l, 0, bytes);
+    }
+    if (NULL != lane) {
+        gpusym_lane_put(lane);
+    }
+    if (NULL != stage) {
+        gpusym_pinned_put(stage);
+    }
+    return rv;
+}
 
 static size_t at_most(const gpusym_layout_t *l, size_t bytes)
 {
     return bytes < l->bytes ? bytes : l->bytes;
+}
+
+/* Finds the way of a copy that ends before the call returns, to which pinned memory serves in place of other host
+ * memory. Returns the kind of the packed memory. */
+static gpusym_mem_kind_t choose_way_now(copier_t *c, const gpusym_layout_t *l)
+{
+    gpusym_mem_t mem;
+    c->dev->query((const void *) c->packed, &mem);
+    choose_way(c, l, GPUSYM_MEM_HOST == mem.kind ? GPUSYM_MEM_REGISTERED : mem.kind);
+    return mem.kind;
 }
 
 int gpusym_layout_pack(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_layout_t *l, void *packed,
@@ -359,13 +453,12 @@ int gpusym_layout_pack(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpus
     if (GPUSYM_LAYOUT_RUN == l->kind) {
         return dev->copy(gpu, packed, (const void *) (c.buf + (uintptr_t) l->lo), bytes);
     }
-    if (is_scattered(dev, l, buf, bytes)) {
-        const int rv = pack_on_host(&c, l, bytes);
-        if (GPUSYM_ERR_NO_MEMORY != rv) {
-            return rv;
-        }
+    const gpusym_mem_kind_t kind = choose_way_now(&c, l);
+    int rv;
+    if (!c.kernel && pack_scattered(&c, l, bytes, &rv)) {
+        return rv;
     }
-    return copy_all(&c, l, bytes);
+    return copy_all(&c, l, bytes, kind);
 }
 
 int gpusym_layout_unpack(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_layout_t *l, void *buf,
@@ -376,27 +469,35 @@ int gpusym_layout_unpack(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gp
     if (GPUSYM_LAYOUT_RUN == l->kind) {
         return dev->copy(gpu, (void *) (c.buf + (uintptr_t) l->lo), packed, bytes);
     }
-    return copy_all(&c, l, bytes);
+    const gpusym_mem_kind_t kind = choose_way_now(&c, l);
+    return copy_all(&c, l, bytes, kind);
 }
 
-int gpusym_layout_pack_async(const gpusym_device_t *dev, gpusym_stream_t *stream, const gpusym_layout_t *l,
-                             void *packed, const void *buf, size_t bytes)
+int gpusym_layout_pack_async(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_stream_t *stream,
+                             const gpusym_layout_t *l, void *packed, const void *buf, size_t bytes)
 {
-    copier_t c = {.dev = dev, .stream = stream, .buf = (uintptr_t) buf, .packed = (uintptr_t) packed, .pack = true};
+    copier_t c = {.dev = dev, .gpu = gpu, .stream = stream, .buf = (uintptr_t) buf, .packed = (uintptr_t) packed};
+    gpusym_mem_t mem;
+    c.pack = true;
     bytes = at_most(l, bytes);
     if (GPUSYM_LAYOUT_RUN == l->kind) {
         return dev->copy_async(stream, packed, (const void *) (c.buf + (uintptr_t) l->lo), bytes);
     }
+    dev->query(packed, &mem);
+    choose_way(&c, l, mem.kind);
     return copy_part(&c, l, 0, bytes);
 }
 
-int gpusym_layout_unpack_async(const gpusym_device_t *dev, gpusym_stream_t *stream, const gpusym_layout_t *l, void *buf,
-                               const void *packed, size_t bytes)
+int gpusym_layout_unpack_async(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_stream_t *stream,
+                               const gpusym_layout_t *l, void *buf, const void *packed, size_t bytes)
 {
-    copier_t c = {.dev = dev, .stream = stream, .buf = (uintptr_t) buf, .packed = (uintptr_t) packed, .pack = false};
+    copier_t c = {.dev = dev, .gpu = gpu, .stream = stream, .buf = (uintptr_t) buf, .packed = (uintptr_t) packed};
+    gpusym_mem_t mem;
     bytes = at_most(l, bytes);
     if (GPUSYM_LAYOUT_RUN == l->kind) {
         return dev->copy_async(stream, (void *) (c.buf + (uintptr_t) l->lo), packed, bytes);
     }
+    dev->query(packed, &mem);
+    choose_way(&c, l, mem.kind);
     return copy_part(&c, l, 0, bytes);
 }

@@ -73,10 +73,11 @@ int gpusym_layout_runs(const gpusym_layout_t *l, ptrdiff_t at, int (*run)(void *
  * GPU reaches, to packed memory of any kind; and back. Complete on return. Unpack writes no byte of a gap, nor one that
  * is packed beyond the first `bytes`; the elements must not overlap, as MPI demands. buf is NULL for MPI_BOTTOM.
  *
- * One copy for RUN and ROWS. RUNS: one for each group of rows that follow each other with one width at one distance
- * (a 3-D subarray: for each plane), or for each run of an element, whatever the count: the fewer. About 2.5 us each on
- * a GPU. To pack very many, the bytes from first to last are copied to the host, if they lie in one allocation, and
- * packed there; to unpack there is no such way, since it would write the gaps.
+ * One copy for RUN and one launch or copy for ROWS. RUNS: one launch, where the elements lie in one allocation and
+ * their datatype has nodes (nodes.h). Otherwise a copy for each group of rows that follow each other with one width at
+ * one distance (a 3-D subarray: for each plane), or for each run of an element, whatever the count: the fewer. About
+ * 2.5 us each on a GPU. To pack very many, the bytes from first to last are copied to the host, if they lie in one
+ * allocation, and packed there; to unpack there is no such way, since it would write the gaps.
  *
  * GPUSYM_SUCCESS, or an error of the device; packed memory (or the elements) is then undefined.
  */
@@ -85,12 +86,16 @@ int gpusym_layout_pack(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpus
 int gpusym_layout_unpack(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_layout_t *l, void *buf,
                          const void *packed, size_t bytes);
 
-/* The same, queued on a stream. Packed memory must be such that the GPU reaches, unless the layout is RUN. After an
- * error some of the copies may be queued. */
-int gpusym_layout_pack_async(const gpusym_device_t *dev, gpusym_stream_t *stream, const gpusym_layout_t *l,
-                             void *packed, const void *buf, size_t bytes);
-int gpusym_layout_unpack_async(const gpusym_device_t *dev, gpusym_stream_t *stream, const gpusym_layout_t *l, void *buf,
-                               const void *packed, size_t bytes);
+/* The same, queued on a stream of the GPU. Packed memory must be such that the GPU reaches, unless the layout is RUN.
+ * After an error some of the copies may be queued. */
+int gpusym_layout_pack_async(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_stream_t *stream,
+                             const gpusym_layout_t *l, void *packed, const void *buf, size_t bytes);
+int gpusym_layout_unpack_async(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_stream_t *stream,
+                               const gpusym_layout_t *l, void *buf, const void *packed, size_t bytes);
+
+/* Whether one launch or copy packs or unpacks the elements at buf, from or to GPU memory. Prepares that: the first time
+ * for a datatype it reads its description, and copies what a kernel needs of it to the GPU. */
+bool gpusym_layout_by_gpu(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_layout_t *l, const void *buf);
 
 /* The same where both are host memory: gather packs, scatter unpacks. Not by Open MPI's convertor, which packs no part
  * of a basic type, and in 5.0 reads the wrong bytes where a stride is no multiple of the basic type's size. Always

@@ -65,8 +65,8 @@ static int start_stream(move_t *m)
         m->lane = NULL;
         return rc;
     }
-    return gpusym_layout_unpack_async(gpusym_current.dev, m->lane->stream, route->layout, route->buf, route->from,
-                                      route->bytes);
+    return gpusym_layout_unpack_async(gpusym_current.dev, route->gpu, m->lane->stream, route->layout, route->buf,
+                                      route->from, route->bytes);
 }
 
 /* ---- through pinned memory ---- */

@@ -192,11 +192,28 @@ static int work_prepare_runs(sim_item_t *item, const gpusym_work_t *w)
     return rc;
 }
 
+/* Translates the pointers that stand where other families have the ranks' slots, or behind them. */
+static int work_prepare_family(sim_item_t *item, const gpusym_work_t *w)
+{
+    void *nodes;
+    int rc;
+    switch (item->kernel) {
+    case GPUSYM_F_COPY:
+        return work_prepare_runs(item, w);
+    case GPUSYM_F_PACK:
+        rc = work_reach(item, w->pack.nodes, w->pack.nnodes * sizeof(*w->pack.nodes), &nodes);
+        item->work.pack.nodes = nodes;
+        return rc;
+    default:
+        return work_prepare_peers(item, w);
+    }
+}
+
 int sim_item_kernel(sim_item_t *item, const gpusym_work_t *w)
 {
     void *done = NULL, *stop = NULL, *doorbell = NULL;
     item->work = *w;
-    int rc = GPUSYM_F_COPY == item->kernel ? work_prepare_runs(item, w) : work_prepare_peers(item, w);
+    int rc = work_prepare_family(item, w);
     if (GPUSYM_SUCCESS == rc) {
         rc = work_reach(item, w->out, 1, &item->work.out);
     }
