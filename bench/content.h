@@ -14,8 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* BENCH_TYPE(name, C's type, MPI's, NCCL's number); BENCH_OP(name, MPI's, NCCL's number): as nccl-tests names them. user:
- * a sum, as a user-defined operation. */
+/* BENCH_TYPE(name, C's type, MPI's, NCCL's number); BENCH_OP(name, MPI's, NCCL's number): as nccl-tests names them.
+ * user: a sum, as a user-defined operation. */
 #define BENCH_TYPE_LIST                           \
     BENCH_TYPE(int8, int8_t, MPI_INT8_T, 0)       \
     BENCH_TYPE(uint8, uint8_t, MPI_UINT8_T, 1)    \

@@ -48,6 +48,8 @@ static void end_call(coll_gpusym_call_t *call)
     }
     coll_gpusym_zero_copy_withdraw(&call->task);
     coll_gpusym_scratch_put(&call->launch);
+    coll_gpusym_move_free(call->move);
+    call->move = NULL;
     if (MPI_SUCCESS == call->error && coll_gpusym_sizes_truncated(call->sizes)) {
         call->error = MPI_ERR_TRUNCATE; /* of this rank alone: the call has ended well */
     }
@@ -98,11 +100,13 @@ static void give_up(coll_gpusym_call_t *call)
     drain_kernel(call);
 }
 
+static void stage_call(coll_gpusym_call_t *call, int reason);
+
 /* No kernel runs any more. */
 static void end_drained(coll_gpusym_call_t *call)
 {
     if (call->launch.resident.recalled) {
-        leave_to_fallback(call, call->reason);
+        stage_call(call, call->reason);
     } else {
         end_call(call);
     }
@@ -235,11 +239,12 @@ void coll_gpusym_call_init(coll_gpusym_call_t *call, coll_gpusym_engine_t *e, co
 /* In `what`: that the call is not made yet, see agree_only. */
 #define AGREE_ONLY 0x80u
 
-/* What the ranks compare of a call that is staged, to find out whether they can cut it alike. */
+/* What the ranks compare of a call that is staged, to find out whether they can move it or cut it alike. */
 static void describe_staged(const coll_gpusym_call_t *call, gpusym_post_t *p)
 {
     uint64_t bytes;
     uint32_t element;
+    p->flags |= coll_gpusym_segments_may_move(&call->segments) ? GPUSYM_POST_MOVE : 0;
     if (!coll_gpusym_cut_may(call->engine->fallback->comm, &call->args, &bytes, &element)) {
         return;
     }
@@ -313,7 +318,7 @@ static void begin_call(coll_gpusym_call_t *call)
         check_peers(call, COLL_GPUSYM_WAIT_POST);
     } else if (t->none) {
         leave_to_fallback(call, -1);
-    } else if (call->settled) {
+    } else if (call->settled && !t->host.joined) {
         leave_to_fallback(call, call->reason_settled);
     } else if (!coll_gpusym_has_kernels(call->args.coll)) {
         leave_to_fallback(call, COLL_GPUSYM_R_NO_NATIVE);
@@ -392,7 +397,7 @@ static void await_sizes(coll_gpusym_call_t *call)
     case COLL_GPUSYM_SIZES_LACKING: /* all ranks find that */
         COLL_GPUSYM_VERBOSE(1, "%s: %s goes through the host: rank %d has no memory for a table of sizes",
                             label_of(call, label, sizeof label), name_of(call), rank);
-        leave_to_fallback(call, COLL_GPUSYM_R_NO_MEMORY);
+        stage_call(call, COLL_GPUSYM_R_NO_MEMORY);
         break;
     case COLL_GPUSYM_SIZES_CORRUPT:
         fail_corrupt(call, rank);
@@ -428,12 +433,86 @@ static bool is_cut(const coll_gpusym_call_t *call)
            read->same_layout && 0 != coll_gpusym_params.piece && read->max_bytes > coll_gpusym_params.piece;
 }
 
-/* All have answered, and the call is the fallback's. */
-static void judge_staged(coll_gpusym_call_t *call)
+/* Agreed: staged. Whether all ranks move it through their windows. */
+static bool is_moved(const coll_gpusym_call_t *call)
 {
     const gpusym_rollcall_read_t *read = &call->task.read;
+    return !read->host && 0 != (read->all & GPUSYM_POST_MOVE) && !read->other_call && call->engine->windows.agreed >= 0;
+}
+
+static void move_data(coll_gpusym_call_t *call)
+{
+    uint32_t rank = 0;
+    switch (coll_gpusym_move_poll(call->move, &rank)) {
+    case COLL_GPUSYM_MOVE_TRUNCATED:
+        call->error = MPI_ERR_TRUNCATE; /* of this rank alone: the call has ended well */
+        /* fall through */
+    case COLL_GPUSYM_MOVE_ENDED:
+        call->moved = true;
+        end_call(call);
+        break;
+    case COLL_GPUSYM_MOVE_GPU_ERROR:
+        fail_gpu(call, gpusym_current.dev->error());
+        break;
+    case COLL_GPUSYM_MOVE_CORRUPT:
+        fail_corrupt(call, (int) rank);
+        break;
+    default:
+        if (coll_gpusym_health_due(&call->health)) {
+            fail_if_peer_lost(call);
+        }
+        break;
+    }
+}
+
+/* The windows of all ranks are mapped everywhere. */
+static void begin_move(coll_gpusym_call_t *call)
+{
+    coll_gpusym_engine_t *e = call->engine;
+    char label[GPUSYM_COMM_LABEL_MAX];
+    call->move = coll_gpusym_move_begin(&call->segments, rollcall_of(call), &e->windows, call->task.read.seq);
+    if (NULL == call->move) {
+        coll_gpusym_help("no-memory", (int) coll_gpusym_team_rank(e->team), label_of(call, label, sizeof label),
+                         name_of(call), sizeof(gpusym_table_row_t), "host memory for staging");
+        give_up(call);
+        return;
+    }
+    call->state = COLL_GPUSYM_CALL_MOVING;
+    move_data(call);
+}
+
+/* The first move of a communicator finds the windows. */
+static void find_windows(coll_gpusym_call_t *call)
+{
+    coll_gpusym_windows_t *w = &call->engine->windows;
+    char label[GPUSYM_COMM_LABEL_MAX];
+    call->state = COLL_GPUSYM_CALL_WINDOWS;
+    if (0 == w->agreed) {
+        coll_gpusym_windows_poll(w, rollcall_of(call), call->task.read.seq);
+    }
+    if (w->agreed > 0) {
+        begin_move(call);
+    } else if (w->agreed < 0) {
+        COLL_GPUSYM_VERBOSE(1,
+                            "%s: what is staged goes by the other components: a rank has no window, or cannot map a "
+                            "peer's",
+                            label_of(call, label, sizeof label));
+        leave_to_fallback(call, call->reason);
+    } else {
+        check_peers(call, COLL_GPUSYM_WAIT_VOTE);
+    }
+}
+
+/* All ranks have found that the call is staged. Once more if a resident kernel had to be recalled. */
+static void stage_call(coll_gpusym_call_t *call, int reason)
+{
+    if (!call->agree_only && NULL == call->launch.lane && is_moved(call)) {
+        call->reason = reason;
+        find_windows(call);
+        return;
+    }
     const bool cut = !call->agree_only && is_cut(call);
-    leave_to_fallback(call, read->bounce >= 0 ? read->bounce - GPUSYM_KIND_BOUNCE : COLL_GPUSYM_R_MIXED);
+    leave_to_fallback(call, reason);
     call->cut = cut && call->reason >= 0;
 }
 
@@ -447,7 +526,7 @@ static void judge_answers(coll_gpusym_call_t *call)
     } else if (read->bounce >= GPUSYM_KIND_BOUNCE + (int) COLL_GPUSYM_REASONS) {
         fail_corrupt(call, read->bounce_rank);
     } else if (read->host || read->bounce >= 0) {
-        judge_staged(call);
+        stage_call(call, read->bounce >= 0 ? read->bounce - GPUSYM_KIND_BOUNCE : COLL_GPUSYM_R_MIXED);
     } else if (read->mismatch_rank >= 0 && (read->other_call || !coll_gpusym_segments_moves(call->args.coll))) {
         fail_mismatch(call);
     } else if (call->agree_only) {
@@ -469,9 +548,9 @@ static void set_up(coll_gpusym_call_t *call)
     if (rv < 0) {
         give_up(call);
     } else if (rv > 0 && t->reason >= 0) {
-        leave_to_fallback(call, t->reason);
+        stage_call(call, t->reason);
     } else if (rv > 0 && !coll_gpusym_plan_reaches(&call->task)) {
-        leave_to_fallback(call, COLL_GPUSYM_R_UNREACHABLE);
+        stage_call(call, COLL_GPUSYM_R_UNREACHABLE);
     } else if (rv > 0) {
         find_way(call);
     } else {
@@ -694,6 +773,12 @@ bool coll_gpusym_call_poll(coll_gpusym_call_t *call)
             take_tokens(call);
         }
         break;
+    case COLL_GPUSYM_CALL_WINDOWS:
+        find_windows(call);
+        break;
+    case COLL_GPUSYM_CALL_MOVING:
+        move_data(call);
+        break;
     case COLL_GPUSYM_CALL_SIZES:
         await_sizes(call);
         break;
@@ -741,7 +826,7 @@ static void count_native(const coll_gpusym_call_t *call, coll_gpusym_counters_t 
 void coll_gpusym_call_count(const coll_gpusym_call_t *call)
 {
     coll_gpusym_counters_t *counters = &coll_gpusym_counters[call->args.coll];
-    if (COLL_GPUSYM_CALL_ENDED == call->state) {
+    if (COLL_GPUSYM_CALL_ENDED == call->state && !call->moved) {
         if (MPI_SUCCESS == call->error) {
             count_native(call, counters);
         }
@@ -750,8 +835,8 @@ void coll_gpusym_call_count(const coll_gpusym_call_t *call)
     } else {
         coll_gpusym_count(&counters->staged);
         coll_gpusym_count(&counters->reason[call->reason]);
-        if (call->cut) {
-            coll_gpusym_count(&counters->cut);
+        if (call->cut || call->moved) {
+            coll_gpusym_count(call->cut ? &counters->cut : &counters->moved);
         }
     }
 }

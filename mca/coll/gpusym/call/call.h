@@ -20,6 +20,8 @@ typedef enum {
     COLL_GPUSYM_CALL_TOKENS,    /* waiting for the launch tokens of its processes */
     COLL_GPUSYM_CALL_RUNNING,   /* the kernel runs */
     COLL_GPUSYM_CALL_UNPACKING, /* what it left in scratch memory is copied to the user */
+    COLL_GPUSYM_CALL_WINDOWS,   /* staged, agreed: by windows, which are looked for */
+    COLL_GPUSYM_CALL_MOVING,    /* ... and the data move through them */
     COLL_GPUSYM_CALL_DRAINING,  /* something failed; waiting for the kernel to retire */
     COLL_GPUSYM_CALL_FALLBACK, /* agreed: the fallback's, for `reason` (staged) or -1 (forwarded); the poller does it */
     COLL_GPUSYM_CALL_FORWARDED, /* the fallback does it, by `inner` */
@@ -35,7 +37,7 @@ typedef struct coll_gpusym_call {
     bool blocking;
     bool agree_only; /* of a persistent call's init: ends once all ranks have posted what they have; `agreed` then */
     bool agreed;     /* native on all ranks */
-    bool settled;    /* a start of a persistent call that is the fallback's: known, not posted */
+    bool settled;    /* a start of a persistent call that is staged or forwarded; posted only where there are lines */
     int reason_settled;
     coll_gpusym_plan_t *plan;    /* persistent: what the first start found out; NULL: not kept. Not owned */
     coll_gpusym_bounce_t bounce; /* COLL_GPUSYM_CALL_FORWARDED, staged */
@@ -44,10 +46,12 @@ typedef struct coll_gpusym_call {
     coll_gpusym_call_state_t state;
     int reason; /* of staging; -1 */
     bool cut;   /* staged in pieces (fallback/cut.h): agreed */
+    bool moved; /* staged by windows (exec/move.h) */
     int error;  /* MPI error code */
     coll_gpusym_task_t task;
     coll_gpusym_launch_t launch;
     coll_gpusym_sizes_t *sizes; /* owned; NULL: all that is sent is taken, and nothing else awaited */
+    coll_gpusym_move_t *move;   /* owned; NULL: no data move through windows */
     bool has_tokens;            /* launch tokens, or some of them, to be given back */
     coll_gpusym_health_t health;
     coll_gpusym_wait_t wait;

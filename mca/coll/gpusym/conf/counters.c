@@ -80,6 +80,11 @@ static int register_pvars(const mca_base_component_t *component, unsigned coll)
                             "were staged through host memory in pieces, for any of these reasons", &c->cut);
     }
     if (OMPI_SUCCESS == ret) {
+        ret = register_pvar(component, coll, "staged", "by_windows",
+                            "were staged through host memory that the processes share, for any of these reasons",
+                            &c->moved);
+    }
+    if (OMPI_SUCCESS == ret) {
         ret =
             register_pvar(component, coll, "forwarded", "",
                           "have host buffers only, and were forwarded untouched to the next component", &c->forwarded);
@@ -154,6 +159,7 @@ static void print_line(unsigned coll)
         append_entry(&l, coll_gpusym_reason_name(r), c->reason[r]);
     }
     append_entry(&l, "in_pieces", c->cut);
+    append_entry(&l, "by_windows", c->moved);
     end_entries(&l);
     append_text(&l, ", %s %llu", "forwarded", c->forwarded);
     append_text(&l, "%s", "\n", 0);

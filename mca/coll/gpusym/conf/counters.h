@@ -20,6 +20,7 @@ typedef struct {
     unsigned long long staged;   /* staged through host memory */
     unsigned long long reason[COLL_GPUSYM_REASONS]; /* of those, by reason */
     unsigned long long cut;                         /* of the staged ones: in pieces */
+    unsigned long long moved;                       /* of the staged ones: by windows */
     unsigned long long forwarded;                   /* host buffers: forwarded untouched */
 } coll_gpusym_counters_t;
 

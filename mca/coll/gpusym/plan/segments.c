@@ -9,6 +9,7 @@
  */
 #include "mca/coll/gpusym/plan/segments.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/plan.h"
@@ -594,6 +595,51 @@ void coll_gpusym_segments_rows(const coll_gpusym_segments_t *k, gpusym_table_row
     for (uint32_t p = 0; p < t->host.nranks; p++) {
         rows[p] = (gpusym_table_row_t){to[p].off, to[p].bytes, from[p].off, from[p].bytes};
     }
+}
+
+/* Whether a side's blocks are contiguous, and lie in one buffer. */
+static bool is_one_run(const side_t *s, unsigned layout)
+{
+    const bool arrays = coll_gpusym_has_arrays(layout);
+    return NULL == s->type || (0 == s->count && !arrays) ||
+           (MPI_BOTTOM != s->buf && is_flat(s->type, arrays ? 2 : s->count));
+}
+
+bool coll_gpusym_segments_may_move(const coll_gpusym_segments_t *k)
+{
+    const coll_gpusym_args_t *a = k->args;
+    const coll_gpusym_facts_t *f = facts_of(a);
+    side_t in, out;
+    if (f->reduces || (is_in_place(a) && COLL_GPUSYM_P_ALLTOALL == f->pattern)) {
+        return false;
+    }
+    find_sides(a, k->team->host.rank, k->team->host.nranks, &in, &out);
+    return is_one_run(&in, f->sent) && is_one_run(&out, f->written);
+}
+
+bool coll_gpusym_segments_move(const coll_gpusym_segments_t *k, gpusym_table_row_t *rows, const char **in, char **out)
+{
+    const coll_gpusym_args_t *a = k->args;
+    const uint32_t me = k->team->host.rank, n = k->team->host.nranks;
+    gpusym_seg_t *segs = calloc(n, 2 * sizeof *segs + sizeof(uint64_t));
+    side_t from, to;
+    if (NULL == segs) {
+        return false;
+    }
+    const pairs_t s = {a, me, n, (uint32_t) a->root, segs, segs + n, (uint64_t *) (segs + 2 * n), false, false};
+    segment_call(&s);
+    set_own_lengths(&s);
+    for (uint32_t p = 0; p < n; p++) {
+        rows[p] = (gpusym_table_row_t){s.send[p].off, s.send[p].bytes, s.recv[p].off, s.recv[p].bytes};
+    }
+    find_sides(a, me, n, &from, &to);
+    *out = NULL != to.type ? first_byte(to.buf, to.type) : NULL;
+    *in = NULL != from.type ? first_byte(from.buf, from.type) : NULL;
+    if (is_in_place(a) && COLL_GPUSYM_P_ALLGATHER == facts_of(a)->pattern) {
+        *in = *out + rows[me].recv_off;
+    }
+    free(segs);
+    return true;
 }
 
 void coll_gpusym_segments_work(const coll_gpusym_segments_t *k, uint64_t bytes, const coll_gpusym_pair_sizes_t *sizes,

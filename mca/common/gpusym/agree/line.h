@@ -26,6 +26,10 @@ typedef struct {
     uint64_t balance;         /* see gpusym_post_t */
 } gpusym_entry_t;
 
+/* A board (what a rank sends through its window, coll/gpusym/exec/move.h) lies at a multiple of the unit, in bytes. */
+#define GPUSYM_BOARD_BITS 16u
+#define GPUSYM_BOARD_UNIT 4096u
+
 /* Bytes of a communicator's name in its line, with the final 0. */
 #define GPUSYM_LABEL_MAX 96u
 
@@ -41,7 +45,8 @@ typedef struct {
     uint64_t said;  /* mark of the owner's last message about a wait here, see gpusym_line_say; only rises */
     char label[GPUSYM_LABEL_MAX]; /* the communicator's name, for messages; remains after the line is retired */
     uint64_t table;               /* its table's offset in the slab (table.h); 0: it has none yet */
-    uint32_t pad[8];
+    uint64_t board;               /* its board of the last move: call << BOARD_BITS | place in its window */
+    uint32_t pad[6];
     gpusym_line_end_t end; /* its key names the communicator, see gpusym_line_name */
 } gpusym_line_t;
 _Static_assert(64 == sizeof(gpusym_entry_t), "entries are cache lines");

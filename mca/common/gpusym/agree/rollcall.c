@@ -194,6 +194,16 @@ int gpusym_rollcall_votes(const gpusym_rollcall_t *rc, uint64_t seq)
     return result;
 }
 
+bool gpusym_rollcall_refused(const gpusym_rollcall_t *rc, uint64_t seq)
+{
+    for (uint32_t r = 0; r < rc->nranks; r++) {
+        if (__atomic_load_n(&rc->line[r]->vote[seq % HISTORY], __ATOMIC_ACQUIRE) == seq << 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void gpusym_rollcall_launched(gpusym_rollcall_t *rc, uint64_t seq)
 {
     __atomic_store_n(&rc->line[rc->rank]->launched, seq, __ATOMIC_RELEASE);

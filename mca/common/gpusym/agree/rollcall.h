@@ -41,9 +41,10 @@ enum {
     GPUSYM_POST_CAN_IN = 4,   /* peers can map the input by in_key, or need not */
     GPUSYM_POST_CAN_OUT = 8,  /* peers can map the output by out_key, or need not */
     GPUSYM_POST_NEW_KEY =
-        16,               /* one of these keys is new in this communicator: all ranks vote whether they could map it */
-    GPUSYM_POST_CUT = 32, /* if the call goes through the host, this rank can cut it in pieces */
-    GPUSYM_POST_FLAGS_END = 64,
+        16,                /* one of these keys is new in this communicator: all ranks vote whether they could map it */
+    GPUSYM_POST_CUT = 32,  /* if the call goes through the host, this rank can cut it in pieces */
+    GPUSYM_POST_MOVE = 64, /* or can move it through its window */
+    GPUSYM_POST_FLAGS_END = 128,
 };
 
 /* What a rank posts. */
@@ -124,6 +125,8 @@ void gpusym_rollcall_retire(gpusym_rollcall_t *rc, uint64_t off);
 void gpusym_rollcall_vote(gpusym_rollcall_t *rc, uint64_t seq, bool yes);
 /* Counts the votes. 1: all ranks voted yes; 0: not all ranks have voted; -1: all have voted, at least one no. */
 int gpusym_rollcall_votes(const gpusym_rollcall_t *rc, uint64_t seq);
+/* Returns whether some rank has voted no on call seq, before all have voted. */
+bool gpusym_rollcall_refused(const gpusym_rollcall_t *rc, uint64_t seq);
 
 /* Tells the peers that the kernel of call seq is launched here. */
 void gpusym_rollcall_launched(gpusym_rollcall_t *rc, uint64_t seq);

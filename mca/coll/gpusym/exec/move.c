@@ -1,0 +1,567 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Moves through windows: see move.h.
+ *
+ *     sender:    buffer -> ring in its window   `filled` pieces are there
+ *     receiver:  ring -> buffer                 `taken` of them are copied: their slots are free
+ *
+ * A receiver needs nothing of its own to take a piece. So every flow goes on once its receiver is in the call, whatever
+ * other calls hold of the windows.
+ */
+#include "mca/coll/gpusym/exec/move.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mca/coll/gpusym/args/facts.h"
+#include "mca/common/gpusym/exec/lane.h"
+#include "mca/common/gpusym/gpusym.h"
+
+/* Copies of this rank under way in each direction: the copy engine always has the next one. */
+#define LANES 3u
+/* Bytes of pieces: of whole flows up to PIECE_MIN one, of longer ones an eighth, up to a chunk of the window. */
+#define PIECE_MIN (64ull << 10)
+#define PIECE_MAX GPUSYM_WINDOW_CHUNK
+/* Pieces of a flow that are in its ring, at most; and bytes of the rings of a call. */
+#define SLOTS_MAX 8u
+#define RINGS_MAX (12ull << 20)
+/* In `taken`: the receiver does not look at the board any more. */
+#define OVER UINT64_MAX
+
+#define READ(field) __atomic_load_n(&(field), __ATOMIC_ACQUIRE)
+#define WRITE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELEASE)
+
+/* A flow on the sender's board: its first line is the sender's, the second the receiver's. */
+typedef struct {
+    uint64_t filled;     /* pieces; the three fields behind are there if it is not 0 */
+    uint64_t piece, off; /* bytes of a piece; the ring's offset in the window */
+    uint32_t slots;      /* pieces that the ring holds */
+    uint32_t pad;
+    uint64_t bytes;              /* of the flow; there with the board */
+    _Alignas(64) uint64_t taken; /* pieces; OVER */
+} flow_t;
+_Static_assert(128 == sizeof(flow_t), "flows are two cache lines");
+
+/* A flow that this rank sends. */
+typedef struct {
+    const char *from;
+    uint64_t bytes, piece, pieces, off;
+    uint64_t started, copied; /* pieces */
+    uint32_t slots;           /* 0: it has no ring yet */
+    bool over;                /* all its receivers have acknowledged that */
+} out_t;
+
+/* A flow that this rank receives. */
+typedef struct {
+    flow_t *flow, *ack; /* whose first, and second line counts; NULL: the board is not there yet */
+    char *to;
+    uint64_t room, bytes; /* of the buffer; of the flow */
+    uint64_t pieces, started, taken;
+    bool over;
+} in_t;
+
+/* Copies under way, the oldest first. */
+typedef struct {
+    struct {
+        gpusym_lane_t *lane;
+        uint32_t peer;
+    } copy[LANES];
+    unsigned first, n;
+    bool by_cpu; /* the buffer is host memory */
+} copies_t;
+
+struct coll_gpusym_move {
+    const gpusym_rollcall_t *rc;
+    const coll_gpusym_windows_t *w;
+    gpusym_gpu_t *gpu; /* NULL: both buffers are host memory */
+    uint64_t seq;
+    uint32_t n, me;
+    bool shared; /* all receivers read one flow */
+    bool truncated, failed;
+    flow_t *board; /* [n], in our window; NULL: we send nothing, or there is no room yet */
+    uint64_t board_off;
+    bool sends;
+    uint32_t outs, ins; /* flows that are not over */
+    gpusym_lane_t *own; /* what this rank sends to itself */
+    copies_t out, in;
+    out_t *to;  /* [n]; shared: [0] alone */
+    in_t *from; /* [n] */
+};
+
+/* ---- windows ---- */
+
+static bool find_windows(coll_gpusym_windows_t *w, const gpusym_rollcall_t *rc, bool *refused)
+{
+    bool all = true;
+    for (uint32_t r = 0; r < rc->nranks && !*refused; r++) {
+        if (NULL == w->of[r]) {
+            const int rv = gpusym_window_of(rc->peer[r], &w->of[r]);
+            all = all && GPUSYM_SUCCESS == rv;
+            *refused = GPUSYM_SUCCESS != rv && GPUSYM_ERR_NOT_AVAILABLE != rv;
+        }
+    }
+    return all;
+}
+
+void coll_gpusym_windows_poll(coll_gpusym_windows_t *w, gpusym_rollcall_t *rc, uint64_t seq)
+{
+    gpusym_window_t *own;
+    if (!w->voted) {
+        bool refused = gpusym_rollcall_refused(rc, seq) || GPUSYM_SUCCESS != gpusym_window_own(&own);
+        if (NULL == w->of && !refused) {
+            w->of = calloc(rc->nranks, sizeof(gpusym_window_t *));
+            refused = NULL == w->of;
+        }
+        const bool all = !refused && find_windows(w, rc, &refused);
+        if (refused || all) {
+            gpusym_rollcall_vote(rc, seq, all && !refused);
+            w->voted = true;
+        }
+    }
+    w->agreed = w->voted ? gpusym_rollcall_votes(rc, seq) : 0;
+}
+
+void coll_gpusym_windows_free(coll_gpusym_windows_t *w)
+{
+    free(w->of);
+    w->of = NULL;
+}
+
+/* ---- who sends to whom ---- */
+
+static bool rank_sends(const coll_gpusym_args_t *a, uint32_t r)
+{
+    return COLL_GPUSYM_RANKS_ROOT != coll_gpusym_facts[a->coll].from || r == (uint32_t) a->root;
+}
+
+static bool rank_receives(const coll_gpusym_args_t *a, uint32_t r)
+{
+    switch (coll_gpusym_facts[a->coll].to) {
+    case COLL_GPUSYM_RANKS_ROOT:
+        return r == (uint32_t) a->root;
+    case COLL_GPUSYM_RANKS_OTHERS:
+        return r != (uint32_t) a->root;
+    default:
+        return true;
+    }
+}
+
+/* Where this rank's i-th turn is with rank r, rank r's i-th turn is with this rank. */
+static uint32_t turn_with(const coll_gpusym_move_t *m, uint32_t i)
+{
+    return (i + m->n - m->me % m->n) % m->n;
+}
+
+static out_t *out_to(const coll_gpusym_move_t *m, uint32_t r)
+{
+    return &m->to[m->shared ? 0 : r];
+}
+
+/* ---- making ---- */
+
+static void set_flows(coll_gpusym_move_t *m, const coll_gpusym_args_t *a, const char *in, char *out,
+                      const gpusym_table_row_t *row)
+{
+    for (uint32_t r = 0; r < m->n; r++) {
+        if (r != m->me && m->sends && rank_receives(a, r)) {
+            *out_to(m, r) = (out_t){.from = in + row[r].send_off, .bytes = row[r].send_bytes};
+            m->outs += m->shared && m->outs > 0 ? 0 : 1;
+        } else if (!m->shared) {
+            m->to[r].over = true;
+        }
+        m->from[r] = (in_t){.to = out + row[r].recv_off, .room = row[r].recv_bytes, .over = true};
+        if (r != m->me && rank_sends(a, r) && rank_receives(a, m->me)) {
+            m->from[r].over = false;
+            m->ins++;
+        }
+    }
+}
+
+/* The memory of one side: what its first bytes lie in. */
+static void find_memory(const gpusym_table_row_t *row, uint32_t n, const char *in, char *out, gpusym_mem_t *smem,
+                        gpusym_mem_t *rmem)
+{
+    *smem = *rmem = (gpusym_mem_t){.kind = GPUSYM_MEM_NONE, .gpu = -1};
+    for (uint32_t r = 0; r < n; r++) {
+        if (GPUSYM_MEM_NONE == smem->kind && 0 != row[r].send_bytes) {
+            gpusym_current.dev->query(in + row[r].send_off, smem);
+        }
+        if (GPUSYM_MEM_NONE == rmem->kind && 0 != row[r].recv_bytes) {
+            gpusym_current.dev->query(out + row[r].recv_off, rmem);
+        }
+    }
+}
+
+static bool open_gpu(coll_gpusym_move_t *m, const gpusym_mem_t *smem, const gpusym_mem_t *rmem)
+{
+    m->out.by_cpu = !coll_gpusym_on_gpu(smem);
+    m->in.by_cpu = !coll_gpusym_on_gpu(rmem);
+    if (m->out.by_cpu && m->in.by_cpu) {
+        return true;
+    }
+    return GPUSYM_SUCCESS == gpusym_current.dev->gpu_open(m->out.by_cpu ? rmem : smem, &m->gpu);
+}
+
+/* What a rank sends to itself. Both are the same where it is in place. */
+static void copy_own(coll_gpusym_move_t *m, const gpusym_table_row_t *own, const char *in, char *out)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    const char *from = in + own->send_off;
+    char *to = out + own->recv_off;
+    const uint64_t bytes = own->send_bytes < own->recv_bytes ? own->send_bytes : own->recv_bytes;
+    m->truncated = own->send_bytes > own->recv_bytes;
+    if (0 == bytes || from == to) {
+        return;
+    }
+    if (NULL == m->gpu) {
+        memmove(to, from, bytes);
+    } else if (GPUSYM_SUCCESS != gpusym_lane_get(dev, m->gpu, &m->own)) {
+        m->own = NULL;
+        m->failed = GPUSYM_SUCCESS != dev->copy(m->gpu, to, from, bytes);
+    } else {
+        m->failed = GPUSYM_SUCCESS != dev->copy_async(m->own->stream, to, from, bytes);
+    }
+}
+
+coll_gpusym_move_t *coll_gpusym_move_begin(const coll_gpusym_segments_t *k, const gpusym_rollcall_t *rc,
+                                           const coll_gpusym_windows_t *w, uint64_t seq)
+{
+    const uint32_t n = rc->nranks;
+    const unsigned pattern = coll_gpusym_facts[k->args->coll].pattern;
+    gpusym_table_row_t *row = calloc(n, sizeof *row);
+    coll_gpusym_move_t *m = calloc(1, sizeof *m + n * (sizeof *m->to + sizeof *m->from));
+    gpusym_mem_t smem, rmem;
+    const char *in;
+    char *out;
+
+    if (NULL == row || NULL == m || !coll_gpusym_segments_move(k, row, &in, &out)) {
+        free(row);
+        free(m);
+        return NULL;
+    }
+    m->rc = rc;
+    m->w = w;
+    m->seq = seq;
+    m->n = n;
+    m->me = rc->rank;
+    m->shared = COLL_GPUSYM_P_ROOTED == pattern || COLL_GPUSYM_P_ALLGATHER == pattern;
+    m->to = (out_t *) (m + 1);
+    m->from = (in_t *) (m->to + n);
+    m->sends = rank_sends(k->args, m->me);
+    set_flows(m, k->args, in, out, row);
+    m->sends = m->outs > 0;
+    find_memory(row, n, in, out, &smem, &rmem);
+    m->failed = !open_gpu(m, &smem, &rmem);
+    if (!m->failed) {
+        copy_own(m, &row[m->me], in, out);
+    }
+    free(row);
+    return m;
+}
+
+/* ---- the board ---- */
+
+/* Puts up our board. False: the window has no room now. */
+static bool put_board(coll_gpusym_move_t *m)
+{
+    gpusym_line_t *line = m->rc->line[m->me];
+    void *at;
+    if (GPUSYM_SUCCESS != gpusym_window_get(m->n * sizeof(flow_t), &m->board_off)) {
+        return false;
+    }
+    m->board = gpusym_window_at(m->w->of[m->me], m->board_off, m->n * sizeof(flow_t));
+    memset(m->board, 0, m->n * sizeof(flow_t));
+    for (uint32_t r = 0; r < m->n; r++) {
+        m->board[r].bytes = out_to(m, r)->bytes;
+    }
+    if (!m->out.by_cpu) {
+        (void) gpusym_window_register(m->w->of[m->me], gpusym_current.dev, m->gpu, &at);
+    }
+    WRITE(line->board, m->seq << GPUSYM_BOARD_BITS | m->board_off / GPUSYM_BOARD_UNIT);
+    return true;
+}
+
+/* Looks for rank r's board. False: it lies where no board can. */
+static bool find_board(coll_gpusym_move_t *m, uint32_t r)
+{
+    const uint64_t word = READ(m->rc->line[r]->board);
+    in_t *in = &m->from[r];
+    void *at;
+    if (word >> GPUSYM_BOARD_BITS != (m->seq & UINT64_MAX >> GPUSYM_BOARD_BITS)) {
+        return true;
+    }
+    flow_t *board =
+        gpusym_window_at(m->w->of[r], word % (1u << GPUSYM_BOARD_BITS) * GPUSYM_BOARD_UNIT, m->n * sizeof(flow_t));
+    if (NULL == board) {
+        return false;
+    }
+    in->ack = &board[m->me];
+    in->flow = &board[m->shared ? 0 : m->me];
+    in->bytes = in->flow->bytes;
+    m->truncated = m->truncated || in->bytes > in->room;
+    if (!m->in.by_cpu && 0 != in->bytes) {
+        (void) gpusym_window_register(m->w->of[r], gpusym_current.dev, m->gpu, &at);
+    }
+    return true;
+}
+
+/* ---- copies ---- */
+
+/* Copies between a buffer and a window: at once, or queued. False: the GPU reports an error. */
+static bool copy_piece(coll_gpusym_move_t *m, copies_t *c, uint32_t peer, void *to, const void *from, uint64_t bytes)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    const unsigned i = (c->first + c->n) % LANES;
+    if (c->by_cpu) {
+        memcpy(to, from, bytes);
+        return true;
+    }
+    if (NULL == c->copy[i].lane && GPUSYM_SUCCESS != gpusym_lane_get(dev, m->gpu, &c->copy[i].lane)) {
+        c->copy[i].lane = NULL;
+        return false;
+    }
+    c->copy[i].peer = peer;
+    c->n++;
+    return GPUSYM_SUCCESS == dev->copy_async(c->copy[i].lane->stream, to, from, bytes);
+}
+
+/* Whether the oldest copy has ended, and whose it was. */
+static bool end_piece(coll_gpusym_move_t *m, copies_t *c, uint32_t *peer)
+{
+    const int idle = 0 == c->n ? 0 : gpusym_current.dev->stream_poll(c->copy[c->first].lane->stream);
+    m->failed = m->failed || idle < 0;
+    if (idle <= 0) {
+        return false;
+    }
+    *peer = c->copy[c->first].peer;
+    c->first = (c->first + 1) % LANES;
+    c->n--;
+    return true;
+}
+
+/* ---- sending ---- */
+
+/* The pieces that all receivers of a flow have taken. */
+static uint64_t taken_of(const coll_gpusym_move_t *m, uint32_t r)
+{
+    uint64_t least = OVER;
+    if (!m->shared) {
+        return READ(m->board[r].taken);
+    }
+    for (uint32_t p = 0; p < m->n; p++) {
+        const uint64_t taken = p == m->me ? OVER : READ(m->board[p].taken);
+        least = taken < least ? taken : least;
+    }
+    return least;
+}
+
+/* Gives a flow its ring: a smaller one where the window is full. False: it has no room now. */
+static bool get_ring(coll_gpusym_move_t *m, out_t *o, flow_t *flow)
+{
+    const uint64_t eighth = (o->bytes / 8 + PIECE_MIN - 1) / PIECE_MIN * PIECE_MIN;
+    const uint64_t share = RINGS_MAX / (m->outs < 3 ? m->outs : 3);
+    o->piece = o->bytes <= PIECE_MIN ? o->bytes : eighth < PIECE_MIN ? PIECE_MIN : eighth;
+    o->piece = o->piece > PIECE_MAX ? PIECE_MAX : o->piece;
+    o->pieces = (o->bytes + o->piece - 1) / o->piece;
+    uint64_t slots = share / o->piece < o->pieces ? share / o->piece : o->pieces;
+    slots = slots > SLOTS_MAX ? SLOTS_MAX : slots;
+    while (slots > 0 && GPUSYM_SUCCESS != gpusym_window_get(slots * o->piece, &o->off)) {
+        slots /= 2;
+    }
+    o->slots = (uint32_t) slots;
+    flow->piece = o->piece;
+    flow->off = o->off;
+    flow->slots = o->slots;
+    return 0 != slots;
+}
+
+/* Starts the copy of a flow's next piece, if its ring has a free slot. False: not now. */
+static bool send_piece(coll_gpusym_move_t *m, uint32_t r)
+{
+    out_t *o = out_to(m, r);
+    if (o->over || 0 == o->bytes || (0 != o->slots && o->started == o->pieces) ||
+        (0 == o->slots && !get_ring(m, o, &m->board[r])) || o->started >= taken_of(m, r) + o->slots) {
+        return false;
+    }
+    const uint64_t at = o->started * o->piece, left = o->bytes - at;
+    const uint64_t bytes = left < o->piece ? left : o->piece;
+    void *slot = gpusym_window_at(m->w->of[m->me], o->off + o->started % o->slots * o->piece, bytes);
+    m->failed = m->failed || !copy_piece(m, &m->out, r, slot, o->from + at, bytes);
+    o->started++;
+    if (m->out.by_cpu) {
+        o->copied++;
+        WRITE(m->board[r].filled, o->copied);
+    }
+    return true;
+}
+
+/* Notes flows whose receivers are done. */
+static void end_flows(coll_gpusym_move_t *m)
+{
+    for (uint32_t r = 0; r < (m->shared ? 1 : m->n); r++) {
+        out_t *o = &m->to[r];
+        if (o->over || OVER != taken_of(m, r)) {
+            continue;
+        }
+        o->over = true;
+        m->outs--;
+        if (0 != o->slots) {
+            gpusym_window_put(o->off);
+        }
+    }
+}
+
+static void send_some(coll_gpusym_move_t *m)
+{
+    uint32_t r;
+    if (NULL == m->board && !put_board(m)) {
+        return;
+    }
+    while (end_piece(m, &m->out, &r)) {
+        out_t *o = out_to(m, r);
+        o->copied++;
+        WRITE(m->board[r].filled, o->copied);
+    }
+    /* The first turns first: the other rank does the same. */
+    for (uint32_t i = 0; i < m->n && m->out.n < LANES && !m->failed; i++) {
+        const uint32_t turn = m->shared ? 0 : turn_with(m, i);
+        while (m->out.n < LANES && !m->failed && send_piece(m, turn)) {
+        }
+        i = m->shared ? m->n : i;
+    }
+    end_flows(m);
+}
+
+/* ---- receiving ---- */
+
+/* Acknowledges a flow that has been taken, or has nothing. */
+static void end_flow(coll_gpusym_move_t *m, in_t *in)
+{
+    in->over = true;
+    m->ins--;
+    WRITE(in->ack->taken, OVER);
+}
+
+static void note_taken(coll_gpusym_move_t *m, in_t *in)
+{
+    in->taken++;
+    if (in->taken == in->pieces) {
+        end_flow(m, in);
+    } else {
+        WRITE(in->ack->taken, in->taken);
+    }
+}
+
+/* Starts the copy of rank r's next piece, if it is there. False: not now, or (*corrupt) never. */
+static bool receive_piece(coll_gpusym_move_t *m, uint32_t r, bool *corrupt)
+{
+    in_t *in = &m->from[r];
+    const flow_t *flow = in->flow;
+    if (0 == in->bytes) {
+        end_flow(m, in);
+        return false;
+    }
+    if (READ(in->flow->filled) <= in->started) {
+        return false;
+    }
+    if (in->room <= in->started * flow->piece && in->taken < in->started) {
+        return false; /* what has no room is taken behind what has */
+    }
+    if (0 == flow->piece || 0 == flow->slots) {
+        *corrupt = true;
+        return false;
+    }
+    in->pieces = (in->bytes + flow->piece - 1) / flow->piece;
+    const uint64_t at = in->started * flow->piece, left = in->bytes > at ? in->bytes - at : 0;
+    const uint64_t bytes = left < flow->piece ? left : flow->piece, room = in->room > at ? in->room - at : 0;
+    const void *slot = gpusym_window_at(m->w->of[r], flow->off + in->started % flow->slots * flow->piece, bytes);
+    if (NULL == slot || 0 == bytes) {
+        *corrupt = true;
+        return false;
+    }
+    in->started++;
+    if (0 == room) { /* it is let go */
+        note_taken(m, in);
+        return !in->over;
+    }
+    m->failed = m->failed || !copy_piece(m, &m->in, r, in->to + at, slot, bytes < room ? bytes : room);
+    if (m->in.by_cpu) {
+        note_taken(m, in);
+    }
+    return !in->over && in->started < in->pieces;
+}
+
+/* False: rank *rank's board is corrupt. */
+static bool receive_some(coll_gpusym_move_t *m, uint32_t *rank)
+{
+    uint32_t r;
+    bool corrupt = false;
+    while (end_piece(m, &m->in, &r)) {
+        note_taken(m, &m->from[r]);
+    }
+    for (uint32_t i = 0; i < m->n && !m->failed; i++) {
+        r = turn_with(m, i);
+        *rank = r;
+        if (m->from[r].over) {
+            continue;
+        }
+        if (NULL == m->from[r].flow && !find_board(m, r)) {
+            return false;
+        }
+        while (NULL != m->from[r].flow && m->in.n < LANES && !m->failed &&
+               (0 == m->from[r].pieces || m->from[r].started < m->from[r].pieces) && receive_piece(m, r, &corrupt)) {
+        }
+        if (corrupt) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- the whole ---- */
+
+coll_gpusym_move_state_t coll_gpusym_move_poll(coll_gpusym_move_t *m, uint32_t *rank)
+{
+    if (m->sends && !m->failed) {
+        send_some(m);
+    }
+    if (m->ins > 0 && !m->failed && !receive_some(m, rank)) {
+        return COLL_GPUSYM_MOVE_CORRUPT;
+    }
+    const int own = NULL == m->own ? 1 : gpusym_current.dev->stream_poll(m->own->stream);
+    if (m->failed || own < 0) {
+        return COLL_GPUSYM_MOVE_GPU_ERROR;
+    }
+    if (0 != m->outs || 0 != m->ins || 0 == own) {
+        return COLL_GPUSYM_MOVE_GOES_ON;
+    }
+    return m->truncated ? COLL_GPUSYM_MOVE_TRUNCATED : COLL_GPUSYM_MOVE_ENDED;
+}
+
+static void put_lane(gpusym_lane_t *lane)
+{
+    while (NULL != lane && 0 == gpusym_current.dev->stream_poll(lane->stream)) {
+        sched_yield();
+    }
+    if (NULL != lane) {
+        gpusym_lane_put(lane);
+    }
+}
+
+void coll_gpusym_move_free(coll_gpusym_move_t *m)
+{
+    if (NULL == m) {
+        return;
+    }
+    for (unsigned i = 0; i < LANES; i++) {
+        put_lane(m->out.copy[i].lane);
+        put_lane(m->in.copy[i].lane);
+    }
+    put_lane(m->own);
+    if (NULL != m->board && 0 == m->outs) {
+        gpusym_window_put(m->board_off);
+    }
+    free(m);
+}

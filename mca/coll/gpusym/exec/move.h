@@ -1,0 +1,51 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Moves through windows: a collective that moves bytes, between buffers that kernels do not reach. The sender copies
+ * pieces of its data into its window (memory/window.h), the receiver copies them out; either buffer is GPU or host
+ * memory. Up to some pieces of each pair of ranks are under way, so that copies in both directions overlap. No message
+ * is sent, and nothing waits.
+ *
+ * What a rank sends is described by its board, in its window: one flow for each receiver, or one that all of them read.
+ * A receiver acknowledges what it has copied, and at last that it will not read the board again.
+ */
+#ifndef MCA_COLL_GPUSYM_EXEC_MOVE_H
+#define MCA_COLL_GPUSYM_EXEC_MOVE_H
+
+#include "mca/coll/gpusym/plan/segments.h"
+#include "mca/common/gpusym/memory/window.h"
+
+/* The windows of a communicator's ranks. Zeroed before its first use. */
+typedef struct {
+    int agreed;           /* 1: all ranks have mapped all; -1: some rank cannot; 0: not known yet */
+    bool voted;           /* this rank has, in the call that finds out */
+    gpusym_window_t **of; /* [ranks], owned; of[rank] is ours */
+} coll_gpusym_windows_t;
+
+/* Finds the windows, in call seq, which all ranks have posted; makes ours. Never waits. Sets w->agreed once all ranks
+ * know; until then it is 0. The call may be any in which all ranks do this. */
+void coll_gpusym_windows_poll(coll_gpusym_windows_t *w, gpusym_rollcall_t *rc, uint64_t seq);
+/* Frees what is known of them. */
+void coll_gpusym_windows_free(coll_gpusym_windows_t *w);
+
+/* A move in progress. */
+typedef struct coll_gpusym_move coll_gpusym_move_t;
+
+/* Begins this rank's part of call seq, which all ranks have posted and agreed to move; the windows are agreed. k, rc
+ * and w outlive it. NULL: no host memory. */
+coll_gpusym_move_t *coll_gpusym_move_begin(const coll_gpusym_segments_t *k, const gpusym_rollcall_t *rc,
+                                           const coll_gpusym_windows_t *w, uint64_t seq);
+typedef enum {
+    COLL_GPUSYM_MOVE_GOES_ON,
+    COLL_GPUSYM_MOVE_ENDED,
+    COLL_GPUSYM_MOVE_TRUNCATED, /* ended: more was sent to this rank than it has room for */
+    COLL_GPUSYM_MOVE_GPU_ERROR,
+    COLL_GPUSYM_MOVE_CORRUPT, /* rank *rank's board holds what no rank writes */
+} coll_gpusym_move_state_t;
+/* Does what can be done now. Never waits. */
+coll_gpusym_move_state_t coll_gpusym_move_poll(coll_gpusym_move_t *m, uint32_t *rank);
+/* Frees a move, in whatever state, after its copies have ended. Memory of the window that a peer may still read, since
+ * the call has failed, is not used again. NULL is fine. */
+void coll_gpusym_move_free(coll_gpusym_move_t *m);
+
+#endif
