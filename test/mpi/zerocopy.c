@@ -45,6 +45,7 @@ static const struct {
     {COLL_REDUCE, {"st", "st"}, false, true},
     {COLL_ALLTOALL, {"st", "st"}, true, true},
     {COLL_ALLTOALLV, {"st", "ce"}, true, false},
+    {COLL_ALLTOALLW, {"st", "st"}, true, false},
     {COLL_GATHER, {"st", "st"}, false, true},
     {COLL_GATHERV, {"st", "st"}, false, false},
     {COLL_SCATTER, {"st", "st"}, false, true},

@@ -156,6 +156,7 @@ static void select_device(const gpusym_config_t *c)
     gpusym_sim_params.world_rank = c->world_rank;
     gpusym_reg_limit = (unsigned) c->reg_limit;
     gpusym_pinned_max = c->pinned_max;
+    gpusym_scratch_max = c->scratch_max;
 
     const gpusym_device_t *dev = gpusym_device_select((gpusym_device_choice_t) c->device, &why);
     if (NULL != dev) {

@@ -34,6 +34,10 @@ static const gpusym_var_number_t numbers[] = {
     {"pinned_max", MCA_BASE_VAR_TYPE_UNSIGNED_LONG, 4, FIELD(pinned_max), 256 * MIB, 0, 1048576 * MIB, 0, "bytes",
      "Maximum pinned host memory of a process for what goes through the host. Beyond it ordinary memory is used, which "
      "the GPU copies at a fraction of the speed. The suffixes K, M and G are accepted"},
+    {"scratch_max", MCA_BASE_VAR_TYPE_UNSIGNED_LONG, 4, FIELD(scratch_max), 256 * MIB, 0, 1048576 * MIB, 0, "bytes",
+     "Maximum GPU memory that a process keeps between calls for packed data. Calls that need more allocate it each "
+     "time, "
+     "which takes about 1 ms. The suffixes K, M and G are accepted"},
     {"verbose", MCA_BASE_VAR_TYPE_INT, 2, FIELD(verbose), 0, 0, 100, 0, "",
      "Verbosity on stderr. 1: decisions that are made once, and why a feature is not used; 5: also one line per "
      "communicator. The higher of this parameter and coll_base_verbose applies"},

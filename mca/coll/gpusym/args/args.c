@@ -61,8 +61,7 @@ static void count_neighbors(struct ompi_communicator_t *comm, size_t *in, size_t
     }
 }
 
-/* Ranks that this one sends to, or receives from. */
-static size_t count_peers(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side)
+size_t coll_gpusym_count_peers(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side)
 {
     size_t in, out;
     switch (coll_gpusym_facts[a->coll].pattern) {
@@ -122,14 +121,14 @@ static inline void set_layout(coll_gpusym_layout_t *l, unsigned layout, struct o
     struct ompi_datatype_t *const dtype = send ? a->sdtype : a->rdtype;
     switch (layout) {
     case COLL_GPUSYM_L_BLOCK:
-        set_block(l, count_peers(comm, a, side) > 0 ? count : 0, dtype);
+        set_block(l, coll_gpusym_count_peers(comm, a, side) > 0 ? count : 0, dtype);
         break;
     case COLL_GPUSYM_L_BLOCKS:
-        set_block(l, count * count_peers(comm, a, side), dtype);
+        set_block(l, count * coll_gpusym_count_peers(comm, a, side), dtype);
         break;
     case COLL_GPUSYM_L_BLOCKS_V:
     case COLL_GPUSYM_L_BLOCKS_W:
-        set_vector(l, count_peers(comm, a, side), a, side);
+        set_vector(l, coll_gpusym_count_peers(comm, a, side), a, side);
         break;
     case COLL_GPUSYM_L_PARTS:
         set_block(l, count_parts(comm, a), a->rdtype);

@@ -121,6 +121,8 @@ typedef struct {
  * (MPI_Allgatherv of an intracommunicator), nor with mpi_param_check 0. */
 bool coll_gpusym_counts_valid(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a);
 
+/* Returns the number of ranks that this one sends to, or receives from: of neighbours, each as often as it is one. */
+size_t coll_gpusym_count_peers(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side);
 /* Finds the blocks of a side, by MPI's rules about roots, intercommunicators, MPI_IN_PLACE and neighbours. */
 void coll_gpusym_layout(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
                         coll_gpusym_layout_t *l);

@@ -274,7 +274,8 @@ static void describe_native(coll_gpusym_call_t *call, gpusym_post_t *p)
     /* While a nonblocking call is in flight more may be started. */
     p->flags |=
         call->blocking && 0 == __atomic_load_n(&coll_gpusym_in_flight, __ATOMIC_RELAXED) ? GPUSYM_POST_QUIET : 0;
-    if (k->reason < 0 && !call->agree_only && NULL == call->launch.scratch) {
+    if (k->reason < 0 && !call->agree_only &&
+        (NULL == call->launch.scratch || coll_gpusym_blocks_has(call->args.coll))) {
         coll_gpusym_zero_copy_offer(&call->task, p);
     }
     describe_staged(call, p);
@@ -643,7 +644,7 @@ static void complete_kernel(coll_gpusym_call_t *call, uint32_t status)
     const bool draining = COLL_GPUSYM_CALL_DRAINING == call->state, retired = 0 != (status & GPUSYM_STATUS_RETIRED);
     status &= ~GPUSYM_STATUS_RETIRED;
     coll_gpusym_launch_put_streams(l);
-    if (!draining && GPUSYM_STATUS_OK == (status & 0xff) && 0 != call->segments.unpack.rows) {
+    if (!draining && GPUSYM_STATUS_OK == (status & 0xff) && coll_gpusym_segments_unpacks(&call->segments)) {
         call->state = COLL_GPUSYM_CALL_UNPACKING;
         if (!coll_gpusym_launch_unpack(l, &call->segments)) {
             fail_gpu(call, gpusym_current.dev->error());

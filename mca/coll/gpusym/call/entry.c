@@ -98,7 +98,7 @@ static bool do_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a
         count_forwarded(a);
         return true;
     }
-    if (e->alone && has_comm(a) && coll_gpusym_segments_alone(a, coll_gpusym_on_gpu(&rmem) ? &rmem : &smem, rv)) {
+    if (e->alone && has_comm(a) && coll_gpusym_segments_alone(comm, a, coll_gpusym_on_gpu(&rmem) ? &rmem : &smem, rv)) {
         coll_gpusym_count(&counters->native);
         coll_gpusym_count(&counters->copied);
         return false;

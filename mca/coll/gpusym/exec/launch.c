@@ -70,9 +70,20 @@ static bool copy_rows(const coll_gpusym_launch_t *l, const coll_gpusym_rows_t *r
                      : dev->copy2d_async(l->lane->stream, p, r->width, r->first, r->pitch, r->width, r->rows));
 }
 
+/* The same of a side that has blocks for edges, if it is packed. */
+static bool copy_blocks(const coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k, coll_gpusym_side_t side,
+                        bool back)
+{
+    const bool sent = COLL_GPUSYM_SENT == side;
+    const coll_gpusym_blocks_t b = coll_gpusym_segments_blocks(k, side);
+    char *scratch = (char *) (uintptr_t) (sent ? k->in : k->out);
+    return !(sent ? k->from.packed : k->to.packed) ||
+           GPUSYM_SUCCESS == coll_gpusym_blocks_copy(&b, l->lane->stream, scratch, back);
+}
+
 bool coll_gpusym_launch_unpack(const coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k)
 {
-    return copy_rows(l, &k->unpack, k->out, true);
+    return copy_rows(l, &k->unpack, k->out, true) && copy_blocks(l, k, COLL_GPUSYM_WRITTEN, true);
 }
 
 /* Queues, before the kernel, what brings the input to scratch memory; and the output, of which the kernel might not
@@ -81,7 +92,9 @@ static bool queue_pack(const coll_gpusym_launch_t *l, const coll_gpusym_task_t *
 {
     const coll_gpusym_segments_t *k = task->segments;
     const bool keep = k->keep || NULL != task->sizes;
-    return copy_rows(l, &k->pack, k->in, false) && (!keep || copy_rows(l, &k->unpack, k->out, false));
+    return copy_rows(l, &k->pack, k->in, false) && (!keep || copy_rows(l, &k->unpack, k->out, false)) &&
+           copy_blocks(l, k, COLL_GPUSYM_SENT, false) &&
+           (NULL == task->sizes || copy_blocks(l, k, COLL_GPUSYM_WRITTEN, false));
 }
 
 /* Queues what copy engines do. *queued: the completion word will come. */

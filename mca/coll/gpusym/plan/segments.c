@@ -225,6 +225,20 @@ static void segment_call(const pairs_t *s)
     }
 }
 
+/* The segments of a call, by this rank's arguments. */
+static void find_segments(const coll_gpusym_segments_t *k, const pairs_t *s)
+{
+    if (coll_gpusym_blocks_has(s->a->coll)) {
+        const coll_gpusym_blocks_t from = coll_gpusym_segments_blocks(k, COLL_GPUSYM_SENT);
+        const coll_gpusym_blocks_t to = coll_gpusym_segments_blocks(k, COLL_GPUSYM_WRITTEN);
+        coll_gpusym_place_t place;
+        (void) coll_gpusym_blocks_find(&from, s->send, &place);
+        (void) coll_gpusym_blocks_find(&to, s->recv, &place);
+    } else {
+        segment_call(s);
+    }
+}
+
 /* The bytes that this rank sends and takes where segment_call() has it from the other side, as MPI says it must be
  * alike. */
 static void set_own_lengths(const pairs_t *s)
@@ -258,10 +272,16 @@ bool coll_gpusym_segments_moves(unsigned coll)
     return !coll_gpusym_facts[coll].reduces;
 }
 
+/* Whether any two ranks may have a length of their own. */
+static bool has_pairs(const coll_gpusym_facts_t *f)
+{
+    return COLL_GPUSYM_P_NEIGHBORS == f->pattern || COLL_GPUSYM_L_BLOCKS_W == f->sent;
+}
+
 /* Whether each rank knows by itself how much goes between any two: no length is in an array that not all ranks pass. */
 static bool is_exact(const coll_gpusym_facts_t *f)
 {
-    return COLL_GPUSYM_L_BLOCKS_V != f->sent &&
+    return COLL_GPUSYM_L_BLOCKS_V != f->sent && !has_pairs(f) &&
            (COLL_GPUSYM_L_BLOCKS_V != f->written || COLL_GPUSYM_RANKS_ALL == f->to);
 }
 
@@ -282,7 +302,7 @@ static uint64_t sum_balance(const pairs_t *s)
     if (f->reduces || gpusym_collective_whole(s->a->coll)) {
         return 0;
     }
-    if (!coll_gpusym_has_arrays(f->sent) && !coll_gpusym_has_arrays(f->written)) {
+    if (!has_pairs(f) && !coll_gpusym_has_arrays(f->sent) && !coll_gpusym_has_arrays(f->written)) {
         return s->send[s->me].bytes != s->recv[s->me].bytes;
     }
     for (uint32_t p = 0; p < s->n; p++) {
@@ -366,6 +386,27 @@ static bool find_buffers(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, c
     return true;
 }
 
+/* The same of a collective that has a block for each edge. */
+static bool find_places(coll_gpusym_segments_t *k)
+{
+    gpusym_seg_t seg[GPUSYM_TEAM_MAX] = {{0, 0}};
+    const coll_gpusym_blocks_t from = coll_gpusym_segments_blocks(k, COLL_GPUSYM_SENT);
+    const coll_gpusym_blocks_t to = coll_gpusym_segments_blocks(k, COLL_GPUSYM_WRITTEN);
+    if (k->team->host.nranks > GPUSYM_TEAM_MAX) { /* a reason of the team's */
+        return true;
+    }
+    if (!coll_gpusym_blocks_find(&from, seg, &k->from)) {
+        return false;
+    }
+    memset(seg, 0, sizeof seg);
+    if (!coll_gpusym_blocks_find(&to, seg, &k->to)) {
+        return false;
+    }
+    k->in = k->from.base;
+    k->out = k->to.base;
+    return true;
+}
+
 /* The end of the last segment, and the length of the longest; a segment before the buffer counts as one without end. */
 static uint64_t segs_end(const gpusym_seg_t *segs, uint32_t n, uint64_t *longest)
 {
@@ -407,7 +448,7 @@ static void find_extents(coll_gpusym_segments_t *k)
     gpusym_seg_t send[GPUSYM_TEAM_MAX] = {{0, 0}}, recv[GPUSYM_TEAM_MAX] = {{0, 0}};
     uint64_t remote[GPUSYM_TEAM_MAX] = {0};
     const pairs_t s = {a, me, n, (uint32_t) a->root, send, recv, remote, 0 != k->pack.rows, 0 != k->unpack.rows};
-    segment_call(&s);
+    find_segments(k, &s);
     set_own_lengths(&s);
     k->balance = sum_balance(&s);
     k->bytes = 0;
@@ -464,7 +505,7 @@ static int find_reason(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, cons
         k->op = (unsigned) op;
         k->type = (unsigned) type;
     }
-    if (!find_buffers(a, team->host.rank, team->host.nranks, k)) {
+    if (coll_gpusym_blocks_has(a->coll) ? !find_places(k) : !find_buffers(a, team->host.rank, team->host.nranks, k)) {
         return COLL_GPUSYM_R_TYPE;
     }
     if (GPUSYM_MEM_HOST == smem->kind || GPUSYM_MEM_HOST == rmem->kind) {
@@ -486,7 +527,7 @@ void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const gpusym_mem_t *sm
     k->out_local = GPUSYM_MEM_DEVICE == rmem->kind;
     k->reason = find_reason(k, smem, rmem);
     k->exact = is_exact(facts_of(a));
-    k->out_id = rmem->id;
+    k->out_id = k->to.packed ? 0 : rmem->id;
     k->in_id = GPUSYM_MEM_NONE != smem->kind && !is_in_place(a) ? smem->id : rmem->id;
     k->in_place = is_in_place(a);
     if (k->reason < 0 && k->team->host.nranks <= GPUSYM_TEAM_MAX) {
@@ -496,7 +537,8 @@ void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const gpusym_mem_t *sm
     }
 }
 
-bool coll_gpusym_segments_alone(const coll_gpusym_args_t *a, const gpusym_mem_t *where, int *rv)
+bool coll_gpusym_segments_alone(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a,
+                                const gpusym_mem_t *where, int *rv)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     coll_gpusym_segments_t k = {.bytes = 0};
@@ -505,6 +547,9 @@ bool coll_gpusym_segments_alone(const coll_gpusym_args_t *a, const gpusym_mem_t 
     const pairs_t s = {a, 0, 1, 0, &send, &recv, &remote, false, false};
     gpusym_gpu_t *gpu;
 
+    if (coll_gpusym_blocks_has(a->coll)) {
+        return coll_gpusym_blocks_alone(comm, a, rv);
+    }
     if (!coll_gpusym_has_kernels(a->coll) ||
         (facts_of(a)->reduces && coll_gpusym_type(a->rdtype) < 0 && !is_flat(a->rdtype, 2)) ||
         !find_buffers(a, 0, 1, &k) || 0 != k.pack.rows || 0 != k.unpack.rows) {
@@ -536,6 +581,11 @@ bool coll_gpusym_segments_alone(const coll_gpusym_args_t *a, const gpusym_mem_t 
 
 void coll_gpusym_segments_scratch(coll_gpusym_segments_t *k, char *scratch)
 {
+    if (coll_gpusym_blocks_has(k->args->coll)) {
+        k->in = k->from.packed ? scratch : k->in;
+        k->out = k->to.packed ? scratch + k->from.bytes : k->out;
+        return;
+    }
     char *out = scratch + coll_gpusym_rows_bytes(&k->pack);
     const bool root_bcast = COLL_GPUSYM_BCAST == k->args->coll && k->team->host.rank == (uint32_t) k->args->root;
     if (0 != k->unpack.rows && k->keep && NULL != k->in) { /* in place: in is out, or a block of it */
@@ -561,7 +611,8 @@ void coll_gpusym_segments_maps(unsigned coll, bool *in, bool *out)
 bool coll_gpusym_segments_in_table(unsigned coll)
 {
     const coll_gpusym_facts_t *f = &coll_gpusym_facts[coll];
-    return COLL_GPUSYM_MAPS_OUT == f->maps && COLL_GPUSYM_RANKS_ALL == f->to && coll_gpusym_has_arrays(f->written);
+    return COLL_GPUSYM_MAPS_OUT == f->maps && COLL_GPUSYM_RANKS_ALL == f->to &&
+           (has_pairs(f) || coll_gpusym_has_arrays(f->written));
 }
 
 bool coll_gpusym_segments_alike(unsigned coll, const gpusym_rollcall_read_t *read)
@@ -590,7 +641,7 @@ void coll_gpusym_segments_rows(const coll_gpusym_segments_t *k, gpusym_table_row
     gpusym_seg_t to[GPUSYM_TEAM_MAX] = {{0, 0}}, from[GPUSYM_TEAM_MAX] = {{0, 0}};
     uint64_t remote[GPUSYM_TEAM_MAX];
     const pairs_t s = {k->args, t->host.rank, t->host.nranks, (uint32_t) k->args->root, to, from, remote, false, false};
-    segment_call(&s);
+    find_segments(k, &s);
     set_own_lengths(&s);
     for (uint32_t p = 0; p < t->host.nranks; p++) {
         rows[p] = (gpusym_table_row_t){to[p].off, to[p].bytes, from[p].off, from[p].bytes};
@@ -659,7 +710,7 @@ void coll_gpusym_segments_work(const coll_gpusym_segments_t *k, uint64_t bytes, 
     w->src_end = n;
     w->dst_first = 0;
     w->dst_end = n;
-    segment_call(&s);
+    find_segments(k, &s);
     if (NULL != sizes) {
         for (uint32_t p = 0; p < n; p++) {
             w->send[p].bytes = sizes->send[p];

@@ -7,6 +7,7 @@
 #define MCA_COLL_GPUSYM_PLAN_SEGMENTS_H
 
 #include "mca/coll/gpusym/args/args.h"
+#include "mca/coll/gpusym/plan/blocks.h"
 #include "mca/coll/gpusym/team/state.h"
 #include "mca/common/gpusym/agree/table.h"
 #include "tuning/tuning.h"
@@ -39,6 +40,8 @@ typedef struct {
     coll_gpusym_rows_t pack;   /* copied there before the kernel */
     coll_gpusym_rows_t unpack; /* copied back after it */
     uint64_t in_off;           /* where in out the input is, in place */
+    /* Collectives that have a block for each edge (blocks.h): where the segments lie that are sent, and received. */
+    coll_gpusym_place_t from, to;
     bool keep; /* `unpack` is copied there before the kernel too: it writes not all of that, or reads it */
 } coll_gpusym_segments_t;
 
@@ -64,7 +67,17 @@ static inline uint64_t coll_gpusym_rows_bytes(const coll_gpusym_rows_t *r)
 }
 static inline uint64_t coll_gpusym_segments_scratch_bytes(const coll_gpusym_segments_t *k)
 {
-    return coll_gpusym_rows_bytes(&k->pack) + coll_gpusym_rows_bytes(&k->unpack);
+    return coll_gpusym_rows_bytes(&k->pack) + coll_gpusym_rows_bytes(&k->unpack) + k->from.bytes + k->to.bytes;
+}
+/* Whether the kernel's output lies in scratch memory and is copied from there to the user. */
+static inline bool coll_gpusym_segments_unpacks(const coll_gpusym_segments_t *k)
+{
+    return 0 != k->unpack.rows || k->to.packed;
+}
+/* A side's blocks, of a collective that has them. */
+static inline coll_gpusym_blocks_t coll_gpusym_segments_blocks(const coll_gpusym_segments_t *k, coll_gpusym_side_t side)
+{
+    return (coll_gpusym_blocks_t){k->args, k->team->fallback->comm, side};
 }
 /* Points in and out into the scratch memory. */
 void coll_gpusym_segments_scratch(coll_gpusym_segments_t *k, char *scratch);
@@ -101,6 +114,7 @@ bool coll_gpusym_segments_move(const coll_gpusym_segments_t *k, gpusym_table_row
 bool coll_gpusym_segments_moves(unsigned coll);
 
 /* Does a call of a one-rank communicator by a copy; *rv is the MPI error code. False: a plain copy cannot do it. */
-bool coll_gpusym_segments_alone(const coll_gpusym_args_t *args, const gpusym_mem_t *where, int *rv);
+bool coll_gpusym_segments_alone(struct ompi_communicator_t *comm, const coll_gpusym_args_t *args,
+                                const gpusym_mem_t *where, int *rv);
 
 #endif

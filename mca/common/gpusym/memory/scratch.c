@@ -11,8 +11,10 @@
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/memory/alloc.h"
 
-/* Largest buffer that is kept, in bytes: gpusym keeps little of a GPU's memory. */
-#define KEEP_MAX (4ull << 20)
+/* Buffers are multiples of this, in bytes: peers can map no smaller one. */
+#define UNIT (2ull << 20)
+
+uint64_t gpusym_scratch_max = 256ull << 20;
 
 typedef struct buffer {
     gpusym_gpu_t *gpu;
@@ -23,6 +25,15 @@ typedef struct buffer {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static buffer_t *lent, *kept; /* under the lock; at most one is kept */
+
+/* buffer: NULL is allowed. */
+static void free_buffer(const gpusym_device_t *dev, buffer_t *buffer)
+{
+    if (NULL != buffer) {
+        dev->mem_free(buffer->gpu, buffer->p);
+        free(buffer);
+    }
+}
 
 int gpusym_scratch_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes, void **p)
 {
@@ -36,8 +47,8 @@ int gpusym_scratch_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t b
         rc = GPUSYM_ERR_NO_MEMORY;
     } else {
         buffer->gpu = gpu;
-        buffer->bytes = bytes;
-        rc = gpusym_mem_alloc(dev, gpu, bytes, &buffer->p);
+        buffer->bytes = (bytes + UNIT - 1) / UNIT * UNIT;
+        rc = gpusym_mem_alloc(dev, gpu, buffer->bytes, &buffer->p);
     }
     if (GPUSYM_SUCCESS == rc) {
         buffer->next = lent;
@@ -60,12 +71,12 @@ void gpusym_scratch_put(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *p)
     buffer_t *buffer = *link;
     if (NULL != buffer) {
         *link = buffer->next;
-        if (NULL == kept && buffer->bytes <= KEEP_MAX) {
+        if (buffer->bytes <= gpusym_scratch_max && (NULL == kept || kept->bytes < buffer->bytes)) {
+            buffer_t *smaller = kept;
             kept = buffer;
-        } else {
-            dev->mem_free(gpu, p);
-            free(buffer);
+            buffer = smaller;
         }
+        free_buffer(dev, buffer);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -73,10 +84,7 @@ void gpusym_scratch_put(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *p)
 void gpusym_scratch_close(const gpusym_device_t *dev)
 {
     pthread_mutex_lock(&lock);
-    if (NULL != kept) {
-        dev->mem_free(kept->gpu, kept->p);
-        free(kept);
-        kept = NULL;
-    }
+    free_buffer(dev, kept);
+    kept = NULL;
     pthread_mutex_unlock(&lock);
 }

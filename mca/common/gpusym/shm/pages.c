@@ -25,7 +25,7 @@
 
 /* ---- the slab ---- */
 
-/* Sparse: only what was touched takes memory. Room for 26,000 communicators, and tables for as many of up to 18 ranks. */
+/* Sparse: only what was touched takes memory. Room for 26,000 communicators, and tables for as many of 18 ranks. */
 #define SLAB_BYTES (96ull << 20)
 #define SLAB_MAGIC 0x6770757379706732ull
 
