@@ -757,7 +757,7 @@ static void check_without(check_t *t)
 {
     counted.fail_resources = true;
     check_result(t, large_right(make_vector(50, 3, 5), 2, true, 101)); /* and the nodes */
-    check_result(t, large_right(make_irregular(300), 1, true, 3)); /* there and back, and the nodes */
+    check_result(t, large_right(make_irregular(300), 1, true, 3));     /* there and back, and the nodes */
     counted.fail_resources = false;
 }
 

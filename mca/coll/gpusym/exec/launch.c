@@ -78,7 +78,7 @@ static bool copy_blocks(const coll_gpusym_launch_t *l, const coll_gpusym_segment
     const coll_gpusym_blocks_t b = coll_gpusym_segments_blocks(k, side);
     char *scratch = (char *) (uintptr_t) (sent ? k->in : k->out);
     return !(sent ? k->from.packed : k->to.packed) ||
-           GPUSYM_SUCCESS == coll_gpusym_blocks_copy(&b, l->lane->stream, scratch, back);
+           GPUSYM_SUCCESS == coll_gpusym_blocks_copy(&b, l->scratch_gpu, l->lane->stream, scratch, back);
 }
 
 bool coll_gpusym_launch_unpack(const coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k)

@@ -176,6 +176,14 @@ static bool find_in_buffer(const coll_gpusym_blocks_t *b, gpusym_seg_t *seg, cha
     return true;
 }
 
+/* Whether a kernel packs the block. Others could take a copy for each of very many runs. */
+static bool is_packed_at_once(const coll_gpusym_blocks_t *b, const block_t *block)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    gpusym_gpu_t *gpu;
+    return GPUSYM_SUCCESS == dev->gpu_open(b->where, &gpu) && gpusym_layout_by_gpu(dev, gpu, &block->l, block->buf);
+}
+
 /* Segments in scratch memory. *bytes: of that. False: no kernel packs the blocks. */
 static bool find_in_scratch(const coll_gpusym_blocks_t *b, gpusym_seg_t *seg, uint64_t *bytes)
 {
@@ -183,7 +191,7 @@ static bool find_in_scratch(const coll_gpusym_blocks_t *b, gpusym_seg_t *seg, ui
     walk_t w = begin_walk(b);
     block_t block;
     while (next_block(&w, &block)) {
-        if (GPUSYM_LAYOUT_RUNS == block.l.kind) {
+        if (GPUSYM_LAYOUT_RUNS == block.l.kind && !is_packed_at_once(b, &block)) {
             return false;
         }
         seg[block.rank].bytes += block.l.bytes;
@@ -220,7 +228,8 @@ bool coll_gpusym_blocks_find(const coll_gpusym_blocks_t *b, gpusym_seg_t *seg, c
 
 /* ---- packing ---- */
 
-int coll_gpusym_blocks_copy(const coll_gpusym_blocks_t *b, gpusym_stream_t *stream, char *scratch, bool back)
+int coll_gpusym_blocks_copy(const coll_gpusym_blocks_t *b, gpusym_gpu_t *gpu, gpusym_stream_t *stream, char *scratch,
+                            bool back)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     gpusym_seg_t seg[GPUSYM_TEAM_MAX] = {{0, 0}};
@@ -232,8 +241,8 @@ int coll_gpusym_blocks_copy(const coll_gpusym_blocks_t *b, gpusym_stream_t *stre
     (void) find_in_scratch(b, seg, &bytes);
     while (GPUSYM_SUCCESS == rc && next_block(&w, &block)) {
         char *at = scratch + seg[block.rank].off;
-        rc = back ? gpusym_layout_unpack_async(dev, stream, &block.l, block.buf, at, block.l.bytes)
-                  : gpusym_layout_pack_async(dev, stream, &block.l, at, block.buf, block.l.bytes);
+        rc = back ? gpusym_layout_unpack_async(dev, gpu, stream, &block.l, block.buf, at, block.l.bytes)
+                  : gpusym_layout_pack_async(dev, gpu, stream, &block.l, at, block.buf, block.l.bytes);
         seg[block.rank].off += block.l.bytes;
     }
     return rc;
@@ -272,7 +281,7 @@ static int copy_alone(const coll_gpusym_blocks_t *b, gpusym_gpu_t *gpu, char *pa
 bool coll_gpusym_blocks_alone(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, int *rv)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
-    const coll_gpusym_blocks_t from = {a, comm, COLL_GPUSYM_SENT}, to = {a, comm, COLL_GPUSYM_WRITTEN};
+    const coll_gpusym_blocks_t from = {a, comm, COLL_GPUSYM_SENT, NULL}, to = {a, comm, COLL_GPUSYM_WRITTEN, NULL};
     const uint64_t sent = sum_blocks(&from), room = sum_blocks(&to), bytes = sent < room ? sent : room;
     gpusym_mem_t smem, rmem;
     gpusym_gpu_t *gpu;

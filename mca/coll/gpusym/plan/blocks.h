@@ -1,12 +1,12 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Collectives whose buffers have a block for each edge: alltoallw, and those of neighbours. An edge goes from a rank to
- * another, or to itself, and there may be several between two ranks. Kernels know one segment for each pair of ranks:
- * the blocks of all edges between the two, one behind the other.
+ * Collectives whose buffers have a block for each edge: alltoallw, and those of neighbours. An edge goes from a rank
+ * to another, or to itself, and there may be several between two ranks. Kernels know one segment for each pair of
+ * ranks: the blocks of all edges between the two, one behind the other.
  *
- * Blocks that lie so in the user's buffer, without gaps, are the segment. Otherwise the side is packed: its segments lie
- * in scratch memory, where its blocks are packed before the kernel, or unpacked from behind it.
+ * Blocks that lie so in the user's buffer, without gaps, are the segment. Otherwise the side is packed: its segments
+ * lie in scratch memory, where its blocks are packed before the kernel, or unpacked from behind it.
  */
 #ifndef MCA_COLL_GPUSYM_PLAN_BLOCKS_H
 #define MCA_COLL_GPUSYM_PLAN_BLOCKS_H
@@ -19,7 +19,8 @@
 typedef struct {
     const coll_gpusym_args_t *args; /* not owned */
     struct ompi_communicator_t *comm;
-    coll_gpusym_side_t side; /* COLL_GPUSYM_SENT, COLL_GPUSYM_WRITTEN */
+    coll_gpusym_side_t side;   /* COLL_GPUSYM_SENT, COLL_GPUSYM_WRITTEN */
+    const gpusym_mem_t *where; /* a buffer on the GPU that packs */
 } coll_gpusym_blocks_t;
 
 /* Whether a collective has such blocks. */
@@ -32,13 +33,14 @@ typedef struct {
     uint64_t bytes; /* of scratch memory that they need, in multiples of 256; 0: none */
 } coll_gpusym_place_t;
 
-/* Finds the segments of a side: what goes to each rank of the communicator, or comes from it; seg[ranks], zeroed. False:
- * no kernel packs its blocks. At most GPUSYM_TEAM_MAX ranks. */
+/* Finds the segments of a side: what goes to each rank of the communicator, or comes from it; seg[ranks], zeroed.
+ * False: no kernel packs its blocks. At most GPUSYM_TEAM_MAX ranks. */
 bool coll_gpusym_blocks_find(const coll_gpusym_blocks_t *b, gpusym_seg_t *seg, coll_gpusym_place_t *place);
 
 /* Queues the packing of a packed side into scratch memory, or (back) its unpacking from there. Errors as of
  * gpusym_layout_pack_async; some of it may be queued then. */
-int coll_gpusym_blocks_copy(const coll_gpusym_blocks_t *b, gpusym_stream_t *stream, char *scratch, bool back);
+int coll_gpusym_blocks_copy(const coll_gpusym_blocks_t *b, gpusym_gpu_t *gpu, gpusym_stream_t *stream, char *scratch,
+                            bool back);
 
 /* Does a call of a one-rank communicator by copies; *rv is the MPI error code. False: that cannot be done. */
 bool coll_gpusym_blocks_alone(struct ompi_communicator_t *comm, const coll_gpusym_args_t *args, int *rv);

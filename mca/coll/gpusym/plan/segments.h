@@ -77,7 +77,7 @@ static inline bool coll_gpusym_segments_unpacks(const coll_gpusym_segments_t *k)
 /* A side's blocks, of a collective that has them. */
 static inline coll_gpusym_blocks_t coll_gpusym_segments_blocks(const coll_gpusym_segments_t *k, coll_gpusym_side_t side)
 {
-    return (coll_gpusym_blocks_t){k->args, k->team->fallback->comm, side};
+    return (coll_gpusym_blocks_t){k->args, k->team->fallback->comm, side, &k->where};
 }
 /* Points in and out into the scratch memory. */
 void coll_gpusym_segments_scratch(coll_gpusym_segments_t *k, char *scratch);

@@ -22,8 +22,8 @@ bool coll_gpusym_zero_copy_possible(const coll_gpusym_task_t *task);
 /* Maps the buffers that the peers offer, into w->peer_in and w->peer_out. voted: all ranks have mapped them before, and
  * their owners keep them. False: a buffer cannot be mapped; *corrupt is -1, or the rank whose post is corrupt. */
 bool coll_gpusym_zero_copy_map(coll_gpusym_task_t *task, gpusym_work_t *w, bool voted, int *corrupt);
-/* Sets where this rank's segments stand in the peers' outputs, by their tables: w->remote_off; and w->send, where a peer
- * takes less than it is sent. The buffers are mapped. False: the table of rank *corrupt is corrupt. */
+/* Sets where this rank's segments stand in the peers' outputs, by their tables: w->remote_off; and w->send, where a
+ * peer takes less than it is sent. The buffers are mapped. False: the table of rank *corrupt is corrupt. */
 bool coll_gpusym_zero_copy_place(const coll_gpusym_task_t *task, gpusym_work_t *w, int *corrupt);
 /* Notes that all ranks have mapped the buffers that this call offers: later calls need no vote on them. */
 void coll_gpusym_zero_copy_mapped(coll_gpusym_task_t *task);

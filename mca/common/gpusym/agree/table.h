@@ -23,8 +23,8 @@ int gpusym_table_make(gpusym_rollcall_t *rc);
 /* Tells the peers that this rank has no memory for a table. */
 void gpusym_table_lack(gpusym_rollcall_t *rc);
 
-/* Returns this rank's rows for call seq, [nranks], to be filled; NULL: a peer may still read what they hold. seq: of the
- * call in flight, or of the next one. The table is made. */
+/* Returns this rank's rows for call seq, [nranks], to be filled; NULL: a peer may still read what they hold. seq: of
+ * the call in flight, or of the next one. The table is made. */
 gpusym_table_row_t *gpusym_table_rows(const gpusym_rollcall_t *rc, uint64_t seq);
 /* Returns whether peer r may still read what the next call's rows hold: why gpusym_table_rows() returns NULL. */
 bool gpusym_table_awaits(const gpusym_rollcall_t *rc, uint32_t r);
