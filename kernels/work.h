@@ -83,6 +83,8 @@ typedef struct gpusym_run {
     uint32_t span;          /* packs for a block; from gpusym_run_plan() */
     uint16_t first, blocks; /* its blocks of the launch; those of runs follow each other */
 } gpusym_run_t;
+/* Epochs that the command of a copy to host memory skips (symm/copy.h). */
+#define GPUSYM_COPY_TO_HOST 1u
 /* Runs of a launch at most: as many as stand in the room of gpusym_work_t.peer. */
 #define GPUSYM_RUNS_MAX 8u
 

@@ -232,6 +232,11 @@ GS_FN void gs_fence_out(const gpusym_work_t *w)
     }
 }
 
+GS_FN void gs_fence_system(void)
+{
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
+
 GS_FN bool gs_last_keeps(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
 {
     uint32_t *ticket = (uint32_t *) w->peer[w->rank];

@@ -197,6 +197,11 @@ GS_FN bool gs_last_block(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
     return true;
 }
 
+GS_FN void gs_fence_system(void)
+{
+    __atomic_thread_fence(__ATOMIC_ACQ_REL);
+}
+
 GS_FN void gs_done_at(const gpusym_work_t *w, uint64_t *done, uint32_t seq, uint32_t status)
 {
     (void) w;

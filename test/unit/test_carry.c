@@ -314,6 +314,67 @@ static void a_copier_serves_without_launches(void **state)
     assert_int_equal(launches, 10);
 }
 
+/* A commanded copy from GPU memory to pinned host memory, or back; false: no kernel is there. */
+static bool command(unsigned char *in_host, bool to_host, uint64_t at, uint64_t bytes)
+{
+    gpusym_copier_t *copier;
+    int done;
+
+    memset(in_host, 0xee, bytes + 64);
+    if (!to_host) {
+        memcpy(in_host + 32, sent + 1000 + at, bytes);
+    }
+    const int rc = to_host ? gpusym_copier_command(&dev, gpu, in_host + 32, from + at, (uint32_t) bytes, true, &copier)
+                           : gpusym_copier_command(&dev, gpu, to + at, in_host + 32, (uint32_t) bytes, false, &copier);
+    if (GPUSYM_SUCCESS != rc) {
+        assert_int_equal(rc, GPUSYM_ERR_NOT_AVAILABLE);
+        return false;
+    }
+    while (0 == (done = gpusym_copier_poll(copier))) {
+    }
+    assert_int_equal(done, 1);
+    if (to_host) {
+        assert_memory_equal(in_host + 32, sent + at, bytes);
+        assert_int_equal(in_host[31], 0xee);
+        assert_int_equal(in_host[32 + bytes], 0xee);
+    } else {
+        OK(dev.copy(gpu, got, to + at, bytes));
+        assert_memory_equal(got, sent + 1000 + at, bytes);
+    }
+    return true;
+}
+
+/* Commands to a kernel that is there, to host memory too, launch nothing, whatever it does meanwhile. */
+static void a_command_launches_nothing(void **state)
+{
+    unsigned served = 0;
+    void *host, *dev_host;
+
+    (void) state;
+    OK(dev.host_alloc(gpu, 8192, &host, &dev_host));
+    assert_false(command(host, true, 0, 4));
+    gpusym_copier_linger(&dev, gpu, 1000000000, false);
+    assert_false(command(host, true, 0, 4));
+    copy_short(32, 1, 100);
+    for (unsigned i = 0; i < 200; i++) {
+        assert_true(command(host, 0 != i % 3, next_random() % 100, 1 + (next_random() % 4096 >> next_random() % 12)));
+    }
+    assert_int_equal(launches, 1);
+    gpusym_copiers_dismiss();
+    assert_false(command(host, false, 0, 4));
+    gpusym_copier_linger(&dev, gpu, 200000, false);
+    for (unsigned i = 0; i < 300; i++) {
+        copy_short(32, 1, 100);
+        const unsigned before = launches;
+        usleep((useconds_t) (next_random() % 400));
+        served += command(host, 0 != i % 2, next_random() % 100, 4);
+        assert_int_equal(launches, before);
+    }
+    assert_true(served > 0);
+    gpusym_copiers_dismiss();
+    OK(dev.host_free(gpu, host));
+}
+
 /* The kernel leaves just when the next copy comes, or before, or after. */
 static void a_copier_that_leaves_loses_nothing(void **state)
 {
@@ -557,6 +618,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(each_tells_its_own_end, setup, teardown),
         cmocka_unit_test_setup_teardown(copies_share_launches, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_serves_without_launches, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_command_launches_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_that_leaves_loses_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_that_cannot_is_launched_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_that_is_not_worth_it_stays_away, setup, teardown),

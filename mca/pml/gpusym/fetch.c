@@ -18,6 +18,7 @@
 #include "mca/pml/gpusym/counters.h"
 #include "mca/pml/gpusym/gpu.h"
 #include "mca/pml/gpusym/host.h"
+#include "mca/pml/gpusym/pack.h"
 #include "mca/pml/gpusym/params.h"
 #include "mca/pml/gpusym/report.h"
 #include "tuning/carry.h"
@@ -115,7 +116,7 @@ static int put_data(request_t *r, const void *packed)
         return GPUSYM_SUCCESS == gpusym_layout_scatter(&r->layout, buf, packed, bytes) ? MPI_SUCCESS : MPI_ERR_OTHER;
     }
     pml_gpusym_gpu_review(r->gpu);
-    return GPUSYM_SUCCESS == gpusym_layout_unpack(gpusym_current.dev, r->gpu, &r->layout, buf, packed, bytes)
+    return GPUSYM_SUCCESS == pml_gpusym_unpack(r->gpu, &r->layout, buf, packed, bytes)
                ? MPI_SUCCESS
                : pml_gpusym_report_gpu(r->base.req_comm, status_of(r)->MPI_SOURCE, status_of(r)->MPI_TAG);
 }

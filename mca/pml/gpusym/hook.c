@@ -15,6 +15,7 @@
 #include "mca/pml/gpusym/gpu.h"
 #include "mca/pml/gpusym/host.h"
 #include "mca/pml/gpusym/host_recv.h"
+#include "mca/pml/gpusym/pack.h"
 #include "mca/pml/gpusym/params.h"
 #include "mca/pml/gpusym/peers.h"
 #include "mca/pml/gpusym/probe.h"
@@ -338,6 +339,7 @@ void pml_gpusym_close(void)
     pml_gpusym_requests_close();
     pml_gpusym_peers_close();
     pml_gpusym_gpus_close();
+    pml_gpusym_pack_close();
     pml_gpusym_bounces_close();
     pml_gpusym_counters_clear();
 }

@@ -7,10 +7,10 @@
  */
 #include "mca/pml/gpusym/recv.h"
 
-#include "mca/common/gpusym/gpusym.h"
 #include "mca/pml/gpusym/counters.h"
 #include "mca/pml/gpusym/fetch.h"
 #include "mca/pml/gpusym/gpu.h"
+#include "mca/pml/gpusym/pack.h"
 #include "mca/pml/gpusym/report.h"
 #include "mca/pml/gpusym/request.h"
 
@@ -27,8 +27,7 @@ static int unpack(request_t *r, const ompi_status_public_t *status)
     if (bytes > 0) {
         pml_gpusym_gpu_review(r->gpu);
     }
-    if (bytes > 0 && GPUSYM_SUCCESS != gpusym_layout_unpack(gpusym_current.dev, r->gpu, &r->layout, b->req_addr,
-                                                            r->bounce.p, bytes)) {
+    if (bytes > 0 && GPUSYM_SUCCESS != pml_gpusym_unpack(r->gpu, &r->layout, b->req_addr, r->bounce.p, bytes)) {
         return pml_gpusym_report_gpu(b->req_comm, status->MPI_SOURCE, status->MPI_TAG);
     }
     pml_gpusym_count(PML_GPUSYM_RECEIVED_STAGED);

@@ -15,6 +15,7 @@
 #include "mca/common/gpusym/memory/scratch.h"
 #include "mca/pml/gpusym/counters.h"
 #include "mca/pml/gpusym/fetch.h"
+#include "mca/pml/gpusym/pack.h"
 #include "mca/pml/gpusym/params.h"
 #include "mca/pml/gpusym/report.h"
 #include "mca/pml/gpusym/request.h"
@@ -129,8 +130,7 @@ static int send_bytes(request_t *r, int tag, mca_pml_base_send_mode_t mode)
         tell_failure(r);
         return pml_gpusym_report_memory(b->req_comm, b->req_peer, b->req_tag, r->layout.bytes);
     }
-    if (GPUSYM_SUCCESS !=
-        gpusym_layout_pack(gpusym_current.dev, r->gpu, &r->layout, r->bounce.p, b->req_addr, r->layout.bytes)) {
+    if (GPUSYM_SUCCESS != pml_gpusym_pack(r->gpu, &r->layout, r->bounce.p, b->req_addr, r->layout.bytes)) {
         tell_failure(r);
         return pml_gpusym_report_gpu(b->req_comm, b->req_peer, b->req_tag);
     }
@@ -210,8 +210,7 @@ static bool buffer_data(request_t *r)
 
     r->eager = false; /* tried once */
     if (!pml_gpusym_bounce_get(&r->bounce, r->gpu, r->layout.bytes) ||
-        GPUSYM_SUCCESS !=
-            gpusym_layout_pack(gpusym_current.dev, r->gpu, &r->layout, r->bounce.p, b->req_addr, r->layout.bytes)) {
+        GPUSYM_SUCCESS != pml_gpusym_pack(r->gpu, &r->layout, r->bounce.p, b->req_addr, r->layout.bytes)) {
         return true;
     }
     const bool in_entry = r->layout.bytes <= GPUSYM_PARCEL_ROOM;
@@ -472,8 +471,7 @@ static int send_inline(request_t *r, gpusym_offer_t *o)
 
     if (NULL == r->gpu) {
         gpusym_layout_gather(&r->layout, b->req_addr, data, sizeof data);
-    } else if (GPUSYM_SUCCESS !=
-               gpusym_layout_pack(gpusym_current.dev, r->gpu, &r->layout, data, b->req_addr, sizeof data)) {
+    } else if (GPUSYM_SUCCESS != pml_gpusym_pack(r->gpu, &r->layout, data, b->req_addr, sizeof data)) {
         tell_failure(r);
         return pml_gpusym_report_gpu(b->req_comm, b->req_peer, b->req_tag);
     }

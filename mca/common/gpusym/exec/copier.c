@@ -35,6 +35,7 @@ struct gpusym_copier {
     void *dst;
     const void *src;
     uint32_t bytes, polls;
+    bool launches; /* it may launch a kernel */
     struct gpusym_copier *next;
 };
 
@@ -154,23 +155,39 @@ static bool address_fits(const void *p)
     return 0 == (uint64_t) (uintptr_t) p >> GPUSYM_COMMAND_ADDRESS_BITS;
 }
 
-int gpusym_copier_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint32_t bytes,
-                        gpusym_copier_t **copier)
+/* Takes the copier for a copy. NULL: there is none, or it is busy. */
+static gpusym_copier_t *begin(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint32_t bytes)
 {
     gpusym_copier_t *c = find_copier(dev, gpu);
     if (NULL == c || 0 == __atomic_load_n(&c->linger_ns, __ATOMIC_RELAXED) || !address_fits(dst) ||
         !address_fits(src) || !take(c)) {
-        return GPUSYM_ERR_NOT_AVAILABLE;
+        return NULL;
     }
     c->dst = dst;
     c->src = src;
     c->bytes = bytes;
     c->polls = 0;
+    c->launches = true;
+    return c;
+}
+
+static void command_kernel(gpusym_copier_t *c, uint32_t skip)
+{
+    c->commanded = true;
+    c->served++;
+    gpusym_lane_command(c->lane, c->src, c->dst, c->bytes, skip);
+}
+
+int gpusym_copier_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint32_t bytes,
+                        gpusym_copier_t **copier)
+{
+    gpusym_copier_t *c = begin(dev, gpu, dst, src, bytes);
+    if (NULL == c) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
     *copier = c;
     if (is_here(c)) {
-        c->commanded = true;
-        c->served++;
-        gpusym_lane_command(c->lane, src, dst, bytes, 0);
+        command_kernel(c, 0);
         return GPUSYM_SUCCESS;
     }
     int rc = prepare_lane(c);
@@ -187,11 +204,28 @@ int gpusym_copier_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst
     return rc;
 }
 
+int gpusym_copier_command(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint32_t bytes,
+                          bool to_host, gpusym_copier_t **copier)
+{
+    gpusym_copier_t *c = begin(dev, gpu, dst, src, bytes);
+    if (NULL == c) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    if (!is_here(c)) {
+        leave(c);
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    *copier = c;
+    c->launches = false;
+    command_kernel(c, to_host ? GPUSYM_COPY_TO_HOST : 0);
+    return GPUSYM_SUCCESS;
+}
+
 /* The kernel has left before it read the command: another one does the copy, or else the driver. */
 static int launch_again(gpusym_copier_t *c)
 {
     gpusym_tuning_resident_ended(&c->worth, c->served - 1, c->lingers, GPUSYM_RESIDENT_EXPIRED);
-    if (GPUSYM_SUCCESS == launch_kernel(c)) {
+    if (c->launches && GPUSYM_SUCCESS == launch_kernel(c)) {
         return 0;
     }
     gpusym_lane_put(c->lane);

@@ -24,6 +24,10 @@ void gpusym_copier_linger(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_
  * Other errors: the device's.  Any thread. */
 int gpusym_copier_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint32_t bytes,
                         gpusym_copier_t **copier);
+/* The same, but only if the kernel is there: nothing is launched, which may take as long as the program's own kernels.
+ * to_host: dst is pinned host memory. */
+int gpusym_copier_command(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint32_t bytes,
+                          bool to_host, gpusym_copier_t **copier);
 /* Returns 1 if the copy has ended, 0 if it is under way, or the device's error, which ends it too. */
 int gpusym_copier_poll(gpusym_copier_t *copier);
 
