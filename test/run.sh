@@ -237,6 +237,9 @@ packing      | =1,3      | 60  | ok                             |               
 # Who is whose neighbour, and by which edge: small rings, borders, repeated neighbours.
 neighbors    | 1,2,3+4   | 120 | ok                             |                                         | test/mpi/neighbors
 neighbors-st | 2+3       | 120 | ok                             | coll_gpusym_zero_copy_min=1 coll_gpusym_neighbor_allgather_algorithm=st coll_gpusym_neighbor_allgatherv_algorithm=st coll_gpusym_neighbor_alltoall_algorithm=st coll_gpusym_neighbor_alltoallv_algorithm=st coll_gpusym_neighbor_alltoallw_algorithm=st | test/mpi/neighbors --most 800
+# A cube is transposed, by datatypes on both sides.
+transpose    | 1,2,3+4   | 60  | ok:1 passed, 0 failed          |                                         | test/mpi/transpose
+transpose-st | 2         | 60  | ok:1 passed, 0 failed          | coll_gpusym_zero_copy_min=1 coll_gpusym_alltoallw_algorithm=st | test/mpi/transpose --n 24
 # More is sent than is taken, or less; negative counts, also where Open MPI leaves looking for them to us.
 sizes        | 3+2,4     | 120 | ok                             |                                         | test/mpi/sizes
 sizes-unchecked | =3     | 120 | ok                             | mpi_param_check=0 coll_gpusym_zero_copy_min=1 | test/mpi/sizes --most 3000

@@ -661,7 +661,7 @@ bool coll_gpusym_segments_may_move(const coll_gpusym_segments_t *k)
     const coll_gpusym_args_t *a = k->args;
     const coll_gpusym_facts_t *f = facts_of(a);
     side_t in, out;
-    if (f->reduces || (is_in_place(a) && COLL_GPUSYM_P_ALLTOALL == f->pattern)) {
+    if (f->reduces || coll_gpusym_blocks_has(a->coll) || (is_in_place(a) && COLL_GPUSYM_P_ALLTOALL == f->pattern)) {
         return false;
     }
     find_sides(a, k->team->host.rank, k->team->host.nranks, &in, &out);
