@@ -60,30 +60,16 @@ void coll_gpusym_launch_abandon(coll_gpusym_launch_t *l)
     l->streams = NULL;
 }
 
-static bool copy_rows(const coll_gpusym_launch_t *l, const coll_gpusym_rows_t *r, const void *scratch, bool back)
+/* Queues the packing of a side into scratch memory, or (back) its unpacking. */
+static bool copy_side(const coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k, coll_gpusym_side_t side,
+                      bool back)
 {
-    const gpusym_device_t *dev = gpusym_current.dev;
-    char *p = (char *) (uintptr_t) scratch;
-    return 0 == r->rows ||
-           GPUSYM_SUCCESS ==
-               (back ? dev->copy2d_async(l->lane->stream, r->first, r->pitch, p, r->width, r->width, r->rows)
-                     : dev->copy2d_async(l->lane->stream, p, r->width, r->first, r->pitch, r->width, r->rows));
-}
-
-/* The same of a side that has blocks for edges, if it is packed. */
-static bool copy_blocks(const coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k, coll_gpusym_side_t side,
-                        bool back)
-{
-    const bool sent = COLL_GPUSYM_SENT == side;
-    const coll_gpusym_blocks_t b = coll_gpusym_segments_blocks(k, side);
-    char *scratch = (char *) (uintptr_t) (sent ? k->in : k->out);
-    return !(sent ? k->from.packed : k->to.packed) ||
-           GPUSYM_SUCCESS == coll_gpusym_blocks_copy(&b, l->scratch_gpu, l->lane->stream, scratch, back);
+    return GPUSYM_SUCCESS == coll_gpusym_segments_copy(k, side, l->scratch_gpu, l->lane->stream, back);
 }
 
 bool coll_gpusym_launch_unpack(const coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k)
 {
-    return copy_rows(l, &k->unpack, k->out, true) && copy_blocks(l, k, COLL_GPUSYM_WRITTEN, true);
+    return copy_side(l, k, COLL_GPUSYM_WRITTEN, true);
 }
 
 /* Queues, before the kernel, what brings the input to scratch memory; and the output, of which the kernel might not
@@ -92,9 +78,7 @@ static bool queue_pack(const coll_gpusym_launch_t *l, const coll_gpusym_task_t *
 {
     const coll_gpusym_segments_t *k = task->segments;
     const bool keep = k->keep || NULL != task->sizes;
-    return copy_rows(l, &k->pack, k->in, false) && (!keep || copy_rows(l, &k->unpack, k->out, false)) &&
-           copy_blocks(l, k, COLL_GPUSYM_SENT, false) &&
-           (NULL == task->sizes || copy_blocks(l, k, COLL_GPUSYM_WRITTEN, false));
+    return copy_side(l, k, COLL_GPUSYM_SENT, false) && (!keep || copy_side(l, k, COLL_GPUSYM_WRITTEN, false));
 }
 
 /* Queues what copy engines do. *queued: the completion word will come. */

@@ -56,11 +56,18 @@ static const coll_gpusym_facts_t *facts_of(const coll_gpusym_args_t *a)
     return &coll_gpusym_facts[a->coll];
 }
 
-/* Segment p of a buffer described by counts and displacements. */
-static gpusym_seg_t seg_v(gpusym_counts_t counts, gpusym_displs_t displs, struct ompi_datatype_t *type, uint32_t p)
+/* Segment p of a buffer described by counts and displacements; packed: of its bytes alone, behind those before it. */
+static gpusym_seg_t seg_v(gpusym_counts_t counts, gpusym_displs_t displs, struct ompi_datatype_t *type, uint32_t p,
+                          bool packed)
 {
-    const gpusym_seg_t s = {(uint64_t) gpusym_displ_at(displs, p) * extent_of(type, 1),
-                            bytes_of(type, (size_t) gpusym_count_at(counts, p))};
+    gpusym_seg_t s = {0, bytes_of(type, (size_t) gpusym_count_at(counts, p))};
+    if (!packed) {
+        s.off = (uint64_t) gpusym_displ_at(displs, p) * extent_of(type, 1);
+        return s;
+    }
+    for (uint32_t q = 0; q < p; q++) {
+        s.off += bytes_of(type, (size_t) gpusym_count_at(counts, q));
+    }
     return s;
 }
 
@@ -85,8 +92,8 @@ static void segment_allgather(const pairs_t *s)
     const coll_gpusym_args_t *a = s->a;
     const bool v = COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->written;
     for (uint32_t p = 0; p < s->n; p++) {
-        s->recv[p] =
-            v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p) : seg_block(a->rdtype, a->rcount, p, s->out_packed);
+        s->recv[p] = v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p, s->out_packed)
+                       : seg_block(a->rdtype, a->rcount, p, s->out_packed);
     }
     for (uint32_t p = 0; p < s->n; p++) {
         s->send[p] = (gpusym_seg_t){0, s->recv[s->me].bytes};
@@ -115,13 +122,13 @@ static void segment_alltoall(const pairs_t *s)
     const coll_gpusym_args_t *a = s->a;
     const bool v = COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->written;
     for (uint32_t p = 0; p < s->n; p++) {
-        s->recv[p] =
-            v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p) : seg_block(a->rdtype, a->rcount, p, s->out_packed);
+        s->recv[p] = v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p, s->out_packed)
+                       : seg_block(a->rdtype, a->rcount, p, s->out_packed);
         if (is_in_place(a)) {
             s->send[p] = s->recv[p];
         } else {
-            s->send[p] =
-                v ? seg_v(a->scounts, a->sdispls, a->sdtype, p) : seg_block(a->sdtype, a->scount, p, s->in_packed);
+            s->send[p] = v ? seg_v(a->scounts, a->sdispls, a->sdtype, p, s->in_packed)
+                           : seg_block(a->sdtype, a->scount, p, s->in_packed);
         }
         s->remote[p] = v ? 0 : s->me * extent_of(a->rdtype, a->rcount);
     }
@@ -136,8 +143,8 @@ static void segment_gather(const pairs_t *s)
     const bool v = COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->written;
     if (s->me == s->root) {
         for (uint32_t p = 0; p < s->n; p++) {
-            s->recv[p] =
-                v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p) : seg_block(a->rdtype, a->rcount, p, s->out_packed);
+            s->recv[p] = v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p, s->out_packed)
+                           : seg_block(a->rdtype, a->rcount, p, s->out_packed);
         }
         if (is_in_place(a)) {
             s->recv[s->me] = (gpusym_seg_t){0, 0};
@@ -158,8 +165,8 @@ static void segment_scatter(const pairs_t *s)
     const bool v = COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->sent;
     if (s->me == s->root) {
         for (uint32_t p = 0; p < s->n; p++) {
-            s->send[p] =
-                v ? seg_v(a->scounts, a->sdispls, a->sdtype, p) : seg_block(a->sdtype, a->scount, p, s->in_packed);
+            s->send[p] = v ? seg_v(a->scounts, a->sdispls, a->sdtype, p, s->in_packed)
+                           : seg_block(a->sdtype, a->scount, p, s->in_packed);
         }
         if (MPI_IN_PLACE == a->rbuf) {
             s->send[s->me] = (gpusym_seg_t){0, 0};
@@ -347,19 +354,62 @@ static void find_sides(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, sid
     }
 }
 
-/* The side's elements as rows. False: they are not. */
-static bool find_rows(const side_t *s, coll_gpusym_rows_t *rows)
+/* Whether the GPU packs elements at once; others could take a copy for each of very many runs. */
+static bool is_packed_at_once(const coll_gpusym_segments_t *k, const gpusym_layout_t *l, const void *buf)
 {
-    gpusym_layout_t l;
-    gpusym_layout_find(s->count, s->type, &l);
-    const bool found = GPUSYM_LAYOUT_ROWS == l.kind;
-    *rows = (coll_gpusym_rows_t){(char *) (uintptr_t) s->buf + l.lo, l.width, l.pitch, found ? l.rows : 0};
-    return found;
+    const gpusym_device_t *dev = gpusym_current.dev;
+    gpusym_gpu_t *gpu;
+    return GPUSYM_LAYOUT_RUNS != l->kind ||
+           (GPUSYM_SUCCESS == dev->gpu_open(&k->where, &gpu) && gpusym_layout_by_gpu(dev, gpu, l, buf));
 }
 
-/* Sets in and out. Buffers whose elements are not contiguous are packed, if they are rows. False: they are not. */
-static bool find_buffers(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, coll_gpusym_segments_t *k)
+/* The blocks of a side that has counts and displacements, one by one. False: there is none behind those before p. */
+static bool next_block(const coll_gpusym_layout_t *all, const void *buf, size_t *p, gpusym_layout_t *l, void **at)
 {
+    coll_gpusym_block_t block;
+    while (*p < all->blocks) {
+        coll_gpusym_block(all, (*p)++, &block);
+        if (0 != block.count) {
+            gpusym_layout_find(block.count, block.dtype, l);
+            *at = (char *) (uintptr_t) buf + block.disp;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What stands for a side in scratch memory. False: no kernel packs it, or it may lie in different kinds of memory. */
+static bool find_part(struct ompi_communicator_t *comm, const coll_gpusym_segments_t *k, coll_gpusym_side_t side,
+                      const side_t *s, coll_gpusym_part_t *part)
+{
+    coll_gpusym_layout_t all;
+    gpusym_layout_t l;
+    size_t p = 0;
+    void *at;
+    if (MPI_BOTTOM == s->buf) {
+        return false;
+    }
+    *part = (coll_gpusym_part_t){.buf = (void *) (uintptr_t) s->buf};
+    if (0 != s->count) {
+        gpusym_layout_find(s->count, s->type, &part->layout);
+        part->bytes = part->layout.bytes;
+        return is_packed_at_once(k, &part->layout, part->buf);
+    }
+    part->blocks = true;
+    coll_gpusym_layout(comm, k->args, side, &all);
+    while (next_block(&all, s->buf, &p, &l, &at)) {
+        if (!is_packed_at_once(k, &l, at)) {
+            return false;
+        }
+        part->bytes += l.bytes;
+    }
+    return true;
+}
+
+/* Sets in and out. Buffers whose elements are not contiguous are packed. False: no kernel packs them. */
+static bool find_buffers(struct ompi_communicator_t *comm, uint32_t me, uint32_t n, coll_gpusym_segments_t *k)
+{
+    const coll_gpusym_args_t *a = k->args;
     side_t in, out;
     find_sides(a, me, n, &in, &out);
     k->in = NULL != in.type ? first_byte(in.buf, in.type) : NULL;
@@ -367,18 +417,15 @@ static bool find_buffers(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, c
     if (!facts_of(a)->reduces) { /* types that kernels reduce are flat */
         const bool in_flat = NULL == in.type || is_flat(in.type, 0 == in.count ? 2 : in.count);
         const bool out_flat = NULL == out.type || is_flat(out.type, 0 == out.count ? 2 : out.count);
-        /* From MPI_BOTTOM, rows may lie in different kinds of memory. */
-        if ((!in_flat && MPI_BOTTOM == in.buf) || (!out_flat && MPI_BOTTOM == out.buf)) {
-            return false;
-        }
-        if ((!in_flat && !find_rows(&in, &k->pack)) || (!out_flat && !find_rows(&out, &k->unpack))) {
+        if ((!in_flat && !find_part(comm, k, COLL_GPUSYM_SENT, &in, &k->pack)) ||
+            (!out_flat && !find_part(comm, k, COLL_GPUSYM_WRITTEN, &out, &k->unpack))) {
             return false;
         }
     }
     if (COLL_GPUSYM_BCAST == a->coll && me == (uint32_t) a->root) {
-        k->unpack.rows = 0; /* it has the result */
+        k->unpack.bytes = 0; /* it has the result */
     }
-    k->keep = is_in_place(a) && 0 != k->unpack.rows;
+    k->keep = is_in_place(a) && 0 != k->unpack.bytes;
     const unsigned pattern = facts_of(a)->pattern;
     if (is_in_place(a) && COLL_GPUSYM_P_ALLGATHER != pattern && COLL_GPUSYM_P_GATHER != pattern) {
         k->in = k->out;
@@ -447,7 +494,7 @@ static void find_extents(coll_gpusym_segments_t *k)
 
     gpusym_seg_t send[GPUSYM_TEAM_MAX] = {{0, 0}}, recv[GPUSYM_TEAM_MAX] = {{0, 0}};
     uint64_t remote[GPUSYM_TEAM_MAX] = {0};
-    const pairs_t s = {a, me, n, (uint32_t) a->root, send, recv, remote, 0 != k->pack.rows, 0 != k->unpack.rows};
+    const pairs_t s = {a, me, n, (uint32_t) a->root, send, recv, remote, 0 != k->pack.bytes, 0 != k->unpack.bytes};
     find_segments(k, &s);
     set_own_lengths(&s);
     k->balance = sum_balance(&s);
@@ -463,7 +510,8 @@ static void find_extents(coll_gpusym_segments_t *k)
     }
     if (COLL_GPUSYM_P_REDUCE_SCATTER == f->pattern && is_in_place(a) && 0 != k->out_bytes) {
         /* The result would overwrite input that another block, or a peer, has still to read. */
-        k->unpack = (coll_gpusym_rows_t){k->out, k->out_bytes, k->out_bytes, 1};
+        k->unpack = (coll_gpusym_part_t){
+            .bytes = k->out_bytes, .buf = k->out, .layout = {.kind = GPUSYM_LAYOUT_RUN, .bytes = k->out_bytes}};
     }
     /* A rank that pushes into a peer's buffer takes it to be laid out like its own, or reads the peer's table; see
      * segment_gather() for the root's. */
@@ -505,7 +553,8 @@ static int find_reason(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, cons
         k->op = (unsigned) op;
         k->type = (unsigned) type;
     }
-    if (coll_gpusym_blocks_has(a->coll) ? !find_places(k) : !find_buffers(a, team->host.rank, team->host.nranks, k)) {
+    if (coll_gpusym_blocks_has(a->coll) ? !find_places(k)
+                                        : !find_buffers(team->fallback->comm, team->host.rank, team->host.nranks, k)) {
         return COLL_GPUSYM_R_TYPE;
     }
     if (GPUSYM_MEM_HOST == smem->kind || GPUSYM_MEM_HOST == rmem->kind) {
@@ -541,7 +590,7 @@ bool coll_gpusym_segments_alone(struct ompi_communicator_t *comm, const coll_gpu
                                 const gpusym_mem_t *where, int *rv)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
-    coll_gpusym_segments_t k = {.bytes = 0};
+    coll_gpusym_segments_t k = {.args = a, .where = *where};
     gpusym_seg_t send = {0, 0}, recv = {0, 0};
     uint64_t remote = 0;
     const pairs_t s = {a, 0, 1, 0, &send, &recv, &remote, false, false};
@@ -552,7 +601,7 @@ bool coll_gpusym_segments_alone(struct ompi_communicator_t *comm, const coll_gpu
     }
     if (!coll_gpusym_has_kernels(a->coll) ||
         (facts_of(a)->reduces && coll_gpusym_type(a->rdtype) < 0 && !is_flat(a->rdtype, 2)) ||
-        !find_buffers(a, 0, 1, &k) || 0 != k.pack.rows || 0 != k.unpack.rows) {
+        !find_buffers(comm, 0, 1, &k) || 0 != k.pack.bytes || 0 != k.unpack.bytes) {
         return false;
     }
     segment_call(&s);
@@ -586,18 +635,55 @@ void coll_gpusym_segments_scratch(coll_gpusym_segments_t *k, char *scratch)
         k->out = k->to.packed ? scratch + k->from.bytes : k->out;
         return;
     }
-    char *out = scratch + coll_gpusym_rows_bytes(&k->pack);
+    char *out = scratch + coll_gpusym_part_room(&k->pack);
     const bool root_bcast = COLL_GPUSYM_BCAST == k->args->coll && k->team->host.rank == (uint32_t) k->args->root;
-    if (0 != k->unpack.rows && k->keep && NULL != k->in) { /* in place: in is out, or a block of it */
+    if (0 != k->unpack.bytes && k->keep && NULL != k->in) { /* in place: in is out, or a block of it */
         k->in = out + k->in_off;
     }
-    if (0 != k->pack.rows) {
+    if (0 != k->pack.bytes) {
         k->in = scratch;
         k->out = root_bcast ? scratch : k->out;
     }
-    if (0 != k->unpack.rows) {
+    if (0 != k->unpack.bytes) {
         k->out = out;
     }
+}
+
+/* The bytes of a part follow each other in scratch memory. */
+static int copy_part(const coll_gpusym_part_t *part, const coll_gpusym_layout_t *all, gpusym_gpu_t *gpu,
+                     gpusym_stream_t *stream, char *packed, bool back)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    gpusym_layout_t l = part->layout;
+    int rc = GPUSYM_SUCCESS;
+    void *at = part->buf;
+    size_t p = 0;
+    bool more = !part->blocks || next_block(all, part->buf, &p, &l, &at);
+    while (more && GPUSYM_SUCCESS == rc) {
+        rc = back ? gpusym_layout_unpack_async(dev, gpu, stream, &l, at, packed, l.bytes)
+                  : gpusym_layout_pack_async(dev, gpu, stream, &l, packed, at, l.bytes);
+        packed += l.bytes;
+        more = part->blocks && next_block(all, part->buf, &p, &l, &at);
+    }
+    return rc;
+}
+
+int coll_gpusym_segments_copy(const coll_gpusym_segments_t *k, coll_gpusym_side_t side, gpusym_gpu_t *gpu,
+                              gpusym_stream_t *stream, bool back)
+{
+    const bool sent = COLL_GPUSYM_SENT == side;
+    const coll_gpusym_part_t *part = sent ? &k->pack : &k->unpack;
+    char *scratch = (char *) (uintptr_t) (sent ? k->in : k->out);
+    coll_gpusym_layout_t all;
+    if (sent ? k->from.packed : k->to.packed) {
+        const coll_gpusym_blocks_t b = coll_gpusym_segments_blocks(k, side);
+        return coll_gpusym_blocks_copy(&b, gpu, stream, scratch, back);
+    }
+    if (0 == part->bytes) {
+        return GPUSYM_SUCCESS;
+    }
+    coll_gpusym_layout(k->team->fallback->comm, k->args, side, &all);
+    return copy_part(part, &all, gpu, stream, scratch, back);
 }
 
 /* ---- zero copy ---- */
@@ -698,7 +784,7 @@ void coll_gpusym_segments_work(const coll_gpusym_segments_t *k, uint64_t bytes, 
 {
     const coll_gpusym_args_t *a = k->args;
     const uint32_t me = w->rank, n = w->nranks, root = (uint32_t) a->root;
-    const pairs_t s = {a, me, n, root, w->send, w->recv, w->remote_off, 0 != k->pack.rows, 0 != k->unpack.rows};
+    const pairs_t s = {a, me, n, root, w->send, w->recv, w->remote_off, 0 != k->pack.bytes, 0 != k->unpack.bytes};
 
     w->in = k->in;
     w->out = k->out;

@@ -10,13 +10,16 @@
 #include "mca/coll/gpusym/plan/blocks.h"
 #include "mca/coll/gpusym/team/state.h"
 #include "mca/common/gpusym/agree/table.h"
+#include "mca/common/ompi/layout.h"
 #include "tuning/tuning.h"
 
-/* Rows of a user's buffer, of equal length and distance: a vector datatype. rows 0: none. */
+/* A side of a call whose elements have gaps, and which scratch memory stands for. bytes 0: none. */
 typedef struct {
-    char *first;
-    uint64_t width, pitch, rows; /* bytes */
-} coll_gpusym_rows_t;
+    uint64_t bytes; /* packed */
+    bool blocks;    /* with displacements of their own; packed, they follow each other */
+    void *buf;      /* else the address of the elements, */
+    gpusym_layout_t layout;
+} coll_gpusym_part_t;
 
 /* A call in the kernels' terms, from what this rank knows. */
 typedef struct {
@@ -37,12 +40,12 @@ typedef struct {
     unsigned op, type;            /* of kernels.def; bytes are moved as GPUSYM_T_U8 */
     uint32_t layout;              /* hash of what zero copy wants alike on all ranks, or else in tables */
     /* What goes through scratch memory: in, out are in that then, once it is there (coll_gpusym_segments_scratch). */
-    coll_gpusym_rows_t pack;   /* copied there before the kernel */
-    coll_gpusym_rows_t unpack; /* copied back after it */
+    coll_gpusym_part_t pack;   /* packed there before the kernel */
+    coll_gpusym_part_t unpack; /* unpacked from there after it */
     uint64_t in_off;           /* where in out the input is, in place */
     /* Collectives that have a block for each edge (blocks.h): where the segments lie that are sent, and received. */
     coll_gpusym_place_t from, to;
-    bool keep; /* `unpack` is copied there before the kernel too: it writes not all of that, or reads it */
+    bool keep; /* `unpack` is packed there before the kernel too: it writes not all of that, or reads it */
 } coll_gpusym_segments_t;
 
 /* Bytes that go between this rank and each rank, agreed, where what is sent and what is received differ (sizes.h). */
@@ -61,24 +64,28 @@ static inline bool coll_gpusym_has_kernels(enum coll_gpusym_coll coll)
 void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, const gpusym_mem_t *rmem);
 
 /* Bytes of scratch memory that the call needs; 0: none. */
-static inline uint64_t coll_gpusym_rows_bytes(const coll_gpusym_rows_t *r)
+static inline uint64_t coll_gpusym_part_room(const coll_gpusym_part_t *part)
 {
-    return (r->width * r->rows + 255) / 256 * 256;
+    return (part->bytes + 255) / 256 * 256;
 }
 static inline uint64_t coll_gpusym_segments_scratch_bytes(const coll_gpusym_segments_t *k)
 {
-    return coll_gpusym_rows_bytes(&k->pack) + coll_gpusym_rows_bytes(&k->unpack) + k->from.bytes + k->to.bytes;
+    return coll_gpusym_part_room(&k->pack) + coll_gpusym_part_room(&k->unpack) + k->from.bytes + k->to.bytes;
 }
 /* Whether the kernel's output lies in scratch memory and is copied from there to the user. */
 static inline bool coll_gpusym_segments_unpacks(const coll_gpusym_segments_t *k)
 {
-    return 0 != k->unpack.rows || k->to.packed;
+    return 0 != k->unpack.bytes || k->to.packed;
 }
 /* A side's blocks, of a collective that has them. */
 static inline coll_gpusym_blocks_t coll_gpusym_segments_blocks(const coll_gpusym_segments_t *k, coll_gpusym_side_t side)
 {
     return (coll_gpusym_blocks_t){k->args, k->team->fallback->comm, side, &k->where};
 }
+/* Queues the packing of a side into scratch memory, or (back) its unpacking from there. Errors as of
+ * gpusym_layout_pack_async; some of it may be queued then. */
+int coll_gpusym_segments_copy(const coll_gpusym_segments_t *k, coll_gpusym_side_t side, gpusym_gpu_t *gpu,
+                              gpusym_stream_t *stream, bool back);
 /* Points in and out into the scratch memory. */
 void coll_gpusym_segments_scratch(coll_gpusym_segments_t *k, char *scratch);
 
