@@ -112,6 +112,7 @@ linger-late  | =3        | 60  | ok:calls of resident kernels, [1-9] | coll_gpus
 # Reductions through the host in pieces: lengths around them, in place, all roots; with memory that is not pinned; random.
 cut          | 2,3+4     | 120 | ok:allreduce: .*, in_pieces [1-9] | coll_gpusym_piece=68 coll_gpusym_summary=1 | test/mpi/every --mode blocking --thin {400|50}
 cut-unpinned | =3        | 120 | ok:scan: .*, in_pieces [1-9]   | coll_gpusym_piece=40 coll_gpusym_pinned_max=0 coll_gpusym_summary=1 | test/mpi/every --mode blocking --thin {1000|100}
+turns        | 2         | 120 | ok                             | coll_gpusym_pinned_max=8M coll_gpusym_piece=0 coll_gpusym_allreduce_algorithm=staged | test/mpi/big
 cut-random   | 3+5       | 120 | ok                             | coll_gpusym_piece=100                   | test/mpi/random_coll --n {500|3000}
 # Moves through windows of host memory: the product, random ones in flight on several communicators, long messages, more sent
 # than taken; where GPUs do not reach each other; where GPUs cannot register the windows.

@@ -25,6 +25,9 @@
 #define LINE 64u
 /* Ordinary memory of more bytes is address space alone, of which only what is touched becomes memory. */
 #define HEAP_MAX (64ull << 20)
+/* Pinned chunks through which longer copies to and from ordinary memory go in turns, in bytes. */
+#define TURN (4ull << 20)
+#define TURN_MIN (256ull << 10)
 
 /* ---- host memory ---- */
 
@@ -75,13 +78,80 @@ typedef struct {
     uintptr_t buf;    /* the buffer's address */
     uintptr_t bounce; /* the address that stands for it in the bounce buffer */
     bool to_host;
+    bool pinned;         /* the bounce buffer is */
     gpusym_lane_t *lane; /* copies are queued on its stream; NULL: each is waited for */
 } copier_t;
+
+/* Waits until all is copied that is queued. MPI error code. */
+static int await_copies(const gpusym_lane_t *lane)
+{
+    int idle;
+    do {
+        idle = gpusym_current.dev->stream_poll(lane->stream);
+    } while (0 == idle);
+    return idle < 0 ? MPI_ERR_OTHER : MPI_SUCCESS;
+}
+
+/* Copies between ordinary memory and the GPU through two pinned chunks: the CPU copies one while the GPU copies the
+ * other. */
+static int copy_in_turns(const copier_t *c, char *buf, char *bounce, size_t bytes, char *chunks, gpusym_lane_t *lane[2])
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    const size_t n = (bytes + TURN - 1) / TURN;
+    int rv = MPI_SUCCESS;
+
+    for (size_t i = 0; MPI_SUCCESS == rv && i < n + 2; i++) {
+        char *chunk = chunks + i % 2 * TURN;
+        const size_t last = i >= 2 ? (i - 2) * TURN : 0, at = i * TURN;
+        rv = i >= 2 ? await_copies(lane[i % 2]) : MPI_SUCCESS; /* what is in the chunk has come, or gone */
+        if (MPI_SUCCESS == rv && c->to_host && i >= 2) {
+            memcpy(bounce + last, chunk, bytes - last < TURN ? bytes - last : TURN);
+        }
+        if (MPI_SUCCESS != rv || i >= n) {
+            continue;
+        }
+        const size_t length = bytes - at < TURN ? bytes - at : TURN;
+        if (!c->to_host) {
+            memcpy(chunk, bounce + at, length);
+        }
+        const int queued = c->to_host ? dev->copy_async(lane[i % 2]->stream, chunk, buf + at, length)
+                                      : dev->copy_async(lane[i % 2]->stream, buf + at, chunk, length);
+        rv = GPUSYM_SUCCESS == queued ? rv : MPI_ERR_OTHER;
+    }
+    const int first = await_copies(lane[0]), second = await_copies(lane[1]); /* after an error too */
+    return MPI_SUCCESS != rv ? rv : MPI_SUCCESS != first ? first : second;
+}
+
+/* The same if there are chunks and streams for it. False: nothing has been copied. */
+static bool try_turns(const copier_t *c, char *buf, char *bounce, size_t bytes, int *rv)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    gpusym_lane_t *lane[2] = {NULL, NULL};
+    char *chunks = gpusym_pinned_get(dev, c->gpu, 2 * TURN);
+    unsigned lanes = 0;
+    while (NULL != chunks && lanes < 2 && GPUSYM_SUCCESS == gpusym_lane_get(dev, c->gpu, &lane[lanes])) {
+        lanes++;
+    }
+    if (2 == lanes) {
+        *rv = copy_in_turns(c, buf, bounce, bytes, chunks, lane);
+    }
+    for (unsigned i = 0; i < lanes; i++) {
+        gpusym_lane_put(lane[i]);
+    }
+    if (NULL != chunks) {
+        gpusym_pinned_put(chunks);
+    }
+    return 2 == lanes;
+}
 
 static int copy_run(const copier_t *c, ptrdiff_t off, size_t bytes)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     void *buf = (void *) (c->buf + (uintptr_t) off), *bounce = (void *) (c->bounce + (uintptr_t) off);
+    int turned;
+    if (!c->pinned && NULL == c->lane && bytes >= TURN_MIN && try_turns(c, buf, bounce, bytes, &turned)) {
+        return turned;
+    }
     void *to = c->to_host ? bounce : buf;
     const void *from = c->to_host ? buf : bounce;
     const int rv =
@@ -94,17 +164,6 @@ static int copy_one_run(void *arg, ptrdiff_t off, size_t bytes)
     return copy_run(arg, off, bytes);
 }
 
-/* Waits until all is copied that is queued, and returns the lane. MPI error code. */
-static int end_copies(gpusym_lane_t *lane)
-{
-    int idle;
-    do {
-        idle = gpusym_current.dev->stream_poll(lane->stream);
-    } while (0 == idle);
-    gpusym_lane_put(lane);
-    return idle < 0 ? MPI_ERR_OTHER : MPI_SUCCESS;
-}
-
 /* Copies all the runs of elements that are not one, and begin disp bytes behind the buffer's address. Many small copies
  * are queued, and waited for together. */
 static int copy_runs(const copier_t *c, const gpusym_layout_t *elements, ptrdiff_t disp)
@@ -114,7 +173,11 @@ static int copy_runs(const copier_t *c, const gpusym_layout_t *elements, ptrdiff
         queued.lane = NULL;
     }
     const int rv = gpusym_layout_runs(elements, disp, copy_one_run, &queued);
-    const int ended = NULL == c->lane && NULL != queued.lane ? end_copies(queued.lane) : MPI_SUCCESS;
+    int ended = MPI_SUCCESS;
+    if (NULL == c->lane && NULL != queued.lane) {
+        ended = await_copies(queued.lane);
+        gpusym_lane_put(queued.lane);
+    }
     return MPI_SUCCESS == rv ? ended : rv;
 }
 
@@ -192,6 +255,7 @@ static copier_t make_copier(const coll_gpusym_bounce_t *s, const coll_gpusym_bou
                       .buf = (uintptr_t) buf,
                       .bounce = (uintptr_t) r->p - (uintptr_t) span->lo,
                       .to_host = to_host,
+                      .pinned = r->pinned,
                       .lane = s->lane};
 }
 
