@@ -5,7 +5,7 @@
 #
 #     test/faults/faults.sh BUILDDIR PART     (all of them, if none is named)
 #
-# PART: allreduce, collectives, multicast, channels, peers, late, messages, or messages-few.
+# PART: allreduce, collectives, multicast, channels, windows, peers, late, messages, or messages-few.
 #
 # Simulated faults (only on the simulator), ranks that call with different counts, ranks that are killed, ranks that have no
 # gpusym or other parameters, ranks that come late or never; never a hang, a wrong result, a crash or a process left over. The closing line is "faults: N passed, M failed".
@@ -361,6 +361,32 @@ of_channels() {
     done
 }
 
+# Moves through windows of host memory, and reductions in pieces.
+of_windows() {
+    local coll what
+    local -a colls=(allgather allgatherv bcast alltoall alltoallv gather gatherv scatter scatterv allreduce scan)
+    for coll in "${colls[@]}"; do
+        export "OMPI_MCA_coll_gpusym_${coll}_algorithm=staged"
+    done
+    export OMPI_MCA_coll_gpusym_piece=4096
+    run 60 "$victim" "${memory[@]}" --dir "$dir" --coll all --calls 3 --most 300000
+    verdict "windows, no fault" "$(disgrace; all_right && grep -q 'by_windows [1-9]' "$dir/log" && grep -q 'in_pieces [1-9]' "$dir/log" || echo "not right, or not by windows")"
+    for what in copy:3@1 copy:40@0 stream:3@2 hostalloc:1 hostalloc:2@1; do
+        fault_in_all "$what" device blocking
+        fault_in_all "$what" device nonblocking
+    done
+    dies "killed in an alltoall by windows" --coll alltoall --most 300000 --kill-after 150
+    dies "killed in a bcast by windows" --coll bcast --most 300000 --kill-after 100 --mode nonblocking
+    dies "killed in a scan in pieces" --coll scan --most 300000 --kill-after 150
+    if "${mpirun[0]}" --version 2>/dev/null | grep -Eq '\((Open MPI|OpenRTE)\) 4\.'; then
+        survive --coll allgather --kill-after 150 --most 300000
+    fi
+    for coll in "${colls[@]}"; do
+        unset "OMPI_MCA_coll_gpusym_${coll}_algorithm"
+    done
+    unset OMPI_MCA_coll_gpusym_piece
+}
+
 # odd NAME WHY MODE VARIABLE=VALUE...: rank 1 has that in its environment, and host buffers; the others' are device memory.
 # All is right, staged, and one rank says why, once.
 odd() {
@@ -623,6 +649,9 @@ if [ "$device" = sim ]; then
     esac
     case $part in
         all | channels) of_channels ;;
+    esac
+    case $part in
+        all | windows) of_windows ;;
     esac
     case $part in
         all | peers) of_peers ;;

@@ -144,6 +144,9 @@ int main(int argc, char **argv)
     c.type = ref_type_find("MPI_FLOAT");
     c.op = ref_op_find("MPI_SUM");
     if (NULL != coll) {
+        if (rank == victim && kill_after > 0) {
+            prepare_death(dir, rank, kill_after);
+        }
         other_collectives(&t, coll, NULL == mode ? "blocking" : mode, &c, kinds[0], calls, most);
     }
     for (uint64_t i = 0; NULL == coll && i < calls; i++) {

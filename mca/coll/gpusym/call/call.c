@@ -116,8 +116,9 @@ static void fail_gpu(coll_gpusym_call_t *call, const char *text)
 {
     const coll_gpusym_team_t *t = call->engine->team;
     char label[GPUSYM_COMM_LABEL_MAX];
-    coll_gpusym_help("gpu-error", (int) coll_gpusym_team_rank(t), t->host.gpu_text, label_of(call, label, sizeof label),
-                     name_of(call), text);
+    coll_gpusym_help("gpu-error", (int) coll_gpusym_team_rank(t),
+                     '\0' != t->host.gpu_text[0] ? t->host.gpu_text : "of the buffer",
+                     label_of(call, label, sizeof label), name_of(call), text);
     give_up(call);
 }
 

@@ -65,7 +65,7 @@ typedef struct {
 /* Copies under way, the oldest first. */
 typedef struct {
     struct {
-        gpusym_lane_t *lane;
+        gpusym_lane_t *lane; /* NULL: not needed yet, or it cannot be had */
         uint32_t peer;
     } copy[LANES];
     unsigned first, n;
@@ -309,7 +309,22 @@ static bool find_board(coll_gpusym_move_t *m, uint32_t r)
 
 /* ---- copies ---- */
 
-/* Copies between a buffer and a window: at once, or queued. False: the GPU reports an error. */
+/* Whether a copy may start. Without a stream it is waited for, with nothing before it. */
+static bool has_room(const coll_gpusym_move_t *m, copies_t *c)
+{
+    const unsigned i = (c->first + c->n) % LANES;
+    if (m->failed || LANES == c->n) {
+        return false;
+    }
+    if (!c->by_cpu && NULL == c->copy[i].lane &&
+        GPUSYM_SUCCESS != gpusym_lane_get(gpusym_current.dev, m->gpu, &c->copy[i].lane)) {
+        c->copy[i].lane = NULL;
+        return 0 == c->n;
+    }
+    return true;
+}
+
+/* Copies between a buffer and a window; has_room(). True: at once; false: the copy is queued. */
 static bool copy_piece(coll_gpusym_move_t *m, copies_t *c, uint32_t peer, void *to, const void *from, uint64_t bytes)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
@@ -318,13 +333,14 @@ static bool copy_piece(coll_gpusym_move_t *m, copies_t *c, uint32_t peer, void *
         memcpy(to, from, bytes);
         return true;
     }
-    if (NULL == c->copy[i].lane && GPUSYM_SUCCESS != gpusym_lane_get(dev, m->gpu, &c->copy[i].lane)) {
-        c->copy[i].lane = NULL;
-        return false;
+    if (NULL == c->copy[i].lane) {
+        m->failed = GPUSYM_SUCCESS != dev->copy(m->gpu, to, from, bytes);
+        return true;
     }
     c->copy[i].peer = peer;
     c->n++;
-    return GPUSYM_SUCCESS == dev->copy_async(c->copy[i].lane->stream, to, from, bytes);
+    m->failed = GPUSYM_SUCCESS != dev->copy_async(c->copy[i].lane->stream, to, from, bytes);
+    return false;
 }
 
 /* Whether the oldest copy has ended, and whose it was. */
@@ -388,9 +404,8 @@ static bool send_piece(coll_gpusym_move_t *m, uint32_t r)
     const uint64_t at = o->started * o->piece, left = o->bytes - at;
     const uint64_t bytes = left < o->piece ? left : o->piece;
     void *slot = gpusym_window_at(m->w->of[m->me], o->off + o->started % o->slots * o->piece, bytes);
-    m->failed = m->failed || !copy_piece(m, &m->out, r, slot, o->from + at, bytes);
     o->started++;
-    if (m->out.by_cpu) {
+    if (copy_piece(m, &m->out, r, slot, o->from + at, bytes) && !m->failed) {
         o->copied++;
         WRITE(m->board[r].filled, o->copied);
     }
@@ -425,9 +440,9 @@ static void send_some(coll_gpusym_move_t *m)
         WRITE(m->board[r].filled, o->copied);
     }
     /* The first turns first: the other rank does the same. */
-    for (uint32_t i = 0; i < m->n && m->out.n < LANES && !m->failed; i++) {
+    for (uint32_t i = 0; i < m->n && has_room(m, &m->out); i++) {
         const uint32_t turn = m->shared ? 0 : turn_with(m, i);
-        while (m->out.n < LANES && !m->failed && send_piece(m, turn)) {
+        while (has_room(m, &m->out) && send_piece(m, turn)) {
         }
         i = m->shared ? m->n : i;
     }
@@ -486,8 +501,7 @@ static bool receive_piece(coll_gpusym_move_t *m, uint32_t r, bool *corrupt)
         note_taken(m, in);
         return !in->over;
     }
-    m->failed = m->failed || !copy_piece(m, &m->in, r, in->to + at, slot, bytes < room ? bytes : room);
-    if (m->in.by_cpu) {
+    if (copy_piece(m, &m->in, r, in->to + at, slot, bytes < room ? bytes : room) && !m->failed) {
         note_taken(m, in);
     }
     return !in->over && in->started < in->pieces;
@@ -510,7 +524,7 @@ static bool receive_some(coll_gpusym_move_t *m, uint32_t *rank)
         if (NULL == m->from[r].flow && !find_board(m, r)) {
             return false;
         }
-        while (NULL != m->from[r].flow && m->in.n < LANES && !m->failed &&
+        while (NULL != m->from[r].flow && has_room(m, &m->in) &&
                (0 == m->from[r].pieces || m->from[r].started < m->from[r].pieces) && receive_piece(m, r, &corrupt)) {
         }
         if (corrupt) {
