@@ -96,8 +96,8 @@ GS_FN void gs_copy_command(gs_ctx_t part, const gs_message_t *m)
     (void) gs_part_all(part, true); /* all is stored before thread 0 tells so */
 }
 
-/* Ends a launch of one block, which has done its own copy, and serves the commands that follow (resident.h). Copies have
- * no epochs: a command that skips one has its destination in host memory (GPUSYM_COPY_TO_HOST). */
+/* Ends a launch of one block, which has done its own copy, and serves the commands that follow (resident.h). Copies
+ * have no epochs: a command that skips one has its destination in host memory (GPUSYM_COPY_TO_HOST). */
 GS_FN void gs_copy_resident(gs_ctx_t c, const gpusym_work_t *w)
 {
     gs_command_t r = {w->done_seq, 0, {NULL, NULL, 0}};

@@ -25,9 +25,9 @@ typedef pml_gpusym_request_t request_t;
 /* Messages up to this size, in bytes, are buffered if nobody receives them. Large ones wait, as in the PML. */
 #define EAGER_MAX 8192u
 /* How long nobody has received them then, in ns. Up to so many bytes, the PML sends what is buffered eagerly. Longer
- * messages then wait for an acknowledgement of the receiver, which has them sooner if it fetches them. */
+ * messages need the sender once more, when the receiver has acknowledged them: it should not have left MPI by then. */
 #define BUFFER_AFTER 10000u
-#define BUFFER_LONG_AFTER 1000000u
+#define BUFFER_LONG_AFTER 100000u
 #define PML_EAGER_MAX 4000u
 /* Messages that go through pipes to a peer that could not map our memory, before one tries that again. */
 #define PIPED 16u
@@ -104,6 +104,12 @@ static void tell_failure(request_t *r)
 
 /* ---- through host memory ---- */
 
+/* Whether a send may complete before its receiver has the data. */
+static bool can_buffer(const request_t *r)
+{
+    return r->layout.bytes <= EAGER_MAX && MCA_PML_BASE_SEND_SYNCHRONOUS != r->mode;
+}
+
 /* Whether the PML still sends. */
 static bool step_staged(request_t *r)
 {
@@ -114,11 +120,16 @@ static bool step_staged(request_t *r)
         end_send(r, report_dead(r));
         return false;
     }
-    if (!complete) {
-        return true;
+    if (complete) {
+        end_send(r, r->inner->req_status.MPI_ERROR);
+        return false;
     }
-    end_send(r, r->inner->req_status.MPI_ERROR);
-    return false;
+    if (r->eager && gpusym_now_ns() > r->offered + BUFFER_LONG_AFTER) {
+        pml_gpusym_request_abandon(r); /* the data are no longer in the buffer */
+        end_send(r, MPI_SUCCESS);
+        return false;
+    }
+    return true;
 }
 
 /* Packs the data into host memory, and has the PML send them by a tag. Returns an MPI error code. */
@@ -148,13 +159,10 @@ static int send_bytes(request_t *r, int tag, mca_pml_base_send_mode_t mode)
 static int send_staged(request_t *r)
 {
     const int rv = send_bytes(r, r->base.req_tag, r->mode);
-    if (MPI_SUCCESS != rv || !step_staged(r)) {
-        return rv;
-    }
-    if (r->layout.bytes <= EAGER_MAX && MCA_PML_BASE_SEND_SYNCHRONOUS != r->mode) {
-        pml_gpusym_request_abandon(r); /* the data are no longer in the buffer */
-        end_send(r, MPI_SUCCESS);
-    } else {
+
+    r->eager = can_buffer(r);
+    r->offered = gpusym_now_ns();
+    if (MPI_SUCCESS == rv && step_staged(r)) {
         pml_gpusym_request_enlist(r, step_staged);
     }
     return rv;
@@ -457,6 +465,7 @@ static int send_following(request_t *r, const void *data)
         r->inner = NULL;
         return rv;
     }
+    r->eager = false;
     if (step_staged(r)) {
         pml_gpusym_request_enlist(r, step_staged);
     }
@@ -504,7 +513,7 @@ static int send_direct(request_t *r)
         pml_gpusym_count(PML_GPUSYM_SENT_PIPED);
         return send_envelope(r, step_piped);
     }
-    r->eager = r->layout.bytes <= EAGER_MAX && MCA_PML_BASE_SEND_SYNCHRONOUS != r->mode;
+    r->eager = can_buffer(r);
     r->offered = gpusym_now_ns();
     pml_gpusym_count(PML_GPUSYM_SENT_DIRECT);
     return send_envelope(r, step_offered);
