@@ -504,6 +504,41 @@ GS_FN void gs_x_reduce_mc(gs_ctx_t c, const gpusym_work_t *w, uint32_t t)
     gs_mc_reduce(c, w, gs_x_at(c, w, t, w->rank), 0, w->recv[w->rank].off + from, bytes, (uint32_t) gs_lines(bytes));
 }
 
+/* Whether data go between this rank and rank p, either way: both see it alike. */
+GS_FN bool gs_x_partner(const gpusym_work_t *w, uint32_t p)
+{
+    return p != w->rank && 0 != (w->send[p].bytes | w->recv[p].bytes);
+}
+
+/* The barrier of block c.block over the ranks that it exchanges segments with: no rank waits for one that it gets
+ * nothing from and gives nothing to. */
+GS_FN uint32_t gs_x_barrier(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
+{
+    uint32_t status = GPUSYM_STATUS_OK;
+    gs_block_sync(c);
+    for (uint32_t p = c.thread; p < w->nranks; p += c.nthreads) {
+        if (gs_x_partner(w, p)) {
+            gs_flag_post(gs_flag(w, p, c.block, w->rank), epoch);
+        }
+    }
+    for (uint32_t p = c.thread; p < w->nranks && GPUSYM_STATUS_OK == status; p += c.nthreads) {
+        if (gs_x_partner(w, p)) { /* rank p posts it */
+            status = gs_await(w, gs_flag(w, w->rank, c.block, p), epoch, p);
+        }
+    }
+    return gs_block_worst(c, status);
+}
+
+/* The barrier behind phase t. What is reduced may come from ranks that have no segment of ours. */
+GS_FN uint32_t gs_xchg_barrier(gs_ctx_t c, gs_kernel_t kernel, uint32_t form, uint32_t t)
+{
+    const gpusym_work_t *const w = kernel.w;
+    if (GS_MC == form) {
+        return gs_mc_barrier(c, w, w->epoch + t);
+    }
+    return kernel.reduces ? gs_barrier(c, w, w->epoch + t) : gs_x_barrier(c, w, w->epoch + t);
+}
+
 /* Chunk t leaves the user's input. form: GS_LD, GS_ST, GS_MC. */
 GS_FN void gs_xchg_send(gs_ctx_t c, gs_kernel_t kernel, uint32_t form, uint32_t t)
 {
@@ -544,7 +579,7 @@ GS_FN void gs_xchg(gs_ctx_t c, gs_kernel_t kernel, uint32_t form)
             gs_xchg_take(c, kernel, form, t - 1);
         }
         if (t < chunks) {
-            status = GS_MC == form ? gs_mc_barrier(c, w, w->epoch + t) : gs_barrier(c, w, w->epoch + t);
+            status = gs_xchg_barrier(c, kernel, form, t);
         }
     }
     gs_finish(c, w, status);
@@ -579,7 +614,7 @@ GS_FN void gs_x_z(gs_ctx_t c, const gpusym_work_t *w, bool push)
                     (const char *) w->peer_in[p] + w->remote_off[p] + from, bytes);
         }
     }
-    gs_finish(c, w, gs_barrier(c, w, w->epoch));
+    gs_finish(c, w, gs_x_barrier(c, w, w->epoch));
 }
 
 GS_FN void gs_xld_r_z(gs_ctx_t c, gs_kernel_t kernel)

@@ -21,9 +21,9 @@
 #include "test/unit/rig.h"
 
 /* Who has what for whom. */
-enum { ALLGATHER, ALLTOALL, GATHER, SCATTER, BCAST, REDUCE_SCATTER, REDUCE, SCAN, EXSCAN, PATTERNS };
-static const char *const pattern_name[] = {"allgather",      "alltoall", "gather", "scatter", "bcast",
-                                           "reduce_scatter", "reduce",   "scan",   "exscan"};
+enum { ALLGATHER, ALLTOALL, GATHER, SCATTER, BCAST, NEIGHBORS, REDUCE_SCATTER, REDUCE, SCAN, EXSCAN, PATTERNS };
+static const char *const pattern_name[] = {"allgather", "alltoall",       "gather", "scatter", "bcast",
+                                           "neighbors", "reduce_scatter", "reduce", "scan",    "exscan"};
 
 static const unsigned families[] = {GPUSYM_F_XLL,   GPUSYM_F_XST,   GPUSYM_F_XST_Z,  GPUSYM_F_XLD_Z,
                                     GPUSYM_F_XLL_R, GPUSYM_F_XST_R, GPUSYM_F_XLD_R,  GPUSYM_F_XLD_R_Z,
@@ -44,7 +44,7 @@ static bool serves_in_place(unsigned family, unsigned pattern)
 {
     const bool zero = GPUSYM_F_XST_Z == family || GPUSYM_F_XLD_Z == family || GPUSYM_F_XLD_R_Z == family;
     return ALLGATHER == pattern || REDUCE == pattern ||
-           (!zero && GATHER != pattern && SCATTER != pattern && BCAST != pattern);
+           (!zero && GATHER != pattern && SCATTER != pattern && BCAST != pattern && NEIGHBORS != pattern);
 }
 
 /* One call as all ranks know it. */
@@ -80,14 +80,14 @@ static void call_lengths(const rig_t *rig, call_t *call)
     for (uint32_t s = 0; s < rig->nranks; s++) {
         for (uint32_t d = 0; d < rig->nranks; d++) {
             const bool there[PATTERNS] = {
-                true,   true, d == call->root, s == call->root, s == call->root && d != s, true, d == call->root,
-                s <= d, s < d};
+                true,          true, d == call->root, s == call->root, s == call->root && d != s,
+                0 == below(3), true, d == call->root, s <= d,          s < d};
             const uint64_t want[PATTERNS] = {
                 by_rank[s], call->in_place && d < s ? call->len[d][s] : random_length(call),
                 by_rank[s], by_rank[d],
-                all,        by_rank[d],
-                all,        all,
-                all};
+                all,        random_length(call),
+                by_rank[d], all,
+                all,        all};
             call->len[s][d] = there[call->pattern] ? want[call->pattern] : 0;
         }
     }
@@ -447,6 +447,29 @@ static void bits_depend_on_inputs_alone(void **state)
 }
 
 /* A rank that stays away: the others end by themselves and say who it was, or that they were told to end. */
+/* A rank that gets nothing from another and gives nothing to it does not wait for it. */
+static void nobody_waits_for_strangers(void **state)
+{
+    (void) state;
+    static const unsigned moving[] = {GPUSYM_F_XLL, GPUSYM_F_XST, GPUSYM_F_XST_Z, GPUSYM_F_XLD_Z};
+    for (unsigned i = 0; i < LENGTH(moving) * 6; i++) {
+        rig_t *rig = rig_new(3, 64 << 10, 3, 1);
+        call_t call = call_new(rig, moving[i % LENGTH(moving)], NEIGHBORS, 1 + below(9000));
+        const uint32_t absent = i / LENGTH(moving) % 3, a = (absent + 1) % 3, b = (absent + 2) % 3;
+        memset(call.len, 0, sizeof call.len);
+        call.len[a][b] = call.most;
+        call.len[b][a] = i % 2 ? call.most / 2 : 0;
+        call_places(rig, &call);
+        part_t *parts = parts_new(rig, &call, 1);
+        parts_run(rig, parts, 1, absent);
+        assert_true(part_right(rig, &call, parts, a));
+        assert_true(part_right(rig, &call, parts, b));
+        assert_int_equal(parts[absent].done, NOT_DONE);
+        parts_free(rig, parts, 1);
+        rig_free(rig);
+    }
+}
+
 static void waits_end(void **state)
 {
     (void) state;
@@ -512,6 +535,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(calls_of_all_kinds),
         cmocka_unit_test(epochs_reach_2_to_32),
         cmocka_unit_test(bits_depend_on_inputs_alone),
+        cmocka_unit_test(nobody_waits_for_strangers),
         cmocka_unit_test(waits_end),
         cmocka_unit_test(no_multicast_is_an_error),
     };
