@@ -187,11 +187,11 @@ static void user_sum(void *a, void *b, int *n, MPI_Datatype *type)
     }
 }
 
-static void allreduce(int kind, MPI_Op op, MPI_Comm comm, int calls)
+static void allreduce_between(int from, int to, MPI_Op op, MPI_Comm comm, int calls)
 {
     const int one = 1;
-    void *in = mem_alloc(kind, sizeof(int));
-    void *out = mem_alloc(kind, sizeof(int));
+    void *in = mem_alloc(from, sizeof(int));
+    void *out = mem_alloc(to, sizeof(int));
 
     if (NULL == in || NULL == out) {
         MPI_Abort(MPI_COMM_WORLD, 2);
@@ -200,8 +200,13 @@ static void allreduce(int kind, MPI_Op op, MPI_Comm comm, int calls)
     for (int i = 0; i < calls; i++) {
         MPI_Allreduce(in, out, 1, MPI_INT, op, comm);
     }
-    mem_free(kind, in);
-    mem_free(kind, out);
+    mem_free(from, in);
+    mem_free(to, out);
+}
+
+static void allreduce(int kind, MPI_Op op, MPI_Comm comm, int calls)
+{
+    allreduce_between(kind, kind, op, comm, calls);
 }
 
 /* Even and odd ranks talk to each other. */
@@ -235,6 +240,9 @@ static void on_device(check_t *t, counts_t before, bool native)
     allreduce(MEM_DEVICE, op, MPI_COMM_WORLD, CALLS);
     MPI_Op_free(&op);
     step(t, "device memory, user operation", before, CALLS, native ? REASON_USER_OP : STAGED);
+    allreduce_between(0 == t->rank ? MEM_HOST : MEM_DEVICE, 1 == t->rank ? MEM_HOST : MEM_DEVICE, MPI_SUM,
+                      MPI_COMM_WORLD, CALLS);
+    step(t, "one buffer on the host", before, CALLS, native ? NATIVE : STAGED);
     allreduce(0 == t->rank ? MEM_HOST : MEM_DEVICE, MPI_SUM, MPI_COMM_WORLD, CALLS);
     step(t, "mixed memory", before, CALLS, 0 == t->rank ? FORWARDED : native ? REASON_MIXED : STAGED);
 }

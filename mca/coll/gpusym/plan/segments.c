@@ -406,8 +406,10 @@ static bool find_part(struct ompi_communicator_t *comm, const coll_gpusym_segmen
     return true;
 }
 
-/* Sets in and out. Buffers whose elements are not contiguous are packed. False: no kernel packs them. */
-static bool find_buffers(struct ompi_communicator_t *comm, uint32_t me, uint32_t n, coll_gpusym_segments_t *k)
+/* Sets in and out. Buffers whose elements are not contiguous are packed. False: no kernel packs them. host_in, host_out:
+ * that buffer is host memory; then it must be contiguous, and is copied as what is packed. */
+static bool find_buffers(struct ompi_communicator_t *comm, uint32_t me, uint32_t n, coll_gpusym_segments_t *k,
+                         bool host_in, bool host_out)
 {
     const coll_gpusym_args_t *a = k->args;
     side_t in, out;
@@ -417,8 +419,11 @@ static bool find_buffers(struct ompi_communicator_t *comm, uint32_t me, uint32_t
     if (!facts_of(a)->reduces) { /* types that kernels reduce are flat */
         const bool in_flat = NULL == in.type || is_flat(in.type, 0 == in.count ? 2 : in.count);
         const bool out_flat = NULL == out.type || is_flat(out.type, 0 == out.count ? 2 : out.count);
-        if ((!in_flat && !find_part(comm, k, COLL_GPUSYM_SENT, &in, &k->pack)) ||
-            (!out_flat && !find_part(comm, k, COLL_GPUSYM_WRITTEN, &out, &k->unpack))) {
+        if ((host_in && !in_flat) || (host_out && !out_flat)) {
+            return false;
+        }
+        if (((!in_flat || host_in) && !find_part(comm, k, COLL_GPUSYM_SENT, &in, &k->pack)) ||
+            ((!out_flat || host_out) && !find_part(comm, k, COLL_GPUSYM_WRITTEN, &out, &k->unpack))) {
             return false;
         }
     }
@@ -522,11 +527,39 @@ static void find_extents(coll_gpusym_segments_t *k)
     }
 }
 
+/* A buffer of a reduction that is host memory goes through scratch memory, with the padding of its elements. */
+static coll_gpusym_part_t make_run(void *buf, uint64_t bytes)
+{
+    return (coll_gpusym_part_t){.bytes = bytes, .buf = buf, .layout = {.kind = GPUSYM_LAYOUT_RUN, .bytes = bytes}};
+}
+
+/* Scratch memory that stands for host memory, in bytes: longer buffers are staged. */
+#define HOST_MAX (32ull << 20)
+
+/* With the extents: one buffer is host memory, the other one GPU memory. */
+static void bring_host(coll_gpusym_segments_t *k, bool host_in, bool host_out)
+{
+    if (facts_of(k->args)->reduces) {
+        k->pack = host_in ? make_run((void *) (uintptr_t) k->in, k->in_bytes) : k->pack;
+        k->unpack = host_out ? make_run(k->out, k->out_bytes) : k->unpack;
+    }
+    k->out_local = k->out_local || host_out;
+    if (coll_gpusym_segments_scratch_bytes(k) > HOST_MAX) {
+        k->reason = COLL_GPUSYM_R_MIXED;
+    }
+}
+
 /* Whether two buffers lie on different GPUs, or in different contexts of one. */
 static bool are_apart(const gpusym_mem_t *a, const gpusym_mem_t *b)
 {
     return GPUSYM_MEM_DEVICE == a->kind && GPUSYM_MEM_DEVICE == b->kind &&
            (a->gpu != b->gpu || (NULL != a->context && NULL != b->context && a->context != b->context));
+}
+
+/* Registered memory is none: kernels reach it. */
+static bool is_host(const gpusym_mem_t *mem)
+{
+    return GPUSYM_MEM_HOST == mem->kind;
 }
 
 static int find_reason(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, const gpusym_mem_t *rmem)
@@ -553,15 +586,17 @@ static int find_reason(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, cons
         k->op = (unsigned) op;
         k->type = (unsigned) type;
     }
-    if (coll_gpusym_blocks_has(a->coll) ? !find_places(k)
-                                        : !find_buffers(team->fallback->comm, team->host.rank, team->host.nranks, k)) {
-        return COLL_GPUSYM_R_TYPE;
+    const bool host_in = is_host(smem), host_out = is_host(rmem); /* one at most */
+    if ((host_in || host_out) && coll_gpusym_blocks_has(a->coll)) {
+        return COLL_GPUSYM_R_MIXED;
     }
-    if (GPUSYM_MEM_HOST == smem->kind || GPUSYM_MEM_HOST == rmem->kind) {
-        return COLL_GPUSYM_R_MIXED; /* one buffer on the host, one on the GPU */
+    if (coll_gpusym_blocks_has(a->coll)
+            ? !find_places(k)
+            : !find_buffers(team->fallback->comm, team->host.rank, team->host.nranks, k, host_in, host_out)) {
+        return host_in || host_out ? COLL_GPUSYM_R_MIXED : COLL_GPUSYM_R_TYPE;
     }
-    if (are_apart(smem, rmem) || (GPUSYM_MEM_NONE != rmem->kind && !coll_gpusym_team_owns(team, rmem)) ||
-        (GPUSYM_MEM_NONE != smem->kind && !coll_gpusym_team_owns(team, smem))) {
+    if (are_apart(smem, rmem) || (GPUSYM_MEM_NONE != rmem->kind && !host_out && !coll_gpusym_team_owns(team, rmem)) ||
+        (GPUSYM_MEM_NONE != smem->kind && !host_in && !coll_gpusym_team_owns(team, smem))) {
         return COLL_GPUSYM_R_OTHER_GPU;
     }
     return -1;
@@ -581,6 +616,9 @@ void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const gpusym_mem_t *sm
     k->in_place = is_in_place(a);
     if (k->reason < 0 && k->team->host.nranks <= GPUSYM_TEAM_MAX) {
         find_extents(k);
+        if (is_host(smem) || is_host(rmem)) {
+            bring_host(k, is_host(smem), is_host(rmem));
+        }
         k->in = 0 == k->in_bytes ? NULL : k->in; /* what is not touched may be any memory */
         k->out = 0 == k->out_bytes ? NULL : k->out;
     }
@@ -601,7 +639,7 @@ bool coll_gpusym_segments_alone(struct ompi_communicator_t *comm, const coll_gpu
     }
     if (!coll_gpusym_has_kernels(a->coll) ||
         (facts_of(a)->reduces && coll_gpusym_type(a->rdtype) < 0 && !is_flat(a->rdtype, 2)) ||
-        !find_buffers(comm, 0, 1, &k) || 0 != k.pack.bytes || 0 != k.unpack.bytes) {
+        !find_buffers(comm, 0, 1, &k, false, false) || 0 != k.pack.bytes || 0 != k.unpack.bytes) {
         return false;
     }
     segment_call(&s);
