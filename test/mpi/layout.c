@@ -13,6 +13,7 @@
 
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/ompi/layout.h"
+#include "mca/common/ompi/pieces.h"
 #include "test/mpi/check.h"
 
 #define USAGE "[--seed N] [--n TYPES]"
@@ -384,6 +385,9 @@ static int take_run(void *arg, ptrdiff_t off, size_t bytes)
 static bool runs_right(const case_t *c)
 {
     run_t r = {.c = c};
+    if (!gpusym_pieces_confirmed(c->type)) {
+        return fail(c, "the convertor has other runs", 0);
+    }
     return (0 == gpusym_layout_runs(&c->layout, 1000, take_run, &r) && r.at == c->bytes) || fail(c, "other runs", r.at);
 }
 
@@ -689,6 +693,22 @@ static void check_ways(check_t *t)
     check_result(t, takes(make_irregular(300), 40, GPUSYM_LAYOUT_RUNS, 300));
 }
 
+/* What is kept of freed datatypes is freed: of so many there would be no room for all. */
+static void check_freed(check_t *t)
+{
+    for (int i = 0; i < 60; i++) {
+        MPI_Datatype type = make_irregular(1 << 17);
+        case_t c = {.type = type};
+        MPI_Type_commit(&type);
+        gpusym_layout_find(1, type, &c.layout);
+        unsigned char *mem = need(mem_alloc(MEM_DEVICE, c.layout.span));
+        const bool by_gpu = gpusym_layout_by_gpu(&dev, gpu, &c.layout, mem - c.layout.lo);
+        check_result(t, by_gpu || fail(&c, "no kernel packs it", 0));
+        mem_free(MEM_DEVICE, mem);
+        MPI_Type_free(&type);
+    }
+}
+
 /* Counts that no 31 or 32 bits hold; only the first bytes are there. */
 static bool many_right(MPI_Datatype type, size_t pitch, size_t width)
 {
@@ -797,6 +817,7 @@ int main(int argc, char **argv)
     check_without(&t);
     check_ways(&t);
     check_many(&t);
+    check_freed(&t);
     check_large(&t);
     check_result(&t, error_right(1));
     check_result(&t, error_right(4));

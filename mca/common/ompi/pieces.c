@@ -8,7 +8,16 @@
  */
 #include "mca/common/ompi/pieces.h"
 
+#include <pthread.h>
+
+#include "mpi.h"
+#include "opal/datatype/opal_convertor.h"
 #include "opal/datatype/opal_datatype_internal.h"
+
+#include "mca/common/gpusym/log.h"
+
+/* Runs that the convertor is asked for at a time. */
+#define RAW_RUNS 64
 
 /* Rows as a description has them: their pitch may be anything. */
 typedef struct {
@@ -257,13 +266,107 @@ static int walk_loop(walk_t *w, const loop_t *l, ptrdiff_t off, size_t at)
     return rv;
 }
 
+static int walk_description(walk_t *w, size_t count, const opal_datatype_t *d)
+{
+    const dt_type_desc_t *desc = NULL != d->opt_desc.desc && d->opt_desc.used > 0 ? &d->opt_desc : &d->desc;
+    const loop_t elements = {desc->desc, desc->used, count, d->ub - d->lb, d->size};
+    const int rv = walk_loop(w, &elements, 0, 0);
+    return 0 == rv ? flush(w) : rv;
+}
+
+/* ---- the convertor's runs ---- */
+
+static int walk_raw(walk_t *w, size_t count, const opal_datatype_t *d)
+{
+    opal_convertor_t convertor;
+    struct iovec runs[RAW_RUNS];
+    uint32_t n = RAW_RUNS;
+    size_t at = 0, bytes;
+    int rv = 0, ended = 0;
+    OBJ_CONSTRUCT(&convertor, opal_convertor_t);
+    opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, d, count, NULL, 0, &convertor);
+    while (0 == rv && !ended && n > 0 && at < w->to) {
+        n = RAW_RUNS;
+        ended = opal_convertor_raw(&convertor, runs, &n, &bytes);
+        for (uint32_t i = 0; 0 == rv && i < n; i++) {
+            rv = add_cut(w, (ptrdiff_t) runs[i].iov_base, at, runs[i].iov_len, 1, 0);
+            at += runs[i].iov_len;
+        }
+    }
+    OBJ_DESTRUCT(&convertor);
+    return 0 == rv ? flush(w) : rv;
+}
+
+/* Adds to a hash where each byte lies, in packed order. */
+static int hash_piece(void *arg, const gpusym_piece_t *p)
+{
+    uint64_t *hash = arg;
+    for (size_t i = 0; i < p->rows * p->width; i++) {
+        const ptrdiff_t off = p->off + (ptrdiff_t) (i / p->width * p->pitch + i % p->width);
+        *hash = (*hash ^ (uint64_t) off) * 0x9e3779b97f4a7c15u;
+        *hash ^= *hash >> 29;
+    }
+    return 0;
+}
+
+bool gpusym_pieces_confirmed(const struct ompi_datatype_t *dtype)
+{
+    uint64_t read = 1, raw = 1;
+    walk_t w = {.to = dtype->super.size, .visit = hash_piece, .arg = &read};
+    walk_t v = {.to = dtype->super.size, .visit = hash_piece, .arg = &raw};
+    if (0 == dtype->super.size) {
+        return true;
+    }
+    (void) walk_description(&w, 1, &dtype->super);
+    (void) walk_raw(&v, 1, &dtype->super);
+    return read == raw;
+}
+
+static bool is_confirmed_once(MPI_Datatype type)
+{
+    PMPI_Type_commit(&type);
+    const bool confirmed = gpusym_pieces_confirmed((const struct ompi_datatype_t *) type);
+    PMPI_Type_free(&type);
+    return confirmed;
+}
+
+/* Datatypes of each kind of description. */
+static bool are_confirmed(void)
+{
+    MPI_Datatype stick, type[6];
+    bool confirmed = true;
+    PMPI_Type_vector(5, 2, 7, MPI_DOUBLE, &stick);
+    PMPI_Type_vector(4, 1, -3, MPI_INT, &type[0]);
+    PMPI_Type_create_hindexed(3, (int[]){1, 2, 1}, (MPI_Aint[]){900, 8, 1700}, stick, &type[1]);
+    PMPI_Type_create_subarray(3, (int[]){4, 5, 6}, (int[]){3, 2, 4}, (int[]){1, 2, 1}, MPI_ORDER_C, MPI_FLOAT,
+                              &type[2]);
+    PMPI_Type_create_struct(3, (int[]){1, 2, 3}, (MPI_Aint[]){0, 8, 40},
+                            (MPI_Datatype[]){MPI_INT, MPI_DOUBLE, MPI_CHAR}, &type[3]);
+    PMPI_Type_create_resized(type[3], -8, 64, &type[4]);
+    PMPI_Type_vector(3, 2, 5, type[4], &type[5]);
+    PMPI_Type_free(&stick);
+    for (int i = 0; i < 6; i++) {
+        confirmed = is_confirmed_once(type[i]) && confirmed;
+    }
+    return confirmed;
+}
+
+static bool take_raw; /* written once */
+
+static void compare_once(void)
+{
+    take_raw = !are_confirmed();
+    if (take_raw) {
+        GPUSYM_LOG(1, "datatypes of this Open MPI are described in another way than expected: its convertor is asked "
+                      "for every run. Please report the version of Open MPI");
+    }
+}
+
 int gpusym_pieces_visit(size_t count, const struct ompi_datatype_t *dtype, size_t from, size_t to, bool free_order,
                         gpusym_piece_visit_t *visit, void *arg)
 {
-    const opal_datatype_t *d = &dtype->super;
-    const dt_type_desc_t *desc = NULL != d->opt_desc.desc && d->opt_desc.used > 0 ? &d->opt_desc : &d->desc;
-    const loop_t elements = {desc->desc, desc->used, count, d->ub - d->lb, d->size};
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     walk_t w = {.from = from, .to = to, .free_order = free_order, .visit = visit, .arg = arg};
-    const int rv = walk_loop(&w, &elements, 0, 0);
-    return 0 == rv ? flush(&w) : rv;
+    pthread_once(&once, compare_once);
+    return take_raw ? walk_raw(&w, count, &dtype->super) : walk_description(&w, count, &dtype->super);
 }

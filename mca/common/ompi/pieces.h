@@ -4,8 +4,12 @@
  * The bytes of a datatype's elements as pieces that a copy engine copies at once: rows of one width, at one distance.
  *
  * The pieces are read from the description of the datatype that Open MPI's convertor uses. A description is short where
- * the type is regular (a vector is one entry, a 3-D subarray a loop around one), so nothing is kept for the next call:
- * a cache would be as long, and would have to know when a datatype is freed.
+ * the type is regular (a vector is one entry, a 3-D subarray a loop around one), so nothing is kept for the next call;
+ * what a kernel needs of an irregular one is kept (nodes.h).
+ *
+ * Descriptions are no interface of Open MPI's. The first call compares, for some datatypes, what is read with the runs
+ * that the convertor tells of itself. If they differ, all pieces are the convertor's runs, which takes longer; a line at
+ * verbosity 1 says so.
  */
 #ifndef GPUSYM_OMPI_PIECES_H
 #define GPUSYM_OMPI_PIECES_H
@@ -38,5 +42,9 @@ typedef int gpusym_piece_visit_t(void *arg, const gpusym_piece_t *piece);
  */
 int gpusym_pieces_visit(size_t count, const struct ompi_datatype_t *dtype, size_t from, size_t to, bool free_order,
                         gpusym_piece_visit_t *visit, void *arg);
+
+/* Whether the description of a committed datatype, read as gpusym_pieces_visit does, has the convertor's runs. Visits
+ * every byte: for small datatypes. */
+bool gpusym_pieces_confirmed(const struct ompi_datatype_t *dtype);
 
 #endif
