@@ -218,6 +218,15 @@ bool gpusym_family_valid(unsigned family, unsigned op, unsigned type)
     return GPUSYM_REDUCES_SWITCH != families[family].reduces || switch_reduces(op, type);
 }
 
+unsigned gpusym_kernel_family(unsigned kernel)
+{
+    static const unsigned char of_special[] = {
+#define GPUSYM_KERNEL(family, op, type) GPUSYM_F_##family,
+#include "kernels/kernels.def"
+    };
+    return kernel < GPUSYM_F_COUNT ? kernel : of_special[kernel - GPUSYM_F_COUNT];
+}
+
 unsigned gpusym_kernel_find(unsigned family, unsigned op, unsigned type)
 {
     const unsigned kernel = gpusym_family_reduces(family) ? special[family][op][unsigned_twin(op, type)] : 0;

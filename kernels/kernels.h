@@ -114,6 +114,8 @@ bool gpusym_op_valid(unsigned op, unsigned type);
 /* The kernel for (family, operation, type): the specialised one if the list has it, else the
  * generic one.  The triple must be valid; a family that does not reduce takes any. */
 unsigned gpusym_kernel_find(unsigned family, unsigned op, unsigned type);
+/* The family of a kernel. */
+unsigned gpusym_kernel_family(unsigned kernel);
 /* Whether a multicast family can do op on elements of type on GPUs (what multimem.ld_reduce offers); families that
  * reduce with loads of their own: as gpusym_op_valid. */
 bool gpusym_family_valid(unsigned family, unsigned op, unsigned type);

@@ -94,6 +94,33 @@ void gpusym_run_plan(gpusym_run_t *run, uint32_t first, uint32_t blocks)
     run->blocks = (uint16_t) blocks;
 }
 
+/* Pieces of a job. */
+static uint64_t count_pieces(const gpusym_job_t *job)
+{
+    const uint64_t ns = (uint64_t) job->src_end - job->src_first, nd = (uint64_t) job->dst_end - job->dst_first;
+    switch (job->form) {
+    case GPUSYM_JOB_MOVE:
+    case GPUSYM_JOB_SWAP:
+        return ns * nd;
+    case GPUSYM_JOB_SPREAD:
+        return ns;
+    case GPUSYM_JOB_REDUCE_EACH:
+        return nd;
+    default:
+        return 1;
+    }
+}
+
+uint64_t gpusym_jobs_plan(gpusym_job_t *job, uint32_t n)
+{
+    uint64_t packs = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        job[i].first = packs;
+        packs += count_pieces(&job[i]) * packs_of(job[i].bytes);
+    }
+    return packs;
+}
+
 /* Exchange: every block has a span of every segment, and a buffer for each rank. */
 static uint64_t plan_exchange(gpusym_work_t *w, uint32_t chunk_bytes)
 {

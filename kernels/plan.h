@@ -30,6 +30,10 @@ uint64_t gpusym_kernel_plan(unsigned family, gpusym_work_t *w, uint32_t chunk_by
 /* Gives a run of a launch of GPUSYM_F_COPY, whose addresses and bytes are set, `blocks` blocks from `first` on. */
 void gpusym_run_plan(gpusym_run_t *run, uint32_t first, uint32_t blocks);
 
+/* Lays out n jobs of a launch of GPUSYM_F_LEAD or GPUSYM_F_LEAD_R, of which each has bytes, sources and destinations:
+ * sets job[].first. Returns the packs of all. */
+uint64_t gpusym_jobs_plan(gpusym_job_t *job, uint32_t n);
+
 /* Largest message, or segment, that a rank can send in one epoch of an LL family through LL areas of ll_bytes. */
 static inline uint64_t gpusym_ll_payload(uint32_t ll_bytes)
 {

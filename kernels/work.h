@@ -130,6 +130,43 @@ typedef struct gpusym_pack {
     uint32_t unpack; /* 0: pack */
 } gpusym_pack_t;
 
+/* What a job of a leader's launch (symm/lead.h) does with ranks' inputs and outputs. */
+enum gpusym_job_form {
+    GPUSYM_JOB_MOVE,   /* a piece for each source and destination: in[s] + in_off + d * in_step goes to
+                        * out[d] + out_off + s * out_step */
+    GPUSYM_JOB_SPREAD, /* a piece for each source, which goes to all destinations: in_step is 0 */
+    GPUSYM_JOB_SWAP,   /* a piece for each pair s < d: what stands at out[s] + in_off + d * in_step and at
+                        * out[d] + out_off + s * out_step changes places */
+    GPUSYM_JOB_REDUCE, /* one piece: the sources' inputs, reduced in rising order, go to all destinations; steps are 0 */
+    GPUSYM_JOB_REDUCE_EACH, /* a piece for each destination d: in[s] + in_off + d * in_step, of all sources, goes
+                             * reduced to d alone; out_step is 0 */
+    GPUSYM_JOB_SCAN,        /* one piece: to out[s] goes what the sources up to s are reduced to */
+    GPUSYM_JOB_EXSCAN,      /* ... up to s - 1; the first source's output is not written */
+};
+
+/* A job: pieces of so many bytes, of the sources [src_first, src_end) and the destinations [dst_first, dst_end).
+ * Addresses are those of the launch, offsets are in bytes. A rank without an input or an output is passed over, and so
+ * is a piece that is where it goes. */
+typedef struct gpusym_job {
+    uint64_t first; /* packs of the jobs before it; from gpusym_jobs_plan() */
+    uint64_t bytes; /* of a piece */
+    uint64_t in_off, in_step, out_off, out_step;
+    uint16_t src_first, src_end, dst_first, dst_end;
+    uint64_t form; /* enum gpusym_job_form */
+} gpusym_job_t;
+/* Jobs that stand in the descriptor: as many as there is room for in that of gpusym_work_t.send. */
+#define GPUSYM_JOBS_MAX 8u
+
+/* A leader's launch. More ranks than GPUSYM_TEAM_MAX, or more jobs than GPUSYM_JOBS_MAX, stand in memory of the GPU. */
+typedef struct gpusym_lead {
+    void *const *at;          /* [2][nranks]: inputs, outputs; NULL: they are in peer_in and peer_out */
+    const gpusym_job_t *jobs; /* NULL: they are in w->job */
+    uint64_t packs;           /* of all jobs */
+    uint32_t njobs;
+    uint16_t nranks;
+    uint16_t warps; /* a warp takes pieces by itself: they are short */
+} gpusym_lead_t;
+
 /*
  * One launch.  All pointers are device pointers as this rank's GPU sees them.
  *
@@ -194,6 +231,7 @@ typedef struct gpusym_work {
     union {
         gpusym_copies_t copies; /* kernels that work with copy engines (symm_ce.h) */
         gpusym_rows_t rows;     /* copies (symm/copy.h) */
+        gpusym_lead_t lead;     /* a leader's launch (symm/lead.h) */
     };
 
     /* The slot's multicast address: a store reaches all ranks' slots, multimem loads reduce over them. NULL without;
@@ -214,7 +252,11 @@ typedef struct gpusym_work {
      * In place: a received segment may overlap a sent one only if both start at the same place and are as long as one
      * another, and in the kernels with Z not at all, but for send[rank] and recv[rank]. Multicast: all send[p] are
      * the same one. */
-    gpusym_seg_t send[GPUSYM_TEAM_MAX], recv[GPUSYM_TEAM_MAX];
+    union {
+        gpusym_seg_t send[GPUSYM_TEAM_MAX];
+        gpusym_job_t job[GPUSYM_JOBS_MAX]; /* a leader's launch */
+    };
+    gpusym_seg_t recv[GPUSYM_TEAM_MAX];
     uint64_t remote_off[GPUSYM_TEAM_MAX];
 
     /* Channels (channel.h): block b is channel b. bytes as for the two-shot kernels, or, where ranks have segments

@@ -57,9 +57,24 @@ rsxst_agxst  | 3+2       | 120 | ok                             | coll_gpusym_al
 rsxll128_agxll128 | 3+2  | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxll128_agxll128 | test/mpi/allreduce --quick
 rsxll128-big | 2+4       | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxll128_agxll128 coll_gpusym_heap_size=1M | test/mpi/big
 staged       | 2+4       | 120 | ok                             | coll_gpusym_allreduce_algorithm=staged  | test/mpi/allreduce --quick
-# Two ranks a GPU: staged unless told otherwise.
-shared       | =4        | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/allreduce --quick
-shared-run   | =4        | 120 | ok                             | coll_gpusym_sim_gpus=2 coll_gpusym_share_gpu=1 | test/mpi/allreduce --quick
+# Ranks share GPUs: a leader a GPU does it.
+led-allreduce | 2+4      | 120 | ok:allreduce: native [1-9][0-9]* .led [1-9].*staged [0-9]+ .user_op [0-9]+, type [0-9]+.,| coll_gpusym_sim_gpus=1 coll_gpusym_summary=1 | test/mpi/allreduce --quick
+led-allreduce-2 | =4     | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/allreduce --quick
+led-every    | 3+2       | 180 | ok                             | coll_gpusym_sim_gpus=1                  | test/mpi/every --thin {1000|100}
+led-every-2  | +=4       | 180 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/every --thin 200
+led-coll     | 2,4+3,8   | 120 | ok:alltoallv: native [1-9][0-9]* .*led [1-9] | coll_gpusym_sim_gpus=1 coll_gpusym_summary=1 | test/mpi/random_coll --n {800|3000}
+led-coll-2   | 3,4+5     | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/random_coll --n {800|3000}
+led-coll-3   | +=8       | 120 | ok                             | coll_gpusym_sim_gpus=3                  | test/mpi/random_coll --n 1000
+led-large    | =3        | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/random_coll --n {300|2000} --max 100k
+led-threads  | 3+2       | 120 | ok                             | coll_gpusym_sim_gpus=1                  | test/mpi/random_coll --threads 3 --n {300|1500}
+led-makes    | =3        | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/random_coll --makes --n {500|3000}
+led-inflight | 3+4       | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/inflight
+led-sizes    | =3        | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/sizes
+led-pack     | =3        | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/pack --n 100
+led-mixed    | =3        | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/mixed
+# ... where nothing can be mapped: through windows.
+led-window   | 3+4       | 120 | ok:allreduce: native [1-9].*led [1-9] | coll_gpusym_sim_gpus=1 coll_gpusym_reg_limit=0 coll_gpusym_summary=1 | test/mpi/random_coll --n {500|2000}
+led-import   | =3        | 120 | ok:cannot map a rank's buffer  | coll_gpusym_sim_gpus=1 coll_gpusym_sim_fail=import:1@0 coll_gpusym_verbose=1 | test/mpi/random_coll --n 300
 random       | 3+2,4     | 120 | ok                             |                                         | test/mpi/random --n 300
 random-8     | +=8       | 120 | ok                             |                                         | test/mpi/random --n 60
 # The epochs' counting wraps round in the midst of it.

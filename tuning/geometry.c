@@ -56,6 +56,9 @@
 #define COPIES_BYTES_PER_BLOCK (16u << 10)
 #define COPIES_BLOCKS 32u
 #define COPIES_THREADS 512u
+/* A leader's launch (kernels/symm/lead.h), as it was measured on a shared H200: packs that a block is worth, 4 MiB by two
+ * ranks 15.3 us. */
+#define LEAD_PACKS_PER_BLOCK 512u
 /* The simulator runs a block as one CPU thread, one after the other: more blocks only add barriers. */
 #define SIM_BLOCKS 4u
 
@@ -146,6 +149,15 @@ static void set_copies(const gpusym_tuning_call_t *call, gpusym_tuning_choice_t 
         const uint32_t chunk = min_u32(slice / COPIES_CHUNKS, COPIES_CHUNK_MAX);
         choice->chunk = chunk < COPIES_CHUNK_MIN ? COPIES_CHUNK_MIN : chunk;
     }
+}
+
+void gpusym_tuning_lead(uint64_t packs, uint32_t sm_count, bool simulated, const gpusym_tuning_forced_t *forced,
+                        gpusym_tuning_choice_t *choice)
+{
+    const uint32_t most = gpusym_tuning_max_blocks(sm_count, simulated);
+    choice->blocks = 0 != forced->blocks ? forced->blocks : min_u32(packs / LEAD_PACKS_PER_BLOCK, most);
+    choice->blocks = at_least_1(min_u32(choice->blocks, most));
+    choice->threads = min_u32((0 != forced->threads ? forced->threads : packs) + 31, GPUSYM_THREADS_MAX) / 32 * 32;
 }
 
 void gpusym_tuning_geometry(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,

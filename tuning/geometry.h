@@ -51,6 +51,10 @@ typedef struct {
 void gpusym_tuning_geometry(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,
                             gpusym_tuning_choice_t *choice);
 
+/* Sets blocks and threads of a leader's launch of so many packs, on a GPU of that many multiprocessors. */
+void gpusym_tuning_lead(uint64_t packs, uint32_t sm_count, bool simulated, const gpusym_tuning_forced_t *forced,
+                        gpusym_tuning_choice_t *choice);
+
 /* Most blocks that any call asks for on GPUs of that many multiprocessors: a slot is divided for it. */
 uint32_t gpusym_tuning_max_blocks(uint32_t sm_count, bool simulated);
 

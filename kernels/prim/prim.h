@@ -51,6 +51,7 @@
  *                                  one
  *   gs_command_translate(&m)    makes the addresses of a command this kernel's; false: it cannot access them, and
  *                               retires
+ *   gs_reach(p)                 an address that stands in a list, not in the descriptor, as this kernel's
  *   gs_command_publish(&r)      thread 0 of a resident block: what the others get at gs_command_receive()
  *   gs_command_receive(part, &r)           barrier of these threads, thread 0 among them, which has told; r is then
  *                                          that in all of them

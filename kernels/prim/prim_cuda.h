@@ -320,6 +320,11 @@ GS_FN bool gs_command_translate(gs_message_t *m)
     return true;
 }
 
+GS_FN void *gs_reach(const void *p)
+{
+    return (void *) p;
+}
+
 GS_FN bool gs_part_all(gs_ctx_t part, bool x)
 {
     if (GS_WARP != part.nthreads) {

@@ -238,6 +238,11 @@ GS_FN bool gs_command_translate(gs_message_t *m)
     return (NULL == m->in) == (NULL == remote.in) && (NULL == m->out) == (NULL == remote.out);
 }
 
+GS_FN void *gs_reach(const void *p)
+{
+    return NULL != p ? gpusym_kernel_sim_reach(p) : NULL;
+}
+
 GS_FN bool gs_part_all(gs_ctx_t part, bool x)
 {
     (void) part;

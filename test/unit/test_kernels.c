@@ -797,7 +797,8 @@ static void plans_fit_their_slots(void **state)
     for (unsigned i = 0; i < 20000; i++) {
         gpusym_work_t w = {0};
         const unsigned family = below(GPUSYM_F_COUNT);
-        if (is_channels(family) || gpusym_family_copies(family)) { /* test_channels.c, test_copies.c have those */
+        if (is_channels(family) || gpusym_family_copies(family) || GPUSYM_F_LEAD == family ||
+            GPUSYM_F_LEAD_R == family) { /* test_channels.c, test_copies.c, test_lead.c have those */
             continue;
         }
         w.nranks = 1 + below(GPUSYM_TEAM_MAX);

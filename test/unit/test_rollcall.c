@@ -794,6 +794,31 @@ static void launches_are_told(void **state)
     team_free(&team);
 }
 
+/* Ranks that bring their input tell when it is there; leaders tell when they have done a call. */
+static void leaders_are_told_and_tell(void **state)
+{
+    (void) state;
+    const gpusym_post_t fills = {.kind = GPUSYM_KIND_NATIVE, .bytes = 64, .flags = GPUSYM_POST_FILLS};
+    const gpusym_post_t fills_not = {.kind = GPUSYM_KIND_NATIVE, .bytes = 64};
+    team_t team;
+    team_make(&team, 2);
+    for (uint64_t call = 1; call <= 3 * GPUSYM_ROLLCALL_HISTORY; call++) {
+        gpusym_rollcall_read_t read[2];
+        assert_true(gpusym_rollcall_post(&team.rc[0], &fills_not, &read[0]));
+        assert_true(gpusym_rollcall_post(&team.rc[1], call % 2 ? &fills : &fills_not, &read[1]));
+        assert_true(gpusym_rollcall_read(&team.rc[0], &read[0]) && gpusym_rollcall_read(&team.rc[1], &read[1]));
+        assert_true(gpusym_rollcall_is_ready(&team.rc[0], 0, call));
+        assert_int_equal(gpusym_rollcall_is_ready(&team.rc[0], 1, call), 0 == call % 2);
+        gpusym_rollcall_ready(&team.rc[1], call);
+        assert_true(gpusym_rollcall_is_ready(&team.rc[0], 1, call));
+        assert_false(gpusym_rollcall_is_done(&team.rc[1], 0, call));
+        gpusym_rollcall_done(&team.rc[0], call);
+        assert_true(gpusym_rollcall_is_done(&team.rc[1], 0, call) &&
+                    !gpusym_rollcall_is_done(&team.rc[1], 0, call + 1));
+    }
+    team_free(&team);
+}
+
 static void an_abort_is_seen(void **state)
 {
     (void) state;
@@ -1499,7 +1524,7 @@ static void post_all(team_t *team, const gpusym_post_t *p, gpusym_rollcall_read_
 static void garbage_names_its_rank(void **state)
 {
     (void) state;
-    enum { FIELDS = 9 };
+    enum { FIELDS = 11, SEEN_BY_CORRUPT = 8 };
     const gpusym_post_t p = {.kind = GPUSYM_KIND_NATIVE, .bytes = 4096, .in_key = 0x100, .in_off = 64};
     for (unsigned round = 0; round < 200 * FIELDS; round++) {
         const uint64_t calls = 1 + mix(seed + round) % 100, any = mix(seed ^ mix(round)) | 1ull << 62;
@@ -1539,9 +1564,15 @@ static void garbage_names_its_rank(void **state)
             team.line[1]->launched = any;
             break;
         case 6:
-            e->bytes = any;
+            team.line[1]->ready = any;
             break;
         case 7:
+            team.line[1]->done = any;
+            break;
+        case 8:
+            e->bytes = any;
+            break;
+        case 9:
             e->flags |= (uint32_t) GPUSYM_POST_FLAGS_END << any % (1 + (unsigned) __builtin_clz(GPUSYM_POST_FLAGS_END));
             break;
         default: /* keys and places */
@@ -1551,12 +1582,12 @@ static void garbage_names_its_rank(void **state)
             break;
         }
         const bool all = gpusym_rollcall_read(&team.rc[0], &read[0]);
-        if (round % FIELDS < 6) {
+        if (round % FIELDS < SEEN_BY_CORRUPT) {
             assert_int_equal(gpusym_rollcall_corrupt(&team.rc[0], &read[0]), 1);
             assert_true(0 != round % FIELDS || (!all && 1 == gpusym_rollcall_corrupt(&team.rc[1], &read[1])));
         } else {
             assert_true(all);
-            assert_int_equal(read[0].corrupt_rank, round % FIELDS < 8 ? 1 : -1);
+            assert_int_equal(read[0].corrupt_rank, round % FIELDS < FIELDS - 1 ? 1 : -1);
         }
         team_free(&team);
     }
@@ -1955,6 +1986,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(votes_are_counted),
         cmocka_unit_test(votes_outlast_the_next_call),
         cmocka_unit_test(launches_are_told),
+        cmocka_unit_test(leaders_are_told_and_tell),
         cmocka_unit_test(an_abort_is_seen),
         cmocka_unit_test(tables_hold_while_they_are_read),
         cmocka_unit_test(what_a_table_says),

@@ -275,8 +275,7 @@ static void describe_native(coll_gpusym_call_t *call, gpusym_post_t *p)
     /* While a nonblocking call is in flight more may be started. */
     p->flags |=
         call->blocking && 0 == __atomic_load_n(&coll_gpusym_in_flight, __ATOMIC_RELAXED) ? GPUSYM_POST_QUIET : 0;
-    if (k->reason < 0 && !call->agree_only &&
-        (NULL == call->launch.scratch || coll_gpusym_blocks_has(call->args.coll))) {
+    if (k->reason < 0 && !call->agree_only) {
         coll_gpusym_zero_copy_offer(&call->task, p);
     }
     describe_staged(call, p);
@@ -286,6 +285,7 @@ static void describe_native(coll_gpusym_call_t *call, gpusym_post_t *p)
 static void post_call(coll_gpusym_call_t *call)
 {
     gpusym_post_t p = {.kind = GPUSYM_KIND_HOST, .what = (uint8_t) call->args.coll};
+    call->joins = COLL_GPUSYM_STEP_DONE != call->engine->team->boot.step;
 
     if (call->device) {
         describe_native(call, &p);
@@ -336,6 +336,52 @@ static void begin_call(coll_gpusym_call_t *call)
 
 /* ---- agreed: native ---- */
 
+/* Ranks share GPUs, as this call has found: it is posted again, the same on all ranks, now with what leaders want. */
+static void post_again(coll_gpusym_call_t *call)
+{
+    coll_gpusym_zero_copy_withdraw(&call->task);
+    coll_gpusym_sizes_free(call->sizes);
+    call->sizes = NULL;
+    call->task.sizes = NULL;
+    call->state = COLL_GPUSYM_CALL_NEW;
+}
+
+/* Ranks share GPUs: can leaders do it, and is there anything new for them to map? */
+static void find_led_way(coll_gpusym_call_t *call)
+{
+    const coll_gpusym_team_t *t = call->engine->team;
+    coll_gpusym_task_t *task = &call->task;
+    coll_gpusym_led_buffers_t all;
+    char label[GPUSYM_COMM_LABEL_MAX];
+    int corrupt = -1;
+
+    if (call->joins) {
+        post_again(call);
+        return;
+    }
+    if (!coll_gpusym_lead_possible(task)) {
+        leave_to_fallback(call, COLL_GPUSYM_R_SHARED_GPU);
+        return;
+    }
+    if (0 == (task->read.any & GPUSYM_POST_NEW_KEY)) {
+        call->state = COLL_GPUSYM_CALL_TOKENS;
+        return;
+    }
+    const bool mapped =
+        t->host.leader_index >= t->host.nleaders || coll_gpusym_zero_copy_map_led(task, &all, false, &corrupt);
+    if (corrupt >= 0) {
+        fail_corrupt(call, corrupt);
+        return;
+    }
+    if (!mapped) {
+        COLL_GPUSYM_VERBOSE(1, "%s: rank %u, a leader, cannot map a rank's buffer: %s%s",
+                            label_of(call, label, sizeof label), coll_gpusym_team_rank(t), gpusym_current.dev->error(),
+                            gpusym_fd_lack() ? " (no file descriptor is left)" : "");
+    }
+    gpusym_rollcall_vote(rollcall_of(call), task->read.seq, mapped);
+    call->state = COLL_GPUSYM_CALL_VOTE;
+}
+
 /* All are on GPUs and have a team: how the data go. */
 static void find_way(coll_gpusym_call_t *call)
 {
@@ -343,6 +389,10 @@ static void find_way(coll_gpusym_call_t *call)
     gpusym_work_t w;
     int corrupt;
 
+    if (call->engine->team->host.led) {
+        find_led_way(call);
+        return;
+    }
     task->zero_copy.agreed = coll_gpusym_zero_copy_possible(task);
     if (!task->zero_copy.agreed || 0 == (task->read.any & GPUSYM_POST_NEW_KEY)) {
         call->state = COLL_GPUSYM_CALL_TOKENS;
@@ -379,6 +429,10 @@ static void count_votes(coll_gpusym_call_t *call)
         task->cache->refused = true;
         COLL_GPUSYM_VERBOSE(1, "%s: zero copy is disabled from now on: a rank could not map a peer's buffer",
                             label_of(call, label, sizeof label));
+        if (call->engine->team->host.led) {
+            leave_to_fallback(call, COLL_GPUSYM_R_SHARED_GPU);
+            return;
+        }
     }
     call->state = COLL_GPUSYM_CALL_TOKENS;
 }
@@ -619,10 +673,135 @@ static void launch_call(coll_gpusym_call_t *call)
     }
 }
 
+/* ---- ranks that share GPUs ---- */
+
+static bool is_leader(const coll_gpusym_call_t *call)
+{
+    const coll_gpusym_team_t *t = call->engine->team;
+    return t->host.leader_index < t->host.nleaders;
+}
+
+/* Launches what this leader has to do. */
+static void launch_lead(coll_gpusym_call_t *call)
+{
+    coll_gpusym_task_t *task = &call->task;
+    coll_gpusym_led_buffers_t all;
+    coll_gpusym_lead_plan_t p;
+    int corrupt;
+
+    if (!coll_gpusym_zero_copy_map_led(task, &all, true, &corrupt)) {
+        if (corrupt >= 0) {
+            fail_corrupt(call, corrupt);
+        } else {
+            fail_gpu(call, gpusym_current.dev->error());
+        }
+        return;
+    }
+    const bool made = coll_gpusym_lead_make(task, &all, &p, &corrupt);
+    if (!made && corrupt >= 0) {
+        fail_corrupt(call, corrupt);
+    } else if (!made) {
+        fail_gpu(call, "no host memory for a leader's list of jobs");
+    } else if (0 == p.work.lead.packs) {
+        gpusym_rollcall_done(rollcall_of(call), task->read.seq);
+        call->state = COLL_GPUSYM_CALL_LED;
+    } else if (coll_gpusym_launch_lead(&call->launch, task, &p)) {
+        call->state = COLL_GPUSYM_CALL_RUNNING;
+    } else {
+        fail_gpu(call, gpusym_current.dev->error());
+    }
+    coll_gpusym_lead_free(&p);
+}
+
+/* A leader, once all inputs are where it loads them. */
+static void await_ready(coll_gpusym_call_t *call)
+{
+    const gpusym_rollcall_t *rc = rollcall_of(call);
+    uint32_t r = 0;
+    while (r < rc->nranks &&
+           (0 == (call->task.read.any & GPUSYM_POST_FILLS) || gpusym_rollcall_is_ready(rc, r, call->task.read.seq))) {
+        r++;
+    }
+    if (r == rc->nranks) {
+        launch_lead(call);
+    } else {
+        check_peers(call, COLL_GPUSYM_WAIT_READY);
+    }
+}
+
+/* This rank's input is where leaders load it. */
+static void go_on_led(coll_gpusym_call_t *call)
+{
+    call->state = is_leader(call) ? COLL_GPUSYM_CALL_READY : COLL_GPUSYM_CALL_LED;
+    if (is_leader(call)) {
+        await_ready(call);
+    }
+}
+
+/* All ranks are in the call, and leaders reach all buffers. */
+static void begin_led(coll_gpusym_call_t *call)
+{
+    call->since_ns = 0;
+    call->led = true;
+    call->task.zero_copy.used = !call->task.zero_copy.in_window && !call->task.zero_copy.out_window;
+    if (!coll_gpusym_launch_fills(&call->task)) {
+        go_on_led(call);
+    } else if (coll_gpusym_launch_fill(&call->launch, &call->task)) {
+        call->state = COLL_GPUSYM_CALL_FILLING;
+    } else {
+        fail_gpu(call, gpusym_current.dev->error());
+    }
+}
+
+static void await_filled(coll_gpusym_call_t *call)
+{
+    const int idle = gpusym_current.dev->stream_poll(call->launch.lane->stream);
+    if (0 == idle) {
+        return;
+    }
+    coll_gpusym_launch_put_lane(&call->launch);
+    if (idle < 0) {
+        fail_gpu(call, gpusym_current.dev->error());
+        return;
+    }
+    gpusym_rollcall_ready(rollcall_of(call), call->task.read.seq);
+    go_on_led(call);
+}
+
+/* Once all leaders have done their part. A rank with a nonblocking call may wait for long: a leader may compute. */
+static void await_led(coll_gpusym_call_t *call)
+{
+    const coll_gpusym_team_t *t = call->engine->team;
+    const double timeout = coll_gpusym_params.timeout;
+    uint32_t r = 0;
+    while (r < t->host.nranks &&
+           (t->host.leader[r] != r || gpusym_rollcall_is_done(&t->host.rc, r, call->task.read.seq))) {
+        r++;
+    }
+    if (r == t->host.nranks && !coll_gpusym_launch_drains(&call->task)) {
+        end_call(call);
+    } else if (r == t->host.nranks) {
+        call->state = COLL_GPUSYM_CALL_UNPACKING;
+        if (!coll_gpusym_launch_drain(&call->launch, &call->task)) {
+            fail_gpu(call, gpusym_current.dev->error());
+        }
+    } else if (coll_gpusym_health_due(&call->health) && !fail_if_peer_lost(call)) {
+        call->since_ns = 0 == call->since_ns ? call->health.checked_ns : call->since_ns;
+        if (call->blocking && timeout > 0 &&
+            (double) (call->health.checked_ns - call->since_ns) > timeout * 1e9 + 2 * (double) GRACE_NS) {
+            fail_timeout(call, (int) r);
+        }
+    }
+}
+
 /* The call may be launched once its processes have no other in flight, where they may have. */
 static void take_tokens(coll_gpusym_call_t *call)
 {
     coll_gpusym_team_t *t = call->engine->team;
+    if (t->host.led) { /* its kernels wait for nobody: they need no order */
+        begin_led(call);
+        return;
+    }
     if (!t->host.threads && 0 != (call->task.read.all & GPUSYM_POST_QUIET)) {
         launch_call(call);
         return;
@@ -645,6 +824,13 @@ static void complete_kernel(coll_gpusym_call_t *call, uint32_t status)
     const bool draining = COLL_GPUSYM_CALL_DRAINING == call->state, retired = 0 != (status & GPUSYM_STATUS_RETIRED);
     status &= ~GPUSYM_STATUS_RETIRED;
     coll_gpusym_launch_put_streams(l);
+    if (!draining && call->led && GPUSYM_STATUS_OK == (status & 0xff)) {
+        coll_gpusym_launch_put_lane(l);
+        gpusym_rollcall_done(rollcall_of(call), call->task.read.seq);
+        call->state = COLL_GPUSYM_CALL_LED;
+        await_led(call);
+        return;
+    }
     if (!draining && GPUSYM_STATUS_OK == (status & 0xff) && coll_gpusym_segments_unpacks(&call->segments)) {
         call->state = COLL_GPUSYM_CALL_UNPACKING;
         if (!coll_gpusym_launch_unpack(l, &call->segments)) {
@@ -793,6 +979,15 @@ bool coll_gpusym_call_poll(coll_gpusym_call_t *call)
     case COLL_GPUSYM_CALL_TOKENS:
         take_tokens(call);
         break;
+    case COLL_GPUSYM_CALL_FILLING:
+        await_filled(call);
+        break;
+    case COLL_GPUSYM_CALL_READY:
+        await_ready(call);
+        break;
+    case COLL_GPUSYM_CALL_LED:
+        await_led(call);
+        break;
     case COLL_GPUSYM_CALL_UNPACKING:
         await_unpacked(call);
         break;
@@ -811,6 +1006,13 @@ static void count_native(const coll_gpusym_call_t *call, coll_gpusym_counters_t 
 {
     const coll_gpusym_launch_t *l = &call->launch;
     coll_gpusym_count(&counters->native);
+    if (call->led) {
+        coll_gpusym_count(&counters->led);
+        if (call->task.zero_copy.used) {
+            coll_gpusym_count(&counters->zero_copy);
+        }
+        return;
+    }
     if (l->algorithm < 0) { /* nothing was to be moved */
         return;
     }

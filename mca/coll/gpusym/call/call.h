@@ -18,7 +18,10 @@ typedef enum {
     COLL_GPUSYM_CALL_SETUP,     /* agreed: native; the team's second step */
     COLL_GPUSYM_CALL_VOTE,      /* zero copy: waiting whether all could map the buffers */
     COLL_GPUSYM_CALL_TOKENS,    /* waiting for the launch tokens of its processes */
+    COLL_GPUSYM_CALL_FILLING,   /* led: our input is brought to where leaders load it */
+    COLL_GPUSYM_CALL_READY,     /* led, a leader: waiting for the ranks that have to bring theirs */
     COLL_GPUSYM_CALL_RUNNING,   /* the kernel runs */
+    COLL_GPUSYM_CALL_LED,       /* led: waiting for the leaders */
     COLL_GPUSYM_CALL_UNPACKING, /* what it left in scratch memory is copied to the user */
     COLL_GPUSYM_CALL_WINDOWS,   /* staged, agreed: by windows, which are looked for */
     COLL_GPUSYM_CALL_MOVING,    /* ... and the data move through them */
@@ -52,6 +55,8 @@ typedef struct coll_gpusym_call {
     coll_gpusym_launch_t launch;
     coll_gpusym_sizes_t *sizes; /* owned; NULL: all that is sent is taken, and nothing else awaited */
     coll_gpusym_move_t *move;   /* owned; NULL: no data move through windows */
+    bool joins;                 /* posted before the team was set up */
+    bool led;                   /* leaders do it, for the ranks of their GPUs */
     bool has_tokens;            /* launch tokens, or some of them, to be given back */
     coll_gpusym_health_t health;
     coll_gpusym_wait_t wait;

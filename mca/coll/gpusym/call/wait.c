@@ -103,6 +103,10 @@ static bool is_missing(const waiter_t *w, uint32_t r, const gpusym_seen_t *seen)
         return GPUSYM_TABLE_WAITING == gpusym_table_find(&t->host.rc, r, w->seq, &rows);
     case COLL_GPUSYM_WAIT_VOTE:
         return !gpusym_rollcall_has_voted(&t->host.rc, r, w->seq);
+    case COLL_GPUSYM_WAIT_READY:
+        return !gpusym_rollcall_is_ready(&t->host.rc, r, w->seq);
+    case COLL_GPUSYM_WAIT_LED:
+        return t->host.leader[r] == r && !gpusym_rollcall_is_done(&t->host.rc, r, w->seq);
     default:
         return !seen->begun || seen->step < (uint32_t) t->boot.step;
     }

@@ -25,6 +25,8 @@ typedef enum {
     COLL_GPUSYM_WAIT_SIZES,    /* for the peers' tables of sizes */
     COLL_GPUSYM_WAIT_SETUP,    /* for the second step of set-up, in which all lines are mapped */
     COLL_GPUSYM_WAIT_VOTE,     /* for the peers' votes */
+    COLL_GPUSYM_WAIT_READY,    /* a leader: for the ranks that bring their input */
+    COLL_GPUSYM_WAIT_LED,      /* for the leaders */
 } coll_gpusym_wait_for_t;
 
 /* How long a call has waited. Zeroed before its first use. */

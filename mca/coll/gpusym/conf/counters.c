@@ -57,6 +57,10 @@ static int register_pvars(const mca_base_component_t *component, unsigned coll)
                             "ran as a copy by the GPU: the communicator has one rank", &c->copied);
     }
     if (OMPI_SUCCESS == ret) {
+        ret = register_pvar(component, coll, "native", "led",
+                            "ran in kernels of one rank for each GPU, because ranks share GPUs", &c->led);
+    }
+    if (OMPI_SUCCESS == ret) {
         ret = register_pvar(component, coll, "zero_copy", "",
                             "ran on the GPU directly between user buffers, by any algorithm", &c->zero_copy);
     }
@@ -150,6 +154,7 @@ static void print_line(unsigned coll)
         append_entry(&l, gpusym_algorithm_name(a), c->algorithm[a]);
     }
     append_entry(&l, "copy", c->copied);
+    append_entry(&l, "led", c->led);
     append_entry(&l, "zero_copy", c->zero_copy);
     append_entry(&l, "resident", c->resident);
     append_entry(&l, "late", c->late);

@@ -11,6 +11,7 @@
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/exec/copies.h"
 #include "mca/common/gpusym/memory/scratch.h"
+#include "mca/common/gpusym/memory/window.h"
 
 /* This device cannot make graphs. Written once, to true, by the thread that finds out. */
 static bool graphs_unavailable;
@@ -37,6 +38,10 @@ void coll_gpusym_scratch_put(coll_gpusym_launch_t *l)
     if (NULL != l->scratch) {
         gpusym_scratch_put(gpusym_current.dev, l->scratch_gpu, l->scratch);
         l->scratch = NULL;
+    }
+    if (NULL != l->list) {
+        gpusym_scratch_put(gpusym_current.dev, l->list_gpu, l->list);
+        l->list = NULL;
     }
 }
 
@@ -81,6 +86,134 @@ static bool queue_pack(const coll_gpusym_launch_t *l, const coll_gpusym_task_t *
     return copy_side(l, k, COLL_GPUSYM_SENT, false) && (!keep || copy_side(l, k, COLL_GPUSYM_WRITTEN, false));
 }
 
+/* Queues the kernel: by a graph, where there are such; a persistent call has its own, *graph. That is made here, where the call
+ * has the launch tokens: no kernel of this process waits for a peer, so the driver may wait for what runs. */
+static bool queue_kernel(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, unsigned kernel, gpusym_work_t *w,
+                         gpusym_graph_t **graph)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    char name[GPUSYM_COMM_LABEL_MAX];
+
+    if (!coll_gpusym_params.graph || NULL == dev->graph_launch ||
+        __atomic_load_n(&graphs_unavailable, __ATOMIC_RELAXED)) {
+        return GPUSYM_SUCCESS == gpusym_lane_launch(l->lane, kernel, w);
+    }
+    if (GPUSYM_SUCCESS == gpusym_lane_launch_graph(l->lane, kernel, w, graph)) {
+        return true;
+    }
+    if (NULL != *graph) {
+        return false;
+    }
+    __atomic_store_n(&graphs_unavailable, true, __ATOMIC_RELAXED);
+    COLL_GPUSYM_VERBOSE(1, "%s: %s and all later calls are launched without a graph: %s",
+                        gpusym_comm_label(coll_gpusym_task_team(task)->fallback->comm, name, sizeof name),
+                        coll_gpusym_mpi_name(coll_gpusym_task_coll(task)), dev->error());
+    return GPUSYM_SUCCESS == gpusym_lane_launch(l->lane, kernel, w);
+}
+
+/* ---- where ranks share GPUs ---- */
+
+bool coll_gpusym_launch_fills(const coll_gpusym_task_t *task)
+{
+    return 0 != task->segments->pack.rows || task->zero_copy.in_window || coll_gpusym_zero_copy_keeps(task);
+}
+
+bool coll_gpusym_launch_drains(const coll_gpusym_task_t *task)
+{
+    return 0 != task->segments->unpack.rows || task->zero_copy.out_window;
+}
+
+/* Copies between a buffer and the range of our window that stands for it. */
+static bool copy_window(const coll_gpusym_launch_t *l, const coll_gpusym_team_t *t, uint64_t off, const void *buffer,
+                        uint64_t bytes, bool back)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    char *user = (char *) (uintptr_t) buffer, *at;
+    gpusym_window_t *window;
+    void *unused;
+    if (GPUSYM_SUCCESS != gpusym_window_own(&window)) {
+        return false;
+    }
+    (void) gpusym_window_register(window, dev, t->host.gpu, &unused); /* else it is slow */
+    at = gpusym_window_at(window, off, bytes);
+    return NULL != at && GPUSYM_SUCCESS == (back ? dev->copy_async(l->lane->stream, user, at, bytes)
+                                                 : dev->copy_async(l->lane->stream, at, user, bytes));
+}
+
+/* Gets a lane. */
+static bool get_lane(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task)
+{
+    if (GPUSYM_SUCCESS != gpusym_lane_get(gpusym_current.dev, coll_gpusym_task_team(task)->host.gpu, &l->lane)) {
+        l->lane = NULL;
+    }
+    return NULL != l->lane;
+}
+
+bool coll_gpusym_launch_fill(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task)
+{
+    const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
+    const coll_gpusym_segments_t *k = task->segments;
+    const coll_gpusym_zero_copy_t *z = &task->zero_copy;
+    if (!get_lane(l, task)) {
+        return false;
+    }
+    const bool packed = copy_rows(l, &k->pack, k->in, false) && (!k->keep || copy_rows(l, &k->unpack, k->out, false));
+    if (packed && (!z->in_window || copy_window(l, t, z->in_off, k->in, k->in_bytes, false)) &&
+        (!z->out_window || !coll_gpusym_zero_copy_keeps(task) ||
+         copy_window(l, t, z->out_off, k->out, k->out_bytes, false))) {
+        return true;
+    }
+    coll_gpusym_launch_abandon(l);
+    return false;
+}
+
+bool coll_gpusym_launch_drain(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task)
+{
+    const coll_gpusym_segments_t *k = task->segments;
+    const coll_gpusym_zero_copy_t *z = &task->zero_copy;
+    if (!get_lane(l, task)) {
+        return false;
+    }
+    if ((!z->out_window || copy_window(l, coll_gpusym_task_team(task), z->out_off, k->out, k->out_bytes, true)) &&
+        coll_gpusym_launch_unpack(l, k)) {
+        return true;
+    }
+    coll_gpusym_launch_abandon(l);
+    return false;
+}
+
+/* Brings a plan's list to memory of the GPU. */
+static bool place_list(coll_gpusym_launch_t *l, const coll_gpusym_team_t *t, coll_gpusym_lead_plan_t *p)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    void *at;
+    if (NULL == p->list) {
+        return true;
+    }
+    l->list_gpu = t->host.gpu;
+    if (GPUSYM_SUCCESS != gpusym_scratch_get(dev, t->host.gpu, p->list_bytes, &at)) {
+        return false;
+    }
+    l->list = at;
+    p->work.lead.at = at;
+    p->work.lead.jobs = (const gpusym_job_t *) (const void *) (l->list + p->jobs_off);
+    return GPUSYM_SUCCESS == dev->copy(t->host.gpu, at, p->list, p->list_bytes);
+}
+
+bool coll_gpusym_launch_lead(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, coll_gpusym_lead_plan_t *p)
+{
+    if (!place_list(l, coll_gpusym_task_team(task), p) || !get_lane(l, task)) {
+        return false;
+    }
+    if (queue_kernel(l, task, p->kernel, &p->work, &l->lane->graph)) {
+        return true;
+    }
+    coll_gpusym_launch_put_lane(l);
+    return false;
+}
+
+/* ---- plans ---- */
+
 /* Queues what copy engines do. *queued: the completion word will come. */
 static bool queue_copies(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, const coll_gpusym_plan_t *p,
                          bool *queued)
@@ -94,31 +227,6 @@ static bool queue_copies(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task
            gpusym_copies_queue(l->streams, l->lane, p->kernel, GPUSYM_F_CE, p->reduces, &p->work, queued);
 }
 
-/* Queues the kernel: by a graph, where there are such; a persistent call has its own. That is made here, where the call
- * has the launch tokens: no kernel of this process waits for a peer, so the driver may wait for what runs. */
-static bool queue_kernel(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, coll_gpusym_plan_t *p)
-{
-    const gpusym_device_t *dev = gpusym_current.dev;
-    char name[GPUSYM_COMM_LABEL_MAX];
-    gpusym_graph_t **graph = p == task->plan ? &p->graph : &l->lane->graph;
-
-    if (!coll_gpusym_params.graph || NULL == dev->graph_launch ||
-        __atomic_load_n(&graphs_unavailable, __ATOMIC_RELAXED)) {
-        return GPUSYM_SUCCESS == gpusym_lane_launch(l->lane, p->kernel, &p->work);
-    }
-    if (GPUSYM_SUCCESS == gpusym_lane_launch_graph(l->lane, p->kernel, &p->work, graph)) {
-        return true;
-    }
-    if (NULL != *graph) {
-        return false;
-    }
-    __atomic_store_n(&graphs_unavailable, true, __ATOMIC_RELAXED);
-    COLL_GPUSYM_VERBOSE(1, "%s: %s and all later calls are launched without a graph: %s",
-                        gpusym_comm_label(coll_gpusym_task_team(task)->fallback->comm, name, sizeof name),
-                        coll_gpusym_mpi_name(coll_gpusym_task_coll(task)), dev->error());
-    return GPUSYM_SUCCESS == gpusym_lane_launch(l->lane, p->kernel, &p->work);
-}
-
 bool coll_gpusym_launch_plan(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, coll_gpusym_plan_t *p)
 {
     bool queued = false;
@@ -126,7 +234,9 @@ bool coll_gpusym_launch_plan(coll_gpusym_launch_t *l, const coll_gpusym_task_t *
         l->lane = NULL;
         return false;
     }
-    if (queue_pack(l, task) && (p->copies ? queue_copies(l, task, p, &queued) : queue_kernel(l, task, p))) {
+    gpusym_graph_t **graph = p == task->plan ? &p->graph : &l->lane->graph;
+    if (queue_pack(l, task) &&
+        (p->copies ? queue_copies(l, task, p, &queued) : queue_kernel(l, task, p->kernel, &p->work, graph))) {
         return true;
     }
     if (!queued && NULL != l->streams) {

@@ -6,7 +6,7 @@
 #ifndef MCA_COLL_GPUSYM_EXEC_LAUNCH_H
 #define MCA_COLL_GPUSYM_EXEC_LAUNCH_H
 
-#include "mca/coll/gpusym/plan/task.h"
+#include "mca/coll/gpusym/plan/lead.h"
 #include "mca/common/gpusym/exec/lane.h"
 
 /* What one start of a call holds on the GPU. Zeroed before its first use, but for `algorithm`. */
@@ -14,7 +14,8 @@ typedef struct {
     gpusym_lane_t *lane; /* while a kernel of ours is queued, or has been sent a command; NULL: none is */
     struct gpusym_copies_streams *streams; /* and of copy engines, what they do for us; NULL: nothing */
     char *scratch;                         /* GPU memory, while the call lasts; NULL: none */
-    gpusym_gpu_t *scratch_gpu;
+    char *list;                            /* the same, for a leader's list of jobs */
+    gpusym_gpu_t *scratch_gpu, *list_gpu;
     int algorithm; /* that runs; -1: none yet */
     /* A resident kernel's part: see resident.h. */
     struct {
@@ -32,6 +33,17 @@ void coll_gpusym_scratch_put(coll_gpusym_launch_t *l);
 /* Queues the planned launch, with what packs its input, on a lane; the epoch of p->work is set. False: that failed, and
  * nothing is queued, or the lane and streams that may wait for ever are given up. */
 bool coll_gpusym_launch_plan(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, coll_gpusym_plan_t *p);
+/* Where ranks share GPUs. Each queues on a lane of its own, l->lane, or leaves that NULL and returns false. */
+/* Queues what brings this rank's input to where leaders load it, and output that they keep to where they store it. */
+bool coll_gpusym_launch_fill(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task);
+/* Queues a leader's kernel, which has something to do. */
+bool coll_gpusym_launch_lead(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, coll_gpusym_lead_plan_t *p);
+/* Queues what brings the output from where a leader has stored it to the user. */
+bool coll_gpusym_launch_drain(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task);
+/* Whether there is anything to bring. */
+bool coll_gpusym_launch_fills(const coll_gpusym_task_t *task);
+bool coll_gpusym_launch_drains(const coll_gpusym_task_t *task);
+
 /* Queues what brings the kernel's output from scratch memory to the user, behind the kernel. False: that failed. */
 bool coll_gpusym_launch_unpack(const coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k);
 /* Gives back the streams of copy engines: what they do has ended. */

@@ -14,6 +14,9 @@ typedef struct {
     bool agreed;              /* that it may be */
     bool used;                /* and it was */
     uint32_t in_key, out_key; /* pinned; 0: none */
+    /* For leaders: a buffer that none can map goes through a range of our window. */
+    bool in_window, out_window;
+    uint64_t in_off, out_off; /* of the ranges; owned */
 } coll_gpusym_zero_copy_t;
 
 /* What a communicator knows of its peers' buffers, from one call to the next. Zeroed before its first use. */
@@ -26,7 +29,8 @@ typedef struct {
         uint32_t key;
         void *base;
         uint64_t size; /* bytes */
-    } mapped[GPUSYM_TEAM_MAX][2];
+    } mapped[COLL_GPUSYM_LED_MAX][2];
+    bool window_mapped;                  /* all leaders have mapped our window */
     uint32_t key_mapped[GPUSYM_REG_MAX]; /* by index: the last key of ours that all ranks have mapped */
 } coll_gpusym_plan_cache_t;
 

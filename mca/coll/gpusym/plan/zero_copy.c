@@ -5,8 +5,13 @@
  */
 #include "mca/coll/gpusym/plan/zero_copy.h"
 
+#include "mca/coll/gpusym/args/facts.h"
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/memory/window.h"
+
+/* Largest buffer that goes through a window, in bytes: a window has room for one each way. */
+#define WINDOW_MAX (GPUSYM_WINDOW_BYTES / 2)
 
 void coll_gpusym_zero_copy_withdraw(coll_gpusym_task_t *task)
 {
@@ -18,6 +23,13 @@ void coll_gpusym_zero_copy_withdraw(coll_gpusym_task_t *task)
         gpusym_reg_put(z->out_key);
     }
     z->in_key = z->out_key = 0;
+    if (z->in_window) {
+        gpusym_window_put(z->in_off);
+    }
+    if (z->out_window) {
+        gpusym_window_put(z->out_off);
+    }
+    z->in_window = z->out_window = false;
 }
 
 /* Whether the communicator goes without: the team's GPUs do not all reach each other, or a rank could not map a
@@ -58,9 +70,74 @@ static bool offer_buffer(coll_gpusym_task_t *task, const offer_t *o, uint32_t *f
     return true;
 }
 
+/* Takes a range of our window for a buffer. Whether there is room. */
+static bool take_range(const coll_gpusym_task_t *task, const offer_t *o, uint64_t *off, uint32_t *flags)
+{
+    gpusym_window_t *window;
+    if (o->bytes > WINDOW_MAX || GPUSYM_SUCCESS != gpusym_window_own(&window) ||
+        GPUSYM_SUCCESS != gpusym_window_get(o->bytes, off)) {
+        return false;
+    }
+    *flags |= task->cache->window_mapped ? 0 : GPUSYM_POST_NEW_KEY;
+    return true;
+}
+
+/* Offers one buffer to leaders: by its key, or through our window. Whether they reach it, or there is none. */
+static bool offer_to_leaders(coll_gpusym_task_t *task, const offer_t *o, bool *window, uint64_t *off, uint32_t *flags)
+{
+    if (coll_gpusym_params.zero_copy && !is_refused(task) && offer_buffer(task, o, flags)) {
+        return true;
+    }
+    if (NULL == o->p || 0 == o->bytes) {
+        return true;
+    }
+    *window = take_range(task, o, off, flags);
+    *o->off = *off;
+    return *window;
+}
+
+bool coll_gpusym_zero_copy_keeps(const coll_gpusym_task_t *task)
+{
+    const coll_gpusym_segments_t *k = task->segments;
+    const bool part = k->in_place || COLL_GPUSYM_L_BLOCKS_V == coll_gpusym_facts[k->args->coll].written;
+    return (0 != k->unpack.rows && k->keep) || (task->zero_copy.out_window && part);
+}
+
+/* What goes through scratch memory is looked up there. */
+static void offer_led(coll_gpusym_task_t *task, gpusym_post_t *post)
+{
+    const coll_gpusym_segments_t *k = task->segments;
+    const bool packed = 0 != k->pack.rows, unpacked = 0 != k->unpack.rows;
+    const bool root_bcast = COLL_GPUSYM_BCAST == k->args->coll && k->team->host.rank == (uint32_t) k->args->root;
+    coll_gpusym_zero_copy_t *z = &task->zero_copy;
+    const offer_t in = {packed || (unpacked && k->in_place) ? 0 : k->in_id,
+                        k->in,
+                        k->in_bytes,
+                        &z->in_key,
+                        &post->in_key,
+                        &post->in_off};
+    const offer_t out = {unpacked ? 0 : k->out_id,
+                         root_bcast ? NULL : k->out,
+                         k->out_bytes,
+                         &z->out_key,
+                         &post->out_key,
+                         &post->out_off};
+
+    if (offer_to_leaders(task, &in, &z->in_window, &z->in_off, &post->flags)) {
+        post->flags |= GPUSYM_POST_LED_IN | (z->in_window ? GPUSYM_POST_WINDOW_IN : 0);
+    }
+    if (offer_to_leaders(task, &out, &z->out_window, &z->out_off, &post->flags)) {
+        post->flags |= GPUSYM_POST_LED_OUT | (z->out_window ? GPUSYM_POST_WINDOW_OUT : 0);
+    }
+    if (packed || z->in_window || coll_gpusym_zero_copy_keeps(task)) {
+        post->flags |= GPUSYM_POST_FILLS;
+    }
+}
+
 void coll_gpusym_zero_copy_offer(coll_gpusym_task_t *task, gpusym_post_t *post)
 {
     const coll_gpusym_params_t *c = &coll_gpusym_params;
+    const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
     const coll_gpusym_segments_t *k = task->segments;
     coll_gpusym_zero_copy_t *z = &task->zero_copy;
     const uint64_t least =
@@ -69,9 +146,14 @@ void coll_gpusym_zero_copy_offer(coll_gpusym_task_t *task, gpusym_post_t *post)
     const offer_t offer_out = {k->out_id, k->out, k->out_bytes, &z->out_key, &post->out_key, &post->out_off};
     bool in, out;
 
+    if (t->host.led) {
+        offer_led(task, post);
+        return;
+    }
     coll_gpusym_segments_maps(k->args->coll, &in, &out);
     /* A rank that has no part in it follows the others; one whose part is small keeps all from it. */
-    if (!c->zero_copy || is_refused(task) || (0 < k->bytes && k->bytes < least)) {
+    if (!c->zero_copy || is_refused(task) || (0 < k->bytes && k->bytes < least) ||
+        0 != coll_gpusym_segments_scratch_bytes(k)) {
         return;
     }
     if (!in || offer_buffer(task, &offer_in, &post->flags)) {
@@ -82,15 +164,23 @@ void coll_gpusym_zero_copy_offer(coll_gpusym_task_t *task, gpusym_post_t *post)
     }
 }
 
+bool coll_gpusym_zero_copy_led_by_table(const coll_gpusym_task_t *task)
+{
+    const coll_gpusym_facts_t *f = &coll_gpusym_facts[coll_gpusym_task_coll(task)];
+    return NULL != task->sizes || COLL_GPUSYM_L_BLOCKS_V == f->sent || COLL_GPUSYM_L_BLOCKS_V == f->written;
+}
+
 bool coll_gpusym_zero_copy_tell(coll_gpusym_task_t *task, gpusym_post_t *post)
 {
     const coll_gpusym_segments_t *k = task->segments;
     gpusym_rollcall_t *rc = &coll_gpusym_task_team(task)->host.rc;
-    if (0 == (post->flags & GPUSYM_POST_CAN_OUT) || !coll_gpusym_segments_in_table(k->args->coll)) {
+    const bool in_table = 0 != (post->flags & GPUSYM_POST_CAN_OUT) && coll_gpusym_segments_in_table(k->args->coll);
+    const bool led = 0 != (post->flags & GPUSYM_POST_LED_OUT) && coll_gpusym_zero_copy_led_by_table(task);
+    if (!in_table && !led) {
         return true;
     }
     if (GPUSYM_SUCCESS != gpusym_table_make(rc)) {
-        post->flags &= ~(uint32_t) GPUSYM_POST_CAN_OUT;
+        post->flags &= ~(uint32_t) (GPUSYM_POST_CAN_OUT | GPUSYM_POST_LED_OUT);
         return true;
     }
     gpusym_table_row_t *rows = gpusym_table_rows(rc, rc->seq + 1);
@@ -106,6 +196,12 @@ bool coll_gpusym_zero_copy_possible(const coll_gpusym_task_t *task)
 {
     return !is_refused(task) && NULL == task->sizes &&
            coll_gpusym_segments_zero_copy(coll_gpusym_task_coll(task), &task->read);
+}
+
+bool coll_gpusym_zero_copy_led(const coll_gpusym_task_t *task)
+{
+    const uint32_t need = GPUSYM_POST_LED_IN | GPUSYM_POST_LED_OUT;
+    return need == (task->read.all & need);
 }
 
 /* Where off in rank r's allocation of that key is mapped here. which: 0 its input, 1 its output. As
@@ -202,6 +298,70 @@ bool coll_gpusym_zero_copy_place(const coll_gpusym_task_t *task, gpusym_work_t *
     return true;
 }
 
+/* Where off in rank r's window is for our GPU, and how much follows. As gpusym_reg_map(). */
+static int map_window(const coll_gpusym_task_t *task, uint32_t r, uint64_t off, char **at, uint64_t *room)
+{
+    const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
+    gpusym_window_t *window;
+    void *base = NULL;
+    int rc = gpusym_window_of(t->host.rc.peer[r], &window);
+    if (GPUSYM_SUCCESS == rc) {
+        *room = gpusym_window_room(window, off);
+        if (0 == *room) {
+            return GPUSYM_ERR_CORRUPT;
+        }
+        rc = gpusym_window_register(window, gpusym_current.dev, t->host.gpu, &base);
+    }
+    *at = (char *) base + off;
+    return GPUSYM_SUCCESS == rc ? rc : GPUSYM_ERR_UNREACHABLE;
+}
+
+/* Maps one buffer of rank r, if it has any. which: 0 its input, 1 its output. *room: bytes that are mapped there. */
+static int map_led(coll_gpusym_task_t *task, uint32_t r, unsigned which, char **at, uint64_t *room)
+{
+    const gpusym_entry_t *e = gpusym_rollcall_entry(&coll_gpusym_task_team(task)->host.rc, r, task->read.seq);
+    const uint32_t key = 0 == which ? e->in_key : e->out_key;
+    const uint64_t off = 0 == which ? e->in_off : e->out_off;
+    const bool window = 0 != (e->flags & (0 == which ? GPUSYM_POST_WINDOW_IN : GPUSYM_POST_WINDOW_OUT));
+    *at = NULL;
+    *room = 0;
+    if (0 == key && !window) {
+        return GPUSYM_SUCCESS;
+    }
+    if (!gpusym_entry_intact(e, task->read.seq)) {
+        return GPUSYM_ERR_CORRUPT;
+    }
+    if (window) {
+        return map_window(task, r, off, at, room);
+    }
+    const int rc = map_buffer(task, r, which, key, off, at);
+    *room = GPUSYM_SUCCESS == rc ? task->cache->mapped[r][which].size - off : 0;
+    return rc;
+}
+
+bool coll_gpusym_zero_copy_map_led(coll_gpusym_task_t *task, coll_gpusym_led_buffers_t *all, bool voted, int *corrupt)
+{
+    const uint32_t n = coll_gpusym_task_team(task)->host.nranks;
+    *corrupt = -1;
+    for (uint32_t i = 0; i < 2 * n; i++) {
+        const uint32_t r = i / 2;
+        char *at;
+        const int rc = map_led(task, r, i % 2, &at, 0 == i % 2 ? &all->in_room[r] : &all->out_room[r]);
+        if (GPUSYM_ERR_CORRUPT == rc || GPUSYM_ERR_BAD_PARAM == rc || (voted && GPUSYM_ERR_UNREACHABLE == rc)) {
+            *corrupt = (int) r;
+        }
+        if (GPUSYM_SUCCESS != rc) {
+            return false;
+        }
+        if (0 == i % 2) {
+            all->in[r] = at;
+        } else {
+            all->out[r] = at;
+        }
+    }
+    return true;
+}
+
 /* key: of ours; 0: none, which must not take the place of one. */
 static void note_mapped(coll_gpusym_plan_cache_t *c, uint32_t key)
 {
@@ -214,4 +374,5 @@ void coll_gpusym_zero_copy_mapped(coll_gpusym_task_t *task)
 {
     note_mapped(task->cache, task->zero_copy.in_key);
     note_mapped(task->cache, task->zero_copy.out_key);
+    task->cache->window_mapped = task->cache->window_mapped || task->zero_copy.in_window || task->zero_copy.out_window;
 }

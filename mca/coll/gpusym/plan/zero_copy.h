@@ -19,6 +19,21 @@ void coll_gpusym_zero_copy_withdraw(coll_gpusym_task_t *task);
 /* Whether the call may use zero copy, by the posts of all ranks. All entries have been read. */
 bool coll_gpusym_zero_copy_possible(const coll_gpusym_task_t *task);
 
+/* Whether what stands in the output is brought to where a leader stores: it writes not all of that, or reads it. */
+bool coll_gpusym_zero_copy_keeps(const coll_gpusym_task_t *task);
+/* Whether leaders read in the ranks' tables (agree/table.h) what goes where. */
+bool coll_gpusym_zero_copy_led_by_table(const coll_gpusym_task_t *task);
+/* Whether leaders can do the call, by the posts of all ranks. All entries have been read; the team is led. */
+bool coll_gpusym_zero_copy_led(const coll_gpusym_task_t *task);
+/* The buffers of all ranks as a leader reaches them; NULL: the rank has none. */
+typedef struct {
+    const void *in[COLL_GPUSYM_LED_MAX];
+    void *out[COLL_GPUSYM_LED_MAX];
+    uint64_t in_room[COLL_GPUSYM_LED_MAX], out_room[COLL_GPUSYM_LED_MAX]; /* bytes that are mapped there */
+} coll_gpusym_led_buffers_t;
+/* Maps them, on a leader. As coll_gpusym_zero_copy_map. */
+bool coll_gpusym_zero_copy_map_led(coll_gpusym_task_t *task, coll_gpusym_led_buffers_t *all, bool voted, int *corrupt);
+
 /* Maps the buffers that the peers offer, into w->peer_in and w->peer_out. voted: all ranks have mapped them before, and
  * their owners keep them. False: a buffer cannot be mapped; *corrupt is -1, or the rank whose post is corrupt. */
 bool coll_gpusym_zero_copy_map(coll_gpusym_task_t *task, gpusym_work_t *w, bool voted, int *corrupt);

@@ -30,7 +30,6 @@ typedef struct {
     uint8_t uuid[16];
     gpusym_place_t place;
     uint32_t epoch, sm_count;
-    uint32_t share_gpu; /* what this rank's parameter says */
     uint32_t multicast; /* whether this rank may and can */
     int32_t reason;     /* why this rank cannot; -1: it can */
 } gpu_address_t;
@@ -83,10 +82,17 @@ static void describe_gpu(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_a
         }
     }
     h->sm_count = (uint32_t) info.sm_count;
-    h->share_gpu = coll_gpusym_params.share_gpu;
     h->multicast = NULL != dev->mc_create && gpusym_multicast_allowed(gpusym_params.multicast, NULL);
     memcpy(h->uuid, info.uuid, sizeof h->uuid);
     h->place = info.place;
+}
+
+/* Another process uses this process's GPU: set once, for good. */
+static bool crowded;
+
+bool coll_gpusym_team_crowded(void)
+{
+    return __atomic_load_n(&crowded, __ATOMIC_RELAXED);
 }
 
 /* Tells the device if another rank uses this rank's GPU. */
@@ -95,8 +101,11 @@ static void note_crowd(const coll_gpusym_team_t *t, const gpu_address_t *all)
     const gpusym_device_t *dev = gpusym_current.dev;
     const gpu_address_t *mine = &all[t->host.rank];
     for (uint32_t r = 0; r < t->host.nranks; r++) {
-        if (&all[r] != mine && NULL != t->host.gpu && NULL != dev->gpu_crowded &&
-            0 == memcmp(all[r].uuid, mine->uuid, sizeof mine->uuid)) {
+        if (&all[r] == mine || NULL == t->host.gpu || 0 != memcmp(all[r].uuid, mine->uuid, sizeof mine->uuid)) {
+            continue;
+        }
+        __atomic_store_n(&crowded, true, __ATOMIC_RELAXED);
+        if (NULL != dev->gpu_crowded) {
             dev->gpu_crowded(t->host.gpu);
         }
     }
@@ -105,20 +114,75 @@ static void note_crowd(const coll_gpusym_team_t *t, const gpu_address_t *all)
 /* What the ranks' GPUs forbid, the same on every rank; -1: nothing. */
 static int judge_gpus(const coll_gpusym_team_t *t, const gpu_address_t *all, char *detail, size_t size)
 {
-    uint32_t a, b;
-    bool share = true;
     for (uint32_t r = 0; r < t->host.nranks; r++) {
         if (all[r].reason >= 0) {
             snprintf(detail, size, "rank %u", r);
             return all[r].reason;
         }
-        share = share && all[r].share_gpu;
-    }
-    if (!share && gpusym_team_shared_gpu(all[0].uuid, sizeof *all, t->host.nranks, &a, &b)) {
-        snprintf(detail, size, "ranks %u and %u", a, b);
-        return COLL_GPUSYM_R_SHARED_GPU;
     }
     return -1;
+}
+
+/* The smallest slot that a rank has offered, for its ticket; -1: none. */
+static int find_ticket_class(const gpu_address_t *h)
+{
+    int class = (int) GPUSYM_SLOT_CLASSES - 1;
+    while (class >= 0 && GPUSYM_SLOT_NONE == h->slots.off[class]) {
+        class --;
+    }
+    return class;
+}
+
+/* Finds each rank's leader: the lowest rank of its GPU. Returns a reason, the same on every rank, or -1. */
+static int find_leaders(coll_gpusym_team_t *t, const gpu_address_t *all, char *detail, size_t size)
+{
+    uint16_t *leader = t->host.leader;
+    t->host.nleaders = 0;
+    for (uint32_t r = 0; r < t->host.nranks; r++) {
+        uint32_t l = 0;
+        while (0 != memcmp(all[l].uuid, all[r].uuid, sizeof all[r].uuid)) {
+            l++;
+        }
+        leader[r] = (uint16_t) l;
+        if (l != r) {
+            continue;
+        }
+        if (r == t->host.rank) {
+            t->host.leader_index = t->host.nleaders;
+        }
+        t->host.nleaders++;
+        if (find_ticket_class(&all[r]) < 0) {
+            snprintf(detail, size, "rank %u", r);
+            return COLL_GPUSYM_R_NO_MEMORY;
+        }
+    }
+    if (leader[t->host.rank] != t->host.rank) {
+        t->host.leader_index = t->host.nleaders;
+    }
+    return -1;
+}
+
+/* Ranks share a GPU: a leader keeps a slot, the others keep none. Nothing can fail here on one rank alone. */
+static void settle_leaders(coll_gpusym_team_t *t, const gpu_address_t *all)
+{
+    const gpu_address_t *mine = &all[t->host.rank];
+    char name[GPUSYM_COMM_LABEL_MAX];
+    const int class = t->host.leader_index < t->host.nleaders ? find_ticket_class(mine) : -1;
+
+    gpusym_heap_slot_settle(gpusym_heap(), &mine->slots, class);
+    t->host.led = t->host.all_reach = true;
+    t->host.sm_count = mine->sm_count;
+    t->host.epoch_base = 1 - t->host.rc.seq;
+    if (class >= 0) {
+        void *base = NULL;
+        (void) gpusym_heap_peer(gpusym_heap(), &mine->heap, &base); /* our own: it is there */
+        t->host.has_slot = true;
+        t->host.slot_off = mine->slots.off[class];
+        t->host.work.peer[0] = (char *) base + t->host.slot_off;
+    }
+    COLL_GPUSYM_VERBOSE(1, "%s: rank %u: ranks share GPUs: rank %u does its calls, one of %u leaders",
+                        gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t),
+                        t->host.leader[t->host.rank], t->host.nleaders);
 }
 
 /* The largest class of slots that all ranks have offered; -1: none. */
@@ -278,8 +342,16 @@ static int join_gpus(coll_gpusym_team_t *t, const gpu_address_t *all)
     char detail[64] = "";
     int reason = judge_gpus(t, all, detail, sizeof detail);
     const bool offered = all[t->host.rank].reason < 0;
+    uint32_t a, b;
 
     note_crowd(t, all);
+    if (reason < 0 && gpusym_team_shared_gpu(all[0].uuid, sizeof *all, t->host.nranks, &a, &b)) {
+        reason = find_leaders(t, all, detail, sizeof detail);
+        if (reason < 0) {
+            settle_leaders(t, all);
+            return COLL_GPUSYM_STEP_DONE;
+        }
+    }
     if (reason < 0 && !take_slot(t, all, agree_slot_class(t, all))) {
         reason = COLL_GPUSYM_R_NO_MEMORY;
     } else if (reason >= 0 && offered) {

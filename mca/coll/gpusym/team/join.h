@@ -15,6 +15,8 @@ int coll_gpusym_team_join(coll_gpusym_team_t *team, const gpusym_mem_t *where);
 bool coll_gpusym_team_owns(coll_gpusym_team_t *team, const gpusym_mem_t *mem);
 /* Takes `epochs` epochs for the call in flight, clearing the slots when the counter would wrap (collective then). */
 int coll_gpusym_team_epochs(coll_gpusym_team_t *team, uint64_t epochs, uint32_t *first);
+/* Whether another process uses this process's GPU, as far as any of its teams knows. Any thread. */
+bool coll_gpusym_team_crowded(void);
 
 /* Frees what the second step has made. */
 void coll_gpusym_team_leave(coll_gpusym_team_t *team);

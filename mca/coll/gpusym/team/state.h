@@ -27,6 +27,9 @@ enum {
     COLL_GPUSYM_STEP_DONE,
 };
 
+/* Most ranks of a communicator whose ranks share GPUs. */
+#define COLL_GPUSYM_LED_MAX GPUSYM_TEAM_MAX
+
 /* Set-up in progress. */
 typedef struct {
     int step;
@@ -70,7 +73,13 @@ typedef struct {
     bool ll128;        /* every link keeps stores of 128 bytes whole */
     uint32_t nrings;
     uint8_t ring[GPUSYM_PATHS_MAX][GPUSYM_TEAM_MAX]; /* orders of the ranks */
-    gpusym_mc_t *mc; /* multicast object over all ranks' slots, bound; NULL: none, on all ranks */
+    /* Ranks share a GPU, agreed by all: the lowest rank of each GPU, its leader, does the calls of the ranks there. Then
+     * a leader has a slot, of which it uses the ticket, and the rest of what is above is not used. */
+    bool led;
+    uint16_t leader[COLL_GPUSYM_LED_MAX]; /* each rank's */
+    uint32_t nleaders;                    /* as many as GPUs */
+    uint32_t leader_index;                /* of this rank among them; nleaders: it is none */
+    gpusym_mc_t *mc;                      /* multicast object over all ranks' slots, bound; NULL: none, on all ranks */
 } coll_gpusym_host_team_t;
 
 /* A communicator's team. */

@@ -43,10 +43,12 @@ typedef struct {
     uint32_t step;                          /* the owner's progress in its set-up; only rises */
     uint64_t stamp; /* time of the owner's last activity here, see gpusym_seen_t. Nanoseconds of CLOCK_MONOTONIC */
     uint64_t said;  /* mark of the owner's last message about a wait here, see gpusym_line_say; only rises */
+    uint64_t ready; /* the last call whose input the owner has brought to where a leader loads it */
+    uint64_t done;  /* a leader: the last call that it has done for the ranks of its GPU */
     char label[GPUSYM_LABEL_MAX]; /* the communicator's name, for messages; remains after the line is retired */
     uint64_t table;               /* its table's offset in the slab (table.h); 0: it has none yet */
     uint64_t board;               /* its board of the last move: call << BOARD_BITS | place in its window */
-    uint32_t pad[6];
+    uint32_t pad[2];
     gpusym_line_end_t end; /* its key names the communicator, see gpusym_line_name */
 } gpusym_line_t;
 _Static_assert(64 == sizeof(gpusym_entry_t), "entries are cache lines");

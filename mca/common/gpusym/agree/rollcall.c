@@ -63,7 +63,7 @@ static void entry_fill(gpusym_entry_t *e, const gpusym_post_t *post, uint64_t se
     e->out_key = post->out_key;
     e->in_off = post->in_off;
     e->out_off = post->out_off;
-    if (0 != (post->in_key | post->out_key)) {
+    if (0 != (post->in_key | post->out_key) || 0 != (post->flags & (GPUSYM_POST_WINDOW_IN | GPUSYM_POST_WINDOW_OUT))) {
         e->check = entry_check(e, seq);
     }
 }
@@ -219,6 +219,27 @@ bool gpusym_rollcall_all_launched(const gpusym_rollcall_t *rc, uint64_t seq)
     return true;
 }
 
+void gpusym_rollcall_ready(gpusym_rollcall_t *rc, uint64_t seq)
+{
+    __atomic_store_n(&rc->line[rc->rank]->ready, seq, __ATOMIC_RELEASE);
+}
+
+bool gpusym_rollcall_is_ready(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
+{
+    return 0 == (entry_of(rc, r, seq)->flags & GPUSYM_POST_FILLS) ||
+           __atomic_load_n(&rc->line[r]->ready, __ATOMIC_ACQUIRE) >= seq;
+}
+
+void gpusym_rollcall_done(gpusym_rollcall_t *rc, uint64_t seq)
+{
+    __atomic_store_n(&rc->line[rc->rank]->done, seq, __ATOMIC_RELEASE);
+}
+
+bool gpusym_rollcall_is_done(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
+{
+    return __atomic_load_n(&rc->line[r]->done, __ATOMIC_ACQUIRE) >= seq;
+}
+
 void gpusym_rollcall_retire(gpusym_rollcall_t *rc, uint64_t off)
 {
     gpusym_pages_retire(off, rc->table.off, rc->nranks, rc->rank, (void **) rc->line, rc->generation);
@@ -260,6 +281,8 @@ static bool line_plausible(const gpusym_rollcall_t *rc, uint32_t r)
            (NULL == rc->generation || rc->generation[r] == generation || rc->generation[r] + 1 == generation) &&
            __atomic_load_n(&line->go, __ATOMIC_ACQUIRE) < rc->seq + HISTORY &&
            __atomic_load_n(&line->launched, __ATOMIC_ACQUIRE) < rc->seq + HISTORY &&
+           __atomic_load_n(&line->ready, __ATOMIC_ACQUIRE) < rc->seq + HISTORY &&
+           __atomic_load_n(&line->done, __ATOMIC_ACQUIRE) < rc->seq + HISTORY &&
            /* what gpusym_rollcall_read() waits for, and what gpusym_rollcall_post() does */
            entry_plausible(rc, line, rc->seq) &&
            (rc->seq < HISTORY / 2 || entry_plausible(rc, line, rc->seq + 1 - HISTORY / 2));

@@ -44,7 +44,14 @@ enum {
         16,                /* one of these keys is new in this communicator: all ranks vote whether they could map it */
     GPUSYM_POST_CUT = 32,  /* if the call goes through the host, this rank can cut it in pieces */
     GPUSYM_POST_MOVE = 64, /* or can move it through its window */
-    GPUSYM_POST_FLAGS_END = 128,
+    /* For leaders, where ranks share a GPU: the input, or the output, can be mapped by its key, stands in the rank's
+     * window at its offset (memory/window.h), or there is none. */
+    GPUSYM_POST_LED_IN = 128,
+    GPUSYM_POST_LED_OUT = 256,
+    GPUSYM_POST_WINDOW_IN = 512,
+    GPUSYM_POST_WINDOW_OUT = 1024,
+    GPUSYM_POST_FILLS = 2048, /* the rank tells when its input is there: see gpusym_rollcall_ready */
+    GPUSYM_POST_FLAGS_END = 4096,
 };
 
 /* What a rank posts. */
@@ -132,6 +139,15 @@ bool gpusym_rollcall_refused(const gpusym_rollcall_t *rc, uint64_t seq);
 void gpusym_rollcall_launched(gpusym_rollcall_t *rc, uint64_t seq);
 /* Returns whether all ranks have launched the kernel of call seq. */
 bool gpusym_rollcall_all_launched(const gpusym_rollcall_t *rc, uint64_t seq);
+
+/* Tells the leaders that what this rank had to bring to where they load it is there. */
+void gpusym_rollcall_ready(gpusym_rollcall_t *rc, uint64_t seq);
+/* Returns whether rank r has told so, or posted call seq without GPUSYM_POST_FILLS. All entries have been read. */
+bool gpusym_rollcall_is_ready(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq);
+/* A leader tells that it has done call seq for the ranks of its GPU. */
+void gpusym_rollcall_done(gpusym_rollcall_t *rc, uint64_t seq);
+/* Returns whether leader r has. */
+bool gpusym_rollcall_is_done(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq);
 
 /* Returns the first peer that gave up, or -1. Skips lines that are not mapped yet (NULL). */
 int gpusym_rollcall_aborted(const gpusym_rollcall_t *rc);

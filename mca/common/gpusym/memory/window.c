@@ -166,6 +166,11 @@ void *gpusym_window_at(const gpusym_window_t *window, uint64_t off, uint64_t byt
     return inside ? window->base + off : NULL;
 }
 
+uint64_t gpusym_window_room(const gpusym_window_t *window, uint64_t off)
+{
+    return NULL != gpusym_window_at(window, off, 0) ? WINDOW_FILE - off : 0;
+}
+
 int gpusym_window_get(uint64_t bytes, uint64_t *off)
 {
     pthread_mutex_lock(&windows.lock);

@@ -37,6 +37,9 @@ int gpusym_window_register(gpusym_window_t *window, const gpusym_device_t *dev, 
  * not lie in it: an offset that a peer has told, and memory that was overwritten since. */
 void *gpusym_window_at(const gpusym_window_t *window, uint64_t off, uint64_t bytes);
 
+/* Returns how many bytes of a window follow off; 0: off is not in it. */
+uint64_t gpusym_window_room(const gpusym_window_t *window, uint64_t off);
+
 /* Allocates a range of the window of this process, which gpusym_window_own has returned: page-aligned, undefined, at
  * *off bytes.  Never waits.  GPUSYM_ERR_NO_MEMORY: none of that size is free.  Return it by gpusym_window_put, when no
  * peer accesses it any more. */

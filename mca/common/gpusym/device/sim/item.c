@@ -192,18 +192,37 @@ static int work_prepare_runs(sim_item_t *item, const gpusym_work_t *w)
     return rc;
 }
 
+/* Translates where a leader's list stands. What stands in it is translated as the kernel runs: see sim_kernel_reach. */
+static int work_prepare_lead(sim_item_t *item, const gpusym_work_t *w)
+{
+    const void *at;
+    int rc = work_prepare_peers(item, w);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = work_reach_const(item, w->lead.at, &at);
+        item->work.lead.at = at;
+    }
+    if (GPUSYM_SUCCESS == rc) {
+        rc = work_reach_const(item, w->lead.jobs, &at);
+        item->work.lead.jobs = at;
+    }
+    return rc;
+}
+
 /* Translates the pointers that stand where other families have the ranks' slots, or behind them. */
 static int work_prepare_family(sim_item_t *item, const gpusym_work_t *w)
 {
     void *nodes;
     int rc;
-    switch (item->kernel) {
+    switch (gpusym_kernel_family(item->kernel)) {
     case GPUSYM_F_COPY:
         return work_prepare_runs(item, w);
     case GPUSYM_F_PACK:
         rc = work_reach(item, w->pack.nodes, w->pack.nnodes * sizeof(*w->pack.nodes), &nodes);
         item->work.pack.nodes = nodes;
         return rc;
+    case GPUSYM_F_LEAD:
+    case GPUSYM_F_LEAD_R:
+        return work_prepare_lead(item, w);
     default:
         return work_prepare_peers(item, w);
     }

@@ -208,7 +208,8 @@ typedef struct {
     gpusym_stream_flag_t flag[SIM_FLAGS_MAX];
     unsigned nflags;
     unsigned npins;
-    sim_region_t *pin[3 * GPUSYM_TEAM_MAX + 6]; /* peer, peer_in, peer_out; in, out, done, abort, mc, doorbell */
+    /* peer, peer_in, peer_out; in, out, done, abort, mc, doorbell; a leader's two */
+    sim_region_t *pin[3 * GPUSYM_TEAM_MAX + 8];
 } sim_item_t;
 
 /* Each translates the pointers of one operation into *item, which pins nothing yet, and pins what they point into.
