@@ -137,7 +137,7 @@ enum gpusym_job_form {
     GPUSYM_JOB_SPREAD, /* a piece for each source, which goes to all destinations: in_step is 0 */
     GPUSYM_JOB_SWAP,   /* a piece for each pair s < d: what stands at out[s] + in_off + d * in_step and at
                         * out[d] + out_off + s * out_step changes places */
-    GPUSYM_JOB_REDUCE, /* one piece: the sources' inputs, reduced in rising order, go to all destinations; steps are 0 */
+    GPUSYM_JOB_REDUCE, /* one piece: the sources' inputs, reduced in rising order, go to all destinations; no steps */
     GPUSYM_JOB_REDUCE_EACH, /* a piece for each destination d: in[s] + in_off + d * in_step, of all sources, goes
                              * reduced to d alone; out_step is 0 */
     GPUSYM_JOB_SCAN,        /* one piece: to out[s] goes what the sources up to s are reduced to */

@@ -69,7 +69,6 @@ led-large    | =3        | 120 | ok                             | coll_gpusym_si
 led-threads  | 3+2       | 120 | ok                             | coll_gpusym_sim_gpus=1                  | test/mpi/random_coll --threads 3 --n {300|1500}
 led-makes    | =3        | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/random_coll --makes --n {500|3000}
 led-inflight | 3+4       | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/inflight
-led-sizes    | =3        | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/sizes
 led-pack     | =3        | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/pack --n 100
 led-mixed    | =3        | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/mixed
 # ... where nothing can be mapped: through windows.

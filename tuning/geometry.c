@@ -56,8 +56,8 @@
 #define COPIES_BYTES_PER_BLOCK (16u << 10)
 #define COPIES_BLOCKS 32u
 #define COPIES_THREADS 512u
-/* A leader's launch (kernels/symm/lead.h), as it was measured on a shared H200: packs that a block is worth, 4 MiB by two
- * ranks 15.3 us. */
+/* A leader's launch (kernels/symm/lead.h), as it was measured on a shared H200: packs that a block is worth, 4 MiB by
+ * two ranks 15.3 us. */
 #define LEAD_PACKS_PER_BLOCK 512u
 /* The simulator runs a block as one CPU thread, one after the other: more blocks only add barriers. */
 #define SIM_BLOCKS 4u

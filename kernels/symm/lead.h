@@ -1,12 +1,12 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Where ranks share a GPU, one of them, the leader, does a call for all of them, by one kernel that waits for nobody: the
- * GPU does not switch between processes, and the hosts order what comes before and after.  All inputs are there when
- * the leader launches, and nobody looks at the outputs before it says that they are there.
+ * Where ranks share a GPU, one of them, the leader, does a call for all of them, by one kernel that waits for nobody:
+ * the GPU does not switch between processes, and the hosts order what comes before and after.  All inputs are there
+ * when the leader launches, and nobody looks at the outputs before it says that they are there.
  *
- * A launch is a list of jobs (kernels/work.h), each of pieces of as many packs.  All packs of the launch stand in a row,
- * which is cut evenly: a block's share, or a warp's, may end in the midst of a piece and begin in another job.
+ * A launch is a list of jobs (kernels/work.h), each of pieces of as many packs.  All packs of the launch stand in a
+ * row, which is cut evenly: a block's share, or a warp's, may end in the midst of a piece and begin in another job.
  */
 #ifndef GPUSYM_KERNELS_SYMM_LEAD_H
 #define GPUSYM_KERNELS_SYMM_LEAD_H

@@ -336,151 +336,6 @@ static void begin_call(coll_gpusym_call_t *call)
 
 /* ---- agreed: native ---- */
 
-/* Ranks share GPUs, as this call has found: it is posted again, the same on all ranks, now with what leaders want. */
-static void post_again(coll_gpusym_call_t *call)
-{
-    coll_gpusym_zero_copy_withdraw(&call->task);
-    coll_gpusym_sizes_free(call->sizes);
-    call->sizes = NULL;
-    call->task.sizes = NULL;
-    call->state = COLL_GPUSYM_CALL_NEW;
-}
-
-/* Ranks share GPUs: can leaders do it, and is there anything new for them to map? */
-static void find_led_way(coll_gpusym_call_t *call)
-{
-    const coll_gpusym_team_t *t = call->engine->team;
-    coll_gpusym_task_t *task = &call->task;
-    coll_gpusym_led_buffers_t all;
-    char label[GPUSYM_COMM_LABEL_MAX];
-    int corrupt = -1;
-
-    if (call->joins) {
-        post_again(call);
-        return;
-    }
-    if (!coll_gpusym_lead_possible(task)) {
-        leave_to_fallback(call, COLL_GPUSYM_R_SHARED_GPU);
-        return;
-    }
-    if (0 == (task->read.any & GPUSYM_POST_NEW_KEY)) {
-        call->state = COLL_GPUSYM_CALL_TOKENS;
-        return;
-    }
-    const bool mapped =
-        t->host.leader_index >= t->host.nleaders || coll_gpusym_zero_copy_map_led(task, &all, false, &corrupt);
-    if (corrupt >= 0) {
-        fail_corrupt(call, corrupt);
-        return;
-    }
-    if (!mapped) {
-        COLL_GPUSYM_VERBOSE(1, "%s: rank %u, a leader, cannot map a rank's buffer: %s%s",
-                            label_of(call, label, sizeof label), coll_gpusym_team_rank(t), gpusym_current.dev->error(),
-                            gpusym_fd_lack() ? " (no file descriptor is left)" : "");
-    }
-    gpusym_rollcall_vote(rollcall_of(call), task->read.seq, mapped);
-    call->state = COLL_GPUSYM_CALL_VOTE;
-}
-
-/* All are on GPUs and have a team: how the data go. */
-static void find_way(coll_gpusym_call_t *call)
-{
-    coll_gpusym_task_t *task = &call->task;
-    gpusym_work_t w;
-    int corrupt;
-
-    if (call->engine->team->host.led) {
-        find_led_way(call);
-        return;
-    }
-    task->zero_copy.agreed = coll_gpusym_zero_copy_possible(task);
-    if (!task->zero_copy.agreed || 0 == (task->read.any & GPUSYM_POST_NEW_KEY)) {
-        call->state = COLL_GPUSYM_CALL_TOKENS;
-        return;
-    }
-    const bool mapped = coll_gpusym_zero_copy_map(task, &w, false, &corrupt);
-    if (corrupt >= 0) {
-        fail_corrupt(call, corrupt);
-        return;
-    }
-    if (!mapped) {
-        char label[GPUSYM_COMM_LABEL_MAX];
-        COLL_GPUSYM_VERBOSE(1, "%s: rank %u cannot map a peer's buffer: %s%s", label_of(call, label, sizeof label),
-                            coll_gpusym_team_rank(call->engine->team), gpusym_current.dev->error(),
-                            gpusym_fd_lack() ? " (no file descriptor is left)" : "");
-    }
-    gpusym_rollcall_vote(rollcall_of(call), task->read.seq, mapped);
-    call->state = COLL_GPUSYM_CALL_VOTE;
-}
-
-static void count_votes(coll_gpusym_call_t *call)
-{
-    coll_gpusym_task_t *task = &call->task;
-    char label[GPUSYM_COMM_LABEL_MAX];
-    const int votes = gpusym_rollcall_votes(rollcall_of(call), task->read.seq);
-
-    if (0 == votes) {
-        return;
-    }
-    if (votes > 0) {
-        coll_gpusym_zero_copy_mapped(task);
-    } else {
-        task->zero_copy.agreed = false;
-        task->cache->refused = true;
-        COLL_GPUSYM_VERBOSE(1, "%s: zero copy is disabled from now on: a rank could not map a peer's buffer",
-                            label_of(call, label, sizeof label));
-        if (call->engine->team->host.led) {
-            leave_to_fallback(call, COLL_GPUSYM_R_SHARED_GPU);
-            return;
-        }
-    }
-    call->state = COLL_GPUSYM_CALL_TOKENS;
-}
-
-/* The ranks' sizes are there? */
-static void await_sizes(coll_gpusym_call_t *call)
-{
-    char label[GPUSYM_COMM_LABEL_MAX];
-    int rank;
-    switch (coll_gpusym_sizes_poll(call->sizes, &call->task.read.max_bytes, &rank)) {
-    case COLL_GPUSYM_SIZES_AGREED:
-        if (0 == call->task.read.max_bytes) {
-            end_call(call);
-        } else {
-            call->state = COLL_GPUSYM_CALL_SETUP;
-        }
-        break;
-    case COLL_GPUSYM_SIZES_LACKING: /* all ranks find that */
-        COLL_GPUSYM_VERBOSE(1, "%s: %s goes through the host: rank %d has no memory for a table of sizes",
-                            label_of(call, label, sizeof label), name_of(call), rank);
-        stage_call(call, COLL_GPUSYM_R_NO_MEMORY);
-        break;
-    case COLL_GPUSYM_SIZES_CORRUPT:
-        fail_corrupt(call, rank);
-        break;
-    default:
-        check_peers(call, COLL_GPUSYM_WAIT_SIZES);
-        break;
-    }
-}
-
-/* Not all that is sent is taken; agreed. */
-static void compare_sizes(coll_gpusym_call_t *call)
-{
-    char label[GPUSYM_COMM_LABEL_MAX];
-    call->sizes = coll_gpusym_sizes_create(&call->segments, call->task.read.seq);
-    if (NULL == call->sizes) {
-        coll_gpusym_help("no-memory", (int) coll_gpusym_team_rank(call->engine->team),
-                         label_of(call, label, sizeof label), name_of(call), sizeof(uint64_t),
-                         "host memory for the ranks' sizes");
-        give_up(call);
-        return;
-    }
-    call->task.sizes = coll_gpusym_sizes_agreed(call->sizes);
-    call->state = COLL_GPUSYM_CALL_SIZES;
-    await_sizes(call);
-}
-
 /* Agreed: staged. Whether all ranks cut it, in pieces that are alike: no rank is on the host, where it has gone on. */
 static bool is_cut(const coll_gpusym_call_t *call)
 {
@@ -570,6 +425,151 @@ static void stage_call(coll_gpusym_call_t *call, int reason)
     const bool cut = !call->agree_only && is_cut(call);
     leave_to_fallback(call, reason);
     call->cut = cut && call->reason >= 0;
+}
+
+/* Ranks share GPUs, as this call has found: it is posted again, the same on all ranks, now with what leaders want. */
+static void post_again(coll_gpusym_call_t *call)
+{
+    coll_gpusym_zero_copy_withdraw(&call->task);
+    coll_gpusym_sizes_free(call->sizes);
+    call->sizes = NULL;
+    call->task.sizes = NULL;
+    call->state = COLL_GPUSYM_CALL_NEW;
+}
+
+/* Ranks share GPUs: can leaders do it, and is there anything new for them to map? */
+static void find_led_way(coll_gpusym_call_t *call)
+{
+    const coll_gpusym_team_t *t = call->engine->team;
+    coll_gpusym_task_t *task = &call->task;
+    coll_gpusym_led_buffers_t all;
+    char label[GPUSYM_COMM_LABEL_MAX];
+    int corrupt = -1;
+
+    if (call->joins) {
+        post_again(call);
+        return;
+    }
+    if (!coll_gpusym_lead_possible(task)) {
+        stage_call(call, COLL_GPUSYM_R_SHARED_GPU);
+        return;
+    }
+    if (0 == (task->read.any & GPUSYM_POST_NEW_KEY)) {
+        call->state = COLL_GPUSYM_CALL_TOKENS;
+        return;
+    }
+    const bool mapped =
+        t->host.leader_index >= t->host.nleaders || coll_gpusym_zero_copy_map_led(task, &all, false, &corrupt);
+    if (corrupt >= 0) {
+        fail_corrupt(call, corrupt);
+        return;
+    }
+    if (!mapped) {
+        COLL_GPUSYM_VERBOSE(1, "%s: rank %u, a leader, cannot map a rank's buffer: %s%s",
+                            label_of(call, label, sizeof label), coll_gpusym_team_rank(t), gpusym_current.dev->error(),
+                            gpusym_fd_lack() ? " (no file descriptor is left)" : "");
+    }
+    gpusym_rollcall_vote(rollcall_of(call), task->read.seq, mapped);
+    call->state = COLL_GPUSYM_CALL_VOTE;
+}
+
+/* All are on GPUs and have a team: how the data go. */
+static void find_way(coll_gpusym_call_t *call)
+{
+    coll_gpusym_task_t *task = &call->task;
+    gpusym_work_t w;
+    int corrupt;
+
+    if (call->engine->team->host.led) {
+        find_led_way(call);
+        return;
+    }
+    task->zero_copy.agreed = coll_gpusym_zero_copy_possible(task);
+    if (!task->zero_copy.agreed || 0 == (task->read.any & GPUSYM_POST_NEW_KEY)) {
+        call->state = COLL_GPUSYM_CALL_TOKENS;
+        return;
+    }
+    const bool mapped = coll_gpusym_zero_copy_map(task, &w, false, &corrupt);
+    if (corrupt >= 0) {
+        fail_corrupt(call, corrupt);
+        return;
+    }
+    if (!mapped) {
+        char label[GPUSYM_COMM_LABEL_MAX];
+        COLL_GPUSYM_VERBOSE(1, "%s: rank %u cannot map a peer's buffer: %s%s", label_of(call, label, sizeof label),
+                            coll_gpusym_team_rank(call->engine->team), gpusym_current.dev->error(),
+                            gpusym_fd_lack() ? " (no file descriptor is left)" : "");
+    }
+    gpusym_rollcall_vote(rollcall_of(call), task->read.seq, mapped);
+    call->state = COLL_GPUSYM_CALL_VOTE;
+}
+
+static void count_votes(coll_gpusym_call_t *call)
+{
+    coll_gpusym_task_t *task = &call->task;
+    char label[GPUSYM_COMM_LABEL_MAX];
+    const int votes = gpusym_rollcall_votes(rollcall_of(call), task->read.seq);
+
+    if (0 == votes) {
+        return;
+    }
+    if (votes > 0) {
+        coll_gpusym_zero_copy_mapped(task);
+    } else {
+        task->zero_copy.agreed = false;
+        task->cache->refused = true;
+        COLL_GPUSYM_VERBOSE(1, "%s: zero copy is disabled from now on: a rank could not map a peer's buffer",
+                            label_of(call, label, sizeof label));
+        if (call->engine->team->host.led) {
+            stage_call(call, COLL_GPUSYM_R_SHARED_GPU);
+            return;
+        }
+    }
+    call->state = COLL_GPUSYM_CALL_TOKENS;
+}
+
+/* The ranks' sizes are there? */
+static void await_sizes(coll_gpusym_call_t *call)
+{
+    char label[GPUSYM_COMM_LABEL_MAX];
+    int rank;
+    switch (coll_gpusym_sizes_poll(call->sizes, &call->task.read.max_bytes, &rank)) {
+    case COLL_GPUSYM_SIZES_AGREED:
+        if (0 == call->task.read.max_bytes) {
+            end_call(call);
+        } else {
+            call->state = COLL_GPUSYM_CALL_SETUP;
+        }
+        break;
+    case COLL_GPUSYM_SIZES_LACKING: /* all ranks find that */
+        COLL_GPUSYM_VERBOSE(1, "%s: %s goes through the host: rank %d has no memory for a table of sizes",
+                            label_of(call, label, sizeof label), name_of(call), rank);
+        stage_call(call, COLL_GPUSYM_R_NO_MEMORY);
+        break;
+    case COLL_GPUSYM_SIZES_CORRUPT:
+        fail_corrupt(call, rank);
+        break;
+    default:
+        check_peers(call, COLL_GPUSYM_WAIT_SIZES);
+        break;
+    }
+}
+
+/* Not all that is sent is taken; agreed. */
+static void compare_sizes(coll_gpusym_call_t *call)
+{
+    char label[GPUSYM_COMM_LABEL_MAX];
+    call->sizes = coll_gpusym_sizes_create(&call->segments, call->task.read.seq);
+    if (NULL == call->sizes) {
+        coll_gpusym_help("no-memory", (int) coll_gpusym_team_rank(call->engine->team),
+                         label_of(call, label, sizeof label), name_of(call), sizeof(uint64_t),
+                         "host memory for the ranks' sizes");
+        give_up(call);
+        return;
+    }
+    call->task.sizes = coll_gpusym_sizes_agreed(call->sizes);
+    call->state = COLL_GPUSYM_CALL_SIZES;
+    await_sizes(call);
 }
 
 /* All have answered: what to do. */

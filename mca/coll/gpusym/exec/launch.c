@@ -86,8 +86,8 @@ static bool queue_pack(const coll_gpusym_launch_t *l, const coll_gpusym_task_t *
     return copy_side(l, k, COLL_GPUSYM_SENT, false) && (!keep || copy_side(l, k, COLL_GPUSYM_WRITTEN, false));
 }
 
-/* Queues the kernel: by a graph, where there are such; a persistent call has its own, *graph. That is made here, where the call
- * has the launch tokens: no kernel of this process waits for a peer, so the driver may wait for what runs. */
+/* Queues the kernel: by a graph, where there are such; a persistent call has its own, *graph. That is made here, where
+ * the call has the launch tokens: no kernel of this process waits for a peer, so the driver may wait for what runs. */
 static bool queue_kernel(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, unsigned kernel, gpusym_work_t *w,
                          gpusym_graph_t **graph)
 {

@@ -3,9 +3,9 @@
  *
  * What a leader's kernel does of a call: see lead.h.
  *
- * Several leaders divide a call without a word: a reduction whose result goes to many by slices of the message, all else
- * by ranks of their GPUs.  A leader loads for the outputs of its own GPU what goes to several of them, so that it crosses
- * the link once; what goes to one rank alone is stored by the leader whose GPU it comes from.
+ * Several leaders divide a call without a word: a reduction whose result goes to many by slices of the message, all
+ * else by ranks of their GPUs.  A leader loads for the outputs of its own GPU what goes to several of them, so that it
+ * crosses the link once; what goes to one rank alone is stored by the leader whose GPU it comes from.
  */
 #include "mca/coll/gpusym/plan/lead.h"
 

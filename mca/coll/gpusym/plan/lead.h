@@ -20,8 +20,8 @@ typedef struct {
 
 /* Whether leaders can do such a call, by what is alike on all ranks. All entries have been read; the team is led. */
 bool coll_gpusym_lead_possible(const coll_gpusym_task_t *task);
-/* Plans this leader's part. all: the ranks' buffers. The caller calls coll_gpusym_lead_free. False: *corrupt is the rank
- * whose table is corrupt, or -1: no memory. */
+/* Plans this leader's part. all: the ranks' buffers. The caller calls coll_gpusym_lead_free. False: *corrupt is the
+ * rank whose table is corrupt, or -1: no memory. */
 bool coll_gpusym_lead_make(const coll_gpusym_task_t *task, const coll_gpusym_led_buffers_t *all,
                            coll_gpusym_lead_plan_t *p, int *corrupt);
 /* Frees the list of a plan. */
