@@ -744,7 +744,7 @@ static void begin_led(coll_gpusym_call_t *call)
     call->since_ns = 0;
     call->led = true;
     call->task.zero_copy.used = !call->task.zero_copy.in_window && !call->task.zero_copy.out_window;
-    if (!coll_gpusym_launch_fills(&call->task)) {
+    if (!call->task.zero_copy.fills) {
         go_on_led(call);
     } else if (coll_gpusym_launch_fill(&call->launch, &call->task)) {
         call->state = COLL_GPUSYM_CALL_FILLING;

@@ -113,14 +113,9 @@ static bool queue_kernel(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task
 
 /* ---- where ranks share GPUs ---- */
 
-bool coll_gpusym_launch_fills(const coll_gpusym_task_t *task)
-{
-    return 0 != task->segments->pack.rows || task->zero_copy.in_window || coll_gpusym_zero_copy_keeps(task);
-}
-
 bool coll_gpusym_launch_drains(const coll_gpusym_task_t *task)
 {
-    return 0 != task->segments->unpack.rows || task->zero_copy.out_window;
+    return coll_gpusym_segments_unpacks(task->segments) || task->zero_copy.out_window;
 }
 
 /* Copies between a buffer and the range of our window that stands for it. */
@@ -157,8 +152,7 @@ bool coll_gpusym_launch_fill(coll_gpusym_launch_t *l, const coll_gpusym_task_t *
     if (!get_lane(l, task)) {
         return false;
     }
-    const bool packed = copy_rows(l, &k->pack, k->in, false) && (!k->keep || copy_rows(l, &k->unpack, k->out, false));
-    if (packed && (!z->in_window || copy_window(l, t, z->in_off, k->in, k->in_bytes, false)) &&
+    if (queue_pack(l, task) && (!z->in_window || copy_window(l, t, z->in_off, k->in, k->in_bytes, false)) &&
         (!z->out_window || !coll_gpusym_zero_copy_keeps(task) ||
          copy_window(l, t, z->out_off, k->out, k->out_bytes, false))) {
         return true;

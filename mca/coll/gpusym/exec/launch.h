@@ -40,8 +40,7 @@ bool coll_gpusym_launch_fill(coll_gpusym_launch_t *l, const coll_gpusym_task_t *
 bool coll_gpusym_launch_lead(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, coll_gpusym_lead_plan_t *p);
 /* Queues what brings the output from where a leader has stored it to the user. */
 bool coll_gpusym_launch_drain(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task);
-/* Whether there is anything to bring. */
-bool coll_gpusym_launch_fills(const coll_gpusym_task_t *task);
+/* Whether there is anything to bring there. */
 bool coll_gpusym_launch_drains(const coll_gpusym_task_t *task);
 
 /* Queues what brings the kernel's output from scratch memory to the user, behind the kernel. False: that failed. */

@@ -264,9 +264,10 @@ static void plan_pairs(maker_t *m)
 
 bool coll_gpusym_lead_possible(const coll_gpusym_task_t *task)
 {
-    const bool alltoall = COLL_GPUSYM_P_ALLTOALL == coll_gpusym_facts[coll_gpusym_task_coll(task)].pattern;
-    const bool all_or_none = 0 == ((task->read.any ^ task->read.all) & GPUSYM_POST_IN_PLACE);
-    return coll_gpusym_zero_copy_led(task) && (!alltoall || all_or_none);
+    const unsigned coll = coll_gpusym_task_coll(task);
+    const bool alltoall = COLL_GPUSYM_P_ALLTOALL == coll_gpusym_facts[coll].pattern;
+    const uint32_t may = coll_gpusym_blocks_has(coll) ? 0 : task->read.all; /* places are swapped where all want that */
+    return coll_gpusym_zero_copy_led(task) && (!alltoall || 0 == (task->read.any & ~may & GPUSYM_POST_IN_PLACE));
 }
 
 /* Puts addresses and jobs into the descriptor, or into a list. */

@@ -764,7 +764,8 @@ void coll_gpusym_segments_rows(const coll_gpusym_segments_t *k, gpusym_table_row
     const coll_gpusym_team_t *t = k->team;
     gpusym_seg_t to[GPUSYM_TEAM_MAX] = {{0, 0}}, from[GPUSYM_TEAM_MAX] = {{0, 0}};
     uint64_t remote[GPUSYM_TEAM_MAX];
-    const pairs_t s = {k->args, t->host.rank, t->host.nranks, (uint32_t) k->args->root, to, from, remote, false, false};
+    const pairs_t s = {k->args, t->host.rank, t->host.nranks,     (uint32_t) k->args->root, to,
+                       from,    remote,       0 != k->pack.bytes, 0 != k->unpack.bytes};
     find_segments(k, &s);
     set_own_lengths(&s);
     for (uint32_t p = 0; p < t->host.nranks; p++) {

@@ -15,8 +15,8 @@ typedef struct {
     bool used;                /* and it was */
     uint32_t in_key, out_key; /* pinned; 0: none */
     /* For leaders: a buffer that none can map goes through a range of our window. */
-    bool in_window, out_window;
-    uint64_t in_off, out_off; /* of the ranges; owned */
+    bool in_window, out_window, fills; /* fills: leaders wait until we tell that our input is where they load it */
+    uint64_t in_off, out_off;          /* of the ranges; owned */
 } coll_gpusym_zero_copy_t;
 
 /* What a communicator knows of its peers' buffers, from one call to the next. Zeroed before its first use. */

@@ -99,15 +99,14 @@ static bool offer_to_leaders(coll_gpusym_task_t *task, const offer_t *o, bool *w
 bool coll_gpusym_zero_copy_keeps(const coll_gpusym_task_t *task)
 {
     const coll_gpusym_segments_t *k = task->segments;
-    const bool part = k->in_place || COLL_GPUSYM_L_BLOCKS_V == coll_gpusym_facts[k->args->coll].written;
-    return (0 != k->unpack.rows && k->keep) || (task->zero_copy.out_window && part);
+    return task->zero_copy.out_window && (k->in_place || coll_gpusym_zero_copy_led_by_table(task));
 }
 
 /* What goes through scratch memory is looked up there. */
 static void offer_led(coll_gpusym_task_t *task, gpusym_post_t *post)
 {
     const coll_gpusym_segments_t *k = task->segments;
-    const bool packed = 0 != k->pack.rows, unpacked = 0 != k->unpack.rows;
+    const bool packed = 0 != k->pack.bytes || k->from.packed, unpacked = coll_gpusym_segments_unpacks(k);
     const bool root_bcast = COLL_GPUSYM_BCAST == k->args->coll && k->team->host.rank == (uint32_t) k->args->root;
     coll_gpusym_zero_copy_t *z = &task->zero_copy;
     const offer_t in = {packed || (unpacked && k->in_place) ? 0 : k->in_id,
@@ -129,7 +128,8 @@ static void offer_led(coll_gpusym_task_t *task, gpusym_post_t *post)
     if (offer_to_leaders(task, &out, &z->out_window, &z->out_off, &post->flags)) {
         post->flags |= GPUSYM_POST_LED_OUT | (z->out_window ? GPUSYM_POST_WINDOW_OUT : 0);
     }
-    if (packed || z->in_window || coll_gpusym_zero_copy_keeps(task)) {
+    z->fills = packed || unpacked || z->in_window || z->out_window;
+    if (z->fills) {
         post->flags |= GPUSYM_POST_FILLS;
     }
 }
@@ -153,7 +153,7 @@ void coll_gpusym_zero_copy_offer(coll_gpusym_task_t *task, gpusym_post_t *post)
     coll_gpusym_segments_maps(k->args->coll, &in, &out);
     /* A rank that has no part in it follows the others; one whose part is small keeps all from it. */
     if (!c->zero_copy || is_refused(task) || (0 < k->bytes && k->bytes < least) ||
-        0 != coll_gpusym_segments_scratch_bytes(k)) {
+        (0 != coll_gpusym_segments_scratch_bytes(k) && !coll_gpusym_blocks_has(k->args->coll))) {
         return;
     }
     if (!in || offer_buffer(task, &offer_in, &post->flags)) {
@@ -166,8 +166,10 @@ void coll_gpusym_zero_copy_offer(coll_gpusym_task_t *task, gpusym_post_t *post)
 
 bool coll_gpusym_zero_copy_led_by_table(const coll_gpusym_task_t *task)
 {
-    const coll_gpusym_facts_t *f = &coll_gpusym_facts[coll_gpusym_task_coll(task)];
-    return NULL != task->sizes || COLL_GPUSYM_L_BLOCKS_V == f->sent || COLL_GPUSYM_L_BLOCKS_V == f->written;
+    const unsigned coll = coll_gpusym_task_coll(task);
+    const coll_gpusym_facts_t *f = &coll_gpusym_facts[coll];
+    return NULL != task->sizes || coll_gpusym_segments_in_table(coll) || COLL_GPUSYM_L_BLOCKS_V == f->sent ||
+           COLL_GPUSYM_L_BLOCKS_V == f->written;
 }
 
 bool coll_gpusym_zero_copy_tell(coll_gpusym_task_t *task, gpusym_post_t *post)

@@ -19,7 +19,8 @@ void coll_gpusym_zero_copy_withdraw(coll_gpusym_task_t *task);
 /* Whether the call may use zero copy, by the posts of all ranks. All entries have been read. */
 bool coll_gpusym_zero_copy_possible(const coll_gpusym_task_t *task);
 
-/* Whether what stands in the output is brought to where a leader stores: it writes not all of that, or reads it. */
+/* Whether what stands in the output is copied to the window where a leader stores: it writes not all of that, or reads
+ * it. */
 bool coll_gpusym_zero_copy_keeps(const coll_gpusym_task_t *task);
 /* Whether leaders read in the ranks' tables (agree/table.h) what goes where. */
 bool coll_gpusym_zero_copy_led_by_table(const coll_gpusym_task_t *task);
