@@ -73,7 +73,7 @@ static const row_t rows[GPUSYM_COLL_COUNT] = {
     [GPUSYM_COLL_SCATTERV] = {GPUSYM_ALG_SCATTERV_LL, GPUSYM_ALG_SCATTERV_ST, {KIB(128), KIB(64), KIB(32)}},
     [GPUSYM_COLL_SCAN] = {GPUSYM_ALG_SCAN_LL, GPUSYM_ALG_SCAN_ST, {KIB(128), KIB(64), KIB(32)}},
     [GPUSYM_COLL_EXSCAN] = {GPUSYM_ALG_EXSCAN_LL, GPUSYM_ALG_EXSCAN_ST, {KIB(128), KIB(64), KIB(32)}},
-    /* as alltoallv; not measured by themselves */
+    /* as alltoallv; not measured by themselves. No copy engines: their streams do not wait for what is packed */
     [GPUSYM_COLL_ALLTOALLW] = {GPUSYM_ALG_ALLTOALLW_LL, GPUSYM_ALG_ALLTOALLW_ST, {KIB(128), KIB(64), KIB(32)}},
     [GPUSYM_COLL_NEIGHBOR_ALLGATHER] = {GPUSYM_ALG_NEIGHBOR_ALLGATHER_LL,
                                         GPUSYM_ALG_NEIGHBOR_ALLGATHER_ST,

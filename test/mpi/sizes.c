@@ -21,6 +21,7 @@ enum { RANKS_MAX = 32, GAP = 5, POISON = -77 };
 /* V: counts and displacements; else one count, blocks one after the other. */
 #define COLLS                    \
     COLL(ALLTOALLV, alltoallv)   \
+    COLL(ALLTOALLW, alltoallw)   \
     COLL(ALLGATHERV, allgatherv) \
     COLL(GATHERV, gatherv)       \
     COLL(SCATTERV, scatterv)     \
@@ -139,6 +140,8 @@ static void fill(sizes_t *k)
 /* The arguments of a call: buffers from where displacements count. */
 typedef struct {
     int scounts[RANKS_MAX], rcounts[RANKS_MAX], displs[RANKS_MAX];
+    int bytes[RANKS_MAX]; /* displs in bytes */
+    MPI_Datatype types[RANKS_MAX];
     int scount, rcount;
     int *in, *out, *vin, *vout;
 } args_t;
@@ -150,6 +153,8 @@ static void args_make(const sizes_t *k, args_t *a)
         a->scounts[p] = *sent(k, k->me, p);
         a->rcounts[p] = *taken(k, p, k->me);
         a->displs[p] = p * k->stride - back;
+        a->bytes[p] = a->displs[p] * (int) sizeof(int);
+        a->types[p] = MPI_INT;
     }
     a->in = k->in;
     a->out = k->out;
@@ -162,8 +167,10 @@ static void args_make(const sizes_t *k, args_t *a)
 #define W MPI_COMM_WORLD
 /* The call by functions CALL(Name, arguments...). */
 #define MAKE(CALL, k, a)                                                                                               \
-    (ALLTOALLV == (k)->coll ? CALL(Alltoallv, (a)->vin, (a)->scounts, (a)->displs, MPI_INT, (a)->vout, (a)->rcounts,   \
-                                   (a)->displs, MPI_INT, W)                                                            \
+    (ALLTOALLV == (k)->coll   ? CALL(Alltoallv, (a)->vin, (a)->scounts, (a)->displs, MPI_INT, (a)->vout, (a)->rcounts, \
+                                     (a)->displs, MPI_INT, W)                                                          \
+     : ALLTOALLW == (k)->coll ? CALL(Alltoallw, (a)->vin, (a)->scounts, (a)->bytes, (a)->types, (a)->vout,             \
+                                     (a)->rcounts, (a)->bytes, (a)->types, W)                                          \
      : ALLGATHERV == (k)->coll                                                                                         \
          ? CALL(Allgatherv, (a)->in, (a)->scount, MPI_INT, (a)->vout, (a)->rcounts, (a)->displs, MPI_INT, W)           \
      : GATHERV == (k)->coll                                                                                            \
@@ -180,6 +187,7 @@ static void args_make(const sizes_t *k, args_t *a)
 #define CALL_NONBLOCKING(Name, ...) MPI_I##Name(__VA_ARGS__, &request)
 #define CALL_PERSISTENT(Name, ...) PERSISTENT_INIT(Name)(__VA_ARGS__, MPI_INFO_NULL, &request)
 #define MPI_IAlltoallv MPI_Ialltoallv
+#define MPI_IAlltoallw MPI_Ialltoallw
 #define MPI_IAllgatherv MPI_Iallgatherv
 #define MPI_IGatherv MPI_Igatherv
 #define MPI_IScatterv MPI_Iscatterv

@@ -485,6 +485,7 @@ static void find_way(coll_gpusym_call_t *call)
         return;
     }
     task->zero_copy.agreed = coll_gpusym_zero_copy_possible(task);
+    task->cache->longest[call->args.coll] = task->read.max_bytes;
     if (!task->zero_copy.agreed || 0 == (task->read.any & GPUSYM_POST_NEW_KEY)) {
         call->state = COLL_GPUSYM_CALL_TOKENS;
         return;

@@ -21,8 +21,9 @@ typedef struct {
 
 /* What a communicator knows of its peers' buffers, from one call to the next. Zeroed before its first use. */
 typedef struct {
-    bool refused;          /* a rank could not map a peer's buffer: agreed by all, no zero copy from then on */
-    bool told_unavailable; /* it has been reported that a requested algorithm is not available */
+    bool refused; /* a rank could not map a peer's buffer: agreed by all, no zero copy from then on */
+    uint64_t longest[COLL_GPUSYM_NATIVES]; /* agreed bytes of each collective's last call; 0: there was none */
+    bool told_unavailable;                 /* it has been reported that a requested algorithm is not available */
     /* By rank, for its input and its output: the last key, and where that allocation is mapped: which holds as long as
      * the rank posts that key. Saves a lookup under a lock for each. */
     struct {

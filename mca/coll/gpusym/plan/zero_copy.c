@@ -151,8 +151,10 @@ void coll_gpusym_zero_copy_offer(coll_gpusym_task_t *task, gpusym_post_t *post)
         return;
     }
     coll_gpusym_segments_maps(k->args->coll, &in, &out);
-    /* A rank that has no part in it follows the others; one whose part is small keeps all from it. */
-    if (!c->zero_copy || is_refused(task) || (0 < k->bytes && k->bytes < least) ||
+    /* A rank that has no part in it follows the others. One whose part is small keeps all from it, unless the last such
+     * call has shown that others have larger parts. */
+    if (!c->zero_copy || is_refused(task) ||
+        (0 < k->bytes && k->bytes < least && (k->exact || task->cache->longest[k->args->coll] < least)) ||
         (0 != coll_gpusym_segments_scratch_bytes(k) && !coll_gpusym_blocks_has(k->args->coll))) {
         return;
     }
