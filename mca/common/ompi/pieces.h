@@ -7,9 +7,9 @@
  * the type is regular (a vector is one entry, a 3-D subarray a loop around one), so nothing is kept for the next call;
  * what a kernel needs of an irregular one is kept (nodes.h).
  *
- * Descriptions are no interface of Open MPI's. The first call compares, for some datatypes, what is read with the runs
- * that the convertor tells of itself. If they differ, all pieces are the convertor's runs, which takes longer; a line at
- * verbosity 1 says so.
+ * Descriptions are no interface of Open MPI's. The first call compares, for some datatypes, what is read with the
+ * runs that the convertor tells of itself. If they differ, all pieces are the convertor's runs, which takes longer; a
+ * line at verbosity 1 says so.
  */
 #ifndef GPUSYM_OMPI_PIECES_H
 #define GPUSYM_OMPI_PIECES_H
