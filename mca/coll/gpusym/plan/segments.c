@@ -20,6 +20,7 @@
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/team/join.h"
 #include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/memory/scratch.h"
 #include "mca/common/gpusym/topo/paths.h"
 #include "mca/common/ompi/layout.h"
 
@@ -624,6 +625,51 @@ void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const gpusym_mem_t *sm
     }
 }
 
+/* Elements, or the run that stands for them. */
+typedef struct {
+    gpusym_layout_t layout;
+    char *buf;
+} elements_t;
+
+/* What one rank has on a side: its part, or a run from `at` on. */
+static elements_t find_elements(struct ompi_communicator_t *comm, const coll_gpusym_segments_t *k,
+                                coll_gpusym_side_t side, char *at, uint64_t bytes)
+{
+    const coll_gpusym_part_t *part = COLL_GPUSYM_SENT == side ? &k->pack : &k->unpack;
+    elements_t e = {{.kind = GPUSYM_LAYOUT_RUN, .bytes = bytes}, at};
+    coll_gpusym_layout_t all;
+    void *buf = part->buf;
+    size_t p = 0;
+    if (0 != part->bytes) {
+        e.layout = part->layout;
+        coll_gpusym_layout(comm, k->args, side, &all);
+        if (part->blocks) {
+            (void) next_block(&all, part->buf, &p, &e.layout, &buf);
+        }
+        e.buf = buf;
+    }
+    return e;
+}
+
+static int copy_elements(gpusym_gpu_t *gpu, const elements_t *to, const elements_t *from, uint64_t bytes)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    void *packed;
+    if (GPUSYM_LAYOUT_RUN == to->layout.kind) {
+        return gpusym_layout_pack(dev, gpu, &from->layout, to->buf + to->layout.lo, from->buf, bytes);
+    }
+    if (GPUSYM_LAYOUT_RUN == from->layout.kind) {
+        return gpusym_layout_unpack(dev, gpu, &to->layout, to->buf, from->buf + from->layout.lo, bytes);
+    }
+    int rc = gpusym_scratch_get(dev, gpu, bytes, &packed);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = gpusym_layout_pack(dev, gpu, &from->layout, packed, from->buf, bytes);
+        rc = GPUSYM_SUCCESS == rc ? gpusym_layout_unpack(dev, gpu, &to->layout, to->buf, packed, bytes) : rc;
+        gpusym_scratch_put(dev, gpu, packed);
+    }
+    return rc;
+}
+
 bool coll_gpusym_segments_alone(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a,
                                 const gpusym_mem_t *where, int *rv)
 {
@@ -639,7 +685,7 @@ bool coll_gpusym_segments_alone(struct ompi_communicator_t *comm, const coll_gpu
     }
     if (!coll_gpusym_has_kernels(a->coll) ||
         (facts_of(a)->reduces && coll_gpusym_type(a->rdtype) < 0 && !is_flat(a->rdtype, 2)) ||
-        !find_buffers(comm, 0, 1, &k, false, false) || 0 != k.pack.bytes || 0 != k.unpack.bytes) {
+        !find_buffers(comm, 0, 1, &k, false, false)) {
         return false;
     }
     segment_call(&s);
@@ -647,8 +693,7 @@ bool coll_gpusym_segments_alone(struct ompi_communicator_t *comm, const coll_gpu
     if (COLL_GPUSYM_ALLREDUCE == a->coll) {
         send.bytes = extent_of(a->rdtype, a->rcount);
     }
-    const char *from = (const char *) k.in + send.off;
-    char *to = (char *) k.out + recv.off;
+    char *from = (char *) (uintptr_t) k.in + send.off, *to = (char *) k.out + recv.off;
     *rv = MPI_SUCCESS;
     if (!facts_of(a)->reduces && COLL_GPUSYM_BCAST != a->coll && send.bytes > recv.bytes) {
         *rv = MPI_ERR_TRUNCATE;
@@ -657,7 +702,9 @@ bool coll_gpusym_segments_alone(struct ompi_communicator_t *comm, const coll_gpu
     if (0 == send.bytes || NULL == k.in || NULL == k.out || from == to || COLL_GPUSYM_EXSCAN == a->coll) {
         return true;
     }
-    if (GPUSYM_SUCCESS != dev->gpu_open(where, &gpu) || GPUSYM_SUCCESS != dev->copy(gpu, to, from, send.bytes)) {
+    const elements_t in = find_elements(comm, &k, COLL_GPUSYM_SENT, from, send.bytes);
+    const elements_t out = find_elements(comm, &k, COLL_GPUSYM_WRITTEN, to, send.bytes);
+    if (GPUSYM_SUCCESS != dev->gpu_open(where, &gpu) || GPUSYM_SUCCESS != copy_elements(gpu, &out, &in, send.bytes)) {
         coll_gpusym_help("gpu-error", 0, "of the buffer", "of one rank", coll_gpusym_mpi_name(a->coll), dev->error());
         *rv = MPI_ERR_OTHER;
     }
