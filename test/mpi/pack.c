@@ -16,6 +16,7 @@
 #define USAGE "[--seed N] [--n CALLS] [--most ELEMENTS]"
 #define ITEMS 12  /* of the base type in an element, whatever its shape */
 #define GUARD 128 /* bytes around a buffer that must stay as they are */
+#define RANKS_MOST 64
 
 /* How an element lies in memory: its items' places and its extent, in items. */
 typedef struct {
@@ -131,6 +132,8 @@ static const shape_t shapes[] = {
 
 enum coll { ALLGATHER, ALLTOALL, GATHER, SCATTER, BCAST, COLLS };
 static const char *const names[COLLS] = {"allgather", "alltoall", "gather", "scatter", "bcast"};
+/* The forms with counts and displacements. */
+static const char *const v_names[COLLS] = {"allgatherv", "alltoallv", "gatherv", "scatterv", "bcast"};
 
 /* One buffer of this rank: blocks of `count` elements of a shape. */
 typedef struct {
@@ -148,7 +151,7 @@ typedef struct {
     /* The call: */
     enum coll coll;
     int root;
-    bool in_place, nonblocking;
+    bool in_place, nonblocking, vector;
     size_t count, size; /* elements of a block, bytes of an item */
     MPI_Datatype base;
     uint64_t seed;
@@ -277,8 +280,44 @@ static void after(pack_t *k)
     }
 }
 
+static const char *name_of(const pack_t *k)
+{
+    return k->vector ? v_names[k->coll] : names[k->coll];
+}
+
 /* The call, in one of its two forms. */
 #define CALL(Name, name, ...) (k->nonblocking ? MPI_I##name(__VA_ARGS__, &request) : MPI_##Name(__VA_ARGS__))
+/* With blocks where the other forms have them. */
+static void call_v(pack_t *k, const void *sbuf, int sn, void *rbuf, int rn, MPI_Request *pending)
+{
+    static int counts[2][RANKS_MOST], displs[2][RANKS_MOST]; /* until the call has ended */
+    const MPI_Datatype st = k->send.type, rt = k->recv.type;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Comm comm = MPI_COMM_WORLD;
+
+    for (int i = 0; i < k->n; i++) {
+        counts[0][i] = sn;
+        counts[1][i] = rn;
+        displs[0][i] = i * sn;
+        displs[1][i] = i * rn;
+    }
+    switch (k->coll) {
+    case ALLGATHER:
+        CALL(Allgatherv, allgatherv, sbuf, sn, st, rbuf, counts[1], displs[1], rt, comm);
+        break;
+    case ALLTOALL:
+        CALL(Alltoallv, alltoallv, sbuf, counts[0], displs[0], st, rbuf, counts[1], displs[1], rt, comm);
+        break;
+    case GATHER:
+        CALL(Gatherv, gatherv, sbuf, sn, st, rbuf, counts[1], displs[1], rt, k->root, comm);
+        break;
+    default:
+        CALL(Scatterv, scatterv, sbuf, counts[0], displs[0], st, rbuf, rn, rt, k->root, comm);
+        break;
+    }
+    *pending = request;
+}
+
 static void call(pack_t *k)
 {
     const side_t *s = &k->send, *r = &k->recv;
@@ -289,6 +328,11 @@ static void call(pack_t *k)
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Comm comm = MPI_COMM_WORLD;
 
+    if (k->vector) {
+        call_v(k, sbuf, sn, rbuf, rn, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        return;
+    }
     switch (k->coll) {
     case ALLGATHER:
         CALL(Allgather, allgather, sbuf, sn, s->type, rbuf, rn, r->type, comm);
@@ -312,13 +356,13 @@ static void call(pack_t *k)
 static void say(const pack_t *k, const char *what)
 {
     fprintf(stderr, "pack: FAIL on rank %d: %s%s, root %d%s, %zu elements of %d x %zu bytes, %s to %s, seed %llu: %s\n",
-            k->me, k->nonblocking ? "nonblocking " : "", names[k->coll], k->root, k->in_place ? ", in place" : "",
-            k->count, ITEMS, k->size, k->send.shape->name, k->recv.shape->name, (unsigned long long) k->seed, what);
+            k->me, k->nonblocking ? "nonblocking " : "", name_of(k), k->root, k->in_place ? ", in place" : "", k->count,
+            ITEMS, k->size, k->send.shape->name, k->recv.shape->name, (unsigned long long) k->seed, what);
 }
 
 static void one(pack_t *k)
 {
-    const char *name = names[k->coll];
+    const char *name = name_of(k);
     unsigned long long native, staged;
     bool ok;
 
@@ -355,6 +399,7 @@ static void draw(pack_t *k, uint64_t x, size_t most)
     k->root = (int) ((x >> 12) % n);
     k->in_place = 0 == (x >> 20) % 4 && BCAST != k->coll;
     k->nonblocking = 0 == (x >> 24) % 3;
+    k->vector = 0 == (x >> 44) % 2 && BCAST != k->coll;
     k->size = sizes[(x >> 28) % 4];
     k->base = bases[(x >> 28) % 4];
     k->count = 0 == (x >> 32) % 4 ? 1 : 1 + (size_t) (ref_mix(x) % most >> (x >> 40) % 10);
