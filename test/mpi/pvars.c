@@ -245,6 +245,14 @@ static void on_device(check_t *t, counts_t before, bool native)
     step(t, "one buffer on the host", before, CALLS, native ? NATIVE : STAGED);
     allreduce(0 == t->rank ? MEM_HOST : MEM_DEVICE, MPI_SUM, MPI_COMM_WORLD, CALLS);
     step(t, "mixed memory", before, CALLS, 0 == t->rank ? FORWARDED : native ? REASON_MIXED : STAGED);
+    if (native) { /* ranks on the host find out every 16 calls */
+        allreduce(0 == t->rank ? MEM_HOST : MEM_DEVICE, MPI_SUM, MPI_COMM_WORLD, 32);
+        (void) read_all(t, before);
+        allreduce(0 == t->rank ? MEM_HOST : MEM_DEVICE, MPI_SUM, MPI_COMM_WORLD, CALLS);
+        step(t, "mixed memory, from the 32nd call on", before, CALLS, NATIVE);
+        allreduce(MEM_HOST, MPI_SUM, MPI_COMM_WORLD, 64);
+        step(t, "host memory after that", before, 64, FORWARDED);
+    }
 }
 
 int main(int argc, char **argv)

@@ -59,6 +59,12 @@ static void end_call(coll_gpusym_call_t *call)
     call->state = COLL_GPUSYM_CALL_ENDED;
 }
 
+/* Whether a buffer of this rank is GPU memory. */
+static bool has_gpu_buffer(const coll_gpusym_call_t *call)
+{
+    return call->device && !call->on_host && coll_gpusym_on_gpu(&call->segments.where);
+}
+
 /* Makes a kernel of the call's retire, and waits for that: it may be using the user's buffers. */
 static void drain_kernel(coll_gpusym_call_t *call)
 {
@@ -70,7 +76,7 @@ static void drain_kernel(coll_gpusym_call_t *call)
 /* Agreed, or known to be so on all ranks: the fallback does it. */
 static void leave_to_fallback(coll_gpusym_call_t *call, int reason)
 {
-    const bool ours = call->device && coll_gpusym_on_gpu(&call->segments.where);
+    const bool ours = has_gpu_buffer(call);
     if (NULL != call->launch.lane) { /* a resident kernel has the command already */
         call->launch.resident.recalled = true;
         call->reason = reason;
@@ -197,6 +203,7 @@ void coll_gpusym_call_reset(coll_gpusym_call_t *call)
                                  .args = call->args,
                                  .segments = call->segments,
                                  .device = call->device,
+                                 .on_host = call->on_host,
                                  .blocking = call->blocking,
                                  .agreed = call->agreed,
                                  .settled = call->settled,
@@ -281,14 +288,40 @@ static void describe_native(coll_gpusym_call_t *call, gpusym_post_t *p)
     describe_staged(call, p);
 }
 
+/* The memory of the GPU on which this rank's buffers in host memory are worked on; false: it uses none. */
+static bool find_gpu(const coll_gpusym_team_t *t, gpusym_mem_t *mem)
+{
+    const bool known = NULL != t->host.gpu;
+    *mem = (gpusym_mem_t){.kind = GPUSYM_MEM_DEVICE,
+                          .gpu = known ? t->host.mem_gpu : gpusym_current.dev->gpu_current(),
+                          .context = known ? t->host.mem_context : NULL};
+    return mem->gpu >= 0;
+}
+
+/* This rank's buffers are host memory, and other ranks' lately were not: it takes part, if it can. */
+static void take_part(coll_gpusym_call_t *call)
+{
+    coll_gpusym_team_t *t = call->engine->team;
+    gpusym_mem_t smem, rmem;
+    if (call->device || call->agree_only || !t->host.rc.looks || t->reason >= 0 ||
+        !find_gpu(t, &call->segments.where)) {
+        return;
+    }
+    coll_gpusym_where(call->engine->fallback->comm, gpusym_current.dev, &call->args, &smem, &rmem);
+    coll_gpusym_segments_init(&call->segments, &smem, &rmem);
+    call->device = call->on_host = call->segments.reason < 0;
+}
+
 /* Posts, if the peers are near enough. */
 static void post_call(coll_gpusym_call_t *call)
 {
     gpusym_post_t p = {.kind = GPUSYM_KIND_HOST, .what = (uint8_t) call->args.coll};
     call->joins = COLL_GPUSYM_STEP_DONE != call->engine->team->boot.step;
 
+    take_part(call);
     if (call->device) {
         describe_native(call, &p);
+        p.flags |= call->on_host ? GPUSYM_POST_HOST : has_gpu_buffer(call) ? GPUSYM_POST_GPU : 0;
     }
     if (call->agree_only) {
         p.what |= AGREE_ONLY;
@@ -424,7 +457,7 @@ static void stage_call(coll_gpusym_call_t *call, int reason)
     }
     const bool cut = !call->agree_only && is_cut(call);
     leave_to_fallback(call, reason);
-    call->cut = cut && call->reason >= 0;
+    call->cut = cut;
 }
 
 /* Ranks share GPUs, as this call has found: it is posted again, the same on all ranks, now with what leaders want. */
@@ -577,11 +610,17 @@ static void compare_sizes(coll_gpusym_call_t *call)
 static void judge_answers(coll_gpusym_call_t *call)
 {
     const gpusym_rollcall_read_t *read = &call->task.read;
+    const bool any_host = read->host || 0 != (read->any & GPUSYM_POST_HOST);
 
+    if (any_host && has_gpu_buffer(call)) {
+        gpusym_rollcall_mixed(rollcall_of(call), read->seq);
+    }
     if (read->corrupt_rank >= 0) {
         fail_corrupt(call, read->corrupt_rank);
     } else if (read->bounce >= GPUSYM_KIND_BOUNCE + (int) COLL_GPUSYM_REASONS) {
         fail_corrupt(call, read->bounce_rank);
+    } else if (any_host && 0 == (read->any & GPUSYM_POST_GPU)) { /* no rank has memory of a GPU */
+        leave_to_fallback(call, -1);
     } else if (read->host || read->bounce >= 0) {
         stage_call(call, read->bounce >= 0 ? read->bounce - GPUSYM_KIND_BOUNCE : COLL_GPUSYM_R_MIXED);
     } else if (read->mismatch_rank >= 0 && (read->other_call || !coll_gpusym_segments_moves(call->args.coll))) {

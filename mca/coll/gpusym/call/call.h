@@ -36,7 +36,8 @@ typedef struct coll_gpusym_call {
     coll_gpusym_engine_t *engine;
     coll_gpusym_args_t args;
     coll_gpusym_segments_t segments;
-    bool device; /* a buffer of ours is device memory, or we have none: it may be native */
+    bool device;  /* a buffer of ours is device memory, or we have none: it may be native */
+    bool on_host; /* our buffers are host memory, and `device` is set all the same: the rank takes part */
     bool blocking;
     bool agree_only; /* of a persistent call's init: ends once all ranks have posted what they have; `agreed` then */
     bool agreed;     /* native on all ranks */

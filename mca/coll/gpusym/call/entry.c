@@ -121,7 +121,8 @@ static bool depends_on_none(const coll_gpusym_engine_t *e)
 static bool forwards_host(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, gpusym_mem_t *smem, gpusym_mem_t *rmem)
 {
     coll_gpusym_where(e->fallback->comm, gpusym_device_need(), a, smem, rmem);
-    if (!coll_gpusym_both_host(smem, rmem) || !depends_on_none(e) || !coll_gpusym_team_post_host(e->team, a->coll)) {
+    if (!coll_gpusym_both_host(smem, rmem) || !depends_on_none(e) || e->team->host.rc.looks ||
+        !coll_gpusym_team_post_host(e->team, a->coll)) {
         return false;
     }
     e->host_only = true;
@@ -136,11 +137,12 @@ static int finish_blocking(coll_gpusym_call_t *call)
 {
     coll_gpusym_engine_t *e = call->engine;
     coll_gpusym_call_count(call);
-    e->host_only = COLL_GPUSYM_CALL_FALLBACK == call->state && call->reason < 0 && depends_on_none(e);
+    e->host_only =
+        COLL_GPUSYM_CALL_FALLBACK == call->state && call->reason < 0 && depends_on_none(e) && !e->team->host.rc.looks;
     if (COLL_GPUSYM_CALL_ENDED == call->state) {
         return call->error;
     }
-    if (call->reason < 0) {
+    if (call->reason < 0 && !call->cut) {
         return coll_gpusym_forward(e->fallback, &call->args);
     }
     return call->cut ? coll_gpusym_cut_blocking(e->fallback, &call->args, coll_gpusym_params.piece)

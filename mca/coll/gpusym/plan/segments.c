@@ -407,8 +407,8 @@ static bool find_part(struct ompi_communicator_t *comm, const coll_gpusym_segmen
     return true;
 }
 
-/* Sets in and out. Buffers whose elements are not contiguous are packed. False: no kernel packs them. host_in, host_out:
- * that buffer is host memory; then it must be contiguous, and is copied as what is packed. */
+/* Sets in and out. Buffers whose elements are not contiguous are packed. False: no kernel packs them. host_in,
+ * host_out: that buffer is host memory; then it must be contiguous, and is copied as what is packed. */
 static bool find_buffers(struct ompi_communicator_t *comm, uint32_t me, uint32_t n, coll_gpusym_segments_t *k,
                          bool host_in, bool host_out)
 {
@@ -537,10 +537,11 @@ static coll_gpusym_part_t make_run(void *buf, uint64_t bytes)
 /* Scratch memory that stands for host memory, in bytes: longer buffers are staged. */
 #define HOST_MAX (32ull << 20)
 
-/* With the extents: one buffer is host memory, the other one GPU memory. */
+/* With the extents: a buffer is host memory, or both are. In place, the input is too. */
 static void bring_host(coll_gpusym_segments_t *k, bool host_in, bool host_out)
 {
     if (facts_of(k->args)->reduces) {
+        host_in = host_in || is_in_place(k->args);
         k->pack = host_in ? make_run((void *) (uintptr_t) k->in, k->in_bytes) : k->pack;
         k->unpack = host_out ? make_run(k->out, k->out_bytes) : k->unpack;
     }
@@ -587,7 +588,7 @@ static int find_reason(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, cons
         k->op = (unsigned) op;
         k->type = (unsigned) type;
     }
-    const bool host_in = is_host(smem), host_out = is_host(rmem); /* one at most */
+    const bool host_in = is_host(smem), host_out = is_host(rmem);
     if ((host_in || host_out) && coll_gpusym_blocks_has(a->coll)) {
         return COLL_GPUSYM_R_MIXED;
     }
@@ -607,8 +608,11 @@ void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const gpusym_mem_t *sm
 {
     const coll_gpusym_args_t *a = k->args;
 
-    k->where = coll_gpusym_on_gpu(rmem) && (GPUSYM_MEM_DEVICE == rmem->kind || GPUSYM_MEM_DEVICE != smem->kind) ? *rmem
-                                                                                                                : *smem;
+    if (coll_gpusym_on_gpu(rmem) && (GPUSYM_MEM_DEVICE == rmem->kind || GPUSYM_MEM_DEVICE != smem->kind)) {
+        k->where = *rmem;
+    } else if (coll_gpusym_on_gpu(smem)) {
+        k->where = *smem;
+    }
     k->out_local = GPUSYM_MEM_DEVICE == rmem->kind;
     k->reason = find_reason(k, smem, rmem);
     k->exact = is_exact(facts_of(a));

@@ -59,7 +59,8 @@ static inline bool coll_gpusym_has_kernels(enum coll_gpusym_coll coll)
     return (int) coll < (int) COLL_GPUSYM_NATIVES;
 }
 
-/* Fills in what the kernels need, k->args and k->team set and the rest zeroed; smem, rmem: of coll_gpusym_where().
+/* Fills in what the kernels need, k->args and k->team set and the rest zeroed; smem, rmem: of coll_gpusym_where(). If
+ * both are host memory, k->where names the GPU that is to be used.
  * Local; sets k->reason where the call must be staged. */
 void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, const gpusym_mem_t *rmem);
 

@@ -24,8 +24,9 @@ static bool has_posted(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
 
 /* A peer that has posted call seq - HISTORY / 2 has ended all calls before it, so no peer reads the overwritten
  * entries. */
-bool gpusym_rollcall_near_enough(const gpusym_rollcall_t *rc, uint64_t seq)
+bool gpusym_rollcall_near_enough(gpusym_rollcall_t *rc, uint64_t seq)
 {
+    bool looks = false;
     if (0 == seq % STAMP_CALLS) {
         gpusym_line_stamp(rc->line[rc->rank]);
     }
@@ -36,8 +37,15 @@ bool gpusym_rollcall_near_enough(const gpusym_rollcall_t *rc, uint64_t seq)
         if (r != rc->rank && !has_posted(rc, r, seq - HISTORY / 2)) {
             return false;
         }
+        looks = looks || __atomic_load_n(&rc->line[r]->mixed, __ATOMIC_RELAXED) + HISTORY > seq;
     }
+    rc->looks = looks;
     return true;
+}
+
+void gpusym_rollcall_mixed(gpusym_rollcall_t *rc, uint64_t seq)
+{
+    __atomic_store_n(&rc->line[rc->rank]->mixed, seq, __ATOMIC_RELAXED);
 }
 
 /* The check of an entry's keys and offsets in call seq. */

@@ -19,6 +19,7 @@ enum {
 typedef struct {
     uint32_t nranks, rank;
     uint64_t seq;         /* number of the last posted call */
+    bool looks;           /* a rank has lately seen a mix: ranks on the host take part, see gpusym_rollcall_mixed */
     gpusym_line_t **line; /* [nranks], not owned; line[rank] is this rank's */
     gpusym_peer_t **peer; /* [nranks], not owned */
     uint64_t *generation; /* [nranks] generations of these lines, for gpusym_rollcall_retire. Not owned */
@@ -51,7 +52,9 @@ enum {
     GPUSYM_POST_WINDOW_IN = 512,
     GPUSYM_POST_WINDOW_OUT = 1024,
     GPUSYM_POST_FILLS = 2048, /* the rank tells when its input is there: see gpusym_rollcall_ready */
-    GPUSYM_POST_FLAGS_END = 4096,
+    GPUSYM_POST_HOST = 4096, /* its buffers are host memory all the same */
+    GPUSYM_POST_GPU = 8192,  /* it has a buffer on a GPU */
+    GPUSYM_POST_FLAGS_END = 16384,
 };
 
 /* What a rank posts. */
@@ -96,12 +99,12 @@ typedef struct {
 bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpusym_rollcall_read_t *read);
 /* Returns whether no peer still reads the entries that HISTORY / 2 calls from seq, a multiple of HISTORY / 2,
  * overwrite. */
-bool gpusym_rollcall_near_enough(const gpusym_rollcall_t *rc, uint64_t seq);
+bool gpusym_rollcall_near_enough(gpusym_rollcall_t *rc, uint64_t seq);
 /* Posts a call of kind HOST with `what` alone, as gpusym_rollcall_post() would: the fast path of host buffers. */
 static inline bool gpusym_rollcall_post_host(gpusym_rollcall_t *rc, uint8_t what)
 {
     const uint64_t seq = rc->seq + 1;
-    if (0 == seq % (GPUSYM_ROLLCALL_HISTORY / 2) && !gpusym_rollcall_near_enough(rc, seq)) {
+    if (0 == seq % (GPUSYM_ROLLCALL_HISTORY / 2) && (!gpusym_rollcall_near_enough(rc, seq) || rc->looks)) {
         return false;
     }
     rc->seq = seq;
@@ -109,6 +112,11 @@ static inline bool gpusym_rollcall_post_host(gpusym_rollcall_t *rc, uint8_t what
                      seq << 48 | (uint64_t) GPUSYM_KIND_HOST << 40 | (uint64_t) what << 32, __ATOMIC_RELEASE);
     return true;
 }
+/* Tells the peers that some ranks of call seq are on the host and others are not. Every HISTORY / 2 calls each rank
+ * sees whether one has lately told that, and sets rc->looks: ranks on the host then post what they have, and read, so
+ * that the call need not go through the host. Not all ranks need find the same: one that goes on at once is seen as
+ * ever. */
+void gpusym_rollcall_mixed(gpusym_rollcall_t *rc, uint64_t seq);
 /* Returns whether rank r has posted call seq, or a later one that its line may hold by now. */
 bool gpusym_rollcall_has_posted(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq);
 /* Returns the last call that rank r has posted: within 2^15 calls of ours. */
