@@ -10,6 +10,9 @@
 #define LONG_ROW (32u << 10)
 /* The same across PCIe, which a copy engine fills with shorter rows. An estimate. */
 #define LONG_ROW_HOST 512u
+/* A message's kernel has 32 blocks, which take 8 us for this by NVLink; a launch of its own ends 4 us later. An
+ * estimate. */
+#define MESSAGE_MIN (1u << 20)
 /* Pieces: at least so long, and at most. A thread moves 16 bytes at a time. */
 #define PIECE_MIN 256u
 #define PIECE_MAX 8192u
@@ -26,6 +29,11 @@
 bool gpusym_tuning_pack_by_kernel(uint64_t rows, uint64_t width, uint64_t copies, bool on_gpu)
 {
     return copies > 1 || (rows > 1 && width < (on_gpu ? LONG_ROW : LONG_ROW_HOST));
+}
+
+bool gpusym_tuning_pack_message(uint64_t bytes)
+{
+    return bytes >= MESSAGE_MIN;
 }
 
 uint64_t gpusym_tuning_pack_piece(uint64_t nodes, uint64_t bytes)

@@ -12,6 +12,9 @@
 /* Whether a kernel packs or unpacks `rows` rows of `width` bytes on average, for which copy engines would need so many
  * `copies`. on_gpu: packed memory is a GPU's; else pinned memory of the host. */
 bool gpusym_tuning_pack_by_kernel(uint64_t rows, uint64_t width, uint64_t copies, bool on_gpu);
+/* Whether a message of rows of so many bytes is unpacked by a launch of its own; else as messages of one run are
+ * (tuning/carry.h), by fewer blocks, and sooner. */
+bool gpusym_tuning_pack_message(uint64_t bytes);
 /* Longest piece in bytes, a power of two, into which nodes are cut that have `bytes` bytes in all. */
 uint64_t gpusym_tuning_pack_piece(uint64_t nodes, uint64_t bytes);
 /* Threads for a piece of so many bytes on average: a power of two, at most those of a block. */

@@ -12,6 +12,7 @@
 
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/pml/gpusym/gpu.h"
+#include "tuning/pack.h"
 
 /* Bytes of a chunk on the way to host memory: long for the bus, short for the caches. */
 #define CHUNK (512u << 10)
@@ -203,7 +204,8 @@ static bool is_pinned(const void *p)
 int pml_gpusym_move_start(move_t *m, const pml_gpusym_route_t *route)
 {
     const gpusym_layout_t *l = route->layout;
-    const bool whole = GPUSYM_LAYOUT_RUN == l->kind || (GPUSYM_LAYOUT_ROWS == l->kind && route->bytes == l->bytes);
+    const bool whole = GPUSYM_LAYOUT_RUN == l->kind || (GPUSYM_LAYOUT_ROWS == l->kind && route->bytes == l->bytes &&
+                                                        !gpusym_tuning_pack_message(route->bytes));
     int rc;
 
     m->route = *route;
