@@ -5,7 +5,7 @@
  * one and two ranks, grids with such dimensions, borders without a neighbour, ranks that are their own neighbours, and
  * repeated neighbours in graphs. All five collectives, blocking, nonblocking and persistent; every byte of the output
  * is compared, those between the blocks and of neighbours that are not there too. With two ranks or more, every call
- * must have been made by kernels.
+ * must have been made by kernels. At last calls in which a rank sends more than its neighbour takes, or less.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -308,6 +308,55 @@ static void one(neighbors_t *k)
     check_result(&k->t, at == k->room && ways);
 }
 
+/* ---- counts that do not match ---- */
+
+/* On a line, every rank sends `sent` elements to the upper neighbour, which takes `taken`. */
+static void mismatch(neighbors_t *k, int sent, int taken)
+{
+    const int lower = k->from[0].rank, upper = k->to[1].rank, got = sent < taken ? sent : taken;
+    int scounts[2] = {0, sent}, rcounts[2] = {taken, 0}, displs[2] = {0, 0}, class = MPI_SUCCESS;
+
+    fill(k);
+    for (size_t i = 0; i < k->room; i++) {
+        k->want[i] = POISON;
+    }
+    for (int i = 0; i < sent; i++) {
+        k->image[i] = value(k, k->me, upper, 0, i);
+        k->want[i] = lower >= 0 && i < got ? value(k, lower, k->me, 0, i) : POISON;
+    }
+    mem_write(k->in, k->image, k->room * sizeof *k->image);
+    const int rc = MPI_Neighbor_alltoallv(k->in, scounts, displs, MPI_INT, k->out, rcounts, displs, MPI_INT, k->comm);
+    if (MPI_SUCCESS != rc) {
+        MPI_Error_class(rc, &class);
+    }
+    mem_read(k->image, k->out, k->room * sizeof *k->image);
+    const int expected = lower >= 0 && sent > taken ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
+    const bool right = 0 == memcmp(k->image, k->want, k->room * sizeof *k->image);
+    if (class != expected || !right) {
+        fprintf(stderr, "neighbors: FAIL on rank %d: %d of %d elements taken: error class %d, not %d%s\n", k->me, taken,
+                sent, class, expected, right ? "" : "; wrong elements");
+    }
+    check_result(&k->t, class == expected && right);
+}
+
+static void mismatches(neighbors_t *k)
+{
+    static const int most[] = {10, 20000};
+    k->topology = LINE;
+    k->coll = ALLTOALLV;
+    make_topology(k);
+    MPI_Comm_set_errhandler(k->comm, MPI_ERRORS_RETURN);
+    for (int i = 0; i < 2; i++) {
+        k->most = most[i];
+        mismatch(k, most[i], most[i] - 3);
+        mismatch(k, most[i] - 3, most[i]);
+        mismatch(k, most[i], most[i]);
+        mismatch(k, most[i], 0);
+    }
+    check_collect(&k->t);
+    MPI_Comm_free(&k->comm);
+}
+
 int main(int argc, char **argv)
 {
     static neighbors_t k;
@@ -350,6 +399,7 @@ int main(int argc, char **argv)
         check_collect(&k.t);
         MPI_Comm_free(&k.comm);
     }
+    mismatches(&k);
     MPI_Type_free(&k.every_other);
     mem_free(MEM_DEVICE, k.in);
     mem_free(MEM_DEVICE, k.out);
