@@ -733,15 +733,47 @@ static void votes_are_counted(void **state)
         if (0 == mix(seed ^ call) % 3) {
             continue;
         }
+        bool refused = false;
         for (uint32_t i = 0; i < N; i++) {
             const uint32_t r = (i + call) % N;
             for (uint32_t q = 0; q < N; q++) {
                 assert_int_equal(gpusym_rollcall_votes(&team.rc[q], call), 0); /* even after a no */
+                assert_int_equal(gpusym_rollcall_refused(&team.rc[q], call), refused);
             }
             gpusym_rollcall_vote(&team.rc[r], call, in_turn(pattern, r));
+            refused = refused || !in_turn(pattern, r);
         }
         for (uint32_t q = 0; q < N; q++) {
             assert_int_equal(gpusym_rollcall_votes(&team.rc[q], call), (1u << N) - 1 == pattern ? 1 : -1);
+        }
+    }
+    team_free(&team);
+}
+
+/* Ranks on the host look from the next multiple of HISTORY / 2 on, and no longer than one history behind the last mix. */
+static void a_mix_makes_ranks_look(void **state)
+{
+    (void) state;
+    enum { N = 3, HALF = GPUSYM_ROLLCALL_HISTORY / 2 };
+    team_t team;
+    gpusym_rollcall_read_t read;
+    team_make(&team, N);
+    uint64_t told = 0;
+    bool looks = false;
+    for (uint64_t call = 1; call <= 20 * GPUSYM_ROLLCALL_HISTORY; call++) {
+        if (0 == call % HALF && call > HALF) {
+            looks = 0 != told && told + GPUSYM_ROLLCALL_HISTORY > call;
+        }
+        for (uint32_t r = 0; r < N; r++) {
+            /* The short path of host buffers leaves such a call, at the first of a turn, to the other. */
+            if (0 != call % HALF || !gpusym_rollcall_post_host(&team.rc[r], 9)) {
+                post_one(&team.rc[r], GPUSYM_KIND_HOST, &read);
+            }
+            assert_int_equal(team.rc[r].looks, looks);
+        }
+        if (0 == mix(seed ^ call) % 50) {
+            gpusym_rollcall_mixed(&team.rc[mix(call) % N], call);
+            told = call;
         }
     }
     team_free(&team);
@@ -1984,6 +2016,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(host_ranks_write_the_word_only),
         cmocka_unit_test(nobody_runs_out_of_history),
         cmocka_unit_test(votes_are_counted),
+        cmocka_unit_test(a_mix_makes_ranks_look),
         cmocka_unit_test(votes_outlast_the_next_call),
         cmocka_unit_test(launches_are_told),
         cmocka_unit_test(leaders_are_told_and_tell),
