@@ -191,7 +191,9 @@ static void side_make(const pack_t *k, side_t *s, int shape, size_t blocks, size
 
 static void side_free(side_t *s)
 {
-    MPI_Type_free(&s->type);
+    if (MPI_DATATYPE_NULL != s->type) {
+        MPI_Type_free(&s->type);
+    }
     mem_free(MEM_DEVICE, s->mem);
     free(s->image);
 }
@@ -287,6 +289,16 @@ static const char *name_of(const pack_t *k)
 
 /* The call, in one of its two forms. */
 #define CALL(Name, name, ...) (k->nonblocking ? MPI_I##name(__VA_ARGS__, &request) : MPI_##Name(__VA_ARGS__))
+/* A nonblocking call needs no handles of its datatypes once it is started. */
+static void end_call(pack_t *k, MPI_Request *request)
+{
+    if (k->nonblocking) {
+        MPI_Type_free(&k->send.type);
+        MPI_Type_free(&k->recv.type);
+    }
+    MPI_Wait(request, MPI_STATUS_IGNORE);
+}
+
 /* With blocks where the other forms have them. */
 static void call_v(pack_t *k, const void *sbuf, int sn, void *rbuf, int rn, MPI_Request *pending)
 {
@@ -330,7 +342,7 @@ static void call(pack_t *k)
 
     if (k->vector) {
         call_v(k, sbuf, sn, rbuf, rn, &request);
-        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        end_call(k, &request);
         return;
     }
     switch (k->coll) {
@@ -350,7 +362,7 @@ static void call(pack_t *k)
         CALL(Bcast, bcast, rbuf, rn, r->type, k->root, comm);
         break;
     }
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    end_call(k, &request);
 }
 
 static void say(const pack_t *k, const char *what)

@@ -18,6 +18,7 @@
 #include "kernels/kernels.h"
 #include "mca/common/gpusym/p2p/pipe.h"
 #include "tuning/carry.h"
+#include "tuning/pack.h"
 #include "tuning/resident.h"
 #include "tuning/tuning.h"
 #include "test/unit/random.h"
@@ -624,6 +625,26 @@ static void copies_can_be_launched(void **state)
     }
 }
 
+/* Packing: what is chosen can be launched, and pieces are neither too many nor much longer than the others. */
+static void packing_can_be_launched(void **state)
+{
+    (void) state;
+    const uint32_t threads = gpusym_tuning_pack_threads();
+    assert_true(threads <= GPUSYM_THREADS_MAX && 0 == threads % 32);
+    for (unsigned i = 0; i < 20000; i++) {
+        const uint64_t bytes = 1 + (next_random() >> (8 + next_random() % 56)), nodes = 1 + next_random() % (1u << 20);
+        const uint64_t piece = gpusym_tuning_pack_piece(nodes, bytes);
+        const uint32_t lanes = gpusym_tuning_pack_lanes(bytes), sms = (uint32_t) (next_random() % 200);
+        const uint32_t blocks = gpusym_tuning_pack_blocks(bytes, nodes * lanes, sms);
+        assert_true(piece > 0 && 0 == (piece & (piece - 1)) && bytes / piece + nodes <= 2u << 20);
+        assert_true(piece < 512 || piece / 8 <= bytes / nodes || bytes / (piece / 2) > 1u << 19);
+        assert_true(lanes >= 1 && 0 == threads % lanes && lanes <= 2 * bytes);
+        assert_true(blocks >= 1 && blocks <= 8 * (sms > 0 ? sms : 1));
+        assert_true(gpusym_tuning_pack_by_kernel(2, bytes / 2, 2, true));
+        assert_false(gpusym_tuning_pack_by_kernel(1, bytes, 1, true));
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -633,7 +654,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_limit_of_ll_can_be_forced),   cmocka_unit_test(larger_messages_get_more_threads),
         cmocka_unit_test(blocks_fit_the_flag_rows),        cmocka_unit_test(small_messages_are_not_mapped),
         cmocka_unit_test(resident_kernels_are_one_shot),   cmocka_unit_test(resident_kernels_are_worth_it),
-        cmocka_unit_test(copies_can_be_launched),
+        cmocka_unit_test(copies_can_be_launched),          cmocka_unit_test(packing_can_be_launched),
     };
     random_start(argc, argv);
     return cmocka_run_group_tests_name("tuning", tests, NULL, NULL);
