@@ -615,7 +615,7 @@ static void copies_can_be_launched(void **state)
         const uint64_t bytes = next_random() >> next_random() % 64, rows = 1 + next_random() % 1000;
         const uint32_t blocks = gpusym_tuning_carry_blocks(bytes);
         assert_true(blocks >= 1 && blocks <= GPUSYM_CARRY_BLOCKS &&
-                    blocks <= gpusym_tuning_carry_blocks(bytes / 2) * 2);
+                    blocks <= gpusym_tuning_carry_blocks(bytes / 2 + 1) * 2);
         assert_true(gpusym_tuning_carry_by_kernel(bytes / 2, rows) || !gpusym_tuning_carry_by_kernel(bytes, rows));
         for (unsigned by_gpu = 0; by_gpu < 2; by_gpu++) {
             const uint64_t piece = gpusym_tuning_pipe_piece(bytes, by_gpu);
