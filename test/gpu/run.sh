@@ -208,6 +208,8 @@ other_programs() {
     check "kinds, $n ranks" 60 "$n" env LD_PRELOAD="$kit/lib/libgpusym_kinds.so" "$kit/bin/kinds"
     check "pack, $n ranks" 60 "$n" "$kit/bin/pack" "${some[@]}"
     check "layout, $n ranks" 120 "$n" "$kit/bin/layout" --n 200
+    check "packing, 1 rank" 60 1 "$kit/bin/packing" --mib 4
+    [ "$n" = 1 ] || check "packing, $n ranks" 60 "$n" "$kit/bin/packing" --mib 4
     check "big, $n ranks" 120 "$n" "$kit/bin/big" --bytes "$big_bytes" --kinds device
     check "deep, $n ranks" 60 "$n" "$kit/bin/deep" --kinds host,device
     local way
@@ -313,6 +315,7 @@ sanitized() {
     [ "$gpus" -ge 2 ] || n=1
     sanitize "$1" "$n" random_coll --n 300 --kinds device
     sanitize "$1" "$n" allreduce --quick --kinds device
+    sanitize "$1" 1 packing
     OMPI_MCA_coll_gpusym_p2p_linger=0 OMPI_MCA_btl_vader_single_copy_mechanism=none sanitize "$1" "$n" p2p --thin 2000
 }
 
