@@ -71,6 +71,13 @@ led-makes    | =3        | 120 | ok                             | coll_gpusym_si
 led-inflight | 3+4       | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/inflight
 led-pack     | =3        | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/pack --n 100
 led-mixed    | =3        | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/mixed
+led-comms    | =4        | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/comms
+led-deep     | =4        | 60  | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/deep --n {2000|30000} --kinds host,device
+led-finalize | =3        | 60  | ok:1 passed                    | coll_gpusym_sim_gpus=1                  | test/mpi/finalize {left|atexit}
+led-reset    | =3        | 60  | ok:1 passed                    | coll_gpusym_sim_gpus=1                  | test/mpi/finalize reset
+led-broken   | =3        | 60  | ok                             | coll_gpusym_sim_gpus=1 coll_gpusym_sim_fail=launch:10@0 coll_gpusym_sim_host=1 | test/mpi/broken
+# ... which comes out in the midst of it, and in communicators whose ranks share none.
+led-crowd    | =4        | 60  | ok:another process uses the GPU | coll_gpusym_sim_gpus=2 coll_gpusym_verbose=1 | test/mpi/crowd
 # ... where nothing can be mapped: through windows.
 led-window   | 3+4       | 120 | ok:allreduce: native [1-9].*led [1-9] | coll_gpusym_sim_gpus=1 coll_gpusym_reg_limit=0 coll_gpusym_summary=1 | test/mpi/random_coll --n {500|2000}
 led-import   | =3        | 120 | ok:cannot map a rank's buffer  | coll_gpusym_sim_gpus=1 coll_gpusym_sim_fail=import:1@0 coll_gpusym_verbose=1 | test/mpi/random_coll --n 300

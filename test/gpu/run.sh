@@ -234,11 +234,10 @@ messages() {
 # Ranks that do not each have a GPU of their own that all can see.
 sharing() {
     local few_cases=(--quick --kinds device) one=(-x CUDA_VISIBLE_DEVICES=0)
-    # Kernels of one GPU that wait for each other: refused (staged), unless it is said that they run at the same time.
+    # One of them does it for all.
     [ "$device" = sim ] && one=(--mca coll_gpusym_sim_gpus 1)
     check "shared GPU, 2 ranks" 60 2 "${one[@]}" "$kit/bin/allreduce" "${few_cases[@]}"
-    check "shared GPU, 2 ranks, share_gpu 1" 120 2 "${one[@]}" --mca coll_gpusym_share_gpu 1 "$kit/bin/allreduce" \
-        "${few_cases[@]}"
+    check "shared GPU, 4 ranks, every collective" 120 4 "${one[@]}" "$kit/bin/random_coll" --n 200 --kinds device
     OMPI_MCA_btl_vader_single_copy_mechanism=none check "p2p, shared GPU, 2 ranks" 120 2 "${one[@]}" "$kit/bin/p2p" \
         "${fewer[@]}"
     [ "$most" -gt 1 ] || return

@@ -282,6 +282,9 @@ static void describe_native(coll_gpusym_call_t *call, gpusym_post_t *p)
     /* While a nonblocking call is in flight more may be started. */
     p->flags |=
         call->blocking && 0 == __atomic_load_n(&coll_gpusym_in_flight, __ATOMIC_RELAXED) ? GPUSYM_POST_QUIET : 0;
+    if (!k->team->host.led && !k->team->host.mps && coll_gpusym_team_crowded(k->team)) {
+        p->flags |= GPUSYM_POST_CROWDED;
+    }
     if (k->reason < 0 && !call->agree_only) {
         coll_gpusym_zero_copy_offer(&call->task, p);
     }
@@ -506,6 +509,17 @@ static void find_led_way(coll_gpusym_call_t *call)
     call->state = COLL_GPUSYM_CALL_VOTE;
 }
 
+/* Another process has come to a rank's GPU, as all ranks have found in this call: it goes through the host, since a
+ * rank may have commanded a resident kernel already; leaders do the next. */
+static void begin_to_lead(coll_gpusym_call_t *call)
+{
+    coll_gpusym_team_lead(call->engine->team);
+    if (NULL == call->launch.lane) {
+        coll_gpusym_residents_end(call->engine->residents);
+    }
+    leave_to_fallback(call, COLL_GPUSYM_R_SHARED_GPU);
+}
+
 /* All are on GPUs and have a team: how the data go. */
 static void find_way(coll_gpusym_call_t *call)
 {
@@ -515,6 +529,10 @@ static void find_way(coll_gpusym_call_t *call)
 
     if (call->engine->team->host.led) {
         find_led_way(call);
+        return;
+    }
+    if (0 != (task->read.any & GPUSYM_POST_CROWDED) && !call->joins) {
+        begin_to_lead(call);
         return;
     }
     task->zero_copy.agreed = coll_gpusym_zero_copy_possible(task);

@@ -48,8 +48,7 @@ static const gpusym_var_number_t numbers[] = {
      "report repeats after twice that time, four times that time, and so on. 0: no report, and no message about "
      "ranks whose parameters differ"},
     {"share_gpu", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(share_gpu), 0, 0, 1, 0, "",
-     "Run the kernels also where ranks share a GPU. The kernels wait for each other, so the GPU must run them at the "
-     "same time, as under MPS. Otherwise communicators whose ranks share a GPU are staged through host memory"},
+     "Accepted and ignored: where ranks share a GPU, one rank of each GPU runs the kernels for all ranks there"},
     {"zero_copy", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(zero_copy), 1, 0, 1, 0, "",
      "Move large messages directly between user buffers where peers can map them (NVIDIA GPUs: memory of cudaMalloc, "
      "and of cuMemCreate with a file descriptor; not of cudaMallocAsync). All other messages go through the "

@@ -28,7 +28,7 @@ typedef struct {
     double timeout;      /* seconds one GPU waits for another inside a kernel; 0: no limit */
     double timeout_host; /* seconds a call waits for ranks that do not come; 0: no limit */
     double warn;         /* seconds after which a call tells which ranks it waits for; 0: never */
-    bool share_gpu;      /* run kernels even where two ranks share a GPU */
+    bool share_gpu;      /* ignored */
     int linger;     /* how long a resident kernel waits for the next call, in microseconds; -1: by the tuning table */
     bool graph;     /* kernels are launched by graphs */
     bool zero_copy; /* large messages go straight between users' buffers where peers can map them */

@@ -72,7 +72,7 @@ bool coll_gpusym_resident_may(const coll_gpusym_task_t *task, const coll_gpusym_
     return (GPUSYM_F_AGXLL_R == family || GPUSYM_F_XLL == family || GPUSYM_F_XLL_R == family) && task->blocking &&
            NULL == task->sizes && !t->host.threads && p != task->plan && 1 == p->epochs && 0 != p->work.bytes &&
            p->work.bytes <= gpusym_tuning_resident_max(t->host.nranks) && c->blocks <= 1 && !is_packed(task) &&
-           !coll_gpusym_team_crowded() && /* it would take other processes' time on the GPU */
+           (t->host.mps || !coll_gpusym_team_crowded(t)) && /* it would take other processes' time on the GPU */
            addresses_fit(task->segments) && 0 != linger_ns();
 }
 

@@ -342,7 +342,7 @@ bool coll_gpusym_lead_make(const coll_gpusym_task_t *task, const coll_gpusym_led
     p->list = NULL;
     p->kernel = gpusym_kernel_find(family, k->op, k->type);
     memset(&p->work, 0, sizeof p->work);
-    p->work.peer[0] = t->host.work.peer[0];
+    p->work.peer[0] = t->host.ticket;
     p->work.op = k->op;
     p->work.type = k->type;
     bool made = NULL != m.job;

@@ -8,8 +8,11 @@
  */
 #include "mca/coll/gpusym/team/join.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
@@ -17,6 +20,7 @@
 #include "mca/common/gpusym/common.h"
 #include "mca/common/gpusym/device/multicast.h"
 #include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/p2p/parcel.h"
 #include "mca/common/gpusym/shm/fd.h"
 #include "mca/common/gpusym/topo/links.h"
 #include "mca/common/gpusym/topo/rings.h"
@@ -30,6 +34,8 @@ typedef struct {
     uint8_t uuid[16];
     gpusym_place_t place;
     uint32_t epoch, sm_count;
+    uint32_t crowded;   /* another process uses its GPU */
+    uint64_t mps[2];    /* device and inode of the folder of its MPS daemon; 0, 0: it uses none */
     uint32_t multicast; /* whether this rank may and can */
     int32_t reason;     /* why this rank cannot; -1: it can */
 } gpu_address_t;
@@ -52,6 +58,49 @@ static int need_heap(gpusym_gpu_t *gpu)
     };
 
     return reasons[gpusym_heap_need(gpu)];
+}
+
+/* Another process uses this process's GPU: set once, for good. */
+static bool crowded;
+
+static void note_crowded(gpusym_gpu_t *gpu)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    __atomic_store_n(&crowded, true, __ATOMIC_RELAXED);
+    if (NULL != dev->gpu_crowded) {
+        dev->gpu_crowded(gpu);
+    }
+}
+
+/* Calls between two looks at which GPUs the processes of this host use. */
+#define LOOK_CALLS 64u
+
+bool coll_gpusym_team_crowded(const coll_gpusym_team_t *t)
+{
+    gpusym_gpu_info_t info;
+    if (!__atomic_load_n(&crowded, __ATOMIC_RELAXED) && NULL != t->host.gpu && 0 == t->host.rc.seq % LOOK_CALLS) {
+        gpusym_current.dev->gpu_info(t->host.gpu, &info);
+        if (gpusym_parcels_gpu_shared(info.uuid)) {
+            note_crowded(t->host.gpu);
+        }
+    }
+    return __atomic_load_n(&crowded, __ATOMIC_RELAXED);
+}
+
+/* Names the MPS daemon of this process by its folder. */
+static void name_mps(const gpusym_gpu_info_t *info, uint64_t *mps)
+{
+    const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
+    struct stat st;
+    int rv;
+    if (!info->mps) {
+        return;
+    }
+    GPUSYM_RESTART(rv, stat(NULL != folder ? folder : "/tmp/nvidia-mps", &st));
+    if (0 == rv) {
+        mps[0] = (uint64_t) st.st_dev;
+        mps[1] = (uint64_t) st.st_ino;
+    }
 }
 
 /* This rank's part: GPU, heap, slot. A failure is sent to all ranks. */
@@ -82,33 +131,33 @@ static void describe_gpu(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_a
         }
     }
     h->sm_count = (uint32_t) info.sm_count;
+    gpusym_parcels_use_gpu(info.uuid);
+    if (gpusym_parcels_gpu_shared(info.uuid)) {
+        note_crowded(gpu);
+    }
+    h->crowded = __atomic_load_n(&crowded, __ATOMIC_RELAXED);
+    name_mps(&info, h->mps);
     h->multicast = NULL != dev->mc_create && gpusym_multicast_allowed(gpusym_params.multicast, NULL);
     memcpy(h->uuid, info.uuid, sizeof h->uuid);
     h->place = info.place;
 }
 
-/* Another process uses this process's GPU: set once, for good. */
-static bool crowded;
-
-bool coll_gpusym_team_crowded(void)
+/* Notes whether another rank uses this rank's GPU. Returns whether any rank's GPU is crowded, the same on all ranks. */
+static bool note_crowd(coll_gpusym_team_t *t, const gpu_address_t *all)
 {
-    return __atomic_load_n(&crowded, __ATOMIC_RELAXED);
-}
-
-/* Tells the device if another rank uses this rank's GPU. */
-static void note_crowd(const coll_gpusym_team_t *t, const gpu_address_t *all)
-{
-    const gpusym_device_t *dev = gpusym_current.dev;
     const gpu_address_t *mine = &all[t->host.rank];
+    uint32_t a, b;
+    bool any = false;
+    t->host.mps = 0 != all[0].mps[1];
     for (uint32_t r = 0; r < t->host.nranks; r++) {
-        if (&all[r] == mine || NULL == t->host.gpu || 0 != memcmp(all[r].uuid, mine->uuid, sizeof mine->uuid)) {
-            continue;
-        }
-        __atomic_store_n(&crowded, true, __ATOMIC_RELAXED);
-        if (NULL != dev->gpu_crowded) {
-            dev->gpu_crowded(t->host.gpu);
+        any = any || all[r].crowded;
+        t->host.mps = t->host.mps && 0 == memcmp(all[r].mps, all[0].mps, sizeof all[0].mps);
+        if (&all[r] != mine && NULL != t->host.gpu && 0 == memcmp(all[r].uuid, mine->uuid, sizeof mine->uuid)) {
+            note_crowded(t->host.gpu);
         }
     }
+    /* Kernels that wait for each other run under MPS, but not of ranks of one team: a leader is as fast. */
+    return (any && !t->host.mps) || gpusym_team_shared_gpu(all[0].uuid, sizeof *all, t->host.nranks, &a, &b);
 }
 
 /* What the ranks' GPUs forbid, the same on every rank; -1: nothing. */
@@ -162,6 +211,25 @@ static int find_leaders(coll_gpusym_team_t *t, const gpu_address_t *all, char *d
     return -1;
 }
 
+void coll_gpusym_team_lead(coll_gpusym_team_t *t)
+{
+    char name[GPUSYM_COMM_LABEL_MAX];
+    t->host.led = true;
+    t->host.ticket = t->host.work.peer[t->host.rank];
+    COLL_GPUSYM_VERBOSE(1, "%s: rank %u: another process uses the GPU of a rank: no kernel waits from now on",
+                        gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t));
+}
+
+/* Once. */
+static void tell_ignored(void)
+{
+    static bool told;
+    if (coll_gpusym_params.share_gpu && !__atomic_exchange_n(&told, true, __ATOMIC_RELAXED)) {
+        COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD: coll_gpusym_share_gpu is ignored: leaders run the kernels",
+                            coll_gpusym_params.world_rank);
+    }
+}
+
 /* Ranks share a GPU: a leader keeps a slot, the others keep none. Nothing can fail here on one rank alone. */
 static void settle_leaders(coll_gpusym_team_t *t, const gpu_address_t *all)
 {
@@ -169,6 +237,7 @@ static void settle_leaders(coll_gpusym_team_t *t, const gpu_address_t *all)
     char name[GPUSYM_COMM_LABEL_MAX];
     const int class = t->host.leader_index < t->host.nleaders ? find_ticket_class(mine) : -1;
 
+    tell_ignored();
     gpusym_heap_slot_settle(gpusym_heap(), &mine->slots, class);
     t->host.led = t->host.all_reach = true;
     t->host.sm_count = mine->sm_count;
@@ -178,7 +247,7 @@ static void settle_leaders(coll_gpusym_team_t *t, const gpu_address_t *all)
         (void) gpusym_heap_peer(gpusym_heap(), &mine->heap, &base); /* our own: it is there */
         t->host.has_slot = true;
         t->host.slot_off = mine->slots.off[class];
-        t->host.work.peer[0] = (char *) base + t->host.slot_off;
+        t->host.ticket = (char *) base + t->host.slot_off;
     }
     COLL_GPUSYM_VERBOSE(1, "%s: rank %u: ranks share GPUs: rank %u does its calls, one of %u leaders",
                         gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t),
@@ -342,15 +411,14 @@ static int join_gpus(coll_gpusym_team_t *t, const gpu_address_t *all)
     char detail[64] = "";
     int reason = judge_gpus(t, all, detail, sizeof detail);
     const bool offered = all[t->host.rank].reason < 0;
-    uint32_t a, b;
+    const bool led = note_crowd(t, all);
 
-    note_crowd(t, all);
-    if (reason < 0 && gpusym_team_shared_gpu(all[0].uuid, sizeof *all, t->host.nranks, &a, &b)) {
+    if (reason < 0) {
         reason = find_leaders(t, all, detail, sizeof detail);
-        if (reason < 0) {
-            settle_leaders(t, all);
-            return COLL_GPUSYM_STEP_DONE;
-        }
+    }
+    if (reason < 0 && led) {
+        settle_leaders(t, all);
+        return COLL_GPUSYM_STEP_DONE;
     }
     if (reason < 0 && !take_slot(t, all, agree_slot_class(t, all))) {
         reason = COLL_GPUSYM_R_NO_MEMORY;

@@ -73,9 +73,11 @@ typedef struct {
     bool ll128;        /* every link keeps stores of 128 bytes whole */
     uint32_t nrings;
     uint8_t ring[GPUSYM_PATHS_MAX][GPUSYM_TEAM_MAX]; /* orders of the ranks */
-    /* Ranks share a GPU, agreed by all: the lowest rank of each GPU, its leader, does the calls of the ranks there.
-     * Then a leader has a slot, of which it uses the ticket, and the rest of what is above is not used. */
-    bool led;
+    /* A rank's GPU has other processes, of this team or not, agreed by all: the lowest rank of each GPU, its leader,
+     * does the calls of the ranks there. Then a leader has a slot, of which it uses the ticket, and the rest of what
+     * is above is not used. */
+    bool led, mps; /* mps: all processes share their GPUs by one MPS daemon, where kernels that wait run side by side */
+    void *ticket;  /* of a leader: in its slot */
     uint16_t leader[COLL_GPUSYM_LED_MAX]; /* each rank's */
     uint32_t nleaders;                    /* as many as GPUs */
     uint32_t leader_index;                /* of this rank among them; nleaders: it is none */

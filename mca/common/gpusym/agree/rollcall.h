@@ -51,10 +51,11 @@ enum {
     GPUSYM_POST_LED_OUT = 256,
     GPUSYM_POST_WINDOW_IN = 512,
     GPUSYM_POST_WINDOW_OUT = 1024,
-    GPUSYM_POST_FILLS = 2048, /* the rank tells when its input is there: see gpusym_rollcall_ready */
-    GPUSYM_POST_HOST = 4096,  /* its buffers are host memory all the same */
-    GPUSYM_POST_GPU = 8192,   /* it has a buffer on a GPU */
-    GPUSYM_POST_FLAGS_END = 16384,
+    GPUSYM_POST_FILLS = 2048,    /* the rank tells when its input is there: see gpusym_rollcall_ready */
+    GPUSYM_POST_HOST = 4096,     /* its buffers are host memory all the same */
+    GPUSYM_POST_GPU = 8192,      /* it has a buffer on a GPU */
+    GPUSYM_POST_CROWDED = 16384, /* another process uses its GPU */
+    GPUSYM_POST_FLAGS_END = 32768,
 };
 
 /* What a rank posts. */

@@ -46,6 +46,7 @@ typedef struct {
     char name[64];        /* "NVIDIA H200", "simulated GPU" */
     char where[32];       /* "0000:1b:00.0", "pid 1234" */
     int sm_count;         /* multiprocessors */
+    bool mps;             /* shared by an MPS daemon */
     int cc;               /* compute capability, 10 * major + minor; 0 on the simulator */
     uint64_t bytes;       /* memory of the GPU */
     unsigned gbs;         /* bandwidth of that memory, in 10^9 bytes per second; 0: not known */

@@ -79,10 +79,13 @@ static unsigned memory_gbs(int khz, int bits)
     return (unsigned) (2.0 * khz * 1000.0 * bits / 8 / 1e9);
 }
 
+/* CU_DEVICE_ATTRIBUTE_MPS_ENABLED, which older headers do not have; drivers that do not know it answer an error. */
+#define MPS_ENABLED ((CUdevice_attribute) 133)
+
 /* Fills info but for its ordinal; needs no context. */
 static int gpu_describe(int n, CUdevice dev, gpusym_gpu_info_t *info)
 {
-    int major = 0, minor = 0, khz = 0, bits = 0, rc;
+    int major = 0, minor = 0, khz = 0, bits = 0, mps = 0, rc;
     size_t bytes = 0;
     CUuuid uuid;
 
@@ -99,6 +102,7 @@ static int gpu_describe(int n, CUdevice dev, gpusym_gpu_info_t *info)
         CUDA_SUCCESS == cu.cuDeviceGetAttribute(&bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, dev)) {
         info->gbs = memory_gbs(khz, bits);
     }
+    info->mps = CUDA_SUCCESS == cu.cuDeviceGetAttribute(&mps, MPS_ENABLED, dev) && 0 != mps;
     memcpy(info->uuid, uuid.bytes, sizeof(info->uuid));
     snprintf(info->place.pci, sizeof(info->place.pci), "%.19s", info->where);
     info->place.number = -1;
