@@ -750,30 +750,34 @@ static void votes_are_counted(void **state)
     team_free(&team);
 }
 
-/* Ranks on the host look from the next multiple of HISTORY / 2 on, and no longer than one history behind the last mix. */
+/* The rank that has seen a mix looks at once, and tells it at the next multiples of HISTORY / 2, for HISTORY calls; from
+ * the next multiple on, all look. */
 static void a_mix_makes_ranks_look(void **state)
 {
     (void) state;
     enum { N = 3, HALF = GPUSYM_ROLLCALL_HISTORY / 2 };
     team_t team;
     gpusym_rollcall_read_t read;
+    uint64_t seen[N] = {0};
+    bool told = false, looks[N] = {false}; /* told: at the last multiple */
     team_make(&team, N);
-    uint64_t told = 0;
-    bool looks = false;
     for (uint64_t call = 1; call <= 20 * GPUSYM_ROLLCALL_HISTORY; call++) {
-        if (0 == call % HALF && call > HALF) {
-            looks = 0 != told && told + GPUSYM_ROLLCALL_HISTORY > call;
-        }
+        const bool turn = 0 == call % HALF, was_told = told;
+        told = turn ? false : told;
         for (uint32_t r = 0; r < N; r++) {
-            /* The short path of host buffers leaves such a call, at the first of a turn, to the other. */
-            if (0 != call % HALF || !gpusym_rollcall_post_host(&team.rc[r], 9)) {
+            const bool own = 0 != seen[r] && seen[r] + GPUSYM_ROLLCALL_HISTORY > call;
+            /* The short path of host buffers is for ranks that do not look, and leaves a call where they are to. */
+            if (looks[r] || !gpusym_rollcall_post_host(&team.rc[r], 9)) {
                 post_one(&team.rc[r], GPUSYM_KIND_HOST, &read);
+                told = told || (turn && own);
             }
-            assert_int_equal(team.rc[r].looks, looks);
+            looks[r] = turn && call > HALF ? was_told : looks[r];
+            assert_int_equal(team.rc[r].looks, looks[r]);
         }
         if (0 == mix(seed ^ call) % 50) {
+            seen[mix(call) % N] = call;
+            looks[mix(call) % N] = true;
             gpusym_rollcall_mixed(&team.rc[mix(call) % N], call);
-            told = call;
         }
     }
     team_free(&team);

@@ -48,7 +48,7 @@ typedef struct {
     char label[GPUSYM_LABEL_MAX]; /* the communicator's name, for messages; remains after the line is retired */
     uint64_t table;               /* its table's offset in the slab (table.h); 0: it has none yet */
     uint64_t board;               /* its board of the last move: call << BOARD_BITS | place in its window */
-    uint64_t mixed;        /* the last call here in which the owner saw ranks on the host among others; 0: none */
+    uint32_t pad[2];
     gpusym_line_end_t end; /* its key names the communicator, see gpusym_line_name */
 } gpusym_line_t;
 _Static_assert(64 == sizeof(gpusym_entry_t), "entries are cache lines");

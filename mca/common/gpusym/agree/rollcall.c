@@ -12,11 +12,19 @@ static gpusym_entry_t *entry_of(const gpusym_rollcall_t *rc, uint32_t r, uint64_
     return &rc->line[r]->entry[seq % HISTORY];
 }
 
-/* Whether rank r has posted call seq, or a later one of those that its line may hold by now. */
+#define KIND_MASK (GPUSYM_KIND_MIXED - 1u)
+#define WORD_MIXED ((uint64_t) GPUSYM_KIND_MIXED << 40)
+
+/* Whether the word of call seq's entry tells that its rank has posted that call, or a later one of those that its line
+ * may hold by now. */
+static bool tells_posted(uint64_t word, uint64_t seq)
+{
+    return (int16_t) (uint16_t) ((uint16_t) (word >> 48) - (uint16_t) seq) >= 0;
+}
+
 static bool has_posted(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
 {
-    const uint64_t word = __atomic_load_n(&entry_of(rc, r, seq)->word, __ATOMIC_ACQUIRE);
-    return (int16_t) (uint16_t) ((uint16_t) (word >> 48) - (uint16_t) seq) >= 0;
+    return tells_posted(__atomic_load_n(&entry_of(rc, r, seq)->word, __ATOMIC_ACQUIRE), seq);
 }
 
 /* The fast path of host buffers records activity every so many calls, in gpusym_rollcall_near_enough(). */
@@ -26,7 +34,7 @@ static bool has_posted(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
  * entries. */
 bool gpusym_rollcall_near_enough(gpusym_rollcall_t *rc, uint64_t seq)
 {
-    bool looks = false;
+    uint64_t told = 0;
     if (0 == seq % STAMP_CALLS) {
         gpusym_line_stamp(rc->line[rc->rank]);
     }
@@ -34,18 +42,14 @@ bool gpusym_rollcall_near_enough(gpusym_rollcall_t *rc, uint64_t seq)
         return true;
     }
     for (uint32_t r = 0; r < rc->nranks; r++) {
-        if (r != rc->rank && !has_posted(rc, r, seq - HISTORY / 2)) {
+        const uint64_t word = __atomic_load_n(&entry_of(rc, r, seq - HISTORY / 2)->word, __ATOMIC_ACQUIRE);
+        if (!tells_posted(word, seq - HISTORY / 2)) { /* this rank's own does */
             return false;
         }
-        looks = looks || __atomic_load_n(&rc->line[r]->mixed, __ATOMIC_RELAXED) + HISTORY > seq;
+        told |= word;
     }
-    rc->looks = looks;
+    rc->looks = 0 != (told & WORD_MIXED);
     return true;
-}
-
-void gpusym_rollcall_mixed(gpusym_rollcall_t *rc, uint64_t seq)
-{
-    __atomic_store_n(&rc->line[rc->rank]->mixed, seq, __ATOMIC_RELAXED);
 }
 
 /* The check of an entry's keys and offsets in call seq. */
@@ -79,8 +83,12 @@ static void entry_fill(gpusym_entry_t *e, const gpusym_post_t *post, uint64_t se
 bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpusym_rollcall_read_t *read)
 {
     const uint64_t seq = rc->seq + 1; /* from 1: an unused line, all zero, reads as if call 0 were posted */
-    if (0 == seq % (HISTORY / 2) && !gpusym_rollcall_near_enough(rc, seq)) {
-        return false;
+    uint64_t kind = post->kind;
+    if (0 == seq % (HISTORY / 2)) {
+        if (!gpusym_rollcall_near_enough(rc, seq)) {
+            return false;
+        }
+        kind |= 0 != rc->mixed && rc->mixed + HISTORY > seq ? GPUSYM_KIND_MIXED : 0;
     }
     rc->seq = seq;
     *read = (gpusym_rollcall_read_t){.seq = seq,
@@ -89,8 +97,7 @@ bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpus
                                      .bounce_rank = -1,
                                      .mismatch_rank = -1,
                                      .corrupt_rank = -1,
-                                     .word = seq << 48 | (uint64_t) post->kind << 40 | (uint64_t) post->what << 32 |
-                                             post->hash,
+                                     .word = seq << 48 | kind << 40 | (uint64_t) post->what << 32 | post->hash,
                                      .bytes = post->bytes,
                                      .exact = post->exact,
                                      .max_bytes = post->bytes,
@@ -114,7 +121,7 @@ bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpus
 /* Takes rank r's entry into account. */
 static void note_entry(gpusym_rollcall_read_t *read, uint32_t r, uint64_t word, const gpusym_entry_t *e)
 {
-    const uint8_t kind = (uint8_t) (word >> 40);
+    const uint8_t kind = (uint8_t) (word >> 40) & KIND_MASK;
     if (GPUSYM_KIND_HOST == kind) {
         read->host = true;
         return;

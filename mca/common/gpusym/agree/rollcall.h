@@ -14,12 +14,14 @@ enum {
     GPUSYM_KIND_HOST = 0,   /* host memory: the rank forwards the call to the fallback without reading entries */
     GPUSYM_KIND_NATIVE = 1, /* device memory that a kernel can serve */
     GPUSYM_KIND_BOUNCE = 2, /* device memory that goes through bounce buffers; 2 + reason */
+    GPUSYM_KIND_MIXED = 128 /* added by gpusym_rollcall_post: the rank has lately seen a mix */
 };
 
 typedef struct {
     uint32_t nranks, rank;
     uint64_t seq;         /* number of the last posted call */
-    bool looks;           /* a rank has lately seen a mix: ranks on the host take part, see gpusym_rollcall_mixed */
+    uint64_t mixed;       /* the last call in which this rank saw ranks on the host among others; 0: none */
+    bool looks;           /* a rank has lately told that: ranks on the host take part, see gpusym_rollcall_mixed */
     gpusym_line_t **line; /* [nranks], not owned; line[rank] is this rank's */
     gpusym_peer_t **peer; /* [nranks], not owned */
     uint64_t *generation; /* [nranks] generations of these lines, for gpusym_rollcall_retire. Not owned */
@@ -113,11 +115,15 @@ static inline bool gpusym_rollcall_post_host(gpusym_rollcall_t *rc, uint8_t what
                      seq << 48 | (uint64_t) GPUSYM_KIND_HOST << 40 | (uint64_t) what << 32, __ATOMIC_RELEASE);
     return true;
 }
-/* Tells the peers that some ranks of call seq are on the host and others are not. Every HISTORY / 2 calls each rank
- * sees whether one has lately told that, and sets rc->looks: ranks on the host then post what they have, and read, so
- * that the call need not go through the host. Not all ranks need find the same: one that goes on at once is seen as
- * ever. */
-void gpusym_rollcall_mixed(gpusym_rollcall_t *rc, uint64_t seq);
+/* Notes that some ranks of call seq are on the host and others are not. This rank then tells it in its posts of calls
+ * that are multiples of HISTORY / 2, where every rank reads the last such posts anyway, and sets rc->looks: ranks on the
+ * host post what they have, and read, so that the call need not go through the host. Not all ranks need find the same:
+ * one that goes on at once is seen as ever. */
+static inline void gpusym_rollcall_mixed(gpusym_rollcall_t *rc, uint64_t seq)
+{
+    rc->mixed = seq;
+    rc->looks = true; /* until it has told it, by gpusym_rollcall_post() */
+}
 /* Returns whether rank r has posted call seq, or a later one that its line may hold by now. */
 bool gpusym_rollcall_has_posted(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq);
 /* Returns the last call that rank r has posted: within 2^15 calls of ours. */
