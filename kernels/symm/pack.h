@@ -194,10 +194,12 @@ GS_FN void gs_pack_pieces(gs_ctx_t c, const gpusym_work_t *w)
 
 /* ---- sticks ---- */
 
-/* Where the first row of a stick lies: from the elements' displacement 0, and from the packed byte 0. */
+/* Where the first row of a stick lies, from the elements' displacement 0 and from the packed byte 0; which of its rows
+ * in the tile are to be moved. */
 typedef struct {
     int64_t user;
     uint64_t packed;
+    uint32_t rows_first, rows_end;
 } gs_stick_t;
 
 /* A tile: sticks [stick, stick + 2^log_sticks) by rows [row, row + 2^log_rows). In shared memory a stick has a place
@@ -207,6 +209,7 @@ typedef struct {
     gs_pack_t *data;
     uint64_t stick, row;
     uint32_t log_sticks, log_rows;
+    uint32_t sticks_end, rows_end; /* of those that there are */
 } gs_tile_t;
 
 /* A place is a pack, or a word for shorter units. */
@@ -234,64 +237,120 @@ GS_FN uint64_t gs_count_sticks(const gpusym_work_t *w)
     return w->pack.nnodes * w->pack.elements;
 }
 
-/* Moves the tile between one side and shared memory. along: the threads run along the sticks' rows, which is the packed
- * order; else from stick to stick. */
-GS_FN void gs_move_tile(gs_ctx_t c, const gpusym_work_t *w, gs_sides_t at, const gs_tile_t *t, uint32_t unit,
-                        bool packed, bool load)
+/* How the threads run through a tile: `fast` first, by fast_step, and `slow`. Where there are threads enough, fast is
+ * one number for each, and what is found by it is found once. */
+typedef struct {
+    uint32_t fast, fast_step, fast_end, slow, slow_step, slow_end;
+} gs_turns_t;
+
+GS_FN gs_turns_t gs_share_tile(gs_ctx_t c, uint32_t log_fast, uint32_t fast_end, uint32_t slow_end)
 {
-    const uint64_t left = gs_count_sticks(w) - t->stick;
-    const uint32_t slots = 1u << (t->log_sticks + t->log_rows);
+    gs_turns_t t;
+    t.fast = c.thread & ((1u << log_fast) - 1);
+    t.fast_step = c.nthreads < 1u << log_fast ? c.nthreads : 1u << log_fast;
+    t.fast_end = fast_end;
+    t.slow = c.thread >> log_fast;
+    t.slow_step = c.nthreads < 1u << log_fast ? 1 : c.nthreads >> log_fast;
+    t.slow_end = slow_end;
+    return t;
+}
+
+/* Moves the tile between the elements and shared memory: neighbouring threads have neighbouring sticks. */
+GS_FN void gs_move_strided(gs_ctx_t c, const gpusym_work_t *w, char *user, const gs_tile_t *t, uint32_t unit, bool load)
+{
+    const gs_turns_t turns = gs_share_tile(c, t->log_sticks, t->sticks_end, t->rows_end);
+    const int64_t stride = w->pack.node.stride, step = stride * turns.slow_step;
     GS_NO_UNROLL
-    for (uint32_t i = c.thread; i < slots; i += GS_PACKS * c.nthreads) {
-        gs_pack_t v[GS_PACKS] = {{{0, 0}}};
-        char *to[GS_PACKS] = {NULL};
-        uint32_t place[GS_PACKS] = {0};
-        GS_UNROLL
-        for (uint32_t u = 0; u < GS_PACKS; u++) {
-            const uint32_t k = i + u * c.nthreads;
-            const uint32_t stick = packed ? k >> t->log_rows : k & ((1u << t->log_sticks) - 1);
-            const uint32_t row = packed ? k & ((1u << t->log_rows) - 1) : k >> t->log_sticks;
-            if (k >= slots || stick >= left || t->row + row >= w->pack.node.count) {
-                continue;
+    for (uint32_t stick = turns.fast; stick < turns.fast_end; stick += turns.fast_step) {
+        const gs_stick_t s = t->sticks[stick];
+        const uint32_t place = stick * ((1u << t->log_rows) + 1);
+        const uint32_t end = s.rows_end < turns.slow_end ? s.rows_end : turns.slow_end;
+        char *at = user + s.user + (int64_t) (t->row + turns.slow) * stride;
+        GS_NO_UNROLL
+        for (uint32_t row = turns.slow; row < end; row += GS_PACKS * turns.slow_step) {
+            gs_pack_t v[GS_PACKS] = {{{0, 0}}};
+            GS_UNROLL
+            for (uint32_t u = 0; u < GS_PACKS; u++) {
+                const uint32_t r = row + u * turns.slow_step;
+                if (load && r >= s.rows_first && r < end) {
+                    v[u] = gs_ld_unit(at + u * step, unit);
+                }
             }
-            const uint64_t pos = t->sticks[stick].packed + (t->row + row) * unit;
-            if (pos < w->pack.from || pos >= w->pack.to) {
-                continue;
+            GS_UNROLL
+            for (uint32_t u = 0; u < GS_PACKS; u++) {
+                const uint32_t r = row + u * turns.slow_step;
+                if (r < s.rows_first || r >= end) {
+                    continue;
+                }
+                if (load) {
+                    gs_st_place(t->data, place + r, unit, v[u]);
+                } else {
+                    gs_st_unit(at + u * step, unit, gs_ld_place(t->data, place + r, unit));
+                }
             }
-            to[u] = packed ? at.packed + pos
-                           : at.user + t->sticks[stick].user + (int64_t) (t->row + row) * w->pack.node.stride;
-            place[u] = stick * ((1u << t->log_rows) + 1) + row;
-            if (load) {
-                v[u] = gs_ld_unit(to[u], unit);
-            }
+            at += GS_PACKS * step;
         }
-        GS_UNROLL
-        for (uint32_t u = 0; u < GS_PACKS; u++) {
-            if (NULL == to[u]) {
-                continue;
+    }
+}
+
+/* The same between packed and shared memory: neighbouring threads have neighbouring rows of a stick. */
+GS_FN void gs_move_packed(gs_ctx_t c, char *packed, const gs_tile_t *t, uint32_t unit, bool load)
+{
+    const gs_turns_t turns = gs_share_tile(c, t->log_rows, t->rows_end, t->sticks_end);
+    GS_NO_UNROLL
+    for (uint32_t row = turns.fast; row < turns.fast_end; row += turns.fast_step) {
+        char *at = packed + (t->row + row) * unit;
+        GS_NO_UNROLL
+        for (uint32_t stick = turns.slow; stick < turns.slow_end; stick += GS_PACKS * turns.slow_step) {
+            gs_pack_t v[GS_PACKS] = {{{0, 0}}};
+            char *to[GS_PACKS] = {NULL};
+            GS_UNROLL
+            for (uint32_t u = 0; u < GS_PACKS; u++) {
+                const uint32_t i = stick + u * turns.slow_step;
+                if (i < turns.slow_end && row >= t->sticks[i].rows_first && row < t->sticks[i].rows_end) {
+                    to[u] = at + t->sticks[i].packed;
+                    if (load) {
+                        v[u] = gs_ld_unit(to[u], unit);
+                    }
+                }
             }
-            if (load) {
-                gs_st_place(t->data, place[u], unit, v[u]);
-            } else {
-                gs_st_unit(to[u], unit, gs_ld_place(t->data, place[u], unit));
+            GS_UNROLL
+            for (uint32_t u = 0; u < GS_PACKS; u++) {
+                const uint32_t place = (stick + u * turns.slow_step) * ((1u << t->log_rows) + 1) + row;
+                if (NULL == to[u]) {
+                    continue;
+                }
+                if (load) {
+                    gs_st_place(t->data, place, unit, v[u]);
+                } else {
+                    gs_st_unit(to[u], unit, gs_ld_place(t->data, place, unit));
+                }
             }
         }
     }
 }
 
-/* Finds the sticks of a tile. */
-GS_FN void gs_find_sticks(gs_ctx_t c, const gpusym_work_t *w, const gs_tile_t *t, gs_stick_t *sticks)
+/* The row of a stick, of those of the tile, at which the packed byte `byte` begins, or the first behind it. */
+GS_FN uint32_t gs_row_at(uint64_t byte, uint64_t packed, const gs_tile_t *t, uint32_t unit)
+{
+    const uint64_t first = packed + t->row * unit, row = byte > first ? (byte - first) / unit : 0;
+    return row < t->rows_end ? (uint32_t) row : t->rows_end;
+}
+
+/* Finds the sticks of a tile, and their rows that are to be moved. */
+GS_FN void gs_find_sticks(gs_ctx_t c, const gpusym_work_t *w, const gs_tile_t *t, gs_stick_t *sticks, uint32_t unit)
 {
     const gpusym_pack_t *const p = &w->pack;
-    const uint64_t left = gs_count_sticks(w) - t->stick;
-    const uint32_t n = left < 1u << t->log_sticks ? (uint32_t) left : 1u << t->log_sticks;
     GS_NO_UNROLL
-    for (uint32_t s = c.thread; s < n; s += c.nthreads) {
+    for (uint32_t s = c.thread; s < t->sticks_end; s += c.nthreads) {
         uint64_t i;
         const uint64_t element = gs_divide(t->stick + s, p->nnodes, &i);
         const gpusym_node_t node = gs_ld_node(p->nodes + i);
+        const uint64_t packed = node.packed + element * p->size;
         sticks[s].user = node.disp + (int64_t) element * p->extent;
-        sticks[s].packed = node.packed + element * p->size;
+        sticks[s].packed = packed;
+        sticks[s].rows_first = gs_row_at(p->from, packed, t, unit);
+        sticks[s].rows_end = gs_row_at(p->to, packed, t, unit);
     }
 }
 
@@ -312,6 +371,12 @@ GS_FN void gs_shape_tile(gs_tile_t *t, uint64_t rows, uint64_t sticks, uint32_t 
     t->log_rows = gs_log_cover(rows, 3, log_places - t->log_sticks);
 }
 
+/* Those of 2^log_most that there are from `first` on. */
+GS_FN uint32_t gs_count_left(uint64_t all, uint64_t first, uint32_t log_most)
+{
+    return all - first < 1ull << log_most ? (uint32_t) (all - first) : 1u << log_most;
+}
+
 GS_FN void gs_pack_tiles(gs_ctx_t c, const gpusym_work_t *w, gs_stick_t *sticks, gs_pack_t *data, uint32_t unit)
 {
     const gs_sides_t at = gs_pack_sides(w);
@@ -320,18 +385,26 @@ GS_FN void gs_pack_tiles(gs_ctx_t c, const gpusym_work_t *w, gs_stick_t *sticks,
     t.sticks = sticks;
     t.data = data;
     gs_shape_tile(&t, w->pack.node.count, gs_count_sticks(w), 16 == unit ? 10 : 11);
-    const uint64_t high = (w->pack.node.count + (1u << t.log_rows) - 1) >> t.log_rows;
+    const uint64_t high = ((uint64_t) w->pack.node.count + (1u << t.log_rows) - 1) >> t.log_rows;
     const uint64_t tiles = high * ((gs_count_sticks(w) + (1u << t.log_sticks) - 1) >> t.log_sticks);
     GS_NO_UNROLL
     for (uint64_t i = c.block; i < tiles; i += c.nblocks) {
         t.stick = gs_divide(i, high, &t.row) << t.log_sticks;
         t.row <<= t.log_rows;
+        t.sticks_end = gs_count_left(gs_count_sticks(w), t.stick, t.log_sticks);
+        t.rows_end = gs_count_left(w->pack.node.count, t.row, t.log_rows);
         gs_block_sync(c); /* the last tile has been read */
-        gs_find_sticks(c, w, &t, sticks);
+        gs_find_sticks(c, w, &t, sticks, unit);
         gs_block_sync(c);
-        gs_move_tile(c, w, at, &t, unit, unpack, true);
-        gs_block_sync(c);
-        gs_move_tile(c, w, at, &t, unit, !unpack, false);
+        if (unpack) {
+            gs_move_packed(c, at.packed, &t, unit, true);
+            gs_block_sync(c);
+            gs_move_strided(c, w, at.user, &t, unit, false);
+        } else {
+            gs_move_strided(c, w, at.user, &t, unit, true);
+            gs_block_sync(c);
+            gs_move_packed(c, at.packed, &t, unit, false);
+        }
     }
 }
 
