@@ -655,6 +655,16 @@ static elements_t find_elements(struct ompi_communicator_t *comm, const coll_gpu
     return e;
 }
 
+/* Whether a GPU packs or unpacks the elements; a run may be any memory. */
+static bool is_reached(const elements_t *e)
+{
+    gpusym_mem_t mem = {.kind = GPUSYM_MEM_DEVICE};
+    if (GPUSYM_LAYOUT_RUN != e->layout.kind) {
+        gpusym_current.dev->query(e->buf + e->layout.lo, &mem);
+    }
+    return GPUSYM_MEM_HOST != mem.kind;
+}
+
 static int copy_elements(gpusym_gpu_t *gpu, const elements_t *to, const elements_t *from, uint64_t bytes)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
@@ -708,6 +718,9 @@ bool coll_gpusym_segments_alone(struct ompi_communicator_t *comm, const coll_gpu
     }
     const elements_t in = find_elements(comm, &k, COLL_GPUSYM_SENT, from, send.bytes);
     const elements_t out = find_elements(comm, &k, COLL_GPUSYM_WRITTEN, to, send.bytes);
+    if (!is_reached(&in) || !is_reached(&out)) {
+        return false;
+    }
     if (GPUSYM_SUCCESS != dev->gpu_open(where, &gpu) || GPUSYM_SUCCESS != copy_elements(gpu, &out, &in, send.bytes)) {
         coll_gpusym_help("gpu-error", 0, "of the buffer", "of one rank", coll_gpusym_mpi_name(a->coll), dev->error());
         *rv = MPI_ERR_OTHER;
