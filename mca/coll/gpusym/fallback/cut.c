@@ -71,6 +71,9 @@ static size_t count_elements(struct ompi_communicator_t *comm, const coll_gpusym
 bool coll_gpusym_cut_may(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, uint64_t *bytes,
                          uint32_t *element)
 {
+    if (OMPI_COMM_IS_INTER(comm)) { /* its ranks' vectors need not be alike */
+        return false;
+    }
     switch (coll_gpusym_facts[a->coll].pattern) {
     case COLL_GPUSYM_P_ALLREDUCE:
     case COLL_GPUSYM_P_REDUCE_SCATTER:
