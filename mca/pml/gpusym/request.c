@@ -265,16 +265,20 @@ request_t *pml_gpusym_request_copy(const request_t *r)
         copy->peer = r->peer;
         copy->index = r->index;
         copy->since = 0;
+        copy->eager = false;
         copy->polls = 0;
     }
     return copy;
 }
+
+static unsigned abandoned; /* atomic */
 
 static bool step_abandoned(request_t *r)
 {
     if (!pml_gpusym_inner_is_complete(r)) {
         return true;
     }
+    __atomic_fetch_sub(&abandoned, 1, __ATOMIC_RELAXED);
     pml_gpusym_request_free_inner(r);
     pml_gpusym_bounce_put(&r->bounce);
     pml_gpusym_request_put(r);
@@ -287,10 +291,16 @@ void pml_gpusym_request_abandon(request_t *r)
     if (NULL != rest) {
         rest->inner = r->inner;
         rest->bounce = r->bounce;
+        __atomic_fetch_add(&abandoned, 1, __ATOMIC_RELAXED);
         pml_gpusym_request_enlist(rest, step_abandoned);
     }
     r->inner = NULL; /* without memory for the rest it is lost */
     r->bounce.p = NULL;
+}
+
+unsigned pml_gpusym_requests_abandoned(void)
+{
+    return __atomic_load_n(&abandoned, __ATOMIC_RELAXED);
 }
 
 /* Whether a process has died whose memory cannot be mapped: one that is killed closes its files first. */

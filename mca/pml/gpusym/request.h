@@ -49,7 +49,7 @@ struct pml_gpusym_request {
     uint64_t since;                    /* when the peer's life was checked last, in ns */
     uint32_t polls;                    /* since it began */
     uint64_t offered;                  /* a send: when, in ns */
-    bool eager;                        /* a send: it is buffered if nobody receives it */
+    bool eager;                        /* a send: it is buffered if nobody receives it; its rest: a long one */
     const char *source;                /* a send: its data, packed, in GPU memory */
     void *scratch;                     /* GPU memory that stands for the buffer, packed; NULL: none. Owned */
     gpusym_parcel_t parcel;            /* a receive: what it has claimed */
@@ -91,6 +91,8 @@ int pml_gpusym_request_wait(pml_gpusym_request_t *r, ompi_status_public_t *statu
 pml_gpusym_request_t *pml_gpusym_request_copy(const pml_gpusym_request_t *r);
 /* Leaves the PML's request, which may never end, and its memory to a request of its own. */
 void pml_gpusym_request_abandon(pml_gpusym_request_t *r);
+/* Returns how many such requests the PML has not ended. */
+unsigned pml_gpusym_requests_abandoned(void);
 /* Reports why the half of a pipe has ended with an error of common.h, and returns the MPI error code. peer, tag: of the
  * message. */
 int pml_gpusym_report_pipe(pml_gpusym_request_t *r, int status, int peer, int tag);

@@ -29,8 +29,12 @@ typedef pml_gpusym_request_t request_t;
 #define BUFFER_AFTER 10000u
 #define BUFFER_LONG_AFTER 100000u
 #define PML_EAGER_MAX 4000u
+/* Buffered sends that may wait for such an acknowledgement: ob1 of Open MPI 5.0.7 stands still with 20,000. */
+#define BUFFERED_LONG_MAX 64u
 /* Messages that go through pipes to a peer that could not map our memory, before one tries that again. */
 #define PIPED 16u
+
+static uint32_t buffered_long; /* atomic: those that step_rest has; the others are abandoned requests */
 
 /* Ends a send with an MPI error code. */
 static void end_send(request_t *r, int rv)
@@ -60,6 +64,9 @@ static bool step_rest(request_t *rest)
     if (!pml_gpusym_inner_is_complete(rest) ||
         (state >= 0 && GPUSYM_PARCEL_DONE != state && pml_gpusym_peer_lives(rest))) {
         return true;
+    }
+    if (rest->eager) {
+        __atomic_fetch_sub(&buffered_long, 1, __ATOMIC_RELAXED);
     }
     gpusym_parcel_free(rest->index);
     pml_gpusym_request_free_inner(rest);
@@ -110,6 +117,16 @@ static bool can_buffer(const request_t *r)
     return r->layout.bytes <= EAGER_MAX && MCA_PML_BASE_SEND_SYNCHRONOUS != r->mode;
 }
 
+static bool is_time(const request_t *r, uint64_t after)
+{
+    return gpusym_now_ns() > r->offered + after;
+}
+
+static bool few_buffered(void)
+{
+    return __atomic_load_n(&buffered_long, __ATOMIC_RELAXED) + pml_gpusym_requests_abandoned() < BUFFERED_LONG_MAX;
+}
+
 /* Whether the PML still sends. */
 static bool step_staged(request_t *r)
 {
@@ -124,7 +141,7 @@ static bool step_staged(request_t *r)
         end_send(r, r->inner->req_status.MPI_ERROR);
         return false;
     }
-    if (r->eager && gpusym_now_ns() > r->offered + BUFFER_LONG_AFTER) {
+    if (r->eager && is_time(r, BUFFER_LONG_AFTER) && few_buffered()) {
         pml_gpusym_request_abandon(r); /* the data are no longer in the buffer */
         end_send(r, MPI_SUCCESS);
         return false;
@@ -203,6 +220,10 @@ static bool end_early(request_t *r)
     memcpy(rest->envelope, r->envelope, sizeof rest->envelope);
     r->inner = NULL;
     r->bounce.p = NULL;
+    rest->eager = r->layout.bytes > PML_EAGER_MAX;
+    if (rest->eager) {
+        __atomic_fetch_add(&buffered_long, 1, __ATOMIC_RELAXED);
+    }
     pml_gpusym_request_enlist(rest, step_rest);
     end_send(r, MPI_SUCCESS);
     return true;
@@ -328,10 +349,11 @@ static bool begin_push(request_t *r)
     return true;
 }
 
-/* When a small message is buffered, from its offer on, in ns. */
-static uint64_t buffer_after(const request_t *r)
+/* Whether a small message is to be buffered now. */
+static bool is_late(const request_t *r)
 {
-    return r->layout.bytes <= PML_EAGER_MAX ? BUFFER_AFTER : BUFFER_LONG_AFTER;
+    return r->layout.bytes <= PML_EAGER_MAX ? is_time(r, BUFFER_AFTER)
+                                            : is_time(r, BUFFER_LONG_AFTER) && few_buffered();
 }
 
 /* Whether the receiver has not ended the parcel yet. */
@@ -365,7 +387,7 @@ static bool step_offered(request_t *r)
     if (r->completes_early && end_early(r)) {
         return false;
     }
-    if (r->eager && GPUSYM_PARCEL_OFFERED == state && gpusym_now_ns() > r->offered + buffer_after(r)) {
+    if (r->eager && GPUSYM_PARCEL_OFFERED == state && is_late(r)) {
         return buffer_data(r);
     }
     if (!pml_gpusym_peer_lives(r)) {
