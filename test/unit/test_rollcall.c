@@ -750,8 +750,8 @@ static void votes_are_counted(void **state)
     team_free(&team);
 }
 
-/* The rank that has seen a mix looks at once, and tells it at the next multiples of HISTORY / 2, for HISTORY calls; from
- * the next multiple on, all look. */
+/* The rank that has seen a mix looks at once, and tells it at the next multiples of HISTORY / 2, for HISTORY calls;
+ * from the next multiple on, all look. */
 static void a_mix_makes_ranks_look(void **state)
 {
     (void) state;

@@ -116,9 +116,9 @@ static inline bool gpusym_rollcall_post_host(gpusym_rollcall_t *rc, uint8_t what
     return true;
 }
 /* Notes that some ranks of call seq are on the host and others are not. This rank then tells it in its posts of calls
- * that are multiples of HISTORY / 2, where every rank reads the last such posts anyway, and sets rc->looks: ranks on the
- * host post what they have, and read, so that the call need not go through the host. Not all ranks need find the same:
- * one that goes on at once is seen as ever. */
+ * that are multiples of HISTORY / 2, where every rank reads the last such posts anyway, and sets rc->looks: ranks on
+ * the host post what they have, and read, so that the call need not go through the host. Not all ranks need find the
+ * same: one that goes on at once is seen as ever. */
 static inline void gpusym_rollcall_mixed(gpusym_rollcall_t *rc, uint64_t seq)
 {
     rc->mixed = seq;
