@@ -297,6 +297,7 @@ faults-all   | +-        | 400 | ok                             |               
 faults-mc    | +-        | 120 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ multicast
 faults-chan  | -         | 120 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ channels
 faults-windows | -       | 300 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ windows
+faults-leaders | -       | 180 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ leaders
 faults-peers | -         | 180 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ peers
 faults-p2p   | -         | 300 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ {messages-few|messages}
 faults-late  | +-        | 180 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ late

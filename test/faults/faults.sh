@@ -5,7 +5,7 @@
 #
 #     test/faults/faults.sh BUILDDIR PART     (all of them, if none is named)
 #
-# PART: allreduce, collectives, multicast, channels, windows, peers, late, messages, or messages-few.
+# PART: allreduce, collectives, multicast, channels, windows, leaders, peers, late, messages, or messages-few.
 #
 # Simulated faults (only on the simulator), ranks that call with different counts, ranks that are killed, ranks that have no
 # gpusym or other parameters, ranks that come late or never; never a hang, a wrong result, a crash or a process left over. The closing line is "faults: N passed, M failed".
@@ -438,6 +438,33 @@ other_version_messages() {
     verdict "another version, messages" "$why" "$(grep -m1 'are staged: it has another' "$dir/log")"
 }
 
+# Ranks that share GPUs, two each: rank 1 leads rank 3.
+of_leaders() {
+    local call what
+    mpirun+=(--mca coll_gpusym_sim_gpus 2)
+    run 60 "$victim" "${memory[@]}" --dir "$dir" --coll all --calls 3 --most 30000
+    verdict "leaders, no fault" "$(disgrace; all_right && grep -q 'led [1-9]' "$dir/log" || echo "not right, or not led")"
+    for what in launch:1@1 launch:4@1 hang:2@1 hang:3@0; do
+        fault "$what" error
+    done
+    for what in import:1@1 import:2@0,import:3@0 export:2@3; do # through windows
+        run 60 "${injected[@]}" --mca coll_gpusym_sim_fail "$what" "$victim" --device host --dir "$dir"
+        verdict "leaders, fault $what" "$(disgrace; all_right || echo "not right")"
+    done
+    for call in 0 1 5; do
+        dies "a leader killed instead of call $call" --kill "$call"
+    done
+    dies "a leader killed in any collective" --coll all --kill-after 150 --most 30000
+    dies "a leader killed in nonblocking ones" --coll all --mode nonblocking --kill-after 100 --most 3000
+    mpirun+=(--mca coll_gpusym_reg_limit 0)
+    dies "a leader killed, windows" --kill-after 100 --most 3000
+    if "${mpirun[0]}" --version 2>/dev/null | grep -Eq '\((Open MPI|OpenRTE)\) 4\.'; then
+        survive --kill 5
+        survive --kill-after 100 --most 3000
+    fi
+    mismatch --mismatch 1
+}
+
 of_peers() {
     local mode
     export OMPI_MCA_coll=gpusym OMPI_MCA_coll_gpusym_device=$device OMPI_MCA_coll_gpusym_summary=1
@@ -652,6 +679,9 @@ if [ "$device" = sim ]; then
     esac
     case $part in
         all | windows) of_windows ;;
+    esac
+    case $part in
+        all | leaders) (of_leaders; echo "$passed $failed" >"$dir/both") && read -r passed failed <"$dir/both" ;;
     esac
     case $part in
         all | peers) of_peers ;;

@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of a leader's kernels: launches of random jobs over random buffers, in the descriptor and in a list, by any
- * number of blocks, compared with the same done plainly.  A seed as the argument repeats a run.
+ * Unit tests of a leader's kernels: launches of random jobs over random buffers, in the descriptor and in a list, by
+ * any number of blocks, compared with the same done plainly.  A seed as the argument repeats a run.
  */
 #include <setjmp.h>
 #include <stdarg.h>
