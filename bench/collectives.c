@@ -9,6 +9,7 @@
 #include "bench/memory.h"
 #include "bench/nccl.h"
 #include "bench/ranks.h"
+#include "kernels/kernels.h"
 #include "test/mpi/mem.h"
 #include "test/mpi/persistent.h"
 
@@ -29,7 +30,8 @@ static const enum coll_id measured[] = {
 #include "kernels/kernels.def"
 };
 
-#define COLLS ((int) (sizeof(measured) / sizeof(measured[0])))
+/* The others, at the end of that list, take a datatype for each rank, or a topology. */
+#define COLLS ((int) GPUSYM_COLL_ALLTOALLW)
 
 static int root;
 
