@@ -11,8 +11,11 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "mpi.h"
+#include "ompi/attribute/attribute.h"
+#include "ompi/communicator/communicator.h"
+#include "ompi/runtime/mpiruntime.h"
 
 #include "mca/common/gpusym/log.h"
 #include "mca/common/ompi/pieces.h"
@@ -143,24 +146,48 @@ static int close_cache(MPI_Comm comm, int key, void *attribute, void *state)
     (void) state;
     __atomic_store_n(&cache.closed, true, __ATOMIC_RELEASE);
     while (NULL != cache.living &&
-           MPI_SUCCESS == PMPI_Type_delete_attr((MPI_Datatype) cache.living->dtype, cache.type_key)) {
+           MPI_SUCCESS == ompi_attr_delete(TYPE_ATTR, cache.living->dtype, cache.living->dtype->d_keyhash,
+                                           cache.type_key, false)) {
     }
-    PMPI_Type_free_keyval(&cache.type_key);
+    (void) ompi_attr_free_keyval(TYPE_ATTR, &cache.type_key, false);
     sweep();
     free_entries(cache.predefined);
     cache.predefined = NULL;
     return MPI_SUCCESS;
 }
 
+/* Attributes are not copied. */
+static int copy_nothing(void *object, int key, void *state, void *attribute, void *copy, int *flag)
+{
+    (void) object;
+    (void) key;
+    (void) state;
+    (void) attribute;
+    (void) copy;
+    *flag = 0;
+    return MPI_SUCCESS;
+}
+
+/* By Open MPI's own functions: from 6.0 on, components are not linked with MPI's. Their type for copying functions
+ * differs between versions, by a parameter that this one does not read. */
+static bool make_key(ompi_attribute_type_t what, ompi_attribute_fn_ptr_union_t delete, int *key)
+{
+    int (*const copying)(void *, int, void *, void *, void *, int *) = copy_nothing;
+    ompi_attribute_fn_ptr_union_t copy;
+    memcpy(&copy, &copying, sizeof copying);
+    return MPI_SUCCESS == ompi_attr_create_keyval(what, copy, delete, key, NULL, 0, NULL);
+}
+
 /* Makes the keys. With the lock held. */
 static bool open_cache(void)
 {
-    int begun = 0;
-    if (!cache.open && MPI_SUCCESS == PMPI_Initialized(&begun) && begun &&
-        MPI_SUCCESS == PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, close_cache, &cache.self_key, NULL) &&
-        MPI_SUCCESS == PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, delete_entry, &cache.type_key, NULL) &&
-        MPI_SUCCESS == PMPI_Comm_set_attr(MPI_COMM_SELF, cache.self_key, NULL)) {
-        PMPI_Comm_free_keyval(&cache.self_key); /* it goes with the attribute */
+    const ompi_attribute_fn_ptr_union_t close = {.attr_communicator_delete_fn = close_cache};
+    const ompi_attribute_fn_ptr_union_t delete = {.attr_datatype_delete_fn = delete_entry};
+    struct ompi_communicator_t *self = &ompi_mpi_comm_self.comm;
+    if (!cache.open && OMPI_MPI_STATE_INIT_COMPLETED == ompi_mpi_state && make_key(COMM_ATTR, close, &cache.self_key) &&
+        make_key(TYPE_ATTR, delete, &cache.type_key) &&
+        MPI_SUCCESS == ompi_attr_set_c(COMM_ATTR, self, &self->c_keyhash, cache.self_key, NULL, false)) {
+        (void) ompi_attr_free_keyval(COMM_ATTR, &cache.self_key, false); /* it goes with the attribute */
         __atomic_store_n(&cache.open, true, __ATOMIC_RELEASE);
     }
     return cache.open;
@@ -177,7 +204,7 @@ static entry_t *find_entry(struct ompi_datatype_t *dtype)
         }
         return e;
     }
-    PMPI_Type_get_attr((MPI_Datatype) dtype, cache.type_key, &attribute, &found);
+    (void) ompi_attr_get_c(dtype->d_keyhash, cache.type_key, &attribute, &found);
     return found ? attribute : NULL;
 }
 
@@ -193,7 +220,7 @@ static entry_t *make_entry(struct ompi_datatype_t *dtype)
     if (ompi_datatype_is_predefined(dtype)) {
         e->next = cache.predefined;
         __atomic_store_n(&cache.predefined, e, __ATOMIC_RELEASE);
-    } else if (MPI_SUCCESS == PMPI_Type_set_attr((MPI_Datatype) dtype, cache.type_key, e)) {
+    } else if (MPI_SUCCESS == ompi_attr_set_c(TYPE_ATTR, dtype, &dtype->d_keyhash, cache.type_key, e, false)) {
         e->next = cache.living;
         cache.living = e;
     } else {

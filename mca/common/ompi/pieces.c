@@ -15,6 +15,7 @@
 #include "opal/datatype/opal_datatype_internal.h"
 
 #include "mca/common/gpusym/log.h"
+#include "mca/common/ompi/ompi_compat.h"
 
 /* Runs that the convertor is asked for at a time. */
 #define RAW_RUNS 64
@@ -322,29 +323,35 @@ bool gpusym_pieces_confirmed(const struct ompi_datatype_t *dtype)
     return read == raw;
 }
 
-static bool is_confirmed_once(MPI_Datatype type)
+static bool is_confirmed_once(ompi_datatype_t *type)
 {
-    PMPI_Type_commit(&type);
-    const bool confirmed = gpusym_pieces_confirmed((const struct ompi_datatype_t *) type);
-    PMPI_Type_free(&type);
+    (void) ompi_datatype_commit(&type);
+    const bool confirmed = gpusym_pieces_confirmed(type);
+    (void) ompi_datatype_destroy(&type);
     return confirmed;
 }
 
-/* Datatypes of each kind of description. */
+/* Datatypes of each kind of description. Made by Open MPI's own functions: from 6.0 on, components are not linked with
+ * MPI's. */
 static bool are_confirmed(void)
 {
-    MPI_Datatype stick, type[6];
+    ompi_datatype_t *stick, *type[6], *of_double = &ompi_mpi_double.dt, *of_int = &ompi_mpi_int.dt;
     bool confirmed = true;
-    PMPI_Type_vector(5, 2, 7, MPI_DOUBLE, &stick);
-    PMPI_Type_vector(4, 1, -3, MPI_INT, &type[0]);
-    PMPI_Type_create_hindexed(3, (int[]){1, 2, 1}, (MPI_Aint[]){900, 8, 1700}, stick, &type[1]);
-    PMPI_Type_create_subarray(3, (int[]){4, 5, 6}, (int[]){3, 2, 4}, (int[]){1, 2, 1}, MPI_ORDER_C, MPI_FLOAT,
-                              &type[2]);
-    PMPI_Type_create_struct(3, (int[]){1, 2, 3}, (MPI_Aint[]){0, 8, 40},
-                            (MPI_Datatype[]){MPI_INT, MPI_DOUBLE, MPI_CHAR}, &type[3]);
-    PMPI_Type_create_resized(type[3], -8, 64, &type[4]);
-    PMPI_Type_vector(3, 2, 5, type[4], &type[5]);
-    PMPI_Type_free(&stick);
+    (void) ompi_datatype_create_vector(5, 2, 7, of_double, &stick);
+    (void) ompi_datatype_create_vector(4, 1, -3, of_int, &type[0]);
+    (void) ompi_datatype_create_hindexed(3, GPUSYM_COUNTS_OF(((gpusym_count_element_t[]){1, 2, 1})),
+                                         GPUSYM_ADISPLS_OF(((gpusym_adispl_element_t[]){900, 8, 1700})), stick,
+                                         &type[1]);
+    (void) ompi_datatype_create_subarray(3, GPUSYM_COUNTS_OF(((gpusym_count_element_t[]){4, 5, 6})),
+                                         GPUSYM_COUNTS_OF(((gpusym_count_element_t[]){3, 2, 4})),
+                                         GPUSYM_COUNTS_OF(((gpusym_count_element_t[]){1, 2, 1})), MPI_ORDER_C,
+                                         &ompi_mpi_float.dt, &type[2]);
+    (void) ompi_datatype_create_struct(3, GPUSYM_COUNTS_OF(((gpusym_count_element_t[]){1, 2, 3})),
+                                       GPUSYM_ADISPLS_OF(((gpusym_adispl_element_t[]){0, 8, 40})),
+                                       (ompi_datatype_t *[]){of_int, of_double, &ompi_mpi_char.dt}, &type[3]);
+    (void) ompi_datatype_create_resized(type[3], -8, 64, &type[4]);
+    (void) ompi_datatype_create_vector(3, 2, 5, type[4], &type[5]);
+    (void) ompi_datatype_destroy(&stick);
     for (int i = 0; i < 6; i++) {
         confirmed = is_confirmed_once(type[i]) && confirmed;
     }

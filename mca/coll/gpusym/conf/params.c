@@ -62,7 +62,7 @@ static const gpusym_var_number_t numbers[] = {
      "collective has its own graph; other calls use one graph per kernel in flight"},
     {"zero_copy_min", MCA_BASE_VAR_TYPE_UNSIGNED_INT, GPUSYM_VAR_EVERY_CALL, FIELD(zero_copy_min), 0, 0, 1024 * MIB, 0,
      "bytes", "Smallest message that moves directly between user buffers. 0: use the tuning table"},
-    {"piece", MCA_BASE_VAR_TYPE_UNSIGNED_INT, GPUSYM_VAR_EVERY_CALL, FIELD(piece), 256 * 1024, 0, 1024 * MIB, 0,
+    {"piece", MCA_BASE_VAR_TYPE_UNSIGNED_INT, GPUSYM_VAR_EVERY_CALL, FIELD(piece), 512 * 1024, 0, 1024 * MIB, 0,
      "bytes",
      "Size of the pieces in which a blocking reduction goes through host memory (user-defined operations): the other "
      "components reduce one piece while the GPU copies others. 0: such a reduction is not cut"},

@@ -101,6 +101,18 @@ static gpusym_job_t job_of(const maker_t *m, enum gpusym_job_form form, uint64_t
     return (gpusym_job_t){.form = form, .bytes = bytes, .src_end = (uint16_t) m->n, .dst_end = (uint16_t) m->n};
 }
 
+static void only_from(gpusym_job_t *job, int rank)
+{
+    job->src_first = (uint16_t) rank;
+    job->src_end = (uint16_t) (rank + 1);
+}
+
+static void only_to(gpusym_job_t *job, int rank)
+{
+    job->dst_first = (uint16_t) rank;
+    job->dst_end = (uint16_t) (rank + 1);
+}
+
 /* This leader's slice of the message: whole packs, and lines where that hardly matters. */
 static gpusym_job_t slice_of(const maker_t *m, enum gpusym_job_form form)
 {
@@ -127,17 +139,14 @@ static void plan_allreduce(maker_t *m)
 
 static void plan_rooted(maker_t *m)
 {
-    const uint16_t root = (uint16_t) m->args->root;
     if (coll_gpusym_facts[m->args->coll].reduces) {
         gpusym_job_t job = slice_of(m, GPUSYM_JOB_REDUCE);
-        job.dst_first = root;
-        job.dst_end = root + 1;
+        only_to(&job, m->args->root);
         add_job(m, job);
         return;
     }
     gpusym_job_t job = job_of(m, GPUSYM_JOB_SPREAD, m->bytes);
-    job.src_first = root;
-    job.src_end = root + 1;
+    only_from(&job, m->args->root);
     add_own_destinations(m, job);
 }
 
@@ -154,8 +163,7 @@ static void plan_allgather(maker_t *m)
     segments_alike(m, &w);
     for (uint32_t p = 0; p < m->n; p++) {
         gpusym_job_t job = job_of(m, GPUSYM_JOB_SPREAD, w.recv[p].bytes);
-        job.src_first = (uint16_t) p;
-        job.src_end = (uint16_t) (p + 1);
+        only_from(&job, (int) p);
         job.out_off = w.recv[p].off;
         add_own_destinations(m, job);
     }
@@ -175,8 +183,7 @@ static void plan_reduce_scatter(maker_t *m)
     for (uint32_t p = 0; p < m->n; p++) {
         gpusym_job_t job = job_of(m, GPUSYM_JOB_REDUCE_EACH, w.send[p].bytes);
         job.in_off = w.send[p].off;
-        job.dst_first = (uint16_t) p;
-        job.dst_end = (uint16_t) (p + 1);
+        only_to(&job, (int) p);
         if (is_own(m, p)) {
             add_job(m, job);
         }
@@ -193,8 +200,7 @@ static void plan_alltoall(maker_t *m)
 static void plan_gather(maker_t *m)
 {
     gpusym_job_t job = job_of(m, GPUSYM_JOB_MOVE, m->bytes);
-    job.dst_first = (uint16_t) m->args->root;
-    job.dst_end = (uint16_t) (m->args->root + 1);
+    only_to(&job, m->args->root);
     job.out_step = m->bytes;
     add_own_sources(m, job);
 }
@@ -202,8 +208,7 @@ static void plan_gather(maker_t *m)
 static void plan_scatter(maker_t *m)
 {
     gpusym_job_t job = job_of(m, GPUSYM_JOB_MOVE, m->bytes);
-    job.src_first = (uint16_t) m->args->root;
-    job.src_end = (uint16_t) (m->args->root + 1);
+    only_from(&job, m->args->root);
     job.in_step = m->bytes;
     add_own_destinations(m, job);
 }
@@ -219,11 +224,9 @@ static void add_pair(maker_t *m, uint32_t s, uint32_t d, const gpusym_table_row_
     gpusym_job_t job = {.form = GPUSYM_JOB_MOVE,
                         .bytes = to->send_bytes < from->recv_bytes ? to->send_bytes : from->recv_bytes,
                         .in_off = to->send_off,
-                        .out_off = from->recv_off,
-                        .src_first = (uint16_t) s,
-                        .src_end = (uint16_t) (s + 1),
-                        .dst_first = (uint16_t) d,
-                        .dst_end = (uint16_t) (d + 1)};
+                        .out_off = from->recv_off};
+    only_from(&job, (int) s);
+    only_to(&job, (int) d);
     if (COLL_GPUSYM_P_ALLTOALL == coll_gpusym_facts[m->args->coll].pattern && in_place(m)) {
         job.form = GPUSYM_JOB_SWAP;
         job.in_off = to->recv_off;
