@@ -315,12 +315,23 @@ static void take_part(coll_gpusym_call_t *call)
     call->device = call->on_host = call->segments.reason < 0;
 }
 
+/* From this call on, on all ranks: they have found so in one before. */
+static void begin_to_lead(coll_gpusym_engine_t *e)
+{
+    e->team->host.leads_next = false;
+    coll_gpusym_team_lead(e->team);
+    coll_gpusym_residents_end(e->residents);
+}
+
 /* Posts, if the peers are near enough. */
 static void post_call(coll_gpusym_call_t *call)
 {
     gpusym_post_t p = {.kind = GPUSYM_KIND_HOST, .what = (uint8_t) call->args.coll};
     call->joins = COLL_GPUSYM_STEP_DONE != call->engine->team->boot.step;
 
+    if (call->engine->team->host.leads_next) {
+        begin_to_lead(call->engine);
+    }
     take_part(call);
     if (call->device) {
         describe_native(call, &p);
@@ -338,7 +349,9 @@ static void post_call(coll_gpusym_call_t *call)
         leave_to_fallback(call, -1);
     } else {
         call->state = COLL_GPUSYM_CALL_ROLLCALL;
-        if (GPUSYM_KIND_NATIVE == p.kind && !call->agree_only) {
+        /* If ranks then leave it to the fallback, one at least is on the host, and has not commanded: so no kernel has
+         * done it. */
+        if (GPUSYM_KIND_NATIVE == p.kind && !call->agree_only && has_gpu_buffer(call)) {
             coll_gpusym_resident_command_early(call->engine->residents, &call->task, &call->launch);
         }
     }
@@ -509,17 +522,6 @@ static void find_led_way(coll_gpusym_call_t *call)
     call->state = COLL_GPUSYM_CALL_VOTE;
 }
 
-/* Another process has come to a rank's GPU, as all ranks have found in this call: it goes through the host, since a
- * rank may have commanded a resident kernel already; leaders do the next. */
-static void begin_to_lead(coll_gpusym_call_t *call)
-{
-    coll_gpusym_team_lead(call->engine->team);
-    if (NULL == call->launch.lane) {
-        coll_gpusym_residents_end(call->engine->residents);
-    }
-    leave_to_fallback(call, COLL_GPUSYM_R_SHARED_GPU);
-}
-
 /* All are on GPUs and have a team: how the data go. */
 static void find_way(coll_gpusym_call_t *call)
 {
@@ -531,10 +533,9 @@ static void find_way(coll_gpusym_call_t *call)
         find_led_way(call);
         return;
     }
-    if (0 != (task->read.any & GPUSYM_POST_CROWDED) && !call->joins) {
-        begin_to_lead(call);
-        return;
-    }
+    /* Another process has come to a rank's GPU, as all ranks find. This call is done yet as any: a resident kernel may
+     * have done it already. */
+    call->engine->team->host.leads_next = 0 != (task->read.any & GPUSYM_POST_CROWDED) && !call->joins;
     task->zero_copy.agreed = coll_gpusym_zero_copy_possible(task);
     task->cache->longest[call->args.coll] = task->read.max_bytes;
     if (!task->zero_copy.agreed || 0 == (task->read.any & GPUSYM_POST_NEW_KEY)) {
