@@ -1,13 +1,14 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * mpirun test: processes of different communicators come to the same GPUs, one after the other. Ranks 0 and 1 reduce on
- * their own at first, and go on when 2 and 3 do so too, each pair in a communicator of its own: to be run with 4 ranks
+ * mpirun test: processes of different communicators come to the same GPUs, one after the other. Two ranks reduce on
+ * their own at first, and go on when two others do so too, each pair in a communicator of its own: to be run with 4 ranks
  * on 2 simulated GPUs, where each pair has a rank on each. No two ranks of a communicator share a GPU, and none has all
  * ranks. From soon after then on, leaders do the calls of both.
  */
 #include <mpi.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "test/mpi/check.h"
@@ -53,11 +54,13 @@ int main(int argc, char **argv)
     check_start(&t, "crowd", MPI_COMM_WORLD);
     (void) check_counter(CHECK_STAGED, &staged); /* counts from its first look on */
     (void) check_counter(CHECK_NATIVE, &native);
-    MPI_Comm_split(MPI_COMM_WORLD, t.rank / 2, t.rank, &pair);
+    const char *local = getenv("OMPI_COMM_WORLD_LOCAL_RANK"); /* the simulator deals out GPUs by it */
+    const int color = (NULL != local ? atoi(local) : t.rank) / 2;
+    MPI_Comm_split(MPI_COMM_WORLD, color, t.rank, &pair);
     MPI_Comm_rank(pair, &rank);
     MPI_Comm_size(pair, &nranks);
     int *in = mem_alloc(MEM_DEVICE, COUNT * sizeof(int)), *out = mem_alloc(MEM_DEVICE, COUNT * sizeof(int));
-    for (unsigned call = 0; call < n && t.rank < 2; call++) {
+    for (unsigned call = 0; call < n && 0 == color; call++) {
         right = reduce_right(pair, rank, nranks, in, out, call) && right;
     }
     MPI_Barrier(MPI_COMM_WORLD);
