@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * mpirun test: processes of different communicators come to the same GPUs, one after the other. Two ranks reduce on
- * their own at first, and go on when two others do so too, each pair in a communicator of its own: to be run with 4 ranks
- * on 2 simulated GPUs, where each pair has a rank on each. No two ranks of a communicator share a GPU, and none has all
- * ranks. From soon after then on, leaders do the calls of both.
+ * their own at first, and go on when two others do so too, each pair in a communicator of its own: to be run with 4
+ * ranks on 2 simulated GPUs, where each pair has a rank on each. No two ranks of a communicator share a GPU, and none
+ * has all ranks. From soon after then on, leaders do the calls of both.
  */
 #include <mpi.h>
 #include <stdio.h>
