@@ -1,0 +1,456 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * UCX as a transport: active messages, and nothing else.  A library of its own, which is opened at first need, so that
+ * a machine without UCX still loads the rest.
+ *
+ * UCX's other operations do not fit.  A put needs a flush or a fence before its flag, both of which may wait, and UCX's
+ * TCP executes every put that arrives, wherever it points to.  Tags are slower.
+ *
+ * Short messages and all that a transport copies anyway go eager: the rendezvous protocol costs a round trip, which a
+ * copying transport does not win back.  Where a lane has RDMA, UCX chooses.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "mca/common/gpusym/net/net.h"
+
+#include <ucp/api/ucp.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mca/common/gpusym/log.h"
+
+#if UCP_API_VERSION < UCP_VERSION(1, 13)
+#error "UCX is older than 1.13"
+#endif
+
+/* The active message that all of ours are. Others on the same worker there are none. */
+enum { AM_ID = 1 };
+/* How long close() waits for peers of this host that may have ended. */
+#define CLOSE_NS 100000000u
+
+/* A message that lands by rendezvous: UCX writes it, from place() to landed(). */
+typedef struct landing landing_t;
+struct landing {
+    landing_t *next, *prev;
+    gpusym_net_t *net;
+    gpusym_net_head_t head;
+};
+
+struct gpusym_net_peer {
+    gpusym_net_peer_t *next, *prev;
+    gpusym_net_t *net;
+    ucp_ep_h ep;
+    void *owner;
+    bool inside, eager, lost;
+    char way[96];
+};
+
+struct gpusym_net {
+    gpusym_net_user_t user;
+    gpusym_net_counters_t counters;
+    uint32_t bytes_max;
+    ucp_context_h context;
+    ucp_worker_h worker;
+    ucp_address_t *address;
+    size_t address_bytes;
+    gpusym_net_peer_t *peers;
+    landing_t *landings;
+    unsigned closing; /* closings of endpoints under way */
+};
+
+static char open_error[256];
+
+/* ---- what arrives ---- */
+
+static void count_landed(gpusym_net_t *net, const gpusym_net_head_t *head, bool whole)
+{
+    net->counters.landed += whole ? 1 : 0;
+    net->counters.landed_bytes += whole ? head->bytes : 0;
+    net->user.landed(net->user.arg, head, whole);
+}
+
+static void end_landing(landing_t *landing, bool whole)
+{
+    gpusym_net_t *net = landing->net;
+
+    if (NULL != landing->prev) {
+        landing->prev->next = landing->next;
+    } else {
+        net->landings = landing->next;
+    }
+    if (NULL != landing->next) {
+        landing->next->prev = landing->prev;
+    }
+    count_landed(net, &landing->head, whole);
+    free(landing);
+}
+
+static void landing_done(void *request, ucs_status_t status, size_t length, void *arg)
+{
+    landing_t *landing = arg;
+
+    end_landing(landing, UCS_OK == status && length == landing->head.bytes);
+    if (NULL != request) {
+        ucp_request_free(request);
+    }
+}
+
+/* A rendezvous: fetches the data. What has no memory to be noted in is dropped. */
+static ucs_status_t fetch(gpusym_net_t *net, const gpusym_net_head_t *head, void *to, void *description)
+{
+    const ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE |
+                        UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+        .cb.recv_am = landing_done,
+        .memory_type = UCS_MEMORY_TYPE_HOST,
+    };
+    landing_t *landing = malloc(sizeof *landing);
+
+    if (NULL == landing) {
+        gpusym_log_no_memory("a message that lands");
+        count_landed(net, head, false);
+        return UCS_OK;
+    }
+    *landing = (landing_t){.net = net, .head = *head, .next = net->landings};
+    if (NULL != landing->next) {
+        landing->next->prev = landing;
+    }
+    net->landings = landing;
+    ucp_request_param_t with_user = param;
+    with_user.user_data = landing;
+    void *request = ucp_am_recv_data_nbx(net->worker, description, to, head->bytes, &with_user);
+    if (UCS_PTR_IS_ERR(request)) {
+        end_landing(landing, false);
+        return UCS_OK;
+    }
+    return UCS_INPROGRESS;
+}
+
+static ucs_status_t arrive(void *arg, const void *header, size_t header_bytes, void *data, size_t bytes,
+                           const ucp_am_recv_param_t *param)
+{
+    gpusym_net_t *net = arg;
+    gpusym_net_head_t head;
+    void *to = NULL;
+
+    if (gpusym_net_check(header, header_bytes, bytes, net->bytes_max, &head)) {
+        to = net->user.place(net->user.arg, &head);
+    }
+    if (NULL == to) {
+        net->counters.dropped++;
+        return UCS_OK;
+    }
+    if (0 != (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
+        return fetch(net, &head, to, data);
+    }
+    memcpy(to, data, bytes);
+    count_landed(net, &head, true);
+    return UCS_OK;
+}
+
+/* ---- open and close ---- */
+
+static int fail(const char *what, ucs_status_t status, const char **why)
+{
+    snprintf(open_error, sizeof open_error, "UCX: %s: %s", what, ucs_status_string(status));
+    *why = open_error;
+    return GPUSYM_ERR_NOT_AVAILABLE;
+}
+
+/* GPUSYM_UCX_... in the environment holds for this context alone, UCX_... for all of the process. */
+static int open_context(gpusym_net_t *net, const char *devices, const char **why)
+{
+    const ucp_params_t params = {
+        .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME, .features = UCP_FEATURE_AM, .name = "gpusym"};
+    ucp_config_t *config;
+    ucs_status_t status = ucp_config_read("GPUSYM", NULL, &config);
+
+    if (UCS_OK != status) {
+        return fail("GPUSYM_UCX_... in the environment", status, why);
+    }
+    if (NULL != devices && '\0' != *devices) {
+        status = ucp_config_modify(config, "NET_DEVICES", devices);
+    }
+    if (UCS_OK == status) {
+        status = ucp_init(&params, config, &net->context);
+    }
+    ucp_config_release(config);
+    return UCS_OK == status ? GPUSYM_SUCCESS : fail("no context", status, why);
+}
+
+static int open_worker(gpusym_net_t *net, const char **why)
+{
+    const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+                                        .thread_mode = UCS_THREAD_MODE_SERIALIZED};
+    const ucp_am_handler_param_t handler = {.field_mask =
+                                                UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+                                                UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
+                                            .id = AM_ID,
+                                            .flags = UCP_AM_FLAG_WHOLE_MSG,
+                                            .cb = arrive,
+                                            .arg = net};
+    ucs_status_t status = ucp_worker_create(net->context, &params, &net->worker);
+
+    if (UCS_OK != status) {
+        return fail("no worker", status, why);
+    }
+    status = ucp_worker_set_am_recv_handler(net->worker, &handler);
+    if (UCS_OK == status) {
+        status = ucp_worker_get_address(net->worker, &net->address, &net->address_bytes);
+    }
+    return UCS_OK == status ? GPUSYM_SUCCESS : fail("no address", status, why);
+}
+
+static void ucx_close(gpusym_net_t *net);
+
+static int ucx_open(const gpusym_net_params_t *params, gpusym_net_t **net, const char **why)
+{
+    gpusym_net_t *n = calloc(1, sizeof *n);
+
+    if (NULL == n) {
+        *why = "out of host memory";
+        return GPUSYM_ERR_NO_MEMORY;
+    }
+    n->user = params->user;
+    n->bytes_max = params->bytes_max < GPUSYM_NET_BYTES_MAX ? params->bytes_max : GPUSYM_NET_BYTES_MAX;
+    int rc = open_context(n, params->devices, why);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = open_worker(n, why);
+    }
+    if (GPUSYM_SUCCESS != rc) {
+        GPUSYM_LOG(1, "no net between hosts: %s", *why);
+        ucx_close(n);
+        return rc;
+    }
+    GPUSYM_LOG(1, "net: UCX %s, address of %zu bytes, devices: %s", ucp_get_version_string(), n->address_bytes,
+               NULL == params->devices || '\0' == *params->devices ? "all" : params->devices);
+    *net = n;
+    return GPUSYM_SUCCESS;
+}
+
+static bool ucx_progress(gpusym_net_t *net)
+{
+    return 0 != ucp_worker_progress(net->worker);
+}
+
+static void ucx_peer_close(gpusym_net_peer_t *peer);
+
+static void ucx_close(gpusym_net_t *net)
+{
+    if (NULL == net) {
+        return;
+    }
+    while (NULL != net->peers) {
+        ucx_peer_close(net->peers);
+    }
+    if (NULL != net->worker) {
+        const uint64_t end = gpusym_now_ns() + CLOSE_NS;
+        while (0 != net->closing && gpusym_now_ns() < end) {
+            ucp_worker_progress(net->worker);
+        }
+        if (NULL != net->address) {
+            ucp_worker_release_address(net->worker, net->address);
+        }
+        ucp_worker_destroy(net->worker);
+    }
+    while (NULL != net->landings) { /* of peers that neither ended nor answered */
+        end_landing(net->landings, false);
+    }
+    if (NULL != net->context) {
+        ucp_cleanup(net->context);
+    }
+    free(net);
+}
+
+static const void *ucx_address(gpusym_net_t *net, size_t *bytes)
+{
+    *bytes = net->address_bytes;
+    return net->address;
+}
+
+static const gpusym_net_counters_t *ucx_counters(gpusym_net_t *net)
+{
+    return &net->counters;
+}
+
+/* ---- peers ---- */
+
+static void lose(void *arg, ucp_ep_h ep, ucs_status_t status)
+{
+    gpusym_net_peer_t *peer = arg;
+
+    (void) ep;
+    if (peer->lost) {
+        return;
+    }
+    peer->lost = true;
+    peer->net->counters.lost++;
+    peer->net->user.lost(peer->net->user.arg, peer->owner, ucs_status_string(status));
+}
+
+/* Reads the transports of an endpoint from UCX's own description of it, whose lanes look like
+ *     #   lane[0]:  2:tcp/eth0.0 md[1]  -> ...
+ * Other ways to learn them begin with 1.14. Eager unless one has RDMA, or copies from process to process at once. */
+static void find_way(gpusym_net_peer_t *peer)
+{
+    static const char *const copying[] = {"tcp/", "posix/", "sysv/", "self/", "mm/"};
+    char *text = NULL, *line, *rest, *name;
+    size_t size = 0, used = 0;
+    FILE *f = open_memstream(&text, &size);
+
+    peer->eager = true;
+    if (NULL == f) {
+        return;
+    }
+    ucp_ep_print_info(peer->ep, f);
+    fclose(f);
+    for (line = strtok_r(text, "\n", &rest); NULL != line; line = strtok_r(NULL, "\n", &rest)) {
+        unsigned lane, resource;
+        int at = 0;
+        if (NULL == (name = strstr(line, "lane[")) || 2 != sscanf(name, "lane[%u]: %u:%n", &lane, &resource, &at) ||
+            0 == at) {
+            continue;
+        }
+        bool copies = false;
+        for (unsigned i = 0; i < sizeof copying / sizeof *copying; i++) {
+            copies = copies || 0 == strncmp(name + at, copying[i], strlen(copying[i]));
+        }
+        peer->eager = peer->eager && copies;
+        const int length = (int) strcspn(name + at, " .");
+        if (used < sizeof peer->way) {
+            used += (size_t) snprintf(peer->way + used, sizeof peer->way - used, "%s%.*s", 0 == used ? "" : " ", length,
+                                      name + at);
+        }
+    }
+    free(text);
+}
+
+/* Errors are handled by UCX between hosts. Inside a host it would then refuse shared memory. */
+static int ucx_peer_open(gpusym_net_t *net, const void *address, size_t bytes, bool inside, void *owner,
+                         gpusym_net_peer_t **peer)
+{
+    gpusym_net_peer_t *p = calloc(1, sizeof *p);
+
+    (void) bytes; /* UCX's addresses tell their own ends */
+    if (NULL == p) {
+        gpusym_log_no_memory("a peer on another host");
+        return GPUSYM_ERR_NO_MEMORY;
+    }
+    *p = (gpusym_net_peer_t){.net = net, .owner = owner, .inside = inside};
+    const ucp_ep_params_t params = {
+        .field_mask =
+            UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER,
+        .address = address,
+        .err_mode = inside ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER,
+        .err_handler = {.cb = lose, .arg = p},
+    };
+    const ucs_status_t status = ucp_ep_create(net->worker, &params, &p->ep);
+    if (UCS_OK != status) {
+        GPUSYM_LOG(1, "UCX has no way to a peer: %s", ucs_status_string(status));
+        free(p);
+        return UCS_ERR_NO_MEMORY == status ? GPUSYM_ERR_NO_MEMORY : GPUSYM_ERR_UNREACHABLE;
+    }
+    find_way(p);
+    p->next = net->peers;
+    if (NULL != p->next) {
+        p->next->prev = p;
+    }
+    net->peers = p;
+    *peer = p;
+    return GPUSYM_SUCCESS;
+}
+
+static void closed(void *request, ucs_status_t status, void *arg)
+{
+    gpusym_net_peer_t *peer = arg;
+
+    (void) status;
+    peer->net->closing--;
+    free(peer);
+    ucp_request_free(request);
+}
+
+/* By force, where UCX handles errors: without, that is undefined. */
+static void ucx_peer_close(gpusym_net_peer_t *peer)
+{
+    gpusym_net_t *net = peer->net;
+    const ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+        .flags = peer->inside ? 0 : UCP_EP_CLOSE_FLAG_FORCE,
+        .cb.send = closed,
+        .user_data = peer,
+    };
+
+    peer->lost = true; /* as of now nobody is told */
+    if (NULL != peer->prev) {
+        peer->prev->next = peer->next;
+    } else {
+        net->peers = peer->next;
+    }
+    if (NULL != peer->next) {
+        peer->next->prev = peer->prev;
+    }
+    net->closing++;
+    void *request = ucp_ep_close_nbx(peer->ep, &param);
+    if (NULL == request || UCS_PTR_IS_ERR(request)) {
+        net->closing--;
+        free(peer);
+    }
+}
+
+static void ucx_describe(gpusym_net_peer_t *peer, char *text, size_t size)
+{
+    snprintf(text, size, "%s, %s", peer->way, peer->eager ? "eager" : "eager or rendezvous");
+}
+
+/* ---- send ---- */
+
+static void send_done(void *request, ucs_status_t status, void *arg)
+{
+    (void) status; /* of a peer that is lost: lost() tells that */
+    __atomic_store_n((uint32_t *) arg, 1, __ATOMIC_RELEASE);
+    ucp_request_free(request);
+}
+
+static int ucx_send(gpusym_net_peer_t *peer, const gpusym_net_head_t *head, const void *data, uint32_t *sent)
+{
+    const ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS |
+                        UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+        .flags = peer->eager ? UCP_AM_SEND_FLAG_EAGER : 0,
+        .cb.send = send_done,
+        .user_data = sent,
+        .memory_type = UCS_MEMORY_TYPE_HOST,
+    };
+
+    if (peer->lost) {
+        return GPUSYM_ERR_UNREACHABLE;
+    }
+    void *request = ucp_am_send_nbx(peer->ep, AM_ID, head, sizeof *head, data, head->bytes, &param);
+    if (UCS_PTR_IS_ERR(request)) {
+        return UCS_ERR_NO_MEMORY == UCS_PTR_STATUS(request) ? GPUSYM_ERR_NO_MEMORY : GPUSYM_ERR_UNREACHABLE;
+    }
+    peer->net->counters.sent++;
+    peer->net->counters.sent_bytes += head->bytes;
+    if (NULL == request) {
+        __atomic_store_n(sent, 1, __ATOMIC_RELEASE);
+    }
+    return GPUSYM_SUCCESS;
+}
+
+__attribute__((visibility("default"))) const gpusym_transport_t gpusym_net_ucx = {
+    .name = "ucx",
+    .open = ucx_open,
+    .close = ucx_close,
+    .address = ucx_address,
+    .peer_open = ucx_peer_open,
+    .peer_close = ucx_peer_close,
+    .send = ucx_send,
+    .progress = ucx_progress,
+    .describe = ucx_describe,
+    .counters = ucx_counters,
+};
