@@ -4,14 +4,13 @@
  * Windows: host memory of a process that the processes of its host map, for data that GPUs cannot exchange.  The
  * owner's GPU copies into a window, and a peer's GPU copies, or loads, out of it.
  *
- * A process has one window.  It is a sealed memory file (shm/segment.h), made when it is first needed, of which nothing
- * remains when processes die.  The owner's slab (shm/pages.h) names it, so that peers find it without a message.  It is
- * sparse: only what was touched takes memory, until a GPU registers it.
+ * A process has one window.  It is a share (share.h), made when it is first needed.  The owner's slab (shm/pages.h)
+ * names it, so that peers find it without a message.
  */
 #ifndef GPUSYM_COMMON_MEMORY_WINDOW_H
 #define GPUSYM_COMMON_MEMORY_WINDOW_H
 
-#include "mca/common/gpusym/device/device.h"
+#include "mca/common/gpusym/memory/share.h"
 #include "mca/common/gpusym/shm/pages.h"
 
 /* Bytes of a window that calls may take, and of the pieces into which they cut what is longer than a piece. */
@@ -20,7 +19,7 @@
 
 /* A window as it is mapped in this process.  Cached; valid until gpusym_windows_close.  All functions are
  * thread-safe. */
-typedef struct gpusym_window gpusym_window_t;
+typedef gpusym_share_t gpusym_window_t;
 
 /* Returns the window of this process, and makes it at the first call.  It needs the slab (gpusym_pages_open).
  * GPUSYM_ERR_NO_MEMORY, GPUSYM_ERR_NOT_AVAILABLE, with errno: there is none, now and later. */
@@ -30,8 +29,7 @@ int gpusym_window_own(gpusym_window_t **window);
 int gpusym_window_of(gpusym_peer_t *peer, gpusym_window_t **window);
 
 /* Registers a window with the GPUs of this process, once: from then on they copy it fast, and reach it at *dev (its
- * first byte).  About 2 ms at the first call for a window.  An error of host_register: it cannot be registered, now and
- * later; GPUs copy it all the same, slowly. */
+ * first byte); NULL: it is not registered.  See gpusym_share_register. */
 int gpusym_window_register(gpusym_window_t *window, const gpusym_device_t *dev, gpusym_gpu_t *gpu, void **at);
 /* Returns the address for the CPU, and for copies, of `bytes` bytes that begin off bytes into a window.  NULL: they do
  * not lie in it: an offset that a peer has told, and memory that was overwritten since. */

@@ -6,15 +6,11 @@
 #include "mca/common/gpusym/p2p/pipe.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/memory/alloc.h"
 #include "mca/common/gpusym/memory/reg.h"
-#include "mca/common/gpusym/shm/arena.h"
-#include "mca/common/gpusym/shm/segment.h"
 
 /* ---- the flow, in the parcel's entry ---- */
 
@@ -51,100 +47,35 @@ static uint64_t check_of(const flow_t *flow)
 
 /* ---- shared memory ---- */
 
-#define SEGMENT_MAGIC 0x6770757370697001ull
-/* Where slots begin: behind the head, on a page. */
-#define SEGMENT_FIRST 4096u
-
-struct gpusym_pipe_segment {
-    gpusym_segment_id_t id;
-    char *base;
-    char *dev;         /* base for the GPU; NULL: not pinned */
-    gpusym_gpu_t *gpu; /* by which it is pinned */
-    bool tried;        /* to pin it */
-    struct gpusym_pipe_segment *next;
-};
-
 static struct {
-    pthread_mutex_t lock;         /* covers all of this */
-    gpusym_pipe_segment_t *first; /* all that are mapped here */
-    gpusym_pipe_segment_t *own;   /* one of them; NULL: none yet */
-    gpusym_arena_t *arena;        /* of the own one, from SEGMENT_FIRST on */
-    uint64_t buffered;            /* bytes of buffers */
-    bool refused;                 /* there is no memory for an own one */
-    gpusym_gpu_t *gpu;            /* of `mem` */
-    char *mem;                    /* own GPU memory; NULL: none yet */
-    uint32_t key;                 /* of it */
-    gpusym_arena_t *mem_arena;    /* of it */
-    bool mem_refused;             /* there is none */
-} shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_mutex_t lock;      /* covers all of this */
+    gpusym_shares_t host;      /* host memory */
+    uint64_t buffered;         /* bytes of buffers */
+    gpusym_gpu_t *gpu;         /* of `mem` */
+    char *mem;                 /* own GPU memory; NULL: none yet */
+    uint32_t key;              /* of it */
+    gpusym_arena_t *mem_arena; /* of it */
+    bool mem_refused;          /* there is none */
+} shared = {.lock = PTHREAD_MUTEX_INITIALIZER,
+            .host = {.name = "gpusym-pipe",
+                     .magic = 0x6770757370697001ull,
+                     .bytes = GPUSYM_PIPE_BYTES,
+                     .what = "messages go through"}};
 
-/* With the lock held. NULL: no memory. */
-static gpusym_pipe_segment_t *segment_add(const gpusym_segment_id_t *id, void *base)
+/* Registers a segment where a GPU is to copy. With the lock held. */
+static void segment_pin(gpusym_share_t *segment, const gpusym_device_t *dev, gpusym_gpu_t *gpu)
 {
-    gpusym_pipe_segment_t *segment = calloc(1, sizeof *segment);
-    if (NULL == segment) {
-        gpusym_log_no_memory("shared memory for messages");
-        return NULL;
-    }
-    segment->id = *id;
-    segment->base = base;
-    segment->next = shared.first;
-    shared.first = segment;
-    return segment;
-}
-
-/* Makes the own segment. With the lock held. */
-static void segment_make(void)
-{
-    gpusym_segment_id_t id;
-    void *base;
-    shared.refused = true;
-    if (GPUSYM_SUCCESS != gpusym_segment_make("gpusym-pipe", SEGMENT_MAGIC, GPUSYM_PIPE_BYTES, &id, &base)) {
-        return;
-    }
-    shared.arena = gpusym_arena_create(GPUSYM_PIPE_BYTES - SEGMENT_FIRST, 4096);
-    shared.own = NULL != shared.arena ? segment_add(&id, base) : NULL;
-    if (NULL == shared.own) {
-        gpusym_arena_destroy(shared.arena);
-        shared.arena = NULL;
-        gpusym_segment_free(&id, base);
-        return;
-    }
-    shared.refused = false;
-}
-
-/* Pins a segment, once, where a GPU is to copy. With the lock held. */
-static void segment_pin(gpusym_pipe_segment_t *segment, const gpusym_device_t *dev, gpusym_gpu_t *gpu)
-{
-    void *at;
-    if (NULL == gpu || segment->tried) {
-        return;
-    }
-    segment->tried = true;
-    if (GPUSYM_SUCCESS == dev->host_register(gpu, segment->base, segment->id.bytes, &at)) {
-        segment->dev = at;
-        segment->gpu = gpu;
-    } else {
-        GPUSYM_LOG(1, "messages go through host memory that is not pinned, slowly: %s", dev->error());
+    if (NULL != gpu) {
+        (void) gpusym_share_register(&shared.host, segment, dev, gpu); /* else it is slow */
     }
 }
 
 /* Gets the segment that a sender's flow names, mapped. NULL: it cannot be. */
-static gpusym_pipe_segment_t *segment_get(const gpusym_segment_id_t *id, const gpusym_device_t *dev, gpusym_gpu_t *gpu)
+static gpusym_share_t *segment_get(const gpusym_segment_id_t *id, const gpusym_device_t *dev, gpusym_gpu_t *gpu)
 {
-    void *base;
+    gpusym_share_t *segment = NULL;
     pthread_mutex_lock(&shared.lock);
-    gpusym_pipe_segment_t *segment = shared.first;
-    while (NULL != segment && !gpusym_segment_same(&segment->id, id)) {
-        segment = segment->next;
-    }
-    if (NULL == segment && GPUSYM_SUCCESS == gpusym_segment_map(id, SEGMENT_MAGIC, GPUSYM_PIPE_BYTES, &base)) {
-        segment = segment_add(id, base);
-        if (NULL == segment) {
-            munmap(base, GPUSYM_PIPE_BYTES);
-        }
-    }
-    if (NULL != segment) {
+    if (GPUSYM_SUCCESS == gpusym_shares_map(&shared.host, id, &segment)) {
         segment_pin(segment, dev, gpu);
     }
     pthread_mutex_unlock(&shared.lock);
@@ -154,23 +85,12 @@ static gpusym_pipe_segment_t *segment_get(const gpusym_segment_id_t *id, const g
 /* Allocates a range of the own segment. False: none is free. With the lock held. */
 static bool range_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes, uint64_t *off)
 {
-    if (NULL == shared.own && !shared.refused) {
-        segment_make();
-    }
-    if (NULL == shared.own || GPUSYM_SUCCESS != gpusym_arena_alloc(shared.arena, bytes, off)) {
+    if (GPUSYM_SUCCESS != gpusym_shares_make(&shared.host) ||
+        GPUSYM_SUCCESS != gpusym_shares_get(&shared.host, bytes, off)) {
         return false;
     }
-    *off += SEGMENT_FIRST;
-    segment_pin(shared.own, dev, gpu);
+    segment_pin(shared.host.own, dev, gpu);
     return true;
-}
-
-/* With the lock held. */
-static void range_put(uint64_t off)
-{
-    if (NULL != shared.arena) {
-        gpusym_arena_free(shared.arena, off - SEGMENT_FIRST);
-    }
 }
 
 /* Makes the own GPU memory, once. With the lock held. */
@@ -231,24 +151,8 @@ void gpusym_pipes_close(const gpusym_device_t *dev)
 {
     pthread_mutex_lock(&shared.lock);
     memory_free(dev);
-    while (NULL != shared.first) {
-        gpusym_pipe_segment_t *segment = shared.first;
-        shared.first = segment->next;
-        if (NULL != segment->dev) {
-            dev->host_unregister(segment->gpu, segment->base);
-        }
-        if (segment == shared.own) {
-            gpusym_segment_free(&segment->id, segment->base);
-        } else {
-            munmap(segment->base, segment->id.bytes);
-        }
-        free(segment);
-    }
-    gpusym_arena_destroy(shared.arena);
-    shared.arena = NULL;
-    shared.own = NULL;
+    gpusym_shares_close(&shared.host, dev);
     shared.buffered = 0;
-    shared.refused = false;
     pthread_mutex_unlock(&shared.lock);
 }
 
@@ -377,8 +281,9 @@ static int slots_take(gpusym_pipe_t *pipe, flow_t *flow)
     while (pipe->slots < wanted && slot_take(pipe)) {
         pipe->slots++;
     }
-    const int lack = !pipe->by_gpu && shared.refused ? GPUSYM_ERR_NO_MEMORY : GPUSYM_ERR_NOT_AVAILABLE;
-    pipe->segment = shared.own;
+    const int lack =
+        !pipe->by_gpu && GPUSYM_SUCCESS != shared.host.refused ? GPUSYM_ERR_NO_MEMORY : GPUSYM_ERR_NOT_AVAILABLE;
+    pipe->segment = shared.host.own;
     pipe->mem = pipe->by_gpu ? shared.mem : NULL;
     pthread_mutex_unlock(&shared.lock);
     if (0 == pipe->slots) {
@@ -399,7 +304,7 @@ static void slots_give(gpusym_pipe_t *pipe)
     while (pipe->slots > 0) {
         const uint64_t off = pipe->off[--pipe->slots];
         if (NULL == pipe->mem) {
-            range_put(off);
+            gpusym_shares_put(&shared.host, off);
         } else if (NULL != shared.mem_arena) {
             gpusym_arena_free(shared.mem_arena, off);
         }
@@ -503,7 +408,7 @@ static int slots_read(gpusym_pipe_t *pipe, const flow_t *flow)
         said.piece > GPUSYM_PIPE_BYTES) {
         return GPUSYM_ERR_CORRUPT;
     }
-    const uint64_t first = said.in_gpu ? 0 : SEGMENT_FIRST,
+    const uint64_t first = said.in_gpu ? 0 : GPUSYM_SHARE_FIRST,
                    end = said.in_gpu ? GPUSYM_PIPE_GPU_BYTES : GPUSYM_PIPE_BYTES;
     for (uint32_t i = 0; i < said.slots; i++) {
         if (said.off[i] < first || said.off[i] > end - said.piece) {
@@ -584,8 +489,8 @@ int gpusym_pipe_buffer_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64
     pthread_mutex_lock(&shared.lock);
     if (0 != bytes && bytes <= GPUSYM_PIPE_BUFFERS - shared.buffered && range_get(dev, gpu, bytes, &buffer->off)) {
         shared.buffered += bytes;
-        buffer->host = shared.own->base + buffer->off;
-        buffer->dev = NULL != shared.own->dev ? shared.own->dev + buffer->off : NULL;
+        buffer->host = shared.host.own->base + buffer->off;
+        buffer->dev = NULL != shared.host.own->dev ? shared.host.own->dev + buffer->off : NULL;
     }
     pthread_mutex_unlock(&shared.lock);
     return NULL != buffer->host ? GPUSYM_SUCCESS : GPUSYM_ERR_NOT_AVAILABLE;
@@ -594,8 +499,8 @@ int gpusym_pipe_buffer_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64
 void gpusym_pipe_buffer_put(gpusym_pipe_buffer_t *buffer)
 {
     pthread_mutex_lock(&shared.lock);
-    if (NULL != buffer->host && NULL != shared.own) {
-        range_put(buffer->off);
+    if (NULL != buffer->host && NULL != shared.host.own) {
+        gpusym_shares_put(&shared.host, buffer->off);
         shared.buffered -= buffer->bytes;
     }
     pthread_mutex_unlock(&shared.lock);
@@ -613,7 +518,7 @@ int gpusym_pipe_buffer_change(uint32_t index, const gpusym_pipe_buffer_t *buffer
     first.flow.slots = 1;
     first.flow.piece = buffer->bytes;
     first.flow.off[0] = buffer->off;
-    first.flow.segment = shared.own->id;
+    first.flow.segment = shared.host.own->id;
     first.flow.check = check_of(&first.flow);
     return gpusym_parcel_change(index, &o, first.room);
 }

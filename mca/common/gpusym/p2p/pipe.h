@@ -17,6 +17,7 @@
 #define GPUSYM_COMMON_P2P_PIPE_H
 
 #include "mca/common/gpusym/exec/carry.h"
+#include "mca/common/gpusym/memory/share.h"
 #include "mca/common/gpusym/p2p/parcel.h"
 
 /* Shared memory of a process for slots and buffers, in bytes; how much of it buffers may take. */
@@ -25,19 +26,16 @@
 /* GPU memory of a process for slots, in bytes, from the first message on that needs it. */
 #define GPUSYM_PIPE_GPU_BYTES (24ull << 20)
 
-/* Shared memory of a process, as it is mapped here. */
-typedef struct gpusym_pipe_segment gpusym_pipe_segment_t;
-
 /* One half of a pipe.  Its user only provides the memory, which stays in place until the half has ended. */
 typedef struct {
     const gpusym_device_t *dev;
     gpusym_gpu_t *gpu; /* NULL: `at` is host memory */
     char *at;
-    uint64_t bytes;          /* to be sent, or wanted */
-    uint32_t index;          /* the sender's: of the parcel's entry */
-    gpusym_parcel_t *parcel; /* the receiver's; NULL: this is the sender's half */
-    bool by_gpu;             /* slots may be GPU memory */
-    gpusym_pipe_segment_t *segment;
+    uint64_t bytes;                         /* to be sent, or wanted */
+    uint32_t index;                         /* the sender's: of the parcel's entry */
+    gpusym_parcel_t *parcel;                /* the receiver's; NULL: this is the sender's half */
+    bool by_gpu;                            /* slots may be GPU memory */
+    gpusym_share_t *segment;                /* host memory of the slots, as it is mapped here */
     char *mem;                              /* GPU memory of the slots, as it is mapped here; NULL: none, or not used */
     bool told;                              /* to the other side: that there is such memory, or whether it is mapped */
     uint64_t piece, off[GPUSYM_PIPE_SLOTS]; /* bytes of a piece; offsets of the slots */
