@@ -111,9 +111,11 @@ enum gpusym_pack_form {
     GPUSYM_PACK_PIECES, /* any others; the shorter each is, the more even is the work */
 };
 /* A tile of sticks takes so many bytes of a block's shared memory, 8 or 16 for a row of a stick; so many rows high. */
-#define GPUSYM_TILE_BYTES 16384u
-#define GPUSYM_TILE_ROWS_MIN 8u
-#define GPUSYM_TILE_ROWS_MAX 32u
+#define GPUSYM_TILE_LOG_BYTES 14u
+#define GPUSYM_TILE_LOG_ROWS_MIN 3u
+#define GPUSYM_TILE_LOG_ROWS_MAX 5u
+#define GPUSYM_TILE_BYTES (1u << GPUSYM_TILE_LOG_BYTES)
+#define GPUSYM_TILE_ROWS_MIN (1u << GPUSYM_TILE_LOG_ROWS_MIN)
 
 /* Packs the bytes [from, to) of `elements` elements, or unpacks them: element e has all nodes, e * extent further in
  * memory, and e * size further packed. One side of w->in and w->out is memory of the elements, the address of the byte

@@ -18,7 +18,7 @@
 #define PIECE_MAX 8192u
 /* A piece may be so many times as long as the others: the threads of its neighbours wait for it. */
 #define PIECE_SPREAD 4u
-/* Nodes after cutting, at most: 16 MiB of GPU memory. */
+/* Nodes that cutting adds, at most: 16 MiB of GPU memory. */
 #define PIECES_MAX (1u << 19)
 #define THREADS 256u
 #define LANES_MAX 128u

@@ -363,12 +363,13 @@ GS_FN uint32_t gs_log_cover(uint64_t n, uint32_t least, uint32_t most)
     return least;
 }
 
-/* Shapes a tile of 2^log_places places: GPUSYM_TILE_ROWS_MIN to GPUSYM_TILE_ROWS_MAX rows, or more, if there are not
- * that many sticks. */
+/* Shapes a tile of 2^log_places places: 2^GPUSYM_TILE_LOG_ROWS_MIN to 2^GPUSYM_TILE_LOG_ROWS_MAX rows, or more, if
+ * there are not that many sticks. */
 GS_FN void gs_shape_tile(gs_tile_t *t, uint64_t rows, uint64_t sticks, uint32_t log_places)
 {
-    t->log_sticks = gs_log_cover(sticks, 0, log_places - gs_log_cover(rows, 3, 5));
-    t->log_rows = gs_log_cover(rows, 3, log_places - t->log_sticks);
+    t->log_sticks =
+        gs_log_cover(sticks, 0, log_places - gs_log_cover(rows, GPUSYM_TILE_LOG_ROWS_MIN, GPUSYM_TILE_LOG_ROWS_MAX));
+    t->log_rows = gs_log_cover(rows, GPUSYM_TILE_LOG_ROWS_MIN, log_places - t->log_sticks);
 }
 
 /* Those of 2^log_most that there are from `first` on. */
@@ -384,7 +385,7 @@ GS_FN void gs_pack_tiles(gs_ctx_t c, const gpusym_work_t *w, gs_stick_t *sticks,
     gs_tile_t t;
     t.sticks = sticks;
     t.data = data;
-    gs_shape_tile(&t, w->pack.node.count, gs_count_sticks(w), 16 == unit ? 10 : 11);
+    gs_shape_tile(&t, w->pack.node.count, gs_count_sticks(w), GPUSYM_TILE_LOG_BYTES - (16 == unit ? 4 : 3));
     const uint64_t high = ((uint64_t) w->pack.node.count + (1u << t.log_rows) - 1) >> t.log_rows;
     const uint64_t tiles = high * ((gs_count_sticks(w) + (1u << t.log_sticks) - 1) >> t.log_sticks);
     GS_NO_UNROLL

@@ -189,7 +189,8 @@ static bool is_one_allocation(const gpusym_device_t *dev, const gpusym_layout_t 
            l->span <= range.size - (lo - (uintptr_t) range.base);
 }
 
-/* Whether no two bytes of an element are one: else unpacking them in any order would give any result. */
+/* Whether no two bytes of an element are one, as far as Open MPI tells: else unpacking them in any order would give any
+ * result. MPI forbids to receive into such elements, and Open MPI 4 and 5 never set the flag. */
 static bool is_disjoint(const gpusym_layout_t *l)
 {
     return 0 == (l->dtype->super.flags & OPAL_DATATYPE_FLAG_OVERLAP);
@@ -211,8 +212,10 @@ bool gpusym_layout_by_gpu(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const g
 /* Decides whether a kernel does it. kind: of the memory from or to which the packed bytes are copied. */
 static void choose_way(copier_t *c, const gpusym_layout_t *l, gpusym_mem_kind_t kind)
 {
+    const bool on_gpu = GPUSYM_MEM_REGISTERED != kind;
     uint64_t copies = 1, rows = l->rows, bytes;
     if (GPUSYM_MEM_HOST == kind || rows > UINT32_MAX || (!c->pack && !is_disjoint(l)) ||
+        (GPUSYM_LAYOUT_ROWS == l->kind && !gpusym_tuning_pack_by_kernel(rows, l->width, 1, on_gpu)) ||
         !is_one_allocation(c->dev, l, (const void *) c->buf)) {
         return;
     }
@@ -226,7 +229,7 @@ static void choose_way(copier_t *c, const gpusym_layout_t *l, gpusym_mem_kind_t 
         copies *= l->count;
         rows *= l->count;
     }
-    c->kernel = gpusym_tuning_pack_by_kernel(rows, l->bytes / rows, copies, GPUSYM_MEM_REGISTERED != kind);
+    c->kernel = gpusym_tuning_pack_by_kernel(rows, l->bytes / rows, copies, on_gpu);
 }
 
 /* Queues a kernel for the packed bytes [from, to). */
@@ -238,7 +241,6 @@ static int queue_kernel(const copier_t *c, const gpusym_layout_t *l, size_t from
                  .stride = (int64_t) l->pitch,
                  .count = (uint32_t) l->rows,
                  .bytes = (uint32_t) l->width},
-        .count = l->count,
         .size = d->size,
         .extent = d->ub - d->lb,
         .lo = l->lo,

@@ -11,17 +11,30 @@
 
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/memory/alloc.h"
+#include "mca/common/gpusym/shm/arena.h"
 #include "tuning/pack.h"
 
 /* Bits of a digit by which nodes are sorted. */
 #define DIGIT_BITS 11u
 #define DIGITS (1u << DIGIT_BITS)
 
-/* Nodes in the memory of a GPU. */
-typedef struct copy {
+/* GPU memory for the nodes of several datatypes: the device allocates no less. */
+#define SLAB_UNIT ((size_t) 2 << 20)
+#define SLAB_ALIGN 256u
+typedef struct slab {
     const gpusym_device_t *dev;
     gpusym_gpu_t *gpu;
-    void *p;
+    void *base;
+    size_t bytes;
+    gpusym_arena_t *arena;
+    unsigned users; /* ranges */
+    struct slab *next;
+} slab_t;
+
+/* Nodes in the memory of a GPU. */
+typedef struct copy {
+    slab_t *slab;
+    uint64_t off;
     struct copy *next;
 } copy_t;
 
@@ -35,7 +48,8 @@ struct gpusym_nodes {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* covers all nodes' copies, and: */
-static size_t bytes_used;                                /* of GPU memory */
+static slab_t *slabs;
+static size_t bytes_used; /* of GPU memory */
 
 /* ---- arranging ---- */
 
@@ -43,8 +57,8 @@ static size_t bytes_used;                                /* of GPU memory */
 static bool measure(gpusym_nodes_t *t, const gpusym_node_t *node, size_t n)
 {
     bool alike = node->count >= GPUSYM_TILE_ROWS_MIN && (4 == node->bytes || 8 == node->bytes || 16 == node->bytes);
-    t->copies = n;
     for (size_t i = 0; i < n; i++) {
+        t->copies += node[i].stride < 0 ? node[i].count : 1; /* a copy engine takes no rows backwards */
         t->rows += node[i].count;
         t->bytes += (uint64_t) node[i].count * node[i].bytes;
         t->low |= (uint64_t) node[i].disp | (uint64_t) node[i].stride | node[i].bytes | node[i].packed;
@@ -173,26 +187,6 @@ int gpusym_nodes_make(const gpusym_node_t *nodes, size_t n, gpusym_nodes_t **mad
     return GPUSYM_SUCCESS;
 }
 
-void gpusym_nodes_free(gpusym_nodes_t *t)
-{
-    if (NULL == t) {
-        return;
-    }
-    pthread_mutex_lock(&lock);
-    while (NULL != t->copy) {
-        copy_t *copy = t->copy;
-        t->copy = copy->next;
-        bytes_used -= t->n * sizeof *t->node;
-        if (copy->dev->gpu_alive(copy->gpu)) {
-            (void) copy->dev->mem_free(copy->gpu, copy->p);
-        }
-        free(copy);
-    }
-    pthread_mutex_unlock(&lock);
-    free(t->node);
-    free(t);
-}
-
 void gpusym_nodes_count(const gpusym_nodes_t *t, uint64_t *copies, uint64_t *rows, uint64_t *bytes)
 {
     *copies = t->copies;
@@ -202,14 +196,94 @@ void gpusym_nodes_count(const gpusym_nodes_t *t, uint64_t *copies, uint64_t *row
 
 /* ---- GPU memory ---- */
 
+/* With the lock held. NULL: none has room for that, and there is none for another one; *rc says why. */
+static slab_t *make_slab(const gpusym_device_t *dev, gpusym_gpu_t *gpu, size_t bytes, int *rc)
+{
+    const size_t whole = (bytes + SLAB_UNIT - 1) / SLAB_UNIT * SLAB_UNIT;
+    slab_t *slab = calloc(1, sizeof *slab);
+    *rc = GPUSYM_ERR_NOT_AVAILABLE;
+    if (bytes_used + whole > GPUSYM_NODES_BYTES_MAX) {
+        GPUSYM_LOG(2, "copies pack and unpack a datatype: the memory for datatypes is full");
+        goto free_slab;
+    }
+    *rc = GPUSYM_ERR_NO_MEMORY;
+    if (NULL == slab || NULL == (slab->arena = gpusym_arena_create(whole, SLAB_ALIGN))) {
+        gpusym_log_no_memory("the nodes of a datatype");
+        goto free_slab;
+    }
+    *rc = gpusym_mem_alloc(dev, gpu, whole, &slab->base);
+    if (GPUSYM_SUCCESS != *rc) {
+        goto destroy_arena;
+    }
+    slab->dev = dev;
+    slab->gpu = gpu;
+    slab->bytes = whole;
+    slab->next = slabs;
+    slabs = slab;
+    bytes_used += whole;
+    return slab;
+
+destroy_arena:
+    gpusym_arena_destroy(slab->arena);
+free_slab:
+    free(slab);
+    return NULL;
+}
+
+/* Takes a range of GPU memory. With the lock held. */
+static int take_range(const gpusym_device_t *dev, gpusym_gpu_t *gpu, size_t bytes, copy_t *copy)
+{
+    slab_t *slab = slabs;
+    int rc = GPUSYM_SUCCESS;
+    while (NULL != slab && (slab->gpu != gpu || slab->dev != dev ||
+                            GPUSYM_SUCCESS != gpusym_arena_alloc(slab->arena, bytes, &copy->off))) {
+        slab = slab->next;
+    }
+    if (NULL == slab) {
+        slab = make_slab(dev, gpu, bytes, &rc);
+        if (NULL == slab) {
+            return rc;
+        }
+        (void) gpusym_arena_alloc(slab->arena, bytes, &copy->off); /* it is empty */
+    }
+    slab->users++;
+    copy->slab = slab;
+    return GPUSYM_SUCCESS;
+}
+
+/* With the lock held. */
+static void give_range(const copy_t *copy)
+{
+    slab_t *slab = copy->slab, **link = &slabs;
+    (void) gpusym_arena_free(slab->arena, copy->off);
+    if (0 != --slab->users) {
+        return;
+    }
+    while (*link != slab) {
+        link = &(*link)->next;
+    }
+    *link = slab->next;
+    bytes_used -= slab->bytes;
+    if (slab->dev->gpu_alive(slab->gpu)) {
+        (void) slab->dev->mem_free(slab->gpu, slab->base);
+    }
+    gpusym_arena_destroy(slab->arena);
+    free(slab);
+}
+
 /* The nodes in the memory of a GPU; NULL: they are not there. */
 static const copy_t *find_copy(const gpusym_nodes_t *t, const gpusym_device_t *dev, const gpusym_gpu_t *gpu)
 {
     const copy_t *copy = __atomic_load_n(&t->copy, __ATOMIC_ACQUIRE);
-    while (NULL != copy && (copy->gpu != gpu || copy->dev != dev)) {
+    while (NULL != copy && (copy->slab->gpu != gpu || copy->slab->dev != dev)) {
         copy = copy->next;
     }
     return copy;
+}
+
+static void *copy_address(const copy_t *copy)
+{
+    return (char *) copy->slab->base + copy->off;
 }
 
 /* With the lock held. */
@@ -217,11 +291,8 @@ static int make_copy(gpusym_nodes_t *t, const gpusym_device_t *dev, gpusym_gpu_t
 {
     const size_t bytes = t->n * sizeof *t->node;
     const char *why = "";
-    void *p = NULL;
-    int rc = dev->kernels_load(gpu, &why);
-    if (GPUSYM_SUCCESS != rc || bytes_used + bytes > GPUSYM_NODES_BYTES_MAX) {
-        GPUSYM_LOG(2, "copies pack and unpack a datatype of %zu nodes: %s", t->n,
-                   GPUSYM_SUCCESS != rc ? why : "the memory for datatypes is full");
+    if (GPUSYM_SUCCESS != dev->kernels_load(gpu, &why)) {
+        GPUSYM_LOG(2, "copies pack and unpack a datatype of %zu nodes: %s", t->n, why);
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
     copy_t *copy = calloc(1, sizeof *copy);
@@ -229,16 +300,18 @@ static int make_copy(gpusym_nodes_t *t, const gpusym_device_t *dev, gpusym_gpu_t
         gpusym_log_no_memory("the nodes of a datatype");
         return GPUSYM_ERR_NO_MEMORY;
     }
-    rc = gpusym_mem_alloc(dev, gpu, bytes, &p);
-    if (GPUSYM_SUCCESS == rc && GPUSYM_SUCCESS != (rc = dev->copy(gpu, p, t->node, bytes))) {
-        (void) dev->mem_free(gpu, p);
-    }
+    int rc = take_range(dev, gpu, bytes, copy);
     if (GPUSYM_SUCCESS != rc) {
         free(copy);
         return rc;
     }
-    *copy = (copy_t){dev, gpu, p, t->copy};
-    bytes_used += bytes;
+    rc = dev->copy(gpu, copy_address(copy), t->node, bytes);
+    if (GPUSYM_SUCCESS != rc) {
+        give_range(copy);
+        free(copy);
+        return rc;
+    }
+    copy->next = t->copy;
     __atomic_store_n(&t->copy, copy, __ATOMIC_RELEASE);
     return rc;
 }
@@ -254,6 +327,23 @@ int gpusym_nodes_upload(gpusym_nodes_t *t, const gpusym_device_t *dev, gpusym_gp
         pthread_mutex_unlock(&lock);
     }
     return rc;
+}
+
+void gpusym_nodes_free(gpusym_nodes_t *t)
+{
+    if (NULL == t) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    while (NULL != t->copy) {
+        copy_t *copy = t->copy;
+        t->copy = copy->next;
+        give_range(copy);
+        free(copy);
+    }
+    pthread_mutex_unlock(&lock);
+    free(t->node);
+    free(t);
 }
 
 /* ---- launch ---- */
@@ -300,7 +390,7 @@ int gpusym_pack_queue(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_stre
         p->lo -= (int64_t) first * call->extent;
         p->from -= first * call->size;
         p->to -= first * call->size;
-        pieces = set_nodes(p, t, copy->p,
+        pieces = set_nodes(p, t, copy_address(copy),
                            (uintptr_t) call->user | (uintptr_t) call->packed | (uint64_t) call->extent | call->size |
                                call->from | call->to);
     }

@@ -11,7 +11,7 @@
 
 /* Nodes of a datatype at most. */
 #define GPUSYM_NODES_MAX ((size_t) 1 << 20)
-/* GPU memory for the nodes of all datatypes, in bytes, at most. */
+/* GPU memory for the nodes of all datatypes, in bytes, at most. It is taken 2 MiB at a time. */
 #define GPUSYM_NODES_BYTES_MAX ((size_t) 64 << 20)
 
 /* The nodes of one element of a datatype, arranged; what kernels read of them is in GPU memory. Thread-safe. */
@@ -29,10 +29,10 @@ void gpusym_nodes_count(const gpusym_nodes_t *nodes, uint64_t *copies, uint64_t 
  * kernels, or there is no room for the nodes; or the device's error. */
 int gpusym_nodes_upload(gpusym_nodes_t *nodes, const gpusym_device_t *dev, gpusym_gpu_t *gpu);
 
-/* What is packed or unpacked: the packed bytes [from, to) of count elements. */
+/* What is packed or unpacked: the packed bytes [from, to) of elements. */
 typedef struct {
     gpusym_node_t rows;   /* without nodes: the only one, of the whole count, disp from `user` */
-    size_t count, size;   /* elements, and packed bytes of one */
+    size_t size;          /* packed bytes of an element */
     ptrdiff_t extent, lo; /* from element to element; the first byte of all that is touched, from `user` */
     uint64_t from, to;    /* from < to */
     const void *user;     /* the elements' address; NULL for MPI_BOTTOM */
