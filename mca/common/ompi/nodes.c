@@ -35,7 +35,7 @@ static struct {
     entry_t *living;     /* attributes */
     entry_t *predefined; /* read without the lock: entries stay */
     entry_t *dead;       /* of freed datatypes */
-} cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} cache = {.lock = PTHREAD_MUTEX_INITIALIZER, .type_key = MPI_KEYVAL_INVALID, .self_key = MPI_KEYVAL_INVALID};
 
 /* ---- reading a datatype ---- */
 
@@ -172,6 +172,9 @@ static int copy_nothing(void *object, int key, void *state, void *attribute, voi
  * differs between versions, by a parameter that this one does not read. */
 static bool make_key(ompi_attribute_type_t what, ompi_attribute_fn_ptr_union_t delete, int *key)
 {
+    if (MPI_KEYVAL_INVALID != *key) {
+        return true; /* an earlier attempt made it */
+    }
     int (*const copying)(void *, int, void *, void *, void *, int *) = copy_nothing;
     ompi_attribute_fn_ptr_union_t copy;
     memcpy(&copy, &copying, sizeof copying);

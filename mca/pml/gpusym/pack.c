@@ -25,6 +25,7 @@ static struct {
     char *memory;             /* SHORT_MAX bytes, and one more; NULL: none yet */
     gpusym_copier_t *calling; /* a copy of nothing of use, by which the copier's kernel comes; NULL: none */
 } pinned;
+static bool waiting; /* atomic: `calling` is set */
 
 static void give_pinned(void)
 {
@@ -52,8 +53,17 @@ static bool poll_calling(void)
 {
     if (NULL != pinned.calling && 0 != gpusym_copier_poll(pinned.calling)) {
         pinned.calling = NULL;
+        __atomic_store_n(&waiting, false, __ATOMIC_RELAXED);
     }
     return NULL == pinned.calling;
+}
+
+void pml_gpusym_pack_poll(void)
+{
+    if (__atomic_load_n(&waiting, __ATOMIC_RELAXED) && !__atomic_exchange_n(&pinned.busy, true, __ATOMIC_ACQUIRE)) {
+        (void) poll_calling();
+        give_pinned();
+    }
 }
 
 /* Has the copier's kernel come for the next message. Nobody waits for it: the program's kernels may fill the GPU. */
@@ -63,6 +73,7 @@ static void call_kernel(gpusym_gpu_t *gpu)
         gpusym_copier_start(gpusym_current.dev, gpu, pinned.memory + SHORT_MAX, pinned.memory, 1, &pinned.calling)) {
         pinned.calling = NULL;
     }
+    __atomic_store_n(&waiting, NULL != pinned.calling, __ATOMIC_RELAXED);
 }
 
 /* Copies between the GPU and the pinned memory. Whether that has been done. */
@@ -128,6 +139,13 @@ void pml_gpusym_pack_close(void)
 {
     const uint64_t since = gpusym_now_ns();
 
+    waiting = false;
+    if (NULL != pinned.memory && !gpusym_current.dev->gpu_alive(pinned.gpu)) { /* the program has reset it */
+        gpusym_pinned_put(pinned.memory);
+        pinned.memory = NULL;
+        pinned.calling = NULL; /* gpusym_copiers_close() forgets its copier */
+        return;
+    }
     while (!poll_calling() && gpusym_now_ns() - since < CLOSE_NS) {
         sched_yield();
     }

@@ -24,8 +24,9 @@ int pml_gpusym_params_register(void)
         0,
         "microseconds",
         "Time that the resident kernel of small messages (one thread block) stays on the receiver's GPU after a "
-        "message. The next one needs no launch. cudaDeviceSynchronize and cudaFree wait for the kernel for up to that "
-        "time. 0: no resident kernel; -1: use the tuning table, and pause where it has not paid off"};
+        "message, or on the sender's after one that it stages. The next one needs no launch. cudaDeviceSynchronize "
+        "and cudaFree wait for the kernel for up to that time. 0: no resident kernel; -1: use the tuning table, and "
+        "pause where it has not paid off"};
     static const gpusym_var_number_t push_min = {
         "p2p_push_min",
         MCA_BASE_VAR_TYPE_UNSIGNED_LONG,

@@ -13,6 +13,7 @@
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/sanitizers.h"
 #include "mca/pml/gpusym/gpu.h"
+#include "mca/pml/gpusym/pack.h"
 #include "mca/pml/gpusym/report.h"
 #include "opal/runtime/opal_progress.h"
 
@@ -103,6 +104,7 @@ static int make_progress(void)
     if (__atomic_exchange_n(&requests.busy, true, __ATOMIC_ACQUIRE)) {
         return 0; /* another thread, or a callback of this one that polls */
     }
+    pml_gpusym_pack_poll();
     const int events = run_steps();
     gpusym_carry_flush(); /* what the steps have started */
     __atomic_store_n(&requests.busy, false, __ATOMIC_RELEASE);
