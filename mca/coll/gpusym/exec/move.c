@@ -6,12 +6,12 @@
  *     sender:    buffer -> ring in its window   `filled` pieces are there
  *     receiver:  ring -> buffer                 `taken` of them are copied: their slots are free
  *
- * A receiver needs nothing of its own to take a piece. So every flow goes on once its receiver is in the call, whatever
- * other calls hold of the windows.
+ * A receiver needs nothing of its own to take a piece, and a part of each window is for moves only, which begin when
+ * all ranks have come. So every flow goes on once its receiver is in the call, whatever other calls hold of the
+ * windows.
  */
 #include "mca/coll/gpusym/exec/move.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,7 +58,9 @@ typedef struct {
     flow_t *flow, *ack; /* whose first, and second line counts; NULL: the board is not there yet */
     char *to;
     uint64_t room, bytes; /* of the buffer; of the flow */
-    uint64_t pieces, started, taken;
+    uint64_t piece, off;  /* as the sender says, read once */
+    uint32_t slots;
+    uint64_t pieces, started, taken; /* pieces 0: not known yet */
     bool over;
 } in_t;
 
@@ -359,7 +361,7 @@ static bool end_piece(coll_gpusym_move_t *m, copies_t *c, uint32_t *peer)
 
 /* ---- sending ---- */
 
-/* The pieces that all receivers of a flow have taken. */
+/* The pieces that all receivers of a flow have taken, or OVER. */
 static uint64_t taken_of(const coll_gpusym_move_t *m, uint32_t r)
 {
     uint64_t least = OVER;
@@ -397,8 +399,10 @@ static bool get_ring(coll_gpusym_move_t *m, out_t *o, flow_t *flow)
 static bool send_piece(coll_gpusym_move_t *m, uint32_t r)
 {
     out_t *o = out_to(m, r);
+    const uint64_t said = taken_of(m, r),
+                   taken = said < o->copied ? said : o->copied; /* no more, whatever stands there */
     if (o->over || 0 == o->bytes || (0 != o->slots && o->started == o->pieces) ||
-        (0 == o->slots && !get_ring(m, o, &m->board[r])) || o->started >= taken_of(m, r) + o->slots) {
+        (0 == o->slots && !get_ring(m, o, &m->board[r])) || o->started >= taken + o->slots) {
         return false;
     }
     const uint64_t at = o->started * o->piece, left = o->bytes - at;
@@ -469,30 +473,44 @@ static void note_taken(coll_gpusym_move_t *m, in_t *in)
     }
 }
 
+/* Reads where the sender has its ring, once it says so. False: that is corrupt. */
+static bool read_ring(in_t *in)
+{
+    if (0 == in->pieces) {
+        in->piece = READ(in->flow->piece);
+        in->off = READ(in->flow->off);
+        in->slots = READ(in->flow->slots);
+        if (0 == in->piece || in->piece > in->bytes || 0 == in->slots || in->slots > SLOTS_MAX) {
+            return false;
+        }
+        in->pieces = (in->bytes - 1) / in->piece + 1;
+    }
+    return true;
+}
+
 /* Starts the copy of rank r's next piece, if it is there. False: not now, or (*corrupt) never. */
 static bool receive_piece(coll_gpusym_move_t *m, uint32_t r, bool *corrupt)
 {
     in_t *in = &m->from[r];
-    const flow_t *flow = in->flow;
     if (0 == in->bytes) {
         end_flow(m, in);
         return false;
     }
-    if (READ(in->flow->filled) <= in->started) {
+    const uint64_t filled = READ(in->flow->filled);
+    if (filled <= in->started) {
         return false;
     }
-    if (in->room <= in->started * flow->piece && in->taken < in->started) {
-        return false; /* what has no room is taken behind what has */
-    }
-    if (0 == flow->piece || 0 == flow->slots) {
+    if (!read_ring(in) || filled > in->pieces) {
         *corrupt = true;
         return false;
     }
-    in->pieces = (in->bytes + flow->piece - 1) / flow->piece;
-    const uint64_t at = in->started * flow->piece, left = in->bytes > at ? in->bytes - at : 0;
-    const uint64_t bytes = left < flow->piece ? left : flow->piece, room = in->room > at ? in->room - at : 0;
-    const void *slot = gpusym_window_at(m->w->of[r], flow->off + in->started % flow->slots * flow->piece, bytes);
-    if (NULL == slot || 0 == bytes) {
+    if (in->room <= in->started * in->piece && in->taken < in->started) {
+        return false; /* what has no room is taken behind what has */
+    }
+    const uint64_t at = in->started * in->piece, left = in->bytes - at;
+    const uint64_t bytes = left < in->piece ? left : in->piece, room = in->room > at ? in->room - at : 0;
+    const void *slot = gpusym_window_at(m->w->of[r], in->off + in->started % in->slots * in->piece, bytes);
+    if (NULL == slot) {
         *corrupt = true;
         return false;
     }
@@ -556,10 +574,8 @@ coll_gpusym_move_state_t coll_gpusym_move_poll(coll_gpusym_move_t *m, uint32_t *
 
 static void put_lane(gpusym_lane_t *lane)
 {
-    while (NULL != lane && 0 == gpusym_current.dev->stream_poll(lane->stream)) {
-        sched_yield();
-    }
     if (NULL != lane) {
+        (void) gpusym_lane_await(lane);
         gpusym_lane_put(lane);
     }
 }
@@ -576,6 +592,8 @@ void coll_gpusym_move_free(coll_gpusym_move_t *m)
     put_lane(m->own);
     if (NULL != m->board && 0 == m->outs) {
         gpusym_window_put(m->board_off);
+    } else if (NULL != m->board) { /* nor are the rings put back: receivers may still read them */
+        gpusym_window_lose();
     }
     free(m);
 }

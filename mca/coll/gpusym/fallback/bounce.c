@@ -85,11 +85,7 @@ typedef struct {
 /* Waits until all is copied that is queued. MPI error code. */
 static int await_copies(const gpusym_lane_t *lane)
 {
-    int idle;
-    do {
-        idle = gpusym_current.dev->stream_poll(lane->stream);
-    } while (0 == idle);
-    return idle < 0 ? MPI_ERR_OTHER : MPI_SUCCESS;
+    return gpusym_lane_await(lane) < 0 ? MPI_ERR_OTHER : MPI_SUCCESS;
 }
 
 /* Copies between ordinary memory and the GPU through two pinned chunks: the CPU copies one while the GPU copies the
@@ -225,8 +221,8 @@ static int copy_span(struct ompi_communicator_t *comm, const coll_gpusym_args_t 
 
 /* ---- bounces ---- */
 
-static int report_failure(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, const char *topic,
-                          size_t bytes)
+int coll_gpusym_bounce_report(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, const char *topic,
+                              size_t bytes)
 {
     char name[GPUSYM_COMM_LABEL_MAX];
     const gpusym_device_t *dev = gpusym_current.dev;
@@ -273,7 +269,7 @@ static int copy_in(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a
         rv = recv->read ? copy_span(comm, a, COLL_GPUSYM_TAKEN, recv, &c)
                         : copy_side(comm, a, COLL_GPUSYM_WRITTEN, true, &c);
     }
-    return MPI_SUCCESS == rv ? rv : report_failure(comm, a, "gpu-error", 0);
+    return MPI_SUCCESS == rv ? rv : coll_gpusym_bounce_report(comm, a, "gpu-error", 0);
 }
 
 int coll_gpusym_bounce_find(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s)
@@ -289,7 +285,7 @@ int coll_gpusym_bounce_find(struct ompi_communicator_t *comm, const coll_gpusym_
     /* Managed memory names no GPU. */
     const bool by_send = !s->recv.on_gpu || (s->send.on_gpu && GPUSYM_MEM_DEVICE != rmem.kind);
     if (GPUSYM_SUCCESS != gpusym_current.dev->gpu_open(by_send ? &smem : &rmem, &s->gpu)) {
-        return report_failure(comm, a, "gpu-error", 0);
+        return coll_gpusym_bounce_report(comm, a, "gpu-error", 0);
     }
     return MPI_SUCCESS;
 }
@@ -304,7 +300,7 @@ static int make_buffers(struct ompi_communicator_t *comm, const coll_gpusym_args
     }
     if ((s->send.on_gpu && !get_buffer(&s->send, s->gpu, (uintptr_t) a->sbuf + (uintptr_t) send->lo, send->bytes)) ||
         (s->recv.on_gpu && !get_buffer(&s->recv, s->gpu, (uintptr_t) a->rbuf + (uintptr_t) recv->lo, recv->bytes))) {
-        return report_failure(comm, a, "no-memory", send->bytes + recv->bytes);
+        return coll_gpusym_bounce_report(comm, a, "no-memory", send->bytes + recv->bytes);
     }
     return MPI_SUCCESS;
 }
@@ -407,8 +403,9 @@ int coll_gpusym_bounce_out(struct ompi_communicator_t *comm, const coll_gpusym_a
         return rv;
     }
     copier_t c = make_copier(s, &s->recv, a->rbuf, &recv, false);
-    return MPI_SUCCESS == copy_span(comm, a, COLL_GPUSYM_WRITTEN, &recv, &c) ? rv
-                                                                             : report_failure(comm, a, "gpu-error", 0);
+    return MPI_SUCCESS == copy_span(comm, a, COLL_GPUSYM_WRITTEN, &recv, &c)
+               ? rv
+               : coll_gpusym_bounce_report(comm, a, "gpu-error", 0);
 }
 
 int coll_gpusym_bounce_end(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s,

@@ -55,6 +55,10 @@ size_t coll_gpusym_bounce_room(struct ompi_communicator_t *comm, const coll_gpus
                                const coll_gpusym_bounce_t *b);
 void coll_gpusym_bounce_place(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b,
                               char *memory, coll_gpusym_args_t *on_host);
+/* Reports why a call's data cannot go through host memory: topic "no-memory", of that many bytes, or "gpu-error".
+ * Returns the MPI error code. */
+int coll_gpusym_bounce_report(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, const char *topic,
+                              size_t bytes);
 /* begin, coll_gpusym_forward, end. */
 int coll_gpusym_bounce_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a);
 

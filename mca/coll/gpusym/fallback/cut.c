@@ -12,11 +12,8 @@
  */
 #include "mca/coll/gpusym/fallback/cut.h"
 
-#include <sched.h>
 #include <stdlib.h>
 
-#include "mca/coll/gpusym/args/names.h"
-#include "mca/coll/gpusym/conf/help.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/pinned.h"
 
@@ -141,15 +138,6 @@ static void make_part(const cut_t *c, size_t k, slot_t *s)
 
 /* ---- slots ---- */
 
-static int report_no_memory(const cut_t *c)
-{
-    struct ompi_communicator_t *comm = c->f->comm;
-    char name[GPUSYM_COMM_LABEL_MAX];
-    coll_gpusym_help("no-memory", ompi_comm_rank(comm), gpusym_comm_label(comm, name, sizeof name),
-                     coll_gpusym_mpi_name(c->whole->coll), (size_t) (SLOTS * c->room), "host memory for staging");
-    return MPI_ERR_OTHER;
-}
-
 /* The memory of the slots. The first piece is the longest; that of a reduce-scatter may leave this rank without a
  * result, but none is longer than a piece. */
 static bool get_memory(cut_t *c, gpusym_gpu_t *gpu)
@@ -202,7 +190,7 @@ static int open_slots(cut_t *c)
         c->slot[i].bounce = found;
     }
     if (!get_memory(c, found.gpu)) {
-        return report_no_memory(c);
+        return coll_gpusym_bounce_report(c->f->comm, c->whole, "no-memory", (size_t) (SLOTS * c->room));
     }
     for (unsigned i = 0; i < SLOTS && 0 != c->room; i++) { /* without streams each copy is waited for */
         if (GPUSYM_SUCCESS != gpusym_lane_get(dev, found.gpu, &c->slot[i].bounce.lane)) {
@@ -215,35 +203,24 @@ static int open_slots(cut_t *c)
 /* Waits for the copies of a slot. MPI error code. */
 static int await_slot(const cut_t *c, const slot_t *s)
 {
-    const gpusym_device_t *dev = gpusym_current.dev;
-    char name[GPUSYM_COMM_LABEL_MAX];
-    int idle = 1;
-    while (NULL != s->bounce.lane && 0 == (idle = dev->stream_poll(s->bounce.lane->stream))) {
-        if (dev->simulated) {
-            sched_yield(); /* its streams are threads of this host */
-        }
-    }
-    if (idle >= 0) {
-        return MPI_SUCCESS;
-    }
-    coll_gpusym_help("gpu-error", ompi_comm_rank(c->f->comm), "of the buffer",
-                     gpusym_comm_label(c->f->comm, name, sizeof name), coll_gpusym_mpi_name(c->whole->coll),
-                     dev->error());
-    return MPI_ERR_OTHER;
+    return NULL == s->bounce.lane || gpusym_lane_await(s->bounce.lane) > 0
+               ? MPI_SUCCESS
+               : coll_gpusym_bounce_report(c->f->comm, c->whole, "gpu-error", 0);
 }
 
 /* Ends all copies. Returns rv, or the first error of these. */
 static int close_slots(cut_t *c, int rv)
 {
     for (unsigned i = 0; i < SLOTS; i++) {
-        const int ended = MPI_SUCCESS == rv ? await_slot(c, &c->slot[i]) : rv;
-        if (NULL != c->slot[i].bounce.lane) {
-            while (MPI_SUCCESS != rv && 0 == gpusym_current.dev->stream_poll(c->slot[i].bounce.lane->stream)) {
-                sched_yield();
-            }
-            gpusym_lane_put(c->slot[i].bounce.lane);
+        gpusym_lane_t *lane = c->slot[i].bounce.lane;
+        if (MPI_SUCCESS == rv) {
+            rv = await_slot(c, &c->slot[i]);
+        } else if (NULL != lane) {
+            (void) gpusym_lane_await(lane);
         }
-        rv = ended;
+        if (NULL != lane) {
+            gpusym_lane_put(lane);
+        }
     }
     if (c->pinned) {
         gpusym_pinned_put(c->memory);

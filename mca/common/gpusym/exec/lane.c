@@ -64,6 +64,17 @@ int gpusym_lane_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_lane_t
     return NULL != *lane ? GPUSYM_SUCCESS : lane_make(dev, gpu, lane);
 }
 
+int gpusym_lane_await(const gpusym_lane_t *lane)
+{
+    int idle;
+    while (0 == (idle = lane->dev->stream_poll(lane->stream))) {
+        if (lane->dev->simulated) {
+            sched_yield(); /* its streams are threads of this host */
+        }
+    }
+    return idle;
+}
+
 void gpusym_lane_put(gpusym_lane_t *lane)
 {
     pthread_mutex_lock(&lock);

@@ -34,6 +34,8 @@ typedef struct gpusym_lane {
 
 /* Gets a lane on gpu: a free one, or a new one.  Return it by gpusym_lane_put.  Thread-safe. */
 int gpusym_lane_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_lane_t **lane);
+/* Waits until all work of the lane's stream has ended: 1, or the device's error. */
+int gpusym_lane_await(const gpusym_lane_t *lane);
 /* Returns a lane.  Its operation must have ended; a lane whose kernel never ended is not returned. */
 void gpusym_lane_put(gpusym_lane_t *lane);
 /* Returns whether line and stream may be used.  If not, the context of the GPU has been destroyed (device.h:

@@ -49,6 +49,11 @@ int gpusym_scratch_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t b
         buffer->gpu = gpu;
         buffer->bytes = (bytes + UNIT - 1) / UNIT * UNIT;
         rc = gpusym_mem_alloc(dev, gpu, buffer->bytes, &buffer->p);
+        if (GPUSYM_ERR_NO_MEMORY == rc && NULL != kept) { /* what is kept is too small, and may be in the way */
+            free_buffer(dev, kept);
+            kept = NULL;
+            rc = gpusym_mem_alloc(dev, gpu, buffer->bytes, &buffer->p);
+        }
     }
     if (GPUSYM_SUCCESS == rc) {
         buffer->next = lent;
