@@ -66,7 +66,7 @@ enum {
     COLL_GPUSYM_L_PART,     /* this rank's of the array of receive counts */
 };
 
-/* Buffers that zero copy maps at the peers. NONE: no rank knows where the receiver wants its data. */
+/* Buffers that zero copy maps at the peers. NONE: there are no data between ranks. */
 enum {
     COLL_GPUSYM_MAPS_NONE = 0,
     COLL_GPUSYM_MAPS_IN = 1,

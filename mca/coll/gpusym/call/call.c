@@ -46,6 +46,10 @@ static void end_call(coll_gpusym_call_t *call)
         gpusym_tokens_give(rollcall_of(call), MPI_SUCCESS != call->error);
         call->has_tokens = false;
     }
+    if (call->led && MPI_SUCCESS != call->error) { /* a leader may still load and store there: it is not used again */
+        coll_gpusym_zero_copy_lose(&call->task);
+        coll_gpusym_scratch_lose(&call->launch);
+    }
     coll_gpusym_zero_copy_withdraw(&call->task);
     coll_gpusym_scratch_put(&call->launch);
     coll_gpusym_move_free(call->move);
@@ -252,9 +256,16 @@ static void describe_staged(const coll_gpusym_call_t *call, gpusym_post_t *p)
 {
     uint64_t bytes;
     uint32_t element;
-    p->flags |= coll_gpusym_segments_may_move(&call->segments) ? GPUSYM_POST_MOVE : 0;
+    const coll_gpusym_facts_t *f = &coll_gpusym_facts[call->args.coll];
+    p->flags |= !gpusym_window_is_worn() && coll_gpusym_segments_may_move(&call->segments) ? GPUSYM_POST_MOVE : 0;
     if (!coll_gpusym_cut_may(call->engine->fallback->comm, &call->args, &bytes, &element)) {
         return;
+    }
+    if (p->kind < GPUSYM_KIND_BOUNCE && !f->reduces) {
+        return; /* a broadcast's types need not be alike, and this post does not tell their elements */
+    }
+    if (call->on_host && call->segments.in_place && COLL_GPUSYM_P_REDUCE_SCATTER == f->pattern) {
+        return; /* it has no bounce buffers, by which pieces are out of place */
     }
     p->flags |= GPUSYM_POST_CUT;
     if (p->kind >= GPUSYM_KIND_BOUNCE) {
@@ -397,7 +408,10 @@ static bool is_cut(const coll_gpusym_call_t *call)
 static bool is_moved(const coll_gpusym_call_t *call)
 {
     const gpusym_rollcall_read_t *read = &call->task.read;
-    return !read->host && 0 != (read->all & GPUSYM_POST_MOVE) && !read->other_call && call->engine->windows.agreed >= 0;
+    const int windows = call->engine->windows.agreed;
+    const bool has_voted = COLL_GPUSYM_CALL_VOTE == call->state; /* on something else, and a call has one vote */
+    return !read->host && 0 != (read->all & GPUSYM_POST_MOVE) && !read->other_call && windows >= 0 &&
+           (windows > 0 || !has_voted);
 }
 
 static void move_data(coll_gpusym_call_t *call)
@@ -486,13 +500,30 @@ static void post_again(coll_gpusym_call_t *call)
     call->state = COLL_GPUSYM_CALL_NEW;
 }
 
+/* Votes on whether this rank has mapped the buffers that are new to it. corrupt: the rank whose post is, or -1. */
+static void vote_mapped(coll_gpusym_call_t *call, bool mapped, int corrupt)
+{
+    const coll_gpusym_team_t *t = call->engine->team;
+    char label[GPUSYM_COMM_LABEL_MAX];
+    if (corrupt >= 0) {
+        fail_corrupt(call, corrupt);
+        return;
+    }
+    if (!mapped) {
+        COLL_GPUSYM_VERBOSE(1, "%s: rank %u cannot map a peer's buffer: %s%s", label_of(call, label, sizeof label),
+                            coll_gpusym_team_rank(t), gpusym_current.dev->error(),
+                            gpusym_fd_lack() ? " (no file descriptor is left)" : "");
+    }
+    gpusym_rollcall_vote(rollcall_of(call), call->task.read.seq, mapped);
+    call->state = COLL_GPUSYM_CALL_VOTE;
+}
+
 /* Ranks share GPUs: can leaders do it, and is there anything new for them to map? */
 static void find_led_way(coll_gpusym_call_t *call)
 {
     const coll_gpusym_team_t *t = call->engine->team;
     coll_gpusym_task_t *task = &call->task;
     coll_gpusym_led_buffers_t all;
-    char label[GPUSYM_COMM_LABEL_MAX];
     int corrupt = -1;
 
     if (call->joins) {
@@ -509,17 +540,7 @@ static void find_led_way(coll_gpusym_call_t *call)
     }
     const bool mapped =
         t->host.leader_index >= t->host.nleaders || coll_gpusym_zero_copy_map_led(task, &all, false, &corrupt);
-    if (corrupt >= 0) {
-        fail_corrupt(call, corrupt);
-        return;
-    }
-    if (!mapped) {
-        COLL_GPUSYM_VERBOSE(1, "%s: rank %u, a leader, cannot map a rank's buffer: %s%s",
-                            label_of(call, label, sizeof label), coll_gpusym_team_rank(t), gpusym_current.dev->error(),
-                            gpusym_fd_lack() ? " (no file descriptor is left)" : "");
-    }
-    gpusym_rollcall_vote(rollcall_of(call), task->read.seq, mapped);
-    call->state = COLL_GPUSYM_CALL_VOTE;
+    vote_mapped(call, mapped, corrupt);
 }
 
 /* All are on GPUs and have a team: how the data go. */
@@ -543,18 +564,7 @@ static void find_way(coll_gpusym_call_t *call)
         return;
     }
     const bool mapped = coll_gpusym_zero_copy_map(task, &w, false, &corrupt);
-    if (corrupt >= 0) {
-        fail_corrupt(call, corrupt);
-        return;
-    }
-    if (!mapped) {
-        char label[GPUSYM_COMM_LABEL_MAX];
-        COLL_GPUSYM_VERBOSE(1, "%s: rank %u cannot map a peer's buffer: %s%s", label_of(call, label, sizeof label),
-                            coll_gpusym_team_rank(call->engine->team), gpusym_current.dev->error(),
-                            gpusym_fd_lack() ? " (no file descriptor is left)" : "");
-    }
-    gpusym_rollcall_vote(rollcall_of(call), task->read.seq, mapped);
-    call->state = COLL_GPUSYM_CALL_VOTE;
+    vote_mapped(call, mapped, corrupt);
 }
 
 static void count_votes(coll_gpusym_call_t *call)
@@ -846,8 +856,11 @@ static void await_led(coll_gpusym_call_t *call)
         }
     } else if (coll_gpusym_health_due(&call->health) && !fail_if_peer_lost(call)) {
         call->since_ns = 0 == call->since_ns ? call->health.checked_ns : call->since_ns;
-        if (call->blocking && timeout > 0 &&
-            (double) (call->health.checked_ns - call->since_ns) > timeout * 1e9 + 2 * (double) GRACE_NS) {
+        if (!call->blocking && coll_gpusym_wait_note(&call->wait, call->engine->team, call->args.coll,
+                                                     call->task.read.seq, COLL_GPUSYM_WAIT_LED, call->health.gap_ns)) {
+            give_up(call);
+        } else if (call->blocking && timeout > 0 &&
+                   (double) (call->health.checked_ns - call->since_ns) > timeout * 1e9 + 2 * (double) GRACE_NS) {
             fail_timeout(call, (int) r);
         }
     }

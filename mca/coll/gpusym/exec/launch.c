@@ -45,6 +45,11 @@ void coll_gpusym_scratch_put(coll_gpusym_launch_t *l)
     }
 }
 
+void coll_gpusym_scratch_lose(coll_gpusym_launch_t *l)
+{
+    l->scratch = NULL;
+}
+
 void coll_gpusym_launch_put_streams(coll_gpusym_launch_t *l)
 {
     if (NULL != l->streams) {
@@ -118,7 +123,7 @@ bool coll_gpusym_launch_drains(const coll_gpusym_task_t *task)
     return coll_gpusym_segments_unpacks(task->segments) || task->zero_copy.out_window;
 }
 
-/* Copies between a buffer and the range of our window that stands for it. */
+/* Copies between bytes of a buffer and those of our window that stand for them. */
 static bool copy_window(const coll_gpusym_launch_t *l, const coll_gpusym_team_t *t, uint64_t off, const void *buffer,
                         uint64_t bytes, bool back)
 {
@@ -135,6 +140,33 @@ static bool copy_window(const coll_gpusym_launch_t *l, const coll_gpusym_team_t 
                                                  : dev->copy_async(l->lane->stream, at, user, bytes));
 }
 
+/* Copies one side of the call to our window, or (back) from there. Only its bytes: what lies between blocks with
+ * displacements may be another call's, or no memory. */
+static bool copy_side_window(const coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, coll_gpusym_side_t side,
+                             bool back)
+{
+    const coll_gpusym_segments_t *k = task->segments;
+    const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
+    const coll_gpusym_facts_t *f = &coll_gpusym_facts[k->args->coll];
+    const bool out = COLL_GPUSYM_WRITTEN == side;
+    const uint64_t off = out ? task->zero_copy.out_off : task->zero_copy.in_off;
+    const char *buffer = out ? k->out : k->in;
+    gpusym_table_row_t rows[COLL_GPUSYM_LED_MAX];
+
+    if (f->reduces || (!coll_gpusym_blocks_has(k->args->coll) && !coll_gpusym_has_arrays(out ? f->written : f->sent))) {
+        return copy_window(l, t, off, buffer, out ? k->out_bytes : k->in_bytes, back);
+    }
+    coll_gpusym_segments_rows(k, rows);
+    for (uint32_t p = 0; p < t->host.nranks; p++) {
+        const uint64_t at = out ? rows[p].recv_off : rows[p].send_off;
+        const uint64_t bytes = out ? rows[p].recv_bytes : rows[p].send_bytes;
+        if (0 != bytes && !copy_window(l, t, off + at, buffer + at, bytes, back)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Gets a lane. */
 static bool get_lane(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task)
 {
@@ -146,15 +178,11 @@ static bool get_lane(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task)
 
 bool coll_gpusym_launch_fill(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task)
 {
-    const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
-    const coll_gpusym_segments_t *k = task->segments;
-    const coll_gpusym_zero_copy_t *z = &task->zero_copy;
     if (!get_lane(l, task)) {
         return false;
     }
-    if (queue_pack(l, task) && (!z->in_window || copy_window(l, t, z->in_off, k->in, k->in_bytes, false)) &&
-        (!z->out_window || !coll_gpusym_zero_copy_keeps(task) ||
-         copy_window(l, t, z->out_off, k->out, k->out_bytes, false))) {
+    if (queue_pack(l, task) && (!task->zero_copy.in_window || copy_side_window(l, task, COLL_GPUSYM_SENT, false)) &&
+        (!coll_gpusym_zero_copy_keeps(task) || copy_side_window(l, task, COLL_GPUSYM_WRITTEN, false))) {
         return true;
     }
     coll_gpusym_launch_abandon(l);
@@ -163,13 +191,11 @@ bool coll_gpusym_launch_fill(coll_gpusym_launch_t *l, const coll_gpusym_task_t *
 
 bool coll_gpusym_launch_drain(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task)
 {
-    const coll_gpusym_segments_t *k = task->segments;
-    const coll_gpusym_zero_copy_t *z = &task->zero_copy;
     if (!get_lane(l, task)) {
         return false;
     }
-    if ((!z->out_window || copy_window(l, coll_gpusym_task_team(task), z->out_off, k->out, k->out_bytes, true)) &&
-        coll_gpusym_launch_unpack(l, k)) {
+    if ((!task->zero_copy.out_window || copy_side_window(l, task, COLL_GPUSYM_WRITTEN, true)) &&
+        coll_gpusym_launch_unpack(l, task->segments)) {
         return true;
     }
     coll_gpusym_launch_abandon(l);

@@ -29,6 +29,8 @@ typedef struct {
 /* Gets the scratch memory that the call needs, if it has none yet, and has its buffers there. False: there is none. */
 bool coll_gpusym_scratch_get(coll_gpusym_launch_t *l, coll_gpusym_segments_t *k);
 void coll_gpusym_scratch_put(coll_gpusym_launch_t *l);
+/* Instead: leaders may still access the call's scratch memory, which is not used again. */
+void coll_gpusym_scratch_lose(coll_gpusym_launch_t *l);
 
 /* Queues the planned launch, with what packs its input, on a lane; the epoch of p->work is set. False: that failed, and
  * nothing is queued, or the lane and streams that may wait for ever are given up. */

@@ -66,7 +66,7 @@ static coll_gpusym_resident_t *find_place(coll_gpusym_residents_t *all, const co
 
 bool coll_gpusym_resident_may(const coll_gpusym_task_t *task, const coll_gpusym_plan_t *p)
 {
-    const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
+    coll_gpusym_team_t *t = coll_gpusym_task_team(task);
     const coll_gpusym_params_t *c = &coll_gpusym_params;
     const unsigned family = gpusym_algorithm_family((unsigned) p->algorithm);
     return (GPUSYM_F_AGXLL_R == family || GPUSYM_F_XLL == family || GPUSYM_F_XLL_R == family) && task->blocking &&

@@ -16,7 +16,6 @@
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/scratch.h"
-#include "mca/common/ompi/layout.h"
 #include "ompi/communicator/communicator.h"
 #include "ompi/mca/topo/topo.h"
 
@@ -176,31 +175,37 @@ static bool find_in_buffer(const coll_gpusym_blocks_t *b, gpusym_seg_t *seg, cha
     return true;
 }
 
-/* Whether a kernel packs the block. Others could take a copy for each of very many runs. */
-static bool is_packed_at_once(const coll_gpusym_blocks_t *b, const block_t *block)
+bool coll_gpusym_packed_at_once(const gpusym_mem_t *where, const gpusym_layout_t *l, const void *buf)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     gpusym_gpu_t *gpu;
-    return GPUSYM_SUCCESS == dev->gpu_open(b->where, &gpu) && gpusym_layout_by_gpu(dev, gpu, &block->l, block->buf);
+    return GPUSYM_LAYOUT_RUNS != l->kind ||
+           (GPUSYM_SUCCESS == dev->gpu_open(where, &gpu) && gpusym_layout_by_gpu(dev, gpu, l, buf));
+}
+
+/* Lays segments, whose bytes are set, one behind the other. Returns the bytes of all. */
+static uint64_t place_segments(gpusym_seg_t *seg, uint32_t n)
+{
+    uint64_t bytes = 0;
+    for (uint32_t p = 0; p < n; p++) {
+        seg[p].off = bytes;
+        bytes += (seg[p].bytes + 255) / 256 * 256;
+    }
+    return bytes;
 }
 
 /* Segments in scratch memory. *bytes: of that. False: no kernel packs the blocks. */
 static bool find_in_scratch(const coll_gpusym_blocks_t *b, gpusym_seg_t *seg, uint64_t *bytes)
 {
-    const uint32_t n = (uint32_t) ompi_comm_size(b->comm);
     walk_t w = begin_walk(b);
     block_t block;
     while (next_block(&w, &block)) {
-        if (GPUSYM_LAYOUT_RUNS == block.l.kind && !is_packed_at_once(b, &block)) {
+        if (!coll_gpusym_packed_at_once(b->where, &block.l, block.buf)) {
             return false;
         }
         seg[block.rank].bytes += block.l.bytes;
     }
-    *bytes = 0;
-    for (uint32_t p = 0; p < n; p++) {
-        seg[p].off = *bytes;
-        *bytes += (seg[p].bytes + 255) / 256 * 256;
-    }
+    *bytes = place_segments(seg, (uint32_t) ompi_comm_size(b->comm));
     return true;
 }
 
@@ -233,12 +238,15 @@ int coll_gpusym_blocks_copy(const coll_gpusym_blocks_t *b, gpusym_gpu_t *gpu, gp
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     gpusym_seg_t seg[GPUSYM_TEAM_MAX] = {{0, 0}};
-    uint64_t bytes;
     int rc = GPUSYM_SUCCESS;
     walk_t w = begin_walk(b);
     block_t block;
 
-    (void) find_in_scratch(b, seg, &bytes);
+    while (next_block(&w, &block)) {
+        seg[block.rank].bytes += block.l.bytes;
+    }
+    (void) place_segments(seg, (uint32_t) ompi_comm_size(b->comm));
+    w = begin_walk(b);
     while (GPUSYM_SUCCESS == rc && next_block(&w, &block)) {
         char *at = scratch + seg[block.rank].off;
         rc = back ? gpusym_layout_unpack_async(dev, gpu, stream, &block.l, block.buf, at, block.l.bytes)

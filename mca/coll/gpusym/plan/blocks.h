@@ -13,6 +13,7 @@
 
 #include "mca/coll/gpusym/args/args.h"
 #include "mca/common/gpusym/device/device.h"
+#include "mca/common/ompi/layout.h"
 #include "kernels/work.h"
 
 /* One side of such a call. */
@@ -22,6 +23,9 @@ typedef struct {
     coll_gpusym_side_t side;   /* COLL_GPUSYM_SENT, COLL_GPUSYM_WRITTEN */
     const gpusym_mem_t *where; /* a buffer on the GPU that packs */
 } coll_gpusym_blocks_t;
+
+/* Whether the GPU of `where` packs elements at once; others could take a copy for each of very many runs. */
+bool coll_gpusym_packed_at_once(const gpusym_mem_t *where, const gpusym_layout_t *l, const void *buf);
 
 /* Whether a collective has such blocks. */
 bool coll_gpusym_blocks_has(unsigned coll);

@@ -194,7 +194,17 @@ static void plan_alltoall(maker_t *m)
 {
     gpusym_job_t job = job_of(m, in_place(m) ? GPUSYM_JOB_SWAP : GPUSYM_JOB_MOVE, m->bytes);
     job.in_step = job.out_step = m->bytes;
-    add_own_sources(m, job);
+    if (!in_place(m) || m->n > GPUSYM_JOBS_MAX + 1) {
+        add_own_sources(m, job);
+        return;
+    }
+    for (uint32_t s = 0; s + 1 < m->n; s++) { /* each pair is swapped once: no parts with nothing to do */
+        only_from(&job, (int) s);
+        job.dst_first = (uint16_t) (s + 1);
+        if (is_own(m, s)) {
+            add_job(m, job);
+        }
+    }
 }
 
 static void plan_gather(maker_t *m)
@@ -232,7 +242,8 @@ static void add_pair(maker_t *m, uint32_t s, uint32_t d, const gpusym_table_row_
         job.in_off = to->recv_off;
         job.bytes = s < d ? job.bytes : 0;
     }
-    if (0 != job.bytes && (job.in_off > m->all->in_room[s] || job.bytes > m->all->in_room[s] - job.in_off)) {
+    const uint64_t in_room = GPUSYM_JOB_SWAP == job.form ? m->all->out_room[s] : m->all->in_room[s];
+    if (0 != job.bytes && (job.in_off > in_room || job.bytes > in_room - job.in_off)) {
         m->corrupt = (int) s;
     } else if (0 != job.bytes && (job.out_off > m->all->out_room[d] || job.bytes > m->all->out_room[d] - job.out_off)) {
         m->corrupt = (int) d;
@@ -245,21 +256,16 @@ static void add_pair(maker_t *m, uint32_t s, uint32_t d, const gpusym_table_row_
 static void plan_pairs(maker_t *m)
 {
     const gpusym_rollcall_t *rc = &m->team->host.rc;
-    const gpusym_table_row_t *to, *from;
-    for (uint32_t s = 0; s < m->n && m->corrupt < 0; s++) {
-        if (!is_own(m, s)) {
-            continue;
-        }
-        if (GPUSYM_TABLE_THERE != gpusym_table_find(rc, s, m->task->read.seq, &to)) {
-            m->corrupt = (int) s;
+    const gpusym_table_row_t *rows[COLL_GPUSYM_LED_MAX];
+    for (uint32_t r = 0; r < m->n; r++) {
+        if (GPUSYM_TABLE_THERE != gpusym_table_find(rc, r, m->task->read.seq, &rows[r])) {
+            m->corrupt = (int) r;
             return;
         }
-        for (uint32_t d = 0; d < m->n && m->corrupt < 0; d++) {
-            if (GPUSYM_TABLE_THERE != gpusym_table_find(rc, d, m->task->read.seq, &from)) {
-                m->corrupt = (int) d;
-                return;
-            }
-            const gpusym_table_row_t sent = to[d], taken = from[s]; /* their owners may overwrite them */
+    }
+    for (uint32_t s = 0; s < m->n; s++) {
+        for (uint32_t d = 0; d < m->n && m->corrupt < 0 && is_own(m, s); d++) {
+            const gpusym_table_row_t sent = rows[s][d], taken = rows[d][s]; /* their owners may overwrite them */
             add_pair(m, s, d, &sent, &taken);
         }
     }

@@ -355,15 +355,6 @@ static void find_sides(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, sid
     }
 }
 
-/* Whether the GPU packs elements at once; others could take a copy for each of very many runs. */
-static bool is_packed_at_once(const coll_gpusym_segments_t *k, const gpusym_layout_t *l, const void *buf)
-{
-    const gpusym_device_t *dev = gpusym_current.dev;
-    gpusym_gpu_t *gpu;
-    return GPUSYM_LAYOUT_RUNS != l->kind ||
-           (GPUSYM_SUCCESS == dev->gpu_open(&k->where, &gpu) && gpusym_layout_by_gpu(dev, gpu, l, buf));
-}
-
 /* The blocks of a side that has counts and displacements, one by one. False: there is none behind those before p. */
 static bool next_block(const coll_gpusym_layout_t *all, const void *buf, size_t *p, gpusym_layout_t *l, void **at)
 {
@@ -394,12 +385,12 @@ static bool find_part(struct ompi_communicator_t *comm, const coll_gpusym_segmen
     if (0 != s->count) {
         gpusym_layout_find(s->count, s->type, &part->layout);
         part->bytes = part->layout.bytes;
-        return is_packed_at_once(k, &part->layout, part->buf);
+        return coll_gpusym_packed_at_once(&k->where, &part->layout, part->buf);
     }
     part->blocks = true;
     coll_gpusym_layout(comm, k->args, side, &all);
     while (next_block(&all, s->buf, &p, &l, &at)) {
-        if (!is_packed_at_once(k, &l, at)) {
+        if (!coll_gpusym_packed_at_once(&k->where, &l, at)) {
             return false;
         }
         part->bytes += l.bytes;

@@ -22,9 +22,6 @@ struct coll_gpusym_sizes {
     const gpusym_table_row_t *rows[GPUSYM_TEAM_MAX]; /* of each rank, one for each peer */
 };
 
-/* No buffer has so many bytes: addresses have fewer bits. */
-#define BYTES_BITS 57
-
 coll_gpusym_sizes_t *coll_gpusym_sizes_create(const coll_gpusym_segments_t *k, uint64_t seq)
 {
     coll_gpusym_sizes_t *s = calloc(1, sizeof *s);
@@ -111,7 +108,7 @@ static bool are_plausible(const coll_gpusym_sizes_t *s, uint32_t r)
     for (uint32_t p = 0; p < s->segments->team->host.nranks; p++) {
         all |= s->rows[r][p].send_bytes | s->rows[r][p].recv_bytes;
     }
-    return 0 == all >> BYTES_BITS;
+    return 0 == all >> GPUSYM_BYTES_BITS;
 }
 
 coll_gpusym_sizes_state_t coll_gpusym_sizes_poll(coll_gpusym_sizes_t *s, uint64_t *max_bytes, int *corrupt)

@@ -11,7 +11,7 @@
 #include "mca/common/gpusym/memory/window.h"
 
 /* Largest buffer that goes through a window, in bytes: a window has room for one each way. */
-#define WINDOW_MAX (GPUSYM_WINDOW_BYTES / 2)
+#define WINDOW_MAX (8ull << 20)
 
 void coll_gpusym_zero_copy_withdraw(coll_gpusym_task_t *task)
 {
@@ -28,6 +28,15 @@ void coll_gpusym_zero_copy_withdraw(coll_gpusym_task_t *task)
     }
     if (z->out_window) {
         gpusym_window_put(z->out_off);
+    }
+    z->in_window = z->out_window = false;
+}
+
+void coll_gpusym_zero_copy_lose(coll_gpusym_task_t *task)
+{
+    coll_gpusym_zero_copy_t *z = &task->zero_copy;
+    if (z->in_window || z->out_window) {
+        gpusym_window_lose();
     }
     z->in_window = z->out_window = false;
 }
@@ -74,8 +83,12 @@ static bool offer_buffer(coll_gpusym_task_t *task, const offer_t *o, uint32_t *f
 static bool take_range(const coll_gpusym_task_t *task, const offer_t *o, uint64_t *off, uint32_t *flags)
 {
     gpusym_window_t *window;
-    if (o->bytes > WINDOW_MAX || GPUSYM_SUCCESS != gpusym_window_own(&window) ||
+    if (NULL == o->p || o->bytes > WINDOW_MAX || GPUSYM_SUCCESS != gpusym_window_own(&window) ||
         GPUSYM_SUCCESS != gpusym_window_get(o->bytes, off)) {
+        return false;
+    }
+    if (*off + o->bytes > GPUSYM_WINDOW_WAITING) {
+        gpusym_window_put(*off);
         return false;
     }
     *flags |= task->cache->window_mapped ? 0 : GPUSYM_POST_NEW_KEY;
@@ -88,7 +101,7 @@ static bool offer_to_leaders(coll_gpusym_task_t *task, const offer_t *o, bool *w
     if (coll_gpusym_params.zero_copy && !is_refused(task) && offer_buffer(task, o, flags)) {
         return true;
     }
-    if (NULL == o->p || 0 == o->bytes) {
+    if (0 == o->bytes) {
         return true;
     }
     *window = take_range(task, o, off, flags);
@@ -99,7 +112,9 @@ static bool offer_to_leaders(coll_gpusym_task_t *task, const offer_t *o, bool *w
 bool coll_gpusym_zero_copy_keeps(const coll_gpusym_task_t *task)
 {
     const coll_gpusym_segments_t *k = task->segments;
-    return task->zero_copy.out_window && (k->in_place || coll_gpusym_zero_copy_led_by_table(task));
+    const bool reads =
+        k->in_place && coll_gpusym_segments_moves(k->args->coll); /* reductions write all, and read `in` */
+    return task->zero_copy.out_window && (reads || coll_gpusym_zero_copy_led_by_table(task));
 }
 
 /* What goes through scratch memory is looked up there. */
@@ -109,18 +124,9 @@ static void offer_led(coll_gpusym_task_t *task, gpusym_post_t *post)
     const bool packed = 0 != k->pack.bytes || k->from.packed, unpacked = coll_gpusym_segments_unpacks(k);
     const bool root_bcast = COLL_GPUSYM_BCAST == k->args->coll && k->team->host.rank == (uint32_t) k->args->root;
     coll_gpusym_zero_copy_t *z = &task->zero_copy;
-    const offer_t in = {packed || (unpacked && k->in_place) ? 0 : k->in_id,
-                        k->in,
-                        k->in_bytes,
-                        &z->in_key,
-                        &post->in_key,
-                        &post->in_off};
-    const offer_t out = {unpacked ? 0 : k->out_id,
-                         root_bcast ? NULL : k->out,
-                         k->out_bytes,
-                         &z->out_key,
-                         &post->out_key,
-                         &post->out_off};
+    const offer_t in = {packed || k->keep ? 0 : k->in_id, k->in, k->in_bytes, &z->in_key, &post->in_key, &post->in_off};
+    const offer_t out = {unpacked ? 0 : k->out_id, k->out,        root_bcast ? 0 : k->out_bytes, &z->out_key,
+                         &post->out_key,           &post->out_off};
 
     if (offer_to_leaders(task, &in, &z->in_window, &z->in_off, &post->flags)) {
         post->flags |= GPUSYM_POST_LED_IN | (z->in_window ? GPUSYM_POST_WINDOW_IN : 0);

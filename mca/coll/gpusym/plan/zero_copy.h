@@ -16,6 +16,8 @@ void coll_gpusym_zero_copy_offer(coll_gpusym_task_t *task, gpusym_post_t *post);
 bool coll_gpusym_zero_copy_tell(coll_gpusym_task_t *task, gpusym_post_t *post);
 /* Unpins the buffers that were offered. */
 void coll_gpusym_zero_copy_withdraw(coll_gpusym_task_t *task);
+/* Before that, of a call that has failed: keeps what leaders may still access in our window from being used again. */
+void coll_gpusym_zero_copy_lose(coll_gpusym_task_t *task);
 /* Whether the call may use zero copy, by the posts of all ranks. All entries have been read. */
 bool coll_gpusym_zero_copy_possible(const coll_gpusym_task_t *task);
 

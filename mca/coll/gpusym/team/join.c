@@ -75,10 +75,11 @@ static void note_crowded(gpusym_gpu_t *gpu)
 /* Calls between two looks at which GPUs the processes of this host use. */
 #define LOOK_CALLS 64u
 
-bool coll_gpusym_team_crowded(const coll_gpusym_team_t *t)
+bool coll_gpusym_team_crowded(coll_gpusym_team_t *t)
 {
     gpusym_gpu_info_t info;
-    if (!__atomic_load_n(&crowded, __ATOMIC_RELAXED) && NULL != t->host.gpu && 0 == t->host.rc.seq % LOOK_CALLS) {
+    if (!__atomic_load_n(&crowded, __ATOMIC_RELAXED) && NULL != t->host.gpu && t->host.rc.seq >= t->host.look_at) {
+        t->host.look_at = t->host.rc.seq + LOOK_CALLS;
         gpusym_current.dev->gpu_info(t->host.gpu, &info);
         if (gpusym_parcels_gpu_shared(info.uuid)) {
             note_crowded(t->host.gpu);

@@ -16,7 +16,7 @@ bool coll_gpusym_team_owns(coll_gpusym_team_t *team, const gpusym_mem_t *mem);
 /* Takes `epochs` epochs for the call in flight, clearing the slots when the counter would wrap (collective then). */
 int coll_gpusym_team_epochs(coll_gpusym_team_t *team, uint64_t epochs, uint32_t *first);
 /* Whether another process uses this process's GPU, as far as is known: looked up in every 64th call. */
-bool coll_gpusym_team_crowded(const coll_gpusym_team_t *team);
+bool coll_gpusym_team_crowded(coll_gpusym_team_t *team);
 /* The team, which is set up, is led from now on: see state.h. In the same call on all ranks. */
 void coll_gpusym_team_lead(coll_gpusym_team_t *team);
 

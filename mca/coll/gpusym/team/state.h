@@ -76,7 +76,8 @@ typedef struct {
     /* A rank's GPU has other processes, of this team or not, agreed by all: the lowest rank of each GPU, its leader,
      * does the calls of the ranks there. Then a leader has a slot, of which it uses the ticket, and the rest of what
      * is above is not used. */
-    bool leads_next; /* led from the next call on: agreed by all */
+    uint64_t look_at; /* the call from which on we look again who uses our GPU */
+    bool leads_next;  /* led from the next call on: agreed by all */
     bool led, mps; /* mps: all processes share their GPUs by one MPS daemon, where kernels that wait run side by side */
     void *ticket;  /* of a leader: in its slot */
     uint16_t leader[COLL_GPUSYM_LED_MAX]; /* each rank's */

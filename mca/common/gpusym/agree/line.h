@@ -22,7 +22,7 @@ typedef struct {
     uint32_t flags, layout;   /* GPUSYM_POST_... */
     uint32_t in_key, out_key; /* keys of the buffers' allocations (memory/reg.h); 0: none */
     uint64_t in_off, out_off; /* offsets of the buffers in these allocations, in bytes */
-    uint64_t check;           /* of keys and offsets, if there are keys: see gpusym_entry_intact */
+    uint64_t check;           /* of keys and offsets, if there are any: see gpusym_entry_intact */
     uint64_t balance;         /* see gpusym_post_t */
 } gpusym_entry_t;
 

@@ -115,9 +115,6 @@ bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpus
     return true;
 }
 
-/* No buffer has so many bytes: addresses have fewer bits. */
-#define BYTES_BITS 57
-
 /* Takes rank r's entry into account. */
 static void note_entry(gpusym_rollcall_read_t *read, uint32_t r, uint64_t word, const gpusym_entry_t *e)
 {
@@ -130,7 +127,7 @@ static void note_entry(gpusym_rollcall_read_t *read, uint32_t r, uint64_t word, 
         read->bounce = kind;
         read->bounce_rank = (int) r;
     }
-    if (0 != (e->bytes >> BYTES_BITS | e->flags / GPUSYM_POST_FLAGS_END)) {
+    if (0 != (e->bytes >> GPUSYM_BYTES_BITS | e->flags / GPUSYM_POST_FLAGS_END)) {
         read->corrupt_rank = (int) r;
     }
     const bool same_call =

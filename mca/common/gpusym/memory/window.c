@@ -17,6 +17,7 @@ typedef struct {
 } sign_t;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool worn; /* atomic: a range is lost */
 static gpusym_shares_t windows = {.name = "gpusym-window",
                                   .magic = 0x677077696e646f77ull,
                                   .bytes = WINDOW_FILE,
@@ -99,9 +100,20 @@ void gpusym_window_put(uint64_t off)
     pthread_mutex_unlock(&lock);
 }
 
+void gpusym_window_lose(void)
+{
+    __atomic_store_n(&worn, true, __ATOMIC_RELAXED);
+}
+
+bool gpusym_window_is_worn(void)
+{
+    return __atomic_load_n(&worn, __ATOMIC_RELAXED);
+}
+
 void gpusym_windows_close(const gpusym_device_t *dev)
 {
     pthread_mutex_lock(&lock);
+    worn = false;
     gpusym_shares_close(&windows, dev);
     pthread_mutex_unlock(&lock);
 }

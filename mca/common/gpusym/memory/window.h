@@ -14,8 +14,11 @@
 #include "mca/common/gpusym/shm/pages.h"
 
 /* Bytes of a window that calls may take, and of the pieces into which they cut what is longer than a piece. */
-#define GPUSYM_WINDOW_BYTES (16ull << 20)
+#define GPUSYM_WINDOW_BYTES (18ull << 20)
 #define GPUSYM_WINDOW_CHUNK (1ull << 20)
+/* What a call holds while it waits for ranks to come ends here, in bytes from the window's first one. So what waits for
+ * no rank that is yet to come always finds room in the end. */
+#define GPUSYM_WINDOW_WAITING (GPUSYM_SHARE_FIRST + (16ull << 20))
 
 /* A window as it is mapped in this process.  Cached; valid until gpusym_windows_close.  All functions are
  * thread-safe. */
@@ -43,6 +46,9 @@ uint64_t gpusym_window_room(const gpusym_window_t *window, uint64_t off);
  * peer accesses it any more. */
 int gpusym_window_get(uint64_t bytes, uint64_t *off);
 void gpusym_window_put(uint64_t off);
+/* Notes that a range is not returned, since a peer may access it for ever; and whether there is such a one. */
+void gpusym_window_lose(void);
+bool gpusym_window_is_worn(void);
 
 /* Ends registrations, unmaps all windows and frees the own one.  No copy may be under way.  Idempotent. */
 void gpusym_windows_close(const gpusym_device_t *dev);
