@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * The net: messages between processes of several hosts.  A transport is one table of functions: net/net_ucx.c has one
- * for UCX's active messages, the unit tests have one with delay, loss and other orders (test/unit/net_fake.h).  Streams of
- * pieces over a transport, with their memory and credits, are in net/stream.h.
+ * for UCX's active messages, the unit tests have one with delay, loss and other orders (test/unit/net_fake.h).  Streams
+ * of pieces over a transport, with their memory and credits, are in net/stream.h.
  *
  * A message is a head of 48 bytes and the data that it names, in host memory.  Messages overtake each other.  None is
  * lost or doubled as long as the peer is not lost; a cut link loses nothing and delivers nothing, and no transport
@@ -25,7 +25,7 @@ typedef enum {
     GPUSYM_NET_KINDS
 } gpusym_net_kind_t;
 
-/* What GPUSYM_NET_HEAD_MARK of a head is: its layout and its byte order. */
+/* The mark of a head: its layout and its byte order. */
 #define GPUSYM_NET_MARK 0x4701u
 
 /* The head of a message, as it is on the wire.  The streams fill in what is marked with *; the rest is the user's. */
@@ -33,7 +33,7 @@ typedef struct {
     uint64_t token;      /* * names communicator, sender and receiver: random, told by MPI */
     uint64_t record[2];  /* of the agreement between hosts */
     uint32_t call;       /* of the communicator */
-    uint32_t number;     /* * of the piece in its stream; rises through all generations, wraps around */
+    uint32_t number;     /* * of the piece in its stream and generation, from 0, wraps around; a hello: 1: an answer */
     uint32_t credit;     /* * the sender of this head has released all pieces below this number */
     uint32_t bytes;      /* * of the data that follow */
     uint16_t generation; /* * of the stream */
@@ -89,9 +89,9 @@ typedef struct {
     /* Opens a net; the parameters are copied.  20 to 100 ms.  On failure *why is a text that stays valid until the next
      * open.  The caller closes the net. */
     int (*open)(const gpusym_net_params_t *params, gpusym_net_t **net, const char **why);
-    /* Closes a net, and the peers that are left.  The memory of all sends is the caller's then; *sent of those under way
-     * may stay 0.  Calls landed(whole false) for messages that are landing.  May take 0.1 s for peers of this host that
-     * have ended.  NULL is accepted. */
+    /* Closes a net, and the peers that are left.  The memory of all sends is the caller's then; *sent of those under
+     * way may stay 0.  Calls landed(whole false) for messages that are landing.  May take 0.1 s for peers of this host
+     * that have ended.  NULL is accepted. */
     void (*close)(gpusym_net_t *net);
 
     /* Returns the address of this process, for peers: up to about 1 KiB, valid until close. */

@@ -1,0 +1,475 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Streams of pieces: see stream.h.
+ */
+#include "mca/common/gpusym/net/stream.h"
+
+#include <stdlib.h>
+
+#include "mca/common/gpusym/log.h"
+#include "mca/common/gpusym/shm/arena.h"
+
+enum { BUCKETS = 1024, RING_ALIGN = 4096, BUFFER_ALIGN = 64 };
+
+/* A buffer of the ring. */
+typedef enum {
+    EMPTY,   /* or its piece was released */
+    LANDING, /* the net writes it */
+    STALE,   /* the net writes it, for an earlier generation */
+    LANDED
+} buffer_state_t;
+typedef struct {
+    gpusym_net_head_t head;
+    buffer_state_t state;
+} buffer_t;
+
+struct gpusym_net_stream {
+    gpusym_net_stream_t *next;         /* in its bucket */
+    gpusym_net_stream_t *next_pending; /* in the list of those that have something to tell */
+    bool pending;
+    gpusym_net_streams_t *streams;
+    gpusym_net_stream_params_t params;
+    uint16_t generation;
+
+    /* Out: `sent` pieces of this generation were sent, and the other end has released all below `credit`. */
+    uint32_t sent, credit;
+    bool heard;                   /* a hello has come */
+    uint16_t heard_in;            /* in this generation, the newest */
+    bool hello_due, greeted;      /* we owe a hello; have said it once in this generation */
+    gpusym_net_message_t hello;   /* under way while sent is 0 */
+    gpusym_net_message_t release; /* the message that tells what was released, likewise */
+
+    /* In */
+    uint32_t released, read, landed;
+    uint32_t told;    /* what was released, as the other end will know */
+    uint32_t landing; /* buffers that the net writes */
+    uint64_t ring;    /* its offset in the memory */
+    buffer_t *buffer; /* [pieces_in] */
+};
+
+struct gpusym_net_streams {
+    gpusym_net_streams_params_t params;
+    gpusym_net_t *net;
+    gpusym_arena_t *arena;
+    uint64_t used;
+    gpusym_net_stream_t *pending;
+    gpusym_net_stream_t *bucket[BUCKETS];
+};
+
+/* ---- the table ---- */
+
+/* Tokens are random. */
+static gpusym_net_stream_t **bucket_of(gpusym_net_streams_t *streams, uint64_t token, uint16_t channel)
+{
+    return &streams->bucket[(token + channel) % BUCKETS];
+}
+
+static gpusym_net_stream_t *find(gpusym_net_streams_t *streams, uint64_t token, uint16_t channel)
+{
+    gpusym_net_stream_t *s = *bucket_of(streams, token, channel);
+
+    while (NULL != s && (s->params.token_in != token || s->params.channel != channel)) {
+        s = s->next;
+    }
+    return s;
+}
+
+static void have_pending(gpusym_net_stream_t *s)
+{
+    if (!s->pending) {
+        s->pending = true;
+        s->next_pending = s->streams->pending;
+        s->streams->pending = s;
+    }
+}
+
+static bool is_busy(const gpusym_net_message_t *message)
+{
+    return 0 == __atomic_load_n(&message->sent, __ATOMIC_ACQUIRE);
+}
+
+/* ---- what arrives ---- */
+
+static buffer_t *buffer_of(const gpusym_net_stream_t *s, uint32_t number)
+{
+    return &s->buffer[number & (s->params.pieces_in - 1)];
+}
+
+static char *memory_of(const gpusym_net_stream_t *s, uint32_t number)
+{
+    const uint64_t offset = (uint64_t) (number & (s->params.pieces_in - 1)) * s->params.bytes_in;
+    return (char *) s->streams->params.memory + s->ring + offset;
+}
+
+/* Whether a piece may come: it is of this generation, is one of those that the other end may have out, and has not come
+ * before. */
+static bool is_expected(const gpusym_net_stream_t *s, const gpusym_net_head_t *head)
+{
+    return head->generation == s->generation && head->number - s->released < s->params.pieces_in &&
+           head->bytes <= s->params.bytes_in && EMPTY == buffer_of(s, head->number)->state;
+}
+
+static void *place(void *arg, const gpusym_net_head_t *head)
+{
+    gpusym_net_streams_t *streams = arg;
+    gpusym_net_stream_t *s = find(streams, head->token, head->channel);
+
+    if (NULL == s) {
+        return NULL;
+    }
+    if (GPUSYM_NET_DATA != head->kind) {
+        const bool wanted = GPUSYM_NET_NOTE != head->kind || NULL != streams->params.note;
+        return wanted ? s : NULL;
+    }
+    if (!is_expected(s, head)) {
+        return NULL;
+    }
+    buffer_t *buffer = buffer_of(s, head->number);
+    *buffer = (buffer_t){.head = *head, .state = LANDING};
+    s->landing++;
+    return memory_of(s, head->number);
+}
+
+/* The other end is in this generation. A hello that is no answer wants one: its sender may have missed ours. */
+static void hear(gpusym_net_stream_t *s, const gpusym_net_head_t *head)
+{
+    if (!s->heard || (int16_t) (head->generation - s->heard_in) > 0) {
+        s->heard = true;
+        s->heard_in = head->generation;
+    }
+    if (GPUSYM_NET_HELLO == head->kind && 0 == head->number && head->generation == s->generation) {
+        s->hello_due = true;
+        have_pending(s);
+    }
+}
+
+/* Of several heads the newest credit counts, whatever their order. One of pieces that were never sent is none. */
+static void take_credit(gpusym_net_stream_t *s, const gpusym_net_head_t *head)
+{
+    if (head->generation == s->generation && head->credit - s->credit <= s->sent - s->credit) {
+        s->credit = head->credit;
+    }
+}
+
+static void land_piece(gpusym_net_stream_t *s, uint32_t number, bool whole)
+{
+    buffer_t *buffer = buffer_of(s, number);
+    const bool stale = STALE == buffer->state;
+
+    s->landing--;
+    buffer->state = whole && !stale ? LANDED : EMPTY;
+    if (0 == s->landing && s->hello_due) {
+        have_pending(s);
+    }
+    while (s->landed - s->released < s->params.pieces_in && LANDED == buffer_of(s, s->landed)->state) {
+        s->landed++;
+    }
+}
+
+static void landed(void *arg, const gpusym_net_head_t *head, bool whole)
+{
+    gpusym_net_streams_t *streams = arg;
+    gpusym_net_stream_t *s =
+        find(streams, head->token, head->channel); /* is there: it does not close while one lands */
+
+    if (GPUSYM_NET_DATA == head->kind) {
+        land_piece(s, head->number, whole);
+    }
+    if (!whole) {
+        return;
+    }
+    if (GPUSYM_NET_NOTE != head->kind) {
+        hear(s, head);
+    }
+    take_credit(s, head);
+    if (GPUSYM_NET_NOTE == head->kind) {
+        streams->params.note(streams->params.arg, s->params.owner, head);
+    }
+}
+
+static void lost(void *arg, void *owner, const char *why)
+{
+    gpusym_net_streams_t *streams = arg;
+    streams->params.lost(streams->params.arg, owner, why);
+}
+
+/* ---- what is sent ---- */
+
+static int send_head(gpusym_net_stream_t *s, gpusym_net_message_t *message, gpusym_net_kind_t kind, uint32_t number,
+                     const void *data, uint32_t bytes)
+{
+    gpusym_net_head_t *head = &message->head;
+
+    head->token = s->params.token_out;
+    head->number = number;
+    head->credit = s->released;
+    head->bytes = bytes;
+    head->generation = s->generation;
+    head->channel = s->params.channel;
+    head->mark = GPUSYM_NET_MARK;
+    head->kind = (uint8_t) kind;
+    message->sent = 0;
+    const int rc = s->streams->params.transport->send(s->params.peer, head, data, &message->sent);
+    if (GPUSYM_SUCCESS != rc) {
+        message->sent = 1;
+    } else {
+        s->told = s->released;
+    }
+    return rc;
+}
+
+/* Whether half of the ring was released since the other end was told. */
+static bool owes_credit(const gpusym_net_stream_t *s)
+{
+    return s->greeted && 2 * (s->released - s->told) >= s->params.pieces_in && s->released != s->told;
+}
+
+/* Sends what is due. Returns whether something remains to be sent. */
+static bool tell(gpusym_net_stream_t *s)
+{
+    int rc = GPUSYM_SUCCESS;
+
+    if (s->hello_due && 0 == s->landing && !is_busy(&s->hello)) {
+        rc = send_head(s, &s->hello, GPUSYM_NET_HELLO, s->greeted ? 1 : 0, NULL, 0);
+        s->hello_due = GPUSYM_ERR_NO_MEMORY == rc;
+        s->greeted = s->greeted || GPUSYM_SUCCESS == rc;
+    }
+    if (owes_credit(s) && !is_busy(&s->release)) {
+        rc = send_head(s, &s->release, GPUSYM_NET_CREDIT, 0, NULL, 0);
+    }
+    return GPUSYM_ERR_UNREACHABLE != rc && (s->hello_due || owes_credit(s));
+}
+
+bool gpusym_net_streams_progress(gpusym_net_streams_t *streams)
+{
+    bool moved = streams->params.transport->progress(streams->net);
+    gpusym_net_stream_t *s = streams->pending;
+
+    streams->pending = NULL;
+    while (NULL != s) {
+        gpusym_net_stream_t *next = s->next_pending;
+        s->pending = false;
+        if (tell(s)) {
+            have_pending(s);
+        } else {
+            moved = true;
+        }
+        s = next;
+    }
+    return moved;
+}
+
+uint32_t gpusym_net_stream_room(const gpusym_net_stream_t *s)
+{
+    const bool meet = s->heard && s->heard_in == s->generation && s->greeted;
+    return meet ? s->params.pieces_out - (s->sent - s->credit) : 0;
+}
+
+int gpusym_net_stream_send(gpusym_net_stream_t *s, gpusym_net_message_t *message, const void *data, uint32_t bytes)
+{
+    if (0 == gpusym_net_stream_room(s) || bytes > s->params.bytes_out) {
+        return GPUSYM_ERR_BAD_PARAM;
+    }
+    const int rc = send_head(s, message, GPUSYM_NET_DATA, s->sent, data, bytes);
+    s->sent += GPUSYM_SUCCESS == rc ? 1 : 0;
+    return rc;
+}
+
+int gpusym_net_stream_note(gpusym_net_stream_t *s, gpusym_net_message_t *message)
+{
+    return send_head(s, message, GPUSYM_NET_NOTE, 0, NULL, 0);
+}
+
+/* ---- what is read ---- */
+
+bool gpusym_net_stream_read(gpusym_net_stream_t *s, const gpusym_net_head_t **head, const void **data)
+{
+    if (s->read == s->landed) {
+        return false;
+    }
+    *head = &buffer_of(s, s->read)->head;
+    *data = memory_of(s, s->read);
+    s->read++;
+    return true;
+}
+
+void gpusym_net_stream_release(gpusym_net_stream_t *s, uint32_t pieces)
+{
+    for (; pieces > 0 && s->released != s->read; pieces--) {
+        buffer_of(s, s->released)->state = EMPTY;
+        s->released++;
+    }
+    if (owes_credit(s)) {
+        have_pending(s);
+    }
+}
+
+/* ---- open and close ---- */
+
+int gpusym_net_streams_open(const gpusym_net_streams_params_t *params, gpusym_net_streams_t **streams, const char **why)
+{
+    gpusym_net_streams_t *all = calloc(1, sizeof *all);
+
+    *why = "out of host memory";
+    if (NULL == all) {
+        return GPUSYM_ERR_NO_MEMORY;
+    }
+    all->params = *params;
+    all->arena = gpusym_arena_create(params->bytes, RING_ALIGN);
+    if (NULL == all->arena) {
+        free(all);
+        return GPUSYM_ERR_NO_MEMORY;
+    }
+    const gpusym_net_params_t net = {
+        .user = {.arg = all, .place = place, .landed = landed, .lost = lost},
+        .bytes_max = params->piece_bytes,
+        .devices = params->devices,
+    };
+    const int rc = params->transport->open(&net, &all->net, why);
+    if (GPUSYM_SUCCESS != rc) {
+        gpusym_arena_destroy(all->arena);
+        free(all);
+        return rc;
+    }
+    *streams = all;
+    return GPUSYM_SUCCESS;
+}
+
+static void free_stream(gpusym_net_stream_t *s)
+{
+    if (0 != s->params.pieces_in) {
+        gpusym_arena_free(s->streams->arena, s->ring);
+        s->streams->used -= (uint64_t) s->params.pieces_in * s->params.bytes_in;
+    }
+    free(s->buffer);
+    free(s);
+}
+
+void gpusym_net_streams_close(gpusym_net_streams_t *streams)
+{
+    if (NULL == streams) {
+        return;
+    }
+    streams->params.transport->close(streams->net);
+    for (unsigned i = 0; i < BUCKETS; i++) {
+        while (NULL != streams->bucket[i]) {
+            gpusym_net_stream_t *s = streams->bucket[i];
+            streams->bucket[i] = s->next;
+            free_stream(s);
+        }
+    }
+    gpusym_arena_destroy(streams->arena);
+    free(streams);
+}
+
+gpusym_net_t *gpusym_net_streams_net(gpusym_net_streams_t *streams)
+{
+    return streams->net;
+}
+
+uint64_t gpusym_net_streams_used(const gpusym_net_streams_t *streams)
+{
+    return streams->used;
+}
+
+static bool is_ring(uint32_t pieces, uint32_t bytes, uint32_t bytes_max)
+{
+    return pieces <= GPUSYM_NET_PIECES_MAX && 0 == (pieces & (pieces - 1)) && bytes <= bytes_max &&
+           0 == bytes % BUFFER_ALIGN && (0 == pieces || 0 != bytes);
+}
+
+/* The ring and the states of its buffers. */
+static int make_ring(gpusym_net_streams_t *streams, gpusym_net_stream_t *s)
+{
+    const uint64_t bytes = (uint64_t) s->params.pieces_in * s->params.bytes_in;
+
+    if (0 == bytes) {
+        return GPUSYM_SUCCESS;
+    }
+    s->buffer = calloc(s->params.pieces_in, sizeof *s->buffer);
+    if (NULL == s->buffer) {
+        gpusym_log_no_memory("a ring between hosts");
+        return GPUSYM_ERR_NO_MEMORY;
+    }
+    const int rc = gpusym_arena_alloc(streams->arena, bytes, &s->ring);
+    if (GPUSYM_SUCCESS != rc) {
+        GPUSYM_LOG(1, "no room for a ring of %lu bytes between hosts: %lu of %lu are in use", (unsigned long) bytes,
+                   (unsigned long) streams->used, (unsigned long) streams->params.bytes);
+        free(s->buffer);
+        return rc;
+    }
+    streams->used += bytes;
+    return GPUSYM_SUCCESS;
+}
+
+int gpusym_net_stream_open(gpusym_net_streams_t *streams, const gpusym_net_stream_params_t *params,
+                           gpusym_net_stream_t **stream)
+{
+    gpusym_net_stream_t **bucket = bucket_of(streams, params->token_in, params->channel);
+
+    if (!is_ring(params->pieces_in, params->bytes_in, streams->params.piece_bytes) ||
+        !is_ring(params->pieces_out, params->bytes_out, streams->params.piece_bytes) ||
+        NULL != find(streams, params->token_in, params->channel)) {
+        return GPUSYM_ERR_BAD_PARAM;
+    }
+    gpusym_net_stream_t *s = calloc(1, sizeof *s);
+    if (NULL == s) {
+        gpusym_log_no_memory("a stream between hosts");
+        return GPUSYM_ERR_NO_MEMORY;
+    }
+    *s = (gpusym_net_stream_t){
+        .streams = streams, .params = *params, .hello.sent = 1, .release.sent = 1, .next = *bucket};
+    const int rc = make_ring(streams, s);
+    if (GPUSYM_SUCCESS != rc) {
+        free(s);
+        return rc;
+    }
+    *bucket = s;
+    gpusym_net_stream_reset(s, params->generation);
+    *stream = s;
+    return GPUSYM_SUCCESS;
+}
+
+/* The hello goes out once the net writes no buffer of an earlier generation. */
+void gpusym_net_stream_reset(gpusym_net_stream_t *s, uint16_t generation)
+{
+    s->generation = generation;
+    s->sent = s->credit = 0;
+    s->released = s->read = s->landed = s->told = 0;
+    for (uint32_t i = 0; i < s->params.pieces_in; i++) {
+        const buffer_state_t state = s->buffer[i].state;
+        s->buffer[i].state = LANDING == state || STALE == state ? STALE : EMPTY;
+    }
+    s->greeted = false;
+    s->hello_due = true;
+    have_pending(s);
+}
+
+static void forget_pending(gpusym_net_stream_t *s)
+{
+    gpusym_net_stream_t **at = &s->streams->pending;
+
+    while (s->pending && *at != s) {
+        at = &(*at)->next_pending;
+    }
+    if (s->pending) {
+        *at = s->next_pending;
+        s->pending = false;
+    }
+}
+
+bool gpusym_net_stream_close(gpusym_net_stream_t *s)
+{
+    if (0 != s->landing || is_busy(&s->hello) || is_busy(&s->release)) {
+        return false;
+    }
+    gpusym_net_stream_t **at = bucket_of(s->streams, s->params.token_in, s->params.channel);
+    while (*at != s) {
+        at = &(*at)->next;
+    }
+    *at = s->next;
+    forget_pending(s);
+    free_stream(s);
+    return true;
+}
