@@ -132,6 +132,10 @@ linger-long  | 3+1,2     | 60  | ok                             | coll_gpusym_li
 linger-late  | =3        | 60  | ok:calls of resident kernels, [1-9] | coll_gpusym_linger=20000 coll_gpusym_sim_fail=doorbell:1@0,doorbell:6@0,doorbell:13@0,doorbell:20@0,doorbell:31@0,doorbell:5@1,doorbell:14@1,bell:8@2,bell:20@2 | test/mpi/linger --n 100
 # Reductions through the host in pieces: lengths around them, in place, all roots; with memory that is not pinned; random.
 cut          | 2,3+4     | 120 | ok:allreduce: .*, in_pieces [1-9] | coll_gpusym_piece=68 coll_gpusym_summary=1 | test/mpi/every --mode blocking --thin {400|50}
+cut-later    | 3+2       | 120 | ok:allreduce: .*, in_pieces [1-9] | coll_gpusym_piece=68 coll_gpusym_summary=1 | test/mpi/every --mode nonblocking --thin {400|50}
+cut-again    | =3        | 120 | ok:reduce_scatter: .*, in_pieces [1-9] | coll_gpusym_piece=68 coll_gpusym_summary=1 | test/mpi/every --mode persistent --thin {1000|100}
+cut-inflight | =3        | 120 | ok                             | coll_gpusym_piece=100                   | test/mpi/inflight
+cut-broken   | =3        | 60  | ok                             | coll_gpusym_piece=65536 coll_gpusym_sim_fail=copy:40@1 coll_gpusym_sim_host=1 | test/mpi/broken --pieces
 cut-unpinned | =3        | 120 | ok:scan: .*, in_pieces [1-9]   | coll_gpusym_piece=40 coll_gpusym_pinned_max=0 coll_gpusym_summary=1 | test/mpi/every --mode blocking --thin {1000|100}
 turns        | 2         | 120 | ok                             | coll_gpusym_pinned_max=8M coll_gpusym_piece=0 coll_gpusym_allreduce_algorithm=staged | test/mpi/big
 cut-random   | 3+5       | 120 | ok                             | coll_gpusym_piece=100                   | test/mpi/random_coll --n {500|3000}

@@ -9,7 +9,6 @@
 #include "mca/coll/gpusym/conf/counters.h"
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
-#include "mca/coll/gpusym/fallback/cut.h"
 #include "mca/coll/gpusym/plan/plan.h"
 #include "mca/coll/gpusym/plan/zero_copy.h"
 #include "mca/coll/gpusym/team/join.h"
@@ -54,6 +53,8 @@ static void end_call(coll_gpusym_call_t *call)
     coll_gpusym_scratch_put(&call->launch);
     coll_gpusym_move_free(call->move);
     call->move = NULL;
+    coll_gpusym_cut_free(call->pieces);
+    call->pieces = NULL;
     if (MPI_SUCCESS == call->error && coll_gpusym_sizes_truncated(call->sizes)) {
         call->error = MPI_ERR_TRUNCATE; /* of this rank alone: the call has ended well */
     }
@@ -400,8 +401,8 @@ static void begin_call(coll_gpusym_call_t *call)
 static bool is_cut(const coll_gpusym_call_t *call)
 {
     const gpusym_rollcall_read_t *read = &call->task.read;
-    return call->blocking && !read->host && 0 != (read->all & GPUSYM_POST_CUT) && read->mismatch_rank < 0 &&
-           read->same_layout && 0 != coll_gpusym_params.piece && read->max_bytes > coll_gpusym_params.piece;
+    return !read->host && 0 != (read->all & GPUSYM_POST_CUT) && read->mismatch_rank < 0 && read->same_layout &&
+           0 != coll_gpusym_params.piece && read->max_bytes > coll_gpusym_params.piece;
 }
 
 /* Agreed: staged. Whether all ranks move it through their windows. */
@@ -477,6 +478,35 @@ static void find_windows(coll_gpusym_call_t *call)
     }
 }
 
+/* A nonblocking call in pieces keeps its place before later calls until it is over. After an error the ranks are not at
+ * the same piece. */
+static void cut_pieces(coll_gpusym_call_t *call)
+{
+    int rv;
+    if (!coll_gpusym_cut_poll(call->pieces, &rv)) {
+        if (coll_gpusym_health_due(&call->health)) {
+            fail_if_peer_lost(call);
+        }
+    } else if (MPI_SUCCESS == rv) {
+        end_call(call);
+    } else {
+        give_up(call);
+    }
+}
+
+static void begin_cut(coll_gpusym_call_t *call, int reason)
+{
+    call->reason = has_gpu_buffer(call) ? reason : -1;
+    call->pieces = coll_gpusym_cut_begin(call->engine->fallback, &call->args, coll_gpusym_params.piece);
+    if (NULL == call->pieces) {
+        give_up(call);
+        return;
+    }
+    call->cut = true;
+    call->state = COLL_GPUSYM_CALL_CUTTING;
+    cut_pieces(call);
+}
+
 /* All ranks have found that the call is staged. Once more if a resident kernel had to be recalled. */
 static void stage_call(coll_gpusym_call_t *call, int reason)
 {
@@ -486,6 +516,10 @@ static void stage_call(coll_gpusym_call_t *call, int reason)
         return;
     }
     const bool cut = !call->agree_only && is_cut(call);
+    if (cut && !call->blocking && NULL == call->launch.lane) {
+        begin_cut(call, reason);
+        return;
+    }
     leave_to_fallback(call, reason);
     call->cut = cut;
 }
@@ -1039,6 +1073,9 @@ bool coll_gpusym_call_poll(coll_gpusym_call_t *call)
     case COLL_GPUSYM_CALL_MOVING:
         move_data(call);
         break;
+    case COLL_GPUSYM_CALL_CUTTING:
+        cut_pieces(call);
+        break;
     case COLL_GPUSYM_CALL_SIZES:
         await_sizes(call);
         break;
@@ -1102,7 +1139,7 @@ static void count_native(const coll_gpusym_call_t *call, coll_gpusym_counters_t 
 void coll_gpusym_call_count(const coll_gpusym_call_t *call)
 {
     coll_gpusym_counters_t *counters = &coll_gpusym_counters[call->args.coll];
-    if (COLL_GPUSYM_CALL_ENDED == call->state && !call->moved) {
+    if (COLL_GPUSYM_CALL_ENDED == call->state && !call->moved && !call->cut) {
         if (MPI_SUCCESS == call->error) {
             count_native(call, counters);
         }

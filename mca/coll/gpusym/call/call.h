@@ -9,6 +9,7 @@
 #include "mca/coll/gpusym/call/engine.h"
 #include "mca/coll/gpusym/call/wait.h"
 #include "mca/coll/gpusym/fallback/bounce.h"
+#include "mca/coll/gpusym/fallback/cut.h"
 #include "mca/coll/gpusym/plan/sizes.h"
 
 typedef enum {
@@ -25,6 +26,7 @@ typedef enum {
     COLL_GPUSYM_CALL_UNPACKING, /* what it left in scratch memory is copied to the user */
     COLL_GPUSYM_CALL_WINDOWS,   /* staged, agreed: by windows, which are looked for */
     COLL_GPUSYM_CALL_MOVING,    /* ... and the data move through them */
+    COLL_GPUSYM_CALL_CUTTING,   /* staged, agreed, nonblocking: in pieces */
     COLL_GPUSYM_CALL_DRAINING,  /* something failed; waiting for the kernel to retire */
     COLL_GPUSYM_CALL_FALLBACK, /* agreed: the fallback's, for `reason` (staged) or -1 (forwarded); the poller does it */
     COLL_GPUSYM_CALL_FORWARDED, /* the fallback does it, by `inner` */
@@ -55,6 +57,7 @@ typedef struct coll_gpusym_call {
     coll_gpusym_task_t task;
     coll_gpusym_launch_t launch;
     coll_gpusym_sizes_t *sizes; /* owned; NULL: all that is sent is taken, and nothing else awaited */
+    coll_gpusym_cut_t *pieces;  /* owned; NULL: it is not cut, or blocking */
     coll_gpusym_move_t *move;   /* owned; NULL: no data move through windows */
     bool joins;                 /* posted before the team was set up */
     bool led;                   /* leaders do it, for the ranks of their GPUs */

@@ -64,7 +64,7 @@ static const gpusym_var_number_t numbers[] = {
      "bytes", "Smallest message that moves directly between user buffers. 0: use the tuning table"},
     {"piece", MCA_BASE_VAR_TYPE_UNSIGNED_INT, GPUSYM_VAR_EVERY_CALL, FIELD(piece), 512 * 1024, 0, 1024 * MIB, 0,
      "bytes",
-     "Size of the pieces in which a blocking reduction goes through host memory (user-defined operations): the other "
+     "Size of the pieces in which a reduction goes through host memory (user-defined operations): the other "
      "components reduce one piece while the GPU copies others. 0: such a reduction is not cut"},
     {"reproducible", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(reproducible), 0, 0, 1, 0, "",
      "Select only algorithms whose result bits depend on nothing but the inputs and the number of ranks. How a "

@@ -9,6 +9,8 @@
  *     copy to the host     0 1 2 3 4 ...
  *     the fallback             0 1 2 3 4 ...
  *     copy back                    0 1 2 3 4 ...
+ *
+ * A blocking call waits for each step. A nonblocking one is polled: begun <= worked + SLOTS, ended <= worked <= begun.
  */
 #include "mca/coll/gpusym/fallback/cut.h"
 
@@ -23,10 +25,11 @@
 typedef struct {
     coll_gpusym_args_t part, on_host; /* the call on the piece's elements: the user's, and the bounce buffers' */
     coll_gpusym_bounce_t bounce;
-    gpusym_count_element_t *counts; /* [ranks] of part; in cut_t.counts */
+    gpusym_count_element_t *counts; /* [ranks] of part; in the cut's counts */
+    ompi_request_t *inner;          /* nonblocking: the fallback's */
 } slot_t;
 
-typedef struct {
+typedef struct coll_gpusym_cut {
     coll_gpusym_fallback_t *f;
     const coll_gpusym_args_t *whole;
     size_t elements, piece; /* of the call, of a piece */
@@ -36,6 +39,9 @@ typedef struct {
     size_t room;                    /* bytes of a slot's memory */
     gpusym_count_element_t *counts; /* owned */
     slot_t slot[SLOTS];
+    /* Nonblocking: pieces whose copy to the host is queued, that the fallback has begun with, has ended with. */
+    size_t begun, worked, ended;
+    int rv; /* the first error: no further piece is begun */
 } cut_t;
 
 /* ---- pieces ---- */
@@ -200,6 +206,14 @@ static int open_slots(cut_t *c)
     return MPI_SUCCESS;
 }
 
+/* Whether the copies of a slot have ended. *rv: MPI_SUCCESS, or their error, reported. */
+static bool poll_slot(const cut_t *c, const slot_t *s, int *rv)
+{
+    const int idle = NULL == s->bounce.lane ? 1 : gpusym_current.dev->stream_poll(s->bounce.lane->stream);
+    *rv = idle >= 0 ? MPI_SUCCESS : coll_gpusym_bounce_report(c->f->comm, c->whole, "gpu-error", 0);
+    return 0 != idle;
+}
+
 /* Waits for the copies of a slot. MPI error code. */
 static int await_slot(const cut_t *c, const slot_t *s)
 {
@@ -251,14 +265,21 @@ static int end_piece(cut_t *c, size_t k)
     return MPI_SUCCESS == rv ? coll_gpusym_bounce_out(c->f->comm, &s->part, &s->bounce, rv) : rv;
 }
 
+static void open_cut(cut_t *c, coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a, size_t piece)
+{
+    *c = (cut_t){.f = f, .whole = a, .elements = count_elements(f->comm, a)};
+    c->piece = piece > a->rdtype->super.size ? piece / a->rdtype->super.size : 1;
+    c->pieces = (c->elements + c->piece - 1) / c->piece;
+    c->rv = open_slots(c);
+}
+
 int coll_gpusym_cut_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a, size_t piece)
 {
-    cut_t c = {.f = f, .whole = a, .elements = count_elements(f->comm, a)};
+    cut_t c;
     size_t begun = 0;
 
-    c.piece = piece > a->rdtype->super.size ? piece / a->rdtype->super.size : 1;
-    c.pieces = (c.elements + c.piece - 1) / c.piece;
-    int rv = open_slots(&c);
+    open_cut(&c, f, a, piece);
+    int rv = c.rv;
     for (size_t k = 0; MPI_SUCCESS == rv && k < c.pieces; k++) {
         while (MPI_SUCCESS == rv && begun < c.pieces && begun < k + SLOTS) {
             rv = begin_piece(&c, begun++);
@@ -266,4 +287,73 @@ int coll_gpusym_cut_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_args_t
         rv = MPI_SUCCESS == rv ? end_piece(&c, k) : rv;
     }
     return close_slots(&c, rv);
+}
+
+/* ---- nonblocking ---- */
+
+coll_gpusym_cut_t *coll_gpusym_cut_begin(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a, size_t piece)
+{
+    cut_t *c = malloc(sizeof *c);
+    if (NULL == c) {
+        (void) coll_gpusym_bounce_report(f->comm, a, "no-memory", sizeof *c);
+        return NULL;
+    }
+    open_cut(c, f, a, piece);
+    return c;
+}
+
+/* The fallback begins with the pieces that have come to the host, in order: so on all ranks. */
+static void work_pieces(cut_t *c)
+{
+    slot_t *s = &c->slot[c->worked % SLOTS];
+    while (MPI_SUCCESS == c->rv && c->worked < c->begun && poll_slot(c, s, &c->rv)) {
+        if (MPI_SUCCESS == c->rv) {
+            c->rv = coll_gpusym_forward_nonblocking(c->f, &s->on_host, &s->inner);
+        }
+        c->worked += MPI_SUCCESS == c->rv;
+        s = &c->slot[c->worked % SLOTS];
+    }
+}
+
+/* Copies back the pieces that the fallback has ended with. */
+static void end_pieces(cut_t *c)
+{
+    slot_t *s = &c->slot[c->ended % SLOTS];
+    while (c->ended < c->worked && REQUEST_COMPLETE(s->inner)) {
+        const int rv = ompi_request_wait(&s->inner, MPI_STATUS_IGNORE);
+        c->rv = MPI_SUCCESS == c->rv ? rv : c->rv;
+        c->rv = coll_gpusym_bounce_out(c->f->comm, &s->part, &s->bounce, c->rv);
+        c->ended++;
+        s = &c->slot[c->ended % SLOTS];
+    }
+}
+
+bool coll_gpusym_cut_poll(coll_gpusym_cut_t *c, int *rv)
+{
+    end_pieces(c);
+    while (MPI_SUCCESS == c->rv && c->begun < c->pieces && c->begun < c->ended + SLOTS) {
+        c->rv = begin_piece(c, c->begun++);
+    }
+    work_pieces(c);
+    bool over = c->ended == (MPI_SUCCESS == c->rv ? c->pieces : c->worked);
+    for (unsigned i = 0; over && i < SLOTS; i++) {
+        int copied;
+        over = poll_slot(c, &c->slot[i], &copied);
+        c->rv = MPI_SUCCESS == c->rv ? copied : c->rv;
+    }
+    *rv = c->rv;
+    return over;
+}
+
+void coll_gpusym_cut_free(coll_gpusym_cut_t *c)
+{
+    if (NULL == c) {
+        return;
+    }
+    if (c->ended < c->worked) { /* the fallback cannot be told to stop */
+        OBJ_RETAIN(c->f->comm);
+        return;
+    }
+    (void) close_slots(c, c->rv);
+    free(c);
 }
