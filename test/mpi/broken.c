@@ -6,8 +6,8 @@
  * communicator must report an error on every rank, none may succeed with a wrong result, and other communicators must
  * work on.  With --threads under MPI_THREAD_MULTIPLE, where a failed call must also give its turn back.  With --host,
  * without coll_gpusym_sim_host, calls on host buffers too: their short path must end with the failure.  With --pieces
- * the calls are nonblocking, by an operation of the user's, and fail in the midst of their pieces.  Also here: data whose
- * first byte lies elsewhere than the buffer argument.
+ * the calls are nonblocking, by an operation of the user's, and fail in the midst of their pieces.  Also here: data
+ * whose first byte lies elsewhere than the buffer argument.
  */
 #include <mpi.h>
 #include <stdbool.h>
