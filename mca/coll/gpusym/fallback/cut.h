@@ -27,8 +27,8 @@ typedef struct coll_gpusym_cut coll_gpusym_cut_t;
 /* Begins a call as coll_gpusym_cut_blocking() does it, by nonblocking calls of the fallback. f and a outlive it. NULL:
  * no host memory, which has been reported. */
 coll_gpusym_cut_t *coll_gpusym_cut_begin(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a, size_t piece);
-/* Does what can be done now; never waits. True: it is over, with the MPI error code *rv. Until then no other call of the
- * fallback may begin on this communicator: the pieces' places in the fallback's order are alike on all ranks. */
+/* Does what can be done now; never waits. True: it is over, with the MPI error code *rv. Until then no other call of
+ * the fallback may begin on this communicator: so its order of calls is the same on all ranks. */
 bool coll_gpusym_cut_poll(coll_gpusym_cut_t *c, int *rv);
 /* Frees it, in whatever state. What the fallback still works on, since a peer was lost, stays allocated, and so does
  * the communicator. NULL is fine. */
