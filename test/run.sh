@@ -306,6 +306,28 @@ faults-leaders | -       | 180 | ok                             |               
 faults-peers | -         | 180 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ peers
 faults-p2p   | -         | 300 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ {messages-few|messages}
 faults-late  | +-        | 180 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ late
+# Several hosts, which test/mpi/hosts.sh makes. Their ranks meet by TCP, and those of a host as ever: every collective, as random
+# ones, blocking and not, in threads, with mixed kinds of memory, on unequal hosts, by slow wires; messages; host buffers.
+hosts-every  | +-        | 300 | ok:allgather: .*hosts [1-9]    | coll_gpusym_summary=1                   | @SRC@/test/mpi/hosts.sh 2 2 --build @BUILD@ -- @BUILD@/test/mpi/every --thin 1000
+hosts-2x2    | -         | 60  | ok:allreduce: .*hosts [1-9]    | coll_gpusym_summary=1                   | @SRC@/test/mpi/hosts.sh 2 2 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {600|10000}
+hosts-123    | -         | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 3 1,2,3 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {400|10000}
+hosts-4x1    | -         | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 4 1 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {400|10000}
+hosts-robin  | -         | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 3 1,2,3 --round-robin --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {400|10000}
+hosts-large  | +-        | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 2 2,1 --mtu 9000 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n 600 --max 100k
+hosts-threads | -        | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 2 2,1 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --threads 3 --n {100|1000}
+hosts-mixed  | +-        | 120 | ok                             |                                         | @SRC@/test/mpi/hosts.sh 2 2 --build @BUILD@ -- @BUILD@/test/mpi/mixed
+hosts-inflight | +-      | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 2 1,2 --round-robin --build @BUILD@ -- @BUILD@/test/mpi/inflight
+hosts-comms  | +-        | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 2 2 --build @BUILD@ -- @BUILD@/test/mpi/comms
+hosts-many   | +-        | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 2 2 --build @BUILD@ -- @BUILD@/test/mpi/manycomms
+hosts-led    | -         | 60  | ok                             | coll_gpusym_sim_gpus=1                  | @SRC@/test/mpi/hosts.sh 2 2 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {200|3000}
+hosts-allmpi | -         | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 3 1,2,3 --build @BUILD@ -- @BUILD@/test/mpi/allmpi
+hosts-p2p    | -         | 120 | ok:p2p: sent_direct [1-9].*sent_staged [1-9] | coll_gpusym_summary=1     | @SRC@/test/mpi/hosts.sh 2 2,1 --build @BUILD@ -- @BUILD@/test/mpi/p2p --thin {400|20}
+hosts-beside | -         | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 2 1,2 --build @BUILD@ -- @BUILD@/test/mpi/p2p_beside --rounds 50 --fuzz {300|5000}
+hosts-slow   | -         | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 3 1,1,2 --delay 2ms --rate 100mbit --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {100|1000}
+# A port of the switch is dead for a second, a rank is killed; the hosts are gone with the run, however it ends.
+hosts-cut    | -         | 60  | ok:^hosts: uncut host2         |                                         | @SRC@/test/mpi/hosts.sh 2 2 --cut 2@0.7 --uncut 2@1.7 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n 1500
+hosts-killed | -         | 60  | fail:rank 1 .*signal 9         |                                         | @SRC@/test/mpi/hosts.sh 3 1,2,3 --build @BUILD@ -- @BUILD@/test/faults/victim --kinds device --rank 1 --kill 3
+hosts-end    | -         | 60  | ok: 0 failed$                  |                                         | @SRC@/test/mpi/hosts_end.sh @BUILD@
 # Processes that come later, by MPI_Comm_spawn and by a port.
 spawn        | 2+1,3     | 60  | ok:child 1: right              | coll_gpusym_sim_host=1 btl=self,tcp btl_tcp_if_include=lo     | test/mpi/spawn --native
 spawn-none   | 2         | 60  | ok:child 1: right              | coll=^gpusym btl=self,tcp btl_tcp_if_include=lo               | test/mpi/spawn

@@ -12,7 +12,7 @@
 #   GPUSYM_DEBIAN_MIRROR   where packages come from (default: http://deb.debian.org/debian)
 set -eu
 # libpmix-dev: libopenmpi-dev needs its headers for components, and since Open MPI 6 does not ask for it.
-packages=(gcc libc6-dev make autoconf automake libtool libopenmpi-dev libpmix-dev openmpi-bin libcmocka-dev libucx-dev)
+packages=(gcc libc6-dev make autoconf automake libtool libopenmpi-dev libpmix-dev openmpi-bin libcmocka-dev libucx-dev iproute2)
 
 say() {
     printf '==> %s\n' "$*"
