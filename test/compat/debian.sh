@@ -27,6 +27,8 @@ die() {
 enter_root() {
     local root=$1
     mount --make-rprivate /
+    # As a mount of its own, whose propagation the tests that make namespaces can set.
+    mount --bind "$root" "$root"
     mount --rbind /dev "$root/dev"
     # Its own shared memory: the machine's may be too small, or hold another's files.
     mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"

@@ -44,14 +44,16 @@ cannot() {
 
 # The namespaces of a run. As root without a user namespace, which a container may forbid and a chroot does.
 find_way() {
-    local command why
+    local command why=''
     for command in ip tc unshare nsenter setpriv; do
         command -v "$command" >/dev/null || cannot "$command is missing (Debian: iproute2, util-linux)"
     done
     way=(unshare --mount --net --pid --ipc --uts --fork --kill-child)
-    [ "$(id -u)" = 0 ] && why=$("${way[@]}" mount -t proc proc /proc 2>&1) && return
+    if [ "$(id -u)" = 0 ]; then
+        why=$("${way[@]}" mount -t proc proc /proc 2>&1) && return
+    fi
     way+=(--user --map-root-user)
-    why=$("${way[@]}" mount -t proc proc /proc 2>&1) || cannot "${why//$'\n'/; }"
+    why=$why${why:+$'\n'}$("${way[@]}" mount -t proc proc /proc 2>&1) || cannot "${why//$'\n'/; }"
 }
 
 # All ends now.
@@ -89,11 +91,11 @@ read_arguments() {
         for ((i = 1; i < hosts; i++)); do ranks_of+=("$ranks"); done
     fi
     [ ${#ranks_of[@]} -eq "$hosts" ] || die "$hosts hosts, but a list of ${#ranks_of[@]} numbers of ranks"
-    build=. rate='' mtu=1500 delay='' map=(--map-by slot) events=() mca=()
+    build=. rate='' mtu=1500 delay='' robin='' events=() mca=()
     while [ $# -gt 0 ] && [ "$1" != -- ]; do
         case $1 in
             --build) build=${2:?$usage} && shift 2 ;;
-            --round-robin) map=(--map-by node) && shift ;;
+            --round-robin) robin=yes && shift ;;
             --rate) rate=${2:?$usage} && shift 2 ;;
             --mtu) mtu=${2:?$usage} && shift 2 ;;
             --delay) delay=${2:?$usage} && shift 2 ;;
@@ -127,7 +129,7 @@ prepare_machine() {
     done >"$dir/hosts"
     echo "10.78.0.254 control
 127.0.0.1 localhost" >>"$dir/hosts"
-    mount --bind "$dir/hosts" /etc/hosts || cannot "mount failed"
+    [ ! -e /etc/hosts ] || mount --bind "$dir/hosts" /etc/hosts || cannot "mount failed"
     echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6 # no frames but those of the run
     { ip link set lo up && ip link add ctl type bridge && ip addr add 10.78.0.254/24 dev ctl && ip link set ctl up; } ||
         cannot "no bridge"
@@ -230,7 +232,7 @@ AGENT
     chmod +x "$dir/agent"
 }
 
-# The parameters of an mpirun over these hosts, as environment variables; those of other versions say nothing to it.
+# The parameters of an mpirun over these hosts, as environment variables.
 set_parameters() {
     # shellcheck source=/dev/null
     . "$build/test/build.env" || exit 2
@@ -238,12 +240,33 @@ set_parameters() {
     . "$GPUSYM_SRCDIR/test/mpirun.sh" || exit 2
     export OMPI_MCA_btl=$OMPI_MCA_btl,tcp OMPI_MCA_btl_tcp_if_include=eth0 UCX_NET_DEVICES=eth0
     export OMPI_MCA_opal_mca_base_component_path=$build/components:$GPUSYM_OMPI_PATH_TAIL
-    # Open MPI 4: all daemons are started from here, where the hosts' processes are known.
-    export OMPI_MCA_plm_rsh_agent=$dir/agent OMPI_MCA_plm_rsh_no_tree_spawn=1 OMPI_MCA_oob_tcp_if_include=ctl
-    # Open MPI 5 and later, whose mpirun is PRRTE's.
-    export PRTE_MCA_plm_ssh_agent=$dir/agent PRTE_MCA_plm_ssh_no_tree_spawn=1 PRTE_MCA_prte_if_include=ctl
-    export PRTE_MCA_oob_tcp_if_include=ctl PMIX_MCA_ptl_tcp_if_include=lo,ctl
+    # All daemons are started from here, where the hosts' processes are known.
+    if [ "$GPUSYM_OMPI_MAJOR" = 4 ]; then
+        export OMPI_MCA_plm_rsh_agent=$dir/agent OMPI_MCA_plm_rsh_no_tree_spawn=1 OMPI_MCA_oob_tcp_if_include=ctl
+    else
+        export PRTE_MCA_plm_ssh_agent=$dir/agent PRTE_MCA_plm_ssh_no_tree_spawn=1 PRTE_MCA_prte_if_include=ctl
+    fi
     export GPUSYM_HOSTS_SWITCH=$dir/switch
+}
+
+# Where each rank is: a line with its host. (Open MPI 5.0.7 cannot map by node where hosts have unequal numbers.)
+place_ranks() {
+    local i round most=0
+    for n in "${ranks_of[@]}"; do
+        [ "$n" -le "$most" ] || most=$n
+    done
+    if [ -n "$robin" ]; then
+        for ((round = 1; round <= most; round++)); do
+            for ((i = 1; i <= hosts; i++)); do
+                [ "${ranks_of[i - 1]}" -lt "$round" ] || echo "host$i"
+            done
+        done
+    else
+        for ((i = 1; i <= hosts; i++)); do
+            for ((round = 1; round <= ranks_of[i - 1]; round++)); do echo "host$i"; done
+        done
+    fi >"$dir/places"
+    n=$(wc -l <"$dir/places")
 }
 
 # eth0 of a host: bytes received, bytes sent
@@ -252,22 +275,19 @@ count_bytes() {
 }
 
 inside() {
-    local hosts ranks_of build rate mtu delay map events mca program queue event list='' i n=0 rc word host seconds received sent
+    local hosts ranks_of build rate mtu delay robin events mca program queue event i n rc word host seconds received sent
     read_arguments "$@"
     prepare_machine
     make_hosts
     make_network
     make_agent
     set_parameters
-    for ((i = 1; i <= hosts; i++)); do
-        list=$list,host$i:${ranks_of[i - 1]}
-        n=$((n + ranks_of[i - 1]))
-    done
+    place_ranks
     for event in "${events[@]}"; do
         read -r word host seconds <<<"$event"
         (sleep "$seconds" && echo "$word $host" >&8 && echo "hosts: $word host$host") &
     done
-    "$GPUSYM_OMPI_MPIRUN" -n "$n" --host "${list#,}" "${map[@]}" --bind-to none "${mca[@]}" "${program[@]}" 8>&-
+    "$GPUSYM_OMPI_MPIRUN" -n "$n" --hostfile "$dir/places" --map-by seq --bind-to none "${mca[@]}" "${program[@]}" 8>&-
     rc=$?
     for ((i = 1; i <= hosts; i++)); do
         read -r received sent < <(count_bytes "$i")
