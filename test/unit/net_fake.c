@@ -5,6 +5,7 @@
  */
 #include "test/unit/net_fake.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +22,7 @@ struct event {
     bool vanishes, slow;
     void *placed;              /* where a slow one is landing; NULL: it is not */
     gpusym_net_head_t landing; /* the head that it was placed by */
-    gpusym_net_head_t own;
+    gpusym_net_head_t own;     /* the head as it was sent */
     unsigned char *own_data;
 };
 
@@ -136,6 +137,10 @@ static bool arrive(gpusym_net_t *net, event_t *e)
     if (e->vanishes) {
         return true;
     }
+    if (0 != memcmp(e->head, &e->own, sizeof e->own)) {
+        fprintf(stderr, "a head was changed before its message was sent\n");
+        abort();
+    }
     if (NULL == e->placed) {
         if (!gpusym_net_check(e->head, sizeof *e->head, e->head->bytes, net->params.bytes_max, &e->landing) ||
             NULL == (e->placed = net->params.user.place(net->params.user.arg, &e->landing))) {
@@ -179,6 +184,7 @@ static event_t *make_event(gpusym_net_peer_t *peer, const gpusym_net_head_t *hea
                    .peer = peer,
                    .from = peer->net,
                    .head = head,
+                   .own = *head,
                    .data = data,
                    .vanishes = by_chance(world.params.loss),
                    .slow = by_chance(world.params.slow),
@@ -200,7 +206,6 @@ static int fake_send(gpusym_net_peer_t *peer, const gpusym_net_head_t *head, con
     make_event(peer, head, data)->sent = sent;
     if (by_chance(world.params.twice)) {
         event_t *e = make_event(peer, head, data);
-        e->own = *head;
         e->head = &e->own;
         e->own_data = malloc(head->bytes + 1u);
         if (0 != head->bytes) {

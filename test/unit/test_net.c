@@ -232,7 +232,9 @@ static void drain(void)
             }
             release(i, end[i].in_use);
         }
-        progress();
+        for (unsigned n = 0; n < 20; n++) { /* what the net has refused is tried again */
+            progress();
+        }
     } while (net_fake_step());
 }
 
@@ -325,9 +327,16 @@ static void an_end_may_open_later(void **state)
     assert_int_equal(counters(1)->dropped, 1);
     assert_int_equal(gpusym_net_stream_room(end[0].stream), 0);
     open_stream(1);
-    while (end[0].all_read < 100) {
-        turn();
+    for (unsigned n = 0; n < 10; n++) { /* nothing but the answer to its hello comes to the later one */
+        progress();
+        while (send_piece(1)) {
+        }
+        net_fake_step();
     }
+    progress();
+    while (read_piece(0)) {
+    }
+    assert_int_equal(end[0].read, PIECES);
     stop();
 }
 
@@ -347,11 +356,16 @@ static void late_pieces_of_a_generation_are_dropped(void **state)
             e->sent = e->read = e->in_use = 0;
             gpusym_net_stream_reset(e->stream, e->generation);
         }
+        if (0 == next_random() % 4) { /* the stream still flows, both ways */
+            for (unsigned n = 0; n < 60; n++) {
+                turn();
+            }
+            drain();
+            assert_true(0 != end[0].read && 0 != end[1].read);
+            assert_int_equal(end[0].read, end[1].sent);
+            assert_int_equal(end[1].read, end[0].sent);
+        }
     }
-    drain();
-    assert_int_equal(end[0].generation, end[1].generation);
-    assert_int_equal(end[0].read, end[1].sent);
-    assert_int_equal(end[1].read, end[0].sent);
     assert_true(counters(0)->dropped > 1000 && end[0].all_read > 10000);
     stop();
 }

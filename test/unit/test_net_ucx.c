@@ -1,0 +1,367 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Unit tests of mca/common/gpusym/net/net_ucx.c: streams between two processes, by fork, as between hosts and as inside
+ * one; then one of them is killed.  Skipped where there is no UCX.  A seed as the argument repeats a run.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "mca/common/gpusym/net/stream.h"
+#include "test/unit/random.h"
+
+enum { PIECES = 16, PIECE = 256 << 10, MESSAGES = 3000, ADDRESS_MAX = 4096 };
+#define LIMIT_NS 60000000000u /* nothing here takes seconds, unless something hangs */
+
+/* What the processes share; zeroed at first. */
+typedef struct {
+    struct {
+        unsigned char address[ADDRESS_MAX];
+        size_t bytes;
+        uint32_t ready, done;
+    } side[2];
+} channel_t;
+
+static channel_t *channel;
+static bool inside;
+
+/* One process's end. */
+static struct {
+    const gpusym_transport_t *ucx;
+    unsigned side, losses;
+    gpusym_net_streams_t *streams;
+    gpusym_net_peer_t *peer;
+    gpusym_net_stream_t *stream;
+    gpusym_net_message_t message[PIECES];
+    unsigned char *data, *memory; /* [PIECES][PIECE] each */
+} me;
+
+/* A failure of either process, in plain C: cmocka's assertions belong to the parent. */
+static bool expect(bool right, const char *what)
+{
+    if (!right) {
+        fprintf(stderr, "side %u: %s\n", me.side, what);
+    }
+    return right;
+}
+
+static void on_lost(void *arg, void *owner, const char *why)
+{
+    (void) arg;
+    (void) owner;
+    (void) why;
+    me.losses++;
+}
+
+static bool reach(const uint32_t *flag)
+{
+    const uint64_t end = gpusym_now_ns() + LIMIT_NS;
+    while (0 == __atomic_load_n(flag, __ATOMIC_ACQUIRE) && gpusym_now_ns() < end) {
+        sched_yield();
+    }
+    return expect(0 != __atomic_load_n(flag, __ATOMIC_ACQUIRE), "the other process does not answer");
+}
+
+static bool open_end(unsigned side)
+{
+    const char *why;
+
+    me.side = side;
+    me.ucx = gpusym_transport_ucx(&why);
+    me.data = mmap(NULL, 2 * PIECES * PIECE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    me.memory = me.data + PIECES * PIECE;
+    const gpusym_net_streams_params_t params = {
+        .transport = me.ucx, .piece_bytes = PIECE, .memory = me.memory, .bytes = PIECES * PIECE, .lost = on_lost};
+    if (!expect(MAP_FAILED != me.data && NULL != me.ucx, "no UCX or no memory") ||
+        !expect(GPUSYM_SUCCESS == gpusym_net_streams_open(&params, &me.streams, &why), why)) {
+        return false;
+    }
+    const void *address = me.ucx->address(gpusym_net_streams_net(me.streams), &channel->side[side].bytes);
+    if (!expect(channel->side[side].bytes <= ADDRESS_MAX, "a long address")) {
+        return false;
+    }
+    memcpy(channel->side[side].address, address, channel->side[side].bytes);
+    __atomic_store_n(&channel->side[side].ready, 1, __ATOMIC_RELEASE);
+    return reach(&channel->side[1 - side].ready);
+}
+
+static bool open_stream(void)
+{
+    gpusym_net_stream_params_t params = {.token_in = 1000 + me.side,
+                                         .token_out = 1001 - me.side,
+                                         .pieces_in = PIECES,
+                                         .pieces_out = PIECES,
+                                         .bytes_in = PIECE,
+                                         .bytes_out = PIECE};
+    char way[128] = "";
+
+    if (!expect(GPUSYM_SUCCESS == me.ucx->peer_open(gpusym_net_streams_net(me.streams),
+                                                    channel->side[1 - me.side].address,
+                                                    channel->side[1 - me.side].bytes, inside, NULL, &me.peer),
+                "no peer")) {
+        return false;
+    }
+    me.ucx->describe(me.peer, way, sizeof way);
+    for (unsigned i = 0; i < PIECES; i++) {
+        me.message[i].sent = 1;
+    }
+    params.peer = me.peer;
+    if (0 == me.side) {
+        print_message("way: %s\n", way);
+    }
+    return expect(NULL != strchr(way, '/'), "no transport is named") &&
+           expect(GPUSYM_SUCCESS == gpusym_net_stream_open(me.streams, &params, &me.stream), "no stream");
+}
+
+static uint64_t mix(unsigned from, uint32_t number)
+{
+    random_state = seed ^ from ^ (uint64_t) number << 8;
+    return next_random();
+}
+
+/* Mostly short, so that short and long ones overtake each other. */
+static uint32_t bytes_of(uint64_t what)
+{
+    return 0 == what % 4 ? (uint32_t) (what >> 20) % (PIECE + 1) : (uint32_t) (what >> 20) % 200;
+}
+
+static void send_pieces(uint32_t *sent)
+{
+    while (*sent < MESSAGES && 0 != gpusym_net_stream_room(me.stream)) {
+        gpusym_net_message_t *message = &me.message[*sent % PIECES];
+        const uint64_t what = mix(me.side, *sent);
+        if (1 != message->sent) {
+            return;
+        }
+        unsigned char *data = me.data + *sent % PIECES * PIECE;
+        memset(data, (int) (what & 255), bytes_of(what));
+        message->head = (gpusym_net_head_t){.record = {what, *sent}};
+        if (GPUSYM_SUCCESS != gpusym_net_stream_send(me.stream, message, data, bytes_of(what))) {
+            return;
+        }
+        (*sent)++;
+    }
+}
+
+static bool read_pieces(uint32_t *read)
+{
+    const gpusym_net_head_t *head;
+    const void *data;
+
+    while (gpusym_net_stream_read(me.stream, &head, &data)) {
+        const uint64_t what = mix(1 - me.side, *read);
+        const unsigned char *bytes = data;
+        if (!expect(head->record[0] == what && head->record[1] == *read && head->bytes == bytes_of(what), "a head")) {
+            return false;
+        }
+        for (uint32_t i = 0; i < head->bytes; i++) {
+            if (bytes[i] != (what & 255)) {
+                return expect(false, "a byte");
+            }
+        }
+        gpusym_net_stream_release(me.stream, 1);
+        (*read)++;
+    }
+    return true;
+}
+
+/* Both ways at once. Goes on until the other side has all too: nobody closes before. */
+static bool exchange(void)
+{
+    const uint64_t end = gpusym_now_ns() + LIMIT_NS;
+    uint32_t sent = 0, read = 0;
+
+    while (read < MESSAGES || sent < MESSAGES ||
+           0 == __atomic_load_n(&channel->side[1 - me.side].done, __ATOMIC_ACQUIRE)) {
+        if (!gpusym_net_streams_progress(me.streams)) {
+            sched_yield();
+        }
+        send_pieces(&sent);
+        if (!read_pieces(&read) || !expect(gpusym_now_ns() < end, "it takes too long")) {
+            return false;
+        }
+        if (MESSAGES == read) {
+            __atomic_store_n(&channel->side[me.side].done, 1, __ATOMIC_RELEASE);
+        }
+    }
+    const gpusym_net_counters_t *c = me.ucx->counters(gpusym_net_streams_net(me.streams));
+    return expect(c->dropped <= 1 && 0 == c->lost, "dropped or lost"); /* a hello that came early */
+}
+
+/* The other process: exchanges, then waits to be killed. */
+static void run_child(void)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (!open_end(1) || !open_stream() || !exchange()) {
+        _exit(1);
+    }
+    __atomic_store_n(&channel->side[1].done, 2, __ATOMIC_RELEASE);
+    for (;;) {
+        gpusym_net_streams_progress(me.streams);
+        sched_yield();
+    }
+}
+
+/* Sends to the process that was killed, until that is known. */
+static bool finds_loss(void)
+{
+    const uint64_t end = gpusym_now_ns() + LIMIT_NS;
+    static gpusym_net_message_t note;
+
+    note.sent = 1;
+    while (0 == me.losses && gpusym_now_ns() < end) {
+        gpusym_net_streams_progress(me.streams);
+        if (1 == note.sent) {
+            (void) gpusym_net_stream_note(me.stream, &note);
+        }
+        sched_yield();
+    }
+    return expect(1 == me.losses, "no loss is told") &&
+           expect(GPUSYM_ERR_UNREACHABLE == gpusym_net_stream_note(me.stream, &note), "a lost peer is sent to");
+}
+
+/* The process that stays: exchanges, kills the other one, and closes. */
+static bool stay(pid_t other)
+{
+    if (!open_end(0) || !open_stream() || !exchange()) {
+        return false;
+    }
+    const uint64_t end = gpusym_now_ns() + LIMIT_NS;
+    while (2 != __atomic_load_n(&channel->side[1].done, __ATOMIC_ACQUIRE)) {
+        gpusym_net_streams_progress(me.streams);
+        if (!expect(gpusym_now_ns() < end, "the other process does not end")) {
+            return false;
+        }
+    }
+    kill(other, SIGKILL);
+    const bool right = inside || finds_loss();
+    gpusym_net_streams_close(me.streams);
+    return right;
+}
+
+/* Both are forked: UCX is never loaded before a fork. */
+static void two_processes(bool on_one_host)
+{
+    pid_t pid[2];
+    int status[2];
+
+    inside = on_one_host;
+    channel = mmap(NULL, sizeof *channel, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(MAP_FAILED != channel);
+    for (int side = 1; side >= 0; side--) {
+        fflush(NULL);
+        pid[side] = fork();
+        assert_true(pid[side] >= 0);
+        if (0 == pid[side] && 1 == side) {
+            run_child();
+        } else if (0 == pid[side]) {
+            _exit(stay(pid[1]) ? 0 : 1);
+        }
+    }
+    assert_int_equal(waitpid(pid[0], &status[0], 0), pid[0]);
+    kill(pid[1], SIGKILL); /* where the first one has failed */
+    assert_int_equal(waitpid(pid[1], &status[1], 0), pid[1]);
+    assert_true(WIFEXITED(status[0]) && 0 == WEXITSTATUS(status[0]));
+    assert_true(WIFSIGNALED(status[1]));
+    munmap(channel, sizeof *channel);
+}
+
+static bool there;
+
+static void need_ucx(void)
+{
+    if (!there) {
+        skip();
+    }
+}
+
+static void between_hosts(void **state)
+{
+    (void) state;
+    need_ucx();
+    two_processes(false);
+}
+
+static void inside_a_host(void **state)
+{
+    (void) state;
+    need_ucx();
+    two_processes(true);
+}
+
+/* UCX would install its own.  It is loaded here for the first time in this process, which forks no more. */
+static void signal_handlers_stay(void **state)
+{
+    const char *why;
+    struct sigaction before, after;
+
+    (void) state;
+    need_ucx();
+    signal(SIGBUS, SIG_IGN);
+    sigaction(SIGSEGV, NULL, &before);
+    assert_non_null(gpusym_transport_ucx(&why));
+    sigaction(SIGSEGV, NULL, &after);
+    assert_ptr_equal(before.sa_handler, after.sa_handler);
+    sigaction(SIGBUS, NULL, &after);
+    assert_ptr_equal(after.sa_handler, SIG_IGN);
+}
+
+/* An unknown device is an error with words, not an abort. */
+static void a_device_that_is_not_there(void **state)
+{
+    const char *why = NULL;
+    gpusym_net_t *net;
+
+    (void) state;
+    need_ucx();
+    const gpusym_net_params_t params = {.bytes_max = 64, .devices = "nosuch0"};
+    const gpusym_transport_t *ucx = gpusym_transport_ucx(&why);
+    if (GPUSYM_SUCCESS == ucx->open(&params, &net, &why)) { /* UCX may still have memory of this host */
+        size_t bytes;
+        assert_non_null(ucx->address(net, &bytes));
+        ucx->close(net);
+    } else {
+        assert_non_null(strstr(why, "UCX"));
+    }
+}
+
+/* Whether UCX can be used, found out in a process of its own: the tests fork before they load it. */
+static bool has_ucx(void)
+{
+    int status;
+    const pid_t pid = fork();
+
+    if (0 == pid) {
+        const char *why;
+        const bool found = NULL != gpusym_transport_ucx(&why);
+        if (!found) {
+            fprintf(stderr, "%s\n", why);
+        }
+        _exit(found ? 0 : 1);
+    }
+    return pid == waitpid(pid, &status, 0) && WIFEXITED(status) && 0 == WEXITSTATUS(status);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(between_hosts),
+        cmocka_unit_test(inside_a_host),
+        cmocka_unit_test(signal_handlers_stay),
+        cmocka_unit_test(a_device_that_is_not_there),
+    };
+    random_start(argc, argv);
+    there = has_ucx();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
