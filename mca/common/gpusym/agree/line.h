@@ -48,8 +48,8 @@ typedef struct {
     char label[GPUSYM_LABEL_MAX]; /* the communicator's name, for messages; remains after the line is retired */
     uint64_t table;               /* its table's offset in the slab (table.h); 0: it has none yet */
     uint64_t board;               /* its board of the last move: call << BOARD_BITS | place in its window */
-    uint32_t pad[2];
-    gpusym_line_end_t end; /* its key names the communicator, see gpusym_line_name */
+    uint64_t notices;             /* its board's offset in the slab while it is set up (notices.h); 0: it has none */
+    gpusym_line_end_t end;        /* its key names the communicator, see gpusym_line_name */
 } gpusym_line_t;
 _Static_assert(64 == sizeof(gpusym_entry_t), "entries are cache lines");
 _Static_assert(GPUSYM_PAGES_LINE == sizeof(gpusym_line_t), "shm/pages.h has the size of a line");

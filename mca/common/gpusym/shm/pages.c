@@ -203,7 +203,9 @@ void gpusym_pages_free(uint64_t off)
 {
     pthread_mutex_lock(&slab.lock);
     if (NULL != slab.base) {
-        line_end(slab.base + off)->key = 0;
+        gpusym_line_end_t *end = line_end(slab.base + off);
+        __atomic_store_n(&end->key, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&end->generation, end->generation + 1, __ATOMIC_RELEASE);
         gpusym_arena_free(slab.lines, off - SLAB_LINES);
     }
     pthread_mutex_unlock(&slab.lock);
@@ -220,6 +222,15 @@ int gpusym_pages_alloc_table(uint64_t bytes, uint64_t *off)
     }
     pthread_mutex_unlock(&slab.lock);
     return rc;
+}
+
+void gpusym_pages_free_table(uint64_t off)
+{
+    pthread_mutex_lock(&slab.lock);
+    if (NULL != slab.base) {
+        gpusym_arena_free(slab.tables, off - SLAB_TABLES);
+    }
+    pthread_mutex_unlock(&slab.lock);
 }
 
 void gpusym_pages_retire(uint64_t off, uint64_t table, uint32_t nranks, uint32_t rank, void **line,

@@ -40,7 +40,8 @@ typedef struct {
 /* Allocates a line of this process's slab, at *off, zeroed except its generation, which is not 0. GPUSYM_ERR_NO_MEMORY;
  * GPUSYM_ERR_NOT_AVAILABLE: there is no slab. Thread-safe. */
 int gpusym_pages_alloc(uint64_t *off);
-/* Frees a line that no peer reads. Thread-safe. */
+/* Frees a line that no peer reads, except to find that it is gone: its key is 0 then, its generation changes.
+ * Thread-safe. */
 void gpusym_pages_free(uint64_t off);
 /*
  * Retires a line that peers may still read, and its table: they are reused once all of them have retired theirs.  off:
@@ -52,6 +53,8 @@ void gpusym_pages_retire(uint64_t off, uint64_t table, uint32_t nranks, uint32_t
 /* Allocates a table of `bytes` bytes in this process's slab, at *off, not 0; zeroed, at a multiple of 64. It is freed
  * with its line, by gpusym_pages_retire(). GPUSYM_ERR_NO_MEMORY. Thread-safe. */
 int gpusym_pages_alloc_table(uint64_t bytes, uint64_t *off);
+/* Frees a table before its line, or one that belongs to none. Thread-safe. */
+void gpusym_pages_free_table(uint64_t off);
 /* Returns this process's line at off. */
 void *gpusym_pages_line(uint64_t off);
 /* Returns the generation of a line. For the first time, read it while the peer cannot have retired the line. */
