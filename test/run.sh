@@ -81,6 +81,18 @@ led-crowd    | =4        | 60  | ok:another process uses the GPU | coll_gpusym_s
 # ... where nothing can be mapped: through windows.
 led-window   | 3+4       | 120 | ok:allreduce: native [1-9].*led [1-9] | coll_gpusym_sim_gpus=1 coll_gpusym_reg_limit=0 coll_gpusym_summary=1 | test/mpi/random_coll --n {500|2000}
 led-import   | =3        | 120 | ok:cannot map a peer's buffer  | coll_gpusym_sim_gpus=1 coll_gpusym_sim_fail=import:1@0 coll_gpusym_verbose=1 | test/mpi/random_coll --n 300
+# Islands: parts of one host, in the place of hosts; of one rank, of ranks that share a GPU, and more than 32 ranks.
+islands      | 4+3,5     | 120 | ok:member 1 of 2: it is set up | coll_gpusym_node_size=2 coll_gpusym_verbose=1 | test/mpi/random_coll --n {400|2000}
+islands-1    | =3        | 120 | ok:island 2 of 3, member 0 of 1: it is set up | coll_gpusym_node_size=1 coll_gpusym_verbose=1 | test/mpi/random_coll --n {200|2000}
+islands-led  | =4        | 120 | ok:island 1 of 2, .*it is set up | coll_gpusym_node_size=2 coll_gpusym_sim_gpus=1 coll_gpusym_verbose=1 | test/mpi/random_coll --n 200
+islands-mc   | +=5       | 120 | ok:island 1 of 2, .*it is set up | coll_gpusym_node_size=3 coll_gpusym_multicast=1 coll_gpusym_verbose=1 | test/mpi/random_coll --n 500
+islands-makes | +=3      | 120 | ok:island 1 of 2, .*it is set up | coll_gpusym_node_size=2 coll_gpusym_verbose=1 | test/mpi/random_coll --makes --n 1000
+islands-threads | =2     | 120 | ok                             | coll_gpusym_node_size=1                 | test/mpi/random_coll --threads 3 --n 200
+islands-comms | =3       | 120 | ok:allreduce: .*between_islands [1-9] | coll_gpusym_node_size=2 coll_gpusym_summary=1 | test/mpi/comms
+islands-many | +=3       | 120 | ok                             | coll_gpusym_node_size=2                 | test/mpi/manycomms
+islands-flight | =3      | 120 | ok                             | coll_gpusym_node_size=2                 | test/mpi/inflight
+islands-left | =3        | 60  | ok:1 passed                    | coll_gpusym_node_size=2                 | test/mpi/finalize left
+islands-40   | +=40      | 120 | ok:island 1 of 2, member 19 of 20: it is set up | coll_gpusym_verbose=1 | examples/allreduce
 random       | 3+2,4     | 120 | ok                             |                                         | test/mpi/random --n 300
 random-8     | +=8       | 120 | ok                             |                                         | test/mpi/random --n 60
 # The epochs' counting wraps round in the midst of it.

@@ -406,6 +406,21 @@ static inline unsigned gpusym_local_peers(uint32_t *vpid, unsigned max)
     return n;
 }
 
+/* Gets the name of the host of a process of this mpirun, as its servers call it: the same for all who ask. Asks no
+ * other process. The caller frees it; NULL: the server does not tell it. */
+static inline char *gpusym_host_name(const opal_process_name_t *name)
+{
+    char *text = NULL;
+    int rc;
+
+#if OMPI_MAJOR_VERSION >= 5
+    OPAL_MODEX_RECV_VALUE_OPTIONAL(rc, PMIX_HOSTNAME, name, &text, PMIX_STRING);
+#else
+    OPAL_MODEX_RECV_VALUE_OPTIONAL(rc, OPAL_PMIX_HOSTNAME, name, &text, OPAL_STRING);
+#endif
+    return OPAL_SUCCESS == rc ? text : NULL;
+}
+
 /* A number for a communicator that is the same on all of its ranks. */
 static inline uint64_t gpusym_comm_context(const ompi_communicator_t *comm)
 {

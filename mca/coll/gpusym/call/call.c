@@ -111,6 +111,12 @@ static void give_up(coll_gpusym_call_t *call)
     drain_kernel(call);
 }
 
+/* The communicator's rank of a member of the team, for messages; negative: none. */
+static int rank_of(const coll_gpusym_call_t *call, int member)
+{
+    return member < 0 ? member : (int) coll_gpusym_team_member(call->engine->team, (uint32_t) member);
+}
+
 static void stage_call(coll_gpusym_call_t *call, int reason);
 
 /* No kernel runs any more. */
@@ -138,7 +144,7 @@ static void fail_timeout(coll_gpusym_call_t *call, int peer)
     const coll_gpusym_team_t *t = call->engine->team;
     char label[GPUSYM_COMM_LABEL_MAX];
     coll_gpusym_help("timeout", (int) coll_gpusym_team_rank(t), t->host.gpu_text, label_of(call, label, sizeof label),
-                     name_of(call), peer, coll_gpusym_params.timeout);
+                     name_of(call), rank_of(call, peer), coll_gpusym_params.timeout);
     give_up(call);
 }
 
@@ -147,7 +153,7 @@ static void fail_corrupt(coll_gpusym_call_t *call, int other)
 {
     char label[GPUSYM_COMM_LABEL_MAX];
     coll_gpusym_help("corrupt", (int) coll_gpusym_team_rank(call->engine->team), label_of(call, label, sizeof label),
-                     name_of(call), other);
+                     name_of(call), rank_of(call, other));
     give_up(call);
 }
 
@@ -157,7 +163,8 @@ static void fail_mismatch(coll_gpusym_call_t *call)
     const gpusym_rollcall_read_t *read = &call->task.read;
     char label[GPUSYM_COMM_LABEL_MAX];
     coll_gpusym_help("mismatch", (int) coll_gpusym_team_rank(call->engine->team), label_of(call, label, sizeof label),
-                     name_of(call), read->mismatch_rank, (size_t) call->segments.bytes, (size_t) read->mismatch_bytes);
+                     name_of(call), rank_of(call, read->mismatch_rank), (size_t) call->segments.bytes,
+                     (size_t) read->mismatch_bytes);
     give_up(call);
 }
 
@@ -169,7 +176,7 @@ static bool fail_if_peer_lost(coll_gpusym_call_t *call)
     const int dead = t->host.joined ? gpusym_rollcall_dead(&t->host.rc) : coll_gpusym_team_dead(t);
     if (dead >= 0) {
         coll_gpusym_help("dead-rank", (int) coll_gpusym_team_rank(t), label_of(call, label, sizeof label),
-                         opal_process_info.nodename, dead, coll_gpusym_peer_process(t->host.peers[dead]),
+                         opal_process_info.nodename, rank_of(call, dead), coll_gpusym_peer_process(t->host.peers[dead]),
                          name_of(call));
         give_up(call);
         return true;
@@ -182,7 +189,7 @@ static bool fail_if_peer_lost(coll_gpusym_call_t *call)
     const int quitter = gpusym_rollcall_aborted(&t->host.rc);
     if (quitter >= 0) {
         coll_gpusym_help("aborted", (int) coll_gpusym_team_rank(t), label_of(call, label, sizeof label), name_of(call),
-                         quitter);
+                         rank_of(call, quitter));
         give_up(call);
         return true;
     }
@@ -640,7 +647,7 @@ static void await_sizes(coll_gpusym_call_t *call)
         break;
     case COLL_GPUSYM_SIZES_LACKING: /* all ranks find that */
         COLL_GPUSYM_VERBOSE(1, "%s: %s goes through the host: rank %d has no memory for a table of sizes",
-                            label_of(call, label, sizeof label), name_of(call), rank);
+                            label_of(call, label, sizeof label), name_of(call), rank_of(call, rank));
         stage_call(call, COLL_GPUSYM_R_NO_MEMORY);
         break;
     case COLL_GPUSYM_SIZES_CORRUPT:

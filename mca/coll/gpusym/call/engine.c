@@ -40,6 +40,21 @@ int coll_gpusym_engine_find_team(coll_gpusym_engine_t *e)
     return rv;
 }
 
+void coll_gpusym_engine_meet(coll_gpusym_engine_t *e, const gpusym_mem_t *where)
+{
+    int reason;
+    if (COLL_GPUSYM_R_BETWEEN != e->reason_apart) {
+        return;
+    }
+    if (!e->island_found) {
+        e->island_found = MPI_SUCCESS == coll_gpusym_team_create_island(e->fallback, &e->island, &reason);
+        e->reason_apart = e->island_found && reason >= 0 ? reason : e->reason_apart;
+    }
+    if (NULL != e->island) {
+        coll_gpusym_team_meet(e->island, where);
+    }
+}
+
 void coll_gpusym_engine_end(coll_gpusym_engine_t *e)
 {
     if (NULL != e->residents) {
@@ -47,6 +62,7 @@ void coll_gpusym_engine_end(coll_gpusym_engine_t *e)
     }
     coll_gpusym_windows_free(&e->windows);
     coll_gpusym_team_free(e->team);
-    e->team = NULL;
+    coll_gpusym_team_free(e->island);
+    e->team = e->island = NULL;
     free_states(e);
 }

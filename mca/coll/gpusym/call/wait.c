@@ -119,7 +119,8 @@ static void describe_rank(const coll_gpusym_team_t *t, uint32_t r, bool known, c
 {
     const unsigned long long calls = t->host.joined ? (unsigned long long) gpusym_rollcall_last(&t->host.rc, r) : 0;
 
-    append(buf, size, used, "rank %u (pid %d)", r, coll_gpusym_peer_process(t->host.peers[r]));
+    append(buf, size, used, "rank %u (pid %d)", coll_gpusym_team_member(t, r),
+           coll_gpusym_peer_process(t->host.peers[r]));
     if (!known) {
         append(buf, size, used, ", which has made no gpusym collective yet, or has ended");
         return;

@@ -14,12 +14,21 @@
 int coll_gpusym_exchange_start(coll_gpusym_team_t *t, const void *mine, void *all, size_t size)
 {
     const coll_gpusym_fallback_t *f = t->fallback;
+    if (coll_gpusym_team_is_part(t)) {
+        t->boot.into = all;
+        t->boot.bytes = (uint32_t) size;
+        gpusym_notices_write(&t->boot.notices, mine, (uint32_t) size);
+        return MPI_SUCCESS;
+    }
     return f->saved.iallgather(mine, (gpusym_count_t) size, MPI_BYTE, all, (gpusym_count_t) size, MPI_BYTE, f->comm,
                                &t->boot.exchange, f->saved.iallgather_module);
 }
 
 int coll_gpusym_exchange_poll(coll_gpusym_team_t *t)
 {
+    if (coll_gpusym_team_is_part(t)) {
+        return gpusym_notices_read(&t->boot.notices, t->boot.into, t->boot.bytes);
+    }
     if (!REQUEST_COMPLETE(t->boot.exchange)) {
         return 0;
     }
@@ -40,9 +49,8 @@ int coll_gpusym_vote_start(coll_gpusym_team_t *t, bool mine)
 
 bool coll_gpusym_vote_result(const coll_gpusym_team_t *t)
 {
-    const uint32_t n = coll_gpusym_team_size(t);
     bool all = true;
-    for (uint32_t r = 0; r < n; r++) {
+    for (uint32_t r = 0; r < t->host.nranks; r++) {
         all = all && COLL_GPUSYM_VOTE_YES == t->boot.votes[r];
     }
     return all;
@@ -51,7 +59,7 @@ bool coll_gpusym_vote_result(const coll_gpusym_team_t *t)
 bool coll_gpusym_exchange_alloc(coll_gpusym_team_t *t, size_t size)
 {
     t->boot.mine = calloc(1, size);
-    t->boot.all = calloc(coll_gpusym_team_size(t), size);
+    t->boot.all = calloc(t->host.nranks, size);
     return NULL != t->boot.mine && NULL != t->boot.all;
 }
 

@@ -1,7 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Messages of set-up: exchanges and votes, by the fallback's nonblocking allgather. A team has one in flight at most.
+ * Messages of set-up: exchanges and votes, by the fallback's nonblocking allgather. Of an island among others: by
+ * notices in its ranks' pages, since the fallback's calls are all ranks' of the communicator. A team has one in flight
+ * at most.
  */
 #ifndef MCA_COLL_GPUSYM_TEAM_EXCHANGE_H
 #define MCA_COLL_GPUSYM_TEAM_EXCHANGE_H
@@ -11,8 +13,8 @@
 /* What a rank votes: yes; or that it failed: 0, or this and errno. */
 #define COLL_GPUSYM_VOTE_YES 1u
 
-/* Starts an exchange: every rank sends `size` bytes to all; all: [nranks] of these. The caller keeps both buffers until
- * the exchange has ended. Returns an MPI error code. */
+/* Starts an exchange: every rank sends `size` bytes to all; all: [ranks of the team] of these. The caller keeps both
+ * buffers until the exchange has ended. Returns an MPI error code. */
 int coll_gpusym_exchange_start(coll_gpusym_team_t *t, const void *mine, void *all, size_t size);
 /* 1: the exchange has ended; 0: it is in progress; negative: it failed. Never waits. */
 int coll_gpusym_exchange_poll(coll_gpusym_team_t *t);

@@ -45,6 +45,8 @@ typedef struct {
     gpusym_handle_t handle;
     uint64_t made;
 } mc_address_t;
+_Static_assert(sizeof(gpu_address_t) <= GPUSYM_NOTICE_MAX && sizeof(mc_address_t) <= GPUSYM_NOTICE_MAX,
+               "ranks of an island tell each other of their GPUs by notices");
 
 /* Makes sure of the process's heap on gpu. Returns a reason, or -1. */
 static int need_heap(gpusym_gpu_t *gpu)
@@ -166,7 +168,7 @@ static int judge_gpus(const coll_gpusym_team_t *t, const gpu_address_t *all, cha
 {
     for (uint32_t r = 0; r < t->host.nranks; r++) {
         if (all[r].reason >= 0) {
-            snprintf(detail, size, "rank %u", r);
+            snprintf(detail, size, "rank %u", coll_gpusym_team_member(t, r));
             return all[r].reason;
         }
     }
@@ -202,7 +204,7 @@ static int find_leaders(coll_gpusym_team_t *t, const gpu_address_t *all, char *d
         }
         t->host.nleaders++;
         if (find_ticket_class(&all[r]) < 0) {
-            snprintf(detail, size, "rank %u", r);
+            snprintf(detail, size, "rank %u", coll_gpusym_team_member(t, r));
             return COLL_GPUSYM_R_NO_MEMORY;
         }
     }
@@ -252,7 +254,7 @@ static void settle_leaders(coll_gpusym_team_t *t, const gpu_address_t *all)
     }
     COLL_GPUSYM_VERBOSE(1, "%s: rank %u: ranks share GPUs: rank %u does its calls, one of %u leaders",
                         gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t),
-                        t->host.leader[t->host.rank], t->host.nleaders);
+                        coll_gpusym_team_member(t, t->host.leader[t->host.rank]), t->host.nleaders);
 }
 
 /* The largest class of slots that all ranks have offered; -1: none. */
@@ -364,14 +366,14 @@ static void map_slots(coll_gpusym_team_t *t, const gpu_address_t *all)
     for (uint32_t r = 0; r < t->host.nranks; r++) {
         void *base;
         if (!gpusym_slot_is(all[r].heap_size, (unsigned) t->host.slot_class, all[r].slots.off[t->host.slot_class])) {
-            COLL_GPUSYM_VERBOSE(1, "rank %u: rank %u offers no slot at %lu", coll_gpusym_team_rank(t), r,
-                                (unsigned long) all[r].slots.off[t->host.slot_class]);
+            COLL_GPUSYM_VERBOSE(1, "rank %u: rank %u offers no slot at %lu", coll_gpusym_team_rank(t),
+                                coll_gpusym_team_member(t, r), (unsigned long) all[r].slots.off[t->host.slot_class]);
             t->boot.my_link[r] = GPUSYM_LINK_NONE;
         } else if (GPUSYM_SUCCESS == gpusym_heap_peer(gpusym_heap(), &all[r].heap, &base)) {
             t->host.work.peer[r] = (char *) base + all[r].slots.off[t->host.slot_class];
         } else {
-            COLL_GPUSYM_VERBOSE(1, "rank %u cannot map the memory of rank %u: %s", coll_gpusym_team_rank(t), r,
-                                gpusym_current.dev->error());
+            COLL_GPUSYM_VERBOSE(1, "rank %u cannot map the memory of rank %u: %s", coll_gpusym_team_rank(t),
+                                coll_gpusym_team_member(t, r), gpusym_current.dev->error());
             t->boot.my_link[r] = GPUSYM_LINK_NONE;
             lack = lack || gpusym_fd_lack();
         }
@@ -467,7 +469,7 @@ static int link_gpus(coll_gpusym_team_t *t)
     const int lack = find_lack(t);
     agree_links(t);
     if (!t->host.all_reach && 0 == t->host.nrings) {
-        snprintf(detail, sizeof detail, "rank %d", lack);
+        snprintf(detail, sizeof detail, "rank %u", lack >= 0 ? coll_gpusym_team_member(t, (uint32_t) lack) : 0);
         coll_gpusym_team_settle(t, lack >= 0 ? COLL_GPUSYM_R_NO_FD : COLL_GPUSYM_R_UNREACHABLE,
                                 lack >= 0 ? detail : NULL);
         return COLL_GPUSYM_STEP_DONE;
@@ -631,6 +633,10 @@ int coll_gpusym_team_epochs(coll_gpusym_team_t *t, uint64_t epochs, uint32_t *fi
 void coll_gpusym_team_leave(coll_gpusym_team_t *t)
 {
     leave_mc(t);
+    if (coll_gpusym_team_is_part(t) && !t->broken && t->boot.step > COLL_GPUSYM_STEP_BOOTSTRAPPED &&
+        t->boot.step < COLL_GPUSYM_STEP_DONE) { /* it was never waited for */
+        end_join(t, true);
+    }
     /* The slot of a team that failed is not used again: a kernel may still write there, here or in a peer. */
     if (t->host.has_slot && NULL != gpusym_heap() && !t->broken) {
         gpusym_heap_slot_free(gpusym_heap(), t->host.slot_off, coll_gpusym_team_next_epoch(t));

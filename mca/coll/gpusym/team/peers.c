@@ -40,6 +40,7 @@ static const char version[32] = GPUSYM_VERSION;
     X(zero_copy)         \
     X(zero_copy_min)     \
     X(piece)             \
+    X(node_size)         \
     X(reproducible)
 
 enum {
@@ -73,6 +74,10 @@ static struct {
     card_t card;    /* ours */
     bool published; /* that */
     bool warned;    /* a mistake has been reported to the user */
+    uint32_t *here; /* [nhere] the processes of our job on this host: vpids, rising; owned, NULL: not known yet */
+    unsigned nhere;
+    uint64_t *node; /* [nnodes] the node of each process of our job; NODE_UNKNOWN: not asked yet. Owned */
+    uint32_t nnodes;
 } peers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- ours ---- */
@@ -115,6 +120,11 @@ void coll_gpusym_peers_fini(void)
         gpusym_process_forget(&peer->process);
         free(peer);
     }
+    free(peers.here);
+    free(peers.node);
+    peers.here = NULL;
+    peers.node = NULL;
+    peers.nhere = peers.nnodes = 0;
     peers.warned = peers.published = false;
     pthread_mutex_unlock(&peers.lock);
 }
@@ -150,6 +160,96 @@ static coll_gpusym_peer_t *get_peer(const opal_process_name_t *name)
     peers.first = p;
     return p;
 }
+
+/* ---- nodes ---- */
+
+/* The processes of our job on one host, at most. */
+#define HERE_MAX 4096u
+
+/* Numbers of hosts, for gpusym_islands_of_t, 62 bits and what they are of: a name that the server gives; a process of
+ * which it gives none; on this node the key of a card, since a node may have several hosts (containers). */
+#define NODE_UNKNOWN UINT64_MAX
+#define NUMBER_PROCESS (1ull << 62)
+#define NUMBER_HOST (2ull << 62)
+
+static int compare_vpids(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *) a, y = *(const uint32_t *) b;
+    return (x > y) - (x < y);
+}
+
+/* With the lock held: who of our job is on this host. */
+static void list_here(void)
+{
+    peers.here = NULL == peers.here ? malloc(HERE_MAX * sizeof(*peers.here)) : peers.here;
+    if (NULL != peers.here && 0 == peers.nhere) {
+        peers.nhere = gpusym_local_peers(peers.here, HERE_MAX);
+        qsort(peers.here, peers.nhere, sizeof(*peers.here), compare_vpids);
+    }
+}
+
+/* With the lock held: whether a process is on this node. */
+static bool is_near(const opal_process_name_t *name)
+{
+    list_here();
+    if (OPAL_PROC_MY_NAME.jobid == name->jobid && 0 != peers.nhere) {
+        const uint32_t vpid = (uint32_t) name->vpid;
+        return NULL != bsearch(&vpid, peers.here, peers.nhere, sizeof(vpid), compare_vpids);
+    }
+    const opal_proc_t *proc = opal_proc_for_name(*name);
+    return NULL != proc && OPAL_PROC_ON_LOCAL_NODE(proc->proc_flags);
+}
+
+static uint64_t number_host(const gpusym_host_t *host)
+{
+    const uint64_t h = (host->key[0] ^ host->key[1] >> 31) * 0x9e3779b97f4a7c15ull + host->key[1];
+    return h % NUMBER_PROCESS | NUMBER_HOST;
+}
+
+static uint64_t ask_node(const opal_process_name_t *name)
+{
+    const uint64_t process = (uint64_t) name->jobid << 32 ^ (uint32_t) name->vpid;
+    uint64_t h = 0xcbf29ce484222325ull;
+    char *host = gpusym_host_name(name);
+
+    for (const char *p = host; NULL != p && '\0' != *p; p++) {
+        h = (h ^ (unsigned char) *p) * 0x100000001b3ull;
+    }
+    const uint64_t number = NULL != host ? h % NUMBER_PROCESS : process % NUMBER_PROCESS | NUMBER_PROCESS;
+    free(host);
+    return number;
+}
+
+/* With the lock held: makes room for the nodes of n processes. */
+static bool extend_nodes(uint32_t n)
+{
+    if (n <= peers.nnodes) {
+        return true;
+    }
+    n = n < 2 * peers.nnodes ? 2 * peers.nnodes : n;
+    uint64_t *node = realloc(peers.node, n * sizeof(*node));
+    if (NULL == node) {
+        return false;
+    }
+    peers.node = node;
+    while (peers.nnodes < n) {
+        node[peers.nnodes++] = NODE_UNKNOWN;
+    }
+    return true;
+}
+
+/* With the lock held: a number for the node of a process on another one; asks once about each of our job. */
+static uint64_t find_node(const opal_process_name_t *name)
+{
+    const uint32_t vpid = (uint32_t) name->vpid;
+    if (OPAL_PROC_MY_NAME.jobid != name->jobid || !extend_nodes(vpid + 1)) {
+        return ask_node(name);
+    }
+    peers.node[vpid] = NODE_UNKNOWN == peers.node[vpid] ? ask_node(name) : peers.node[vpid];
+    return peers.node[vpid];
+}
+
+/* ---- what is compared ---- */
 
 /* Whether both have a card, with the same i-th value. */
 static bool are_alike(const coll_gpusym_peer_t *a, const coll_gpusym_peer_t *b, unsigned i)
@@ -206,8 +306,8 @@ static int find_odd_rank(coll_gpusym_peer_t *const *peer, int n, int a, int b, u
     int with_a = 0, with_b = 0;
 
     for (int r = 0; r < n; r++) {
-        with_a += are_alike(peer[r], peer[a], i);
-        with_b += are_alike(peer[r], peer[b], i);
+        with_a += NULL != peer[r] && are_alike(peer[r], peer[a], i);
+        with_b += NULL != peer[r] && are_alike(peer[r], peer[b], i);
     }
     return with_a < with_b ? a : b;
 }
@@ -216,14 +316,18 @@ static int find_odd_rank(coll_gpusym_peer_t *const *peer, int n, int a, int b, u
 static void find_difference(coll_gpusym_peer_t *const *peer, int n, char *why, size_t size)
 {
     char odd_value[96], value[96];
+    int first = 0;
 
+    while (NULL == peer[first]) { /* not one of those that are compared: we are */
+        first++;
+    }
     for (unsigned i = 0; i < ALIKE_COUNT; i++) {
-        for (int r = 1; r < n; r++) {
-            if (!are_alike(peer[0], peer[r], i)) {
-                const int odd = find_odd_rank(peer, n, 0, r, i);
+        for (int r = first + 1; r < n; r++) {
+            if (NULL != peer[r] && !are_alike(peer[first], peer[r], i)) {
+                const int odd = find_odd_rank(peer, n, first, r, i), other = first == odd ? r : first;
                 format_value(&peer[odd]->card, i, odd_value, sizeof(odd_value));
-                format_value(&peer[0 == odd ? r : 0]->card, i, value, sizeof(value));
-                snprintf(why, size, "rank %d has %s, rank %d has %s", odd, odd_value, 0 == odd ? r : 0, value);
+                format_value(&peer[other]->card, i, value, sizeof(value));
+                snprintf(why, size, "rank %d has %s, rank %d has %s", odd, odd_value, other, value);
                 return;
             }
         }
@@ -232,7 +336,7 @@ static void find_difference(coll_gpusym_peer_t *const *peer, int n, char *why, s
 
 /* All ranks of a communicator, and what was found. */
 typedef struct {
-    coll_gpusym_peer_t **peer; /* [n], this process too */
+    coll_gpusym_peer_t **peer; /* [n], this process too; NULL: a rank whose card is not asked for */
     int n, rank;
     bool mistake; /* likely */
     char why[256];
@@ -243,7 +347,7 @@ static int find_missing(survey_t *survey)
 {
     for (int r = 0; r < survey->n; r++) {
         const coll_gpusym_peer_t *p = survey->peer[r];
-        if (p->other) {
+        if (NULL != p && p->other) {
             snprintf(survey->why, sizeof(survey->why), "rank %d has gpusym %s, rank %d has %s%s", r, p->card.version,
                      survey->rank, version, 0 == strcmp(p->card.version, version) ? ", another build" : "");
             survey->mistake = true;
@@ -251,16 +355,23 @@ static int find_missing(survey_t *survey)
         }
     }
     for (int r = 0; r < survey->n; r++) {
-        if (!survey->peer[r]->found) {
-            const opal_proc_t *proc = opal_proc_for_name(survey->peer[r]->name);
-            const bool here = NULL != proc && OPAL_PROC_ON_LOCAL_NODE(proc->proc_flags);
+        if (NULL != survey->peer[r] && !survey->peer[r]->found) {
+            const bool here = is_near(&survey->peer[r]->name);
             snprintf(survey->why, sizeof(survey->why), here ? "rank %d has no gpusym" : "rank %d is on another host",
                      r);
             survey->mistake = here;
-            return here ? COLL_GPUSYM_R_PEERS : COLL_GPUSYM_R_HOSTS;
+            return here ? COLL_GPUSYM_R_PEERS : COLL_GPUSYM_R_BETWEEN;
         }
     }
     return -1;
+}
+
+/* Whether the ranks' versions and parameters are alike. Returns a reason, or -1. */
+static int check_values(survey_t *survey)
+{
+    find_difference(survey->peer, survey->n, survey->why, sizeof(survey->why));
+    survey->mistake = '\0' != survey->why[0];
+    return survey->mistake ? COLL_GPUSYM_R_PEERS : -1;
 }
 
 /* With the cards of all ranks. Returns a reason, or -1. */
@@ -271,24 +382,15 @@ static int check_cards(survey_t *survey)
     for (int r = 1; reason < 0 && r < survey->n; r++) {
         if (0 != memcmp(&survey->peer[r]->card.host, &survey->peer[0]->card.host, sizeof(gpusym_host_t))) {
             snprintf(survey->why, sizeof(survey->why), "rank %d is elsewhere than rank 0", r);
-            return COLL_GPUSYM_R_HOSTS;
+            return COLL_GPUSYM_R_BETWEEN;
         }
     }
-    if (reason < 0) {
-        find_difference(survey->peer, survey->n, survey->why, sizeof(survey->why));
-        survey->mistake = '\0' != survey->why[0];
-        reason = survey->mistake ? COLL_GPUSYM_R_PEERS : -1;
-    }
-    return reason;
+    return reason < 0 ? check_values(survey) : reason;
 }
 
 /* Checks that need no card, and come out the same on every rank. Returns a reason, or -1. */
 static int check_names(struct ompi_communicator_t *comm, survey_t *survey)
 {
-    if (survey->n > GPUSYM_TEAM_MAX) {
-        snprintf(survey->why, sizeof(survey->why), "%d ranks, at most %d", survey->n, GPUSYM_TEAM_MAX);
-        return COLL_GPUSYM_R_TEAM_SIZE;
-    }
     if (!peers.published || !gpusym_modex_complete()) {
         snprintf(survey->why, sizeof(survey->why), "%s",
                  peers.published ? "MPI_Init does not wait for all (async_mpi_init)"
@@ -314,6 +416,9 @@ static bool is_speaker(const survey_t *survey)
 
     for (int r = 0; r < survey->n; r++) {
         const coll_gpusym_peer_t *p = survey->peer[r];
+        if (NULL == p) {
+            continue;
+        }
         if (p->other) {
             return 0 == survey->rank;
         }
@@ -358,6 +463,10 @@ int coll_gpusym_peers_find(struct ompi_communicator_t *comm, coll_gpusym_peer_t 
     survey_t survey = {.peer = peer, .n = ompi_comm_size(comm), .rank = ompi_comm_rank(comm)};
     int rv = MPI_SUCCESS;
 
+    if (survey.n > GPUSYM_TEAM_MAX) { /* a likely mistake is found where the islands are */
+        *reason = COLL_GPUSYM_R_BETWEEN;
+        return rv;
+    }
     *reason = check_names(comm, &survey);
     pthread_mutex_lock(&peers.lock);
     if (*reason < 0) {
@@ -369,6 +478,88 @@ int coll_gpusym_peers_find(struct ompi_communicator_t *comm, coll_gpusym_peer_t 
     }
     pthread_mutex_unlock(&peers.lock);
     return rv;
+}
+
+/* ---- islands ---- */
+
+/* Fills survey->peer with the processes of this host, and host[n]. With the lock held. False: no memory. */
+static bool find_hosts(struct ompi_communicator_t *comm, const survey_t *survey, uint64_t *host)
+{
+    for (int r = 0; r < survey->n; r++) {
+        const opal_process_name_t name = ompi_group_get_proc_name(comm->c_local_group, r);
+        if (!is_near(&name)) {
+            host[r] = find_node(&name);
+            continue;
+        }
+        survey->peer[r] = get_peer(&name);
+        if (NULL == survey->peer[r]) {
+            return false;
+        }
+        host[r] = number_host(&survey->peer[r]->card.host);
+    }
+    return true;
+}
+
+/* The processes of this rank's island. NULL: no memory. */
+static coll_gpusym_peer_t **list_members(const gpusym_islands_t *islands, const survey_t *survey)
+{
+    const uint32_t mine = gpusym_islands_find(islands, (uint32_t) survey->rank);
+    const uint32_t size = gpusym_island_size(islands, mine);
+    coll_gpusym_peer_t **member = calloc(size, sizeof(*member));
+
+    for (uint32_t i = 0; NULL != member && i < size; i++) {
+        member[i] = survey->peer[gpusym_island_member(islands, mine, i)];
+    }
+    return member;
+}
+
+/* With the lock held, and the memory for the survey: peer[n] and host[n]. False: no memory. */
+static bool survey_islands(struct ompi_communicator_t *comm, survey_t *survey, uint64_t *host,
+                           gpusym_islands_t *islands, coll_gpusym_peer_t ***peer, int *reason)
+{
+    const gpusym_islands_of_t of = {
+        .nranks = (uint32_t) survey->n, .host = host, .node_size = (uint32_t) coll_gpusym_params.node_size};
+
+    if (!find_hosts(comm, survey, host)) {
+        return false;
+    }
+    *reason = find_missing(survey);
+    *reason = *reason < 0 ? check_values(survey) : *reason;
+    if (*reason >= 0) {
+        return true;
+    }
+    if (!gpusym_islands_make(&of, islands)) {
+        return false;
+    }
+    *peer = list_members(islands, survey);
+    return NULL != *peer;
+}
+
+int coll_gpusym_peers_islands(struct ompi_communicator_t *comm, gpusym_islands_t *islands, coll_gpusym_peer_t ***peer,
+                              int *reason)
+{
+    survey_t survey = {.n = ompi_comm_size(comm), .rank = ompi_comm_rank(comm)};
+    uint64_t *host = calloc((size_t) survey.n, sizeof(*host));
+
+    survey.peer = calloc((size_t) survey.n, sizeof(coll_gpusym_peer_t *));
+    *islands = (gpusym_islands_t){0};
+    *peer = NULL;
+    *reason = check_names(comm, &survey);
+    bool ok = NULL != host && NULL != survey.peer;
+    pthread_mutex_lock(&peers.lock);
+    if (ok && *reason < 0) {
+        ok = survey_islands(comm, &survey, host, islands, peer, reason);
+    }
+    if (ok && *reason >= 0) {
+        report_reason(comm, &survey, *reason);
+    }
+    pthread_mutex_unlock(&peers.lock);
+    if (!ok) {
+        gpusym_islands_free(islands);
+    }
+    free(survey.peer);
+    free(host);
+    return ok ? MPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
 }
 
 bool coll_gpusym_peer_lives(coll_gpusym_peer_t *peer)

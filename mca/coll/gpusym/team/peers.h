@@ -14,6 +14,7 @@
 #include "ompi/communicator/communicator.h"
 
 #include "mca/common/gpusym/shm/process.h"
+#include "mca/common/gpusym/topo/islands.h"
 
 /* A process of this host that has published its card. Valid until coll_gpusym_peers_fini(). */
 typedef struct coll_gpusym_peer coll_gpusym_peer_t;
@@ -24,12 +25,21 @@ void coll_gpusym_peers_publish(void);
 void coll_gpusym_peers_fini(void);
 
 /*
- * Finds the processes of an intracommunicator. *reason is -1 where all ranks have the same gpusym, on this host;
- * peer[size] is filled in then, this process included. Otherwise *reason (enum coll_gpusym_reason) says why the ranks
- * cannot agree: every rank finds that they cannot, though not necessarily for the same reason. One rank reports a
- * likely mistake to the user, once. Returns an MPI error code.
+ * Finds the processes of an intracommunicator. *reason is -1 where all ranks have the same gpusym, on this host, and
+ * are not more than an island holds; peer[size] is filled in then, this process included. Otherwise *reason (enum
+ * coll_gpusym_reason) says why the ranks cannot agree: every rank finds that they cannot, though not necessarily for
+ * the same reason. One rank reports a likely mistake to the user, once. Returns an MPI error code.
  */
 int coll_gpusym_peers_find(struct ompi_communicator_t *comm, coll_gpusym_peer_t **peer, int *reason);
+/*
+ * Finds the islands of an intracommunicator that has several: ranks of one host, of which those on this host have the
+ * same gpusym. *reason is -1 then; *peer is filled in with the members of this rank's island, the array to be freed by
+ * the caller, as are the islands. Otherwise *reason says why this rank has no island: all ranks of this host find one,
+ * and one of them reports a likely mistake. Which ranks of other hosts have gpusym is not known: they count as members
+ * of islands of theirs. Asks about each rank once per process. Returns an MPI error code.
+ */
+int coll_gpusym_peers_islands(struct ompi_communicator_t *comm, gpusym_islands_t *islands, coll_gpusym_peer_t ***peer,
+                              int *reason);
 /* Whether the process lives. Takes about 1 us after the first time, and holds a file descriptor. Any thread. */
 bool coll_gpusym_peer_lives(coll_gpusym_peer_t *peer);
 /* The process id. */

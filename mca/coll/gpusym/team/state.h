@@ -10,6 +10,7 @@
 
 #include "mca/coll/gpusym/fallback/fallback.h"
 #include "mca/coll/gpusym/team/peers.h"
+#include "mca/common/gpusym/agree/notices.h"
 #include "mca/common/gpusym/agree/rollcall.h"
 #include "mca/common/gpusym/memory/heap.h"
 
@@ -33,13 +34,17 @@ enum {
 /* Set-up in progress. */
 typedef struct {
     int step;
-    struct ompi_request_t *exchange;  /* an allgather of the fallback in flight; NULL: none */
-    void *mine, *all;                 /* its buffers; owned */
-    uint8_t my_vote, *votes;          /* [ranks of the communicator]; owned */
+    struct ompi_request_t *exchange; /* an allgather of the fallback in flight; NULL: none */
+    gpusym_notices_t notices;        /* of an island among others: takes the place of the fallback's allgathers */
+    void *into;                      /* where the records in flight go, not owned; and the bytes of each */
+    uint32_t bytes;
+    void *mine, *all;                 /* buffers of an exchange; owned */
+    uint8_t my_vote, *votes;          /* [ranks of the team]; owned */
     uint8_t my_link[GPUSYM_TEAM_MAX]; /* classes of this rank's links; see coll_gpusym_host_team_t.link */
 } coll_gpusym_bootstrap_t;
 
-/* The ranks of one host: their roll-call, and what their kernels use. Ranks in here count within the host. */
+/* The ranks of one island: their roll-call, and what their kernels use. Ranks in here are members of the island, by
+ * their numbers there: see coll_gpusym_team_member. */
 typedef struct {
     uint32_t nranks, rank;
 
@@ -86,9 +91,11 @@ typedef struct {
     gpusym_mc_t *mc;                      /* multicast object over all ranks' slots, bound; NULL: none, on all ranks */
 } coll_gpusym_host_team_t;
 
-/* A communicator's team. */
+/* A communicator's team: all of its ranks; or the ranks of one island, where it has several. */
 typedef struct coll_gpusym_team {
     coll_gpusym_fallback_t *fallback; /* not owned: the communicator, and its messages */
+    gpusym_islands_t islands;         /* no table: there is one island, whose members are the communicator's ranks */
+    uint32_t island;                  /* this rank's */
     int reason;  /* enum coll_gpusym_reason for which every call is staged, agreed by all ranks; -1: none */
     bool none;   /* no rank has a device: every call is forwarded, once those in flight are over */
     bool broken; /* a call failed: flags and epochs differ between ranks, and every further call is refused */
@@ -97,14 +104,20 @@ typedef struct coll_gpusym_team {
     coll_gpusym_bootstrap_t boot;
 } coll_gpusym_team_t;
 
-/* Size and rank of the communicator: for its messages, and in messages to the user. */
-static inline uint32_t coll_gpusym_team_size(const coll_gpusym_team_t *t)
+/* Whether the communicator has other islands. */
+static inline bool coll_gpusym_team_is_part(const coll_gpusym_team_t *t)
 {
-    return (uint32_t) ompi_comm_size(t->fallback->comm);
+    return NULL != t->islands.table;
 }
+/* This rank of the communicator, in messages to the user. */
 static inline uint32_t coll_gpusym_team_rank(const coll_gpusym_team_t *t)
 {
     return (uint32_t) ompi_comm_rank(t->fallback->comm);
+}
+/* Returns the communicator's rank of a member of the team. */
+static inline uint32_t coll_gpusym_team_member(const coll_gpusym_team_t *t, uint32_t member)
+{
+    return coll_gpusym_team_is_part(t) ? gpusym_island_member(&t->islands, t->island, member) : member;
 }
 
 /* The first epoch that no call has used yet. */

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "mca/coll/gpusym/conf/help.h"
+#include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/team/exchange.h"
 #include "mca/coll/gpusym/team/join.h"
 #include "mca/common/gpusym/agree/tokens.h"
@@ -30,7 +31,7 @@ typedef struct {
     uint8_t has_line, has_device, threads, pad; /* threads: MPI_THREAD_MULTIPLE */
 } address_t;
 
-static void describe_process(coll_gpusym_team_t *t, const char *label, address_t *h)
+static void describe_process(coll_gpusym_team_t *t, address_t *h)
 {
     memset(h, 0, sizeof *h);
     h->has_device = NULL != gpusym_device_need();
@@ -43,9 +44,6 @@ static void describe_process(coll_gpusym_team_t *t, const char *label, address_t
     }
     h->has_line = t->host.has_line;
     h->line_off = t->host.line_off;
-    if (t->host.has_line) {
-        gpusym_line_name(gpusym_pages_line(t->host.line_off), t->host.key, label);
-    }
 }
 
 /* Calls take launch tokens where a process may be in several at once. False if there is no memory. */
@@ -87,26 +85,25 @@ static int map_lines(coll_gpusym_team_t *t, const address_t *all)
     return prepare_tokens(t, all) ? 0 : ENOMEM;
 }
 
-/* Rank r could not open or map something: the reason, and the words for it. */
-static int failed_to_open(uint32_t r, int error, char *detail, size_t size)
+/* Member r could not open or map something: the reason, and the words for it. */
+static int failed_to_open(const coll_gpusym_team_t *t, uint32_t r, int error, char *detail, size_t size)
 {
-    snprintf(detail, size, "rank %u: %s", r, strerror(error));
+    snprintf(detail, size, "rank %u: %s", coll_gpusym_team_member(t, r), strerror(error));
     return gpusym_fd_is_lack(error) ? COLL_GPUSYM_R_NO_FD : COLL_GPUSYM_R_NO_PAGE;
 }
 
 /* What the addresses alone forbid, the same on every rank; -1: nothing. */
 static int judge_addresses(const coll_gpusym_team_t *t, const address_t *all, char *detail, size_t size)
 {
-    const uint32_t n = coll_gpusym_team_size(t);
     detail[0] = '\0';
-    for (uint32_t r = 0; r < n; r++) {
+    for (uint32_t r = 0; r < t->host.nranks; r++) {
         if (!all[r].has_line) {
-            return failed_to_open(r, all[r].error, detail, size);
+            return failed_to_open(t, r, all[r].error, detail, size);
         }
     }
-    for (uint32_t r = 0; r < n; r++) {
+    for (uint32_t r = 0; r < t->host.nranks; r++) {
         if (!all[r].has_device) {
-            snprintf(detail, size, "rank %u", r);
+            snprintf(detail, size, "rank %u", coll_gpusym_team_member(t, r));
             return COLL_GPUSYM_R_NO_DEVICE;
         }
     }
@@ -115,8 +112,7 @@ static int judge_addresses(const coll_gpusym_team_t *t, const address_t *all, ch
 
 static bool has_any_device(const coll_gpusym_team_t *t, const address_t *all)
 {
-    const uint32_t n = coll_gpusym_team_size(t);
-    for (uint32_t r = 0; r < n; r++) {
+    for (uint32_t r = 0; r < t->host.nranks; r++) {
         if (all[r].has_device) {
             return true;
         }
@@ -163,35 +159,85 @@ static uint64_t comm_key(struct ompi_communicator_t *comm, const char *label)
     return h | 1;
 }
 
-int coll_gpusym_team_create(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team, int *reason)
+/* The parameter divides what could be one island. */
+static bool is_divided(const coll_gpusym_team_t *t)
+{
+    char name[GPUSYM_COMM_LABEL_MAX];
+    if (0 == coll_gpusym_params.node_size || t->host.nranks <= (uint32_t) coll_gpusym_params.node_size) {
+        return false;
+    }
+    COLL_GPUSYM_VERBOSE(1, "%s: divided into islands of %d ranks (coll_gpusym_node_size)",
+                        gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_params.node_size);
+    return true;
+}
+
+/* All ranks of the communicator as one island. */
+static int find_all(coll_gpusym_team_t *t, int *reason)
+{
+    struct ompi_communicator_t *comm = t->fallback->comm;
+    t->host.nranks = (uint32_t) ompi_comm_size(comm);
+    t->host.rank = (uint32_t) ompi_comm_rank(comm);
+    t->host.peers = calloc(t->host.nranks, sizeof *t->host.peers);
+    const int rv =
+        NULL != t->host.peers ? coll_gpusym_peers_find(comm, t->host.peers, reason) : OMPI_ERR_OUT_OF_RESOURCE;
+    if (MPI_SUCCESS == rv && *reason < 0 && is_divided(t)) {
+        *reason = COLL_GPUSYM_R_BETWEEN;
+    }
+    return rv;
+}
+
+/* The ranks of this rank's island, of several. */
+static int find_members(coll_gpusym_team_t *t, int *reason)
+{
+    struct ompi_communicator_t *comm = t->fallback->comm;
+    const int rv = coll_gpusym_peers_islands(comm, &t->islands, &t->host.peers, reason);
+    if (MPI_SUCCESS == rv && *reason < 0) {
+        const uint32_t me = (uint32_t) ompi_comm_rank(comm);
+        t->island = gpusym_islands_find(&t->islands, me);
+        t->host.nranks = gpusym_island_size(&t->islands, t->island);
+        t->host.rank = gpusym_islands_number(&t->islands, me);
+    }
+    return rv;
+}
+
+/* find: finds the team's ranks. */
+static int create_team(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team, int *reason,
+                       int (*find)(coll_gpusym_team_t *t, int *reason))
 {
     char label[GPUSYM_COMM_LABEL_MAX];
-    int rv = OMPI_ERR_OUT_OF_RESOURCE;
     coll_gpusym_team_t *t = calloc(1, sizeof *t);
     *team = NULL;
     *reason = -1;
     if (NULL == t) {
-        return rv;
+        return OMPI_ERR_OUT_OF_RESOURCE;
     }
     t->fallback = f;
-    t->host.nranks = coll_gpusym_team_size(t); /* all ranks of a team are on one host */
-    t->host.rank = coll_gpusym_team_rank(t);
     t->reason = -1;
     t->host.mem_gpu = -1;
-    t->host.key = comm_key(f->comm, gpusym_comm_label(f->comm, label, sizeof label));
-    t->boot.votes = calloc(coll_gpusym_team_size(t), 1);
-    t->host.peers = calloc(t->host.nranks, sizeof *t->host.peers);
-    if (NULL != t->boot.votes && NULL != t->host.peers) {
-        rv = coll_gpusym_peers_find(f->comm, t->host.peers, reason);
+    int rv = find(t, reason);
+    if (MPI_SUCCESS == rv && *reason < 0) {
+        t->host.key = comm_key(f->comm, gpusym_comm_label(f->comm, label, sizeof label));
+        t->boot.votes = calloc(t->host.nranks, 1);
+        rv = NULL != t->boot.votes ? MPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
     }
     if (MPI_SUCCESS == rv && *reason < 0) {
         *team = t;
         return rv;
     }
-    free(t->boot.votes);
     free(t->host.peers);
+    gpusym_islands_free(&t->islands);
     free(t);
     return rv;
+}
+
+int coll_gpusym_team_create(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team, int *reason)
+{
+    return create_team(f, team, reason, find_all);
+}
+
+int coll_gpusym_team_create_island(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team, int *reason)
+{
+    return create_team(f, team, reason, find_members);
 }
 
 int coll_gpusym_team_dead(const coll_gpusym_team_t *t)
@@ -216,13 +262,31 @@ void coll_gpusym_team_abort(coll_gpusym_team_t *t)
     }
 }
 
+/* Makes the board of this rank of an island; false: no memory. */
+static bool open_notices(coll_gpusym_team_t *t)
+{
+    int32_t pid[GPUSYM_TEAM_MAX];
+    for (uint32_t r = 0; r < t->host.nranks; r++) {
+        pid[r] = coll_gpusym_peer_process(t->host.peers[r]);
+    }
+    return GPUSYM_SUCCESS == gpusym_notices_open(&t->boot.notices, t->host.nranks, t->host.rank, t->host.key,
+                                                 gpusym_pages_line(t->host.line_off), pid);
+}
+
 static int start_addresses(coll_gpusym_team_t *t)
 {
     char label[GPUSYM_COMM_LABEL_MAX];
     if (!coll_gpusym_exchange_alloc(t, sizeof(address_t))) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    describe_process(t, gpusym_comm_label(t->fallback->comm, label, sizeof label), t->boot.mine);
+    describe_process(t, t->boot.mine);
+    if (coll_gpusym_team_is_part(t) && (!t->host.has_line || !open_notices(t))) {
+        return OMPI_ERR_OUT_OF_RESOURCE; /* nor can it tell the others, who do not wait */
+    }
+    if (t->host.has_line) {
+        gpusym_line_name(gpusym_pages_line(t->host.line_off), t->host.key,
+                         gpusym_comm_label(t->fallback->comm, label, sizeof label));
+    }
     return MPI_SUCCESS == coll_gpusym_exchange_start(t, t->boot.mine, t->boot.all, sizeof(address_t))
                ? COLL_GPUSYM_STEP_ADDRESSES
                : OMPI_ERROR;
@@ -236,7 +300,7 @@ static void settle_unmapped(coll_gpusym_team_t *t)
     while (COLL_GPUSYM_VOTE_YES == t->boot.votes[r]) {
         r++;
     }
-    const int reason = failed_to_open(r, t->boot.votes[r] - (int) COLL_GPUSYM_VOTE_YES, detail, sizeof detail);
+    const int reason = failed_to_open(t, r, t->boot.votes[r] - (int) COLL_GPUSYM_VOTE_YES, detail, sizeof detail);
     coll_gpusym_team_settle(t, reason, detail);
 }
 
@@ -272,6 +336,33 @@ int coll_gpusym_team_bootstrap(coll_gpusym_team_t *t)
     return 1;
 }
 
+/* Island set-up has come to its end, well or not. */
+static void report_met(const coll_gpusym_team_t *t)
+{
+    char name[GPUSYM_COMM_LABEL_MAX];
+    COLL_GPUSYM_VERBOSE(1, "%s: rank %u: island %u of %u, member %u of %u: %s",
+                        gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t), t->island,
+                        t->islands.nislands, t->host.rank, t->host.nranks,
+                        t->broken        ? "its set-up has failed"
+                        : t->reason >= 0 ? "it is not set up"
+                                         : "it is set up");
+}
+
+void coll_gpusym_team_meet(coll_gpusym_team_t *t, const gpusym_mem_t *where)
+{
+    if (t->broken || t->reason >= 0 || COLL_GPUSYM_STEP_DONE == t->boot.step) {
+        return;
+    }
+    int rv = coll_gpusym_team_bootstrap(t);
+    if (rv > 0 && t->reason < 0) {
+        rv = NULL != where ? coll_gpusym_team_join(t, where) : 0;
+    }
+    t->broken = rv < 0;
+    if (0 != rv) {
+        report_met(t);
+    }
+}
+
 /* ---- end ---- */
 
 void coll_gpusym_team_free(coll_gpusym_team_t *t)
@@ -281,11 +372,13 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
     }
     coll_gpusym_team_leave(t);
     gpusym_sweep(); /* buffers that the program freed keep no memory at peers, nor theirs here */
-    if (t->host.joined) {
+    if (t->host.joined || (coll_gpusym_team_is_part(t) && 0 != t->host.rc.nranks)) {
         gpusym_rollcall_retire(&t->host.rc, t->host.line_off); /* peers may still be in our last call */
-    } else if (t->host.has_line && !t->broken) { /* broken: a rank that comes late reads that we gave up */
-        gpusym_pages_free(t->host.line_off);     /* known to all: no rank reads it */
+    } else if (t->host.has_line && (!t->broken || coll_gpusym_team_is_part(t))) {
+        gpusym_pages_free(t->host.line_off); /* known to all: no rank reads it. Broken: one that comes late does */
     }
+    gpusym_notices_close(&t->boot.notices);
+    gpusym_islands_free(&t->islands);
     free(t->host.rc.line);
     free(t->host.rc.generation);
     free(t->host.rc.peer);
