@@ -178,6 +178,9 @@ bench-p2p    | =2        | 60  | ok:every element of every result is right |    
 bench-p2p-3  | +=3       | 60  | ok:every element of every result is right |                              | bench/gpusym_bench p2p --device sim --bytes 8,64k --only first,pingpong,window,both
 # All that has a goal is measured; what the table makes of it.
 goals        | -         | 120 | ok:^the tables are right       |                                         | @SRC@/test/goals.sh @BUILD@
+# The transport between hosts, beside UCX alone: inside a host, and as between two.
+netperf      | =2        | 120 | ok:every byte of every checked message is right |                              | bench/gpusym_netperf --max {256k|64m} --batches 3
+netperf-between | 2+3    | 120 | ok:as between hosts: tcp       |                                         | bench/gpusym_netperf --between --pairs --max {256k|16m} --batches 3 --csv @BUILD@/test/results/netperf.csv
 bench-files  | -         | 30  | ok:the same [49][05] rows           |                                         | @SRC@/test/bench.sh @BUILD@
 # A solver with its vectors on the GPU: right by gpusym and staged, and with the bits of sums in the order of the ranks.
 cg           | 1,3+2,4   | 60  | ok:verified: yes               | coll_gpusym_sim_gpus=0                  | examples/cg --device sim
@@ -578,6 +581,10 @@ table_line() {
     program=${command[0]}
     if [[ $program == */* ]]; then
         [[ $program == /* ]] || command[0]=$builddir/$program
+        if [ "$program" = bench/gpusym_netperf ] && [ "${GPUSYM_HAVE_UCX:-1}" = 0 ]; then
+            report skip "$name" 0 "" "built without UCX"
+            return
+        fi
         if [ ! -x "${command[0]}" ]; then
             echo "${command[0]} was not built" >"$results/$name.log"
             report FAIL "$name" 0 "$results/$name.log"

@@ -25,8 +25,8 @@ typedef struct {
 /* Begins a world without ends, at time 0. The ends of the last one must be closed. */
 void net_fake_start(const net_fake_params_t *params);
 
-/* A transport. A message leaves the sender's memory when it lands: if the data change before `sent`, others land; if the
- * head does, the test is aborted. */
+/* A transport. A message leaves the sender's memory when it lands: if the data change before `sent`, others land; if
+ * the head does, the test is aborted. */
 extern const gpusym_transport_t net_fake;
 
 /* The time. */
