@@ -170,9 +170,11 @@ static void land_piece(gpusym_net_stream_t *s, uint32_t number, bool whole)
 static void landed(void *arg, const gpusym_net_head_t *head, bool whole)
 {
     gpusym_net_streams_t *streams = arg;
-    gpusym_net_stream_t *s =
-        find(streams, head->token, head->channel); /* is there: it does not close while one lands */
+    gpusym_net_stream_t *s = find(streams, head->token, head->channel);
 
+    if (NULL == s) { /* a head without data: a stream does not close while a piece lands */
+        return;
+    }
     if (GPUSYM_NET_DATA == head->kind) {
         land_piece(s, head->number, whole);
     }

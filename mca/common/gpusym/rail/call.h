@@ -1,0 +1,92 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * What a rail is made of, and what its calls are: see rail.h.
+ */
+#ifndef GPUSYM_COMMON_RAIL_CALL_H
+#define GPUSYM_COMMON_RAIL_CALL_H
+
+#include "kernels/schedule.h"
+#include "mca/common/gpusym/device/device.h"
+#include "mca/common/gpusym/net/stream.h"
+
+/* Parts of a message that go their own way: the wire has one while the GPU has the other. */
+#define GPUSYM_RAIL_CHANNELS 2u
+/* Pieces of a stream on the wire, and send buffers of a channel. */
+#define GPUSYM_RAIL_PIECES GS_STEPS
+/* Processes of a rail whose pieces are reduced at once, at most: what a launch has room for. */
+#define GPUSYM_RAIL_DIRECT_MAX GPUSYM_TEAM_MAX
+
+/* This process's place on a rail. */
+typedef struct gpusym_rail gpusym_rail_t;
+
+/* A process on the rail, as gpusym_net_stream_params_t wants it. */
+typedef struct {
+    gpusym_net_peer_t *net;
+    uint64_t token_in, token_out;
+    void *owner;
+} gpusym_rail_peer_t;
+
+typedef struct {
+    const gpusym_device_t *dev;
+    gpusym_gpu_t *gpu; /* whose kernels move the data; its kernels are loaded */
+    gpusym_net_streams_t *streams;
+    /* Pinned memory in which the streams have their rings, and `send` lies: for the CPU, and for the GPU. */
+    char *host, *device;
+    char *send;            /* GPUSYM_RAIL_SEND_BYTES(piece_bytes), for this rail alone */
+    uint32_t piece_bytes;  /* of pieces on paths; a multiple of 1024, the same on all processes */
+    uint32_t n, pos;       /* processes of the rail, and which of them this one is */
+    uint16_t first_stream; /* GPUSYM_RAIL_STREAMS numbers of channels, from this one on, are the rail's */
+    /* Gets a process by its place.  Called before the first piece to or from it.  An error ends the call. */
+    int (*peer)(void *arg, uint32_t pos, gpusym_rail_peer_t *peer);
+    void *arg;
+} gpusym_rail_params_t;
+
+/* Streams of a rail to one process: of the channels of paths, and of direct pieces, which are a quarter as long. */
+#define GPUSYM_RAIL_STREAMS (GPUSYM_RAIL_CHANNELS + 1u)
+#define GPUSYM_RAIL_SEND_BYTES(piece_bytes) ((uint64_t) GPUSYM_RAIL_CHANNELS * GPUSYM_RAIL_PIECES * (piece_bytes))
+/* Bytes of rings for one process, at most. */
+#define GPUSYM_RAIL_RING_BYTES(piece_bytes)                                \
+    ((uint64_t) GPUSYM_RAIL_PIECES * (piece_bytes) *GPUSYM_RAIL_CHANNELS + \
+     (uint64_t) GPUSYM_RAIL_PIECES * (piece_bytes) / 4)
+
+/* How the data go. */
+typedef enum {
+    GPUSYM_RAIL_PATH,   /* along rings, chains or trees: schedule.h */
+    GPUSYM_RAIL_DIRECT, /* from each process to each */
+} gpusym_rail_form_t;
+
+/* What of a message belongs to the process at `pos`, in bytes. */
+typedef struct {
+    uint64_t off, bytes;
+} gpusym_rail_part_t;
+
+/* A call, the same on all processes but for the addresses, and what of DIRECT says so. */
+typedef struct {
+    gpusym_rail_form_t form;
+    enum gs_schedule_kind schedule; /* PATH */
+    uint32_t root;                  /* PATH: of a broadcast or reduction */
+    bool spread;                    /* DIRECT: all of `in` goes to each process; at most GPUSYM_RAIL_DIRECT_MAX of
+                                     * them */
+    bool reduces;                   /* DIRECT, with spread: what comes from all, and the own input, goes reduced to
+                                     * out, in rising order of the processes; at most piece_bytes / 4 */
+    uint32_t op, type;              /* kernels.h; not looked at by what moves only */
+    const void *in;                 /* memory that the GPU reaches; may be out */
+    void *out;
+    uint64_t bytes; /* PATH: of the message, or of the longest part */
+    /* PATH: the part of the process at pos in the output of an all-gather, or in the input of a reduce-scatter, whose
+     * output, or input, is at out, or in.  DIRECT: what of `in` goes to pos; not with `spread`. */
+    gpusym_rail_part_t (*part)(const void *arg, uint32_t pos);
+    /* DIRECT: where in `out` comes what pos sends, as long as it is there; not with `reduces`. */
+    gpusym_rail_part_t (*from)(const void *arg, uint32_t pos);
+    const void *arg;
+    uint32_t call; /* in the heads: what comes of another call is an error */
+    uint8_t stage;
+} gpusym_rail_call_t;
+
+/* What calls have done, in all. */
+typedef struct {
+    uint64_t launches, pieces, bytes; /* sent */
+} gpusym_rail_counters_t;
+
+#endif

@@ -1,0 +1,286 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Direct calls: each process sends to each what is for it; see rail.h.  In the k-th round to the process k places
+ * further on, from the one k places before, so that nobody is sent to by all at once.
+ *
+ * What is the same for all (`spread`) is copied to a send buffer once, and sent from there to each.
+ */
+#include "mca/common/gpusym/rail/direct.h"
+
+#include <string.h>
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint32_t piece_max(const gpusym_rail_t *r)
+{
+    return r->params.piece_bytes / 4;
+}
+
+/* The process d places further on. */
+static uint32_t place_after(const gpusym_rail_t *r, uint32_t d)
+{
+    return (r->params.pos + d) % r->params.n;
+}
+
+static gpusym_rail_part_t part_for(const gpusym_rail_t *r, uint32_t pos)
+{
+    return r->call.spread ? (gpusym_rail_part_t){0, r->call.bytes} : r->call.part(r->call.arg, pos);
+}
+
+static gpusym_rail_part_t part_from(const gpusym_rail_t *r, uint32_t pos)
+{
+    return r->call.reduces ? (gpusym_rail_part_t){0, r->call.bytes} : r->call.from(r->call.arg, pos);
+}
+
+int gpusym_rail_direct_start(gpusym_rail_t *r)
+{
+    gpusym_rail_direct_t *d = &r->direct;
+    const uint32_t n = r->params.n;
+    if ((r->call.spread && n > GPUSYM_RAIL_DIRECT_MAX) ||
+        (r->call.reduces && (!r->call.spread || r->call.bytes > piece_max(r)))) {
+        return GPUSYM_ERR_BAD_PARAM;
+    }
+    memset(d, 0, sizeof *d);
+    memset(r->pair, 0, n * sizeof *r->pair);
+    d->distance = 1;
+    for (uint32_t p = 0; p < n; p++) {
+        const bool both = p != r->params.pos && 0 != part_for(r, p).bytes + part_from(r, p).bytes;
+        const int rc = both ? gpusym_rail_stream(r, GPUSYM_RAIL_CHANNELS, p, &r->pair[p].stream) : GPUSYM_SUCCESS;
+        if (GPUSYM_SUCCESS != rc) {
+            return rc;
+        }
+    }
+    return GPUSYM_SUCCESS;
+}
+
+/* ---- sending ---- */
+
+/* What the next piece is for: *d from d->distance on. False: all is under way. */
+static bool next_piece(gpusym_rail_t *r, uint32_t *pos, gpusym_rail_part_t *piece)
+{
+    gpusym_rail_direct_t *d = &r->direct;
+    for (; d->distance < r->params.n; d->distance++) {
+        *pos = place_after(r, d->distance);
+        const gpusym_rail_part_t part = part_for(r, *pos);
+        const uint64_t done = r->pair[*pos].begun;
+        if (done < part.bytes) {
+            *piece = (gpusym_rail_part_t){part.off + done, min_u64(part.bytes - done, piece_max(r))};
+            return true;
+        }
+        if (r->call.spread) {
+            return false; /* all get what the first gets */
+        }
+    }
+    return false;
+}
+
+/* Copies the next pieces to send buffers, as many as are free. */
+static int fill_buffers(gpusym_rail_t *r)
+{
+    for (uint32_t i = 0; i < GPUSYM_RAIL_SENDING; i++) {
+        gpusym_rail_piece_t *p = &r->direct.sending[i];
+        gpusym_rail_part_t part;
+        if (p->busy) {
+            continue;
+        }
+        if (!next_piece(r, &p->pos, &part)) {
+            return GPUSYM_SUCCESS;
+        }
+        const void *src = (const char *) r->call.in + part.off;
+        p->data = r->params.send + (uint64_t) i * r->params.piece_bytes / 4;
+        void *dst = gpusym_rail_device(r, p->data);
+        const int rc = gpusym_rail_launch(r, &src, 1, &dst, 1, part.bytes, &p->seq);
+        if (GPUSYM_SUCCESS != rc) {
+            return rc;
+        }
+        p->busy = true;
+        p->first = r->pair[p->pos].begun;
+        p->bytes = (uint32_t) part.bytes;
+        p->count = r->call.spread ? r->params.n - 1 : 1;
+        p->unsent = p->count < 32 ? (1u << p->count) - 1 : UINT32_MAX;
+        r->pair[p->pos].begun += part.bytes;
+    }
+    return GPUSYM_SUCCESS;
+}
+
+/* The process that copy k of a piece goes to. */
+static uint32_t destination(const gpusym_rail_t *r, const gpusym_rail_piece_t *p, uint32_t k)
+{
+    return r->call.spread ? place_after(r, 1 + k) : p->pos;
+}
+
+/* Hands a piece to the streams, unless one that began before it is still to go there. */
+static int send_copies(gpusym_rail_t *r, gpusym_rail_piece_t *p)
+{
+    for (uint32_t k = 0; k < p->count; k++) {
+        gpusym_rail_pair_t *pair = &r->pair[destination(r, p, k)];
+        if (0 == (p->unsent >> k & 1) || pair->sent != p->first || 0 == gpusym_net_stream_room(pair->stream)) {
+            continue;
+        }
+        p->message[k] = (gpusym_net_message_t){.sent = 0};
+        const int rc = gpusym_rail_send(r, pair->stream, &p->message[k], p->data, p->bytes);
+        if (GPUSYM_SUCCESS != rc) {
+            return GPUSYM_ERR_NO_MEMORY == rc ? GPUSYM_SUCCESS : rc; /* later */
+        }
+        p->unsent &= ~(1u << k);
+        pair->sent += p->bytes;
+    }
+    return GPUSYM_SUCCESS;
+}
+
+static bool are_sent(const gpusym_rail_piece_t *p)
+{
+    for (uint32_t k = 0; k < p->count; k++) {
+        if (0 == (p->unsent >> k & 1) && 0 == __atomic_load_n(&p->message[k].sent, __ATOMIC_ACQUIRE)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Sends what has been copied. *left: something is still to be sent, or being sent. */
+static int send_pieces(gpusym_rail_t *r, bool *left)
+{
+    uint32_t pos;
+    gpusym_rail_part_t part;
+    for (uint32_t i = 0; i < GPUSYM_RAIL_SENDING; i++) {
+        gpusym_rail_piece_t *p = &r->direct.sending[i];
+        if (p->busy && 0 != p->unsent && gpusym_rail_launched(r, p->seq)) {
+            const int rc = send_copies(r, p);
+            if (GPUSYM_SUCCESS != rc) {
+                return rc;
+            }
+        }
+        p->busy = p->busy && (0 != p->unsent || !are_sent(p));
+        *left = *left || p->busy;
+    }
+    *left = *left || next_piece(r, &pos, &part);
+    return GPUSYM_SUCCESS;
+}
+
+/* ---- receiving ---- */
+
+/* Stores what has landed from a process. *left: something is still to come. */
+static int store_from(gpusym_rail_t *r, uint32_t pos, bool *left)
+{
+    gpusym_rail_direct_t *d = &r->direct;
+    gpusym_rail_pair_t *pair = &r->pair[pos];
+    const gpusym_rail_part_t part = part_from(r, pos);
+    while (pair->landed < part.bytes && d->stored + GPUSYM_RAIL_FLIGHTS != d->storing) {
+        const uint64_t bytes = min_u64(part.bytes - pair->landed, piece_max(r));
+        const int rc = gpusym_rail_read(r, pair->stream, bytes, &pair->piece);
+        if (1 != rc) {
+            *left = true;
+            return rc;
+        }
+        pair->landed += bytes;
+        if (!r->call.reduces) {
+            gpusym_rail_store_t *s = &d->store[d->storing++ % GPUSYM_RAIL_FLIGHTS];
+            const void *src = gpusym_rail_device(r, pair->piece);
+            void *dst = (char *) r->call.out + part.off + pair->landed - bytes;
+            const int error = gpusym_rail_launch(r, &src, 1, &dst, 1, bytes, &s->seq);
+            s->pos = pos;
+            if (GPUSYM_SUCCESS != error) {
+                return error;
+            }
+        }
+    }
+    *left = *left || pair->landed < part.bytes;
+    return GPUSYM_SUCCESS;
+}
+
+static int store_pieces(gpusym_rail_t *r, bool *left)
+{
+    for (uint32_t k = 1; k < r->params.n; k++) {
+        const int rc = store_from(r, place_after(r, r->params.n - k), left);
+        if (GPUSYM_SUCCESS != rc) {
+            return rc;
+        }
+    }
+    return GPUSYM_SUCCESS;
+}
+
+static void release_stored(gpusym_rail_t *r)
+{
+    gpusym_rail_direct_t *d = &r->direct;
+    while (d->stored != d->storing && gpusym_rail_launched(r, d->store[d->stored % GPUSYM_RAIL_FLIGHTS].seq)) {
+        gpusym_net_stream_release(r->pair[d->store[d->stored++ % GPUSYM_RAIL_FLIGHTS].pos].stream, 1);
+    }
+}
+
+/* ---- the own part, and the sum ---- */
+
+static int store_own(gpusym_rail_t *r)
+{
+    gpusym_rail_direct_t *d = &r->direct;
+    const gpusym_rail_part_t to = part_for(r, r->params.pos), from = part_from(r, r->params.pos);
+    const void *src = (const char *) r->call.in + to.off;
+    void *dst = (char *) r->call.out + from.off;
+    const uint64_t bytes = min_u64(to.bytes, from.bytes);
+    d->own_begun = true;
+    return 0 != bytes && src != dst ? gpusym_rail_launch(r, &src, 1, &dst, 1, bytes, &d->own_seq) : GPUSYM_SUCCESS;
+}
+
+/* All pieces have landed: reduces them, in rising order of the processes. */
+static int reduce_all(gpusym_rail_t *r)
+{
+    gpusym_rail_direct_t *d = &r->direct;
+    const void *src[GPUSYM_RAIL_DIRECT_MAX];
+    void *dst = r->call.out;
+    for (uint32_t p = 0; p < r->params.n; p++) {
+        src[p] = p == r->params.pos ? r->call.in : gpusym_rail_device(r, r->pair[p].piece);
+    }
+    d->own_begun = true;
+    return gpusym_rail_launch(r, src, r->params.n, &dst, 1, r->call.bytes, &d->own_seq);
+}
+
+/* Releases what was reduced. */
+static void release_all(gpusym_rail_t *r)
+{
+    for (uint32_t p = 0; p < r->params.n; p++) {
+        if (p != r->params.pos) {
+            gpusym_net_stream_release(r->pair[p].stream, 1);
+        }
+    }
+}
+
+int gpusym_rail_direct_poll(gpusym_rail_t *r)
+{
+    gpusym_rail_direct_t *d = &r->direct;
+    bool left = false, missing = false;
+    int rc = fill_buffers(r);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = send_pieces(r, &left);
+    }
+    if (GPUSYM_SUCCESS == rc) {
+        rc = store_pieces(r, &missing);
+    }
+    if (GPUSYM_SUCCESS == rc && !d->own_begun && !(r->call.reduces && (missing || 0 == r->call.bytes))) {
+        rc = r->call.reduces ? reduce_all(r) : store_own(r);
+    }
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    release_stored(r);
+    if (left || missing || d->stored != d->storing || (0 != d->own_seq && !gpusym_rail_launched(r, d->own_seq))) {
+        return 0;
+    }
+    if (r->call.reduces && d->own_begun) {
+        release_all(r);
+    }
+    return 1;
+}
+
+bool gpusym_rail_direct_quiet(const gpusym_rail_t *r)
+{
+    for (uint32_t i = 0; i < GPUSYM_RAIL_SENDING; i++) {
+        if (r->direct.sending[i].busy && !are_sent(&r->direct.sending[i])) {
+            return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,116 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Streams, pieces and kernels of a rail: see hop.h.
+ */
+#include "mca/common/gpusym/rail/hop.h"
+
+#include <string.h>
+
+#include "kernels/plan.h"
+#include "mca/common/gpusym/log.h"
+#include "tuning/geometry.h"
+
+/* ---- streams ---- */
+
+int gpusym_rail_stream(gpusym_rail_t *r, uint32_t number, uint32_t pos, gpusym_net_stream_t **stream)
+{
+    gpusym_net_stream_t **place = &r->stream[number * r->params.n + pos];
+    gpusym_rail_peer_t peer;
+    if (NULL == *place) {
+        const uint32_t bytes = number < GPUSYM_RAIL_CHANNELS ? r->params.piece_bytes : r->params.piece_bytes / 4;
+        int rc = r->params.peer(r->params.arg, pos, &peer);
+        if (GPUSYM_SUCCESS != rc) {
+            return rc;
+        }
+        const gpusym_net_stream_params_t p = {.peer = peer.net,
+                                              .token_in = peer.token_in,
+                                              .token_out = peer.token_out,
+                                              .channel = (uint16_t) (r->params.first_stream + number),
+                                              .pieces_in = GPUSYM_RAIL_PIECES,
+                                              .pieces_out = GPUSYM_RAIL_PIECES,
+                                              .bytes_in = bytes,
+                                              .bytes_out = bytes,
+                                              .owner = peer.owner};
+        rc = gpusym_net_stream_open(r->params.streams, &p, place);
+        if (GPUSYM_SUCCESS != rc) {
+            return rc;
+        }
+    }
+    *stream = *place;
+    return GPUSYM_SUCCESS;
+}
+
+int gpusym_rail_send(gpusym_rail_t *r, gpusym_net_stream_t *stream, gpusym_net_message_t *message, const void *data,
+                     uint32_t bytes)
+{
+    message->head.call = r->call.call;
+    message->head.stage = r->call.stage;
+    const int rc = gpusym_net_stream_send(stream, message, data, bytes);
+    if (GPUSYM_SUCCESS == rc) {
+        r->counters.pieces++;
+        r->counters.bytes += bytes;
+    }
+    return rc;
+}
+
+int gpusym_rail_read(gpusym_rail_t *r, gpusym_net_stream_t *stream, uint64_t bytes, const char **piece)
+{
+    const gpusym_net_head_t *head;
+    const void *data;
+    if (!gpusym_net_stream_read(stream, &head, &data)) {
+        return 0;
+    }
+    *piece = data;
+    if (head->call != r->call.call || head->stage != r->call.stage || head->bytes != bytes) {
+        GPUSYM_LOG(1, "between hosts: a piece of call %u, stage %u, %u bytes, in call %u, stage %u, in place of %llu",
+                   head->call, head->stage, head->bytes, r->call.call, r->call.stage, (unsigned long long) bytes);
+        return GPUSYM_ERR_CORRUPT;
+    }
+    return 1;
+}
+
+/* ---- kernels ---- */
+
+char *gpusym_rail_device(const gpusym_rail_t *r, const void *host)
+{
+    return r->params.device + ((const char *) host - r->params.host);
+}
+
+int gpusym_rail_launch(gpusym_rail_t *r, const void *const *src, uint32_t nsrc, void *const *dst, uint32_t ndst,
+                       uint64_t bytes, uint32_t *seq)
+{
+    const bool reduces = nsrc > 1;
+    const gpusym_tuning_forced_t forced = {.algorithm = -1};
+    const unsigned op = reduces ? r->call.op : GPUSYM_OP_SUM, type = reduces ? r->call.type : GPUSYM_T_U8;
+    gpusym_tuning_choice_t choice;
+    gpusym_work_t w;
+    memset(&w, 0, sizeof w);
+    w.peer[0] = r->ticket;
+    w.op = op;
+    w.type = type;
+    w.nranks = nsrc > ndst ? nsrc : ndst;
+    memcpy(w.peer_in, src, nsrc * sizeof *src);
+    memcpy(w.peer_out, dst, ndst * sizeof *dst);
+    w.job[0] = (gpusym_job_t){.form = reduces ? GPUSYM_JOB_REDUCE : GPUSYM_JOB_SPREAD,
+                              .bytes = bytes,
+                              .src_end = (uint16_t) nsrc,
+                              .dst_end = (uint16_t) ndst};
+    w.lead.njobs = 1;
+    w.lead.nranks = (uint16_t) w.nranks;
+    w.lead.packs = gpusym_jobs_plan(w.job, 1);
+    gpusym_tuning_lead(w.lead.packs, r->sm_count, r->params.dev->simulated, &forced, &choice);
+    w.nblocks = choice.blocks < GPUSYM_RAIL_BLOCKS_MAX ? choice.blocks : GPUSYM_RAIL_BLOCKS_MAX;
+    w.nthreads = choice.threads;
+    const int rc =
+        gpusym_lane_launch(r->lane, gpusym_kernel_find(reduces ? GPUSYM_F_LEAD_R : GPUSYM_F_LEAD, op, type), &w);
+    *seq = r->lane->seq;
+    r->counters.launches++;
+    return rc;
+}
+
+bool gpusym_rail_launched(const gpusym_rail_t *r, uint32_t seq)
+{
+    const uint64_t done = __atomic_load_n(&r->lane->host->done, __ATOMIC_ACQUIRE);
+    return (int32_t) ((uint32_t) (done >> 32) - seq) >= 0;
+}

@@ -1,0 +1,111 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * One hop: streams to the other processes of a rail, pieces sent and read, kernels; the state of the call under way.
+ */
+#ifndef GPUSYM_COMMON_RAIL_HOP_H
+#define GPUSYM_COMMON_RAIL_HOP_H
+
+#include "mca/common/gpusym/exec/lane.h"
+#include "mca/common/gpusym/rail/call.h"
+
+/* Blocks of a launch at most: more move no more across PCIe, and take the program's kernels more room. */
+#define GPUSYM_RAIL_BLOCKS_MAX 16u
+/* Steps of a channel under way. */
+#define GPUSYM_RAIL_FLIGHTS (2u * GPUSYM_RAIL_PIECES)
+
+/* A step that has begun. */
+typedef struct {
+    gs_step_t step;
+    uint64_t bytes;  /* 0: it has nothing to do */
+    uint32_t unsent; /* links on which the piece is still to be sent */
+    uint32_t unread; /* links whose piece has not landed */
+    bool found;      /* step and bytes are known */
+    bool launched;   /* seq: of its kernel */
+    bool forwards;   /* what has landed is sent as it is, from its ring */
+    uint32_t seq;
+    int buffer;                             /* the send buffer that it holds; -1: none */
+    const char *piece[GS_LINKS];            /* that have landed */
+    gpusym_net_message_t message[GS_LINKS]; /* being sent */
+} gpusym_rail_flight_t;
+
+/* A part of a message on its path. */
+typedef struct {
+    gs_schedule_t schedule;
+    uint32_t steps; /* in all */
+    gpusym_net_stream_t *stream[GS_LINKS];
+    uint64_t from, to, chunk; /* the channel's bytes of the message, or of a part; of a step */
+    uint32_t begun, ended;    /* steps */
+    gpusym_rail_flight_t flight[GPUSYM_RAIL_FLIGHTS];
+    char *send;            /* [GPUSYM_RAIL_PIECES] buffers */
+    uint32_t free_buffers; /* as bits */
+} gpusym_rail_channel_t;
+
+/* What goes directly to a process, and comes from it. */
+typedef struct {
+    gpusym_net_stream_t *stream; /* NULL: nothing does */
+    uint64_t begun, sent;        /* bytes of its part: that pieces were begun for, handed to the stream */
+    uint64_t landed;             /* bytes that have come from there */
+    const char *piece;           /* the last of them */
+} gpusym_rail_pair_t;
+
+/* Direct pieces under way to others: of the send buffers, at most. */
+#define GPUSYM_RAIL_SENDING GPUSYM_RAIL_FLIGHTS
+
+/* A direct piece on its way to one process, or to all others. */
+typedef struct {
+    bool busy;
+    uint32_t pos, count; /* the process; copies */
+    uint64_t first;      /* byte of its part */
+    uint32_t bytes, seq; /* seq: of the kernel that fills the buffer */
+    uint32_t unsent;     /* copies that are still to be sent, as bits */
+    char *data;          /* the buffer */
+    gpusym_net_message_t message[GPUSYM_RAIL_DIRECT_MAX];
+} gpusym_rail_piece_t;
+
+/* A kernel that stores what has landed from `pos`. */
+typedef struct {
+    uint32_t pos, seq;
+} gpusym_rail_store_t;
+
+typedef struct {
+    gpusym_rail_piece_t sending[GPUSYM_RAIL_SENDING];
+    uint32_t distance; /* those nearer are sent all that is for them */
+    gpusym_rail_store_t store[GPUSYM_RAIL_FLIGHTS];
+    uint32_t storing, stored; /* begun, ended */
+    bool own_begun;           /* the own part, or the sum */
+    uint32_t own_seq;         /* of its kernel; 0: it needs none */
+} gpusym_rail_direct_t;
+
+struct gpusym_rail {
+    gpusym_rail_params_t params;
+    gpusym_rail_call_t call;
+    gpusym_lane_t *lane; /* of the call under way, or that has failed; else NULL */
+    uint32_t polls;      /* of it */
+    void *ticket;        /* GPU memory for launches of several blocks */
+    uint32_t sm_count;
+    gpusym_net_stream_t **stream; /* [GPUSYM_RAIL_STREAMS][n]; NULL: not open yet */
+    gpusym_rail_channel_t channel[GPUSYM_RAIL_CHANNELS];
+    uint32_t nchannels;
+    gpusym_rail_direct_t direct;
+    gpusym_rail_pair_t *pair; /* [n] */
+    gpusym_rail_counters_t counters;
+};
+
+/* Gets the stream of a number to the process at pos; opens it first.  GPUSYM_SUCCESS or an error. */
+int gpusym_rail_stream(gpusym_rail_t *rail, uint32_t number, uint32_t pos, gpusym_net_stream_t **stream);
+/* Queues a kernel: the sources, reduced if there are several, go to all destinations.  All are addresses of the GPU.
+ * *seq: for gpusym_rail_launched. */
+int gpusym_rail_launch(gpusym_rail_t *rail, const void *const *src, uint32_t nsrc, void *const *dst, uint32_t ndst,
+                       uint64_t bytes, uint32_t *seq);
+/* Whether a kernel has ended. */
+bool gpusym_rail_launched(const gpusym_rail_t *rail, uint32_t seq);
+/* The address for the GPU of a byte of the pinned memory. */
+char *gpusym_rail_device(const gpusym_rail_t *rail, const void *host);
+/* Sends a piece of the call; there is room. */
+int gpusym_rail_send(gpusym_rail_t *rail, gpusym_net_stream_t *stream, gpusym_net_message_t *message, const void *data,
+                     uint32_t bytes);
+/* Reads the next piece of the call, of that many bytes.  1: it is there; 0: it has not landed; GPUSYM_ERR_CORRUPT. */
+int gpusym_rail_read(gpusym_rail_t *rail, gpusym_net_stream_t *stream, uint64_t bytes, const char **piece);
+
+#endif

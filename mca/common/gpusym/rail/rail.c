@@ -1,0 +1,129 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Rails: see rail.h.
+ */
+#include "mca/common/gpusym/rail/rail.h"
+
+#include <stdlib.h>
+
+#include "mca/common/gpusym/log.h"
+#include "mca/common/gpusym/memory/alloc.h"
+#include "mca/common/gpusym/rail/direct.h"
+#include "mca/common/gpusym/rail/path.h"
+
+/* GPU memory by which the blocks of a launch find out which is the last. */
+#define TICKET_BYTES 256u
+/* Polls without an end between two looks whether the GPU reports an error. */
+#define LOOK_POLLS 4096u
+
+/* ---- opening ---- */
+
+void gpusym_rail_free(gpusym_rail_t *r)
+{
+    if (NULL == r) {
+        return;
+    }
+    if (NULL != r->lane) {
+        (void) gpusym_lane_await(r->lane);
+        gpusym_lane_put(r->lane);
+    }
+    if (NULL != r->ticket && r->params.dev->gpu_alive(r->params.gpu)) {
+        (void) r->params.dev->mem_free(r->params.gpu, r->ticket);
+    }
+    free(r->stream);
+    free(r->pair);
+    free(r);
+}
+
+int gpusym_rail_open(const gpusym_rail_params_t *params, gpusym_rail_t **rail)
+{
+    gpusym_gpu_info_t info;
+    gpusym_rail_t *r = calloc(1, sizeof *r);
+    if (NULL == r) {
+        goto no_memory;
+    }
+    r->params = *params;
+    r->stream = calloc((size_t) GPUSYM_RAIL_STREAMS * params->n, sizeof(gpusym_net_stream_t *));
+    r->pair = calloc(params->n, sizeof *r->pair);
+    if (NULL == r->stream || NULL == r->pair) {
+        goto no_memory;
+    }
+    int rc = gpusym_mem_alloc(params->dev, params->gpu, TICKET_BYTES, &r->ticket);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = params->dev->mem_zero(params->gpu, r->ticket, TICKET_BYTES);
+    }
+    if (GPUSYM_SUCCESS != rc) {
+        gpusym_rail_free(r);
+        return rc;
+    }
+    params->dev->gpu_info(params->gpu, &info);
+    r->sm_count = (uint32_t) info.sm_count;
+    *rail = r;
+    return GPUSYM_SUCCESS;
+
+no_memory:
+    gpusym_log_no_memory("a rail between hosts");
+    gpusym_rail_free(r);
+    return GPUSYM_ERR_NO_MEMORY;
+}
+
+/* Whether a call that has failed has left no kernel and no message under way. */
+static bool is_quiet(const gpusym_rail_t *r)
+{
+    return (NULL == r->lane || 0 != r->lane->dev->stream_poll(r->lane->stream)) && gpusym_rail_path_quiet(r) &&
+           gpusym_rail_direct_quiet(r);
+}
+
+bool gpusym_rail_close(gpusym_rail_t *r)
+{
+    bool closed = true;
+    if (NULL == r) {
+        return true;
+    }
+    if (!is_quiet(r)) {
+        return false;
+    }
+    for (uint32_t i = 0; NULL != r->stream && i < GPUSYM_RAIL_STREAMS * r->params.n; i++) {
+        if (NULL != r->stream[i] && gpusym_net_stream_close(r->stream[i])) {
+            r->stream[i] = NULL;
+        }
+        closed = closed && NULL == r->stream[i];
+    }
+    if (closed) {
+        gpusym_rail_free(r);
+    }
+    return closed;
+}
+
+/* ---- calls ---- */
+
+int gpusym_rail_start(gpusym_rail_t *r, const gpusym_rail_call_t *call)
+{
+    r->call = *call;
+    r->polls = 0;
+    int rc = gpusym_lane_get(r->params.dev, r->params.gpu, &r->lane);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = GPUSYM_RAIL_PATH == call->form ? gpusym_rail_path_start(r) : gpusym_rail_direct_start(r);
+    }
+    return rc;
+}
+
+int gpusym_rail_poll(gpusym_rail_t *r)
+{
+    int rc = GPUSYM_RAIL_PATH == r->call.form ? gpusym_rail_path_poll(r) : gpusym_rail_direct_poll(r);
+    if (0 == rc && 0 == ++r->polls % LOOK_POLLS) {
+        const int idle = r->lane->dev->stream_poll(r->lane->stream);
+        rc = idle < 0 ? idle : 0;
+    }
+    if (1 == rc) {
+        gpusym_lane_put(r->lane);
+        r->lane = NULL;
+    }
+    return rc;
+}
+
+const gpusym_rail_counters_t *gpusym_rail_counters(const gpusym_rail_t *r)
+{
+    return &r->counters;
+}

@@ -1,0 +1,35 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Rails: collectives between processes that do not reach each other's memory, one of each island, over the streams of
+ * net/stream.h.  The CPU drives: it launches a kernel that ends by itself when a piece has landed, and sends a piece
+ * when that kernel has ended.  No kernel waits for a peer or for the net, so nothing that a program does between
+ * posting a call and waiting for it can make a kernel hang.
+ *
+ *     input -> send buffer (pinned) -> net -> ring (pinned) -> output, or reduced with the input -> send buffer
+ *
+ * No function waits.  The thread that uses the streams uses their rails; one call of a rail is under way at a time.
+ */
+#ifndef GPUSYM_COMMON_RAIL_RAIL_H
+#define GPUSYM_COMMON_RAIL_RAIL_H
+
+#include "mca/common/gpusym/rail/call.h"
+
+int gpusym_rail_open(const gpusym_rail_params_t *params, gpusym_rail_t **rail);
+/* Closes a rail without a call, or whose call has failed.  False: a kernel runs, or a message is still landing or being
+ * sent; call it again after the next progress of the streams.  NULL is accepted. */
+bool gpusym_rail_close(gpusym_rail_t *rail);
+/* The same for a rail whose streams have been closed.  Waits for its kernels. */
+void gpusym_rail_free(gpusym_rail_t *rail);
+
+/* Starts a call.  The caller has posted the same on all processes in the same order, or will.  Its buffers and `arg`
+ * stay as they are until it has ended. */
+int gpusym_rail_start(gpusym_rail_t *rail, const gpusym_rail_call_t *call);
+/* Moves the call on: 1: it has ended, and its output is visible to the GPU; 0: it is under way; else an error, which
+ * ends it: GPUSYM_ERR_UNREACHABLE: a peer is lost; GPUSYM_ERR_CORRUPT: a peer does another call; the device's.  The
+ * caller moves the streams on. */
+int gpusym_rail_poll(gpusym_rail_t *rail);
+
+const gpusym_rail_counters_t *gpusym_rail_counters(const gpusym_rail_t *rail);
+
+#endif
