@@ -284,6 +284,8 @@ transpose    | 1,2,3+4   | 60  | ok:1 passed, 0 failed          |               
 transpose-st | 2         | 60  | ok:1 passed, 0 failed          | coll_gpusym_zero_copy_min=1 coll_gpusym_alltoallw_algorithm=st | test/mpi/transpose --n 24
 # More is sent than is taken, or less; negative counts, also where Open MPI leaves looking for them to us.
 sizes        | 3+2,4     | 120 | ok                             |                                         | test/mpi/sizes
+led-sizes    | 3+2,4     | 120 | ok                             | coll_gpusym_sim_gpus=1                  | test/mpi/sizes --most 3000
+led-sizes-2  | =4        | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/sizes --most 3000
 sizes-unchecked | =3     | 120 | ok                             | mpi_param_check=0 coll_gpusym_zero_copy_min=1 | test/mpi/sizes --most 3000
 # MPI_Finalize at odd times, with things left over, after the GPU was reset.
 finalize-plain       | =3 | 60  | ok:1 passed    | coll_gpusym_linger=300000               | test/mpi/finalize plain

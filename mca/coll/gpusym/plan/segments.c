@@ -41,12 +41,6 @@ static uint64_t extent_of(struct ompi_datatype_t *type, size_t n)
     return (uint64_t) n * (uint64_t) (type->super.ub - type->super.lb);
 }
 
-/* Where the first element's bytes are. */
-static char *first_byte(const void *buf, struct ompi_datatype_t *type)
-{
-    return (char *) (uintptr_t) buf + type->super.true_lb;
-}
-
 static bool is_in_place(const coll_gpusym_args_t *a)
 {
     return MPI_IN_PLACE == a->sbuf;
@@ -57,26 +51,42 @@ static const coll_gpusym_facts_t *facts_of(const coll_gpusym_args_t *a)
     return &coll_gpusym_facts[a->coll];
 }
 
-/* Segment p of a buffer described by counts and displacements; packed: of its bytes alone, behind those before it. */
-static gpusym_seg_t seg_v(gpusym_counts_t counts, gpusym_displs_t displs, struct ompi_datatype_t *type, uint32_t p,
-                          bool packed)
+/* Where the first block begins that is not empty, in bytes behind the buffer's address: before it, perhaps. Segments
+ * count from there. */
+static ptrdiff_t lowest_v(gpusym_counts_t counts, gpusym_displs_t displs, struct ompi_datatype_t *type, uint32_t n)
 {
-    gpusym_seg_t s = {0, bytes_of(type, (size_t) gpusym_count_at(counts, p))};
-    if (!packed) {
-        s.off = (uint64_t) gpusym_displ_at(displs, p) * extent_of(type, 1);
-        return s;
+    ptrdiff_t low = 0;
+    bool any = false;
+    for (uint32_t p = 0; p < n; p++) {
+        if (0 != gpusym_count_at(counts, p) && (!any || gpusym_displ_at(displs, p) < low)) {
+            low = gpusym_displ_at(displs, p);
+            any = true;
+        }
     }
-    for (uint32_t q = 0; q < p; q++) {
-        s.off += bytes_of(type, (size_t) gpusym_count_at(counts, q));
-    }
-    return s;
+    return low * (ptrdiff_t) extent_of(type, 1);
 }
 
-/* Segment p of a buffer of equal blocks; packed: of their bytes alone. */
-static gpusym_seg_t seg_block(struct ompi_datatype_t *type, size_t count, uint32_t p, bool packed)
+/* The segments of a buffer described by counts and displacements; packed: of their bytes alone, one behind the
+ * other. */
+static void segs_v(gpusym_counts_t counts, gpusym_displs_t displs, struct ompi_datatype_t *type, uint32_t n,
+                   bool packed, gpusym_seg_t *segs)
 {
-    const gpusym_seg_t s = {p * (packed ? bytes_of(type, count) : extent_of(type, count)), bytes_of(type, count)};
-    return s;
+    const uint64_t extent = extent_of(type, 1), low = (uint64_t) lowest_v(counts, displs, type, n);
+    uint64_t before = 0;
+    for (uint32_t p = 0; p < n; p++) {
+        const uint64_t bytes = bytes_of(type, (size_t) gpusym_count_at(counts, p));
+        segs[p] = (gpusym_seg_t){packed ? before : (uint64_t) gpusym_displ_at(displs, p) * extent - low, bytes};
+        segs[p].off = 0 == bytes ? 0 : segs[p].off;
+        before += bytes;
+    }
+}
+
+/* The segments of a buffer of equal blocks; packed: of their bytes alone. */
+static void segs_blocks(struct ompi_datatype_t *type, size_t count, uint32_t n, bool packed, gpusym_seg_t *segs)
+{
+    for (uint32_t p = 0; p < n; p++) {
+        segs[p] = (gpusym_seg_t){p * (packed ? bytes_of(type, count) : extent_of(type, count)), bytes_of(type, count)};
+    }
 }
 
 /* The call in short, and its segments. */
@@ -88,14 +98,30 @@ typedef struct {
     bool in_packed, out_packed;
 } pairs_t;
 
-static void segment_allgather(const pairs_t *s)
+/* What goes to or comes from each rank, of a buffer that has a block for each. */
+static void segment_sent(const pairs_t *s)
 {
     const coll_gpusym_args_t *a = s->a;
-    const bool v = COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->written;
-    for (uint32_t p = 0; p < s->n; p++) {
-        s->recv[p] = v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p, s->out_packed)
-                       : seg_block(a->rdtype, a->rcount, p, s->out_packed);
+    if (COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->sent) {
+        segs_v(a->scounts, a->sdispls, a->sdtype, s->n, s->in_packed, s->send);
+    } else {
+        segs_blocks(a->sdtype, a->scount, s->n, s->in_packed, s->send);
     }
+}
+
+static void segment_written(const pairs_t *s)
+{
+    const coll_gpusym_args_t *a = s->a;
+    if (COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->written) {
+        segs_v(a->rcounts, a->rdispls, a->rdtype, s->n, s->out_packed, s->recv);
+    } else {
+        segs_blocks(a->rdtype, a->rcount, s->n, s->out_packed, s->recv);
+    }
+}
+
+static void segment_allgather(const pairs_t *s)
+{
+    segment_written(s);
     for (uint32_t p = 0; p < s->n; p++) {
         s->send[p] = (gpusym_seg_t){0, s->recv[s->me].bytes};
         s->remote[p] = s->recv[s->me].off;
@@ -122,18 +148,14 @@ static void segment_alltoall(const pairs_t *s)
 {
     const coll_gpusym_args_t *a = s->a;
     const bool v = COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->written;
+    segment_written(s);
     for (uint32_t p = 0; p < s->n; p++) {
-        s->recv[p] = v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p, s->out_packed)
-                       : seg_block(a->rdtype, a->rcount, p, s->out_packed);
-        if (is_in_place(a)) {
-            s->send[p] = s->recv[p];
-        } else {
-            s->send[p] = v ? seg_v(a->scounts, a->sdispls, a->sdtype, p, s->in_packed)
-                           : seg_block(a->sdtype, a->scount, p, s->in_packed);
-        }
         s->remote[p] = v ? 0 : s->me * extent_of(a->rdtype, a->rcount);
     }
-    if (is_in_place(a)) {
+    if (!is_in_place(a)) {
+        segment_sent(s);
+    } else {
+        memcpy(s->send, s->recv, s->n * sizeof *s->send);
         s->send[s->me] = s->recv[s->me] = (gpusym_seg_t){0, 0};
     }
 }
@@ -141,12 +163,8 @@ static void segment_alltoall(const pairs_t *s)
 static void segment_gather(const pairs_t *s)
 {
     const coll_gpusym_args_t *a = s->a;
-    const bool v = COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->written;
     if (s->me == s->root) {
-        for (uint32_t p = 0; p < s->n; p++) {
-            s->recv[p] = v ? seg_v(a->rcounts, a->rdispls, a->rdtype, p, s->out_packed)
-                           : seg_block(a->rdtype, a->rcount, p, s->out_packed);
-        }
+        segment_written(s);
         if (is_in_place(a)) {
             s->recv[s->me] = (gpusym_seg_t){0, 0};
         } else {
@@ -163,12 +181,8 @@ static void segment_gather(const pairs_t *s)
 static void segment_scatter(const pairs_t *s)
 {
     const coll_gpusym_args_t *a = s->a;
-    const bool v = COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->sent;
     if (s->me == s->root) {
-        for (uint32_t p = 0; p < s->n; p++) {
-            s->send[p] = v ? seg_v(a->scounts, a->sdispls, a->sdtype, p, s->in_packed)
-                           : seg_block(a->sdtype, a->scount, p, s->in_packed);
-        }
+        segment_sent(s);
         if (MPI_IN_PLACE == a->rbuf) {
             s->send[s->me] = (gpusym_seg_t){0, 0};
             return;
@@ -323,8 +337,15 @@ static uint64_t sum_balance(const pairs_t *s)
 typedef struct {
     const void *buf;
     struct ompi_datatype_t *type;
-    size_t count; /* elements in a row; 0: blocks with displacements of their own */
+    size_t count;  /* elements in a row; 0: blocks with displacements of their own, */
+    ptrdiff_t low; /* the first of which begins there, in bytes behind buf */
 } side_t;
+
+/* From where its segments count: the first byte of the first element. NULL: it has none. */
+static char *first_byte(const side_t *s)
+{
+    return NULL == s->type ? NULL : (char *) (uintptr_t) s->buf + s->type->super.true_lb + s->low;
+}
 
 /* Elements in a row of a buffer. */
 static size_t count_row(unsigned layout, size_t count, uint32_t n)
@@ -346,12 +367,14 @@ static void find_sides(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, sid
     const coll_gpusym_facts_t *f = facts_of(a);
     const bool root = me == (uint32_t) a->root;
 
-    *in = *out = (side_t){NULL, NULL, 0};
+    *in = *out = (side_t){NULL, NULL, 0, 0};
     if (!is_in_place(a) && (root || COLL_GPUSYM_RANKS_ROOT != f->from)) {
-        *in = (side_t){a->sbuf, a->sdtype, count_row(f->sent, a->scount, n)};
+        *in = (side_t){a->sbuf, a->sdtype, count_row(f->sent, a->scount, n), 0};
+        in->low = COLL_GPUSYM_L_BLOCKS_V == f->sent ? lowest_v(a->scounts, a->sdispls, a->sdtype, n) : 0;
     }
     if (MPI_IN_PLACE != a->rbuf && (root || COLL_GPUSYM_RANKS_ROOT != f->to)) {
-        *out = (side_t){a->rbuf, a->rdtype, count_row(f->written, a->rcount, n)};
+        *out = (side_t){a->rbuf, a->rdtype, count_row(f->written, a->rcount, n), 0};
+        out->low = COLL_GPUSYM_L_BLOCKS_V == f->written ? lowest_v(a->rcounts, a->rdispls, a->rdtype, n) : 0;
     }
 }
 
@@ -406,8 +429,8 @@ static bool find_buffers(struct ompi_communicator_t *comm, uint32_t me, uint32_t
     const coll_gpusym_args_t *a = k->args;
     side_t in, out;
     find_sides(a, me, n, &in, &out);
-    k->in = NULL != in.type ? first_byte(in.buf, in.type) : NULL;
-    k->out = NULL != out.type ? first_byte(out.buf, out.type) : NULL;
+    k->in = first_byte(&in);
+    k->out = first_byte(&out);
     if (!facts_of(a)->reduces) { /* types that kernels reduce are flat */
         const bool in_flat = NULL == in.type || is_flat(in.type, 0 == in.count ? 2 : in.count);
         const bool out_flat = NULL == out.type || is_flat(out.type, 0 == out.count ? 2 : out.count);
@@ -451,7 +474,7 @@ static bool find_places(coll_gpusym_segments_t *k)
     return true;
 }
 
-/* The end of the last segment, and the length of the longest; a segment before the buffer counts as one without end. */
+/* The end of the last segment, and the length of the longest. */
 static uint64_t segs_end(const gpusym_seg_t *segs, uint32_t n, uint64_t *longest)
 {
     uint64_t end = 0;
@@ -459,7 +482,7 @@ static uint64_t segs_end(const gpusym_seg_t *segs, uint32_t n, uint64_t *longest
         if (0 == segs[p].bytes) {
             continue;
         }
-        const uint64_t to = segs[p].off > UINT64_MAX / 2 ? UINT64_MAX : segs[p].off + segs[p].bytes;
+        const uint64_t to = segs[p].off + segs[p].bytes;
         end = to > end ? to : end;
         *longest = segs[p].bytes > *longest ? segs[p].bytes : *longest;
     }
@@ -864,8 +887,8 @@ bool coll_gpusym_segments_move(const coll_gpusym_segments_t *k, gpusym_table_row
         rows[p] = (gpusym_table_row_t){s.send[p].off, s.send[p].bytes, s.recv[p].off, s.recv[p].bytes};
     }
     find_sides(a, me, n, &from, &to);
-    *out = NULL != to.type ? first_byte(to.buf, to.type) : NULL;
-    *in = NULL != from.type ? first_byte(from.buf, from.type) : NULL;
+    *out = first_byte(&to);
+    *in = first_byte(&from);
     if (is_in_place(a) && COLL_GPUSYM_P_ALLGATHER == facts_of(a)->pattern) {
         *in = *out + rows[me].recv_off;
     }
