@@ -7,7 +7,8 @@
 #
 #   --bin DIR    the build tree (default: this folder)
 #   --out DIR    where hosts.csv (every row, with commit and commands), hosts.txt (the tables) and logs/ are written; default .
-#   --ways LIST  of gpusym (simulated GPUs), tuned and han (Open MPI's own, on host memory); default all
+#   --ways LIST  of gpusym (simulated GPUs), rail (the same by the engine between hosts alone, which MPI's calls do not use yet: one
+#                rank a host), tuned and han (Open MPI's own, on host memory); default all
 #   --only LIST  of wide (large messages, 100 Mbit/s), far (small ones, 20 ms from host to host); default both
 #   --calls N    a measurement; the best of them counts where bandwidth is the limit, the median where delay is; default 5
 #   --short      small messages, for a test: the figures mean nothing
@@ -20,7 +21,7 @@ set -u
 
 usage="usage: bench/hosts.sh [--bin DIR] [--out DIR] [--ways LIST] [--only LIST] [--calls N] [--short] [--markdown] [--table]"
 here=$(cd "$(dirname "$0")" && pwd) || exit 2
-bin=. out=. ways=gpusym,tuned,han only=wide,far calls=5 style=plain measuring=yes short=
+bin=. out=. ways=gpusym,rail,tuned,han only=wide,far calls=5 style=plain measuring=yes short=
 while [ $# -gt 0 ]; do
     case $1 in
         --bin) bin=${2:?$usage} && shift 2 ;;
@@ -54,9 +55,11 @@ wide | 4 | 1 | allreduce                             | 32m           | 1.05
 wide | 2 | 2 | allreduce                             | 32m           | 1.08
 wide | 3 | 2 | allreduce                             | 32m           | 1.08
 wide | 4 | 2 | allreduce                             | 32m           | 1.08
+wide | 4 | 1 | allgather,reduce_scatter_block,bcast,alltoall | 16m   | 1.12
 wide | 4 | 2 | allgather,reduce_scatter,bcast,alltoall | 16m         | 1.12
 far  | 4 | 1 | allreduce                             | 8,64,512,4k   | 1.3
 far  | 4 | 2 | allreduce                             | 8,64,512,4k   | 1.3
+far  | 4 | 1 | bcast                                 | 8             | 2.3
 far  | 4 | 2 | bcast                                 | 8             | 2.3
 END
 }
@@ -75,9 +78,11 @@ measure() {
     [ "$kind" = wide ] || network=(--delay "${delay}ms")
     case $way in
         gpusym) mca=(--mca coll gpusym --mca coll_gpusym_device sim) device=sim ;;
+        rail) device='sim --rail' ;;
         han) mca+=(--mca coll_han_priority 100) ;;
     esac
-    local command=("$3" "$4" "${network[@]}" "${mca[@]}" -- bench/wire --device "$device" --coll "$5" --bytes "$6" --calls "$calls")
+    # shellcheck disable=SC2206  # the device's options are words
+    local command=("$3" "$4" "${network[@]}" "${mca[@]}" -- bench/wire --device $device --coll "$5" --bytes "$6" --calls "$calls")
     rm -f part.csv
     (cd "$bin" && timeout --kill-after=10 900 "$here/../test/mpi/hosts.sh" "${command[@]}" --csv "$OLDPWD/part.csv") \
         >"logs/hosts-$name.log" 2>&1 </dev/null
@@ -107,12 +112,15 @@ measure() {
 
 measure_all() {
     local way kind hosts ranks colls sizes asked
+    if [ ! -e "$bin/components/libgpusym_net_ucx.so" ]; then
+        ways=$(tr , '\n' <<<"$ways" | grep -vx rail | paste -sd,) # built without UCX
+    fi
     rm -f hosts.csv
     while IFS='| ' read -r kind hosts ranks colls sizes asked; do
         [[ ,$only, == *,$kind,* ]] || continue
         for way in ${ways//,/ }; do
-            # Han is for several ranks on a host; with one, tuned serves.
-            [ "$way:$ranks" = han:1 ] || measure "$way" "$kind" "$hosts" "$ranks" "$colls" "$sizes" "$asked"
+            # Han is for several ranks on a host; with one, tuned serves. A rail has one.
+            [ "$way:$ranks" = han:1 ] || { [ "$way" = rail ] && [ "$ranks" != 1 ]; } || measure "$way" "$kind" "$hosts" "$ranks" "$colls" "$sizes" "$asked"
         done
     done < <(cases)
 }
@@ -131,7 +139,7 @@ table_program='
         print out
         if (rules-- > 0 && style == "markdown") { out = "|"; for (i = 1; i <= n; i++) out = out "---|"; print out }
     }
-    function judge(way, value, asked) { return way != "gpusym" ? "" : value + 0 <= asked + 0 ? "yes" : "no" }
+    function judge(way, value, asked) { return way != "gpusym" && way != "rail" ? "" : value + 0 <= asked + 0 ? "yes" : "no" }
     BEGIN { FS = "," }
     /^# (date|MPI|commit): / { print substr($0, 3) }
     /^#/ { next }

@@ -24,11 +24,13 @@
 #include "bench/job.h"
 #include "bench/memory.h"
 #include "bench/timing.h"
+#include "bench/wire_rail.h"
 
-#define USAGE                                                                                                         \
-    "wire [--device cuda|sim|host] [--coll LIST] [--bytes LIST] [--calls N] [--interface NAME] [--csv FILE] [--json " \
-    "FILE]\n"                                                                                                         \
-    "sizes may end in k, m or g; --calls: measured, after one that is not; --interface: whose bytes are counted"
+#define USAGE                                                                                                          \
+    "wire [--device cuda|sim|host] [--coll LIST] [--bytes LIST] [--calls N] [--interface NAME] [--rail] [--csv FILE] " \
+    "[--json FILE]\n"                                                                                                  \
+    "sizes may end in k, m or g; --calls: measured, after one that is not; --interface: whose bytes are counted\n"     \
+    "--rail: not by MPI, but by the engine for several hosts alone; one rank a host"
 
 #define LEAD_S 0.3     /* from the agreement on the moment at which a call begins: longer than that takes to arrive */
 #define CALLS_MAX 1001 /* of a measurement */
@@ -38,6 +40,7 @@ static struct {
     char *colls, *bytes;
     const char *interface;
     int calls;
+    bool rail;
 } opt = {.common = {.device = "cuda"}, .colls = NULL, .bytes = NULL, .interface = "eth0", .calls = 5};
 
 /* Where this rank is. */
@@ -149,8 +152,16 @@ static double time_call(bench_call_t *call)
 {
     const double begun = begin_together();
 
-    bench_call_by_mpi(call);
-    return 1e6 * bench_max(read_clock() - begun);
+    if (opt.rail) {
+        wire_rail_call(call);
+    } else {
+        bench_call_by_mpi(call);
+    }
+    const double took = read_clock() - begun;
+    if (opt.rail) {
+        wire_rail_settle();
+    }
+    return 1e6 * bench_max(took);
 }
 
 static double read_load(void)
@@ -233,7 +244,7 @@ static void read_options(int argc, char **argv)
 {
     static const struct option all[] = {{"device", 1, NULL, 'd'},    {"csv", 1, NULL, 'c'},   {"json", 1, NULL, 'j'},
                                         {"coll", 1, NULL, 'C'},      {"bytes", 1, NULL, 'b'}, {"calls", 1, NULL, 'N'},
-                                        {"interface", 1, NULL, 'i'}, {NULL, 0, NULL, 0}};
+                                        {"interface", 1, NULL, 'i'}, {"rail", 0, NULL, 'r'},  {NULL, 0, NULL, 0}};
 
     for (int c; - 1 != (c = getopt_long(argc, argv, "", all, NULL));) {
         if ('C' == c) {
@@ -244,6 +255,8 @@ static void read_options(int argc, char **argv)
             opt.calls = (int) bench_number(optarg, USAGE);
         } else if ('i' == c) {
             opt.interface = optarg;
+        } else if ('r' == c) {
+            opt.rail = true;
         } else if (!bench_common_option(&opt.common, c, optarg, USAGE)) {
             bench_die("usage: %s", USAGE);
         }
@@ -292,9 +305,17 @@ int main(int argc, char **argv)
     bench_start("wire", &opt.common, "collectives between hosts with one clock");
     bench_content_open();
     find_place();
+    if (opt.rail && !wire_rail_open(opt.common.device, opt.interface)) {
+        bench_content_close();
+        bench_end();
+        return BENCH_SKIP;
+    }
     print_head();
     const double wrong = run();
     bench_comment("%s", wrong > 0 ? "WRONG RESULTS" : "every element of every result is right");
+    if (opt.rail) {
+        wire_rail_close();
+    }
     bench_content_close();
     bench_end();
     return wrong > 0;

@@ -344,8 +344,11 @@ hosts-slow   | -         | 60  | ok                             |               
 # A port of the switch is dead for a second, a rank is killed; the hosts are gone with the run, however it ends.
 hosts-cut    | -         | 60  | ok:^hosts: uncut host2         |                                         | @SRC@/test/mpi/hosts.sh 2 2 --cut 2@0.7 --uncut 2@1.7 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n 1500
 hosts-killed | -         | 60  | fail:^hosts: host3 sent        |                                         | @SRC@/test/mpi/hosts.sh 3 1,2,3 --build @BUILD@ -- @BUILD@/test/faults/victim --kinds device --rank 1 --kill 3
+# The engine between hosts, over UCX, without MPI's calls: every element of every result; on a slow wire too.
+hosts-rail   | -         | 60  | ok:every element of every result is right | | @SRC@/test/mpi/hosts.sh 3 1 --build @BUILD@ --mca coll ^gpusym -- @BUILD@/bench/wire --device sim --rail --coll allreduce,allgather,reduce_scatter_block,bcast,alltoall --bytes 8,4k,100k,{1m|30m} --calls 1
+hosts-rail-slow | -      | 60  | ok:every element of every result is right | | @SRC@/test/mpi/hosts.sh 4 1 --build @BUILD@ --rate 100mbit --delay 2ms --mca coll ^gpusym -- @BUILD@/bench/wire --device sim --rail --coll allreduce,bcast,alltoall --bytes 8,70k,{300k|5m} --calls 1
 # The measuring between hosts runs; its figures mean nothing here.
-hosts-bench  | +-        | 120 | ok:^hosts: 5 passed, 0 failed  |                                         | @SRC@/bench/hosts.sh --bin @BUILD@ --out @BUILD@/test/results/hosts --short
+hosts-bench  | +-        | 120 | ok:^hosts: [56] passed, 0 failed |                                         | @SRC@/bench/hosts.sh --bin @BUILD@ --out @BUILD@/test/results/hosts --short
 hosts-end    | -         | 60  | ok: 0 failed$                  |                                         | @SRC@/test/mpi/hosts_end.sh @BUILD@
 # Processes that come later, by MPI_Comm_spawn and by a port.
 spawn        | 2+1,3     | 60  | ok:child 1: right              | coll_gpusym_sim_host=1 btl=self,tcp btl_tcp_if_include=lo     | test/mpi/spawn --native
