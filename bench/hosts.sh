@@ -10,7 +10,7 @@
 #   --ways LIST  of gpusym (simulated GPUs), rail (the same by the engine between hosts alone, which MPI's calls do not use yet: one
 #                rank a host), tuned and han (Open MPI's own, on host memory); default all
 #   --only LIST  of wide (large messages, 100 Mbit/s), far (small ones, 20 ms from host to host); default both
-#   --calls N    a measurement; the best of them counts where bandwidth is the limit, the median where delay is; default 5
+#   --calls N    a measurement, of which the best counts; three times as many where delay is the limit: their median; default 5
 #   --short      small messages, for a test: the figures mean nothing
 #   --markdown   print the tables as Markdown
 #   --table      measure nothing: print the tables of hosts.csv in --out
@@ -75,7 +75,8 @@ export GPUSYM_COMMIT
 measure() {
     local way=$1 kind=$2 name=$1-$2-$3x$4-${5//,/-} start=$SECONDS rc
     local network=(--rate "${rate}mbit" --mtu 9000) mca=(--mca coll ^gpusym) device=host
-    [ "$kind" = wide ] || network=(--delay "${delay}ms")
+    local calls=$calls
+    [ "$kind" = wide ] || { network=(--delay "${delay}ms") && calls=$((3 * calls)); }
     case $way in
         gpusym) mca=(--mca coll gpusym --mca coll_gpusym_device sim) device=sim ;;
         rail) device='sim --rail' ;;

@@ -335,7 +335,7 @@ hosts-threads | -        | 60  | ok                             |               
 hosts-mixed  | +-        | 120 | ok                             |                                         | @SRC@/test/mpi/hosts.sh 2 2 --build @BUILD@ -- @BUILD@/test/mpi/mixed
 hosts-inflight | +-      | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 2 1,2 --round-robin --build @BUILD@ -- @BUILD@/test/mpi/inflight
 hosts-comms  | +-        | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 2 2 --build @BUILD@ -- @BUILD@/test/mpi/comms
-hosts-many   | +-        | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 2 2 --build @BUILD@ -- @BUILD@/test/mpi/manycomms
+hosts-many   | +-        | 180 | ok                             |                                         | @SRC@/test/mpi/hosts.sh 2 2 --build @BUILD@ -- @BUILD@/test/mpi/manycomms
 hosts-led    | -         | 60  | ok                             | coll_gpusym_sim_gpus=1                  | @SRC@/test/mpi/hosts.sh 2 2 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {200|3000}
 hosts-allmpi | -         | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 3 1,2,3 --build @BUILD@ -- @BUILD@/test/mpi/allmpi
 hosts-p2p    | -         | 120 | ok:p2p: sent_direct [1-9].*sent_staged [1-9] | coll_gpusym_summary=1     | @SRC@/test/mpi/hosts.sh 2 2,1 --build @BUILD@ -- @BUILD@/test/mpi/p2p --thin {400|20}

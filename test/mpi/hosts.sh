@@ -118,6 +118,12 @@ read_arguments() {
     esac
 }
 
+# No frames but those of the run, in this network namespace.
+disable_ipv6() {
+    local switch=/proc/sys/net/ipv6/conf/default/disable_ipv6
+    [ ! -e $switch ] || echo 1 >$switch
+}
+
 # What other programs of this run need: a place that is gone with the mounts, names, a network for mpirun.
 prepare_machine() {
     local i
@@ -130,7 +136,7 @@ prepare_machine() {
     echo "10.78.0.254 control
 127.0.0.1 localhost" >>"$dir/hosts"
     [ ! -e /etc/hosts ] || mount --bind "$dir/hosts" /etc/hosts || cannot "mount failed"
-    echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6 # no frames but those of the run
+    disable_ipv6
     { ip link set lo up && ip link add ctl type bridge && ip addr add 10.78.0.254/24 dev ctl && ip link set ctl up; } ||
         cannot "no bridge"
 }
@@ -140,7 +146,7 @@ live() {
     local pid _
     read -r pid _ </proc/self/stat # outside of its namespace: /proc is still that of the run
     hostname "host$1" && mount -t proc proc /proc && mount -t tmpfs -o mode=1777 tmpfs /dev/shm && ip link set lo up || exit 1
-    echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6
+    disable_ipv6
     echo "$pid" >"$dir/part$1" && mv "$dir/part$1" "$dir/host$1"
     while :; do
         sleep 1000 &
