@@ -325,8 +325,8 @@ faults-p2p   | -         | 300 | ok                             |               
 faults-late  | +-        | 180 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ late
 # Several hosts, which test/mpi/hosts.sh makes. Their ranks meet by TCP, and those of a host as ever: every collective, as random
 # ones, blocking and not, in threads, with mixed kinds of memory, on unequal hosts, by slow wires; messages; host buffers.
-hosts-every  | +-        | 300 | ok:allgather: .*hosts [1-9]    | coll_gpusym_summary=1                   | @SRC@/test/mpi/hosts.sh 2 2 --build @BUILD@ -- @BUILD@/test/mpi/every --thin 1000
-hosts-2x2    | -         | 60  | ok:allreduce: .*hosts [1-9]    | coll_gpusym_summary=1                   | @SRC@/test/mpi/hosts.sh 2 2 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {600|10000}
+hosts-every  | +-        | 300 | ok:allgather: .*between_islands [1-9]| coll_gpusym_summary=1                   | @SRC@/test/mpi/hosts.sh 2 2 --build @BUILD@ -- @BUILD@/test/mpi/every --thin 1000
+hosts-2x2    | -         | 60  | ok:allreduce: .*between_islands [1-9]| coll_gpusym_summary=1                   | @SRC@/test/mpi/hosts.sh 2 2 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {600|10000}
 hosts-123    | -         | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 3 1,2,3 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {400|10000}
 hosts-4x1    | -         | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 4 1 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {400|10000}
 hosts-robin  | -         | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 3 1,2,3 --round-robin --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {400|10000}
