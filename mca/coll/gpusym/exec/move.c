@@ -238,11 +238,12 @@ coll_gpusym_move_t *coll_gpusym_move_begin(const coll_gpusym_segments_t *k, cons
     const char *in;
     char *out;
 
-    if (NULL == row || NULL == m || !coll_gpusym_segments_move(k, row, &in, &out)) {
+    if (NULL == row || NULL == m) {
         free(row);
         free(m);
         return NULL;
     }
+    coll_gpusym_segments_move(k, row, &in, &out);
     m->rc = rc;
     m->w = w;
     m->seq = seq;

@@ -66,225 +66,272 @@ static ptrdiff_t lowest_v(gpusym_counts_t counts, gpusym_displs_t displs, struct
     return low * (ptrdiff_t) extent_of(type, 1);
 }
 
-/* The segments of a buffer described by counts and displacements; packed: of their bytes alone, one behind the
- * other. */
-static void segs_v(gpusym_counts_t counts, gpusym_displs_t displs, struct ompi_datatype_t *type, uint32_t n,
-                   bool packed, gpusym_seg_t *segs)
+/* What is found once of an array of counts. Zeroed before its first use. */
+typedef struct {
+    uint32_t next; /* one behind the other, block `next` begins at off */
+    uint64_t off;
+    bool has_low;
+    ptrdiff_t low; /* lowest_v() */
+} cursor_t;
+
+/* Where block p begins, of blocks one behind the other whose elements take `each` bytes. Quick where p rises. */
+static uint64_t find_offset(cursor_t *c, gpusym_counts_t counts, uint64_t each, uint32_t p)
 {
-    const uint64_t extent = extent_of(type, 1), low = (uint64_t) lowest_v(counts, displs, type, n);
-    uint64_t before = 0;
-    for (uint32_t p = 0; p < n; p++) {
-        const uint64_t bytes = bytes_of(type, (size_t) gpusym_count_at(counts, p));
-        segs[p] = (gpusym_seg_t){packed ? before : (uint64_t) gpusym_displ_at(displs, p) * extent - low, bytes};
-        segs[p].off = 0 == bytes ? 0 : segs[p].off;
-        before += bytes;
+    if (p < c->next) {
+        c->next = 0;
+        c->off = 0;
     }
+    for (; c->next < p; c->next++) {
+        c->off += each * (uint64_t) gpusym_count_at(counts, c->next);
+    }
+    return c->off;
 }
 
-/* The segments of a buffer of equal blocks; packed: of their bytes alone. */
-static void segs_blocks(struct ompi_datatype_t *type, size_t count, uint32_t n, bool packed, gpusym_seg_t *segs)
+/* Segment p of n of a buffer described by counts and displacements; packed: of its bytes alone, behind those before
+ * it. */
+static gpusym_seg_t seg_v(gpusym_counts_t counts, gpusym_displs_t displs, struct ompi_datatype_t *type, uint32_t p,
+                          uint32_t n, bool packed, cursor_t *c)
 {
-    for (uint32_t p = 0; p < n; p++) {
-        segs[p] = (gpusym_seg_t){p * (packed ? bytes_of(type, count) : extent_of(type, count)), bytes_of(type, count)};
+    gpusym_seg_t s = {0, bytes_of(type, (size_t) gpusym_count_at(counts, p))};
+    if (0 == s.bytes) {
+        return s;
     }
+    if (packed) {
+        s.off = find_offset(c, counts, bytes_of(type, 1), p);
+        return s;
+    }
+    c->low = c->has_low ? c->low : lowest_v(counts, displs, type, n);
+    c->has_low = true;
+    s.off = (uint64_t) gpusym_displ_at(displs, p) * extent_of(type, 1) - (uint64_t) c->low;
+    return s;
 }
 
-/* The call in short, and its segments. */
+/* Segment p of a buffer of equal blocks; packed: of their bytes alone. */
+static gpusym_seg_t seg_block(struct ompi_datatype_t *type, size_t count, uint32_t p, bool packed)
+{
+    const gpusym_seg_t s = {p * (packed ? bytes_of(type, count) : extent_of(type, count)), bytes_of(type, count)};
+    return s;
+}
+
+/* The call in short, for the segments of any pair of its communicator's ranks. */
 typedef struct {
     const coll_gpusym_args_t *a;
     uint32_t me, n, root;
-    gpusym_seg_t *send, *recv; /* [n], zeroed */
-    uint64_t *remote;          /* [n]: gpusym_work_t.remote_off */
     bool in_packed, out_packed;
+    cursor_t in, out;
+    gpusym_seg_t mine;             /* this rank's own block or part, where the other side's offsets depend on it */
+    const gpusym_seg_t *from, *to; /* [n] of a collective that has blocks, which are found all at once; NULL: others */
 } pairs_t;
 
-/* What goes to or comes from each rank, of a buffer that has a block for each. */
-static void segment_sent(const pairs_t *s)
+/* What goes between this rank and rank p. */
+typedef struct {
+    gpusym_seg_t send, recv;
+    uint64_t remote; /* gpusym_work_t.remote_off */
+} pair_t;
+
+/* Blocks of a buffer of all ranks: with counts and displacements, or equal ones. */
+static gpusym_seg_t seg_written(pairs_t *s, uint32_t p)
 {
     const coll_gpusym_args_t *a = s->a;
-    if (COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->sent) {
-        segs_v(a->scounts, a->sdispls, a->sdtype, s->n, s->in_packed, s->send);
-    } else {
-        segs_blocks(a->sdtype, a->scount, s->n, s->in_packed, s->send);
-    }
+    return COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->written
+               ? seg_v(a->rcounts, a->rdispls, a->rdtype, p, s->n, s->out_packed, &s->out)
+               : seg_block(a->rdtype, a->rcount, p, s->out_packed);
 }
 
-static void segment_written(const pairs_t *s)
+static gpusym_seg_t seg_sent(pairs_t *s, uint32_t p)
 {
     const coll_gpusym_args_t *a = s->a;
-    if (COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->written) {
-        segs_v(a->rcounts, a->rdispls, a->rdtype, s->n, s->out_packed, s->recv);
-    } else {
-        segs_blocks(a->rdtype, a->rcount, s->n, s->out_packed, s->recv);
-    }
+    return COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->sent
+               ? seg_v(a->scounts, a->sdispls, a->sdtype, p, s->n, s->in_packed, &s->in)
+               : seg_block(a->sdtype, a->scount, p, s->in_packed);
 }
 
-static void segment_allgather(const pairs_t *s)
+static void pair_allgather(pairs_t *s, uint32_t p, pair_t *x)
 {
-    segment_written(s);
-    for (uint32_t p = 0; p < s->n; p++) {
-        s->send[p] = (gpusym_seg_t){0, s->recv[s->me].bytes};
-        s->remote[p] = s->recv[s->me].off;
-    }
+    x->recv = seg_written(s, p);
+    x->send = (gpusym_seg_t){0, s->mine.bytes};
+    x->remote = s->mine.off;
 }
 
-static void segment_reduce_scatter(const pairs_t *s)
+/* Part p of the input. */
+static gpusym_seg_t seg_part(pairs_t *s, uint32_t p)
 {
     const coll_gpusym_args_t *a = s->a;
-    uint64_t off = 0;
-    for (uint32_t p = 0; p < s->n; p++) {
-        const size_t count =
-            COLL_GPUSYM_L_PART == facts_of(a)->written ? (size_t) gpusym_count_at(a->rcounts, p) : a->rcount;
-        s->send[p] = (gpusym_seg_t){off, extent_of(a->rdtype, count)};
-        off += s->send[p].bytes;
+    const uint64_t each = extent_of(a->rdtype, 1);
+    if (COLL_GPUSYM_L_PART != facts_of(a)->written) {
+        return (gpusym_seg_t){p * each * a->rcount, each * a->rcount};
     }
-    s->recv[s->me] = (gpusym_seg_t){0, s->send[s->me].bytes};
-    for (uint32_t p = 0; p < s->n; p++) {
-        s->remote[p] = s->send[s->me].off;
-    }
+    return (gpusym_seg_t){find_offset(&s->in, a->rcounts, each, p), each * gpusym_count_at(a->rcounts, p)};
 }
 
-static void segment_alltoall(const pairs_t *s)
+static void pair_reduce_scatter(pairs_t *s, uint32_t p, pair_t *x)
+{
+    x->send = seg_part(s, p);
+    x->recv.bytes = p == s->me ? s->mine.bytes : 0;
+    x->remote = s->mine.off;
+}
+
+static void pair_alltoall(pairs_t *s, uint32_t p, pair_t *x)
 {
     const coll_gpusym_args_t *a = s->a;
     const bool v = COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->written;
-    segment_written(s);
-    for (uint32_t p = 0; p < s->n; p++) {
-        s->remote[p] = v ? 0 : s->me * extent_of(a->rdtype, a->rcount);
-    }
-    if (!is_in_place(a)) {
-        segment_sent(s);
-    } else {
-        memcpy(s->send, s->recv, s->n * sizeof *s->send);
-        s->send[s->me] = s->recv[s->me] = (gpusym_seg_t){0, 0};
-    }
-}
-
-static void segment_gather(const pairs_t *s)
-{
-    const coll_gpusym_args_t *a = s->a;
-    if (s->me == s->root) {
-        segment_written(s);
-        if (is_in_place(a)) {
-            s->recv[s->me] = (gpusym_seg_t){0, 0};
-        } else {
-            s->send[s->root] = (gpusym_seg_t){0, s->recv[s->me].bytes};
-        }
+    x->remote = v ? 0 : s->me * extent_of(a->rdtype, a->rcount);
+    if (is_in_place(a) && p == s->me) {
         return;
     }
-    s->send[s->root] = (gpusym_seg_t){0, bytes_of(a->sdtype, a->scount)};
-    /* Push: the root's blocks are as long as ours, and lie one after the other (only then is its buffer one
-     * segment). */
-    s->remote[s->root] = s->me * s->send[s->root].bytes;
+    x->recv = seg_written(s, p);
+    x->send = is_in_place(a) ? x->recv : seg_sent(s, p);
 }
 
-static void segment_scatter(const pairs_t *s)
+static void pair_gather(pairs_t *s, uint32_t p, pair_t *x)
 {
     const coll_gpusym_args_t *a = s->a;
     if (s->me == s->root) {
-        segment_sent(s);
-        if (MPI_IN_PLACE == a->rbuf) {
-            s->send[s->me] = (gpusym_seg_t){0, 0};
+        if (p == s->me && is_in_place(a)) {
             return;
         }
-    } else {
-        s->recv[s->root] = (gpusym_seg_t){0, bytes_of(a->rdtype, a->rcount)};
-        return;
+        x->recv = seg_written(s, p);
+        x->send.bytes = p == s->me ? x->recv.bytes : 0;
+    } else if (p == s->root) {
+        x->send = (gpusym_seg_t){0, bytes_of(a->sdtype, a->scount)};
+        /* Push: the root's blocks are as long as ours, and lie one after the other (only then is its buffer one
+         * segment). */
+        x->remote = s->me * x->send.bytes;
     }
-    s->recv[s->root] = (gpusym_seg_t){0, s->send[s->me].bytes};
 }
 
-static void segment_scan(const pairs_t *s)
+static void pair_scatter(pairs_t *s, uint32_t p, pair_t *x)
+{
+    const coll_gpusym_args_t *a = s->a;
+    if (s->me == s->root) {
+        if (p == s->me && MPI_IN_PLACE == a->rbuf) {
+            return;
+        }
+        x->send = seg_sent(s, p);
+        x->recv.bytes = p == s->me ? x->send.bytes : 0;
+    } else if (p == s->root) {
+        x->recv = (gpusym_seg_t){0, bytes_of(a->rdtype, a->rcount)};
+    }
+}
+
+static void pair_scan(pairs_t *s, uint32_t p, pair_t *x)
 {
     const coll_gpusym_args_t *a = s->a;
     const gpusym_seg_t whole = {0, extent_of(a->rdtype, a->rcount)};
     const uint32_t own = COLL_GPUSYM_RANKS_LATER == facts_of(a)->to ? 1 : 0;
-    for (uint32_t p = s->me + own; p < s->n; p++) {
-        s->send[p] = whole;
+    if (p >= s->me + own) {
+        x->send = whole;
     }
-    if (s->me >= own) {
-        s->recv[s->me] = whole;
+    if (p == s->me && s->me >= own) {
+        x->recv = whole;
     }
 }
 
 /* The forms of bcast and reduce that go by segments. */
-static void segment_rooted(const pairs_t *s)
+static void pair_rooted(pairs_t *s, uint32_t p, pair_t *x)
 {
     const coll_gpusym_args_t *a = s->a;
     const bool reduce = facts_of(a)->reduces;
     const gpusym_seg_t whole = {0, reduce ? extent_of(a->rdtype, a->rcount) : bytes_of(a->rdtype, a->rcount)};
     if (reduce) {
-        s->send[s->root] = whole;
-        if (s->me == s->root) {
-            s->recv[s->me] = whole;
-        }
+        x->send = p == s->root ? whole : x->send;
+        x->recv = p == s->root && s->me == s->root ? whole : x->recv;
     } else if (s->me != s->root) {
-        s->recv[s->root] = whole;
-    } else {
-        for (uint32_t p = 0; p < s->n; p++) {
-            if (p != s->root) {
-                s->send[p] = whole;
-            }
-        }
+        x->recv = p == s->root ? whole : x->recv;
+    } else if (p != s->root) {
+        x->send = whole;
     }
 }
 
-/* All-reduce has no segments. */
-static void segment_call(const pairs_t *s)
+/* The segments between this rank and rank p of the communicator, of which there may be any number. All-reduce has
+ * none. */
+static pair_t find_pair(pairs_t *s, uint32_t p)
 {
-    static void (*const segment[COLL_GPUSYM_PATTERNS])(const pairs_t *) = {
-        [COLL_GPUSYM_P_ROOTED] = segment_rooted,
-        [COLL_GPUSYM_P_ALLGATHER] = segment_allgather,
-        [COLL_GPUSYM_P_REDUCE_SCATTER] = segment_reduce_scatter,
-        [COLL_GPUSYM_P_ALLTOALL] = segment_alltoall,
-        [COLL_GPUSYM_P_GATHER] = segment_gather,
-        [COLL_GPUSYM_P_SCATTER] = segment_scatter,
-        [COLL_GPUSYM_P_SCAN] = segment_scan,
+    static void (*const find[COLL_GPUSYM_PATTERNS])(pairs_t *, uint32_t, pair_t *) = {
+        [COLL_GPUSYM_P_ROOTED] = pair_rooted,
+        [COLL_GPUSYM_P_ALLGATHER] = pair_allgather,
+        [COLL_GPUSYM_P_REDUCE_SCATTER] = pair_reduce_scatter,
+        [COLL_GPUSYM_P_ALLTOALL] = pair_alltoall,
+        [COLL_GPUSYM_P_GATHER] = pair_gather,
+        [COLL_GPUSYM_P_SCATTER] = pair_scatter,
+        [COLL_GPUSYM_P_SCAN] = pair_scan,
     };
     const unsigned pattern = facts_of(s->a)->pattern;
-    if (NULL != segment[pattern]) {
-        segment[pattern](s);
+    pair_t x = {{0, 0}, {0, 0}, 0};
+    if (NULL != s->from) {
+        x.send = s->from[p];
+        x.recv = s->to[p];
+    } else if (NULL != find[pattern]) {
+        find[pattern](s, p, &x);
     }
+    return x;
 }
 
-/* The segments of a call, by this rank's arguments. */
-static void find_segments(const coll_gpusym_segments_t *k, const pairs_t *s)
-{
-    if (coll_gpusym_blocks_has(s->a->coll)) {
-        const coll_gpusym_blocks_t from = coll_gpusym_segments_blocks(k, COLL_GPUSYM_SENT);
-        const coll_gpusym_blocks_t to = coll_gpusym_segments_blocks(k, COLL_GPUSYM_WRITTEN);
-        coll_gpusym_place_t place;
-        (void) coll_gpusym_blocks_find(&from, s->send, &place);
-        (void) coll_gpusym_blocks_find(&to, s->recv, &place);
-    } else {
-        segment_call(s);
-    }
-}
-
-/* The bytes that this rank sends and takes where segment_call() has it from the other side, as MPI says it must be
- * alike. */
-static void set_own_lengths(const pairs_t *s)
+/* The bytes that this rank sends to rank p and takes from it where find_pair() has it from the other side, as MPI says
+ * it must be alike. */
+static void set_own_lengths(const pairs_t *s, uint32_t p, pair_t *x)
 {
     const coll_gpusym_args_t *a = s->a;
     switch (facts_of(a)->pattern) {
     case COLL_GPUSYM_P_ALLGATHER:
-        for (uint32_t p = 0; p < s->n && !is_in_place(a); p++) {
-            s->send[p].bytes = bytes_of(a->sdtype, a->scount);
-        }
+        x->send.bytes = is_in_place(a) ? x->send.bytes : bytes_of(a->sdtype, a->scount);
         break;
     case COLL_GPUSYM_P_GATHER:
-        if (s->me == s->root && !is_in_place(a)) {
-            s->send[s->me].bytes = bytes_of(a->sdtype, a->scount);
+        if (p == s->me && s->me == s->root && !is_in_place(a)) {
+            x->send.bytes = bytes_of(a->sdtype, a->scount);
         }
         break;
     case COLL_GPUSYM_P_SCATTER:
-        if (s->me == s->root && MPI_IN_PLACE != a->rbuf) {
-            s->recv[s->me].bytes = bytes_of(a->rdtype, a->rcount);
+        if (p == s->me && s->me == s->root && MPI_IN_PLACE != a->rbuf) {
+            x->recv.bytes = bytes_of(a->rdtype, a->rcount);
         }
         break;
     default:
         break;
     }
+}
+
+static pair_t find_own_pair(pairs_t *s, uint32_t p)
+{
+    pair_t x = find_pair(s, p);
+    set_own_lengths(s, p, &x);
+    return x;
+}
+
+/* Segments of blocks, of both sides. */
+typedef struct {
+    gpusym_seg_t from[GPUSYM_TEAM_MAX], to[GPUSYM_TEAM_MAX];
+} blocks_t;
+
+/* The pairs of any call but one that has blocks. */
+static pairs_t make_pairs(const coll_gpusym_args_t *a, uint32_t me, uint32_t n, bool in_packed, bool out_packed)
+{
+    pairs_t s = {
+        .a = a, .me = me, .n = n, .root = (uint32_t) a->root, .in_packed = in_packed, .out_packed = out_packed};
+    const unsigned pattern = facts_of(a)->pattern;
+    if (COLL_GPUSYM_P_ALLGATHER == pattern) {
+        s.mine = seg_written(&s, me);
+    } else if (COLL_GPUSYM_P_REDUCE_SCATTER == pattern) {
+        s.mine = seg_part(&s, me);
+    }
+    return s;
+}
+
+/* The pairs of a call, by this rank's arguments. blocks: lives as long. */
+static pairs_t find_pairs(const coll_gpusym_segments_t *k, blocks_t *blocks)
+{
+    pairs_t s = make_pairs(k->args, k->rank, k->nranks, 0 != k->pack.bytes, 0 != k->unpack.bytes);
+    if (coll_gpusym_blocks_has(k->args->coll)) {
+        const coll_gpusym_blocks_t from = coll_gpusym_segments_blocks(k, COLL_GPUSYM_SENT);
+        const coll_gpusym_blocks_t to = coll_gpusym_segments_blocks(k, COLL_GPUSYM_WRITTEN);
+        coll_gpusym_place_t place;
+        memset(blocks, 0, sizeof *blocks);
+        (void) coll_gpusym_blocks_find(&from, blocks->from, &place);
+        (void) coll_gpusym_blocks_find(&to, blocks->to, &place);
+        s.from = blocks->from;
+        s.to = blocks->to;
+    }
+    return s;
 }
 
 /* ---- what a rank knows before the roll-call ---- */
@@ -310,27 +357,27 @@ static bool is_exact(const coll_gpusym_facts_t *f)
 /* An odd number for what rank a sends to rank b, by which other pairs' differences do not make up for its own. */
 static uint64_t weigh_pair(uint32_t a, uint32_t b)
 {
-    uint64_t x = (uint64_t) (a * GPUSYM_TEAM_MAX + b + 1) * 0x9e3779b97f4a7c15u;
+    uint64_t x = ((uint64_t) a << 32 | (b + 1)) * 0x9e3779b97f4a7c15u;
     x = (x ^ x >> 29) * 0xbf58476d1ce4e5b9u;
     return (x ^ x >> 32) | 1;
 }
 
-/* What this rank sends less what it takes, so that the sum over all ranks is 0 where every rank takes what is sent to
- * it. Where all lengths are one number, the ranks' `bytes` are compared, and only a rank's own two lengths are left. */
-static uint64_t sum_balance(const pairs_t *s)
+/* Whether a call has a balance: what this rank sends less what it takes, so that the sum over all ranks is 0 where
+ * every rank takes what is sent to it. */
+static bool has_balance(const coll_gpusym_facts_t *f, unsigned coll)
+{
+    return !f->reduces && !gpusym_collective_whole(coll);
+}
+
+/* What rank p adds to it. Where all lengths are one number, the ranks' `bytes` are compared, and only a rank's own two
+ * lengths are left. */
+static uint64_t balance_of(const pairs_t *s, uint32_t p, const pair_t *x)
 {
     const coll_gpusym_facts_t *f = facts_of(s->a);
-    uint64_t sum = 0;
-    if (f->reduces || gpusym_collective_whole(s->a->coll)) {
-        return 0;
-    }
     if (!has_pairs(f) && !coll_gpusym_has_arrays(f->sent) && !coll_gpusym_has_arrays(f->written)) {
-        return s->send[s->me].bytes != s->recv[s->me].bytes;
+        return p == s->me && x->send.bytes != x->recv.bytes;
     }
-    for (uint32_t p = 0; p < s->n; p++) {
-        sum += weigh_pair(s->me, p) * s->send[p].bytes - weigh_pair(p, s->me) * s->recv[p].bytes;
-    }
-    return sum;
+    return weigh_pair(s->me, p) * x->send.bytes - weigh_pair(p, s->me) * x->recv.bytes;
 }
 
 /* A buffer of this rank: NULL if it has none. */
@@ -456,12 +503,9 @@ static bool find_buffers(struct ompi_communicator_t *comm, uint32_t me, uint32_t
 /* The same of a collective that has a block for each edge. */
 static bool find_places(coll_gpusym_segments_t *k)
 {
-    gpusym_seg_t seg[GPUSYM_TEAM_MAX] = {{0, 0}};
     const coll_gpusym_blocks_t from = coll_gpusym_segments_blocks(k, COLL_GPUSYM_SENT);
     const coll_gpusym_blocks_t to = coll_gpusym_segments_blocks(k, COLL_GPUSYM_WRITTEN);
-    if (k->team->host.nranks > GPUSYM_TEAM_MAX) { /* a reason of the team's */
-        return true;
-    }
+    gpusym_seg_t seg[GPUSYM_TEAM_MAX] = {{0, 0}};
     if (!coll_gpusym_blocks_find(&from, seg, &k->from)) {
         return false;
     }
@@ -474,28 +518,42 @@ static bool find_places(coll_gpusym_segments_t *k)
     return true;
 }
 
-/* The end of the last segment, and the length of the longest. */
-static uint64_t segs_end(const gpusym_seg_t *segs, uint32_t n, uint64_t *longest)
+/* The end of the last segment so far, and the length of the longest. */
+static void extend_to(const gpusym_seg_t *seg, uint64_t *end, uint64_t *longest)
 {
-    uint64_t end = 0;
-    for (uint32_t p = 0; p < n; p++) {
-        if (0 == segs[p].bytes) {
-            continue;
-        }
-        const uint64_t to = segs[p].off + segs[p].bytes;
-        end = to > end ? to : end;
-        *longest = segs[p].bytes > *longest ? segs[p].bytes : *longest;
+    if (0 != seg->bytes) {
+        const uint64_t to = seg->off + seg->bytes;
+        *end = to > *end ? to : *end;
+        *longest = seg->bytes > *longest ? seg->bytes : *longest;
     }
-    return end;
 }
 
-static uint32_t hash_segs(const gpusym_seg_t *segs, uint32_t n)
+static uint32_t hash_seg(uint32_t h, const gpusym_seg_t *seg)
 {
-    uint32_t h = 0;
-    for (uint32_t p = 0; p < n; p++) {
-        h = (h ^ (uint32_t) segs[p].off ^ (uint32_t) (segs[p].off >> 32)) * 2654435761u;
+    return (h ^ (uint32_t) seg->off ^ (uint32_t) (seg->off >> 32)) * 2654435761u;
+}
+
+/* Lengths of a call of segments: of what is read, of what is written, of the longest; and hashes of where they lie. */
+static void measure_pairs(coll_gpusym_segments_t *k, uint32_t *sent, uint32_t *written)
+{
+    const coll_gpusym_facts_t *f = facts_of(k->args);
+    const bool balanced = has_balance(f, k->args->coll);
+    blocks_t blocks;
+    pairs_t s = find_pairs(k, &blocks);
+    k->bytes = k->in_bytes = k->out_bytes = k->balance = 0;
+    *sent = *written = 0;
+    for (uint32_t p = 0; p < s.n; p++) {
+        const pair_t x = find_own_pair(&s, p);
+        extend_to(&x.send, &k->in_bytes, &k->bytes);
+        extend_to(&x.recv, &k->out_bytes, &k->bytes);
+        *sent = hash_seg(*sent, &x.send);
+        *written = hash_seg(*written, &x.recv);
+        k->balance += balanced ? balance_of(&s, p, &x) : 0;
     }
-    return h;
+    if (COLL_GPUSYM_P_ALLGATHER == f->pattern && is_in_place(k->args)) {
+        k->in_off = s.mine.off;
+        k->in = (char *) k->out + k->in_off;
+    }
 }
 
 /* Lengths: of what is read, of what is written, of the longest segment. */
@@ -503,7 +561,7 @@ static void find_extents(coll_gpusym_segments_t *k)
 {
     const coll_gpusym_args_t *a = k->args;
     const coll_gpusym_facts_t *f = facts_of(a);
-    const uint32_t me = k->team->host.rank, n = k->team->host.nranks;
+    uint32_t sent, written;
 
     if (gpusym_collective_whole(a->coll)) {
         k->bytes = f->reduces ? extent_of(a->rdtype, a->rcount) : bytes_of(a->rdtype, a->rcount);
@@ -511,22 +569,9 @@ static void find_extents(coll_gpusym_segments_t *k)
         k->out_bytes = NULL != k->out ? k->bytes : 0;
         return;
     }
-
-    gpusym_seg_t send[GPUSYM_TEAM_MAX] = {{0, 0}}, recv[GPUSYM_TEAM_MAX] = {{0, 0}};
-    uint64_t remote[GPUSYM_TEAM_MAX] = {0};
-    const pairs_t s = {a, me, n, (uint32_t) a->root, send, recv, remote, 0 != k->pack.bytes, 0 != k->unpack.bytes};
-    find_segments(k, &s);
-    set_own_lengths(&s);
-    k->balance = sum_balance(&s);
-    k->bytes = 0;
-    k->in_bytes = segs_end(send, n, &k->bytes);
-    k->out_bytes = segs_end(recv, n, &k->bytes);
-    if (COLL_GPUSYM_P_ALLGATHER == f->pattern && is_in_place(a)) {
-        k->in = (char *) k->out + recv[me].off;
-        k->in_off = recv[me].off;
-    }
+    measure_pairs(k, &sent, &written);
     if (COLL_GPUSYM_L_PART == f->written) {
-        k->counts = hash_segs(send, n);
+        k->counts = sent;
     }
     if (COLL_GPUSYM_P_REDUCE_SCATTER == f->pattern && is_in_place(a) && 0 != k->out_bytes) {
         /* The result would overwrite input that another block, or a peer, has still to read. */
@@ -534,10 +579,10 @@ static void find_extents(coll_gpusym_segments_t *k)
             .bytes = k->out_bytes, .buf = k->out, .layout = {.kind = GPUSYM_LAYOUT_RUN, .bytes = k->out_bytes}};
     }
     /* A rank that pushes into a peer's buffer takes it to be laid out like its own, or reads the peer's table; see
-     * segment_gather() for the root's. */
+     * pair_gather() for the root's. */
     if (COLL_GPUSYM_MAPS_OUT == f->maps && COLL_GPUSYM_RANKS_ALL == f->to) {
-        k->layout = hash_segs(recv, n);
-    } else if (COLL_GPUSYM_GATHER == a->coll && me == s.root) {
+        k->layout = written;
+    } else if (COLL_GPUSYM_GATHER == a->coll && k->rank == (uint32_t) a->root) {
         k->layout = !is_flat(a->rdtype, 2);
     }
 }
@@ -602,13 +647,16 @@ static int find_reason(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, cons
         k->op = (unsigned) op;
         k->type = (unsigned) type;
     }
+    if (coll_gpusym_blocks_has(a->coll) && k->nranks > GPUSYM_TEAM_MAX) {
+        return COLL_GPUSYM_R_BETWEEN;
+    }
     const bool host_in = is_host(smem), host_out = is_host(rmem);
     if ((host_in || host_out) && coll_gpusym_blocks_has(a->coll)) {
         return COLL_GPUSYM_R_MIXED;
     }
     if (coll_gpusym_blocks_has(a->coll)
             ? !find_places(k)
-            : !find_buffers(team->fallback->comm, team->host.rank, team->host.nranks, k, host_in, host_out)) {
+            : !find_buffers(team->fallback->comm, k->rank, k->nranks, k, host_in, host_out)) {
         return host_in || host_out ? COLL_GPUSYM_R_MIXED : COLL_GPUSYM_R_TYPE;
     }
     if (are_apart(smem, rmem) || (GPUSYM_MEM_NONE != rmem->kind && !host_out && !coll_gpusym_team_owns(team, rmem)) ||
@@ -621,7 +669,10 @@ static int find_reason(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, cons
 void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, const gpusym_mem_t *rmem)
 {
     const coll_gpusym_args_t *a = k->args;
+    struct ompi_communicator_t *comm = k->team->fallback->comm;
 
+    k->nranks = (uint32_t) ompi_comm_size(comm);
+    k->rank = (uint32_t) ompi_comm_rank(comm);
     if (coll_gpusym_on_gpu(rmem) && (GPUSYM_MEM_DEVICE == rmem->kind || GPUSYM_MEM_DEVICE != smem->kind)) {
         k->where = *rmem;
     } else if (coll_gpusym_on_gpu(smem)) {
@@ -633,7 +684,7 @@ void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const gpusym_mem_t *sm
     k->out_id = k->to.packed ? 0 : rmem->id;
     k->in_id = GPUSYM_MEM_NONE != smem->kind && !is_in_place(a) ? smem->id : rmem->id;
     k->in_place = is_in_place(a);
-    if (k->reason < 0 && k->team->host.nranks <= GPUSYM_TEAM_MAX) {
+    if (k->reason < 0) {
         find_extents(k);
         if (is_host(smem) || is_host(rmem)) {
             bring_host(k, is_host(smem), is_host(rmem));
@@ -703,9 +754,6 @@ bool coll_gpusym_segments_alone(struct ompi_communicator_t *comm, const coll_gpu
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     coll_gpusym_segments_t k = {.args = a, .where = *where};
-    gpusym_seg_t send = {0, 0}, recv = {0, 0};
-    uint64_t remote = 0;
-    const pairs_t s = {a, 0, 1, 0, &send, &recv, &remote, false, false};
     gpusym_gpu_t *gpu;
 
     if (coll_gpusym_blocks_has(a->coll)) {
@@ -716,8 +764,9 @@ bool coll_gpusym_segments_alone(struct ompi_communicator_t *comm, const coll_gpu
         !find_buffers(comm, 0, 1, &k, false, false)) {
         return false;
     }
-    segment_call(&s);
-    set_own_lengths(&s);
+    pairs_t s = make_pairs(a, 0, 1, false, false);
+    const pair_t x = find_own_pair(&s, 0);
+    gpusym_seg_t send = x.send, recv = x.recv;
     if (COLL_GPUSYM_ALLREDUCE == a->coll) {
         send.bytes = extent_of(a->rdtype, a->rcount);
     }
@@ -752,7 +801,7 @@ void coll_gpusym_segments_scratch(coll_gpusym_segments_t *k, char *scratch)
         return;
     }
     char *out = scratch + coll_gpusym_part_room(&k->pack);
-    const bool root_bcast = COLL_GPUSYM_BCAST == k->args->coll && k->team->host.rank == (uint32_t) k->args->root;
+    const bool root_bcast = COLL_GPUSYM_BCAST == k->args->coll && k->rank == (uint32_t) k->args->root;
     if (0 != k->unpack.bytes && k->keep && NULL != k->in) { /* in place: in is out, or a block of it */
         k->in = out + k->in_off;
     }
@@ -837,17 +886,20 @@ bool coll_gpusym_segments_zero_copy(unsigned coll, const gpusym_rollcall_read_t 
 
 /* ---- the descriptor ---- */
 
+/* A table's row of what this rank has for another. */
+static gpusym_table_row_t make_row(pairs_t *s, uint32_t p)
+{
+    const pair_t x = find_own_pair(s, p);
+    return (gpusym_table_row_t){x.send.off, x.send.bytes, x.recv.off, x.recv.bytes};
+}
+
 void coll_gpusym_segments_rows(const coll_gpusym_segments_t *k, gpusym_table_row_t *rows)
 {
     const coll_gpusym_team_t *t = k->team;
-    gpusym_seg_t to[GPUSYM_TEAM_MAX] = {{0, 0}}, from[GPUSYM_TEAM_MAX] = {{0, 0}};
-    uint64_t remote[GPUSYM_TEAM_MAX];
-    const pairs_t s = {k->args, t->host.rank, t->host.nranks,     (uint32_t) k->args->root, to,
-                       from,    remote,       0 != k->pack.bytes, 0 != k->unpack.bytes};
-    find_segments(k, &s);
-    set_own_lengths(&s);
-    for (uint32_t p = 0; p < t->host.nranks; p++) {
-        rows[p] = (gpusym_table_row_t){to[p].off, to[p].bytes, from[p].off, from[p].bytes};
+    blocks_t blocks;
+    pairs_t s = find_pairs(k, &blocks);
+    for (uint32_t i = 0; i < t->host.nranks; i++) {
+        rows[i] = make_row(&s, coll_gpusym_team_member(t, i));
     }
 }
 
@@ -867,33 +919,45 @@ bool coll_gpusym_segments_may_move(const coll_gpusym_segments_t *k)
     if (f->reduces || coll_gpusym_blocks_has(a->coll) || (is_in_place(a) && COLL_GPUSYM_P_ALLTOALL == f->pattern)) {
         return false;
     }
-    find_sides(a, k->team->host.rank, k->team->host.nranks, &in, &out);
+    find_sides(a, k->rank, k->nranks, &in, &out);
     return is_one_run(&in, f->sent) && is_one_run(&out, f->written);
 }
 
-bool coll_gpusym_segments_move(const coll_gpusym_segments_t *k, gpusym_table_row_t *rows, const char **in, char **out)
+void coll_gpusym_segments_move(const coll_gpusym_segments_t *k, gpusym_table_row_t *rows, const char **in, char **out)
 {
     const coll_gpusym_args_t *a = k->args;
-    const uint32_t me = k->team->host.rank, n = k->team->host.nranks;
-    gpusym_seg_t *segs = calloc(n, 2 * sizeof *segs + sizeof(uint64_t));
+    const coll_gpusym_team_t *t = k->team;
+    pairs_t s = make_pairs(a, k->rank, k->nranks, false, false);
     side_t from, to;
-    if (NULL == segs) {
-        return false;
+    for (uint32_t i = 0; i < t->host.nranks; i++) {
+        rows[i] = make_row(&s, coll_gpusym_team_member(t, i));
     }
-    const pairs_t s = {a, me, n, (uint32_t) a->root, segs, segs + n, (uint64_t *) (segs + 2 * n), false, false};
-    segment_call(&s);
-    set_own_lengths(&s);
-    for (uint32_t p = 0; p < n; p++) {
-        rows[p] = (gpusym_table_row_t){s.send[p].off, s.send[p].bytes, s.recv[p].off, s.recv[p].bytes};
-    }
-    find_sides(a, me, n, &from, &to);
+    find_sides(a, k->rank, k->nranks, &from, &to);
     *out = first_byte(&to);
     *in = first_byte(&from);
     if (is_in_place(a) && COLL_GPUSYM_P_ALLGATHER == facts_of(a)->pattern) {
-        *in = *out + rows[me].recv_off;
+        *in = *out + s.mine.off;
     }
-    free(segs);
-    return true;
+}
+
+/* Fills in the segments of the team's ranks, as kernels number them. */
+static void fill_segments(const coll_gpusym_segments_t *k, const coll_gpusym_pair_sizes_t *sizes, gpusym_work_t *w)
+{
+    blocks_t blocks;
+    if (COLL_GPUSYM_P_ALLREDUCE == facts_of(k->args)->pattern) { /* it has none */
+        return;
+    }
+    pairs_t s = find_pairs(k, &blocks);
+    for (uint32_t i = 0; i < w->nranks; i++) {
+        const pair_t x = find_pair(&s, coll_gpusym_team_member(k->team, i));
+        w->send[i] = x.send;
+        w->recv[i] = x.recv;
+        w->remote_off[i] = x.remote;
+        if (NULL != sizes) {
+            w->send[i].bytes = sizes->send[i];
+            w->recv[i].bytes = sizes->recv[i];
+        }
+    }
 }
 
 void coll_gpusym_segments_work(const coll_gpusym_segments_t *k, uint64_t bytes, const coll_gpusym_pair_sizes_t *sizes,
@@ -901,7 +965,6 @@ void coll_gpusym_segments_work(const coll_gpusym_segments_t *k, uint64_t bytes, 
 {
     const coll_gpusym_args_t *a = k->args;
     const uint32_t me = w->rank, n = w->nranks, root = (uint32_t) a->root;
-    const pairs_t s = {a, me, n, root, w->send, w->recv, w->remote_off, 0 != k->pack.bytes, 0 != k->unpack.bytes};
 
     w->in = k->in;
     w->out = k->out;
@@ -913,13 +976,11 @@ void coll_gpusym_segments_work(const coll_gpusym_segments_t *k, uint64_t bytes, 
     w->src_end = n;
     w->dst_first = 0;
     w->dst_end = n;
-    find_segments(k, &s);
+    fill_segments(k, sizes, w);
     if (NULL != sizes) {
-        for (uint32_t p = 0; p < n; p++) {
-            w->send[p].bytes = sizes->send[p];
-            w->recv[p].bytes = sizes->recv[p];
-        }
-    } else if (COLL_GPUSYM_BCAST == a->coll) {
+        return;
+    }
+    if (COLL_GPUSYM_BCAST == a->coll) {
         w->src_first = root;
         w->src_end = root + 1;
     } else if (COLL_GPUSYM_REDUCE == a->coll) {

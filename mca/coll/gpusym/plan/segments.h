@@ -25,9 +25,10 @@ typedef struct {
 typedef struct {
     const coll_gpusym_args_t *args; /* not owned, nor is team: both outlive it */
     coll_gpusym_team_t *team;
-    gpusym_mem_t where; /* a buffer on our GPU */
-    bool out_local;     /* the output is memory of our GPU, neither managed nor the host's */
-    int reason;         /* enum coll_gpusym_reason: why this rank wants the call staged; -1: it does not */
+    uint32_t nranks, rank; /* of the communicator: arguments are by its ranks, kernels by the team's members */
+    gpusym_mem_t where;    /* a buffer on our GPU */
+    bool out_local;        /* the output is memory of our GPU, neither managed nor the host's */
+    int reason;            /* enum coll_gpusym_reason: why this rank wants the call staged; -1: it does not */
     const void *in;
     void *out;
     uint64_t in_id, out_id;       /* of their allocations, gpusym_mem_t.id */
@@ -110,14 +111,14 @@ void coll_gpusym_segments_paths(const coll_gpusym_segments_t *k, int schedule, g
 bool coll_gpusym_segments_channels(const gpusym_tuning_choice_t *choice, const gpusym_work_t *slot);
 /* Whether the slot has room for what copy engines need for a call of that many bytes. */
 bool coll_gpusym_segments_copies(unsigned coll, uint64_t bytes, const gpusym_work_t *slot);
-/* Fills the rows [nranks] of this rank's table, by its own arguments. The collective reduces nothing. */
+/* Fills the rows [ranks of the team] of this rank's table, by its own arguments. The collective reduces nothing. */
 void coll_gpusym_segments_rows(const coll_gpusym_segments_t *k, gpusym_table_row_t *rows);
 /* Whether a call moves bytes that windows can carry: contiguous ones, and none that is overwritten where it is sent
  * from. Local; k is described, whatever its reason. */
 bool coll_gpusym_segments_may_move(const coll_gpusym_segments_t *k);
 /* Sets what this rank sends to each rank, and takes from it, and the buffers that the offsets count from. rows:
- * [ranks], zeroed, of a call that may move. False: no host memory. */
-bool coll_gpusym_segments_move(const coll_gpusym_segments_t *k, gpusym_table_row_t *rows, const char **in, char **out);
+ * [ranks of the team], of a call that may move. */
+void coll_gpusym_segments_move(const coll_gpusym_segments_t *k, gpusym_table_row_t *rows, const char **in, char **out);
 /* Whether a collective moves bytes and reduces none. */
 bool coll_gpusym_segments_moves(unsigned coll);
 
