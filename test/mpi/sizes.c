@@ -4,7 +4,7 @@
  * Calls that are wrong in their counts, on device memory: a rank sends more than another takes (MPI_ERR_TRUNCATE there
  * and nowhere else, and what lies behind its part stays as it is), or less (no error), or a count is negative
  * (MPI_ERR_COUNT). Later calls on the communicator are right.  Also what looks wrong and is not: negative
- * displacements.
+ * displacements; with --staged, all-to-all in place.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -417,6 +417,33 @@ static void negative(sizes_t *k)
     MPI_Comm_free(&ring);
 }
 
+/* In place, what comes overwrites what is sent. Windows carry it all the same. */
+static void in_place(sizes_t *k, int count)
+{
+    const size_t all = (size_t) (k->n * count);
+    const unsigned long long moved = mpit_count("alltoall", "staged_by_windows");
+    bool good = true;
+
+    k->coll = ALLTOALL;
+    k->form = BLOCKING;
+    for (size_t i = 0; i < all; i++) {
+        k->image[i] = value(k, k->me, (int) i / count, (int) i % count);
+    }
+    mem_write(k->out, k->image, all * sizeof *k->out);
+    good = MPI_SUCCESS == MPI_Alltoall(MPI_IN_PLACE, 0, MPI_INT, k->out, count, MPI_INT, W);
+    mem_read(k->image, k->out, all * sizeof *k->out);
+    for (size_t i = 0; good && i < all; i++) {
+        good = k->image[i] == value(k, (int) i / count, k->me, (int) i % count);
+    }
+    if (!good) {
+        say(k, "in place", "wrong data");
+    } else if (moved + 1 != mpit_count("alltoall", "staged_by_windows")) {
+        say(k, "in place", "not by windows");
+        good = false;
+    }
+    check_result(&k->t, good);
+}
+
 int main(int argc, char **argv)
 {
     static sizes_t k;
@@ -461,6 +488,10 @@ int main(int argc, char **argv)
         }
     }
     negative(&k);
+    for (int i = 0; may_stage && i < 5; i++) {
+        in_place(&k, most[i]);
+        check_collect(&k.t);
+    }
     mem_free(MEM_DEVICE, k.in);
     mem_free(MEM_DEVICE, k.out);
     free(k.sent);

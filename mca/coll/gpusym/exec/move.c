@@ -18,6 +18,7 @@
 #include "mca/coll/gpusym/args/facts.h"
 #include "mca/common/gpusym/exec/lane.h"
 #include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/memory/scratch.h"
 
 /* Copies of this rank under way in each direction: the copy engine always has the next one. */
 #define LANES 3u
@@ -86,7 +87,10 @@ struct coll_gpusym_move {
     uint64_t board_off;
     bool sends;
     uint32_t outs, ins; /* flows that are not over */
-    gpusym_lane_t *own; /* what this rank sends to itself */
+    gpusym_lane_t *own; /* what this rank sends to itself, or its copies to `kept` */
+    char *kept;         /* in place: what is sent, before it is overwritten; owned */
+    bool keeps;         /* it is being copied there */
+    bool kept_on_gpu;   /* it is scratch memory, not the host's */
     copies_t out, in;
     out_t *to;  /* [n]; shared: [0] alone */
     in_t *from; /* [n] */
@@ -227,6 +231,52 @@ static void copy_own(coll_gpusym_move_t *m, const gpusym_table_row_t *own, const
     }
 }
 
+/* Memory for what an in-place call sends: of the GPU if there is any. False: none. */
+static bool get_kept(coll_gpusym_move_t *m, uint64_t bytes)
+{
+    void *p = NULL;
+    m->kept_on_gpu = NULL != m->gpu && GPUSYM_SUCCESS == gpusym_scratch_get(gpusym_current.dev, m->gpu, bytes, &p);
+    m->kept = m->kept_on_gpu ? p : malloc(bytes);
+    m->out.by_cpu = !m->kept_on_gpu;
+    return NULL != m->kept;
+}
+
+static bool keep_block(coll_gpusym_move_t *m, void *to, const void *from, uint64_t bytes)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    if (NULL == m->gpu) {
+        memcpy(to, from, bytes);
+        return true;
+    }
+    return GPUSYM_SUCCESS ==
+           (NULL != m->own ? dev->copy_async(m->own->stream, to, from, bytes) : dev->copy(m->gpu, to, from, bytes));
+}
+
+/* In place, a block comes where another one is sent from: what is sent is copied first, one block behind the other.
+ * Points *in and the rows there. False: no memory. */
+static bool keep_sent(coll_gpusym_move_t *m, gpusym_table_row_t *row, const char **in)
+{
+    uint64_t at = 0, bytes = 0;
+    for (uint32_t r = 0; r < m->n; r++) {
+        bytes += row[r].send_bytes;
+    }
+    if (0 == bytes || m->failed) {
+        return true;
+    }
+    if (!get_kept(m, bytes)) {
+        return false;
+    }
+    m->keeps = m->kept_on_gpu && GPUSYM_SUCCESS == gpusym_lane_get(gpusym_current.dev, m->gpu, &m->own);
+    m->own = m->keeps ? m->own : NULL;
+    for (uint32_t r = 0; r < m->n && !m->failed; r++) {
+        m->failed = 0 != row[r].send_bytes && !keep_block(m, m->kept + at, *in + row[r].send_off, row[r].send_bytes);
+        row[r].send_off = at;
+        at += row[r].send_bytes;
+    }
+    *in = m->kept;
+    return true;
+}
+
 coll_gpusym_move_t *coll_gpusym_move_begin(const coll_gpusym_segments_t *k, const gpusym_rollcall_t *rc,
                                            const coll_gpusym_windows_t *w, uint64_t seq)
 {
@@ -253,10 +303,15 @@ coll_gpusym_move_t *coll_gpusym_move_begin(const coll_gpusym_segments_t *k, cons
     m->to = (out_t *) (m + 1);
     m->from = (in_t *) (m->to + n);
     m->sends = rank_sends(k->args, m->me);
-    set_flows(m, k->args, in, out, row);
-    m->sends = m->outs > 0;
     find_memory(row, n, in, out, &smem, &rmem);
     m->failed = !open_gpu(m, &smem, &rmem);
+    if (k->in_place && COLL_GPUSYM_P_ALLTOALL == pattern && !keep_sent(m, row, &in)) {
+        free(row);
+        free(m);
+        return NULL;
+    }
+    set_flows(m, k->args, in, out, row);
+    m->sends = m->outs > 0;
     if (!m->failed) {
         copy_own(m, &row[m->me], in, out);
     }
@@ -557,6 +612,10 @@ static bool receive_some(coll_gpusym_move_t *m, uint32_t *rank)
 
 coll_gpusym_move_state_t coll_gpusym_move_poll(coll_gpusym_move_t *m, uint32_t *rank)
 {
+    if (m->keeps && !m->failed && 0 == gpusym_current.dev->stream_poll(m->own->stream)) {
+        return COLL_GPUSYM_MOVE_GOES_ON;
+    }
+    m->keeps = false; /* an error comes out below */
     if (m->sends && !m->failed) {
         send_some(m);
     }
@@ -591,6 +650,11 @@ void coll_gpusym_move_free(coll_gpusym_move_t *m)
         put_lane(m->in.copy[i].lane);
     }
     put_lane(m->own);
+    if (m->kept_on_gpu) {
+        gpusym_scratch_put(gpusym_current.dev, m->gpu, m->kept);
+    } else {
+        free(m->kept);
+    }
     if (NULL != m->board && 0 == m->outs) {
         gpusym_window_put(m->board_off);
     } else if (NULL != m->board) { /* nor are the rings put back: receivers may still read them */

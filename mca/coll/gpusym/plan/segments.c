@@ -916,7 +916,7 @@ bool coll_gpusym_segments_may_move(const coll_gpusym_segments_t *k)
     const coll_gpusym_args_t *a = k->args;
     const coll_gpusym_facts_t *f = facts_of(a);
     side_t in, out;
-    if (f->reduces || coll_gpusym_blocks_has(a->coll) || (is_in_place(a) && COLL_GPUSYM_P_ALLTOALL == f->pattern)) {
+    if (f->reduces || coll_gpusym_blocks_has(a->coll)) {
         return false;
     }
     find_sides(a, k->rank, k->nranks, &in, &out);
@@ -937,6 +937,8 @@ void coll_gpusym_segments_move(const coll_gpusym_segments_t *k, gpusym_table_row
     *in = first_byte(&from);
     if (is_in_place(a) && COLL_GPUSYM_P_ALLGATHER == facts_of(a)->pattern) {
         *in = *out + s.mine.off;
+    } else if (is_in_place(a) && COLL_GPUSYM_P_ALLTOALL == facts_of(a)->pattern) {
+        *in = *out;
     }
 }
 

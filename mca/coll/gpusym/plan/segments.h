@@ -113,8 +113,7 @@ bool coll_gpusym_segments_channels(const gpusym_tuning_choice_t *choice, const g
 bool coll_gpusym_segments_copies(unsigned coll, uint64_t bytes, const gpusym_work_t *slot);
 /* Fills the rows [ranks of the team] of this rank's table, by its own arguments. The collective reduces nothing. */
 void coll_gpusym_segments_rows(const coll_gpusym_segments_t *k, gpusym_table_row_t *rows);
-/* Whether a call moves bytes that windows can carry: contiguous ones, and none that is overwritten where it is sent
- * from. Local; k is described, whatever its reason. */
+/* Whether a call moves bytes that windows can carry: contiguous ones. Local; k is described, whatever its reason. */
 bool coll_gpusym_segments_may_move(const coll_gpusym_segments_t *k);
 /* Sets what this rank sends to each rank, and takes from it, and the buffers that the offsets count from. rows:
  * [ranks of the team], of a call that may move. */
