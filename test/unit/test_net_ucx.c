@@ -300,6 +300,16 @@ static void inside_a_host(void **state)
     two_processes(true);
 }
 
+/* As over RDMA: longer pieces land after they were placed. */
+static void by_rendezvous(void **state)
+{
+    (void) state;
+    need_ucx();
+    setenv("GPUSYM_UCX_RNDV_THRESH", "1000", 1);
+    two_processes(true);
+    unsetenv("GPUSYM_UCX_RNDV_THRESH");
+}
+
 /* UCX would install its own.  It is loaded here for the first time in this process, which forks no more. */
 static void signal_handlers_stay(void **state)
 {
@@ -358,6 +368,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(between_hosts),
         cmocka_unit_test(inside_a_host),
+        cmocka_unit_test(by_rendezvous),
         cmocka_unit_test(signal_handlers_stay),
         cmocka_unit_test(a_device_that_is_not_there),
     };
