@@ -159,7 +159,7 @@ static uint32_t poll_all(void)
         }
         still = moved || before != after ? 0 : still + 1;
         end_kernels();
-    } while (still < 2); /* what a poll releases, the next progress tells */
+    } while (still < 4); /* a kernel ends, a poll opens a stream, or releases a piece, the next progress tells */
     return left;
 }
 
@@ -407,6 +407,41 @@ static void one_shot(void **state)
     }
 }
 
+/* ceil(log2 n) steps, for any number of processes: reduced, and gathered. */
+static void few_steps(void **state)
+{
+    static const uint32_t counts[] = {2, 3, 5, 8, 13, 16, 31, 32};
+    gpusym_rail_call_t calls[PLACES];
+    (void) state;
+    for (uint32_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+        open_places(counts[k], 0);
+        uint32_t steps = 0;
+        while (1u << steps < n) {
+            steps++;
+        }
+        for (uint32_t i = 0; i < 4; i++) {
+            const uint64_t bytes = 4 * (1 + next_random() % (2 * DIRECT / n / 4));
+            fill_buffers();
+            make_calls(calls, &(gpusym_rail_call_t){
+                                  .form = GPUSYM_RAIL_GATHER, .reduces = i % 2, .from = part_of, .bytes = bytes});
+            memset(want, 0xa5, ROOM);
+            for (uint32_t p = 0; p < n; p++) {
+                parts[p] = (gpusym_rail_part_t){p * (bytes + 12), bytes};
+                memcpy(want + parts[p].off, input[p], bytes);
+            }
+            const double delays = run(calls);
+            if (i % 2) {
+                sum_all(0, bytes);
+            }
+            for (uint32_t p = 0; p < n; p++) {
+                compare(p, place[p].out, i % 2 ? bytes : ROOM);
+            }
+            assert_true(0 == i || delays < steps + 0.01);
+        }
+        close_places(n);
+    }
+}
+
 /* What p sends to q, in p's input and in q's output. */
 static gpusym_rail_part_t to_part[PLACES][PLACES], from_part[PLACES][PLACES];
 
@@ -560,6 +595,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(rooted),
         cmocka_unit_test(gather_and_scatter),
         cmocka_unit_test(one_shot),
+        cmocka_unit_test(few_steps),
         cmocka_unit_test(exchange),
         cmocka_unit_test(peer_dies),
         cmocka_unit_test(wrong_call),

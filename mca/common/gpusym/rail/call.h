@@ -14,6 +14,8 @@
 #define GPUSYM_RAIL_CHANNELS 2u
 /* Pieces of a stream on the wire, and send buffers of a channel. */
 #define GPUSYM_RAIL_PIECES GS_STEPS
+/* Bytes of a direct piece, at most. */
+#define GPUSYM_RAIL_DIRECT_BYTES(piece_bytes) ((uint64_t) (piece_bytes) / 4)
 /* Processes of a rail whose pieces are reduced at once, at most: what a launch has room for. */
 #define GPUSYM_RAIL_DIRECT_MAX GPUSYM_TEAM_MAX
 
@@ -53,7 +55,8 @@ typedef struct {
 /* How the data go. */
 typedef enum {
     GPUSYM_RAIL_PATH,   /* along rings, chains or trees: schedule.h */
-    GPUSYM_RAIL_DIRECT, /* from each process to each */
+    GPUSYM_RAIL_DIRECT, /* from each process to each, in one step */
+    GPUSYM_RAIL_GATHER, /* of short blocks, as long on all: all get all, in ceil(log2 n) steps */
 } gpusym_rail_form_t;
 
 /* What of a message belongs to the process at `pos`, in bytes. */
@@ -68,8 +71,9 @@ typedef struct {
     uint32_t root;                  /* PATH: of a broadcast or reduction */
     bool spread;                    /* DIRECT: all of `in` goes to each process; at most GPUSYM_RAIL_DIRECT_MAX of
                                      * them */
-    bool reduces;                   /* DIRECT, with spread: what comes from all, and the own input, goes reduced to
-                                     * out, in rising order of the processes; at most piece_bytes / 4 */
+    bool reduces;                   /* DIRECT with spread, GATHER: what comes from all, and the own input, goes reduced
+                                     * to out, in rising order of the processes. DIRECT: at most one direct piece;
+                                     * GATHER: two for all together, reduced or not, of GPUSYM_RAIL_DIRECT_MAX */
     uint32_t op, type;              /* kernels.h; not looked at by what moves only */
     const void *in;                 /* memory that the GPU reaches; may be out */
     void *out;
@@ -77,7 +81,7 @@ typedef struct {
     /* PATH: the part of the process at pos in the output of an all-gather, or in the input of a reduce-scatter, whose
      * output, or input, is at out, or in.  DIRECT: what of `in` goes to pos; not with `spread`. */
     gpusym_rail_part_t (*part)(const void *arg, uint32_t pos);
-    /* DIRECT: where in `out` comes what pos sends, as long as it is there; not with `reduces`. */
+    /* DIRECT, GATHER: where in `out` comes what pos sends, as long as it is there; not with `reduces`. */
     gpusym_rail_part_t (*from)(const void *arg, uint32_t pos);
     const void *arg;
     uint32_t call; /* in the heads: what comes of another call is an error */

@@ -17,7 +17,7 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 
 static uint32_t piece_max(const gpusym_rail_t *r)
 {
-    return r->params.piece_bytes / 4;
+    return (uint32_t) GPUSYM_RAIL_DIRECT_BYTES(r->params.piece_bytes);
 }
 
 /* The process d places further on. */

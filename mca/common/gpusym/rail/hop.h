@@ -77,6 +77,19 @@ typedef struct {
     uint32_t own_seq;         /* of its kernel; 0: it needs none */
 } gpusym_rail_direct_t;
 
+/* Steps of a gather, at most. */
+#define GPUSYM_RAIL_STEPS_MAX 6u
+_Static_assert(1u << (GPUSYM_RAIL_STEPS_MAX - 1) >= GPUSYM_RAIL_DIRECT_MAX, "enough steps");
+
+typedef struct {
+    uint32_t have;       /* blocks that are here */
+    uint32_t step;       /* that is under way */
+    uint32_t sent, read; /* steps whose blocks are sent, and have been received */
+    bool finishing;
+    uint32_t filled, stored; /* kernels: of the own block, of the result */
+    gpusym_net_message_t message[GPUSYM_RAIL_STEPS_MAX];
+} gpusym_rail_gather_t;
+
 struct gpusym_rail {
     gpusym_rail_params_t params;
     gpusym_rail_call_t call;
@@ -88,6 +101,7 @@ struct gpusym_rail {
     gpusym_rail_channel_t channel[GPUSYM_RAIL_CHANNELS];
     uint32_t nchannels;
     gpusym_rail_direct_t direct;
+    gpusym_rail_gather_t gather;
     gpusym_rail_pair_t *pair; /* [n] */
     gpusym_rail_counters_t counters;
 };

@@ -10,6 +10,7 @@
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/memory/alloc.h"
 #include "mca/common/gpusym/rail/direct.h"
+#include "mca/common/gpusym/rail/gather.h"
 #include "mca/common/gpusym/rail/path.h"
 
 /* GPU memory by which the blocks of a launch find out which is the last. */
@@ -72,7 +73,7 @@ no_memory:
 static bool is_quiet(const gpusym_rail_t *r)
 {
     return (NULL == r->lane || 0 != r->lane->dev->stream_poll(r->lane->stream)) && gpusym_rail_path_quiet(r) &&
-           gpusym_rail_direct_quiet(r);
+           gpusym_rail_direct_quiet(r) && gpusym_rail_gather_quiet(r);
 }
 
 bool gpusym_rail_close(gpusym_rail_t *r)
@@ -98,20 +99,31 @@ bool gpusym_rail_close(gpusym_rail_t *r)
 
 /* ---- calls ---- */
 
+typedef struct {
+    int (*start)(gpusym_rail_t *rail);
+    int (*poll)(gpusym_rail_t *rail);
+} form_t;
+
+static const form_t forms[] = {
+    [GPUSYM_RAIL_PATH] = {gpusym_rail_path_start, gpusym_rail_path_poll},
+    [GPUSYM_RAIL_DIRECT] = {gpusym_rail_direct_start, gpusym_rail_direct_poll},
+    [GPUSYM_RAIL_GATHER] = {gpusym_rail_gather_start, gpusym_rail_gather_poll},
+};
+
 int gpusym_rail_start(gpusym_rail_t *r, const gpusym_rail_call_t *call)
 {
     r->call = *call;
     r->polls = 0;
     int rc = gpusym_lane_get(r->params.dev, r->params.gpu, &r->lane);
     if (GPUSYM_SUCCESS == rc) {
-        rc = GPUSYM_RAIL_PATH == call->form ? gpusym_rail_path_start(r) : gpusym_rail_direct_start(r);
+        rc = forms[call->form].start(r);
     }
     return rc;
 }
 
 int gpusym_rail_poll(gpusym_rail_t *r)
 {
-    int rc = GPUSYM_RAIL_PATH == r->call.form ? gpusym_rail_path_poll(r) : gpusym_rail_direct_poll(r);
+    int rc = forms[r->call.form].poll(r);
     if (0 == rc && 0 == ++r->polls % LOOK_POLLS) {
         const int idle = r->lane->dev->stream_poll(r->lane->stream);
         rc = idle < 0 ? idle : 0;
