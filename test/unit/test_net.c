@@ -130,7 +130,7 @@ static void check_guards(void)
     }
 }
 
-static void stop(void)
+static void close_ends(void)
 {
     check_guards();
     for (unsigned i = 0; i < 2; i++) {
@@ -253,7 +253,7 @@ static void pieces_come_in_their_order(void **state)
     assert_int_equal(counters(0)->dropped + counters(1)->dropped, 0);
     assert_int_equal(counters(0)->landed, counters(1)->sent);
     assert_true(gpusym_net_stream_room(end[0].stream) > PIECES / 2); /* less than half is not told */
-    stop();
+    close_ends();
 }
 
 static void doubled_messages_are_dropped(void **state)
@@ -267,7 +267,7 @@ static void doubled_messages_are_dropped(void **state)
     assert_int_equal(end[0].read, end[1].sent);
     assert_int_equal(end[1].read, end[0].sent);
     assert_true(counters(0)->dropped > 1000 && counters(1)->dropped > 1000);
-    stop();
+    close_ends();
 }
 
 /* One way to say hello, one for a piece; credits come back in time. */
@@ -310,7 +310,7 @@ static void times_are_one_way_each(void **state)
     assert_true(net_fake_step());
     progress();
     assert_int_equal(gpusym_net_stream_room(end[0].stream), PIECES / 2 + 1);
-    stop();
+    close_ends();
 }
 
 static void an_end_may_open_later(void **state)
@@ -337,7 +337,7 @@ static void an_end_may_open_later(void **state)
     while (read_piece(0)) {
     }
     assert_int_equal(end[0].read, PIECES);
-    stop();
+    close_ends();
 }
 
 /* Streams are left midway again and again, by either end first; the other one follows some time later. */
@@ -367,7 +367,7 @@ static void late_pieces_of_a_generation_are_dropped(void **state)
         }
     }
     assert_true(counters(0)->dropped > 1000 && end[0].all_read > 10000);
-    stop();
+    close_ends();
 }
 
 /* What gets lost stops a stream, and does no more harm; a new generation goes on. */
@@ -388,7 +388,7 @@ static void a_lost_piece_stops_the_stream(void **state)
         }
     }
     assert_true(end[0].all_read > 1000);
-    stop();
+    close_ends();
 }
 
 static void a_cut_link_holds_all_back(void **state)
@@ -413,7 +413,7 @@ static void a_cut_link_holds_all_back(void **state)
     }
     drain();
     assert_int_equal(end[1].read, end[0].sent);
-    stop();
+    close_ends();
 }
 
 static void a_killed_peer_is_lost_once_and_frees_what_is_sent(void **state)
@@ -439,7 +439,7 @@ static void a_killed_peer_is_lost_once_and_frees_what_is_sent(void **state)
     assert_true(gpusym_net_stream_close(end[0].stream));
     gpusym_net_streams_progress(end[0].streams);
     assert_int_equal(end[0].losses, 1);
-    stop();
+    close_ends();
 }
 
 static void notes_need_no_room(void **state)
@@ -457,7 +457,7 @@ static void notes_need_no_room(void **state)
     assert_int_equal(end[1].notes, 1);
     assert_true(77 == end[1].note.call && 5 == end[1].note.record[0] && 6 == end[1].note.record[1]);
     assert_int_equal(end[1].note.stage, 9);
-    stop();
+    close_ends();
 }
 
 /* A head that differs from those that may come now in at least one way that must be found. */
@@ -541,7 +541,7 @@ static void random_messages_change_nothing(void **state)
     }
     drain();
     assert_int_equal(end[1].read, end[0].sent);
-    stop();
+    close_ends();
 }
 
 /* A credit for pieces that were never sent gives no room. */
@@ -565,7 +565,7 @@ static void wrong_credits_give_no_room(void **state)
     }
     drain();
     assert_int_equal(gpusym_net_stream_room(end[0].stream), PIECES);
-    stop();
+    close_ends();
 }
 
 static void memory_is_bounded_and_comes_back(void **state)
@@ -602,7 +602,7 @@ static void memory_is_bounded_and_comes_back(void **state)
         assert_true(0 != k || 0 != waits);
     }
     assert_int_equal(gpusym_net_streams_used(end[0].streams), one);
-    stop();
+    close_ends();
 }
 
 static void wrong_sizes_are_refused(void **state)
@@ -629,7 +629,7 @@ static void wrong_sizes_are_refused(void **state)
     assert_true(net_fake_step());
     progress();
     assert_int_equal(gpusym_net_stream_send(end[0].stream, &message, end[0].data, PIECE + 1), GPUSYM_ERR_BAD_PARAM);
-    stop();
+    close_ends();
 }
 
 int main(int argc, char **argv)
