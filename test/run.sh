@@ -40,6 +40,8 @@ layers       | -         | 60  | ok: 0 violations$              |               
 layers-self  | -         | 60  | ok:, 0 not found$              |                                         | @SRC@/test/layers_selftest.sh @BUILD@
 # The step lists of rings, chains and trees, for up to 4096 ranks.
 schedule     | -         | 120 | ok:all right                   |                                         | test/schedule/check
+# The engine between up to so many hosts, in the time of a model.
+scale        | -         | 120 | ok:every call has ended, in no less than its bound |                     | test/scale/scale --hosts 2,3,4,7,8,32,64,{100|100,256} --bytes 8,1k,4k,64k,1m,{8m|8m,256m}
 example      | 1,4+2,8   | 60  | ok:verified: yes               |                                         | examples/allreduce
 summary      | 2         | 60  | ok:allreduce: native [1-9]     | coll_gpusym_summary=1                   | examples/allreduce
 pvars        | 1,2+4     | 60  | ok                             |                                         | test/mpi/pvars
@@ -343,7 +345,7 @@ hosts-p2p    | -         | 120 | ok:p2p: sent_direct [1-9].*sent_staged [1-9] | 
 hosts-beside | -         | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 2 1,2 --build @BUILD@ -- @BUILD@/test/mpi/p2p_beside --rounds 50 --fuzz {300|5000}
 hosts-slow   | -         | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 3 1,1,2 --delay 2ms --rate 100mbit --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {100|1000}
 # A port of the switch is dead for a second, a rank is killed; the hosts are gone with the run, however it ends.
-hosts-cut    | -         | 60  | ok:^hosts: uncut host2         |                                         | @SRC@/test/mpi/hosts.sh 2 2 --cut 2@0.7 --uncut 2@1.7 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n 1500
+hosts-cut    | -         | 60  | ok:^hosts: uncut host2         |                                         | @SRC@/test/mpi/hosts.sh 2 2 --cut 2@0.5 --uncut 2@1.2 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n 6000
 hosts-killed | -         | 60  | fail:^hosts: host3 sent        |                                         | @SRC@/test/mpi/hosts.sh 3 1,2,3 --build @BUILD@ -- @BUILD@/test/faults/victim --kinds device --rank 1 --kill 3
 # The engine between hosts, over UCX, without MPI's calls: every element of every result; on a slow wire too.
 hosts-rail   | -         | 60  | ok:every element of every result is right | | @SRC@/test/mpi/hosts.sh 3 1 --build @BUILD@ --mca coll ^gpusym -- @BUILD@/bench/wire --device sim --rail --coll allreduce,allgather,reduce_scatter_block,bcast,alltoall --bytes 8,4k,100k,{1m|30m} --calls 1

@@ -132,9 +132,11 @@ static void close_places(uint32_t dead)
 static void end_kernels(void)
 {
     for (uint32_t p = 0; p < n; p++) {
-        gpusym_lane_t *lane = place[p].rail->lane;
-        if (NULL != lane && 0 == place[p].ended) {
-            assert_int_equal(gpusym_lane_await(lane), 1);
+        for (uint32_t i = 0; i < GPUSYM_RAIL_CHANNELS; i++) {
+            gpusym_lane_t *lane = place[p].rail->lane[i];
+            if (NULL != lane && 0 == place[p].ended) {
+                assert_int_equal(gpusym_lane_await(lane), 1);
+            }
         }
     }
 }

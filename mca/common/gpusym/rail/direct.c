@@ -10,6 +10,9 @@
 
 #include <string.h>
 
+/* Lanes: of what goes, and of what has come, whose kernels end in their order. */
+enum { FILLS, STORES };
+
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
@@ -93,7 +96,7 @@ static int fill_buffers(gpusym_rail_t *r)
         const void *src = (const char *) r->call.in + part.off;
         p->data = r->params.send + (uint64_t) i * r->params.piece_bytes / 4;
         void *dst = gpusym_rail_device(r, p->data);
-        const int rc = gpusym_rail_launch(r, &src, 1, &dst, 1, part.bytes, &p->seq);
+        const int rc = gpusym_rail_launch(r, FILLS, &src, 1, &dst, 1, part.bytes, &p->seq);
         if (GPUSYM_SUCCESS != rc) {
             return rc;
         }
@@ -149,7 +152,7 @@ static int send_pieces(gpusym_rail_t *r, bool *left)
     gpusym_rail_part_t part;
     for (uint32_t i = 0; i < GPUSYM_RAIL_SENDING; i++) {
         gpusym_rail_piece_t *p = &r->direct.sending[i];
-        if (p->busy && 0 != p->unsent && gpusym_rail_launched(r, p->seq)) {
+        if (p->busy && 0 != p->unsent && gpusym_rail_launched(r, FILLS, p->seq)) {
             const int rc = send_copies(r, p);
             if (GPUSYM_SUCCESS != rc) {
                 return rc;
@@ -182,7 +185,7 @@ static int store_from(gpusym_rail_t *r, uint32_t pos, bool *left)
             gpusym_rail_store_t *s = &d->store[d->storing++ % GPUSYM_RAIL_FLIGHTS];
             const void *src = gpusym_rail_device(r, pair->piece);
             void *dst = (char *) r->call.out + part.off + pair->landed - bytes;
-            const int error = gpusym_rail_launch(r, &src, 1, &dst, 1, bytes, &s->seq);
+            const int error = gpusym_rail_launch(r, STORES, &src, 1, &dst, 1, bytes, &s->seq);
             s->pos = pos;
             if (GPUSYM_SUCCESS != error) {
                 return error;
@@ -207,7 +210,7 @@ static int store_pieces(gpusym_rail_t *r, bool *left)
 static void release_stored(gpusym_rail_t *r)
 {
     gpusym_rail_direct_t *d = &r->direct;
-    while (d->stored != d->storing && gpusym_rail_launched(r, d->store[d->stored % GPUSYM_RAIL_FLIGHTS].seq)) {
+    while (d->stored != d->storing && gpusym_rail_launched(r, STORES, d->store[d->stored % GPUSYM_RAIL_FLIGHTS].seq)) {
         gpusym_net_stream_release(r->pair[d->store[d->stored++ % GPUSYM_RAIL_FLIGHTS].pos].stream, 1);
     }
 }
@@ -222,7 +225,8 @@ static int store_own(gpusym_rail_t *r)
     void *dst = (char *) r->call.out + from.off;
     const uint64_t bytes = min_u64(to.bytes, from.bytes);
     d->own_begun = true;
-    return 0 != bytes && src != dst ? gpusym_rail_launch(r, &src, 1, &dst, 1, bytes, &d->own_seq) : GPUSYM_SUCCESS;
+    return 0 != bytes && src != dst ? gpusym_rail_launch(r, STORES, &src, 1, &dst, 1, bytes, &d->own_seq)
+                                    : GPUSYM_SUCCESS;
 }
 
 /* All pieces have landed: reduces them, in rising order of the processes. */
@@ -235,7 +239,7 @@ static int reduce_all(gpusym_rail_t *r)
         src[p] = p == r->params.pos ? r->call.in : gpusym_rail_device(r, r->pair[p].piece);
     }
     d->own_begun = true;
-    return gpusym_rail_launch(r, src, r->params.n, &dst, 1, r->call.bytes, &d->own_seq);
+    return gpusym_rail_launch(r, STORES, src, r->params.n, &dst, 1, r->call.bytes, &d->own_seq);
 }
 
 /* Releases what was reduced. */
@@ -266,7 +270,8 @@ int gpusym_rail_direct_poll(gpusym_rail_t *r)
         return rc;
     }
     release_stored(r);
-    if (left || missing || d->stored != d->storing || (0 != d->own_seq && !gpusym_rail_launched(r, d->own_seq))) {
+    if (left || missing || d->stored != d->storing ||
+        (0 != d->own_seq && !gpusym_rail_launched(r, STORES, d->own_seq))) {
         return 0;
     }
     if (r->call.reduces && d->own_begun) {

@@ -33,7 +33,7 @@ int gpusym_rail_gather_start(gpusym_rail_t *r)
         r->call.bytes * r->params.n > 2 * GPUSYM_RAIL_DIRECT_BYTES(r->params.piece_bytes)) {
         return GPUSYM_ERR_BAD_PARAM;
     }
-    return 0 != r->call.bytes ? gpusym_rail_launch(r, &src, 1, &dst, 1, r->call.bytes, &g->filled) : GPUSYM_SUCCESS;
+    return 0 != r->call.bytes ? gpusym_rail_launch(r, 0, &src, 1, &dst, 1, r->call.bytes, &g->filled) : GPUSYM_SUCCESS;
 }
 
 /* Sends what this step has to send, reads what it is to receive.  1: both are done. */
@@ -76,11 +76,11 @@ static int finish(gpusym_rail_t *r)
         src[p] = gpusym_rail_device(r, block_at(r, (p + r->params.n - r->params.pos) % r->params.n));
     }
     if (r->call.reduces) {
-        return gpusym_rail_launch(r, src, r->params.n, &dst, 1, r->call.bytes, &g->stored);
+        return gpusym_rail_launch(r, 0, src, r->params.n, &dst, 1, r->call.bytes, &g->stored);
     }
     for (uint32_t p = 0; p < r->params.n && GPUSYM_SUCCESS == rc; p++) {
         dst = (char *) r->call.out + r->call.from(r->call.arg, p).off;
-        rc = gpusym_rail_launch(r, &src[p], 1, &dst, 1, r->call.bytes, &g->stored);
+        rc = gpusym_rail_launch(r, 0, &src[p], 1, &dst, 1, r->call.bytes, &g->stored);
     }
     return rc;
 }
@@ -92,7 +92,7 @@ int gpusym_rail_gather_poll(gpusym_rail_t *r)
     if (0 == r->call.bytes) {
         return 1;
     }
-    if (!gpusym_rail_launched(r, g->filled)) {
+    if (!gpusym_rail_launched(r, 0, g->filled)) {
         return 0;
     }
     while (g->have < r->params.n && 1 == (rc = do_step(r))) {
@@ -109,7 +109,7 @@ int gpusym_rail_gather_poll(gpusym_rail_t *r)
             return rc;
         }
     }
-    return gpusym_rail_launched(r, g->stored) && gpusym_rail_gather_quiet(r);
+    return gpusym_rail_launched(r, 0, g->stored) && gpusym_rail_gather_quiet(r);
 }
 
 bool gpusym_rail_gather_quiet(const gpusym_rail_t *r)

@@ -77,8 +77,8 @@ char *gpusym_rail_device(const gpusym_rail_t *r, const void *host)
     return r->params.device + ((const char *) host - r->params.host);
 }
 
-int gpusym_rail_launch(gpusym_rail_t *r, const void *const *src, uint32_t nsrc, void *const *dst, uint32_t ndst,
-                       uint64_t bytes, uint32_t *seq)
+int gpusym_rail_launch(gpusym_rail_t *r, uint32_t lane, const void *const *src, uint32_t nsrc, void *const *dst,
+                       uint32_t ndst, uint64_t bytes, uint32_t *seq)
 {
     const bool reduces = nsrc > 1;
     const gpusym_tuning_forced_t forced = {.algorithm = -1};
@@ -86,7 +86,7 @@ int gpusym_rail_launch(gpusym_rail_t *r, const void *const *src, uint32_t nsrc, 
     gpusym_tuning_choice_t choice;
     gpusym_work_t w;
     memset(&w, 0, sizeof w);
-    w.peer[0] = r->ticket;
+    w.peer[0] = (char *) r->ticket + lane * GPUSYM_RAIL_TICKET_BYTES;
     w.op = op;
     w.type = type;
     w.nranks = nsrc > ndst ? nsrc : ndst;
@@ -102,15 +102,18 @@ int gpusym_rail_launch(gpusym_rail_t *r, const void *const *src, uint32_t nsrc, 
     gpusym_tuning_lead(w.lead.packs, r->sm_count, r->params.dev->simulated, &forced, &choice);
     w.nblocks = choice.blocks < GPUSYM_RAIL_BLOCKS_MAX ? choice.blocks : GPUSYM_RAIL_BLOCKS_MAX;
     w.nthreads = choice.threads;
-    const int rc =
-        gpusym_lane_launch(r->lane, gpusym_kernel_find(reduces ? GPUSYM_F_LEAD_R : GPUSYM_F_LEAD, op, type), &w);
-    *seq = r->lane->seq;
-    r->counters.launches++;
+    int rc = NULL == r->lane[lane] ? gpusym_lane_get(r->params.dev, r->params.gpu, &r->lane[lane]) : GPUSYM_SUCCESS;
+    if (GPUSYM_SUCCESS == rc) {
+        rc = gpusym_lane_launch(r->lane[lane], gpusym_kernel_find(reduces ? GPUSYM_F_LEAD_R : GPUSYM_F_LEAD, op, type),
+                                &w);
+        *seq = r->lane[lane]->seq;
+        r->counters.launches++;
+    }
     return rc;
 }
 
-bool gpusym_rail_launched(const gpusym_rail_t *r, uint32_t seq)
+bool gpusym_rail_launched(const gpusym_rail_t *r, uint32_t lane, uint32_t seq)
 {
-    const uint64_t done = __atomic_load_n(&r->lane->host->done, __ATOMIC_ACQUIRE);
+    const uint64_t done = __atomic_load_n(&r->lane[lane]->host->done, __ATOMIC_ACQUIRE);
     return (int32_t) ((uint32_t) (done >> 32) - seq) >= 0;
 }

@@ -11,6 +11,8 @@
 
 /* Blocks of a launch at most: more move no more across PCIe, and take the program's kernels more room. */
 #define GPUSYM_RAIL_BLOCKS_MAX 16u
+/* GPU memory by which the blocks of a launch find out which is the last; a launch of each lane at a time. */
+#define GPUSYM_RAIL_TICKET_BYTES 256u
 /* Steps of a channel under way. */
 #define GPUSYM_RAIL_FLIGHTS (2u * GPUSYM_RAIL_PIECES)
 
@@ -93,9 +95,10 @@ typedef struct {
 struct gpusym_rail {
     gpusym_rail_params_t params;
     gpusym_rail_call_t call;
-    gpusym_lane_t *lane; /* of the call under way, or that has failed; else NULL */
-    uint32_t polls;      /* of it */
-    void *ticket;        /* GPU memory for launches of several blocks */
+    /* Of the call under way, or that has failed: kernels of different lanes run side by side. NULL: not used yet. */
+    gpusym_lane_t *lane[GPUSYM_RAIL_CHANNELS];
+    uint32_t polls; /* of it */
+    void *ticket;   /* GPU memory for launches of several blocks */
     uint32_t sm_count;
     gpusym_net_stream_t **stream; /* [GPUSYM_RAIL_STREAMS][n]; NULL: not open yet */
     gpusym_rail_channel_t channel[GPUSYM_RAIL_CHANNELS];
@@ -108,12 +111,12 @@ struct gpusym_rail {
 
 /* Gets the stream of a number to the process at pos; opens it first.  GPUSYM_SUCCESS or an error. */
 int gpusym_rail_stream(gpusym_rail_t *rail, uint32_t number, uint32_t pos, gpusym_net_stream_t **stream);
-/* Queues a kernel: the sources, reduced if there are several, go to all destinations.  All are addresses of the GPU.
- * *seq: for gpusym_rail_launched. */
-int gpusym_rail_launch(gpusym_rail_t *rail, const void *const *src, uint32_t nsrc, void *const *dst, uint32_t ndst,
-                       uint64_t bytes, uint32_t *seq);
+/* Queues a kernel on a lane: the sources, reduced if there are several, go to all destinations.  All are addresses of the
+ * GPU.  *seq: for gpusym_rail_launched. */
+int gpusym_rail_launch(gpusym_rail_t *rail, uint32_t lane, const void *const *src, uint32_t nsrc, void *const *dst,
+                       uint32_t ndst, uint64_t bytes, uint32_t *seq);
 /* Whether a kernel has ended. */
-bool gpusym_rail_launched(const gpusym_rail_t *rail, uint32_t seq);
+bool gpusym_rail_launched(const gpusym_rail_t *rail, uint32_t lane, uint32_t seq);
 /* The address for the GPU of a byte of the pinned memory. */
 char *gpusym_rail_device(const gpusym_rail_t *rail, const void *host);
 /* Sends a piece of the call; there is room. */

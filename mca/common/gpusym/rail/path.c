@@ -67,9 +67,10 @@ static int start_channel(gpusym_rail_t *r, uint32_t c, uint64_t from, uint64_t t
 
 int gpusym_rail_path_start(gpusym_rail_t *r)
 {
-    /* One loop of short messages: the second channel would halve the pieces. Trees differ, so both have their half. */
-    const uint64_t least = is_tree(r->call.schedule) ? 0 : r->params.piece_bytes;
-    const uint32_t n = r->call.bytes > least ? GPUSYM_RAIL_CHANNELS : 1;
+    /* Rings, chains: as many as have a whole piece. Trees are two at least, so that no process sends it all twice. */
+    const uint64_t pieces = (r->call.bytes + r->params.piece_bytes - 1) / r->params.piece_bytes;
+    const uint64_t least = is_tree(r->call.schedule) ? 2 : 1;
+    const uint32_t n = (uint32_t) min_u64(pieces > least ? pieces : least, GPUSYM_RAIL_CHANNELS);
     const uint64_t share = share_of(r->call.bytes, n);
     int rc = GPUSYM_SUCCESS;
     r->nchannels = 0;
@@ -170,7 +171,7 @@ static int launch_step(gpusym_rail_t *r, gpusym_rail_channel_t *ch, gpusym_rail_
         return GPUSYM_SUCCESS;
     }
     f->launched = true;
-    return gpusym_rail_launch(r, src, nsrc, dst, ndst, k.bytes, &f->seq);
+    return gpusym_rail_launch(r, (uint32_t) (ch - r->channel), src, nsrc, dst, ndst, k.bytes, &f->seq);
 }
 
 /* Begins the next step. 1: it has; 0: it cannot yet, or there is none. */
@@ -202,9 +203,9 @@ static int begin_step(gpusym_rail_t *r, gpusym_rail_channel_t *ch)
     return GPUSYM_SUCCESS == rc ? 1 : rc;
 }
 
-static bool kernel_done(const gpusym_rail_t *r, const gpusym_rail_flight_t *f)
+static bool kernel_done(const gpusym_rail_t *r, const gpusym_rail_channel_t *ch, const gpusym_rail_flight_t *f)
 {
-    return !f->launched || gpusym_rail_launched(r, f->seq);
+    return !f->launched || gpusym_rail_launched(r, (uint32_t) (ch - r->channel), f->seq);
 }
 
 /* Sends what a step has to send, on links that no step before it still has to send on. */
@@ -232,7 +233,7 @@ static int send_steps(gpusym_rail_t *r, gpusym_rail_channel_t *ch)
     int rc = GPUSYM_SUCCESS;
     for (uint32_t i = ch->ended; i != ch->begun && 0 != links && GPUSYM_SUCCESS == rc; i++) {
         gpusym_rail_flight_t *f = &ch->flight[i % GPUSYM_RAIL_FLIGHTS];
-        if (0 != f->unsent && (f->forwards || kernel_done(r, f))) {
+        if (0 != f->unsent && (f->forwards || kernel_done(r, ch, f))) {
             rc = send_step(r, ch, f, links);
         }
         links &= ~f->unsent;
@@ -256,7 +257,7 @@ static void end_steps(gpusym_rail_t *r, gpusym_rail_channel_t *ch)
 {
     while (ch->ended != ch->begun) {
         gpusym_rail_flight_t *f = &ch->flight[ch->ended % GPUSYM_RAIL_FLIGHTS];
-        if (0 != f->unsent || !kernel_done(r, f) || !are_sent(f)) {
+        if (0 != f->unsent || !kernel_done(r, ch, f) || !are_sent(f)) {
             return;
         }
         for (uint32_t l = 0; l < GS_LINKS; l++) {
@@ -272,11 +273,11 @@ static void end_steps(gpusym_rail_t *r, gpusym_rail_channel_t *ch)
     }
 }
 
-int gpusym_rail_path_poll(gpusym_rail_t *r)
+/* Moves a channel on as far as it goes. */
+static int poll_channel(gpusym_rail_t *r, gpusym_rail_channel_t *ch)
 {
-    bool ended = true;
-    for (uint32_t c = 0; c < r->nchannels; c++) {
-        gpusym_rail_channel_t *ch = &r->channel[c];
+    uint32_t ended;
+    do {
         int rc;
         do {
             rc = begin_step(r, ch);
@@ -287,8 +288,21 @@ int gpusym_rail_path_poll(gpusym_rail_t *r)
         if (GPUSYM_SUCCESS != rc) {
             return rc;
         }
+        ended = ch->ended;
         end_steps(r, ch);
-        ended = ended && ch->ended == ch->steps;
+    } while (ended != ch->ended && ch->begun != ch->steps); /* there is room for further steps */
+    return GPUSYM_SUCCESS;
+}
+
+int gpusym_rail_path_poll(gpusym_rail_t *r)
+{
+    bool ended = true;
+    for (uint32_t c = 0; c < r->nchannels; c++) {
+        const int rc = poll_channel(r, &r->channel[c]);
+        if (GPUSYM_SUCCESS != rc) {
+            return rc;
+        }
+        ended = ended && r->channel[c].ended == r->channel[c].steps;
     }
     return ended;
 }

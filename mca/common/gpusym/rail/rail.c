@@ -13,22 +13,33 @@
 #include "mca/common/gpusym/rail/gather.h"
 #include "mca/common/gpusym/rail/path.h"
 
-/* GPU memory by which the blocks of a launch find out which is the last. */
-#define TICKET_BYTES 256u
+#define TICKETS_BYTES (GPUSYM_RAIL_CHANNELS * GPUSYM_RAIL_TICKET_BYTES)
 /* Polls without an end between two looks whether the GPU reports an error. */
 #define LOOK_POLLS 4096u
 
 /* ---- opening ---- */
+
+static void put_lanes(gpusym_rail_t *r)
+{
+    for (uint32_t i = 0; i < GPUSYM_RAIL_CHANNELS; i++) {
+        if (NULL != r->lane[i]) {
+            gpusym_lane_put(r->lane[i]);
+            r->lane[i] = NULL;
+        }
+    }
+}
 
 void gpusym_rail_free(gpusym_rail_t *r)
 {
     if (NULL == r) {
         return;
     }
-    if (NULL != r->lane) {
-        (void) gpusym_lane_await(r->lane);
-        gpusym_lane_put(r->lane);
+    for (uint32_t i = 0; i < GPUSYM_RAIL_CHANNELS; i++) {
+        if (NULL != r->lane[i]) {
+            (void) gpusym_lane_await(r->lane[i]);
+        }
     }
+    put_lanes(r);
     if (NULL != r->ticket && r->params.dev->gpu_alive(r->params.gpu)) {
         (void) r->params.dev->mem_free(r->params.gpu, r->ticket);
     }
@@ -50,9 +61,9 @@ int gpusym_rail_open(const gpusym_rail_params_t *params, gpusym_rail_t **rail)
     if (NULL == r->stream || NULL == r->pair) {
         goto no_memory;
     }
-    int rc = gpusym_mem_alloc(params->dev, params->gpu, TICKET_BYTES, &r->ticket);
+    int rc = gpusym_mem_alloc(params->dev, params->gpu, TICKETS_BYTES, &r->ticket);
     if (GPUSYM_SUCCESS == rc) {
-        rc = params->dev->mem_zero(params->gpu, r->ticket, TICKET_BYTES);
+        rc = params->dev->mem_zero(params->gpu, r->ticket, TICKETS_BYTES);
     }
     if (GPUSYM_SUCCESS != rc) {
         gpusym_rail_free(r);
@@ -69,11 +80,23 @@ no_memory:
     return GPUSYM_ERR_NO_MEMORY;
 }
 
+/* 1: all kernels have ended; 0: they have not; or the device's error. */
+static int poll_lanes(const gpusym_rail_t *r)
+{
+    for (uint32_t i = 0; i < GPUSYM_RAIL_CHANNELS; i++) {
+        const int idle = NULL != r->lane[i] ? r->lane[i]->dev->stream_poll(r->lane[i]->stream) : 1;
+        if (1 != idle) {
+            return idle;
+        }
+    }
+    return 1;
+}
+
 /* Whether a call that has failed has left no kernel and no message under way. */
 static bool is_quiet(const gpusym_rail_t *r)
 {
-    return (NULL == r->lane || 0 != r->lane->dev->stream_poll(r->lane->stream)) && gpusym_rail_path_quiet(r) &&
-           gpusym_rail_direct_quiet(r) && gpusym_rail_gather_quiet(r);
+    return 0 != poll_lanes(r) && gpusym_rail_path_quiet(r) && gpusym_rail_direct_quiet(r) &&
+           gpusym_rail_gather_quiet(r);
 }
 
 bool gpusym_rail_close(gpusym_rail_t *r)
@@ -114,23 +137,18 @@ int gpusym_rail_start(gpusym_rail_t *r, const gpusym_rail_call_t *call)
 {
     r->call = *call;
     r->polls = 0;
-    int rc = gpusym_lane_get(r->params.dev, r->params.gpu, &r->lane);
-    if (GPUSYM_SUCCESS == rc) {
-        rc = forms[call->form].start(r);
-    }
-    return rc;
+    return forms[call->form].start(r);
 }
 
 int gpusym_rail_poll(gpusym_rail_t *r)
 {
     int rc = forms[r->call.form].poll(r);
     if (0 == rc && 0 == ++r->polls % LOOK_POLLS) {
-        const int idle = r->lane->dev->stream_poll(r->lane->stream);
+        const int idle = poll_lanes(r);
         rc = idle < 0 ? idle : 0;
     }
     if (1 == rc) {
-        gpusym_lane_put(r->lane);
-        r->lane = NULL;
+        put_lanes(r);
     }
     return rc;
 }

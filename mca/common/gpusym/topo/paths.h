@@ -26,8 +26,8 @@ typedef struct {
  *           ring, cut: its root is the first rank of a broadcast, the last of a reduce.  Trees ignore it
  *   which   tree: 0 or 1, of two trees in which no rank has children in both, except the root of a broadcast or reduce,
  *           which has one child in each.  Each tree carries half of the message: no rank sends more than one message in
- *                                         a
- *           broadcast or reduce, or two in an all-reduce
+ *           a broadcast or reduce, or two in an all-reduce.  Greater numbers are further trees, for messages in more
+ *           parts: as many places further on
  *   root    of a broadcast or reduce; other kinds ignore it
  * Source: Sanders, Speck and Traeff, Two-tree algorithms for full bandwidth broadcast, reduction and scan, Parallel
  * Computing 35 (2009).  The trees here are in-order trees with the leaves on even places, the second shifted by one
