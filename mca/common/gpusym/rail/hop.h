@@ -111,8 +111,8 @@ struct gpusym_rail {
 
 /* Gets the stream of a number to the process at pos; opens it first.  GPUSYM_SUCCESS or an error. */
 int gpusym_rail_stream(gpusym_rail_t *rail, uint32_t number, uint32_t pos, gpusym_net_stream_t **stream);
-/* Queues a kernel on a lane: the sources, reduced if there are several, go to all destinations.  All are addresses of the
- * GPU.  *seq: for gpusym_rail_launched. */
+/* Queues a kernel on a lane: the sources, reduced if there are several, go to all destinations.  All are addresses of
+ * the GPU.  *seq: for gpusym_rail_launched. */
 int gpusym_rail_launch(gpusym_rail_t *rail, uint32_t lane, const void *const *src, uint32_t nsrc, void *const *dst,
                        uint32_t ndst, uint64_t bytes, uint32_t *seq);
 /* Whether a kernel has ended. */
