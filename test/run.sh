@@ -94,7 +94,7 @@ islands-comms | =3       | 120 | ok:allreduce: .*between_islands [1-9] | coll_gp
 islands-many | +=3       | 120 | ok                             | coll_gpusym_node_size=2                 | test/mpi/manycomms
 islands-flight | =3      | 120 | ok                             | coll_gpusym_node_size=2                 | test/mpi/inflight
 islands-left | =3        | 60  | ok:1 passed                    | coll_gpusym_node_size=2                 | test/mpi/finalize left
-islands-40   | +=40      | 120 | ok:island 1 of 2, member 19 of 20: it is set up | coll_gpusym_verbose=1 | examples/allreduce
+islands-40   | +=40      | 120 | ok:island 1 of 2, member 19 of 20: it is set up | coll_gpusym_node_size=32 coll_gpusym_verbose=1 | examples/allreduce
 random       | 3+2,4     | 120 | ok                             |                                         | test/mpi/random --n 300
 random-8     | +=8       | 120 | ok                             |                                         | test/mpi/random --n 60
 # The epochs' counting wraps round in the midst of it.
@@ -330,9 +330,9 @@ faults-late  | +-        | 180 | ok                             |               
 # ones, blocking and not, in threads, with mixed kinds of memory, on unequal hosts, by slow wires; messages; host buffers.
 hosts-every  | +-        | 300 | ok:allgather: .*between_islands [1-9]| coll_gpusym_summary=1                   | @SRC@/test/mpi/hosts.sh 2 2 --build @BUILD@ -- @BUILD@/test/mpi/every --thin 1000
 hosts-2x2    | -         | 60  | ok:allreduce: .*between_islands [1-9]| coll_gpusym_summary=1                   | @SRC@/test/mpi/hosts.sh 2 2 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {600|10000}
-hosts-123    | -         | 60  | ok:island 2 of 3, member 2 of 3: it is set up | coll_gpusym_verbose=1 | @SRC@/test/mpi/hosts.sh 3 1,2,3 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {400|10000}
-hosts-4x1    | -         | 60  | ok:island 3 of 4, member 0 of 1: it is set up | coll_gpusym_verbose=1 | @SRC@/test/mpi/hosts.sh 4 1 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {400|10000}
-hosts-robin  | -         | 60  | ok:island 2 of 3, member 2 of 3: it is set up | coll_gpusym_verbose=1 | @SRC@/test/mpi/hosts.sh 3 1,2,3 --round-robin --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {400|10000}
+hosts-123    | -         | 60  | ok:island 2 of 3, member 2 of 3: it is set up | coll_gpusym_node_size=32 coll_gpusym_verbose=1 | @SRC@/test/mpi/hosts.sh 3 1,2,3 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {400|10000}
+hosts-4x1    | -         | 60  | ok:island 3 of 4, member 0 of 1: it is set up | coll_gpusym_node_size=32 coll_gpusym_verbose=1 | @SRC@/test/mpi/hosts.sh 4 1 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {400|10000}
+hosts-robin  | -         | 60  | ok:island 2 of 3, member 2 of 3: it is set up | coll_gpusym_node_size=32 coll_gpusym_verbose=1 | @SRC@/test/mpi/hosts.sh 3 1,2,3 --round-robin --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {400|10000}
 hosts-large  | +-        | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 2 2,1 --mtu 9000 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n 600 --max 100k
 hosts-threads | -        | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 2 2,1 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --threads 3 --n {100|1000}
 hosts-mixed  | +-        | 120 | ok                             |                                         | @SRC@/test/mpi/hosts.sh 2 2 --build @BUILD@ -- @BUILD@/test/mpi/mixed

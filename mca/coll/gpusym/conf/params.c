@@ -68,7 +68,8 @@ static const gpusym_var_number_t numbers[] = {
      "components reduce one piece while the GPU copies others. 0: such a reduction is not cut"},
     {"node_size", MCA_BASE_VAR_TYPE_INT, 6, FIELD(node_size), 0, 0, GPUSYM_TEAM_MAX, 0, "ranks",
      "Ranks of an island, at most. The ranks of a communicator on one host are divided into islands of that many, as "
-     "if these were hosts of their own. 0: as many as kernels serve"},
+     "if these were hosts of their own, and each island is set up. 0: as many as kernels serve; none is set up, as "
+     "calls do not use islands yet"},
     {"reproducible", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(reproducible), 0, 0, 1, 0, "",
      "Select only algorithms whose result bits depend on nothing but the inputs and the number of ranks. How a "
      "message is cut, the number of blocks, placement and timing have no effect on the result"},

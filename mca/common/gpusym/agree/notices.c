@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Time between two searches for ranks that have not come. */
-#define LOOK_NS 1000000u
+/* Time between two searches for ranks that have not come; it doubles, as one may never come. */
+#define LOOK_MIN_NS 1000000u
+#define LOOK_MAX_NS 1000000000u
 
 /* A board. Its owner writes it. */
 typedef struct {
@@ -77,11 +78,15 @@ static bool look_for(gpusym_notices_t *n, gpusym_notices_peer_t *r)
     if (NULL != r->peer) {
         return true;
     }
-    if (now - n->looked_ns < LOOK_NS) {
+    if (now - n->looked_ns < n->wait_ns) {
         return false;
     }
     const bool found = find_rank(n, r);
     n->looked_ns = found ? 0 : now;
+    n->wait_ns = found                      ? 0
+                 : n->wait_ns < LOOK_MIN_NS ? LOOK_MIN_NS
+                 : n->wait_ns < LOOK_MAX_NS ? 2 * n->wait_ns
+                                            : n->wait_ns;
     return found;
 }
 
@@ -90,8 +95,8 @@ static bool copy_record(const gpusym_notices_t *n, const gpusym_notices_peer_t *
 {
     const uint64_t off = __atomic_load_n(&r->line->notices, __ATOMIC_ACQUIRE);
     const board_t *board = gpusym_peer_table(r->peer, off, sizeof(board_t));
-    if (NULL == board || __atomic_load_n(&board->count, __ATOMIC_ACQUIRE) < n->count) {
-        return false;
+    if (NULL == board || __atomic_load_n(&board->count, __ATOMIC_ACQUIRE) - n->count > 1) {
+        return false; /* it is a record ahead of us at most */
     }
     memcpy(record, board->record[(n->count - 1) % 2], bytes);
     return is_there(n, r->line);

@@ -31,6 +31,7 @@ typedef struct {
     uint64_t count;               /* records that we have written */
     uint32_t next;                /* ranks below have been read since the last one */
     uint64_t looked_ns;           /* when a rank was last looked for in vain; 0: not yet */
+    uint64_t wait_ns;             /* until it is looked for again */
     gpusym_notices_peer_t *ranks; /* [nranks]; owned */
 } gpusym_notices_t;
 

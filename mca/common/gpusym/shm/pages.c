@@ -34,6 +34,7 @@ typedef struct {
     gpusym_segment_head_t segment;
     uint64_t token; /* see gpusym_peer_token */
     uint64_t lines; /* lines handed out so far, freed ones too; only rises */
+    int64_t owner;  /* process id: another process may have this slab open for a moment */
 } slab_head_t;
 /* Then the areas, then the lines, then the tables. */
 #define SLAB_AREAS 4096u
@@ -99,6 +100,7 @@ static int make_slab(void)
         return GPUSYM_ERR_NO_MEMORY;
     }
     slab.base = base;
+    ((slab_head_t *) base)->owner = getpid();
     return GPUSYM_SUCCESS;
 }
 
@@ -379,7 +381,7 @@ bool gpusym_peer_alive(gpusym_peer_t *peer)
 static bool identify_slab(int32_t pid, int fd, gpusym_pages_id_t *id)
 {
     char path[64], target[64];
-    gpusym_segment_head_t head;
+    slab_head_t head;
 
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int) pid, fd);
     const ssize_t n = readlink(path, target, sizeof target - 1);
@@ -388,11 +390,12 @@ static bool identify_slab(int32_t pid, int fd, gpusym_pages_id_t *id)
         return false;
     }
     const int copy = open(path, O_RDONLY | O_CLOEXEC);
-    const bool good = copy >= 0 && sizeof head == pread(copy, &head, sizeof head, 0) && SLAB_MAGIC == head.magic;
+    const bool good = copy >= 0 && sizeof head == pread(copy, &head, sizeof head, 0) &&
+                      SLAB_MAGIC == head.segment.magic && pid == head.owner;
     if (copy >= 0) {
         close(copy);
     }
-    *id = (gpusym_pages_id_t){{head.nonce[0], head.nonce[1]}, pid, fd, SLAB_BYTES};
+    *id = (gpusym_pages_id_t){{head.segment.nonce[0], head.segment.nonce[1]}, pid, fd, SLAB_BYTES};
     return good;
 }
 
