@@ -350,8 +350,10 @@ void coll_gpusym_cut_free(coll_gpusym_cut_t *c)
     if (NULL == c) {
         return;
     }
-    if (c->ended < c->worked) { /* the fallback cannot be told to stop */
+    if (c->ended < c->worked) { /* the fallback cannot be told to stop, and still uses these */
         OBJ_RETAIN(c->f->comm);
+        OBJ_RETAIN(c->whole->op);
+        OBJ_RETAIN(c->whole->rdtype);
         return;
     }
     (void) close_slots(c, c->rv);

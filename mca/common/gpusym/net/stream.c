@@ -119,8 +119,7 @@ static void *place(void *arg, const gpusym_net_head_t *head)
         return NULL;
     }
     if (GPUSYM_NET_DATA != head->kind) {
-        const bool wanted = GPUSYM_NET_NOTE != head->kind || NULL != streams->params.note;
-        return wanted ? s : NULL;
+        return s;
     }
     if (!is_expected(s, head)) {
         return NULL;
@@ -185,7 +184,7 @@ static void landed(void *arg, const gpusym_net_head_t *head, bool whole)
         hear(s, head);
     }
     take_credit(s, head);
-    if (GPUSYM_NET_NOTE == head->kind) {
+    if (GPUSYM_NET_NOTE == head->kind && NULL != streams->params.note) {
         streams->params.note(streams->params.arg, s->params.owner, head);
     }
 }

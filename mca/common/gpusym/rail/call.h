@@ -76,7 +76,8 @@ typedef struct {
                                      * to out, in rising order of the processes. DIRECT: at most one direct piece;
                                      * GATHER: two for all together, reduced or not, of GPUSYM_RAIL_DIRECT_MAX */
     uint32_t op, type;              /* kernels.h; not looked at by what moves only */
-    const void *in;                 /* memory that the GPU reaches; may be out */
+    const void *in; /* memory that the GPU reaches; may be out, but not of a reduce-scatter, and of DIRECT with spread
+                     * only */
     void *out;
     uint64_t bytes; /* PATH: of the message, or of the longest part */
     /* PATH: the part of the process at pos in the output of an all-gather, or in the input of a reduce-scatter, whose

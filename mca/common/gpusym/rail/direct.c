@@ -43,7 +43,7 @@ int gpusym_rail_direct_start(gpusym_rail_t *r)
 {
     gpusym_rail_direct_t *d = &r->direct;
     const uint32_t n = r->params.n;
-    if ((r->call.spread && n > GPUSYM_RAIL_DIRECT_MAX) ||
+    if ((r->call.spread && n > GPUSYM_RAIL_DIRECT_MAX) || (!r->call.spread && r->call.in == r->call.out) ||
         (r->call.reduces && (!r->call.spread || r->call.bytes > piece_max(r)))) {
         return GPUSYM_ERR_BAD_PARAM;
     }
@@ -225,11 +225,12 @@ static int store_own(gpusym_rail_t *r)
     void *dst = (char *) r->call.out + from.off;
     const uint64_t bytes = min_u64(to.bytes, from.bytes);
     d->own_begun = true;
-    return 0 != bytes && src != dst ? gpusym_rail_launch(r, STORES, &src, 1, &dst, 1, bytes, &d->own_seq)
-                                    : GPUSYM_SUCCESS;
+    d->own_launched = 0 != bytes && src != dst;
+    return d->own_launched ? gpusym_rail_launch(r, STORES, &src, 1, &dst, 1, bytes, &d->own_seq) : GPUSYM_SUCCESS;
 }
 
-/* All pieces have landed: reduces them, in rising order of the processes. */
+/* All pieces have landed: reduces them, in rising order of the processes. Behind the copy of the input to its send
+ * buffer: the output may be the input. */
 static int reduce_all(gpusym_rail_t *r)
 {
     gpusym_rail_direct_t *d = &r->direct;
@@ -238,8 +239,8 @@ static int reduce_all(gpusym_rail_t *r)
     for (uint32_t p = 0; p < r->params.n; p++) {
         src[p] = p == r->params.pos ? r->call.in : gpusym_rail_device(r, r->pair[p].piece);
     }
-    d->own_begun = true;
-    return gpusym_rail_launch(r, STORES, src, r->params.n, &dst, 1, r->call.bytes, &d->own_seq);
+    d->own_begun = d->own_launched = true;
+    return gpusym_rail_launch(r, FILLS, src, r->params.n, &dst, 1, r->call.bytes, &d->own_seq);
 }
 
 /* Releases what was reduced. */
@@ -271,7 +272,7 @@ int gpusym_rail_direct_poll(gpusym_rail_t *r)
     }
     release_stored(r);
     if (left || missing || d->stored != d->storing ||
-        (0 != d->own_seq && !gpusym_rail_launched(r, STORES, d->own_seq))) {
+        (d->own_launched && !gpusym_rail_launched(r, r->call.reduces ? FILLS : STORES, d->own_seq))) {
         return 0;
     }
     if (r->call.reduces && d->own_begun) {

@@ -76,7 +76,8 @@ typedef struct {
     gpusym_rail_store_t store[GPUSYM_RAIL_FLIGHTS];
     uint32_t storing, stored; /* begun, ended */
     bool own_begun;           /* the own part, or the sum */
-    uint32_t own_seq;         /* of its kernel; 0: it needs none */
+    bool own_launched;        /* by a kernel ... */
+    uint32_t own_seq;         /* ... which is this one */
 } gpusym_rail_direct_t;
 
 /* Steps of a gather, at most. */

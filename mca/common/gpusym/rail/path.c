@@ -67,6 +67,9 @@ static int start_channel(gpusym_rail_t *r, uint32_t c, uint64_t from, uint64_t t
 
 int gpusym_rail_path_start(gpusym_rail_t *r)
 {
+    if (GS_RING_REDUCE_SCATTER == r->call.schedule && r->call.in == r->call.out) {
+        return GPUSYM_ERR_BAD_PARAM;
+    }
     /* Rings, chains: as many as have a whole piece. Trees are two at least, so that no process sends it all twice. */
     const uint64_t pieces = (r->call.bytes + r->params.piece_bytes - 1) / r->params.piece_bytes;
     const uint64_t least = is_tree(r->call.schedule) ? 2 : 1;

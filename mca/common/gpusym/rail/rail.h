@@ -15,6 +15,7 @@
 
 #include "mca/common/gpusym/rail/call.h"
 
+/* Streams begin in generation 0: a rail that takes another one's place has other tokens, or another first_stream. */
 int gpusym_rail_open(const gpusym_rail_params_t *params, gpusym_rail_t **rail);
 /* Closes a rail without a call, or whose call has failed.  False: a kernel runs, or a message is still landing or being
  * sent; call it again after the next progress of the streams.  NULL is accepted. */
@@ -23,11 +24,13 @@ bool gpusym_rail_close(gpusym_rail_t *rail);
 void gpusym_rail_free(gpusym_rail_t *rail);
 
 /* Starts a call.  The caller has posted the same on all processes in the same order, or will.  Its buffers and `arg`
- * stay as they are until it has ended. */
+ * stay as they are until it has ended; after an error, until gpusym_rail_close returns true.  GPUSYM_ERR_BAD_PARAM: the
+ * form does not do that. */
 int gpusym_rail_start(gpusym_rail_t *rail, const gpusym_rail_call_t *call);
-/* Moves the call on: 1: it has ended, and its output is visible to the GPU; 0: it is under way; else an error, which
- * ends it: GPUSYM_ERR_UNREACHABLE: a peer is lost; GPUSYM_ERR_CORRUPT: a peer does another call; the device's.  The
- * caller moves the streams on. */
+/* Moves the call on: 1: it has ended, and its output is visible to the GPU; 0: it is under way; else an error, after
+ * which the rail is closed: GPUSYM_ERR_UNREACHABLE: a peer to which something is to be sent is lost;
+ * GPUSYM_ERR_CORRUPT: a peer does another call; the device's.  Of a peer that is only waited for, the streams' lost()
+ * tells.  The caller moves the streams on. */
 int gpusym_rail_poll(gpusym_rail_t *rail);
 
 const gpusym_rail_counters_t *gpusym_rail_counters(const gpusym_rail_t *rail);
