@@ -189,6 +189,21 @@ static bool on_one_host(void)
     return 0 == strcmp(name, theirs);
 }
 
+/* Waits for the other process to come here, and answers it meanwhile. */
+static void settle(const netway_t *way)
+{
+    MPI_Request request[2];
+    char mine = 0, theirs;
+    int met = 0;
+
+    MPI_Irecv(&theirs, 1, MPI_BYTE, other(), TAG, bench_world, &request[0]);
+    MPI_Isend(&mine, 1, MPI_BYTE, other(), TAG, bench_world, &request[1]);
+    while (!met) {
+        way->progress();
+        MPI_Testall(2, request, &met, MPI_STATUSES_IGNORE);
+    }
+}
+
 static void connect_way(const netway_t *way, bool inside)
 {
     static char address[NETWAY_ADDRESS_MAX];
@@ -201,6 +216,7 @@ static void connect_way(const netway_t *way, bool inside)
                  bench_world, &status);
     MPI_Get_count(&status, MPI_BYTE, &got);
     way->connect(address, (size_t) got, inside, bench_rank < other());
+    settle(way);
 }
 
 static size_t next_size(size_t bytes)

@@ -137,6 +137,11 @@ static void connect_way(const void *to, size_t bytes, bool inside, bool lower)
     }
 }
 
+static void move_on(void)
+{
+    (void) gpusym_net_streams_progress(way.streams);
+}
+
 static void disconnect(void)
 {
     double since = 0;
@@ -204,5 +209,5 @@ static void describe(char *text, size_t size)
     way.transport->describe(way.peer, text, size);
 }
 
-const netway_t netway_gpusym = {"gpusym",   open_way,     close_way, address, connect_way,
+const netway_t netway_gpusym = {"gpusym",   open_way,     close_way, address, connect_way, move_on,
                                 disconnect, send_message, flush,     receive, describe};

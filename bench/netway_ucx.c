@@ -152,6 +152,11 @@ static void flush(void)
     }
 }
 
+static void move_on(void)
+{
+    (void) ucp_worker_progress(raw.worker);
+}
+
 static void disconnect(void)
 {
     const ucp_request_param_t param = {.op_attr_mask = 0};
@@ -197,5 +202,5 @@ static void describe(char *text, size_t size)
     snprintf(text, size, "UCX %s", ucp_get_version_string());
 }
 
-const netway_t netway_ucx = {"UCX",      open_way,     close_way, address, connect_way,
+const netway_t netway_ucx = {"UCX",      open_way,     close_way, address, connect_way, move_on,
                              disconnect, send_message, flush,     receive, describe};

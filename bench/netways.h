@@ -24,6 +24,8 @@ typedef struct {
     const void *(*address)(size_t *bytes);
     /* Connects with a process, which does the same; inside: both are on one host. lower: one of the two says true. */
     void (*connect)(const void *address, size_t bytes, bool inside, bool lower);
+    /* Moves what was begun on, without waiting: the other process may wait for an answer while this one is in MPI. */
+    void (*progress)(void);
     void (*disconnect)(void);
     /* Sends a message, which must stay until flush(), as all before it. May wait for those. */
     void (*send)(const unsigned char *data, size_t bytes);
