@@ -149,7 +149,7 @@ cut          | 2,3+4     | 120 | ok:allreduce: .*, in_pieces [1-9] | coll_gpusym
 cut-later    | 3+2       | 120 | ok:allreduce: .*, in_pieces [1-9] | coll_gpusym_piece=68 coll_gpusym_summary=1 | test/mpi/every --mode nonblocking --thin {400|50}
 cut-again    | =3        | 120 | ok:reduce_scatter: .*, in_pieces [1-9] | coll_gpusym_piece=68 coll_gpusym_summary=1 | test/mpi/every --mode persistent --thin {1000|100}
 cut-inflight | =3        | 120 | ok                             | coll_gpusym_piece=100                   | test/mpi/inflight
-cut-broken   | =3        | 60  | ok                             | coll_gpusym_piece=65536 coll_gpusym_sim_fail=copy:40@1 coll_gpusym_sim_host=1 | test/mpi/broken --pieces
+cut-broken   | =3        | 60  | ok                             | accelerator=null coll_gpusym_piece=65536 coll_gpusym_sim_fail=copy:40@1 coll_gpusym_sim_host=1 | test/mpi/broken --pieces
 cut-unpinned | =3        | 120 | ok:scan: .*, in_pieces [1-9]   | coll_gpusym_piece=40 coll_gpusym_pinned_max=0 coll_gpusym_summary=1 | test/mpi/every --mode blocking --thin {1000|100}
 turns        | 2         | 120 | ok                             | coll_gpusym_pinned_max=8M coll_gpusym_piece=0 coll_gpusym_allreduce_algorithm=staged | test/mpi/big
 cut-random   | 3+5       | 120 | ok                             | coll_gpusym_piece=100                   | test/mpi/random_coll --n {500|3000}
