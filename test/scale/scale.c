@@ -45,7 +45,7 @@ static const scale_net_t nets[] = {
      .launch = 4e3,
      .kernel = 3.8e3,
      .kernel_gbs = 48,
-     .piece_bytes = 1024 << 10},
+     .piece_bytes = 512 << 10},
 };
 
 /* The ways of an all-reduce. */

@@ -11,7 +11,7 @@
 #include "mca/common/gpusym/net/stream.h"
 
 /* Parts of a message that go their own way: the wire has some while the GPU has others. As docs/scale.md
- * simulates it, two hosts reach 0.76 of 400 Gbit/s with 2, 0.95 with 4, and no more with 8. */
+ * simulates it, two hosts reach 0.76 of 400 Gbit/s with 2, 0.94 with 4, and no more with 8. */
 #define GPUSYM_RAIL_CHANNELS 4u
 /* Pieces of a stream on the wire, and send buffers of a channel. */
 #define GPUSYM_RAIL_PIECES GS_STEPS

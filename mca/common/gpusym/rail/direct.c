@@ -47,9 +47,13 @@ int gpusym_rail_direct_start(gpusym_rail_t *r)
         (r->call.reduces && (!r->call.spread || r->call.bytes > piece_max(r)))) {
         return GPUSYM_ERR_BAD_PARAM;
     }
-    memset(d, 0, sizeof *d);
-    memset(r->pair, 0, n * sizeof *r->pair);
+    for (uint32_t i = 0; i < GPUSYM_RAIL_SENDING; i++) { /* not the messages, which are most of it */
+        d->sending[i].busy = false;
+    }
+    d->storing = d->stored = 0;
+    d->own_begun = d->own_launched = false;
     d->distance = 1;
+    memset(r->pair, 0, n * sizeof *r->pair);
     for (uint32_t p = 0; p < n; p++) {
         const bool both = p != r->params.pos && 0 != part_for(r, p).bytes + part_from(r, p).bytes;
         const int rc = both ? gpusym_rail_stream(r, GPUSYM_RAIL_CHANNELS, p, &r->pair[p].stream) : GPUSYM_SUCCESS;
@@ -62,7 +66,7 @@ int gpusym_rail_direct_start(gpusym_rail_t *r)
 
 /* ---- sending ---- */
 
-/* What the next piece is for: *d from d->distance on. False: all is under way. */
+/* The next piece, and whom it is for: from d->distance on. False: all is under way. */
 static bool next_piece(gpusym_rail_t *r, uint32_t *pos, gpusym_rail_part_t *piece)
 {
     gpusym_rail_direct_t *d = &r->direct;
@@ -94,7 +98,7 @@ static int fill_buffers(gpusym_rail_t *r)
             return GPUSYM_SUCCESS;
         }
         const void *src = (const char *) r->call.in + part.off;
-        p->data = r->params.send + (uint64_t) i * r->params.piece_bytes / 4;
+        p->data = r->params.send + (uint64_t) i * piece_max(r);
         void *dst = gpusym_rail_device(r, p->data);
         const int rc = gpusym_rail_launch(r, FILLS, &src, 1, &dst, 1, part.bytes, &p->seq);
         if (GPUSYM_SUCCESS != rc) {
