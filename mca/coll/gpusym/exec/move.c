@@ -612,10 +612,14 @@ static bool receive_some(coll_gpusym_move_t *m, uint32_t *rank)
 
 coll_gpusym_move_state_t coll_gpusym_move_poll(coll_gpusym_move_t *m, uint32_t *rank)
 {
-    if (m->keeps && !m->failed && 0 == gpusym_current.dev->stream_poll(m->own->stream)) {
-        return COLL_GPUSYM_MOVE_GOES_ON;
+    if (m->keeps && !m->failed) {
+        const int kept = gpusym_current.dev->stream_poll(m->own->stream);
+        if (0 == kept) {
+            return COLL_GPUSYM_MOVE_GOES_ON;
+        }
+        m->failed = kept < 0; /* nothing of it is sent */
     }
-    m->keeps = false; /* an error comes out below */
+    m->keeps = false;
     if (m->sends && !m->failed) {
         send_some(m);
     }
