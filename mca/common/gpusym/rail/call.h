@@ -69,17 +69,27 @@ typedef struct {
 typedef struct {
     gpusym_rail_form_t form;
     enum gs_schedule_kind schedule; /* PATH */
-    uint32_t root;                  /* PATH: of a broadcast or reduction */
-    bool spread;                    /* DIRECT: all of `in` goes to each process; at most GPUSYM_RAIL_DIRECT_MAX of
-                                     * them */
-    bool reduces;                   /* DIRECT with spread, GATHER: what comes from all, and the own input, goes reduced
-                                     * to out, in rising order of the processes. DIRECT: at most one direct piece;
-                                     * GATHER: two for all together, reduced or not, of GPUSYM_RAIL_DIRECT_MAX */
-    uint32_t op, type;              /* kernels.h; not looked at by what moves only */
-    const void *in; /* memory that the GPU reaches; may be out, but not of a reduce-scatter, and of DIRECT with spread
-                     * only */
+    uint32_t root;                  /* PATH: of a broadcast or reduction; DIRECT: with `rooted` */
+    bool spread;       /* DIRECT: all of `in` goes to each process; at most GPUSYM_RAIL_DIRECT_MAX of them */
+    bool rooted;       /* DIRECT with spread, not with `reduces`: a broadcast: only the process at `root` sends, and
+                       * `bytes` of its input come at the start of each output; `from` is not looked at */
+    bool reduces;      /* DIRECT with spread, GATHER: what comes from all, and the own input, goes reduced to out, in
+                       * rising order of the processes. DIRECT: at most one direct piece; GATHER: two for all together,
+                       * reduced or not, of GPUSYM_RAIL_DIRECT_MAX */
+    uint32_t op, type; /* kernels.h; not looked at by what moves only */
+    /* Memory that the GPU reaches.  NULL: this process has none, or only further ones.  `in` may be `out`, but not of a
+     * reduce-scatter, and of DIRECT with spread only; so may any input be any output. */
+    const void *in;
     void *out;
-    uint64_t bytes; /* PATH: of the message, or of the longest part */
+    /* Further inputs and outputs of this process: of the other ranks of its island. As many as it has: other processes
+     * have other numbers.  The arrays are read by gpusym_rail_start only. Inputs are laid out as `in` is; where the
+     * call reduces, they are reduced with it before all else, in rising order: in, more_in[0], ...; else there is one
+     * in all.  Outputs each get what `out` gets.  With in and out at most GPUSYM_TEAM_MAX of each; PATH: of inputs two
+     * fewer on trees, one fewer on rings and chains, of outputs one fewer. */
+    uint32_t nin, nout;
+    const void *const *more_in; /* [nin] */
+    void *const *more_out;      /* [nout] */
+    uint64_t bytes;             /* PATH: of the message, or of the longest part */
     /* PATH: the part of the process at pos in the output of an all-gather, or in the input of a reduce-scatter, whose
      * output, or input, is at out, or in.  DIRECT: what of `in` goes to pos; not with `spread`. */
     gpusym_rail_part_t (*part)(const void *arg, uint32_t pos);

@@ -139,6 +139,9 @@ static const form_t forms[] = {
 
 int gpusym_rail_start(gpusym_rail_t *r, const gpusym_rail_call_t *call)
 {
+    if (0 != call->nin || 0 != call->nout || call->rooted) {
+        return GPUSYM_ERR_BAD_PARAM; /* not yet */
+    }
     r->call = *call;
     r->polls = 0;
     return forms[call->form].start(r);
