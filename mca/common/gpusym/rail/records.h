@@ -26,7 +26,7 @@
 
 #define GPUSYM_RECORD_BYTES 64
 
-/* The record of an island in a call, as it is on the wire.  The user gives it its meaning, but for `call` and kind 0. */
+/* The record of an island in a call, as on the wire.  But for `call` and kind 0, the user gives it its meaning. */
 typedef struct {
     uint64_t call; /* set by the records: all bits of its number */
     uint64_t bytes, balance;
