@@ -306,6 +306,47 @@ void gpusym_net_stream_release(gpusym_net_stream_t *s, uint32_t pieces)
     }
 }
 
+/* ---- memory ---- */
+
+static uint64_t whole_pages(uint64_t bytes)
+{
+    return (bytes + RING_ALIGN - 1) / RING_ALIGN * RING_ALIGN;
+}
+
+static int get_range(gpusym_net_streams_t *streams, uint64_t bytes, uint64_t *off)
+{
+    const int rc = gpusym_arena_alloc(streams->arena, bytes, off);
+    streams->used += GPUSYM_SUCCESS == rc ? whole_pages(bytes) : 0;
+    return rc;
+}
+
+static void put_range(gpusym_net_streams_t *streams, uint64_t off, uint64_t bytes)
+{
+    gpusym_arena_free(streams->arena, off);
+    streams->used -= whole_pages(bytes);
+}
+
+int gpusym_net_streams_alloc(gpusym_net_streams_t *streams, uint64_t bytes, void **p)
+{
+    uint64_t off;
+    const int rc = get_range(streams, bytes, &off);
+
+    if (GPUSYM_SUCCESS == rc) {
+        *p = (char *) streams->params.memory + off;
+    }
+    return rc;
+}
+
+void gpusym_net_streams_free(gpusym_net_streams_t *streams, void *p, uint64_t bytes)
+{
+    put_range(streams, (uint64_t) ((char *) p - (char *) streams->params.memory), bytes);
+}
+
+uint64_t gpusym_net_streams_used(const gpusym_net_streams_t *streams)
+{
+    return streams->used;
+}
+
 /* ---- open and close ---- */
 
 int gpusym_net_streams_open(const gpusym_net_streams_params_t *params, gpusym_net_streams_t **streams, const char **why)
@@ -340,8 +381,7 @@ int gpusym_net_streams_open(const gpusym_net_streams_params_t *params, gpusym_ne
 static void free_stream(gpusym_net_stream_t *s)
 {
     if (0 != s->params.pieces_in) {
-        gpusym_arena_free(s->streams->arena, s->ring);
-        s->streams->used -= (uint64_t) s->params.pieces_in * s->params.bytes_in;
+        put_range(s->streams, s->ring, (uint64_t) s->params.pieces_in * s->params.bytes_in);
     }
     free(s->buffer);
     free(s);
@@ -369,11 +409,6 @@ gpusym_net_t *gpusym_net_streams_net(gpusym_net_streams_t *streams)
     return streams->net;
 }
 
-uint64_t gpusym_net_streams_used(const gpusym_net_streams_t *streams)
-{
-    return streams->used;
-}
-
 static bool is_ring(uint32_t pieces, uint32_t bytes, uint32_t bytes_max)
 {
     return pieces <= GPUSYM_NET_PIECES_MAX && 0 == (pieces & (pieces - 1)) && bytes <= bytes_max &&
@@ -393,14 +428,13 @@ static int make_ring(gpusym_net_streams_t *streams, gpusym_net_stream_t *s)
         gpusym_log_no_memory("a ring between hosts");
         return GPUSYM_ERR_NO_MEMORY;
     }
-    const int rc = gpusym_arena_alloc(streams->arena, bytes, &s->ring);
+    const int rc = get_range(streams, bytes, &s->ring);
     if (GPUSYM_SUCCESS != rc) {
         GPUSYM_LOG(1, "no room for a ring of %lu bytes between hosts: %lu of %lu are in use", (unsigned long) bytes,
                    (unsigned long) streams->used, (unsigned long) streams->params.bytes);
         free(s->buffer);
         return rc;
     }
-    streams->used += bytes;
     return GPUSYM_SUCCESS;
 }
 

@@ -39,7 +39,7 @@ typedef struct {
     const gpusym_transport_t *transport;
     const char *devices;  /* as gpusym_net_params_t */
     uint32_t piece_bytes; /* the largest piece of any stream */
-    void *memory;         /* for the rings, page-aligned, for example pinned; the caller's again after close */
+    void *memory;         /* for rings and ranges, page-aligned, for example pinned; the caller's again after close */
     uint64_t bytes;       /* of it */
     void *arg;            /* the first argument of what follows, which progress and close call, and which may send */
     /* A note has come.  owner: the stream's.  Notes belong to no generation: the user looks at the call.  NULL: notes
@@ -58,8 +58,13 @@ void gpusym_net_streams_close(gpusym_net_streams_t *streams);
 bool gpusym_net_streams_progress(gpusym_net_streams_t *streams);
 /* Returns the net, for its address, peers and counters. */
 gpusym_net_t *gpusym_net_streams_net(gpusym_net_streams_t *streams);
-/* Returns the bytes that rings take. */
+/* Returns the bytes of the memory that rings and allocated ranges take, each in whole pages of 4 KiB. */
 uint64_t gpusym_net_streams_used(const gpusym_net_streams_t *streams);
+/* Allocates a range of the memory at *p, page-aligned, undefined, for what the caller sends.  GPUSYM_ERR_NO_MEMORY:
+ * none of that size is free; GPUSYM_ERR_BAD_PARAM: bytes is 0.  The caller frees it with the same bytes, before close,
+ * once nothing is being sent from it. */
+int gpusym_net_streams_alloc(gpusym_net_streams_t *streams, uint64_t bytes, void **p);
+void gpusym_net_streams_free(gpusym_net_streams_t *streams, void *p, uint64_t bytes);
 
 /* Both ends know all of this: MPI tells it when the communicator is set up. */
 typedef struct {
