@@ -94,7 +94,7 @@ islands-comms | =3       | 120 | ok:allreduce: .*between_islands [1-9] | coll_gp
 islands-many | +=3       | 120 | ok                             | coll_gpusym_node_size=2                 | test/mpi/manycomms
 islands-flight | =3      | 120 | ok                             | coll_gpusym_node_size=2                 | test/mpi/inflight
 islands-left | =3        | 60  | ok:1 passed                    | coll_gpusym_node_size=2                 | test/mpi/finalize left
-islands-40   | +=40      | 120 | ok:island 1 of 2, member 19 of 20: it is set up | coll_gpusym_node_size=32 coll_gpusym_verbose=1 | examples/allreduce
+islands-40   | +=40      | 120 | ok:island 1 of 2, member 7 of 8: it is set up | coll_gpusym_node_size=32 coll_gpusym_verbose=1 | examples/allreduce
 random       | 3+2,4     | 120 | ok                             |                                         | test/mpi/random --n 300
 random-8     | +=8       | 120 | ok                             |                                         | test/mpi/random --n 60
 # The epochs' counting wraps round in the midst of it.

@@ -16,7 +16,7 @@
 typedef struct {
     uint32_t nranks;      /* at least 1 */
     const uint64_t *host; /* [nranks] any number, the same for ranks of one host */
-    uint32_t node_size;   /* ranks of an island, at most; 0: as many of a host as an island holds */
+    uint32_t node_size;   /* ranks of an island, a host's last one has what is left; 0: evenly */
     /* Whether two ranks of one host reach each other, symmetric; NULL: all do. */
     bool (*reach)(void *arg, uint32_t a, uint32_t b);
     void *arg;
@@ -34,8 +34,9 @@ typedef struct {
 } gpusym_islands_t;
 
 /*
- * Finds the islands. Ranks of one host whose number exceeds an island's are divided evenly, in rising order. Where not
- * all ranks of a host reach each other, each rank joins the first island of its host all of whose members it reaches.
+ * Finds the islands. Ranks of one host whose number exceeds an island's are divided in rising order: by node_size, or
+ * evenly. Where not all ranks of a host reach each other, each rank joins the first island of its host all of whose
+ * members it reaches.
  * O(n); where `reach` is given, a host of h ranks takes up to h * h / 2 calls of it. False: no memory. The caller ends
  * the islands by gpusym_islands_free.
  */
