@@ -3,7 +3,8 @@
  *
  * Unit tests of mca/common/gpusym/rail/: all processes of a rail in this one, on a simulated GPU, over a net that
  * delays and reorders messages in a time of its own.  Results are compared element by element; the net's time tells how
- * many one-way delays a call takes, its counters how many bytes it sends.  A seed as the argument repeats a run.
+ * many one-way delays a call takes, its counters how many bytes it sends.  Calls are done with one input and one output
+ * of each process, and again with several, as many as chance has it.  A seed as the argument repeats a run.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +27,8 @@
 enum {
     PLACES = 32,
     PIECE = 4096,
-    ROOM = 1 << 20,   /* of a buffer */
+    MOST = 3,         /* inputs, and outputs, of a process */
+    ROOM = 320 << 10, /* of a buffer */
     RINGS = 24 << 20, /* of a process; not touched but for what streams use */
 };
 
@@ -38,15 +40,18 @@ typedef struct {
     gpusym_net_streams_t *streams;
     gpusym_rail_t *rail;
     gpusym_net_peer_t *peer[PLACES];
-    char *host, *device; /* pinned */
-    char *in, *out;      /* of the GPU */
+    char *host, *device;              /* pinned */
+    char *in[MOST], *out[MOST];       /* memory of the GPU */
+    uint32_t nin, nout;               /* of the call */
+    void *input[MOST], *output[MOST]; /* [nin], [nout]: the call's */
     int ended;
     bool lost;
 } place_t;
 
 static place_t place[PLACES];
 static uint32_t n;
-static unsigned char *input[PLACES], *got, *want; /* of the host */
+static uint32_t most;                                   /* 1 or MOST */
+static unsigned char *input[PLACES][MOST], *got, *want; /* of the host */
 
 static void note_lost(void *arg, void *owner, const char *why)
 {
@@ -187,14 +192,15 @@ static double run(const gpusym_rail_call_t *calls)
 /* Any values; bytes beyond a call's, which must stay. */
 static void fill_buffers(void)
 {
-    for (uint32_t p = 0; p < n; p++) {
-        for (uint32_t i = 0; i < ROOM; i += 8) {
+    memset(got, 0xa5, ROOM);
+    for (uint32_t k = 0; k < n * most; k++) {
+        const uint32_t p = k / most, i = k % most;
+        for (uint32_t b = 0; b < ROOM; b += 8) {
             const uint64_t x = next_random();
-            memcpy(input[p] + i, &x, 8);
+            memcpy(input[p][i] + b, &x, 8);
         }
-        memset(got, 0xa5, ROOM);
-        OK(dev.copy(gpu, place[p].in, input[p], ROOM));
-        OK(dev.copy(gpu, place[p].out, got, ROOM));
+        OK(dev.copy(gpu, place[p].in[i], input[p][i], ROOM));
+        OK(dev.copy(gpu, place[p].out[i], got, ROOM));
     }
 }
 
@@ -214,33 +220,81 @@ static void sum_all(uint64_t off, uint64_t bytes)
 {
     memset(want, 0, bytes);
     for (uint32_t p = 0; p < n; p++) {
-        add(want, input[p] + off, bytes);
+        for (uint32_t i = 0; i < place[p].nin; i++) {
+            add(want, input[p][i] + off, bytes);
+        }
     }
 }
 
-/* Compares the first bytes of a process's output with want, and all behind with what was there. */
-static void compare(uint32_t p, const char *out, uint64_t bytes)
+/* Compares the first bytes of a process's outputs with want, and all behind with what was there. */
+static void compare(uint32_t p, uint64_t bytes)
 {
     static unsigned char still[ROOM];
-    OK(dev.copy(gpu, got, out, ROOM));
-    assert_memory_equal(got, want, bytes);
-    if (out == place[p].out) {
-        memset(still, 0xa5, sizeof still);
-        assert_memory_equal(got + bytes, still, ROOM - bytes);
+    memset(still, 0xa5, sizeof still);
+    for (uint32_t o = 0; o < place[p].nout; o++) {
+        const bool in_place = place[p].output[o] == place[p].in[o];
+        OK(dev.copy(gpu, got, place[p].output[o], ROOM));
+        assert_memory_equal(got, want, bytes);
+        assert_memory_equal(got + bytes, (in_place ? input[p][o] : still) + bytes, ROOM - bytes);
     }
 }
 
-static void make_calls(gpusym_rail_call_t *calls, const gpusym_rail_call_t *like)
+static bool is_path(const gpusym_rail_call_t *c, enum gs_schedule_kind kind)
+{
+    return GPUSYM_RAIL_PATH == c->form && kind == c->schedule;
+}
+
+static bool is_bcast(const gpusym_rail_call_t *c)
+{
+    return is_path(c, GS_CHAIN_BCAST) || is_path(c, GS_TREE_BCAST) || c->rooted;
+}
+
+static bool is_reduction(const gpusym_rail_call_t *c)
+{
+    return !is_bcast(c) && !is_path(c, GS_RING_ALLGATHER) && (GPUSYM_RAIL_PATH == c->form || c->reduces);
+}
+
+/* Whether a process need have an output: to the other ones of a reduction nothing comes. */
+static bool is_destination(const gpusym_rail_call_t *c, uint32_t p)
+{
+    return p == c->root || !(is_path(c, GS_CHAIN_REDUCE) || is_path(c, GS_TREE_REDUCE));
+}
+
+/* Describes a process's inputs and outputs, with none before the further ones at times. */
+static void tell_buffers(const place_t *p, gpusym_rail_call_t *c)
+{
+    const uint32_t first_in = 0 == p->nin || (most > 1 && 0 == next_random() % 4) ? 0 : 1;
+    const uint32_t first_out = 0 == p->nout || (most > 1 && 0 == next_random() % 4) ? 0 : 1;
+    c->in = 0 != first_in ? p->input[0] : NULL;
+    c->out = 0 != first_out ? p->output[0] : NULL;
+    c->nin = p->nin - first_in;
+    c->nout = p->nout - first_out;
+    c->more_in = (const void *const *) (p->input + first_in);
+    c->more_out = (void *const *) (p->output + first_out);
+}
+
+/* The call of each process, on the buffers that it has there.  In place: its i-th output is its i-th input. */
+static void make_calls(gpusym_rail_call_t *calls, const gpusym_rail_call_t *like, bool in_place)
 {
     static uint32_t number;
     number++;
-    for (uint32_t p = 0; p < n; p++) {
-        calls[p] = *like;
-        calls[p].op = GPUSYM_OP_SUM;
-        calls[p].type = GPUSYM_T_U32;
-        calls[p].in = place[p].in;
-        calls[p].out = place[p].out;
-        calls[p].call = number;
+    for (uint32_t i = 0; i < n; i++) {
+        place_t *p = &place[i];
+        p->nin = is_reduction(like) ? 1 + (uint32_t) (next_random() % most) : 1;
+        p->nout = 1 + (uint32_t) (next_random() % most);
+        if (most > 1) { /* some have none */
+            p->nin = is_bcast(like) && i != like->root ? 0 : p->nin;
+            p->nout = 0 == next_random() % 8 || !is_destination(like, i) ? 0 : p->nout;
+        }
+        for (uint32_t k = 0; k < MOST; k++) {
+            p->input[k] = p->in[k];
+            p->output[k] = in_place && k < p->nin ? p->in[k] : p->out[k];
+        }
+        calls[i] = *like;
+        calls[i].op = GPUSYM_OP_SUM;
+        calls[i].type = 0 != like->type ? like->type : GPUSYM_T_U32;
+        calls[i].call = number;
+        tell_buffers(p, &calls[i]);
     }
 }
 
@@ -259,15 +313,12 @@ static void check_allreduce(enum gs_schedule_kind schedule, uint64_t bytes, bool
 {
     gpusym_rail_call_t calls[PLACES];
     fill_buffers();
-    make_calls(calls, &(gpusym_rail_call_t){.form = GPUSYM_RAIL_PATH, .schedule = schedule, .bytes = bytes});
-    for (uint32_t p = 0; p < n && in_place; p++) {
-        calls[p].out = place[p].in;
-    }
+    make_calls(calls, &(gpusym_rail_call_t){.form = GPUSYM_RAIL_PATH, .schedule = schedule, .bytes = bytes}, in_place);
     const uint64_t before = sent_bytes();
     (void) run(calls);
     sum_all(0, bytes);
     for (uint32_t p = 0; p < n; p++) {
-        compare(p, calls[p].out, bytes);
+        compare(p, bytes);
     }
     /* Of each rank 2 (n - 1) / n of the message, whichever way it goes. */
     assert_int_equal(sent_bytes() - before, 2 * (uint64_t) (n - 1) * bytes);
@@ -275,8 +326,8 @@ static void check_allreduce(enum gs_schedule_kind schedule, uint64_t bytes, bool
 
 static uint64_t random_bytes(void)
 {
-    static const uint64_t most[] = {64, 5000, 20000, 300000};
-    return 4 * (1 + next_random() % (most[next_random() % 4] / 4));
+    static const uint64_t longest[] = {64, 5000, 20000, 300000};
+    return 4 * (1 + next_random() % (longest[next_random() % 4] / 4));
 }
 
 static void allreduce_rings_and_trees(void **state)
@@ -307,15 +358,16 @@ static void rooted(void **state)
         const uint32_t root = (uint32_t) (next_random() % n);
         fill_buffers();
         make_calls(calls,
-                   &(gpusym_rail_call_t){.form = GPUSYM_RAIL_PATH, .schedule = kind, .root = root, .bytes = bytes});
+                   &(gpusym_rail_call_t){.form = GPUSYM_RAIL_PATH, .schedule = kind, .root = root, .bytes = bytes},
+                   0 != (k & 8));
         (void) run(calls);
         if (reduces) {
             sum_all(0, bytes);
-            compare(root, place[root].out, bytes);
+            compare(root, bytes);
         } else {
-            memcpy(want, input[root], bytes);
+            memcpy(want, input[root][0], bytes);
             for (uint32_t p = 0; p < n; p++) {
-                compare(p, place[p].out, bytes);
+                compare(p, bytes);
             }
         }
         if (3 == k % 4) {
@@ -357,22 +409,24 @@ static void gather_and_scatter(void **state)
             const bool gathers = 0 == k % 2;
             const uint64_t longest = make_parts();
             fill_buffers();
-            make_calls(calls, &(gpusym_rail_call_t){.form = GPUSYM_RAIL_PATH,
-                                                    .schedule = gathers ? GS_RING_ALLGATHER : GS_RING_REDUCE_SCATTER,
-                                                    .bytes = longest,
-                                                    .part = part_of});
+            make_calls(calls,
+                       &(gpusym_rail_call_t){.form = GPUSYM_RAIL_PATH,
+                                             .schedule = gathers ? GS_RING_ALLGATHER : GS_RING_REDUCE_SCATTER,
+                                             .bytes = longest,
+                                             .part = part_of},
+                       false);
             (void) run(calls);
             for (uint32_t p = 0; p < n; p++) {
                 if (!gathers) {
                     sum_all(parts[p].off, parts[p].bytes);
-                    compare(p, place[p].out, parts[p].bytes);
+                    compare(p, parts[p].bytes);
                     continue;
                 }
                 memset(want, 0xa5, ROOM);
                 for (uint32_t q = 0; q < n; q++) {
-                    memcpy(want + parts[q].off, input[q], parts[q].bytes);
+                    memcpy(want + parts[q].off, input[q][0], parts[q].bytes);
                 }
-                compare(p, place[p].out, ROOM);
+                compare(p, ROOM);
             }
         }
         close_places(n);
@@ -394,15 +448,14 @@ static void one_shot(void **state)
         for (uint32_t k = 0; k < 6; k++) {
             const uint64_t bytes = 0 == k ? 8 : 4 * (1 + next_random() % (DIRECT / 4));
             fill_buffers();
-            make_calls(calls, &(gpusym_rail_call_t){
-                                  .form = GPUSYM_RAIL_DIRECT, .spread = true, .reduces = true, .bytes = bytes});
-            for (uint32_t p = 0; p < n && k % 2; p++) {
-                calls[p].out = place[p].in;
-            }
+            make_calls(
+                calls,
+                &(gpusym_rail_call_t){.form = GPUSYM_RAIL_DIRECT, .spread = true, .reduces = true, .bytes = bytes},
+                0 != k % 2);
             const double delays = run(calls);
             sum_all(0, bytes);
             for (uint32_t p = 0; p < n; p++) {
-                compare(p, calls[p].out, bytes);
+                compare(p, bytes);
             }
             if (k > 0) {
                 assert_true(delays < 1.01);
@@ -427,21 +480,55 @@ static void few_steps(void **state)
         for (uint32_t i = 0; i < 4; i++) {
             const uint64_t bytes = 4 * (1 + next_random() % (2 * DIRECT / n / 4));
             fill_buffers();
-            make_calls(calls, &(gpusym_rail_call_t){
-                                  .form = GPUSYM_RAIL_GATHER, .reduces = i % 2, .from = part_of, .bytes = bytes});
+            make_calls(
+                calls,
+                &(gpusym_rail_call_t){.form = GPUSYM_RAIL_GATHER, .reduces = i % 2, .from = part_of, .bytes = bytes},
+                3 == i);
             memset(want, 0xa5, ROOM);
             for (uint32_t p = 0; p < n; p++) {
                 parts[p] = (gpusym_rail_part_t){p * (bytes + 12), bytes};
-                memcpy(want + parts[p].off, input[p], bytes);
+                memcpy(want + parts[p].off, input[p][0], bytes);
             }
             const double delays = run(calls);
             if (i % 2) {
                 sum_all(0, bytes);
             }
             for (uint32_t p = 0; p < n; p++) {
-                compare(p, place[p].out, i % 2 ? bytes : ROOM);
+                compare(p, i % 2 ? bytes : ROOM);
             }
             assert_true(0 == i || delays < steps + 0.01);
+        }
+        close_places(n);
+    }
+}
+
+/* One process sends to all others, in one step where it is short. */
+static void broadcast(void **state)
+{
+    gpusym_rail_call_t calls[PLACES];
+    (void) state;
+    for (uint32_t count = 1; count <= 8; count++) {
+        open_places(count, 0);
+        for (uint32_t k = 0; k < 6; k++) {
+            const bool one_piece = k < 3;
+            const uint64_t bytes = 1 + next_random() % (one_piece ? DIRECT : 40 * DIRECT);
+            const uint32_t root = 0 == k ? 0 : (uint32_t) (next_random() % n);
+            fill_buffers();
+            make_calls(calls,
+                       &(gpusym_rail_call_t){
+                           .form = GPUSYM_RAIL_DIRECT, .spread = true, .rooted = true, .root = root, .bytes = bytes},
+                       0 != k % 2);
+            const uint64_t before = sent_bytes(), of_root = gpusym_rail_counters(place[root].rail)->bytes;
+            const double delays = run(calls);
+            memcpy(want, input[root][0], bytes);
+            for (uint32_t p = 0; p < n; p++) {
+                compare(p, bytes);
+            }
+            assert_int_equal(gpusym_rail_counters(place[root].rail)->bytes - of_root, (n - 1) * bytes);
+            assert_int_equal(sent_bytes() - before, (n - 1) * bytes);
+            if (k > 0 && one_piece && 0 == root) { /* its streams are open */
+                assert_true(delays < 1.01);
+            }
         }
         close_places(n);
     }
@@ -485,8 +572,10 @@ static void exchange(void **state)
             const bool same = 0 == k % 3;
             make_pairs(same);
             fill_buffers();
-            make_calls(calls, &(gpusym_rail_call_t){
-                                  .form = GPUSYM_RAIL_DIRECT, .spread = same, .part = part_to, .from = part_from});
+            make_calls(
+                calls,
+                &(gpusym_rail_call_t){.form = GPUSYM_RAIL_DIRECT, .spread = same, .part = part_to, .from = part_from},
+                false);
             for (uint32_t p = 0; p < n; p++) {
                 calls[p].arg = &place[p];
                 calls[p].bytes = to_part[p][p].bytes;
@@ -495,13 +584,193 @@ static void exchange(void **state)
             for (uint32_t q = 0; q < n; q++) {
                 memset(want, 0xa5, ROOM);
                 for (uint32_t p = 0; p < n; p++) {
-                    memcpy(want + from_part[p][q].off, input[p] + to_part[p][q].off, to_part[p][q].bytes);
+                    memcpy(want + from_part[p][q].off, input[p][0] + to_part[p][q].off, to_part[p][q].bytes);
                 }
-                compare(q, place[q].out, ROOM);
+                compare(q, ROOM);
             }
         }
         close_places(n);
     }
+}
+
+/* ---- several inputs and outputs ---- */
+
+/* Floats in all inputs, whose sum depends on the order. */
+static void fill_floats(uint32_t count)
+{
+    fill_buffers();
+    for (uint32_t k = 0; k < n * most; k++) {
+        float *x = (float *) (void *) input[k / most][k % most];
+        for (uint32_t i = 0; i < count; i++) {
+            x[i] = (float) (int32_t) next_random() / (float) (1 + next_random() % 1000);
+        }
+        OK(dev.copy(gpu, place[k / most].in[k % most], x, ROOM));
+    }
+}
+
+/* Sets want to the sums that the first process has, which are about right. */
+static void check_floats(uint32_t count)
+{
+    OK(dev.copy(gpu, want, place[0].output[0], ROOM));
+    for (uint32_t i = 0; i < count; i++) {
+        double sum = 0, size = 0;
+        for (uint32_t p = 0; p < n; p++) {
+            for (uint32_t k = 0; k < place[p].nin; k++) {
+                const double x = (double) ((const float *) (const void *) input[p][k])[i];
+                sum += x;
+                size += x < 0 ? -x : x;
+            }
+        }
+        const double off = (double) ((const float *) (const void *) want)[i] - sum;
+        assert_true((off < 0 ? -off : off) <= size * 1e-5);
+    }
+}
+
+/* Sums of floats: whichever way they are reduced, all processes have the same bits. */
+static void same_bits(void **state)
+{
+    static const gpusym_rail_call_t forms[] = {
+        {.form = GPUSYM_RAIL_PATH, .schedule = GS_RING_ALLREDUCE},
+        {.form = GPUSYM_RAIL_PATH, .schedule = GS_TREE_ALLREDUCE},
+        {.form = GPUSYM_RAIL_DIRECT, .spread = true, .reduces = true},
+        {.form = GPUSYM_RAIL_GATHER, .reduces = true},
+    };
+    gpusym_rail_call_t calls[PLACES];
+    (void) state;
+    for (uint32_t k = 0; k < 80; k++) {
+        gpusym_rail_call_t like = forms[k % 4];
+        const uint32_t count = 1 + (uint32_t) (next_random() % 64);
+        if (0 == k % 4) {
+            open_places(2 + (uint32_t) (next_random() % 7), NET_FAKE_DELAY);
+        }
+        like.type = GPUSYM_T_F32;
+        like.bytes = count * sizeof(float);
+        fill_floats(count);
+        make_calls(calls, &like, 0 != (k & 8));
+        place[0].nout = 0 == place[0].nout ? 1 : place[0].nout;
+        tell_buffers(&place[0], &calls[0]);
+        (void) run(calls);
+        check_floats(count);
+        for (uint32_t p = 0; p < n; p++) {
+            compare(p, like.bytes);
+        }
+        if (3 == k % 4) {
+            close_places(n);
+        }
+    }
+}
+
+/* A call of as many inputs and outputs as a launch has room for, each of them some bytes of one buffer. */
+static void as_many_as_fit(void **state)
+{
+    enum { BYTES = 200 };
+    static const enum gs_schedule_kind kinds[] = {GS_RING_ALLREDUCE, GS_TREE_ALLREDUCE};
+    gpusym_rail_call_t calls[PLACES];
+    const void *in[GPUSYM_TEAM_MAX];
+    void *out[GPUSYM_TEAM_MAX];
+    (void) state;
+    open_places(4, 0);
+    for (uint32_t k = 0; k < 4; k++) {
+        gpusym_rail_call_t like = {.form = 2 == k   ? GPUSYM_RAIL_DIRECT
+                                           : 3 == k ? GPUSYM_RAIL_GATHER
+                                                    : GPUSYM_RAIL_PATH,
+                                   .schedule = kinds[k % 2],
+                                   .spread = 2 == k,
+                                   .reduces = true,
+                                   .bytes = BYTES};
+        const uint32_t nin = GPUSYM_TEAM_MAX - (k < 2 ? 1 + k : 0), nout = GPUSYM_TEAM_MAX - (k < 2 ? 1 : 0);
+        const uint32_t full = (uint32_t) (next_random() % n);
+        fill_buffers();
+        make_calls(calls, &like, false);
+        for (uint32_t i = 0; i < GPUSYM_TEAM_MAX; i++) {
+            in[i] = place[full].in[0] + i * BYTES;
+            out[i] = place[full].out[0] + i * BYTES;
+        }
+        calls[full].in = NULL;
+        calls[full].out = NULL;
+        calls[full].more_in = in;
+        calls[full].more_out = out;
+        calls[full].nin = nin;
+        calls[full].nout = nout;
+        (void) run(calls);
+        place[full].nin = 0;
+        sum_all(0, BYTES);
+        for (uint32_t i = 0; i < nin; i++) {
+            add(want, input[full][0] + i * BYTES, BYTES);
+        }
+        OK(dev.copy(gpu, got, place[full].out[0], ROOM));
+        for (uint32_t o = 0; o < nout; o++) {
+            assert_memory_equal(got + o * BYTES, want, BYTES);
+        }
+        for (uint32_t p = 0; p < n; p++) {
+            place[p].nout = p == full ? 0 : place[p].nout;
+            compare(p, BYTES);
+        }
+    }
+    close_places(n);
+}
+
+static void refuse(gpusym_rail_call_t like, uint32_t nin, uint32_t nout, bool in_place)
+{
+    const void *in[GPUSYM_TEAM_MAX + 1];
+    void *out[GPUSYM_TEAM_MAX + 1];
+    for (uint32_t i = 0; i <= GPUSYM_TEAM_MAX; i++) {
+        in[i] = place[0].in[0] + 256 * i;
+        out[i] = in_place ? place[0].in[0] + 256 * i : place[0].out[0] + 256 * i;
+    }
+    like.op = GPUSYM_OP_SUM;
+    like.type = GPUSYM_T_U32;
+    like.in = 0 != nin ? in[0] : NULL;
+    like.out = 0 != nout ? out[0] : NULL;
+    like.more_in = in + 1;
+    like.more_out = out + 1;
+    like.nin = 0 != nin ? nin - 1 : 0;
+    like.nout = 0 != nout ? nout - 1 : 0;
+    like.bytes = 64;
+    like.part = like.from = part_of;
+    assert_int_equal(gpusym_rail_start(place[0].rail, &like), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(gpusym_rail_counters(place[0].rail)->launches, 0);
+}
+
+/* What a form does not do, each refusal for one reason. */
+static void refused(void **state)
+{
+    const gpusym_rail_call_t ring = {.form = GPUSYM_RAIL_PATH, .schedule = GS_RING_ALLREDUCE},
+                             tree = {.form = GPUSYM_RAIL_PATH, .schedule = GS_TREE_ALLREDUCE},
+                             scatter = {.form = GPUSYM_RAIL_PATH, .schedule = GS_RING_REDUCE_SCATTER},
+                             collect = {.form = GPUSYM_RAIL_PATH, .schedule = GS_RING_ALLGATHER},
+                             bcast = {.form = GPUSYM_RAIL_PATH, .schedule = GS_CHAIN_BCAST},
+                             one_shot = {.form = GPUSYM_RAIL_DIRECT, .spread = true, .reduces = true},
+                             gather = {.form = GPUSYM_RAIL_GATHER}, swap = {.form = GPUSYM_RAIL_DIRECT},
+                             from_root = {.form = GPUSYM_RAIL_DIRECT, .spread = true, .rooted = true};
+    gpusym_rail_call_t other;
+    (void) state;
+    open_places(2, 0);
+    parts[0] = parts[1] = (gpusym_rail_part_t){0, 64};
+    refuse(ring, GPUSYM_TEAM_MAX, 1, false);
+    refuse(ring, 1, GPUSYM_TEAM_MAX, false);
+    refuse(tree, GPUSYM_TEAM_MAX - 1, 1, false);
+    refuse(one_shot, GPUSYM_TEAM_MAX + 1, 1, false);
+    refuse(one_shot, 1, GPUSYM_TEAM_MAX + 1, false);
+    refuse(collect, 2, 1, false);
+    refuse(bcast, 2, 1, false);
+    refuse(gather, 2, 1, false);
+    refuse(from_root, 2, 1, false);
+    refuse(ring, 0, 1, false);
+    refuse(collect, 0, 1, false);
+    refuse(bcast, 0, 1, false);
+    refuse(one_shot, 0, 1, false);
+    refuse(gather, 0, 1, false);
+    refuse(from_root, 0, 1, false);
+    refuse(scatter, 2, 2, true);
+    refuse(swap, 1, 2, true);
+    other = from_root;
+    other.reduces = true;
+    refuse(other, 1, 1, false);
+    other = from_root;
+    other.spread = false;
+    refuse(other, 1, 1, false);
+    close_places(n);
 }
 
 /* ---- failures ---- */
@@ -514,13 +783,15 @@ static void peer_dies(void **state)
     for (uint32_t k = 0; k < 12; k++) {
         open_places(3, NET_FAKE_DELAY);
         fill_buffers();
-        make_calls(calls, &(gpusym_rail_call_t){.form = 0 == k % 2 ? GPUSYM_RAIL_PATH : GPUSYM_RAIL_DIRECT,
-                                                .schedule = GS_RING_ALLREDUCE,
-                                                .spread = true,
-                                                .from = part_of,
-                                                .bytes = 300000});
+        make_calls(calls,
+                   &(gpusym_rail_call_t){.form = 0 == k % 2 ? GPUSYM_RAIL_PATH : GPUSYM_RAIL_DIRECT,
+                                         .schedule = GS_RING_ALLREDUCE,
+                                         .spread = true,
+                                         .from = part_of,
+                                         .bytes = 100000},
+                   false);
         for (uint32_t p = 0; p < n; p++) {
-            parts[p] = (gpusym_rail_part_t){300000 * p, 300000};
+            parts[p] = (gpusym_rail_part_t){100000 * p, 100000};
             place[p].ended = 0;
             OK(gpusym_rail_start(place[p].rail, &calls[p]));
         }
@@ -545,7 +816,8 @@ static void wrong_call(void **state)
     (void) state;
     open_places(2, 0);
     fill_buffers();
-    make_calls(calls, &(gpusym_rail_call_t){.form = GPUSYM_RAIL_PATH, .schedule = GS_RING_ALLREDUCE, .bytes = 64});
+    make_calls(calls, &(gpusym_rail_call_t){.form = GPUSYM_RAIL_PATH, .schedule = GS_RING_ALLREDUCE, .bytes = 64},
+               false);
     calls[1].call++;
     for (uint32_t p = 0; p < n; p++) {
         place[p].ended = 0;
@@ -568,10 +840,11 @@ static int setup(void **state)
     OK(dev.open(&why));
     OK(dev.gpu_open(NULL, &gpu));
     OK(dev.kernels_load(gpu, &why));
-    for (uint32_t p = 0; p < PLACES; p++) {
-        OK(dev.mem_alloc(gpu, ROOM, (void **) &place[p].in));
-        OK(dev.mem_alloc(gpu, ROOM, (void **) &place[p].out));
-        input[p] = malloc(ROOM);
+    for (uint32_t k = 0; k < PLACES * MOST; k++) {
+        const uint32_t p = k / MOST, i = k % MOST;
+        OK(dev.mem_alloc(gpu, ROOM, (void **) &place[p].in[i]));
+        OK(dev.mem_alloc(gpu, ROOM, (void **) &place[p].out[i]));
+        input[p][i] = malloc(ROOM);
     }
     got = malloc(ROOM);
     want = malloc(ROOM);
@@ -582,10 +855,11 @@ static int teardown(void **state)
 {
     (void) state;
     gpusym_lanes_close();
-    for (uint32_t p = 0; p < PLACES; p++) {
-        OK(dev.mem_free(gpu, place[p].in));
-        OK(dev.mem_free(gpu, place[p].out));
-        free(input[p]);
+    for (uint32_t k = 0; k < PLACES * MOST; k++) {
+        const uint32_t p = k / MOST, i = k % MOST;
+        OK(dev.mem_free(gpu, place[p].in[i]));
+        OK(dev.mem_free(gpu, place[p].out[i]));
+        free(input[p][i]);
     }
     free(got);
     free(want);
@@ -593,17 +867,52 @@ static int teardown(void **state)
     return 0;
 }
 
+static int take_one(void **state)
+{
+    (void) state;
+    most = 1;
+    return 0;
+}
+
+static int take_several(void **state)
+{
+    (void) state;
+    most = MOST;
+    return 0;
+}
+
+#define ONE(test)                         \
+    {                                     \
+#test, test, take_one, NULL, NULL \
+    }
+#define SEVERAL(test)                                    \
+    {                                                    \
+#test "_several", test, take_several, NULL, NULL \
+    }
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(allreduce_rings_and_trees),
-        cmocka_unit_test(rooted),
-        cmocka_unit_test(gather_and_scatter),
-        cmocka_unit_test(one_shot),
-        cmocka_unit_test(few_steps),
-        cmocka_unit_test(exchange),
-        cmocka_unit_test(peer_dies),
-        cmocka_unit_test(wrong_call),
+        ONE(allreduce_rings_and_trees),
+        SEVERAL(allreduce_rings_and_trees),
+        ONE(rooted),
+        SEVERAL(rooted),
+        ONE(gather_and_scatter),
+        SEVERAL(gather_and_scatter),
+        ONE(one_shot),
+        SEVERAL(one_shot),
+        ONE(few_steps),
+        SEVERAL(few_steps),
+        ONE(broadcast),
+        SEVERAL(broadcast),
+        ONE(exchange),
+        SEVERAL(exchange),
+        SEVERAL(same_bits),
+        SEVERAL(as_many_as_fit),
+        SEVERAL(refused),
+        ONE(peer_dies),
+        SEVERAL(peer_dies),
+        ONE(wrong_call),
     };
     random_start(argc, argv);
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -77,15 +77,15 @@ typedef struct {
                        * rising order of the processes. DIRECT: at most one direct piece; GATHER: two for all together,
                        * reduced or not, of GPUSYM_RAIL_DIRECT_MAX */
     uint32_t op, type; /* kernels.h; not looked at by what moves only */
-    /* Memory that the GPU reaches.  NULL: this process has none, or only further ones.  `in` may be `out`, but not of a
-     * reduce-scatter, and of DIRECT with spread only; so may any input be any output. */
+    /* Memory that the GPU reaches.  NULL: this process has none, or only further ones.  An input may be an output, but
+     * not of a reduce-scatter, and of DIRECT with spread only. */
     const void *in;
     void *out;
-    /* Further inputs and outputs of this process: of the other ranks of its island. As many as it has: other processes
-     * have other numbers.  The arrays are read by gpusym_rail_start only. Inputs are laid out as `in` is; where the
-     * call reduces, they are reduced with it before all else, in rising order: in, more_in[0], ...; else there is one
-     * in all.  Outputs each get what `out` gets.  With in and out at most GPUSYM_TEAM_MAX of each; PATH: of inputs two
-     * fewer on trees, one fewer on rings and chains, of outputs one fewer. */
+    /* Further inputs and outputs of this process, as of the other ranks of its island; other processes may have other
+     * numbers of them.  None is NULL.  gpusym_rail_start alone reads the arrays.  Inputs are laid out as `in` is; where
+     * the call reduces, all are reduced, in the order in, more_in[0], ...: DIRECT, GATHER: before anything else, PATH:
+     * with what has come on the path; where it does not, there is one in all.  Outputs each get what `out` gets.  With in and out at most GPUSYM_TEAM_MAX of each;
+     * PATH: of inputs two fewer on trees, one fewer on rings and chains, of outputs one fewer. */
     uint32_t nin, nout;
     const void *const *more_in; /* [nin] */
     void *const *more_out;      /* [nout] */

@@ -4,7 +4,8 @@
  * Direct calls: each process sends to each what is for it; see rail.h.  In the k-th round to the process k places
  * further on, from the one k places before, so that nobody is sent to by all at once.
  *
- * What is the same for all (`spread`) is copied to a send buffer once, and sent from there to each.
+ * What is the same for all (`spread`) is copied to a send buffer once, and sent from there to each.  Several inputs are
+ * reduced into it; this process takes their sum from there too, so that all reduce the same.
  */
 #include "mca/common/gpusym/rail/direct.h"
 
@@ -29,13 +30,25 @@ static uint32_t place_after(const gpusym_rail_t *r, uint32_t d)
     return (r->params.pos + d) % r->params.n;
 }
 
+/* What process `from` of a broadcast sends to each. */
+static gpusym_rail_part_t part_of_root(const gpusym_rail_t *r, uint32_t from)
+{
+    return (gpusym_rail_part_t){0, r->call.root == from ? r->call.bytes : 0};
+}
+
 static gpusym_rail_part_t part_for(const gpusym_rail_t *r, uint32_t pos)
 {
+    if (r->call.rooted) {
+        return part_of_root(r, r->params.pos);
+    }
     return r->call.spread ? (gpusym_rail_part_t){0, r->call.bytes} : r->call.part(r->call.arg, pos);
 }
 
 static gpusym_rail_part_t part_from(const gpusym_rail_t *r, uint32_t pos)
 {
+    if (r->call.rooted) {
+        return part_of_root(r, pos);
+    }
     return r->call.reduces ? (gpusym_rail_part_t){0, r->call.bytes} : r->call.from(r->call.arg, pos);
 }
 
@@ -43,7 +56,8 @@ int gpusym_rail_direct_start(gpusym_rail_t *r)
 {
     gpusym_rail_direct_t *d = &r->direct;
     const uint32_t n = r->params.n;
-    if ((r->call.spread && n > GPUSYM_RAIL_DIRECT_MAX) || (!r->call.spread && r->call.in == r->call.out) ||
+    if ((r->call.spread && n > GPUSYM_RAIL_DIRECT_MAX) || (!r->call.spread && gpusym_rail_in_place(r)) ||
+        (r->call.rooted && (!r->call.spread || r->call.reduces)) ||
         (r->call.reduces && (!r->call.spread || r->call.bytes > piece_max(r)))) {
         return GPUSYM_ERR_BAD_PARAM;
     }
@@ -55,7 +69,11 @@ int gpusym_rail_direct_start(gpusym_rail_t *r)
     d->distance = 1;
     memset(r->pair, 0, n * sizeof *r->pair);
     for (uint32_t p = 0; p < n; p++) {
-        const bool both = p != r->params.pos && 0 != part_for(r, p).bytes + part_from(r, p).bytes;
+        const uint64_t to = part_for(r, p).bytes, from = part_from(r, p).bytes;
+        if (0 != to && 0 == r->nin) {
+            return GPUSYM_ERR_BAD_PARAM;
+        }
+        const bool both = p != r->params.pos && 0 != to + from;
         const int rc = both ? gpusym_rail_stream(r, GPUSYM_RAIL_CHANNELS, p, &r->pair[p].stream) : GPUSYM_SUCCESS;
         if (GPUSYM_SUCCESS != rc) {
             return rc;
@@ -85,9 +103,10 @@ static bool next_piece(gpusym_rail_t *r, uint32_t *pos, gpusym_rail_part_t *piec
     return false;
 }
 
-/* Copies the next pieces to send buffers, as many as are free. */
+/* Copies the next pieces to send buffers, as many as are free; several inputs reduced. */
 static int fill_buffers(gpusym_rail_t *r)
 {
+    const void *src[GPUSYM_TEAM_MAX];
     for (uint32_t i = 0; i < GPUSYM_RAIL_SENDING; i++) {
         gpusym_rail_piece_t *p = &r->direct.sending[i];
         gpusym_rail_part_t part;
@@ -97,10 +116,10 @@ static int fill_buffers(gpusym_rail_t *r)
         if (!next_piece(r, &p->pos, &part)) {
             return GPUSYM_SUCCESS;
         }
-        const void *src = (const char *) r->call.in + part.off;
+        const uint32_t nsrc = gpusym_rail_inputs(r, part.off, src);
         p->data = r->params.send + (uint64_t) i * piece_max(r);
         void *dst = gpusym_rail_device(r, p->data);
-        const int rc = gpusym_rail_launch(r, FILLS, &src, 1, &dst, 1, part.bytes, &p->seq);
+        const int rc = gpusym_rail_launch(r, FILLS, src, nsrc, &dst, 1, part.bytes, &p->seq);
         if (GPUSYM_SUCCESS != rc) {
             return rc;
         }
@@ -171,6 +190,22 @@ static int send_pieces(gpusym_rail_t *r, bool *left)
 
 /* ---- receiving ---- */
 
+/* Stores the piece that has landed from a process, in each output from `off` on; releases it where there is none. */
+static int store_piece(gpusym_rail_t *r, uint32_t pos, uint64_t off, uint64_t bytes)
+{
+    gpusym_rail_direct_t *d = &r->direct;
+    const void *src = gpusym_rail_device(r, r->pair[pos].piece);
+    void *dst[GPUSYM_TEAM_MAX];
+    const uint32_t ndst = gpusym_rail_outputs(r, off, &src, 1, dst);
+    if (0 == ndst) {
+        gpusym_net_stream_release(r->pair[pos].stream, 1);
+        return GPUSYM_SUCCESS;
+    }
+    gpusym_rail_store_t *s = &d->store[d->storing++ % GPUSYM_RAIL_FLIGHTS];
+    s->pos = pos;
+    return gpusym_rail_launch(r, STORES, &src, 1, dst, ndst, bytes, &s->seq);
+}
+
 /* Stores what has landed from a process. *left: something is still to come. */
 static int store_from(gpusym_rail_t *r, uint32_t pos, bool *left)
 {
@@ -184,17 +219,11 @@ static int store_from(gpusym_rail_t *r, uint32_t pos, bool *left)
             *left = true;
             return rc;
         }
-        pair->landed += bytes;
-        if (!r->call.reduces) {
-            gpusym_rail_store_t *s = &d->store[d->storing++ % GPUSYM_RAIL_FLIGHTS];
-            const void *src = gpusym_rail_device(r, pair->piece);
-            void *dst = (char *) r->call.out + part.off + pair->landed - bytes;
-            const int error = gpusym_rail_launch(r, STORES, &src, 1, &dst, 1, bytes, &s->seq);
-            s->pos = pos;
-            if (GPUSYM_SUCCESS != error) {
-                return error;
-            }
+        const int error = r->call.reduces ? GPUSYM_SUCCESS : store_piece(r, pos, part.off + pair->landed, bytes);
+        if (GPUSYM_SUCCESS != error) {
+            return error;
         }
+        pair->landed += bytes;
     }
     *left = *left || pair->landed < part.bytes;
     return GPUSYM_SUCCESS;
@@ -225,26 +254,39 @@ static int store_own(gpusym_rail_t *r)
 {
     gpusym_rail_direct_t *d = &r->direct;
     const gpusym_rail_part_t to = part_for(r, r->params.pos), from = part_from(r, r->params.pos);
-    const void *src = (const char *) r->call.in + to.off;
-    void *dst = (char *) r->call.out + from.off;
     const uint64_t bytes = min_u64(to.bytes, from.bytes);
+    const void *src[GPUSYM_TEAM_MAX];
+    void *dst[GPUSYM_TEAM_MAX];
+    const uint32_t nsrc = gpusym_rail_inputs(r, to.off, src);
+    const uint32_t ndst = gpusym_rail_outputs(r, from.off, src, nsrc, dst);
     d->own_begun = true;
-    d->own_launched = 0 != bytes && src != dst;
-    return d->own_launched ? gpusym_rail_launch(r, STORES, &src, 1, &dst, 1, bytes, &d->own_seq) : GPUSYM_SUCCESS;
+    d->own_launched = 0 != bytes && 0 != ndst;
+    return d->own_launched ? gpusym_rail_launch(r, STORES, src, nsrc, dst, ndst, bytes, &d->own_seq) : GPUSYM_SUCCESS;
 }
 
-/* All pieces have landed: reduces them, in rising order of the processes. Behind the copy of the input to its send
- * buffer: the output may be the input. */
+/* All pieces have landed: reduces them, in rising order of the processes.  Behind the copy of the inputs to their send
+ * buffer: an output may be an input.  The buffer is the first, of the only piece, and keeps it; nobody is sent one by a
+ * process alone. */
 static int reduce_all(gpusym_rail_t *r)
 {
     gpusym_rail_direct_t *d = &r->direct;
-    const void *src[GPUSYM_RAIL_DIRECT_MAX];
-    void *dst = r->call.out;
+    const void *src[GPUSYM_TEAM_MAX];
+    void *dst[GPUSYM_TEAM_MAX];
+    uint32_t nsrc = 0;
     for (uint32_t p = 0; p < r->params.n; p++) {
-        src[p] = p == r->params.pos ? r->call.in : gpusym_rail_device(r, r->pair[p].piece);
+        if (p != r->params.pos) {
+            src[nsrc++] = gpusym_rail_device(r, r->pair[p].piece);
+        } else if (1 == r->nin || 1 == r->params.n) {
+            nsrc += gpusym_rail_inputs(r, 0, &src[nsrc]);
+        } else {
+            src[nsrc++] = gpusym_rail_device(r, d->sending[0].data);
+        }
     }
-    d->own_begun = d->own_launched = true;
-    return gpusym_rail_launch(r, FILLS, src, r->params.n, &dst, 1, r->call.bytes, &d->own_seq);
+    const uint32_t ndst = gpusym_rail_outputs(r, 0, src, nsrc, dst);
+    d->own_begun = true;
+    d->own_launched = 0 != ndst;
+    return d->own_launched ? gpusym_rail_launch(r, FILLS, src, nsrc, dst, ndst, r->call.bytes, &d->own_seq)
+                           : GPUSYM_SUCCESS;
 }
 
 /* Releases what was reduced. */

@@ -25,15 +25,21 @@ static char *block_at(const gpusym_rail_t *r, uint32_t i)
 int gpusym_rail_gather_start(gpusym_rail_t *r)
 {
     gpusym_rail_gather_t *g = &r->gather;
-    const void *src = r->call.in;
+    const void *src[GPUSYM_TEAM_MAX];
     void *dst = gpusym_rail_device(r, r->params.send);
     memset(g, 0, sizeof *g);
     g->have = 1;
-    if (r->params.n > GPUSYM_RAIL_DIRECT_MAX ||
+    if (r->params.n > GPUSYM_RAIL_DIRECT_MAX || (0 == r->nin && 0 != r->call.bytes) ||
         r->call.bytes * r->params.n > 2 * GPUSYM_RAIL_DIRECT_BYTES(r->params.piece_bytes)) {
         return GPUSYM_ERR_BAD_PARAM;
     }
-    return 0 != r->call.bytes ? gpusym_rail_launch(r, 0, &src, 1, &dst, 1, r->call.bytes, &g->filled) : GPUSYM_SUCCESS;
+    if (0 == r->call.bytes) {
+        return GPUSYM_SUCCESS;
+    }
+    const uint32_t nsrc = gpusym_rail_inputs(r, 0, src);
+    const int rc = gpusym_rail_launch(r, 0, src, nsrc, &dst, 1, r->call.bytes, &g->filled);
+    g->stored = g->filled; /* where there is no output */
+    return rc;
 }
 
 /* Sends what this step has to send, reads what it is to receive.  1: both are done. */
@@ -70,17 +76,21 @@ static int finish(gpusym_rail_t *r)
 {
     gpusym_rail_gather_t *g = &r->gather;
     const void *src[GPUSYM_RAIL_DIRECT_MAX];
-    void *dst = r->call.out;
+    void *dst[GPUSYM_TEAM_MAX];
     int rc = GPUSYM_SUCCESS;
+    if (0 == r->nout) {
+        return GPUSYM_SUCCESS;
+    }
     for (uint32_t p = 0; p < r->params.n; p++) {
         src[p] = gpusym_rail_device(r, block_at(r, (p + r->params.n - r->params.pos) % r->params.n));
     }
     if (r->call.reduces) {
-        return gpusym_rail_launch(r, 0, src, r->params.n, &dst, 1, r->call.bytes, &g->stored);
+        const uint32_t ndst = gpusym_rail_outputs(r, 0, src, r->params.n, dst);
+        return gpusym_rail_launch(r, 0, src, r->params.n, dst, ndst, r->call.bytes, &g->stored);
     }
     for (uint32_t p = 0; p < r->params.n && GPUSYM_SUCCESS == rc; p++) {
-        dst = (char *) r->call.out + r->call.from(r->call.arg, p).off;
-        rc = gpusym_rail_launch(r, 0, &src[p], 1, &dst, 1, r->call.bytes, &g->stored);
+        const uint32_t ndst = gpusym_rail_outputs(r, r->call.from(r->call.arg, p).off, &src[p], 1, dst);
+        rc = gpusym_rail_launch(r, 0, &src[p], 1, dst, ndst, r->call.bytes, &g->stored);
     }
     return rc;
 }

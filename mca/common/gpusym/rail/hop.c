@@ -70,6 +70,39 @@ int gpusym_rail_read(gpusym_rail_t *r, gpusym_net_stream_t *stream, uint64_t byt
     return 1;
 }
 
+/* ---- inputs and outputs ---- */
+
+bool gpusym_rail_in_place(const gpusym_rail_t *r)
+{
+    for (uint32_t i = 0; i < r->nin; i++) {
+        for (uint32_t o = 0; o < r->nout; o++) {
+            if (r->in[i] == r->out[o]) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+uint32_t gpusym_rail_inputs(const gpusym_rail_t *r, uint64_t off, const void **src)
+{
+    for (uint32_t i = 0; i < r->nin; i++) {
+        src[i] = r->in[i] + off;
+    }
+    return r->nin;
+}
+
+uint32_t gpusym_rail_outputs(const gpusym_rail_t *r, uint64_t off, const void *const *src, uint32_t nsrc, void **dst)
+{
+    uint32_t ndst = 0;
+    for (uint32_t o = 0; o < r->nout; o++) {
+        if (1 != nsrc || src[0] != r->out[o] + off) {
+            dst[ndst++] = r->out[o] + off;
+        }
+    }
+    return ndst;
+}
+
 /* ---- kernels ---- */
 
 char *gpusym_rail_device(const gpusym_rail_t *r, const void *host)

@@ -96,6 +96,9 @@ typedef struct {
 struct gpusym_rail {
     gpusym_rail_params_t params;
     gpusym_rail_call_t call;
+    const char *in[GPUSYM_TEAM_MAX]; /* of the call: all inputs, all outputs */
+    char *out[GPUSYM_TEAM_MAX];
+    uint32_t nin, nout;
     /* Of the call under way, or that has failed: kernels of different lanes run side by side. NULL: not used yet. */
     gpusym_lane_t *lane[GPUSYM_RAIL_CHANNELS];
     uint32_t polls; /* of it */
@@ -112,8 +115,15 @@ struct gpusym_rail {
 
 /* Gets the stream of a number to the process at pos; opens it first.  GPUSYM_SUCCESS or an error. */
 int gpusym_rail_stream(gpusym_rail_t *rail, uint32_t number, uint32_t pos, gpusym_net_stream_t **stream);
+/* Whether an input of the call is one of its outputs. */
+bool gpusym_rail_in_place(const gpusym_rail_t *rail);
+/* Sets src to the call's inputs, from byte off on.  Returns how many these are. */
+uint32_t gpusym_rail_inputs(const gpusym_rail_t *rail, uint64_t off, const void **src);
+/* Sets dst to the call's outputs, from byte off on, for a launch: where there is one source, it passes over that. */
+uint32_t gpusym_rail_outputs(const gpusym_rail_t *rail, uint64_t off, const void *const *src, uint32_t nsrc,
+                             void **dst);
 /* Queues a kernel on a lane: the sources, reduced if there are several, go to all destinations.  All are addresses of
- * the GPU.  *seq: for gpusym_rail_launched. */
+ * the GPU; at most GPUSYM_TEAM_MAX of each.  *seq: for gpusym_rail_launched. */
 int gpusym_rail_launch(gpusym_rail_t *rail, uint32_t lane, const void *const *src, uint32_t nsrc, void *const *dst,
                        uint32_t ndst, uint64_t bytes, uint32_t *seq);
 /* Whether a kernel has ended. */

@@ -65,9 +65,24 @@ static int start_channel(gpusym_rail_t *r, uint32_t c, uint64_t from, uint64_t t
     return GPUSYM_SUCCESS;
 }
 
+/* Whether there is an input where the call takes one, and all kernels have room: for the inputs beside the pieces that
+ * a step receives, for the outputs beside a send buffer. */
+static bool buffers_fit(const gpusym_rail_t *r)
+{
+    const gpusym_rail_call_t *call = &r->call;
+    uint64_t bytes = call->bytes; /* of the input; of a reduce-scatter, of any part */
+    if (GS_CHAIN_BCAST == call->schedule || GS_TREE_BCAST == call->schedule) {
+        bytes = call->root == r->params.pos ? bytes : 0;
+    } else if (GS_RING_ALLGATHER == call->schedule) {
+        bytes = call->part(call->arg, r->params.pos).bytes;
+    }
+    return (0 == bytes || 0 != r->nin) && r->nin + (is_tree(call->schedule) ? 2 : 1) <= GPUSYM_TEAM_MAX &&
+           r->nout < GPUSYM_TEAM_MAX;
+}
+
 int gpusym_rail_path_start(gpusym_rail_t *r)
 {
-    if (GS_RING_REDUCE_SCATTER == r->call.schedule && r->call.in == r->call.out) {
+    if (!buffers_fit(r) || (GS_RING_REDUCE_SCATTER == r->call.schedule && gpusym_rail_in_place(r))) {
         return GPUSYM_ERR_BAD_PARAM;
     }
     /* Rings, chains: as many as have a whole piece. Trees are two at least, so that no process sends it all twice. */
@@ -147,25 +162,24 @@ static int read_pieces(gpusym_rail_t *r, gpusym_rail_channel_t *ch, gpusym_rail_
     return 0 == f->unread;
 }
 
-/* Queues the kernel of a step, if it needs one. In the order in which the kernels' channels reduce. */
+/* Queues the kernel of a step, if it needs one. In the order in which the kernels' channels reduce, the inputs in
+ * theirs. */
 static int launch_step(gpusym_rail_t *r, gpusym_rail_channel_t *ch, gpusym_rail_flight_t *f)
 {
     const chunk_t k = find_chunk(r, ch, &f->step);
-    const char *in = (const char *) r->call.in + k.in;
-    char *out = (char *) r->call.out + k.out;
-    const void *src[GS_LINKS + 1];
-    void *dst[2];
+    const void *src[GPUSYM_TEAM_MAX];
+    void *dst[GPUSYM_TEAM_MAX];
     uint32_t nsrc = 0, ndst = 0;
     for (uint32_t l = 0; l < GS_LINKS; l++) {
         if (GS_CHILD1 == l && 0 != (f->step.does & GS_INPUT)) {
-            src[nsrc++] = in;
+            nsrc += gpusym_rail_inputs(r, k.in, &src[nsrc]);
         }
         if (0 != (f->step.recv >> l & 1)) {
             src[nsrc++] = gpusym_rail_device(r, f->piece[l]);
         }
     }
-    if (0 != (f->step.does & GS_COPY) && !(1 == nsrc && src[0] == out)) {
-        dst[ndst++] = out;
+    if (0 != (f->step.does & GS_COPY)) {
+        ndst = gpusym_rail_outputs(r, k.out, src, nsrc, dst);
     }
     if (f->buffer >= 0) {
         dst[ndst++] = gpusym_rail_device(r, buffer_of(r, ch, f->buffer));

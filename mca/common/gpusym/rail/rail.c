@@ -137,13 +137,52 @@ static const form_t forms[] = {
     [GPUSYM_RAIL_GATHER] = {gpusym_rail_gather_start, gpusym_rail_gather_poll},
 };
 
+static bool reduces(const gpusym_rail_call_t *call)
+{
+    if (GPUSYM_RAIL_PATH != call->form) {
+        return call->reduces;
+    }
+    switch (call->schedule) {
+    case GS_RING_ALLGATHER:
+    case GS_CHAIN_BCAST:
+    case GS_TREE_BCAST:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/* Lists the inputs and outputs of the call that are there.  False: they are too many. */
+static bool list_buffers(gpusym_rail_t *r)
+{
+    const gpusym_rail_call_t *call = &r->call;
+    r->nin = r->nout = 0;
+    if (call->nin > GPUSYM_TEAM_MAX - (NULL != call->in ? 1u : 0u) ||
+        call->nout > GPUSYM_TEAM_MAX - (NULL != call->out ? 1u : 0u)) {
+        return false;
+    }
+    if (NULL != call->in) {
+        r->in[r->nin++] = call->in;
+    }
+    if (NULL != call->out) {
+        r->out[r->nout++] = call->out;
+    }
+    for (uint32_t i = 0; i < call->nin; i++) {
+        r->in[r->nin++] = call->more_in[i];
+    }
+    for (uint32_t o = 0; o < call->nout; o++) {
+        r->out[r->nout++] = call->more_out[o];
+    }
+    return true;
+}
+
 int gpusym_rail_start(gpusym_rail_t *r, const gpusym_rail_call_t *call)
 {
-    if (0 != call->nin || 0 != call->nout || call->rooted) {
-        return GPUSYM_ERR_BAD_PARAM; /* not yet */
-    }
     r->call = *call;
     r->polls = 0;
+    if (!list_buffers(r) || (r->nin > 1 && !reduces(call))) {
+        return GPUSYM_ERR_BAD_PARAM;
+    }
     return forms[call->form].start(r);
 }
 
