@@ -84,8 +84,9 @@ typedef struct {
     /* Further inputs and outputs of this process, as of the other ranks of its island; other processes may have other
      * numbers of them.  None is NULL.  gpusym_rail_start alone reads the arrays.  Inputs are laid out as `in` is; where
      * the call reduces, all are reduced, in the order in, more_in[0], ...: DIRECT, GATHER: before anything else, PATH:
-     * with what has come on the path; where it does not, there is one in all.  Outputs each get what `out` gets.  With in and out at most GPUSYM_TEAM_MAX of each;
-     * PATH: of inputs two fewer on trees, one fewer on rings and chains, of outputs one fewer. */
+     * with what has come on the path; where it does not, there is one in all.  Outputs each get what `out` gets.  With
+     * in and out at most GPUSYM_TEAM_MAX of each; PATH: of inputs two fewer on trees, one fewer on rings and chains, of
+     * outputs one fewer. */
     uint32_t nin, nout;
     const void *const *more_in; /* [nin] */
     void *const *more_out;      /* [nout] */
