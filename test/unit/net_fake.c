@@ -118,7 +118,7 @@ bool net_fake_step(void)
 static void free_event(event_t *e)
 {
     if (NULL != e->sent) {
-        *e->sent = 1;
+        __atomic_store_n(e->sent, 1, __ATOMIC_RELEASE);
     }
     free(e->own_data);
     free(e);
