@@ -343,7 +343,7 @@ bool gpusym_records_poll(gpusym_records_t *r, int *rc)
             answer_leader(r, l);
         }
         send_waiting(r, l);
-        open = open || (l->asks && GPUSYM_SUCCESS == l->rc);
+        open = open || l->asks;
     }
     *rc = r->rc;
     return open;
