@@ -53,7 +53,7 @@ typedef struct {
     void *arg;
 } gpusym_records_params_t;
 
-/* Bytes of rings for one other leader. */
+/* Bytes of the ring for one other leader; the streams give each ring whole pages. */
 #define GPUSYM_RECORDS_RING_BYTES (8u * GPUSYM_RECORD_BYTES)
 
 /* Opens the streams to all other leaders, in generation 0: records that take others' place have other tokens, or
