@@ -64,7 +64,7 @@ bool btl_gpunvl_publish(void)
     if (NULL != my_inboxes) {
         failed = "publish itself";
         if (btl_gpunvl_open_inboxes((char *) my_inboxes + SEGMENT_HEAD) &&
-            gpusym_modex_put(KEY, &my_card, sizeof(my_card))) {
+            gpusym_modex_put(KEY, &my_card, sizeof(my_card), true)) {
             return true;
         }
     }

@@ -18,6 +18,7 @@
 #include "mca/coll/gpusym/conf/counters.h"
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
+#include "mca/coll/gpusym/team/hosts.h"
 #include "mca/coll/gpusym/team/peers.h"
 #include "mca/common/ompi/face.h"
 #include "mca/pml/gpusym/pml_gpusym.h"
@@ -109,6 +110,7 @@ static int component_close(void)
     gpusym_collectives_serve(false);
     coll_gpusym_internal_fini();
     coll_gpusym_requests_fini();
+    coll_gpusym_hosts_fini();
     coll_gpusym_peers_fini();
     pml_gpusym_close();
     gpusym_close();

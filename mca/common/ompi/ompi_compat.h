@@ -274,15 +274,18 @@ static inline const mca_base_component_t *gpusym_static_component(const mca_base
 }
 
 /*
- * What a process tells the others of its host before there is a communicator: the modex.
+ * What a process tells the others before there is a communicator: the modex.
  *
- * put: from a component's open function, so before Open MPI's fence. False: no process will get it.
+ * put: from a component's open function, so before Open MPI's fence. False: no process will get it. local: those of
+ *      this host only get it.
  * get: what a process of this mpirun (gpusym_same_mpirun) has put, cut to `size`; how many bytes that is, 0: it has put
- *      nothing, or is on another host. Asks the server of this host, waits for no other process.
+ *      nothing, or is on another host and has put it locally, or the fence does not collect. Asks the server of this
+ *      host, waits for no other process.
  * wait: the same, but waits until that process has put all that it puts in MPI_Init.
  * complete: whether all processes of a job have put theirs when MPI_Init returns.
+ * collected: whether Open MPI's fence has brought to each host what all processes have put for all.
  */
-static inline bool gpusym_modex_put(const char *key, const void *data, size_t size)
+static inline bool gpusym_modex_put(const char *key, const void *data, size_t size, bool local)
 {
 #if OMPI_MAJOR_VERSION >= 5
     pmix_value_t value;
@@ -294,7 +297,7 @@ static inline bool gpusym_modex_put(const char *key, const void *data, size_t si
     value.type = PMIX_BYTE_OBJECT;
     value.data.bo.bytes = (char *) (uintptr_t) data; /* copied */
     value.data.bo.size = size;
-    return PMIX_SUCCESS == PMIx_Put(PMIX_LOCAL, key, &value);
+    return PMIX_SUCCESS == PMIx_Put(local ? PMIX_LOCAL : PMIX_GLOBAL, key, &value);
 #else
     opal_value_t value;
 
@@ -306,7 +309,7 @@ static inline bool gpusym_modex_put(const char *key, const void *data, size_t si
     value.type = OPAL_BYTE_OBJECT;
     value.data.bo.bytes = (uint8_t *) (uintptr_t) data;
     value.data.bo.size = (int32_t) size;
-    const int rc = opal_pmix.put(OPAL_PMIX_LOCAL, &value);
+    const int rc = opal_pmix.put(local ? OPAL_PMIX_LOCAL : OPAL_PMIX_GLOBAL, &value);
     value.key = NULL;
     value.data.bo.bytes = NULL;
     OBJ_DESTRUCT(&value);
@@ -321,6 +324,13 @@ static inline bool gpusym_modex_is_late(void)
     const bool *late = NULL;
     const int at = mca_base_var_find("opal", "pmix", "base", "async_modex");
     return at >= 0 && OPAL_SUCCESS == mca_base_var_get_value(at, &late, NULL, NULL) && NULL != late && *late;
+}
+
+static inline bool gpusym_modex_collected(void)
+{
+    const bool *collect = NULL;
+    const int at = mca_base_var_find("opal", "pmix", "base", "collect_data");
+    return at >= 0 && OPAL_SUCCESS == mca_base_var_get_value(at, &collect, NULL, NULL) && NULL != collect && *collect;
 }
 
 static inline size_t gpusym_modex_ask(const char *key, const opal_process_name_t *name, void *data, size_t size,
@@ -404,21 +414,6 @@ static inline unsigned gpusym_local_peers(uint32_t *vpid, unsigned max)
     }
     free(text);
     return n;
-}
-
-/* Gets the name of the host of a process of this mpirun, as its servers call it: the same for all who ask. Asks no
- * other process. The caller frees it; NULL: the server does not tell it. */
-static inline char *gpusym_host_name(const opal_process_name_t *name)
-{
-    char *text = NULL;
-    int rc;
-
-#if OMPI_MAJOR_VERSION >= 5
-    OPAL_MODEX_RECV_VALUE_OPTIONAL(rc, PMIX_HOSTNAME, name, &text, PMIX_STRING);
-#else
-    OPAL_MODEX_RECV_VALUE_OPTIONAL(rc, OPAL_PMIX_HOSTNAME, name, &text, OPAL_STRING);
-#endif
-    return OPAL_SUCCESS == rc ? text : NULL;
 }
 
 /* A number for a communicator that is the same on all of its ranks. */

@@ -43,7 +43,7 @@ void pml_gpusym_peers_publish(void)
     if (GPUSYM_SUCCESS == rc) {
         rc = gpusym_parcels_open(my_card.slot);
     }
-    published = GPUSYM_SUCCESS == rc && gpusym_modex_put(KEY, &my_card, sizeof my_card);
+    published = GPUSYM_SUCCESS == rc && gpusym_modex_put(KEY, &my_card, sizeof my_card, true);
     if (!published) {
         GPUSYM_LOG(1, "point-to-point: rank %u of MPI_COMM_WORLD cannot share pages: its messages are staged",
                    (unsigned) OPAL_PROC_MY_NAME.vpid);

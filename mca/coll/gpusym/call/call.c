@@ -11,6 +11,7 @@
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/plan/plan.h"
 #include "mca/coll/gpusym/plan/zero_copy.h"
+#include "mca/coll/gpusym/team/hosts.h"
 #include "mca/coll/gpusym/team/join.h"
 #include "mca/coll/gpusym/team/team.h"
 #include "mca/common/gpusym/agree/tokens.h"
@@ -51,6 +52,7 @@ static void end_call(coll_gpusym_call_t *call)
     }
     coll_gpusym_zero_copy_withdraw(&call->task);
     coll_gpusym_scratch_put(&call->launch);
+    coll_gpusym_rails_end(&call->rails);
     coll_gpusym_move_free(call->move);
     call->move = NULL;
     coll_gpusym_cut_free(call->pieces);
@@ -100,9 +102,14 @@ static void give_up(coll_gpusym_call_t *call)
 {
     coll_gpusym_team_t *t = call->engine->team;
     coll_gpusym_team_abort(t);
+    coll_gpusym_hosts_abort(t);
     t->broken = true;
     t->open = false;
     call->error = MPI_ERR_OTHER;
+    if (NULL != call->rails.plan) { /* its kernels end by themselves, its messages are being sent */
+        call->state = COLL_GPUSYM_CALL_DRAINING;
+        return;
+    }
     if (NULL == call->launch.lane) {
         end_call(call);
         return;
@@ -139,6 +146,20 @@ static void fail_gpu(coll_gpusym_call_t *call, const char *text)
     give_up(call);
 }
 
+static bool is_part(const coll_gpusym_call_t *call)
+{
+    return coll_gpusym_team_is_part(call->engine->team);
+}
+
+/* A rank of another island is lost. */
+static void fail_lost(coll_gpusym_call_t *call, int rank, const char *why)
+{
+    char label[GPUSYM_COMM_LABEL_MAX];
+    coll_gpusym_help("lost-rank", (int) coll_gpusym_team_rank(call->engine->team), label_of(call, label, sizeof label),
+                     name_of(call), rank, coll_gpusym_peer_host(call->engine->team->all[rank]), why);
+    give_up(call);
+}
+
 static void fail_timeout(coll_gpusym_call_t *call, int peer)
 {
     const coll_gpusym_team_t *t = call->engine->team;
@@ -168,6 +189,37 @@ static void fail_mismatch(coll_gpusym_call_t *call)
     give_up(call);
 }
 
+/* An island is in another call. */
+static void fail_other_call(coll_gpusym_call_t *call, int rank)
+{
+    char label[GPUSYM_COMM_LABEL_MAX];
+    coll_gpusym_help("other-island", (int) coll_gpusym_team_rank(call->engine->team),
+                     label_of(call, label, sizeof label), name_of(call), (size_t) call->segments.bytes, rank,
+                     coll_gpusym_peer_host(call->engine->team->all[rank]));
+    give_up(call);
+}
+
+/* What came from another island is not of this call. */
+static void fail_net(coll_gpusym_call_t *call)
+{
+    char label[GPUSYM_COMM_LABEL_MAX];
+    coll_gpusym_help("net-error", (int) coll_gpusym_team_rank(call->engine->team), label_of(call, label, sizeof label),
+                     name_of(call));
+    give_up(call);
+}
+
+/* Whether a rank of another island is lost, or has given up; then the call ends. */
+static bool fail_if_island_lost(coll_gpusym_call_t *call)
+{
+    coll_gpusym_team_t *t = call->engine->team;
+    const char *why;
+    const int lost = NULL != t->hosts ? coll_gpusym_hosts_lost(t, &why) : -1;
+    if (lost >= 0) {
+        fail_lost(call, lost, why);
+    }
+    return lost >= 0;
+}
+
 /* Whether a peer has died or given up, or a line was overwritten; then the call ends. */
 static bool fail_if_peer_lost(coll_gpusym_call_t *call)
 {
@@ -193,7 +245,7 @@ static bool fail_if_peer_lost(coll_gpusym_call_t *call)
         give_up(call);
         return true;
     }
-    return false;
+    return is_part(call) && fail_if_island_lost(call);
 }
 
 /* A poll of a call that waits for ranks to come: are they there, and for how long has it waited? */
@@ -282,12 +334,21 @@ static void describe_staged(const coll_gpusym_call_t *call, gpusym_post_t *p)
     }
 }
 
+/* The call's name in posts and records. */
+static uint8_t name_posted(const coll_gpusym_call_t *call)
+{
+    return (uint8_t) ((uint8_t) call->args.coll | (call->agree_only ? AGREE_ONLY : 0));
+}
+
 /* What this rank with device buffers, or none, has to post. */
 static void describe_native(coll_gpusym_call_t *call, gpusym_post_t *p)
 {
     coll_gpusym_segments_t *k = &call->segments;
     const int agreed = call->engine->team->reason; /* for good */
     k->reason = agreed >= 0 ? agreed : k->reason;
+    if (k->reason < 0 && is_part(call) && !coll_gpusym_rails_may(&call->args)) {
+        k->reason = COLL_GPUSYM_R_BETWEEN;
+    }
     if (k->reason < 0 && !call->agree_only && !coll_gpusym_scratch_get(&call->launch, k)) {
         k->reason = COLL_GPUSYM_R_NO_MEMORY;
     }
@@ -307,7 +368,9 @@ static void describe_native(coll_gpusym_call_t *call, gpusym_post_t *p)
     if (k->reason < 0 && !call->agree_only) {
         coll_gpusym_zero_copy_offer(&call->task, p);
     }
-    describe_staged(call, p);
+    if (!is_part(call)) { /* else only the ranks of this island would agree on it */
+        describe_staged(call, p);
+    }
 }
 
 /* The memory of the GPU on which this rank's buffers in host memory are worked on; false: it uses none. */
@@ -345,7 +408,7 @@ static void begin_to_lead(coll_gpusym_engine_t *e)
 /* Posts, if the peers are near enough. */
 static void post_call(coll_gpusym_call_t *call)
 {
-    gpusym_post_t p = {.kind = GPUSYM_KIND_HOST, .what = (uint8_t) call->args.coll};
+    gpusym_post_t p = {.kind = GPUSYM_KIND_HOST, .what = name_posted(call)};
     call->joins = COLL_GPUSYM_STEP_DONE != call->engine->team->boot.step;
 
     if (call->engine->team->host.leads_next) {
@@ -356,8 +419,8 @@ static void post_call(coll_gpusym_call_t *call)
         describe_native(call, &p);
         p.flags |= call->on_host ? GPUSYM_POST_HOST : has_gpu_buffer(call) ? GPUSYM_POST_GPU : 0;
     }
-    if (call->agree_only) {
-        p.what |= AGREE_ONLY;
+    if (is_part(call) && (GPUSYM_KIND_HOST != p.kind || call->agree_only)) {
+        coll_gpusym_hosts_enter(call->engine->team, rollcall_of(call)->seq + 1);
     }
     if (!coll_gpusym_zero_copy_tell(&call->task, &p) ||
         !gpusym_rollcall_post(rollcall_of(call), &p, &call->task.read)) {
@@ -559,6 +622,138 @@ static void vote_mapped(coll_gpusym_call_t *call, bool mapped, int corrupt)
     call->state = COLL_GPUSYM_CALL_VOTE;
 }
 
+/* ---- several islands ---- */
+
+/* All ranks of this island know what it does with the call: natively (-1), or staged for a reason. The others are to
+ * know it, and it what they do. */
+static void ask_islands(coll_gpusym_call_t *call, int reason)
+{
+    const bool leader = 0 == call->engine->team->host.rank;
+    call->island_reason = reason;
+    if (reason >= 0 && !leader) {
+        leave_to_fallback(call, reason);
+        return;
+    }
+    call->told = !leader;
+    call->state = COLL_GPUSYM_CALL_ISLANDS;
+}
+
+/* Not all ranks of this island can do it natively, as all of them find. */
+static void stage_or_ask(coll_gpusym_call_t *call, int reason)
+{
+    if (is_part(call)) {
+        ask_islands(call, reason);
+    } else {
+        stage_call(call, reason);
+    }
+}
+
+static void begin_led(coll_gpusym_call_t *call);
+
+/* All islands have told what they do. */
+static void take_verdict(coll_gpusym_call_t *call, const coll_gpusym_verdict_t *v)
+{
+    switch (v->kind) {
+    case COLL_GPUSYM_VERDICT_NATIVE:
+    case COLL_GPUSYM_VERDICT_EMPTY:
+        call->agreed = call->agreed || call->agree_only;
+        if (call->agree_only || COLL_GPUSYM_VERDICT_EMPTY == v->kind) {
+            end_call(call);
+        } else {
+            begin_led(call);
+        }
+        break;
+    case COLL_GPUSYM_VERDICT_MISMATCH:
+        fail_other_call(call, (int) v->rank);
+        break;
+    default:
+        leave_to_fallback(call, (int) (v->kind - COLL_GPUSYM_VERDICT_STAGED));
+        break;
+    }
+}
+
+static void await_islands(coll_gpusym_call_t *call)
+{
+    const gpusym_rollcall_read_t *read = &call->task.read;
+    coll_gpusym_team_t *t = call->engine->team;
+    coll_gpusym_verdict_t verdict;
+    int rc = 1;
+    if (!call->told) {
+        const coll_gpusym_island_record_t record = {.reason = call->island_reason,
+                                                    .hash = call->task.hash,
+                                                    .what = name_posted(call),
+                                                    .bytes = read->max_bytes,
+                                                    .balance = read->balance};
+        rc = coll_gpusym_hosts_post(t, read->seq, &record);
+        call->told = 1 == rc;
+    }
+    if (call->told && call->island_reason >= 0) {
+        leave_to_fallback(call, call->island_reason);
+        return;
+    }
+    if (1 == rc) {
+        rc = coll_gpusym_hosts_poll(t, read->seq, call->segments.exact, &verdict);
+    }
+    if (1 == rc) {
+        take_verdict(call, &verdict);
+    } else if (rc < 0) {
+        fail_net(call);
+    } else {
+        check_peers(call, COLL_GPUSYM_WAIT_ISLANDS);
+    }
+}
+
+/* With the answers of this island's ranks. */
+static void judge_island(coll_gpusym_call_t *call)
+{
+    const gpusym_rollcall_read_t *read = &call->task.read;
+    if (read->host || 0 != (read->any & GPUSYM_POST_HOST)) {
+        ask_islands(call, COLL_GPUSYM_R_MIXED);
+    } else if (read->bounce >= 0) {
+        ask_islands(call, read->bounce - GPUSYM_KIND_BOUNCE);
+    } else if (read->mismatch_rank >= 0 && (read->other_call || !coll_gpusym_segments_moves(call->args.coll))) {
+        fail_mismatch(call);
+    } else if (read->mismatch_rank >= 0) { /* the fallback finds out who takes less than is sent */
+        ask_islands(call, COLL_GPUSYM_R_BETWEEN);
+    } else if (call->agree_only) {
+        ask_islands(call, -1);
+    } else {
+        call->state = COLL_GPUSYM_CALL_SETUP;
+    }
+}
+
+static void poll_rails(coll_gpusym_call_t *call)
+{
+    const int rc = coll_gpusym_rails_poll(&call->rails);
+    if (1 == rc) {
+        coll_gpusym_rails_end(&call->rails);
+        gpusym_rollcall_done(rollcall_of(call), call->task.read.seq);
+        call->state = COLL_GPUSYM_CALL_LED;
+    } else if (GPUSYM_ERR_CORRUPT == rc) {
+        fail_net(call);
+    } else if (rc < 0 && !fail_if_peer_lost(call)) {
+        fail_gpu(call, GPUSYM_ERR_UNREACHABLE == rc ? "a rank of another island is lost" : gpusym_current.dev->error());
+    } else if (0 == rc && coll_gpusym_health_due(&call->health)) {
+        fail_if_peer_lost(call);
+    }
+}
+
+/* All are in the call, and inputs are where the owners of rails load them. */
+static void launch_rails(coll_gpusym_call_t *call, const coll_gpusym_led_buffers_t *all)
+{
+    char label[GPUSYM_COMM_LABEL_MAX];
+    call->rails = (coll_gpusym_rails_t){.plan = coll_gpusym_rails_make(&call->task, all)};
+    if (NULL == call->rails.plan) {
+        coll_gpusym_help("no-memory", (int) coll_gpusym_team_rank(call->engine->team),
+                         label_of(call, label, sizeof label), name_of(call), sizeof *call->rails.plan,
+                         "host memory for the plan of a call between hosts");
+        give_up(call);
+        return;
+    }
+    call->state = COLL_GPUSYM_CALL_RAILS;
+    poll_rails(call);
+}
+
 /* Ranks share GPUs: can leaders do it, and is there anything new for them to map? */
 static void find_led_way(coll_gpusym_call_t *call)
 {
@@ -567,12 +762,16 @@ static void find_led_way(coll_gpusym_call_t *call)
     coll_gpusym_led_buffers_t all;
     int corrupt = -1;
 
+    if (call->joins && is_part(call)) { /* what is posted again would count as another call here alone */
+        ask_islands(call, COLL_GPUSYM_R_BETWEEN);
+        return;
+    }
     if (call->joins) {
         post_again(call);
         return;
     }
-    if (!coll_gpusym_lead_possible(task)) {
-        stage_call(call, COLL_GPUSYM_R_SHARED_GPU);
+    if (!coll_gpusym_lead_possible(task) || (is_part(call) && !coll_gpusym_rails_can(task))) {
+        stage_or_ask(call, is_part(call) ? COLL_GPUSYM_R_BETWEEN : COLL_GPUSYM_R_SHARED_GPU);
         return;
     }
     if (0 == (task->read.any & GPUSYM_POST_NEW_KEY)) {
@@ -625,7 +824,7 @@ static void count_votes(coll_gpusym_call_t *call)
         COLL_GPUSYM_VERBOSE(1, "%s: zero copy is disabled from now on: a rank could not map a peer's buffer",
                             label_of(call, label, sizeof label));
         if (call->engine->team->host.led) {
-            stage_call(call, COLL_GPUSYM_R_SHARED_GPU);
+            stage_or_ask(call, COLL_GPUSYM_R_SHARED_GPU);
             return;
         }
     }
@@ -682,13 +881,15 @@ static void judge_answers(coll_gpusym_call_t *call)
     const gpusym_rollcall_read_t *read = &call->task.read;
     const bool any_host = read->host || 0 != (read->any & GPUSYM_POST_HOST);
 
-    if (any_host && has_gpu_buffer(call)) {
+    if (any_host && has_gpu_buffer(call) && !is_part(call)) {
         gpusym_rollcall_mixed(rollcall_of(call), read->seq);
     }
     if (read->corrupt_rank >= 0) {
         fail_corrupt(call, read->corrupt_rank);
     } else if (read->bounce >= GPUSYM_KIND_BOUNCE + (int) COLL_GPUSYM_REASONS) {
         fail_corrupt(call, read->bounce_rank);
+    } else if (is_part(call)) {
+        judge_island(call);
     } else if (any_host && 0 == (read->any & GPUSYM_POST_GPU)) { /* no rank has memory of a GPU */
         leave_to_fallback(call, -1);
     } else if (read->host || read->bounce >= 0) {
@@ -714,7 +915,7 @@ static void set_up(coll_gpusym_call_t *call)
     if (rv < 0) {
         give_up(call);
     } else if (rv > 0 && t->reason >= 0) {
-        stage_call(call, t->reason);
+        stage_or_ask(call, t->reason);
     } else if (rv > 0 && !coll_gpusym_plan_reaches(&call->task)) {
         stage_call(call, COLL_GPUSYM_R_UNREACHABLE);
     } else if (rv > 0) {
@@ -807,6 +1008,10 @@ static void launch_lead(coll_gpusym_call_t *call)
         }
         return;
     }
+    if (is_part(call)) {
+        launch_rails(call, &all);
+        return;
+    }
     const bool made = coll_gpusym_lead_make(task, &all, &p, &corrupt);
     if (!made && corrupt >= 0) {
         fail_corrupt(call, corrupt);
@@ -897,10 +1102,11 @@ static void await_led(coll_gpusym_call_t *call)
         }
     } else if (coll_gpusym_health_due(&call->health) && !fail_if_peer_lost(call)) {
         call->since_ns = 0 == call->since_ns ? call->health.checked_ns : call->since_ns;
-        if (!call->blocking && coll_gpusym_wait_note(&call->wait, call->engine->team, call->args.coll,
+        const bool limited = call->blocking && !is_part(call); /* what goes between hosts may take long */
+        if (!limited && coll_gpusym_wait_note(&call->wait, call->engine->team, call->args.coll,
                                                      call->task.read.seq, COLL_GPUSYM_WAIT_LED, call->health.gap_ns)) {
             give_up(call);
-        } else if (call->blocking && timeout > 0 &&
+        } else if (limited && timeout > 0 &&
                    (double) (call->health.checked_ns - call->since_ns) > timeout * 1e9 + 2 * (double) GRACE_NS) {
             fail_timeout(call, (int) r);
         }
@@ -911,6 +1117,11 @@ static void await_led(coll_gpusym_call_t *call)
 static void take_tokens(coll_gpusym_call_t *call)
 {
     coll_gpusym_team_t *t = call->engine->team;
+    if (is_part(call)) {
+        ask_islands(call, -1);
+        await_islands(call);
+        return;
+    }
     if (t->host.led) { /* its kernels wait for nobody: they need no order */
         begin_led(call);
         return;
@@ -1040,7 +1251,11 @@ static void check_kernel(coll_gpusym_call_t *call)
 static void poll_kernel(coll_gpusym_call_t *call)
 {
     uint32_t status;
-    if (gpusym_lane_done(call->launch.lane, &status)) {
+    if (NULL != call->rails.plan) { /* draining */
+        if (coll_gpusym_hosts_stop(call->engine->team)) {
+            end_call(call);
+        }
+    } else if (gpusym_lane_done(call->launch.lane, &status)) {
         complete_kernel(call, status);
     } else if (coll_gpusym_resident_retired(&call->launch)) {
         relaunch_call(call);
@@ -1092,8 +1307,14 @@ bool coll_gpusym_call_poll(coll_gpusym_call_t *call)
             check_peers(call, COLL_GPUSYM_WAIT_VOTE);
         }
         break;
+    case COLL_GPUSYM_CALL_ISLANDS:
+        await_islands(call);
+        break;
     case COLL_GPUSYM_CALL_TOKENS:
         take_tokens(call);
+        break;
+    case COLL_GPUSYM_CALL_RAILS:
+        poll_rails(call);
         break;
     case COLL_GPUSYM_CALL_FILLING:
         await_filled(call);
@@ -1123,7 +1344,7 @@ static void count_native(const coll_gpusym_call_t *call, coll_gpusym_counters_t 
     const coll_gpusym_launch_t *l = &call->launch;
     coll_gpusym_count(&counters->native);
     if (call->led) {
-        coll_gpusym_count(&counters->led);
+        coll_gpusym_count(is_part(call) ? &counters->rails : &counters->led);
         if (call->task.zero_copy.used) {
             coll_gpusym_count(&counters->zero_copy);
         }

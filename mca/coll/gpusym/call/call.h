@@ -8,6 +8,7 @@
 
 #include "mca/coll/gpusym/call/engine.h"
 #include "mca/coll/gpusym/call/wait.h"
+#include "mca/coll/gpusym/exec/rails.h"
 #include "mca/coll/gpusym/fallback/bounce.h"
 #include "mca/coll/gpusym/fallback/cut.h"
 #include "mca/coll/gpusym/plan/sizes.h"
@@ -18,10 +19,12 @@ typedef enum {
     COLL_GPUSYM_CALL_SIZES,     /* agreed: native, but not all that is sent is taken; waiting for the ranks' sizes */
     COLL_GPUSYM_CALL_SETUP,     /* agreed: native; the team's second step */
     COLL_GPUSYM_CALL_VOTE,      /* zero copy: waiting whether all could map the buffers */
+    COLL_GPUSYM_CALL_ISLANDS,   /* several islands: waiting for what the others do */
     COLL_GPUSYM_CALL_TOKENS,    /* waiting for the launch tokens of its processes */
     COLL_GPUSYM_CALL_FILLING,   /* led: our input is brought to where leaders load it */
     COLL_GPUSYM_CALL_READY,     /* led, a leader: waiting for the ranks that have to bring theirs */
     COLL_GPUSYM_CALL_RUNNING,   /* the kernel runs */
+    COLL_GPUSYM_CALL_RAILS,     /* led, of several islands: this rank's rails move the data */
     COLL_GPUSYM_CALL_LED,       /* led: waiting for the leaders */
     COLL_GPUSYM_CALL_UNPACKING, /* what it left in scratch memory is copied to the user */
     COLL_GPUSYM_CALL_WINDOWS,   /* staged, agreed: by windows, which are looked for */
@@ -61,6 +64,9 @@ typedef struct coll_gpusym_call {
     coll_gpusym_move_t *move;   /* owned; NULL: no data move through windows */
     bool joins;                 /* posted before the team was set up */
     bool led;                   /* leaders do it, for the ranks of their GPUs */
+    bool told;                  /* several islands, a leader: it has told the others what this island does */
+    int island_reason;          /* several islands: this one wants it staged; -1: it does not */
+    coll_gpusym_rails_t rails;
     bool has_tokens;            /* launch tokens, or some of them, to be given back */
     coll_gpusym_health_t health;
     coll_gpusym_wait_t wait;

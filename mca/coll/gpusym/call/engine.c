@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 
-#include "mca/coll/gpusym/conf/params.h"
 
 void coll_gpusym_engine_init(coll_gpusym_engine_t *e, coll_gpusym_fallback_t *fallback)
 {
@@ -42,25 +41,6 @@ int coll_gpusym_engine_find_team(coll_gpusym_engine_t *e)
     return rv;
 }
 
-void coll_gpusym_engine_meet(coll_gpusym_engine_t *e, const gpusym_mem_t *where)
-{
-    int reason;
-    /* Calls do not use islands yet. Their teams would take memory of the heap from communicators that use it. */
-    if (COLL_GPUSYM_R_BETWEEN != e->reason_apart || 0 == coll_gpusym_params.node_size) {
-        return;
-    }
-    if (!e->island_found) {
-        if (NULL == where) {
-            return; /* a later call will have a buffer on the GPU */
-        }
-        e->island_found = MPI_SUCCESS == coll_gpusym_team_create_island(e->fallback, &e->island, &reason);
-        e->reason_apart = e->island_found && reason >= 0 ? reason : e->reason_apart;
-    }
-    if (NULL != e->island) {
-        coll_gpusym_team_meet(e->island, where);
-    }
-}
-
 void coll_gpusym_engine_end(coll_gpusym_engine_t *e)
 {
     if (NULL != e->residents) {
@@ -68,7 +48,6 @@ void coll_gpusym_engine_end(coll_gpusym_engine_t *e)
     }
     coll_gpusym_windows_free(&e->windows);
     coll_gpusym_team_free(e->team);
-    coll_gpusym_team_free(e->island);
-    e->team = e->island = NULL;
+    e->team = NULL;
     free_states(e);
 }

@@ -30,10 +30,6 @@ typedef struct coll_gpusym_engine {
      * and calls the fallback once for each call, as a rank without gpusym does. */
     bool apart;
     int reason_apart; /* enum coll_gpusym_reason, for what is staged then */
-    /* Apart, since the communicator has several islands: this rank's, set up beside its calls; NULL: not yet, or there
-     * is none, which is known once `found`. Owned. */
-    coll_gpusym_team_t *island;
-    bool island_found;
     int internal; /* internal.c's: how Open MPI's own all-reduces go, if that is known */
     /* Calls that are not over, in the order in which they were made: nonblocking ones, and blocking ones behind them.
      * See list.h. */
@@ -46,10 +42,6 @@ typedef struct coll_gpusym_engine {
 void coll_gpusym_engine_init(coll_gpusym_engine_t *e, coll_gpusym_fallback_t *fallback);
 /* Creates the team, or sets e->apart if there is none. Local. Returns an MPI error code. */
 int coll_gpusym_engine_find_team(coll_gpusym_engine_t *e);
-/* Polls the set-up of this rank's island, if the communicator has several. A call of this rank, which has a device, is
- * to be staged for reason_apart, which changes where this host's ranks have no island. where: as in
- * coll_gpusym_team_meet. */
-void coll_gpusym_engine_meet(coll_gpusym_engine_t *e, const gpusym_mem_t *where);
 /* After the communicator's last collective: ends resident kernels, frees the team. */
 void coll_gpusym_engine_end(coll_gpusym_engine_t *e);
 

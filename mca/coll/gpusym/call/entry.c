@@ -94,9 +94,6 @@ static bool do_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a
     if (has_comm(a)) {                 /* else any thread may be in that */
         e->host_only = host && !inter; /* the short path does not know remote ranks */
     }
-    if (has_comm(a)) {
-        coll_gpusym_engine_meet(e, host ? NULL : coll_gpusym_on_gpu(&rmem) ? &rmem : &smem);
-    }
     if (host) {
         count_forwarded(a);
         return true;

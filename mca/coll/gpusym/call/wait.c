@@ -15,6 +15,7 @@
 #include "mca/coll/gpusym/args/names.h"
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
+#include "mca/coll/gpusym/team/hosts.h"
 #include "mca/common/gpusym/agree/table.h"
 
 /* How often a waiting rank checks whether its peers and its GPU are well. In nanoseconds. */
@@ -149,6 +150,10 @@ static uint64_t describe_missing(const waiter_t *w, char *buf, size_t size)
     uint64_t said = 0;
 
     buf[0] = '\0';
+    if (COLL_GPUSYM_WAIT_ISLANDS == w->what) {
+        coll_gpusym_hosts_missing(t, buf, size);
+        return 0;
+    }
     for (uint32_t r = 0; r < t->host.nranks; r++) {
         const bool known = r != t->host.rank && find_seen(t, r, &seen);
         said = known && seen.said > said ? seen.said : said;

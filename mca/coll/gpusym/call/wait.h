@@ -27,6 +27,7 @@ typedef enum {
     COLL_GPUSYM_WAIT_VOTE,     /* for the peers' votes */
     COLL_GPUSYM_WAIT_READY,    /* a leader: for the ranks that bring their input */
     COLL_GPUSYM_WAIT_LED,      /* for the leaders */
+    COLL_GPUSYM_WAIT_ISLANDS,  /* for other islands */
 } coll_gpusym_wait_for_t;
 
 /* How long a call has waited. Zeroed before its first use. */

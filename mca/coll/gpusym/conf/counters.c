@@ -61,6 +61,10 @@ static int register_pvars(const mca_base_component_t *component, unsigned coll)
                             "ran in kernels of one rank for each GPU, because ranks share GPUs", &c->led);
     }
     if (OMPI_SUCCESS == ret) {
+        ret = register_pvar(component, coll, "native", "rails", "ran on the GPUs of several islands, over the network",
+                            &c->rails);
+    }
+    if (OMPI_SUCCESS == ret) {
         ret = register_pvar(component, coll, "zero_copy", "",
                             "ran on the GPU directly between user buffers, by any algorithm", &c->zero_copy);
     }
@@ -155,6 +159,7 @@ static void print_line(unsigned coll)
     }
     append_entry(&l, "copy", c->copied);
     append_entry(&l, "led", c->led);
+    append_entry(&l, "rails", c->rails);
     append_entry(&l, "zero_copy", c->zero_copy);
     append_entry(&l, "resident", c->resident);
     append_entry(&l, "late", c->late);

@@ -15,6 +15,7 @@ typedef struct {
     unsigned long long algorithm[GPUSYM_ALG_COUNT]; /* of those, by algorithm */
     unsigned long long copied;                      /* of those, one-rank communicators: a copy */
     unsigned long long led;                         /* of those, by the leaders of GPUs that ranks share */
+    unsigned long long rails;                       /* of those, between islands */
     unsigned long long zero_copy;                   /* of the native ones: straight between users' buffers */
     unsigned long long resident; /* of the native ones: by a kernel that was there, without a launch */
     unsigned long long late;     /* of the native ones: launched, the resident kernel had just retired */

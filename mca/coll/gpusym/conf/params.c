@@ -68,8 +68,10 @@ static const gpusym_var_number_t numbers[] = {
      "components reduce one piece while the GPU copies others. 0: such a reduction is not cut"},
     {"node_size", MCA_BASE_VAR_TYPE_INT, 6, FIELD(node_size), 0, 0, GPUSYM_TEAM_MAX, 0, "ranks",
      "Ranks of an island, at most. The ranks of a communicator on one host are divided into islands of that many, as "
-     "if these were hosts of their own, and each island is set up. 0: as many as kernels serve; none is set up, as "
-     "calls do not use islands yet"},
+     "if these were hosts of their own. 0: as many as kernels serve"},
+    {"net_size", MCA_BASE_VAR_TYPE_UNSIGNED_INT, 4, FIELD(net_size), 32 * MIB, MIB, 1024 * MIB, 0, "bytes",
+     "Memory of a process for messages between islands, pinned when the first communicator of several islands meets a "
+     "GPU. Pieces of messages are a 512th of it, between 16 KiB and 512 KiB. Communicators that get none are staged"},
     {"reproducible", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(reproducible), 0, 0, 1, 0, "",
      "Select only algorithms whose result bits depend on nothing but the inputs and the number of ranks. How a "
      "message is cut, the number of blocks, placement and timing have no effect on the result"},
@@ -106,6 +108,13 @@ static int register_algorithm(unsigned coll)
     choices[n].value = 0;
     choices[n].string = NULL;
     return gpusym_var_choice(&group, name, GPUSYM_VAR_EVERY_CALL, choices, FIELD(algorithm[coll]), doc);
+}
+
+static int register_net_devices(void)
+{
+    return gpusym_var_string(&group, "net_devices", 4, "", FIELD(net_devices),
+                             "Network devices for messages between islands, as UCX names them, separated by commas. "
+                             "Empty: all");
 }
 
 /* The algorithm of a collective without kernels is auto. */
@@ -147,6 +156,9 @@ int coll_gpusym_params_register(void)
     }
     if (ret >= 0) {
         ret = register_adopt();
+    }
+    if (ret >= 0) {
+        ret = register_net_devices();
     }
     for (size_t i = 0; ret >= 0 && i < sizeof(numbers) / sizeof(numbers[0]); ++i) {
         ret = gpusym_var_number(&group, &numbers[i]);

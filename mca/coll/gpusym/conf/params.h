@@ -35,6 +35,8 @@ typedef struct {
     unsigned zero_copy_min; /* smallest message in bytes for that; 0: by the tuning table */
     unsigned piece;         /* bytes of the pieces of a staged reduction; 0: it is not cut */
     int node_size;          /* ranks of an island, at most; 0: as many as kernels serve */
+    unsigned net_size;      /* bytes of memory for messages between islands */
+    const char *net_devices; /* UCX's names of network devices for these; "": all */
     bool reproducible;      /* only algorithms whose bits depend on nothing but inputs and number of ranks */
     bool summary;           /* print the counters at MPI_Finalize */
     unsigned epoch_first;   /* developer: first epoch of a communicator, to test the wrap */

@@ -5,6 +5,8 @@
  */
 #include "mca/coll/gpusym/exec/launch.h"
 
+#include <stdlib.h>
+
 #include "mca/coll/gpusym/args/names.h"
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
@@ -151,20 +153,21 @@ static bool copy_side_window(const coll_gpusym_launch_t *l, const coll_gpusym_ta
     const bool out = COLL_GPUSYM_WRITTEN == side;
     const uint64_t off = out ? task->zero_copy.out_off : task->zero_copy.in_off;
     const char *buffer = out ? k->out : k->in;
-    gpusym_table_row_t rows[COLL_GPUSYM_LED_MAX];
-
     if (f->reduces || (!coll_gpusym_blocks_has(k->args->coll) && !coll_gpusym_has_arrays(out ? f->written : f->sent))) {
         return copy_window(l, t, off, buffer, out ? k->out_bytes : k->in_bytes, back);
     }
-    coll_gpusym_segments_rows(k, rows);
-    for (uint32_t p = 0; p < t->host.nranks; p++) {
+    gpusym_table_row_t *rows = malloc(k->nranks * sizeof *rows);
+    bool copied = NULL != rows;
+    if (copied) {
+        coll_gpusym_segments_all_rows(k, rows);
+    }
+    for (uint32_t p = 0; p < k->nranks && copied; p++) {
         const uint64_t at = out ? rows[p].recv_off : rows[p].send_off;
         const uint64_t bytes = out ? rows[p].recv_bytes : rows[p].send_bytes;
-        if (0 != bytes && !copy_window(l, t, off + at, buffer + at, bytes, back)) {
-            return false;
-        }
+        copied = 0 == bytes || copy_window(l, t, off + at, buffer + at, bytes, back);
     }
-    return true;
+    free(rows);
+    return copied;
 }
 
 /* Gets a lane. */

@@ -468,6 +468,32 @@ static bool find_part(struct ompi_communicator_t *comm, const coll_gpusym_segmen
     return true;
 }
 
+/* Whether blocks with displacements follow each other in the order of the ranks. */
+static bool is_in_order(gpusym_counts_t counts, gpusym_displs_t displs, uint32_t n)
+{
+    ptrdiff_t next = 0;
+    bool any = false;
+    for (uint32_t p = 0; p < n; p++) {
+        const ptrdiff_t count = (ptrdiff_t) gpusym_count_at(counts, p), at = gpusym_displ_at(displs, p);
+        if (0 != count && any && at != next) {
+            return false;
+        }
+        next = 0 != count ? at + count : next;
+        any = any || 0 != count;
+    }
+    return true;
+}
+
+/* Of several islands: whether the output is packed so that blocks of other islands stand in the same place for all
+ * members of this one. */
+static bool is_put_in_order(const coll_gpusym_segments_t *k, uint32_t n)
+{
+    const coll_gpusym_args_t *a = k->args;
+    return NULL != k->team && coll_gpusym_team_is_part(k->team) &&
+           COLL_GPUSYM_P_ALLGATHER == facts_of(a)->pattern && COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->written &&
+           !is_in_order(a->rcounts, a->rdispls, n);
+}
+
 /* Sets in and out. Buffers whose elements are not contiguous are packed. False: no kernel packs them. host_in,
  * host_out: that buffer is host memory; then it must be contiguous, and is copied as what is packed. */
 static bool find_buffers(struct ompi_communicator_t *comm, uint32_t me, uint32_t n, coll_gpusym_segments_t *k,
@@ -485,7 +511,8 @@ static bool find_buffers(struct ompi_communicator_t *comm, uint32_t me, uint32_t
             return false;
         }
         if (((!in_flat || host_in) && !find_part(comm, k, COLL_GPUSYM_SENT, &in, &k->pack)) ||
-            ((!out_flat || host_out) && !find_part(comm, k, COLL_GPUSYM_WRITTEN, &out, &k->unpack))) {
+            ((!out_flat || host_out || is_put_in_order(k, n)) &&
+             !find_part(comm, k, COLL_GPUSYM_WRITTEN, &out, &k->unpack))) {
             return false;
         }
     }
@@ -900,6 +927,15 @@ void coll_gpusym_segments_rows(const coll_gpusym_segments_t *k, gpusym_table_row
     pairs_t s = find_pairs(k, &blocks);
     for (uint32_t i = 0; i < t->host.nranks; i++) {
         rows[i] = make_row(&s, coll_gpusym_team_member(t, i));
+    }
+}
+
+void coll_gpusym_segments_all_rows(const coll_gpusym_segments_t *k, gpusym_table_row_t *rows)
+{
+    blocks_t blocks;
+    pairs_t s = find_pairs(k, &blocks);
+    for (uint32_t r = 0; r < k->nranks; r++) {
+        rows[r] = make_row(&s, r);
     }
 }
 

@@ -122,12 +122,18 @@ static void offer_led(coll_gpusym_task_t *task, gpusym_post_t *post)
 {
     const coll_gpusym_segments_t *k = task->segments;
     const bool packed = 0 != k->pack.bytes || k->from.packed, unpacked = coll_gpusym_segments_unpacks(k);
-    const bool root_bcast = COLL_GPUSYM_BCAST == k->args->coll && k->team->host.rank == (uint32_t) k->args->root;
+    const bool root_bcast = COLL_GPUSYM_BCAST == k->args->coll && k->rank == (uint32_t) k->args->root;
     coll_gpusym_zero_copy_t *z = &task->zero_copy;
     const offer_t in = {packed || k->keep ? 0 : k->in_id, k->in, k->in_bytes, &z->in_key, &post->in_key, &post->in_off};
     const offer_t out = {unpacked ? 0 : k->out_id, k->out,        root_bcast ? 0 : k->out_bytes, &z->out_key,
                          &post->out_key,           &post->out_off};
 
+    if (1 == k->team->host.nranks) { /* an island of one: nobody else reaches for them */
+        post->flags |= GPUSYM_POST_LED_IN | GPUSYM_POST_LED_OUT;
+        z->fills = packed || unpacked;
+        post->flags |= z->fills ? GPUSYM_POST_FILLS : 0;
+        return;
+    }
     if (offer_to_leaders(task, &in, &z->in_window, &z->in_off, &post->flags)) {
         post->flags |= GPUSYM_POST_LED_IN | (z->in_window ? GPUSYM_POST_WINDOW_IN : 0);
     }
@@ -186,7 +192,7 @@ bool coll_gpusym_zero_copy_tell(coll_gpusym_task_t *task, gpusym_post_t *post)
     gpusym_rollcall_t *rc = &coll_gpusym_task_team(task)->host.rc;
     const bool in_table = 0 != (post->flags & GPUSYM_POST_CAN_OUT) && coll_gpusym_segments_in_table(k->args->coll);
     const bool led = 0 != (post->flags & GPUSYM_POST_LED_OUT) && coll_gpusym_zero_copy_led_by_table(task);
-    if (!in_table && !led) {
+    if ((!in_table && !led) || coll_gpusym_team_is_part(k->team)) {
         return true;
     }
     if (GPUSYM_SUCCESS != gpusym_table_make(rc)) {
@@ -353,6 +359,11 @@ bool coll_gpusym_zero_copy_map_led(coll_gpusym_task_t *task, coll_gpusym_led_buf
 {
     const uint32_t n = coll_gpusym_task_team(task)->host.nranks;
     *corrupt = -1;
+    if (1 == n) {
+        all->in[0] = task->segments->in;
+        all->out[0] = task->segments->out;
+        return true;
+    }
     for (uint32_t i = 0; i < 2 * n; i++) {
         const uint32_t r = i / 2;
         char *at;

@@ -11,10 +11,16 @@
 #include "mca/coll/gpusym/conf/help.h"
 #include "ompi/request/request.h"
 
+/* Whether the ranks are those of an island among others, which exchange by notices what only concerns them. */
+static bool is_among_members(const coll_gpusym_team_t *t)
+{
+    return coll_gpusym_team_is_part(t) && t->boot.step >= COLL_GPUSYM_STEP_BOOTSTRAPPED;
+}
+
 int coll_gpusym_exchange_start(coll_gpusym_team_t *t, const void *mine, void *all, size_t size)
 {
     const coll_gpusym_fallback_t *f = t->fallback;
-    if (coll_gpusym_team_is_part(t)) {
+    if (is_among_members(t)) {
         t->boot.into = all;
         t->boot.bytes = (uint32_t) size;
         gpusym_notices_write(&t->boot.notices, mine, (uint32_t) size);
@@ -26,7 +32,7 @@ int coll_gpusym_exchange_start(coll_gpusym_team_t *t, const void *mine, void *al
 
 int coll_gpusym_exchange_poll(coll_gpusym_team_t *t)
 {
-    if (coll_gpusym_team_is_part(t)) {
+    if (is_among_members(t)) {
         return gpusym_notices_read(&t->boot.notices, t->boot.into, t->boot.bytes);
     }
     if (!REQUEST_COMPLETE(t->boot.exchange)) {
@@ -59,7 +65,7 @@ bool coll_gpusym_vote_result(const coll_gpusym_team_t *t)
 bool coll_gpusym_exchange_alloc(coll_gpusym_team_t *t, size_t size)
 {
     t->boot.mine = calloc(1, size);
-    t->boot.all = calloc(t->host.nranks, size);
+    t->boot.all = calloc(is_among_members(t) ? t->host.nranks : (size_t) ompi_comm_size(t->fallback->comm), size);
     return NULL != t->boot.mine && NULL != t->boot.all;
 }
 

@@ -17,6 +17,7 @@
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/team/exchange.h"
+#include "mca/coll/gpusym/team/hosts.h"
 #include "mca/common/gpusym/common.h"
 #include "mca/common/gpusym/device/multicast.h"
 #include "mca/common/gpusym/gpusym.h"
@@ -38,6 +39,7 @@ typedef struct {
     uint64_t mps[2];    /* device and inode of the folder of its MPS daemon; 0, 0: it uses none */
     uint32_t multicast; /* whether this rank may and can */
     int32_t reason;     /* why this rank cannot; -1: it can */
+    uint32_t rails;     /* of several islands: coll_gpusym_hosts_reserve() */
 } gpu_address_t;
 
 /* ... and at last: the multicast object, made by rank 0. */
@@ -124,7 +126,9 @@ static void describe_gpu(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_a
     dev->gpu_info(gpu, &info);
     snprintf(t->host.gpu_text, sizeof t->host.gpu_text, "%s, %s", info.name, info.where);
     h->reason = need_heap(t->host.gpu);
-    if (h->reason < 0) {
+    if (h->reason < 0 && coll_gpusym_team_is_part(t)) {
+        h->rails = coll_gpusym_hosts_reserve(t);
+    } else if (h->reason < 0) {
         gpusym_heap_slot_offer(gpusym_heap(), &h->slots);
         h->heap_size = gpusym_heap_size(gpusym_heap());
         gpusym_heap_id(gpusym_heap(), &h->heap);
@@ -408,9 +412,43 @@ static void agree_links(coll_gpusym_team_t *t)
     }
 }
 
+/* An island among others: its members do their calls as leaders do those of a shared GPU, each for its rails. No member
+ * keeps a slot. */
+static int settle_island(coll_gpusym_team_t *t, const gpu_address_t *all)
+{
+    char detail[96] = "", name[GPUSYM_COMM_LABEL_MAX];
+    int reason = judge_gpus(t, all, detail, sizeof detail);
+    unsigned rails = COLL_GPUSYM_HOSTS_RAILS | COLL_GPUSYM_HOSTS_ALL;
+    for (uint32_t r = 0; r < t->host.nranks; r++) {
+        rails &= all[r].rails;
+        t->host.leader[r] = (uint16_t) r;
+        if (reason < 0 && 0 == (all[r].rails & COLL_GPUSYM_HOSTS_RAILS)) {
+            snprintf(detail, sizeof detail, "rank %u: coll_gpusym_net_size is too small", coll_gpusym_team_member(t, r));
+            reason = COLL_GPUSYM_R_NO_MEMORY;
+        }
+    }
+    if (reason >= 0) {
+        coll_gpusym_team_settle(t, reason, detail);
+        return COLL_GPUSYM_STEP_DONE;
+    }
+    t->rails = rails;
+    t->host.led = t->host.all_reach = true;
+    t->host.nleaders = t->host.nranks;
+    t->host.leader_index = t->host.rank;
+    t->host.sm_count = all[t->host.rank].sm_count;
+    t->host.epoch_base = 1 - t->host.rc.seq;
+    COLL_GPUSYM_VERBOSE(1, "%s: rank %u: island %u of %u, member %u of %u: it is set up",
+                        gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t), t->island,
+                        t->islands.nislands, t->host.rank, t->host.nranks);
+    return COLL_GPUSYM_STEP_DONE;
+}
+
 /* With everybody's GPU. Returns the next step, or a negative error. */
 static int join_gpus(coll_gpusym_team_t *t, const gpu_address_t *all)
 {
+    if (coll_gpusym_team_is_part(t)) {
+        return settle_island(t, all);
+    }
     char detail[64] = "";
     int reason = judge_gpus(t, all, detail, sizeof detail);
     const bool offered = all[t->host.rank].reason < 0;
@@ -536,7 +574,7 @@ static int settle_mc(coll_gpusym_team_t *t)
 /* The end of the second step, well or not. */
 static void end_join(coll_gpusym_team_t *t, bool failed)
 {
-    if (failed && COLL_GPUSYM_STEP_GPU == t->boot.step && NULL != t->boot.mine &&
+    if (failed && COLL_GPUSYM_STEP_GPU == t->boot.step && NULL != t->boot.mine && !coll_gpusym_team_is_part(t) &&
         ((gpu_address_t *) t->boot.mine)->reason < 0) {
         gpusym_heap_slot_settle(gpusym_heap(), &((gpu_address_t *) t->boot.mine)->slots, -1);
     }

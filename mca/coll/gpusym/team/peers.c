@@ -3,9 +3,10 @@
  *
  * Which processes have gpusym: see team/peers.h.
  *
- * What makes all ranks decide alike: a process publishes to its host only, before MPI_Init ends, and the processes of
- * one mpirun on one host ask one server. So either all ranks find all others' cards, and compare the same ones; or
- * every rank misses one, or sees one of another mpirun, and needs no more.
+ * What makes all ranks decide alike: a process publishes before MPI_Init ends, Open MPI's fence brings what is published
+ * to all hosts, and the processes of one mpirun on one host ask one server. So either all ranks find all others' cards,
+ * and compare the same ones; or every rank misses one, or sees one of another mpirun, and needs no more. Where the fence
+ * does not collect, no card of another host counts.
  */
 #include "mca/coll/gpusym/team/peers.h"
 
@@ -41,6 +42,7 @@ static const char version[32] = GPUSYM_VERSION;
     X(zero_copy_min)     \
     X(piece)             \
     X(node_size)         \
+    X(net_size)          \
     X(reproducible)
 
 enum {
@@ -56,6 +58,7 @@ typedef struct {
     char version[sizeof(version)];
     gpusym_host_t host;
     gpusym_process_id_t process;
+    char node[64]; /* the host's name */
     int64_t value[ALIKE_COUNT];
 } card_t;
 
@@ -76,8 +79,6 @@ static struct {
     bool warned;    /* a mistake has been reported to the user */
     uint32_t *here; /* [nhere] the processes of our job on this host: vpids, rising; owned, NULL: not known yet */
     unsigned nhere;
-    uint64_t *node; /* [nnodes] the node of each process of our job; NODE_UNKNOWN: not asked yet. Owned */
-    uint32_t nnodes;
 } peers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- ours ---- */
@@ -96,6 +97,7 @@ static void fill_card(card_t *card)
     memcpy(card->version, version, sizeof(version));
     gpusym_host_self(&card->host);
     gpusym_process_self(&card->process);
+    snprintf(card->node, sizeof(card->node), "%s", opal_process_info.nodename);
 #define ALIKE_VALUE(name) card->value[ALIKE_##name] = (int64_t) c->name;
     ALIKE_NUMBERS(ALIKE_VALUE)
     card->value[ALIKE_heap_size] = (int64_t) gpusym_params.heap_size;
@@ -108,7 +110,7 @@ static void fill_card(card_t *card)
 void coll_gpusym_peers_publish(void)
 {
     fill_card(&peers.card);
-    peers.published = gpusym_modex_put(KEY, &peers.card, sizeof(peers.card));
+    peers.published = gpusym_modex_put(KEY, &peers.card, sizeof(peers.card), false);
 }
 
 void coll_gpusym_peers_fini(void)
@@ -121,56 +123,16 @@ void coll_gpusym_peers_fini(void)
         free(peer);
     }
     free(peers.here);
-    free(peers.node);
     peers.here = NULL;
-    peers.node = NULL;
-    peers.nhere = peers.nnodes = 0;
+    peers.nhere = 0;
     peers.warned = peers.published = false;
     pthread_mutex_unlock(&peers.lock);
-}
-
-/* ---- others' ---- */
-
-static bool same_name(const opal_process_name_t *a, const opal_process_name_t *b)
-{
-    return a->jobid == b->jobid && a->vpid == b->vpid;
-}
-
-/* With the lock held: the cached process, or a new one with its card. NULL: no memory. */
-static coll_gpusym_peer_t *get_peer(const opal_process_name_t *name)
-{
-    coll_gpusym_peer_t *p;
-
-    for (p = peers.first; NULL != p; p = p->next) {
-        if (same_name(&p->name, name)) {
-            return p;
-        }
-    }
-    p = calloc(1, sizeof(*p));
-    if (NULL == p) {
-        return NULL;
-    }
-    p->name = *name;
-    const size_t bytes = gpusym_modex_get(KEY, name, &p->card, sizeof(p->card));
-    p->card.version[sizeof(p->card.version) - 1] = '\0';
-    p->found = sizeof(p->card) == bytes && 0 == strcmp(p->card.version, version);
-    p->other = !p->found && bytes > 0;
-    p->process.id = p->card.process;
-    p->next = peers.first;
-    peers.first = p;
-    return p;
 }
 
 /* ---- nodes ---- */
 
 /* The processes of our job on one host, at most. */
 #define HERE_MAX 4096u
-
-/* Numbers of hosts, for gpusym_islands_of_t, 62 bits and what they are of: a name that the server gives; a process of
- * which it gives none; on this node the key of a card, since a node may have several hosts (containers). */
-#define NODE_UNKNOWN UINT64_MAX
-#define NUMBER_PROCESS (1ull << 62)
-#define NUMBER_HOST (2ull << 62)
 
 static int compare_vpids(const void *a, const void *b)
 {
@@ -200,53 +162,44 @@ static bool is_near(const opal_process_name_t *name)
     return NULL != proc && OPAL_PROC_ON_LOCAL_NODE(proc->proc_flags);
 }
 
+/* ---- others' ---- */
+
+static bool same_name(const opal_process_name_t *a, const opal_process_name_t *b)
+{
+    return a->jobid == b->jobid && a->vpid == b->vpid;
+}
+
+/* With the lock held: the cached process, or a new one with its card. NULL: no memory. */
+static coll_gpusym_peer_t *get_peer(const opal_process_name_t *name)
+{
+    coll_gpusym_peer_t *p;
+
+    for (p = peers.first; NULL != p; p = p->next) {
+        if (same_name(&p->name, name)) {
+            return p;
+        }
+    }
+    p = calloc(1, sizeof(*p));
+    if (NULL == p) {
+        return NULL;
+    }
+    p->name = *name;
+    const bool there = is_near(name) || gpusym_modex_collected();
+    const size_t bytes = there ? gpusym_modex_get(KEY, name, &p->card, sizeof(p->card)) : 0;
+    p->card.version[sizeof(p->card.version) - 1] = '\0';
+    p->card.node[sizeof(p->card.node) - 1] = '\0';
+    p->found = sizeof(p->card) == bytes && 0 == strcmp(p->card.version, version);
+    p->other = !p->found && bytes > 0;
+    p->process.id = p->card.process;
+    p->next = peers.first;
+    peers.first = p;
+    return p;
+}
+
+/* A number for a host, for gpusym_islands_of_t. */
 static uint64_t number_host(const gpusym_host_t *host)
 {
-    const uint64_t h = (host->key[0] ^ host->key[1] >> 31) * 0x9e3779b97f4a7c15ull + host->key[1];
-    return h % NUMBER_PROCESS | NUMBER_HOST;
-}
-
-static uint64_t ask_node(const opal_process_name_t *name)
-{
-    const uint64_t process = (uint64_t) name->jobid << 32 ^ (uint32_t) name->vpid;
-    uint64_t h = 0xcbf29ce484222325ull;
-    char *host = gpusym_host_name(name);
-
-    for (const char *p = host; NULL != p && '\0' != *p; p++) {
-        h = (h ^ (unsigned char) *p) * 0x100000001b3ull;
-    }
-    const uint64_t number = NULL != host ? h % NUMBER_PROCESS : process % NUMBER_PROCESS | NUMBER_PROCESS;
-    free(host);
-    return number;
-}
-
-/* With the lock held: makes room for the nodes of n processes. */
-static bool extend_nodes(uint32_t n)
-{
-    if (n <= peers.nnodes) {
-        return true;
-    }
-    n = n < 2 * peers.nnodes ? 2 * peers.nnodes : n;
-    uint64_t *node = realloc(peers.node, n * sizeof(*node));
-    if (NULL == node) {
-        return false;
-    }
-    peers.node = node;
-    while (peers.nnodes < n) {
-        node[peers.nnodes++] = NODE_UNKNOWN;
-    }
-    return true;
-}
-
-/* With the lock held: a number for the node of a process on another one; asks once about each of our job. */
-static uint64_t find_node(const opal_process_name_t *name)
-{
-    const uint32_t vpid = (uint32_t) name->vpid;
-    if (OPAL_PROC_MY_NAME.jobid != name->jobid || !extend_nodes(vpid + 1)) {
-        return ask_node(name);
-    }
-    peers.node[vpid] = NODE_UNKNOWN == peers.node[vpid] ? ask_node(name) : peers.node[vpid];
-    return peers.node[vpid];
+    return (host->key[0] ^ host->key[1] >> 31) * 0x9e3779b97f4a7c15ull + host->key[1];
 }
 
 /* ---- what is compared ---- */
@@ -336,7 +289,7 @@ static void find_difference(coll_gpusym_peer_t *const *peer, int n, char *why, s
 
 /* All ranks of a communicator, and what was found. */
 typedef struct {
-    coll_gpusym_peer_t **peer; /* [n], this process too; NULL: a rank whose card is not asked for */
+    coll_gpusym_peer_t **peer; /* [n], this process too */
     int n, rank;
     bool mistake; /* likely */
     char why[256];
@@ -347,7 +300,7 @@ static int find_missing(survey_t *survey)
 {
     for (int r = 0; r < survey->n; r++) {
         const coll_gpusym_peer_t *p = survey->peer[r];
-        if (NULL != p && p->other) {
+        if (p->other) {
             snprintf(survey->why, sizeof(survey->why), "rank %d has gpusym %s, rank %d has %s%s", r, p->card.version,
                      survey->rank, version, 0 == strcmp(p->card.version, version) ? ", another build" : "");
             survey->mistake = true;
@@ -355,9 +308,10 @@ static int find_missing(survey_t *survey)
         }
     }
     for (int r = 0; r < survey->n; r++) {
-        if (NULL != survey->peer[r] && !survey->peer[r]->found) {
+        if (!survey->peer[r]->found) {
             const bool here = is_near(&survey->peer[r]->name);
-            snprintf(survey->why, sizeof(survey->why), here ? "rank %d has no gpusym" : "rank %d is on another host",
+            snprintf(survey->why, sizeof(survey->why), here ? "rank %d has no gpusym"
+                          : "rank %d is on another host, and has published nothing that this one gets",
                      r);
             survey->mistake = here;
             return here ? COLL_GPUSYM_R_PEERS : COLL_GPUSYM_R_BETWEEN;
@@ -416,9 +370,6 @@ static bool is_speaker(const survey_t *survey)
 
     for (int r = 0; r < survey->n; r++) {
         const coll_gpusym_peer_t *p = survey->peer[r];
-        if (NULL == p) {
-            continue;
-        }
         if (p->other) {
             return 0 == survey->rank;
         }
@@ -473,7 +424,7 @@ int coll_gpusym_peers_find(struct ompi_communicator_t *comm, coll_gpusym_peer_t 
         rv = get_cards(comm, &survey) ? MPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
         *reason = MPI_SUCCESS == rv ? check_cards(&survey) : -1;
     }
-    if (*reason >= 0) {
+    if (*reason >= 0 && COLL_GPUSYM_R_BETWEEN != *reason) { /* that is for coll_gpusym_peers_islands() to find out */
         report_reason(comm, &survey, *reason);
     }
     pthread_mutex_unlock(&peers.lock);
@@ -482,84 +433,54 @@ int coll_gpusym_peers_find(struct ompi_communicator_t *comm, coll_gpusym_peer_t 
 
 /* ---- islands ---- */
 
-/* Fills survey->peer with the processes of this host, and host[n]. With the lock held. False: no memory. */
-static bool find_hosts(struct ompi_communicator_t *comm, const survey_t *survey, uint64_t *host)
-{
-    for (int r = 0; r < survey->n; r++) {
-        const opal_process_name_t name = ompi_group_get_proc_name(comm->c_local_group, r);
-        if (!is_near(&name)) {
-            host[r] = find_node(&name);
-            continue;
-        }
-        survey->peer[r] = get_peer(&name);
-        if (NULL == survey->peer[r]) {
-            return false;
-        }
-        host[r] = number_host(&survey->peer[r]->card.host);
-    }
-    return true;
-}
-
-/* The processes of this rank's island. NULL: no memory. */
-static coll_gpusym_peer_t **list_members(const gpusym_islands_t *islands, const survey_t *survey)
-{
-    const uint32_t mine = gpusym_islands_find(islands, (uint32_t) survey->rank);
-    const uint32_t size = gpusym_island_size(islands, mine);
-    coll_gpusym_peer_t **member = calloc(size, sizeof(*member));
-
-    for (uint32_t i = 0; NULL != member && i < size; i++) {
-        member[i] = survey->peer[gpusym_island_member(islands, mine, i)];
-    }
-    return member;
-}
-
-/* With the lock held, and the memory for the survey: peer[n] and host[n]. False: no memory. */
+/* With the lock held, and the memory for the survey and host[n]. False: no memory. */
 static bool survey_islands(struct ompi_communicator_t *comm, survey_t *survey, uint64_t *host,
-                           gpusym_islands_t *islands, coll_gpusym_peer_t ***peer, int *reason)
+                           gpusym_islands_t *islands, int *reason)
 {
     const gpusym_islands_of_t of = {
         .nranks = (uint32_t) survey->n, .host = host, .node_size = (uint32_t) coll_gpusym_params.node_size};
 
-    if (!find_hosts(comm, survey, host)) {
+    if (!get_cards(comm, survey)) {
         return false;
     }
     *reason = find_missing(survey);
     *reason = *reason < 0 ? check_values(survey) : *reason;
-    if (*reason >= 0) {
-        return true;
+    for (int r = 0; *reason < 0 && r < survey->n; r++) {
+        host[r] = number_host(&survey->peer[r]->card.host);
     }
-    if (!gpusym_islands_make(&of, islands)) {
-        return false;
-    }
-    *peer = list_members(islands, survey);
-    return NULL != *peer;
+    return *reason >= 0 || gpusym_islands_make(&of, islands);
 }
 
-int coll_gpusym_peers_islands(struct ompi_communicator_t *comm, gpusym_islands_t *islands, coll_gpusym_peer_t ***peer,
+int coll_gpusym_peers_islands(struct ompi_communicator_t *comm, gpusym_islands_t *islands, coll_gpusym_peer_t **peer,
                               int *reason)
 {
-    survey_t survey = {.n = ompi_comm_size(comm), .rank = ompi_comm_rank(comm)};
+    survey_t survey = {.peer = peer, .n = ompi_comm_size(comm), .rank = ompi_comm_rank(comm)};
     uint64_t *host = calloc((size_t) survey.n, sizeof(*host));
+    bool ok = NULL != host;
 
-    survey.peer = calloc((size_t) survey.n, sizeof(coll_gpusym_peer_t *));
     *islands = (gpusym_islands_t){0};
-    *peer = NULL;
-    *reason = check_names(comm, &survey);
-    bool ok = NULL != host && NULL != survey.peer;
+    if (survey.n > COLL_GPUSYM_RANKS_MAX) {
+        snprintf(survey.why, sizeof(survey.why), "it has %d ranks, and at most %d agree on calls", survey.n,
+                 COLL_GPUSYM_RANKS_MAX);
+        *reason = COLL_GPUSYM_R_BETWEEN;
+    } else {
+        *reason = check_names(comm, &survey);
+    }
     pthread_mutex_lock(&peers.lock);
     if (ok && *reason < 0) {
-        ok = survey_islands(comm, &survey, host, islands, peer, reason);
+        ok = survey_islands(comm, &survey, host, islands, reason);
     }
     if (ok && *reason >= 0) {
         report_reason(comm, &survey, *reason);
     }
     pthread_mutex_unlock(&peers.lock);
-    if (!ok) {
-        gpusym_islands_free(islands);
-    }
-    free(survey.peer);
     free(host);
     return ok ? MPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
+}
+
+bool coll_gpusym_peers_near(const coll_gpusym_peer_t *a, const coll_gpusym_peer_t *b)
+{
+    return 0 == memcmp(&a->card.host, &b->card.host, sizeof(a->card.host));
 }
 
 bool coll_gpusym_peer_lives(coll_gpusym_peer_t *peer)
@@ -577,6 +498,11 @@ void coll_gpusym_peers_forget(coll_gpusym_peer_t *const *peer, uint32_t n)
         gpusym_process_forget(&peer[r]->process);
     }
     pthread_mutex_unlock(&peers.lock);
+}
+
+const char *coll_gpusym_peer_host(const coll_gpusym_peer_t *peer)
+{
+    return peer->card.node;
 }
 
 int coll_gpusym_peer_process(const coll_gpusym_peer_t *peer)

@@ -16,8 +16,12 @@
 #include "mca/common/gpusym/shm/process.h"
 #include "mca/common/gpusym/topo/islands.h"
 
-/* A process of this host that has published its card. Valid until coll_gpusym_peers_fini(). */
+/* A process that has published its card. Valid until coll_gpusym_peers_fini(). */
 typedef struct coll_gpusym_peer coll_gpusym_peer_t;
+
+/* Ranks of a communicator of several islands, at most: its set-up is an allgather, which libnbc does by a message from
+ * each to each. */
+#define COLL_GPUSYM_RANKS_MAX 1024
 
 /* Publishes this process's card. Called by the component's open function, with the parameters registered. */
 void coll_gpusym_peers_publish(void);
@@ -32,16 +36,18 @@ void coll_gpusym_peers_fini(void);
  */
 int coll_gpusym_peers_find(struct ompi_communicator_t *comm, coll_gpusym_peer_t **peer, int *reason);
 /*
- * Finds the islands of an intracommunicator that has several: ranks of one host, of which those on this host have the
- * same gpusym. *reason is -1 then; *peer is filled in with the members of this rank's island, the array to be freed by
- * the caller, as are the islands. Otherwise *reason says why this rank has no island: all ranks of this host find one,
- * and one of them reports a likely mistake. Which ranks of other hosts have gpusym is not known: they count as members
- * of islands of theirs. Asks about each rank once per process. Returns an MPI error code.
+ * Finds the islands of an intracommunicator of at most COLL_GPUSYM_RANKS_MAX ranks that is not one island. *reason is -1
+ * where all ranks have the same gpusym, on whatever host; the caller frees the islands, and peer[size] is filled in,
+ * this process included. Otherwise as coll_gpusym_peers_find(). Returns an MPI error code.
  */
-int coll_gpusym_peers_islands(struct ompi_communicator_t *comm, gpusym_islands_t *islands, coll_gpusym_peer_t ***peer,
+int coll_gpusym_peers_islands(struct ompi_communicator_t *comm, gpusym_islands_t *islands, coll_gpusym_peer_t **peer,
                               int *reason);
-/* Whether the process lives. Takes about 1 us after the first time, and holds a file descriptor. Any thread. */
+/* Whether two processes are on one host. */
+bool coll_gpusym_peers_near(const coll_gpusym_peer_t *a, const coll_gpusym_peer_t *b);
+/* Whether a process of this host lives. Takes about 1 us after the first time, and holds a file descriptor. Any thread. */
 bool coll_gpusym_peer_lives(coll_gpusym_peer_t *peer);
+/* The name of its host. */
+const char *coll_gpusym_peer_host(const coll_gpusym_peer_t *peer);
 /* The process id. */
 int coll_gpusym_peer_process(const coll_gpusym_peer_t *peer);
 /* Closes the file descriptors of n processes; the next check opens them again. */

@@ -96,6 +96,9 @@ typedef struct coll_gpusym_team {
     coll_gpusym_fallback_t *fallback; /* not owned: the communicator, and its messages */
     gpusym_islands_t islands;         /* no table: there is one island, whose members are the communicator's ranks */
     uint32_t island;                  /* this rank's */
+    coll_gpusym_peer_t **all;         /* of several islands: [ranks of the communicator]; owned */
+    struct coll_gpusym_hosts *hosts;  /* of several islands, bootstrapped: hosts.h; owned */
+    unsigned rails;                   /* which rails all of its members have: as coll_gpusym_hosts_reserve() */
     int reason;  /* enum coll_gpusym_reason for which every call is staged, agreed by all ranks; -1: none */
     bool none;   /* no rank has a device: every call is forwarded, once those in flight are over */
     bool broken; /* a call failed: flags and epochs differ between ranks, and every further call is refused */

@@ -16,6 +16,7 @@
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/team/exchange.h"
+#include "mca/coll/gpusym/team/hosts.h"
 #include "mca/coll/gpusym/team/join.h"
 #include "mca/common/gpusym/agree/tokens.h"
 #include "mca/common/gpusym/gpusym.h"
@@ -46,6 +47,18 @@ static void describe_process(coll_gpusym_team_t *t, address_t *h)
     h->line_off = t->host.line_off;
 }
 
+/* Ranks of the communicator. */
+static uint32_t count_ranks(const coll_gpusym_team_t *t)
+{
+    return (uint32_t) ompi_comm_size(t->fallback->comm);
+}
+
+/* Of the addresses of all ranks, that of a member of the team. */
+static const address_t *address_of(const coll_gpusym_team_t *t, const address_t *all, uint32_t member)
+{
+    return &all[coll_gpusym_team_member(t, member)];
+}
+
 /* Calls take launch tokens where a process may be in several at once. False if there is no memory. */
 static bool prepare_tokens(coll_gpusym_team_t *t, const address_t *all)
 {
@@ -54,9 +67,9 @@ static bool prepare_tokens(coll_gpusym_team_t *t, const address_t *all)
         return false;
     }
     for (uint32_t r = 0; r < t->host.nranks; r++) {
-        t->host.threads = t->host.threads || all[r].threads;
+        t->host.threads = t->host.threads || address_of(t, all, r)->threads;
     }
-    gpusym_tokens_init(&t->host.rc, order, all[0].line_off);
+    gpusym_tokens_init(&t->host.rc, order, address_of(t, all, 0)->line_off);
     return true;
 }
 
@@ -71,11 +84,12 @@ static int map_lines(coll_gpusym_team_t *t, const address_t *all)
         return ENOMEM;
     }
     for (uint32_t r = 0; r < t->host.nranks; r++) {
+        const address_t *address = address_of(t, all, r);
         errno = 0;
-        if (GPUSYM_SUCCESS != gpusym_pages_peer(&all[r].pages, &t->host.rc.peer[r])) {
+        if (GPUSYM_SUCCESS != gpusym_pages_peer(&address->pages, &t->host.rc.peer[r])) {
             return 0 != errno ? errno : ENOMEM;
         }
-        t->host.rc.line[r] = gpusym_peer_line(t->host.rc.peer[r], all[r].line_off);
+        t->host.rc.line[r] = gpusym_peer_line(t->host.rc.peer[r], address->line_off);
         if (NULL == t->host.rc.line[r]) { /* no line can stand where it says */
             return EINVAL;
         }
@@ -85,10 +99,10 @@ static int map_lines(coll_gpusym_team_t *t, const address_t *all)
     return prepare_tokens(t, all) ? 0 : ENOMEM;
 }
 
-/* Member r could not open or map something: the reason, and the words for it. */
-static int failed_to_open(const coll_gpusym_team_t *t, uint32_t r, int error, char *detail, size_t size)
+/* Rank r of the communicator could not open or map something: the reason, and the words for it. */
+static int failed_to_open(uint32_t r, int error, char *detail, size_t size)
 {
-    snprintf(detail, size, "rank %u: %s", coll_gpusym_team_member(t, r), strerror(error));
+    snprintf(detail, size, "rank %u: %s", r, strerror(error));
     return gpusym_fd_is_lack(error) ? COLL_GPUSYM_R_NO_FD : COLL_GPUSYM_R_NO_PAGE;
 }
 
@@ -96,14 +110,14 @@ static int failed_to_open(const coll_gpusym_team_t *t, uint32_t r, int error, ch
 static int judge_addresses(const coll_gpusym_team_t *t, const address_t *all, char *detail, size_t size)
 {
     detail[0] = '\0';
-    for (uint32_t r = 0; r < t->host.nranks; r++) {
+    for (uint32_t r = 0; r < count_ranks(t); r++) {
         if (!all[r].has_line) {
-            return failed_to_open(t, r, all[r].error, detail, size);
+            return failed_to_open(r, all[r].error, detail, size);
         }
     }
-    for (uint32_t r = 0; r < t->host.nranks; r++) {
+    for (uint32_t r = 0; r < count_ranks(t); r++) {
         if (!all[r].has_device) {
-            snprintf(detail, size, "rank %u", coll_gpusym_team_member(t, r));
+            snprintf(detail, size, "rank %u", r);
             return COLL_GPUSYM_R_NO_DEVICE;
         }
     }
@@ -112,12 +126,29 @@ static int judge_addresses(const coll_gpusym_team_t *t, const address_t *all, ch
 
 static bool has_any_device(const coll_gpusym_team_t *t, const address_t *all)
 {
-    for (uint32_t r = 0; r < t->host.nranks; r++) {
+    for (uint32_t r = 0; r < count_ranks(t); r++) {
         if (all[r].has_device) {
             return true;
         }
     }
     return false;
+}
+
+/* Tells all ranks of the communicator the errno of what this rank could not map, or 0; and its address in the net,
+ * where there are several islands. MPI error code. */
+static int tell_mapped(coll_gpusym_team_t *t, int error)
+{
+    if (!coll_gpusym_team_is_part(t)) {
+        return coll_gpusym_vote_start_error(t, error);
+    }
+    coll_gpusym_exchange_free(t);
+    if (!coll_gpusym_exchange_alloc(t, sizeof(coll_gpusym_host_card_t))) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    coll_gpusym_host_card_t *mine = t->boot.mine;
+    mine->error = error;
+    coll_gpusym_hosts_describe(mine);
+    return coll_gpusym_exchange_start(t, mine, t->boot.all, sizeof *mine);
 }
 
 /* With all addresses: what the team can do. Returns the next step, or a negative error. */
@@ -136,7 +167,7 @@ static int judge_bootstrap(coll_gpusym_team_t *t, const address_t *all)
         coll_gpusym_team_settle(t, reason, detail);
         return COLL_GPUSYM_STEP_BOOTSTRAPPED;
     }
-    return MPI_SUCCESS == coll_gpusym_vote_start_error(t, map_lines(t, all)) ? COLL_GPUSYM_STEP_LINES_VOTE : OMPI_ERROR;
+    return MPI_SUCCESS == tell_mapped(t, map_lines(t, all)) ? COLL_GPUSYM_STEP_LINES_VOTE : OMPI_ERROR;
 }
 
 static uint64_t hash_bytes(uint64_t h, const void *bytes, size_t n)
@@ -190,14 +221,21 @@ static int find_all(coll_gpusym_team_t *t, int *reason)
 static int find_members(coll_gpusym_team_t *t, int *reason)
 {
     struct ompi_communicator_t *comm = t->fallback->comm;
-    const int rv = coll_gpusym_peers_islands(comm, &t->islands, &t->host.peers, reason);
-    if (MPI_SUCCESS == rv && *reason < 0) {
-        const uint32_t me = (uint32_t) ompi_comm_rank(comm);
-        t->island = gpusym_islands_find(&t->islands, me);
-        t->host.nranks = gpusym_island_size(&t->islands, t->island);
-        t->host.rank = gpusym_islands_number(&t->islands, me);
+    const uint32_t n = count_ranks(t), me = (uint32_t) ompi_comm_rank(comm);
+    t->all = calloc(n, sizeof *t->all);
+    const int rv = NULL != t->all ? coll_gpusym_peers_islands(comm, &t->islands, t->all, reason)
+                                  : OMPI_ERR_OUT_OF_RESOURCE;
+    if (MPI_SUCCESS != rv || *reason >= 0) {
+        return rv;
     }
-    return rv;
+    t->island = gpusym_islands_find(&t->islands, me);
+    t->host.nranks = gpusym_island_size(&t->islands, t->island);
+    t->host.rank = gpusym_islands_number(&t->islands, me);
+    t->host.peers = calloc(t->host.nranks, sizeof *t->host.peers);
+    for (uint32_t r = 0; NULL != t->host.peers && r < t->host.nranks; r++) {
+        t->host.peers[r] = t->all[coll_gpusym_team_member(t, r)];
+    }
+    return NULL != t->host.peers ? MPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
 }
 
 /* find: finds the team's ranks. */
@@ -225,6 +263,7 @@ static int create_team(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team, int
         return rv;
     }
     free(t->host.peers);
+    free(t->all);
     gpusym_islands_free(&t->islands);
     free(t);
     return rv;
@@ -232,12 +271,8 @@ static int create_team(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team, int
 
 int coll_gpusym_team_create(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team, int *reason)
 {
-    return create_team(f, team, reason, find_all);
-}
-
-int coll_gpusym_team_create_island(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team, int *reason)
-{
-    return create_team(f, team, reason, find_members);
+    const int rv = create_team(f, team, reason, find_all);
+    return COLL_GPUSYM_R_BETWEEN == *reason ? create_team(f, team, reason, find_members) : rv;
 }
 
 int coll_gpusym_team_dead(const coll_gpusym_team_t *t)
@@ -280,8 +315,10 @@ static int start_addresses(coll_gpusym_team_t *t)
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
     describe_process(t, t->boot.mine);
-    if (coll_gpusym_team_is_part(t) && (!t->host.has_line || !open_notices(t))) {
-        return OMPI_ERR_OUT_OF_RESOURCE; /* nor can it tell the others, who do not wait */
+    address_t *mine = t->boot.mine;
+    if (coll_gpusym_team_is_part(t) && t->host.has_line && !open_notices(t)) {
+        mine->has_line = 0;
+        mine->error = ENOMEM;
     }
     if (t->host.has_line) {
         gpusym_line_name(gpusym_pages_line(t->host.line_off), t->host.key,
@@ -300,8 +337,49 @@ static void settle_unmapped(coll_gpusym_team_t *t)
     while (COLL_GPUSYM_VOTE_YES == t->boot.votes[r]) {
         r++;
     }
-    const int reason = failed_to_open(t, r, t->boot.votes[r] - (int) COLL_GPUSYM_VOTE_YES, detail, sizeof detail);
+    const int reason = failed_to_open(r, t->boot.votes[r] - (int) COLL_GPUSYM_VOTE_YES, detail, sizeof detail);
     coll_gpusym_team_settle(t, reason, detail);
+}
+
+/* Of several islands, with the cards of all ranks: whether all have mapped the lines of their islands, and have a net.
+ * Settles it if not. */
+static bool judge_cards(coll_gpusym_team_t *t, const coll_gpusym_host_card_t *all)
+{
+    char detail[96];
+    for (uint32_t r = 0; r < count_ranks(t); r++) {
+        if (0 != all[r].error) {
+            coll_gpusym_team_settle(t, failed_to_open(r, all[r].error, detail, sizeof detail), detail);
+            return false;
+        }
+    }
+    for (uint32_t r = 0; r < count_ranks(t); r++) {
+        if (0 == all[r].bytes || all[r].bytes > sizeof all[r].address) {
+            snprintf(detail, sizeof detail, "rank %u", r);
+            coll_gpusym_team_settle(t, COLL_GPUSYM_R_NO_NET, detail);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* All ranks have told whether they have mapped the lines. Negative: this rank cannot go on, which breaks the
+ * communicator. */
+static int end_bootstrap(coll_gpusym_team_t *t)
+{
+    if (!coll_gpusym_team_is_part(t)) {
+        t->host.joined = coll_gpusym_vote_result(t);
+        if (!t->host.joined) {
+            settle_unmapped(t);
+        }
+        return COLL_GPUSYM_STEP_BOOTSTRAPPED;
+    }
+    t->host.joined = judge_cards(t, t->boot.all);
+    if (!t->host.joined) {
+        return COLL_GPUSYM_STEP_BOOTSTRAPPED;
+    }
+    coll_gpusym_host_card_t *cards = t->boot.all;
+    t->boot.all = NULL;
+    return GPUSYM_SUCCESS == coll_gpusym_hosts_open(t, cards) ? COLL_GPUSYM_STEP_BOOTSTRAPPED : OMPI_ERROR;
 }
 
 int coll_gpusym_team_bootstrap(coll_gpusym_team_t *t)
@@ -319,11 +397,7 @@ int coll_gpusym_team_bootstrap(coll_gpusym_team_t *t)
         } else if (COLL_GPUSYM_STEP_ADDRESSES == t->boot.step) {
             next = judge_bootstrap(t, t->boot.all);
         } else {
-            next = COLL_GPUSYM_STEP_BOOTSTRAPPED;
-            t->host.joined = coll_gpusym_vote_result(t);
-            if (!t->host.joined) {
-                settle_unmapped(t);
-            }
+            next = end_bootstrap(t);
         }
         if (next < 0) {
             return next;
@@ -336,33 +410,6 @@ int coll_gpusym_team_bootstrap(coll_gpusym_team_t *t)
     return 1;
 }
 
-/* Island set-up has come to its end, well or not. */
-static void report_met(const coll_gpusym_team_t *t)
-{
-    char name[GPUSYM_COMM_LABEL_MAX];
-    COLL_GPUSYM_VERBOSE(1, "%s: rank %u: island %u of %u, member %u of %u: %s",
-                        gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t), t->island,
-                        t->islands.nislands, t->host.rank, t->host.nranks,
-                        t->broken        ? "its set-up has failed"
-                        : t->reason >= 0 ? "it is not set up"
-                                         : "it is set up");
-}
-
-void coll_gpusym_team_meet(coll_gpusym_team_t *t, const gpusym_mem_t *where)
-{
-    if (t->broken || t->reason >= 0 || COLL_GPUSYM_STEP_DONE == t->boot.step) {
-        return;
-    }
-    int rv = coll_gpusym_team_bootstrap(t);
-    if (rv > 0 && t->reason < 0) {
-        rv = NULL != where ? coll_gpusym_team_join(t, where) : 0;
-    }
-    t->broken = rv < 0;
-    if (0 != rv) {
-        report_met(t);
-    }
-}
-
 /* ---- end ---- */
 
 void coll_gpusym_team_free(coll_gpusym_team_t *t)
@@ -371,6 +418,7 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
         return;
     }
     coll_gpusym_team_leave(t);
+    coll_gpusym_hosts_close(t);
     gpusym_sweep(); /* buffers that the program freed keep no memory at peers, nor theirs here */
     if (t->host.joined || (coll_gpusym_team_is_part(t) && 0 != t->host.rc.nranks)) {
         gpusym_rollcall_retire(&t->host.rc, t->host.line_off); /* peers may still be in our last call */
@@ -384,6 +432,7 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
     free(t->host.rc.peer);
     free(t->host.rc.order);
     free(t->host.peers);
+    free(t->all);
     if (NULL != t->boot.exchange && !REQUEST_COMPLETE(t->boot.exchange)) {
         return; /* a rank never came: the fallback may still read and write what is in there */
     }

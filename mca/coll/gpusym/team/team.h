@@ -8,15 +8,9 @@
 
 #include "mca/coll/gpusym/team/state.h"
 
-/* Creates an empty team. Local. If the ranks cannot be a team, sets *team to NULL and *reason (enum
- * coll_gpusym_reason). Returns an MPI error code. */
+/* Creates an empty team: of all ranks, or where the communicator has several islands of those of this rank's island.
+ * Local. If the ranks cannot agree on calls, sets *team to NULL and *reason (enum coll_gpusym_reason). Returns an MPI error code. */
 int coll_gpusym_team_create(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team, int *reason);
-/* The same of the ranks of this rank's island, in a communicator of several. */
-int coll_gpusym_team_create_island(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team, int *reason);
-/* Polls both steps of an island's set-up, which its ranks go through as they come to it, in any of the communicator's
- * calls; no rank waits, and one that never comes leaves it as it is. where: a buffer of this rank on its GPU; NULL: it
- * has none, and the second step is left for later. */
-void coll_gpusym_team_meet(coll_gpusym_team_t *team, const gpusym_mem_t *where);
 /* Frees a team, after the communicator's last collective. NULL is fine. */
 void coll_gpusym_team_free(coll_gpusym_team_t *team);
 /* Returns the first rank whose process has ended, or -1. Takes about 1 us per rank. */

@@ -31,7 +31,7 @@ typedef struct {
 #define GPUSYM_BOARD_UNIT 4096u
 
 /* Bytes of a communicator's name in its line, with the final 0. */
-#define GPUSYM_LABEL_MAX 96u
+#define GPUSYM_LABEL_MAX 88u
 
 /* A line. Its owner writes it, its peers read it. */
 typedef struct {
@@ -45,6 +45,7 @@ typedef struct {
     uint64_t said;  /* mark of the owner's last message about a wait here, see gpusym_line_say; only rises */
     uint64_t ready; /* the last call whose input the owner has brought to where a leader loads it */
     uint64_t done;  /* a leader: the last call that it has done for the ranks of its GPU */
+    uint64_t verdict; /* member 0 of one of several islands: on which call these have agreed last, and what */
     char label[GPUSYM_LABEL_MAX]; /* the communicator's name, for messages; remains after the line is retired */
     uint64_t table;               /* its table's offset in the slab (table.h); 0: it has none yet */
     uint64_t board;               /* its board of the last move: call << BOARD_BITS | place in its window */

@@ -13,13 +13,19 @@
 enum {
     PIECES = GPUSYM_RECORDS_RING_BYTES / GPUSYM_RECORD_BYTES,
     /* Records for one leader that are not handed to its stream. As long as it waits for the post of one call, this
-     * leader may post one more, and has nothing to answer; else there is one post and one answer. */
-    WAITING = 2
+     * leader may post one more, and has nothing to answer; else there is one post and one answer. And at the end it may
+     * give up, and leaves. */
+    WAITING = 4
 };
 
-/* What a record is, in the head's `stage`. Both may be of the same call in any order: the calls of posts rise, but an
- * answer may be of a call long before the last post. */
-typedef enum { POST, ANSWER } stage_t;
+/* What a record is, in the head's `stage`. The first two may be of the same call in any order: the calls of posts rise,
+ * but an answer may be of a call long before the last post. */
+typedef enum {
+    POST,
+    ANSWER,
+    ABORT, /* the leader's island gave up */
+    LEAVE  /* the leader will post nothing more */
+} stage_t;
 
 /* A record that is to be sent. */
 typedef struct {
@@ -42,6 +48,7 @@ typedef struct {
     bool known;           /* its record of the call that was posted last has come */
     bool asks;            /* it has posted a call that was neither answered nor posted here */
     bool answered;        /* it has got an answer */
+    bool aborted, left;   /* it has told that it gave up, that it leaves */
     uint64_t lowest;      /* its posts so far are below this number */
     gpusym_record_t ask;  /* asks: its record in that call */
     gpusym_record_t last; /* answered: its record in the last call that was */
@@ -55,6 +62,7 @@ typedef struct {
 struct gpusym_records {
     gpusym_records_params_t params;
     int rc; /* the first error */
+    bool aborts, leaves; /* this leader has told so */
     bool posted;
     uint64_t call;        /* posted: the last one */
     uint32_t missing;     /* records of it */
@@ -227,6 +235,9 @@ static void queue_record(gpusym_records_t *r, leader_t *l, stage_t stage, const 
 static bool is_expected(const gpusym_records_t *r, const leader_t *l, stage_t stage, const gpusym_record_t *record)
 {
     const bool current = r->posted && record->call == r->call;
+    if (ABORT == stage || LEAVE == stage) {
+        return !l->left;
+    }
     if (ANSWER == stage) {
         return current && !l->known && 0 == record->kind;
     }
@@ -242,6 +253,11 @@ static void know_record(gpusym_records_t *r, leader_t *l, const gpusym_record_t 
 
 static void take_record(gpusym_records_t *r, leader_t *l, stage_t stage, const gpusym_record_t *record)
 {
+    if (ABORT == stage || LEAVE == stage) {
+        l->aborted = l->aborted || ABORT == stage;
+        l->left = l->left || LEAVE == stage;
+        return;
+    }
     if (POST == stage) {
         l->lowest = record->call + 1;
     }
@@ -317,6 +333,59 @@ int gpusym_records_read(const gpusym_records_t *r, uint64_t call, const gpusym_r
     }
     *all = r->all;
     return 1;
+}
+
+/* Tells all other leaders. */
+static void tell_all(gpusym_records_t *r, stage_t stage)
+{
+    const gpusym_record_t record = {.call = r->call};
+    for (uint32_t pos = 0; pos < r->params.n; pos++) {
+        if (pos != r->params.pos) {
+            queue_record(r, &r->leader[pos], stage, &record);
+        }
+    }
+}
+
+void gpusym_records_abort(gpusym_records_t *r)
+{
+    if (!r->aborts && !r->leaves) {
+        r->aborts = true;
+        tell_all(r, ABORT);
+    }
+}
+
+bool gpusym_records_aborted(const gpusym_records_t *r, uint32_t *pos)
+{
+    for (*pos = 0; *pos < r->params.n; ++*pos) {
+        if (r->leader[*pos].aborted) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void gpusym_records_leave(gpusym_records_t *r)
+{
+    if (!r->leaves) {
+        r->leaves = true;
+        tell_all(r, LEAVE);
+    }
+}
+
+bool gpusym_records_left(const gpusym_records_t *r)
+{
+    for (uint32_t pos = 0; pos < r->params.n; pos++) {
+        const leader_t *l = &r->leader[pos];
+        if (pos != r->params.pos && GPUSYM_SUCCESS == l->rc && (!l->left || l->sent != l->queued)) {
+            return false;
+        }
+    }
+    return r->leaves;
+}
+
+bool gpusym_records_has(const gpusym_records_t *r, uint32_t pos)
+{
+    return r->posted && (pos == r->params.pos || r->leader[pos].known);
 }
 
 static void answer_leader(gpusym_records_t *r, leader_t *l)

@@ -79,6 +79,19 @@ int gpusym_records_read(const gpusym_records_t *records, uint64_t call, const gp
  * after the communicator, poll answers late questions. */
 bool gpusym_records_poll(gpusym_records_t *records, int *rc);
 
+/* Whether the record of an island in the call that was posted last is there. */
+bool gpusym_records_has(const gpusym_records_t *records, uint32_t pos);
+
+/* Tells the other leaders that this island gave up: no call will be agreed on any more. */
+void gpusym_records_abort(gpusym_records_t *records);
+/* Whether another leader has told so; *pos: the first such. */
+bool gpusym_records_aborted(const gpusym_records_t *records, uint32_t *pos);
+
+/* Tells the other leaders that this one posts nothing more.  It still answers, until all have told the same. */
+void gpusym_records_leave(gpusym_records_t *records);
+/* Whether all leaders that are not lost have told so, this one included, and nothing is left to be sent. */
+bool gpusym_records_left(const gpusym_records_t *records);
+
 /* Closes the streams, and frees the records.  False: a message is still landing or being sent; call it again after the
  * next progress of the streams.  NULL is accepted. */
 bool gpusym_records_close(gpusym_records_t *records);
