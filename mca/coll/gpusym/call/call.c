@@ -1103,8 +1103,8 @@ static void await_led(coll_gpusym_call_t *call)
     } else if (coll_gpusym_health_due(&call->health) && !fail_if_peer_lost(call)) {
         call->since_ns = 0 == call->since_ns ? call->health.checked_ns : call->since_ns;
         const bool limited = call->blocking && !is_part(call); /* what goes between hosts may take long */
-        if (!limited && coll_gpusym_wait_note(&call->wait, call->engine->team, call->args.coll,
-                                                     call->task.read.seq, COLL_GPUSYM_WAIT_LED, call->health.gap_ns)) {
+        if (!limited && coll_gpusym_wait_note(&call->wait, call->engine->team, call->args.coll, call->task.read.seq,
+                                              COLL_GPUSYM_WAIT_LED, call->health.gap_ns)) {
             give_up(call);
         } else if (limited && timeout > 0 &&
                    (double) (call->health.checked_ns - call->since_ns) > timeout * 1e9 + 2 * (double) GRACE_NS) {

@@ -67,7 +67,7 @@ typedef struct coll_gpusym_call {
     bool told;                  /* several islands, a leader: it has told the others what this island does */
     int island_reason;          /* several islands: this one wants it staged; -1: it does not */
     coll_gpusym_rails_t rails;
-    bool has_tokens;            /* launch tokens, or some of them, to be given back */
+    bool has_tokens; /* launch tokens, or some of them, to be given back */
     coll_gpusym_health_t health;
     coll_gpusym_wait_t wait;
     uint64_t since_ns;             /* begin of this state, where it has a limit of time; 0: not yet */

@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 
-
 void coll_gpusym_engine_init(coll_gpusym_engine_t *e, coll_gpusym_fallback_t *fallback)
 {
     struct ompi_communicator_t *comm = fallback->comm;

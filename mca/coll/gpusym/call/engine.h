@@ -30,7 +30,7 @@ typedef struct coll_gpusym_engine {
      * and calls the fallback once for each call, as a rank without gpusym does. */
     bool apart;
     int reason_apart; /* enum coll_gpusym_reason, for what is staged then */
-    int internal; /* internal.c's: how Open MPI's own all-reduces go, if that is known */
+    int internal;     /* internal.c's: how Open MPI's own all-reduces go, if that is known */
     /* Calls that are not over, in the order in which they were made: nonblocking ones, and blocking ones behind them.
      * See list.h. */
     struct coll_gpusym_call *first, **last;

@@ -32,14 +32,14 @@ typedef struct {
     int linger;     /* how long a resident kernel waits for the next call, in microseconds; -1: by the tuning table */
     bool graph;     /* kernels are launched by graphs */
     bool zero_copy; /* large messages go straight between users' buffers where peers can map them */
-    unsigned zero_copy_min; /* smallest message in bytes for that; 0: by the tuning table */
-    unsigned piece;         /* bytes of the pieces of a staged reduction; 0: it is not cut */
-    int node_size;          /* ranks of an island, at most; 0: as many as kernels serve */
-    unsigned net_size;      /* bytes of memory for messages between islands */
+    unsigned zero_copy_min;  /* smallest message in bytes for that; 0: by the tuning table */
+    unsigned piece;          /* bytes of the pieces of a staged reduction; 0: it is not cut */
+    int node_size;           /* ranks of an island, at most; 0: as many as kernels serve */
+    unsigned net_size;       /* bytes of memory for messages between islands */
     const char *net_devices; /* UCX's names of network devices for these; "": all */
-    bool reproducible;      /* only algorithms whose bits depend on nothing but inputs and number of ranks */
-    bool summary;           /* print the counters at MPI_Finalize */
-    unsigned epoch_first;   /* developer: first epoch of a communicator, to test the wrap */
+    bool reproducible;       /* only algorithms whose bits depend on nothing but inputs and number of ranks */
+    bool summary;            /* print the counters at MPI_Finalize */
+    unsigned epoch_first;    /* developer: first epoch of a communicator, to test the wrap */
 
     int world_rank; /* of this process in its MPI_COMM_WORLD; set by the component's init_query */
 } coll_gpusym_params_t;

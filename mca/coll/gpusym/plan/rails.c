@@ -173,10 +173,10 @@ static void plan_whole(coll_gpusym_rails_plan_t *p, const coll_gpusym_task_t *ta
 }
 
 /* Each rank's block, or its part of what is reduced, by the rail of that rank. */
-static void plan_parts(coll_gpusym_rails_plan_t *p, const coll_gpusym_task_t *task, const coll_gpusym_led_buffers_t *all)
+static void plan_parts(coll_gpusym_rails_plan_t *p, const coll_gpusym_task_t *task,
+                       const coll_gpusym_led_buffers_t *all)
 {
     const coll_gpusym_team_t *t = p->team;
-    const coll_gpusym_segments_t *k = task->segments;
     const uint32_t rails = coll_gpusym_hosts_rails(t), me = t->host.rank;
     const uint32_t first = gpusym_rail_first(t->host.nranks, me, rails);
     const uint32_t end = gpusym_rail_first(t->host.nranks, me + 1, rails);
@@ -208,7 +208,6 @@ static void plan_parts(coll_gpusym_rails_plan_t *p, const coll_gpusym_task_t *ta
         }
         p->nlegs -= 0 == c->bytes && !direct;
     }
-    (void) k;
 }
 
 /* From each rank to each. */
@@ -227,7 +226,7 @@ static void plan_among_all(coll_gpusym_rails_plan_t *p, const coll_gpusym_task_t
     leg->call.from = part_from_rank;
 }
 
-/* The members' buffers, this rank's own first. */
+/* The members' buffers, in their order. */
 static void list_buffers(coll_gpusym_rails_plan_t *p, const coll_gpusym_task_t *task,
                          const coll_gpusym_led_buffers_t *all)
 {

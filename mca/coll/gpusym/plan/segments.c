@@ -489,9 +489,8 @@ static bool is_in_order(gpusym_counts_t counts, gpusym_displs_t displs, uint32_t
 static bool is_put_in_order(const coll_gpusym_segments_t *k, uint32_t n)
 {
     const coll_gpusym_args_t *a = k->args;
-    return NULL != k->team && coll_gpusym_team_is_part(k->team) &&
-           COLL_GPUSYM_P_ALLGATHER == facts_of(a)->pattern && COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->written &&
-           !is_in_order(a->rcounts, a->rdispls, n);
+    return NULL != k->team && coll_gpusym_team_is_part(k->team) && COLL_GPUSYM_P_ALLGATHER == facts_of(a)->pattern &&
+           COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->written && !is_in_order(a->rcounts, a->rdispls, n);
 }
 
 /* Sets in and out. Buffers whose elements are not contiguous are packed. False: no kernel packs them. host_in,

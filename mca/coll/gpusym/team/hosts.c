@@ -62,9 +62,9 @@ typedef struct {
 } place_t;
 
 struct coll_gpusym_hosts {
-    coll_gpusym_team_t *team;      /* NULL: it was freed, and the rest is used up or answers still */
-    gpusym_worker_t *worker;       /* the process's */
-    uint32_t nranks, rank;         /* of the communicator */
+    coll_gpusym_team_t *team; /* NULL: it was freed, and the rest is used up or answers still */
+    gpusym_worker_t *worker;  /* the process's */
+    uint32_t nranks, rank;    /* of the communicator */
     uint32_t nislands, island;
     coll_gpusym_host_card_t *card; /* [nranks]; owned */
     gpusym_worker_peer_t **peer;   /* [nranks]; NULL: not open; owned */
@@ -83,10 +83,10 @@ struct coll_gpusym_hosts {
     uint64_t all_of;            /* that call */
 
     /* Rails. */
-    uint64_t reserved;   /* bytes of the worker's memory */
-    char *send;          /* send buffers; [own rails + 1] */
+    uint64_t reserved; /* bytes of the worker's memory */
+    char *send;        /* send buffers; [own rails + 1] */
     uint64_t send_bytes;
-    uint32_t first, end; /* the rails that this rank owns */
+    uint32_t first, end;                      /* the rails that this rank owns */
     gpusym_rail_t *rail[GPUSYM_TEAM_MAX + 1]; /* at coll_gpusym_hosts_rails the one among all ranks; NULL: not owned */
     place_t place[GPUSYM_TEAM_MAX + 1];
     hosts_t *next; /* in `closed` */
@@ -183,10 +183,15 @@ static void close_rails(hosts_t *h, bool *left)
         }
         *left = *left || NULL != h->rail[r];
     }
-    if (!*left && NULL != h->send) {
+    if (*left) {
+        return;
+    }
+    if (NULL != h->send) {
         gpusym_worker_free(h->worker, h->send, h->send_bytes);
         h->send = NULL;
     }
+    net.reserved -= h->reserved;
+    h->reserved = 0;
 }
 
 /* Of a communicator that was freed: closes what can be. Whether that is all; it is freed then. */
@@ -208,7 +213,6 @@ static bool end_hosts(hosts_t *h)
             gpusym_worker_peer_put(h->peer[r]);
         }
     }
-    net.reserved -= h->reserved;
     for (hosts_t **at = &closed; NULL != *at; at = &(*at)->next) {
         if (*at == h) {
             *at = h->next;
@@ -229,6 +233,21 @@ static bool poll_hosts(void *arg)
         gpusym_records_abort(h->records); /* a member gave up while this rank does something else */
     }
     return NULL == h->team ? !end_hosts(h) || open : open;
+}
+
+/* Ends the communicators that were freed, as far as the others have left them: a program that makes many would have
+ * many of them. With the lock held. */
+static void sweep_closed(void)
+{
+    hosts_t *next;
+    int rc;
+    for (hosts_t *h = closed; NULL != h; h = next) {
+        next = h->next;
+        if (NULL != h->records) {
+            (void) gpusym_records_poll(h->records, &rc);
+        }
+        (void) end_hosts(h);
+    }
 }
 
 static void add_task(hosts_t *h)
@@ -327,6 +346,7 @@ int coll_gpusym_hosts_open(coll_gpusym_team_t *t, coll_gpusym_host_card_t *card)
         return GPUSYM_SUCCESS;
     }
     gpusym_worker_enter_wait(h->worker);
+    sweep_closed();
     const int rc = open_records(h);
     gpusym_worker_leave(h->worker);
     return rc;
@@ -429,6 +449,7 @@ static unsigned open_rails(coll_gpusym_team_t *t)
 unsigned coll_gpusym_hosts_reserve(coll_gpusym_team_t *t)
 {
     gpusym_worker_enter_wait(t->hosts->worker);
+    sweep_closed();
     const unsigned has = open_rails(t);
     gpusym_worker_leave(t->hosts->worker);
     return has;
@@ -487,12 +508,12 @@ void coll_gpusym_hosts_enter(coll_gpusym_team_t *t, uint64_t seq)
 int coll_gpusym_hosts_post(coll_gpusym_team_t *t, uint64_t seq, const coll_gpusym_island_record_t *record)
 {
     hosts_t *h = t->hosts;
-    const gpusym_record_t mine = {
-        .bytes = record->bytes,
-        .balance = record->balance,
-        .hash = record->hash,
-        .what = record->what,
-        .kind = (uint16_t) (record->reason < 0 ? RECORD_NATIVE : RECORD_STAGED + record->reason)};
+    const gpusym_record_t mine = {.bytes = record->bytes,
+                                  .balance = record->balance,
+                                  .hash = record->hash,
+                                  .what = record->what,
+                                  .kind =
+                                      (uint16_t) (record->reason < 0 ? RECORD_NATIVE : RECORD_STAGED + record->reason)};
     if (!gpusym_worker_enter(h->worker)) {
         return 0;
     }
@@ -510,8 +531,8 @@ static coll_gpusym_verdict_t judge_records(const hosts_t *h, const gpusym_record
     uint64_t balance = 0, most = 0;
     for (uint32_t i = 0; i < h->nislands; i++) {
         if (RECORD_NATIVE != all[i].kind) {
-            const unsigned reason = RECORD_HOST == all[i].kind ? (unsigned) COLL_GPUSYM_R_MIXED
-                                                               : (unsigned) all[i].kind - RECORD_STAGED;
+            const unsigned reason =
+                RECORD_HOST == all[i].kind ? (unsigned) COLL_GPUSYM_R_MIXED : (unsigned) all[i].kind - RECORD_STAGED;
             return (coll_gpusym_verdict_t){COLL_GPUSYM_VERDICT_STAGED + reason % COLL_GPUSYM_REASONS, 0};
         }
         balance += all[i].balance;

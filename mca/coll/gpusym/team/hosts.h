@@ -62,8 +62,8 @@ typedef struct {
 
 /* What an island tells of a call. */
 typedef struct {
-    int reason;      /* -1: native; else enum coll_gpusym_reason; COLL_GPUSYM_R_MIXED: a rank is on the host */
-    uint32_t hash;   /* compared where all are native; so are what and, where that says so, bytes */
+    int reason;    /* -1: native; else enum coll_gpusym_reason; COLL_GPUSYM_R_MIXED: a rank is on the host */
+    uint32_t hash; /* compared where all are native; so are what and, where that says so, bytes */
     uint8_t what;
     uint64_t bytes, balance;
 } coll_gpusym_island_record_t;

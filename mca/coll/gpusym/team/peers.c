@@ -3,10 +3,10 @@
  *
  * Which processes have gpusym: see team/peers.h.
  *
- * What makes all ranks decide alike: a process publishes before MPI_Init ends, Open MPI's fence brings what is published
- * to all hosts, and the processes of one mpirun on one host ask one server. So either all ranks find all others' cards,
- * and compare the same ones; or every rank misses one, or sees one of another mpirun, and needs no more. Where the fence
- * does not collect, no card of another host counts.
+ * What makes all ranks decide alike: a process publishes before MPI_Init ends, Open MPI's fence brings what is
+ * published to all hosts, and the processes of one mpirun on one host ask one server. So either all ranks find all
+ * others' cards, and compare the same ones; or every rank misses one, or sees one of another mpirun, and needs no more.
+ * Where the fence does not collect, no card of another host counts.
  */
 #include "mca/coll/gpusym/team/peers.h"
 
@@ -310,7 +310,8 @@ static int find_missing(survey_t *survey)
     for (int r = 0; r < survey->n; r++) {
         if (!survey->peer[r]->found) {
             const bool here = is_near(&survey->peer[r]->name);
-            snprintf(survey->why, sizeof(survey->why), here ? "rank %d has no gpusym"
+            snprintf(survey->why, sizeof(survey->why),
+                     here ? "rank %d has no gpusym"
                           : "rank %d is on another host, and has published nothing that this one gets",
                      r);
             survey->mistake = here;

@@ -36,15 +36,16 @@ void coll_gpusym_peers_fini(void);
  */
 int coll_gpusym_peers_find(struct ompi_communicator_t *comm, coll_gpusym_peer_t **peer, int *reason);
 /*
- * Finds the islands of an intracommunicator of at most COLL_GPUSYM_RANKS_MAX ranks that is not one island. *reason is -1
- * where all ranks have the same gpusym, on whatever host; the caller frees the islands, and peer[size] is filled in,
+ * Finds the islands of an intracommunicator of at most COLL_GPUSYM_RANKS_MAX ranks that is not one island. *reason is
+ * -1 where all ranks have the same gpusym, on whatever host; the caller frees the islands, and peer[size] is filled in,
  * this process included. Otherwise as coll_gpusym_peers_find(). Returns an MPI error code.
  */
 int coll_gpusym_peers_islands(struct ompi_communicator_t *comm, gpusym_islands_t *islands, coll_gpusym_peer_t **peer,
                               int *reason);
 /* Whether two processes are on one host. */
 bool coll_gpusym_peers_near(const coll_gpusym_peer_t *a, const coll_gpusym_peer_t *b);
-/* Whether a process of this host lives. Takes about 1 us after the first time, and holds a file descriptor. Any thread. */
+/* Whether a process of this host lives. Takes about 1 us after the first time, and holds a file descriptor. Any
+ * thread. */
 bool coll_gpusym_peer_lives(coll_gpusym_peer_t *peer);
 /* The name of its host. */
 const char *coll_gpusym_peer_host(const coll_gpusym_peer_t *peer);

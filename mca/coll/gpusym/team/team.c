@@ -223,8 +223,8 @@ static int find_members(coll_gpusym_team_t *t, int *reason)
     struct ompi_communicator_t *comm = t->fallback->comm;
     const uint32_t n = count_ranks(t), me = (uint32_t) ompi_comm_rank(comm);
     t->all = calloc(n, sizeof *t->all);
-    const int rv = NULL != t->all ? coll_gpusym_peers_islands(comm, &t->islands, t->all, reason)
-                                  : OMPI_ERR_OUT_OF_RESOURCE;
+    const int rv =
+        NULL != t->all ? coll_gpusym_peers_islands(comm, &t->islands, t->all, reason) : OMPI_ERR_OUT_OF_RESOURCE;
     if (MPI_SUCCESS != rv || *reason >= 0) {
         return rv;
     }

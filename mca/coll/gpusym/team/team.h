@@ -9,7 +9,8 @@
 #include "mca/coll/gpusym/team/state.h"
 
 /* Creates an empty team: of all ranks, or where the communicator has several islands of those of this rank's island.
- * Local. If the ranks cannot agree on calls, sets *team to NULL and *reason (enum coll_gpusym_reason). Returns an MPI error code. */
+ * Local. If the ranks cannot agree on calls, sets *team to NULL and *reason (enum coll_gpusym_reason). Returns an MPI
+ * error code. */
 int coll_gpusym_team_create(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team, int *reason);
 /* Frees a team, after the communicator's last collective. NULL is fine. */
 void coll_gpusym_team_free(coll_gpusym_team_t *team);

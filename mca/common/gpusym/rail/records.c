@@ -61,7 +61,7 @@ typedef struct {
 
 struct gpusym_records {
     gpusym_records_params_t params;
-    int rc; /* the first error */
+    int rc;              /* the first error */
     bool aborts, leaves; /* this leader has told so */
     bool posted;
     uint64_t call;        /* posted: the last one */
