@@ -595,7 +595,7 @@ static void wrong_records_are_errors(void **state)
         uint32_t head; /* differs from the record's call by */
     } wrong[] = {
         {FRESH, POST, 0, 1, 63, 0},     {FRESH, POST, 0, 1, 0, 0},       {FRESH, POST, 0, 1, 64, 1},
-        {FRESH, 2, 0, 1, 64, 0},        {FRESH, 255, 0, 0, 64, 0},       {FRESH, ANSWER, 0, 0, 64, 0},
+        {FRESH, 4, 0, 1, 64, 0},        {FRESH, 255, 0, 0, 64, 0},       {FRESH, ANSWER, 0, 0, 64, 0},
         {POSTED, ANSWER, 0, 1, 64, 0},  {POSTED, ANSWER, 1, 0, 64, 0},   {POSTED, ANSWER, 1ll << 32, 0, 64, 0},
         {POSTED, ANSWER, 0, 0, 56, 0},  {ASKED, POST, 0, 1, 64, 0},      {ASKED, POST, 1, 1, 64, 0},
         {ASKED, POST, -1, 1, 64, 0},    {ASKED, ANSWER, 0, 0, 64, 0},    {ANSWERED, POST, 0, 1, 64, 0},
@@ -632,7 +632,7 @@ static void answers_are_bounded(void **state)
         posts++;
     }
     assert_int_equal(island[0].rc, GPUSYM_ERR_CORRUPT);
-    assert_int_equal(posts, 8 + 2 + 1);
+    assert_int_equal(posts, 8 + 4 + 1);
     close_forged();
 }
 
@@ -655,6 +655,34 @@ static void others_are_still_served(void **state)
                      GPUSYM_RECORD_BYTES);
     assert_false(island[0].open);
     close_forged();
+}
+
+/* A leader that gives up is known to all; records are left once all leaders have left. */
+static void leaders_give_up_and_leave(void **state)
+{
+    uint32_t pos;
+    (void) state;
+    open_islands(3, (net_fake_params_t){.jitter = 0});
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_false(gpusym_records_aborted(island[i].records, &pos));
+        assert_false(gpusym_records_left(island[i].records));
+    }
+    gpusym_records_abort(island[1].records);
+    gpusym_records_abort(island[1].records);
+    settle();
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(gpusym_records_aborted(island[i].records, &pos), 1 != i);
+        assert_int_equal(pos, 1 != i ? 1 : 3);
+        OK(island[i].rc);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        gpusym_records_leave(island[i].records);
+        settle();
+        for (uint32_t k = 0; k < 3; k++) {
+            assert_int_equal(gpusym_records_left(island[k].records), 2 == i);
+        }
+    }
+    close_islands(3);
 }
 
 /* Any pieces in any order: an error, or what the protocol has; nothing is read or written elsewhere. */
@@ -765,6 +793,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(wrong_records_are_errors),
         cmocka_unit_test(answers_are_bounded),
         cmocka_unit_test(others_are_still_served),
+        cmocka_unit_test(leaders_give_up_and_leave),
         cmocka_unit_test(random_records_do_no_harm),
         cmocka_unit_test(a_lost_leader_is_an_error),
         cmocka_unit_test(opening_may_fail),
