@@ -624,6 +624,16 @@ static void vote_mapped(coll_gpusym_call_t *call, bool mapped, int corrupt)
 
 /* ---- several islands ---- */
 
+/* A rail has failed. */
+static void fail_rails(coll_gpusym_call_t *call, int rc)
+{
+    if (GPUSYM_ERR_CORRUPT == rc) {
+        fail_net(call);
+    } else if (!fail_if_peer_lost(call)) {
+        fail_gpu(call, GPUSYM_ERR_UNREACHABLE == rc ? "a rank of another island is lost" : gpusym_current.dev->error());
+    }
+}
+
 /* All ranks of this island know what it does with the call: natively (-1), or staged for a reason. The others are to
  * know it, and it what they do. */
 static void ask_islands(coll_gpusym_call_t *call, int reason)
@@ -649,27 +659,100 @@ static void stage_or_ask(coll_gpusym_call_t *call, int reason)
 }
 
 static void begin_led(coll_gpusym_call_t *call);
+static void poll_rails(coll_gpusym_call_t *call);
+
+/* A short call begins on rails while the islands agree, where they have agreed on the last one: it takes one network
+ * step then. It writes no output before they have. Where inputs are still to be brought to where they are loaded, or
+ * there is no memory for the plan, it does not. */
+static void begin_early(coll_gpusym_call_t *call)
+{
+    coll_gpusym_led_buffers_t all;
+    int corrupt;
+    if (!call->engine->team->hopes || 0 != (call->task.read.any & GPUSYM_POST_FILLS) || 0 == call->segments.bytes ||
+        !coll_gpusym_zero_copy_map_led(&call->task, &all, true, &corrupt)) {
+        return;
+    }
+    call->rails = (coll_gpusym_rails_t){.plan = coll_gpusym_rails_make(&call->task, &all), .held = true};
+    if (NULL != call->rails.plan && !call->rails.plan->direct) {
+        coll_gpusym_rails_end(&call->rails);
+    }
+}
+
+/* What has begun early is over. */
+static void await_dropped(coll_gpusym_call_t *call)
+{
+    if (!coll_gpusym_rails_drop(&call->rails)) {
+        return;
+    }
+    coll_gpusym_rails_end(&call->rails);
+    if (call->verdict < 0) {
+        end_call(call);
+    } else {
+        leave_to_fallback(call, call->verdict);
+    }
+}
+
+/* Not native: -1: the call ends, for it is empty; else a reason. */
+static void give_up_early(coll_gpusym_call_t *call, int reason)
+{
+    call->verdict = reason;
+    call->state = COLL_GPUSYM_CALL_DROPPING;
+    if (NULL != call->rails.plan) {
+        await_dropped(call);
+    } else if (reason < 0) {
+        end_call(call);
+    } else {
+        leave_to_fallback(call, reason);
+    }
+}
+
+/* All islands do it natively. */
+static void go_on_native(coll_gpusym_call_t *call)
+{
+    if (call->agree_only) {
+        call->agreed = true;
+        end_call(call);
+    } else if (NULL != call->rails.plan) {
+        call->led = true;
+        call->since_ns = 0;
+        call->task.zero_copy.used = true;
+        coll_gpusym_rails_release(&call->rails);
+        call->state = COLL_GPUSYM_CALL_RAILS;
+        poll_rails(call);
+    } else {
+        begin_led(call);
+    }
+}
 
 /* All islands have told what they do. */
 static void take_verdict(coll_gpusym_call_t *call, const coll_gpusym_verdict_t *v)
 {
+    call->engine->team->hopes = COLL_GPUSYM_VERDICT_NATIVE == v->kind;
     switch (v->kind) {
     case COLL_GPUSYM_VERDICT_NATIVE:
+        go_on_native(call);
+        break;
     case COLL_GPUSYM_VERDICT_EMPTY:
-        call->agreed = call->agreed || call->agree_only;
-        if (call->agree_only || COLL_GPUSYM_VERDICT_EMPTY == v->kind) {
-            end_call(call);
-        } else {
-            begin_led(call);
-        }
+        call->agreed = call->agree_only;
+        give_up_early(call, -1);
         break;
     case COLL_GPUSYM_VERDICT_MISMATCH:
         fail_other_call(call, (int) v->rank);
         break;
     default:
-        leave_to_fallback(call, (int) (v->kind - COLL_GPUSYM_VERDICT_STAGED));
+        give_up_early(call, (int) (v->kind - COLL_GPUSYM_VERDICT_STAGED));
         break;
     }
+}
+
+/* Moves on what has begun early. False: it has failed. */
+static bool poll_early(coll_gpusym_call_t *call)
+{
+    const int rc = NULL != call->rails.plan ? coll_gpusym_rails_poll(&call->rails) : 0;
+    if (rc < 0) {
+        fail_rails(call, rc);
+    }
+    return rc >= 0;
 }
 
 static void await_islands(coll_gpusym_call_t *call)
@@ -678,6 +761,9 @@ static void await_islands(coll_gpusym_call_t *call)
     coll_gpusym_team_t *t = call->engine->team;
     coll_gpusym_verdict_t verdict;
     int rc = 1;
+    if (!poll_early(call)) {
+        return;
+    }
     if (!call->told) {
         const coll_gpusym_island_record_t record = {.reason = call->island_reason,
                                                     .hash = call->task.hash,
@@ -729,11 +815,9 @@ static void poll_rails(coll_gpusym_call_t *call)
         coll_gpusym_rails_end(&call->rails);
         gpusym_rollcall_done(rollcall_of(call), call->task.read.seq);
         call->state = COLL_GPUSYM_CALL_LED;
-    } else if (GPUSYM_ERR_CORRUPT == rc) {
-        fail_net(call);
-    } else if (rc < 0 && !fail_if_peer_lost(call)) {
-        fail_gpu(call, GPUSYM_ERR_UNREACHABLE == rc ? "a rank of another island is lost" : gpusym_current.dev->error());
-    } else if (0 == rc && coll_gpusym_health_due(&call->health)) {
+    } else if (rc < 0) {
+        fail_rails(call, rc);
+    } else if (coll_gpusym_health_due(&call->health)) {
         fail_if_peer_lost(call);
     }
 }
@@ -1119,6 +1203,7 @@ static void take_tokens(coll_gpusym_call_t *call)
     coll_gpusym_team_t *t = call->engine->team;
     if (is_part(call)) {
         ask_islands(call, -1);
+        begin_early(call);
         await_islands(call);
         return;
     }
@@ -1312,6 +1397,9 @@ bool coll_gpusym_call_poll(coll_gpusym_call_t *call)
         break;
     case COLL_GPUSYM_CALL_TOKENS:
         take_tokens(call);
+        break;
+    case COLL_GPUSYM_CALL_DROPPING:
+        await_dropped(call);
         break;
     case COLL_GPUSYM_CALL_RAILS:
         poll_rails(call);

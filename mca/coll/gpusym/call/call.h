@@ -20,6 +20,7 @@ typedef enum {
     COLL_GPUSYM_CALL_SETUP,     /* agreed: native; the team's second step */
     COLL_GPUSYM_CALL_VOTE,      /* zero copy: waiting whether all could map the buffers */
     COLL_GPUSYM_CALL_ISLANDS,   /* several islands: waiting for what the others do */
+    COLL_GPUSYM_CALL_DROPPING,  /* ... which do not do it natively: waiting for what has begun on rails */
     COLL_GPUSYM_CALL_TOKENS,    /* waiting for the launch tokens of its processes */
     COLL_GPUSYM_CALL_FILLING,   /* led: our input is brought to where leaders load it */
     COLL_GPUSYM_CALL_READY,     /* led, a leader: waiting for the ranks that have to bring theirs */
@@ -66,6 +67,7 @@ typedef struct coll_gpusym_call {
     bool led;                   /* leaders do it, for the ranks of their GPUs */
     bool told;                  /* several islands, a leader: it has told the others what this island does */
     int island_reason;          /* several islands: this one wants it staged; -1: it does not */
+    int verdict;                /* DROPPING: the reason for staging; -1: the call ends */
     coll_gpusym_rails_t rails;
     bool has_tokens; /* launch tokens, or some of them, to be given back */
     coll_gpusym_health_t health;

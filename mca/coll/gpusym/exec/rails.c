@@ -12,7 +12,8 @@ static int poll_legs(coll_gpusym_rails_t *r)
 {
     const coll_gpusym_rails_plan_t *p = r->plan;
     for (; r->begun < p->nlegs; r->begun++) {
-        const coll_gpusym_leg_t *leg = &p->leg[r->begun];
+        coll_gpusym_leg_t *leg = &r->plan->leg[r->begun];
+        leg->call.held = r->held;
         const int rc = gpusym_rail_start(coll_gpusym_hosts_rail(p->team, leg->rail), &leg->call);
         if (GPUSYM_SUCCESS != rc) {
             return rc;
@@ -43,6 +44,29 @@ int coll_gpusym_rails_poll(coll_gpusym_rails_t *r)
     const int rc = poll_legs(r);
     coll_gpusym_hosts_unlock(t);
     return rc;
+}
+
+void coll_gpusym_rails_release(coll_gpusym_rails_t *r)
+{
+    const coll_gpusym_rails_plan_t *p = r->plan;
+    for (uint32_t i = 0; i < r->begun; i++) {
+        gpusym_rail_release(coll_gpusym_hosts_rail(p->team, p->leg[i].rail));
+    }
+    r->held = false;
+}
+
+bool coll_gpusym_rails_drop(coll_gpusym_rails_t *r)
+{
+    const coll_gpusym_rails_plan_t *p = r->plan;
+    bool dropped = true;
+    if (!coll_gpusym_hosts_lock(p->team)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < r->begun; i++) {
+        dropped = gpusym_rail_drop(coll_gpusym_hosts_rail(p->team, p->leg[i].rail)) && dropped;
+    }
+    coll_gpusym_hosts_unlock(p->team);
+    return dropped;
 }
 
 void coll_gpusym_rails_end(coll_gpusym_rails_t *r)

@@ -13,12 +13,18 @@ typedef struct {
     coll_gpusym_rails_plan_t *plan; /* owned; NULL: none */
     uint32_t begun;                 /* legs */
     uint32_t ended;                 /* of them, as bits */
+    bool held;                      /* no output is written before coll_gpusym_rails_release */
 } coll_gpusym_rails_t;
 
 /* Moves all legs on; the first poll begins them. 1: they have ended; 0: they are under way; negative: an error, as
  * gpusym_rail_poll. Never waits. */
 int coll_gpusym_rails_poll(coll_gpusym_rails_t *r);
-/* Frees the plan: its legs have ended or the rails been stopped (coll_gpusym_hosts_stop). */
+/* Lets a held plan go on to its end. */
+void coll_gpusym_rails_release(coll_gpusym_rails_t *r);
+/* Gives up a held plan, as all ranks do. Whether no kernel and no message of it is under way any more. Never waits. */
+bool coll_gpusym_rails_drop(coll_gpusym_rails_t *r);
+/* Frees the plan: its legs have ended or been given up, or the rails been stopped
+ * (coll_gpusym_hosts_stop). */
 void coll_gpusym_rails_end(coll_gpusym_rails_t *r);
 
 #endif

@@ -244,6 +244,17 @@ static void list_buffers(coll_gpusym_rails_plan_t *p, const coll_gpusym_task_t *
     }
 }
 
+/* Whether all legs go directly. */
+static bool is_direct(const coll_gpusym_rails_plan_t *p)
+{
+    for (uint32_t i = 0; i < p->nlegs; i++) {
+        if (GPUSYM_RAIL_PATH == p->leg[i].call.form) {
+            return false;
+        }
+    }
+    return true;
+}
+
 coll_gpusym_rails_plan_t *coll_gpusym_rails_make(const coll_gpusym_task_t *task, const coll_gpusym_led_buffers_t *all)
 {
     const unsigned pattern = facts_of(task)->pattern;
@@ -260,16 +271,17 @@ coll_gpusym_rails_plan_t *coll_gpusym_rails_make(const coll_gpusym_task_t *task,
         return NULL;
     }
     list_buffers(p, task, all);
+    if (!whole) {
+        coll_gpusym_segments_all_rows(k, p->row);
+    }
     if (whole) {
         plan_whole(p, task);
-        return p;
-    }
-    coll_gpusym_segments_all_rows(k, p->row);
-    if (is_among_all(pattern)) {
+    } else if (is_among_all(pattern)) {
         plan_among_all(p, task, all);
     } else {
         plan_parts(p, task, all);
     }
+    p->direct = is_direct(p);
     return p;
 }
 

@@ -27,6 +27,7 @@ typedef struct {
 
 struct coll_gpusym_rails_plan {
     const coll_gpusym_team_t *team;
+    bool direct;             /* no leg goes along a path: it may begin before the islands have agreed */
     gpusym_table_row_t *row; /* [ranks of the communicator] what goes between this rank and each; NULL: not needed */
     uint32_t nlegs;
     coll_gpusym_leg_t leg[COLL_GPUSYM_LEGS_MAX];

@@ -307,9 +307,10 @@ int gpusym_rail_direct_poll(gpusym_rail_t *r)
     if (GPUSYM_SUCCESS == rc) {
         rc = send_pieces(r, &left);
     }
-    if (GPUSYM_SUCCESS == rc) {
-        rc = store_pieces(r, &missing);
+    if (GPUSYM_SUCCESS != rc || r->call.held) {
+        return rc;
     }
+    rc = store_pieces(r, &missing);
     if (GPUSYM_SUCCESS == rc && !d->own_begun && !(r->call.reduces && (missing || 0 == r->call.bytes))) {
         rc = r->call.reduces ? reduce_all(r) : store_own(r);
     }

@@ -112,6 +112,9 @@ int gpusym_rail_gather_poll(gpusym_rail_t *r)
     if (g->have < r->params.n) {
         return rc;
     }
+    if (r->call.held) {
+        return 0;
+    }
     if (!g->finishing) {
         g->finishing = true;
         rc = finish(r);

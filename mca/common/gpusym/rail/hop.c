@@ -58,16 +58,21 @@ int gpusym_rail_read(gpusym_rail_t *r, gpusym_net_stream_t *stream, uint64_t byt
 {
     const gpusym_net_head_t *head;
     const void *data;
-    if (!gpusym_net_stream_read(stream, &head, &data)) {
-        return 0;
-    }
-    *piece = data;
-    if (head->call != r->call.call || head->stage != r->call.stage || head->bytes != bytes) {
-        GPUSYM_LOG(1, "between hosts: a piece of call %u, stage %u, %u bytes, in call %u, stage %u, in place of %llu",
-                   head->call, head->stage, head->bytes, r->call.call, r->call.stage, (unsigned long long) bytes);
-        return GPUSYM_ERR_CORRUPT;
-    }
-    return 1;
+    do {
+        if (!gpusym_net_stream_read(stream, &head, &data)) {
+            return 0;
+        }
+        *piece = data;
+        if (head->call == r->call.call && head->stage == r->call.stage && head->bytes == bytes) {
+            return 1;
+        }
+        if ((int32_t) (head->call - r->call.call) < 0) { /* of a call that was given up: nothing of this one came yet */
+            gpusym_net_stream_release(stream, 1);
+        }
+    } while ((int32_t) (head->call - r->call.call) < 0);
+    GPUSYM_LOG(1, "between hosts: a piece of call %u, stage %u, %u bytes, in call %u, stage %u, in place of %llu",
+               head->call, head->stage, head->bytes, r->call.call, r->call.stage, (unsigned long long) bytes);
+    return GPUSYM_ERR_CORRUPT;
 }
 
 /* ---- inputs and outputs ---- */

@@ -178,6 +178,9 @@ static bool list_buffers(gpusym_rail_t *r)
 
 int gpusym_rail_start(gpusym_rail_t *r, const gpusym_rail_call_t *call)
 {
+    if (call->held && GPUSYM_RAIL_PATH == call->form) {
+        return GPUSYM_ERR_BAD_PARAM;
+    }
     r->call = *call;
     r->polls = 0;
     if (!list_buffers(r) || (r->nin > 1 && !reduces(call))) {
@@ -197,6 +200,20 @@ int gpusym_rail_poll(gpusym_rail_t *r)
         put_lanes(r);
     }
     return rc;
+}
+
+void gpusym_rail_release(gpusym_rail_t *r)
+{
+    r->call.held = false;
+}
+
+bool gpusym_rail_drop(gpusym_rail_t *r)
+{
+    if (!is_quiet(r)) {
+        return false;
+    }
+    put_lanes(r);
+    return true;
 }
 
 const gpusym_rail_counters_t *gpusym_rail_counters(const gpusym_rail_t *r)

@@ -29,9 +29,16 @@ void gpusym_rail_free(gpusym_rail_t *rail);
 int gpusym_rail_start(gpusym_rail_t *rail, const gpusym_rail_call_t *call);
 /* Moves the call on: 1: it has ended, and its output is visible to the GPU; 0: it is under way; else an error, after
  * which the rail is closed: GPUSYM_ERR_UNREACHABLE: a peer to which something is to be sent is lost;
- * GPUSYM_ERR_CORRUPT: a peer does another call; the device's.  Of a peer that is only waited for, the streams' lost()
+ * GPUSYM_ERR_CORRUPT: a peer does a later call; the device's.  Of a peer that is only waited for, the streams' lost()
  * tells.  The caller moves the streams on. */
 int gpusym_rail_poll(gpusym_rail_t *rail);
+
+/* Lets a held call go on to its end. */
+void gpusym_rail_release(gpusym_rail_t *rail);
+/* Gives up a held call, on all processes: none has written an output.  True: no kernel and no message of it is under
+ * way, and another call may start; false: call it again after the next progress.  What was sent is dropped by the calls
+ * that find it. */
+bool gpusym_rail_drop(gpusym_rail_t *rail);
 
 const gpusym_rail_counters_t *gpusym_rail_counters(const gpusym_rail_t *rail);
 
