@@ -810,6 +810,69 @@ static void peer_dies(void **state)
 }
 
 /* A process does another call: an error, not its data. */
+/* Starts a held call on the processes of a set; polls until the net is quiet. No output is written. */
+static void hold(const gpusym_rail_call_t *calls, uint32_t set)
+{
+    for (uint32_t p = 0; p < n; p++) {
+        place[p].ended = 0 != (set >> p & 1) ? 0 : 1; /* 1: it does not take part */
+        if (0 == place[p].ended) {
+            OK(gpusym_rail_start(place[p].rail, &calls[p]));
+        }
+    }
+    do {
+        (void) poll_all();
+    } while (net_fake_step());
+    memset(want, 0xa5, ROOM);
+    for (uint32_t p = 0; p < n; p++) {
+        for (uint32_t o = 0; o < place[p].nout; o++) {
+            OK(dev.copy(gpu, got, place[p].output[o], ROOM));
+            const bool in_place = place[p].output[o] == place[p].in[o];
+            assert_memory_equal(got, in_place ? input[p][o] : want, ROOM);
+        }
+    }
+}
+
+/* Held calls are released, or given up by all that had started them; later ones find nothing of those. */
+static void held(void **state)
+{
+    gpusym_rail_call_t calls[PLACES];
+    (void) state;
+    for (uint32_t count = 2; count <= 6; count++) {
+        open_places(count, 0);
+        for (uint32_t k = 0; k < 24; k++) {
+            const uint64_t bytes = 4 * (1 + next_random() % (DIRECT / 16));
+            const bool gathers = 0 != k % 2, dropped = 0 != k % 3;
+            const gpusym_rail_call_t like = {.form = gathers ? GPUSYM_RAIL_GATHER : GPUSYM_RAIL_DIRECT,
+                                             .spread = !gathers,
+                                             .reduces = true,
+                                             .held = true,
+                                             .bytes = bytes};
+            fill_buffers();
+            make_calls(calls, &like, !gathers && 0 != k % 4);
+            hold(calls, dropped ? (uint32_t) next_random() : UINT32_MAX);
+            for (uint32_t p = 0; p < n; p++) {
+                if (dropped) {
+                    assert_true(gpusym_rail_drop(place[p].rail));
+                } else {
+                    gpusym_rail_release(place[p].rail);
+                    place[p].ended = 0;
+                }
+            }
+            if (dropped) {
+                continue;
+            }
+            while (0 != poll_all()) {
+                assert_true(net_fake_step());
+            }
+            sum_all(0, bytes);
+            for (uint32_t p = 0; p < n; p++) {
+                compare(p, bytes);
+            }
+        }
+        close_places(n);
+    }
+}
+
 static void wrong_call(void **state)
 {
     gpusym_rail_call_t calls[PLACES];
@@ -912,6 +975,8 @@ int main(int argc, char **argv)
         SEVERAL(refused),
         ONE(peer_dies),
         SEVERAL(peer_dies),
+        ONE(held),
+        SEVERAL(held),
         ONE(wrong_call),
     };
     random_start(argc, argv);
