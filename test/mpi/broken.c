@@ -6,7 +6,8 @@
  * communicator must report an error on every rank, none may succeed with a wrong result, and other communicators must
  * work on.  With --threads under MPI_THREAD_MULTIPLE, where a failed call must also give its turn back.  With --host,
  * without coll_gpusym_sim_host, calls on host buffers too: their short path must end with the failure.  With --pieces
- * the calls are nonblocking, by an operation of the user's, and fail in the midst of their pieces.  Also here: data
+ * the calls are nonblocking, by an operation of the user's, and fail in the midst of their pieces; with
+ * --blocking-pieces they are blocking.  Also here: data
  * whose first byte lies elsewhere than the buffer argument.
  */
 #include <mpi.h>
@@ -20,7 +21,8 @@
 enum { COUNT = 100000, CALLS = 12, SPREAD = 16 };
 
 static int rank, nranks, passed, failed;
-static MPI_Op users = MPI_OP_NULL; /* with --pieces: adds integers */
+static MPI_Op users = MPI_OP_NULL; /* with pieces: adds integers */
+static bool blocking;
 
 static void expect(bool good, const char *what)
 {
@@ -47,8 +49,8 @@ static void add(void *in, void *inout, int *n, MPI_Datatype *type)
 static int sum_up(const int *in, int *out, MPI_Comm comm)
 {
     MPI_Request request = MPI_REQUEST_NULL;
-    if (MPI_OP_NULL == users) {
-        return MPI_Allreduce(in, out, COUNT, MPI_INT, MPI_SUM, comm);
+    if (blocking) {
+        return MPI_Allreduce(in, out, COUNT, MPI_INT, MPI_OP_NULL == users ? MPI_SUM : users, comm);
     }
     const int rc = MPI_Iallreduce(in, out, COUNT, MPI_INT, users, comm, &request);
     return MPI_SUCCESS == rc ? MPI_Wait(&request, MPI_STATUS_IGNORE) : rc;
@@ -183,9 +185,10 @@ int main(int argc, char **argv)
 {
     const bool threads = argc > 1 && 0 == strcmp(argv[1], "--threads");
     const bool host = argc > 1 && 0 == strcmp(argv[1], "--host");
-    const bool pieces = argc > 1 && 0 == strcmp(argv[1], "--pieces");
+    const bool pieces = argc > 1 && NULL != strstr(argv[1], "pieces");
     int level;
 
+    blocking = !pieces || 0 == strcmp(argv[1], "--blocking-pieces");
     MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &nranks);

@@ -630,7 +630,10 @@ static void fail_rails(coll_gpusym_call_t *call, int rc)
     if (GPUSYM_ERR_CORRUPT == rc) {
         fail_net(call);
     } else if (!fail_if_peer_lost(call)) {
-        fail_gpu(call, GPUSYM_ERR_UNREACHABLE == rc ? "a rank of another island is lost" : gpusym_current.dev->error());
+        fail_gpu(call, GPUSYM_ERR_UNREACHABLE == rc ? "a rank of another island is lost"
+                       : GPUSYM_ERR_BAD_PARAM == rc ? "the engine between hosts does not do such a call"
+                       : GPUSYM_ERR_NO_MEMORY == rc ? "there is no memory for messages between hosts"
+                                                    : gpusym_current.dev->error());
     }
 }
 
@@ -1347,6 +1350,34 @@ static void poll_kernel(coll_gpusym_call_t *call)
     } else if (coll_gpusym_health_due(&call->health)) {
         check_kernel(call);
     }
+}
+
+/* ---- blocking, in pieces ---- */
+
+/* This rank's copies have failed: the others find out by its line. */
+static void fail_cut(void *arg)
+{
+    coll_gpusym_call_t *call = arg;
+    coll_gpusym_team_t *t = call->engine->team;
+    coll_gpusym_team_abort(t);
+    t->broken = true;
+    t->open = false;
+}
+
+int coll_gpusym_call_cut(coll_gpusym_call_t *call)
+{
+    coll_gpusym_team_t *t = call->engine->team;
+    char label[GPUSYM_COMM_LABEL_MAX];
+    const int rv =
+        coll_gpusym_cut_blocking(call->engine->fallback, &call->args, coll_gpusym_params.piece, fail_cut, call);
+    const int quitter = MPI_SUCCESS == rv && t->host.joined ? gpusym_rollcall_aborted(&t->host.rc) : -1;
+    if (quitter < 0) {
+        return rv;
+    }
+    coll_gpusym_help("aborted", (int) coll_gpusym_team_rank(t), label_of(call, label, sizeof label), name_of(call),
+                     rank_of(call, quitter));
+    fail_cut(call);
+    return MPI_ERR_OTHER;
 }
 
 bool coll_gpusym_call_poll(coll_gpusym_call_t *call)

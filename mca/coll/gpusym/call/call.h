@@ -94,6 +94,8 @@ void coll_gpusym_call_init_apart(coll_gpusym_call_t *call, coll_gpusym_engine_t 
 void coll_gpusym_call_reset(coll_gpusym_call_t *call);
 /* One step, which never waits. True once the state is FALLBACK or ENDED: the communicator's next call may go on. */
 bool coll_gpusym_call_poll(coll_gpusym_call_t *call);
+/* Runs a blocking call that is staged in pieces, as all ranks have agreed. MPI error code. */
+int coll_gpusym_call_cut(coll_gpusym_call_t *call);
 /* Counts how the call was served; once, when it is over. */
 void coll_gpusym_call_count(const coll_gpusym_call_t *call);
 

@@ -145,8 +145,7 @@ static int finish_blocking(coll_gpusym_call_t *call)
     if (call->reason < 0 && !call->cut) {
         return coll_gpusym_forward(e->fallback, &call->args);
     }
-    return call->cut ? coll_gpusym_cut_blocking(e->fallback, &call->args, coll_gpusym_params.piece)
-                     : coll_gpusym_bounce_blocking(e->fallback, &call->args);
+    return call->cut ? coll_gpusym_call_cut(call) : coll_gpusym_bounce_blocking(e->fallback, &call->args);
 }
 
 static int block_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)

@@ -245,24 +245,20 @@ static int close_slots(cut_t *c, int rv)
     return rv;
 }
 
-/* Queues the copy of a piece to the host. */
-static int begin_piece(cut_t *c, size_t k)
+/* Places a piece in its slot. */
+static slot_t *place_piece(cut_t *c, size_t k)
 {
     slot_t *s = &c->slot[k % SLOTS];
     make_part(c, k, s);
     coll_gpusym_bounce_place(c->f->comm, &s->part, &s->bounce, c->memory + k % SLOTS * c->room, &s->on_host);
-    return coll_gpusym_bounce_in(c->f->comm, &s->part, &s->bounce);
+    return s;
 }
 
-/* The fallback's work on a piece; queues the copy back. */
-static int end_piece(cut_t *c, size_t k)
+/* Queues the copy of a piece to the host. */
+static int begin_piece(cut_t *c, size_t k)
 {
-    slot_t *s = &c->slot[k % SLOTS];
-    int rv = await_slot(c, s);
-    if (MPI_SUCCESS == rv) {
-        rv = coll_gpusym_forward(c->f, &s->on_host);
-    }
-    return MPI_SUCCESS == rv ? coll_gpusym_bounce_out(c->f->comm, &s->part, &s->bounce, rv) : rv;
+    slot_t *s = place_piece(c, k);
+    return coll_gpusym_bounce_in(c->f->comm, &s->part, &s->bounce);
 }
 
 static void open_cut(cut_t *c, coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a, size_t piece)
@@ -273,20 +269,67 @@ static void open_cut(cut_t *c, coll_gpusym_fallback_t *f, const coll_gpusym_args
     c->rv = open_slots(c);
 }
 
-int coll_gpusym_cut_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a, size_t piece)
-{
-    cut_t c;
-    size_t begun = 0;
+/* A blocking call in pieces. */
+typedef struct {
+    cut_t cut;
+    int rv; /* of the copies of this rank: MPI_SUCCESS, or the first error */
+    void (*failed)(void *arg);
+    void *arg;
+} blocking_t;
 
-    open_cut(&c, f, a, piece);
-    int rv = c.rv;
-    for (size_t k = 0; MPI_SUCCESS == rv && k < c.pieces; k++) {
-        while (MPI_SUCCESS == rv && begun < c.pieces && begun < k + SLOTS) {
-            rv = begin_piece(&c, begun++);
-        }
-        rv = MPI_SUCCESS == rv ? end_piece(&c, k) : rv;
+static void note_copied(blocking_t *b, int rv)
+{
+    if (MPI_SUCCESS == b->rv && MPI_SUCCESS != rv) {
+        b->rv = rv;
+        b->failed(b->arg);
     }
-    return close_slots(&c, rv);
+}
+
+static void begin_blocking(blocking_t *b, size_t k)
+{
+    slot_t *s = place_piece(&b->cut, k);
+    if (MPI_SUCCESS == b->rv) {
+        note_copied(b, coll_gpusym_bounce_in(b->cut.f->comm, &s->part, &s->bounce));
+    }
+}
+
+/* The fallback's work on a piece; queues the copy back. Returns the fallback's error. */
+static int end_blocking(blocking_t *b, size_t k)
+{
+    slot_t *s = &b->cut.slot[k % SLOTS];
+    if (MPI_SUCCESS == b->rv) {
+        note_copied(b, await_slot(&b->cut, s));
+    }
+    const int rv = coll_gpusym_forward(b->cut.f, &s->on_host);
+    if (MPI_SUCCESS == rv && MPI_SUCCESS == b->rv) {
+        note_copied(b, coll_gpusym_bounce_out(b->cut.f->comm, &s->part, &s->bounce, rv));
+    }
+    return rv;
+}
+
+int coll_gpusym_cut_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a, size_t piece,
+                             void (*failed)(void *arg), void *arg)
+{
+    blocking_t b = {.rv = MPI_SUCCESS, .failed = failed, .arg = arg};
+    size_t begun = 0;
+    int rv = MPI_SUCCESS;
+
+    open_cut(&b.cut, f, a, piece);
+    if (MPI_SUCCESS != b.cut.rv) {
+        note_copied(&b, b.cut.rv);
+        return close_slots(&b.cut, b.cut.rv);
+    }
+    for (size_t k = 0; MPI_SUCCESS == rv && k < b.cut.pieces; k++) {
+        while (begun < b.cut.pieces && begun < k + SLOTS) {
+            begin_blocking(&b, begun++);
+        }
+        rv = end_blocking(&b, k);
+    }
+    const int copied = close_slots(&b.cut, MPI_SUCCESS == rv ? b.rv : rv);
+    if (MPI_SUCCESS == rv) {
+        note_copied(&b, copied);
+    }
+    return copied;
 }
 
 /* ---- nonblocking ---- */

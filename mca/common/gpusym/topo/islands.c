@@ -153,9 +153,9 @@ static void count_hosts(making_t *m)
 static uint32_t divide_host(const making_t *m, uint32_t ranks)
 {
     if (0 != m->of->node_size) {
-        return m->of->node_size < GPUSYM_TEAM_MAX ? m->of->node_size : GPUSYM_TEAM_MAX;
+        return m->of->node_size < GPUSYM_ISLAND_MAX ? m->of->node_size : GPUSYM_ISLAND_MAX;
     }
-    const uint32_t islands = (ranks + GPUSYM_TEAM_MAX - 1) / GPUSYM_TEAM_MAX;
+    const uint32_t islands = (ranks + GPUSYM_ISLAND_MAX - 1) / GPUSYM_ISLAND_MAX;
     return (ranks + islands - 1) / islands;
 }
 

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Islands: the parts of a communicator whose ranks reach each other's GPU memory, normally the ranks of one host, at
- * most GPUSYM_TEAM_MAX. Pure functions: every rank that knows the same hosts finds the same islands.
+ * most GPUSYM_ISLAND_MAX. Pure functions: every rank that knows the same hosts finds the same islands.
  */
 #ifndef GPUSYM_COMMON_TOPO_ISLANDS_H
 #define GPUSYM_COMMON_TOPO_ISLANDS_H
@@ -11,6 +11,9 @@
 #include <stdint.h>
 
 #include "kernels/work.h"
+
+/* A kernel loads what has come from another island beside the inputs of all members. */
+#define GPUSYM_ISLAND_MAX (GPUSYM_TEAM_MAX - 1u)
 
 /* What islands are made of. */
 typedef struct {
