@@ -489,11 +489,11 @@ tenths() {
     echo "$(($1 * slow / 10)).$(($1 * slow % 10))"
 }
 
-# comes BEFORE CALLS MODE: the last rank comes 4 s late to a call; CALLS: what it has made there. One rank says so, after 0.5, 1
+# comes BEFORE CALLS MODE: the last rank comes 2.5 s late to a call; CALLS: what it has made there. One rank says so, after 0.5, 1
 # and 2 s, and all goes on.
 comes() {
     local why lines says
-    run 60 "${injected[@]}" --mca coll_gpusym_warn "$(tenths 5)" "$late" --before "$1" --seconds "$(tenths 40)" --mode "$3"
+    run 60 "${injected[@]}" --mca coll_gpusym_warn "$(tenths 5)" "$late" --before "$1" --seconds "$(tenths 25)" --mode "$3"
     why=$(disgrace)
     [ "$rc" -eq 0 ] && [ "$(grep -c 'late: rank . as expected' "$dir/log")" -eq "$ranks" ] || why="$why exit status $rc"
     lines=$(grep -c ' has waited ' "$dir/log")

@@ -33,11 +33,18 @@ static void random_start(int argc, char **argv)
     print_message("seed %lu\n", (unsigned long) seed);
 }
 
-/* Whether the long form is wanted (test/run.sh, which names the tests that have one). */
-__attribute__((unused)) static bool long_form(void)
+/* Whether that form is wanted (test/run.sh, which names the tests that have a long one): "long", without what is also in
+ * the short one, or "whole". */
+__attribute__((unused)) static bool form_is(const char *name)
 {
     const char *form = getenv("GPUSYM_TEST_FORM");
-    return NULL != form && 0 != strcmp(form, "short");
+    return NULL != form && 0 == strcmp(form, name);
+}
+
+/* Whether the test is to be long. */
+__attribute__((unused)) static bool long_form(void)
+{
+    return form_is("long") || form_is("whole");
 }
 
 #endif
