@@ -33,8 +33,8 @@ static void random_start(int argc, char **argv)
     print_message("seed %lu\n", (unsigned long) seed);
 }
 
-/* Whether that form is wanted (test/run.sh, which names the tests that have a long one): "long", without what is also in
- * the short one, or "whole". */
+/* Whether that form is wanted (test/run.sh, which names the tests that have a long one): "long", without what the short
+ * one has, or "whole". */
 __attribute__((unused)) static bool form_is(const char *name)
 {
     const char *form = getenv("GPUSYM_TEST_FORM");
