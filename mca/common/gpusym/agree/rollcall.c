@@ -90,7 +90,7 @@ bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpus
         }
         kind |= 0 != rc->mixed && rc->mixed + HISTORY > seq ? GPUSYM_KIND_MIXED : 0;
     }
-    rc->seq = seq;
+    __atomic_store_n(&rc->seq, seq, __ATOMIC_RELAXED);
     *read = (gpusym_rollcall_read_t){.seq = seq,
                                      .host = GPUSYM_KIND_HOST == post->kind,
                                      .bounce = -1,

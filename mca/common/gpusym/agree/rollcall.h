@@ -19,7 +19,7 @@ enum {
 
 typedef struct {
     uint32_t nranks, rank;
-    uint64_t seq;         /* number of the last posted call */
+    uint64_t seq;         /* number of the last posted call; another thread may read it (team/hosts.c) */
     uint64_t mixed;       /* the last call in which this rank saw ranks on the host among others; 0: none */
     bool looks;           /* a rank has lately told that: ranks on the host take part, see gpusym_rollcall_mixed */
     gpusym_line_t **line; /* [nranks], not owned; line[rank] is this rank's */
@@ -110,7 +110,7 @@ static inline bool gpusym_rollcall_post_host(gpusym_rollcall_t *rc, uint8_t what
     if (0 == seq % (GPUSYM_ROLLCALL_HISTORY / 2) && (!gpusym_rollcall_near_enough(rc, seq) || rc->looks)) {
         return false;
     }
-    rc->seq = seq;
+    __atomic_store_n(&rc->seq, seq, __ATOMIC_RELAXED);
     __atomic_store_n(&rc->line[rc->rank]->entry[seq % GPUSYM_ROLLCALL_HISTORY].word,
                      seq << 48 | (uint64_t) GPUSYM_KIND_HOST << 40 | (uint64_t) what << 32, __ATOMIC_RELEASE);
     return true;
