@@ -94,6 +94,7 @@ islands-threads | =2     | 120 | ok                             | coll_gpusym_no
 islands-comms | =3       | 120 | ok:allreduce: .*between_islands [1-9] | coll_gpusym_node_size=2 coll_gpusym_summary=1 | test/mpi/comms
 islands-many | +=3       | 120 | ok                             | coll_gpusym_node_size=2                 | test/mpi/manycomms
 islands-flight | =3      | 120 | ok                             | coll_gpusym_node_size=2                 | test/mpi/inflight
+islands-none | =3        | 60  | ok:allreduce: .*no_net [1-9]   | coll_gpusym_node_size=2 coll_gpusym_net_devices=none coll_gpusym_summary=1 | test/mpi/random_coll --n 200
 islands-left | =3        | 60  | ok:1 passed                    | coll_gpusym_node_size=2                 | test/mpi/finalize left
 islands-40   | +=40      | 120 | ok:allreduce: native .*rails [1-9] | coll_gpusym_summary=1 | examples/allreduce
 random       | 3+2,4     | 120 | ok                             |                                         | test/mpi/random --n 300

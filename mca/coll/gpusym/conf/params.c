@@ -114,7 +114,7 @@ static int register_net_devices(void)
 {
     return gpusym_var_string(&group, "net_devices", 4, "", FIELD(net_devices),
                              "Network devices for messages between islands, as UCX names them, separated by commas. "
-                             "Empty: all");
+                             "Empty: all. none: no network, calls between islands are staged");
 }
 
 /* The algorithm of a collective without kernels is auto. */

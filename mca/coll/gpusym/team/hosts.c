@@ -30,7 +30,11 @@ static void open_worker(void)
 {
     const char *why = NULL;
     gpusym_worker_params_t p = {.devices = coll_gpusym_params.net_devices, .bytes = coll_gpusym_params.net_size};
-    p.transport = gpusym_transport_ucx(&why);
+    if (0 == strcmp(p.devices, "none")) {
+        why = "coll_gpusym_net_devices is none";
+    } else {
+        p.transport = gpusym_transport_ucx(&why);
+    }
     if (NULL == p.transport || GPUSYM_SUCCESS != gpusym_worker_open(&p, &net.worker, &why)) {
         net.worker = NULL;
         net.failed = true;
