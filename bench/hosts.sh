@@ -7,7 +7,7 @@
 #
 #   --bin DIR    the build tree (default: this folder)
 #   --out DIR    where hosts.csv (every row, with commit and commands), hosts.txt (the tables) and logs/ are written; default .
-#   --ways LIST  of gpusym (simulated GPUs), rail (the same by the engine between hosts alone, which MPI's calls do not use yet: one
+#   --ways LIST  of gpusym (simulated GPUs), rail (the same by the engine between hosts alone, without MPI's calls: one
 #                rank a host), tuned and han (Open MPI's own, on host memory); default all
 #   --only LIST  of wide (large messages, 100 Mbit/s), far (small ones, 20 ms from host to host); default both
 #   --calls N    a measurement, of which the best counts; three times as many where delay is the limit: their median; default 5
