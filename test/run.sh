@@ -328,6 +328,8 @@ faults-windows | -       | 300 | ok                             |               
 faults-leaders | -       | 180 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ leaders
 faults-peers | -         | 180 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ peers
 faults-p2p   | -         | 300 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ {messages-few|messages}
+faults-islands | -       | 120 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ islands
+faults-hosts | -         | 180 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ hosts
 faults-late  | +-        | 180 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ late
 # Several hosts, which test/mpi/hosts.sh makes. Their ranks meet by TCP, and those of a host as ever: every collective, as random
 # ones, blocking and not, in threads, with mixed kinds of memory, on unequal hosts, by slow wires; messages; host buffers.

@@ -5,7 +5,7 @@
 #
 #     test/faults/faults.sh BUILDDIR PART     (all of them, if none is named)
 #
-# PART: allreduce, collectives, multicast, channels, windows, leaders, peers, late, messages, or messages-few.
+# PART: allreduce, collectives, multicast, channels, windows, leaders, peers, late, messages, messages-few, islands, or hosts.
 #
 # Simulated faults (only on the simulator), ranks that call with different counts, ranks that are killed, ranks that have no
 # gpusym or other parameters, ranks that come late or never; never a hang, a wrong result, a crash or a process left over. The closing line is "faults: N passed, M failed".
@@ -69,7 +69,7 @@ left_over() {
         [ -e "$file" ] || continue
         pid=$(cat "$file")
         # A zombie has ended: its parent only has not asked yet.
-        if [ -r "/proc/$pid/stat" ] && ! grep -q ') Z ' "/proc/$pid/stat" && grep -q victim "/proc/$pid/cmdline"; then
+        if [ -r "/proc/$pid/stat" ] && ! grep -q ') Z ' "/proc/$pid/stat" && grep -Eq 'victim|lost' "/proc/$pid/cmdline"; then
             left="$left $pid"
         fi
     done 2>/dev/null
@@ -664,6 +664,80 @@ of_messages() {
     [ "$1" = few ] || faults_more
 }
 
+# ends_lost NAME SURVIVORS WHO ARGUMENT...: a rank or a host is lost. As many ranks as survivors find that in time; all say WHO is
+# lost, a regular expression, as far as mpirun passes it on; nothing is left.
+ends_lost() {
+    local name=$1 survivors=$2 who=$3 why said
+    shift 3
+    run 40 "$@"
+    why=$(disgrace)
+    [ "$(grep -Ec '^lost: rank [0-9]+ as expected, an error after' "$dir/log")" -eq "$survivors" ] || why="$why not as expected"
+    said=$(grep -Ec "$who" "$dir/log")
+    [ "$said" -ge "$(told_by "$survivors")" ] || why="$why the lost is named by $said ranks"
+    ! grep '^hosts: .* still has' "$dir/log" || why="$why something is left"
+    verdict "$name" "$why$(left_in_shm)" "$(grep -Eo 'an error after .*' "$dir/log" | sort -k4n | tail -n 1)"
+}
+
+# Of so many ranks that say the same: Open MPI 5 and later count repetitions, whatever they are told.
+told_by() {
+    case $GPUSYM_OMPI_MAJOR in
+        4) echo "$1" ;;
+        *) echo 1 ;;
+    esac
+}
+
+# Rank 2 is the leader of an island, rank 3 is not. test/outlive.sh keeps mpirun from ending the survivors. ARGUMENT...: for mpirun.
+ranks_lost() {
+    local where=$1 lost
+    shift
+    lost=("$@" "$GPUSYM_SRCDIR/test/outlive.sh" "$builddir/test/faults/lost" --device sim --within "$slow")
+    [ "$where" != "$(hostname)" ] || lost+=(--dir "$dir")
+    ends_lost "a leader killed" 5 "$(named 2 "$where")" "${lost[@]}" --kill 2
+    ends_lost "a member killed" 5 "$(named 3 "$where")" "${lost[@]}" --kill 3
+    ends_lost "a leader killed, nonblocking" 5 "$(named 2 "$where")" "${lost[@]}" --kill 2 --mode nonblocking
+    ends_lost "a member killed, nonblocking" 5 "$(named 3 "$where")" "${lost[@]}" --kill 3 --mode nonblocking
+    ends_lost "a leader killed in a call" 5 "$(named 2 "$where")" "${lost[@]}" --kill 2 --after 150 --count 1000000
+    ends_lost "a member killed in a call" 5 "$(named 3 "$where")" "${lost[@]}" --kill 3 --after 170 --count 30000 --mode nonblocking
+}
+
+# named RANK HOST: how errors name it.
+named() {
+    echo "rank $1 on host $2 is lost|host $2[)] waits for rank $1,"
+}
+
+# Islands of one host.
+of_islands() {
+    export OMPI_MCA_orte_base_help_aggregate=0
+    mpirun=("${bare[@]}" -n 6 --mca coll gpusym --mca coll_gpusym_device sim --mca coll_gpusym_node_size 2)
+    ranks_lost "$(hostname)"
+}
+
+# Hosts that test/mpi/hosts.sh makes; a port of their switch goes dead, for good or for 4 s.
+of_hosts() {
+    local lost=("$builddir/test/faults/lost" --device sim) why
+    export OMPI_MCA_orte_base_help_aggregate=0 OMPI_MCA_coll=gpusym OMPI_MCA_coll_gpusym_device=sim
+    mpirun=("$GPUSYM_SRCDIR/test/mpi/hosts.sh" 3 2 --build "$builddir")
+    ranks_lost host2 --
+    ends_lost "a port dead" 6 "rank [0-5] on host host[1-3] is lost" --mca coll_gpusym_timeout 5 -- "${lost[@]}" --cut 2 \
+        --within $((6 * slow))
+    ends_lost "a port dead, nonblocking, to the end" 6 "rank [0-5] on host host[1-3] is lost" --mca coll_gpusym_timeout 5 -- \
+        "${lost[@]}" --cut 3 --within $((6 * slow)) --count 300000 --mode nonblocking --end finalize
+    [ "$rc" -eq 0 ] || verdict "the end after a port was dead" "exit status $rc"
+    run 40 --mca coll_gpusym_timeout 20 -- "${lost[@]}" --cut 2 --after 4000 --expect right --seconds 6 --end finalize
+    why=$(disgrace)
+    [ "$rc" -eq 0 ] && [ "$(grep -Ec '^lost: rank . as expected, no error' "$dir/log")" -eq 6 ] || why="$why not right"
+    verdict "a port dead for 4 s" "$why"
+}
+
+# Whether hosts can be made; the last line says why not.
+have_hosts() {
+    "$GPUSYM_SRCDIR/test/mpi/hosts.sh" 1 1 --build "$builddir" -- true >"$dir/log" 2>&1
+    [ $? -ne 77 ] || { tail -n 1 "$dir/log"; false; }
+}
+
+if [ "$part" = hosts ]; then
+    have_hosts || exit 77
+fi
 case $part in
     all | allreduce) of_allreduce ;;
 esac
@@ -692,6 +766,8 @@ if [ "$device" = sim ]; then
     case $part in
         all | messages) of_messages all ;;
         messages-few) of_messages few ;;
+        islands) of_islands ;;
+        hosts) of_hosts ;;
     esac
 fi
 

@@ -18,7 +18,8 @@
 #   --mca NAME VALUE    for mpirun
 #
 # The exit status is mpirun's; 77: namespaces cannot be made here, and the last line says why. The closing lines are what each
-# host has sent and received: "hosts: host1 sent N bytes, received M"; a cut is told of by "hosts: cut host1".
+# host has sent and received: "hosts: host1 sent N bytes, received M"; a cut is told of by "hosts: cut host1", and what mpirun has
+# left there by "hosts: host1 still has ...": processes, and gpusym's files in /dev/shm.
 #
 # A host is its own namespaces: network, name, processes, mounts (its own /proc and /dev/shm). They are inside the namespaces of
 # this run, where mpirun is, with names of its own; so runs stand side by side, nothing of the machine is changed, and all
@@ -280,6 +281,27 @@ count_bytes() {
     on "$1" sed -n 's/^ *eth0: *//p' /proc/net/dev | awk '{ print $1, $9 }'
 }
 
+# What is left on a host but its first processes, in words; nothing after a good end.
+left_on() {
+    # shellcheck disable=SC2016  # there
+    on "$1" sh -c 'for f in /proc/[0-9]*/comm; do
+            read -r name <$f || continue
+            case $f:$name in /proc/1/*:* | *:sleep | *:sh) ;; *) printf " %s" "$name" ;; esac
+        done 2>/dev/null
+        find /dev/shm -name "*gpusym*" -printf " %p"'
+}
+
+# Daemons may end a little later than mpirun.
+tell_left() {
+    local try left
+    for try in 1 2 3 4 5 6 7 8 9 10; do
+        left=$(left_on "$1")
+        [ -n "$left" ] || return 0
+        [ "$try" = 10 ] || sleep 0.2
+    done
+    echo "hosts: host$1 still has$left"
+}
+
 inside() {
     local hosts ranks_of build rate mtu delay robin events mca program queue event i n rc word host seconds received sent
     read_arguments "$@"
@@ -296,6 +318,7 @@ inside() {
     "$GPUSYM_OMPI_MPIRUN" -n "$n" --hostfile "$dir/places" --map-by seq --bind-to none "${mca[@]}" "${program[@]}" 8>&-
     rc=$?
     for ((i = 1; i <= hosts; i++)); do
+        tell_left "$i"
         read -r received sent < <(count_bytes "$i")
         echo "hosts: host$i sent $sent bytes, received $received"
     done

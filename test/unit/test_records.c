@@ -595,7 +595,7 @@ static void wrong_records_are_errors(void **state)
         uint32_t head; /* differs from the record's call by */
     } wrong[] = {
         {FRESH, POST, 0, 1, 63, 0},     {FRESH, POST, 0, 1, 0, 0},       {FRESH, POST, 0, 1, 64, 1},
-        {FRESH, 4, 0, 1, 64, 0},        {FRESH, 255, 0, 0, 64, 0},       {FRESH, ANSWER, 0, 0, 64, 0},
+        {FRESH, 5, 0, 1, 64, 0},        {FRESH, 255, 0, 0, 64, 0},       {FRESH, ANSWER, 0, 0, 64, 0},
         {POSTED, ANSWER, 0, 1, 64, 0},  {POSTED, ANSWER, 1, 0, 64, 0},   {POSTED, ANSWER, 1ll << 32, 0, 64, 0},
         {POSTED, ANSWER, 0, 0, 56, 0},  {ASKED, POST, 0, 1, 64, 0},      {ASKED, POST, 1, 1, 64, 0},
         {ASKED, POST, -1, 1, 64, 0},    {ASKED, ANSWER, 0, 0, 64, 0},    {ANSWERED, POST, 0, 1, 64, 0},
@@ -664,14 +664,17 @@ static void leaders_give_up_and_leave(void **state)
     (void) state;
     open_islands(3, (net_fake_params_t){.jitter = 0});
     for (uint32_t i = 0; i < 3; i++) {
-        assert_false(gpusym_records_aborted(island[i].records, &pos));
+        uint64_t why = 0;
+        assert_false(gpusym_records_aborted(island[i].records, &pos, &why));
         assert_false(gpusym_records_left(island[i].records));
     }
-    gpusym_records_abort(island[1].records);
-    gpusym_records_abort(island[1].records);
+    gpusym_records_abort(island[1].records, 77);
+    gpusym_records_abort(island[1].records, 78);
     settle();
     for (uint32_t i = 0; i < 3; i++) {
-        assert_int_equal(gpusym_records_aborted(island[i].records, &pos), 1 != i);
+        uint64_t why = 0;
+        assert_int_equal(gpusym_records_aborted(island[i].records, &pos, &why), 1 != i);
+        assert_int_equal(why, 1 != i ? 77 : 0);
         assert_int_equal(pos, 1 != i ? 1 : 3);
         OK(island[i].rc);
     }
@@ -683,6 +686,153 @@ static void leaders_give_up_and_leave(void **state)
         }
     }
     close_islands(3);
+}
+
+/* ---- the watch ---- */
+
+enum { LIMIT = 100000, LOOK = LIMIT / 100 }; /* in the net's time */
+
+/* Lets so much time pass, in which the islands of a set of bits look. */
+static void watch_for(uint64_t ns, uint64_t looking)
+{
+    static uint64_t clock = 1;
+    for (uint64_t t = 0; t < ns; t += LOOK, clock += LOOK) {
+        for (uint32_t p = 0; p < n; p++) {
+            if (0 != (looking >> p & 1)) {
+                gpusym_records_watch(island[p].records, clock, LIMIT);
+            }
+        }
+        settle();
+    }
+}
+
+static bool is_silent(uint32_t p, uint32_t other)
+{
+    uint32_t pos;
+    return gpusym_records_silent(island[p].records, &pos) && other == pos;
+}
+
+static void expect_no_silence(void)
+{
+    uint32_t pos;
+    for (uint32_t p = 0; p < n; p++) {
+        assert_false(gpusym_records_silent(island[p].records, &pos));
+        OK(island[p].rc);
+    }
+}
+
+/* Beats go to two neighbours, five in the limit; as long as they come, nobody is lost. */
+static void beats_go_round_the_ring(void **state)
+{
+    (void) state;
+    for (uint32_t count = 1; count <= 6; count++) {
+        open_islands(count, (net_fake_params_t){.jitter = 0});
+        settle();
+        const uint64_t before = sent();
+        watch_for(20 * LIMIT, ~0ull);
+        const uint64_t beats = (sent() - before) / (1 == n ? 1 : 2 == n ? 2 : 2 * n);
+        assert_true(1 == n ? 0 == beats : beats >= 99 && beats <= 101);
+        expect_no_silence();
+        const uint64_t call = find_call(FIRST, 0);
+        for (uint32_t p = 0; p < n; p++) {
+            post(p, call);
+        }
+        settle();
+        for (uint32_t p = 0; p < n; p++) {
+            assert_int_equal(read_call(p, call), 1);
+            assert_false(island[p].open);
+            gpusym_records_leave(island[p].records);
+        }
+        settle();
+        for (uint32_t p = 0; p < n; p++) {
+            assert_true(gpusym_records_left(island[p].records));
+        }
+        const uint64_t rest = sent();
+        watch_for(2 * LIMIT, ~0ull);
+        assert_int_equal(sent(), rest);
+        expect_no_silence();
+        close_islands(n);
+    }
+}
+
+static void cut_island(uint32_t island_cut, bool cut)
+{
+    for (uint32_t p = 0; p < n; p++) {
+        if (p != island_cut) {
+            net_fake_cut(gpusym_net_streams_net(island[p].streams), gpusym_net_streams_net(island[island_cut].streams),
+                         cut);
+        }
+    }
+}
+
+/* A cut is found by the neighbours, not before the limit; a shorter one by nobody, however often. */
+static void a_cut_is_found(void **state)
+{
+    (void) state;
+    open_islands(5, (net_fake_params_t){.jitter = 0});
+    settle();
+    watch_for(LIMIT, ~0ull);
+    for (uint32_t k = 0; k < 5; k++) {
+        cut_island(3, true);
+        watch_for(LIMIT * 7 / 10, ~0ull);
+        cut_island(3, false);
+        watch_for(LIMIT / 2, ~0ull);
+        expect_no_silence();
+    }
+    cut_island(3, true);
+    watch_for(LIMIT * 7 / 10, ~0ull);
+    expect_no_silence();
+    watch_for(LIMIT / 2, ~0ull);
+    assert_true(is_silent(2, 3) && is_silent(4, 3) && is_silent(3, 2));
+    assert_false(is_silent(0, 3) || is_silent(1, 3));
+    cut_island(3, false);
+    settle();
+    close_islands(n);
+}
+
+/* Beats that nobody reads fill the ring, and no more: the post behind them comes. */
+static void beats_wait_for_nobody(void **state)
+{
+    (void) state;
+    open_islands(2, (net_fake_params_t){.jitter = 0});
+    settle();
+    gpusym_records_t *asleep = island[1].records;
+    island[1].records = NULL;
+    watch_for(LIMIT * 9 / 10, 1);
+    for (uint64_t k = 0; k < 100; k++) { /* a beat is due at every look */
+        gpusym_records_watch(island[0].records, (k + 1000) * LIMIT, LIMIT);
+        settle();
+    }
+    assert_true(sent() <= 8);
+    const uint64_t call = find_call(FIRST, 0);
+    post(0, call);
+    settle();
+    OK(island[0].rc);
+    island[1].records = asleep;
+    post(1, call);
+    settle();
+    assert_true(1 == read_call(0, call) && 1 == read_call(1, call));
+    OK(island[1].rc);
+    close_islands(n);
+}
+
+/* A process that was stopped has heard nobody meanwhile, and loses nobody for that. */
+static void who_was_stopped_loses_nobody(void **state)
+{
+    (void) state;
+    open_islands(2, (net_fake_params_t){.jitter = 0});
+    settle();
+    for (uint64_t k = 1; k < 10; k++) {
+        gpusym_records_watch(island[0].records, k * 50 * LIMIT, LIMIT);
+        gpusym_records_watch(island[1].records, k * 50 * LIMIT, LIMIT);
+        expect_no_silence();
+        settle();
+    }
+    for (uint64_t k = 0; k < 19; k++) {
+        gpusym_records_watch(island[0].records, (500 + k * 50) * LIMIT, LIMIT);
+    }
+    expect_no_silence();
+    close_islands(n);
 }
 
 /* Any pieces in any order: an error, or what the protocol has; nothing is read or written elsewhere. */
@@ -794,6 +944,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(answers_are_bounded),
         cmocka_unit_test(others_are_still_served),
         cmocka_unit_test(leaders_give_up_and_leave),
+        cmocka_unit_test(beats_go_round_the_ring),
+        cmocka_unit_test(a_cut_is_found),
+        cmocka_unit_test(beats_wait_for_nobody),
+        cmocka_unit_test(who_was_stopped_loses_nobody),
         cmocka_unit_test(random_records_do_no_harm),
         cmocka_unit_test(a_lost_leader_is_an_error),
         cmocka_unit_test(opening_may_fail),

@@ -157,6 +157,7 @@ static void fail_lost(coll_gpusym_call_t *call, int rank, const char *why)
     char label[GPUSYM_COMM_LABEL_MAX];
     coll_gpusym_help("lost-rank", (int) coll_gpusym_team_rank(call->engine->team), label_of(call, label, sizeof label),
                      name_of(call), rank, coll_gpusym_peer_host(call->engine->team->all[rank]), why);
+    coll_gpusym_hosts_blame(call->engine->team, (uint32_t) rank);
     give_up(call);
 }
 
@@ -213,7 +214,7 @@ static bool fail_if_island_lost(coll_gpusym_call_t *call)
 {
     coll_gpusym_team_t *t = call->engine->team;
     const char *why;
-    const int lost = NULL != t->hosts ? coll_gpusym_hosts_lost(t, &why) : -1;
+    const int lost = coll_gpusym_hosts_lost(t, &why);
     if (lost >= 0) {
         fail_lost(call, lost, why);
     }
@@ -223,13 +224,16 @@ static bool fail_if_island_lost(coll_gpusym_call_t *call)
 /* Whether a peer has died or given up, or a line was overwritten; then the call ends. */
 static bool fail_if_peer_lost(coll_gpusym_call_t *call)
 {
-    const coll_gpusym_team_t *t = call->engine->team;
+    coll_gpusym_team_t *t = call->engine->team;
     char label[GPUSYM_COMM_LABEL_MAX];
     const int dead = t->host.joined ? gpusym_rollcall_dead(&t->host.rc) : coll_gpusym_team_dead(t);
     if (dead >= 0) {
         coll_gpusym_help("dead-rank", (int) coll_gpusym_team_rank(t), label_of(call, label, sizeof label),
                          opal_process_info.nodename, rank_of(call, dead), coll_gpusym_peer_process(t->host.peers[dead]),
                          name_of(call));
+        if (is_part(call)) {
+            coll_gpusym_hosts_blame(t, (uint32_t) rank_of(call, dead));
+        }
         give_up(call);
         return true;
     }
@@ -238,14 +242,22 @@ static bool fail_if_peer_lost(coll_gpusym_call_t *call)
         fail_corrupt(call, corrupt);
         return true;
     }
+    if (is_part(call) && fail_if_island_lost(call)) { /* what this rank knows by itself says more */
+        return true;
+    }
     const int quitter = gpusym_rollcall_aborted(&t->host.rc);
+    const int lost = quitter >= 0 && NULL != t->hosts ? coll_gpusym_hosts_blamed(t, quitter) : -1;
+    if (lost >= 0) {
+        fail_lost(call, lost, "so says another rank of this host");
+        return true;
+    }
     if (quitter >= 0) {
         coll_gpusym_help("aborted", (int) coll_gpusym_team_rank(t), label_of(call, label, sizeof label), name_of(call),
                          rank_of(call, quitter));
         give_up(call);
         return true;
     }
-    return is_part(call) && fail_if_island_lost(call);
+    return false;
 }
 
 /* A poll of a call that waits for ranks to come: are they there, and for how long has it waited? */
@@ -785,10 +797,10 @@ static void await_islands(coll_gpusym_call_t *call)
     }
     if (1 == rc) {
         take_verdict(call, &verdict);
-    } else if (rc < 0) {
-        fail_net(call);
-    } else {
+    } else if (0 == rc) {
         check_peers(call, COLL_GPUSYM_WAIT_ISLANDS);
+    } else if (!fail_if_peer_lost(call)) {
+        fail_net(call);
     }
 }
 

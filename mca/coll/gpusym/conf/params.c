@@ -39,7 +39,8 @@ static const gpusym_var_number_t numbers[] = {
     {"chunk", MCA_BASE_VAR_TYPE_UNSIGNED_INT, GPUSYM_VAR_EVERY_CALL, FIELD(chunk), 0, 0, 64 * MIB, 0, "bytes",
      "Bytes of the message that a block of a two-shot kernel processes at a time. 0: use the tuning table"},
     {"timeout", MCA_BASE_VAR_TYPE_DOUBLE, 3, FIELD(timeout), 60, 0, 1000000, 0, "seconds",
-     "Time a GPU waits inside a kernel for another GPU. When it expires, the job ends with a message. 0: no limit"},
+     "Time a GPU waits inside a kernel for another GPU, and a host of which nothing is heard may be silent. When it "
+     "expires, the job ends with a message. 0: no limit"},
     {"timeout_host", MCA_BASE_VAR_TYPE_DOUBLE, 3, FIELD(timeout_host), 0, 0, 1000000, 0, "seconds",
      "Time a collective waits for ranks that have not called it. When it expires, the collective ends with an error. "
      "0: no limit"},

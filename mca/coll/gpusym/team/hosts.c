@@ -83,8 +83,9 @@ struct coll_gpusym_hosts {
     const uint64_t *seq; /* in the roll-call; of a communicator that was freed: last_seq */
     uint64_t last_seq;
     uint64_t entered;
-    const gpusym_record_t *all; /* of the call posted last, once all are there */
-    uint64_t all_of;            /* that call */
+    uint64_t posted; /* the call whose record this leader has posted last; 0: none */
+    bool watches;    /* a call has been native: leaders watch each other */
+    uint64_t blamed; /* 1 + a rank that is lost, for which this island gives up; 0: none is known */
 
     /* Rails. */
     uint64_t reserved; /* bytes of the worker's memory */
@@ -167,6 +168,112 @@ static int answer(void *arg, uint64_t call)
     return seq >= call && __atomic_load_n(&h->entered, __ATOMIC_RELAXED) != call;
 }
 
+/* ---- records ---- */
+
+/* Kinds of records. 0: the helper thread has answered that the island is on the host. */
+enum { RECORD_HOST, RECORD_NATIVE, RECORD_STAGED /* + enum coll_gpusym_reason */ };
+
+/* The word in a leader's line: call << 24 | rank of the communicator << 8 | kind. */
+static uint64_t pack_verdict(uint64_t seq, const coll_gpusym_verdict_t *v)
+{
+    return seq << 24 | (uint64_t) v->rank << 8 | v->kind;
+}
+_Static_assert(COLL_GPUSYM_RANKS_MAX <= 1 << 16, "a rank fits in its bits");
+_Static_assert(COLL_GPUSYM_VERDICT_STAGED + COLL_GPUSYM_REASONS <= 256, "a kind fits in its bits");
+
+/* With all islands' records. */
+static coll_gpusym_verdict_t judge_records(const hosts_t *h, const gpusym_record_t *all, bool exact)
+{
+    const gpusym_record_t *mine = &all[h->island];
+    uint64_t balance = 0, most = 0;
+    for (uint32_t i = 0; i < h->nislands; i++) {
+        if (RECORD_NATIVE != all[i].kind) {
+            const unsigned reason =
+                RECORD_HOST == all[i].kind ? (unsigned) COLL_GPUSYM_R_MIXED : (unsigned) all[i].kind - RECORD_STAGED;
+            return (coll_gpusym_verdict_t){COLL_GPUSYM_VERDICT_STAGED + reason % COLL_GPUSYM_REASONS, 0};
+        }
+        balance += all[i].balance;
+        most = all[i].bytes > most ? all[i].bytes : most;
+    }
+    for (uint32_t i = 0; i < h->nislands; i++) {
+        if (all[i].what != mine->what || all[i].hash != mine->hash || (exact && all[i].bytes != mine->bytes)) {
+            return (coll_gpusym_verdict_t){COLL_GPUSYM_VERDICT_MISMATCH, h->leader[i]};
+        }
+    }
+    if (0 != balance) { /* not all that is sent is taken: the fallback tells who takes less */
+        return (coll_gpusym_verdict_t){COLL_GPUSYM_VERDICT_STAGED + COLL_GPUSYM_R_BETWEEN, 0};
+    }
+    return (coll_gpusym_verdict_t){0 == most ? COLL_GPUSYM_VERDICT_EMPTY : COLL_GPUSYM_VERDICT_NATIVE, 0};
+}
+
+/* ---- the watch ---- */
+
+/* With the lock held: hears the other islands, and tells them that this one is there, from the first native call on:
+ * all leaders see at about the same time that it is. */
+static void watch_islands(hosts_t *h)
+{
+    const gpusym_record_t *all;
+    if (!h->watches && 0 != h->posted && 1 == gpusym_records_read(h->records, h->posted, &all)) {
+        h->watches = COLL_GPUSYM_VERDICT_NATIVE == judge_records(h, all, false).kind;
+    }
+    if (h->watches && coll_gpusym_params.timeout > 0) {
+        gpusym_records_watch(h->records, gpusym_now_ns(), (uint64_t) (coll_gpusym_params.timeout * 1e9));
+    }
+}
+
+/* With the lock held, on a leader: a rank that its records tell to be lost, or whose island gave up; -1: none. */
+static int find_lost_island(const hosts_t *h, const char **why)
+{
+    uint32_t island;
+    uint64_t blamed;
+    if (gpusym_records_silent(h->records, &island)) {
+        *why = "nothing has come from its host for as long as coll_gpusym_timeout allows";
+        return (int) h->leader[island];
+    }
+    if (!gpusym_records_aborted(h->records, &island, &blamed)) {
+        return -1;
+    }
+    if (blamed > 0 && blamed <= h->nranks) {
+        *why = "so says another host";
+        return (int) blamed - 1;
+    }
+    *why = "its island gave up";
+    return (int) h->leader[island];
+}
+
+/* Notes for this rank's island, which reads it once it gives up, that a rank is lost. */
+static void blame(hosts_t *h, uint32_t rank)
+{
+    const gpusym_rollcall_t *rc = &h->team->host.rc;
+    const coll_gpusym_verdict_t v = {COLL_GPUSYM_VERDICT_ABORTED, rank};
+    h->blamed = (uint64_t) rank + 1;
+    __atomic_store_n(&rc->line[rc->rank]->verdict, pack_verdict(0, &v), __ATOMIC_RELEASE);
+}
+
+int coll_gpusym_hosts_blamed(const coll_gpusym_team_t *t, int member)
+{
+    const uint64_t word = __atomic_load_n(&t->host.rc.line[member]->verdict, __ATOMIC_ACQUIRE);
+    const uint64_t rank = word >> 8;
+    return COLL_GPUSYM_VERDICT_ABORTED == (word & 0xff) && rank < t->hosts->nranks ? (int) rank : -1;
+}
+
+/* With the lock held, on a leader, which may do something else: a member gave up, or the islands are no longer all
+ * there. The others get to know it. */
+static void pass_on(hosts_t *h)
+{
+    coll_gpusym_team_t *t = h->team;
+    const int quitter = gpusym_rollcall_aborted(&t->host.rc);
+    const char *why;
+    const int rank = quitter < 0 ? find_lost_island(h, &why) : coll_gpusym_hosts_blamed(t, quitter);
+    if (rank >= 0 && 0 == h->blamed) {
+        blame(h, (uint32_t) rank);
+    }
+    if (rank >= 0 || quitter >= 0) {
+        gpusym_records_abort(h->records, h->blamed);
+        gpusym_line_abort(t->host.rc.line[t->host.rank]);
+    }
+}
+
 /* ---- closing ---- */
 
 static void free_hosts(hosts_t *h)
@@ -233,8 +340,9 @@ static bool poll_hosts(void *arg)
     hosts_t *h = arg;
     int rc;
     const bool open = NULL != h->records && gpusym_records_poll(h->records, &rc);
-    if (NULL != h->records && NULL != h->team && gpusym_rollcall_aborted(&h->team->host.rc) >= 0) {
-        gpusym_records_abort(h->records); /* a member gave up while this rank does something else */
+    if (NULL != h->records && NULL != h->team) {
+        watch_islands(h);
+        pass_on(h);
     }
     return NULL == h->team ? !end_hosts(h) || open : open;
 }
@@ -466,13 +574,16 @@ gpusym_rail_t *coll_gpusym_hosts_rail(const coll_gpusym_team_t *t, uint32_t rail
 
 bool coll_gpusym_hosts_stop(const coll_gpusym_team_t *t)
 {
-    bool left = false;
+    bool left = false, idle = true;
     if (!gpusym_worker_enter(t->hosts->worker)) {
         return false;
     }
     close_rails(t->hosts, &left);
+    for (uint32_t r = 0; r <= GPUSYM_TEAM_MAX; r++) {
+        idle = idle && (NULL == t->hosts->rail[r] || gpusym_rail_idle(t->hosts->rail[r]));
+    }
     gpusym_worker_leave(t->hosts->worker);
-    return !left;
+    return idle;
 }
 
 uint32_t coll_gpusym_hosts_piece(const coll_gpusym_team_t *t)
@@ -491,17 +602,6 @@ void coll_gpusym_hosts_unlock(const coll_gpusym_team_t *t)
 }
 
 /* ---- agreement ---- */
-
-/* Kinds of records. 0: the helper thread has answered that the island is on the host. */
-enum { RECORD_HOST, RECORD_NATIVE, RECORD_STAGED /* + enum coll_gpusym_reason */ };
-
-/* The word in a leader's line: call << 24 | rank of the communicator << 8 | kind. */
-static uint64_t pack_verdict(uint64_t seq, const coll_gpusym_verdict_t *v)
-{
-    return seq << 24 | (uint64_t) v->rank << 8 | v->kind;
-}
-_Static_assert(COLL_GPUSYM_RANKS_MAX <= 1 << 16, "a rank fits in its bits");
-_Static_assert(COLL_GPUSYM_VERDICT_STAGED + COLL_GPUSYM_REASONS <= 256, "a kind fits in its bits");
 
 void coll_gpusym_hosts_enter(coll_gpusym_team_t *t, uint64_t seq)
 {
@@ -524,33 +624,9 @@ int coll_gpusym_hosts_post(coll_gpusym_team_t *t, uint64_t seq, const coll_gpusy
     int rc;
     (void) gpusym_records_poll(h->records, &rc);
     rc = GPUSYM_SUCCESS == rc ? gpusym_records_post(h->records, seq, &mine) : rc;
+    h->posted = GPUSYM_SUCCESS == rc ? seq : h->posted;
     gpusym_worker_leave(h->worker);
     return GPUSYM_SUCCESS == rc ? 1 : GPUSYM_ERR_BAD_PARAM == rc ? 0 : rc; /* records of the call before are missing */
-}
-
-/* With all islands' records. */
-static coll_gpusym_verdict_t judge_records(const hosts_t *h, const gpusym_record_t *all, bool exact)
-{
-    const gpusym_record_t *mine = &all[h->island];
-    uint64_t balance = 0, most = 0;
-    for (uint32_t i = 0; i < h->nislands; i++) {
-        if (RECORD_NATIVE != all[i].kind) {
-            const unsigned reason =
-                RECORD_HOST == all[i].kind ? (unsigned) COLL_GPUSYM_R_MIXED : (unsigned) all[i].kind - RECORD_STAGED;
-            return (coll_gpusym_verdict_t){COLL_GPUSYM_VERDICT_STAGED + reason % COLL_GPUSYM_REASONS, 0};
-        }
-        balance += all[i].balance;
-        most = all[i].bytes > most ? all[i].bytes : most;
-    }
-    for (uint32_t i = 0; i < h->nislands; i++) {
-        if (all[i].what != mine->what || all[i].hash != mine->hash || (exact && all[i].bytes != mine->bytes)) {
-            return (coll_gpusym_verdict_t){COLL_GPUSYM_VERDICT_MISMATCH, h->leader[i]};
-        }
-    }
-    if (0 != balance) { /* not all that is sent is taken: the fallback tells who takes less */
-        return (coll_gpusym_verdict_t){COLL_GPUSYM_VERDICT_STAGED + COLL_GPUSYM_R_BETWEEN, 0};
-    }
-    return (coll_gpusym_verdict_t){0 == most ? COLL_GPUSYM_VERDICT_EMPTY : COLL_GPUSYM_VERDICT_NATIVE, 0};
 }
 
 /* On a leader. */
@@ -566,6 +642,7 @@ static int read_verdict(coll_gpusym_team_t *t, uint64_t seq, bool exact, coll_gp
     rc = GPUSYM_SUCCESS == rc ? gpusym_records_read(h->records, seq, &all) : rc;
     if (1 == rc) {
         *v = judge_records(h, all, exact);
+        watch_islands(h); /* the next post takes the place of these records */
     }
     gpusym_worker_leave(h->worker);
     if (1 == rc) {
@@ -588,28 +665,6 @@ int coll_gpusym_hosts_poll(coll_gpusym_team_t *t, uint64_t seq, bool exact, coll
     return word >> 24 == seq && v->rank < t->hosts->nranks ? 1 : GPUSYM_ERR_CORRUPT;
 }
 
-int coll_gpusym_hosts_lost(coll_gpusym_team_t *t, const char **why)
-{
-    const hosts_t *h = t->hosts;
-    const coll_gpusym_peer_t *me = t->all[h->rank];
-    uint32_t island;
-    for (uint32_t r = 0; r < h->nranks; r++) {
-        *why = NULL != h->peer[r] ? gpusym_worker_peer_lost(h->peer[r]) : NULL;
-        if (NULL == *why && r != h->rank && coll_gpusym_peers_near(t->all[r], me) &&
-            !coll_gpusym_peer_lives(t->all[r])) {
-            *why = "its process has ended";
-        }
-        if (NULL != *why) {
-            return (int) r;
-        }
-    }
-    if (NULL != h->records && gpusym_records_aborted(h->records, &island)) {
-        *why = "its island gave up";
-        return (int) h->leader[island];
-    }
-    return -1;
-}
-
 void coll_gpusym_hosts_missing(const coll_gpusym_team_t *t, char *text, size_t size)
 {
     const hosts_t *h = t->hosts;
@@ -626,12 +681,54 @@ void coll_gpusym_hosts_missing(const coll_gpusym_team_t *t, char *text, size_t s
     }
 }
 
+/* Of the processes of this host the system tells, of the others the network. */
+static int find_lost_process(const coll_gpusym_team_t *t, const char **why)
+{
+    const hosts_t *h = t->hosts;
+    const uint32_t n = (uint32_t) ompi_comm_size(t->fallback->comm), rank = coll_gpusym_team_rank(t);
+    for (uint32_t r = 0; r < n; r++) {
+        *why = NULL != h && NULL != h->peer[r] ? gpusym_worker_peer_lost(h->peer[r]) : NULL;
+        if (NULL == *why && r != rank && coll_gpusym_peers_near(t->all[r], t->all[rank]) &&
+            !coll_gpusym_peer_lives(t->all[r])) {
+            *why = "its process has ended";
+        }
+        if (NULL != *why) {
+            return (int) r;
+        }
+    }
+    return -1;
+}
+
+int coll_gpusym_hosts_lost(coll_gpusym_team_t *t, const char **why)
+{
+    hosts_t *h = t->hosts;
+    int rc, rank = find_lost_process(t, why);
+    if (rank >= 0 || NULL == h || NULL == h->records || !gpusym_worker_enter(h->worker)) {
+        return rank;
+    }
+    (void) gpusym_records_poll(h->records, &rc);
+    watch_islands(h);
+    rank = find_lost_island(h, why);
+    gpusym_worker_leave(h->worker);
+    return rank;
+}
+
+void coll_gpusym_hosts_blame(coll_gpusym_team_t *t, uint32_t rank)
+{
+    hosts_t *h = t->hosts;
+    if (NULL != h) {
+        gpusym_worker_enter_wait(h->worker);
+        blame(h, rank);
+        gpusym_worker_leave(h->worker);
+    }
+}
+
 void coll_gpusym_hosts_abort(coll_gpusym_team_t *t)
 {
     hosts_t *h = t->hosts;
     if (NULL != h && NULL != h->records) {
         gpusym_worker_enter_wait(h->worker);
-        gpusym_records_abort(h->records);
+        gpusym_records_abort(h->records, h->blamed);
         gpusym_worker_leave(h->worker);
     }
 }

@@ -76,9 +76,16 @@ int coll_gpusym_hosts_post(coll_gpusym_team_t *t, uint64_t seq, const coll_gpusy
 /* Polls for the verdict on call seq, in which this island is native, and a leader has posted that. 1: there; 0: not
  * yet; negative: the agreement has failed. exact: all islands have the same bytes. */
 int coll_gpusym_hosts_poll(coll_gpusym_team_t *t, uint64_t seq, bool exact, coll_gpusym_verdict_t *verdict);
-/* The first rank of the communicator, on another island, that is lost, or whose island gave up; -1: none. *why: words
- * for it. About 1 us for each rank of this host. */
+/* A rank of the communicator that is lost, or whose island gave up; -1: none. *why: words for it. A call that waits
+ * asks about every 10 ms, also before the islands are open. About 1 us for each rank of this host.
+ *
+ * Where the network does not tell of a loss, as of a cut link, leaders watch each other, from the first native call on:
+ * what has not been heard of for coll_gpusym_timeout is lost. */
 int coll_gpusym_hosts_lost(coll_gpusym_team_t *t, const char **why);
+/* Notes, before coll_gpusym_hosts_abort, for which lost rank of the communicator this rank gives up. */
+void coll_gpusym_hosts_blame(coll_gpusym_team_t *t, uint32_t rank);
+/* Returns that rank, of a member of this island that gave up; -1: it has told none. */
+int coll_gpusym_hosts_blamed(const coll_gpusym_team_t *t, int member);
 /* Describes the ranks that a call waits for in the agreement: the islands whose record is missing. */
 void coll_gpusym_hosts_missing(const coll_gpusym_team_t *t, char *text, size_t size);
 /* Tells the other islands that this one gives up. */
@@ -96,7 +103,8 @@ static inline uint32_t coll_gpusym_hosts_rails(const coll_gpusym_team_t *t)
 gpusym_rail_t *coll_gpusym_hosts_rail(const coll_gpusym_team_t *t, uint32_t rail);
 /* Bytes of its pieces. */
 uint32_t coll_gpusym_hosts_piece(const coll_gpusym_team_t *t);
-/* After an error: closes the rails. Whether no kernel and no message of theirs is under way any more. Never waits. */
+/* After an error: closes the rails. Whether no kernel of theirs runs any more. Never waits: messages to a host that
+ * does not answer may stay under way until the end of the process. */
 bool coll_gpusym_hosts_stop(const coll_gpusym_team_t *t);
 /* Whoever uses rails has entered: false: another thread is at it. */
 bool coll_gpusym_hosts_lock(const coll_gpusym_team_t *t);

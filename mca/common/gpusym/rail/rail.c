@@ -92,15 +92,21 @@ static int poll_lanes(const gpusym_rail_t *r)
     return 1;
 }
 
-/* Whether a call that has failed has left no kernel and no message under way. */
-static bool is_quiet(const gpusym_rail_t *r)
+bool gpusym_rail_idle(const gpusym_rail_t *r)
 {
     for (uint32_t i = 0; i < GPUSYM_RAIL_CHANNELS; i++) {
         if (NULL != r->lane[i] && 0 == r->lane[i]->dev->stream_poll(r->lane[i]->stream)) {
             return false;
         }
     }
-    return gpusym_rail_path_quiet(r) && gpusym_rail_direct_quiet(r) && gpusym_rail_gather_quiet(r);
+    return true;
+}
+
+/* Whether a call that has failed has left no kernel and no message under way. */
+static bool is_quiet(const gpusym_rail_t *r)
+{
+    return gpusym_rail_idle(r) && gpusym_rail_path_quiet(r) && gpusym_rail_direct_quiet(r) &&
+           gpusym_rail_gather_quiet(r);
 }
 
 bool gpusym_rail_close(gpusym_rail_t *r)

@@ -20,12 +20,15 @@ int gpusym_rail_open(const gpusym_rail_params_t *params, gpusym_rail_t **rail);
 /* Closes a rail without a call, or whose call has failed.  False: a kernel runs, or a message is still landing or being
  * sent; call it again after the next progress of the streams.  NULL is accepted. */
 bool gpusym_rail_close(gpusym_rail_t *rail);
-/* The same for a rail whose streams have been closed.  Waits for its kernels. */
+/* Whether no kernel of a call that has failed runs any more: its buffers are the caller's again.  Messages, which are
+ * sent from the rail's own memory, may still be under way. */
+bool gpusym_rail_idle(const gpusym_rail_t *rail);
+/* The same as close for a rail whose streams have been closed.  Waits for its kernels. */
 void gpusym_rail_free(gpusym_rail_t *rail);
 
 /* Starts a call.  The caller has posted the same on all processes in the same order, or will.  Its buffers and `arg`
- * stay as they are until it has ended; after an error, until gpusym_rail_close returns true.  GPUSYM_ERR_BAD_PARAM: the
- * form does not do that. */
+ * stay as they are until it has ended; after an error, until gpusym_rail_close or gpusym_rail_idle returns true.
+ * GPUSYM_ERR_BAD_PARAM: the form does not do that. */
 int gpusym_rail_start(gpusym_rail_t *rail, const gpusym_rail_call_t *call);
 /* Moves the call on: 1: it has ended, and its output is visible to the GPU; 0: it is under way; else an error, after
  * which the rail is closed: GPUSYM_ERR_UNREACHABLE: a peer to which something is to be sent is lost;

@@ -24,7 +24,8 @@ typedef enum {
     POST,
     ANSWER,
     ABORT, /* the leader's island gave up */
-    LEAVE  /* the leader will post nothing more */
+    LEAVE, /* the leader will post nothing more */
+    BEAT   /* the leader is there */
 } stage_t;
 
 /* A record that is to be sent. */
@@ -49,6 +50,7 @@ typedef struct {
     bool asks;            /* it has posted a call that was neither answered nor posted here */
     bool answered;        /* it has got an answer */
     bool aborted, left;   /* it has told that it gave up, that it leaves */
+    uint64_t why;         /* aborted: its user's word for it */
     uint64_t lowest;      /* its posts so far are below this number */
     gpusym_record_t ask;  /* asks: its record in that call */
     gpusym_record_t last; /* answered: its record in the last call that was */
@@ -57,6 +59,11 @@ typedef struct {
     uint32_t queued, sent;      /* records */
     waiting_t waiting[WAITING]; /* from `sent` on */
     sending_t sending[PIECES];
+
+    /* The watch */
+    bool spoke, warned, silent; /* since the last look; of silence; for too long */
+    uint64_t silence_ns;        /* so far */
+    sending_t beat;
 } leader_t;
 
 struct gpusym_records {
@@ -66,6 +73,8 @@ struct gpusym_records {
     bool posted;
     uint64_t call;        /* posted: the last one */
     uint32_t missing;     /* records of it */
+    uint64_t watched_ns;  /* when the watch last looked; 0: it has not begun */
+    uint64_t beat_ns;     /* when the last beats went */
     gpusym_record_t *all; /* [n] */
     leader_t *leader;     /* [n] */
 };
@@ -94,6 +103,9 @@ static bool is_quiet(const gpusym_records_t *r)
             if (!is_sent(&r->leader[pos].sending[i].message)) {
                 return false;
             }
+        }
+        if (!is_sent(&r->leader[pos].beat.message)) {
+            return false;
         }
     }
     return true;
@@ -132,6 +144,7 @@ static int open_leader(gpusym_records_t *r, uint32_t pos)
     for (uint32_t i = 0; i < PIECES; i++) {
         l->sending[i].message.sent = 1;
     }
+    l->beat.message.sent = 1;
     if (pos == r->params.pos) {
         return GPUSYM_SUCCESS;
     }
@@ -189,6 +202,15 @@ static void fail(gpusym_records_t *r, leader_t *l, int rc)
     r->rc = GPUSYM_SUCCESS == r->rc ? rc : r->rc;
 }
 
+/* Hands a record to the stream, which has room. */
+static int send_record(leader_t *l, sending_t *s, stage_t stage, const gpusym_record_t *record)
+{
+    s->record = *record;
+    s->message.head.call = (uint32_t) record->call;
+    s->message.head.stage = (uint8_t) stage;
+    return gpusym_net_stream_send(l->stream, &s->message, &s->record, GPUSYM_RECORD_BYTES);
+}
+
 /* Sends what waits, as far as there is room. */
 static void send_waiting(gpusym_records_t *r, leader_t *l)
 {
@@ -198,10 +220,7 @@ static void send_waiting(gpusym_records_t *r, leader_t *l)
         if (!is_sent(&s->message)) {
             return;
         }
-        s->record = next->record;
-        s->message.head.call = (uint32_t) next->record.call;
-        s->message.head.stage = (uint8_t) next->stage;
-        const int rc = gpusym_net_stream_send(l->stream, &s->message, &s->record, GPUSYM_RECORD_BYTES);
+        const int rc = send_record(l, s, next->stage, &next->record);
         if (GPUSYM_ERR_NO_MEMORY == rc) {
             return;
         }
@@ -235,7 +254,7 @@ static void queue_record(gpusym_records_t *r, leader_t *l, stage_t stage, const 
 static bool is_expected(const gpusym_records_t *r, const leader_t *l, stage_t stage, const gpusym_record_t *record)
 {
     const bool current = r->posted && record->call == r->call;
-    if (ABORT == stage || LEAVE == stage) {
+    if (ABORT == stage || LEAVE == stage || BEAT == stage) {
         return !l->left;
     }
     if (ANSWER == stage) {
@@ -253,8 +272,13 @@ static void know_record(gpusym_records_t *r, leader_t *l, const gpusym_record_t 
 
 static void take_record(gpusym_records_t *r, leader_t *l, stage_t stage, const gpusym_record_t *record)
 {
-    if (ABORT == stage || LEAVE == stage) {
-        l->aborted = l->aborted || ABORT == stage;
+    l->spoke = true;
+    if (ABORT == stage) {
+        l->aborted = true;
+        l->why = record->bytes;
+        return;
+    }
+    if (LEAVE == stage || BEAT == stage) {
         l->left = l->left || LEAVE == stage;
         return;
     }
@@ -336,9 +360,9 @@ int gpusym_records_read(const gpusym_records_t *r, uint64_t call, const gpusym_r
 }
 
 /* Tells all other leaders. */
-static void tell_all(gpusym_records_t *r, stage_t stage)
+static void tell_all(gpusym_records_t *r, stage_t stage, uint64_t why)
 {
-    const gpusym_record_t record = {.call = r->call};
+    const gpusym_record_t record = {.call = r->call, .bytes = why};
     for (uint32_t pos = 0; pos < r->params.n; pos++) {
         if (pos != r->params.pos) {
             queue_record(r, &r->leader[pos], stage, &record);
@@ -346,18 +370,19 @@ static void tell_all(gpusym_records_t *r, stage_t stage)
     }
 }
 
-void gpusym_records_abort(gpusym_records_t *r)
+void gpusym_records_abort(gpusym_records_t *r, uint64_t why)
 {
     if (!r->aborts && !r->leaves) {
         r->aborts = true;
-        tell_all(r, ABORT);
+        tell_all(r, ABORT, why);
     }
 }
 
-bool gpusym_records_aborted(const gpusym_records_t *r, uint32_t *pos)
+bool gpusym_records_aborted(const gpusym_records_t *r, uint32_t *pos, uint64_t *why)
 {
     for (*pos = 0; *pos < r->params.n; ++*pos) {
         if (r->leader[*pos].aborted) {
+            *why = r->leader[*pos].why;
             return true;
         }
     }
@@ -368,7 +393,7 @@ void gpusym_records_leave(gpusym_records_t *r)
 {
     if (!r->leaves) {
         r->leaves = true;
-        tell_all(r, LEAVE);
+        tell_all(r, LEAVE, 0);
     }
 }
 
@@ -387,6 +412,65 @@ bool gpusym_records_has(const gpusym_records_t *r, uint32_t pos)
 {
     return r->posted && (pos == r->params.pos || r->leader[pos].known);
 }
+
+/* ---- the watch ---- */
+
+static void send_beat(gpusym_records_t *r, leader_t *l)
+{
+    const gpusym_record_t record = {.call = r->call};
+    if (l->sent != l->queued || !is_sent(&l->beat.message) || 0 == gpusym_net_stream_room(l->stream)) {
+        return; /* what waits tells as much */
+    }
+    const int rc = send_record(l, &l->beat, BEAT, &record);
+    if (GPUSYM_SUCCESS != rc && GPUSYM_ERR_NO_MEMORY != rc) {
+        fail(r, l, rc);
+    }
+}
+
+/* gap_ns: since the last look. */
+static void hear_leader(gpusym_records_t *r, leader_t *l, uint64_t gap_ns, uint64_t limit_ns)
+{
+    l->silence_ns = l->spoke ? 0 : l->silence_ns + gap_ns;
+    l->spoke = false;
+    l->silent = l->silent || l->silence_ns >= limit_ns;
+    if (!l->warned && l->silence_ns / 3 >= limit_ns / 5) {
+        l->warned = true;
+        GPUSYM_LOG(1, "between hosts: nothing has come from the leader of island %u for %.1f s",
+                   (uint32_t) (l - r->leader), 1e-9 * (double) l->silence_ns);
+    }
+}
+
+void gpusym_records_watch(gpusym_records_t *r, uint64_t now_ns, uint64_t limit_ns)
+{
+    const uint32_t n = r->params.n, next = (r->params.pos + 1) % n, before = (r->params.pos + n - 1) % n;
+    const bool begins = 0 == r->watched_ns, beats = begins || now_ns - r->beat_ns >= limit_ns / 5;
+    const uint64_t gap_ns = begins ? 0 : now_ns - r->watched_ns, most_ns = limit_ns / 20;
+    r->watched_ns = now_ns;
+    r->beat_ns = beats ? now_ns : r->beat_ns;
+    for (uint32_t pos = 0; pos < n && !r->aborts && !r->leaves; pos++) {
+        leader_t *l = &r->leader[pos];
+        if ((pos != next && pos != before) || pos == r->params.pos || l->aborted || l->left ||
+            GPUSYM_SUCCESS != l->rc) {
+            continue;
+        }
+        hear_leader(r, l, gap_ns < most_ns ? gap_ns : most_ns, limit_ns);
+        if (beats) {
+            send_beat(r, l);
+        }
+    }
+}
+
+bool gpusym_records_silent(const gpusym_records_t *r, uint32_t *pos)
+{
+    for (*pos = 0; *pos < r->params.n; ++*pos) {
+        if (r->leader[*pos].silent) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- polling ---- */
 
 static void answer_leader(gpusym_records_t *r, leader_t *l)
 {

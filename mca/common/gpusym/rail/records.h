@@ -82,15 +82,25 @@ bool gpusym_records_poll(gpusym_records_t *records, int *rc);
 /* Whether the record of an island in the call that was posted last is there. */
 bool gpusym_records_has(const gpusym_records_t *records, uint32_t pos);
 
-/* Tells the other leaders that this island gave up: no call will be agreed on any more. */
-void gpusym_records_abort(gpusym_records_t *records);
-/* Whether another leader has told so; *pos: the first such. */
-bool gpusym_records_aborted(const gpusym_records_t *records, uint32_t *pos);
+/* Tells the other leaders that this island gave up: no call will be agreed on any more.  why: the user's word for
+ * it. */
+void gpusym_records_abort(gpusym_records_t *records, uint64_t why);
+/* Whether another leader has told so; *pos: the first such, *why: its word. */
+bool gpusym_records_aborted(const gpusym_records_t *records, uint32_t *pos, uint64_t *why);
 
 /* Tells the other leaders that this one posts nothing more.  It still answers, until all have told the same. */
 void gpusym_records_leave(gpusym_records_t *records);
 /* Whether all leaders that are not lost have told so, this one included, and nothing is left to be sent. */
 bool gpusym_records_left(const gpusym_records_t *records);
+
+/* The watch: a network may lose a leader without telling.  From the first call of this function on, this leader sends
+ * a beat to its two neighbours on the ring of islands every fifth of the limit, and hears theirs.  The caller calls it
+ * many times in a twentieth of the limit, the most that counts as silence between two calls, so that nobody is lost
+ * while this process was stopped.  All leaders begin at about the same time, with the same limit.  A beat for which
+ * there is no room is left out.  Whoever gives up or leaves neither beats nor is watched any more. */
+void gpusym_records_watch(gpusym_records_t *records, uint64_t now_ns, uint64_t limit_ns);
+/* Whether nothing has come from a neighbour for the limit; *pos: the first such.  That stays. */
+bool gpusym_records_silent(const gpusym_records_t *records, uint32_t *pos);
 
 /* Closes the streams, and frees the records.  False: a message is still landing or being sent; call it again after the
  * next progress of the streams.  NULL is accepted. */

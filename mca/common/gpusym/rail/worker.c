@@ -54,6 +54,7 @@ struct gpusym_worker {
     /* The helper thread */
     bool started;
     pthread_t thread;
+    uint64_t looked;          /* when it last did */
     pthread_mutex_t nap_lock; /* of ending */
     pthread_cond_t nap;
     bool ending;
@@ -113,12 +114,12 @@ static bool poll_tasks(gpusym_worker_t *w)
 static uint64_t look(gpusym_worker_t *w, bool *waits)
 {
     const uint64_t entered = __atomic_load_n(&w->entered, __ATOMIC_ACQUIRE);
-    const uint64_t since = gpusym_now_ns() - entered;
-    if (!*waits && since < AWAY_NS) {
+    const uint64_t before = gpusym_now_ns(), since = before - entered;
+    if (!*waits && since < AWAY_NS && before - w->looked < SLOW_NS) {
         return AWAY_NS - since;
     }
     pthread_mutex_lock(&w->lock);
-    const uint64_t now = move_streams(w);
+    const uint64_t now = w->looked = move_streams(w);
     *waits = poll_tasks(w);
     const bool quick = *waits || now - w->moved < MOVING_NS;
     pthread_mutex_unlock(&w->lock);

@@ -49,7 +49,7 @@ const void *gpusym_worker_address(const gpusym_worker_t *worker, size_t *bytes);
 /* ---- the lock ---- */
 
 /* Takes the lock, if nobody has it, and moves the streams on.  False: another thread is at it: come back later.  For
- * 1 ms the helper thread stays away then, unless a task waits. */
+ * 1 ms the helper thread stays away then, unless a task waits, or was polled 10 ms ago. */
 bool gpusym_worker_enter(gpusym_worker_t *worker);
 /* The same, but waits for the lock: for as long as another thread polls its calls. */
 void gpusym_worker_enter_wait(gpusym_worker_t *worker);
