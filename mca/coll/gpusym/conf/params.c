@@ -72,7 +72,7 @@ static const gpusym_var_number_t numbers[] = {
      "if these were hosts of their own. 0: as many as kernels serve"},
     {"net_size", MCA_BASE_VAR_TYPE_UNSIGNED_INT, 4, FIELD(net_size), 32 * MIB, MIB, 1024 * MIB, 0, "bytes",
      "Memory of a process for messages between islands, pinned when the first communicator of several islands meets a "
-     "GPU. Pieces of messages are a 512th of it, between 16 KiB and 512 KiB. Communicators that get none are staged"},
+     "GPU. Pieces of messages are a 256th of it, between 16 KiB and 512 KiB. Communicators that get none are staged"},
     {"reproducible", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(reproducible), 0, 0, 1, 0, "",
      "Select only algorithms whose result bits depend on nothing but the inputs and the number of ranks. How a "
      "message is cut, the number of blocks, placement and timing have no effect on the result"},

@@ -26,7 +26,7 @@ typedef struct {
 } gpusym_worker_params_t;
 
 /* The longest piece of a worker with so much memory is a part of it, and a power of two between these. */
-#define GPUSYM_WORKER_PARTS 512u
+#define GPUSYM_WORKER_PARTS 256u
 #define GPUSYM_WORKER_PIECE_MIN (16u << 10)
 #define GPUSYM_WORKER_PIECE_MAX (512u << 10)
 
