@@ -282,8 +282,9 @@ static inline const mca_base_component_t *gpusym_static_component(const mca_base
  *      nothing, or is on another host and has put it locally, or the fence does not collect. Asks the server of this
  *      host, waits for no other process.
  * wait: the same, but waits until that process has put all that it puts in MPI_Init.
+ * fetch: of a process on another host. Open MPI 4: what the fence has collected. From 5 on the fence brings nothing
+ *      reliably (PMIx 5.0.7): asks that host, and waits 10 s at most, which a process that has put nothing takes.
  * complete: whether all processes of a job have put theirs when MPI_Init returns.
- * collected: whether Open MPI's fence has brought to each host what all processes have put for all.
  */
 static inline bool gpusym_modex_put(const char *key, const void *data, size_t size, bool local)
 {
@@ -326,15 +327,11 @@ static inline bool gpusym_modex_is_late(void)
     return at >= 0 && OPAL_SUCCESS == mca_base_var_get_value(at, &late, NULL, NULL) && NULL != late && *late;
 }
 
-static inline bool gpusym_modex_collected(void)
-{
-    const bool *collect = NULL;
-    const int at = mca_base_var_find("opal", "pmix", "base", "collect_data");
-    return at >= 0 && OPAL_SUCCESS == mca_base_var_get_value(at, &collect, NULL, NULL) && NULL != collect && *collect;
-}
+enum { GPUSYM_MODEX_AT_ONCE, GPUSYM_MODEX_WAIT, GPUSYM_MODEX_FETCH };
+#define GPUSYM_MODEX_SECONDS 10
 
 static inline size_t gpusym_modex_ask(const char *key, const opal_process_name_t *name, void *data, size_t size,
-                                      bool wait)
+                                      int way)
 {
     size_t bytes = 0;
 #if OMPI_MAJOR_VERSION >= 5
@@ -344,8 +341,13 @@ static inline size_t gpusym_modex_ask(const char *key, const opal_process_name_t
 
     memset(&proc, 0, sizeof(proc));
     OPAL_PMIX_CONVERT_NAME(&proc, name);
-    PMIX_INFO_LOAD(&how, PMIX_IMMEDIATE, NULL, PMIX_BOOL);
-    const pmix_status_t rc = PMIx_Get(&proc, key, &how, wait ? 0 : 1, &value);
+    if (GPUSYM_MODEX_FETCH == way) {
+        const int seconds = GPUSYM_MODEX_SECONDS;
+        PMIX_INFO_LOAD(&how, PMIX_TIMEOUT, &seconds, PMIX_INT);
+    } else {
+        PMIX_INFO_LOAD(&how, PMIX_IMMEDIATE, NULL, PMIX_BOOL);
+    }
+    const pmix_status_t rc = PMIx_Get(&proc, key, &how, GPUSYM_MODEX_WAIT == way ? 0 : 1, &value);
     PMIX_INFO_DESTRUCT(&how);
     if (PMIX_SUCCESS == rc && NULL != value && PMIX_BYTE_OBJECT == value->type) {
         bytes = value->data.bo.size < size ? value->data.bo.size : size;
@@ -366,7 +368,7 @@ static inline size_t gpusym_modex_ask(const char *key, const opal_process_name_t
     at_once->type = OPAL_BOOL;
     at_once->data.flag = true;
     opal_list_append(&how, &at_once->super);
-    if (OPAL_SUCCESS == opal_pmix.get(name, key, wait ? NULL : &how, &value) && NULL != value) {
+    if (OPAL_SUCCESS == opal_pmix.get(name, key, GPUSYM_MODEX_WAIT == way ? NULL : &how, &value) && NULL != value) {
         if (OPAL_BYTE_OBJECT == value->type && value->data.bo.size > 0) {
             bytes = (size_t) value->data.bo.size < size ? (size_t) value->data.bo.size : size;
             memcpy(data, value->data.bo.bytes, bytes);
@@ -380,12 +382,24 @@ static inline size_t gpusym_modex_ask(const char *key, const opal_process_name_t
 
 static inline size_t gpusym_modex_get(const char *key, const opal_process_name_t *name, void *data, size_t size)
 {
-    return gpusym_modex_ask(key, name, data, size, false);
+    return gpusym_modex_ask(key, name, data, size, GPUSYM_MODEX_AT_ONCE);
 }
 
 static inline size_t gpusym_modex_wait(const char *key, const opal_process_name_t *name, void *data, size_t size)
 {
-    return gpusym_modex_ask(key, name, data, size, true);
+    return gpusym_modex_ask(key, name, data, size, GPUSYM_MODEX_WAIT);
+}
+
+static inline size_t gpusym_modex_fetch(const char *key, const opal_process_name_t *name, void *data, size_t size)
+{
+#if OMPI_MAJOR_VERSION < 5
+    const bool *collect = NULL;
+    const int at = mca_base_var_find("opal", "pmix", "base", "collect_data");
+    if (at < 0 || OPAL_SUCCESS != mca_base_var_get_value(at, &collect, NULL, NULL) || NULL == collect || !*collect) {
+        return 0;
+    }
+#endif
+    return gpusym_modex_ask(key, name, data, size, GPUSYM_MODEX_FETCH);
 }
 
 static inline bool gpusym_modex_complete(void)

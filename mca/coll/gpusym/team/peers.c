@@ -3,10 +3,10 @@
  *
  * Which processes have gpusym: see team/peers.h.
  *
- * What makes all ranks decide alike: a process publishes before MPI_Init ends, Open MPI's fence brings what is
- * published to all hosts, and the processes of one mpirun on one host ask one server. So either all ranks find all
- * others' cards, and compare the same ones; or every rank misses one, or sees one of another mpirun, and needs no more.
- * Where the fence does not collect, no card of another host counts.
+ * What makes all ranks decide alike: a process publishes before MPI_Init ends, Open MPI's fence or a question to
+ * another host brings what is published there, and the processes of one mpirun on one host ask one server. So either
+ * all ranks find all others' cards, and compare the same ones; or every rank misses one, or sees one of another mpirun,
+ * and needs no more. Where Open MPI 4's fence does not collect, no card of another host counts.
  */
 #include "mca/coll/gpusym/team/peers.h"
 
@@ -184,8 +184,8 @@ static coll_gpusym_peer_t *get_peer(const opal_process_name_t *name)
         return NULL;
     }
     p->name = *name;
-    const bool there = is_near(name) || gpusym_modex_collected();
-    const size_t bytes = there ? gpusym_modex_get(KEY, name, &p->card, sizeof(p->card)) : 0;
+    const size_t bytes = is_near(name) ? gpusym_modex_get(KEY, name, &p->card, sizeof(p->card))
+                                       : gpusym_modex_fetch(KEY, name, &p->card, sizeof(p->card));
     p->card.version[sizeof(p->card.version) - 1] = '\0';
     p->card.node[sizeof(p->card.node) - 1] = '\0';
     p->found = sizeof(p->card) == bytes && 0 == strcmp(p->card.version, version);
@@ -289,7 +289,7 @@ static void find_difference(coll_gpusym_peer_t *const *peer, int n, char *why, s
 
 /* All ranks of a communicator, and what was found. */
 typedef struct {
-    coll_gpusym_peer_t **peer; /* [n], this process too */
+    coll_gpusym_peer_t **peer; /* [n], this process too; NULL: behind one of another host without a card */
     int n, rank;
     bool mistake; /* likely */
     char why[256];
@@ -300,7 +300,7 @@ static int find_missing(survey_t *survey)
 {
     for (int r = 0; r < survey->n; r++) {
         const coll_gpusym_peer_t *p = survey->peer[r];
-        if (p->other) {
+        if (NULL != p && p->other) {
             snprintf(survey->why, sizeof(survey->why), "rank %d has gpusym %s, rank %d has %s%s", r, p->card.version,
                      survey->rank, version, 0 == strcmp(p->card.version, version) ? ", another build" : "");
             survey->mistake = true;
@@ -308,7 +308,7 @@ static int find_missing(survey_t *survey)
         }
     }
     for (int r = 0; r < survey->n; r++) {
-        if (!survey->peer[r]->found) {
+        if (NULL != survey->peer[r] && !survey->peer[r]->found) {
             const bool here = is_near(&survey->peer[r]->name);
             snprintf(survey->why, sizeof(survey->why),
                      here ? "rank %d has no gpusym"
@@ -371,6 +371,9 @@ static bool is_speaker(const survey_t *survey)
 
     for (int r = 0; r < survey->n; r++) {
         const coll_gpusym_peer_t *p = survey->peer[r];
+        if (NULL == p) {
+            continue;
+        }
         if (p->other) {
             return 0 == survey->rank;
         }
@@ -397,15 +400,18 @@ static void report_reason(struct ompi_communicator_t *comm, const survey_t *surv
     }
 }
 
-/* With the lock held: fills survey->peer. False: no memory. */
+/* With the lock held: fills survey->peer, as far as the first process of another host without a card: that
+ * takes seconds to find out. False: no memory. */
 static bool get_cards(struct ompi_communicator_t *comm, const survey_t *survey)
 {
-    for (int r = 0; r < survey->n; r++) {
+    bool found = true;
+    for (int r = 0; found && r < survey->n; r++) {
         const opal_process_name_t name = ompi_group_get_proc_name(comm->c_local_group, r);
         survey->peer[r] = get_peer(&name);
         if (NULL == survey->peer[r]) {
             return false;
         }
+        found = survey->peer[r]->found || is_near(&name);
     }
     return true;
 }
