@@ -22,7 +22,7 @@ void coll_gpusym_hosts_fini(void);
 /* ---- set-up ---- */
 
 /* Bytes of a process's address in the net, at most. */
-#define COLL_GPUSYM_ADDRESS_MAX 464u
+#define COLL_GPUSYM_ADDRESS_MAX 1008u
 /* What a rank tells all ranks of the communicator at the end of the bootstrap. */
 typedef struct {
     uint64_t token; /* random */
