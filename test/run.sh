@@ -53,7 +53,7 @@ allmpi-none  | 2         | 60  | ok                             | coll_gpusym_de
 # Every type x operation x count x alignment x in place or not.
 allreduce    | 2+1,4     | 120 | ok                             |                                         | test/mpi/allreduce
 allreduce-1Mi | +=2      | 300 | ok                             |                                         | test/mpi/allreduce --quick --big --kinds device
-allreduce-q  | 3,5+7,8   | 120 | ok                             |                                         | test/mpi/allreduce --quick
+allreduce-q  | 3,5+7   | 120 | ok                             |                                         | test/mpi/allreduce --quick
 agxll_r      | 3+2       | 120 | ok                             | coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/allreduce --quick
 rsxld_agxst  | 3+2       | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxld_agxst | test/mpi/allreduce --quick
 rsxst_agxst  | 3+2       | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxst_agxst | test/mpi/allreduce --quick
@@ -209,19 +209,19 @@ links-none-6 | +=6       | 120 | ok                             | coll_gpusym_si
 links-random | 4+6       | 120 | ok                             | coll_gpusym_sim_links=0-1:0,2-3:0       | test/mpi/random_coll --n 400
 # One message, in every way: memory, sizes, datatypes, modes, ways to receive. Also with every buffer taken for device memory,
 # staged, where GPUs do not reach each other, and beside a rank where it is off or gpusym is not there.
-p2p          | 2+1,3,4   | 120 | ok                             |                                         | test/mpi/p2p --thin {80|20}
+p2p          | 2+1,3,4   | 120 | ok                             |                                         | test/mpi/p2p --thin {80|40}
 p2p-direct   | 2         | 60  | ok:p2p: sent_direct [1-9].*sent_staged 0, received_direct [1-9].*received_to_host 0, received_piped 0, received_staged 0$ | coll_gpusym_summary=1 | test/mpi/p2p --kinds device,vmm --modes send,isend,ssend,rsend,sendrecv,exchange,send_init --sizes 8193,65536,1048577 --thin 4
-p2p-7        | 2         | 60  | ok                             |                                         | test/mpi/p2p --sizes 6,7,8 --thin {20|4}
-p2p-host     | 2+1,3     | 120 | ok                             | coll_gpusym_sim_host=1                  | test/mpi/p2p --thin {200|60}
-p2p-staged   | 2+3       | 120 | ok:p2p: sent_direct 0, .*received_direct 0, | coll_gpusym_p2p=staged coll_gpusym_summary=1 | test/mpi/p2p --thin {200|60}
-p2p-links    | 2+3       | 120 | ok                             | coll_gpusym_sim_links=0-1:0             | test/mpi/p2p --thin {200|60}
-p2p-shared   | =3        | 120 | ok                             | coll_gpusym_sim_gpus=1                  | test/mpi/p2p --thin {200|60}
-p2p-push     | 2+3       | 120 | ok:sent_pushed [1-9]           | coll_gpusym_p2p_push_min=1 coll_gpusym_summary=1 | test/mpi/p2p --thin {200|60}
-p2p-import   | =2        | 120 | ok                             | coll_gpusym_sim_fail=import:1@1         | test/mpi/p2p --thin {200|60}
-p2p-off      | =3        | 120 | ok                             |                                         | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=off @BUILD@/test/mpi/p2p --host-rank 1 --thin {200|60}
-p2p-other    | =3        | 120 | ok                             |                                         | @SRC@/test/onrank.sh 2 coll=^gpusym @BUILD@/test/mpi/p2p --host-rank 2 --thin {200|60}
+p2p-7        | 2         | 60  | ok                             |                                         | test/mpi/p2p --sizes 6,7,8 --thin {20|8}
+p2p-host     | 2+1,3     | 120 | ok                             | coll_gpusym_sim_host=1                  | test/mpi/p2p --thin {200|100}
+p2p-staged   | 2+3       | 120 | ok:p2p: sent_direct 0, .*received_direct 0, | coll_gpusym_p2p=staged coll_gpusym_summary=1 | test/mpi/p2p --thin {200|100}
+p2p-links    | 2+3       | 120 | ok                             | coll_gpusym_sim_links=0-1:0             | test/mpi/p2p --thin {200|100}
+p2p-shared   | =3        | 120 | ok                             | coll_gpusym_sim_gpus=1                  | test/mpi/p2p --thin {200|100}
+p2p-push     | 2+3       | 120 | ok:sent_pushed [1-9]           | coll_gpusym_p2p_push_min=1 coll_gpusym_summary=1 | test/mpi/p2p --thin {200|100}
+p2p-import   | =2        | 120 | ok                             | coll_gpusym_sim_fail=import:1@1         | test/mpi/p2p --thin {200|100}
+p2p-off      | =3        | 120 | ok                             |                                         | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=off @BUILD@/test/mpi/p2p --host-rank 1 --thin {200|100}
+p2p-other    | =3        | 120 | ok                             |                                         | @SRC@/test/onrank.sh 2 coll=^gpusym @BUILD@/test/mpi/p2p --host-rank 2 --thin {200|100}
 # A rank that cannot map its peers' memory, not even that by which they agree.
-p2p-blind    | =3        | 120 | ok:with rank [02] of MPI_COMM_WORLD are staged: its pages cannot be mapped | coll_gpusym_verbose=1 | env LD_PRELOAD=@BLIND@ GPUSYM_BLIND=1 @BUILD@/test/mpi/p2p --thin {600|60}
+p2p-blind    | =3        | 120 | ok:with rank [02] of MPI_COMM_WORLD are staged: its pages cannot be mapped | coll_gpusym_verbose=1 | env LD_PRELOAD=@BLIND@ GPUSYM_BLIND=1 @BUILD@/test/mpi/p2p --thin {600|100}
 p2p_beside-blind | +=3   | 120 | ok                             |                                         | env LD_PRELOAD=@BLIND@ GPUSYM_BLIND=1 @BUILD@/test/mpi/p2p_beside --rounds 200 --fuzz 3000
 p2p-none     | +=2       | 120 | ok                             | coll=^gpusym                            | test/mpi/p2p --kinds host --thin 5
 # What a program may expect of messages beyond their bytes: order, truncation, cancelling, buffers that come and go.
@@ -240,11 +240,11 @@ p2p_storm    | =2        | 60  | ok:storm. [1-9]                |               
 # By an ob1 that knows GPU memory, and btl/gpunvl: messages that ob1 serves (it asks about a buffer's address alone, which must
 # lie in GPU memory; that of 5.0.7 sends wrong data buffered); memory that cannot be mapped; the transport alone, its ring
 # full; a rank whose messages gpusym serves; order and the like; packing, files and windows; a peer that dies.
-btl          | 2+3       | 240 | ok:btl/gpunvl: gets [1-9]      | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 | test/mpi/p2p --shapes contiguous,vector,indexed,struct --modes send,ssend,rsend,isend,issend,irsend,send_init,ssend_init,rsend_init,sendrecv,exchange --thin {200|60}
-btl-links    | 2+3       | 240 | ok:btl/gpunvl: gets [0-9]+ of [0-9]+ bytes, [1-9] | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 coll_gpusym_sim_links=0-1:0 | test/mpi/p2p --shapes contiguous,vector,indexed,struct --modes send,ssend,rsend,isend,issend,irsend,send_init,ssend_init,rsend_init,sendrecv,exchange --thin {200|60}
-btl-import   | =2        | 120 | ok:btl/gpunvl: gets [0-9]+ of [0-9]+ bytes, [1-9] | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 coll_gpusym_sim_fail=import:1@1 | test/mpi/p2p --shapes contiguous,vector,indexed,struct --modes send,ssend,rsend,isend,issend,irsend,send_init,ssend_init,rsend_init,sendrecv,exchange --thin {200|60}
-btl-alone    | 2+3       | 120 | ok:btl/gpunvl: gets [1-9].* [1-9][0-9]* queued | from=5 btl=self,gpunvl btl_gpunvl_ring_size=128K coll_gpusym_p2p=off coll_gpusym_verbose=1 | test/mpi/p2p --shapes contiguous,vector,indexed,struct --modes send,ssend,rsend,isend,issend,irsend,send_init,ssend_init,rsend_init,sendrecv,exchange --thin {200|60}
-btl-other    | =3        | 120 | ok:rank 1 of MPI_COMM_WORLD is not reached: it has not published itself | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=auto @BUILD@/test/mpi/p2p --shapes contiguous,vector,indexed,struct --modes send,ssend,rsend,isend,issend,irsend,send_init,ssend_init,rsend_init,sendrecv,exchange --thin {200|60}
+btl          | 2+3       | 240 | ok:btl/gpunvl: gets [1-9]      | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 | test/mpi/p2p --shapes contiguous,vector,indexed,struct --modes send,ssend,rsend,isend,issend,irsend,send_init,ssend_init,rsend_init,sendrecv,exchange --thin {200|100}
+btl-links    | 2+3       | 240 | ok:btl/gpunvl: gets [0-9]+ of [0-9]+ bytes, [1-9] | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 coll_gpusym_sim_links=0-1:0 | test/mpi/p2p --shapes contiguous,vector,indexed,struct --modes send,ssend,rsend,isend,issend,irsend,send_init,ssend_init,rsend_init,sendrecv,exchange --thin {200|100}
+btl-import   | =2        | 120 | ok:btl/gpunvl: gets [0-9]+ of [0-9]+ bytes, [1-9] | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 coll_gpusym_sim_fail=import:1@1 | test/mpi/p2p --shapes contiguous,vector,indexed,struct --modes send,ssend,rsend,isend,issend,irsend,send_init,ssend_init,rsend_init,sendrecv,exchange --thin {200|100}
+btl-alone    | 2+3       | 120 | ok:btl/gpunvl: gets [1-9].* [1-9][0-9]* queued | from=5 btl=self,gpunvl btl_gpunvl_ring_size=128K coll_gpusym_p2p=off coll_gpusym_verbose=1 | test/mpi/p2p --shapes contiguous,vector,indexed,struct --modes send,ssend,rsend,isend,issend,irsend,send_init,ssend_init,rsend_init,sendrecv,exchange --thin {200|100}
+btl-other    | =3        | 120 | ok:rank 1 of MPI_COMM_WORLD is not reached: it has not published itself | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=auto @BUILD@/test/mpi/p2p --shapes contiguous,vector,indexed,struct --modes send,ssend,rsend,isend,issend,irsend,send_init,ssend_init,rsend_init,sendrecv,exchange --thin {200|100}
 btl-order    | 2+3       | 120 | ok:btl/gpunvl: gets [1-9]      | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 | test/mpi/p2p_order --n {1000|4000} --flood {5000|8000} --only order_blocking,flood,cancel,request_free,stale,intercommunicator,proc_null,to_itself
 btl-threads  | 2+3       | 120 | ok:btl/gpunvl: gets [1-9]      | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 | test/mpi/p2p_beside --by-address --threads 4 --fuzz {2000|7000}
 btl-accel    | 2         | 120 | ok:btl/gpunvl: gets [1-9]      | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 | test/mpi/accel

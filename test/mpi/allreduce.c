@@ -154,7 +154,7 @@ static void run_kind(check_t *t, uint64_t seed, int kind, enum depth depth, cons
 
             if (!ref_allowed(type, op) || (NULL != type_name && 0 != strcmp(type_name, type->name)) ||
                 (NULL != op_name && 0 != strcmp(op_name, op->name)) ||
-                (BIG == depth && (t->nranks > 2 || 0 != c.seed % 4) && !among_few(type, op))) {
+                (BIG == depth && (t->nranks > 2 || 0 != c.seed % 8) && !among_few(type, op))) {
                 continue;
             }
             if (check_prepare(&c, native)) {
