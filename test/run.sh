@@ -92,7 +92,7 @@ islands-mc   | +=5       | 120 | ok:island 1 of 2, .*it is set up | coll_gpusym_
 islands-makes | +=3      | 120 | ok:island 1 of 2, .*it is set up | coll_gpusym_node_size=2 coll_gpusym_verbose=1 | test/mpi/random_coll --makes --n 1000
 islands-threads | =2     | 120 | ok                             | coll_gpusym_node_size=1                 | test/mpi/random_coll --threads 3 --n 200
 islands-comms | =3       | 120 | ok:allreduce: .*between_islands [1-9] | coll_gpusym_node_size=2 coll_gpusym_summary=1 | test/mpi/comms
-islands-many | +=3       | 120 | ok                             | coll_gpusym_node_size=2                 | test/mpi/manycomms
+islands-many | +=3       | 120 | ok                             | coll_gpusym_node_size=2 coll_adapt_priority=-1 | test/mpi/manycomms --n 5000
 islands-flight | =3      | 120 | ok                             | coll_gpusym_node_size=2                 | test/mpi/inflight
 islands-none | =3        | 60  | ok:allreduce: .*no_net [1-9]   | coll_gpusym_node_size=2 coll_gpusym_net_devices=none coll_gpusym_summary=1 | test/mpi/random_coll --n 200
 islands-left | =3        | 60  | ok:1 passed                    | coll_gpusym_node_size=2                 | test/mpi/finalize left

@@ -717,7 +717,8 @@ of_hosts() {
     local lost=("$builddir/test/faults/lost" --device sim) why
     export OMPI_MCA_orte_base_help_aggregate=0 OMPI_MCA_coll=gpusym OMPI_MCA_coll_gpusym_device=sim
     mpirun=("$GPUSYM_SRCDIR/test/mpi/hosts.sh" 3 2 --build "$builddir")
-    ranks_lost host2 --
+    # From Open MPI 5 on btl/tcp ends the processes whose connection to a killed one is closed, with gpusym or without.
+    [ "$GPUSYM_OMPI_MAJOR" -ne 4 ] || ranks_lost host2 --
     ends_lost "a port dead" 6 "rank [0-5] on host host[1-3] is lost" --mca coll_gpusym_timeout 5 -- "${lost[@]}" --cut 2 \
         --within $((6 * slow))
     ends_lost "a port dead, nonblocking, to the end" 6 "rank [0-5] on host host[1-3] is lost" --mca coll_gpusym_timeout 5 -- \
