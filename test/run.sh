@@ -95,6 +95,7 @@ islands-comms | =3       | 120 | ok:allreduce: .*between_islands [1-9] | coll_gp
 islands-many | +=3       | 120 | ok                             | coll_gpusym_node_size=2 coll_adapt_priority=-1 | test/mpi/manycomms --n 5000
 islands-flight | =3      | 120 | ok                             | coll_gpusym_node_size=2                 | test/mpi/inflight
 islands-none | =3        | 60  | ok:allreduce: .*no_net [1-9]   | coll_gpusym_node_size=2 coll_gpusym_net_devices=none coll_gpusym_summary=1 | test/mpi/random_coll --n 200
+islands-unreachable | =3 | 60  | ok:allreduce: .*no_net [1-9]   | coll_gpusym_node_size=1 coll_gpusym_summary=1 | @SRC@/test/onrank.sh 1 GPUSYM_UCX_TLS=self @BUILD@/test/mpi/random_coll --n 200
 islands-left | =3        | 60  | ok:1 passed                    | coll_gpusym_node_size=2                 | test/mpi/finalize left
 islands-40   | +=40      | 120 | ok:allreduce: native .*rails [1-9] | coll_gpusym_summary=1 | examples/allreduce
 random       | 3+2,4     | 120 | ok                             |                                         | test/mpi/random --n 300

@@ -17,6 +17,12 @@ static bool is_among_members(const coll_gpusym_team_t *t)
     return coll_gpusym_team_is_part(t) && t->boot.step >= COLL_GPUSYM_STEP_BOOTSTRAPPED;
 }
 
+/* Ranks of an exchange. */
+static uint32_t count_ranks(const coll_gpusym_team_t *t)
+{
+    return is_among_members(t) ? t->host.nranks : (uint32_t) ompi_comm_size(t->fallback->comm);
+}
+
 int coll_gpusym_exchange_start(coll_gpusym_team_t *t, const void *mine, void *all, size_t size)
 {
     const coll_gpusym_fallback_t *f = t->fallback;
@@ -56,7 +62,7 @@ int coll_gpusym_vote_start(coll_gpusym_team_t *t, bool mine)
 bool coll_gpusym_vote_result(const coll_gpusym_team_t *t)
 {
     bool all = true;
-    for (uint32_t r = 0; r < t->host.nranks; r++) {
+    for (uint32_t r = 0; r < count_ranks(t); r++) {
         all = all && COLL_GPUSYM_VOTE_YES == t->boot.votes[r];
     }
     return all;
@@ -65,7 +71,7 @@ bool coll_gpusym_vote_result(const coll_gpusym_team_t *t)
 bool coll_gpusym_exchange_alloc(coll_gpusym_team_t *t, size_t size)
 {
     t->boot.mine = calloc(1, size);
-    t->boot.all = calloc(is_among_members(t) ? t->host.nranks : (size_t) ompi_comm_size(t->fallback->comm), size);
+    t->boot.all = calloc(count_ranks(t), size);
     return NULL != t->boot.mine && NULL != t->boot.all;
 }
 

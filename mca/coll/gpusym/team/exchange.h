@@ -13,7 +13,8 @@
 /* What a rank votes: yes; or that it failed: 0, or this and errno. */
 #define COLL_GPUSYM_VOTE_YES 1u
 
-/* Starts an exchange: every rank sends `size` bytes to all; all: [ranks of the team] of these. The caller keeps both
+/* Starts an exchange: every rank sends `size` bytes to all; all: [ranks] of these: those of the communicator in the
+ * bootstrap, those of the team behind it. The caller keeps both
  * buffers until the exchange has ended. Returns an MPI error code. */
 int coll_gpusym_exchange_start(coll_gpusym_team_t *t, const void *mine, void *all, size_t size);
 /* 1: the exchange has ended; 0: it is in progress; negative: it failed. Never waits. */

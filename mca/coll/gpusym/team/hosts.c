@@ -78,6 +78,7 @@ struct coll_gpusym_hosts {
     gpusym_records_t *records;
     gpusym_worker_task_t task; /* added: of a leader, or where something is left to be closed */
     bool has_task;
+    bool used; /* closed: all ranks had opened it, so that leaders leave each other */
     /* What the helper thread answers by: the calls that this rank has posted, and the last of them that was not on host
      * memory. */
     const uint64_t *seq; /* in the roll-call; of a communicator that was freed: last_seq */
@@ -89,9 +90,8 @@ struct coll_gpusym_hosts {
 
     /* Rails. */
     uint64_t reserved; /* bytes of the worker's memory */
-    char *send;        /* send buffers; [own rails + 1] */
+    char *send;        /* send buffers of the own rails */
     uint64_t send_bytes;
-    uint32_t first, end;                      /* the rails that this rank owns */
     gpusym_rail_t *rail[GPUSYM_TEAM_MAX + 1]; /* at coll_gpusym_hosts_rails the one among all ranks; NULL: not owned */
     place_t place[GPUSYM_TEAM_MAX + 1];
     hosts_t *next; /* in `closed` */
@@ -310,7 +310,7 @@ static bool end_hosts(hosts_t *h)
 {
     bool left = false;
     close_rails(h, &left);
-    if (NULL != h->records && gpusym_records_left(h->records) && gpusym_records_close(h->records)) {
+    if (NULL != h->records && (!h->used || gpusym_records_left(h->records)) && gpusym_records_close(h->records)) {
         h->records = NULL;
     }
     if (left || NULL != h->records) {
@@ -371,7 +371,7 @@ static void add_task(hosts_t *h)
     }
 }
 
-void coll_gpusym_hosts_close(coll_gpusym_team_t *t)
+void coll_gpusym_hosts_close(coll_gpusym_team_t *t, bool used)
 {
     hosts_t *h = t->hosts;
     if (NULL == h) {
@@ -383,7 +383,8 @@ void coll_gpusym_hosts_close(coll_gpusym_team_t *t)
     h->last_seq = t->host.rc.seq;
     h->seq = &h->last_seq;
     h->team = NULL;
-    if (NULL != h->records) {
+    h->used = used;
+    if (NULL != h->records && used) {
         gpusym_records_leave(h->records);
     }
     h->next = closed;
@@ -446,7 +447,7 @@ int coll_gpusym_hosts_open(coll_gpusym_team_t *t, coll_gpusym_host_card_t *card)
     h->peer = calloc(h->nranks, sizeof(gpusym_worker_peer_t *));
     h->leader = calloc(h->nislands, sizeof *h->leader);
     h->seq = &t->host.rc.seq;
-    if (NULL == h->peer || NULL == h->leader || NULL == h->worker) {
+    if (NULL == h->peer || NULL == h->leader || NULL == h->worker) { /* t->hosts stays NULL */
         free_hosts(h);
         return GPUSYM_ERR_NO_MEMORY;
     }
@@ -537,17 +538,17 @@ static unsigned open_rails(coll_gpusym_team_t *t)
     const uint32_t rails = coll_gpusym_hosts_rails(t);
     const uint64_t each = GPUSYM_RAIL_SEND_BYTES(gpusym_worker_piece_bytes(h->worker));
     char *host, *device;
-    h->first = gpusym_rail_first(t->host.nranks, t->host.rank, rails);
-    h->end = gpusym_rail_first(t->host.nranks, t->host.rank + 1, rails);
-    const uint64_t own = h->end - h->first;
+    uint32_t first, end;
+    coll_gpusym_hosts_own(t, &first, &end);
+    const uint64_t own = end - first;
     if (GPUSYM_SUCCESS != gpusym_worker_map(h->worker, gpusym_current.dev, t->host.gpu, &host, &device) ||
         !take_memory(h, own * (each + ring_bytes(h))) ||
         GPUSYM_SUCCESS != gpusym_worker_alloc(h->worker, own * each, &h->send)) {
         return 0;
     }
     h->send_bytes = own * each;
-    for (uint32_t r = h->first; r < h->end; r++) {
-        if (GPUSYM_SUCCESS != open_rail(t, r, host, device, h->send + (r - h->first) * each)) {
+    for (uint32_t r = first; r < end; r++) {
+        if (GPUSYM_SUCCESS != open_rail(t, r, host, device, h->send + (r - first) * each)) {
             return 0;
         }
     }
@@ -681,15 +682,15 @@ void coll_gpusym_hosts_missing(const coll_gpusym_team_t *t, char *text, size_t s
     }
 }
 
-/* Of the processes of this host the system tells, of the others the network. */
+/* Of the processes of this host the system tells, of the others the network; of this island the roll-call. */
 static int find_lost_process(const coll_gpusym_team_t *t, const char **why)
 {
     const hosts_t *h = t->hosts;
     const uint32_t n = (uint32_t) ompi_comm_size(t->fallback->comm), rank = coll_gpusym_team_rank(t);
     for (uint32_t r = 0; r < n; r++) {
         *why = NULL != h && NULL != h->peer[r] ? gpusym_worker_peer_lost(h->peer[r]) : NULL;
-        if (NULL == *why && r != rank && coll_gpusym_peers_near(t->all[r], t->all[rank]) &&
-            !coll_gpusym_peer_lives(t->all[r])) {
+        if (NULL == *why && t->island != gpusym_islands_find(&t->islands, r) &&
+            coll_gpusym_peers_near(t->all[r], t->all[rank]) && !coll_gpusym_peer_lives(t->all[r])) {
             *why = "its process has ended";
         }
         if (NULL != *why) {

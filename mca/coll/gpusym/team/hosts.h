@@ -34,7 +34,8 @@ typedef struct {
 /* Fills in this rank's card, but for `error`; opens the process's net, which takes 20 to 100 ms the first time. */
 void coll_gpusym_hosts_describe(coll_gpusym_host_card_t *card);
 /* Begins the agreement between the islands. card: [ranks of the communicator], owned from now on. Every rank has a net.
- * GPUSYM_SUCCESS, or this rank cannot take part: a leader that cannot breaks the communicator. */
+ * GPUSYM_SUCCESS, or this rank cannot take part: GPUSYM_ERR_UNREACHABLE: the network does not lead to another
+ * leader. */
 int coll_gpusym_hosts_open(coll_gpusym_team_t *t, coll_gpusym_host_card_t *card);
 /* Takes memory of the net for this rank's rails, and opens them on its GPU. Returns what it has: */
 enum {
@@ -42,8 +43,8 @@ enum {
     COLL_GPUSYM_HOSTS_ALL = 2,   /* its rail among all ranks */
 };
 unsigned coll_gpusym_hosts_reserve(coll_gpusym_team_t *t);
-/* Before the team is freed. The net still answers for it. */
-void coll_gpusym_hosts_close(coll_gpusym_team_t *t);
+/* Before the team is freed. used: all ranks have opened it: the net still answers for it. */
+void coll_gpusym_hosts_close(coll_gpusym_team_t *t, bool used);
 
 /* ---- agreement ---- */
 
@@ -97,6 +98,12 @@ void coll_gpusym_hosts_abort(coll_gpusym_team_t *t);
 static inline uint32_t coll_gpusym_hosts_rails(const coll_gpusym_team_t *t)
 {
     return t->islands.most;
+}
+/* Those that this rank owns: [*first, *end). */
+static inline void coll_gpusym_hosts_own(const coll_gpusym_team_t *t, uint32_t *first, uint32_t *end)
+{
+    *first = gpusym_rail_first(t->host.nranks, t->host.rank, coll_gpusym_hosts_rails(t));
+    *end = gpusym_rail_first(t->host.nranks, t->host.rank + 1, coll_gpusym_hosts_rails(t));
 }
 /* This rank's end of a rail between the islands, which it owns; at coll_gpusym_hosts_rails: of the one among all
  * ranks. */

@@ -20,6 +20,7 @@ enum {
     COLL_GPUSYM_STEP_NEW = 0,
     COLL_GPUSYM_STEP_ADDRESSES,
     COLL_GPUSYM_STEP_LINES_VOTE,
+    COLL_GPUSYM_STEP_NET_VOTE, /* of several islands */
     COLL_GPUSYM_STEP_BOOTSTRAPPED,
     COLL_GPUSYM_STEP_GPU,
     COLL_GPUSYM_STEP_GPU_LINKS,
@@ -39,7 +40,7 @@ typedef struct {
     void *into;                      /* where the records in flight go, not owned; and the bytes of each */
     uint32_t bytes;
     void *mine, *all;                 /* buffers of an exchange; owned */
-    uint8_t my_vote, *votes;          /* [ranks of the team]; owned */
+    uint8_t my_vote, *votes;          /* [ranks that exchange]; owned */
     uint8_t my_link[GPUSYM_TEAM_MAX]; /* classes of this rank's links; see coll_gpusym_host_team_t.link */
 } coll_gpusym_bootstrap_t;
 

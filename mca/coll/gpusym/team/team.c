@@ -255,7 +255,7 @@ static int create_team(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team, int
     int rv = find(t, reason);
     if (MPI_SUCCESS == rv && *reason < 0) {
         t->host.key = comm_key(f->comm, gpusym_comm_label(f->comm, label, sizeof label));
-        t->boot.votes = calloc(t->host.nranks, 1);
+        t->boot.votes = calloc(count_ranks(t), 1); /* no fewer than a team has */
         rv = NULL != t->boot.votes ? MPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
     }
     if (MPI_SUCCESS == rv && *reason < 0) {
@@ -362,9 +362,8 @@ static bool judge_cards(coll_gpusym_team_t *t, const coll_gpusym_host_card_t *al
     return true;
 }
 
-/* All ranks have told whether they have mapped the lines. Negative: this rank cannot go on, which breaks the
- * communicator. */
-static int end_bootstrap(coll_gpusym_team_t *t)
+/* All ranks have told whether they have mapped the lines. Returns the next step, or a negative error. */
+static int judge_lines(coll_gpusym_team_t *t)
 {
     if (!coll_gpusym_team_is_part(t)) {
         t->host.joined = coll_gpusym_vote_result(t);
@@ -373,13 +372,30 @@ static int end_bootstrap(coll_gpusym_team_t *t)
         }
         return COLL_GPUSYM_STEP_BOOTSTRAPPED;
     }
-    t->host.joined = judge_cards(t, t->boot.all);
-    if (!t->host.joined) {
+    if (!judge_cards(t, t->boot.all)) {
         return COLL_GPUSYM_STEP_BOOTSTRAPPED;
     }
     coll_gpusym_host_card_t *cards = t->boot.all;
     t->boot.all = NULL;
-    return GPUSYM_SUCCESS == coll_gpusym_hosts_open(t, cards) ? COLL_GPUSYM_STEP_BOOTSTRAPPED : OMPI_ERROR;
+    const bool opened = GPUSYM_SUCCESS == coll_gpusym_hosts_open(t, cards);
+    return MPI_SUCCESS == coll_gpusym_vote_start(t, opened) ? COLL_GPUSYM_STEP_NET_VOTE : OMPI_ERROR;
+}
+
+/* Of several islands: all ranks have told whether the network leads to the leaders of the others. */
+static int judge_net(coll_gpusym_team_t *t)
+{
+    char detail[96];
+    uint32_t r = 0;
+    t->host.joined = coll_gpusym_vote_result(t);
+    if (!t->host.joined) {
+        while (COLL_GPUSYM_VOTE_YES == t->boot.votes[r]) {
+            r++;
+        }
+        snprintf(detail, sizeof detail, "from rank %u the network does not lead to all other islands", r);
+        coll_gpusym_team_settle(t, COLL_GPUSYM_R_NO_NET, detail);
+        coll_gpusym_hosts_close(t, false);
+    }
+    return COLL_GPUSYM_STEP_BOOTSTRAPPED;
 }
 
 int coll_gpusym_team_bootstrap(coll_gpusym_team_t *t)
@@ -396,8 +412,10 @@ int coll_gpusym_team_bootstrap(coll_gpusym_team_t *t)
             next = start_addresses(t);
         } else if (COLL_GPUSYM_STEP_ADDRESSES == t->boot.step) {
             next = judge_bootstrap(t, t->boot.all);
+        } else if (COLL_GPUSYM_STEP_LINES_VOTE == t->boot.step) {
+            next = judge_lines(t);
         } else {
-            next = end_bootstrap(t);
+            next = judge_net(t);
         }
         if (next < 0) {
             return next;
@@ -418,7 +436,7 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
         return;
     }
     coll_gpusym_team_leave(t);
-    coll_gpusym_hosts_close(t);
+    coll_gpusym_hosts_close(t, true);
     gpusym_sweep(); /* buffers that the program freed keep no memory at peers, nor theirs here */
     if (t->host.joined || (coll_gpusym_team_is_part(t) && 0 != t->host.rc.nranks)) {
         gpusym_rollcall_retire(&t->host.rc, t->host.line_off); /* peers may still be in our last call */
