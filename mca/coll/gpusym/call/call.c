@@ -677,8 +677,8 @@ static void begin_led(coll_gpusym_call_t *call);
 static void poll_rails(coll_gpusym_call_t *call);
 
 /* A short call begins on rails while the islands agree, where they have agreed on the last one: it takes one network
- * step then. It writes no output before they have. Where inputs are still to be brought to where they are loaded, or
- * there is no memory for the plan, it does not. */
+ * step then. It writes no output before they have. A long one is planned meanwhile. Where inputs are still to be
+ * brought to where they are loaded, or there is no memory for the plan, nothing is done yet. */
 static void begin_early(coll_gpusym_call_t *call)
 {
     coll_gpusym_led_buffers_t all;
@@ -687,10 +687,8 @@ static void begin_early(coll_gpusym_call_t *call)
         !coll_gpusym_zero_copy_map_led(&call->task, &all, true, &corrupt)) {
         return;
     }
-    call->rails = (coll_gpusym_rails_t){.plan = coll_gpusym_rails_make(&call->task, &all), .held = true};
-    if (NULL != call->rails.plan && !call->rails.plan->direct) {
-        coll_gpusym_rails_end(&call->rails);
-    }
+    call->rails = (coll_gpusym_rails_t){.plan = coll_gpusym_rails_make(&call->task, &all)};
+    call->rails.held = NULL != call->rails.plan && call->rails.plan->direct;
 }
 
 /* What has begun early is over. */
@@ -763,7 +761,7 @@ static void take_verdict(coll_gpusym_call_t *call, const coll_gpusym_verdict_t *
 /* Moves on what has begun early. False: it has failed. */
 static bool poll_early(coll_gpusym_call_t *call)
 {
-    const int rc = NULL != call->rails.plan ? coll_gpusym_rails_poll(&call->rails) : 0;
+    const int rc = call->rails.held ? coll_gpusym_rails_poll(&call->rails) : 0;
     if (rc < 0) {
         fail_rails(call, rc);
     }

@@ -159,7 +159,7 @@ static bool copy_side_window(const coll_gpusym_launch_t *l, const coll_gpusym_ta
     gpusym_table_row_t *rows = malloc(k->nranks * sizeof *rows);
     bool copied = NULL != rows;
     if (copied) {
-        coll_gpusym_segments_all_rows(k, rows);
+        coll_gpusym_segments_rows(k, rows);
     }
     for (uint32_t p = 0; p < k->nranks && copied; p++) {
         const uint64_t at = out ? rows[p].recv_off : rows[p].send_off;

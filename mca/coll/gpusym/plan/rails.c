@@ -149,8 +149,8 @@ static void plan_whole(coll_gpusym_rails_plan_t *p, const coll_gpusym_task_t *ta
     const bool direct = bytes <= GPUSYM_RAIL_DIRECT_BYTES(coll_gpusym_hosts_piece(t)) && n <= DIRECT_ISLANDS;
     const bool gather = !direct && reduces && n <= GPUSYM_RAIL_DIRECT_MAX &&
                         bytes * n <= 2 * GPUSYM_RAIL_DIRECT_BYTES(coll_gpusym_hosts_piece(t));
-    const uint32_t first = gpusym_rail_first(t->host.nranks, t->host.rank, (uint32_t) rails);
-    const uint32_t end = gpusym_rail_first(t->host.nranks, t->host.rank + 1, (uint32_t) rails);
+    uint32_t first, end;
+    coll_gpusym_hosts_own(t, &first, &end);
     for (uint32_t r = first; r < end && r < used && r * span < bytes; r++) {
         coll_gpusym_leg_t *leg = add_leg(p, task, r);
         const uint64_t left = bytes - r * span;
@@ -177,10 +177,10 @@ static void plan_parts(coll_gpusym_rails_plan_t *p, const coll_gpusym_task_t *ta
                        const coll_gpusym_led_buffers_t *all)
 {
     const coll_gpusym_team_t *t = p->team;
-    const uint32_t rails = coll_gpusym_hosts_rails(t), me = t->host.rank;
-    const uint32_t first = gpusym_rail_first(t->host.nranks, me, rails);
-    const uint32_t end = gpusym_rail_first(t->host.nranks, me + 1, rails);
+    const uint32_t me = t->host.rank;
     const bool reduces = facts_of(task)->reduces;
+    uint32_t first, end;
+    coll_gpusym_hosts_own(t, &first, &end);
     for (uint32_t r = first; r < end; r++) {
         coll_gpusym_leg_t *leg = add_leg(p, task, r);
         gpusym_rail_call_t *c = &leg->call;
@@ -260,11 +260,12 @@ coll_gpusym_rails_plan_t *coll_gpusym_rails_make(const coll_gpusym_task_t *task,
     const unsigned pattern = facts_of(task)->pattern;
     const bool whole = COLL_GPUSYM_P_ALLREDUCE == pattern || COLL_GPUSYM_P_ROOTED == pattern;
     const coll_gpusym_segments_t *k = task->segments;
-    coll_gpusym_rails_plan_t *p = calloc(1, sizeof *p);
+    coll_gpusym_rails_plan_t *p = malloc(sizeof *p); /* most of its 24 KiB is not used */
     if (NULL == p) {
         return NULL;
     }
     p->team = coll_gpusym_task_team(task);
+    p->nlegs = p->nin = p->nout = 0;
     p->row = whole ? NULL : malloc(k->nranks * sizeof *p->row);
     if (!whole && NULL == p->row) {
         free(p);
@@ -272,7 +273,7 @@ coll_gpusym_rails_plan_t *coll_gpusym_rails_make(const coll_gpusym_task_t *task,
     }
     list_buffers(p, task, all);
     if (!whole) {
-        coll_gpusym_segments_all_rows(k, p->row);
+        coll_gpusym_segments_rows(k, p->row);
     }
     if (whole) {
         plan_whole(p, task);

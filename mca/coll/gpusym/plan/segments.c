@@ -921,16 +921,6 @@ static gpusym_table_row_t make_row(pairs_t *s, uint32_t p)
 
 void coll_gpusym_segments_rows(const coll_gpusym_segments_t *k, gpusym_table_row_t *rows)
 {
-    const coll_gpusym_team_t *t = k->team;
-    blocks_t blocks;
-    pairs_t s = find_pairs(k, &blocks);
-    for (uint32_t i = 0; i < t->host.nranks; i++) {
-        rows[i] = make_row(&s, coll_gpusym_team_member(t, i));
-    }
-}
-
-void coll_gpusym_segments_all_rows(const coll_gpusym_segments_t *k, gpusym_table_row_t *rows)
-{
     blocks_t blocks;
     pairs_t s = find_pairs(k, &blocks);
     for (uint32_t r = 0; r < k->nranks; r++) {

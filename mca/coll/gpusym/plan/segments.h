@@ -111,11 +111,10 @@ void coll_gpusym_segments_paths(const coll_gpusym_segments_t *k, int schedule, g
 bool coll_gpusym_segments_channels(const gpusym_tuning_choice_t *choice, const gpusym_work_t *slot);
 /* Whether the slot has room for what copy engines need for a call of that many bytes. */
 bool coll_gpusym_segments_copies(unsigned coll, uint64_t bytes, const gpusym_work_t *slot);
-/* Fills the rows [ranks of the team] of this rank's table, by its own arguments. The collective reduces nothing. */
+/* Fills rows [ranks of the communicator] with what goes between this rank and each, by its own arguments: where the
+ * team is all of them, the rows of its table. A collective that has a block for each edge has GPUSYM_TEAM_MAX ranks at
+ * most. */
 void coll_gpusym_segments_rows(const coll_gpusym_segments_t *k, gpusym_table_row_t *rows);
-/* Fills rows [ranks of the communicator] with what goes between this rank and each, by its own arguments. A
- * collective that has a block for each edge has GPUSYM_TEAM_MAX ranks at most. */
-void coll_gpusym_segments_all_rows(const coll_gpusym_segments_t *k, gpusym_table_row_t *rows);
 /* Whether a call moves bytes that windows can carry: contiguous ones. Local; k is described, whatever its reason. */
 bool coll_gpusym_segments_may_move(const coll_gpusym_segments_t *k);
 /* Sets what this rank sends to each rank, and takes from it, and the buffers that the offsets count from. rows:
