@@ -978,12 +978,12 @@ static void a_line_left_waits_for_the_peers(void **state)
             rc[r].generation[i] = life[i];
         }
     }
-    gpusym_rollcall_retire(&rc[0], off[0]);
+    gpusym_rollcall_retire(&rc[0], off[0], 0);
     assert_null(rc[0].line);
     assert_null(rc[0].generation);
     OK(gpusym_pages_alloc(&other));
     assert_true(other != off[0] && other != off[1]);
-    gpusym_rollcall_retire(&rc[1], off[1]);
+    gpusym_rollcall_retire(&rc[1], off[1], 0);
     OK(gpusym_pages_alloc(&again[0]));
     OK(gpusym_pages_alloc(&again[1]));
     assert_true((again[0] == off[0] && again[1] == off[1]) || (again[0] == off[1] && again[1] == off[0]));

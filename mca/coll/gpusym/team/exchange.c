@@ -39,7 +39,7 @@ int coll_gpusym_exchange_start(coll_gpusym_team_t *t, const void *mine, void *al
 int coll_gpusym_exchange_poll(coll_gpusym_team_t *t)
 {
     if (is_among_members(t)) {
-        return gpusym_notices_read(&t->boot.notices, t->boot.into, t->boot.bytes);
+        return gpusym_notices_read(&t->boot.notices, t->host.rc.line, t->host.rc.peer, t->boot.into, t->boot.bytes);
     }
     if (!REQUEST_COMPLETE(t->boot.exchange)) {
         return 0;

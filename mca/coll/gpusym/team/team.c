@@ -297,17 +297,6 @@ void coll_gpusym_team_abort(coll_gpusym_team_t *t)
     }
 }
 
-/* Makes the board of this rank of an island; false: no memory. */
-static bool open_notices(coll_gpusym_team_t *t)
-{
-    int32_t pid[GPUSYM_TEAM_MAX];
-    for (uint32_t r = 0; r < t->host.nranks; r++) {
-        pid[r] = coll_gpusym_peer_process(t->host.peers[r]);
-    }
-    return GPUSYM_SUCCESS == gpusym_notices_open(&t->boot.notices, t->host.nranks, t->host.rank, t->host.key,
-                                                 gpusym_pages_line(t->host.line_off), pid);
-}
-
 static int start_addresses(coll_gpusym_team_t *t)
 {
     char label[GPUSYM_COMM_LABEL_MAX];
@@ -316,7 +305,8 @@ static int start_addresses(coll_gpusym_team_t *t)
     }
     describe_process(t, t->boot.mine);
     address_t *mine = t->boot.mine;
-    if (coll_gpusym_team_is_part(t) && t->host.has_line && !open_notices(t)) {
+    if (coll_gpusym_team_is_part(t) && t->host.has_line &&
+        GPUSYM_SUCCESS != gpusym_notices_open(&t->boot.notices, t->host.nranks, gpusym_pages_line(t->host.line_off))) {
         mine->has_line = 0;
         mine->error = ENOMEM;
     }
@@ -439,11 +429,14 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
     coll_gpusym_hosts_close(t, true);
     gpusym_sweep(); /* buffers that the program freed keep no memory at peers, nor theirs here */
     if (t->host.joined || (coll_gpusym_team_is_part(t) && 0 != t->host.rc.nranks)) {
-        gpusym_rollcall_retire(&t->host.rc, t->host.line_off); /* peers may still be in our last call */
+        /* Peers may still be in our last call, or in the set-up that has ended here. */
+        gpusym_rollcall_retire(&t->host.rc, t->host.line_off, t->boot.notices.off);
     } else if (t->host.has_line && (!t->broken || coll_gpusym_team_is_part(t))) {
         gpusym_pages_free(t->host.line_off); /* known to all: no rank reads it. Broken: one that comes late does */
+        if (0 != t->boot.notices.off) {
+            gpusym_pages_free_table(t->boot.notices.off);
+        }
     }
-    gpusym_notices_close(&t->boot.notices);
     gpusym_islands_free(&t->islands);
     free(t->host.rc.line);
     free(t->host.rc.generation);

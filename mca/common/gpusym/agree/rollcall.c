@@ -252,9 +252,10 @@ bool gpusym_rollcall_is_done(const gpusym_rollcall_t *rc, uint32_t r, uint64_t s
     return __atomic_load_n(&rc->line[r]->done, __ATOMIC_ACQUIRE) >= seq;
 }
 
-void gpusym_rollcall_retire(gpusym_rollcall_t *rc, uint64_t off)
+void gpusym_rollcall_retire(gpusym_rollcall_t *rc, uint64_t off, uint64_t notices)
 {
-    gpusym_pages_retire(off, rc->table.off, rc->nranks, rc->rank, (void **) rc->line, rc->generation);
+    const uint64_t table[GPUSYM_LINE_TABLES] = {rc->table.off, notices};
+    gpusym_pages_retire(off, table, rc->nranks, rc->rank, (void **) rc->line, rc->generation);
     rc->line = NULL;
     rc->generation = NULL;
 }

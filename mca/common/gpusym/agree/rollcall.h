@@ -140,10 +140,11 @@ const gpusym_entry_t *gpusym_rollcall_entry(const gpusym_rollcall_t *rc, uint32_
 bool gpusym_entry_intact(const gpusym_entry_t *e, uint64_t seq);
 
 /*
- * Ends the roll-call. All calls must have ended here; peers may still read our line. off: of our line, which is reused
- * once all peers have retired theirs. Takes ownership of `line` and `generation` and free()s them.
+ * Ends the roll-call. All calls must have ended here; peers may still read our line. off: of our line; notices: of the
+ * board of its notices, 0: it has none. They are reused once all peers have retired theirs. Takes ownership of `line`
+ * and `generation` and free()s them.
  */
-void gpusym_rollcall_retire(gpusym_rollcall_t *rc, uint64_t off);
+void gpusym_rollcall_retire(gpusym_rollcall_t *rc, uint64_t off, uint64_t notices);
 
 /* Casts this rank's vote on call seq. */
 void gpusym_rollcall_vote(gpusym_rollcall_t *rc, uint64_t seq, bool yes);

@@ -54,8 +54,9 @@ struct gpusym_peer {
 
 /* A line of this process that peers may still read. */
 typedef struct retired {
-    uint64_t off, table;   /* table 0: it has none */
-    uint32_t nranks, next; /* ranks below `next` have retired theirs */
+    uint64_t off;
+    uint64_t table[GPUSYM_LINE_TABLES]; /* 0: it has none */
+    uint32_t nranks, next;              /* ranks below `next` have retired theirs */
     void **line;
     uint64_t *generation;
     struct retired *after;
@@ -134,8 +135,10 @@ static void sweep_retired(void)
         }
         *link = l->after;
         gpusym_arena_free(slab.lines, l->off - SLAB_LINES);
-        if (0 != l->table) {
-            gpusym_arena_free(slab.tables, l->table - SLAB_TABLES);
+        for (int i = 0; i < GPUSYM_LINE_TABLES; i++) {
+            if (0 != l->table[i]) {
+                gpusym_arena_free(slab.tables, l->table[i] - SLAB_TABLES);
+            }
         }
         free_retired(l);
     }
@@ -235,7 +238,7 @@ void gpusym_pages_free_table(uint64_t off)
     pthread_mutex_unlock(&slab.lock);
 }
 
-void gpusym_pages_retire(uint64_t off, uint64_t table, uint32_t nranks, uint32_t rank, void **line,
+void gpusym_pages_retire(uint64_t off, const uint64_t *table, uint32_t nranks, uint32_t rank, void **line,
                          uint64_t *generation)
 {
     retired_t *l = malloc(sizeof *l);
@@ -246,7 +249,8 @@ void gpusym_pages_retire(uint64_t off, uint64_t table, uint32_t nranks, uint32_t
         __atomic_store_n(&end->generation, generation[rank] + 1, __ATOMIC_RELEASE);
     }
     if (NULL != l && NULL != slab.base) {
-        *l = (retired_t){off, table, nranks, 0, line, generation, slab.retired};
+        *l = (retired_t){.off = off, .nranks = nranks, .line = line, .generation = generation, .after = slab.retired};
+        memcpy(l->table, table, sizeof l->table);
         slab.retired = l;
         l = NULL;
     } else { /* the line is lost */

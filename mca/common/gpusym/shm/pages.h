@@ -43,12 +43,14 @@ int gpusym_pages_alloc(uint64_t *off);
 /* Frees a line that no peer reads, except to find that it is gone: its key is 0 then, its generation changes.
  * Thread-safe. */
 void gpusym_pages_free(uint64_t off);
+/* Tables that belong to a line, at most. */
+#define GPUSYM_LINE_TABLES 2
 /*
- * Retires a line that peers may still read, and its table: they are reused once all of them have retired theirs.  off:
- * of our line; table: of our table, 0: none; line[nranks]: all ranks' lines, line[rank] is ours; generation[nranks]:
- * theirs.  Takes ownership of both arrays and free()s them.  Thread-safe.
+ * Retires a line that peers may still read, and its tables: they are reused once all of them have retired theirs.  off:
+ * of our line; table[GPUSYM_LINE_TABLES]: of our tables, 0: none; line[nranks]: all ranks' lines, line[rank] is ours;
+ * generation[nranks]: theirs.  Takes ownership of these two arrays and free()s them.  Thread-safe.
  */
-void gpusym_pages_retire(uint64_t off, uint64_t table, uint32_t nranks, uint32_t rank, void **line,
+void gpusym_pages_retire(uint64_t off, const uint64_t *table, uint32_t nranks, uint32_t rank, void **line,
                          uint64_t *generation);
 /* Allocates a table of `bytes` bytes in this process's slab, at *off, not 0; zeroed, at a multiple of 64. It is freed
  * with its line, by gpusym_pages_retire(). GPUSYM_ERR_NO_MEMORY. Thread-safe. */
