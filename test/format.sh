@@ -6,7 +6,8 @@
 #     test/format.sh [--fix]        --fix: formats them
 #
 # The lists of .def files are tables, and stay as they are; so does what stands between "clang-format off" and "on" in the
-# others. Prints the files that differ, with how many lines do. Exit status: 0 none; 1 some; 2 cannot check. CLANG_FORMAT: the program, if not found.
+# others. Prints the files that differ, with how many lines do. CLANG_FORMAT: the program, if not found.
+# Exit status: 0 none; 1 some; 2 cannot check; 77 cannot check, since the program cannot be fetched.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 version=14
@@ -28,7 +29,10 @@ find_program() {
 
 if ! find_program >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "installing with apt-get: clang-format-$version"
-    { apt-get update && apt-get install -y --no-install-recommends clang-format-$version; } >/dev/null 2>&1
+    # shellcheck source=test/fetch.sh
+    . test/fetch.sh
+    fetch eval "apt-get update && apt-get install -y --no-install-recommends clang-format-$version" >/dev/null 2>&1 ||
+        cannot_fetch clang-format-$version
 fi
 program=$(find_program) || {
     echo "clang-format $version is missing (Debian 12: apt-get install clang-format-$version)"

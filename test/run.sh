@@ -3,17 +3,26 @@
 #
 # Runs the unit tests and the mpirun tests of a build tree, which need not be installed:
 #
-#     test/run.sh BUILDDIR [PATTERN...]      (make check and make check-long call it; PATTERN: only tests whose name matches)
+#     test/run.sh BUILDDIR [PATTERN...]      (make check, check-timed and check-long call it; PATTERN: only tests whose name matches)
 #
-# The closing line is "N passed, M failed": cmocka's tests and one for each mpirun; so says the exit status.
-# Each test's output is kept in BUILDDIR/test/results/.
+# A test that fails is run once more, alone, after all others. If it passes then, it counts as passed, and a line says
+# "flaky: NAME". More than three that fail at first are a failure whatever comes of them, and are not repeated.
+# One that does not end is a failure of that run; its log ends with the stacks of its processes, where there is gdb. After ten
+# such the rest is not run.
 #
-#   GPUSYM_TEST_FORM     short (default): make check; long: make check-long, all that the short form leaves out; whole: every
-#                        test once, in its longest form; version: of another Open MPI than that of the other forms, the
-#                        short form, and in their longest the tests of what Open MPI's versions do differently
+# Before the closing line stand the machine's load and, of each test that failed or was flaky, its name, its command and the end
+# of its log. The closing line is "N passed, M failed": cmocka's tests and one for each mpirun; so says the exit status.
+# Each test's output is kept in BUILDDIR/test/results/, of one that was repeated the first as NAME.first.log.
+#
+#   GPUSYM_TEST_FORM     short (default): make check;  timed: make check-timed, what judges by the clock, one test at a time;
+#                        long: make check-long, all that the short form leaves out but these;  whole: every test but these once,
+#                        in its longest form;  version: of another Open MPI than that of the other forms, the short form, and in
+#                        their longest the tests of what Open MPI's versions do differently;  ompi: the short form of the
+#                        tests that meet most of Open MPI's own code
 #   GPUSYM_TEST_DEVICE   sim (default) or cuda: what the mpirun tests use as GPUs
 #   GPUSYM_TEST_RANKS    "1 2 4": in place of the lists of ranks in the table
-#   GPUSYM_TEST_SLOW     a factor on all time limits (default 1; 5 with sanitizers)
+#   GPUSYM_TEST_SLOW     a factor on all time limits (default: as much as this machine is busy at the start; times 5 with sanitizers)
+#   GPUSYM_TEST_JOBS     how many tests run side by side (default: half as many as cores, 2 at least; on GPUs 1)
 set -u
 
 # The mpirun tests, a line each:
@@ -24,10 +33,12 @@ set -u
 # expect    ok: exit status 0;  fail: another one, but within the time limit;  after either, :REGEX that a line of the
 #           output must match. Exit status 77 is "cannot run here": neither passed nor failed.
 # MCA       name=value ...; besides them coll=gpusym and coll_gpusym_device=..., unless given here. A line that names
-#           a parameter sim_... is only for the simulator; one that says from=5, for Open MPI 5 and later
+#           a parameter sim_... is only for the simulator; one that says from=5, for Open MPI 5 and later; one that says
+#           form=timed judges by the clock, and is run in that form alone, in its longest form
 # program   in the build tree, or a command found in PATH; @SRC@ and @BUILD@ are the two trees, @INFO@ is ompi_info,
 #           @KINDS@ is libgpusym_kinds, @MPI@ libgpusym_mpi, @STORM@ test/mpi/storm.c, @BLIND@ test/faults/blind.c, for LD_PRELOAD, and @PRELOAD@ what the sanitizers want there.
 #           {A|B} is A in the short form and B in the long one; a line that has it is run in both
+# A line "barrier": what is behind it uses what was before.
 tests() {
     cat <<'EOF'
 # What a user sees.
@@ -51,7 +62,7 @@ allmpi       | 1,3+2,4,8 | 60  | ok                             |               
 allmpi-dev   | 4+1       | 60  | ok                             | coll_gpusym_sim_host=1                  | test/mpi/allmpi
 allmpi-none  | 2         | 60  | ok                             | coll_gpusym_device=none                 | test/mpi/allmpi
 # Every type x operation x count x alignment x in place or not.
-allreduce    | 2+1,4     | 120 | ok                             |                                         | test/mpi/allreduce
+allreduce    | 2+1,4     | 120 | ok                             |                                         | test/mpi/allreduce {--quick|}
 allreduce-1Mi | +=2      | 300 | ok                             |                                         | test/mpi/allreduce --quick --big --kinds device
 allreduce-q  | 3,5+7   | 120 | ok                             |                                         | test/mpi/allreduce --quick
 agxll_r      | 3+2       | 120 | ok                             | coll_gpusym_allreduce_algorithm=agxll_r | test/mpi/allreduce --quick
@@ -63,7 +74,7 @@ staged       | 2+4       | 120 | ok                             | coll_gpusym_al
 # Ranks share GPUs: a leader a GPU does it.
 led-allreduce | 2+4      | 120 | ok:allreduce: native [1-9][0-9]* .led [1-9].*staged [0-9]+ .user_op [0-9]+, type [0-9]+.,| coll_gpusym_sim_gpus=1 coll_gpusym_summary=1 | test/mpi/allreduce --quick
 led-allreduce-2 | =4     | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/allreduce --quick
-led-every    | 3+2       | 180 | ok                             | coll_gpusym_sim_gpus=1                  | test/mpi/every --thin {1000|100}
+led-every    | 3+2       | 180 | ok                             | coll_gpusym_sim_gpus=1                  | test/mpi/every --thin {2500|100}
 led-every-2  | +=4       | 180 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/every --thin 200
 led-coll     | 2,4+3,8   | 120 | ok:alltoallv: native [1-9][0-9]* .*led [1-9] | coll_gpusym_sim_gpus=1 coll_gpusym_summary=1 | test/mpi/random_coll --n {800|3000}
 led-coll-2   | 3,4+5     | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/random_coll --n {800|3000}
@@ -75,7 +86,7 @@ led-inflight | 3+4       | 120 | ok                             | coll_gpusym_si
 led-pack     | =3        | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/pack --n 100
 led-mixed    | =3        | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/mixed
 led-comms    | =4        | 120 | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/comms
-led-deep     | =4        | 60  | ok                             | coll_gpusym_sim_gpus=2                  | test/mpi/deep --n {2000|15000} --kinds host,device
+led-deep     | =4        | 60  | ok                             | form=timed coll_gpusym_sim_gpus=2 | test/mpi/deep --n {2000|15000} --kinds host,device
 led-finalize | =3        | 60  | ok:1 passed                    | coll_gpusym_sim_gpus=1                  | test/mpi/finalize {left|atexit}
 led-reset    | =3        | 60  | ok:1 passed                    | coll_gpusym_sim_gpus=1                  | test/mpi/finalize reset
 led-broken   | =3        | 60  | ok                             | coll_gpusym_sim_gpus=1 coll_gpusym_sim_fail=launch:10@0 coll_gpusym_sim_host=1 | test/mpi/broken
@@ -112,7 +123,7 @@ mixed-8      | +=8       | 180 | ok                             |               
 threads      | 2+1,4     | 120 | ok                             |                                         | test/mpi/threads
 comms        | 2+4       | 120 | ok                             |                                         | test/mpi/comms
 # Every collective: the product of small cases; random ones, 25,000 in all; in flight; in threads; many communicators.
-every        | 2+1,3,4   | 180 | ok                             |                                         | test/mpi/every --thin {1000|150}
+every        | 2+1,3,4   | 180 | ok                             |                                         | test/mpi/every --thin {2500|150}
 random_coll  | 2,3+4     | 120 | ok                             |                                         | test/mpi/random_coll --n {1500|5000}
 random_coll-9 | 5,8+6,7,9 | 120 | ok                            |                                         | test/mpi/random_coll --n {500|1500}
 # Each algorithm forced, for what has it (multicast: where there is none for an operation, the table's).
@@ -141,12 +152,12 @@ random_coll-threads | 3+2 | 120 | ok                            |               
 random_coll-makes | 3+2,5 | 120 | ok                             |                                         | test/mpi/random_coll --makes --n 3000
 random_coll-makes-host | =3 | 120 | ok                           |                                         | test/mpi/random_coll --makes --n 2000 --kinds host
 # What is in flight does not make progress dear.
-deep         | =4        | 60  | ok                             |                                         | test/mpi/deep --n {5000|15000} --kinds host,device
+deep         | =4        | 60  | ok                             | form=timed | test/mpi/deep --n {5000|15000} --kinds host,device
 inflight     | 1,3+2,4   | 120 | ok                             |                                         | test/mpi/inflight
 # Resident kernels, which retire as the next call comes: by their time, and where the simulator says so.
-linger       | 2+1,3     | 60  | ok                             | coll_gpusym_linger=300                  | test/mpi/linger --n 1500
-linger-long  | 3+1,2     | 60  | ok                             | coll_gpusym_linger=3000                 | test/mpi/linger --n 150
-linger-late  | =3        | 60  | ok:calls of resident kernels, [1-9] | coll_gpusym_linger=20000 coll_gpusym_sim_fail=doorbell:1@0,doorbell:6@0,doorbell:13@0,doorbell:20@0,doorbell:31@0,doorbell:5@1,doorbell:14@1,bell:8@2,bell:20@2 | test/mpi/linger --n 100
+linger       | 2+1,3     | 60  | ok                             | form=timed coll_gpusym_linger=300 | test/mpi/linger --n 1500
+linger-long  | 3+1,2     | 60  | ok                             | form=timed coll_gpusym_linger=3000 | test/mpi/linger --n 150
+linger-late  | =3        | 60  | ok:calls of resident kernels, [1-9] | form=timed coll_gpusym_linger=20000 coll_gpusym_sim_fail=doorbell:1@0,doorbell:6@0,doorbell:13@0,doorbell:20@0,doorbell:31@0,doorbell:5@1,doorbell:14@1,bell:8@2,bell:20@2 | test/mpi/linger --n 100
 # Reductions through the host in pieces: lengths around them, in place, all roots; with memory that is not pinned; random.
 cut          | 2,3+4     | 120 | ok:allreduce: .*, in_pieces [1-9] | coll_gpusym_piece=68 coll_gpusym_summary=1 | test/mpi/every --mode blocking --thin {400|50}
 cut-later    | 3+2       | 120 | ok:allreduce: .*, in_pieces [1-9] | coll_gpusym_piece=68 coll_gpusym_summary=1 | test/mpi/every --mode nonblocking --thin {400|50}
@@ -159,7 +170,7 @@ turns        | 2         | 120 | ok                             | coll_gpusym_pi
 cut-random   | 3+5       | 120 | ok                             | coll_gpusym_piece=100                   | test/mpi/random_coll --n {500|3000}
 # Moves through windows of host memory: the product, random ones in flight on several communicators, long messages, more sent
 # than taken; where GPUs do not reach each other; where GPUs cannot register the windows.
-moves        | 2,3+4     | 120 | ok:allgather: .*, by_windows [1-9] | coll_gpusym_summary=1 coll_gpusym_allgather_algorithm=staged coll_gpusym_allgatherv_algorithm=staged coll_gpusym_bcast_algorithm=staged coll_gpusym_alltoall_algorithm=staged coll_gpusym_alltoallv_algorithm=staged coll_gpusym_gather_algorithm=staged coll_gpusym_gatherv_algorithm=staged coll_gpusym_scatter_algorithm=staged coll_gpusym_scatterv_algorithm=staged | test/mpi/every --thin {1500|200}
+moves        | 2,3+4     | 120 | ok:allgather: .*, by_windows [1-9] | coll_gpusym_summary=1 coll_gpusym_allgather_algorithm=staged coll_gpusym_allgatherv_algorithm=staged coll_gpusym_bcast_algorithm=staged coll_gpusym_alltoall_algorithm=staged coll_gpusym_alltoallv_algorithm=staged coll_gpusym_gather_algorithm=staged coll_gpusym_gatherv_algorithm=staged coll_gpusym_scatter_algorithm=staged coll_gpusym_scatterv_algorithm=staged | test/mpi/every --thin {4000|200}
 moves-random | 3+2,5,8   | 120 | ok:alltoallv: .*, by_windows [1-9] | coll_gpusym_summary=1 coll_gpusym_allgather_algorithm=staged coll_gpusym_allgatherv_algorithm=staged coll_gpusym_bcast_algorithm=staged coll_gpusym_alltoall_algorithm=staged coll_gpusym_alltoallv_algorithm=staged coll_gpusym_gather_algorithm=staged coll_gpusym_gatherv_algorithm=staged coll_gpusym_scatter_algorithm=staged coll_gpusym_scatterv_algorithm=staged | test/mpi/random_coll --n {900|5000} --kinds device
 moves-mixed  | =3        | 120 | ok                             | coll_gpusym_allgather_algorithm=staged coll_gpusym_allgatherv_algorithm=staged coll_gpusym_bcast_algorithm=staged coll_gpusym_alltoall_algorithm=staged coll_gpusym_alltoallv_algorithm=staged coll_gpusym_gather_algorithm=staged coll_gpusym_gatherv_algorithm=staged coll_gpusym_scatter_algorithm=staged coll_gpusym_scatterv_algorithm=staged | test/mpi/random_coll --n {500|3000}
 moves-large  | 3+4       | 120 | ok:gather: .*, by_windows [1-9] | coll_gpusym_summary=1 coll_gpusym_allgather_algorithm=staged coll_gpusym_allgatherv_algorithm=staged coll_gpusym_bcast_algorithm=staged coll_gpusym_alltoall_algorithm=staged coll_gpusym_alltoallv_algorithm=staged coll_gpusym_gather_algorithm=staged coll_gpusym_gatherv_algorithm=staged coll_gpusym_scatter_algorithm=staged coll_gpusym_scatterv_algorithm=staged | test/mpi/random_coll --n {300|400} --kinds device --max 1000000
@@ -188,6 +199,7 @@ goals        | -         | 120 | ok:^the tables are right       |               
 # The transport between hosts, beside UCX alone: inside a host, and as between two.
 netperf      | =2        | 120 | ok:every byte of every checked message is right |                              | bench/gpusym_netperf --max {256k|64m} --batches 3
 netperf-between | 2+3    | 120 | ok:as between hosts: tcp       |                                         | bench/gpusym_netperf --between --pairs --max {256k|16m} --batches 3 --csv @BUILD@/test/results/netperf.csv
+barrier
 bench-files  | -         | 30  | ok:the same [49][05] rows           |                                         | @SRC@/test/bench.sh @BUILD@
 # A solver with its vectors on the GPU: right by gpusym and staged, and with the bits of sums in the order of the ranks.
 cg           | 1,3+2,4   | 60  | ok:verified: yes               | coll_gpusym_sim_gpus=0                  | examples/cg --device sim
@@ -217,7 +229,7 @@ p2p-host     | 2+1,3     | 120 | ok                             | coll_gpusym_si
 p2p-staged   | 2+3       | 120 | ok:p2p: sent_direct 0, .*received_direct 0, | coll_gpusym_p2p=staged coll_gpusym_summary=1 | test/mpi/p2p --thin {200|100}
 p2p-links    | 2+3       | 120 | ok                             | coll_gpusym_sim_links=0-1:0             | test/mpi/p2p --thin {200|100}
 p2p-shared   | =3        | 120 | ok                             | coll_gpusym_sim_gpus=1                  | test/mpi/p2p --thin {200|100}
-p2p-push     | 2+3       | 120 | ok:sent_pushed [1-9]           | coll_gpusym_p2p_push_min=1 coll_gpusym_summary=1 | test/mpi/p2p --thin {200|100}
+p2p-push     | 2+3       | 120 | ok:sent_pushed [1-9]           | form=timed coll_gpusym_p2p_push_min=1 coll_gpusym_summary=1 | test/mpi/p2p --thin {200|100}
 p2p-import   | =2        | 120 | ok                             | coll_gpusym_sim_fail=import:1@1         | test/mpi/p2p --thin {200|100}
 p2p-off      | =3        | 120 | ok                             |                                         | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=off @BUILD@/test/mpi/p2p --host-rank 1 --thin {200|100}
 p2p-other    | =3        | 120 | ok                             |                                         | @SRC@/test/onrank.sh 2 coll=^gpusym @BUILD@/test/mpi/p2p --host-rank 2 --thin {200|100}
@@ -249,7 +261,7 @@ btl-other    | =3        | 120 | ok:rank 1 of MPI_COMM_WORLD is not reached: it 
 btl-order    | 2+3       | 120 | ok:btl/gpunvl: gets [1-9]      | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 | test/mpi/p2p_order --n {1000|4000} --flood {5000|8000} --only order_blocking,flood,cancel,request_free,stale,intercommunicator,proc_null,to_itself
 btl-threads  | 2+3       | 120 | ok:btl/gpunvl: gets [1-9]      | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 | test/mpi/p2p_beside --by-address --threads 4 --fuzz {2000|7000}
 btl-accel    | 2         | 120 | ok:btl/gpunvl: gets [1-9]      | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 | test/mpi/accel
-btl-killed   | =2        | 60  | fail:The process of rank 1 of MPI_COMM_WORLD .pid [0-9]+. has ended while | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off | @SRC@/test/outlive.sh @BUILD@/test/mpi/killed
+btl-killed   | =2        | 60  | fail:The process of rank 1 of MPI_COMM_WORLD .pid [0-9]+. has ended while | form=timed from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off | @SRC@/test/outlive.sh @BUILD@/test/mpi/killed
 btl-unused   | =2        | 60  | ok:btl/gpunvl: not used        | btl=^tcp coll_gpusym_verbose=1          | test/mpi/p2p --thin 1000
 # What gpusym adds to a call on host buffers, in instructions.
 hostpath     | -         | 120 | ok:^at most                    |                                         | @SRC@/test/hostpath.sh @BUILD@
@@ -320,18 +332,19 @@ broken-linger | =3       | 60  | ok                             | coll_gpusym_si
 broken-mt    | =3        | 60  | ok                             | coll_gpusym_sim_fail=launch:10@1 coll_gpusym_sim_host=1 | test/mpi/broken --threads
 broken-host  | =3        | 60  | ok                             | coll_gpusym_sim_fail=launch:10@1 | test/mpi/broken --host
 # A rank writes over the memory by which ranks agree.
-scribble     | =3        | 120 | ok:memory by which rank 1 and its peers agree | coll_gpusym_timeout=5 coll_gpusym_zero_copy_min=4096 coll_gpusym_sim_gpus=0 | test/mpi/scribble
+scribble     | =3        | 120 | ok:memory by which rank 1 and its peers agree | form=timed coll_gpusym_timeout=5 coll_gpusym_zero_copy_min=4096 coll_gpusym_sim_gpus=0 | test/mpi/scribble
 faults       | -         | 300 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ allreduce
 faults-all   | +-        | 400 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ collectives
 faults-mc    | +-        | 120 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ multicast
-faults-chan  | -         | 120 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ channels
+faults-chan  | -         | 300 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ channels
 faults-windows | -       | 300 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ windows
 faults-leaders | -       | 180 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ leaders
 faults-peers | -         | 180 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ peers
 faults-p2p   | -         | 300 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ {messages-few|messages}
-faults-islands | -       | 120 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ islands
-faults-hosts | -         | 180 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ hosts
-faults-late  | +-        | 180 | ok                             |                                         | @SRC@/test/faults/faults.sh @BUILD@ late
+faults-deaths | -        | 400 | ok                             | form=timed                              | @SRC@/test/faults/faults.sh @BUILD@ deaths
+faults-islands | -       | 120 | ok                             | form=timed | @SRC@/test/faults/faults.sh @BUILD@ islands
+faults-hosts | -         | 180 | ok                             | form=timed | @SRC@/test/faults/faults.sh @BUILD@ hosts
+faults-late  | +-        | 180 | ok                             | form=timed | @SRC@/test/faults/faults.sh @BUILD@ late
 # Several hosts, which test/mpi/hosts.sh makes. Their ranks meet by TCP, and those of a host as ever: every collective, as random
 # ones, blocking and not, in threads, with mixed kinds of memory, on unequal hosts, by slow wires; messages; host buffers.
 # Without coll/adapt where memory must not grow: that of Open MPI 5.0.7 keeps the modules of communicators that coll/han makes.
@@ -352,14 +365,14 @@ hosts-p2p    | -         | 120 | ok:p2p: sent_direct [1-9].*sent_staged [1-9] | 
 hosts-beside | -         | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 2 1,2 --build @BUILD@ -- @BUILD@/test/mpi/p2p_beside --rounds 50 --fuzz {300|2000}
 hosts-slow   | -         | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 3 1,1,2 --delay 2ms --rate 100mbit --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {100|1000}
 # A port of the switch is dead for a second, a rank is killed; the hosts are gone with the run, however it ends.
-hosts-cut    | -         | 60  | ok:^hosts: uncut host2         | coll_han_priority=-1                    | @SRC@/test/mpi/hosts.sh 2 2 --cut 2@0.5 --uncut 2@1.2 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n 6000
+hosts-cut    | -         | 60  | ok:^hosts: uncut host2         | form=timed coll_han_priority=-1 | @SRC@/test/mpi/hosts.sh 2 2 --cut 2@0.5 --uncut 2@1.2 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n 6000
 hosts-killed | -         | 60  | fail:^hosts: host3 sent        |                                         | @SRC@/test/mpi/hosts.sh 3 1,2,3 --build @BUILD@ -- @BUILD@/test/faults/victim --kinds device --rank 1 --kill 3
 # The engine between hosts, over UCX, without MPI's calls: every element of every result; on a slow wire too.
 hosts-rail   | -         | 60  | ok:every element of every result is right | | @SRC@/test/mpi/hosts.sh 3 1 --build @BUILD@ --mca coll ^gpusym -- @BUILD@/bench/wire --device sim --rail --coll allreduce,allgather,reduce_scatter_block,bcast,alltoall --bytes 8,4k,100k,{1m|8m} --calls 1
 hosts-rail-slow | -      | 60  | ok:every element of every result is right | | @SRC@/test/mpi/hosts.sh 4 1 --build @BUILD@ --rate 100mbit --delay 2ms --mca coll ^gpusym -- @BUILD@/bench/wire --device sim --rail --coll allreduce,bcast,alltoall --bytes 8,70k,{300k|2m} --calls 1
 # The measuring between hosts runs; its figures mean nothing here.
 hosts-bench  | +-        | 120 | ok:^hosts: [56] passed, 0 failed |                                         | @SRC@/bench/hosts.sh --bin @BUILD@ --out @BUILD@/test/results/hosts --short --calls 2
-hosts-end    | -         | 60  | ok: 0 failed$                  |                                         | @SRC@/test/mpi/hosts_end.sh @BUILD@
+hosts-end    | -         | 60  | ok: 0 failed$                  | form=timed | @SRC@/test/mpi/hosts_end.sh @BUILD@
 # Processes that come later, by MPI_Comm_spawn and by a port.
 spawn        | 2+1,3     | 60  | ok:child 1: right              | coll_gpusym_sim_host=1 btl=self,tcp btl_tcp_if_include=lo     | test/mpi/spawn --native
 spawn-none   | 2         | 60  | ok:child 1: right              | coll=^gpusym btl=self,tcp btl_tcp_if_include=lo               | test/mpi/spawn
@@ -368,6 +381,10 @@ EOF
 
 builddir=${1:?usage: test/run.sh BUILDDIR [PATTERN...]}
 builddir=$(cd "$builddir" && pwd) || exit 2
+# What has been built but for the tests has no such program.
+if [ -z "${GPUSYM_TEST_SLICED:-}" ] && [ -x "$builddir/test/slice" ]; then
+    GPUSYM_TEST_SLICED=1 exec "$builddir/test/slice" "$0" "$@"
+fi
 shift
 patterns=("$@")
 # shellcheck source=/dev/null
@@ -377,15 +394,38 @@ results=$builddir/test/results
 mkdir -p "$results" || exit 2
 
 form=${GPUSYM_TEST_FORM:-short}
-case $form in short | long | whole | version) ;; *) echo "GPUSYM_TEST_FORM is short, long, whole or version" >&2; exit 2 ;; esac
+case $form in short | timed | long | whole | version | ompi) ;; *)
+    echo "GPUSYM_TEST_FORM is short, timed, long, whole, version or ompi" >&2
+    exit 2
+    ;;
+esac
 device=${GPUSYM_TEST_DEVICE:-sim}
-slow=${GPUSYM_TEST_SLOW:-1}
-[ "$GPUSYM_SANITIZERS" = no ] || slow=${GPUSYM_TEST_SLOW:-5}
-export GPUSYM_TEST_DEVICE=$device GPUSYM_TEST_SLOW=$slow GPUSYM_TEST_FORM=${form/version/short} # of the unit tests
+export GPUSYM_TEST_DEVICE=$device
+case $form in # of the unit tests
+    version | ompi) export GPUSYM_TEST_FORM=short ;;
+    *) export GPUSYM_TEST_FORM=$form ;;
+esac
 
-passed=0
-failed=0
-skipped=0
+# Half as many tests as cores side by side, at least two, since most of a short one is the waiting of mpirun's start. One where
+# GPUs are shared; and of those that judge by the clock.
+cores=$(getconf _NPROCESSORS_ONLN)
+lanes=${GPUSYM_TEST_JOBS:-$((cores > 4 ? cores / 2 : 2))}
+if [ "$form" = timed ] || { [ "$device" != sim ] && [ -z "${GPUSYM_TEST_JOBS:-}" ]; }; then lanes=1; fi
+
+# How much more time tests need than on a machine of their own, from how much longer a process computes here, now: 1 to 5.
+measure_slowness() {
+    local LC_ALL=C TIMEFORMAT='%R %U %S' i
+    {
+        time for ((i = 0; i < 400000; i++)); do :; done
+    } 2>&1 | awk '{ factor = $1 / ($2 + $3 + 0.001); factor = factor < 1.5 ? 1 : int(2 * factor + 0.5); print (factor > 5 ? 5 : factor) }'
+}
+slow_given=${GPUSYM_TEST_SLOW:-}
+set_slow() {
+    slow=${slow_given:-$(measure_slowness)}
+    [ -n "$slow_given" ] || [ "$GPUSYM_SANITIZERS" = no ] || slow=$((5 * slow))
+    export GPUSYM_TEST_SLOW=$slow
+}
+set_slow
 
 # shellcheck source=test/mpirun.sh
 . "$srcdir/test/mpirun.sh"
@@ -427,7 +467,7 @@ reports_behind() {
     done
 }
 
-# ---- one line a test ----
+# ---- a test, and what is said of it ----
 
 # The end of a log, of a test that failed.
 show() {
@@ -436,17 +476,56 @@ show() {
     echo "     all of it: $1"
 }
 
-# report ok|FAIL|skip LABEL SECONDS LOG [WORDS]; LOG is shown of a test that failed, empty: of none
+# report ok|FAIL|skip LABEL SECONDS LOG [WORDS]: a line; of a test that failed the end of LOG and, for the end of all,
+# what belongs to it in the file $failures. The command is $command_line.
 report() {
     printf '%-4s %-60s %4ss%s\n' "$1" "$2" "$3" "${5:+  ($5)}"
-    case $1 in
-        ok) passed=$((passed + 1)) ;;
-        skip) skipped=$((skipped + 1)) ;;
-        *)
-            failed=$((failed + 1))
-            show "$4"
-            ;;
-    esac
+    [ "$1" = FAIL ] || return 0
+    show "$4"
+    printf '%s\t%s\t%s\t%s\n' "$2" "${5:-failed}" "$4" "$command_line" >>"$failures"
+}
+
+# Processes below this one, and itself.
+family() {
+    local child
+    echo "$1"
+    for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do family "$child"; done
+}
+
+# The stacks of a test that does not end: of those of its processes that have loaded gpusym, the first 16.
+stacks() {
+    local pid n=0
+    command -v gdb >/dev/null || { echo "no gdb, so no stacks" && return; }
+    for pid in $(family "$1"); do
+        grep -qs 'gpusym.*\.so' "/proc/$pid/maps" && [ $((n += 1)) -le 16 ] || continue
+        echo "==== process $pid: $(tr '\0' ' ' <"/proc/$pid/cmdline" | cut -c1-200)"
+        timeout --kill-after=5 30 gdb -p "$pid" -batch -nx -ex 'thread apply all backtrace 16' 2>/dev/null </dev/null | grep -E '^(#|Thread)'
+    done
+}
+
+# limited SECONDS LOG COMMAND...: its exit status; 124 if it had not ended by then, and was ended.
+limited() {
+    local limit=$1 log=$2 test clock ended='' rc
+    shift 2
+    : >"$log"
+    timeout --kill-after=10 0 "$@" >>"$log" 2>&1 </dev/null & # no limit, but a group of processes that is ended as one
+    test=$!
+    sleep "$limit" &
+    clock=$!
+    trap 'kill "$test" "$clock" 2>/dev/null; exit 143' TERM
+    wait -n -p ended "$test" "$clock"
+    rc=$?
+    if [ "$ended" = "$clock" ]; then
+        stacks "$test" >>"$log" 2>&1
+        kill "$test"
+        wait "$test"
+        rc=124
+    else
+        kill "$clock"
+        wait "$clock"
+    fi 2>/dev/null
+    trap - TERM
+    return $rc
 }
 
 wanted() {
@@ -463,12 +542,13 @@ wanted() {
 unit_test() {
     local name=$1 program=$builddir/test/unit/$1 log=$results/unit-$1.log
     local start=$SECONDS rc line state leaked all=0 bad=0
+    command_line=$program
     if [ ! -x "$program" ]; then
         echo "$program was not built" >"$log"
         report FAIL "unit/$name" 0 "$log"
         return
     fi
-    CMOCKA_MESSAGE_OUTPUT=tap timeout --kill-after=10 $((300 * slow)) "$program" >"$log" 2>&1
+    limited $((300 * slow)) "$log" env CMOCKA_MESSAGE_OUTPUT=tap "$program"
     rc=$?
     while IFS= read -r line; do
         state=ok
@@ -480,15 +560,15 @@ unit_test() {
         line=${line#- }
         all=$((all + 1))
         [ $state = FAIL ] && bad=$((bad + 1))
-        report $state "unit/$name: $line" $((SECONDS - start)) ""
+        report $state "unit/$name: $line" $((SECONDS - start)) "$log"
     done < <(grep -E '^(not )?ok [0-9]+' "$log")
     leaked=$(leaks "$log")
-    if [ $all -eq 0 ] || { [ $rc -ne 0 ] && [ $bad -eq 0 ]; }; then
+    if [ $rc -eq 124 ]; then
+        report FAIL "unit/$name" $((SECONDS - start)) "$log" "not ended after $((300 * slow)) s"
+    elif [ $all -eq 0 ] || { [ $rc -ne 0 ] && [ $bad -eq 0 ]; }; then
         report FAIL "unit/$name" $((SECONDS - start)) "$log" "exit status $rc"
     elif [ -n "$leaked" ]; then
         report FAIL "unit/$name" $((SECONDS - start)) "$log" "${leaked//$'\n'/; }"
-    elif [ $bad -gt 0 ]; then
-        show "$log"
     fi
 }
 
@@ -520,7 +600,7 @@ judge() {
 # run_test NAME RANKS SECONDS EXPECT MCA COMMAND...
 run_test() {
     local name=$1 ranks=$2 limit=$(($3 * slow)) expect=$4 parameters=$5 label log start rc why parameter
-    local mca=() environment=()
+    local mca=() environment=() whole
     shift 5
     label=$name
     [ "$ranks" = - ] || label="$name, $ranks ranks"
@@ -534,15 +614,14 @@ run_test() {
     start=$SECONDS
     reports_beside "$log"
     if [ "$ranks" = - ]; then
-        env "${environment[@]}" timeout --kill-after=10 "$limit" "$@" >"$log" 2>&1 </dev/null
+        whole=(env "${environment[@]}" "$@")
     else
-        timeout --kill-after=10 "$limit" "$GPUSYM_OMPI_MPIRUN" -n "$ranks" "${oversubscribe[@]}" "${mca[@]}" "$@" \
-            >"$log" 2>&1 </dev/null
+        whole=("$GPUSYM_OMPI_MPIRUN" -n "$ranks" "${oversubscribe[@]}" "${mca[@]}" "$@")
     fi
+    command_line=${whole[*]}
+    limited "$limit" "$log" "${whole[@]}"
     rc=$?
     reports_behind "$log"
-    # timeout's own status is 124, or 137 where it had to kill; which is also mpirun's for a rank that was killed.
-    [ $rc -ne 137 ] || [ $((SECONDS - start)) -lt "$limit" ] || rc=124
     case $rc in
         77) report skip "$label" $((SECONDS - start)) "$log" "$(tail -n 1 "$log")" ;;
         124) report FAIL "$label" $((SECONDS - start)) "$log" "not ended after $limit s" ;;
@@ -581,15 +660,22 @@ command_of() {
 }
 
 # What meets most of Open MPI's own code: its functions on host memory and messages, which its versions do differently; the
-# form that the version form runs of a test.
+# form that the forms for other versions of Open MPI run of a test, empty: none.
 form_of() {
     case $form:$1 in
-        version:allmpi* | version:threads | version:comms | version:manycomms | version:random_coll-makes*) echo whole ;;
-        version:accel* | version:kinds* | version:spawn* | version:p2p | version:p2p_order | version:btl*) echo whole ;;
-        version:islands-* | version:hosts-every | version:hosts-led | version:hosts-comms | version:hosts-allmpi) echo whole ;;
-        version:*) echo short ;;
-        *) echo "$form" ;;
+        version:* | ompi:*) ;;
+        *) echo "$form" && return ;;
     esac
+    case $form:$1 in
+        *:allmpi* | *:threads | *:comms | *:manycomms | *:random_coll-makes*) ;;
+        *:accel* | *:kinds* | *:spawn* | *:p2p | *:p2p_order | *:btl*) ;;
+        *:islands-* | *:hosts-every | *:hosts-led | *:hosts-comms | *:hosts-allmpi) ;;
+        ompi:params-docs | ompi:pvars | ompi:example | ompi:every | ompi:random_coll | ompi:inflight | ompi:allocmem) ;;
+        ompi:finalize-* | ompi:hosts-2x2 | ompi:mixed | ompi:islands | ompi:neighbors | ompi:sizes) ;;
+        ompi:*) return ;;
+        *) echo short && return ;;
+    esac
+    [ "$form" = ompi ] && echo short || echo whole
 }
 
 # A line of the table, for each of its numbers of ranks.
@@ -597,7 +683,14 @@ table_line() {
     local name=$1 ranks limit=$3 expect=$4 parameters=$5 program
     local -a command
     local form=$form
+    if [[ " $parameters " == *" form=timed "* ]]; then
+        [ "$form" = timed ] || return 0
+        parameters=${parameters/form=timed/}
+    else
+        [ "$form" != timed ] || return 0
+    fi
     form=$(form_of "$1")
+    [ -n "$form" ] || return 0
     ranks=$(ranks_of "$2" "$6")
     [ -n "${ranks// /}" ] || return 0
     read -ra command <<<"$(command_of "$6")"
@@ -613,49 +706,171 @@ table_line() {
     if [[ $program == */* ]]; then
         [[ $program == /* ]] || command[0]=$builddir/$program
         if [ "$program" = bench/gpusym_netperf ] && [ "${GPUSYM_HAVE_UCX:-1}" = 0 ]; then
-            report skip "$name" 0 "" "built without UCX"
+            add_skipped "$name" "built without UCX"
             return
         fi
         if [ ! -x "${command[0]}" ]; then
-            echo "${command[0]} was not built" >"$results/$name.log"
-            report FAIL "$name" 0 "$results/$name.log"
+            add_job cannot_run "$name" "${command[0]} was not built"
             return
         fi
     fi
     if [[ $parameters == *sim_* ]] && [ "$device" != sim ]; then
-        report skip "$name" 0 "" "only for the simulator"
+        add_skipped "$name" "only for the simulator"
         return
     fi
     if [[ " $parameters" =~ " from="([0-9]+) ]]; then
         parameters=${parameters/from=[0-9]/}
         if [ "$GPUSYM_OMPI_MAJOR" -lt "${BASH_REMATCH[1]}" ]; then
-            report skip "$name" 0 "" "only for Open MPI ${BASH_REMATCH[1]} and later"
+            add_skipped "$name" "only for Open MPI ${BASH_REMATCH[1]} and later"
             return
         fi
     fi
     for n in $ranks; do
-        run_test "$name" "$n" "$limit" "$expect" "$parameters" "${command[@]}"
+        add_job run_test "$name" "$n" "$limit" "$expect" "$parameters" "${command[@]}"
     done
+}
+
+# cannot_run NAME WHY
+cannot_run() {
+    command_line=$1
+    echo "$2" >"$results/$1.log"
+    report FAIL "$1" 0 "$results/$1.log"
 }
 
 # ---- all of them ----
 
-# The unit tests that have a long form (long_form() of test/unit/random.h).
-long_units="test_channels"
+# A job is what runs one or more tests, as a command of this shell. It is run in a shell of its own; jobs run side by side.
+jobs=() # "barrier": wait for all before
+passed=0
+failed=0
+skipped=0
+said=$results/said
+rm -rf "$said" && mkdir "$said" || exit 2
 
-echo "Open MPI $GPUSYM_OMPI_VERSION, device $device, $(getconf _NPROCESSORS_ONLN) cores, $form form"
+add_job() {
+    jobs+=("$(printf '%q ' "$@")")
+}
+
+add_skipped() {
+    add_job report skip "$1" 0 "" "$2"
+}
+
+# count NUMBER: adds up what job NUMBER said, and prints it.
+count() {
+    local file=$said/$1
+    cat "$file"
+    passed=$((passed + $(grep -c '^ok  ' "$file")))
+    failed=$((failed + $(grep -c '^FAIL' "$file")))
+    skipped=$((skipped + $(grep -c '^skip' "$file")))
+}
+
+# run_job NUMBER: in a shell of its own
+run_job() {
+    failures=$said/$1.failed
+    command_line=
+    eval "${jobs[$1]}" >"$said/$1" 2>&1
+}
+
+# A job has ended; it is one that failed, or what it said counts. One that fails counts as what its repetition says.
+failing=()
+hung=0 # so many have not ended
+running=() # the number of the job of each process
+await_one() {
+    local pid=
+    wait -n -p pid "${!running[@]}"
+    local number=${running[$pid]}
+    unset "running[$pid]"
+    if [ -s "$said/$number.failed" ] && [ "$repeating" = 0 ]; then
+        cat "$said/$number"
+        failing+=("$number")
+        hung=$((hung + $(grep -c '^FAIL.*(not ended after' "$said/$number")))
+    else
+        count "$number"
+    fi
+}
+
+# The jobs with these numbers, that many at a time.
+run_jobs() {
+    local width=$1 number done=0
+    shift
+    for number; do
+        if [ $hung -ge 10 ]; then
+            echo "$hung tests have not ended: the rest is not run"
+            break
+        fi
+        while [ ${#running[@]} -ge "$width" ] || { [ "${jobs[number]}" = "barrier " ] && [ ${#running[@]} -gt 0 ]; }; do
+            await_one
+        done
+        [ $((done += 1)) -ne $((($# + 1) / 2)) ] || [ "$repeating" = 1 ] || load_middle=$(load)
+        [ "${jobs[number]}" != "barrier " ] || continue
+        run_job "$number" &
+        running[$!]=$number
+    done
+    while [ ${#running[@]} -gt 0 ]; do await_one; done
+}
+
+load() {
+    cut -d' ' -f1 /proc/loadavg
+}
+
+# tell FAIL|flaky: FILE: the tests of a file that report() wrote, with their commands and the ends of their logs
+tell() {
+    local label why log line
+    while IFS=$'\t' read -r label why log line; do
+        printf '%s %s\n     %s\n     $ %s\n' "$1" "$label" "$why" "$line"
+        [ ! -r "$log" ] || tail -n 20 "$log" | sed 's/^/     | /'
+    done <"$2"
+}
+
+# Once more, alone. Both logs are kept.
+repeat() {
+    local number label why log line
+    [ ${#failing[@]} -gt 0 ] || return 0
+    if [ ${#failing[@]} -gt 3 ]; then
+        echo "more than 3 tests failed: none is repeated"
+        for number in "${failing[@]}"; do count "$number" >/dev/null; done
+        return
+    fi
+    echo "---- once more, alone: ${#failing[@]} that failed"
+    [ -n "$slow_given" ] || set_slow
+    for number in "${failing[@]}"; do
+        while IFS=$'\t' read -r label why log line; do
+            [ ! -e "$log" ] || mv "$log" "${log%.log}.first.log"
+            printf '%s\t%s\t%s\t%s\n' "$label" "$why" "${log%.log}.first.log" "$line"
+        done <"$said/$number.failed" >"$said/$number.first"
+        rm "$said/$number.failed"
+        run_jobs 1 "$number"
+    done
+}
+
+stop_all() {
+    trap - INT TERM
+    kill "${!running[@]}" 2>/dev/null
+    wait
+    exit 143
+}
+trap stop_all INT TERM
+
+# The unit tests that have a long form (long_form() of test/unit/random.h), and those that have tests for the timed one.
+long_units="test_channels test_kernels"
+timed_units="test_carry test_channels test_exchange test_kernels test_resident test_worker"
+
 if [ "$GPUSYM_HAVE_CMOCKA" = 1 ]; then
     while read -r name; do
-        [ "$form" != long ] || [[ " $long_units " == *" $name "* ]] || continue
-        wanted "$name" && unit_test "$name"
+        case $form in
+            timed) [[ " $timed_units " == *" $name "* ]] || continue ;;
+            long) [[ " $long_units " == *" $name "* ]] || continue ;;
+            ompi) continue ;;
+        esac
+        wanted "$name" && add_job unit_test "$name"
     done <"$builddir/test/unit.list"
-else
-    echo "unit tests: off, cmocka was not found"
 fi
-
 while IFS='|' read -r name ranks limit expect parameters command; do
     read -r name <<<"$name"
-    case $name in '' | '#'*) continue ;; esac
+    case $name in
+        '' | '#'*) continue ;;
+        barrier) add_job barrier && continue ;;
+    esac
     wanted "$name" || continue
     read -r ranks <<<"$ranks"
     read -r limit <<<"$limit"
@@ -664,6 +879,23 @@ while IFS='|' read -r name ranks limit expect parameters command; do
     table_line "$name" "$ranks" "$limit" "$expect" "$parameters" "$command"
 done < <(tests)
 
+load_start=$(load)
+load_middle=$load_start
+echo "Open MPI $GPUSYM_OMPI_VERSION, device $device, $cores cores, $form form, $lanes at a time, time limits times $slow"
+[ "$GPUSYM_HAVE_CMOCKA" = 1 ] || echo "unit tests: off, cmocka was not found"
+repeating=0
+run_jobs "$lanes" "${!jobs[@]}"
+repeating=1
+repeat
+
 [ $skipped -eq 0 ] || echo "$skipped not run here"
+echo "load: $load_start at the start, $load_middle in the middle, $(load) at the end"
+for number in "${failing[@]}"; do
+    if [ -s "$said/$number.failed" ]; then
+        tell FAIL "$said/$number.failed"
+    else
+        tell flaky: "$said/$number.first"
+    fi
+done
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ] && [ $passed -gt 0 ]

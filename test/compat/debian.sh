@@ -1,19 +1,24 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Builds this tree and runs its tests with another Debian's Open MPI, inside a root of that Debian: those of make check, and of
-# make check-long what depends on the version of Open MPI (GPUSYM_TEST_FORM=version, test/run.sh):
+# Builds this tree and runs its tests with another Debian's Open MPI, inside a root of that Debian:
 #
-#     test/compat/debian.sh trixie|sid        trixie has Open MPI 5.0.7, sid 6.0
+#     test/compat/debian.sh trixie|sid [FORM]     trixie has Open MPI 5.0.7, sid 6.0
 #
+# FORM is the form of the tests (GPUSYM_TEST_FORM of test/run.sh): version, if none is given, those of make check, and of
+# make check-long what depends on the version of Open MPI; ompi, what meets most of Open MPI's own code.
 # The tree is taken as it is, committed or not. The root is made by debootstrap, once, and kept in
 # ${GPUSYM_COMPAT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/gpusym}/NAME; delete it to have it made anew.
-# Needs root (or sudo), to make the root and to enter it. Ends with the tests' closing line, "N passed, M failed".
+# Needs root (or sudo), to make the root and to enter it. Ends with the tests' closing line, "N passed, M failed"; exit status 77:
+# packages cannot be fetched.
 #
 #   GPUSYM_DEBIAN_MIRROR   where packages come from (default: http://deb.debian.org/debian)
 set -eu
 # libpmix-dev: libopenmpi-dev needs its headers for components, and since Open MPI 6 does not ask for it.
 packages=(gcc libc6-dev make autoconf automake libtool libopenmpi-dev libpmix-dev openmpi-bin libcmocka-dev libucx-dev iproute2)
+
+# shellcheck source=test/fetch.sh
+. "$(dirname "$0")/../fetch.sh"
 
 say() {
     printf '==> %s\n' "$*"
@@ -40,24 +45,29 @@ enter_root() {
         DEBIAN_FRONTEND=noninteractive "${@:2}"
 }
 
+apt_install() {
+    apt-get update && apt-get install -y --no-install-recommends "$@"
+}
+
 # Inside the root: installs what is still missing, builds, tests.
 build_and_test() {
-    local wanted=("${@:1}") missing=() package
+    local form=$1 without='' wanted=("${@:2}") missing=() package
     for package in "${wanted[@]}"; do
         dpkg -s "$package" >/dev/null 2>&1 || missing+=("$package")
     done
     if [ ${#missing[@]} -gt 0 ]; then
         say "installing in the root: ${missing[*]}"
-        { apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } >/tmp/apt.log 2>&1 ||
-            { tail -n 20 /tmp/apt.log; die "apt-get failed in the root"; }
+        fetch apt_install "${missing[@]}" >/tmp/apt.log 2>&1 || { tail -n 20 /tmp/apt.log && cannot_fetch "${missing[*]}"; }
     fi
     mkdir /gpusym/_build
     cd /gpusym/_build
     say "building with $(ompi_info --version | head -n 1), $(gcc --version | head -n 1)"
-    { ../autogen.sh && ../configure --enable-werror && make -j"$(getconf _NPROCESSORS_ONLN)"; } >build.log 2>&1 ||
+    # The unit tests know no MPI.
+    [ "$form" != ompi ] || without=--without-cmocka
+    { ../autogen.sh && ../configure --enable-werror $without && make -j"$(getconf _NPROCESSORS_ONLN)"; } >build.log 2>&1 ||
         { tail -n 40 build.log; die "the build failed"; }
     sed -n '/^gpusym [0-9]/,/^ *install to/p' build.log
-    GPUSYM_TEST_FORM=version exec make --no-print-directory check
+    GPUSYM_TEST_FORM=$form exec make --no-print-directory check
 }
 
 case ${1:-} in
@@ -67,21 +77,26 @@ esac
 
 name=${1:-}
 case $name in trixie | sid) ;; *) die "which Debian? trixie or sid" ;; esac
+form=${2:-version}
 top=$(cd "$(dirname "$0")/../.." && pwd)
 cache=${GPUSYM_COMPAT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/gpusym}
 mirror=${GPUSYM_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 if [ "$(id -u)" != 0 ]; then
     command -v sudo >/dev/null || die "needs root, and there is no sudo"
-    exec sudo env GPUSYM_COMPAT_CACHE="$cache" GPUSYM_DEBIAN_MIRROR="$mirror" "$0" "$name"
+    exec sudo env GPUSYM_COMPAT_CACHE="$cache" GPUSYM_DEBIAN_MIRROR="$mirror" "$0" "$name" "$form"
 fi
 root=$cache/$name
 
 if ! command -v debootstrap >/dev/null && [ ! -d "$root" ]; then
     command -v apt-get >/dev/null || die "debootstrap is missing; Fedora, RHEL: dnf install debootstrap"
     say "installing with apt-get: debootstrap"
-    { apt-get update && apt-get install -y --no-install-recommends debootstrap; } >/dev/null ||
-        die "apt-get install debootstrap failed"
+    fetch apt_install debootstrap >/dev/null || cannot_fetch debootstrap
 fi
+
+make_root() {
+    rm -rf "$root.part"
+    debootstrap --variant=minbase --include="$(IFS=,; echo "${packages[*]}")" "$name" "$root.part" "$mirror"
+}
 
 # One at a time in a root.
 mkdir -p "$cache"
@@ -90,10 +105,8 @@ flock 9
 
 if [ ! -d "$root" ]; then
     say "making a root of Debian $name in $root (a few minutes)"
-    rm -rf "$root.part"
-    list=$(IFS=,; echo "${packages[*]}")
-    debootstrap --variant=minbase --include="$list" "$name" "$root.part" "$mirror" >"$cache/$name.log" 2>&1 ||
-        { tail -n 20 "$cache/$name.log"; die "debootstrap failed; all of its output is in $cache/$name.log"; }
+    fetch make_root >"$cache/$name.log" 2>&1 ||
+        { tail -n 20 "$cache/$name.log" && cannot_fetch "a root of Debian $name; all of debootstrap's output is in $cache/$name.log"; }
     mv "$root.part" "$root"
 fi
 
@@ -114,4 +127,4 @@ else
 fi
 
 exec unshare --mount --pid --fork --kill-child "$top/test/compat/debian.sh" --enter "$root" \
-    /bin/bash /gpusym/test/compat/debian.sh --inside "${packages[@]}"
+    /bin/bash /gpusym/test/compat/debian.sh --inside "$form" "${packages[@]}"

@@ -5,7 +5,8 @@
 #
 #     test/faults/faults.sh BUILDDIR PART     (all of them, if none is named)
 #
-# PART: allreduce, collectives, multicast, channels, windows, leaders, peers, late, messages, messages-few, islands, or hosts.
+# PART: allreduce, collectives, multicast, channels, windows, leaders, peers, messages, messages-few; or, of what judges by the
+# clock, late, deaths, islands, or hosts.
 #
 # Simulated faults (only on the simulator), ranks that call with different counts, ranks that are killed, ranks that have no
 # gpusym or other parameters, ranks that come late or never; never a hang, a wrong result, a crash or a process left over. The closing line is "faults: N passed, M failed".
@@ -46,7 +47,7 @@ mpirun+=(-n "$ranks" "${more[@]}" --mca coll gpusym --mca coll_gpusym_device "$d
 # Who ends in the midst of a call leaves its memory to the system.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 # A simulated fault counts the component's own allocations only: the program's are ordinary memory.
-injected=(--mca coll_gpusym_sim_host 1 --mca coll_gpusym_timeout 3)
+injected=(--mca coll_gpusym_sim_host 1 --mca coll_gpusym_timeout $((3 * slow)))
 memory=(--kinds device)
 [ "$device" = cuda ] || memory=(--device sim --kinds device)
 
@@ -189,7 +190,7 @@ survive() {
 
 mismatch() {
     local why
-    run 60 --mca coll_gpusym_timeout 3 "$victim" "${memory[@]}" --dir "$dir" --calls 6 --rank 1 "$@"
+    run 60 --mca coll_gpusym_timeout $((3 * slow)) "$victim" "${memory[@]}" --dir "$dir" --calls 6 --rank 1 "$@"
     why=$(disgrace)
     clear_error || why="$why no message with rank and communicator, exit status $rc"
     verdict "another count on rank 1, $*" "$why" "$(grep -Eim1 'rank [0-9]+.*MPI_COMM_WORLD' "$dir/log")"
@@ -201,7 +202,7 @@ collectives() {
     local fault=$1 where=$2 mode=$3
     case $where in
         host) set -- "${injected[@]}" "$victim" --device host ;;
-        *) set -- --mca coll_gpusym_timeout 3 "$victim" --device sim --kinds device ;;
+        *) set -- --mca coll_gpusym_timeout $((3 * slow)) "$victim" --device sim --kinds device ;;
     esac
     run 60 --mca coll_gpusym_sim_fail "$fault" "$@" --dir "$dir" --coll all --mode "$mode" --calls 3 --most 20000
 }
@@ -648,20 +649,18 @@ faults_more() {
     done
 }
 
-# deaths: where mpirun goes on when a rank dies. Open MPI 5 and later have no such option.
-of_messages() {
-    local who state
+# Where mpirun goes on when a rank dies, and where it does not: Open MPI 5 and later have no such option.
+of_deaths() {
+    local who
     if "${mpirun[0]}" --version 2>/dev/null | grep -Eq '\((Open MPI|OpenRTE)\) 4\.'; then
         deaths_few
-        [ "$1" = few ] || deaths_more
+        deaths_more
     else
         for who in sender receiver; do
             message_ends $who claimed
-            [ "$1" = few ] || message_ends $who offered
+            message_ends $who offered
         done
     fi
-    faults_few
-    [ "$1" = few ] || faults_more
 }
 
 # ends_lost NAME SURVIVORS WHO ARGUMENT...: a rank or a host is lost. As many ranks as survivors find that in time; all say WHO is
@@ -765,8 +764,11 @@ if [ "$device" = sim ]; then
         all | late) of_late ;;
     esac
     case $part in
-        all | messages) of_messages all ;;
-        messages-few) of_messages few ;;
+        all | messages) faults_few; faults_more ;;
+        messages-few) faults_few ;;
+    esac
+    case $part in
+        all | deaths) of_deaths ;;
         islands) of_islands ;;
         hosts) of_hosts ;;
     esac

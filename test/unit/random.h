@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * The unit tests' random numbers: a seed of their own for every run, printed, and taken from the command line to
- * repeat one.  To be included after cmocka.h.
+ * repeat one; and which tests are run.  To be included after cmocka.h.
  */
 #ifndef TEST_UNIT_RANDOM_H
 #define TEST_UNIT_RANDOM_H
@@ -25,26 +25,31 @@ static uint64_t next_random(void)
     return z ^ z >> 31;
 }
 
-/* Takes the seed from argv[1], or makes one; prints it. */
-static void random_start(int argc, char **argv)
-{
-    seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t) time(NULL) << 16 ^ (uint64_t) getpid();
-    random_state = seed;
-    print_message("seed %lu\n", (unsigned long) seed);
-}
-
-/* Whether that form is wanted (test/run.sh, which names the tests that have a long one): "long", without what the short
- * one has, or "whole". */
-__attribute__((unused)) static bool form_is(const char *name)
+/* Whether that form is wanted (test/run.sh). */
+static bool form_is(const char *name)
 {
     const char *form = getenv("GPUSYM_TEST_FORM");
     return NULL != form && 0 == strcmp(form, name);
 }
 
-/* Whether the test is to be long. */
+/* Whether a test that can be longer is to be. */
 __attribute__((unused)) static bool long_form(void)
 {
-    return form_is("long") || form_is("whole");
+    return form_is("long") || form_is("timed") || form_is("whole");
+}
+
+/* Takes the seed from argv[1], or makes one; prints it. Tests whose names begin with timed_ judge by the clock: they
+ * are run in the form of that name, and no others then. */
+static void random_start(int argc, char **argv)
+{
+    seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t) time(NULL) << 16 ^ (uint64_t) getpid();
+    random_state = seed;
+    print_message("seed %lu\n", (unsigned long) seed);
+    if (form_is("timed")) {
+        cmocka_set_test_filter("timed_*");
+    } else {
+        cmocka_set_skip_filter("timed_*");
+    }
 }
 
 #endif

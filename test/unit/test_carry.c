@@ -417,7 +417,7 @@ static void a_copier_that_cannot_is_launched_anew(void **state)
 }
 
 /* Where pauses are longer than the copier waits, it stays away after a while. */
-static void a_copier_that_is_not_worth_it_stays_away(void **state)
+static void timed_a_copier_that_is_not_worth_it_stays_away(void **state)
 {
     (void) state;
     gpusym_copier_linger(&dev, gpu, 100000, true);
@@ -621,7 +621,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(a_command_launches_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_that_leaves_loses_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_that_cannot_is_launched_anew, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_copier_that_is_not_worth_it_stays_away, setup, teardown),
+        cmocka_unit_test_setup_teardown(timed_a_copier_that_is_not_worth_it_stays_away, setup, teardown),
         cmocka_unit_test_setup_teardown(two_threads_share_a_copier, setup, teardown),
         cmocka_unit_test_setup_teardown(without_kernels_engines_carry, setup, teardown),
         cmocka_unit_test_setup_teardown(without_flags_the_stream_tells, setup, teardown),

@@ -962,7 +962,7 @@ static void hammer(team_t *t, uint32_t rings)
                   (unsigned long) t->dismissed, (unsigned long) pause, (unsigned long) t->rank[0].work.linger_ns);
 }
 
-static void edge(void **state)
+static void timed_edge(void **state)
 {
     (void) state;
     team_t t;
@@ -975,7 +975,7 @@ static void edge(void **state)
     team_close(&t);
 }
 
-static void edge_of_three(void **state)
+static void timed_edge_of_three(void **state)
 {
     (void) state;
     team_t t;
@@ -989,10 +989,10 @@ static void edge_of_three(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bell_says),   cmocka_unit_test(bell_torn),     cmocka_unit_test(torn_rings),
-        cmocka_unit_test(stale_bells), cmocka_unit_test(given_back),    cmocka_unit_test(abort_idle),
-        cmocka_unit_test(model),       cmocka_unit_test(taken_back),    cmocka_unit_test(overtaken),
-        cmocka_unit_test(edge),        cmocka_unit_test(edge_of_three),
+        cmocka_unit_test(bell_says),   cmocka_unit_test(bell_torn),           cmocka_unit_test(torn_rings),
+        cmocka_unit_test(stale_bells), cmocka_unit_test(given_back),          cmocka_unit_test(abort_idle),
+        cmocka_unit_test(model),       cmocka_unit_test(taken_back),          cmocka_unit_test(overtaken),
+        cmocka_unit_test(timed_edge),  cmocka_unit_test(timed_edge_of_three),
     };
     random_start(argc, argv);
     return cmocka_run_group_tests_name("resident", tests, NULL, NULL);

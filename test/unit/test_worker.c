@@ -482,7 +482,7 @@ static uint64_t least_of(clock_task_t *c, uint64_t n)
     return load(&c->least);
 }
 
-static void it_looks_as_often_as_needed(void **state)
+static void timed_it_looks_as_often_as_needed(void **state)
 {
     clock_task_t idle, busy;
     gpusym_net_stream_t *stream;
@@ -535,7 +535,7 @@ static uint64_t be_at_it(gpusym_worker_t *w, const clock_task_t *c, uint64_t *al
 }
 
 /* But it comes every 10 ms. */
-static void it_stays_away_while_others_are_at_it(void **state)
+static void timed_it_stays_away_while_others_are_at_it(void **state)
 {
     uint64_t allowed = 300 / 10 + 1;
     clock_task_t c;
@@ -633,7 +633,7 @@ static void tasks_come_and_go(void **state)
 }
 
 /* Of ten, one is closed while its thread sleeps, however busy this machine is. */
-static void close_ends_it_at_once(void **state)
+static void timed_close_ends_it_at_once(void **state)
 {
     uint64_t least = UINT64_MAX;
 
@@ -797,11 +797,11 @@ int main(int argc, char **argv)
         TEST(peers_are_shared),
         TEST(a_loss_is_told),
         TEST(one_thread_at_a_time),
-        TEST(it_looks_as_often_as_needed),
-        TEST(it_stays_away_while_others_are_at_it),
+        TEST(timed_it_looks_as_often_as_needed),
+        TEST(timed_it_stays_away_while_others_are_at_it),
         TEST(it_has_a_name_and_takes_no_signals),
         TEST(tasks_come_and_go),
-        TEST(close_ends_it_at_once),
+        TEST(timed_close_ends_it_at_once),
         TEST(helper_threads_move_pieces),
         TEST(over_ucx),
     };
