@@ -69,7 +69,7 @@ agxll_r      | 3+2       | 120 | ok                             | coll_gpusym_al
 rsxld_agxst  | 3+2       | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxld_agxst | test/mpi/allreduce --quick
 rsxst_agxst  | 3+2       | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxst_agxst | test/mpi/allreduce --quick
 rsxll128_agxll128 | 3+2  | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxll128_agxll128 | test/mpi/allreduce --quick
-rsxll128-big | 2+4       | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxll128_agxll128 coll_gpusym_heap_size=1M | test/mpi/big
+rsxll128-big | 2+4       | 120 | ok                             | coll_gpusym_allreduce_algorithm=rsxll128_agxll128 coll_gpusym_heap_size=1M | test/mpi/big {--bytes 8000000|}
 staged       | 2+4       | 120 | ok                             | coll_gpusym_allreduce_algorithm=staged  | test/mpi/allreduce --quick
 # Ranks share GPUs: a leader a GPU does it.
 led-allreduce | 2+4      | 120 | ok:allreduce: native [1-9][0-9]* .led [1-9].*staged [0-9]+ .user_op [0-9]+, type [0-9]+.,| coll_gpusym_sim_gpus=1 coll_gpusym_summary=1 | test/mpi/allreduce --quick
@@ -186,7 +186,7 @@ linger-flight | =2       | 120 | ok                             | coll_gpusym_li
 # Persistent calls have a graph, where one can be made.
 graph-not    | =3        | 120 | ok:are launched without a graph: injected fault graph:2 | coll_gpusym_sim_fail=graph:2@1 coll_gpusym_verbose=1 | test/mpi/inflight
 graph-off    | +=3       | 120 | ok                             | coll_gpusym_graph=0                     | test/mpi/inflight
-manycomms    | 2+3       | 120 | ok                             |                                         | test/mpi/manycomms
+manycomms    | 2+3       | 120 | ok                             |                                         | test/mpi/manycomms {--n 3000|}
 # The measuring programs run, and find every element right; their times mean nothing here.
 bench        | =3        | 120 | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/gpusym_bench --device sim --coll all --mode all --min 64 --max {64|4k} --step 64 --batches 7 --csv @BUILD@/test/results/bench.csv --json @BUILD@/test/results/bench.json
 bench-root   | +=4       | 60  | ok:every element of every result is right | coll_gpusym_sim_gpus=0       | bench/gpusym_bench --device sim --coll reduce,bcast,scatterv,gather --root 2 --type int8 --op prod --min 1 --max 1k --step 32

@@ -51,7 +51,7 @@ apt_install() {
 
 # Inside the root: installs what is still missing, builds, tests.
 build_and_test() {
-    local form=$1 without='' wanted=("${@:2}") missing=() package
+    local form=$1 without='' wanted=("${@:2}") missing=() package jobs
     for package in "${wanted[@]}"; do
         dpkg -s "$package" >/dev/null 2>&1 || missing+=("$package")
     done
@@ -62,9 +62,10 @@ build_and_test() {
     mkdir /gpusym/_build
     cd /gpusym/_build
     say "building with $(ompi_info --version | head -n 1), $(gcc --version | head -n 1)"
+    jobs=$(($(getconf _NPROCESSORS_ONLN) + 2))
     # The unit tests know no MPI.
     [ "$form" != ompi ] || without=--without-cmocka
-    { ../autogen.sh && ../configure --enable-werror $without && make -j"$(getconf _NPROCESSORS_ONLN)"; } >build.log 2>&1 ||
+    { ../autogen.sh && ../configure --enable-werror $without && make -j"$jobs" check-programs; } >build.log 2>&1 ||
         { tail -n 40 build.log; die "the build failed"; }
     sed -n '/^gpusym [0-9]/,/^ *install to/p' build.log
     GPUSYM_TEST_FORM=$form exec make --no-print-directory check

@@ -718,7 +718,7 @@ static void sixty_four_channels(void **state)
 static void every_root(void **state)
 {
     (void) state;
-    for (uint32_t n = 2; n <= 12; n++) {
+    for (uint32_t n = 2; n <= 12; n += n < 4 || long_form() ? 1 : 4) {
         rig_t *rig = rig_new(n, 256 << 10, GPUSYM_CHANNELS_MAX, 1);
         for (unsigned i = 0; i < GPUSYM_ALG_COUNT * n; i++) {
             const unsigned alg = i / n, coll = collective_of[alg];
@@ -766,7 +766,7 @@ static void fifos_that_are_just_full(void **state)
     (void) state;
     static const uint32_t messages[] = {GS_STEPS - 1, GS_STEPS,         GS_STEPS + 1,
                                         2 * GS_STEPS, 2 * GS_STEPS + 1, 5 * GS_STEPS};
-    for (uint32_t n = 2; n <= 6; n++) {
+    for (uint32_t n = 2; n <= 6; n += n < 3 || long_form() ? 1 : 3) {
         rig_t *rig = rig_new(n, 256 << 10, 8, 1);
         for (unsigned i = 0; i < GPUSYM_ALG_COUNT * LENGTH(messages); i++) {
             const unsigned alg = i / LENGTH(messages);
@@ -807,7 +807,7 @@ static void random_calls(uint32_t first_epoch, unsigned calls)
     static const uint64_t sizes[] = {64 << 10, 80 << 10, 1 << 20};
     for (uint32_t n = 2; n <= 5; n++) {
         rig_t *rig = rig_new(n, sizes[below(LENGTH(sizes))], 16, first_epoch);
-        for (unsigned i = 0; i < calls; i++) {
+        for (unsigned i = 0; i < calls / (long_form() ? 1 : 3); i++) {
             const bool symmetric = 0 == below(3);
             const unsigned alg = symmetric ? random_symmetric(rig) : random_algorithm(has_schedule);
             script_add(rig, call_new(rig, alg, 1 + below(symmetric ? rig->blocks : 6)));
