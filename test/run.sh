@@ -31,7 +31,7 @@ set -u
 #           behind a +: only in the long form
 # seconds   time limit
 # expect    ok: exit status 0;  fail: another one, but within the time limit;  after either, :REGEX that a line of the
-#           output must match. Exit status 77 is "cannot run here": neither passed nor failed.
+#           output must match, :!REGEX that none may. Exit status 77 is "cannot run here": neither passed nor failed.
 # MCA       name=value ...; besides them coll=gpusym and coll_gpusym_device=..., unless given here. A line that names
 #           a parameter sim_... is only for the simulator; one that says from=5, for Open MPI 5 and later; one that says
 #           form=timed judges by the clock, and is run in that form alone, in its longest form
@@ -105,6 +105,8 @@ islands-threads | =2     | 120 | ok                             | coll_gpusym_no
 islands-comms | =3       | 120 | ok:allreduce: .*between_islands [1-9] | coll_gpusym_node_size=2 coll_gpusym_summary=1 | test/mpi/comms
 islands-many | +=3       | 120 | ok                             | coll_gpusym_node_size=2 coll_adapt_priority=-1 | test/mpi/manycomms --n 5000
 islands-flight | =3      | 120 | ok                             | coll_gpusym_node_size=2                 | test/mpi/inflight
+islands-host | =4        | 120 | ok:!it is set up               | coll_gpusym_node_size=2 coll_gpusym_verbose=1 | test/mpi/random_coll --n {400|2000} --kinds host
+islands-idle | 2,3+4     | 60  | ok:alltoallv: native [1-9][0-9]* | coll_gpusym_node_size=1 coll_gpusym_summary=1 | test/mpi/idle
 islands-none | =3        | 60  | ok:allreduce: .*no_net [1-9]   | coll_gpusym_node_size=2 coll_gpusym_net_devices=none coll_gpusym_summary=1 | test/mpi/random_coll --n 200
 islands-unreachable | =3 | 60  | ok:allreduce: .*no_net [1-9]   | coll_gpusym_node_size=1 coll_gpusym_summary=1 | @SRC@/test/onrank.sh 1 GPUSYM_UCX_TLS=self @BUILD@/test/mpi/random_coll --n 200
 islands-left | =3        | 60  | ok:1 passed                    | coll_gpusym_node_size=2                 | test/mpi/finalize left
@@ -593,7 +595,11 @@ judge() {
         fail) [ "$2" -ne 0 ] || echo "exit status 0, a failure was expected" ;;
         *) echo "the table says '$1'" ;;
     esac
-    [ -z "$regex" ] || grep -Eq -- "$regex" "$3" || echo "no line matches '$regex'"
+    if [[ $regex == !* ]]; then
+        ! grep -E -m 1 -- "${regex#!}" "$3" || echo "that line matches '${regex#!}'"
+    elif [ -n "$regex" ]; then
+        grep -Eq -- "$regex" "$3" || echo "no line matches '$regex'"
+    fi
     leaks "$3"
 }
 

@@ -749,6 +749,10 @@ static void take_verdict(coll_gpusym_call_t *call, const coll_gpusym_verdict_t *
         call->agreed = call->agree_only;
         give_up_early(call, -1);
         break;
+    case COLL_GPUSYM_VERDICT_UNSET:
+        call->engine->team->wanted = true;
+        give_up_early(call, COLL_GPUSYM_R_BETWEEN);
+        break;
     case COLL_GPUSYM_VERDICT_MISMATCH:
         fail_other_call(call, (int) v->rank);
         break;
@@ -768,6 +772,14 @@ static bool poll_early(coll_gpusym_call_t *call)
     return rc >= 0;
 }
 
+/* Of several islands: no member of this one has a buffer, and a GPU is opened for it only once others have data on
+ * theirs. All members find the same. */
+static bool is_unset(const coll_gpusym_call_t *call)
+{
+    return call->joins && !call->agree_only && 0 == (call->task.read.any & GPUSYM_POST_GPU) &&
+           !call->engine->team->wanted;
+}
+
 static void await_islands(coll_gpusym_call_t *call)
 {
     const gpusym_rollcall_read_t *read = &call->task.read;
@@ -781,6 +793,7 @@ static void await_islands(coll_gpusym_call_t *call)
         const coll_gpusym_island_record_t record = {.reason = call->island_reason,
                                                     .hash = call->task.hash,
                                                     .what = name_posted(call),
+                                                    .unset = is_unset(call),
                                                     .bytes = read->max_bytes,
                                                     .balance = read->balance};
         rc = coll_gpusym_hosts_post(t, read->seq, &record);
@@ -814,7 +827,7 @@ static void judge_island(coll_gpusym_call_t *call)
         fail_mismatch(call);
     } else if (read->mismatch_rank >= 0) { /* the fallback finds out who takes less than is sent */
         ask_islands(call, COLL_GPUSYM_R_BETWEEN);
-    } else if (call->agree_only) {
+    } else if (call->agree_only || is_unset(call)) {
         ask_islands(call, -1);
     } else {
         call->state = COLL_GPUSYM_CALL_SETUP;

@@ -172,6 +172,8 @@ static int answer(void *arg, uint64_t call)
 
 /* Kinds of records. 0: the helper thread has answered that the island is on the host. */
 enum { RECORD_HOST, RECORD_NATIVE, RECORD_STAGED /* + enum coll_gpusym_reason */ };
+/* Flags of a native one. */
+enum { RECORD_UNSET = 1 };
 
 /* The word in a leader's line: call << 24 | rank of the communicator << 8 | kind. */
 static uint64_t pack_verdict(uint64_t seq, const coll_gpusym_verdict_t *v)
@@ -186,6 +188,7 @@ static coll_gpusym_verdict_t judge_records(const hosts_t *h, const gpusym_record
 {
     const gpusym_record_t *mine = &all[h->island];
     uint64_t balance = 0, most = 0;
+    bool unset = false;
     for (uint32_t i = 0; i < h->nislands; i++) {
         if (RECORD_NATIVE != all[i].kind) {
             const unsigned reason =
@@ -194,6 +197,7 @@ static coll_gpusym_verdict_t judge_records(const hosts_t *h, const gpusym_record
         }
         balance += all[i].balance;
         most = all[i].bytes > most ? all[i].bytes : most;
+        unset = unset || 0 != (all[i].flags & RECORD_UNSET);
     }
     for (uint32_t i = 0; i < h->nislands; i++) {
         if (all[i].what != mine->what || all[i].hash != mine->hash || (exact && all[i].bytes != mine->bytes)) {
@@ -203,7 +207,10 @@ static coll_gpusym_verdict_t judge_records(const hosts_t *h, const gpusym_record
     if (0 != balance) { /* not all that is sent is taken: the fallback tells who takes less */
         return (coll_gpusym_verdict_t){COLL_GPUSYM_VERDICT_STAGED + COLL_GPUSYM_R_BETWEEN, 0};
     }
-    return (coll_gpusym_verdict_t){0 == most ? COLL_GPUSYM_VERDICT_EMPTY : COLL_GPUSYM_VERDICT_NATIVE, 0};
+    if (0 == most) {
+        return (coll_gpusym_verdict_t){COLL_GPUSYM_VERDICT_EMPTY, 0};
+    }
+    return (coll_gpusym_verdict_t){unset ? COLL_GPUSYM_VERDICT_UNSET : COLL_GPUSYM_VERDICT_NATIVE, 0};
 }
 
 /* ---- the watch ---- */
@@ -616,6 +623,7 @@ int coll_gpusym_hosts_post(coll_gpusym_team_t *t, uint64_t seq, const coll_gpusy
     const gpusym_record_t mine = {.bytes = record->bytes,
                                   .balance = record->balance,
                                   .hash = record->hash,
+                                  .flags = record->unset ? RECORD_UNSET : 0,
                                   .what = record->what,
                                   .kind =
                                       (uint16_t) (record->reason < 0 ? RECORD_NATIVE : RECORD_STAGED + record->reason)};
