@@ -297,6 +297,10 @@ pack         | 3+2,4     | 120 | ok                             |               
 # Datatypes of all shapes, packed and unpacked between device memory and packed memory.
 layout       | =1        | 120 | ok                             |                                         | test/mpi/layout --n {200|600}
 packing      | =1,3      | 60  | ok                             |                                         | test/mpi/packing
+# Datatypes whose parts lie in several allocations.
+parts        | 2,3       | 60  | ok                             |                                         | test/mpi/parts
+parts-staged | 2         | 60  | ok                             | coll_gpusym_p2p=staged                  | test/mpi/parts
+parts-pre    | 2         | 60  | ok                             |                                         | env LD_PRELOAD=@MPI@ @BUILD@/test/mpi/parts --preloaded
 # Who is whose neighbour, and by which edge: small rings, borders, repeated neighbours.
 neighbors    | 1,2,3+4   | 120 | ok                             |                                         | test/mpi/neighbors
 neighbors-st | 2+3       | 120 | ok                             | coll_gpusym_zero_copy_min=1 coll_gpusym_neighbor_allgather_algorithm=st coll_gpusym_neighbor_allgatherv_algorithm=st coll_gpusym_neighbor_alltoall_algorithm=st coll_gpusym_neighbor_alltoallv_algorithm=st coll_gpusym_neighbor_alltoallw_algorithm=st | test/mpi/neighbors --most 800

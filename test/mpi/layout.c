@@ -58,6 +58,7 @@ static struct {
     bool fail_launches, fail_kernels; /* launches, and what is loaded before them */
     bool fail_resources;              /* no streams, no pinned memory */
     long fail_copy;                   /* the copy that fails, counted down; 0: none */
+    uintptr_t border;                 /* here two allocations meet, which the device takes for one; 0: nowhere */
 } counted;
 
 static int copy_failed(void)
@@ -66,20 +67,42 @@ static int copy_failed(void)
     return counted.fail_copy > 0 && 0 == --counted.fail_copy;
 }
 
+/* Whether memory lies on both sides of the border, which a driver refuses. */
+static bool crosses(const void *p, size_t size)
+{
+    return (uintptr_t) p < counted.border && counted.border < (uintptr_t) p + size;
+}
+
+static int divided_mem_range(const void *p, gpusym_range_t *range)
+{
+    const int rv = real_dev->mem_range(p, range);
+    if (GPUSYM_SUCCESS == rv && crosses(range->base, range->size)) {
+        const uintptr_t base = (uintptr_t) range->base, end = base + range->size;
+        const bool low = (uintptr_t) p < counted.border;
+        range->base = (void *) (low ? base : counted.border);
+        range->size = low ? counted.border - base : end - counted.border;
+    }
+    return rv;
+}
+
 static int counted_copy(gpusym_gpu_t *on, void *dst, const void *src, size_t size)
 {
-    return copy_failed() ? GPUSYM_ERR : real_dev->copy(on, dst, src, size);
+    return copy_failed() || crosses(dst, size) || crosses(src, size) ? GPUSYM_ERR : real_dev->copy(on, dst, src, size);
 }
 
 static int counted_copy_async(gpusym_stream_t *stream, void *dst, const void *src, size_t size)
 {
-    return copy_failed() ? GPUSYM_ERR : real_dev->copy_async(stream, dst, src, size);
+    return copy_failed() || crosses(dst, size) || crosses(src, size) ? GPUSYM_ERR
+                                                                     : real_dev->copy_async(stream, dst, src, size);
 }
 
 static int counted_copy2d_async(gpusym_stream_t *stream, void *dst, size_t dpitch, const void *src, size_t spitch,
                                 size_t width, size_t height)
 {
-    return copy_failed() ? GPUSYM_ERR : real_dev->copy2d_async(stream, dst, dpitch, src, spitch, width, height);
+    const size_t to = (height - 1) * dpitch + width, from = (height - 1) * spitch + width;
+    return copy_failed() || crosses(dst, to) || crosses(src, from)
+               ? GPUSYM_ERR
+               : real_dev->copy2d_async(stream, dst, dpitch, src, spitch, width, height);
 }
 
 static int counted_launch(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
@@ -111,6 +134,7 @@ static void device_open(void)
         MPI_Abort(MPI_COMM_WORLD, 99);
     }
     dev = *real_dev;
+    dev.mem_range = divided_mem_range;
     dev.copy = counted_copy;
     dev.copy_async = counted_copy_async;
     dev.copy2d_async = counted_copy2d_async;
@@ -781,6 +805,66 @@ static void check_without(check_t *t)
     counted.fail_resources = false;
 }
 
+/* Elements of which the first `at` bytes from first to last are of one allocation, and the others of the next. */
+static bool divided_right(MPI_Datatype type, size_t count, size_t at)
+{
+    case_t c;
+    MPI_Type_commit(&type);
+    case_start(&c, type, count);
+    buffer_t elements = buffer_make(MEM_DEVICE, c.span), packed = buffer_make(MEM_DEVICE, c.bytes);
+    unsigned char *memory = make_image(elements.size), *image = make_image(packed.size);
+    void *buf = elements.mem + GUARD - c.lo;
+    bool right = true;
+    for (enum way way = NOW; right && way <= QUEUED; way++) {
+        mem_write(elements.mem, memory, elements.size);
+        mem_write(packed.mem, image, packed.size);
+        counted.border = (uintptr_t) elements.mem + GUARD + at;
+        right = (!gpusym_layout_together(&dev, &c.layout, buf) && !gpusym_layout_by_gpu(&dev, gpu, &c.layout, buf)) ||
+                fail(&c, "one copy is to go over two allocations", at);
+        if (right && GPUSYM_SUCCESS != pack_by(way, &c.layout, packed.mem + GUARD, buf, c.bytes)) {
+            right = fail(&c, "pack fails between allocations", at);
+        }
+        counted.border = 0;
+        for (size_t i = 0; i < c.bytes; i++) {
+            image[GUARD + i] = memory[GUARD + c.from[i]];
+        }
+        right = right && holds(&c, &packed, image, "packed of two allocations");
+        for (size_t i = 0; i < c.bytes; i++) {
+            image[GUARD + i] = (unsigned char) draw();
+            memory[GUARD + c.from[i]] = image[GUARD + i];
+        }
+        mem_write(packed.mem, image, packed.size);
+        counted.border = (uintptr_t) elements.mem + GUARD + at;
+        if (right && GPUSYM_SUCCESS != unpack_by(way, &c.layout, buf, packed.mem + GUARD, c.bytes)) {
+            right = fail(&c, "unpack fails between allocations", at);
+        }
+        counted.border = 0;
+        right = right && holds(&c, &elements, memory, "unpacked to two allocations");
+    }
+    free(memory);
+    free(image);
+    buffer_free(&packed);
+    buffer_free(&elements);
+    case_end(&c);
+    MPI_Type_free(&type);
+    return right;
+}
+
+/* Between rows, in a row, in a gap, at the first row and at the last. */
+static void check_divided(check_t *t)
+{
+    check_result(t, divided_right(make_vector(2, 600, 1000), 1, 2400));
+    check_result(t, divided_right(make_vector(2, 600, 1000), 1, 3000));
+    check_result(t, divided_right(make_vector(2, 600, 1000), 1, 4000));
+    check_result(t, divided_right(make_vector(2, 600, 1000), 1, 1200));
+    check_result(t, divided_right(make_vector(2, 600, 1000), 1, 6396));
+    for (size_t at = 4; at < 320; at += 4) {
+        check_result(t, divided_right(make_vector(8, 3, 11), 1, at));
+        check_result(t, divided_right(make_irregular(30), 3, at));
+        check_result(t, divided_right(make_struct(), 14, at));
+    }
+}
+
 /* An error of the device comes back, and the next call is right. */
 static bool error_right(int nth)
 {
@@ -819,6 +903,7 @@ int main(int argc, char **argv)
     check_many(&t);
     check_freed(&t);
     check_large(&t);
+    check_divided(&t);
     check_result(&t, error_right(1));
     check_result(&t, error_right(4));
     for (uint64_t i = 0; i < n; i++) {

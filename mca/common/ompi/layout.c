@@ -175,18 +175,23 @@ typedef struct {
     gpusym_stream_t *stream; /* NULL: there is none; each row is waited for */
     uintptr_t buf, packed;   /* packed: the address of packed byte 0 */
     bool pack;
+    bool together;               /* the elements lie in one allocation */
     bool kernel;                 /* by a kernel */
     const gpusym_nodes_t *nodes; /* which it reads; NULL: the layout is ROWS */
 } copier_t;
 
-/* Whether all from the first byte to the last is of one allocation: what is not the program's may not be read, and what
- * is ordinary host memory not by a kernel. */
-static bool is_one_allocation(const gpusym_device_t *dev, const gpusym_layout_t *l, const void *buf)
+/* Bytes from an address on to the end of its allocation. 0: the device knows no allocation there. */
+static size_t room_at(const gpusym_device_t *dev, uintptr_t at)
 {
     gpusym_range_t range;
-    const uintptr_t lo = (uintptr_t) buf + (uintptr_t) l->lo;
-    return GPUSYM_SUCCESS == dev->mem_range((const void *) lo, &range) && (uintptr_t) range.base <= lo &&
-           l->span <= range.size - (lo - (uintptr_t) range.base);
+    return GPUSYM_SUCCESS == dev->mem_range((const void *) at, &range) && (uintptr_t) range.base <= at
+               ? range.size - (at - (uintptr_t) range.base)
+               : 0;
+}
+
+bool gpusym_layout_together(const gpusym_device_t *dev, const gpusym_layout_t *l, const void *buf)
+{
+    return l->span <= room_at(dev, (uintptr_t) buf + (uintptr_t) l->lo);
 }
 
 /* Whether no two bytes of an element are one, as far as Open MPI tells: else unpacking them in any order would give any
@@ -205,8 +210,11 @@ static gpusym_nodes_t *find_nodes(const gpusym_device_t *dev, gpusym_gpu_t *gpu,
 
 bool gpusym_layout_by_gpu(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_layout_t *l, const void *buf)
 {
-    return GPUSYM_LAYOUT_RUNS != l->kind ||
-           (is_disjoint(l) && is_one_allocation(dev, l, buf) && NULL != find_nodes(dev, gpu, l));
+    if (GPUSYM_LAYOUT_RUN == l->kind) {
+        return true;
+    }
+    return gpusym_layout_together(dev, l, buf) &&
+           (GPUSYM_LAYOUT_ROWS == l->kind || (is_disjoint(l) && NULL != find_nodes(dev, gpu, l)));
 }
 
 /* Decides whether a kernel does it. kind: of the memory from or to which the packed bytes are copied. */
@@ -214,9 +222,9 @@ static void choose_way(copier_t *c, const gpusym_layout_t *l, gpusym_mem_kind_t 
 {
     const bool on_gpu = GPUSYM_MEM_REGISTERED != kind;
     uint64_t copies = 1, rows = l->rows, bytes;
+    c->together = gpusym_layout_together(c->dev, l, (const void *) c->buf);
     if (GPUSYM_MEM_HOST == kind || rows > UINT32_MAX || (!c->pack && !is_disjoint(l)) ||
-        (GPUSYM_LAYOUT_ROWS == l->kind && !gpusym_tuning_pack_by_kernel(rows, l->width, 1, on_gpu)) ||
-        !is_one_allocation(c->dev, l, (const void *) c->buf)) {
+        (GPUSYM_LAYOUT_ROWS == l->kind && !gpusym_tuning_pack_by_kernel(rows, l->width, 1, on_gpu)) || !c->together) {
         return;
     }
     if (GPUSYM_LAYOUT_RUNS == l->kind) {
@@ -253,25 +261,55 @@ static int queue_kernel(const copier_t *c, const gpusym_layout_t *l, size_t from
     return gpusym_pack_queue(c->dev, c->gpu, c->stream, c->nodes, &call);
 }
 
-static int copy_rows(const copier_t *c, void *dst, size_t dpitch, const void *src, size_t spitch,
-                     const gpusym_piece_t *p)
+static int copy_rows(const copier_t *c, void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
+                     size_t rows)
 {
     int rv = GPUSYM_SUCCESS;
     if (NULL == c->stream) {
-        for (size_t row = 0; GPUSYM_SUCCESS == rv && row < p->rows; row++) {
-            rv = c->dev->copy(c->gpu, (char *) dst + row * dpitch, (const char *) src + row * spitch, p->width);
+        for (size_t row = 0; GPUSYM_SUCCESS == rv && row < rows; row++) {
+            rv = c->dev->copy(c->gpu, (char *) dst + row * dpitch, (const char *) src + row * spitch, width);
         }
         return rv;
     }
-    return 1 == p->rows ? c->dev->copy_async(c->stream, dst, src, p->width)
-                        : c->dev->copy2d_async(c->stream, dst, dpitch, src, spitch, p->width, p->rows);
+    return 1 == rows ? c->dev->copy_async(c->stream, dst, src, width)
+                     : c->dev->copy2d_async(c->stream, dst, dpitch, src, spitch, width, rows);
+}
+
+/* Copies rows of a piece, of one memory: the first lies at `at`, and at `packed`. */
+static int copy_part_rows(const copier_t *c, const gpusym_piece_t *p, uintptr_t at, uintptr_t packed, size_t width,
+                          size_t rows)
+{
+    return c->pack ? copy_rows(c, (void *) packed, p->step, (const void *) at, p->pitch, width, rows)
+                   : copy_rows(c, (void *) at, p->pitch, (const void *) packed, p->step, width, rows);
+}
+
+/* Copies a piece whose rows may lie in several allocations, on several GPUs, and in host memory: by the rows of each,
+ * which may lie at one distance by chance (two arrays of one size). A row that goes on in the next allocation is cut. */
+static int copy_divided(const copier_t *c, const gpusym_piece_t *p)
+{
+    int rv = GPUSYM_SUCCESS;
+    for (size_t row = 0, done = 0; GPUSYM_SUCCESS == rv && row < p->rows;) {
+        const uintptr_t at = c->buf + (uintptr_t) p->off + row * p->pitch + done;
+        const uintptr_t packed = c->packed + p->at + row * p->step + done;
+        const size_t room = room_at(c->dev, at), left = p->width - done;
+        const size_t width = 0 != room && room < left ? room : left;
+        size_t rows = 1;
+        if (0 == done && room >= left) {
+            const size_t more = (room - left) / p->pitch; /* rows behind this one */
+            rows += more < p->rows - row - 1 ? more : p->rows - row - 1;
+        }
+        rv = copy_part_rows(c, p, at, packed, width, rows);
+        row += width == left ? rows : 0;
+        done = width == left ? 0 : done + width;
+    }
+    return rv;
 }
 
 static int copy_piece(void *arg, const gpusym_piece_t *p)
 {
     const copier_t *c = arg;
-    void *at = (void *) (c->buf + (uintptr_t) p->off), *packed = (void *) (c->packed + p->at);
-    return c->pack ? copy_rows(c, packed, p->step, at, p->pitch, p) : copy_rows(c, at, p->pitch, packed, p->step, p);
+    return c->together ? copy_part_rows(c, p, c->buf + (uintptr_t) p->off, c->packed + p->at, p->width, p->rows)
+                       : copy_divided(c, p);
 }
 
 /* Copies the packed bytes [from, to), or queues that. */
@@ -334,7 +372,7 @@ static bool is_scattered(const gpusym_device_t *dev, const gpusym_layout_t *l, c
     count_t n = {.pieces = 0, .most = COPIES_MIN + l->span / BYTES_PER_COPY};
     return GPUSYM_LAYOUT_RUNS == l->kind && bytes / n.most > 0 &&
            0 != gpusym_pieces_visit(l->count, l->dtype, 0, bytes, true, count_piece, &n) &&
-           is_one_allocation(dev, l, buf);
+           gpusym_layout_together(dev, l, buf);
 }
 
 /* Elements whose bytes, gaps included, are SPAN_MAX at most; at least one. */

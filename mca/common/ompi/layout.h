@@ -68,15 +68,21 @@ static inline void gpusym_layout_find(size_t count, struct ompi_datatype_t *dtyp
 int gpusym_layout_runs(const gpusym_layout_t *l, ptrdiff_t at, int (*run)(void *arg, ptrdiff_t off, size_t bytes),
                        void *arg);
 
+/* Whether all from the first byte to the last of the elements at buf is of one allocation that the device knows: only
+ * then may a kernel, or one copy, go from one run to another. Gaps between allocations may be nothing, or not the
+ * program's. 0.2 us. */
+bool gpusym_layout_together(const gpusym_device_t *dev, const gpusym_layout_t *l, const void *buf);
+
 /*
- * Copy the first `bytes` packed bytes (at most l->bytes count) of the elements at buf, memory of gpu's process that the
- * GPU reaches, to packed memory of any kind; and back. Complete on return. Unpack writes no byte of a gap, nor one that
+ * Copy the first `bytes` packed bytes (at most l->bytes count) of the elements at buf to packed memory of any kind; and
+ * back. The elements may lie in several allocations, of several GPUs, and in host memory too; gpu is one that has some
+ * of them. Complete on return. Unpack writes no byte of a gap, nor one that
  * is packed beyond the first `bytes`; the elements must not overlap, as MPI demands. buf is NULL for MPI_BOTTOM.
  *
  * One copy for RUN and one launch or copy for ROWS. RUNS: one launch, where the elements lie in one allocation and
  * their datatype has nodes (nodes.h). Otherwise a copy for each group of rows that follow each other with one width at
- * one distance (a 3-D subarray: for each plane), or for each run of an element, whatever the count: the fewer. About
- * 2.5 us each on a GPU. To pack very many, the bytes from first to last are copied to the host, if they lie in one
+ * one distance (a 3-D subarray: for each plane), or for each run of an element, whatever the count: the fewer. What
+ * lies in several allocations takes a copy for each, at least, ROWS too. About 2.5 us each on a GPU. To pack very many, the bytes from first to last are copied to the host, if they lie in one
  * allocation, and packed there; to unpack there is no such way, since it would write the gaps.
  *
  * GPUSYM_SUCCESS, or an error of the device; packed memory (or the elements) is then undefined.
@@ -93,8 +99,9 @@ int gpusym_layout_pack_async(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpus
 int gpusym_layout_unpack_async(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_stream_t *stream,
                                const gpusym_layout_t *l, void *buf, const void *packed, size_t bytes);
 
-/* Whether one launch or copy packs or unpacks the elements at buf, from or to GPU memory. Prepares that: the first time
- * for a datatype it reads its description, and copies what a kernel needs of it to the GPU. */
+/* Whether one launch or copy packs or unpacks the elements at buf, from or to GPU memory: those of a RUN, of one memory,
+ * or in one allocation. Prepares that: the first time for a datatype it reads its description, and copies what a kernel
+ * needs of it to the GPU. */
 bool gpusym_layout_by_gpu(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_layout_t *l, const void *buf);
 
 /* The same where both are host memory: gather packs, scatter unpacks. Not by Open MPI's convertor, which packs no part

@@ -7,14 +7,16 @@
 
 #include "mca/common/gpusym/gpusym.h"
 
-#define GPU_ERROR                                                                    \
-    "Rank %d of %s, in a message of device memory with %s, tag %d:\n"                \
-    "the GPU reports an error:\n"                                                    \
-    "    %s\n"                                                                       \
-    "\n"                                                                             \
-    "An earlier kernel of the program may have caused it (GPU errors are sticky):\n" \
-    "run the program under compute-sanitizer.  A hardware fault appears in the\n"    \
-    "kernel log (dmesg, \"Xid\").  The message ends with MPI_ERR_OTHER.\n"
+#define GPU_ERROR                                                                        \
+    "Rank %d of %s, in a message of device memory with %s, tag %d:\n"                    \
+    "the GPU reports an error:\n"                                                        \
+    "    %s\n"                                                                           \
+    "\n"                                                                                 \
+    "An illegal address or instruction is an earlier kernel's (such errors stay):\n"     \
+    "run the program under compute-sanitizer.  A hardware fault appears in the\n"        \
+    "kernel log (dmesg, \"Xid\").  With any other error, is the buffer's memory still\n" \
+    "there, and as long as the call says?  Then gpusym is at fault: please report\n"     \
+    "these lines, and the datatype.  The message ends with MPI_ERR_OTHER.\n"
 
 #define NO_MEMORY                                                     \
     "Rank %d of %s, in a message of device memory with %s, tag %d:\n" \
