@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "mca/common/gpusym/device/plain.h"
 #include "mca/common/gpusym/gpusym.h"
@@ -22,21 +23,33 @@
 
 /* ---- memory ---- */
 
-/* The GPU whose memory p is; NULL: it is host memory, managed memory included. */
-static gpusym_gpu_t *gpu_of(const void *p)
+/* The GPU that some of the elements are memory of; NULL: they are host memory, managed memory included. */
+static gpusym_gpu_t *gpu_of_elements(const gpusym_layout_t *l, const void *buf)
 {
     const gpusym_device_t *dev = gpusym_device_need();
+    const uintptr_t first = (uintptr_t) buf + (uintptr_t) l->lo;
     gpusym_gpu_t *gpu = NULL;
     gpusym_mem_t mem;
 
-    if (NULL == dev || gpusym_plain(p)) {
+    if (NULL == dev) {
         return NULL;
     }
-    dev->query(p, &mem);
+    const gpusym_plain_t place = gpusym_plain_place((const void *) first);
+    if (GPUSYM_PLAIN_NO != place && gpusym_plain_place((const void *) (first + l->span - 1)) == place) {
+        return NULL;
+    }
+    gpusym_layout_where(dev, l, buf, &mem);
     if (GPUSYM_MEM_DEVICE != mem.kind || GPUSYM_SUCCESS != dev->gpu_open(&mem, &gpu)) {
         return NULL;
     }
     return gpu;
+}
+
+/* The same of packed memory. */
+static gpusym_gpu_t *gpu_of(const void *p)
+{
+    const gpusym_layout_t byte = {.kind = GPUSYM_LAYOUT_RUN, .bytes = 1, .span = 1};
+    return gpu_of_elements(&byte, p);
 }
 
 #define FAILED                                                                   \
@@ -65,7 +78,8 @@ typedef struct {
     gpusym_layout_t layout;
     char *buf;         /* the caller's */
     gpusym_gpu_t *gpu; /* NULL: they are in host memory */
-    char *memory;      /* what stands for them, if they are not: `layout.span` bytes, and as many packed ones behind */
+    char *memory;      /* what stands for them, if they are not: `layout.span` bytes, and as many packed ones behind;
+                        * of which only what is touched takes memory, since the span may be terabytes */
     char *host;        /* the address that Open MPI is given in place of buf */
 } elements_t;
 
@@ -83,13 +97,15 @@ static bool elements_find(elements_t *e, const void *buf, int count, MPI_Datatyp
     if (0 == e->layout.bytes) {
         return false;
     }
-    e->gpu = gpu_of((const char *) ((uintptr_t) buf + (uintptr_t) e->layout.lo));
+    e->gpu = gpu_of_elements(&e->layout, buf);
     return true;
 }
 
 static void elements_drop(elements_t *e)
 {
-    free(e->memory);
+    if (NULL != e->memory) {
+        munmap(e->memory, e->layout.span + e->layout.bytes);
+    }
 }
 
 /* Makes host memory that Open MPI can use in place of the elements.  fill: with their bytes.  GPUSYM_ERR_. */
@@ -100,8 +116,10 @@ static int elements_to_host(elements_t *e, bool fill)
     if (NULL == e->gpu) {
         return GPUSYM_SUCCESS;
     }
-    e->memory = malloc(l->span + l->bytes);
-    if (NULL == e->memory) {
+    e->memory =
+        mmap(NULL, l->span + l->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (MAP_FAILED == e->memory) {
+        e->memory = NULL;
         return GPUSYM_ERR_NO_MEMORY;
     }
     e->host = (char *) ((uintptr_t) e->memory - (uintptr_t) l->lo);

@@ -20,10 +20,13 @@
 
 #define COLL_GPUSYM_INLINE static inline __attribute__((always_inline))
 
-/* Whether elements of the type begin at the buffer's address, and there are some. */
+/* Whether elements of the type begin at the buffer's address, there are some, and they have no gaps, beyond which other
+ * memory may lie. Those of predefined types have none that matter. */
 COLL_GPUSYM_INLINE bool coll_gpusym_plain(const struct ompi_datatype_t *dtype, size_t count)
 {
-    return 0 != count && 0 != dtype->super.size && 0 == dtype->super.true_lb;
+    const opal_datatype_t *d = &dtype->super;
+    return 0 != count && (OPAL_LIKELY(0 != (d->flags & OPAL_DATATYPE_FLAG_PREDEFINED)) ||
+                          (0 != d->size && 0 == d->true_lb && 0 != (d->flags & OPAL_DATATYPE_FLAG_NO_GAPS)));
 }
 
 COLL_GPUSYM_INLINE bool coll_gpusym_is_host(const gpusym_device_t *dev, const void *p)

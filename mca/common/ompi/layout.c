@@ -66,6 +66,59 @@ void gpusym_layout_find_gaps(gpusym_layout_t *l)
     }
 }
 
+/* ---- where it lies ---- */
+
+/* Addresses of one page are of one memory. The smallest page that there is. */
+#define PAGE 4096u
+
+typedef struct {
+    const gpusym_device_t *dev;
+    const void *buf;
+    gpusym_mem_t *mem;
+    uintptr_t page; /* that has been asked last */
+} where_t;
+
+/* Asks about an address. Returns 1 if it is device memory, which ends the search. */
+static int ask_address(where_t *w, uintptr_t at)
+{
+    gpusym_mem_t mem;
+    if (at / PAGE == w->page) {
+        return 0;
+    }
+    w->page = at / PAGE;
+    w->dev->query((const void *) at, &mem);
+    if (GPUSYM_MEM_DEVICE == mem.kind || (GPUSYM_MEM_MANAGED == mem.kind && GPUSYM_MEM_MANAGED != w->mem->kind)) {
+        *w->mem = mem;
+    }
+    return GPUSYM_MEM_DEVICE == mem.kind;
+}
+
+/* Rows at one distance in one buffer: the first and the last. By addresses, all. */
+static int ask_piece(void *arg, const gpusym_piece_t *p)
+{
+    where_t *w = arg;
+    const size_t step = MPI_BOTTOM == w->buf || p->rows < 2 ? 1 : p->rows - 1;
+    int found = 0;
+    for (size_t row = 0; 0 == found && row < p->rows; row += step) {
+        const uintptr_t at = (uintptr_t) w->buf + (uintptr_t) p->off + row * p->pitch;
+        found = ask_address(w, at);
+        w->page = (at + p->width - 1) / PAGE;
+    }
+    return found;
+}
+
+void gpusym_layout_where(const gpusym_device_t *dev, const gpusym_layout_t *l, const void *buf, gpusym_mem_t *mem)
+{
+    const uintptr_t first = (uintptr_t) buf + (uintptr_t) l->lo, last = first + l->span - 1;
+    where_t w = {.dev = dev, .buf = buf, .mem = mem, .page = first / PAGE};
+    dev->query((const void *) first, mem);
+    if (GPUSYM_LAYOUT_RUN == l->kind || GPUSYM_MEM_DEVICE == mem->kind || 1 == ask_address(&w, last) ||
+        last / PAGE == first / PAGE || (GPUSYM_LAYOUT_ROWS == l->kind && MPI_BOTTOM != buf)) {
+        return;
+    }
+    (void) gpusym_pieces_visit(1, l->dtype, 0, l->dtype->super.size, false, ask_piece, &w);
+}
+
 /* ---- runs ---- */
 
 typedef struct {

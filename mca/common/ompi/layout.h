@@ -68,6 +68,15 @@ static inline void gpusym_layout_find(size_t count, struct ompi_datatype_t *dtyp
 int gpusym_layout_runs(const gpusym_layout_t *l, ptrdiff_t at, int (*run)(void *arg, ptrdiff_t off, size_t bytes),
                        void *arg);
 
+/*
+ * Finds the memory of the elements at buf: a GPU's, if any of them is (of device memory the first, else of managed
+ * memory), else that of the first byte. Elements without gaps lie in one memory: one query. Of others the ends are
+ * asked, and what lies between where it may be other memory: each run, but once for a page, of one element, since
+ * further ones lie in an array with it. Not asked is what lies between the ends of rows in one buffer (buf is not
+ * MPI_BOTTOM).
+ */
+void gpusym_layout_where(const gpusym_device_t *dev, const gpusym_layout_t *l, const void *buf, gpusym_mem_t *mem);
+
 /* Whether all from the first byte to the last of the elements at buf is of one allocation that the device knows: only
  * then may a kernel, or one copy, go from one run to another. Gaps between allocations may be nothing, or not the
  * program's. 0.2 us. */

@@ -15,7 +15,7 @@
 #include "mca/common/gpusym/device/device.h"
 
 /* The functions that were in mca_pml before. */
-extern mca_pml_base_module_t pml_gpusym_host;
+extern mca_pml_base_module_t pml_gpusym_host __attribute__((visibility("hidden")));
 
 /* Tags below this one are Open MPI's own: collectives, one-sided. */
 #define PML_GPUSYM_TAGS MPI_ANY_TAG
@@ -24,17 +24,19 @@ extern mca_pml_base_module_t pml_gpusym_host;
 typedef struct {
     uintptr_t heap, size;
 } pml_gpusym_range_t;
-extern pml_gpusym_range_t pml_gpusym_range;
+extern pml_gpusym_range_t pml_gpusym_range __attribute__((visibility("hidden")));
 
-/* Whether the elements at buf are in device memory; mem is then what the device says of it. About 0.1 us. */
+/* Whether the elements at buf, or some of them, are in device memory; mem is then what the device says of it. About
+ * 0.1 us; with gaps, see gpusym_layout_where(). */
 bool pml_gpusym_ask_device(const void *buf, size_t count, struct ompi_datatype_t *dtype, gpusym_mem_t *mem);
 
-/* Whether a message is certainly of host memory: true for the heap, at the cost of a few instructions; false where
- * pml_gpusym_ask_device must tell. */
+/* Whether a message is certainly of host memory: true for elements without gaps in the heap, at the cost of a few
+ * instructions; false where pml_gpusym_ask_device must tell. */
 static inline bool pml_gpusym_is_heap(const void *buf, const struct ompi_datatype_t *dtype)
 {
     const uintptr_t first = (uintptr_t) buf + (uintptr_t) dtype->super.true_lb;
-    return OPAL_LIKELY(first - pml_gpusym_range.heap < pml_gpusym_range.size);
+    return OPAL_LIKELY(first - pml_gpusym_range.heap < pml_gpusym_range.size &&
+                       0 != (dtype->super.flags & OPAL_DATATYPE_FLAG_NO_GAPS));
 }
 
 #endif

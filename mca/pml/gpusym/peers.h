@@ -24,7 +24,7 @@ typedef struct {
 
 /* By the process's number in its job; NULL: it exchanges ordinary messages. */
 extern pml_gpusym_peer_t **pml_gpusym_peers;
-extern uint32_t pml_gpusym_npeers;
+extern uint32_t pml_gpusym_npeers __attribute__((visibility("hidden")));
 
 /* Publishes this process. Needs the device. A process that cannot share pages is not published: a verbose line
  * tells. */

@@ -318,6 +318,15 @@ void coll_gpusym_spans(struct ompi_communicator_t *comm, const coll_gpusym_args_
     recv->dense = (in > back ? in : back) == recv->bytes; /* one lies in the other */
 }
 
+/* The memory of a block that has gaps. */
+static __attribute__((noinline)) void ask_gaps(const gpusym_device_t *dev, const void *at, const coll_gpusym_block_t *b,
+                                               gpusym_mem_t *mem)
+{
+    gpusym_layout_t l;
+    gpusym_layout_find(b->count, b->dtype, &l);
+    gpusym_layout_where(dev, &l, at, mem);
+}
+
 /* The memory of one side, if it has any. */
 static bool find_where(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
                        const gpusym_device_t *dev, gpusym_mem_t *mem)
@@ -325,14 +334,18 @@ static bool find_where(struct ompi_communicator_t *comm, const coll_gpusym_args_
     const void *buf = COLL_GPUSYM_SENT == side ? a->sbuf : a->rbuf;
     coll_gpusym_layout_t l;
     coll_gpusym_block_t b;
-    ptrdiff_t lo, hi;
     bool found = false;
 
     coll_gpusym_layout(comm, a, side, &l);
     for (size_t i = 0; i < l.blocks; i++) {
         coll_gpusym_block(&l, i, &b);
-        if (block_range(&b, &lo, &hi)) {
-            dev->query((const void *) ((uintptr_t) buf + (uintptr_t) lo), mem);
+        if (0 != b.count && 0 != b.dtype->super.size) {
+            const uintptr_t at = (uintptr_t) buf + (uintptr_t) b.disp;
+            if (b.dtype->super.flags & OPAL_DATATYPE_FLAG_NO_GAPS) {
+                dev->query((const void *) (at + (uintptr_t) b.dtype->super.true_lb), mem);
+            } else {
+                ask_gaps(dev, (const void *) at, &b, mem);
+            }
             found = true;
             if (MPI_BOTTOM != buf || GPUSYM_MEM_HOST != mem->kind) {
                 break;
@@ -354,8 +367,9 @@ void coll_gpusym_where(struct ompi_communicator_t *comm, const gpusym_device_t *
         return;
     }
     if (COLL_GPUSYM_ALLREDUCE == a->coll && MPI_BOTTOM != a->sbuf && MPI_BOTTOM != a->rbuf && 0 != a->rcount &&
-        0 != a->rdtype->super.size &&
-        0 == a->rdtype->super.true_lb) { /* the same, shorter: a small one takes a few us */
+        0 != a->rdtype->super.size && 0 == a->rdtype->super.true_lb &&
+        0 !=
+            (a->rdtype->super.flags & OPAL_DATATYPE_FLAG_NO_GAPS)) { /* the same, shorter: a small one takes a few us */
         if (MPI_IN_PLACE != a->sbuf) {
             dev->query(a->sbuf, smem);
         }

@@ -6,7 +6,8 @@
  * there are none, it may be (cut.h).
  *
  * A bounce buffer stands for all bytes from the first to the last that the call touches, so that counts, displacements
- * and datatypes stay as they are. Copied are only the datatypes' own bytes: what lies between them may be part of
+ * and datatypes stay as they are. Elements that lie in several allocations, perhaps in host memory too, may be terabytes
+ * apart, more than Open MPI finds memory for: they are packed, if they are one block. Copied are only the datatypes' own bytes: what lies between them may be part of
  * another call in flight, or not be memory at all (MPI_BOTTOM).
  */
 #include "mca/coll/gpusym/args/names.h"
@@ -14,6 +15,7 @@
 #include "mca/coll/gpusym/fallback/bounce.h"
 #include "mca/common/gpusym/gpusym.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -56,6 +58,10 @@ static bool get_buffer(coll_gpusym_bounce_buffer_t *r, gpusym_gpu_t *gpu, uintpt
 
 static void put_buffer(coll_gpusym_bounce_buffer_t *r)
 {
+    if (NULL != r->packed) {
+        (void) ompi_datatype_destroy(&r->packed);
+        r->packed = NULL;
+    }
     if (NULL == r->p) {
         return;
     }
@@ -219,6 +225,50 @@ static int copy_span(struct ompi_communicator_t *comm, const coll_gpusym_args_t 
     return whole ? copy_run(c, span->lo, span->bytes) : copy_side(comm, a, side, false, c);
 }
 
+/* ---- packed ---- */
+
+/* The elements of a side that has one block of them. False: it has more, or none. */
+static bool find_elements(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
+                          gpusym_layout_t *elements)
+{
+    coll_gpusym_layout_t l;
+    coll_gpusym_layout(comm, a, side, &l);
+    if (l.vector || 0 == l.blocks) {
+        return false;
+    }
+    gpusym_layout_find(l.one.count, l.one.dtype, elements);
+    return true;
+}
+
+/* Whether the elements of a side are to be packed. */
+static bool is_packed(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
+                      gpusym_layout_t *elements)
+{
+    const void *buf = COLL_GPUSYM_SENT == side ? a->sbuf : a->rbuf;
+    return !coll_gpusym_facts[a->coll].reduces && find_elements(comm, a, side, elements) &&
+           GPUSYM_LAYOUT_RUN != elements->kind && elements->dtype->super.size <= INT_MAX &&
+           !gpusym_layout_together(gpusym_current.dev, elements, buf);
+}
+
+bool coll_gpusym_bounce_packs(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a)
+{
+    gpusym_layout_t elements;
+    return is_packed(comm, a, COLL_GPUSYM_SENT, &elements) || is_packed(comm, a, COLL_GPUSYM_WRITTEN, &elements);
+}
+
+/* Packs a side's elements, or (back) unpacks them. MPI error code. */
+static int copy_packed(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
+                       const coll_gpusym_bounce_t *s, bool back)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    gpusym_layout_t l;
+    (void) find_elements(comm, a, side, &l);
+    const int rc = COLL_GPUSYM_SENT == side ? gpusym_layout_pack(dev, s->gpu, &l, s->send.p, a->sbuf, l.bytes)
+                   : back                   ? gpusym_layout_unpack(dev, s->gpu, &l, a->rbuf, s->recv.p, l.bytes)
+                                            : gpusym_layout_pack(dev, s->gpu, &l, s->recv.p, a->rbuf, l.bytes);
+    return GPUSYM_SUCCESS == rc ? MPI_SUCCESS : MPI_ERR_OTHER;
+}
+
 /* ---- bounces ---- */
 
 int coll_gpusym_bounce_report(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, const char *topic,
@@ -260,11 +310,15 @@ static int copy_in(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a
                    const coll_gpusym_span_t *send, const coll_gpusym_span_t *recv)
 {
     int rv = MPI_SUCCESS;
-    if (s->send.on_gpu) {
+    if (NULL != s->send.packed) {
+        rv = copy_packed(comm, a, COLL_GPUSYM_SENT, s, false);
+    } else if (s->send.on_gpu) {
         copier_t c = make_copier(s, &s->send, a->sbuf, send, true);
         rv = copy_span(comm, a, COLL_GPUSYM_SENT, send, &c);
     }
-    if (MPI_SUCCESS == rv && s->recv.on_gpu) {
+    if (MPI_SUCCESS == rv && NULL != s->recv.packed) {
+        rv = recv->read ? copy_packed(comm, a, COLL_GPUSYM_WRITTEN, s, false) : MPI_SUCCESS;
+    } else if (MPI_SUCCESS == rv && s->recv.on_gpu) {
         copier_t c = make_copier(s, &s->recv, a->rbuf, recv, true);
         rv = recv->read ? copy_span(comm, a, COLL_GPUSYM_TAKEN, recv, &c)
                         : copy_side(comm, a, COLL_GPUSYM_WRITTEN, true, &c);
@@ -290,6 +344,24 @@ int coll_gpusym_bounce_find(struct ompi_communicator_t *comm, const coll_gpusym_
     return MPI_SUCCESS;
 }
 
+/* A bounce buffer for a side that is on a GPU. False if there is no memory. */
+static bool make_buffer(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
+                        const coll_gpusym_span_t *span, const coll_gpusym_bounce_t *s, coll_gpusym_bounce_buffer_t *r)
+{
+    const void *buf = COLL_GPUSYM_SENT == side ? a->sbuf : a->rbuf;
+    gpusym_layout_t elements;
+    if (!is_packed(comm, a, side, &elements)) {
+        return get_buffer(r, s->gpu, (uintptr_t) buf + (uintptr_t) span->lo, span->bytes);
+    }
+    if (MPI_SUCCESS !=
+        ompi_datatype_create_contiguous((int) elements.dtype->super.size, &ompi_mpi_byte.dt, &r->packed)) {
+        r->packed = NULL;
+        return false;
+    }
+    (void) ompi_datatype_commit(&r->packed);
+    return get_buffer(r, s->gpu, 0, elements.bytes);
+}
+
 /* Bounce buffers for what is on a GPU. */
 static int make_buffers(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s,
                         const coll_gpusym_span_t *send, const coll_gpusym_span_t *recv)
@@ -298,11 +370,17 @@ static int make_buffers(struct ompi_communicator_t *comm, const coll_gpusym_args
     if (MPI_SUCCESS != rv) {
         return rv;
     }
-    if ((s->send.on_gpu && !get_buffer(&s->send, s->gpu, (uintptr_t) a->sbuf + (uintptr_t) send->lo, send->bytes)) ||
-        (s->recv.on_gpu && !get_buffer(&s->recv, s->gpu, (uintptr_t) a->rbuf + (uintptr_t) recv->lo, recv->bytes))) {
+    if ((s->send.on_gpu && !make_buffer(comm, a, COLL_GPUSYM_SENT, send, s, &s->send)) ||
+        (s->recv.on_gpu && !make_buffer(comm, a, COLL_GPUSYM_WRITTEN, recv, s, &s->recv))) {
         return coll_gpusym_bounce_report(comm, a, "no-memory", send->bytes + recv->bytes);
     }
     return MPI_SUCCESS;
+}
+
+/* What stands for a buffer's address. */
+static char *stands_for(const coll_gpusym_bounce_buffer_t *r, const coll_gpusym_span_t *span)
+{
+    return NULL != r->packed ? r->p : (char *) ((uintptr_t) r->p - (uintptr_t) span->lo);
 }
 
 /* The same call on the bounce buffers. */
@@ -311,14 +389,17 @@ static void make_on_host(const coll_gpusym_args_t *a, const coll_gpusym_bounce_t
 {
     *on_host = *a;
     if (s->send.on_gpu) {
-        on_host->sbuf = (const void *) ((uintptr_t) s->send.p - (uintptr_t) send->lo);
+        on_host->sbuf = stands_for(&s->send, send);
+        on_host->sdtype = NULL != s->send.packed ? s->send.packed : a->sdtype;
     }
     if (s->recv.on_gpu) {
-        on_host->rbuf = (void *) ((uintptr_t) s->recv.p - (uintptr_t) recv->lo);
+        on_host->rbuf = stands_for(&s->recv, recv);
+        on_host->rdtype = NULL != s->recv.packed ? s->recv.packed : a->rdtype;
     }
     if (COLL_GPUSYM_BCAST ==
         a->coll) { /* one buffer: the root's bounces as a send buffer, the others' as a receive buffer */
         on_host->rbuf = s->send.on_gpu ? (void *) (uintptr_t) on_host->sbuf : on_host->rbuf;
+        on_host->rdtype = s->send.on_gpu ? on_host->sdtype : on_host->rdtype;
         on_host->sbuf = on_host->rbuf;
     }
 }
@@ -403,9 +484,9 @@ int coll_gpusym_bounce_out(struct ompi_communicator_t *comm, const coll_gpusym_a
         return rv;
     }
     copier_t c = make_copier(s, &s->recv, a->rbuf, &recv, false);
-    return MPI_SUCCESS == copy_span(comm, a, COLL_GPUSYM_WRITTEN, &recv, &c)
-               ? rv
-               : coll_gpusym_bounce_report(comm, a, "gpu-error", 0);
+    const int copied = NULL != s->recv.packed ? copy_packed(comm, a, COLL_GPUSYM_WRITTEN, s, true)
+                                              : copy_span(comm, a, COLL_GPUSYM_WRITTEN, &recv, &c);
+    return MPI_SUCCESS == copied ? rv : coll_gpusym_bounce_report(comm, a, "gpu-error", 0);
 }
 
 int coll_gpusym_bounce_end(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s,

@@ -11,10 +11,11 @@
 #include "mca/common/gpusym/exec/lane.h"
 
 typedef struct {
-    bool on_gpu; /* the buffer is GPU memory, and touched */
-    char *p;     /* stands for the span's first byte; NULL: none */
-    size_t size; /* bytes */
-    bool pinned; /* memory/pinned.h; else ordinary memory */
+    bool on_gpu;                    /* the buffer is GPU memory, and touched */
+    char *p;                        /* stands for the span's first byte, or has the elements packed; NULL: none */
+    size_t size;                    /* bytes */
+    bool pinned;                    /* memory/pinned.h; else ordinary memory */
+    struct ompi_datatype_t *packed; /* of an element without its gaps; NULL: elements lie as in the buffer. Owned */
 } coll_gpusym_bounce_buffer_t;
 
 /* Plain data, made by begin and ended by end, on any thread. Several may be alive. */
@@ -55,6 +56,8 @@ size_t coll_gpusym_bounce_room(struct ompi_communicator_t *comm, const coll_gpus
                                const coll_gpusym_bounce_t *b);
 void coll_gpusym_bounce_place(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b,
                               char *memory, coll_gpusym_args_t *on_host);
+/* Whether begin and open pack a side of a call: it cannot be cut. dev: gpusym_current has one. */
+bool coll_gpusym_bounce_packs(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a);
 /* Reports why a call's data cannot go through host memory: topic "no-memory", of that many bytes, or "gpu-error".
  * Returns the MPI error code. */
 int coll_gpusym_bounce_report(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, const char *topic,
