@@ -298,8 +298,8 @@ pack         | 3+2,4     | 120 | ok                             |               
 layout       | =1        | 120 | ok                             |                                         | test/mpi/layout --n {200|600}
 packing      | =1,3      | 60  | ok                             |                                         | test/mpi/packing
 # Datatypes whose parts lie in several allocations.
-parts        | 2,3       | 60  | ok                             |                                         | test/mpi/parts
-parts-staged | 2         | 60  | ok                             | coll_gpusym_p2p=staged                  | test/mpi/parts
+parts        | 2,3       | 60  | ok                             |                                         | test/mpi/parts --thin {3|1}
+parts-staged | 2         | 60  | ok                             | coll_gpusym_p2p=staged                  | test/mpi/parts --thin {7|1}
 parts-pre    | 2         | 60  | ok                             |                                         | env LD_PRELOAD=@MPI@ @BUILD@/test/mpi/parts --preloaded
 # Who is whose neighbour, and by which edge: small rings, borders, repeated neighbours.
 neighbors    | 1,2,3+4   | 120 | ok                             |                                         | test/mpi/neighbors

@@ -55,6 +55,7 @@ static gpusym_gpu_t *gpu;
 static struct {
     long copies; /* of rows, or of one run; of what kernels read */
     long launches;
+    long queries;
     bool fail_launches, fail_kernels; /* launches, and what is loaded before them */
     bool fail_resources;              /* no streams, no pinned memory */
     long fail_copy;                   /* the copy that fails, counted down; 0: none */
@@ -105,10 +106,16 @@ static int counted_copy2d_async(gpusym_stream_t *stream, void *dst, size_t dpitc
                : real_dev->copy2d_async(stream, dst, dpitch, src, spitch, width, height);
 }
 
+static void counted_query(const void *p, gpusym_mem_t *mem)
+{
+    counted.queries++;
+    real_dev->query(p, mem);
+}
+
 static int counted_launch(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
 {
     counted.launches++;
-    return counted.fail_launches ? GPUSYM_ERR : real_dev->launch(stream, kernel, w);
+    return counted.fail_launches || 0 != counted.border ? GPUSYM_ERR : real_dev->launch(stream, kernel, w);
 }
 
 static int counted_kernels_load(gpusym_gpu_t *on, const char **why)
@@ -134,6 +141,7 @@ static void device_open(void)
         MPI_Abort(MPI_COMM_WORLD, 99);
     }
     dev = *real_dev;
+    dev.query = counted_query;
     dev.mem_range = divided_mem_range;
     dev.copy = counted_copy;
     dev.copy_async = counted_copy_async;
@@ -819,7 +827,8 @@ static bool divided_right(MPI_Datatype type, size_t count, size_t at)
         mem_write(elements.mem, memory, elements.size);
         mem_write(packed.mem, image, packed.size);
         counted.border = (uintptr_t) elements.mem + GUARD + at;
-        right = (!gpusym_layout_together(&dev, &c.layout, buf) && !gpusym_layout_by_gpu(&dev, gpu, &c.layout, buf)) ||
+        right = (!gpusym_layout_together(&dev, &c.layout, buf) && !gpusym_layout_is_one(&dev, &c.layout, buf) &&
+                 (GPUSYM_LAYOUT_RUN == c.layout.kind || !gpusym_layout_by_gpu(&dev, gpu, &c.layout, buf))) ||
                 fail(&c, "one copy is to go over two allocations", at);
         if (right && GPUSYM_SUCCESS != pack_by(way, &c.layout, packed.mem + GUARD, buf, c.bytes)) {
             right = fail(&c, "pack fails between allocations", at);
@@ -850,9 +859,12 @@ static bool divided_right(MPI_Datatype type, size_t count, size_t at)
     return right;
 }
 
-/* Between rows, in a row, in a gap, at the first row and at the last. */
+/* Between rows, in a row, in a gap, at the first row and at the last; in a run. */
 static void check_divided(check_t *t)
 {
+    for (size_t at = 4; at < 40; at += 4) {
+        check_result(t, divided_right(contiguous(5, duplicate(MPI_INT)), 2, at));
+    }
     check_result(t, divided_right(make_vector(2, 600, 1000), 1, 2400));
     check_result(t, divided_right(make_vector(2, 600, 1000), 1, 3000));
     check_result(t, divided_right(make_vector(2, 600, 1000), 1, 4000));
@@ -863,6 +875,80 @@ static void check_divided(check_t *t)
         check_result(t, divided_right(make_irregular(30), 3, at));
         check_result(t, divided_right(make_struct(), 14, at));
     }
+}
+
+/* Arrays of 64 ints, each in a memory of its own; by_address: MPI_BOTTOM, not the first one, is passed. */
+static bool where_right(int n, void *const arrays[], bool by_address, int kind, const void *of)
+{
+    const int lengths[] = {64, 48, 32, 16};
+    MPI_Aint at[4];
+    MPI_Datatype type;
+    gpusym_layout_t l;
+    gpusym_mem_t mem, due;
+    for (int i = 0; i < n; i++) {
+        MPI_Get_address(arrays[i], &at[i]);
+        at[i] -= by_address ? 0 : (MPI_Aint) arrays[0];
+    }
+    MPI_Type_create_hindexed(n, lengths, at, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    gpusym_layout_find(1, type, &l);
+    gpusym_layout_where(&dev, &l, by_address ? MPI_BOTTOM : arrays[0], &mem);
+    real_dev->query(of, &due);
+    MPI_Type_free(&type);
+    if ((int) mem.kind != kind || mem.id != due.id) {
+        fprintf(stderr, "layout: FAIL: memory of kind %d is due, there is %d\n", kind, (int) mem.kind);
+        return false;
+    }
+    return true;
+}
+
+/* How often the device is asked about elements in host memory. */
+static bool asked_right(MPI_Datatype type, size_t count, const void *buf, long most)
+{
+    gpusym_layout_t l;
+    gpusym_mem_t mem;
+    MPI_Type_commit(&type);
+    gpusym_layout_find(count, type, &l);
+    counted.queries = 0;
+    gpusym_layout_where(&dev, &l, buf, &mem);
+    MPI_Type_free(&type);
+    if (GPUSYM_MEM_HOST != mem.kind || counted.queries > most) {
+        fprintf(stderr, "layout: FAIL: %ld queries, at most %ld are due\n", counted.queries, most);
+        return false;
+    }
+    return true;
+}
+
+static void check_where(check_t *t)
+{
+    enum { SIZE = 1 << 20 };
+    int on_stack[64];
+    void *heap = need(malloc(256)), *large = need(malloc(SIZE)); /* a mapping */
+    void *first = need(mem_alloc(MEM_DEVICE, 256)), *second = need(mem_alloc(MEM_DEVICE, 256));
+    void *managed = need(mem_alloc(MEM_MANAGED, 256));
+    for (int i = 0; i < 2; i++) {
+        const bool by_address = 1 == i;
+        check_result(t, where_right(1, (void *[]){heap}, by_address, GPUSYM_MEM_HOST, heap));
+        check_result(t, where_right(2, (void *[]){heap, on_stack}, by_address, GPUSYM_MEM_HOST, heap));
+        check_result(t, where_right(2, (void *[]){first, second}, by_address, GPUSYM_MEM_DEVICE,
+                                    first < second ? first : second));
+        check_result(t, where_right(2, (void *[]){heap, first}, by_address, GPUSYM_MEM_DEVICE, first));
+        check_result(t, where_right(2, (void *[]){first, on_stack}, by_address, GPUSYM_MEM_DEVICE, first));
+        check_result(t, where_right(3, (void *[]){heap, first, on_stack}, by_address, GPUSYM_MEM_DEVICE, first));
+        check_result(t, where_right(3, (void *[]){on_stack, heap, first}, by_address, GPUSYM_MEM_DEVICE, first));
+        check_result(t, where_right(4, (void *[]){heap, large, first, on_stack}, by_address, GPUSYM_MEM_DEVICE, first));
+        check_result(t, where_right(3, (void *[]){heap, managed, on_stack}, by_address, GPUSYM_MEM_MANAGED, managed));
+        check_result(t, where_right(3, (void *[]){managed, first, heap}, by_address, GPUSYM_MEM_DEVICE, first));
+    }
+    check_result(t, asked_right(duplicate(MPI_INT), 1000, large, 1));
+    check_result(t, asked_right(make_vector(100, 3, 2000), 1, large, 2));
+    check_result(t, asked_right(make_irregular(1000), 1, large, 6)); /* both ends, and its pages */
+    check_result(t, asked_right(make_struct(), 10000, large, 3));
+    mem_free(MEM_MANAGED, managed);
+    mem_free(MEM_DEVICE, second);
+    mem_free(MEM_DEVICE, first);
+    free(large);
+    free(heap);
 }
 
 /* An error of the device comes back, and the next call is right. */
@@ -904,6 +990,7 @@ int main(int argc, char **argv)
     check_freed(&t);
     check_large(&t);
     check_divided(&t);
+    check_where(&t);
     check_result(&t, error_right(1));
     check_result(&t, error_right(4));
     for (uint64_t i = 0; i < n; i++) {

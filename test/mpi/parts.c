@@ -7,9 +7,10 @@
  *
  * The reference is plain: the list of the elements in packed order, each an array and an index.
  *
- *     parts [--preloaded] [--only WORD]
+ *     parts [--preloaded] [--only WORD] [--thin N]
  *
  * --preloaded: packing instead, by libgpusym_mpi. --only: the cases whose description has the word.
+ * --thin: every N-th case.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@
 
 #include "test/mpi/check.h"
 
-#define USAGE "[--preloaded] [--only WORD]"
+#define USAGE "[--preloaded] [--only WORD] [--thin N]"
 #define PARTS 3
 #define ROOM 3200 /* ints of the largest array */
 #define COLUMN 5  /* of those with gaps, so many ints are used in a row, */
@@ -74,6 +75,7 @@ typedef struct {
 static check_t t;
 static int me, ranks;
 static const char *only;
+static uint64_t thin, cases;
 static bool preloaded;
 static int *on_stack, in_data[ROOM];
 static int *image[PARTS]; /* what the arrays hold, or are to hold */
@@ -477,7 +479,7 @@ static void check_one(int mix, int variant, size_t call)
              variant & DESCENDING ? ", descending" : "", variant & RELATIVE ? ", relative" : "",
              variant & UNEQUAL ? ", unequal" : "", variant & GAPS ? ", gaps" : "", variant & LONG ? ", long" : "",
              mem_name(flat_kind));
-    if (preloaded != calls[call].preloaded || (NULL != only && NULL == strstr(text, only))) {
+    if (preloaded != calls[call].preloaded || 0 != cases++ % thin || (NULL != only && NULL == strstr(text, only))) {
         return;
     }
     if (check_trace() && 0 == me) {
@@ -509,11 +511,12 @@ int main(int argc, char **argv)
     check_init(&argc, &argv, "parts", MPI_THREAD_SINGLE);
     preloaded = check_flag("--preloaded");
     only = check_option("--only");
+    thin = check_number("--thin", 1);
     check_arguments_end(USAGE);
     check_start(&t, "parts", MPI_COMM_WORLD);
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (ranks < 2 || ranks > RANKS_MAX || !mem_have(MEM_DEVICE)) {
+    if (ranks < 2 || ranks > RANKS_MAX || 0 == thin || !mem_have(MEM_DEVICE)) {
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     on_stack = stack;

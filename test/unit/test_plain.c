@@ -39,6 +39,9 @@ static void data_heap_and_frames_are_plain(void **state)
     assert_true(is_plain(heap));
     assert_true(is_plain((char *) heap + 4095));
     assert_true(is_plain(frame));
+    assert_int_equal(gpusym_plain_place(&zero), GPUSYM_PLAIN_DATA);
+    assert_int_equal(gpusym_plain_place(heap), GPUSYM_PLAIN_HEAP);
+    assert_int_equal(gpusym_plain_place((char *) __builtin_frame_address(0) + 64), GPUSYM_PLAIN_STACK);
 }
 
 static void mappings_and_what_is_not_in_use_are_not(void **state)

@@ -337,7 +337,8 @@ static int copy_part_rows(const copier_t *c, const gpusym_piece_t *p, uintptr_t 
 }
 
 /* Copies a piece whose rows may lie in several allocations, on several GPUs, and in host memory: by the rows of each,
- * which may lie at one distance by chance (two arrays of one size). A row that goes on in the next allocation is cut. */
+ * which may lie at one distance by chance (two arrays of one size). A row that goes on in the next allocation is cut.
+ * */
 static int copy_divided(const copier_t *c, const gpusym_piece_t *p)
 {
     int rv = GPUSYM_SUCCESS;
@@ -363,6 +364,16 @@ static int copy_piece(void *arg, const gpusym_piece_t *p)
     const copier_t *c = arg;
     return c->together ? copy_part_rows(c, p, c->buf + (uintptr_t) p->off, c->packed + p->at, p->width, p->rows)
                        : copy_divided(c, p);
+}
+
+/* Copies the first bytes of a RUN, or queues that. It may be arrays that touch, in several allocations: that is found
+ * out when the device refuses the copy. */
+static int copy_run(const copier_t *c, const gpusym_layout_t *l, size_t bytes)
+{
+    const gpusym_piece_t run = {l->lo, 0, bytes, 1, bytes, bytes};
+    const int rv = copy_part_rows(c, &run, c->buf + (uintptr_t) l->lo, c->packed, bytes, 1);
+    return GPUSYM_SUCCESS == rv || gpusym_layout_together(c->dev, l, (const void *) c->buf) ? rv
+                                                                                            : copy_divided(c, &run);
 }
 
 /* Copies the packed bytes [from, to), or queues that. */
@@ -544,7 +555,7 @@ int gpusym_layout_pack(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpus
     copier_t c = {.dev = dev, .gpu = gpu, .buf = (uintptr_t) buf, .packed = (uintptr_t) packed, .pack = true};
     bytes = at_most(l, bytes);
     if (GPUSYM_LAYOUT_RUN == l->kind) {
-        return dev->copy(gpu, packed, (const void *) (c.buf + (uintptr_t) l->lo), bytes);
+        return copy_run(&c, l, bytes);
     }
     const gpusym_mem_kind_t kind = choose_way_now(&c, l);
     int rv;
@@ -560,7 +571,7 @@ int gpusym_layout_unpack(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gp
     copier_t c = {.dev = dev, .gpu = gpu, .buf = (uintptr_t) buf, .packed = (uintptr_t) packed, .pack = false};
     bytes = at_most(l, bytes);
     if (GPUSYM_LAYOUT_RUN == l->kind) {
-        return dev->copy(gpu, (void *) (c.buf + (uintptr_t) l->lo), packed, bytes);
+        return copy_run(&c, l, bytes);
     }
     const gpusym_mem_kind_t kind = choose_way_now(&c, l);
     return copy_all(&c, l, bytes, kind);
@@ -574,7 +585,7 @@ int gpusym_layout_pack_async(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpus
     c.pack = true;
     bytes = at_most(l, bytes);
     if (GPUSYM_LAYOUT_RUN == l->kind) {
-        return dev->copy_async(stream, packed, (const void *) (c.buf + (uintptr_t) l->lo), bytes);
+        return copy_run(&c, l, bytes);
     }
     dev->query(packed, &mem);
     choose_way(&c, l, mem.kind);
@@ -588,7 +599,7 @@ int gpusym_layout_unpack_async(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gp
     gpusym_mem_t mem;
     bytes = at_most(l, bytes);
     if (GPUSYM_LAYOUT_RUN == l->kind) {
-        return dev->copy_async(stream, (void *) (c.buf + (uintptr_t) l->lo), packed, bytes);
+        return copy_run(&c, l, bytes);
     }
     dev->query(packed, &mem);
     choose_way(&c, l, mem.kind);

@@ -69,11 +69,11 @@ int gpusym_layout_runs(const gpusym_layout_t *l, ptrdiff_t at, int (*run)(void *
                        void *arg);
 
 /*
- * Finds the memory of the elements at buf: a GPU's, if any of them is (of device memory the first, else of managed
- * memory), else that of the first byte. Elements without gaps lie in one memory: one query. Of others the ends are
- * asked, and what lies between where it may be other memory: each run, but once for a page, of one element, since
- * further ones lie in an array with it. Not asked is what lies between the ends of rows in one buffer (buf is not
- * MPI_BOTTOM).
+ * Finds the memory of the elements at buf: a GPU's, if any of them is (of device memory the lowest, or the first that
+ * is found, else of managed memory), else that of the first byte. Elements without gaps lie in one memory: one query.
+ * Of others the ends are asked, and what lies between where it may be other memory: each run, but once for a page, of
+ * one element, since further ones lie in an array with it. Not asked is what lies between the ends of rows in one
+ * buffer (buf is not MPI_BOTTOM).
  */
 void gpusym_layout_where(const gpusym_device_t *dev, const gpusym_layout_t *l, const void *buf, gpusym_mem_t *mem);
 
@@ -82,16 +82,25 @@ void gpusym_layout_where(const gpusym_device_t *dev, const gpusym_layout_t *l, c
  * program's. 0.2 us. */
 bool gpusym_layout_together(const gpusym_device_t *dev, const gpusym_layout_t *l, const void *buf);
 
+/* Whether the elements are one run that copies and keys may take as one. Arrays that follow each other without a gap
+ * are a RUN too, of one datatype, though of two allocations: no predefined type describes them. */
+static inline bool gpusym_layout_is_one(const gpusym_device_t *dev, const gpusym_layout_t *l, const void *buf)
+{
+    return GPUSYM_LAYOUT_RUN == l->kind &&
+           (ompi_datatype_is_predefined(l->dtype) || gpusym_layout_together(dev, l, buf));
+}
+
 /*
  * Copy the first `bytes` packed bytes (at most l->bytes count) of the elements at buf to packed memory of any kind; and
  * back. The elements may lie in several allocations, of several GPUs, and in host memory too; gpu is one that has some
  * of them. Complete on return. Unpack writes no byte of a gap, nor one that
  * is packed beyond the first `bytes`; the elements must not overlap, as MPI demands. buf is NULL for MPI_BOTTOM.
  *
- * One copy for RUN and one launch or copy for ROWS. RUNS: one launch, where the elements lie in one allocation and
- * their datatype has nodes (nodes.h). Otherwise a copy for each group of rows that follow each other with one width at
- * one distance (a 3-D subarray: for each plane), or for each run of an element, whatever the count: the fewer. What
- * lies in several allocations takes a copy for each, at least, ROWS too. About 2.5 us each on a GPU. To pack very many, the bytes from first to last are copied to the host, if they lie in one
+ * One copy for RUN (divided, if the device refuses it) and one launch or copy for ROWS. RUNS: one launch, where the
+ * elements lie in one allocation and their datatype has nodes (nodes.h). Otherwise a copy for each group of rows that
+ * follow each other with one width at one distance (a 3-D subarray: for each plane), or for each run of an element,
+ * whatever the count: the fewer. What lies in several allocations takes a copy for each, at least, ROWS too. About 2.5
+ * us each on a GPU. To pack very many, the bytes from first to last are copied to the host, if they lie in one
  * allocation, and packed there; to unpack there is no such way, since it would write the gaps.
  *
  * GPUSYM_SUCCESS, or an error of the device; packed memory (or the elements) is then undefined.
@@ -108,9 +117,9 @@ int gpusym_layout_pack_async(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpus
 int gpusym_layout_unpack_async(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_stream_t *stream,
                                const gpusym_layout_t *l, void *buf, const void *packed, size_t bytes);
 
-/* Whether one launch or copy packs or unpacks the elements at buf, from or to GPU memory: those of a RUN, of one memory,
- * or in one allocation. Prepares that: the first time for a datatype it reads its description, and copies what a kernel
- * needs of it to the GPU. */
+/* Whether one launch or copy packs or unpacks the elements at buf, from or to GPU memory: those of a RUN, of one
+ * memory, or in one allocation. Prepares that: the first time for a datatype it reads its description, and copies what
+ * a kernel needs of it to the GPU. */
 bool gpusym_layout_by_gpu(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_layout_t *l, const void *buf);
 
 /* The same where both are host memory: gather packs, scatter unpacks. Not by Open MPI's convertor, which packs no part

@@ -170,12 +170,19 @@ static bool receive_following(request_t *r, uint64_t number, bool named)
 
 /* ---- data that come in pieces ---- */
 
+/* Whether the pieces are put together in the buffer. */
+static bool is_assembled(const request_t *r)
+{
+    return r->on_host ? GPUSYM_LAYOUT_RUN == r->layout.kind
+                      : gpusym_layout_is_one(gpusym_current.dev, &r->layout, r->base.req_addr);
+}
+
 /* Where the pieces are put together: the buffer, or memory that stands for it. Sets *gpu; NULL: host memory. Returns
  * NULL if there is no memory. */
 static char *find_assembly(request_t *r, gpusym_gpu_t **gpu)
 {
     *gpu = r->on_host ? NULL : r->gpu;
-    if (GPUSYM_LAYOUT_RUN == r->layout.kind) {
+    if (is_assembled(r)) {
         return (char *) r->base.req_addr + r->layout.lo;
     }
     pml_gpusym_bounce_put(&r->bounce);
@@ -204,7 +211,7 @@ static bool step_pipe(request_t *r)
     if (!gpusym_pipe_poll(&r->pipe, &rc)) {
         return true;
     }
-    if (GPUSYM_SUCCESS == rc && GPUSYM_LAYOUT_RUN != r->layout.kind) {
+    if (GPUSYM_SUCCESS == rc && !is_assembled(r)) {
         rv = put_data(r, NULL != r->scratch ? r->scratch : r->bounce.p);
     }
     if (NULL != r->scratch) {

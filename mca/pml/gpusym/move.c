@@ -204,9 +204,10 @@ static bool is_pinned(const void *p)
 int pml_gpusym_move_start(move_t *m, const pml_gpusym_route_t *route)
 {
     const gpusym_layout_t *l = route->layout;
-    const bool whole = GPUSYM_LAYOUT_RUN == l->kind || (GPUSYM_LAYOUT_ROWS == l->kind && route->bytes == l->bytes &&
-                                                        !gpusym_tuning_pack_message(route->bytes) &&
-                                                        gpusym_layout_together(gpusym_current.dev, l, route->buf));
+    const bool whole =
+        gpusym_layout_is_one(gpusym_current.dev, l, route->buf) ||
+        (GPUSYM_LAYOUT_ROWS == l->kind && route->bytes == l->bytes && !gpusym_tuning_pack_message(route->bytes) &&
+         gpusym_layout_together(gpusym_current.dev, l, route->buf));
     int rc;
 
     m->route = *route;

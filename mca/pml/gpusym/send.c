@@ -402,10 +402,10 @@ static bool step_offered(request_t *r)
  * none, so the message is staged. */
 static const char *find_source(request_t *r)
 {
-    if (GPUSYM_LAYOUT_RUN == r->layout.kind) {
+    const gpusym_device_t *dev = gpusym_current.dev;
+    if (gpusym_layout_is_one(dev, &r->layout, r->base.req_addr)) {
         return (const char *) r->base.req_addr + r->layout.lo;
     }
-    const gpusym_device_t *dev = gpusym_current.dev;
     if (GPUSYM_SUCCESS != gpusym_scratch_get(dev, r->gpu, r->layout.bytes, &r->scratch)) {
         r->scratch = NULL;
         return NULL;

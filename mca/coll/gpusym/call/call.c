@@ -331,7 +331,7 @@ static void describe_staged(const coll_gpusym_call_t *call, gpusym_post_t *p)
     const coll_gpusym_facts_t *f = &coll_gpusym_facts[call->args.coll];
     p->flags |= !gpusym_window_is_worn() && coll_gpusym_segments_may_move(&call->segments) ? GPUSYM_POST_MOVE : 0;
     if (!coll_gpusym_cut_may(call->engine->fallback->comm, &call->args, &bytes, &element) ||
-        (!call->on_host && coll_gpusym_bounce_packs(call->engine->fallback->comm, &call->args))) {
+        (has_gpu_buffer(call) && coll_gpusym_bounce_packs(call->engine->fallback->comm, &call->args))) {
         return;
     }
     if (p->kind < GPUSYM_KIND_BOUNCE && !f->reduces) {

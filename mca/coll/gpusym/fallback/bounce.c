@@ -6,9 +6,10 @@
  * there are none, it may be (cut.h).
  *
  * A bounce buffer stands for all bytes from the first to the last that the call touches, so that counts, displacements
- * and datatypes stay as they are. Elements that lie in several allocations, perhaps in host memory too, may be terabytes
- * apart, more than Open MPI finds memory for: they are packed, if they are one block. Copied are only the datatypes' own bytes: what lies between them may be part of
- * another call in flight, or not be memory at all (MPI_BOTTOM).
+ * and datatypes stay as they are. Elements that lie in several allocations, perhaps in host memory too, may be
+ * terabytes apart, more than Open MPI finds memory for: they are packed, if they are one block. Copied are only the
+ * datatypes' own bytes: what lies between them may be part of another call in flight, or not be memory at all
+ * (MPI_BOTTOM).
  */
 #include "mca/coll/gpusym/args/names.h"
 #include "mca/coll/gpusym/conf/help.h"
@@ -246,7 +247,7 @@ static bool is_packed(struct ompi_communicator_t *comm, const coll_gpusym_args_t
 {
     const void *buf = COLL_GPUSYM_SENT == side ? a->sbuf : a->rbuf;
     return !coll_gpusym_facts[a->coll].reduces && find_elements(comm, a, side, elements) &&
-           GPUSYM_LAYOUT_RUN != elements->kind && elements->dtype->super.size <= INT_MAX &&
+           elements->dtype->super.size <= INT_MAX && !ompi_datatype_is_predefined(elements->dtype) &&
            !gpusym_layout_together(gpusym_current.dev, elements, buf);
 }
 

@@ -56,7 +56,7 @@ size_t coll_gpusym_bounce_room(struct ompi_communicator_t *comm, const coll_gpus
                                const coll_gpusym_bounce_t *b);
 void coll_gpusym_bounce_place(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b,
                               char *memory, coll_gpusym_args_t *on_host);
-/* Whether begin and open pack a side of a call: it cannot be cut. dev: gpusym_current has one. */
+/* Whether begin and open pack a side of a call that is GPU memory: it cannot be cut. */
 bool coll_gpusym_bounce_packs(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a);
 /* Reports why a call's data cannot go through host memory: topic "no-memory", of that many bytes, or "gpu-error".
  * Returns the MPI error code. */

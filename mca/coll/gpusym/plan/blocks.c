@@ -161,7 +161,8 @@ static bool find_in_buffer(const coll_gpusym_blocks_t *b, gpusym_seg_t *seg, cha
     while (next_block(&w, &block)) {
         gpusym_seg_t *s = &seg[block.rank];
         const uint64_t at = (uint64_t) (uintptr_t) block.buf + (uint64_t) block.l.lo;
-        if (GPUSYM_LAYOUT_RUN != block.l.kind || (0 != s->bytes && at != s->off + s->bytes)) {
+        if (!gpusym_layout_is_one(gpusym_current.dev, &block.l, block.buf) ||
+            (0 != s->bytes && at != s->off + s->bytes)) {
             return false;
         }
         s->off = 0 != s->bytes ? s->off : at;

@@ -493,6 +493,17 @@ static bool is_put_in_order(const coll_gpusym_segments_t *k, uint32_t n)
            COLL_GPUSYM_L_BLOCKS_V == facts_of(a)->written && !is_in_order(a->rcounts, a->rdispls, n);
 }
 
+/* Whether the elements in a row of a side are one run of several allocations. */
+static bool is_split(const side_t *s)
+{
+    gpusym_layout_t l;
+    if (NULL == s->type || 0 == s->count || ompi_datatype_is_predefined(s->type)) {
+        return false;
+    }
+    gpusym_layout_find(s->count, s->type, &l);
+    return GPUSYM_LAYOUT_RUN == l.kind && !gpusym_layout_together(gpusym_current.dev, &l, s->buf);
+}
+
 /* Sets in and out. Buffers whose elements are not contiguous are packed. False: no kernel packs them. host_in,
  * host_out: that buffer is host memory; then it must be contiguous, and is copied as what is packed. */
 static bool find_buffers(struct ompi_communicator_t *comm, uint32_t me, uint32_t n, coll_gpusym_segments_t *k,
@@ -509,8 +520,8 @@ static bool find_buffers(struct ompi_communicator_t *comm, uint32_t me, uint32_t
         if ((host_in && !in_flat) || (host_out && !out_flat)) {
             return false;
         }
-        if (((!in_flat || host_in) && !find_part(comm, k, COLL_GPUSYM_SENT, &in, &k->pack)) ||
-            ((!out_flat || host_out || is_put_in_order(k, n)) &&
+        if (((!in_flat || host_in || is_split(&in)) && !find_part(comm, k, COLL_GPUSYM_SENT, &in, &k->pack)) ||
+            ((!out_flat || host_out || is_split(&out) || is_put_in_order(k, n)) &&
              !find_part(comm, k, COLL_GPUSYM_WRITTEN, &out, &k->unpack))) {
             return false;
         }
