@@ -22,6 +22,7 @@
 #include "mca/common/gpusym/device/sim/sim.h"
 #include "mca/common/gpusym/memory/heap.h"
 #include "mca/common/gpusym/shm/arena.h"
+#include "mca/common/gpusym/shm/pages.h"
 #include "test/unit/random.h"
 
 #define OK(call) assert_int_equal((call), GPUSYM_SUCCESS)
@@ -519,10 +520,10 @@ static void every_slot_is_had_once_and_comes_back(void **state)
         }
         assert_int_equal(take_all(heap, slot), all);
         for (unsigned k = 0; k < all; k++) {
-            gpusym_heap_slot_free(heap, slot[(k * 7 + 3) % all].off, 1); /* some twice, which changes nothing */
+            gpusym_heap_slot_free(heap, slot[(k * 7 + 3) % all].off, 1, 0); /* some twice, which changes nothing */
         }
         for (unsigned k = 0; k < all; k++) {
-            gpusym_heap_slot_free(heap, slot[k].off, 1);
+            gpusym_heap_slot_free(heap, slot[k].off, 1, 0);
         }
         assert_int_equal(heap_used(heap), 0);
         assert_int_equal(take_all(heap, again), all); /* the same slots: places and borders are for ever */
@@ -558,8 +559,8 @@ static void an_offer_reserves(void **state)
     assert_int_equal(c.off[0], a.off[0]);
     assert_true(c.off[1] != a.off[1]);
     gpusym_heap_slot_settle(heap, &c, -1);
-    gpusym_heap_slot_free(heap, a.off[1], 1);
-    gpusym_heap_slot_free(heap, 4096 + 1, 1); /* no slot begins there: nothing happens */
+    gpusym_heap_slot_free(heap, a.off[1], 1, 0);
+    gpusym_heap_slot_free(heap, 4096 + 1, 1, 0); /* no slot begins there: nothing happens */
     assert_int_equal(heap_used(heap), 0);
     gpusym_heap_destroy(heap);
 }
@@ -579,7 +580,7 @@ static void the_epoch_floor_only_rises(void **state)
         const int keep = largest(&offer);
         gpusym_heap_slot_settle(heap, &offer, keep);
         assert_true(gpusym_heap_epoch_floor(heap) >= least);
-        gpusym_heap_slot_free(heap, offer.off[keep], epochs[i]);
+        gpusym_heap_slot_free(heap, offer.off[keep], epochs[i], 0);
         least = epochs[i] > least ? epochs[i] : least;
         assert_true(gpusym_heap_epoch_floor(heap) >= least);
     }
@@ -604,7 +605,7 @@ static void *take_and_free(void *arg)
             uint8_t *mark = &t->owner[offer.off[keep] / 4096];
             t->clashes += 0 != __atomic_exchange_n(mark, 1, __ATOMIC_ACQ_REL);
             __atomic_store_n(mark, 0, __ATOMIC_RELEASE);
-            gpusym_heap_slot_free(t->heap, offer.off[keep], i);
+            gpusym_heap_slot_free(t->heap, offer.off[keep], i, 0);
         }
     }
     return NULL;
@@ -630,6 +631,48 @@ static void slots_do_not_leak(void **state)
     assert_int_equal(heap_used(heap), 0);
     assert_true(gpusym_heap_epoch_floor(heap) >= 4000);
     gpusym_heap_destroy(heap);
+}
+
+/* A slot is free once no peer can write to it: its line is the last one that is retired. */
+static void a_slot_stays_as_long_as_its_line(void **state)
+{
+    (void) state;
+    gpusym_heap_t *heap;
+    gpusym_pages_id_t id;
+    gpusym_slot_offer_t offer, again;
+    uint64_t off[2], *generation[2];
+    void **line[2];
+    const uint64_t table[GPUSYM_LINE_TABLES] = {0};
+    OK(gpusym_heap_create(dev, gpu, 4 << 20, &heap));
+    OK(gpusym_pages_open(&id));
+    for (unsigned r = 0; r < 2; r++) { /* ours, and in the same slab that of a peer */
+        OK(gpusym_pages_alloc(&off[r]));
+    }
+    for (unsigned r = 0; r < 2; r++) {
+        line[r] = malloc(2 * sizeof *line[r]);
+        generation[r] = malloc(2 * sizeof *generation[r]);
+        for (unsigned p = 0; p < 2; p++) {
+            line[r][p] = gpusym_pages_line(off[p]);
+            generation[r][p] = gpusym_line_generation(line[r][p]);
+        }
+    }
+    gpusym_heap_slot_offer(heap, &offer);
+    gpusym_heap_slot_settle(heap, &offer, 0);
+    gpusym_pages_retire(off[0], table, 2, 0, line[0], generation[0]);
+    gpusym_heap_slot_free(heap, offer.off[0], 7, off[0]);
+    assert_true(gpusym_heap_epoch_floor(heap) >= 7);
+    for (unsigned k = 0; k < 2; k++) { /* the peer is late */
+        gpusym_heap_slot_offer(heap, &again);
+        assert_int_equal(again.off[0], GPUSYM_SLOT_NONE);
+        gpusym_heap_slot_settle(heap, &again, -1);
+    }
+    gpusym_pages_retire(off[1], table, 2, 1, line[1], generation[1]);
+    gpusym_heap_slot_offer(heap, &again);
+    assert_int_equal(again.off[0], offer.off[0]);
+    gpusym_heap_slot_settle(heap, &again, -1);
+    assert_int_equal(heap_used(heap), 0);
+    gpusym_heap_destroy(heap);
+    gpusym_pages_close();
 }
 
 /* ---- the division of a slot ---- */
@@ -767,6 +810,7 @@ int main(int argc, char **argv)
         ON_DEVICE(an_offer_reserves),
         ON_DEVICE(the_epoch_floor_only_rises),
         ON_DEVICE(slots_do_not_leak),
+        ON_DEVICE(a_slot_stays_as_long_as_its_line),
         cmocka_unit_test(every_slot_can_be_divided),
         cmocka_unit_test(borders_depend_on_the_size_alone),
         cmocka_unit_test(a_slot_is_well_used),

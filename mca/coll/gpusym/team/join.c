@@ -580,7 +580,7 @@ static void end_join(coll_gpusym_team_t *t, bool failed)
         gpusym_heap_slot_settle(gpusym_heap(), &((gpu_address_t *) t->boot.mine)->slots, -1);
     }
     if (t->host.has_slot && (failed || t->reason >= 0)) {
-        gpusym_heap_slot_free(gpusym_heap(), t->host.slot_off, coll_gpusym_team_next_epoch(t));
+        gpusym_heap_slot_free(gpusym_heap(), t->host.slot_off, coll_gpusym_team_next_epoch(t), 0);
         t->host.has_slot = false;
     }
     coll_gpusym_exchange_free(t);
@@ -676,8 +676,12 @@ void coll_gpusym_team_leave(coll_gpusym_team_t *t)
         t->boot.step < COLL_GPUSYM_STEP_DONE) { /* it was never waited for */
         end_join(t, true);
     }
+}
+
+void coll_gpusym_team_free_slot(coll_gpusym_team_t *t)
+{
     /* The slot of a team that failed is not used again: a kernel may still write there, here or in a peer. */
     if (t->host.has_slot && NULL != gpusym_heap() && !t->broken) {
-        gpusym_heap_slot_free(gpusym_heap(), t->host.slot_off, coll_gpusym_team_next_epoch(t));
+        gpusym_heap_slot_free(gpusym_heap(), t->host.slot_off, coll_gpusym_team_next_epoch(t), t->host.line_off);
     }
 }

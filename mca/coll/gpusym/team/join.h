@@ -20,7 +20,9 @@ bool coll_gpusym_team_crowded(coll_gpusym_team_t *team);
 /* The team, which is set up, is led from now on: see state.h. In the same call on all ranks. */
 void coll_gpusym_team_lead(coll_gpusym_team_t *team);
 
-/* Frees what the second step has made. */
+/* Frees what the second step has made, but for the slot. */
 void coll_gpusym_team_leave(coll_gpusym_team_t *team);
+/* Frees the slot, after the line has been retired. */
+void coll_gpusym_team_free_slot(coll_gpusym_team_t *team);
 
 #endif

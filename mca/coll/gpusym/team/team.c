@@ -431,6 +431,7 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
     if (t->host.joined || (coll_gpusym_team_is_part(t) && 0 != t->host.rc.nranks)) {
         /* Peers may still be in our last call, or in the set-up that has ended here. */
         gpusym_rollcall_retire(&t->host.rc, t->host.line_off, t->boot.notices.off);
+        coll_gpusym_team_free_slot(t);
     } else if (t->host.has_line && (!t->broken || coll_gpusym_team_is_part(t))) {
         gpusym_pages_free(t->host.line_off); /* known to all: no rank reads it. Broken: one that comes late does */
         if (0 != t->boot.notices.off) {

@@ -14,6 +14,7 @@
 
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/memory/alloc.h"
+#include "mca/common/gpusym/shm/pages.h"
 
 typedef struct {
     uint8_t nonce[16];
@@ -27,7 +28,7 @@ struct gpusym_heap {
     uint64_t size;
     gpusym_heap_id_t id;
     pthread_mutex_t lock; /* of what follows */
-    bool *taken;          /* [slots of all size classes], in the order of their offsets */
+    uint64_t *slot;       /* [slots of all size classes], in the order of their offsets: who has it */
     mapping_t *peers;
     size_t npeers, room;
     uint32_t epoch_floor;
@@ -108,14 +109,14 @@ int gpusym_heap_create(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t s
     if (!gpusym_random(h->id.nonce, sizeof h->id.nonce)) {
         goto free_heap;
     }
-    h->taken = calloc(count_slots(size) + 1, sizeof *h->taken);
-    if (NULL == h->taken) {
+    h->slot = calloc(count_slots(size) + 1, sizeof *h->slot);
+    if (NULL == h->slot) {
         gpusym_log_no_memory("the slots of the symmetric heap");
         goto free_heap;
     }
     rc = gpusym_mem_alloc(dev, gpu, size, &h->base);
     if (GPUSYM_SUCCESS != rc) {
-        goto free_taken;
+        goto free_slots;
     }
     rc = dev->mem_zero(gpu, h->base, size);
     if (GPUSYM_SUCCESS == rc) {
@@ -130,8 +131,8 @@ int gpusym_heap_create(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t s
 
 free_slab:
     dev->mem_free(gpu, h->base);
-free_taken:
-    free(h->taken);
+free_slots:
+    free(h->slot);
 free_heap:
     free(h);
     return rc;
@@ -146,7 +147,7 @@ void gpusym_heap_destroy(gpusym_heap_t *heap)
         heap->dev->mem_unimport(heap->gpu, heap->peers[i].base);
     }
     heap->dev->mem_free(heap->gpu, heap->base);
-    free(heap->taken);
+    free(heap->slot);
     pthread_mutex_destroy(&heap->lock);
     free(heap->peers);
     free(heap);
@@ -203,46 +204,48 @@ int gpusym_heap_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **bas
 
 /* ---- slots: owners ---- */
 
+/* Who has a slot: nobody; a communicator; else nobody once all peers have retired the line at that offset. */
+#define SLOT_FREE 0u
+#define SLOT_TAKEN UINT64_MAX
+
 /* Marks the first free slot of a size class as taken and returns its offset. With the lock held. */
 static uint64_t reserve_slot(gpusym_heap_t *heap, unsigned size_class)
 {
     const uint64_t size = gpusym_slot_size(heap->size, size_class);
     const uint64_t off = class_off(heap->size, size_class);
-    bool *taken = heap->taken;
+    uint64_t *slot = heap->slot;
     for (unsigned c = 0; c < size_class; c++) {
-        taken += gpusym_slot_count(heap->size, c);
+        slot += gpusym_slot_count(heap->size, c);
     }
     for (uint32_t i = 0; i < gpusym_slot_count(heap->size, size_class); i++) {
-        if (!taken[i]) {
-            taken[i] = true;
+        if (SLOT_FREE == slot[i] || (SLOT_TAKEN != slot[i] && !gpusym_pages_is_retired(slot[i]))) {
+            slot[i] = SLOT_TAKEN;
             return off + i * size;
         }
     }
     return GPUSYM_SLOT_NONE;
 }
 
-/* Finds the mark of the slot at off, and its size. */
-static bool *slot_at(gpusym_heap_t *heap, uint64_t off, uint64_t *size)
+/* Finds who has the slot at off; NULL: no slot begins there. */
+static uint64_t *slot_at(gpusym_heap_t *heap, uint64_t off)
 {
     uint64_t at = 0;
-    bool *taken = heap->taken;
+    uint64_t *slot = heap->slot;
     for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
-        *size = gpusym_slot_size(heap->size, c);
-        for (uint32_t i = 0; i < gpusym_slot_count(heap->size, c); i++, at += *size, taken++) {
+        for (uint32_t i = 0; i < gpusym_slot_count(heap->size, c); i++, at += gpusym_slot_size(heap->size, c), slot++) {
             if (at == off) {
-                return taken;
+                return slot;
             }
         }
     }
     return NULL;
 }
 
-static void release_slot(gpusym_heap_t *heap, uint64_t off)
+static void release_slot(gpusym_heap_t *heap, uint64_t off, uint64_t line)
 {
-    uint64_t size;
-    bool *taken = slot_at(heap, off, &size);
-    if (NULL != taken) {
-        *taken = false;
+    uint64_t *slot = slot_at(heap, off);
+    if (NULL != slot) {
+        *slot = line;
     }
 }
 
@@ -260,16 +263,16 @@ void gpusym_heap_slot_settle(gpusym_heap_t *heap, const gpusym_slot_offer_t *off
     pthread_mutex_lock(&heap->lock);
     for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
         if ((int) c != keep && GPUSYM_SLOT_NONE != offer->off[c]) {
-            release_slot(heap, offer->off[c]);
+            release_slot(heap, offer->off[c], SLOT_FREE);
         }
     }
     pthread_mutex_unlock(&heap->lock);
 }
 
-void gpusym_heap_slot_free(gpusym_heap_t *heap, uint64_t off, uint32_t epoch)
+void gpusym_heap_slot_free(gpusym_heap_t *heap, uint64_t off, uint32_t epoch, uint64_t line)
 {
     pthread_mutex_lock(&heap->lock);
-    release_slot(heap, off);
+    release_slot(heap, off, line);
     if (epoch > heap->epoch_floor) {
         heap->epoch_floor = epoch;
     }

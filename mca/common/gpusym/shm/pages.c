@@ -261,6 +261,18 @@ void gpusym_pages_retire(uint64_t off, const uint64_t *table, uint32_t nranks, u
     free(l);
 }
 
+bool gpusym_pages_is_retired(uint64_t off)
+{
+    pthread_mutex_lock(&slab.lock);
+    sweep_retired();
+    const retired_t *l = slab.retired;
+    while (NULL != l && l->off != off) {
+        l = l->after;
+    }
+    pthread_mutex_unlock(&slab.lock);
+    return NULL != l;
+}
+
 /* ---- peers ---- */
 
 /* Finds a peer, or maps its slab. With the lock held. */
