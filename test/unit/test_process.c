@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -108,6 +109,59 @@ static void another_process_of_the_same_id_is_not_it(void **state)
     gpusym_process_forget(&unknown);
 }
 
+/* In a pid namespace below that of /proc, whose numbers mean other processes, or none. The exit status tells which
+ * check failed; asserting would end only this process. */
+static int look_from_inside(void)
+{
+    uintptr_t stack, heap;
+    int local = 0;
+    gpusym_process_t child = {0}, self = {0};
+    gpusym_process_memory(&stack, &heap);
+    if ((uintptr_t) &local >= stack || stack - (uintptr_t) &local >= 1 << 20 || heap > (uintptr_t) sbrk(0)) {
+        return 1;
+    }
+    gpusym_process_self(&self.id);
+    if (1 != self.id.pid || 0 != self.id.start || !gpusym_process_alive(&self)) {
+        return 2;
+    }
+    for (int i = 0; i < 3; i++) { /* some numbers are those of a process outside, some of none */
+        const pid_t pid = child_make(&child.id);
+        if (child.id.pid != pid || !gpusym_process_alive(&child) || !gpusym_pid_alive(pid)) {
+            return 3;
+        }
+        child_kill(pid);
+        if (gpusym_process_alive(&child) || pid != waitpid(pid, NULL, 0) || gpusym_pid_alive(pid)) {
+            return 4;
+        }
+        gpusym_process_forget(&child);
+    }
+    return 0;
+}
+
+static void a_proc_of_another_namespace_is_not_believed(void **state)
+{
+    int status;
+    (void) state;
+    const pid_t outer = fork();
+    assert_true(outer >= 0);
+    if (0 == outer) {
+        if (0 != unshare(CLONE_NEWPID)) {
+            _exit(77);
+        }
+        const pid_t inner = fork();
+        if (0 == inner) {
+            _exit(look_from_inside());
+        }
+        _exit(inner > 0 && inner == waitpid(inner, &status, 0) && WIFEXITED(status) ? WEXITSTATUS(status) : 5);
+    }
+    assert_int_equal(waitpid(outer, &status, 0), outer);
+    assert_true(WIFEXITED(status));
+    if (77 == WEXITSTATUS(status)) {
+        skip(); /* only root may */
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -115,6 +169,7 @@ int main(void)
         cmocka_unit_test(memory_lies_around_what_is_in_use),
         cmocka_unit_test(a_death_is_seen_before_the_parent_reaps),
         cmocka_unit_test(another_process_of_the_same_id_is_not_it),
+        cmocka_unit_test(a_proc_of_another_namespace_is_not_believed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,12 +49,22 @@ static void take_field(process_stat_t *stat, int field, const char *text)
     }
 }
 
-/* Reads the fields of a process; leaves unchanged what cannot be read. False: there is no such process. */
-static bool read_stat(int32_t pid, process_stat_t *stat)
+/* Whether /proc numbers processes as we do: it may be that of the pid namespace outside ours. */
+static bool proc_is_ours(void)
 {
-    char path[64], line[1024];
+    char text[32];
+    const ssize_t n = readlink("/proc/self", text, sizeof text - 1);
 
-    snprintf(path, sizeof path, "/proc/%d/stat", (int) pid);
+    text[n > 0 ? n : 0] = '\0';
+    return strtol(text, NULL, 10) == (long) getpid();
+}
+
+/* Reads the fields of a process from the file that is said to be its own; leaves unchanged what cannot be read. False:
+ * there is no such process. */
+static bool read_file(const char *path, process_stat_t *stat)
+{
+    char line[1024];
+
     errno = 0;
     if (!gpusym_file_line(path, line, sizeof line)) {
         return ENOENT != errno && ESRCH != errno;
@@ -69,6 +79,15 @@ static bool read_stat(int32_t pid, process_stat_t *stat)
         take_field(stat, field, p);
     }
     return true;
+}
+
+/* The same of any process; of what /proc shows under other numbers nothing can be read. */
+static bool read_stat(int32_t pid, process_stat_t *stat)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int) pid);
+    return !proc_is_ours() ? 0 == kill(pid, 0) || ESRCH != errno : read_file(path, stat);
 }
 
 void gpusym_process_self(gpusym_process_id_t *id)
@@ -92,7 +111,7 @@ void gpusym_process_memory(uintptr_t *stack, uintptr_t *heap)
 {
     process_stat_t stat = {.stack = 0};
 
-    (void) read_stat((int32_t) getpid(), &stat);
+    (void) read_file("/proc/self/stat", &stat);
     *stack = (uintptr_t) stat.stack;
     *heap = (uintptr_t) stat.heap;
 }
