@@ -10,11 +10,10 @@
  */
 #include "mca/pml/gpusym/fetch.h"
 
-#include <limits.h>
-
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/reg.h"
 #include "mca/common/gpusym/memory/scratch.h"
+#include "mca/common/ompi/tags.h"
 #include "mca/pml/gpusym/counters.h"
 #include "mca/pml/gpusym/gpu.h"
 #include "mca/pml/gpusym/host.h"
@@ -56,13 +55,12 @@ bool pml_gpusym_follow_read(const uint8_t envelope[GPUSYM_ENVELOPE], uint32_t *n
     return FOLLOWS == index;
 }
 
-/* The last of the negative tags, behind those of Open MPI's components; parcels, and envelopes that name none, are
- * counted apart. Messages between two ranks that follow at the same time have different numbers: there is no room in
- * memory for 2^28 of them. */
-#define NUMBERS 0x10000000
+/* Parcels, and envelopes that name none, are counted apart. Messages between two ranks that follow at the same time
+ * have different numbers: there is no room in memory for 2^28 of them. */
 int pml_gpusym_follow_tag(uint64_t number, bool named)
 {
-    return -INT_MAX + (int) (number % NUMBERS) + (named ? 0 : NUMBERS);
+    const int first = GPUSYM_TAG_FOLLOW_FIRST + (named ? 0 : GPUSYM_TAG_FOLLOW_NUMBERS);
+    return first + (int) (number % GPUSYM_TAG_FOLLOW_NUMBERS);
 }
 
 /* ---- the end ---- */

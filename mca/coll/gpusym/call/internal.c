@@ -15,7 +15,6 @@
 #include "mca/coll/gpusym/call/internal.h"
 
 #include <dlfcn.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,9 +30,7 @@
 
 #include "mca/common/gpusym/sanitizers.h"
 
-/* Far below the tags that coll/libnbc counts down from -27, and also in the 24 bits that pml/ucx sends of it: there it
- * is -4194304. */
-#define TAG (INT_MIN + (3 << 22))
+#include "mca/common/ompi/tags.h"
 /* Open MPI's own have one integer. */
 #define COUNT_MAX 8
 
@@ -105,14 +102,14 @@ static struct {
 
 static bool send_to(internal_t *r, int rank)
 {
-    r->error = MCA_PML_CALL(
-        isend(r->sum, (size_t) r->count, MPI_INT, rank, TAG, MCA_PML_BASE_SEND_STANDARD, r->comm, &r->message));
+    r->error = MCA_PML_CALL(isend(r->sum, (size_t) r->count, MPI_INT, rank, GPUSYM_TAG_INTERNAL,
+                                  MCA_PML_BASE_SEND_STANDARD, r->comm, &r->message));
     return OMPI_SUCCESS == r->error;
 }
 
 static bool receive_from(internal_t *r, int rank, int *into)
 {
-    r->error = MCA_PML_CALL(irecv(into, (size_t) r->count, MPI_INT, rank, TAG, r->comm, &r->message));
+    r->error = MCA_PML_CALL(irecv(into, (size_t) r->count, MPI_INT, rank, GPUSYM_TAG_INTERNAL, r->comm, &r->message));
     return OMPI_SUCCESS == r->error;
 }
 

@@ -1,0 +1,29 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The tags of gpusym's own messages by the PML, of all faces: behind those of Open MPI's components, and no tag is of
+ * two of them.
+ */
+#ifndef GPUSYM_OMPI_TAGS_H
+#define GPUSYM_OMPI_TAGS_H
+
+#include <limits.h>
+
+#include "mca/common/ompi/ompi_compat.h"
+
+#include "ompi/mca/coll/base/coll_tags.h"
+
+/* Data that follow an envelope as a message of their own: [FIRST, FIRST + NUMBERS) of envelopes that name an entry,
+ * and as many of others behind (pml/gpusym/fetch.c). */
+#define GPUSYM_TAG_FOLLOW_FIRST (-INT_MAX)
+#define GPUSYM_TAG_FOLLOW_NUMBERS 0x10000000
+#define GPUSYM_TAG_FOLLOW_LAST (GPUSYM_TAG_FOLLOW_FIRST + 2 * GPUSYM_TAG_FOLLOW_NUMBERS - 1)
+
+/* All-reduces that Open MPI itself calls (coll/gpusym/call/internal.c). Far below the tags that coll/libnbc counts down
+ * from -27, and also in the 24 bits that pml/ucx sends of it: there it is -4194304. */
+#define GPUSYM_TAG_INTERNAL (INT_MIN + 2 * GPUSYM_TAG_FOLLOW_NUMBERS + (3 << 22))
+
+_Static_assert(GPUSYM_TAG_INTERNAL > GPUSYM_TAG_FOLLOW_LAST, "the two ranges do not meet");
+_Static_assert(GPUSYM_TAG_INTERNAL < MCA_COLL_BASE_TAG_NEIGHBOR_END, "Open MPI's collectives have other tags");
+
+#endif
