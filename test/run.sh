@@ -157,6 +157,8 @@ random_coll-makes | 3+2,5 | 120 | ok                             |              
 random_coll-makes-host | =3 | 120 | ok                           |                                         | test/mpi/random_coll --makes --n 2000 --kinds host
 # What is in flight does not make progress dear.
 deep         | =4        | 60  | ok                             | form=timed | test/mpi/deep --n {5000|15000} --kinds host,device
+# ... and where nothing tells Open MPI's calls from the program's but the memory.
+nameless     | 2+3       | 60  | ok                             |                                         | test/mpi/nameless
 inflight     | 1,3+2,4   | 120 | ok                             |                                         | test/mpi/inflight
 # Resident kernels, which retire as the next call comes: by their time, and where the simulator says so.
 linger       | 2+1,3     | 60  | ok                             | form=timed coll_gpusym_linger=300 | test/mpi/linger --n 1500

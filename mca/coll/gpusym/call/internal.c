@@ -28,9 +28,10 @@
 #include "ompi/request/request.h"
 #include "opal/runtime/opal_progress.h"
 
+#include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/sanitizers.h"
-
 #include "mca/common/ompi/tags.h"
+
 /* Open MPI's own have one integer. */
 #define COUNT_MAX 8
 
@@ -339,19 +340,30 @@ int coll_gpusym_internal_iallreduce(coll_gpusym_engine_t *e, const void *in, voi
     }
 }
 
-bool coll_gpusym_is_internal(size_t count, struct ompi_datatype_t *dtype, struct ompi_op_t *op,
-                             struct ompi_communicator_t *comm, const void *caller)
+static bool is_host(const void *buf)
+{
+    const gpusym_device_t *dev = gpusym_device_need();
+    gpusym_mem_t mem = {.kind = GPUSYM_MEM_HOST};
+    if (NULL != dev && MPI_IN_PLACE != buf) {
+        dev->query(buf, &mem);
+    }
+    return !coll_gpusym_on_gpu(&mem);
+}
+
+bool coll_gpusym_is_internal(const void *in, const void *out, size_t count, struct ompi_datatype_t *dtype,
+                             struct ompi_op_t *op, struct ompi_communicator_t *comm, const void *caller)
 {
     Dl_info info;
 
     /* MPI_Iallreduce, and what is called so in other languages' and ABIs' libraries. Open MPI's own callers have no
-     * name: they are not exported. */
+     * name: they are not exported. Where no function has one (linked statically), the program's calls are taken for
+     * Open MPI's too, unless they are on GPU memory. */
     if (0 != dladdr(caller, &info) && NULL != info.dli_sname && NULL != strcasestr(info.dli_sname, "iallreduce")) {
         __atomic_store_n(&coll_gpusym_iallreduce_caller, caller, __ATOMIC_RELAXED);
         return false;
     }
     return MPI_INT == dtype && 0 < count && count <= COUNT_MAX && !OMPI_COMM_IS_INTER(comm) &&
-           ompi_comm_size(comm) > 1 && ompi_op_is_commute(op);
+           ompi_comm_size(comm) > 1 && ompi_op_is_commute(op) && is_host(in) && is_host(out);
 }
 
 void coll_gpusym_internal_fini(void)
