@@ -415,6 +415,10 @@ static void negative(sizes_t *k)
     REFUSED(true, Neighbor_alltoallw, k->in, counts, adispls, types, k->out, good, adispls, types, ring);
     REFUSED(true, Neighbor_alltoallw, k->in, good, adispls, types, k->out, counts, adispls, types, ring);
     MPI_Comm_free(&ring);
+    /* A rank alone, and host memory: no form leaves it to Open MPI. */
+    int in[2] = {0}, out[2] = {0};
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    REFUSED(true, Allgatherv, in, 2, MPI_INT, out, counts, displs, MPI_INT, MPI_COMM_SELF);
 }
 
 /* In place, what comes overwrites what is sent. Windows carry it all the same. */

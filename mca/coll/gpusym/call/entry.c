@@ -50,9 +50,13 @@ static bool has_team(const coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
     return has_comm(a) && !e->apart;
 }
 
-/* Before the first call that may want a team: find the ranks. MPI error code. */
-static int find_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
+/* Of a call in any form that is not forwarded at once: looks at its counts, then finds the ranks before the first call
+ * that may want a team. MPI error code. */
+static int prepare_call(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 {
+    if (!coll_gpusym_counts_valid(e->fallback->comm, a)) {
+        return MPI_ERR_COUNT;
+    }
     return NULL == e->team && has_team(e, a) ? coll_gpusym_engine_find_team(e) : MPI_SUCCESS;
 }
 
@@ -172,10 +176,7 @@ int coll_gpusym_blocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
         count_forwarded(a);
         return coll_gpusym_forward(f, a);
     }
-    if (!coll_gpusym_counts_valid(f->comm, a)) {
-        return MPI_ERR_COUNT;
-    }
-    rv = find_team(e, a);
+    rv = prepare_call(e, a);
     if (MPI_SUCCESS != rv) {
         return rv;
     }
@@ -252,16 +253,13 @@ int coll_gpusym_nonblocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a
         count_forwarded(a);
         return coll_gpusym_forward_nonblocking(e->fallback, a, req);
     }
-    rv = find_team(e, a);
+    rv = prepare_call(e, a);
     if (MPI_SUCCESS != rv) {
         return rv;
     }
     if (can_skip(e, a)) {
         *req = &ompi_request_empty;
         return MPI_SUCCESS;
-    }
-    if (!coll_gpusym_counts_valid(e->fallback->comm, a)) {
-        return MPI_ERR_COUNT;
     }
     if (!has_team(e, a)) {
         if (!do_without_team(e, a, &reason, &rv)) {
@@ -442,15 +440,15 @@ int coll_gpusym_persistent(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a,
             opal_progress();
         }
     }
-    rv = find_team(e, a);
+    if (forwards_at_once(e, a)) {
+        return coll_gpusym_forward_persistent(f, a, info, req);
+    }
+    rv = prepare_call(e, a);
     if (MPI_SUCCESS != rv) {
         return rv;
     }
-    if (forwards_at_once(e, a) || (!has_team(e, a) && is_on_host(e, a))) {
+    if (!has_team(e, a) && is_on_host(e, a)) {
         return coll_gpusym_forward_persistent(f, a, info, req);
-    }
-    if (!coll_gpusym_counts_valid(f->comm, a)) {
-        return MPI_ERR_COUNT;
     }
     coll_gpusym_request_t *r = coll_gpusym_request_get(e, true);
     if (NULL == r) {
