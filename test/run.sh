@@ -114,6 +114,7 @@ islands-unreachable | =3 | 60  | ok:allreduce: .*no_net [1-9]   | coll_gpusym_no
 islands-left | =3        | 60  | ok:1 passed                    | coll_gpusym_node_size=2                 | test/mpi/finalize left
 islands-40   | +=40      | 120 | ok:allreduce: native .*rails [1-9] | coll_gpusym_summary=1 | examples/allreduce
 random       | 3+2,4     | 120 | ok                             |                                         | test/mpi/random --n 300
+islands-closing | =3     | 60  | ok                             | coll_gpusym_node_size=2 coll_gpusym_sim_fail=launch:6@2 | test/mpi/closing
 random-8     | +=8       | 120 | ok                             |                                         | test/mpi/random --n 60
 # The epochs' counting wraps round in the midst of it.
 wrap         | 2+4       | 120 | ok                             | coll_gpusym_epoch_first=2147483300      | test/mpi/random --n 100

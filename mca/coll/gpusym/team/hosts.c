@@ -385,8 +385,8 @@ void coll_gpusym_hosts_close(coll_gpusym_team_t *t, bool used)
         return;
     }
     gpusym_worker_t *w = h->worker;
+    gpusym_worker_enter_wait(w); /* the helper thread reads what follows */
     t->hosts = NULL;
-    gpusym_worker_enter_wait(w);
     h->last_seq = t->host.rc.seq;
     h->seq = &h->last_seq;
     h->team = NULL;
