@@ -36,7 +36,8 @@ set -u
 #           a parameter sim_... is only for the simulator; one that says from=5, for Open MPI 5 and later; one that says
 #           form=timed judges by the clock, and is run in that form alone, in its longest form
 # program   in the build tree, or a command found in PATH; @SRC@ and @BUILD@ are the two trees, @INFO@ is ompi_info,
-#           @KINDS@ is libgpusym_kinds, @MPI@ libgpusym_mpi, @STORM@ test/mpi/storm.c, @BLIND@ test/faults/blind.c, for LD_PRELOAD, and @PRELOAD@ what the sanitizers want there.
+#           @KINDS@ is libgpusym_kinds, @MPI@ libgpusym_mpi, @STORM@ test/mpi/storm.c, @BLIND@ test/faults/blind.c,
+#           @THREADLESS@ test/faults/threadless.c, for LD_PRELOAD, and @PRELOAD@ what the sanitizers want there.
 #           {A|B} is A in the short form and B in the long one; a line that has it is run in both
 # A line "barrier": what is behind it uses what was before.
 tests() {
@@ -111,10 +112,11 @@ pidns        | 2+4       | 60  | ok:verified: yes                 | btl=self,tcp
 pidns-random | =3        | 60  | ok                             | btl=self,tcp | @SRC@/test/pidns.sh @BUILD@/test/mpi/random_coll --n {200|1000}
 islands-none | =3        | 60  | ok:allreduce: .*no_net [1-9]   | coll_gpusym_node_size=2 coll_gpusym_net_devices=none coll_gpusym_summary=1 | test/mpi/random_coll --n 200
 islands-unreachable | =3 | 60  | ok:allreduce: .*no_net [1-9]   | coll_gpusym_node_size=1 coll_gpusym_summary=1 | @SRC@/test/onrank.sh 1 GPUSYM_UCX_TLS=self @BUILD@/test/mpi/random_coll --n 200
+islands-threadless | =3  | 60  | ok:allreduce: .*no_net [1-9]   | coll_gpusym_node_size=1 coll_gpusym_summary=1 | @SRC@/test/onrank.sh 1 LD_PRELOAD=@THREADLESS@ @BUILD@/test/mpi/random_coll --n 200
 islands-left | =3        | 60  | ok:1 passed                    | coll_gpusym_node_size=2                 | test/mpi/finalize left
+islands-closing | =3     | 60  | ok                             | coll_gpusym_node_size=2 coll_gpusym_sim_fail=launch:6@2 | test/mpi/closing
 islands-40   | +=40      | 120 | ok:allreduce: native .*rails [1-9] | coll_gpusym_summary=1 | examples/allreduce
 random       | 3+2,4     | 120 | ok                             |                                         | test/mpi/random --n 300
-islands-closing | =3     | 60  | ok                             | coll_gpusym_node_size=2 coll_gpusym_sim_fail=launch:6@2 | test/mpi/closing
 random-8     | +=8       | 120 | ok                             |                                         | test/mpi/random --n 60
 # The epochs' counting wraps round in the midst of it.
 wrap         | 2+4       | 120 | ok                             | coll_gpusym_epoch_first=2147483300      | test/mpi/random --n 100
@@ -155,11 +157,11 @@ random_coll-large | =2   | 120 | ok                             |               
 random_coll-threads | 3+2 | 120 | ok                            |                                         | test/mpi/random_coll --threads 3 --n 700
 # Communicators are made while calls are in flight, MPI_Comm_idup beside them; stock Open MPI confuses the two.
 random_coll-makes | 3+2,5 | 120 | ok                             |                                         | test/mpi/random_coll --makes --n 3000
+# ... and where nothing tells Open MPI's calls from the program's but the memory.
+nameless     | 2+3       | 60  | ok                             |                                         | test/mpi/nameless
 random_coll-makes-host | =3 | 120 | ok                           |                                         | test/mpi/random_coll --makes --n 2000 --kinds host
 # What is in flight does not make progress dear.
 deep         | =4        | 60  | ok                             | form=timed | test/mpi/deep --n {5000|15000} --kinds host,device
-# ... and where nothing tells Open MPI's calls from the program's but the memory.
-nameless     | 2+3       | 60  | ok                             |                                         | test/mpi/nameless
 inflight     | 1,3+2,4   | 120 | ok                             |                                         | test/mpi/inflight
 # Resident kernels, which retire as the next call comes: by their time, and where the simulator says so.
 linger       | 2+1,3     | 60  | ok                             | form=timed coll_gpusym_linger=300 | test/mpi/linger --n 1500
@@ -716,6 +718,7 @@ table_line() {
     command=("${command[@]//@KINDS@/${GPUSYM_TEST_PRELOAD:+$GPUSYM_TEST_PRELOAD:}$builddir/.libs/libgpusym_kinds.so}")
     command=("${command[@]//@MPI@/${GPUSYM_TEST_PRELOAD:+$GPUSYM_TEST_PRELOAD:}$builddir/.libs/libgpusym_mpi.so}")
     command=("${command[@]//@BLIND@/${GPUSYM_TEST_PRELOAD:+$GPUSYM_TEST_PRELOAD:}$builddir/test/faults/.libs/libblind.so}")
+    command=("${command[@]//@THREADLESS@/${GPUSYM_TEST_PRELOAD:+$GPUSYM_TEST_PRELOAD:}$builddir/test/faults/.libs/libthreadless.so}")
     command=("${command[@]//@STORM@/${GPUSYM_TEST_PRELOAD:+$GPUSYM_TEST_PRELOAD:}$builddir/test/mpi/.libs/libstorm.so}")
     program=${command[0]}
     if [[ $program == */* ]]; then

@@ -5,7 +5,7 @@
  * it is there.  A seed as the argument repeats a run, but for what the threads do.
  */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* pthread_getname_np */
+#define _GNU_SOURCE /* pthread_getname_np, RTLD_NEXT */
 #endif
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +13,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -469,7 +471,7 @@ static void add_clock(gpusym_worker_t *w, clock_task_t *c)
 {
     *c = (clock_task_t){.task = {.poll = note_poll, .arg = c}, .least = UINT64_MAX};
     gpusym_worker_enter_wait(w);
-    gpusym_worker_add_task(w, &c->task);
+    OK(gpusym_worker_add_task(w, &c->task));
     gpusym_worker_leave(w);
 }
 
@@ -582,7 +584,7 @@ static void it_has_a_name_and_takes_no_signals(void **state)
     looks.done = 0;
     gpusym_worker_t *w = open_worker(&transport, MEMORY);
     gpusym_worker_enter_wait(w);
-    gpusym_worker_add_task(w, &task);
+    OK(gpusym_worker_add_task(w, &task));
     gpusym_worker_leave(w);
     wait_for(&looks.done, 1);
     gpusym_worker_close(w);
@@ -590,6 +592,37 @@ static void it_has_a_name_and_takes_no_signals(void **state)
     assert_true(looks.signals);
     pthread_sigmask(SIG_BLOCK, NULL, &mine);
     assert_int_equal(sigismember(&mine, SIGALRM), 0);
+}
+
+/* In place of libc's, for the threads of this program and of the library. */
+static bool no_threads;
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *), void *arg)
+{
+    static int (*next)(pthread_t *, const pthread_attr_t *, void *(*) (void *), void *);
+
+    *(void **) &next = dlsym(RTLD_NEXT, "pthread_create");
+    return no_threads ? EAGAIN : next(thread, attr, start, arg);
+}
+
+/* At a limit on processes: the task is not added, the worker does all else, and a later task has a thread. */
+static void a_task_without_a_thread_is_refused(void **state)
+{
+    clock_task_t refused = {.task = {.poll = note_poll, .arg = &refused}}, next;
+
+    (void) state;
+    gpusym_worker_t *w = open_worker(&transport, MEMORY);
+    gpusym_worker_enter_wait(w);
+    no_threads = true;
+    assert_int_equal(gpusym_worker_add_task(w, &refused.task), GPUSYM_ERR_NOT_AVAILABLE);
+    no_threads = false;
+    gpusym_worker_leave(w);
+    assert_true(gpusym_worker_enter(w));
+    gpusym_worker_leave(w);
+    add_clock(w, &next);
+    wait_for(&next.polls, 3);
+    gpusym_worker_close(w);
+    assert_int_equal(load(&refused.polls), 0);
 }
 
 /* A task that removes itself at its third poll. */
@@ -617,7 +650,7 @@ static void tasks_come_and_go(void **state)
     short_task_t s = {.task = {.poll = leave_soon, .arg = &s}, .worker = w};
     add_clock(w, &first);
     gpusym_worker_enter_wait(w);
-    gpusym_worker_add_task(w, &s.task);
+    OK(gpusym_worker_add_task(w, &s.task));
     gpusym_worker_leave(w);
     add_clock(w, &last);
     wait_for(&s.polls, 3);
@@ -737,7 +770,7 @@ static void begin_exchange(end_t *e, const gpusym_worker_t *other)
                                                .bytes_out = PIECE};
     OK(gpusym_net_stream_open(gpusym_worker_streams(e->worker), &params, &e->stream));
     OK(gpusym_worker_alloc(e->worker, (uint64_t) PIECES * PIECE, &e->data));
-    gpusym_worker_add_task(e->worker, &e->task);
+    OK(gpusym_worker_add_task(e->worker, &e->task));
     gpusym_worker_leave(e->worker);
 }
 
@@ -801,6 +834,7 @@ int main(int argc, char **argv)
         TEST(timed_it_stays_away_while_others_are_at_it),
         TEST(it_has_a_name_and_takes_no_signals),
         TEST(tasks_come_and_go),
+        TEST(a_task_without_a_thread_is_refused),
         TEST(timed_close_ends_it_at_once),
         TEST(helper_threads_move_pieces),
         TEST(over_ucx),

@@ -369,13 +369,15 @@ static void sweep_closed(void)
     }
 }
 
-static void add_task(hosts_t *h)
+static int add_task(hosts_t *h)
 {
+    int rc = GPUSYM_SUCCESS;
     if (!h->has_task) {
         h->task = (gpusym_worker_task_t){.poll = poll_hosts, .arg = h};
-        gpusym_worker_add_task(h->worker, &h->task);
-        h->has_task = true;
+        rc = gpusym_worker_add_task(h->worker, &h->task);
+        h->has_task = GPUSYM_SUCCESS == rc;
     }
+    return rc;
 }
 
 void coll_gpusym_hosts_close(coll_gpusym_team_t *t, bool used)
@@ -397,7 +399,7 @@ void coll_gpusym_hosts_close(coll_gpusym_team_t *t, bool used)
     h->next = closed;
     closed = h;
     if (!end_hosts(h)) {
-        add_task(h);
+        (void) add_task(h); /* without a thread, the next communicator of several islands closes it */
     }
     gpusym_worker_leave(w);
 }
@@ -431,10 +433,7 @@ static int open_records(hosts_t *h)
                                        .answer = answer,
                                        .arg = h};
     const int rc = gpusym_records_open(&p, &h->records);
-    if (GPUSYM_SUCCESS == rc) {
-        add_task(h);
-    }
-    return rc;
+    return GPUSYM_SUCCESS == rc ? add_task(h) : rc; /* a leader must answer while the program is elsewhere */
 }
 
 int coll_gpusym_hosts_open(coll_gpusym_team_t *t, coll_gpusym_host_card_t *card)

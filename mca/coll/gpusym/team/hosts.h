@@ -35,7 +35,7 @@ typedef struct {
 void coll_gpusym_hosts_describe(coll_gpusym_host_card_t *card);
 /* Begins the agreement between the islands. card: [ranks of the communicator], owned from now on. Every rank has a net.
  * GPUSYM_SUCCESS, or this rank cannot take part: GPUSYM_ERR_UNREACHABLE: the network does not lead to another
- * leader. */
+ * leader; GPUSYM_ERR_NOT_AVAILABLE: no thread that answers for it can be started. */
 int coll_gpusym_hosts_open(coll_gpusym_team_t *t, coll_gpusym_host_card_t *card);
 /* Takes memory of the net for this rank's rails, and opens them on its GPU. Returns what it has: */
 enum {

@@ -371,7 +371,8 @@ static int judge_lines(coll_gpusym_team_t *t)
     return MPI_SUCCESS == coll_gpusym_vote_start(t, opened) ? COLL_GPUSYM_STEP_NET_VOTE : OMPI_ERROR;
 }
 
-/* Of several islands: all ranks have told whether the network leads to the leaders of the others. */
+/* Of several islands: all ranks have told whether the network leads to the leaders of the others, and whether this rank
+ * can answer them. */
 static int judge_net(coll_gpusym_team_t *t)
 {
     char detail[96];
@@ -381,7 +382,7 @@ static int judge_net(coll_gpusym_team_t *t)
         while (COLL_GPUSYM_VOTE_YES == t->boot.votes[r]) {
             r++;
         }
-        snprintf(detail, sizeof detail, "from rank %u the network does not lead to all other islands", r);
+        snprintf(detail, sizeof detail, "rank %u does not reach all other islands, or has no thread to answer them", r);
         coll_gpusym_team_settle(t, COLL_GPUSYM_R_NO_NET, detail);
         coll_gpusym_hosts_close(t, false);
     }

@@ -154,7 +154,7 @@ static void *help(void *arg)
 }
 
 /* The thread blocks all signals but those of its own faults: a program's handlers run in its own threads. */
-static void start_thread(gpusym_worker_t *w)
+static int start_thread(gpusym_worker_t *w)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
     sigset_t blocked, saved;
@@ -168,8 +168,9 @@ static void start_thread(gpusym_worker_t *w)
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
     w->started = 0 == error;
     if (!w->started) {
-        GPUSYM_LOG(1, "calls between hosts move on only while the program is in MPI: no thread: %s", strerror(error));
+        GPUSYM_LOG(1, "no thread for calls between hosts can be started: %s", strerror(error));
     }
+    return w->started ? GPUSYM_SUCCESS : GPUSYM_ERR_NOT_AVAILABLE;
 }
 
 static void end_thread(gpusym_worker_t *w)
@@ -183,13 +184,14 @@ static void end_thread(gpusym_worker_t *w)
     }
 }
 
-void gpusym_worker_add_task(gpusym_worker_t *w, gpusym_worker_task_t *task)
+int gpusym_worker_add_task(gpusym_worker_t *w, gpusym_worker_task_t *task)
 {
-    task->next = w->tasks;
-    w->tasks = task;
-    if (!w->started) {
-        start_thread(w);
+    const int rc = w->started ? GPUSYM_SUCCESS : start_thread(w);
+    if (GPUSYM_SUCCESS == rc) {
+        task->next = w->tasks;
+        w->tasks = task;
     }
+    return rc;
 }
 
 void gpusym_worker_remove_task(gpusym_worker_t *w, gpusym_worker_task_t *task)

@@ -100,9 +100,10 @@ typedef struct gpusym_worker_task {
 } gpusym_worker_task_t;
 
 /* Adds a task; with the lock held, as for the rest.  The first one starts the helper thread, which looks every 100 us
- * while a task waits, or something has come or gone in the last 50 ms, and every 10 ms otherwise.  Where no thread can
- * be started, which is logged, nothing is polled, and only MPI's threads move the streams on. */
-void gpusym_worker_add_task(gpusym_worker_t *worker, gpusym_worker_task_t *task);
+ * while a task waits, or something has come or gone in the last 50 ms, and every 10 ms otherwise.
+ * GPUSYM_ERR_NOT_AVAILABLE: no thread can be started, which is logged, and the task has not been added: only MPI's
+ * threads move the streams on. */
+int gpusym_worker_add_task(gpusym_worker_t *worker, gpusym_worker_task_t *task);
 /* Removes a task, which was added; it is not polled any more. */
 void gpusym_worker_remove_task(gpusym_worker_t *worker, gpusym_worker_task_t *task);
 
