@@ -258,6 +258,8 @@ p2p_beside-off | =3      | 120 | ok                             |               
 p2p_beside-links | +=3   | 120 | ok                             | coll_gpusym_sim_links=0-1:0,1-2:0       | test/mpi/p2p_beside --rounds 200 --fuzz 5000
 p2p_beside-pipes | +=2   | 120 | ok                             | coll_gpusym_reg_limit=0                 | test/mpi/p2p_beside --rounds 200 --fuzz 5000
 p2p_threads  | 2+3       | 120 | ok                             |                                         | test/mpi/p2p_beside --threads 4 --fuzz {2000|7000}
+# Of which the PML below refuses to send a part.
+p2p-refused  | =2        | 60  | ok                             |                                         | test/mpi/refused
 p2p_storm    | =2        | 60  | ok:storm. [1-9]                |                                         | env LD_PRELOAD=@STORM@ @BUILD@/test/mpi/p2p --thin 300
 # By an ob1 that knows GPU memory, and btl/gpunvl: messages that ob1 serves (it asks about a buffer's address alone, which must
 # lie in GPU memory; that of 5.0.7 sends wrong data buffered); memory that cannot be mapped; the transport alone, its ring

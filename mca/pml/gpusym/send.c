@@ -34,6 +34,13 @@ typedef pml_gpusym_request_t request_t;
 /* Messages that go through pipes to a peer that could not map our memory, before one tries that again. */
 #define PIPED 16u
 
+/* What has become of a message that goes by envelope. */
+typedef enum {
+    DONE,   /* it is in flight or complete, or will end in a step */
+    STAGE,  /* it is to be staged: its receiver knows nothing of it */
+    FAILED, /* with an MPI error code: its receiver knows nothing of it, and nothing is held for it */
+} outcome_t;
+
 static uint32_t buffered_long; /* atomic: those that step_rest has; the others are abandoned requests */
 
 /* Ends a send with an MPI error code. */
@@ -229,17 +236,48 @@ static bool end_early(request_t *r)
     return true;
 }
 
+static bool step_offered(request_t *r);
+
+/* Has the PML send the data, in r->bounce, that an envelope has announced. Their receiver waits for them: if the PML
+ * does not take them now, the next step tries again, unless the receiver has died. Whether the send goes on. */
+static bool step_announced(request_t *r)
+{
+    const mca_pml_base_request_t *b = &r->base;
+    const mca_pml_base_send_mode_t mode =
+        MCA_PML_BASE_SEND_SYNCHRONOUS == r->mode ? r->mode : MCA_PML_BASE_SEND_STANDARD;
+    uint32_t number;
+    const bool named = !pml_gpusym_follow_read(r->envelope, &number);
+
+    if (OMPI_SUCCESS != pml_gpusym_host.pml_isend(r->bounce.p, r->layout.bytes, MPI_BYTE, b->req_peer,
+                                                  pml_gpusym_follow_tag(number, named), mode, b->req_comm, &r->inner)) {
+        r->inner = NULL;
+        if (pml_gpusym_peer_lives(r)) {
+            return true;
+        }
+        if (named) {
+            gpusym_parcel_free(r->index);
+        }
+        end_send(r, report_dead(r));
+        return false;
+    }
+    if (named) {
+        r->completes_early = true;
+        r->step = step_offered;
+        return !end_early(r);
+    }
+    r->step = step_staged;
+    return step_staged(r);
+}
+
 /* A small message that nobody has claimed for a while becomes one that is buffered, so that two processes may send to
  * each other before they receive. Whether the send goes on. */
 static bool buffer_data(request_t *r)
 {
-    const mca_pml_base_request_t *b = &r->base;
     gpusym_offer_t o = {.kind = GPUSYM_PARCEL_FOLLOWS, .gpu = -1};
-    uint32_t number;
 
     r->eager = false; /* tried once */
     if (!pml_gpusym_bounce_get(&r->bounce, r->gpu, r->layout.bytes) ||
-        GPUSYM_SUCCESS != pml_gpusym_pack(r->gpu, &r->layout, r->bounce.p, b->req_addr, r->layout.bytes)) {
+        GPUSYM_SUCCESS != pml_gpusym_pack(r->gpu, &r->layout, r->bounce.p, r->base.req_addr, r->layout.bytes)) {
         return true;
     }
     const bool in_entry = r->layout.bytes <= GPUSYM_PARCEL_ROOM;
@@ -251,15 +289,8 @@ static bool buffer_data(request_t *r)
     pml_gpusym_count(PML_GPUSYM_SENT_BUFFERED);
     if (!in_entry) {
         pml_gpusym_request_free_inner(r);
-        (void) pml_gpusym_follow_read(r->envelope, &number);
-        const int rv = pml_gpusym_host.pml_isend(r->bounce.p, r->layout.bytes, MPI_BYTE, b->req_peer,
-                                                 pml_gpusym_follow_tag(number, true), MCA_PML_BASE_SEND_STANDARD,
-                                                 b->req_comm, &r->inner);
-        if (OMPI_SUCCESS != rv) {
-            r->inner = NULL;
-            end_send(r, rv);
-            return false;
-        }
+        r->step = step_announced;
+        return step_announced(r);
     }
     r->completes_early = true;
     return !end_early(r);
@@ -303,8 +334,6 @@ static bool begin_pipe(request_t *r)
     r->step = step_piped;
     return step_piped(r);
 }
-
-static bool step_offered(request_t *r);
 
 /* Tells the receiver how a push has ended, and goes on as before. */
 static bool end_push(request_t *r, int status)
@@ -439,29 +468,30 @@ static bool offer_memory(request_t *r, gpusym_offer_t *o)
     return r->layout.bytes > EAGER_MAX;
 }
 
-/* Sends the envelope of an offer. Returns an MPI error code; on success the request is in flight or complete. */
-static int send_envelope(request_t *r, pml_gpusym_step_t *step)
+/* Sends the envelope of an offer, and runs the first step. */
+static outcome_t send_envelope(request_t *r, pml_gpusym_step_t *step, int *rv)
 {
     const mca_pml_base_request_t *b = &r->base;
     /* Synchronous: that the receiver ends the parcel is as good as the PML's acknowledgement. */
     const mca_pml_base_send_mode_t mode =
         MCA_PML_BASE_SEND_SYNCHRONOUS == r->mode ? MCA_PML_BASE_SEND_STANDARD : r->mode;
-    const int rv = pml_gpusym_host.pml_isend(r->envelope, GPUSYM_ENVELOPE, MPI_BYTE, b->req_peer, b->req_tag, mode,
-                                             b->req_comm, &r->inner);
-    if (OMPI_SUCCESS != rv) {
+    *rv = pml_gpusym_host.pml_isend(r->envelope, GPUSYM_ENVELOPE, MPI_BYTE, b->req_peer, b->req_tag, mode, b->req_comm,
+                                    &r->inner);
+    if (OMPI_SUCCESS != *rv) {
         r->inner = NULL;
         (void) gpusym_parcel_withdraw(r->index);
-        return rv;
+        release_memory(r);
+        return FAILED;
     }
     r->step = step;
     if (step(r)) {
         pml_gpusym_request_enlist(r, r->step); /* the receiver may already have asked for another one */
     }
-    return MPI_SUCCESS;
+    return DONE;
 }
 
 /* The table is full: the envelope names no entry, and the data follow. */
-static int send_following(request_t *r, const void *data)
+static outcome_t send_following(request_t *r, const void *data, int *rv)
 {
     static uint32_t numbers; /* atomic */
     const mca_pml_base_request_t *b = &r->base;
@@ -470,32 +500,30 @@ static int send_following(request_t *r, const void *data)
 
     pml_gpusym_follow_write(r->envelope, number);
     if (!pml_gpusym_bounce_get(&r->bounce, r->gpu, GPUSYM_ENVELOPE)) {
-        return pml_gpusym_report_memory(b->req_comm, b->req_peer, b->req_tag, GPUSYM_ENVELOPE);
+        *rv = pml_gpusym_report_memory(b->req_comm, b->req_peer, b->req_tag, GPUSYM_ENVELOPE);
+        return FAILED;
     }
     memcpy(r->bounce.p, data, GPUSYM_ENVELOPE);
-    int rv = pml_gpusym_host.pml_isend(r->envelope, GPUSYM_ENVELOPE, MPI_BYTE, b->req_peer, b->req_tag,
-                                       MCA_PML_BASE_SEND_STANDARD, b->req_comm, &envelope);
-    if (OMPI_SUCCESS == rv) {
-        /* A few bytes, which the PML copies; it completes without the receiver. */
-        rv = ompi_request_wait(&envelope, MPI_STATUS_IGNORE);
+    *rv = pml_gpusym_host.pml_isend(r->envelope, GPUSYM_ENVELOPE, MPI_BYTE, b->req_peer, b->req_tag,
+                                    MCA_PML_BASE_SEND_STANDARD, b->req_comm, &envelope);
+    if (OMPI_SUCCESS != *rv) {
+        return FAILED;
     }
-    if (OMPI_SUCCESS == rv) {
-        rv = pml_gpusym_host.pml_isend(r->bounce.p, GPUSYM_ENVELOPE, MPI_BYTE, b->req_peer,
-                                       pml_gpusym_follow_tag(number, false), r->mode, b->req_comm, &r->inner);
-    }
-    if (OMPI_SUCCESS != rv) {
-        r->inner = NULL;
-        return rv;
+    /* A few bytes, which the PML copies; it completes without the receiver. */
+    *rv = ompi_request_wait(&envelope, MPI_STATUS_IGNORE);
+    if (OMPI_SUCCESS != *rv) {
+        return FAILED;
     }
     r->eager = false;
-    if (step_staged(r)) {
-        pml_gpusym_request_enlist(r, step_staged);
+    r->step = step_announced;
+    if (step_announced(r)) {
+        pml_gpusym_request_enlist(r, r->step);
     }
-    return MPI_SUCCESS;
+    return DONE;
 }
 
 /* A message of the size of an envelope, from memory of any kind: the data are in the entry. */
-static int send_inline(request_t *r, gpusym_offer_t *o)
+static outcome_t send_inline(request_t *r, gpusym_offer_t *o, int *rv)
 {
     char data[GPUSYM_ENVELOPE];
     const mca_pml_base_request_t *b = &r->base;
@@ -504,41 +532,42 @@ static int send_inline(request_t *r, gpusym_offer_t *o)
         gpusym_layout_gather(&r->layout, b->req_addr, data, sizeof data);
     } else if (GPUSYM_SUCCESS != pml_gpusym_pack(r->gpu, &r->layout, data, b->req_addr, sizeof data)) {
         tell_failure(r);
-        return pml_gpusym_report_gpu(b->req_comm, b->req_peer, b->req_tag);
+        *rv = pml_gpusym_report_gpu(b->req_comm, b->req_peer, b->req_tag);
+        return FAILED;
     }
     o->kind = GPUSYM_PARCEL_INLINE;
     r->completes_early = MCA_PML_BASE_SEND_SYNCHRONOUS != r->mode;
     if (GPUSYM_SUCCESS != gpusym_parcel_offer(o, data, &r->index, r->envelope)) {
-        return send_following(r, data);
+        return send_following(r, data, rv);
     }
-    return send_envelope(r, step_offered);
+    return send_envelope(r, step_offered, rv);
 }
 
-/* Sends by envelope. Returns an MPI error code, or -1: the message is to be staged. */
-static int send_direct(request_t *r)
+/* Sends by envelope. */
+static outcome_t send_direct(request_t *r, int *rv)
 {
     gpusym_offer_t o = make_offer(r);
 
     if (GPUSYM_ENVELOPE == r->layout.bytes) {
-        return send_inline(r, &o);
+        return send_inline(r, &o, rv);
     }
     if (r->layout.bytes < GPUSYM_ENVELOPE || MCA_PML_BASE_SEND_BUFFERED == r->mode) {
-        return -1;
+        return STAGE;
     }
     r->source = find_source(r);
     if (!offer_memory(r, &o) || GPUSYM_SUCCESS != gpusym_parcel_offer(&o, NULL, &r->index, r->envelope)) {
         release_memory(r);
-        return -1;
+        return STAGE;
     }
     if (GPUSYM_PARCEL_PIPE == o.kind) {
         gpusym_pipe_send(&r->pipe, gpusym_current.dev, r->gpu, r->source, r->layout.bytes, r->index, true);
         pml_gpusym_count(PML_GPUSYM_SENT_PIPED);
-        return send_envelope(r, step_piped);
+        return send_envelope(r, step_piped, rv);
     }
     r->eager = can_buffer(r);
     r->offered = gpusym_now_ns();
     pml_gpusym_count(PML_GPUSYM_SENT_DIRECT);
-    return send_envelope(r, step_offered);
+    return send_envelope(r, step_offered, rv);
 }
 
 /* ---- entries ---- */
@@ -556,8 +585,10 @@ static pml_gpusym_peer_t *find_peer(int dst, int tag, struct ompi_communicator_t
 /* Begins one use of a request. An error ends a nonblocking send at once: MPI_Wait returns it. */
 static int start_send(request_t *r)
 {
-    int rv = NULL != r->peer ? send_direct(r) : -1;
-    rv = rv < 0 ? send_staged(r) : rv;
+    int rv = MPI_SUCCESS;
+    if (STAGE == (NULL != r->peer ? send_direct(r, &rv) : STAGE)) {
+        rv = send_staged(r);
+    }
     if (MPI_SUCCESS != rv) {
         end_send(r, rv);
     }

@@ -1,0 +1,279 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * mpirun test, on 2 ranks: messages of GPU memory, some of whose parts the PML refuses to send. An envelope that is
+ * refused is an error of its message, for which nothing is kept, and later messages are right. Data that an envelope
+ * has announced follow when the PML takes them; if it never does, the send ends when its receiver has died.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* RTLD_NEXT */
+#endif
+#include "mca/common/ompi/ompi_compat.h"
+
+#include <dlfcn.h>
+#include <mpi.h>
+
+#include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/memory/reg.h"
+#include "mca/common/gpusym/memory/scratch.h"
+#include "mca/common/gpusym/p2p/parcel.h"
+#include "ompi/mca/pml/pml.h"
+#include "test/mpi/check.h"
+
+#define USAGE ""
+#define TAG 5
+#define TIMES 5 /* that the PML refuses announced data, before it takes them */
+enum { LONG = 100000, ROWS = 500, ROW = 64, SHORT = 2000, TINY = GPUSYM_ENVELOPE };
+
+static int rank;
+
+/* ---- what the component calls, in place of Open MPI's and the library's functions ---- */
+
+static mca_pml_base_module_isend_fn_t isend; /* the PML's */
+static enum { NOTHING, ENVELOPES, ANNOUNCED } refuses;
+static long times;   /* that it does; atomic, as are the others */
+static long refused; /* how often it has */
+static long held;    /* registrations and scratch memory that have not been returned */
+static bool dead;    /* the other process, as far as can be seen */
+
+static int isend_or_not(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
+                        mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm,
+                        struct ompi_request_t **request)
+{
+    const bool envelope = TAG == tag && GPUSYM_ENVELOPE == count, announced = tag < INT_MIN / 2;
+    if (((ENVELOPES == refuses && envelope) || (ANNOUNCED == refuses && announced)) &&
+        __atomic_fetch_sub(&times, 1, __ATOMIC_RELAXED) > 0) {
+        __atomic_fetch_add(&refused, 1, __ATOMIC_RELAXED);
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    return isend(buf, count, dtype, dst, tag, mode, comm, request);
+}
+
+/* Called before the component puts its functions before the PML's. */
+const gpusym_device_t *gpusym_device_need(void)
+{
+    static const gpusym_device_t *(*next)(void);
+
+    *(void **) &next = dlsym(RTLD_NEXT, "gpusym_device_need");
+    if (NULL == isend && NULL != mca_pml.pml_isend) {
+        isend = mca_pml.pml_isend;
+        mca_pml.pml_isend = isend_or_not;
+    }
+    return next();
+}
+
+bool gpusym_peer_alive(gpusym_peer_t *peer)
+{
+    static bool (*next)(gpusym_peer_t *);
+
+    *(void **) &next = dlsym(RTLD_NEXT, "gpusym_peer_alive");
+    return !__atomic_load_n(&dead, __ATOMIC_RELAXED) && next(peer);
+}
+
+int gpusym_reg_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const void *p, uint64_t size, uint32_t *key,
+                   uint64_t *off)
+{
+    static int (*next)(const gpusym_device_t *, gpusym_gpu_t *, const void *, uint64_t, uint32_t *, uint64_t *);
+
+    *(void **) &next = dlsym(RTLD_NEXT, "gpusym_reg_get");
+    const int rc = next(dev, gpu, p, size, key, off);
+    __atomic_fetch_add(&held, GPUSYM_SUCCESS == rc, __ATOMIC_RELAXED);
+    return rc;
+}
+
+void gpusym_reg_put(uint32_t key)
+{
+    static void (*next)(uint32_t);
+
+    *(void **) &next = dlsym(RTLD_NEXT, "gpusym_reg_put");
+    next(key);
+    __atomic_fetch_sub(&held, 1, __ATOMIC_RELAXED);
+}
+
+int gpusym_scratch_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t size, void **p)
+{
+    static int (*next)(const gpusym_device_t *, gpusym_gpu_t *, uint64_t, void **);
+
+    *(void **) &next = dlsym(RTLD_NEXT, "gpusym_scratch_get");
+    const int rc = next(dev, gpu, size, p);
+    __atomic_fetch_add(&held, GPUSYM_SUCCESS == rc, __ATOMIC_RELAXED);
+    return rc;
+}
+
+void gpusym_scratch_put(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *p)
+{
+    static void (*next)(const gpusym_device_t *, gpusym_gpu_t *, void *);
+
+    *(void **) &next = dlsym(RTLD_NEXT, "gpusym_scratch_put");
+    next(dev, gpu, p);
+    __atomic_fetch_sub(&held, 1, __ATOMIC_RELAXED);
+}
+
+static void refuse(int what, long n)
+{
+    refuses = NOTHING;
+    __atomic_store_n(&refused, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&times, n, __ATOMIC_RELAXED);
+    refuses = what;
+}
+
+static bool has_refused(long n)
+{
+    refuses = NOTHING;
+    return __atomic_load_n(&refused, __ATOMIC_RELAXED) == n;
+}
+
+/* ---- messages ---- */
+
+static char image[LONG];
+
+static void fill(void *buffer, size_t bytes, int seed)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        image[i] = (char) (seed + (int) (i * 7 + i / 256));
+    }
+    mem_write(buffer, image, bytes);
+}
+
+/* Of every `stride` bytes those of a row. */
+static bool is_right(const void *buffer, size_t bytes, size_t row, size_t stride, int seed)
+{
+    mem_read(image, buffer, bytes);
+    for (size_t i = 0; i < bytes; i++) {
+        if (i % stride < row && image[i] != (char) (seed + (int) (i * 7 + i / 256))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool say(bool good, const char *what)
+{
+    if (!good) {
+        fprintf(stderr, "refused: FAIL on rank %d: %s\n", rank, what);
+    }
+    return good;
+}
+
+/* The envelope of a message is refused; then the message is sent again. */
+static bool envelope_refused(void *buffer, MPI_Datatype type, int count, size_t bytes, size_t row, size_t stride)
+{
+    bool good = true;
+
+    if (1 == rank) {
+        mem_write(buffer, memset(image, 0, bytes), bytes);
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Recv(buffer, count, type, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        return say(is_right(buffer, bytes, row, stride, 3), "wrong data behind a refused envelope");
+    }
+    fill(buffer, bytes, 3);
+    const long before = held;
+    refuse(ENVELOPES, 1);
+    good = say(MPI_SUCCESS != MPI_Send(buffer, count, type, 1, TAG, MPI_COMM_WORLD), "no error of a refused envelope");
+    good = say(has_refused(1), "the envelope was not refused") && good;
+    good = say(before == held, "memory is kept for a message that has failed") && good;
+    MPI_Barrier(MPI_COMM_WORLD);
+    good = say(MPI_SUCCESS == MPI_Send(buffer, count, type, 1, TAG, MPI_COMM_WORLD), "the message behind") && good;
+    return say(before == held, "memory is kept for a message that has ended") && good;
+}
+
+/* A message that nobody receives yet is buffered: its data are refused at first. */
+static bool buffered_refused(void *buffer)
+{
+    bool good = true;
+
+    if (1 == rank) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Recv(buffer, SHORT, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        return say(is_right(buffer, SHORT, 1, 1, 9), "wrong data of a buffered message");
+    }
+    fill(buffer, SHORT, 9);
+    refuse(ANNOUNCED, TIMES);
+    good = say(MPI_SUCCESS == MPI_Send(buffer, SHORT, MPI_BYTE, 1, TAG, MPI_COMM_WORLD), "a buffered send");
+    good = say(has_refused(TIMES), "a buffered message was not refused as often") && good;
+    MPI_Barrier(MPI_COMM_WORLD);
+    return good;
+}
+
+/* So many messages of the size of an envelope that the table of parcels is full: data of two more follow theirs, and
+ * are refused at first. */
+static bool following_refused(void *buffer)
+{
+    unsigned n = 0;
+    bool good = true;
+    char tiny[TINY] = {0};
+
+    if (0 == rank) {
+        while (gpusym_parcels_live() < GPUSYM_PARCEL_MAX && n < 2 * GPUSYM_PARCEL_MAX) {
+            memcpy(tiny, &n, sizeof n);
+            MPI_Send(tiny, TINY, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+            n++;
+        }
+        refuse(ANNOUNCED, TIMES);
+        fill(buffer, TINY, 4);
+        good = say(MPI_SUCCESS == MPI_Send(buffer, TINY, MPI_BYTE, 1, TAG, MPI_COMM_WORLD), "a send that follows");
+        good = say(has_refused(TIMES), "data that follow were not refused as often") && good;
+        fill(buffer, TINY, 5);
+        MPI_Send(buffer, TINY, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+        MPI_Send(&n, 1, MPI_UNSIGNED, 1, TAG + 1, MPI_COMM_WORLD);
+        MPI_Barrier(MPI_COMM_WORLD);
+        return good;
+    }
+    MPI_Recv(&n, 1, MPI_UNSIGNED, 0, TAG + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (unsigned i = 0; good && i < n; i++) {
+        MPI_Recv(tiny, TINY, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        good = say(0 == memcmp(tiny, &i, sizeof i), "messages are not in order");
+    }
+    for (int seed = 4; good && seed < 6; seed++) {
+        MPI_Recv(buffer, TINY, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        good = say(is_right(buffer, TINY, 1, 1, seed), "wrong data of a message whose data follow");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    return good;
+}
+
+/* The PML never takes the data, and the receiver dies; it does not, but nobody receives the message. */
+static bool receiver_dead(void *buffer)
+{
+    bool good = true;
+
+    if (0 == rank) {
+        fill(buffer, SHORT, 1);
+        refuse(ANNOUNCED, LONG_MAX);
+        __atomic_store_n(&dead, true, __ATOMIC_RELAXED);
+        good = say(MPI_SUCCESS != MPI_Send(buffer, SHORT, MPI_BYTE, 1, TAG, MPI_COMM_WORLD), "sent to the dead");
+        __atomic_store_n(&dead, false, __ATOMIC_RELAXED);
+        good = say(!has_refused(0), "the PML was not asked") && good;
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    return good;
+}
+
+int main(int argc, char **argv)
+{
+    check_t t;
+    MPI_Datatype rows;
+
+    check_init(&argc, &argv, "refused", MPI_THREAD_SINGLE);
+    check_arguments_end(USAGE);
+    check_start(&t, "refused", MPI_COMM_WORLD);
+    rank = t.rank;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    void *buffer = mem_alloc(MEM_DEVICE, LONG);
+    if (NULL == buffer || 2 != t.nranks || NULL == isend) {
+        MPI_Abort(MPI_COMM_WORLD, 99);
+    }
+    MPI_Type_vector(ROWS, ROW, 2 * ROW, MPI_BYTE, &rows);
+    MPI_Type_commit(&rows);
+    check_result(&t, envelope_refused(buffer, MPI_BYTE, LONG, LONG, 1, 1));
+    check_result(&t, envelope_refused(buffer, rows, 1, (2 * ROWS - 1) * ROW, ROW, 2 * ROW));
+    check_result(&t, envelope_refused(buffer, MPI_BYTE, TINY, TINY, 1, 1));
+    check_result(&t, buffered_refused(buffer));
+    check_result(&t, following_refused(buffer));
+    check_result(&t, receiver_dead(buffer));
+    MPI_Type_free(&rows);
+    mem_free(MEM_DEVICE, buffer);
+    const long failed = check_end(&t);
+    check_print("refused", t.passed, t.failed);
+    return check_fini(failed);
+}
