@@ -30,12 +30,8 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)
 int gpusym_worker_add_task(gpusym_worker_t *worker, gpusym_worker_task_t *task)
 {
     static int (*next)(gpusym_worker_t *, gpusym_worker_task_t *);
-    static void *library;
 
-    if (NULL == library) { /* it is that of the component */
-        library = dlopen("libmca_common_gpusym.so", RTLD_NOW | RTLD_NOLOAD);
-    }
-    *(void **) &next = dlsym(NULL == library ? RTLD_NEXT : library, "gpusym_worker_add_task");
+    *(void **) &next = dlsym(RTLD_NEXT, "gpusym_worker_add_task"); /* the program is linked with it */
     adding = true;
     const int rc = next(worker, task);
     adding = false;
