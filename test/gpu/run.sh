@@ -226,6 +226,7 @@ messages() {
     check "p2p, $n ranks" 120 "$n" "$kit/bin/p2p" "${fewer[@]}"
     check "p2p, pushed, $n ranks" 120 "$n" --mca coll_gpusym_p2p_push_min 1 "$kit/bin/p2p" "${fewer[@]}"
     check "p2p, no resident kernels, $n ranks" 120 "$n" --mca coll_gpusym_p2p_linger 0 "$kit/bin/p2p" "${fewer[@]}"
+    check "parts, $n ranks" 120 "$n" "$kit/bin/parts"
     check "p2p_order, $n ranks" 120 "$n" "$kit/bin/p2p_order" "${calls[@]}"
     check "p2p_beside, $n ranks" 120 "$n" "$kit/bin/p2p_beside" --fuzz "${calls[1]}"
     bind_to=none check "p2p_beside threads, $n ranks" 120 "$n" "$kit/bin/p2p_beside" --threads 4 --fuzz "${calls[1]}"
