@@ -613,9 +613,19 @@ CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t size, CUst
     return fake_queue(stream, (void *) (uintptr_t) dst, NULL, value, size);
 }
 
+/* Whether memory goes on behind the end of the region in which it begins, which no copy does. */
+static bool fake_crosses(CUdeviceptr p, size_t size)
+{
+    const fake_region_t *region = fake_region(p);
+    return NULL != region && p + size > (uintptr_t) region->base + region->size;
+}
+
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)
 {
     FAKE_STREAM(stream);
+    if (fake_crosses(dst, size) || fake_crosses(src, size)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     return fake_queue(stream, (void *) (uintptr_t) dst, (const void *) (uintptr_t) src, 0, size);
 }
 

@@ -735,6 +735,34 @@ static gpusym_stream_t *open_stream(void)
     return stream;
 }
 
+/* Two allocations that touch, as one run: the driver copies each alone. */
+static void test_copy_across(void **unused)
+{
+    (void) unused;
+    open_cuda();
+    gpusym_gpu_t *gpu = open_gpu(0, NULL);
+    gpusym_stream_t *stream = open_stream();
+    fake_region_t *first = fake_region_add(8192, CU_MEMORYTYPE_DEVICE, false, 0, NULL);
+    fake_region_t *second = fake_region_add(8192, CU_MEMORYTYPE_DEVICE, false, 0, NULL);
+    char *own = second->base, from[6000], to[6000];
+    first->size = 4096;
+    second->base = first->base + 4096;
+    second->size = 4096;
+    for (size_t i = 0; i < sizeof from; i++) {
+        from[i] = (char) (i * 5 + 3);
+    }
+    assert_int_equal(cuda.copy_async(stream, first->base + 1000, from, sizeof from), GPUSYM_SUCCESS);
+    assert_int_equal(stream->stream->ops, 2);
+    assert_int_equal(cuda.stream_poll(stream), 1);
+    assert_int_equal(cuda.copy(gpu, to, first->base + 1000, sizeof to), GPUSYM_SUCCESS);
+    assert_memory_equal(to, from, sizeof to);
+    assert_int_equal(cuda.copy(gpu, first->base + 4000, first->base + 100, 3000), GPUSYM_SUCCESS); /* from one to two */
+    assert_memory_equal(first->base + 4900, from, 2100);
+    assert_int_not_equal(cuda.copy(gpu, second->base - 8, from, 4096 + 9), GPUSYM_SUCCESS); /* behind the last one */
+    second->base = own;
+    cuda.stream_destroy(stream);
+}
+
 static void test_copy2d(void **unused)
 {
     unsigned char from[7 * 9], to[5 * 9], want[5 * 9];
@@ -1384,6 +1412,7 @@ int main(void)
         TEST(test_import),
         TEST(test_export_pool_memory),
         TEST(test_stream),
+        TEST(test_copy_across),
         TEST(test_copy2d),
         TEST(test_copy2d_far),
         TEST(test_crowded),

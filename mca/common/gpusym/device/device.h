@@ -177,7 +177,7 @@ typedef struct gpusym_device {
     int (*graph_launch)(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w);
     /* The launches of the graph must have ended. */
     void (*graph_destroy)(gpusym_graph_t *graph);
-    /* Queues a copy between any two kinds of memory. */
+    /* Queues a copy between any two kinds of memory. Either side may lie in several allocations that touch. */
     int (*copy_async)(gpusym_stream_t *stream, void *dst, const void *src, size_t size);
     /* Queues n flag operations, in order, without a kernel.  A waiting stream may block other streams of the process.
      * NULL: the device does not support this. */

@@ -48,13 +48,52 @@ static bool is_upload(const void *dst, const void *src)
 
 /* Queues a copy; the context is current. One address space: the driver sees from the pointers what
  * kind of memory they are, pageable host memory too. */
-static int copy_queue(gpusym_gpu_t *gpu, CUstream stream, void *dst, const void *src, size_t size)
+static int copy_whole(gpusym_gpu_t *gpu, CUstream stream, void *dst, const void *src, size_t size)
 {
     if (__atomic_load_n(&gpu->crowded, __ATOMIC_RELAXED) && size > 1 && size < SMALL_UPLOAD && is_upload(dst, src)) {
         return copy_upload(gpu, stream, dst, src, size);
     }
     return CU(gpu->info.ordinal, cuMemcpyAsync, (CUdeviceptr) (uintptr_t) dst, (CUdeviceptr) (uintptr_t) src, size,
               stream);
+}
+
+/* Bytes from p on, at most size, that lie in the allocation there. 0: the driver knows none. */
+static size_t room_at(const void *p, size_t size)
+{
+    gpusym_mem_t mem;
+    gpusym_range_t range;
+    cuda_query(p, &mem); /* first, since it leaves the text of the last error */
+    if (GPUSYM_MEM_HOST == mem.kind || GPUSYM_SUCCESS != cuda_mem_range(p, &range)) {
+        return 0;
+    }
+    const size_t room = range.size - (size_t) ((const char *) p - (const char *) range.base);
+    return room < size ? room : size;
+}
+
+/* The same of memory in several allocations that touch, as small ones of cudaMalloc do: the driver refuses a copy that
+ * goes from one on into the next. Ordinary memory, of which it knows nothing, is one; what begins in an allocation must
+ * end in one. */
+static int copy_queue(gpusym_gpu_t *gpu, CUstream stream, void *dst, const void *src, size_t size)
+{
+    int rc = copy_whole(gpu, stream, dst, src, size);
+    if (GPUSYM_SUCCESS == rc) {
+        return rc;
+    }
+    const bool to_known = 0 != room_at(dst, 1), from_known = 0 != room_at(src, 1);
+    for (size_t at = 0, n; at < size; at += n) {
+        char *to = (char *) dst + at;
+        const char *from = (const char *) src + at;
+        n = to_known ? room_at(to, size - at) : size - at;
+        n = from_known ? room_at(from, n) : n;
+        if (0 == n || n == size) {
+            return rc;
+        }
+        const int part = copy_whole(gpu, stream, to, from, n);
+        if (GPUSYM_SUCCESS != part) {
+            return part;
+        }
+    }
+    return GPUSYM_SUCCESS;
 }
 
 /* Threads may share the copy stream: each waits for its own copy and, at worst, for some of another's. */
