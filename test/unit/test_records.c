@@ -932,6 +932,26 @@ static void closing_waits_for_messages(void **state)
     assert_true(gpusym_records_close(NULL));
 }
 
+/* Some streams may be closed before others: who answers polls all the while. */
+static void polled_while_it_closes(void **state)
+{
+    (void) state;
+    for (unsigned round = 0; round < 100; round++) {
+        bool closed = false;
+        open_islands(4, (net_fake_params_t){.jitter = 6});
+        while (!closed) {
+            int rc;
+            (void) gpusym_records_poll(island[0].records, &rc);
+            closed = gpusym_records_close(island[0].records);
+            (void) net_fake_step();
+            (void) gpusym_net_streams_progress(island[closed ? 1 : 0].streams);
+        }
+        assert_int_equal(gpusym_net_streams_used(island[0].streams), 0);
+        island[0].records = NULL;
+        close_islands(n);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -952,6 +972,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_lost_leader_is_an_error),
         cmocka_unit_test(opening_may_fail),
         cmocka_unit_test(closing_waits_for_messages),
+        cmocka_unit_test(polled_while_it_closes),
     };
     random_start(argc, argv);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -488,7 +488,7 @@ bool gpusym_records_poll(gpusym_records_t *r, int *rc)
     bool open = false;
     for (uint32_t pos = 0; pos < r->params.n; pos++) {
         leader_t *l = &r->leader[pos];
-        if (pos == r->params.pos || GPUSYM_SUCCESS != l->rc) {
+        if (NULL == l->stream || GPUSYM_SUCCESS != l->rc) { /* ourselves, or closed before the others */
             continue;
         }
         read_records(r, l);
