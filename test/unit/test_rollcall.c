@@ -861,20 +861,43 @@ static void an_abort_is_seen(void **state)
     team_t team;
     team_make(&team, 3);
     for (uint32_t r = 0; r < 3; r++) {
-        assert_int_equal(gpusym_rollcall_aborted(&team.rc[r]), -1);
+        assert_int_equal(gpusym_rollcall_aborted(&team.rc[r], 1), -1);
         assert_int_equal(gpusym_rollcall_dead(&team.rc[r]), -1);
     }
-    gpusym_line_abort(team.line[2]);
-    assert_int_equal(gpusym_rollcall_aborted(&team.rc[0]), 2);
-    assert_int_equal(gpusym_rollcall_aborted(&team.rc[1]), 2);
-    assert_int_equal(gpusym_rollcall_aborted(&team.rc[2]), -1); /* it knows */
-    gpusym_line_abort(team.line[1]);
-    assert_int_equal(gpusym_rollcall_aborted(&team.rc[0]), 1);
-    assert_int_equal(gpusym_rollcall_aborted(&team.rc[2]), 1);
+    gpusym_line_abort(team.line[2], 1);
+    assert_int_equal(gpusym_rollcall_aborted(&team.rc[0], 1), 2);
+    assert_int_equal(gpusym_rollcall_aborted(&team.rc[1], 1), 2);
+    assert_int_equal(gpusym_rollcall_aborted(&team.rc[2], 1), -1); /* it knows */
+    gpusym_line_abort(team.line[1], 1);
+    assert_int_equal(gpusym_rollcall_aborted(&team.rc[0], 1), 1);
+    assert_int_equal(gpusym_rollcall_aborted(&team.rc[2], 1), 1);
     team_free(&team);
     team_make(&team, 3); /* most likely the same lines: nothing is left of it */
-    assert_int_equal(gpusym_rollcall_aborted(&team.rc[0]), -1);
+    assert_int_equal(gpusym_rollcall_quitter(&team.rc[0]), -1);
     team_free(&team);
+}
+
+/* A rank that gave up still takes part in earlier calls: one that is late in such a call goes on with it. */
+static void an_abort_is_of_a_call(void **state)
+{
+    (void) state;
+    for (uint64_t first = 65530; first < 65542; first++) { /* the mark has 16 bits of it */
+        team_t team;
+        team_make(&team, 2);
+        gpusym_line_abort(team.line[1], first);
+        assert_int_equal(gpusym_rollcall_quitter(&team.rc[0]), 1);
+        for (uint64_t seq = first - 20; seq < first; seq++) {
+            assert_int_equal(gpusym_rollcall_aborted(&team.rc[0], seq), -1);
+            assert_int_equal(gpusym_rollcall_aborted(&team.rc[0], seq + 20), 1);
+        }
+        gpusym_line_abort(team.line[1], first + 1); /* it had said more before */
+        assert_int_equal(gpusym_rollcall_aborted(&team.rc[0], first), 1);
+        gpusym_line_abort(team.line[1], first - 1);
+        assert_int_equal(gpusym_rollcall_aborted(&team.rc[0], first - 1), 1);
+        gpusym_line_abort(team.line[1], 0);
+        assert_int_equal(gpusym_rollcall_aborted(&team.rc[0], first - 20), 1);
+        team_free(&team);
+    }
 }
 
 /* ---- pages ---- */
@@ -1591,7 +1614,7 @@ static void garbage_names_its_rank(void **state)
             team.line[1]->end.generation ^= any;
             break;
         case 3:
-            team.line[1]->abort = (uint32_t) (any | 2);
+            team.line[1]->abort = (uint32_t) (any | 0x20000);
             break;
         case 4:
             team.line[1]->go = any;
@@ -2025,6 +2048,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(launches_are_told),
         cmocka_unit_test(leaders_are_told_and_tell),
         cmocka_unit_test(an_abort_is_seen),
+        cmocka_unit_test(an_abort_is_of_a_call),
         cmocka_unit_test(tables_hold_while_they_are_read),
         cmocka_unit_test(what_a_table_says),
         cmocka_unit_test(a_half_waits_for_its_readers),

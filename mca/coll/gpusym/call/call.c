@@ -17,6 +17,7 @@
 #include "mca/common/gpusym/agree/tokens.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/shm/fd.h"
+#include "ompi/runtime/mpiruntime.h"
 
 /* How much longer than the kernel's own limit the host waits for a kernel to retire. */
 #define GRACE_NS 5000000000ull
@@ -37,6 +38,12 @@ static const char *name_of(const coll_gpusym_call_t *call)
 static gpusym_rollcall_t *rollcall_of(const coll_gpusym_call_t *call)
 {
     return &call->engine->team->host.rc;
+}
+
+/* The number of the call, the first of its communicator that is not over; also before it is posted. */
+static uint64_t number_of(const coll_gpusym_call_t *call)
+{
+    return rollcall_of(call)->seq + (COLL_GPUSYM_CALL_NEW == call->state);
 }
 
 /* The call has ended: it had launch tokens, or was waiting for them, perhaps. */
@@ -101,7 +108,7 @@ static void leave_to_fallback(coll_gpusym_call_t *call, int reason)
 static void give_up(coll_gpusym_call_t *call)
 {
     coll_gpusym_team_t *t = call->engine->team;
-    coll_gpusym_team_abort(t);
+    coll_gpusym_team_abort(t, number_of(call));
     coll_gpusym_hosts_abort(t);
     t->broken = true;
     t->open = false;
@@ -245,7 +252,7 @@ static bool fail_if_peer_lost(coll_gpusym_call_t *call)
     if (is_part(call) && fail_if_island_lost(call)) { /* what this rank knows by itself says more */
         return true;
     }
-    const int quitter = gpusym_rollcall_aborted(&t->host.rc);
+    const int quitter = gpusym_rollcall_aborted(&t->host.rc, number_of(call));
     const int lost = quitter >= 0 && NULL != t->hosts ? coll_gpusym_hosts_blamed(t, quitter) : -1;
     if (lost >= 0) {
         fail_lost(call, lost, "so says another rank of this host");
@@ -1376,32 +1383,135 @@ static void poll_kernel(coll_gpusym_call_t *call)
     }
 }
 
-/* ---- blocking, in pieces ---- */
+/* ---- the fallback ---- */
 
-/* This rank's copies have failed: the others find out by its line. */
-static void fail_cut(void *arg)
+/* Whether no other rank is in the call. */
+static bool is_alone(const coll_gpusym_call_t *call)
+{
+    return call->engine->alone || COLL_GPUSYM_P_LOCAL == coll_gpusym_facts[call->args.coll].pattern;
+}
+
+/* Whether all ranks of a staged call look at this one's line once it is over. Those with host buffers have not been
+ * told that it is staged; other islands hear of a mark later than of the data; without a roll-call nobody looks. */
+static bool all_look(const coll_gpusym_call_t *call)
+{
+    const gpusym_rollcall_read_t *read = &call->task.read;
+    return 0 != read->seq && !read->host && !is_part(call);
+}
+
+/* This rank failed with a staged call, or knows of one that did. It takes part in the calls that it has posted, in none
+ * behind them: ranks that still agree on this call go on with it. */
+static void leave_communicator(coll_gpusym_call_t *call)
+{
+    coll_gpusym_team_t *t = call->engine->team;
+    if (NULL != t && !is_alone(call)) {
+        coll_gpusym_team_abort(t, rollcall_of(call)->seq + 1);
+        t->broken = true;
+        t->open = false;
+        __atomic_store_n(&call->engine->host_only, false, __ATOMIC_RELAXED); /* calls behind it are to find out */
+    }
+}
+
+/* The others would wait for ever, or take any data for a result. */
+static void abort_job(const coll_gpusym_call_t *call)
+{
+    struct ompi_communicator_t *comm = call->engine->fallback->comm;
+    char label[GPUSYM_COMM_LABEL_MAX];
+    coll_gpusym_help("cannot-stage", ompi_comm_rank(comm), label_of(call, label, sizeof label), name_of(call));
+    (void) ompi_mpi_abort(comm, call->error);
+}
+
+/* Before a staged call. Whether the fallback is to be called whatever call->error is, for other ranks are in it, on any
+ * data: they look at this rank's mark afterwards. */
+static bool goes_on(coll_gpusym_call_t *call)
+{
+    if (MPI_SUCCESS == call->error) {
+        return true;
+    }
+    if (is_alone(call)) {
+        return false;
+    }
+    if (MPI_ERR_NO_MEM == call->error || !all_look(call)) {
+        abort_job(call);
+    }
+    leave_communicator(call);
+    return true;
+}
+
+bool coll_gpusym_call_open(coll_gpusym_call_t *call, coll_gpusym_args_t *on_host)
+{
+    call->error = coll_gpusym_bounce_open(call->engine->fallback->comm, &call->args, &call->bounce, on_host);
+    return goes_on(call);
+}
+
+bool coll_gpusym_call_fill(coll_gpusym_call_t *call)
+{
+    call->error = coll_gpusym_bounce_in(call->engine->fallback->comm, &call->args, &call->bounce);
+    return goes_on(call);
+}
+
+bool coll_gpusym_call_stage(coll_gpusym_call_t *call, coll_gpusym_args_t *on_host)
+{
+    const bool opened = coll_gpusym_call_open(call, on_host);
+    return MPI_SUCCESS == call->error ? coll_gpusym_call_fill(call) : opened;
+}
+
+void coll_gpusym_call_forwarded(coll_gpusym_call_t *call, int rv)
+{
+    call->error = MPI_SUCCESS == call->error ? rv : call->error;
+}
+
+void coll_gpusym_call_drain(coll_gpusym_call_t *call)
+{
+    const int rv = call->error;
+    call->error = coll_gpusym_bounce_out(call->engine->fallback->comm, &call->args, &call->bounce, rv);
+    if (MPI_SUCCESS == rv && MPI_SUCCESS != call->error) {
+        leave_communicator(call);
+    }
+}
+
+void coll_gpusym_call_look(coll_gpusym_call_t *call)
+{
+    const gpusym_rollcall_read_t *read = &call->task.read;
+    char label[GPUSYM_COMM_LABEL_MAX];
+    if (MPI_SUCCESS != call->error || 0 == read->seq) {
+        return;
+    }
+    const int quitter = gpusym_rollcall_aborted(rollcall_of(call), read->seq + 1);
+    if (quitter >= 0) {
+        coll_gpusym_help("aborted", (int) coll_gpusym_team_rank(call->engine->team),
+                         label_of(call, label, sizeof label), name_of(call), rank_of(call, quitter));
+        leave_communicator(call);
+        call->error = MPI_ERR_OTHER;
+    }
+}
+
+int coll_gpusym_call_staged(coll_gpusym_call_t *call)
+{
+    coll_gpusym_args_t on_host;
+    if (coll_gpusym_call_stage(call, &on_host)) {
+        coll_gpusym_call_forwarded(call, coll_gpusym_forward(call->engine->fallback, &on_host));
+    }
+    coll_gpusym_call_drain(call);
+    coll_gpusym_bounce_close(&call->bounce);
+    coll_gpusym_call_look(call);
+    return call->error;
+}
+
+static void fail_cut(void *arg, int error)
 {
     coll_gpusym_call_t *call = arg;
-    coll_gpusym_team_t *t = call->engine->team;
-    coll_gpusym_team_abort(t);
-    t->broken = true;
-    t->open = false;
+    call->error = error;
+    (void) goes_on(call);
 }
 
 int coll_gpusym_call_cut(coll_gpusym_call_t *call)
 {
-    coll_gpusym_team_t *t = call->engine->team;
-    char label[GPUSYM_COMM_LABEL_MAX];
     const int rv =
         coll_gpusym_cut_blocking(call->engine->fallback, &call->args, coll_gpusym_params.piece, fail_cut, call);
-    const int quitter = MPI_SUCCESS == rv && t->host.joined ? gpusym_rollcall_aborted(&t->host.rc) : -1;
-    if (quitter < 0) {
-        return rv;
-    }
-    coll_gpusym_help("aborted", (int) coll_gpusym_team_rank(t), label_of(call, label, sizeof label), name_of(call),
-                     rank_of(call, quitter));
-    fail_cut(call);
-    return MPI_ERR_OTHER;
+    coll_gpusym_call_forwarded(call, rv);
+    coll_gpusym_call_look(call);
+    return call->error;
 }
 
 bool coll_gpusym_call_poll(coll_gpusym_call_t *call)

@@ -94,7 +94,27 @@ void coll_gpusym_call_init_apart(coll_gpusym_call_t *call, coll_gpusym_engine_t 
 void coll_gpusym_call_reset(coll_gpusym_call_t *call);
 /* One step, which never waits. True once the state is FALLBACK or ENDED: the communicator's next call may go on. */
 bool coll_gpusym_call_poll(coll_gpusym_call_t *call);
-/* Runs a blocking call that is staged in pieces, as all ranks have agreed. MPI error code. */
+
+/*
+ * The fallback does a call, staged or forwarded. A rank that cannot stage calls it all the same, on any data, since the
+ * other ranks are in it and would wait for ever; its line tells them, and they look at it once the call is over
+ * (coll_gpusym_call_look). From then on all of them refuse calls of the communicator. Where this rank has no memory, or
+ * not all ranks look (some have host buffers, or there are several islands, or no lines), the job ends, with the
+ * reason. The first MPI error code stays in call->error; those of this rank's own have been reported.
+ */
+/* Makes bounce buffers, and *on_host, the call on them; copies into them; both. False: there is no other rank, and the
+ * fallback is not to be called. */
+bool coll_gpusym_call_open(coll_gpusym_call_t *call, coll_gpusym_args_t *on_host);
+bool coll_gpusym_call_fill(coll_gpusym_call_t *call);
+bool coll_gpusym_call_stage(coll_gpusym_call_t *call, coll_gpusym_args_t *on_host);
+/* Takes the fallback's MPI error code. */
+void coll_gpusym_call_forwarded(coll_gpusym_call_t *call, int rv);
+/* Copies the results back, if all went well. The bounce buffers stay. */
+void coll_gpusym_call_drain(coll_gpusym_call_t *call);
+/* The fallback is done with the call: has another rank failed with it? */
+void coll_gpusym_call_look(coll_gpusym_call_t *call);
+/* All of it for a blocking call that is staged; the same in pieces, as all ranks have agreed. MPI error code. */
+int coll_gpusym_call_staged(coll_gpusym_call_t *call);
 int coll_gpusym_call_cut(coll_gpusym_call_t *call);
 /* Counts how the call was served; once, when it is over. */
 void coll_gpusym_call_count(const coll_gpusym_call_t *call);

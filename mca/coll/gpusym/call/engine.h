@@ -23,7 +23,7 @@ typedef struct coll_gpusym_engine {
     coll_gpusym_windows_t windows; /* of the team's ranks */
     /* A call on host buffers depends on no other rank, and the last call was one: the next is expected to be. The team
      * is open and no call is in flight, or the communicator is apart. Written by the thread that makes a call: set once
-     * one is forwarded, reset where one enters the list. */
+     * one is forwarded, reset where one enters the list. Reset by any thread where a staged call fails. */
     bool host_only;
     bool alone; /* an intracommunicator of one rank */
     /* No team: there is nothing to agree on, or not all ranks have the same gpusym. Each rank stages its own buffers,

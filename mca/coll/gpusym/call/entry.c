@@ -146,10 +146,12 @@ static int finish_blocking(coll_gpusym_call_t *call)
     if (COLL_GPUSYM_CALL_ENDED == call->state) {
         return call->error;
     }
-    if (call->reason < 0 && !call->cut) {
-        return coll_gpusym_forward(e->fallback, &call->args);
+    if (call->cut || call->reason >= 0) {
+        return call->cut ? coll_gpusym_call_cut(call) : coll_gpusym_call_staged(call);
     }
-    return call->cut ? coll_gpusym_call_cut(call) : coll_gpusym_bounce_blocking(e->fallback, &call->args);
+    coll_gpusym_call_forwarded(call, coll_gpusym_forward(e->fallback, &call->args));
+    coll_gpusym_call_look(call);
+    return call->error;
 }
 
 static int block_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
@@ -162,6 +164,14 @@ static int block_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
     coll_gpusym_call_init(&call, e, a, &smem, &rmem, true);
     coll_gpusym_list_wait(&call);
     return finish_blocking(&call);
+}
+
+/* Staged, without a team. */
+static int block_apart(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, int reason)
+{
+    coll_gpusym_call_t call;
+    coll_gpusym_call_init_apart(&call, e, a, reason);
+    return coll_gpusym_call_staged(&call);
 }
 
 int coll_gpusym_blocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
@@ -187,7 +197,7 @@ int coll_gpusym_blocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
         if (!do_without_team(e, a, &reason, &rv)) {
             return rv;
         }
-        return reason < 0 ? coll_gpusym_forward(f, a) : coll_gpusym_bounce_blocking(f, a);
+        return reason < 0 ? coll_gpusym_forward(f, a) : block_apart(e, a, reason);
     }
     return block_with_team(e, a);
 }
@@ -279,12 +289,11 @@ static void start_inner(coll_gpusym_request_t *r)
     coll_gpusym_call_t *call = &r->call;
     call->reason = call->engine->reason_apart;
     coll_gpusym_call_count(call);
-    call->error = coll_gpusym_bounce_in(call->engine->fallback->comm, &call->args, &call->bounce);
-    r->staged = MPI_SUCCESS == call->error;
-    if (r->staged) {
-        call->error = r->inner->req_start(1, &r->inner);
-    }
-    call->inner = MPI_SUCCESS == call->error ? r->inner : NULL;
+    (void) coll_gpusym_call_fill(call); /* there are other ranks */
+    const int rv = r->inner->req_start(1, &r->inner);
+    coll_gpusym_call_forwarded(call, rv);
+    r->staged = true;
+    call->inner = MPI_SUCCESS == rv ? r->inner : NULL;
     call->state = COLL_GPUSYM_CALL_FORWARDED;
 }
 
@@ -377,11 +386,8 @@ static int init_with_team(coll_gpusym_engine_t *e, coll_gpusym_request_t *r, fat
 static int init_inner(coll_gpusym_engine_t *e, coll_gpusym_request_t *r, struct ompi_info_t *info)
 {
     coll_gpusym_call_t *call = &r->call;
-    int rv = coll_gpusym_bounce_open(e->fallback->comm, &call->args, &call->bounce, &r->on_host);
-    if (MPI_SUCCESS != rv) {
-        return rv;
-    }
-    rv = coll_gpusym_forward_persistent(e->fallback, &r->on_host, info, &r->inner);
+    (void) coll_gpusym_call_open(call, &r->on_host); /* there are other ranks */
+    const int rv = coll_gpusym_forward_persistent(e->fallback, &r->on_host, info, &r->inner);
     if (MPI_SUCCESS != rv) {
         r->inner = NULL;
         coll_gpusym_bounce_close(&call->bounce);

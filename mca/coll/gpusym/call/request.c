@@ -148,19 +148,12 @@ void coll_gpusym_request_fly(request_t *r)
 void coll_gpusym_request_forward(request_t *r)
 {
     coll_gpusym_call_t *call = &r->call;
-    coll_gpusym_fallback_t *f = call->engine->fallback;
-    const coll_gpusym_args_t *args = &call->args;
-
-    if (call->reason >= 0) {
-        call->error = coll_gpusym_bounce_begin(f->comm, args, &call->bounce, &r->on_host);
-        r->staged = MPI_SUCCESS == call->error;
-        args = &r->on_host;
-    }
-    if (MPI_SUCCESS == call->error) {
-        call->error = coll_gpusym_forward_nonblocking(f, args, &call->inner);
-    }
-    if (MPI_SUCCESS != call->error) {
-        call->inner = NULL;
+    r->staged = call->reason >= 0;
+    if (!r->staged || coll_gpusym_call_stage(call, &r->on_host)) {
+        const int rv = coll_gpusym_forward_nonblocking(call->engine->fallback, r->staged ? &r->on_host : &call->args,
+                                                       &call->inner);
+        call->inner = MPI_SUCCESS == rv ? call->inner : NULL;
+        coll_gpusym_call_forwarded(call, rv);
     }
     call->state = COLL_GPUSYM_CALL_FORWARDED;
 }
@@ -169,18 +162,20 @@ void coll_gpusym_request_forward(request_t *r)
 static bool poll_forwarded(request_t *r)
 {
     coll_gpusym_call_t *call = &r->call;
-    struct ompi_communicator_t *comm = call->engine->fallback->comm;
     if (NULL != call->inner) {
         if (!REQUEST_COMPLETE(call->inner)) {
             return false;
         }
-        call->error = ompi_request_wait(&call->inner, MPI_STATUS_IGNORE);
+        coll_gpusym_call_forwarded(call, ompi_request_wait(&call->inner, MPI_STATUS_IGNORE));
     }
     if (r->staged) {
         r->staged = false;
-        call->error = NULL == r->inner ? coll_gpusym_bounce_end(comm, &call->args, &call->bounce, call->error)
-                                       : coll_gpusym_bounce_out(comm, &call->args, &call->bounce, call->error);
+        coll_gpusym_call_drain(call);
+        if (NULL == r->inner) {
+            coll_gpusym_bounce_close(&call->bounce);
+        }
     }
+    coll_gpusym_call_look(call);
     return true;
 }
 

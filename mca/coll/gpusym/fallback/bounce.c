@@ -45,12 +45,13 @@ static char *plain_get(size_t size)
     return MAP_FAILED == p ? NULL : p;
 }
 
-/* A bounce buffer of `bytes` bytes that begin at address `at`. False if there is no memory. */
+/* A bounce buffer of `bytes` bytes that begin at address `at`; ordinary memory if there is no GPU. False if there is no
+ * memory. */
 static bool get_buffer(coll_gpusym_bounce_buffer_t *r, gpusym_gpu_t *gpu, uintptr_t at, size_t bytes)
 {
     const size_t off = at % LINE;
     r->size = off + bytes;
-    char *base = gpusym_pinned_get(gpusym_current.dev, gpu, r->size);
+    char *base = NULL != gpu ? gpusym_pinned_get(gpusym_current.dev, gpu, r->size) : NULL;
     r->pinned = NULL != base;
     base = r->pinned ? base : plain_get(r->size);
     r->p = NULL != base ? base + off : NULL;
@@ -281,17 +282,10 @@ int coll_gpusym_bounce_report(struct ompi_communicator_t *comm, const coll_gpusy
     if (0 == strcmp("no-memory", topic)) {
         coll_gpusym_help(topic, ompi_comm_rank(comm), name, coll_gpusym_mpi_name(a->coll), bytes,
                          "host memory for staging");
-    } else {
-        coll_gpusym_help(topic, ompi_comm_rank(comm), "of the buffer", name, coll_gpusym_mpi_name(a->coll),
-                         dev->error());
+        return MPI_ERR_NO_MEM;
     }
+    coll_gpusym_help(topic, ompi_comm_rank(comm), "of the buffer", name, coll_gpusym_mpi_name(a->coll), dev->error());
     return MPI_ERR_OTHER;
-}
-
-static void put_buffers(coll_gpusym_bounce_t *s)
-{
-    put_buffer(&s->send);
-    put_buffer(&s->recv);
 }
 
 /* The copier of a buffer and its bounce buffer. */
@@ -340,6 +334,7 @@ int coll_gpusym_bounce_find(struct ompi_communicator_t *comm, const coll_gpusym_
     /* Managed memory names no GPU. */
     const bool by_send = !s->recv.on_gpu || (s->send.on_gpu && GPUSYM_MEM_DEVICE != rmem.kind);
     if (GPUSYM_SUCCESS != gpusym_current.dev->gpu_open(by_send ? &smem : &rmem, &s->gpu)) {
+        s->gpu = NULL;
         return coll_gpusym_bounce_report(comm, a, "gpu-error", 0);
     }
     return MPI_SUCCESS;
@@ -368,14 +363,11 @@ static int make_buffers(struct ompi_communicator_t *comm, const coll_gpusym_args
                         const coll_gpusym_span_t *send, const coll_gpusym_span_t *recv)
 {
     const int rv = coll_gpusym_bounce_find(comm, a, s);
-    if (MPI_SUCCESS != rv) {
-        return rv;
-    }
     if ((s->send.on_gpu && !make_buffer(comm, a, COLL_GPUSYM_SENT, send, s, &s->send)) ||
         (s->recv.on_gpu && !make_buffer(comm, a, COLL_GPUSYM_WRITTEN, recv, s, &s->recv))) {
         return coll_gpusym_bounce_report(comm, a, "no-memory", send->bytes + recv->bytes);
     }
-    return MPI_SUCCESS;
+    return rv;
 }
 
 /* What stands for a buffer's address. */
@@ -412,12 +404,10 @@ int coll_gpusym_bounce_open(struct ompi_communicator_t *comm, const coll_gpusym_
 
     coll_gpusym_spans(comm, a, &send, &recv);
     const int rv = make_buffers(comm, a, s, &send, &recv);
-    if (MPI_SUCCESS != rv) {
-        put_buffers(s);
-        return rv;
+    if (MPI_ERR_NO_MEM != rv) {
+        make_on_host(a, s, &send, &recv, on_host);
     }
-    make_on_host(a, s, &send, &recv, on_host);
-    return MPI_SUCCESS;
+    return rv;
 }
 
 /* Bytes that a bounce buffer takes of memory that begins anywhere. */
@@ -455,22 +445,11 @@ void coll_gpusym_bounce_place(struct ompi_communicator_t *comm, const coll_gpusy
 int coll_gpusym_bounce_in(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s)
 {
     coll_gpusym_span_t send, recv;
+    if (NULL == s->gpu && (s->send.on_gpu || s->recv.on_gpu)) {
+        return MPI_ERR_OTHER; /* reported, as it could not be opened */
+    }
     coll_gpusym_spans(comm, a, &send, &recv);
     return copy_in(comm, a, s, &send, &recv);
-}
-
-int coll_gpusym_bounce_begin(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s,
-                             coll_gpusym_args_t *on_host)
-{
-    int rv = coll_gpusym_bounce_open(comm, a, s, on_host);
-    if (MPI_SUCCESS != rv) {
-        return rv;
-    }
-    rv = coll_gpusym_bounce_in(comm, a, s);
-    if (MPI_SUCCESS != rv) {
-        put_buffers(s);
-    }
-    return rv;
 }
 
 int coll_gpusym_bounce_out(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s,
@@ -490,26 +469,8 @@ int coll_gpusym_bounce_out(struct ompi_communicator_t *comm, const coll_gpusym_a
     return MPI_SUCCESS == copied ? rv : coll_gpusym_bounce_report(comm, a, "gpu-error", 0);
 }
 
-int coll_gpusym_bounce_end(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s,
-                           int rv)
-{
-    rv = coll_gpusym_bounce_out(comm, a, s, rv);
-    put_buffers(s);
-    return rv;
-}
-
 void coll_gpusym_bounce_close(coll_gpusym_bounce_t *s)
 {
-    put_buffers(s);
-}
-
-int coll_gpusym_bounce_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a)
-{
-    coll_gpusym_bounce_t s;
-    coll_gpusym_args_t on_host;
-    const int rv = coll_gpusym_bounce_begin(f->comm, a, &s, &on_host);
-    if (MPI_SUCCESS != rv) {
-        return rv;
-    }
-    return coll_gpusym_bounce_end(f->comm, a, &s, coll_gpusym_forward(f, &on_host));
+    put_buffer(&s->send);
+    put_buffer(&s->recv);
 }

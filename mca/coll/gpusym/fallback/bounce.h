@@ -18,26 +18,22 @@ typedef struct {
     struct ompi_datatype_t *packed; /* of an element without its gaps; NULL: elements lie as in the buffer. Owned */
 } coll_gpusym_bounce_buffer_t;
 
-/* Plain data, made by begin and ended by end, on any thread. Several may be alive. */
+/* Plain data, made by open and ended by close, on any thread. Several may be alive. */
 typedef struct {
-    gpusym_gpu_t *gpu;
+    gpusym_gpu_t *gpu; /* NULL: no buffer is on one, or it cannot be opened */
     coll_gpusym_bounce_buffer_t send, recv;
     gpusym_lane_t *lane; /* copies are queued on its stream; NULL: they end before the functions return. Not owned */
 } coll_gpusym_bounce_t;
 
 /*
- * Makes the bounce buffers, copies into them what the call reads, and makes *on_host the same call on them. A buffer in
- * host memory is used itself. MPI error code: on failure nothing is held, and it has been reported to the user. The
- * datatypes' gaps are neither read nor written, on either side: other calls may use them.
+ * open makes the bounce buffers, and *on_host, the same call on them; in copies into them what the call reads; out
+ * copies the results back if rv, of the call on_host, is MPI_SUCCESS, and returns rv or its own error; close frees
+ * them. They may serve many calls with the same arguments. A buffer in host memory is used itself. The datatypes' gaps
+ * are neither read nor written, on either side: other calls may use them.
+ *
+ * MPI error codes, reported to the user. After one of open or in *on_host can be called all the same, on any data:
+ * other ranks may be in the call. Only after MPI_ERR_NO_MEM of open it cannot. close is due in any case.
  */
-int coll_gpusym_bounce_begin(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b,
-                             coll_gpusym_args_t *on_host);
-/* Copies the results back if rv, of the call on_host, is MPI_SUCCESS; frees the bounce buffers. Returns rv, or the
- * error of the copy. */
-int coll_gpusym_bounce_end(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b,
-                           int rv);
-/* The same in parts, for bounce buffers that serve many calls with the same arguments: open makes them and *on_host, in
- * copies into them, out copies back if rv is MPI_SUCCESS, close frees them. */
 int coll_gpusym_bounce_open(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b,
                             coll_gpusym_args_t *on_host);
 int coll_gpusym_bounce_in(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b);
@@ -49,20 +45,18 @@ void coll_gpusym_bounce_close(coll_gpusym_bounce_t *b);
  * returns the bytes that the bounce buffers of a call or of a piece of it take; place puts them there (any address) and
  * makes *on_host. in and out follow; nothing is freed. b->lane may be set: then the copies of `in` have ended, and
  * those of `out`, once its stream is idle, and memory, buffers and arguments stay until then. find: MPI error code,
- * reported.
+ * reported; room and place go on after it.
  */
 int coll_gpusym_bounce_find(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b);
 size_t coll_gpusym_bounce_room(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a,
                                const coll_gpusym_bounce_t *b);
 void coll_gpusym_bounce_place(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b,
                               char *memory, coll_gpusym_args_t *on_host);
-/* Whether begin and open pack a side of a call that is GPU memory: it cannot be cut. */
+/* Whether open packs a side of a call that is GPU memory: it cannot be cut. */
 bool coll_gpusym_bounce_packs(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a);
 /* Reports why a call's data cannot go through host memory: topic "no-memory", of that many bytes, or "gpu-error".
- * Returns the MPI error code. */
+ * Returns the MPI error code: MPI_ERR_NO_MEM, MPI_ERR_OTHER. */
 int coll_gpusym_bounce_report(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, const char *topic,
                               size_t bytes);
-/* begin, coll_gpusym_forward, end. */
-int coll_gpusym_bounce_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a);
 
 #endif

@@ -171,7 +171,7 @@ static bool get_memory(cut_t *c, gpusym_gpu_t *gpu)
     if (0 == c->room) {
         return true;
     }
-    c->memory = gpusym_pinned_get(gpusym_current.dev, gpu, SLOTS * c->room);
+    c->memory = NULL != gpu ? gpusym_pinned_get(gpusym_current.dev, gpu, SLOTS * c->room) : NULL;
     c->pinned = NULL != c->memory;
     if (!c->pinned && 0 == posix_memalign(&p, 64, SLOTS * c->room)) {
         c->memory = p;
@@ -179,16 +179,14 @@ static bool get_memory(cut_t *c, gpusym_gpu_t *gpu)
     return NULL != c->memory;
 }
 
-/* Opens the GPU, streams and memory. MPI error code: close_slots() frees what there is. */
+/* Opens the GPU, streams and memory. MPI error code; only after MPI_ERR_NO_MEM there is no memory. close_slots() frees
+ * what there is. */
 static int open_slots(cut_t *c)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     coll_gpusym_bounce_t found;
     const int rv = coll_gpusym_bounce_find(c->f->comm, c->whole, &found);
 
-    if (MPI_SUCCESS != rv) {
-        return rv;
-    }
     if (is_scattered(c->whole) && MPI_IN_PLACE == c->whole->sbuf) { /* pieces are not in place */
         found.send.on_gpu = found.recv.on_gpu;
     }
@@ -198,12 +196,13 @@ static int open_slots(cut_t *c)
     if (!get_memory(c, found.gpu)) {
         return coll_gpusym_bounce_report(c->f->comm, c->whole, "no-memory", (size_t) (SLOTS * c->room));
     }
-    for (unsigned i = 0; i < SLOTS && 0 != c->room; i++) { /* without streams each copy is waited for */
+    /* Without streams each copy is waited for. */
+    for (unsigned i = 0; i < SLOTS && NULL != found.gpu && 0 != c->room; i++) {
         if (GPUSYM_SUCCESS != gpusym_lane_get(dev, found.gpu, &c->slot[i].bounce.lane)) {
             c->slot[i].bounce.lane = NULL;
         }
     }
-    return MPI_SUCCESS;
+    return rv;
 }
 
 /* Whether the copies of a slot have ended. *rv: MPI_SUCCESS, or their error, reported. */
@@ -273,7 +272,7 @@ static void open_cut(cut_t *c, coll_gpusym_fallback_t *f, const coll_gpusym_args
 typedef struct {
     cut_t cut;
     int rv; /* of the copies of this rank: MPI_SUCCESS, or the first error */
-    void (*failed)(void *arg);
+    void (*failed)(void *arg, int error);
     void *arg;
 } blocking_t;
 
@@ -281,7 +280,7 @@ static void note_copied(blocking_t *b, int rv)
 {
     if (MPI_SUCCESS == b->rv && MPI_SUCCESS != rv) {
         b->rv = rv;
-        b->failed(b->arg);
+        b->failed(b->arg, rv);
     }
 }
 
@@ -308,17 +307,14 @@ static int end_blocking(blocking_t *b, size_t k)
 }
 
 int coll_gpusym_cut_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a, size_t piece,
-                             void (*failed)(void *arg), void *arg)
+                             void (*failed)(void *arg, int error), void *arg)
 {
     blocking_t b = {.rv = MPI_SUCCESS, .failed = failed, .arg = arg};
     size_t begun = 0;
     int rv = MPI_SUCCESS;
 
     open_cut(&b.cut, f, a, piece);
-    if (MPI_SUCCESS != b.cut.rv) {
-        note_copied(&b, b.cut.rv);
-        return close_slots(&b.cut, b.cut.rv);
-    }
+    note_copied(&b, b.cut.rv);
     for (size_t k = 0; MPI_SUCCESS == rv && k < b.cut.pieces; k++) {
         while (begun < b.cut.pieces && begun < k + SLOTS) {
             begin_blocking(&b, begun++);

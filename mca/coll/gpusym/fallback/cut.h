@@ -18,10 +18,11 @@
 bool coll_gpusym_cut_may(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, uint64_t *bytes,
                          uint32_t *element);
 /* Does a call in pieces of at most `piece` bytes, and of at least an element. MPI error code; what is no fallback's
- * error has been reported. Where a copy of this rank fails, it calls failed(arg), once, and goes on with the fallback
- * on any data, for the other ranks are in it: they are to find out by themselves, once they have all pieces. */
+ * error has been reported. Where this rank cannot copy, it calls failed(arg, error), once, and goes on with the
+ * fallback on any data, for the other ranks are in it: they are to find out by themselves, once they have all pieces.
+ * After MPI_ERR_NO_MEM it cannot go on: failed() must not return. */
 int coll_gpusym_cut_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a, size_t piece,
-                             void (*failed)(void *arg), void *arg);
+                             void (*failed)(void *arg, int error), void *arg);
 
 /* A nonblocking call in pieces, in progress. */
 typedef struct coll_gpusym_cut coll_gpusym_cut_t;

@@ -269,7 +269,7 @@ int coll_gpusym_hosts_blamed(const coll_gpusym_team_t *t, int member)
 static void pass_on(hosts_t *h)
 {
     coll_gpusym_team_t *t = h->team;
-    const int quitter = gpusym_rollcall_aborted(&t->host.rc);
+    const int quitter = gpusym_rollcall_quitter(&t->host.rc);
     const char *why;
     const int rank = quitter < 0 ? find_lost_island(h, &why) : coll_gpusym_hosts_blamed(t, quitter);
     if (rank >= 0 && 0 == h->blamed) {
@@ -277,7 +277,7 @@ static void pass_on(hosts_t *h)
     }
     if (rank >= 0 || quitter >= 0) {
         gpusym_records_abort(h->records, h->blamed);
-        gpusym_line_abort(t->host.rc.line[t->host.rank]);
+        gpusym_line_abort(t->host.rc.line[t->host.rank], 0);
     }
 }
 

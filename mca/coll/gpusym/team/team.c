@@ -290,10 +290,10 @@ bool coll_gpusym_team_bootstrapping(const coll_gpusym_team_t *t)
     return t->boot.step < COLL_GPUSYM_STEP_BOOTSTRAPPED;
 }
 
-void coll_gpusym_team_abort(coll_gpusym_team_t *t)
+void coll_gpusym_team_abort(coll_gpusym_team_t *t, uint64_t first)
 {
     if (t->host.has_line) {
-        gpusym_line_abort(gpusym_pages_line(t->host.line_off));
+        gpusym_line_abort(gpusym_pages_line(t->host.line_off), first);
     }
 }
 

@@ -18,8 +18,9 @@ void coll_gpusym_team_free(coll_gpusym_team_t *team);
 int coll_gpusym_team_dead(const coll_gpusym_team_t *team);
 /* Whether the bootstrap is in progress: the ranks' lines are not mapped yet, and do not show a missing rank. */
 bool coll_gpusym_team_bootstrapping(const coll_gpusym_team_t *team);
-/* Marks this rank's line as aborted, for peers that read it now or later. */
-void coll_gpusym_team_abort(coll_gpusym_team_t *team);
+/* Marks this rank's line as aborted, for peers that read it now or later: this rank takes part in calls before number
+ * `first`, and in no other. */
+void coll_gpusym_team_abort(coll_gpusym_team_t *team, uint64_t first);
 /* Polls the bootstrap, which all ranks begin at their first call. 1: done, and team->none or team->reason may be set;
  * 0: in progress; negative: failed. Never waits. */
 int coll_gpusym_team_bootstrap(coll_gpusym_team_t *team);

@@ -36,9 +36,13 @@ void gpusym_line_step(gpusym_line_t *line, uint32_t step)
     __atomic_store_n(&line->step, step, __ATOMIC_RELEASE);
 }
 
-void gpusym_line_abort(gpusym_line_t *line)
+void gpusym_line_abort(gpusym_line_t *line, uint64_t first)
 {
-    __atomic_store_n(&line->abort, 1u, __ATOMIC_RELEASE);
+    if (0 == first) {
+        __atomic_store_n(&line->abort, GPUSYM_LINE_NEVER, __ATOMIC_RELEASE);
+    } else if (gpusym_line_serves(__atomic_load_n(&line->abort, __ATOMIC_RELAXED), first)) {
+        __atomic_store_n(&line->abort, GPUSYM_LINE_FROM | (uint16_t) first, __ATOMIC_RELEASE);
+    }
 }
 
 void gpusym_line_say(gpusym_line_t *line, uint64_t mark)

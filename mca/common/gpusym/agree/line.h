@@ -8,6 +8,7 @@
 #ifndef GPUSYM_COMMON_AGREE_LINE_H
 #define GPUSYM_COMMON_AGREE_LINE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "mca/common/gpusym/shm/pages.h"
@@ -32,6 +33,10 @@ typedef struct {
 
 /* Bytes of a communicator's name in its line, with the final 0. */
 #define GPUSYM_LABEL_MAX 88u
+
+/* The mark of a rank that gave up: this, or GPUSYM_LINE_FROM and the 16 low bits of the first call without it. */
+#define GPUSYM_LINE_NEVER 1u
+#define GPUSYM_LINE_FROM 0x10000u
 
 /* A line. Its owner writes it, its peers read it. */
 typedef struct {
@@ -61,8 +66,15 @@ _Static_assert(GPUSYM_PAGES_LINE == sizeof(gpusym_line_t), "shm/pages.h has the 
 void gpusym_line_name(gpusym_line_t *line, uint64_t key, const char *label);
 /* Publishes this rank's progress in the set-up of the communicator. */
 void gpusym_line_step(gpusym_line_t *line, uint32_t step);
-/* Tells the peers that this rank gave up in this communicator. */
-void gpusym_line_abort(gpusym_line_t *line);
+/* Tells the peers that this rank gave up in this communicator: it takes part in the calls before `first`, and in no
+ * other; 0: in none. What was told of an earlier call stays. */
+void gpusym_line_abort(gpusym_line_t *line, uint64_t first);
+/* Returns whether the owner of a line with that mark takes part in call seq, which is less than 32768 calls from the
+ * one that the mark is of. */
+static inline bool gpusym_line_serves(uint32_t mark, uint64_t seq)
+{
+    return 0 == mark || (GPUSYM_LINE_NEVER != mark && (int16_t) (uint16_t) (seq - mark) < 0);
+}
 /* Tells the peers that this rank has reported a wait to the user, so that one rank does. mark: rises with calls and
  * messages. */
 void gpusym_line_say(gpusym_line_t *line, uint64_t mark);

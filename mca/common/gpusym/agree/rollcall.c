@@ -262,10 +262,26 @@ void gpusym_rollcall_retire(gpusym_rollcall_t *rc, uint64_t off, uint64_t notice
 
 /* ---- failures ---- */
 
-int gpusym_rollcall_aborted(const gpusym_rollcall_t *rc)
+/* The mark of a peer, whose line may not be mapped yet, or this rank's; 0: none. */
+static uint32_t abort_of(const gpusym_rollcall_t *rc, uint32_t r)
+{
+    return r != rc->rank && NULL != rc->line[r] ? __atomic_load_n(&rc->line[r]->abort, __ATOMIC_ACQUIRE) : 0;
+}
+
+int gpusym_rollcall_aborted(const gpusym_rollcall_t *rc, uint64_t seq)
 {
     for (uint32_t r = 0; r < rc->nranks; r++) {
-        if (r != rc->rank && NULL != rc->line[r] && 0 != __atomic_load_n(&rc->line[r]->abort, __ATOMIC_ACQUIRE)) {
+        if (!gpusym_line_serves(abort_of(rc, r), seq)) {
+            return (int) r;
+        }
+    }
+    return -1;
+}
+
+int gpusym_rollcall_quitter(const gpusym_rollcall_t *rc)
+{
+    for (uint32_t r = 0; r < rc->nranks; r++) {
+        if (0 != abort_of(rc, r)) {
             return (int) r;
         }
     }
@@ -290,7 +306,8 @@ static bool line_plausible(const gpusym_rollcall_t *rc, uint32_t r)
 {
     const gpusym_line_t *line = rc->line[r];
     const uint64_t generation = gpusym_line_generation(line);
-    return __atomic_load_n(&line->abort, __ATOMIC_ACQUIRE) <= 1 &&
+    const uint32_t abort = __atomic_load_n(&line->abort, __ATOMIC_ACQUIRE);
+    return (abort <= GPUSYM_LINE_NEVER || GPUSYM_LINE_FROM >> 16 == abort >> 16) &&
            (NULL == rc->generation || rc->generation[r] == generation || rc->generation[r] + 1 == generation) &&
            __atomic_load_n(&line->go, __ATOMIC_ACQUIRE) < rc->seq + HISTORY &&
            __atomic_load_n(&line->launched, __ATOMIC_ACQUIRE) < rc->seq + HISTORY &&

@@ -167,8 +167,11 @@ void gpusym_rollcall_done(gpusym_rollcall_t *rc, uint64_t seq);
 /* Returns whether leader r has. */
 bool gpusym_rollcall_is_done(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq);
 
-/* Returns the first peer that gave up, or -1. Skips lines that are not mapped yet (NULL). */
-int gpusym_rollcall_aborted(const gpusym_rollcall_t *rc);
+/* Returns the first peer that takes no part in call seq, for it gave up (gpusym_line_abort), or -1. Skips lines that
+ * are not mapped yet (NULL). */
+int gpusym_rollcall_aborted(const gpusym_rollcall_t *rc, uint64_t seq);
+/* Returns the first peer that gave up at whatever call, or -1. */
+int gpusym_rollcall_quitter(const gpusym_rollcall_t *rc);
 /*
  * Checks all lines while a call waits. Returns the first rank, which may be this one, whose line holds values that no
  * rank writes: its program has overwritten the memory, and the wait might never end; or -1. read: of the call, or of
