@@ -120,6 +120,8 @@ random       | 3+2,4     | 120 | ok                             |               
 random-8     | +=8       | 120 | ok                             |                                         | test/mpi/random --n 60
 # The epochs' counting wraps round in the midst of it.
 wrap         | 2+4       | 120 | ok                             | coll_gpusym_epoch_first=2147483300      | test/mpi/random --n 100
+# ... where a rank that waits for the others to clear their flags goes on with what else it has to do.
+steps        | =2,3      | 60  | ok:24 passed, 0 failed         | coll_gpusym_epoch_first=2147483640      | test/mpi/steps
 # Long messages; in a heap so small that they take many rounds.
 big          | 2+4       | 120 | ok                             |                                         | test/mpi/big
 big-rounds   | 4         | 120 | ok                             | coll_gpusym_heap_size=1M                | test/mpi/big

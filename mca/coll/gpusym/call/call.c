@@ -1045,7 +1045,7 @@ static void set_up(coll_gpusym_call_t *call)
 
 /* ---- kernel ---- */
 
-/* Plans the launch, and takes its epochs. False: the call has failed. */
+/* Plans the launch, and takes its epochs. False: they are not there yet, or the call has failed. */
 static bool plan_launch(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
 {
     int corrupt;
@@ -1059,27 +1059,23 @@ static bool plan_launch(coll_gpusym_call_t *call, coll_gpusym_plan_t *p)
     }
     call->launch.algorithm = p->algorithm;
     call->task.zero_copy.used = p->zero_copy;
-    call->error = coll_gpusym_team_epochs(call->engine->team, p->epochs, &p->work.epoch);
-    if (MPI_SUCCESS != call->error) {
-        give_up(call);
-        return false;
+    const int taken = coll_gpusym_team_epochs(call->engine->team, p->epochs, &p->work.epoch);
+    if (taken < 0) {
+        fail_gpu(call, "the flags of its kernels cannot be cleared");
+    } else if (0 == taken) {
+        call->state = COLL_GPUSYM_CALL_CLEARING;
     }
-    return true;
+    return 1 == taken;
 }
 
 /* Fills the descriptor and launches; or commands a resident kernel. */
-static void launch_call(coll_gpusym_call_t *call)
+static void launch_planned(coll_gpusym_call_t *call)
 {
     coll_gpusym_engine_t *e = call->engine;
     const coll_gpusym_task_t *task = &call->task;
     coll_gpusym_launch_t *l = &call->launch;
     coll_gpusym_plan_t once, *p = NULL != call->plan && NULL == call->sizes ? call->plan : &once;
 
-    call->since_ns = 0;
-    if (l->resident.commanded || coll_gpusym_resident_command_same(e->residents, task, l)) {
-        call->state = COLL_GPUSYM_CALL_RUNNING;
-        return;
-    }
     if (!plan_launch(call, p)) {
         return;
     }
@@ -1099,6 +1095,27 @@ static void launch_call(coll_gpusym_call_t *call)
     }
     if (!call->blocking) {
         gpusym_rollcall_launched(&e->team->host.rc, task->read.seq);
+    }
+}
+
+/* The call may be launched: a resident kernel may have its command already, or take that of the last call. */
+static void launch_call(coll_gpusym_call_t *call)
+{
+    call->since_ns = 0;
+    if (call->launch.resident.commanded ||
+        coll_gpusym_resident_command_same(call->engine->residents, &call->task, &call->launch)) {
+        call->state = COLL_GPUSYM_CALL_RUNNING;
+    } else {
+        launch_planned(call);
+    }
+}
+
+/* All ranks are in the call, and clear their flags. */
+static void await_cleared(coll_gpusym_call_t *call)
+{
+    launch_planned(call);
+    if (COLL_GPUSYM_CALL_CLEARING == call->state && coll_gpusym_health_due(&call->health)) {
+        fail_if_peer_lost(call);
     }
 }
 
@@ -1562,6 +1579,9 @@ bool coll_gpusym_call_poll(coll_gpusym_call_t *call)
         break;
     case COLL_GPUSYM_CALL_TOKENS:
         take_tokens(call);
+        break;
+    case COLL_GPUSYM_CALL_CLEARING:
+        await_cleared(call);
         break;
     case COLL_GPUSYM_CALL_DROPPING:
         await_dropped(call);

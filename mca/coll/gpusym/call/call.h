@@ -22,6 +22,7 @@ typedef enum {
     COLL_GPUSYM_CALL_ISLANDS,   /* several islands: waiting for what the others do */
     COLL_GPUSYM_CALL_DROPPING,  /* ... which do not do it natively: waiting for what has begun on rails */
     COLL_GPUSYM_CALL_TOKENS,    /* waiting for the launch tokens of its processes */
+    COLL_GPUSYM_CALL_CLEARING,  /* the epochs wrap round: waiting until all ranks have cleared their flags */
     COLL_GPUSYM_CALL_FILLING,   /* led: our input is brought to where leaders load it */
     COLL_GPUSYM_CALL_READY,     /* led, a leader: waiting for the ranks that have to bring theirs */
     COLL_GPUSYM_CALL_RUNNING,   /* the kernel runs */

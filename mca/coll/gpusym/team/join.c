@@ -649,24 +649,44 @@ bool coll_gpusym_team_owns(coll_gpusym_team_t *t, const gpusym_mem_t *mem)
     return true;
 }
 
+/* The barriers before and behind the clearing of slots. */
+#define BARRIERS 2u
+
+/* Old flags would pass for new ones: clears the slots while no rank writes to them. 1: all have; 0: not yet; negative:
+ * this one failed. */
+static int clear_slots(coll_gpusym_team_t *t)
+{
+    const coll_gpusym_fallback_t *f = t->fallback;
+    for (;;) {
+        const int passed = 0 != t->host.barrier ? coll_gpusym_exchange_poll(t) : 1;
+        if (1 != passed || BARRIERS == t->host.barrier) {
+            return passed;
+        }
+        if (1 == t->host.barrier &&
+            GPUSYM_SUCCESS !=
+                gpusym_current.dev->mem_zero(t->host.gpu, t->host.work.peer[t->host.rank], t->host.slot_size)) {
+            return OMPI_ERROR;
+        }
+        if (MPI_SUCCESS != f->saved.ibarrier(f->comm, &t->boot.exchange, f->saved.ibarrier_module)) {
+            return OMPI_ERROR;
+        }
+        t->host.barrier++;
+    }
+}
+
 int coll_gpusym_team_epochs(coll_gpusym_team_t *t, uint64_t epochs, uint32_t *first)
 {
-    const uint64_t epoch = t->host.epoch_base + t->host.rc.seq;
-    if (epoch + epochs > GPUSYM_EPOCH_MAX) {
-        /* Old flags would pass for new ones: clear the slots while no rank writes to them. */
-        const int arrived = t->fallback->saved.barrier(t->fallback->comm, t->fallback->saved.barrier_module);
-        const int cleared =
-            gpusym_current.dev->mem_zero(t->host.gpu, t->host.work.peer[t->host.rank], t->host.slot_size);
-        const int left = t->fallback->saved.barrier(
-            t->fallback->comm, t->fallback->saved.barrier_module); /* whatever failed: the others are in it */
-        if (MPI_SUCCESS != arrived || GPUSYM_SUCCESS != cleared || MPI_SUCCESS != left) {
-            return MPI_ERR_OTHER;
+    if (t->host.epoch_base + t->host.rc.seq + epochs > GPUSYM_EPOCH_MAX) {
+        const int cleared = clear_slots(t);
+        if (1 != cleared) {
+            return cleared;
         }
+        t->host.barrier = 0;
         t->host.epoch_base = 1 - t->host.rc.seq;
     }
     *first = (uint32_t) (t->host.epoch_base + t->host.rc.seq);
     t->host.epoch_base += epochs - 1; /* the next call's number is one more */
-    return MPI_SUCCESS;
+    return 1;
 }
 
 void coll_gpusym_team_leave(coll_gpusym_team_t *t)

@@ -71,6 +71,7 @@ typedef struct {
     /* A call begins with the epoch epoch_base + the number of its roll-call: so an epoch belongs to one call alone,
      * also if that is not made by kernels then. Modulo 2^64; the sum is at least 1. */
     uint64_t epoch_base;
+    uint32_t barrier;   /* while the slots are cleared: the barrier that is under way, from 1; 0: none */
     gpusym_work_t work; /* peers and layout filled in */
     /* Agreed: the link class (topo/links.h) between ranks a and b, the lower of both directions. */
     uint8_t link[GPUSYM_TEAM_MAX][GPUSYM_TEAM_MAX];
