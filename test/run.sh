@@ -33,7 +33,7 @@ set -u
 # expect    ok: exit status 0;  fail: another one, but within the time limit;  after either, :REGEX that a line of the
 #           output must match, :!REGEX that none may. Exit status 77 is "cannot run here": neither passed nor failed.
 # MCA       name=value ...; besides them coll=gpusym and coll_gpusym_device=..., unless given here. A line that names
-#           a parameter sim_... is only for the simulator; one that says from=5, for Open MPI 5 and later; one that says
+#           a parameter sim_... is only for the simulator; one that says from=5, for Open MPI 5 and later; to=4: up to 4; one that says
 #           form=timed judges by the clock, and is run in that form alone, in its longest form
 # program   in the build tree, or a command found in PATH; @SRC@ and @BUILD@ are the two trees, @INFO@ is ompi_info,
 #           @KINDS@ is libgpusym_kinds, @MPI@ libgpusym_mpi, @STORM@ test/mpi/storm.c, @BLIND@ test/faults/blind.c,
@@ -108,8 +108,8 @@ islands-many | +=3       | 120 | ok                             | coll_gpusym_no
 islands-flight | =3      | 120 | ok                             | coll_gpusym_node_size=2                 | test/mpi/inflight
 islands-host | =4        | 120 | ok:!it is set up               | coll_gpusym_node_size=2 coll_gpusym_verbose=1 | test/mpi/random_coll --n {400|2000} --kinds host
 islands-idle | 2,3+4     | 60  | ok:alltoallv: native [1-9][0-9]* | coll_gpusym_node_size=1 coll_gpusym_summary=1 | test/mpi/idle
-pidns        | 2+4       | 60  | ok:verified: yes                 | btl=self,tcp | @SRC@/test/pidns.sh @BUILD@/examples/allreduce
-pidns-random | =3        | 60  | ok                             | btl=self,tcp | @SRC@/test/pidns.sh @BUILD@/test/mpi/random_coll --n {200|1000}
+pidns        | 2+4       | 60  | ok:verified: yes                 | btl=self,tcp btl_tcp_if_include=lo | @SRC@/test/pidns.sh @BUILD@/examples/allreduce
+pidns-random | =3        | 60  | ok                             | btl=self,tcp btl_tcp_if_include=lo | @SRC@/test/pidns.sh @BUILD@/test/mpi/random_coll --n {200|1000}
 islands-none | =3        | 60  | ok:allreduce: .*no_net [1-9]   | coll_gpusym_node_size=2 coll_gpusym_net_devices=none coll_gpusym_summary=1 | test/mpi/random_coll --n 200
 islands-unreachable | =3 | 60  | ok:allreduce: .*no_net [1-9]   | coll_gpusym_node_size=1 coll_gpusym_summary=1 | @SRC@/test/onrank.sh 1 GPUSYM_UCX_TLS=self @BUILD@/test/mpi/random_coll --n 200
 islands-threadless | =3  | 60  | ok:allreduce: .*no_net [1-9]   | coll_gpusym_node_size=1 coll_gpusym_summary=1 | @SRC@/test/onrank.sh 1 LD_PRELOAD=@THREADLESS@ @BUILD@/test/mpi/random_coll --n 200
@@ -177,14 +177,14 @@ cut-inflight | =3        | 120 | ok                             | coll_gpusym_pi
 cut-broken   | =3        | 60  | ok                             | accelerator=null coll_gpusym_piece=65536 coll_gpusym_sim_fail=copy:40@1 coll_gpusym_sim_host=1 | test/mpi/broken --pieces
 cut-broken-blocking | =3        | 60  | ok                             | accelerator=null coll_gpusym_piece=65536 coll_gpusym_sim_fail=copy:40@1 coll_gpusym_sim_host=1 | test/mpi/broken --blocking-pieces
 # A rank that cannot stage: the others are in the call, which is whole or in pieces, and fails on all of them.
-stagefail-blocking | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=0 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1 coll_gpusym_sim_host=1 | test/mpi/stagefail blocking
-stagefail-blocking-cut | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=65536 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1 coll_gpusym_sim_host=1 | test/mpi/stagefail blocking
-stagefail-nonblocking | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=0 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1 coll_gpusym_sim_host=1 | test/mpi/stagefail nonblocking
-stagefail-nonblocking-cut | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=65536 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1 coll_gpusym_sim_host=1 | test/mpi/stagefail nonblocking
-stagefail-persistent | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=0 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1 coll_gpusym_sim_host=1 | test/mpi/stagefail persistent
-stagefail-persistent-cut | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=65536 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1 coll_gpusym_sim_host=1 | test/mpi/stagefail persistent
-stagefail-right | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=0 coll_gpusym_sim_fail=hostalloc:1@1,stream:1@1,hostalloc:2@1,stream:2@1,hostalloc:3@1,stream:3@1,hostalloc:5@1,stream:5@1,hostalloc:8@1,stream:8@1 coll_gpusym_sim_host=1 | test/mpi/stagefail blocking --right
-stagefail-right-cut | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=65536 coll_gpusym_sim_fail=hostalloc:1@1,stream:1@1,hostalloc:2@1,stream:2@1,hostalloc:3@1,stream:3@1,hostalloc:5@1,stream:5@1,hostalloc:8@1,stream:8@1 coll_gpusym_sim_host=1 | test/mpi/stagefail nonblocking --right
+stagefail-blocking | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=0 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1 | test/mpi/stagefail blocking
+stagefail-blocking-cut | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=65536 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1 | test/mpi/stagefail blocking
+stagefail-nonblocking | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=0 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1 | test/mpi/stagefail nonblocking
+stagefail-nonblocking-cut | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=65536 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1 | test/mpi/stagefail nonblocking
+stagefail-persistent | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=0 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1 | test/mpi/stagefail persistent
+stagefail-persistent-cut | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=65536 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1 | test/mpi/stagefail persistent
+stagefail-right | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=0 coll_gpusym_sim_fail=hostalloc:1@1,stream:1@1,hostalloc:2@1,stream:2@1,hostalloc:3@1,stream:3@1,hostalloc:5@1,stream:5@1,hostalloc:8@1,stream:8@1 | test/mpi/stagefail blocking --right
+stagefail-right-cut | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=65536 coll_gpusym_sim_fail=hostalloc:1@1,stream:1@1,hostalloc:2@1,stream:2@1,hostalloc:3@1,stream:3@1,hostalloc:5@1,stream:5@1,hostalloc:8@1,stream:8@1 | test/mpi/stagefail nonblocking --right
 # ... where none can be told in time, or there is no memory at all: the job ends, with the reason.
 stagefail-mixed-blocking | =3 | 60 | fail:The job is aborted | accelerator=null coll_gpusym_sim_fail=copy:1@1 | test/mpi/stagefail blocking --mixed
 stagefail-mixed-nonblocking | =3 | 60 | fail:The job is aborted | accelerator=null coll_gpusym_sim_fail=copy:1@1 | test/mpi/stagefail nonblocking --mixed
@@ -331,7 +331,7 @@ packing      | =1,3      | 60  | ok                             |               
 # Datatypes whose parts lie in several allocations.
 parts        | 2,3       | 60  | ok                             |                                         | test/mpi/parts --thin {3|1}
 parts-staged | 2         | 60  | ok                             | coll_gpusym_p2p=staged                  | test/mpi/parts --thin {7|1}
-parts-pre    | 2         | 60  | ok                             |                                         | env LD_PRELOAD=@MPI@ @BUILD@/test/mpi/parts --preloaded
+parts-pre    | 2         | 60  | ok                             | to=4                                    | env LD_PRELOAD=@MPI@ @BUILD@/test/mpi/parts --preloaded
 # Who is whose neighbour, and by which edge: small rings, borders, repeated neighbours.
 neighbors    | 1,2,3+4   | 120 | ok                             |                                         | test/mpi/neighbors
 neighbors-st | 2+3       | 120 | ok                             | coll_gpusym_zero_copy_min=1 coll_gpusym_neighbor_allgather_algorithm=st coll_gpusym_neighbor_allgatherv_algorithm=st coll_gpusym_neighbor_alltoall_algorithm=st coll_gpusym_neighbor_alltoallv_algorithm=st coll_gpusym_neighbor_alltoallw_algorithm=st | test/mpi/neighbors --most 800
@@ -764,6 +764,13 @@ table_line() {
         parameters=${parameters/from=[0-9]/}
         if [ "$GPUSYM_OMPI_MAJOR" -lt "${BASH_REMATCH[1]}" ]; then
             add_skipped "$name" "only for Open MPI ${BASH_REMATCH[1]} and later"
+            return
+        fi
+    fi
+    if [[ " $parameters" =~ " to="([0-9]+) ]]; then
+        parameters=${parameters/to=[0-9]/}
+        if [ "$GPUSYM_OMPI_MAJOR" -gt "${BASH_REMATCH[1]}" ]; then
+            add_skipped "$name" "only for Open MPI up to ${BASH_REMATCH[1]}"
             return
         fi
     fi

@@ -5,13 +5,12 @@
  *
  *     stagefail MODE [--right | --mixed | --inter | --full]
  *
- * MODE: blocking, nonblocking or persistent. Run with coll_gpusym_sim_host=1, so that ordinary memory counts as a
- * GPU's, and with copies that fail on rank 1 (coll_gpusym_sim_fail=copy:3@1,...): staged calls, by an operation of the
- * user's, on communicators of their own. No rank takes a wrong result for a right one, and none succeeds behind a
- * failed call. --right: nor does any fail.
+ * MODE: blocking, nonblocking or persistent. Run with copies that fail on rank 1 (coll_gpusym_sim_fail=copy:3@1,...):
+ * staged calls, by an operation of the user's, on communicators of their own. No rank takes a wrong result for a right
+ * one, and none succeeds behind a failed call. --right: nor does any fail.
  *
- * --mixed, --inter (both with coll_gpusym_sim_host=0), --full: one call, which fails on all ranks or ends the job: rank
- * 0 has host buffers, and looks at no mark; on an intercommunicator there is none; there is no memory left on rank 1.
+ * --mixed, --inter, --full (with coll_gpusym_sim_host=1): one call, which fails on all ranks or ends the job: rank 0
+ * has host buffers, and looks at no mark; on an intercommunicator there is none; there is no memory left on rank 1.
  */
 #include <mpi.h>
 #include <stdbool.h>
@@ -134,7 +133,7 @@ static bool is_right(call_t call, const int *out)
 }
 
 /* Calls on communicators of their own. Returns in how many of them some call failed, on this rank. */
-static int try_calls(int *in, int *out, bool *lied, bool *recovered)
+static int try_calls(const int *in, int *out, int *image, bool *lied, bool *recovered)
 {
     int errors = 0;
     for (int round = 0; round < ROUNDS; round++) {
@@ -144,9 +143,11 @@ static int try_calls(int *in, int *out, bool *lied, bool *recovered)
         MPI_Comm_dup(MPI_COMM_WORLD, &comm);
         MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
         for (int i = 0; i < 2; i++) {
-            memset(out, 0xff, COUNT * sizeof *out);
+            memset(image, 0xff, COUNT * sizeof *image);
+            mem_write(out, image, COUNT * sizeof *image);
             const int rc = make(call, in, out, COUNT, comm);
-            *lied = *lied || (MPI_SUCCESS == rc && !is_right(call, out));
+            mem_read(image, out, COUNT * sizeof *image);
+            *lied = *lied || (MPI_SUCCESS == rc && !is_right(call, image));
             *recovered = *recovered || (MPI_SUCCESS == rc && broken);
             broken = broken || MPI_SUCCESS != rc;
         }
@@ -158,20 +159,26 @@ static int try_calls(int *in, int *out, bool *lied, bool *recovered)
 
 static void fail_calls(bool right)
 {
-    int *in = malloc(COUNT * sizeof *in), *out = malloc(COUNT * sizeof *out);
+    static int image[COUNT];
     bool lied = false, recovered = false;
+    if (0 != mem_init("sim", rank)) {
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    int *in = mem_alloc(MEM_DEVICE, sizeof image), *out = mem_alloc(MEM_DEVICE, sizeof image);
     if (NULL == in || NULL == out) {
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     for (int i = 0; i < COUNT; i++) {
-        in[i] = rank + i;
+        image[i] = rank + i;
     }
-    const int errors = try_calls(in, out, &lied, &recovered);
+    mem_write(in, image, sizeof image);
+    const int errors = try_calls(in, out, image, &lied, &recovered);
     expect(!lied, "no call succeeds with a wrong result");
     expect(!recovered, "no call succeeds after a failed one");
     expect(right ? 0 == errors : errors > 0 && errors < ROUNDS, right ? "no call fails" : "some calls fail");
-    free(in);
-    free(out);
+    mem_free(MEM_DEVICE, in);
+    mem_free(MEM_DEVICE, out);
+    mem_fini();
 }
 
 /* This process gets no more memory but what it has got already. */
