@@ -110,9 +110,9 @@ islands-host | =4        | 120 | ok:!it is set up               | coll_gpusym_no
 islands-idle | 2,3+4     | 60  | ok:alltoallv: native [1-9][0-9]* | coll_gpusym_node_size=1 coll_gpusym_summary=1 | test/mpi/idle
 pidns        | 2+4       | 60  | ok:verified: yes                 | btl=self,tcp btl_tcp_if_include=lo | @SRC@/test/pidns.sh @BUILD@/examples/allreduce
 pidns-random | =3        | 60  | ok                             | btl=self,tcp btl_tcp_if_include=lo | @SRC@/test/pidns.sh @BUILD@/test/mpi/random_coll --n {200|1000}
-islands-none | =3        | 60  | ok:allreduce: .*no_net [1-9]   | coll_gpusym_node_size=2 coll_gpusym_net_devices=none coll_gpusym_summary=1 | test/mpi/random_coll --n 200
-islands-unreachable | =3 | 60  | ok:allreduce: .*no_net [1-9]   | coll_gpusym_node_size=1 coll_gpusym_summary=1 | @SRC@/test/onrank.sh 1 GPUSYM_UCX_TLS=self @BUILD@/test/mpi/random_coll --n 200
-islands-threadless | =3  | 60  | ok:allreduce: .*no_net [1-9]   | coll_gpusym_node_size=1 coll_gpusym_summary=1 | @SRC@/test/onrank.sh 1 LD_PRELOAD=@THREADLESS@ @BUILD@/test/mpi/random_coll --n 200
+islands-none | =3        | 60  | ok:: native .*no_net [1-9]   | coll_gpusym_node_size=2 coll_gpusym_net_devices=none coll_gpusym_summary=1 | test/mpi/random_coll --n 200
+islands-unreachable | =3 | 60  | ok:: native .*no_net [1-9]   | coll_gpusym_node_size=1 coll_gpusym_summary=1 | @SRC@/test/onrank.sh 1 GPUSYM_UCX_TLS=self @BUILD@/test/mpi/random_coll --n 200
+islands-threadless | =3  | 60  | ok:: native .*no_net [1-9]   | coll_gpusym_node_size=1 coll_gpusym_summary=1 | @SRC@/test/onrank.sh 1 LD_PRELOAD=@THREADLESS@ @BUILD@/test/mpi/random_coll --n 200
 islands-left | =3        | 60  | ok:1 passed                    | coll_gpusym_node_size=2                 | test/mpi/finalize left
 islands-closing | =3     | 60  | ok                             | coll_gpusym_node_size=2 coll_gpusym_sim_fail=launch:6@2 | test/mpi/closing
 islands-40   | +=40      | 120 | ok:allreduce: native .*rails [1-9] | coll_gpusym_summary=1 | examples/allreduce
