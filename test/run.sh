@@ -330,6 +330,8 @@ layout       | =1        | 120 | ok                             |               
 packing      | =1,3      | 60  | ok                             |                                         | test/mpi/packing
 # Datatypes whose parts lie in several allocations.
 parts        | 2,3       | 60  | ok                             |                                         | test/mpi/parts --thin {3|1}
+# ... where there is no room for the memory from the first to the last.
+parts-room   | 2,3       | 60  | ok                             |                                         | test/mpi/parts --room 8192 --thin {5|1}
 parts-staged | 2         | 60  | ok                             | coll_gpusym_p2p=staged                  | test/mpi/parts --thin {7|1}
 parts-pre    | 2         | 60  | ok                             | to=4                                    | env LD_PRELOAD=@MPI@ @BUILD@/test/mpi/parts --preloaded
 # Who is whose neighbour, and by which edge: small rings, borders, repeated neighbours.

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "mca/common/gpusym/device/device.h"
 #include "mca/common/gpusym/device/select.h"
@@ -601,4 +603,22 @@ void mem_read(void *dst, const void *src, size_t size)
 bool mem_context_kept(void)
 {
     return mem->context_kept();
+}
+
+bool mem_limit(size_t more)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    (void) more;
+    return false;
+#else
+    unsigned long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    const bool read = NULL != f && 1 == fscanf(f, "%lu", &pages);
+    const rlim_t bytes = (rlim_t) pages * (rlim_t) sysconf(_SC_PAGESIZE) + more;
+    const struct rlimit limit = {bytes, bytes};
+    if (NULL != f) {
+        fclose(f);
+    }
+    return read && 0 == setrlimit(RLIMIT_AS, &limit);
+#endif
 }

@@ -58,6 +58,10 @@ bool mem_plain(const void *p);
 void mem_write(void *dst, const void *src, size_t size);
 void mem_read(void *dst, const void *src, size_t size);
 
+/* Lets this process have so many bytes of address space beside what it has. False: it cannot be told, or a sanitizer's
+ * own memory would be limited, too. */
+bool mem_limit(size_t more);
+
 /* Whether the calling thread, that of mem_init, still has the current context it had then. */
 bool mem_context_kept(void);
 

@@ -7,10 +7,10 @@
  *
  * The reference is plain: the list of the elements in packed order, each an array and an index.
  *
- *     parts [--preloaded] [--only WORD] [--thin N]
+ *     parts [--preloaded] [--only WORD] [--thin N] [--room MIB]
  *
  * --preloaded: packing instead, by libgpusym_mpi. --only: the cases whose description has the word.
- * --thin: every N-th case.
+ * --thin: every N-th case. --room: with no more address space than that beside what the process has at the start.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,9 +20,10 @@
 #include "test/mpi/check.h"
 #include "test/mpi/persistent.h"
 
-#define USAGE "[--preloaded] [--only WORD] [--thin N]"
+#define USAGE "[--preloaded] [--only WORD] [--thin N] [--room MIB]"
 #define PARTS 3
 #define ROOM 3200 /* ints of the largest array */
+#define SHORT 320 /* ints of the others */
 #define COLUMN 5  /* of those with gaps, so many ints are used in a row, */
 #define PITCH 8   /* and the next ones so many further on */
 #define RANKS_MAX 8
@@ -79,7 +80,7 @@ static uint64_t thin, cases;
 static bool preloaded;
 static int *on_stack, in_data[ROOM];
 static int *image[PARTS]; /* what the arrays hold, or are to hold */
-static int *scratch;
+static int *scratch, scratch_of_all[RANKS_MAX * PARTS * ROOM];
 
 static void *need(void *p)
 {
@@ -175,7 +176,7 @@ static void shape_start(shape_t *s, int mix, int variant)
     sort_parts(s, variant & DESCENDING);
     s->e = need(malloc(PARTS * ROOM * sizeof *s->e));
     for (int i = 0; i < s->n; i++) {
-        s->ints[i] = (variant & LONG ? ROOM : 320) / (variant & UNEQUAL ? i + 1 : 1) / PITCH * PITCH;
+        s->ints[i] = (variant & LONG ? ROOM : SHORT) / (variant & UNEQUAL ? i + 1 : 1) / PITCH * PITCH;
         for (int k = 0; k < s->ints[i]; k++) {
             if (!gaps || k % PITCH < COLUMN) {
                 s->e[s->elements].part = i;
@@ -271,6 +272,21 @@ static bool flat_holds(int first, int blocks, int elements)
         if (all[i] != value(first + i / elements, i % elements)) {
             fprintf(stderr, "parts: rank %d: packed int %d: %d, %d is due\n", me, i, all[i],
                     value(first + i / elements, i % elements));
+            right = false;
+        }
+    }
+    free(all);
+    return right;
+}
+
+static bool flat_is(const int *due, int n)
+{
+    int *all = need(malloc(sizeof(int) * (size_t) n));
+    bool right = true;
+    mem_read(all, flat, sizeof(int) * (size_t) n);
+    for (int i = 0; right && i < n; i++) {
+        if (all[i] != due[i]) {
+            fprintf(stderr, "parts: rank %d: packed int %d: %d, %d is due\n", me, i, all[i], due[i]);
             right = false;
         }
     }
@@ -438,6 +454,93 @@ static bool call_alltoallw(shape_t *s)
     return shape_holds(s, last) && flat_holds(me, 1, s->elements);
 }
 
+/* To and from each rank, a block each: those of one array lie SHORT ints apart. */
+static void images_of_all(const shape_t *s, bool mine)
+{
+    for (int i = 0; i < s->n; i++) {
+        for (int k = 0; k < ROOM; k++) {
+            image[i][k] = -1 - k;
+        }
+    }
+    for (int r = 0; r < ranks; r++) {
+        for (int k = 0; k < s->elements; k++) {
+            image[s->e[k].part][r * SHORT + s->e[k].index] =
+                mine ? value(me, k) + r * 100000000 : value(r, k) + me * 100000000;
+        }
+    }
+}
+
+static bool call_alltoallv_all(shape_t *s)
+{
+    int ones[RANKS_MAX], elements[RANKS_MAX], first[RANKS_MAX], behind[RANKS_MAX];
+    MPI_Datatype type;
+    MPI_Type_create_resized(s->type, 0, SHORT * (MPI_Aint) sizeof(int), &type);
+    MPI_Type_commit(&type);
+    for (int r = 0; r < ranks; r++) {
+        ones[r] = 1;
+        elements[r] = s->elements;
+        first[r] = r;
+        behind[r] = r * s->elements;
+    }
+    images_of_all(s, true);
+    for (int i = 0; i < s->n; i++) {
+        mem_write(s->at[i], image[i], sizeof(int) * ROOM);
+    }
+    flat_fill(-1, ranks, s->elements);
+    MPI_Alltoallv(s->buf, ones, first, type, flat, elements, behind, MPI_INT, MPI_COMM_WORLD);
+    bool right = shape_holds(s, -1);
+    for (int r = 0; r < ranks; r++) { /* what came has this rank's number in front */
+        for (int k = 0; k < s->elements; k++) {
+            scratch_of_all[r * s->elements + k] = value(r, k) + me * 100000000;
+        }
+    }
+    right = flat_is(scratch_of_all, ranks * s->elements) && right;
+    flat_fill(me, ranks, s->elements);
+    shape_fill(s, -1);
+    MPI_Alltoallv(flat, elements, behind, MPI_INT, s->buf, ones, first, type, MPI_COMM_WORLD);
+    images_of_all(s, false);
+    right = shape_holds(s, -1) && right;
+    MPI_Type_free(&type);
+    return right;
+}
+
+/* Two arrays, to two neighbours on a ring, by their addresses; and back. */
+static bool call_neighbors(shape_t *s)
+{
+    const int next = (me + 1) % ranks, last = (me + ranks - 1) % ranks, from[2] = {last, next}, to[2] = {next, last};
+    const int counts[2] = {s->ints[0], s->ints[1]}, ones[2] = {1, 1};
+    const MPI_Datatype types[2] = {MPI_INT, MPI_INT};
+    const MPI_Aint behind[2] = {0, (MPI_Aint) sizeof(int) * ROOM};
+    MPI_Aint at[2];
+    MPI_Comm ring;
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, from, ones, 2, to, ones, MPI_INFO_NULL, 0, &ring);
+    shape_fill(s, -1);
+    for (int i = 0; i < 2; i++) {
+        MPI_Get_address(s->at[i], &at[i]);
+        for (int k = 0; k < s->ints[i]; k++) {
+            image[i][k] = value(me, i * ROOM + k);
+        }
+        mem_write(s->at[i], image[i], sizeof(int) * ROOM);
+    }
+    flat_fill(-1, 2, ROOM);
+    MPI_Neighbor_alltoallw(MPI_BOTTOM, counts, at, types, flat, counts, behind, types, ring);
+    bool right = shape_holds(s, -1);
+    for (int k = 0; k < 2 * ROOM; k++) {
+        scratch_of_all[k] = k % ROOM < s->ints[k / ROOM] ? value(from[k / ROOM], k) : -7;
+    }
+    right = flat_is(scratch_of_all, 2 * ROOM) && right;
+    shape_fill(s, -1);
+    MPI_Neighbor_alltoallw(flat, counts, behind, types, MPI_BOTTOM, counts, at, types, ring); /* what came before */
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; k < s->ints[i]; k++) {
+            image[i][k] = value((i == 0 ? last + ranks - 1 : next + 1) % ranks, i * ROOM + k);
+        }
+    }
+    right = shape_holds(s, -1) && right;
+    MPI_Comm_free(&ring);
+    return right;
+}
+
 static bool call_pack(shape_t *s)
 {
     const int bytes = (int) sizeof(int) * s->elements;
@@ -472,12 +575,22 @@ static bool call_pack_external(shape_t *s)
 static const struct {
     const char *name;
     bool (*run)(shape_t *s);
-    bool preloaded;
+    bool preloaded, is_short; /* only then; only short arrays */
 } calls[] = {
-    {"send", call_send, false},           {"recv", call_recv, false},       {"ring", call_ring, false},
-    {"pair", call_pair, false},           {"bcast", call_bcast, false},     {"allgather", call_allgather, false},
-    {"gather", call_gather, false},       {"scatter", call_scatter, false}, {"alltoallv", call_alltoallv, false},
-    {"alltoallw", call_alltoallw, false}, {"pack", call_pack, true},        {"external", call_pack_external, true},
+    {"send", call_send, false, false},
+    {"recv", call_recv, false, false},
+    {"ring", call_ring, false, false},
+    {"pair", call_pair, false, false},
+    {"bcast", call_bcast, false, false},
+    {"allgather", call_allgather, false, false},
+    {"gather", call_gather, false, false},
+    {"scatter", call_scatter, false, false},
+    {"alltoallv", call_alltoallv, false, false},
+    {"alltoallv of all", call_alltoallv_all, false, true},
+    {"alltoallw", call_alltoallw, false, false},
+    {"neighbors", call_neighbors, false, false},
+    {"pack", call_pack, true, false},
+    {"external", call_pack_external, true, false},
 };
 
 static void check_one(int mix, int variant, size_t call)
@@ -488,7 +601,8 @@ static void check_one(int mix, int variant, size_t call)
              variant & DESCENDING ? ", descending" : "", variant & RELATIVE ? ", relative" : "",
              variant & UNEQUAL ? ", unequal" : "", variant & GAPS ? ", gaps" : "", variant & LONG ? ", long" : "",
              mem_name(flat_kind));
-    if (preloaded != calls[call].preloaded || 0 != cases++ % thin || (NULL != only && NULL == strstr(text, only))) {
+    if (preloaded != calls[call].preloaded || (calls[call].is_short && 0 != (variant & LONG)) || 0 != cases++ % thin ||
+        (NULL != only && NULL == strstr(text, only))) {
         return;
     }
     if (check_trace() && 0 == me) {
@@ -521,12 +635,17 @@ int main(int argc, char **argv)
     preloaded = check_flag("--preloaded");
     only = check_option("--only");
     thin = check_number("--thin", 1);
+    const uint64_t room = check_number("--room", 0);
     check_arguments_end(USAGE);
     check_start(&t, "parts", MPI_COMM_WORLD);
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (ranks < 2 || ranks > RANKS_MAX || 0 == thin || !mem_have(MEM_DEVICE)) {
         MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    if (0 != room && !mem_limit((size_t) room << 20)) {
+        MPI_Finalize();
+        return 77; /* cannot run here */
     }
     on_stack = stack;
     scratch = need(malloc(sizeof(int) * ROOM));

@@ -17,17 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include "test/mpi/mem.h"
 #include "test/mpi/persistent.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define HAS_LIMIT false /* their own memory would be limited, too */
-#else
-#define HAS_LIMIT true
-#endif
 
 enum { COUNT = 90000, LONG = 6000000, ROUNDS = 48 };
 
@@ -181,22 +173,6 @@ static void fail_calls(bool right)
     mem_fini();
 }
 
-/* This process gets no more memory but what it has got already. */
-static void limit_memory(void)
-{
-    unsigned long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    const bool read = NULL != f && 1 == fscanf(f, "%lu", &pages);
-    const rlim_t bytes = (rlim_t) pages * (rlim_t) sysconf(_SC_PAGESIZE) + (4u << 20);
-    const struct rlimit limit = {bytes, bytes};
-    if (NULL != f) {
-        fclose(f);
-    }
-    if (!read || 0 != setrlimit(RLIMIT_AS, &limit)) {
-        MPI_Abort(MPI_COMM_WORLD, 3);
-    }
-}
-
 /* A communicator for one call: of all ranks, or from rank 0 to the others. */
 static MPI_Comm make_comm(bool inter)
 {
@@ -228,8 +204,8 @@ static void fail_one(const char *what)
         memset(out, 0, (size_t) n * sizeof *out);
     }
     MPI_Comm comm = make_comm(inter);
-    if (full && 1 == rank) {
-        limit_memory();
+    if (full && 1 == rank && !mem_limit(4u << 20)) {
+        MPI_Abort(MPI_COMM_WORLD, 3);
     }
     expect(MPI_SUCCESS != make(ALLREDUCE, in, out, n, comm), "the call fails");
     MPI_Comm_free(&comm);
@@ -250,7 +226,7 @@ int main(int argc, char **argv)
     MPI_Op_create(add, 1, &users);
     if ('\0' == what[0] || 0 == strcmp("--right", what)) {
         fail_calls('\0' != what[0]);
-    } else if (0 == strcmp("--full", what) && !HAS_LIMIT) {
+    } else if (0 == strcmp("--full", what) && !mem_limit((size_t) 1 << 40)) {
         MPI_Finalize();
         return 77; /* cannot run here */
     } else {

@@ -242,9 +242,14 @@ static size_t room_at(const gpusym_device_t *dev, uintptr_t at)
                : 0;
 }
 
+bool gpusym_memory_together(const gpusym_device_t *dev, uintptr_t at, size_t bytes)
+{
+    return bytes <= room_at(dev, at);
+}
+
 bool gpusym_layout_together(const gpusym_device_t *dev, const gpusym_layout_t *l, const void *buf)
 {
-    return l->span <= room_at(dev, (uintptr_t) buf + (uintptr_t) l->lo);
+    return gpusym_memory_together(dev, (uintptr_t) buf + (uintptr_t) l->lo, l->span);
 }
 
 /* Whether no two bytes of an element are one, as far as Open MPI tells: else unpacking them in any order would give any

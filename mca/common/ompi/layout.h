@@ -81,6 +81,8 @@ void gpusym_layout_where(const gpusym_device_t *dev, const gpusym_layout_t *l, c
  * then may a kernel, or one copy, go from one run to another. Gaps between allocations may be nothing, or not the
  * program's. 0.2 us. */
 bool gpusym_layout_together(const gpusym_device_t *dev, const gpusym_layout_t *l, const void *buf);
+/* The same of the bytes from an address on. */
+bool gpusym_memory_together(const gpusym_device_t *dev, uintptr_t at, size_t bytes);
 
 /* Whether the elements are one run that copies and keys may take as one. Arrays that follow each other without a gap
  * are a RUN too, of one datatype, though of two allocations: no predefined type describes them. */

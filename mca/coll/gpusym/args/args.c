@@ -334,6 +334,7 @@ static bool find_where(struct ompi_communicator_t *comm, const coll_gpusym_args_
     const void *buf = COLL_GPUSYM_SENT == side ? a->sbuf : a->rbuf;
     coll_gpusym_layout_t l;
     coll_gpusym_block_t b;
+    gpusym_mem_t one;
     bool found = false;
 
     coll_gpusym_layout(comm, a, side, &l);
@@ -342,12 +343,13 @@ static bool find_where(struct ompi_communicator_t *comm, const coll_gpusym_args_
         if (0 != b.count && 0 != b.dtype->super.size) {
             const uintptr_t at = (uintptr_t) buf + (uintptr_t) b.disp;
             if (b.dtype->super.flags & OPAL_DATATYPE_FLAG_NO_GAPS) {
-                dev->query((const void *) (at + (uintptr_t) b.dtype->super.true_lb), mem);
+                dev->query((const void *) (at + (uintptr_t) b.dtype->super.true_lb), &one);
             } else {
-                ask_gaps(dev, (const void *) at, &b, mem);
+                ask_gaps(dev, (const void *) at, &b, &one);
             }
+            *mem = !found || GPUSYM_MEM_DEVICE == one.kind || !coll_gpusym_on_gpu(mem) ? one : *mem;
             found = true;
-            if (MPI_BOTTOM != buf || GPUSYM_MEM_HOST != mem->kind) {
+            if (MPI_BOTTOM != buf || GPUSYM_MEM_DEVICE == mem->kind) {
                 break;
             }
         }

@@ -142,9 +142,9 @@ typedef struct {
 /* Finds what a call touches of its two buffers. */
 void coll_gpusym_spans(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_span_t *send,
                        coll_gpusym_span_t *recv);
-/* Finds the kind of memory of both buffers, that of their first block (MPI_BOTTOM: of the first block that is not host
- * memory), as gpusym_layout_where() does. GPUSYM_MEM_NONE where nothing is touched. dev: NULL where this process has no
- * device; all memory is host memory then. */
+/* Finds the kind of memory of both buffers, that of their first block (MPI_BOTTOM: of the first block in device memory,
+ * else of one in managed memory, else of the last), as gpusym_layout_where() does. GPUSYM_MEM_NONE where nothing is
+ * touched. dev: NULL where this process has no device; all memory is host memory then. */
 void coll_gpusym_where(struct ompi_communicator_t *comm, const gpusym_device_t *dev, const coll_gpusym_args_t *a,
                        gpusym_mem_t *smem, gpusym_mem_t *rmem);
 

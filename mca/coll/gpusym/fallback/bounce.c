@@ -7,7 +7,7 @@
  *
  * A bounce buffer stands for all bytes from the first to the last that the call touches, so that counts, displacements
  * and datatypes stay as they are. Elements that lie in several allocations, perhaps in host memory too, may be
- * terabytes apart, more than Open MPI finds memory for: they are packed, if they are one block. Copied are only the
+ * terabytes apart, more than Open MPI finds memory for: they are packed. Copied are only the
  * datatypes' own bytes: what lies between them may be part of another call in flight, or not be memory at all
  * (MPI_BOTTOM).
  */
@@ -58,12 +58,21 @@ static bool get_buffer(coll_gpusym_bounce_buffer_t *r, gpusym_gpu_t *gpu, uintpt
     return NULL != r->p;
 }
 
+static void free_packed(coll_gpusym_bounce_packed_t *packed)
+{
+    for (size_t i = 0; i < packed->types; i++) {
+        if (NULL != packed->dtypes[i]) {
+            (void) ompi_datatype_destroy(&packed->dtypes[i]);
+        }
+    }
+    free(packed->dtypes);
+    free(packed->displs);
+    memset(packed, 0, sizeof *packed);
+}
+
 static void put_buffer(coll_gpusym_bounce_buffer_t *r)
 {
-    if (NULL != r->packed) {
-        (void) ompi_datatype_destroy(&r->packed);
-        r->packed = NULL;
-    }
+    free_packed(&r->packed);
     if (NULL == r->p) {
         return;
     }
@@ -229,33 +238,92 @@ static int copy_span(struct ompi_communicator_t *comm, const coll_gpusym_args_t 
 
 /* ---- packed ---- */
 
-/* The elements of a side that has one block of them. False: it has more, or none. */
-static bool find_elements(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
-                          gpusym_layout_t *elements)
+/* Whether the blocks can be described packed: displacements and sizes of elements fit. *bytes: of all. */
+static bool can_pack(const coll_gpusym_layout_t *l, size_t *bytes)
 {
-    coll_gpusym_layout_t l;
-    coll_gpusym_layout(comm, a, side, &l);
-    if (l.vector || 0 == l.blocks) {
-        return false;
+    const bool in_elements = NULL == l->dtypes;
+    coll_gpusym_block_t b;
+    size_t elements = 0;
+    *bytes = 0;
+    for (size_t i = 0; i < l->blocks; i++) {
+        coll_gpusym_block(l, i, &b);
+        if (b.count > 0) {
+            elements += b.count;
+            *bytes += b.count * b.dtype->super.size;
+        }
+        if (b.count > 0 && b.dtype->super.size > INT_MAX) {
+            return false;
+        }
     }
-    gpusym_layout_find(l.one.count, l.one.dtype, elements);
-    return true;
+    const size_t last = in_elements ? elements : *bytes;
+    return !l->vector || l->by_aint || (size_t) (gpusym_displ_element_t) last == last;
 }
 
-/* Whether the elements of a side are to be packed. */
+/* Whether a side's blocks are to be packed: they are not of one allocation. */
 static bool is_packed(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
-                      gpusym_layout_t *elements)
+                      const coll_gpusym_span_t *span, coll_gpusym_layout_t *l, size_t *bytes)
 {
     const void *buf = COLL_GPUSYM_SENT == side ? a->sbuf : a->rbuf;
-    return !coll_gpusym_facts[a->coll].reduces && find_elements(comm, a, side, elements) &&
-           elements->dtype->super.size <= INT_MAX && !ompi_datatype_is_predefined(elements->dtype) &&
-           !gpusym_layout_together(gpusym_current.dev, elements, buf);
+    if (coll_gpusym_facts[a->coll].reduces || !span->used) {
+        return false;
+    }
+    coll_gpusym_layout(comm, a, side, l);
+    return l->blocks > 0 && (l->vector || !ompi_datatype_is_predefined(l->one.dtype)) && can_pack(l, bytes) &&
+           !gpusym_memory_together(gpusym_current.dev, (uintptr_t) buf + (uintptr_t) span->lo, span->bytes);
 }
 
 bool coll_gpusym_bounce_packs(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a)
 {
-    gpusym_layout_t elements;
-    return is_packed(comm, a, COLL_GPUSYM_SENT, &elements) || is_packed(comm, a, COLL_GPUSYM_WRITTEN, &elements);
+    coll_gpusym_span_t send, recv;
+    coll_gpusym_layout_t l;
+    size_t bytes;
+    coll_gpusym_spans(comm, a, &send, &recv);
+    return is_packed(comm, a, COLL_GPUSYM_SENT, &send, &l, &bytes) ||
+           is_packed(comm, a, COLL_GPUSYM_WRITTEN, &recv, &l, &bytes);
+}
+
+/* As many bytes as an element has without its gaps. NULL: no memory. */
+static struct ompi_datatype_t *make_packed_type(const struct ompi_datatype_t *dtype)
+{
+    struct ompi_datatype_t *made;
+    if (MPI_SUCCESS !=
+        ompi_datatype_create_contiguous(NULL != dtype ? (int) dtype->super.size : 0, &ompi_mpi_byte.dt, &made)) {
+        return NULL;
+    }
+    (void) ompi_datatype_commit(&made);
+    return made;
+}
+
+/* Describes packed blocks. False: no memory; free_packed() is due all the same. */
+static bool make_packed(const coll_gpusym_layout_t *l, coll_gpusym_bounce_packed_t *packed)
+{
+    coll_gpusym_block_t b;
+    size_t at = 0; /* of a block: in elements, or bytes */
+
+    packed->vector = l->vector;
+    packed->by_aint = l->by_aint;
+    packed->dtypes = calloc(l->blocks, sizeof *packed->dtypes);
+    packed->displs = calloc(l->blocks, sizeof(ptrdiff_t));
+    if (NULL == packed->dtypes || NULL == packed->displs) {
+        return false;
+    }
+    for (size_t i = 0; i < l->blocks; i++) {
+        coll_gpusym_block(l, i, &b);
+        if (NULL != l->dtypes || 0 == i) {
+            packed->types++;
+            packed->dtypes[i] = make_packed_type(!l->vector || NULL != l->dtypes ? b.dtype : l->dtype);
+            if (NULL == packed->dtypes[i]) {
+                return false;
+            }
+        }
+        if (l->by_aint) {
+            ((gpusym_adispl_element_t *) packed->displs)[i] = (gpusym_adispl_element_t) at;
+        } else {
+            ((gpusym_displ_element_t *) packed->displs)[i] = (gpusym_displ_element_t) at;
+        }
+        at += 0 == b.count ? 0 : NULL == l->dtypes ? b.count : b.count * b.dtype->super.size;
+    }
+    return true;
 }
 
 /* Packs a side's elements, or (back) unpacks them. MPI error code. */
@@ -263,11 +331,25 @@ static int copy_packed(struct ompi_communicator_t *comm, const coll_gpusym_args_
                        const coll_gpusym_bounce_t *s, bool back)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
-    gpusym_layout_t l;
-    (void) find_elements(comm, a, side, &l);
-    const int rc = COLL_GPUSYM_SENT == side ? gpusym_layout_pack(dev, s->gpu, &l, s->send.p, a->sbuf, l.bytes)
-                   : back                   ? gpusym_layout_unpack(dev, s->gpu, &l, a->rbuf, s->recv.p, l.bytes)
-                                            : gpusym_layout_pack(dev, s->gpu, &l, s->recv.p, a->rbuf, l.bytes);
+    const uintptr_t buf = (uintptr_t) (COLL_GPUSYM_SENT == side ? a->sbuf : a->rbuf);
+    char *p = COLL_GPUSYM_SENT == side ? s->send.p : s->recv.p;
+    coll_gpusym_layout_t l;
+    coll_gpusym_block_t b;
+    gpusym_layout_t elements;
+    int rc = GPUSYM_SUCCESS;
+
+    coll_gpusym_layout(comm, a, side, &l);
+    for (size_t i = 0; GPUSYM_SUCCESS == rc && i < l.blocks; i++) {
+        coll_gpusym_block(&l, i, &b);
+        if (0 == b.count) {
+            continue;
+        }
+        void *at = (void *) (buf + (uintptr_t) b.disp);
+        gpusym_layout_find(b.count, b.dtype, &elements);
+        rc = back ? gpusym_layout_unpack(dev, s->gpu, &elements, at, p, elements.bytes)
+                  : gpusym_layout_pack(dev, s->gpu, &elements, p, at, elements.bytes);
+        p += elements.bytes;
+    }
     return GPUSYM_SUCCESS == rc ? MPI_SUCCESS : MPI_ERR_OTHER;
 }
 
@@ -305,13 +387,13 @@ static int copy_in(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a
                    const coll_gpusym_span_t *send, const coll_gpusym_span_t *recv)
 {
     int rv = MPI_SUCCESS;
-    if (NULL != s->send.packed) {
+    if (s->send.packed.types > 0) {
         rv = copy_packed(comm, a, COLL_GPUSYM_SENT, s, false);
     } else if (s->send.on_gpu) {
         copier_t c = make_copier(s, &s->send, a->sbuf, send, true);
         rv = copy_span(comm, a, COLL_GPUSYM_SENT, send, &c);
     }
-    if (MPI_SUCCESS == rv && NULL != s->recv.packed) {
+    if (MPI_SUCCESS == rv && s->recv.packed.types > 0) {
         rv = recv->read ? copy_packed(comm, a, COLL_GPUSYM_WRITTEN, s, false) : MPI_SUCCESS;
     } else if (MPI_SUCCESS == rv && s->recv.on_gpu) {
         copier_t c = make_copier(s, &s->recv, a->rbuf, recv, true);
@@ -345,17 +427,12 @@ static bool make_buffer(struct ompi_communicator_t *comm, const coll_gpusym_args
                         const coll_gpusym_span_t *span, const coll_gpusym_bounce_t *s, coll_gpusym_bounce_buffer_t *r)
 {
     const void *buf = COLL_GPUSYM_SENT == side ? a->sbuf : a->rbuf;
-    gpusym_layout_t elements;
-    if (!is_packed(comm, a, side, &elements)) {
+    coll_gpusym_layout_t l;
+    size_t bytes;
+    if (!is_packed(comm, a, side, span, &l, &bytes)) {
         return get_buffer(r, s->gpu, (uintptr_t) buf + (uintptr_t) span->lo, span->bytes);
     }
-    if (MPI_SUCCESS !=
-        ompi_datatype_create_contiguous((int) elements.dtype->super.size, &ompi_mpi_byte.dt, &r->packed)) {
-        r->packed = NULL;
-        return false;
-    }
-    (void) ompi_datatype_commit(&r->packed);
-    return get_buffer(r, s->gpu, 0, elements.bytes);
+    return make_packed(&l, &r->packed) && get_buffer(r, s->gpu, 0, bytes);
 }
 
 /* Bounce buffers for what is on a GPU. */
@@ -373,7 +450,20 @@ static int make_buffers(struct ompi_communicator_t *comm, const coll_gpusym_args
 /* What stands for a buffer's address. */
 static char *stands_for(const coll_gpusym_bounce_buffer_t *r, const coll_gpusym_span_t *span)
 {
-    return NULL != r->packed ? r->p : (char *) ((uintptr_t) r->p - (uintptr_t) span->lo);
+    return r->packed.types > 0 ? r->p : (char *) ((uintptr_t) r->p - (uintptr_t) span->lo);
+}
+
+/* One side's arguments. */
+static void describe_packed(const coll_gpusym_bounce_packed_t *packed, struct ompi_datatype_t **dtype,
+                            struct ompi_datatype_t *const **dtypes, gpusym_displs_t *displs, gpusym_adispls_t *adispls)
+{
+    *dtype = packed->dtypes[0];
+    *dtypes = packed->dtypes;
+    if (packed->vector && packed->by_aint) {
+        *adispls = GPUSYM_ADISPLS_OF((gpusym_adispl_element_t *) packed->displs);
+    } else if (packed->vector) {
+        *displs = GPUSYM_DISPLS_OF((gpusym_displ_element_t *) packed->displs);
+    }
 }
 
 /* The same call on the bounce buffers. */
@@ -383,11 +473,17 @@ static void make_on_host(const coll_gpusym_args_t *a, const coll_gpusym_bounce_t
     *on_host = *a;
     if (s->send.on_gpu) {
         on_host->sbuf = stands_for(&s->send, send);
-        on_host->sdtype = NULL != s->send.packed ? s->send.packed : a->sdtype;
+        if (s->send.packed.types > 0) {
+            describe_packed(&s->send.packed, &on_host->sdtype, &on_host->sdtypes, &on_host->sdispls,
+                            &on_host->sadispls);
+        }
     }
     if (s->recv.on_gpu) {
         on_host->rbuf = stands_for(&s->recv, recv);
-        on_host->rdtype = NULL != s->recv.packed ? s->recv.packed : a->rdtype;
+        if (s->recv.packed.types > 0) {
+            describe_packed(&s->recv.packed, &on_host->rdtype, &on_host->rdtypes, &on_host->rdispls,
+                            &on_host->radispls);
+        }
     }
     if (COLL_GPUSYM_BCAST ==
         a->coll) { /* one buffer: the root's bounces as a send buffer, the others' as a receive buffer */
@@ -464,8 +560,8 @@ int coll_gpusym_bounce_out(struct ompi_communicator_t *comm, const coll_gpusym_a
         return rv;
     }
     copier_t c = make_copier(s, &s->recv, a->rbuf, &recv, false);
-    const int copied = NULL != s->recv.packed ? copy_packed(comm, a, COLL_GPUSYM_WRITTEN, s, true)
-                                              : copy_span(comm, a, COLL_GPUSYM_WRITTEN, &recv, &c);
+    const int copied = s->recv.packed.types > 0 ? copy_packed(comm, a, COLL_GPUSYM_WRITTEN, s, true)
+                                                : copy_span(comm, a, COLL_GPUSYM_WRITTEN, &recv, &c);
     return MPI_SUCCESS == copied ? rv : coll_gpusym_bounce_report(comm, a, "gpu-error", 0);
 }
 

@@ -10,12 +10,20 @@
 #include "mca/coll/gpusym/fallback/fallback.h"
 #include "mca/common/gpusym/exec/lane.h"
 
+/* What stands for the datatypes and displacements of a side whose blocks are packed, one behind the other. */
 typedef struct {
-    bool on_gpu;                    /* the buffer is GPU memory, and touched */
-    char *p;                        /* stands for the span's first byte, or has the elements packed; NULL: none */
-    size_t size;                    /* bytes */
-    bool pinned;                    /* memory/pinned.h; else ordinary memory */
-    struct ompi_datatype_t *packed; /* of an element without its gaps; NULL: elements lie as in the buffer. Owned */
+    size_t types;                    /* 0: not packed, elements lie as in the buffer */
+    struct ompi_datatype_t **dtypes; /* [types]: an element without its gaps; one, or of each block. Owned */
+    void *displs;                    /* gpusym_displ_element_t or, by_aint, gpusym_adispl_element_t, of each block */
+    bool vector, by_aint;            /* as of coll_gpusym_layout_t */
+} coll_gpusym_bounce_packed_t;
+
+typedef struct {
+    bool on_gpu; /* the buffer is GPU memory, and touched */
+    char *p;     /* stands for the span's first byte, or has the elements packed; NULL: none */
+    size_t size; /* bytes */
+    bool pinned; /* memory/pinned.h; else ordinary memory */
+    coll_gpusym_bounce_packed_t packed;
 } coll_gpusym_bounce_buffer_t;
 
 /* Plain data, made by open and ended by close, on any thread. Several may be alive. */
