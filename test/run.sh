@@ -177,18 +177,21 @@ cut-inflight | =3        | 120 | ok                             | coll_gpusym_pi
 cut-broken   | =3        | 60  | ok                             | accelerator=null coll_gpusym_piece=65536 coll_gpusym_sim_fail=copy:40@1 coll_gpusym_sim_host=1 | test/mpi/broken --pieces
 cut-broken-blocking | =3        | 60  | ok                             | accelerator=null coll_gpusym_piece=65536 coll_gpusym_sim_fail=copy:40@1 coll_gpusym_sim_host=1 | test/mpi/broken --blocking-pieces
 # A rank that cannot stage: the others are in the call, which is whole or in pieces, and fails on all of them.
-stagefail-blocking | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=0 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1 | test/mpi/stagefail blocking
-stagefail-blocking-cut | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=65536 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1 | test/mpi/stagefail blocking
-stagefail-nonblocking | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=0 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1 | test/mpi/stagefail nonblocking
-stagefail-nonblocking-cut | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=65536 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1 | test/mpi/stagefail nonblocking
-stagefail-persistent | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=0 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1 | test/mpi/stagefail persistent
-stagefail-persistent-cut | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=65536 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1 | test/mpi/stagefail persistent
+stagefail-blocking | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=0 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1,open:2@1,open:31@1,open:60@1 | test/mpi/stagefail blocking
+stagefail-blocking-cut | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=65536 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1,open:2@1,open:31@1,open:60@1 | test/mpi/stagefail blocking
+stagefail-nonblocking | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=0 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1,open:2@1,open:31@1,open:60@1 | test/mpi/stagefail nonblocking
+stagefail-nonblocking-cut | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=65536 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1,open:2@1,open:31@1,open:60@1 | test/mpi/stagefail nonblocking
+stagefail-persistent | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=0 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1,open:2@1,open:31@1,open:60@1 | test/mpi/stagefail persistent
+stagefail-persistent-cut | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=65536 coll_gpusym_sim_fail=hostalloc:1@1,copy:1@1,copy:4@1,copy:9@1,copy:14@1,copy:23@1,copy:32@1,open:2@1,open:31@1,open:60@1 | test/mpi/stagefail persistent
 stagefail-right | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=0 coll_gpusym_sim_fail=hostalloc:1@1,stream:1@1,hostalloc:2@1,stream:2@1,hostalloc:3@1,stream:3@1,hostalloc:5@1,stream:5@1,hostalloc:8@1,stream:8@1 | test/mpi/stagefail blocking --right
 stagefail-right-cut | =3 | 60 | ok:3 passed, 0 failed | accelerator=null coll_gpusym_piece=65536 coll_gpusym_sim_fail=hostalloc:1@1,stream:1@1,hostalloc:2@1,stream:2@1,hostalloc:3@1,stream:3@1,hostalloc:5@1,stream:5@1,hostalloc:8@1,stream:8@1 | test/mpi/stagefail nonblocking --right
 # ... where none can be told in time, or there is no memory at all: the job ends, with the reason.
 stagefail-mixed-blocking | =3 | 60 | fail:The job is aborted | accelerator=null coll_gpusym_sim_fail=copy:1@1 | test/mpi/stagefail blocking --mixed
 stagefail-mixed-nonblocking | =3 | 60 | fail:The job is aborted | accelerator=null coll_gpusym_sim_fail=copy:1@1 | test/mpi/stagefail nonblocking --mixed
 stagefail-mixed-persistent | =3 | 60 | fail:The job is aborted | accelerator=null coll_gpusym_sim_fail=copy:1@1 | test/mpi/stagefail persistent --mixed
+stagefail-islands-blocking | =3 | 60 | fail:The job is aborted | accelerator=null coll_gpusym_node_size=2 coll_gpusym_sim_fail=copy:1@1 | test/mpi/stagefail blocking --one
+stagefail-islands-nonblocking | =3 | 60 | fail:The job is aborted | accelerator=null coll_gpusym_node_size=2 coll_gpusym_sim_fail=open:1@1 | test/mpi/stagefail nonblocking --one
+stagefail-islands-persistent | =3 | 60 | fail:The job is aborted | accelerator=null coll_gpusym_node_size=2 coll_gpusym_sim_fail=copy:1@1 | test/mpi/stagefail persistent --one
 stagefail-inter-blocking | =3 | 60 | fail:The job is aborted | accelerator=null coll_gpusym_sim_fail=copy:1@1 | test/mpi/stagefail blocking --inter
 stagefail-inter-nonblocking | =3 | 60 | fail:The job is aborted | accelerator=null coll_gpusym_sim_fail=copy:1@1 | test/mpi/stagefail nonblocking --inter
 stagefail-inter-persistent | =3 | 60 | fail:The job is aborted | accelerator=null coll_gpusym_sim_fail=copy:1@1 | test/mpi/stagefail persistent --inter

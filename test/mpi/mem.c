@@ -406,7 +406,10 @@ static int sim_init(int local_rank)
                 sim.dev->name);
         return -1;
     }
-    return sim_check("gpu_open", sim.dev->gpu_open(NULL, &sim.gpu));
+    gpusym_sim_faults_hold(true);
+    const int rc = sim.dev->gpu_open(NULL, &sim.gpu);
+    gpusym_sim_faults_hold(false);
+    return sim_check("gpu_open", rc);
 }
 
 static void sim_fini(void)

@@ -3,14 +3,15 @@
  *
  * A rank that cannot stage a call: the other ranks, who are in it, must not wait for it for ever.
  *
- *     stagefail MODE [--right | --mixed | --inter | --full]
+ *     stagefail MODE [--right | --one | --mixed | --inter | --full]
  *
  * MODE: blocking, nonblocking or persistent. Run with copies that fail on rank 1 (coll_gpusym_sim_fail=copy:3@1,...):
  * staged calls, by an operation of the user's, on communicators of their own. No rank takes a wrong result for a right
  * one, and none succeeds behind a failed call. --right: nor does any fail.
  *
- * --mixed, --inter, --full (with coll_gpusym_sim_host=1): one call, which fails on all ranks or ends the job: rank 0
- * has host buffers, and looks at no mark; on an intercommunicator there is none; there is no memory left on rank 1.
+ * --one, --mixed, --inter, --full (with coll_gpusym_sim_host=1): one call, which fails on all ranks or ends the job (of
+ * several islands); rank 0 has host buffers, and looks at no mark; on an intercommunicator there is none; there is no
+ * memory left on rank 1.
  */
 #include <mpi.h>
 #include <stdbool.h>
@@ -191,7 +192,8 @@ static MPI_Comm make_comm(bool inter)
 static void fail_one(const char *what)
 {
     const bool inter = 0 == strcmp("--inter", what), full = 0 == strcmp("--full", what);
-    const int kind = inter || (!full && 0 != rank) ? MEM_DEVICE : MEM_HOST, n = full ? LONG : COUNT;
+    const int kind = inter || 0 == strcmp("--one", what) || (!full && 0 != rank) ? MEM_DEVICE : MEM_HOST,
+              n = full ? LONG : COUNT;
     if (0 != mem_init(full ? "host" : "sim", rank)) {
         MPI_Abort(MPI_COMM_WORLD, 2);
     }

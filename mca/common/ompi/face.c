@@ -83,8 +83,8 @@ static int register_sim_fail(void)
     return gpusym_var_string(
         &group, "sim_fail", 9, "", FIELD(sim_fail),
         "Simulator: faults to inject, as a comma-separated list of WHAT:N[@RANK]. The N-th (from 1) "
-        "alloc, import, export, bind, launch, graph, hostalloc, copy or stream fails; hang: the N-th "
-        "launch never ends; doorbell: the N-th command to a resident kernel arrives too late. @RANK "
+        "alloc, import, export, bind, launch, graph, hostalloc, copy, stream or open (of a GPU, each time) fails; "
+        "hang: the N-th launch never ends; doorbell: the N-th command to a resident kernel arrives too late. @RANK "
         "limits the fault to one rank");
 }
 

@@ -163,6 +163,9 @@ static int sim_gpu_open(const gpusym_mem_t *mem, gpusym_gpu_t **gpu)
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
+    if (sim_fault_due(SIM_FAULT_OPEN)) {
+        return GPUSYM_ERR;
+    }
     if (NULL != mem && mem->gpu > 0) {
         return sim_fail(GPUSYM_ERR_BAD_PARAM, "the simulator gives a process one GPU: there is no number %d", mem->gpu);
     }

@@ -56,6 +56,7 @@ void sim_peak_reset(void);
     X(HOSTALLOC, hostalloc) \
     X(COPY, copy)           \
     X(STREAM, stream)       \
+    X(OPEN, open)           \
     X(HANG, hang)           \
     X(DOORBELL, doorbell)
 
