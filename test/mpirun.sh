@@ -21,7 +21,7 @@ case ${GPUSYM_OMPI_MAJOR:?} in
         show_load_errors=1
         ;;
     *)
-        oversubscribe=(--map-by :oversubscribe)
+        oversubscribe=(--map-by slot:oversubscribe) # by which a rank is its local rank; else 6 numbers them otherwise
         export OMPI_MCA_btl=self,sm OMPI_MCA_smsc=^cma # as above
         show_load_errors=all
         ;;

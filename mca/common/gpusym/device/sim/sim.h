@@ -22,8 +22,9 @@ typedef struct {
     int world_rank; /* of this process, for @rank */
     int delay;      /* microseconds that kernels and copies of streams take at least; atomic, may change */
     /* Faults to inject: "what:n[@rank][,...]": the n-th (from 1) alloc, import, export, bind, launch, graph,
-     * hostalloc, copy, stream (its making) or open (of a GPU) fails, or the n-th launch never completes ("hang"), or the n-th address
-     * that a resident kernel reads from its doorbell comes too late ("doorbell"); on every rank or one. */
+     * hostalloc, copy, stream (its making) or open (of a GPU) fails, or the n-th launch never completes ("hang"), or
+     * the n-th address that a resident kernel reads from its doorbell comes too late ("doorbell"); on every rank or
+     * one. */
     const char *fail;
     /* "A-B:CLASS[,...]": the class (topo/links.h) of the link between GPUs A and B, which are numbered as the
      * local ranks they are handed to; 0: neither maps the other's memory. Of all others: one NVLink. */
