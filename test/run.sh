@@ -468,6 +468,10 @@ set_slow() {
     export GPUSYM_TEST_SLOW=$slow
 }
 set_slow
+# Where this machine is busy, who waits sleeps for moments.
+if [ "$slow" -gt 1 ] && [ "$device" = sim ] && [ "$GPUSYM_SANITIZERS" = no ] && [ -e "$builddir/test/.libs/libnap.so" ]; then
+    export LD_PRELOAD=$builddir/test/.libs/libnap.so
+fi
 
 # shellcheck source=test/mpirun.sh
 . "$srcdir/test/mpirun.sh"
