@@ -282,7 +282,8 @@ p2p_beside-linger | 3    | 120 | ok                             | coll_gpusym_li
 p2p_beside-off | =3      | 120 | ok                             |                                         | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=off @BUILD@/test/mpi/p2p_beside --host-rank 1 --rounds 200 --fuzz {500|7000}
 p2p_beside-links | +=3   | 120 | ok                             | coll_gpusym_sim_links=0-1:0,1-2:0       | test/mpi/p2p_beside --rounds 200 --fuzz 5000
 p2p_beside-pipes | +=2   | 120 | ok                             | coll_gpusym_reg_limit=0                 | test/mpi/p2p_beside --rounds 200 --fuzz 5000
-p2p_threads  | 2+3       | 120 | ok                             |                                         | test/mpi/p2p_beside --threads 4 --fuzz {2000|7000}
+# Not with Open MPI 6.0.0rc2, whose own messages stand still among threads.
+p2p_threads  | 2+3       | 120 | ok                             | to=5                                    | test/mpi/p2p_beside --threads 4 --fuzz {2000|7000}
 # Of which the PML below refuses to send a part.
 p2p-refused  | =2        | 60  | ok                             |                                         | test/mpi/refused
 p2p_storm    | =2        | 60  | ok:storm. [1-9]                |                                         | env LD_PRELOAD=@STORM@ @BUILD@/test/mpi/p2p --thin 300
@@ -295,7 +296,7 @@ btl-import   | =2        | 120 | ok:btl/gpunvl: gets [0-9]+ of [0-9]+ bytes, [1-
 btl-alone    | 2+3       | 120 | ok:btl/gpunvl: gets [1-9].* [1-9][0-9]* queued | from=5 btl=self,gpunvl btl_gpunvl_ring_size=128K coll_gpusym_p2p=off coll_gpusym_verbose=1 | test/mpi/p2p --shapes contiguous,vector,indexed,struct --modes send,ssend,rsend,isend,issend,irsend,send_init,ssend_init,rsend_init,sendrecv,exchange --thin {200|100}
 btl-other    | =3        | 120 | ok:rank 1 of MPI_COMM_WORLD is not reached: it has not published itself | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=auto @BUILD@/test/mpi/p2p --shapes contiguous,vector,indexed,struct --modes send,ssend,rsend,isend,issend,irsend,send_init,ssend_init,rsend_init,sendrecv,exchange --thin {200|100}
 btl-order    | 2+3       | 120 | ok:btl/gpunvl: gets [1-9]      | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 | test/mpi/p2p_order --n {1000|4000} --flood {5000|8000} --only order_blocking,flood,cancel,request_free,stale,intercommunicator,proc_null,to_itself
-btl-threads  | 2+3       | 120 | ok:btl/gpunvl: gets [1-9]      | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 | test/mpi/p2p_beside --by-address --threads 4 --fuzz {2000|7000}
+btl-threads  | 2+3       | 120 | ok:btl/gpunvl: gets [1-9]      | from=5 to=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 | test/mpi/p2p_beside --by-address --threads 4 --fuzz {2000|7000}
 btl-accel    | 2         | 120 | ok:btl/gpunvl: gets [1-9]      | from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off coll_gpusym_verbose=1 | test/mpi/accel
 btl-killed   | =2        | 60  | fail:The process of rank 1 of MPI_COMM_WORLD .pid [0-9]+. has ended while | form=timed from=5 btl=self,sm,gpunvl coll_gpusym_p2p=off | @SRC@/test/outlive.sh @BUILD@/test/mpi/killed
 btl-unused   | =2        | 60  | ok:btl/gpunvl: not used        | btl=^tcp coll_gpusym_verbose=1          | test/mpi/p2p --thin 1000
