@@ -282,8 +282,7 @@ p2p_beside-linger | 3    | 120 | ok                             | coll_gpusym_li
 p2p_beside-off | =3      | 120 | ok                             |                                         | @SRC@/test/onrank.sh 1 coll_gpusym_p2p=off @BUILD@/test/mpi/p2p_beside --host-rank 1 --rounds 200 --fuzz {500|7000}
 p2p_beside-links | +=3   | 120 | ok                             | coll_gpusym_sim_links=0-1:0,1-2:0       | test/mpi/p2p_beside --rounds 200 --fuzz 5000
 p2p_beside-pipes | +=2   | 120 | ok                             | coll_gpusym_reg_limit=0                 | test/mpi/p2p_beside --rounds 200 --fuzz 5000
-# Not with Open MPI 6.0.0rc2, whose own messages stand still among threads.
-p2p_threads  | 2+3       | 120 | ok                             | to=5                                    | test/mpi/p2p_beside --threads 4 --fuzz {2000|7000}
+p2p_threads  | 2+3       | 120 | ok                             |                                         | test/mpi/p2p_beside --threads 4 --fuzz {2000|7000}
 # Of which the PML below refuses to send a part.
 p2p-refused  | =2        | 60  | ok                             |                                         | test/mpi/refused
 p2p_storm    | =2        | 60  | ok:storm. [1-9]                |                                         | env LD_PRELOAD=@STORM@ @BUILD@/test/mpi/p2p --thin 300
@@ -397,7 +396,7 @@ hosts-123    | -         | 60  | ok:island 2 of 3, member 2 of 3: it is set up |
 hosts-4x1    | -         | 60  | ok:island 3 of 4, member 0 of 1: it is set up | coll_gpusym_verbose=1 | @SRC@/test/mpi/hosts.sh 4 1 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {400|4000}
 hosts-robin  | -         | 60  | ok:island 2 of 3, member 2 of 3: it is set up | coll_gpusym_verbose=1 | @SRC@/test/mpi/hosts.sh 3 1,2,3 --round-robin --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n {400|4000}
 hosts-large  | +-        | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 2 2,1 --mtu 9000 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --n 600 --max 100k
-hosts-threads | -        | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 2 2,1 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --threads 3 --n {100|1000}
+hosts-threads | -        | 60  | ok                             | to=5                                    | @SRC@/test/mpi/hosts.sh 2 2,1 --build @BUILD@ -- @BUILD@/test/mpi/random_coll --threads 3 --n {100|1000}
 hosts-mixed  | +-        | 120 | ok                             |                                         | @SRC@/test/mpi/hosts.sh 2 2 --build @BUILD@ -- @BUILD@/test/mpi/mixed
 hosts-inflight | +-      | 60  | ok                             |                                         | @SRC@/test/mpi/hosts.sh 2 1,2 --round-robin --build @BUILD@ -- @BUILD@/test/mpi/inflight
 hosts-comms  | +-        | 60  | ok                             | coll_adapt_priority=-1                  | @SRC@/test/mpi/hosts.sh 2 2 --build @BUILD@ -- @BUILD@/test/mpi/comms
@@ -783,6 +782,10 @@ table_line() {
             add_skipped "$name" "only for Open MPI up to ${BASH_REMATCH[1]}"
             return
         fi
+    fi
+    # Open MPI 6.0.0rc2, with gpusym or without: messages among threads stand still in btl/sm (README, Limitations).
+    if [ "$GPUSYM_OMPI_MAJOR" -ge 6 ] && [[ $name == *threads ]]; then
+        parameters+=" btl=self,tcp btl_tcp_if_include=lo"
     fi
     for n in $ranks; do
         add_job run_test "$name" "$n" "$limit" "$expect" "$parameters" "${command[@]}"
