@@ -15,7 +15,9 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "mca/common/gpusym/net/stream.h"
@@ -277,6 +279,105 @@ static void two_processes(bool on_one_host)
     munmap(channel, sizeof *channel);
 }
 
+/* ---- a close that is given up ---- */
+
+static int looks = -1; /* at the clock until a minute is over, of this process; less than 0: it is the system's */
+static void (*at_look)(void);
+
+/* In place of libc's, for this program and the library. */
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+    const int rc = (int) syscall(SYS_clock_gettime, id, t);
+    if (CLOCK_MONOTONIC == id && looks >= 0) {
+        t->tv_sec += 0 == looks ? 60 : 0;
+        looks -= looks > 0;
+        at_look();
+    }
+    return rc;
+}
+
+static void *accept_head(void *arg, const gpusym_net_head_t *head)
+{
+    (void) head;
+    return arg;
+}
+
+static void note_landed(void *arg, const gpusym_net_head_t *head, bool whole)
+{
+    (void) head;
+    *(unsigned *) arg += whole;
+}
+
+enum { SENT = 500 }; /* more than its queue holds */
+
+/* Two nets of this process: one sends to the other, which takes it up later, and closes. */
+static struct {
+    const gpusym_transport_t *ucx;
+    gpusym_net_t *net[2];
+    gpusym_net_peer_t *peer[2];
+    unsigned landed[2];
+    uint32_t sent[SENT];
+} pair;
+
+static bool open_pair(void)
+{
+    const char *why;
+    size_t bytes;
+
+    pair.ucx = gpusym_transport_ucx(&why);
+    for (unsigned i = 0; i < 2; i++) {
+        const gpusym_net_params_t params = {
+            .user = {.arg = &pair.landed[i], .place = accept_head, .landed = note_landed, .lost = on_lost},
+            .bytes_max = 64};
+        if (!expect(GPUSYM_SUCCESS == pair.ucx->open(&params, &pair.net[i], &why), why)) {
+            return false;
+        }
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        const void *address = pair.ucx->address(pair.net[1 - i], &bytes);
+        if (!expect(GPUSYM_SUCCESS == pair.ucx->peer_open(pair.net[i], address, bytes, true, NULL, &pair.peer[i]),
+                    "no peer")) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void other_looks(void)
+{
+    static bool at_it;
+    if (!at_it) {
+        at_it = true;
+        pair.ucx->progress(pair.net[1]);
+        at_it = false;
+    }
+}
+
+/* Gives up after so many looks at the clock, while the other takes up what was sent. */
+static bool give_up(int after)
+{
+    static const gpusym_net_head_t head = {.mark = GPUSYM_NET_MARK, .kind = GPUSYM_NET_CREDIT};
+
+    if (!open_pair()) {
+        return false;
+    }
+    for (unsigned i = 0; i < SENT; i++) {
+        if (!expect(GPUSYM_SUCCESS == pair.ucx->send(pair.peer[0], &head, NULL, &pair.sent[i]), "not sent")) {
+            return false;
+        }
+        while (0 == i && 0 == pair.landed[1]) {
+            pair.ucx->progress(pair.net[0]);
+            pair.ucx->progress(pair.net[1]);
+        }
+    }
+    at_look = other_looks;
+    looks = after;
+    pair.ucx->close(pair.net[0]);
+    looks = -1;
+    pair.ucx->close(pair.net[1]);
+    return true;
+}
+
 static bool there;
 
 static void need_ucx(void)
@@ -308,6 +409,24 @@ static void by_rendezvous(void **state)
     setenv("GPUSYM_UCX_RNDV_THRESH", "1000", 1);
     two_processes(true);
     unsetenv("GPUSYM_UCX_RNDV_THRESH");
+}
+
+/* UCX ends a process that closes with requests of its own: each in one of its own. */
+static void a_close_that_is_given_up(void **state)
+{
+    (void) state;
+    need_ucx();
+    for (int after = 0; after < 40; after += 1 + after / 8) {
+        int status;
+        fflush(NULL);
+        const pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (0 == pid) {
+            _exit(give_up(after) ? 0 : 1);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status) && 0 == WEXITSTATUS(status));
+    }
 }
 
 /* UCX would install its own.  It is loaded here for the first time in this process, which forks no more. */
@@ -366,11 +485,9 @@ static bool has_ucx(void)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(between_hosts),
-        cmocka_unit_test(inside_a_host),
-        cmocka_unit_test(by_rendezvous),
-        cmocka_unit_test(signal_handlers_stay),
-        cmocka_unit_test(a_device_that_is_not_there),
+        cmocka_unit_test(between_hosts),        cmocka_unit_test(inside_a_host),
+        cmocka_unit_test(by_rendezvous),        cmocka_unit_test(a_close_that_is_given_up),
+        cmocka_unit_test(signal_handlers_stay), cmocka_unit_test(a_device_that_is_not_there),
     };
     random_start(argc, argv);
     there = has_ucx();

@@ -41,9 +41,10 @@ struct landing {
 };
 
 struct gpusym_net_peer {
-    gpusym_net_peer_t *next, *prev;
+    gpusym_net_peer_t *next, *prev; /* in the list of peers, or of those that are closing */
     gpusym_net_t *net;
     ucp_ep_h ep;
+    void *request; /* of its closing */
     void *owner;
     bool inside, eager, lost;
     char way[96];
@@ -57,9 +58,8 @@ struct gpusym_net {
     ucp_worker_h worker;
     ucp_address_t *address;
     size_t address_bytes;
-    gpusym_net_peer_t *peers;
+    gpusym_net_peer_t *peers, *closing;
     landing_t *landings;
-    unsigned closing; /* closings of endpoints under way */
 };
 
 static char open_error[256];
@@ -239,23 +239,39 @@ static bool ucx_progress(gpusym_net_t *net)
 
 static void ucx_peer_close(gpusym_net_peer_t *peer);
 
+/* Closes all peers. Those that do not answer in time are given up: UCX forgets them with the worker, and would end the
+ * process if it still had a request of ours. */
+static void close_worker(gpusym_net_t *net)
+{
+    gpusym_net_peer_t *peer;
+
+    while (NULL != net->peers) {
+        ucx_peer_close(net->peers);
+    }
+    const uint64_t end = gpusym_now_ns() + CLOSE_NS;
+    while (NULL != net->closing && gpusym_now_ns() < end) {
+        ucp_worker_progress(net->worker);
+    }
+    for (peer = net->closing; NULL != peer; peer = peer->next) {
+        ucp_request_free(peer->request); /* closed() is not called any more */
+    }
+    if (NULL != net->address) {
+        ucp_worker_release_address(net->worker, net->address);
+    }
+    ucp_worker_destroy(net->worker);
+    while (NULL != (peer = net->closing)) {
+        net->closing = peer->next;
+        free(peer);
+    }
+}
+
 static void ucx_close(gpusym_net_t *net)
 {
     if (NULL == net) {
         return;
     }
-    while (NULL != net->peers) {
-        ucx_peer_close(net->peers);
-    }
     if (NULL != net->worker) {
-        const uint64_t end = gpusym_now_ns() + CLOSE_NS;
-        while (0 != net->closing && gpusym_now_ns() < end) {
-            ucp_worker_progress(net->worker);
-        }
-        if (NULL != net->address) {
-            ucp_worker_release_address(net->worker, net->address);
-        }
-        ucp_worker_destroy(net->worker);
+        close_worker(net);
     }
     while (NULL != net->landings) { /* of peers that neither ended nor answered */
         end_landing(net->landings, false);
@@ -280,6 +296,24 @@ static const gpusym_net_counters_t *ucx_counters(gpusym_net_t *net)
 }
 
 /* ---- peers ---- */
+
+static void add_peer(gpusym_net_peer_t **list, gpusym_net_peer_t *peer)
+{
+    peer->prev = NULL;
+    peer->next = *list;
+    if (NULL != peer->next) {
+        peer->next->prev = peer;
+    }
+    *list = peer;
+}
+
+static void remove_peer(gpusym_net_peer_t **list, gpusym_net_peer_t *peer)
+{
+    *(NULL != peer->prev ? &peer->prev->next : list) = peer->next;
+    if (NULL != peer->next) {
+        peer->next->prev = peer->prev;
+    }
+}
 
 static void lose(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
@@ -357,11 +391,7 @@ static int ucx_peer_open(gpusym_net_t *net, const void *address, size_t bytes, b
         return UCS_ERR_NO_MEMORY == status ? GPUSYM_ERR_NO_MEMORY : GPUSYM_ERR_UNREACHABLE;
     }
     find_way(p);
-    p->next = net->peers;
-    if (NULL != p->next) {
-        p->next->prev = p;
-    }
-    net->peers = p;
+    add_peer(&net->peers, p);
     *peer = p;
     return GPUSYM_SUCCESS;
 }
@@ -371,7 +401,7 @@ static void closed(void *request, ucs_status_t status, void *arg)
     gpusym_net_peer_t *peer = arg;
 
     (void) status;
-    peer->net->closing--;
+    remove_peer(&peer->net->closing, peer);
     free(peer);
     ucp_request_free(request);
 }
@@ -388,18 +418,11 @@ static void ucx_peer_close(gpusym_net_peer_t *peer)
     };
 
     peer->lost = true; /* as of now nobody is told */
-    if (NULL != peer->prev) {
-        peer->prev->next = peer->next;
+    remove_peer(&net->peers, peer);
+    peer->request = ucp_ep_close_nbx(peer->ep, &param);
+    if (UCS_PTR_IS_PTR(peer->request)) {
+        add_peer(&net->closing, peer);
     } else {
-        net->peers = peer->next;
-    }
-    if (NULL != peer->next) {
-        peer->next->prev = peer->prev;
-    }
-    net->closing++;
-    void *request = ucp_ep_close_nbx(peer->ep, &param);
-    if (NULL == request || UCS_PTR_IS_ERR(request)) {
-        net->closing--;
         free(peer);
     }
 }
