@@ -24,7 +24,8 @@
 #define USAGE "[--seed N] [--n CALLS] [--kinds LIST] [--least BYTES] [--most BYTES] [--import-fails]"
 #define STORES 5          /* sets of buffers: more than coll_gpusym_reg_limit=3 lists */
 #define NOISE 8           /* allocations that are only there to move the others' addresses */
-#define LEAST (32u << 10) /* default of --least: on GPUs 8 MiB, since peers can map no allocation of less than 2 MiB */
+#define LEAST (32u << 10) /* default of --least */
+#define SHARED (2u << 20) /* peers can map no smaller allocation on GPUs, where --least is larger than this */
 #define COMMS_MAX 4
 #define PLACES 40 /* buffers that are one after the other at the same place */
 
@@ -158,15 +159,15 @@ static bool draw_memory(zero_t *z, coll_call_t *call, bool odd)
     return !odd || is_fit(z, kind);
 }
 
-/* Whether a sure collective's buffers are as large as peers can map, of which --least is four times as much. The counts
- * of an allgatherv may be of any size. */
+/* Whether a sure collective's buffers are as large as peers can map. The counts of an allgatherv may be of any size, or
+ * all 0: nothing is launched then. */
 static bool is_large(const zero_t *z, const coll_call_t *call)
 {
     static coll_side_t send, recv;
     static coll_args_t args;
 
     coll_layout(call, &send, &recv, &args);
-    return COLL_ALLGATHERV != call->coll || recv.hi - recv.lo >= (ptrdiff_t) (z->least / 4);
+    return COLL_ALLGATHERV != call->coll || recv.hi - recv.lo >= (z->least > SHARED ? SHARED : 1);
 }
 
 /* Whether the counters say what must be. */
