@@ -241,6 +241,32 @@ static void cpu_faults(void **state)
     OK(dev->mem_free(gpu, p));
 }
 
+/* The driver's memory has pages of its own: one question tells of a whole page (layout.c relies on it). */
+static void pages_of_their_own(void **state)
+{
+    (void) state;
+    const uintptr_t page = (uintptr_t) sysconf(_SC_PAGESIZE);
+    void *pinned, *seen, *managed, *plain[64];
+    open_sim();
+    for (unsigned i = 0; i < 32; i++) {
+        assert_non_null(plain[i] = malloc(100));
+    }
+    OK(dev->host_alloc(gpu, 100, &pinned, &seen));
+    OK(gpusym_sim_managed_alloc(100, &managed));
+    for (unsigned i = 32; i < 64; i++) {
+        assert_non_null(plain[i] = malloc(100));
+    }
+    assert_true((uintptr_t) pinned / page != (uintptr_t) managed / page);
+    for (unsigned i = 0; i < 64; i++) {
+        for (uintptr_t at = (uintptr_t) plain[i]; at < (uintptr_t) plain[i] + 100; at += 99) {
+            assert_true(at / page != (uintptr_t) pinned / page && at / page != (uintptr_t) managed / page);
+        }
+        free(plain[i]);
+    }
+    OK(gpusym_sim_managed_free(managed));
+    OK(dev->host_free(gpu, pinned));
+}
+
 static void kinds_of_memory(void **state)
 {
     (void) state;
@@ -1810,6 +1836,7 @@ int main(void)
         TEST(gpu_of_its_own),
         TEST(gpus_shared_by_number),
         TEST(cpu_faults),
+        TEST(pages_of_their_own),
         TEST(kinds_of_memory),
         TEST(host_memory_is_registered),
         TEST(any_pointer_is_device),

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "mca/common/gpusym/device/sim/sim_internal.h"
+#include "mca/common/gpusym/sanitizers.h"
 #include "mca/common/gpusym/shm/fd.h"
 
 /* ---- memory of the GPU ---- */
@@ -190,7 +191,8 @@ int sim_mem_unimport(gpusym_gpu_t *gpu, void *p)
 
 /* ---- host memory ---- */
 
-/* Zeroed memory that both CPU and kernels reach. From the heap, so that ASan watches its ends. */
+/* Zeroed memory that both CPU and kernels reach, in pages of its own, as the driver's is. From the heap, so that ASan
+ * watches its ends. */
 static int host_new(sim_region_kind_t kind, size_t size, void **p)
 {
     void *memory = NULL;
@@ -202,10 +204,12 @@ static int host_new(sim_region_kind_t kind, size_t size, void **p)
         return GPUSYM_ERR_NO_MEMORY;
     }
     int rc;
-    if (size > sim.gpu.info.bytes || 0 != posix_memalign(&memory, 256, size)) {
+    const size_t page = sim_page_size(), whole = sim_round_up(size, page);
+    if (size > sim.gpu.info.bytes || 0 != posix_memalign(&memory, page, whole)) {
         rc = sim_fail(GPUSYM_ERR_NO_MEMORY, "no %zu bytes of host memory", size);
     } else {
         memset(memory, 0, size);
+        GPUSYM_POISON((char *) memory + size, whole - size);
         region->base = region->alias = memory;
         rc = sim_table_insert(region);
     }

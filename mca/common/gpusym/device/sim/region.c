@@ -50,7 +50,8 @@ void sim_region_unpin(sim_region_t *region)
     if (NULL != region->release) {
         region->release(region);
     }
-    if (SIM_REGION_HOST == region->kind || SIM_REGION_MANAGED == region->kind) {
+    if ((SIM_REGION_HOST == region->kind || SIM_REGION_MANAGED == region->kind) && NULL != region->base) {
+        GPUSYM_UNPOISON(region->base + region->size, tail_size(region));
         free(region->base);
     }
     if (SIM_REGION_OWN == region->kind || SIM_REGION_VMM == region->kind) {
