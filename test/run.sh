@@ -21,6 +21,8 @@
 #                        tests that meet most of Open MPI's own code
 #   GPUSYM_TEST_DEVICE   sim (default) or cuda: what the mpirun tests use as GPUs
 #   GPUSYM_TEST_RANKS    "1 2 4": in place of the lists of ranks in the table
+#   GPUSYM_TEST_SEED     of all random tests (default: one and the same but in the forms long and whole, where each test has
+#                        its own; every log begins with it)
 #   GPUSYM_TEST_SLOW     a factor on all time limits (default: as much as this machine is busy at the start; times 5 with sanitizers)
 #   GPUSYM_TEST_JOBS     how many tests run side by side (default: half as many as cores, 2 at least; on GPUs 1)
 set -u
@@ -55,6 +57,11 @@ export GPUSYM_TEST_DEVICE=$device
 case $form in # of the unit tests
     version | ompi) export GPUSYM_TEST_FORM=short ;;
     *) export GPUSYM_TEST_FORM=$form ;;
+esac
+
+case $form in # what may reject a change says the same every time
+    long | whole) ;;
+    *) export GPUSYM_TEST_SEED=${GPUSYM_TEST_SEED:-20261125} ;;
 esac
 
 # Half as many tests as cores side by side, at least two, since most of a short one is the waiting of mpirun's start. One where

@@ -70,7 +70,7 @@ left_over() {
         [ -e "$file" ] || continue
         pid=$(cat "$file")
         # A zombie has ended: its parent only has not asked yet.
-        if [ -r "/proc/$pid/stat" ] && ! grep -q ') Z ' "/proc/$pid/stat" && grep -Eq 'victim|lost' "/proc/$pid/cmdline"; then
+        if ! grep -q ') Z ' "/proc/$pid/stat" && [[ $(readlink "/proc/$pid/exe") == "$builddir"/* ]]; then
             left="$left $pid"
         fi
     done 2>/dev/null

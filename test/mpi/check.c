@@ -127,7 +127,7 @@ void check_arguments_end(const char *usage)
 
 uint64_t check_seed(void)
 {
-    const char *text = check_option("--seed");
+    const char *option = check_option("--seed"), *text = NULL != option ? option : getenv("GPUSYM_TEST_SEED");
     struct timespec now;
     uint64_t seed;
 

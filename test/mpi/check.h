@@ -74,7 +74,7 @@ bool check_flag(const char *name);
 bool check_trace(void);
 /* After all options were asked for: exits with a message where an argument was not used. */
 void check_arguments_end(const char *usage);
-/* --seed, or a fresh one, the same on every rank. */
+/* --seed, else GPUSYM_TEST_SEED of the environment, else a fresh one, the same on every rank. */
 uint64_t check_seed(void);
 
 /* The kinds of memory to test: --kinds, else all that this device has; returns how many. */

@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The unit tests' random numbers: a seed of their own for every run, printed, and taken from the command line to
- * repeat one; and which tests are run.  To be included after cmocka.h.
+ * The unit tests' random numbers: a seed for every run, printed, and taken from the environment, or the command line
+ * to repeat one; and which tests are run.  To be included after cmocka.h.
  */
 #ifndef TEST_UNIT_RANDOM_H
 #define TEST_UNIT_RANDOM_H
@@ -17,7 +17,7 @@
 static uint64_t seed, random_state;
 
 /* splitmix64 */
-static uint64_t next_random(void)
+__attribute__((unused)) static uint64_t next_random(void)
 {
     uint64_t z = random_state += 0x9e3779b97f4a7c15ull;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
@@ -38,11 +38,12 @@ __attribute__((unused)) static bool long_form(void)
     return form_is("long") || form_is("timed") || form_is("whole");
 }
 
-/* Takes the seed from argv[1], or makes one; prints it. Tests whose names begin with timed_ judge by the clock: they
- * are run in the form of that name, and no others then. */
+/* Takes the seed from argv[1], else from GPUSYM_TEST_SEED of the environment, else makes one; prints it. Tests whose
+ * names begin with timed_ judge by the clock: they are run in the form of that name, and no others then. */
 static void random_start(int argc, char **argv)
 {
-    seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t) time(NULL) << 16 ^ (uint64_t) getpid();
+    const char *text = argc > 1 ? argv[1] : getenv("GPUSYM_TEST_SEED");
+    seed = NULL != text ? strtoull(text, NULL, 0) : (uint64_t) time(NULL) << 16 ^ (uint64_t) getpid();
     random_state = seed;
     print_message("seed %lu\n", (unsigned long) seed);
     if (form_is("timed")) {

@@ -32,13 +32,12 @@
 
 #include "mca/common/gpusym/agree/table.h"
 #include "mca/common/gpusym/agree/tokens.h"
+#include "test/unit/random.h"
 
 #define OK(call) assert_int_equal((call), GPUSYM_SUCCESS)
 #define RANKS_MAX 6
 /* Seconds after which a wait in these tests has failed. */
 #define PATIENCE_S 30
-
-static uint64_t seed;
 
 /* splitmix64's mixing */
 static uint64_t mix(uint64_t z)
@@ -2058,8 +2057,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(mismatches_are_told),
         cmocka_unit_test(the_sequence_wraps),
     };
-    seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t) time(NULL) << 16 ^ (uint64_t) getpid();
-    print_message("seed %lu\n", (unsigned long) seed);
+    random_start(argc, argv);
     signal(SIGPIPE, SIG_IGN);
     const int failed = cmocka_run_group_tests_name("rollcall", tests, NULL, NULL);
     gpusym_pages_close();
