@@ -56,24 +56,20 @@ run() {
     local limit=$(($1 * slow)) start=$SECONDS
     shift
     rm -f "$dir"/pid.* "$dir/died"
-    timeout --kill-after=5 "$limit" "${mpirun[@]}" "$@" >"$dir/log" 2>&1 </dev/null
+    GPUSYM_FAULTS=$dir timeout --kill-after=5 "$limit" "${mpirun[@]}" "$@" >"$dir/log" 2>&1 </dev/null
     rc=$?
     ended=$(date +%s)
     seconds=$((SECONDS - start))
     in_time=$((seconds < limit)) # the exit status does not say: a killed rank's is 137, as that of timeout
 }
 
-# Processes of the last job that still run.
+# Processes of the last job that still run: all that it started have that in their environment.
 left_over() {
-    local file pid left=
-    for file in "$dir"/pid.*; do
-        [ -e "$file" ] || continue
-        pid=$(cat "$file")
-        # A zombie has ended: its parent only has not asked yet.
-        if ! grep -q ') Z ' "/proc/$pid/stat" && [[ $(readlink "/proc/$pid/exe") == "$builddir"/* ]]; then
-            left="$left $pid"
-        fi
-    done 2>/dev/null
+    local file left=
+    for file in $(grep -lsz "^GPUSYM_FAULTS=$dir\$" /proc/[0-9]*/environ); do
+        file=${file#/proc/}
+        left="$left ${file%/environ}"
+    done
     echo "$left"
 }
 
