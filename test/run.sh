@@ -529,16 +529,14 @@ stop_all() {
 }
 trap stop_all INT TERM
 
-# The unit tests that have a long form (long_form() of test/unit/random.h), and those that have tests for the timed one.
+# The unit tests that have a long form (long_form() of test/unit/random.h).
 long_units="test_channels test_kernels"
-timed_units="test_carry test_channels test_exchange test_kernels test_resident test_worker"
 
 if [ "$GPUSYM_HAVE_CMOCKA" = 1 ]; then
     while read -r name; do
         case $form in
-            timed) [[ " $timed_units " == *" $name "* ]] || continue ;;
+            timed | ompi) continue ;;
             long) [[ " $long_units " == *" $name "* ]] || continue ;;
-            ompi) continue ;;
         esac
         wanted "$name" && add_job unit_test "$name"
     done <"$builddir/test/unit.list"

@@ -35,22 +35,16 @@ static bool form_is(const char *name)
 /* Whether a test that can be longer is to be. */
 __attribute__((unused)) static bool long_form(void)
 {
-    return form_is("long") || form_is("timed") || form_is("whole");
+    return form_is("long") || form_is("whole");
 }
 
-/* Takes the seed from argv[1], else from GPUSYM_TEST_SEED of the environment, else makes one; prints it. Tests whose
- * names begin with timed_ judge by the clock: they are run in the form of that name, and no others then. */
+/* Takes the seed from argv[1], else from GPUSYM_TEST_SEED of the environment, else makes one; prints it. */
 static void random_start(int argc, char **argv)
 {
     const char *text = argc > 1 ? argv[1] : getenv("GPUSYM_TEST_SEED");
     seed = NULL != text ? strtoull(text, NULL, 0) : (uint64_t) time(NULL) << 16 ^ (uint64_t) getpid();
     random_state = seed;
     print_message("seed %lu\n", (unsigned long) seed);
-    if (form_is("timed")) {
-        cmocka_set_test_filter("timed_*");
-    } else {
-        cmocka_set_skip_filter("timed_*");
-    }
 }
 
 #endif

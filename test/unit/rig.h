@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 
 #include "kernels/kernels.h"
 #include "mca/common/gpusym/memory/heap.h"
+#include "test/unit/clock.h"
 
 __extension__ typedef __int128 wide_t;
 __extension__ typedef unsigned __int128 uwide_t;
@@ -27,16 +29,10 @@ __extension__ typedef unsigned __int128 uwide_t;
 #define GUARD 64
 #define GUARD_BYTE 0x5a
 #define POISON_BYTE 0xc3
-/* Of a wait that nothing should make long, in nanoseconds: a hang becomes a failure. */
+/* Limits of waits, of a clock that goes on when all ranks wait for what does not come: of those that nothing should
+ * make long, and for a rank that stays away. */
 #define PATIENCE_NS 20000000000ull
-/* Of a wait for a rank that stays away, in nanoseconds: enough for those that are there, on a busy machine; times what
- * the time limits of test/run.sh are multiplied by. */
-__attribute__((unused)) static uint64_t absence_ns(void)
-{
-    const char *slow = getenv("GPUSYM_TEST_SLOW");
-    const unsigned long factor = NULL == slow ? 1 : strtoul(slow, NULL, 10);
-    return 200000000ull * (factor > 0 ? factor : 1);
-}
+#define ABSENCE_NS 1000000000ull
 
 /* What the completion word holds before a launch. */
 #define NOT_DONE 0xdeadbeefdeadbeefull
@@ -522,7 +518,10 @@ static void part_free(part_t *part)
 /* What all ranks' threads have in common. */
 typedef struct {
     pthread_barrier_t ended;
+    uint32_t nthreads;
+    uint64_t arrivals; /* at the barrier; atomic */
     uint32_t failed;
+    sem_t over; /* posted by each that ends */
 } together_t;
 
 /* FNV-1a. */
@@ -541,6 +540,8 @@ typedef struct {
     part_t *part;
     size_t calls, stride;
     together_t *together;
+    uint64_t reads, arrived; /* of the clock; at the barrier. Atomic */
+    bool over;               /* atomic */
 } worker_t;
 
 /* A block that hung is enough: the others of that launch, on all ranks, need not be waited for too. */
@@ -552,10 +553,29 @@ static void end_of_patience(const gpusym_work_t *w)
     }
 }
 
+/* The output is there, and nobody needs the input any more: the buffers are the user's again. */
+static void end_part(part_t *part)
+{
+    part->sum = sum_of(part->out.data, part->out_bytes);
+    if (!part->in_place) {
+        part->kept = 0 == memcmp(part->in.data, part->source, part->in_bytes);
+        memset(part->in.data, POISON_BYTE, part->in_bytes);
+    }
+}
+
+static void meet(worker_t *worker)
+{
+    __atomic_fetch_add(&worker->arrived, 1, __ATOMIC_ACQ_REL);
+    __atomic_fetch_add(&worker->together->arrivals, 1, __ATOMIC_ACQ_REL);
+    pthread_barrier_wait(&worker->together->ended);
+}
+
 static void *work_off(void *arg)
 {
-    const worker_t *worker = arg;
-    for (size_t c = 0; c < worker->calls; c++) {
+    worker_t *worker = arg;
+    bool failed = false;
+    clock_reader = &worker->reads;
+    for (size_t c = 0; c < worker->calls && !failed; c++) {
         part_t *part = &worker->part[c * worker->stride];
         if (0 != part->late_us) {
             usleep(part->late_us);
@@ -566,43 +586,118 @@ static void *work_off(void *arg)
         }
         if (GPUSYM_STATUS_OK != (uint32_t) part->done) {
             __atomic_store_n(&worker->together->failed, 1, __ATOMIC_RELAXED);
-        } else { /* the buffers are the user's again: the output is there, and nobody needs the input any more */
-            part->sum = sum_of(part->out.data, part->out_bytes);
-            if (!part->in_place) {
-                part->kept = 0 == memcmp(part->in.data, part->source, part->in_bytes);
-                memset(part->in.data, POISON_BYTE, part->in_bytes);
-            }
+        } else {
+            end_part(part);
         }
-        pthread_barrier_wait(&worker->together->ended);
-        if (0 != __atomic_load_n(&worker->together->failed, __ATOMIC_RELAXED)) {
-            break;
-        }
-        if (!part->in_place) {
+        meet(worker);
+        failed = 0 != __atomic_load_n(&worker->together->failed, __ATOMIC_RELAXED);
+        if (!failed && !part->in_place) {
             memcpy(part->in.data, part->source, part->in_bytes);
         }
     }
+    __atomic_store_n(&worker->over, true, __ATOMIC_RELEASE);
+    sem_post(&worker->together->over);
     return NULL;
 }
 
+/* Whether a thread can do nothing by itself: it has ended, waits for the others at the end of a call, or has read the
+ * clock three times since then. It reads it in waits only, after many polls, so it has waited for one thing meanwhile. */
+static bool is_still(const worker_t *worker, uint64_t reads)
+{
+    const together_t *together = worker->together;
+    const uint64_t arrived = __atomic_load_n(&worker->arrived, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&worker->over, __ATOMIC_ACQUIRE) ||
+           arrived * together->nthreads > __atomic_load_n(&together->arrivals, __ATOMIC_ACQUIRE) ||
+           __atomic_load_n(&worker->reads, __ATOMIC_ACQUIRE) >= reads + 3;
+}
+
+/* Of all slots, which others write meanwhile. */
+__attribute__((no_sanitize("thread"))) static uint64_t sum_of_slots(const rig_t *rig)
+{
+    uint64_t sum = 0;
+    for (uint32_t r = 0; r < rig->nranks; r++) {
+        const volatile uint64_t *word = (const volatile uint64_t *) (const volatile void *) rig->slot[r];
+        for (uint64_t i = 0; i < rig->slot_size / sizeof *word; i++) {
+            sum = (sum ^ word[i]) * 0x100000001b3ull;
+        }
+    }
+    return sum;
+}
+
+/* What a look at all threads has found. */
+typedef struct {
+    uint64_t sum, reads[RANKS_MAX];
+} look_t;
+
+static void look(const rig_t *rig, const worker_t *worker, look_t *l)
+{
+    l->sum = sum_of_slots(rig);
+    for (uint32_t r = 0; r < rig->nranks; r++) {
+        l->reads[r] = __atomic_load_n(&worker[r].reads, __ATOMIC_ACQUIRE);
+    }
+}
+
+/* Whether one more thread has ended; waits a little for it. */
+static bool ends_soon(together_t *together)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 2000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return 0 == sem_timedwait(&together->over, &until);
+}
+
+/* Waits until all threads have ended. Where all that are left have come to a stand, since when no slot has changed, the
+ * clock goes on past the limit; where there is none, the abort word is set. */
+static void await_threads(rig_t *rig, const worker_t *worker, uint32_t absent, together_t *together)
+{
+    look_t last = {.sum = 0}, now;
+    for (uint32_t over = 0; over < together->nthreads;) {
+        bool still = true;
+        if (ends_soon(together)) {
+            over++;
+            continue;
+        }
+        for (uint32_t r = 0; r < rig->nranks && still; r++) {
+            still = r == absent || is_still(&worker[r], last.reads[r]);
+        }
+        if (!still) {
+            continue;
+        }
+        look(rig, worker, &now);
+        if (now.sum == last.sum && 0 == rig->limit_ns) {
+            __atomic_store_n(&rig->abort, 1, __ATOMIC_RELAXED);
+        } else if (now.sum == last.sum) {
+            clock_go_on(rig->limit_ns + 1);
+        }
+        last = now;
+    }
+}
+
 /* The ranks run the script; `absent` (or none, RANKS_MAX) stays away. */
-__attribute__((unused)) static void parts_run(const rig_t *rig, part_t *parts, size_t ncalls, uint32_t absent)
+__attribute__((unused)) static void parts_run(rig_t *rig, part_t *parts, size_t ncalls, uint32_t absent)
 {
     pthread_t thread[RANKS_MAX];
     worker_t worker[RANKS_MAX];
-    together_t together = {.failed = 0};
-    assert_int_equal(pthread_barrier_init(&together.ended, NULL, rig->nranks - (absent < rig->nranks)), 0);
+    together_t together = {.nthreads = rig->nranks - (absent < rig->nranks)};
+    clock_hold();
+    assert_int_equal(sem_init(&together.over, 0, 0), 0);
+    assert_int_equal(pthread_barrier_init(&together.ended, NULL, together.nthreads), 0);
     for (uint32_t r = 0; r < rig->nranks; r++) {
-        worker[r] = (worker_t){&parts[r], ncalls, rig->nranks, &together};
+        worker[r] = (worker_t){.part = &parts[r], .calls = ncalls, .stride = rig->nranks, .together = &together};
         if (r != absent) {
             assert_int_equal(pthread_create(&thread[r], NULL, work_off, &worker[r]), 0);
         }
     }
+    await_threads(rig, worker, absent, &together);
     for (uint32_t r = 0; r < rig->nranks; r++) {
         if (r != absent) {
             assert_int_equal(pthread_join(thread[r], NULL), 0);
         }
     }
     pthread_barrier_destroy(&together.ended);
+    sem_destroy(&together.over);
 }
 
 /* Gives the parts, whose epochs count from the first of them, absolute ones. Like the host, clears the slots and begins

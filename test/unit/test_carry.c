@@ -14,27 +14,31 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "mca/common/gpusym/device/sim/sim.h"
 #include "mca/common/gpusym/exec/carry.h"
+#include "test/unit/clock.h"
 #include "test/unit/random.h"
 #include "tuning/resident.h"
 
 #define OK(call) assert_int_equal((call), GPUSYM_SUCCESS)
 
 enum { ROOM = 5 << 20, MARGIN = 64 };
-static gpusym_device_t dev; /* the simulator, less what a test takes away */
+#define LINGER_NS 200000u       /* by the tests' own clock (test/unit/clock.h) */
+#define FOR_EVER_NS 1000000000u /* as long as no time passes */
+static gpusym_device_t dev;     /* the simulator, less what a test takes away */
 static gpusym_gpu_t *gpu;
 static char *from, *to; /* of the GPU */
 static unsigned char *sent, *got, *expected;
 static unsigned launches, copies, stays; /* stays: launches of kernels that stay */
+static gpusym_stream_t *launched;        /* the stream of the last kernel */
 
 static int launch_counted(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
 {
     assert_int_equal(kernel, GPUSYM_F_COPY);
     __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&stays, 0 != w->linger_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&launched, stream, __ATOMIC_RELAXED);
     return gpusym_device_sim.graph_launch(graph, stream, kernel, w);
 }
 
@@ -285,6 +289,24 @@ static void copy_short(uint64_t at, uint64_t src, uint64_t bytes)
     assert_memory_equal(got, expected, bytes + 64);
 }
 
+/* Time passes until the copier's kernel has left. */
+static void let_leave(void)
+{
+    while (1 != dev.stream_poll(launched)) {
+        clock_go_on(LINGER_NS + 1);
+        sched_yield();
+    }
+}
+
+/* It leaves now, before the next copy or behind it. */
+static void leave_now(void)
+{
+    clock_go_on(LINGER_NS + 1);
+    for (uint64_t i = next_random() % 8; i > 0; i--) {
+        sched_yield();
+    }
+}
+
 static void random_short_copy(void)
 {
     copy_short(32 + next_random() % 100, next_random() % 100, 1 + (next_random() % 16384 >> next_random() % 14));
@@ -293,7 +315,7 @@ static void random_short_copy(void)
 static void a_copier_serves_without_launches(void **state)
 {
     (void) state;
-    gpusym_copier_linger(&dev, gpu, 1000000000, false);
+    gpusym_copier_linger(&dev, gpu, FOR_EVER_NS, false);
     for (unsigned i = 0; i < 1000; i++) {
         random_short_copy();
     }
@@ -347,13 +369,12 @@ static bool command(unsigned char *in_host, bool to_host, uint64_t at, uint64_t 
 /* Commands to a kernel that is there, to host memory too, launch nothing, whatever it does meanwhile. */
 static void a_command_launches_nothing(void **state)
 {
-    unsigned served = 0;
     void *host, *dev_host;
 
     (void) state;
     OK(dev.host_alloc(gpu, 8192, &host, &dev_host));
     assert_false(command(host, true, 0, 4));
-    gpusym_copier_linger(&dev, gpu, 1000000000, false);
+    gpusym_copier_linger(&dev, gpu, FOR_EVER_NS, false);
     assert_false(command(host, true, 0, 4));
     copy_short(32, 1, 100);
     for (unsigned i = 0; i < 200; i++) {
@@ -362,15 +383,19 @@ static void a_command_launches_nothing(void **state)
     assert_int_equal(launches, 1);
     gpusym_copiers_dismiss();
     assert_false(command(host, false, 0, 4));
-    gpusym_copier_linger(&dev, gpu, 200000, false);
-    for (unsigned i = 0; i < 300; i++) {
+    gpusym_copier_linger(&dev, gpu, LINGER_NS, false);
+    for (unsigned i = 0; i < 600; i++) {
         copy_short(32, 1, 100);
         const unsigned before = launches;
-        usleep((useconds_t) (next_random() % 400));
-        served += command(host, 0 != i % 2, next_random() % 100, 4);
+        if (0 == i % 3) {
+            let_leave();
+        } else if (1 == i % 3) {
+            leave_now();
+        }
+        const bool served = command(host, 0 != i % 2, next_random() % 100, 4);
         assert_int_equal(launches, before);
+        assert_true(1 == i % 3 || (2 == i % 3) == served);
     }
-    assert_true(served > 0);
     gpusym_copiers_dismiss();
     OK(dev.host_free(gpu, host));
 }
@@ -379,36 +404,36 @@ static void a_command_launches_nothing(void **state)
 static void a_copier_that_leaves_loses_nothing(void **state)
 {
     (void) state;
-    gpusym_copier_linger(&dev, gpu, 200000, false);
+    gpusym_copier_linger(&dev, gpu, LINGER_NS, false);
     for (unsigned i = 0; i < 1500; i++) {
         random_short_copy();
         if (0 == i % 3) {
-            usleep((useconds_t) (next_random() % 400));
+            leave_now();
         }
         if (0 == i % 50) {
             gpusym_copiers_dismiss();
         }
     }
-    assert_true(launches < 1500);
+    assert_true(launches < 1000);
 }
 
 /* It cannot reach what a command names, and leaves. */
 static void a_copier_that_cannot_is_launched_anew(void **state)
 {
     (void) state;
-    gpusym_copier_linger(&dev, gpu, 1000000000, false);
+    gpusym_copier_linger(&dev, gpu, FOR_EVER_NS, false);
     copy_short(32, 1, 100);
+    gpusym_carriers_close();
+    gpusym_lanes_close();
     dev.close();
     gpusym_sim_params.fail = "doorbell:2";
     const char *why;
-    gpusym_carriers_close();
-    gpusym_lanes_close();
     OK(dev.open(&why));
     OK(dev.gpu_open(NULL, &gpu));
     OK(dev.mem_alloc(gpu, ROOM, (void **) &from));
     OK(dev.mem_alloc(gpu, ROOM, (void **) &to));
     OK(dev.copy(gpu, from, sent, ROOM));
-    gpusym_copier_linger(&dev, gpu, 1000000000, false);
+    gpusym_copier_linger(&dev, gpu, FOR_EVER_NS, false);
     launches = 0;
     for (unsigned i = 0; i < 20; i++) {
         random_short_copy();
@@ -417,17 +442,16 @@ static void a_copier_that_cannot_is_launched_anew(void **state)
 }
 
 /* Where pauses are longer than the copier waits, it stays away after a while. */
-static void timed_a_copier_that_is_not_worth_it_stays_away(void **state)
+static void a_copier_that_is_not_worth_it_stays_away(void **state)
 {
     (void) state;
-    gpusym_copier_linger(&dev, gpu, 100000, true);
-    for (unsigned i = 0; i < 40; i++) {
+    gpusym_copier_linger(&dev, gpu, LINGER_NS, true);
+    for (unsigned i = 0; i < GPUSYM_RESIDENT_MISSES + GPUSYM_RESIDENT_SKIP_FIRST; i++) {
         copy_short(32, 1, 100);
-        usleep(2000);
+        let_leave();
     }
-    /* On a busy machine a kernel may leave late, and serve one copy more. */
-    assert_in_range(launches, 30, 40);
-    assert_in_range(stays, GPUSYM_RESIDENT_MISSES, 20);
+    assert_int_equal(launches, GPUSYM_RESIDENT_MISSES + GPUSYM_RESIDENT_SKIP_FIRST);
+    assert_int_equal(stays, GPUSYM_RESIDENT_MISSES);
 }
 
 /* While it is busy, others go by lanes; two threads use it. */
@@ -459,7 +483,7 @@ static void two_threads_share_a_copier(void **state)
     pthread_t other;
     void *wrong;
     (void) state;
-    gpusym_copier_linger(&dev, gpu, 1000000000, false);
+    gpusym_copier_linger(&dev, gpu, FOR_EVER_NS, false);
     assert_int_equal(pthread_create(&other, NULL, copy_many, to), 0);
     assert_null(copy_many(NULL));
     pthread_join(other, &wrong);
@@ -621,7 +645,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(a_command_launches_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_that_leaves_loses_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_that_cannot_is_launched_anew, setup, teardown),
-        cmocka_unit_test_setup_teardown(timed_a_copier_that_is_not_worth_it_stays_away, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_copier_that_is_not_worth_it_stays_away, setup, teardown),
         cmocka_unit_test_setup_teardown(two_threads_share_a_copier, setup, teardown),
         cmocka_unit_test_setup_teardown(without_kernels_engines_carry, setup, teardown),
         cmocka_unit_test_setup_teardown(without_flags_the_stream_tells, setup, teardown),
@@ -631,6 +655,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(a_kernel_without_end_is_an_error, setup, teardown),
     };
     random_start(argc, argv);
+    clock_hold();
     sent = malloc(ROOM);
     got = malloc(ROOM);
     expected = malloc(ROOM);

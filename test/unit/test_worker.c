@@ -24,13 +24,13 @@
 #include "mca/common/gpusym/device/sim/sim.h"
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/rail/worker.h"
+#include "test/unit/clock.h"
 #include "test/unit/net_fake.h"
 #include "test/unit/random.h"
 
 enum { PIECES = 8, PIECE = 16 << 10, EXCHANGED = 400 };
 #define MEMORY ((uint64_t) 1 << 20)
 #define MS 1000000u
-#define LIMIT_NS 60000000000u /* nothing here takes seconds, unless something hangs */
 #define OK(call) assert_int_equal((call), GPUSYM_SUCCESS)
 
 static uint64_t load(const uint64_t *p)
@@ -47,9 +47,7 @@ static void sleep_ns(uint64_t ns)
 /* Sleeps until *p is at least `least`. */
 static void wait_for(const uint64_t *p, uint64_t least)
 {
-    const uint64_t end = gpusym_now_ns() + LIMIT_NS;
     while (load(p) < least) {
-        assert_true(gpusym_now_ns() < end);
         sleep_ns(MS);
     }
 }
@@ -447,113 +445,159 @@ static void one_thread_at_a_time(void **state)
 
 /* ---- the helper thread ---- */
 
-/* A task that notes when it is polled. All atomic. */
+/* A task that counts its polls. */
 typedef struct {
     gpusym_worker_task_t task;
-    uint64_t polls, last, least; /* the shortest time between two polls */
-    uint64_t waits;
+    uint64_t polls, waits; /* atomic */
 } clock_task_t;
 
 static bool note_poll(void *arg)
 {
     clock_task_t *c = arg;
-    const uint64_t now = gpusym_now_ns(), last = load(&c->last);
-
-    if (0 != last && now - last < load(&c->least)) {
-        __atomic_store_n(&c->least, now - last, __ATOMIC_RELEASE);
-    }
-    __atomic_store_n(&c->last, now, __ATOMIC_RELEASE);
     __atomic_fetch_add(&c->polls, 1, __ATOMIC_ACQ_REL);
     return 0 != load(&c->waits);
 }
 
 static void add_clock(gpusym_worker_t *w, clock_task_t *c)
 {
-    *c = (clock_task_t){.task = {.poll = note_poll, .arg = c}, .least = UINT64_MAX};
+    *c = (clock_task_t){.task = {.poll = note_poll, .arg = c}};
     gpusym_worker_enter_wait(w);
     OK(gpusym_worker_add_task(w, &c->task));
     gpusym_worker_leave(w);
 }
 
-/* Returns the shortest time between n polls from now on: however busy this machine is, one comes in time. */
-static uint64_t least_of(clock_task_t *c, uint64_t n)
+/* The helper thread's naps, where a test holds the clock: they last until it lets them end, or they are interrupted. */
+static struct {
+    bool held;               /* atomic */
+    uint64_t begun, let, ns; /* how many have begun; and were let end; how long the last one is to be. Atomic */
+} naps;
+
+/* In place of libc's, for the library; the thread's condition variable is of CLOCK_MONOTONIC. */
+int pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *end)
 {
-    const uint64_t polls = load(&c->polls);
-    __atomic_store_n(&c->least, UINT64_MAX, __ATOMIC_RELEASE);
-    wait_for(&c->polls, polls + n + 1);
-    return load(&c->least);
+    if (!__atomic_load_n(&naps.held, __ATOMIC_ACQUIRE)) {
+        return pthread_cond_clockwait(cond, mutex, CLOCK_MONOTONIC, end);
+    }
+    const uint64_t ns = (uint64_t) end->tv_sec * 1000000000u + (uint64_t) end->tv_nsec - gpusym_now_ns();
+    __atomic_store_n(&naps.ns, ns, __ATOMIC_RELEASE);
+    const uint64_t number = __atomic_add_fetch(&naps.begun, 1, __ATOMIC_ACQ_REL);
+    while (load(&naps.let) < number) {
+        struct timespec soon;
+        syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &soon);
+        soon.tv_sec += (soon.tv_nsec + (long) MS / 10) / 1000000000;
+        soon.tv_nsec = (soon.tv_nsec + (long) MS / 10) % 1000000000;
+        if (0 == pthread_cond_clockwait(cond, mutex, CLOCK_MONOTONIC, &soon)) {
+            return 0;
+        }
+    }
+    return ETIMEDOUT;
 }
 
-static void timed_it_looks_as_often_as_needed(void **state)
+static void hold_naps(void)
+{
+    clock_hold();
+    naps.begun = naps.let = 0;
+    __atomic_store_n(&naps.held, true, __ATOMIC_RELEASE);
+}
+
+static void release_naps(void)
+{
+    __atomic_store_n(&naps.held, false, __ATOMIC_RELEASE);
+    clock_release();
+}
+
+/* So much of a nap has passed, and MPI's threads are here. */
+static void enter_after(gpusym_worker_t *w, uint64_t ns)
+{
+    clock_go_on(ns);
+    gpusym_worker_enter_wait(w);
+    gpusym_worker_leave(w);
+}
+
+/* The rest of a nap, so much, has passed. Returns how long the next one is to be. */
+static uint64_t end_nap(uint64_t ns)
+{
+    clock_go_on(ns);
+    const uint64_t number = __atomic_add_fetch(&naps.let, 1, __ATOMIC_ACQ_REL) + 1;
+    wait_for(&naps.begun, number);
+    return load(&naps.ns);
+}
+
+static void it_looks_as_often_as_needed(void **state)
 {
     clock_task_t idle, busy;
     gpusym_net_stream_t *stream;
+    unsigned quick = 0;
 
     (void) state;
+    hold_naps();
     gpusym_worker_t *w = open_worker(&transport, MEMORY);
     add_clock(w, &idle);
+    wait_for(&naps.begun, 1);
     add_clock(w, &busy);
-    const uint64_t rarely = least_of(&idle, 20);
-    assert_in_range(rarely, 9 * MS, 25 * MS);
-
+    for (unsigned i = 0; i < 20; i++) { /* nothing waits */
+        assert_int_equal(end_nap(10 * MS), 10 * MS);
+        assert_int_equal(load(&busy.polls), i + 1);
+    }
     __atomic_store_n(&busy.waits, 1, __ATOMIC_RELEASE); /* one of two tasks waits */
-    wait_for(&idle.polls, load(&idle.polls) + 2);
-    assert_in_range(least_of(&idle, 100), MS / 11, 2 * MS);
+    assert_int_equal(end_nap(10 * MS), MS / 10);
+    for (unsigned i = 0; i < 20; i++) {
+        const uint64_t polls = load(&idle.polls);
+        assert_int_equal(end_nap(MS / 10), MS / 10);
+        assert_int_equal(load(&idle.polls), polls + 1);
+    }
     __atomic_store_n(&busy.waits, 0, __ATOMIC_RELEASE);
-    wait_for(&idle.polls, load(&idle.polls) + 2);
-    assert_in_range(least_of(&idle, 10), 9 * MS, 25 * MS);
+    assert_int_equal(end_nap(MS / 10), 10 * MS);
 
     gpusym_worker_enter_wait(w); /* something moves: the stream's hello, which comes to nobody */
     OK(open_ring(w, get_peer(w, w), 1, &stream));
     gpusym_worker_leave(w);
-    __atomic_store_n(&idle.least, UINT64_MAX, __ATOMIC_RELEASE);
-    sleep_ns(300 * MS);
-    assert_in_range(load(&idle.least), MS / 11, 2 * MS);
-    assert_in_range(least_of(&idle, 10), 9 * MS, 25 * MS);
+    uint64_t nap = end_nap(10 * MS);
+    for (; MS / 10 == nap; quick++) {
+        nap = end_nap(nap);
+    }
+    assert_int_equal(nap, 10 * MS);
+    assert_true(quick >= 390); /* of the 50 ms that follow */
     gpusym_worker_close(w);
+    release_naps();
 }
 
-/* Enters for 300 ms, again and again. Returns how often the task is polled meanwhile; adds to *allowed how often it may
- * be in the breaks of 1 ms and more that this thread makes on a busy machine. */
-static uint64_t be_at_it(gpusym_worker_t *w, const clock_task_t *c, uint64_t *allowed)
+/* But it comes every 10 ms; and if a task waits, it comes all the same. */
+static void it_stays_away_while_others_are_at_it(void **state)
 {
-    const uint64_t begun = gpusym_now_ns();
-    uint64_t last = begun, polls;
-
-    gpusym_worker_enter_wait(w);
-    const uint64_t first = load(&c->polls);
-    gpusym_worker_leave(w);
-    do {
-        sleep_ns(MS / 50);
-        const uint64_t before = gpusym_now_ns();
-        gpusym_worker_enter_wait(w);
-        polls = load(&c->polls);
-        gpusym_worker_leave(w);
-        const uint64_t gone = gpusym_now_ns() - last;
-        *allowed += gone >= MS ? 1 + gone / (10 * MS) : 0;
-        last = before;
-    } while (last < begun + 300 * MS);
-    return polls - first;
-}
-
-/* But it comes every 10 ms. */
-static void timed_it_stays_away_while_others_are_at_it(void **state)
-{
-    uint64_t allowed = 300 / 10 + 1;
     clock_task_t c;
 
     (void) state;
+    hold_naps();
     gpusym_worker_t *w = open_worker(&transport, MEMORY);
     add_clock(w, &c);
-    wait_for(&c.polls, 1);
-    const uint64_t polls = be_at_it(w, &c, &allowed);
-    assert_in_range(polls, 5, allowed);
-
-    wait_for(&c.polls, load(&c.polls) + 1); /* it comes again; and if a task waits, it comes all the same */
+    wait_for(&naps.begun, 1);
     __atomic_store_n(&c.waits, 1, __ATOMIC_RELEASE);
-    wait_for(&c.polls, load(&c.polls) + 2);
-    assert_true(be_at_it(w, &c, &allowed) >= 50);
+    assert_int_equal(end_nap(10 * MS), MS / 10);
+    for (unsigned i = 0; i < 20; i++) {
+        const uint64_t polls = load(&c.polls);
+        enter_after(w, MS / 20);
+        assert_int_equal(end_nap(MS / 20), MS / 10);
+        assert_int_equal(load(&c.polls), polls + 1);
+    }
+    __atomic_store_n(&c.waits, 0, __ATOMIC_RELEASE);
+    assert_int_equal(end_nap(MS / 10), 10 * MS);
+
+    const uint64_t polls = load(&c.polls);
+    enter_after(w, 10 * MS - 1); /* just before it would look: it has not for 10 ms, and does */
+    assert_int_equal(end_nap(1), 10 * MS);
+    assert_int_equal(load(&c.polls), polls + 1);
+    enter_after(w, 9 * MS);
+    assert_int_equal(end_nap(MS / 2), MS / 2); /* woken 9.5 ms after its last look: it stays away for 1 ms since */
+    assert_int_equal(load(&c.polls), polls + 1);
+    enter_after(w, MS / 4);
+    assert_int_equal(end_nap(MS / 8), MS - MS / 8);
+    assert_int_equal(load(&c.polls), polls + 1);
+    enter_after(w, MS / 8); /* 10 ms since */
+    assert_int_equal(end_nap(0), 10 * MS);
+    assert_int_equal(load(&c.polls), polls + 2);
     gpusym_worker_close(w);
+    release_naps();
 }
 
 static struct {
@@ -665,28 +709,18 @@ static void tasks_come_and_go(void **state)
     gpusym_worker_close(w);
 }
 
-/* Of ten, one is closed while its thread sleeps, however busy this machine is. */
-static void timed_close_ends_it_at_once(void **state)
+/* A nap that would not end is interrupted. */
+static void close_ends_it_at_once(void **state)
 {
-    uint64_t least = UINT64_MAX;
-
     (void) state;
-    for (unsigned i = 0; i < 10; i++) {
-        clock_task_t c;
-        gpusym_worker_t *w = open_worker(&transport, MEMORY);
-        add_clock(w, &c);
-        __atomic_store_n(&c.waits, i % 2, __ATOMIC_RELEASE);
-        wait_for(&c.polls, 1);
-        const uint64_t begun = gpusym_now_ns();
-        gpusym_worker_close(w);
-        if (0 == i % 2 && gpusym_now_ns() - begun < least) {
-            least = gpusym_now_ns() - begun;
-        }
-        const uint64_t polls = load(&c.polls);
-        sleep_ns(12 * MS);
-        assert_int_equal(load(&c.polls), polls);
-    }
-    assert_true(least < 4 * MS);
+    hold_naps();
+    gpusym_worker_t *w = open_worker(&transport, MEMORY);
+    clock_task_t c;
+    add_clock(w, &c);
+    wait_for(&naps.begun, 1);
+    gpusym_worker_close(w);
+    assert_int_equal(load(&c.polls), 1);
+    release_naps();
 }
 
 /* ---- pieces, moved on by the helper threads alone ---- */
@@ -830,12 +864,12 @@ int main(int argc, char **argv)
         TEST(peers_are_shared),
         TEST(a_loss_is_told),
         TEST(one_thread_at_a_time),
-        TEST(timed_it_looks_as_often_as_needed),
-        TEST(timed_it_stays_away_while_others_are_at_it),
+        TEST(it_looks_as_often_as_needed),
+        TEST(it_stays_away_while_others_are_at_it),
         TEST(it_has_a_name_and_takes_no_signals),
         TEST(tasks_come_and_go),
         TEST(a_task_without_a_thread_is_refused),
-        TEST(timed_close_ends_it_at_once),
+        TEST(close_ends_it_at_once),
         TEST(helper_threads_move_pieces),
         TEST(over_ucx),
     };
