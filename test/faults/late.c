@@ -3,11 +3,12 @@
  *
  * A rank that comes late to a collective, or never: what test/faults/faults.sh runs for the ranks that wait. Run with
  * coll_gpusym_sim_host=1, so that ordinary memory goes to the kernels. Calls of MPI_Allreduce on a duplicate of
- * MPI_COMM_WORLD; before call --before the last rank sleeps for --seconds, or dies (--die).
+ * MPI_COMM_WORLD; before call --before the last rank waits, until the file --until has three lines that say that others
+ * wait, or ("told") all others have ended the call; without --until it dies.
  *   --expect right   every call succeeds, with the right result
- *   --expect error   that call fails on all other ranks within --within seconds, later ones too, and a communicator
- * without the last rank works on After a death the survivors end without MPI_Finalize, which would wait for the dead
- * rank.
+ *   --expect error   that call fails on all other ranks, later ones too, and a communicator without the last rank works
+ *                    on
+ * After a death the survivors end without MPI_Finalize, which would wait for the dead rank.
  */
 #include <mpi.h>
 #include <signal.h>
@@ -15,9 +16,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "test/faults/told.h"
 #include "test/mpi/persistent.h"
 
 enum { COUNT = 1000 };
@@ -25,13 +26,6 @@ enum { COUNT = 1000 };
 static int rank, nranks, failed;
 static const char *mode = "blocking";
 static int in[COUNT], out[COUNT];
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
-}
 
 static void expect(bool good, const char *what, int call)
 {
@@ -111,20 +105,38 @@ static const char *option(int argc, char **argv, const char *name, const char *o
     return otherwise;
 }
 
-/* The last rank, before the call at which it is late. */
-static void be_late(double seconds)
+static unsigned lines_that_wait(const char *path)
 {
-    if (seconds < 0) {
-        kill(getpid(), SIGKILL);
+    char line[4096];
+    unsigned n = 0;
+    FILE *f = fopen(path, "r");
+    while (NULL != f && NULL != fgets(line, sizeof line, f)) {
+        n += NULL != strstr(line, " has waited ");
     }
-    usleep((useconds_t) (1e6 * seconds));
+    if (NULL != f) {
+        fclose(f);
+    }
+    return n;
+}
+
+/* The last rank, before the call at which it is late. */
+static void be_late(const char *until)
+{
+    if (NULL == until) {
+        kill(getpid(), SIGKILL);
+    } else if (0 == strcmp(until, "told")) {
+        wait_for_told(nranks, nranks - 1);
+    } else {
+        while (lines_that_wait(until) < 3) {
+            usleep(10000);
+        }
+    }
 }
 
 int main(int argc, char **argv)
 {
     const int before = atoi(option(argc, argv, "--before", "0"));
-    const double seconds = atof(option(argc, argv, "--seconds", "-1")); /* less than 0: it dies */
-    const double within = atof(option(argc, argv, "--within", "1"));
+    const char *until = option(argc, argv, "--until", NULL);
     const bool error = 0 == strcmp("error", option(argc, argv, "--expect", "right"));
     MPI_Comm comm, others;
 
@@ -139,15 +151,16 @@ int main(int argc, char **argv)
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN); /* Open MPI 4.1 takes it for a collective's request */
     for (int call = 0; call < before + 3; call++) {
         if (call == before && last) {
-            be_late(seconds);
+            be_late(until);
         }
-        const double start = now();
         const int rc = one_call(comm, call);
         if (!error || call < before) {
             expect(MPI_SUCCESS == rc && right(nranks, call), "not right", call);
         } else {
             expect(MPI_SUCCESS != rc, "no error", call);
-            expect(last || now() - start < within, "the error came too late", call);
+            if (!last && call == before) {
+                tell(rank);
+            }
         }
     }
     for (int call = 0; error && !last && call < 3; call++) {
@@ -155,7 +168,7 @@ int main(int argc, char **argv)
     }
     printf("late: rank %d %s\n", rank, 0 == failed ? "as expected" : "failed");
     fflush(stdout);
-    if (seconds < 0) {
+    if (NULL == until) {
         _exit(0 != failed);
     }
     MPI_Comm_free(&others);

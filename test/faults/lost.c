@@ -3,11 +3,12 @@
  *
  * A rank or a network is lost while ranks of several islands are in a series of MPI_Allreduce on GPU memory: what
  * test/faults/faults.sh runs for the ranks that are left. Before call --at
- *   --kill RANK          that rank dies instead of making the call; with --after MS at some moment from then on
+ *   --kill RANK          that rank dies instead of making the call (in one: coll_gpusym_sim_fail=die:...)
  *   --cut HOST           the port of that host of test/mpi/hosts.sh goes dead; with --after MS it works again then
- *   --expect error       a call fails on all other ranks, in less than --within seconds, and so do all later ones
+ *   --expect error       a call fails on all other ranks, and so do all later ones
  *   --expect right       all calls of --seconds seconds have the right result
- * --end abort: all ranks that are left end by MPI_Abort, once all have told how it went; finalize: by MPI_Finalize.
+ * --end abort: all ranks that are left end by MPI_Abort, once --survivors of them have told how it went (by a file in
+ * GPUSYM_FAULTS); finalize: by MPI_Finalize.
  */
 #include <mpi.h>
 #include <fcntl.h>
@@ -20,11 +21,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "test/faults/told.h"
 #include "test/mpi/check.h"
 
-#define USAGE                                                                                                       \
-    "[--at CALL] [--kill RANK | --cut HOST] [--after MS] [--expect right|error] [--within SECONDS] [--seconds N]\n" \
-    "    [--count N] [--mode blocking|nonblocking] [--end abort|finalize] [--dir DIR: leaves DIR/pid.RANK]"
+#define USAGE                                                                                    \
+    "[--at CALL] [--kill RANK | --cut HOST [--after MS]] [--expect right|error] [--seconds N]\n" \
+    "    [--count N] [--mode blocking|nonblocking] [--end abort|finalize] [--survivors N]"
 
 static int rank, nranks, failed, switch_fd = -1;
 static size_t count;
@@ -60,14 +62,8 @@ typedef struct {
     uint64_t at;       /* before this call */
     uint64_t victim;   /* a rank; UINT64_MAX: none */
     uint64_t port;     /* of a host; 0: none */
-    uint64_t after_ms; /* 0: at once, or for ever */
+    uint64_t after_ms; /* the port works again then; 0: never */
 } event_t;
-
-static void die(int signal)
-{
-    (void) signal;
-    kill(getpid(), SIGKILL);
-}
 
 static void write_switch(const char *text)
 {
@@ -80,14 +76,6 @@ static void heal(int signal)
 {
     (void) signal;
     write_switch(uncut);
-}
-
-static void in_ms(uint64_t ms, void (*handler)(int))
-{
-    const struct itimerval timer = {.it_value = {.tv_sec = (time_t) (ms / 1000), .tv_usec = (int) (ms % 1000) * 1000}};
-    const struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
-    sigaction(SIGALRM, &action, NULL);
-    setitimer(ITIMER_REAL, &timer, NULL);
 }
 
 static void cut_host(uint64_t number, uint64_t after_ms)
@@ -103,16 +91,18 @@ static void cut_host(uint64_t number, uint64_t after_ms)
     snprintf(uncut, sizeof uncut, "uncut %u\n", (unsigned) number);
     write_switch(text);
     if (0 != after_ms) {
-        in_ms(after_ms, heal);
+        const struct itimerval timer = {
+            .it_value = {.tv_sec = (time_t) (after_ms / 1000), .tv_usec = (int) (after_ms % 1000) * 1000}};
+        const struct sigaction action = {.sa_handler = heal, .sa_flags = SA_RESTART};
+        sigaction(SIGALRM, &action, NULL);
+        setitimer(ITIMER_REAL, &timer, NULL);
     }
 }
 
 static void let_happen(const event_t *event)
 {
-    if (event->victim == (uint64_t) rank && 0 == event->after_ms) {
-        die(0);
-    } else if (event->victim == (uint64_t) rank) {
-        in_ms(event->after_ms, die);
+    if (event->victim == (uint64_t) rank) {
+        kill(getpid(), SIGKILL);
     }
     if (0 != event->port && 0 == rank) {
         cut_host(event->port, event->after_ms);
@@ -149,9 +139,9 @@ static int sum_up(MPI_Comm comm, uint64_t call, bool stop, bool *right, bool *st
     return MPI_SUCCESS;
 }
 
-/* Calls until one fails: returns how long that took; or until rank 0 stops them: -1. Some ranks may still be in the
- * call before when it happens. */
-static double call_on(MPI_Comm comm, const event_t *event, double seconds)
+/* Calls until one fails: returns true; or until rank 0 stops them. Some ranks may still be in the call before when it
+ * happens. */
+static bool call_on(MPI_Comm comm, const event_t *event, double seconds)
 {
     double end = INFINITY;
     bool right = true, stopped = false;
@@ -160,28 +150,16 @@ static double call_on(MPI_Comm comm, const event_t *event, double seconds)
             let_happen(event);
             end = now() + seconds;
         }
-        const double start = now();
-        if (MPI_SUCCESS != sum_up(comm, call, 0 == rank && start > end, &right, &stopped)) {
-            const double took = now() - start;
+        if (MPI_SUCCESS != sum_up(comm, call, 0 == rank && now() > end, &right, &stopped)) {
             expect(call + 1 >= event->at, "an error before anything has happened", call);
             for (int again = 0; again < 3; again++) {
                 expect(MPI_SUCCESS != sum_up(comm, call, false, &right, &stopped), "a later call succeeds", call);
             }
-            return took;
+            return true;
         }
         expect(right, "not right", call);
     }
-    return -1;
-}
-
-static void note_process(const char *dir)
-{
-    char path[2048];
-    snprintf(path, sizeof path, "%s/pid.%d", dir, rank);
-    FILE *f = fopen(path, "w");
-    if (NULL == f || fprintf(f, "%d\n", (int) getpid()) < 0 || 0 != fclose(f)) {
-        MPI_Abort(MPI_COMM_WORLD, 99);
-    }
+    return false;
 }
 
 int main(int argc, char **argv)
@@ -195,16 +173,13 @@ int main(int argc, char **argv)
                            .victim = check_number("--kill", UINT64_MAX),
                            .port = check_number("--cut", 0),
                            .after_ms = check_number("--after", 0)};
-    const double within = (double) check_number("--within", 1), seconds = (double) check_number("--seconds", 20);
+    const double seconds = (double) check_number("--seconds", 20);
+    const int survivors = (int) check_number("--survivors", 0);
     const bool error = 0 == strcmp("error", option("--expect", "error"));
     const bool aborts = 0 == strcmp("abort", option("--end", "abort"));
     count = check_number("--count", 1000);
     mode = option("--mode", "blocking");
-    const char *dir = check_option("--dir");
     check_arguments_end(USAGE);
-    if (NULL != dir) {
-        note_process(dir);
-    }
     in = mem_alloc(MEM_DEVICE, count * sizeof *in);
     out = mem_alloc(MEM_DEVICE, count * sizeof *out);
     host = malloc(count * sizeof *host);
@@ -214,15 +189,13 @@ int main(int argc, char **argv)
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN); /* Open MPI 4.1 takes it for a collective's request */
-    const double took = call_on(comm, &event, seconds);
-    expect(!error || took >= 0, "no error", event.at);
-    expect(error || took < 0, "an error", event.at);
-    expect(took < within, "the error came too late", event.at);
-    printf("lost: rank %d %s, %s after %.2f s\n", rank, 0 == failed ? "as expected" : "failed",
-           took < 0 ? "no error" : "an error", took);
+    const bool ended = call_on(comm, &event, seconds);
+    expect(error == ended, ended ? "an error" : "no error", event.at);
+    printf("lost: rank %d %s, %s\n", rank, 0 == failed ? "as expected" : "failed", ended ? "an error" : "no error");
     fflush(stdout);
     if (aborts) {
-        usleep((useconds_t) (1e6 * within) + 500000);
+        tell(rank);
+        wait_for_told(nranks, survivors);
         MPI_Abort(MPI_COMM_WORLD, 3);
     }
     MPI_Comm_free(&comm);

@@ -2,74 +2,38 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * What test/faults/faults.sh runs: a series of checked calls of MPI_Allreduce in which, if requested, a rank dies
- * (between two calls, or at any moment) or calls with another count than the others. --coll: a series of another
- * collective, or of all that have kernels, one after the other.
+ * (instead of a call, or in the midst of one: coll_gpusym_sim_fail=die:...) or calls with another count than the
+ * others. --coll: a series of another collective, or of all that have kernels, one after the other.
  */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
 #include <unistd.h>
 
+#include "mca/common/gpusym/device/sim/sim.h"
 #include "test/mpi/check.h"
 #include "test/mpi/coll.h"
 
-#define USAGE                                                                                                         \
-    "[--seed N] [--calls N] [--kinds KIND] [--most COUNT] [--dir DIR: leaves DIR/pid.RANK and DIR/died]\n"            \
-    "    [--rank N: of it ...] [--kill CALL: dies instead of this call] [--kill-after MS: dies then, from the first " \
-    "call on]\n"                                                                                                      \
-    "    [--mismatch CALL: gives one element more in this call]\n"                                                    \
+#define USAGE                                                                                      \
+    "[--seed N] [--calls N] [--kinds KIND] [--most COUNT] [--dir DIR: who dies leaves DIR/died]\n" \
+    "    [--rank N: of it ...] [--kill CALL: dies instead of this call]\n"                         \
+    "    [--mismatch CALL: gives one element more in this call]\n"                                 \
     "    [--coll NAME|all [--mode blocking|nonblocking|persistent]: calls of each, of up to COUNT elements]"
 
 static char died[4096]; /* the file that is made just before dying; "" for none */
-static int victim;
-
-static void note(const char *path, long number)
-{
-    FILE *f = fopen(path, "w");
-
-    if (NULL == f || fprintf(f, "%ld\n", number) < 0 || 0 != fclose(f)) {
-        fprintf(stderr, "victim: cannot write %s\n", path);
-        MPI_Abort(MPI_COMM_WORLD, 99);
-    }
-}
 
 static void die(void)
 {
     if ('\0' != died[0]) {
-        note(died, victim);
+        FILE *f = fopen(died, "w");
+        if (NULL == f || 0 != fclose(f)) {
+            fprintf(stderr, "victim: cannot write %s\n", died);
+            MPI_Abort(MPI_COMM_WORLD, 99);
+        }
     }
     kill(getpid(), SIGKILL);
-}
-
-/* The same where only system calls are allowed. */
-static void die_at_alarm(int signal)
-{
-    (void) signal;
-    if ('\0' != died[0]) {
-        (void) !link(died, died + strlen(died) + 1);
-    }
-    kill(getpid(), SIGKILL);
-}
-
-/* dir/died will be made, by link() from dir/pid.RANK where a handler must do it. */
-static void prepare_death(const char *dir, int rank, long after_ms)
-{
-    struct itimerval timer = {.it_value = {.tv_sec = after_ms / 1000, .tv_usec = after_ms % 1000 * 1000}};
-
-    if (NULL != dir && after_ms > 0) {
-        int n = snprintf(died, sizeof(died) / 2, "%s/pid.%d", dir, rank);
-
-        snprintf(died + n + 1, sizeof(died) / 2, "%s/died", dir);
-    } else if (NULL != dir) {
-        snprintf(died, sizeof(died), "%s/died", dir);
-    }
-    if (after_ms > 0) {
-        signal(SIGALRM, die_at_alarm);
-        setitimer(ITIMER_REAL, &timer, NULL);
-    }
 }
 
 /* Collectives that have kernels; the others' calls are staged whatever happens. */
@@ -115,9 +79,9 @@ int main(int argc, char **argv)
     ref_case_t c = {0};
     int kinds[CHECK_KINDS], rank;
     uint64_t calls, most, kill_at, mismatch_at;
-    long kill_after, failed;
+    long failed;
     const char *dir, *coll, *mode;
-    char path[2048];
+    int victim;
 
     check_init(&argc, &argv, "victim", MPI_THREAD_SINGLE);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -127,7 +91,6 @@ int main(int argc, char **argv)
     most = check_number("--most", 100000);
     victim = (int) check_number("--rank", (uint64_t) -1);
     kill_at = check_number("--kill", (uint64_t) -1);
-    kill_after = (long) check_number("--kill-after", 0);
     mismatch_at = check_number("--mismatch", (uint64_t) -1);
     dir = check_option("--dir");
     coll = check_option("--coll");
@@ -135,18 +98,13 @@ int main(int argc, char **argv)
     check_kinds(kinds);
     check_arguments_end(USAGE);
     if (NULL != dir) {
-        snprintf(path, sizeof(path), "%s/pid.%d", dir, rank);
-        note(path, getpid());
+        snprintf(died, sizeof(died), "%s/died", dir);
     }
-    MPI_Barrier(MPI_COMM_WORLD); /* all have said which process they are */
-
+    gpusym_sim_params.dies = die;
     check_start(&t, "victim", MPI_COMM_WORLD);
     c.type = ref_type_find("MPI_FLOAT");
     c.op = ref_op_find("MPI_SUM");
     if (NULL != coll) {
-        if (rank == victim && kill_after > 0) {
-            prepare_death(dir, rank, kill_after);
-        }
         other_collectives(&t, coll, NULL == mode ? "blocking" : mode, &c, kinds[0], calls, most);
     }
     for (uint64_t i = 0; NULL == coll && i < calls; i++) {
@@ -159,9 +117,6 @@ int main(int argc, char **argv)
                           .rkind = kinds[0]};
 
         k.count = 0 == i % 3 ? 1 : 1 == i % 3 ? most / 100 + 1 : most;
-        if (rank == victim && i == (kill_after > 0 ? 1 : 0)) { /* a timer runs from the first call's end */
-            prepare_death(dir, rank, kill_after);
-        }
         if (rank == victim && i == kill_at) {
             die();
         }

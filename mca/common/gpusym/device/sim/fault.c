@@ -3,9 +3,11 @@
  *
  * What the simulator is told to be: the faults that it injects, and the links between simulated GPUs.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "mca/common/gpusym/device/sim/sim_internal.h"
 
@@ -19,9 +21,13 @@ static const char *const fault_words[SIM_FAULT_KINDS] = {
 
 #define FAULTS_MAX 32
 
+#define DIE "die:"
+
 struct fault {
     sim_fault_t kind;
     unsigned long n; /* the n-th event of that kind, from 1 */
+    bool onwards;    /* and all later ones */
+    bool dies;       /* then the process ends, in place of a failure */
 };
 
 /* Written by sim_faults_parse(), while the simulator is not open. */
@@ -53,15 +59,19 @@ static sim_fault_t fault_find(const char *word, size_t length)
     return 4 == length && 0 == memcmp("bell", word, length) ? SIM_FAULT_DOORBELL : SIM_FAULT_KINDS;
 }
 
-/* Parses one entry, "what:n[@rank]", that ends at end.  Returns false if it is malformed. */
+/* Parses one entry, "[die:]what:n[+][@rank]", that ends at end.  Returns false if it is malformed. */
 static bool fault_parse(const char *part, const char *end)
 {
-    size_t word = strcspn(part, ":,");
-    struct fault fault = {.kind = fault_find(part, word)};
+    const bool dies = 0 == strncmp(part, DIE, strlen(DIE));
+    part += dies ? strlen(DIE) : 0;
+    const size_t word = strcspn(part, ":,");
+    struct fault fault = {.kind = fault_find(part, word), .dies = dies};
     part += word;
     if (SIM_FAULT_KINDS == fault.kind || ':' != *part++ || !number_parse(&part, &fault.n) || 0 == fault.n) {
         return false;
     }
+    fault.onwards = '+' == *part;
+    part += fault.onwards;
     bool ours = true;
     if ('@' == *part) {
         unsigned long rank;
@@ -87,11 +97,11 @@ int sim_faults_parse(const char *spec)
     while (NULL != spec && '\0' != *spec) {
         const char *end = spec + strcspn(spec, ",");
         if (!fault_parse(spec, end)) {
-            int used =
-                snprintf(sim.why, sizeof(sim.why),
-                         "faults to inject: \"%.*s\" is not what:n[@rank] with n from 1 (at most %d of them), where"
-                         " what is one of",
-                         (int) (end - spec < 64 ? end - spec : 64), spec, FAULTS_MAX);
+            int used = snprintf(
+                sim.why, sizeof(sim.why),
+                "faults to inject: \"%.*s\" is not [die:]what:n[+][@rank] with n from 1 (at most %d of them), where"
+                " what is one of",
+                (int) (end - spec < 64 ? end - spec : 64), spec, FAULTS_MAX);
             for (unsigned kind = 0; kind < SIM_FAULT_KINDS && used < (int) sizeof(sim.why); kind++) {
                 used += snprintf(sim.why + used, sizeof(sim.why) - (size_t) used, " %s", fault_words[kind]);
             }
@@ -107,6 +117,15 @@ void gpusym_sim_faults_hold(bool hold)
     held = hold;
 }
 
+static void die(void)
+{
+    if (NULL != gpusym_sim_params.dies) {
+        gpusym_sim_params.dies();
+    } else {
+        kill(getpid(), SIGKILL);
+    }
+}
+
 bool sim_fault_due(sim_fault_t kind)
 {
     if (held) {
@@ -114,10 +133,15 @@ bool sim_fault_due(sim_fault_t kind)
     }
     unsigned long n = 1 + __atomic_fetch_add(&faults.events[kind], 1, __ATOMIC_RELAXED);
     for (unsigned i = 0; i < faults.n; i++) {
-        if (kind == faults.fault[i].kind && n == faults.fault[i].n) {
+        const struct fault *f = &faults.fault[i];
+        if (kind != f->kind || n < f->n || (n > f->n && !f->onwards)) {
+            continue;
+        }
+        if (!f->dies) {
             sim_fail(GPUSYM_ERR, "injected fault %s:%lu", fault_words[kind], n);
             return true;
         }
+        die();
     }
     return false;
 }
