@@ -13,8 +13,8 @@
 #   --mtu BYTES         default 1500
 #   --delay TIME        of every frame between hosts, one way, as 20ms or 500us. Needs test/mpi/tapswitch of the build tree.
 #                       With --rate the limit holds for what a host sends
-#   --cut HOST@SECONDS  that host's port of the switch goes dead (the host sees no carrier loss), SECONDS after mpirun began
-#   --uncut HOST@SECONDS   ... and works again
+#   --cut HOST@BYTES    that host's port of the switch goes dead (the host sees no carrier loss) once it has sent so many bytes
+#   --uncut HOST@SECONDS   ... and works again, so many seconds later
 #   --mca NAME VALUE    for mpirun
 #
 # The exit status is mpirun's; 77: namespaces cannot be made here, and the last line says why. The closing lines are what each
@@ -29,7 +29,7 @@
 set -u
 
 usage="usage: test/mpi/hosts.sh HOSTS RANKS [--build DIR] [--round-robin] [--rate RATE] [--mtu BYTES] [--delay TIME]
-       [--cut HOST@SECONDS] [--uncut HOST@SECONDS] [--mca NAME VALUE] -- PROGRAM [ARGUMENT...]"
+       [--cut HOST@BYTES [--uncut HOST@SECONDS]] [--mca NAME VALUE] -- PROGRAM [ARGUMENT...]"
 
 die() {
     printf 'hosts.sh: %s\n' "$*" >&2
@@ -92,7 +92,7 @@ read_arguments() {
         for ((i = 1; i < hosts; i++)); do ranks_of+=("$ranks"); done
     fi
     [ ${#ranks_of[@]} -eq "$hosts" ] || die "$hosts hosts, but a list of ${#ranks_of[@]} numbers of ranks"
-    build=. rate='' mtu=1500 delay='' robin='' events=() mca=()
+    build=. rate='' mtu=1500 delay='' robin='' cut='' uncut='' mca=()
     while [ $# -gt 0 ] && [ "$1" != -- ]; do
         case $1 in
             --build) build=${2:?$usage} && shift 2 ;;
@@ -100,8 +100,10 @@ read_arguments() {
             --rate) rate=${2:?$usage} && shift 2 ;;
             --mtu) mtu=${2:?$usage} && shift 2 ;;
             --delay) delay=${2:?$usage} && shift 2 ;;
-            --cut | --uncut) [[ ${2:?$usage} =~ ^[0-9]+@[0-9.]+$ ]] || die "$usage"
-                events+=("${1#--} ${2/@/ }") && shift 2 ;;
+            --cut) [[ ${2:?$usage} =~ ^[0-9]+@[0-9]+$ ]] || die "$usage"
+                cut=${2/@/ } && shift 2 ;;
+            --uncut) [[ ${2:?$usage} =~ ^[0-9]+@[0-9.]+$ ]] || die "$usage"
+                uncut=${2/@/ } && shift 2 ;;
             --mca) mca+=(--mca "${2:?$usage}" "${3?$usage}") && shift 3 ;;
             *) die "$usage" ;;
         esac
@@ -283,6 +285,23 @@ count_bytes() {
     on "$1" sed -n 's/^ *eth0: *//p' /proc/net/dev | awk '{ print $1, $9 }'
 }
 
+# --cut and --uncut.
+cut_port() {
+    local host bytes sent=0 seconds
+    read -r host bytes <<<"$cut"
+    until [ "$sent" -ge "$bytes" ]; do
+        sleep 0.02
+        read -r _ sent < <(count_bytes "$host")
+    done
+    echo "cut $host" >&8
+    echo "hosts: cut host$host"
+    [ -n "$uncut" ] || return
+    read -r host seconds <<<"$uncut"
+    sleep "$seconds"
+    echo "uncut $host" >&8
+    echo "hosts: uncut host$host"
+}
+
 # What is left on a host but its first processes, in words; nothing after a good end.
 left_on() {
     # shellcheck disable=SC2016  # there
@@ -296,16 +315,16 @@ left_on() {
 # Daemons may end a little later than mpirun.
 tell_left() {
     local try left
-    for try in 1 2 3 4 5 6 7 8 9 10; do
+    for ((try = 0; try < 300; try++)); do
         left=$(left_on "$1")
         [ -n "$left" ] || return 0
-        [ "$try" = 10 ] || sleep 0.2
+        sleep 0.1
     done
     echo "hosts: host$1 still has$left"
 }
 
 inside() {
-    local hosts ranks_of build rate mtu delay robin events mca program queue event i n rc word host seconds received sent
+    local hosts ranks_of build rate mtu delay robin cut uncut mca program queue i n rc received sent
     read_arguments "$@"
     prepare_machine
     make_hosts
@@ -313,10 +332,7 @@ inside() {
     make_agent
     set_parameters
     place_ranks
-    for event in "${events[@]}"; do
-        read -r word host seconds <<<"$event"
-        (sleep "$seconds" && echo "$word $host" >&8 && echo "hosts: $word host$host") &
-    done
+    [ -z "$cut" ] || cut_port &
     "$GPUSYM_OMPI_MPIRUN" -n "$n" --hostfile "$dir/places" --map-by seq --bind-to none "${mca[@]}" "${program[@]}" 8>&-
     rc=$?
     for ((i = 1; i <= hosts; i++)); do

@@ -22,10 +22,9 @@ left_over() {
     grep -lsz "^TMPDIR=$dir/" /proc/[0-9]*/environ
 }
 
-# wait_for SECONDS COMMAND...: until it succeeds
+# wait_for COMMAND...: until it succeeds, for as long as nothing but a hang takes
 wait_for() {
-    local end=$((SECONDS + $1 * ${GPUSYM_TEST_SLOW:-1}))
-    shift
+    local end=$((SECONDS + 60 * ${GPUSYM_TEST_SLOW:-1}))
     until "$@"; do
         [ $SECONDS -lt $end ] || return 1
         sleep 0.1
@@ -46,10 +45,10 @@ ends() {
     rm -f "$dir/log"
     "$here/hosts.sh" 2 1 --build "$builddir" -- sh -c 'hostname; sleep 100' >"$dir/log" 2>&1 &
     run=$!
-    wait_for 20 both_run || why='the program did not begin'
+    wait_for both_run || why='the program did not begin'
     [ -n "$(left_over)" ] || why="$why its processes cannot be seen"
     kill -"$1" $run
-    wait_for 5 nothing_runs || why="$why still there: $(left_over | tr '\n' ' ')"
+    wait_for nothing_runs || why="$why still there: $(left_over | tr '\n' ' ')"
     { kill -KILL $run; wait $run; } 2>/dev/null
     # Who is killed cannot remove the empty folder over which the run's own was mounted.
     [ "$1" = KILL ] || ! compgen -G "$dir/tmp.*" >/dev/null || why="$why a folder is left"

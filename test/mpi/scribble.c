@@ -15,13 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "mca/common/gpusym/agree/rollcall.h"
 #include "test/mpi/check.h"
 
-enum { SMALL = 1000, LARGE = 100000, VICTIM = 1, LINES = 64, LATE_MS = 100, EARLY_MS = 40 };
+enum { SMALL = 1000, LARGE = 100000, VICTIM = 1, LINES = 64 };
 
 /* What is written over what. */
 enum way { ZEROS, ONES, RANDOM, ENTRIES, WORD, KIND, BYTES, FLAGS, VOTE, GO, ABORT, KEYS, PLACES, TURN, TABLE, WAYS };
@@ -30,6 +29,7 @@ static const struct {
     const char *name;
     bool error; /* on all ranks; else it may go right too */
     bool large; /* a message that goes by zero copy */
+    bool alone; /* the rank itself finds it while it waits; it would write over it, if the others came before */
 } ways[WAYS] = {
     [ZEROS] = {"zeros over the line", true, false},
     [ONES] = {"ones over the line", true, false},
@@ -39,9 +39,9 @@ static const struct {
     [KIND] = {"a kind of buffer that there is not", true, false},
     [BYTES] = {"a length that there is not", true, false},
     [FLAGS] = {"flags that there are not", true, false},
-    [VOTE] = {"a vote of a call to come", true, false},
-    [GO] = {"the go of a call to come", true, false},
-    [ABORT] = {"an abort of another value", true, false},
+    [VOTE] = {"a vote of a call to come", true, false, true},
+    [GO] = {"the go of a call to come", true, false, true},
+    [ABORT] = {"an abort of another value", true, false, true},
     [KEYS] = {"another buffer's key", true, true},
     [PLACES] = {"another place in the buffer", true, true},
     [TURN] = {"the turn of nobody", false, false},
@@ -51,8 +51,11 @@ static const struct {
 static struct {
     enum way way;
     gpusym_line_t *line;
-    uint64_t seq; /* of the call that waits */
-    uint64_t x;   /* random */
+    uint64_t seq;    /* of the call that waits */
+    uint64_t x;      /* random */
+    unsigned seen;   /* so often it has been found posted */
+    unsigned rounds; /* so often it is to scribble */
+    unsigned *done;  /* so often it has; of all ranks, atomic */
 } it;
 
 static int rank, nranks;
@@ -131,10 +134,38 @@ static void scribble(void)
     }
 }
 
+/* The others come to the call. */
+static void let_others_come(void)
+{
+    __atomic_store_n(it.done, it.rounds, __ATOMIC_RELEASE);
+}
+
+static void scribble_now(void)
+{
+    scribble();
+    if (!ways[it.way].alone) {
+        let_others_come();
+    }
+}
+
+/* After so much of this process's own time. */
+static void look_later(void)
+{
+    const struct itimerval timer = {.it_value = {.tv_usec = 4000}};
+    setitimer(ITIMER_PROF, &timer, NULL);
+}
+
+/* Once this rank has posted its call, and has waited for the others for a while. */
 static void scribble_at_alarm(int number)
 {
+    const gpusym_entry_t *e = &it.line->entry[it.seq % GPUSYM_ROLLCALL_HISTORY];
     (void) number;
-    scribble();
+    it.seen += it.seq == __atomic_load_n(&e->word, __ATOMIC_ACQUIRE) >> 48;
+    if (it.seen > 2) {
+        scribble_now();
+    } else {
+        look_later();
+    }
 }
 
 /* The line of the communicator that had its first call last. */
@@ -183,10 +214,11 @@ static int heard(void)
 
 /* ---- calls ---- */
 
-static void pause_ms(long ms)
+/* They come to a spoiled call once that is done. */
+static void wait_for_victim(void)
 {
-    struct timespec left = {ms / 1000, ms % 1000 * 1000000};
-    while (0 != nanosleep(&left, &left)) {
+    while (__atomic_load_n(it.done, __ATOMIC_ACQUIRE) < it.rounds) {
+        usleep(1000);
     }
 }
 
@@ -200,22 +232,26 @@ static int call(MPI_Comm comm, int count, bool blocking, bool spoil, int *host, 
     }
     mem_write(in, host, (size_t) count * sizeof *host);
     MPI_Barrier(MPI_COMM_WORLD);
+    it.rounds += spoil;
     if (spoil && VICTIM != rank) {
-        pause_ms(LATE_MS);
+        wait_for_victim();
     }
-    if (spoil && VICTIM == rank && blocking) { /* from a handler, while this rank waits for the others */
-        const struct itimerval timer = {.it_value = {.tv_usec = EARLY_MS * 1000}};
-        signal(SIGALRM, scribble_at_alarm);
-        setitimer(ITIMER_REAL, &timer, NULL);
+    if (spoil && VICTIM == rank && blocking) {
+        signal(SIGPROF, scribble_at_alarm);
+        it.seen = 0;
+        look_later();
     }
     if (blocking) {
         rc = MPI_Allreduce(in, out, count, MPI_INT, MPI_SUM, comm);
     } else {
         rc = MPI_Iallreduce(in, out, count, MPI_INT, MPI_SUM, comm, &request);
         if (MPI_SUCCESS == rc && spoil && VICTIM == rank) {
-            scribble();
+            scribble_now();
         }
         rc = MPI_SUCCESS == rc ? MPI_Wait(&request, MPI_STATUS_IGNORE) : rc;
+    }
+    if (spoil && VICTIM == rank) {
+        let_others_come();
     }
     mem_read(host, out, (size_t) count * sizeof *host);
     *right = MPI_SUCCESS == rc;
@@ -275,7 +311,9 @@ static void one(enum way way, bool blocking, int *host, int *in, int *out, int *
 
 int main(int argc, char **argv)
 {
-    int *host, *in, *out, *fresh;
+    int *host, *in, *out, *fresh, unit;
+    MPI_Aint bytes;
+    MPI_Win window;
     long failed;
 
     check_init(&argc, &argv, "scribble", MPI_THREAD_SINGLE);
@@ -285,6 +323,12 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &nranks);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     check_start(&t, "scribble", MPI_COMM_WORLD);
+    MPI_Win_allocate_shared(0 == rank ? (MPI_Aint) sizeof *it.done : 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &it.done,
+                            &window);
+    MPI_Win_shared_query(window, 0, &bytes, &unit, &it.done);
+    if (0 == rank) {
+        *it.done = 0; /* before the barrier of the first call */
+    }
     host = malloc(LARGE * sizeof *host);
     in = mem_alloc(MEM_DEVICE, LARGE * sizeof *in);
     out = mem_alloc(MEM_DEVICE, LARGE * sizeof *out);
@@ -302,6 +346,7 @@ int main(int argc, char **argv)
     mem_free(MEM_DEVICE, out);
     mem_free(MEM_DEVICE, fresh);
     free(host);
+    MPI_Win_free(&window);
     failed = check_end(&t);
     check_print("scribble", t.passed, t.failed);
     return check_fini(failed);
