@@ -17,13 +17,13 @@
 
 #include "mca/common/gpusym/rail/records.h"
 #include "mca/common/gpusym/rail/worker.h"
+#include "test/hang.h"
 #include "test/mpi/check.h"
 
 #define USAGE ""
 #define CALLS 12
 #define COUNT 1000
 #define LOOKS 3 /* polls of records: the last one begins behind a whole look that began after the first */
-#define LIMIT_NS 30000000000u
 
 static pthread_t main_thread;
 static bool closing, waited; /* atomic */
@@ -49,7 +49,7 @@ void gpusym_worker_enter_wait(gpusym_worker_t *worker)
     *(void **) &next = dlsym(RTLD_NEXT, "gpusym_worker_enter_wait");
     if (__atomic_load_n(&closing, __ATOMIC_ACQUIRE) && pthread_equal(pthread_self(), main_thread)) {
         const unsigned before = __atomic_load_n(&looks, __ATOMIC_ACQUIRE);
-        const uint64_t end = gpusym_now_ns() + LIMIT_NS;
+        const uint64_t end = gpusym_now_ns() + hang_s() * 1000000000ull;
         while (__atomic_load_n(&looks, __ATOMIC_ACQUIRE) - before < LOOKS && gpusym_now_ns() < end) {
             usleep(1000);
         }

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "test/hang.h"
 #include "test/mpi/check.h"
 #include "test/mpi/msg.h"
 
@@ -22,7 +23,6 @@
 #define FAILURES_SHOWN 8
 #define EAGER 4000    /* bytes of a host message that every transport sends at once */
 #define BUFFERED 8192 /* bytes of a message of GPU memory that waits for nobody */
-#define PATIENCE_S 20 /* until a message must have come that no request tells of */
 #define TAG 5
 
 static struct {
@@ -614,7 +614,7 @@ static double seconds(void)
 /* The message comes, though no request tells when. */
 static bool comes(memory_t *in, uint64_t seed, size_t bytes)
 {
-    double until = seconds() + PATIENCE_S;
+    double until = seconds() + hang_s();
     char why[128];
     int flag;
 

@@ -25,6 +25,7 @@
 
 #include "kernels/plan.h"
 #include "mca/common/gpusym/device/sim/sim.h"
+#include "test/hang.h"
 
 static const gpusym_device_t *const dev = &gpusym_device_sim;
 static gpusym_gpu_t *gpu;
@@ -108,12 +109,12 @@ static uint32_t get(const void *p)
     return value;
 }
 
-/* Waits for the worker of the stream to end what is queued; a minute without an end is a failure. */
+/* Waits for the worker of the stream to end what is queued. */
 static void drain(gpusym_stream_t *stream)
 {
     const struct timespec moment = {.tv_nsec = 1000000};
     int rc = 0;
-    for (unsigned i = 0; i < 60000 && 0 == (rc = dev->stream_poll(stream)); i++) {
+    for (unsigned i = 0; i < 1000 * hang_s() && 0 == (rc = dev->stream_poll(stream)); i++) {
         nanosleep(&moment, NULL);
     }
     assert_int_equal(rc, 1);
@@ -750,7 +751,7 @@ static struct peer spawn(int (*work)(int in, int out))
     if (0 == pid) {
         close(down[1]);
         close(up[0]);
-        alarm(60);
+        alarm(hang_s());
         _exit(work(down[0], up[1]));
     }
     assert_true(pid > 0);

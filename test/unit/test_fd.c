@@ -29,6 +29,7 @@
 
 #include "mca/common/gpusym/common.h"
 #include "mca/common/gpusym/shm/fd.h"
+#include "test/hang.h"
 
 /* Under ThreadSanitizer fd.c tries by a fork, which is seen, and does not share what is played here. */
 #ifdef __SANITIZE_THREAD__
@@ -141,7 +142,7 @@ static pid_t start(role_t role, unsigned behind, pipes_t *pipes)
         return child;
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    alarm(60);
+    alarm(hang_s());
     close(pipes->down[1]); /* its end is the end of the pipe */
     close(pipes->up[0]);
     if (0 == behind) {

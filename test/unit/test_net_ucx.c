@@ -21,10 +21,10 @@
 #include <unistd.h>
 
 #include "mca/common/gpusym/net/stream.h"
+#include "test/hang.h"
 #include "test/unit/random.h"
 
 enum { PIECES = 16, PIECE = 256 << 10, MESSAGES = 3000, ADDRESS_MAX = 4096 };
-#define LIMIT_NS 60000000000u /* nothing here takes seconds, unless something hangs */
 
 /* What the processes share; zeroed at first. */
 typedef struct {
@@ -68,7 +68,7 @@ static void on_lost(void *arg, void *owner, const char *why)
 
 static bool reach(const uint32_t *flag)
 {
-    const uint64_t end = gpusym_now_ns() + LIMIT_NS;
+    const uint64_t end = gpusym_now_ns() + hang_s() * 1000000000ull;
     while (0 == __atomic_load_n(flag, __ATOMIC_ACQUIRE) && gpusym_now_ns() < end) {
         sched_yield();
     }
@@ -181,7 +181,7 @@ static bool read_pieces(uint32_t *read)
 /* Both ways at once. Goes on until the other side has all too: nobody closes before. */
 static bool exchange(void)
 {
-    const uint64_t end = gpusym_now_ns() + LIMIT_NS;
+    const uint64_t end = gpusym_now_ns() + hang_s() * 1000000000ull;
     uint32_t sent = 0, read = 0;
 
     while (read < MESSAGES || sent < MESSAGES ||
@@ -218,7 +218,7 @@ static void run_child(void)
 /* Sends to the process that was killed, until that is known. */
 static bool finds_loss(void)
 {
-    const uint64_t end = gpusym_now_ns() + LIMIT_NS;
+    const uint64_t end = gpusym_now_ns() + hang_s() * 1000000000ull;
     static gpusym_net_message_t note;
 
     note.sent = 1;
@@ -239,7 +239,7 @@ static bool stay(pid_t other)
     if (!open_end(0) || !open_stream() || !exchange()) {
         return false;
     }
-    const uint64_t end = gpusym_now_ns() + LIMIT_NS;
+    const uint64_t end = gpusym_now_ns() + hang_s() * 1000000000ull;
     while (2 != __atomic_load_n(&channel->side[1].done, __ATOMIC_ACQUIRE)) {
         gpusym_net_streams_progress(me.streams);
         if (!expect(gpusym_now_ns() < end, "the other process does not end")) {

@@ -21,6 +21,7 @@
 #include "mca/common/gpusym/device/sim/sim.h"
 #include "mca/common/gpusym/memory/alloc.h"
 #include "mca/common/gpusym/memory/reg.h"
+#include "test/hang.h"
 #include "test/unit/random.h"
 
 #define OK(call) assert_int_equal((call), GPUSYM_SUCCESS)
@@ -1062,7 +1063,7 @@ static void a_peer_process_never_sees_old_memory(void **state)
     if (0 == pid) {
         close(down[1]);
         close(up[0]);
-        alarm(120);
+        alarm(hang_s());
         child_maps(down[0], up[1]);
     }
     assert_true(pid > 0);

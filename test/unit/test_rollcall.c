@@ -32,12 +32,11 @@
 
 #include "mca/common/gpusym/agree/table.h"
 #include "mca/common/gpusym/agree/tokens.h"
+#include "test/hang.h"
 #include "test/unit/random.h"
 
 #define OK(call) assert_int_equal((call), GPUSYM_SUCCESS)
 #define RANKS_MAX 6
-/* Seconds after which a wait in these tests has failed. */
-#define PATIENCE_S 30
 
 /* splitmix64's mixing */
 static uint64_t mix(uint64_t z)
@@ -64,7 +63,7 @@ static bool patience_ends(uint64_t end)
 
 static uint64_t patience(void)
 {
-    return now_ns() + PATIENCE_S * 1000000000ull;
+    return now_ns() + hang_s() * 1000000000ull;
 }
 
 /* ---- a script: what each rank posts ---- */
@@ -1351,7 +1350,7 @@ static void the_dead_are_noticed(void **state)
     gpusym_rollcall_t rc = {.nranks = 4, .rank = 0, .line = line, .peer = peer};
     assert_int_equal(gpusym_rollcall_dead(&rc), -1);
     assert_int_equal(kill(child[1].pid, SIGKILL), 0);
-    const uint64_t end = now_ns() + PATIENCE_S * 1000000000ull;
+    const uint64_t end = now_ns() + hang_s() * 1000000000ull;
     while (gpusym_peer_alive(peer[2]) && now_ns() < end) {
         sched_yield();
     }
