@@ -399,10 +399,14 @@ table_line() {
             return
         fi
     fi
-    # Open MPI 6.0.0rc2, with gpusym or without: messages among threads stand still in btl/sm (README, Limitations).
-    if [ "$GPUSYM_OMPI_MAJOR" -ge 6 ] && [[ $name == *threads ]]; then
-        parameters+=" btl=self,tcp btl_tcp_if_include=lo"
-    fi
+    while [[ " $parameters" =~ " since="([0-9]+):([^ ]+) ]]; do
+        local word="${BASH_REMATCH[0]# }"
+        if [ "$GPUSYM_OMPI_MAJOR" -ge "${BASH_REMATCH[1]}" ]; then
+            parameters=${parameters/"$word"/"${BASH_REMATCH[2]}"}
+        else
+            parameters=${parameters/"$word"/}
+        fi
+    done
     for n in $ranks; do
         add_job run_test "$name" "$n" "$limit" "$expect" "$parameters" "${command[@]}"
     done
