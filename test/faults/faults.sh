@@ -299,7 +299,7 @@ of_allreduce() {
         for what in alloc:1 export:1 import:2 launch:1 launch:4 launch:60; do
             dies "killed in a call" "$what@1" --most 3000
         done
-        OMPI_MCA_coll_gpusym_linger=10000000 dies "killed in a call of a resident kernel" doorbell:3@1 --most 3000
+        OMPI_MCA_coll_gpusym_linger=1000000 dies "killed in a call of a resident kernel" doorbell:3@1 --most 3000
     fi
     # Open MPI 5 and later have no such option for a job that was not made to recover.
     if "${mpirun[0]}" --version 2>/dev/null | grep -Eq '\((Open MPI|OpenRTE)\) 4\.'; then

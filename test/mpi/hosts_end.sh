@@ -39,6 +39,10 @@ nothing_runs() {
     [ -z "$(left_over)" ]
 }
 
+has_ended() {
+    ! kill -0 "$1" 2>/dev/null
+}
+
 # ends SIGNAL: hosts.sh gets it while a program runs on two hosts
 ends() {
     local why='' run
@@ -49,6 +53,8 @@ ends() {
     [ -n "$(left_over)" ] || why="$why its processes cannot be seen"
     kill -"$1" $run
     wait_for nothing_runs || why="$why still there: $(left_over | tr '\n' ' ')"
+    # Who makes the run's folder removes it last.
+    wait_for has_ended $run || why="$why hosts.sh is still there"
     { kill -KILL $run; wait $run; } 2>/dev/null
     # Who is killed cannot remove the empty folder over which the run's own was mounted.
     [ "$1" = KILL ] || ! compgen -G "$dir/tmp.*" >/dev/null || why="$why a folder is left"
