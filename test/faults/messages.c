@@ -3,9 +3,9 @@
  *
  * Messages that fail: what test/faults/faults.sh runs for them.
  *
- * --die STATE --who sender|receiver: on 3 ranks, rank 1 is killed while a message of it to rank 0, or of rank 0 to it, is
- * in that state. Rank 0 gets an error, or the right data from a dead sender, and exchanges messages with rank 2 as
- * before. The survivors end without MPI_Finalize, which would wait for rank 1. "moving": at the --events-th event,
+ * --die STATE --who sender|receiver: on 3 ranks, rank 1 is killed while a message of it to rank 0, or of rank 0 to
+ * it, is in that state. Rank 0 gets an error, or the right data from a dead sender, and exchanges messages with rank 2
+ * as before. The survivors end without MPI_Finalize, which would wait for rank 1. "moving": at the --events-th event,
  * on whichever rank, that coll_gpusym_sim_fail (die:...) names.
  *
  * Else: on 2 ranks, a series of messages of every kind, one after the other, some of which the injected faults hit. A

@@ -601,7 +601,8 @@ static void *work_off(void *arg)
 }
 
 /* Whether a thread can do nothing by itself: it has ended, waits for the others at the end of a call, or has read the
- * clock three times since then. It reads it in waits only, after many polls, so it has waited for one thing meanwhile. */
+ * clock three times since then. It reads it in waits only, after many polls, so it has waited for one thing
+ * meanwhile. */
 static bool is_still(const worker_t *worker, uint64_t reads)
 {
     const together_t *together = worker->together;

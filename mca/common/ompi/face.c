@@ -85,8 +85,7 @@ static int register_sim_fail(void)
         "Simulator: faults to inject, as a comma-separated list of [die:]WHAT:N[+][@RANK]. The N-th (from 1) "
         "alloc, import, export, bind, launch, graph, hostalloc, copy, stream or open (of a GPU, each time) fails; "
         "hang: the N-th launch never ends; doorbell: the N-th command to a resident kernel arrives too late; +: so do "
-        "all "
-        "later ones; die: the process is killed there. @RANK limits the fault to one rank");
+        "all later ones; die: the process is killed there. @RANK limits the fault to one rank");
 }
 
 static int register_sim_links(void)
