@@ -13,23 +13,22 @@
 #   --mtu BYTES         default 1500
 #   --delay TIME        of every frame between hosts, one way, as 20ms or 500us. Needs test/mpi/tapswitch of the build tree.
 #                       With --rate the limit holds for what a host sends
-#   --cut HOST@BYTES    that host's port of the switch goes dead (the host sees no carrier loss) once it has sent so many bytes
-#   --uncut HOST@SECONDS   ... and works again, so many seconds later
 #   --mca NAME VALUE    for mpirun
 #
 # The exit status is mpirun's; 77: namespaces cannot be made here, and the last line says why. The closing lines are what each
-# host has sent and received: "hosts: host1 sent N bytes, received M"; a cut is told of by "hosts: cut host1", and what mpirun has
-# left there by "hosts: host1 still has ...": processes, and gpusym's files in /dev/shm.
+# host has sent and received: "hosts: host1 sent N bytes, received M"; what mpirun has left there is told of by
+# "hosts: host1 still has ...": processes, and gpusym's files in /dev/shm.
 #
 # A host is its own namespaces: network, name, processes, mounts (its own /proc and /dev/shm). They are inside the namespaces of
 # this run, where mpirun is, with names of its own; so runs stand side by side, nothing of the machine is changed, and all
 # is gone when the run's first process is, however it ends. Root is needed, or the permission to make user namespaces.
 # Ranks meet by eth0, which all options are about. mpirun and its daemons use another interface, ctl, as clusters have one.
-# In a program GPUSYM_HOSTS_SWITCH is a file to which it may write "cut HOST" and "uncut HOST", a line each.
+# In a program GPUSYM_HOSTS_SWITCH is a file to which it may write "cut HOST" and "uncut HOST", a line each: that host's port of
+# the switch goes dead (the host sees no carrier loss), and works again.
 set -u
 
 usage="usage: test/mpi/hosts.sh HOSTS RANKS [--build DIR] [--round-robin] [--rate RATE] [--mtu BYTES] [--delay TIME]
-       [--cut HOST@BYTES [--uncut HOST@SECONDS]] [--mca NAME VALUE] -- PROGRAM [ARGUMENT...]"
+       [--mca NAME VALUE] -- PROGRAM [ARGUMENT...]"
 
 die() {
     printf 'hosts.sh: %s\n' "$*" >&2
@@ -92,7 +91,7 @@ read_arguments() {
         for ((i = 1; i < hosts; i++)); do ranks_of+=("$ranks"); done
     fi
     [ ${#ranks_of[@]} -eq "$hosts" ] || die "$hosts hosts, but a list of ${#ranks_of[@]} numbers of ranks"
-    build=. rate='' mtu=1500 delay='' robin='' cut='' uncut='' mca=()
+    build=. rate='' mtu=1500 delay='' robin='' mca=()
     while [ $# -gt 0 ] && [ "$1" != -- ]; do
         case $1 in
             --build) build=${2:?$usage} && shift 2 ;;
@@ -100,10 +99,6 @@ read_arguments() {
             --rate) rate=${2:?$usage} && shift 2 ;;
             --mtu) mtu=${2:?$usage} && shift 2 ;;
             --delay) delay=${2:?$usage} && shift 2 ;;
-            --cut) [[ ${2:?$usage} =~ ^[0-9]+@[0-9]+$ ]] || die "$usage"
-                cut=${2/@/ } && shift 2 ;;
-            --uncut) [[ ${2:?$usage} =~ ^[0-9]+@[0-9.]+$ ]] || die "$usage"
-                uncut=${2/@/ } && shift 2 ;;
             --mca) mca+=(--mca "${2:?$usage}" "${3?$usage}") && shift 3 ;;
             *) die "$usage" ;;
         esac
@@ -285,23 +280,6 @@ count_bytes() {
     on "$1" sed -n 's/^ *eth0: *//p' /proc/net/dev | awk '{ print $1, $9 }'
 }
 
-# --cut and --uncut.
-cut_port() {
-    local host bytes sent=0 seconds
-    read -r host bytes <<<"$cut"
-    until [ "$sent" -ge "$bytes" ]; do
-        sleep 0.02
-        read -r _ sent < <(count_bytes "$host")
-    done
-    echo "cut $host" >&8
-    echo "hosts: cut host$host"
-    [ -n "$uncut" ] || return
-    read -r host seconds <<<"$uncut"
-    sleep "$seconds"
-    echo "uncut $host" >&8
-    echo "hosts: uncut host$host"
-}
-
 # What is left on a host but its first processes, in words; nothing after a good end.
 left_on() {
     # shellcheck disable=SC2016  # there
@@ -324,7 +302,7 @@ tell_left() {
 }
 
 inside() {
-    local hosts ranks_of build rate mtu delay robin cut uncut mca program queue i n rc received sent
+    local hosts ranks_of build rate mtu delay robin mca program queue i n rc received sent
     read_arguments "$@"
     prepare_machine
     make_hosts
@@ -332,7 +310,6 @@ inside() {
     make_agent
     set_parameters
     place_ranks
-    [ -z "$cut" ] || cut_port &
     "$GPUSYM_OMPI_MPIRUN" -n "$n" --hostfile "$dir/places" --map-by seq --bind-to none "${mca[@]}" "${program[@]}" 8>&-
     rc=$?
     for ((i = 1; i <= hosts; i++)); do
