@@ -7,7 +7,7 @@
 #
 # The closing line is "hosts_end: N passed, M failed"; exit status 77: hosts cannot be made here.
 set -u
-set -m # children do not ignore SIGINT
+set -m # a process group each
 
 builddir=$(cd "${1:?usage: test/mpi/hosts_end.sh BUILDDIR}" && pwd) || exit 2
 here=$(cd "$(dirname "$0")" && pwd) || exit 2
@@ -47,7 +47,8 @@ has_ended() {
 ends() {
     local why='' run
     rm -f "$dir/log"
-    "$here/hosts.sh" 2 1 --build "$builddir" -- sh -c 'hostname; sleep 100' >"$dir/log" 2>&1 &
+    # Who was started in the background ignores SIGINT, and so do the children; a trap cannot undo that.
+    env --default-signal=INT "$here/hosts.sh" 2 1 --build "$builddir" -- sh -c 'hostname; sleep 1000' >"$dir/log" 2>&1 &
     run=$!
     wait_for both_run || why='the program did not begin'
     [ -n "$(left_over)" ] || why="$why its processes cannot be seen"
