@@ -284,7 +284,7 @@ int main(int argc, char **argv)
     }
     if (0 == rank) {
         printf("verified: %s, every element of every result%s\n", all_right ? "yes" : "NO",
-               any_staged ? "; some calls went through host memory (staged), --mca coll_gpusym_verbose 1 says why"
+               any_staged ? "; some calls went through host memory (staged), --mca coll_gpusym_verbose 2 says why"
                           : "");
     }
     MPI_T_pvar_session_free(&session);

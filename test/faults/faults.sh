@@ -248,7 +248,7 @@ multicast() {
             export "${1?}"
             shift
         fi
-        run --mca coll_gpusym_verbose 1 --mca coll_gpusym_timeout 10 "${more_mca[@]}" "$@" "$victim" --device sim \
+        run --mca coll_gpusym_verbose 2 --mca coll_gpusym_timeout 10 "${more_mca[@]}" "$@" "$victim" --device sim \
             --kinds device --dir "$dir" --coll all --calls 3 --most 20000
         printf '%s %s %s\n' "$rc" "$seconds" "$in_time" >"$dir/ran"
     )
@@ -438,7 +438,7 @@ other_version() {
 # Messages to and from that rank are staged; they are as right as others.
 other_version_messages() {
     local why
-    as_many 3 --mca coll_gpusym_verbose 1 "$GPUSYM_SRCDIR/test/onrank.sh" 1 \
+    as_many 3 --mca coll_gpusym_verbose 2 "$GPUSYM_SRCDIR/test/onrank.sh" 1 \
         "opal_mca_base_component_path=$dir/components:$GPUSYM_OMPI_PATH_TAIL" "$builddir/test/mpi/p2p" "${memory[@]:0:2}" --thin 2000
     why=$(disgrace)
     [ "$rc" -eq 0 ] && grep -Eq '^p2p: [1-9][0-9]* passed, 0 failed' "$dir/log" || why="$why not right, exit status $rc"

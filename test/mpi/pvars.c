@@ -31,7 +31,7 @@ enum {
     COPY,
 #define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) ALG_##id,
 #include "kernels/kernels.def"
-#define GPUSYM_REASON(ID, name, doc) REASON_##ID,
+#define GPUSYM_REASON(ID, name, doc, hint) REASON_##ID,
 #include "mca/coll/gpusym/args/coll_gpusym.def"
     COUNTERS
 };
@@ -44,7 +44,7 @@ static const char *const names[COUNTERS] = {
 #define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) \
     GPUSYM_COLL_##coll == GPUSYM_COLL_ALLREDUCE ? "native_" #name : NULL,
 #include "kernels/kernels.def"
-#define GPUSYM_REASON(ID, name, doc) "staged_" #name,
+#define GPUSYM_REASON(ID, name, doc, hint) "staged_" #name,
 #include "mca/coll/gpusym/args/coll_gpusym.def"
 };
 

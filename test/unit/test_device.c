@@ -313,34 +313,34 @@ static void no_heap(void **state)
 
 static char said[256];
 
-__attribute__((format(printf, 2, 3))) static void print(int stream, const char *format, ...)
+static void print(const char *line)
 {
-    va_list ap;
-    assert_int_equal(stream, 7);
-    va_start(ap, format);
-    vsnprintf(said, sizeof said, format, ap);
-    va_end(ap);
+    snprintf(said, sizeof said, "%s", line);
 }
 
-/* Lines go to the function that the first face gave, from the level on that any face wants. */
+/* Lines go to the function that the first face gave, from the level on that any face wants, and name the process. */
 static void says_so(void **state)
 {
-    gpusym_config_t config = {.device = GPUSYM_DEVICE_SIM, .print = print, .stream = 7};
+    gpusym_config_t config = {.device = GPUSYM_DEVICE_SIM, .print = print};
     (void) state;
     said[0] = '\0';
     assert_int_equal(gpusym_open(&config), GPUSYM_SUCCESS);
     GPUSYM_LOG(1, "not yet");
     assert_string_equal(said, "");
-    config.verbose = 1;
+    config.verbose = 2;
     assert_int_equal(gpusym_open(&config), GPUSYM_SUCCESS);
-    GPUSYM_LOG(2, "not this");
+    GPUSYM_LOG(3, "not this");
     assert_string_equal(said, "");
     assert_non_null(gpusym_device_need());
-    assert_string_equal(said, "gpusym: device sim");
+    assert_string_equal(said, "[this host] gpusym: device sim\n");
+    gpusym_log_name(12, "node");
+    GPUSYM_LOG(1, "%s", "this");
+    assert_string_equal(said, "[node:rank 12] gpusym: this\n");
+    gpusym_log_name(GPUSYM_LOG_NO_RANK, "this host");
     gpusym_close();
     gpusym_close();
     GPUSYM_LOG(1, "no more");
-    assert_string_equal(said, "gpusym: device sim");
+    assert_string_equal(said, "[node:rank 12] gpusym: this\n");
 }
 
 static uint64_t traced[2];
@@ -356,8 +356,7 @@ static void trace(gpusym_trace_event_t event, uint64_t a, uint64_t b)
 /* A failed allocation says how much, and why; a tracer gets the event. */
 static void failed_memory_is_said(void **state)
 {
-    const gpusym_config_t config = {
-        .device = GPUSYM_DEVICE_SIM, .sim_fail = "alloc:1", .verbose = 1, .print = print, .stream = 7};
+    const gpusym_config_t config = {.device = GPUSYM_DEVICE_SIM, .sim_fail = "alloc:1", .verbose = 2, .print = print};
     gpusym_gpu_t *gpu;
     void *p;
     (void) state;
@@ -379,7 +378,7 @@ static void failed_memory_is_said(void **state)
 /* A failed call is said with its error, which stays in errno. */
 static void failed_calls_are_said(void **state)
 {
-    const gpusym_config_t config = {.device = GPUSYM_DEVICE_NONE, .verbose = 1, .print = print, .stream = 7};
+    const gpusym_config_t config = {.device = GPUSYM_DEVICE_NONE, .verbose = 2, .print = print};
     (void) state;
     assert_int_equal(gpusym_open(&config), GPUSYM_SUCCESS);
     errno = ENOSPC;
@@ -390,7 +389,7 @@ static void failed_calls_are_said(void **state)
     assert_non_null(strstr(said, strerror(ENOSPC)));
     gpusym_log_no_memory("this test");
     assert_int_equal(errno, ENOSPC);
-    assert_string_equal(said, "gpusym: out of host memory: this test");
+    assert_string_equal(said, "[this host] gpusym: out of host memory: this test\n");
 }
 
 /* Memory that MPI hands out is the GPU's only while collectives are served. */

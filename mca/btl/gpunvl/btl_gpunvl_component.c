@@ -156,7 +156,7 @@ static mca_btl_base_module_t **component_init(int *count, bool progress_threads,
     btl_gpunvl.slots = (uint32_t) opal_process_info.num_local_peers + 1;
     const char *why = find_objection();
     if (NULL != why) {
-        GPUSYM_LOG(1, "btl/gpunvl: not used: %s", why);
+        GPUSYM_LOG(2, "btl/gpunvl: not used: %s", why);
         return NULL;
     }
     modules = malloc(sizeof(modules[0]));
@@ -188,7 +188,7 @@ static int module_finalize(mca_btl_base_module_t *btl)
 
     (void) btl;
     opal_progress_unregister(progress);
-    GPUSYM_LOG(1, "btl/gpunvl: gets %lu of %lu bytes, %lu failed; exports %lu; messages %lu, %lu queued",
+    GPUSYM_LOG(2, "btl/gpunvl: gets %lu of %lu bytes, %lu failed; exports %lu; messages %lu, %lu queued",
                (unsigned long) c->gets, (unsigned long) c->bytes, (unsigned long) c->failed, (unsigned long) c->exports,
                (unsigned long) c->sent, (unsigned long) c->queued);
     btl_gpunvl_close_gets();

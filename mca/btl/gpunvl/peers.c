@@ -68,7 +68,7 @@ bool btl_gpunvl_publish(void)
             return true;
         }
     }
-    GPUSYM_LOG(1, "btl/gpunvl: rank %u of MPI_COMM_WORLD cannot %s", (unsigned) OPAL_PROC_MY_NAME.vpid, failed);
+    GPUSYM_LOG(2, "btl/gpunvl: rank %u of MPI_COMM_WORLD cannot %s", (unsigned) OPAL_PROC_MY_NAME.vpid, failed);
     return false;
 }
 
@@ -136,7 +136,7 @@ static btl_gpunvl_endpoint_t *add_proc(opal_proc_t *proc)
         why = "its place is another process's";
     }
     if (NULL != why) {
-        GPUSYM_LOG(1, "btl/gpunvl: rank %u of MPI_COMM_WORLD is not reached: %s", (unsigned) proc->proc_name.vpid, why);
+        GPUSYM_LOG(2, "btl/gpunvl: rank %u of MPI_COMM_WORLD is not reached: %s", (unsigned) proc->proc_name.vpid, why);
         free(endpoint);
         return NULL;
     }

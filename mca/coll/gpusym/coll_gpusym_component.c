@@ -4,6 +4,7 @@
  * The component: its life from registration to close.
  */
 #include "mca/coll/gpusym/coll_gpusym.h"
+#include "mca/coll/gpusym/coll_gpusym_summary.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +22,7 @@
 #include "mca/coll/gpusym/team/hosts.h"
 #include "mca/coll/gpusym/team/peers.h"
 #include "mca/common/ompi/face.h"
+#include "mca/common/ompi/vars.h"
 #include "mca/pml/gpusym/pml_gpusym.h"
 
 #include "config.h"
@@ -65,18 +67,23 @@ static int component_register(void)
     if (OMPI_SUCCESS == ret) {
         ret = coll_gpusym_counters_register(&mca_coll_gpusym_component.super.collm_version);
     }
-    return OMPI_SUCCESS == ret ? pml_gpusym_register(&mca_coll_gpusym_component.super.collm_version) : ret;
+    if (OMPI_SUCCESS == ret) {
+        ret = pml_gpusym_register(&mca_coll_gpusym_component.super.collm_version);
+    }
+    if (OMPI_SUCCESS == ret) {
+        gpusym_vars_check("coll_gpusym_");
+        gpusym_vars_check("opal_common_gpusym_");
+    }
+    return ret;
 }
 
 static int component_open(void)
 {
-    const int framework = ompi_coll_base_framework.framework_verbose; /* coll_base_verbose */
-    const int ret = gpusym_face_open(framework);
+    const int ret = gpusym_face_open(ompi_coll_base_framework.framework_verbose); /* coll_base_verbose */
 
     if (OMPI_SUCCESS != ret) {
         return ret;
     }
-    coll_gpusym_output_open(framework > gpusym_params.verbose ? framework : gpusym_params.verbose);
     gpusym_collectives_serve(true);
     coll_gpusym_peers_publish();
     pml_gpusym_publish();
@@ -92,10 +99,34 @@ static int component_init_query(bool enable_progress_threads, bool enable_mpi_th
     return OMPI_SUCCESS;
 }
 
+/* The one line of a job. */
+static void tell_job(struct ompi_communicator_t *comm, bool served)
+{
+    const bool sim = GPUSYM_DEVICE_SIM == gpusym_params.device;
+    const char *why = "coll_gpusym_device is none";
+    const bool there = GPUSYM_DEVICE_NONE != gpusym_params.device && gpusym_device_there(&why);
+
+    GPUSYM_LOG(1, GPUSYM_VERSION ", Open MPI %s, %d ranks; %s%s; collectives: %s; messages of GPU memory: %s",
+               opal_version_string, ompi_comm_size(comm), there ? "device: " : "no device: ",
+               !there ? why
+               : sim  ? "the simulator"
+                      : "NVIDIA GPUs",
+               served ? "served" : "not served", pml_gpusym_serves() ? "served" : "not served");
+}
+
 static mca_coll_base_module_t *component_comm_query(struct ompi_communicator_t *comm, int *priority)
 {
+    mca_coll_base_module_t *module;
+
     pml_gpusym_meet();
-    return coll_gpusym_comm_query(comm, priority);
+    module = coll_gpusym_comm_query(comm, priority);
+    if (MPI_COMM_WORLD == comm && 0 == coll_gpusym_params.world_rank) {
+        tell_job(comm, NULL != module);
+    }
+    if (MPI_COMM_SELF == comm) {
+        coll_gpusym_summary_plan();
+    }
+    return module;
 }
 
 /* No thread is in a collective any more.  At the end of MPI_Finalize, or later: a program that uses MPI_T keeps
@@ -103,10 +134,6 @@ static mca_coll_base_module_t *component_comm_query(struct ompi_communicator_t *
  * (a second session) begin afresh. */
 static int component_close(void)
 {
-    coll_gpusym_counters_print();
-    if (coll_gpusym_params.summary && 0 == coll_gpusym_params.world_rank) {
-        pml_gpusym_print();
-    }
     gpusym_collectives_serve(false);
     coll_gpusym_internal_fini();
     coll_gpusym_requests_fini();
@@ -115,6 +142,5 @@ static int component_close(void)
     pml_gpusym_close();
     gpusym_close();
     coll_gpusym_counters_clear();
-    coll_gpusym_output_close();
     return OMPI_SUCCESS;
 }

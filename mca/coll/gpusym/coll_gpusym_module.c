@@ -9,7 +9,6 @@
 
 #include <string.h>
 
-#include "mca/coll/gpusym/conf/counters.h"
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/common/gpusym/gpusym.h"
@@ -24,9 +23,6 @@ static void module_destruct(mca_coll_gpusym_module_t *m)
 {
     GPUSYM_ACQUIRE(m); /* all calls are over, whichever threads they were in */
     coll_gpusym_engine_end(&m->engine);
-    if (MPI_COMM_WORLD == m->super.comm) {
-        coll_gpusym_counters_print(); /* we are in MPI_Finalize */
-    }
 }
 
 OBJ_CLASS_INSTANCE(mca_coll_gpusym_module_t, coll_gpusym_fallback_t, module_construct, module_destruct);
@@ -68,8 +64,8 @@ static int module_enable(mca_coll_base_module_t *module, struct ompi_communicato
     coll_gpusym_fallback_save(&m->super, comm);
     lack = coll_gpusym_fallback_missing(&m->super);
     if (NULL != lack) {
-        COLL_GPUSYM_VERBOSE(1, "%s: disqualified: no component of lower priority serves %s",
-                            gpusym_comm_label(comm, name, sizeof(name)), lack);
+        GPUSYM_LOG(2, "%s: disqualified: no component of lower priority serves %s",
+                   gpusym_comm_label(comm, name, sizeof(name)), lack);
         return OMPI_ERR_NOT_FOUND; /* the framework releases us, and we what was saved */
     }
     coll_gpusym_engine_init(&m->engine, &m->super);
@@ -77,7 +73,6 @@ static int module_enable(mca_coll_base_module_t *module, struct ompi_communicato
     forgo_missing(module, &m->super.saved);
     install_functions(module, comm);
     GPUSYM_RELEASE(module); /* the communicator's first call may come in another thread */
-    coll_gpusym_counters_use();
     return OMPI_SUCCESS;
 }
 
@@ -117,12 +112,12 @@ mca_coll_base_module_t *coll_gpusym_comm_query(struct ompi_communicator_t *comm,
 
     gpusym_comm_label(comm, name, sizeof(name));
     if (NULL != why) {
-        COLL_GPUSYM_VERBOSE(1, "%s: disqualified: %s", name, why);
+        GPUSYM_LOG(2, "%s: disqualified: %s", name, why);
         return NULL;
     }
     m = OBJ_NEW(mca_coll_gpusym_module_t);
     if (NULL == m) {
-        COLL_GPUSYM_VERBOSE(1, "%s: disqualified: out of memory", name);
+        GPUSYM_LOG(2, "%s: disqualified: out of memory", name);
         return NULL;
     }
     m->super.super.coll_module_enable = module_enable;
@@ -134,7 +129,7 @@ mca_coll_base_module_t *coll_gpusym_comm_query(struct ompi_communicator_t *comm,
 #undef ONE_FUNCTION
     m->super.super.coll_iallreduce = coll_gpusym_iallreduce_entry;
     *priority = coll_gpusym_params.priority;
-    COLL_GPUSYM_VERBOSE(5, "%s: %d ranks%s, priority %d", name, ompi_comm_size(comm),
-                        OMPI_COMM_IS_INTER(comm) ? ", an intercommunicator" : "", *priority);
+    GPUSYM_LOG(5, "%s: %d ranks%s, priority %d", name, ompi_comm_size(comm),
+               OMPI_COMM_IS_INTER(comm) ? ", an intercommunicator" : "", *priority);
     return &m->super.super;
 }

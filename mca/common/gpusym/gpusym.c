@@ -77,7 +77,7 @@ int gpusym_open(const gpusym_config_t *config)
     if (0 == process.opens) {
         rc = config_copy(&process.config, config);
         if (GPUSYM_SUCCESS == rc) {
-            gpusym_log_to(config->print, config->stream, config->verbose);
+            gpusym_log_to(config->print, config->verbose);
         }
     } else {
         gpusym_log_raise(config->verbose);
@@ -121,7 +121,7 @@ void gpusym_close(void)
     if (0 != process.opens && 0 == --process.opens) {
         free_device();
         config_free(&process.config);
-        gpusym_log_to(NULL, 0, 0);
+        gpusym_log_to(NULL, 0);
     }
     pthread_mutex_unlock(&process.lock);
 }
@@ -160,9 +160,9 @@ static void select_device(const gpusym_config_t *c)
 
     const gpusym_device_t *dev = gpusym_device_select((gpusym_device_choice_t) c->device, &why);
     if (NULL != dev) {
-        GPUSYM_LOG(1, "device %s", dev->name);
+        GPUSYM_LOG(2, "device %s", dev->name);
     } else {
-        GPUSYM_LOG(1, "no device (requested: %s): %s", choice_name(c->device), why);
+        GPUSYM_LOG(2, "no device (requested: %s): %s", choice_name(c->device), why);
     }
     if (NULL == dev && (GPUSYM_DEVICE_CUDA == c->device || GPUSYM_DEVICE_SIM == c->device)) {
         gpusym_help(NO_DEVICE, choice_name(c->device), why);
@@ -226,17 +226,17 @@ static gpusym_lack_t heap_make(const gpusym_device_t *dev, gpusym_gpu_t *gpu)
     gpusym_lane_t *lane;
 
     if (GPUSYM_SUCCESS != gpusym_lane_get(dev, gpu, &lane)) {
-        GPUSYM_LOG(1, "rank %d of MPI_COMM_WORLD has no stream or no pinned memory: %s", rank, dev->error());
+        GPUSYM_LOG(2, "rank %d of MPI_COMM_WORLD has no stream or no pinned memory: %s", rank, dev->error());
         return GPUSYM_LACK_MEMORY;
     }
     gpusym_lane_put(lane);
     if (GPUSYM_SUCCESS != dev->kernels_load(gpu, &why)) {
-        GPUSYM_LOG(1, "rank %d of MPI_COMM_WORLD cannot run kernels: %s", rank, why);
+        GPUSYM_LOG(2, "rank %d of MPI_COMM_WORLD cannot run kernels: %s", rank, why);
         return GPUSYM_LACK_KERNELS;
     }
     gpusym_heap_t *heap = NULL;
     if (GPUSYM_SUCCESS != gpusym_heap_create(dev, gpu, process.config.heap_size, &heap)) {
-        GPUSYM_LOG(1, "rank %d of MPI_COMM_WORLD has no heap of %lu bytes: %s", rank, process.config.heap_size,
+        GPUSYM_LOG(2, "rank %d of MPI_COMM_WORLD has no heap of %lu bytes: %s", rank, process.config.heap_size,
                    dev->error());
         return GPUSYM_LACK_MEMORY;
     }

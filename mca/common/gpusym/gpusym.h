@@ -31,8 +31,7 @@ typedef struct {
     const char *sim_links;     /* simulator: link classes of pairs of GPUs; NULL: one NVLink each */
     int local_rank;            /* of this process on its host; -1: neither rank is known yet */
     int world_rank;            /* of this process in its MPI_COMM_WORLD */
-    gpusym_log_print_t *print; /* prints log lines; NULL: none are printed */
-    int stream;                /* its first argument */
+    gpusym_log_print_t *print; /* takes log lines; NULL: stderr */
 } gpusym_config_t;
 
 /* Storage of the parameters that all faces share; mca/common/ompi/params.c registers them. Written while there is one

@@ -39,8 +39,9 @@ static const gpusym_var_number_t numbers[] = {
      "time, "
      "which takes about 1 ms. The suffixes K, M and G are accepted"},
     {"verbose", MCA_BASE_VAR_TYPE_INT, 2, FIELD(verbose), 0, 0, 100, 0, "",
-     "Verbosity on stderr. 1: decisions that are made once, and why a feature is not used; 5: also one line per "
-     "communicator. The higher of this parameter and coll_base_verbose applies"},
+     "Verbosity on stderr. 1: one line per job: what was found; 2: also decisions of each process, and why a feature "
+     "is "
+     "not used; 5: also one line per communicator. The higher of this parameter and coll_base_verbose applies"},
     {"sim_host", MCA_BASE_VAR_TYPE_BOOL, 7, FIELD(sim_host), 0, 0, 1, 0, "",
      "Simulator: treat every buffer as GPU memory, so that any MPI program runs the kernels"},
     {"sim_gpus", MCA_BASE_VAR_TYPE_INT, 7, FIELD(sim_gpus), 0, 0, 64, 0, "GPUs",
@@ -103,8 +104,10 @@ static int register_sim_links(void)
 static unsigned long find_rank(void)
 {
     const char *rank = getenv("PMIX_RANK");
-    const bool known = OPAL_VPID_INVALID != OPAL_PROC_MY_NAME.vpid;
-    return known || NULL == rank ? (unsigned long) OPAL_PROC_MY_NAME.vpid : strtoul(rank, NULL, 10);
+    if (OPAL_VPID_INVALID != OPAL_PROC_MY_NAME.vpid) {
+        return (unsigned long) OPAL_PROC_MY_NAME.vpid;
+    }
+    return NULL != rank ? strtoul(rank, NULL, 10) : GPUSYM_LOG_NO_RANK; /* none: ompi_info */
 }
 
 int gpusym_face_register(void)
@@ -142,7 +145,5 @@ int gpusym_face_open(int framework)
     config.verbose = framework > config.verbose ? framework : config.verbose;
     config.world_rank = (int) OPAL_PROC_MY_NAME.vpid;
     config.local_rank = OPAL_VPID_INVALID != OPAL_PROC_MY_NAME.vpid ? (int) opal_process_info.my_local_rank : -1;
-    config.print = opal_output;
-    config.stream = 0;
     return GPUSYM_SUCCESS == gpusym_open(&config) ? OPAL_SUCCESS : OPAL_ERR_OUT_OF_RESOURCE;
 }

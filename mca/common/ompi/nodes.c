@@ -13,11 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ompi/attribute/attribute.h"
 #include "ompi/communicator/communicator.h"
 #include "ompi/runtime/mpiruntime.h"
 
 #include "mca/common/gpusym/log.h"
+#include "mca/common/ompi/attributes.h"
 #include "mca/common/ompi/pieces.h"
 
 /* What is kept for a datatype. */
@@ -156,41 +156,13 @@ static int close_cache(MPI_Comm comm, int key, void *attribute, void *state)
     return MPI_SUCCESS;
 }
 
-/* Attributes are not copied. */
-static int copy_nothing(void *object, int key, void *state, void *attribute, void *copy, int *flag)
-{
-    (void) object;
-    (void) key;
-    (void) state;
-    (void) attribute;
-    (void) copy;
-    *flag = 0;
-    return MPI_SUCCESS;
-}
-
-/* By Open MPI's own functions: from 6.0 on, components are not linked with MPI's. Their type for copying functions
- * differs between versions, by a parameter that this one does not read. */
-static bool make_key(ompi_attribute_type_t what, ompi_attribute_fn_ptr_union_t delete, int *key)
-{
-    if (MPI_KEYVAL_INVALID != *key) {
-        return true; /* an earlier attempt made it */
-    }
-    int (*const copying)(void *, int, void *, void *, void *, int *) = copy_nothing;
-    ompi_attribute_fn_ptr_union_t copy;
-    memcpy(&copy, &copying, sizeof copying);
-    return MPI_SUCCESS == ompi_attr_create_keyval(what, copy, delete, key, NULL, 0, NULL);
-}
-
 /* Makes the keys. With the lock held. */
 static bool open_cache(void)
 {
-    const ompi_attribute_fn_ptr_union_t close = {.attr_communicator_delete_fn = close_cache};
     const ompi_attribute_fn_ptr_union_t delete = {.attr_datatype_delete_fn = delete_entry};
-    struct ompi_communicator_t *self = &ompi_mpi_comm_self.comm;
-    if (!cache.open && OMPI_MPI_STATE_INIT_COMPLETED == ompi_mpi_state && make_key(COMM_ATTR, close, &cache.self_key) &&
-        make_key(TYPE_ATTR, delete, &cache.type_key) &&
-        MPI_SUCCESS == ompi_attr_set_c(COMM_ATTR, self, &self->c_keyhash, cache.self_key, NULL, false)) {
-        (void) ompi_attr_free_keyval(COMM_ATTR, &cache.self_key, false); /* it goes with the attribute */
+    if (!cache.open && OMPI_MPI_STATE_INIT_COMPLETED == ompi_mpi_state &&
+        gpusym_attribute_key(TYPE_ATTR, delete, &cache.type_key) &&
+        gpusym_attribute_at_finalize(close_cache, &cache.self_key)) {
         __atomic_store_n(&cache.open, true, __ATOMIC_RELEASE);
     }
     return cache.open;

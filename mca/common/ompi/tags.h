@@ -23,6 +23,9 @@
  * from -27, and also in the 24 bits that pml/ucx sends of it: there it is -4194304. */
 #define GPUSYM_TAG_INTERNAL (INT_MIN + 2 * GPUSYM_TAG_FOLLOW_NUMBERS + (3 << 22))
 
+/* What the processes tell rank 0 at the end (coll/gpusym/team/totals.c). */
+#define GPUSYM_TAG_TOTALS (GPUSYM_TAG_INTERNAL + 1)
+
 _Static_assert(GPUSYM_TAG_INTERNAL > GPUSYM_TAG_FOLLOW_LAST, "the two ranges do not meet");
 _Static_assert(GPUSYM_TAG_INTERNAL < MCA_COLL_BASE_TAG_NEIGHBOR_END, "Open MPI's collectives have other tags");
 

@@ -160,12 +160,16 @@ static bool text_good(const gpusym_var_number_t *p, const char *text)
     return end != text && '\0' == *end && in_range(p, value);
 }
 
+#define SEE_ALL                                                                     \
+    "ompi_info --param coll gpusym --level 3 describes the parameters most used,\n" \
+    "docs/parameters.md all of them.\n"
+
 #define BAD_VALUE                              \
     "The MCA parameter %s cannot be \"%s\".\n" \
     "\n"                                       \
     "Allowed: %s.\n"                           \
     "Used instead: %s.\n"                      \
-    "ompi_info --param coll gpusym --level 9 describes all parameters.\n"
+    "\n" SEE_ALL
 
 void gpusym_var_refused(const char *name, const char *value, const char *allowed, const char *taken)
 {
@@ -301,4 +305,127 @@ int gpusym_var_string(const gpusym_var_group_t *group, const char *name, int lev
     *field = fallback;
     (void) var_register(group, name, doc, MCA_BASE_VAR_TYPE_STRING, NULL, level, (void *) field, &var);
     return var.index;
+}
+
+/* ---- names that no parameter has ---- */
+
+#define NO_NAME                         \
+    "There is no MCA parameter %s:\n"   \
+    "%s sets it, without any effect.\n" \
+    "%s%s%s"                            \
+    "\n" SEE_ALL
+
+/* The longest name that is looked at. */
+#define NAME_MAX_LENGTH 80
+
+/* The number of letters to insert, remove or change to make one name of the other (Levenshtein). */
+static unsigned distance(const char *a, const char *b)
+{
+    unsigned row[NAME_MAX_LENGTH + 1];
+    const size_t n = strlen(b);
+
+    for (size_t k = 0; k <= n; k++) {
+        row[k] = (unsigned) k;
+    }
+    for (size_t i = 1; '\0' != a[i - 1]; i++) {
+        unsigned diagonal = row[0];
+        row[0] = (unsigned) i;
+        for (size_t k = 1; k <= n; k++) {
+            const unsigned changed = diagonal + (a[i - 1] != b[k - 1]);
+            const unsigned other = 1 + (row[k] < row[k - 1] ? row[k] : row[k - 1]);
+            diagonal = row[k];
+            row[k] = changed < other ? changed : other;
+        }
+    }
+    return row[n];
+}
+
+/* The registered parameter with these first letters whose name is nearest; NULL: none is near. */
+static const char *nearest(const char *name, const char *prefix)
+{
+    const mca_base_var_t *var;
+    const char *best = NULL;
+    unsigned least = 4; /* more is another name, not a mistake */
+
+    for (int i = 0; i < mca_base_var_get_count(); i++) {
+        if (OPAL_SUCCESS == mca_base_var_get(i, &var) && NULL != var->mbv_full_name &&
+            0 == strncmp(var->mbv_full_name, prefix, strlen(prefix)) && strlen(var->mbv_full_name) <= NAME_MAX_LENGTH) {
+            const unsigned d = distance(name, var->mbv_full_name);
+            best = d < least ? var->mbv_full_name : best;
+            least = d < least ? d : least;
+        }
+    }
+    return best;
+}
+
+/* Tells the user of a name that no parameter has; `from`: who sets it. */
+static void check_name(const char *prefix, const char *name, size_t length, const char *from)
+{
+    char copy[NAME_MAX_LENGTH + 1];
+    int index;
+
+    if (length > NAME_MAX_LENGTH || length < strlen(prefix) || 0 != strncmp(name, prefix, strlen(prefix))) {
+        return;
+    }
+    memcpy(copy, name, length);
+    copy[length] = '\0';
+    if (OPAL_SUCCESS != mca_base_var_find_by_name(copy, &index)) {
+        const char *other = nearest(copy, prefix);
+        gpusym_help(NO_NAME, copy, from, NULL != other ? "Is " : "", NULL != other ? other : "",
+                    NULL != other ? " meant?\n" : "");
+    }
+}
+
+extern char **environ;
+
+/* mpirun puts its command line into the environment too. */
+static void check_environment(const char *prefix)
+{
+    static const char start[] = "OMPI_MCA_";
+
+    for (char **e = environ; NULL != e && NULL != *e; e++) {
+        if (0 == strncmp(*e, start, sizeof(start) - 1)) {
+            const char *name = *e + sizeof(start) - 1;
+            check_name(prefix, name, strcspn(name, "="), "the command line or the environment");
+        }
+    }
+}
+
+static void check_file(const char *prefix, const char *path)
+{
+    FILE *file = fopen(path, "re");
+    char line[512];
+
+    while (NULL != file && NULL != fgets(line, sizeof(line), file)) {
+        const char *name = line + strspn(line, " \t");
+        check_name(prefix, name, strcspn(name, " \t=\n"), path);
+    }
+    if (NULL != file) {
+        fclose(file);
+    }
+}
+
+/* The files that Open MPI has read. */
+static void check_files(const char *prefix)
+{
+    const int index = mca_base_var_find("opal", "mca", "base", "param_files");
+    const char *const *value = NULL;
+    char *copy, *state = NULL;
+
+    if (index < 0 || OPAL_SUCCESS != mca_base_var_get_value(index, &value, NULL, NULL) || NULL == value ||
+        NULL == *value) {
+        return;
+    }
+    copy = strdup(*value);
+    for (char *path = NULL != copy ? strtok_r(copy, ",", &state) : NULL; NULL != path;
+         path = strtok_r(NULL, ",", &state)) {
+        check_file(prefix, path);
+    }
+    free(copy);
+}
+
+void gpusym_vars_check(const char *prefix)
+{
+    check_environment(prefix);
+    check_files(prefix);
 }

@@ -51,6 +51,11 @@ int gpusym_var_choice(const gpusym_var_group_t *group, const char *name, int lev
 int gpusym_var_string(const gpusym_var_group_t *group, const char *name, int level, const char *fallback,
                       const char **field, const char *doc);
 
+/* Reports to the user each name with these first letters ("coll_gpusym_") that the environment, the command line or a
+ * parameter file sets and no registered parameter has, with the nearest that there is. Call it when all are registered.
+ */
+void gpusym_vars_check(const char *prefix);
+
 /* Prints the message "bad-param": full name of the parameter, bad value, allowed values, and the value used instead. */
 void gpusym_var_refused(const char *name, const char *value, const char *allowed, const char *taken);
 

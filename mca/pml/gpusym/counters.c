@@ -28,7 +28,7 @@ int pml_gpusym_counters_register(const mca_base_component_t *component)
         snprintf(name, sizeof name, "p2p_%s", counters[i].name);
         snprintf(text, sizeof text, "Messages of this process: %s", counters[i].doc);
         const int rv = mca_base_component_pvar_register(
-            component, name, text, OPAL_INFO_LVL_4, MCA_BASE_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG,
+            component, name, text, OPAL_INFO_LVL_9, MCA_BASE_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG,
             NULL, MCA_BASE_VAR_BIND_NO_OBJECT, MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS, NULL, NULL,
             NULL, &pml_gpusym_counters[i]);
         if (rv < 0) {
@@ -38,7 +38,7 @@ int pml_gpusym_counters_register(const mca_base_component_t *component)
     return OMPI_SUCCESS;
 }
 
-void pml_gpusym_counters_print(void)
+void pml_gpusym_counters_print(const unsigned long long *sum)
 {
     char text[512];
     size_t used = (size_t) snprintf(text, sizeof text, "gpusym: p2p:");
@@ -46,8 +46,8 @@ void pml_gpusym_counters_print(void)
 
     for (unsigned i = 0; i < PML_GPUSYM_COUNTERS; i++) {
         used += (size_t) snprintf(text + used, sizeof text - used, "%s %s %llu", 0 == i ? "" : ",", counters[i].name,
-                                  pml_gpusym_counters[i]);
-        all += pml_gpusym_counters[i];
+                                  sum[i]);
+        all += sum[i];
     }
     if (all > 0) {
         text[used++] = '\n';

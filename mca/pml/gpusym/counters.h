@@ -24,8 +24,9 @@ static inline void pml_gpusym_count(enum pml_gpusym_counter counter)
 
 /* Registers the counters as those of a component. Returns an Open MPI error code. */
 int pml_gpusym_counters_register(const mca_base_component_t *component);
-/* Prints one line to stderr, unless all are 0; and sets all to 0. */
-void pml_gpusym_counters_print(void);
+/* Prints sums over the ranks, [PML_GPUSYM_COUNTERS], as one line to stderr, unless all are 0. */
+void pml_gpusym_counters_print(const unsigned long long *sum);
+/* Sets all to 0. */
 void pml_gpusym_counters_clear(void);
 
 #endif

@@ -277,7 +277,7 @@ static bool is_served(void)
     if (0 == strcmp(name, "ob1") || 0 == strcmp(name, "monitoring")) {
         return true;
     }
-    GPUSYM_LOG(1, "point-to-point: not served over the PML %s; --mca pml ob1 is", name);
+    GPUSYM_LOG(2, "point-to-point: not served over the PML %s; --mca pml ob1 is", name);
     return false;
 }
 
@@ -314,7 +314,7 @@ void pml_gpusym_install(void)
     if (!gpusym_modex_is_late()) {
         meet_peers();
     }
-    GPUSYM_LOG(1, "point-to-point: served over the PML %s",
+    GPUSYM_LOG(2, "point-to-point: served over the PML %s",
                mca_pml_base_selected_component.pmlm_version.mca_component_name);
 }
 
@@ -325,9 +325,9 @@ void pml_gpusym_meet(void)
     }
 }
 
-void pml_gpusym_print(void)
+bool pml_gpusym_serves(void)
 {
-    pml_gpusym_counters_print();
+    return hook_send == mca_pml.pml_send;
 }
 
 void pml_gpusym_close(void)

@@ -45,7 +45,7 @@ void pml_gpusym_peers_publish(void)
     }
     published = GPUSYM_SUCCESS == rc && gpusym_modex_put(KEY, &my_card, sizeof my_card, true);
     if (!published) {
-        GPUSYM_LOG(1, "point-to-point: rank %u of MPI_COMM_WORLD cannot share pages: its messages are staged",
+        GPUSYM_LOG(2, "point-to-point: rank %u of MPI_COMM_WORLD cannot share pages: its messages are staged",
                    (unsigned) OPAL_PROC_MY_NAME.vpid);
     }
 }
@@ -73,7 +73,7 @@ static pml_gpusym_peer_t *attach_peer(uint32_t vpid)
         }
         free(peer);
     }
-    GPUSYM_LOG(1, "point-to-point: messages with rank %u of MPI_COMM_WORLD are staged: %s", (unsigned) vpid, why);
+    GPUSYM_LOG(2, "point-to-point: messages with rank %u of MPI_COMM_WORLD are staged: %s", (unsigned) vpid, why);
     return NULL;
 }
 

@@ -22,8 +22,8 @@ void pml_gpusym_publish(void);
 void pml_gpusym_install(void);
 /* Meets the other processes, if that was too early in pml_gpusym_install. Call it for each new communicator. */
 void pml_gpusym_meet(void);
-/* Prints the counters of this process to stderr, if any message was served. */
-void pml_gpusym_print(void);
+/* Returns whether messages of device memory are served. */
+bool pml_gpusym_serves(void);
 /* Frees everything. No message may be in flight. What is published again begins afresh. */
 void pml_gpusym_close(void);
 

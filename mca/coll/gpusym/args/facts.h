@@ -25,7 +25,7 @@ enum {
 
 /* Why a call is staged through the host. */
 enum coll_gpusym_reason {
-#define GPUSYM_REASON(ID, name, doc) COLL_GPUSYM_R_##ID,
+#define GPUSYM_REASON(ID, name, doc, hint) COLL_GPUSYM_R_##ID,
 #include "mca/coll/gpusym/args/coll_gpusym.def"
     COLL_GPUSYM_REASONS
 };

@@ -19,9 +19,9 @@ static const struct {
 };
 
 static const struct {
-    const char *name, *doc;
+    const char *name, *doc, *hint;
 } reasons[] = {
-#define GPUSYM_REASON(ID, name, doc) {#name, doc},
+#define GPUSYM_REASON(ID, name, doc, hint) {#name, doc, hint},
 #include "mca/coll/gpusym/args/coll_gpusym.def"
 };
 
@@ -49,6 +49,11 @@ const char *coll_gpusym_reason_name(unsigned reason)
 const char *coll_gpusym_reason_doc(unsigned reason)
 {
     return reason < COLL_GPUSYM_REASONS ? reasons[reason].doc : "unknown";
+}
+
+const char *coll_gpusym_reason_hint(unsigned reason)
+{
+    return reason < COLL_GPUSYM_REASONS ? reasons[reason].hint : "unknown";
 }
 
 bool coll_gpusym_algorithm_is_of(unsigned alg, unsigned coll)

@@ -186,14 +186,19 @@ static void fail_corrupt(coll_gpusym_call_t *call, int other)
     give_up(call);
 }
 
-/* The ranks are not in the same call. */
+/* The ranks are not in the same call. The lower rank first: both say the same. */
 static void fail_mismatch(coll_gpusym_call_t *call)
 {
     const gpusym_rollcall_read_t *read = &call->task.read;
+    const int rank[] = {(int) coll_gpusym_team_rank(call->engine->team), rank_of(call, read->mismatch_rank)};
+    const uint32_t coll[] = {call->args.coll,
+                             gpusym_rollcall_what(rollcall_of(call), (uint32_t) read->mismatch_rank, read->seq)};
+    const size_t bytes[] = {(size_t) call->segments.bytes, (size_t) read->mismatch_bytes};
+    const int low = rank[0] < rank[1] ? 0 : 1, high = 1 - low;
     char label[GPUSYM_COMM_LABEL_MAX];
-    coll_gpusym_help("mismatch", (int) coll_gpusym_team_rank(call->engine->team), label_of(call, label, sizeof label),
-                     name_of(call), rank_of(call, read->mismatch_rank), (size_t) call->segments.bytes,
-                     (size_t) read->mismatch_bytes);
+    coll_gpusym_help("mismatch", label_of(call, label, sizeof label), (unsigned long long) read->seq, rank[low],
+                     coll_gpusym_mpi_name(coll[low]), bytes[low], rank[high], coll_gpusym_mpi_name(coll[high]),
+                     bytes[high], coll[0] == coll[1] && bytes[0] == bytes[1] ? " (operation, datatype or root)" : "");
     give_up(call);
 }
 
@@ -558,10 +563,10 @@ static void find_windows(coll_gpusym_call_t *call)
     if (w->agreed > 0) {
         begin_move(call);
     } else if (w->agreed < 0) {
-        COLL_GPUSYM_VERBOSE(1,
-                            "%s: what is staged goes by the other components: a rank has no window, or cannot map a "
-                            "peer's",
-                            label_of(call, label, sizeof label));
+        GPUSYM_LOG(2,
+                   "%s: what is staged goes by the other components: a rank has no window, or cannot map a "
+                   "peer's",
+                   label_of(call, label, sizeof label));
         leave_to_fallback(call, call->reason);
     } else {
         check_peers(call, COLL_GPUSYM_WAIT_VOTE);
@@ -634,9 +639,9 @@ static void vote_mapped(coll_gpusym_call_t *call, bool mapped, int corrupt)
         return;
     }
     if (!mapped) {
-        COLL_GPUSYM_VERBOSE(1, "%s: rank %u cannot map a peer's buffer: %s%s", label_of(call, label, sizeof label),
-                            coll_gpusym_team_rank(t), gpusym_current.dev->error(),
-                            gpusym_fd_lack() ? " (no file descriptor is left)" : "");
+        GPUSYM_LOG(2, "%s: rank %u cannot map a peer's buffer: %s%s", label_of(call, label, sizeof label),
+                   coll_gpusym_team_rank(t), gpusym_current.dev->error(),
+                   gpusym_fd_lack() ? " (no file descriptor is left)" : "");
     }
     gpusym_rollcall_vote(rollcall_of(call), call->task.read.seq, mapped);
     call->state = COLL_GPUSYM_CALL_VOTE;
@@ -939,8 +944,8 @@ static void count_votes(coll_gpusym_call_t *call)
     } else {
         task->zero_copy.agreed = false;
         task->cache->refused = true;
-        COLL_GPUSYM_VERBOSE(1, "%s: zero copy is disabled from now on: a rank could not map a peer's buffer",
-                            label_of(call, label, sizeof label));
+        GPUSYM_LOG(2, "%s: zero copy is disabled from now on: a rank could not map a peer's buffer",
+                   label_of(call, label, sizeof label));
         if (call->engine->team->host.led) {
             stage_or_ask(call, COLL_GPUSYM_R_SHARED_GPU);
             return;
@@ -963,8 +968,8 @@ static void await_sizes(coll_gpusym_call_t *call)
         }
         break;
     case COLL_GPUSYM_SIZES_LACKING: /* all ranks find that */
-        COLL_GPUSYM_VERBOSE(1, "%s: %s goes through the host: rank %d has no memory for a table of sizes",
-                            label_of(call, label, sizeof label), name_of(call), rank_of(call, rank));
+        GPUSYM_LOG(2, "%s: %s goes through the host: rank %d has no memory for a table of sizes",
+                   label_of(call, label, sizeof label), name_of(call), rank_of(call, rank));
         stage_call(call, COLL_GPUSYM_R_NO_MEMORY);
         break;
     case COLL_GPUSYM_SIZES_CORRUPT:

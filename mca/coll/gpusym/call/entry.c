@@ -44,6 +44,27 @@ static void count_forwarded(const coll_gpusym_args_t *a)
     coll_gpusym_count(&coll_gpusym_counters[a->coll].forwarded);
 }
 
+/* For the summary: adds the bytes of a call that has a buffer on a GPU. Returns its counters; NULL: it has none, or it
+ * is one of the fallback's own. */
+static coll_gpusym_counters_t *note_amount(const coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
+{
+    struct ompi_communicator_t *comm = e->fallback->comm;
+    coll_gpusym_counters_t *counters = &coll_gpusym_counters[a->coll];
+    coll_gpusym_span_t send, recv;
+    gpusym_mem_t smem, rmem;
+
+    if ((e->fallback->forwarding && has_comm(a)) || !coll_gpusym_counts_valid(comm, a)) {
+        return NULL;
+    }
+    coll_gpusym_where(comm, gpusym_device_need(), a, &smem, &rmem);
+    if (!coll_gpusym_on_gpu(&smem) && !coll_gpusym_on_gpu(&rmem)) {
+        return NULL;
+    }
+    coll_gpusym_spans(comm, a, &send, &recv);
+    __atomic_fetch_add(&counters->bytes, send.bytes > recv.bytes ? send.bytes : recv.bytes, __ATOMIC_RELAXED);
+    return counters;
+}
+
 /* Whether there are peers to agree with: else each rank stages its own buffers as it finds them. */
 static bool has_team(const coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 {
@@ -174,7 +195,7 @@ static int block_apart(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, int
     return coll_gpusym_call_staged(&call);
 }
 
-int coll_gpusym_blocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
+static int block(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 {
     coll_gpusym_fallback_t *f = e->fallback;
     int reason, rv;
@@ -200,6 +221,21 @@ int coll_gpusym_blocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
         return reason < 0 ? coll_gpusym_forward(f, a) : block_apart(e, a, reason);
     }
     return block_with_team(e, a);
+}
+
+int coll_gpusym_blocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
+{
+    if (OPAL_LIKELY(!coll_gpusym_params.summary)) {
+        return block(e, a);
+    }
+    coll_gpusym_counters_t *counters = note_amount(e, a);
+    const uint64_t since = gpusym_now_ns();
+    const int rv = block(e, a);
+    if (NULL != counters) {
+        __atomic_fetch_add(&counters->ns, gpusym_now_ns() - since, __ATOMIC_RELAXED);
+        coll_gpusym_count(&counters->timed);
+    }
+    return rv;
 }
 
 /* ---- nonblocking ---- */
@@ -259,6 +295,9 @@ int coll_gpusym_nonblocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a
 {
     int reason, rv;
 
+    if (OPAL_UNLIKELY(coll_gpusym_params.summary)) {
+        (void) note_amount(e, a);
+    }
     if (forwards_at_once(e, a)) {
         count_forwarded(a);
         return coll_gpusym_forward_nonblocking(e->fallback, a, req);
@@ -302,6 +341,9 @@ static void start_one(coll_gpusym_request_t *r)
     coll_gpusym_call_t *call = &r->call;
     GPUSYM_ACQUIRE(r); /* its last call */
     coll_gpusym_call_reset(call);
+    if (OPAL_UNLIKELY(coll_gpusym_params.summary)) {
+        (void) note_amount(call->engine, &call->args);
+    }
     if (!r->alone && NULL == r->inner) {
         coll_gpusym_request_start(r);
         return;

@@ -98,18 +98,18 @@ static void adopt_component(mca_base_component_list_item_t *item)
     int ret = NULL == c->mca_register_component_params ? OPAL_SUCCESS : c->mca_register_component_params();
 
     if (OPAL_SUCCESS != ret) {
-        COLL_GPUSYM_VERBOSE(1, "not adopted: %s (its registration returned %d)", c->mca_component_name, ret);
+        GPUSYM_LOG(2, "not adopted: %s (its registration returned %d)", c->mca_component_name, ret);
         OBJ_RELEASE(item);
         return;
     }
     ret = NULL == c->mca_open_component ? OPAL_SUCCESS : c->mca_open_component();
     if (OPAL_SUCCESS != ret) {
-        COLL_GPUSYM_VERBOSE(1, "not adopted: %s (its open function returned %d)", c->mca_component_name, ret);
+        GPUSYM_LOG(2, "not adopted: %s (its open function returned %d)", c->mca_component_name, ret);
         mca_base_component_close(c, FRAMEWORK->framework_output);
         OBJ_RELEASE(item);
         return;
     }
-    COLL_GPUSYM_VERBOSE(1, "adopted: %s", c->mca_component_name);
+    GPUSYM_LOG(2, "adopted: %s", c->mca_component_name);
     opal_list_prepend(&FRAMEWORK->framework_components, &item->super);
 }
 
@@ -150,7 +150,7 @@ static void adopt_dynamic(const char *adopt)
             continue;
         }
         if (OPAL_SUCCESS != mca_base_component_repository_open(FRAMEWORK, file) || !is_present(file->ri_name)) {
-            COLL_GPUSYM_VERBOSE(1, "not adopted: %s (it cannot be loaded)", file->ri_name);
+            GPUSYM_LOG(2, "not adopted: %s (it cannot be loaded)", file->ri_name);
             continue;
         }
         item = opal_list_remove_last(list); /* where the repository has put it */
@@ -184,7 +184,7 @@ int coll_gpusym_adopt(void)
         adopt = "all";
     }
     if (!names_only_gpusym(selection) && !coll_gpusym_params.adopt_set) {
-        COLL_GPUSYM_VERBOSE(1, "nothing adopted: the list of coll components (%s) names others than gpusym", selection);
+        GPUSYM_LOG(2, "nothing adopted: the list of coll components (%s) names others than gpusym", selection);
         return OMPI_SUCCESS;
     }
     adopt_static(adopt);

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * The counters, shown two ways: as MPI_T performance variables while the program runs, and as one line
- * per collective at its end.
+ * per collective at its end, summed over the ranks.
  */
 #include "mca/coll/gpusym/conf/counters.h"
 
@@ -11,14 +11,10 @@
 #include <string.h>
 
 #include "mca/coll/gpusym/args/names.h"
-#include "mca/coll/gpusym/conf/params.h"
 #include "mca/common/gpusym/common.h"
 #include "opal/mca/base/mca_base_pvar.h"
 
 coll_gpusym_counters_t coll_gpusym_counters[COLL_GPUSYM_COLLS];
-
-/* A communicator has had a module of ours since the summary was printed. */
-static bool used;
 
 /* ---- MPI_T ----------------------------------------------------------------------------------- */
 
@@ -33,7 +29,7 @@ static int register_pvar(const mca_base_component_t *component, unsigned coll, c
     snprintf(name, sizeof(name), "%s_%s%s%s", coll_gpusym_name(coll), kind, '\0' == *detail ? "" : "_", detail);
     snprintf(text, sizeof(text), "Calls of %s in this process, blocking, nonblocking and persistent: %s",
              coll_gpusym_mpi_name(coll), doc);
-    ret = mca_base_component_pvar_register(component, name, text, OPAL_INFO_LVL_4, MCA_BASE_PVAR_CLASS_COUNTER,
+    ret = mca_base_component_pvar_register(component, name, text, OPAL_INFO_LVL_9, MCA_BASE_PVAR_CLASS_COUNTER,
                                            MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL, MCA_BASE_VAR_BIND_NO_OBJECT,
                                            MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS, NULL, NULL,
                                            NULL, counter);
@@ -115,7 +111,7 @@ int coll_gpusym_counters_register(const mca_base_component_t *component)
 /* ---- the summary ----------------------------------------------------------------------------- */
 
 typedef struct {
-    char text[1024];
+    char text[1536];
     size_t used;
     unsigned listed; /* entries in the open list */
 } line_t;
@@ -148,42 +144,95 @@ static void end_entries(line_t *l)
     l->listed = 0;
 }
 
-static void print_line(unsigned coll)
+/* "native 30", and where ranks differ " [0 to 10 a rank]" behind it. */
+static void append_number(line_t *l, const char *name, const size_t field, const coll_gpusym_counters_t *sum,
+                          const coll_gpusym_counters_t *least, const coll_gpusym_counters_t *most)
 {
-    const coll_gpusym_counters_t *c = &coll_gpusym_counters[coll];
+    const unsigned long long n = *(const unsigned long long *) ((const char *) sum + field);
+    const unsigned long long low = *(const unsigned long long *) ((const char *) least + field);
+    const unsigned long long high = *(const unsigned long long *) ((const char *) most + field);
+
+    append_text(l, "%s %llu", name, n);
+    if (low != high) {
+        append_text(l, "%s [%llu", "", low);
+        append_text(l, "%s to %llu a rank]", "", high);
+    }
+}
+#define APPEND_NUMBER(l, field) append_number(l, #field, offsetof(coll_gpusym_counters_t, field), sum, least, most)
+
+/* "; 12.5 MiB, 8.4 us a blocking call": of calls with a buffer on a GPU. */
+static void append_amount(line_t *l, const coll_gpusym_counters_t *sum)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    double bytes = (double) sum->bytes;
+    unsigned unit = 0;
+    char text[64];
+
+    for (; bytes >= 1024 && unit < sizeof(units) / sizeof(units[0]) - 1; ++unit) {
+        bytes /= 1024;
+    }
+    snprintf(text, sizeof(text), "; %.*f %s", 0 == unit ? 0 : 1, bytes, units[unit]);
+    append_text(l, "%s", text, 0);
+    if (sum->timed > 0) {
+        snprintf(text, sizeof(text), ", %.1f us a blocking call", (double) sum->ns / 1e3 / (double) sum->timed);
+        append_text(l, "%s", text, 0);
+    }
+}
+
+static void write_line(line_t *l)
+{
+    append_text(l, "%s", "\n", 0);
+    fflush(stderr);
+    (void) gpusym_write_all(fileno(stderr), l->text, l->used);
+}
+
+static void print_line(unsigned coll, const coll_gpusym_counters_t *sum, const coll_gpusym_counters_t *least,
+                       const coll_gpusym_counters_t *most)
+{
     line_t l = {.used = 0, .listed = 0};
 
-    append_text(&l, "gpusym: %s: native %llu", coll_gpusym_name(coll), c->native);
+    append_text(&l, "gpusym: %s: ", coll_gpusym_name(coll), 0);
+    APPEND_NUMBER(&l, native);
     for (unsigned a = 0; a < GPUSYM_ALG_COUNT; ++a) {
-        append_entry(&l, gpusym_algorithm_name(a), c->algorithm[a]);
+        append_entry(&l, gpusym_algorithm_name(a), sum->algorithm[a]);
     }
-    append_entry(&l, "copy", c->copied);
-    append_entry(&l, "led", c->led);
-    append_entry(&l, "rails", c->rails);
-    append_entry(&l, "zero_copy", c->zero_copy);
-    append_entry(&l, "resident", c->resident);
-    append_entry(&l, "late", c->late);
+    append_entry(&l, "copy", sum->copied);
+    append_entry(&l, "led", sum->led);
+    append_entry(&l, "rails", sum->rails);
+    append_entry(&l, "zero_copy", sum->zero_copy);
+    append_entry(&l, "resident", sum->resident);
+    append_entry(&l, "late", sum->late);
     end_entries(&l);
-    append_text(&l, ", %s %llu", "staged", c->staged);
+    append_text(&l, "%s", ", ", 0);
+    APPEND_NUMBER(&l, staged);
     for (unsigned r = 0; r < COLL_GPUSYM_REASONS; ++r) {
-        append_entry(&l, coll_gpusym_reason_name(r), c->reason[r]);
+        append_entry(&l, coll_gpusym_reason_name(r), sum->reason[r]);
     }
-    append_entry(&l, "in_pieces", c->cut);
-    append_entry(&l, "by_windows", c->moved);
+    append_entry(&l, "in_pieces", sum->cut);
+    append_entry(&l, "by_windows", sum->moved);
     end_entries(&l);
-    append_text(&l, ", %s %llu", "forwarded", c->forwarded);
-    append_text(&l, "%s", "\n", 0);
-    (void) gpusym_write_all(fileno(stderr), l.text, l.used);
+    append_text(&l, "%s", ", ", 0);
+    APPEND_NUMBER(&l, forwarded);
+    if (sum->native + sum->staged > 0) {
+        append_amount(&l, sum);
+    }
+    write_line(&l);
 }
 
-static bool any_call(const coll_gpusym_counters_t *c)
+/* What can be done about a reason, if any call had it. */
+static void print_hint(unsigned reason, const coll_gpusym_counters_t *sum)
 {
-    return c->native + c->staged + c->forwarded > 0;
-}
+    line_t l = {.used = 0, .listed = 0};
 
-void coll_gpusym_counters_use(void)
-{
-    __atomic_store_n(&used, true, __ATOMIC_RELAXED); /* several threads may be here */
+    for (unsigned coll = 0; coll < COLL_GPUSYM_COLLS; ++coll) {
+        if (sum[coll].reason[reason] > 0) {
+            append_text(&l, "gpusym: staged, %s: ", coll_gpusym_reason_name(reason), 0);
+            append_text(&l, "%s.", coll_gpusym_reason_doc(reason), 0);
+            append_text(&l, " To do: %s", coll_gpusym_reason_hint(reason), 0);
+            write_line(&l);
+            return;
+        }
+    }
 }
 
 void coll_gpusym_counters_clear(void)
@@ -191,18 +240,15 @@ void coll_gpusym_counters_clear(void)
     memset(coll_gpusym_counters, 0, sizeof(coll_gpusym_counters));
 }
 
-void coll_gpusym_counters_print(void)
+void coll_gpusym_counters_print(const coll_gpusym_counters_t *sum, const coll_gpusym_counters_t *least,
+                                const coll_gpusym_counters_t *most)
 {
-    const coll_gpusym_params_t *c = &coll_gpusym_params;
-
-    if (!c->summary || !used || 0 != c->world_rank) {
-        return;
-    }
-    used = false;
-    fflush(stderr);
     for (unsigned coll = 0; coll < COLL_GPUSYM_COLLS; ++coll) {
-        if (COLL_GPUSYM_ALLREDUCE == coll || any_call(&coll_gpusym_counters[coll])) {
-            print_line(coll);
+        if (sum[coll].native + sum[coll].staged + sum[coll].forwarded > 0) {
+            print_line(coll, &sum[coll], &least[coll], &most[coll]);
         }
+    }
+    for (unsigned r = 0; r < COLL_GPUSYM_REASONS; ++r) {
+        print_hint(r, sum);
     }
 }

@@ -9,7 +9,8 @@
 #include "kernels/kernels.h"
 #include "mca/coll/gpusym/args/args.h"
 
-/* Calls of one collective since MPI_Init, in this process; counted with relaxed atomics. */
+/* Calls of one collective since MPI_Init, in this process; counted with relaxed atomics. Nothing but numbers of one
+ * type: the summary adds them up over the ranks. */
 typedef struct {
     unsigned long long native;                      /* ran on the GPU */
     unsigned long long algorithm[GPUSYM_ALG_COUNT]; /* of those, by algorithm */
@@ -24,7 +25,15 @@ typedef struct {
     unsigned long long cut;                         /* of the staged ones: in pieces */
     unsigned long long moved;                       /* of the staged ones: by windows */
     unsigned long long forwarded;                   /* host buffers: forwarded untouched */
+    /* Calls with a buffer on a GPU, only where coll_gpusym_summary is set: */
+    unsigned long long bytes; /* the larger buffer's, from the first byte that is used to the last */
+    unsigned long long timed; /* blocking ones */
+    unsigned long long ns;    /* in these */
 } coll_gpusym_counters_t;
+
+/* The numbers in the counters of all collectives. */
+#define COLL_GPUSYM_COUNTERS_WORDS \
+    ((unsigned) (COLL_GPUSYM_COLLS * sizeof(coll_gpusym_counters_t) / sizeof(unsigned long long)))
 
 /* By enum coll_gpusym_coll. Hidden, so that every call reaches them by one instruction. */
 extern coll_gpusym_counters_t coll_gpusym_counters[COLL_GPUSYM_COLLS] __attribute__((visibility("hidden")));
@@ -36,10 +45,10 @@ static inline void coll_gpusym_count(unsigned long long *counter)
 
 /* Registers the performance variables, as the component's. Open MPI error code. */
 int coll_gpusym_counters_register(const mca_base_component_t *component);
-/* The process has a communicator that gpusym serves. Any thread. */
-void coll_gpusym_counters_use(void);
-/* Prints the summary if the user wants it, in rank 0 of MPI_COMM_WORLD if gpusym served any communicator, once. */
-void coll_gpusym_counters_print(void);
+/* Prints a line for each collective that was called, and one for each reason why calls were staged, with what can be
+ * done about it. By collective: sums over the ranks, the least and the most of a rank. To stderr. */
+void coll_gpusym_counters_print(const coll_gpusym_counters_t *sum, const coll_gpusym_counters_t *least,
+                                const coll_gpusym_counters_t *most);
 /* Sets all to 0. */
 void coll_gpusym_counters_clear(void);
 

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Errors to the user, whose texts are those of conf/help.def, and the stream of verbose lines.
+ * Errors to the user, whose texts are those of conf/help.def.
  */
 #include "mca/coll/gpusym/conf/help.h"
 
@@ -41,22 +41,6 @@ static const char *help_text(const char *topic)
         }
     }
     return NULL;
-}
-
-int coll_gpusym_output = -1;
-
-void coll_gpusym_output_open(int level)
-{
-    coll_gpusym_output = opal_output_open(NULL);
-    opal_output_set_verbosity(coll_gpusym_output, level);
-}
-
-void coll_gpusym_output_close(void)
-{
-    if (0 <= coll_gpusym_output) {
-        opal_output_close(coll_gpusym_output);
-        coll_gpusym_output = -1;
-    }
 }
 
 void coll_gpusym_help(const char *topic, ...)

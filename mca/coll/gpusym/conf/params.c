@@ -77,7 +77,9 @@ static const gpusym_var_number_t numbers[] = {
      "Select only algorithms whose result bits depend on nothing but the inputs and the number of ranks. How a "
      "message is cut, the number of blocks, placement and timing have no effect on the result"},
     {"summary", MCA_BASE_VAR_TYPE_BOOL, 2, FIELD(summary), 0, 0, 1, 0, "",
-     "Print at MPI_Finalize, from rank 0 to stderr, how the calls of each collective were served"},
+     "Print at MPI_Finalize, from rank 0 to stderr, how the calls of each collective and the messages of all ranks "
+     "were "
+     "served"},
     {"epoch_first", MCA_BASE_VAR_TYPE_UNSIGNED_INT, 9, FIELD(epoch_first), 1, 1, GPUSYM_EPOCH_MAX, 0, "epochs",
      "First epoch of a communicator's flags. Tests use it to make the counter wrap around"},
 };

@@ -112,9 +112,9 @@ static bool queue_kernel(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task
         return false;
     }
     __atomic_store_n(&graphs_unavailable, true, __ATOMIC_RELAXED);
-    COLL_GPUSYM_VERBOSE(1, "%s: %s and all later calls are launched without a graph: %s",
-                        gpusym_comm_label(coll_gpusym_task_team(task)->fallback->comm, name, sizeof name),
-                        coll_gpusym_mpi_name(coll_gpusym_task_coll(task)), dev->error());
+    GPUSYM_LOG(2, "%s: %s and all later calls are launched without a graph: %s",
+               gpusym_comm_label(coll_gpusym_task_team(task)->fallback->comm, name, sizeof name),
+               coll_gpusym_mpi_name(coll_gpusym_task_coll(task)), dev->error());
     return GPUSYM_SUCCESS == gpusym_lane_launch(l->lane, kernel, w);
 }
 

@@ -70,11 +70,11 @@ static void report_truncation(const coll_gpusym_sizes_t *s, uint32_t from)
 {
     const coll_gpusym_team_t *t = s->segments->team;
     char name[GPUSYM_COMM_LABEL_MAX];
-    COLL_GPUSYM_VERBOSE(1, "%s: rank %u, %s: rank %u sends %llu bytes, of which %llu are received",
-                        gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t),
-                        coll_gpusym_mpi_name(s->segments->args->coll), coll_gpusym_team_member(t, from),
-                        (unsigned long long) s->rows[from][t->host.rank].send_bytes,
-                        (unsigned long long) s->rows[t->host.rank][from].recv_bytes);
+    GPUSYM_LOG(2, "%s: rank %u, %s: rank %u sends %llu bytes, of which %llu are received",
+               gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t),
+               coll_gpusym_mpi_name(s->segments->args->coll), coll_gpusym_team_member(t, from),
+               (unsigned long long) s->rows[from][t->host.rank].send_bytes,
+               (unsigned long long) s->rows[t->host.rank][from].recv_bytes);
 }
 
 /* With all tables: what this rank sends and receives. Returns the longest that goes between any two ranks. */

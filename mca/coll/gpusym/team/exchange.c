@@ -86,10 +86,9 @@ void coll_gpusym_team_settle(coll_gpusym_team_t *t, int reason, const char *deta
 {
     char name[GPUSYM_COMM_LABEL_MAX];
     t->reason = reason;
-    COLL_GPUSYM_VERBOSE(1, "%s: device buffers are staged through the host: %s%s%s",
-                        gpusym_comm_label(t->fallback->comm, name, sizeof name),
-                        coll_gpusym_reason_doc((unsigned) reason), NULL != detail ? ": " : "",
-                        NULL != detail ? detail : "");
+    GPUSYM_LOG(2, "%s: device buffers are staged through the host: %s%s%s",
+               gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_reason_doc((unsigned) reason),
+               NULL != detail ? ": " : "", NULL != detail ? detail : "");
 }
 
 void coll_gpusym_team_step(coll_gpusym_team_t *t, int step)

@@ -117,8 +117,7 @@ static void describe_gpu(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_a
 
     memset(h, 0, sizeof *h);
     if (GPUSYM_SUCCESS != dev->gpu_open(where, &gpu)) {
-        COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD cannot use its GPU: %s", coll_gpusym_params.world_rank,
-                            dev->error());
+        GPUSYM_LOG(2, "rank %d of MPI_COMM_WORLD cannot use its GPU: %s", coll_gpusym_params.world_rank, dev->error());
         h->reason = gpusym_fd_lack() ? COLL_GPUSYM_R_NO_FD : COLL_GPUSYM_R_NO_DEVICE;
         return;
     }
@@ -223,8 +222,8 @@ void coll_gpusym_team_lead(coll_gpusym_team_t *t)
     char name[GPUSYM_COMM_LABEL_MAX];
     t->host.led = true;
     t->host.ticket = t->host.work.peer[t->host.rank];
-    COLL_GPUSYM_VERBOSE(1, "%s: rank %u: another process uses the GPU of a rank: no kernel waits from now on",
-                        gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t));
+    GPUSYM_LOG(2, "%s: rank %u: another process uses the GPU of a rank: no kernel waits from now on",
+               gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t));
 }
 
 /* Once. */
@@ -232,8 +231,8 @@ static void tell_ignored(void)
 {
     static bool told;
     if (coll_gpusym_params.share_gpu && !__atomic_exchange_n(&told, true, __ATOMIC_RELAXED)) {
-        COLL_GPUSYM_VERBOSE(1, "rank %d of MPI_COMM_WORLD: coll_gpusym_share_gpu is ignored: leaders run the kernels",
-                            coll_gpusym_params.world_rank);
+        GPUSYM_LOG(2, "rank %d of MPI_COMM_WORLD: coll_gpusym_share_gpu is ignored: leaders run the kernels",
+                   coll_gpusym_params.world_rank);
     }
 }
 
@@ -256,9 +255,9 @@ static void settle_leaders(coll_gpusym_team_t *t, const gpu_address_t *all)
         t->host.slot_off = mine->slots.off[class];
         t->host.ticket = (char *) base + t->host.slot_off;
     }
-    COLL_GPUSYM_VERBOSE(1, "%s: rank %u: ranks share GPUs: rank %u does its calls, one of %u leaders",
-                        gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t),
-                        coll_gpusym_team_member(t, t->host.leader[t->host.rank]), t->host.nleaders);
+    GPUSYM_LOG(2, "%s: rank %u: ranks share GPUs: rank %u does its calls, one of %u leaders",
+               gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t),
+               coll_gpusym_team_member(t, t->host.leader[t->host.rank]), t->host.nleaders);
 }
 
 /* The largest class of slots that all ranks have offered; -1: none. */
@@ -364,20 +363,19 @@ static void map_slots(coll_gpusym_team_t *t, const gpu_address_t *all)
     const uint64_t start = gpusym_now_ns();
     bool lack = false;
     find_links(t, all, t->boot.my_link);
-    COLL_GPUSYM_VERBOSE(5, "rank %u: links to the team's GPUs: %s (%.1f ms)", coll_gpusym_team_rank(t),
-                        describe_links(t, t->boot.my_link, text, sizeof text),
-                        1e-6 * (double) (gpusym_now_ns() - start));
+    GPUSYM_LOG(5, "rank %u: links to the team's GPUs: %s (%.1f ms)", coll_gpusym_team_rank(t),
+               describe_links(t, t->boot.my_link, text, sizeof text), 1e-6 * (double) (gpusym_now_ns() - start));
     for (uint32_t r = 0; r < t->host.nranks; r++) {
         void *base;
         if (!gpusym_slot_is(all[r].heap_size, (unsigned) t->host.slot_class, all[r].slots.off[t->host.slot_class])) {
-            COLL_GPUSYM_VERBOSE(1, "rank %u: rank %u offers no slot at %lu", coll_gpusym_team_rank(t),
-                                coll_gpusym_team_member(t, r), (unsigned long) all[r].slots.off[t->host.slot_class]);
+            GPUSYM_LOG(2, "rank %u: rank %u offers no slot at %lu", coll_gpusym_team_rank(t),
+                       coll_gpusym_team_member(t, r), (unsigned long) all[r].slots.off[t->host.slot_class]);
             t->boot.my_link[r] = GPUSYM_LINK_NONE;
         } else if (GPUSYM_SUCCESS == gpusym_heap_peer(gpusym_heap(), &all[r].heap, &base)) {
             t->host.work.peer[r] = (char *) base + all[r].slots.off[t->host.slot_class];
         } else {
-            COLL_GPUSYM_VERBOSE(1, "rank %u cannot map the memory of rank %u: %s", coll_gpusym_team_rank(t),
-                                coll_gpusym_team_member(t, r), gpusym_current.dev->error());
+            GPUSYM_LOG(2, "rank %u cannot map the memory of rank %u: %s", coll_gpusym_team_rank(t),
+                       coll_gpusym_team_member(t, r), gpusym_current.dev->error());
             t->boot.my_link[r] = GPUSYM_LINK_NONE;
             lack = lack || gpusym_fd_lack();
         }
@@ -438,9 +436,9 @@ static int settle_island(coll_gpusym_team_t *t, const gpu_address_t *all)
     t->host.leader_index = t->host.rank;
     t->host.sm_count = all[t->host.rank].sm_count;
     t->host.epoch_base = 1 - t->host.rc.seq;
-    COLL_GPUSYM_VERBOSE(1, "%s: rank %u: island %u of %u, member %u of %u: it is set up",
-                        gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t), t->island,
-                        t->islands.nislands, t->host.rank, t->host.nranks);
+    GPUSYM_LOG(2, "%s: rank %u: island %u of %u, member %u of %u: it is set up",
+               gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t), t->island,
+               t->islands.nislands, t->host.rank, t->host.nranks);
     return COLL_GPUSYM_STEP_DONE;
 }
 
@@ -515,13 +513,13 @@ static int link_gpus(coll_gpusym_team_t *t)
     }
     if (!t->host.all_reach) {
         t->host.no_zero_copy = true;
-        COLL_GPUSYM_VERBOSE(1, "%s: not all GPUs reach each other: rings only (%u), no multicast, no zero copy",
-                            gpusym_comm_label(t->fallback->comm, name, sizeof name), t->host.nrings);
+        GPUSYM_LOG(2, "%s: not all GPUs reach each other: rings only (%u), no multicast, no zero copy",
+                   gpusym_comm_label(t->fallback->comm, name, sizeof name), t->host.nrings);
     }
-    COLL_GPUSYM_VERBOSE(5, "%s: rank %u on GPU %s: slot of %lu bytes, up to %u blocks, first epoch %u, %u rings",
-                        gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t),
-                        t->host.gpu_text, (unsigned long) t->host.slot_size, t->host.max_blocks,
-                        coll_gpusym_team_next_epoch(t) - 1, t->host.nrings);
+    GPUSYM_LOG(5, "%s: rank %u on GPU %s: slot of %lu bytes, up to %u blocks, first epoch %u, %u rings",
+               gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t), t->host.gpu_text,
+               (unsigned long) t->host.slot_size, t->host.max_blocks, coll_gpusym_team_next_epoch(t) - 1,
+               t->host.nrings);
     if (!wants_multicast(t, t->boot.all)) {
         return COLL_GPUSYM_STEP_DONE;
     }
@@ -567,8 +565,8 @@ static int settle_mc(coll_gpusym_team_t *t)
     if (!all) {
         leave_mc(t);
     }
-    COLL_GPUSYM_VERBOSE(1, "%s: %s", gpusym_comm_label(t->fallback->comm, name, sizeof name),
-                        all ? "multicast is used" : "no multicast: a rank could not make, join or bind the object");
+    GPUSYM_LOG(2, "%s: %s", gpusym_comm_label(t->fallback->comm, name, sizeof name),
+               all ? "multicast is used" : "no multicast: a rank could not make, join or bind the object");
     return COLL_GPUSYM_STEP_DONE;
 }
 

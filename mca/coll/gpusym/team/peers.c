@@ -60,6 +60,7 @@ typedef struct {
     gpusym_process_id_t process;
     char node[64]; /* the host's name */
     int64_t value[ALIKE_COUNT];
+    int64_t summary; /* it takes part in the summary at the end */
 } card_t;
 
 struct coll_gpusym_peer {
@@ -100,6 +101,7 @@ static void fill_card(card_t *card)
     snprintf(card->node, sizeof(card->node), "%s", opal_process_info.nodename);
 #define ALIKE_VALUE(name) card->value[ALIKE_##name] = (int64_t) c->name;
     ALIKE_NUMBERS(ALIKE_VALUE)
+    card->summary = c->summary;
     card->value[ALIKE_heap_size] = (int64_t) gpusym_params.heap_size;
     card->value[ALIKE_device] = device_kind(gpusym_params.device);
     for (int i = 0; i < (int) COLL_GPUSYM_NATIVES; i++) {
@@ -392,8 +394,8 @@ static void report_reason(struct ompi_communicator_t *comm, const survey_t *surv
     char name[GPUSYM_COMM_LABEL_MAX];
 
     gpusym_comm_label(comm, name, sizeof(name));
-    COLL_GPUSYM_VERBOSE(1, "%s: each rank stages its own device buffers: %s: %s", name,
-                        coll_gpusym_reason_doc((unsigned) reason), survey->why);
+    GPUSYM_LOG(2, "%s: each rank stages its own device buffers: %s: %s", name,
+               coll_gpusym_reason_doc((unsigned) reason), survey->why);
     if (survey->mistake && !peers.warned && coll_gpusym_params.warn > 0 && is_speaker(survey)) {
         peers.warned = true;
         coll_gpusym_help("other-peers", name, survey->why, survey->rank);
@@ -483,6 +485,20 @@ int coll_gpusym_peers_islands(struct ompi_communicator_t *comm, gpusym_islands_t
     pthread_mutex_unlock(&peers.lock);
     free(host);
     return ok ? MPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
+}
+
+coll_gpusym_peer_t *coll_gpusym_peers_summed(struct ompi_communicator_t *comm, int rank)
+{
+    survey_t survey = {.n = ompi_comm_size(comm), .rank = ompi_comm_rank(comm)};
+    const opal_process_name_t name = ompi_group_get_proc_name(comm->c_local_group, rank);
+    coll_gpusym_peer_t *peer = NULL;
+
+    if (check_names(comm, &survey) < 0) {
+        pthread_mutex_lock(&peers.lock);
+        peer = get_peer(&name);
+        pthread_mutex_unlock(&peers.lock);
+    }
+    return NULL != peer && peer->found && 0 != peer->card.summary ? peer : NULL;
 }
 
 bool coll_gpusym_peers_near(const coll_gpusym_peer_t *a, const coll_gpusym_peer_t *b)

@@ -158,8 +158,8 @@ static int judge_bootstrap(coll_gpusym_team_t *t, const address_t *all)
 
     if (!has_any_device(t, all)) {
         t->none = true;
-        COLL_GPUSYM_VERBOSE(1, "%s: no rank has a GPU: every call is forwarded",
-                            gpusym_comm_label(t->fallback->comm, name, sizeof name));
+        GPUSYM_LOG(2, "%s: no rank has a GPU: every call is forwarded",
+                   gpusym_comm_label(t->fallback->comm, name, sizeof name));
         return COLL_GPUSYM_STEP_BOOTSTRAPPED;
     }
     const int reason = judge_addresses(t, all, detail, sizeof detail);
@@ -197,8 +197,8 @@ static bool is_divided(const coll_gpusym_team_t *t)
     if (0 == coll_gpusym_params.node_size || t->host.nranks <= (uint32_t) coll_gpusym_params.node_size) {
         return false;
     }
-    COLL_GPUSYM_VERBOSE(1, "%s: divided into islands of %d ranks (coll_gpusym_node_size)",
-                        gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_params.node_size);
+    GPUSYM_LOG(2, "%s: divided into islands of %d ranks (coll_gpusym_node_size)",
+               gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_params.node_size);
     return true;
 }
 

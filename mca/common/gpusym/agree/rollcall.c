@@ -188,6 +188,11 @@ const gpusym_entry_t *gpusym_rollcall_entry(const gpusym_rollcall_t *rc, uint32_
     return entry_of(rc, r, seq);
 }
 
+uint8_t gpusym_rollcall_what(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
+{
+    return (uint8_t) (__atomic_load_n(&entry_of(rc, r, seq)->word, __ATOMIC_RELAXED) >> 32);
+}
+
 void gpusym_rollcall_vote(gpusym_rollcall_t *rc, uint64_t seq, bool yes)
 {
     __atomic_store_n(&rc->line[rc->rank]->vote[seq % HISTORY], seq << 1 | yes, __ATOMIC_RELEASE);

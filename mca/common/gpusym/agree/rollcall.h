@@ -134,6 +134,8 @@ bool gpusym_rollcall_has_voted(const gpusym_rollcall_t *rc, uint32_t r, uint64_t
 bool gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read);
 /* Returns rank r's entry of call seq, which must have been read and not have ended here. */
 const gpusym_entry_t *gpusym_rollcall_entry(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq);
+/* Returns `what` rank r has posted as call seq, which must have been read and not have ended here. */
+uint8_t gpusym_rollcall_what(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq);
 /* No buffer has so many bytes: addresses have fewer bits. */
 #define GPUSYM_BYTES_BITS 57
 /* Returns whether an entry of call seq that has keys, or offsets in a window, still holds what was posted of them. */

@@ -195,7 +195,7 @@ static int start_engine(gpusym_lane_t *lane, const gpusym_carry_rows_t *rows, gp
 static int copy_now(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *rows)
 {
     int rc = GPUSYM_SUCCESS;
-    GPUSYM_LOG(1, "a copy could not be queued, the driver copies at once: %s", dev->error());
+    GPUSYM_LOG(2, "a copy could not be queued, the driver copies at once: %s", dev->error());
     for (uint64_t i = 0; GPUSYM_SUCCESS == rc && i < rows->height; i++) {
         rc = dev->copy(gpu, (char *) rows->dst + i * rows->to_pitch, (const char *) rows->src + i * rows->from_pitch,
                        rows->width);

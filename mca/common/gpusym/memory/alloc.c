@@ -13,7 +13,7 @@ int gpusym_mem_alloc(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t byt
 {
     int rc = dev->mem_alloc(gpu, bytes, p);
     if (GPUSYM_SUCCESS != rc) {
-        GPUSYM_LOG(1, "out of GPU memory: %llu bytes: %s", (unsigned long long) bytes, dev->error());
+        GPUSYM_LOG(2, "out of GPU memory: %llu bytes: %s", (unsigned long long) bytes, dev->error());
     }
     if (GPUSYM_ERR_NO_MEMORY == rc && gpusym_reg_sweep(dev) > 0) {
         rc = dev->mem_alloc(gpu, bytes, p);

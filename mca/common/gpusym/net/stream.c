@@ -430,7 +430,7 @@ static int make_ring(gpusym_net_streams_t *streams, gpusym_net_stream_t *s)
     }
     const int rc = get_range(streams, bytes, &s->ring);
     if (GPUSYM_SUCCESS != rc) {
-        GPUSYM_LOG(1, "no room for a ring of %lu bytes between hosts: %lu of %lu are in use", (unsigned long) bytes,
+        GPUSYM_LOG(2, "no room for a ring of %lu bytes between hosts: %lu of %lu are in use", (unsigned long) bytes,
                    (unsigned long) streams->used, (unsigned long) streams->params.bytes);
         free(s->buffer);
         return rc;

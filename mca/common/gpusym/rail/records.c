@@ -238,7 +238,7 @@ static void queue_record(gpusym_records_t *r, leader_t *l, stage_t stage, const 
         return;
     }
     if (WAITING == l->queued - l->sent) {
-        GPUSYM_LOG(1, "between hosts: the leader of island %u goes on without the records that wait for it",
+        GPUSYM_LOG(2, "between hosts: the leader of island %u goes on without the records that wait for it",
                    (uint32_t) (l - r->leader));
         fail(r, l, GPUSYM_ERR_CORRUPT);
         return;
@@ -305,7 +305,7 @@ static void read_records(gpusym_records_t *r, leader_t *l)
         memcpy(&record, data, bytes < sizeof record ? bytes : sizeof record);
         gpusym_net_stream_release(l->stream, 1);
         if (GPUSYM_RECORD_BYTES != bytes || call != (uint32_t) record.call || !is_expected(r, l, stage, &record)) {
-            GPUSYM_LOG(1, "between hosts: record %u of call %llu (%u), %u bytes, from the leader of island %u, in %llu",
+            GPUSYM_LOG(2, "between hosts: record %u of call %llu (%u), %u bytes, from the leader of island %u, in %llu",
                        (uint32_t) stage, (unsigned long long) record.call, call, bytes, (uint32_t) (l - r->leader),
                        (unsigned long long) r->call);
             fail(r, l, GPUSYM_ERR_CORRUPT);
@@ -435,7 +435,7 @@ static void hear_leader(gpusym_records_t *r, leader_t *l, uint64_t gap_ns, uint6
     l->silent = l->silent || l->silence_ns >= limit_ns;
     if (!l->warned && l->silence_ns / 3 >= limit_ns / 5) {
         l->warned = true;
-        GPUSYM_LOG(1, "between hosts: nothing has come from the leader of island %u for %.1f s",
+        GPUSYM_LOG(2, "between hosts: nothing has come from the leader of island %u for %.1f s",
                    (uint32_t) (l - r->leader), 1e-9 * (double) l->silence_ns);
     }
 }

@@ -168,7 +168,7 @@ static int start_thread(gpusym_worker_t *w)
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
     w->started = 0 == error;
     if (!w->started) {
-        GPUSYM_LOG(1, "no thread for calls between hosts can be started: %s", strerror(error));
+        GPUSYM_LOG(2, "no thread for calls between hosts can be started: %s", strerror(error));
     }
     return w->started ? GPUSYM_SUCCESS : GPUSYM_ERR_NOT_AVAILABLE;
 }
@@ -224,7 +224,7 @@ static void mark_lost(void *arg, void *owner, const char *why)
     snprintf(peer->why, sizeof peer->why, "%s", why);
     __atomic_store_n(&peer->lost, peer->why, __ATOMIC_RELEASE);
     if (0 != peer->users) {
-        GPUSYM_LOG(1, "a process on another host is lost: %s", why);
+        GPUSYM_LOG(2, "a process on another host is lost: %s", why);
     }
 }
 
@@ -394,13 +394,13 @@ int gpusym_worker_map(gpusym_worker_t *w, const gpusym_device_t *dev, gpusym_gpu
     void *device_side;
 
     if (NULL != w->gpu && gpu != w->gpu) {
-        GPUSYM_LOG(1, "the memory for messages between hosts is pinned for another GPU of this process");
+        GPUSYM_LOG(2, "the memory for messages between hosts is pinned for another GPU of this process");
         return GPUSYM_ERR_UNREACHABLE;
     }
     if (NULL == w->gpu) {
         const int rc = dev->host_register(gpu, w->memory, w->bytes, &device_side);
         if (GPUSYM_SUCCESS != rc) {
-            GPUSYM_LOG(1, "%lu bytes for messages between hosts cannot be pinned: %s", (unsigned long) w->bytes,
+            GPUSYM_LOG(2, "%lu bytes for messages between hosts cannot be pinned: %s", (unsigned long) w->bytes,
                        dev->error());
             return rc;
         }
