@@ -72,10 +72,13 @@ dnl word is a folder that does not exist, at which they stop looking.
 AS_IF([test "$GPUSYM_OMPI_MAJOR" -le 4], [GPUSYM_OMPI_PATH_TAIL=SYSTEM_DEFAULT],
       [GPUSYM_OMPI_PATH_TAIL=$GPUSYM_OMPI_PKGLIBDIR])
 
-GPUSYM_OMPI_CPPFLAGS=
+GPUSYM_OMPI_CPPFLAGS= GPUSYM_OMPI_INCDIRS=
 gpusym_ompi_incdirs=$("$GPUSYM_OMPI_MPICC" --showme:incdirs)
 for dir in $gpusym_ompi_incdirs; do
     GPUSYM_OMPI_CPPFLAGS="$GPUSYM_OMPI_CPPFLAGS -isystem $dir"
+    dnl For test/env.sh; those that the compiler looks into by itself must keep their place.
+    AS_CASE([$dir], [/usr/include|/usr/local/include], [],
+            [GPUSYM_OMPI_INCDIRS="${GPUSYM_OMPI_INCDIRS:+$GPUSYM_OMPI_INCDIRS:}$dir"])
     dnl mpicc names this one only where it was configured to.
     AS_CASE([" $gpusym_ompi_incdirs "], [*" $dir/openmpi "*], [], [AS_IF([test -f "$dir/openmpi/ompi_config.h"],
         [GPUSYM_OMPI_CPPFLAGS="$GPUSYM_OMPI_CPPFLAGS -isystem $dir/openmpi"])])
@@ -168,6 +171,7 @@ AC_SUBST([GPUSYM_OMPI_PKGLIBDIR])
 AC_SUBST([GPUSYM_OMPI_PKGDATADIR])
 AC_SUBST([GPUSYM_OMPI_PATH_TAIL])
 AC_SUBST([GPUSYM_OMPI_CPPFLAGS])
+AC_SUBST([GPUSYM_OMPI_INCDIRS])
 AC_SUBST([GPUSYM_OMPI_COMPONENT_LIBS])
 AC_SUBST([GPUSYM_OMPI_LIBS])
 AC_SUBST([GPUSYM_PMIX_LIBS])
