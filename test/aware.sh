@@ -34,12 +34,11 @@ for name in "$builddir"/components/*.so "$builddir"/.libs/libgpusym_mpi.so; do
     [ ! -e "$name" ] || ln -s "$(readlink -f "$name")" "$dir/prefix/lib/openmpi/$(basename "$name")"
 done
 
-# expect 0|FAILURE WHAT COMMAND...
+# expect WHAT COMMAND...
 expect() {
-    local wanted=$1 what=$2 rc=0
-    shift 2
-    "$@" >"$dir/log" 2>&1 </dev/null || rc=FAILURE
-    if [ $rc = "$wanted" ]; then
+    local what=$1
+    shift
+    if "$@" >"$dir/log" 2>&1 </dev/null; then
         passed=$((passed + 1))
         echo "ok   $what"
     else
@@ -56,8 +55,8 @@ mkdir "$dir/own"
 export CPATH=$dir/own C_INCLUDE_PATH=$dir/own
 eval "$(print_env "$dir/prefix")"
 eval "$(print_env "$dir/prefix")" # a second time changes nothing
-expect 0 'compiled with mpicc' "$GPUSYM_OMPI_MPICC" "${flags[@]}" -DSUPPORT=1 "$source" -o "$dir/aware"
-expect 0 'other folders stay' test "$CPATH" = "$dir/prefix/include/gpusym:$dir/own"
+expect 'compiled with mpicc' "$GPUSYM_OMPI_MPICC" "${flags[@]}" -DSUPPORT=1 "$source" -o "$dir/aware"
+expect 'other folders stay' test "$CPATH" = "$dir/prefix/include/gpusym:$dir/own"
 read -ra compile <<<"$("$GPUSYM_OMPI_MPICC" --showme:compile)"
 for compiler in g++ clang nvcc; do
     command -v $compiler >/dev/null || continue
@@ -68,25 +67,25 @@ for compiler in g++ clang nvcc; do
     esac
     # clang may stand for another machine's.
     if [ $compiler != clang ] || echo '#include <stdio.h>' | clang -E -x c - >"$dir/log" 2>&1; then
-        expect 0 "compiled with $compiler" $compiler "${flags[@]}" "${compile[@]}" -DSUPPORT=1 "$source"
+        expect "compiled with $compiler" $compiler "${flags[@]}" "${compile[@]}" -DSUPPORT=1 "$source"
     fi
 done
 run=("$GPUSYM_OMPI_MPIRUN" -n 2 "${oversubscribe[@]}")
 use=(--mca coll gpusym --mca coll_gpusym_device)
-expect 0 'a device' "${run[@]}" "${use[@]}" "$device" "$dir/aware" 1
-expect 0 'no device' "${run[@]}" "${use[@]}" none "$dir/aware" 0
-expect 0 'without gpusym' "${run[@]}" --mca coll ^gpusym --mca coll_gpusym_device "$device" "$dir/aware" 0
+expect 'a device' "${run[@]}" "${use[@]}" "$device" "$dir/aware" 1
+expect 'no device' "${run[@]}" "${use[@]}" none "$dir/aware" 0
+expect 'without gpusym' "${run[@]}" --mca coll ^gpusym --mca coll_gpusym_device "$device" "$dir/aware" 0
 # What mpirun of Open MPI 4.1 does not take together with mca_base_env_list.
-expect 0 'mpirun -x' "${run[@]}" -x GPUSYM_AWARE=1 "${use[@]}" "$device" sh -c "[ \"\$GPUSYM_AWARE\" = 1 ] && exec $dir/aware 1"
+has_variable=(sh -c "[ \"\$GPUSYM_AWARE\" = 1 ] && exec $dir/aware 1")
+expect 'mpirun -x' "${run[@]}" -x GPUSYM_AWARE=1 "${use[@]}" "$device" "${has_variable[@]}"
 if [ "$GPUSYM_OMPI_MAJOR" = 4 ]; then
-    expect 0 'without messages' "${run[@]}" "${use[@]}" "$device" --mca coll_gpusym_p2p off "$dir/aware" 0
+    expect 'without messages' "${run[@]}" "${use[@]}" "$device" --mca coll_gpusym_p2p off "$dir/aware" 0
     # Variables that the user sets by that parameter.
     unset OMPI_MCA_mca_base_env_list_internal
     export OMPI_MCA_mca_base_env_list=GPUSYM_AWARE=1
     eval "$(print_env "$dir/prefix")"
     eval "$(print_env "$dir/prefix")"
-    expect 0 'mca_base_env_list' "${run[@]}" "${use[@]}" "$device" \
-        sh -c "[ \"\$GPUSYM_AWARE\" = 1 ] && exec $dir/aware 1"
+    expect 'mca_base_env_list' "${run[@]}" "${use[@]}" "$device" "${has_variable[@]}"
 fi
 echo "$passed as expected, $failed not"
 [ $failed -eq 0 ]

@@ -5,8 +5,8 @@
 #
 #     test/configure.sh BUILDDIR
 #
-# Folders of programs that do nothing stand for installations. Their ompi_info names a version that gpusym does not know, at
-# which configure ends: what it had found until then is in config.log.
+# Folders of programs that do nothing stand for installations. Their ompi_info names a version that gpusym does not
+# know, at which configure ends: what it had found until then is in config.log.
 set -u
 builddir=$(cd "${1:?usage: test/configure.sh BUILDDIR}" && pwd) || exit 2
 # shellcheck source=/dev/null
@@ -39,8 +39,8 @@ found() {
     sed -n "s/^ac_cv_path_GPUSYM_OMPI_$1=//p" "$dir/build/config.log" | tr -d \'
 }
 
-# expect WHAT "INFO MPICC MPIRUN" WORDS PATH OPTION...: these programs are found, - for none, and configure prints these words.
-# The cache has what does not depend on PATH.
+# expect WHAT "INFO MPICC MPIRUN" WORDS PATH OPTION...: these programs are found, - for none, and configure prints these
+# words. The cache has what does not depend on PATH.
 expect() {
     local what=$1 wanted words=$3 path=$4 name want bad=
     read -ra wanted <<<"$2"
@@ -68,10 +68,10 @@ expect() {
 says() {
     echo "checking for the folder of Open MPI's programs... $dir/$1/bin"
 }
-expect 'the system before a module' 'debian/bin/ompi_info debian/bin/mpicc.openmpi debian/bin/mpirun.openmpi' "$(says debian)" \
-    "$dir/debian/bin:$dir/module/bin"
-expect 'a module before the system, behind another MPI' 'module/bin/ompi_info module/bin/mpicc module/bin/mpirun' "$(says module)" \
-    "$dir/mpich/bin:$dir/module/bin:$dir/debian/bin"
+expect 'the system before a module' 'debian/bin/ompi_info debian/bin/mpicc.openmpi debian/bin/mpirun.openmpi' \
+    "$(says debian)" "$dir/debian/bin:$dir/module/bin"
+expect 'a module before the system, behind another MPI' 'module/bin/ompi_info module/bin/mpicc module/bin/mpirun' \
+    "$(says module)" "$dir/mpich/bin:$dir/module/bin:$dir/debian/bin"
 expect '--with-ompi' 'module/bin/ompi_info module/bin/mpicc module/bin/mpirun' "$(says module)" "$dir/debian/bin" \
     --with-ompi="$dir/module"
 expect 'no mpirun beside ompi_info' 'half/bin/ompi_info half/bin/mpicc -' "found in $dir/half/bin, beside ompi_info" \

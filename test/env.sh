@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# What a shell sets so that its compilers and its mpirun use a gpusym that is installed beneath a prefix: for quickstart, and for
-# the tests. To be sourced by bash behind a build's test/build.env.
+# What a shell sets so that its compilers and its mpirun use a gpusym that is installed beneath a prefix: for
+# quickstart, and for the tests. To be sourced by bash behind a build's test/build.env.
 # shellcheck shell=bash
 
 # front FOLDERS LIST: a list like PATH, with FOLDERS at its head
@@ -30,15 +30,15 @@ print_env() {
     [ "$(type -P ompi_info)" != "$GPUSYM_OMPI_INFO" ] || bin=
     # shellcheck disable=SC2016  # the shell that evaluates this expands it
     printf 'export PATH=%q:"$PATH"\n' "$prefix/bin${bin:+:$bin}"
-    # gpusym/mpi-ext.h is found before Open MPI's. A compiler looks into the folders of CPATH behind those of -I, but of two that
-    # are one folder it leaves the -I out, if the other is among its own, as those of C_INCLUDE_PATH are.
+    # gpusym/mpi-ext.h is found before Open MPI's. A compiler looks into the folders of CPATH behind those of -I; but it
+    # leaves out an -I of a folder that is among its own, as those of C_INCLUDE_PATH are, which come last.
     printf 'export CPATH=%q\n' "$(front "$prefix/include/gpusym" "${CPATH:-}")"
     if [ -n "$GPUSYM_OMPI_INCDIRS" ]; then
         printf 'export C_INCLUDE_PATH=%q\n' "$(front "$GPUSYM_OMPI_INCDIRS" "${C_INCLUDE_PATH:-}")"
         printf 'export CPLUS_INCLUDE_PATH=%q\n' "$(front "$GPUSYM_OMPI_INCDIRS" "${CPLUS_INCLUDE_PATH:-}")"
     fi
-    # mpirun of Open MPI 4.1 has the ranks preload libgpusym_mpi. With mca_base_env_list it would refuse -x, which it does not with
-    # the parameter in which it keeps what --tune's files set; but it takes only one of the two parameters.
+    # mpirun of Open MPI 4.1 has the ranks preload libgpusym_mpi. Where mca_base_env_list is set it refuses -x. It does
+    # not with the parameter in which it keeps what files for --tune say; but it refuses both parameters at once.
     [ "$GPUSYM_OMPI_MAJOR" = 4 ] || return 0
     value=$("$GPUSYM_OMPI_INFO" --param mca base --level 9 --parsable 2>/dev/null |
         sed -nE 's/^mca:mca:base:param:mca_base_env_list:value:"?([^"]*)"?$/\1/p')
