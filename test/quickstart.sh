@@ -5,8 +5,8 @@
 #
 #     test/quickstart.sh
 #
-# Programs of this script stand for a machine's: apt-get and sudo write down how they are called, gcc knows some headers,
-# and there is no other Open MPI than the case says. Nothing is built: autogen.sh fails.
+# Programs of this script stand for a machine's: apt-get and sudo write down how they are called, gcc knows some
+# headers, and there is no other Open MPI than the case says. Nothing is built: autogen.sh fails.
 set -u
 unset CC CPPFLAGS GPUSYM_CONFIGURE
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -16,7 +16,7 @@ passed=0
 failed=0
 
 # A machine: programs of the system that every case has, and some of our own.
-mkdir -p "$dir/system" "$dir/tree/test" "$dir/spack/bin"
+mkdir -p "$dir/system" "$dir/tree/test" "$dir/spack/bin" "$dir/other/bin"
 for name in bash cat cut dirname env getconf grep head mkdir paste rm sed sleep sort tail tr wc; do
     ln -s "$(type -P $name)" "$dir/system/"
 done
@@ -29,6 +29,7 @@ program() {
 }
 program tree/autogen.sh 'echo autogen.sh was run; exit 1'
 program spack/bin/ompi_info :
+program other/bin/ompi_info :
 # new_machine ID HEADER...: a user's id, and what gcc knows
 new_machine() {
     rm -rf "${dir:?}/bin" "$dir/tree/_build" && mkdir "$dir/bin"
@@ -46,8 +47,17 @@ has_sudo() {
     program bin/sudo 'echo "sudo $*" >>"$GPUSYM_CALLS"'
 }
 
-# expect WHAT STATUS CALL WORDS [--tty ANSWER] [OPTION...]: quickstart ends with this status and says these words, and CALL
-# is among the calls of apt-get and sudo; -: there was none
+# has_build CMOCKA: a build for the Open MPI of spack, with cmocka (1) or without (0)
+has_build() {
+    mkdir -p "$dir/tree/_build/test"
+    program tree/configure 'echo configure was run; exit 1'
+    program tree/_build/config.status "echo \"'--prefix=/nowhere' '--with-ompi=$dir/spack'\""
+    printf '%s\n' "GPUSYM_OMPI_INFO='$dir/spack/bin/ompi_info'" "GPUSYM_HAVE_CMOCKA='$1'" \
+        >"$dir/tree/_build/test/build.env"
+}
+
+# expect WHAT STATUS CALL WORDS [--tty ANSWER] [OPTION...]: quickstart ends with this status and says these words, and
+# CALL is among the calls of apt-get and sudo; -: there was none
 expect() {
     local what=$1 status=$2 call=$3 words=$4 answer='' rc=0 bad=''
     shift 4
@@ -110,6 +120,16 @@ all='stdio.h ucp/api/ucp.h cmocka.h'
         expect 'a terminal: asked, refused' 77 - '\[y/N\]' --tty n
         expect 'a terminal: asked, granted' 1 "sudo env DEBIAN_FRONTEND=noninteractive $install $ompi" '\[y/N\]' --tty y
     fi
+
+    new_machine 1000 $all
+    program bin/dpkg-query 'echo installed'
+    has_build 0
+    expect 'cmocka has come: the tests are configured anew' 1 - 'configure was run' check
+    expect 'with the same Open MPI' 0 - "/configure --prefix=[^ ]* --with-ompi=$dir/spack " --dry-run check
+    has_build 1
+    expect 'no reason to configure' 0 - 'running the tests' check
+    expect 'another Open MPI than that of the build' 1 - 'rm -r _build' --with-ompi="$dir/other"
+    rm "$dir/tree/configure"
 
     new_machine 0 $all
     for gpus in 0:4:sim 1:2:cuda 2:2:cuda 3:3:cuda 8:4:cuda; do
