@@ -37,11 +37,18 @@ AS_CASE([$with_ompi],
     [no], [AC_MSG_ERROR([--without-ompi: gpusym is a part of Open MPI and cannot be built without it])],
     [yes|''], [gpusym_ompi_path=$PATH gpusym_ompi_where='in PATH'],
     [gpusym_ompi_path=$with_ompi/bin gpusym_ompi_where="in $with_ompi/bin"])
-AC_PATH_PROGS([GPUSYM_OMPI_MPICC], [mpicc.openmpi mpicc], [], [$gpusym_ompi_path])
-AC_PATH_PROGS([GPUSYM_OMPI_MPIRUN], [mpirun.openmpi mpirun], [], [$gpusym_ompi_path])
+dnl All programs are of one installation, that of the first ompi_info: no other MPI has a program of that name. Beside other
+dnl MPIs, Debian's mpicc may be another one's, and Open MPI's is mpicc.openmpi.
 AC_PATH_PROG([GPUSYM_OMPI_INFO], [ompi_info], [], [$gpusym_ompi_path])
-AS_IF([test -z "$GPUSYM_OMPI_MPICC" || test -z "$GPUSYM_OMPI_MPIRUN" || test -z "$GPUSYM_OMPI_INFO"],
-    [GPUSYM_MISSING([Open MPI's mpicc, mpirun and ompi_info were not all found $gpusym_ompi_where.],
+AC_MSG_CHECKING([for the folder of Open MPI's programs])
+AS_IF([test -z "$GPUSYM_OMPI_INFO"], [AC_MSG_RESULT([no ompi_info $gpusym_ompi_where])],
+      [gpusym_ompi_bin=$(dirname "$GPUSYM_OMPI_INFO")
+       gpusym_ompi_where="in $gpusym_ompi_bin, beside ompi_info"
+       AC_MSG_RESULT([$gpusym_ompi_bin])
+       AC_PATH_PROGS([GPUSYM_OMPI_MPICC], [mpicc.openmpi mpicc], [], [$gpusym_ompi_bin])
+       AC_PATH_PROGS([GPUSYM_OMPI_MPIRUN], [mpirun.openmpi mpirun], [], [$gpusym_ompi_bin])])
+AS_IF([test -z "$GPUSYM_OMPI_INFO" || test -z "$GPUSYM_OMPI_MPICC" || test -z "$GPUSYM_OMPI_MPIRUN"],
+    [GPUSYM_MISSING([Open MPI's ompi_info, mpicc and mpirun were not all found $gpusym_ompi_where.],
         [libopenmpi-dev openmpi-bin], [openmpi-devel],
         [(then: module load mpi/openmpi-x86_64)  or name its folder: --with-ompi=DIR])])
 
@@ -65,10 +72,13 @@ dnl word is a folder that does not exist, at which they stop looking.
 AS_IF([test "$GPUSYM_OMPI_MAJOR" -le 4], [GPUSYM_OMPI_PATH_TAIL=SYSTEM_DEFAULT],
       [GPUSYM_OMPI_PATH_TAIL=$GPUSYM_OMPI_PKGLIBDIR])
 
-GPUSYM_OMPI_CPPFLAGS=
+GPUSYM_OMPI_CPPFLAGS= GPUSYM_OMPI_INCDIRS=
 gpusym_ompi_incdirs=$("$GPUSYM_OMPI_MPICC" --showme:incdirs)
 for dir in $gpusym_ompi_incdirs; do
     GPUSYM_OMPI_CPPFLAGS="$GPUSYM_OMPI_CPPFLAGS -isystem $dir"
+    dnl For test/env.sh; those that the compiler looks into by itself must keep their place.
+    AS_CASE([$dir], [/usr/include|/usr/local/include], [],
+            [GPUSYM_OMPI_INCDIRS="${GPUSYM_OMPI_INCDIRS:+$GPUSYM_OMPI_INCDIRS:}$dir"])
     dnl mpicc names this one only where it was configured to.
     AS_CASE([" $gpusym_ompi_incdirs "], [*" $dir/openmpi "*], [], [AS_IF([test -f "$dir/openmpi/ompi_config.h"],
         [GPUSYM_OMPI_CPPFLAGS="$GPUSYM_OMPI_CPPFLAGS -isystem $dir/openmpi"])])
@@ -161,8 +171,9 @@ AC_SUBST([GPUSYM_OMPI_PKGLIBDIR])
 AC_SUBST([GPUSYM_OMPI_PKGDATADIR])
 AC_SUBST([GPUSYM_OMPI_PATH_TAIL])
 AC_SUBST([GPUSYM_OMPI_CPPFLAGS])
+AC_SUBST([GPUSYM_OMPI_INCDIRS])
 AC_SUBST([GPUSYM_OMPI_COMPONENT_LIBS])
 AC_SUBST([GPUSYM_OMPI_LIBS])
 AC_SUBST([GPUSYM_PMIX_LIBS])
-GPUSYM_FEATURE([Open MPI], [$GPUSYM_OMPI_VERSION ($GPUSYM_OMPI_MPICC)])
+GPUSYM_FEATURE([Open MPI], [$GPUSYM_OMPI_VERSION in $gpusym_ompi_bin ($(basename "$GPUSYM_OMPI_MPICC"), $(basename "$GPUSYM_OMPI_MPIRUN"))])
 ])

@@ -12,7 +12,7 @@
 # Needs root (or sudo), to make the root and to enter it. Ends with the tests' closing line, "N passed, M failed"; exit status 77:
 # packages cannot be fetched.
 #
-#   GPUSYM_DEBIAN_MIRROR   where packages come from (default: http://deb.debian.org/debian)
+#   GPUSYM_DEBIAN_MIRROR   where packages come from (default: where this machine's apt takes Debian's from)
 set -eu
 # libpmix-dev: libopenmpi-dev needs its headers for components, and since Open MPI 6 does not ask for it.
 packages=(gcc libc6-dev make autoconf automake libtool libopenmpi-dev libpmix-dev openmpi-bin libcmocka-dev libucx-dev iproute2)
@@ -27,6 +27,17 @@ say() {
 die() {
     printf 'debian.sh: %s\n' "$*" >&2
     exit 1
+}
+
+# Where this machine's apt takes Debian's packages from: by what the archives say of themselves or, before the first apt-get
+# update, by their addresses. Nothing, if it takes none, as on Ubuntu.
+debian_mirror() {
+    {
+        # shellcheck disable=SC2016  # apt's variable
+        apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian'
+        # shellcheck disable=SC2016
+        apt-get indextargets --no-release-info --format '$(REPO_URI)' 'Created-By: Packages' | grep '/debian/*$'
+    } 2>/dev/null | grep '^http' | head -n 1
 }
 
 # Inside a mount namespace of our own: whatever is mounted here is gone when we end, however we end.
@@ -81,7 +92,7 @@ case $name in trixie | sid) ;; *) die "which Debian? trixie or sid" ;; esac
 form=${2:-version}
 top=$(cd "$(dirname "$0")/../.." && pwd)
 cache=${GPUSYM_COMPAT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/gpusym}
-mirror=${GPUSYM_DEBIAN_MIRROR:-http://deb.debian.org/debian}
+mirror=${GPUSYM_DEBIAN_MIRROR:-$(debian_mirror)}
 if [ "$(id -u)" != 0 ]; then
     command -v sudo >/dev/null || die "needs root, and there is no sudo"
     exec sudo env GPUSYM_COMPAT_CACHE="$cache" GPUSYM_DEBIAN_MIRROR="$mirror" "$0" "$name" "$form"
@@ -105,6 +116,7 @@ exec 9>"$cache/$name.lock"
 flock 9
 
 if [ ! -d "$root" ]; then
+    [ -n "$mirror" ] || die "this machine's apt has no packages of Debian; name a mirror: GPUSYM_DEBIAN_MIRROR=URL"
     say "making a root of Debian $name in $root (a few minutes)"
     fetch make_root >"$cache/$name.log" 2>&1 ||
         { tail -n 20 "$cache/$name.log" && cannot_fetch "a root of Debian $name; all of debootstrap's output is in $cache/$name.log"; }
