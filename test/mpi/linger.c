@@ -7,16 +7,17 @@
  * collectives, now and then, or some of one kind and length that a kernel of theirs can serve, of which some end on one
  * rank before the others have begun; and in the host's memory, of all ranks or of one: others may have rung for those
  * before they knew. --pause: in place of coll_gpusym_linger; --served: kernels stay for longer than this runs, so some
- * calls must have been served.
+ * calls must have been served. --multiple: under MPI_THREAD_MULTIPLE.
  */
 #include <mpi.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "test/mpi/coll.h"
 #include "test/mpi/mpit.h"
 
-#define USAGE "[--seed N] [--kinds KIND] [--n CALLS] [--pause US] [--served]"
+#define USAGE "[--seed N] [--kinds KIND] [--n CALLS] [--pause US] [--served] [--multiple]"
 #define COMMS 3
 /* Calls one after the other that may be of one other collective; and so many, of which a kernel of theirs must have
  * served some. */
@@ -99,8 +100,16 @@ int main(int argc, char **argv)
     unsigned long long resident, late, elsewhere = 0;
     uint64_t n;
     long failed;
+    int level = MPI_THREAD_SINGLE;
 
-    check_init(&argc, &argv, "linger", MPI_THREAD_SINGLE);
+    for (int i = 1; i < argc; i++) { /* what check_init wants to know */
+        level = 0 == strcmp(argv[i], "--multiple") ? MPI_THREAD_MULTIPLE : level;
+    }
+    if (check_init(&argc, &argv, "linger", level) < level) {
+        check_fini(0);
+        return CHECK_SKIPPED;
+    }
+    (void) check_flag("--multiple");
     l.seed = check_seed();
     n = check_number("--n", 3000);
     pause = (unsigned) check_number("--pause", 0);

@@ -21,6 +21,7 @@
  */
 #include "mca/coll/gpusym/exec/resident.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "kernels/plan.h"
@@ -28,9 +29,28 @@
 #include "mca/coll/gpusym/team/join.h"
 #include "mca/common/gpusym/gpusym.h"
 
-/* The kernels that keep a lane, and where the next one stands. Only of processes without MPI_THREAD_MULTIPLE. */
+/* The kernels that keep a lane, and where the next one stands: of all communicators. A call of one may dismiss the
+ * kernel of another, whose thread is elsewhere: the lock covers these, and the lane of each kernel that no call has. */
+static pthread_mutex_t keeper_lock = PTHREAD_MUTEX_INITIALIZER;
 static coll_gpusym_resident_t *keeper[GPUSYM_RESIDENT_MAX];
 static unsigned keeper_next;
+
+/* One thread alone needs no lock. Returns whether it is to be unlocked. */
+static bool lock_keepers(void)
+{
+    const bool threads = opal_using_threads();
+    if (OPAL_UNLIKELY(threads)) {
+        pthread_mutex_lock(&keeper_lock);
+    }
+    return threads;
+}
+
+static void unlock_keepers(bool locked)
+{
+    if (OPAL_UNLIKELY(locked)) {
+        pthread_mutex_unlock(&keeper_lock);
+    }
+}
 
 static uint64_t linger_ns(void)
 {
@@ -70,7 +90,7 @@ bool coll_gpusym_resident_may(const coll_gpusym_task_t *task, const coll_gpusym_
     const coll_gpusym_params_t *c = &coll_gpusym_params;
     const unsigned family = gpusym_algorithm_family((unsigned) p->algorithm);
     return (GPUSYM_F_AGXLL_R == family || GPUSYM_F_XLL == family || GPUSYM_F_XLL_R == family) && task->blocking &&
-           NULL == task->sizes && !t->host.threads && p != task->plan && 1 == p->epochs && 0 != p->work.bytes &&
+           NULL == task->sizes && p != task->plan && 1 == p->epochs && 0 != p->work.bytes &&
            p->work.bytes <= gpusym_tuning_resident_max(t->host.nranks) && c->blocks <= 1 && !is_packed(task) &&
            (t->host.mps || !coll_gpusym_team_crowded(t)) && /* it would take other processes' time on the GPU */
            addresses_fit(task->segments) && 0 != linger_ns();
@@ -182,8 +202,7 @@ static bool is_same(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task
            !is_packed(task) && is_kind(k, s) && epoch_near(t, s) && addresses_fit(k) && 0 != linger_ns() && is_here(s);
 }
 
-bool coll_gpusym_resident_command_same(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task,
-                                       coll_gpusym_launch_t *l)
+static bool command_same(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l)
 {
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
     gpusym_work_t w; /* only in part */
@@ -204,10 +223,19 @@ bool coll_gpusym_resident_command_same(coll_gpusym_residents_t *all, const coll_
     return true;
 }
 
+bool coll_gpusym_resident_command_same(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task,
+                                       coll_gpusym_launch_t *l)
+{
+    const bool locked = lock_keepers(), sent = command_same(all, task, l);
+    unlock_keepers(locked);
+    return sent;
+}
+
 void coll_gpusym_resident_command_early(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task,
                                         coll_gpusym_launch_t *l)
 {
     const coll_gpusym_resident_t *s = &all->kernel[COLL_GPUSYM_RESIDENT_ALLREDUCE];
+    const bool locked = lock_keepers();
     /*
      * LL lines of one parity must not be overwritten before all have read them. A peer may still be in the last call
      * that this kernel served: only the other parity's lines are free, since all had ended the calls before when they
@@ -220,10 +248,11 @@ void coll_gpusym_resident_command_early(coll_gpusym_residents_t *all, const coll
         is_same(all, task, task->segments->bytes)) {
         send_command(all, task, l, task->segments->bytes);
     }
+    unlock_keepers(locked);
 }
 
-bool coll_gpusym_resident_command(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l,
-                                  const coll_gpusym_plan_t *p)
+static bool command(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l,
+                    const coll_gpusym_plan_t *p)
 {
     coll_gpusym_resident_t *s = find_place(all, task);
     if (NULL == s->lane) {
@@ -236,6 +265,14 @@ bool coll_gpusym_resident_command(coll_gpusym_residents_t *all, const coll_gpusy
     }
     send_command(all, task, l, p->work.bytes);
     return true;
+}
+
+bool coll_gpusym_resident_command(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l,
+                                  const coll_gpusym_plan_t *p)
+{
+    const bool locked = lock_keepers(), sent = command(all, task, l, p);
+    unlock_keepers(locked);
+    return sent;
 }
 
 void coll_gpusym_resident_prepare(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l,
@@ -287,6 +324,7 @@ void coll_gpusym_resident_done(coll_gpusym_residents_t *all, const coll_gpusym_t
                                bool well)
 {
     coll_gpusym_resident_t *s = find_place(all, task);
+    const bool locked = lock_keepers();
     s->lane = l->lane;
     l->lane = NULL;
     if (well) {
@@ -297,11 +335,13 @@ void coll_gpusym_resident_done(coll_gpusym_residents_t *all, const coll_gpusym_t
     if (l->resident.recalled) {
         gpusym_tuning_resident_skip(&s->worth); /* the next may be too */
     }
+    unlock_keepers(locked);
 }
 
 void coll_gpusym_resident_make_room(coll_gpusym_residents_t *all, const coll_gpusym_team_t *t,
                                     const coll_gpusym_plan_t *p)
 {
+    const bool locked = lock_keepers();
     note_call(all, NULL);
     for (unsigned i = 0; i < COLL_GPUSYM_RESIDENTS; i++) {
         coll_gpusym_resident_t *s = &all->kernel[i];
@@ -309,6 +349,7 @@ void coll_gpusym_resident_make_room(coll_gpusym_residents_t *all, const coll_gpu
             dismiss_kernel(s, false);
         }
     }
+    unlock_keepers(locked);
 }
 
 static void end_kernel(coll_gpusym_resident_t *s)
@@ -327,7 +368,9 @@ static void end_kernel(coll_gpusym_resident_t *s)
 
 void coll_gpusym_residents_end(coll_gpusym_residents_t *all)
 {
+    const bool locked = lock_keepers();
     for (unsigned i = 0; i < COLL_GPUSYM_RESIDENTS; i++) {
         end_kernel(&all->kernel[i]);
     }
+    unlock_keepers(locked);
 }
