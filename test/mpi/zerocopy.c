@@ -160,14 +160,14 @@ static bool draw_memory(zero_t *z, coll_call_t *call, bool odd)
 }
 
 /* Whether a sure collective's buffers are as large as peers can map. The counts of an allgatherv may be of any size, or
- * all 0: nothing is launched then. */
+ * all 0: nothing is launched then. A scatter's peers map a block each, which is short where there are many. */
 static bool is_large(const zero_t *z, const coll_call_t *call)
 {
     static coll_side_t send, recv;
     static coll_args_t args;
 
     coll_layout(call, &send, &recv, &args);
-    return COLL_ALLGATHERV != call->coll || recv.hi - recv.lo >= (z->least > SHARED ? SHARED : 1);
+    return (COLL_ALLGATHERV != call->coll && COLL_SCATTER != call->coll) || recv.hi - recv.lo >= (z->least > SHARED ? SHARED : 1);
 }
 
 /* Whether the counters say what must be. */
