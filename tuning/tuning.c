@@ -12,8 +12,11 @@
  * another machine 26.3 and 26.0, 38.7 and 38.5: no difference; 63.4 and 61.5); the others were measured on 4, by slower
  * code. */
 static const uint64_t pull_max[3] = {8ull << 20, 2ull << 20, 2ull << 20};
-/* ... measured on 4 x H200: up to so many the root of a bcast, reduce serves all by itself, for the same reason. */
+/* ... measured on 4 x H200: up to so many the root of a bcast serves all by itself, for the same reason. Of a reduce,
+ * by ranks: with more than two it is slower than slices wherever there is zero copy (4 x H200: 256 KiB 20.0 us in place
+ * of 16.9). */
 #define ROOT_MAX (1ull << 20)
+static const uint64_t reduce_root_max[3] = {ROOT_MAX, 0, 0};
 /* Where GPUs reach each other along rings only: largest message in bytes by LL, by LL128 (where it may be), then
  * Simple. */
 #define RING_LL_MAX (64ull << 10)
@@ -117,7 +120,8 @@ static unsigned zero_copy_family(const gpusym_tuning_call_t *call, unsigned algo
     case GPUSYM_ALG_BCAST_ST:
         return call->bytes <= ROOT_MAX ? GPUSYM_F_XST_Z : GPUSYM_F_RSXLD_AGXST_Z;
     case GPUSYM_ALG_REDUCE_ST:
-        return call->bytes <= ROOT_MAX ? GPUSYM_F_XLD_R_Z : GPUSYM_F_RSXLD_AGXST_Z;
+        return call->bytes <= reduce_root_max[gpusym_tuning_by_ranks(call->nranks)] ? GPUSYM_F_XLD_R_Z
+                                                                                    : GPUSYM_F_RSXLD_AGXST_Z;
     case GPUSYM_ALG_REDUCE_SCATTER_ST: /* staged stores beat loads: 55 to 65 us for 16 MiB on 4 x H200 */
     case GPUSYM_ALG_REDUCE_SCATTER_BLOCK_ST:
         return GPUSYM_F_XST_R;
