@@ -99,7 +99,7 @@ disgrace() {
     kill -9 $left
 }
 
-# Numbers of the component's summary: native and staged calls of rank 0.
+# Numbers of the component's summary: native and staged calls of all ranks.
 summary() {
     sed -n "s/.*gpusym: allreduce:.*$1 \([0-9]*\).*/\1/p" "$dir/log" | tail -n 1
 }
@@ -415,7 +415,7 @@ odd() {
     mpirun=("${saved[@]}")
     why=$(disgrace)
     all_right || why="$why not right, exit status $rc"
-    grep -q "gpusym: bcast: native 0, staged [1-9][0-9]* (peers" "$dir/log" || why="$why not staged for that reason"
+    grep -Eq 'gpusym: bcast: native 0, staged [1-9][0-9]* (\[[^]]*\] )?\(peers' "$dir/log" || why="$why not staged for that reason"
     said=$(grep -c 'do not all have the same gpusym' "$dir/log")
     [ "$said" -eq 1 ] || why="$why told $said times"
     grep -Eq "^ *$because" "$dir/log" || why="$why nobody says: $because"

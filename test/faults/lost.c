@@ -161,6 +161,7 @@ int main(int argc, char **argv)
     MPI_Comm comm;
 
     check_init(&argc, &argv, "lost", MPI_THREAD_SINGLE);
+    unsetenv("PMIX_NAMESPACE"); /* without it each rank prints its errors itself: all survivors are to name the lost */
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &nranks);
     const event_t event = {.at = check_number("--at", 5),

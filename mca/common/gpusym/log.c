@@ -115,10 +115,14 @@ void gpusym_log_name(unsigned long rank, const char *host)
 
 /* ---- errors ---- */
 
-/* A name for an error in a minute, alike in all processes of the job whose texts differ by no more than numbers. */
-static uint64_t name_error(const char *job, const char *text, uint64_t minute)
+/* How long processes that meet the same error take to tell it. A later one of the same words is another. */
+#define TELL_NS 10000000000ull
+
+/* A name for an error in a span of that time, alike in all processes of the job whose texts differ by no more than
+ * numbers. */
+static uint64_t name_error(const char *job, const char *text, uint64_t span)
 {
-    uint64_t name = 0xcbf29ce484222325ull ^ minute; /* FNV-1a */
+    uint64_t name = 0xcbf29ce484222325ull ^ span; /* FNV-1a */
 
     for (const char *c = job; '\0' != *c; c++) {
         name = (name ^ (unsigned char) *c) * 0x100000001b3ull;
@@ -188,19 +192,19 @@ static bool take_name(uint64_t name)
     return !taken;
 }
 
-/* Whether this process prints an error: no other one of its job on this node has in this minute or the last. What holds
- * the name may print it again. */
+/* Whether this process prints an error: no other one of its job on this node has in this span of time or the last. What
+ * holds the name may print it again. */
 static bool is_ours_to_tell(const char *text)
 {
     const char *job = getenv("PMIX_NAMESPACE");
-    const uint64_t minute = gpusym_now_ns() / 60000000000ull;
+    const uint64_t span = gpusym_now_ns() / TELL_NS;
     bool ours;
 
     if (NULL == job) {
         return true;
     }
     pthread_mutex_lock(&out.lock);
-    ours = !is_held_elsewhere(name_error(job, text, minute - 1)) && take_name(name_error(job, text, minute));
+    ours = !is_held_elsewhere(name_error(job, text, span - 1)) && take_name(name_error(job, text, span));
     pthread_mutex_unlock(&out.lock);
     return ours;
 }

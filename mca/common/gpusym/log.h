@@ -43,7 +43,7 @@ void gpusym_log_no_memory(const char *what);
 void gpusym_log_name(unsigned long rank, const char *host);
 /* Prints an error for the user to stderr, by one write: the process, then the text, between rules. The text tells what
  * happened, where, and what to do; its lines have at most 78 columns. Once a node: where another process of the job has
- * printed the same but for numbers in this minute or the last, it is a line of level 2. Any thread. */
+ * printed the same but for numbers within the last ten seconds or so, it is a line of level 2. Any thread. */
 void gpusym_help(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void gpusym_help_list(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
 
