@@ -167,7 +167,8 @@ static bool is_large(const zero_t *z, const coll_call_t *call)
     static coll_args_t args;
 
     coll_layout(call, &send, &recv, &args);
-    return (COLL_ALLGATHERV != call->coll && COLL_SCATTER != call->coll) || recv.hi - recv.lo >= (z->least > SHARED ? SHARED : 1);
+    return (COLL_ALLGATHERV != call->coll && COLL_SCATTER != call->coll) ||
+           recv.hi - recv.lo >= (z->least > SHARED ? SHARED : 1);
 }
 
 /* Whether the counters say what must be. */
