@@ -9,7 +9,7 @@
  *
  * Descriptions are no interface of Open MPI's. The first call compares, for some datatypes, what is read with the
  * runs that the convertor tells of itself. If they differ, all pieces are the convertor's runs, which takes longer; a
- * line at verbosity 1 says so.
+ * line at verbosity 2 says so.
  */
 #ifndef GPUSYM_OMPI_PIECES_H
 #define GPUSYM_OMPI_PIECES_H
