@@ -465,25 +465,33 @@ static struct {
     uint64_t begun, let, ns; /* how many have begun; and were let end; how long the last one is to be. Atomic */
 } naps;
 
-/* In place of libc's, for the library; the thread's condition variable is of CLOCK_MONOTONIC. */
+/* In place of libc's, for the library; the thread's condition variable is of CLOCK_MONOTONIC. A nap that is held comes
+ * back again and again before its time, as POSIX allows: only the caller can see what it waits for, and a signal may
+ * come when a wait has just timed out. */
 int pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *end)
 {
+    static __thread uint64_t number; /* of this thread's nap; 0: the next call begins one */
+    struct timespec soon;
+
     if (!__atomic_load_n(&naps.held, __ATOMIC_ACQUIRE)) {
+        number = 0;
         return pthread_cond_clockwait(cond, mutex, CLOCK_MONOTONIC, end);
     }
-    const uint64_t ns = (uint64_t) end->tv_sec * 1000000000u + (uint64_t) end->tv_nsec - gpusym_now_ns();
-    __atomic_store_n(&naps.ns, ns, __ATOMIC_RELEASE);
-    const uint64_t number = __atomic_add_fetch(&naps.begun, 1, __ATOMIC_ACQ_REL);
-    while (load(&naps.let) < number) {
-        struct timespec soon;
-        syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &soon);
-        soon.tv_sec += (soon.tv_nsec + (long) MS / 10) / 1000000000;
-        soon.tv_nsec = (soon.tv_nsec + (long) MS / 10) % 1000000000;
-        if (0 == pthread_cond_clockwait(cond, mutex, CLOCK_MONOTONIC, &soon)) {
-            return 0;
-        }
+    if (0 == number) {
+        const uint64_t ns = (uint64_t) end->tv_sec * 1000000000u + (uint64_t) end->tv_nsec - gpusym_now_ns();
+        __atomic_store_n(&naps.ns, ns, __ATOMIC_RELEASE);
+        number = __atomic_add_fetch(&naps.begun, 1, __ATOMIC_ACQ_REL);
     }
-    return ETIMEDOUT;
+    if (load(&naps.let) >= number) {
+        number = 0;
+        return ETIMEDOUT;
+    }
+    syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &soon);
+    soon.tv_nsec += (long) MS / 10;
+    soon.tv_sec += soon.tv_nsec / 1000000000;
+    soon.tv_nsec %= 1000000000;
+    (void) pthread_cond_clockwait(cond, mutex, CLOCK_MONOTONIC, &soon);
+    return 0;
 }
 
 static void hold_naps(void)
