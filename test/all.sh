@@ -19,13 +19,13 @@ sanitized() {
     local dir=_build-$1
     { [ -e configure ] || ./autogen.sh; } && mkdir -p "$dir" && cd "$dir" &&
         { [ -e config.status ] || ../configure --enable-sanitizers="$1" --with-cuda-arch=none; } &&
-        make -j"$(getconf _NPROCESSORS_ONLN)" && make check
+        make -j"$(nproc)" && make check
 }
 
 run_part() {
     case $1 in
         check) ./quickstart check ;;
-        busy) test/busy.sh $((2 * $(getconf _NPROCESSORS_ONLN))) ./quickstart check ;;
+        busy) test/busy.sh $((2 * $(nproc))) ./quickstart check ;;
         long | timed) ./quickstart "check-$1" ;;
         trixie | sid) test/compat/debian.sh "$1" ;;
         address | thread) sanitized "$1" ;;

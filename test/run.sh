@@ -66,7 +66,7 @@ esac
 
 # Half as many tests as cores side by side, at least two, since most of a short one is the waiting of mpirun's start. One where
 # GPUs are shared; and of those that judge by the clock.
-cores=$(getconf _NPROCESSORS_ONLN)
+cores=$(nproc)
 lanes=${GPUSYM_TEST_JOBS:-$((cores > 4 ? cores / 2 : 2))}
 if [ "$form" = timed ] || { [ "$device" != sim ] && [ -z "${GPUSYM_TEST_JOBS:-}" ]; }; then lanes=1; fi
 

@@ -73,7 +73,7 @@ build_and_test() {
     mkdir /gpusym/_build
     cd /gpusym/_build
     say "building with $(ompi_info --version | head -n 1), $(gcc --version | head -n 1)"
-    jobs=$(($(getconf _NPROCESSORS_ONLN) + 2))
+    jobs=$(($(nproc) + 2))
     # The unit tests know no MPI.
     [ "$form" != ompi ] || without=--without-cmocka
     { ../autogen.sh && ../configure --enable-werror $without && make -j"$jobs" check-programs; } >build.log 2>&1 ||
