@@ -43,7 +43,7 @@
 static struct {
     bench_common_t common; /* device, files; max: bytes of a vector, 0: by the device */
     size_t repeats;        /* 0: by the device */
-} opt = {.common = {.device = "cuda", .min = sizeof(float), .step = 2, .batches = BENCH_BATCHES}};
+} opt = {.common = {.min = sizeof(float), .step = 2, .batches = BENCH_BATCHES}};
 
 /* y[i] = x[i] * a + y[i], four elements a thread. */
 static const char ptx[] = ".version 7.0\n"
@@ -317,15 +317,15 @@ static void read_options(int argc, char **argv)
         if ('R' == c) {
             opt.repeats = bench_number(optarg, USAGE);
         } else if (!bench_common_option(&opt.common, c, optarg, USAGE)) {
-            bench_die("usage: %s", USAGE);
+            bench_refuse("usage: %s", USAGE);
         }
     }
     cuda = 0 == strcmp(opt.common.device, "cuda");
     opt.common.max = 0 != opt.common.max ? opt.common.max : cuda ? BYTES_CUDA : BYTES_SIM;
     opt.repeats = 0 != opt.repeats ? opt.repeats : cuda ? REPEATS : REPEATS_SIM;
     if (optind < argc || 0 != opt.common.max % (THREADS * ELEMENTS * sizeof(float)) || opt.repeats > REPEATS_MAX) {
-        bench_die("--max is a multiple of %zu, --repeats at most %d\nusage: %s", THREADS * ELEMENTS * sizeof(float),
-                  REPEATS_MAX, USAGE);
+        bench_refuse("--max is a multiple of %zu, --repeats at most %d\nusage: %s", THREADS * ELEMENTS * sizeof(float),
+                     REPEATS_MAX, USAGE);
     }
 }
 
@@ -368,6 +368,7 @@ int main(int argc, char **argv)
     int status;
 
     bench_init(&argc, &argv);
+    opt.common.device = bench_device();
     read_options(argc, argv);
     bench_counters_open();
     bench_start("beside", &opt.common,

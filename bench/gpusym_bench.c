@@ -31,16 +31,18 @@
 #include "bench/timing.h"
 #include "bench/ways.h"
 
-#define USAGE                                                                                                    \
-    "gpusym_bench [--coll LIST|all] [--mode LIST|all] [--type NAME] [--op NAME] [--root RANK]\n"                 \
-    "             [--device cuda|sim|host] [--min BYTES] [--max BYTES] [--step FACTOR] [--batches N]\n"          \
-    "             [--no-nccl] [--no-staged] [--no-in-place] [--csv FILE] [--json FILE] [--progress]\n"           \
-    "             [--bytes LIST]                          in place of --min, --max, --step\n"                    \
-    "       gpusym_bench --sweep --bytes LIST [--algorithms LIST] [--blocks LIST] [--threads LIST]\n"            \
-    "                    [--lingers LIST] [--gaps LIST] ...\n"                                                   \
-    "       gpusym_bench p2p ...                                  messages: gpusym_bench p2p --help\n"           \
-    "       gpusym_bench plot [--out DIR] [--name NAME] FILE...   CSV, JSON to PNG, by python3 and matplotlib\n" \
-    "numbers may end in k, m or g; lists are separated by commas; modes: blocking, nonblocking, persistent"
+#define USAGE                                                                                                       \
+    "gpusym_bench [--coll LIST|all] [--mode LIST|all] [--type NAME] [--op NAME] [--root RANK]\n"                    \
+    "             [--device cuda|sim|host] [--min BYTES] [--max BYTES] [--step FACTOR] [--batches N]\n"             \
+    "             [--no-nccl] [--no-staged] [--no-in-place] [--csv FILE] [--json FILE] [--progress]\n"              \
+    "             [--bytes LIST]                          in place of --min, --max, --step\n"                       \
+    "       gpusym_bench --sweep --bytes LIST [--algorithms LIST] [--blocks LIST] [--threads LIST]\n"               \
+    "                    [--lingers LIST] [--gaps LIST] ...\n"                                                      \
+    "       gpusym_bench p2p ...                                  messages: gpusym_bench p2p --help\n"              \
+    "       gpusym_bench plot [--out DIR] [--name NAME] FILE...   CSV, JSON to PNG, by python3 and matplotlib\n"    \
+    "       gpusym_bench --help, --version\n"                                                                       \
+    "--device: default as coll_gpusym_device; numbers may end in k, m or g; lists are separated by commas; modes: " \
+    "blocking, nonblocking, persistent"
 
 #define MAX_CUDA ((size_t) 1 << 30)  /* default of --max, bytes */
 #define MAX_OTHER ((size_t) 1 << 20) /* the simulator computes on the CPU */
@@ -57,7 +59,7 @@ static struct {
     size_t root;
     bool no_nccl, no_staged, no_in_place, sweep;
     bench_sweep_t lists;
-} opt = {.common = {.device = "cuda", .min = 8, .step = 4, .batches = BENCH_BATCHES},
+} opt = {.common = {.min = 8, .step = 4, .batches = BENCH_BATCHES},
          .nmodes = 1,
          .lists = {.algorithms = {NULL},
                    .blocks = {-1},
@@ -235,7 +237,7 @@ static int read_numbers(char *list, int values[BENCH_LIST_MAX])
         size_t value = bench_number(items[i], USAGE);
 
         if (value > INT_MAX) {
-            bench_die("%s is too large", items[i]);
+            bench_refuse("%s is too large", items[i]);
         }
         values[i] = (int) value;
     }
@@ -262,7 +264,7 @@ static void refuse_collective(const char *name)
 
         snprintf(text + used, sizeof(text) - used, "%s, ", bench_coll_name(bench_coll(i)));
     }
-    bench_die("--coll %s: %sor all", name, text);
+    bench_refuse("--coll %s: %sor all", name, text);
 }
 
 static void read_colls(char *list)
@@ -306,7 +308,7 @@ static void read_modes(char *list)
         }
     }
     if (!everything && found != n) {
-        bench_die("--mode: blocking, nonblocking, persistent, or all");
+        bench_refuse("--mode: blocking, nonblocking, persistent, or all");
     }
 }
 
@@ -321,12 +323,12 @@ static void read_option(int c, char *value)
         break;
     case 't':
         if (!bench_set_type(value)) {
-            bench_die("--type %s: %s", value, bench_type_names + 1);
+            bench_refuse("--type %s: %s", value, bench_type_names + 1);
         }
         break;
     case 'o':
         if (!bench_set_op(value)) {
-            bench_die("--op %s: %s", value, bench_op_names + 1);
+            bench_refuse("--op %s: %s", value, bench_op_names + 1);
         }
         break;
     case 'r':
@@ -366,7 +368,7 @@ static void read_option(int c, char *value)
         opt.lists.ngaps = read_numbers(value, opt.lists.gaps);
         break;
     default:
-        bench_die("usage: %s", USAGE);
+        bench_refuse("usage: %s", USAGE);
     }
 }
 
@@ -379,20 +381,21 @@ static void check_options(void)
     }
     opt.common.min = opt.common.min < e ? e : opt.common.min;
     if (!bench_common_good(&opt.common, e) || 0 != opt.common.max % e) {
-        bench_die("sizes are multiples of %zu bytes, --min at least one, --max at least --min and at most %d elements; "
-                  "--step is at least 2, --batches %d to %d",
-                  e, INT_MAX, BENCH_BATCHES_MIN, BENCH_BATCHES_MAX);
+        bench_refuse(
+            "sizes are multiples of %zu bytes, --min at least one, --max at least --min and at most %d elements; "
+            "--step is at least 2, --batches %d to %d",
+            e, INT_MAX, BENCH_BATCHES_MIN, BENCH_BATCHES_MAX);
     }
     for (int i = 0; i < opt.lists.nbytes; i++) {
         if (0 == opt.lists.bytes[i] || 0 != opt.lists.bytes[i] % e) {
-            bench_die("--bytes: multiples of %zu", e);
+            bench_refuse("--bytes: multiples of %zu", e);
         }
     }
     if (opt.sweep && 0 == opt.lists.nbytes) {
-        bench_die("--sweep wants --bytes\nusage: %s", USAGE);
+        bench_refuse("--sweep wants --bytes\nusage: %s", USAGE);
     }
     if (opt.root >= (size_t) bench_ranks || bench_ranks > COLL_PEERS) {
-        bench_die("--root is a rank; there are at most %d", COLL_PEERS);
+        bench_refuse("--root is a rank; there are at most %d", COLL_PEERS);
     }
     bench_set_root((int) opt.root);
 }
@@ -415,7 +418,7 @@ static void read_options(int argc, char **argv)
         }
     }
     if (optind < argc) {
-        bench_die("what is %s?\nusage: %s", argv[optind], USAGE);
+        bench_refuse("what is %s?\nusage: %s", argv[optind], USAGE);
     }
     check_options();
 }
@@ -469,15 +472,17 @@ int main(int argc, char **argv)
 {
     int status;
 
+    bench_version("gpusym_bench", argc, argv);
     run_other_commands(argc, argv);
     if (argc > 1 && 0 == strcmp(argv[1], "p2p")) {
         return bench_p2p(argc, argv);
     }
     bench_init(&argc, &argv);
+    opt.common.device = bench_device();
     read_options(argc, argv);
     bench_counters_open();
     if (0 == bench_counters_of("allreduce") && 0 != strcmp(opt.common.device, "host")) {
-        bench_die(
+        bench_refuse(
             "gpusym was not selected by this mpirun: add --mca coll gpusym, and see that it is in the component path");
     }
     bench_start("gpusym_bench", &opt.common, "collectives on GPU memory, one call after the other");

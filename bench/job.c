@@ -3,6 +3,7 @@
  *
  * Options, the device, the files: see job.h.
  */
+#include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,11 @@
 #include "bench/job.h"
 #include "bench/memory.h"
 #include "bench/timing.h"
+#include "bench/variable.h"
+#include "mca/common/gpusym/device/select.h"
 #include "test/mpi/mem.h"
+
+#include "config.h"
 
 extern char **environ;
 
@@ -24,7 +29,7 @@ size_t bench_number(const char *text, const char *usage)
     size_t n = strtoull(text, &end, 10);
 
     if (end == text || NULL == strchr("kmg", '\0' == *end ? 'k' : *end) || ('\0' != *end && '\0' != end[1])) {
-        bench_die("%s is not a number\nusage: %s", text, usage);
+        bench_refuse("%s is not a number\nusage: %s", text, usage);
     }
     return 'k' == *end ? n << 10 : 'm' == *end ? n << 20 : 'g' == *end ? n << 30 : n;
 }
@@ -71,12 +76,12 @@ int bench_cut(char *list, const char *items[BENCH_LIST_MAX], const char *usage)
 
     for (char *item = strtok(list, ","); NULL != item; item = strtok(NULL, ",")) {
         if (BENCH_LIST_MAX == n) {
-            bench_die("more than %d items in a list", BENCH_LIST_MAX);
+            bench_refuse("more than %d items in a list", BENCH_LIST_MAX);
         }
         items[n++] = item;
     }
     if (0 == n) {
-        bench_die("an empty list\nusage: %s", usage);
+        bench_refuse("an empty list\nusage: %s", usage);
     }
     return n;
 }
@@ -99,6 +104,7 @@ void bench_init(int *argc, char ***argv)
     MPI_Init(argc, argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &bench_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &bench_ranks);
+    opterr = 0 == bench_rank; /* of getopt: once */
     for (int i = 0; i < *argc; i++) {
         const char *slash = 0 == i ? strrchr((*argv)[0], '/') : NULL;
         size_t used = strlen(command_line);
@@ -106,6 +112,27 @@ void bench_init(int *argc, char ***argv)
         snprintf(command_line + used, sizeof(command_line) - used, "%s%s", 0 == i ? "" : " ",
                  NULL == slash ? (*argv)[i] : slash + 1);
     }
+}
+
+void bench_version(const char *program, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (0 == strcmp(argv[i], "--version")) {
+            printf("%s (gpusym) " GPUSYM_VERSION "\n", program);
+            exit(0);
+        }
+    }
+}
+
+const char *bench_device(void)
+{
+    int provided, choice = GPUSYM_DEVICE_AUTO;
+
+    if (MPI_SUCCESS == MPI_T_init_thread(MPI_THREAD_SINGLE, &provided)) {
+        choice = bench_variable_value("coll_gpusym_device", choice);
+        MPI_T_finalize();
+    }
+    return GPUSYM_DEVICE_SIM == choice ? "sim" : GPUSYM_DEVICE_NONE == choice ? "host" : "cuda";
 }
 
 /* The driver's own line, "" without one. */

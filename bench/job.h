@@ -17,6 +17,12 @@
 /* MPI_Init, and remembers the command line before getopt sorts it. */
 void bench_init(int *argc, char ***argv);
 
+/* Prints program and version, and ends the process, if "--version" is among the arguments. Before bench_init(). */
+void bench_version(const char *program, int argc, char **argv);
+/* Returns the device that this mpirun's gpusym serves, by coll_gpusym_device: "cuda", "sim", or "host" where that is
+ * none. The default of --device. After bench_init(). */
+const char *bench_device(void);
+
 /* The options that all have, for getopt_long. bench_common_option() takes one; false: it is none of these. */
 typedef struct {
     const char *device;     /* "cuda", "sim", or "host": ordinary memory, no GPU */

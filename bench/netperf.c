@@ -300,20 +300,21 @@ static void read_options(int argc, char **argv)
             opt.batches = (int) bench_number(optarg, USAGE);
             break;
         default:
-            bench_die("%s", USAGE);
+            bench_refuse("%s", USAGE);
         }
     }
     if (optind != argc || opt.min < 1 || opt.min > opt.max || opt.max > NETWAY_BYTES_MAX || opt.batches < 1 ||
         opt.batches > BATCHES_MAX) {
-        bench_die("%s", USAGE);
+        bench_refuse("%s", USAGE);
     }
     if (bench_ranks < 2) {
-        bench_die("two ranks at least\n%s", USAGE);
+        bench_refuse("two ranks at least\n%s", USAGE);
     }
 }
 
 int main(int argc, char **argv)
 {
+    bench_version("gpusym_netperf", argc, argv);
     for (int i = 1; i < argc; i++) {
         if (0 == strcmp(argv[i], "--help")) {
             puts(USAGE);

@@ -36,8 +36,7 @@
 static struct {
     bench_common_t common;
     size_t ratio;
-} opt = {.common = {.device = "cuda", .min = 64, .max = (size_t) 256 << 20, .step = 8, .batches = BENCH_BATCHES},
-         .ratio = 100};
+} opt = {.common = {.min = 64, .max = (size_t) 256 << 20, .step = 8, .batches = BENCH_BATCHES}, .ratio = 100};
 
 /* y[i] = y[i] * a + b, rounds times; a thread an element. With a = b = 1 it counts the rounds. */
 static const char ptx[] =
@@ -292,12 +291,12 @@ static void read_options(int argc, char **argv)
         if ('r' == c) {
             opt.ratio = bench_number(optarg, USAGE);
         } else if (!bench_common_option(&opt.common, c, optarg, USAGE)) {
-            bench_die("usage: %s", USAGE);
+            bench_refuse("usage: %s", USAGE);
         }
     }
     if (optind < argc || !bench_common_good(&opt.common, e) || 0 == opt.ratio) {
-        bench_die("--min is a multiple of %zu, --step at least 2, --ratio at least 1, --batches %d to %d\nusage: %s", e,
-                  BENCH_BATCHES_MIN, BENCH_BATCHES_MAX, USAGE);
+        bench_refuse("--min is a multiple of %zu, --step at least 2, --ratio at least 1, --batches %d to %d\nusage: %s",
+                     e, BENCH_BATCHES_MIN, BENCH_BATCHES_MAX, USAGE);
     }
 }
 
@@ -343,6 +342,7 @@ int main(int argc, char **argv)
     int status;
 
     bench_init(&argc, &argv);
+    opt.common.device = bench_device();
     read_options(argc, argv);
     if (0 != strcmp(opt.common.device, "cuda")) {
         if (0 == bench_rank) {

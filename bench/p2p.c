@@ -47,7 +47,7 @@ static struct {
     int nbytes;
     size_t messages; /* 0: by the device */
     bool only[PARTS], no_nccl;
-} opt = {.common = {.device = "cuda", .min = 8, .step = 2, .batches = BENCH_BATCHES}};
+} opt = {.common = {.min = 8, .step = 2, .batches = BENCH_BATCHES}};
 
 static char *out, *in;           /* this rank's, in the measured memory */
 static unsigned long long wrong; /* bytes, so far */
@@ -396,7 +396,7 @@ static void read_bytes(char *list)
         opt.bytes[i] = bench_number(items[i], BENCH_P2P_USAGE);
         opt.common.max = opt.bytes[i] > opt.common.max ? opt.bytes[i] : opt.common.max;
         if (0 == opt.bytes[i] || 0 != opt.bytes[i] % 4) {
-            bench_die("--bytes: multiples of 4");
+            bench_refuse("--bytes: multiples of 4");
         }
     }
 }
@@ -415,7 +415,7 @@ static void read_parts(char *list)
         }
     }
     if (found != n) {
-        bench_die("--only\nusage: %s", BENCH_P2P_USAGE);
+        bench_refuse("--only\nusage: %s", BENCH_P2P_USAGE);
     }
 }
 
@@ -438,7 +438,7 @@ static void read_option(int c, char *value)
         bench_progress_always();
         break;
     default:
-        bench_die("usage: %s", BENCH_P2P_USAGE);
+        bench_refuse("usage: %s", BENCH_P2P_USAGE);
     }
 }
 
@@ -453,12 +453,12 @@ static void check_options(void)
         opt.messages = cuda ? MESSAGES_CUDA : MESSAGES_OTHER;
     }
     if (!bench_common_good(&opt.common, 4) || 0 != opt.common.max % 4 || opt.common.max > INT_MAX) {
-        bench_die("sizes are multiples of 4 bytes, --max is at least --min and below 2 GiB; --step is at least 2, "
-                  "--batches %d to %d",
-                  BENCH_BATCHES_MIN, BENCH_BATCHES_MAX);
+        bench_refuse("sizes are multiples of 4 bytes, --max is at least --min and below 2 GiB; --step is at least 2, "
+                     "--batches %d to %d",
+                     BENCH_BATCHES_MIN, BENCH_BATCHES_MAX);
     }
     if (bench_ranks < 2) {
-        bench_die("messages want two ranks");
+        bench_refuse("messages want two ranks");
     }
 }
 
@@ -477,7 +477,7 @@ static void read_options(int argc, char **argv)
         }
     }
     if (optind < argc) {
-        bench_die("what is %s?\nusage: %s", argv[optind], BENCH_P2P_USAGE);
+        bench_refuse("what is %s?\nusage: %s", argv[optind], BENCH_P2P_USAGE);
     }
     check_options();
 }
@@ -543,11 +543,13 @@ int bench_p2p(int argc, char **argv)
     int status;
 
     bench_init(&argc, &argv);
+    opt.common.device = bench_device();
     read_options(argc - 1, argv + 1);
     bench_counters_open();
     if (0 == bench_counters_of_messages("sent") && 0 != strcmp(opt.common.device, "host")) {
-        bench_die("this mpirun has not selected a gpusym that serves messages: add --mca coll gpusym, and see that it "
-                  "is in the component path");
+        bench_refuse(
+            "this mpirun has not selected a gpusym that serves messages: add --mca coll gpusym, and see that it "
+            "is in the component path");
     }
     bench_start("gpusym_bench p2p", &opt.common, "messages on GPU memory between pairs of ranks");
     if (0 != strcmp(opt.common.device, "cuda")) {

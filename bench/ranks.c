@@ -27,6 +27,20 @@ void bench_die(const char *format, ...)
     abort(); /* MPI_Abort does not return */
 }
 
+void bench_refuse(const char *format, ...)
+{
+    va_list ap;
+
+    if (0 == bench_rank) {
+        va_start(ap, format);
+        vfprintf(stderr, format, ap);
+        fputc('\n', stderr);
+        va_end(ap);
+    }
+    MPI_Finalize();
+    exit(BENCH_USAGE);
+}
+
 void bench_share(void *data, int bytes)
 {
     if (0 != bench_rank) {

@@ -21,6 +21,10 @@ extern MPI_Comm bench_world;
 /* A line on stderr and the end of the job. */
 __attribute__((format(printf, 1, 2), noreturn)) void bench_die(const char *format, ...);
 
+/* Wrong arguments, which all ranks have: a text on stderr, once, MPI_Finalize, and exit status BENCH_USAGE. Before
+ * bench_start(); collective. */
+__attribute__((format(printf, 1, 2), noreturn)) void bench_refuse(const char *format, ...);
+
 /* Collective exchanges of one number: every rank gets the maximum, or the sum, of all ranks' values; whether all say
  * yes. bench_share(): rank 0's bytes to all. */
 double bench_max(double value);

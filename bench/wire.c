@@ -41,7 +41,7 @@ static struct {
     const char *interface;
     int calls;
     bool rail;
-} opt = {.common = {.device = "cuda"}, .colls = NULL, .bytes = NULL, .interface = "eth0", .calls = 5};
+} opt = {.colls = NULL, .bytes = NULL, .interface = "eth0", .calls = 5};
 
 /* Where this rank is. */
 static struct {
@@ -258,11 +258,11 @@ static void read_options(int argc, char **argv)
         } else if ('r' == c) {
             opt.rail = true;
         } else if (!bench_common_option(&opt.common, c, optarg, USAGE)) {
-            bench_die("usage: %s", USAGE);
+            bench_refuse("usage: %s", USAGE);
         }
     }
     if (optind < argc || opt.calls < 1 || opt.calls > CALLS_MAX) {
-        bench_die("--calls 1 to %d\nusage: %s", CALLS_MAX, USAGE);
+        bench_refuse("--calls 1 to %d\nusage: %s", CALLS_MAX, USAGE);
     }
 }
 
@@ -289,7 +289,7 @@ static double run(void)
     for (int i = 0; i < ncolls; i++) {
         const bench_coll_t *coll = bench_coll_find(colls[i]);
         if (NULL == coll) {
-            bench_die("no collective %s\nusage: %s", colls[i], USAGE);
+            bench_refuse("no collective %s\nusage: %s", colls[i], USAGE);
         }
         for (int k = 0; k < nsizes; k++) {
             wrong += measure_size(coll, bench_number(sizes[k], USAGE));
@@ -301,6 +301,7 @@ static double run(void)
 int main(int argc, char **argv)
 {
     bench_init(&argc, &argv);
+    opt.common.device = bench_device();
     read_options(argc, argv);
     bench_start("wire", &opt.common, "collectives between hosts with one clock");
     bench_content_open();

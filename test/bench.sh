@@ -47,7 +47,7 @@ pictures=$(mktemp -d) || exit 1
 trap 'rm -rf "$pictures"' EXIT
 words=$("$program" plot --out "$pictures" "$results/bench.csv" "$results/bench.json" 2>&1)
 status=$?
-if python3 -c 'import matplotlib' 2>/dev/null; then
+if python3 -c 'import matplotlib' 2>/dev/null || /usr/bin/python3 -c 'import matplotlib' 2>/dev/null; then
     drawn=$(find "$pictures" -name '*.png' -size +1k | wc -l) # both files have one name, and so have their pictures
     if [ $status -ne 0 ] || [ "$drawn" -ne 45 ]; then
         echo "$words"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# What gpusym says, on the simulator: the summary, verbose lines, errors to the user.
+# What gpusym says, on the simulator: the summary, verbose lines, errors to the user, the benchmark.
 #
 #     test/said.sh BUILDDIR
 #
@@ -94,6 +94,17 @@ run "mismatch" "$said" --what mismatch
 says '^do not make the same calls\.  Call 4 on this communicator is the first that$'
 says '^    rank [0-9]+: MPI_Bcast, 8 bytes$'
 says '^    rank [0-9]+: MPI_Allreduce, 8 bytes$'
+
+# The benchmark: arguments, version, the device of this mpirun.
+run "bench, wrong argument" "$builddir/bench/gpusym_bench" --coll nothing
+says '^--coll nothing: allreduce, '
+says 'MPI_ABORT' 0
+run "bench, its device" "$builddir/bench/gpusym_bench" --bytes 64 --batches 7 --no-in-place
+says '^# NO GPU: the simulator '
+says '^# every element of every result is right$'
+label="bench, version"
+"$builddir/bench/gpusym_bench" --version >"$dir/log" 2>&1
+says '^gpusym_bench \(gpusym\) [0-9]+\.[0-9]+\.[0-9]+'
 
 # Counters are for experts.
 label=ompi_info
