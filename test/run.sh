@@ -336,7 +336,7 @@ form_of() {
         *:allmpi* | *:threads | *:comms | *:manycomms | *:random_coll-makes*) ;;
         *:accel* | *:kinds* | *:spawn* | *:p2p | *:p2p_order | *:btl*) ;;
         *:islands-* | *:hosts-every | *:hosts-led | *:hosts-comms | *:hosts-allmpi) ;;
-        ompi:params-docs | ompi:pvars | ompi:example | ompi:every | ompi:random_coll | ompi:inflight | ompi:allocmem) ;;
+        ompi:params-docs | ompi:said | ompi:pvars | ompi:example | ompi:every | ompi:random_coll | ompi:inflight | ompi:allocmem) ;;
         ompi:finalize-* | ompi:hosts-2x2 | ompi:mixed | ompi:islands | ompi:neighbors | ompi:sizes) ;;
         ompi:*) return ;;
         *) echo short && return ;;
@@ -437,9 +437,18 @@ add_skipped() {
     add_job report skip "$1" 0 "" "$2"
 }
 
+# On a terminal: how many jobs have ended, and how long the rest will take if it is like these. What comes next covers it.
+ended=0
+progress() {
+    [ -t 1 ] || return 0
+    ended=$((ended + 1))
+    printf '     %d of %d, about %d min left\033[K\r' $ended ${#jobs[@]} $(((SECONDS * (${#jobs[@]} - ended) / ended + 59) / 60))
+}
+
 # count NUMBER: adds up what job NUMBER said, and prints it.
 count() {
     local file=$said/$1
+    [ ! -t 1 ] || printf '\033[K'
     cat "$file"
     passed=$((passed + $(grep -c '^ok  ' "$file")))
     failed=$((failed + $(grep -c '^FAIL' "$file")))
@@ -469,6 +478,7 @@ await_one() {
     else
         count "$number"
     fi
+    [ "$repeating" = 1 ] || progress
 }
 
 # The jobs with these numbers, that many at a time.
@@ -567,6 +577,7 @@ echo "Open MPI $GPUSYM_OMPI_VERSION, device $device, $cores cores, $form form, $
 repeating=0
 run_jobs "$lanes" "${!jobs[@]}"
 repeating=1
+[ ! -t 1 ] || printf '\033[K'
 repeat
 
 [ $skipped -eq 0 ] || echo "$skipped not run here"
