@@ -19,7 +19,7 @@ failed=0
 
 # A machine: programs of the system that every case has, and some of our own.
 mkdir -p "$dir/system" "$dir/tree/test" "$dir/spack/bin" "$dir/other/bin"
-for name in bash cat cut dirname env getconf grep head mkdir paste rm sed sleep sort tail tr wc; do
+for name in bash cat cut dirname env grep head mkdir nproc paste rm sed sleep sort tail tr wc; do
     ln -s "$(type -P $name)" "$dir/system/"
 done
 cp "$top/quickstart" "$dir/tree/"

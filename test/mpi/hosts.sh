@@ -248,9 +248,9 @@ set_parameters() {
     [ "$GPUSYM_OMPI_MAJOR" -lt 6 ] || export OMPI_MCA_coll_han_priority=-1
     # All daemons are started from here, where the hosts' processes are known.
     if [ "$GPUSYM_OMPI_MAJOR" = 4 ]; then
-        export OMPI_MCA_plm_rsh_agent=$dir/agent OMPI_MCA_plm_rsh_no_tree_spawn=1 OMPI_MCA_oob_tcp_if_include=ctl
+        export OMPI_MCA_plm=rsh OMPI_MCA_plm_rsh_agent=$dir/agent OMPI_MCA_plm_rsh_no_tree_spawn=1 OMPI_MCA_oob_tcp_if_include=ctl
     else
-        export PRTE_MCA_plm_ssh_agent=$dir/agent PRTE_MCA_plm_ssh_no_tree_spawn=1 PRTE_MCA_prte_if_include=ctl
+        export PRTE_MCA_plm=ssh PRTE_MCA_plm_ssh_agent=$dir/agent PRTE_MCA_plm_ssh_no_tree_spawn=1 PRTE_MCA_prte_if_include=ctl
     fi
     export GPUSYM_HOSTS_SWITCH=$dir/switch
 }

@@ -1440,7 +1440,8 @@ static void abort_job(const coll_gpusym_call_t *call)
     struct ompi_communicator_t *comm = call->engine->fallback->comm;
     char label[GPUSYM_COMM_LABEL_MAX];
     coll_gpusym_help("cannot-stage", ompi_comm_rank(comm), label_of(call, label, sizeof label), name_of(call));
-    (void) ompi_mpi_abort(comm, call->error);
+    /* Open MPI 4.1 and intercommunicators: it looks for the local group's ranks in the remote one, and crashes. */
+    (void) ompi_mpi_abort(OMPI_COMM_IS_INTER(comm) ? &ompi_mpi_comm_world.comm : comm, call->error);
 }
 
 /* Before a staged call. Whether the fallback is to be called whatever call->error is, for other ranks are in it, on any
