@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# docs/parameters.md against what Open MPI says of the component: name, default, level, meaning and synonym of every parameter.
+# docs/parameters.md against what Open MPI says of the component: name, default, level, meaning and synonym of every parameter;
+# and docs/troubleshooting.md against the lists of reasons and messages.
 #
 #     test/params.sh OMPI_INFO [DOCUMENT]     OMPI_INFO is called as the environment says, which must name the component
 #
@@ -47,4 +48,15 @@ if [ ! -s "$dir/said" ]; then
     exit 1
 fi
 diff "$dir/written" "$dir/said" || exit 1
+# docs/troubleshooting.md has each reason for staging, as the component's list says it, and each message of conf/help.def.
+coll=$(dirname "$0")/../mca/coll/gpusym
+missing=$({
+    # shellcheck disable=SC2016  # Markdown's backquotes
+    sed -nE 's/^GPUSYM_REASON\([A-Z_]+, ([a-z_]+), "(.*)",$/| `\1` | \2 |/p' "$coll/args/coll_gpusym.def"
+    # shellcheck disable=SC2016
+    sed -nE 's/^GPUSYM_HELP\("([a-z-]+)",$/`\1`/p' "$coll/conf/help.def"
+} | while IFS= read -r text; do
+    grep -Fq -- "$text" "$(dirname "$document")/troubleshooting.md" || echo "docs/troubleshooting.md lacks: $text"
+done)
+[ -z "$missing" ] || { echo "$missing" && exit 1; }
 echo "$(grep -vc 'opal_common' "$dir/said") parameters, $(grep -c 'opal_common' "$dir/said") of them of the common library, as documented"
