@@ -319,7 +319,7 @@ static struct {
     uint32_t sent[SENT];
 } pair;
 
-static bool open_pair(void)
+static bool open_pair(uint32_t bytes_max)
 {
     const char *why;
     size_t bytes;
@@ -328,7 +328,7 @@ static bool open_pair(void)
     for (unsigned i = 0; i < 2; i++) {
         const gpusym_net_params_t params = {
             .user = {.arg = &pair.landed[i], .place = accept_head, .landed = note_landed, .lost = on_lost},
-            .bytes_max = 64};
+            .bytes_max = bytes_max};
         if (!expect(GPUSYM_SUCCESS == pair.ucx->open(&params, &pair.net[i], &why), why)) {
             return false;
         }
@@ -358,7 +358,7 @@ static bool give_up(int after)
 {
     static const gpusym_net_head_t head = {.mark = GPUSYM_NET_MARK, .kind = GPUSYM_NET_CREDIT};
 
-    if (!open_pair()) {
+    if (!open_pair(64)) {
         return false;
     }
     for (unsigned i = 0; i < SENT; i++) {
@@ -375,6 +375,34 @@ static bool give_up(int after)
     pair.ucx->close(pair.net[0]);
     looks = -1;
     pair.ucx->close(pair.net[1]);
+    return true;
+}
+
+static void nothing(void)
+{
+}
+
+/* Closes while the other has not begun to fetch a long message, and never will. */
+static bool close_amid_a_rendezvous(void)
+{
+    static const gpusym_net_head_t first = {.mark = GPUSYM_NET_MARK, .kind = GPUSYM_NET_CREDIT};
+    const gpusym_net_head_t head = {.mark = GPUSYM_NET_MARK, .kind = GPUSYM_NET_DATA, .bytes = PIECE};
+    void *data = mmap(NULL, PIECE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (!expect(MAP_FAILED != data, "no memory") || !open_pair(PIECE) ||
+        !expect(GPUSYM_SUCCESS == pair.ucx->send(pair.peer[0], &first, NULL, &pair.sent[0]), "not sent")) {
+        return false;
+    }
+    while (0 == pair.landed[1]) {
+        pair.ucx->progress(pair.net[0]);
+        pair.ucx->progress(pair.net[1]);
+    }
+    if (!expect(GPUSYM_SUCCESS == pair.ucx->send(pair.peer[0], &head, data, &pair.sent[1]), "not sent")) {
+        return false;
+    }
+    at_look = nothing;
+    looks = 5;
+    pair.ucx->close(pair.net[0]);
     return true;
 }
 
@@ -427,6 +455,23 @@ static void a_close_that_is_given_up(void **state)
         assert_int_equal(waitpid(pid, &status, 0), pid);
         assert_true(WIFEXITED(status) && 0 == WEXITSTATUS(status));
     }
+}
+
+static void a_close_amid_a_rendezvous(void **state)
+{
+    int status;
+
+    (void) state;
+    need_ucx();
+    fflush(NULL);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (0 == pid) {
+        setenv("GPUSYM_UCX_RNDV_THRESH", "1000", 1);
+        _exit(close_amid_a_rendezvous() ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && 0 == WEXITSTATUS(status));
 }
 
 /* UCX would install its own.  It is loaded here for the first time in this process, which forks no more. */
@@ -485,9 +530,13 @@ static bool has_ucx(void)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(between_hosts),        cmocka_unit_test(inside_a_host),
-        cmocka_unit_test(by_rendezvous),        cmocka_unit_test(a_close_that_is_given_up),
-        cmocka_unit_test(signal_handlers_stay), cmocka_unit_test(a_device_that_is_not_there),
+        cmocka_unit_test(between_hosts),
+        cmocka_unit_test(inside_a_host),
+        cmocka_unit_test(by_rendezvous),
+        cmocka_unit_test(a_close_that_is_given_up),
+        cmocka_unit_test(a_close_amid_a_rendezvous),
+        cmocka_unit_test(signal_handlers_stay),
+        cmocka_unit_test(a_device_that_is_not_there),
     };
     random_start(argc, argv);
     there = has_ucx();

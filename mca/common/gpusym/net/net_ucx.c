@@ -60,6 +60,7 @@ struct gpusym_net {
     size_t address_bytes;
     gpusym_net_peer_t *peers, *closing;
     landing_t *landings;
+    unsigned unfinished; /* messages whose request UCX has */
 };
 
 static char open_error[256];
@@ -165,7 +166,11 @@ static int fail(const char *what, ucs_status_t status, const char **why)
 static int open_context(gpusym_net_t *net, const char *devices, const char **why)
 {
     const ucp_params_t params = {
-        .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME, .features = UCP_FEATURE_AM, .name = "gpusym"};
+        .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME | UCP_PARAM_FIELD_REQUEST_SIZE,
+        .features = UCP_FEATURE_AM,
+        .name = "gpusym",
+        .request_size = sizeof(gpusym_net_t *), /* of a message's: the net */
+    };
     ucp_config_t *config;
     ucs_status_t status = ucp_config_read("GPUSYM", NULL, &config);
 
@@ -276,9 +281,9 @@ static void ucx_close(gpusym_net_t *net)
     while (NULL != net->landings) { /* of peers that neither ended nor answered */
         end_landing(net->landings, false);
     }
-    /* UCX 1.18 ends the process here if a peer was lost in the midst of a rendezvous, whose memory it still counts as
-     * in use. What the context holds is left to the end of the process then. */
-    if (NULL != net->context && 0 == net->counters.lost) {
+    /* UCX ends the process here if a rendezvous has not ended, whose memory it still counts as in use: a peer was lost
+     * in the midst of it (1.18), or has not answered. What the context holds is left to the end of the process then. */
+    if (NULL != net->context && 0 == net->counters.lost && 0 == net->unfinished) {
         ucp_cleanup(net->context);
     }
     free(net);
@@ -438,6 +443,7 @@ static void send_done(void *request, ucs_status_t status, void *arg)
 {
     (void) status; /* of a peer that is lost: lost() tells that */
     __atomic_store_n((uint32_t *) arg, 1, __ATOMIC_RELEASE);
+    (*(gpusym_net_t **) request)->unfinished--;
     ucp_request_free(request);
 }
 
@@ -463,6 +469,9 @@ static int ucx_send(gpusym_net_peer_t *peer, const gpusym_net_head_t *head, cons
     peer->net->counters.sent_bytes += head->bytes;
     if (NULL == request) {
         __atomic_store_n(sent, 1, __ATOMIC_RELEASE);
+    } else { /* send_done() is called by a later progress */
+        *(gpusym_net_t **) request = peer->net;
+        peer->net->unfinished++;
     }
     return GPUSYM_SUCCESS;
 }
