@@ -25,8 +25,8 @@ for name in "${!OMPI_MCA_coll@}" OMPI_MCA_opal_mca_base_component_path CPATH C_I
 done
 dir=$(mktemp -d) || exit 2
 trap 'rm -rf "$dir"' EXIT
-passed=0
-failed=0
+# shellcheck source=test/verdict.sh
+. "$GPUSYM_SRCDIR/test/verdict.sh" || exit 2
 
 mkdir -p "$dir/prefix/lib/openmpi" "$dir/prefix/include/gpusym"
 ln -s "$GPUSYM_SRCDIR/pmpi/mpi-ext.h" "$dir/prefix/include/gpusym/"
@@ -36,16 +36,10 @@ done
 
 # expect WHAT COMMAND...
 expect() {
-    local what=$1
+    local what=$1 why=
     shift
-    if "$@" >"$dir/log" 2>&1 </dev/null; then
-        passed=$((passed + 1))
-        echo "ok   $what"
-    else
-        failed=$((failed + 1))
-        echo "FAIL $what: $*"
-        tail -n 12 "$dir/log" | sed 's/^/     | /'
-    fi
+    "$@" >"$dir/log" 2>&1 </dev/null || why=$*
+    verdict "$what" "$why" "$dir/log"
 }
 
 source=$GPUSYM_SRCDIR/test/mpi/aware.c

@@ -17,8 +17,8 @@ if [ -e "$GPUSYM_SRCDIR/config.status" ]; then
 fi
 dir=$(mktemp -d) || exit 2
 trap 'rm -rf "$dir"' EXIT
-passed=0
-failed=0
+# shellcheck source=test/verdict.sh
+. "$GPUSYM_SRCDIR/test/verdict.sh" || exit 2
 
 # folder NAME PROGRAM...: an installation
 folder() {
@@ -55,14 +55,7 @@ expect() {
         [ "$(found "$name")" = "$want" ] || bad="$bad $name=$(found "$name")"
     done
     grep -qF -- "$words" "$dir/build/log" || bad="$bad no '$words'"
-    if [ -z "$bad" ]; then
-        passed=$((passed + 1))
-        echo "ok   $what"
-    else
-        failed=$((failed + 1))
-        echo "FAIL $what:$bad"
-        tail -n 8 "$dir/build/log" | sed 's/^/     | /'
-    fi
+    verdict "$what" "$bad" "$dir/build/log"
 }
 
 says() {

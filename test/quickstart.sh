@@ -14,8 +14,8 @@ unset CC CPPFLAGS GPUSYM_CONFIGURE
 top=$(cd "$(dirname "$0")/.." && pwd)
 dir=$(mktemp -d) || exit 2
 trap 'rm -rf "$dir"' EXIT
-passed=0
-failed=0
+# shellcheck source=test/verdict.sh
+. "$top/test/verdict.sh" || exit 2
 
 # A machine: programs of the system that every case has, and some of our own.
 mkdir -p "$dir/system" "$dir/tree/test" "$dir/spack/bin" "$dir/other/bin"
@@ -80,14 +80,7 @@ expect() {
     else
         grep -qF -- "$call" "$dir/calls" || bad="$bad, no '$call'"
     fi
-    if [ -z "$bad" ]; then
-        passed=$((passed + 1))
-        echo "ok   $what"
-    else
-        failed=$((failed + 1))
-        echo "FAIL $what: ${bad#, }"
-        cat "$dir/log" "$dir/calls" | sed 's/^/     | /'
-    fi
+    verdict "$what" "${bad#, }" "$dir/log" "$dir/calls"
 }
 install='apt-get install -y --no-install-recommends'
 ompi='libopenmpi-dev libpmix-dev openmpi-bin'

@@ -19,8 +19,8 @@ mpirun=("$GPUSYM_OMPI_MPIRUN" "${oversubscribe[@]}")
 said=$builddir/test/mpi/said
 dir=$(mktemp -d) || exit 2
 trap 'rm -rf "$dir"' EXIT
-passed=0
-failed=0
+# shellcheck source=test/verdict.sh
+. "$GPUSYM_SRCDIR/test/verdict.sh" || exit 2
 
 # run WHAT ARGUMENT...: four ranks; what they say is in $dir/log
 run() {
@@ -29,22 +29,11 @@ run() {
     timeout $((60 * ${GPUSYM_TEST_SLOW:-1})) "${mpirun[@]}" -n 4 "$@" >"$dir/log" 2>&1 </dev/null
 }
 
-verdict() {
-    if [ "$1" = yes ]; then
-        passed=$((passed + 1))
-        echo "ok   $label: $2"
-    else
-        failed=$((failed + 1))
-        echo "FAIL $label: $2"
-        sed 's/^/     | /' "$dir/log"
-    fi
-}
-
 # says REGEX [N]: N lines match, 1 if it is not given
 says() {
     local n
     n=$(grep -Ec -- "$1" "$dir/log")
-    verdict "$([ "$n" = "${2:-1}" ] && echo yes)" "${2:-1} x $1 ($n)"
+    verdict "$label: ${2:-1} x $1" "$([ "$n" = "${2:-1}" ] || echo "$n")" "$dir/log"
 }
 
 # The summary: sums over the ranks, and how they differ.

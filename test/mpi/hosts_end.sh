@@ -14,8 +14,8 @@ here=$(cd "$(dirname "$0")" && pwd) || exit 2
 dir=$(mktemp -d) || exit 2
 trap 'rm -rf "$dir"' EXIT
 export TMPDIR=$dir
-passed=0
-failed=0
+# shellcheck source=test/verdict.sh
+. "$here/../verdict.sh" || exit 2
 
 # Processes of this test's runs, by the folder that all of them have in their environment.
 left_over() {
@@ -59,14 +59,7 @@ ends() {
     { kill -KILL $run; wait $run; } 2>/dev/null
     # Who is killed cannot remove the empty folder over which the run's own was mounted.
     [ "$1" = KILL ] || ! compgen -G "$dir/tmp.*" >/dev/null || why="$why a folder is left"
-    if [ -z "$why" ]; then
-        passed=$((passed + 1))
-        echo "ok   SIG$1"
-    else
-        failed=$((failed + 1))
-        echo "FAIL SIG$1: $why"
-        sed 's/^/     | /' "$dir/log"
-    fi
+    verdict "SIG$1" "$why" "$dir/log"
 }
 
 "$here/hosts.sh" 1 1 --build "$builddir" -- true >"$dir/log" 2>&1

@@ -489,11 +489,10 @@ int coll_gpusym_peers_islands(struct ompi_communicator_t *comm, gpusym_islands_t
 
 coll_gpusym_peer_t *coll_gpusym_peers_summed(struct ompi_communicator_t *comm, int rank)
 {
-    survey_t survey = {.n = ompi_comm_size(comm), .rank = ompi_comm_rank(comm)};
     const opal_process_name_t name = ompi_group_get_proc_name(comm->c_local_group, rank);
     coll_gpusym_peer_t *peer = NULL;
 
-    if (check_names(comm, &survey) < 0) {
+    if (peers.published && gpusym_modex_complete()) {
         pthread_mutex_lock(&peers.lock);
         peer = get_peer(&name);
         pthread_mutex_unlock(&peers.lock);

@@ -42,8 +42,8 @@ int coll_gpusym_peers_find(struct ompi_communicator_t *comm, coll_gpusym_peer_t 
  */
 int coll_gpusym_peers_islands(struct ompi_communicator_t *comm, gpusym_islands_t *islands, coll_gpusym_peer_t **peer,
                               int *reason);
-/* Returns the process of a rank that takes part in the summary; NULL: it does not, as far as this process can know. May
- * take seconds for a process of another host without gpusym. */
+/* Of ranks of one mpirun: returns the process of a rank that takes part in the summary; NULL: it does not, as far as
+ * this process can know. May take seconds for a process of another host without gpusym. */
 coll_gpusym_peer_t *coll_gpusym_peers_summed(struct ompi_communicator_t *comm, int rank);
 /* Whether two processes are on one host. */
 bool coll_gpusym_peers_near(const coll_gpusym_peer_t *a, const coll_gpusym_peer_t *b);
