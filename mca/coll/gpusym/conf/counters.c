@@ -54,7 +54,7 @@ static int register_pvars(const mca_base_component_t *component, unsigned coll)
     }
     if (OMPI_SUCCESS == ret) {
         ret = register_pvar(component, coll, "native", "led",
-                            "ran in kernels of one rank for each GPU, because ranks share GPUs", &c->led);
+                            "ran in kernels that one rank per GPU launches, because ranks share GPUs", &c->led);
     }
     if (OMPI_SUCCESS == ret) {
         ret = register_pvar(component, coll, "native", "rails", "ran on the GPUs of several islands, over the network",
@@ -91,7 +91,7 @@ static int register_pvars(const mca_base_component_t *component, unsigned coll)
     if (OMPI_SUCCESS == ret) {
         ret =
             register_pvar(component, coll, "forwarded", "",
-                          "have host buffers only, and were forwarded untouched to the next component", &c->forwarded);
+                          "have only host buffers, and were forwarded unchanged to the next component", &c->forwarded);
     }
     return OMPI_SUCCESS == ret
                ? register_pvar(component, coll, "passed", "", "deprecated name of the counter forwarded", &c->forwarded)
