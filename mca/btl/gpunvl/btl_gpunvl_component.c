@@ -131,10 +131,10 @@ static const char *find_objection(void)
     const char *why = NULL;
 
     if (GPUSYM_P2P_OFF != gpusym_params.p2p) {
-        return "coll_gpusym_p2p serves messages of GPU memory";
+        return "coll_gpusym_p2p is not off";
     }
     if (!gpusym_ob1_sees_devices()) {
-        return "this Open MPI does not ask which memory is a GPU's";
+        return "this Open MPI does not detect GPU memory";
     }
     if (!gpusym_device_there(&why)) {
         return NULL != why ? why : "there is no device";
