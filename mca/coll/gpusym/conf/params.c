@@ -69,7 +69,7 @@ static const gpusym_var_number_t numbers[] = {
      "components reduce one piece while the GPU copies others. 0: do not divide it"},
     {"node_size", MCA_BASE_VAR_TYPE_INT, 6, FIELD(node_size), 0, 0, GPUSYM_TEAM_MAX, 0, "ranks",
      "Maximum number of ranks in an island. The ranks of a communicator on one host are divided into islands of that "
-     "size, which are treated as separate hosts. 0: as many ranks as kernels support"},
+     "size, which are treated as separate hosts. 0: divide them only if there are more than kernels support, evenly"},
     {"net_size", MCA_BASE_VAR_TYPE_UNSIGNED_INT, 4, FIELD(net_size), 32 * MIB, MIB, 1024 * MIB, 0, "bytes",
      "Host memory of a process for messages between islands. It is pinned at the first call on GPU memory in a "
      "communicator of several islands. Messages are sent in pieces of 1/256 of it, but at least 16 KiB and at most "
