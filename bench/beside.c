@@ -324,8 +324,8 @@ static void read_options(int argc, char **argv)
     opt.common.max = 0 != opt.common.max ? opt.common.max : cuda ? BYTES_CUDA : BYTES_SIM;
     opt.repeats = 0 != opt.repeats ? opt.repeats : cuda ? REPEATS : REPEATS_SIM;
     if (optind < argc || 0 != opt.common.max % (THREADS * ELEMENTS * sizeof(float)) || opt.repeats > REPEATS_MAX) {
-        bench_refuse("--max is a multiple of %zu, --repeats at most %d\nusage: %s", THREADS * ELEMENTS * sizeof(float),
-                     REPEATS_MAX, USAGE);
+        bench_refuse("--max must be a multiple of %zu, --repeats at most %d\nusage: %s",
+                     THREADS * ELEMENTS * sizeof(float), REPEATS_MAX, USAGE);
     }
 }
 
@@ -375,7 +375,7 @@ int main(int argc, char **argv)
                 "a kernel beside one that is resident after an MPI_Allreduce, and waiting for the GPU");
     if (0 != strcmp(opt.common.device, "cuda")) {
         bench_comment(
-            "NO GPU: the simulator: a loop on the host stands for the kernel; these times say nothing of one");
+            "NO GPU: the simulator: a loop on the host stands for the kernel; these times say nothing about a GPU");
     }
     status = run();
     bench_counters_close();

@@ -83,7 +83,7 @@ measure() {
     local name=$1 limit=$2 path start=$SECONDS rc
     local csv=goals-$name-$ranks-ranks.csv log=logs/goals-$1.log
     rm -f "$csv"
-    path=$(program "$3") || { echo "# $name: skipped, there is no program $3" && return; }
+    path=$(program "$3") || { echo "# $name: skipped, program $3 not found" && return; }
     shift 3
     timeout --kill-after=10 "$limit" "${mpirun[@]}" "$path" --device "$device" "$@" --csv "$csv" >"$log" 2>&1 </dev/null
     rc=$?

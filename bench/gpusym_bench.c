@@ -32,19 +32,19 @@
 #include "bench/timing.h"
 #include "bench/ways.h"
 
-#define USAGE                                                                                                       \
-    "gpusym_bench                                           the usual collectives at a few sizes, in 20 seconds\n"  \
-    "       gpusym_bench [--coll LIST|all] [--mode LIST|all] [--type NAME] [--op NAME] [--root RANK]\n"             \
-    "             [--device cuda|sim|host] [--min BYTES] [--max BYTES] [--step FACTOR] [--batches N]\n"             \
-    "             [--no-nccl] [--no-staged] [--no-in-place] [--csv FILE] [--json FILE] [--progress]\n"              \
-    "             [--bytes LIST]                          in place of --min, --max, --step\n"                       \
-    "       gpusym_bench --sweep --bytes LIST [--algorithms LIST] [--blocks LIST] [--threads LIST]\n"               \
-    "                    [--lingers LIST] [--gaps LIST] ...\n"                                                      \
-    "       gpusym_bench p2p ...                                  messages: gpusym_bench p2p --help\n"              \
-    "       gpusym_bench plot [--out DIR] [--name NAME] FILE...   CSV, JSON to PNG, by python3 and matplotlib\n"    \
-    "       gpusym_bench --help, --version\n"                                                                       \
-    "--device: default as coll_gpusym_device; numbers may end in k, m or g; lists are separated by commas; modes: " \
-    "blocking, nonblocking, persistent"
+#define USAGE                                                                                                   \
+    "gpusym_bench                                        the usual collectives at a few sizes, in 20 seconds\n" \
+    "       gpusym_bench [--coll LIST|all] [--mode LIST|all] [--type NAME] [--op NAME] [--root RANK]\n"         \
+    "             [--device cuda|sim|host] [--min BYTES] [--max BYTES] [--step FACTOR] [--batches N]\n"         \
+    "             [--no-nccl] [--no-staged] [--no-in-place] [--csv FILE] [--json FILE] [--progress]\n"          \
+    "             [--bytes LIST]                          instead of --min, --max and --step\n"                 \
+    "       gpusym_bench --sweep --bytes LIST [--algorithms LIST] [--blocks LIST] [--threads LIST]\n"           \
+    "                    [--lingers LIST] [--gaps LIST] ...\n"                                                  \
+    "       gpusym_bench p2p ...                                  messages: gpusym_bench p2p --help\n"          \
+    "       gpusym_bench plot [--out DIR] [--name NAME] FILE...   plots CSV and JSON files\n"                   \
+    "       gpusym_bench --help, --version\n"                                                                   \
+    "BYTES and N accept the suffixes k, m and g; a LIST is separated by commas.\n"                              \
+    "--device: default: as coll_gpusym_device; --mode: blocking, nonblocking, persistent"
 
 #define MAX_CUDA ((size_t) 1 << 30)  /* default of --max, bytes */
 #define MAX_OTHER ((size_t) 1 << 20) /* the simulator computes on the CPU */
@@ -390,20 +390,20 @@ static void check_options(void)
     opt.common.min = opt.common.min < e ? e : opt.common.min;
     if (!bench_common_good(&opt.common, e) || 0 != opt.common.max % e) {
         bench_refuse(
-            "sizes are multiples of %zu bytes, --min at least one, --max at least --min and at most %d elements; "
-            "--step is at least 2, --batches %d to %d",
+            "sizes must be multiples of %zu bytes, --min at least one, --max at least --min and at most %d elements; "
+            "--step must be at least 2, --batches %d to %d",
             e, INT_MAX, BENCH_BATCHES_MIN, BENCH_BATCHES_MAX);
     }
     for (int i = 0; i < opt.lists.nbytes; i++) {
         if (0 == opt.lists.bytes[i] || 0 != opt.lists.bytes[i] % e) {
-            bench_refuse("--bytes: multiples of %zu", e);
+            bench_refuse("--bytes: sizes must be multiples of %zu", e);
         }
     }
     if (opt.sweep && 0 == opt.lists.nbytes) {
-        bench_refuse("--sweep wants --bytes\nusage: %s", USAGE);
+        bench_refuse("--sweep requires --bytes\nusage: %s", USAGE);
     }
     if (opt.root >= (size_t) bench_ranks || bench_ranks > COLL_PEERS) {
-        bench_refuse("--root is a rank; there are at most %d", COLL_PEERS);
+        bench_refuse("--root must be a rank; at most %d ranks are supported", COLL_PEERS);
     }
     bench_set_root((int) opt.root);
 }
@@ -427,7 +427,7 @@ static void read_options(int argc, char **argv)
         }
     }
     if (optind < argc) {
-        bench_refuse("what is %s?\nusage: %s", argv[optind], USAGE);
+        bench_refuse("unexpected argument %s\nusage: %s", argv[optind], USAGE);
     }
     check_options();
 }
@@ -495,12 +495,11 @@ int main(int argc, char **argv)
     read_options(argc, argv);
     bench_counters_open();
     if (0 == bench_counters_of("allreduce") && 0 != strcmp(opt.common.device, "host")) {
-        bench_refuse(
-            "gpusym was not selected by this mpirun: add --mca coll gpusym, and see that it is in the component path");
+        bench_refuse("gpusym is not selected: add --mca coll gpusym, and check that it is in the component path");
     }
     bench_start("gpusym_bench", &opt.common, "collectives on GPU memory, one call after the other");
     if (!has_gpu()) {
-        bench_comment("NO GPU: %s; these times say nothing of one",
+        bench_comment("NO GPU: %s; these times say nothing about a GPU",
                       0 == strcmp(opt.common.device, "sim") ? "the simulator computes on the CPU" : "host memory");
     }
     status = run();

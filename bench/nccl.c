@@ -88,7 +88,7 @@ static void make_first_call(const void *in, void *out)
     }
     bench_nccl.there = 0 == rc;
     if (!bench_nccl.there) {
-        bench_comment("NCCL cannot be used: it ended with its error %d", rc);
+        bench_comment("NCCL cannot be used: NCCL error %d", rc);
         return;
     }
     MPI_Barrier(bench_world);

@@ -17,17 +17,17 @@
 #include "bench/netways.h"
 #include "bench/timing.h"
 
-#define USAGE                                                                                      \
-    "mpirun -n 2 gpusym_netperf [options]\n"                                                       \
-    "Latency and bandwidth between ranks, by gpusym's transport between hosts and by UCX alone.\n" \
-    "  --pairs          all pairs of ranks; otherwise ranks 0 and 1\n"                             \
-    "  --between        ranks of one host as ranks of two: no shared memory\n"                     \
-    "  --devices LIST   network devices, as coll_gpusym_net_devices: eth0 or mlx5_0:1\n"           \
-    "  --min, --max N   smallest and largest message, with suffixes k and m (8, 64m)\n"            \
-    "  --batches N      measurements of each size (9)\n"                                           \
-    "  --csv, --json F  writes the table to a file too\n"                                          \
-    "  --help           this text\n"                                                               \
-    "GPUSYM_UCX_... in the environment sets UCX's parameters for this alone (GPUSYM_UCX_TLS=tcp)."
+#define USAGE                                                                                               \
+    "mpirun -n 2 gpusym_netperf [options]\n"                                                                \
+    "Measures latency and bandwidth between ranks, by gpusym's transport between hosts and by UCX alone.\n" \
+    "  --pairs          all pairs of ranks; otherwise ranks 0 and 1\n"                                      \
+    "  --between        treat ranks of one host as ranks of two: no shared memory\n"                        \
+    "  --devices LIST   network devices, as coll_gpusym_net_devices: eth0 or mlx5_0:1\n"                    \
+    "  --min, --max N   smallest and largest message, with suffixes k and m (8, 64m)\n"                     \
+    "  --batches N      measurements of each size (9)\n"                                                    \
+    "  --csv, --json F  write the table to a file too\n"                                                    \
+    "  --help           print this text\n"                                                                  \
+    "GPUSYM_UCX_... in the environment sets UCX's parameters for gpusym alone (GPUSYM_UCX_TLS=tcp)."
 
 enum { TAG = 7, BATCHES_MAX = 101, ROUNDS = 200 /* of a batch of latency */ };
 #define LATENCY_MAX 4096u               /* bytes; longer messages count for bandwidth */
@@ -308,7 +308,7 @@ static void read_options(int argc, char **argv)
         bench_refuse("%s", USAGE);
     }
     if (bench_ranks < 2) {
-        bench_refuse("two ranks at least\n%s", USAGE);
+        bench_refuse("at least two ranks are required\n%s", USAGE);
     }
 }
 

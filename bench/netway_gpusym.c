@@ -55,7 +55,7 @@ void netway_idle(double *since)
     if (0 == *since) {
         *since = now;
     } else if (now - *since > IDLE_S) {
-        bench_die("nothing has come for %.0f s; is the other process there, and no firewall between?", IDLE_S);
+        bench_die("no data for %.0f s: check that the other process runs, and that no firewall is in the way", IDLE_S);
     }
     sched_yield();
 }
@@ -122,7 +122,7 @@ static void connect_way(const void *to, size_t bytes, bool inside, bool lower)
 
     if (GPUSYM_SUCCESS !=
         way.transport->peer_open(gpusym_net_streams_net(way.streams), to, bytes, inside, NULL, &way.peer)) {
-        bench_die("UCX has no way to the other process; UCX_LOG_LEVEL=info tells more");
+        bench_die("UCX cannot reach the other process; UCX_LOG_LEVEL=info prints more");
     }
     params.peer = way.peer;
     way.closing = false;

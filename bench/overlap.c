@@ -25,7 +25,7 @@
 #define USAGE                                                                                               \
     "overlap [--device cuda] [--min BYTES] [--max BYTES] [--step FACTOR] [--ratio PERCENT] [--batches N]\n" \
     "        [--csv FILE] [--json FILE]\n"                                                                  \
-    "numbers may end in k, m or g; --ratio: length of the kernel, of the all-reduce's"
+    "numbers may end in k, m or g; --ratio: length of the kernel, in percent of the all-reduce's"
 
 #define THREADS 256u      /* of a block of the kernel */
 #define ROUNDS_MIN 256u   /* of a thread: a block then takes a few microseconds, so that others get their turn */
@@ -295,8 +295,9 @@ static void read_options(int argc, char **argv)
         }
     }
     if (optind < argc || !bench_common_good(&opt.common, e) || 0 == opt.ratio) {
-        bench_refuse("--min is a multiple of %zu, --step at least 2, --ratio at least 1, --batches %d to %d\nusage: %s",
-                     e, BENCH_BATCHES_MIN, BENCH_BATCHES_MAX, USAGE);
+        bench_refuse(
+            "--min must be a multiple of %zu, --step at least 2, --ratio at least 1, --batches %d to %d\nusage: %s", e,
+            BENCH_BATCHES_MIN, BENCH_BATCHES_MAX, USAGE);
     }
 }
 
@@ -346,7 +347,7 @@ int main(int argc, char **argv)
     read_options(argc, argv);
     if (0 != strcmp(opt.common.device, "cuda")) {
         if (0 == bench_rank) {
-            printf("overlap: skipped, it needs a GPU to compute on\n");
+            printf("overlap: skipped, it requires a GPU\n");
         }
         MPI_Finalize();
         return BENCH_SKIP;

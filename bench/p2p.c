@@ -324,7 +324,7 @@ static void measure_growth(int from, int to)
     before = look();
     bench_exchange_repeat(&e, opt.messages / 2);
     after = look();
-    bench_comment("%zu messages of %d bytes between ranks %d and %d have left behind:", opt.messages, GROWN_BYTES, from,
+    bench_comment("%zu messages of %d bytes between ranks %d and %d have left in use:", opt.messages, GROWN_BYTES, from,
                   to);
     add_amount("grown_host", find_growth(before.host, after.host) / 1024, "KiB");
     if (bench_cu.there) {
@@ -396,7 +396,7 @@ static void read_bytes(char *list)
         opt.bytes[i] = bench_number(items[i], BENCH_P2P_USAGE);
         opt.common.max = opt.bytes[i] > opt.common.max ? opt.bytes[i] : opt.common.max;
         if (0 == opt.bytes[i] || 0 != opt.bytes[i] % 4) {
-            bench_refuse("--bytes: multiples of 4");
+            bench_refuse("--bytes: sizes must be multiples of 4");
         }
     }
 }
@@ -453,12 +453,12 @@ static void check_options(void)
         opt.messages = cuda ? MESSAGES_CUDA : MESSAGES_OTHER;
     }
     if (!bench_common_good(&opt.common, 4) || 0 != opt.common.max % 4 || opt.common.max > INT_MAX) {
-        bench_refuse("sizes are multiples of 4 bytes, --max is at least --min and below 2 GiB; --step is at least 2, "
+        bench_refuse("sizes must be multiples of 4 bytes, --max at least --min and below 2 GiB, --step at least 2, "
                      "--batches %d to %d",
                      BENCH_BATCHES_MIN, BENCH_BATCHES_MAX);
     }
     if (bench_ranks < 2) {
-        bench_refuse("messages want two ranks");
+        bench_refuse("messages require two ranks");
     }
 }
 
@@ -477,7 +477,7 @@ static void read_options(int argc, char **argv)
         }
     }
     if (optind < argc) {
-        bench_refuse("what is %s?\nusage: %s", argv[optind], BENCH_P2P_USAGE);
+        bench_refuse("unexpected argument %s\nusage: %s", argv[optind], BENCH_P2P_USAGE);
     }
     check_options();
 }
@@ -548,12 +548,12 @@ int bench_p2p(int argc, char **argv)
     bench_counters_open();
     if (0 == bench_counters_of_messages("sent") && 0 != strcmp(opt.common.device, "host")) {
         bench_refuse(
-            "this mpirun has not selected a gpusym that serves messages: add --mca coll gpusym, and see that it "
-            "is in the component path");
+            "gpusym does not serve messages here: add --mca coll gpusym, and check that it is in the component "
+            "path");
     }
     bench_start("gpusym_bench p2p", &opt.common, "messages on GPU memory between pairs of ranks");
     if (0 != strcmp(opt.common.device, "cuda")) {
-        bench_comment("NO GPU: %s; these times say nothing of one",
+        bench_comment("NO GPU: %s; these times say nothing about a GPU",
                       0 == strcmp(opt.common.device, "sim") ? "the simulator computes on the CPU" : "host memory");
     }
     status = run();

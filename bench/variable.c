@@ -85,7 +85,7 @@ bool bench_variable_set(const bench_variable_t *v, int value)
         rc = MPI_T_cvar_read(v->handle, &now);
     }
     if (!bench_agree(MPI_SUCCESS == rc && now == value)) {
-        bench_comment("%s cannot be set by MPI_T here (error %d): give --mca parameters, a run for each combination",
+        bench_comment("%s cannot be set by MPI_T here (error %d): use --mca parameters, one run for each combination",
                       v->name, rc);
         return false;
     }

@@ -29,8 +29,9 @@
 #define USAGE                                                                                                          \
     "wire [--device cuda|sim|host] [--coll LIST] [--bytes LIST] [--calls N] [--interface NAME] [--rail] [--csv FILE] " \
     "[--json FILE]\n"                                                                                                  \
-    "sizes may end in k, m or g; --calls: measured, after one that is not; --interface: whose bytes are counted\n"     \
-    "--rail: not by MPI, but by the engine for several hosts alone; one rank a host"
+    "sizes accept the suffixes k, m and g; --calls: calls to measure, after one that is not; --interface: where "      \
+    "bytes are counted\n"                                                                                              \
+    "--rail: by the engine between hosts alone, without MPI; one rank per host"
 
 #define LEAD_S 0.3     /* from the agreement on the moment at which a call begins: longer than that takes to arrive */
 #define CALLS_MAX 1001 /* of a measurement */

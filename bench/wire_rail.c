@@ -73,7 +73,7 @@ static void open_device(const char *name)
     way.dev = gpusym_device_select(0 == strcmp(name, "sim") ? GPUSYM_DEVICE_SIM : GPUSYM_DEVICE_CUDA, &why);
     if (NULL == way.dev || GPUSYM_SUCCESS != way.dev->gpu_open(NULL, &way.gpu) ||
         GPUSYM_SUCCESS != way.dev->kernels_load(way.gpu, &why)) {
-        bench_die("rails want a GPU, or the simulator: %s", why);
+        bench_die("rails require a GPU or the simulator: %s", why);
     }
 }
 
@@ -170,7 +170,7 @@ static void describe_call(const bench_call_t *call, gpusym_rail_call_t *c)
     } else if (0 == strcmp(name, "alltoall")) {
         c->form = GPUSYM_RAIL_DIRECT;
     } else {
-        bench_die("rails do no %s here", name);
+        bench_die("rails do not support %s here", name);
     }
 }
 

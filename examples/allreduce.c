@@ -265,8 +265,8 @@ int main(int argc, char **argv)
     find_counters();
     if (!gpusym_in_use()) {
         if (0 == rank) {
-            printf("gpusym was not selected by this mpirun: add --mca coll gpusym, and see that it is in the "
-                   "component path (ompi_info --param coll gpusym)\n");
+            printf("gpusym is not selected: add --mca coll gpusym, and check that it is in the component path "
+                   "(ompi_info --param coll gpusym)\n");
         }
         MPI_Finalize();
         return 1;
@@ -284,7 +284,7 @@ int main(int argc, char **argv)
     }
     if (0 == rank) {
         printf("verified: %s, every element of every result%s\n", all_right ? "yes" : "NO",
-               any_staged ? "; some calls went through host memory (staged), --mca coll_gpusym_verbose 2 says why"
+               any_staged ? "; some calls were staged through host memory, --mca coll_gpusym_verbose 2 prints why"
                           : "");
     }
     MPI_T_pvar_session_free(&session);

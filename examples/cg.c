@@ -32,7 +32,7 @@
 #define USAGE                                                                                                    \
     "cg [--device cuda|sim|host] [--n N] [--solver classic|pipelined|all] [--reduce LIST] [--iterations MOST]\n" \
     "   [--repeats N] [--csv FILE] [--json FILE]\n"                                                              \
-    "--n: unknowns along a side; --reduce: of ordered, gpusym, staged, nccl"
+    "--n: unknowns per side of the cube; --reduce: ordered, gpusym, staged, nccl"
 
 #define TOLERANCE 1e-9   /* of the residual, relative: then a solve ends */
 #define ERROR_LIMIT 1e-5 /* of any unknown; the solution is in [0, 1) */
@@ -261,10 +261,10 @@ static bool one(const solver_t *s, const cg_way_t *way, cg_args_t *a)
     r.differs = first_difference(r.iterations);
     row(s, way, &r);
     if (!right) {
-        bench_comment("WRONG: the residual is to be %.0e at most, the error %.0e", TOLERANCE, ERROR_LIMIT);
+        bench_comment("WRONG: the residual must be at most %.0e, the error at most %.0e", TOLERANCE, ERROR_LIMIT);
     }
     if (r.differs < r.iterations && must_be_same(way, &r)) {
-        bench_comment("WRONG: other bits than the sums in the order of the ranks have");
+        bench_comment("WRONG: the bits differ from those of sums in rank order");
         right = false;
     }
     return right;
@@ -304,11 +304,11 @@ static void check_options(void)
     }
     opt.iterations = 0 == opt.iterations ? 10 * opt.n : opt.iterations;
     if (!known) {
-        bench_die("no such solver or way\nusage: %s", USAGE);
+        bench_die("no such solver or reduction\nusage: %s", USAGE);
     }
     if (opt.n < (unsigned) bench_ranks || opt.n > 1290 || opt.repeats < 1 || opt.repeats > REPEATS_MAX) {
-        bench_die("--n is at least the number of ranks and at most 1290, --repeats 1 to %d\nusage: %s", REPEATS_MAX,
-                  USAGE);
+        bench_die("--n must be at least the number of ranks and at most 1290, --repeats 1 to %d\nusage: %s",
+                  REPEATS_MAX, USAGE);
     }
 }
 
@@ -350,7 +350,7 @@ static void options(int argc, char **argv)
         }
     }
     if (optind < argc) {
-        bench_die("what is %s?\nusage: %s", argv[optind], USAGE);
+        bench_die("unexpected argument %s\nusage: %s", argv[optind], USAGE);
     }
     check_options();
 }

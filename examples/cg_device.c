@@ -38,8 +38,7 @@ static const void *image(void)
 #else
 static const void *image(void)
 {
-    bench_die(
-        "built without nvcc: there are no kernels for a GPU in this program (--device sim, or build it with nvcc)");
+    bench_die("this program was built without nvcc and has no GPU kernels: use --device sim, or build it with nvcc");
 }
 #endif
 

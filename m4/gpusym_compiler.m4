@@ -22,7 +22,7 @@ AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[
 _Static_assert(sizeof(void *) == 8, "64 bits");
 ]], [])], [AC_MSG_RESULT([yes])],
     [AC_MSG_RESULT([no])
-     GPUSYM_MISSING([A C11 compiler for 64-bit Linux is needed.], [gcc libc6-dev], [gcc glibc-devel])])
+     GPUSYM_MISSING([gpusym requires a C11 compiler for 64-bit Linux.], [gcc libc6-dev], [gcc glibc-devel])])
 
 GPUSYM_CFLAGS=
 for flag in -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes; do
@@ -59,7 +59,7 @@ AS_CASE([$enable_sanitizers],
         dnl It does not know fences, and says so of each. Ours stand between processes, where it sees nothing anyway.
         GPUSYM_CFLAG_IF_SUPPORTED([GPUSYM_SANITIZER_FLAGS], [-Wno-tsan])
         GPUSYM_FEATURE([sanitizers], [thread])],
-    [AC_MSG_ERROR([--enable-sanitizers=$enable_sanitizers: address or thread is meant.])])
+    [AC_MSG_ERROR([--enable-sanitizers=$enable_sanitizers: must be address or thread])])
 AS_IF([test "$GPUSYM_SANITIZERS" != no], [
     gpusym_save_CFLAGS=$CFLAGS
     CFLAGS="$CFLAGS $GPUSYM_SANITIZER_FLAGS"

@@ -14,12 +14,12 @@ rm -f conftest.cu conftest.fatbin
 
 AC_DEFUN([GPUSYM_CHECK_CUDA], [
 AC_ARG_WITH([cuda], [AS_HELP_STRING([--with-cuda@<:@=DIR@:>@],
-    [CUDA beneath DIR @<:@auto: in PATH or /usr/local/cuda@:>@])], [], [with_cuda=auto])
+    [CUDA in DIR @<:@auto: in PATH or /usr/local/cuda@:>@])], [], [with_cuda=auto])
 AC_ARG_WITH([cuda-arch], [AS_HELP_STRING([--with-cuda-arch=LIST],
-    [build the kernels for these GPUs, the newest also as PTX @<:@80,90,100@:>@; none: for none])],
+    [GPU architectures to build kernels for, the newest also as PTX @<:@80,90,100@:>@; none: no kernels])],
     [], [with_cuda_arch=auto])
 AC_ARG_VAR([NVCC], [the CUDA compiler])
-AC_ARG_VAR([NVCCFLAGS], [flags for it])
+AC_ARG_VAR([NVCCFLAGS], [flags for the CUDA compiler])
 GPUSYM_HAVE_CUDA=0 GPUSYM_HAVE_KERNELS=0
 GPUSYM_CUDA_CPPFLAGS= GPUSYM_CUDA_ARCH= GPUSYM_NVCC_GENCODE= GPUSYM_NVCC_HOST= GPUSYM_NVCC_WERROR=
 AS_IF([test "$with_cuda" = no],
@@ -57,7 +57,7 @@ AS_IF([test -z "$NVCC"],
              [GPUSYM_NVCC_HOST=-allow-unsupported-compiler
               AC_MSG_RESULT([yes, with -allow-unsupported-compiler])],
              [AC_MSG_RESULT([no])
-              gpusym_nvcc_why="$NVCC does not compile a trivial kernel; config.log has its words"])])])
+              gpusym_nvcc_why="$NVCC does not compile a trivial kernel; config.log has the error"])])])
 dnl For --enable-werror; an nvcc that does not know these words does without.
 AS_IF([test -z "$gpusym_nvcc_why" && test "$enable_werror" != no],
     [GPUSYM_NVCC_TRY([$GPUSYM_NVCC_HOST -Werror all-warnings], [GPUSYM_NVCC_WERROR='-Werror all-warnings'])])
@@ -76,7 +76,7 @@ AC_DEFUN([GPUSYM_CHECK_CUDA_ARCH], [
 AS_CASE([$with_cuda_arch], [auto|yes|no], [gpusym_arch_list=80,90,100], [gpusym_arch_list=$with_cuda_arch])
 gpusym_arch_newest=
 for arch in $(echo "$gpusym_arch_list" | tr ',' '\n' | $SED 's/^sm_//' | sort -n -u); do
-    AC_MSG_CHECKING([whether nvcc knows sm_$arch])
+    AC_MSG_CHECKING([whether nvcc supports sm_$arch])
     GPUSYM_NVCC_TRY([$GPUSYM_NVCC_HOST -gencode arch=compute_$arch,code=sm_$arch],
         [AC_MSG_RESULT([yes])
          GPUSYM_NVCC_GENCODE="$GPUSYM_NVCC_GENCODE -gencode arch=compute_$arch,code=sm_$arch"
@@ -84,9 +84,9 @@ for arch in $(echo "$gpusym_arch_list" | tr ',' '\n' | $SED 's/^sm_//' | sort -n
          gpusym_arch_newest=$arch],
         [AC_MSG_RESULT([no])
          AS_IF([test "$with_cuda_arch" != auto],
-               [AC_MSG_ERROR([--with-cuda-arch=$with_cuda_arch: $NVCC does not know sm_$arch])])])
+               [AC_MSG_ERROR([--with-cuda-arch=$with_cuda_arch: $NVCC does not support sm_$arch])])])
 done
-AS_IF([test -z "$gpusym_arch_newest"], [gpusym_nvcc_why="$NVCC knows none of sm_$gpusym_arch_list"],
+AS_IF([test -z "$gpusym_arch_newest"], [gpusym_nvcc_why="$NVCC supports none of sm_$gpusym_arch_list"],
     [GPUSYM_NVCC_GENCODE="$GPUSYM_NVCC_GENCODE -gencode arch=compute_$gpusym_arch_newest,code=compute_$gpusym_arch_newest"])
 ])
 

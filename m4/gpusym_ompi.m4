@@ -31,7 +31,7 @@ AS_IF([test "$gpusym_ompi_headers" = no], [
 ])])
 
 AC_DEFUN([GPUSYM_CHECK_OMPI], [
-AC_ARG_WITH([ompi], [AS_HELP_STRING([--with-ompi@<:@=DIR@:>@], [the Open MPI beneath DIR @<:@the one in PATH@:>@])],
+AC_ARG_WITH([ompi], [AS_HELP_STRING([--with-ompi@<:@=DIR@:>@], [the Open MPI in DIR @<:@the first in PATH@:>@])],
             [], [with_ompi=yes])
 AS_CASE([$with_ompi],
     [no], [AC_MSG_ERROR([--without-ompi: gpusym is a part of Open MPI and cannot be built without it])],
@@ -58,7 +58,7 @@ GPUSYM_OMPI_MAJOR=${GPUSYM_OMPI_VERSION%%.*}
 AC_MSG_RESULT([${GPUSYM_OMPI_VERSION:-unknown}])
 AS_CASE([$GPUSYM_OMPI_VERSION],
     [4.1.*|5.*|6.*], [],
-    [GPUSYM_MISSING([gpusym needs Open MPI 4.1, 5 or 6; $GPUSYM_OMPI_INFO says '$GPUSYM_OMPI_VERSION'.],
+    [GPUSYM_MISSING([gpusym requires Open MPI 4.1, 5 or 6; $GPUSYM_OMPI_INFO says '$GPUSYM_OMPI_VERSION'.],
         [libopenmpi-dev openmpi-bin], [openmpi-devel], [or name another: --with-ompi=DIR])])
 
 AC_MSG_CHECKING([for the folder of Open MPI's components])
@@ -114,7 +114,7 @@ CPPFLAGS="$CPPFLAGS $GPUSYM_OMPI_CPPFLAGS"
 AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <mpi.h>]], [[
 typedef char same@<:@OMPI_MAJOR_VERSION == $GPUSYM_OMPI_MAJOR ? 1 : -1@:>@;]])],
     [AC_MSG_RESULT([yes])],
-    [AC_MSG_ERROR([mpi.h is of another version than ompi_info: two Open MPI are mixed; name one by --with-ompi=DIR])])
+    [AC_MSG_ERROR([mpi.h and ompi_info are of different versions of Open MPI: select one by --with-ompi=DIR])])
 CPPFLAGS=$gpusym_save_CPPFLAGS
 
 dnl Since 6.0 what components call is in a library of its own beside libmpi.
@@ -161,9 +161,9 @@ AS_IF([test "$GPUSYM_OMPI_MAJOR" -ge 5], [
 AM_CONDITIONAL([GPUSYM_OMPI_4], [test "$GPUSYM_OMPI_MAJOR" -eq 4])
 AM_CONDITIONAL([GPUSYM_HAVE_ACCELERATOR], [test "$gpusym_accelerator" = yes])
 AS_CASE([$gpusym_accelerator],
-    [yes], [GPUSYM_FEATURE([accelerator], [MPI_Pack, files and the like accept GPU memory])],
-    ['its own'], [GPUSYM_FEATURE([accelerator], [off: this Open MPI has one for CUDA])],
-    [GPUSYM_FEATURE([accelerator], [off: Open MPI $GPUSYM_OMPI_VERSION has no such framework, or not its headers])])
+    [yes], [GPUSYM_FEATURE([accelerator], [MPI_Pack, files and partitioned messages accept GPU memory])],
+    ['its own'], [GPUSYM_FEATURE([accelerator], [off: this Open MPI has its own CUDA component])],
+    [GPUSYM_FEATURE([accelerator], [off: Open MPI $GPUSYM_OMPI_VERSION has no such framework, or lacks its headers])])
 
 AC_SUBST([GPUSYM_OMPI_VERSION])
 AC_SUBST([GPUSYM_OMPI_MAJOR])

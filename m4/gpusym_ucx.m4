@@ -5,7 +5,7 @@ dnl communicators that span hosts go through the host's collectives.
 
 AC_DEFUN([GPUSYM_CHECK_UCX], [
 AC_ARG_WITH([ucx], [AS_HELP_STRING([--with-ucx@<:@=DIR@:>@],
-    [UCX, 1.13 or later, for messages between hosts @<:@auto: as pkg-config says@:>@])], [], [with_ucx=auto])
+    [UCX 1.13 or later, for messages between hosts @<:@auto: by pkg-config@:>@])], [], [with_ucx=auto])
 dnl What pkg-config knows outside of the compiler's own folders comes first. An older one is only refused if asked for.
 AS_CASE([$with_ucx], [yes|auto],
     [gpusym_ucx_prefix=$(pkg-config --variable=prefix ucx 2>/dev/null)

@@ -52,12 +52,12 @@ static gpusym_gpu_t *gpu_of(const void *p)
     return gpu_of_elements(&byte, p);
 }
 
-#define FAILED                                                                   \
-    "%s could not copy GPU memory:\n"                                            \
-    "    %s\n"                                                                   \
-    "\n"                                                                         \
-    "Does the memory still exist (was it freed, was the GPU reset)?  Is there\n" \
-    "host memory left?\n"
+#define FAILED                                                                         \
+    "%s could not copy GPU memory:\n"                                                  \
+    "    %s\n"                                                                         \
+    "\n"                                                                               \
+    "Check that the memory has not been freed, that the GPU has not been reset, and\n" \
+    "that host memory is left.\n"
 
 /* Ends a call that failed by itself, not in Open MPI. */
 static int call_failed(MPI_Comm comm, const char *call)

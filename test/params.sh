@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # docs/parameters.md against what Open MPI says of the component: name, default, level, meaning and synonym of every parameter;
-# and docs/troubleshooting.md against the lists of reasons and messages.
+# the counters of messages; and docs/troubleshooting.md against the lists of reasons and messages.
 #
 #     test/params.sh OMPI_INFO [DOCUMENT]     OMPI_INFO is called as the environment says, which must name the component
 #
@@ -57,6 +57,12 @@ missing=$({
     sed -nE 's/^GPUSYM_HELP\("([a-z-]+)",$/`\1`/p' "$coll/conf/help.def"
 } | while IFS= read -r text; do
     grep -Fq -- "$text" "$(dirname "$document")/troubleshooting.md" || echo "docs/troubleshooting.md lacks: $text"
+done)
+# The counters of messages.
+# shellcheck disable=SC2016
+missing+=$(sed -nE 's/^PML_GPUSYM_COUNTER\([A-Z_]+, ([a-z_]+), "(.*)"\)$/| `coll_gpusym_p2p_\1` | \2 |/p' \
+    "$coll/../../pml/gpusym/counters.def" | while IFS= read -r text; do
+    grep -Fxq -- "$text" "$document" || echo "$document lacks: $text"
 done)
 [ -z "$missing" ] || { echo "$missing" && exit 1; }
 echo "$(grep -vc 'opal_common' "$dir/said") parameters, $(grep -c 'opal_common' "$dir/said") of them of the common library, as documented"

@@ -98,10 +98,10 @@ all='stdio.h ucp/api/ucp.h cmocka.h'
     new_machine 1000 stdio.h
     expect 'no root, no sudo' 77 - "^  apt-get install $ompi libucx-dev\$"
     expect 'an Open MPI elsewhere may be named' 77 - '--with-ompi=DIR'
-    expect '--with-ompi: its packages are not asked for' 1 - 'going on without libucx-dev; .*' --with-ompi="$dir/spack"
+    expect '--with-ompi: its packages are not asked for' 1 - 'continuing without libucx-dev; .*' --with-ompi="$dir/spack"
     expect '--with-ompi: no Open MPI there' 1 - 'there is no .*/tree/bin/ompi_info' --with-ompi="$dir/tree"
     ln -s "$dir/spack/bin/ompi_info" "$dir/bin/"
-    expect 'an Open MPI in PATH: nor then' 1 - 'going on without libucx-dev; .*'
+    expect 'an Open MPI in PATH: nor then' 1 - 'continuing without libucx-dev; .*'
     new_machine 1000 $all
     program bin/dpkg-query 'echo installed'
     expect 'nothing is missing' 1 - 'autogen.sh was run' check

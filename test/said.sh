@@ -39,7 +39,7 @@ says() {
 # The summary: sums over the ranks, and how they differ.
 run summary --mca coll_gpusym_summary 1 "$said" --what sums
 says '^gpusym: [0-9.]+[^ ]*, Open MPI [0-9.]+[^ ]*, 4 ranks on 1 host, 4 x simulated GPU$'
-says '^gpusym: allreduce: native 20 \(.*\), staged 30 \[0 to 10 a rank\] \(user_op 30\), forwarded .*; [0-9.]+ KiB, [0-9.]+ us a blocking call$'
+says '^gpusym: allreduce: native 20 \(.*\), staged 30 \[0 to 10 per rank\] \(user_op 30\), forwarded .*; [0-9.]+ KiB, [0-9.]+ us per blocking call$'
 says '^gpusym: staged, user_op: the operation is user-defined\. To do: .'
 says '^gpusym: alltoall' 0
 run "summary, no calls" --mca coll_gpusym_summary 1 "$said"
@@ -69,15 +69,15 @@ run "two bad values" --mca coll_gpusym_blocks 1x --mca coll_gpusym_threads 7 "$s
 says '^The MCA parameter coll_gpusym_(blocks|threads) cannot be' 2
 run "misspelled on the command line" --mca coll_gpusym_sumary 1 "$said"
 says '^There is no MCA parameter coll_gpusym_sumary:$'
-says '^Is coll_gpusym_summary meant\?$'
+says '^Did you mean coll_gpusym_summary\?$'
 OMPI_MCA_opal_common_gpusym_heapsize=8M run "misspelled in the environment" "$said"
 says '^There is no MCA parameter opal_common_gpusym_heapsize:$'
-says '^Is opal_common_gpusym_heap_size meant\?$'
+says '^Did you mean opal_common_gpusym_heap_size\?$'
 printf 'coll_gpusym_zero_cpy = 0\n# coll_gpusym_comment = 1\n' >"$dir/params"
 OMPI_MCA_mca_base_param_files=$dir/params run "misspelled in a file" "$said"
 says '^There is no MCA parameter coll_gpusym_zero_cpy:$'
-says "^$dir/params sets it, without any effect\.$"
-says '^Is coll_gpusym_zero_copy meant\?$'
+says "^$dir/params sets it, which has no effect\.$"
+says '^Did you mean coll_gpusym_zero_copy\?$'
 says '^There is no MCA parameter' 1
 run "mismatch" "$said" --what mismatch
 says '^do not make the same calls\.  Call 4 on this communicator is the first that$'

@@ -442,8 +442,8 @@ other_version_messages() {
         "opal_mca_base_component_path=$dir/components:$GPUSYM_OMPI_PATH_TAIL" "$builddir/test/mpi/p2p" "${memory[@]:0:2}" --thin 2000
     why=$(disgrace)
     [ "$rc" -eq 0 ] && grep -Eq '^p2p: [1-9][0-9]* passed, 0 failed' "$dir/log" || why="$why not right, exit status $rc"
-    [ "$(grep -c 'are staged: it has another version of gpusym' "$dir/log")" -eq 4 ] || why="$why not staged for that reason"
-    verdict "another version, messages" "$why" "$(grep -m1 'are staged: it has another' "$dir/log")"
+    [ "$(grep -c 'are staged: it has a different version of gpusym' "$dir/log")" -eq 4 ] || why="$why not staged for that reason"
+    verdict "another version, messages" "$why" "$(grep -m1 'are staged: it has a different' "$dir/log")"
 }
 
 # Ranks that share GPUs, two each: rank 1 leads rank 3.

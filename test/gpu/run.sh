@@ -391,7 +391,7 @@ goals_stage() {
 # Every size on two ranks; few on more, of which every pair is measured.
 p2p_stage() {
     local sizes=(--messages 1m) small=(--only pingpong --max 64k)
-    [ "$most" -gt 1 ] || { verdict skip "p2p" 0 "messages want two ranks" && return; }
+    [ "$most" -gt 1 ] || { verdict skip "p2p" 0 "messages require two ranks" && return; }
     [ "$most" -eq 2 ] || sizes+=(--bytes "8,4k,64k,1m,16m,256m")
     [ "$device" = sim ] && sizes=(--max 4k --step 64 --messages 500) small=(--only pingpong --bytes 8)
     measure "p2p, $most ranks" 150 "$most" "$kit/bin/gpusym_bench" p2p --device "$device" "${sizes[@]}" \
@@ -403,7 +403,7 @@ p2p_stage() {
 # Blocking and nonblocking messages of heap, static and mapped buffers.
 host_stage() {
     local turn csv=host-ratio.csv turns=9
-    [ "$most" -gt 1 ] || { verdict skip "host" 0 "messages want two ranks" && return; }
+    [ "$most" -gt 1 ] || { verdict skip "host" 0 "messages require two ranks" && return; }
     [ "$device" = sim ] && turns=1
     : >host-times.txt
     for ((turn = 0; turn < turns; turn++)); do

@@ -158,9 +158,9 @@ static opal_accelerator_base_module_t *component_init(void)
     const char *why = NULL;
 
     if (has_own_cuda()) {
-        why = "this Open MPI has an accelerator component for CUDA of its own";
+        why = "this Open MPI has its own CUDA component";
     } else if (is_left_out()) {
-        why = "the list of coll components leaves gpusym out";
+        why = "the list of coll components excludes gpusym";
     } else if (!gpusym_device_there(&why)) {
         why = NULL != why ? why : "there is no device";
     } else {

@@ -39,13 +39,13 @@ const gpusym_device_t *accelerator_device(void)
     return select_device();
 }
 
-#define FAILED                                                                   \
-    "%s of %zu bytes failed:\n"                                                  \
-    "    %s\n"                                                                   \
-    "\n"                                                                         \
-    "Open MPI copies this GPU memory by gpusym's accelerator component, and\n"   \
-    "may end the process.  Does the memory still exist (was it freed, was the\n" \
-    "GPU reset)?  Is another program using up its memory (nvidia-smi)?\n"
+#define FAILED                                                                       \
+    "%s of %zu bytes failed:\n"                                                      \
+    "    %s\n"                                                                       \
+    "\n"                                                                             \
+    "Open MPI accesses GPU memory through gpusym's accelerator component, and may\n" \
+    "end the process.  Check that the memory has not been freed, that the GPU has\n" \
+    "not been reset, and that it has memory left (nvidia-smi).\n"
 
 int accelerator_code(int rc, const char *operation, size_t bytes)
 {

@@ -85,9 +85,9 @@ static int component_register(void)
         64 << 20,
         GPUSYM_RING_RECORD,
         "bytes",
-        "Host memory of a process for messages that have come in from one other process of this host: those about "
-        "GPU memory that is got, all others too where no other transport is allowed. Senders queue what has no room. "
-        "The same on all processes"};
+        "Host memory that a process has for incoming messages of each other process of this host: control messages of "
+        "gets, and all messages if no other transport is allowed. Senders queue messages that do not fit. All "
+        "processes must have the same value"};
     const int ret = gpusym_face_register();
 
     if (OPAL_SUCCESS != ret) {
@@ -131,10 +131,10 @@ static const char *find_objection(void)
     const char *why = NULL;
 
     if (GPUSYM_P2P_OFF != gpusym_params.p2p) {
-        return "coll_gpusym_p2p serves messages of GPU memory";
+        return "coll_gpusym_p2p is not off";
     }
     if (!gpusym_ob1_sees_devices()) {
-        return "this Open MPI does not ask which memory is a GPU's";
+        return "this Open MPI does not detect GPU memory";
     }
     if (!gpusym_device_there(&why)) {
         return NULL != why ? why : "there is no device";

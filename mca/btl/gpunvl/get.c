@@ -159,7 +159,7 @@ static const char *words_of(int rc)
     case GPUSYM_ERR:
         return gpusym_current.dev->error();
     case GPUSYM_ERR_CORRUPT:
-        return "its handle does not fit its memory";
+        return "its handle does not match its memory";
     case GPUSYM_ERR_NOT_AVAILABLE:
         return "this process has no GPU in use";
     default:
@@ -191,7 +191,7 @@ int btl_gpunvl_get(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *e
         BTL_GPUNVL_COUNT(gets, 1);
         BTL_GPUNVL_COUNT(bytes, size);
     } else {
-        GPUSYM_LOG(2, "btl/gpunvl: a message of rank %u of MPI_COMM_WORLD comes in pieces: %s",
+        GPUSYM_LOG(2, "btl/gpunvl: a message of rank %u of MPI_COMM_WORLD is sent in pieces: %s",
                    (unsigned) endpoint->proc->proc_name.vpid, words_of(g->done));
     }
     pthread_mutex_lock(&live.lock);

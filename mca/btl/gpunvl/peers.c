@@ -95,13 +95,13 @@ static const char *attach(const opal_process_name_t *name, btl_gpunvl_endpoint_t
         return "it has not published itself";
     }
     if (sizeof(card) != bytes || 0 != memcmp(card.version, my_card.version, sizeof(card.version))) {
-        return "it has another version of gpusym";
+        return "it has a different version of gpusym";
     }
     if (0 != memcmp(&card.host, &my_card.host, sizeof(card.host))) {
-        return "it is in another pid namespace";
+        return "it is in a different PID namespace";
     }
     if (card.ring_size != my_card.ring_size || card.slots != my_card.slots || card.slot >= card.slots) {
-        return "it has another btl_gpunvl_ring_size";
+        return "it has a different btl_gpunvl_ring_size";
     }
     if (GPUSYM_SUCCESS != gpusym_pages_peer(&card.pages, &endpoint->pages)) {
         return "its pages cannot be mapped";
@@ -133,10 +133,11 @@ static btl_gpunvl_endpoint_t *add_proc(opal_proc_t *proc)
 
     if (NULL == why && NULL != btl_gpunvl.endpoints[endpoint->slot]) {
         munmap(endpoint->inboxes, endpoint->bytes);
-        why = "its place is another process's";
+        why = "another process has its place";
     }
     if (NULL != why) {
-        GPUSYM_LOG(2, "btl/gpunvl: rank %u of MPI_COMM_WORLD is not reached: %s", (unsigned) proc->proc_name.vpid, why);
+        GPUSYM_LOG(2, "btl/gpunvl: rank %u of MPI_COMM_WORLD cannot be reached: %s", (unsigned) proc->proc_name.vpid,
+                   why);
         free(endpoint);
         return NULL;
     }

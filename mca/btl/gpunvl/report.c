@@ -7,14 +7,14 @@
 
 #define DEAD                                                                        \
     "The process of rank %u of MPI_COMM_WORLD (pid %d) has ended while messages\n"  \
-    "with it were under way (btl/gpunvl).\n"                                        \
+    "with it were in progress (btl/gpunvl).\n"                                      \
     "\n"                                                                            \
     "Look for the first error that this rank printed: a signal, an out-of-memory\n" \
     "kill, an exit without MPI_Finalize.\n"
 
 #define CORRUPT                                                                      \
     "The memory through which rank %u of MPI_COMM_WORLD (pid %d) and this process\n" \
-    "exchange messages (btl/gpunvl) holds values that neither writes there.\n"       \
+    "exchange messages (btl/gpunvl) holds values that neither writes.\n"             \
     "\n"                                                                             \
     "One of the two has written out of bounds: run the program under valgrind,\n"    \
     "or with -fsanitize=address.  To run without that memory: --mca btl ^gpunvl.\n"

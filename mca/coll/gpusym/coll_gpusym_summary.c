@@ -102,6 +102,6 @@ static int summarize(MPI_Comm comm, int keyval, void *attribute, void *state)
 void coll_gpusym_summary_plan(void)
 {
     if (coll_gpusym_params.summary && !gpusym_attribute_at_finalize(summarize, &key)) {
-        GPUSYM_LOG(2, "there is no summary: MPI_COMM_SELF takes no attribute");
+        GPUSYM_LOG(2, "no summary: MPI_COMM_SELF accepts no attribute");
     }
 }

@@ -26,14 +26,14 @@
 #include "mca/common/gpusym/p2p/pipe.h"
 #include "mca/common/gpusym/topo/links.h"
 
-#define NO_DEVICE                                                                        \
-    "coll_gpusym_device requests the device \"%s\", which is not available here:\n"      \
-    "    %s\n"                                                                           \
-    "\n"                                                                                 \
-    "The process continues without it: collectives on host memory work as usual;\n"      \
-    "GPU pointers are not recognised.  For \"cuda\": is a GPU visible (nvidia-smi,\n"    \
-    "CUDA_VISIBLE_DEVICES), is the driver installed?  \"auto\" uses a GPU if there is\n" \
-    "one.\n"
+#define NO_DEVICE                                                                   \
+    "coll_gpusym_device requests the device \"%s\", which is not available here:\n" \
+    "    %s\n"                                                                      \
+    "\n"                                                                            \
+    "The process continues without it: collectives on host memory work as usual,\n" \
+    "GPU pointers are not recognised.  For \"cuda\", check that the driver is\n"    \
+    "installed and that a GPU is visible (nvidia-smi, CUDA_VISIBLE_DEVICES).\n"     \
+    "\"auto\" uses a GPU if there is one.\n"
 
 gpusym_config_t gpusym_params;
 gpusym_current_t gpusym_current;

@@ -224,7 +224,7 @@ void gpusym_help_list(const char *format, va_list arguments)
         strcat(text, RULE);
         write_text(text);
     } else {
-        GPUSYM_LOG(2, "an error that another process of this node has reported: %s", text + used);
+        GPUSYM_LOG(2, "an error that another process of this node has printed: %s", text + used);
     }
 }
 

@@ -23,31 +23,30 @@ static const gpusym_var_group_t group = {
 
 static const gpusym_var_number_t numbers[] = {
     {"heap_size", MCA_BASE_VAR_TYPE_UNSIGNED_LONG, 4, FIELD(heap_size), 56 * MIB, MIB, 4096 * MIB, 0, "bytes",
-     "GPU memory that a process reserves, once, for the symmetric heap of all its communicators. The suffixes K, M "
+     "GPU memory that a process reserves for its symmetric heap, which all its communicators share. The suffixes K, M "
      "and G are accepted"},
     {"multicast", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(multicast), 1, 0, 1, 0, "",
      "Allow NVLink multicast (NVLS) objects. NCCL_NVLS_ENABLE=0, NVSHMEM_DISABLE_NVLS=1 or "
      "TORCH_SYMM_MEM_DISABLE_MULTICAST=1 in the environment forbid them and override this parameter"},
     {"reg_limit", MCA_BASE_VAR_TYPE_INT, 4, FIELD(reg_limit), GPUSYM_REG_MAX, 0, GPUSYM_REG_MAX, 0, "buffers",
-     "Maximum number of user allocations that peers map at a time, per process. A further one replaces the least "
+     "Maximum number of user allocations of a process that peers map at a time. A further one replaces the least "
      "recently used"},
     {"pinned_max", MCA_BASE_VAR_TYPE_UNSIGNED_LONG, 4, FIELD(pinned_max), 256 * MIB, 0, 1048576 * MIB, 0, "bytes",
-     "Maximum pinned host memory of a process for what goes through the host. Beyond it ordinary memory is used, which "
-     "the GPU copies at a fraction of the speed. The suffixes K, M and G are accepted"},
+     "Maximum pinned host memory of a process for staging. Beyond it pageable memory is used, which the GPU copies "
+     "much more slowly. The suffixes K, M and G are accepted"},
     {"scratch_max", MCA_BASE_VAR_TYPE_UNSIGNED_LONG, 4, FIELD(scratch_max), 256 * MIB, 0, 1048576 * MIB, 0, "bytes",
-     "Maximum GPU memory that a process keeps between calls for packed data. Calls that need more allocate it each "
-     "time, "
+     "Maximum GPU memory that a process keeps between calls for packed data. A call that needs more allocates it, "
      "which takes about 1 ms. The suffixes K, M and G are accepted"},
     {"verbose", MCA_BASE_VAR_TYPE_INT, 2, FIELD(verbose), 0, 0, 100, 0, "",
-     "Verbosity on stderr. 1: one line per job: what was found; 2: also decisions of each process, and why a feature "
-     "is "
-     "not used; 5: also one line per communicator. The higher of this parameter and coll_base_verbose applies"},
+     "Verbosity on stderr. 1: one line per job, with versions and the device; 2: also decisions of each process, and "
+     "why a feature is not used; 5: also one line per communicator. The higher of this parameter and "
+     "coll_base_verbose applies"},
     {"sim_host", MCA_BASE_VAR_TYPE_BOOL, 7, FIELD(sim_host), 0, 0, 1, 0, "",
      "Simulator: treat every buffer as GPU memory, so that any MPI program runs the kernels"},
     {"sim_gpus", MCA_BASE_VAR_TYPE_INT, 7, FIELD(sim_gpus), 0, 0, 64, 0, "GPUs",
      "Simulator: number of GPUs per host, assigned to the processes by local rank. 0: one GPU per process"},
     {"sim_delay", MCA_BASE_VAR_TYPE_INT, 9, FIELD(sim_delay), 0, 0, 10000000, 0, "microseconds",
-     "Simulator: time that a kernel or a copy of a stream takes at least"},
+     "Simulator: minimum duration of a kernel, or of a copy in a stream"},
 };
 
 static int register_device(void)
@@ -61,9 +60,9 @@ static int register_device(void)
     };
 
     return gpusym_var_choice(&group, "device", 2, choices, FIELD(device),
-                             "GPU memory to serve. auto: NVIDIA GPUs if there are any; cuda: NVIDIA GPUs, and a "
-                             "message if there are none; sim: the simulator, which needs no GPU; none: the component "
-                             "is not used");
+                             "GPU memory to serve. auto: NVIDIA GPUs if there are any; cuda: NVIDIA GPUs, with a "
+                             "message if there are none; sim: the simulator, which needs no GPU; none: disable the "
+                             "component");
 }
 
 static int register_p2p(void)
@@ -73,10 +72,10 @@ static int register_p2p(void)
 
     return gpusym_var_choice(
         &group, "p2p", 3, choices, FIELD(p2p),
-        "Point-to-point messages of GPU memory. auto: between GPUs of this host directly where they can map each "
-        "other's memory, otherwise staged through host memory; staged: all through host memory; off: left to an Open "
-        "MPI that knows GPU memory by itself (built with CUDA, or 5.0 and later with gpusym's accelerator component), "
-        "for which btl/gpunvl moves the data; no other Open MPI may then be given GPU pointers");
+        "Point-to-point messages of GPU memory. auto: directly between GPUs of a host that can map each other's "
+        "memory, otherwise staged through host memory; staged: stage all; off: leave them to Open MPI, for which "
+        "btl/gpunvl moves the data. off requires an Open MPI that supports GPU memory itself (built with CUDA, or "
+        "5.0 and later with gpusym's accelerator component); with any other, programs must not pass GPU pointers");
 }
 
 static int register_sim_fail(void)
@@ -85,16 +84,16 @@ static int register_sim_fail(void)
         &group, "sim_fail", 9, "", FIELD(sim_fail),
         "Simulator: faults to inject, as a comma-separated list of [die:]WHAT:N[+][@RANK]. The N-th (from 1) "
         "alloc, import, export, bind, launch, graph, hostalloc, copy, stream or open (of a GPU, each time) fails; "
-        "hang: the N-th launch never ends; doorbell: the N-th command to a resident kernel arrives too late; +: so do "
-        "all later ones; die: the process is killed there. @RANK limits the fault to one rank");
+        "hang: the N-th launch never ends; doorbell: the N-th command to a resident kernel arrives too late; +: all "
+        "later ones too; die: the process is killed instead. @RANK limits the fault to one rank");
 }
 
 static int register_sim_links(void)
 {
     return gpusym_var_string(
         &group, "sim_links", 9, "", FIELD(sim_links),
-        "Simulator: links between GPUs, as a comma-separated list of A-B:CLASS. A GPU has the number "
-        "of the local rank that it is assigned to. CLASS 0: neither GPU reaches the other; 1: across "
+        "Simulator: links between GPUs, as a comma-separated list of A-B:CLASS. A GPU has the number of "
+        "the local rank that it is assigned to. CLASS 0: neither GPU reaches the other; 1: across "
         "NUMA nodes; 2: within a NUMA node; 3: through one PCI switch; 3 + n: n NVLinks. Other pairs "
         "have one NVLink");
 }

@@ -524,7 +524,7 @@ static int copy_all(copier_t *c, const gpusym_layout_t *l, size_t bytes, gpusym_
         c->stream = lane->stream;
     }
     if (NULL == c->stream && c->kernel && pack_scattered(c, l, bytes, &rv)) {
-        GPUSYM_LOG(2, "a stream is not to be had: the host packs a datatype");
+        GPUSYM_LOG(2, "no stream is available: the host packs a datatype");
     } else if (NULL != c->stream && NULL != stage) {
         rv = copy_staged(c, l, bytes, stage, room);
     } else {

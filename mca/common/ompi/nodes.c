@@ -90,7 +90,7 @@ static gpusym_nodes_t *read_nodes(struct ompi_datatype_t *dtype)
     gpusym_nodes_t *nodes = NULL;
     if (0 != gpusym_pieces_visit(1, dtype, 0, dtype->super.size, false, add_node, &l) || 0 == l.n ||
         GPUSYM_SUCCESS != gpusym_nodes_make(l.node, l.n, &nodes)) {
-        GPUSYM_LOG(2, "datatype %s has no list of nodes: copies or the host pack it", dtype->name);
+        GPUSYM_LOG(2, "datatype %s has no node list: copies or the host pack it", dtype->name);
         nodes = NULL;
     }
     free(l.node);

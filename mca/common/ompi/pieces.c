@@ -364,8 +364,8 @@ static void compare_once(void)
 {
     take_raw = !are_confirmed();
     if (take_raw) {
-        GPUSYM_LOG(2, "datatypes of this Open MPI are described in another way than expected: its convertor is asked "
-                      "for every run. Please report the version of Open MPI");
+        GPUSYM_LOG(2, "this Open MPI describes datatypes in an unexpected way: gpusym uses its convertor for "
+                      "every run. Please report the version of Open MPI");
     }
 }
 

@@ -309,10 +309,10 @@ int gpusym_var_string(const gpusym_var_group_t *group, const char *name, int lev
 
 /* ---- names that no parameter has ---- */
 
-#define NO_NAME                         \
-    "There is no MCA parameter %s:\n"   \
-    "%s sets it, without any effect.\n" \
-    "%s%s%s"                            \
+#define NO_NAME                          \
+    "There is no MCA parameter %s:\n"    \
+    "%s sets it, which has no effect.\n" \
+    "%s%s%s"                             \
     "\n" SEE_ALL
 
 /* The longest name that is looked at. */
@@ -371,8 +371,8 @@ static void check_name(const char *prefix, const char *name, size_t length, cons
     copy[length] = '\0';
     if (OPAL_SUCCESS != mca_base_var_find_by_name(copy, &index)) {
         const char *other = nearest(copy, prefix);
-        gpusym_help(NO_NAME, copy, from, NULL != other ? "Is " : "", NULL != other ? other : "",
-                    NULL != other ? " meant?\n" : "");
+        gpusym_help(NO_NAME, copy, from, NULL != other ? "Did you mean " : "", NULL != other ? other : "",
+                    NULL != other ? "?\n" : "");
     }
 }
 

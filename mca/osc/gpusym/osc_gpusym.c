@@ -412,7 +412,7 @@ static int component_select(struct ompi_win_t *win, void **base, size_t size, gp
     int rc = any_rank(comm, NULL == w, &failed);
 
     if (OMPI_SUCCESS == rc && failed) {
-        VERBOSE("a window has host memory, since not all ranks have memory for it");
+        VERBOSE("a window has host memory, since not all ranks have GPU memory for it");
         window_destroy(w);
         return select_other(win, base, size, disp_unit, comm, info, flavor, model);
     }

@@ -188,7 +188,7 @@ static char *find_assembly(request_t *r, gpusym_gpu_t **gpu)
         if (GPUSYM_SUCCESS == gpusym_scratch_get(gpusym_current.dev, *gpu, bytes_to_move(r), &r->scratch)) {
             return r->scratch;
         }
-        GPUSYM_LOG(2, "point-to-point: no GPU memory for the pieces of a message, they go to the host: %s",
+        GPUSYM_LOG(2, "point-to-point: no GPU memory for the pieces of a message: they go to host memory: %s",
                    gpusym_current.dev->error());
         r->scratch = NULL;
         *gpu = NULL;

@@ -277,7 +277,7 @@ static bool is_served(void)
     if (0 == strcmp(name, "ob1") || 0 == strcmp(name, "monitoring")) {
         return true;
     }
-    GPUSYM_LOG(2, "point-to-point: not served over the PML %s; --mca pml ob1 is", name);
+    GPUSYM_LOG(2, "point-to-point: the PML %s is not supported; use --mca pml ob1", name);
     return false;
 }
 

@@ -24,9 +24,9 @@ int pml_gpusym_params_register(void)
         0,
         "microseconds",
         "Time that the resident kernel of small messages (one thread block) stays on the receiver's GPU after a "
-        "message, or on the sender's after one that it stages. The next one needs no launch. cudaDeviceSynchronize "
+        "message, or on the sender's after a staged one. The next message needs no launch. cudaDeviceSynchronize "
         "and cudaFree wait for the kernel for up to that time. 0: no resident kernel; -1: use the tuning table, and "
-        "pause where it has not paid off"};
+        "pause the resident kernel while it saves no time"};
     static const gpusym_var_number_t push_min = {
         "p2p_push_min",
         MCA_BASE_VAR_TYPE_UNSIGNED_LONG,
@@ -37,7 +37,7 @@ int pml_gpusym_params_register(void)
         1ull << 40,
         0,
         "bytes",
-        "Smallest message between two GPUs that the sender's copy engine pushes, at the receiver's request; the "
+        "Smallest message between two GPUs that the sender's copy engine pushes, at the receiver's request. The "
         "receiver pulls shorter ones. 0: use the tuning table"};
     return gpusym_var_number(&group, &linger) < 0 || gpusym_var_number(&group, &push_min) < 0 ? OMPI_ERROR
                                                                                               : OMPI_SUCCESS;

@@ -60,9 +60,9 @@ static pml_gpusym_peer_t *attach_peer(uint32_t vpid)
 
     const size_t bytes = gpusym_modex_get(KEY, &name, &card, sizeof card);
     if (bytes >= sizeof card.version && 0 != memcmp(card.version, my_card.version, sizeof card.version)) {
-        why = "it has another version of gpusym";
+        why = "it has a different version of gpusym";
     } else if (sizeof card == bytes && 0 != memcmp(&card.host, &my_card.host, sizeof card.host)) {
-        why = "it is in another pid namespace";
+        why = "it is in a different PID namespace";
     } else if (sizeof card == bytes) {
         why = "its pages cannot be mapped";
         pml_gpusym_peer_t *peer = malloc(sizeof *peer);

@@ -12,11 +12,12 @@
     "the GPU reports an error:\n"                                                        \
     "    %s\n"                                                                           \
     "\n"                                                                                 \
-    "An illegal address or instruction is an earlier kernel's (such errors stay):\n"     \
-    "run the program under compute-sanitizer.  A hardware fault appears in the\n"        \
-    "kernel log (dmesg, \"Xid\").  With any other error, is the buffer's memory still\n" \
-    "there, and as long as the call says?  Then gpusym is at fault: please report\n"     \
-    "these lines, and the datatype.  The message ends with MPI_ERR_OTHER.\n"
+    "An illegal address or instruction comes from an earlier kernel (CUDA repeats\n"     \
+    "such an error at every later call): run the program under compute-sanitizer.\n"     \
+    "The kernel log reports hardware faults (dmesg, \"Xid\").  After any other error,\n" \
+    "check that the buffer's memory has not been freed, and is as long as the call\n"    \
+    "says.  If so, gpusym is at fault: please report these lines and the datatype.\n"    \
+    "The message ends with MPI_ERR_OTHER.\n"
 
 #define NO_MEMORY                                                     \
     "Rank %d of %s, in a message of device memory with %s, tag %d:\n" \
@@ -24,13 +25,13 @@
     "\n"                                                              \
     "Free memory of the host.  The message ends with MPI_ERR_NO_MEM.\n"
 
-#define CORRUPT                                                                   \
-    "Rank %d of %s, in a message of device memory with %s, tag %d:\n"             \
-    "memory by which the two processes agree on the message holds a value that\n" \
-    "neither of them writes there.  The message ends with MPI_ERR_OTHER.\n"       \
-    "\n"                                                                          \
-    "One of these processes has written out of bounds: run the program under\n"   \
-    "valgrind, or with -fsanitize=address.\n"                                     \
+#define CORRUPT                                                                       \
+    "Rank %d of %s, in a message of device memory with %s, tag %d:\n"                 \
+    "the memory by which the two processes agree on the message holds a value that\n" \
+    "neither of them writes.  The message ends with MPI_ERR_OTHER.\n"                 \
+    "\n"                                                                              \
+    "One of these processes has written out of bounds: run the program under\n"       \
+    "valgrind, or with -fsanitize=address.\n"                                         \
     "To run without that memory: --mca coll_gpusym_p2p staged.\n"
 
 #define DEAD                                                                         \
@@ -40,12 +41,12 @@
     "The message ends with MPI_ERR_OTHER.  Look for the first error that the dead\n" \
     "rank printed: a signal, an out-of-memory kill, an exit without MPI_Finalize.\n"
 
-#define PEER                                                                       \
-    "Rank %d of %s, in a message of device memory with %s, tag %d:\n"              \
-    "the process of that rank (pid %d) could not do its part of the transfer.\n"   \
-    "\n"                                                                           \
-    "The message ends with MPI_ERR_OTHER.  The error that this rank has printed\n" \
-    "says why.\n"
+#define PEER                                                                        \
+    "Rank %d of %s, in a message of device memory with %s, tag %d:\n"               \
+    "the process of that rank (pid %d) could not do its part of the transfer.\n"    \
+    "\n"                                                                            \
+    "The message ends with MPI_ERR_OTHER.  Look for the error that this rank has\n" \
+    "printed.\n"
 
 #define UNREACHABLE                                                                  \
     "Rank %d of %s, in a message of device memory with %s, tag %d:\n"                \

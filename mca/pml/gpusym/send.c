@@ -326,7 +326,7 @@ static bool begin_pipe(request_t *r)
     __atomic_store_n(&r->peer->piped, PIPED, __ATOMIC_RELAXED);
     if (!r->peer->told) {
         r->peer->told = true;
-        GPUSYM_LOG(2, "point-to-point: rank %d of %s cannot map our memory: messages to it go in pieces",
+        GPUSYM_LOG(2, "point-to-point: rank %d of %s cannot map this rank's memory: messages to it are sent in pieces",
                    r->base.req_peer, r->base.req_comm->c_name);
     }
     gpusym_pipe_send(&r->pipe, gpusym_current.dev, r->gpu, r->source, r->layout.bytes, r->index, true);

@@ -260,7 +260,7 @@ static bool fail_if_peer_lost(coll_gpusym_call_t *call)
     const int quitter = gpusym_rollcall_aborted(&t->host.rc, number_of(call));
     const int lost = quitter >= 0 && NULL != t->hosts ? coll_gpusym_hosts_blamed(t, quitter) : -1;
     if (lost >= 0) {
-        fail_lost(call, lost, "so says another rank of this host");
+        fail_lost(call, lost, "another rank of this host has reported it");
         return true;
     }
     if (quitter >= 0) {
@@ -564,7 +564,7 @@ static void find_windows(coll_gpusym_call_t *call)
         begin_move(call);
     } else if (w->agreed < 0) {
         GPUSYM_LOG(2,
-                   "%s: what is staged goes by the other components: a rank has no window, or cannot map a "
+                   "%s: staged data go through the other components: a rank has no window, or cannot map a "
                    "peer's",
                    label_of(call, label, sizeof label));
         leave_to_fallback(call, call->reason);
@@ -656,7 +656,7 @@ static void fail_rails(coll_gpusym_call_t *call, int rc)
         fail_net(call);
     } else if (!fail_if_peer_lost(call)) {
         fail_gpu(call, GPUSYM_ERR_UNREACHABLE == rc ? "a rank of another island is lost"
-                       : GPUSYM_ERR_BAD_PARAM == rc ? "the engine between hosts does not do such a call"
+                       : GPUSYM_ERR_BAD_PARAM == rc ? "the engine between hosts does not support this call"
                        : GPUSYM_ERR_NO_MEMORY == rc ? "there is no memory for messages between hosts"
                                                     : gpusym_current.dev->error());
     }

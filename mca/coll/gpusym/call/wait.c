@@ -123,7 +123,7 @@ static void describe_rank(const coll_gpusym_team_t *t, uint32_t r, bool known, c
     append(buf, size, used, "rank %u (pid %d)", coll_gpusym_team_member(t, r),
            coll_gpusym_peer_process(t->host.peers[r]));
     if (!known) {
-        append(buf, size, used, ", which has made no gpusym collective yet, or has ended");
+        append(buf, size, used, ", which has called no gpusym collective yet, or has ended");
         return;
     }
     if (t->host.joined) {

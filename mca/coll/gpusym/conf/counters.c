@@ -54,7 +54,7 @@ static int register_pvars(const mca_base_component_t *component, unsigned coll)
     }
     if (OMPI_SUCCESS == ret) {
         ret = register_pvar(component, coll, "native", "led",
-                            "ran in kernels of one rank for each GPU, because ranks share GPUs", &c->led);
+                            "ran in kernels that one rank per GPU launches, because ranks share GPUs", &c->led);
     }
     if (OMPI_SUCCESS == ret) {
         ret = register_pvar(component, coll, "native", "rails", "ran on the GPUs of several islands, over the network",
@@ -91,7 +91,7 @@ static int register_pvars(const mca_base_component_t *component, unsigned coll)
     if (OMPI_SUCCESS == ret) {
         ret =
             register_pvar(component, coll, "forwarded", "",
-                          "have host buffers only, and were forwarded untouched to the next component", &c->forwarded);
+                          "have only host buffers, and were forwarded unchanged to the next component", &c->forwarded);
     }
     return OMPI_SUCCESS == ret
                ? register_pvar(component, coll, "passed", "", "deprecated name of the counter forwarded", &c->forwarded)
@@ -144,7 +144,7 @@ static void end_entries(line_t *l)
     l->listed = 0;
 }
 
-/* "native 30", and where ranks differ " [0 to 10 a rank]" behind it. */
+/* "native 30", and where ranks differ " [0 to 10 per rank]" behind it. */
 static void append_number(line_t *l, const char *name, const size_t field, const coll_gpusym_counters_t *sum,
                           const coll_gpusym_counters_t *least, const coll_gpusym_counters_t *most)
 {
@@ -155,12 +155,12 @@ static void append_number(line_t *l, const char *name, const size_t field, const
     append_text(l, "%s %llu", name, n);
     if (low != high) {
         append_text(l, "%s [%llu", "", low);
-        append_text(l, "%s to %llu a rank]", "", high);
+        append_text(l, "%s to %llu per rank]", "", high);
     }
 }
 #define APPEND_NUMBER(l, field) append_number(l, #field, offsetof(coll_gpusym_counters_t, field), sum, least, most)
 
-/* "; 12.5 MiB, 8.4 us a blocking call": of calls with a buffer on a GPU. */
+/* "; 12.5 MiB, 8.4 us per blocking call": of calls with a buffer on a GPU. */
 static void append_amount(line_t *l, const coll_gpusym_counters_t *sum)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
@@ -174,7 +174,7 @@ static void append_amount(line_t *l, const coll_gpusym_counters_t *sum)
     snprintf(text, sizeof(text), "; %.*f %s", 0 == unit ? 0 : 1, bytes, units[unit]);
     append_text(l, "%s", text, 0);
     if (sum->timed > 0) {
-        snprintf(text, sizeof(text), ", %.1f us a blocking call", (double) sum->ns / 1e3 / (double) sum->timed);
+        snprintf(text, sizeof(text), ", %.1f us per blocking call", (double) sum->ns / 1e3 / (double) sum->timed);
         append_text(l, "%s", text, 0);
     }
 }

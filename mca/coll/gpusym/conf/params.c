@@ -37,19 +37,19 @@ static const gpusym_var_number_t numbers[] = {
     {"threads", MCA_BASE_VAR_TYPE_INT, GPUSYM_VAR_EVERY_CALL, FIELD(threads), 0, 0, GPUSYM_THREADS_MAX, 32, "threads",
      "Threads per block. 0: use the tuning table"},
     {"chunk", MCA_BASE_VAR_TYPE_UNSIGNED_INT, GPUSYM_VAR_EVERY_CALL, FIELD(chunk), 0, 0, 64 * MIB, 0, "bytes",
-     "Bytes of the message that a block of a two-shot kernel processes at a time. 0: use the tuning table"},
+     "Bytes of the message that a block of a two-shot kernel processes in one step. 0: use the tuning table"},
     {"timeout", MCA_BASE_VAR_TYPE_DOUBLE, 3, FIELD(timeout), 60, 0, 1000000, 0, "seconds",
-     "Time a GPU waits inside a kernel for another GPU, and a host of which nothing is heard may be silent. When it "
+     "Maximum time that a GPU waits inside a kernel for another GPU, and that another host may be silent. When it "
      "expires, the job ends with a message. 0: no limit"},
     {"timeout_host", MCA_BASE_VAR_TYPE_DOUBLE, 3, FIELD(timeout_host), 0, 0, 1000000, 0, "seconds",
-     "Time a collective waits for ranks that have not called it. When it expires, the collective ends with an error. "
-     "0: no limit"},
+     "Maximum time that a collective waits for ranks that have not called it. When it expires, the collective ends "
+     "with an error. 0: no limit"},
     {"warn", MCA_BASE_VAR_TYPE_DOUBLE, 3, FIELD(warn), 30, 0, 1000000, 0, "seconds",
      "Time after which a waiting collective reports the ranks that it waits for, and where they were last. The "
      "report repeats after twice that time, four times that time, and so on. 0: no report, and no message about "
      "ranks whose parameters differ"},
     {"share_gpu", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(share_gpu), 0, 0, 1, 0, "",
-     "Accepted and ignored: where ranks share a GPU, one rank of each GPU runs the kernels for all ranks there"},
+     "Ignored. If ranks share a GPU, one of them runs the kernels for all of them"},
     {"zero_copy", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(zero_copy), 1, 0, 1, 0, "",
      "Move large messages directly between user buffers where peers can map them (NVIDIA GPUs: memory of cudaMalloc, "
      "and of cuMemCreate with a file descriptor; not of cudaMallocAsync). All other messages go through the "
@@ -57,29 +57,28 @@ static const gpusym_var_number_t numbers[] = {
     {"linger", MCA_BASE_VAR_TYPE_INT, GPUSYM_VAR_EVERY_CALL, FIELD(linger), -1, -1, 1000000, 0, "microseconds",
      "Time that the resident kernel of a small blocking collective (one thread block) stays on the GPU after a call. "
      "The next such call needs no launch. cudaDeviceSynchronize and cudaFree wait for the kernel for up to that "
-     "time. 0: no resident kernels; -1: use the tuning table, and pause where resident kernels have not paid off"},
+     "time. 0: no resident kernels; -1: use the tuning table, and pause resident kernels while they save no time"},
     {"graph", MCA_BASE_VAR_TYPE_BOOL, GPUSYM_VAR_EVERY_CALL, FIELD(graph), 1, 0, 1, 0, "",
-     "Launch kernels by a graph (NVIDIA GPUs: a CUDA graph), which costs less than a plain launch. Each persistent "
+     "Launch kernels as graphs (NVIDIA GPUs: CUDA graphs), which takes less time than a plain launch. Each persistent "
      "collective has its own graph; other calls use one graph per kernel in flight"},
     {"zero_copy_min", MCA_BASE_VAR_TYPE_UNSIGNED_INT, GPUSYM_VAR_EVERY_CALL, FIELD(zero_copy_min), 0, 0, 1024 * MIB, 0,
      "bytes", "Smallest message that moves directly between user buffers. 0: use the tuning table"},
     {"piece", MCA_BASE_VAR_TYPE_UNSIGNED_INT, GPUSYM_VAR_EVERY_CALL, FIELD(piece), 512 * 1024, 0, 1024 * MIB, 0,
      "bytes",
-     "Size of the pieces in which a reduction goes through host memory (user-defined operations): the other "
-     "components reduce one piece while the GPU copies others. 0: such a reduction is not cut"},
+     "Size of the pieces in which a staged reduction (user-defined operations) goes through host memory: the other "
+     "components reduce one piece while the GPU copies others. 0: do not divide it"},
     {"node_size", MCA_BASE_VAR_TYPE_INT, 6, FIELD(node_size), 0, 0, GPUSYM_TEAM_MAX, 0, "ranks",
-     "Ranks of an island, at most. The ranks of a communicator on one host are divided into islands of that many, as "
-     "if these were hosts of their own. 0: as many as kernels serve"},
+     "Maximum number of ranks in an island. The ranks of a communicator on one host are divided into islands of that "
+     "size, which are treated as separate hosts. 0: divide them only if there are more than kernels support, evenly"},
     {"net_size", MCA_BASE_VAR_TYPE_UNSIGNED_INT, 4, FIELD(net_size), 32 * MIB, MIB, 1024 * MIB, 0, "bytes",
-     "Memory of a process for messages between islands, pinned when the first communicator of several islands meets a "
-     "GPU. Pieces of messages are a 256th of it, between 16 KiB and 512 KiB. Communicators that get none are staged"},
+     "Host memory of a process for messages between islands. It is pinned at the first call on GPU memory in a "
+     "communicator of several islands. Messages are sent in pieces of 1/256 of it, but at least 16 KiB and at most "
+     "512 KiB. Communicators for which it has no room are staged"},
     {"reproducible", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(reproducible), 0, 0, 1, 0, "",
-     "Select only algorithms whose result bits depend on nothing but the inputs and the number of ranks. How a "
-     "message is cut, the number of blocks, placement and timing have no effect on the result"},
+     "Select only algorithms whose result bits depend on nothing but the inputs and the number of ranks. Chunk size, "
+     "number of blocks, placement and timing do not affect the result"},
     {"summary", MCA_BASE_VAR_TYPE_BOOL, 2, FIELD(summary), 0, 0, 1, 0, "",
-     "Print at MPI_Finalize, from rank 0 to stderr, how the calls of each collective and the messages of all ranks "
-     "were "
-     "served"},
+     "Print at MPI_Finalize, from rank 0 to stderr, how the collectives and messages of all ranks were served"},
     {"epoch_first", MCA_BASE_VAR_TYPE_UNSIGNED_INT, 9, FIELD(epoch_first), 1, 1, GPUSYM_EPOCH_MAX, 0, "epochs",
      "First epoch of a communicator's flags. Tests use it to make the counter wrap around"},
 };
@@ -97,8 +96,8 @@ static int register_algorithm(unsigned coll)
 
     snprintf(name, sizeof(name), "%s_algorithm", coll_gpusym_name(coll));
     used = (size_t) snprintf(doc, sizeof(doc),
-                             "Algorithm of %s on GPU memory. auto: use the tuning table; staged: through host "
-                             "memory, by the other components",
+                             "Algorithm of %s on GPU memory. auto: use the tuning table; staged: stage through "
+                             "host memory, by the other components",
                              coll_gpusym_mpi_name(coll));
     for (unsigned a = 0; a < GPUSYM_ALG_COUNT; ++a) {
         if (coll_gpusym_algorithm_is_of(a, coll)) {
@@ -116,8 +115,8 @@ static int register_algorithm(unsigned coll)
 static int register_net_devices(void)
 {
     return gpusym_var_string(&group, "net_devices", 4, "", FIELD(net_devices),
-                             "Network devices for messages between islands, as UCX names them, separated by commas. "
-                             "Empty: all. none: no network, calls between islands are staged");
+                             "Network devices for messages between islands: a comma-separated list of UCX device "
+                             "names. Empty: all; none: do not use the network, stage calls between islands");
 }
 
 /* The algorithm of a collective without kernels is auto. */
@@ -139,8 +138,8 @@ static int register_adopt(void)
     mca_base_var_source_t source = MCA_BASE_VAR_SOURCE_DEFAULT;
     const int var =
         gpusym_var_string(&group, "adopt", 3, "all", FIELD(adopt),
-                          "Components to adopt when the list of coll components names only gpusym: all, none, a "
-                          "comma-separated list, or ^ and a comma-separated list of components to exclude. When the "
+                          "Components to adopt if the list of coll components names only gpusym: all, none, a "
+                          "comma-separated list, or ^ and a comma-separated list of components to exclude. If the "
                           "list names other components too, none is adopted unless this parameter is set");
 
     if (var >= 0) {

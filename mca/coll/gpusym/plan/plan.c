@@ -74,9 +74,7 @@ static void tell_unavailable(const coll_gpusym_task_t *task, int requested)
     char name[GPUSYM_COMM_LABEL_MAX];
     const int taken = task->choice.algorithm;
     task->cache->told_unavailable = true;
-    GPUSYM_LOG(2,
-               "%s: %s is not available here (no multicast, not for this operation and type, not reproducible, "
-               "or no such links): %s instead",
+    GPUSYM_LOG(2, "%s: %s is not available here (multicast, operation, type, reproducibility or links): using %s",
                gpusym_comm_label(coll_gpusym_task_team(task)->fallback->comm, name, sizeof name),
                gpusym_algorithm_name((unsigned) requested),
                taken >= 0 ? gpusym_algorithm_name((unsigned) taken) : "the fallback");

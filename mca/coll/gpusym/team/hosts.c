@@ -120,7 +120,7 @@ static int get_rank(hosts_t *h, uint32_t rank, gpusym_rail_peer_t *peer)
         const int rc = gpusym_worker_peer_get(h->worker, card->address, card->bytes, inside, &h->peer[rank]);
         if (GPUSYM_SUCCESS != rc) {
             h->peer[rank] = NULL;
-            GPUSYM_LOG(2, "rank %u: the network does not lead to rank %u", h->rank, rank);
+            GPUSYM_LOG(2, "rank %u: the network does not reach rank %u", h->rank, rank);
             return rc;
         }
     }
@@ -145,7 +145,7 @@ void coll_gpusym_hosts_describe(coll_gpusym_host_card_t *card)
         memcpy(card->address, address, bytes);
         card->bytes = (uint32_t) bytes;
     } else {
-        GPUSYM_LOG(2, "rank %d of MPI_COMM_WORLD: its address in the network takes %zu bytes, more than %u",
+        GPUSYM_LOG(2, "rank %d of MPI_COMM_WORLD: its network address has %zu bytes, more than %u",
                    coll_gpusym_params.world_rank, bytes, COLL_GPUSYM_ADDRESS_MAX);
     }
 }

@@ -255,7 +255,7 @@ static void settle_leaders(coll_gpusym_team_t *t, const gpu_address_t *all)
         t->host.slot_off = mine->slots.off[class];
         t->host.ticket = (char *) base + t->host.slot_off;
     }
-    GPUSYM_LOG(2, "%s: rank %u: ranks share GPUs: rank %u does its calls, one of %u leaders",
+    GPUSYM_LOG(2, "%s: rank %u: ranks share GPUs: its leader is rank %u, one of %u leaders",
                gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t),
                coll_gpusym_team_member(t, t->host.leader[t->host.rank]), t->host.nleaders);
 }

@@ -314,7 +314,7 @@ static int find_missing(survey_t *survey)
             const bool here = is_near(&survey->peer[r]->name);
             snprintf(survey->why, sizeof(survey->why),
                      here ? "rank %d has no gpusym"
-                          : "rank %d is on another host, and has published nothing that this one gets",
+                          : "rank %d is on another host, which its published data have not reached",
                      r);
             survey->mistake = here;
             return here ? COLL_GPUSYM_R_PEERS : COLL_GPUSYM_R_BETWEEN;
@@ -338,7 +338,7 @@ static int check_cards(survey_t *survey)
 
     for (int r = 1; reason < 0 && r < survey->n; r++) {
         if (0 != memcmp(&survey->peer[r]->card.host, &survey->peer[0]->card.host, sizeof(gpusym_host_t))) {
-            snprintf(survey->why, sizeof(survey->why), "rank %d is elsewhere than rank 0", r);
+            snprintf(survey->why, sizeof(survey->why), "rank %d is not on the host of rank 0", r);
             return COLL_GPUSYM_R_BETWEEN;
         }
     }
@@ -350,8 +350,7 @@ static int check_names(struct ompi_communicator_t *comm, survey_t *survey)
 {
     if (!peers.published || !gpusym_modex_complete()) {
         snprintf(survey->why, sizeof(survey->why), "%s",
-                 peers.published ? "MPI_Init does not wait for all (async_mpi_init)"
-                                 : "there is no PMIx server to tell the others");
+                 peers.published ? "MPI_Init does not wait for all (async_mpi_init)" : "there is no PMIx server");
         return COLL_GPUSYM_R_PEERS;
     }
     for (int r = 0; r < survey->n; r++) {
@@ -469,7 +468,7 @@ int coll_gpusym_peers_islands(struct ompi_communicator_t *comm, gpusym_islands_t
 
     *islands = (gpusym_islands_t){0};
     if (survey.n > COLL_GPUSYM_RANKS_MAX) {
-        snprintf(survey.why, sizeof(survey.why), "it has %d ranks, and at most %d agree on calls", survey.n,
+        snprintf(survey.why, sizeof(survey.why), "it has %d ranks, more than the %d that are supported", survey.n,
                  COLL_GPUSYM_RANKS_MAX);
         *reason = COLL_GPUSYM_R_BETWEEN;
     } else {

@@ -96,7 +96,7 @@ static void send_values(const char *gpu, const unsigned long long *value, unsign
     if (sent) {
         free(note);
     } else {
-        GPUSYM_LOG(2, "this rank is not in the summary: rank 0 takes no messages");
+        GPUSYM_LOG(2, "the summary does not include this rank: rank 0 accepts no messages");
     }
 }
 

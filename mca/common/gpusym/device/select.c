@@ -56,7 +56,7 @@ const gpusym_device_t *gpusym_device_select(gpusym_device_choice_t choice, const
     if (!chosen.made) {
         const char *reason = NULL;
         const gpusym_device_t *dev = open_choice(choice, &reason);
-        chosen.why = NULL != reason ? reason : "the device did not say why";
+        chosen.why = NULL != reason ? reason : "the device gave no reason";
         chosen.made = true;
         gpusym_plain_find(&gpusym_device_sim == dev && gpusym_sim_params.host);
         __atomic_store_n(&chosen.dev, dev, __ATOMIC_RELEASE);

@@ -73,7 +73,7 @@ static int carrier_make(const gpusym_device_t *dev, gpusym_gpu_t *gpu, carrier_t
     pthread_mutex_init(&carrier->lock, NULL);
     carrier->kernels = GPUSYM_SUCCESS == dev->kernels_load(gpu, &why);
     if (!carrier->kernels) {
-        GPUSYM_LOG(2, "copy engines carry all messages: %s", why);
+        GPUSYM_LOG(2, "copy engines do all copies of messages: %s", why);
     }
     bring_up_words(carrier);
     carrier->next = carriers.first;
@@ -195,7 +195,7 @@ static int start_engine(gpusym_lane_t *lane, const gpusym_carry_rows_t *rows, gp
 static int copy_now(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *rows)
 {
     int rc = GPUSYM_SUCCESS;
-    GPUSYM_LOG(2, "a copy could not be queued, the driver copies at once: %s", dev->error());
+    GPUSYM_LOG(2, "a copy could not be queued: the driver does it synchronously: %s", dev->error());
     for (uint64_t i = 0; GPUSYM_SUCCESS == rc && i < rows->height; i++) {
         rc = dev->copy(gpu, (char *) rows->dst + i * rows->to_pitch, (const char *) rows->src + i * rows->from_pitch,
                        rows->width);

@@ -92,7 +92,7 @@ int gpusym_share_register(const gpusym_shares_t *all, gpusym_share_t *share, con
             share->dev = at;
             share->gpu = gpu;
         } else {
-            GPUSYM_LOG(2, "%s host memory that is not pinned, slowly: %s", all->what, dev->error());
+            GPUSYM_LOG(2, "%s pageable host memory, which is slower: %s", all->what, dev->error());
         }
     }
     return share->refused;

@@ -18,10 +18,8 @@ typedef struct {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool worn; /* atomic: a range is lost */
-static gpusym_shares_t windows = {.name = "gpusym-window",
-                                  .magic = 0x677077696e646f77ull,
-                                  .bytes = WINDOW_FILE,
-                                  .what = "what is staged goes through"};
+static gpusym_shares_t windows = {
+    .name = "gpusym-window", .magic = 0x677077696e646f77ull, .bytes = WINDOW_FILE, .what = "staged data go through"};
 
 /* Makes the own window, and tells the peers. With the lock held. */
 static int make_own(void)

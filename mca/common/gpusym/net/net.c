@@ -95,7 +95,7 @@ const gpusym_transport_t *gpusym_transport_ucx(const char **why)
         load_ucx();
 #endif
         if (NULL == ucx.transport) {
-            GPUSYM_LOG(2, "no net between hosts: %s", ucx.why);
+            GPUSYM_LOG(2, "no network between hosts: %s", ucx.why);
         }
     }
     *why = ucx.why;

@@ -227,7 +227,7 @@ static int ucx_open(const gpusym_net_params_t *params, gpusym_net_t **net, const
         rc = open_worker(n, why);
     }
     if (GPUSYM_SUCCESS != rc) {
-        GPUSYM_LOG(2, "no net between hosts: %s", *why);
+        GPUSYM_LOG(2, "no network between hosts: %s", *why);
         ucx_close(n);
         return rc;
     }
@@ -391,7 +391,7 @@ static int ucx_peer_open(gpusym_net_t *net, const void *address, size_t bytes, b
     };
     const ucs_status_t status = ucp_ep_create(net->worker, &params, &p->ep);
     if (UCS_OK != status) {
-        GPUSYM_LOG(2, "UCX has no way to a peer: %s", ucs_status_string(status));
+        GPUSYM_LOG(2, "UCX cannot reach a peer: %s", ucs_status_string(status));
         free(p);
         return UCS_ERR_NO_MEMORY == status ? GPUSYM_ERR_NO_MEMORY : GPUSYM_ERR_UNREACHABLE;
     }

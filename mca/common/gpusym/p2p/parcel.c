@@ -253,7 +253,8 @@ bool gpusym_parcels_decide(unsigned slot)
         if (__atomic_compare_exchange_n(&with->decision, &decision, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
             decision = mine;
             GPUSYM_LOG(2, "messages of GPU memory to the process of local rank %u: %s", slot,
-                       DECIDED_ENVELOPES == mine ? "direct" : "through host memory, it has not attached our pages");
+                       DECIDED_ENVELOPES == mine ? "direct"
+                                                 : "through host memory, since it has not mapped this process's pages");
         }
     }
     return DECIDED_ENVELOPES == decision;

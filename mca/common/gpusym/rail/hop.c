@@ -70,7 +70,7 @@ int gpusym_rail_read(gpusym_rail_t *r, gpusym_net_stream_t *stream, uint64_t byt
             gpusym_net_stream_release(stream, 1);
         }
     } while ((int32_t) (head->call - r->call.call) < 0);
-    GPUSYM_LOG(2, "between hosts: a piece of call %u, stage %u, %u bytes, in call %u, stage %u, in place of %llu",
+    GPUSYM_LOG(2, "between hosts: a piece of call %u, stage %u, %u bytes, in call %u, stage %u, instead of %llu",
                head->call, head->stage, head->bytes, r->call.call, r->call.stage, (unsigned long long) bytes);
     return GPUSYM_ERR_CORRUPT;
 }

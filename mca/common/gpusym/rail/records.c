@@ -238,7 +238,7 @@ static void queue_record(gpusym_records_t *r, leader_t *l, stage_t stage, const 
         return;
     }
     if (WAITING == l->queued - l->sent) {
-        GPUSYM_LOG(2, "between hosts: the leader of island %u goes on without the records that wait for it",
+        GPUSYM_LOG(2, "between hosts: the leader of island %u makes calls without reading the records sent to it",
                    (uint32_t) (l - r->leader));
         fail(r, l, GPUSYM_ERR_CORRUPT);
         return;
@@ -435,8 +435,8 @@ static void hear_leader(gpusym_records_t *r, leader_t *l, uint64_t gap_ns, uint6
     l->silent = l->silent || l->silence_ns >= limit_ns;
     if (!l->warned && l->silence_ns / 3 >= limit_ns / 5) {
         l->warned = true;
-        GPUSYM_LOG(2, "between hosts: nothing has come from the leader of island %u for %.1f s",
-                   (uint32_t) (l - r->leader), 1e-9 * (double) l->silence_ns);
+        GPUSYM_LOG(2, "between hosts: the leader of island %u has been silent for %.1f s", (uint32_t) (l - r->leader),
+                   1e-9 * (double) l->silence_ns);
     }
 }
 

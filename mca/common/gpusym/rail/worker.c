@@ -168,7 +168,7 @@ static int start_thread(gpusym_worker_t *w)
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
     w->started = 0 == error;
     if (!w->started) {
-        GPUSYM_LOG(2, "no thread for calls between hosts can be started: %s", strerror(error));
+        GPUSYM_LOG(2, "the thread for calls between hosts cannot be started: %s", strerror(error));
     }
     return w->started ? GPUSYM_SUCCESS : GPUSYM_ERR_NOT_AVAILABLE;
 }
