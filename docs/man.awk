@@ -52,7 +52,7 @@ function place(s, mark, text,    at) {
     return at ? substr(s, 1, at - 1) text substr(s, at + length(mark)) : s
 }
 
-# guard(s): s is no request, whatever it begins with, and ASCII; groff warns of what is missing here
+# guard(s): s is no request, whatever it begins with, and ASCII; test/man.sh finds what is missing here
 function guard(s) {
     gsub(/×/, "\\[mu]", s)
     gsub(/−/, "\\-", s)

@@ -9,6 +9,7 @@
 #
 # SOURCE_DATE_EPOCH: seconds, in place of today's date. bash, awk and sed are sufficient.
 set -u
+export LC_ALL=C # every awk breaks lines alike
 cd "$(dirname "$0")/.." || exit 1
 pages='gpusym(7) gpusym-parameters(7) gpusym_bench(1) gpusym_netperf(1) MPIX_Query_cuda_support(3gpusym)'
 header=pmpi/mpi-ext.h

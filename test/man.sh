@@ -53,6 +53,9 @@ for page in *; do
         [ -e "$other" ] || [ "$other" = gpusym_netperf.1 ] || why="$why $other"
     done <"$dir/others"
     verdict "$page: refers to pages that there are" "$why"
+    why=
+    LC_ALL=C grep -n '[^ -~]' "$page" >"$dir/log" && why='docs/man.awk has no name for a character'
+    verdict "$page: ASCII" "$why" "$dir/log"
 done
 
 missing=
