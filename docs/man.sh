@@ -66,7 +66,8 @@ body() {
             printf '\n## Running a program\n'
             section README.md 'Running a program'
             printf '\n## Files\n'
-            section README.md 'Where to go on'
+            # shellcheck disable=SC2016  # Markdown's backquotes
+            section README.md 'Where to go on' | grep -v '^| `man '
             # shellcheck disable=SC2016  # Markdown's backquotes
             [ -z "$docdir" ] || printf 'The documents are in `%s`.\n' "$docdir"
             ;;

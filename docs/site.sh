@@ -22,7 +22,7 @@ cp bench/README.md "$pages/bench/"
 sed -i '1 { /^<!--.*-->$/d; }' "$pages"/docs/*.md "$pages"/bench/*.md
 # NEWS is Markdown but for its headings and margin.
 sed 's/^[0-9]/## &/; s/^gpusym: /# News\n\ngpusym: /; s/^  //' NEWS >"$pages/NEWS.md"
-sed -i 's/](NEWS)/](NEWS.md)/' "$pages/README.md"
+sed -i 's,](\(\(\.\./\)*\)NEWS),](\1NEWS.md),g' "$pages/README.md" "$pages"/*/*.md
 for page in gpusym_bench.1 gpusym_netperf.1 MPIX_Query_cuda_support.3gpusym; do
     docs/man.sh --markdown $page >"$pages/man/$page.md"
 done
