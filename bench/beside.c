@@ -310,7 +310,10 @@ static void warm_up(void)
 
 static void read_options(int argc, char **argv)
 {
-    static const struct option all[] = {BENCH_COMMON_OPTIONS, {"repeats", 1, NULL, 'R'}, {NULL, 0, NULL, 0}};
+    static const struct option all[] = {
+#define BENCH_COMMON BENCH_GETOPT
+#include "bench/options.def"
+        {"repeats", 1, NULL, 'R'}, {NULL, 0, NULL, 0}};
     bool cuda;
 
     for (int c; - 1 != (c = getopt_long(argc, argv, "", all, NULL));) {

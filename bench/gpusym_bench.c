@@ -30,21 +30,8 @@
 #include "bench/plot.h"
 #include "bench/sweep.h"
 #include "bench/timing.h"
+#include "bench/usage.h"
 #include "bench/ways.h"
-
-#define USAGE                                                                                                   \
-    "gpusym_bench                                        the usual collectives at a few sizes, in 20 seconds\n" \
-    "       gpusym_bench [--coll LIST|all] [--mode LIST|all] [--type NAME] [--op NAME] [--root RANK]\n"         \
-    "             [--device cuda|sim|host] [--min BYTES] [--max BYTES] [--step FACTOR] [--batches N]\n"         \
-    "             [--no-nccl] [--no-staged] [--no-in-place] [--csv FILE] [--json FILE] [--progress]\n"          \
-    "             [--bytes LIST]                          instead of --min, --max and --step\n"                 \
-    "       gpusym_bench --sweep --bytes LIST [--algorithms LIST] [--blocks LIST] [--threads LIST]\n"           \
-    "                    [--lingers LIST] [--gaps LIST] ...\n"                                                  \
-    "       gpusym_bench p2p ...                                  messages: gpusym_bench p2p --help\n"          \
-    "       gpusym_bench plot [--out DIR] [--name NAME] FILE...   plots CSV and JSON files\n"                   \
-    "       gpusym_bench --help, --version\n"                                                                   \
-    "BYTES and N accept the suffixes k, m and g; a LIST is separated by commas.\n"                              \
-    "--device: default: as coll_gpusym_device; --mode: blocking, nonblocking, persistent"
 
 #define MAX_CUDA ((size_t) 1 << 30)  /* default of --max, bytes */
 #define MAX_OTHER ((size_t) 1 << 20) /* the simulator computes on the CPU */
@@ -234,10 +221,10 @@ static unsigned long long measure_collective(const bench_coll_t *c)
 static int read_numbers(char *list, int values[BENCH_LIST_MAX])
 {
     const char *items[BENCH_LIST_MAX];
-    int n = bench_cut(list, items, USAGE);
+    int n = bench_cut(list, items, bench_usage);
 
     for (int i = 0; i < n; i++) {
-        size_t value = bench_number(items[i], USAGE);
+        size_t value = bench_number(items[i], bench_usage);
 
         if (value > INT_MAX) {
             bench_refuse("%s is too large", items[i]);
@@ -251,9 +238,9 @@ static void read_bytes(char *list)
 {
     const char *items[BENCH_LIST_MAX];
 
-    opt.lists.nbytes = bench_cut(list, items, USAGE);
+    opt.lists.nbytes = bench_cut(list, items, bench_usage);
     for (int i = 0; i < opt.lists.nbytes; i++) {
-        opt.lists.bytes[i] = bench_number(items[i], USAGE);
+        opt.lists.bytes[i] = bench_number(items[i], bench_usage);
         opt.common.max = opt.lists.bytes[i] > opt.common.max ? opt.lists.bytes[i] : opt.common.max;
     }
 }
@@ -282,7 +269,7 @@ static void read_colls(char *list)
         }
         return;
     }
-    n = bench_cut(list, items, USAGE);
+    n = bench_cut(list, items, bench_usage);
     for (; opt.ncolls < n; opt.ncolls++) {
         opt.colls[opt.ncolls] = bench_coll_find(items[opt.ncolls]);
         if (NULL == opt.colls[opt.ncolls]) {
@@ -296,7 +283,7 @@ static void read_modes(char *list)
 {
     const bool everything = 0 == strcmp(list, "all");
     const char *items[BENCH_LIST_MAX];
-    int n = bench_cut(list, items, USAGE), found = 0;
+    int n = bench_cut(list, items, bench_usage), found = 0;
 
     opt.nmodes = 0;
     for (int m = 0; m < COLL_MODES; m++) {
@@ -335,7 +322,7 @@ static void read_option(int c, char *value)
         }
         break;
     case 'r':
-        opt.root = bench_number(value, USAGE);
+        opt.root = bench_number(value, bench_usage);
         break;
     case 'N':
         opt.no_nccl = true;
@@ -356,7 +343,7 @@ static void read_option(int c, char *value)
         read_bytes(value);
         break;
     case 'a':
-        opt.lists.nalgorithms = bench_cut(value, opt.lists.algorithms, USAGE);
+        opt.lists.nalgorithms = bench_cut(value, opt.lists.algorithms, bench_usage);
         break;
     case 'B':
         opt.lists.nblocks = read_numbers(value, opt.lists.blocks);
@@ -371,7 +358,7 @@ static void read_option(int c, char *value)
         opt.lists.ngaps = read_numbers(value, opt.lists.gaps);
         break;
     default:
-        bench_refuse("usage: %s", USAGE);
+        bench_refuse("usage: %s", bench_usage);
     }
 }
 
@@ -400,7 +387,7 @@ static void check_options(void)
         }
     }
     if (opt.sweep && 0 == opt.lists.nbytes) {
-        bench_refuse("--sweep requires --bytes\nusage: %s", USAGE);
+        bench_refuse("--sweep requires --bytes\nusage: %s", bench_usage);
     }
     if (opt.root >= (size_t) bench_ranks || bench_ranks > COLL_PEERS) {
         bench_refuse("--root must be a rank; at most %d ranks are supported", COLL_PEERS);
@@ -411,23 +398,23 @@ static void check_options(void)
 static void read_options(int argc, char **argv)
 {
     static const struct option all[] = {
-        BENCH_COMMON_OPTIONS,         {"coll", 1, NULL, 'C'},      {"mode", 1, NULL, 'O'},
-        {"type", 1, NULL, 't'},       {"op", 1, NULL, 'o'},        {"root", 1, NULL, 'r'},
-        {"no-nccl", 0, NULL, 'N'},    {"no-staged", 0, NULL, 'H'}, {"no-in-place", 0, NULL, 'I'},
-        {"progress", 0, NULL, 'P'},   {"sweep", 0, NULL, 'S'},     {"bytes", 1, NULL, 'b'},
-        {"algorithms", 1, NULL, 'a'}, {"blocks", 1, NULL, 'B'},    {"threads", 1, NULL, 'T'},
-        {"lingers", 1, NULL, 'L'},    {"gaps", 1, NULL, 'G'},      {NULL, 0, NULL, 0}};
+#define BENCH_COMMON BENCH_GETOPT
+#define BENCH_TABLES BENCH_GETOPT
+#define BENCH_COLL BENCH_GETOPT
+#define BENCH_SWEEP BENCH_GETOPT
+#include "bench/options.def"
+        {NULL, 0, NULL, 0}};
 
     opt.brief = 1 == argc;
     opt.colls[0] = bench_coll(0);
     opt.ncolls = 1;
     for (int c; - 1 != (c = getopt_long(argc, argv, "", all, NULL));) {
-        if (!bench_common_option(&opt.common, c, optarg, USAGE)) {
+        if (!bench_common_option(&opt.common, c, optarg, bench_usage)) {
             read_option(c, optarg);
         }
     }
     if (optind < argc) {
-        bench_refuse("unexpected argument %s\nusage: %s", argv[optind], USAGE);
+        bench_refuse("unexpected argument %s\nusage: %s", argv[optind], bench_usage);
     }
     check_options();
 }
@@ -475,7 +462,7 @@ static void run_other_commands(int argc, char **argv)
     }
     for (int i = 1; i < argc; i++) {
         if (0 == strcmp(argv[i], "--help")) {
-            printf("usage: %s\n", 0 == strcmp(argv[1], "p2p") ? BENCH_P2P_USAGE : USAGE);
+            bench_help();
             exit(0);
         }
     }

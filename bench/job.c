@@ -34,6 +34,25 @@ size_t bench_number(const char *text, const char *usage)
     return 'k' == *end ? n << 10 : 'm' == *end ? n << 20 : 'g' == *end ? n << 30 : n;
 }
 
+void bench_print_option(const char *name, const char *argument, const char *text)
+{
+    enum { MARGIN = 6, COLUMNS = 79 };
+    int column = COLUMNS;
+
+    printf("  --%s%s%s", name, '\0' == *argument ? "" : " ", argument);
+    while ('\0' != *text) {
+        const int word = (int) strcspn(text, " ");
+
+        if (column + 1 + word > COLUMNS) {
+            printf("\n%*s", MARGIN - 1, "");
+            column = MARGIN - 1;
+        }
+        column += printf(" %.*s", word, text);
+        text += word + (' ' == text[word]);
+    }
+    putchar('\n');
+}
+
 bool bench_common_option(bench_common_t *common, int c, char *value, const char *usage)
 {
     switch (c) {

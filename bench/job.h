@@ -23,19 +23,18 @@ void bench_version(const char *program, int argc, char **argv);
  * none. The default of --device. After bench_init(). */
 const char *bench_device(void);
 
-/* The options that all have, for getopt_long. bench_common_option() takes one; false: it is none of these. */
+/* An entry of options.def as one of getopt_long's, and as a statement that prints it for --help. */
+#define BENCH_GETOPT(name, argument, letter, text) {name, sizeof(argument) > 1, NULL, letter},
+#define BENCH_PRINT(name, argument, letter, text) bench_print_option(name, argument, text);
+void bench_print_option(const char *name, const char *argument, const char *text);
+
+/* The options that all have. bench_common_option() takes one; false: it is none of these. */
 typedef struct {
     const char *device;     /* "cuda", "sim", or "host": ordinary memory, no GPU */
     const char *csv, *json; /* files; NULL: none */
     size_t min, max, step;  /* sizes in bytes; a factor */
     int batches;            /* a measurement */
 } bench_common_t;
-#define BENCH_COMMON_OPTIONS                                                                        \
-    {"device", 1, NULL, 'd'}, {"csv", 1, NULL, 'c'}, {"json", 1, NULL, 'j'}, {"min", 1, NULL, 'm'}, \
-        {"max", 1, NULL, 'M'}, {"step", 1, NULL, 's'},                                              \
-    {                                                                                               \
-        "batches", 1, NULL, 'n'                                                                     \
-    }
 bool bench_common_option(bench_common_t *common, int c, char *value, const char *usage);
 /* Whether they can be, for elements of so many bytes. */
 bool bench_common_good(const bench_common_t *common, size_t element);

@@ -17,17 +17,7 @@
 #include "bench/netways.h"
 #include "bench/timing.h"
 
-#define USAGE                                                                                               \
-    "mpirun -n 2 gpusym_netperf [options]\n"                                                                \
-    "Measures latency and bandwidth between ranks, by gpusym's transport between hosts and by UCX alone.\n" \
-    "  --pairs          all pairs of ranks; otherwise ranks 0 and 1\n"                                      \
-    "  --between        treat ranks of one host as ranks of two: no shared memory\n"                        \
-    "  --devices LIST   network devices, as coll_gpusym_net_devices: eth0 or mlx5_0:1\n"                    \
-    "  --min, --max N   smallest and largest message, with suffixes k and m (8, 64m)\n"                     \
-    "  --batches N      measurements of each size (9)\n"                                                    \
-    "  --csv, --json F  write the table to a file too\n"                                                    \
-    "  --help           print this text\n"                                                                  \
-    "GPUSYM_UCX_... in the environment sets UCX's parameters for gpusym alone (GPUSYM_UCX_TLS=tcp)."
+#define USAGE "usage: gpusym_netperf [OPTION]...\n       gpusym_netperf --help, --version"
 
 enum { TAG = 7, BATCHES_MAX = 101, ROUNDS = 200 /* of a batch of latency */ };
 #define LATENCY_MAX 4096u               /* bytes; longer messages count for bandwidth */
@@ -268,9 +258,9 @@ static void measure_pair(void)
 static void read_options(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"pairs", 0, NULL, 'p'}, {"between", 0, NULL, 'b'}, {"devices", 1, NULL, 'd'}, {"csv", 1, NULL, 'c'},
-        {"json", 1, NULL, 'j'},  {"min", 1, NULL, 'm'},     {"max", 1, NULL, 'M'},     {"batches", 1, NULL, 'n'},
-        {"help", 0, NULL, 'h'},  {NULL, 0, NULL, 0}};
+#define NETPERF BENCH_GETOPT
+#include "bench/options.def"
+        {NULL, 0, NULL, 0}};
     int c;
 
     while (-1 != (c = getopt_long(argc, argv, "", options, NULL))) {
@@ -312,12 +302,24 @@ static void read_options(int argc, char **argv)
     }
 }
 
+static void print_help(void)
+{
+    puts("usage:");
+#define NETPERF_LINE(arguments, text) puts("  gpusym_netperf " arguments "\n      " text);
+#include "bench/options.def"
+    puts("\nOptions:");
+#define BENCH_INFO BENCH_PRINT
+#define NETPERF BENCH_PRINT
+#include "bench/options.def"
+    puts("\nGPUSYM_UCX_... in the environment sets UCX's parameters for this alone (GPUSYM_UCX_TLS=tcp).");
+}
+
 int main(int argc, char **argv)
 {
     bench_version("gpusym_netperf", argc, argv);
     for (int i = 1; i < argc; i++) {
         if (0 == strcmp(argv[i], "--help")) {
-            puts(USAGE);
+            print_help();
             return 0;
         }
     }

@@ -284,7 +284,10 @@ static unsigned long long measure_size(bench_call_t *c)
 
 static void read_options(int argc, char **argv)
 {
-    static const struct option all[] = {BENCH_COMMON_OPTIONS, {"ratio", 1, NULL, 'r'}, {NULL, 0, NULL, 0}};
+    static const struct option all[] = {
+#define BENCH_COMMON BENCH_GETOPT
+#include "bench/options.def"
+        {"ratio", 1, NULL, 'r'}, {NULL, 0, NULL, 0}};
     const size_t e = sizeof(float);
 
     for (int c; - 1 != (c = getopt_long(argc, argv, "", all, NULL));) {

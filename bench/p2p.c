@@ -21,6 +21,7 @@
 #include "bench/p2p_rows.h"
 #include "bench/process.h"
 #include "bench/timing.h"
+#include "bench/usage.h"
 #include "bench/variable.h"
 #include "test/mpi/mem.h"
 
@@ -391,9 +392,9 @@ static void read_bytes(char *list)
 {
     const char *items[BENCH_LIST_MAX];
 
-    opt.nbytes = bench_cut(list, items, BENCH_P2P_USAGE);
+    opt.nbytes = bench_cut(list, items, bench_usage);
     for (int i = 0; i < opt.nbytes; i++) {
-        opt.bytes[i] = bench_number(items[i], BENCH_P2P_USAGE);
+        opt.bytes[i] = bench_number(items[i], bench_usage);
         opt.common.max = opt.bytes[i] > opt.common.max ? opt.bytes[i] : opt.common.max;
         if (0 == opt.bytes[i] || 0 != opt.bytes[i] % 4) {
             bench_refuse("--bytes: sizes must be multiples of 4");
@@ -404,7 +405,7 @@ static void read_bytes(char *list)
 static void read_parts(char *list)
 {
     const char *items[BENCH_LIST_MAX];
-    const int n = bench_cut(list, items, BENCH_P2P_USAGE);
+    const int n = bench_cut(list, items, bench_usage);
     int found = 0;
 
     for (int p = 0; p < PARTS; p++) {
@@ -415,7 +416,7 @@ static void read_parts(char *list)
         }
     }
     if (found != n) {
-        bench_refuse("--only\nusage: %s", BENCH_P2P_USAGE);
+        bench_refuse("--only: no such rows; gpusym_bench --help names all");
     }
 }
 
@@ -429,7 +430,7 @@ static void read_option(int c, char *value)
         read_parts(value);
         break;
     case 'w':
-        opt.messages = bench_number(value, BENCH_P2P_USAGE);
+        opt.messages = bench_number(value, bench_usage);
         break;
     case 'N':
         opt.no_nccl = true;
@@ -438,7 +439,7 @@ static void read_option(int c, char *value)
         bench_progress_always();
         break;
     default:
-        bench_refuse("usage: %s", BENCH_P2P_USAGE);
+        bench_refuse("usage: %s", bench_usage);
     }
 }
 
@@ -465,19 +466,22 @@ static void check_options(void)
 static void read_options(int argc, char **argv)
 {
     static const struct option all[] = {
-        BENCH_COMMON_OPTIONS,      {"bytes", 1, NULL, 'b'},    {"only", 1, NULL, 'o'}, {"messages", 1, NULL, 'w'},
-        {"no-nccl", 0, NULL, 'N'}, {"progress", 0, NULL, 'P'}, {NULL, 0, NULL, 0}};
+#define BENCH_COMMON BENCH_GETOPT
+#define BENCH_TABLES BENCH_GETOPT
+#define BENCH_P2P BENCH_GETOPT
+#include "bench/options.def"
+        {NULL, 0, NULL, 0}};
 
     for (int p = 0; p < PARTS; p++) {
         opt.only[p] = true;
     }
     for (int c; - 1 != (c = getopt_long(argc, argv, "", all, NULL));) {
-        if (!bench_common_option(&opt.common, c, optarg, BENCH_P2P_USAGE)) {
+        if (!bench_common_option(&opt.common, c, optarg, bench_usage)) {
             read_option(c, optarg);
         }
     }
     if (optind < argc) {
-        bench_refuse("unexpected argument %s\nusage: %s", argv[optind], BENCH_P2P_USAGE);
+        bench_refuse("unexpected argument %s\nusage: %s", argv[optind], bench_usage);
     }
     check_options();
 }

@@ -22,6 +22,17 @@
 #ifdef MPIX_CUDA_AWARE_SUPPORT
 #undef MPIX_CUDA_AWARE_SUPPORT
 #else /* an Open MPI without this extension; libgpusym_mpi has the function */
+/** MPIX_Query_cuda_support - whether device pointers may be given to MPI
+ *
+ * Returns 1 where the MPI calls of this process accept device pointers, 0 otherwise.
+ * With gpusym it returns 1 from `MPI_Init` to `MPI_Finalize` where there is a GPU, or the simulator, unless
+ * `coll_gpusym_p2p` is `off`.
+ * On Open MPI 4.1 `libgpusym_mpi.so` answers, which must be preloaded; without gpusym, Open MPI itself does.
+ *
+ * The macro `MPIX_CUDA_AWARE_SUPPORT` is 1 in programs that are compiled with gpusym's `mpi-ext.h`, which a compiler
+ * finds if `CPATH` names its folder, `gpusym` in the folder of headers: device pointers may be given to MPI if this
+ * function says so at run time.
+ */
 #ifdef __cplusplus
 extern "C"
 #endif

@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# A manual page, on stdout, from what there is: the documents, bench/options.def, the comments of installed headers.
+#
+#     docs/man.sh PAGE [VERSION [DOCDIR]]      PAGE: gpusym.7, gpusym-parameters.7, gpusym_bench.1, gpusym_netperf.1, or
+#                                              FUNCTION.3gpusym; DOCDIR: where the documents are installed
+#     docs/man.sh --markdown PAGE              what it is made from
+#
+# SOURCE_DATE_EPOCH: seconds, in place of today's date. bash, awk and sed are sufficient.
+set -u
+export LC_ALL=C # every awk breaks lines alike
+cd "$(dirname "$0")/.." || exit 1
+pages='gpusym(7) gpusym-parameters(7) gpusym_bench(1) gpusym_netperf(1) MPIX_Query_cuda_support(3gpusym)'
+header=pmpi/mpi-ext.h
+
+# section FILE HEADING: what stands beneath
+section() {
+    awk -v heading="## $2" '/^## / { inside = $0 == heading; next } inside' "$1"
+}
+
+# lines MACRO PROGRAM: how to call it
+lines() {
+    awk -F '"' -v macro="$1(" -v program="$2" 'index($0, macro) == 1 { print "    " program " " $2 }' bench/options.def
+}
+
+# options MACRO...: a table of these options
+options() {
+    printf '\n| option | meaning |\n|---|---|\n'
+    awk -v macros=" $* " '
+        /^[A-Z_0-9]+\(/ { entry = "" }
+        { sub(/^ +/, entry == "" ? "" : " "); entry = entry $0 }
+        /\)$/ {
+            gsub(/" +"/, "", entry)
+            gsub(/\|/, "\\|", entry)
+            split(entry, part, "\"")
+            if (index(macros, " " substr(part[1], 1, length(part[1]) - 1) " "))
+                print "| `--" part[2] (part[4] == "" ? "" : " ") part[4] "` | " part[6] " |"
+            entry = ""
+        }' bench/options.def
+}
+
+# comment FUNCTION: the comment above its declaration, without the first line, which is "FUNCTION - what it does"
+comment() {
+    awk -v name="$1" '
+        /^[[:space:]]*\/\*\*/ { inside = index($0, name " - "); next }
+        /\*\// { if (inside) exit }
+        inside { sub(/^[[:space:]]*\* ?/, ""); print }' $header
+}
+
+what() {
+    case $page in
+        gpusym.7) echo 'MPI on GPU memory: plug-ins for Open MPI' ;;
+        gpusym-parameters.7) echo 'parameters and counters of gpusym' ;;
+        gpusym_bench.1) echo "measures MPI's collectives and messages on GPU memory" ;;
+        gpusym_netperf.1) echo "measures gpusym's transport between hosts" ;;
+        *) sed -n "s,^[[:space:]]*/\*\* $name - ,,p" $header ;;
+    esac
+}
+
+body() {
+    case $page in
+        gpusym.7)
+            printf '## Synopsis\n\n    mpirun --mca coll gpusym ./app\n\n## Description\n'
+            awk '/^## / { exit } /^    / { next } { print }' README.md
+            printf '\n## Running a program\n'
+            section README.md 'Running a program'
+            printf '\n## Files\n'
+            # shellcheck disable=SC2016  # Markdown's backquotes
+            section README.md 'Where to go on' | grep -v '^| `man '
+            # shellcheck disable=SC2016  # Markdown's backquotes
+            [ -z "$docdir" ] || printf 'The documents are in `%s`.\n' "$docdir"
+            ;;
+        gpusym-parameters.7)
+            printf '## Synopsis\n\n    mpirun --mca NAME VALUE ...\n\n## Description\n'
+            cat docs/parameters.md
+            ;;
+        gpusym_bench.1)
+            printf '## Synopsis\n\n' && lines BENCH_LINE gpusym_bench
+            printf '\n## Description\n\n| program | what |\n|---|---|\n' && sed -n '/^| `gpusym_bench/p' bench/README.md
+            printf '\n## Examples\n\n' && sed -n '/^    .*gpusym_bench/p' bench/README.md
+            printf '\n## Options\n' && options BENCH_INFO BENCH_COMMON BENCH_TABLES
+            printf '\n### Collectives\n' && options BENCH_COLL
+            printf '\n### Sweeps\n' && options BENCH_SWEEP
+            printf '\n### gpusym_bench p2p\n' && options BENCH_P2P
+            for heading in 'The columns of gpusym_bench' 'The rows and columns of gpusym_bench p2p' 'The method'; do
+                printf '\n## %s\n' "$heading" && section bench/README.md "$heading"
+            done
+            ;;
+        gpusym_netperf.1)
+            printf '## Synopsis\n\n' && lines NETPERF_LINE gpusym_netperf
+            printf '\n## Description\n' && section bench/README.md gpusym_netperf
+            printf '\n## Options\n' && options BENCH_INFO NETPERF
+            ;;
+        *)
+            printf '## Synopsis\n\n    #include <mpi-ext.h>\n\n'
+            awk -v name="$name" '
+                /^[[:space:]]*\/\*\*/ { inside = index($0, name " - ") }
+                /\*\// { after = inside; next }
+                after && !/^#/ && !/extern "C"/ { gsub(/^ +/, ""); text = text (text == "" ? "" : " ") $0 }
+                after && /;/ { print "    " text; exit }' $header
+            printf '\n## Description\n\n' && comment "$name"
+            ;;
+    esac
+    printf '\n## See also\n\n'
+    for other in $pages; do
+        [ "$other" = "$name($number)" ] || printf '**%s**(%s ' "${other%(*}" "${other#*(}"
+    done | sed 's/) /), /g; s/, $/\n/'
+}
+
+markdown=
+[ "${1:-}" != --markdown ] || { markdown=1 && shift; }
+page=${1:?usage: docs/man.sh [--markdown] PAGE [VERSION [DOCDIR]]}
+docdir=${3:-}
+name=${page%.*}
+number=${page##*.}
+case " $pages " in *" $name($number) "*) ;; *) echo "there is no page $page" >&2 && exit 2 ;; esac
+if [ -n "$markdown" ]; then
+    printf '# %s\n\n%s.\n\n' "$name($number)" "$(what)"
+    body
+else
+    body | awk -v name="$name" -v section="$number" -v what="$(what)" -v source="gpusym ${2:-}" \
+        -v date="$(date -u ${SOURCE_DATE_EPOCH:+-d "@$SOURCE_DATE_EPOCH"} +%Y-%m-%d)" -f docs/man.awk
+fi
