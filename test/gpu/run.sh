@@ -159,6 +159,7 @@ thin=()
 fewer=(--thin 20)
 calls=(--n 2000)
 some=(--n 1000)
+reused=(100000)
 shorten() {
     short=yes
     quick=(--quick)
@@ -169,6 +170,7 @@ shorten() {
     fewer=(--thin 200)
     calls=(--n 500)
     some=(--n 100)
+    reused=(10000)
     if [ "$device" = sim ]; then
         few=(--n 60)
         churn=(--churn 150 --alive 40)
@@ -176,6 +178,7 @@ shorten() {
         thin=(--thin 1024)
         fewer=(--thin 2000)
         calls=(--n 60)
+        reused=(200)
     fi
 }
 
@@ -202,6 +205,7 @@ other_programs() {
     check "pvars, $n ranks" 60 "$n" "$kit/bin/pvars"
     check "bits, $n ranks" 60 "$n" --mca coll_gpusym_reproducible 1 "$kit/bin/bits"
     check "zerocopy, $n ranks" 120 "$n" --mca coll_gpusym_reg_limit 3 "$kit/bin/zerocopy" --least 8m --most 16m --n 64
+    check "zerocopy small, $n ranks" 120 "$n" --mca coll_gpusym_reg_limit 20 "$kit/bin/zerocopy" --most 512k --n 300
     check "zerocopy vmm, $n ranks" 120 "$n" --mca coll_gpusym_reg_limit 3 "$kit/bin/zerocopy" --least 8m --most 16m --n 64 \
         --kinds "$mapped"
     check "allocmem, $n ranks" 60 "$n" "$kit/bin/allocmem"
@@ -227,6 +231,8 @@ messages() {
     check "p2p, pushed, $n ranks" 120 "$n" --mca coll_gpusym_p2p_push_min 1 "$kit/bin/p2p" "${fewer[@]}"
     check "p2p, no resident kernels, $n ranks" 120 "$n" --mca coll_gpusym_p2p_linger 0 "$kit/bin/p2p" "${fewer[@]}"
     check "parts, $n ranks" 120 "$n" "$kit/bin/parts"
+    check "reused, $n ranks" 120 "$n" "$kit/bin/reused" --n "${reused[@]}" --kinds device
+    check "reused, all kinds, $n ranks" 60 "$n" "$kit/bin/reused" --n 1000
     check "p2p_order, $n ranks" 120 "$n" "$kit/bin/p2p_order" "${calls[@]}"
     check "p2p_beside, $n ranks" 120 "$n" "$kit/bin/p2p_beside" --fuzz "${calls[1]}"
     bind_to=none check "p2p_beside threads, $n ranks" 120 "$n" "$kit/bin/p2p_beside" --threads 4 --fuzz "${calls[1]}"

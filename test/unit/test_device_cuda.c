@@ -264,7 +264,7 @@ static void expect_range(const fake_region_t *region, bool shareable)
         assert_int_equal(cuda.mem_range(places[i], &range), GPUSYM_SUCCESS);
         assert_ptr_equal(range.base, region->base);
         assert_true(range.size == region->size && range.id == region->id);
-        assert_true(range.shareable == shareable);
+        assert_true(range.shareable == shareable && range.part == (shareable && range.size < 2 << 20));
     }
 }
 
@@ -282,7 +282,7 @@ static void test_range(void **unused)
     fake_region_t *managed = fake_region_add(block, CU_MEMORYTYPE_DEVICE, true, 0, &fake_primary[0]);
     fake_region_t *pinned = fake_region_add(block, CU_MEMORYTYPE_HOST, false, 0, &fake_primary[0]);
     expect_range(user, true);
-    expect_range(small, false);
+    expect_range(small, true); /* peers map its whole block */
     expect_range(pool, false);
     expect_range(managed, false);
     expect_range(pinned, false);

@@ -41,6 +41,7 @@ static struct {
 } calls;
 /* Not 0: the id of all memory, as if it were the same, mapped at several places. */
 static uint64_t one_id;
+static bool all_parts; /* all memory is part of a block */
 /* What the next such call returns; 0: what the simulator says. */
 static struct {
     int export, import;
@@ -58,6 +59,7 @@ static int range_counted(const void *p, gpusym_range_t *range)
     if (GPUSYM_SUCCESS == rc && 0 != one_id) {
         range->id = one_id;
     }
+    range->part = all_parts;
     return rc;
 }
 
@@ -124,6 +126,8 @@ static bool open_all(void)
     memset(&calls, 0, sizeof calls);
     memset(&failing, 0, sizeof failing);
     one_id = 0;
+    all_parts = false;
+    gpusym_reg_parts = true;
     gpusym_reg_limit = GPUSYM_REG_MAX;
     return GPUSYM_SUCCESS == sim->open(NULL) && GPUSYM_SUCCESS == sim->gpu_open(NULL, &gpu) &&
            GPUSYM_SUCCESS == gpusym_pages_open(&id) && GPUSYM_SUCCESS == gpusym_pages_peer(&id, &self);
@@ -302,6 +306,18 @@ static void what_cannot_be_shared_has_none(void **state)
     OK(buffer_free(p));
     gpusym_reg_limit = 1;
     expect_unavailable(p, 1);
+}
+
+static void parts_of_blocks_may_be_kept_back(void **state)
+{
+    (void) state;
+    char *p = alloc(SIZE), *q = alloc(SIZE);
+    gpusym_reg_parts = false;
+    key_of_idle(p);
+    all_parts = true;
+    expect_unavailable(q, 1);
+    gpusym_reg_parts = true;
+    key_of_idle(q);
 }
 
 static void any_memory_taken_for_the_gpus_has_none(void **state)
@@ -1097,6 +1113,7 @@ int main(int argc, char **argv)
          &by_fd},
         TEST(a_buffer_has_one_key),
         TEST(what_cannot_be_shared_has_none),
+        TEST(parts_of_blocks_may_be_kept_back),
         TEST(any_memory_taken_for_the_gpus_has_none),
         TEST(before_the_pages_there_is_none),
         TEST(the_table_has_a_bound),

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "mca/common/gpusym/memory/reg.h"
 #include "mca/common/gpusym/shm/fd.h"
 
 #define EXPORTS_MAX 64
@@ -182,7 +183,7 @@ int accelerator_get_ipc_handle(int dev_id, void *p, opal_accelerator_ipc_handle_
     entry_t *e;
 
     (void) dev_id;
-    if (NULL == dev || GPUSYM_SUCCESS != dev->mem_range(p, &range) || !range.shareable ||
+    if (NULL == dev || GPUSYM_SUCCESS != dev->mem_range(p, &range) || !gpusym_reg_allows(&range) ||
         OPAL_SUCCESS != accelerator_gpu_of(p, p, &gpu) || NULL == gpu) {
         return OPAL_ERROR;
     }

@@ -22,6 +22,7 @@ typedef struct {
     unsigned long pinned_max;  /* bytes of pinned host memory for messages and calls that go through the host */
     unsigned long scratch_max; /* bytes of GPU memory that are kept for packed data */
     int reg_limit;             /* the program's buffers that peers may have mapped at a time, at most GPUSYM_REG_MAX */
+    bool map_small;            /* peers may map allocations that are part of a block of the driver's */
     int p2p;                   /* gpusym_p2p_t, for the faces: those of messages, and those that serve without them */
     bool multicast;            /* allow multicast objects, unless the environment forbids them */
     bool sim_host;             /* simulator: any buffer is device memory */

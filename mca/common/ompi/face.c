@@ -31,6 +31,10 @@ static const gpusym_var_number_t numbers[] = {
     {"reg_limit", MCA_BASE_VAR_TYPE_INT, 4, FIELD(reg_limit), GPUSYM_REG_MAX, 0, GPUSYM_REG_MAX, 0, "buffers",
      "Maximum number of user allocations of a process that peers map at a time. A further one replaces the least "
      "recently used"},
+    {"map_small", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(map_small), 1, 0, 1, 0, "",
+     "Let peers map allocations of less than 2 MiB. The CUDA driver packs these into blocks of 2 MiB, and a peer (a "
+     "process "
+     "of the same job and user) then maps the whole block. 0: such buffers go through shared buffers, slower"},
     {"pinned_max", MCA_BASE_VAR_TYPE_UNSIGNED_LONG, 4, FIELD(pinned_max), 256 * MIB, 0, 1048576 * MIB, 0, "bytes",
      "Maximum pinned host memory of a process for staging. Beyond it pageable memory is used, which the GPU copies "
      "much more slowly. The suffixes K, M and G are accepted"},

@@ -33,6 +33,9 @@ typedef pml_gpusym_request_t request_t;
 #define BUFFERED_LONG_MAX 64u
 /* Messages that go through pipes to a peer that could not map our memory, before one tries that again. */
 #define PIPED 16u
+/* Messages of memory that peers cannot map, up to this size, are copied once more on the GPU, into memory that they can
+ * map. Longer ones go through pipes, whose pieces are copied while others are fetched. */
+#define COPIED_MAX (4u << 20)
 
 /* What has become of a message that goes by envelope. */
 typedef enum {
@@ -447,8 +450,42 @@ static const char *find_source(request_t *r)
     return r->scratch;
 }
 
-/* Fills the place of the data in an offer: memory that the peer can map, or else a pipe. False: the message is staged,
- * since a small one is buffered if nobody receives it. */
+/* Copies the data into scratch memory. False: they stay where they are. */
+static bool copy_source(request_t *r)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    gpusym_carry_t *carry = &r->move.carry[0];
+    int done = -1;
+
+    if (NULL != r->scratch || r->layout.bytes > COPIED_MAX) {
+        return false;
+    }
+    if (GPUSYM_SUCCESS != gpusym_scratch_get(dev, r->gpu, r->layout.bytes, &r->scratch)) {
+        r->scratch = NULL;
+        return false;
+    }
+    const gpusym_carry_rows_t rows = {
+        .dst = r->scratch, .src = r->source, .width = r->layout.bytes, .height = 1, .local = true};
+    if (GPUSYM_SUCCESS == gpusym_carry_start_rows(dev, r->gpu, &rows, carry)) {
+        while (0 == (done = gpusym_carry_poll(carry))) {
+        }
+    }
+    if (done < 0) {
+        gpusym_scratch_put(dev, r->gpu, r->scratch);
+        r->scratch = NULL;
+        return false;
+    }
+    r->source = r->scratch;
+    return true;
+}
+
+static bool register_source(request_t *r, gpusym_offer_t *o)
+{
+    return GPUSYM_SUCCESS == gpusym_reg_get(gpusym_current.dev, r->gpu, r->source, r->layout.bytes, &o->key, &o->off);
+}
+
+/* Fills the place of the data in an offer: memory that the peer can map, their own or a copy, or else a pipe. False:
+ * the message is staged, since a small one is buffered if nobody receives it. */
 static bool offer_memory(request_t *r, gpusym_offer_t *o)
 {
     if (NULL == r->source) {
@@ -458,8 +495,7 @@ static bool offer_memory(request_t *r, gpusym_offer_t *o)
     if (0 != piped) {
         __atomic_store_n(&r->peer->piped, piped - 1, __ATOMIC_RELAXED); /* about right if several threads send */
     }
-    if (0 == piped &&
-        GPUSYM_SUCCESS == gpusym_reg_get(gpusym_current.dev, r->gpu, r->source, r->layout.bytes, &o->key, &o->off)) {
+    if (0 == piped && (register_source(r, o) || (copy_source(r) && register_source(r, o)))) {
         o->kind = GPUSYM_PARCEL_MAPPED;
         r->key = o->key;
         return true;

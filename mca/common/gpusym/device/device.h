@@ -73,9 +73,11 @@ typedef struct {
     uint64_t size;  /* in bytes, from base on */
     uint64_t id;    /* unique as long as the allocation exists or is exported.  With base and size it distinguishes an
                      * allocation from an earlier one at the same address */
-    bool shareable; /* mem_export supports it.  CUDA: memory of cudaMalloc and its like of at least 2 MiB, which has a
-                     * block of its own, and memory of cuMemCreate whose handle may be a file descriptor, within one
-                     * mapping of cuMemMap; not memory of cudaMallocAsync, nor managed memory */
+    bool shareable; /* mem_export supports it.  CUDA: memory of cudaMalloc and its like, and memory of cuMemCreate whose
+                     * handle may be a file descriptor, within one mapping of cuMemMap; not memory of cudaMallocAsync,
+                     * nor managed memory */
+    bool part; /* it is part of a block of the driver's, all of which peers map.  CUDA: memory of cudaMalloc of less
+                     * than 2 MiB */
 } gpusym_range_t;
 
 /* A multicast object: a store to it reaches the same offset of every member's memory. */

@@ -17,6 +17,12 @@
 #include "mca/common/gpusym/trace.h"
 
 unsigned gpusym_reg_limit = GPUSYM_REG_MAX;
+bool gpusym_reg_parts = true;
+
+bool gpusym_reg_allows(const gpusym_range_t *range)
+{
+    return range->shareable && (gpusym_reg_parts || !range->part);
+}
 
 /* ---- the table, in shared pages ---- */
 
@@ -315,7 +321,7 @@ int gpusym_reg_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const void *p,
         return rc;
     }
     *off = (uint64_t) ((uintptr_t) p - (uintptr_t) range.base);
-    if (!range.shareable || *off > range.size || bytes > range.size - *off) {
+    if (!gpusym_reg_allows(&range) || *off > range.size || bytes > range.size - *off) {
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
     pthread_mutex_lock(&own.lock);

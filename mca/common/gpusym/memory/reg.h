@@ -27,6 +27,11 @@
 /* Number of entries that this process uses, at most GPUSYM_REG_MAX: the buffers that peers can have mapped at a time.
  * 0: no zero copy.  May change at any time; applies from the next new buffer on. */
 extern unsigned gpusym_reg_limit;
+/* Whether peers may map allocations that are part of a block, with all of that block.  May change at any time. */
+extern bool gpusym_reg_parts;
+
+/* Owner: returns whether peers may map that memory. */
+bool gpusym_reg_allows(const gpusym_range_t *range);
 
 /*
  * Owner: gets the key of the allocation that holds [p, p + bytes), and the offset of p in it, in bytes.  Makes an entry
