@@ -4,15 +4,21 @@
  * mpirun test: MPI_THREAD_MULTIPLE.  Several threads a rank, each with a communicator of its own, call
  * MPI_Allreduce at the same time with different types and sizes; the threads start in another order on every
  * rank.  Exits with 77 where the MPI library does not give MPI_THREAD_MULTIPLE.
+ *
+ * Before, MPI_T is initialized for a single thread, as tools do it: Open MPI then forgets the level that MPI has.
+ *
+ *   --tokens   kernels must be launched with the launch token of the process (agree/tokens.h)
  */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "mca/common/gpusym/shm/pages.h"
+#include "mca/common/gpusym/trace.h"
 #include "test/mpi/check.h"
 
-#define USAGE "[--seed N] [--kinds LIST] [--threads N] [--n CALLS]"
+#define USAGE "[--seed N] [--kinds LIST] [--threads N] [--n CALLS] [--tokens]"
 #define THREADS_MAX 16
 #define CASES_MAX 512
 
@@ -33,6 +39,46 @@ typedef struct {
     MPI_Comm comm;
     check_t t;
 } worker_t;
+
+static const uint64_t *token; /* of this process */
+static long launched, bare;   /* kernels; those without it */
+
+static void watch(gpusym_trace_event_t event, uint64_t a, uint64_t b)
+{
+    (void) a;
+    (void) b;
+    if (GPUSYM_TRACE_LAUNCH == event) {
+        __atomic_fetch_add(&launched, 1, __ATOMIC_RELAXED);
+        if (0 == __atomic_load_n(token, __ATOMIC_ACQUIRE)) {
+            __atomic_fetch_add(&bare, 1, __ATOMIC_RELAXED);
+        }
+    }
+}
+
+/* From now on. */
+static void watch_tokens(void)
+{
+    gpusym_pages_id_t id;
+    gpusym_peer_t *self;
+
+    if (GPUSYM_SUCCESS != gpusym_pages_open(&id) || GPUSYM_SUCCESS != gpusym_pages_peer(&id, &self)) {
+        fprintf(stderr, "threads: no pages\n");
+        MPI_Abort(MPI_COMM_WORLD, 99);
+    }
+    token = gpusym_peer_token(self);
+    __atomic_store_n(&gpusym_trace_hook, watch, __ATOMIC_RELEASE);
+}
+
+/* Whether all kernels had it. */
+static bool had_tokens(int rank)
+{
+    __atomic_store_n(&gpusym_trace_hook, NULL, __ATOMIC_RELEASE);
+    if (0 != bare || 0 == launched) {
+        fprintf(stderr, "threads: FAIL on rank %d: %ld kernels launched, %ld of them without the launch token\n", rank,
+                launched, bare);
+    }
+    return 0 == bare && 0 != launched;
+}
 
 static void prepare(const int *kinds, int n, int nranks)
 {
@@ -95,8 +141,10 @@ int main(int argc, char **argv)
     long passed = 0, failed = 0;
     uint64_t seed;
     size_t calls;
+    bool tokens;
 
     level = check_init(&argc, &argv, "threads", MPI_THREAD_MULTIPLE);
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &n);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &nranks);
     if (level < MPI_THREAD_MULTIPLE) {
@@ -110,6 +158,7 @@ int main(int argc, char **argv)
     seed = check_seed();
     nthreads = (int) check_number("--threads", 4);
     calls = check_number("--n", 200);
+    tokens = check_flag("--tokens");
     n = check_kinds(kinds);
     check_arguments_end(USAGE);
     if (nthreads < 1 || nthreads > THREADS_MAX) {
@@ -124,9 +173,15 @@ int main(int argc, char **argv)
         MPI_Comm_dup(MPI_COMM_WORLD, &w[i].comm);
         check_start(&w[i].t, "threads", w[i].comm);
     }
+    if (tokens) {
+        watch_tokens();
+    }
     start(w, nthreads, rank);
     for (int i = 0; i < nthreads; i++) {
         pthread_join(w[i].id, NULL);
+    }
+    if (tokens) {
+        check_result(&w[0].t, had_tokens(rank));
     }
     for (int i = 0; i < nthreads; i++) {
         failed += check_end(&w[i].t);
@@ -134,5 +189,6 @@ int main(int argc, char **argv)
         MPI_Comm_free(&w[i].comm);
     }
     check_print("threads", passed, failed);
+    MPI_T_finalize();
     return check_fini(failed);
 }

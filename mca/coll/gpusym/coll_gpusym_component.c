@@ -93,7 +93,7 @@ static int component_open(void)
 static int component_init_query(bool enable_progress_threads, bool enable_mpi_threads)
 {
     (void) enable_progress_threads;
-    (void) enable_mpi_threads; /* every level is served */
+    coll_gpusym_params.multiple = coll_gpusym_params.multiple || enable_mpi_threads;
     coll_gpusym_params.world_rank = (int) OPAL_PROC_MY_NAME.vpid;
     pml_gpusym_install();
     return OMPI_SUCCESS;

@@ -16,6 +16,7 @@
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/ompi/attributes.h"
 #include "mca/pml/gpusym/counters.h"
+#include "mca/pml/gpusym/gpu.h"
 
 #include "config.h"
 
@@ -28,11 +29,12 @@ static int key = MPI_KEYVAL_INVALID;
 static void find_gpu(char *text, size_t size)
 {
     const gpusym_heap_t *heap = gpusym_heap();
+    gpusym_gpu_t *gpu = NULL != heap ? gpusym_heap_gpu(heap) : pml_gpusym_gpu_last();
     gpusym_gpu_info_t info;
 
     text[0] = '\0';
-    if (NULL != heap) {
-        gpusym_current.dev->gpu_info(gpusym_heap_gpu(heap), &info);
+    if (NULL != gpu) {
+        gpusym_current.dev->gpu_info(gpu, &info);
         snprintf(text, size, "%s, %s", info.name, info.where);
     }
 }

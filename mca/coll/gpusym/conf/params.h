@@ -42,6 +42,9 @@ typedef struct {
     unsigned epoch_first;    /* developer: first epoch of a communicator, to test the wrap */
 
     int world_rank; /* of this process in its MPI_COMM_WORLD; set by the component's init_query */
+    /* A process may be in several calls at once: MPI_THREAD_MULTIPLE, as init_query was told.  Open MPI's own variable
+     * does not say so for long: MPI_T_init_thread sets it to what that was asked for. */
+    bool multiple;
 } coll_gpusym_params_t;
 extern coll_gpusym_params_t coll_gpusym_params;
 

@@ -22,7 +22,6 @@
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/shm/fd.h"
 #include "ompi/request/request.h"
-#include "ompi/runtime/mpiruntime.h"
 
 /* What ranks tell each other in the first step. */
 typedef struct {
@@ -36,7 +35,7 @@ static void describe_process(coll_gpusym_team_t *t, address_t *h)
 {
     memset(h, 0, sizeof *h);
     h->has_device = NULL != gpusym_device_need();
-    h->threads = ompi_mpi_thread_multiple;
+    h->threads = coll_gpusym_params.multiple;
     errno = 0;
     t->host.has_line =
         GPUSYM_SUCCESS == gpusym_pages_open(&h->pages) && GPUSYM_SUCCESS == gpusym_pages_alloc(&t->host.line_off);
