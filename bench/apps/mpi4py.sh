@@ -36,8 +36,10 @@ unit=us
 cupy=$(python3 -c 'import cupy; print(cupy.__version__)') || exit 77
 begin "mpi4py $(sed -n 's/^Version: //p' "$folder/PKG-INFO"), CuPy $cupy, time of a call"
 case=demonstration
+all_ranks=$ranks ranks=2 # of which the demonstration sends a message from one to the other: more would wait for one too
 run gpusym -- python3 "$folder/demo/cuda-aware-mpi/use_cupy.py"
 verdict "mpi4py's demo/cuda-aware-mpi/use_cupy.py" "$why" "$log"
+ranks=$all_ranks
 for call in Allreduce Sendrecv Alltoall; do
     for bytes in 8 65536 1048576 67108864; do
         compare "$call $bytes" gpusym "through NumPy"
