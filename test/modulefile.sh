@@ -52,5 +52,6 @@ for own in 'unset A' 'export LD_PRELOAD= CPATH=/own:/other' 'export OMPI_MCA_mca
 done
 (loaded "$load; module show $dir/gpusym") >"$dir/have" 2>&1
 verdict 'it says what it is' "$(grep -q 'MPI on GPU memory' "$dir/have" || echo 'no whatis')" "$dir/have"
+verdict 'that of the build is filled in' "$(grep '@[A-Z_]*@' "$builddir/modulefile" 2>&1)"
 echo "$passed as expected, $failed not"
 [ $failed -eq 0 ]

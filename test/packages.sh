@@ -98,12 +98,18 @@ run_alone() {
     [ $rc = 0 ] && grep -qE '^gpusym: allreduce: native [1-9]' $log
 }
 
+# What other packages own is theirs again, as it was.
 purge() {
     local left
     apt-get purge -y gpusym || return
     left=$({
-        while read -r name; do [ -d "$name" ] || [ ! -e "$name" ] || echo "$name"; done </packages/installed
+        while read -r name; do
+            [ -d "$name" ] || [ ! -e "$name" ] || dpkg -S "$name" >/dev/null 2>&1 || echo "$name"
+        done </packages/installed
         find / -xdev \( -path /gpusym -o -path /packages -o -path /proc -o -path /sys \) -prune -o -iname '*gpusym*' -print
+        dpkg-divert --list gpusym | grep gpusym
+        # shellcheck disable=SC2046  # names
+        dpkg --verify $(dpkg-query -W -f '${Package}\n' 'openmpi*' 'libopenmpi*' 'libpmix*') 2>/dev/null
     } | sort -u)
     [ -z "$left" ] || { echo "left: $left" && return 1; }
 }
