@@ -62,8 +62,8 @@ AS_CASE([$GPUSYM_OMPI_VERSION],
         [libopenmpi-dev openmpi-bin], [openmpi-devel], [or name another: --with-ompi=DIR])])
 
 AC_MSG_CHECKING([for the folder of Open MPI's components])
-GPUSYM_OMPI_PKGLIBDIR=$("$GPUSYM_OMPI_INFO" --path pkglibdir --parsable 2>/dev/null | $SED -n 's/^path:pkglibdir://p')
 GPUSYM_OMPI_PKGDATADIR=$("$GPUSYM_OMPI_INFO" --path pkgdatadir --parsable 2>/dev/null | $SED -n 's/^path:pkgdatadir://p')
+GPUSYM_OMPI_PKGLIBDIR=$("$GPUSYM_OMPI_INFO" --path pkglibdir --parsable 2>/dev/null | $SED -n 's/^path:pkglibdir://p')
 AC_MSG_RESULT([${GPUSYM_OMPI_PKGLIBDIR:-unknown}])
 AS_IF([test -z "$GPUSYM_OMPI_PKGLIBDIR"], [AC_MSG_ERROR([$GPUSYM_OMPI_INFO names no pkglibdir])])
 
@@ -168,7 +168,6 @@ AS_CASE([$gpusym_accelerator],
 AC_SUBST([GPUSYM_OMPI_VERSION])
 AC_SUBST([GPUSYM_OMPI_MAJOR])
 AC_SUBST([GPUSYM_OMPI_PKGLIBDIR])
-AC_SUBST([GPUSYM_OMPI_PKGDATADIR])
 AC_SUBST([GPUSYM_OMPI_PATH_TAIL])
 AC_SUBST([GPUSYM_OMPI_CPPFLAGS])
 AC_SUBST([GPUSYM_OMPI_INCDIRS])

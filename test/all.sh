@@ -7,6 +7,7 @@
 #
 #   check, long, timed    the forms of test/run.sh, in _build
 #   trixie, sid           Open MPI 5 and 6, in roots of Debian: test/compat/debian.sh
+#   packages              the packages, built, installed and run: test/packages.sh
 #   busy                  check beside twice as many computing processes as there are cores: test/busy.sh
 #   address, thread       make check, built with these sanitizers, in _build-address, _build-thread
 #
@@ -28,15 +29,16 @@ run_part() {
         busy) test/busy.sh $((2 * $(nproc))) ./quickstart check ;;
         long | timed) ./quickstart "check-$1" ;;
         trixie | sid) test/compat/debian.sh "$1" ;;
+        packages) test/packages.sh ;;
         address | thread) sanitized "$1" ;;
     esac
 }
 
-[ $# -gt 0 ] || set -- check long timed busy trixie sid address thread
+[ $# -gt 0 ] || set -- check long timed busy trixie sid packages address thread
 for part; do
     case $part in
-        check | long | timed | busy | trixie | sid | address | thread) ;;
-        *) echo "usage: test/all.sh [check] [long] [timed] [busy] [trixie] [sid] [address] [thread]" >&2 && exit 2 ;;
+        check | long | timed | busy | trixie | sid | packages | address | thread) ;;
+        *) echo "usage: test/all.sh [check] [long] [timed] [busy] [trixie] [sid] [packages] [address] [thread]" >&2 && exit 2 ;;
     esac
 done
 commit=$(git describe --always --dirty --abbrev=10 --exclude='*' 2>/dev/null || echo unknown)
@@ -58,7 +60,7 @@ for part; do
 done
 {
     printf '%s, %s, %s\n' "$commit" "$(date -u +%F)" "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | uniq -c | sed 's/^ *//')"
-    for part in check long timed busy trixie sid address thread; do cat "$dir/$part.result" 2>/dev/null; done
+    for part in check long timed busy trixie sid packages address thread; do cat "$dir/$part.result" 2>/dev/null; done
 } >"$dir/table"
 echo
 cat "$dir/table"
