@@ -77,6 +77,13 @@ install_missing() {
     fetch apt_install "${missing[@]}" >/tmp/apt.log 2>&1 || { tail -n 20 /tmp/apt.log && cannot_fetch "${missing[*]}"; }
 }
 
+# On a terminal, again and again: what debootstrap does.
+show_log() {
+    while sleep 1 && kill -0 $$; do
+        printf '\r\033[K    %s' "$(tail -n 1 "$1" | cut -c1-70)"
+    done
+}
+
 make_root() {
     rm -rf "$root.part"
     debootstrap --variant=minbase ${2:+--include="$2"} "$1" "$root.part" "$mirror"
@@ -85,7 +92,7 @@ make_root() {
 # have_root NAME DEBIAN [PACKAGE...]: the root NAME, of that Debian with these packages, as $root; made if it is not there.
 # Nobody else has it until the script ends.
 have_root() {
-    local name=$1 debian=$2 packages
+    local name=$1 debian=$2 packages shows=''
     shift 2
     packages=$(IFS=,; echo "$*")
     root=$cache/$name
@@ -100,8 +107,17 @@ have_root() {
     [ ! -d "$root" ] || return 0
     [ -n "$mirror" ] || die "this machine's apt has no packages of Debian; name a mirror: GPUSYM_DEBIAN_MIRROR=URL"
     say "making a root of Debian $debian in $root (a few minutes)"
+    if [ -t 1 ]; then
+        show_log "$cache/$name.log" 2>/dev/null &
+        shows=$!
+    fi
     fetch make_root "$debian" "$packages" >"$cache/$name.log" 2>&1 ||
         { tail -n 20 "$cache/$name.log" && cannot_fetch "a root of Debian $debian; all of debootstrap's output is in $cache/$name.log"; }
+    if [ -n "$shows" ]; then
+        kill "$shows"
+        wait "$shows" 2>/dev/null || true
+        printf '\r\033[K'
+    fi
     mv "$root.part" "$root"
 }
 
