@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The table that gpusym_bench prints without arguments: the usual collectives at a few sizes, beside NCCL, in some
- * twenty seconds.
+ * The table that gpusym_bench prints without arguments: the usual collectives at a few sizes, beside NCCL, in half a
+ * minute.
  */
 #ifndef BENCH_BRIEF_H
 #define BENCH_BRIEF_H
