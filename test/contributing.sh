@@ -61,7 +61,7 @@ for ((i = 1; i <= n && failed == 0; i++)); do
     # A pattern that no test has finds nothing, which is no pass.
     IFS="='" read -r _ _ names <"$dir/$i.command"
     for name in $names; do
-        grep -q "^ok   $name\>" "$dir/log" || why="$name has not passed"
+        grep -qE "^ok   (unit/)?$name\>" "$dir/log" || why="$name has not passed"
     done
     verdict "$(cat "$dir/$i.command")" "$why" "$dir/log"
 done
