@@ -16,7 +16,7 @@ trap 'rm -rf "$work"' EXIT
 pages=$work/pages
 mkdir -p "$pages/docs" "$pages/bench" "$pages/man"
 cp README.md LICENSE "$pages/"
-cp -r docs/*.md docs/site.css docs/plots "$pages/docs/"
+cp -r --no-preserve=mode docs/*.md docs/site.css docs/plots "$pages/docs/"
 cp bench/README.md "$pages/bench/"
 # A page's title is that of a heading in its first line.
 sed -i '1 { /^<!--.*-->$/d; }' "$pages"/docs/*.md "$pages"/bench/*.md
