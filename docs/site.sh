@@ -5,7 +5,8 @@
 #
 #     docs/site.sh DIR      DIR/index.html is the start page; DIR is replaced
 #
-# The pages lie there as in the source tree, so that links between them hold; what else they link to comes with them. A warning of mkdocs, such as a link to nowhere, is an error.
+# The pages lie there as in the source tree, so that links between them hold; what else they link to comes with them. A
+# warning of mkdocs, such as a link to nowhere, is an error.
 set -eu
 site=${1:?usage: docs/site.sh DIR}
 mkdir -p "$site"
