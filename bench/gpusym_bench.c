@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/brief.h"
 #include "bench/collectives.h"
 #include "bench/counters.h"
 #include "bench/job.h"
@@ -46,6 +47,7 @@ static struct {
     int nmodes;
     size_t root;
     bool no_nccl, no_staged, no_in_place, sweep;
+    bool brief; /* no arguments */
     bench_sweep_t lists;
 } opt = {.common = {.min = 8, .step = 4, .batches = BENCH_BATCHES},
          .nmodes = 1,
@@ -360,12 +362,17 @@ static void read_option(int c, char *value)
     }
 }
 
+static bool has_gpu(void)
+{
+    return 0 == strcmp(opt.common.device, "cuda");
+}
+
 static void check_options(void)
 {
     const size_t e = bench_type()->bytes;
 
     if (0 == opt.common.max) {
-        opt.common.max = 0 == strcmp(opt.common.device, "cuda") ? MAX_CUDA : MAX_OTHER;
+        opt.common.max = opt.brief ? bench_brief_max(has_gpu()) : has_gpu() ? MAX_CUDA : MAX_OTHER;
     }
     opt.common.min = opt.common.min < e ? e : opt.common.min;
     if (!bench_common_good(&opt.common, e) || 0 != opt.common.max % e) {
@@ -398,6 +405,7 @@ static void read_options(int argc, char **argv)
 #include "bench/options.def"
         {NULL, 0, NULL, 0}};
 
+    opt.brief = 1 == argc;
     opt.colls[0] = bench_coll(0);
     opt.ncolls = 1;
     for (int c; - 1 != (c = getopt_long(argc, argv, "", all, NULL));) {
@@ -428,9 +436,13 @@ static int run(void)
     unsigned long long wrong = 0;
     bool done = true;
 
-    bench_ways_open(find_buffer_bytes(), !opt.no_nccl && !opt.sweep, !opt.no_staged && !opt.sweep);
-    (opt.sweep ? bench_sweep_head : print_head)();
-    for (int i = 0; i < opt.ncolls && done; i++) {
+    bench_ways_open(find_buffer_bytes(), !opt.no_nccl && !opt.sweep, !opt.no_staged && !opt.sweep && !opt.brief);
+    if (opt.brief) {
+        wrong = bench_brief(has_gpu(), opt.common.batches);
+    } else {
+        (opt.sweep ? bench_sweep_head : print_head)();
+    }
+    for (int i = 0; i < opt.ncolls && done && !opt.brief; i++) {
         if (opt.sweep) {
             done = bench_sweep(&opt.lists, opt.colls[i], opt.common.batches, &wrong);
         } else {
@@ -474,7 +486,7 @@ int main(int argc, char **argv)
             "gpusym was not selected by this mpirun: add --mca coll gpusym, and see that it is in the component path");
     }
     bench_start("gpusym_bench", &opt.common, "collectives on GPU memory, one call after the other");
-    if (0 != strcmp(opt.common.device, "cuda")) {
+    if (!has_gpu()) {
         bench_comment("NO GPU: %s; these times say nothing of one",
                       0 == strcmp(opt.common.device, "sim") ? "the simulator computes on the CPU" : "host memory");
     }

@@ -88,8 +88,10 @@ says '^    rank [0-9]+: MPI_Allreduce, 8 bytes$'
 run "bench, wrong argument" "$builddir/bench/gpusym_bench" --coll nothing
 says '^--coll nothing: allreduce, '
 says 'MPI_ABORT' 0
-run "bench, its device" "$builddir/bench/gpusym_bench" --bytes 64 --batches 7 --no-in-place
+run "bench, no arguments" "$builddir/bench/gpusym_bench"
 says '^# NO GPU: the simulator '
+says '^ +bytes +allreduce +allgather +reduce_scatter +bcast +reduce +alltoall$'
+says '^ +1048576( +[0-9.]+){6}$'
 says '^# every element of every result is right$'
 label="bench, version"
 "$builddir/bench/gpusym_bench" --version >"$dir/log" 2>&1
