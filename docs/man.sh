@@ -78,6 +78,7 @@ body() {
         gpusym_bench.1)
             printf '## Synopsis\n\n' && lines BENCH_LINE gpusym_bench
             printf '\n## Description\n\n| program | what |\n|---|---|\n' && sed -n '/^| `gpusym_bench/p' bench/README.md
+            echo && sed -n '/^Without arguments/,/^$/p' bench/README.md
             printf '\n## Examples\n\n' && sed -n '/^    .*gpusym_bench/p' bench/README.md
             printf '\n## Options\n' && options BENCH_INFO BENCH_COMMON BENCH_TABLES
             printf '\n### Collectives\n' && options BENCH_COLL

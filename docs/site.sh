@@ -5,7 +5,8 @@
 #
 #     docs/site.sh DIR      DIR/index.html is the start page; DIR is replaced
 #
-# The pages lie there as in the source tree, so that links between them hold; what else they link to comes with them. A warning of mkdocs, such as a link to nowhere, is an error.
+# The pages lie there as in the source tree, so that links between them hold; what else they link to comes with them. A
+# warning of mkdocs, such as a link to nowhere, is an error.
 set -eu
 site=${1:?usage: docs/site.sh DIR}
 mkdir -p "$site"
@@ -16,7 +17,7 @@ trap 'rm -rf "$work"' EXIT
 pages=$work/pages
 mkdir -p "$pages/docs" "$pages/bench" "$pages/man"
 cp README.md LICENSE "$pages/"
-cp -r docs/*.md docs/site.css docs/plots "$pages/docs/"
+cp -r --no-preserve=mode docs/*.md docs/site.css docs/plots "$pages/docs/"
 cp bench/README.md "$pages/bench/"
 # A page's title is that of a heading in its first line.
 sed -i '1 { /^<!--.*-->$/d; }' "$pages"/docs/*.md "$pages"/bench/*.md

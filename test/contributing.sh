@@ -26,7 +26,8 @@ trap 'rm -rf "$dir"' EXIT
 . "$GPUSYM_SRCDIR/test/verdict.sh" || exit 2
 
 mkdir "$dir/tree" "$dir/build"
-tar -C "$GPUSYM_SRCDIR" --mode=u+w --exclude='./[_.]?*' --exclude='./gpusym-*' --exclude=./autom4te.cache -cf - . | tar -C "$dir/tree" -xf -
+tar -C "$GPUSYM_SRCDIR" --mode=u+w --exclude='./[_.]?*' --exclude='./gpusym-*' --exclude=./autom4te.cache -cf - . |
+    tar -C "$dir/tree" -xf -
 
 # N.patch and N.command of each example.
 awk -v dir="$dir" '
@@ -39,7 +40,8 @@ why=
 [ "$n" -ge 3 ] || why="$n patches"
 for ((i = 1; i <= n; i++)); do
     [ "$(wc -l <"$dir/$i.command")" = 1 ] || why="$why, one command for patch $i"
-    patch -d "$dir/tree" -p1 --fuzz=0 --batch <"$dir/$i.patch" >>"$dir/log" 2>&1 || why="$why, patch $i cannot be applied"
+    patch -d "$dir/tree" -p1 --fuzz=0 --batch <"$dir/$i.patch" >>"$dir/log" 2>&1 ||
+        why="$why, patch $i cannot be applied"
 done
 verdict "$n patches can be applied" "$why" "$dir/log"
 
@@ -61,7 +63,7 @@ for ((i = 1; i <= n && failed == 0; i++)); do
     # A pattern that no test has finds nothing, which is no pass.
     IFS="='" read -r _ _ names <"$dir/$i.command"
     for name in $names; do
-        grep -q "^ok   $name\>" "$dir/log" || why="$name has not passed"
+        grep -qE "^ok   (unit/)?$name\>" "$dir/log" || why="$name has not passed"
     done
     verdict "$(cat "$dir/$i.command")" "$why" "$dir/log"
 done

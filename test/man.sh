@@ -46,7 +46,8 @@ printf '%s\n' *.3gpusym | sed 's/\.3gpusym$//' >"$dir/written"
 same 'a page for each function of the header' "$dir/said" "$dir/written"
 for page in *; do
     why=
-    grep -o '\\fB[^\\]*\(\\-[^\\]*\)*\\fR([0-9a-z]*)' "$page" | sed 's/\\f[BR]//g; s/\\-/-/g; s/(/./; s/)//' >"$dir/others"
+    grep -o '\\fB[^\\]*\(\\-[^\\]*\)*\\fR([0-9a-z]*)' "$page" |
+        sed 's/\\f[BR]//g; s/\\-/-/g; s/(/./; s/)//' >"$dir/others"
     [ -s "$dir/others" ] || why=' none'
     while read -r other; do
         # One that is not built everywhere.
