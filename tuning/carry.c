@@ -13,6 +13,8 @@
 /* What a block copies, in bytes, until there are GPUSYM_CARRY_BLOCKS: a load of 16 bytes for each thread. */
 #define BLOCK_BYTES 8192u
 #define THREADS 512u
+/* A launch takes the CPU 2.5 us, and ends 5 us later. What is copied in that time keeps the link busy. */
+#define GATHER_MAX (256u << 10)
 /* Longest copy of a resident kernel, in bytes: two loads of each thread of its one block. */
 #define RESIDENT_MAX 16384u
 /* Two copy engines that write each other's memory reach 383 GB/s each way, two that read 365; one alone 390 either way.
@@ -41,6 +43,11 @@ uint32_t gpusym_tuning_carry_blocks(uint64_t bytes)
 uint32_t gpusym_tuning_carry_threads(void)
 {
     return THREADS;
+}
+
+bool gpusym_tuning_carry_gathers(uint64_t bytes)
+{
+    return bytes < GATHER_MAX;
 }
 
 uint32_t gpusym_tuning_carry_resident_max(void)

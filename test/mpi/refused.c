@@ -81,6 +81,16 @@ int gpusym_reg_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const void *p,
     return rc;
 }
 
+bool gpusym_reg_find(uint64_t id, const void *p, uint64_t size, uint32_t *key, uint64_t *off)
+{
+    static bool (*next)(uint64_t, const void *, uint64_t, uint32_t *, uint64_t *);
+
+    *(void **) &next = dlsym(RTLD_NEXT, "gpusym_reg_find");
+    const bool found = next(id, p, size, key, off);
+    __atomic_fetch_add(&held, found, __ATOMIC_RELAXED);
+    return found;
+}
+
 void gpusym_reg_put(uint32_t key)
 {
     static void (*next)(uint32_t);

@@ -38,7 +38,8 @@ static struct {
     request_t *free;
     request_t *first, **last; /* to be run by progress, oldest first; `first` is read without the lock */
     bool registered;
-    bool busy; /* a thread is in progress() */
+    bool busy;    /* a thread is in progress() */
+    uint64_t now; /* when this round of it began to ask, in ns; 0: not yet; atomic */
 } requests = {.lock = PTHREAD_MUTEX_INITIALIZER, .last = &requests.first};
 
 /* ---- the list ---- */
@@ -59,41 +60,56 @@ void pml_gpusym_request_enlist(request_t *r, pml_gpusym_step_t *step)
     pthread_mutex_unlock(&requests.lock);
 }
 
-static request_t *take_request(void)
+/* Takes the oldest requests, STEPS at most, out of the list. Returns the first of them. */
+static request_t *take_requests(void)
 {
     pthread_mutex_lock(&requests.lock);
-    request_t *r = requests.first;
-    if (NULL != r) {
-        __atomic_store_n(&requests.first, r->next, __ATOMIC_RELAXED);
-        requests.last = NULL == r->next ? &requests.first : requests.last;
+    request_t *first = requests.first, *last = first;
+    for (unsigned i = 1; NULL != last && i < STEPS && NULL != last->next; i++) {
+        last = last->next;
+    }
+    if (NULL != last) {
+        __atomic_store_n(&requests.first, last->next, __ATOMIC_RELAXED);
+        requests.last = NULL == last->next ? &requests.first : requests.last;
+        last->next = NULL;
     }
     pthread_mutex_unlock(&requests.lock);
-    return r;
+    return first;
 }
 
 /* Runs the steps of the oldest requests; those that stay go to the end. */
 static int run_steps(void)
 {
     int events = 0;
-    const request_t *again = NULL; /* the first one that was put back: one round is enough */
+    request_t *first = NULL, **last = &first; /* which stay */
 
-    for (unsigned i = 0; i < STEPS; i++) {
-        request_t *r = take_request();
-        if (NULL == r) {
-            break;
-        }
-        const bool seen = r == again;
-        if (!seen && r->step(r)) {
-            again = NULL == again ? r : again;
-            pml_gpusym_request_enlist(r, r->step);
-        } else if (seen) {
-            pml_gpusym_request_enlist(r, r->step);
-            break;
+    for (request_t *r = take_requests(), *next; NULL != r; r = next) {
+        next = r->next;
+        if (r->step(r)) {
+            *last = r;
+            last = &r->next;
         } else {
             events++;
         }
     }
+    if (NULL != first) {
+        *last = NULL;
+        pthread_mutex_lock(&requests.lock);
+        __atomic_store_n(requests.last, first, __ATOMIC_RELAXED);
+        requests.last = last;
+        pthread_mutex_unlock(&requests.lock);
+    }
     return events;
+}
+
+uint64_t pml_gpusym_request_now(void)
+{
+    uint64_t now = __atomic_load_n(&requests.now, __ATOMIC_RELAXED);
+    if (0 == now) {
+        now = gpusym_now_ns();
+        __atomic_store_n(&requests.now, now, __ATOMIC_RELAXED);
+    }
+    return now;
 }
 
 static int make_progress(void)
@@ -104,6 +120,7 @@ static int make_progress(void)
     if (__atomic_exchange_n(&requests.busy, true, __ATOMIC_ACQUIRE)) {
         return 0; /* another thread, or a callback of this one that polls */
     }
+    __atomic_store_n(&requests.now, 0, __ATOMIC_RELAXED);
     pml_gpusym_pack_poll();
     const int events = run_steps();
     gpusym_carry_flush(); /* what the steps have started */
@@ -250,6 +267,7 @@ request_t *pml_gpusym_request_get(const void *buf, size_t count, struct ompi_dat
     OBJ_RETAIN(dtype);
     r->freed = r->on_host = false;
     r->gpu = gpu;
+    r->id = NULL != mem && !persistent ? mem->id : 0;
     r->bounce.p = NULL;
     r->peer = NULL;
     r->scratch = NULL;

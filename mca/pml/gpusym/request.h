@@ -38,6 +38,7 @@ struct pml_gpusym_request {
     bool freed;                            /* MPI_Request_free has been called before it was complete */
     mca_pml_base_send_mode_t mode;         /* of a send */
     gpusym_gpu_t *gpu;                     /* of the buffer */
+    uint64_t id;                           /* of the buffer's allocation, as the device said just now; 0: ask again */
     gpusym_layout_t layout;                /* of the buffer, base.req_addr */
     pml_gpusym_bounce_t bounce;            /* what the PML sends from or receives to */
 
@@ -82,6 +83,9 @@ void pml_gpusym_request_put(pml_gpusym_request_t *r);
 void pml_gpusym_request_begin(pml_gpusym_request_t *r);
 /* Puts a request into the list: its step will run. Any thread. */
 void pml_gpusym_request_enlist(pml_gpusym_request_t *r, pml_gpusym_step_t *step);
+/* Returns the time in ns, as it was when a step of this round of progress asked first. Any thread; outside of progress
+ * it is that of the last round. */
+uint64_t pml_gpusym_request_now(void);
 /* Completes a request, whose status is set, after its inner request and its bounce buffer have been returned. */
 void pml_gpusym_request_complete(pml_gpusym_request_t *r);
 /* Waits for a blocking message, returns the request and an MPI error code. status may be MPI_STATUS_IGNORE. */

@@ -129,7 +129,7 @@ static bool can_buffer(const request_t *r)
 
 static bool is_time(const request_t *r, uint64_t after)
 {
-    return gpusym_now_ns() > r->offered + after;
+    return pml_gpusym_request_now() > r->offered + after;
 }
 
 static bool few_buffered(void)
@@ -481,6 +481,9 @@ static bool copy_source(request_t *r)
 
 static bool register_source(request_t *r, gpusym_offer_t *o)
 {
+    if (NULL == r->scratch && gpusym_reg_find(r->id, r->source, r->layout.bytes, &o->key, &o->off)) {
+        return true;
+    }
     return GPUSYM_SUCCESS == gpusym_reg_get(gpusym_current.dev, r->gpu, r->source, r->layout.bytes, &o->key, &o->off);
 }
 
@@ -579,7 +582,7 @@ static outcome_t send_inline(request_t *r, gpusym_offer_t *o, int *rv)
     return send_envelope(r, step_offered, rv);
 }
 
-/* Sends by envelope. */
+/* Sends by envelope. Not what is shorter than one: the receiver's buffer behind the message must stay as it is. */
 static outcome_t send_direct(request_t *r, int *rv)
 {
     gpusym_offer_t o = make_offer(r);

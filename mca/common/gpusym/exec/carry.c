@@ -42,6 +42,8 @@ static struct {
     gpusym_gpu_t *gpu;
     gpusym_carry_t *carry[GPUSYM_RUNS_MAX];
     gpusym_run_t run[GPUSYM_RUNS_MAX];
+    uint64_t bytes;
+    uint32_t launched; /* copies of earlier batches that have not ended; atomic */
 } batch = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- lanes ---- */
@@ -242,31 +244,48 @@ static int launch_batch(carrier_t *carrier)
         batch.carry[i]->seq = carrier->lane->seq;
         batch.carry[i]->seen = w.run[i].first;
         batch.carry[i]->end = w.run[i].first + w.run[i].blocks;
+        batch.carry[i]->batched = GPUSYM_SUCCESS == rc;
     }
     pthread_mutex_unlock(&carrier->lock);
+    __atomic_fetch_add(&batch.launched, GPUSYM_SUCCESS == rc ? batch.n : 0, __ATOMIC_RELAXED);
     return rc;
+}
+
+/* Without a launch: a copy of the batch by itself. carrier: NULL if there is none. With the batch's lock held. */
+static void copy_alone(carrier_t *carrier, uint32_t i)
+{
+    const gpusym_run_t *run = &batch.run[i];
+    const gpusym_carry_rows_t rows = {.dst = run->out, .src = run->in, .width = run->bytes, .height = 1};
+    gpusym_carry_t carry = {.carrier = carrier, .waits = true};
+    int rc = GPUSYM_ERR_NOT_AVAILABLE;
+    if (NULL != carrier) {
+        pthread_mutex_lock(&carrier->lock);
+        count_started(carrier, batch.n - i);
+        rc = start_engine(carrier->lane, &rows, &carry);
+        pthread_mutex_unlock(&carrier->lock);
+    }
+    if (GPUSYM_SUCCESS != rc && NULL != carrier) {
+        carrier_put(carrier, 1);
+    }
+    if (GPUSYM_SUCCESS != rc) {
+        carry = (gpusym_carry_t){.waits = true, .error = copy_now(batch.dev, batch.gpu, &rows)};
+    }
+    *batch.carry[i] = carry;
 }
 
 /* With the batch's lock held. */
 static void end_batch(void)
 {
     carrier_t *carrier;
-    int rc = carrier_get(batch.dev, batch.gpu, batch.n, &carrier);
-    if (GPUSYM_SUCCESS == rc) {
-        rc = carrier->kernels ? launch_batch(carrier) : GPUSYM_ERR_NOT_AVAILABLE;
-        if (GPUSYM_SUCCESS != rc) {
-            carrier_put(carrier, batch.n);
-        }
-    }
+    const bool there = GPUSYM_SUCCESS == carrier_get(batch.dev, batch.gpu, batch.n, &carrier);
+    const bool launched = there && carrier->kernels && GPUSYM_SUCCESS == launch_batch(carrier);
     for (uint32_t i = 0; i < batch.n; i++) {
-        if (GPUSYM_SUCCESS != rc) {
-            const gpusym_run_t *run = &batch.run[i];
-            const gpusym_carry_rows_t rows = {.dst = run->out, .src = run->in, .width = run->bytes, .height = 1};
-            batch.carry[i]->carrier = NULL;
-            batch.carry[i]->error = copy_now(batch.dev, batch.gpu, &rows);
+        if (!launched) {
+            copy_alone(there ? carrier : NULL, i);
         }
         __atomic_store_n(&batch.carry[i]->waits, false, __ATOMIC_RELEASE);
     }
+    batch.bytes = 0;
     __atomic_store_n(&batch.n, 0, __ATOMIC_RELAXED);
 }
 
@@ -274,7 +293,8 @@ void gpusym_carry_flush(void)
 {
     if (0 != __atomic_load_n(&batch.n, __ATOMIC_RELAXED)) {
         pthread_mutex_lock(&batch.lock);
-        if (0 != batch.n) {
+        if (0 != batch.n &&
+            (0 == __atomic_load_n(&batch.launched, __ATOMIC_RELAXED) || !gpusym_tuning_carry_gathers(batch.bytes))) {
             end_batch();
         }
         pthread_mutex_unlock(&batch.lock);
@@ -294,6 +314,7 @@ static void join_batch(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpus
     batch.gpu = gpu;
     batch.carry[batch.n] = carry;
     batch.run[batch.n] = (gpusym_run_t){.in = rows->src, .out = rows->dst, .bytes = rows->width};
+    batch.bytes += rows->width;
     __atomic_store_n(&batch.n, batch.n + 1, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&batch.lock);
 }
@@ -315,20 +336,19 @@ int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const
         return rc;
     }
     carry->copier = NULL;
+    const bool by_kernel = !rows->engine && gpusym_tuning_carry_by_kernel(rows->width, rows->height);
+    if (by_kernel && rows->shared && rows->local && 1 == rows->height) {
+        join_batch(dev, gpu, rows, carry);
+        return GPUSYM_SUCCESS;
+    }
     rc = carrier_get(dev, gpu, 1, &carrier);
     if (GPUSYM_SUCCESS != rc) {
         return copy_now(dev, gpu, rows);
     }
-    const bool by_kernel =
-        carrier->kernels && !rows->engine && gpusym_tuning_carry_by_kernel(rows->width, rows->height);
-    if (by_kernel && rows->shared && rows->local && 1 == rows->height) {
-        carrier_put(carrier, 1);
-        join_batch(dev, gpu, rows, carry);
-        return GPUSYM_SUCCESS;
-    }
     pthread_mutex_lock(&carrier->lock);
     count_started(carrier, 1);
-    rc = by_kernel ? start_kernel(carrier->lane, rows, carry) : start_engine(carrier->lane, rows, carry);
+    rc = by_kernel && carrier->kernels ? start_kernel(carrier->lane, rows, carry)
+                                       : start_engine(carrier->lane, rows, carry);
     pthread_mutex_unlock(&carrier->lock);
     if (GPUSYM_SUCCESS == rc) {
         carry->carrier = carrier;
@@ -391,6 +411,7 @@ int gpusym_carry_poll(gpusym_carry_t *carry)
     }
     if (0 != rc) {
         carrier_put(carrier, 1);
+        __atomic_fetch_sub(&batch.launched, carry->batched ? 1 : 0, __ATOMIC_RELAXED);
         carry->carrier = NULL;
     }
     return rc;
