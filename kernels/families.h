@@ -7,6 +7,7 @@
 #define GPUSYM_KERNELS_FAMILIES_H
 
 #include "kernels/path/channel.h"
+#include "kernels/symm/box.h"
 #include "kernels/symm/copy.h"
 #include "kernels/symm/lead.h"
 #include "kernels/symm/pack.h"
@@ -50,6 +51,7 @@ enum gs_family_reduces {
 #define GS_RUN_CE(c, kernel) gs_ce_end(c, (kernel).w)
 #define GS_RUN_CE_R(c, kernel) gs_ce_reduce(c, kernel)
 #define GS_RUN_COPY(c, kernel) gs_copy_all(c, (kernel).w)
+#define GS_RUN_BOXES(c, kernel) gs_boxes(c, (kernel).w)
 #define GS_RUN_LEAD(c, kernel) gs_lead(c, kernel)
 #define GS_RUN_LEAD_R(c, kernel) gs_lead(c, kernel)
 #define GS_RUN_PACK(c, kernel) gs_pack_all(c, (kernel).w)

@@ -88,7 +88,25 @@ typedef struct gpusym_run {
 /* Runs of a launch at most: as many as stand in the room of gpusym_work_t.peer. */
 #define GPUSYM_RUNS_MAX 8u
 
-/* A copy of `runs` runs, of w->run; or, if that is 0, of rows: row i begins at in + i * from_pitch and goes to
+/* Bytes that lie at up to three distances: n[0] rows of `bytes` bytes stride[0] apart, n[1] of those stride[1] apart,
+ * and of those as many as there are stride[2] apart; in packed order. What is not there: n 1, stride 0. Vectors, and
+ * subarrays of up to four dimensions. */
+typedef struct gpusym_box {
+    uint32_t bytes, n[2], stride[3];
+} gpusym_box_t;
+
+/* One of the copies from box to box of a launch (symm/box.h), with blocks of its own. */
+typedef struct gpusym_box_run {
+    const void *in;
+    void *out;
+    uint32_t bytes;         /* the first so many packed bytes of both boxes */
+    uint16_t first, blocks; /* its blocks of the launch; those of runs follow each other */
+    gpusym_box_t from, to;
+} gpusym_box_run_t;
+/* Boxes of a launch at most: as many as stand in the room of gpusym_work_t.peer_in and peer_out. */
+#define GPUSYM_BOXES_MAX 7u
+
+/* A copy of `runs` runs, of w->run or w->box; or, if that is 0, of rows: row i begins at in + i * from_pitch and goes to
  * out + i * to_pitch. */
 typedef struct gpusym_rows {
     uint64_t runs;
@@ -243,10 +261,15 @@ typedef struct gpusym_work {
     /* Kernels take the descriptor up to what they use (kernels.def): fewer bytes to send with a launch. So `mc` and all
      * before it are for every kernel, the next two for zero copy, what follows for exchanges. */
 
-    /* Zero copy: every rank's in (peer_in) or out (peer_out) as mapped here; [rank] is our own. Used by the kernels
-     * that say so; all ranks have them or none. */
-    const void *peer_in[GPUSYM_TEAM_MAX];
-    void *peer_out[GPUSYM_TEAM_MAX];
+    union {
+        struct {
+            /* Zero copy: every rank's in (peer_in) or out (peer_out) as mapped here; [rank] is our own. Used by the
+             * kernels that say so; all ranks have them or none. */
+            const void *peer_in[GPUSYM_TEAM_MAX];
+            void *peer_out[GPUSYM_TEAM_MAX];
+        };
+        gpusym_box_run_t box[GPUSYM_BOXES_MAX]; /* copies (symm/box.h), which have no peers */
+    };
     /* Exchange kernels: of `in`, what goes to rank p; of `out`, what comes from rank p. A segment of no bytes is
      * nothing; send[p] here is as long as recv[rank] there (with reduction: recv[p], p's result). send[rank] is our own
      * share, as long as recv[rank], which may be the same memory. remote_off[p]: where, in bytes, our segment stands

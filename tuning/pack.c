@@ -13,6 +13,9 @@
 /* A message's kernel has 32 blocks, which take 8 us for this by NVLink; a launch of its own ends 4 us later. An
  * estimate. */
 #define MESSAGE_MIN (1u << 20)
+/* What NVLink carries of rows is sectors. An estimate. */
+#define SECTOR 32u
+#define BOX_MAX (1u << 20)
 /* Pieces: at least so long, and at most. A thread moves 16 bytes at a time. */
 #define PIECE_MIN 256u
 #define PIECE_MAX 8192u
@@ -34,6 +37,11 @@ bool gpusym_tuning_pack_by_kernel(uint64_t rows, uint64_t width, uint64_t copies
 bool gpusym_tuning_pack_message(uint64_t bytes)
 {
     return bytes >= MESSAGE_MIN;
+}
+
+bool gpusym_tuning_pack_box(uint64_t bytes, uint64_t width)
+{
+    return bytes <= BOX_MAX && (width >= SECTOR ? bytes : bytes / width * SECTOR) <= BOX_MAX;
 }
 
 uint64_t gpusym_tuning_pack_piece(uint64_t nodes, uint64_t bytes)

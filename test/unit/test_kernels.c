@@ -812,8 +812,8 @@ static void plans_fit_their_slots(void **state)
             assert_true((epochs > 1 ? 2 : 1) * streams * 2 * peers * w.stage_bytes <= w.ll128_room);
             continue;
         }
-        const bool exchange =
-            'X' == gpusym_family_name(family)[0] || GPUSYM_F_COPY == family || GPUSYM_F_PACK == family; /* no owners */
+        const bool exchange = 'X' == gpusym_family_name(family)[0] || GPUSYM_F_COPY == family ||
+                              GPUSYM_F_BOXES == family || GPUSYM_F_PACK == family; /* no owners */
         const uint64_t buffers = exchange                           ? (chunks > 1 ? 2 : 1) * w.nranks
                                  : GPUSYM_F_RSXST_AGXST_Z == family ? (chunks > 1 ? 2 : 1)
                                                                     : 4;

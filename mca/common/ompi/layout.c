@@ -298,6 +298,29 @@ static void choose_way(copier_t *c, const gpusym_layout_t *l, gpusym_mem_kind_t 
     c->kernel = gpusym_tuning_pack_by_kernel(rows, l->bytes / rows, copies, on_gpu);
 }
 
+/* A layout of RUNS begins with its first node, if it has a box: distances rise. */
+static bool find_box(const gpusym_layout_t *l, gpusym_box_t *box)
+{
+    const opal_datatype_t *d = &l->dtype->super;
+    const gpusym_nodes_t *nodes = GPUSYM_LAYOUT_RUNS == l->kind ? gpusym_nodes_of(l->dtype) : NULL;
+    switch (l->kind) {
+    case GPUSYM_LAYOUT_RUN:
+        *box = (gpusym_box_t){(uint32_t) l->bytes, {1, 1}, {0, 0, 0}};
+        return true;
+    case GPUSYM_LAYOUT_ROWS:
+        *box = (gpusym_box_t){(uint32_t) l->width, {(uint32_t) l->rows, 1}, {(uint32_t) l->pitch, 0, 0}};
+        return l->pitch <= UINT32_MAX;
+    default:
+        return NULL != nodes && gpusym_nodes_box(nodes, l->count, d->ub - d->lb, box);
+    }
+}
+
+bool gpusym_layout_box(const gpusym_device_t *dev, const gpusym_layout_t *l, const void *buf, gpusym_box_t *box)
+{
+    return 0 != l->bytes && l->bytes <= UINT32_MAX && is_disjoint(l) && find_box(l, box) &&
+           gpusym_layout_together(dev, l, buf);
+}
+
 /* Queues a kernel for the packed bytes [from, to). */
 static int queue_kernel(const copier_t *c, const gpusym_layout_t *l, size_t from, size_t to)
 {

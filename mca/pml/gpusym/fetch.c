@@ -258,10 +258,35 @@ static bool step_move(request_t *r)
     return 0 == done;
 }
 
-/* Maps the sender's memory. Returns the packed data in it; NULL: it cannot be mapped. */
-static const char *map_source(request_t *r)
+static bool is_box(const request_t *r)
+{
+    return GPUSYM_PARCEL_MAPPED == r->parcel.offer.kind && 0 != (r->parcel.offer.flags & PML_GPUSYM_BOX);
+}
+
+/* Reads what the sender says of its box. Returns the bytes from its first to its last; 0: it is none. */
+static uint64_t read_box(const request_t *r, gpusym_box_t *box)
+{
+    uint64_t span;
+    pml_gpusym_note_t note;
+    memcpy(&note, (const char *) r->parcel.room + GPUSYM_PARCEL_ROOM - sizeof note, sizeof note);
+    *box = note.box;
+    if (0 == box->bytes || 0 == box->n[0] || 0 == box->n[1]) {
+        return 0;
+    }
+    const uint64_t rows = (r->parcel.offer.bytes + box->bytes - 1) / box->bytes;
+    const uint64_t planes = (rows + box->n[0] - 1) / box->n[0], more = (planes + box->n[1] - 1) / box->n[1];
+    const bool huge = more > UINT32_MAX ||
+                      __builtin_add_overflow((uint64_t) (box->n[0] - 1) * box->stride[0],
+                                             (uint64_t) (box->n[1] - 1) * box->stride[1], &span) ||
+                      __builtin_add_overflow(span, (more - 1) * box->stride[2] + box->bytes, &span);
+    return huge ? 0 : span;
+}
+
+/* Maps the sender's memory. Returns the data in it; NULL: it cannot be mapped. box: set, if they are one. */
+static const char *map_source(request_t *r, gpusym_box_t *box)
 {
     const gpusym_offer_t *o = &r->parcel.offer;
+    const uint64_t span = is_box(r) ? read_box(r, box) : o->bytes;
     void *base;
     uint64_t size;
 
@@ -270,14 +295,14 @@ static const char *map_source(request_t *r)
         return NULL; /* a process that has used no GPU gets no context for a message to host memory */
     }
     if (GPUSYM_SUCCESS != gpusym_reg_map(gpusym_current.dev, r->gpu, r->parcel.peer, o->key, &base, &size) ||
-        o->bytes > size || o->off > size - o->bytes) {
+        0 == span || span > size || o->off > size - span) {
         return NULL;
     }
     return (const char *) base + o->off;
 }
 
-/* Copies from the sender's memory, which is mapped at `from`. */
-static bool pull(request_t *r, const char *from)
+/* Copies from the sender's memory, which is mapped at `from`. box: NULL if it is packed. */
+static bool pull(request_t *r, const char *from, const gpusym_box_t *box)
 {
     const ompi_status_public_t *status = status_of(r);
     const pml_gpusym_route_t route = {.gpu = r->gpu,
@@ -285,9 +310,13 @@ static bool pull(request_t *r, const char *from)
                                       .buf = r->base.req_addr,
                                       .on_host = r->on_host,
                                       .from = from,
+                                      .box = box,
                                       .bytes = bytes_to_move(r)};
     const int rc = pml_gpusym_move_start(&r->move, &route);
 
+    if (NULL != box && GPUSYM_ERR_NOT_AVAILABLE == rc) {
+        return fetch_pieces(r); /* which the sender packs */
+    }
     if (GPUSYM_SUCCESS != rc) {
         end_fetch(r, rc, pml_gpusym_report_gpu(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG));
         return false;
@@ -312,7 +341,7 @@ static bool end_push(request_t *r, bool pushed)
         end_fetch(r, GPUSYM_SUCCESS, MPI_SUCCESS);
         return false;
     }
-    return pull(r, r->source);
+    return pull(r, r->source, NULL);
 }
 
 static bool step_asked(request_t *r)
@@ -351,7 +380,7 @@ static bool ask_push(request_t *r)
 {
     gpusym_push_t push = {.bytes = bytes_to_move(r)};
 
-    if (r->on_host || GPUSYM_LAYOUT_RUN != r->layout.kind || push.bytes < push_min() ||
+    if (r->on_host || is_box(r) || GPUSYM_LAYOUT_RUN != r->layout.kind || push.bytes < push_min() ||
         GPUSYM_SUCCESS != gpusym_reg_get(gpusym_current.dev, r->gpu, (char *) r->base.req_addr + r->layout.lo,
                                          push.bytes, &push.key, &push.off)) {
         return false;
@@ -372,7 +401,8 @@ static bool fetch_mapped(request_t *r)
         end_fetch(r, GPUSYM_SUCCESS, MPI_SUCCESS);
         return false;
     }
-    r->source = map_source(r);
+    gpusym_box_t box;
+    r->source = map_source(r, &box);
     if (NULL == r->source) {
         return fetch_pieces(r); /* which asks for them */
     }
@@ -380,7 +410,7 @@ static bool fetch_mapped(request_t *r)
         r->step = step_asked;
         return true;
     }
-    return pull(r, r->source);
+    return pull(r, r->source, is_box(r) ? &box : NULL);
 }
 
 /* ---- the beginning ---- */

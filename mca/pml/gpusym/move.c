@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/memory/scratch.h"
 #include "mca/pml/gpusym/gpu.h"
 #include "tuning/pack.h"
 
@@ -181,11 +182,55 @@ static int start_to_host(move_t *m)
     return run ? start_chunks(m) : start_scatter(m);
 }
 
+/* ---- boxes ---- */
+
+static int start_packed(move_t *m);
+
+/* Copies from box to box. */
+static int start_box(move_t *m, void *to, const gpusym_box_t *box)
+{
+    const gpusym_box_run_t run = {
+        .in = m->route.from, .out = to, .bytes = (uint32_t) m->route.bytes, .from = m->box, .to = *box};
+    m->poll = poll_carry;
+    pml_gpusym_gpu_review(m->route.gpu);
+    return gpusym_carry_start_box(gpusym_current.dev, m->route.gpu, &run, &m->carry[0]);
+}
+
+/* The box is packed: it goes on as any packed message. */
+static int poll_gather(move_t *m)
+{
+    const int done = gpusym_carry_poll(&m->carry[0]);
+    if (done <= 0) {
+        return done;
+    }
+    m->route.from = m->scratch;
+    m->route.box = NULL;
+    return start_packed(m);
+}
+
+/* To a buffer that is no box, or on the host. */
+static int start_gather(move_t *m)
+{
+    const size_t bytes = m->route.bytes;
+    const gpusym_box_t packed = {(uint32_t) bytes, {1, 1}, {0, 0, 0}};
+    int rc = gpusym_scratch_get(gpusym_current.dev, m->route.gpu, bytes, &m->scratch);
+    m->scratch = GPUSYM_SUCCESS == rc ? m->scratch : NULL;
+    if (GPUSYM_SUCCESS == rc) {
+        rc = start_box(m, m->scratch, &packed);
+        m->poll = poll_gather;
+    }
+    return rc;
+}
+
 /* ---- all ---- */
 
 /* Returns what the move has. */
 static void end_move(move_t *m)
 {
+    if (NULL != m->scratch) {
+        gpusym_scratch_put(gpusym_current.dev, m->route.gpu, m->scratch);
+        m->scratch = NULL;
+    }
     pml_gpusym_bounce_put(&m->bounce);
     if (NULL != m->lane) {
         gpusym_lane_put(m->lane);
@@ -201,23 +246,38 @@ static bool is_pinned(const void *p)
     return GPUSYM_MEM_REGISTERED == mem.kind;
 }
 
-int pml_gpusym_move_start(move_t *m, const pml_gpusym_route_t *route)
+static int start_packed(move_t *m)
 {
+    const pml_gpusym_route_t *route = &m->route;
     const gpusym_layout_t *l = route->layout;
     const bool whole =
         gpusym_layout_is_one(gpusym_current.dev, l, route->buf) ||
         (GPUSYM_LAYOUT_ROWS == l->kind && route->bytes == l->bytes && !gpusym_tuning_pack_message(route->bytes) &&
          gpusym_layout_together(gpusym_current.dev, l, route->buf));
+
+    if (route->on_host && !is_pinned((const char *) route->buf + l->lo)) {
+        return start_to_host(m);
+    }
+    return whole ? start_carry(m) : start_stream(m);
+}
+
+int pml_gpusym_move_start(move_t *m, const pml_gpusym_route_t *route)
+{
+    gpusym_box_t to;
     int rc;
 
     m->route = *route;
     m->lane = NULL;
+    m->scratch = NULL;
     m->bounce.p = NULL;
     m->started = m->ended = 0;
-    if (route->on_host && !is_pinned((const char *) route->buf + l->lo)) {
-        rc = start_to_host(m);
+    if (NULL == route->box) {
+        rc = start_packed(m);
     } else {
-        rc = whole ? start_carry(m) : start_stream(m);
+        m->box = *route->box;
+        rc = !route->on_host && gpusym_layout_box(gpusym_current.dev, route->layout, route->buf, &to)
+                 ? start_box(m, (char *) route->buf + route->layout->lo, &to)
+                 : start_gather(m);
     }
     if (GPUSYM_SUCCESS != rc) {
         end_move(m);

@@ -1,7 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The move of a message from packed memory of a GPU, its own or a peer's mapping, to the receiver's buffer. Polled.
+ * The move of a message from memory of a GPU, its own or a peer's mapping, packed or a box (kernels/work.h), to the
+ * receiver's buffer. Polled.
  */
 #ifndef MCA_PML_GPUSYM_MOVE_H
 #define MCA_PML_GPUSYM_MOVE_H
@@ -22,7 +23,8 @@ typedef struct {
     void *buf;
     bool on_host; /* the buffer is host memory */
     const char *from;
-    size_t bytes; /* of the message that are moved, at most the layout's; not 0 */
+    const gpusym_box_t *box; /* `from` is its first byte; NULL: it is packed. Copied */
+    size_t bytes;            /* of the message that are moved, at most the layout's; not 0 */
 } pml_gpusym_route_t;
 
 struct pml_gpusym_move {
@@ -30,12 +32,15 @@ struct pml_gpusym_move {
     int (*poll)(pml_gpusym_move_t *m);
     gpusym_carry_t carry[PML_GPUSYM_CHUNKS];
     gpusym_lane_t *lane;          /* whose stream copies; NULL: none */
+    gpusym_box_t box;             /* route.box points here */
+    void *scratch;                /* GPU memory where a box is packed first; NULL: none */
     pml_gpusym_bounce_t bounce;   /* pinned memory in between; none: p is NULL */
     size_t started, ended, chunk; /* bytes whose copies to the bounce buffer have been started; that are in place; of a
                                    * chunk */
 };
 
-/* Starts a move. Sets *m, which stays in place until the move has ended. Errors of common.h: nothing is under way. */
+/* Starts a move. Sets *m, which stays in place until the move has ended. Errors of common.h: nothing is under way;
+ * GPUSYM_ERR_NOT_AVAILABLE: boxes cannot be copied here. */
 int pml_gpusym_move_start(pml_gpusym_move_t *m, const pml_gpusym_route_t *route);
 /* Returns 1 if all data are in the buffer, 0 if not, or the device's error; not 0 ends the move, and returns what it
  * has. */

@@ -19,6 +19,7 @@
 #include "mca/pml/gpusym/params.h"
 #include "mca/pml/gpusym/report.h"
 #include "mca/pml/gpusym/request.h"
+#include "tuning/pack.h"
 
 typedef pml_gpusym_request_t request_t;
 
@@ -240,6 +241,7 @@ static bool end_early(request_t *r)
 }
 
 static bool step_offered(request_t *r);
+static const char *find_source(request_t *r);
 
 /* Has the PML send the data, in r->bounce, that an envelope has announced. Their receiver waits for them: if the PML
  * does not take them now, the next step tries again, unless the receiver has died. Whether the send goes on. */
@@ -283,7 +285,7 @@ static bool buffer_data(request_t *r)
         GPUSYM_SUCCESS != pml_gpusym_pack(r->gpu, &r->layout, r->bounce.p, r->base.req_addr, r->layout.bytes)) {
         return true;
     }
-    const bool in_entry = r->layout.bytes <= GPUSYM_PARCEL_ROOM;
+    const bool in_entry = r->layout.bytes <= GPUSYM_PARCEL_ROOM - GPUSYM_PARCEL_NOTE;
     o.kind = in_entry ? GPUSYM_PARCEL_INLINE : GPUSYM_PARCEL_FOLLOWS;
     if (GPUSYM_SUCCESS != gpusym_parcel_change(r->index, &o, in_entry ? r->bounce.p : NULL)) {
         return true; /* the receiver has claimed it */
@@ -319,6 +321,22 @@ static bool step_piped(request_t *r)
     return false;
 }
 
+/* Packs what was offered as a box. Returns the GPU that has it; NULL: the host, in r->bounce, or an error that the pipe
+ * will tell both sides. */
+static gpusym_gpu_t *pack_box(request_t *r, int *status)
+{
+    r->source = find_source(r);
+    if (NULL != r->source) {
+        return r->gpu;
+    }
+    *status = pml_gpusym_bounce_get(&r->bounce, r->gpu, r->layout.bytes) ? GPUSYM_SUCCESS : GPUSYM_ERR_NO_MEMORY;
+    if (GPUSYM_SUCCESS == *status) {
+        *status = pml_gpusym_pack(r->gpu, &r->layout, r->bounce.p, r->base.req_addr, r->layout.bytes);
+        r->source = r->bounce.p;
+    }
+    return NULL;
+}
+
 /* The receiver cannot map the memory; or not yet, since it has used no GPU so far. The next messages go through pipes
  * without being asked for. Whether the send goes on. */
 static bool begin_pipe(request_t *r)
@@ -332,7 +350,10 @@ static bool begin_pipe(request_t *r)
         GPUSYM_LOG(2, "point-to-point: rank %d of %s cannot map this rank's memory: messages to it are sent in pieces",
                    r->base.req_peer, r->base.req_comm->c_name);
     }
-    gpusym_pipe_send(&r->pipe, gpusym_current.dev, r->gpu, r->source, r->layout.bytes, r->index, true);
+    int status = GPUSYM_SUCCESS;
+    gpusym_gpu_t *gpu = NULL == r->source ? pack_box(r, &status) : r->gpu;
+    gpusym_pipe_send(&r->pipe, gpusym_current.dev, gpu, r->source, r->layout.bytes, r->index, true);
+    r->pipe.status = status;
     pml_gpusym_count(PML_GPUSYM_SENT_PIPED);
     r->step = step_piped;
     return step_piped(r);
@@ -430,6 +451,28 @@ static bool step_offered(request_t *r)
     return true;
 }
 
+static bool register_memory(request_t *r, const void *at, uint64_t bytes, gpusym_offer_t *o)
+{
+    return (0 != r->id && gpusym_reg_find(r->id, at, bytes, &o->key, &o->off)) ||
+           GPUSYM_SUCCESS == gpusym_reg_get(gpusym_current.dev, r->gpu, at, bytes, &o->key, &o->off);
+}
+
+/* Offers a buffer with gaps as it is, as a box that the receiver reads. False: it is to be packed. */
+static bool offer_box(request_t *r, gpusym_offer_t *o, gpusym_box_t *box)
+{
+    const char *at = (const char *) ((uintptr_t) r->base.req_addr + (uintptr_t) r->layout.lo);
+    if (GPUSYM_LAYOUT_RUN == r->layout.kind || 0 != __atomic_load_n(&r->peer->piped, __ATOMIC_RELAXED) ||
+        !gpusym_layout_box(gpusym_current.dev, &r->layout, r->base.req_addr, box) ||
+        !gpusym_tuning_pack_box(r->layout.bytes, box->bytes) || !register_memory(r, at, r->layout.span, o)) {
+        return false;
+    }
+    o->kind = GPUSYM_PARCEL_MAPPED;
+    o->flags = PML_GPUSYM_BOX;
+    r->key = o->key;
+    r->source = NULL;
+    return true;
+}
+
 /* Where the packed data are on the GPU: the buffer itself, or scratch memory into which they are packed. NULL: there is
  * none, so the message is staged. */
 static const char *find_source(request_t *r)
@@ -479,14 +522,6 @@ static bool copy_source(request_t *r)
     return true;
 }
 
-static bool register_source(request_t *r, gpusym_offer_t *o)
-{
-    if (NULL == r->scratch && gpusym_reg_find(r->id, r->source, r->layout.bytes, &o->key, &o->off)) {
-        return true;
-    }
-    return GPUSYM_SUCCESS == gpusym_reg_get(gpusym_current.dev, r->gpu, r->source, r->layout.bytes, &o->key, &o->off);
-}
-
 /* Fills the place of the data in an offer: memory that the peer can map, their own or a copy, or else a pipe. False:
  * the message is staged, since a small one is buffered if nobody receives it. */
 static bool offer_memory(request_t *r, gpusym_offer_t *o)
@@ -498,7 +533,9 @@ static bool offer_memory(request_t *r, gpusym_offer_t *o)
     if (0 != piped) {
         __atomic_store_n(&r->peer->piped, piped - 1, __ATOMIC_RELAXED); /* about right if several threads send */
     }
-    if (0 == piped && (register_source(r, o) || (copy_source(r) && register_source(r, o)))) {
+    const uint64_t bytes = r->layout.bytes;
+    if (0 == piped &&
+        (register_memory(r, r->source, bytes, o) || (copy_source(r) && register_memory(r, r->source, bytes, o)))) {
         o->kind = GPUSYM_PARCEL_MAPPED;
         r->key = o->key;
         return true;
@@ -586,6 +623,7 @@ static outcome_t send_inline(request_t *r, gpusym_offer_t *o, int *rv)
 static outcome_t send_direct(request_t *r, int *rv)
 {
     gpusym_offer_t o = make_offer(r);
+    pml_gpusym_note_t note = {.box = {0}};
 
     if (GPUSYM_ENVELOPE == r->layout.bytes) {
         return send_inline(r, &o, rv);
@@ -593,8 +631,12 @@ static outcome_t send_direct(request_t *r, int *rv)
     if (r->layout.bytes < GPUSYM_ENVELOPE || MCA_PML_BASE_SEND_BUFFERED == r->mode) {
         return STAGE;
     }
-    r->source = find_source(r);
-    if (!offer_memory(r, &o) || GPUSYM_SUCCESS != gpusym_parcel_offer(&o, NULL, &r->index, r->envelope)) {
+    const bool is_box = offer_box(r, &o, &note.box);
+    if (!is_box) {
+        r->source = find_source(r);
+    }
+    if ((!is_box && !offer_memory(r, &o)) ||
+        GPUSYM_SUCCESS != gpusym_parcel_offer(&o, is_box ? &note : NULL, &r->index, r->envelope)) {
         release_memory(r);
         return STAGE;
     }

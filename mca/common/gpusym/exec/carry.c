@@ -15,6 +15,8 @@
 
 /* Polls of a copy after which the stream is asked: it alone tells of the GPU's errors. */
 #define STREAM_POLLS 1024u
+/* How often a launch under way holds the next one up: it may have failed. */
+#define HELD_MAX 4096u
 /* A word that few copies write falls behind the lane's sequence, and must not by half of what 32 bits count. After so
  * many copies the lane is given a rest, in which all words are brought up. */
 #define STARTED_MAX (1u << 29)
@@ -34,17 +36,22 @@ static struct {
     carrier_t *first;
 } carriers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Copies that share the next launch. */
-static struct {
+/* Copies that share the next launch: of runs, or of boxes. */
+typedef struct {
     pthread_mutex_t lock; /* covers all of this */
     uint32_t n;           /* also read without the lock */
+    gpusym_carry_t last;  /* all blocks of the last launch */
+    uint32_t held;        /* how often it was found under way */
+    uint64_t bytes;
     const gpusym_device_t *dev;
     gpusym_gpu_t *gpu;
     gpusym_carry_t *carry[GPUSYM_RUNS_MAX];
-    gpusym_run_t run[GPUSYM_RUNS_MAX];
-    uint64_t bytes;
-    uint32_t launched; /* copies of earlier batches that have not ended; atomic */
-} batch = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    union {
+        gpusym_run_t run[GPUSYM_RUNS_MAX];
+        gpusym_box_run_t box[GPUSYM_BOXES_MAX];
+    };
+} batch_t;
+static batch_t run_batch = {.lock = PTHREAD_MUTEX_INITIALIZER}, box_batch = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- lanes ---- */
 
@@ -126,6 +133,7 @@ static void carrier_put(carrier_t *carrier, uint32_t less)
 void gpusym_carriers_close(void)
 {
     gpusym_copiers_close();
+    run_batch.last.carrier = box_batch.last.carrier = NULL;
     pthread_mutex_lock(&carriers.lock);
     while (NULL != carriers.first) {
         carrier_t *carrier = carriers.first;
@@ -140,20 +148,20 @@ void gpusym_carriers_close(void)
 /* ---- start ---- */
 
 /* Queues a kernel. With the lane's lock held. */
-static int launch(gpusym_lane_t *lane, gpusym_work_t *w)
+static int launch(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w)
 {
     w->nranks = 1;
     w->nthreads = gpusym_tuning_carry_threads();
     gpusym_lane_begin(lane, w);
     w->done = lane->line->part;
-    GPUSYM_TRACE(LAUNCH, GPUSYM_F_COPY, lane->seq);
+    GPUSYM_TRACE(LAUNCH, kernel, lane->seq);
     if (NULL != lane->dev->graph_launch) {
-        const int rc = lane->dev->graph_launch(&lane->graph, lane->stream, GPUSYM_F_COPY, w);
+        const int rc = lane->dev->graph_launch(&lane->graph, lane->stream, kernel, w);
         if (GPUSYM_SUCCESS == rc || NULL != lane->graph) {
             return rc;
         }
     }
-    return lane->dev->launch(lane->stream, GPUSYM_F_COPY, w);
+    return lane->dev->launch(lane->stream, kernel, w);
 }
 
 /* Queues a kernel for one copy. With the lane's lock held. */
@@ -171,7 +179,7 @@ static int start_kernel(gpusym_lane_t *lane, const gpusym_carry_rows_t *rows, gp
         w.bytes = rows->width;
         w.rows = (gpusym_rows_t){0, rows->height, rows->to_pitch, rows->from_pitch};
     }
-    const int rc = launch(lane, &w);
+    const int rc = launch(lane, GPUSYM_F_COPY, &w);
     carry->end = w.nblocks;
     carry->seq = lane->seq;
     return rc;
@@ -225,98 +233,200 @@ static void count_started(carrier_t *carrier, uint32_t mine)
     }
 }
 
-/* Queues one kernel for the batch. With its lock held. */
-static int launch_batch(carrier_t *carrier)
+static bool has_reached(uint32_t seq, uint32_t wanted)
 {
-    gpusym_work_t w = {.out_local = true, .rows = {.runs = batch.n}};
-    const uint32_t share = GPUSYM_CARRY_BLOCKS / batch.n;
-    for (uint32_t i = 0; i < batch.n; i++) {
-        const uint32_t blocks = gpusym_tuning_carry_blocks(batch.run[i].bytes);
-        w.run[i] = batch.run[i];
-        gpusym_run_plan(&w.run[i], w.nblocks, blocks < share ? blocks : share);
-        w.nblocks += w.run[i].blocks;
+    return (int32_t) (seq - wanted) >= 0;
+}
+
+/* Returns whether the words of pinned memory say that a copy has ended. Later copies of the lane write them too. */
+static bool words_say_ended(gpusym_carry_t *carry)
+{
+    gpusym_lane_line_t *line = carry->carrier->lane->host;
+    if (0 == carry->end) {
+        return carry->flag && has_reached(__atomic_load_n(&line->copied, __ATOMIC_ACQUIRE), carry->seq);
     }
+    while (carry->seen < carry->end &&
+           has_reached((uint32_t) (__atomic_load_n(&line->part[carry->seen], __ATOMIC_ACQUIRE) >> 32), carry->seq)) {
+        carry->seen++;
+    }
+    return carry->seen == carry->end;
+}
+
+/* Sets what a kernel copies, and which blocks each copy gets. With the batch's lock held. */
+static void plan_batch(batch_t *batch, gpusym_work_t *w)
+{
+    const uint32_t share = GPUSYM_CARRY_BLOCKS / batch->n;
+    for (uint32_t i = 0; i < batch->n; i++) {
+        const bool box = &box_batch == batch;
+        const uint32_t wanted = gpusym_tuning_carry_blocks(box ? batch->box[i].bytes : batch->run[i].bytes);
+        const uint32_t first = w->nblocks, blocks = wanted < share ? wanted : share;
+        if (box) {
+            w->box[i] = batch->box[i];
+            w->box[i].first = (uint16_t) first;
+            w->box[i].blocks = (uint16_t) blocks;
+        } else {
+            w->run[i] = batch->run[i];
+            gpusym_run_plan(&w->run[i], first, blocks);
+        }
+        batch->carry[i]->seen = first;
+        w->nblocks = batch->carry[i]->end = first + blocks;
+    }
+}
+
+/* Queues one kernel for the batch. With its lock held. */
+static int launch_batch(batch_t *batch, carrier_t *carrier)
+{
+    gpusym_work_t w = {.out_local = true, .rows = {.runs = batch->n}};
+    plan_batch(batch, &w);
     pthread_mutex_lock(&carrier->lock);
-    count_started(carrier, batch.n);
-    const int rc = launch(carrier->lane, &w);
-    for (uint32_t i = 0; i < batch.n; i++) {
-        batch.carry[i]->carrier = carrier;
-        batch.carry[i]->seq = carrier->lane->seq;
-        batch.carry[i]->seen = w.run[i].first;
-        batch.carry[i]->end = w.run[i].first + w.run[i].blocks;
-        batch.carry[i]->batched = GPUSYM_SUCCESS == rc;
+    count_started(carrier, batch->n);
+    const int rc = launch(carrier->lane, &box_batch == batch ? GPUSYM_F_BOXES : GPUSYM_F_COPY, &w);
+    for (uint32_t i = 0; i < batch->n; i++) {
+        batch->carry[i]->carrier = carrier;
+        batch->carry[i]->seq = carrier->lane->seq;
     }
     pthread_mutex_unlock(&carrier->lock);
-    __atomic_fetch_add(&batch.launched, GPUSYM_SUCCESS == rc ? batch.n : 0, __ATOMIC_RELAXED);
+    batch->last =
+        (gpusym_carry_t){.carrier = GPUSYM_SUCCESS == rc ? carrier : NULL, .seq = carrier->lane->seq, .end = w.nblocks};
+    batch->held = 0;
+    return rc;
+}
+
+/* Where a packed byte lies from the first byte of a box; *left: the bytes that follow it there. */
+static uint64_t box_offset(const gpusym_box_t *b, uint32_t at, uint32_t *left)
+{
+    const uint32_t row = at / b->bytes, plane = row / b->n[0];
+    *left = b->bytes - at % b->bytes;
+    return at % b->bytes + (uint64_t) (row % b->n[0]) * b->stride[0] + (uint64_t) (plane % b->n[1]) * b->stride[1] +
+           (uint64_t) (plane / b->n[1]) * b->stride[2];
+}
+
+/* The driver copies, run by run, and this call waits. */
+static int copy_box_now(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_box_run_t *run)
+{
+    int rc = GPUSYM_SUCCESS;
+    for (uint32_t at = 0, bytes; GPUSYM_SUCCESS == rc && at < run->bytes; at += bytes) {
+        uint32_t from_left, to_left;
+        const char *src = (const char *) run->in + box_offset(&run->from, at, &from_left);
+        char *dst = (char *) run->out + box_offset(&run->to, at, &to_left);
+        bytes = from_left < to_left ? from_left : to_left;
+        bytes = bytes < run->bytes - at ? bytes : run->bytes - at;
+        rc = dev->copy(gpu, dst, src, bytes);
+    }
     return rc;
 }
 
 /* Without a launch: a copy of the batch by itself. carrier: NULL if there is none. With the batch's lock held. */
-static void copy_alone(carrier_t *carrier, uint32_t i)
+static void copy_alone(batch_t *batch, carrier_t *carrier, uint32_t i)
 {
-    const gpusym_run_t *run = &batch.run[i];
+    const gpusym_run_t *run = &batch->run[i];
     const gpusym_carry_rows_t rows = {.dst = run->out, .src = run->in, .width = run->bytes, .height = 1};
     gpusym_carry_t carry = {.carrier = carrier, .waits = true};
     int rc = GPUSYM_ERR_NOT_AVAILABLE;
-    if (NULL != carrier) {
+    if (NULL != carrier && &run_batch == batch) {
         pthread_mutex_lock(&carrier->lock);
-        count_started(carrier, batch.n - i);
+        count_started(carrier, batch->n - i);
         rc = start_engine(carrier->lane, &rows, &carry);
         pthread_mutex_unlock(&carrier->lock);
     }
-    if (GPUSYM_SUCCESS != rc && NULL != carrier) {
-        carrier_put(carrier, 1);
-    }
     if (GPUSYM_SUCCESS != rc) {
-        carry = (gpusym_carry_t){.waits = true, .error = copy_now(batch.dev, batch.gpu, &rows)};
+        if (NULL != carrier) {
+            carrier_put(carrier, 1);
+        }
+        rc = &run_batch == batch ? copy_now(batch->dev, batch->gpu, &rows)
+                                 : copy_box_now(batch->dev, batch->gpu, &batch->box[i]);
+        carry = (gpusym_carry_t){.waits = true, .error = rc};
     }
-    *batch.carry[i] = carry;
+    *batch->carry[i] = carry;
 }
 
 /* With the batch's lock held. */
-static void end_batch(void)
+static void end_batch(batch_t *batch)
 {
     carrier_t *carrier;
-    const bool there = GPUSYM_SUCCESS == carrier_get(batch.dev, batch.gpu, batch.n, &carrier);
-    const bool launched = there && carrier->kernels && GPUSYM_SUCCESS == launch_batch(carrier);
-    for (uint32_t i = 0; i < batch.n; i++) {
+    const bool there = GPUSYM_SUCCESS == carrier_get(batch->dev, batch->gpu, batch->n, &carrier);
+    const bool launched = there && carrier->kernels && GPUSYM_SUCCESS == launch_batch(batch, carrier);
+    for (uint32_t i = 0; i < batch->n; i++) {
         if (!launched) {
-            copy_alone(there ? carrier : NULL, i);
+            copy_alone(batch, there ? carrier : NULL, i);
         }
-        __atomic_store_n(&batch.carry[i]->waits, false, __ATOMIC_RELEASE);
+        __atomic_store_n(&batch->carry[i]->waits, false, __ATOMIC_RELEASE);
     }
-    batch.bytes = 0;
-    __atomic_store_n(&batch.n, 0, __ATOMIC_RELAXED);
+    batch->bytes = 0;
+    __atomic_store_n(&batch->n, 0, __ATOMIC_RELAXED);
+}
+
+static bool is_full(const batch_t *batch)
+{
+    return batch->n == (&box_batch == batch ? GPUSYM_BOXES_MAX : GPUSYM_RUNS_MAX);
+}
+
+/* Whether more copies may come. With the batch's lock held. */
+static bool gathers(batch_t *batch)
+{
+    return !is_full(batch) && gpusym_tuning_carry_gathers(batch->bytes) && NULL != batch->last.carrier &&
+           batch->held < HELD_MAX && !words_say_ended(&batch->last);
+}
+
+static void flush(batch_t *batch)
+{
+    if (0 != __atomic_load_n(&batch->n, __ATOMIC_RELAXED)) {
+        pthread_mutex_lock(&batch->lock);
+        if (gathers(batch)) {
+            batch->held++;
+        } else if (0 != batch->n) {
+            end_batch(batch);
+        }
+        pthread_mutex_unlock(&batch->lock);
+    }
 }
 
 void gpusym_carry_flush(void)
 {
-    if (0 != __atomic_load_n(&batch.n, __ATOMIC_RELAXED)) {
-        pthread_mutex_lock(&batch.lock);
-        if (0 != batch.n &&
-            (0 == __atomic_load_n(&batch.launched, __ATOMIC_RELAXED) || !gpusym_tuning_carry_gathers(batch.bytes))) {
-            end_batch();
-        }
-        pthread_mutex_unlock(&batch.lock);
-    }
+    flush(&run_batch);
+    flush(&box_batch);
 }
 
-/* Lets a copy wait for the next launch. */
-static void join_batch(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *rows,
+/* Makes room for one copy more, which the caller then sets. With the batch's lock held. */
+static void join_batch(batch_t *batch, const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes,
                        gpusym_carry_t *carry)
 {
-    pthread_mutex_lock(&batch.lock);
-    if (GPUSYM_RUNS_MAX == batch.n || (0 != batch.n && (batch.gpu != gpu || batch.dev != dev))) {
-        end_batch();
+    if (is_full(batch) || (0 != batch->n && (batch->gpu != gpu || batch->dev != dev))) {
+        end_batch(batch);
     }
-    carry->waits = true;
-    batch.dev = dev;
-    batch.gpu = gpu;
-    batch.carry[batch.n] = carry;
-    batch.run[batch.n] = (gpusym_run_t){.in = rows->src, .out = rows->dst, .bytes = rows->width};
-    batch.bytes += rows->width;
-    __atomic_store_n(&batch.n, batch.n + 1, __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&batch.lock);
+    *carry = (gpusym_carry_t){.waits = true};
+    batch->dev = dev;
+    batch->gpu = gpu;
+    batch->bytes += bytes;
+    batch->carry[batch->n] = carry;
+    __atomic_store_n(&batch->n, batch->n + 1, __ATOMIC_RELAXED);
+}
+
+static void start_run(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *rows,
+                      gpusym_carry_t *carry)
+{
+    pthread_mutex_lock(&run_batch.lock);
+    join_batch(&run_batch, dev, gpu, rows->width, carry);
+    run_batch.run[run_batch.n - 1] = (gpusym_run_t){.in = rows->src, .out = rows->dst, .bytes = rows->width};
+    pthread_mutex_unlock(&run_batch.lock);
+}
+
+int gpusym_carry_start_box(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_box_run_t *run,
+                           gpusym_carry_t *carry)
+{
+    const char *why = "";
+    *carry = (gpusym_carry_t){.carrier = NULL};
+    if (0 == run->bytes) {
+        return GPUSYM_SUCCESS;
+    }
+    if (GPUSYM_SUCCESS != dev->kernels_load(gpu, &why)) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    pthread_mutex_lock(&box_batch.lock);
+    join_batch(&box_batch, dev, gpu, run->bytes, carry);
+    box_batch.box[box_batch.n - 1] = *run;
+    pthread_mutex_unlock(&box_batch.lock);
+    return GPUSYM_SUCCESS;
 }
 
 int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *asked,
@@ -338,7 +448,7 @@ int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const
     carry->copier = NULL;
     const bool by_kernel = !rows->engine && gpusym_tuning_carry_by_kernel(rows->width, rows->height);
     if (by_kernel && rows->shared && rows->local && 1 == rows->height) {
-        join_batch(dev, gpu, rows, carry);
+        start_run(dev, gpu, rows, carry);
         return GPUSYM_SUCCESS;
     }
     rc = carrier_get(dev, gpu, 1, &carrier);
@@ -367,25 +477,6 @@ int gpusym_carry_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst,
 
 /* ---- poll ---- */
 
-static bool has_reached(uint32_t seq, uint32_t wanted)
-{
-    return (int32_t) (seq - wanted) >= 0;
-}
-
-/* Returns whether the words of pinned memory say that a copy has ended. Later copies of the lane write them too. */
-static bool words_say_ended(gpusym_carry_t *carry)
-{
-    gpusym_lane_line_t *line = carry->carrier->lane->host;
-    if (0 == carry->end) {
-        return carry->flag && has_reached(__atomic_load_n(&line->copied, __ATOMIC_ACQUIRE), carry->seq);
-    }
-    while (carry->seen < carry->end &&
-           has_reached((uint32_t) (__atomic_load_n(&line->part[carry->seen], __ATOMIC_ACQUIRE) >> 32), carry->seq)) {
-        carry->seen++;
-    }
-    return carry->seen == carry->end;
-}
-
 int gpusym_carry_poll(gpusym_carry_t *carry)
 {
     if (__atomic_load_n(&carry->waits, __ATOMIC_ACQUIRE)) {
@@ -411,7 +502,6 @@ int gpusym_carry_poll(gpusym_carry_t *carry)
     }
     if (0 != rc) {
         carrier_put(carrier, 1);
-        __atomic_fetch_sub(&batch.launched, carry->batched ? 1 : 0, __ATOMIC_RELAXED);
         carry->carrier = NULL;
     }
     return rc;

@@ -23,10 +23,9 @@ typedef struct {
     uint32_t seen;                  /* the first block of the kernel that has not ended */
     uint32_t end;                   /* behind its last block; 0: a copy engine copies */
     uint32_t polls;
-    int error;    /* of a shared launch */
-    bool batched; /* it has shared one */
-    bool waits;   /* for its launch; atomic */
-    bool flag;    /* the stream writes a word behind the copy engine's copy */
+    int error;  /* of a shared launch */
+    bool waits; /* for its launch; atomic */
+    bool flag;  /* the stream writes a word behind the copy engine's copy */
 } gpusym_carry_t;
 
 /* height rows of width bytes, which begin to_pitch and from_pitch bytes apart.  One run of bytes: height 1. */
@@ -49,6 +48,10 @@ int gpusym_carry_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst,
                        gpusym_carry_t *carry);
 int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *rows,
                             gpusym_carry_t *carry);
+/* The same of a copy between boxes, which lie in mapped memory and, `out`, in memory of this GPU, of this process. It
+ * may wait for gpusym_carry_flush. run->first and blocks are not read. GPUSYM_ERR_NOT_AVAILABLE: there are no kernels. */
+int gpusym_carry_start_box(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_box_run_t *run,
+                           gpusym_carry_t *carry);
 /* Launches what waits to share a launch, unless that is little and the last such launch is under way: then more may
  * come until it has ended. Its errors are told by gpusym_carry_poll. A few ns if nothing waits. */
 void gpusym_carry_flush(void);

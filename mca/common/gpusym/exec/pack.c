@@ -44,6 +44,8 @@ struct gpusym_nodes {
     enum gpusym_pack_form form;
     uint64_t low;                 /* all displacements, strides and lengths, by bitwise or */
     uint64_t copies, rows, bytes; /* of the nodes that they were made of */
+    gpusym_box_t box;             /* of one element; bytes 0: it has none */
+    uint64_t planes;              /* of that box, of the last distance; 1: it has no such */
     copy_t *copy;                 /* under the lock; read without it, the first is the last made */
 };
 
@@ -65,6 +67,50 @@ static bool measure(gpusym_nodes_t *t, const gpusym_node_t *node, size_t n)
         alike = alike && node[i].count == node->count && node[i].bytes == node->bytes && node[i].stride == node->stride;
     }
     return alike && 0 == (t->low & (node->bytes - 1));
+}
+
+/* Whether a distance suits a box. */
+static bool fits_box(int64_t stride, uint64_t count)
+{
+    return count <= UINT32_MAX && (1 == count || (0 < stride && stride <= (int64_t) UINT32_MAX));
+}
+
+/* Finds the box of nodes that are alike: those of a plane follow each other at one distance, and the planes at
+ * another. */
+static void find_box(gpusym_nodes_t *t, const gpusym_node_t *node, size_t n)
+{
+    size_t plane = 1;
+    const int64_t step = n > 1 ? node[1].disp - node->disp : 0;
+    while (plane < n && node[plane].disp - node[plane - 1].disp == step) {
+        plane++;
+    }
+    const uint64_t planes = n / plane;
+    const int64_t far = planes > 1 ? node[plane].disp - node->disp : 0;
+    if (0 != n % plane || !fits_box(node->stride, node->count) || !fits_box(step, plane) || !fits_box(far, planes)) {
+        return;
+    }
+    for (size_t i = 1; i < n; i++) {
+        if (node[i].count != node->count || node[i].bytes != node->bytes || node[i].stride != node->stride ||
+            node[i].disp != node->disp + (int64_t) (i / plane) * far + (int64_t) (i % plane) * step) {
+            return;
+        }
+    }
+    t->planes = planes;
+    t->box = (gpusym_box_t){node->bytes,
+                            {node->count, (uint32_t) plane},
+                            {1 == node->count ? 0 : (uint32_t) node->stride, (uint32_t) step, (uint32_t) far}};
+}
+
+bool gpusym_nodes_box(const gpusym_nodes_t *t, uint64_t count, ptrdiff_t extent, gpusym_box_t *box)
+{
+    *box = t->box;
+    if (1 != count && (1 != t->planes || !fits_box(extent, count))) {
+        return false;
+    }
+    if (1 != count) {
+        box->stride[2] = (uint32_t) extent;
+    }
+    return 0 != box->bytes;
 }
 
 static bool is_sorted(const gpusym_node_t *node, size_t n)
@@ -176,6 +222,7 @@ int gpusym_nodes_make(const gpusym_node_t *nodes, size_t n, gpusym_nodes_t **mad
     bool arranged = false;
     if (NULL != t) {
         t->form = measure(t, nodes, n) ? GPUSYM_PACK_STICKS : GPUSYM_PACK_PIECES;
+        find_box(t, nodes, n);
         arranged = GPUSYM_PACK_STICKS == t->form ? keep_sticks(t, nodes, n) : cut_all(t, nodes, n);
     }
     if (!arranged) {

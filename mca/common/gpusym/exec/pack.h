@@ -25,6 +25,9 @@ int gpusym_nodes_make(const gpusym_node_t *nodes, size_t n, gpusym_nodes_t **mad
 void gpusym_nodes_free(gpusym_nodes_t *nodes);
 /* The nodes and rows that they were made of, which copy engines would copy one by one, and the bytes of all. */
 void gpusym_nodes_count(const gpusym_nodes_t *nodes, uint64_t *copies, uint64_t *rows, uint64_t *bytes);
+/* Gets the box of the elements (kernels/work.h) if they have one, from the first byte of the first node on; `count` of
+ * them are `extent` bytes apart. False: there is none. */
+bool gpusym_nodes_box(const gpusym_nodes_t *nodes, uint64_t count, ptrdiff_t extent, gpusym_box_t *box);
 /* Copies the nodes to GPU memory, the first time, and loads the kernels. GPUSYM_ERR_NOT_AVAILABLE: there are no
  * kernels, or there is no room for the nodes; or the device's error. */
 int gpusym_nodes_upload(gpusym_nodes_t *nodes, const gpusym_device_t *dev, gpusym_gpu_t *gpu);

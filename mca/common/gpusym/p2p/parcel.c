@@ -360,6 +360,8 @@ static void place_fill(entry_t *entry, unsigned which, uint64_t number, const gp
         memcpy(entry->room, data, o->bytes);
     } else if (GPUSYM_PARCEL_PIPE == o->kind && NULL != data) {
         memcpy(entry->room, data, sizeof entry->room);
+    } else if (GPUSYM_PARCEL_MAPPED == o->kind && NULL != data) {
+        memcpy(entry->room + GPUSYM_PARCEL_ROOM - GPUSYM_PARCEL_NOTE, data, GPUSYM_PARCEL_NOTE);
     } else if (GPUSYM_PARCEL_PIPE == o->kind) {
         memset(entry->room, 0, sizeof entry->room);
     }

@@ -38,6 +38,8 @@
 #define GPUSYM_ENVELOPE 7u
 /* Bytes that an entry has room for: data, or the flow of a pipe. Whole cache lines. */
 #define GPUSYM_PARCEL_ROOM 384u
+/* Of them, at the end, what a MAPPED message's note to its receiver takes. */
+#define GPUSYM_PARCEL_NOTE 32u
 
 /* ---- set-up ---- */
 
@@ -112,8 +114,8 @@ typedef struct {
 
 /*
  * Offers a message. Gets the index of its entry, and the envelope to send.  data: o->bytes bytes of host memory,
- * copied into the entry, where o->kind is INLINE; else NULL.  With PIPE, the flow to begin with, GPUSYM_PARCEL_ROOM
- * bytes, or NULL: zeroes.  The caller calls gpusym_parcel_free, or gpusym_parcel_withdraw where the envelope could not
+ * copied into the entry, where o->kind is INLINE.  With PIPE, the flow to begin with, GPUSYM_PARCEL_ROOM
+ * bytes, or NULL: zeroes.  With MAPPED, a note for the receiver, GPUSYM_PARCEL_NOTE bytes, or NULL. Else NULL.  The caller calls gpusym_parcel_free, or gpusym_parcel_withdraw where the envelope could not
  * be sent. About 0.1 us. GPUSYM_ERR_NOT_AVAILABLE: the table is full; GPUSYM_ERR_BAD_PARAM: more bytes than an entry
  * holds, no such slot, no such kind.
  */
@@ -122,7 +124,8 @@ int gpusym_parcel_offer(const gpusym_offer_t *o, const void *data, uint32_t *ind
  * entry holds what neither side writes. */
 int gpusym_parcel_state(uint32_t index, int *status);
 /* Changes where the data of a message are, while nobody has claimed it: the receiver sees the old place or the new one.
- * o: kind, key, off, gpu and flags; the kind was MAPPED before.  data: as for gpusym_parcel_offer.
+ * o: kind, key, off, gpu and flags; the kind was MAPPED before.  data: as for gpusym_parcel_offer; not so
+ * much that it reaches the place of a note that there was.
  * GPUSYM_ERR_NOT_AVAILABLE: it is claimed; GPUSYM_ERR_BAD_PARAM. */
 int gpusym_parcel_change(uint32_t index, const gpusym_offer_t *o, const void *data);
 /* Takes back an offer whose envelope was not sent, and frees the entry. GPUSYM_ERR_NOT_AVAILABLE: it is claimed. */
@@ -150,7 +153,8 @@ typedef struct {
     uint32_t index;       /* of its entry */
     uint64_t number;      /* of the offer, among all of that sender */
     gpusym_offer_t offer; /* what it says; key and off are checked where they are used */
-    void *room;           /* INLINE: the data; PIPE: the flow.  In the sender's pages, valid until gpusym_parcel_end */
+    void *room; /* INLINE: the data; PIPE: the flow; MAPPED: the note, at its end.  In the sender's pages, valid
+                           * until gpusym_parcel_end */
 } gpusym_parcel_t;
 
 /*

@@ -192,6 +192,19 @@ static int work_prepare_runs(sim_item_t *item, const gpusym_work_t *w)
     return rc;
 }
 
+/* The same of copies from box to box. */
+static int work_prepare_boxes(sim_item_t *item, const gpusym_work_t *w)
+{
+    int rc = GPUSYM_SUCCESS;
+    for (uint64_t i = 0; i < w->rows.runs && GPUSYM_SUCCESS == rc; i++) {
+        rc = work_reach_const(item, w->box[i].in, &item->work.box[i].in);
+        if (GPUSYM_SUCCESS == rc) {
+            rc = work_reach(item, w->box[i].out, 1, &item->work.box[i].out);
+        }
+    }
+    return rc;
+}
+
 /* Translates where a leader's list stands. What stands in it is translated as the kernel runs: see sim_kernel_reach. */
 static int work_prepare_lead(sim_item_t *item, const gpusym_work_t *w)
 {
@@ -216,6 +229,8 @@ static int work_prepare_family(sim_item_t *item, const gpusym_work_t *w)
     switch (gpusym_kernel_family(item->kernel)) {
     case GPUSYM_F_COPY:
         return work_prepare_runs(item, w);
+    case GPUSYM_F_BOXES:
+        return work_prepare_boxes(item, w);
     case GPUSYM_F_PACK:
         rc = work_reach(item, w->pack.nodes, w->pack.nnodes * sizeof(*w->pack.nodes), &nodes);
         item->work.pack.nodes = nodes;
