@@ -35,7 +35,7 @@ static gpusym_stream_t *launched;        /* the stream of the last kernel */
 
 static int launch_counted(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
 {
-    assert_int_equal(kernel, GPUSYM_F_COPY);
+    assert_true(GPUSYM_F_COPY == kernel || GPUSYM_F_BOXES == kernel);
     __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&stays, 0 != w->linger_ns, __ATOMIC_RELAXED);
     __atomic_store_n(&launched, stream, __ATOMIC_RELAXED);
@@ -271,6 +271,92 @@ static void copies_share_launches(void **state)
         assert_memory_equal(got, expected, ROOM);
     }
     assert_int_equal(copies, 0);
+}
+
+/* ---- boxes ---- */
+
+/* A box of the product of four counts, of units: the first `inner` of them are its rows. Distances with gaps. Returns
+ * the bytes from its first to its last. */
+static uint64_t random_box(const uint32_t count[4], uint32_t unit, unsigned inner, gpusym_box_t *box)
+{
+    uint32_t n[3] = {1, 1, 1};
+    uint64_t extent;
+    *box = (gpusym_box_t){.bytes = unit};
+    for (unsigned i = 0; i < 4; i++) {
+        if (i < inner) {
+            box->bytes *= count[i];
+        } else {
+            n[i - inner] = count[i];
+        }
+    }
+    extent = box->bytes;
+    for (unsigned d = 0; d < 3; d++) {
+        box->stride[d] = 1 == n[d] ? 0 : (uint32_t) extent + unit * (next_random() % 3);
+        extent += (uint64_t) (n[d] - 1) * box->stride[d];
+    }
+    box->n[0] = n[0];
+    box->n[1] = n[1];
+    return extent;
+}
+
+/* Where a packed byte of a box lies. */
+static uint64_t place_of(const gpusym_box_t *box, uint64_t at)
+{
+    const uint64_t row = at / box->bytes, plane = row / box->n[0];
+    return at % box->bytes + row % box->n[0] * box->stride[0] + plane % box->n[1] * box->stride[1] +
+           plane / box->n[1] * box->stride[2];
+}
+
+/* Copies some boxes at once; what is not of a box stays. */
+static void copy_boxes(unsigned n)
+{
+    enum { BOX_PLACE = ROOM / SHARERS };
+    gpusym_carry_t carry[SHARERS];
+    memset(expected, 0xee, ROOM);
+    OK(dev.copy(gpu, to, expected, ROOM));
+    for (unsigned i = 0; i < n; i++) {
+        const uint32_t unit = 1u << next_random() % 6;
+        uint32_t count[4];
+        gpusym_box_run_t run;
+        uint64_t most;
+        do {
+            for (unsigned d = 0; d < 4; d++) {
+                count[d] = 1 + next_random() % (next_random() % 2 ? 4 : 17);
+            }
+            const uint64_t one = random_box(count, unit, 1 + next_random() % 4, &run.from);
+            const uint64_t other = random_box(count, unit, 1 + next_random() % 4, &run.to);
+            most = one > other ? one : other;
+        } while (most + MARGIN > BOX_PLACE);
+        const uint64_t src = (uint64_t) i * BOX_PLACE + next_random() % MARGIN;
+        const uint64_t dst = (uint64_t) i * BOX_PLACE + next_random() % MARGIN;
+        run.in = from + src;
+        run.out = to + dst;
+        run.bytes = unit * count[0] * count[1] * count[2] * count[3];
+        run.bytes = next_random() % 4 ? run.bytes : 1 + next_random() % run.bytes; /* a part */
+        for (uint64_t at = 0; at < run.bytes; at++) {
+            expected[dst + place_of(&run.to, at)] = sent[src + place_of(&run.from, at)];
+        }
+        OK(gpusym_carry_start_box(&dev, gpu, &run, &carry[i]));
+    }
+    for (unsigned i = n; i-- > 0;) {
+        assert_int_equal(finish(&carry[i]), 1);
+    }
+    OK(dev.copy(gpu, got, to, ROOM));
+    assert_memory_equal(got, expected, ROOM);
+}
+
+static void boxes_share_launches(void **state)
+{
+    (void) state;
+    for (unsigned round = 0; round < 60; round++) {
+        const unsigned n = 1 + next_random() % SHARERS, before = launches;
+        copy_boxes(n);
+        assert_int_equal(launches - before, (n + GPUSYM_BOXES_MAX - 1) / GPUSYM_BOXES_MAX);
+    }
+    const gpusym_box_run_t none = {.bytes = 0};
+    gpusym_carry_t carry;
+    OK(gpusym_carry_start_box(&dev, gpu, &none, &carry));
+    assert_int_equal(gpusym_carry_poll(&carry), 1);
 }
 
 /* ---- the copier ---- */
@@ -575,6 +661,7 @@ static void what_is_refused_the_driver_copies(void **state)
     dev.stream_create = stream_refused;
     copy_rows(1, 2, 1000, 1, 0, 0);
     copy_rows(1, 2, 10, 100, 20, 30);
+    copy_boxes(1);
 }
 
 static int driver_refused(gpusym_gpu_t *which, void *dst, const void *src, size_t size)
@@ -584,6 +671,12 @@ static int driver_refused(gpusym_gpu_t *which, void *dst, const void *src, size_
     (void) src;
     (void) size;
     return GPUSYM_ERR_NO_MEMORY;
+}
+
+static int engine_refused(gpusym_stream_t *stream, void *dst, const void *src, size_t size)
+{
+    (void) stream;
+    return driver_refused(gpu, dst, src, size);
 }
 
 static void errors_are_told(void **state)
@@ -597,6 +690,9 @@ static void errors_are_told(void **state)
     assert_int_equal(gpusym_carry_poll(&carry), 1); /* nothing is under way */
     const gpusym_carry_rows_t run = {.dst = to, .src = from, .width = 100, .height = 1, .local = true, .shared = true};
     OK(gpusym_carry_start_rows(&dev, gpu, &run, &carry));
+    assert_int_equal(finish(&carry), 1); /* by a copy engine */
+    dev.copy_async = engine_refused;
+    OK(gpusym_carry_start_rows(&dev, gpu, &run, &carry));
     int rc;
     while (0 == (rc = gpusym_carry_poll(&carry))) {
     }
@@ -604,6 +700,7 @@ static void errors_are_told(void **state)
     dev.copy = gpusym_device_sim.copy;
     OK(gpusym_carry_start_rows(&dev, gpu, &run, &carry));
     assert_int_equal(finish(&carry), 1); /* by the driver */
+    dev.copy_async = gpusym_device_sim.copy_async;
     dev.launch = gpusym_device_sim.launch;
     copy_rows(0, 0, 100, 1, 0, 0);
     gpusym_carriers_close();
@@ -641,6 +738,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(many_go_beside_each_other, setup, teardown),
         cmocka_unit_test_setup_teardown(each_tells_its_own_end, setup, teardown),
         cmocka_unit_test_setup_teardown(copies_share_launches, setup, teardown),
+        cmocka_unit_test_setup_teardown(boxes_share_launches, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_serves_without_launches, setup, teardown),
         cmocka_unit_test_setup_teardown(a_command_launches_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_that_leaves_loses_nothing, setup, teardown),

@@ -211,6 +211,32 @@ static void move_parts(const gpusym_nodes_t *nodes)
     }
 }
 
+static unsigned boxes; /* types that had one */
+
+/* A type's box, if it has one, has its bytes where the nodes have them. */
+static void compare_box(const gpusym_nodes_t *nodes)
+{
+    gpusym_box_t box;
+    if (!gpusym_nodes_box(nodes, type.count, type.extent, &box)) {
+        return;
+    }
+    boxes++;
+    for (size_t e = 0; e < type.count; e++) {
+        for (size_t i = 0; i < type.n; i++) {
+            const gpusym_node_t *node = &type.node[i];
+            for (uint64_t row = 0; row < node->count; row++) {
+                const uint64_t at = e * type.size + node->packed + row * node->bytes;
+                const uint64_t n = at / box.bytes, plane = n / box.n[0];
+                const uint64_t off =
+                    n % box.n[0] * box.stride[0] + plane % box.n[1] * box.stride[1] + plane / box.n[1] * box.stride[2];
+                assert_int_equal(at % box.bytes, 0);
+                assert_int_equal((int64_t) off, (int64_t) e * type.extent + node->disp - type.node[0].disp +
+                                                    (int64_t) row * node->stride);
+            }
+        }
+    }
+}
+
 static void move_type(void)
 {
     gpusym_nodes_t *nodes;
@@ -224,6 +250,7 @@ static void move_type(void)
     }
     assert_int_equal(copies, one_by_one);
     assert_int_equal(bytes, type.size);
+    compare_box(nodes);
     OK(gpusym_nodes_upload(nodes, &dev, gpu));
     move_parts(nodes);
     gpusym_nodes_free(nodes);
@@ -274,6 +301,34 @@ static void rows_without_nodes(void **state)
     assert_int_equal(forms[GPUSYM_PACK_ROWS], 60 * 6);
 }
 
+/* Subarrays of three and four dimensions: the nodes are planes. */
+static void subarrays_are_boxes(void **state)
+{
+    (void) state;
+    for (unsigned i = 0; i < 40; i++) {
+        const unsigned planes = 1 + (unsigned) below(5), more = 1 + (unsigned) below(4);
+        const uint32_t bytes = 8 * (1 + (uint32_t) below(4)), rows = 1 + (uint32_t) below(5);
+        const int64_t row = bytes + 8 * (int64_t) below(3), plane = row * rows + 8 * (int64_t) below(3),
+                      far = plane * planes + 8 * (int64_t) below(3);
+        type = (type_t){.align = 8, .count = 1 == more ? 1 + below(3) : 1, .extent = far * more};
+        for (unsigned m = 0; m < more; m++) {
+            for (unsigned p = 0; p < planes; p++) {
+                (void) add(m * far + p * plane, rows, bytes, row);
+            }
+        }
+        boxes = 0;
+        move_type();
+        assert_int_equal(boxes, 1);
+        if (type.n > 2) { /* one that lies elsewhere */
+            type.node[1 + below(type.n - 1)].disp += 8;
+            type.extent += 8;
+            boxes = 0;
+            move_type();
+            assert_int_equal(boxes, 0);
+        }
+    }
+}
+
 /* Nodes that are not there, or for which there is no room, are an error, and no launch. */
 static void nodes_without_memory(void **state)
 {
@@ -309,6 +364,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(columns_of_matrices, setup, teardown),
         cmocka_unit_test_setup_teardown(nodes_of_any_kind, setup, teardown),
         cmocka_unit_test_setup_teardown(rows_without_nodes, setup, teardown),
+        cmocka_unit_test_setup_teardown(subarrays_are_boxes, setup, teardown),
         cmocka_unit_test_setup_teardown(nodes_without_memory, setup, teardown),
     };
     random_start(argc, argv);

@@ -616,6 +616,7 @@ static void copies_can_be_launched(void **state)
         const uint32_t blocks = gpusym_tuning_carry_blocks(bytes);
         assert_true(blocks >= 1 && blocks <= GPUSYM_CARRY_BLOCKS &&
                     blocks <= gpusym_tuning_carry_blocks(bytes / 2 + 1) * 2);
+        assert_true(gpusym_tuning_carry_gathers(bytes / 2) || !gpusym_tuning_carry_gathers(bytes));
         assert_true(gpusym_tuning_carry_by_kernel(bytes / 2, rows) || !gpusym_tuning_carry_by_kernel(bytes, rows));
         for (unsigned by_gpu = 0; by_gpu < 2; by_gpu++) {
             const uint64_t piece = gpusym_tuning_pipe_piece(bytes, by_gpu);
@@ -642,7 +643,11 @@ static void packing_can_be_launched(void **state)
         assert_true(blocks >= 1 && blocks <= 8 * (sms > 0 ? sms : 1));
         assert_true(gpusym_tuning_pack_by_kernel(2, bytes / 2, 2, true));
         assert_false(gpusym_tuning_pack_by_kernel(1, bytes, 1, true));
+        const uint64_t width = 1 + next_random() % 100;
+        assert_true(gpusym_tuning_pack_box(bytes / 2, width) || !gpusym_tuning_pack_box(bytes, width));
+        assert_true(gpusym_tuning_pack_box(bytes, 2 * width) || !gpusym_tuning_pack_box(bytes, width));
     }
+    assert_true(gpusym_tuning_pack_box(65536, 8));
 }
 
 int main(int argc, char **argv)
