@@ -113,6 +113,7 @@ static __attribute__((noinline)) int
 iallreduce_from(const void *caller, COLL_GPUSYM_F_REDUCTION(COLL_GPUSYM_PARAM) struct ompi_communicator_t *comm,
                 struct ompi_request_t **req, mca_coll_base_module_t *module)
 {
+    begin_call((mca_coll_gpusym_module_t *) module);
     return coll_gpusym_is_internal(sbuf, rbuf, rcount, rdtype, op, comm, caller)
                ? coll_gpusym_internal_iallreduce(&((mca_coll_gpusym_module_t *) module)->engine, sbuf, rbuf, rcount, op,
                                                  req)

@@ -17,6 +17,7 @@
 #include "ompi/runtime/mpiruntime.h"
 
 #include "mca/common/gpusym/log.h"
+#include "mca/common/gpusym/sanitizers.h"
 #include "mca/common/ompi/attributes.h"
 #include "mca/common/ompi/pieces.h"
 
@@ -180,6 +181,7 @@ static entry_t *find_entry(struct ompi_datatype_t *dtype)
         return e;
     }
     (void) ompi_attr_get_c(dtype->d_keyhash, cache.type_key, &attribute, &found);
+    GPUSYM_ACQUIRE(dtype); /* Open MPI's lock of attributes */
     return found ? attribute : NULL;
 }
 
@@ -192,6 +194,7 @@ static entry_t *make_entry(struct ompi_datatype_t *dtype)
         return NULL;
     }
     *e = (entry_t){dtype, read_nodes(dtype), NULL};
+    GPUSYM_RELEASE(dtype);
     if (ompi_datatype_is_predefined(dtype)) {
         e->next = cache.predefined;
         __atomic_store_n(&cache.predefined, e, __ATOMIC_RELEASE);

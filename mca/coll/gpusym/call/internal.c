@@ -144,6 +144,7 @@ static bool next_message(internal_t *r)
 static void message_over(internal_t *r)
 {
     r->error = r->message->req_status.MPI_ERROR;
+    GPUSYM_RELEASE(r->message); /* the PML uses the object again, in any thread */
     ompi_request_free(&r->message);
     r->message = NULL;
     if (UP == r->step && MPI_SUCCESS == r->error) {
