@@ -8,69 +8,32 @@
 #include "bench/memory.h"
 #include "bench/ranks.h"
 #include "examples/cg_device.h"
+#include "examples/module.h"
 #include "test/mpi/mem.h"
 
 static const struct {
-    const char *name; /* in the GPU's image */
     cg_scalars_t (*scalars)(const cg_args_t *a);
     void (*element)(const cg_args_t *a, const cg_scalars_t *c, unsigned i, double sum[2]);
 } kernels[] = {
-#define CG_KERNEL(id, name) {"cg_kernel_" #name, cg_##name##_scalars, cg_##name},
+#define CG_KERNEL(id, name) {cg_##name##_scalars, cg_##name},
     CG_KERNELS
 #undef CG_KERNEL
 };
 
 /* ---- a GPU ------------------------------------------------------------------------------------------------------- */
 
-static struct {
-    int (*launch)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                  unsigned shared, void *stream, void **parameters, void **extra);
-    void *module, *functions[CG_KERNEL_COUNT];
-} gpu;
+static const char *const names[] = {
+#define CG_KERNEL(id, name) "cg_kernel_" #name,
+    CG_KERNELS
+#undef CG_KERNEL
+};
 
 #ifdef CG_FATBIN
 extern const unsigned char cg_fatbin[]; /* cg_fatbin.c */
-
-static const void *image(void)
-{
-    return cg_fatbin;
-}
+#define IMAGE cg_fatbin
 #else
-static const void *image(void)
-{
-    bench_die("this program was built without nvcc and has no GPU kernels: use --device sim, or build it with nvcc");
-}
+#define IMAGE NULL
 #endif
-
-static void gpu_open(void)
-{
-    int (*load)(void **module, const void *image), (*find)(void **function, void *module, const char *name);
-
-    *(void **) &load = bench_cu_function("cuModuleLoadData");
-    *(void **) &find = bench_cu_function("cuModuleGetFunction");
-    *(void **) &gpu.launch = bench_cu_function("cuLaunchKernel");
-    bench_cu_check("cuModuleLoadData", load(&gpu.module, image()));
-    for (int k = 0; k < CG_KERNEL_COUNT; k++) {
-        bench_cu_check("cuModuleGetFunction", find(&gpu.functions[k], gpu.module, kernels[k].name));
-    }
-}
-
-static void gpu_close(void)
-{
-    int (*unload)(void *module);
-
-    *(void **) &unload = bench_cu_function("cuModuleUnload");
-    bench_cu_check("cuModuleUnload", unload(gpu.module));
-}
-
-static void gpu_launch(int id, const cg_args_t *a)
-{
-    const size_t blocks = (cg_count(a) + CG_THREADS - 1) / CG_THREADS;
-    void *parameters[] = {(void *) a};
-
-    bench_cu_check(kernels[id].name, gpu.launch(gpu.functions[id], blocks < CG_BLOCKS ? (unsigned) blocks : CG_BLOCKS,
-                                                1, 1, CG_THREADS, 1, 1, 0, bench_cu.stream, parameters, NULL));
-}
 
 /* ---- none -------------------------------------------------------------------------------------------------------- */
 
@@ -113,14 +76,14 @@ void cg_device_open(cg_args_t *problem)
     }
     mem_write(problem->base, copy, doubles * sizeof(double));
     if (bench_cu.there) {
-        gpu_open();
+        module_open(IMAGE, names, CG_KERNEL_COUNT);
     }
 }
 
 void cg_device_close(cg_args_t *problem)
 {
     if (bench_cu.there) {
-        gpu_close();
+        module_close();
     }
     free(copy);
     bench_free(problem->base);
@@ -129,7 +92,7 @@ void cg_device_close(cg_args_t *problem)
 void cg_launch(int id, const cg_args_t *a)
 {
     if (bench_cu.there) {
-        gpu_launch(id, a);
+        module_launch(id, cg_count(a), CG_BLOCKS, CG_THREADS, a);
     } else {
         copy_launch(id, a);
     }

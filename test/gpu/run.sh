@@ -15,6 +15,7 @@
 #              staging, on each of RANKS beyond 1; about a minute each
 #   overlap    an all-reduce beside a kernel that computes; nonblocking and persistent beside blocking; half a minute
 #   cg         a solver by gpusym, staging and NCCL, of three sizes; half a minute
+#   halo       a halo exchange in three dimensions in several forms and by NCCL, checked, of faces from 4 KiB to 4 MiB
 #   goals      all that bench/goals.csv has a goal for, beside NCCL, on the largest of RANKS, and one table of it; about two
 #              minutes
 #   p2p        messages between every pair of the largest of RANKS beside NCCL's, and small ones without resident kernels;
@@ -30,7 +31,7 @@
 # NVLink multicast is kept off, here and in NCCL: a job that is killed can leave it broken for every user of the GPUs.
 set -u
 
-all_stages="tests sanitize racecheck full bench overlap cg goals p2p host rings sweep faults"
+all_stages="tests sanitize racecheck full bench overlap cg halo goals p2p host rings sweep faults"
 usage="usage: test/gpu/run.sh [--device cuda|sim] [--stages LIST] [--coll LIST] [--bytes LIST] [--pack] KITDIR [RANKS...]
 stages: $all_stages"
 device=${GPUSYM_TEST_DEVICE:-cuda}
@@ -380,6 +381,16 @@ cg_stage() {
     [ "$device" = sim ] && sizes=(16)
     for n in "${sizes[@]}"; do
         measure "cg $n, $most ranks" 60 "$most" "$kit/bin/example_cg" --device "$device" --n "$n" --csv "cg-$n-$most-ranks.csv"
+    done
+}
+
+# The largest faces: of blocks of 3 GB, of which each rank computes what should be in them on the CPU.
+halo_stage() {
+    local face faces=(4k 64k 1m 4m)
+    [ "$device" = sim ] && faces=(4k)
+    for face in "${faces[@]}"; do
+        measure "halo $face, $most ranks" 180 "$most" "$kit/bin/example_halo" --device "$device" --face "$face" --check \
+            --csv "halo-$face-$most-ranks.csv"
     done
 }
 
