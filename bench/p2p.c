@@ -31,6 +31,7 @@
 #define FIRST_BYTES ((size_t) 64 << 10) /* too long to be buffered: the first message maps the sender's memory */
 #define WINDOW_BYTES MIB
 #define HOST_BYTES (64 * MIB)
+#define HOST_WINDOW_BYTES (4 * MIB) /* a window of these is 256 MiB */
 #define GROWN_BYTES 8
 #define MESSAGES_CUDA 200000
 #define MESSAGES_OTHER 2000
@@ -213,12 +214,14 @@ static void measure_firsts(void)
 
 /* ---- other memory ------------------------------------------------------------------------------------------------ */
 
-/* One direction, from memory of one kind into memory of another; skipped where a device has not both. memcpy_gbs: what
- * to compare with; 0: nothing. */
-static void measure_kinds(int part, int from, int to, int from_kind, int to_kind, size_t bytes, double memcpy_gbs)
+/* Messages between memory of one kind, from, and of another, to; skipped where a device has not both. What is sent back
+ * goes from `to` to `from`, kinds included. unit_gbs: of what the row is a multiple, in GB/s; 0: of nothing. */
+static void measure_kinds(const char *what, bench_exchange_t e, int from_kind, int to_kind, double unit_gbs,
+                          const char *unit)
 {
-    bench_p2p_row_t row = bench_p2p_row(part_names[part], from, to, bytes);
-    bench_exchange_t e = {.form = BENCH_ONEWAY, .from = from, .to = to, .bytes = bytes};
+    bench_p2p_row_t row = bench_p2p_row(what, e.from, e.to, e.bytes);
+    const int kind = bench_rank == e.from ? from_kind : to_kind;
+    const size_t size = bench_exchange_size(e.form, e.bytes);
     const bool by_nccl =
         MEM_HOST != from_kind && MEM_HOST != to_kind && MEM_REGISTERED != from_kind && MEM_REGISTERED != to_kind;
 
@@ -227,74 +230,144 @@ static void measure_kinds(int part, int from, int to, int from_kind, int to_kind
     }
     row.from_kind = from_kind;
     row.to_kind = to_kind;
-    e.out = mem_alloc(from_kind, bytes);
-    e.in = mem_alloc(to_kind, bytes);
+    e.out = mem_alloc(kind, size);
+    e.in = mem_alloc(kind, size);
     if (NULL == e.out || NULL == e.in) {
-        bench_die("no memory for %zu bytes", bytes);
+        bench_die("no memory for %zu bytes", size);
     }
-    bench_exchange_fill(e.out, bytes);
+    bench_exchange_fill(e.out, size);
     measure(&row, e, by_nccl ? BENCH_BYS : BENCH_BY_MPI + 1);
-    if (memcpy_gbs > 0) {
-        row.amount = row.speeds[BENCH_BY_MPI].gbs / memcpy_gbs;
-        row.unit = "memcpy";
+    if (unit_gbs > 0) {
+        row.amount = row.speeds[BENCH_BY_MPI].gbs / unit_gbs;
+        row.unit = unit;
     }
     add_row(&row);
-    mem_free(to_kind, e.in);
-    mem_free(from_kind, e.out);
+    mem_free(kind, e.in);
+    mem_free(kind, e.out);
 }
 
+/* One rank copies what no message between GPU and host can copy faster: the others wait. */
 typedef struct {
     char *to, *from;
     size_t bytes;
     int rank; /* that copies */
-} memcpy_t;
+} copy_t;
 
 static void run_memcpy(void *arg)
 {
-    const memcpy_t *m = arg;
+    const copy_t *c = arg;
 
-    if (bench_rank == m->rank) {
-        memcpy(m->to, m->from, m->bytes);
-        __asm__ volatile("" : : "r"(m->to) : "memory");
+    if (bench_rank == c->rank) {
+        memcpy(c->to, c->from, c->bytes);
+        __asm__ volatile("" : : "r"(c->to) : "memory");
     }
 }
 
-/* One core's memcpy on a rank, in GB/s: what goes through host memory cannot be faster. */
-static double measure_memcpy(int rank, size_t bytes)
+static void run_to_host(void *arg)
 {
-    bench_p2p_row_t row = bench_p2p_row("memcpy", rank, rank, bytes);
-    memcpy_t m = {.bytes = bytes, .rank = rank, .to = malloc(bytes), .from = malloc(bytes)};
+    const copy_t *c = arg;
 
-    if (NULL == m.to || NULL == m.from) {
-        bench_die("no host memory");
+    if (bench_rank == c->rank) {
+        bench_to_host(c->to, c->from, c->bytes);
     }
-    memset(m.to, 1, bytes);
-    memset(m.from, 2, bytes);
-    row.from_kind = row.to_kind = MEM_HOST;
-    row.speeds[BENCH_BY_MPI].us = bench_time(&(bench_timed_t){.call = run_memcpy, .arg = &m}, opt.common.batches).us;
+}
+
+static void run_from_host(void *arg)
+{
+    const copy_t *c = arg;
+
+    if (bench_rank == c->rank) {
+        bench_from_host(c->to, c->from, c->bytes);
+    }
+}
+
+/* In GB/s. Kinds: of the memory, as test/mpi/mem.h counts. */
+static double measure_copy(const char *what, void (*run)(void *arg), int rank, int from_kind, int to_kind, size_t bytes)
+{
+    bench_p2p_row_t row = bench_p2p_row(what, rank, rank, bytes);
+    copy_t c = {.bytes = bytes, .rank = rank};
+
+    c.from = mem_alloc(from_kind, bytes);
+    c.to = mem_alloc(to_kind, bytes);
+    if (NULL == c.from || NULL == c.to) {
+        bench_die("no memory for %zu bytes", bytes);
+    }
+    bench_exchange_fill(c.from, bytes);
+    bench_exchange_fill(c.to, bytes);
+    row.from_kind = from_kind;
+    row.to_kind = to_kind;
+    row.speeds[BENCH_BY_MPI].us = bench_time(&(bench_timed_t){.call = run, .arg = &c}, opt.common.batches).us;
     row.speeds[BENCH_BY_MPI].gbs = (double) bytes / row.speeds[BENCH_BY_MPI].us / 1e3;
     add_row(&row);
-    free(m.from);
-    free(m.to);
+    mem_free(to_kind, c.to);
+    mem_free(from_kind, c.from);
     return row.speeds[BENCH_BY_MPI].gbs;
 }
 
+/* Sizes of messages between GPU and host, in turn: those of --bytes, else some, the largest last. 0 behind it. */
+static size_t find_host_size(int i)
+{
+    static const size_t sizes[] = {8 << 10, 64 << 10, 256 << 10, MIB, 4 * MIB, HOST_BYTES};
+    const int n = (int) (sizeof(sizes) / sizeof(sizes[0]));
+
+    if (opt.nbytes > 0) {
+        return i < opt.nbytes ? opt.bytes[i] : 0;
+    }
+    return i < n && (0 == i || sizes[i] <= opt.common.max) ? find_least(sizes[i], opt.common.max) : 0;
+}
+
+/* What host memory of one kind is measured beside. */
+typedef struct {
+    int kind;
+    const char *unit;
+    double to_gbs, from_gbs; /* of the unit; 0: none */
+} host_kind_t;
+
+/* Blocking ones, and a window. */
+static void measure_host_ways(const char *blocking, const char *window, bench_exchange_t e, int from_kind, int to_kind,
+                              double unit_gbs, const char *unit)
+{
+    e.form = BENCH_ONEWAY;
+    measure_kinds(blocking, e, from_kind, to_kind, unit_gbs, unit);
+    if (e.bytes <= HOST_WINDOW_BYTES) {
+        e.form = BENCH_WINDOW_OF;
+        measure_kinds(window, e, from_kind, to_kind, unit_gbs, unit);
+    }
+}
+
+static void measure_host_size(const host_kind_t *h, int from, int to, size_t bytes)
+{
+    const int gpu = bench_memory_kind();
+    const bench_exchange_t e = {.form = BENCH_PINGPONG, .from = from, .to = to, .bytes = bytes};
+
+    if (opt.only[TO_HOST]) {
+        measure_host_ways("to_host", "to_host_win", e, gpu, h->kind, h->to_gbs, h->unit);
+    }
+    if (opt.only[FROM_HOST]) {
+        measure_host_ways("from_host", "from_host_win", e, h->kind, gpu, h->from_gbs, h->unit);
+        measure_kinds("host_pingpong", e, h->kind, gpu, 0, "");
+    }
+}
+
+/* The yardsticks are long copies, whatever the messages: short ones stay in a cache. */
 static void measure_host(int from, int to)
 {
-    static const int hosts[] = {MEM_HOST, MEM_REGISTERED};
-    const size_t bytes = find_least(HOST_BYTES, opt.common.max);
-    const int kind = bench_memory_kind();
-    double gbs;
+    const size_t bytes = bench_cu.there ? HOST_BYTES : find_least(HOST_BYTES, opt.common.max);
+    const int gpu = bench_memory_kind();
+    host_kind_t hosts[] = {{.kind = MEM_HOST, .unit = "memcpy"}, {.kind = MEM_REGISTERED, .unit = "bus"}};
 
     if (!opt.only[TO_HOST] && !opt.only[FROM_HOST]) {
         return;
     }
-    gbs = measure_memcpy(to, bytes);
-    for (size_t h = 0; h < sizeof(hosts) / sizeof(hosts[0]) && opt.only[TO_HOST]; h++) {
-        measure_kinds(TO_HOST, from, to, kind, hosts[h], bytes, gbs);
+    hosts[0].to_gbs = hosts[0].from_gbs = measure_copy("memcpy", run_memcpy, to, MEM_HOST, MEM_HOST, bytes);
+    if (bench_agree(mem_have(MEM_REGISTERED))) {
+        hosts[1].to_gbs = measure_copy("bus_to_host", run_to_host, to, gpu, MEM_REGISTERED, bytes);
+        hosts[1].from_gbs = measure_copy("bus_from_host", run_from_host, from, MEM_REGISTERED, gpu, bytes);
     }
-    for (size_t h = 0; h < sizeof(hosts) / sizeof(hosts[0]) && opt.only[FROM_HOST]; h++) {
-        measure_kinds(FROM_HOST, from, to, hosts[h], kind, bytes, gbs);
+    for (size_t h = 0; h < sizeof(hosts) / sizeof(hosts[0]); h++) {
+        for (int i = 0; find_host_size(i) > 0; i++) {
+            measure_host_size(&hosts[h], from, to, find_host_size(i));
+        }
     }
 }
 
@@ -381,7 +454,9 @@ static void measure_pair(int from, int to)
         measure_form(BOTH, BENCH_BOTH, from, to, opt.common.max);
     }
     if (opt.only[ASYNC]) {
-        measure_kinds(ASYNC, from, to, MEM_ASYNC, MEM_ASYNC, opt.common.max, 0);
+        measure_kinds("async",
+                      (bench_exchange_t){.form = BENCH_ONEWAY, .from = from, .to = to, .bytes = opt.common.max},
+                      MEM_ASYNC, MEM_ASYNC, 0, "");
     }
     measure_host(from, to);
 }

@@ -20,6 +20,12 @@ static const bench_p2p_goal_t goals[] = {
     {"both", 256 * MIB, "GB/s", 740, 775, 0, -1},   /**/
     {"async", 256 * MIB, "GB/s", 300, 387, 0, -1},  /* and a copy on the sender's GPU */
     {"to_host", 64 * MIB, "memcpy", 0.9, -1, 0, -1},
+    {"from_host", 64 * MIB, "memcpy", 0.9, -1, 0, -1},
+    {"to_host_win", 256 * KIB, "memcpy", 0.9, -1, 0, -1},
+    {"from_host_win", 256 * KIB, "memcpy", 0.9, -1, 0, -1},
+    {"to_host", 64 * MIB, "bus", 0.85, 1, 0, -1},
+    {"from_host", 64 * MIB, "bus", 0.85, 1, 0, -1},
+    {"host_pingpong", 8 * KIB, "us", 9, -1, 0, -1},
     {"first", 0, "ms", 20, -1, 0, -1},
     {"further", 0, "ms", 2, -1, 0, -1},
     {"memory_all", 0, "MiB", 64, -1, 0, -1}, /* the collectives' heap, so that messages add nothing */
@@ -28,13 +34,19 @@ static const bench_p2p_goal_t goals[] = {
     {"grown_fds", 0, "descriptors", 0, -1, 0, -1},
 };
 
-const bench_p2p_goal_t *bench_p2p_goal(const char *what, size_t bytes, bool resident)
+/* Whether a unit is what a row is a multiple of. */
+static bool is_times(const char *unit)
+{
+    return 0 == strcmp(unit, "memcpy") || 0 == strcmp(unit, "bus");
+}
+
+const bench_p2p_goal_t *bench_p2p_goal(const char *what, size_t bytes, const char *unit, bool resident)
 {
     for (size_t i = 0; i < sizeof(goals) / sizeof(goals[0]); i++) {
         const bench_p2p_goal_t *g = &goals[i];
 
         if (0 == strcmp(g->what, what) && (0 == g->bytes || bytes == g->bytes) &&
-            (-1 == g->linger || resident == (1 == g->linger))) {
+            (!is_times(g->unit) || 0 == strcmp(g->unit, unit)) && (-1 == g->linger || resident == (1 == g->linger))) {
             return g;
         }
     }
@@ -43,7 +55,7 @@ const bench_p2p_goal_t *bench_p2p_goal(const char *what, size_t bytes, bool resi
 
 static bool counts_up(const char *unit)
 {
-    return 0 == strcmp(unit, "GB/s") || 0 == strcmp(unit, "memcpy");
+    return 0 == strcmp(unit, "GB/s") || is_times(unit);
 }
 
 bool bench_p2p_reached(const bench_p2p_goal_t *goal, double figure, double us, double nccl_us)

@@ -32,7 +32,7 @@ void bench_p2p_head(bool judged, bool resident)
     goals_count = judged;
     kernels_stay = resident;
     snprintf(line, sizeof(line),
-             "%-10s %4s %4s %10s %10s %10s %10s %8s %10s %8s %10s %8s %6s %10s %11s %6s %6s %11s %6s %7s %s", "what",
+             "%-13s %4s %4s %10s %10s %10s %10s %8s %10s %8s %10s %8s %6s %10s %11s %6s %6s %11s %6s %7s %s", "what",
              "from", "to", "bytes", "memory", "to memory", "us", "GB/s", "NCCL us", "GB/s", "stream us", "GB/s",
              "ratio", "amount", "unit", "wrong", "goal", "unit", "limit", "reached", "way");
     bench_head(line, "what,from,to,bytes,from_memory,to_memory,us,GBs,nccl_us,nccl_GBs,nccl_stream_us,nccl_stream_GBs,"
@@ -54,7 +54,7 @@ static double find_figure(const bench_p2p_row_t *row, const char *unit)
 
 static void print_goal(const bench_p2p_row_t *row)
 {
-    const bench_p2p_goal_t *g = bench_p2p_goal(row->what, row->bytes, kernels_stay);
+    const bench_p2p_goal_t *g = bench_p2p_goal(row->what, row->bytes, row->unit, kernels_stay);
     const double figure = NULL == g ? -1 : find_figure(row, g->unit);
 
     bench_cell(6, NULL != g && g->goal > 0 && g->goal < 1 ? 1 : 0, NULL == g ? -1 : g->goal, false);
@@ -81,7 +81,7 @@ unsigned long long bench_p2p_print(const bench_p2p_row_t *row)
     if (0 != bench_rank) {
         return mpi->wrong + of_nccl;
     }
-    bench_word(-10, row->what);
+    bench_word(-13, row->what);
     bench_cell(4, 0, row->from, false);
     bench_cell(4, 0, row->to, false);
     bench_cell(10, 0, 0 == row->bytes ? -1 : (double) row->bytes, false);

@@ -29,6 +29,13 @@
 /* Messages from this on go through GPU memory. */
 #define BY_GPU_MIN (64u << 10)
 
+/* Chunks on the way to host memory, in bytes. While the CPU copies one the next one comes, so there are two at least:
+ * but the start of each takes the CPU about 3 us, in which it copies 32 KiB itself. Of 64 MiB in chunks of 256 KiB 0.90
+ * of the rate of a memcpy is reached, in longer ones more than 1. */
+#define HOST_CHUNK_MIN (128u << 10)
+#define HOST_CHUNK_MAX (512u << 10)
+#define HOST_CHUNK_STEP (64u << 10)
+
 bool gpusym_tuning_carry_by_kernel(uint64_t width, uint64_t height)
 {
     return (height > 1 && width < SHORT_ROW) || width <= KERNEL_MAX / height;
@@ -65,6 +72,12 @@ uint64_t gpusym_tuning_pipe_piece(uint64_t bytes, bool by_gpu)
 bool gpusym_tuning_pipe_by_gpu(uint64_t bytes)
 {
     return bytes >= BY_GPU_MIN;
+}
+
+uint64_t gpusym_tuning_host_chunk(uint64_t bytes)
+{
+    const uint64_t half = (bytes / 2 + HOST_CHUNK_STEP - 1) / HOST_CHUNK_STEP * HOST_CHUNK_STEP;
+    return half < HOST_CHUNK_MIN ? HOST_CHUNK_MIN : half < HOST_CHUNK_MAX ? half : HOST_CHUNK_MAX;
 }
 
 uint64_t gpusym_tuning_push_min(void)

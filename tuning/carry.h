@@ -17,6 +17,10 @@
 /* Slots of a pipe at most: pieces under way. */
 #define GPUSYM_PIPE_SLOTS 8u
 
+/* Messages from host memory into GPU memory above so many bytes go through memory that the GPU reaches. Up to here they
+ * are ordinary ones, which may be sent before they are received. */
+#define GPUSYM_FROM_HOST_ABOVE 8192u
+
 /* Whether a kernel copies `height` rows of `width` bytes each (one run: height 1); else a copy engine does. */
 bool gpusym_tuning_carry_by_kernel(uint64_t width, uint64_t height);
 /* Blocks, at most GPUSYM_CARRY_BLOCKS, and threads of the kernel for so many bytes. */
@@ -30,6 +34,9 @@ uint32_t gpusym_tuning_carry_resident_max(void);
 uint64_t gpusym_tuning_pipe_piece(uint64_t bytes, bool by_gpu);
 /* Whether it is worth it to ask the receiver to map GPU memory. */
 bool gpusym_tuning_pipe_by_gpu(uint64_t bytes);
+
+/* Bytes of the chunks in which a message of so many bytes goes through pinned memory to other host memory. */
+uint64_t gpusym_tuning_host_chunk(uint64_t bytes);
 
 /* Smallest message in bytes that its receiver asks the sender to push. */
 uint64_t gpusym_tuning_push_min(void);

@@ -595,7 +595,7 @@ message_faults() {
     for parameter in "$@"; do
         parameters+=(--mca "coll_gpusym_${parameter%%=*}" "${parameter#*=}")
     done
-    as_many 2 "${parameters[@]}" "$messages" --device sim --kinds device,vmm,host --failures "$most"
+    as_many 2 "${parameters[@]}" "$messages" --device sim --kinds device,vmm,host,registered --failures "$most"
     why=$(disgrace)
     [ "$rc" -eq 0 ] && grep -q 'messages right, .* all as expected' "$dir/log" || why="$why exit status $rc"
     # Whoever fails says with which rank.
@@ -608,6 +608,7 @@ deaths_few() {
     message_dies "pulled" "an error" receiver moving
     message_dies "in a pipe" "an error" sender moving reg_limit=0 --events 2
     message_dies "buffered, data follow" "an error" sender buffered --bytes 5000
+    message_dies "from the host" "an error" sender moving --from-host --events 2
 }
 
 deaths_more() {
@@ -619,6 +620,9 @@ deaths_more() {
         message_dies "pushed" "$expect" $who moving p2p_push_min=1
         message_dies "claimed" "an error" $who claimed
         message_dies "in a pipe to the host" "an error" $who moving reg_limit=0 --to-host --events 2
+        message_dies "offered from the host" "an error" $who offered --from-host
+        message_dies "claimed from the host" "an error" $who claimed --pinned
+        message_dies "pushed from the host" "an error|right data" $who moving --pinned
         message_dies "in a pipe by GPU memory" "an error" $who moving sim_fail=import:1@0,import:1@1 --events 2
         message_dies "no links" "an error" $who moving sim_links=0-1:0 --events 2
         [ $who = sender ] && expect="right data" || expect="an error"
@@ -628,6 +632,7 @@ deaths_more() {
         message_dies "buffered, data follow at once" "$expect" $who buffered --bytes 2000
     done
     message_dies "in a pipe" "an error" receiver moving reg_limit=0
+    message_dies "from the host" "an error" receiver moving --from-host
     message_dies "buffered, data follow" "an error" receiver buffered --bytes 5000
 }
 

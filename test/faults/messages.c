@@ -24,7 +24,8 @@
 
 #define NAME "messages"
 #define USAGE                                                                                              \
-    "[--die offered|claimed|moving|buffered --who sender|receiver [--bytes N] [--to-host] [--events N]]\n" \
+    "[--die offered|claimed|moving|buffered --who sender|receiver [--bytes N] [--to-host] [--from-host]\n" \
+    "    [--pinned] [--events N]]\n"                                                                       \
     "    [--seed N] [--rounds N] [--kinds LIST] [--failures N]"
 #define ATTACHED ((size_t) 8 << 20)
 
@@ -221,7 +222,22 @@ static void use_gpu(int kind)
     close_side(&in);
 }
 
-static void one_death(const char *state, const char *who, const int kinds[2], size_t bytes, int at_event)
+/* A receiver of host memory tells its sender where it goes by the first message, an ordinary one. */
+static void tell_first(const int kinds[2], bool sends)
+{
+    side_t m = {.buffer.base = NULL};
+
+    open_side(&m, kinds[sends ? 0 : 1], MSG_CONTIGUOUS, 100000, 9, sends);
+    if (sends) {
+        MPI_Send(SIDE(m), 1 - rank, 6, MPI_COMM_WORLD);
+    } else {
+        MPI_Recv(SIDE(m), 1 - rank, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    close_side(&m);
+}
+
+/* gpu_kind: of what other messages have. */
+static void one_death(const char *state, const char *who, const int kinds[2], int gpu_kind, size_t bytes, int at_event)
 {
     const bool victim_sends = 0 == strcmp(who, "sender");
     side_t m = {.buffer.base = NULL};
@@ -229,11 +245,14 @@ static void one_death(const char *state, const char *who, const int kinds[2], si
 
     gpusym_sim_params.dies = transfer_goes_on;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    use_gpu(kinds[0]);
+    use_gpu(gpu_kind);
     victim_pid = pid;
     MPI_Bcast(&victim_pid, 1, MPI_INT, 1, MPI_COMM_WORLD);
     if (rank < 2) {
         const bool sends = victim_sends == (1 == rank);
+        if (gpu_kind != kinds[0]) {
+            tell_first(kinds, sends);
+        }
         open_side(&m, kinds[sends ? 0 : 1], MSG_CONTIGUOUS, bytes, 5, sends);
     }
     MPI_Barrier(MPI_COMM_WORLD);
@@ -251,7 +270,7 @@ static void one_death(const char *state, const char *who, const int kinds[2], si
                : right           ? "right data"
                                  : "nothing");
     }
-    exchange_with_others(kinds[0]);
+    exchange_with_others(gpu_kind);
     printf(NAME ": rank %d %s\n", rank, 0 == failed ? "as expected" : "failed");
     fflush(stdout);
     _exit(0 != failed);
@@ -383,15 +402,16 @@ int main(int argc, char **argv)
     const size_t bytes = check_number("--bytes", 3 << 20);
     const uint64_t most = check_number("--failures", 0), rounds = check_number("--rounds", 60);
     const int at_event = (int) check_number("--events", 1);
-    const bool to_host = check_flag("--to-host");
+    const bool to_host = check_flag("--to-host"), from_host = check_flag("--from-host"),
+               pinned = check_flag("--pinned");
     const uint64_t seed = check_seed();
     const int nkinds = check_kinds(kinds);
     check_arguments_end(USAGE);
-    pair[0] = kinds[0];
+    pair[0] = pinned ? MEM_REGISTERED : from_host ? MEM_HOST : kinds[0];
     pair[1] = to_host ? MEM_HOST : kinds[0];
     msg_init((size_t) 4 << 20);
     if (NULL != state) {
-        one_death(state, NULL != who ? who : "sender", pair, bytes, at_event);
+        one_death(state, NULL != who ? who : "sender", pair, kinds[0], bytes, at_event);
     }
     series(seed, rounds, kinds, nkinds, most);
     msg_work_free(&work);

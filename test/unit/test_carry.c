@@ -90,7 +90,12 @@ static int finish(gpusym_carry_t *carry)
 static void copy_rows(uint64_t at, uint64_t src, uint64_t width, uint64_t height, uint64_t to_pitch,
                       uint64_t from_pitch)
 {
-    const gpusym_carry_rows_t rows = {to + at, from + src, width, height, to_pitch, from_pitch, false, false, false};
+    const gpusym_carry_rows_t rows = {.dst = to + at,
+                                      .src = from + src,
+                                      .width = width,
+                                      .height = height,
+                                      .to_pitch = to_pitch,
+                                      .from_pitch = from_pitch};
     gpusym_carry_t carry;
     memset(expected, 0xee, ROOM);
     OK(dev.copy(gpu, to, expected, ROOM));
@@ -452,6 +457,31 @@ static bool command(unsigned char *in_host, bool to_host, uint64_t at, uint64_t 
     return true;
 }
 
+/* Short copies to pinned host memory launch a copier as others do, which then serves both. */
+static void a_copier_serves_the_host_too(void **state)
+{
+    unsigned char *host;
+    void *seen;
+
+    (void) state;
+    OK(dev.host_alloc(gpu, 16384, (void **) &host, &seen));
+    gpusym_copier_linger(&dev, gpu, FOR_EVER_NS, false);
+    for (unsigned i = 0; i < 200; i++) {
+        const uint64_t bytes = 1 + (next_random() % 16384 >> next_random() % 14);
+        const gpusym_carry_rows_t run = {.dst = seen, .src = from + i, .width = bytes, .height = 1, .to_host = true};
+        gpusym_carry_t carry;
+
+        memset(host, 0, bytes);
+        OK(gpusym_carry_start_rows(&dev, gpu, &run, &carry));
+        assert_int_equal(finish(&carry), 1);
+        assert_memory_equal(host, sent + i, bytes);
+        copy_short(32, 1, 100);
+    }
+    assert_int_equal(launches, 2); /* each serves 256 copies beside its first */
+    gpusym_copiers_dismiss();
+    OK(dev.host_free(gpu, host));
+}
+
 /* Commands to a kernel that is there, to host memory too, launch nothing, whatever it does meanwhile. */
 static void a_command_launches_nothing(void **state)
 {
@@ -740,6 +770,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(copies_share_launches, setup, teardown),
         cmocka_unit_test_setup_teardown(boxes_share_launches, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_serves_without_launches, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_copier_serves_the_host_too, setup, teardown),
         cmocka_unit_test_setup_teardown(a_command_launches_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_that_leaves_loses_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_that_cannot_is_launched_anew, setup, teardown),

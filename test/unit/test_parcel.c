@@ -127,6 +127,35 @@ static void a_late_attachment_changes_nothing(void **state)
     assert_false(gpusym_parcels_from(self));
 }
 
+static void where_host_memory_goes_is_told(void **state)
+{
+    const uint32_t *any = gpusym_parcels_any_into_gpu();
+    (void) state;
+    assert_non_null(any);
+    IS(*any, 0);
+    assert_false(gpusym_parcels_into_gpu(SLOT));
+    gpusym_parcels_tell_gpu(self, false);
+    IS(*any, 0);
+    for (unsigned i = 0; i < 2; i++) {
+        gpusym_parcels_tell_gpu(self, true);
+        assert_true(gpusym_parcels_into_gpu(SLOT) && 0 != *any);
+    }
+    assert_false(gpusym_parcels_into_gpu(SLOT + 1));
+    assert_false(gpusym_parcels_into_gpu(GPUSYM_PARCEL_SLOTS));
+    gpusym_parcels_tell_gpu(self, false);
+    assert_false(gpusym_parcels_into_gpu(SLOT));
+    assert_true(gpusym_parcels_attached_by(SLOT));
+    gpusym_parcels_tell_gpu(self, true);
+    gpusym_parcels_close();
+    assert_false(gpusym_parcels_into_gpu(SLOT));
+    assert_null(gpusym_parcels_any_into_gpu());
+    OK(gpusym_parcels_open(SLOT));
+    assert_false(gpusym_parcels_into_gpu(SLOT));
+    gpusym_parcels_tell_gpu(self, true); /* without having attached */
+    assert_false(gpusym_parcels_into_gpu(SLOT) || gpusym_parcels_attached_by(SLOT));
+    OK(gpusym_parcels_attach(self, SLOT));
+}
+
 /* ---- one process ---- */
 
 static void data_within_come_whole(void **state)
@@ -240,6 +269,30 @@ static void a_pipe_is_asked_for(void **state)
     for (unsigned i = 0; i < GPUSYM_PARCEL_ROOM; i++) {
         IS(((unsigned char *) p.room)[i], 0);
     }
+    gpusym_parcel_end(&p, 0);
+    expect_state(index, GPUSYM_PARCEL_DONE, 0);
+    gpusym_parcel_free(index);
+}
+
+static void a_pipe_takes_the_place_of_a_push_that_failed(void **state)
+{
+    gpusym_parcel_t p;
+    gpusym_push_t push;
+    uint8_t envelope[GPUSYM_ENVELOPE];
+    const gpusym_offer_t o = offer_of(GPUSYM_PARCEL_PINNED, 1000);
+    const gpusym_push_t wanted = {17, 64, 1000};
+    const uint32_t index = put(&o, envelope);
+    (void) state;
+    OK(gpusym_parcel_claim(self, envelope, &p));
+    expect_offer(&p, &o);
+    OK(gpusym_parcel_ask_push(&p, &wanted));
+    IS(gpusym_parcel_ask_pipe(&p), GPUSYM_ERR_CORRUPT); /* the sender may be taking the push on */
+    IS(gpusym_parcel_begin_pipe(&p), GPUSYM_ERR_CORRUPT);
+    OK(gpusym_parcel_take_push(index, &push));
+    IS(gpusym_parcel_ask_pipe(&p), GPUSYM_ERR_CORRUPT);
+    gpusym_parcel_pushed(index, GPUSYM_ERR_UNREACHABLE);
+    OK(gpusym_parcel_ask_pipe(&p));
+    OK(gpusym_parcel_take_pipe(index));
     gpusym_parcel_end(&p, 0);
     expect_state(index, GPUSYM_PARCEL_DONE, 0);
     gpusym_parcel_free(index);
@@ -770,11 +823,13 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_decision_is_made_once, open_self, close_self),
         cmocka_unit_test_setup_teardown(a_late_attachment_changes_nothing, open_self, close_self),
+        cmocka_unit_test_setup_teardown(where_host_memory_goes_is_told, open_self, close_self),
         cmocka_unit_test_setup_teardown(data_within_come_whole, open_self, close_self),
         cmocka_unit_test_setup_teardown(wrong_offers_are_refused, open_self, close_self),
         cmocka_unit_test_setup_teardown(an_error_reaches_the_sender, open_self, close_self),
         cmocka_unit_test_setup_teardown(a_push_is_asked_for_and_made, open_self, close_self),
         cmocka_unit_test_setup_teardown(a_pipe_is_asked_for, open_self, close_self),
+        cmocka_unit_test_setup_teardown(a_pipe_takes_the_place_of_a_push_that_failed, open_self, close_self),
         cmocka_unit_test_setup_teardown(an_unclaimed_offer_changes_place, open_self, close_self),
         cmocka_unit_test_setup_teardown(a_wrong_envelope_claims_nothing, open_self, close_self),
         cmocka_unit_test_setup_teardown(the_oldest_is_found, open_self, close_self),

@@ -618,6 +618,9 @@ static void copies_can_be_launched(void **state)
                     blocks <= gpusym_tuning_carry_blocks(bytes / 2 + 1) * 2);
         assert_true(gpusym_tuning_carry_gathers(bytes / 2) || !gpusym_tuning_carry_gathers(bytes));
         assert_true(gpusym_tuning_carry_by_kernel(bytes / 2, rows) || !gpusym_tuning_carry_by_kernel(bytes, rows));
+        const uint64_t chunk = gpusym_tuning_host_chunk(bytes);
+        assert_true(chunk >= 128 << 10 && chunk <= 512 << 10 && 0 == chunk % 4096);
+        assert_true(bytes < 256 << 10 || bytes > chunk); /* its copies overlap */
         for (unsigned by_gpu = 0; by_gpu < 2; by_gpu++) {
             const uint64_t piece = gpusym_tuning_pipe_piece(bytes, by_gpu);
             assert_true(piece > 0 && 0 == piece % 4096);

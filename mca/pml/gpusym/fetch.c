@@ -4,9 +4,10 @@
  * The receiver's side of a message that was announced by an envelope.
  *
  * The data are in the sender's entry; or in its GPU memory, which is mapped and copied from, or which the sender
- * pushes; or they come through a pipe, for which this process asks if it cannot map that memory; or they follow as a
- * message of the PML. Mapping may wait for the GPU: for kernels of collectives, say. Those have been called by all
- * ranks, and hold the launch tokens of all, so they end whatever this process waits for.
+ * pushes, as it does from pinned host memory; or they come through a pipe, for which this process asks if it cannot map
+ * that memory; or they follow as a message of the PML. Mapping may wait for the GPU: for kernels of collectives, say.
+ * Those have been called by all ranks, and hold the launch tokens of all, so they end whatever this process waits
+ * for.
  */
 #include "mca/pml/gpusym/fetch.h"
 
@@ -236,6 +237,9 @@ static bool fetch_pieces(request_t *r)
                   pml_gpusym_report_memory(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG, bytes_to_move(r)));
         return false;
     }
+    if (NULL != gpu) {
+        pml_gpusym_gpu_review(gpu);
+    }
     gpusym_pipe_receive(&r->pipe, gpusym_current.dev, gpu, to, bytes_to_move(r), &r->parcel, true);
     pml_gpusym_count(PML_GPUSYM_RECEIVED_PIPED);
     r->since = 0;
@@ -260,7 +264,7 @@ static bool step_move(request_t *r)
 
 static bool is_box(const request_t *r)
 {
-    return GPUSYM_PARCEL_MAPPED == r->parcel.offer.kind && 0 != (r->parcel.offer.flags & PML_GPUSYM_BOX);
+    return GPUSYM_PARCEL_MAPPED == r->parcel.offer.kind && 0 != (r->parcel.offer.flags & PML_GPUSYM_OFFER_BOX);
 }
 
 /* Reads what the sender says of its box. Returns the bytes from its first to its last; 0: it is none. */
@@ -331,7 +335,7 @@ static bool pull(request_t *r, const char *from, const gpusym_box_t *box)
 /* How long the sender has time to take the request on, in ns: one that polls needs a few microseconds. */
 #define PUSH_WAIT 20000u
 
-/* The sender has pushed the data, failed, or not taken the request on. */
+/* The sender has pushed the data, failed, or not taken the request on. What cannot be pulled comes in pieces. */
 static bool end_push(request_t *r, bool pushed)
 {
     gpusym_reg_put(r->key);
@@ -341,7 +345,7 @@ static bool end_push(request_t *r, bool pushed)
         end_fetch(r, GPUSYM_SUCCESS, MPI_SUCCESS);
         return false;
     }
-    return pull(r, r->source, NULL);
+    return NULL != r->source ? pull(r, r->source, NULL) : fetch_pieces(r);
 }
 
 static bool step_asked(request_t *r)
@@ -353,7 +357,7 @@ static bool step_asked(request_t *r)
     if (GPUSYM_PARCEL_PUSHED == state) {
         return end_push(r, GPUSYM_SUCCESS == pushed);
     }
-    if (GPUSYM_PARCEL_PUSH_ASKED == state && gpusym_now_ns() > r->offered + PUSH_WAIT &&
+    if (GPUSYM_PARCEL_PUSH_ASKED == state && NULL != r->source && gpusym_now_ns() > r->offered + PUSH_WAIT &&
         GPUSYM_SUCCESS == gpusym_parcel_take_back(&r->parcel)) {
         return end_push(r, false);
     }
@@ -374,19 +378,19 @@ static uint64_t push_min(void)
     return 0 != pml_gpusym_params.push_min ? pml_gpusym_params.push_min : gpusym_tuning_push_min();
 }
 
-/* Asks the sender to push a large message, which is a little faster than to pull it, if our memory can be mapped.
- * Returns whether it is asked. */
+/* Asks the sender to push the message, if our memory can be mapped. Returns whether it is asked. */
 static bool ask_push(request_t *r)
 {
     gpusym_push_t push = {.bytes = bytes_to_move(r)};
 
-    if (r->on_host || is_box(r) || GPUSYM_LAYOUT_RUN != r->layout.kind || push.bytes < push_min() ||
+    if (r->on_host || is_box(r) || GPUSYM_LAYOUT_RUN != r->layout.kind ||
         GPUSYM_SUCCESS != gpusym_reg_get(gpusym_current.dev, r->gpu, (char *) r->base.req_addr + r->layout.lo,
                                          push.bytes, &push.key, &push.off)) {
         return false;
     }
     r->key = push.key;
     r->offered = gpusym_now_ns();
+    r->step = step_asked;
     if (GPUSYM_SUCCESS != gpusym_parcel_ask_push(&r->parcel, &push)) {
         gpusym_reg_put(r->key);
         r->key = 0;
@@ -406,11 +410,15 @@ static bool fetch_mapped(request_t *r)
     if (NULL == r->source) {
         return fetch_pieces(r); /* which asks for them */
     }
-    if (ask_push(r)) {
-        r->step = step_asked;
-        return true;
-    }
-    return pull(r, r->source, is_box(r) ? &box : NULL);
+    /* a little faster than to pull a large message */
+    return bytes_to_move(r) >= push_min() && ask_push(r) ? true : pull(r, r->source, is_box(r) ? &box : NULL);
+}
+
+/* From pinned host memory of the sender, which only its GPU reaches. */
+static bool fetch_pinned(request_t *r)
+{
+    r->source = NULL;
+    return 0 != bytes_to_move(r) && ask_push(r) ? true : fetch_pieces(r);
 }
 
 /* ---- the beginning ---- */
@@ -423,6 +431,9 @@ static bool step_claimed(request_t *r)
     if (GPUSYM_SUCCESS != r->claim) {
         end_receive(r, pml_gpusym_report_corrupt(r->base.req_comm, status_of(r)->MPI_SOURCE, status_of(r)->MPI_TAG));
         return false;
+    }
+    if (0 != (PML_GPUSYM_OFFER_FROM_HOST & r->parcel.offer.flags)) {
+        gpusym_parcels_tell_gpu(r->parcel.peer, !r->on_host);
     }
     switch (r->parcel.offer.kind) {
     case GPUSYM_PARCEL_INLINE: {
@@ -437,6 +448,8 @@ static bool step_claimed(request_t *r)
         return false;
     case GPUSYM_PARCEL_MAPPED:
         return fetch_mapped(r);
+    case GPUSYM_PARCEL_PINNED:
+        return fetch_pinned(r);
     case GPUSYM_PARCEL_PIPE:
         return fetch_pieces(r);
     case GPUSYM_PARCEL_FOLLOWS: {

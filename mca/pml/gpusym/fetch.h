@@ -33,8 +33,7 @@ int pml_gpusym_follow_tag(uint64_t number, bool named);
 void pml_gpusym_follow_write(uint8_t envelope[GPUSYM_ENVELOPE], uint32_t number);
 bool pml_gpusym_follow_read(const uint8_t envelope[GPUSYM_ENVELOPE], uint32_t *number);
 
-/* A flag of offers (p2p/parcel.h): their memory is a box, which the note tells. */
-#define PML_GPUSYM_BOX 1u
+/* The note of an offer with PML_GPUSYM_OFFER_BOX. */
 typedef union {
     gpusym_box_t box;
     unsigned char bytes[GPUSYM_PARCEL_NOTE];

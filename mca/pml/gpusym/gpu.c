@@ -23,6 +23,17 @@ gpusym_gpu_t *pml_gpusym_gpu_last(void)
     return __atomic_load_n(&last, __ATOMIC_ACQUIRE);
 }
 
+bool pml_gpusym_gpu_reaches(const void *p, size_t bytes)
+{
+    gpusym_mem_t begin, end;
+    gpusym_current.dev->query(p, &begin);
+    if (GPUSYM_MEM_REGISTERED != begin.kind) {
+        return false;
+    }
+    gpusym_current.dev->query((const char *) p + bytes - 1, &end);
+    return GPUSYM_MEM_REGISTERED == end.kind && begin.id == end.id;
+}
+
 int pml_gpusym_gpu_open(const gpusym_mem_t *mem, gpusym_gpu_t **gpu)
 {
     const int rc = gpusym_current.dev->gpu_open(mem, gpu);

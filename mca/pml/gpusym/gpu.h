@@ -12,6 +12,8 @@
 int pml_gpusym_gpu_open(const gpusym_mem_t *mem, gpusym_gpu_t **gpu);
 /* Returns the GPU that has been opened last; NULL: none yet, so that using one might make a context. */
 gpusym_gpu_t *pml_gpusym_gpu_last(void);
+/* Whether GPUs reach the bytes from p on, which are host memory: the program has pinned or registered them. 0.2 us. */
+bool pml_gpusym_gpu_reaches(const void *p, size_t bytes);
 /* Lets a GPU have a copier, or not, if another process uses it too: looks at what the peers have told, now and then.
  * Call it before a small copy. */
 void pml_gpusym_gpu_review(gpusym_gpu_t *gpu);

@@ -22,6 +22,7 @@
 #include "mca/pml/gpusym/recv.h"
 #include "mca/pml/gpusym/request.h"
 #include "mca/pml/gpusym/send.h"
+#include "tuning/carry.h"
 
 #define host pml_gpusym_host
 
@@ -30,31 +31,42 @@
 
 /* ---- sends ---- */
 
+/* Whether a message may go by envelope though it is host memory: it has the size of one, or it is long, and some peer
+ * receives such ones into GPU memory. */
+static inline bool is_special(size_t bytes)
+{
+    return OPAL_UNLIKELY(GPUSYM_ENVELOPE == bytes || (bytes > GPUSYM_FROM_HOST_ABOVE &&
+                                                      0 != __atomic_load_n(pml_gpusym_any_into_gpu, __ATOMIC_RELAXED)));
+}
+
 /* Whether a message is certainly the PML's: of Open MPI itself, whose buffers are host memory since collectives on
- * device memory are staged above it; or from the heap, and not of the size of an envelope. */
+ * device memory are staged above it; or from the heap, and nothing special. */
 static inline bool is_plain_send(const void *buf, size_t count, const struct ompi_datatype_t *dtype, int tag)
 {
     return OPAL_LIKELY(tag < PML_GPUSYM_TAGS ||
-                       (pml_gpusym_is_heap(buf, dtype) && GPUSYM_ENVELOPE != count * dtype->super.size));
+                       (pml_gpusym_is_heap(buf, dtype) && !is_special(count * dtype->super.size)));
 }
 
 /* Which functions serve a message. */
 typedef enum { BY_PML, AS_HOST, AS_DEVICE } way_t;
 
-static way_t find_send(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
-                       struct ompi_communicator_t *comm, gpusym_mem_t *mem)
+static inline way_t find_send(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
+                              mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, gpusym_mem_t *mem)
 {
-    if (pml_gpusym_ask_device(buf, count, dtype, mem)) {
+    if (!pml_gpusym_is_heap(buf, dtype) && pml_gpusym_ask_device(buf, count, dtype, mem)) {
         return AS_DEVICE;
     }
-    return pml_gpusym_send_is_inline(count * dtype->super.size, dst, tag, comm) ? AS_HOST : BY_PML;
+    return is_special(count * dtype->super.size) &&
+                   pml_gpusym_send_takes_host(count, dtype, dst, tag, mode, comm, false)
+               ? AS_HOST
+               : BY_PML;
 }
 
 static SLOW_PATH int send_other(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
                                 mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm)
 {
     gpusym_mem_t mem;
-    const way_t way = find_send(buf, count, dtype, dst, tag, comm, &mem);
+    const way_t way = find_send(buf, count, dtype, dst, tag, mode, comm, &mem);
     return BY_PML == way ? host.pml_send(buf, count, dtype, dst, tag, mode, comm)
                          : pml_gpusym_send(buf, count, dtype, dst, tag, mode, comm, AS_DEVICE == way ? &mem : NULL);
 }
@@ -71,7 +83,7 @@ static SLOW_PATH int isend_other(const void *buf, size_t count, struct ompi_data
                                  struct ompi_request_t **request)
 {
     gpusym_mem_t mem;
-    const way_t way = find_send(buf, count, dtype, dst, tag, comm, &mem);
+    const way_t way = find_send(buf, count, dtype, dst, tag, mode, comm, &mem);
     return BY_PML == way
                ? host.pml_isend(buf, count, dtype, dst, tag, mode, comm, request)
                : pml_gpusym_isend(buf, count, dtype, dst, tag, mode, comm, AS_DEVICE == way ? &mem : NULL, request);
@@ -89,11 +101,15 @@ static int hook_isend_init(const void *buf, size_t count, struct ompi_datatype_t
                            struct ompi_request_t **request)
 {
     gpusym_mem_t mem;
-    const way_t way =
-        is_plain_send(buf, count, dtype, tag) ? BY_PML : find_send(buf, count, dtype, dst, tag, comm, &mem);
-    return BY_PML == way ? host.pml_isend_init(buf, count, dtype, dst, tag, mode, comm, request)
-                         : pml_gpusym_isend_init(buf, count, dtype, dst, tag, mode, comm,
-                                                 AS_DEVICE == way ? &mem : NULL, request);
+    if (tag < PML_GPUSYM_TAGS) {
+        return host.pml_isend_init(buf, count, dtype, dst, tag, mode, comm, request);
+    }
+    if (pml_gpusym_ask_device(buf, count, dtype, &mem)) {
+        return pml_gpusym_isend_init(buf, count, dtype, dst, tag, mode, comm, &mem, request);
+    }
+    return pml_gpusym_send_takes_host(count, dtype, dst, tag, mode, comm, true)
+               ? pml_gpusym_isend_init(buf, count, dtype, dst, tag, mode, comm, NULL, request)
+               : host.pml_isend_init(buf, count, dtype, dst, tag, mode, comm, request);
 }
 
 /* ---- receives ---- */

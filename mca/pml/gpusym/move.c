@@ -13,10 +13,8 @@
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/scratch.h"
 #include "mca/pml/gpusym/gpu.h"
+#include "tuning/carry.h"
 #include "tuning/pack.h"
-
-/* Bytes of a chunk on the way to host memory: long for the bus, short for the caches. */
-#define CHUNK (512u << 10)
 
 typedef pml_gpusym_move_t move_t;
 
@@ -41,12 +39,11 @@ static int start_carry(move_t *m)
                                       .to_pitch = run ? 0 : l->pitch,
                                       .from_pitch = run ? 0 : l->width,
                                       .local = !route->on_host,
+                                      .to_host = route->on_host,
                                       .shared = !route->on_host};
 
     m->poll = poll_carry;
-    if (!route->on_host) {
-        pml_gpusym_gpu_review(route->gpu);
-    }
+    pml_gpusym_gpu_review(route->gpu);
     return gpusym_carry_start_rows(gpusym_current.dev, route->gpu, &rows, &m->carry[0]);
 }
 
@@ -73,6 +70,13 @@ static int start_stream(move_t *m)
 
 /* ---- through pinned memory ---- */
 
+static int start_to_bounce(move_t *m, size_t to, size_t from, size_t bytes, gpusym_carry_t *carry)
+{
+    const gpusym_carry_rows_t run = {
+        .dst = m->bounce.p + to, .src = m->route.from + from, .width = bytes, .height = 1, .to_host = true};
+    return gpusym_carry_start_rows(gpusym_current.dev, m->route.gpu, &run, carry);
+}
+
 static size_t chunk_bytes(const move_t *m, size_t at)
 {
     const size_t rest = m->route.bytes - at;
@@ -83,8 +87,7 @@ static size_t chunk_bytes(const move_t *m, size_t at)
 static int start_chunk(move_t *m)
 {
     const size_t i = m->started / m->chunk % PML_GPUSYM_CHUNKS, bytes = chunk_bytes(m, m->started);
-    const int rc = gpusym_carry_start(gpusym_current.dev, m->route.gpu, m->bounce.p + i * m->chunk,
-                                      m->route.from + m->started, bytes, &m->carry[i]);
+    const int rc = start_to_bounce(m, i * m->chunk, m->started, bytes, &m->carry[i]);
     m->started += GPUSYM_SUCCESS == rc ? bytes : 0;
     return rc;
 }
@@ -145,8 +148,7 @@ static int poll_scatter(move_t *m)
 static int start_scatter(move_t *m)
 {
     m->poll = poll_scatter;
-    return gpusym_carry_start(gpusym_current.dev, m->route.gpu, m->bounce.p, m->route.from, m->route.bytes,
-                              &m->carry[0]);
+    return start_to_bounce(m, 0, 0, m->route.bytes, &m->carry[0]);
 }
 
 /* Without pinned memory: the driver copies, and this call waits for it. */
@@ -169,17 +171,34 @@ static int copy_at_once(move_t *m)
     return rc;
 }
 
+static uint32_t pinned; /* atomic: moves that have pinned memory, and will return it */
+
+static int start_to_host(move_t *m);
+
+/* All pinned memory is in use by others. */
+static int poll_waiting(move_t *m)
+{
+    return start_to_host(m);
+}
+
 static int start_to_host(move_t *m)
 {
     const bool run = GPUSYM_LAYOUT_RUN == m->route.layout->kind;
-    const size_t whole = m->route.bytes;
-    const size_t bytes = run && whole > PML_GPUSYM_CHUNKS * CHUNK ? PML_GPUSYM_CHUNKS * CHUNK : whole;
+    const size_t whole = m->route.bytes, most = gpusym_tuning_host_chunk(whole);
+    const size_t bytes = run && whole > PML_GPUSYM_CHUNKS * most ? PML_GPUSYM_CHUNKS * most : whole;
+    const bool others = 0 != __atomic_load_n(&pinned, __ATOMIC_RELAXED);
 
-    m->chunk = bytes < CHUNK ? bytes : CHUNK;
-    if (!pml_gpusym_bounce_pin(&m->bounce, m->route.gpu, bytes)) {
-        return pml_gpusym_bounce_reserve(&m->bounce, whole) ? copy_at_once(m) : GPUSYM_ERR_NO_MEMORY;
+    m->chunk = bytes < most ? bytes : most;
+    m->poll = poll_waiting;
+    pml_gpusym_gpu_review(m->route.gpu);
+    if (pml_gpusym_bounce_pin(&m->bounce, m->route.gpu, bytes)) {
+        __atomic_fetch_add(&pinned, 1, __ATOMIC_RELAXED);
+        return run ? start_chunks(m) : start_scatter(m);
     }
-    return run ? start_chunks(m) : start_scatter(m);
+    if (others) {
+        return GPUSYM_SUCCESS;
+    }
+    return pml_gpusym_bounce_reserve(&m->bounce, whole) ? copy_at_once(m) : GPUSYM_ERR_NO_MEMORY;
 }
 
 /* ---- boxes ---- */
@@ -231,19 +250,14 @@ static void end_move(move_t *m)
         gpusym_scratch_put(gpusym_current.dev, m->route.gpu, m->scratch);
         m->scratch = NULL;
     }
+    if (NULL != m->bounce.p && PML_GPUSYM_BOUNCE_PINNED == m->bounce.kind) {
+        __atomic_fetch_sub(&pinned, 1, __ATOMIC_RELAXED);
+    }
     pml_gpusym_bounce_put(&m->bounce);
     if (NULL != m->lane) {
         gpusym_lane_put(m->lane);
         m->lane = NULL;
     }
-}
-
-/* Whether the GPU reaches the buffer. */
-static bool is_pinned(const void *p)
-{
-    gpusym_mem_t mem;
-    gpusym_current.dev->query(p, &mem);
-    return GPUSYM_MEM_REGISTERED == mem.kind;
 }
 
 static int start_packed(move_t *m)
@@ -255,7 +269,7 @@ static int start_packed(move_t *m)
         (GPUSYM_LAYOUT_ROWS == l->kind && route->bytes == l->bytes && !gpusym_tuning_pack_message(route->bytes) &&
          gpusym_layout_together(gpusym_current.dev, l, route->buf));
 
-    if (route->on_host && !is_pinned((const char *) route->buf + l->lo)) {
+    if (route->on_host && !pml_gpusym_gpu_reaches((const char *) route->buf + l->lo, l->span)) {
         return start_to_host(m);
     }
     return whole ? start_carry(m) : start_stream(m);

@@ -11,10 +11,8 @@
 #include "mca/common/gpusym/exec/copier.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/pinned.h"
+#include "tuning/carry.h"
 
-/* Longest message, in bytes, that goes by the copier: the copies between pinned and ordinary memory take the CPU a
- * tenth of what is saved. */
-#define SHORT_MAX 4096u
 /* How long the end waits for a kernel that is on its way, in ns. */
 #define CLOSE_NS 1000000000u
 
@@ -22,7 +20,7 @@
 static struct {
     bool busy; /* atomic: who sets it has the rest */
     gpusym_gpu_t *gpu;
-    char *memory;             /* SHORT_MAX bytes, and one more; NULL: none yet */
+    char *memory;             /* for the longest copy, and a byte more; NULL: none yet */
     gpusym_copier_t *calling; /* a copy of nothing of use, by which the copier's kernel comes; NULL: none */
 } pinned;
 static bool waiting; /* atomic: `calling` is set */
@@ -38,7 +36,7 @@ static bool take_pinned(gpusym_gpu_t *gpu)
         return false;
     }
     if (NULL == pinned.memory) {
-        pinned.memory = gpusym_pinned_get(gpusym_current.dev, gpu, SHORT_MAX + 1);
+        pinned.memory = gpusym_pinned_get(gpusym_current.dev, gpu, gpusym_tuning_carry_resident_max() + 1);
         pinned.gpu = gpu;
     }
     if (NULL == pinned.memory || pinned.gpu != gpu) {
@@ -69,8 +67,9 @@ void pml_gpusym_pack_poll(void)
 /* Has the copier's kernel come for the next message. Nobody waits for it: the program's kernels may fill the GPU. */
 static void call_kernel(gpusym_gpu_t *gpu)
 {
-    if (GPUSYM_SUCCESS !=
-        gpusym_copier_start(gpusym_current.dev, gpu, pinned.memory + SHORT_MAX, pinned.memory, 1, &pinned.calling)) {
+    if (GPUSYM_SUCCESS != gpusym_copier_start(gpusym_current.dev, gpu,
+                                              pinned.memory + gpusym_tuning_carry_resident_max(), pinned.memory, 1,
+                                              false, &pinned.calling)) {
         pinned.calling = NULL;
     }
     __atomic_store_n(&waiting, NULL != pinned.calling, __ATOMIC_RELAXED);
@@ -98,10 +97,11 @@ static bool copy_pinned(gpusym_gpu_t *gpu, char *at, size_t bytes, bool to_host)
     return done > 0;
 }
 
-/* Whether the message has been copied: by the copier, through pinned memory. */
+/* Whether the message has been copied: by the copier, through pinned memory. The CPU's copies between that and ordinary
+ * memory take a small part of what is saved. */
 static bool copy_short(gpusym_gpu_t *gpu, char *at, char *host, size_t bytes, bool to_host)
 {
-    if (0 == bytes || bytes > SHORT_MAX || NULL == gpu || !take_pinned(gpu)) {
+    if (0 == bytes || bytes > gpusym_tuning_carry_resident_max() || NULL == gpu || !take_pinned(gpu)) {
         return false;
     }
     if (!to_host) {

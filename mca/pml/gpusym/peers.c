@@ -29,6 +29,8 @@ typedef struct {
 
 pml_gpusym_peer_t **pml_gpusym_peers;
 uint32_t pml_gpusym_npeers;
+static const uint32_t none_into_gpu;
+const uint32_t *pml_gpusym_any_into_gpu = &none_into_gpu;
 
 static card_t my_card;
 static bool published;
@@ -95,6 +97,8 @@ void pml_gpusym_peers_attach(void)
         pml_gpusym_peers[vpids[i]] = attach_peer(vpids[i]);
     }
     pml_gpusym_npeers = last + 1;
+    const uint32_t *any = gpusym_parcels_any_into_gpu();
+    pml_gpusym_any_into_gpu = NULL != any ? any : &none_into_gpu;
 }
 
 /* A peer that cannot map our pages never attaches us. */
@@ -121,6 +125,7 @@ void pml_gpusym_peers_close(void)
     free(pml_gpusym_peers);
     pml_gpusym_peers = NULL;
     pml_gpusym_npeers = 0;
+    pml_gpusym_any_into_gpu = &none_into_gpu;
     gpusym_parcels_close();
     published = false;
 }

@@ -25,6 +25,8 @@ typedef struct {
 /* By the process's number in its job; NULL: it exchanges ordinary messages. */
 extern pml_gpusym_peer_t **pml_gpusym_peers;
 extern uint32_t pml_gpusym_npeers __attribute__((visibility("hidden")));
+/* A word that is 0 as long as no peer receives into GPU memory what this process sends from host memory. */
+extern const uint32_t *pml_gpusym_any_into_gpu __attribute__((visibility("hidden")));
 
 /* Publishes this process. Needs the device. A process that cannot share pages is not published: a verbose line
  * tells. */

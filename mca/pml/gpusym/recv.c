@@ -13,8 +13,18 @@
 #include "mca/pml/gpusym/pack.h"
 #include "mca/pml/gpusym/report.h"
 #include "mca/pml/gpusym/request.h"
+#include "tuning/carry.h"
 
 typedef pml_gpusym_request_t request_t;
+
+/* Longer messages of host memory should come by envelope: the sender learns that they go to GPU memory. */
+static void tell_sender(const request_t *r, const ompi_status_public_t *status)
+{
+    pml_gpusym_peer_t *peer = pml_gpusym_peer(r->base.req_comm, status->MPI_SOURCE);
+    if (NULL != peer && status->_ucount > GPUSYM_FROM_HOST_ABOVE) {
+        gpusym_parcels_tell_gpu(peer->pages, true);
+    }
+}
 
 /* Copies what has been received to the GPU. Returns an MPI error code. */
 static int unpack(request_t *r, const ompi_status_public_t *status)
@@ -31,6 +41,7 @@ static int unpack(request_t *r, const ompi_status_public_t *status)
         return pml_gpusym_report_gpu(b->req_comm, status->MPI_SOURCE, status->MPI_TAG);
     }
     pml_gpusym_count(PML_GPUSYM_RECEIVED_STAGED);
+    tell_sender(r, status);
     return cut ? MPI_ERR_TRUNCATE : status->MPI_ERROR;
 }
 

@@ -381,6 +381,19 @@ void pml_gpusym_request_begin(request_t *r)
     r->base.req_pml_complete = 0;
 }
 
+/* Calls what Open MPI's own layer (one-sided communication) wants to be called at completion, as the PML does before it
+ * completes a request. Not with the lock, since it may free the request. Whether it is completed then. */
+static bool call_back(request_t *r)
+{
+    ompi_request_t *q = pml_gpusym_mpi_request(r);
+
+    pthread_mutex_lock(&requests.lock);
+    const ompi_request_complete_fn_t call = r->freed ? NULL : q->req_complete_cb;
+    q->req_complete_cb = NULL;
+    pthread_mutex_unlock(&requests.lock);
+    return NULL == call || 0 == call(q);
+}
+
 void pml_gpusym_request_complete(request_t *r)
 {
     ompi_request_t *q = pml_gpusym_mpi_request(r);
@@ -388,10 +401,11 @@ void pml_gpusym_request_complete(request_t *r)
     pml_gpusym_request_free_inner(r);
     pml_gpusym_bounce_put(&r->bounce);
     r->base.req_pml_complete = 1;
+    const bool completes = NULL == q->req_complete_cb || call_back(r);
     /* With the lock, so that request_free() of another thread sees it either active or no longer touched. */
     pthread_mutex_lock(&requests.lock);
     const bool freed = r->freed;
-    if (!freed) {
+    if (!freed && completes) {
         GPUSYM_RELEASE(r);
         ompi_request_complete(q, true);
     }

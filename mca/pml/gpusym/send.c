@@ -1,12 +1,12 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Sends from device memory.
+ * Sends from device memory, and from host memory to a receiver of device memory.
  *
  * Direct: the data stay where they are until the receiver has copied them. An envelope goes by the PML and does the
- * matching (p2p/parcel.h).
+ * matching (p2p/parcel.h). Data in host memory are sent in pieces, or pushed if they are pinned.
  * Staged: the data are packed into host memory, which the PML sends as bytes. So the message is an ordinary one, for
- * receivers of any kind, with gpusym or without it.
+ * receivers of any kind, with gpusym or without it. One from host memory is left to the PML as it is.
  */
 #include "mca/pml/gpusym/send.h"
 
@@ -15,10 +15,12 @@
 #include "mca/common/gpusym/memory/scratch.h"
 #include "mca/pml/gpusym/counters.h"
 #include "mca/pml/gpusym/fetch.h"
+#include "mca/pml/gpusym/gpu.h"
 #include "mca/pml/gpusym/pack.h"
 #include "mca/pml/gpusym/params.h"
 #include "mca/pml/gpusym/report.h"
 #include "mca/pml/gpusym/request.h"
+#include "tuning/carry.h"
 #include "tuning/pack.h"
 
 typedef pml_gpusym_request_t request_t;
@@ -183,12 +185,23 @@ static int send_bytes(request_t *r, int tag, mca_pml_base_send_mode_t mode)
     return MPI_SUCCESS;
 }
 
+/* Has the PML send a message of host memory as it is. Returns an MPI error code. */
+static int send_ordinary(request_t *r)
+{
+    const mca_pml_base_request_t *b = &r->base;
+    const int rv = pml_gpusym_host.pml_isend(b->req_addr, b->req_count, b->req_datatype, b->req_peer, b->req_tag,
+                                             r->mode, b->req_comm, &r->inner);
+    r->inner = OMPI_SUCCESS == rv ? r->inner : NULL;
+    return rv;
+}
+
 /* Returns an MPI error code; on success the request is in flight or complete. */
 static int send_staged(request_t *r)
 {
-    const int rv = send_bytes(r, r->base.req_tag, r->mode);
+    const bool from_host = NULL == r->gpu;
+    const int rv = from_host ? send_ordinary(r) : send_bytes(r, r->base.req_tag, r->mode);
 
-    r->eager = can_buffer(r);
+    r->eager = !from_host && can_buffer(r);
     r->offered = gpusym_now_ns();
     if (MPI_SUCCESS == rv && step_staged(r)) {
         pml_gpusym_request_enlist(r, step_staged);
@@ -321,8 +334,8 @@ static bool step_piped(request_t *r)
     return false;
 }
 
-/* Packs what was offered as a box. Returns the GPU that has it; NULL: the host, in r->bounce, or an error that the pipe
- * will tell both sides. */
+/* Packs what was offered as a box, or else has the pipe tell both sides that there is no memory. Returns the GPU that has
+ * the data; NULL: the host. */
 static gpusym_gpu_t *pack_box(request_t *r, int *status)
 {
     r->source = find_source(r);
@@ -337,12 +350,26 @@ static gpusym_gpu_t *pack_box(request_t *r, int *status)
     return NULL;
 }
 
+/* Starts the pipe that the receiver has asked for. Whether the send goes on. */
+static bool start_pipe(request_t *r)
+{
+    int status = GPUSYM_SUCCESS;
+    gpusym_gpu_t *gpu = NULL == r->source ? pack_box(r, &status) : r->gpu;
+    gpusym_pipe_send(&r->pipe, gpusym_current.dev, gpu, r->source, r->layout.bytes, r->index, true);
+    r->pipe.status = status;
+    r->step = step_piped;
+    return step_piped(r);
+}
+
 /* The receiver cannot map the memory; or not yet, since it has used no GPU so far. The next messages go through pipes
- * without being asked for. Whether the send goes on. */
+ * without being asked for. Or it is host memory, which nobody can map. Whether the send goes on. */
 static bool begin_pipe(request_t *r)
 {
     if (GPUSYM_SUCCESS != gpusym_parcel_take_pipe(r->index)) {
         return true;
+    }
+    if (NULL == r->gpu) {
+        return start_pipe(r);
     }
     __atomic_store_n(&r->peer->piped, PIPED, __ATOMIC_RELAXED);
     if (!r->peer->told) {
@@ -350,13 +377,8 @@ static bool begin_pipe(request_t *r)
         GPUSYM_LOG(2, "point-to-point: rank %d of %s cannot map this rank's memory: messages to it are sent in pieces",
                    r->base.req_peer, r->base.req_comm->c_name);
     }
-    int status = GPUSYM_SUCCESS;
-    gpusym_gpu_t *gpu = NULL == r->source ? pack_box(r, &status) : r->gpu;
-    gpusym_pipe_send(&r->pipe, gpusym_current.dev, gpu, r->source, r->layout.bytes, r->index, true);
-    r->pipe.status = status;
     pml_gpusym_count(PML_GPUSYM_SENT_PIPED);
-    r->step = step_piped;
-    return step_piped(r);
+    return start_pipe(r);
 }
 
 /* Tells the receiver how a push has ended, and goes on as before. */
@@ -377,6 +399,7 @@ static bool step_pushing(request_t *r)
 static bool begin_push(request_t *r)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
+    gpusym_gpu_t *gpu = NULL != r->gpu ? r->gpu : pml_gpusym_gpu_last();
     gpusym_push_t push;
     void *base;
     uint64_t size;
@@ -386,13 +409,13 @@ static bool begin_push(request_t *r)
         return true; /* taken back */
     }
     if (GPUSYM_SUCCESS == rc) {
-        rc = gpusym_reg_map(dev, r->gpu, r->peer->pages, push.key, &base, &size);
+        rc = gpusym_reg_map(dev, gpu, r->peer->pages, push.key, &base, &size);
     }
     if (GPUSYM_SUCCESS == rc && (push.bytes > size || push.off > size - push.bytes)) {
         rc = GPUSYM_ERR_CORRUPT;
     }
     if (GPUSYM_SUCCESS == rc) {
-        rc = gpusym_carry_start(dev, r->gpu, (char *) base + push.off, r->source, push.bytes, &r->move.carry[0]);
+        rc = gpusym_carry_start(dev, gpu, (char *) base + push.off, r->source, push.bytes, &r->move.carry[0]);
     }
     if (GPUSYM_SUCCESS != rc) {
         return end_push(r, rc);
@@ -467,7 +490,7 @@ static bool offer_box(request_t *r, gpusym_offer_t *o, gpusym_box_t *box)
         return false;
     }
     o->kind = GPUSYM_PARCEL_MAPPED;
-    o->flags = PML_GPUSYM_BOX;
+    o->flags = PML_GPUSYM_OFFER_BOX;
     r->key = o->key;
     r->source = NULL;
     return true;
@@ -619,6 +642,23 @@ static outcome_t send_inline(request_t *r, gpusym_offer_t *o, int *rv)
     return send_envelope(r, step_offered, rv);
 }
 
+/* From host memory: pushed by this process's GPU if that reaches it, else in pieces. */
+static outcome_t send_from_host(request_t *r, gpusym_offer_t *o, int *rv)
+{
+    r->source = (const char *) r->base.req_addr + r->layout.lo;
+    /* short ones the receiver's copier takes out of a pipe as soon */
+    const bool pushed = r->layout.bytes > gpusym_tuning_carry_resident_max() && NULL != pml_gpusym_gpu_last() &&
+                        pml_gpusym_gpu_reaches(r->source, r->layout.bytes);
+    o->kind = pushed ? GPUSYM_PARCEL_PINNED : GPUSYM_PARCEL_PIPE;
+    o->flags = PML_GPUSYM_OFFER_FROM_HOST;
+    if (!gpusym_pipes_ready() || GPUSYM_SUCCESS != gpusym_parcel_offer(o, NULL, &r->index, r->envelope)) {
+        return STAGE;
+    }
+    gpusym_pipe_send(&r->pipe, gpusym_current.dev, NULL, r->source, r->layout.bytes, r->index, false);
+    pml_gpusym_count(PML_GPUSYM_SENT_FROM_HOST);
+    return send_envelope(r, pushed ? step_offered : step_piped, rv);
+}
+
 /* Sends by envelope. Not what is shorter than one: the receiver's buffer behind the message must stay as it is. */
 static outcome_t send_direct(request_t *r, int *rv)
 {
@@ -630,6 +670,9 @@ static outcome_t send_direct(request_t *r, int *rv)
     }
     if (r->layout.bytes < GPUSYM_ENVELOPE || MCA_PML_BASE_SEND_BUFFERED == r->mode) {
         return STAGE;
+    }
+    if (NULL == r->gpu) {
+        return send_from_host(r, &o, rv);
     }
     const bool is_box = offer_box(r, &o, &note.box);
     if (!is_box) {
@@ -663,10 +706,20 @@ static pml_gpusym_peer_t *find_peer(int dst, int tag, struct ompi_communicator_t
     return NULL != peer && pml_gpusym_peer_decide(peer) ? peer : NULL;
 }
 
+/* The peer, if it receives into GPU memory what comes from host memory here. */
+static pml_gpusym_peer_t *find_gpu_peer(int dst, int tag, struct ompi_communicator_t *comm)
+{
+    const pml_gpusym_peer_t *peer = pml_gpusym_peer(comm, dst);
+    return NULL != peer && gpusym_parcels_into_gpu(peer->slot) ? find_peer(dst, tag, comm) : NULL;
+}
+
 /* Begins one use of a request. An error ends a nonblocking send at once: MPI_Wait returns it. */
 static int start_send(request_t *r)
 {
     int rv = MPI_SUCCESS;
+    if (NULL == r->gpu && GPUSYM_ENVELOPE != r->layout.bytes) {
+        r->peer = find_gpu_peer(r->base.req_peer, r->base.req_tag, r->base.req_comm);
+    }
     if (STAGE == (NULL != r->peer ? send_direct(r, &rv) : STAGE)) {
         rv = send_staged(r);
     }
@@ -676,9 +729,18 @@ static int start_send(request_t *r)
     return MPI_SUCCESS;
 }
 
-bool pml_gpusym_send_is_inline(size_t bytes, int dst, int tag, struct ompi_communicator_t *comm)
+bool pml_gpusym_send_takes_host(size_t count, const struct ompi_datatype_t *dtype, int dst, int tag,
+                                mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, bool persistent)
 {
-    return GPUSYM_ENVELOPE == bytes && NULL != find_peer(dst, tag, comm);
+    const size_t bytes = count * dtype->super.size;
+    if (GPUSYM_ENVELOPE == bytes) {
+        return NULL != find_peer(dst, tag, comm);
+    }
+    if (bytes <= GPUSYM_FROM_HOST_ABOVE || 0 == (dtype->super.flags & OPAL_DATATYPE_FLAG_NO_GAPS) ||
+        MCA_PML_BASE_SEND_BUFFERED == mode || tag < 0 || GPUSYM_P2P_AUTO != gpusym_params.p2p) {
+        return false;
+    }
+    return persistent ? NULL != pml_gpusym_peer(comm, dst) : NULL != find_gpu_peer(dst, tag, comm);
 }
 
 static request_t *make_request(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
@@ -689,7 +751,7 @@ static request_t *make_request(const void *buf, size_t count, struct ompi_dataty
     if (NULL != r) {
         r->base.req_type = MCA_PML_REQUEST_SEND;
         r->mode = mode;
-        r->peer = find_peer(dst, tag, comm);
+        r->peer = NULL != mem || GPUSYM_ENVELOPE == r->layout.bytes ? find_peer(dst, tag, comm) : NULL;
         r->start = start_send;
     }
     return r;

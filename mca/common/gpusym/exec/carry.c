@@ -439,8 +439,9 @@ int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const
         return GPUSYM_SUCCESS;
     }
     int rc = GPUSYM_ERR_NOT_AVAILABLE;
-    if (rows->local && !rows->engine && 1 == rows->height && rows->width <= gpusym_tuning_carry_resident_max()) {
-        rc = gpusym_copier_start(dev, gpu, rows->dst, rows->src, (uint32_t) rows->width, &carry->copier);
+    if ((rows->local || rows->to_host) && !rows->engine && 1 == rows->height &&
+        rows->width <= gpusym_tuning_carry_resident_max()) {
+        rc = gpusym_copier_start(dev, gpu, rows->dst, rows->src, (uint32_t) rows->width, rows->to_host, &carry->copier);
     }
     if (GPUSYM_SUCCESS == rc) {
         return rc;

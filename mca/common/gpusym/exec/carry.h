@@ -6,8 +6,8 @@
  * driver copies at once.
  *
  * A few lanes (lane.h) of each GPU carry all copies; copies of one lane end in their order.  Short ones go to the GPU's
- * copier, if it has one (copier.h) and `local` is set.  Several copies may share a launch, which takes the CPU longer
- * than the GPU takes for a copy.
+ * copier, if it has one (copier.h) and `local` or `to_host` is set.  Several copies may share a launch, which takes the
+ * CPU longer than the GPU takes for a copy.
  */
 #ifndef GPUSYM_COMMON_EXEC_CARRY_H
 #define GPUSYM_COMMON_EXEC_CARRY_H
@@ -33,9 +33,10 @@ typedef struct {
     void *dst;
     const void *src;
     uint64_t width, height, to_pitch, from_pitch;
-    bool local;  /* dst is memory of this GPU, of this process: then the copy ends sooner */
-    bool engine; /* one side is host memory that is not pinned, which only copy engines reach */
-    bool shared; /* it may wait for gpusym_carry_flush, to share a launch; with `local` */
+    bool local;   /* dst is memory of this GPU, of this process: then the copy ends sooner */
+    bool to_host; /* dst is pinned host memory: then a short copy may go to the copier, too */
+    bool engine;  /* one side is host memory that is not pinned, which only copy engines reach */
+    bool shared;  /* it may wait for gpusym_carry_flush, to share a launch; with `local` */
 } gpusym_carry_rows_t;
 
 /*

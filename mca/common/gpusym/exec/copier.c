@@ -35,6 +35,7 @@ struct gpusym_copier {
     void *dst;
     const void *src;
     uint32_t bytes, polls;
+    bool to_host;
     bool launches; /* it may launch a kernel */
     struct gpusym_copier *next;
 };
@@ -105,7 +106,7 @@ static int launch_kernel(gpusym_copier_t *c)
                        .nranks = 1,
                        .nblocks = 1,
                        .nthreads = gpusym_tuning_carry_threads(),
-                       .out_local = 1,
+                       .out_local = !c->to_host,
                        .rows = {.runs = 1},
                        .linger_ns = c->lingers};
     gpusym_run_plan(&w.run[0], 0, w.nblocks);
@@ -156,7 +157,8 @@ static bool address_fits(const void *p)
 }
 
 /* Takes the copier for a copy. NULL: there is none, or it is busy. */
-static gpusym_copier_t *begin(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint32_t bytes)
+static gpusym_copier_t *begin(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint32_t bytes,
+                              bool to_host)
 {
     gpusym_copier_t *c = find_copier(dev, gpu);
     if (NULL == c || 0 == __atomic_load_n(&c->linger_ns, __ATOMIC_RELAXED) || !address_fits(dst) ||
@@ -167,27 +169,28 @@ static gpusym_copier_t *begin(const gpusym_device_t *dev, gpusym_gpu_t *gpu, voi
     c->src = src;
     c->bytes = bytes;
     c->polls = 0;
+    c->to_host = to_host;
     c->launches = true;
     return c;
 }
 
-static void command_kernel(gpusym_copier_t *c, uint32_t skip)
+static void command_kernel(gpusym_copier_t *c)
 {
     c->commanded = true;
     c->served++;
-    gpusym_lane_command(c->lane, c->src, c->dst, c->bytes, skip);
+    gpusym_lane_command(c->lane, c->src, c->dst, c->bytes, c->to_host ? GPUSYM_COPY_TO_HOST : 0);
 }
 
 int gpusym_copier_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint32_t bytes,
-                        gpusym_copier_t **copier)
+                        bool to_host, gpusym_copier_t **copier)
 {
-    gpusym_copier_t *c = begin(dev, gpu, dst, src, bytes);
+    gpusym_copier_t *c = begin(dev, gpu, dst, src, bytes, to_host);
     if (NULL == c) {
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
     *copier = c;
     if (is_here(c)) {
-        command_kernel(c, 0);
+        command_kernel(c);
         return GPUSYM_SUCCESS;
     }
     int rc = prepare_lane(c);
@@ -207,7 +210,7 @@ int gpusym_copier_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst
 int gpusym_copier_command(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint32_t bytes,
                           bool to_host, gpusym_copier_t **copier)
 {
-    gpusym_copier_t *c = begin(dev, gpu, dst, src, bytes);
+    gpusym_copier_t *c = begin(dev, gpu, dst, src, bytes, to_host);
     if (NULL == c) {
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
@@ -217,7 +220,7 @@ int gpusym_copier_command(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *d
     }
     *copier = c;
     c->launches = false;
-    command_kernel(c, to_host ? GPUSYM_COPY_TO_HOST : 0);
+    command_kernel(c);
     return GPUSYM_SUCCESS;
 }
 

@@ -42,21 +42,23 @@ _Static_assert(512 == sizeof(entry_t) && 128 == offsetof(entry_t, room), "entrie
 
 /* What a process and one of its peers know of each other. */
 typedef struct {
-    uint32_t attached; /* not 0: the peer has attached this table. The peer writes it */
+    uint32_t attached; /* ATTACHED, INTO_GPU; 0: the peer has not attached this table. The peer writes it */
     uint32_t decision; /* DECIDED_...: whether the owner sends it envelopes. The owner writes it once */
 } relation_t;
 
+enum { ATTACHED = 1, INTO_GPU = 2 }; /* bits: the peer receives what is host memory here into GPU memory */
 enum { UNDECIDED, DECIDED_ENVELOPES, DECIDED_ORDINARY };
 
 /* Ends with the version of this layout. */
-#define TABLE_MAGIC 0x6770757370636c01ull
+#define TABLE_MAGIC 0x6770757370636c02ull
 
 typedef struct {
-    uint64_t magic; /* written last */
-    uint32_t slot;  /* the owner's */
-    uint32_t top;   /* entries from here on are not OFFERED */
-    uint32_t gpus;  /* that the owner uses, in `gpu` */
-    uint32_t pad[11];
+    uint64_t magic;        /* written last */
+    uint32_t slot;         /* the owner's */
+    uint32_t top;          /* entries from here on are not OFFERED */
+    uint32_t gpus;         /* that the owner uses, in `gpu` */
+    uint32_t any_into_gpu; /* not 0: some peer has had INTO_GPU. Peers write it */
+    uint32_t pad[10];
     uint64_t gpu[GPUSYM_PARCEL_GPUS][2];  /* their uuids */
     relation_t with[GPUSYM_PARCEL_SLOTS]; /* by the peer's slot */
     _Alignas(4096) entry_t entry[GPUSYM_PARCEL_MAX];
@@ -186,6 +188,7 @@ int gpusym_parcels_open(unsigned slot)
         own.slot = slot;
         WRITE(table->slot, slot);
         WRITE(table->top, 0u);
+        WRITE(table->any_into_gpu, 0u);
         __atomic_store_n(&table->magic, TABLE_MAGIC, __ATOMIC_RELEASE);
         __atomic_store_n(&own.table, table, __ATOMIC_RELEASE);
         rc = GPUSYM_SUCCESS;
@@ -226,7 +229,7 @@ int gpusym_parcels_attach(gpusym_peer_t *peer, unsigned peer_slot)
         __atomic_store_n(&own.peer[peer_slot], peer, __ATOMIC_RELEASE);
         own.peers = peer_slot >= own.peers ? peer_slot + 1 : own.peers;
         /* Release: who decides to send envelopes finds us ready for them. */
-        __atomic_store_n(&table->with[own.slot].attached, 1u, __ATOMIC_RELEASE);
+        __atomic_store_n(&table->with[own.slot].attached, (uint32_t) ATTACHED, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&own.lock);
     return rc;
@@ -267,6 +270,32 @@ bool gpusym_parcels_from(gpusym_peer_t *peer)
     return NULL != __atomic_load_n(&own.table, __ATOMIC_ACQUIRE) && slot < GPUSYM_PARCEL_SLOTS &&
            __atomic_load_n(&own.peer[slot], __ATOMIC_ACQUIRE) == peer &&
            DECIDED_ENVELOPES == READ(table->with[own.slot].decision);
+}
+
+void gpusym_parcels_tell_gpu(gpusym_peer_t *peer, bool into_gpu)
+{
+    table_t *table = table_of(peer);
+    uint32_t *said = &table->with[own.slot].attached;
+    uint32_t was = READ(*said);
+    while (0 != (was & ATTACHED) && into_gpu != (0 != (was & INTO_GPU)) &&
+           !__atomic_compare_exchange_n(said, &was, into_gpu ? was | INTO_GPU : was & ~(uint32_t) INTO_GPU, false,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+    if (into_gpu && 0 == READ(table->any_into_gpu)) {
+        WRITE(table->any_into_gpu, 1u);
+    }
+}
+
+bool gpusym_parcels_into_gpu(unsigned slot)
+{
+    const table_t *table = __atomic_load_n(&own.table, __ATOMIC_ACQUIRE);
+    return NULL != table && slot < GPUSYM_PARCEL_SLOTS && 0 != (READ(table->with[slot].attached) & INTO_GPU);
+}
+
+const uint32_t *gpusym_parcels_any_into_gpu(void)
+{
+    const table_t *table = __atomic_load_n(&own.table, __ATOMIC_ACQUIRE);
+    return NULL != table ? &table->any_into_gpu : NULL;
 }
 
 /* Whether a table names a GPU. */
@@ -635,8 +664,17 @@ int gpusym_parcel_ask_push(gpusym_parcel_t *p, const gpusym_push_t *push)
 
 int gpusym_parcel_ask_pipe(gpusym_parcel_t *p)
 {
-    return word_step(entry_of(p), p->number, GPUSYM_PARCEL_CLAIMED, GPUSYM_PARCEL_PIPE_ASKED) ? GPUSYM_SUCCESS
-                                                                                              : GPUSYM_ERR_CORRUPT;
+    entry_t *entry = entry_of(p);
+    return word_step(entry, p->number, GPUSYM_PARCEL_CLAIMED, GPUSYM_PARCEL_PIPE_ASKED) ||
+                   word_step(entry, p->number, GPUSYM_PARCEL_PUSHED, GPUSYM_PARCEL_PIPE_ASKED)
+               ? GPUSYM_SUCCESS
+               : GPUSYM_ERR_CORRUPT;
+}
+
+int gpusym_parcel_begin_pipe(gpusym_parcel_t *p)
+{
+    return word_step(entry_of(p), p->number, GPUSYM_PARCEL_CLAIMED, GPUSYM_PARCEL_PIPING) ? GPUSYM_SUCCESS
+                                                                                          : GPUSYM_ERR_CORRUPT;
 }
 
 int gpusym_parcel_take_back(gpusym_parcel_t *p)

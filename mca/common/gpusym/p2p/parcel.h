@@ -13,7 +13,8 @@
  *     receiver                claim                   ask_push, take_back               end
  *
  * Where the receiver cannot map the memory, it asks for a pipe instead: CLAIMED -> PIPE_ASKED -> PIPING -> DONE, by
- * ask_pipe, take_pipe and end.
+ * ask_pipe, take_pipe and end.  It may do so after a push that failed: PUSHED -> PIPE_ASKED.  If a pipe is what is
+ * offered, it begins that: CLAIMED -> PIPING, by begin_pipe.
  *
  * Whoever makes a transition owns the entry until the next one; where both sides may make one, one of them wins.
  *
@@ -61,6 +62,15 @@ bool gpusym_parcels_decide(unsigned slot);
 /* Receiver: returns whether 7-byte messages from a peer to us are envelopes.  Call it when a message has arrived. */
 bool gpusym_parcels_from(gpusym_peer_t *peer);
 
+/* Receiver: tells a peer whether messages that it sends from host memory are received into GPU memory here.  A few ns
+ * where it has been told so already.  Any thread. */
+void gpusym_parcels_tell_gpu(gpusym_peer_t *peer, bool into_gpu);
+/* Sender: returns whether the peer in that slot has told so.  Until it tells, it does not receive into GPU memory. */
+bool gpusym_parcels_into_gpu(unsigned slot);
+/* Sender: returns a word, valid until gpusym_parcels_close, that is 0 as long as no peer has told so.  NULL: the table
+ * is not open. */
+const uint32_t *gpusym_parcels_any_into_gpu(void);
+
 /* Tells the peers that this process uses the GPU of this uuid; at most GPUSYM_PARCEL_GPUS count.  Any thread. */
 #define GPUSYM_PARCEL_GPUS 4u
 void gpusym_parcels_use_gpu(const uint8_t uuid[16]);
@@ -74,6 +84,8 @@ typedef enum {
     GPUSYM_PARCEL_MAPPED,     /* they are in the sender's memory that has this key (memory/reg.h), at this offset */
     GPUSYM_PARCEL_FOLLOWS,    /* they are sent as a message of their own */
     GPUSYM_PARCEL_PIPE,       /* they come through a pipe (pipe.h), whose flow the entry holds */
+    GPUSYM_PARCEL_PINNED,     /* they are in the sender's host memory, from where it pushes them if it is asked to, or
+                               * sends them through a pipe */
     GPUSYM_PARCEL_FAILED,     /* there are none: the sender could not read them */
 } gpusym_parcel_kind_t;
 
@@ -97,7 +109,7 @@ typedef enum {
     GPUSYM_PARCEL_CLAIMED,    /* the receiver moves the data */
     GPUSYM_PARCEL_PUSH_ASKED, /* the receiver asks the sender to move them; it may take that back */
     GPUSYM_PARCEL_PIPE_ASKED, /* the receiver asks the sender to send them through a pipe */
-    GPUSYM_PARCEL_PIPING,     /* it does */
+    GPUSYM_PARCEL_PIPING,     /* it does, or should begin to */
     GPUSYM_PARCEL_PUSHING,    /* the sender moves them */
     GPUSYM_PARCEL_PUSHED,     /* the sender has moved them, or failed */
     GPUSYM_PARCEL_DONE,       /* the receiver has ended the parcel */
@@ -181,8 +193,10 @@ int gpusym_parcel_state_of(const gpusym_parcel_t *p, int *status);
 int gpusym_parcel_ask_push(gpusym_parcel_t *p, const gpusym_push_t *push);
 /* Takes that back. GPUSYM_ERR_NOT_AVAILABLE: the sender pushes or has pushed. */
 int gpusym_parcel_take_back(gpusym_parcel_t *p);
-/* Asks the sender for a pipe; gpusym_pipe_receive does. */
+/* Asks the sender for a pipe, also after a push that failed; gpusym_pipe_receive does. */
 int gpusym_parcel_ask_pipe(gpusym_parcel_t *p);
+/* Begins the pipe that is offered, or whose data the flow names; gpusym_pipe_receive does. */
+int gpusym_parcel_begin_pipe(gpusym_parcel_t *p);
 /* Ends a parcel that is CLAIMED, PIPING or PUSHED: the data have been received, or it failed.  status: 0 or an error of
  * common.h, which the sender gets. */
 void gpusym_parcel_end(gpusym_parcel_t *p, int status);

@@ -93,6 +93,14 @@ static bool range_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t by
     return true;
 }
 
+bool gpusym_pipes_ready(void)
+{
+    pthread_mutex_lock(&shared.lock);
+    const int rc = gpusym_shares_make(&shared.host);
+    pthread_mutex_unlock(&shared.lock);
+    return GPUSYM_SUCCESS == rc;
+}
+
 /* Makes the own GPU memory, once. With the lock held. */
 static void memory_make(const gpusym_device_t *dev, gpusym_gpu_t *gpu)
 {
@@ -196,7 +204,8 @@ static int piece_start(gpusym_pipe_t *pipe)
                                      .width = bytes,
                                      .height = 1,
                                      .local = !sends || in_gpu,
-                                     .engine = !pinned};
+                                     .engine = !pinned,
+                                     .shared = !sends && !in_gpu};
     pipe->started++;
     *carry = (gpusym_carry_t){.carrier = NULL};
     if (NULL == pipe->gpu) {
@@ -343,7 +352,7 @@ static bool poll_send(gpusym_pipe_t *pipe)
         note_error(pipe, state);
     } else if (GPUSYM_PARCEL_DONE == state) {
         note_theirs(pipe, status);
-    } else if ((GPUSYM_PARCEL_CLAIMED == state || GPUSYM_PARCEL_PIPING == state) && GPUSYM_SUCCESS == pipe->status) {
+    } else if (GPUSYM_PARCEL_PIPING == state && GPUSYM_SUCCESS == pipe->status) {
         send_pieces(pipe, flow);
     }
     if (!over) {
@@ -367,9 +376,9 @@ void gpusym_pipe_receive(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym
                             .bytes = bytes < parcel->offer.bytes ? bytes : parcel->offer.bytes,
                             .parcel = parcel,
                             .by_gpu = by_gpu && NULL != gpu};
-    if (GPUSYM_PARCEL_PIPE != parcel->offer.kind && 0 != pipe->bytes) {
-        pipe->asked = true;
-        note_error(pipe, gpusym_parcel_ask_pipe(parcel));
+    if (0 != pipe->bytes) {
+        pipe->asked = GPUSYM_PARCEL_PIPE != parcel->offer.kind;
+        note_error(pipe, pipe->asked ? gpusym_parcel_ask_pipe(parcel) : gpusym_parcel_begin_pipe(parcel));
     }
 }
 

@@ -6,12 +6,14 @@
  *
  * The sender copies a piece into a slot, the receiver copies it out; up to GPUSYM_PIPE_SLOTS pieces are under way.  The
  * parcel's entry holds the flow: which slots, how many pieces have been filled, how many taken.  A sender takes slots
- * once the receiver has claimed the parcel, so that messages that nobody receives yet keep none.
+ * once the receiver has begun its half, so that messages that nobody receives yet, though they may have been found by a
+ * matching probe, keep none.
  *
  * Slots are host memory, which both GPUs and CPUs reach.  Longer messages between two GPUs go through GPU memory of the
  * sender, if both sides allow that and the receiver can map it, which it tells the sender first.
  *
- * Both halves are polled; no function waits.  Thread-safe, but one thread at a time polls a half.
+ * Both halves are polled; no function waits.  Thread-safe, but one thread at a time polls a half.  What a receiver
+ * starts may wait for gpusym_carry_flush, to share a launch with what others start: call it when all were polled.
  */
 #ifndef GPUSYM_COMMON_P2P_PIPE_H
 #define GPUSYM_COMMON_P2P_PIPE_H
@@ -47,6 +49,9 @@ typedef struct {
     bool alone;  /* the other process has died */
     bool asked;  /* the receiver's: the sender has been asked for the pipe, and has not begun */
 } gpusym_pipe_t;
+
+/* Returns whether this process has host memory for slots; the first call makes it.  Without it no half can be sent. */
+bool gpusym_pipes_ready(void);
 
 /* Begins the sender's half for the parcel of entry `index`, offered or changed as a PIPE with no flow, or for which
  * the receiver has asked (gpusym_parcel_take_pipe).  src: of gpu, or host memory if gpu is NULL; it must not change
