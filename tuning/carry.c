@@ -12,6 +12,9 @@
 #define SHORT_ROW 512u
 /* What a block copies, in bytes, until there are GPUSYM_CARRY_BLOCKS: a load of 16 bytes for each thread. */
 #define BLOCK_BYTES 8192u
+#define BLOCKS_MAX 32u
+/* The same of boxes, which often move by 8 bytes a thread. An estimate. */
+#define BOX_BLOCK_BYTES 4096u
 #define THREADS 512u
 /* A launch takes the CPU 2.5 us, and ends 5 us later. What is copied in that time keeps the link busy. */
 #define GATHER_MAX (256u << 10)
@@ -44,6 +47,12 @@ bool gpusym_tuning_carry_by_kernel(uint64_t width, uint64_t height)
 uint32_t gpusym_tuning_carry_blocks(uint64_t bytes)
 {
     const uint64_t blocks = (bytes + BLOCK_BYTES - 1) / BLOCK_BYTES;
+    return blocks < 1 ? 1 : blocks < BLOCKS_MAX ? (uint32_t) blocks : BLOCKS_MAX;
+}
+
+uint32_t gpusym_tuning_box_blocks(uint64_t bytes)
+{
+    const uint64_t blocks = (bytes + BOX_BLOCK_BYTES - 1) / BOX_BLOCK_BYTES;
     return blocks < 1 ? 1 : blocks < GPUSYM_CARRY_BLOCKS ? (uint32_t) blocks : GPUSYM_CARRY_BLOCKS;
 }
 

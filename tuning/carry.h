@@ -12,7 +12,7 @@
 /* Streams of a process and GPU for copies at a time. */
 #define GPUSYM_CARRY_LANES 4u
 /* Blocks of a copy at most: each has a completion word. */
-#define GPUSYM_CARRY_BLOCKS 32u
+#define GPUSYM_CARRY_BLOCKS 64u
 
 /* Slots of a pipe at most: pieces under way. */
 #define GPUSYM_PIPE_SLOTS 8u
@@ -23,8 +23,9 @@
 
 /* Whether a kernel copies `height` rows of `width` bytes each (one run: height 1); else a copy engine does. */
 bool gpusym_tuning_carry_by_kernel(uint64_t width, uint64_t height);
-/* Blocks, at most GPUSYM_CARRY_BLOCKS, and threads of the kernel for so many bytes. */
+/* Blocks, at most GPUSYM_CARRY_BLOCKS, and threads of the kernel for so many bytes, of runs and of boxes. */
 uint32_t gpusym_tuning_carry_blocks(uint64_t bytes);
+uint32_t gpusym_tuning_box_blocks(uint64_t bytes);
 uint32_t gpusym_tuning_carry_threads(void);
 /* Whether copies of so many bytes in all wait for others that may share their launch, while another one is under way. */
 bool gpusym_tuning_carry_gathers(uint64_t bytes);

@@ -15,7 +15,7 @@
 #define MESSAGE_MIN (1u << 20)
 /* What NVLink carries of rows is sectors. An estimate. */
 #define SECTOR 32u
-#define BOX_MAX (1u << 20)
+#define BOX_MAX (4u << 20)
 /* Pieces: at least so long, and at most. A thread moves 16 bytes at a time. */
 #define PIECE_MIN 256u
 #define PIECE_MAX 8192u

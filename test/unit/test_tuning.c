@@ -616,6 +616,8 @@ static void copies_can_be_launched(void **state)
         const uint32_t blocks = gpusym_tuning_carry_blocks(bytes);
         assert_true(blocks >= 1 && blocks <= GPUSYM_CARRY_BLOCKS &&
                     blocks <= gpusym_tuning_carry_blocks(bytes / 2 + 1) * 2);
+        assert_true(gpusym_tuning_box_blocks(bytes) >= blocks &&
+                    gpusym_tuning_box_blocks(bytes) <= GPUSYM_CARRY_BLOCKS);
         assert_true(gpusym_tuning_carry_gathers(bytes / 2) || !gpusym_tuning_carry_gathers(bytes));
         assert_true(gpusym_tuning_carry_by_kernel(bytes / 2, rows) || !gpusym_tuning_carry_by_kernel(bytes, rows));
         const uint64_t chunk = gpusym_tuning_host_chunk(bytes);

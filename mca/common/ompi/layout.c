@@ -315,10 +315,9 @@ static bool find_box(const gpusym_layout_t *l, gpusym_box_t *box)
     }
 }
 
-bool gpusym_layout_box(const gpusym_device_t *dev, const gpusym_layout_t *l, const void *buf, gpusym_box_t *box)
+bool gpusym_layout_box(const gpusym_layout_t *l, gpusym_box_t *box)
 {
-    return 0 != l->bytes && l->bytes <= UINT32_MAX && is_disjoint(l) && find_box(l, box) &&
-           gpusym_layout_together(dev, l, buf);
+    return 0 != l->bytes && l->bytes <= UINT32_MAX && is_disjoint(l) && find_box(l, box);
 }
 
 /* Queues a kernel for the packed bytes [from, to). */

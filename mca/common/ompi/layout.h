@@ -125,8 +125,9 @@ int gpusym_layout_unpack_async(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gp
 bool gpusym_layout_by_gpu(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_layout_t *l, const void *buf);
 
 /* Gets the box of the elements (kernels/work.h), from their byte at `lo` on, if they have one: they are less than 4 GiB,
- * in one allocation, at rising distances, and do not overlap. Kernels copy from box to box without packing. */
-bool gpusym_layout_box(const gpusym_device_t *dev, const gpusym_layout_t *l, const void *buf, gpusym_box_t *box);
+ * at rising distances, and do not overlap. Where they lie in one allocation, kernels copy from box to box without
+ * packing. */
+bool gpusym_layout_box(const gpusym_layout_t *l, gpusym_box_t *box);
 
 /* The same where both are host memory: gather packs, scatter unpacks. Not by Open MPI's convertor, which packs no part
  * of a basic type, and in 5.0 reads the wrong bytes where a stride is no multiple of the basic type's size. Always

@@ -289,7 +289,8 @@ int pml_gpusym_move_start(move_t *m, const pml_gpusym_route_t *route)
         rc = start_packed(m);
     } else {
         m->box = *route->box;
-        rc = !route->on_host && gpusym_layout_box(gpusym_current.dev, route->layout, route->buf, &to)
+        rc = !route->on_host && gpusym_layout_box(route->layout, &to) &&
+                     gpusym_layout_together(gpusym_current.dev, route->layout, route->buf)
                  ? start_box(m, (char *) route->buf + route->layout->lo, &to)
                  : start_gather(m);
     }

@@ -485,8 +485,8 @@ static bool offer_box(request_t *r, gpusym_offer_t *o, gpusym_box_t *box)
 {
     const char *at = (const char *) ((uintptr_t) r->base.req_addr + (uintptr_t) r->layout.lo);
     if (GPUSYM_LAYOUT_RUN == r->layout.kind || 0 != __atomic_load_n(&r->peer->piped, __ATOMIC_RELAXED) ||
-        !gpusym_layout_box(gpusym_current.dev, &r->layout, r->base.req_addr, box) ||
-        !gpusym_tuning_pack_box(r->layout.bytes, box->bytes) || !register_memory(r, at, r->layout.span, o)) {
+        !gpusym_layout_box(&r->layout, box) || !gpusym_tuning_pack_box(r->layout.bytes, box->bytes) ||
+        !register_memory(r, at, r->layout.span, o)) {
         return false;
     }
     o->kind = GPUSYM_PARCEL_MAPPED;

@@ -15,6 +15,8 @@
 
 /* Polls of a copy after which the stream is asked: it alone tells of the GPU's errors. */
 #define STREAM_POLLS 1024u
+/* Polls of a copy that waits for its launch between two attempts to make it. */
+#define FLUSH_POLLS 16u
 /* How often a launch under way holds the next one up: it may have failed. */
 #define HELD_MAX 4096u
 /* A word that few copies write falls behind the lane's sequence, and must not by half of what 32 bits count. After so
@@ -258,7 +260,8 @@ static void plan_batch(batch_t *batch, gpusym_work_t *w)
     const uint32_t share = GPUSYM_CARRY_BLOCKS / batch->n;
     for (uint32_t i = 0; i < batch->n; i++) {
         const bool box = &box_batch == batch;
-        const uint32_t wanted = gpusym_tuning_carry_blocks(box ? batch->box[i].bytes : batch->run[i].bytes);
+        const uint32_t wanted =
+            box ? gpusym_tuning_box_blocks(batch->box[i].bytes) : gpusym_tuning_carry_blocks(batch->run[i].bytes);
         const uint32_t first = w->nblocks, blocks = wanted < share ? wanted : share;
         if (box) {
             w->box[i] = batch->box[i];
@@ -481,7 +484,9 @@ int gpusym_carry_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst,
 int gpusym_carry_poll(gpusym_carry_t *carry)
 {
     if (__atomic_load_n(&carry->waits, __ATOMIC_ACQUIRE)) {
-        gpusym_carry_flush();
+        if (0 == ++carry->held % FLUSH_POLLS) {
+            gpusym_carry_flush(); /* the caller does not */
+        }
         return 0;
     }
     carrier_t *carrier = carry->carrier;

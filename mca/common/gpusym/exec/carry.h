@@ -23,9 +23,10 @@ typedef struct {
     uint32_t seen;                  /* the first block of the kernel that has not ended */
     uint32_t end;                   /* behind its last block; 0: a copy engine copies */
     uint32_t polls;
-    int error;  /* of a shared launch */
-    bool waits; /* for its launch; atomic */
-    bool flag;  /* the stream writes a word behind the copy engine's copy */
+    int error;     /* of a shared launch */
+    bool waits;    /* for its launch; atomic */
+    uint32_t held; /* polls since then */
+    bool flag;     /* the stream writes a word behind the copy engine's copy */
 } gpusym_carry_t;
 
 /* height rows of width bytes, which begin to_pitch and from_pitch bytes apart.  One run of bytes: height 1. */
@@ -57,7 +58,7 @@ int gpusym_carry_start_box(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const 
  * come until it has ended. Its errors are told by gpusym_carry_poll. A few ns if nothing waits. */
 void gpusym_carry_flush(void);
 /* Returns 1 if the copy has ended, and is visible to all, 0 if it is under way, or the device's error, which ends it
- * too. A few ns while it is under way. If it waits for its launch, gpusym_carry_flush is called. */
+ * too. A few ns while it is under way. If it waits for its launch, gpusym_carry_flush is called at times. */
 int gpusym_carry_poll(gpusym_carry_t *carry);
 
 /* Returns the lanes, and closes the copiers. No copy may be under way. Call it before gpusym_lanes_close. */
