@@ -6,8 +6,8 @@
 #include "tuning/carry.h"
 
 /* Largest copy in bytes by a kernel. A message of 2 MiB takes 14.4 us by a kernel and 15.1 by a copy engine, one of
- * 4 MiB 21.2 and 20.7; and copy engines lose 4 us between two copies. */
-#define KERNEL_MAX (3u << 20)
+ * 4 MiB 21.2 and 20.7; but copy engines lose 4 us between two copies. */
+#define KERNEL_MAX (4u << 20)
 /* Rows shorter than this, in bytes, are a kernel's whatever they amount to: a copy engine takes them one by one. */
 #define SHORT_ROW 512u
 /* What a block copies, in bytes, until there are GPUSYM_CARRY_BLOCKS: a load of 16 bytes for each thread. */
@@ -20,9 +20,10 @@
 #define GATHER_MAX (256u << 10)
 /* Longest copy of a resident kernel, in bytes: two loads of each thread of its one block. */
 #define RESIDENT_MAX 16384u
-/* Two copy engines that write each other's memory reach 383 GB/s each way, two that read 365; one alone 390 either way.
- * The request may cost 20 us. */
-#define PUSH_MIN (64u << 20)
+/* None. Two copy engines that write each other's memory reach 383 GB/s each way, two that read 365; one alone 390 either
+ * way. But a sender takes a request on within 20 us or not at all, and where some messages are pushed and others pulled,
+ * windows in both directions fall to 240 each way (64 MiB, 2 x H100; 32 MiB, all pulled: 350). */
+#define PUSH_MIN (1ull << 40)
 /* Pieces of a pipe, in bytes: as many as there are slots, so that both sides copy at the same time, but not so short
  * that the start of a copy takes longer than the copy. */
 #define PIECE_MIN (64u << 10)

@@ -27,7 +27,7 @@ bool gpusym_tuning_carry_by_kernel(uint64_t width, uint64_t height);
 uint32_t gpusym_tuning_carry_blocks(uint64_t bytes);
 uint32_t gpusym_tuning_box_blocks(uint64_t bytes);
 uint32_t gpusym_tuning_carry_threads(void);
-/* Whether copies of so many bytes in all wait for others that may share their launch, while another one is under way. */
+/* Whether copies of so many bytes in all wait for others that may share their launch, while another is under way. */
 bool gpusym_tuning_carry_gathers(uint64_t bytes);
 /* Longest copy in bytes of a resident kernel (resident.h). */
 uint32_t gpusym_tuning_carry_resident_max(void);

@@ -16,10 +16,11 @@
 
 typedef struct {
     gpusym_peer_t *pages;
-    uint32_t slot;  /* the process's number on this host */
-    uint32_t piped; /* messages that will go through pipes, since it could not map our memory; atomic */
-    bool told;      /* a verbose line has said so */
-    bool waited;    /* for it to attach this process; atomic */
+    uint32_t slot;   /* the process's number on this host */
+    uint64_t active; /* when it ended a message of ours last, in ns, about; atomic */
+    uint32_t piped;  /* messages that will go through pipes, since it could not map our memory; atomic */
+    bool told;       /* a verbose line has said so */
+    bool waited;     /* for it to attach this process; atomic */
 } pml_gpusym_peer_t;
 
 /* By the process's number in its job; NULL: it exchanges ordinary messages. */

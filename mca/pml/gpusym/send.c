@@ -130,9 +130,11 @@ static bool can_buffer(const request_t *r)
     return r->layout.bytes <= EAGER_MAX && MCA_PML_BASE_SEND_SYNCHRONOUS != r->mode;
 }
 
+/* Since it was offered, and since the receiver, who takes one message after the other, has ended another one. */
 static bool is_time(const request_t *r, uint64_t after)
 {
-    return pml_gpusym_request_now() > r->offered + after;
+    const uint64_t active = NULL != r->peer ? __atomic_load_n(&r->peer->active, __ATOMIC_RELAXED) : 0;
+    return pml_gpusym_request_now() > (active > r->offered ? active : r->offered) + after;
 }
 
 static bool few_buffered(void)
@@ -453,6 +455,7 @@ static bool step_offered(request_t *r)
         return begin_push(r);
     }
     if (GPUSYM_PARCEL_DONE == state) {
+        __atomic_store_n(&r->peer->active, pml_gpusym_request_now(), __ATOMIC_RELAXED);
         release_parcel(r);
         end_send(r, GPUSYM_SUCCESS == status
                         ? MPI_SUCCESS
@@ -691,6 +694,9 @@ static outcome_t send_direct(request_t *r, int *rv)
     r->eager = can_buffer(r);
     r->offered = gpusym_now_ns();
     pml_gpusym_count(PML_GPUSYM_SENT_DIRECT);
+    if (is_box) {
+        pml_gpusym_count(PML_GPUSYM_SENT_UNPACKED);
+    }
     return send_envelope(r, step_offered, rv);
 }
 
