@@ -60,7 +60,7 @@ missing=$({
 done)
 # The counters of messages.
 # shellcheck disable=SC2016
-missing+=$(sed -nE 's/^PML_GPUSYM_COUNTER\([A-Z_]+, ([a-z_]+), "(.*)"\)$/| `coll_gpusym_p2p_\1` | \2 |/p' \
+missing+=$(sed -nE 's/^PML_GPUSYM_(COUNTER|REASON)\([A-Z_]+, ([a-z_]+), "(.*)"\)$/| `coll_gpusym_p2p_\2` | \3 |/p' \
     "$coll/../../pml/gpusym/counters.def" | while IFS= read -r text; do
     grep -Fxq -- "$text" "$document" || echo "$document lacks: $text"
 done)

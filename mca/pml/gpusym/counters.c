@@ -15,8 +15,10 @@ unsigned long long pml_gpusym_counters[PML_GPUSYM_COUNTERS];
 
 static const struct {
     const char *name, *doc;
+    bool reason;
 } counters[] = {
-#define PML_GPUSYM_COUNTER(ID, name, doc) {#name, doc},
+#define PML_GPUSYM_COUNTER(ID, name, doc) {#name, doc, false},
+#define PML_GPUSYM_REASON(ID, name, doc) {#name, doc, true},
 #include "mca/pml/gpusym/counters.def"
 };
 
@@ -40,13 +42,18 @@ int pml_gpusym_counters_register(const mca_base_component_t *component)
 
 void pml_gpusym_counters_print(const unsigned long long *sum)
 {
-    char text[512];
+    char text[2048];
     size_t used = (size_t) snprintf(text, sizeof text, "gpusym: p2p:");
     unsigned long long all = 0;
 
     for (unsigned i = 0; i < PML_GPUSYM_COUNTERS; i++) {
-        used += (size_t) snprintf(text + used, sizeof text - used, "%s %s %llu", 0 == i ? "" : ",", counters[i].name,
-                                  sum[i]);
+        if (!counters[i].reason) {
+            used += (size_t) snprintf(text + used, sizeof text - used, "%s %s %llu", 0 == i ? "" : ",",
+                                      counters[i].name, sum[i]);
+        } else if (0 != sum[i]) {
+            used +=
+                (size_t) snprintf(text + used, sizeof text - used, "\ngpusym: p2p: %llu %s", sum[i], counters[i].doc);
+        }
         all += sum[i];
     }
     if (all > 0) {

@@ -380,6 +380,7 @@ static bool begin_pipe(request_t *r)
                    r->base.req_peer, r->base.req_comm->c_name);
     }
     pml_gpusym_count(PML_GPUSYM_SENT_PIPED);
+    pml_gpusym_count(PML_GPUSYM_UNMAPPED);
     return start_pipe(r);
 }
 
@@ -497,6 +498,14 @@ static bool offer_box(request_t *r, gpusym_offer_t *o, gpusym_box_t *box)
     r->key = o->key;
     r->source = NULL;
     return true;
+}
+
+static outcome_t stage(const request_t *r, enum pml_gpusym_counter reason)
+{
+    if (NULL != r->gpu) {
+        pml_gpusym_count(reason);
+    }
+    return STAGE;
 }
 
 /* Where the packed data are on the GPU: the buffer itself, or scratch memory into which they are packed. NULL: there is
@@ -672,7 +681,7 @@ static outcome_t send_direct(request_t *r, int *rv)
         return send_inline(r, &o, rv);
     }
     if (r->layout.bytes < GPUSYM_ENVELOPE || MCA_PML_BASE_SEND_BUFFERED == r->mode) {
-        return STAGE;
+        return stage(r, r->layout.bytes < GPUSYM_ENVELOPE ? PML_GPUSYM_SHORT : PML_GPUSYM_BSEND);
     }
     if (NULL == r->gpu) {
         return send_from_host(r, &o, rv);
@@ -683,12 +692,14 @@ static outcome_t send_direct(request_t *r, int *rv)
     }
     if ((!is_box && !offer_memory(r, &o)) ||
         GPUSYM_SUCCESS != gpusym_parcel_offer(&o, is_box ? &note : NULL, &r->index, r->envelope)) {
+        const bool unmapped = NULL != r->source && GPUSYM_PARCEL_PIPE == o.kind;
         release_memory(r);
-        return STAGE;
+        return stage(r, unmapped ? PML_GPUSYM_UNMAPPED : PML_GPUSYM_FULL);
     }
     if (GPUSYM_PARCEL_PIPE == o.kind) {
         gpusym_pipe_send(&r->pipe, gpusym_current.dev, r->gpu, r->source, r->layout.bytes, r->index, true);
         pml_gpusym_count(PML_GPUSYM_SENT_PIPED);
+        pml_gpusym_count(PML_GPUSYM_UNMAPPED);
         return send_envelope(r, step_piped, rv);
     }
     r->eager = can_buffer(r);
@@ -726,7 +737,7 @@ static int start_send(request_t *r)
     if (NULL == r->gpu && GPUSYM_ENVELOPE != r->layout.bytes) {
         r->peer = find_gpu_peer(r->base.req_peer, r->base.req_tag, r->base.req_comm);
     }
-    if (STAGE == (NULL != r->peer ? send_direct(r, &rv) : STAGE)) {
+    if (STAGE == (NULL != r->peer ? send_direct(r, &rv) : stage(r, PML_GPUSYM_AWAY))) {
         rv = send_staged(r);
     }
     if (MPI_SUCCESS != rv) {
