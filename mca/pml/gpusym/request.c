@@ -18,7 +18,7 @@
 #include "opal/runtime/opal_progress.h"
 
 /* The requests whose steps one progress runs. */
-#define STEPS 32u
+#define STEPS 16u
 /* How often a request checks whether its peer lives, in ns. */
 #define LIFE_CHECK 100000000u
 /* Polls of a request between two looks at the clock. */

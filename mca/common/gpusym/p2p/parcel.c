@@ -27,18 +27,21 @@ typedef struct {
  * fill the other place while the entry is OFFERED: which one counts is in `word` too, so a claim fixes it.
  */
 typedef struct {
-    uint64_t word; /* number << 16 | place << 8 | state; 0: never used */
+    uint64_t word; /* number << 16 | WORD_STATUS | place << 8 | state; 0: never used */
     uint64_t context, bytes;
     int32_t tag;
     uint32_t to;
-    int32_t status; /* PUSHED: the sender's; DONE: the receiver's */
+    place_t first; /* a message that is pulled needs no line but this one */
+    place_t other;
+    int32_t status; /* PUSHED: the sender's; DONE with WORD_STATUS: the receiver's */
     uint32_t push_key;
     uint64_t push_off, push_bytes; /* PUSH_ASKED: the receiver's */
     uint64_t pad;
-    place_t place[2];
     unsigned char room[GPUSYM_PARCEL_ROOM];
 } entry_t;
-_Static_assert(512 == sizeof(entry_t) && 128 == offsetof(entry_t, room), "entries are whole cache lines");
+_Static_assert(512 == sizeof(entry_t) && 64 == offsetof(entry_t, other) && 128 == offsetof(entry_t, room),
+               "entries are whole cache lines");
+#define WORD_STATUS (1u << 9)
 
 /* What a process and one of its peers know of each other. */
 typedef struct {
@@ -50,7 +53,7 @@ enum { ATTACHED = 1, INTO_GPU = 2 }; /* bits: the peer receives what is host mem
 enum { UNDECIDED, DECIDED_ENVELOPES, DECIDED_ORDINARY };
 
 /* Ends with the version of this layout. */
-#define TABLE_MAGIC 0x6770757370636c02ull
+#define TABLE_MAGIC 0x6770757370636c03ull
 
 typedef struct {
     uint64_t magic;        /* written last */
@@ -88,7 +91,8 @@ static unsigned word_place(uint64_t word)
 /* Bits that nobody sets make it a state that does not exist. */
 static gpusym_parcel_state_t word_state(uint64_t word)
 {
-    return (gpusym_parcel_state_t) (word & 0xfeff);
+    const uint64_t state = word & 0xfeff;
+    return (GPUSYM_PARCEL_DONE | WORD_STATUS) == state ? GPUSYM_PARCEL_DONE : (gpusym_parcel_state_t) state;
 }
 
 /* Acquire: who sees a state sees what was written before it. */
@@ -378,7 +382,7 @@ static void entry_give(uint32_t index)
 
 static void place_fill(entry_t *entry, unsigned which, uint64_t number, const gpusym_offer_t *o, const void *data)
 {
-    place_t *place = &entry->place[which];
+    place_t *place = 0 == which ? &entry->first : &entry->other;
     WRITE(place->kind, o->kind);
     WRITE(place->key, o->key);
     WRITE(place->off, o->off);
@@ -414,7 +418,6 @@ int gpusym_parcel_offer(const gpusym_offer_t *o, const void *data, uint32_t *ind
     WRITE(entry->bytes, o->bytes);
     WRITE(entry->tag, o->tag);
     WRITE(entry->to, o->to);
-    WRITE(entry->status, 0);
     place_fill(entry, 0, number, o, data);
     envelope_make(envelope, *index, number);
     __atomic_store_n(&entry->word, word_make(number, 0, GPUSYM_PARCEL_OFFERED), __ATOMIC_RELEASE);
@@ -430,7 +433,7 @@ static int state_read(const entry_t *entry, uint64_t number, int *status)
     if (word_number(word) != number || state < GPUSYM_PARCEL_OFFERED || state > GPUSYM_PARCEL_DONE) {
         return GPUSYM_ERR_CORRUPT;
     }
-    if (state >= GPUSYM_PARCEL_PUSHED) {
+    if (GPUSYM_PARCEL_PUSHED == state || 0 != (word & WORD_STATUS)) {
         const int32_t said = READ(entry->status);
         *status = said <= 0 ? said : GPUSYM_ERR_CORRUPT;
     }
@@ -545,8 +548,12 @@ static void entry_read(const entry_t *entry, const place_t *place, gpusym_offer_
 /* Ends a parcel of ours, in whatever state it is. */
 static void entry_end(entry_t *entry, uint64_t number, int status)
 {
-    WRITE(entry->status, status);
-    __atomic_store_n(&entry->word, word_make(number, 0, GPUSYM_PARCEL_DONE), __ATOMIC_RELEASE);
+    uint64_t word = word_make(number, 0, GPUSYM_PARCEL_DONE);
+    if (GPUSYM_SUCCESS != status) {
+        WRITE(entry->status, status);
+        word |= WORD_STATUS;
+    }
+    __atomic_store_n(&entry->word, word, __ATOMIC_RELEASE);
 }
 
 /* Claims an entry whose word was read as `word`, an OFFERED one. *lost: it has changed meanwhile. */
@@ -554,7 +561,7 @@ static int entry_claim(gpusym_peer_t *peer, uint32_t index, uint64_t word, gpusy
 {
     entry_t *entry = &table_of(peer)->entry[index];
     const uint64_t number = word_number(word);
-    const place_t *place = &entry->place[word_place(word)];
+    const place_t *place = 0 == word_place(word) ? &entry->first : &entry->other;
 
     *lost = !word_swap(entry, word, word_make(number, word_place(word), GPUSYM_PARCEL_CLAIMED));
     if (*lost) {
