@@ -144,8 +144,9 @@ static bool next_message(internal_t *r)
 static void message_over(internal_t *r)
 {
     r->error = r->message->req_status.MPI_ERROR;
+    const ompi_request_free_fn_t give_back = r->message->req_free;
     GPUSYM_RELEASE(r->message); /* the PML uses the object again, in any thread */
-    ompi_request_free(&r->message);
+    give_back(&r->message);
     r->message = NULL;
     if (UP == r->step && MPI_SUCCESS == r->error) {
         ompi_op_reduce(r->op, r->heard, r->sum, (gpusym_count_t) r->count, MPI_INT);

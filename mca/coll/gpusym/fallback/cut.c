@@ -302,6 +302,8 @@ static int end_blocking(blocking_t *b, size_t k)
     slot_t *s = &b->cut.slot[k % SLOTS];
     if (MPI_SUCCESS == b->rv) {
         note_copied(b, await_slot(&b->cut, s));
+    } else if (NULL != s->bounce.lane) { /* the fallback may read what is copied */
+        (void) gpusym_lane_await(s->bounce.lane);
     }
     const int rv = coll_gpusym_forward(b->cut.f, &s->on_host);
     if (MPI_SUCCESS == rv && MPI_SUCCESS == b->rv) {
@@ -393,7 +395,12 @@ void coll_gpusym_cut_free(coll_gpusym_cut_t *c)
     if (NULL == c) {
         return;
     }
-    if (c->ended < c->worked) { /* the fallback cannot be told to stop, and still uses these */
+    if (c->ended < c->worked) {                /* the fallback cannot be told to stop, and still uses these */
+        for (unsigned i = 0; i < SLOTS; i++) { /* but the program gets its buffers back */
+            if (NULL != c->slot[i].bounce.lane) {
+                (void) gpusym_lane_await(c->slot[i].bounce.lane);
+            }
+        }
         OBJ_RETAIN(c->f->comm);
         OBJ_RETAIN(c->whole->op);
         OBJ_RETAIN(c->whole->rdtype);
