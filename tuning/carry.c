@@ -20,10 +20,9 @@
 #define GATHER_MAX (256u << 10)
 /* Longest copy of a resident kernel, in bytes: two loads of each thread of its one block. */
 #define RESIDENT_MAX 16384u
-/* None. Two copy engines that write each other's memory reach 383 GB/s each way, two that read 365; one alone 390 either
- * way. But a sender takes a request on within 20 us or not at all, and where some messages are pushed and others pulled,
- * windows in both directions fall to 240 each way (64 MiB, 2 x H100; 32 MiB, all pulled: 350). */
-#define PUSH_MIN (1ull << 40)
+/* Two copy engines that write each other's memory reach 383 GB/s each way, two that read 365; one alone 390 either way.
+ * The request may cost 20 us. */
+#define PUSH_MIN (64u << 20)
 /* Pieces of a pipe, in bytes: as many as there are slots, so that both sides copy at the same time, but not so short
  * that the start of a copy takes longer than the copy. */
 #define PIECE_MIN (64u << 10)

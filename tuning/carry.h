@@ -39,7 +39,7 @@ bool gpusym_tuning_pipe_by_gpu(uint64_t bytes);
 /* Bytes of the chunks in which a message of so many bytes goes through pinned memory to other host memory. */
 uint64_t gpusym_tuning_host_chunk(uint64_t bytes);
 
-/* Smallest message in bytes that its receiver asks the sender to push. */
+/* Smallest message in bytes that its receiver asks the sender to push, if it receives no other such message then. */
 uint64_t gpusym_tuning_push_min(void);
 
 #endif

@@ -374,7 +374,7 @@ void pml_gpusym_request_begin(request_t *r)
     q->req_state = OMPI_REQUEST_ACTIVE;
     q->req_status._cancelled = 0;
     q->req_status.MPI_ERROR = MPI_SUCCESS;
-    r->completes_early = r->eager = false;
+    r->completes_early = r->eager = r->large = false;
     r->key = 0;
     r->since = 0;
     r->polls = 0;

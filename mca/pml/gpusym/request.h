@@ -62,6 +62,7 @@ struct pml_gpusym_request {
     pml_gpusym_move_t move;            /* a receive: of its data */
     int claim;                         /* a receive: what the claim returned */
     bool on_host;                      /* a receive: the buffer is host memory */
+    bool large;                        /* a receive: it counts among those of large messages (fetch.c) */
     bool completes_early;              /* a send: complete although the receiver has not ended it */
     ompi_request_t *outer;             /* a receive into host memory: the PML's own request, which waits for the data */
 };
