@@ -106,8 +106,8 @@ typedef struct gpusym_box_run {
 /* Boxes of a launch at most: as many as stand in the room of gpusym_work_t.peer_in and peer_out. */
 #define GPUSYM_BOXES_MAX 7u
 
-/* A copy of `runs` runs, of w->run or w->box; or, if that is 0, of rows: row i begins at in + i * from_pitch and goes to
- * out + i * to_pitch. */
+/* A copy of `runs` runs, of w->run or w->box; or, if that is 0, of rows: row i begins at in + i * from_pitch and goes
+ * to out + i * to_pitch. */
 typedef struct gpusym_rows {
     uint64_t runs;
     uint64_t height; /* rows of w->bytes bytes each */

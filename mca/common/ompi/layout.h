@@ -124,8 +124,8 @@ int gpusym_layout_unpack_async(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gp
  * a kernel needs of it to the GPU. */
 bool gpusym_layout_by_gpu(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_layout_t *l, const void *buf);
 
-/* Gets the box of the elements (kernels/work.h), from their byte at `lo` on, if they have one: they are less than 4 GiB,
- * at rising distances, and do not overlap. Where they lie in one allocation, kernels copy from box to box without
+/* Gets the box of the elements (kernels/work.h), from their byte at `lo` on, if they have one: they are less than 4
+ * GiB, at rising distances, and do not overlap. Where they lie in one allocation, kernels copy from box to box without
  * packing. */
 bool gpusym_layout_box(const gpusym_layout_t *l, gpusym_box_t *box);
 

@@ -336,8 +336,8 @@ static bool step_piped(request_t *r)
     return false;
 }
 
-/* Packs what was offered as a box. Returns the GPU that has the data; NULL: the host. *status: the pipe tells both sides
- * if there is no memory. */
+/* Packs what was offered as a box. Returns the GPU that has the data; NULL: the host. *status: an error, which the pipe
+ * will tell both sides. */
 static gpusym_gpu_t *pack_box(request_t *r, int *status)
 {
     r->source = find_source(r);

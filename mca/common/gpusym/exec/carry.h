@@ -51,7 +51,8 @@ int gpusym_carry_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst,
 int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *rows,
                             gpusym_carry_t *carry);
 /* The same of a copy between boxes, which lie in mapped memory and, `out`, in memory of this GPU, of this process. It
- * may wait for gpusym_carry_flush. run->first and blocks are not read. GPUSYM_ERR_NOT_AVAILABLE: there are no kernels. */
+ * may wait for gpusym_carry_flush. run->first and blocks are not read. GPUSYM_ERR_NOT_AVAILABLE: there are no kernels.
+ */
 int gpusym_carry_start_box(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_box_run_t *run,
                            gpusym_carry_t *carry);
 /* Launches what waits to share a launch, unless that is little and the last such launch is under way: then more may

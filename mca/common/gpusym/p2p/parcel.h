@@ -126,10 +126,11 @@ typedef struct {
 
 /*
  * Offers a message. Gets the index of its entry, and the envelope to send.  data: o->bytes bytes of host memory,
- * copied into the entry, where o->kind is INLINE.  With PIPE, the flow to begin with, GPUSYM_PARCEL_ROOM
- * bytes, or NULL: zeroes.  With MAPPED, a note for the receiver, GPUSYM_PARCEL_NOTE bytes, or NULL. Else NULL.  The caller calls gpusym_parcel_free, or gpusym_parcel_withdraw where the envelope could not
- * be sent. About 0.1 us. GPUSYM_ERR_NOT_AVAILABLE: the table is full; GPUSYM_ERR_BAD_PARAM: more bytes than an entry
- * holds, no such slot, no such kind.
+ * copied into the entry, where o->kind is INLINE.  With PIPE, the flow to begin with, GPUSYM_PARCEL_ROOM bytes, or
+ * NULL: zeroes.  With MAPPED, a note for the receiver, GPUSYM_PARCEL_NOTE bytes, or NULL.  Else NULL.  The caller
+ * calls gpusym_parcel_free, or gpusym_parcel_withdraw where the envelope could not be sent. About 0.1 us.
+ * GPUSYM_ERR_NOT_AVAILABLE: the table is full; GPUSYM_ERR_BAD_PARAM: more bytes than an entry holds, no such slot, no
+ * such kind.
  */
 int gpusym_parcel_offer(const gpusym_offer_t *o, const void *data, uint32_t *index, uint8_t envelope[GPUSYM_ENVELOPE]);
 /* Returns the state of an entry. *status: with PUSHED and DONE what was told there, else 0. GPUSYM_ERR_CORRUPT: the
