@@ -166,8 +166,9 @@ typedef struct {
     uint32_t index;       /* of its entry */
     uint64_t number;      /* of the offer, among all of that sender */
     gpusym_offer_t offer; /* what it says; key and off are checked where they are used */
-    void *room; /* INLINE: the data; PIPE: the flow; MAPPED: the note, at its end.  In the sender's pages, valid
-                           * until gpusym_parcel_end */
+    /* INLINE: the data; PIPE: the flow; MAPPED: the note, at its end.  In the sender's pages, valid until
+     * gpusym_parcel_end. */
+    void *room;
 } gpusym_parcel_t;
 
 /*
