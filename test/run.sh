@@ -315,14 +315,18 @@ ranks_of() {
     fi
 }
 
-# command_of COMMAND: {A|B} is A or B.
+# command_of COMMAND: {A|B} is A or B;  {A|B|C} is A, B, or with the thread sanitizer C.
 command_of() {
+    local choice='\2'
+    [ "$form" != short ] || choice='\1'
     # shellcheck disable=SC2001  # a group is meant
-    if [ "$form" = short ]; then
-        sed 's/{\([^{}|]*\)|[^{}|]*}/\1/g' <<<"$1"
-    else
-        sed 's/{[^{}|]*|\([^{}|]*\)}/\1/g' <<<"$1"
-    fi
+    {
+        if [ "$GPUSYM_SANITIZERS" = thread ]; then
+            sed 's/{[^{}|]*|[^{}|]*|\([^{}|]*\)}/\1/g'
+        else
+            cat
+        fi
+    } <<<"$1" | sed "s/{\\([^{}|]*\\)|\\([^{}|]*\\)\\(|[^{}|]*\\)\\{0,1\\}}/$choice/g"
 }
 
 # What meets most of Open MPI's own code: its functions on host memory and messages, which its versions do differently; the
