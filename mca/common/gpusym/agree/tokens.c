@@ -32,10 +32,27 @@ void gpusym_tokens_init(gpusym_rollcall_t *rc, uint32_t *order, uint64_t line_of
     rc->holder = (uint64_t) (uint32_t) gpusym_peer_pid(rc->peer[0]) << 32 | (uint32_t) line_off;
 }
 
+/* Asks for the cache line of rank r's token, to be written soon: that takes 0.1 us, and nobody waits for it here. No
+ * processor of x86-64 refuses the instruction, but compilers do not emit it for all of them. */
+#if defined(__x86_64__)
+__attribute__((target("prfchw")))
+#endif
+static void token_prefetch(const gpusym_rollcall_t *rc, uint32_t r)
+{
+    __builtin_prefetch(gpusym_peer_token(rc->peer[r]), 1);
+}
+
 int gpusym_tokens_take(gpusym_rollcall_t *rc, uint64_t seq)
 {
     if (0 != rc->rank) {
-        return __atomic_load_n(&rc->line[0]->go, __ATOMIC_ACQUIRE) == seq;
+        if (__atomic_load_n(&rc->line[0]->go, __ATOMIC_ACQUIRE) != seq) {
+            return 0;
+        }
+        token_prefetch(rc, rc->rank); /* for gpusym_tokens_give() */
+        return 1;
+    }
+    for (uint32_t r = 0; r < rc->nranks && 0 == rc->tokens; r++) { /* all at once */
+        token_prefetch(rc, r);
     }
     for (; rc->tokens < rc->nranks; rc->tokens++) {
         if (!token_swap(rc->peer[rc->order[rc->tokens]], 0, rc->holder)) {
