@@ -11,14 +11,14 @@
 #include "bench/output.h"
 #include "bench/ranks.h"
 
-#define SIZES 6
+#define SIZES 5
 #define WIDTH 15 /* of a column */
 
 static const char *const names[] = {"allreduce", "allgather", "reduce_scatter_block", "bcast", "reduce", "alltoall"};
 #define COLLECTIVES ((int) (sizeof(names) / sizeof(names[0])))
 
 /* 0 ends a list. */
-static const size_t gpu_sizes[SIZES + 1] = {8, 4 << 10, 128 << 10, 2 << 20, 32 << 20, 128 << 20};
+static const size_t gpu_sizes[SIZES + 1] = {8, 4 << 10, 128 << 10, 2 << 20, 32 << 20};
 static const size_t other_sizes[SIZES + 1] = {8, 1 << 10, 32 << 10, 1 << 20};
 
 static const size_t *sizes_of(bool with_gpu)

@@ -1,8 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The table that gpusym_bench prints without arguments: the usual collectives at a few sizes, beside NCCL, in half a
- * minute.
+ * The table that gpusym_bench prints without arguments: the usual collectives at a few sizes, beside NCCL.
  */
 #ifndef BENCH_BRIEF_H
 #define BENCH_BRIEF_H

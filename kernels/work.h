@@ -85,8 +85,8 @@ typedef struct gpusym_run {
 } gpusym_run_t;
 /* Epochs that the command of a copy to host memory skips (symm/copy.h). */
 #define GPUSYM_COPY_TO_HOST 1u
-/* Runs of a launch at most: as many as stand in the room of gpusym_work_t.peer. */
-#define GPUSYM_RUNS_MAX 8u
+/* Runs of a launch at most: as many as stand in the room of gpusym_work_t.peer_in and peer_out. */
+#define GPUSYM_RUNS_MAX 16u
 
 /* Bytes that lie at up to three distances: n[0] rows of `bytes` bytes stride[0] apart, n[1] of those stride[1] apart,
  * and of those as many as there are stride[2] apart; in packed order. What is not there: n 1, stride 0. Vectors, and
@@ -103,7 +103,7 @@ typedef struct gpusym_box_run {
     uint16_t first, blocks; /* its blocks of the launch; those of runs follow each other */
     gpusym_box_t from, to;
 } gpusym_box_run_t;
-/* Boxes of a launch at most: as many as stand in the room of gpusym_work_t.peer_in and peer_out. */
+/* Boxes of a launch at most: as many as stand there. */
 #define GPUSYM_BOXES_MAX 7u
 
 /* A copy of `runs` runs, of w->run or w->box; or, if that is 0, of rows: row i begins at in + i * from_pitch and goes
@@ -207,9 +207,8 @@ typedef struct gpusym_lead {
  */
 typedef struct gpusym_work {
     union {
-        void *peer[GPUSYM_TEAM_MAX];       /* base of the slot in every rank's heap; [rank] is our own */
-        gpusym_run_t run[GPUSYM_RUNS_MAX]; /* copies (symm/copy.h), which have no slot */
-        gpusym_pack_t pack;                /* packing and unpacking (symm/pack.h), likewise */
+        void *peer[GPUSYM_TEAM_MAX]; /* base of the slot in every rank's heap; [rank] is our own */
+        gpusym_pack_t pack;          /* packing and unpacking (symm/pack.h), which have no slot */
     };
     const void *in;        /* user's input, any alignment; may equal out */
     void *out;             /* user's output, any alignment */
@@ -268,7 +267,8 @@ typedef struct gpusym_work {
             const void *peer_in[GPUSYM_TEAM_MAX];
             void *peer_out[GPUSYM_TEAM_MAX];
         };
-        gpusym_box_run_t box[GPUSYM_BOXES_MAX]; /* copies (symm/box.h), which have no peers */
+        gpusym_run_t run[GPUSYM_RUNS_MAX];      /* copies (symm/copy.h), which have no peers */
+        gpusym_box_run_t box[GPUSYM_BOXES_MAX]; /* the same from box to box (symm/box.h) */
     };
     /* Exchange kernels: of `in`, what goes to rank p; of `out`, what comes from rank p. A segment of no bytes is
      * nothing; send[p] here is as long as recv[rank] there (with reduction: recv[p], p's result). send[rank] is our own

@@ -60,12 +60,14 @@ static gpusym_gpu_t *gpu_of(const void *p)
     "that host memory is left.\n"
 
 /* Ends a call that failed by itself, not in Open MPI. */
-static int call_failed(MPI_Comm comm, const char *call)
+static int call_failed(MPI_Comm comm, const char *call, int rc)
 {
     static atomic_flag told = ATOMIC_FLAG_INIT;
 
     if (!atomic_flag_test_and_set(&told)) {
-        gpusym_help(FAILED, call, gpusym_current.dev->error());
+        gpusym_help(FAILED, call,
+                    GPUSYM_ERR_NO_MEMORY == rc ? "no host memory for what stands in for it"
+                                               : gpusym_current.dev->error());
     }
     PMPI_Comm_call_errhandler(comm, MPI_ERR_OTHER);
     return MPI_ERR_OTHER;
@@ -210,7 +212,7 @@ int MPI_Pack(const void *inbuf, int incount, MPI_Datatype type, void *outbuf, in
         packed_drop(&out);
     }
     if (GPUSYM_SUCCESS != rc) {
-        return call_failed(comm, "MPI_Pack");
+        return call_failed(comm, "MPI_Pack", rc);
     }
     *position += (int) in.layout.bytes;
     return MPI_SUCCESS;
@@ -239,7 +241,7 @@ int MPI_Unpack(const void *inbuf, int insize, int *position, void *outbuf, int o
         packed_drop(&in);
     }
     if (GPUSYM_SUCCESS != rc) {
-        return call_failed(comm, "MPI_Unpack");
+        return call_failed(comm, "MPI_Unpack", rc);
     }
     *position += (int) out.layout.bytes;
     return MPI_SUCCESS;
@@ -274,7 +276,7 @@ int MPI_Pack_external(const char datarep[], const void *inbuf, int incount, MPI_
     elements_drop(&in);
     packed_drop(&out);
     if (GPUSYM_SUCCESS != rc) {
-        return call_failed(MPI_COMM_WORLD, "MPI_Pack_external");
+        return call_failed(MPI_COMM_WORLD, "MPI_Pack_external", rc);
     }
     *position += used;
     return ret;
@@ -307,7 +309,7 @@ int MPI_Unpack_external(const char datarep[], const void *inbuf, MPI_Aint insize
     elements_drop(&out);
     packed_drop(&in);
     if (GPUSYM_SUCCESS != rc) {
-        return call_failed(MPI_COMM_WORLD, "MPI_Unpack_external");
+        return call_failed(MPI_COMM_WORLD, "MPI_Unpack_external", rc);
     }
     *position += used;
     return ret;
@@ -360,7 +362,7 @@ int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type, int dest, int 
         rc = gpusym_layout_unpack(gpusym_current.dev, e.gpu, &e.layout, buf, packed + e.layout.bytes, got);
     }
     free(packed);
-    return GPUSYM_SUCCESS == rc ? ret : call_failed(comm, "MPI_Sendrecv_replace");
+    return GPUSYM_SUCCESS == rc ? ret : call_failed(comm, "MPI_Sendrecv_replace", rc);
 }
 
 /* ---- Fortran: mpif.h and the module mpi, and mpi_f08, as gfortran and its like spell them.  Handles are integers; an

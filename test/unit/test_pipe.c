@@ -97,7 +97,7 @@ static void poll_both(message_t *m)
 {
     m->sent = m->sent || gpusym_pipe_poll(&m->out, &m->sent_as);
     m->received = m->received || gpusym_pipe_poll(&m->in, &m->received_as);
-    gpusym_carry_flush();
+    gpusym_carry_flush(true);
 }
 
 static void finish(message_t *m)

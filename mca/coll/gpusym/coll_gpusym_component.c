@@ -21,6 +21,7 @@
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/team/hosts.h"
 #include "mca/coll/gpusym/team/peers.h"
+#include "mca/common/gpusym/lock.h"
 #include "mca/common/ompi/face.h"
 #include "mca/common/ompi/vars.h"
 #include "mca/pml/gpusym/pml_gpusym.h"
@@ -94,6 +95,7 @@ static int component_init_query(bool enable_progress_threads, bool enable_mpi_th
 {
     (void) enable_progress_threads;
     coll_gpusym_params.multiple = coll_gpusym_params.multiple || enable_mpi_threads;
+    gpusym_threads = coll_gpusym_params.multiple || opal_using_threads();
     coll_gpusym_params.world_rank = (int) OPAL_PROC_MY_NAME.vpid;
     pml_gpusym_install();
     return OMPI_SUCCESS;

@@ -13,6 +13,10 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "mca/common/gpusym/lock.h"
+
+bool gpusym_threads = true;
+
 bool gpusym_file_line(const char *path, char *text, size_t size)
 {
     size_t used = 0;

@@ -8,11 +8,11 @@
 #endif
 #include "mca/pml/gpusym/bounce.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/lock.h"
 #include "mca/common/gpusym/memory/pinned.h"
 
 /* Up to this size, in bytes, memory of malloc is as good as pinned memory, of which there is little. */
@@ -63,13 +63,13 @@ static bool get_reserved(pml_gpusym_bounce_t *b, size_t bytes)
     if (class >= CLASSES) {
         return false;
     }
-    pthread_mutex_lock(&reserved.lock);
+    gpusym_lock(&reserved.lock);
     if (reserved.kept[class].n > 0) {
         p = reserved.kept[class].p[--reserved.kept[class].n];
         used = reserved.kept[class].warm ? (size_t) 1 << class : KEEP_MIN;
         reserved.kept[class].warm = false;
     }
-    pthread_mutex_unlock(&reserved.lock);
+    gpusym_unlock(&reserved.lock);
     p = NULL == p ? map_reserved((size_t) 1 << class) : p;
     *b = (pml_gpusym_bounce_t){p, (size_t) 1 << class, PML_GPUSYM_BOUNCE_RESERVED, used};
     return NULL != p;
@@ -93,7 +93,7 @@ static void put_reserved(const pml_gpusym_bounce_t *b)
     if (!warm) {
         cool(b);
     }
-    pthread_mutex_lock(&reserved.lock);
+    gpusym_lock(&reserved.lock);
     if (reserved.kept[class].n < KEPT && !(warm && reserved.kept[class].warm)) {
         unsigned at = reserved.kept[class].n++;
         if (!warm && reserved.kept[class].warm) { /* the one that holds memory stays the last */
@@ -104,7 +104,7 @@ static void put_reserved(const pml_gpusym_bounce_t *b)
         reserved.kept[class].warm = warm || reserved.kept[class].warm;
         kept = true;
     }
-    pthread_mutex_unlock(&reserved.lock);
+    gpusym_unlock(&reserved.lock);
     if (!kept) {
         munmap(b->p, b->size);
     }

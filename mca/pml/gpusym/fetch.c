@@ -14,6 +14,7 @@
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/reg.h"
 #include "mca/common/gpusym/memory/scratch.h"
+#include "mca/common/ompi/complete.h"
 #include "mca/common/ompi/tags.h"
 #include "mca/pml/gpusym/counters.h"
 #include "mca/pml/gpusym/gpu.h"
@@ -94,7 +95,7 @@ static void end_receive(request_t *r, int rv)
     pml_gpusym_request_free_inner(r);
     pml_gpusym_bounce_put(&r->bounce);
     pml_gpusym_request_put(r);
-    ompi_request_complete(outer, true);
+    gpusym_complete(outer);
 }
 
 /* Ends the parcel too. status: for the sender, an error of common.h. */

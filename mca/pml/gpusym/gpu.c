@@ -54,8 +54,9 @@ void pml_gpusym_gpu_review(gpusym_gpu_t *gpu)
     const int us = pml_gpusym_params.linger;
     gpusym_gpu_info_t info;
 
-    if (0 != __atomic_load_n(&until_look, __ATOMIC_RELAXED)) {
-        __atomic_fetch_sub(&until_look, 1, __ATOMIC_RELAXED);
+    const uint32_t calls = __atomic_load_n(&until_look, __ATOMIC_RELAXED);
+    if (0 != calls) {
+        __atomic_store_n(&until_look, calls - 1, __ATOMIC_RELAXED);
         return;
     }
     __atomic_store_n(&until_look, REVIEW, __ATOMIC_RELAXED);

@@ -67,6 +67,7 @@ static int inner_complete(ompi_request_t *inner)
 {
     request_t *r = inner->req_complete_cb_data;
 
+    __atomic_fetch_sub(&pml_gpusym_awaited, 1, __ATOMIC_RELAXED);
     if (pml_gpusym_is_envelope(r->base.req_comm, &inner->req_status, &r->peer)) {
         pml_gpusym_fetch(r, &inner->req_status, (const uint8_t *) r->bounce.p, GPUSYM_ENVELOPE);
     } else {
@@ -110,7 +111,12 @@ static int post_receive(request_t *r)
     r->inner->req_persistent = false;
     r->inner->req_complete_cb = inner_complete;
     r->inner->req_complete_cb_data = r;
-    return pml_gpusym_host.pml_start(1, &r->inner);
+    __atomic_fetch_add(&pml_gpusym_awaited, 1, __ATOMIC_RELAXED);
+    rv = pml_gpusym_host.pml_start(1, &r->inner);
+    if (OMPI_SUCCESS != rv) {
+        __atomic_fetch_sub(&pml_gpusym_awaited, 1, __ATOMIC_RELAXED);
+    }
+    return rv;
 }
 
 /* Begins one use of a request. */

@@ -5,13 +5,14 @@
  */
 #include "mca/pml/gpusym/request.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include "mca/common/gpusym/exec/carry.h"
 #include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/lock.h"
 #include "mca/common/gpusym/sanitizers.h"
+#include "mca/common/ompi/complete.h"
 #include "mca/pml/gpusym/gpu.h"
 #include "mca/pml/gpusym/pack.h"
 #include "mca/pml/gpusym/report.h"
@@ -54,16 +55,16 @@ static void append_request(request_t *r)
 
 void pml_gpusym_request_enlist(request_t *r, pml_gpusym_step_t *step)
 {
-    pthread_mutex_lock(&requests.lock);
+    gpusym_lock(&requests.lock);
     r->step = step;
     append_request(r);
-    pthread_mutex_unlock(&requests.lock);
+    gpusym_unlock(&requests.lock);
 }
 
 /* Takes the oldest requests, STEPS at most, out of the list. Returns the first of them. */
 static request_t *take_requests(void)
 {
-    pthread_mutex_lock(&requests.lock);
+    gpusym_lock(&requests.lock);
     request_t *first = requests.first, *last = first;
     for (unsigned i = 1; NULL != last && i < STEPS && NULL != last->next; i++) {
         last = last->next;
@@ -73,7 +74,7 @@ static request_t *take_requests(void)
         requests.last = NULL == last->next ? &requests.first : requests.last;
         last->next = NULL;
     }
-    pthread_mutex_unlock(&requests.lock);
+    gpusym_unlock(&requests.lock);
     return first;
 }
 
@@ -94,13 +95,15 @@ static int run_steps(void)
     }
     if (NULL != first) {
         *last = NULL;
-        pthread_mutex_lock(&requests.lock);
+        gpusym_lock(&requests.lock);
         __atomic_store_n(requests.last, first, __ATOMIC_RELAXED);
         requests.last = last;
-        pthread_mutex_unlock(&requests.lock);
+        gpusym_unlock(&requests.lock);
     }
     return events;
 }
+
+uint32_t pml_gpusym_awaited;
 
 uint64_t pml_gpusym_request_now(void)
 {
@@ -123,7 +126,7 @@ static int make_progress(void)
     __atomic_store_n(&requests.now, 0, __ATOMIC_RELAXED);
     pml_gpusym_pack_poll();
     const int events = run_steps();
-    gpusym_carry_flush(); /* what the steps have started */
+    gpusym_carry_flush(0 != __atomic_load_n(&pml_gpusym_awaited, __ATOMIC_RELAXED)); /* what the steps have started */
     __atomic_store_n(&requests.busy, false, __ATOMIC_RELEASE);
     return events;
 }
@@ -147,10 +150,10 @@ void pml_gpusym_request_put(request_t *r)
     OMPI_REQUEST_FINI(q);
     OBJ_RELEASE(r->base.req_datatype);
     OBJ_RELEASE(r->base.req_comm);
-    pthread_mutex_lock(&requests.lock);
+    gpusym_lock(&requests.lock);
     r->next = requests.free;
     requests.free = r;
-    pthread_mutex_unlock(&requests.lock);
+    gpusym_unlock(&requests.lock);
 }
 
 static bool is_active(request_t *r)
@@ -163,11 +166,11 @@ static int request_free(ompi_request_t **req)
 {
     request_t *r = (request_t *) *req;
 
-    pthread_mutex_lock(&requests.lock);
+    gpusym_lock(&requests.lock);
     const bool active = is_active(r);
     r->freed = active;
     r->base.req_free_called = active;
-    pthread_mutex_unlock(&requests.lock);
+    gpusym_unlock(&requests.lock);
     if (!active) {
         GPUSYM_ACQUIRE(r);
         pml_gpusym_request_put(r);
@@ -223,7 +226,7 @@ static void request_construct(request_t *r)
 
 static request_t *take_free(void)
 {
-    pthread_mutex_lock(&requests.lock);
+    gpusym_lock(&requests.lock);
     if (!requests.registered) {
         requests.registered = OPAL_SUCCESS == opal_progress_register(make_progress);
     }
@@ -232,7 +235,7 @@ static request_t *take_free(void)
     if (NULL != r) {
         requests.free = r->next;
     }
-    pthread_mutex_unlock(&requests.lock);
+    gpusym_unlock(&requests.lock);
     return NULL == r && ok ? OBJ_NEW(pml_gpusym_request_t) : r;
 }
 
@@ -387,10 +390,10 @@ static bool call_back(request_t *r)
 {
     ompi_request_t *q = pml_gpusym_mpi_request(r);
 
-    pthread_mutex_lock(&requests.lock);
+    gpusym_lock(&requests.lock);
     const ompi_request_complete_fn_t call = r->freed ? NULL : q->req_complete_cb;
     q->req_complete_cb = NULL;
-    pthread_mutex_unlock(&requests.lock);
+    gpusym_unlock(&requests.lock);
     return NULL == call || 0 == call(q);
 }
 
@@ -403,13 +406,12 @@ void pml_gpusym_request_complete(request_t *r)
     r->base.req_pml_complete = 1;
     const bool completes = NULL == q->req_complete_cb || call_back(r);
     /* With the lock, so that request_free() of another thread sees it either active or no longer touched. */
-    pthread_mutex_lock(&requests.lock);
+    gpusym_lock(&requests.lock);
     const bool freed = r->freed;
     if (!freed && completes) {
-        GPUSYM_RELEASE(r);
-        ompi_request_complete(q, true);
+        gpusym_complete(q);
     }
-    pthread_mutex_unlock(&requests.lock);
+    gpusym_unlock(&requests.lock);
     if (freed) {
         pml_gpusym_request_put(r);
     }

@@ -102,6 +102,8 @@ pml_gpusym_request_t *pml_gpusym_request_copy(const pml_gpusym_request_t *r);
 void pml_gpusym_request_abandon(pml_gpusym_request_t *r);
 /* Returns how many such requests the PML has not ended. */
 unsigned pml_gpusym_requests_abandoned(void);
+/* Receives into GPU memory for which no message has come yet; atomic. Copies that share launches may wait for these. */
+extern uint32_t pml_gpusym_awaited;
 /* Reports why the half of a pipe has ended with an error of common.h, and returns the MPI error code. peer, tag: of the
  * message. */
 int pml_gpusym_report_pipe(pml_gpusym_request_t *r, int status, int peer, int tag);

@@ -30,6 +30,7 @@
 
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/sanitizers.h"
+#include "mca/common/ompi/complete.h"
 #include "mca/common/ompi/tags.h"
 
 /* Open MPI's own have one integer. */
@@ -201,8 +202,7 @@ static void internal_complete(internal_t *r)
     }
     r->super.super.req_status.MPI_ERROR = r->error;
     r->super.super.req_status._ucount = 0;
-    GPUSYM_RELEASE(r); /* Open MPI orders this before whatever another thread does that saw it complete */
-    ompi_request_complete(&r->super.super, true); /* from here on it may be gone */
+    gpusym_complete(&r->super.super);
 }
 
 /* All that are in flight, out of the list. */

@@ -16,6 +16,7 @@
 #include "mca/coll/gpusym/plan/plan.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/sanitizers.h"
+#include "mca/common/ompi/complete.h"
 #include "opal/runtime/opal_progress.h"
 
 /* The fallback's requests that one progress() polls. */
@@ -250,8 +251,7 @@ static void complete_request(request_t *r)
     struct ompi_communicator_t *comm = q->req_persistent ? NULL : r->call.engine->fallback->comm;
     q->req_status.MPI_ERROR = r->call.error;
     q->req_status._ucount = 0;
-    GPUSYM_RELEASE(r);              /* Open MPI orders this before whatever another thread does that saw it complete */
-    ompi_request_complete(q, true); /* from here on it may be gone */
+    gpusym_complete(q);
     if (NULL != comm) {
         OBJ_RELEASE(comm);
     }

@@ -5,10 +5,12 @@
  */
 #include "mca/common/gpusym/exec/carry.h"
 
-#include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/plan.h"
+#include "mca/common/gpusym/lock.h"
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/trace.h"
 #include "tuning/carry.h"
@@ -17,6 +19,8 @@
 #define STREAM_POLLS 1024u
 /* Polls of a copy that waits for its launch between two attempts to make it. */
 #define FLUSH_POLLS 16u
+/* Runs that share a launch if they are long: of more each would get too few blocks. */
+#define RUNS_LONG 8u
 /* How often a launch under way holds the next one up: it may have failed. */
 #define HELD_MAX 4096u
 /* A word that few copies write falls behind the lane's sequence, and must not by half of what 32 bits count. After so
@@ -101,7 +105,7 @@ static int carrier_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint32_t m
     uint32_t least = UINT32_MAX;
     int rc = GPUSYM_SUCCESS;
     *out = NULL;
-    pthread_mutex_lock(&carriers.lock);
+    gpusym_lock(&carriers.lock);
     for (carrier_t *c = carriers.first; NULL != c; c = c->next) {
         const uint32_t under_way = __atomic_load_n(&c->under_way, __ATOMIC_RELAXED);
         if (c->lane->gpu != gpu || c->lane->dev != dev) {
@@ -123,7 +127,7 @@ static int carrier_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint32_t m
         rc = GPUSYM_SUCCESS;
         __atomic_fetch_add(&(*out)->under_way, more, __ATOMIC_RELAXED);
     }
-    pthread_mutex_unlock(&carriers.lock);
+    gpusym_unlock(&carriers.lock);
     return rc;
 }
 
@@ -136,7 +140,7 @@ void gpusym_carriers_close(void)
 {
     gpusym_copiers_close();
     run_batch.last.carrier = box_batch.last.carrier = NULL;
-    pthread_mutex_lock(&carriers.lock);
+    gpusym_lock(&carriers.lock);
     while (NULL != carriers.first) {
         carrier_t *carrier = carriers.first;
         carriers.first = carrier->next;
@@ -144,7 +148,7 @@ void gpusym_carriers_close(void)
         pthread_mutex_destroy(&carrier->lock);
         free(carrier);
     }
-    pthread_mutex_unlock(&carriers.lock);
+    gpusym_unlock(&carriers.lock);
 }
 
 /* ---- start ---- */
@@ -279,16 +283,19 @@ static void plan_batch(batch_t *batch, gpusym_work_t *w)
 /* Queues one kernel for the batch. With its lock held. */
 static int launch_batch(batch_t *batch, carrier_t *carrier)
 {
-    gpusym_work_t w = {.out_local = true, .rows = {.runs = batch->n}};
+    gpusym_work_t w;
+    memset(&w, 0, offsetof(gpusym_work_t, send)); /* the kernels take no more of it */
+    w.out_local = true;
+    w.rows = (gpusym_rows_t){.runs = batch->n};
     plan_batch(batch, &w);
-    pthread_mutex_lock(&carrier->lock);
+    gpusym_lock(&carrier->lock);
     count_started(carrier, batch->n);
     const int rc = launch(carrier->lane, &box_batch == batch ? GPUSYM_F_BOXES : GPUSYM_F_COPY, &w);
     for (uint32_t i = 0; i < batch->n; i++) {
         batch->carry[i]->carrier = carrier;
         batch->carry[i]->seq = carrier->lane->seq;
     }
-    pthread_mutex_unlock(&carrier->lock);
+    gpusym_unlock(&carrier->lock);
     batch->last =
         (gpusym_carry_t){.carrier = GPUSYM_SUCCESS == rc ? carrier : NULL, .seq = carrier->lane->seq, .end = w.nblocks};
     batch->held = 0;
@@ -327,10 +334,10 @@ static void copy_alone(batch_t *batch, carrier_t *carrier, uint32_t i)
     gpusym_carry_t carry = {.carrier = carrier, .waits = true};
     int rc = GPUSYM_ERR_NOT_AVAILABLE;
     if (NULL != carrier && &run_batch == batch) {
-        pthread_mutex_lock(&carrier->lock);
+        gpusym_lock(&carrier->lock);
         count_started(carrier, batch->n - i);
         rc = start_engine(carrier->lane, &rows, &carry);
-        pthread_mutex_unlock(&carrier->lock);
+        gpusym_unlock(&carrier->lock);
     }
     if (GPUSYM_SUCCESS != rc) {
         if (NULL != carrier) {
@@ -361,7 +368,8 @@ static void end_batch(batch_t *batch)
 
 static bool is_full(const batch_t *batch)
 {
-    return batch->n == (&box_batch == batch ? GPUSYM_BOXES_MAX : GPUSYM_RUNS_MAX);
+    return batch->n == (&box_batch == batch ? GPUSYM_BOXES_MAX : GPUSYM_RUNS_MAX) ||
+           (batch->n >= RUNS_LONG && !gpusym_tuning_carry_gathers(batch->bytes));
 }
 
 /* Whether more copies may come. With the batch's lock held. */
@@ -371,23 +379,23 @@ static bool gathers(batch_t *batch)
            batch->held < HELD_MAX && !words_say_ended(&batch->last);
 }
 
-static void flush(batch_t *batch)
+static void flush(batch_t *batch, bool more)
 {
     if (0 != __atomic_load_n(&batch->n, __ATOMIC_RELAXED)) {
-        pthread_mutex_lock(&batch->lock);
-        if (gathers(batch)) {
+        gpusym_lock(&batch->lock);
+        if (more && gathers(batch)) {
             batch->held++;
         } else if (0 != batch->n) {
             end_batch(batch);
         }
-        pthread_mutex_unlock(&batch->lock);
+        gpusym_unlock(&batch->lock);
     }
 }
 
-void gpusym_carry_flush(void)
+void gpusym_carry_flush(bool more)
 {
-    flush(&run_batch);
-    flush(&box_batch);
+    flush(&run_batch, more);
+    flush(&box_batch, more);
 }
 
 /* Makes room for one copy more, which the caller then sets. With the batch's lock held. */
@@ -408,10 +416,10 @@ static void join_batch(batch_t *batch, const gpusym_device_t *dev, gpusym_gpu_t 
 static void start_run(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *rows,
                       gpusym_carry_t *carry)
 {
-    pthread_mutex_lock(&run_batch.lock);
+    gpusym_lock(&run_batch.lock);
     join_batch(&run_batch, dev, gpu, rows->width, carry);
     run_batch.run[run_batch.n - 1] = (gpusym_run_t){.in = rows->src, .out = rows->dst, .bytes = rows->width};
-    pthread_mutex_unlock(&run_batch.lock);
+    gpusym_unlock(&run_batch.lock);
 }
 
 int gpusym_carry_start_box(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_box_run_t *run,
@@ -425,10 +433,10 @@ int gpusym_carry_start_box(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const 
     if (GPUSYM_SUCCESS != dev->kernels_load(gpu, &why)) {
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
-    pthread_mutex_lock(&box_batch.lock);
+    gpusym_lock(&box_batch.lock);
     join_batch(&box_batch, dev, gpu, run->bytes, carry);
     box_batch.box[box_batch.n - 1] = *run;
-    pthread_mutex_unlock(&box_batch.lock);
+    gpusym_unlock(&box_batch.lock);
     return GPUSYM_SUCCESS;
 }
 
@@ -459,11 +467,11 @@ int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const
     if (GPUSYM_SUCCESS != rc) {
         return copy_now(dev, gpu, rows);
     }
-    pthread_mutex_lock(&carrier->lock);
+    gpusym_lock(&carrier->lock);
     count_started(carrier, 1);
     rc = by_kernel && carrier->kernels ? start_kernel(carrier->lane, rows, carry)
                                        : start_engine(carrier->lane, rows, carry);
-    pthread_mutex_unlock(&carrier->lock);
+    gpusym_unlock(&carrier->lock);
     if (GPUSYM_SUCCESS == rc) {
         carry->carrier = carrier;
         return rc;
@@ -485,7 +493,7 @@ int gpusym_carry_poll(gpusym_carry_t *carry)
 {
     if (__atomic_load_n(&carry->waits, __ATOMIC_ACQUIRE)) {
         if (0 == ++carry->held % FLUSH_POLLS) {
-            gpusym_carry_flush(); /* the caller does not */
+            gpusym_carry_flush(true); /* the caller does not */
         }
         return 0;
     }

@@ -55,9 +55,9 @@ int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const
  */
 int gpusym_carry_start_box(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_box_run_t *run,
                            gpusym_carry_t *carry);
-/* Launches what waits to share a launch, unless that is little and the last such launch is under way: then more may
- * come until it has ended. Its errors are told by gpusym_carry_poll. A few ns if nothing waits. */
-void gpusym_carry_flush(void);
+/* Launches what waits to share a launch, unless more may come, that is little, and the last such launch is under way:
+ * then it waits until that has ended. Its errors are told by gpusym_carry_poll. A few ns if nothing waits. */
+void gpusym_carry_flush(bool more);
 /* Returns 1 if the copy has ended, and is visible to all, 0 if it is under way, or the device's error, which ends it
  * too. A few ns while it is under way. If it waits for its launch, gpusym_carry_flush is called at times. */
 int gpusym_carry_poll(gpusym_carry_t *carry);

@@ -8,11 +8,11 @@
 #endif
 #include "mca/common/gpusym/memory/reg.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "mca/common/gpusym/lock.h"
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/trace.h"
 
@@ -324,7 +324,7 @@ int gpusym_reg_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const void *p,
     if (!gpusym_reg_allows(&range) || *off > range.size || bytes > range.size - *off) {
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
-    pthread_mutex_lock(&own.lock);
+    gpusym_lock(&own.lock);
     unsigned i = find_entry(range.id, &range);
     if (GPUSYM_REG_MAX == i) {
         rc = make_entry(dev, gpu, &range, &i);
@@ -335,7 +335,7 @@ int gpusym_reg_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const void *p,
         own.record[i].used = ++own.uses;
         *key = key_make(own.record[i].generation, i);
     }
-    pthread_mutex_unlock(&own.lock);
+    gpusym_unlock(&own.lock);
     return rc;
 }
 
@@ -345,7 +345,7 @@ bool gpusym_reg_find(uint64_t id, const void *p, uint64_t bytes, uint32_t *key, 
     if (0 == id || 0 == gpusym_reg_limit) {
         return false;
     }
-    pthread_mutex_lock(&own.lock);
+    gpusym_lock(&own.lock);
     const unsigned i = find_entry(id, NULL);
     if (GPUSYM_REG_MAX != i) {
         record_t *record = &own.record[i];
@@ -357,31 +357,31 @@ bool gpusym_reg_find(uint64_t id, const void *p, uint64_t bytes, uint32_t *key, 
             *key = key_make(record->generation, i);
         }
     }
-    pthread_mutex_unlock(&own.lock);
+    gpusym_unlock(&own.lock);
     return found;
 }
 
 void gpusym_reg_put(uint32_t key)
 {
     record_t *record = &own.record[key & KEY_INDEX];
-    pthread_mutex_lock(&own.lock);
+    gpusym_lock(&own.lock);
     if (key_valid(key) && key_fits(key, record->generation) && 0 != record->pins) {
         record->pins--;
     }
-    pthread_mutex_unlock(&own.lock);
+    gpusym_unlock(&own.lock);
 }
 
 /* Gets the memory of an own key. False: the table has no such entry for that GPU. */
 static bool own_base(gpusym_gpu_t *gpu, uint32_t key, void **base, uint64_t *size)
 {
     const record_t *record = &own.record[key & KEY_INDEX];
-    pthread_mutex_lock(&own.lock);
+    gpusym_lock(&own.lock);
     const bool found = record->live && key_fits(key, record->generation) && record->gpu == gpu;
     if (found) {
         *base = record->base;
         *size = record->size;
     }
-    pthread_mutex_unlock(&own.lock);
+    gpusym_unlock(&own.lock);
     return found;
 }
 
@@ -545,9 +545,9 @@ int gpusym_reg_map(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_peer_t 
     if (gpusym_peer_area(peer, GPUSYM_AREA_REG) == own_table() && own_base(gpu, key, base, size)) {
         return GPUSYM_SUCCESS;
     }
-    pthread_mutex_lock(&remote.lock);
+    gpusym_lock(&remote.lock);
     const int rc = find_or_map(dev, gpu, peer, key, base, size);
-    pthread_mutex_unlock(&remote.lock);
+    gpusym_unlock(&remote.lock);
     return rc;
 }
 
@@ -555,18 +555,18 @@ int gpusym_reg_map(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_peer_t 
 
 unsigned gpusym_reg_sweep(const gpusym_device_t *dev)
 {
-    pthread_mutex_lock(&own.lock);
+    gpusym_lock(&own.lock);
     unsigned ended = drop_freed(dev, GPUSYM_REG_MAX);
-    pthread_mutex_unlock(&own.lock);
-    pthread_mutex_lock(&remote.lock);
+    gpusym_unlock(&own.lock);
+    gpusym_lock(&remote.lock);
     ended += sweep_views(dev);
-    pthread_mutex_unlock(&remote.lock);
+    gpusym_unlock(&remote.lock);
     return ended;
 }
 
 void gpusym_reg_close(const gpusym_device_t *dev)
 {
-    pthread_mutex_lock(&own.lock);
+    gpusym_lock(&own.lock);
     for (unsigned i = 0; i < GPUSYM_REG_MAX; i++) {
         if (own.record[i].live) {
             retire_entry(i);
@@ -575,9 +575,9 @@ void gpusym_reg_close(const gpusym_device_t *dev)
         own.record[i] = (record_t){.live = false};
     }
     own.nrefused = 0;
-    pthread_mutex_unlock(&own.lock);
+    gpusym_unlock(&own.lock);
 
-    pthread_mutex_lock(&remote.lock);
+    gpusym_lock(&remote.lock);
     while (NULL != remote.views) {
         view_t *view = remote.views;
         remote.views = view->next;
@@ -586,5 +586,5 @@ void gpusym_reg_close(const gpusym_device_t *dev)
         }
         free(view);
     }
-    pthread_mutex_unlock(&remote.lock);
+    gpusym_unlock(&remote.lock);
 }

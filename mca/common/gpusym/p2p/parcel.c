@@ -5,9 +5,9 @@
  */
 #include "mca/common/gpusym/p2p/parcel.h"
 
-#include <pthread.h>
 #include <string.h>
 
+#include "mca/common/gpusym/lock.h"
 #include "mca/common/gpusym/log.h"
 
 /* ---- the table, in shared pages ---- */
@@ -178,7 +178,7 @@ int gpusym_parcels_open(unsigned slot)
 {
     table_t *table = gpusym_pages_area(GPUSYM_AREA_PARCELS);
     int rc = GPUSYM_ERR_NOT_AVAILABLE;
-    pthread_mutex_lock(&own.lock);
+    gpusym_lock(&own.lock);
     if (NULL != own.table) {
         rc = own.slot == slot ? GPUSYM_SUCCESS : rc;
     } else if (NULL != table && slot < GPUSYM_PARCEL_SLOTS) {
@@ -197,13 +197,13 @@ int gpusym_parcels_open(unsigned slot)
         __atomic_store_n(&own.table, table, __ATOMIC_RELEASE);
         rc = GPUSYM_SUCCESS;
     }
-    pthread_mutex_unlock(&own.lock);
+    gpusym_unlock(&own.lock);
     return rc;
 }
 
 void gpusym_parcels_close(void)
 {
-    pthread_mutex_lock(&own.lock);
+    gpusym_lock(&own.lock);
     if (NULL != own.table) {
         for (unsigned i = 0; i < own.peers; i++) {
             if (NULL != own.peer[i]) {
@@ -216,14 +216,14 @@ void gpusym_parcels_close(void)
         own.peers = 0;
         __atomic_store_n(&own.table, NULL, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&own.lock);
+    gpusym_unlock(&own.lock);
 }
 
 int gpusym_parcels_attach(gpusym_peer_t *peer, unsigned peer_slot)
 {
     table_t *table = table_of(peer);
     int rc = GPUSYM_SUCCESS;
-    pthread_mutex_lock(&own.lock);
+    gpusym_lock(&own.lock);
     if (NULL == own.table || peer_slot >= GPUSYM_PARCEL_SLOTS ||
         TABLE_MAGIC != __atomic_load_n(&table->magic, __ATOMIC_ACQUIRE)) {
         rc = GPUSYM_ERR_NOT_AVAILABLE;
@@ -235,7 +235,7 @@ int gpusym_parcels_attach(gpusym_peer_t *peer, unsigned peer_slot)
         /* Release: who decides to send envelopes finds us ready for them. */
         __atomic_store_n(&table->with[own.slot].attached, (uint32_t) ATTACHED, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&own.lock);
+    gpusym_unlock(&own.lock);
     return rc;
 }
 
@@ -319,13 +319,13 @@ void gpusym_parcels_use_gpu(const uint8_t uuid[16])
 {
     uint64_t words[2];
     memcpy(words, uuid, sizeof words);
-    pthread_mutex_lock(&own.lock);
+    gpusym_lock(&own.lock);
     if (NULL != own.table && own.table->gpus < GPUSYM_PARCEL_GPUS && !names_gpu(own.table, words)) {
         WRITE(own.table->gpu[own.table->gpus][0], words[0]);
         WRITE(own.table->gpu[own.table->gpus][1], words[1]);
         __atomic_store_n(&own.table->gpus, own.table->gpus + 1, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&own.lock);
+    gpusym_unlock(&own.lock);
 }
 
 bool gpusym_parcels_gpu_shared(const uint8_t uuid[16])
@@ -333,11 +333,11 @@ bool gpusym_parcels_gpu_shared(const uint8_t uuid[16])
     uint64_t words[2];
     bool shared = false;
     memcpy(words, uuid, sizeof words);
-    pthread_mutex_lock(&own.lock);
+    gpusym_lock(&own.lock);
     for (unsigned i = 0; i < own.peers && !shared; i++) {
         shared = i != own.slot && NULL != own.peer[i] && names_gpu(table_of(own.peer[i]), words);
     }
-    pthread_mutex_unlock(&own.lock);
+    gpusym_unlock(&own.lock);
     return shared;
 }
 
@@ -353,7 +353,7 @@ static bool offer_fits(const gpusym_offer_t *o)
 static bool entry_take(uint32_t *index, uint64_t *number)
 {
     bool taken = false;
-    pthread_mutex_lock(&own.lock);
+    gpusym_lock(&own.lock);
     if (NULL != own.table && 0 != own.nfree) {
         taken = true;
         *index = own.free[--own.nfree];
@@ -363,13 +363,13 @@ static bool entry_take(uint32_t *index, uint64_t *number)
             WRITE(own.table->top, *index + 1);
         }
     }
-    pthread_mutex_unlock(&own.lock);
+    gpusym_unlock(&own.lock);
     return taken;
 }
 
 static void entry_give(uint32_t index)
 {
-    pthread_mutex_lock(&own.lock);
+    gpusym_lock(&own.lock);
     if (index < GPUSYM_PARCEL_MAX && NULL != own.table && 0 != own.record[index].number) {
         own.record[index].number = 0;
         own.free[own.nfree++] = (uint16_t) index;
@@ -377,7 +377,7 @@ static void entry_give(uint32_t index)
             WRITE(own.table->top, 0u);
         }
     }
-    pthread_mutex_unlock(&own.lock);
+    gpusym_unlock(&own.lock);
 }
 
 static void place_fill(entry_t *entry, unsigned which, uint64_t number, const gpusym_offer_t *o, const void *data)
@@ -523,9 +523,9 @@ void gpusym_parcel_free(uint32_t index)
 
 unsigned gpusym_parcels_live(void)
 {
-    pthread_mutex_lock(&own.lock);
+    gpusym_lock(&own.lock);
     const unsigned live = NULL != own.table ? GPUSYM_PARCEL_MAX - own.nfree : 0;
-    pthread_mutex_unlock(&own.lock);
+    gpusym_unlock(&own.lock);
     return live;
 }
 

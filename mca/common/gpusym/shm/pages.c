@@ -66,7 +66,7 @@ static struct {
     pthread_mutex_t lock;
     gpusym_pages_id_t id;
     gpusym_arena_t *lines, *tables;
-    char *base;
+    char *base; /* atomic: gpusym_pages_area() reads it without the lock */
     gpusym_peer_t *peers;
     uint64_t generation; /* the last one given to a line; even */
     retired_t *retired;  /* not to be handed out yet */
@@ -100,7 +100,7 @@ static int make_slab(void)
         errno = ENOMEM;
         return GPUSYM_ERR_NO_MEMORY;
     }
-    slab.base = base;
+    __atomic_store_n(&slab.base, base, __ATOMIC_RELEASE);
     ((slab_head_t *) base)->owner = getpid();
     return GPUSYM_SUCCESS;
 }
@@ -166,7 +166,7 @@ void gpusym_pages_close(void)
     if (NULL != slab.base) {
         free_arenas();
         gpusym_segment_free(&slab.id, slab.base);
-        slab.base = NULL;
+        __atomic_store_n(&slab.base, NULL, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&slab.lock);
     gpusym_fd_close();
@@ -372,9 +372,8 @@ const gpusym_pages_id_t *gpusym_peer_id(const gpusym_peer_t *peer)
 
 void *gpusym_pages_area(gpusym_area_t area)
 {
-    pthread_mutex_lock(&slab.lock);
-    void *at = NULL != slab.base ? slab.base + SLAB_AREAS + area : NULL;
-    pthread_mutex_unlock(&slab.lock);
+    char *base = __atomic_load_n(&slab.base, __ATOMIC_ACQUIRE);
+    void *at = NULL != base ? base + SLAB_AREAS + area : NULL;
     return at;
 }
 

@@ -171,7 +171,7 @@ static int gpu_make(int ordinal, CUcontext ctx, gpusym_gpu_t **made)
         return rc;
     }
     gpu->next = gpus;
-    gpus = gpu;
+    __atomic_store_n(&gpus, gpu, __ATOMIC_RELEASE);
     *made = gpu;
     return GPUSYM_SUCCESS;
 }
@@ -247,6 +247,12 @@ int cuda_gpu_open(const gpusym_mem_t *mem, gpusym_gpu_t **gpu)
     CUcontext ctx = NULL;
     int ordinal = 0;
 
+    for (g = __atomic_load_n(&gpus, __ATOMIC_ACQUIRE); NULL != g && NULL != mem; g = g->next) {
+        if (0 <= mem->gpu && NULL != mem->context && g->ctx == mem->context) { /* each message asks: no lock */
+            *gpu = g;
+            return GPUSYM_SUCCESS;
+        }
+    }
     pthread_mutex_lock(&cuda_state.lock);
     int rc = cuda_driver_start();
     if (GPUSYM_SUCCESS != rc) {
