@@ -39,8 +39,8 @@
 #define GPUSYM_ACQUIRE(p) ((void) (p))
 #endif
 
-/* Between these two, what this thread reads is not compared with what others write: of memory that is polled until it has
- * changed, or whose order a library built without the sanitizer makes. */
+/* Between these two, what this thread reads is not compared with what others write: of memory that is polled until it
+ * has changed, or whose order a library built without the sanitizer makes. */
 #ifdef __SANITIZE_THREAD__
 void AnnotateIgnoreReadsBegin(const char *file, int line);
 void AnnotateIgnoreReadsEnd(const char *file, int line);

@@ -17,8 +17,9 @@
 
 /* Up to this size, in bytes, memory of malloc is as good as pinned memory, of which there is little. */
 #define HEAP_MAX 16384u
-/* Reserved buffers that are kept for the next messages: so many of each power of two, in bytes; a window of large
- * receives would map and unmap them for each message. */
+#define HEAP_MIN 16u
+/* Buffers that are kept for the next messages: so many of each power of two, in bytes. A window of receives would map
+ * and unmap them for each message, or keep malloc busy for a tenth of its time. */
 #define CLASSES 48u
 #define KEPT 64u
 /* What a kept buffer may hold of memory, in bytes: what envelopes touch. One of each size may hold more, up to the
@@ -35,7 +36,7 @@ static struct {
         unsigned n;
         bool warm; /* the last one holds memory */
     } kept[CLASSES];
-} reserved = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} buffers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static unsigned class_of(size_t bytes)
 {
@@ -63,13 +64,13 @@ static bool get_reserved(pml_gpusym_bounce_t *b, size_t bytes)
     if (class >= CLASSES) {
         return false;
     }
-    gpusym_lock(&reserved.lock);
-    if (reserved.kept[class].n > 0) {
-        p = reserved.kept[class].p[--reserved.kept[class].n];
-        used = reserved.kept[class].warm ? (size_t) 1 << class : KEEP_MIN;
-        reserved.kept[class].warm = false;
+    gpusym_lock(&buffers.lock);
+    if (buffers.kept[class].n > 0) {
+        p = buffers.kept[class].p[--buffers.kept[class].n];
+        used = buffers.kept[class].warm ? (size_t) 1 << class : KEEP_MIN;
+        buffers.kept[class].warm = false;
     }
-    gpusym_unlock(&reserved.lock);
+    gpusym_unlock(&buffers.lock);
     p = NULL == p ? map_reserved((size_t) 1 << class) : p;
     *b = (pml_gpusym_bounce_t){p, (size_t) 1 << class, PML_GPUSYM_BOUNCE_RESERVED, used};
     return NULL != p;
@@ -93,18 +94,18 @@ static void put_reserved(const pml_gpusym_bounce_t *b)
     if (!warm) {
         cool(b);
     }
-    gpusym_lock(&reserved.lock);
-    if (reserved.kept[class].n < KEPT && !(warm && reserved.kept[class].warm)) {
-        unsigned at = reserved.kept[class].n++;
-        if (!warm && reserved.kept[class].warm) { /* the one that holds memory stays the last */
-            reserved.kept[class].p[at] = reserved.kept[class].p[at - 1];
+    gpusym_lock(&buffers.lock);
+    if (buffers.kept[class].n < KEPT && !(warm && buffers.kept[class].warm)) {
+        unsigned at = buffers.kept[class].n++;
+        if (!warm && buffers.kept[class].warm) { /* the one that holds memory stays the last */
+            buffers.kept[class].p[at] = buffers.kept[class].p[at - 1];
             at--;
         }
-        reserved.kept[class].p[at] = b->p;
-        reserved.kept[class].warm = warm || reserved.kept[class].warm;
+        buffers.kept[class].p[at] = b->p;
+        buffers.kept[class].warm = warm || buffers.kept[class].warm;
         kept = true;
     }
-    gpusym_unlock(&reserved.lock);
+    gpusym_unlock(&buffers.lock);
     if (!kept) {
         munmap(b->p, b->size);
     }
@@ -112,8 +113,33 @@ static void put_reserved(const pml_gpusym_bounce_t *b)
 
 static bool get_heap(pml_gpusym_bounce_t *b, size_t bytes)
 {
-    *b = (pml_gpusym_bounce_t){malloc(bytes), bytes, PML_GPUSYM_BOUNCE_HEAP, 0};
-    return NULL != b->p;
+    const unsigned class = class_of(bytes < HEAP_MIN ? HEAP_MIN : bytes);
+    void *p = NULL;
+
+    gpusym_lock(&buffers.lock);
+    if (buffers.kept[class].n > 0) {
+        p = buffers.kept[class].p[--buffers.kept[class].n];
+    }
+    gpusym_unlock(&buffers.lock);
+    p = NULL == p ? malloc((size_t) 1 << class) : p;
+    *b = (pml_gpusym_bounce_t){p, (size_t) 1 << class, PML_GPUSYM_BOUNCE_HEAP, 0};
+    return NULL != p;
+}
+
+static void put_heap(const pml_gpusym_bounce_t *b)
+{
+    const unsigned class = class_of(b->size);
+    bool kept = false;
+
+    gpusym_lock(&buffers.lock);
+    if (buffers.kept[class].n < KEPT) {
+        buffers.kept[class].p[buffers.kept[class].n++] = b->p;
+        kept = true;
+    }
+    gpusym_unlock(&buffers.lock);
+    if (!kept) {
+        free(b->p);
+    }
 }
 
 bool pml_gpusym_bounce_pin(pml_gpusym_bounce_t *b, gpusym_gpu_t *gpu, size_t bytes)
@@ -145,7 +171,7 @@ void pml_gpusym_bounce_put(pml_gpusym_bounce_t *b)
     }
     switch (b->kind) {
     case PML_GPUSYM_BOUNCE_HEAP:
-        free(b->p);
+        put_heap(b);
         break;
     case PML_GPUSYM_BOUNCE_PINNED:
         gpusym_pinned_put(b->p);
@@ -160,9 +186,14 @@ void pml_gpusym_bounce_put(pml_gpusym_bounce_t *b)
 void pml_gpusym_bounces_close(void)
 {
     for (unsigned class = 0; class < CLASSES; class ++) {
-        while (reserved.kept[class].n > 0) {
-            munmap(reserved.kept[class].p[--reserved.kept[class].n], (size_t) 1 << class);
+        while (buffers.kept[class].n > 0) {
+            void *p = buffers.kept[class].p[--buffers.kept[class].n];
+            if ((size_t) 1 << class <= HEAP_MAX) {
+                free(p);
+            } else {
+                munmap(p, (size_t) 1 << class);
+            }
         }
-        reserved.kept[class].warm = false;
+        buffers.kept[class].warm = false;
     }
 }

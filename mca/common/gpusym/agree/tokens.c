@@ -7,6 +7,12 @@
 
 #include "mca/common/gpusym/shm/process.h"
 
+#if defined(__x86_64__)
+#define WITH_PREFETCHW __attribute__((target("prfchw")))
+#else
+#define WITH_PREFETCHW
+#endif
+
 static bool token_swap(gpusym_peer_t *peer, uint64_t from, uint64_t to)
 {
     return __atomic_compare_exchange_n(gpusym_peer_token(peer), &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
@@ -34,10 +40,7 @@ void gpusym_tokens_init(gpusym_rollcall_t *rc, uint32_t *order, uint64_t line_of
 
 /* Asks for the cache line of rank r's token, to be written soon: that takes 0.1 us, and nobody waits for it here. No
  * processor of x86-64 refuses the instruction, but compilers do not emit it for all of them. */
-#if defined(__x86_64__)
-__attribute__((target("prfchw")))
-#endif
-static void token_prefetch(const gpusym_rollcall_t *rc, uint32_t r)
+static WITH_PREFETCHW void token_prefetch(const gpusym_rollcall_t *rc, uint32_t r)
 {
     __builtin_prefetch(gpusym_peer_token(rc->peer[r]), 1);
 }
