@@ -5,6 +5,8 @@
  */
 #include "tuning/carry.h"
 
+#include "kernels/work.h"
+
 /* Largest copy in bytes by a kernel. A message of 2 MiB takes 14.4 us by a kernel and 15.1 by a copy engine, one of
  * 4 MiB 21.2 and 20.7; but copy engines lose 4 us between two copies. */
 #define KERNEL_MAX (4u << 20)
@@ -18,6 +20,8 @@
 #define THREADS 512u
 /* A launch takes the CPU 2.5 us, and ends 5 us later. What is copied in that time keeps the link busy. */
 #define GATHER_MAX (256u << 10)
+/* Runs of a launch if they have so many bytes: of more each would get too few blocks. */
+#define RUNS_LONG 8u
 /* Longest copy of a resident kernel, in bytes: two loads of each thread of its one block. */
 #define RESIDENT_MAX 16384u
 /* Two copy engines that write each other's memory reach 383 GB/s each way, two that read 365; one alone 390 either way.
@@ -64,6 +68,11 @@ uint32_t gpusym_tuning_carry_threads(void)
 bool gpusym_tuning_carry_gathers(uint64_t bytes)
 {
     return bytes < GATHER_MAX;
+}
+
+bool gpusym_tuning_carry_joins(uint32_t runs, uint64_t bytes)
+{
+    return runs < GPUSYM_RUNS_MAX && (runs < RUNS_LONG || bytes < GATHER_MAX);
 }
 
 uint32_t gpusym_tuning_carry_resident_max(void)

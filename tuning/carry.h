@@ -29,6 +29,8 @@ uint32_t gpusym_tuning_box_blocks(uint64_t bytes);
 uint32_t gpusym_tuning_carry_threads(void);
 /* Whether copies of so many bytes in all wait for others that may share their launch, while another is under way. */
 bool gpusym_tuning_carry_gathers(uint64_t bytes);
+/* Whether another copy may share the launch of so many runs, of so many bytes. */
+bool gpusym_tuning_carry_joins(uint32_t runs, uint64_t bytes);
 /* Longest copy in bytes of a resident kernel (resident.h). */
 uint32_t gpusym_tuning_carry_resident_max(void);
 /* Bytes of a pipe's pieces, for a message of so many bytes, through memory of the host or of a GPU. */

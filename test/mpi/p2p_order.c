@@ -620,9 +620,9 @@ static bool comes(memory_t *in, uint64_t seed, size_t bytes)
     int flag;
 
     while (seconds() < until) {
-        GPUSYM_IGNORE_READS_BEGIN();
+        GPUSYM_IGNORE_BEGIN();
         const bool right = msg_right(&self.work, &in->buffer, seed, bytes, why);
-        GPUSYM_IGNORE_READS_END();
+        GPUSYM_IGNORE_END();
         if (right) {
             return true;
         }
@@ -667,7 +667,9 @@ static bool free_one(int skind, int rkind, size_t bytes, bool persistent)
     if (sends) {
         right = memory_right(&m, bytes, bytes, "sent") && right;
     }
+    GPUSYM_IGNORE_BEGIN(); /* as in comes() */
     memory_close(&m);
+    GPUSYM_IGNORE_END();
     return right;
 }
 

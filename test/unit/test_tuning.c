@@ -619,6 +619,8 @@ static void copies_can_be_launched(void **state)
         assert_true(gpusym_tuning_box_blocks(bytes) >= blocks &&
                     gpusym_tuning_box_blocks(bytes) <= GPUSYM_CARRY_BLOCKS);
         assert_true(gpusym_tuning_carry_gathers(bytes / 2) || !gpusym_tuning_carry_gathers(bytes));
+        assert_true(gpusym_tuning_carry_joins(i % 20, bytes) <= gpusym_tuning_carry_joins(i % 20 / 2, bytes / 2));
+        assert_true(!gpusym_tuning_carry_joins(GPUSYM_RUNS_MAX, bytes / 2));
         assert_true(gpusym_tuning_carry_by_kernel(bytes / 2, rows) || !gpusym_tuning_carry_by_kernel(bytes, rows));
         const uint64_t chunk = gpusym_tuning_host_chunk(bytes);
         assert_true(chunk >= 128 << 10 && chunk <= 512 << 10 && 0 == chunk % 4096);

@@ -39,16 +39,16 @@
 #define GPUSYM_ACQUIRE(p) ((void) (p))
 #endif
 
-/* Between these two, what this thread reads is not compared with what others write: of memory that is polled until it
- * has changed, or whose order a library built without the sanitizer makes. */
+/* Between these two, what this thread does to memory is not compared with what others do: where that is polled until it
+ * has changed, or a library built without the sanitizer makes the order. */
 #ifdef __SANITIZE_THREAD__
 void AnnotateIgnoreReadsBegin(const char *file, int line);
 void AnnotateIgnoreReadsEnd(const char *file, int line);
-#define GPUSYM_IGNORE_READS_BEGIN() AnnotateIgnoreReadsBegin(__FILE__, __LINE__)
-#define GPUSYM_IGNORE_READS_END() AnnotateIgnoreReadsEnd(__FILE__, __LINE__)
+#define GPUSYM_IGNORE_BEGIN() AnnotateIgnoreReadsBegin(__FILE__, __LINE__)
+#define GPUSYM_IGNORE_END() AnnotateIgnoreReadsEnd(__FILE__, __LINE__)
 #else
-#define GPUSYM_IGNORE_READS_BEGIN() ((void) 0)
-#define GPUSYM_IGNORE_READS_END() ((void) 0)
+#define GPUSYM_IGNORE_BEGIN() ((void) 0)
+#define GPUSYM_IGNORE_END() ((void) 0)
 #endif
 
 #endif

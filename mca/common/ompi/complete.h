@@ -16,9 +16,9 @@
 static inline void gpusym_complete(ompi_request_t *request)
 {
     GPUSYM_RELEASE(request);
-    GPUSYM_IGNORE_READS_BEGIN();
+    GPUSYM_IGNORE_BEGIN();
     ompi_request_complete(request, true);
-    GPUSYM_IGNORE_READS_END();
+    GPUSYM_IGNORE_END();
 }
 
 #endif

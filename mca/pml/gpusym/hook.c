@@ -51,9 +51,10 @@ static inline bool is_plain_send(const void *buf, size_t count, const struct omp
 typedef enum { BY_PML, AS_HOST, AS_DEVICE } way_t;
 
 static inline way_t find_send(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
-                              mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, gpusym_mem_t *mem)
+                              mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm,
+                              pml_gpusym_memory_t *memory)
 {
-    if (!pml_gpusym_is_heap(buf, dtype) && pml_gpusym_ask_device(buf, count, dtype, mem)) {
+    if (!pml_gpusym_is_heap(buf, dtype) && pml_gpusym_ask_device(buf, count, dtype, memory)) {
         return AS_DEVICE;
     }
     return is_special(count * dtype->super.size) &&
@@ -65,10 +66,10 @@ static inline way_t find_send(const void *buf, size_t count, struct ompi_datatyp
 static SLOW_PATH int send_other(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
                                 mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm)
 {
-    gpusym_mem_t mem;
-    const way_t way = find_send(buf, count, dtype, dst, tag, mode, comm, &mem);
+    pml_gpusym_memory_t memory;
+    const way_t way = find_send(buf, count, dtype, dst, tag, mode, comm, &memory);
     return BY_PML == way ? host.pml_send(buf, count, dtype, dst, tag, mode, comm)
-                         : pml_gpusym_send(buf, count, dtype, dst, tag, mode, comm, AS_DEVICE == way ? &mem : NULL);
+                         : pml_gpusym_send(buf, count, dtype, dst, tag, mode, comm, AS_DEVICE == way ? &memory : NULL);
 }
 
 static int hook_send(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
@@ -82,11 +83,11 @@ static SLOW_PATH int isend_other(const void *buf, size_t count, struct ompi_data
                                  mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm,
                                  struct ompi_request_t **request)
 {
-    gpusym_mem_t mem;
-    const way_t way = find_send(buf, count, dtype, dst, tag, mode, comm, &mem);
+    pml_gpusym_memory_t memory;
+    const way_t way = find_send(buf, count, dtype, dst, tag, mode, comm, &memory);
     return BY_PML == way
                ? host.pml_isend(buf, count, dtype, dst, tag, mode, comm, request)
-               : pml_gpusym_isend(buf, count, dtype, dst, tag, mode, comm, AS_DEVICE == way ? &mem : NULL, request);
+               : pml_gpusym_isend(buf, count, dtype, dst, tag, mode, comm, AS_DEVICE == way ? &memory : NULL, request);
 }
 
 static int hook_isend(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
@@ -100,12 +101,12 @@ static int hook_isend_init(const void *buf, size_t count, struct ompi_datatype_t
                            mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm,
                            struct ompi_request_t **request)
 {
-    gpusym_mem_t mem;
+    pml_gpusym_memory_t memory;
     if (tag < PML_GPUSYM_TAGS) {
         return host.pml_isend_init(buf, count, dtype, dst, tag, mode, comm, request);
     }
-    if (pml_gpusym_ask_device(buf, count, dtype, &mem)) {
-        return pml_gpusym_isend_init(buf, count, dtype, dst, tag, mode, comm, &mem, request);
+    if (pml_gpusym_ask_device(buf, count, dtype, &memory)) {
+        return pml_gpusym_isend_init(buf, count, dtype, dst, tag, mode, comm, &memory, request);
     }
     return pml_gpusym_send_takes_host(count, dtype, dst, tag, mode, comm, true)
                ? pml_gpusym_isend_init(buf, count, dtype, dst, tag, mode, comm, NULL, request)
@@ -114,9 +115,9 @@ static int hook_isend_init(const void *buf, size_t count, struct ompi_datatype_t
 
 /* ---- receives ---- */
 
-static inline bool is_device(const void *buf, size_t count, struct ompi_datatype_t *dtype, gpusym_mem_t *mem)
+static inline bool is_device(const void *buf, size_t count, struct ompi_datatype_t *dtype, pml_gpusym_memory_t *memory)
 {
-    return OPAL_UNLIKELY(!pml_gpusym_is_heap(buf, dtype)) && pml_gpusym_ask_device(buf, count, dtype, mem);
+    return OPAL_UNLIKELY(!pml_gpusym_is_heap(buf, dtype)) && pml_gpusym_ask_device(buf, count, dtype, memory);
 }
 
 /* Whether a receive is the PML's as it is: Open MPI's own. */
@@ -162,9 +163,9 @@ static int recv_host(void *buf, size_t count, struct ompi_datatype_t *dtype, int
 static SLOW_PATH int recv_other(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
                                 struct ompi_communicator_t *comm, ompi_status_public_t *status)
 {
-    gpusym_mem_t mem;
-    return pml_gpusym_ask_device(buf, count, dtype, &mem)
-               ? pml_gpusym_recv(buf, count, dtype, src, tag, comm, &mem, status)
+    pml_gpusym_memory_t memory;
+    return pml_gpusym_ask_device(buf, count, dtype, &memory)
+               ? pml_gpusym_recv(buf, count, dtype, src, tag, comm, &memory, status)
                : recv_host(buf, count, dtype, src, tag, comm, status);
 }
 
@@ -181,9 +182,9 @@ static int hook_recv(void *buf, size_t count, struct ompi_datatype_t *dtype, int
 static SLOW_PATH int irecv_other(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
                                  struct ompi_communicator_t *comm, struct ompi_request_t **request)
 {
-    gpusym_mem_t mem;
-    if (pml_gpusym_ask_device(buf, count, dtype, &mem)) {
-        return pml_gpusym_irecv(buf, count, dtype, src, tag, comm, &mem, request);
+    pml_gpusym_memory_t memory;
+    if (pml_gpusym_ask_device(buf, count, dtype, &memory)) {
+        return pml_gpusym_irecv(buf, count, dtype, src, tag, comm, &memory, request);
     }
     return may_be_envelope() ? pml_gpusym_host_irecv(buf, count, dtype, src, tag, comm, request)
                              : host.pml_irecv(buf, count, dtype, src, tag, comm, request);
@@ -204,9 +205,9 @@ static int hook_irecv(void *buf, size_t count, struct ompi_datatype_t *dtype, in
 static int hook_irecv_init(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
                            struct ompi_communicator_t *comm, struct ompi_request_t **request)
 {
-    gpusym_mem_t mem;
-    if (!is_internal(tag) && is_device(buf, count, dtype, &mem)) {
-        return pml_gpusym_irecv_init(buf, count, dtype, src, tag, comm, &mem, request);
+    pml_gpusym_memory_t memory;
+    if (!is_internal(tag) && is_device(buf, count, dtype, &memory)) {
+        return pml_gpusym_irecv_init(buf, count, dtype, src, tag, comm, &memory, request);
     }
     return !is_internal(tag) && may_be_envelope()
                ? pml_gpusym_host_irecv_init(buf, count, dtype, src, tag, comm, request)
@@ -216,29 +217,29 @@ static int hook_irecv_init(void *buf, size_t count, struct ompi_datatype_t *dtyp
 static int hook_imrecv(void *buf, size_t count, struct ompi_datatype_t *dtype, struct ompi_message_t **message,
                        struct ompi_request_t **request)
 {
-    gpusym_mem_t mem;
+    pml_gpusym_memory_t memory;
     pml_gpusym_request_t *r;
     int rv;
-    const bool device = is_device(buf, count, dtype, &mem);
-    if (pml_gpusym_matched(buf, count, dtype, message, device ? &mem : NULL, &r, &rv)) {
+    const bool device = is_device(buf, count, dtype, &memory);
+    if (pml_gpusym_matched(buf, count, dtype, message, device ? &memory : NULL, &r, &rv)) {
         *request = OMPI_SUCCESS == rv ? pml_gpusym_mpi_request(r) : MPI_REQUEST_NULL;
         return rv;
     }
-    return device ? pml_gpusym_imrecv(buf, count, dtype, message, &mem, request)
+    return device ? pml_gpusym_imrecv(buf, count, dtype, message, &memory, request)
                   : host.pml_imrecv(buf, count, dtype, message, request);
 }
 
 static int hook_mrecv(void *buf, size_t count, struct ompi_datatype_t *dtype, struct ompi_message_t **message,
                       ompi_status_public_t *status)
 {
-    gpusym_mem_t mem;
+    pml_gpusym_memory_t memory;
     pml_gpusym_request_t *r;
     int rv;
-    const bool device = is_device(buf, count, dtype, &mem);
-    if (pml_gpusym_matched(buf, count, dtype, message, device ? &mem : NULL, &r, &rv)) {
+    const bool device = is_device(buf, count, dtype, &memory);
+    if (pml_gpusym_matched(buf, count, dtype, message, device ? &memory : NULL, &r, &rv)) {
         return OMPI_SUCCESS == rv ? pml_gpusym_request_wait(r, status) : rv;
     }
-    return device ? pml_gpusym_mrecv(buf, count, dtype, message, &mem, status)
+    return device ? pml_gpusym_mrecv(buf, count, dtype, message, &memory, status)
                   : host.pml_mrecv(buf, count, dtype, message, status);
 }
 

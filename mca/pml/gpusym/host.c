@@ -7,7 +7,6 @@
 
 #include "mca/common/gpusym/device/plain.h"
 #include "mca/common/gpusym/gpusym.h"
-#include "mca/common/ompi/layout.h"
 
 mca_pml_base_module_t pml_gpusym_host;
 pml_gpusym_range_t pml_gpusym_range;
@@ -24,11 +23,10 @@ static bool is_plain(uintptr_t first, uintptr_t last)
     return GPUSYM_PLAIN_NO != place && (first == last || place == gpusym_plain_place((const void *) last));
 }
 
-bool pml_gpusym_ask_device(const void *buf, size_t count, struct ompi_datatype_t *dtype, gpusym_mem_t *mem)
+bool pml_gpusym_ask_device(const void *buf, size_t count, struct ompi_datatype_t *dtype, pml_gpusym_memory_t *memory)
 {
     const bool gaps = 0 == (dtype->super.flags & OPAL_DATATYPE_FLAG_NO_GAPS);
     ptrdiff_t lo = dtype->super.true_lb, hi = lo + 1;
-    gpusym_layout_t l;
     if (0 == count || 0 == dtype->super.size) {
         return false;
     }
@@ -38,7 +36,7 @@ bool pml_gpusym_ask_device(const void *buf, size_t count, struct ompi_datatype_t
     if (is_plain((uintptr_t) buf + (uintptr_t) lo, (uintptr_t) buf + (uintptr_t) hi - 1)) {
         return false;
     }
-    gpusym_layout_find(count, dtype, &l);
-    gpusym_layout_where(gpusym_current.dev, &l, buf, mem);
-    return GPUSYM_MEM_DEVICE == mem->kind;
+    gpusym_layout_find(count, dtype, &memory->layout);
+    gpusym_layout_where(gpusym_current.dev, &memory->layout, buf, &memory->mem);
+    return GPUSYM_MEM_DEVICE == memory->mem.kind;
 }

@@ -13,6 +13,7 @@
 #include "ompi/mca/pml/pml.h"
 
 #include "mca/common/gpusym/device/device.h"
+#include "mca/common/ompi/layout.h"
 
 /* The functions that were in mca_pml before. */
 extern mca_pml_base_module_t pml_gpusym_host __attribute__((visibility("hidden")));
@@ -26,9 +27,15 @@ typedef struct {
 } pml_gpusym_range_t;
 extern pml_gpusym_range_t pml_gpusym_range __attribute__((visibility("hidden")));
 
-/* Whether the elements at buf, or some of them, are in device memory; mem is then what the device says of it. About
- * 0.1 us; with gaps, see gpusym_layout_where(). */
-bool pml_gpusym_ask_device(const void *buf, size_t count, struct ompi_datatype_t *dtype, gpusym_mem_t *mem);
+/* The memory of a message. */
+typedef struct {
+    gpusym_mem_t mem; /* what the device says of it */
+    gpusym_layout_t layout;
+} pml_gpusym_memory_t;
+
+/* Whether the elements at buf, or some of them, are in device memory; memory is then set. About 0.1 us; with gaps, see
+ * gpusym_layout_where(). */
+bool pml_gpusym_ask_device(const void *buf, size_t count, struct ompi_datatype_t *dtype, pml_gpusym_memory_t *memory);
 
 /* Whether a message is certainly of host memory: true for elements without gaps in the heap, at the cost of a few
  * instructions; false where pml_gpusym_ask_device must tell. */

@@ -179,7 +179,7 @@ int pml_gpusym_mprobe(int src, int tag, struct ompi_communicator_t *comm, struct
 }
 
 bool pml_gpusym_matched(void *buf, size_t count, struct ompi_datatype_t *dtype, struct ompi_message_t **message,
-                        const gpusym_mem_t *mem, pml_gpusym_request_t **request, int *rv)
+                        const pml_gpusym_memory_t *memory, pml_gpusym_request_t **request, int *rv)
 {
     matched_t *m = (*message)->req_ptr;
     struct ompi_communicator_t *comm = (*message)->comm;
@@ -188,14 +188,14 @@ bool pml_gpusym_matched(void *buf, size_t count, struct ompi_datatype_t *dtype, 
         return false;
     }
     pml_gpusym_request_t *r =
-        pml_gpusym_request_get(buf, count, dtype, m->status.MPI_SOURCE, m->status.MPI_TAG, comm, false, mem);
+        pml_gpusym_request_get(buf, count, dtype, m->status.MPI_SOURCE, m->status.MPI_TAG, comm, false, memory);
     *rv = NULL == r ? MPI_ERR_NO_MEM : OMPI_SUCCESS;
     if (NULL == r) {
         add_matched(m);
         return true;
     }
     r->base.req_type = MCA_PML_REQUEST_RECV;
-    r->on_host = NULL == mem;
+    r->on_host = NULL == memory;
     r->peer = m->peer;
     pml_gpusym_request_begin(r);
     if (m->follows) {

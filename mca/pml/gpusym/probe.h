@@ -22,6 +22,6 @@ int pml_gpusym_mprobe(int src, int tag, struct ompi_communicator_t *comm, struct
 /* Whether the message of a matching probe was an envelope: then *request receives it into a buffer, of device memory if
  * mem is not NULL, and the message is freed. rv: an Open MPI error code. */
 bool pml_gpusym_matched(void *buf, size_t count, struct ompi_datatype_t *dtype, struct ompi_message_t **message,
-                        const gpusym_mem_t *mem, pml_gpusym_request_t **request, int *rv);
+                        const pml_gpusym_memory_t *memory, pml_gpusym_request_t **request, int *rv);
 
 #endif

@@ -130,9 +130,9 @@ static int start_receive(request_t *r)
 }
 
 static request_t *make_request(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
-                               struct ompi_communicator_t *comm, bool persistent, const gpusym_mem_t *mem)
+                               struct ompi_communicator_t *comm, bool persistent, const pml_gpusym_memory_t *memory)
 {
-    request_t *r = pml_gpusym_request_get(buf, count, dtype, src, tag, comm, persistent, mem);
+    request_t *r = pml_gpusym_request_get(buf, count, dtype, src, tag, comm, persistent, memory);
     if (NULL != r) {
         r->base.req_type = MCA_PML_REQUEST_RECV;
         r->start = start_receive;
@@ -141,9 +141,9 @@ static request_t *make_request(void *buf, size_t count, struct ompi_datatype_t *
 }
 
 int pml_gpusym_recv(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
-                    struct ompi_communicator_t *comm, const gpusym_mem_t *mem, ompi_status_public_t *status)
+                    struct ompi_communicator_t *comm, const pml_gpusym_memory_t *memory, ompi_status_public_t *status)
 {
-    request_t *r = make_request(buf, count, dtype, src, tag, comm, false, mem);
+    request_t *r = make_request(buf, count, dtype, src, tag, comm, false, memory);
     if (NULL == r) {
         return MPI_ERR_OTHER;
     }
@@ -153,9 +153,10 @@ int pml_gpusym_recv(void *buf, size_t count, struct ompi_datatype_t *dtype, int 
 }
 
 int pml_gpusym_irecv(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
-                     struct ompi_communicator_t *comm, const gpusym_mem_t *mem, struct ompi_request_t **request)
+                     struct ompi_communicator_t *comm, const pml_gpusym_memory_t *memory,
+                     struct ompi_request_t **request)
 {
-    request_t *r = make_request(buf, count, dtype, src, tag, comm, false, mem);
+    request_t *r = make_request(buf, count, dtype, src, tag, comm, false, memory);
     if (NULL == r) {
         return MPI_ERR_OTHER;
     }
@@ -165,9 +166,10 @@ int pml_gpusym_irecv(void *buf, size_t count, struct ompi_datatype_t *dtype, int
 }
 
 int pml_gpusym_irecv_init(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
-                          struct ompi_communicator_t *comm, const gpusym_mem_t *mem, struct ompi_request_t **request)
+                          struct ompi_communicator_t *comm, const pml_gpusym_memory_t *memory,
+                          struct ompi_request_t **request)
 {
-    request_t *r = make_request(buf, count, dtype, src, tag, comm, true, mem);
+    request_t *r = make_request(buf, count, dtype, src, tag, comm, true, memory);
     if (NULL == r) {
         return MPI_ERR_OTHER;
     }
@@ -191,9 +193,9 @@ static int start_matched(request_t *r, struct ompi_message_t **message)
 }
 
 int pml_gpusym_imrecv(void *buf, size_t count, struct ompi_datatype_t *dtype, struct ompi_message_t **message,
-                      const gpusym_mem_t *mem, struct ompi_request_t **request)
+                      const pml_gpusym_memory_t *memory, struct ompi_request_t **request)
 {
-    request_t *r = make_request(buf, count, dtype, (*message)->peer, MPI_ANY_TAG, (*message)->comm, false, mem);
+    request_t *r = make_request(buf, count, dtype, (*message)->peer, MPI_ANY_TAG, (*message)->comm, false, memory);
     if (NULL == r) {
         return MPI_ERR_OTHER;
     }
@@ -207,9 +209,9 @@ int pml_gpusym_imrecv(void *buf, size_t count, struct ompi_datatype_t *dtype, st
 }
 
 int pml_gpusym_mrecv(void *buf, size_t count, struct ompi_datatype_t *dtype, struct ompi_message_t **message,
-                     const gpusym_mem_t *mem, ompi_status_public_t *status)
+                     const pml_gpusym_memory_t *memory, ompi_status_public_t *status)
 {
     ompi_request_t *request;
-    const int rv = pml_gpusym_imrecv(buf, count, dtype, message, mem, &request);
+    const int rv = pml_gpusym_imrecv(buf, count, dtype, message, memory, &request);
     return OMPI_SUCCESS == rv ? pml_gpusym_request_wait((request_t *) request, status) : rv;
 }

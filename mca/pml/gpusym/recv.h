@@ -12,15 +12,17 @@
 #include "ompi/message/message.h"
 
 int pml_gpusym_recv(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
-                    struct ompi_communicator_t *comm, const gpusym_mem_t *mem, ompi_status_public_t *status);
+                    struct ompi_communicator_t *comm, const pml_gpusym_memory_t *memory, ompi_status_public_t *status);
 int pml_gpusym_irecv(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
-                     struct ompi_communicator_t *comm, const gpusym_mem_t *mem, struct ompi_request_t **request);
+                     struct ompi_communicator_t *comm, const pml_gpusym_memory_t *memory,
+                     struct ompi_request_t **request);
 int pml_gpusym_irecv_init(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
-                          struct ompi_communicator_t *comm, const gpusym_mem_t *mem, struct ompi_request_t **request);
+                          struct ompi_communicator_t *comm, const pml_gpusym_memory_t *memory,
+                          struct ompi_request_t **request);
 /* Of a message that has been matched by a probe. */
 int pml_gpusym_mrecv(void *buf, size_t count, struct ompi_datatype_t *dtype, struct ompi_message_t **message,
-                     const gpusym_mem_t *mem, ompi_status_public_t *status);
+                     const pml_gpusym_memory_t *memory, ompi_status_public_t *status);
 int pml_gpusym_imrecv(void *buf, size_t count, struct ompi_datatype_t *dtype, struct ompi_message_t **message,
-                      const gpusym_mem_t *mem, struct ompi_request_t **request);
+                      const pml_gpusym_memory_t *memory, struct ompi_request_t **request);
 
 #endif

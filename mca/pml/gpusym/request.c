@@ -240,10 +240,10 @@ static request_t *take_free(void)
 }
 
 request_t *pml_gpusym_request_get(const void *buf, size_t count, struct ompi_datatype_t *dtype, int peer, int tag,
-                                  struct ompi_communicator_t *comm, bool persistent, const gpusym_mem_t *mem)
+                                  struct ompi_communicator_t *comm, bool persistent, const pml_gpusym_memory_t *memory)
 {
     gpusym_gpu_t *gpu = NULL;
-    if (NULL != mem && GPUSYM_SUCCESS != pml_gpusym_gpu_open(mem, &gpu)) {
+    if (NULL != memory && GPUSYM_SUCCESS != pml_gpusym_gpu_open(&memory->mem, &gpu)) {
         pml_gpusym_report_gpu(comm, peer, tag);
         return NULL;
     }
@@ -270,12 +270,16 @@ request_t *pml_gpusym_request_get(const void *buf, size_t count, struct ompi_dat
     OBJ_RETAIN(dtype);
     r->freed = r->on_host = false;
     r->gpu = gpu;
-    r->id = NULL != mem && !persistent ? mem->id : 0;
+    r->id = NULL != memory && !persistent ? memory->mem.id : 0;
     r->bounce.p = NULL;
     r->peer = NULL;
     r->scratch = NULL;
     r->outer = NULL;
-    gpusym_layout_find(count, dtype, &r->layout);
+    if (NULL != memory) {
+        r->layout = memory->layout;
+    } else {
+        gpusym_layout_find(count, dtype, &r->layout);
+    }
     return r;
 }
 

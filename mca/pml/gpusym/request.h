@@ -20,6 +20,7 @@
 #include "mca/common/gpusym/p2p/pipe.h"
 #include "mca/common/ompi/layout.h"
 #include "mca/pml/gpusym/bounce.h"
+#include "mca/pml/gpusym/host.h"
 #include "mca/pml/gpusym/move.h"
 #include "mca/pml/gpusym/peers.h"
 
@@ -80,7 +81,7 @@ bool pml_gpusym_request_is(const ompi_request_t *request);
  * is host memory. NULL: no memory, or the GPU cannot be opened; the error has been reported. Any thread. */
 pml_gpusym_request_t *pml_gpusym_request_get(const void *buf, size_t count, struct ompi_datatype_t *dtype, int peer,
                                              int tag, struct ompi_communicator_t *comm, bool persistent,
-                                             const gpusym_mem_t *mem);
+                                             const pml_gpusym_memory_t *memory);
 /* Returns a request that is not active. */
 void pml_gpusym_request_put(pml_gpusym_request_t *r);
 

@@ -762,22 +762,22 @@ bool pml_gpusym_send_takes_host(size_t count, const struct ompi_datatype_t *dtyp
 
 static request_t *make_request(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
                                mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, bool persistent,
-                               const gpusym_mem_t *mem)
+                               const pml_gpusym_memory_t *memory)
 {
-    request_t *r = pml_gpusym_request_get(buf, count, dtype, dst, tag, comm, persistent, mem);
+    request_t *r = pml_gpusym_request_get(buf, count, dtype, dst, tag, comm, persistent, memory);
     if (NULL != r) {
         r->base.req_type = MCA_PML_REQUEST_SEND;
         r->mode = mode;
-        r->peer = NULL != mem || GPUSYM_ENVELOPE == r->layout.bytes ? find_peer(dst, tag, comm) : NULL;
+        r->peer = NULL != memory || GPUSYM_ENVELOPE == r->layout.bytes ? find_peer(dst, tag, comm) : NULL;
         r->start = start_send;
     }
     return r;
 }
 
 int pml_gpusym_send(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
-                    mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, const gpusym_mem_t *mem)
+                    mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, const pml_gpusym_memory_t *memory)
 {
-    request_t *r = make_request(buf, count, dtype, dst, tag, mode, comm, false, mem);
+    request_t *r = make_request(buf, count, dtype, dst, tag, mode, comm, false, memory);
     if (NULL == r) {
         return MPI_ERR_OTHER;
     }
@@ -787,10 +787,10 @@ int pml_gpusym_send(const void *buf, size_t count, struct ompi_datatype_t *dtype
 }
 
 int pml_gpusym_isend(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
-                     mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, const gpusym_mem_t *mem,
+                     mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, const pml_gpusym_memory_t *memory,
                      struct ompi_request_t **request)
 {
-    request_t *r = make_request(buf, count, dtype, dst, tag, mode, comm, false, mem);
+    request_t *r = make_request(buf, count, dtype, dst, tag, mode, comm, false, memory);
     if (NULL == r) {
         return MPI_ERR_OTHER;
     }
@@ -800,10 +800,10 @@ int pml_gpusym_isend(const void *buf, size_t count, struct ompi_datatype_t *dtyp
 }
 
 int pml_gpusym_isend_init(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
-                          mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, const gpusym_mem_t *mem,
-                          struct ompi_request_t **request)
+                          mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm,
+                          const pml_gpusym_memory_t *memory, struct ompi_request_t **request)
 {
-    request_t *r = make_request(buf, count, dtype, dst, tag, mode, comm, true, mem);
+    request_t *r = make_request(buf, count, dtype, dst, tag, mode, comm, true, memory);
     if (NULL == r) {
         return MPI_ERR_OTHER;
     }

@@ -12,13 +12,13 @@
 #include "mca/pml/gpusym/host.h"
 
 int pml_gpusym_send(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
-                    mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, const gpusym_mem_t *mem);
+                    mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, const pml_gpusym_memory_t *memory);
 int pml_gpusym_isend(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
-                     mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, const gpusym_mem_t *mem,
+                     mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, const pml_gpusym_memory_t *memory,
                      struct ompi_request_t **request);
 int pml_gpusym_isend_init(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
-                          mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, const gpusym_mem_t *mem,
-                          struct ompi_request_t **request);
+                          mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm,
+                          const pml_gpusym_memory_t *memory, struct ompi_request_t **request);
 
 /* Whether a message of host memory is sent by these functions: it has the size of an envelope; or it is longer than
  * GPUSYM_FROM_HOST_ABOVE bytes, has no gaps, and its receiver has told that it receives into GPU memory. persistent: it

@@ -19,8 +19,6 @@
 #define STREAM_POLLS 1024u
 /* Polls of a copy that waits for its launch between two attempts to make it. */
 #define FLUSH_POLLS 16u
-/* Runs that share a launch if they are long: of more each would get too few blocks. */
-#define RUNS_LONG 8u
 /* How often a launch under way holds the next one up: it may have failed. */
 #define HELD_MAX 4096u
 /* A word that few copies write falls behind the lane's sequence, and must not by half of what 32 bits count. After so
@@ -368,8 +366,7 @@ static void end_batch(batch_t *batch)
 
 static bool is_full(const batch_t *batch)
 {
-    return batch->n == (&box_batch == batch ? GPUSYM_BOXES_MAX : GPUSYM_RUNS_MAX) ||
-           (batch->n >= RUNS_LONG && !gpusym_tuning_carry_gathers(batch->bytes));
+    return &box_batch == batch ? GPUSYM_BOXES_MAX == batch->n : !gpusym_tuning_carry_joins(batch->n, batch->bytes);
 }
 
 /* Whether more copies may come. With the batch's lock held. */
