@@ -5,6 +5,8 @@
  */
 #include "mca/common/gpusym/agree/rollcall.h"
 
+#include "mca/common/gpusym/agree/tokens.h"
+
 #define HISTORY GPUSYM_ROLLCALL_HISTORY
 
 static gpusym_entry_t *entry_of(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
@@ -179,6 +181,7 @@ bool gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read)
             return false;
         }
         note_entry(read, read->next, word, e);
+        gpusym_tokens_expect(rc, read->next);
     }
     return true;
 }

@@ -45,6 +45,13 @@ static WITH_PREFETCHW void token_prefetch(const gpusym_rollcall_t *rc, uint32_t 
     __builtin_prefetch(gpusym_peer_token(rc->peer[r]), 1);
 }
 
+void gpusym_tokens_expect(const gpusym_rollcall_t *rc, uint32_t r)
+{
+    if (0 == rc->rank && NULL != rc->order) {
+        token_prefetch(rc, r);
+    }
+}
+
 int gpusym_tokens_take(gpusym_rollcall_t *rc, uint64_t seq)
 {
     if (0 != rc->rank) {
@@ -53,9 +60,6 @@ int gpusym_tokens_take(gpusym_rollcall_t *rc, uint64_t seq)
         }
         token_prefetch(rc, rc->rank); /* for gpusym_tokens_give() */
         return 1;
-    }
-    for (uint32_t r = 0; r < rc->nranks && 0 == rc->tokens; r++) { /* all at once */
-        token_prefetch(rc, r);
     }
     for (; rc->tokens < rc->nranks; rc->tokens++) {
         if (!token_swap(rc->peer[rc->order[rc->tokens]], 0, rc->holder)) {
