@@ -1271,6 +1271,9 @@ static void take_tokens(coll_gpusym_call_t *call)
         launch_call(call);
         return;
     }
+    if (!call->has_tokens && !call->launch.resident.commanded) {
+        coll_gpusym_resident_command_sender(call->engine->residents, &call->task, &call->launch);
+    }
     call->has_tokens = true; /* or some of them */
     if (gpusym_tokens_take(&t->host.rc, call->task.read.seq)) {
         launch_call(call);

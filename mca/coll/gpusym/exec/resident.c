@@ -202,6 +202,14 @@ static bool is_same(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task
            !is_packed(task) && is_kind(k, s) && epoch_near(t, s) && addresses_fit(k) && 0 != linger_ns() && is_here(s);
 }
 
+/* Whether this rank only sends: nothing is written to its receive buffer, so its kernel waits for no other. */
+static bool only_sends(const coll_gpusym_task_t *task)
+{
+    const unsigned to = coll_gpusym_facts[coll_gpusym_task_coll(task)].to;
+    const bool is_root = (uint32_t) task->segments->args->root == coll_gpusym_task_team(task)->host.rank;
+    return (COLL_GPUSYM_RANKS_ROOT == to && !is_root) || (COLL_GPUSYM_RANKS_OTHERS == to && is_root);
+}
+
 static bool command_same(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l)
 {
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
@@ -229,6 +237,14 @@ bool coll_gpusym_resident_command_same(coll_gpusym_residents_t *all, const coll_
     const bool locked = lock_keepers(), sent = command_same(all, task, l);
     unlock_keepers(locked);
     return sent;
+}
+
+void coll_gpusym_resident_command_sender(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task,
+                                         coll_gpusym_launch_t *l)
+{
+    if (only_sends(task)) {
+        (void) coll_gpusym_resident_command_same(all, task, l);
+    }
 }
 
 void coll_gpusym_resident_command_early(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task,

@@ -42,6 +42,10 @@ bool coll_gpusym_resident_command(coll_gpusym_residents_t *all, const coll_gpusy
 /* The same without a plan, for a call like the last one of the kernel. */
 bool coll_gpusym_resident_command_same(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task,
                                        coll_gpusym_launch_t *l);
+/* The same, where this rank only sends: its kernel waits for no other, so it needs no launch token (agree/tokens.h).
+ * The call goes on as if it were not. */
+void coll_gpusym_resident_command_sender(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task,
+                                         coll_gpusym_launch_t *l);
 /* For a call that has just been posted: sends the command, if the call is like the last one of a kernel that is here;
  * l->lane is set then, and the call goes on as if it were not. */
 void coll_gpusym_resident_command_early(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task,

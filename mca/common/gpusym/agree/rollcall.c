@@ -5,8 +5,6 @@
  */
 #include "mca/common/gpusym/agree/rollcall.h"
 
-#include "mca/common/gpusym/agree/tokens.h"
-
 #define HISTORY GPUSYM_ROLLCALL_HISTORY
 
 static gpusym_entry_t *entry_of(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
@@ -181,7 +179,9 @@ bool gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read)
             return false;
         }
         note_entry(read, read->next, word, e);
-        gpusym_tokens_expect(rc, read->next);
+        if (0 == rc->rank && NULL != rc->order) { /* it has given its token back, and this rank takes it next */
+            gpusym_peer_token_prefetch(rc->peer[read->next]);
+        }
     }
     return true;
 }

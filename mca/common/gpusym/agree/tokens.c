@@ -7,12 +7,6 @@
 
 #include "mca/common/gpusym/shm/process.h"
 
-#if defined(__x86_64__)
-#define WITH_PREFETCHW __attribute__((target("prfchw")))
-#else
-#define WITH_PREFETCHW
-#endif
-
 static bool token_swap(gpusym_peer_t *peer, uint64_t from, uint64_t to)
 {
     return __atomic_compare_exchange_n(gpusym_peer_token(peer), &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
@@ -38,27 +32,13 @@ void gpusym_tokens_init(gpusym_rollcall_t *rc, uint32_t *order, uint64_t line_of
     rc->holder = (uint64_t) (uint32_t) gpusym_peer_pid(rc->peer[0]) << 32 | (uint32_t) line_off;
 }
 
-/* Asks for the cache line of rank r's token, to be written soon: that takes 0.1 us, and nobody waits for it here. No
- * processor of x86-64 refuses the instruction, but compilers do not emit it for all of them. */
-static WITH_PREFETCHW void token_prefetch(const gpusym_rollcall_t *rc, uint32_t r)
-{
-    __builtin_prefetch(gpusym_peer_token(rc->peer[r]), 1);
-}
-
-void gpusym_tokens_expect(const gpusym_rollcall_t *rc, uint32_t r)
-{
-    if (0 == rc->rank && NULL != rc->order) {
-        token_prefetch(rc, r);
-    }
-}
-
 int gpusym_tokens_take(gpusym_rollcall_t *rc, uint64_t seq)
 {
     if (0 != rc->rank) {
         if (__atomic_load_n(&rc->line[0]->go, __ATOMIC_ACQUIRE) != seq) {
             return 0;
         }
-        token_prefetch(rc, rc->rank); /* for gpusym_tokens_give() */
+        gpusym_peer_token_prefetch(rc->peer[rc->rank]); /* for gpusym_tokens_give() */
         return 1;
     }
     for (; rc->tokens < rc->nranks; rc->tokens++) {

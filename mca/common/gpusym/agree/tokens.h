@@ -16,8 +16,6 @@
 /* Prepares a roll-call, whose peers are set, to take tokens. order[nranks]: filled; owned by the caller, in use as long
  * as rc. line_off: of rank 0's line. All ranks compute the same order. */
 void gpusym_tokens_init(gpusym_rollcall_t *rc, uint32_t *order, uint64_t line_off);
-/* Rank r has posted the next call, so it has given its token back. Called by gpusym_rollcall_read(). */
-void gpusym_tokens_expect(const gpusym_rollcall_t *rc, uint32_t r);
 /* Tries to take the tokens for call seq. 1: the call may launch; 0: not yet. Never waits. */
 int gpusym_tokens_take(gpusym_rollcall_t *rc, uint64_t seq);
 /* Returns the token of this process after a call; rank 0 of a failed call returns all tokens. */

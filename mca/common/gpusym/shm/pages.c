@@ -365,6 +365,18 @@ uint64_t *gpusym_peer_token(gpusym_peer_t *peer)
     return &((slab_head_t *) (void *) peer->base)->token;
 }
 
+/* No processor of x86-64 refuses the instruction, but compilers do not emit it for all of them. */
+#if defined(__x86_64__)
+#define WITH_PREFETCHW __attribute__((target("prfchw")))
+#else
+#define WITH_PREFETCHW
+#endif
+
+WITH_PREFETCHW void gpusym_peer_token_prefetch(gpusym_peer_t *peer)
+{
+    __builtin_prefetch(gpusym_peer_token(peer), 1);
+}
+
 const gpusym_pages_id_t *gpusym_peer_id(const gpusym_peer_t *peer)
 {
     return &peer->id;

@@ -88,6 +88,8 @@ uint64_t gpusym_peer_lines(const gpusym_peer_t *peer);
 const void *gpusym_peer_line_at(const gpusym_peer_t *peer, uint64_t i);
 /* Returns the launch token of a process (agree/tokens.h): 0, or its holder. */
 uint64_t *gpusym_peer_token(gpusym_peer_t *peer);
+/* Asks for its cache line, to be written soon: that takes 0.1 us, and nobody waits for it here. */
+void gpusym_peer_token_prefetch(gpusym_peer_t *peer);
 /* The areas: parts of every slab, at fixed offsets, initially zero, for what a process tells all peers. AREA(id,
  * bytes): whole pages. */
 #define GPUSYM_PAGES_AREAS(AREA)                                \
