@@ -301,22 +301,34 @@ bool check_counter(enum check_counter which, unsigned long long *value)
     return check_counter_of("allreduce", which, value);
 }
 
-bool check_native_on(int kind, MPI_Comm comm)
+/* Whether a call with an element of zeros is native. Collective; the same answer on all ranks. */
+static bool is_native(int kind, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
 {
+    static const unsigned char zeros[ALIGN];
     unsigned long long before = 0, after = 0;
     void *p = mem_alloc(kind, ALIGN);
-    int one = 1, rises;
+    int rises;
 
     if (NULL == p) {
         die("mem_alloc(%s) failed", mem_name(kind));
     }
-    mem_write(p, &one, sizeof(one));
+    mem_write(p, zeros, ALIGN);
     rises = check_counter(CHECK_NATIVE, &before);
-    MPI_Allreduce(MPI_IN_PLACE, p, 1, MPI_INT, MPI_SUM, comm);
+    MPI_Allreduce(MPI_IN_PLACE, p, 1, type, op, comm);
     rises = check_counter(CHECK_NATIVE, &after) && rises && after > before;
     mem_free(kind, p);
     MPI_Bcast(&rises, 1, MPI_INT, 0, comm);
     return rises;
+}
+
+bool check_native_on(int kind, MPI_Comm comm)
+{
+    return is_native(kind, MPI_INT, MPI_SUM, comm);
+}
+
+bool check_native_case(int kind, const ref_case_t *c)
+{
+    return is_native(kind, c->type->mpi, ref_mpi_op(c->type, c->op), MPI_COMM_WORLD);
 }
 
 bool check_native(int kind)

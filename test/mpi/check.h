@@ -83,6 +83,8 @@ int check_kinds(int kinds[CHECK_KINDS]);
  * MPI_COMM_WORLD, or over comm; the same answer on all ranks. */
 bool check_native(int kind);
 bool check_native_on(int kind, MPI_Comm comm);
+/* The same of calls with that type and operation. Not of MPI_INT and MPI_SUM alone, as the others. */
+bool check_native_case(int kind, const ref_case_t *c);
 
 /* What this MPI library's own reduction makes of (type, op), found by MPI_Reduce_local.  Calls on host memory and
  * staged calls end there, so they are tested only with what it can do; native calls are tested with everything.
