@@ -21,36 +21,19 @@
  */
 #include "mca/coll/gpusym/exec/resident.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "kernels/plan.h"
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/team/join.h"
 #include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/lock.h"
 
 /* The kernels that keep a lane, and where the next one stands: of all communicators. A call of one may dismiss the
  * kernel of another, whose thread is elsewhere: the lock covers these, and the lane of each kernel that no call has. */
 static pthread_mutex_t keeper_lock = PTHREAD_MUTEX_INITIALIZER;
 static coll_gpusym_resident_t *keeper[GPUSYM_RESIDENT_MAX];
 static unsigned keeper_next;
-
-/* One thread alone needs no lock. Returns whether it is to be unlocked. */
-static bool lock_keepers(void)
-{
-    const bool threads = opal_using_threads();
-    if (OPAL_UNLIKELY(threads)) {
-        pthread_mutex_lock(&keeper_lock);
-    }
-    return threads;
-}
-
-static void unlock_keepers(bool locked)
-{
-    if (OPAL_UNLIKELY(locked)) {
-        pthread_mutex_unlock(&keeper_lock);
-    }
-}
 
 static uint64_t linger_ns(void)
 {
@@ -234,8 +217,9 @@ static bool command_same(coll_gpusym_residents_t *all, const coll_gpusym_task_t 
 bool coll_gpusym_resident_command_same(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task,
                                        coll_gpusym_launch_t *l)
 {
-    const bool locked = lock_keepers(), sent = command_same(all, task, l);
-    unlock_keepers(locked);
+    gpusym_lock(&keeper_lock);
+    const bool sent = command_same(all, task, l);
+    gpusym_unlock(&keeper_lock);
     return sent;
 }
 
@@ -251,7 +235,7 @@ void coll_gpusym_resident_command_early(coll_gpusym_residents_t *all, const coll
                                         coll_gpusym_launch_t *l)
 {
     const coll_gpusym_resident_t *s = &all->kernel[COLL_GPUSYM_RESIDENT_ALLREDUCE];
-    const bool locked = lock_keepers();
+    gpusym_lock(&keeper_lock);
     /*
      * LL lines of one parity must not be overwritten before all have read them. A peer may still be in the last call
      * that this kernel served: only the other parity's lines are free, since all had ended the calls before when they
@@ -264,7 +248,7 @@ void coll_gpusym_resident_command_early(coll_gpusym_residents_t *all, const coll
         is_same(all, task, task->segments->bytes)) {
         send_command(all, task, l, task->segments->bytes);
     }
-    unlock_keepers(locked);
+    gpusym_unlock(&keeper_lock);
 }
 
 static bool command(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l,
@@ -286,8 +270,9 @@ static bool command(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task
 bool coll_gpusym_resident_command(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l,
                                   const coll_gpusym_plan_t *p)
 {
-    const bool locked = lock_keepers(), sent = command(all, task, l, p);
-    unlock_keepers(locked);
+    gpusym_lock(&keeper_lock);
+    const bool sent = command(all, task, l, p);
+    gpusym_unlock(&keeper_lock);
     return sent;
 }
 
@@ -340,7 +325,7 @@ void coll_gpusym_resident_done(coll_gpusym_residents_t *all, const coll_gpusym_t
                                bool well)
 {
     coll_gpusym_resident_t *s = find_place(all, task);
-    const bool locked = lock_keepers();
+    gpusym_lock(&keeper_lock);
     s->lane = l->lane;
     l->lane = NULL;
     if (well) {
@@ -351,13 +336,13 @@ void coll_gpusym_resident_done(coll_gpusym_residents_t *all, const coll_gpusym_t
     if (l->resident.recalled) {
         gpusym_tuning_resident_skip(&s->worth); /* the next may be too */
     }
-    unlock_keepers(locked);
+    gpusym_unlock(&keeper_lock);
 }
 
 void coll_gpusym_resident_make_room(coll_gpusym_residents_t *all, const coll_gpusym_team_t *t,
                                     const coll_gpusym_plan_t *p)
 {
-    const bool locked = lock_keepers();
+    gpusym_lock(&keeper_lock);
     note_call(all, NULL);
     for (unsigned i = 0; i < COLL_GPUSYM_RESIDENTS; i++) {
         coll_gpusym_resident_t *s = &all->kernel[i];
@@ -365,7 +350,7 @@ void coll_gpusym_resident_make_room(coll_gpusym_residents_t *all, const coll_gpu
             dismiss_kernel(s, false);
         }
     }
-    unlock_keepers(locked);
+    gpusym_unlock(&keeper_lock);
 }
 
 static void end_kernel(coll_gpusym_resident_t *s)
@@ -384,9 +369,9 @@ static void end_kernel(coll_gpusym_resident_t *s)
 
 void coll_gpusym_residents_end(coll_gpusym_residents_t *all)
 {
-    const bool locked = lock_keepers();
+    gpusym_lock(&keeper_lock);
     for (unsigned i = 0; i < COLL_GPUSYM_RESIDENTS; i++) {
         end_kernel(&all->kernel[i]);
     }
-    unlock_keepers(locked);
+    gpusym_unlock(&keeper_lock);
 }
