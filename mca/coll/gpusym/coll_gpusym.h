@@ -15,7 +15,7 @@
 #include "ompi/mca/coll/coll.h"
 
 #include "mca/coll/gpusym/args/args.h"
-#include "mca/coll/gpusym/call/engine.h"
+#include "mca/coll/gpusym/exec/engine.h"
 #include "mca/coll/gpusym/fallback/fallback.h"
 #include "mca/common/ompi/ompi_compat.h"
 

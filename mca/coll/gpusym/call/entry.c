@@ -13,7 +13,7 @@
 #include "mca/coll/gpusym/call/request.h"
 #include "mca/coll/gpusym/conf/counters.h"
 #include "mca/coll/gpusym/conf/params.h"
-#include "mca/coll/gpusym/fallback/cut.h"
+#include "mca/coll/gpusym/exec/whole.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/sanitizers.h"
 #include "opal/runtime/opal_progress.h"
@@ -160,19 +160,11 @@ static bool forwards_host(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, 
 /* The call is over, or the fallback's: in the latter case runs it. */
 static int finish_blocking(coll_gpusym_call_t *call)
 {
-    coll_gpusym_engine_t *e = call->engine;
+    coll_gpusym_engine_t *e = call->run.engine;
+    const bool handed = COLL_GPUSYM_CALL_FALLBACK == call->state;
     coll_gpusym_call_count(call);
-    e->host_only =
-        COLL_GPUSYM_CALL_FALLBACK == call->state && call->reason < 0 && depends_on_none(e) && !e->team->host.rc.looks;
-    if (COLL_GPUSYM_CALL_ENDED == call->state) {
-        return call->error;
-    }
-    if (call->cut || call->reason >= 0) {
-        return call->cut ? coll_gpusym_call_cut(call) : coll_gpusym_call_staged(call);
-    }
-    coll_gpusym_call_forwarded(call, coll_gpusym_forward(e->fallback, &call->args));
-    coll_gpusym_call_look(call);
-    return call->error;
+    e->host_only = handed && call->run.reason < 0 && depends_on_none(e) && !e->team->host.rc.looks;
+    return handed ? call->way->finish(&call->run) : call->run.error;
 }
 
 static int block_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
@@ -182,7 +174,7 @@ static int block_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
     if (forwards_host(e, a, &smem, &rmem)) {
         return coll_gpusym_forward(e->fallback, a);
     }
-    coll_gpusym_call_init(&call, e, a, &smem, &rmem, true);
+    coll_gpusym_call_init(&call, e, a, &smem, &rmem, COLL_GPUSYM_BLOCKING);
     coll_gpusym_list_wait(&call);
     return finish_blocking(&call);
 }
@@ -190,9 +182,9 @@ static int block_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 /* Staged, without a team. */
 static int block_apart(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, int reason)
 {
-    coll_gpusym_call_t call;
-    coll_gpusym_call_init_apart(&call, e, a, reason);
-    return coll_gpusym_call_staged(&call);
+    coll_gpusym_run_t run;
+    coll_gpusym_whole_init(&run, e, a, reason);
+    return coll_gpusym_way_whole.finish(&run);
 }
 
 static int block(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
@@ -256,7 +248,7 @@ static int start_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a,
     if (NULL == r) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    coll_gpusym_call_init(&r->call, e, a, &smem, &rmem, false);
+    coll_gpusym_call_init(&r->call, e, a, &smem, &rmem, COLL_GPUSYM_NONBLOCKING);
     if (!coll_gpusym_args_keep(comm, &r->call.args, &r->kept)) {
         coll_gpusym_request_put(r);
         return OMPI_ERR_OUT_OF_RESOURCE;
@@ -325,15 +317,14 @@ int coll_gpusym_nonblocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a
 /* Starts the fallback's request, which the peers' requests have been made with. */
 static void start_inner(coll_gpusym_request_t *r)
 {
-    coll_gpusym_call_t *call = &r->call;
-    call->reason = call->engine->reason_apart;
-    coll_gpusym_call_count(call);
-    (void) coll_gpusym_call_fill(call); /* there are other ranks */
+    coll_gpusym_run_t *run = &r->call.run;
+    run->reason = run->engine->reason_apart;
+    coll_gpusym_whole_count(run, &coll_gpusym_counters[run->args->coll]);
+    (void) coll_gpusym_whole_fill(run, &r->bounce); /* there are other ranks */
     const int rv = r->inner->req_start(1, &r->inner);
-    coll_gpusym_call_forwarded(call, rv);
+    coll_gpusym_whole_forwarded(run, rv);
     r->staged = true;
-    call->inner = MPI_SUCCESS == rv ? r->inner : NULL;
-    call->state = COLL_GPUSYM_CALL_FORWARDED;
+    r->forwarded = MPI_SUCCESS == rv ? r->inner : NULL;
 }
 
 static void start_one(coll_gpusym_request_t *r)
@@ -342,7 +333,7 @@ static void start_one(coll_gpusym_request_t *r)
     GPUSYM_ACQUIRE(r); /* its last call */
     coll_gpusym_call_reset(call);
     if (OPAL_UNLIKELY(coll_gpusym_params.summary)) {
-        (void) note_amount(call->engine, &call->args);
+        (void) note_amount(call->run.engine, &call->args);
     }
     if (!r->alone && NULL == r->inner) {
         coll_gpusym_request_start(r);
@@ -354,12 +345,12 @@ static void start_one(coll_gpusym_request_t *r)
     q->req_complete = REQUEST_PENDING;
     if (NULL != r->inner) {
         start_inner(r);
-    } else if (do_without_team(call->engine, &call->args, &reason, &rv)) {
-        call->reason = reason;
+    } else if (do_without_team(call->run.engine, &call->args, &reason, &rv)) {
+        call->run.reason = reason;
         coll_gpusym_request_forward(r);
     } else {
-        call->error = rv;
-        call->state = COLL_GPUSYM_CALL_FORWARDED;
+        call->run.error = rv;
+        r->forwarded = NULL;
     }
     coll_gpusym_request_fly(r);
 }
@@ -398,27 +389,24 @@ static int agree_by_allgather(coll_gpusym_engine_t *e, bool device, fate_t *fate
 
 static int agree_on_fate(coll_gpusym_engine_t *e, coll_gpusym_call_t *call, fate_t *fate)
 {
-    call->agree_only = true;
     coll_gpusym_list_wait(call);
-    call->agree_only = false;
     if (COLL_GPUSYM_CALL_ENDED == call->state) {
         *fate = FATE_NATIVE;
-        return call->error;
+        return call->run.error;
     }
     if (e->team->none) {
         *fate = FATE_HOST_ONLY;
         return MPI_SUCCESS;
     }
-    call->reason_settled = call->reason;
-    call->settled = true;
-    return agree_by_allgather(e, call->device && coll_gpusym_on_gpu(&call->segments.where), fate);
+    call->settled = call->run.reason;
+    return agree_by_allgather(e, call->run.ours, fate);
 }
 
 static int init_with_team(coll_gpusym_engine_t *e, coll_gpusym_request_t *r, fate_t *fate)
 {
     const int rv = agree_on_fate(e, &r->call, fate);
     if (MPI_SUCCESS == rv && FATE_NATIVE == *fate) {
-        r->call.plan = r->plan = calloc(1, sizeof *r->plan); /* without it each start plans anew */
+        r->call.run.task.plan = r->plan = calloc(1, sizeof *r->plan); /* without it each start plans anew */
     }
     return rv;
 }
@@ -427,12 +415,11 @@ static int init_with_team(coll_gpusym_engine_t *e, coll_gpusym_request_t *r, fat
  * have. */
 static int init_inner(coll_gpusym_engine_t *e, coll_gpusym_request_t *r, struct ompi_info_t *info)
 {
-    coll_gpusym_call_t *call = &r->call;
-    (void) coll_gpusym_call_open(call, &r->on_host); /* there are other ranks */
+    (void) coll_gpusym_whole_open(&r->call.run, &r->bounce, &r->on_host); /* there are other ranks */
     const int rv = coll_gpusym_forward_persistent(e->fallback, &r->on_host, info, &r->inner);
     if (MPI_SUCCESS != rv) {
         r->inner = NULL;
-        coll_gpusym_bounce_close(&call->bounce);
+        coll_gpusym_bounce_close(&r->bounce);
     }
     return rv;
 }
@@ -460,13 +447,13 @@ static int init_request(coll_gpusym_engine_t *e, coll_gpusym_request_t *r, const
     if (has_team(e, a)) {
         gpusym_mem_t smem, rmem;
         coll_gpusym_where(e->fallback->comm, gpusym_device_need(), a, &smem, &rmem);
-        coll_gpusym_call_init(&r->call, e, a, &smem, &rmem, true);
+        coll_gpusym_call_init(&r->call, e, a, &smem, &rmem, COLL_GPUSYM_AGREES);
         rv = init_with_team(e, r, fate);
     } else {
         coll_gpusym_call_init_apart(&r->call, e, a, -1);
         r->alone = e->alone;
     }
-    r->call.blocking = false;
+    r->call.run.mode = COLL_GPUSYM_NONBLOCKING;
     if (MPI_SUCCESS != rv || FATE_HOST_ONLY == *fate) {
         return rv;
     }

@@ -6,7 +6,7 @@
 #ifndef MCA_COLL_GPUSYM_CALL_ENTRY_H
 #define MCA_COLL_GPUSYM_CALL_ENTRY_H
 
-#include "mca/coll/gpusym/call/engine.h"
+#include "mca/coll/gpusym/exec/engine.h"
 
 /* Runs a blocking collective. The buffers may be device memory, host memory or none. Returns an MPI error code. */
 int coll_gpusym_blocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a);

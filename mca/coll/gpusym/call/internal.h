@@ -6,7 +6,7 @@
 #ifndef MCA_COLL_GPUSYM_CALL_INTERNAL_H
 #define MCA_COLL_GPUSYM_CALL_INTERNAL_H
 
-#include "mca/coll/gpusym/call/engine.h"
+#include "mca/coll/gpusym/exec/engine.h"
 
 /* The address from which MPI_Iallreduce calls a module, once seen: calls from there are the program's. */
 extern const void *coll_gpusym_iallreduce_caller __attribute__((visibility("hidden")));

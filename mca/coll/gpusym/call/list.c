@@ -24,7 +24,7 @@ coll_gpusym_engine_t *coll_gpusym_list_active(void)
 
 void coll_gpusym_list_append(coll_gpusym_call_t *call)
 {
-    coll_gpusym_engine_t *e = call->engine;
+    coll_gpusym_engine_t *e = call->run.engine;
     e->host_only = false;
     if (NULL == e->active_link) {
         e->active_next = active;
@@ -75,7 +75,7 @@ coll_gpusym_call_t *coll_gpusym_list_pop(coll_gpusym_engine_t *e)
 /* Behind others in its communicator's list. */
 static void wait_queued(coll_gpusym_call_t *call)
 {
-    coll_gpusym_engine_t *e = call->engine;
+    coll_gpusym_engine_t *e = call->run.engine;
     bool over = false;
 
     pthread_mutex_lock(&coll_gpusym_list_lock);
@@ -100,7 +100,7 @@ static void wait_queued(coll_gpusym_call_t *call)
  * and progress() leaves a blocking call alone. */
 static void wait_alone(coll_gpusym_call_t *call)
 {
-    coll_gpusym_engine_t *e = call->engine;
+    coll_gpusym_engine_t *e = call->run.engine;
     const gpusym_device_t *dev = gpusym_current.dev;
     /* The simulator's kernels run on the same cores: let them. */
     uint32_t spins = NULL != dev && !dev->simulated ? 0 : SPINS;
@@ -129,7 +129,7 @@ static void wait_alone(coll_gpusym_call_t *call)
 
 void coll_gpusym_list_wait(coll_gpusym_call_t *call)
 {
-    if (coll_gpusym_list_empty(call->engine)) {
+    if (coll_gpusym_list_empty(call->run.engine)) {
         wait_alone(call);
     } else {
         wait_queued(call);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "mca/coll/gpusym/call/list.h"
+#include "mca/coll/gpusym/exec/whole.h"
 #include "mca/coll/gpusym/plan/plan.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/sanitizers.h"
@@ -45,7 +46,7 @@ static void free_inner(request_t *r)
 {
     if (NULL != r->inner) {
         ompi_request_free(&r->inner);
-        coll_gpusym_bounce_close(&r->call.bounce);
+        coll_gpusym_bounce_close(&r->bounce);
         r->inner = NULL;
     }
 }
@@ -72,9 +73,9 @@ static int request_free(ompi_request_t **req)
     }
     GPUSYM_ACQUIRE(r);
     free_inner(r);
-    if (coll_gpusym_mpi_request(r)->req_persistent && NULL != r->call.engine) {
+    if (coll_gpusym_mpi_request(r)->req_persistent && NULL != r->call.run.engine) {
         /* OBJ_RELEASE writes to it, and the engine may go. */
-        struct ompi_communicator_t *comm = r->call.engine->fallback->comm;
+        struct ompi_communicator_t *comm = r->call.run.engine->fallback->comm;
         OBJ_RELEASE(comm);
     }
     coll_gpusym_request_put(r);
@@ -99,7 +100,9 @@ static void request_construct(request_t *r)
     r->plan = NULL;
     r->kept = NULL;
     r->inner = NULL;
-    r->call.engine = NULL;
+    r->call.run.engine = NULL;
+    r->forwarded = NULL;
+    r->bounce = (coll_gpusym_bounce_t){0};
 }
 
 static int make_progress(void);
@@ -148,35 +151,36 @@ void coll_gpusym_request_fly(request_t *r)
 
 void coll_gpusym_request_forward(request_t *r)
 {
-    coll_gpusym_call_t *call = &r->call;
-    r->staged = call->reason >= 0;
-    if (!r->staged || coll_gpusym_call_stage(call, &r->on_host)) {
-        const int rv = coll_gpusym_forward_nonblocking(call->engine->fallback, r->staged ? &r->on_host : &call->args,
-                                                       &call->inner);
-        call->inner = MPI_SUCCESS == rv ? call->inner : NULL;
-        coll_gpusym_call_forwarded(call, rv);
+    coll_gpusym_run_t *run = &r->call.run;
+    r->staged = run->reason >= 0;
+    r->forwarded = NULL;
+    if (!r->staged || coll_gpusym_whole_stage(run, &r->bounce, &r->on_host)) {
+        const int rv =
+            coll_gpusym_forward_nonblocking(run->engine->fallback, r->staged ? &r->on_host : run->args, &r->forwarded);
+        r->forwarded = MPI_SUCCESS == rv ? r->forwarded : NULL;
+        coll_gpusym_whole_forwarded(run, rv);
     }
-    call->state = COLL_GPUSYM_CALL_FORWARDED;
 }
 
-/* Whether a forwarded call is over; then `error` is its result. */
+/* Whether a forwarded call is over; then call.run.error is its result. */
 static bool poll_forwarded(request_t *r)
 {
-    coll_gpusym_call_t *call = &r->call;
-    if (NULL != call->inner) {
-        if (!REQUEST_COMPLETE(call->inner)) {
+    coll_gpusym_run_t *run = &r->call.run;
+    if (NULL != r->forwarded) {
+        if (!REQUEST_COMPLETE(r->forwarded)) {
             return false;
         }
-        coll_gpusym_call_forwarded(call, ompi_request_wait(&call->inner, MPI_STATUS_IGNORE));
+        coll_gpusym_whole_forwarded(run, ompi_request_wait(&r->forwarded, MPI_STATUS_IGNORE));
+        r->forwarded = NULL;
     }
     if (r->staged) {
         r->staged = false;
-        coll_gpusym_call_drain(call);
+        coll_gpusym_whole_drain(run, &r->bounce);
         if (NULL == r->inner) {
-            coll_gpusym_bounce_close(&call->bounce);
+            coll_gpusym_bounce_close(&r->bounce);
         }
     }
-    coll_gpusym_call_look(call);
+    coll_gpusym_whole_look(run);
     return true;
 }
 
@@ -205,7 +209,7 @@ static request_t *request_of(coll_gpusym_call_t *call)
 static void poll_engine(coll_gpusym_engine_t *e, over_t *over)
 {
     coll_gpusym_call_t *call = e->first;
-    while (NULL != call && !call->blocking && coll_gpusym_call_poll(call)) {
+    while (NULL != call && COLL_GPUSYM_NONBLOCKING == call->run.mode && coll_gpusym_call_poll(call)) {
         request_t *r = request_of(call);
         bool is_over = COLL_GPUSYM_CALL_ENDED == call->state;
         coll_gpusym_call_count(call);
@@ -248,8 +252,8 @@ static void poll_some_forwarded(over_t *over)
 static void complete_request(request_t *r)
 {
     ompi_request_t *q = coll_gpusym_mpi_request(r);
-    struct ompi_communicator_t *comm = q->req_persistent ? NULL : r->call.engine->fallback->comm;
-    q->req_status.MPI_ERROR = r->call.error;
+    struct ompi_communicator_t *comm = q->req_persistent ? NULL : r->call.run.engine->fallback->comm;
+    q->req_status.MPI_ERROR = r->call.run.error;
     q->req_status._ucount = 0;
     gpusym_complete(q);
     if (NULL != comm) {

@@ -20,8 +20,10 @@ typedef struct coll_gpusym_request {
     coll_gpusym_plan_t *plan;   /* persistent, owned */
     void *kept;                 /* the arrays of the arguments, owned */
     bool alone;                 /* persistent: without peers, nothing to agree on */
-    bool staged;                /* call.bounce is to be ended */
-    ompi_request_t *inner;      /* persistent, apart: the fallback's, on call.bounce's buffers, owned; NULL: none */
+    bool staged;                /* the results are in `bounce`, to be copied back */
+    coll_gpusym_bounce_t bounce;
+    ompi_request_t *forwarded;        /* the fallback's, in flight; NULL: none */
+    ompi_request_t *inner;            /* persistent, apart: the fallback's, on bounce's buffers, owned; NULL: none */
     struct coll_gpusym_request *next; /* in the list of what is free, forwarded, or over */
 } coll_gpusym_request_t;
 
@@ -37,7 +39,7 @@ void coll_gpusym_request_put(coll_gpusym_request_t *r);
 
 /* Starts a call that has a team: MPI's request is active, and progress drives it. The lock is not held. */
 void coll_gpusym_request_start(coll_gpusym_request_t *r);
-/* Calls the fallback, on bounce buffers if call.reason is set. The caller then calls coll_gpusym_request_fly(). */
+/* Calls the fallback, on bounce buffers if call.run.reason is set. The caller then calls coll_gpusym_request_fly(). */
 void coll_gpusym_request_forward(coll_gpusym_request_t *r);
 /* Hands a forwarded request, which is in no list, to progress. MPI's request is active. */
 void coll_gpusym_request_fly(coll_gpusym_request_t *r);

@@ -28,8 +28,8 @@
 #define GAP_NS 2000000000ull
 /* How much later each rank tells the user than the rank before it: so that it finds out that that one has. */
 #define STAGGER_NS 20000000ull
-/* What a rank posts for a persistent call that is only made: see call/call.c. */
-#define WHAT_MASK 0x7fu
+/* The collective, in what a rank posts. */
+#define WHAT_MASK (COLL_GPUSYM_WHAT_AGREES - 1)
 
 /* A call that waits. */
 typedef struct {

@@ -6,7 +6,7 @@
 #ifndef MCA_COLL_GPUSYM_CALL_WAIT_H
 #define MCA_COLL_GPUSYM_CALL_WAIT_H
 
-#include "mca/coll/gpusym/team/team.h"
+#include "mca/coll/gpusym/exec/way.h"
 
 /* When a poll last checked whether peers and GPU are well. Zeroed before its first use. */
 typedef struct {
@@ -17,18 +17,6 @@ typedef struct {
 
 /* Called at every poll. True about every 10 ms: a health check is due. */
 bool coll_gpusym_health_due(coll_gpusym_health_t *h);
-
-/* What a call waits for. */
-typedef enum {
-    COLL_GPUSYM_WAIT_POST = 1, /* to be posted: the address exchange of the team, or a peer that is too far behind */
-    COLL_GPUSYM_WAIT_ROLLCALL, /* for the peers' entries */
-    COLL_GPUSYM_WAIT_SIZES,    /* for the peers' tables of sizes */
-    COLL_GPUSYM_WAIT_SETUP,    /* for the second step of set-up, in which all lines are mapped */
-    COLL_GPUSYM_WAIT_VOTE,     /* for the peers' votes */
-    COLL_GPUSYM_WAIT_READY,    /* a leader: for the ranks that bring their input */
-    COLL_GPUSYM_WAIT_LED,      /* for the leaders */
-    COLL_GPUSYM_WAIT_ISLANDS,  /* for other islands */
-} coll_gpusym_wait_for_t;
 
 /* How long a call has waited. Zeroed before its first use. */
 typedef struct {

@@ -3,7 +3,7 @@
  *
  * The engine of a communicator: see engine.h.
  */
-#include "mca/coll/gpusym/call/engine.h"
+#include "mca/coll/gpusym/exec/engine.h"
 
 #include <stdlib.h>
 

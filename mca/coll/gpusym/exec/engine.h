@@ -3,8 +3,8 @@
  *
  * The engine of a communicator: its fallback, its team, its resident kernels, and the list of its calls.
  */
-#ifndef MCA_COLL_GPUSYM_CALL_ENGINE_H
-#define MCA_COLL_GPUSYM_CALL_ENGINE_H
+#ifndef MCA_COLL_GPUSYM_EXEC_ENGINE_H
+#define MCA_COLL_GPUSYM_EXEC_ENGINE_H
 
 #include "mca/coll/gpusym/exec/move.h"
 #include "mca/coll/gpusym/exec/resident.h"

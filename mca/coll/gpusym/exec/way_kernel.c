@@ -1,0 +1,212 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The way by kernels of all ranks' GPUs, which wait for each other: launched, or commanded where one is resident.
+ */
+#include "mca/coll/gpusym/exec/kernel.h"
+
+#include "mca/coll/gpusym/plan/plan.h"
+#include "mca/coll/gpusym/plan/zero_copy.h"
+#include "mca/coll/gpusym/team/join.h"
+#include "mca/common/gpusym/agree/tokens.h"
+#include "mca/common/gpusym/gpusym.h"
+
+static void offer(coll_gpusym_run_t *run, gpusym_post_t *post)
+{
+    coll_gpusym_team_t *t = run->engine->team;
+    if (!t->host.mps && coll_gpusym_team_crowded(t)) {
+        post->flags |= GPUSYM_POST_CROWDED;
+    }
+    coll_gpusym_run_offer(run, post);
+}
+
+/* If ranks then leave it to the fallback, one at least is on the host, and has not commanded: so no kernel has done
+ * it. */
+static void early(coll_gpusym_run_t *run)
+{
+    coll_gpusym_resident_command_early(run->engine->residents, &run->task, &run->launch);
+}
+
+/* All are on GPUs and have a team: how the data go. */
+static coll_gpusym_turn_t find_buffers(coll_gpusym_run_t *run)
+{
+    coll_gpusym_task_t *task = &run->task;
+    gpusym_work_t w;
+    int corrupt;
+    if (!coll_gpusym_plan_reaches(task)) {
+        return coll_gpusym_run_refused(run, COLL_GPUSYM_R_UNREACHABLE);
+    }
+    /* Another process has come to a rank's GPU, as all ranks find. This call is done yet as any: a resident kernel may
+     * have done it already. */
+    run->engine->team->host.leads_next = 0 != (task->read.any & GPUSYM_POST_CROWDED) && !run->joins;
+    task->zero_copy.agreed = coll_gpusym_zero_copy_possible(task);
+    task->cache->longest[run->args->coll] = task->read.max_bytes;
+    if (!task->zero_copy.agreed || 0 == (task->read.any & GPUSYM_POST_NEW_KEY)) {
+        return COLL_GPUSYM_TURN_DONE;
+    }
+    const bool mapped = coll_gpusym_zero_copy_map(task, &w, false, &corrupt);
+    run->is.kernel.step = COLL_GPUSYM_KERNEL_VOTE;
+    return coll_gpusym_run_vote(run, mapped, corrupt);
+}
+
+static coll_gpusym_turn_t agree(coll_gpusym_run_t *run)
+{
+    coll_gpusym_turn_t turn;
+    if (run->reason >= 0) {
+        return COLL_GPUSYM_TURN_REFUSED;
+    }
+    if (COLL_GPUSYM_AGREES == run->mode) {
+        return COLL_GPUSYM_TURN_EMPTY;
+    }
+    if (COLL_GPUSYM_KERNEL_FIND == run->is.kernel.step) {
+        turn = find_buffers(run);
+    } else {
+        turn = coll_gpusym_run_votes(run);
+        turn = COLL_GPUSYM_TURN_REFUSED == turn ? COLL_GPUSYM_TURN_DONE : turn; /* without zero copy */
+    }
+    if (COLL_GPUSYM_TURN_DONE == turn) {
+        run->is.kernel.step = COLL_GPUSYM_KERNEL_TOKENS;
+    }
+    return turn;
+}
+
+/* Plans the launch, and takes its epochs. DONE; WAITS: the flags are being cleared; FAILED. */
+static coll_gpusym_turn_t plan_launch(coll_gpusym_run_t *run, coll_gpusym_plan_t *p)
+{
+    int corrupt;
+    if (!coll_gpusym_plan_get(&run->task, p, &corrupt)) {
+        return corrupt >= 0 ? coll_gpusym_run_failed(run, COLL_GPUSYM_FAILED_CORRUPT, corrupt, NULL)
+                            : coll_gpusym_run_gpu_failed(run);
+    }
+    run->launch.algorithm = p->algorithm;
+    run->task.zero_copy.used = p->zero_copy;
+    const int taken = coll_gpusym_team_epochs(run->engine->team, p->epochs, &p->work.epoch);
+    if (taken < 0) {
+        return coll_gpusym_run_failed(run, COLL_GPUSYM_FAILED_GPU, -1, "the flags of its kernels cannot be cleared");
+    }
+    if (0 == taken) {
+        run->is.kernel.step = COLL_GPUSYM_KERNEL_CLEARING;
+        return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
+    }
+    return COLL_GPUSYM_TURN_DONE;
+}
+
+/* Fills the descriptor and launches; or commands a resident kernel. */
+static coll_gpusym_turn_t launch_planned(coll_gpusym_run_t *run)
+{
+    coll_gpusym_engine_t *e = run->engine;
+    const coll_gpusym_task_t *task = &run->task;
+    coll_gpusym_launch_t *l = &run->launch;
+    coll_gpusym_plan_t once, *p = NULL != task->plan && NULL == run->sizes ? task->plan : &once;
+
+    const coll_gpusym_turn_t turn = plan_launch(run, p);
+    if (COLL_GPUSYM_TURN_DONE != turn) {
+        return turn;
+    }
+    run->is.kernel.step = COLL_GPUSYM_KERNEL_RUNS;
+    p->work.linger_ns = 0;
+    if (coll_gpusym_resident_may(task, p)) {
+        if (coll_gpusym_resident_command(e->residents, task, l, p)) {
+            return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
+        }
+        coll_gpusym_resident_prepare(e->residents, task, l, p);
+    } else {
+        coll_gpusym_resident_make_room(e->residents, e->team, p);
+    }
+    if (!coll_gpusym_launch_plan(l, task, p)) {
+        return coll_gpusym_run_gpu_failed(run);
+    }
+    if (COLL_GPUSYM_NONBLOCKING == run->mode) {
+        gpusym_rollcall_launched(coll_gpusym_run_rollcall(run), task->read.seq);
+    }
+    return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
+}
+
+/* The call may be launched: a resident kernel may have its command already, or take that of the last call. */
+static coll_gpusym_turn_t launch(coll_gpusym_run_t *run)
+{
+    if (run->launch.resident.commanded ||
+        coll_gpusym_resident_command_same(run->engine->residents, &run->task, &run->launch)) {
+        run->is.kernel.step = COLL_GPUSYM_KERNEL_RUNS;
+        return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
+    }
+    return launch_planned(run);
+}
+
+/* The call may be launched once its processes have no other in flight, where they may have. */
+static coll_gpusym_turn_t take_tokens(coll_gpusym_run_t *run)
+{
+    if (!run->engine->team->host.threads && 0 != (run->task.read.all & GPUSYM_POST_QUIET)) {
+        return launch(run);
+    }
+    if (!run->is.kernel.has_tokens && !run->launch.resident.commanded) {
+        coll_gpusym_resident_command_sender(run->engine->residents, &run->task, &run->launch);
+    }
+    run->is.kernel.has_tokens = true; /* or some of them */
+    return gpusym_tokens_take(coll_gpusym_run_rollcall(run), run->task.read.seq)
+               ? launch(run)
+               : coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
+}
+
+static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
+{
+    const bool unpacks = coll_gpusym_segments_unpacks(run->task.segments);
+    coll_gpusym_turn_t turn;
+    switch (run->is.kernel.step) {
+    case COLL_GPUSYM_KERNEL_RUNS:
+        turn = coll_gpusym_kernel_poll(run, unpacks);
+        if (COLL_GPUSYM_TURN_DONE != turn || !unpacks) {
+            return turn;
+        }
+        if (!coll_gpusym_launch_unpack(&run->launch, run->task.segments)) {
+            return coll_gpusym_run_gpu_failed(run);
+        }
+        run->is.kernel.step = COLL_GPUSYM_KERNEL_UNPACKS;
+        return COLL_GPUSYM_TURN_WORKS;
+    case COLL_GPUSYM_KERNEL_UNPACKS:
+        return coll_gpusym_kernel_copies(run);
+    case COLL_GPUSYM_KERNEL_CLEARING:
+        return launch_planned(run);
+    default:
+        return take_tokens(run);
+    }
+}
+
+static coll_gpusym_turn_t check(coll_gpusym_run_t *run, uint64_t now_ns)
+{
+    if (COLL_GPUSYM_KERNEL_RUNS == run->is.kernel.step) {
+        return coll_gpusym_kernel_check(run, now_ns);
+    }
+    if (COLL_GPUSYM_KERNEL_TOKENS == run->is.kernel.step) {
+        const int corrupt = gpusym_tokens_rescue(coll_gpusym_run_rollcall(run));
+        if (corrupt >= 0) {
+            return coll_gpusym_run_failed(run, COLL_GPUSYM_FAILED_CORRUPT, corrupt, NULL);
+        }
+    }
+    return COLL_GPUSYM_TURN_WAITS;
+}
+
+static void end(coll_gpusym_run_t *run)
+{
+    if (run->is.kernel.has_tokens) {
+        gpusym_tokens_give(coll_gpusym_run_rollcall(run), MPI_SUCCESS != run->error);
+    }
+}
+
+static const coll_gpusym_way_t *const instead[] = {&coll_gpusym_way_windows, &coll_gpusym_way_pieces,
+                                                   &coll_gpusym_way_whole, NULL};
+
+const coll_gpusym_way_t coll_gpusym_way_kernel = {
+    .name = "kernel",
+    .instead = instead,
+    .takes_host = true,
+    .offer = offer,
+    .early = early,
+    .agree = agree,
+    .poll = poll,
+    .check = check,
+    .stop = coll_gpusym_kernel_stop,
+    .abandon = coll_gpusym_kernel_abandon,
+    .end = end,
+    .count = coll_gpusym_kernel_count,
+};

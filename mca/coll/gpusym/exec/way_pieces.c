@@ -1,0 +1,102 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The staged way in pieces: see fallback/cut.h.
+ */
+#include "mca/coll/gpusym/exec/whole.h"
+
+#include "mca/coll/gpusym/args/facts.h"
+#include "mca/coll/gpusym/conf/params.h"
+
+/* What the ranks compare to find out whether they can cut the call alike. */
+static void offer(coll_gpusym_run_t *run, gpusym_post_t *post)
+{
+    struct ompi_communicator_t *comm = run->engine->fallback->comm;
+    const coll_gpusym_facts_t *f = &coll_gpusym_facts[run->args->coll];
+    uint64_t bytes;
+    uint32_t element;
+    if (!coll_gpusym_cut_may(comm, run->args, &bytes, &element) ||
+        (run->ours && coll_gpusym_bounce_packs(comm, run->args))) {
+        return;
+    }
+    if (post->kind < GPUSYM_KIND_BOUNCE && !f->reduces) {
+        return; /* a broadcast's types need not be alike, and this post does not tell their elements */
+    }
+    if (run->on_host && run->task.segments->in_place && COLL_GPUSYM_P_REDUCE_SCATTER == f->pattern) {
+        return; /* it has no bounce buffers, by which pieces are out of place */
+    }
+    post->flags |= GPUSYM_POST_CUT;
+    if (post->kind >= GPUSYM_KIND_BOUNCE) {
+        post->bytes = bytes;
+        post->layout = element;
+    }
+}
+
+/* No rank is on the host, where it would have gone on. */
+static bool possible(const coll_gpusym_run_t *run)
+{
+    const gpusym_rollcall_read_t *read = &run->task.read;
+    return COLL_GPUSYM_AGREES != run->mode && !read->host && 0 != (read->all & GPUSYM_POST_CUT) &&
+           read->mismatch_rank < 0 && read->same_layout && 0 != coll_gpusym_params.piece &&
+           read->max_bytes > coll_gpusym_params.piece;
+}
+
+/* A nonblocking call keeps its place before later calls until it is over. After an error the ranks are not at the same
+ * piece. */
+static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
+{
+    int rv;
+    coll_gpusym_whole_settle(run);
+    if (COLL_GPUSYM_BLOCKING == run->mode) {
+        return COLL_GPUSYM_TURN_HANDED;
+    }
+    if (NULL == run->is.pieces) {
+        run->is.pieces = coll_gpusym_cut_begin(run->engine->fallback, run->args, coll_gpusym_params.piece);
+    }
+    if (NULL != run->is.pieces && !coll_gpusym_cut_poll(run->is.pieces, &rv)) {
+        return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
+    }
+    return NULL != run->is.pieces && MPI_SUCCESS == rv
+               ? COLL_GPUSYM_TURN_DONE
+               : coll_gpusym_run_failed(run, COLL_GPUSYM_FAILED_REPORTED, -1, NULL);
+}
+
+static void end(coll_gpusym_run_t *run)
+{
+    coll_gpusym_cut_free(run->is.pieces);
+    run->is.pieces = NULL;
+}
+
+static void piece_failed(void *arg, int error)
+{
+    coll_gpusym_run_t *run = arg;
+    run->error = error;
+    (void) coll_gpusym_whole_goes_on(run);
+}
+
+static int finish(coll_gpusym_run_t *run)
+{
+    const int rv =
+        coll_gpusym_cut_blocking(run->engine->fallback, run->args, coll_gpusym_params.piece, piece_failed, run);
+    coll_gpusym_whole_forwarded(run, rv);
+    coll_gpusym_whole_look(run);
+    return run->error;
+}
+
+static void count(const coll_gpusym_run_t *run, coll_gpusym_counters_t *counters)
+{
+    coll_gpusym_whole_count(run, counters);
+    if (run->ours) {
+        coll_gpusym_count(&counters->cut);
+    }
+}
+
+const coll_gpusym_way_t coll_gpusym_way_pieces = {
+    .name = "pieces",
+    .offer = offer,
+    .possible = possible,
+    .poll = poll,
+    .end = end,
+    .finish = finish,
+    .count = count,
+};

@@ -1,0 +1,95 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The staged way through windows in host memory: see move.h.
+ */
+#include "mca/coll/gpusym/exec/way.h"
+
+#include "mca/common/gpusym/gpusym.h"
+
+static void offer(coll_gpusym_run_t *run, gpusym_post_t *post)
+{
+    post->flags |= !gpusym_window_is_worn() && coll_gpusym_segments_may_move(run->task.segments) ? GPUSYM_POST_MOVE : 0;
+}
+
+/* A call has one vote: where it has been cast on something else, the windows are to be known. */
+static bool possible(const coll_gpusym_run_t *run)
+{
+    const gpusym_rollcall_read_t *read = &run->task.read;
+    const int windows = run->engine->windows.agreed;
+    return COLL_GPUSYM_AGREES != run->mode && !read->host && 0 != (read->all & GPUSYM_POST_MOVE) && !read->other_call &&
+           windows >= 0 && (windows > 0 || !run->voted);
+}
+
+/* The first move of a communicator finds the windows. */
+static coll_gpusym_turn_t agree(coll_gpusym_run_t *run)
+{
+    coll_gpusym_windows_t *w = &run->engine->windows;
+    char label[GPUSYM_COMM_LABEL_MAX];
+    if (0 == w->agreed) {
+        coll_gpusym_windows_poll(w, coll_gpusym_run_rollcall(run), run->task.read.seq);
+    }
+    if (w->agreed < 0) {
+        GPUSYM_LOG(2,
+                   "%s: staged data go through the other components: a rank has no window, or cannot map a "
+                   "peer's",
+                   gpusym_comm_label(run->engine->fallback->comm, label, sizeof label));
+        return COLL_GPUSYM_TURN_REFUSED;
+    }
+    return w->agreed > 0 ? COLL_GPUSYM_TURN_DONE : coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_VOTE);
+}
+
+static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
+{
+    uint32_t rank = 0;
+    if (NULL == run->is.move) {
+        run->is.move = coll_gpusym_move_begin(run->task.segments, coll_gpusym_run_rollcall(run), &run->engine->windows,
+                                              run->task.read.seq);
+    }
+    if (NULL == run->is.move) {
+        (void) coll_gpusym_run_failed(run, COLL_GPUSYM_FAILED_MEMORY, -1, "host memory for staging");
+        run->failure.bytes = sizeof(gpusym_table_row_t);
+        return COLL_GPUSYM_TURN_FAILED;
+    }
+    switch (coll_gpusym_move_poll(run->is.move, &rank)) {
+    case COLL_GPUSYM_MOVE_TRUNCATED:
+        run->error = MPI_ERR_TRUNCATE; /* of this rank alone: the call has ended well */
+        return COLL_GPUSYM_TURN_DONE;
+    case COLL_GPUSYM_MOVE_ENDED:
+        return COLL_GPUSYM_TURN_DONE;
+    case COLL_GPUSYM_MOVE_GPU_ERROR:
+        return coll_gpusym_run_gpu_failed(run);
+    case COLL_GPUSYM_MOVE_CORRUPT:
+        return coll_gpusym_run_failed(run, COLL_GPUSYM_FAILED_CORRUPT, (int) rank, NULL);
+    default:
+        return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
+    }
+}
+
+static void end(coll_gpusym_run_t *run)
+{
+    coll_gpusym_move_free(run->is.move);
+    run->is.move = NULL;
+}
+
+static void count(const coll_gpusym_run_t *run, coll_gpusym_counters_t *counters)
+{
+    if (MPI_SUCCESS == run->error || MPI_ERR_TRUNCATE == run->error) {
+        coll_gpusym_count(&counters->staged);
+        coll_gpusym_count(&counters->reason[run->reason]);
+        coll_gpusym_count(&counters->moved);
+    }
+}
+
+static const coll_gpusym_way_t *const instead[] = {&coll_gpusym_way_whole, NULL};
+
+const coll_gpusym_way_t coll_gpusym_way_windows = {
+    .name = "windows",
+    .instead = instead,
+    .offer = offer,
+    .possible = possible,
+    .agree = agree,
+    .poll = poll,
+    .end = end,
+    .count = count,
+};

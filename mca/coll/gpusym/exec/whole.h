@@ -1,0 +1,37 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The fallback does a call, staged or forwarded. A rank that cannot stage calls it all the same, on any data, since the
+ * other ranks are in it and would wait for ever; its line tells them, and they look at it once the call is over
+ * (coll_gpusym_whole_look). From then on all of them refuse calls of the communicator. Where this rank has no memory,
+ * or not all ranks look (some have host buffers, or there are several islands, or no lines), the job ends, with the
+ * reason. The first MPI error code stays in run->error; those of this rank's own have been reported.
+ */
+#ifndef MCA_COLL_GPUSYM_EXEC_WHOLE_H
+#define MCA_COLL_GPUSYM_EXEC_WHOLE_H
+
+#include "mca/coll/gpusym/exec/way.h"
+
+/* The run of a call without a team, for the fallback alone, staged for `reason` unless that is -1. */
+void coll_gpusym_whole_init(coll_gpusym_run_t *run, coll_gpusym_engine_t *e, const coll_gpusym_args_t *args,
+                            int reason);
+/* Before a staged call. Whether the fallback is to be called whatever run->error is, for other ranks are in it, on any
+ * data: they look at this rank's mark afterwards. */
+bool coll_gpusym_whole_goes_on(coll_gpusym_run_t *run);
+/* Makes bounce buffers, and *on_host, the call on them; copies into them; both. False: there is no other rank, and the
+ * fallback is not to be called. */
+bool coll_gpusym_whole_open(coll_gpusym_run_t *run, coll_gpusym_bounce_t *bounce, coll_gpusym_args_t *on_host);
+bool coll_gpusym_whole_fill(coll_gpusym_run_t *run, coll_gpusym_bounce_t *bounce);
+bool coll_gpusym_whole_stage(coll_gpusym_run_t *run, coll_gpusym_bounce_t *bounce, coll_gpusym_args_t *on_host);
+/* Takes the fallback's MPI error code. */
+void coll_gpusym_whole_forwarded(coll_gpusym_run_t *run, int rv);
+/* Copies the results back, if all went well. The bounce buffers stay. */
+void coll_gpusym_whole_drain(coll_gpusym_run_t *run, coll_gpusym_bounce_t *bounce);
+/* The fallback is done with the call: has another rank failed with it? */
+void coll_gpusym_whole_look(coll_gpusym_run_t *run);
+/* The fallback is to do it: without bounce buffers where this rank has no GPU memory. */
+void coll_gpusym_whole_settle(coll_gpusym_run_t *run);
+/* As coll_gpusym_way_t.count: staged for run->reason, or forwarded. */
+void coll_gpusym_whole_count(const coll_gpusym_run_t *run, coll_gpusym_counters_t *counters);
+
+#endif
