@@ -15,12 +15,12 @@ static void offer(coll_gpusym_run_t *run, gpusym_post_t *post)
     const coll_gpusym_facts_t *f = &coll_gpusym_facts[run->args->coll];
     uint64_t bytes;
     uint32_t element;
+    if (post->kind < GPUSYM_KIND_BOUNCE && !f->reduces) {
+        return; /* a broadcast's types need not be alike, and this post does not tell their elements */
+    }
     if (!coll_gpusym_cut_may(comm, run->args, &bytes, &element) ||
         (run->ours && coll_gpusym_bounce_packs(comm, run->args))) {
         return;
-    }
-    if (post->kind < GPUSYM_KIND_BOUNCE && !f->reduces) {
-        return; /* a broadcast's types need not be alike, and this post does not tell their elements */
     }
     if (run->on_host && run->task.segments->in_place && COLL_GPUSYM_P_REDUCE_SCATTER == f->pattern) {
         return; /* it has no bounce buffers, by which pieces are out of place */

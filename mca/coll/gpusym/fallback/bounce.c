@@ -277,6 +277,9 @@ bool coll_gpusym_bounce_packs(struct ompi_communicator_t *comm, const coll_gpusy
     coll_gpusym_span_t send, recv;
     coll_gpusym_layout_t l;
     size_t bytes;
+    if (coll_gpusym_facts[a->coll].reduces) { /* asked of each native call */
+        return false;
+    }
     coll_gpusym_spans(comm, a, &send, &recv);
     return is_packed(comm, a, COLL_GPUSYM_SENT, &send, &l, &bytes) ||
            is_packed(comm, a, COLL_GPUSYM_WRITTEN, &recv, &l, &bytes);
