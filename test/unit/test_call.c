@@ -218,8 +218,7 @@ static void count(const coll_gpusym_run_t *run, coll_gpusym_counters_t *counters
 
 static const coll_gpusym_way_t *const instead[] = {&way_of[REFUSES], &way_of[LAST], NULL};
 static const coll_gpusym_way_t way_of[WAYS] = {
-    {.name = "native",
-     .instead = instead,
+    {.instead = instead,
      .takes_host = true,
      .offer = offer,
      .agree = native_agree,
@@ -228,14 +227,13 @@ static const coll_gpusym_way_t way_of[WAYS] = {
      .abandon = native_abandon,
      .end = native_end,
      .count = count},
-    {.name = "refuses",
-     .instead = &instead[1],
+    {.instead = &instead[1],
      .possible = refuses_possible,
      .agree = refuses_agree,
      .poll = refuses_poll,
      .end = refuses_end,
      .count = count},
-    {.name = "last", .poll = last_poll, .end = last_end, .count = count},
+    {.poll = last_poll, .end = last_end, .count = count},
 };
 
 const coll_gpusym_way_t *coll_gpusym_native_way(coll_gpusym_engine_t *e)

@@ -86,13 +86,18 @@ static void drop_sizes(coll_gpusym_run_t *run)
     run->task.sizes = NULL;
 }
 
+static void end_way(coll_gpusym_call_t *call)
+{
+    if (NULL != call->way && NULL != call->way->end) {
+        call->way->end(&call->run);
+    }
+}
+
 /* The way that a call goes from now on. */
 static void choose(coll_gpusym_call_t *call, const coll_gpusym_way_t *way)
 {
     coll_gpusym_run_t *run = &call->run;
-    if (NULL != call->way && NULL != call->way->end) {
-        call->way->end(run);
-    }
+    end_way(call);
     memset(&run->is, 0, sizeof run->is);
     run->stopping = false;
     run->waits_for = COLL_GPUSYM_WAIT_NONE;
@@ -110,9 +115,7 @@ static void leave(coll_gpusym_call_t *call, coll_gpusym_call_state_t state)
 static void end_call(coll_gpusym_call_t *call)
 {
     coll_gpusym_run_t *run = &call->run;
-    if (NULL != call->way && NULL != call->way->end) {
-        call->way->end(run);
-    }
+    end_way(call);
     if (MPI_SUCCESS == run->error && coll_gpusym_sizes_truncated(run->sizes)) {
         run->error = MPI_ERR_TRUNCATE; /* of this rank alone: the call has ended well */
     }
@@ -418,49 +421,36 @@ static void post_again(coll_gpusym_call_t *call)
     call->state = COLL_GPUSYM_CALL_NEW;
 }
 
-static void agree(coll_gpusym_call_t *call)
+/* What a function of the way has said, in AGREE or RUN. */
+static void take_turn(coll_gpusym_call_t *call, coll_gpusym_turn_t turn)
 {
-    const coll_gpusym_way_t *way = call->way;
-    switch (NULL != way->agree ? way->agree(&call->run) : COLL_GPUSYM_TURN_DONE) {
+    switch (turn) {
+    case COLL_GPUSYM_TURN_WAITS:
+        check(call, call->run.waits_for);
+        break;
+    case COLL_GPUSYM_TURN_WORKS:
+        break;
     case COLL_GPUSYM_TURN_DONE:
-        call->state = COLL_GPUSYM_CALL_RUN;
+        if (COLL_GPUSYM_CALL_AGREE == call->state) {
+            call->state = COLL_GPUSYM_CALL_RUN;
+        } else {
+            end_call(call);
+        }
         break;
     case COLL_GPUSYM_TURN_EMPTY:
         end_call(call);
         break;
-    case COLL_GPUSYM_TURN_AGAIN:
-        post_again(call);
-        break;
     case COLL_GPUSYM_TURN_REFUSED: /* what has begun early is recalled */
         stop_call(call, true);
         break;
-    case COLL_GPUSYM_TURN_FAILED:
-        fail(call);
-        break;
-    case COLL_GPUSYM_TURN_WAITS:
-        check(call, call->run.waits_for);
-        break;
-    default:
-        break;
-    }
-}
-
-static void run(coll_gpusym_call_t *call)
-{
-    switch (call->way->poll(&call->run)) {
-    case COLL_GPUSYM_TURN_DONE:
-        end_call(call);
+    case COLL_GPUSYM_TURN_AGAIN:
+        post_again(call);
         break;
     case COLL_GPUSYM_TURN_HANDED:
         leave(call, COLL_GPUSYM_CALL_FALLBACK);
         break;
     case COLL_GPUSYM_TURN_FAILED:
         fail(call);
-        break;
-    case COLL_GPUSYM_TURN_WAITS:
-        check(call, call->run.waits_for);
-        break;
-    default:
         break;
     }
 }
@@ -485,10 +475,10 @@ static void step(coll_gpusym_call_t *call)
         set_up(call);
         break;
     case COLL_GPUSYM_CALL_AGREE:
-        agree(call);
+        take_turn(call, NULL != call->way->agree ? call->way->agree(&call->run) : COLL_GPUSYM_TURN_DONE);
         break;
     case COLL_GPUSYM_CALL_RUN:
-        run(call);
+        take_turn(call, call->way->poll(&call->run));
         break;
     case COLL_GPUSYM_CALL_STOP:
         poll_stop(call);

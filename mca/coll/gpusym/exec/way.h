@@ -137,7 +137,6 @@ typedef struct coll_gpusym_run {
 
 /* Functions may be NULL, but `poll`, `count`, and a native way's `offer` and `agree`. */
 typedef struct coll_gpusym_way {
-    const char *name;
     /* The staged ways that may take its place, in order, NULL behind them. NULL: this one refuses nothing. */
     const struct coll_gpusym_way *const *instead;
     bool takes_host; /* ranks on the host may take part; what the ranks send and take may differ */

@@ -150,10 +150,11 @@ static coll_gpusym_turn_t take_tokens(coll_gpusym_run_t *run)
 
 static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
 {
-    const bool unpacks = coll_gpusym_segments_unpacks(run->task.segments);
     coll_gpusym_turn_t turn;
+    bool unpacks;
     switch (run->is.kernel.step) {
     case COLL_GPUSYM_KERNEL_RUNS:
+        unpacks = coll_gpusym_segments_unpacks(run->task.segments);
         turn = coll_gpusym_kernel_poll(run, unpacks);
         if (COLL_GPUSYM_TURN_DONE != turn || !unpacks) {
             return turn;
@@ -197,7 +198,6 @@ static const coll_gpusym_way_t *const instead[] = {&coll_gpusym_way_windows, &co
                                                    &coll_gpusym_way_whole, NULL};
 
 const coll_gpusym_way_t coll_gpusym_way_kernel = {
-    .name = "kernel",
     .instead = instead,
     .takes_host = true,
     .offer = offer,

@@ -7,7 +7,7 @@
 #include "mca/coll/gpusym/exec/kernel.h"
 #include "mca/coll/gpusym/exec/led.h"
 
-/* Beyond a call that has just found that ranks share GPUs: it is posted again, now with what leaders want. */
+/* A call that has just found that ranks share GPUs is posted again, now with what leaders want. */
 static coll_gpusym_turn_t agree(coll_gpusym_run_t *run)
 {
     if (run->reason >= 0) {
@@ -102,7 +102,6 @@ static const coll_gpusym_way_t *const instead[] = {&coll_gpusym_way_windows, &co
                                                    &coll_gpusym_way_whole, NULL};
 
 const coll_gpusym_way_t coll_gpusym_way_leaders = {
-    .name = "leaders",
     .instead = instead,
     .takes_host = true,
     .offer = coll_gpusym_run_offer,

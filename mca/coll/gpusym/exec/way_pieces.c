@@ -92,7 +92,6 @@ static void count(const coll_gpusym_run_t *run, coll_gpusym_counters_t *counters
 }
 
 const coll_gpusym_way_t coll_gpusym_way_pieces = {
-    .name = "pieces",
     .offer = offer,
     .possible = possible,
     .poll = poll,

@@ -262,7 +262,6 @@ static void count(const coll_gpusym_run_t *run, coll_gpusym_counters_t *counters
 static const coll_gpusym_way_t *const instead[] = {&coll_gpusym_way_whole, NULL};
 
 const coll_gpusym_way_t coll_gpusym_way_rails = {
-    .name = "rails",
     .instead = instead,
     .offer = offer,
     .enter = enter,

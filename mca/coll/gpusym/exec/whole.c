@@ -159,7 +159,6 @@ static int finish(coll_gpusym_run_t *run)
 }
 
 const coll_gpusym_way_t coll_gpusym_way_whole = {
-    .name = "whole",
     .poll = poll,
     .finish = finish,
     .count = coll_gpusym_whole_count,

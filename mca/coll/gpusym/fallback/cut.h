@@ -5,7 +5,7 @@
  * it.  Small pieces also stay in the CPU's caches.
  *
  * Every piece is a call of the fallback of its own, on a range of the elements.  So all ranks must cut alike, or none
- * (call/call.c agrees on it).  Each element is reduced over the ranks as in a call of the piece's length: the bits are
+ * (exec/way_pieces.c).  Each element is reduced over the ranks as in a call of the piece's length: the bits are
  * those of the whole call wherever the fallback's algorithm for both lengths is the same.
  */
 #ifndef MCA_COLL_GPUSYM_CUT_H
