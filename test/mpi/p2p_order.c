@@ -480,7 +480,7 @@ static bool truncate_one(unsigned way, int skind, int rkind, size_t bytes, size_
 
 static bool truncation(void)
 {
-    const size_t sent[] = {1, 7, 8, 100, 8192, 100000, (size_t) 3 << 20}, rooms[] = {0, 1, 6, 7, 8, 5000, 70000};
+    const size_t sent[] = {1, 3, 7, 8, 100, 8192, 100000, (size_t) 3 << 20}, rooms[] = {0, 1, 6, 7, 8, 5000, 70000};
     unsigned way = 0;
     bool right = true;
 

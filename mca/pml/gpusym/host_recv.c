@@ -26,10 +26,28 @@ static ompi_request_start_fn_t pml_start;
 
 /* ---- envelopes ---- */
 
-/* Makes the request that fetches for a receive into host memory, of which an envelope has arrived. NULL: no memory. */
+static size_t first_length(const gpusym_layout_t *l)
+{
+    return l->bytes < GPUSYM_ENVELOPE ? l->bytes : GPUSYM_ENVELOPE;
+}
+
+pml_gpusym_first_t pml_gpusym_gather_first(const void *buf, size_t count, struct ompi_datatype_t *dtype)
+{
+    pml_gpusym_first_t first = 0;
+    gpusym_layout_t l;
+    gpusym_layout_find(count, dtype, &l);
+    if (0 != l.bytes) {
+        (void) gpusym_layout_gather(&l, buf, &first, first_length(&l));
+    }
+    return first;
+}
+
+/* Makes the request that fetches for a receive into host memory, of which an envelope has arrived, in place of the
+ * first bytes. NULL: no memory. */
 static pml_gpusym_request_t *fetch_to_host(void *buf, size_t count, struct ompi_datatype_t *dtype,
-                                           struct ompi_communicator_t *comm, const ompi_status_public_t *status,
-                                           pml_gpusym_peer_t *peer, ompi_request_t *outer)
+                                           struct ompi_communicator_t *comm, pml_gpusym_first_t first,
+                                           const ompi_status_public_t *status, pml_gpusym_peer_t *peer,
+                                           ompi_request_t *outer)
 {
     uint8_t envelope[GPUSYM_ENVELOPE];
     pml_gpusym_request_t *r =
@@ -38,9 +56,10 @@ static pml_gpusym_request_t *fetch_to_host(void *buf, size_t count, struct ompi_
     if (NULL == r) {
         return NULL;
     }
-    const size_t length = r->layout.bytes < GPUSYM_ENVELOPE ? r->layout.bytes : GPUSYM_ENVELOPE;
+    const size_t length = first_length(&r->layout);
     if (0 != length) {
         (void) gpusym_layout_gather(&r->layout, buf, envelope, length);
+        (void) gpusym_layout_scatter(&r->layout, buf, &first, length);
     }
     r->base.req_type = MCA_PML_REQUEST_RECV;
     r->on_host = true;
@@ -52,19 +71,19 @@ static pml_gpusym_request_t *fetch_to_host(void *buf, size_t count, struct ompi_
 }
 
 int pml_gpusym_host_received(void *buf, size_t count, struct ompi_datatype_t *dtype, struct ompi_communicator_t *comm,
-                             ompi_status_public_t *status, int rv)
+                             pml_gpusym_first_t first, ompi_status_public_t *status, int rv)
 {
     pml_gpusym_peer_t *peer;
 
     if (!pml_gpusym_is_envelope(comm, status, &peer)) {
         return rv;
     }
-    pml_gpusym_request_t *r = fetch_to_host(buf, count, dtype, comm, status, peer, NULL);
+    pml_gpusym_request_t *r = fetch_to_host(buf, count, dtype, comm, first, status, peer, NULL);
     return NULL == r ? MPI_ERR_NO_MEM : pml_gpusym_request_wait(r, status);
 }
 
 /* Whether the request is held: its message is an envelope. */
-static bool hold_envelope(ompi_request_t *q)
+static bool hold_envelope(ompi_request_t *q, pml_gpusym_first_t first)
 {
     const mca_pml_base_request_t *b = (const mca_pml_base_request_t *) q;
     pml_gpusym_peer_t *peer;
@@ -72,7 +91,8 @@ static bool hold_envelope(ompi_request_t *q)
     if (!pml_gpusym_is_envelope(b->req_comm, &q->req_status, &peer)) {
         return false;
     }
-    if (NULL == fetch_to_host(b->req_addr, b->req_count, b->req_datatype, b->req_comm, &q->req_status, peer, q)) {
+    if (NULL ==
+        fetch_to_host(b->req_addr, b->req_count, b->req_datatype, b->req_comm, first, &q->req_status, peer, q)) {
         q->req_status.MPI_ERROR = MPI_ERR_NO_MEM;
         return false;
     }
@@ -117,11 +137,24 @@ static int release(ompi_request_t *q)
     return 0;
 }
 
+/* The data of the callback are the buffer's first bytes. */
+_Static_assert(sizeof(void *) >= sizeof(pml_gpusym_first_t), "a pointer has room for them");
+
+static void keep_first(ompi_request_t *q, pml_gpusym_first_t first)
+{
+    q->req_complete_cb_data = (void *) (uintptr_t) first;
+}
+
+static pml_gpusym_first_t kept_first(const ompi_request_t *q)
+{
+    return (uintptr_t) q->req_complete_cb_data;
+}
+
 static int received(ompi_request_t *q)
 {
     if (OPAL_UNLIKELY(GPUSYM_ENVELOPE == q->req_status._ucount)) {
         q->req_complete_cb = release; /* when the data are there */
-        if (hold_envelope(q)) {
+        if (hold_envelope(q, kept_first(q))) {
             return 1;
         }
         q->req_complete_cb = NULL;
@@ -129,8 +162,8 @@ static int received(ompi_request_t *q)
     return release(q);
 }
 
-int pml_gpusym_host_irecv(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
-                          struct ompi_communicator_t *comm, struct ompi_request_t **request)
+static inline int post(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
+                       struct ompi_communicator_t *comm, struct ompi_request_t **request, pml_gpusym_first_t first)
 {
     const int rv = pml_gpusym_host.pml_irecv_init(buf, count, dtype, src, tag, comm, request);
     if (OPAL_UNLIKELY(OMPI_SUCCESS != rv)) {
@@ -143,7 +176,24 @@ int pml_gpusym_host_irecv(void *buf, size_t count, struct ompi_datatype_t *dtype
     q->req_free = free_later;
     q->req_persistent = false;
     q->req_complete_cb = received;
+    keep_first(q, first);
     return pml_gpusym_host.pml_start(1, request);
+}
+
+/* A function of its own: the other way needs no more registers than it has. */
+static __attribute__((noinline)) int irecv_other(void *buf, size_t count, struct ompi_datatype_t *dtype, int src,
+                                                 int tag, struct ompi_communicator_t *comm,
+                                                 struct ompi_request_t **request)
+{
+    return post(buf, count, dtype, src, tag, comm, request, pml_gpusym_read_first(buf, count, dtype));
+}
+
+int pml_gpusym_host_irecv(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
+                          struct ompi_communicator_t *comm, struct ompi_request_t **request)
+{
+    return pml_gpusym_first_is_load(count, dtype)
+               ? post(buf, count, dtype, src, tag, comm, request, pml_gpusym_load_first(buf, dtype))
+               : irecv_other(buf, count, dtype, src, tag, comm, request);
 }
 
 /* ---- persistent ---- */
@@ -152,21 +202,15 @@ int pml_gpusym_host_irecv(void *buf, size_t count, struct ompi_datatype_t *dtype
 typedef struct {
     ompi_request_complete_fn_t call;
     void *data;
+    pml_gpusym_first_t first;
 } chained_t;
 
-static int received_persistent(ompi_request_t *q)
+/* call: NULL, or the other callback. */
+static int settle_persistent(ompi_request_t *q, pml_gpusym_first_t first, ompi_request_complete_fn_t call)
 {
-    chained_t *chained = q->req_complete_cb_data;
-    ompi_request_complete_fn_t call = NULL;
-
-    if (NULL != chained) {
-        call = chained->call;
-        q->req_complete_cb_data = chained->data;
-        free(chained);
-    }
     if (GPUSYM_ENVELOPE == q->req_status._ucount) {
         q->req_complete_cb = call; /* called when the data are there */
-        if (hold_envelope(q)) {
+        if (hold_envelope(q, first)) {
             return 1;
         }
         q->req_complete_cb = NULL;
@@ -174,21 +218,40 @@ static int received_persistent(ompi_request_t *q)
     return NULL != call ? call(q) : 0;
 }
 
+static int received_persistent(ompi_request_t *q)
+{
+    return settle_persistent(q, kept_first(q), NULL);
+}
+
+static int received_chained(ompi_request_t *q)
+{
+    chained_t *at = q->req_complete_cb_data;
+    const chained_t chained = *at;
+
+    q->req_complete_cb_data = chained.data;
+    free(at);
+    return settle_persistent(q, chained.first, chained.call);
+}
+
 static int start_persistent(size_t n, ompi_request_t **requests)
 {
     int rv = OMPI_SUCCESS;
     for (size_t i = 0; OMPI_SUCCESS == rv && i < n; i++) {
         ompi_request_t *q = requests[i];
-        chained_t *chained = NULL;
+        const mca_pml_base_request_t *b = (const mca_pml_base_request_t *) q;
+        const pml_gpusym_first_t first = pml_gpusym_read_first(b->req_addr, b->req_count, b->req_datatype);
         if (NULL != q->req_complete_cb) {
-            chained = malloc(sizeof *chained);
+            chained_t *chained = malloc(sizeof *chained);
             if (NULL == chained) {
                 return MPI_ERR_NO_MEM;
             }
-            *chained = (chained_t){q->req_complete_cb, q->req_complete_cb_data};
+            *chained = (chained_t){q->req_complete_cb, q->req_complete_cb_data, first};
+            q->req_complete_cb = received_chained;
+            q->req_complete_cb_data = chained;
+        } else {
+            q->req_complete_cb = received_persistent;
+            keep_first(q, first);
         }
-        q->req_complete_cb = received_persistent;
-        q->req_complete_cb_data = chained;
         rv = pml_start(1, &requests[i]);
     }
     return rv;

@@ -48,4 +48,9 @@ static inline pml_gpusym_peer_t *pml_gpusym_peer(struct ompi_communicator_t *com
                                                                                     : NULL;
 }
 
+static inline bool pml_gpusym_peer_is_self(const pml_gpusym_peer_t *peer)
+{
+    return pml_gpusym_peers[OPAL_PROC_MY_NAME.vpid] == peer;
+}
+
 #endif

@@ -671,7 +671,8 @@ static outcome_t send_from_host(request_t *r, gpusym_offer_t *o, int *rv)
     return send_envelope(r, pushed ? step_offered : step_piped, rv);
 }
 
-/* Sends by envelope. Not what is shorter than one: the receiver's buffer behind the message must stay as it is. */
+/* Sends by envelope. Not to itself what is shorter than one: where the receive was posted first, ob1 cuts messages to
+ * itself without telling so, and the envelope would not be recognized. */
 static outcome_t send_direct(request_t *r, int *rv)
 {
     gpusym_offer_t o = make_offer(r);
@@ -680,8 +681,9 @@ static outcome_t send_direct(request_t *r, int *rv)
     if (GPUSYM_ENVELOPE == r->layout.bytes) {
         return send_inline(r, &o, rv);
     }
-    if (r->layout.bytes < GPUSYM_ENVELOPE || MCA_PML_BASE_SEND_BUFFERED == r->mode) {
-        return stage(r, r->layout.bytes < GPUSYM_ENVELOPE ? PML_GPUSYM_SHORT : PML_GPUSYM_BSEND);
+    const bool is_short = r->layout.bytes < GPUSYM_ENVELOPE && pml_gpusym_peer_is_self(r->peer);
+    if (is_short || MCA_PML_BASE_SEND_BUFFERED == r->mode) {
+        return stage(r, is_short ? PML_GPUSYM_SHORT : PML_GPUSYM_BSEND);
     }
     if (NULL == r->gpu) {
         return send_from_host(r, &o, rv);
