@@ -251,8 +251,21 @@ GS_OUTLINE gs_pack_t gs_ld_unaligned(const void *base, uint32_t align, uint64_t 
     return v;
 }
 
-/* The same of what other kernels may have written since this one began. Short messages come this way: not out of
- * line. */
+/* n bytes at p, of any alignment, of what other kernels may have written since this one began. No load waits for
+ * another one. */
+GS_OUTLINE gs_pack_t gs_ld_bytes_strong(const char *p, uint32_t n)
+{
+    gs_pack_t v = {{0, 0}};
+    GS_UNROLL
+    for (uint32_t b = 0; b < 16; b++) {
+        if (b < n) {
+            v.w[b / 8] |= gs_ld_strong(p + b, 1) << 8 * (b % 8);
+        }
+    }
+    return v;
+}
+
+/* The same of a pack. Short messages come this way: not out of line, unless the address is odd. */
 GS_FN gs_pack_t gs_ld_user_strong(const void *base, uint32_t align, uint64_t bytes, uint64_t i)
 {
     const char *p = (const char *) base + 16 * i;
@@ -267,13 +280,25 @@ GS_FN gs_pack_t gs_ld_user_strong(const void *base, uint32_t align, uint64_t byt
         v.w[1] = n > 8 ? gs_ld_strong(p + 8, 8) : 0;
         return v;
     }
-    const uint32_t size = align >= 4 && 0 == n % 4 ? 4 : 1;
-    GS_NO_UNROLL
-    for (uint32_t at = 0; at < n; at += size) {
-        const uint64_t x = (4 == size ? gs_ld_strong(p + at, 4) : gs_ld_strong(p + at, 1)) << 8 * (at % 8);
-        v.w[0] |= at < 8 ? x : 0; /* no index that is not a constant: v stays in registers */
-        v.w[1] |= at < 8 ? 0 : x;
+    if (align < 4) {
+        return gs_ld_bytes_strong(p, n);
     }
+    const uint32_t whole = n / 4 * 4;
+    uint64_t last = 0; /* one to three bytes */
+    GS_UNROLL
+    for (uint32_t k = 0; k < 4; k++) {
+        if (4 * k < whole) {
+            v.w[k / 2] |= gs_ld_strong(p + 4 * k, 4) << 32 * (k % 2);
+        }
+    }
+    GS_UNROLL
+    for (uint32_t b = 0; b < 3; b++) {
+        if (whole + b < n) {
+            last |= gs_ld_strong(p + whole + b, 1) << 8 * (whole % 8 + b);
+        }
+    }
+    v.w[0] |= whole < 8 ? last : 0; /* no index that is not a constant: v stays in registers */
+    v.w[1] |= whole < 8 ? 0 : last;
     return v;
 }
 
