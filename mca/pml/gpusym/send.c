@@ -633,11 +633,13 @@ static outcome_t send_following(request_t *r, const void *data, int *rv)
     return DONE;
 }
 
-/* A message of the size of an envelope, from memory of any kind: the data are in the entry. */
-static outcome_t send_inline(request_t *r, gpusym_offer_t *o, int *rv)
+/* A message of the size of an envelope, from host memory, or that would be staged: a receiver takes it for one. The data
+ * are in the entry. */
+static outcome_t send_inline(request_t *r, int *rv)
 {
     char data[GPUSYM_ENVELOPE];
     const mca_pml_base_request_t *b = &r->base;
+    gpusym_offer_t o = make_offer(r);
 
     if (NULL == r->gpu) {
         gpusym_layout_gather(&r->layout, b->req_addr, data, sizeof data);
@@ -646,9 +648,9 @@ static outcome_t send_inline(request_t *r, gpusym_offer_t *o, int *rv)
         *rv = pml_gpusym_report_gpu(b->req_comm, b->req_peer, b->req_tag);
         return FAILED;
     }
-    o->kind = GPUSYM_PARCEL_INLINE;
+    o.kind = GPUSYM_PARCEL_INLINE;
     r->completes_early = MCA_PML_BASE_SEND_SYNCHRONOUS != r->mode;
-    if (GPUSYM_SUCCESS != gpusym_parcel_offer(o, data, &r->index, r->envelope)) {
+    if (GPUSYM_SUCCESS != gpusym_parcel_offer(&o, data, &r->index, r->envelope)) {
         return send_following(r, data, rv);
     }
     return send_envelope(r, step_offered, rv);
@@ -678,8 +680,8 @@ static outcome_t send_direct(request_t *r, int *rv)
     gpusym_offer_t o = make_offer(r);
     pml_gpusym_note_t note = {.box = {0}};
 
-    if (GPUSYM_ENVELOPE == r->layout.bytes) {
-        return send_inline(r, &o, rv);
+    if (NULL == r->gpu && GPUSYM_ENVELOPE == r->layout.bytes) {
+        return STAGE;
     }
     const bool is_short = r->layout.bytes < GPUSYM_ENVELOPE && pml_gpusym_peer_is_self(r->peer);
     if (is_short || MCA_PML_BASE_SEND_BUFFERED == r->mode) {
@@ -739,7 +741,11 @@ static int start_send(request_t *r)
     if (NULL == r->gpu && GPUSYM_ENVELOPE != r->layout.bytes) {
         r->peer = find_gpu_peer(r->base.req_peer, r->base.req_tag, r->base.req_comm);
     }
-    if (STAGE == (NULL != r->peer ? send_direct(r, &rv) : stage(r, PML_GPUSYM_AWAY))) {
+    outcome_t outcome = NULL != r->peer ? send_direct(r, &rv) : stage(r, PML_GPUSYM_AWAY);
+    if (STAGE == outcome && NULL != r->peer && GPUSYM_ENVELOPE == r->layout.bytes) {
+        outcome = send_inline(r, &rv);
+    }
+    if (STAGE == outcome) {
         rv = send_staged(r);
     }
     if (MPI_SUCCESS != rv) {
