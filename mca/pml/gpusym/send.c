@@ -633,8 +633,8 @@ static outcome_t send_following(request_t *r, const void *data, int *rv)
     return DONE;
 }
 
-/* A message of the size of an envelope, from host memory, or that would be staged: a receiver takes it for one. The data
- * are in the entry. */
+/* A message of the size of an envelope, from host memory, or that would be staged: a receiver takes it for one. The
+ * data are in the entry. */
 static outcome_t send_inline(request_t *r, int *rv)
 {
     char data[GPUSYM_ENVELOPE];
