@@ -270,15 +270,9 @@ bool coll_gpusym_wait_note(coll_gpusym_wait_t *w, const coll_gpusym_team_t *t, u
     (void) w, (void) t, (void) coll, (void) seq, (void) what, (void) gap_ns;
     return false;
 }
-void coll_gpusym_where(struct ompi_communicator_t *comm, const gpusym_device_t *dev, const coll_gpusym_args_t *a,
-                       gpusym_mem_t *smem, gpusym_mem_t *rmem)
+void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const coll_gpusym_buffers_t *b)
 {
-    (void) comm, (void) dev, (void) a;
-    *smem = *rmem = (gpusym_mem_t){.kind = GPUSYM_MEM_DEVICE};
-}
-void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, const gpusym_mem_t *rmem)
-{
-    (void) smem, (void) rmem;
+    (void) b;
     k->reason = -1;
 }
 bool coll_gpusym_segments_moves(enum coll_gpusym_coll coll)
@@ -373,9 +367,9 @@ void coll_gpusym_run_withdraw(coll_gpusym_run_t *run)
     (void) run;
     require(0 == now->leaves++, "a call is left twice");
 }
-void coll_gpusym_whole_init(coll_gpusym_run_t *run, coll_gpusym_engine_t *e, const coll_gpusym_args_t *args, int reason)
+void coll_gpusym_whole_init(coll_gpusym_run_t *run, coll_gpusym_engine_t *e, coll_gpusym_buffers_t *b, int reason)
 {
-    *run = (coll_gpusym_run_t){.engine = e, .args = args, .reason = reason};
+    *run = (coll_gpusym_run_t){.engine = e, .args = b->args, .buffers = b, .reason = reason};
 }
 
 /* ---- three ranks ---- */
@@ -415,12 +409,15 @@ static void make_team(void)
 static void begin(rank_t *k)
 {
     static const coll_gpusym_args_t args = {.coll = COLL_GPUSYM_ALLREDUCE};
-    const gpusym_mem_t mem = {.kind = GPUSYM_MEM_DEVICE};
+    const coll_gpusym_buffers_t buffers = {.comm = &k->comm,
+                                           .args = &args,
+                                           .send.mem = {.kind = GPUSYM_MEM_DEVICE},
+                                           .recv.mem = {.kind = GPUSYM_MEM_DEVICE}};
     now = k;
     k->next = k->waited = k->stops = k->posts = k->reposts = k->leaves = k->aborts = k->helps = k->counts = 0;
     k->chosen = -1;
     k->over = k->stopping = false;
-    coll_gpusym_call_init(&k->call, &k->engine, &args, &mem, &mem, COLL_GPUSYM_BLOCKING);
+    coll_gpusym_call_init(&k->call, &k->engine, &buffers, COLL_GPUSYM_BLOCKING);
 }
 
 /* Polls the ranks in turn until all are over. False: they are stuck. */

@@ -305,7 +305,7 @@ static void span_add(struct ompi_communicator_t *comm, const coll_gpusym_args_t 
     }
 }
 
-void coll_gpusym_spans(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_span_t *send,
+static void find_spans(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_span_t *send,
                        coll_gpusym_span_t *recv)
 {
     size_t out = 0, in = 0, back = 0;
@@ -357,29 +357,51 @@ static bool find_where(struct ompi_communicator_t *comm, const coll_gpusym_args_
     return found;
 }
 
-void coll_gpusym_where(struct ompi_communicator_t *comm, const gpusym_device_t *dev, const coll_gpusym_args_t *a,
-                       gpusym_mem_t *smem, gpusym_mem_t *rmem)
+/* ---- buffers ---- */
+
+void coll_gpusym_buffers_measure(coll_gpusym_buffers_t *b)
 {
-    *smem = *rmem = (gpusym_mem_t){.kind = GPUSYM_MEM_NONE, .gpu = -1};
+    if (!b->send.span.known) {
+        find_spans(b->comm, b->args, &b->send.span, &b->recv.span);
+        b->send.span.known = b->recv.span.known = true;
+    }
+}
+
+/* Whether both buffers of an all-reduce begin where their memory does that is asked for: a small one takes a few us. */
+static inline bool is_short(const coll_gpusym_args_t *a)
+{
+    return COLL_GPUSYM_ALLREDUCE == a->coll && MPI_BOTTOM != a->sbuf && MPI_BOTTOM != a->rbuf && 0 != a->rcount &&
+           0 != a->rdtype->super.size && 0 == a->rdtype->super.true_lb &&
+           0 != (a->rdtype->super.flags & OPAL_DATATYPE_FLAG_NO_GAPS);
+}
+
+void coll_gpusym_buffers_find(coll_gpusym_buffers_t *b, struct ompi_communicator_t *comm, const gpusym_device_t *dev,
+                              const coll_gpusym_args_t *args)
+{
+    b->comm = comm;
+    b->args = args;
+    b->send.mem = b->recv.mem = (gpusym_mem_t){.kind = GPUSYM_MEM_NONE, .gpu = -1};
+    b->send.span.known = b->recv.span.known = false;
     if (NULL == dev) {
-        coll_gpusym_span_t s, r;
-        coll_gpusym_spans(comm, a, &s, &r);
-        smem->kind = s.used ? GPUSYM_MEM_HOST : GPUSYM_MEM_NONE;
-        rmem->kind = r.used ? GPUSYM_MEM_HOST : GPUSYM_MEM_NONE;
-        return;
-    }
-    if (COLL_GPUSYM_ALLREDUCE == a->coll && MPI_BOTTOM != a->sbuf && MPI_BOTTOM != a->rbuf && 0 != a->rcount &&
-        0 != a->rdtype->super.size && 0 == a->rdtype->super.true_lb &&
-        0 !=
-            (a->rdtype->super.flags & OPAL_DATATYPE_FLAG_NO_GAPS)) { /* the same, shorter: a small one takes a few us */
-        if (MPI_IN_PLACE != a->sbuf) {
-            dev->query(a->sbuf, smem);
+        coll_gpusym_buffers_measure(b);
+        b->send.mem.kind = b->send.span.used ? GPUSYM_MEM_HOST : GPUSYM_MEM_NONE;
+        b->recv.mem.kind = b->recv.span.used ? GPUSYM_MEM_HOST : GPUSYM_MEM_NONE;
+    } else if (is_short(args)) {
+        if (MPI_IN_PLACE != args->sbuf) {
+            dev->query(args->sbuf, &b->send.mem);
         }
-        dev->query(a->rbuf, rmem);
-        return;
+        dev->query(args->rbuf, &b->recv.mem);
+    } else {
+        find_where(comm, args, COLL_GPUSYM_SENT, dev, &b->send.mem);
+        if (!find_where(comm, args, COLL_GPUSYM_WRITTEN, dev, &b->recv.mem)) {
+            find_where(comm, args, COLL_GPUSYM_TAKEN, dev, &b->recv.mem);
+        }
     }
-    find_where(comm, a, COLL_GPUSYM_SENT, dev, smem);
-    if (!find_where(comm, a, COLL_GPUSYM_WRITTEN, dev, rmem)) {
-        find_where(comm, a, COLL_GPUSYM_TAKEN, dev, rmem);
-    }
+}
+
+void coll_gpusym_buffers_part(const coll_gpusym_buffers_t *whole, const coll_gpusym_args_t *part,
+                              coll_gpusym_buffers_t *b)
+{
+    *b = (coll_gpusym_buffers_t){
+        .comm = whole->comm, .args = part, .send.mem = whole->send.mem, .recv.mem = whole->recv.mem};
 }

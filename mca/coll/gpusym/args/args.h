@@ -129,6 +129,14 @@ void coll_gpusym_layout(struct ompi_communicator_t *comm, const coll_gpusym_args
 /* Sets *b to the i-th of l->blocks; count 0: it has no bytes. */
 void coll_gpusym_block(const coll_gpusym_layout_t *l, size_t i, coll_gpusym_block_t *b);
 
+/* Whether the CPU must not access the memory, or only slowly. */
+static inline bool coll_gpusym_on_gpu(const gpusym_mem_t *mem)
+{
+    return GPUSYM_MEM_DEVICE == mem->kind || GPUSYM_MEM_MANAGED == mem->kind;
+}
+
+/* ---- buffers: which memory they are, and which bytes of it a call touches; asked once, and kept ---- */
+
 /* All that a call touches of a buffer. */
 typedef struct {
     ptrdiff_t lo; /* first byte, from the buffer's address */
@@ -137,28 +145,51 @@ typedef struct {
     bool dense;   /* every byte in there belongs to the call's elements: no gaps */
     bool read;    /* the call reads what is there: a send buffer; a receive buffer in place, or accumulated */
     bool written; /* the call writes there */
+    bool known;   /* the rest has been found */
 } coll_gpusym_span_t;
 
-/* Finds what a call touches of its two buffers. */
-void coll_gpusym_spans(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_span_t *send,
-                       coll_gpusym_span_t *recv);
-/* Finds the kind of memory of both buffers, that of their first block (MPI_BOTTOM: of the first block in device memory,
- * else of one in managed memory, else of the last), as gpusym_layout_where() does. GPUSYM_MEM_NONE where nothing is
- * touched. dev: NULL where this process has no device; all memory is host memory then. */
-void coll_gpusym_where(struct ompi_communicator_t *comm, const gpusym_device_t *dev, const coll_gpusym_args_t *a,
-                       gpusym_mem_t *smem, gpusym_mem_t *rmem);
+typedef struct {
+    /* The memory of its first block (MPI_BOTTOM: of the first block in device memory, else of one in managed memory,
+     * else of the last), as gpusym_layout_where() finds it. GPUSYM_MEM_NONE where nothing is touched. */
+    gpusym_mem_t mem;
+    coll_gpusym_span_t span; /* see coll_gpusym_buffers_measure() */
+} coll_gpusym_buffer_t;
 
-/* Whether the CPU must not access the memory, or only slowly. */
-static inline bool coll_gpusym_on_gpu(const gpusym_mem_t *mem)
+/* Plain data. Valid as long as the arguments, which are not owned, and as the memory. */
+typedef struct {
+    struct ompi_communicator_t *comm;
+    const coll_gpusym_args_t *args;
+    coll_gpusym_buffer_t send, recv; /* sbuf, rbuf */
+} coll_gpusym_buffers_t;
+
+/* Finds the memory of both buffers. dev: NULL where this process has no device; all memory is host memory then. */
+void coll_gpusym_buffers_find(coll_gpusym_buffers_t *b, struct ompi_communicator_t *comm, const gpusym_device_t *dev,
+                              const coll_gpusym_args_t *args);
+/* The same of a call on a part of the elements, in the same memory. */
+void coll_gpusym_buffers_part(const coll_gpusym_buffers_t *whole, const coll_gpusym_args_t *part,
+                              coll_gpusym_buffers_t *b);
+/* Finds both spans, if they are not known yet: a pass over the blocks of all ranks, which native calls do without. */
+void coll_gpusym_buffers_measure(coll_gpusym_buffers_t *b);
+
+/* Whether one of the buffers is GPU memory. */
+static inline bool coll_gpusym_buffers_on_gpu(const coll_gpusym_buffers_t *b)
 {
-    return GPUSYM_MEM_DEVICE == mem->kind || GPUSYM_MEM_MANAGED == mem->kind;
+    return coll_gpusym_on_gpu(&b->send.mem) || coll_gpusym_on_gpu(&b->recv.mem);
 }
 
-/* Whether a call touches memory, by what coll_gpusym_where() found, and all of it is host memory. */
-static inline bool coll_gpusym_both_host(const gpusym_mem_t *smem, const gpusym_mem_t *rmem)
+/* Whether the call touches memory, and all of it is host memory. */
+static inline bool coll_gpusym_buffers_on_host(const coll_gpusym_buffers_t *b)
 {
-    return !coll_gpusym_on_gpu(smem) && !coll_gpusym_on_gpu(rmem) &&
-           !(GPUSYM_MEM_NONE == smem->kind && GPUSYM_MEM_NONE == rmem->kind);
+    return !coll_gpusym_buffers_on_gpu(b) &&
+           !(GPUSYM_MEM_NONE == b->send.mem.kind && GPUSYM_MEM_NONE == b->recv.mem.kind);
+}
+
+/* Returns the memory whose GPU works on the call, if one of the buffers is GPU memory. Managed memory names no GPU. */
+static inline const gpusym_mem_t *coll_gpusym_buffers_where(const coll_gpusym_buffers_t *b)
+{
+    const bool by_recv = GPUSYM_MEM_DEVICE == b->recv.mem.kind ||
+                         (GPUSYM_MEM_MANAGED == b->recv.mem.kind && GPUSYM_MEM_DEVICE != b->send.mem.kind);
+    return by_recv ? &b->recv.mem : &b->send.mem;
 }
 
 #endif

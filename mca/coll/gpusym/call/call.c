@@ -29,30 +29,34 @@ static uint64_t number_of(const coll_gpusym_call_t *call)
 
 /* ---- what it is ---- */
 
-void coll_gpusym_call_init_apart(coll_gpusym_call_t *call, coll_gpusym_engine_t *e, const coll_gpusym_args_t *args,
+void coll_gpusym_call_init_apart(coll_gpusym_call_t *call, coll_gpusym_engine_t *e, const coll_gpusym_buffers_t *b,
                                  int reason)
 {
-    *call = (coll_gpusym_call_t){.args = *args, .settled = COLL_GPUSYM_UNSETTLED};
-    coll_gpusym_whole_init(&call->run, e, &call->args, reason);
+    *call = (coll_gpusym_call_t){.args = *b->args, .buffers = *b, .settled = COLL_GPUSYM_UNSETTLED};
+    call->buffers.args = &call->args;
+    coll_gpusym_whole_init(&call->run, e, &call->buffers, reason);
 }
 
-void coll_gpusym_call_init(coll_gpusym_call_t *call, coll_gpusym_engine_t *e, const coll_gpusym_args_t *args,
-                           const gpusym_mem_t *smem, const gpusym_mem_t *rmem, coll_gpusym_mode_t mode)
+void coll_gpusym_call_init(coll_gpusym_call_t *call, coll_gpusym_engine_t *e, const coll_gpusym_buffers_t *b,
+                           coll_gpusym_mode_t mode)
 {
     *call = (coll_gpusym_call_t){
-        .args = *args,
-        .segments = {.args = &call->args, .team = e->team, .where = coll_gpusym_on_gpu(rmem) ? *rmem : *smem},
+        .args = *b->args,
+        .buffers = *b,
+        .segments = {.args = &call->args, .team = e->team, .where = *coll_gpusym_buffers_where(b)},
         .settled = COLL_GPUSYM_UNSETTLED,
         .run = {.engine = e,
                 .args = &call->args,
+                .buffers = &call->buffers,
                 .mode = mode,
-                .device = !coll_gpusym_both_host(smem, rmem),
+                .device = !coll_gpusym_buffers_on_host(b),
                 .reason = -1,
                 .task = {.segments = &call->segments, .cache = e->cache, .blocking = COLL_GPUSYM_NONBLOCKING != mode},
                 .launch = {.algorithm = -1}}};
     call->run.ours = call->run.device && coll_gpusym_on_gpu(&call->segments.where);
-    if (call->run.device && coll_gpusym_has_kernels(args->coll)) {
-        coll_gpusym_segments_init(&call->segments, smem, rmem);
+    call->buffers.args = &call->args;
+    if (call->run.device && coll_gpusym_has_kernels(call->args.coll)) {
+        coll_gpusym_segments_init(&call->segments, b);
     }
 }
 
@@ -61,10 +65,12 @@ void coll_gpusym_call_reset(coll_gpusym_call_t *call)
 {
     const coll_gpusym_run_t *run = &call->run;
     *call = (coll_gpusym_call_t){.args = call->args,
+                                 .buffers = call->buffers,
                                  .segments = call->segments,
                                  .settled = call->settled,
                                  .run = {.engine = run->engine,
                                          .args = run->args,
+                                         .buffers = run->buffers,
                                          .mode = run->mode,
                                          .device = run->device,
                                          .on_host = run->on_host,
@@ -221,13 +227,11 @@ static void take_part(coll_gpusym_call_t *call)
 {
     coll_gpusym_run_t *run = &call->run;
     const coll_gpusym_team_t *t = run->engine->team;
-    gpusym_mem_t smem, rmem;
     if (run->device || COLL_GPUSYM_AGREES == run->mode || !t->host.rc.looks || t->reason >= 0 ||
         !find_gpu(t, &call->segments.where)) {
         return;
     }
-    coll_gpusym_where(run->engine->fallback->comm, gpusym_current.dev, &call->args, &smem, &rmem);
-    coll_gpusym_segments_init(&call->segments, &smem, &rmem);
+    coll_gpusym_segments_init(&call->segments, run->buffers);
     run->device = run->on_host = call->segments.reason < 0;
 }
 

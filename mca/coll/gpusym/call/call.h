@@ -26,6 +26,7 @@ typedef enum {
 
 typedef struct coll_gpusym_call {
     coll_gpusym_args_t args;
+    coll_gpusym_buffers_t buffers; /* of args */
     coll_gpusym_segments_t segments;
     /* A start of a persistent call that is staged, for that reason, or forwarded (-1); posted only where there are
      * lines. */
@@ -47,11 +48,12 @@ extern uint32_t coll_gpusym_in_flight;
  * The calls of a communicator go one after the other: only the first that is not over is polled. So the fallback's
  * collectives are called in the same order on all ranks, and a rank that has posted a call has ended all before it.
  */
-/* Describes a call; smem, rmem: of coll_gpusym_where(). The team exists. The call must not move. */
-void coll_gpusym_call_init(coll_gpusym_call_t *call, coll_gpusym_engine_t *e, const coll_gpusym_args_t *args,
-                           const gpusym_mem_t *smem, const gpusym_mem_t *rmem, coll_gpusym_mode_t mode);
+/* Describes a call by its buffers, which have been found; copies them and their arguments. The team exists. The call
+ * must not move. */
+void coll_gpusym_call_init(coll_gpusym_call_t *call, coll_gpusym_engine_t *e, const coll_gpusym_buffers_t *b,
+                           coll_gpusym_mode_t mode);
 /* The same of a call without a team, for the fallback alone, staged for `reason` unless that is -1. */
-void coll_gpusym_call_init_apart(coll_gpusym_call_t *call, coll_gpusym_engine_t *e, const coll_gpusym_args_t *args,
+void coll_gpusym_call_init_apart(coll_gpusym_call_t *call, coll_gpusym_engine_t *e, const coll_gpusym_buffers_t *b,
                                  int reason);
 /* Makes a call that is over new again, with the same arguments. */
 void coll_gpusym_call_reset(coll_gpusym_call_t *call);

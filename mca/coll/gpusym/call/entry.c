@@ -44,24 +44,28 @@ static void count_forwarded(const coll_gpusym_args_t *a)
     coll_gpusym_count(&coll_gpusym_counters[a->coll].forwarded);
 }
 
+static void find_buffers(const coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, coll_gpusym_buffers_t *b)
+{
+    coll_gpusym_buffers_find(b, e->fallback->comm, gpusym_device_need(), a);
+}
+
 /* For the summary: adds the bytes of a call that has a buffer on a GPU. Returns its counters; NULL: it has none, or it
  * is one of the fallback's own. */
 static coll_gpusym_counters_t *note_amount(const coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 {
-    struct ompi_communicator_t *comm = e->fallback->comm;
     coll_gpusym_counters_t *counters = &coll_gpusym_counters[a->coll];
-    coll_gpusym_span_t send, recv;
-    gpusym_mem_t smem, rmem;
+    coll_gpusym_buffers_t b;
 
-    if ((e->fallback->forwarding && has_comm(a)) || !coll_gpusym_counts_valid(comm, a)) {
+    if ((e->fallback->forwarding && has_comm(a)) || !coll_gpusym_counts_valid(e->fallback->comm, a)) {
         return NULL;
     }
-    coll_gpusym_where(comm, gpusym_device_need(), a, &smem, &rmem);
-    if (!coll_gpusym_on_gpu(&smem) && !coll_gpusym_on_gpu(&rmem)) {
+    find_buffers(e, a, &b);
+    if (!coll_gpusym_buffers_on_gpu(&b)) {
         return NULL;
     }
-    coll_gpusym_spans(comm, a, &send, &recv);
-    __atomic_fetch_add(&counters->bytes, send.bytes > recv.bytes ? send.bytes : recv.bytes, __ATOMIC_RELAXED);
+    coll_gpusym_buffers_measure(&b);
+    __atomic_fetch_add(&counters->bytes, b.send.span.bytes > b.recv.span.bytes ? b.send.span.bytes : b.recv.span.bytes,
+                       __ATOMIC_RELAXED);
     return counters;
 }
 
@@ -97,25 +101,25 @@ static void forward_without_device(coll_gpusym_engine_t *e, const coll_gpusym_ar
     count_forwarded(a);
 }
 
-/* Without a team: true if the fallback is to do it, staged for *reason unless that is -1; else it is done, with *rv. */
-static bool do_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, int *reason, int *rv)
+/* Without a team: true if the fallback is to do it, staged for *reason unless that is -1: then *b is set; else it is
+ * done, with *rv. */
+static bool do_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, coll_gpusym_buffers_t *b, int *reason,
+                            int *rv)
 {
     coll_gpusym_counters_t *counters = &coll_gpusym_counters[a->coll];
     struct ompi_communicator_t *comm = e->fallback->comm;
     const bool inter = has_comm(a) && OMPI_COMM_IS_INTER(comm);
-    const gpusym_device_t *dev = gpusym_device_need();
-    gpusym_mem_t smem, rmem;
 
     *reason = -1;
     if (inter) {
         coll_gpusym_forward_local_group(comm);
     }
-    if (NULL == dev) {
+    if (NULL == gpusym_device_need()) {
         forward_without_device(e, a, inter);
         return true;
     }
-    coll_gpusym_where(comm, dev, a, &smem, &rmem);
-    const bool host = !coll_gpusym_on_gpu(&smem) && !coll_gpusym_on_gpu(&rmem);
+    find_buffers(e, a, b);
+    const bool host = !coll_gpusym_buffers_on_gpu(b);
     if (has_comm(a)) {                 /* else any thread may be in that */
         e->host_only = host && !inter; /* the short path does not know remote ranks */
     }
@@ -123,7 +127,7 @@ static bool do_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a
         count_forwarded(a);
         return true;
     }
-    if (e->alone && has_comm(a) && coll_gpusym_segments_alone(comm, a, coll_gpusym_on_gpu(&rmem) ? &rmem : &smem, rv)) {
+    if (e->alone && has_comm(a) && coll_gpusym_segments_alone(b, rv)) {
         coll_gpusym_count(&counters->native);
         coll_gpusym_count(&counters->copied);
         return false;
@@ -141,12 +145,12 @@ static bool depends_on_none(const coll_gpusym_engine_t *e)
     return coll_gpusym_list_empty(e) && e->team->open;
 }
 
-/* With a team: finds the memory of the buffers. Host memory, nothing in flight before the call, and the peers know all
- * they have to: true, and the call is the fallback's. Else it takes its place among the communicator's calls. */
-static bool forwards_host(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, gpusym_mem_t *smem, gpusym_mem_t *rmem)
+/* With a team: finds the buffers. Host memory, nothing in flight before the call, and the peers know all they have to:
+ * true, and the call is the fallback's. Else it takes its place among the communicator's calls. */
+static bool forwards_host(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, coll_gpusym_buffers_t *b)
 {
-    coll_gpusym_where(e->fallback->comm, gpusym_device_need(), a, smem, rmem);
-    if (!coll_gpusym_both_host(smem, rmem) || !depends_on_none(e) || e->team->host.rc.looks ||
+    find_buffers(e, a, b);
+    if (!coll_gpusym_buffers_on_host(b) || !depends_on_none(e) || e->team->host.rc.looks ||
         !coll_gpusym_team_post_host(e->team, a->coll)) {
         return false;
     }
@@ -170,26 +174,27 @@ static int finish_blocking(coll_gpusym_call_t *call)
 static int block_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 {
     coll_gpusym_call_t call;
-    gpusym_mem_t smem, rmem;
-    if (forwards_host(e, a, &smem, &rmem)) {
+    coll_gpusym_buffers_t b;
+    if (forwards_host(e, a, &b)) {
         return coll_gpusym_forward(e->fallback, a);
     }
-    coll_gpusym_call_init(&call, e, a, &smem, &rmem, COLL_GPUSYM_BLOCKING);
+    coll_gpusym_call_init(&call, e, &b, COLL_GPUSYM_BLOCKING);
     coll_gpusym_list_wait(&call);
     return finish_blocking(&call);
 }
 
 /* Staged, without a team. */
-static int block_apart(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, int reason)
+static int block_apart(coll_gpusym_engine_t *e, coll_gpusym_buffers_t *b, int reason)
 {
     coll_gpusym_run_t run;
-    coll_gpusym_whole_init(&run, e, a, reason);
+    coll_gpusym_whole_init(&run, e, b, reason);
     return coll_gpusym_way_whole.finish(&run);
 }
 
 static int block(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 {
     coll_gpusym_fallback_t *f = e->fallback;
+    coll_gpusym_buffers_t b;
     int reason, rv;
 
     if (f->forwarding && has_comm(a)) {
@@ -207,10 +212,10 @@ static int block(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
         return MPI_SUCCESS;
     }
     if (!has_team(e, a)) {
-        if (!do_without_team(e, a, &reason, &rv)) {
+        if (!do_without_team(e, a, &b, &reason, &rv)) {
             return rv;
         }
-        return reason < 0 ? coll_gpusym_forward(f, a) : block_apart(e, a, reason);
+        return reason < 0 ? coll_gpusym_forward(f, a) : block_apart(e, &b, reason);
     }
     return block_with_team(e, a);
 }
@@ -235,20 +240,20 @@ int coll_gpusym_blocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 static int start_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, ompi_request_t **req)
 {
     struct ompi_communicator_t *comm = e->fallback->comm;
-    gpusym_mem_t smem, rmem;
+    coll_gpusym_buffers_t b;
     /* Refused here, not by a request: Open MPI, as it makes a communicator out of this one, tries again and again while
      * all it gets is a request with an error. */
     if (e->team->broken) {
         return MPI_ERR_OTHER;
     }
-    if (forwards_host(e, a, &smem, &rmem)) {
+    if (forwards_host(e, a, &b)) {
         return coll_gpusym_forward_nonblocking(e->fallback, a, req);
     }
     coll_gpusym_request_t *r = coll_gpusym_request_get(e, false);
     if (NULL == r) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    coll_gpusym_call_init(&r->call, e, a, &smem, &rmem, COLL_GPUSYM_NONBLOCKING);
+    coll_gpusym_call_init(&r->call, e, &b, COLL_GPUSYM_NONBLOCKING);
     if (!coll_gpusym_args_keep(comm, &r->call.args, &r->kept)) {
         coll_gpusym_request_put(r);
         return OMPI_ERR_OUT_OF_RESOURCE;
@@ -260,7 +265,8 @@ static int start_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a,
 }
 
 /* Nothing to agree on: at once. */
-static int start_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, int reason, ompi_request_t **req)
+static int start_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, const coll_gpusym_buffers_t *b,
+                              int reason, ompi_request_t **req)
 {
     struct ompi_communicator_t *comm = e->fallback->comm;
     if (reason < 0) {
@@ -270,7 +276,7 @@ static int start_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t 
     if (NULL == r) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    coll_gpusym_call_init_apart(&r->call, e, a, reason);
+    coll_gpusym_call_init_apart(&r->call, e, b, reason);
     if (!coll_gpusym_args_keep(comm, &r->call.args, &r->kept)) {
         coll_gpusym_request_put(r);
         return OMPI_ERR_OUT_OF_RESOURCE;
@@ -285,6 +291,7 @@ static int start_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t 
 
 int coll_gpusym_nonblocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, ompi_request_t **req)
 {
+    coll_gpusym_buffers_t b;
     int reason, rv;
 
     if (OPAL_UNLIKELY(coll_gpusym_params.summary)) {
@@ -303,11 +310,11 @@ int coll_gpusym_nonblocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a
         return MPI_SUCCESS;
     }
     if (!has_team(e, a)) {
-        if (!do_without_team(e, a, &reason, &rv)) {
+        if (!do_without_team(e, a, &b, &reason, &rv)) {
             *req = &ompi_request_empty;
             return rv;
         }
-        return start_without_team(e, a, reason, req);
+        return start_without_team(e, a, &b, reason, req);
     }
     return start_with_team(e, a, req);
 }
@@ -345,7 +352,7 @@ static void start_one(coll_gpusym_request_t *r)
     q->req_complete = REQUEST_PENDING;
     if (NULL != r->inner) {
         start_inner(r);
-    } else if (do_without_team(call->run.engine, &call->args, &reason, &rv)) {
+    } else if (do_without_team(call->run.engine, &call->args, &call->buffers, &reason, &rv)) {
         call->run.reason = reason;
         coll_gpusym_request_forward(r);
     } else {
@@ -424,33 +431,19 @@ static int init_inner(coll_gpusym_engine_t *e, coll_gpusym_request_t *r, struct 
     return rv;
 }
 
-/* Whether a call without agreement has nothing for us to do: its buffers are host memory, as far as we know any
- * other. */
-static bool is_on_host(const coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
-{
-    const gpusym_device_t *dev = gpusym_device_need();
-    gpusym_mem_t smem, rmem;
-    if (NULL == dev) {
-        return true;
-    }
-    coll_gpusym_where(e->fallback->comm, dev, a, &smem, &rmem);
-    return !coll_gpusym_on_gpu(&smem) && !coll_gpusym_on_gpu(&rmem);
-}
-
 /* Makes the inactive request of a call that is not known to be the fallback's alone. *fate FATE_HOST_ONLY: it is, after
  * all, and r is unchanged but for the call. MPI error code. */
-static int init_request(coll_gpusym_engine_t *e, coll_gpusym_request_t *r, const coll_gpusym_args_t *a,
+static int init_request(coll_gpusym_engine_t *e, coll_gpusym_request_t *r, const coll_gpusym_buffers_t *b,
                         struct ompi_info_t *info, fate_t *fate)
 {
+    const bool team = has_team(e, b->args);
     int rv = MPI_SUCCESS;
     *fate = FATE_FORWARDED;
-    if (has_team(e, a)) {
-        gpusym_mem_t smem, rmem;
-        coll_gpusym_where(e->fallback->comm, gpusym_device_need(), a, &smem, &rmem);
-        coll_gpusym_call_init(&r->call, e, a, &smem, &rmem, COLL_GPUSYM_AGREES);
+    if (team) {
+        coll_gpusym_call_init(&r->call, e, b, COLL_GPUSYM_AGREES);
         rv = init_with_team(e, r, fate);
     } else {
-        coll_gpusym_call_init_apart(&r->call, e, a, -1);
+        coll_gpusym_call_init_apart(&r->call, e, b, -1);
         r->alone = e->alone;
     }
     r->call.run.mode = COLL_GPUSYM_NONBLOCKING;
@@ -460,13 +453,14 @@ static int init_request(coll_gpusym_engine_t *e, coll_gpusym_request_t *r, const
     if (!coll_gpusym_args_keep(e->fallback->comm, &r->call.args, &r->kept)) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    return has_team(e, a) || r->alone ? MPI_SUCCESS : init_inner(e, r, info);
+    return team || r->alone ? MPI_SUCCESS : init_inner(e, r, info);
 }
 
 int coll_gpusym_persistent(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, struct ompi_info_t *info,
                            ompi_request_t **req)
 {
     coll_gpusym_fallback_t *f = e->fallback;
+    coll_gpusym_buffers_t b;
     fate_t fate;
     int rv;
 
@@ -482,7 +476,8 @@ int coll_gpusym_persistent(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a,
     if (MPI_SUCCESS != rv) {
         return rv;
     }
-    if (!has_team(e, a) && is_on_host(e, a)) {
+    find_buffers(e, a, &b);
+    if (!has_team(e, a) && !coll_gpusym_buffers_on_gpu(&b)) { /* nothing to agree on */
         return coll_gpusym_forward_persistent(f, a, info, req);
     }
     coll_gpusym_request_t *r = coll_gpusym_request_get(e, true);
@@ -490,7 +485,7 @@ int coll_gpusym_persistent(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a,
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
     coll_gpusym_mpi_request(r)->req_start = start_requests;
-    rv = init_request(e, r, a, info, &fate);
+    rv = init_request(e, r, &b, info, &fate);
     if (MPI_SUCCESS != rv || FATE_HOST_ONLY == fate) {
         coll_gpusym_request_put(r); /* nothing retained yet */
         return MPI_SUCCESS != rv ? rv : coll_gpusym_forward_persistent(f, a, info, req);

@@ -185,29 +185,13 @@ static void set_flows(coll_gpusym_move_t *m, const coll_gpusym_args_t *a, const 
     }
 }
 
-/* The memory of one side: what its first bytes lie in. */
-static void find_memory(const gpusym_table_row_t *row, uint32_t n, const char *in, char *out, gpusym_mem_t *smem,
-                        gpusym_mem_t *rmem)
+/* In place, or where one buffer is both (a broadcast), what is sent lies in the receive buffer. */
+static bool open_gpu(coll_gpusym_move_t *m, const coll_gpusym_buffers_t *b)
 {
-    *smem = *rmem = (gpusym_mem_t){.kind = GPUSYM_MEM_NONE, .gpu = -1};
-    for (uint32_t r = 0; r < n; r++) {
-        if (GPUSYM_MEM_NONE == smem->kind && 0 != row[r].send_bytes) {
-            gpusym_current.dev->query(in + row[r].send_off, smem);
-        }
-        if (GPUSYM_MEM_NONE == rmem->kind && 0 != row[r].recv_bytes) {
-            gpusym_current.dev->query(out + row[r].recv_off, rmem);
-        }
-    }
-}
-
-static bool open_gpu(coll_gpusym_move_t *m, const gpusym_mem_t *smem, const gpusym_mem_t *rmem)
-{
-    m->out.by_cpu = !coll_gpusym_on_gpu(smem);
-    m->in.by_cpu = !coll_gpusym_on_gpu(rmem);
-    if (m->out.by_cpu && m->in.by_cpu) {
-        return true;
-    }
-    return GPUSYM_SUCCESS == gpusym_current.dev->gpu_open(m->out.by_cpu ? rmem : smem, &m->gpu);
+    m->in.by_cpu = !coll_gpusym_on_gpu(&b->recv.mem);
+    m->out.by_cpu = GPUSYM_MEM_NONE == b->send.mem.kind ? m->in.by_cpu : !coll_gpusym_on_gpu(&b->send.mem);
+    return !coll_gpusym_buffers_on_gpu(b) ||
+           GPUSYM_SUCCESS == gpusym_current.dev->gpu_open(coll_gpusym_buffers_where(b), &m->gpu);
 }
 
 /* What a rank sends to itself. Both are the same where it is in place. */
@@ -277,14 +261,13 @@ static bool keep_sent(coll_gpusym_move_t *m, gpusym_table_row_t *row, const char
     return true;
 }
 
-coll_gpusym_move_t *coll_gpusym_move_begin(const coll_gpusym_segments_t *k, const gpusym_rollcall_t *rc,
-                                           const coll_gpusym_windows_t *w, uint64_t seq)
+coll_gpusym_move_t *coll_gpusym_move_begin(const coll_gpusym_segments_t *k, const coll_gpusym_buffers_t *b,
+                                           const gpusym_rollcall_t *rc, const coll_gpusym_windows_t *w, uint64_t seq)
 {
     const uint32_t n = rc->nranks;
     const unsigned pattern = coll_gpusym_facts[k->args->coll].pattern;
     gpusym_table_row_t *row = calloc(n, sizeof *row);
     coll_gpusym_move_t *m = calloc(1, sizeof *m + n * (sizeof *m->to + sizeof *m->from));
-    gpusym_mem_t smem, rmem;
     const char *in;
     char *out;
 
@@ -303,8 +286,7 @@ coll_gpusym_move_t *coll_gpusym_move_begin(const coll_gpusym_segments_t *k, cons
     m->to = (out_t *) (m + 1);
     m->from = (in_t *) (m->to + n);
     m->sends = rank_sends(k->args, m->me);
-    find_memory(row, n, in, out, &smem, &rmem);
-    m->failed = !open_gpu(m, &smem, &rmem);
+    m->failed = !open_gpu(m, b);
     if (k->in_place && COLL_GPUSYM_P_ALLTOALL == pattern && !keep_sent(m, row, &in)) {
         free(row);
         free(m);

@@ -32,9 +32,9 @@ void coll_gpusym_windows_free(coll_gpusym_windows_t *w);
 typedef struct coll_gpusym_move coll_gpusym_move_t;
 
 /* Begins this rank's part of call seq, which all ranks have posted and agreed to move; the windows are agreed. k, rc
- * and w outlive it. NULL: no host memory. */
-coll_gpusym_move_t *coll_gpusym_move_begin(const coll_gpusym_segments_t *k, const gpusym_rollcall_t *rc,
-                                           const coll_gpusym_windows_t *w, uint64_t seq);
+ * and w outlive it. b: of its arguments. NULL: no host memory. */
+coll_gpusym_move_t *coll_gpusym_move_begin(const coll_gpusym_segments_t *k, const coll_gpusym_buffers_t *b,
+                                           const gpusym_rollcall_t *rc, const coll_gpusym_windows_t *w, uint64_t seq);
 typedef enum {
     COLL_GPUSYM_MOVE_GOES_ON,
     COLL_GPUSYM_MOVE_ENDED,

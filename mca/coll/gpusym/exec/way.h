@@ -111,6 +111,7 @@ typedef struct coll_gpusym_run {
     /* What it is: the same for all starts of a persistent call. */
     coll_gpusym_engine_t *engine;
     const coll_gpusym_args_t *args;
+    coll_gpusym_buffers_t *buffers; /* of args */
     coll_gpusym_mode_t mode;
     bool device;  /* a buffer of ours is device memory, or we have none: it may be native */
     bool on_host; /* our buffers are host memory, and `device` is set all the same: the rank takes part */

@@ -19,7 +19,7 @@ static void offer(coll_gpusym_run_t *run, gpusym_post_t *post)
         return; /* a broadcast's types need not be alike, and this post does not tell their elements */
     }
     if (!coll_gpusym_cut_may(comm, run->args, &bytes, &element) ||
-        (run->ours && coll_gpusym_bounce_packs(comm, run->args))) {
+        (run->ours && coll_gpusym_bounce_packs(run->buffers))) {
         return;
     }
     if (run->on_host && run->task.segments->in_place && COLL_GPUSYM_P_REDUCE_SCATTER == f->pattern) {
@@ -51,7 +51,7 @@ static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
         return COLL_GPUSYM_TURN_HANDED;
     }
     if (NULL == run->is.pieces) {
-        run->is.pieces = coll_gpusym_cut_begin(run->engine->fallback, run->args, coll_gpusym_params.piece);
+        run->is.pieces = coll_gpusym_cut_begin(run->engine->fallback, run->buffers, coll_gpusym_params.piece);
     }
     if (NULL != run->is.pieces && !coll_gpusym_cut_poll(run->is.pieces, &rv)) {
         return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
@@ -77,7 +77,7 @@ static void piece_failed(void *arg, int error)
 static int finish(coll_gpusym_run_t *run)
 {
     const int rv =
-        coll_gpusym_cut_blocking(run->engine->fallback, run->args, coll_gpusym_params.piece, piece_failed, run);
+        coll_gpusym_cut_blocking(run->engine->fallback, run->buffers, coll_gpusym_params.piece, piece_failed, run);
     coll_gpusym_whole_forwarded(run, rv);
     coll_gpusym_whole_look(run);
     return run->error;

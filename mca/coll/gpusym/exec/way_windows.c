@@ -43,8 +43,8 @@ static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
 {
     uint32_t rank = 0;
     if (NULL == run->is.move) {
-        run->is.move = coll_gpusym_move_begin(run->task.segments, coll_gpusym_run_rollcall(run), &run->engine->windows,
-                                              run->task.read.seq);
+        run->is.move = coll_gpusym_move_begin(run->task.segments, run->buffers, coll_gpusym_run_rollcall(run),
+                                              &run->engine->windows, run->task.read.seq);
     }
     if (NULL == run->is.move) {
         (void) coll_gpusym_run_failed(run, COLL_GPUSYM_FAILED_MEMORY, -1, "host memory for staging");

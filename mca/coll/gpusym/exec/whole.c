@@ -11,9 +11,9 @@
 #include "mca/common/gpusym/gpusym.h"
 #include "ompi/runtime/mpiruntime.h"
 
-void coll_gpusym_whole_init(coll_gpusym_run_t *run, coll_gpusym_engine_t *e, const coll_gpusym_args_t *args, int reason)
+void coll_gpusym_whole_init(coll_gpusym_run_t *run, coll_gpusym_engine_t *e, coll_gpusym_buffers_t *b, int reason)
 {
-    *run = (coll_gpusym_run_t){.engine = e, .args = args, .reason = reason};
+    *run = (coll_gpusym_run_t){.engine = e, .args = b->args, .buffers = b, .reason = reason};
 }
 
 /* Whether no other rank is in the call. */
@@ -71,13 +71,13 @@ bool coll_gpusym_whole_goes_on(coll_gpusym_run_t *run)
 
 bool coll_gpusym_whole_open(coll_gpusym_run_t *run, coll_gpusym_bounce_t *bounce, coll_gpusym_args_t *on_host)
 {
-    run->error = coll_gpusym_bounce_open(run->engine->fallback->comm, run->args, bounce, on_host);
+    run->error = coll_gpusym_bounce_open(run->buffers, bounce, on_host);
     return coll_gpusym_whole_goes_on(run);
 }
 
 bool coll_gpusym_whole_fill(coll_gpusym_run_t *run, coll_gpusym_bounce_t *bounce)
 {
-    run->error = coll_gpusym_bounce_in(run->engine->fallback->comm, run->args, bounce);
+    run->error = coll_gpusym_bounce_in(run->buffers, bounce);
     return coll_gpusym_whole_goes_on(run);
 }
 
@@ -95,7 +95,7 @@ void coll_gpusym_whole_forwarded(coll_gpusym_run_t *run, int rv)
 void coll_gpusym_whole_drain(coll_gpusym_run_t *run, coll_gpusym_bounce_t *bounce)
 {
     const int rv = run->error;
-    run->error = coll_gpusym_bounce_out(run->engine->fallback->comm, run->args, bounce, rv);
+    run->error = coll_gpusym_bounce_out(run->buffers, bounce, rv);
     if (MPI_SUCCESS == rv && MPI_SUCCESS != run->error) {
         leave_communicator(run);
     }

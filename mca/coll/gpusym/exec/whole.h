@@ -12,9 +12,8 @@
 
 #include "mca/coll/gpusym/exec/way.h"
 
-/* The run of a call without a team, for the fallback alone, staged for `reason` unless that is -1. */
-void coll_gpusym_whole_init(coll_gpusym_run_t *run, coll_gpusym_engine_t *e, const coll_gpusym_args_t *args,
-                            int reason);
+/* The run of a call without a team, for the fallback alone, staged for `reason` unless that is -1. b: not owned. */
+void coll_gpusym_whole_init(coll_gpusym_run_t *run, coll_gpusym_engine_t *e, coll_gpusym_buffers_t *b, int reason);
 /* Before a staged call. Whether the fallback is to be called whatever run->error is, for other ranks are in it, on any
  * data: they look at this rank's mark afterwards. */
 bool coll_gpusym_whole_goes_on(coll_gpusym_run_t *run);

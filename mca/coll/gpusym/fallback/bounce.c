@@ -87,6 +87,24 @@ static void put_buffer(coll_gpusym_bounce_buffer_t *r)
     r->p = NULL;
 }
 
+/* ---- sides ---- */
+
+static const coll_gpusym_buffer_t *side_of(const coll_gpusym_buffers_t *b, coll_gpusym_side_t side)
+{
+    return COLL_GPUSYM_SENT == side ? &b->send : &b->recv;
+}
+
+static const void *buf_of(const coll_gpusym_buffers_t *b, coll_gpusym_side_t side)
+{
+    return COLL_GPUSYM_SENT == side ? b->args->sbuf : b->args->rbuf;
+}
+
+/* The address of the first byte that the call touches. */
+static uintptr_t first_byte(const coll_gpusym_buffers_t *b, coll_gpusym_side_t side)
+{
+    return (uintptr_t) buf_of(b, side) + (uintptr_t) side_of(b, side)->span.lo;
+}
+
 /* ---- copies ---- */
 
 /* Copies between a buffer and its bounce buffer. */
@@ -202,38 +220,38 @@ static bool is_padded(const coll_gpusym_block_t *b)
 }
 
 /* Copies a side's blocks; only_padded: of these, to keep what their padding holds. */
-static int copy_side(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
-                     bool only_padded, copier_t *c)
+static int copy_side(const coll_gpusym_buffers_t *b, coll_gpusym_side_t side, bool only_padded, copier_t *c)
 {
     coll_gpusym_layout_t l;
-    coll_gpusym_block_t b;
+    coll_gpusym_block_t block;
     gpusym_layout_t elements;
     int rv = MPI_SUCCESS;
 
-    coll_gpusym_layout(comm, a, side, &l);
+    coll_gpusym_layout(b->comm, b->args, side, &l);
     for (size_t i = 0; MPI_SUCCESS == rv && i < l.blocks; i++) {
-        coll_gpusym_block(&l, i, &b);
-        if (0 == b.count) {
+        coll_gpusym_block(&l, i, &block);
+        if (0 == block.count) {
             continue;
         }
-        gpusym_layout_find(b.count, b.dtype, &elements);
+        gpusym_layout_find(block.count, block.dtype, &elements);
         const bool run = GPUSYM_LAYOUT_RUN == elements.kind;
-        if (0 == elements.bytes || (only_padded && (run || !is_padded(&b)))) {
+        if (0 == elements.bytes || (only_padded && (run || !is_padded(&block)))) {
             continue;
         }
-        rv = run || is_padded(&b) ? copy_run(c, b.disp + elements.lo, elements.span) : copy_runs(c, &elements, b.disp);
+        rv = run || is_padded(&block) ? copy_run(c, block.disp + elements.lo, elements.span)
+                                      : copy_runs(c, &elements, block.disp);
     }
     return rv;
 }
 
 /* The same, where all the bytes of the span are the call's: one copy. */
-static int copy_span(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
-                     const coll_gpusym_span_t *span, copier_t *c)
+static int copy_span(const coll_gpusym_buffers_t *b, coll_gpusym_side_t side, copier_t *c)
 {
+    const coll_gpusym_span_t *span = &side_of(b, side)->span;
     /* In place what is written may be a part of what is read (reduce-scatter). */
     const bool part = COLL_GPUSYM_WRITTEN == side && span->read;
     const bool whole = span->dense && !part;
-    return whole ? copy_run(c, span->lo, span->bytes) : copy_side(comm, a, side, false, c);
+    return whole ? copy_run(c, span->lo, span->bytes) : copy_side(b, side, false, c);
 }
 
 /* ---- packed ---- */
@@ -260,29 +278,26 @@ static bool can_pack(const coll_gpusym_layout_t *l, size_t *bytes)
 }
 
 /* Whether a side's blocks are to be packed: they are not of one allocation. */
-static bool is_packed(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
-                      const coll_gpusym_span_t *span, coll_gpusym_layout_t *l, size_t *bytes)
+static bool is_packed(const coll_gpusym_buffers_t *b, coll_gpusym_side_t side, coll_gpusym_layout_t *l, size_t *bytes)
 {
-    const void *buf = COLL_GPUSYM_SENT == side ? a->sbuf : a->rbuf;
-    if (coll_gpusym_facts[a->coll].reduces || !span->used) {
+    const coll_gpusym_span_t *span = &side_of(b, side)->span;
+    if (coll_gpusym_facts[b->args->coll].reduces || !span->used) {
         return false;
     }
-    coll_gpusym_layout(comm, a, side, l);
+    coll_gpusym_layout(b->comm, b->args, side, l);
     return l->blocks > 0 && (l->vector || !ompi_datatype_is_predefined(l->one.dtype)) && can_pack(l, bytes) &&
-           !gpusym_memory_together(gpusym_current.dev, (uintptr_t) buf + (uintptr_t) span->lo, span->bytes);
+           !gpusym_memory_together(gpusym_current.dev, first_byte(b, side), span->bytes);
 }
 
-bool coll_gpusym_bounce_packs(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a)
+bool coll_gpusym_bounce_packs(coll_gpusym_buffers_t *b)
 {
-    coll_gpusym_span_t send, recv;
     coll_gpusym_layout_t l;
     size_t bytes;
-    if (coll_gpusym_facts[a->coll].reduces) { /* asked of each native call */
+    if (coll_gpusym_facts[b->args->coll].reduces) { /* asked of each native call */
         return false;
     }
-    coll_gpusym_spans(comm, a, &send, &recv);
-    return is_packed(comm, a, COLL_GPUSYM_SENT, &send, &l, &bytes) ||
-           is_packed(comm, a, COLL_GPUSYM_WRITTEN, &recv, &l, &bytes);
+    coll_gpusym_buffers_measure(b);
+    return is_packed(b, COLL_GPUSYM_SENT, &l, &bytes) || is_packed(b, COLL_GPUSYM_WRITTEN, &l, &bytes);
 }
 
 /* As many bytes as an element has without its gaps. NULL: no memory. */
@@ -330,25 +345,24 @@ static bool make_packed(const coll_gpusym_layout_t *l, coll_gpusym_bounce_packed
 }
 
 /* Packs a side's elements, or (back) unpacks them. MPI error code. */
-static int copy_packed(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
-                       const coll_gpusym_bounce_t *s, bool back)
+static int copy_packed(const coll_gpusym_buffers_t *b, coll_gpusym_side_t side, const coll_gpusym_bounce_t *s,
+                       bool back)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
-    const uintptr_t buf = (uintptr_t) (COLL_GPUSYM_SENT == side ? a->sbuf : a->rbuf);
     char *p = COLL_GPUSYM_SENT == side ? s->send.p : s->recv.p;
     coll_gpusym_layout_t l;
-    coll_gpusym_block_t b;
+    coll_gpusym_block_t block;
     gpusym_layout_t elements;
     int rc = GPUSYM_SUCCESS;
 
-    coll_gpusym_layout(comm, a, side, &l);
+    coll_gpusym_layout(b->comm, b->args, side, &l);
     for (size_t i = 0; GPUSYM_SUCCESS == rc && i < l.blocks; i++) {
-        coll_gpusym_block(&l, i, &b);
-        if (0 == b.count) {
+        coll_gpusym_block(&l, i, &block);
+        if (0 == block.count) {
             continue;
         }
-        void *at = (void *) (buf + (uintptr_t) b.disp);
-        gpusym_layout_find(b.count, b.dtype, &elements);
+        void *at = (void *) ((uintptr_t) buf_of(b, side) + (uintptr_t) block.disp);
+        gpusym_layout_find(block.count, block.dtype, &elements);
         rc = back ? gpusym_layout_unpack(dev, s->gpu, &elements, at, p, elements.bytes)
                   : gpusym_layout_pack(dev, s->gpu, &elements, p, at, elements.bytes);
         p += elements.bytes;
@@ -358,94 +372,87 @@ static int copy_packed(struct ompi_communicator_t *comm, const coll_gpusym_args_
 
 /* ---- bounces ---- */
 
-int coll_gpusym_bounce_report(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, const char *topic,
-                              size_t bytes)
+int coll_gpusym_bounce_report(const coll_gpusym_buffers_t *b, const char *topic, size_t bytes)
 {
     char name[GPUSYM_COMM_LABEL_MAX];
-    const gpusym_device_t *dev = gpusym_current.dev;
-    gpusym_comm_label(comm, name, sizeof name);
+    const char *call = coll_gpusym_mpi_name(b->args->coll);
+    const int rank = ompi_comm_rank(b->comm);
+    gpusym_comm_label(b->comm, name, sizeof name);
     if (0 == strcmp("no-memory", topic)) {
-        coll_gpusym_help(topic, ompi_comm_rank(comm), name, coll_gpusym_mpi_name(a->coll), bytes,
-                         "host memory for staging");
+        coll_gpusym_help(topic, rank, name, call, bytes, "host memory for staging");
         return MPI_ERR_NO_MEM;
     }
-    coll_gpusym_help(topic, ompi_comm_rank(comm), "of the buffer", name, coll_gpusym_mpi_name(a->coll), dev->error());
+    coll_gpusym_help(topic, rank, "of the buffer", name, call, gpusym_current.dev->error());
     return MPI_ERR_OTHER;
 }
 
 /* The copier of a buffer and its bounce buffer. */
-static copier_t make_copier(const coll_gpusym_bounce_t *s, const coll_gpusym_bounce_buffer_t *r, const void *buf,
-                            const coll_gpusym_span_t *span, bool to_host)
+static copier_t make_copier(const coll_gpusym_buffers_t *b, coll_gpusym_side_t side, const coll_gpusym_bounce_t *s,
+                            bool to_host)
 {
+    const coll_gpusym_bounce_buffer_t *r = COLL_GPUSYM_SENT == side ? &s->send : &s->recv;
     return (copier_t){.gpu = s->gpu,
-                      .buf = (uintptr_t) buf,
-                      .bounce = (uintptr_t) r->p - (uintptr_t) span->lo,
+                      .buf = (uintptr_t) buf_of(b, side),
+                      .bounce = (uintptr_t) r->p - (uintptr_t) side_of(b, side)->span.lo,
                       .to_host = to_host,
                       .pinned = r->pinned,
                       .lane = s->lane};
 }
 
 /* Fills the bounce buffers with what the call reads, or must leave as it is. */
-static int copy_in(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s,
-                   const coll_gpusym_span_t *send, const coll_gpusym_span_t *recv)
+static int copy_in(const coll_gpusym_buffers_t *b, coll_gpusym_bounce_t *s)
 {
+    const bool read = b->recv.span.read;
     int rv = MPI_SUCCESS;
     if (s->send.packed.types > 0) {
-        rv = copy_packed(comm, a, COLL_GPUSYM_SENT, s, false);
+        rv = copy_packed(b, COLL_GPUSYM_SENT, s, false);
     } else if (s->send.on_gpu) {
-        copier_t c = make_copier(s, &s->send, a->sbuf, send, true);
-        rv = copy_span(comm, a, COLL_GPUSYM_SENT, send, &c);
+        copier_t c = make_copier(b, COLL_GPUSYM_SENT, s, true);
+        rv = copy_span(b, COLL_GPUSYM_SENT, &c);
     }
     if (MPI_SUCCESS == rv && s->recv.packed.types > 0) {
-        rv = recv->read ? copy_packed(comm, a, COLL_GPUSYM_WRITTEN, s, false) : MPI_SUCCESS;
+        rv = read ? copy_packed(b, COLL_GPUSYM_WRITTEN, s, false) : MPI_SUCCESS;
     } else if (MPI_SUCCESS == rv && s->recv.on_gpu) {
-        copier_t c = make_copier(s, &s->recv, a->rbuf, recv, true);
-        rv = recv->read ? copy_span(comm, a, COLL_GPUSYM_TAKEN, recv, &c)
-                        : copy_side(comm, a, COLL_GPUSYM_WRITTEN, true, &c);
+        copier_t c = make_copier(b, COLL_GPUSYM_WRITTEN, s, true);
+        rv = read ? copy_span(b, COLL_GPUSYM_TAKEN, &c) : copy_side(b, COLL_GPUSYM_WRITTEN, true, &c);
     }
-    return MPI_SUCCESS == rv ? rv : coll_gpusym_bounce_report(comm, a, "gpu-error", 0);
+    return MPI_SUCCESS == rv ? rv : coll_gpusym_bounce_report(b, "gpu-error", 0);
 }
 
-int coll_gpusym_bounce_find(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s)
+int coll_gpusym_bounce_find(const coll_gpusym_buffers_t *b, coll_gpusym_bounce_t *s)
 {
-    gpusym_mem_t smem, rmem;
     memset(s, 0, sizeof *s);
-    coll_gpusym_where(comm, gpusym_current.dev, a, &smem, &rmem);
-    s->send.on_gpu = coll_gpusym_on_gpu(&smem);
-    s->recv.on_gpu = coll_gpusym_on_gpu(&rmem);
-    if (!s->send.on_gpu && !s->recv.on_gpu) {
+    s->send.on_gpu = coll_gpusym_on_gpu(&b->send.mem);
+    s->recv.on_gpu = coll_gpusym_on_gpu(&b->recv.mem);
+    if (!coll_gpusym_buffers_on_gpu(b)) {
         return MPI_SUCCESS;
     }
-    /* Managed memory names no GPU. */
-    const bool by_send = !s->recv.on_gpu || (s->send.on_gpu && GPUSYM_MEM_DEVICE != rmem.kind);
-    if (GPUSYM_SUCCESS != gpusym_current.dev->gpu_open(by_send ? &smem : &rmem, &s->gpu)) {
+    if (GPUSYM_SUCCESS != gpusym_current.dev->gpu_open(coll_gpusym_buffers_where(b), &s->gpu)) {
         s->gpu = NULL;
-        return coll_gpusym_bounce_report(comm, a, "gpu-error", 0);
+        return coll_gpusym_bounce_report(b, "gpu-error", 0);
     }
     return MPI_SUCCESS;
 }
 
 /* A bounce buffer for a side that is on a GPU. False if there is no memory. */
-static bool make_buffer(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_side_t side,
-                        const coll_gpusym_span_t *span, const coll_gpusym_bounce_t *s, coll_gpusym_bounce_buffer_t *r)
+static bool make_buffer(const coll_gpusym_buffers_t *b, coll_gpusym_side_t side, const coll_gpusym_bounce_t *s,
+                        coll_gpusym_bounce_buffer_t *r)
 {
-    const void *buf = COLL_GPUSYM_SENT == side ? a->sbuf : a->rbuf;
     coll_gpusym_layout_t l;
     size_t bytes;
-    if (!is_packed(comm, a, side, span, &l, &bytes)) {
-        return get_buffer(r, s->gpu, (uintptr_t) buf + (uintptr_t) span->lo, span->bytes);
+    if (!is_packed(b, side, &l, &bytes)) {
+        return get_buffer(r, s->gpu, first_byte(b, side), side_of(b, side)->span.bytes);
     }
     return make_packed(&l, &r->packed) && get_buffer(r, s->gpu, 0, bytes);
 }
 
 /* Bounce buffers for what is on a GPU. */
-static int make_buffers(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s,
-                        const coll_gpusym_span_t *send, const coll_gpusym_span_t *recv)
+static int make_buffers(const coll_gpusym_buffers_t *b, coll_gpusym_bounce_t *s)
 {
-    const int rv = coll_gpusym_bounce_find(comm, a, s);
-    if ((s->send.on_gpu && !make_buffer(comm, a, COLL_GPUSYM_SENT, send, s, &s->send)) ||
-        (s->recv.on_gpu && !make_buffer(comm, a, COLL_GPUSYM_WRITTEN, recv, s, &s->recv))) {
-        return coll_gpusym_bounce_report(comm, a, "no-memory", send->bytes + recv->bytes);
+    const int rv = coll_gpusym_bounce_find(b, s);
+    if ((s->send.on_gpu && !make_buffer(b, COLL_GPUSYM_SENT, s, &s->send)) ||
+        (s->recv.on_gpu && !make_buffer(b, COLL_GPUSYM_WRITTEN, s, &s->recv))) {
+        return coll_gpusym_bounce_report(b, "no-memory", b->send.span.bytes + b->recv.span.bytes);
     }
     return rv;
 }
@@ -470,41 +477,37 @@ static void describe_packed(const coll_gpusym_bounce_packed_t *packed, struct om
 }
 
 /* The same call on the bounce buffers. */
-static void make_on_host(const coll_gpusym_args_t *a, const coll_gpusym_bounce_t *s, const coll_gpusym_span_t *send,
-                         const coll_gpusym_span_t *recv, coll_gpusym_args_t *on_host)
+static void make_on_host(const coll_gpusym_buffers_t *b, const coll_gpusym_bounce_t *s, coll_gpusym_args_t *on_host)
 {
-    *on_host = *a;
+    *on_host = *b->args;
     if (s->send.on_gpu) {
-        on_host->sbuf = stands_for(&s->send, send);
+        on_host->sbuf = stands_for(&s->send, &b->send.span);
         if (s->send.packed.types > 0) {
             describe_packed(&s->send.packed, &on_host->sdtype, &on_host->sdtypes, &on_host->sdispls,
                             &on_host->sadispls);
         }
     }
     if (s->recv.on_gpu) {
-        on_host->rbuf = stands_for(&s->recv, recv);
+        on_host->rbuf = stands_for(&s->recv, &b->recv.span);
         if (s->recv.packed.types > 0) {
             describe_packed(&s->recv.packed, &on_host->rdtype, &on_host->rdtypes, &on_host->rdispls,
                             &on_host->radispls);
         }
     }
     if (COLL_GPUSYM_BCAST ==
-        a->coll) { /* one buffer: the root's bounces as a send buffer, the others' as a receive buffer */
+        on_host->coll) { /* one buffer: the root's bounces as a send buffer, the others' as a receive buffer */
         on_host->rbuf = s->send.on_gpu ? (void *) (uintptr_t) on_host->sbuf : on_host->rbuf;
         on_host->rdtype = s->send.on_gpu ? on_host->sdtype : on_host->rdtype;
         on_host->sbuf = on_host->rbuf;
     }
 }
 
-int coll_gpusym_bounce_open(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s,
-                            coll_gpusym_args_t *on_host)
+int coll_gpusym_bounce_open(coll_gpusym_buffers_t *b, coll_gpusym_bounce_t *s, coll_gpusym_args_t *on_host)
 {
-    coll_gpusym_span_t send, recv;
-
-    coll_gpusym_spans(comm, a, &send, &recv);
-    const int rv = make_buffers(comm, a, s, &send, &recv);
+    coll_gpusym_buffers_measure(b);
+    const int rv = make_buffers(b, s);
     if (MPI_ERR_NO_MEM != rv) {
-        make_on_host(a, s, &send, &recv, on_host);
+        make_on_host(b, s, on_host);
     }
     return rv;
 }
@@ -516,56 +519,51 @@ static size_t room_of(const coll_gpusym_bounce_buffer_t *r, const coll_gpusym_sp
 }
 
 /* Puts a bounce buffer into memory of room_of(). Returns the memory behind it. */
-static char *place_buffer(coll_gpusym_bounce_buffer_t *r, const coll_gpusym_span_t *span, const void *buf, char *memory)
+static char *place_buffer(const coll_gpusym_buffers_t *b, coll_gpusym_side_t side, coll_gpusym_bounce_buffer_t *r,
+                          char *memory)
 {
     const uintptr_t line = ((uintptr_t) memory + LINE - 1) / LINE * LINE;
-    r->p = r->on_gpu ? (char *) line + ((uintptr_t) buf + (uintptr_t) span->lo) % LINE : NULL;
-    return memory + room_of(r, span);
+    r->p = r->on_gpu ? (char *) line + first_byte(b, side) % LINE : NULL;
+    return memory + room_of(r, &side_of(b, side)->span);
 }
 
-size_t coll_gpusym_bounce_room(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a,
-                               const coll_gpusym_bounce_t *s)
+size_t coll_gpusym_bounce_room(coll_gpusym_buffers_t *b, const coll_gpusym_bounce_t *s)
 {
-    coll_gpusym_span_t send, recv;
-    coll_gpusym_spans(comm, a, &send, &recv);
-    return room_of(&s->send, &send) + room_of(&s->recv, &recv);
+    coll_gpusym_buffers_measure(b);
+    return room_of(&s->send, &b->send.span) + room_of(&s->recv, &b->recv.span);
 }
 
-void coll_gpusym_bounce_place(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s,
-                              char *memory, coll_gpusym_args_t *on_host)
+void coll_gpusym_bounce_place(coll_gpusym_buffers_t *b, coll_gpusym_bounce_t *s, char *memory,
+                              coll_gpusym_args_t *on_host)
 {
-    coll_gpusym_span_t send, recv;
-    coll_gpusym_spans(comm, a, &send, &recv);
-    memory = place_buffer(&s->send, &send, a->sbuf, memory);
-    (void) place_buffer(&s->recv, &recv, a->rbuf, memory);
-    make_on_host(a, s, &send, &recv, on_host);
+    coll_gpusym_buffers_measure(b);
+    memory = place_buffer(b, COLL_GPUSYM_SENT, &s->send, memory);
+    (void) place_buffer(b, COLL_GPUSYM_WRITTEN, &s->recv, memory);
+    make_on_host(b, s, on_host);
 }
 
-int coll_gpusym_bounce_in(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s)
+int coll_gpusym_bounce_in(coll_gpusym_buffers_t *b, coll_gpusym_bounce_t *s)
 {
-    coll_gpusym_span_t send, recv;
     if (NULL == s->gpu && (s->send.on_gpu || s->recv.on_gpu)) {
         return MPI_ERR_OTHER; /* reported, as it could not be opened */
     }
-    coll_gpusym_spans(comm, a, &send, &recv);
-    return copy_in(comm, a, s, &send, &recv);
+    coll_gpusym_buffers_measure(b);
+    return copy_in(b, s);
 }
 
-int coll_gpusym_bounce_out(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *s,
-                           int rv)
+int coll_gpusym_bounce_out(coll_gpusym_buffers_t *b, coll_gpusym_bounce_t *s, int rv)
 {
-    coll_gpusym_span_t send, recv;
     if (MPI_SUCCESS != rv || !s->recv.on_gpu) {
         return rv;
     }
-    coll_gpusym_spans(comm, a, &send, &recv);
-    if (!recv.written) {
+    coll_gpusym_buffers_measure(b);
+    if (!b->recv.span.written) {
         return rv;
     }
-    copier_t c = make_copier(s, &s->recv, a->rbuf, &recv, false);
-    const int copied = s->recv.packed.types > 0 ? copy_packed(comm, a, COLL_GPUSYM_WRITTEN, s, true)
-                                                : copy_span(comm, a, COLL_GPUSYM_WRITTEN, &recv, &c);
-    return MPI_SUCCESS == copied ? rv : coll_gpusym_bounce_report(comm, a, "gpu-error", 0);
+    copier_t c = make_copier(b, COLL_GPUSYM_WRITTEN, s, false);
+    const int copied =
+        s->recv.packed.types > 0 ? copy_packed(b, COLL_GPUSYM_WRITTEN, s, true) : copy_span(b, COLL_GPUSYM_WRITTEN, &c);
+    return MPI_SUCCESS == copied ? rv : coll_gpusym_bounce_report(b, "gpu-error", 0);
 }
 
 void coll_gpusym_bounce_close(coll_gpusym_bounce_t *s)

@@ -42,29 +42,25 @@ typedef struct {
  * MPI error codes, reported to the user. After one of open or in *on_host can be called all the same, on any data:
  * other ranks may be in the call. Only after MPI_ERR_NO_MEM of open it cannot. close is due in any case.
  */
-int coll_gpusym_bounce_open(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b,
-                            coll_gpusym_args_t *on_host);
-int coll_gpusym_bounce_in(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b);
-int coll_gpusym_bounce_out(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b,
-                           int rv);
-void coll_gpusym_bounce_close(coll_gpusym_bounce_t *b);
+int coll_gpusym_bounce_open(coll_gpusym_buffers_t *b, coll_gpusym_bounce_t *s, coll_gpusym_args_t *on_host);
+int coll_gpusym_bounce_in(coll_gpusym_buffers_t *b, coll_gpusym_bounce_t *s);
+int coll_gpusym_bounce_out(coll_gpusym_buffers_t *b, coll_gpusym_bounce_t *s, int rv);
+void coll_gpusym_bounce_close(coll_gpusym_bounce_t *s);
 /*
  * The same in the caller's memory, for calls in pieces: find opens the GPU of a call's buffers, if there is one; room
  * returns the bytes that the bounce buffers of a call or of a piece of it take; place puts them there (any address) and
- * makes *on_host. in and out follow; nothing is freed. b->lane may be set: then the copies of `in` have ended, and
+ * makes *on_host. in and out follow; nothing is freed. s->lane may be set: then the copies of `in` have ended, and
  * those of `out`, once its stream is idle, and memory, buffers and arguments stay until then. find: MPI error code,
  * reported; room and place go on after it.
  */
-int coll_gpusym_bounce_find(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b);
-size_t coll_gpusym_bounce_room(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a,
-                               const coll_gpusym_bounce_t *b);
-void coll_gpusym_bounce_place(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, coll_gpusym_bounce_t *b,
-                              char *memory, coll_gpusym_args_t *on_host);
+int coll_gpusym_bounce_find(const coll_gpusym_buffers_t *b, coll_gpusym_bounce_t *s);
+size_t coll_gpusym_bounce_room(coll_gpusym_buffers_t *b, const coll_gpusym_bounce_t *s);
+void coll_gpusym_bounce_place(coll_gpusym_buffers_t *b, coll_gpusym_bounce_t *s, char *memory,
+                              coll_gpusym_args_t *on_host);
 /* Whether open packs a side of a call that is GPU memory: it cannot be cut. */
-bool coll_gpusym_bounce_packs(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a);
+bool coll_gpusym_bounce_packs(coll_gpusym_buffers_t *b);
 /* Reports why a call's data cannot go through host memory: topic "no-memory", of that many bytes, or "gpu-error".
  * Returns the MPI error code: MPI_ERR_NO_MEM, MPI_ERR_OTHER. */
-int coll_gpusym_bounce_report(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, const char *topic,
-                              size_t bytes);
+int coll_gpusym_bounce_report(const coll_gpusym_buffers_t *b, const char *topic, size_t bytes);
 
 #endif

@@ -24,6 +24,7 @@
 /* A piece under way. */
 typedef struct {
     coll_gpusym_args_t part, on_host; /* the call on the piece's elements: the user's, and the bounce buffers' */
+    coll_gpusym_buffers_t buffers;    /* of part */
     coll_gpusym_bounce_t bounce;
     gpusym_count_element_t *counts; /* [ranks] of part; in the cut's counts */
     ompi_request_t *inner;          /* nonblocking: the fallback's */
@@ -32,7 +33,8 @@ typedef struct {
 typedef struct coll_gpusym_cut {
     coll_gpusym_fallback_t *f;
     const coll_gpusym_args_t *whole;
-    size_t elements, piece; /* of the call, of a piece */
+    const coll_gpusym_buffers_t *buffers; /* of whole */
+    size_t elements, piece;               /* of the call, of a piece */
     size_t pieces;
     char *memory; /* of all slots; owned */
     bool pinned;
@@ -171,7 +173,8 @@ static bool get_memory(cut_t *c, gpusym_gpu_t *gpu)
         longest.coll = COLL_GPUSYM_ALLREDUCE;
         longest.rcount = longest.scount = c->piece;
     }
-    c->room = coll_gpusym_bounce_room(comm, &longest, &s->bounce);
+    coll_gpusym_buffers_part(c->buffers, &longest, &s->buffers);
+    c->room = coll_gpusym_bounce_room(&s->buffers, &s->bounce);
     if (0 == c->room) {
         return true;
     }
@@ -189,7 +192,7 @@ static int open_slots(cut_t *c)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     coll_gpusym_bounce_t found;
-    const int rv = coll_gpusym_bounce_find(c->f->comm, c->whole, &found);
+    const int rv = coll_gpusym_bounce_find(c->buffers, &found);
 
     if (is_scattered(c->whole) && MPI_IN_PLACE == c->whole->sbuf) { /* pieces are not in place */
         found.send.on_gpu = found.recv.on_gpu;
@@ -198,7 +201,7 @@ static int open_slots(cut_t *c)
         c->slot[i].bounce = found;
     }
     if (!get_memory(c, found.gpu)) {
-        return coll_gpusym_bounce_report(c->f->comm, c->whole, "no-memory", (size_t) (SLOTS * c->room));
+        return coll_gpusym_bounce_report(c->buffers, "no-memory", (size_t) (SLOTS * c->room));
     }
     /* Without streams each copy is waited for. */
     for (unsigned i = 0; i < SLOTS && NULL != found.gpu && 0 != c->room; i++) {
@@ -213,7 +216,7 @@ static int open_slots(cut_t *c)
 static bool poll_slot(const cut_t *c, const slot_t *s, int *rv)
 {
     const int idle = NULL == s->bounce.lane ? 1 : gpusym_current.dev->stream_poll(s->bounce.lane->stream);
-    *rv = idle >= 0 ? MPI_SUCCESS : coll_gpusym_bounce_report(c->f->comm, c->whole, "gpu-error", 0);
+    *rv = idle >= 0 ? MPI_SUCCESS : coll_gpusym_bounce_report(c->buffers, "gpu-error", 0);
     return 0 != idle;
 }
 
@@ -222,7 +225,7 @@ static int await_slot(const cut_t *c, const slot_t *s)
 {
     return NULL == s->bounce.lane || gpusym_lane_await(s->bounce.lane) > 0
                ? MPI_SUCCESS
-               : coll_gpusym_bounce_report(c->f->comm, c->whole, "gpu-error", 0);
+               : coll_gpusym_bounce_report(c->buffers, "gpu-error", 0);
 }
 
 /* Ends all copies. Returns rv, or the first error of these. */
@@ -253,7 +256,8 @@ static slot_t *place_piece(cut_t *c, size_t k)
 {
     slot_t *s = &c->slot[k % SLOTS];
     make_part(c, k, s);
-    coll_gpusym_bounce_place(c->f->comm, &s->part, &s->bounce, c->memory + k % SLOTS * c->room, &s->on_host);
+    coll_gpusym_buffers_part(c->buffers, &s->part, &s->buffers);
+    coll_gpusym_bounce_place(&s->buffers, &s->bounce, c->memory + k % SLOTS * c->room, &s->on_host);
     return s;
 }
 
@@ -261,13 +265,14 @@ static slot_t *place_piece(cut_t *c, size_t k)
 static int begin_piece(cut_t *c, size_t k)
 {
     slot_t *s = place_piece(c, k);
-    return coll_gpusym_bounce_in(c->f->comm, &s->part, &s->bounce);
+    return coll_gpusym_bounce_in(&s->buffers, &s->bounce);
 }
 
-static void open_cut(cut_t *c, coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a, size_t piece)
+static void open_cut(cut_t *c, coll_gpusym_fallback_t *f, const coll_gpusym_buffers_t *b, size_t piece)
 {
-    *c = (cut_t){.f = f, .whole = a, .elements = count_elements(f->comm, a)};
-    c->piece = piece > a->rdtype->super.size ? piece / a->rdtype->super.size : 1;
+    const size_t element = b->args->rdtype->super.size;
+    *c = (cut_t){.f = f, .whole = b->args, .buffers = b, .elements = count_elements(f->comm, b->args)};
+    c->piece = piece > element ? piece / element : 1;
     c->pieces = (c->elements + c->piece - 1) / c->piece;
     c->rv = open_slots(c);
 }
@@ -292,7 +297,7 @@ static void begin_blocking(blocking_t *b, size_t k)
 {
     slot_t *s = place_piece(&b->cut, k);
     if (MPI_SUCCESS == b->rv) {
-        note_copied(b, coll_gpusym_bounce_in(b->cut.f->comm, &s->part, &s->bounce));
+        note_copied(b, coll_gpusym_bounce_in(&s->buffers, &s->bounce));
     }
 }
 
@@ -307,43 +312,43 @@ static int end_blocking(blocking_t *b, size_t k)
     }
     const int rv = coll_gpusym_forward(b->cut.f, &s->on_host);
     if (MPI_SUCCESS == rv && MPI_SUCCESS == b->rv) {
-        note_copied(b, coll_gpusym_bounce_out(b->cut.f->comm, &s->part, &s->bounce, rv));
+        note_copied(b, coll_gpusym_bounce_out(&s->buffers, &s->bounce, rv));
     }
     return rv;
 }
 
-int coll_gpusym_cut_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a, size_t piece,
+int coll_gpusym_cut_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_buffers_t *b, size_t piece,
                              void (*failed)(void *arg, int error), void *arg)
 {
-    blocking_t b = {.rv = MPI_SUCCESS, .failed = failed, .arg = arg};
+    blocking_t c = {.rv = MPI_SUCCESS, .failed = failed, .arg = arg};
     size_t begun = 0;
     int rv = MPI_SUCCESS;
 
-    open_cut(&b.cut, f, a, piece);
-    note_copied(&b, b.cut.rv);
-    for (size_t k = 0; MPI_SUCCESS == rv && k < b.cut.pieces; k++) {
-        while (begun < b.cut.pieces && begun < k + SLOTS) {
-            begin_blocking(&b, begun++);
+    open_cut(&c.cut, f, b, piece);
+    note_copied(&c, c.cut.rv);
+    for (size_t k = 0; MPI_SUCCESS == rv && k < c.cut.pieces; k++) {
+        while (begun < c.cut.pieces && begun < k + SLOTS) {
+            begin_blocking(&c, begun++);
         }
-        rv = end_blocking(&b, k);
+        rv = end_blocking(&c, k);
     }
-    const int copied = close_slots(&b.cut, MPI_SUCCESS == rv ? b.rv : rv);
+    const int copied = close_slots(&c.cut, MPI_SUCCESS == rv ? c.rv : rv);
     if (MPI_SUCCESS == rv) {
-        note_copied(&b, copied);
+        note_copied(&c, copied);
     }
     return copied;
 }
 
 /* ---- nonblocking ---- */
 
-coll_gpusym_cut_t *coll_gpusym_cut_begin(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a, size_t piece)
+coll_gpusym_cut_t *coll_gpusym_cut_begin(coll_gpusym_fallback_t *f, const coll_gpusym_buffers_t *b, size_t piece)
 {
     cut_t *c = malloc(sizeof *c);
     if (NULL == c) {
-        (void) coll_gpusym_bounce_report(f->comm, a, "no-memory", sizeof *c);
+        (void) coll_gpusym_bounce_report(b, "no-memory", sizeof *c);
         return NULL;
     }
-    open_cut(c, f, a, piece);
+    open_cut(c, f, b, piece);
     return c;
 }
 
@@ -367,7 +372,7 @@ static void end_pieces(cut_t *c)
     while (c->ended < c->worked && REQUEST_COMPLETE(s->inner)) {
         const int rv = ompi_request_wait(&s->inner, MPI_STATUS_IGNORE);
         c->rv = MPI_SUCCESS == c->rv ? rv : c->rv;
-        c->rv = coll_gpusym_bounce_out(c->f->comm, &s->part, &s->bounce, c->rv);
+        c->rv = coll_gpusym_bounce_out(&s->buffers, &s->bounce, c->rv);
         c->ended++;
         s = &c->slot[c->ended % SLOTS];
     }

@@ -21,15 +21,15 @@ bool coll_gpusym_cut_may(struct ompi_communicator_t *comm, const coll_gpusym_arg
  * error has been reported. Where this rank cannot copy, it calls failed(arg, error), once, and goes on with the
  * fallback on any data, for the other ranks are in it: they are to find out by themselves, once they have all pieces.
  * After MPI_ERR_NO_MEM it cannot go on: failed() must not return. */
-int coll_gpusym_cut_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a, size_t piece,
+int coll_gpusym_cut_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_buffers_t *b, size_t piece,
                              void (*failed)(void *arg, int error), void *arg);
 
 /* A nonblocking call in pieces, in progress. */
 typedef struct coll_gpusym_cut coll_gpusym_cut_t;
 
-/* Begins a call as coll_gpusym_cut_blocking() does it, by nonblocking calls of the fallback. f and a outlive it. NULL:
+/* Begins a call as coll_gpusym_cut_blocking() does it, by nonblocking calls of the fallback. f and b outlive it. NULL:
  * no host memory, which has been reported. */
-coll_gpusym_cut_t *coll_gpusym_cut_begin(coll_gpusym_fallback_t *f, const coll_gpusym_args_t *a, size_t piece);
+coll_gpusym_cut_t *coll_gpusym_cut_begin(coll_gpusym_fallback_t *f, const coll_gpusym_buffers_t *b, size_t piece);
 /* Does what can be done now; never waits. True: it is over, with the MPI error code *rv. Until then no other call of
  * the fallback may begin on this communicator: so its order of calls is the same on all ranks. */
 bool coll_gpusym_cut_poll(coll_gpusym_cut_t *c, int *rv);

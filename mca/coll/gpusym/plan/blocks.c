@@ -287,12 +287,12 @@ static int copy_alone(const coll_gpusym_blocks_t *b, gpusym_gpu_t *gpu, char *pa
     return rc;
 }
 
-bool coll_gpusym_blocks_alone(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, int *rv)
+bool coll_gpusym_blocks_alone(const coll_gpusym_buffers_t *b, int *rv)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
-    const coll_gpusym_blocks_t from = {a, comm, COLL_GPUSYM_SENT, NULL}, to = {a, comm, COLL_GPUSYM_WRITTEN, NULL};
+    const coll_gpusym_blocks_t from = {b->args, b->comm, COLL_GPUSYM_SENT, NULL},
+                               to = {b->args, b->comm, COLL_GPUSYM_WRITTEN, NULL};
     const uint64_t sent = sum_blocks(&from), room = sum_blocks(&to), bytes = sent < room ? sent : room;
-    gpusym_mem_t smem, rmem;
     gpusym_gpu_t *gpu;
     void *packed;
     int rc;
@@ -301,9 +301,8 @@ bool coll_gpusym_blocks_alone(struct ompi_communicator_t *comm, const coll_gpusy
     if (0 == bytes) {
         return true;
     }
-    coll_gpusym_where(comm, dev, a, &smem, &rmem);
-    if (!coll_gpusym_on_gpu(&smem) || !coll_gpusym_on_gpu(&rmem) || !is_one_buffer(&from) || !is_one_buffer(&to) ||
-        GPUSYM_SUCCESS != dev->gpu_open(&rmem, &gpu) ||
+    if (!coll_gpusym_on_gpu(&b->send.mem) || !coll_gpusym_on_gpu(&b->recv.mem) || !is_one_buffer(&from) ||
+        !is_one_buffer(&to) || GPUSYM_SUCCESS != dev->gpu_open(coll_gpusym_buffers_where(b), &gpu) ||
         GPUSYM_SUCCESS != gpusym_scratch_get(dev, gpu, bytes, &packed)) {
         return false;
     }
@@ -311,7 +310,8 @@ bool coll_gpusym_blocks_alone(struct ompi_communicator_t *comm, const coll_gpusy
     rc = GPUSYM_SUCCESS == rc ? copy_alone(&to, gpu, packed, bytes, true) : rc;
     gpusym_scratch_put(dev, gpu, packed);
     if (GPUSYM_SUCCESS != rc) {
-        coll_gpusym_help("gpu-error", 0, "of the buffer", "of one rank", coll_gpusym_mpi_name(a->coll), dev->error());
+        coll_gpusym_help("gpu-error", 0, "of the buffer", "of one rank", coll_gpusym_mpi_name(b->args->coll),
+                         dev->error());
         *rv = MPI_ERR_OTHER;
     }
     return true;

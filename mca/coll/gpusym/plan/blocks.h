@@ -47,6 +47,6 @@ int coll_gpusym_blocks_copy(const coll_gpusym_blocks_t *b, gpusym_gpu_t *gpu, gp
                             bool back);
 
 /* Does a call of a one-rank communicator by copies; *rv is the MPI error code. False: that cannot be done. */
-bool coll_gpusym_blocks_alone(struct ompi_communicator_t *comm, const coll_gpusym_args_t *args, int *rv);
+bool coll_gpusym_blocks_alone(const coll_gpusym_buffers_t *b, int *rv);
 
 #endif

@@ -703,18 +703,15 @@ static int find_reason(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, cons
     return -1;
 }
 
-void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, const gpusym_mem_t *rmem)
+void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const coll_gpusym_buffers_t *b)
 {
+    const gpusym_mem_t *smem = &b->send.mem, *rmem = &b->recv.mem;
     const coll_gpusym_args_t *a = k->args;
     struct ompi_communicator_t *comm = k->team->fallback->comm;
 
     k->nranks = (uint32_t) ompi_comm_size(comm);
     k->rank = (uint32_t) ompi_comm_rank(comm);
-    if (coll_gpusym_on_gpu(rmem) && (GPUSYM_MEM_DEVICE == rmem->kind || GPUSYM_MEM_DEVICE != smem->kind)) {
-        k->where = *rmem;
-    } else if (coll_gpusym_on_gpu(smem)) {
-        k->where = *smem;
-    }
+    k->where = coll_gpusym_buffers_on_gpu(b) ? *coll_gpusym_buffers_where(b) : k->where;
     k->out_local = GPUSYM_MEM_DEVICE == rmem->kind;
     k->reason = find_reason(k, smem, rmem);
     k->exact = is_exact(facts_of(a));
@@ -786,15 +783,17 @@ static int copy_elements(gpusym_gpu_t *gpu, const elements_t *to, const elements
     return rc;
 }
 
-bool coll_gpusym_segments_alone(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a,
-                                const gpusym_mem_t *where, int *rv)
+bool coll_gpusym_segments_alone(const coll_gpusym_buffers_t *b, int *rv)
 {
+    struct ompi_communicator_t *comm = b->comm;
+    const coll_gpusym_args_t *a = b->args;
+    const gpusym_mem_t *where = coll_gpusym_buffers_where(b);
     const gpusym_device_t *dev = gpusym_current.dev;
     coll_gpusym_segments_t k = {.args = a, .where = *where};
     gpusym_gpu_t *gpu;
 
     if (coll_gpusym_blocks_has(a->coll)) {
-        return coll_gpusym_blocks_alone(comm, a, rv);
+        return coll_gpusym_blocks_alone(b, rv);
     }
     if (!coll_gpusym_has_kernels(a->coll) ||
         (facts_of(a)->reduces && coll_gpusym_type(a->rdtype) < 0 && !is_flat(a->rdtype, 2)) ||
@@ -838,7 +837,7 @@ void coll_gpusym_segments_scratch(coll_gpusym_segments_t *k, char *scratch)
         return;
     }
     char *out = scratch + coll_gpusym_part_room(&k->pack);
-    const bool root_bcast = COLL_GPUSYM_BCAST == k->args->coll && k->rank == (uint32_t) k->args->root;
+    const bool root_bcast = coll_gpusym_segments_root_bcast(k);
     if (0 != k->unpack.bytes && k->keep && NULL != k->in) { /* in place: in is out, or a block of it */
         k->in = out + k->in_off;
     }

@@ -60,10 +60,9 @@ static inline bool coll_gpusym_has_kernels(enum coll_gpusym_coll coll)
     return (int) coll < (int) COLL_GPUSYM_NATIVES;
 }
 
-/* Fills in what the kernels need, k->args and k->team set and the rest zeroed; smem, rmem: of coll_gpusym_where(). If
- * both are host memory, k->where names the GPU that is to be used.
- * Local; sets k->reason where the call must be staged. */
-void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, const gpusym_mem_t *rmem);
+/* Fills in what the kernels need, k->args and k->team set and the rest zeroed. If no buffer is GPU memory, k->where
+ * names the GPU that is to be used. Local; sets k->reason where the call must be staged. */
+void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const coll_gpusym_buffers_t *b);
 
 /* Bytes of scratch memory that the call needs; 0: none. */
 static inline uint64_t coll_gpusym_part_room(const coll_gpusym_part_t *part)
@@ -73,6 +72,11 @@ static inline uint64_t coll_gpusym_part_room(const coll_gpusym_part_t *part)
 static inline uint64_t coll_gpusym_segments_scratch_bytes(const coll_gpusym_segments_t *k)
 {
     return coll_gpusym_part_room(&k->pack) + coll_gpusym_part_room(&k->unpack) + k->from.bytes + k->to.bytes;
+}
+/* Whether this rank has a broadcast's data: one buffer, which it sends, and nothing is written. */
+static inline bool coll_gpusym_segments_root_bcast(const coll_gpusym_segments_t *k)
+{
+    return COLL_GPUSYM_BCAST == k->args->coll && k->rank == (uint32_t) k->args->root;
 }
 /* Whether the kernel's output lies in scratch memory and is copied from there to the user. */
 static inline bool coll_gpusym_segments_unpacks(const coll_gpusym_segments_t *k)
@@ -124,7 +128,6 @@ void coll_gpusym_segments_move(const coll_gpusym_segments_t *k, gpusym_table_row
 bool coll_gpusym_segments_moves(unsigned coll);
 
 /* Does a call of a one-rank communicator by a copy; *rv is the MPI error code. False: a plain copy cannot do it. */
-bool coll_gpusym_segments_alone(struct ompi_communicator_t *comm, const coll_gpusym_args_t *args,
-                                const gpusym_mem_t *where, int *rv);
+bool coll_gpusym_segments_alone(const coll_gpusym_buffers_t *b, int *rv);
 
 #endif

@@ -122,7 +122,7 @@ static void offer_led(coll_gpusym_task_t *task, gpusym_post_t *post)
 {
     const coll_gpusym_segments_t *k = task->segments;
     const bool packed = 0 != k->pack.bytes || k->from.packed, unpacked = coll_gpusym_segments_unpacks(k);
-    const bool root_bcast = COLL_GPUSYM_BCAST == k->args->coll && k->rank == (uint32_t) k->args->root;
+    const bool root_bcast = coll_gpusym_segments_root_bcast(k);
     coll_gpusym_zero_copy_t *z = &task->zero_copy;
     const offer_t in = {packed || k->keep ? 0 : k->in_id, k->in, k->in_bytes, &z->in_key, &post->in_key, &post->in_off};
     const offer_t out = {unpacked ? 0 : k->out_id, k->out,        root_bcast ? 0 : k->out_bytes, &z->out_key,
