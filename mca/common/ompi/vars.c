@@ -307,6 +307,18 @@ int gpusym_var_string(const gpusym_var_group_t *group, const char *name, int lev
     return var.index;
 }
 
+bool gpusym_list_next(const char **list, char *name, size_t size)
+{
+    *list += strspn(*list, ", ");
+    const size_t length = strcspn(*list, ", ");
+    if (0 == length) {
+        return false;
+    }
+    snprintf(name, size, "%.*s", (int) length, *list);
+    *list += length;
+    return true;
+}
+
 /* ---- names that no parameter has ---- */
 
 #define NO_NAME                          \

@@ -51,6 +51,9 @@ int gpusym_var_choice(const gpusym_var_group_t *group, const char *name, int lev
 int gpusym_var_string(const gpusym_var_group_t *group, const char *name, int level, const char *fallback,
                       const char **field, const char *doc);
 
+/* Takes the next name off a comma-separated list; false at its end. */
+bool gpusym_list_next(const char **list, char *name, size_t size);
+
 /* Reports to the user each name with these first letters ("coll_gpusym_") that the environment, the command line or a
  * parameter file sets and no registered parameter has, with the nearest that there is. Call it when all are registered.
  */

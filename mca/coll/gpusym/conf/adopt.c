@@ -23,26 +23,11 @@
 
 #define FRAMEWORK (&ompi_coll_base_framework)
 
-/* Takes the next name off a comma list; false at its end. */
-static bool next_name(const char **list, char *name, size_t size)
-{
-    size_t len;
-
-    *list += strspn(*list, ", ");
-    len = strcspn(*list, ", ");
-    if (0 == len) {
-        return false;
-    }
-    snprintf(name, size, "%.*s", (int) len, *list);
-    *list += len;
-    return true;
-}
-
 static bool list_has(const char *list, const char *name)
 {
     char item[MCA_BASE_MAX_COMPONENT_NAME_LEN + 1];
 
-    while (next_name(&list, item, sizeof(item))) {
+    while (gpusym_list_next(&list, item, sizeof(item))) {
         if (0 == strcmp(item, name)) {
             return true;
         }
@@ -55,7 +40,7 @@ static bool names_only_gpusym(const char *selection)
 {
     char item[MCA_BASE_MAX_COMPONENT_NAME_LEN + 1];
 
-    while (next_name(&selection, item, sizeof(item))) {
+    while (gpusym_list_next(&selection, item, sizeof(item))) {
         if (0 != strcmp(item, "gpusym")) {
             return false;
         }
@@ -163,7 +148,7 @@ static void check_names(const char *adopt)
 {
     char name[MCA_BASE_MAX_COMPONENT_NAME_LEN + 1];
 
-    while (next_name(&adopt, name, sizeof(name))) {
+    while (gpusym_list_next(&adopt, name, sizeof(name))) {
         if (!is_present(name)) {
             gpusym_var_refused("coll_gpusym_adopt", name,
                                "\"all\", \"none\", or coll components of this Open MPI (ompi_info lists them)",

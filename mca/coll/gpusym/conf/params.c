@@ -83,54 +83,105 @@ static const gpusym_var_number_t numbers[] = {
      "First epoch of a communicator's flags. Tests use it to make the counter wrap around"},
 };
 
-/* coll_gpusym_<collective>_algorithm */
-static int register_algorithm(unsigned coll)
-{
-    mca_base_var_enum_value_t choices[GPUSYM_ALG_COUNT + 3] = {
-        {COLL_GPUSYM_ALG_AUTO, "auto"},
-        {COLL_GPUSYM_ALG_STAGED, "staged"},
-    };
-    char doc[1024], name[64];
-    size_t used;
-    unsigned n = 2;
+/* ---- algorithms ---- */
 
-    snprintf(name, sizeof(name), "%s_algorithm", coll_gpusym_name(coll));
-    used = (size_t) snprintf(doc, sizeof(doc),
-                             "Algorithm of %s on GPU memory. auto: use the tuning table; staged: stage through "
-                             "host memory, by the other components",
-                             coll_gpusym_mpi_name(coll));
-    for (unsigned a = 0; a < GPUSYM_ALG_COUNT; ++a) {
+/* Gets the values that a collective's algorithm may have, `first` before the others, and a NULL behind them. */
+static void list_choices(unsigned coll, int first, mca_base_var_enum_value_t choices[GPUSYM_ALG_COUNT + 3])
+{
+    unsigned n = 0;
+
+    choices[n++] = (mca_base_var_enum_value_t){COLL_GPUSYM_ALG_AUTO, "auto"};
+    choices[n++] = (mca_base_var_enum_value_t){COLL_GPUSYM_ALG_STAGED, "staged"};
+    for (unsigned a = 0; a < GPUSYM_ALG_COUNT; a++) {
         if (coll_gpusym_algorithm_is_of(a, coll)) {
-            choices[n].value = (int) a;
-            choices[n++].string = gpusym_algorithm_name(a);
-            used += (size_t) snprintf(doc + used, used < sizeof(doc) ? sizeof(doc) - used : 0, "; %s: %s",
-                                      gpusym_algorithm_name(a), gpusym_algorithm_doc(a));
+            choices[n++] = (mca_base_var_enum_value_t){(int) a, gpusym_algorithm_name(a)};
         }
     }
-    choices[n].value = 0;
-    choices[n].string = NULL;
-    return gpusym_var_choice(&group, name, GPUSYM_VAR_EVERY_CALL, choices, FIELD(algorithm[coll]), doc);
+    choices[n] = (mca_base_var_enum_value_t){0, NULL};
+    for (unsigned i = 1; i < n; i++) {
+        if (first == choices[i].value) {
+            const mca_base_var_enum_value_t chosen = choices[i];
+            choices[i] = choices[0];
+            choices[0] = chosen;
+        }
+    }
 }
+
+/* The name of a parameter that is not documented: coll_gpusym_algorithm has its value too. It may be written between
+ * calls, by MPI_T, on all ranks alike. */
+static int register_algorithm(unsigned coll)
+{
+    static const gpusym_var_group_t unseen = {.names = {"ompi", "coll", "gpusym"},
+                                              .flags = MCA_BASE_VAR_FLAG_DWG | MCA_BASE_VAR_FLAG_INTERNAL};
+    mca_base_var_enum_value_t choices[GPUSYM_ALG_COUNT + 3];
+    char name[64];
+
+    list_choices(coll, coll_gpusym_params.algorithm[coll], choices);
+    snprintf(name, sizeof(name), "%s_algorithm", coll_gpusym_name(coll));
+    return gpusym_var_choice(&unseen, name, GPUSYM_VAR_EVERY_CALL, choices, FIELD(algorithm[coll]),
+                             "Of coll_gpusym_algorithm, for one collective. If both are set, this value applies");
+}
+
+/* Takes an item of the list. False: it is none; allowed: what is, where it names a collective. */
+static bool take_item(const char *item, char *allowed, size_t size)
+{
+    const char *colon = strchr(item, ':');
+
+    for (unsigned coll = 0; NULL != colon && coll < COLL_GPUSYM_NATIVES; coll++) {
+        mca_base_var_enum_value_t choices[GPUSYM_ALG_COUNT + 3];
+        const size_t length = strlen(coll_gpusym_name(coll));
+        if (length != (size_t) (colon - item) || 0 != strncmp(coll_gpusym_name(coll), item, length)) {
+            continue;
+        }
+        list_choices(coll, COLL_GPUSYM_ALG_AUTO, choices);
+        size_t used = (size_t) snprintf(allowed, size, "for %s:", coll_gpusym_name(coll));
+        for (unsigned i = 0; NULL != choices[i].string; i++) {
+            if (0 == strcmp(colon + 1, choices[i].string)) {
+                coll_gpusym_params.algorithm[coll] = choices[i].value;
+                return true;
+            }
+            used += (size_t) snprintf(allowed + used, used < size ? size - used : 0, "%s %s", 0 == i ? "" : ",",
+                                      choices[i].string);
+        }
+        return false;
+    }
+    return false;
+}
+
+/* The algorithm of a collective without kernels is auto. */
+static int register_algorithms(void)
+{
+    char item[64], allowed[1024];
+    const char *list;
+    int ret =
+        gpusym_var_string(&group, "algorithm", 5, "", FIELD(algorithms),
+                          "Algorithms of collectives on GPU memory: a comma-separated list of collective:"
+                          "algorithm, such as allreduce:ring_ll,bcast:st. auto: use the tuning table; staged: "
+                          "stage through host memory, by the other components. Those that are not named are auto");
+
+    for (unsigned coll = 0; coll < COLL_GPUSYM_COLLS; coll++) {
+        coll_gpusym_params.algorithm[coll] = COLL_GPUSYM_ALG_AUTO;
+    }
+    for (list = ret >= 0 && NULL != coll_gpusym_params.algorithms ? coll_gpusym_params.algorithms : "";
+         gpusym_list_next(&list, item, sizeof(item));) {
+        snprintf(allowed, sizeof(allowed), "collective:algorithm, such as allreduce:ring_ll");
+        if (!take_item(item, allowed, sizeof(allowed))) {
+            gpusym_var_refused("coll_gpusym_algorithm", item, allowed, "the other items of its list");
+        }
+    }
+    for (unsigned coll = 0; ret >= 0 && coll < COLL_GPUSYM_NATIVES; coll++) {
+        ret = register_algorithm(coll);
+    }
+    return ret;
+}
+
+/* ---- texts ---- */
 
 static int register_net_devices(void)
 {
     return gpusym_var_string(&group, "net_devices", 4, "", FIELD(net_devices),
                              "Network devices for messages between islands: a comma-separated list of UCX device "
                              "names. Empty: all; none: do not use the network, stage calls between islands");
-}
-
-/* The algorithm of a collective without kernels is auto. */
-static int register_algorithms(void)
-{
-    int ret = OMPI_SUCCESS;
-
-    for (unsigned coll = 0; coll < COLL_GPUSYM_COLLS; ++coll) {
-        coll_gpusym_params.algorithm[coll] = COLL_GPUSYM_ALG_AUTO;
-    }
-    for (unsigned coll = 0; ret >= 0 && coll < COLL_GPUSYM_NATIVES; ++coll) {
-        ret = register_algorithm(coll);
-    }
-    return ret;
 }
 
 static int register_adopt(void)

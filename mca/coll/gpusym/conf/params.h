@@ -10,16 +10,17 @@
 
 #include "mca/coll/gpusym/args/args.h"
 
-/* Values of coll_gpusym_<collective>_algorithm: an algorithm of kernels.def, or one of these. */
+/* Values of a collective's algorithm: one of kernels.def, or one of these. */
 #define COLL_GPUSYM_ALG_AUTO (-1)
 #define COLL_GPUSYM_ALG_STAGED (-2)
 
 /* Those of this process; conf/params.c has units and ranges. */
 typedef struct {
     int priority;
-    const char *adopt;    /* stock coll components to adopt when only gpusym is named */
-    bool adopt_set;       /* the user has set it */
-    unsigned oneshot_max; /* largest message in bytes for agxll_r; 0: by the tuning table */
+    const char *adopt;      /* stock coll components to adopt when only gpusym is named */
+    bool adopt_set;         /* the user has set it */
+    unsigned oneshot_max;   /* largest message in bytes for agxll_r; 0: by the tuning table */
+    const char *algorithms; /* the list of them, as the user has it */
     /* By collective: enum gpusym_algorithm, COLL_GPUSYM_ALG_AUTO or _STAGED. Of what has no kernels: AUTO */
     int algorithm[COLL_GPUSYM_COLLS];
     int blocks;          /* blocks a launch; 0: by the tuning table */
