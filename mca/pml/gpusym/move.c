@@ -40,7 +40,7 @@ static int start_carry(move_t *m)
                                       .from_pitch = run ? 0 : l->width,
                                       .local = !route->on_host,
                                       .to_host = route->on_host,
-                                      .shared = !route->on_host};
+                                      .shared = true};
 
     m->poll = poll_carry;
     pml_gpusym_gpu_review(route->gpu);

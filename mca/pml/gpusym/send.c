@@ -418,7 +418,9 @@ static bool begin_push(request_t *r)
         rc = GPUSYM_ERR_CORRUPT;
     }
     if (GPUSYM_SUCCESS == rc) {
-        rc = gpusym_carry_start(dev, gpu, (char *) base + push.off, r->source, push.bytes, &r->move.carry[0]);
+        const gpusym_carry_rows_t run = {
+            .dst = (char *) base + push.off, .src = r->source, .width = push.bytes, .height = 1, .shared = true};
+        rc = gpusym_carry_start_rows(dev, gpu, &run, &r->move.carry[0]);
     }
     if (GPUSYM_SUCCESS != rc) {
         return end_push(r, rc);

@@ -47,6 +47,7 @@ typedef struct {
     gpusym_carry_t last;  /* all blocks of the last launch */
     uint32_t held;        /* how often it was found under way */
     uint64_t bytes;
+    bool local; /* all of them are */
     const gpusym_device_t *dev;
     gpusym_gpu_t *gpu;
     gpusym_carry_t *carry[GPUSYM_RUNS_MAX];
@@ -283,7 +284,7 @@ static int launch_batch(batch_t *batch, carrier_t *carrier)
 {
     gpusym_work_t w;
     memset(&w, 0, offsetof(gpusym_work_t, send)); /* the kernels take no more of it */
-    w.out_local = true;
+    w.out_local = batch->local;
     w.rows = (gpusym_rows_t){.runs = batch->n};
     plan_batch(batch, &w);
     gpusym_lock(&carrier->lock);
@@ -396,7 +397,7 @@ void gpusym_carry_flush(bool more)
 }
 
 /* Makes room for one copy more, which the caller then sets. With the batch's lock held. */
-static void join_batch(batch_t *batch, const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes,
+static void join_batch(batch_t *batch, const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes, bool local,
                        gpusym_carry_t *carry)
 {
     if (is_full(batch) || (0 != batch->n && (batch->gpu != gpu || batch->dev != dev))) {
@@ -406,6 +407,7 @@ static void join_batch(batch_t *batch, const gpusym_device_t *dev, gpusym_gpu_t 
     batch->dev = dev;
     batch->gpu = gpu;
     batch->bytes += bytes;
+    batch->local = local && (0 == batch->n || batch->local);
     batch->carry[batch->n] = carry;
     __atomic_store_n(&batch->n, batch->n + 1, __ATOMIC_RELAXED);
 }
@@ -414,7 +416,7 @@ static void start_run(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusy
                       gpusym_carry_t *carry)
 {
     gpusym_lock(&run_batch.lock);
-    join_batch(&run_batch, dev, gpu, rows->width, carry);
+    join_batch(&run_batch, dev, gpu, rows->width, rows->local, carry);
     run_batch.run[run_batch.n - 1] = (gpusym_run_t){.in = rows->src, .out = rows->dst, .bytes = rows->width};
     gpusym_unlock(&run_batch.lock);
 }
@@ -431,7 +433,7 @@ int gpusym_carry_start_box(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const 
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
     gpusym_lock(&box_batch.lock);
-    join_batch(&box_batch, dev, gpu, run->bytes, carry);
+    join_batch(&box_batch, dev, gpu, run->bytes, true, carry);
     box_batch.box[box_batch.n - 1] = *run;
     gpusym_unlock(&box_batch.lock);
     return GPUSYM_SUCCESS;
@@ -456,7 +458,7 @@ int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const
     }
     carry->copier = NULL;
     const bool by_kernel = !rows->engine && gpusym_tuning_carry_by_kernel(rows->width, rows->height);
-    if (by_kernel && rows->shared && rows->local && 1 == rows->height) {
+    if (by_kernel && rows->shared && 1 == rows->height) {
         start_run(dev, gpu, rows, carry);
         return GPUSYM_SUCCESS;
     }

@@ -37,7 +37,7 @@ typedef struct {
     bool local;   /* dst is memory of this GPU, of this process: then the copy ends sooner */
     bool to_host; /* dst is pinned host memory: then a short copy may go to the copier, too */
     bool engine;  /* one side is host memory that is not pinned, which only copy engines reach */
-    bool shared;  /* it may wait for gpusym_carry_flush, to share a launch; with `local` */
+    bool shared;  /* it may wait for gpusym_carry_flush, to share a launch */
 } gpusym_carry_rows_t;
 
 /*
