@@ -154,7 +154,7 @@ static int register_algorithms(void)
     char item[64], allowed[1024];
     const char *list;
     int ret =
-        gpusym_var_string(&group, "algorithm", 5, "", FIELD(algorithms),
+        gpusym_var_string(&group, "algorithm", 4, "", FIELD(algorithms),
                           "Algorithms of collectives on GPU memory: a comma-separated list of collective:"
                           "algorithm, such as allreduce:ring_ll,bcast:st. auto: use the tuning table; staged: "
                           "stage through host memory, by the other components. Those that are not named are auto");
