@@ -208,29 +208,41 @@ static char *find_assembly(request_t *r, gpusym_gpu_t **gpu)
     return there ? r->bounce.p : NULL;
 }
 
-static bool step_pipe(request_t *r)
+/* A pipe has ended. */
+static bool step_pipe_ended(request_t *r)
 {
     const ompi_status_public_t *status = status_of(r);
-    int rc, rv = MPI_SUCCESS;
+    int rv = MPI_SUCCESS;
 
-    if (!pml_gpusym_peer_lives(r)) {
-        gpusym_pipe_fail(&r->pipe, GPUSYM_ERR_UNREACHABLE);
-    }
-    if (!gpusym_pipe_poll(&r->pipe, &rc)) {
+    if (!pml_gpusym_pipe_is_judged(r)) {
         return true;
     }
-    if (GPUSYM_SUCCESS == rc && !is_assembled(r)) {
+    if (GPUSYM_SUCCESS != r->pipe.status) {
+        rv = pml_gpusym_report_pipe(r, status->MPI_SOURCE, status->MPI_TAG);
+    } else if (!is_assembled(r)) {
         rv = put_data(r, NULL != r->scratch ? r->scratch : r->bounce.p);
     }
     if (NULL != r->scratch) {
         gpusym_scratch_put(gpusym_current.dev, r->gpu, r->scratch);
         r->scratch = NULL;
     }
-    if (GPUSYM_SUCCESS != rc) {
-        rv = pml_gpusym_report_pipe(r, rc, status->MPI_SOURCE, status->MPI_TAG);
-    }
     end_receive(r, rv);
     return false;
+}
+
+static bool step_pipe(request_t *r)
+{
+    int status;
+
+    if (!pml_gpusym_peer_lives(r)) {
+        gpusym_pipe_fail(&r->pipe, GPUSYM_ERR_UNREACHABLE);
+    }
+    if (!gpusym_pipe_poll(&r->pipe, &status)) {
+        return true;
+    }
+    r->since = gpusym_now_ns();
+    r->step = step_pipe_ended;
+    return step_pipe_ended(r);
 }
 
 static bool fetch_pieces(request_t *r)

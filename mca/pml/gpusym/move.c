@@ -92,14 +92,20 @@ static int start_chunk(move_t *m)
     return rc;
 }
 
-/* Waits for the chunks on their way, whose places are about to be used for something else. */
-static int drop_chunks(move_t *m, int rc)
+/* After an error: whether the chunks on their way, whose places are about to be used for something else, have ended. */
+static int poll_drop(move_t *m)
 {
-    for (; m->ended < m->started; m->ended += chunk_bytes(m, m->ended)) {
-        while (0 == gpusym_carry_poll(&m->carry[m->ended / m->chunk % PML_GPUSYM_CHUNKS])) {
-        }
+    while (m->ended < m->started && 0 != gpusym_carry_poll(&m->carry[m->ended / m->chunk % PML_GPUSYM_CHUNKS])) {
+        m->ended += chunk_bytes(m, m->ended);
     }
-    return rc;
+    return m->ended < m->started ? 0 : m->error;
+}
+
+static int drop_chunks(move_t *m, int error)
+{
+    m->error = error;
+    m->poll = poll_drop;
+    return poll_drop(m);
 }
 
 /* One chunk a call, so that other messages go on too. */

@@ -37,6 +37,7 @@ struct pml_gpusym_move {
     pml_gpusym_bounce_t bounce;   /* pinned memory in between; none: p is NULL */
     size_t started, ended, chunk; /* bytes whose copies to the bounce buffer have been started; that are in place; of a
                                    * chunk */
+    int error;                    /* why no further chunk is started */
 };
 
 /* Starts a move. Sets *m, which stays in place until the move has ended. Errors of common.h: nothing is under way;

@@ -6,7 +6,6 @@
 #include "mca/pml/gpusym/request.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include "mca/common/gpusym/exec/carry.h"
 #include "mca/common/gpusym/gpusym.h"
@@ -330,20 +329,18 @@ unsigned pml_gpusym_requests_abandoned(void)
     return __atomic_load_n(&abandoned, __ATOMIC_RELAXED);
 }
 
-/* Whether a process has died whose memory cannot be mapped: one that is killed closes its files first. */
-static bool has_died(gpusym_peer_t *peer)
+bool pml_gpusym_pipe_is_judged(const request_t *r)
 {
-    for (unsigned ms = 0; ms < 100 && gpusym_peer_alive(peer); ms++) {
-        usleep(1000);
-    }
-    return !gpusym_peer_alive(peer);
+    return GPUSYM_ERR_UNREACHABLE != r->pipe.status || r->pipe.alone || !gpusym_peer_alive(r->peer->pages) ||
+           gpusym_now_ns() > r->since + LIFE_CHECK;
 }
 
-int pml_gpusym_report_pipe(request_t *r, int status, int peer, int tag)
+int pml_gpusym_report_pipe(request_t *r, int peer, int tag)
 {
+    const int status = r->pipe.status;
     struct ompi_communicator_t *comm = r->base.req_comm;
     const int pid = gpusym_peer_pid(r->peer->pages);
-    if (r->pipe.alone || (GPUSYM_ERR_UNREACHABLE == status && has_died(r->peer->pages))) {
+    if (r->pipe.alone || (GPUSYM_ERR_UNREACHABLE == status && !gpusym_peer_alive(r->peer->pages))) {
         return pml_gpusym_report_dead(comm, peer, tag, pid);
     }
     if (r->pipe.theirs) {

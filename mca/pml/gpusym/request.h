@@ -105,9 +105,11 @@ void pml_gpusym_request_abandon(pml_gpusym_request_t *r);
 unsigned pml_gpusym_requests_abandoned(void);
 /* Receives into GPU memory for which no message has come yet; atomic. Copies that share launches may wait for these. */
 extern uint32_t pml_gpusym_awaited;
-/* Reports why the half of a pipe has ended with an error of common.h, and returns the MPI error code. peer, tag: of the
- * message. */
-int pml_gpusym_report_pipe(pml_gpusym_request_t *r, int status, int peer, int tag);
+/* Whether it is known why the half of a pipe has ended, at r->since: one whose memory cannot be mapped may have died,
+ * as the system tells within 100 ms: who is killed closes its files first. */
+bool pml_gpusym_pipe_is_judged(const pml_gpusym_request_t *r);
+/* Reports why it has ended with an error of common.h, and returns the MPI error code. peer, tag: of the message. */
+int pml_gpusym_report_pipe(pml_gpusym_request_t *r, int peer, int tag);
 /* Whether the process at the other end lives, as far as a check every 100 ms tells. */
 bool pml_gpusym_peer_lives(pml_gpusym_request_t *r);
 /* Whether the PML has ended its request; true if there is none. */

@@ -316,6 +316,17 @@ static bool buffer_data(request_t *r)
     return !end_early(r);
 }
 
+/* A pipe has ended. */
+static bool step_pipe_ended(request_t *r)
+{
+    if (!pml_gpusym_pipe_is_judged(r)) {
+        return true;
+    }
+    end_send(r, GPUSYM_SUCCESS == r->pipe.status ? MPI_SUCCESS
+                                                 : pml_gpusym_report_pipe(r, r->base.req_peer, r->base.req_tag));
+    return false;
+}
+
 /* Whether the message is still on its way through a pipe. */
 static bool step_piped(request_t *r)
 {
@@ -331,9 +342,9 @@ static bool step_piped(request_t *r)
         return true;
     }
     release_parcel(r);
-    end_send(r, GPUSYM_SUCCESS == status ? MPI_SUCCESS
-                                         : pml_gpusym_report_pipe(r, status, r->base.req_peer, r->base.req_tag));
-    return false;
+    r->since = gpusym_now_ns();
+    r->step = step_pipe_ended;
+    return step_pipe_ended(r);
 }
 
 /* Packs what was offered as a box. Returns the GPU that has the data; NULL: the host. *status: an error, which the pipe

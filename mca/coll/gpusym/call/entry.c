@@ -330,7 +330,7 @@ static void start_inner(coll_gpusym_request_t *r)
     (void) coll_gpusym_whole_fill(run, &r->bounce); /* there are other ranks */
     const int rv = r->inner->req_start(1, &r->inner);
     coll_gpusym_whole_forwarded(run, rv);
-    r->staged = true;
+    r->step = COLL_GPUSYM_REQUEST_CALLED;
     r->forwarded = MPI_SUCCESS == rv ? r->inner : NULL;
 }
 
@@ -358,6 +358,7 @@ static void start_one(coll_gpusym_request_t *r)
     } else {
         call->run.error = rv;
         r->forwarded = NULL;
+        r->step = COLL_GPUSYM_REQUEST_CALLED;
     }
     coll_gpusym_request_fly(r);
 }

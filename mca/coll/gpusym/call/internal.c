@@ -271,8 +271,9 @@ static int internal_start(internal_t *r)
     return ok ? OMPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
 }
 
-/* A rank without gpusym, or with another one, calls the fallback: then all do. The same on all ranks. With
- * BY_MESSAGES *peers is the ranks' processes, to be freed. 0: no memory. */
+/* A rank without gpusym, or with another one, or on another host, calls the fallback: then all do. The same on all
+ * ranks. Other hosts are not asked: that may take seconds, and this is called from progress. With BY_MESSAGES *peers is
+ * the ranks' processes, to be freed. 0: no memory. */
 static int find_way(coll_gpusym_engine_t *e, coll_gpusym_peer_t ***peers)
 {
     const int known = __atomic_load_n(&e->internal, __ATOMIC_RELAXED);
@@ -281,6 +282,10 @@ static int find_way(coll_gpusym_engine_t *e, coll_gpusym_peer_t ***peers)
     *peers = NULL;
     if (0 != known) {
         return known;
+    }
+    if (coll_gpusym_peers_apart(e->fallback->comm)) {
+        __atomic_store_n(&e->internal, BY_FALLBACK, __ATOMIC_RELAXED);
+        return BY_FALLBACK;
     }
     *peers = calloc((size_t) ompi_comm_size(e->fallback->comm), sizeof(**peers));
     if (NULL == *peers || MPI_SUCCESS != coll_gpusym_peers_find(e->fallback->comm, *peers, &reason)) {

@@ -126,7 +126,8 @@ request_t *coll_gpusym_request_get(coll_gpusym_engine_t *e, bool persistent)
     OMPI_REQUEST_INIT(coll_gpusym_mpi_request(r), persistent);
     coll_gpusym_mpi_request(r)->req_mpi_object.comm = e->fallback->comm;
     coll_gpusym_mpi_request(r)->req_free = request_free; /* MPI's own layer may have put itself there, see the struct */
-    r->staged = r->alone = false;
+    r->step = COLL_GPUSYM_REQUEST_IDLE;
+    r->alone = false;
     return r;
 }
 
@@ -149,21 +150,72 @@ void coll_gpusym_request_fly(request_t *r)
     pthread_mutex_unlock(&coll_gpusym_list_lock);
 }
 
-void coll_gpusym_request_forward(request_t *r)
+static bool is_staged(const request_t *r)
+{
+    return r->call.run.reason >= 0;
+}
+
+/* goes_on: there are other ranks in the call, if this one has an error. */
+static void call_fallback(request_t *r, bool goes_on)
 {
     coll_gpusym_run_t *run = &r->call.run;
-    r->staged = run->reason >= 0;
+    r->step = COLL_GPUSYM_REQUEST_CALLED;
     r->forwarded = NULL;
-    if (!r->staged || coll_gpusym_whole_stage(run, &r->bounce, &r->on_host)) {
-        const int rv =
-            coll_gpusym_forward_nonblocking(run->engine->fallback, r->staged ? &r->on_host : run->args, &r->forwarded);
+    if (goes_on) {
+        const int rv = coll_gpusym_forward_nonblocking(run->engine->fallback, is_staged(r) ? &r->on_host : run->args,
+                                                       &r->forwarded);
         r->forwarded = MPI_SUCCESS == rv ? r->forwarded : NULL;
         coll_gpusym_whole_forwarded(run, rv);
     }
 }
 
-/* Whether a forwarded call is over; then call.run.error is its result. */
-static bool poll_forwarded(request_t *r)
+void coll_gpusym_request_forward(request_t *r)
+{
+    call_fallback(r, !is_staged(r) || coll_gpusym_whole_stage(&r->call.run, &r->bounce, &r->on_host));
+}
+
+/* The same without waiting for copies: poll_fill() calls the fallback. */
+static void begin_forward(request_t *r)
+{
+    coll_gpusym_run_t *run = &r->call.run;
+    if (!is_staged(r)) {
+        call_fallback(r, true);
+    } else if (coll_gpusym_whole_open(run, &r->bounce, &r->on_host) && MPI_SUCCESS == run->error) {
+        coll_gpusym_bounce_queue(&r->bounce);
+        (void) coll_gpusym_whole_fill(run, &r->bounce);
+        r->step = COLL_GPUSYM_REQUEST_FILLS;
+    } else {
+        call_fallback(r, coll_gpusym_whole_goes_on(run));
+    }
+}
+
+/* Whether queued copies have ended. */
+static bool poll_copies(request_t *r)
+{
+    coll_gpusym_run_t *run = &r->call.run;
+    int rv;
+    if (!coll_gpusym_bounce_poll(run->buffers, &r->bounce, &rv)) {
+        return false;
+    }
+    coll_gpusym_bounce_end_queue(&r->bounce);
+    coll_gpusym_whole_copied(run, rv);
+    return true;
+}
+
+/* Whether the fallback has been called. */
+static bool poll_fill(request_t *r)
+{
+    if (COLL_GPUSYM_REQUEST_FILLS == r->step) {
+        if (!poll_copies(r)) {
+            return false;
+        }
+        call_fallback(r, coll_gpusym_whole_goes_on(&r->call.run));
+    }
+    return true;
+}
+
+/* Whether the fallback is done with the call. Then what it left is being copied back. */
+static bool poll_fallback(request_t *r)
 {
     coll_gpusym_run_t *run = &r->call.run;
     if (NULL != r->forwarded) {
@@ -173,14 +225,25 @@ static bool poll_forwarded(request_t *r)
         coll_gpusym_whole_forwarded(run, ompi_request_wait(&r->forwarded, MPI_STATUS_IGNORE));
         r->forwarded = NULL;
     }
-    if (r->staged) {
-        r->staged = false;
+    r->step = COLL_GPUSYM_REQUEST_DRAINS;
+    if (is_staged(r)) {
+        coll_gpusym_bounce_queue(&r->bounce);
         coll_gpusym_whole_drain(run, &r->bounce);
-        if (NULL == r->inner) {
-            coll_gpusym_bounce_close(&r->bounce);
-        }
     }
-    coll_gpusym_whole_look(run);
+    return true;
+}
+
+/* Whether a forwarded call is over; then call.run.error is its result. */
+static bool poll_forwarded(request_t *r)
+{
+    if ((COLL_GPUSYM_REQUEST_CALLED == r->step && !poll_fallback(r)) || !poll_copies(r)) {
+        return false;
+    }
+    r->step = COLL_GPUSYM_REQUEST_IDLE;
+    if (is_staged(r) && NULL == r->inner) {
+        coll_gpusym_bounce_close(&r->bounce);
+    }
+    coll_gpusym_whole_look(&r->call.run);
     return true;
 }
 
@@ -212,11 +275,16 @@ static void poll_engine(coll_gpusym_engine_t *e, over_t *over)
     while (NULL != call && COLL_GPUSYM_NONBLOCKING == call->run.mode && coll_gpusym_call_poll(call)) {
         request_t *r = request_of(call);
         bool is_over = COLL_GPUSYM_CALL_ENDED == call->state;
-        coll_gpusym_call_count(call);
-        if (!is_over) {
-            coll_gpusym_request_forward(r);
+        if (COLL_GPUSYM_REQUEST_IDLE == r->step) {
+            coll_gpusym_call_count(call);
+            if (!is_over) {
+                begin_forward(r);
+            }
         }
         /* Not before: a blocking call of another thread that finds the list empty goes to the fallback at once. */
+        if (!is_over && !poll_fill(r)) {
+            return;
+        }
         call = coll_gpusym_list_pop(e);
         is_over = is_over || poll_forwarded(r);
         if (is_over) {

@@ -20,8 +20,13 @@ typedef struct coll_gpusym_request {
     coll_gpusym_plan_t *plan;   /* persistent, owned */
     void *kept;                 /* the arrays of the arguments, owned */
     bool alone;                 /* persistent: without peers, nothing to agree on */
-    bool staged;                /* the results are in `bounce`, to be copied back */
-    coll_gpusym_bounce_t bounce;
+    enum {
+        COLL_GPUSYM_REQUEST_IDLE,   /* the fallback has nothing to do with it, or not yet */
+        COLL_GPUSYM_REQUEST_FILLS,  /* copies to `bounce` are under way */
+        COLL_GPUSYM_REQUEST_CALLED, /* the fallback works on it */
+        COLL_GPUSYM_REQUEST_DRAINS  /* copies back are under way */
+    } step;
+    coll_gpusym_bounce_t bounce; /* staged: its buffers */
     ompi_request_t *forwarded;        /* the fallback's, in flight; NULL: none */
     ompi_request_t *inner;            /* persistent, apart: the fallback's, on bounce's buffers, owned; NULL: none */
     struct coll_gpusym_request *next; /* in the list of what is free, forwarded, or over */

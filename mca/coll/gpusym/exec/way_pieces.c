@@ -61,6 +61,13 @@ static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
                : coll_gpusym_run_failed(run, COLL_GPUSYM_FAILED_REPORTED, -1, NULL);
 }
 
+static bool stop(coll_gpusym_run_t *run, bool recalled, bool due)
+{
+    (void) recalled;
+    (void) due;
+    return NULL == run->is.pieces || coll_gpusym_cut_stopped(run->is.pieces);
+}
+
 static void end(coll_gpusym_run_t *run)
 {
     coll_gpusym_cut_free(run->is.pieces);
@@ -95,6 +102,7 @@ const coll_gpusym_way_t coll_gpusym_way_pieces = {
     .offer = offer,
     .possible = possible,
     .poll = poll,
+    .stop = stop,
     .end = end,
     .finish = finish,
     .count = count,

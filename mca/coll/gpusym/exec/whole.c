@@ -92,13 +92,17 @@ void coll_gpusym_whole_forwarded(coll_gpusym_run_t *run, int rv)
     run->error = MPI_SUCCESS == run->error ? rv : run->error;
 }
 
-void coll_gpusym_whole_drain(coll_gpusym_run_t *run, coll_gpusym_bounce_t *bounce)
+void coll_gpusym_whole_copied(coll_gpusym_run_t *run, int rv)
 {
-    const int rv = run->error;
-    run->error = coll_gpusym_bounce_out(run->buffers, bounce, rv);
-    if (MPI_SUCCESS == rv && MPI_SUCCESS != run->error) {
+    if (MPI_SUCCESS == run->error && MPI_SUCCESS != rv) {
+        run->error = rv;
         leave_communicator(run);
     }
+}
+
+void coll_gpusym_whole_drain(coll_gpusym_run_t *run, coll_gpusym_bounce_t *bounce)
+{
+    coll_gpusym_whole_copied(run, coll_gpusym_bounce_out(run->buffers, bounce, run->error));
 }
 
 void coll_gpusym_whole_look(coll_gpusym_run_t *run)

@@ -26,6 +26,8 @@ bool coll_gpusym_whole_stage(coll_gpusym_run_t *run, coll_gpusym_bounce_t *bounc
 void coll_gpusym_whole_forwarded(coll_gpusym_run_t *run, int rv);
 /* Copies the results back, if all went well. The bounce buffers stay. */
 void coll_gpusym_whole_drain(coll_gpusym_run_t *run, coll_gpusym_bounce_t *bounce);
+/* Takes the MPI error code of copies that were queued by whole_fill, or by whole_drain. */
+void coll_gpusym_whole_copied(coll_gpusym_run_t *run, int rv);
 /* The fallback is done with the call: has another rank failed with it? */
 void coll_gpusym_whole_look(coll_gpusym_run_t *run);
 /* The fallback is to do it: without bounce buffers where this rank has no GPU memory. */

@@ -566,6 +566,30 @@ int coll_gpusym_bounce_out(coll_gpusym_buffers_t *b, coll_gpusym_bounce_t *s, in
     return MPI_SUCCESS == copied ? rv : coll_gpusym_bounce_report(b, "gpu-error", 0);
 }
 
+/* Ordinary memory is copied at once: the driver would copy it synchronously too, and slower. */
+void coll_gpusym_bounce_queue(coll_gpusym_bounce_t *s)
+{
+    const bool pinned = (NULL == s->send.p || s->send.pinned) && (NULL == s->recv.p || s->recv.pinned);
+    if (NULL == s->gpu || !pinned || GPUSYM_SUCCESS != gpusym_lane_get(gpusym_current.dev, s->gpu, &s->lane)) {
+        s->lane = NULL;
+    }
+}
+
+bool coll_gpusym_bounce_poll(const coll_gpusym_buffers_t *b, coll_gpusym_bounce_t *s, int *rv)
+{
+    const int idle = NULL == s->lane ? 1 : gpusym_current.dev->stream_poll(s->lane->stream);
+    *rv = idle >= 0 ? MPI_SUCCESS : coll_gpusym_bounce_report(b, "gpu-error", 0);
+    return 0 != idle;
+}
+
+void coll_gpusym_bounce_end_queue(coll_gpusym_bounce_t *s)
+{
+    if (NULL != s->lane) {
+        gpusym_lane_put(s->lane);
+        s->lane = NULL;
+    }
+}
+
 void coll_gpusym_bounce_close(coll_gpusym_bounce_t *s)
 {
     put_buffer(&s->send);

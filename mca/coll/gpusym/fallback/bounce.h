@@ -30,7 +30,7 @@ typedef struct {
 typedef struct {
     gpusym_gpu_t *gpu; /* NULL: no buffer is on one, or it cannot be opened */
     coll_gpusym_bounce_buffer_t send, recv;
-    gpusym_lane_t *lane; /* copies are queued on its stream; NULL: they end before the functions return. Not owned */
+    gpusym_lane_t *lane; /* copies are queued on its stream; NULL: they end before the functions return */
 } coll_gpusym_bounce_t;
 
 /*
@@ -46,6 +46,12 @@ int coll_gpusym_bounce_open(coll_gpusym_buffers_t *b, coll_gpusym_bounce_t *s, c
 int coll_gpusym_bounce_in(coll_gpusym_buffers_t *b, coll_gpusym_bounce_t *s);
 int coll_gpusym_bounce_out(coll_gpusym_buffers_t *b, coll_gpusym_bounce_t *s, int rv);
 void coll_gpusym_bounce_close(coll_gpusym_bounce_t *s);
+/* From now on `in` and `out` queue their copies, if there are a stream and pinned memory for it. end_queue gives the
+ * stream back once they have ended. */
+void coll_gpusym_bounce_queue(coll_gpusym_bounce_t *s);
+void coll_gpusym_bounce_end_queue(coll_gpusym_bounce_t *s);
+/* Whether the copies have ended. *rv: MPI_SUCCESS, or their error, reported. */
+bool coll_gpusym_bounce_poll(const coll_gpusym_buffers_t *b, coll_gpusym_bounce_t *s, int *rv);
 /*
  * The same in the caller's memory, for calls in pieces: find opens the GPU of a call's buffers, if there is one; room
  * returns the bytes that the bounce buffers of a call or of a piece of it take; place puts them there (any address) and

@@ -212,14 +212,6 @@ static int open_slots(cut_t *c)
     return rv;
 }
 
-/* Whether the copies of a slot have ended. *rv: MPI_SUCCESS, or their error, reported. */
-static bool poll_slot(const cut_t *c, const slot_t *s, int *rv)
-{
-    const int idle = NULL == s->bounce.lane ? 1 : gpusym_current.dev->stream_poll(s->bounce.lane->stream);
-    *rv = idle >= 0 ? MPI_SUCCESS : coll_gpusym_bounce_report(c->buffers, "gpu-error", 0);
-    return 0 != idle;
-}
-
 /* Waits for the copies of a slot. MPI error code. */
 static int await_slot(const cut_t *c, const slot_t *s)
 {
@@ -228,19 +220,24 @@ static int await_slot(const cut_t *c, const slot_t *s)
                : coll_gpusym_bounce_report(c->buffers, "gpu-error", 0);
 }
 
-/* Ends all copies. Returns rv, or the first error of these. */
-static int close_slots(cut_t *c, int rv)
+/* Waits for all copies. Returns rv, or the first error of these. */
+static int await_slots(const cut_t *c, int rv)
 {
     for (unsigned i = 0; i < SLOTS; i++) {
-        gpusym_lane_t *lane = c->slot[i].bounce.lane;
         if (MPI_SUCCESS == rv) {
             rv = await_slot(c, &c->slot[i]);
-        } else if (NULL != lane) {
-            (void) gpusym_lane_await(lane);
+        } else if (NULL != c->slot[i].bounce.lane) {
+            (void) gpusym_lane_await(c->slot[i].bounce.lane);
         }
-        if (NULL != lane) {
-            gpusym_lane_put(lane);
-        }
+    }
+    return rv;
+}
+
+/* No copy is under way. */
+static void close_slots(cut_t *c)
+{
+    for (unsigned i = 0; i < SLOTS; i++) {
+        coll_gpusym_bounce_end_queue(&c->slot[i].bounce);
     }
     if (c->pinned) {
         gpusym_pinned_put(c->memory);
@@ -248,7 +245,6 @@ static int close_slots(cut_t *c, int rv)
         free(c->memory);
     }
     free(c->counts);
-    return rv;
 }
 
 /* Places a piece in its slot. */
@@ -332,7 +328,8 @@ int coll_gpusym_cut_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_buffer
         }
         rv = end_blocking(&c, k);
     }
-    const int copied = close_slots(&c.cut, MPI_SUCCESS == rv ? c.rv : rv);
+    const int copied = await_slots(&c.cut, MPI_SUCCESS == rv ? c.rv : rv);
+    close_slots(&c.cut);
     if (MPI_SUCCESS == rv) {
         note_copied(&c, copied);
     }
@@ -356,7 +353,7 @@ coll_gpusym_cut_t *coll_gpusym_cut_begin(coll_gpusym_fallback_t *f, const coll_g
 static void work_pieces(cut_t *c)
 {
     slot_t *s = &c->slot[c->worked % SLOTS];
-    while (MPI_SUCCESS == c->rv && c->worked < c->begun && poll_slot(c, s, &c->rv)) {
+    while (MPI_SUCCESS == c->rv && c->worked < c->begun && coll_gpusym_bounce_poll(c->buffers, &s->bounce, &c->rv)) {
         if (MPI_SUCCESS == c->rv) {
             c->rv = coll_gpusym_forward_nonblocking(c->f, &s->on_host, &s->inner);
         }
@@ -388,11 +385,21 @@ bool coll_gpusym_cut_poll(coll_gpusym_cut_t *c, int *rv)
     bool over = c->ended == (MPI_SUCCESS == c->rv ? c->pieces : c->worked);
     for (unsigned i = 0; over && i < SLOTS; i++) {
         int copied;
-        over = poll_slot(c, &c->slot[i], &copied);
+        over = coll_gpusym_bounce_poll(c->buffers, &c->slot[i].bounce, &copied);
         c->rv = MPI_SUCCESS == c->rv ? copied : c->rv;
     }
     *rv = c->rv;
     return over;
+}
+
+bool coll_gpusym_cut_stopped(const coll_gpusym_cut_t *c)
+{
+    bool copies = false;
+    for (unsigned i = 0; i < SLOTS && !copies; i++) {
+        const gpusym_lane_t *lane = c->slot[i].bounce.lane;
+        copies = NULL != lane && 0 == gpusym_current.dev->stream_poll(lane->stream);
+    }
+    return !copies;
 }
 
 void coll_gpusym_cut_free(coll_gpusym_cut_t *c)
@@ -400,12 +407,7 @@ void coll_gpusym_cut_free(coll_gpusym_cut_t *c)
     if (NULL == c) {
         return;
     }
-    if (c->ended < c->worked) {                /* the fallback cannot be told to stop, and still uses these */
-        for (unsigned i = 0; i < SLOTS; i++) { /* but the program gets its buffers back */
-            if (NULL != c->slot[i].bounce.lane) {
-                (void) gpusym_lane_await(c->slot[i].bounce.lane);
-            }
-        }
+    if (c->ended < c->worked) { /* the fallback cannot be told to stop, and still uses these */
         OBJ_RETAIN(c->f->comm);
         OBJ_RETAIN(c->whole->op);
         OBJ_RETAIN(c->whole->rdtype);
@@ -414,6 +416,6 @@ void coll_gpusym_cut_free(coll_gpusym_cut_t *c)
         }
         return;
     }
-    (void) close_slots(c, c->rv);
+    close_slots(c);
     free(c);
 }

@@ -33,7 +33,9 @@ coll_gpusym_cut_t *coll_gpusym_cut_begin(coll_gpusym_fallback_t *f, const coll_g
 /* Does what can be done now; never waits. True: it is over, with the MPI error code *rv. Until then no other call of
  * the fallback may begin on this communicator: so its order of calls is the same on all ranks. */
 bool coll_gpusym_cut_poll(coll_gpusym_cut_t *c, int *rv);
-/* Frees it, in whatever state. What the fallback still works on, since a peer was lost, stays allocated, and so does
+/* After an error: whether no copy is under way any more. */
+bool coll_gpusym_cut_stopped(const coll_gpusym_cut_t *c);
+/* Frees it once it is over or has stopped. What the fallback still works on, since a peer was lost, stays allocated, and so does
  * the communicator. NULL is fine. */
 void coll_gpusym_cut_free(coll_gpusym_cut_t *c);
 

@@ -439,6 +439,19 @@ int coll_gpusym_peers_find(struct ompi_communicator_t *comm, coll_gpusym_peer_t 
     return rv;
 }
 
+bool coll_gpusym_peers_apart(struct ompi_communicator_t *comm)
+{
+    bool job = true, near = true;
+    pthread_mutex_lock(&peers.lock);
+    for (int r = 0; job && r < ompi_comm_size(comm); r++) {
+        const opal_process_name_t name = ompi_group_get_proc_name(comm->c_local_group, r);
+        job = OPAL_PROC_MY_NAME.jobid == name.jobid;
+        near = near && job && is_near(&name);
+    }
+    pthread_mutex_unlock(&peers.lock);
+    return job && !near;
+}
+
 /* ---- islands ---- */
 
 /* With the lock held, and the memory for the survey and host[n]. False: no memory. */

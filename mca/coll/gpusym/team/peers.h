@@ -42,6 +42,9 @@ int coll_gpusym_peers_find(struct ompi_communicator_t *comm, coll_gpusym_peer_t 
  */
 int coll_gpusym_peers_islands(struct ompi_communicator_t *comm, gpusym_islands_t *islands, coll_gpusym_peer_t **peer,
                               int *reason);
+/* Whether all ranks of an intracommunicator are of this job, and some of them on another host, as each rank knows by
+ * itself: nobody is asked. */
+bool coll_gpusym_peers_apart(struct ompi_communicator_t *comm);
 /* Of ranks of one mpirun: returns the process of a rank that takes part in the summary; NULL: it does not, as far as
  * this process can know. May take seconds for a process of another host without gpusym. */
 coll_gpusym_peer_t *coll_gpusym_peers_summed(struct ompi_communicator_t *comm, int rank);
