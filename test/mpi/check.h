@@ -116,7 +116,7 @@ long check_end(check_t *t);
 void check_print(const char *name, long passed, long failed);
 
 /* The component's counters, by MPI_T.  False if this MPI library has no such variable. */
-enum check_counter { CHECK_NATIVE, CHECK_STAGED, CHECK_PASSED };
+enum check_counter { CHECK_NATIVE, CHECK_STAGED, CHECK_FORWARDED };
 bool check_counter(enum check_counter which, unsigned long long *value);
 /* The same of another collective, "allgather". Call it in one thread. */
 bool check_counter_of(const char *coll, enum check_counter which, unsigned long long *value);

@@ -160,7 +160,7 @@ static void print_counters(void)
 
         if (check_counter_of(coll_name((enum coll_id) id), CHECK_NATIVE, &n[0]) &&
             check_counter_of(coll_name((enum coll_id) id), CHECK_STAGED, &n[1]) &&
-            check_counter_of(coll_name((enum coll_id) id), CHECK_PASSED, &n[2])) {
+            check_counter_of(coll_name((enum coll_id) id), CHECK_FORWARDED, &n[2])) {
             printf("%-22s native %llu, staged %llu, forwarded %llu\n", coll_name((enum coll_id) id), n[0], n[1], n[2]);
         }
     }

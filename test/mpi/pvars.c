@@ -52,7 +52,6 @@ typedef unsigned long long counts_t[COUNTERS];
 
 static MPI_T_pvar_session session;
 static MPI_T_pvar_handle handles[COUNTERS];
-static MPI_T_pvar_handle deprecated; /* of FORWARDED, by its deprecated name */
 
 static bool wrong(const check_t *t, const char *what, const char *name)
 {
@@ -95,28 +94,6 @@ static bool open_all(const check_t *t)
         }
     }
     return true;
-}
-
-/* Binds a handle to the deprecated name of a counter. */
-static bool open_deprecated(const check_t *t)
-{
-    const char *const name = PREFIX "passed";
-    int index, count = 0;
-
-    if (MPI_SUCCESS != MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index) ||
-        MPI_SUCCESS != MPI_T_pvar_handle_alloc(session, index, NULL, &deprecated, &count) || 1 != count) {
-        return wrong(t, "no such counter", name);
-    }
-    return true;
-}
-
-/* The deprecated name counts what its counter has counted: `calls` calls. */
-static void check_deprecated(check_t *t, unsigned long long calls)
-{
-    unsigned long long value = 0;
-    const bool ok = MPI_SUCCESS == MPI_T_pvar_read(session, deprecated, &value) && calls == value;
-
-    check_result(t, ok || wrong(t, "does not count as forwarded does", PREFIX "passed"));
 }
 
 static bool read_all(const check_t *t, counts_t counts)
@@ -270,14 +247,13 @@ int main(int argc, char **argv)
     MPI_T_pvar_session_create(&session);
     native = mem_have(MEM_DEVICE) && check_native(MEM_DEVICE);
 
-    there = open_all(&t) && open_deprecated(&t) && read_all(&t, before);
+    there = open_all(&t) && read_all(&t, before);
     check_result(&t, there);
     if (!there) {
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     allreduce(MEM_HOST, MPI_SUM, MPI_COMM_WORLD, CALLS);
     step(&t, "host memory", before, CALLS, FORWARDED);
-    check_deprecated(&t, CALLS);
     if (mem_have(MEM_DEVICE)) {
         on_device(&t, before, native);
     }

@@ -26,7 +26,7 @@ typedef struct coll_gpusym_request {
         COLL_GPUSYM_REQUEST_CALLED, /* the fallback works on it */
         COLL_GPUSYM_REQUEST_DRAINS  /* copies back are under way */
     } step;
-    coll_gpusym_bounce_t bounce; /* staged: its buffers */
+    coll_gpusym_bounce_t bounce;      /* staged: its buffers */
     ompi_request_t *forwarded;        /* the fallback's, in flight; NULL: none */
     ompi_request_t *inner;            /* persistent, apart: the fallback's, on bounce's buffers, owned; NULL: none */
     struct coll_gpusym_request *next; /* in the list of what is free, forwarded, or over */

@@ -88,13 +88,10 @@ static int register_pvars(const mca_base_component_t *component, unsigned coll)
                             "were staged through host memory that the processes share, for any of these reasons",
                             &c->moved);
     }
-    if (OMPI_SUCCESS == ret) {
-        ret =
-            register_pvar(component, coll, "forwarded", "",
-                          "have only host buffers, and were forwarded unchanged to the next component", &c->forwarded);
-    }
     return OMPI_SUCCESS == ret
-               ? register_pvar(component, coll, "passed", "", "deprecated name of the counter forwarded", &c->forwarded)
+               ? register_pvar(component, coll, "forwarded", "",
+                               "have only host buffers, and were forwarded unchanged to the next component",
+                               &c->forwarded)
                : ret;
 }
 

@@ -42,8 +42,9 @@ void coll_gpusym_scratch_put(coll_gpusym_launch_t *l)
         l->scratch = NULL;
     }
     if (NULL != l->list) {
-        gpusym_scratch_put(gpusym_current.dev, l->list_gpu, l->list);
-        l->list = NULL;
+        gpusym_scratch_put(gpusym_current.dev, l->scratch_gpu, l->list);
+        free(l->list_from);
+        l->list = l->list_from = NULL;
     }
 }
 
@@ -205,7 +206,7 @@ bool coll_gpusym_launch_drain(coll_gpusym_launch_t *l, const coll_gpusym_task_t 
     return false;
 }
 
-/* Brings a plan's list to memory of the GPU. */
+/* Queues the copy of a plan's list to memory of the GPU. */
 static bool place_list(coll_gpusym_launch_t *l, const coll_gpusym_team_t *t, coll_gpusym_lead_plan_t *p)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
@@ -213,19 +214,25 @@ static bool place_list(coll_gpusym_launch_t *l, const coll_gpusym_team_t *t, col
     if (NULL == p->list) {
         return true;
     }
-    l->list_gpu = t->host.gpu;
     if (GPUSYM_SUCCESS != gpusym_scratch_get(dev, t->host.gpu, p->list_bytes, &at)) {
         return false;
     }
+    l->scratch_gpu = t->host.gpu; /* where l->scratch is, if there is any */
     l->list = at;
+    l->list_from = p->list;
+    p->list = NULL;
     p->work.lead.at = at;
     p->work.lead.jobs = (const gpusym_job_t *) (const void *) (l->list + p->jobs_off);
-    return GPUSYM_SUCCESS == dev->copy(t->host.gpu, at, p->list, p->list_bytes);
+    return GPUSYM_SUCCESS == dev->copy_async(l->lane->stream, at, l->list_from, p->list_bytes);
 }
 
 bool coll_gpusym_launch_lead(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, coll_gpusym_lead_plan_t *p)
 {
-    if (!place_list(l, coll_gpusym_task_team(task), p) || !get_lane(l, task)) {
+    if (!get_lane(l, task)) {
+        return false;
+    }
+    if (!place_list(l, coll_gpusym_task_team(task), p)) {
+        coll_gpusym_launch_put_lane(l);
         return false;
     }
     if (queue_kernel(l, task, p->kernel, &p->work, &l->lane->graph)) {

@@ -14,9 +14,9 @@ typedef struct {
     gpusym_lane_t *lane; /* while a kernel of ours is queued, or has been sent a command; NULL: none is */
     struct gpusym_copies_streams *streams; /* and of copy engines, what they do for us; NULL: nothing */
     char *scratch;                         /* GPU memory, while the call lasts; NULL: none */
-    char *list;                            /* the same, for a leader's list of jobs */
-    gpusym_gpu_t *scratch_gpu, *list_gpu;
-    int algorithm; /* that runs; -1: none yet */
+    char *list, *list_from;                /* the same, for a leader's list of jobs; the host's copy of it, owned */
+    gpusym_gpu_t *scratch_gpu;             /* of both */
+    int algorithm;                         /* that runs; -1: none yet */
     /* A resident kernel's part: see resident.h. */
     struct {
         bool remains;   /* the kernel remains on the GPU afterwards: the lane is not given back */

@@ -35,8 +35,8 @@ coll_gpusym_cut_t *coll_gpusym_cut_begin(coll_gpusym_fallback_t *f, const coll_g
 bool coll_gpusym_cut_poll(coll_gpusym_cut_t *c, int *rv);
 /* After an error: whether no copy is under way any more. */
 bool coll_gpusym_cut_stopped(const coll_gpusym_cut_t *c);
-/* Frees it once it is over or has stopped. What the fallback still works on, since a peer was lost, stays allocated, and so does
- * the communicator. NULL is fine. */
+/* Frees it once it is over or has stopped. What the fallback still works on, since a peer was lost, stays allocated,
+ * and so does the communicator. NULL is fine. */
 void coll_gpusym_cut_free(coll_gpusym_cut_t *c);
 
 #endif

@@ -13,7 +13,7 @@ typedef struct {
     unsigned kernel;
     gpusym_work_t work; /* its lead.packs are 0: this leader has nothing to do */
     /* What does not fit into the descriptor, and has to be brought to memory of the GPU, at work.lead.at and
-     * work.lead.jobs: addresses, then jobs. Owned; NULL: there is none. */
+     * work.lead.jobs: addresses, then jobs. Owned; NULL: there is none, or the launch has it. */
     void *list;
     size_t list_bytes, jobs_off; /* in bytes */
 } coll_gpusym_lead_plan_t;

@@ -47,8 +47,7 @@ static bool number_parse(const char **at, unsigned long *number)
     return 0 != digits;
 }
 
-/* The fault that the first `length` bytes of `word` name; SIM_FAULT_KINDS: none.  "bell" is the deprecated name of
- * "doorbell". */
+/* The fault that the first `length` bytes of `word` name; SIM_FAULT_KINDS: none. */
 static sim_fault_t fault_find(const char *word, size_t length)
 {
     for (unsigned kind = 0; kind < SIM_FAULT_KINDS; kind++) {
@@ -56,7 +55,7 @@ static sim_fault_t fault_find(const char *word, size_t length)
             return kind;
         }
     }
-    return 4 == length && 0 == memcmp("bell", word, length) ? SIM_FAULT_DOORBELL : SIM_FAULT_KINDS;
+    return SIM_FAULT_KINDS;
 }
 
 /* Parses one entry, "[die:]what:n[+][@rank]", that ends at end.  Returns false if it is malformed. */
