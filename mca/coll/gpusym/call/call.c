@@ -241,9 +241,9 @@ static void describe(coll_gpusym_call_t *call, gpusym_post_t *post)
     coll_gpusym_run_t *run = &call->run;
     const coll_gpusym_way_t *const *way = call->way->instead;
     call->way->offer(run, post);
+    run->task.alone = (run->task.blocking ? 0 : 1) == __atomic_load_n(&coll_gpusym_in_flight, __ATOMIC_RELAXED);
     /* While a nonblocking call is in flight more may be started. */
-    post->flags |=
-        run->task.blocking && 0 == __atomic_load_n(&coll_gpusym_in_flight, __ATOMIC_RELAXED) ? GPUSYM_POST_QUIET : 0;
+    post->flags |= run->task.blocking && run->task.alone ? GPUSYM_POST_QUIET : 0;
     post->flags |= run->on_host ? GPUSYM_POST_HOST : run->ours ? GPUSYM_POST_GPU : 0;
     for (; NULL != *way; way++) {
         if (NULL != (*way)->offer) {

@@ -72,8 +72,8 @@ bool coll_gpusym_resident_may(const coll_gpusym_task_t *task, const coll_gpusym_
     coll_gpusym_team_t *t = coll_gpusym_task_team(task);
     const coll_gpusym_params_t *c = &coll_gpusym_params;
     const unsigned family = gpusym_algorithm_family((unsigned) p->algorithm);
-    return (GPUSYM_F_AGXLL_R == family || GPUSYM_F_XLL == family || GPUSYM_F_XLL_R == family) && task->blocking &&
-           NULL == task->sizes && p != task->plan && 1 == p->epochs && 0 != p->work.bytes &&
+    return (GPUSYM_F_AGXLL_R == family || GPUSYM_F_XLL == family || GPUSYM_F_XLL_R == family) &&
+           NULL == task->sizes && 1 == p->epochs && 0 != p->work.bytes &&
            p->work.bytes <= gpusym_tuning_resident_max(t->host.nranks) && c->blocks <= 1 && !is_packed(task) &&
            (t->host.mps || !coll_gpusym_team_crowded(t)) && /* it would take other processes' time on the GPU */
            addresses_fit(task->segments) && 0 != linger_ns();
@@ -157,10 +157,13 @@ static void send_command(coll_gpusym_residents_t *all, const coll_gpusym_task_t 
     gpusym_lane_command(l->lane, task->segments->in, task->segments->out, bytes, skip);
 }
 
-/* Whether a kernel does what a call wants done with its elements. */
-static bool is_kind(const coll_gpusym_segments_t *k, const coll_gpusym_resident_t *s)
+/* Whether a kernel does what a call wants done with its elements, and waits as long for peers: those of a nonblocking
+ * call may compute before they come back. A commanded all-reduce has another limit (symm/symm_ll.h). */
+static bool is_kind(const coll_gpusym_task_t *task, const coll_gpusym_resident_t *s)
 {
-    return k->op == s->work.op && k->type == s->work.type && k->out_local == (0 != s->work.out_local);
+    const coll_gpusym_segments_t *k = task->segments;
+    return k->op == s->work.op && k->type == s->work.type && k->out_local == (0 != s->work.out_local) &&
+           (is_allreduce(task) || coll_gpusym_task_limit_ns(task) == s->work.limit_ns);
 }
 
 /* Whether its segments are those of a call. All-reduce has none: the command carries its length. */
@@ -179,10 +182,9 @@ static bool has_segments(const coll_gpusym_task_t *task, const coll_gpusym_resid
 static bool is_same(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, uint64_t bytes)
 {
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
-    const coll_gpusym_segments_t *k = task->segments;
     const coll_gpusym_resident_t *s = find_place(all, task);
-    return NULL != s->lane && task->blocking && NULL == task->plan && task->hash == s->hash && bytes == s->bytes &&
-           !is_packed(task) && is_kind(k, s) && epoch_near(t, s) && addresses_fit(k) && 0 != linger_ns() && is_here(s);
+    return NULL != s->lane && task->hash == s->hash && bytes == s->bytes && !is_packed(task) && is_kind(task, s) &&
+           epoch_near(t, s) && addresses_fit(task->segments) && 0 != linger_ns() && is_here(s);
 }
 
 /* Whether this rank only sends: nothing is written to its receive buffer, so its kernel waits for no other. */
@@ -244,8 +246,7 @@ void coll_gpusym_resident_command_early(coll_gpusym_residents_t *all, const coll
      */
     if (NULL != s->lane && is_allreduce(task) && s->alone &&
         0 != (epoch_of(coll_gpusym_task_team(task)) - s->epoch) % 2 && 0 == task->zero_copy.in_key &&
-        0 == task->zero_copy.out_key && 0 != (task->read.all & GPUSYM_POST_QUIET) &&
-        is_same(all, task, task->segments->bytes)) {
+        0 == task->zero_copy.out_key && task->alone && is_same(all, task, task->segments->bytes)) {
         send_command(all, task, l, task->segments->bytes);
     }
     gpusym_unlock(&keeper_lock);
@@ -258,7 +259,7 @@ static bool command(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task
     if (NULL == s->lane) {
         return false;
     }
-    const bool fits = p->kernel == s->kernel && is_kind(task->segments, s) && has_segments(task, s, &p->work);
+    const bool fits = p->kernel == s->kernel && is_kind(task, s) && has_segments(task, s, &p->work);
     if (!fits || !epoch_near(coll_gpusym_task_team(task), s) || !is_here(s)) {
         dismiss_kernel(s, !fits);
         return false;
@@ -317,6 +318,7 @@ bool coll_gpusym_resident_relaunch(coll_gpusym_residents_t *all, const coll_gpus
     w->out = task->segments->out;
     w->bytes = task->read.max_bytes;
     w->epoch = s->epoch;
+    w->limit_ns = coll_gpusym_task_limit_ns(task);
     (void) gpusym_kernel_plan(gpusym_algorithm_family((unsigned) s->algorithm), w, 0);
     return GPUSYM_SUCCESS == gpusym_lane_launch(l->lane, s->kernel, w);
 }

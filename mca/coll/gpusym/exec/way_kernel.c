@@ -91,6 +91,16 @@ static coll_gpusym_turn_t plan_launch(coll_gpusym_run_t *run, coll_gpusym_plan_t
     return COLL_GPUSYM_TURN_DONE;
 }
 
+/* The kernel has been launched or commanded. */
+static coll_gpusym_turn_t runs(coll_gpusym_run_t *run)
+{
+    run->is.kernel.step = COLL_GPUSYM_KERNEL_RUNS;
+    if (COLL_GPUSYM_NONBLOCKING == run->mode) {
+        gpusym_rollcall_launched(coll_gpusym_run_rollcall(run), run->task.read.seq);
+    }
+    return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
+}
+
 /* Fills the descriptor and launches; or commands a resident kernel. */
 static coll_gpusym_turn_t launch_planned(coll_gpusym_run_t *run)
 {
@@ -103,11 +113,14 @@ static coll_gpusym_turn_t launch_planned(coll_gpusym_run_t *run)
     if (COLL_GPUSYM_TURN_DONE != turn) {
         return turn;
     }
-    run->is.kernel.step = COLL_GPUSYM_KERNEL_RUNS;
     p->work.linger_ns = 0;
     if (coll_gpusym_resident_may(task, p)) {
         if (coll_gpusym_resident_command(e->residents, task, l, p)) {
-            return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
+            return runs(run);
+        }
+        if (p == task->plan) { /* which is kept as it is */
+            once = *p;
+            p = &once;
         }
         coll_gpusym_resident_prepare(e->residents, task, l, p);
     } else {
@@ -116,10 +129,7 @@ static coll_gpusym_turn_t launch_planned(coll_gpusym_run_t *run)
     if (!coll_gpusym_launch_plan(l, task, p)) {
         return coll_gpusym_run_gpu_failed(run);
     }
-    if (COLL_GPUSYM_NONBLOCKING == run->mode) {
-        gpusym_rollcall_launched(coll_gpusym_run_rollcall(run), task->read.seq);
-    }
-    return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
+    return runs(run);
 }
 
 /* The call may be launched: a resident kernel may have its command already, or take that of the last call. */
@@ -127,8 +137,7 @@ static coll_gpusym_turn_t launch(coll_gpusym_run_t *run)
 {
     if (run->launch.resident.commanded ||
         coll_gpusym_resident_command_same(run->engine->residents, &run->task, &run->launch)) {
-        run->is.kernel.step = COLL_GPUSYM_KERNEL_RUNS;
-        return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
+        return runs(run);
     }
     return launch_planned(run);
 }

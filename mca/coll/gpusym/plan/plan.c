@@ -127,7 +127,7 @@ static bool make_plan(coll_gpusym_task_t *task, coll_gpusym_plan_t *p, int *corr
     coll_gpusym_segments_work(k, task->read.max_bytes, task->sizes, &p->work);
     p->work.nblocks = choice->blocks;
     p->work.nthreads = choice->threads;
-    p->work.limit_ns = task->blocking ? t->host.work.limit_ns : 0; /* else a peer may compute before it comes back */
+    p->work.limit_ns = coll_gpusym_task_limit_ns(task);
     p->algorithm = choice->algorithm;
     p->kernel = gpusym_kernel_find(choice->family, k->op, k->type);
     p->zero_copy = choice->zero_copy;

@@ -52,6 +52,7 @@ typedef struct {
     coll_gpusym_plan_cache_t *cache;  /* the communicator's */
     coll_gpusym_plan_t *plan;         /* persistent: what the first start found out; NULL: not kept */
     bool blocking;
+    bool alone; /* this process has no other call in flight */
     uint32_t hash;                         /* of what is alike on all ranks: the call, and the user's tuning */
     gpusym_rollcall_read_t read;           /* what the ranks have posted */
     const coll_gpusym_pair_sizes_t *sizes; /* NULL: all that is sent is taken */
@@ -63,6 +64,12 @@ typedef struct {
 static inline coll_gpusym_team_t *coll_gpusym_task_team(const coll_gpusym_task_t *task)
 {
     return task->segments->team;
+}
+
+/* How long its kernels wait for a peer at most, in ns; 0: no limit, for a peer may compute before it comes back. */
+static inline uint64_t coll_gpusym_task_limit_ns(const coll_gpusym_task_t *task)
+{
+    return task->blocking ? coll_gpusym_task_team(task)->host.work.limit_ns : 0;
 }
 
 static inline unsigned coll_gpusym_task_coll(const coll_gpusym_task_t *task)
