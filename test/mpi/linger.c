@@ -7,7 +7,8 @@
  * collectives, now and then, or some of one kind and length that a kernel of theirs can serve, of which some end on one
  * rank before the others have begun; and in the host's memory, of all ranks or of one: others may have rung for those
  * before they knew. --pause: in place of coll_gpusym_linger; --served: kernels stay for longer than this runs, so some
- * calls must have been served. --multiple: under MPI_THREAD_MULTIPLE.
+ * calls must have been served. --multiple: under MPI_THREAD_MULTIPLE. --mode: of all calls; without it most are blocking;
+ * mixed: each as often.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@
 #include "test/mpi/coll.h"
 #include "test/mpi/mpit.h"
 
-#define USAGE "[--seed N] [--kinds KIND] [--n CALLS] [--pause US] [--served] [--multiple]"
+#define USAGE "[--seed N] [--kinds KIND] [--n CALLS] [--pause US] [--served] [--multiple] [--mode MODE|mixed]"
 #define COMMS 3
 /* Calls one after the other that may be of one other collective; and so many, of which a kernel of theirs must have
  * served some. */
@@ -30,6 +31,7 @@ typedef struct {
     coll_comm_t comm[COMMS];
     uint64_t seed;
     int kind;
+    const char *mode; /* NULL: most are blocking */
 } linger_t;
 
 /* Not a sleep, which is too coarse. */
@@ -45,6 +47,20 @@ static int kind_of(const linger_t *l, uint64_t x)
 {
     const bool host = 0 == x % 37 || (0 == x % 31 && (int) (x / 64 % (uint64_t) l->t.nranks) == l->t.rank);
     return host ? MEM_HOST : l->kind;
+}
+
+static enum coll_mode mode_of(const linger_t *l, uint64_t x)
+{
+    static const enum coll_mode modes[] = {COLL_BLOCKING, COLL_NONBLOCKING, COLL_PERSISTENT};
+    if (NULL == l->mode) {
+        return 0 == x % 53 ? COLL_NONBLOCKING : COLL_BLOCKING;
+    }
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        if (0 == strcmp(coll_mode_name(modes[i]), l->mode)) {
+            return modes[i];
+        }
+    }
+    return modes[x / 53 % 3];
 }
 
 static const struct {
@@ -69,7 +85,7 @@ static void one(linger_t *l, uint64_t i)
     const char *const types[] = {"MPI_DOUBLE", "MPI_INT"};
     coll_call_t call = {.comm = &l->comm[x / 64 % 8 < 6 ? 0 : x / 64 % COMMS],
                         .coll = !other ? COLL_ALLREDUCE : others[(run ? y / 3 : x / 7) % OTHERS].id,
-                        .mode = 0 == x % 53 ? COLL_NONBLOCKING : COLL_BLOCKING,
+                        .mode = mode_of(l, x),
                         .type = ref_type_find(types[0 == x / 512 % 16]),
                         .op = ref_op_find(0 == x / 8192 % 32 ? "MPI_MAX" : "MPI_SUM"),
                         .count = 0 == x % 41 ? 20000 : 1 + (size_t) ((0 == x % 5 ? x / 262144 : l->seed) % 300),
@@ -87,7 +103,7 @@ static void one(linger_t *l, uint64_t i)
         call.seed = COLL_ALLTOALLV == call.coll ? y : x; /* it has the counts */
     }
     if (coll_possible(&call)) {
-        coll_once(&l->t, l->store, &call, 1);
+        coll_once(&l->t, l->store, &call, 1 + x % 3);
     }
 }
 
@@ -114,6 +130,7 @@ int main(int argc, char **argv)
     n = check_number("--n", 3000);
     pause = (unsigned) check_number("--pause", 0);
     served = check_flag("--served");
+    l.mode = check_option("--mode");
     (void) check_kinds(kinds);
     check_arguments_end(USAGE);
     l.kind = MEM_DEVICE;
