@@ -7,8 +7,8 @@
  * collectives, now and then, or some of one kind and length that a kernel of theirs can serve, of which some end on one
  * rank before the others have begun; and in the host's memory, of all ranks or of one: others may have rung for those
  * before they knew. --pause: in place of coll_gpusym_linger; --served: kernels stay for longer than this runs, so some
- * calls must have been served. --multiple: under MPI_THREAD_MULTIPLE. --mode: of all calls; without it most are blocking;
- * mixed: each as often.
+ * calls must have been served. --multiple: under MPI_THREAD_MULTIPLE. --mode: of all calls; without it most are
+ * blocking; mixed: each as often.
  */
 #include <mpi.h>
 #include <stdio.h>

@@ -55,7 +55,7 @@ static const gpusym_var_number_t numbers[] = {
      "and of cuMemCreate with a file descriptor; not of cudaMallocAsync). All other messages go through the "
      "symmetric heap"},
     {"linger", MCA_BASE_VAR_TYPE_INT, GPUSYM_VAR_EVERY_CALL, FIELD(linger), -1, -1, 1000000, 0, "microseconds",
-     "Time that the resident kernel of a small blocking collective (one thread block) stays on the GPU after a call. "
+     "Time that the resident kernel of a small collective (one thread block) stays on the GPU after a call. "
      "The next such call needs no launch. cudaDeviceSynchronize and cudaFree wait for the kernel for up to that "
      "time. 0: no resident kernels; -1: use the tuning table, and pause resident kernels while they save no time"},
     {"graph", MCA_BASE_VAR_TYPE_BOOL, GPUSYM_VAR_EVERY_CALL, FIELD(graph), 1, 0, 1, 0, "",

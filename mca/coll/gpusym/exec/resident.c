@@ -72,9 +72,9 @@ bool coll_gpusym_resident_may(const coll_gpusym_task_t *task, const coll_gpusym_
     coll_gpusym_team_t *t = coll_gpusym_task_team(task);
     const coll_gpusym_params_t *c = &coll_gpusym_params;
     const unsigned family = gpusym_algorithm_family((unsigned) p->algorithm);
-    return (GPUSYM_F_AGXLL_R == family || GPUSYM_F_XLL == family || GPUSYM_F_XLL_R == family) &&
-           NULL == task->sizes && 1 == p->epochs && 0 != p->work.bytes &&
-           p->work.bytes <= gpusym_tuning_resident_max(t->host.nranks) && c->blocks <= 1 && !is_packed(task) &&
+    return (GPUSYM_F_AGXLL_R == family || GPUSYM_F_XLL == family || GPUSYM_F_XLL_R == family) && NULL == task->sizes &&
+           1 == p->epochs && 0 != p->work.bytes && p->work.bytes <= gpusym_tuning_resident_max(t->host.nranks) &&
+           c->blocks <= 1 && !is_packed(task) &&
            (t->host.mps || !coll_gpusym_team_crowded(t)) && /* it would take other processes' time on the GPU */
            addresses_fit(task->segments) && 0 != linger_ns();
 }
