@@ -25,7 +25,7 @@
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/exec/ways.h"
 #include "mca/coll/gpusym/exec/whole.h"
-#include "mca/coll/gpusym/team/hosts.h"
+#include "mca/coll/gpusym/team/watch.h"
 #include "mca/coll/gpusym/team/join.h"
 #include "mca/coll/gpusym/team/team.h"
 

@@ -8,8 +8,8 @@
 #include "mca/coll/gpusym/args/names.h"
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
-#include "mca/coll/gpusym/team/hosts.h"
 #include "mca/coll/gpusym/team/team.h"
+#include "mca/coll/gpusym/team/watch.h"
 
 /* The communicator's rank of a member of the team; negative: none. */
 static int rank_of(const coll_gpusym_run_t *run, int member)

@@ -15,7 +15,7 @@
 #include "mca/coll/gpusym/args/names.h"
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
-#include "mca/coll/gpusym/team/hosts.h"
+#include "mca/coll/gpusym/team/islands.h"
 #include "mca/common/gpusym/agree/table.h"
 
 /* How often a waiting rank checks whether its peers and its GPU are well. In nanoseconds. */

@@ -5,7 +5,7 @@
  */
 #include "mca/coll/gpusym/exec/rails.h"
 
-#include "mca/coll/gpusym/team/hosts.h"
+#include "mca/coll/gpusym/team/rails.h"
 
 /* Legs are of different rails: none waits for another. */
 static int poll_legs(coll_gpusym_rails_t *r)

@@ -7,7 +7,8 @@
 #include "mca/coll/gpusym/exec/led.h"
 
 #include "mca/coll/gpusym/plan/lead.h"
-#include "mca/coll/gpusym/team/hosts.h"
+#include "mca/coll/gpusym/team/islands.h"
+#include "mca/coll/gpusym/team/rails.h"
 
 static void offer(coll_gpusym_run_t *run, gpusym_post_t *post)
 {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mca/coll/gpusym/team/hosts.h"
+#include "mca/coll/gpusym/team/rails.h"
 
 /* Slices of a message are not shorter, unless it is cut in two at most. */
 #define SLICE_MIN (64u << 10)

@@ -18,6 +18,7 @@
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/team/exchange.h"
 #include "mca/coll/gpusym/team/hosts.h"
+#include "mca/coll/gpusym/team/rails.h"
 #include "mca/common/gpusym/common.h"
 #include "mca/common/gpusym/device/multicast.h"
 #include "mca/common/gpusym/gpusym.h"

@@ -146,7 +146,7 @@ static int tell_mapped(coll_gpusym_team_t *t, int error)
     }
     coll_gpusym_host_card_t *mine = t->boot.mine;
     mine->error = error;
-    coll_gpusym_hosts_describe(mine);
+    coll_gpusym_worker_describe(mine);
     return coll_gpusym_exchange_start(t, mine, t->boot.all, sizeof *mine);
 }
 

@@ -19,7 +19,7 @@ enum {
 
 typedef struct {
     uint32_t nranks, rank;
-    uint64_t seq;         /* number of the last posted call; another thread may read it (team/hosts.c) */
+    uint64_t seq;         /* number of the last posted call; another thread may read it (team/islands.c) */
     uint64_t mixed;       /* the last call in which this rank saw ranks on the host among others; 0: none */
     bool looks;           /* a rank has lately told that: ranks on the host take part, see gpusym_rollcall_mixed */
     gpusym_line_t **line; /* [nranks], not owned; line[rank] is this rank's */

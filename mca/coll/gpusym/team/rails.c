@@ -1,0 +1,166 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * This rank's ends of rails: see rails.h.
+ */
+#include "mca/coll/gpusym/team/rails.h"
+
+#include "mca/coll/gpusym/team/part.h"
+#include "mca/common/gpusym/gpusym.h"
+
+/* ---- opening ---- */
+
+/* The rank at a place of a rail between the islands, or among all ranks. */
+static uint32_t rank_at(const coll_gpusym_team_t *t, uint32_t rail, uint32_t pos)
+{
+    const uint32_t rails = coll_gpusym_hosts_rails(t);
+    if (rail == rails) {
+        return pos;
+    }
+    return gpusym_island_member(&t->islands, pos, gpusym_rail_owner(gpusym_island_size(&t->islands, pos), rail, rails));
+}
+
+static int get_between(void *arg, uint32_t pos, gpusym_rail_peer_t *peer)
+{
+    const coll_gpusym_place_t *place = arg;
+    return coll_gpusym_part_get(place->hosts, rank_at(place->hosts->team, place->rail, pos), peer);
+}
+
+/* Bytes of rings of a rail between the islands: on paths those to two neighbours, and directly to all. */
+static uint64_t ring_bytes(const coll_gpusym_hosts_t *h)
+{
+    const uint64_t piece = gpusym_worker_piece_bytes(h->worker), paths = h->nislands > 2 ? 2 : 1;
+    return GPUSYM_RAIL_PIECES * piece * (paths * GPUSYM_RAIL_CHANNELS) +
+           (h->nislands - 1) * (GPUSYM_RAIL_PIECES * piece / 4);
+}
+
+static uint64_t direct_bytes(const coll_gpusym_hosts_t *h)
+{
+    return (h->nranks - 1) * (GPUSYM_RAIL_PIECES * (uint64_t) gpusym_worker_piece_bytes(h->worker) / 4);
+}
+
+/* Takes part of the worker's memory. */
+static bool take_memory(coll_gpusym_hosts_t *h, uint64_t bytes)
+{
+    const bool taken = coll_gpusym_worker_take(bytes);
+    h->taken += taken ? bytes : 0;
+    return taken;
+}
+
+static int open_rail(coll_gpusym_team_t *t, uint32_t rail, char *host, char *device, char *send)
+{
+    coll_gpusym_hosts_t *h = t->hosts;
+    const uint32_t rails = coll_gpusym_hosts_rails(t);
+    h->place[rail] = (coll_gpusym_place_t){h, rail};
+    const gpusym_rail_params_t p = {.dev = gpusym_current.dev,
+                                    .gpu = t->host.gpu,
+                                    .streams = gpusym_worker_streams(h->worker),
+                                    .host = host,
+                                    .device = device,
+                                    .send = send,
+                                    .piece_bytes = gpusym_worker_piece_bytes(h->worker),
+                                    .n = rail == rails ? h->nranks : h->nislands,
+                                    .pos = rail == rails ? h->rank : h->island,
+                                    .first_stream = (uint16_t) (rail * GPUSYM_RAIL_STREAMS),
+                                    .peer = get_between,
+                                    .arg = &h->place[rail]};
+    const int rc = gpusym_rail_open(&p, &h->rail[rail]);
+    if (GPUSYM_SUCCESS != rc) {
+        h->rail[rail] = NULL;
+    }
+    return rc;
+}
+
+unsigned coll_gpusym_hosts_open_rails(coll_gpusym_team_t *t)
+{
+    coll_gpusym_hosts_t *h = t->hosts;
+    const uint32_t rails = coll_gpusym_hosts_rails(t);
+    const uint64_t each = GPUSYM_RAIL_SEND_BYTES(gpusym_worker_piece_bytes(h->worker));
+    char *host, *device;
+    uint32_t first, end;
+    coll_gpusym_hosts_own(t, &first, &end);
+    const uint64_t own = end - first;
+    if (GPUSYM_SUCCESS != gpusym_worker_map(h->worker, gpusym_current.dev, t->host.gpu, &host, &device) ||
+        !take_memory(h, own * (each + ring_bytes(h))) ||
+        GPUSYM_SUCCESS != gpusym_worker_alloc(h->worker, own * each, &h->send)) {
+        return 0;
+    }
+    h->send_bytes = own * each;
+    for (uint32_t r = first; r < end; r++) {
+        if (GPUSYM_SUCCESS != open_rail(t, r, host, device, h->send + (r - first) * each)) {
+            return 0;
+        }
+    }
+    /* The rail among all ranks sends from the same memory: a call uses the one or the others. */
+    return COLL_GPUSYM_HOSTS_RAILS |
+           (take_memory(h, direct_bytes(h)) && GPUSYM_SUCCESS == open_rail(t, rails, host, device, h->send)
+                ? COLL_GPUSYM_HOSTS_ALL
+                : 0u);
+}
+
+/* ---- closing ---- */
+
+bool coll_gpusym_hosts_close_rails(coll_gpusym_hosts_t *h)
+{
+    bool closed = true;
+    for (uint32_t r = 0; r <= GPUSYM_TEAM_MAX; r++) {
+        if (NULL != h->rail[r] && gpusym_rail_close(h->rail[r])) {
+            h->rail[r] = NULL;
+        }
+        closed = closed && NULL == h->rail[r];
+    }
+    if (!closed) {
+        return false;
+    }
+    if (NULL != h->send) {
+        gpusym_worker_free(h->worker, h->send, h->send_bytes);
+        h->send = NULL;
+    }
+    coll_gpusym_worker_give(h->taken);
+    h->taken = 0;
+    return true;
+}
+
+void coll_gpusym_hosts_free_rails(coll_gpusym_hosts_t *h)
+{
+    for (uint32_t r = 0; r <= GPUSYM_TEAM_MAX; r++) {
+        gpusym_rail_free(h->rail[r]);
+    }
+}
+
+bool coll_gpusym_hosts_stop(const coll_gpusym_team_t *t)
+{
+    const coll_gpusym_hosts_t *h = t->hosts;
+    bool idle = true;
+    if (!gpusym_worker_enter(h->worker)) {
+        return false;
+    }
+    (void) coll_gpusym_hosts_close_rails(t->hosts);
+    for (uint32_t r = 0; r <= GPUSYM_TEAM_MAX; r++) {
+        idle = idle && (NULL == h->rail[r] || gpusym_rail_idle(h->rail[r]));
+    }
+    gpusym_worker_leave(h->worker);
+    return idle;
+}
+
+/* ---- what calls use ---- */
+
+gpusym_rail_t *coll_gpusym_hosts_rail(const coll_gpusym_team_t *t, uint32_t rail)
+{
+    return t->hosts->rail[rail];
+}
+
+uint32_t coll_gpusym_hosts_piece(const coll_gpusym_team_t *t)
+{
+    return gpusym_worker_piece_bytes(t->hosts->worker);
+}
+
+bool coll_gpusym_hosts_lock(const coll_gpusym_team_t *t)
+{
+    return gpusym_worker_enter(t->hosts->worker);
+}
+
+void coll_gpusym_hosts_unlock(const coll_gpusym_team_t *t)
+{
+    gpusym_worker_leave(t->hosts->worker);
+}

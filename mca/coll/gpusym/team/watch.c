@@ -1,0 +1,133 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The watch: see watch.h.
+ */
+#include "mca/coll/gpusym/team/watch.h"
+
+#include "mca/coll/gpusym/conf/params.h"
+#include "mca/coll/gpusym/team/islands.h"
+#include "mca/coll/gpusym/team/part.h"
+
+/* ---- other islands ---- */
+
+/* With the lock held: hears the other islands, and tells them that this one is there, from the first native call on:
+ * all leaders see at about the same time that it is. */
+static void watch_islands(coll_gpusym_hosts_t *h)
+{
+    h->watches = h->watches || coll_gpusym_hosts_is_native(h);
+    if (h->watches && coll_gpusym_params.timeout > 0) {
+        gpusym_records_watch(h->records, gpusym_now_ns(), (uint64_t) (coll_gpusym_params.timeout * 1e9));
+    }
+}
+
+/* With the lock held, on a leader: a rank that its records tell to be lost, or whose island gave up; -1: none. */
+static int find_lost_island(const coll_gpusym_hosts_t *h, const char **why)
+{
+    uint32_t island;
+    uint64_t blamed;
+    if (gpusym_records_silent(h->records, &island)) {
+        *why = "nothing has come from its host for as long as coll_gpusym_timeout allows";
+        return (int) h->leader[island];
+    }
+    if (!gpusym_records_aborted(h->records, &island, &blamed)) {
+        return -1;
+    }
+    if (blamed > 0 && blamed <= h->nranks) {
+        *why = "so says another host";
+        return (int) blamed - 1;
+    }
+    *why = "its island gave up";
+    return (int) h->leader[island];
+}
+
+/* Notes for this rank's island, which reads it once it gives up, that a rank is lost. */
+static void blame(coll_gpusym_hosts_t *h, uint32_t rank)
+{
+    h->blamed = (uint64_t) rank + 1;
+    coll_gpusym_hosts_tell(h->team, 0, (coll_gpusym_verdict_t){COLL_GPUSYM_VERDICT_ABORTED, rank});
+}
+
+int coll_gpusym_hosts_blamed(const coll_gpusym_team_t *t, int member)
+{
+    uint64_t seq;
+    const coll_gpusym_verdict_t v = coll_gpusym_hosts_told(t, (uint32_t) member, &seq);
+    return 0 == seq && COLL_GPUSYM_VERDICT_ABORTED == v.kind && v.rank < t->hosts->nranks ? (int) v.rank : -1;
+}
+
+/* With the lock held, on a leader, which may do something else: a member gave up, or the islands are no longer all
+ * there. The others get to know it. */
+static void pass_on(coll_gpusym_hosts_t *h)
+{
+    coll_gpusym_team_t *t = h->team;
+    const int quitter = gpusym_rollcall_quitter(&t->host.rc);
+    const char *why;
+    const int rank = quitter < 0 ? find_lost_island(h, &why) : coll_gpusym_hosts_blamed(t, quitter);
+    if (rank >= 0 && 0 == h->blamed) {
+        blame(h, (uint32_t) rank);
+    }
+    if (rank >= 0 || quitter >= 0) {
+        gpusym_records_abort(h->records, h->blamed);
+        gpusym_line_abort(t->host.rc.line[t->host.rank], 0);
+    }
+}
+
+void coll_gpusym_hosts_watch(coll_gpusym_hosts_t *h)
+{
+    watch_islands(h);
+    pass_on(h);
+}
+
+/* ---- for calls ---- */
+
+/* Of the processes of this host the system tells, of the others the network; of this island the roll-call. */
+static int find_lost_process(const coll_gpusym_team_t *t, const char **why)
+{
+    const coll_gpusym_hosts_t *h = t->hosts;
+    const uint32_t n = (uint32_t) ompi_comm_size(t->fallback->comm), rank = coll_gpusym_team_rank(t);
+    for (uint32_t r = 0; r < n; r++) {
+        *why = NULL != h && NULL != h->peer[r] ? gpusym_worker_peer_lost(h->peer[r]) : NULL;
+        if (NULL == *why && t->island != gpusym_islands_find(&t->islands, r) &&
+            coll_gpusym_peers_near(t->all[r], t->all[rank]) && !coll_gpusym_peer_lives(t->all[r])) {
+            *why = "its process has ended";
+        }
+        if (NULL != *why) {
+            return (int) r;
+        }
+    }
+    return -1;
+}
+
+int coll_gpusym_hosts_lost(coll_gpusym_team_t *t, const char **why)
+{
+    coll_gpusym_hosts_t *h = t->hosts;
+    int rc, rank = find_lost_process(t, why);
+    if (rank >= 0 || NULL == h || NULL == h->records || !gpusym_worker_enter(h->worker)) {
+        return rank;
+    }
+    (void) gpusym_records_poll(h->records, &rc);
+    watch_islands(h);
+    rank = find_lost_island(h, why);
+    gpusym_worker_leave(h->worker);
+    return rank;
+}
+
+void coll_gpusym_hosts_blame(coll_gpusym_team_t *t, uint32_t rank)
+{
+    coll_gpusym_hosts_t *h = t->hosts;
+    if (NULL != h) {
+        gpusym_worker_enter_wait(h->worker);
+        blame(h, rank);
+        gpusym_worker_leave(h->worker);
+    }
+}
+
+void coll_gpusym_hosts_abort(coll_gpusym_team_t *t)
+{
+    coll_gpusym_hosts_t *h = t->hosts;
+    if (NULL != h && NULL != h->records) {
+        gpusym_worker_enter_wait(h->worker);
+        gpusym_records_abort(h->records, h->blamed);
+        gpusym_worker_leave(h->worker);
+    }
+}
