@@ -324,13 +324,9 @@ void coll_gpusym_team_abort(coll_gpusym_team_t *t, uint64_t first)
     now->aborts++;
     gpusym_line_abort(t->host.rc.line[t->host.rank], first);
 }
-void coll_gpusym_hosts_abort(coll_gpusym_team_t *t)
+void coll_gpusym_hosts_abort(coll_gpusym_team_t *t, int lost)
 {
-    (void) t;
-}
-void coll_gpusym_hosts_blame(coll_gpusym_team_t *t, uint32_t rank)
-{
-    (void) t, (void) rank;
+    (void) t, (void) lost;
 }
 int coll_gpusym_hosts_blamed(const coll_gpusym_team_t *t, int member)
 {

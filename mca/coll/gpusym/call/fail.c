@@ -118,12 +118,10 @@ void coll_gpusym_fail(coll_gpusym_run_t *run, uint64_t number)
         run->failure = found_here;
     }
     report(run);
-    if (COLL_GPUSYM_FAILED_LOST == run->failure.kind || COLL_GPUSYM_FAILED_DEAD == run->failure.kind) {
-        const bool member = COLL_GPUSYM_FAILED_DEAD == run->failure.kind;
-        coll_gpusym_hosts_blame(t, (uint32_t) (member ? rank_of(run, run->failure.rank) : run->failure.rank));
-    }
+    coll_gpusym_hosts_abort(t, COLL_GPUSYM_FAILED_LOST == run->failure.kind   ? run->failure.rank
+                               : COLL_GPUSYM_FAILED_DEAD == run->failure.kind ? rank_of(run, run->failure.rank)
+                                                                              : -1);
     coll_gpusym_team_abort(t, number);
-    coll_gpusym_hosts_abort(t);
     t->broken = true;
     t->open = false;
     run->error = MPI_ERR_OTHER;

@@ -92,6 +92,7 @@ void coll_gpusym_hosts_close(coll_gpusym_team_t *t, bool used)
     h->team = NULL;
     h->used = used;
     if (NULL != h->records && used) {
+        coll_gpusym_hosts_pass_on(h); /* who has left tells nothing more */
         gpusym_records_leave(h->records);
     }
     h->next = closed;

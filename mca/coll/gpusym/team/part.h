@@ -46,8 +46,9 @@ struct coll_gpusym_hosts {
     uint64_t posted; /* the call whose record this leader has posted last; 0: none */
     bool watches;    /* a call has been native: leaders watch each other */
 
-    /* watch.c */
+    /* watch.c: atomic, without the lock */
     uint64_t blamed; /* 1 + a rank that is lost, for which this island gives up; 0: none is known */
+    bool gives_up;   /* a leader: the other islands are to know it, whoever has the lock next */
 
     /* rails.c */
     uint64_t taken; /* bytes of the worker's memory */

@@ -41,10 +41,10 @@ static int find_lost_island(const coll_gpusym_hosts_t *h, const char **why)
     return (int) h->leader[island];
 }
 
-/* Notes for this rank's island, which reads it once it gives up, that a rank is lost. */
+/* Notes for this rank's island, which reads it once it gives up, that a rank is lost. Without the lock. */
 static void blame(coll_gpusym_hosts_t *h, uint32_t rank)
 {
-    h->blamed = (uint64_t) rank + 1;
+    __atomic_store_n(&h->blamed, (uint64_t) rank + 1, __ATOMIC_RELAXED);
     coll_gpusym_hosts_tell(h->team, 0, (coll_gpusym_verdict_t){COLL_GPUSYM_VERDICT_ABORTED, rank});
 }
 
@@ -55,19 +55,26 @@ int coll_gpusym_hosts_blamed(const coll_gpusym_team_t *t, int member)
     return 0 == seq && COLL_GPUSYM_VERDICT_ABORTED == v.kind && v.rank < t->hosts->nranks ? (int) v.rank : -1;
 }
 
+void coll_gpusym_hosts_pass_on(coll_gpusym_hosts_t *h)
+{
+    if (__atomic_load_n(&h->gives_up, __ATOMIC_ACQUIRE)) {
+        gpusym_records_abort(h->records, __atomic_load_n(&h->blamed, __ATOMIC_RELAXED));
+    }
+}
+
 /* With the lock held, on a leader, which may do something else: a member gave up, or the islands are no longer all
- * there. The others get to know it. */
-static void pass_on(coll_gpusym_hosts_t *h)
+ * there: so this rank gives up too. */
+static void give_up_with_others(coll_gpusym_hosts_t *h)
 {
     coll_gpusym_team_t *t = h->team;
     const int quitter = gpusym_rollcall_quitter(&t->host.rc);
     const char *why;
     const int rank = quitter < 0 ? find_lost_island(h, &why) : coll_gpusym_hosts_blamed(t, quitter);
-    if (rank >= 0 && 0 == h->blamed) {
+    if (rank >= 0 && 0 == __atomic_load_n(&h->blamed, __ATOMIC_RELAXED)) {
         blame(h, (uint32_t) rank);
     }
     if (rank >= 0 || quitter >= 0) {
-        gpusym_records_abort(h->records, h->blamed);
+        __atomic_store_n(&h->gives_up, true, __ATOMIC_RELEASE);
         gpusym_line_abort(t->host.rc.line[t->host.rank], 0);
     }
 }
@@ -75,7 +82,8 @@ static void pass_on(coll_gpusym_hosts_t *h)
 void coll_gpusym_hosts_watch(coll_gpusym_hosts_t *h)
 {
     watch_islands(h);
-    pass_on(h);
+    give_up_with_others(h);
+    coll_gpusym_hosts_pass_on(h);
 }
 
 /* ---- for calls ---- */
@@ -112,22 +120,18 @@ int coll_gpusym_hosts_lost(coll_gpusym_team_t *t, const char **why)
     return rank;
 }
 
-void coll_gpusym_hosts_blame(coll_gpusym_team_t *t, uint32_t rank)
+void coll_gpusym_hosts_abort(coll_gpusym_team_t *t, int lost)
 {
     coll_gpusym_hosts_t *h = t->hosts;
-    if (NULL != h) {
-        gpusym_worker_enter_wait(h->worker);
-        blame(h, rank);
-        gpusym_worker_leave(h->worker);
+    if (NULL != h && lost >= 0) {
+        blame(h, (uint32_t) lost);
     }
-}
-
-void coll_gpusym_hosts_abort(coll_gpusym_team_t *t)
-{
-    coll_gpusym_hosts_t *h = t->hosts;
-    if (NULL != h && NULL != h->records) {
-        gpusym_worker_enter_wait(h->worker);
-        gpusym_records_abort(h->records, h->blamed);
+    if (NULL == h || NULL == h->records) {
+        return;
+    }
+    __atomic_store_n(&h->gives_up, true, __ATOMIC_RELEASE);
+    if (gpusym_worker_enter(h->worker)) {
+        coll_gpusym_hosts_pass_on(h);
         gpusym_worker_leave(h->worker);
     }
 }

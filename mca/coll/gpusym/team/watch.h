@@ -14,15 +14,19 @@
  * Where the network does not tell of a loss, as of a cut link, leaders watch each other, from the first native call on:
  * what has not been heard of for coll_gpusym_timeout is lost. */
 int coll_gpusym_hosts_lost(coll_gpusym_team_t *t, const char **why);
-/* Notes, before coll_gpusym_hosts_abort, for which lost rank of the communicator this rank gives up. */
-void coll_gpusym_hosts_blame(coll_gpusym_team_t *t, uint32_t rank);
+/* Tells the other islands that this one gives up, and, before coll_gpusym_team_abort, this island for which lost rank
+ * of the communicator; -1: none is known. Never waits: if another thread has the lock, the helper thread tells it, in
+ * about 10 ms, or coll_gpusym_hosts_close, whichever comes first. */
+void coll_gpusym_hosts_abort(coll_gpusym_team_t *t, int lost);
 /* Returns that rank, of a member of this island that gave up; -1: it has told none. */
 int coll_gpusym_hosts_blamed(const coll_gpusym_team_t *t, int member);
-/* Tells the other islands that this one gives up. */
-void coll_gpusym_hosts_abort(coll_gpusym_team_t *t);
 
-/* For the helper thread, of a leader, with the worker's lock held: hears the other islands, tells them that this one is
- * there; and passes on that a member gave up, or that not all are there any more: the leader may do something else. */
+/* ---- for hosts.c, with the worker's lock held ---- */
+
+/* For the helper thread, of a leader: hears the other islands, tells them that this one is there; and passes on that a
+ * member gave up, or that not all are there any more: the leader may do something else. */
 void coll_gpusym_hosts_watch(struct coll_gpusym_hosts *h);
+/* Of a leader: tells the other islands, if it has given up. The first time counts. */
+void coll_gpusym_hosts_pass_on(struct coll_gpusym_hosts *h);
 
 #endif
