@@ -11,6 +11,9 @@
 static int poll_legs(coll_gpusym_rails_t *r)
 {
     const coll_gpusym_rails_plan_t *p = r->plan;
+    if (0 == r->begun && !coll_gpusym_hosts_quiet(p->team)) {
+        return 0;
+    }
     for (; r->begun < p->nlegs; r->begun++) {
         coll_gpusym_leg_t *leg = &r->plan->leg[r->begun];
         leg->call.held = r->held;

@@ -21,7 +21,8 @@ typedef struct {
 int coll_gpusym_rails_poll(coll_gpusym_rails_t *r);
 /* Lets a held plan go on to its end. */
 void coll_gpusym_rails_release(coll_gpusym_rails_t *r);
-/* Gives up a held plan, as all ranks do. Whether no kernel and no message of it is under way any more. Never waits. */
+/* Gives up a held plan, as all ranks do. Whether no kernel of it runs any more. Its messages may be under way until the
+ * next plan begins: a rank that waits for this one in the fallback takes none of them. Never waits. */
 bool coll_gpusym_rails_drop(coll_gpusym_rails_t *r);
 /* Frees the plan: its legs have ended or been given up, or the rails been stopped
  * (coll_gpusym_hosts_stop). */

@@ -62,7 +62,8 @@ static void begin_early(coll_gpusym_run_t *run)
     rails->held = NULL != rails->plan && rails->plan->direct;
 }
 
-/* Whether what has begun early is over, of a call that is not native: REFUSED for run->reason; if that is -1 EMPTY. */
+/* Whether the kernels of what has begun early are over, in a call that is not native: REFUSED for run->reason; if that
+ * is -1 EMPTY. */
 static coll_gpusym_turn_t await_dropped(coll_gpusym_run_t *run)
 {
     coll_gpusym_rails_t *rails = &run->is.led.rails;
@@ -233,12 +234,19 @@ static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
     return coll_gpusym_led_end(run, false); /* what goes between hosts may take long */
 }
 
-/* Its kernels end by themselves, its messages are being sent. */
+/* Its kernels wait for nobody, its messages are being sent from the rails' own memory. */
 static bool stop(coll_gpusym_run_t *run, bool recalled, bool due)
 {
     (void) recalled;
     (void) due;
     return NULL == run->is.led.rails.plan || coll_gpusym_hosts_stop(run->engine->team);
+}
+
+/* Kernels that do not get to run: the program's own fill the GPU, and may wait for a rank that is lost. The rails keep
+ * what these use until they have ended. */
+static void abandon(coll_gpusym_run_t *run)
+{
+    (void) run;
 }
 
 static void end(coll_gpusym_run_t *run)
@@ -270,6 +278,7 @@ const coll_gpusym_way_t coll_gpusym_way_rails = {
     .agree = agree,
     .poll = poll,
     .stop = stop,
+    .abandon = abandon,
     .end = end,
     .count = count,
 };

@@ -155,6 +155,19 @@ uint32_t coll_gpusym_hosts_piece(const coll_gpusym_team_t *t)
     return gpusym_worker_piece_bytes(t->hosts->worker);
 }
 
+bool coll_gpusym_hosts_quiet(const coll_gpusym_team_t *t)
+{
+    const coll_gpusym_hosts_t *h = t->hosts;
+    const gpusym_rail_t *all = h->rail[coll_gpusym_hosts_rails(t)]; /* sends from the same memory */
+    bool quiet = NULL == all || gpusym_rail_quiet(all);
+    uint32_t first, end;
+    coll_gpusym_hosts_own(t, &first, &end);
+    for (uint32_t r = first; r < end; r++) {
+        quiet = quiet && gpusym_rail_quiet(h->rail[r]);
+    }
+    return quiet;
+}
+
 bool coll_gpusym_hosts_lock(const coll_gpusym_team_t *t)
 {
     return gpusym_worker_enter(t->hosts->worker);

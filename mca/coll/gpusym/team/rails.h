@@ -32,6 +32,9 @@ static inline void coll_gpusym_hosts_own(const coll_gpusym_team_t *t, uint32_t *
 gpusym_rail_t *coll_gpusym_hosts_rail(const coll_gpusym_team_t *t, uint32_t rail);
 /* Bytes of its pieces. */
 uint32_t coll_gpusym_hosts_piece(const coll_gpusym_team_t *t);
+/* Whether no message of a call that was dropped is under way from their memory, and a call may begin. Whoever asks has
+ * entered. */
+bool coll_gpusym_hosts_quiet(const coll_gpusym_team_t *t);
 /* Whoever uses rails has entered: false: another thread is at it. */
 bool coll_gpusym_hosts_lock(const coll_gpusym_team_t *t);
 void coll_gpusym_hosts_unlock(const coll_gpusym_team_t *t);

@@ -102,8 +102,7 @@ bool gpusym_rail_idle(const gpusym_rail_t *r)
     return true;
 }
 
-/* Whether a call that has failed has left no kernel and no message under way. */
-static bool is_quiet(const gpusym_rail_t *r)
+bool gpusym_rail_quiet(const gpusym_rail_t *r)
 {
     return gpusym_rail_idle(r) && gpusym_rail_path_quiet(r) && gpusym_rail_direct_quiet(r) &&
            gpusym_rail_gather_quiet(r);
@@ -115,7 +114,7 @@ bool gpusym_rail_close(gpusym_rail_t *r)
     if (NULL == r) {
         return true;
     }
-    if (!is_quiet(r)) {
+    if (!gpusym_rail_quiet(r)) {
         return false;
     }
     for (uint32_t i = 0; NULL != r->stream && i < GPUSYM_RAIL_STREAMS * r->params.n; i++) {
@@ -215,7 +214,7 @@ void gpusym_rail_release(gpusym_rail_t *r)
 
 bool gpusym_rail_drop(gpusym_rail_t *r)
 {
-    if (!is_quiet(r)) {
+    if (!gpusym_rail_idle(r)) {
         return false;
     }
     put_lanes(r);

@@ -26,9 +26,9 @@ bool gpusym_rail_idle(const gpusym_rail_t *rail);
 /* The same as close for a rail whose streams have been closed.  Waits for its kernels. */
 void gpusym_rail_free(gpusym_rail_t *rail);
 
-/* Starts a call.  The caller has posted the same on all processes in the same order, or will.  Its buffers and `arg`
- * stay as they are until it has ended; after an error, until gpusym_rail_close or gpusym_rail_idle returns true.
- * GPUSYM_ERR_BAD_PARAM: the form does not do that. */
+/* Starts a call, on a rail that is quiet.  The caller has posted the same on all processes in the same order, or will.
+ * Its buffers and `arg` stay as they are until it has ended; after an error, until gpusym_rail_close or
+ * gpusym_rail_idle returns true.  GPUSYM_ERR_BAD_PARAM: the form does not do that. */
 int gpusym_rail_start(gpusym_rail_t *rail, const gpusym_rail_call_t *call);
 /* Moves the call on: 1: it has ended, and its output is visible to the GPU; 0: it is under way; else an error, after
  * which the rail is closed: GPUSYM_ERR_UNREACHABLE: a peer to which something is to be sent is lost;
@@ -38,10 +38,12 @@ int gpusym_rail_poll(gpusym_rail_t *rail);
 
 /* Lets a held call go on to its end. */
 void gpusym_rail_release(gpusym_rail_t *rail);
-/* Gives up a held call, on all processes: none has written an output.  True: no kernel and no message of it is under
- * way, and another call may start; false: call it again after the next progress.  What was sent is dropped by the calls
- * that find it. */
+/* Gives up a held call, on all processes: none has written an output.  True: no kernel of it runs any more, and its
+ * buffers are the caller's again; false: call it again.  Messages may still be under way, to processes that do
+ * something else now.  What was sent is dropped by the calls that find it. */
 bool gpusym_rail_drop(gpusym_rail_t *rail);
+/* Whether no kernel and no message of a call that was dropped, or has failed, is under way any more. */
+bool gpusym_rail_quiet(const gpusym_rail_t *rail);
 
 const gpusym_rail_counters_t *gpusym_rail_counters(const gpusym_rail_t *rail);
 
