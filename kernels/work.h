@@ -205,6 +205,11 @@ typedef struct gpusym_lead {
  * all-reduce, which a peer may have commanded early: symm/symm_ll.h; then LL lines may have its epoch).  The zero-copy
  * kernels rely on the same: once a rank runs, all ranks' buffers are there to be read and written.
  */
+enum gpusym_early {
+    GPUSYM_EARLY_NOT,    /* all ranks have posted the call that a kernel is launched for */
+    GPUSYM_EARLY_STAYS,  /* perhaps not: it does that call as a commanded one (symm/resident.h), and remains */
+    GPUSYM_EARLY_RETIRES /* the same, but it retires behind the call */
+};
 typedef struct gpusym_work {
     union {
         void *peer[GPUSYM_TEAM_MAX]; /* base of the slot in every rank's heap; [rank] is our own */
@@ -241,6 +246,9 @@ typedef struct gpusym_work {
      * Exchange-and-reduce kernels: the sources of this rank, the ranks that have a send segment for us (scan: the ranks
      * up to us); empty: nothing is stored. The result goes to recv[rank]. */
     uint32_t src_first, src_end, dst_first, dst_end;
+    /* enum gpusym_early: a resident kernel of one-shot all-reduce may be launched before the peers have posted its first
+     * call. */
+    uint32_t early;
 
     /* A resident kernel (symm/resident.h): the doorbell by which the host commands the next call, in pinned memory, and
      * how long the kernel waits for that. 0 ns: it is not resident. */

@@ -51,9 +51,15 @@ static void halve_old(uint32_t *calls, uint32_t *pauses)
     }
 }
 
+/* How many calls go without, where some have `skips` times before. */
+static uint32_t calls_without(uint32_t skips)
+{
+    return skips >= SKIPS_DOUBLE ? GPUSYM_RESIDENT_SKIP_MOST : GPUSYM_RESIDENT_SKIP_FIRST << skips;
+}
+
 void gpusym_tuning_resident_skip(gpusym_tuning_resident_t *s)
 {
-    s->skip = s->skips >= SKIPS_DOUBLE ? GPUSYM_RESIDENT_SKIP_MOST : GPUSYM_RESIDENT_SKIP_FIRST << s->skips;
+    s->skip = calls_without(s->skips);
     s->skips++;
     s->misses = 0;
     s->calls = s->pauses = s->skipped = s->skipped_pauses = 0; /* what comes then may be another program */
@@ -92,4 +98,21 @@ void gpusym_tuning_resident_ended(gpusym_tuning_resident_t *s, uint32_t served, 
         gpusym_tuning_resident_skip(s);
     }
     halve_old(&s->calls, &s->pauses);
+}
+
+bool gpusym_tuning_early_allow(gpusym_tuning_early_t *e)
+{
+    e->skip -= 0 != e->skip;
+    return 0 == e->skip;
+}
+
+void gpusym_tuning_early_ended(gpusym_tuning_early_t *e, bool retired)
+{
+    e->misses = retired ? e->misses + 1 : 0;
+    e->skips = retired ? e->skips : 0;
+    if (e->misses >= GPUSYM_RESIDENT_MISSES) {
+        e->misses = 0;
+        e->skip = calls_without(e->skips) + 1;
+        e->skips++;
+    }
 }

@@ -71,4 +71,18 @@ void gpusym_tuning_resident_ended(gpusym_tuning_resident_t *s, uint32_t served, 
 /* The next calls go without. */
 void gpusym_tuning_resident_skip(gpusym_tuning_resident_t *s);
 
+/*
+ * Whether kernels are launched when this rank posts a call, before it knows of its peers. One that retires because they
+ * do not come has been launched for nothing. After GPUSYM_RESIDENT_MISSES of these in a row calls go without, as above.
+ * Zeroed before its first use.
+ */
+typedef struct {
+    uint32_t misses, skip, skips; /* as above */
+} gpusym_tuning_early_t;
+
+/* Before such a launch. */
+bool gpusym_tuning_early_allow(gpusym_tuning_early_t *e);
+/* Its kernel has done the call, or retired. */
+void gpusym_tuning_early_ended(gpusym_tuning_early_t *e, bool retired);
+
 #endif

@@ -127,21 +127,22 @@ GS_FN bool gs_command_next(gs_ctx_t c, const gpusym_work_t *w, gs_command_t *r, 
  * (GPUSYM_STATUS_RETIRED alone) have done nothing of it.  Writes the completion word. False: the kernel retires. */
 GS_FN bool gs_command_end(gs_ctx_t c, const gpusym_work_t *w, gs_ctx_t part, gs_command_t *r, uint32_t status)
 {
+    const bool stays = GPUSYM_STATUS_OK == status && GPUSYM_EARLY_RETIRES != w->early;
     if (0 == part.thread) {
         if (GPUSYM_STATUS_RETIRED == status) {
             gs_done_as(w, r->seq - 1, status);
         } else {
-            gs_done_as(w, r->seq, GPUSYM_STATUS_OK == status ? status : status | GPUSYM_STATUS_RETIRED);
+            gs_done_as(w, r->seq, stays ? status : status | GPUSYM_STATUS_RETIRED);
         }
     }
-    if (GPUSYM_STATUS_OK != status && part.nthreads < c.nthreads) {
+    if (!stays && part.nthreads < c.nthreads) {
         r->m.bytes = 0; /* to the other warps, which sleep in gs_command_next() */
         if (0 == c.thread) {
             gs_command_publish(r);
         }
         gs_command_receive(c, r);
     }
-    return GPUSYM_STATUS_OK == status;
+    return stays;
 }
 
 #endif

@@ -176,24 +176,31 @@ GS_FN uint32_t gs_agxll_r_command(gs_ctx_t part, gs_kernel_t kernel, const gs_co
     return gs_block_worst(part, gs_command_rest(kernel, r, packs, first + k * step, step)); /* part is the block */
 }
 
-/* Ends a launch of one block, which has done its own call with this status, and serves the commands that follow. */
+/* A launch of one block: its own call, if that is to be done as a commanded one, else it has been done, with this status
+ * of all threads; then those that it is commanded. */
 GS_FN void gs_agxll_r_resident(gs_ctx_t c, gs_kernel_t kernel, uint32_t status)
 {
     const gpusym_work_t *const w = kernel.w;
-    gs_command_t r = {w->done_seq, w->epoch, {NULL, NULL, 0}};
+    gs_command_t r = {w->done_seq, w->epoch, {(const char *) w->in, (char *) w->out, w->bytes}};
     gs_ctx_t part = c;
-    status = gs_block_worst(c, status);
-    while (gs_command_end(c, w, part, &r, status) && gs_command_next(c, w, &r, &part)) {
+    bool commanded = GPUSYM_EARLY_NOT != w->early;
+    do {
         /* The shortest messages want as few instructions between two polls of their lines as can be. */
         const uint64_t round = GPUSYM_PACK * (uint64_t) part.nthreads;
         /* Four packs of more than two ranks do not fit the registers; and of sums alone they are worth 75 KB of code,
          * which is in every GPU's memory. */
         const bool common = GPUSYM_OP_SUM == kernel.op && (GPUSYM_T_F32 == kernel.type || GPUSYM_T_F64 == kernel.type);
         const bool two = r.m.bytes <= 2 * round || w->nranks > 2 || !common;
-        status = r.m.bytes <= round ? gs_agxll_r_command(part, kernel, &r, 1)
-                 : two              ? gs_agxll_r_command(part, kernel, &r, 2)
-                                    : gs_agxll_r_command(part, kernel, &r, GS_COMMAND_PACKS);
-    }
+        if (commanded) {
+            status = r.m.bytes <= round ? gs_agxll_r_command(part, kernel, &r, 1)
+                     : two              ? gs_agxll_r_command(part, kernel, &r, 2)
+                                        : gs_agxll_r_command(part, kernel, &r, GS_COMMAND_PACKS);
+        }
+        if (!gs_command_end(c, w, part, &r, status)) {
+            return;
+        }
+        commanded = true;
+    } while (gs_command_next(c, w, &r, &part));
 }
 
 GS_FN void gs_agxll_r(gs_ctx_t c, gs_kernel_t kernel, bool mc)
@@ -201,9 +208,11 @@ GS_FN void gs_agxll_r(gs_ctx_t c, gs_kernel_t kernel, bool mc)
     const gpusym_work_t *const w = kernel.w;
     const gs_message_t m = {(const char *) w->in, (char *) w->out, w->bytes};
     uint32_t status = mc ? gs_mc_ready(w) : (uint32_t) GPUSYM_STATUS_OK;
-    status = gs_agxll_r_call(c, kernel, mc, &m, w->chunk, w->epoch, status);
+    if (GPUSYM_EARLY_NOT == w->early) {
+        status = gs_agxll_r_call(c, kernel, mc, &m, w->chunk, w->epoch, status);
+    }
     if (!mc && 0 != w->linger_ns) {
-        gs_agxll_r_resident(c, kernel, status);
+        gs_agxll_r_resident(c, kernel, gs_block_worst(c, status));
     } else {
         gs_finish(c, w, status);
     }

@@ -113,7 +113,7 @@ int main(int argc, char **argv)
     int kinds[CHECK_KINDS];
     unsigned linger = 0, pause;
     bool served;
-    unsigned long long resident, late, elsewhere = 0;
+    unsigned long long resident, early, late, elsewhere = 0;
     uint64_t n;
     long failed;
     int level = MPI_THREAD_SINGLE;
@@ -145,6 +145,7 @@ int main(int argc, char **argv)
         coll_comm_dup(&l.comm[c], MPI_COMM_WORLD);
     }
     (void) mpit_count("allreduce", "resident"); /* from here on */
+    (void) mpit_count("allreduce", "early");
     (void) mpit_count("allreduce", "late");
     for (size_t k = 0; k < OTHERS; k++) {
         (void) mpit_count(others[k].name, "resident");
@@ -160,9 +161,11 @@ int main(int argc, char **argv)
     }
     check_collect(&l.t);
     resident = mpit_count("allreduce", "resident");
+    early = mpit_count("allreduce", "early");
     late = mpit_count("allreduce", "late");
     if (0 == l.t.rank) {
-        printf("rank 0: %llu calls of resident kernels, %llu that had just left;", resident, late);
+        printf("rank 0: %llu calls of resident kernels, %llu launched early, %llu whose kernel had left;", resident,
+               early, late);
     }
     for (size_t k = 0; k < OTHERS; k++) {
         const unsigned long long n_served = mpit_count(others[k].name, "resident");

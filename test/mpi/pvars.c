@@ -27,6 +27,7 @@ enum {
     FORWARDED,
     ZERO_COPY,
     RESIDENT,
+    EARLY,
     LATE,
     COPY,
 #define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) ALG_##id,
@@ -39,7 +40,7 @@ enum {
 /* NULL: an algorithm of another collective. */
 static const char *const names[COUNTERS] = {
     "native",   "staged",      "forwarded", "zero_copy", /* of the native ones, beside the algorithms: in no sum */
-    "resident",                                          /* likewise */
+    "resident", "early",                                 /* likewise */
     "late",     "native_copy",
 #define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) \
     GPUSYM_COLL_##coll == GPUSYM_COLL_ALLREDUCE ? "native_" #name : NULL,

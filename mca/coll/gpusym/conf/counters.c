@@ -69,8 +69,12 @@ static int register_pvars(const mca_base_component_t *component, unsigned coll)
             register_pvar(component, coll, "resident", "", "ran in a resident kernel, without a launch", &c->resident);
     }
     if (OMPI_SUCCESS == ret) {
-        ret = register_pvar(component, coll, "late", "", "were launched, because the resident kernel had just retired",
-                            &c->late);
+        ret = register_pvar(component, coll, "early", "", "were launched when this rank posted them", &c->early);
+    }
+    if (OMPI_SUCCESS == ret) {
+        ret =
+            register_pvar(component, coll, "late", "",
+                          "were launched, because the kernel that had them, resident or early, had retired", &c->late);
     }
     if (OMPI_SUCCESS == ret) {
         ret = register_pvar(component, coll, "staged", "", "were staged through host memory", &c->staged);
@@ -198,6 +202,7 @@ static void print_line(unsigned coll, const coll_gpusym_counters_t *sum, const c
     append_entry(&l, "rails", sum->rails);
     append_entry(&l, "zero_copy", sum->zero_copy);
     append_entry(&l, "resident", sum->resident);
+    append_entry(&l, "early", sum->early);
     append_entry(&l, "late", sum->late);
     end_entries(&l);
     append_text(&l, "%s", ", ", 0);

@@ -19,7 +19,8 @@ typedef struct {
     unsigned long long rails;                       /* of those, between islands */
     unsigned long long zero_copy;                   /* of the native ones: straight between users' buffers */
     unsigned long long resident; /* of the native ones: by a kernel that was there, without a launch */
-    unsigned long long late;     /* of the native ones: launched, the resident kernel had just retired */
+    unsigned long long early;    /* of the native ones: launched when this rank posted them */
+    unsigned long long late;     /* of the native ones: launched, the kernel that had them before had retired */
     unsigned long long staged;   /* staged through host memory */
     unsigned long long reason[COLL_GPUSYM_REASONS]; /* of those, by reason */
     unsigned long long cut;                         /* of the staged ones: in pieces */

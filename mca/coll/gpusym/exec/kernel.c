@@ -14,7 +14,7 @@
 /* The kernel has ended, or will take the next call. */
 static void put_lane(coll_gpusym_run_t *run, bool well)
 {
-    if (run->launch.resident.remains) {
+    if (run->launch.resident.remains || COLL_GPUSYM_EARLY == run->launch.resident.how) {
         coll_gpusym_resident_done(run->engine->residents, &run->task, &run->launch, well);
     } else {
         coll_gpusym_launch_put_lane(&run->launch);
@@ -30,7 +30,7 @@ static coll_gpusym_turn_t complete(coll_gpusym_run_t *run, uint32_t status, bool
     if (GPUSYM_STATUS_OK == (status & 0xff) && keeps) {
         return COLL_GPUSYM_TURN_DONE;
     }
-    put_lane(run, !retired);
+    put_lane(run, GPUSYM_STATUS_OK == (status & 0xff) && (!retired || !run->launch.resident.remains));
     switch (status & 0xff) {
     case GPUSYM_STATUS_OK:
         return COLL_GPUSYM_TURN_DONE;
@@ -136,9 +136,8 @@ void coll_gpusym_kernel_count(const coll_gpusym_run_t *run, coll_gpusym_counters
     if (run->task.zero_copy.used) {
         coll_gpusym_count(&counters->zero_copy);
     }
-    if (run->launch.resident.commanded) {
-        coll_gpusym_count(&counters->resident);
-    } else if (run->launch.resident.late) {
-        coll_gpusym_count(&counters->late);
+    unsigned long long *const how[] = {NULL, &counters->resident, &counters->early, &counters->late};
+    if (NULL != how[run->launch.resident.how]) {
+        coll_gpusym_count(how[run->launch.resident.how]);
     }
 }

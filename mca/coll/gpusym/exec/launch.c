@@ -119,6 +119,12 @@ static bool queue_kernel(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task
     return GPUSYM_SUCCESS == gpusym_lane_launch(l->lane, kernel, w);
 }
 
+bool coll_gpusym_launch_kernel(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, unsigned kernel,
+                               gpusym_work_t *w)
+{
+    return queue_kernel(l, task, kernel, w, &l->lane->graph);
+}
+
 /* ---- where ranks share GPUs ---- */
 
 bool coll_gpusym_launch_drains(const coll_gpusym_task_t *task)

@@ -9,6 +9,14 @@
 #include "mca/coll/gpusym/plan/lead.h"
 #include "mca/common/gpusym/exec/lane.h"
 
+/* How a call comes to its kernel. */
+enum coll_gpusym_how {
+    COLL_GPUSYM_LAUNCHED,  /* once all ranks have posted it; or not yet */
+    COLL_GPUSYM_COMMANDED, /* nothing is launched: a resident kernel was there */
+    COLL_GPUSYM_EARLY,     /* launched when it was posted */
+    COLL_GPUSYM_LATE,      /* launched, for one of these two had retired with nothing of it done */
+};
+
 /* What one start of a call holds on the GPU. Zeroed before its first use, but for `algorithm`. */
 typedef struct {
     gpusym_lane_t *lane; /* while a kernel of ours is queued, or has been sent a command; NULL: none is */
@@ -19,10 +27,9 @@ typedef struct {
     int algorithm;                         /* that runs; -1: none yet */
     /* A resident kernel's part: see resident.h. */
     struct {
-        bool remains;   /* the kernel remains on the GPU afterwards: the lane is not given back */
-        bool commanded; /* nothing was launched: the kernel was there */
-        bool late;      /* it was commanded, but had retired: launched */
-        bool recalled;  /* it was commanded, and then all ranks agreed that the fallback does the call */
+        uint8_t how;   /* enum coll_gpusym_how */
+        bool remains;  /* the kernel remains on the GPU afterwards: the lane is not given back */
+        bool recalled; /* it has the call, and then all ranks agreed that the fallback does it */
     } resident;
 } coll_gpusym_launch_t;
 
@@ -35,6 +42,9 @@ void coll_gpusym_scratch_lose(coll_gpusym_launch_t *l);
 /* Queues the planned launch, with what packs its input, on a lane; the epoch of p->work is set. False: that failed, and
  * nothing is queued, or the lane and streams that may wait for ever are given up. */
 bool coll_gpusym_launch_plan(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, coll_gpusym_plan_t *p);
+/* Queues one kernel on l->lane. False: that failed, and nothing is queued. */
+bool coll_gpusym_launch_kernel(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, unsigned kernel,
+                               gpusym_work_t *w);
 /* Where ranks share GPUs. Each queues on a lane of its own, l->lane, or leaves that NULL and returns false. */
 /* Queues what brings this rank's input to where leaders load it, and output that they keep to where they store it. */
 bool coll_gpusym_launch_fill(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task);

@@ -146,7 +146,8 @@ static void send_command(coll_gpusym_residents_t *all, const coll_gpusym_task_t 
     coll_gpusym_resident_t *s = find_place(all, task);
     const uint32_t epoch = (uint32_t) epoch_of(coll_gpusym_task_team(task)), skip = epoch - s->epoch - 1;
     l->lane = s->lane;
-    l->resident.remains = l->resident.commanded = true;
+    l->resident.remains = true;
+    l->resident.how = COLL_GPUSYM_COMMANDED;
     l->algorithm = s->algorithm;
     s->lane = NULL;
     s->epoch = epoch;
@@ -233,21 +234,84 @@ void coll_gpusym_resident_command_sender(coll_gpusym_residents_t *all, const col
     }
 }
 
-void coll_gpusym_resident_command_early(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task,
-                                        coll_gpusym_launch_t *l)
+/*
+ * LL lines of one parity must not be overwritten before all have read them. A peer may still be in the last call that
+ * this kernel served: only the other parity's lines are free, since all had ended the calls before when they sent their
+ * lines of that one. If it was another kernel's call, any of its lines may still be read. And what is offered to peers
+ * may need a vote first.
+ */
+static bool may_begin(const coll_gpusym_resident_t *s, const coll_gpusym_task_t *task)
 {
-    const coll_gpusym_resident_t *s = &all->kernel[COLL_GPUSYM_RESIDENT_ALLREDUCE];
+    return is_allreduce(task) && s->alone && 0 != (epoch_of(coll_gpusym_task_team(task)) - s->epoch) % 2 &&
+           0 == task->zero_copy.in_key && 0 == task->zero_copy.out_key && task->alone;
+}
+
+/* Fills in what a kernel like the last one takes of a call. */
+static void describe_call(coll_gpusym_resident_t *s, const coll_gpusym_task_t *task, uint64_t bytes, unsigned early)
+{
+    gpusym_work_t *w = &s->work;
+    w->in = task->segments->in;
+    w->out = task->segments->out;
+    w->bytes = bytes;
+    w->epoch = s->epoch;
+    w->limit_ns = coll_gpusym_task_limit_ns(task);
+    w->early = early;
+    (void) gpusym_kernel_plan(gpusym_algorithm_family((unsigned) s->algorithm), w, 0);
+}
+
+/* Whether a kernel may remain after the call that it is launched for now. The user may say so. */
+static bool may_remain(coll_gpusym_resident_t *s)
+{
+    return coll_gpusym_params.linger >= 0 || gpusym_tuning_resident_allow(&s->worth, linger_ns(), gpusym_now_ns());
+}
+
+/* The same for a kernel that is to be launched. A blocking call gains nothing by it: this rank waits. */
+static bool may_launch(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task)
+{
+    coll_gpusym_team_t *t = coll_gpusym_task_team(task);
+    coll_gpusym_resident_t *s = &all->kernel[COLL_GPUSYM_RESIDENT_ALLREDUCE];
+    if (NULL != s->lane && !is_here(s)) {
+        dismiss_kernel(s, false);
+    }
+    return NULL == s->lane && !task->blocking && !t->host.threads && task->hash == s->hash &&
+           task->segments->bytes == s->bytes && !is_packed(task) && is_kind(task, s) && addresses_fit(task->segments) &&
+           epoch_of(t) < GPUSYM_EPOCH_MAX && 0 != linger_ns() && (t->host.mps || !coll_gpusym_team_crowded(t)) &&
+           gpusym_tuning_early_allow(&s->early);
+}
+
+static void launch_early(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l)
+{
+    coll_gpusym_team_t *t = coll_gpusym_task_team(task);
+    coll_gpusym_resident_t *s = &all->kernel[COLL_GPUSYM_RESIDENT_ALLREDUCE];
+    if (GPUSYM_SUCCESS != gpusym_lane_get(gpusym_current.dev, t->host.gpu, &l->lane)) {
+        l->lane = NULL;
+        return;
+    }
+    l->lane->seq++; /* the lane's last kernel may have retired by itself: this one's word for that is another */
+    l->resident.remains = may_remain(s);
+    s->epoch = (uint32_t) epoch_of(t);
+    s->served = 0;
+    s->work.linger_ns = linger_ns();
+    describe_call(s, task, task->segments->bytes, l->resident.remains ? GPUSYM_EARLY_STAYS : GPUSYM_EARLY_RETIRES);
+    if (!coll_gpusym_launch_kernel(l, task, s->kernel, &s->work)) {
+        coll_gpusym_launch_put_lane(l);
+        l->resident.remains = false;
+        return;
+    }
+    l->resident.how = COLL_GPUSYM_EARLY;
+    l->algorithm = s->algorithm;
+    note_call(all, s);
+}
+
+void coll_gpusym_resident_begin(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l)
+{
     gpusym_lock(&keeper_lock);
-    /*
-     * LL lines of one parity must not be overwritten before all have read them. A peer may still be in the last call
-     * that this kernel served: only the other parity's lines are free, since all had ended the calls before when they
-     * sent their lines of that one. If it was another kernel's call, any of its lines may still be read. And what is
-     * offered to peers may need a vote first.
-     */
-    if (NULL != s->lane && is_allreduce(task) && s->alone &&
-        0 != (epoch_of(coll_gpusym_task_team(task)) - s->epoch) % 2 && 0 == task->zero_copy.in_key &&
-        0 == task->zero_copy.out_key && task->alone && is_same(all, task, task->segments->bytes)) {
-        send_command(all, task, l, task->segments->bytes);
+    if (may_begin(&all->kernel[COLL_GPUSYM_RESIDENT_ALLREDUCE], task)) {
+        if (is_same(all, task, task->segments->bytes)) {
+            send_command(all, task, l, task->segments->bytes);
+        } else if (may_launch(all, task)) {
+            launch_early(all, task, l);
+        }
     }
     gpusym_unlock(&keeper_lock);
 }
@@ -282,13 +346,6 @@ void coll_gpusym_resident_prepare(coll_gpusym_residents_t *all, const coll_gpusy
 {
     coll_gpusym_resident_t *s = find_place(all, task);
     coll_gpusym_resident_make_room(all, coll_gpusym_task_team(task), p);
-    if (coll_gpusym_params.linger < 0 && !gpusym_tuning_resident_allow(&s->worth, linger_ns(), gpusym_now_ns())) {
-        return; /* the user may say it later */
-    }
-    p->work.nblocks = 1;
-    p->work.nthreads = 0 != coll_gpusym_params.threads ? p->work.nthreads : gpusym_tuning_resident_threads();
-    p->work.linger_ns = linger_ns();
-    l->resident.remains = true;
     s->kernel = p->kernel;
     s->coll = coll_gpusym_task_coll(task);
     s->algorithm = p->algorithm;
@@ -298,29 +355,34 @@ void coll_gpusym_resident_prepare(coll_gpusym_residents_t *all, const coll_gpusy
     s->bytes = p->work.bytes;
     s->hash = task->hash;
     s->work = p->work;
+    s->work.nblocks = 1;
+    s->work.nthreads = 0 != coll_gpusym_params.threads ? p->work.nthreads : gpusym_tuning_resident_threads();
+    s->work.linger_ns = linger_ns();
+    l->resident.remains = may_remain(s);
+    if (l->resident.remains) {
+        p->work = s->work;
+    }
 }
 
 bool coll_gpusym_resident_retired(const coll_gpusym_launch_t *l)
 {
-    return l->resident.commanded && gpusym_lane_retired(l->lane);
+    return coll_gpusym_resident_has_begun(l) && gpusym_lane_retired(l->lane);
 }
 
 bool coll_gpusym_resident_relaunch(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task,
                                    coll_gpusym_launch_t *l)
 {
     coll_gpusym_resident_t *s = find_place(all, task);
-    gpusym_work_t *w = &s->work;
-    l->resident.late = true;
-    l->resident.commanded = false; /* that it has retired says nothing of the one that is launched now */
-    gpusym_tuning_resident_ended(&s->worth, s->served - 1, w->linger_ns, GPUSYM_RESIDENT_EXPIRED);
-    s->served = 0; /* nor has that one served any call yet */
-    w->in = task->segments->in;
-    w->out = task->segments->out;
-    w->bytes = task->read.max_bytes;
-    w->epoch = s->epoch;
-    w->limit_ns = coll_gpusym_task_limit_ns(task);
-    (void) gpusym_kernel_plan(gpusym_algorithm_family((unsigned) s->algorithm), w, 0);
-    return GPUSYM_SUCCESS == gpusym_lane_launch(l->lane, s->kernel, w);
+    if (COLL_GPUSYM_EARLY == l->resident.how) {
+        gpusym_tuning_early_ended(&s->early, true);
+    } else {
+        gpusym_tuning_resident_ended(&s->worth, s->served - 1, s->work.linger_ns, GPUSYM_RESIDENT_EXPIRED);
+    }
+    l->resident.how = COLL_GPUSYM_LATE; /* that it has retired says nothing of the one that is launched now */
+    s->served = 0;                      /* nor has that one served any call yet */
+    s->work.linger_ns = l->resident.remains ? s->work.linger_ns : 0;
+    describe_call(s, task, task->read.max_bytes, GPUSYM_EARLY_NOT);
+    return coll_gpusym_launch_kernel(l, task, s->kernel, &s->work);
 }
 
 void coll_gpusym_resident_done(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l,
@@ -328,6 +390,14 @@ void coll_gpusym_resident_done(coll_gpusym_residents_t *all, const coll_gpusym_t
 {
     coll_gpusym_resident_t *s = find_place(all, task);
     gpusym_lock(&keeper_lock);
+    if (well && COLL_GPUSYM_EARLY == l->resident.how) {
+        gpusym_tuning_early_ended(&s->early, false);
+    }
+    if (!l->resident.remains) {
+        coll_gpusym_launch_put_lane(l);
+        gpusym_unlock(&keeper_lock);
+        return;
+    }
     s->lane = l->lane;
     l->lane = NULL;
     if (well) {

@@ -14,6 +14,7 @@
 /* A communicator has one for all-reduce, and one for the others. */
 enum { COLL_GPUSYM_RESIDENT_ALLREDUCE, COLL_GPUSYM_RESIDENT_OTHER, COLL_GPUSYM_RESIDENTS };
 
+/* One, or the last one. */
 typedef struct {
     gpusym_lane_t *lane; /* its; NULL: there is none, or a call has it */
     unsigned kernel;
@@ -25,7 +26,8 @@ typedef struct {
     uint32_t hash;   /* of its last call: coll_gpusym_task_t's */
     uint32_t served; /* calls, without its first */
     gpusym_tuning_resident_t worth;
-    gpusym_work_t work; /* it was launched with */
+    gpusym_tuning_early_t early;
+    gpusym_work_t work; /* it was launched with, or would be */
 } coll_gpusym_resident_t;
 
 /* A communicator's. Zeroed before its first use. */
@@ -46,20 +48,25 @@ bool coll_gpusym_resident_command_same(coll_gpusym_residents_t *all, const coll_
  * The call goes on as if it were not. */
 void coll_gpusym_resident_command_sender(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task,
                                          coll_gpusym_launch_t *l);
-/* For a call that has just been posted: sends the command, if the call is like the last one of a kernel that is here;
- * l->lane is set then, and the call goes on as if it were not. */
-void coll_gpusym_resident_command_early(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task,
-                                        coll_gpusym_launch_t *l);
+/* For a call that has just been posted, and is like the last one of a kernel: sends the command if that is here, or
+ * launches another one (a call that is not blocking). Then l->lane is set, and the call goes on as if it were not. */
+void coll_gpusym_resident_begin(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l);
+/* Whether a kernel has the call, and may yet retire with nothing of it done. */
+static inline bool coll_gpusym_resident_has_begun(const coll_gpusym_launch_t *l)
+{
+    return COLL_GPUSYM_COMMANDED == l->resident.how || COLL_GPUSYM_EARLY == l->resident.how;
+}
 /* For a call that coll_gpusym_resident_may() allows and no kernel here serves: makes its plan a resident kernel's, or
  * leaves it. */
 void coll_gpusym_resident_prepare(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l,
                                   coll_gpusym_plan_t *p);
-/* Whether the kernel that a call commanded had retired before: nothing of the call has been done, or will be. */
+/* Whether the kernel that a call has begun with has retired: nothing of the call has been done, or will be. */
 bool coll_gpusym_resident_retired(const coll_gpusym_launch_t *l);
 /* Launches such a call. False: that failed. */
 bool coll_gpusym_resident_relaunch(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task,
                                    coll_gpusym_launch_t *l);
-/* The call is done: the kernel has its lane again. Not well: the kernel is dismissed. */
+/* The call of a kernel that remains, or was launched early, is done: the kernel has its lane again, or gives it back. Not
+ * well: it is dismissed. */
 void coll_gpusym_resident_done(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l,
                                bool well);
 /* Makes room for the launch of p, another kernel of the communicator: resident kernels remain if there is a

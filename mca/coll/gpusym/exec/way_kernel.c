@@ -24,7 +24,7 @@ static void offer(coll_gpusym_run_t *run, gpusym_post_t *post)
  * it. */
 static void early(coll_gpusym_run_t *run)
 {
-    coll_gpusym_resident_command_early(run->engine->residents, &run->task, &run->launch);
+    coll_gpusym_resident_begin(run->engine->residents, &run->task, &run->launch);
 }
 
 /* All are on GPUs and have a team: how the data go. */
@@ -135,7 +135,7 @@ static coll_gpusym_turn_t launch_planned(coll_gpusym_run_t *run)
 /* The call may be launched: a resident kernel may have its command already, or take that of the last call. */
 static coll_gpusym_turn_t launch(coll_gpusym_run_t *run)
 {
-    if (run->launch.resident.commanded ||
+    if (coll_gpusym_resident_has_begun(&run->launch) ||
         coll_gpusym_resident_command_same(run->engine->residents, &run->task, &run->launch)) {
         return runs(run);
     }
@@ -148,7 +148,7 @@ static coll_gpusym_turn_t take_tokens(coll_gpusym_run_t *run)
     if (!run->engine->team->host.threads && 0 != (run->task.read.all & GPUSYM_POST_QUIET)) {
         return launch(run);
     }
-    if (!run->is.kernel.has_tokens && !run->launch.resident.commanded) {
+    if (!run->is.kernel.has_tokens && !coll_gpusym_resident_has_begun(&run->launch)) {
         coll_gpusym_resident_command_sender(run->engine->residents, &run->task, &run->launch);
     }
     run->is.kernel.has_tokens = true; /* or some of them */
