@@ -246,8 +246,8 @@ typedef struct gpusym_work {
      * Exchange-and-reduce kernels: the sources of this rank, the ranks that have a send segment for us (scan: the ranks
      * up to us); empty: nothing is stored. The result goes to recv[rank]. */
     uint32_t src_first, src_end, dst_first, dst_end;
-    /* enum gpusym_early: a resident kernel of one-shot all-reduce may be launched before the peers have posted its first
-     * call. */
+    /* enum gpusym_early: a resident kernel of one-shot all-reduce may be launched before the peers have posted its
+     * first call. */
     uint32_t early;
 
     /* A resident kernel (symm/resident.h): the doorbell by which the host commands the next call, in pinned memory, and

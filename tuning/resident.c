@@ -100,19 +100,14 @@ void gpusym_tuning_resident_ended(gpusym_tuning_resident_t *s, uint32_t served, 
     halve_old(&s->calls, &s->pauses);
 }
 
-bool gpusym_tuning_early_allow(gpusym_tuning_early_t *e)
+void gpusym_tuning_early_told(gpusym_tuning_early_t *e, bool early, bool left)
 {
     e->skip -= 0 != e->skip;
-    return 0 == e->skip;
-}
-
-void gpusym_tuning_early_ended(gpusym_tuning_early_t *e, bool retired)
-{
-    e->misses = retired ? e->misses + 1 : 0;
-    e->skips = retired ? e->skips : 0;
-    if (e->misses >= GPUSYM_RESIDENT_MISSES) {
+    if (left && ++e->misses >= GPUSYM_RESIDENT_MISSES) {
         e->misses = 0;
-        e->skip = calls_without(e->skips) + 1;
+        e->skip = calls_without(e->skips);
         e->skips++;
+    } else if (early && !left) {
+        e->misses = e->skips = 0;
     }
 }

@@ -72,17 +72,20 @@ void gpusym_tuning_resident_ended(gpusym_tuning_resident_t *s, uint32_t served, 
 void gpusym_tuning_resident_skip(gpusym_tuning_resident_t *s);
 
 /*
- * Whether kernels are launched when this rank posts a call, before it knows of its peers. One that retires because they
- * do not come has been launched for nothing. After GPUSYM_RESIDENT_MISSES of these in a row calls go without, as above.
- * Zeroed before its first use.
+ * Whether kernels are launched when a rank posts a call, before it knows of its peers. One that retires because they do
+ * not come has been launched for nothing; so they come only if all ranks do it. After GPUSYM_RESIDENT_MISSES calls in a
+ * row for which a rank's kernel was launched for nothing, calls go without, as above. Alike on all ranks, which tell
+ * each other what has happened. Zeroed before its first use.
  */
 typedef struct {
     uint32_t misses, skip, skips; /* as above */
 } gpusym_tuning_early_t;
 
-/* Before such a launch. */
-bool gpusym_tuning_early_allow(gpusym_tuning_early_t *e);
-/* Its kernel has done the call, or retired. */
-void gpusym_tuning_early_ended(gpusym_tuning_early_t *e, bool retired);
+static inline bool gpusym_tuning_early_allow(const gpusym_tuning_early_t *e)
+{
+    return 0 == e->skip;
+}
+/* What the ranks tell of the last call: a kernel was launched early; one was, for nothing. Once a call. */
+void gpusym_tuning_early_told(gpusym_tuning_early_t *e, bool early, bool left);
 
 #endif

@@ -176,8 +176,8 @@ GS_FN uint32_t gs_agxll_r_command(gs_ctx_t part, gs_kernel_t kernel, const gs_co
     return gs_block_worst(part, gs_command_rest(kernel, r, packs, first + k * step, step)); /* part is the block */
 }
 
-/* A launch of one block: its own call, if that is to be done as a commanded one, else it has been done, with this status
- * of all threads; then those that it is commanded. */
+/* A launch of one block: its own call, if that is to be done as a commanded one, else it has been done, with this
+ * status of all threads; then those that it is commanded. */
 GS_FN void gs_agxll_r_resident(gs_ctx_t c, gs_kernel_t kernel, uint32_t status)
 {
     const gpusym_work_t *const w = kernel.w;

@@ -67,6 +67,13 @@ static coll_gpusym_resident_t *find_place(coll_gpusym_residents_t *all, const co
     return &all->kernel[is_allreduce(task) ? COLL_GPUSYM_RESIDENT_ALLREDUCE : COLL_GPUSYM_RESIDENT_OTHER];
 }
 
+void coll_gpusym_resident_told(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task)
+{
+    const uint32_t any = task->read.any;
+    gpusym_tuning_early_told(&all->early, 0 != (any & GPUSYM_POST_EARLY), 0 != (any & GPUSYM_POST_LEFT));
+    all->tells = 0;
+}
+
 bool coll_gpusym_resident_may(const coll_gpusym_task_t *task, const coll_gpusym_plan_t *p)
 {
     coll_gpusym_team_t *t = coll_gpusym_task_team(task);
@@ -276,7 +283,7 @@ static bool may_launch(coll_gpusym_residents_t *all, const coll_gpusym_task_t *t
     return NULL == s->lane && !task->blocking && !t->host.threads && task->hash == s->hash &&
            task->segments->bytes == s->bytes && !is_packed(task) && is_kind(task, s) && addresses_fit(task->segments) &&
            epoch_of(t) < GPUSYM_EPOCH_MAX && 0 != linger_ns() && (t->host.mps || !coll_gpusym_team_crowded(t)) &&
-           gpusym_tuning_early_allow(&s->early);
+           gpusym_tuning_early_allow(&all->early);
 }
 
 static void launch_early(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l)
@@ -374,7 +381,7 @@ bool coll_gpusym_resident_relaunch(coll_gpusym_residents_t *all, const coll_gpus
 {
     coll_gpusym_resident_t *s = find_place(all, task);
     if (COLL_GPUSYM_EARLY == l->resident.how) {
-        gpusym_tuning_early_ended(&s->early, true);
+        all->tells = GPUSYM_POST_EARLY | GPUSYM_POST_LEFT;
     } else {
         gpusym_tuning_resident_ended(&s->worth, s->served - 1, s->work.linger_ns, GPUSYM_RESIDENT_EXPIRED);
     }
@@ -390,8 +397,8 @@ void coll_gpusym_resident_done(coll_gpusym_residents_t *all, const coll_gpusym_t
 {
     coll_gpusym_resident_t *s = find_place(all, task);
     gpusym_lock(&keeper_lock);
-    if (well && COLL_GPUSYM_EARLY == l->resident.how) {
-        gpusym_tuning_early_ended(&s->early, false);
+    if (COLL_GPUSYM_EARLY == l->resident.how) {
+        all->tells = GPUSYM_POST_EARLY;
     }
     if (!l->resident.remains) {
         coll_gpusym_launch_put_lane(l);

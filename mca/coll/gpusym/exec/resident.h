@@ -26,15 +26,23 @@ typedef struct {
     uint32_t hash;   /* of its last call: coll_gpusym_task_t's */
     uint32_t served; /* calls, without its first */
     gpusym_tuning_resident_t worth;
-    gpusym_tuning_early_t early;
     gpusym_work_t work; /* it was launched with, or would be */
 } coll_gpusym_resident_t;
 
 /* A communicator's. Zeroed before its first use. */
 typedef struct {
     coll_gpusym_resident_t kernel[COLL_GPUSYM_RESIDENTS];
+    gpusym_tuning_early_t early; /* alike on all ranks */
+    uint32_t tells;              /* GPUSYM_POST_EARLY, _LEFT: what this rank has to tell of its last call */
 } coll_gpusym_residents_t;
 
+/* What the entry of a call tells of the last one. */
+static inline uint32_t coll_gpusym_resident_tells(const coll_gpusym_residents_t *all)
+{
+    return all->tells;
+}
+/* All ranks have told, and agree on a call: so all of them launch early, or none. */
+void coll_gpusym_resident_told(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task);
 /* Whether a call may be one of a resident kernel. */
 bool coll_gpusym_resident_may(const coll_gpusym_task_t *task, const coll_gpusym_plan_t *p);
 /* For such a call, planned and with its epoch: true if the kernel is here, and has been sent the command; l->lane is
@@ -65,8 +73,8 @@ bool coll_gpusym_resident_retired(const coll_gpusym_launch_t *l);
 /* Launches such a call. False: that failed. */
 bool coll_gpusym_resident_relaunch(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task,
                                    coll_gpusym_launch_t *l);
-/* The call of a kernel that remains, or was launched early, is done: the kernel has its lane again, or gives it back. Not
- * well: it is dismissed. */
+/* The call of a kernel that remains, or was launched early, is done: the kernel has its lane again, or gives it back.
+ * Not well: it is dismissed. */
 void coll_gpusym_resident_done(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l,
                                bool well);
 /* Makes room for the launch of p, another kernel of the communicator: resident kernels remain if there is a

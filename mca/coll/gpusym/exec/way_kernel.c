@@ -17,6 +17,7 @@ static void offer(coll_gpusym_run_t *run, gpusym_post_t *post)
     if (!t->host.mps && coll_gpusym_team_crowded(t)) {
         post->flags |= GPUSYM_POST_CROWDED;
     }
+    post->flags |= coll_gpusym_resident_tells(run->engine->residents);
     coll_gpusym_run_offer(run, post);
 }
 
@@ -36,6 +37,7 @@ static coll_gpusym_turn_t find_buffers(coll_gpusym_run_t *run)
     if (!coll_gpusym_plan_reaches(task)) {
         return coll_gpusym_run_refused(run, COLL_GPUSYM_R_UNREACHABLE);
     }
+    coll_gpusym_resident_told(run->engine->residents, task);
     /* Another process has come to a rank's GPU, as all ranks find. This call is done yet as any: a resident kernel may
      * have done it already. */
     run->engine->team->host.leads_next = 0 != (task->read.any & GPUSYM_POST_CROWDED) && !run->joins;

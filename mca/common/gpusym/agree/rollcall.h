@@ -57,7 +57,9 @@ enum {
     GPUSYM_POST_HOST = 4096,     /* its buffers are host memory all the same */
     GPUSYM_POST_GPU = 8192,      /* it has a buffer on a GPU */
     GPUSYM_POST_CROWDED = 16384, /* another process uses its GPU */
-    GPUSYM_POST_FLAGS_END = 32768,
+    GPUSYM_POST_EARLY = 32768,   /* its last call was launched before it knew of its peers' */
+    GPUSYM_POST_LEFT = 65536,    /* and for nothing: they did not come in time */
+    GPUSYM_POST_FLAGS_END = 131072,
 };
 
 /* What a rank posts. */
