@@ -181,7 +181,7 @@ static void both_sides_must_allow_gpu_memory(void **state)
         gpusym_pipe_receive(&m.in, &dev, gpu, gpu_to, 3000000, &m.parcel, 2 != i);
         while (!m.sent || !m.received) {
             poll_both(&m);
-            assert_true(0 == m.in.slots || (NULL != m.in.mem) == (0 == i));
+            assert_true(0 == m.in.ring.slots || (NULL != m.in.mem) == (0 == i));
             sched_yield();
         }
         OK(m.sent_as);

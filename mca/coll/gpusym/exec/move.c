@@ -19,6 +19,7 @@
 #include "mca/common/gpusym/exec/lane.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/scratch.h"
+#include "mca/common/gpusym/shm/flow.h"
 
 /* Copies of this rank under way in each direction: the copy engine always has the next one. */
 #define LANES 3u
@@ -28,8 +29,6 @@
 /* Pieces of a flow that are in its ring, at most; and bytes of the rings of a call. */
 #define SLOTS_MAX 8u
 #define RINGS_MAX (12ull << 20)
-/* In `taken`: the receiver does not look at the board any more. */
-#define OVER UINT64_MAX
 
 #define READ(field) __atomic_load_n(&(field), __ATOMIC_ACQUIRE)
 #define WRITE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELEASE)
@@ -41,7 +40,7 @@ typedef struct {
     uint32_t slots;      /* pieces that the ring holds */
     uint32_t pad;
     uint64_t bytes;              /* of the flow; there with the board */
-    _Alignas(64) uint64_t taken; /* pieces; OVER */
+    _Alignas(64) uint64_t taken; /* pieces; GPUSYM_FLOW_OVER: the receiver does not look at the board any more */
 } flow_t;
 _Static_assert(128 == sizeof(flow_t), "flows are two cache lines");
 
@@ -49,19 +48,19 @@ _Static_assert(128 == sizeof(flow_t), "flows are two cache lines");
 typedef struct {
     const char *from;
     uint64_t bytes, piece, pieces, off;
-    uint64_t started, copied; /* pieces */
-    uint32_t slots;           /* 0: it has no ring yet */
-    bool over;                /* all its receivers have acknowledged that */
+    gpusym_flow_t ring; /* of pieces. No slots: it has none yet */
+    uint64_t started;   /* pieces */
+    bool over;          /* all its receivers have acknowledged that */
 } out_t;
 
 /* A flow that this rank receives. */
 typedef struct {
-    flow_t *flow, *ack; /* whose first, and second line counts; NULL: the board is not there yet */
+    const flow_t *flow; /* NULL: the board is not there yet */
     char *to;
     uint64_t room, bytes; /* of the buffer; of the flow */
     uint64_t piece, off;  /* as the sender says, read once */
-    uint32_t slots;
-    uint64_t pieces, started, taken; /* pieces 0: not known yet */
+    gpusym_flow_t ring;   /* of pieces. No slots: not known yet */
+    uint64_t pieces, started;
     bool over;
 } in_t;
 
@@ -337,9 +336,10 @@ static bool find_board(coll_gpusym_move_t *m, uint32_t r)
     if (NULL == board) {
         return false;
     }
-    in->ack = &board[m->me];
-    in->flow = &board[m->shared ? 0 : m->me];
-    in->bytes = in->flow->bytes;
+    flow_t *flow = &board[m->shared ? 0 : m->me];
+    in->flow = flow;
+    in->ring = (gpusym_flow_t){.filled = &flow->filled, .taken = &board[m->me].taken};
+    in->bytes = flow->bytes;
     m->truncated = m->truncated || in->bytes > in->room;
     if (!m->in.by_cpu && 0 != in->bytes) {
         (void) gpusym_window_register(m->w->of[r], gpusym_current.dev, m->gpu, &at);
@@ -399,15 +399,15 @@ static bool end_piece(coll_gpusym_move_t *m, copies_t *c, uint32_t *peer)
 
 /* ---- sending ---- */
 
-/* The pieces that all receivers of a flow have taken, or OVER. */
+/* The pieces that all receivers of a flow have taken, or GPUSYM_FLOW_OVER. */
 static uint64_t taken_of(const coll_gpusym_move_t *m, uint32_t r)
 {
-    uint64_t least = OVER;
+    uint64_t least = GPUSYM_FLOW_OVER;
     if (!m->shared) {
         return READ(m->board[r].taken);
     }
     for (uint32_t p = 0; p < m->n; p++) {
-        const uint64_t taken = p == m->me ? OVER : READ(m->board[p].taken);
+        const uint64_t taken = p == m->me ? GPUSYM_FLOW_OVER : READ(m->board[p].taken);
         least = taken < least ? taken : least;
     }
     return least;
@@ -426,69 +426,80 @@ static bool get_ring(coll_gpusym_move_t *m, out_t *o, flow_t *flow)
     while (slots > 0 && GPUSYM_SUCCESS != gpusym_window_get(slots * o->piece, &o->off)) {
         slots /= 2;
     }
-    o->slots = (uint32_t) slots;
+    o->ring = (gpusym_flow_t){.filled = &flow->filled, .taken = &flow->taken, .slots = slots};
     flow->piece = o->piece;
     flow->off = o->off;
-    flow->slots = o->slots;
+    flow->slots = (uint32_t) slots;
     return 0 != slots;
 }
 
-/* Starts the copy of a flow's next piece, if its ring has a free slot. False: not now. */
-static bool send_piece(coll_gpusym_move_t *m, uint32_t r)
+static void note_filled(out_t *o)
+{
+    gpusym_flow_publish(&o->ring, o->ring.told + 1);
+}
+
+/* Starts the copy of a flow's next piece, if its ring has a free slot. False: not now, or (*corrupt) never. */
+static bool send_piece(coll_gpusym_move_t *m, uint32_t r, bool *corrupt)
 {
     out_t *o = out_to(m, r);
-    const uint64_t said = taken_of(m, r),
-                   taken = said < o->copied ? said : o->copied; /* no more, whatever stands there */
-    if (o->over || 0 == o->bytes || (0 != o->slots && o->started == o->pieces) ||
-        (0 == o->slots && !get_ring(m, o, &m->board[r])) || o->started >= taken + o->slots) {
+    if (o->over || 0 == o->bytes || (0 != o->ring.slots && o->started == o->pieces) ||
+        (0 == o->ring.slots && !get_ring(m, o, &m->board[r]))) {
+        return false;
+    }
+    const int64_t room = gpusym_flow_room_by(&o->ring, o->started, taken_of(m, r));
+    if (room <= 0) {
+        *corrupt = room < 0;
         return false;
     }
     const uint64_t at = o->started * o->piece, left = o->bytes - at;
     const uint64_t bytes = left < o->piece ? left : o->piece;
-    void *slot = gpusym_window_at(m->w->of[m->me], o->off + o->started % o->slots * o->piece, bytes);
+    void *slot = gpusym_window_at(m->w->of[m->me], o->off + o->started % o->ring.slots * o->piece, bytes);
     o->started++;
     if (copy_piece(m, &m->out, r, slot, o->from + at, bytes) && !m->failed) {
-        o->copied++;
-        WRITE(m->board[r].filled, o->copied);
+        note_filled(o);
     }
     return true;
 }
 
-/* Notes flows whose receivers are done. */
-static void end_flows(coll_gpusym_move_t *m)
+/* Notes flows whose receivers are done. False: one says so before it can be. */
+static bool end_flows(coll_gpusym_move_t *m)
 {
     for (uint32_t r = 0; r < (m->shared ? 1 : m->n); r++) {
         out_t *o = &m->to[r];
-        if (o->over || OVER != taken_of(m, r)) {
+        if (o->over || GPUSYM_FLOW_OVER != taken_of(m, r)) {
             continue;
+        }
+        if (o->ring.told * o->piece < o->bytes) {
+            return false;
         }
         o->over = true;
         m->outs--;
-        if (0 != o->slots) {
+        if (0 != o->ring.slots) {
             gpusym_window_put(o->off);
         }
     }
+    return true;
 }
 
-static void send_some(coll_gpusym_move_t *m)
+/* False: our board is corrupt. */
+static bool send_some(coll_gpusym_move_t *m)
 {
     uint32_t r;
+    bool corrupt = false;
     if (NULL == m->board && !put_board(m)) {
-        return;
+        return true;
     }
     while (end_piece(m, &m->out, &r)) {
-        out_t *o = out_to(m, r);
-        o->copied++;
-        WRITE(m->board[r].filled, o->copied);
+        note_filled(out_to(m, r));
     }
     /* The first turns first: the other rank does the same. */
-    for (uint32_t i = 0; i < m->n && has_room(m, &m->out); i++) {
+    for (uint32_t i = 0; i < m->n && has_room(m, &m->out) && !corrupt; i++) {
         const uint32_t turn = m->shared ? 0 : turn_with(m, i);
-        while (has_room(m, &m->out) && send_piece(m, turn)) {
+        while (has_room(m, &m->out) && send_piece(m, turn, &corrupt)) {
         }
         i = m->shared ? m->n : i;
     }
-    end_flows(m);
+    return !corrupt && end_flows(m);
 }
 
 /* ---- receiving ---- */
@@ -498,32 +509,43 @@ static void end_flow(coll_gpusym_move_t *m, in_t *in)
 {
     in->over = true;
     m->ins--;
-    WRITE(in->ack->taken, OVER);
+    gpusym_flow_take(&in->ring, GPUSYM_FLOW_OVER);
 }
 
 static void note_taken(coll_gpusym_move_t *m, in_t *in)
 {
-    in->taken++;
-    if (in->taken == in->pieces) {
+    const uint64_t taken = in->ring.told + 1;
+    if (taken == in->pieces) {
         end_flow(m, in);
     } else {
-        WRITE(in->ack->taken, in->taken);
+        gpusym_flow_take(&in->ring, taken);
     }
 }
 
 /* Reads where the sender has its ring, once it says so. False: that is corrupt. */
 static bool read_ring(in_t *in)
 {
-    if (0 == in->pieces) {
-        in->piece = READ(in->flow->piece);
-        in->off = READ(in->flow->off);
-        in->slots = READ(in->flow->slots);
-        if (0 == in->piece || in->piece > in->bytes || 0 == in->slots || in->slots > SLOTS_MAX) {
-            return false;
-        }
-        in->pieces = (in->bytes - 1) / in->piece + 1;
+    in->piece = READ(in->flow->piece);
+    in->off = READ(in->flow->off);
+    in->ring.slots = READ(in->flow->slots);
+    if (0 == in->piece || in->piece > in->bytes || 0 == in->ring.slots || in->ring.slots > SLOTS_MAX) {
+        return false;
     }
+    in->pieces = (in->bytes - 1) / in->piece + 1;
     return true;
+}
+
+/* Returns how many pieces more of a flow are there, or GPUSYM_ERR_CORRUPT. */
+static int64_t pieces_there(in_t *in)
+{
+    if (0 == in->ring.slots && !gpusym_flow_has_begun(&in->ring)) {
+        return 0;
+    }
+    if (0 == in->ring.slots && !read_ring(in)) {
+        return GPUSYM_ERR_CORRUPT;
+    }
+    const int64_t ready = gpusym_flow_ready(&in->ring, in->started);
+    return in->ring.seen <= in->pieces ? ready : GPUSYM_ERR_CORRUPT;
 }
 
 /* Starts the copy of rank r's next piece, if it is there. False: not now, or (*corrupt) never. */
@@ -534,20 +556,17 @@ static bool receive_piece(coll_gpusym_move_t *m, uint32_t r, bool *corrupt)
         end_flow(m, in);
         return false;
     }
-    const uint64_t filled = READ(in->flow->filled);
-    if (filled <= in->started) {
+    const int64_t there = pieces_there(in);
+    if (there <= 0) {
+        *corrupt = there < 0;
         return false;
     }
-    if (!read_ring(in) || filled > in->pieces) {
-        *corrupt = true;
-        return false;
-    }
-    if (in->room <= in->started * in->piece && in->taken < in->started) {
+    if (in->room <= in->started * in->piece && in->ring.told < in->started) {
         return false; /* what has no room is taken behind what has */
     }
     const uint64_t at = in->started * in->piece, left = in->bytes - at;
     const uint64_t bytes = left < in->piece ? left : in->piece, room = in->room > at ? in->room - at : 0;
-    const void *slot = gpusym_window_at(m->w->of[r], in->off + in->started % in->slots * in->piece, bytes);
+    const void *slot = gpusym_window_at(m->w->of[r], in->off + in->started % in->ring.slots * in->piece, bytes);
     if (NULL == slot) {
         *corrupt = true;
         return false;
@@ -602,8 +621,9 @@ coll_gpusym_move_state_t coll_gpusym_move_poll(coll_gpusym_move_t *m, uint32_t *
         m->failed = kept < 0; /* nothing of it is sent */
     }
     m->keeps = false;
-    if (m->sends && !m->failed) {
-        send_some(m);
+    if (m->sends && !m->failed && !send_some(m)) {
+        *rank = m->me;
+        return COLL_GPUSYM_MOVE_CORRUPT;
     }
     if (m->ins > 0 && !m->failed && !receive_some(m, rank)) {
         return COLL_GPUSYM_MOVE_CORRUPT;

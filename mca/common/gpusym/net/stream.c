@@ -9,6 +9,7 @@
 
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/shm/arena.h"
+#include "mca/common/gpusym/shm/flow.h"
 
 enum { BUCKETS = 1024, RING_ALIGN = 4096, BUFFER_ALIGN = 64 };
 
@@ -146,7 +147,7 @@ static void hear(gpusym_net_stream_t *s, const gpusym_net_head_t *head)
 /* Of several heads the newest credit counts, whatever their order. One of pieces that were never sent is none. */
 static void take_credit(gpusym_net_stream_t *s, const gpusym_net_head_t *head)
 {
-    if (head->generation == s->generation && head->credit - s->credit <= s->sent - s->credit) {
+    if (head->generation == s->generation && gpusym_flow_credits(s->sent, s->credit, head->credit)) {
         s->credit = head->credit;
     }
 }
@@ -264,7 +265,7 @@ bool gpusym_net_streams_progress(gpusym_net_streams_t *streams)
 uint32_t gpusym_net_stream_room(const gpusym_net_stream_t *s)
 {
     const bool meet = s->heard && s->heard_in == s->generation && s->greeted;
-    return meet ? s->params.pieces_out - (s->sent - s->credit) : 0;
+    return meet ? gpusym_flow_left(s->params.pieces_out, s->sent, s->credit) : 0;
 }
 
 int gpusym_net_stream_send(gpusym_net_stream_t *s, gpusym_net_message_t *message, const void *data, uint32_t bytes)

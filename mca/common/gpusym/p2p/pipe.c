@@ -171,6 +171,12 @@ static uint64_t pieces_of(const gpusym_pipe_t *pipe)
     return (pipe->bytes + pipe->piece - 1) / pipe->piece;
 }
 
+static gpusym_flow_t ring_of(void *room)
+{
+    flow_t *flow = room;
+    return (gpusym_flow_t){.filled = &flow->filled, .taken = &flow->taken};
+}
+
 static void note_error(gpusym_pipe_t *pipe, int rc)
 {
     pipe->status = GPUSYM_SUCCESS == pipe->status ? rc : pipe->status;
@@ -192,7 +198,7 @@ void gpusym_pipe_fail(gpusym_pipe_t *pipe, int status)
 /* Copies the next piece, between its slot and our memory. Returns an error of common.h. */
 static int piece_start(gpusym_pipe_t *pipe)
 {
-    const uint64_t n = pipe->started, at = n * pipe->piece, slot = pipe->off[n % pipe->slots];
+    const uint64_t n = pipe->started, at = n * pipe->piece, slot = pipe->off[n % pipe->ring.slots];
     const uint64_t bytes = pipe->bytes - at < pipe->piece ? pipe->bytes - at : pipe->piece;
     gpusym_carry_t *carry = &pipe->carry[n % GPUSYM_PIPE_SLOTS];
     const bool sends = NULL == pipe->parcel, in_gpu = NULL != pipe->mem, pinned = in_gpu || NULL != pipe->segment->dev;
@@ -215,10 +221,12 @@ static int piece_start(gpusym_pipe_t *pipe)
     return gpusym_carry_start_rows(pipe->dev, pipe->gpu, &run, carry);
 }
 
-/* Copies pieces up to `end`; of those that this thread copies itself, one. */
-static void pieces_start(gpusym_pipe_t *pipe, uint64_t end)
+/* Copies up to so many pieces, or notes an error; of those that this thread copies itself, one. */
+static void pieces_start(gpusym_pipe_t *pipe, int64_t most)
 {
-    const uint64_t pieces = pieces_of(pipe), last = end < pieces ? end : pieces;
+    const uint64_t end = pipe->started + (uint64_t) (most < 0 ? 0 : most), pieces = pieces_of(pipe),
+                   last = end < pieces ? end : pieces;
+    note_error(pipe, most < 0 ? (int) most : GPUSYM_SUCCESS);
     while (GPUSYM_SUCCESS == pipe->status && pipe->started < last) {
         note_error(pipe, piece_start(pipe));
         if (NULL == pipe->gpu) {
@@ -250,6 +258,7 @@ void gpusym_pipe_send(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym_gp
                             .at = (char *) (uintptr_t) src,
                             .bytes = bytes,
                             .index = index,
+                            .ring = ring_of(gpusym_parcel_room(index)),
                             .by_gpu = by_gpu && NULL != gpu && gpusym_tuning_pipe_by_gpu(bytes)};
 }
 
@@ -275,7 +284,7 @@ static bool route_choose(gpusym_pipe_t *pipe, flow_t *flow)
 /* Takes one slot more. False: none is free. With the lock held. */
 static bool slot_take(gpusym_pipe_t *pipe)
 {
-    uint64_t *off = &pipe->off[pipe->slots];
+    uint64_t *off = &pipe->off[pipe->ring.slots];
     return pipe->by_gpu ? GPUSYM_SUCCESS == gpusym_arena_alloc(shared.mem_arena, pipe->piece, off)
                         : range_get(pipe->dev, pipe->gpu, pipe->piece, off);
 }
@@ -287,18 +296,18 @@ static int slots_take(gpusym_pipe_t *pipe, flow_t *flow)
     pipe->piece = gpusym_tuning_pipe_piece(pipe->bytes, pipe->by_gpu);
     const uint64_t pieces = pieces_of(pipe), wanted = pieces < GPUSYM_PIPE_SLOTS ? pieces : GPUSYM_PIPE_SLOTS;
     pthread_mutex_lock(&shared.lock);
-    while (pipe->slots < wanted && slot_take(pipe)) {
-        pipe->slots++;
+    while (pipe->ring.slots < wanted && slot_take(pipe)) {
+        pipe->ring.slots++;
     }
     const int lack =
         !pipe->by_gpu && GPUSYM_SUCCESS != shared.host.refused ? GPUSYM_ERR_NO_MEMORY : GPUSYM_ERR_NOT_AVAILABLE;
     pipe->segment = shared.host.own;
     pipe->mem = pipe->by_gpu ? shared.mem : NULL;
     pthread_mutex_unlock(&shared.lock);
-    if (0 == pipe->slots) {
+    if (0 == pipe->ring.slots) {
         return lack;
     }
-    flow->slots = pipe->slots;
+    flow->slots = (uint32_t) pipe->ring.slots;
     flow->piece = pipe->piece;
     memcpy(flow->off, pipe->off, sizeof flow->off);
     flow->segment = NULL != pipe->segment ? pipe->segment->id : (gpusym_segment_id_t){.bytes = 0};
@@ -310,8 +319,8 @@ static int slots_take(gpusym_pipe_t *pipe, flow_t *flow)
 static void slots_give(gpusym_pipe_t *pipe)
 {
     pthread_mutex_lock(&shared.lock);
-    while (pipe->slots > 0) {
-        const uint64_t off = pipe->off[--pipe->slots];
+    while (pipe->ring.slots > 0) {
+        const uint64_t off = pipe->off[--pipe->ring.slots];
         if (NULL == pipe->mem) {
             gpusym_shares_put(&shared.host, off);
         } else if (NULL != shared.mem_arena) {
@@ -324,19 +333,13 @@ static void slots_give(gpusym_pipe_t *pipe)
 /* Tells which pieces are there, and fills the slots that are free. */
 static void send_pieces(gpusym_pipe_t *pipe, flow_t *flow)
 {
-    if (0 == pipe->slots && 0 != pipe->bytes && route_choose(pipe, flow)) {
+    if (0 == pipe->ring.slots && 0 != pipe->bytes && route_choose(pipe, flow)) {
         const int rc = slots_take(pipe, flow);
         note_error(pipe, GPUSYM_ERR_NOT_AVAILABLE != rc ? rc : GPUSYM_SUCCESS);
     }
-    if (0 == pipe->slots) {
-        return;
-    }
-    WRITE(flow->filled, pipe->ended);
-    const uint64_t taken = READ(flow->taken);
-    if (taken > pipe->ended || pipe->started - taken > pipe->slots) {
-        note_error(pipe, GPUSYM_ERR_CORRUPT);
-    } else {
-        pieces_start(pipe, taken + pipe->slots);
+    if (0 != pipe->ring.slots) {
+        gpusym_flow_publish(&pipe->ring, pipe->ended);
+        pieces_start(pipe, gpusym_flow_room(&pipe->ring, pipe->started));
     }
 }
 
@@ -375,6 +378,7 @@ void gpusym_pipe_receive(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym
                             .at = dst,
                             .bytes = bytes < parcel->offer.bytes ? bytes : parcel->offer.bytes,
                             .parcel = parcel,
+                            .ring = ring_of(parcel->room),
                             .by_gpu = by_gpu && NULL != gpu};
     if (0 != pipe->bytes) {
         pipe->asked = GPUSYM_PARCEL_PIPE != parcel->offer.kind;
@@ -435,7 +439,7 @@ static int slots_read(gpusym_pipe_t *pipe, const flow_t *flow)
         }
     }
     pipe->piece = said.piece;
-    pipe->slots = said.slots;
+    pipe->ring.slots = said.slots;
     memcpy(pipe->off, said.off, sizeof pipe->off);
     return GPUSYM_SUCCESS;
 }
@@ -443,19 +447,15 @@ static int slots_read(gpusym_pipe_t *pipe, const flow_t *flow)
 /* Copies out the pieces that are there. */
 static void receive_pieces(gpusym_pipe_t *pipe, flow_t *flow)
 {
-    const uint64_t filled = READ(flow->filled);
-    if (0 == filled) {
+    if (0 == pipe->ring.slots && !gpusym_flow_has_begun(&pipe->ring)) {
         route_answer(pipe, flow);
         return;
     }
-    if (0 == pipe->slots) {
+    if (0 == pipe->ring.slots) {
         note_error(pipe, slots_read(pipe, flow));
     }
-    if (GPUSYM_SUCCESS == pipe->status && (filled < pipe->started || filled - pipe->ended > pipe->slots)) {
-        note_error(pipe, GPUSYM_ERR_CORRUPT);
-    }
     if (GPUSYM_SUCCESS == pipe->status) {
-        pieces_start(pipe, filled);
+        pieces_start(pipe, gpusym_flow_ready(&pipe->ring, pipe->started));
     }
 }
 
@@ -467,10 +467,10 @@ static bool poll_receive(gpusym_pipe_t *pipe)
         return false;
     }
     pieces_end(pipe);
-    const bool all = 0 == pipe->bytes || (0 != pipe->slots && pipe->ended == pieces_of(pipe));
+    const bool all = 0 == pipe->bytes || (0 != pipe->ring.slots && pipe->ended == pieces_of(pipe));
     if (!all && GPUSYM_SUCCESS == pipe->status) {
         const int32_t failed = READ(flow->failed);
-        WRITE(flow->taken, pipe->ended);
+        gpusym_flow_take(&pipe->ring, pipe->ended);
         note_theirs(pipe, failed <= 0 ? failed : GPUSYM_ERR_CORRUPT);
     }
     if (!all && GPUSYM_SUCCESS == pipe->status) {

@@ -21,6 +21,7 @@
 #include "mca/common/gpusym/exec/carry.h"
 #include "mca/common/gpusym/memory/share.h"
 #include "mca/common/gpusym/p2p/parcel.h"
+#include "mca/common/gpusym/shm/flow.h"
 
 /* Shared memory of a process for slots and buffers, in bytes; how much of it buffers may take. */
 #define GPUSYM_PIPE_BYTES (16ull << 20)
@@ -41,7 +42,7 @@ typedef struct {
     char *mem;                              /* GPU memory of the slots, as it is mapped here; NULL: none, or not used */
     bool told;                              /* to the other side: that there is such memory, or whether it is mapped */
     uint64_t piece, off[GPUSYM_PIPE_SLOTS]; /* bytes of a piece; offsets of the slots */
-    uint32_t slots;                         /* 0: not known yet */
+    gpusym_flow_t ring;                     /* of pieces */
     uint64_t started, ended;                /* pieces whose copy has been started, has ended */
     gpusym_carry_t carry[GPUSYM_PIPE_SLOTS];
     int status;  /* why it ends, an error of common.h */

@@ -9,10 +9,10 @@
 
 /* What lies in front of the room.  Each side writes a cache line of its own. */
 struct gpusym_ring {
-    uint64_t tail;    /* the writer's: end of the last record; stored with release order, behind the record */
+    uint64_t tail;    /* the writer's: end of the last record; what the flow has filled */
     uint32_t written; /* the writer's: 1 once it has begun */
     uint32_t pad0[29];
-    uint64_t head; /* the reader's: begin of the oldest record; stored with release order, when it has been read */
+    uint64_t head; /* the reader's: begin of the oldest record; what it has taken */
     uint64_t pad1[15];
 };
 _Static_assert(sizeof(gpusym_ring_t) == GPUSYM_RING_HEAD, "the room begins behind it");
@@ -35,29 +35,32 @@ static uint64_t record_size(uint64_t bytes)
     return (sizeof(record_t) + bytes + GPUSYM_RING_RECORD - 1) / GPUSYM_RING_RECORD * GPUSYM_RING_RECORD;
 }
 
+static gpusym_flow_t flow_of(gpusym_ring_t *ring, uint64_t room)
+{
+    return (gpusym_flow_t){.filled = &ring->tail, .taken = &ring->head, .slots = room};
+}
+
 void gpusym_ring_open_writer(gpusym_ring_writer_t *writer, void *memory, uint64_t room)
 {
-    *writer = (gpusym_ring_writer_t){.ring = memory, .room = room};
+    *writer = (gpusym_ring_writer_t){.ring = memory, .flow = flow_of(memory, room)};
     __atomic_store_n(&writer->ring->written, 1, __ATOMIC_RELEASE);
 }
 
 /* Whether `size` bytes are free. Reads the reader's cache line only where they are not for sure. */
 static int find_room(gpusym_ring_writer_t *writer, uint64_t size)
 {
-    if (writer->tail + size - writer->head <= writer->room) {
+    const uint64_t tail = writer->flow.told;
+    if (size <= gpusym_flow_room_seen(&writer->flow, tail)) {
         return 1;
     }
-    const uint64_t head = __atomic_load_n(&writer->ring->head, __ATOMIC_ACQUIRE);
-    if (head < writer->head || head > writer->tail) {
-        return GPUSYM_ERR_CORRUPT;
-    }
-    writer->head = head;
-    return writer->tail + size - head <= writer->room;
+    const int64_t room = gpusym_flow_room(&writer->flow, tail);
+    return room < 0 ? (int) room : size <= (uint64_t) room;
 }
 
 int gpusym_ring_write(gpusym_ring_writer_t *writer, uint32_t tag, const void *data, uint32_t bytes)
 {
-    const uint64_t size = record_size(bytes), rest = writer->room - writer->tail % writer->room;
+    const uint64_t room = writer->flow.slots, tail = writer->flow.told;
+    const uint64_t size = record_size(bytes), rest = room - tail % room;
     const uint64_t skip = size > rest ? rest : 0;
     const int found = find_room(writer, skip + size);
 
@@ -65,19 +68,18 @@ int gpusym_ring_write(gpusym_ring_writer_t *writer, uint32_t tag, const void *da
         return found;
     }
     if (0 != skip) {
-        *record_at(writer->ring, writer->room, writer->tail) = (record_t){.skip = 1};
+        *record_at(writer->ring, room, tail) = (record_t){.skip = 1};
     }
-    record_t *record = record_at(writer->ring, writer->room, writer->tail + skip);
+    record_t *record = record_at(writer->ring, room, tail + skip);
     *record = (record_t){.tag = tag, .bytes = bytes};
     memcpy(record + 1, data, bytes);
-    writer->tail += skip + size;
-    __atomic_store_n(&writer->ring->tail, writer->tail, __ATOMIC_RELEASE);
+    gpusym_flow_publish(&writer->flow, tail + skip + size);
     return 1;
 }
 
 void gpusym_ring_open_reader(gpusym_ring_reader_t *reader, void *memory, uint64_t room)
 {
-    *reader = (gpusym_ring_reader_t){.ring = memory, .room = room};
+    *reader = (gpusym_ring_reader_t){.ring = memory, .flow = flow_of(memory, room)};
 }
 
 bool gpusym_ring_is_written(const gpusym_ring_reader_t *reader)
@@ -87,32 +89,33 @@ bool gpusym_ring_is_written(const gpusym_ring_reader_t *reader)
 
 int gpusym_ring_read(gpusym_ring_reader_t *reader, uint32_t *tag, void **data, uint32_t *bytes)
 {
-    uint64_t used = __atomic_load_n(&reader->ring->tail, __ATOMIC_ACQUIRE) - reader->head;
+    const uint64_t room = reader->flow.slots, head = reader->flow.told;
+    const int64_t ready = gpusym_flow_ready(&reader->flow, head);
 
-    if (0 == used) {
+    if (0 == ready) {
         return 0;
     }
-    if (used > reader->room || 0 != used % GPUSYM_RING_RECORD) {
+    if (ready < 0 || 0 != ready % GPUSYM_RING_RECORD) {
         return GPUSYM_ERR_CORRUPT;
     }
-    uint64_t rest = reader->room - reader->head % reader->room;
-    record_t record = *record_at(reader->ring, reader->room, reader->head);
+    uint64_t used = (uint64_t) ready, rest = room - head % room;
+    record_t record = *record_at(reader->ring, room, head);
     uint64_t skip = 0;
     if (0 != record.skip) {
         if (rest >= used) {
             return GPUSYM_ERR_CORRUPT;
         }
         skip = rest;
-        rest = reader->room;
+        rest = room;
         used -= skip;
-        record = *record_at(reader->ring, reader->room, reader->head + skip);
+        record = *record_at(reader->ring, room, head + skip);
     }
     const uint64_t size = record_size(record.bytes);
     if (0 != record.skip || size > used || size > rest) {
         return GPUSYM_ERR_CORRUPT;
     }
     *tag = record.tag;
-    *data = record_at(reader->ring, reader->room, reader->head + skip) + 1;
+    *data = record_at(reader->ring, room, head + skip) + 1;
     *bytes = record.bytes;
     reader->taken = skip + size;
     return 1;
@@ -120,7 +123,6 @@ int gpusym_ring_read(gpusym_ring_reader_t *reader, uint32_t *tag, void **data, u
 
 void gpusym_ring_end_read(gpusym_ring_reader_t *reader)
 {
-    reader->head += reader->taken;
+    gpusym_flow_take(&reader->flow, reader->flow.told + reader->taken);
     reader->taken = 0;
-    __atomic_store_n(&reader->ring->head, reader->head, __ATOMIC_RELEASE);
 }

@@ -16,7 +16,7 @@
 #ifndef GPUSYM_COMMON_P2P_RING_H
 #define GPUSYM_COMMON_P2P_RING_H
 
-#include "mca/common/gpusym/common.h"
+#include "mca/common/gpusym/shm/flow.h"
 
 /* Bytes that a ring takes in front of its room. */
 #define GPUSYM_RING_HEAD 256u
@@ -31,15 +31,14 @@ typedef struct gpusym_ring gpusym_ring_t;
 /* The writer's side. */
 typedef struct {
     gpusym_ring_t *ring;
-    uint64_t room, tail;
-    uint64_t head; /* of the reader, as seen last */
+    gpusym_flow_t flow; /* of bytes */
 } gpusym_ring_writer_t;
 
 /* The reader's side. */
 typedef struct {
     gpusym_ring_t *ring;
-    uint64_t room, head;
-    uint64_t taken; /* bytes of the record that is being read; 0: none is */
+    gpusym_flow_t flow; /* of bytes */
+    uint64_t taken;     /* bytes of the record that is being read; 0: none is */
 } gpusym_ring_reader_t;
 
 /* Begins to write to a ring of GPUSYM_RING_HEAD + room bytes, once in its life, and tells the reader so.  room: bytes,
