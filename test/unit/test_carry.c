@@ -1,8 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of mca/common/gpusym/exec/carry.c on the simulated GPU: every way to copy, by sizes, alignments and rows,
- * beside each other, and with what the device cannot do.  A seed as the argument repeats a run.
+ * Unit tests of mca/common/gpusym/exec/carry.c and queue.h on the simulated GPU: every way to copy, by sizes,
+ * alignments and rows, beside each other, in order, and with what the device cannot do.
+ * A seed as the argument repeats a run.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +17,7 @@
 #include <string.h>
 
 #include "mca/common/gpusym/device/sim/sim.h"
-#include "mca/common/gpusym/exec/carry.h"
+#include "mca/common/gpusym/exec/queue.h"
 #include "test/unit/clock.h"
 #include "test/unit/random.h"
 #include "tuning/carry.h"
@@ -775,6 +776,88 @@ static void a_kernel_without_end_is_an_error(void **state)
     copy_rows(0, 0, 100, 1, 0, 0);
 }
 
+/* ---- queues ---- */
+
+/* What a queue's copy does: a part of `to` for each tag. */
+static gpusym_carry_rows_t run_of(uint32_t tag, bool host)
+{
+    const uint64_t part = ROOM / GPUSYM_QUEUE_MAX, at = tag % GPUSYM_QUEUE_MAX * part;
+    const uint64_t bytes =
+        0 == tag % GPUSYM_QUEUE_MAX ? part : 1 + tag * 7919u % (part >> tag % 13); /* long, shorter */
+    return (gpusym_carry_rows_t){.dst = host ? (char *) got + at : to + at,
+                                 .src = host ? (char *) sent + tag % MARGIN : from + tag % MARGIN,
+                                 .width = bytes < part - MARGIN ? bytes : part - MARGIN,
+                                 .height = 1,
+                                 .local = tag & 1,
+                                 .engine = tag & 2,
+                                 .shared = tag & 4};
+}
+
+/* Of copies that end in any order, the ends come in theirs; a piece that has been told is there. */
+static void a_queue_tells_ends_in_order(void **state)
+{
+    (void) state;
+    for (unsigned host = 0; host < 2; host++) {
+        gpusym_queue_t queue = {.dev = &dev, .gpu = host ? NULL : gpu};
+        uint32_t started = 0, ended = 0, tag = 0;
+        assert_int_equal(gpusym_queue_end(&queue, &tag), 0);
+        while (ended < 400) {
+            while (started < 400 && gpusym_queue_under_way(&queue) < 1 + next_random() % GPUSYM_QUEUE_MAX) {
+                const gpusym_carry_rows_t run = run_of(started, host);
+                OK(gpusym_queue_start(&queue, &run, started++));
+            }
+            gpusym_carry_flush(true);
+            if (0 == gpusym_queue_end(&queue, &tag)) {
+                sched_yield();
+                continue;
+            }
+            assert_int_equal(tag, ended++);
+            const gpusym_carry_rows_t run = run_of(tag, host);
+            OK(dev.copy(gpu, expected, run.dst, run.width));
+            assert_memory_equal(expected, sent + tag % MARGIN, run.width);
+        }
+        assert_true(gpusym_queue_drain(&queue));
+    }
+}
+
+/* A copy that cannot be started is none; one that is lost ends with an error, at its turn. */
+static void a_queue_tells_errors_in_order(void **state)
+{
+    const gpusym_carry_rows_t run = {.dst = to, .src = from, .width = 100, .height = 1},
+                              other = {.dst = to + 200, .src = from, .width = ROOM / 2, .height = 1, .engine = true};
+    gpusym_queue_t queue = {.dev = &dev, .gpu = gpu};
+    uint32_t tag;
+    int rc;
+    (void) state;
+    dev.graph_launch = NULL;
+    OK(gpusym_queue_start(&queue, &other, 7));
+    dev.copy_async = engine_refused;
+    dev.copy = driver_refused;
+    assert_int_equal(gpusym_queue_start(&queue, &other, 8), GPUSYM_ERR_NO_MEMORY);
+    dev.copy_async = gpusym_device_sim.copy_async;
+    dev.copy = gpusym_device_sim.copy;
+    dev.launch = launch_nothing;
+    OK(gpusym_queue_start(&queue, &run, 9));
+    dev.launch = gpusym_device_sim.launch;
+    OK(gpusym_queue_start(&queue, &run, 10));
+    for (uint32_t i = 0; i < 3; i++) {
+        static const struct {
+            uint32_t tag;
+            int rc;
+        } ends[] = {{7, 1}, {9, GPUSYM_ERR}, {10, 1}};
+        while (0 == (rc = gpusym_queue_end(&queue, &tag))) {
+            sched_yield();
+        }
+        assert_int_equal(tag, ends[i].tag);
+        assert_int_equal(rc, ends[i].rc);
+    }
+    OK(gpusym_queue_start(&queue, &other, 11));
+    while (!gpusym_queue_drain(&queue)) {
+        sched_yield();
+    }
+    assert_int_equal(gpusym_queue_end(&queue, &tag), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -799,6 +882,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(what_is_refused_the_driver_copies, setup, teardown),
         cmocka_unit_test_setup_teardown(errors_are_told, setup, teardown),
         cmocka_unit_test_setup_teardown(a_kernel_without_end_is_an_error, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_queue_tells_ends_in_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_queue_tells_errors_in_order, setup, teardown),
     };
     random_start(argc, argv);
     clock_hold();

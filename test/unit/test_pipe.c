@@ -324,6 +324,66 @@ static void an_error_ends_both_halves(void **state)
     }
 }
 
+/* A GPU that begins no kernel before it is let go. */
+static struct {
+    gpusym_graph_t **graph;
+    gpusym_stream_t *stream;
+    unsigned kernel;
+    gpusym_work_t work;
+} held[2 * GPUSYM_PIPE_SLOTS];
+static unsigned nheld;
+
+static int launch_held(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
+{
+    assert_true(nheld < sizeof held / sizeof *held);
+    held[nheld].graph = graph;
+    held[nheld].stream = stream;
+    held[nheld].kernel = kernel;
+    held[nheld++].work = *w;
+    return GPUSYM_SUCCESS;
+}
+
+static void let_go(void)
+{
+    for (unsigned i = 0; i < nheld; i++) {
+        OK(gpusym_device_sim.graph_launch(held[i].graph, held[i].stream, held[i].kernel, &held[i].work));
+    }
+    nheld = 0;
+}
+
+/* One half's copies are slow: the other half waits for them, whether they fill slots or empty them. */
+static void slots_are_used_once_copies_have_ended(void **state)
+{
+    enum { BYTES = 5000000 };
+    static gpusym_device_t slow;
+    (void) state;
+    slow = dev;
+    slow.graph_launch = launch_held;
+    for (unsigned i = 0; i < 4; i++) {
+        message_t m;
+        unsigned let = 0;
+        offer(&m, BYTES);
+        gpusym_pipe_send(&m.out, i & 1 ? &slow : &dev, gpu, gpu_from, BYTES, m.index, i & 2);
+        OK(gpusym_parcel_claim(self, m.envelope, &m.parcel));
+        gpusym_pipe_receive(&m.in, i & 1 ? &dev : &slow, gpu, gpu_to, BYTES, &m.parcel, i & 2);
+        OK(dev.copy(gpu, gpu_to, want, BYTES));
+        while (!m.sent || !m.received) {
+            for (unsigned k = 0; k < 100; k++) { /* what could be done too early is done */
+                poll_both(&m);
+                usleep(50);
+            }
+            let += 0 != nheld;
+            let_go();
+        }
+        finish(&m);
+        OK(m.sent_as);
+        OK(m.received_as);
+        OK(dev.copy(gpu, got, gpu_to, BYTES));
+        assert_memory_equal(got, from, BYTES);
+        assert_true(let > 0);
+    }
+}
+
 /* Anything in the flow: the halves end, with an error or without, and reach nothing that is not theirs. */
 static void garbage_ends_both_halves(void **state)
 {
@@ -521,7 +581,7 @@ static void receive_some_and_die(gpusym_peer_t *peer)
     two_reach(&channel->sent, 1);
     if (GPUSYM_SUCCESS == gpusym_parcel_claim(peer, channel->envelope[0], &parcel)) {
         gpusym_pipe_receive(&in, &dev, NULL, to, parcel.offer.bytes, &parcel, true);
-        while (in.ended < 3 && !gpusym_pipe_poll(&in, &status)) {
+        while (in.copies.ended < 3 && !gpusym_pipe_poll(&in, &status)) {
         }
         raise(SIGKILL);
     }
@@ -561,7 +621,7 @@ static void send_some_and_die(gpusym_peer_t *peer)
     if (GPUSYM_SUCCESS == gpusym_parcel_offer(&o, NULL, &index, channel->envelope[0])) {
         gpusym_pipe_send(&out, &dev, NULL, from, o.bytes, index, true);
         __atomic_store_n(&channel->sent, 1, __ATOMIC_RELEASE);
-        while (out.ended < 3 && !gpusym_pipe_poll(&out, &status)) {
+        while (out.copies.ended < 3 && !gpusym_pipe_poll(&out, &status)) {
         }
         raise(SIGKILL);
     }
@@ -606,6 +666,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(many_share_the_slots, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_refused_the_driver_copies, setup, teardown),
         cmocka_unit_test_setup_teardown(an_error_ends_both_halves, setup, teardown),
+        cmocka_unit_test_setup_teardown(slots_are_used_once_copies_have_ended, setup, teardown),
         cmocka_unit_test_setup_teardown(garbage_ends_both_halves, setup, teardown),
         cmocka_unit_test_setup_teardown(buffers_are_received_as_pipes, setup, teardown),
         cmocka_unit_test_setup_teardown(buffers_have_their_share, setup, teardown),

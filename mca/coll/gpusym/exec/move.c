@@ -17,12 +17,13 @@
 
 #include "mca/coll/gpusym/args/facts.h"
 #include "mca/common/gpusym/exec/lane.h"
+#include "mca/common/gpusym/exec/queue.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/scratch.h"
 #include "mca/common/gpusym/shm/flow.h"
 
 /* Copies of this rank under way in each direction: the copy engine always has the next one. */
-#define LANES 3u
+#define COPIES_MAX 3u
 /* Bytes of pieces: of whole flows up to PIECE_MIN one, of longer ones an eighth, up to a chunk of the window. */
 #define PIECE_MIN (64ull << 10)
 #define PIECE_MAX GPUSYM_WINDOW_CHUNK
@@ -64,16 +65,6 @@ typedef struct {
     bool over;
 } in_t;
 
-/* Copies under way, the oldest first. */
-typedef struct {
-    struct {
-        gpusym_lane_t *lane; /* NULL: not needed yet, or it cannot be had */
-        uint32_t peer;
-    } copy[LANES];
-    unsigned first, n;
-    bool by_cpu; /* the buffer is host memory */
-} copies_t;
-
 struct coll_gpusym_move {
     const gpusym_rollcall_t *rc;
     const coll_gpusym_windows_t *w;
@@ -85,14 +76,14 @@ struct coll_gpusym_move {
     flow_t *board; /* [n], in our window; NULL: we send nothing, or there is no room yet */
     uint64_t board_off;
     bool sends;
-    uint32_t outs, ins; /* flows that are not over */
-    gpusym_lane_t *own; /* what this rank sends to itself, or its copies to `kept` */
-    char *kept;         /* in place: what is sent, before it is overwritten; owned */
-    bool keeps;         /* it is being copied there */
-    bool kept_on_gpu;   /* it is scratch memory, not the host's */
-    copies_t out, in;
-    out_t *to;  /* [n]; shared: [0] alone */
-    in_t *from; /* [n] */
+    uint32_t outs, ins;     /* flows that are not over */
+    gpusym_lane_t *own;     /* what this rank sends to itself, or its copies to `kept` */
+    char *kept;             /* in place: what is sent, before it is overwritten; owned */
+    bool keeps;             /* it is being copied there */
+    bool kept_on_gpu;       /* it is scratch memory, not the host's */
+    gpusym_queue_t out, in; /* to and from windows, by peer. No gpu: the buffer is host memory */
+    out_t *to;              /* [n]; shared: [0] alone */
+    in_t *from;             /* [n] */
 };
 
 /* ---- windows ---- */
@@ -187,10 +178,14 @@ static void set_flows(coll_gpusym_move_t *m, const coll_gpusym_args_t *a, const 
 /* In place, or where one buffer is both (a broadcast), what is sent lies in the receive buffer. */
 static bool open_gpu(coll_gpusym_move_t *m, const coll_gpusym_buffers_t *b)
 {
-    m->in.by_cpu = !coll_gpusym_on_gpu(&b->recv.mem);
-    m->out.by_cpu = GPUSYM_MEM_NONE == b->send.mem.kind ? m->in.by_cpu : !coll_gpusym_on_gpu(&b->send.mem);
-    return !coll_gpusym_buffers_on_gpu(b) ||
-           GPUSYM_SUCCESS == gpusym_current.dev->gpu_open(coll_gpusym_buffers_where(b), &m->gpu);
+    const gpusym_device_t *dev = gpusym_current.dev;
+    if (coll_gpusym_buffers_on_gpu(b) && GPUSYM_SUCCESS != dev->gpu_open(coll_gpusym_buffers_where(b), &m->gpu)) {
+        return false;
+    }
+    const gpusym_mem_t *sent = GPUSYM_MEM_NONE == b->send.mem.kind ? &b->recv.mem : &b->send.mem;
+    m->in = (gpusym_queue_t){.dev = dev, .gpu = coll_gpusym_on_gpu(&b->recv.mem) ? m->gpu : NULL};
+    m->out = (gpusym_queue_t){.dev = dev, .gpu = coll_gpusym_on_gpu(sent) ? m->gpu : NULL};
+    return true;
 }
 
 /* What a rank sends to itself. Both are the same where it is in place. */
@@ -220,7 +215,7 @@ static bool get_kept(coll_gpusym_move_t *m, uint64_t bytes)
     void *p = NULL;
     m->kept_on_gpu = NULL != m->gpu && GPUSYM_SUCCESS == gpusym_scratch_get(gpusym_current.dev, m->gpu, bytes, &p);
     m->kept = m->kept_on_gpu ? p : malloc(bytes);
-    m->out.by_cpu = !m->kept_on_gpu;
+    m->out.gpu = m->kept_on_gpu ? m->gpu : NULL;
     return NULL != m->kept;
 }
 
@@ -315,7 +310,7 @@ static bool put_board(coll_gpusym_move_t *m)
     for (uint32_t r = 0; r < m->n; r++) {
         m->board[r].bytes = out_to(m, r)->bytes;
     }
-    if (!m->out.by_cpu) {
+    if (NULL != m->out.gpu) {
         (void) gpusym_window_register(m->w->of[m->me], gpusym_current.dev, m->gpu, &at);
     }
     WRITE(line->board, m->seq << GPUSYM_BOARD_BITS | m->board_off / GPUSYM_BOARD_UNIT);
@@ -341,7 +336,7 @@ static bool find_board(coll_gpusym_move_t *m, uint32_t r)
     in->ring = (gpusym_flow_t){.filled = &flow->filled, .taken = &board[m->me].taken};
     in->bytes = flow->bytes;
     m->truncated = m->truncated || in->bytes > in->room;
-    if (!m->in.by_cpu && 0 != in->bytes) {
+    if (NULL != m->in.gpu && 0 != in->bytes) {
         (void) gpusym_window_register(m->w->of[r], gpusym_current.dev, m->gpu, &at);
     }
     return true;
@@ -349,52 +344,25 @@ static bool find_board(coll_gpusym_move_t *m, uint32_t r)
 
 /* ---- copies ---- */
 
-/* Whether a copy may start. Without a stream it is waited for, with nothing before it. */
-static bool has_room(const coll_gpusym_move_t *m, copies_t *c)
+static bool has_room(const coll_gpusym_move_t *m, const gpusym_queue_t *copies)
 {
-    const unsigned i = (c->first + c->n) % LANES;
-    if (m->failed || LANES == c->n) {
-        return false;
-    }
-    if (!c->by_cpu && NULL == c->copy[i].lane &&
-        GPUSYM_SUCCESS != gpusym_lane_get(gpusym_current.dev, m->gpu, &c->copy[i].lane)) {
-        c->copy[i].lane = NULL;
-        return 0 == c->n;
-    }
-    return true;
+    return !m->failed && gpusym_queue_under_way(copies) < COPIES_MAX;
 }
 
-/* Copies between a buffer and a window; has_room(). True: at once; false: the copy is queued. */
-static bool copy_piece(coll_gpusym_move_t *m, copies_t *c, uint32_t peer, void *to, const void *from, uint64_t bytes)
+/* Copies between a buffer and a window; has_room(). */
+static void copy_piece(coll_gpusym_move_t *m, gpusym_queue_t *copies, uint32_t peer, void *to, const void *from,
+                       uint64_t bytes)
 {
-    const gpusym_device_t *dev = gpusym_current.dev;
-    const unsigned i = (c->first + c->n) % LANES;
-    if (c->by_cpu) {
-        memcpy(to, from, bytes);
-        return true;
-    }
-    if (NULL == c->copy[i].lane) {
-        m->failed = GPUSYM_SUCCESS != dev->copy(m->gpu, to, from, bytes);
-        return true;
-    }
-    c->copy[i].peer = peer;
-    c->n++;
-    m->failed = GPUSYM_SUCCESS != dev->copy_async(c->copy[i].lane->stream, to, from, bytes);
-    return false;
+    const gpusym_carry_rows_t run = {.dst = to, .src = from, .width = bytes, .height = 1, .engine = true};
+    m->failed = GPUSYM_SUCCESS != gpusym_queue_start(copies, &run, peer);
 }
 
 /* Whether the oldest copy has ended, and whose it was. */
-static bool end_piece(coll_gpusym_move_t *m, copies_t *c, uint32_t *peer)
+static bool end_piece(coll_gpusym_move_t *m, gpusym_queue_t *copies, uint32_t *peer)
 {
-    const int idle = 0 == c->n ? 0 : gpusym_current.dev->stream_poll(c->copy[c->first].lane->stream);
-    m->failed = m->failed || idle < 0;
-    if (idle <= 0) {
-        return false;
-    }
-    *peer = c->copy[c->first].peer;
-    c->first = (c->first + 1) % LANES;
-    c->n--;
-    return true;
+    const int ended = gpusym_queue_end(copies, peer);
+    m->failed = m->failed || ended < 0;
+    return ended > 0;
 }
 
 /* ---- sending ---- */
@@ -433,9 +401,14 @@ static bool get_ring(coll_gpusym_move_t *m, out_t *o, flow_t *flow)
     return 0 != slots;
 }
 
-static void note_filled(out_t *o)
+/* Tells of the pieces that are in their rings. */
+static void end_sends(coll_gpusym_move_t *m)
 {
-    gpusym_flow_publish(&o->ring, o->ring.told + 1);
+    uint32_t r;
+    while (end_piece(m, &m->out, &r)) {
+        out_t *o = out_to(m, r);
+        gpusym_flow_publish(&o->ring, o->ring.told + 1);
+    }
 }
 
 /* Starts the copy of a flow's next piece, if its ring has a free slot. False: not now, or (*corrupt) never. */
@@ -455,9 +428,8 @@ static bool send_piece(coll_gpusym_move_t *m, uint32_t r, bool *corrupt)
     const uint64_t bytes = left < o->piece ? left : o->piece;
     void *slot = gpusym_window_at(m->w->of[m->me], o->off + o->started % o->ring.slots * o->piece, bytes);
     o->started++;
-    if (copy_piece(m, &m->out, r, slot, o->from + at, bytes) && !m->failed) {
-        note_filled(o);
-    }
+    copy_piece(m, &m->out, r, slot, o->from + at, bytes);
+    end_sends(m); /* of host memory it has ended */
     return true;
 }
 
@@ -484,14 +456,11 @@ static bool end_flows(coll_gpusym_move_t *m)
 /* False: our board is corrupt. */
 static bool send_some(coll_gpusym_move_t *m)
 {
-    uint32_t r;
     bool corrupt = false;
     if (NULL == m->board && !put_board(m)) {
         return true;
     }
-    while (end_piece(m, &m->out, &r)) {
-        note_filled(out_to(m, r));
-    }
+    end_sends(m);
     /* The first turns first: the other rank does the same. */
     for (uint32_t i = 0; i < m->n && has_room(m, &m->out) && !corrupt; i++) {
         const uint32_t turn = m->shared ? 0 : turn_with(m, i);
@@ -519,6 +488,14 @@ static void note_taken(coll_gpusym_move_t *m, in_t *in)
         end_flow(m, in);
     } else {
         gpusym_flow_take(&in->ring, taken);
+    }
+}
+
+static void end_receives(coll_gpusym_move_t *m)
+{
+    uint32_t r;
+    while (end_piece(m, &m->in, &r)) {
+        note_taken(m, &m->from[r]);
     }
 }
 
@@ -576,9 +553,8 @@ static bool receive_piece(coll_gpusym_move_t *m, uint32_t r, bool *corrupt)
         note_taken(m, in);
         return !in->over;
     }
-    if (copy_piece(m, &m->in, r, in->to + at, slot, bytes < room ? bytes : room) && !m->failed) {
-        note_taken(m, in);
-    }
+    copy_piece(m, &m->in, r, in->to + at, slot, bytes < room ? bytes : room);
+    end_receives(m);
     return !in->over && in->started < in->pieces;
 }
 
@@ -587,9 +563,7 @@ static bool receive_some(coll_gpusym_move_t *m, uint32_t *rank)
 {
     uint32_t r;
     bool corrupt = false;
-    while (end_piece(m, &m->in, &r)) {
-        note_taken(m, &m->from[r]);
-    }
+    end_receives(m);
     for (uint32_t i = 0; i < m->n && !m->failed; i++) {
         r = turn_with(m, i);
         *rank = r;
@@ -638,12 +612,10 @@ coll_gpusym_move_state_t coll_gpusym_move_poll(coll_gpusym_move_t *m, uint32_t *
     return m->truncated ? COLL_GPUSYM_MOVE_TRUNCATED : COLL_GPUSYM_MOVE_ENDED;
 }
 
-static void put_lane(gpusym_lane_t *lane)
+bool coll_gpusym_move_stop(coll_gpusym_move_t *m)
 {
-    if (NULL != lane) {
-        (void) gpusym_lane_await(lane);
-        gpusym_lane_put(lane);
-    }
+    const bool sent = gpusym_queue_drain(&m->out), received = gpusym_queue_drain(&m->in);
+    return sent && received && (NULL == m->own || 0 != gpusym_current.dev->stream_poll(m->own->stream));
 }
 
 void coll_gpusym_move_free(coll_gpusym_move_t *m)
@@ -651,11 +623,9 @@ void coll_gpusym_move_free(coll_gpusym_move_t *m)
     if (NULL == m) {
         return;
     }
-    for (unsigned i = 0; i < LANES; i++) {
-        put_lane(m->out.copy[i].lane);
-        put_lane(m->in.copy[i].lane);
+    if (NULL != m->own) {
+        gpusym_lane_put(m->own);
     }
-    put_lane(m->own);
     if (m->kept_on_gpu) {
         gpusym_scratch_put(gpusym_current.dev, m->gpu, m->kept);
     } else {

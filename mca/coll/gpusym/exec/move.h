@@ -44,7 +44,9 @@ typedef enum {
 } coll_gpusym_move_state_t;
 /* Does what can be done now. Never waits. */
 coll_gpusym_move_state_t coll_gpusym_move_poll(coll_gpusym_move_t *m, uint32_t *rank);
-/* Frees a move, in whatever state, after its copies have ended. Memory of the window that a peer may still read, since
+/* Starts no more copies. Returns whether all have ended: call it until then if the move has not ended. */
+bool coll_gpusym_move_stop(coll_gpusym_move_t *m);
+/* Frees a move that has ended, or was stopped. Memory of the window that a peer may still read, since
  * the call has failed, is not used again. NULL is fine. */
 void coll_gpusym_move_free(coll_gpusym_move_t *m);
 

@@ -66,6 +66,13 @@ static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
     }
 }
 
+static bool stop(coll_gpusym_run_t *run, bool recalled, bool due)
+{
+    (void) recalled;
+    (void) due;
+    return NULL == run->is.move || coll_gpusym_move_stop(run->is.move);
+}
+
 static void end(coll_gpusym_run_t *run)
 {
     coll_gpusym_move_free(run->is.move);
@@ -89,6 +96,7 @@ const coll_gpusym_way_t coll_gpusym_way_windows = {
     .possible = possible,
     .agree = agree,
     .poll = poll,
+    .stop = stop,
     .end = end,
     .count = count,
 };

@@ -198,13 +198,12 @@ void gpusym_pipe_fail(gpusym_pipe_t *pipe, int status)
 /* Copies the next piece, between its slot and our memory. Returns an error of common.h. */
 static int piece_start(gpusym_pipe_t *pipe)
 {
-    const uint64_t n = pipe->started, at = n * pipe->piece, slot = pipe->off[n % pipe->ring.slots];
+    const uint64_t n = pipe->copies.started, at = n * pipe->piece, slot = pipe->off[n % pipe->ring.slots];
     const uint64_t bytes = pipe->bytes - at < pipe->piece ? pipe->bytes - at : pipe->piece;
-    gpusym_carry_t *carry = &pipe->carry[n % GPUSYM_PIPE_SLOTS];
     const bool sends = NULL == pipe->parcel, in_gpu = NULL != pipe->mem, pinned = in_gpu || NULL != pipe->segment->dev;
-    char *shared_at = slot + (in_gpu                        ? pipe->mem
-                              : pinned && NULL != pipe->gpu ? pipe->segment->dev
-                                                            : pipe->segment->base);
+    char *shared_at = slot + (in_gpu                               ? pipe->mem
+                              : pinned && NULL != pipe->copies.gpu ? pipe->segment->dev
+                                                                   : pipe->segment->base);
     const gpusym_carry_rows_t run = {.dst = sends ? shared_at : pipe->at + at,
                                      .src = sends ? pipe->at + at : shared_at,
                                      .width = bytes,
@@ -212,38 +211,25 @@ static int piece_start(gpusym_pipe_t *pipe)
                                      .local = !sends || in_gpu,
                                      .engine = !pinned,
                                      .shared = !sends && !in_gpu};
-    pipe->started++;
-    *carry = (gpusym_carry_t){.carrier = NULL};
-    if (NULL == pipe->gpu) {
-        memcpy(run.dst, run.src, bytes);
-        return GPUSYM_SUCCESS;
-    }
-    return gpusym_carry_start_rows(pipe->dev, pipe->gpu, &run, carry);
+    return gpusym_queue_start(&pipe->copies, &run, 0);
 }
 
 /* Copies up to so many pieces, or notes an error; of those that this thread copies itself, one. */
-static void pieces_start(gpusym_pipe_t *pipe, int64_t most)
+static void pieces_start(gpusym_pipe_t *pipe, int64_t may)
 {
-    const uint64_t end = pipe->started + (uint64_t) (most < 0 ? 0 : most), pieces = pieces_of(pipe),
-                   last = end < pieces ? end : pieces;
-    note_error(pipe, most < 0 ? (int) most : GPUSYM_SUCCESS);
-    while (GPUSYM_SUCCESS == pipe->status && pipe->started < last) {
+    const uint64_t left = pieces_of(pipe) - pipe->copies.started;
+    const int64_t most = NULL != pipe->copies.gpu ? may : may < 1 ? may : 1;
+    note_error(pipe, may < 0 ? (int) may : GPUSYM_SUCCESS);
+    for (int64_t i = 0; i < most && (uint64_t) i < left && GPUSYM_SUCCESS == pipe->status; i++) {
         note_error(pipe, piece_start(pipe));
-        if (NULL == pipe->gpu) {
-            break;
-        }
     }
 }
 
-/* Counts the copies that have ended, in their order. */
+/* Ends the copies that have ended; one that has failed has ended too. */
 static void pieces_end(gpusym_pipe_t *pipe)
 {
-    while (pipe->ended < pipe->started) {
-        const int rc = gpusym_carry_poll(&pipe->carry[pipe->ended % GPUSYM_PIPE_SLOTS]);
-        if (0 == rc) {
-            break;
-        }
-        pipe->ended++; /* a copy that has failed has ended too */
+    int rc;
+    while (0 != (rc = gpusym_queue_end(&pipe->copies, NULL))) {
         note_error(pipe, rc < 0 ? rc : GPUSYM_SUCCESS);
     }
 }
@@ -253,8 +239,7 @@ static void pieces_end(gpusym_pipe_t *pipe)
 void gpusym_pipe_send(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym_gpu_t *gpu, const void *src,
                       uint64_t bytes, uint32_t index, bool by_gpu)
 {
-    *pipe = (gpusym_pipe_t){.dev = dev,
-                            .gpu = gpu,
+    *pipe = (gpusym_pipe_t){.copies = {.dev = dev, .gpu = gpu},
                             .at = (char *) (uintptr_t) src,
                             .bytes = bytes,
                             .index = index,
@@ -266,7 +251,7 @@ void gpusym_pipe_send(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym_gp
 static bool route_choose(gpusym_pipe_t *pipe, flow_t *flow)
 {
     if (pipe->by_gpu && !pipe->told) {
-        const uint32_t key = memory_key(pipe->dev, pipe->gpu);
+        const uint32_t key = memory_key(pipe->copies.dev, pipe->copies.gpu);
         pipe->by_gpu = 0 != key;
         pipe->told = true;
         WRITE(flow->key, key);
@@ -286,7 +271,7 @@ static bool slot_take(gpusym_pipe_t *pipe)
 {
     uint64_t *off = &pipe->off[pipe->ring.slots];
     return pipe->by_gpu ? GPUSYM_SUCCESS == gpusym_arena_alloc(shared.mem_arena, pipe->piece, off)
-                        : range_get(pipe->dev, pipe->gpu, pipe->piece, off);
+                        : range_get(pipe->copies.dev, pipe->copies.gpu, pipe->piece, off);
 }
 
 /* Takes slots, and tells the receiver which. GPUSYM_ERR_NOT_AVAILABLE: none is free, others will be given back;
@@ -338,8 +323,8 @@ static void send_pieces(gpusym_pipe_t *pipe, flow_t *flow)
         note_error(pipe, GPUSYM_ERR_NOT_AVAILABLE != rc ? rc : GPUSYM_SUCCESS);
     }
     if (0 != pipe->ring.slots) {
-        gpusym_flow_publish(&pipe->ring, pipe->ended);
-        pieces_start(pipe, gpusym_flow_room(&pipe->ring, pipe->started));
+        gpusym_flow_publish(&pipe->ring, pipe->copies.ended);
+        pieces_start(pipe, gpusym_flow_room(&pipe->ring, pipe->copies.started));
     }
 }
 
@@ -361,7 +346,7 @@ static bool poll_send(gpusym_pipe_t *pipe)
     if (!over) {
         WRITE(flow->failed, pipe->status); /* the receiver then ends the parcel */
     }
-    if (!over || pipe->ended != pipe->started) {
+    if (!over || 0 != gpusym_queue_under_way(&pipe->copies)) {
         return false;
     }
     slots_give(pipe);
@@ -373,8 +358,7 @@ static bool poll_send(gpusym_pipe_t *pipe)
 void gpusym_pipe_receive(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, uint64_t bytes,
                          gpusym_parcel_t *parcel, bool by_gpu)
 {
-    *pipe = (gpusym_pipe_t){.dev = dev,
-                            .gpu = gpu,
+    *pipe = (gpusym_pipe_t){.copies = {.dev = dev, .gpu = gpu},
                             .at = dst,
                             .bytes = bytes < parcel->offer.bytes ? bytes : parcel->offer.bytes,
                             .parcel = parcel,
@@ -405,7 +389,8 @@ static void route_answer(gpusym_pipe_t *pipe, flow_t *flow)
     if (0 == key || pipe->told) {
         return;
     }
-    if (pipe->by_gpu && GPUSYM_SUCCESS == gpusym_reg_map(pipe->dev, pipe->gpu, pipe->parcel->peer, key, &mem, &size) &&
+    if (pipe->by_gpu &&
+        GPUSYM_SUCCESS == gpusym_reg_map(pipe->copies.dev, pipe->copies.gpu, pipe->parcel->peer, key, &mem, &size) &&
         size >= GPUSYM_PIPE_GPU_BYTES) {
         pipe->mem = mem;
     }
@@ -433,7 +418,7 @@ static int slots_read(gpusym_pipe_t *pipe, const flow_t *flow)
     }
     if (!said.in_gpu) {
         pipe->mem = NULL;
-        pipe->segment = segment_get(&said.segment, pipe->dev, pipe->gpu);
+        pipe->segment = segment_get(&said.segment, pipe->copies.dev, pipe->copies.gpu);
         if (NULL == pipe->segment) {
             return GPUSYM_ERR_UNREACHABLE;
         }
@@ -455,7 +440,7 @@ static void receive_pieces(gpusym_pipe_t *pipe, flow_t *flow)
         note_error(pipe, slots_read(pipe, flow));
     }
     if (GPUSYM_SUCCESS == pipe->status) {
-        pieces_start(pipe, gpusym_flow_ready(&pipe->ring, pipe->started));
+        pieces_start(pipe, gpusym_flow_ready(&pipe->ring, pipe->copies.started));
     }
 }
 
@@ -467,16 +452,16 @@ static bool poll_receive(gpusym_pipe_t *pipe)
         return false;
     }
     pieces_end(pipe);
-    const bool all = 0 == pipe->bytes || (0 != pipe->ring.slots && pipe->ended == pieces_of(pipe));
+    const bool all = 0 == pipe->bytes || (0 != pipe->ring.slots && pipe->copies.ended == pieces_of(pipe));
     if (!all && GPUSYM_SUCCESS == pipe->status) {
         const int32_t failed = READ(flow->failed);
-        gpusym_flow_take(&pipe->ring, pipe->ended);
+        gpusym_flow_take(&pipe->ring, pipe->copies.ended);
         note_theirs(pipe, failed <= 0 ? failed : GPUSYM_ERR_CORRUPT);
     }
     if (!all && GPUSYM_SUCCESS == pipe->status) {
         receive_pieces(pipe, flow);
     }
-    if ((!all && GPUSYM_SUCCESS == pipe->status) || pipe->ended != pipe->started) {
+    if ((!all && GPUSYM_SUCCESS == pipe->status) || 0 != gpusym_queue_under_way(&pipe->copies)) {
         return false;
     }
     gpusym_parcel_end(pipe->parcel, pipe->status);

@@ -18,7 +18,7 @@
 #ifndef GPUSYM_COMMON_P2P_PIPE_H
 #define GPUSYM_COMMON_P2P_PIPE_H
 
-#include "mca/common/gpusym/exec/carry.h"
+#include "mca/common/gpusym/exec/queue.h"
 #include "mca/common/gpusym/memory/share.h"
 #include "mca/common/gpusym/p2p/parcel.h"
 #include "mca/common/gpusym/shm/flow.h"
@@ -31,8 +31,7 @@
 
 /* One half of a pipe.  Its user only provides the memory, which stays in place until the half has ended. */
 typedef struct {
-    const gpusym_device_t *dev;
-    gpusym_gpu_t *gpu; /* NULL: `at` is host memory */
+    gpusym_queue_t copies; /* of pieces. No gpu: `at` is host memory */
     char *at;
     uint64_t bytes;                         /* to be sent, or wanted */
     uint32_t index;                         /* the sender's: of the parcel's entry */
@@ -43,13 +42,12 @@ typedef struct {
     bool told;                              /* to the other side: that there is such memory, or whether it is mapped */
     uint64_t piece, off[GPUSYM_PIPE_SLOTS]; /* bytes of a piece; offsets of the slots */
     gpusym_flow_t ring;                     /* of pieces */
-    uint64_t started, ended;                /* pieces whose copy has been started, has ended */
-    gpusym_carry_t carry[GPUSYM_PIPE_SLOTS];
-    int status;  /* why it ends, an error of common.h */
-    bool theirs; /* it is the other process's error */
-    bool alone;  /* the other process has died */
-    bool asked;  /* the receiver's: the sender has been asked for the pipe, and has not begun */
+    int status;                             /* why it ends, an error of common.h */
+    bool theirs;                            /* it is the other process's error */
+    bool alone;                             /* the other process has died */
+    bool asked; /* the receiver's: the sender has been asked for the pipe, and has not begun */
 } gpusym_pipe_t;
+_Static_assert(GPUSYM_PIPE_SLOTS <= GPUSYM_QUEUE_MAX, "there is a copy for each slot");
 
 /* Returns whether this process has host memory for slots; the first call makes it.  Without it no half can be sent. */
 bool gpusym_pipes_ready(void);
