@@ -9,6 +9,7 @@
 #include "kernels/path/channel.h"
 #include "kernels/symm/box.h"
 #include "kernels/symm/copy.h"
+#include "kernels/symm/enter.h"
 #include "kernels/symm/lead.h"
 #include "kernels/symm/pack.h"
 #include "kernels/symm/symm_ce.h"

@@ -21,7 +21,9 @@
     {                                                                                                            \
         const gs_ctx_t c = {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x};                                     \
         const gs_kernel_t kernel = {(const gpusym_work_t *) (const void *) &arg, op, type, GS_REDUCES_##family}; \
-        GS_RUN_##family(c, kernel);                                                                              \
+        if (GPUSYM_EARLY_ENTERS != kernel.w->early || gs_enter(c, kernel.w)) {                                   \
+            GS_RUN_##family(c, kernel);                                                                          \
+        }                                                                                                        \
     }
 
 #define GPUSYM_FAMILY(id, ...) GS_KERNEL(gpusym_##id##_ANY, id, GS_ANY, GS_ANY)

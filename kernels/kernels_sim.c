@@ -5,6 +5,7 @@
  */
 #include "kernels/kernels.h"
 #include "kernels/kernels_sim_family.h"
+#include "kernels/symm/enter.h"
 
 static void (*const any[])(gs_ctx_t, const gpusym_work_t *) = {
 #define GPUSYM_FAMILY(id, ...) gpusym_kernel_sim_any_##id,
@@ -19,6 +20,9 @@ static void (*const special[])(gs_ctx_t, const gpusym_work_t *) = {
 void gpusym_kernel_sim(unsigned kernel, const gpusym_work_t *w, uint32_t block)
 {
     const gs_ctx_t c = {0, 1, block, w->nblocks};
+    if (GPUSYM_EARLY_ENTERS == w->early && !gs_enter(c, w)) {
+        return;
+    }
     if (kernel < GPUSYM_F_COUNT) {
         any[kernel](c, w);
     } else if (kernel < GPUSYM_K_COUNT) {

@@ -191,8 +191,9 @@ typedef struct gpusym_lead {
  * One launch.  All pointers are device pointers as this rank's GPU sees them.
  *
  * A slot is a part of every rank's symmetric heap that belongs to one communicator:
- *   [0, GPUSYM_FLAGS_OFF)      the owner's own: its ticket, uint32_t blocks ended, worst status; and at GPUSYM_SENT_OFF
+ *   [0, GPUSYM_ENTER_OFF)      the owner's own: its ticket, uint32_t blocks ended, worst status; and at GPUSYM_SENT_OFF
  *                              uint32_t [GPUSYM_TEAM_MAX], written by its copy engines (symm_ce.h)
+ *   [GPUSYM_ENTER_OFF, GPUSYM_FLAGS_OFF) entry of launches: symm/enter.h
  *   [GPUSYM_FLAGS_OFF, ll_off) flags: uint32_t [blocks][GPUSYM_TEAM_MAX]; row b, column r is written by
  *                              block b of rank r only
  *   [ll_off, ll128_off)        LL lines: two parities x nranks sources x ll_bytes
@@ -206,9 +207,10 @@ typedef struct gpusym_lead {
  * kernels rely on the same: once a rank runs, all ranks' buffers are there to be read and written.
  */
 enum gpusym_early {
-    GPUSYM_EARLY_NOT,    /* all ranks have posted the call that a kernel is launched for */
-    GPUSYM_EARLY_STAYS,  /* perhaps not: it does that call as a commanded one (symm/resident.h), and remains */
-    GPUSYM_EARLY_RETIRES /* the same, but it retires behind the call */
+    GPUSYM_EARLY_NOT,     /* all ranks have posted the call that a kernel is launched for */
+    GPUSYM_EARLY_STAYS,   /* perhaps not: it does that call as a commanded one (symm/resident.h), and remains */
+    GPUSYM_EARLY_RETIRES, /* the same, but it retires behind the call */
+    GPUSYM_EARLY_ENTERS   /* any kernel: it begins once the kernels of all ranks have found that all are in the call */
 };
 typedef struct gpusym_work {
     union {
@@ -247,8 +249,11 @@ typedef struct gpusym_work {
      * up to us); empty: nothing is stored. The result goes to recv[rank]. */
     uint32_t src_first, src_end, dst_first, dst_end;
     /* enum gpusym_early: a resident kernel of one-shot all-reduce may be launched before the peers have posted its
-     * first call. */
+     * first call; any kernel, before they are known to have posted theirs (symm/enter.h). */
     uint32_t early;
+    uint32_t enter_set; /* ENTERS: 0 or 1, of calls in turns */
+    uint64_t enter_sig; /* what must be alike on all ranks */
+    uint64_t enter_ns;  /* how long it waits for them */
 
     /* A resident kernel (symm/resident.h): the doorbell by which the host commands the next call, in pinned memory, and
      * how long the kernel waits for that. 0 ns: it is not resident. */
@@ -334,7 +339,9 @@ typedef struct gpusym_work {
 #define GPUSYM_LL128_UNIT 4u
 
 #define GPUSYM_SENT_OFF 128u
-#define GPUSYM_FLAGS_OFF 256u
+#define GPUSYM_ENTER_OFF 256u
+#define GPUSYM_ENTER_LINES (GPUSYM_BLOCKS_MAX * 4u) /* behind a word for each block */
+#define GPUSYM_FLAGS_OFF (GPUSYM_ENTER_OFF + GPUSYM_ENTER_LINES + 2u * GPUSYM_TEAM_MAX * 2u * 16u)
 #define GPUSYM_FLAG_ROW (GPUSYM_TEAM_MAX * 4u)
 
 #endif

@@ -29,6 +29,7 @@
  *   gs_pause()                  one poll of a wait loop
  *   GS_WARP                     threads that go together: LL128 lines are stored and loaded by 32 lanes, GS_WARP at
  *                               once
+ *   GS_BLOCKS_TOGETHER          whether the blocks of a launch run side by side: else one after the other
  *   gs_warp_worst(s)            the largest s of the lanes of a warp; all call it
  *   GS_GROUPS                   how many groups of LL128 lines (lines.h) a warp takes at a time
  *   gs_ll128_st(group, lane, v, e, &half)  stores a lane's pack of a group with flag e; all lanes of a warp call it, or

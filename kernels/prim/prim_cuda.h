@@ -115,6 +115,7 @@ GS_FN uint32_t gs_block_worst(gs_ctx_t c, uint32_t status)
 }
 
 #define GS_WARP 32u
+#define GS_BLOCKS_TOGETHER 1
 
 /* Nothing but GPUSYM_STATUS_OK is common: one vote then. */
 GS_FN uint32_t gs_warp_worst(uint32_t status)

@@ -89,6 +89,7 @@ GS_FN uint32_t gs_block_worst(gs_ctx_t c, uint32_t status)
 }
 
 #define GS_WARP 1u
+#define GS_BLOCKS_TOGETHER 0
 
 GS_FN uint32_t gs_warp_worst(uint32_t status)
 {

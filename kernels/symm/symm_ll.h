@@ -176,6 +176,12 @@ GS_FN uint32_t gs_agxll_r_command(gs_ctx_t part, gs_kernel_t kernel, const gs_co
     return gs_block_worst(part, gs_command_rest(kernel, r, packs, first + k * step, step)); /* part is the block */
 }
 
+/* Whether the call of a launch is done as a commanded one. */
+GS_FN bool gs_is_commanded(const gpusym_work_t *w)
+{
+    return GPUSYM_EARLY_STAYS == w->early || GPUSYM_EARLY_RETIRES == w->early;
+}
+
 /* A launch of one block: its own call, if that is to be done as a commanded one, else it has been done, with this
  * status of all threads; then those that it is commanded. */
 GS_FN void gs_agxll_r_resident(gs_ctx_t c, gs_kernel_t kernel, uint32_t status)
@@ -183,7 +189,7 @@ GS_FN void gs_agxll_r_resident(gs_ctx_t c, gs_kernel_t kernel, uint32_t status)
     const gpusym_work_t *const w = kernel.w;
     gs_command_t r = {w->done_seq, w->epoch, {(const char *) w->in, (char *) w->out, w->bytes}};
     gs_ctx_t part = c;
-    bool commanded = GPUSYM_EARLY_NOT != w->early;
+    bool commanded = gs_is_commanded(w);
     do {
         /* The shortest messages want as few instructions between two polls of their lines as can be. */
         const uint64_t round = GPUSYM_PACK * (uint64_t) part.nthreads;
@@ -208,7 +214,7 @@ GS_FN void gs_agxll_r(gs_ctx_t c, gs_kernel_t kernel, bool mc)
     const gpusym_work_t *const w = kernel.w;
     const gs_message_t m = {(const char *) w->in, (char *) w->out, w->bytes};
     uint32_t status = mc ? gs_mc_ready(w) : (uint32_t) GPUSYM_STATUS_OK;
-    if (GPUSYM_EARLY_NOT == w->early) {
+    if (!gs_is_commanded(w)) {
         status = gs_agxll_r_call(c, kernel, mc, &m, w->chunk, w->epoch, status);
     }
     if (!mc && 0 != w->linger_ns) {

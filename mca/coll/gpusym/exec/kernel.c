@@ -58,7 +58,7 @@ coll_gpusym_turn_t coll_gpusym_kernel_poll(coll_gpusym_run_t *run, bool keeps)
 static bool is_lost(const coll_gpusym_run_t *run, int idle)
 {
     uint32_t status;
-    return 0 != idle && !gpusym_lane_done(run->launch.lane, &status) && !coll_gpusym_resident_retired(&run->launch);
+    return 0 != idle && !gpusym_lane_done(run->launch.lane, &status) && !coll_gpusym_launch_retired(&run->launch);
 }
 
 coll_gpusym_turn_t coll_gpusym_kernel_check(coll_gpusym_run_t *run, uint64_t now_ns)
@@ -96,7 +96,7 @@ bool coll_gpusym_kernel_stop(coll_gpusym_run_t *run, bool recalled, bool due)
         __atomic_store_n(&l->lane->host->abort, 1u, __ATOMIC_RELEASE);
     }
     /* One that had retired before it had the command is not launched: that would take back the abort. */
-    if (gpusym_lane_done(l->lane, &status) || coll_gpusym_resident_retired(l)) {
+    if (gpusym_lane_done(l->lane, &status) || coll_gpusym_launch_retired(l)) {
         coll_gpusym_launch_put_streams(l);
         put_lane(run, false);
         return true;
@@ -136,7 +136,7 @@ void coll_gpusym_kernel_count(const coll_gpusym_run_t *run, coll_gpusym_counters
     if (run->task.zero_copy.used) {
         coll_gpusym_count(&counters->zero_copy);
     }
-    unsigned long long *const how[] = {NULL, &counters->resident, &counters->early, &counters->late};
+    unsigned long long *const how[] = {NULL, &counters->resident, &counters->early, &counters->early, &counters->late};
     if (NULL != how[run->launch.resident.how]) {
         coll_gpusym_count(how[run->launch.resident.how]);
     }

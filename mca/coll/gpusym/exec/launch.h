@@ -13,8 +13,9 @@
 enum coll_gpusym_how {
     COLL_GPUSYM_LAUNCHED,  /* once all ranks have posted it; or not yet */
     COLL_GPUSYM_COMMANDED, /* nothing is launched: a resident kernel was there */
-    COLL_GPUSYM_EARLY,     /* launched when it was posted */
-    COLL_GPUSYM_LATE,      /* launched, for one of these two had retired with nothing of it done */
+    COLL_GPUSYM_EARLY,     /* launched when it was posted, as if it were commanded */
+    COLL_GPUSYM_ENTERS,    /* launched when it was posted: see early.h */
+    COLL_GPUSYM_LATE,      /* launched, for one of these three had retired with nothing of it done */
 };
 
 /* What one start of a call holds on the GPU. Zeroed before its first use, but for `algorithm`. */
@@ -32,6 +33,16 @@ typedef struct {
         bool recalled; /* it has the call, and then all ranks agreed that the fallback does it */
     } resident;
 } coll_gpusym_launch_t;
+
+/* Whether a kernel has the call, and may yet retire with nothing of it done; and whether that has retired. */
+static inline bool coll_gpusym_launch_has_begun(const coll_gpusym_launch_t *l)
+{
+    return COLL_GPUSYM_LAUNCHED != l->resident.how && COLL_GPUSYM_LATE != l->resident.how;
+}
+static inline bool coll_gpusym_launch_retired(const coll_gpusym_launch_t *l)
+{
+    return coll_gpusym_launch_has_begun(l) && gpusym_lane_retired(l->lane);
+}
 
 /* Gets the scratch memory that the call needs, if it has none yet, and has its buffers there. False: there is none. */
 bool coll_gpusym_scratch_get(coll_gpusym_launch_t *l, coll_gpusym_segments_t *k);

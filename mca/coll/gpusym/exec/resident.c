@@ -35,7 +35,7 @@ static pthread_mutex_t keeper_lock = PTHREAD_MUTEX_INITIALIZER;
 static coll_gpusym_resident_t *keeper[GPUSYM_RESIDENT_MAX];
 static unsigned keeper_next;
 
-static uint64_t linger_ns(void)
+uint64_t coll_gpusym_resident_linger_ns(void)
 {
     const coll_gpusym_params_t *c = &coll_gpusym_params;
     return 1000ull * (c->linger >= 0 ? (uint64_t) c->linger : gpusym_tuning_linger_us(gpusym_current.dev->simulated));
@@ -67,13 +67,6 @@ static coll_gpusym_resident_t *find_place(coll_gpusym_residents_t *all, const co
     return &all->kernel[is_allreduce(task) ? COLL_GPUSYM_RESIDENT_ALLREDUCE : COLL_GPUSYM_RESIDENT_OTHER];
 }
 
-void coll_gpusym_resident_told(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task)
-{
-    const uint32_t any = task->read.any;
-    gpusym_tuning_early_told(&all->early, 0 != (any & GPUSYM_POST_EARLY), 0 != (any & GPUSYM_POST_LEFT));
-    all->tells = 0;
-}
-
 bool coll_gpusym_resident_may(const coll_gpusym_task_t *task, const coll_gpusym_plan_t *p)
 {
     coll_gpusym_team_t *t = coll_gpusym_task_team(task);
@@ -83,7 +76,7 @@ bool coll_gpusym_resident_may(const coll_gpusym_task_t *task, const coll_gpusym_
            1 == p->epochs && 0 != p->work.bytes && p->work.bytes <= gpusym_tuning_resident_max(t->host.nranks) &&
            c->blocks <= 1 && !is_packed(task) &&
            (t->host.mps || !coll_gpusym_team_crowded(t)) && /* it would take other processes' time on the GPU */
-           addresses_fit(task->segments) && 0 != linger_ns();
+           addresses_fit(task->segments) && 0 != coll_gpusym_resident_linger_ns();
 }
 
 /* The epoch of a team's call in flight, if it takes one only. */
@@ -192,7 +185,7 @@ static bool is_same(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
     const coll_gpusym_resident_t *s = find_place(all, task);
     return NULL != s->lane && task->hash == s->hash && bytes == s->bytes && !is_packed(task) && is_kind(task, s) &&
-           epoch_near(t, s) && addresses_fit(task->segments) && 0 != linger_ns() && is_here(s);
+           epoch_near(t, s) && addresses_fit(task->segments) && 0 != coll_gpusym_resident_linger_ns() && is_here(s);
 }
 
 /* Whether this rank only sends: nothing is written to its receive buffer, so its kernel waits for no other. */
@@ -269,21 +262,20 @@ static void describe_call(coll_gpusym_resident_t *s, const coll_gpusym_task_t *t
 /* Whether a kernel may remain after the call that it is launched for now. The user may say so. */
 static bool may_remain(coll_gpusym_resident_t *s)
 {
-    return coll_gpusym_params.linger >= 0 || gpusym_tuning_resident_allow(&s->worth, linger_ns(), gpusym_now_ns());
+    return coll_gpusym_params.linger >= 0 ||
+           gpusym_tuning_resident_allow(&s->worth, coll_gpusym_resident_linger_ns(), gpusym_now_ns());
 }
 
 /* The same for a kernel that is to be launched. A blocking call gains nothing by it: this rank waits. */
 static bool may_launch(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task)
 {
-    coll_gpusym_team_t *t = coll_gpusym_task_team(task);
     coll_gpusym_resident_t *s = &all->kernel[COLL_GPUSYM_RESIDENT_ALLREDUCE];
     if (NULL != s->lane && !is_here(s)) {
         dismiss_kernel(s, false);
     }
-    return NULL == s->lane && !task->blocking && !t->host.threads && task->hash == s->hash &&
-           task->segments->bytes == s->bytes && !is_packed(task) && is_kind(task, s) && addresses_fit(task->segments) &&
-           epoch_of(t) < GPUSYM_EPOCH_MAX && 0 != linger_ns() && (t->host.mps || !coll_gpusym_team_crowded(t)) &&
-           gpusym_tuning_early_allow(&all->early);
+    return NULL == s->lane && task->hash == s->hash && task->segments->bytes == s->bytes && is_kind(task, s) &&
+           addresses_fit(task->segments) && epoch_of(coll_gpusym_task_team(task)) < GPUSYM_EPOCH_MAX &&
+           coll_gpusym_early_may(&all->early, task, coll_gpusym_resident_linger_ns());
 }
 
 static void launch_early(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l)
@@ -298,7 +290,7 @@ static void launch_early(coll_gpusym_residents_t *all, const coll_gpusym_task_t 
     l->resident.remains = may_remain(s);
     s->epoch = (uint32_t) epoch_of(t);
     s->served = 0;
-    s->work.linger_ns = linger_ns();
+    s->work.linger_ns = coll_gpusym_resident_linger_ns();
     describe_call(s, task, task->segments->bytes, l->resident.remains ? GPUSYM_EARLY_STAYS : GPUSYM_EARLY_RETIRES);
     if (!coll_gpusym_launch_kernel(l, task, s->kernel, &s->work)) {
         coll_gpusym_launch_put_lane(l);
@@ -364,7 +356,7 @@ void coll_gpusym_resident_prepare(coll_gpusym_residents_t *all, const coll_gpusy
     s->work = p->work;
     s->work.nblocks = 1;
     s->work.nthreads = 0 != coll_gpusym_params.threads ? p->work.nthreads : gpusym_tuning_resident_threads();
-    s->work.linger_ns = linger_ns();
+    s->work.linger_ns = coll_gpusym_resident_linger_ns();
     l->resident.remains = may_remain(s);
     if (l->resident.remains) {
         p->work = s->work;
@@ -373,7 +365,7 @@ void coll_gpusym_resident_prepare(coll_gpusym_residents_t *all, const coll_gpusy
 
 bool coll_gpusym_resident_retired(const coll_gpusym_launch_t *l)
 {
-    return coll_gpusym_resident_has_begun(l) && gpusym_lane_retired(l->lane);
+    return COLL_GPUSYM_ENTERS != l->resident.how && coll_gpusym_launch_retired(l);
 }
 
 bool coll_gpusym_resident_relaunch(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task,
@@ -381,7 +373,7 @@ bool coll_gpusym_resident_relaunch(coll_gpusym_residents_t *all, const coll_gpus
 {
     coll_gpusym_resident_t *s = find_place(all, task);
     if (COLL_GPUSYM_EARLY == l->resident.how) {
-        all->tells = GPUSYM_POST_EARLY | GPUSYM_POST_LEFT;
+        all->early.tells = GPUSYM_POST_EARLY | GPUSYM_POST_LEFT;
     } else {
         gpusym_tuning_resident_ended(&s->worth, s->served - 1, s->work.linger_ns, GPUSYM_RESIDENT_EXPIRED);
     }
@@ -398,7 +390,7 @@ void coll_gpusym_resident_done(coll_gpusym_residents_t *all, const coll_gpusym_t
     coll_gpusym_resident_t *s = find_place(all, task);
     gpusym_lock(&keeper_lock);
     if (COLL_GPUSYM_EARLY == l->resident.how) {
-        all->tells = GPUSYM_POST_EARLY;
+        all->early.tells = GPUSYM_POST_EARLY;
     }
     if (!l->resident.remains) {
         coll_gpusym_launch_put_lane(l);

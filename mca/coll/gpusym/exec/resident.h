@@ -7,6 +7,7 @@
 #ifndef MCA_COLL_GPUSYM_EXEC_RESIDENT_H
 #define MCA_COLL_GPUSYM_EXEC_RESIDENT_H
 
+#include "mca/coll/gpusym/exec/early.h"
 #include "mca/coll/gpusym/exec/launch.h"
 #include "mca/coll/gpusym/plan/task.h"
 #include "tuning/resident.h"
@@ -32,17 +33,11 @@ typedef struct {
 /* A communicator's. Zeroed before its first use. */
 typedef struct {
     coll_gpusym_resident_t kernel[COLL_GPUSYM_RESIDENTS];
-    gpusym_tuning_early_t early; /* alike on all ranks */
-    uint32_t tells;              /* GPUSYM_POST_EARLY, _LEFT: what this rank has to tell of its last call */
+    coll_gpusym_early_t early;
 } coll_gpusym_residents_t;
 
-/* What the entry of a call tells of the last one. */
-static inline uint32_t coll_gpusym_resident_tells(const coll_gpusym_residents_t *all)
-{
-    return all->tells;
-}
-/* All ranks have told, and agree on a call: so all of them launch early, or none. */
-void coll_gpusym_resident_told(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task);
+/* How long a kernel remains without a call, or waits for peers that have not posted one; 0: there is none. */
+uint64_t coll_gpusym_resident_linger_ns(void);
 /* Whether a call may be one of a resident kernel. */
 bool coll_gpusym_resident_may(const coll_gpusym_task_t *task, const coll_gpusym_plan_t *p);
 /* For such a call, planned and with its epoch: true if the kernel is here, and has been sent the command; l->lane is
@@ -59,11 +54,6 @@ void coll_gpusym_resident_command_sender(coll_gpusym_residents_t *all, const col
 /* For a call that has just been posted, and is like the last one of a kernel: sends the command if that is here, or
  * launches another one (a call that is not blocking). Then l->lane is set, and the call goes on as if it were not. */
 void coll_gpusym_resident_begin(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l);
-/* Whether a kernel has the call, and may yet retire with nothing of it done. */
-static inline bool coll_gpusym_resident_has_begun(const coll_gpusym_launch_t *l)
-{
-    return COLL_GPUSYM_COMMANDED == l->resident.how || COLL_GPUSYM_EARLY == l->resident.how;
-}
 /* For a call that coll_gpusym_resident_may() allows and no kernel here serves: makes its plan a resident kernel's, or
  * leaves it. */
 void coll_gpusym_resident_prepare(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l,

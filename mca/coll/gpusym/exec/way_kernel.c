@@ -17,7 +17,7 @@ static void offer(coll_gpusym_run_t *run, gpusym_post_t *post)
     if (!t->host.mps && coll_gpusym_team_crowded(t)) {
         post->flags |= GPUSYM_POST_CROWDED;
     }
-    post->flags |= coll_gpusym_resident_tells(run->engine->residents);
+    post->flags |= coll_gpusym_early_tells(&run->engine->residents->early);
     coll_gpusym_run_offer(run, post);
 }
 
@@ -25,7 +25,12 @@ static void offer(coll_gpusym_run_t *run, gpusym_post_t *post)
  * it. */
 static void early(coll_gpusym_run_t *run)
 {
-    coll_gpusym_resident_begin(run->engine->residents, &run->task, &run->launch);
+    coll_gpusym_residents_t *all = run->engine->residents;
+    const uint64_t linger_ns = coll_gpusym_resident_linger_ns();
+    coll_gpusym_resident_begin(all, &run->task, &run->launch);
+    if (NULL == run->launch.lane && coll_gpusym_early_may(&all->early, &run->task, linger_ns)) {
+        coll_gpusym_early_launch(&all->early, &run->task, &run->launch, linger_ns);
+    }
 }
 
 /* All are on GPUs and have a team: how the data go. */
@@ -37,7 +42,7 @@ static coll_gpusym_turn_t find_buffers(coll_gpusym_run_t *run)
     if (!coll_gpusym_plan_reaches(task)) {
         return coll_gpusym_run_refused(run, COLL_GPUSYM_R_UNREACHABLE);
     }
-    coll_gpusym_resident_told(run->engine->residents, task);
+    coll_gpusym_early_told(&run->engine->residents->early, task);
     /* Another process has come to a rank's GPU, as all ranks find. This call is done yet as any: a resident kernel may
      * have done it already. */
     run->engine->team->host.leads_next = 0 != (task->read.any & GPUSYM_POST_CROWDED) && !run->joins;
@@ -131,13 +136,14 @@ static coll_gpusym_turn_t launch_planned(coll_gpusym_run_t *run)
     if (!coll_gpusym_launch_plan(l, task, p)) {
         return coll_gpusym_run_gpu_failed(run);
     }
+    coll_gpusym_early_note(&e->residents->early, task, p);
     return runs(run);
 }
 
 /* The call may be launched: a resident kernel may have its command already, or take that of the last call. */
 static coll_gpusym_turn_t launch(coll_gpusym_run_t *run)
 {
-    if (coll_gpusym_resident_has_begun(&run->launch) ||
+    if (coll_gpusym_launch_has_begun(&run->launch) ||
         coll_gpusym_resident_command_same(run->engine->residents, &run->task, &run->launch)) {
         return runs(run);
     }
@@ -150,7 +156,7 @@ static coll_gpusym_turn_t take_tokens(coll_gpusym_run_t *run)
     if (!run->engine->team->host.threads && 0 != (run->task.read.all & GPUSYM_POST_QUIET)) {
         return launch(run);
     }
-    if (!run->is.kernel.has_tokens && !coll_gpusym_resident_has_begun(&run->launch)) {
+    if (!run->is.kernel.has_tokens && !coll_gpusym_launch_has_begun(&run->launch)) {
         coll_gpusym_resident_command_sender(run->engine->residents, &run->task, &run->launch);
     }
     run->is.kernel.has_tokens = true; /* or some of them */
@@ -161,12 +167,21 @@ static coll_gpusym_turn_t take_tokens(coll_gpusym_run_t *run)
 
 static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
 {
+    coll_gpusym_early_t *early = &run->engine->residents->early;
     coll_gpusym_turn_t turn;
     bool unpacks;
     switch (run->is.kernel.step) {
     case COLL_GPUSYM_KERNEL_RUNS:
+        if (coll_gpusym_early_left(early, &run->launch)) {
+            run->is.kernel.step = COLL_GPUSYM_KERNEL_TOKENS;
+            return take_tokens(run);
+        }
         unpacks = coll_gpusym_segments_unpacks(run->task.segments);
         turn = coll_gpusym_kernel_poll(run, unpacks);
+        if (COLL_GPUSYM_TURN_DONE == turn && COLL_GPUSYM_ENTERS == run->launch.resident.how &&
+            !coll_gpusym_early_done(early, &run->task)) {
+            return coll_gpusym_run_gpu_failed(run);
+        }
         if (COLL_GPUSYM_TURN_DONE != turn || !unpacks) {
             return turn;
         }
