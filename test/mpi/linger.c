@@ -8,7 +8,7 @@
  * rank before the others have begun; and in the host's memory, of all ranks or of one: others may have rung for those
  * before they knew. --pause: in place of coll_gpusym_linger; --served: kernels stay for longer than this runs, so some
  * calls must have been served. --multiple: under MPI_THREAD_MULTIPLE. --mode: of all calls; without it most are
- * blocking; mixed: each as often.
+ * blocking; mixed: each as often. --large: longer messages, which no resident kernel serves.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #include "test/mpi/coll.h"
 #include "test/mpi/mpit.h"
 
-#define USAGE "[--seed N] [--kinds KIND] [--n CALLS] [--pause US] [--served] [--multiple] [--mode MODE|mixed]"
+#define USAGE "[--seed N] [--kinds KIND] [--n CALLS] [--pause US] [--served] [--multiple] [--mode MODE|mixed] [--large]"
 #define COMMS 3
 /* Calls one after the other that may be of one other collective; and so many, of which a kernel of theirs must have
  * served some. */
@@ -32,6 +32,7 @@ typedef struct {
     uint64_t seed;
     int kind;
     const char *mode; /* NULL: most are blocking */
+    bool large;
 } linger_t;
 
 /* Not a sleep, which is too coarse. */
@@ -98,9 +99,12 @@ static void one(linger_t *l, uint64_t i)
         call.comm = &l->comm[0];
         call.type = ref_type_find("MPI_DOUBLE");
         call.op = ref_op_find("MPI_SUM");
-        call.count = 1 + (size_t) (y / 64 % (0 == y % 2 ? 20 : 300));
+        call.count = 1 + (size_t) (y / 64 % (l->large ? 30000 : 0 == y % 2 ? 20 : 300));
         call.in_place = 0 != y % 5 % 2;
         call.seed = COLL_ALLTOALLV == call.coll ? y : x; /* it has the counts */
+    }
+    if (l->large && !other) {
+        call.count = 5000 + l->seed % 10000;
     }
     if (coll_possible(&call)) {
         coll_once(&l->t, l->store, &call, 1 + x % 3);
@@ -131,6 +135,7 @@ int main(int argc, char **argv)
     pause = (unsigned) check_number("--pause", 0);
     served = check_flag("--served");
     l.mode = check_option("--mode");
+    l.large = check_flag("--large");
     (void) check_kinds(kinds);
     check_arguments_end(USAGE);
     l.kind = MEM_DEVICE;
@@ -149,6 +154,7 @@ int main(int argc, char **argv)
     (void) mpit_count("allreduce", "late");
     for (size_t k = 0; k < OTHERS; k++) {
         (void) mpit_count(others[k].name, "resident");
+        (void) mpit_count(others[k].name, "early");
     }
     for (uint64_t i = 0; i < n; i++) {
         const uint64_t x = ref_mix(l.seed + i * 31 + (uint64_t) l.t.rank);
@@ -169,9 +175,10 @@ int main(int argc, char **argv)
     }
     for (size_t k = 0; k < OTHERS; k++) {
         const unsigned long long n_served = mpit_count(others[k].name, "resident");
+        const unsigned long long n_early = mpit_count(others[k].name, "early");
         elsewhere += n_served;
         if (0 == l.t.rank) {
-            printf(" %llu %s%s", n_served, others[k].name, k + 1 < OTHERS ? "," : "\n");
+            printf(" %llu and %llu %s%s", n_served, n_early, others[k].name, k + 1 < OTHERS ? "," : "\n");
         }
     }
     check_result(&l.t, !served || resident > 0);
