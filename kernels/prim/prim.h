@@ -23,6 +23,7 @@
  *   gs_ll_whole(&raw, e, &d)    whether both its flags are e: then its data are in d
  *   gs_flag_post(p, v)          stores v at p after everything this block wrote before its last gs_block_sync
  *   gs_flag_get(p)              loads p; what the poster wrote before posting can be read afterwards
+ *   gs_local_st(p, v), gs_local_ld(p)  a word that blocks of a launch tell each other, and nothing else with it
  *   gs_block_sync(c)            barrier of the block's threads
  *   gs_block_worst(c, s)        barrier that returns the largest s of all threads
  *   gs_now_ns(), gs_aborted(w)  clock; the abort word

@@ -90,6 +90,18 @@ GS_FN uint32_t gs_flag_get(const uint32_t *p)
     return v;
 }
 
+GS_FN void gs_local_st(uint32_t *p, uint32_t v)
+{
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+
+GS_FN uint32_t gs_local_ld(const uint32_t *p)
+{
+    uint32_t v;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+
 GS_FN void gs_block_sync(gs_ctx_t c)
 {
     (void) c;

@@ -77,6 +77,16 @@ GS_FN uint32_t gs_flag_get(const uint32_t *p)
     return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 
+GS_FN void gs_local_st(uint32_t *p, uint32_t v)
+{
+    gs_flag_post(p, v);
+}
+
+GS_FN uint32_t gs_local_ld(const uint32_t *p)
+{
+    return gs_flag_get(p);
+}
+
 GS_FN void gs_block_sync(gs_ctx_t c)
 {
     (void) c;

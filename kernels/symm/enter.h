@@ -4,9 +4,9 @@
  * Entry of a launch that was made before the host knew whether the peers are in the call (GPUSYM_EARLY_ENTERS): the
  * kernels of all ranks find out, and all of them go on, or none. One that does not has done nothing.
  *
- *   1. All blocks of the launch tell block 0 that they run. So a kernel that has entered needs no more room on its GPU.
- *   2. Block 0 sends an entry to each rank: the signature of the call, and of all ranks' buffers as this rank knows them.
- *   3. With the same signature from all ranks it sends "go" to each, else, or after enter_ns, "leave".
+ *   1. Block 0 sends an entry to each rank: the signature of the call, and of all ranks' buffers as this rank knows them.
+ *   2. All other blocks of the launch tell block 0 that they run. So a kernel that goes on needs no more room on its GPU.
+ *   3. With that, and the same signature from all ranks, it sends "go" to each, else, or after enter_ns, "leave".
  *   4. With "go" from all ranks, its own among them, the launch goes on, else it leaves.
  *
  * Each rank sends one of these two words, to all ranks the same, and all ranks that go on have all of them: so no rank
@@ -16,6 +16,9 @@
  * Lines: of each rank one for its entry and one for its word, in two sets that calls use in turns: a rank may have ended
  * the call, and send what it has for the next, before another has read its word. Each holds the call's first epoch,
  * which is no other call's.
+ *
+ * What ranks have in their buffers was there before their kernels were launched, and no thread loads any of it before it
+ * knows that all go on: so the words here carry nothing with them, and need no fence.
  */
 #ifndef GPUSYM_KERNELS_ENTER_H
 #define GPUSYM_KERNELS_ENTER_H
@@ -54,7 +57,7 @@ GS_FN bool gs_enter_blocks(gs_ctx_t c, const gpusym_work_t *w, gs_wait_t *wait)
 {
     bool here = true;
     for (uint32_t b = 1 + c.thread; GS_BLOCKS_TOGETHER && b < c.nblocks && here; b += c.nthreads) {
-        while (here && gs_flag_get(gs_enter_block(w, b)) != w->epoch) {
+        while (here && gs_local_ld(gs_enter_block(w, b)) != w->epoch) {
             here = !gs_enter_time_over(w, wait);
         }
     }
@@ -107,17 +110,15 @@ GS_FN bool gs_enter_words(gs_ctx_t c, const gpusym_work_t *w)
 GS_FN bool gs_enter_first(gs_ctx_t c, const gpusym_work_t *w)
 {
     gs_wait_t wait = GS_WAIT_INIT;
-    bool go = gs_part_all(c, gs_enter_blocks(c, w, &wait));
-    if (go) {
-        gs_enter_send(c, w, GS_ENTRY, w->enter_sig);
-        go = gs_part_all(c, gs_enter_entries(c, w, &wait));
-    }
+    gs_enter_send(c, w, GS_ENTRY, w->enter_sig);
+    const bool here = gs_enter_blocks(c, w, &wait);
+    bool go = gs_part_all(c, here && gs_enter_entries(c, w, &wait));
     gs_enter_send(c, w, GS_WORD, go ? GS_ENTER_GO : 0);
     if (go) {
         go = gs_part_all(c, gs_enter_words(c, w));
     }
     if (0 == c.thread) {
-        gs_flag_post(gs_enter_block(w, 0), w->epoch << 1 | (go ? GS_ENTER_GO : 0));
+        gs_local_st(gs_enter_block(w, 0), w->epoch << 1 | (go ? GS_ENTER_GO : 0));
     }
     return go;
 }
@@ -127,8 +128,8 @@ GS_FN bool gs_enter_other(gs_ctx_t c, const gpusym_work_t *w)
 {
     uint32_t found = GS_ENTER_GO;
     if (0 == c.thread) {
-        gs_flag_post(gs_enter_block(w, c.block), w->epoch);
-        for (found = 0; found >> 1 != w->epoch; found = gs_flag_get(gs_enter_block(w, 0))) {
+        gs_local_st(gs_enter_block(w, c.block), w->epoch);
+        for (found = 0; found >> 1 != w->epoch; found = gs_local_ld(gs_enter_block(w, 0))) {
             gs_pause();
         }
     }
