@@ -100,14 +100,16 @@ void gpusym_tuning_resident_ended(gpusym_tuning_resident_t *s, uint32_t served, 
     halve_old(&s->calls, &s->pauses);
 }
 
-void gpusym_tuning_early_told(gpusym_tuning_early_t *e, bool early, bool left)
+void gpusym_tuning_early_told(gpusym_tuning_early_t *e, const gpusym_tuning_told_t *told)
 {
+    e->waits += told->waits && e->waits < GPUSYM_EARLY_WAITS;
+    e->waits = told->overlaps ? 0 : e->waits;
     e->skip -= 0 != e->skip;
-    if (left && ++e->misses >= GPUSYM_RESIDENT_MISSES) {
+    if (told->left && ++e->misses >= GPUSYM_RESIDENT_MISSES) {
         e->misses = 0;
         e->skip = calls_without(e->skips);
         e->skips++;
-    } else if (early && !left) {
+    } else if (told->early && !told->left) {
         e->misses = e->skips = 0;
     }
 }

@@ -36,6 +36,8 @@ enum {
     GPUSYM_RESIDENT_SKIP_MOST = 4096,
     /* After so many that were not worth it, but did not cause the pauses, that is tested anew. */
     GPUSYM_RESIDENT_EXCUSED = 16,
+    /* Calls that all ranks have waited for at once, after which none is launched early. */
+    GPUSYM_EARLY_WAITS = 4,
     /* The frequency of pauses is taken from about so many calls. */
     GPUSYM_RESIDENT_RECENT = 128,
 };
@@ -74,18 +76,26 @@ void gpusym_tuning_resident_skip(gpusym_tuning_resident_t *s);
 /*
  * Whether kernels are launched when a rank posts a call, before it knows of its peers. One that retires because they do
  * not come has been launched for nothing; so they come only if all ranks do it. After GPUSYM_RESIDENT_MISSES calls in a
- * row for which a rank's kernel was launched for nothing, calls go without, as above. Alike on all ranks, which tell
- * each other what has happened. Zeroed before its first use.
+ * row for which a rank's kernel was launched for nothing, calls go without, as above; and where all ranks have waited
+ * for GPUSYM_EARLY_WAITS calls at once, until one does not: a kernel that is launched early takes some 3 us longer.
+ * Alike on all ranks, which tell each other what has happened. Zeroed before its first use.
  */
 typedef struct {
     uint32_t misses, skip, skips; /* as above */
+    uint32_t waits;               /* calls in a row that all ranks waited for at once */
 } gpusym_tuning_early_t;
+
+/* What some rank tells of the last call: its kernel was launched early; and for nothing; the call was not blocking, and
+ * the program did something else meanwhile, or waited at once. */
+typedef struct {
+    bool early, left, overlaps, waits;
+} gpusym_tuning_told_t;
 
 static inline bool gpusym_tuning_early_allow(const gpusym_tuning_early_t *e)
 {
-    return 0 == e->skip;
+    return 0 == e->skip && e->waits < GPUSYM_EARLY_WAITS;
 }
-/* What the ranks tell of the last call: a kernel was launched early; one was, for nothing. Once a call. */
-void gpusym_tuning_early_told(gpusym_tuning_early_t *e, bool early, bool left);
+/* Once a call. */
+void gpusym_tuning_early_told(gpusym_tuning_early_t *e, const gpusym_tuning_told_t *told);
 
 #endif

@@ -4,8 +4,10 @@
  * Entry of a launch that was made before the host knew whether the peers are in the call (GPUSYM_EARLY_ENTERS): the
  * kernels of all ranks find out, and all of them go on, or none. One that does not has done nothing.
  *
- *   1. Block 0 sends an entry to each rank: the signature of the call, and of all ranks' buffers as this rank knows them.
- *   2. All other blocks of the launch tell block 0 that they run. So a kernel that goes on needs no more room on its GPU.
+ *   1. Block 0 sends an entry to each rank: the signature of the call, and of all ranks' buffers as this rank knows
+ *      them.
+ *   2. All other blocks of the launch tell block 0 that they run. So a kernel that goes on needs no more room on its
+ *      GPU.
  *   3. With that, and the same signature from all ranks, it sends "go" to each, else, or after enter_ns, "leave".
  *   4. With "go" from all ranks, its own among them, the launch goes on, else it leaves.
  *
@@ -13,12 +15,12 @@
  * leaves where another one goes on. Only 4 has no limit: who waits there has entries of all ranks, whose kernels
  * therefore run, and send their words within enter_ns.
  *
- * Lines: of each rank one for its entry and one for its word, in two sets that calls use in turns: a rank may have ended
- * the call, and send what it has for the next, before another has read its word. Each holds the call's first epoch,
- * which is no other call's.
+ * Lines: of each rank one for its entry and one for its word, in two sets that calls use in turns: a rank may have
+ * ended the call, and send what it has for the next, before another has read its word. Each holds the call's first
+ * epoch, which is no other call's.
  *
- * What ranks have in their buffers was there before their kernels were launched, and no thread loads any of it before it
- * knows that all go on: so the words here carry nothing with them, and need no fence.
+ * What ranks have in their buffers was there before their kernels were launched, and no thread loads any of it before
+ * it knows that all go on: so the words here carry nothing with them, and need no fence.
  */
 #ifndef GPUSYM_KERNELS_ENTER_H
 #define GPUSYM_KERNELS_ENTER_H
@@ -136,8 +138,8 @@ GS_FN bool gs_enter_other(gs_ctx_t c, const gpusym_work_t *w)
     return gs_part_all(c, 0 != (found & GS_ENTER_GO));
 }
 
-/* Whether the launch goes on: the same in all threads of all blocks. If not, the last block has told the host that it has
- * retired with nothing done. */
+/* Whether the launch goes on: the same in all threads of all blocks. If not, the last block has told the host that it
+ * has retired with nothing done. */
 GS_OUTLINE bool gs_enter(gs_ctx_t c, const gpusym_work_t *w)
 {
     const bool go = 0 == c.block ? gs_enter_first(c, w) : gs_enter_other(c, w);

@@ -561,6 +561,13 @@ void coll_drop(coll_run_t *run)
     free(run);
 }
 
+static double work_us; /* between the start of a call and the wait for it */
+
+void coll_work(double us)
+{
+    work_us = us;
+}
+
 void coll_once(check_t *t, coll_store_t *store, const coll_call_t *call, int starts)
 {
     coll_run_t *run = coll_make(store, call);
@@ -571,6 +578,8 @@ void coll_once(check_t *t, coll_store_t *store, const coll_call_t *call, int sta
     }
     for (int i = 0; i < (COLL_PERSISTENT == call->mode ? starts : 1); i++) {
         coll_start(run);
+        for (const double until = MPI_Wtime() + 1e-6 * work_us; MPI_Wtime() < until;) {
+        }
         MPI_Wait(coll_request(run), MPI_STATUS_IGNORE);
         check_result(t, coll_check(t, run));
     }

@@ -49,6 +49,8 @@ bool coll_check(check_t *t, coll_run_t *run);
 /* Gives the buffers back to the store, and frees a persistent request. */
 void coll_drop(coll_run_t *run);
 
+/* From now on coll_once does something else for so many microseconds, behind the start of each call. */
+void coll_work(double us);
 /* make, start (persistent: `starts` times), wait, check and drop, and the tally of t. */
 void coll_once(check_t *t, coll_store_t *store, const coll_call_t *call, int starts);
 

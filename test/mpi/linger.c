@@ -8,7 +8,8 @@
  * rank before the others have begun; and in the host's memory, of all ranks or of one: others may have rung for those
  * before they knew. --pause: in place of coll_gpusym_linger; --served: kernels stay for longer than this runs, so some
  * calls must have been served. --multiple: under MPI_THREAD_MULTIPLE. --mode: of all calls; without it most are
- * blocking; mixed: each as often. --large: longer messages, which no resident kernel serves.
+ * blocking; mixed: each as often. --large: longer messages, which no resident kernel serves,
+ * and some work between a call and the wait for it.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -136,6 +137,7 @@ int main(int argc, char **argv)
     served = check_flag("--served");
     l.mode = check_option("--mode");
     l.large = check_flag("--large");
+    coll_work(l.large ? 20 : 0);
     (void) check_kinds(kinds);
     check_arguments_end(USAGE);
     l.kind = MEM_DEVICE;

@@ -20,6 +20,8 @@
 #include "mca/common/ompi/complete.h"
 #include "opal/runtime/opal_progress.h"
 
+/* What lies between the start of a call and its first poll, if the program waits for it at once, in ns at most. */
+#define OVERLAP_NS 3000u
 /* The fallback's requests that one progress() polls. */
 #define FORWARDED_POLLS 64u
 
@@ -128,6 +130,7 @@ request_t *coll_gpusym_request_get(coll_gpusym_engine_t *e, bool persistent)
     coll_gpusym_mpi_request(r)->req_free = request_free; /* MPI's own layer may have put itself there, see the struct */
     r->step = COLL_GPUSYM_REQUEST_IDLE;
     r->alone = false;
+    r->started_ns = 0;
     return r;
 }
 
@@ -266,14 +269,27 @@ static request_t *request_of(coll_gpusym_call_t *call)
     return (request_t *) ((char *) call - offsetof(request_t, call));
 }
 
+/* Whether the program has done something else since it started the call, as far as its first poll tells. */
+static void note_overlap(request_t *r)
+{
+    if (0 != r->started_ns) {
+        r->call.run.task.overlaps = gpusym_now_ns() - r->started_ns > OVERLAP_NS;
+        r->started_ns = 0;
+    }
+}
+
 /* A communicator's calls, the first after the other, as far as they go. A blocking one is polled by the thread that
  * waits for it. Once the list is empty it is not touched: a blocking call of another thread may stand there, on its
  * stack. */
 static void poll_engine(coll_gpusym_engine_t *e, over_t *over)
 {
     coll_gpusym_call_t *call = e->first;
-    while (NULL != call && COLL_GPUSYM_NONBLOCKING == call->run.mode && coll_gpusym_call_poll(call)) {
+    while (NULL != call && COLL_GPUSYM_NONBLOCKING == call->run.mode) {
         request_t *r = request_of(call);
+        note_overlap(r);
+        if (!coll_gpusym_call_poll(call)) {
+            return;
+        }
         bool is_over = COLL_GPUSYM_CALL_ENDED == call->state;
         if (COLL_GPUSYM_REQUEST_IDLE == r->step) {
             coll_gpusym_call_count(call);
@@ -368,6 +384,7 @@ void coll_gpusym_request_start(request_t *r)
     __atomic_fetch_add(&coll_gpusym_in_flight, 1, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&coll_gpusym_list_lock);
     make_progress(); /* post it now */
+    r->started_ns = gpusym_now_ns();
 }
 
 void coll_gpusym_requests_fini(void)

@@ -20,6 +20,7 @@ typedef struct coll_gpusym_request {
     coll_gpusym_plan_t *plan;   /* persistent, owned */
     void *kept;                 /* the arrays of the arguments, owned */
     bool alone;                 /* persistent: without peers, nothing to agree on */
+    uint64_t started_ns;        /* when it was started; 0: it has been polled since */
     enum {
         COLL_GPUSYM_REQUEST_IDLE,   /* the fallback has nothing to do with it, or not yet */
         COLL_GPUSYM_REQUEST_FILLS,  /* copies to `bounce` are under way */

@@ -14,7 +14,11 @@
 void coll_gpusym_early_told(coll_gpusym_early_t *e, const coll_gpusym_task_t *task)
 {
     const uint32_t any = task->read.any;
-    gpusym_tuning_early_told(&e->worth, 0 != (any & GPUSYM_POST_EARLY), 0 != (any & GPUSYM_POST_LEFT));
+    const gpusym_tuning_told_t told = {.early = 0 != (any & GPUSYM_POST_EARLY),
+                                       .left = 0 != (any & GPUSYM_POST_LEFT),
+                                       .overlaps = 0 != (any & GPUSYM_POST_OVERLAPS),
+                                       .waits = 0 != (any & GPUSYM_POST_WAITS)};
+    gpusym_tuning_early_told(&e->worth, &told);
     e->tells = 0;
 }
 
@@ -69,7 +73,7 @@ void coll_gpusym_early_launch(coll_gpusym_early_t *e, coll_gpusym_task_t *task, 
 {
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
     gpusym_work_t w;
-    if (!is_alike(e, task)) {
+    if (!is_alike(e, task) || e->most <= gpusym_tuning_resident_max(t->host.nranks)) { /* short ones: resident.h */
         return;
     }
     w = e->work;
@@ -102,16 +106,21 @@ bool coll_gpusym_early_left(coll_gpusym_early_t *e, coll_gpusym_launch_t *l)
     if (COLL_GPUSYM_ENTERS != l->resident.how || !gpusym_lane_retired(l->lane)) {
         return false;
     }
-    e->tells = GPUSYM_POST_EARLY | GPUSYM_POST_LEFT;
+    e->tells |= GPUSYM_POST_EARLY | GPUSYM_POST_LEFT;
     l->resident.how = COLL_GPUSYM_LATE;
     coll_gpusym_launch_put_lane(l);
     return true;
 }
 
+void coll_gpusym_early_ended(coll_gpusym_early_t *e, const coll_gpusym_task_t *task)
+{
+    e->tells |= task->blocking ? 0 : task->overlaps ? GPUSYM_POST_OVERLAPS : GPUSYM_POST_WAITS;
+}
+
 bool coll_gpusym_early_done(coll_gpusym_early_t *e, const coll_gpusym_task_t *task)
 {
     uint32_t first;
-    e->tells = GPUSYM_POST_EARLY;
+    e->tells |= GPUSYM_POST_EARLY;
     return 1 == coll_gpusym_team_epochs(coll_gpusym_task_team(task), e->epochs, &first);
 }
 

@@ -1,12 +1,13 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Early launches: a call that is like the communicator's last one, and is not blocking, is launched as soon as this rank
- * has posted it. Its kernel finds out by itself whether all ranks are in the call, and if not retires with nothing done
- * (kernels/symm/enter.h); then it is launched as any other.
+ * Early launches: a call that is like the communicator's last one, and is not blocking, is launched as soon as this
+ * rank has posted it. Its kernel finds out by itself whether all ranks are in the call, and if not retires with nothing
+ * done (kernels/symm/enter.h); then it is launched as any other.
  *
  * All ranks do so, or none: else the kernels of those that do wait for nothing. So they tell each other, in the entries
- * of the next call, what has become of the last one.
+ * of the next call, what has become of the last one. Where no rank does anything else meanwhile, calls are not launched
+ * early: their kernels take longer.
  */
 #ifndef MCA_COLL_GPUSYM_EXEC_EARLY_H
 #define MCA_COLL_GPUSYM_EXEC_EARLY_H
@@ -18,7 +19,7 @@
 /* A communicator's. Zeroed before its first use. */
 typedef struct {
     gpusym_tuning_early_t worth; /* alike on all ranks */
-    uint32_t tells;              /* GPUSYM_POST_EARLY, _LEFT: what this rank has to tell of its last call */
+    uint32_t tells;              /* GPUSYM_POST_EARLY and the three behind it: of this rank's last call */
     /* The last call that can be launched so; seq 0: there is none. */
     uint64_t seq;
     unsigned coll;
@@ -47,6 +48,8 @@ void coll_gpusym_early_launch(coll_gpusym_early_t *e, coll_gpusym_task_t *task, 
                               uint64_t linger_ns);
 /* Whether its kernel has retired with nothing done: then l is as before, and the call is to be launched. */
 bool coll_gpusym_early_left(coll_gpusym_early_t *e, coll_gpusym_launch_t *l);
+/* A call has ended. */
+void coll_gpusym_early_ended(coll_gpusym_early_t *e, const coll_gpusym_task_t *task);
 /* Its kernel has done the call: takes its epochs. False: that failed. */
 bool coll_gpusym_early_done(coll_gpusym_early_t *e, const coll_gpusym_task_t *task);
 /* Remembers a call that all ranks have agreed on, which has been launched by plan p. */

@@ -373,7 +373,7 @@ bool coll_gpusym_resident_relaunch(coll_gpusym_residents_t *all, const coll_gpus
 {
     coll_gpusym_resident_t *s = find_place(all, task);
     if (COLL_GPUSYM_EARLY == l->resident.how) {
-        all->early.tells = GPUSYM_POST_EARLY | GPUSYM_POST_LEFT;
+        all->early.tells |= GPUSYM_POST_EARLY | GPUSYM_POST_LEFT;
     } else {
         gpusym_tuning_resident_ended(&s->worth, s->served - 1, s->work.linger_ns, GPUSYM_RESIDENT_EXPIRED);
     }
@@ -390,7 +390,7 @@ void coll_gpusym_resident_done(coll_gpusym_residents_t *all, const coll_gpusym_t
     coll_gpusym_resident_t *s = find_place(all, task);
     gpusym_lock(&keeper_lock);
     if (COLL_GPUSYM_EARLY == l->resident.how) {
-        all->early.tells = GPUSYM_POST_EARLY;
+        all->early.tells |= GPUSYM_POST_EARLY;
     }
     if (!l->resident.remains) {
         coll_gpusym_launch_put_lane(l);

@@ -215,6 +215,7 @@ static coll_gpusym_turn_t check(coll_gpusym_run_t *run, uint64_t now_ns)
 
 static void end(coll_gpusym_run_t *run)
 {
+    coll_gpusym_early_ended(&run->engine->residents->early, &run->task);
     if (run->is.kernel.has_tokens) {
         gpusym_tokens_give(coll_gpusym_run_rollcall(run), MPI_SUCCESS != run->error);
     }
