@@ -82,7 +82,8 @@ GS_FN bool gs_enter_entries(gs_ctx_t c, const gpusym_work_t *w, gs_wait_t *wait)
     for (uint32_t p = c.thread; p < w->nranks && same; p += c.nthreads) {
         uint64_t sig, word;
         while (p != w->rank && same && !gs_ll_ld(gs_enter_line(w, w->rank, p, GS_ENTRY), w->epoch, &sig)) {
-            same = !gs_ll_ld(gs_enter_line(w, w->rank, p, GS_WORD), w->epoch, &word) && !gs_enter_time_over(w, wait);
+            const bool leaves = gs_ll_ld(gs_enter_line(w, w->rank, p, GS_WORD), w->epoch, &word) && GS_ENTER_GO != word;
+            same = !leaves && !gs_enter_time_over(w, wait);
         }
         same = same && (p == w->rank || sig == w->enter_sig);
     }
