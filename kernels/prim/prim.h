@@ -138,6 +138,21 @@ GS_FN uint32_t gs_wait(const gpusym_work_t *w, gs_wait_t *wait, uint32_t peer)
     return GPUSYM_STATUS_OK;
 }
 
+/* The same where the wait is short, or is for a peer that may not come. */
+#define GS_SHORT_POLLS 64u
+
+/* One poll of a wait of at most ns for a peer that may be late: whether it is over, or the call has been aborted. */
+GS_FN bool gs_wait_is_over(const gpusym_work_t *w, gs_wait_t *wait, uint64_t ns)
+{
+    gs_pause();
+    if (0 != ++wait->polls % GS_SHORT_POLLS) {
+        return false;
+    }
+    const uint64_t now = gs_now_ns();
+    wait->since_ns = 0 == wait->since_ns ? now : wait->since_ns;
+    return now - wait->since_ns > ns || gs_aborted(w);
+}
+
 /* Offset in a slot of the flag that block `block` of rank `writer` writes. */
 GS_FN uint32_t gs_flag_at(uint32_t block, uint32_t writer)
 {

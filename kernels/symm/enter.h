@@ -43,24 +43,13 @@ GS_FN uint32_t *gs_enter_block(const gpusym_work_t *w, uint32_t b)
     return (uint32_t *) ((char *) w->peer[w->rank] + GPUSYM_ENTER_OFF) + b;
 }
 
-GS_FN bool gs_enter_time_over(const gpusym_work_t *w, gs_wait_t *wait)
-{
-    gs_pause();
-    if (0 != ++wait->polls % 64u) {
-        return false;
-    }
-    const uint64_t now = gs_now_ns();
-    wait->since_ns = 0 == wait->since_ns ? now : wait->since_ns;
-    return now - wait->since_ns > w->enter_ns || gs_aborted(w);
-}
-
 /* Whether the other blocks run. Each thread of block 0 looks at some. */
 GS_FN bool gs_enter_blocks(gs_ctx_t c, const gpusym_work_t *w, gs_wait_t *wait)
 {
     bool here = true;
     for (uint32_t b = 1 + c.thread; GS_BLOCKS_TOGETHER && b < c.nblocks && here; b += c.nthreads) {
         while (here && gs_local_ld(gs_enter_block(w, b)) != w->epoch) {
-            here = !gs_enter_time_over(w, wait);
+            here = !gs_wait_is_over(w, wait, w->enter_ns);
         }
     }
     return here;
@@ -83,7 +72,7 @@ GS_FN bool gs_enter_entries(gs_ctx_t c, const gpusym_work_t *w, gs_wait_t *wait)
         uint64_t sig, word;
         while (p != w->rank && same && !gs_ll_ld(gs_enter_line(w, w->rank, p, GS_ENTRY), w->epoch, &sig)) {
             const bool leaves = gs_ll_ld(gs_enter_line(w, w->rank, p, GS_WORD), w->epoch, &word) && GS_ENTER_GO != word;
-            same = !leaves && !gs_enter_time_over(w, wait);
+            same = !leaves && !gs_wait_is_over(w, wait, w->enter_ns);
         }
         same = same && (p == w->rank || sig == w->enter_sig);
     }

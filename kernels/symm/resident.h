@@ -45,21 +45,6 @@
 
 #include "kernels/prim/prim.h"
 
-/* Polls between two checks of the clock and the abort word in a commanded call. */
-#define GS_COMMAND_POLLS 64u
-
-/* One poll of a wait for a peer that may be late: at most linger_ns. GPUSYM_STATUS_OK: go on waiting. */
-GS_FN uint32_t gs_wait_command(const gpusym_work_t *w, gs_wait_t *wait)
-{
-    gs_pause();
-    if (0 != ++wait->polls % GS_COMMAND_POLLS) {
-        return GPUSYM_STATUS_OK;
-    }
-    const uint64_t now = gs_now_ns();
-    wait->since_ns = 0 == wait->since_ns ? now : wait->since_ns;
-    return (uint32_t) (now - wait->since_ns > w->linger_ns || gs_aborted(w) ? GPUSYM_STATUS_RETIRED : GPUSYM_STATUS_OK);
-}
-
 /* What the doorbell tells the kernel that has done call seq: 0 nothing yet; 1 the next call, in m, with *skip epochs
  * skipped before it; -1 retire. */
 GS_FN int gs_command_read(const uint64_t doorbell[2], uint32_t seq, gs_message_t *m, uint32_t *skip)
@@ -91,7 +76,7 @@ GS_FN bool gs_command_wait(const gpusym_work_t *w, gs_command_t *r)
             r->epoch += 1 + skip;
             return true;
         }
-        if (0 != says || gs_now_ns() - since > w->linger_ns || (0 == polls % GS_COMMAND_POLLS && gs_aborted(w))) {
+        if (0 != says || gs_now_ns() - since > w->linger_ns || (0 == polls % GS_SHORT_POLLS && gs_aborted(w))) {
             r->m.bytes = 0;
             return false;
         }

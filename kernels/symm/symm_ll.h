@@ -88,7 +88,7 @@ GS_FN uint32_t gs_command_reduce(gs_kernel_t kernel, const gs_command_t *r, uint
                 missing =
                     gs_ll_group_take(w, group, p0, end, r->epoch, two, raw[u], own[u], v[u]) < w->nranks || missing;
             }
-            if (missing && GPUSYM_STATUS_OK != gs_wait_command(w, &wait)) {
+            if (missing && gs_wait_is_over(w, &wait, w->linger_ns)) {
                 return GPUSYM_STATUS_RETIRED;
             }
         } while (missing);

@@ -183,13 +183,16 @@ static void begin_forward(request_t *r)
     coll_gpusym_run_t *run = &r->call.run;
     if (!is_staged(r)) {
         call_fallback(r, true);
-    } else if (coll_gpusym_whole_open(run, &r->bounce, &r->on_host) && MPI_SUCCESS == run->error) {
-        coll_gpusym_bounce_queue(&r->bounce);
-        (void) coll_gpusym_whole_fill(run, &r->bounce);
-        r->step = COLL_GPUSYM_REQUEST_FILLS;
-    } else {
-        call_fallback(r, coll_gpusym_whole_goes_on(run));
+        return;
     }
+    const bool goes_on = coll_gpusym_whole_open(run, &r->bounce, &r->on_host);
+    if (MPI_SUCCESS != run->error) {
+        call_fallback(r, goes_on);
+        return;
+    }
+    coll_gpusym_bounce_queue(&r->bounce);
+    (void) coll_gpusym_whole_fill(run, &r->bounce);
+    r->step = COLL_GPUSYM_REQUEST_FILLS;
 }
 
 /* Whether queued copies have ended. */

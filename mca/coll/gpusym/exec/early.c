@@ -22,12 +22,6 @@ void coll_gpusym_early_told(coll_gpusym_early_t *e, const coll_gpusym_task_t *ta
     e->tells = 0;
 }
 
-/* The epoch of a call that has been posted, and has not been launched. */
-static uint64_t epoch_of(const coll_gpusym_team_t *t)
-{
-    return t->host.epoch_base + t->host.rc.seq;
-}
-
 bool coll_gpusym_early_may(const coll_gpusym_early_t *e, const coll_gpusym_task_t *task, uint64_t linger_ns)
 {
     coll_gpusym_team_t *t = coll_gpusym_task_team(task);
@@ -62,7 +56,7 @@ static bool is_alike(const coll_gpusym_early_t *e, const coll_gpusym_task_t *tas
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
     return 0 != e->seq && e->coll == coll_gpusym_task_coll(task) && e->hash == task->hash && e->layout == k->layout &&
            e->bytes == k->bytes && e->in_place == k->in_place && k->out_local == (0 != e->work.out_local) &&
-           0 == (task->read.any & GPUSYM_POST_NEW_KEY) && epoch_of(t) + e->epochs < GPUSYM_EPOCH_MAX &&
+           0 == (task->read.any & GPUSYM_POST_NEW_KEY) && coll_gpusym_team_epoch(t) + e->epochs < GPUSYM_EPOCH_MAX &&
            e->own == sign_rank(task, t->host.rank);
 }
 
@@ -73,7 +67,7 @@ void coll_gpusym_early_launch(coll_gpusym_early_t *e, coll_gpusym_task_t *task, 
 {
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
     gpusym_work_t w;
-    if (!is_alike(e, task) || e->most <= gpusym_tuning_resident_max(t->host.nranks)) { /* short ones: resident.h */
+    if (!is_alike(e, task)) {
         return;
     }
     w = e->work;
@@ -84,14 +78,14 @@ void coll_gpusym_early_launch(coll_gpusym_early_t *e, coll_gpusym_task_t *task, 
         GPUSYM_SUCCESS != gpusym_lane_get(gpusym_current.dev, t->host.gpu, &l->lane)) {
         return;
     }
-    w.epoch = (uint32_t) epoch_of(t);
+    w.epoch = (uint32_t) coll_gpusym_team_epoch(t);
     w.limit_ns = coll_gpusym_task_limit_ns(task);
     w.linger_ns = 0;
     w.early = GPUSYM_EARLY_ENTERS;
     w.enter_set = task->read.seq % 2;
     w.enter_sig = mix(mix(mix(e->all, e->hash), e->seq), e->most);
     w.enter_ns = linger_ns;
-    l->lane->seq++; /* the lane's last kernel may have retired by itself: this one's word for that is another */
+    gpusym_lane_skip(l->lane);
     if (!coll_gpusym_launch_kernel(l, task, e->kernel, &w)) {
         coll_gpusym_launch_put_lane(l);
         return;
@@ -130,12 +124,14 @@ void coll_gpusym_early_note(coll_gpusym_early_t *e, const coll_gpusym_task_t *ta
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
     const coll_gpusym_facts_t *f = &coll_gpusym_facts[k->args->coll];
     if (task->blocking || p->copies || NULL != task->sizes || 0 != coll_gpusym_segments_scratch_bytes(k) ||
-        coll_gpusym_has_arrays(f->sent) || coll_gpusym_has_arrays(f->written)) {
+        coll_gpusym_has_arrays(f->sent) || coll_gpusym_has_arrays(f->written) ||
+        task->read.max_bytes <= gpusym_tuning_resident_max(k->nranks)) { /* short ones: resident.h */
         return;
     }
+    e->own = sign_rank(task, t->host.rank);
     e->all = 0;
     for (uint32_t r = 0; r < k->nranks; r++) {
-        e->all += sign_rank(task, r);
+        e->all += r == t->host.rank ? e->own : sign_rank(task, r);
     }
     e->seq = task->read.seq;
     e->coll = k->args->coll;
@@ -143,7 +139,6 @@ void coll_gpusym_early_note(coll_gpusym_early_t *e, const coll_gpusym_task_t *ta
     e->layout = k->layout;
     e->bytes = k->bytes;
     e->most = task->read.max_bytes;
-    e->own = sign_rank(task, t->host.rank);
     e->in_place = k->in_place;
     e->zero_copy = p->zero_copy;
     e->algorithm = p->algorithm;

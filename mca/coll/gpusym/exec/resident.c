@@ -79,16 +79,10 @@ bool coll_gpusym_resident_may(const coll_gpusym_task_t *task, const coll_gpusym_
            addresses_fit(task->segments) && 0 != coll_gpusym_resident_linger_ns();
 }
 
-/* The epoch of a team's call in flight, if it takes one only. */
-static uint64_t epoch_of(const coll_gpusym_team_t *t)
-{
-    return t->host.epoch_base + t->host.rc.seq;
-}
-
 /* Whether a command to a resident kernel can carry that epoch. */
 static bool epoch_near(const coll_gpusym_team_t *t, const coll_gpusym_resident_t *s)
 {
-    const uint64_t epoch = epoch_of(t);
+    const uint64_t epoch = coll_gpusym_team_epoch(t);
     return epoch > s->epoch && epoch - s->epoch - 1 <= GPUSYM_COMMAND_SKIP_MAX && epoch < GPUSYM_EPOCH_MAX;
 }
 
@@ -144,7 +138,7 @@ static void send_command(coll_gpusym_residents_t *all, const coll_gpusym_task_t 
                          uint64_t bytes)
 {
     coll_gpusym_resident_t *s = find_place(all, task);
-    const uint32_t epoch = (uint32_t) epoch_of(coll_gpusym_task_team(task)), skip = epoch - s->epoch - 1;
+    const uint32_t epoch = (uint32_t) coll_gpusym_team_epoch(coll_gpusym_task_team(task)), skip = epoch - s->epoch - 1;
     l->lane = s->lane;
     l->resident.remains = true;
     l->resident.how = COLL_GPUSYM_COMMANDED;
@@ -242,8 +236,9 @@ void coll_gpusym_resident_command_sender(coll_gpusym_residents_t *all, const col
  */
 static bool may_begin(const coll_gpusym_resident_t *s, const coll_gpusym_task_t *task)
 {
-    return is_allreduce(task) && s->alone && 0 != (epoch_of(coll_gpusym_task_team(task)) - s->epoch) % 2 &&
-           0 == task->zero_copy.in_key && 0 == task->zero_copy.out_key && task->alone;
+    return is_allreduce(task) && s->alone &&
+           0 != (coll_gpusym_team_epoch(coll_gpusym_task_team(task)) - s->epoch) % 2 && 0 == task->zero_copy.in_key &&
+           0 == task->zero_copy.out_key && task->alone;
 }
 
 /* Fills in what a kernel like the last one takes of a call. */
@@ -259,14 +254,15 @@ static void describe_call(coll_gpusym_resident_t *s, const coll_gpusym_task_t *t
     (void) gpusym_kernel_plan(gpusym_algorithm_family((unsigned) s->algorithm), w, 0);
 }
 
-/* Whether a kernel may remain after the call that it is launched for now. The user may say so. */
+/* Whether a kernel that is about to be launched may remain behind its call: it may if the user has set for how long. */
 static bool may_remain(coll_gpusym_resident_t *s)
 {
     return coll_gpusym_params.linger >= 0 ||
            gpusym_tuning_resident_allow(&s->worth, coll_gpusym_resident_linger_ns(), gpusym_now_ns());
 }
 
-/* The same for a kernel that is to be launched. A blocking call gains nothing by it: this rank waits. */
+/* Whether a call that may begin is to be launched, for no kernel is here. A blocking one gains nothing by it: this rank
+ * waits. */
 static bool may_launch(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task)
 {
     coll_gpusym_resident_t *s = &all->kernel[COLL_GPUSYM_RESIDENT_ALLREDUCE];
@@ -274,7 +270,7 @@ static bool may_launch(coll_gpusym_residents_t *all, const coll_gpusym_task_t *t
         dismiss_kernel(s, false);
     }
     return NULL == s->lane && task->hash == s->hash && task->segments->bytes == s->bytes && is_kind(task, s) &&
-           addresses_fit(task->segments) && epoch_of(coll_gpusym_task_team(task)) < GPUSYM_EPOCH_MAX &&
+           addresses_fit(task->segments) && coll_gpusym_team_epoch(coll_gpusym_task_team(task)) < GPUSYM_EPOCH_MAX &&
            coll_gpusym_early_may(&all->early, task, coll_gpusym_resident_linger_ns());
 }
 
@@ -286,9 +282,9 @@ static void launch_early(coll_gpusym_residents_t *all, const coll_gpusym_task_t 
         l->lane = NULL;
         return;
     }
-    l->lane->seq++; /* the lane's last kernel may have retired by itself: this one's word for that is another */
+    gpusym_lane_skip(l->lane);
     l->resident.remains = may_remain(s);
-    s->epoch = (uint32_t) epoch_of(t);
+    s->epoch = (uint32_t) coll_gpusym_team_epoch(t);
     s->served = 0;
     s->work.linger_ns = coll_gpusym_resident_linger_ns();
     describe_call(s, task, task->segments->bytes, l->resident.remains ? GPUSYM_EARLY_STAYS : GPUSYM_EARLY_RETIRES);

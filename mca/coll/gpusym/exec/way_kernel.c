@@ -26,9 +26,12 @@ static void offer(coll_gpusym_run_t *run, gpusym_post_t *post)
 static void early(coll_gpusym_run_t *run)
 {
     coll_gpusym_residents_t *all = run->engine->residents;
-    const uint64_t linger_ns = coll_gpusym_resident_linger_ns();
     coll_gpusym_resident_begin(all, &run->task, &run->launch);
-    if (NULL == run->launch.lane && coll_gpusym_early_may(&all->early, &run->task, linger_ns)) {
+    if (NULL != run->launch.lane || run->task.blocking) {
+        return;
+    }
+    const uint64_t linger_ns = coll_gpusym_resident_linger_ns();
+    if (coll_gpusym_early_may(&all->early, &run->task, linger_ns)) {
         coll_gpusym_early_launch(&all->early, &run->task, &run->launch, linger_ns);
     }
 }

@@ -127,10 +127,15 @@ static inline uint32_t coll_gpusym_team_member(const coll_gpusym_team_t *t, uint
     return coll_gpusym_team_is_part(t) ? gpusym_island_member(&t->islands, t->island, member) : member;
 }
 
+/* The first epoch of the call that has been posted last, until its launch takes more than one. */
+static inline uint64_t coll_gpusym_team_epoch(const coll_gpusym_team_t *t)
+{
+    return t->host.epoch_base + t->host.rc.seq;
+}
 /* The first epoch that no call has used yet. */
 static inline uint32_t coll_gpusym_team_next_epoch(const coll_gpusym_team_t *t)
 {
-    const uint64_t epoch = t->host.epoch_base + t->host.rc.seq + 1;
+    const uint64_t epoch = coll_gpusym_team_epoch(t) + 1;
     return epoch < GPUSYM_EPOCH_MAX ? (uint32_t) epoch : GPUSYM_EPOCH_MAX;
 }
 

@@ -63,6 +63,13 @@ void gpusym_lane_command(gpusym_lane_t *lane, const void *in, void *out, uint64_
 /* Commands a resident kernel to retire.  The lane can be returned at once. */
 void gpusym_lane_retire(gpusym_lane_t *lane);
 
+/* Before a launch whose kernel may retire with nothing done, which the caller then finds by gpusym_lane_retired(): the
+ * lane's last kernel may have retired by itself, and left the word that would tell so. */
+static inline void gpusym_lane_skip(gpusym_lane_t *lane)
+{
+    lane->seq++;
+}
+
 /* Returns whether the kernel has retired without the last operation, of which nothing has been or will be done. */
 static inline bool gpusym_lane_retired(const gpusym_lane_t *lane)
 {
