@@ -97,6 +97,10 @@ typedef struct gpusym_device {
     /* Returns the kind and owner of the memory at p.  Never fails: an unknown pointer is host memory.  About 0.1 us. */
     void (*query)(const void *p, gpusym_mem_t *mem);
 
+    /* The same without any effect on the memory: query() may make the driver treat it as MPI wants it, and wait for
+     * that, which a stream that is being captured does not survive. */
+    void (*look)(const void *p, gpusym_mem_t *mem);
+
     /* Returns the allocation that contains p, whoever created it.  GPUSYM_ERR_NOT_AVAILABLE: the device knows no
      * allocation there (host memory, freed memory).  About 0.2 us. */
     int (*mem_range)(const void *p, gpusym_range_t *range);
@@ -167,6 +171,19 @@ typedef struct gpusym_device {
     void (*stream_destroy)(gpusym_stream_t *stream);
     /* Returns 1 if all queued work has ended, 0 if not, a negative error if the GPU reports one. */
     int (*stream_poll)(gpusym_stream_t *stream);
+
+    /* A stream of the program, by the handle that the program has (CUDA: a CUstream, or one of the handles for the
+     * legacy stream and that of the thread), for launches and copies. The caller ends it by stream_unwrap, which leaves
+     * the program's stream as it is. Cheap. GPUSYM_ERR_BAD_PARAM: it is no stream of this GPU, as far as is found
+     * out. */
+    int (*stream_wrap)(gpusym_gpu_t *gpu, void *handle, gpusym_stream_t **stream);
+    void (*stream_unwrap)(gpusym_stream_t *stream);
+    /* Whether the stream is being captured into a graph: what is queued is not run then. */
+    int (*stream_captured)(gpusym_stream_t *stream, bool *captured);
+    /* Between both, nothing that the calling thread asks of the driver ends a capture of a stream of this process, nor
+     * fails because of one. */
+    int (*capture_spare)(int *mode);
+    void (*capture_restore)(int mode);
 
     /* Loads the module of the kernels.  GPUSYM_ERR_NOT_AVAILABLE, with *why: kernels cannot run on this GPU. */
     int (*kernels_load)(gpusym_gpu_t *gpu, const char **why);

@@ -47,6 +47,37 @@ void gpusym_sim_faults_hold(bool hold);
 void gpusym_sim_bytes(uint64_t *now, uint64_t *peak);
 
 /*
+ * Streams of a program, as CUDA's runtime has them: they take the place of cudaStream_t and its like for programs on
+ * the simulator, and are what stream_wrap() takes. Work of a stream runs in its order, beside that of others. While a
+ * stream is captured, what is queued on it, also by launches of the device table, goes to a graph, which runs whenever
+ * it is launched. Errors: GPUSYM_ERR_NO_MEMORY, GPUSYM_ERR_BAD_PARAM. Thread-safe.
+ */
+typedef struct gpusym_sim_graph gpusym_sim_graph_t;
+typedef struct gpusym_sim_event gpusym_sim_event_t;
+int gpusym_sim_stream_create(gpusym_stream_t **stream);
+/* Waits for its work. */
+int gpusym_sim_stream_destroy(gpusym_stream_t *stream);
+int gpusym_sim_stream_synchronize(gpusym_stream_t *stream);
+/* 1: all is done; 0: not yet. */
+int gpusym_sim_stream_query(gpusym_stream_t *stream);
+int gpusym_sim_stream_copy(gpusym_stream_t *stream, void *dst, const void *src, size_t size);
+/* Queues a call of the program's function: its kernel. */
+int gpusym_sim_stream_call(gpusym_stream_t *stream, void (*function)(void *), void *argument);
+int gpusym_sim_stream_capture(gpusym_stream_t *stream);
+int gpusym_sim_stream_capture_end(gpusym_stream_t *stream, gpusym_sim_graph_t **graph);
+int gpusym_sim_graph_launch(gpusym_sim_graph_t *graph, gpusym_stream_t *stream);
+/* Its launches go on. */
+void gpusym_sim_graph_destroy(gpusym_sim_graph_t *graph);
+int gpusym_sim_event_create(gpusym_sim_event_t **event);
+void gpusym_sim_event_destroy(gpusym_sim_event_t *event);
+/* The event is reached once all work is done that the stream has now. */
+int gpusym_sim_event_record(gpusym_sim_event_t *event, gpusym_stream_t *stream);
+/* 1: it is reached, or was never recorded; 0: not yet. */
+int gpusym_sim_event_query(gpusym_sim_event_t *event);
+/* Work that the stream gets from now on waits for the event. */
+int gpusym_sim_stream_wait(gpusym_stream_t *stream, gpusym_sim_event_t *event);
+
+/*
  * For the kernels' multicast primitives: if mp lies in a multicast pointer of mc_bind, stores in alias[0..members-1]
  * the CPU's addresses of that same offset in each member's memory, in the order of the members, and returns the number
  * of members. 0: mp is not a multicast pointer. Never waits: GPUSYM_ERR_NOT_AVAILABLE until every member has

@@ -1,0 +1,49 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Collectives on streams: what the component offers to libgpusym (api/), which is linked with MPI alone and finds the
+ * component's instance of this library in the process.
+ *
+ * Handles of MPI are passed as what they are in Open MPI, addresses. All functions return an MPI error code, and after
+ * an error why() tells the calling thread what was wrong and what to do.
+ */
+#ifndef GPUSYM_COMMON_STREAMS_H
+#define GPUSYM_COMMON_STREAMS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Of this layout. A library and a component of different versions do not work together. */
+#define GPUSYM_STREAMS_VERSION 1u
+
+/* A call. Arguments that its collective does not have are 0; of one count and one datatype, they are rcount and
+ * rdtype; bcast has its buffer in rbuf. sbuf, and at the root of a scatter rbuf, may be MPI_IN_PLACE. */
+typedef struct gpusym_stream_call {
+    unsigned coll; /* GPUSYM_COLL_... of kernels/kernels.h */
+    const void *sbuf;
+    void *rbuf;
+    size_t scount, rcount;
+    const int *rcounts, *rdispls; /* read before the call returns */
+    void *sdtype, *rdtype, *op;
+    int root;
+} gpusym_stream_call_t;
+
+typedef struct gpusym_streams {
+    uint32_t version, bytes; /* GPUSYM_STREAMS_VERSION, sizeof(gpusym_streams_t) */
+    /* Collective: makes the communicator ready for calls on streams; waits for its ranks, once. */
+    int (*prepare)(void *comm);
+    /* Queues a collective on a stream of the device (CUDA: a CUstream). Collective in the sense that all ranks queue
+     * the same calls in the same order. Waits for nothing, but the first on a communicator that is not prepared. */
+    int (*call)(void *comm, const gpusym_stream_call_t *call, void *stream);
+    /* Sets *error to the MPI error code with which a queued call has failed, and *rank to the rank that is the cause,
+     * -1: unknown; MPI_SUCCESS: none has. Never waits. Returns an MPI error code. */
+    int (*failed)(void *comm, int *error, int *rank);
+    const char *(*why)(void);
+} gpusym_streams_t;
+
+/* Component: offers its functions, which stay valid; NULL takes the offer back. */
+void gpusym_streams_offer(const gpusym_streams_t *streams);
+/* Returns what is offered; NULL: nothing. Any thread. */
+const gpusym_streams_t *gpusym_streams(void);
+
+#endif
