@@ -61,6 +61,15 @@ static const unsigned char special[GPUSYM_F_COUNT][GPUSYM_OP_COUNT][GPUSYM_T_COU
 #define GPUSYM_KERNEL(f, o, t) [GPUSYM_F_##f][GPUSYM_OP_##o][GPUSYM_T_##t] = GPUSYM_K_##f##_##o##_##t,
 #include "kernels/kernels.def"
 };
+static const unsigned char stream_special[GPUSYM_F_COUNT][GPUSYM_OP_COUNT][GPUSYM_T_COUNT] = {
+#define GPUSYM_STREAM_KERNEL(f, o, t) [GPUSYM_F_##f][GPUSYM_OP_##o][GPUSYM_T_##t] = GPUSYM_K_STREAM_##f##_##o##_##t,
+#include "kernels/kernels.def"
+};
+/* The generic kernel for streams of each family; 0: none. */
+static const unsigned char stream_any[GPUSYM_F_COUNT] = {
+#define GPUSYM_STREAM_FAMILY(id) [GPUSYM_F_##id] = GPUSYM_K_STREAM_##id,
+#include "kernels/kernels.def"
+};
 _Static_assert(GPUSYM_K_COUNT <= 256, "a kernel's number fits a byte");
 _Static_assert(sizeof(gpusym_work_t) <= 4096, "a descriptor fits the kernel parameters of every GPU");
 
@@ -69,7 +78,12 @@ static const char *const symbols[] = {
 #include "kernels/kernels.def"
 #define GPUSYM_KERNEL(f, o, t) "gpusym_" #f "_" #o "_" #t,
 #include "kernels/kernels.def"
+#define GPUSYM_STREAM_FAMILY(id) "gpusym_stream_" #id "_ANY",
+#include "kernels/kernels.def"
+#define GPUSYM_STREAM_KERNEL(f, o, t) "gpusym_stream_" #f "_" #o "_" #t,
+#include "kernels/kernels.def"
 };
+_Static_assert(GPUSYM_K_COUNT == sizeof symbols / sizeof symbols[0], "and no number is left out");
 
 const char *gpusym_op_name(unsigned op)
 {
@@ -223,6 +237,10 @@ unsigned gpusym_kernel_family(unsigned kernel)
     static const unsigned char of_special[] = {
 #define GPUSYM_KERNEL(family, op, type) GPUSYM_F_##family,
 #include "kernels/kernels.def"
+#define GPUSYM_STREAM_FAMILY(id) GPUSYM_F_##id,
+#include "kernels/kernels.def"
+#define GPUSYM_STREAM_KERNEL(family, op, type) GPUSYM_F_##family,
+#include "kernels/kernels.def"
     };
     return kernel < GPUSYM_F_COUNT ? kernel : of_special[kernel - GPUSYM_F_COUNT];
 }
@@ -231,4 +249,11 @@ unsigned gpusym_kernel_find(unsigned family, unsigned op, unsigned type)
 {
     const unsigned kernel = gpusym_family_reduces(family) ? special[family][op][unsigned_twin(op, type)] : 0;
     return 0 != kernel ? kernel : family; /* the generic kernel's id is its family's */
+}
+
+unsigned gpusym_kernel_find_stream(unsigned family, unsigned op, unsigned type)
+{
+    const unsigned kernel = gpusym_family_reduces(family) ? stream_special[family][op][unsigned_twin(op, type)] : 0;
+    const unsigned generic = 0 != stream_any[family] ? stream_any[family] : (unsigned) GPUSYM_K_COUNT;
+    return 0 != kernel ? kernel : generic;
 }

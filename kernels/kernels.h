@@ -70,10 +70,17 @@ enum gpusym_plan {
 #define GPUSYM_C_COMPLEX 8u
 #define GPUSYM_C_PAIR 16u
 
-/* Kernel ids: first the generic kernel of each family (id == family), then the specialised. */
+/* Kernel ids: first the generic kernel of each family (id == family), then the specialised; behind them those for
+ * streams, in the same order. */
 enum gpusym_kernel {
     GPUSYM_K_FIRST_SPECIAL = GPUSYM_F_COUNT - 1,
 #define GPUSYM_KERNEL(family, op, type) GPUSYM_K_##family##_##op##_##type,
+#include "kernels/kernels.def"
+    GPUSYM_K_FIRST_STREAM,
+    GPUSYM_K_BEFORE_STREAM = GPUSYM_K_FIRST_STREAM - 1,
+#define GPUSYM_STREAM_FAMILY(id) GPUSYM_K_STREAM_##id,
+#include "kernels/kernels.def"
+#define GPUSYM_STREAM_KERNEL(family, op, type) GPUSYM_K_STREAM_##family##_##op##_##type,
 #include "kernels/kernels.def"
     GPUSYM_K_COUNT
 };
@@ -114,6 +121,8 @@ bool gpusym_op_valid(unsigned op, unsigned type);
 /* The kernel for (family, operation, type): the specialised one if the list has it, else the
  * generic one.  The triple must be valid; a family that does not reduce takes any. */
 unsigned gpusym_kernel_find(unsigned family, unsigned op, unsigned type);
+/* The same of the kernels for streams of the program; GPUSYM_K_COUNT: the family has none. */
+unsigned gpusym_kernel_find_stream(unsigned family, unsigned op, unsigned type);
 /* The family of a kernel. */
 unsigned gpusym_kernel_family(unsigned kernel);
 /* Whether a multicast family can do op on elements of type on GPUs (what multimem.ld_reduce offers); families that

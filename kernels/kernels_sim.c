@@ -17,15 +17,37 @@ static void (*const special[])(gs_ctx_t, const gpusym_work_t *) = {
 #include "kernels/kernels.def"
 };
 
+static void run(unsigned kernel, gs_ctx_t c, const gpusym_work_t *w)
+{
+    if (kernel < GPUSYM_F_COUNT) {
+        any[kernel](c, w);
+    } else {
+        special[kernel - GPUSYM_K_FIRST_SPECIAL - 1](c, w);
+    }
+}
+
+/* On a stream of the program: by the code of the other kernels, with a descriptor of its own, to which the epoch
+ * comes. */
+static void run_on_stream(unsigned kernel, gs_ctx_t c, const gpusym_work_t *w)
+{
+    gpusym_work_t own = *w;
+    const uint32_t status = gs_stream_begin(c, &own);
+    if (GPUSYM_STATUS_OK == status) {
+        run(gpusym_kernel_find(gpusym_kernel_family(kernel), w->op, w->type), c, &own);
+    } else {
+        gs_stream_end(c, &own, status);
+    }
+}
+
 void gpusym_kernel_sim(unsigned kernel, const gpusym_work_t *w, uint32_t block)
 {
     const gs_ctx_t c = {0, 1, block, w->nblocks};
-    if (GPUSYM_EARLY_ENTERS == w->early && !gs_enter(c, w)) {
+    if (kernel >= GPUSYM_K_COUNT || (GPUSYM_EARLY_ENTERS == w->early && !gs_enter(c, w))) {
         return;
     }
-    if (kernel < GPUSYM_F_COUNT) {
-        any[kernel](c, w);
-    } else if (kernel < GPUSYM_K_COUNT) {
-        special[kernel - GPUSYM_K_FIRST_SPECIAL - 1](c, w);
+    if (kernel >= GPUSYM_K_FIRST_STREAM) {
+        run_on_stream(kernel, c, w);
+    } else {
+        run(kernel, c, w);
     }
 }

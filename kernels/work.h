@@ -34,6 +34,8 @@ enum gpusym_status {
     GPUSYM_STATUS_ABORTED = 1,      /* the host set the abort word */
     GPUSYM_STATUS_TIMEOUT = 2,      /* a wait outlasted limit_ns; bits 8..15: the team rank waited for */
     GPUSYM_STATUS_NO_MULTICAST = 3, /* a multicast kernel where there are no multimem instructions (before sm_90) */
+    GPUSYM_STATUS_MISMATCH = 4,     /* on a stream: a rank is in another call; bits 8..15: which */
+    GPUSYM_STATUS_PEER = 5,         /* on a stream: a rank's kernels have failed; bits 8..15: which */
 };
 /* In a status: a resident kernel has retired, and this call was its last. Nothing has been done of a later one. */
 #define GPUSYM_STATUS_RETIRED (1u << 31)
@@ -191,7 +193,7 @@ typedef struct gpusym_lead {
  * One launch.  All pointers are device pointers as this rank's GPU sees them.
  *
  * A slot is a part of every rank's symmetric heap that belongs to one communicator:
- *   [0, GPUSYM_ENTER_OFF)      the owner's own: its ticket, uint32_t blocks ended, worst status; and at GPUSYM_SENT_OFF
+ *   [0, GPUSYM_ENTER_OFF)      the owner's own: gpusym_slot_head_t; and at GPUSYM_SENT_OFF
  *                              uint32_t [GPUSYM_TEAM_MAX], written by its copy engines (symm_ce.h)
  *   [GPUSYM_ENTER_OFF, GPUSYM_FLAGS_OFF) entry of launches: symm/enter.h
  *   [GPUSYM_FLAGS_OFF, ll_off) flags: uint32_t [blocks][GPUSYM_TEAM_MAX]; row b, column r is written by
@@ -206,11 +208,23 @@ typedef struct gpusym_lead {
  * all-reduce, which a peer may have commanded early: symm/symm_ll.h; then LL lines may have its epoch).  The zero-copy
  * kernels rely on the same: once a rank runs, all ranks' buffers are there to be read and written.
  */
+/* The owner's own words at the beginning of a slot. */
+typedef struct gpusym_slot_head {
+    uint32_t ended, worst; /* the ticket of a launch: blocks that have ended, their worst status */
+    /* Calls on streams (prim/stream.h): the first epoch of the next one; how many there were; whether the last one took
+     * several epochs; the status with which the first failed one ended. */
+    uint32_t epoch, calls, longer, failed;
+} gpusym_slot_head_t;
+
 enum gpusym_early {
     GPUSYM_EARLY_NOT,     /* all ranks have posted the call that a kernel is launched for */
     GPUSYM_EARLY_STAYS,   /* perhaps not: it does that call as a commanded one (symm/resident.h), and remains */
     GPUSYM_EARLY_RETIRES, /* the same, but it retires behind the call */
-    GPUSYM_EARLY_ENTERS   /* any kernel: it begins once the kernels of all ranks have found that all are in the call */
+    GPUSYM_EARLY_ENTERS,  /* any kernel: it begins once the kernels of all ranks have found that all are in the call */
+    /* A call on a stream of the program (prim/stream.h), of a kernel made for that: it begins at once, or once all
+     * ranks are known to have ended the call before. */
+    GPUSYM_STREAM_BEGINS,
+    GPUSYM_STREAM_WAITS
 };
 typedef struct gpusym_work {
     union {
@@ -252,8 +266,11 @@ typedef struct gpusym_work {
      * first call; any kernel, before they are known to have posted theirs (symm/enter.h). */
     uint32_t early;
     uint32_t enter_set; /* ENTERS: 0 or 1, of calls in turns */
-    uint64_t enter_sig; /* what must be alike on all ranks */
-    uint64_t enter_ns;  /* how long it waits for them */
+    uint64_t enter_sig; /* what must be alike on all ranks; on a stream not 0 */
+    union {
+        uint64_t enter_ns; /* how long it waits for them */
+        uint64_t epochs;   /* on a stream: of the call */
+    };
 
     /* A resident kernel (symm/resident.h): the doorbell by which the host commands the next call, in pinned memory, and
      * how long the kernel waits for that. 0 ns: it is not resident. */
@@ -314,6 +331,8 @@ typedef struct gpusym_work {
 /* Epochs are below this: streams wait for a difference of 32 bits with a sign, so that an old flag must not be half of
  * all numbers behind. */
 #define GPUSYM_EPOCH_MAX 0x7fffffffu
+/* A call on a stream that finds its epoch above this begins anew, at 1, when all flags and lines have been wiped. */
+#define GPUSYM_STREAM_EPOCH_MAX 0x40000000u
 /* Most chunks that copy engines send to a rank in a call: what a GPU's queue holds, so that the host does not wait for
  * the GPU in the driver, where it cannot check its peers. */
 #define GPUSYM_COPIES_MAX 128u

@@ -29,6 +29,7 @@
 
 #include "kernels/prim/lines.h"
 #include "kernels/prim/move.h"
+#include "kernels/prim/stream.h"
 
 #define GS_SIMPLE 0u
 #define GS_LL 1u

@@ -28,6 +28,7 @@
  *   gs_block_worst(c, s)        barrier that returns the largest s of all threads
  *   gs_now_ns(), gs_aborted(w)  clock; the abort word
  *   gs_pause()                  one poll of a wait loop
+ *   gs_stream_order()           what the stream did before this launch has been done, and can be read
  *   GS_WARP                     threads that go together: LL128 lines are stored and loaded by 32 lanes, GS_WARP at
  *                               once
  *   GS_BLOCKS_TOGETHER          whether the blocks of a launch run side by side: else one after the other
@@ -108,6 +109,29 @@ typedef struct {
 #include "kernels/prim/prim_sim.h"
 #endif
 
+/* ---- entries of launches: symm/enter.h, prim/stream.h ---- */
+
+enum { GS_ENTRY, GS_WORD, GS_ENTER_LINES };
+
+/* The line that rank `writer` has in rank `owner`'s slot. */
+GS_FN char *gs_enter_line(const gpusym_work_t *w, uint32_t owner, uint32_t writer, uint32_t which)
+{
+    const uint32_t line = (w->enter_set * GPUSYM_TEAM_MAX + writer) * GS_ENTER_LINES + which;
+    return (char *) w->peer[owner] + GPUSYM_ENTER_OFF + GPUSYM_ENTER_LINES + line * 16u;
+}
+
+/* The signature of a rank whose call on a stream has failed; no call has it. */
+#define GS_STREAM_FAILED 0u
+
+/* The status of a call on a stream of which rank p says so, and not `what`. */
+GS_FN uint32_t gs_stream_judge(uint32_t p, uint64_t said, uint64_t what)
+{
+    return said == what ? (uint32_t) GPUSYM_STATUS_OK
+                        : (uint32_t) (GS_STREAM_FAILED == said ? GPUSYM_STATUS_PEER : GPUSYM_STATUS_MISMATCH) | p << 8;
+}
+
+/* ---- waits ---- */
+
 /* A wait: how often it polled, and since when.  Start it with GS_WAIT_INIT. */
 typedef struct {
     uint32_t polls;
@@ -118,6 +142,17 @@ typedef struct {
 /* clang-format on */
 /* The abort word lies across PCIe (about 1 us): check it and the clock once in so many polls. */
 #define GS_WAIT_POLLS 1024u
+
+/* Of a call on a stream: whether the peer is in another one. Time counts from when it is in this one. */
+GS_OUTLINE uint32_t gs_wait_on_stream(const gpusym_work_t *w, gs_wait_t *wait, uint32_t peer)
+{
+    uint64_t said;
+    if (gs_ll_ld(gs_enter_line(w, w->rank, peer, GS_ENTRY), w->epoch, &said)) {
+        return gs_stream_judge(peer, said, w->enter_sig);
+    }
+    wait->since_ns = 0;
+    return GPUSYM_STATUS_OK;
+}
 
 /* One poll of a wait for `peer`. GPUSYM_STATUS_OK: go on waiting; else the status to end with. */
 GS_FN uint32_t gs_wait(const gpusym_work_t *w, gs_wait_t *wait, uint32_t peer)
@@ -130,6 +165,12 @@ GS_FN uint32_t gs_wait(const gpusym_work_t *w, gs_wait_t *wait, uint32_t peer)
         return GPUSYM_STATUS_ABORTED;
     }
     const uint64_t now = gs_now_ns();
+    if (w->early >= GPUSYM_STREAM_BEGINS) {
+        const uint32_t status = gs_wait_on_stream(w, wait, peer);
+        if (GPUSYM_STATUS_OK != status) {
+            return status;
+        }
+    }
     if (0 == wait->since_ns) {
         wait->since_ns = now;
     } else if (0 != w->limit_ns && now - wait->since_ns > w->limit_ns) {
@@ -215,15 +256,6 @@ GS_FN uint32_t gs_barrier(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
 {
     gs_barrier_post(c, w, epoch);
     return gs_barrier_wait(c, w, epoch);
-}
-
-/* Ends a launch: the last block to come here writes the completion word. */
-GS_FN void gs_finish(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
-{
-    status = gs_block_worst(c, status);
-    if (0 == c.thread && gs_last_block(c, w, &status)) {
-        gs_done_as(w, w->done_seq, status);
-    }
 }
 
 /*

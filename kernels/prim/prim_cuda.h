@@ -102,6 +102,13 @@ GS_FN uint32_t gs_local_ld(const uint32_t *p)
     return v;
 }
 
+GS_FN void gs_stream_order(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory"); /* it may have been launched before that */
+#endif
+}
+
 GS_FN void gs_block_sync(gs_ctx_t c)
 {
     (void) c;

@@ -87,6 +87,10 @@ GS_FN uint32_t gs_local_ld(const uint32_t *p)
     return gs_flag_get(p);
 }
 
+GS_FN void gs_stream_order(void)
+{
+}
+
 GS_FN void gs_block_sync(gs_ctx_t c)
 {
     (void) c;

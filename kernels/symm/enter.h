@@ -25,17 +25,9 @@
 #ifndef GPUSYM_KERNELS_ENTER_H
 #define GPUSYM_KERNELS_ENTER_H
 
-#include "kernels/prim/prim.h"
+#include "kernels/prim/stream.h"
 
-enum { GS_ENTRY, GS_WORD, GS_ENTER_LINES };
 #define GS_ENTER_GO 1u
-
-/* The line that rank `writer` has in rank `owner`'s slot. */
-GS_FN char *gs_enter_line(const gpusym_work_t *w, uint32_t owner, uint32_t writer, uint32_t which)
-{
-    const uint32_t line = (w->enter_set * GPUSYM_TEAM_MAX + writer) * GS_ENTER_LINES + which;
-    return (char *) w->peer[owner] + GPUSYM_ENTER_OFF + GPUSYM_ENTER_LINES + line * 16u;
-}
 
 /* Where block b tells that it runs; of block 0: what it has found. In this rank's slot. */
 GS_FN uint32_t *gs_enter_block(const gpusym_work_t *w, uint32_t b)
@@ -53,15 +45,6 @@ GS_FN bool gs_enter_blocks(gs_ctx_t c, const gpusym_work_t *w, gs_wait_t *wait)
         }
     }
     return here;
-}
-
-GS_FN void gs_enter_send(gs_ctx_t c, const gpusym_work_t *w, uint32_t which, uint64_t what)
-{
-    for (uint32_t p = c.thread; p < w->nranks; p += c.nthreads) {
-        if (p != w->rank) {
-            gs_ll_st(gs_enter_line(w, p, w->rank, which), what, w->epoch);
-        }
-    }
 }
 
 /* Whether the entries of all ranks are there, and as they should be. Those of one that leaves will not be. */

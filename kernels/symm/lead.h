@@ -12,6 +12,7 @@
 #define GPUSYM_KERNELS_SYMM_LEAD_H
 
 #include "kernels/prim/move.h"
+#include "kernels/prim/stream.h"
 
 /* A part of a piece: packs [first, first + n), in `bytes` bytes of the whole piece, of the sources [s, s_end) from `in`
  * on in each one's input, for the destinations [d, d_end) from `out` on in each one's output. */

@@ -23,6 +23,7 @@
 
 #include "kernels/prim/lines.h"
 #include "kernels/prim/move.h"
+#include "kernels/prim/stream.h"
 #include "kernels/symm/resident.h"
 
 /* One all-reduce, with this status so far; returns that at the end. chunk: packs of an epoch. */

@@ -38,6 +38,7 @@
 
 #include "kernels/prim/lines.h"
 #include "kernels/prim/move.h"
+#include "kernels/prim/stream.h"
 
 /* Groups of a unit that a warp takes at a time, of each of GS_RANKS ranks: 8 loads of a lane in flight, in 128
  * registers. */

@@ -33,6 +33,7 @@
 #ifndef GPUSYM_KERNELS_SYMM_RS_AG_H
 #define GPUSYM_KERNELS_SYMM_RS_AG_H
 
+#include "kernels/prim/stream.h"
 #include "kernels/symm/symm_mc.h"
 
 /* One chunk as a block sees it. */

@@ -24,6 +24,7 @@
 #define GPUSYM_KERNELS_SYMM_XCHG_H
 
 #include "kernels/prim/lines.h"
+#include "kernels/prim/stream.h"
 #include "kernels/symm/resident.h"
 #include "kernels/symm/symm_mc.h"
 
