@@ -20,6 +20,7 @@
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/team/hosts.h"
+#include "mca/coll/gpusym/stream/stream.h"
 #include "mca/coll/gpusym/team/peers.h"
 #include "mca/common/gpusym/lock.h"
 #include "mca/common/ompi/face.h"
@@ -86,6 +87,7 @@ static int component_open(void)
         return ret;
     }
     gpusym_collectives_serve(true);
+    coll_gpusym_streams_open();
     coll_gpusym_peers_publish();
     pml_gpusym_publish();
     return coll_gpusym_adopt();
@@ -136,6 +138,7 @@ static mca_coll_base_module_t *component_comm_query(struct ompi_communicator_t *
  * (a second session) begin afresh. */
 static int component_close(void)
 {
+    coll_gpusym_streams_close();
     gpusym_collectives_serve(false);
     coll_gpusym_internal_fini();
     coll_gpusym_requests_fini();

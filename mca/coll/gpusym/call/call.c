@@ -294,6 +294,10 @@ static void begin_call(coll_gpusym_call_t *call)
         check(call, COLL_GPUSYM_WAIT_POST);
         return;
     }
+    if (!coll_gpusym_engine_streams_ended(call->run.engine)) {
+        check(call, COLL_GPUSYM_WAIT_NONE);
+        return;
+    }
     call->way = coll_gpusym_native_way(call->run.engine);
     if (t->none) {
         leave_to_fallback(call, -1);

@@ -142,7 +142,7 @@ static bool do_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a
 static bool depends_on_none(const coll_gpusym_engine_t *e)
 {
     /* The list first: whichever thread ended its last call wrote `open` before. */
-    return coll_gpusym_list_empty(e) && e->team->open;
+    return coll_gpusym_list_empty(e) && e->team->open && coll_gpusym_engine_streams_ended(e);
 }
 
 /* With a team: finds the buffers. Host memory, nothing in flight before the call, and the peers know all they have to:
@@ -154,7 +154,7 @@ static bool forwards_host(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, 
         !coll_gpusym_team_post_host(e->team, a->coll)) {
         return false;
     }
-    e->host_only = true;
+    e->host_only = NULL == e->on_stream;
     count_forwarded(a);
     return true;
 }
@@ -167,7 +167,8 @@ static int finish_blocking(coll_gpusym_call_t *call)
     coll_gpusym_engine_t *e = call->run.engine;
     const bool handed = COLL_GPUSYM_CALL_FALLBACK == call->state;
     coll_gpusym_call_count(call);
-    e->host_only = handed && call->run.reason < 0 && depends_on_none(e) && !e->team->host.rc.looks;
+    e->host_only = handed && call->run.reason < 0 && NULL == e->on_stream && depends_on_none(e) &&
+                   !e->team->host.rc.looks;
     return handed ? call->way->finish(&call->run) : call->run.error;
 }
 

@@ -45,6 +45,8 @@ void coll_gpusym_engine_end(coll_gpusym_engine_t *e)
     if (NULL != e->residents) {
         coll_gpusym_residents_end(e->residents);
     }
+    coll_gpusym_on_stream_end(e->on_stream);
+    e->on_stream = NULL;
     coll_gpusym_windows_free(&e->windows);
     coll_gpusym_team_free(e->team);
     e->team = NULL;

@@ -7,6 +7,7 @@
 #define MCA_COLL_GPUSYM_EXEC_ENGINE_H
 
 #include "mca/coll/gpusym/exec/move.h"
+#include "mca/coll/gpusym/exec/on_stream.h"
 #include "mca/coll/gpusym/exec/resident.h"
 #include "mca/coll/gpusym/fallback/fallback.h"
 #include "mca/coll/gpusym/plan/task.h"
@@ -21,6 +22,7 @@ typedef struct coll_gpusym_engine {
     coll_gpusym_residents_t *residents;
     coll_gpusym_plan_cache_t *cache;
     coll_gpusym_windows_t windows; /* of the team's ranks */
+    coll_gpusym_on_stream_t *on_stream; /* for calls on streams of the program; NULL: none has been prepared. Owned */
     /* A call on host buffers depends on no other rank, and the last call was one: the next is expected to be. The team
      * is open and no call is in flight, or the communicator is apart. Written by the thread that makes a call: set once
      * one is forwarded, reset where one enters the list. Reset by any thread where a staged call fails. */
@@ -42,6 +44,11 @@ typedef struct coll_gpusym_engine {
 void coll_gpusym_engine_init(coll_gpusym_engine_t *e, coll_gpusym_fallback_t *fallback);
 /* Creates the team, or sets e->apart if there is none. Local. Returns an MPI error code. */
 int coll_gpusym_engine_find_team(coll_gpusym_engine_t *e);
+/* Whether no call on a stream is under way, as far as the host knows: others wait for that. */
+static inline bool coll_gpusym_engine_streams_ended(coll_gpusym_engine_t *e)
+{
+    return NULL == e->on_stream || coll_gpusym_on_stream_ended(e->on_stream);
+}
 /* After the communicator's last collective: ends resident kernels, frees the team. */
 void coll_gpusym_engine_end(coll_gpusym_engine_t *e);
 

@@ -783,47 +783,79 @@ static int copy_elements(gpusym_gpu_t *gpu, const elements_t *to, const elements
     return rc;
 }
 
-bool coll_gpusym_segments_alone(const coll_gpusym_buffers_t *b, int *rv)
-{
-    struct ompi_communicator_t *comm = b->comm;
-    const coll_gpusym_args_t *a = b->args;
-    const gpusym_mem_t *where = coll_gpusym_buffers_where(b);
-    const gpusym_device_t *dev = gpusym_current.dev;
-    coll_gpusym_segments_t k = {.args = a, .where = *where};
-    gpusym_gpu_t *gpu;
+/* A call of one rank, as a copy. */
+typedef struct {
+    coll_gpusym_segments_t k;
+    char *from, *to;
+    uint64_t bytes; /* 0: there is nothing to do */
+} alone_t;
 
-    if (coll_gpusym_blocks_has(a->coll)) {
-        return coll_gpusym_blocks_alone(b, rv);
-    }
+/* False: a copy cannot do it. */
+static bool find_alone(const coll_gpusym_buffers_t *b, alone_t *x, int *rv)
+{
+    const coll_gpusym_args_t *a = b->args;
+    coll_gpusym_segments_t *k = &x->k;
+    *k = (coll_gpusym_segments_t){.args = a, .where = *coll_gpusym_buffers_where(b)};
     if (!coll_gpusym_has_kernels(a->coll) ||
         (facts_of(a)->reduces && coll_gpusym_type(a->rdtype) < 0 && !is_flat(a->rdtype, 2)) ||
-        !find_buffers(comm, 0, 1, &k, false, false)) {
+        !find_buffers(b->comm, 0, 1, k, false, false)) {
         return false;
     }
     pairs_t s = make_pairs(a, 0, 1, false, false);
-    const pair_t x = find_own_pair(&s, 0);
-    gpusym_seg_t send = x.send, recv = x.recv;
+    const pair_t pair = find_own_pair(&s, 0);
+    gpusym_seg_t send = pair.send, recv = pair.recv;
     if (COLL_GPUSYM_ALLREDUCE == a->coll) {
         send.bytes = extent_of(a->rdtype, a->rcount);
     }
-    char *from = (char *) (uintptr_t) k.in + send.off, *to = (char *) k.out + recv.off;
+    x->from = (char *) (uintptr_t) k->in + send.off;
+    x->to = (char *) k->out + recv.off;
     *rv = MPI_SUCCESS;
     if (!facts_of(a)->reduces && COLL_GPUSYM_BCAST != a->coll && send.bytes > recv.bytes) {
         *rv = MPI_ERR_TRUNCATE;
         send.bytes = recv.bytes;
     }
-    if (0 == send.bytes || NULL == k.in || NULL == k.out || from == to || COLL_GPUSYM_EXSCAN == a->coll) {
+    const bool nothing = NULL == k->in || NULL == k->out || x->from == x->to || COLL_GPUSYM_EXSCAN == a->coll;
+    x->bytes = nothing ? 0 : send.bytes;
+    return true;
+}
+
+bool coll_gpusym_segments_alone(const coll_gpusym_buffers_t *b, int *rv)
+{
+    const coll_gpusym_args_t *a = b->args;
+    const gpusym_device_t *dev = gpusym_current.dev;
+    gpusym_gpu_t *gpu;
+    alone_t x;
+
+    if (coll_gpusym_blocks_has(a->coll)) {
+        return coll_gpusym_blocks_alone(b, rv);
+    }
+    if (!find_alone(b, &x, rv)) {
+        return false;
+    }
+    if (0 == x.bytes) {
         return true;
     }
-    const elements_t in = find_elements(comm, &k, COLL_GPUSYM_SENT, from, send.bytes);
-    const elements_t out = find_elements(comm, &k, COLL_GPUSYM_WRITTEN, to, send.bytes);
+    const elements_t in = find_elements(b->comm, &x.k, COLL_GPUSYM_SENT, x.from, x.bytes);
+    const elements_t out = find_elements(b->comm, &x.k, COLL_GPUSYM_WRITTEN, x.to, x.bytes);
     if (!is_reached(&in) || !is_reached(&out)) {
         return false;
     }
-    if (GPUSYM_SUCCESS != dev->gpu_open(where, &gpu) || GPUSYM_SUCCESS != copy_elements(gpu, &out, &in, send.bytes)) {
+    if (GPUSYM_SUCCESS != dev->gpu_open(&x.k.where, &gpu) ||
+        GPUSYM_SUCCESS != copy_elements(gpu, &out, &in, x.bytes)) {
         coll_gpusym_help("gpu-error", 0, "of the buffer", "of one rank", coll_gpusym_mpi_name(a->coll), dev->error());
         *rv = MPI_ERR_OTHER;
     }
+    return true;
+}
+
+bool coll_gpusym_segments_alone_run(const coll_gpusym_buffers_t *b, coll_gpusym_copy_t *copy, int *rv)
+{
+    alone_t x;
+    if (coll_gpusym_blocks_has(b->args->coll) || !find_alone(b, &x, rv) || 0 != x.k.pack.bytes ||
+        0 != x.k.unpack.bytes) {
+        return false;
+    }
+    *copy = (coll_gpusym_copy_t){.to = x.to, .from = x.from, .bytes = x.bytes};
     return true;
 }
 

@@ -129,5 +129,12 @@ bool coll_gpusym_segments_moves(unsigned coll);
 
 /* Does a call of a one-rank communicator by a copy; *rv is the MPI error code. False: a plain copy cannot do it. */
 bool coll_gpusym_segments_alone(const coll_gpusym_buffers_t *b, int *rv);
+/* The same as one run of bytes, for the caller to copy; bytes 0: there is nothing to do. */
+typedef struct {
+    void *to;
+    const void *from;
+    uint64_t bytes;
+} coll_gpusym_copy_t;
+bool coll_gpusym_segments_alone_run(const coll_gpusym_buffers_t *b, coll_gpusym_copy_t *copy, int *rv);
 
 #endif

@@ -703,4 +703,7 @@ void coll_gpusym_team_free_slot(coll_gpusym_team_t *t)
     if (t->host.has_slot && NULL != gpusym_heap() && !t->broken) {
         gpusym_heap_slot_free(gpusym_heap(), t->host.slot_off, coll_gpusym_team_next_epoch(t), t->host.line_off);
     }
+    if (t->host.has_stream_slot && NULL != gpusym_heap() && !t->broken) {
+        gpusym_heap_slot_free(gpusym_heap(), t->host.stream_slot_off, t->host.stream_epoch, t->host.line_off);
+    }
 }

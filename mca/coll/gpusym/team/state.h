@@ -67,6 +67,10 @@ typedef struct {
     int slot_class; /* size class */
     uint64_t slot_off, slot_size;
     uint32_t max_blocks; /* a launch may use */
+    /* Of calls on streams: a slot of their own; and the first epoch that they have not used. */
+    bool has_stream_slot;
+    uint64_t stream_slot_off;
+    uint32_t stream_epoch;
     uint32_t sm_count;   /* of the smallest GPU */
     /* A call begins with the epoch epoch_base + the number of its roll-call: so an epoch belongs to one call alone,
      * also if that is not made by kernels then. Modulo 2^64; the sum is at least 1. */

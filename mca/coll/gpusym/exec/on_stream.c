@@ -1,0 +1,286 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Calls on streams of the program: see on_stream.h.
+ */
+#include "mca/coll/gpusym/exec/on_stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/plan.h"
+#include "mca/coll/gpusym/conf/params.h"
+#include "mca/coll/gpusym/plan/plan.h"
+#include "mca/coll/gpusym/team/team.h"
+#include "mca/common/gpusym/gpusym.h"
+#include "opal/runtime/opal_progress.h"
+#include "tuning/stream.h"
+#include "tuning/tuning.h"
+
+/* How often the ranks' processes are looked at, while calls are under way. */
+#define CHECK_NS 100000000ull
+/* How long kernels have to end once they are told to. */
+#define GRACE_NS 5000000000ull
+
+/* Communicators of this process whose kernels may wait on the GPU: they share its room. */
+static unsigned prepared; /* atomic */
+
+/* ---- preparing ---- */
+
+coll_gpusym_on_stream_t *coll_gpusym_on_stream_create(coll_gpusym_team_t *t)
+{
+    coll_gpusym_on_stream_t *s = calloc(1, sizeof *s);
+    if (NULL != s) {
+        s->team = t;
+        __atomic_fetch_add(&prepared, 1, __ATOMIC_RELAXED);
+    }
+    return s;
+}
+
+void coll_gpusym_on_stream_offer(coll_gpusym_on_stream_t *s, coll_gpusym_on_stream_offer_t *mine)
+{
+    const coll_gpusym_team_t *t = s->team;
+    const gpusym_device_t *dev = gpusym_current.dev;
+    void *host, *line;
+    *mine = (coll_gpusym_on_stream_offer_t){.slot_off = t->host.slot_off, .reason = -1};
+    gpusym_heap_slot_offer(gpusym_heap(), &mine->slots);
+    mine->max_blocks = gpusym_tuning_stream_blocks(t->host.sm_count, __atomic_load_n(&prepared, __ATOMIC_RELAXED),
+                                                   dev->simulated);
+    if (GPUSYM_SUCCESS != dev->host_alloc(t->host.gpu, sizeof *s->host, &host, &line)) {
+        mine->reason = COLL_GPUSYM_R_NO_MEMORY;
+        return;
+    }
+    s->host = host;
+    s->line = line;
+}
+
+/* The largest class of slots that all ranks have offered; -1: none. */
+static int agree_class(const coll_gpusym_team_t *t, const coll_gpusym_on_stream_offer_t *all)
+{
+    for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
+        uint32_t r = 0;
+        while (r < t->host.nranks && GPUSYM_SLOT_NONE != all[r].slots.off[c]) {
+            r++;
+        }
+        if (r == t->host.nranks) {
+            return (int) c;
+        }
+    }
+    return -1;
+}
+
+/* Clears flags and lines of our slot, and sets its head: nobody writes there before all ranks have told that they are
+ * ready. */
+static bool clear_slot(coll_gpusym_on_stream_t *s)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    gpusym_gpu_t *gpu = s->team->host.gpu;
+    char *slot = s->work.peer[s->work.rank];
+    const gpusym_slot_head_t head = {.epoch = coll_gpusym_params.epoch_first};
+    return GPUSYM_SUCCESS == dev->mem_zero(gpu, slot, s->work.stage_off) &&
+           GPUSYM_SUCCESS == dev->copy(gpu, slot, &head, sizeof head);
+}
+
+bool coll_gpusym_on_stream_settle(coll_gpusym_on_stream_t *s, const coll_gpusym_on_stream_offer_t *all)
+{
+    coll_gpusym_team_t *t = s->team;
+    gpusym_work_t *w = &s->work;
+    const int class = agree_class(t, all);
+    const uint64_t heap = gpusym_heap_size(gpusym_heap());
+    bool able = class >= 0;
+
+    gpusym_heap_slot_settle(gpusym_heap(), &all[t->host.rank].slots, class);
+    if (class >= 0) {
+        t->host.has_stream_slot = true;
+        t->host.stream_slot_off = all[t->host.rank].slots.off[class];
+    }
+    *w = t->host.work;
+    w->mc = NULL;
+    s->max_blocks = t->host.max_blocks;
+    for (uint32_t r = 0; r < t->host.nranks && able; r++) {
+        able = all[r].reason < 0 && gpusym_slot_is(heap, (unsigned) class, all[r].slots.off[class]) &&
+               NULL != t->host.work.peer[r];
+        w->peer[r] = (char *) t->host.work.peer[r] - all[r].slot_off + all[r].slots.off[class];
+        s->max_blocks = all[r].max_blocks < s->max_blocks ? all[r].max_blocks : s->max_blocks;
+    }
+    if (!able) {
+        return false;
+    }
+    w->done = &s->line->done;
+    w->abort = &s->line->abort;
+    s->max_blocks = gpusym_slot_layout(gpusym_slot_size(heap, (unsigned) class), w->nranks, s->max_blocks, w);
+    return 0 != s->max_blocks && clear_slot(s);
+}
+
+/* Waits until all that is queued has ended. False: it does not. */
+static bool await_end(coll_gpusym_on_stream_t *s)
+{
+    const double limit = coll_gpusym_params.timeout;
+    const uint64_t start = gpusym_now_ns();
+    uint64_t waited = 0;
+    while (!coll_gpusym_on_stream_ended(s) && (0 == limit || (double) waited < 1e9 * limit)) {
+        opal_progress();
+        waited = gpusym_now_ns() - start;
+    }
+    if (!coll_gpusym_on_stream_ended(s)) {
+        __atomic_store_n(&s->host->abort, 1u, __ATOMIC_RELEASE);
+    }
+    const uint64_t told = gpusym_now_ns();
+    while (!coll_gpusym_on_stream_ended(s) && gpusym_now_ns() - told < GRACE_NS) {
+        opal_progress();
+    }
+    return coll_gpusym_on_stream_ended(s);
+}
+
+void coll_gpusym_on_stream_end(coll_gpusym_on_stream_t *s)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    coll_gpusym_team_t *t;
+    char name[GPUSYM_COMM_LABEL_MAX];
+    if (NULL == s) {
+        return;
+    }
+    t = s->team;
+    __atomic_fetch_sub(&prepared, 1, __ATOMIC_RELAXED);
+    const bool ours = NULL != s->host && dev->gpu_alive(t->host.gpu);
+    int rank;
+    bool ended = ours && await_end(s) && !s->captured && 0 == coll_gpusym_on_stream_failed(s, &rank);
+    if (ended && t->host.has_stream_slot) {
+        gpusym_slot_head_t head;
+        ended = NULL != s->work.peer[s->work.rank] &&
+                GPUSYM_SUCCESS == dev->copy(t->host.gpu, &head, s->work.peer[s->work.rank], sizeof head);
+        t->host.stream_epoch = ended ? head.epoch : 0;
+    }
+    if (!ended) { /* a graph may write there yet, or a kernel that does not end */
+        GPUSYM_LOG(2, "%s: what its calls on streams use is not used again%s",
+                   gpusym_comm_label(t->fallback->comm, name, sizeof name), s->captured ? ": graphs hold some" : "");
+        t->host.has_stream_slot = false;
+    } else {
+        (void) dev->host_free(t->host.gpu, s->host);
+    }
+    if (NULL != s->stream) {
+        dev->stream_unwrap(s->stream);
+    }
+    free(s);
+}
+
+/* ---- calls ---- */
+
+bool coll_gpusym_on_stream_take(coll_gpusym_on_stream_t *s, void *handle)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    gpusym_stream_t *stream;
+    if (NULL != s->stream && handle == s->handle) {
+        return true;
+    }
+    if (GPUSYM_SUCCESS != dev->stream_wrap(s->team->host.gpu, handle, &stream)) {
+        return false;
+    }
+    while (!coll_gpusym_on_stream_ended(s)) { /* its calls come one after the other */
+        opal_progress();
+    }
+    if (NULL != s->stream) {
+        dev->stream_unwrap(s->stream);
+    }
+    s->stream = stream;
+    s->handle = handle;
+    return true;
+}
+
+/* Algorithm and geometry: of those that have kernels for streams. */
+static void choose(const coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, gpusym_tuning_choice_t *choice)
+{
+    const coll_gpusym_team_t *t = s->team;
+    const coll_gpusym_params_t *c = &coll_gpusym_params;
+    gpusym_tuning_call_t what = {.coll = k->args->coll,
+                                 .bytes = k->bytes,
+                                 .op = k->op,
+                                 .type = k->type,
+                                 .nranks = t->host.nranks,
+                                 .sm_count = t->host.sm_count,
+                                 .simulated = gpusym_current.dev->simulated,
+                                 .reproducible = c->reproducible,
+                                 .all_reach = true,
+                                 .scattered = true,
+                                 .ll128 = t->host.ll128,
+                                 .ll_payload = gpusym_ll_payload(s->work.ll_bytes),
+                                 .max_blocks = s->max_blocks};
+    gpusym_tuning_forced_t forced = {c->algorithm[k->args->coll], c->oneshot_max, (uint32_t) c->blocks,
+                                     (uint32_t) c->threads, c->chunk};
+    if (forced.algorithm >= 0 &&
+        GPUSYM_K_COUNT == gpusym_kernel_find_stream(gpusym_algorithm_family((unsigned) forced.algorithm), k->op,
+                                                    k->type)) {
+        forced.algorithm = COLL_GPUSYM_ALG_AUTO;
+    }
+    gpusym_tuning_choose(&what, &forced, choice);
+    if (gpusym_family_ll128(choice->family) && !coll_gpusym_segments_channels(choice, &s->work)) {
+        what.ll128 = false; /* the slot is too small */
+        gpusym_tuning_choose(&what, &forced, choice);
+    }
+}
+
+/* What must be alike on all ranks; not 0. */
+static uint64_t sign(const coll_gpusym_segments_t *k)
+{
+    const uint64_t x = ((uint64_t) coll_gpusym_plan_hash(k) << 32 | k->args->coll) ^ k->bytes * 0x9e3779b97f4a7c15ull;
+    return (x ^ x >> 29) * 0xbf58476d1ce4e5b9ull | 1;
+}
+
+int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, bool captured)
+{
+    gpusym_tuning_choice_t choice;
+    gpusym_work_t w = s->work;
+
+    choose(s, k, &choice);
+    coll_gpusym_segments_work(k, k->bytes, NULL, &w);
+    w.nblocks = choice.blocks;
+    w.nthreads = choice.threads;
+    w.epochs = gpusym_kernel_plan(choice.family, &w, choice.chunk);
+    w.early = GPUSYM_PROTOCOL_LL == gpusym_family_protocol(choice.family) && 1 == w.epochs ? GPUSYM_STREAM_BEGINS
+                                                                                           : GPUSYM_STREAM_WAITS;
+    w.enter_sig = sign(k);
+    w.done_seq = captured ? 0 : UINT32_MAX == s->queued ? 1 : s->queued + 1;
+    const int rc = gpusym_current.dev->launch(s->stream, gpusym_kernel_find_stream(choice.family, k->op, k->type), &w);
+    if (GPUSYM_SUCCESS == rc && captured) {
+        s->captured = true;
+    } else if (GPUSYM_SUCCESS == rc) {
+        __atomic_store_n(&s->queued, w.done_seq, __ATOMIC_RELAXED);
+    }
+    return rc;
+}
+
+/* ---- what has become of them ---- */
+
+/* A rank that has died sends nothing any more: kernels that wait for it are told. */
+static void check_ranks(coll_gpusym_on_stream_t *s)
+{
+    const uint64_t now = gpusym_now_ns();
+    if (now - s->checked_ns < CHECK_NS || 0 != s->lost) {
+        return;
+    }
+    s->checked_ns = now;
+    const int dead = coll_gpusym_team_dead(s->team);
+    if (dead >= 0) {
+        s->lost = (uint64_t) s->queued << 32 | GPUSYM_STATUS_ABORTED | (uint32_t) dead << 8;
+        __atomic_store_n(&s->host->abort, 1u, __ATOMIC_RELEASE);
+    }
+}
+
+bool coll_gpusym_on_stream_ended(coll_gpusym_on_stream_t *s)
+{
+    if (NULL == s->host || (uint32_t) (__atomic_load_n(&s->host->done, __ATOMIC_ACQUIRE) >> 32) == __atomic_load_n(&s->queued, __ATOMIC_RELAXED)) {
+        return true;
+    }
+    check_ranks(s);
+    return false;
+}
+
+uint32_t coll_gpusym_on_stream_failed(coll_gpusym_on_stream_t *s, int *rank)
+{
+    check_ranks(s);
+    const uint64_t failed = 0 != s->lost ? s->lost : __atomic_load_n(&s->host->failed, __ATOMIC_ACQUIRE);
+    const uint32_t status = (uint32_t) failed;
+    const bool known = GPUSYM_STATUS_ABORTED != (status & 0xff) || 0 != s->lost;
+    *rank = 0 != status && known ? (int) (status >> 8 & 0xff) : -1;
+    return status & 0xff;
+}

@@ -1,0 +1,63 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Calls on streams of the program: no rank waits for another on the host, the kernels agree by themselves
+ * (kernels/prim/stream.h).  A communicator has a slot of its own for them, so that neither flags nor epochs are shared
+ * with its other calls.
+ */
+#ifndef MCA_COLL_GPUSYM_EXEC_ON_STREAM_H
+#define MCA_COLL_GPUSYM_EXEC_ON_STREAM_H
+
+#include "mca/coll/gpusym/plan/segments.h"
+
+/* Pinned memory: the GPU writes `done` and `failed`, sequence << 32 | status, the host writes `abort`. */
+typedef struct {
+    uint64_t done;   /* of the last call that has ended; those that a graph repeats do not write it */
+    uint64_t failed; /* of one that has failed; 0: none has */
+    uint32_t abort;  /* not 0: kernels end their waits */
+} coll_gpusym_on_stream_line_t;
+
+/* A communicator's. */
+typedef struct coll_gpusym_on_stream {
+    coll_gpusym_team_t *team;           /* not owned */
+    gpusym_work_t work;                 /* the slots of calls on streams, and their layout */
+    uint32_t max_blocks;                /* of a launch, agreed */
+    coll_gpusym_on_stream_line_t *host; /* for the CPU; NULL: there is none yet */
+    coll_gpusym_on_stream_line_t *line; /* for the kernels */
+    uint32_t queued;                    /* number of the last call that no graph has; never 0 once there was one */
+    bool captured;                      /* some graph has a call: it may be launched at any time */
+    void *handle;                       /* of the stream of the last call, */
+    gpusym_stream_t *stream;            /* which this is; NULL: there was none. Owned */
+    uint64_t checked_ns;                /* when the ranks' processes were looked at last */
+    uint64_t lost;                      /* as `failed`, of ranks that have died; 0: none has */
+} coll_gpusym_on_stream_t;
+
+/* What a rank has for its peers' kernels, exchanged by all ranks as they prepare the communicator. */
+typedef struct {
+    gpusym_slot_offer_t slots;
+    uint64_t slot_off;   /* of the slot that the communicator has already */
+    uint32_t max_blocks; /* that a launch on a stream may have */
+    int32_t reason;      /* enum coll_gpusym_reason: why this rank cannot; -1: it can */
+} coll_gpusym_on_stream_offer_t;
+
+/* Preparing, in three steps between which all ranks tell each other what they have; all decide alike. Returns NULL
+ * without memory. */
+coll_gpusym_on_stream_t *coll_gpusym_on_stream_create(coll_gpusym_team_t *t);
+void coll_gpusym_on_stream_offer(coll_gpusym_on_stream_t *s, coll_gpusym_on_stream_offer_t *mine);
+/* all: [ranks]. Whether this rank is ready: the others may not be, and no kernel runs before all are. */
+bool coll_gpusym_on_stream_settle(coll_gpusym_on_stream_t *s, const coll_gpusym_on_stream_offer_t *all);
+/* After the communicator's last call; waits for what is queued. NULL is fine. */
+void coll_gpusym_on_stream_end(coll_gpusym_on_stream_t *s);
+
+/* Sets what the stream of a handle is. False: it is no stream of the team's GPU; or a call is under way on another one,
+ * and this one is being captured. Waits for calls on another one. */
+bool coll_gpusym_on_stream_take(coll_gpusym_on_stream_t *s, void *handle);
+/* Queues a call on that stream: k is described, and asks for no scratch memory. A device's error. */
+int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, bool captured);
+
+/* Whether all calls have ended, but those of graphs, or one has failed. */
+bool coll_gpusym_on_stream_ended(coll_gpusym_on_stream_t *s);
+/* The status (kernels/work.h) with which one has failed; 0: none has. *rank: the cause, -1: unknown. */
+uint32_t coll_gpusym_on_stream_failed(coll_gpusym_on_stream_t *s, int *rank);
+
+#endif

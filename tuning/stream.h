@@ -1,0 +1,20 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Calls on streams of the program: how much of the GPU their kernels may take.
+ * Pure C, no MPI, no CUDA.
+ */
+#ifndef GPUSYM_TUNING_STREAM_H
+#define GPUSYM_TUNING_STREAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * Most blocks of a launch on a stream, of the `nth` communicator (from 1) of a process, on a GPU of that many
+ * multiprocessors. Its kernels wait for ranks that may not have come, perhaps for long: so they leave room for those of
+ * all other communicators, and for the largest launch that the host makes once all ranks are there (tuning/geometry.c).
+ */
+uint32_t gpusym_tuning_stream_blocks(uint32_t sm_count, unsigned nth, bool simulated);
+
+#endif
