@@ -3,9 +3,9 @@
  *
  * A CUDA driver of the test's own, strict where the real one is: it keeps a stack of contexts a
  * thread, refuses what needs a context without the right one, runs copies only when a stream is
- * synchronised or queried, refuses the default stream, and refuses to open its own IPC handles.  Any
- * call can be told to fail.  Included by test_device_cuda.c only, after device/cuda, which
- * brings cuda.h: its prototypes check these.
+ * synchronised or queried, refuses the default stream unless it is the program's, and refuses to
+ * open its own IPC handles.  Any call can be told to fail.  Included by test_device_cuda.c only, after
+ * device/cuda, which brings cuda.h: its prototypes check these.
  */
 #ifndef GPUSYM_TEST_FAKE_LIBCUDA_H
 #define GPUSYM_TEST_FAKE_LIBCUDA_H
@@ -26,6 +26,7 @@ struct CUctx_st {
 struct CUstream_st {
     CUcontext ctx;
     int priority;
+    CUstreamCaptureStatus capture;
     unsigned ops;
     struct {
         void *dst;
@@ -77,10 +78,12 @@ static struct {
     unsigned fail_at;      /* the n-th call from now on fails, 0: none */
     const char *fail_name; /* ... counting this one only */
     CUresult fail_with;
-    bool busy;     /* streams do not come to an end by themselves */
-    CUresult gone; /* what all calls return from now on: the driver has been shut down, or its contexts destroyed */
-    bool foreign;  /* IPC handles are another process's */
-    bool lies;     /* calls any memory fit for IPC */
+    bool busy;         /* streams do not come to an end by themselves */
+    CUresult gone;     /* what all calls return from now on: the driver has been shut down, or its contexts destroyed */
+    bool foreign;      /* IPC handles are another process's */
+    bool lies;         /* calls any memory fit for IPC */
+    bool implicit;     /* a blocking stream is being captured: the default stream must not be used */
+    CUstream standard; /* the default streams that a program may use, and we for it; NULL: none */
     int atomics, link_rank; /* of every pair of GPUs: CU_DEVICE_P2P_ATTRIBUTE_ */
 
     /* What it saw. */
@@ -106,6 +109,7 @@ static fake_region_t fake_regions[FAKE_REGIONS];
 static fake_memory_t fake_memories[FAKE_REGIONS];
 static _Thread_local CUcontext fake_stack[FAKE_STACK];
 static _Thread_local unsigned fake_depth;
+static _Thread_local CUstreamCaptureMode fake_mode;
 
 /* Streams, modules and graphs that it has handed out: those of a context that is gone nobody destroys. */
 static void *fake_handed_out[FAKE_HANDLES];
@@ -178,6 +182,9 @@ static bool fake_gone(const char *name)
     (void) 0
 #define FAKE_STREAM(stream)                                    \
     FAKE_CONTEXT();                                            \
+    if (fake_default(stream)) {                                \
+        (stream) = fake.standard;                              \
+    }                                                          \
     if (NULL == (stream) || (stream)->ctx != fake_current()) { \
         return CUDA_ERROR_INVALID_HANDLE;                      \
     }                                                          \
@@ -186,6 +193,11 @@ static bool fake_gone(const char *name)
 static CUcontext fake_current(void)
 {
     return 0 == fake_depth ? NULL : fake_stack[fake_depth - 1];
+}
+
+static bool fake_default(CUstream stream)
+{
+    return NULL == stream || CU_STREAM_LEGACY == stream || CU_STREAM_PER_THREAD == stream;
 }
 
 static fake_region_t *fake_region(CUdeviceptr p)
@@ -933,6 +945,10 @@ CUresult cuStreamSynchronize(CUstream stream)
 {
     if (CU_STREAM_LEGACY == stream) {
         FAKE_CONTEXT();
+        if (fake.implicit) {
+            fake.mistakes++; /* it ends the capture */
+            return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+        }
         fake.legacy_waits++;
         return CUDA_SUCCESS;
     }
@@ -949,6 +965,36 @@ CUresult cuStreamQuery(CUstream stream)
     }
     fake_run(stream);
     return 0 == stream->ops ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+/* Needs no context but of a default stream. */
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *ctx)
+{
+    FAKE_ENTER();
+    if (fake_default(stream)) {
+        FAKE_CONTEXT();
+    }
+    *ctx = fake_default(stream) ? fake_current() : stream->ctx;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
+{
+    const bool legacy = NULL == stream || CU_STREAM_LEGACY == stream;
+
+    FAKE_STREAM(stream);
+    *status = stream->capture;
+    return legacy && fake.implicit ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+    const CUstreamCaptureMode before = fake_mode;
+
+    FAKE_ENTER();
+    fake_mode = *mode;
+    *mode = before;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned n, CUstreamBatchMemOpParams *ops, unsigned flags)

@@ -87,6 +87,7 @@ static int setup(void **unused)
         fake_other[i] = (struct CUctx_st){.dev = i};
     }
     fake_depth = 0;
+    fake_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
     cuda_state.lib = NULL;
     return 0;
 }
@@ -202,13 +203,15 @@ static void test_open_makes_no_context(void **unused)
 
 static void expect_kind(const void *p, gpusym_mem_kind_t kind, int gpu, void *context)
 {
-    gpusym_mem_t mem;
+    gpusym_mem_t mem, looked;
 
     memset(&mem, 0xff, sizeof(mem));
+    cuda.look(p, &looked);
     cuda.query(p, &mem);
     assert_int_equal(mem.kind, kind);
     assert_int_equal(mem.gpu, gpu);
     assert_ptr_equal(mem.context, context);
+    assert_true(looked.kind == kind && looked.gpu == gpu && looked.context == context && looked.id == mem.id);
 }
 
 static void test_query(void **unused)
@@ -232,7 +235,9 @@ static void test_query(void **unused)
     fake.fail_name = "cuPointerGetAttributes"; /* as before the program's first use of CUDA */
     fake.fail_with = CUDA_ERROR_NOT_INITIALIZED;
     fake.fail_at = 1;
-    expect_kind(device, GPUSYM_MEM_HOST, -1, NULL);
+    gpusym_mem_t mem;
+    cuda.query(device, &mem);
+    assert_true(GPUSYM_MEM_HOST == mem.kind && -1 == mem.gpu && NULL == mem.context);
 }
 
 /* An allocation is marked when it is first seen, and what is under way then is waited for; no context is left. */
@@ -250,6 +255,24 @@ static void test_query_marks_memory_synchronous(void **unused)
     assert_int_equal(fake.legacy_waits, 1);
     assert_int_equal(fake.pushes, 1);
     assert_null(fake_current());
+}
+
+/* A look leaves the memory as it is, and the capture of a stream. */
+static void test_look_marks_nothing(void **unused)
+{
+    gpusym_mem_t mem;
+
+    (void) unused;
+    open_cuda();
+    fake_region_t *device = fake_region_add(64, CU_MEMORYTYPE_DEVICE, false, 1, &fake_other[1]);
+    fake.implicit = true;
+    cuda.look(device->base, &mem);
+    assert_true(GPUSYM_MEM_DEVICE == mem.kind && 1 == mem.gpu && device->id == mem.id);
+    assert_int_equal(device->synchronous, 0);
+    assert_int_equal(fake.pushes, 0);
+    fake.implicit = false;
+    cuda.query(device->base, &mem);
+    assert_int_equal(device->synchronous, 1);
 }
 
 /* ---- mem_range ---- */
@@ -865,6 +888,105 @@ static void test_copy2d_far(void **unused)
     cuda.stream_destroy(stream);
 }
 
+/* ---- streams of the program ---- */
+
+/* A stream of the program's, by whatever handle, takes launches and copies, and stays as it is. */
+static void test_wrapped_stream(void **unused)
+{
+    const CUstream handles[] = {NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, NULL};
+    gpusym_work_t w = {.nblocks = 7, .nthreads = 384, .done_seq = 5};
+    CUstream own = NULL;
+    const char *why = NULL;
+    int from = 42;
+
+    (void) unused;
+    open_cuda();
+    gpusym_gpu_t *gpu = open_gpu(1, NULL);
+    assert_int_equal(cuda.kernels_load(gpu, &why), GPUSYM_SUCCESS);
+    fake_stack[fake_depth++] = gpu->ctx;
+    assert_int_equal(cuStreamCreateWithPriority(&own, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
+    fake.standard = own;
+    for (size_t i = 0; i < sizeof(handles) / sizeof(handles[0]); i++) {
+        gpusym_stream_t *stream = NULL;
+        CUstream handle = 3 == i ? own : handles[i];
+        int to = 0;
+        fake_depth = 0 == i ? 0 : 1; /* from a thread without a context, too */
+        assert_int_equal(cuda.stream_wrap(gpu, handle, &stream), GPUSYM_SUCCESS);
+        assert_int_equal(cuda.launch(stream, 0, &w), GPUSYM_SUCCESS);
+        assert_ptr_equal(fake.launched.stream, own);
+        assert_int_equal(cuda.copy_async(stream, &to, &from, sizeof(to)), GPUSYM_SUCCESS);
+        assert_int_equal(cuda.stream_poll(stream), 1);
+        assert_int_equal(to, 42);
+        cuda.stream_unwrap(stream);
+    }
+    assert_int_equal(fake.streams, 2); /* and that of copies */
+    assert_int_equal(cuStreamDestroy_v2(own), CUDA_SUCCESS);
+    fake_depth = 0;
+}
+
+/* Streams of other GPUs and contexts are not taken for the GPU's; nor are the default streams of another context. */
+static void test_foreign_stream_refused(void **unused)
+{
+    const CUstream handles[] = {NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, NULL};
+    gpusym_stream_t *stream = NULL;
+    CUstream other = NULL;
+
+    (void) unused;
+    open_cuda();
+    gpusym_gpu_t *gpu = open_gpu(0, NULL);
+    fake_stack[fake_depth++] = &fake_other[0];
+    assert_int_equal(cuStreamCreateWithPriority(&other, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
+    for (size_t i = 0; i < sizeof(handles) / sizeof(handles[0]); i++) {
+        assert_int_equal(cuda.stream_wrap(gpu, 3 == i ? other : handles[i], &stream), GPUSYM_ERR_BAD_PARAM);
+        assert_non_null(strstr(cuda.error(), "belongs to another GPU or context"));
+        assert_null(stream);
+    }
+    assert_ptr_equal(fake_current(), &fake_other[0]);
+    assert_int_equal(cuStreamDestroy_v2(other), CUDA_SUCCESS);
+    fake_depth = 0;
+}
+
+static void test_captured_stream(void **unused)
+{
+    gpusym_stream_t *legacy = NULL;
+    bool captured = true;
+
+    (void) unused;
+    open_cuda();
+    gpusym_stream_t *stream = open_stream();
+    assert_int_equal(cuda.stream_captured(stream, &captured), GPUSYM_SUCCESS);
+    assert_false(captured);
+    stream->stream->capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    assert_int_equal(cuda.stream_captured(stream, &captured), GPUSYM_SUCCESS);
+    assert_true(captured);
+    stream->stream->capture = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+    assert_int_equal(cuda.stream_captured(stream, &captured), GPUSYM_ERR);
+    assert_non_null(strstr(cuda.error(), "end the capture first"));
+    assert_false(captured);
+    stream->stream->capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    fake.standard = stream->stream;
+    fake.implicit = true;
+    assert_int_equal(cuda.stream_wrap(stream->gpu, CU_STREAM_LEGACY, &legacy), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.stream_captured(legacy, &captured), GPUSYM_ERR);
+    assert_non_null(strstr(cuda.error(), "cuStreamIsCapturing"));
+    cuda.stream_unwrap(legacy);
+    cuda.stream_destroy(stream);
+}
+
+/* The mode that the program has given its thread comes back. */
+static void test_capture_spared(void **unused)
+{
+    int mode = -1;
+
+    (void) unused;
+    open_cuda();
+    fake_mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    assert_int_equal(cuda.capture_spare(&mode), GPUSYM_SUCCESS);
+    assert_int_equal(fake_mode, CU_STREAM_CAPTURE_MODE_RELAXED);
+    cuda.capture_restore(mode);
+    assert_int_equal(fake_mode, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+}
+
 static void test_kernels(void **unused)
 {
     gpusym_work_t w = {.nblocks = 7, .nthreads = 384, .bytes = 99, .done_seq = 5};
@@ -963,6 +1085,7 @@ typedef struct {
     gpusym_stream_t *made_stream;
     gpusym_graph_t *graph;
     gpusym_gpu_t *made_gpu;
+    int mode;
 } world_t;
 
 static int do_gpu_open(world_t *x)
@@ -1056,6 +1179,30 @@ static int undo_stream(world_t *x)
     cuda.stream_destroy(x->made_stream);
     return GPUSYM_SUCCESS;
 }
+static int do_wrap(world_t *x)
+{
+    return cuda.stream_wrap(x->gpu, x->stream->stream, &x->made_stream);
+}
+static int undo_wrap(world_t *x)
+{
+    cuda.stream_unwrap(x->made_stream);
+    return GPUSYM_SUCCESS;
+}
+static int do_captured(world_t *x)
+{
+    bool captured;
+
+    return cuda.stream_captured(x->stream, &captured);
+}
+static int do_spare(world_t *x)
+{
+    return cuda.capture_spare(&x->mode);
+}
+static int undo_spare(world_t *x)
+{
+    cuda.capture_restore(x->mode);
+    return CU_STREAM_CAPTURE_MODE_GLOBAL == fake_mode ? GPUSYM_SUCCESS : GPUSYM_ERR;
+}
 static int do_poll(world_t *x)
 {
     int rc = cuda.stream_poll(x->stream);
@@ -1115,6 +1262,9 @@ static const struct {
     {"copy", do_copy, NULL},
     {"stream_create", do_stream, undo_stream},
     {"stream_poll", do_poll, NULL},
+    {"stream_wrap", do_wrap, undo_wrap},
+    {"stream_captured", do_captured, NULL},
+    {"capture_spare", do_spare, undo_spare},
     {"copy_async", do_copy_async, NULL},
     {"copy2d_async", do_copy2d, NULL},
     {"kernels_load", do_kernels, NULL},
@@ -1397,6 +1547,7 @@ int main(void)
         TEST(test_open_makes_no_context),
         TEST(test_query),
         TEST(test_query_marks_memory_synchronous),
+        TEST(test_look_marks_nothing),
         TEST(test_range),
         TEST(test_range_of_mapped_memory),
         TEST(test_export_user_memory),
@@ -1416,6 +1567,10 @@ int main(void)
         TEST(test_copy2d),
         TEST(test_copy2d_far),
         TEST(test_crowded),
+        TEST(test_wrapped_stream),
+        TEST(test_foreign_stream_refused),
+        TEST(test_captured_stream),
+        TEST(test_capture_spared),
         TEST(test_kernels),
         TEST(test_graph),
         TEST(test_kernels_refused),

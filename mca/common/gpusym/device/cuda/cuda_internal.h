@@ -32,6 +32,7 @@ void cuda_gpus_close(void);
 #define CUDA_MAPPED_ID (UINT64_C(1) << 63)
 
 void cuda_query(const void *p, gpusym_mem_t *mem);
+void cuda_look(const void *p, gpusym_mem_t *mem);
 int cuda_mem_range(const void *p, gpusym_range_t *range);
 int cuda_mem_alloc(gpusym_gpu_t *gpu, size_t size, void **p);
 int cuda_mem_free(gpusym_gpu_t *gpu, void *p);
@@ -61,6 +62,11 @@ int cuda_copy2d_async(gpusym_stream_t *stream, void *dst, size_t dpitch, const v
 int cuda_stream_create(gpusym_gpu_t *gpu, gpusym_stream_t **stream);
 void cuda_stream_destroy(gpusym_stream_t *stream);
 int cuda_stream_poll(gpusym_stream_t *stream);
+int cuda_stream_wrap(gpusym_gpu_t *gpu, void *handle, gpusym_stream_t **stream);
+void cuda_stream_unwrap(gpusym_stream_t *stream);
+int cuda_stream_captured(gpusym_stream_t *stream, bool *captured);
+int cuda_capture_spare(int *mode);
+void cuda_capture_restore(int mode);
 int cuda_stream_flags(gpusym_stream_t *stream, const gpusym_stream_flag_t *flags, unsigned n);
 
 /* ---- kernel.c ---- */

@@ -70,6 +70,9 @@
     X(cuStreamCreateWithPriority)             \
     X(cuStreamDestroy_v2)                     \
     X(cuStreamQuery)                          \
+    X(cuStreamGetCtx)                         \
+    X(cuStreamIsCapturing)                    \
+    X(cuThreadExchangeStreamCaptureMode)      \
     X(cuStreamSynchronize)                    \
     X(cuStreamBatchMemOp_v2)                  \
     X(cuModuleLoadData)                       \

@@ -44,7 +44,7 @@ static void __attribute__((noinline)) mark_synchronous(const void *p, CUcontext 
 /* Needs no current context. One call, so that the driver looks the pointer up once. For a pointer that it
  * does not know this form answers success and zeros (memory types begin at 1); memory of a pool or of
  * the virtual memory interface has no context. Before the program's own first use of CUDA all is host. */
-void cuda_query(const void *p, gpusym_mem_t *mem)
+static inline void pointer_ask(const void *p, gpusym_mem_t *mem, bool mark)
 {
     CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,    CU_POINTER_ATTRIBUTE_IS_MANAGED,
                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_CONTEXT,
@@ -65,13 +65,23 @@ void cuda_query(const void *p, gpusym_mem_t *mem)
         mem->kind = GPUSYM_MEM_REGISTERED;
     } else {
         mem->kind = GPUSYM_MEM_DEVICE;
-        if (0 == synchronous && NULL != ctx) {
+        if (mark && 0 == synchronous && NULL != ctx) {
             mark_synchronous(p, ctx);
         }
     }
     mem->gpu = 0 <= ordinal ? ordinal : -1;
     mem->context = ctx;
     mem->id = NULL != ctx ? id : 0; /* without a context: see CUDA_MAPPED_ID */
+}
+
+void cuda_query(const void *p, gpusym_mem_t *mem)
+{
+    pointer_ask(p, mem, true);
+}
+
+void cuda_look(const void *p, gpusym_mem_t *mem)
+{
+    pointer_ask(p, mem, false);
 }
 
 /*

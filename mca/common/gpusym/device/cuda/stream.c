@@ -41,8 +41,8 @@ static int copy_upload(gpusym_gpu_t *gpu, CUstream stream, char *dst, const char
 static bool is_upload(const void *dst, const void *src)
 {
     gpusym_mem_t to, from;
-    cuda_query(dst, &to);
-    cuda_query(src, &from);
+    cuda_look(dst, &to); /* the stream may be one that is being captured */
+    cuda_look(src, &from);
     return GPUSYM_MEM_DEVICE == to.kind && (GPUSYM_MEM_HOST == from.kind || GPUSYM_MEM_REGISTERED == from.kind);
 }
 
@@ -62,7 +62,7 @@ static size_t room_at(const void *p, size_t size)
 {
     gpusym_mem_t mem;
     gpusym_range_t range;
-    cuda_query(p, &mem); /* first, since it leaves the text of the last error */
+    cuda_look(p, &mem); /* first, since it leaves the text of the last error */
     if (GPUSYM_MEM_HOST == mem.kind || GPUSYM_SUCCESS != cuda_mem_range(p, &range)) {
         return 0;
     }
@@ -246,6 +246,95 @@ int cuda_stream_poll(gpusym_stream_t *stream)
     }
     rc = cuda_check(stream->gpu->info.ordinal, "cuStreamQuery", result);
     return GPUSYM_SUCCESS == rc ? 1 : rc;
+}
+
+/* ---- streams of the program ---- */
+
+/* The handles 0, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD name streams of whatever context is current. */
+static bool is_default(CUstream stream)
+{
+    return NULL == stream || CU_STREAM_LEGACY == stream || CU_STREAM_PER_THREAD == stream;
+}
+
+/* The context that a stream belongs to, as the calling thread means it. A default stream of a thread without a context
+ * is ours to choose. */
+static int stream_context(const gpusym_gpu_t *gpu, CUstream stream, CUcontext *ctx)
+{
+    if (!is_default(stream)) {
+        return CU(gpu->info.ordinal, cuStreamGetCtx, stream, ctx);
+    }
+    const int rc = CU(gpu->info.ordinal, cuCtxGetCurrent, ctx);
+    if (NULL == *ctx) {
+        *ctx = gpu->ctx;
+    }
+    return rc;
+}
+
+int cuda_stream_wrap(gpusym_gpu_t *gpu, void *handle, gpusym_stream_t **stream)
+{
+    CUcontext ctx = NULL;
+
+    const int rc = stream_context(gpu, handle, &ctx);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    if (gpu->ctx != ctx) {
+        return cuda_fail(GPUSYM_ERR_BAD_PARAM,
+                         "the stream %p belongs to another GPU or context than the memory, which is of GPU %d", handle,
+                         gpu->info.ordinal);
+    }
+    gpusym_stream_t *s = calloc(1, sizeof(*s));
+    if (NULL == s) {
+        return cuda_no_host_memory();
+    }
+    s->gpu = gpu;
+    s->stream = handle;
+    *stream = s;
+    return GPUSYM_SUCCESS;
+}
+
+void cuda_stream_unwrap(gpusym_stream_t *stream)
+{
+    free(stream);
+}
+
+int cuda_stream_captured(gpusym_stream_t *stream, bool *captured)
+{
+    const int n = stream->gpu->info.ordinal;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    bool pushed;
+
+    int rc = cuda_ctx_enter(stream->gpu, &pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    rc = CU(n, cuStreamIsCapturing, stream->stream, &status);
+    cuda_ctx_leave(pushed);
+    if (GPUSYM_SUCCESS == rc && CU_STREAM_CAPTURE_STATUS_INVALIDATED == status) {
+        rc = cuda_fail(
+            GPUSYM_ERR,
+            "the stream %p on GPU %d is being captured into a graph, and an earlier error has made that graph "
+            "invalid: end the capture first",
+            (void *) stream->stream, n);
+    }
+    *captured = GPUSYM_SUCCESS == rc && CU_STREAM_CAPTURE_STATUS_ACTIVE == status;
+    return rc;
+}
+
+int cuda_capture_spare(int *mode)
+{
+    CUstreamCaptureMode swapped = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    const int rc = CU(-1, cuThreadExchangeStreamCaptureMode, &swapped);
+    *mode = (int) swapped;
+    return rc;
+}
+
+void cuda_capture_restore(int mode)
+{
+    CUstreamCaptureMode swapped = (CUstreamCaptureMode) mode;
+
+    (void) cu.cuThreadExchangeStreamCaptureMode(&swapped);
 }
 
 /* ---- flags ---- */
