@@ -266,7 +266,7 @@ typedef struct gpusym_work {
      * first call; any kernel, before they are known to have posted theirs (symm/enter.h). */
     uint32_t early;
     uint32_t enter_set; /* ENTERS: 0 or 1, of calls in turns */
-    uint64_t enter_sig; /* what must be alike on all ranks; on a stream not 0 */
+    uint64_t enter_sig; /* what must be alike on all ranks */
     union {
         uint64_t enter_ns; /* how long it waits for them */
         uint64_t epochs;   /* on a stream: of the call */

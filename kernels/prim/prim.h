@@ -113,21 +113,21 @@ typedef struct {
 
 enum { GS_ENTRY, GS_WORD, GS_ENTER_LINES };
 
-/* The line that rank `writer` has in rank `owner`'s slot. */
-GS_FN char *gs_enter_line(const gpusym_work_t *w, uint32_t owner, uint32_t writer, uint32_t which)
+/* The line that rank `writer` has in rank `owner`'s slot, in a set. */
+GS_FN char *gs_enter_line(const gpusym_work_t *w, uint32_t owner, uint32_t writer, uint32_t set, uint32_t which)
 {
-    const uint32_t line = (w->enter_set * GPUSYM_TEAM_MAX + writer) * GS_ENTER_LINES + which;
+    const uint32_t line = (set * GPUSYM_TEAM_MAX + writer) * GS_ENTER_LINES + which;
     return (char *) w->peer[owner] + GPUSYM_ENTER_OFF + GPUSYM_ENTER_LINES + line * 16u;
 }
 
-/* The signature of a rank whose call on a stream has failed; no call has it. */
-#define GS_STREAM_FAILED 0u
+/* In place of an epoch, in the entries of both sets: a call of the rank on a stream has failed. */
+#define GS_STREAM_FAILED UINT32_MAX
 
-/* The status of a call on a stream of which rank p says so, and not `what`. */
-GS_FN uint32_t gs_stream_judge(uint32_t p, uint64_t said, uint64_t what)
+GS_FN bool gs_stream_has_failed(const gpusym_work_t *w, uint32_t p)
 {
-    return said == what ? (uint32_t) GPUSYM_STATUS_OK
-                        : (uint32_t) (GS_STREAM_FAILED == said ? GPUSYM_STATUS_PEER : GPUSYM_STATUS_MISMATCH) | p << 8;
+    uint64_t unused;
+    return gs_ll_ld(gs_enter_line(w, w->rank, p, 0, GS_ENTRY), GS_STREAM_FAILED, &unused) ||
+           gs_ll_ld(gs_enter_line(w, w->rank, p, 1, GS_ENTRY), GS_STREAM_FAILED, &unused);
 }
 
 /* ---- waits ---- */
@@ -143,15 +143,18 @@ typedef struct {
 /* The abort word lies across PCIe (about 1 us): check it and the clock once in so many polls. */
 #define GS_WAIT_POLLS 1024u
 
-/* Of a call on a stream: whether the peer is in another one. Time counts from when it is in this one. */
+/* Of a call on a stream: whether the peer is in another one, or has failed. Time counts from when it is in this one. */
 GS_OUTLINE uint32_t gs_wait_on_stream(const gpusym_work_t *w, gs_wait_t *wait, uint32_t peer)
 {
     uint64_t said;
-    if (gs_ll_ld(gs_enter_line(w, w->rank, peer, GS_ENTRY), w->epoch, &said)) {
-        return gs_stream_judge(peer, said, w->enter_sig);
+    if (gs_stream_has_failed(w, peer)) {
+        return GPUSYM_STATUS_PEER | peer << 8;
     }
-    wait->since_ns = 0;
-    return GPUSYM_STATUS_OK;
+    if (!gs_ll_ld(gs_enter_line(w, w->rank, peer, w->enter_set, GS_ENTRY), w->epoch, &said)) {
+        wait->since_ns = 0;
+        return GPUSYM_STATUS_OK;
+    }
+    return said == w->enter_sig ? (uint32_t) GPUSYM_STATUS_OK : GPUSYM_STATUS_MISMATCH | peer << 8;
 }
 
 /* One poll of a wait for `peer`. GPUSYM_STATUS_OK: go on waiting; else the status to end with. */

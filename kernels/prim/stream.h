@@ -17,8 +17,8 @@
  * Entries lie in two sets that calls use in turns: a rank sends that of call k + 2 when it has those of k + 1 from all,
  * each of which was sent by a rank that had ended k.
  *
- * A rank whose call has failed sends an entry that says so for each further call, so that all ranks fail, and none
- * waits. What a failed call has written of its output is undefined.
+ * A rank whose call fails tells all others, by entries of both sets, which it does not change any more: all ranks fail
+ * then, in this call or the next, and none waits. What a failed call has written of its output is undefined.
  */
 #ifndef GPUSYM_KERNELS_PRIM_STREAM_H
 #define GPUSYM_KERNELS_PRIM_STREAM_H
@@ -29,12 +29,22 @@ GS_FN void gs_enter_send(gs_ctx_t c, const gpusym_work_t *w, uint32_t which, uin
 {
     for (uint32_t p = c.thread; p < w->nranks; p += c.nthreads) {
         if (p != w->rank) {
-            gs_ll_st(gs_enter_line(w, p, w->rank, which), what, w->epoch);
+            gs_ll_st(gs_enter_line(w, p, w->rank, w->enter_set, which), what, w->epoch);
         }
     }
 }
 
 /* ---- calls on streams ---- */
+
+/* One thread: tells all ranks that a call has failed. */
+GS_FN void gs_stream_fail(const gpusym_work_t *w)
+{
+    for (uint32_t p = 0; p < w->nranks; p++) {
+        for (uint32_t set = 0; set < 2 && p != w->rank; set++) {
+            gs_ll_st(gs_enter_line(w, p, w->rank, set, GS_ENTRY), 0, GS_STREAM_FAILED);
+        }
+    }
+}
 
 GS_FN gpusym_slot_head_t *gs_slot_head(const gpusym_work_t *w)
 {
@@ -49,10 +59,12 @@ GS_FN uint32_t gs_stream_await(gs_ctx_t c, const gpusym_work_t *w, uint32_t whic
         gs_wait_t wait = GS_WAIT_INIT;
         uint64_t said = what;
         while (GPUSYM_STATUS_OK == status && p != w->rank &&
-               !gs_ll_ld(gs_enter_line(w, w->rank, p, which), w->epoch, &said)) {
+               !gs_ll_ld(gs_enter_line(w, w->rank, p, w->enter_set, which), w->epoch, &said)) {
             status = gs_wait(w, &wait, p);
         }
-        status = GPUSYM_STATUS_OK == status ? gs_stream_judge(p, said, what) : status;
+        if (GPUSYM_STATUS_OK == status && said != what) {
+            status = GPUSYM_STATUS_MISMATCH | p << 8;
+        }
     }
     return gs_block_worst(c, status);
 }
@@ -140,11 +152,17 @@ GS_OUTLINE uint32_t gs_stream_begin(gs_ctx_t c, gpusym_work_t *w)
         gs_block_sync(c);
     }
     const uint32_t before = gs_block_worst(c, 0 == c.thread ? gs_local_ld(failed) : (uint32_t) GPUSYM_STATUS_OK);
-    if (0 == c.block) {
-        gs_enter_send(c, w, GS_ENTRY, GPUSYM_STATUS_OK == before ? w->enter_sig : GS_STREAM_FAILED);
-    }
-    if (GPUSYM_STATUS_OK != before || GPUSYM_STREAM_WAITS != w->early) {
+    if (GPUSYM_STATUS_OK != before) {
+        if (0 == c.block && 0 == c.thread) {
+            gs_stream_fail(w);
+        }
         return before;
+    }
+    if (0 == c.block) {
+        gs_enter_send(c, w, GS_ENTRY, w->enter_sig);
+    }
+    if (GPUSYM_STREAM_WAITS != w->early) {
+        return GPUSYM_STATUS_OK;
     }
     return gs_stream_await(c, w, GS_ENTRY, w->enter_sig);
 }
@@ -164,6 +182,7 @@ GS_OUTLINE void gs_stream_end(gs_ctx_t c, const gpusym_work_t *w, uint32_t statu
     gs_local_st(&head->longer, w->epochs > 1);
     if (GPUSYM_STATUS_OK != status && GPUSYM_STATUS_OK == gs_local_ld(&head->failed)) {
         gs_local_st(&head->failed, status);
+        gs_stream_fail(w);
     }
     if (0 != w->done_seq || GPUSYM_STATUS_OK != status) { /* one that a graph repeats tells of failures only */
         gs_done_at(w, w->done + (GPUSYM_STATUS_OK == status ? 0 : 1), w->done_seq, status);

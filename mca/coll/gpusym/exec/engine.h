@@ -45,7 +45,7 @@ void coll_gpusym_engine_init(coll_gpusym_engine_t *e, coll_gpusym_fallback_t *fa
 /* Creates the team, or sets e->apart if there is none. Local. Returns an MPI error code. */
 int coll_gpusym_engine_find_team(coll_gpusym_engine_t *e);
 /* Whether no call on a stream is under way, as far as the host knows: others wait for that. */
-static inline bool coll_gpusym_engine_streams_ended(coll_gpusym_engine_t *e)
+static inline bool coll_gpusym_engine_streams_ended(const coll_gpusym_engine_t *e)
 {
     return NULL == e->on_stream || coll_gpusym_on_stream_ended(e->on_stream);
 }

@@ -219,11 +219,11 @@ static void choose(const coll_gpusym_on_stream_t *s, const coll_gpusym_segments_
     }
 }
 
-/* What must be alike on all ranks; not 0. */
+/* What must be alike on all ranks. */
 static uint64_t sign(const coll_gpusym_segments_t *k)
 {
     const uint64_t x = ((uint64_t) coll_gpusym_plan_hash(k) << 32 | k->args->coll) ^ k->bytes * 0x9e3779b97f4a7c15ull;
-    return (x ^ x >> 29) * 0xbf58476d1ce4e5b9ull | 1;
+    return (x ^ x >> 29) * 0xbf58476d1ce4e5b9ull;
 }
 
 int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, bool captured)
