@@ -1325,6 +1325,316 @@ static void launch_takes_host_buffers(void **state)
     assert_memory_equal(in, out, sizeof(in));
 }
 
+/* ---- streams of a program ---- */
+
+static gpusym_stream_t *program_stream(void)
+{
+    gpusym_stream_t *stream = NULL;
+    OK(gpusym_sim_stream_create(&stream));
+    return stream;
+}
+
+/* A kernel of the program's: waits until the word is not 0. */
+static void wait_for_word(void *word)
+{
+    const struct timespec moment = {.tv_nsec = 1000000};
+    while (0 == __atomic_load_n((uint32_t *) word, __ATOMIC_ACQUIRE)) {
+        nanosleep(&moment, NULL);
+    }
+}
+
+static void word_add(void *word)
+{
+    __atomic_fetch_add((uint32_t *) word, 1, __ATOMIC_RELEASE);
+}
+
+static void programs_have_streams(void **state)
+{
+    (void) state;
+    gpusym_stream_t *stream = NULL, *wrapped = NULL;
+    bool captured = true;
+    uint32_t go = 0, calls = 0, one = 1, got = 0;
+    assert_int_equal(gpusym_sim_stream_create(&stream), GPUSYM_ERR_NOT_AVAILABLE);
+    gpusym_sim_params.fail = "stream:1";
+    open_sim();
+    assert_int_equal(gpusym_sim_stream_create(&stream), GPUSYM_ERR);
+    stream = program_stream();
+    char *p = alloc(4);
+    put(p, 0);
+    OK(gpusym_sim_stream_call(stream, wait_for_word, &go));
+    OK(gpusym_sim_stream_copy(stream, p, &one, 4));
+    OK(gpusym_sim_stream_copy(stream, NULL, NULL, 0));
+    OK(dev->stream_wrap(gpu, stream, &wrapped));
+    OK(dev->stream_captured(wrapped, &captured));
+    assert_false(captured);
+    OK(dev->copy_async(wrapped, &got, p, 4)); /* the device's work goes with the program's */
+    OK(gpusym_sim_stream_call(stream, word_add, &calls));
+    assert_int_equal(gpusym_sim_stream_query(stream), 0);
+    assert_int_equal(get(p), 0);
+    word_add(&go);
+    OK(gpusym_sim_stream_synchronize(stream));
+    assert_int_equal(gpusym_sim_stream_query(stream), 1);
+    assert_true(1 == calls && 1 == got);
+    dev->stream_unwrap(wrapped);
+    go = 0;
+    OK(gpusym_sim_stream_call(stream, word_add, &go));
+    OK(gpusym_sim_stream_destroy(stream)); /* waits */
+    assert_int_equal(go, 1);
+}
+
+/* What is no stream, or none any more, is told. */
+static void streams_are_known(void **state)
+{
+    (void) state;
+    gpusym_sim_graph_t *graph;
+    gpusym_stream_t *wrapped;
+    int local = 0;
+    open_sim();
+    gpusym_stream_t *gone = program_stream();
+    OK(gpusym_sim_stream_destroy(gone));
+    gpusym_stream_t *none[] = {NULL, (gpusym_stream_t *) (void *) &local, gone};
+    for (unsigned i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+        assert_int_equal(dev->stream_wrap(gpu, none[i], &wrapped), GPUSYM_ERR_BAD_PARAM);
+        assert_non_null(strstr(dev->error(), "is not a stream of the simulator"));
+        assert_int_equal(gpusym_sim_stream_destroy(none[i]), GPUSYM_ERR_BAD_PARAM);
+        assert_int_equal(gpusym_sim_stream_synchronize(none[i]), GPUSYM_ERR_BAD_PARAM);
+        assert_int_equal(gpusym_sim_stream_query(none[i]), GPUSYM_ERR_BAD_PARAM);
+        assert_int_equal(gpusym_sim_stream_call(none[i], word_add, &local), GPUSYM_ERR_BAD_PARAM);
+        assert_int_equal(gpusym_sim_stream_capture(none[i]), GPUSYM_ERR_BAD_PARAM);
+        assert_int_equal(gpusym_sim_stream_capture_end(none[i], &graph), GPUSYM_ERR_BAD_PARAM);
+    }
+    gpusym_stream_t *stream = program_stream();
+    assert_int_equal(dev->stream_wrap(NULL, stream, &wrapped), GPUSYM_ERR_BAD_PARAM);
+    dev->close();
+    assert_int_equal(dev->stream_wrap(gpu, stream, &wrapped), GPUSYM_ERR_NOT_AVAILABLE);
+    open_sim();
+    assert_int_equal(dev->stream_wrap(gpu, stream, &wrapped), GPUSYM_ERR_BAD_PARAM); /* it went with close() */
+}
+
+/* An event is what it was recorded as when a stream was told to wait for it. */
+static void events_order_streams(void **state)
+{
+    (void) state;
+    gpusym_sim_event_t *event;
+    uint32_t go = 0, calls = 0;
+    open_sim();
+    gpusym_stream_t *first = program_stream(), *second = program_stream(), *third = program_stream();
+    OK(gpusym_sim_event_create(&event));
+    assert_int_equal(gpusym_sim_event_query(event), 1);
+    OK(gpusym_sim_stream_wait(second, event)); /* never recorded: nothing to wait for */
+    OK(gpusym_sim_stream_synchronize(second));
+    OK(gpusym_sim_stream_call(first, wait_for_word, &go));
+    OK(gpusym_sim_event_record(event, first));
+    OK(gpusym_sim_stream_wait(second, event));
+    OK(gpusym_sim_stream_call(second, word_add, &calls));
+    assert_int_equal(gpusym_sim_event_query(event), 0);
+    OK(gpusym_sim_event_record(event, third));
+    OK(gpusym_sim_stream_synchronize(third));
+    assert_int_equal(gpusym_sim_event_query(event), 1);
+    assert_int_equal(gpusym_sim_stream_query(second), 0); /* ... for the record of before */
+    assert_int_equal(__atomic_load_n(&calls, __ATOMIC_ACQUIRE), 0);
+    OK(gpusym_sim_event_record(event, first));
+    gpusym_sim_event_destroy(event); /* the waits go on */
+    word_add(&go);
+    OK(gpusym_sim_stream_synchronize(second));
+    assert_int_equal(calls, 1);
+    OK(gpusym_sim_stream_synchronize(first));
+    int local;
+    OK(gpusym_sim_event_create(&event));
+    assert_int_equal(gpusym_sim_event_record(event, (gpusym_stream_t *) (void *) &local), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(gpusym_sim_event_query(event), 1);
+    gpusym_sim_event_destroy(event);
+}
+
+/* While a stream is captured nothing runs; what was queued runs at each launch of the graph, on any stream. */
+static void captured_work_is_launched_again(void **state)
+{
+    (void) state;
+    gpusym_sim_graph_t *graph = NULL, *outer = NULL, *empty = NULL;
+    gpusym_sim_event_t *event;
+    bool captured = false;
+    uint32_t go = 0, calls = 0, value = 5, last = 0;
+    open_sim();
+    gpusym_stream_t *stream = program_stream(), *other = program_stream();
+    char *p = alloc(4);
+    put(p, 0);
+    OK(gpusym_sim_event_create(&event));
+    OK(gpusym_sim_stream_call(stream, wait_for_word, &go)); /* queued before: it is not of the graph */
+    OK(gpusym_sim_stream_capture(stream));
+    OK(dev->stream_captured(stream, &captured));
+    assert_true(captured);
+    word_add(&go);
+    OK(dev->copy_async(stream, p, &value, 4));
+    OK(gpusym_sim_stream_copy(stream, &last, p, 4));
+    OK(gpusym_sim_stream_call(stream, word_add, &calls));
+    assert_int_equal(gpusym_sim_stream_capture(stream), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(gpusym_sim_stream_query(stream), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(gpusym_sim_stream_synchronize(stream), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(gpusym_sim_stream_destroy(stream), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(dev->stream_poll(stream), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(gpusym_sim_event_record(event, stream), GPUSYM_ERR_BAD_PARAM);
+    assert_non_null(strstr(dev->error(), "captured"));
+    OK(gpusym_sim_stream_wait(stream, event)); /* never recorded */
+    OK(gpusym_sim_event_record(event, other));
+    assert_int_equal(gpusym_sim_stream_wait(stream, event), GPUSYM_ERR_BAD_PARAM);
+    OK(gpusym_sim_stream_capture_end(stream, &graph));
+    assert_int_equal(gpusym_sim_stream_capture_end(stream, &empty), GPUSYM_ERR_BAD_PARAM);
+    OK(gpusym_sim_stream_synchronize(stream));
+    assert_true(0 == calls && 0 == last && 0 == get(p));
+    for (uint32_t i = 1; i <= 3; i++) {
+        value = 10 * i;
+        OK(gpusym_sim_graph_launch(graph, 2 == i ? other : stream));
+        OK(gpusym_sim_stream_synchronize(2 == i ? other : stream));
+        assert_true(i == calls && value == last && value == get(p));
+    }
+    OK(gpusym_sim_stream_capture(stream)); /* a graph of graphs */
+    OK(gpusym_sim_graph_launch(graph, stream));
+    OK(gpusym_sim_graph_launch(graph, stream));
+    OK(gpusym_sim_stream_capture_end(stream, &outer));
+    assert_int_equal(calls, 3);
+    go = 0;
+    OK(gpusym_sim_stream_call(stream, wait_for_word, &go));
+    OK(gpusym_sim_graph_launch(outer, stream));
+    gpusym_sim_graph_destroy(graph);
+    gpusym_sim_graph_destroy(outer); /* the launch goes on */
+    word_add(&go);
+    OK(gpusym_sim_stream_synchronize(stream));
+    assert_int_equal(calls, 5);
+    OK(gpusym_sim_stream_capture(stream));
+    OK(gpusym_sim_stream_capture_end(stream, &empty));
+    OK(gpusym_sim_graph_launch(empty, stream));
+    OK(gpusym_sim_stream_synchronize(stream));
+    gpusym_sim_graph_destroy(empty);
+    gpusym_sim_event_destroy(event);
+}
+
+/* Kernels and flags in a graph: pointers are found, and faults count, at each launch, which queues all or nothing. */
+static void graphs_are_launched_as_they_were_asked(void **state)
+{
+    (void) state;
+    gpusym_sim_graph_t *graph = NULL;
+    uint32_t value = 0;
+    gpusym_sim_params.fail = "launch:2,hang:3";
+    open_sim();
+    gpusym_stream_t *stream = program_stream();
+    void *slot[1] = {alloc(slot_bytes(1))};
+    uint64_t *done = pinned();
+    uint32_t *flag = (uint32_t *) (done + 2);
+    char *in = alloc(sizeof(uint32_t) * COUNT), *out = alloc(sizeof(uint32_t) * COUNT), *log = alloc(4);
+    OK(dev->mem_zero(gpu, slot[0], slot_bytes(1)));
+    const gpusym_work_t w = descriptor(0, 1, slot, done, in, out);
+    const gpusym_stream_flag_t flags[] = {{true, flag, 1}, {false, flag + 1, 7}};
+    OK(gpusym_sim_stream_capture(stream));
+    OK(dev->copy_async(stream, in, &value, 4));
+    OK(dev->launch(stream, GPUSYM_F_AGXLL_R, &w));
+    OK(dev->stream_flags(stream, flags, 2));
+    OK(dev->copy2d_async(stream, log, 4, out, 4, 4, 1));
+    OK(gpusym_sim_stream_capture_end(stream, &graph));
+    for (unsigned i = 1; i <= 4; i++) {
+        const bool fails = 2 == i, hangs = 3 == i;
+        put(log, 0);
+        put(out, 99);
+        value = 100 + i;
+        done[0] = flag[0] = flag[1] = 0;
+        assert_int_equal(gpusym_sim_graph_launch(graph, stream), fails ? GPUSYM_ERR : GPUSYM_SUCCESS);
+        assert_true(!fails || NULL != strstr(dev->error(), "launch:2"));
+        assert_int_equal(gpusym_sim_stream_query(stream), fails ? 1 : 0); /* waits for the flag */
+        __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+        OK(gpusym_sim_stream_synchronize(stream));
+        assert_int_equal(get(log), fails ? 0 : hangs ? 99 : value);
+        assert_int_equal(get(in), fails ? value - 1 : value); /* nothing of it was queued */
+        assert_int_equal(flag[1], fails ? 0 : 7);
+        assert_int_equal(done[0] >> 32, fails || hangs ? 0 : 9);
+    }
+    OK(dev->mem_free(gpu, log));
+    value = 200;
+    assert_int_equal(gpusym_sim_graph_launch(graph, stream), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(gpusym_sim_stream_query(stream), 1);
+    assert_int_equal(get(in), 104);
+    gpusym_sim_graph_destroy(graph);
+}
+
+enum { GRAPH_THREADS = 4, GRAPH_LAUNCHES = 200 };
+
+/* What each thread has, for graphs on one stream. */
+struct launcher {
+    pthread_t thread;
+    gpusym_stream_t *stream;
+    gpusym_sim_graph_t *graph;
+    uint32_t mine, got, *wrong;
+};
+
+static void launcher_check(void *arg)
+{
+    struct launcher *l = arg;
+    *l->wrong += l->got != l->mine;
+}
+
+static void *launcher_run(void *arg)
+{
+    struct launcher *l = arg;
+    for (unsigned i = 0; i < GRAPH_LAUNCHES; i++) {
+        if (GPUSYM_SUCCESS != gpusym_sim_graph_launch(l->graph, l->stream)) {
+            return NULL;
+        }
+    }
+    return arg;
+}
+
+/* Nothing comes between the items of a launch. */
+static void graphs_are_whole(void **state)
+{
+    (void) state;
+    struct launcher launcher[GRAPH_THREADS];
+    uint32_t wrong = 0;
+    open_sim();
+    gpusym_stream_t *stream = program_stream();
+    char *p = alloc(4);
+    for (uint32_t i = 0; i < GRAPH_THREADS; i++) {
+        launcher[i] = (struct launcher){.stream = stream, .mine = 1 + i, .wrong = &wrong};
+        OK(gpusym_sim_stream_capture(stream));
+        OK(gpusym_sim_stream_copy(stream, p, &launcher[i].mine, 4));
+        OK(gpusym_sim_stream_copy(stream, &launcher[i].got, p, 4));
+        OK(gpusym_sim_stream_call(stream, launcher_check, &launcher[i]));
+        OK(gpusym_sim_stream_capture_end(stream, &launcher[i].graph));
+    }
+    for (unsigned i = 0; i < GRAPH_THREADS; i++) {
+        assert_int_equal(pthread_create(&launcher[i].thread, NULL, launcher_run, &launcher[i]), 0);
+    }
+    for (unsigned i = 0; i < GRAPH_THREADS; i++) {
+        void *good = NULL;
+        assert_int_equal(pthread_join(launcher[i].thread, &good), 0);
+        assert_non_null(good);
+    }
+    OK(gpusym_sim_stream_synchronize(stream));
+    assert_int_equal(wrong, 0);
+    for (unsigned i = 0; i < GRAPH_THREADS; i++) {
+        gpusym_sim_graph_destroy(launcher[i].graph);
+    }
+}
+
+/* Streams that wait for each other, for a flag that nobody sets, or are being captured, end with the simulator. */
+static void close_ends_what_waits(void **state)
+{
+    (void) state;
+    gpusym_sim_event_t *event;
+    uint32_t calls = 0;
+    open_sim();
+    gpusym_stream_t *first = program_stream(), *second = program_stream(), *third = program_stream();
+    uint64_t *word = pinned();
+    const gpusym_stream_flag_t never = {true, (uint32_t *) word, 1};
+    OK(gpusym_sim_event_create(&event));
+    OK(dev->stream_flags(first, &never, 1));
+    OK(gpusym_sim_event_record(event, first));
+    OK(gpusym_sim_stream_wait(second, event));
+    OK(gpusym_sim_stream_call(second, word_add, &calls));
+    OK(gpusym_sim_stream_capture(third));
+    OK(gpusym_sim_stream_call(third, word_add, &calls));
+    dev->close();
+    assert_int_equal(calls, 1);
+    gpusym_sim_event_destroy(event); /* it is the program's, and outlives the simulator */
+}
+
 /* ---- injected faults ---- */
 
 static void expect_injected(int rc, int code)
@@ -1869,6 +2179,13 @@ int main(void)
         TEST(queues_grow_behind_a_kernel),
         TEST(launch_checks_what_it_is_given),
         TEST(launch_takes_host_buffers),
+        TEST(programs_have_streams),
+        TEST(streams_are_known),
+        TEST(events_order_streams),
+        TEST(captured_work_is_launched_again),
+        TEST(graphs_are_launched_as_they_were_asked),
+        TEST(graphs_are_whole),
+        TEST(close_ends_what_waits),
         TEST(faults_hit_the_nth),
         TEST(faults_are_for_a_rank),
         TEST(launches_fail_and_hang),

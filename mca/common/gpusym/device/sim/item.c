@@ -1,13 +1,60 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * What a stream runs: kernels, copies and flags, whose pointers are translated and pinned when they are queued.
+ * What a stream runs: kernels, copies, flags and the like, whose pointers are translated and pinned when they are
+ * queued.
  */
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "mca/common/gpusym/device/sim/sim_internal.h"
+
+/* ---- marks ---- */
+
+struct sim_mark {
+    unsigned refs; /* atomic */
+    bool reached;  /* atomic */
+};
+
+sim_mark_t *sim_mark_new(void)
+{
+    sim_mark_t *mark = calloc(1, sizeof(*mark));
+    if (NULL != mark) {
+        mark->refs = 1;
+    }
+    return mark;
+}
+
+void sim_mark_keep(sim_mark_t *mark)
+{
+    __atomic_fetch_add(&mark->refs, 1, __ATOMIC_RELAXED);
+}
+
+void sim_mark_drop(sim_mark_t *mark)
+{
+    if (1 == __atomic_fetch_sub(&mark->refs, 1, __ATOMIC_ACQ_REL)) {
+        free(mark);
+    }
+}
+
+bool sim_mark_reached(const sim_mark_t *mark)
+{
+    return __atomic_load_n(&mark->reached, __ATOMIC_ACQUIRE);
+}
+
+/* ---- items ---- */
+
+void sim_nap(unsigned tries)
+{
+    static const struct timespec nap = {0, 20000};
+    if (tries < 16) {
+        sched_yield();
+    } else {
+        nanosleep(&nap, NULL);
+    }
+}
 
 void sim_item_unpin(sim_item_t *item)
 {
@@ -15,6 +62,10 @@ void sim_item_unpin(sim_item_t *item)
         sim_region_unpin(item->pin[i]);
     }
     item->npins = 0;
+    if (NULL != item->mark) {
+        sim_mark_drop(item->mark);
+        item->mark = NULL;
+    }
 }
 
 /* sim_reach(), with the pin kept in the item. */
@@ -31,7 +82,6 @@ static int item_reach(sim_item_t *item, const void *p, size_t size, unsigned how
 /* A wait ends with its stream too: what it waits for may never come once a peer has failed. */
 static void flags_run(const sim_item_t *item, const bool *quit)
 {
-    static const struct timespec nap = {0, 20000};
     for (unsigned i = 0; i < item->nflags; i++) {
         const gpusym_stream_flag_t *f = &item->flag[i];
         if (!f->wait) {
@@ -42,12 +92,16 @@ static void flags_run(const sim_item_t *item, const bool *quit)
         for (unsigned tries = 0; (int32_t) (__atomic_load_n(f->at, __ATOMIC_ACQUIRE) - f->value) < 0 &&
                                  !__atomic_load_n(quit, __ATOMIC_RELAXED);
              tries++) {
-            if (tries < 16) {
-                sched_yield();
-            } else {
-                nanosleep(&nap, NULL);
-            }
+            sim_nap(tries);
         }
+    }
+}
+
+/* The same of what another stream has to reach. */
+static void mark_wait(const sim_mark_t *mark, const bool *quit)
+{
+    for (unsigned tries = 0; !sim_mark_reached(mark) && !__atomic_load_n(quit, __ATOMIC_RELAXED); tries++) {
+        sim_nap(tries);
     }
 }
 
@@ -56,7 +110,7 @@ static void delay_work(const sim_item_t *item, const bool *quit)
 {
     const int us = __atomic_load_n(&gpusym_sim_params.delay, __ATOMIC_RELAXED);
     const struct timespec nap = {us / 1000000, us % 1000000 * 1000};
-    if (0 != us && NULL != quit && SIM_ITEM_FLAGS != item->what) {
+    if (0 != us && NULL != quit && item->what < SIM_ITEM_FLAGS) {
         nanosleep(&nap, NULL); /* workers block all signals */
     }
 }
@@ -78,29 +132,35 @@ void sim_item_run(const sim_item_t *item, const bool *quit)
             memcpy((char *) item->dst + row * item->dpitch, (const char *) item->src + row * item->spitch, item->size);
         }
         break;
+    case SIM_ITEM_CALL:
+        item->function(item->argument);
+        break;
+    case SIM_ITEM_NOTHING: /* an injected hang: its completion word is not written */
+        break;
     case SIM_ITEM_FLAGS:
         flags_run(item, quit);
         break;
-    case SIM_ITEM_NOTHING: /* an injected hang: its completion word is not written */
+    case SIM_ITEM_RECORD:
+        __atomic_store_n(&item->mark->reached, true, __ATOMIC_RELEASE);
+        break;
+    case SIM_ITEM_WAIT:
+        mark_wait(item->mark, quit);
         break;
     }
 }
 
-int sim_item_copy(sim_item_t *item, void *dst, const void *src, size_t size)
+/* ---- pointers ---- */
+
+/* Translates the two sides of a copy. */
+static int copy_prepare(sim_item_t *item, const sim_item_t *asked, size_t dsize, size_t ssize, unsigned how)
 {
     void *from = NULL;
-    int rc = item_reach(item, dst, size, SIM_REACH_HOST, &item->dst);
+    int rc = item_reach(item, asked->dst, dsize, how, &item->dst);
     if (GPUSYM_SUCCESS == rc) {
-        rc = item_reach(item, src, size, SIM_REACH_HOST, &from);
+        rc = item_reach(item, asked->src, ssize, how, &from);
     }
-    if (GPUSYM_SUCCESS != rc) {
-        sim_item_unpin(item);
-        return rc;
-    }
-    item->what = SIM_ITEM_COPY;
     item->src = from;
-    item->size = size;
-    return GPUSYM_SUCCESS;
+    return rc;
 }
 
 /* Bytes from the first to the end of the last of `rows` rows; false if 64 bits do not count them. */
@@ -109,41 +169,27 @@ static bool rows_extent(size_t width, size_t pitch, size_t rows, size_t *size)
     return !__builtin_mul_overflow(pitch, rows - 1, size) && !__builtin_add_overflow(*size, width, size);
 }
 
-int sim_item_copy2d(sim_item_t *item, void *dst, const void *src)
+static int copy2d_prepare(sim_item_t *item, const sim_item_t *asked)
 {
-    const unsigned how = sim.host ? SIM_REACH_HOST : 0;
     size_t dsize, ssize;
-    void *from = NULL;
     if (!rows_extent(item->size, item->dpitch, item->rows, &dsize) ||
         !rows_extent(item->size, item->spitch, item->rows, &ssize) ||
         (item->rows > 1 && (item->dpitch < item->size || item->spitch < item->size))) {
         return sim_fail(GPUSYM_ERR_BAD_PARAM, "%zu rows of %zu bytes cannot be %zu and %zu bytes apart", item->rows,
                         item->size, item->dpitch, item->spitch);
     }
-    int rc = item_reach(item, dst, dsize, how, &item->dst);
-    if (GPUSYM_SUCCESS == rc) {
-        rc = item_reach(item, src, ssize, how, &from);
-    }
-    if (GPUSYM_SUCCESS != rc) {
-        sim_item_unpin(item);
-        return rc;
-    }
-    item->what = SIM_ITEM_COPY2D;
-    item->src = from;
-    return GPUSYM_SUCCESS;
+    return copy_prepare(item, asked, dsize, ssize, sim.host ? SIM_REACH_HOST : 0);
 }
 
-int sim_item_flag(sim_item_t *item, const gpusym_stream_flag_t *flag)
+static int flags_prepare(sim_item_t *item, const sim_item_t *asked)
 {
-    void *at = NULL;
-    int rc = item_reach(item, flag->at, sizeof(*flag->at), 0, &at);
-    if (GPUSYM_SUCCESS != rc) {
-        sim_item_unpin(item);
-        return rc;
+    int rc = GPUSYM_SUCCESS;
+    for (unsigned i = 0; i < asked->nflags && GPUSYM_SUCCESS == rc; i++) {
+        void *at = NULL;
+        rc = item_reach(item, asked->flag[i].at, sizeof(*asked->flag[i].at), 0, &at);
+        item->flag[i].at = at;
     }
-    item->what = SIM_ITEM_FLAGS;
-    item->flag[item->nflags++] = (gpusym_stream_flag_t){flag->wait, at, flag->value};
-    return GPUSYM_SUCCESS;
+    return rc;
 }
 
 /* Translates one pointer of a descriptor; NULL stays NULL. */
@@ -243,10 +289,9 @@ static int work_prepare_family(sim_item_t *item, const gpusym_work_t *w)
     }
 }
 
-int sim_item_kernel(sim_item_t *item, const gpusym_work_t *w)
+static int work_prepare(sim_item_t *item, const gpusym_work_t *w)
 {
     void *done = NULL, *stop = NULL, *doorbell = NULL;
-    item->work = *w;
     int rc = work_prepare_family(item, w);
     if (GPUSYM_SUCCESS == rc) {
         rc = work_reach(item, w->out, 1, &item->work.out);
@@ -266,14 +311,61 @@ int sim_item_kernel(sim_item_t *item, const gpusym_work_t *w)
     if (GPUSYM_SUCCESS == rc) {
         rc = work_reach(item, w->doorbell, 2 * sizeof(*w->doorbell), &doorbell);
     }
-    if (GPUSYM_SUCCESS != rc) {
-        sim_item_unpin(item);
-        return rc;
-    }
     item->work.doorbell = doorbell;
     item->work.done = done;
     item->work.abort = stop;
-    return GPUSYM_SUCCESS;
+    return rc;
+}
+
+/* The faults that can hit it, now that it is to run. *hang: it will not come to an end. */
+static bool item_fails(const sim_item_t *asked, bool *hang)
+{
+    switch (asked->what) {
+    case SIM_ITEM_KERNEL:
+        *hang = sim_fault_due(SIM_FAULT_HANG);
+        return sim_fault_due(SIM_FAULT_LAUNCH);
+    case SIM_ITEM_COPY:
+    case SIM_ITEM_COPY2D:
+        return sim_fault_due(SIM_FAULT_COPY);
+    default:
+        return false;
+    }
+}
+
+int sim_item_prepare(sim_item_t *item, const sim_item_t *asked)
+{
+    int rc = GPUSYM_SUCCESS;
+    bool hang = false;
+    if (item_fails(asked, &hang)) {
+        return GPUSYM_ERR;
+    }
+    *item = *asked;
+    if (NULL != item->mark) {
+        sim_mark_keep(item->mark);
+    }
+    switch (asked->what) {
+    case SIM_ITEM_KERNEL:
+        rc = work_prepare(item, &asked->work);
+        break;
+    case SIM_ITEM_COPY:
+        rc = copy_prepare(item, asked, asked->size, asked->size, SIM_REACH_HOST);
+        break;
+    case SIM_ITEM_COPY2D:
+        rc = copy2d_prepare(item, asked);
+        break;
+    case SIM_ITEM_FLAGS:
+        rc = flags_prepare(item, asked);
+        break;
+    default:
+        break;
+    }
+    if (hang) {
+        item->what = SIM_ITEM_NOTHING;
+    }
+    if (GPUSYM_SUCCESS != rc) {
+        sim_item_unpin(item);
+    }
+    return rc;
 }
 
 void *sim_kernel_reach(const void *p)

@@ -198,6 +198,18 @@ static int sim_kernels_load(gpusym_gpu_t *gpu, const char **why)
     return rc;
 }
 
+/* The calls of this process never end a capture. */
+static int sim_capture_spare(int *mode)
+{
+    *mode = 0;
+    return GPUSYM_SUCCESS;
+}
+
+static void sim_capture_restore(int mode)
+{
+    (void) mode;
+}
+
 /* ---- the table ---- */
 
 const gpusym_device_t gpusym_device_sim = {
@@ -206,6 +218,7 @@ const gpusym_device_t gpusym_device_sim = {
     .open = sim_open,
     .close = sim_close,
     .query = sim_query,
+    .look = sim_query,
     .mem_range = sim_mem_range,
     .gpu_count = sim_gpu_count,
     .gpu_current = sim_gpu_current,
@@ -229,6 +242,11 @@ const gpusym_device_t gpusym_device_sim = {
     .stream_create = sim_stream_create,
     .stream_destroy = sim_stream_destroy,
     .stream_poll = sim_stream_poll,
+    .stream_wrap = sim_stream_wrap,
+    .stream_unwrap = sim_stream_unwrap,
+    .stream_captured = sim_stream_captured,
+    .capture_spare = sim_capture_spare,
+    .capture_restore = sim_capture_restore,
     .gpu_alive = sim_gpu_alive,
     .kernels_load = sim_kernels_load,
     .launch = sim_launch,

@@ -3,8 +3,9 @@
  *
  * What the simulator's files share.  Only this folder includes it.
  *
- * Calls go one way: sim_device.c calls all others; stream.c calls item.c; item.c, memory.c and multicast.c call
- * region.c; all call shared.c and fault.c, which call state.c, which calls none.
+ * Calls go one way: sim_device.c calls all others but program.c, which the program calls; both it and work.c call
+ * stream.c; work.c and stream.c call item.c; item.c, memory.c and multicast.c call region.c; all call shared.c and
+ * fault.c, which call state.c, which calls none.
  */
 #ifndef GPUSYM_COMMON_DEVICE_SIM_INTERNAL_H
 #define GPUSYM_COMMON_DEVICE_SIM_INTERNAL_H
@@ -194,12 +195,33 @@ int sim_host_unregister(gpusym_gpu_t *gpu, void *host);
 
 /* ---- item.c ---- */
 
+/* A place in the work of a stream: what an event stands for between two of its records. Freed with its last keeper. */
+typedef struct sim_mark sim_mark_t;
+/* Kept once. NULL: out of memory. */
+sim_mark_t *sim_mark_new(void);
+void sim_mark_keep(sim_mark_t *mark);
+void sim_mark_drop(sim_mark_t *mark);
+bool sim_mark_reached(const sim_mark_t *mark);
+
+/* A pause in a wait, after so many tries. */
+void sim_nap(unsigned tries);
+
 /* Flags of an item. */
 #define SIM_FLAGS_MAX 8
 
-/* Something queued: its pointers are translated, what they point into is pinned. */
+/* Something that a stream is asked for; queued, its pointers are translated, and what they point into is pinned. */
 typedef struct {
-    enum { SIM_ITEM_KERNEL, SIM_ITEM_COPY, SIM_ITEM_COPY2D, SIM_ITEM_FLAGS, SIM_ITEM_NOTHING } what;
+    enum {
+        SIM_ITEM_KERNEL,
+        SIM_ITEM_COPY,
+        SIM_ITEM_COPY2D,
+        SIM_ITEM_CALL,
+        SIM_ITEM_NOTHING,
+        /* From here on what is no work: gpusym_sim_params.delay does not count for it. */
+        SIM_ITEM_FLAGS,
+        SIM_ITEM_RECORD,
+        SIM_ITEM_WAIT,
+    } what;
     unsigned kernel;
     gpusym_work_t work;
     void *dst;
@@ -208,20 +230,17 @@ typedef struct {
     size_t dpitch, spitch, rows;
     gpusym_stream_flag_t flag[SIM_FLAGS_MAX];
     unsigned nflags;
+    void (*function)(void *argument); /* CALL */
+    void *argument;
+    sim_mark_t *mark; /* RECORD, WAIT: kept; else NULL */
     unsigned npins;
     /* peer, peer_in, peer_out; in, out, done, abort, mc, doorbell; a leader's two */
     sim_region_t *pin[3 * GPUSYM_TEAM_MAX + 8];
 } sim_item_t;
 
-/* Each translates the pointers of one operation into *item, which pins nothing yet, and pins what they point into.
- * After an error nothing is pinned. */
-/* what and kernel are set. */
-int sim_item_kernel(sim_item_t *item, const gpusym_work_t *w);
-int sim_item_copy(sim_item_t *item, void *dst, const void *src, size_t size);
-/* size, dpitch, spitch and rows are set. */
-int sim_item_copy2d(sim_item_t *item, void *dst, const void *src);
-/* Adds a flag to an item that has fewer than SIM_FLAGS_MAX. */
-int sim_item_flag(sim_item_t *item, const gpusym_stream_flag_t *flag);
+/* Makes *item of what was asked for, now that it is to run: faults count here. Translates its pointers, and pins what
+ * they point into, until sim_item_unpin(). After an error nothing is pinned. */
+int sim_item_prepare(sim_item_t *item, const sim_item_t *asked);
 
 /* Runs it. quit (atomic): of its stream; waits for flags end with it too. NULL: it is of no stream. */
 void sim_item_run(const sim_item_t *item, const bool *quit);
@@ -233,11 +252,31 @@ void *sim_kernel_reach(const void *p);
 
 /* ---- stream.c ---- */
 
+/* What was queued on a stream while it was captured, as it was asked for. */
+struct gpusym_sim_graph {
+    sim_item_t *item; /* n of them */
+    unsigned n, room;
+};
+
 int sim_stream_create(gpusym_gpu_t *gpu, gpusym_stream_t **out);
 void sim_stream_destroy(gpusym_stream_t *stream);
 int sim_stream_poll(gpusym_stream_t *stream);
+int sim_stream_wrap(gpusym_gpu_t *gpu, void *handle, gpusym_stream_t **stream);
+void sim_stream_unwrap(gpusym_stream_t *stream);
+int sim_stream_captured(gpusym_stream_t *stream, bool *captured);
+/* GPUSYM_ERR_BAD_PARAM: it is no stream of this process, or destroyed. */
+int sim_stream_check(const gpusym_stream_t *stream);
+/* Prepares and queues n items, in order and with nothing between them, or none if one cannot be. On a stream that is
+ * being captured: adds them to its graph as they are. */
+int sim_stream_queue(gpusym_stream_t *stream, const sim_item_t *asked, unsigned n);
+/* Begins a capture, and ends it: the caller owns *graph. GPUSYM_ERR_BAD_PARAM: there is one, or none. */
+int sim_stream_capture(gpusym_stream_t *stream);
+int sim_stream_capture_end(gpusym_stream_t *stream, gpusym_sim_graph_t **graph);
 /* Destroys all streams, once their queues are empty. */
 void sim_streams_close(void);
+
+/* ---- work.c ---- */
+
 int sim_launch(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w);
 int sim_graph_launch(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w);
 void sim_graph_destroy(gpusym_graph_t *graph);

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Streams: a worker thread each, with a queue of items.
+ * Streams: a worker thread each, with a queue of items; what is queued while one is captured becomes a graph.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* pthread_setname_np */
@@ -15,13 +15,14 @@
 #include "mca/common/gpusym/device/sim/sim_internal.h"
 
 struct gpusym_stream {
-    pthread_mutex_t lock; /* covers all but pending */
+    pthread_mutex_t lock; /* covers all but pending; capture is read without it */
     pthread_cond_t more;  /* an item was queued, or quit was set */
     bool started, quit;   /* quit: atomic, as waits for a flag read it without the lock */
     pthread_t worker;     /* if started */
     sim_item_t *ring;     /* the queue: n items from head on, modulo room */
     unsigned head, n, room;
-    unsigned pending; /* atomic: items queued or running; the worker counts down after each */
+    unsigned pending;            /* atomic: items queued or running; the worker counts down after each */
+    gpusym_sim_graph_t *capture; /* atomic: that it is captured into; NULL: none */
     gpusym_stream_t *next;
 };
 
@@ -80,13 +81,16 @@ static int stream_start(gpusym_stream_t *stream)
     return GPUSYM_SUCCESS;
 }
 
-/* Makes room for one more item; the caller holds the lock. */
-static int stream_room(gpusym_stream_t *stream)
+/* Makes room for n more items; the caller holds the lock. */
+static int stream_room(gpusym_stream_t *stream, unsigned n)
 {
-    if (stream->n < stream->room) {
+    unsigned room = stream->room;
+    while (room < stream->n + n) {
+        room = 0 == room ? 16 : 2 * room;
+    }
+    if (room == stream->room) {
         return GPUSYM_SUCCESS;
     }
-    unsigned room = 0 == stream->room ? 16 : 2 * stream->room;
     sim_item_t *ring = malloc(room * sizeof(*ring));
     if (NULL == ring) {
         return sim_fail(GPUSYM_ERR_NO_MEMORY, "out of memory");
@@ -101,41 +105,143 @@ static int stream_room(gpusym_stream_t *stream)
     return GPUSYM_SUCCESS;
 }
 
-/* Queues an item, and takes over its pins, even if it cannot queue it. */
-static int stream_push(gpusym_stream_t *stream, sim_item_t *item)
+/* Queues n items, and takes over their pins, all or none. */
+static int stream_push(gpusym_stream_t *stream, const sim_item_t *item, unsigned n)
 {
     pthread_mutex_lock(&stream->lock);
-    int rc = stream_room(stream);
+    int rc = stream_room(stream, n);
     if (GPUSYM_SUCCESS == rc && !stream->started) {
         rc = stream_start(stream);
     }
     if (GPUSYM_SUCCESS == rc) {
-        stream->ring[(stream->head + stream->n) % stream->room] = *item;
-        stream->n++;
-        __atomic_fetch_add(&stream->pending, 1, __ATOMIC_RELAXED);
+        for (unsigned i = 0; i < n; i++) {
+            stream->ring[(stream->head + stream->n++) % stream->room] = item[i];
+        }
+        __atomic_fetch_add(&stream->pending, n, __ATOMIC_RELAXED);
         pthread_cond_signal(&stream->more);
     }
     pthread_mutex_unlock(&stream->lock);
-    if (GPUSYM_SUCCESS != rc) {
-        sim_item_unpin(item);
-    }
     return rc;
 }
 
-/* Frees a stream that is in no list, once its queue is empty. */
-static void stream_end(gpusym_stream_t *stream)
+/* Lets its worker end, once the queue is empty; what it waits for it waits for no more. */
+static void stream_quit(gpusym_stream_t *stream)
 {
     pthread_mutex_lock(&stream->lock);
     __atomic_store_n(&stream->quit, true, __ATOMIC_RELAXED);
     pthread_cond_signal(&stream->more);
     pthread_mutex_unlock(&stream->lock);
+}
+
+/* Frees a stream that is in no list, once its queue is empty. */
+static void stream_end(gpusym_stream_t *stream)
+{
+    stream_quit(stream);
     if (stream->started) {
         pthread_join(stream->worker, NULL);
     }
     pthread_cond_destroy(&stream->more);
     pthread_mutex_destroy(&stream->lock);
+    gpusym_sim_graph_destroy(stream->capture);
     free(stream->ring);
     free(stream);
+}
+
+/* ---- captures ---- */
+
+int sim_stream_captured(gpusym_stream_t *stream, bool *captured)
+{
+    *captured = NULL != __atomic_load_n(&stream->capture, __ATOMIC_RELAXED);
+    return GPUSYM_SUCCESS;
+}
+
+int sim_stream_capture(gpusym_stream_t *stream)
+{
+    gpusym_sim_graph_t *graph = calloc(1, sizeof(*graph));
+    if (NULL == graph) {
+        return sim_fail(GPUSYM_ERR_NO_MEMORY, "out of memory");
+    }
+    pthread_mutex_lock(&stream->lock);
+    const bool already = NULL != stream->capture;
+    if (!already) {
+        __atomic_store_n(&stream->capture, graph, __ATOMIC_RELAXED);
+    }
+    pthread_mutex_unlock(&stream->lock);
+    if (already) {
+        free(graph);
+        return sim_fail(GPUSYM_ERR_BAD_PARAM, "the stream is being captured already");
+    }
+    return GPUSYM_SUCCESS;
+}
+
+int sim_stream_capture_end(gpusym_stream_t *stream, gpusym_sim_graph_t **graph)
+{
+    pthread_mutex_lock(&stream->lock);
+    *graph = stream->capture;
+    __atomic_store_n(&stream->capture, NULL, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&stream->lock);
+    return NULL != *graph ? GPUSYM_SUCCESS : sim_fail(GPUSYM_ERR_BAD_PARAM, "the stream is not being captured");
+}
+
+/* Adds items to a graph, as they were asked for. */
+static int graph_add(gpusym_sim_graph_t *graph, const sim_item_t *asked, unsigned n)
+{
+    if (SIM_ITEM_RECORD == asked->what || SIM_ITEM_WAIT == asked->what) {
+        return sim_fail(GPUSYM_ERR_BAD_PARAM, "the stream is being captured: the simulator has no events of graphs");
+    }
+    while (graph->room < graph->n + n) {
+        const unsigned room = 0 == graph->room ? 4 : 2 * graph->room;
+        sim_item_t *more = realloc(graph->item, room * sizeof(*more));
+        if (NULL == more) {
+            return sim_fail(GPUSYM_ERR_NO_MEMORY, "out of memory");
+        }
+        graph->item = more;
+        graph->room = room;
+    }
+    memcpy(graph->item + graph->n, asked, n * sizeof(*asked));
+    graph->n += n;
+    return GPUSYM_SUCCESS;
+}
+
+void gpusym_sim_graph_destroy(gpusym_sim_graph_t *graph)
+{
+    if (NULL != graph) {
+        free(graph->item);
+        free(graph);
+    }
+}
+
+/* ---- items ---- */
+
+int sim_stream_queue(gpusym_stream_t *stream, const sim_item_t *asked, unsigned n)
+{
+    if (0 == n) {
+        return GPUSYM_SUCCESS;
+    }
+    pthread_mutex_lock(&stream->lock);
+    const bool captured = NULL != stream->capture;
+    const int added = captured ? graph_add(stream->capture, asked, n) : GPUSYM_SUCCESS;
+    pthread_mutex_unlock(&stream->lock);
+    if (captured) {
+        return added;
+    }
+    sim_item_t *item = malloc(n * sizeof(*item));
+    if (NULL == item) {
+        return sim_fail(GPUSYM_ERR_NO_MEMORY, "out of memory");
+    }
+    unsigned made = 0;
+    int rc = GPUSYM_SUCCESS;
+    while (made < n && GPUSYM_SUCCESS == (rc = sim_item_prepare(&item[made], &asked[made]))) {
+        made++;
+    }
+    if (GPUSYM_SUCCESS == rc) {
+        rc = stream_push(stream, item, n);
+    }
+    for (; GPUSYM_SUCCESS != rc && made > 0; made--) {
+        sim_item_unpin(&item[made - 1]);
+    }
+    free(item);
+    return rc;
 }
 
 /* ---- streams ---- */
@@ -180,8 +286,40 @@ void sim_stream_destroy(gpusym_stream_t *stream)
     }
 }
 
+int sim_stream_check(const gpusym_stream_t *stream)
+{
+    pthread_mutex_lock(&streams.lock);
+    const gpusym_stream_t *s = streams.first;
+    while (NULL != s && stream != s) {
+        s = s->next;
+    }
+    pthread_mutex_unlock(&streams.lock);
+    return NULL != s ? GPUSYM_SUCCESS
+                     : sim_fail(GPUSYM_ERR_BAD_PARAM, "%p is not a stream of the simulator", (const void *) stream);
+}
+
+int sim_stream_wrap(gpusym_gpu_t *gpu, void *handle, gpusym_stream_t **stream)
+{
+    int rc = sim_gpu_check(gpu);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = sim_stream_check(handle);
+    }
+    if (GPUSYM_SUCCESS == rc) {
+        *stream = handle;
+    }
+    return rc;
+}
+
+void sim_stream_unwrap(gpusym_stream_t *stream)
+{
+    (void) stream;
+}
+
 int sim_stream_poll(gpusym_stream_t *stream)
 {
+    if (NULL != __atomic_load_n(&stream->capture, __ATOMIC_RELAXED)) {
+        return sim_fail(GPUSYM_ERR_BAD_PARAM, "the stream is being captured: its work does not end");
+    }
     return 0 == __atomic_load_n(&stream->pending, __ATOMIC_ACQUIRE);
 }
 
@@ -191,116 +329,12 @@ void sim_streams_close(void)
     gpusym_stream_t *stream = streams.first;
     streams.first = NULL;
     pthread_mutex_unlock(&streams.lock);
+    for (gpusym_stream_t *s = stream; NULL != s; s = s->next) {
+        stream_quit(s); /* one may wait for another */
+    }
     while (NULL != stream) {
         gpusym_stream_t *next = stream->next;
         stream_end(stream);
         stream = next;
     }
-}
-
-/* ---- work ---- */
-
-int sim_launch(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
-{
-    if (kernel >= GPUSYM_K_COUNT || 0 == w->nranks || w->nranks > GPUSYM_TEAM_MAX || 0 == w->nblocks ||
-        w->nblocks > GPUSYM_BLOCKS_MAX || 0 == w->nthreads || w->nthreads > GPUSYM_THREADS_MAX) {
-        return sim_fail(GPUSYM_ERR_BAD_PARAM, "kernel %u cannot be launched for %u ranks with %u blocks of %u threads",
-                        kernel, (unsigned) w->nranks, (unsigned) w->nblocks, (unsigned) w->nthreads);
-    }
-    bool hang = sim_fault_due(SIM_FAULT_HANG);
-    if (sim_fault_due(SIM_FAULT_LAUNCH)) {
-        return GPUSYM_ERR;
-    }
-    sim_item_t item = {.what = hang ? SIM_ITEM_NOTHING : SIM_ITEM_KERNEL, .kernel = kernel, .npins = 0};
-    int rc = sim_item_kernel(&item, w);
-    return GPUSYM_SUCCESS != rc ? rc : stream_push(stream, &item);
-}
-
-/* The last launch made by it, from which the next may differ. */
-struct gpusym_graph {
-    unsigned kernel;
-    gpusym_work_t work;
-};
-
-int sim_graph_launch(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
-{
-    if (NULL == *graph) {
-        if (sim_fault_due(SIM_FAULT_GRAPH)) {
-            return GPUSYM_ERR;
-        }
-        *graph = malloc(sizeof(**graph));
-        if (NULL == *graph) {
-            return sim_fail(GPUSYM_ERR_NO_MEMORY, "out of memory");
-        }
-    }
-    **graph = (struct gpusym_graph){.kernel = kernel, .work = *w};
-    return sim_launch(stream, (*graph)->kernel, &(*graph)->work);
-}
-
-void sim_graph_destroy(gpusym_graph_t *graph)
-{
-    free(graph);
-}
-
-int sim_copy(gpusym_gpu_t *gpu, void *dst, const void *src, size_t size)
-{
-    sim_item_t item = {.npins = 0};
-    int rc = sim_gpu_check(gpu);
-    if (GPUSYM_SUCCESS != rc || 0 == size) {
-        return rc;
-    }
-    if (sim_fault_due(SIM_FAULT_COPY)) {
-        return GPUSYM_ERR;
-    }
-    rc = sim_item_copy(&item, dst, src, size);
-    if (GPUSYM_SUCCESS == rc) {
-        sim_item_run(&item, NULL);
-        sim_item_unpin(&item);
-    }
-    return rc;
-}
-
-int sim_copy_async(gpusym_stream_t *stream, void *dst, const void *src, size_t size)
-{
-    if (0 == size) {
-        return GPUSYM_SUCCESS;
-    }
-    if (sim_fault_due(SIM_FAULT_COPY)) {
-        return GPUSYM_ERR;
-    }
-    sim_item_t item = {.npins = 0};
-    int rc = sim_item_copy(&item, dst, src, size);
-    return GPUSYM_SUCCESS != rc ? rc : stream_push(stream, &item);
-}
-
-int sim_copy2d_async(gpusym_stream_t *stream, void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
-                     size_t height)
-{
-    if (0 == width || 0 == height) {
-        return GPUSYM_SUCCESS;
-    }
-    if (sim_fault_due(SIM_FAULT_COPY)) {
-        return GPUSYM_ERR;
-    }
-    sim_item_t item = {.npins = 0, .size = width, .dpitch = dpitch, .spitch = spitch, .rows = height};
-    int rc = sim_item_copy2d(&item, dst, src);
-    return GPUSYM_SUCCESS != rc ? rc : stream_push(stream, &item);
-}
-
-int sim_stream_flags(gpusym_stream_t *stream, const gpusym_stream_flag_t *flags, unsigned n)
-{
-    while (n > 0) {
-        sim_item_t item = {.npins = 0};
-        int rc = GPUSYM_SUCCESS;
-        for (; n > 0 && item.nflags < SIM_FLAGS_MAX && GPUSYM_SUCCESS == rc; n--, flags++) {
-            rc = sim_item_flag(&item, flags);
-        }
-        if (GPUSYM_SUCCESS == rc) {
-            rc = stream_push(stream, &item);
-        }
-        if (GPUSYM_SUCCESS != rc) {
-            return rc;
-        }
-    }
-    return GPUSYM_SUCCESS;
 }
