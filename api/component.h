@@ -1,0 +1,15 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The component's functions for collectives on streams. libgpusym is linked with MPI alone, so that a program that uses
+ * it starts without gpusym as well.
+ */
+#ifndef GPUSYM_API_COMPONENT_H
+#define GPUSYM_API_COMPONENT_H
+
+#include "mca/common/gpusym/streams.h"
+
+/* What the component offers in this process; NULL: nothing, and *why says what to do. Any thread. */
+const gpusym_streams_t *api_component(const char **why);
+
+#endif

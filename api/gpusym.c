@@ -1,0 +1,265 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Collectives on streams: see gpusym.h. The arguments are checked here as MPI checks those of its own calls; all else
+ * is the component's.
+ */
+#include <limits.h>
+#include <mpi.h>
+#include <stdbool.h>
+
+#include "api/component.h"
+#include "api/gpusym.h"
+#include "api/raise.h"
+#include "kernels/kernels.h"
+
+/* What a collective has, besides a receive buffer. */
+enum { HAS_OP = 1, HAS_ROOT = 2, HAS_SEND_TYPE = 4, HAS_COUNTS = 8, HAS_DISPLS = 16 };
+
+static const unsigned has[GPUSYM_COLL_COUNT] = {
+    [GPUSYM_COLL_ALLREDUCE] = HAS_OP,
+    [GPUSYM_COLL_ALLGATHER] = HAS_SEND_TYPE,
+    [GPUSYM_COLL_ALLGATHERV] = HAS_SEND_TYPE | HAS_COUNTS | HAS_DISPLS,
+    [GPUSYM_COLL_REDUCE_SCATTER] = HAS_OP | HAS_COUNTS,
+    [GPUSYM_COLL_REDUCE_SCATTER_BLOCK] = HAS_OP,
+    [GPUSYM_COLL_BCAST] = HAS_ROOT,
+    [GPUSYM_COLL_REDUCE] = HAS_OP | HAS_ROOT,
+    [GPUSYM_COLL_ALLTOALL] = HAS_SEND_TYPE,
+    [GPUSYM_COLL_GATHER] = HAS_SEND_TYPE | HAS_ROOT,
+    [GPUSYM_COLL_SCATTER] = HAS_SEND_TYPE | HAS_ROOT,
+    [GPUSYM_COLL_SCAN] = HAS_OP,
+    [GPUSYM_COLL_EXSCAN] = HAS_OP,
+};
+
+/* Negative counts have become large ones. */
+static int check_count_and_type(size_t count, const void *dtype)
+{
+    if (count > INT_MAX) {
+        return MPI_ERR_COUNT;
+    }
+    return (const void *) MPI_DATATYPE_NULL == dtype ? MPI_ERR_TYPE : MPI_SUCCESS;
+}
+
+static int check_counts(const gpusym_stream_call_t *c, int ranks)
+{
+    if (NULL == c->rcounts || (NULL == c->rdispls && 0 != (has[c->coll] & HAS_DISPLS))) {
+        return MPI_ERR_ARG;
+    }
+    for (int i = 0; i < ranks; i++) {
+        if (c->rcounts[i] < 0) {
+            return MPI_ERR_COUNT;
+        }
+    }
+    return MPI_SUCCESS;
+}
+
+/* In place, a rank has one buffer: the root of a scatter that of what is sent, all others that of what is received.
+ * Where a collective has a root, no other rank may be in place. */
+static int check_in_place(const gpusym_stream_call_t *c, bool at_root, bool scatter)
+{
+    if (MPI_IN_PLACE == c->rbuf && !(scatter && at_root)) {
+        return MPI_ERR_BUFFER;
+    }
+    if (MPI_IN_PLACE == c->sbuf && (scatter || (!at_root && 0 != (has[c->coll] & HAS_ROOT)))) {
+        return MPI_ERR_BUFFER;
+    }
+    return MPI_SUCCESS;
+}
+
+/* Those that count on this rank. Returns MPI_SUCCESS or an error class. */
+static int check_arguments(MPI_Comm comm, const gpusym_stream_call_t *c)
+{
+    const bool rooted = 0 != (has[c->coll] & HAS_ROOT);
+    const bool scatter = GPUSYM_COLL_SCATTER == c->coll, gather = GPUSYM_COLL_GATHER == c->coll;
+    int rank, ranks, rc = MPI_SUCCESS;
+    bool at_root;
+
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &ranks);
+    if (rooted && (c->root < 0 || c->root >= ranks)) {
+        return MPI_ERR_ROOT;
+    }
+    at_root = rooted && c->root == rank;
+    if (0 != (has[c->coll] & HAS_OP) && (void *) MPI_OP_NULL == c->op) {
+        return MPI_ERR_OP;
+    }
+    /* What only the root has is not looked at elsewhere, what is in place nowhere. */
+    if ((at_root || !scatter) && MPI_IN_PLACE != c->sbuf && 0 != (has[c->coll] & HAS_SEND_TYPE)) {
+        rc = check_count_and_type(c->scount, c->sdtype);
+    }
+    if (MPI_SUCCESS == rc && (at_root || !gather) && !(at_root && MPI_IN_PLACE == c->rbuf)) {
+        rc = check_count_and_type(c->rcount, c->rdtype);
+    }
+    if (MPI_SUCCESS == rc && 0 != (has[c->coll] & HAS_COUNTS)) {
+        rc = check_counts(c, ranks);
+    }
+    return MPI_SUCCESS == rc ? check_in_place(c, at_root, scatter) : rc;
+}
+
+static int check_comm(MPI_Comm comm)
+{
+    int inter;
+
+    if (!api_mpi_is_up()) {
+        return MPI_ERR_OTHER;
+    }
+    if (MPI_COMM_NULL == comm) {
+        return MPI_ERR_COMM;
+    }
+    MPI_Comm_test_inter(comm, &inter);
+    return inter ? MPI_ERR_COMM : MPI_SUCCESS;
+}
+
+/* What the component has returned, and why. */
+static int result_of(MPI_Comm comm, const gpusym_streams_t *streams, int rc)
+{
+    int error_class;
+
+    if (MPI_SUCCESS == rc) {
+        return rc;
+    }
+    MPI_Error_class(rc, &error_class);
+    return api_raise(comm, error_class, streams->why());
+}
+
+static int queue(MPI_Comm comm, const gpusym_stream_call_t *call, void *stream)
+{
+    const gpusym_streams_t *streams;
+    const char *why;
+    int rc = check_comm(comm);
+
+    if (MPI_SUCCESS == rc) {
+        rc = check_arguments(comm, call);
+    }
+    if (MPI_SUCCESS != rc) {
+        return api_raise(comm, rc, NULL);
+    }
+    streams = api_component(&why);
+    if (NULL == streams) {
+        return api_raise(comm, MPI_ERR_UNSUPPORTED_OPERATION, why);
+    }
+    return result_of(comm, streams, streams->call(comm, call, stream));
+}
+
+/* ---- the functions ----------------------------------------------------------------------------------------------- */
+
+int gpusym_stream_prepare(MPI_Comm comm, MPI_Info info)
+{
+    const gpusym_streams_t *streams;
+    const char *why;
+    int rc = check_comm(comm);
+
+    (void) info;
+    if (MPI_SUCCESS != rc) {
+        return api_raise(comm, rc, NULL);
+    }
+    streams = api_component(&why);
+    if (NULL == streams) {
+        return api_raise(comm, MPI_ERR_UNSUPPORTED_OPERATION, why);
+    }
+    return result_of(comm, streams, streams->prepare(comm));
+}
+
+int gpusym_stream_error(MPI_Comm comm, int *error, int *rank)
+{
+    const gpusym_streams_t *streams;
+    const char *why;
+    int rc = check_comm(comm);
+
+    if (MPI_SUCCESS == rc && (NULL == error || NULL == rank)) {
+        rc = MPI_ERR_ARG;
+    }
+    if (MPI_SUCCESS != rc) {
+        return api_raise(comm, rc, NULL);
+    }
+    streams = api_component(&why);
+    if (NULL == streams) {
+        return api_raise(comm, MPI_ERR_UNSUPPORTED_OPERATION, why);
+    }
+    return result_of(comm, streams, streams->failed(comm, error, rank));
+}
+
+/* A call of collective `id`, whose other arguments are those named. */
+#define QUEUE(id, ...)                                                              \
+    do {                                                                            \
+        const gpusym_stream_call_t call_ = {.coll = GPUSYM_COLL_##id, __VA_ARGS__}; \
+        return queue(comm, &call_, stream);                                         \
+    } while (0)
+#define OF_ONE_TYPE .sbuf = sendbuf, .rbuf = recvbuf, .rcount = (size_t) count, .rdtype = datatype
+#define OF_TWO_TYPES                                                                                                  \
+    .sbuf = sendbuf, .scount = (size_t) sendcount, .sdtype = sendtype, .rbuf = recvbuf, .rcount = (size_t) recvcount, \
+    .rdtype = recvtype
+
+int gpusym_allreduce_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+                               MPI_Comm comm, void *stream)
+{
+    QUEUE(ALLREDUCE, OF_ONE_TYPE, .op = op);
+}
+
+int gpusym_allgather_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                               MPI_Datatype recvtype, MPI_Comm comm, void *stream)
+{
+    QUEUE(ALLGATHER, OF_TWO_TYPES);
+}
+
+int gpusym_allgatherv_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+                                const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm,
+                                void *stream)
+{
+    QUEUE(ALLGATHERV, .sbuf = sendbuf, .scount = (size_t) sendcount, .sdtype = sendtype, .rbuf = recvbuf,
+          .rcounts = recvcounts, .rdispls = displs, .rdtype = recvtype);
+}
+
+int gpusym_reduce_scatter_on_stream(const void *sendbuf, void *recvbuf, const int recvcounts[], MPI_Datatype datatype,
+                                    MPI_Op op, MPI_Comm comm, void *stream)
+{
+    QUEUE(REDUCE_SCATTER, .sbuf = sendbuf, .rbuf = recvbuf, .rcounts = recvcounts, .rdtype = datatype, .op = op);
+}
+
+int gpusym_reduce_scatter_block_on_stream(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype,
+                                          MPI_Op op, MPI_Comm comm, void *stream)
+{
+    QUEUE(REDUCE_SCATTER_BLOCK, .sbuf = sendbuf, .rbuf = recvbuf, .rcount = (size_t) recvcount, .rdtype = datatype,
+          .op = op);
+}
+
+int gpusym_bcast_on_stream(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm, void *stream)
+{
+    QUEUE(BCAST, .rbuf = buffer, .rcount = (size_t) count, .rdtype = datatype, .root = root);
+}
+
+int gpusym_reduce_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root,
+                            MPI_Comm comm, void *stream)
+{
+    QUEUE(REDUCE, OF_ONE_TYPE, .op = op, .root = root);
+}
+
+int gpusym_alltoall_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                              MPI_Datatype recvtype, MPI_Comm comm, void *stream)
+{
+    QUEUE(ALLTOALL, OF_TWO_TYPES);
+}
+
+int gpusym_gather_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                            MPI_Datatype recvtype, int root, MPI_Comm comm, void *stream)
+{
+    QUEUE(GATHER, OF_TWO_TYPES, .root = root);
+}
+
+int gpusym_scatter_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                             MPI_Datatype recvtype, int root, MPI_Comm comm, void *stream)
+{
+    QUEUE(SCATTER, OF_TWO_TYPES, .root = root);
+}
+
+int gpusym_scan_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+                          MPI_Comm comm, void *stream)
+{
+    QUEUE(SCAN, OF_ONE_TYPE, .op = op);
+}
+
+int gpusym_exscan_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+                            MPI_Comm comm, void *stream)
+{
+    QUEUE(EXSCAN, OF_ONE_TYPE, .op = op);
+}

@@ -1,0 +1,136 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * gpusym's own functions, in libgpusym: collectives of MPI on CUDA streams, for C and C++. A program that uses them
+ * runs with gpusym (mpirun --mca coll gpusym); all others need neither this header nor the library. docs/streams.md has
+ * the rules and an example.
+ */
+#ifndef GPUSYM_H
+#define GPUSYM_H
+
+#include <mpi.h>
+
+/* The version of this header; functions are added by minor versions. */
+#define GPUSYM_VERSION_MAJOR 0
+#define GPUSYM_VERSION_MINOR 1
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** gpusym_stream_prepare - makes a communicator ready for collectives on streams
+ *
+ * Collective over `comm`, and waits for all its ranks.
+ * Loads the kernels and takes the memory that collectives on streams need; the communicator's ordinary calls stay as
+ * they are.
+ * Without it, the first collective on a stream does this, and waits; under stream capture that call returns an error,
+ * so prepare a communicator before its calls are captured.
+ * A second call does nothing.
+ * What is taken is returned when the communicator is freed.
+ *
+ * `info` is reserved: pass `MPI_INFO_NULL`.
+ *
+ * Returns `MPI_SUCCESS`, or an error alike on all ranks, as **gpusym_allreduce_on_stream**(3gpusym) does.
+ */
+int gpusym_stream_prepare(MPI_Comm comm, MPI_Info info);
+
+/** gpusym_allreduce_on_stream - a collective of MPI, queued on a CUDA stream
+ *
+ * Each function queues the collective of its name on `stream` and returns; the CPU waits for no rank and for no GPU.
+ * The arguments before `stream` are those of the MPI function, `MPI_IN_PLACE` included.
+ * `stream` is a `cudaStream_t` or `CUstream` of the GPU that the rank's communicator uses; null is the legacy default
+ * stream.
+ *
+ * **Order.**
+ * The collective begins when all work that was queued on the stream before has ended, and work queued behind it begins
+ * when its result is there.
+ * It ends on no rank before all ranks have begun it.
+ * All ranks must queue the same calls of a communicator in the same order, and calls of communicators that share ranks
+ * in one order too.
+ * Different streams may be used for calls of one communicator; these run one behind the other.
+ *
+ * **Buffers** are GPU memory; host memory is refused.
+ * They belong to the collective until the stream has passed it: until then the receive buffer must not be read or
+ * written, the send buffer must not be written, and neither may be freed.
+ * Counts and displacements are read before the function returns.
+ * Datatypes must be predefined ones, or contiguous; operations must be predefined ones.
+ *
+ * **Capture.**
+ * In a stream that is being captured the collective becomes a node of the graph, which can be launched any number of
+ * times.
+ * All ranks must then capture it and launch their graphs equally often, or queue as many calls without a graph.
+ * The buffers belong to the graph as long as it may be launched.
+ *
+ * **Ordinary MPI calls** on the communicator begin once the collectives that were queued on streams before have ended.
+ * They do not wait for graphs: synchronize with a graph's launch before its results are used in such a call.
+ *
+ * **Errors.**
+ * The functions return `MPI_SUCCESS` or an MPI error code, for which the communicator's error handler is called first
+ * (by default it ends the job).
+ * `MPI_Error_string` says what to do, and `MPI_Error_class` tells:
+ *
+ * - `MPI_ERR_UNSUPPORTED_OPERATION`: gpusym is not loaded, a buffer is host memory, the stream is another GPU's, there
+ *   is no kernel for the datatype and operation, or the communicator's ranks are not processes of one host with a GPU
+ *   each.
+ * - `MPI_ERR_ARG`: the stream, or another argument, is invalid.
+ *   Arguments that MPI's own functions check have their own classes, as there: `MPI_ERR_COMM`, `MPI_ERR_COUNT`,
+ *   `MPI_ERR_TYPE`, `MPI_ERR_OP`, `MPI_ERR_ROOT`, `MPI_ERR_BUFFER`.
+ * - `MPI_ERR_OTHER`: a collective that was queued on this communicator has failed, or MPI is not initialized; then no
+ *   error handler is called.
+ *
+ * After an error nothing is queued.
+ * A collective that fails on the GPU, later, is told by **gpusym_stream_error**(3gpusym) and by the next call.
+ *
+ * The functions may be called by several threads at once, under MPI_THREAD_MULTIPLE; those of one communicator must be
+ * ordered by the program.
+ *
+ * There are no functions for MPI_Alltoallv, MPI_Alltoallw, MPI_Gatherv, MPI_Scatterv and neighbourhood collectives,
+ * whose sizes ranks would have to tell each other on the CPU.
+ */
+int gpusym_allreduce_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+                               MPI_Comm comm, void *stream);
+int gpusym_allgather_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                               MPI_Datatype recvtype, MPI_Comm comm, void *stream);
+int gpusym_allgatherv_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+                                const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm,
+                                void *stream);
+int gpusym_reduce_scatter_on_stream(const void *sendbuf, void *recvbuf, const int recvcounts[], MPI_Datatype datatype,
+                                    MPI_Op op, MPI_Comm comm, void *stream);
+int gpusym_reduce_scatter_block_on_stream(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype,
+                                          MPI_Op op, MPI_Comm comm, void *stream);
+int gpusym_bcast_on_stream(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm, void *stream);
+int gpusym_reduce_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root,
+                            MPI_Comm comm, void *stream);
+int gpusym_alltoall_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                              MPI_Datatype recvtype, MPI_Comm comm, void *stream);
+int gpusym_gather_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                            MPI_Datatype recvtype, int root, MPI_Comm comm, void *stream);
+int gpusym_scatter_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                             MPI_Datatype recvtype, int root, MPI_Comm comm, void *stream);
+int gpusym_scan_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+                          MPI_Comm comm, void *stream);
+int gpusym_exscan_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+                            MPI_Comm comm, void *stream);
+
+/** gpusym_stream_error - whether a collective on a stream has failed
+ *
+ * Sets `*error` to the MPI error code with which a collective that was queued on a stream, or replayed in a graph, has
+ * failed on `comm`, and `*rank` to the rank of `comm` that is the cause, or to -1 if that is unknown; `*error` is
+ * `MPI_SUCCESS` as long as none has failed.
+ *
+ * Never waits: ask once the stream has been synchronized.
+ * A collective fails if ranks have queued different ones, if a rank has died or does not come in time
+ * (`coll_gpusym_timeout`), or by an error of the GPU.
+ * The results of the failed collective and of all later ones are undefined, and so are the results of graphs; the
+ * stream goes on.
+ * All further calls on the communicator return an error; the program may free it and go on with another one.
+ *
+ * Returns `MPI_SUCCESS`, or an error of this call itself, as **gpusym_allreduce_on_stream**(3gpusym) does.
+ */
+int gpusym_stream_error(MPI_Comm comm, int *error, int *rank);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

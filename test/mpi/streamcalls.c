@@ -1,0 +1,536 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * mpirun test of libgpusym, without a component's collectives on streams: where gpusym is not in use, every function
+ * returns an error that says what to do; with --offered, this program offers functions in the component's place, which
+ * get every argument as it was passed, and whose errors and texts come back. Wrong arguments are refused, as MPI does.
+ * Every error calls the error handler once; with --fatal MPI's own ends the job.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* RTLD_NOLOAD */
+#endif
+#include <dlfcn.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/gpusym.h"
+#include "api/mpix_stream.h"
+#include "kernels/kernels.h"
+#include "mca/common/gpusym/streams.h"
+
+#define WHAT_TO_DO "--mca coll gpusym"
+#define RANKS_MAX 16
+#define THREADS 4
+
+static int rank, ranks;
+static long passed, failed;
+static bool offered;
+
+static bool say(bool good, const char *call, const char *what)
+{
+    passed += good;
+    failed += !good;
+    if (!good) {
+        fprintf(stderr, "streamcalls: FAIL on rank %d: %s: %s\n", rank, call, what);
+    }
+    return good;
+}
+
+/* ---- what is offered in the component's place ---- */
+
+static struct {
+    int calls, prepares;
+    void *comm, *stream;
+    gpusym_stream_call_t call;
+    int answer;
+    const char *text;
+} seen;
+
+static int fake_prepare(void *comm)
+{
+    seen.prepares++;
+    seen.comm = comm;
+    return seen.answer;
+}
+
+static int fake_call(void *comm, const gpusym_stream_call_t *call, void *stream)
+{
+    seen.calls++;
+    seen.comm = comm;
+    seen.stream = stream;
+    seen.call = *call;
+    return seen.answer;
+}
+
+static int fake_failed(void *comm, int *error, int *cause)
+{
+    seen.comm = comm;
+    *error = MPI_ERR_TRUNCATE;
+    *cause = 7;
+    return seen.answer;
+}
+
+static const char *fake_why(void)
+{
+    return seen.text;
+}
+
+static gpusym_streams_t fake = {GPUSYM_STREAMS_VERSION, sizeof(fake), fake_prepare, fake_call, fake_failed, fake_why};
+
+/* Returns what was offered before. */
+static const gpusym_streams_t *offer(const gpusym_streams_t *streams)
+{
+    void *library = dlopen("libmca_common_gpusym.so", RTLD_LAZY | RTLD_NOLOAD);
+    const gpusym_streams_t *(*get)(void), *before;
+    void (*set)(const gpusym_streams_t *);
+
+    if (NULL == library) {
+        fprintf(stderr, "streamcalls: gpusym is not loaded\n");
+        MPI_Abort(MPI_COMM_WORLD, 99);
+    }
+    *(void **) &get = dlsym(library, "gpusym_streams");
+    *(void **) &set = dlsym(library, "gpusym_streams_offer");
+    before = get();
+    set(streams);
+    dlclose(library);
+    return before;
+}
+
+/* ---- errors ---- */
+
+static struct {
+    int times, code;
+    MPI_Comm comm;
+} raised;
+
+static void handler(MPI_Comm *comm, int *code, ...)
+{
+    __atomic_fetch_add(&raised.times, 1, __ATOMIC_RELAXED);
+    raised.code = *code;
+    raised.comm = *comm;
+}
+
+static bool has_text(int code, const char *words)
+{
+    char text[MPI_MAX_ERROR_STRING];
+    int length;
+
+    return MPI_SUCCESS == MPI_Error_string(code, text, &length) && NULL != strstr(text, words);
+}
+
+/* Whether rc is of that class and has these words (NULL: any), and the handler of comm was called once with it. */
+static bool is_error(int rc, int error_class, const char *words, MPI_Comm comm)
+{
+    int found = -1;
+    const bool told = 1 == raised.times && rc == raised.code && (MPI_COMM_NULL == comm || comm == raised.comm);
+
+    MPI_Error_class(rc, &found);
+    raised.times = 0;
+    return found == error_class && told && (NULL == words || has_text(rc, words));
+}
+
+static bool is_success(int rc)
+{
+    const bool quiet = 0 == raised.times;
+
+    raised.times = 0;
+    return MPI_SUCCESS == rc && quiet;
+}
+
+/* ---- the calls ---- */
+
+typedef struct {
+    const void *sbuf;
+    void *rbuf, *stream;
+    int scount, rcount, root;
+    const int *counts, *displs;
+    MPI_Datatype stype, rtype;
+    MPI_Op op;
+    MPI_Comm comm;
+} args_t;
+
+#define ONE_TYPE a->sbuf, a->rbuf, a->rcount, a->rtype, a->op
+#define TWO_TYPES a->sbuf, a->scount, a->stype, a->rbuf, a->rcount, a->rtype
+
+/* CALL(ID, name, what it has, (arguments)): o an operation, r a root, s a type of what is sent, n counts, d
+ * displacements, c a count of what is received, b no buffer of what is sent. */
+#define CALLS                                                                                                      \
+    CALL(ALLREDUCE, allreduce, "oc", (ONE_TYPE, a->comm, a->stream))                                               \
+    CALL(ALLGATHER, allgather, "sc", (TWO_TYPES, a->comm, a->stream))                                              \
+    CALL(ALLGATHERV, allgatherv, "snd",                                                                            \
+         (a->sbuf, a->scount, a->stype, a->rbuf, a->counts, a->displs, a->rtype, a->comm, a->stream))              \
+    CALL(REDUCE_SCATTER, reduce_scatter, "on", (a->sbuf, a->rbuf, a->counts, a->rtype, a->op, a->comm, a->stream)) \
+    CALL(REDUCE_SCATTER_BLOCK, reduce_scatter_block, "oc", (ONE_TYPE, a->comm, a->stream))                         \
+    CALL(BCAST, bcast, "rcb", (a->rbuf, a->rcount, a->rtype, a->root, a->comm, a->stream))                         \
+    CALL(REDUCE, reduce, "orc", (ONE_TYPE, a->root, a->comm, a->stream))                                           \
+    CALL(ALLTOALL, alltoall, "sc", (TWO_TYPES, a->comm, a->stream))                                                \
+    CALL(GATHER, gather, "rsc", (TWO_TYPES, a->root, a->comm, a->stream))                                          \
+    CALL(SCATTER, scatter, "rsc", (TWO_TYPES, a->root, a->comm, a->stream))                                        \
+    CALL(SCAN, scan, "oc", (ONE_TYPE, a->comm, a->stream))                                                         \
+    CALL(EXSCAN, exscan, "oc", (ONE_TYPE, a->comm, a->stream))
+
+#define CALL(id, name, has, arguments)              \
+    static int call_##name(const args_t *a)         \
+    {                                               \
+        return gpusym_##name##_on_stream arguments; \
+    }
+CALLS
+#undef CALL
+
+static const struct {
+    unsigned id;
+    const char *name, *has;
+    int (*make)(const args_t *a);
+} calls[] = {
+#define CALL(id, name, has, arguments) {GPUSYM_COLL_##id, #name, has, call_##name},
+    CALLS
+#undef CALL
+};
+
+#define CALL_COUNT ((int) (sizeof(calls) / sizeof(calls[0])))
+
+static bool has(int i, char what)
+{
+    return NULL != strchr(calls[i].has, what);
+}
+
+/* Offered: got as it was passed. Else: the error that says what to do. */
+static bool is_queued(int i, const args_t *a)
+{
+    const gpusym_stream_call_t *c = &seen.call;
+    const int before = seen.calls, rc = calls[i].make(a);
+
+    if (!offered) {
+        return is_error(rc, MPI_ERR_UNSUPPORTED_OPERATION, WHAT_TO_DO, a->comm);
+    }
+    return is_success(rc) && before + 1 == seen.calls && seen.comm == (void *) a->comm && seen.stream == a->stream &&
+           c->coll == calls[i].id && c->rbuf == a->rbuf && c->rdtype == (void *) a->rtype &&
+           c->sbuf == (has(i, 'b') ? NULL : a->sbuf) && c->rcount == (has(i, 'c') ? (size_t) a->rcount : 0) &&
+           c->scount == (has(i, 's') ? (size_t) a->scount : 0) &&
+           c->sdtype == (has(i, 's') ? (void *) a->stype : NULL) && c->op == (has(i, 'o') ? (void *) a->op : NULL) &&
+           c->rcounts == (has(i, 'n') ? a->counts : NULL) && c->rdispls == (has(i, 'd') ? a->displs : NULL) &&
+           c->root == (has(i, 'r') ? a->root : 0);
+}
+
+/* Wrong arguments are refused, if they count here; else the call is queued. */
+static void refuse(int i, const args_t *a, bool counts, int error_class, const char *what)
+{
+    const int before = seen.calls;
+
+    if (!counts) {
+        say(is_queued(i, a), calls[i].name, what);
+        return;
+    }
+    say(is_error(calls[i].make(a), error_class, NULL, a->comm) && seen.calls == before, calls[i].name, what);
+}
+
+/* One argument of `good` is another. */
+#define WITH(member, value, counts, error_class)                          \
+    do {                                                                  \
+        args_t bad = *good;                                               \
+        bad.member = value;                                               \
+        refuse(i, &bad, counts, error_class, "with " #member " " #value); \
+    } while (0)
+
+static void try_arguments(int i, const args_t *good, MPI_Comm inter)
+{
+    static int negative[RANKS_MAX];
+    const bool gather = GPUSYM_COLL_GATHER == calls[i].id, scatter = GPUSYM_COLL_SCATTER == calls[i].id;
+    const bool at_root = rank == good->root && has(i, 'r');
+    const bool sends = has(i, 's') && (at_root || !scatter), receives = at_root || !gather;
+
+    negative[ranks - 1] = -1;
+    say(is_queued(i, good), calls[i].name, "good arguments");
+    WITH(comm, MPI_COMM_NULL, true, MPI_ERR_COMM);
+    if (MPI_COMM_NULL != inter) {
+        WITH(comm, inter, true, MPI_ERR_COMM);
+    }
+    WITH(root, -1, has(i, 'r'), MPI_ERR_ROOT);
+    WITH(root, ranks, has(i, 'r'), MPI_ERR_ROOT);
+    WITH(op, MPI_OP_NULL, has(i, 'o'), MPI_ERR_OP);
+    WITH(scount, -1, sends, MPI_ERR_COUNT);
+    WITH(stype, MPI_DATATYPE_NULL, sends, MPI_ERR_TYPE);
+    WITH(rtype, MPI_DATATYPE_NULL, receives, MPI_ERR_TYPE);
+    WITH(rcount, -1, receives && has(i, 'c'), MPI_ERR_COUNT);
+    WITH(counts, NULL, has(i, 'n'), MPI_ERR_ARG);
+    WITH(counts, negative, has(i, 'n'), MPI_ERR_COUNT);
+    WITH(displs, NULL, has(i, 'd'), MPI_ERR_ARG);
+    WITH(rbuf, MPI_IN_PLACE, !(scatter && at_root), MPI_ERR_BUFFER);
+    if (!has(i, 'b')) {
+        WITH(sbuf, MPI_IN_PLACE, scatter || (has(i, 'r') && !at_root), MPI_ERR_BUFFER);
+    }
+}
+
+static void try_prepare_and_error(MPI_Comm comm)
+{
+    int error = -1, cause = -2, rc = gpusym_stream_prepare(comm, MPI_INFO_NULL);
+
+    say(offered ? is_success(rc) : is_error(rc, MPI_ERR_UNSUPPORTED_OPERATION, WHAT_TO_DO, comm), "prepare", "good");
+    rc = gpusym_stream_prepare(MPI_COMM_NULL, MPI_INFO_NULL);
+    say(is_error(rc, MPI_ERR_COMM, NULL, MPI_COMM_NULL), "prepare", "without communicator");
+    rc = gpusym_stream_error(comm, &error, &cause);
+    say(offered ? is_success(rc) && MPI_ERR_TRUNCATE == error && 7 == cause
+                : is_error(rc, MPI_ERR_UNSUPPORTED_OPERATION, WHAT_TO_DO, comm),
+        "error", "good");
+    say(is_error(gpusym_stream_error(comm, NULL, &cause), MPI_ERR_ARG, NULL, comm), "error", "no error");
+    say(is_error(gpusym_stream_error(comm, &error, NULL), MPI_ERR_ARG, NULL, comm), "error", "no rank");
+    rc = gpusym_stream_error(MPI_COMM_NULL, &error, &cause);
+    say(is_error(rc, MPI_ERR_COMM, NULL, MPI_COMM_NULL), "error", "without communicator");
+}
+
+/* Errors of the component: its classes and texts, more of them than there are codes for, and a long one. */
+static void try_texts(const args_t *a)
+{
+    char text[2000];
+
+    seen.text = text;
+    for (int i = 0; i < 200; i++) {
+        seen.answer = i % 2 ? MPI_ERR_ARG : MPI_ERR_OTHER;
+        snprintf(text, sizeof(text), "reason %d", i % 100);
+        say(is_error(call_allreduce(a), seen.answer, text, a->comm), "allreduce", text);
+    }
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = 0;
+    say(is_error(call_allreduce(a), seen.answer, "xxxxxxxx", a->comm), "allreduce", "a long text");
+    seen.answer = MPI_SUCCESS;
+    fake.version++;
+    say(is_error(call_allreduce(a), MPI_ERR_UNSUPPORTED_OPERATION, "version", a->comm), "allreduce", "a version");
+    fake.version--;
+    fake.bytes++;
+    say(is_error(call_allreduce(a), MPI_ERR_UNSUPPORTED_OPERATION, "version", a->comm), "allreduce", "a size");
+    fake.bytes--;
+}
+
+/* ---- MPICH's names ---- */
+
+static void try_wrong_infos(MPI_Info info)
+{
+    MPIX_Stream stream = MPIX_STREAM_NULL;
+    const MPI_Comm none = MPI_COMM_NULL;
+    char long_value[MPI_MAX_INFO_VAL] = {0};
+
+    say(is_error(MPIX_Stream_create(MPI_INFO_NULL, &stream), MPI_ERR_UNSUPPORTED_OPERATION, "cudaStream_t", none),
+        "MPIX_Stream_create", "without info");
+    say(is_error(MPIX_Stream_create(info, &stream), MPI_ERR_UNSUPPORTED_OPERATION, "cudaStream_t", none),
+        "MPIX_Stream_create", "without type");
+    MPI_Info_set(info, "type", "cudaStream_t");
+    say(is_error(MPIX_Stream_create(info, &stream), MPI_ERR_INFO_VALUE, "MPIX_Info_set_hex", none),
+        "MPIX_Stream_create", "without value");
+    MPI_Info_set(info, "value", "0123456789abcdeg");
+    say(is_error(MPIX_Stream_create(info, &stream), MPI_ERR_INFO_VALUE, NULL, none), "MPIX_Stream_create", "no digits");
+    say(is_error(MPIX_Stream_create(info, NULL), MPI_ERR_ARG, NULL, none), "MPIX_Stream_create", "without result");
+    say(is_error(MPIX_Info_set_hex(MPI_INFO_NULL, "value", &info, 1), MPI_ERR_ARG, NULL, none), "MPIX_Info_set_hex",
+        "without info");
+    say(is_error(MPIX_Info_set_hex(info, "value", NULL, 1), MPI_ERR_ARG, NULL, none), "MPIX_Info_set_hex",
+        "without value");
+    say(is_error(MPIX_Info_set_hex(info, "value", long_value, MPI_MAX_INFO_VAL), MPI_ERR_INFO_VALUE, NULL, none),
+        "MPIX_Info_set_hex", "too long");
+    say(is_error(MPIX_Info_set_hex(info, "value", long_value, -1), MPI_ERR_INFO_VALUE, NULL, none), "MPIX_Info_set_hex",
+        "shorter than nothing");
+    say(is_error(MPIX_Stream_free(&stream), MPI_ERR_ARG, NULL, none), "MPIX_Stream_free", "of none");
+    say(is_error(MPIX_Stream_free(NULL), MPI_ERR_ARG, NULL, none), "MPIX_Stream_free", "null");
+}
+
+static void try_messages(MPI_Comm comm)
+{
+    const int no = MPI_ERR_UNSUPPORTED_OPERATION;
+    MPI_Request request = MPI_REQUEST_NULL;
+    char byte = 0;
+
+    say(is_error(MPIX_Send_enqueue(&byte, 1, MPI_BYTE, 0, 0, comm), no, "MPI_Send", comm), "MPIX_Send_enqueue", "");
+    say(is_error(MPIX_Recv_enqueue(&byte, 1, MPI_BYTE, 0, 0, comm, MPI_STATUS_IGNORE), no, "MPI_Send", comm),
+        "MPIX_Recv_enqueue", "");
+    say(is_error(MPIX_Isend_enqueue(&byte, 1, MPI_BYTE, 0, 0, comm, &request), no, "MPI_Send", comm),
+        "MPIX_Isend_enqueue", "");
+    say(is_error(MPIX_Irecv_enqueue(&byte, 1, MPI_BYTE, 0, 0, comm, &request), no, "MPI_Send", comm),
+        "MPIX_Irecv_enqueue", "");
+    say(is_error(MPIX_Wait_enqueue(&request, MPI_STATUS_IGNORE), no, NULL, MPI_COMM_NULL), "MPIX_Wait_enqueue", "");
+    say(is_error(MPIX_Waitall_enqueue(1, &request, MPI_STATUSES_IGNORE), no, NULL, MPI_COMM_NULL),
+        "MPIX_Waitall_enqueue", "");
+}
+
+static bool stream_is(MPI_Comm comm, MPIX_Stream wanted)
+{
+    MPIX_Stream stream;
+
+    return is_success(MPIX_Comm_get_stream(comm, 0, &stream)) && stream == wanted;
+}
+
+/* A communicator with a stream, and its duplicate, outlive the handle. */
+static void try_stream_comm(const args_t *a, MPIX_Stream stream)
+{
+    const int before = seen.prepares;
+    MPI_Comm comm, copy;
+
+    say(is_success(MPIX_Stream_comm_create(a->comm, stream, &comm)) && before + 1 == seen.prepares &&
+            seen.comm == (void *) comm,
+        "MPIX_Stream_comm_create", "good");
+    say(stream_is(comm, stream), "MPIX_Comm_get_stream", "good");
+    MPI_Comm_dup(comm, &copy);
+    say(stream_is(copy, stream), "MPIX_Comm_get_stream", "of a duplicate");
+    say(is_success(MPIX_Stream_free(&stream)) && MPIX_STREAM_NULL == stream, "MPIX_Stream_free", "good");
+    MPI_Comm_free(&comm);
+    say(is_success(MPIX_Allreduce_enqueue(a->sbuf, a->rbuf, a->rcount, a->rtype, a->op, copy)) &&
+            seen.stream == a->stream && seen.comm == (void *) copy && seen.call.rbuf == a->rbuf,
+        "MPIX_Allreduce_enqueue", "good");
+    say(is_error(MPIX_Comm_get_stream(copy, 1, &stream), MPI_ERR_ARG, NULL, copy), "MPIX_Comm_get_stream", "idx 1");
+    MPI_Comm_free(&copy);
+}
+
+static void try_mpix(const args_t *a)
+{
+    MPIX_Stream stream = MPIX_STREAM_NULL;
+    MPI_Comm comm;
+    MPI_Info info;
+
+    MPI_Info_create(&info);
+    try_wrong_infos(info);
+    say(is_success(MPIX_Info_set_hex(info, "value", &a->stream, sizeof(a->stream))), "MPIX_Info_set_hex", "good");
+    say(is_success(MPIX_Stream_create(info, &stream)), "MPIX_Stream_create", "good");
+    MPI_Info_free(&info);
+    try_messages(a->comm);
+    say(is_error(MPIX_Allreduce_enqueue(a->sbuf, a->rbuf, a->rcount, a->rtype, a->op, a->comm), MPI_ERR_COMM,
+                 "MPIX_Stream_comm_create", a->comm),
+        "MPIX_Allreduce_enqueue", "without stream");
+    say(is_error(MPIX_Stream_comm_create(MPI_COMM_NULL, stream, &comm), MPI_ERR_COMM, NULL, MPI_COMM_NULL),
+        "MPIX_Stream_comm_create", "without communicator");
+    say(is_success(MPIX_Stream_comm_create(a->comm, MPIX_STREAM_NULL, &comm)) && stream_is(comm, MPIX_STREAM_NULL),
+        "MPIX_Stream_comm_create", "without stream");
+    MPI_Comm_free(&comm);
+    if (offered) {
+        try_stream_comm(a, stream);
+        return;
+    }
+    say(is_error(MPIX_Stream_comm_create(a->comm, stream, &comm), MPI_ERR_UNSUPPORTED_OPERATION, WHAT_TO_DO,
+                 MPI_COMM_NULL) &&
+            MPI_COMM_NULL == comm,
+        "MPIX_Stream_comm_create", "good");
+    say(is_success(MPIX_Stream_free(&stream)), "MPIX_Stream_free", "good");
+}
+
+/* ---- all ---- */
+
+static void *thread_calls(void *arg)
+{
+    const args_t *a = arg;
+
+    for (int n = 0; n < 1000; n++) {
+        if (!has_text(call_allreduce(a), WHAT_TO_DO) && !offered) {
+            return arg;
+        }
+    }
+    return NULL;
+}
+
+static void try_threads(args_t *a)
+{
+    pthread_t threads[THREADS];
+    void *wrong;
+
+    for (int i = 0; i < THREADS; i++) {
+        pthread_create(&threads[i], NULL, thread_calls, a);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], &wrong);
+        say(NULL == wrong, "allreduce", "by threads");
+    }
+    raised.times = 0;
+}
+
+/* Two halves; MPI_COMM_NULL on one rank. */
+static MPI_Comm intercommunicator(MPI_Comm comm)
+{
+    MPI_Comm half, inter = MPI_COMM_NULL;
+
+    if (ranks > 1) {
+        MPI_Comm_split(comm, rank % 2, rank, &half);
+        MPI_Intercomm_create(half, 0, comm, 1 - rank % 2, 1, &inter);
+        MPI_Comm_free(&half);
+        MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN);
+    }
+    return inter;
+}
+
+static void try_all(void)
+{
+    static double in[RANKS_MAX], out[RANKS_MAX];
+    static int counts[RANKS_MAX], displs[RANKS_MAX], stream;
+    args_t good = {in, out, &stream, 1, 1, 0, counts, displs, MPI_DOUBLE, MPI_DOUBLE, MPI_SUM, MPI_COMM_NULL};
+    MPI_Errhandler errhandler;
+    MPI_Comm inter;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &good.comm);
+    inter = intercommunicator(good.comm);
+    MPI_Comm_create_errhandler(handler, &errhandler);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, errhandler);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, errhandler);
+    MPI_Comm_set_errhandler(good.comm, errhandler);
+    if (MPI_COMM_NULL != inter) {
+        MPI_Comm_set_errhandler(inter, errhandler);
+    }
+    for (int i = 0; i < CALL_COUNT; i++) {
+        try_arguments(i, &good, inter);
+    }
+    try_prepare_and_error(good.comm);
+    try_mpix(&good);
+    try_threads(&good);
+    if (offered) {
+        try_texts(&good);
+    }
+    MPI_Comm_free(&good.comm);
+    if (MPI_COMM_NULL != inter) {
+        MPI_Comm_free(&inter);
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+    MPI_Errhandler_free(&errhandler);
+}
+
+/* Outside of MPI_Init and MPI_Finalize: an error, and nothing of MPI's is called. */
+static void try_outside(const char *when)
+{
+    MPIX_Stream stream;
+    int error, cause;
+
+    say(MPI_ERR_OTHER == gpusym_allreduce_on_stream(NULL, NULL, 0, MPI_INT, MPI_SUM, MPI_COMM_WORLD, NULL), "allreduce",
+        when);
+    say(MPI_ERR_OTHER == gpusym_stream_prepare(MPI_COMM_WORLD, MPI_INFO_NULL), "prepare", when);
+    say(MPI_ERR_OTHER == gpusym_stream_error(MPI_COMM_WORLD, &error, &cause), "error", when);
+    say(MPI_ERR_OTHER == MPIX_Stream_create(MPI_INFO_NULL, &stream), "MPIX_Stream_create", when);
+    say(MPI_ERR_OTHER == MPIX_Comm_get_stream(MPI_COMM_WORLD, 0, &stream), "MPIX_Comm_get_stream", when);
+    say(MPI_ERR_OTHER == MPIX_Wait_enqueue(NULL, NULL), "MPIX_Wait_enqueue", when);
+}
+
+int main(int argc, char **argv)
+{
+    const gpusym_streams_t *before = NULL;
+    int level;
+
+    offered = argc > 1 && 0 == strcmp(argv[1], "--offered");
+    try_outside("before MPI_Init");
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (ranks > RANKS_MAX) {
+        MPI_Abort(MPI_COMM_WORLD, 99);
+    }
+    if (argc > 1 && 0 == strcmp(argv[1], "--fatal")) {
+        gpusym_allreduce_on_stream(NULL, NULL, 0, MPI_INT, MPI_SUM, MPI_COMM_WORLD, NULL);
+    }
+    if (offered) {
+        before = offer(&fake);
+    }
+    try_all();
+    if (offered) {
+        offer(before);
+    }
+    MPI_Finalize();
+    try_outside("after MPI_Finalize");
+    if (0 == rank || failed > 0) {
+        printf("streamcalls: %ld passed, %ld failed\n", passed, failed);
+    }
+    return 0 == failed ? 0 : 1;
+}
