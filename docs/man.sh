@@ -3,16 +3,20 @@
 #
 # A manual page, on stdout, from what there is: the documents, bench/options.def, the comments of installed headers.
 #
-#     docs/man.sh PAGE [VERSION [DOCDIR]]      PAGE: gpusym.7, gpusym-parameters.7, gpusym_bench.1, gpusym_netperf.1, or
-#                                              FUNCTION.3gpusym; DOCDIR: where the documents are installed
+#     docs/man.sh PAGE [VERSION [DOCDIR]]      PAGE: gpusym.7, gpusym-parameters.7, gpusym_bench.1, gpusym_netperf.1,
+#                                              gpusym.3gpusym, mpix_stream.3gpusym, or FUNCTION.3gpusym: where functions
+#                                              share a comment, the others' pages lead to that of the one it names.
+#                                              DOCDIR: where the documents are installed
 #     docs/man.sh --markdown PAGE              what it is made from
 #
 # SOURCE_DATE_EPOCH: seconds, in place of today's date. bash, awk and sed are sufficient.
 set -u
 export LC_ALL=C # every awk breaks lines alike
 cd "$(dirname "$0")/.." || exit 1
-pages='gpusym(7) gpusym-parameters(7) gpusym_bench(1) gpusym_netperf(1) MPIX_Query_cuda_support(3gpusym)'
-header=pmpi/mpi-ext.h
+pages='gpusym(7) gpusym-parameters(7) gpusym_bench(1) gpusym_netperf(1) MPIX_Query_cuda_support(3gpusym) gpusym(3gpusym)'
+pages="$pages gpusym_allreduce_on_stream(3gpusym) gpusym_stream_prepare(3gpusym) gpusym_stream_error(3gpusym)"
+pages="$pages mpix_stream(3gpusym)"
+headers='pmpi/mpi-ext.h api/gpusym.h api/mpix_stream.h'
 
 # section FILE HEADING: what stands beneath
 section() {
@@ -40,12 +44,44 @@ options() {
         }' bench/options.def
 }
 
-# comment FUNCTION: the comment above its declaration, without the first line, which is "FUNCTION - what it does"
+# page_of FUNCTION: the name in the comment above its declaration, the first line of which is "NAME - what it does"
+page_of() {
+    # shellcheck disable=SC2086  # a list of words
+    awk -v name="$1" '
+        /^[[:space:]]*\/\*\*/ { page = $2 }
+        /^ *(int )?[A-Za-z_]+\(/ { sub(/\(.*/, ""); sub(/^ *(int )?/, ""); if ($0 == name) print page }' $headers
+}
+
+# comment NAME: the comment that begins with this name, without its first line
 comment() {
     awk -v name="$1" '
-        /^[[:space:]]*\/\*\*/ { inside = index($0, name " - "); next }
+        /^[[:space:]]*\/\*\*/ { inside = $2 == name; next }
         /\*\// { if (inside) exit }
-        inside { sub(/^[[:space:]]*\* ?/, ""); print }' $header
+        inside { sub(/^[[:space:]]*\* ?/, ""); print }' "$header"
+}
+
+# declarations NAME: those between that comment and the next empty line
+declarations() {
+    awk -v name="$1" '
+        function put(text,    parts, n, i, line) {
+            gsub(/ +/, " ", text)
+            n = split(text, parts, ", ")
+            line = "   " parts[1]
+            for (i = 2; i <= n; i++) {
+                line = line ","
+                if (length(line parts[i]) > 76) {
+                    print line
+                    line = "       "
+                }
+                line = line " " parts[i]
+            }
+            print line
+        }
+        /^[[:space:]]*\/\*\*/ { inside = $2 == name }
+        /\*\// { after = inside; next }
+        after && /^$/ { exit }
+        after && !/^#/ && !/extern "C"/ { text = text " " $0 }
+        after && /;/ { put(text); text = "" }' "$header"
 }
 
 what() {
@@ -54,7 +90,8 @@ what() {
         gpusym-parameters.7) echo 'parameters and counters of gpusym' ;;
         gpusym_bench.1) echo "measures MPI's collectives and messages on GPU memory" ;;
         gpusym_netperf.1) echo "measures gpusym's transport between hosts" ;;
-        *) sed -n "s,^[[:space:]]*/\*\* $name - ,,p" $header ;;
+        gpusym.3gpusym) echo 'collectives of MPI on CUDA streams' ;;
+        *) sed -n "s,^[[:space:]]*/\*\* $name - ,,p" "$header" ;;
     esac
 }
 
@@ -93,13 +130,14 @@ body() {
             printf '\n## Description\n' && section bench/README.md gpusym_netperf
             printf '\n## Options\n' && options BENCH_INFO NETPERF
             ;;
+        gpusym.3gpusym)
+            printf '## Synopsis\n\n    #include <gpusym.h>\n\n'
+            # shellcheck disable=SC2016  # for the reader's shell
+            printf '    mpicc ... $(pkg-config --cflags --libs gpusym)\n\n## Description\n'
+            cat docs/streams.md
+            ;;
         *)
-            printf '## Synopsis\n\n    #include <mpi-ext.h>\n\n'
-            awk -v name="$name" '
-                /^[[:space:]]*\/\*\*/ { inside = index($0, name " - ") }
-                /\*\// { after = inside; next }
-                after && !/^#/ && !/extern "C"/ { gsub(/^ +/, ""); text = text (text == "" ? "" : " ") $0 }
-                after && /;/ { print "    " text; exit }' $header
+            printf '## Synopsis\n\n    #include <%s>\n\n' "${header##*/}" && declarations "$name"
             printf '\n## Description\n\n' && comment "$name"
             ;;
     esac
@@ -115,6 +153,12 @@ page=${1:?usage: docs/man.sh [--markdown] PAGE [VERSION [DOCDIR]]}
 docdir=${3:-}
 name=${page%.*}
 number=${page##*.}
+if [ "$number" = 3gpusym ]; then
+    to=$(page_of "$name")
+    [ -z "$to" ] || [ "$to" = "$name" ] || { echo ".so man3/$to.3gpusym" && exit; }
+    # shellcheck disable=SC2086  # a list of words
+    header=$(grep -l "/\*\* $name - " $headers)
+fi
 case " $pages " in *" $name($number) "*) ;; *) echo "there is no page $page" >&2 && exit 2 ;; esac
 if [ -n "$markdown" ]; then
     printf '# %s\n\n%s.\n\n' "$name($number)" "$(what)"

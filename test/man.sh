@@ -41,10 +41,19 @@ done
 sed -n 's/^| `\([a-z_]*gpu[a-z]*_[a-z0-9_]*\)` |.*/\1/p' "$GPUSYM_SRCDIR/docs/parameters.md" >"$dir/said"
 items gpusym-parameters.7 '^[a-z_]*gpu[a-z]*_[a-z0-9_]*$' >"$dir/written"
 same 'parameters and counters as in docs/parameters.md' "$dir/said" "$dir/written"
-sed -n 's/.*\<\([A-Za-z_]*\)(.*);$/\1/p' "$GPUSYM_SRCDIR/pmpi/mpi-ext.h" >"$dir/said"
-printf '%s\n' *.3gpusym | sed 's/\.3gpusym$//' >"$dir/written"
-same 'a page for each function of the header' "$dir/said" "$dir/written"
-for page in *; do
+(cd "$GPUSYM_SRCDIR" && sed -n 's/^ *\(int \)\{0,1\}\([A-Za-z_]*\)(.*/\2/p' pmpi/mpi-ext.h api/*.h) |
+    grep -v '^api_' >"$dir/said"
+printf '%s\n' *.3gpusym | sed 's/\.3gpusym$//' | grep -vx -e gpusym -e mpix_stream >"$dir/written"
+same 'a page for each function of the headers' "$dir/said" "$dir/written"
+# Those that only lead to another one, which is there.
+mapfile -t links < <(grep -l '^\.so ' ./*)
+why=
+for page in "${links[@]}"; do
+    [ -e "$(sed -n 's,^\.so man3/,,p' "$page")" ] || why="$why $page"
+done
+verdict 'pages that lead to others' "${why:+nowhere:$why}"
+mapfile -t pages < <(grep -L '^\.so ' ./* | sed 's,^\./,,')
+for page in "${pages[@]}"; do
     why=
     grep -o '\\fB[^\\]*\(\\-[^\\]*\)*\\fR([0-9a-z]*)' "$page" |
         sed 's/\\f[BR]//g; s/\\-/-/g; s/(/./; s/)//' >"$dir/others"
@@ -62,7 +71,7 @@ done
 missing=
 for formatter in 'mandoc -Tlint' 'groff -ww -man -Tutf8'; do
     command -v "${formatter%% *}" >/dev/null || { missing="$missing ${formatter%% *}" && continue; }
-    for page in *; do
+    for page in "${pages[@]}"; do
         why=
         # shellcheck disable=SC2086  # a list of words
         $formatter "$page" 2>"$dir/errors" >"$dir/log" || why='not formatted'

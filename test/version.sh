@@ -20,6 +20,10 @@ same() {
 }
 same NEWS '^([0-9.]+) \(.*'
 same debian/changelog '^gpusym \(([0-9.]+)-[0-9]+\).*'
+major_minor() {
+    sed -nE 's/^#define GPUSYM_VERSION_(MAJOR|MINOR) ([0-9]+)$/\2/p' api/gpusym.h | paste -sd.
+}
+verdict api/gpusym.h "$([ "$(major_minor)" = "${GPUSYM_VERSION%.*}" ] || echo "it says '$(major_minor)'")"
 # No other file has a version of its own.
 others=$(grep -rnF "$GPUSYM_VERSION" configure.ac m4/gpusym_*.m4 Makefile.am packaging debian quickstart 2>/dev/null |
     grep -vE '^(debian/changelog|packaging/gpusym\.spec):')
