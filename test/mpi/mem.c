@@ -536,6 +536,11 @@ void mem_fini(void)
     }
 }
 
+const char *mem_device(void)
+{
+    return NULL == mem ? NULL : mem->name;
+}
+
 int mem_gpu(void)
 {
     return cu.ordinal;

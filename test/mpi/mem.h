@@ -37,6 +37,8 @@ int mem_init(const char *device, int local_rank);
 /* Lets go of it, before MPI_Finalize and after the last mem_free. */
 void mem_fini(void);
 
+/* The device's name, as mem_init was given it; NULL: none is open. */
+const char *mem_device(void);
 /* cuda: the GPU's number in this process; else 0. */
 int mem_gpu(void);
 
