@@ -53,8 +53,10 @@ GS_FN bool gs_enter_entries(gs_ctx_t c, const gpusym_work_t *w, gs_wait_t *wait)
     bool same = true;
     for (uint32_t p = c.thread; p < w->nranks && same; p += c.nthreads) {
         uint64_t sig, word;
-        while (p != w->rank && same && !gs_ll_ld(gs_enter_line(w, w->rank, p, w->enter_set, GS_ENTRY), w->epoch, &sig)) {
-            const bool leaves = gs_ll_ld(gs_enter_line(w, w->rank, p, w->enter_set, GS_WORD), w->epoch, &word) && GS_ENTER_GO != word;
+        while (p != w->rank && same &&
+               !gs_ll_ld(gs_enter_line(w, w->rank, p, w->enter_set, GS_ENTRY), w->epoch, &sig)) {
+            const bool leaves =
+                gs_ll_ld(gs_enter_line(w, w->rank, p, w->enter_set, GS_WORD), w->epoch, &word) && GS_ENTER_GO != word;
             same = !leaves && !gs_wait_is_over(w, wait, w->enter_ns);
         }
         same = same && (p == w->rank || sig == w->enter_sig);
@@ -68,8 +70,8 @@ GS_FN bool gs_enter_words(gs_ctx_t c, const gpusym_work_t *w)
     bool go = true;
     for (uint32_t p = c.thread; p < w->nranks; p += c.nthreads) {
         uint64_t word = GS_ENTER_GO;
-        for (uint32_t polls = 1; p != w->rank && !gs_ll_ld(gs_enter_line(w, w->rank, p, w->enter_set, GS_WORD), w->epoch, &word);
-             polls++) {
+        for (uint32_t polls = 1;
+             p != w->rank && !gs_ll_ld(gs_enter_line(w, w->rank, p, w->enter_set, GS_WORD), w->epoch, &word); polls++) {
             gs_pause();
             if (0 == polls % GS_WAIT_POLLS && gs_aborted(w)) { /* the call has failed */
                 word = 0;

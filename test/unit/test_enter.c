@@ -146,7 +146,8 @@ static void abort_ends_the_wait(void **state)
     r.work.enter_sig = 5;
     r.work.enter_ns = LONG_NS;
     r.delay = 0;
-    gs_ll_st(gs_enter_line(&r.work, 0, 1, r.work.enter_set, GS_ENTRY), 5, r.work.epoch); /* the peer's entry, and no word */
+    gs_ll_st(gs_enter_line(&r.work, 0, 1, r.work.enter_set, GS_ENTRY), 5,
+             r.work.epoch); /* the peer's entry, and no word */
     aborted = 1;
     (void) run_rank(&r);
     aborted = 0;

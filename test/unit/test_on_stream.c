@@ -26,8 +26,8 @@ enum { RANKS_MAX = 3, BLOCKS_MAX = 3, CALLS = 3000, BYTES_MAX = 40000, SLOT = 25
 
 typedef struct {
     uint32_t rank, n;
-    gpusym_work_t slot;   /* what all its launches have alike */
-    uint64_t done[2];     /* as the host reads it */
+    gpusym_work_t slot; /* what all its launches have alike */
+    uint64_t done[2];   /* as the host reads it */
     uint32_t in[WORDS_MAX * RANKS_MAX], out[WORDS_MAX * RANKS_MAX];
     unsigned wrong;
     pthread_t thread;

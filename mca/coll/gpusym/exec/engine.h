@@ -21,7 +21,7 @@ typedef struct coll_gpusym_engine {
     coll_gpusym_team_t *team;
     coll_gpusym_residents_t *residents;
     coll_gpusym_plan_cache_t *cache;
-    coll_gpusym_windows_t windows; /* of the team's ranks */
+    coll_gpusym_windows_t windows;      /* of the team's ranks */
     coll_gpusym_on_stream_t *on_stream; /* for calls on streams of the program; NULL: none has been prepared. Owned */
     /* A call on host buffers depends on no other rank, and the last call was one: the next is expected to be. The team
      * is open and no call is in flight, or the communicator is apart. Written by the thread that makes a call: set once

@@ -44,8 +44,8 @@ void coll_gpusym_on_stream_offer(coll_gpusym_on_stream_t *s, coll_gpusym_on_stre
     void *host, *line;
     *mine = (coll_gpusym_on_stream_offer_t){.slot_off = t->host.slot_off, .reason = -1};
     gpusym_heap_slot_offer(gpusym_heap(), &mine->slots);
-    mine->max_blocks = gpusym_tuning_stream_blocks(t->host.sm_count, __atomic_load_n(&prepared, __ATOMIC_RELAXED),
-                                                   dev->simulated);
+    mine->max_blocks =
+        gpusym_tuning_stream_blocks(t->host.sm_count, __atomic_load_n(&prepared, __ATOMIC_RELAXED), dev->simulated);
     if (GPUSYM_SUCCESS != dev->host_alloc(t->host.gpu, sizeof *s->host, &host, &line)) {
         mine->reason = COLL_GPUSYM_R_NO_MEMORY;
         return;
@@ -208,8 +208,8 @@ static void choose(const coll_gpusym_on_stream_t *s, const coll_gpusym_segments_
     gpusym_tuning_forced_t forced = {c->algorithm[k->args->coll], c->oneshot_max, (uint32_t) c->blocks,
                                      (uint32_t) c->threads, c->chunk};
     if (forced.algorithm >= 0 &&
-        GPUSYM_K_COUNT == gpusym_kernel_find_stream(gpusym_algorithm_family((unsigned) forced.algorithm), k->op,
-                                                    k->type)) {
+        GPUSYM_K_COUNT ==
+            gpusym_kernel_find_stream(gpusym_algorithm_family((unsigned) forced.algorithm), k->op, k->type)) {
         forced.algorithm = COLL_GPUSYM_ALG_AUTO;
     }
     gpusym_tuning_choose(&what, &forced, choice);
@@ -268,7 +268,8 @@ static void check_ranks(coll_gpusym_on_stream_t *s)
 
 bool coll_gpusym_on_stream_ended(coll_gpusym_on_stream_t *s)
 {
-    if (NULL == s->host || (uint32_t) (__atomic_load_n(&s->host->done, __ATOMIC_ACQUIRE) >> 32) == __atomic_load_n(&s->queued, __ATOMIC_RELAXED)) {
+    if (NULL == s->host || (uint32_t) (__atomic_load_n(&s->host->done, __ATOMIC_ACQUIRE) >> 32) ==
+                               __atomic_load_n(&s->queued, __ATOMIC_RELAXED)) {
         return true;
     }
     check_ranks(s);

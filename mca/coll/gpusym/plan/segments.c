@@ -840,8 +840,7 @@ bool coll_gpusym_segments_alone(const coll_gpusym_buffers_t *b, int *rv)
     if (!is_reached(&in) || !is_reached(&out)) {
         return false;
     }
-    if (GPUSYM_SUCCESS != dev->gpu_open(&x.k.where, &gpu) ||
-        GPUSYM_SUCCESS != copy_elements(gpu, &out, &in, x.bytes)) {
+    if (GPUSYM_SUCCESS != dev->gpu_open(&x.k.where, &gpu) || GPUSYM_SUCCESS != copy_elements(gpu, &out, &in, x.bytes)) {
         coll_gpusym_help("gpu-error", 0, "of the buffer", "of one rank", coll_gpusym_mpi_name(a->coll), dev->error());
         *rv = MPI_ERR_OTHER;
     }

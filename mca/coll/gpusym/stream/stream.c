@@ -254,8 +254,7 @@ static int call_alone(coll_gpusym_engine_t *e, const coll_gpusym_buffers_t *b, v
     if (GPUSYM_SUCCESS != dev->stream_wrap(gpu, handle, &stream)) {
         return fail_on(e, MPI_ERR_ARG, name, dev->error());
     }
-    rv = GPUSYM_SUCCESS == dev->copy_async(stream, copy.to, copy.from, copy.bytes) ? MPI_SUCCESS
-                                                                                   : fail_device(e, name);
+    rv = GPUSYM_SUCCESS == dev->copy_async(stream, copy.to, copy.from, copy.bytes) ? MPI_SUCCESS : fail_device(e, name);
     dev->stream_unwrap(stream);
     return rv;
 }
@@ -275,8 +274,10 @@ static int find_failure(coll_gpusym_engine_t *e, const char *what)
     if (GPUSYM_STATUS_OK == status) {
         return MPI_SUCCESS;
     }
-    snprintf(text, sizeof text, "an earlier call on a stream has failed, and with it all later ones of the communicator: "
-             "%s", status < sizeof texts / sizeof texts[0] ? texts[status] : "the GPU's word is not valid");
+    snprintf(text, sizeof text,
+             "an earlier call on a stream has failed, and with it all later ones of the communicator: "
+             "%s",
+             status < sizeof texts / sizeof texts[0] ? texts[status] : "the GPU's word is not valid");
     if (rank >= 0) {
         const size_t used = strlen(text);
         snprintf(text + used, sizeof text - used, " (rank %d)", rank);
@@ -314,7 +315,7 @@ static int call_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, const
         return fail_device(e, name);
     }
     return GPUSYM_SUCCESS == coll_gpusym_on_stream_queue(e->on_stream, &k, captured) ? MPI_SUCCESS
-                                                                                      : fail_device(e, name);
+                                                                                     : fail_device(e, name);
 }
 
 /* Prepares a communicator at its first call, which waits for its ranks; not while the stream is captured. */
@@ -337,9 +338,10 @@ static int prepare_late(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, co
     if (!known) {
         return fail_device(e, name);
     }
-    return captured ? fail_on(e, MPI_ERR_UNSUPPORTED_OPERATION, name,
-                              "the communicator's first call on a stream is captured: call gpusym_stream_prepare before")
-                    : prepare_engine(e, coll_gpusym_buffers_where(b));
+    return captured
+               ? fail_on(e, MPI_ERR_UNSUPPORTED_OPERATION, name,
+                         "the communicator's first call on a stream is captured: call gpusym_stream_prepare before")
+               : prepare_engine(e, coll_gpusym_buffers_where(b));
 }
 
 static int queue_call(coll_gpusym_engine_t *e, const gpusym_stream_call_t *call, void *handle)

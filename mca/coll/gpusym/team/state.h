@@ -71,7 +71,7 @@ typedef struct {
     bool has_stream_slot;
     uint64_t stream_slot_off;
     uint32_t stream_epoch;
-    uint32_t sm_count;   /* of the smallest GPU */
+    uint32_t sm_count; /* of the smallest GPU */
     /* A call begins with the epoch epoch_base + the number of its roll-call: so an epoch belongs to one call alone,
      * also if that is not made by kernels then. Modulo 2^64; the sum is at least 1. */
     uint64_t epoch_base;
