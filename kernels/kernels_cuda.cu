@@ -20,8 +20,9 @@
         symbol(const __grid_constant__ gs_arg_##family arg)                                                      \
     {                                                                                                            \
         const gs_ctx_t c = {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x};                                     \
-        const gs_kernel_t kernel = {(const gpusym_work_t *) (const void *) &arg, op, type, GS_REDUCES_##family}; \
-        if (GPUSYM_EARLY_ENTERS != kernel.w->early || gs_enter(c, kernel.w)) {                                   \
+        const gpusym_work_t *const w = (const gpusym_work_t *) (const void *) &arg;                              \
+        const gs_kernel_t kernel = {w, op, type, GS_REDUCES_##family, w->epoch};                                 \
+        if (GPUSYM_EARLY_ENTERS != w->early || gs_enter(c, w)) {                                   \
             GS_RUN_##family(c, kernel);                                                                          \
         }                                                                                                        \
     }
@@ -32,25 +33,21 @@
 #define GPUSYM_KERNEL(f, o, t) GS_KERNEL(gpusym_##f##_##o##_##t, f, GPUSYM_OP_##o, GPUSYM_T_##t)
 #include "kernels/kernels.def"
 
-/* On streams of the program: the block has its own copy of the descriptor, to which the epoch comes. */
-#define GS_STREAM_KERNEL(symbol, family, op, type)                                           \
-    extern "C" __global__ void __launch_bounds__(GPUSYM_THREADS_MAX, 1)                      \
-        symbol(const __grid_constant__ gs_arg_##family arg)                                  \
-    {                                                                                        \
-        __shared__ gs_arg_##family own;                                                      \
-        const gs_ctx_t c = {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x};                 \
-        for (uint32_t i = c.thread; i < sizeof own / sizeof own.words[0]; i += c.nthreads) { \
-            own.words[i] = arg.words[i];                                                     \
-        }                                                                                    \
-        __syncthreads();                                                                     \
-        gpusym_work_t *w = (gpusym_work_t *) (void *) &own;                                  \
-        const gs_kernel_t kernel = {w, op, type, GS_REDUCES_##family};                       \
-        const uint32_t status = gs_stream_begin(c, w);                                       \
-        if (GPUSYM_STATUS_OK == status) {                                                    \
-            GS_RUN_##family(c, kernel);                                                      \
-        } else {                                                                             \
-            gs_stream_end(c, w, status);                                                     \
-        }                                                                                    \
+/* On streams of the program: the epoch is the GPU's. */
+#define GS_STREAM_KERNEL(symbol, family, op, type)                                                               \
+    extern "C" __global__ void __launch_bounds__(GPUSYM_THREADS_MAX, 1)                                          \
+        symbol(const __grid_constant__ gs_arg_##family arg)                                                      \
+    {                                                                                                            \
+        const gs_ctx_t c = {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x};                                     \
+        const gpusym_work_t *const w = (const gpusym_work_t *) (const void *) &arg;                              \
+        uint32_t epoch;                                                                                          \
+        const uint32_t status = gs_stream_begin(c, w, &epoch);                                                   \
+        const gs_kernel_t kernel = {w, op, type, GS_REDUCES_##family, epoch};                                    \
+        if (GPUSYM_STATUS_OK == status) {                                                                        \
+            GS_RUN_##family(c, kernel);                                                                          \
+        } else {                                                                                                 \
+            gs_stream_end(c, w, status);                                                                         \
+        }                                                                                                        \
     }
 
 #define GPUSYM_STREAM_FAMILY(id) GS_STREAM_KERNEL(gpusym_stream_##id##_ANY, id, GS_ANY, GS_ANY)

@@ -7,6 +7,8 @@
 #include "kernels/kernels_sim_family.h"
 #include "kernels/symm/enter.h"
 
+__attribute__((visibility("hidden"))) _Thread_local gs_count_t gs_own;
+
 static void (*const any[])(gs_ctx_t, const gpusym_work_t *) = {
 #define GPUSYM_FAMILY(id, ...) gpusym_kernel_sim_any_##id,
 #include "kernels/kernels.def"
@@ -31,7 +33,7 @@ static void run(unsigned kernel, gs_ctx_t c, const gpusym_work_t *w)
 static void run_on_stream(unsigned kernel, gs_ctx_t c, const gpusym_work_t *w)
 {
     gpusym_work_t own = *w;
-    const uint32_t status = gs_stream_begin(c, &own);
+    const uint32_t status = gs_stream_begin(c, w, &own.epoch);
     if (GPUSYM_STATUS_OK == status) {
         run(gpusym_kernel_find(gpusym_kernel_family(kernel), w->op, w->type), c, &own);
     } else {

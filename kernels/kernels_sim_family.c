@@ -25,7 +25,7 @@
 #define GPUSYM_FAMILY(id, ...)                                                     \
     IF(HERE(id), void gpusym_kernel_sim_any_##id(gs_ctx_t c, const gpusym_work_t *w) \
     {                                                                              \
-        const gs_kernel_t kernel = {w, GS_ANY, GS_ANY, GS_REDUCES_##id};           \
+        const gs_kernel_t kernel = {w, GS_ANY, GS_ANY, GS_REDUCES_##id, w->epoch};           \
         GS_RUN_##id(c, kernel);                                                    \
     })
 #include "kernels/kernels.def"
@@ -34,7 +34,7 @@
 #define GPUSYM_KERNEL(a, o, t)                                                             \
     IF(HERE(a), void gpusym_kernel_sim_##a##_##o##_##t(gs_ctx_t c, const gpusym_work_t *w) \
     {                                                                                      \
-        const gs_kernel_t kernel = {w, GPUSYM_OP_##o, GPUSYM_T_##t, GS_REDUCES_##a};       \
+        const gs_kernel_t kernel = {w, GPUSYM_OP_##o, GPUSYM_T_##t, GS_REDUCES_##a, w->epoch};       \
         GS_RUN_##a(c, kernel);                                                             \
     })
 /* clang-format on */

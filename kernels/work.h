@@ -211,6 +211,7 @@ typedef struct gpusym_lead {
 /* The owner's own words at the beginning of a slot. */
 typedef struct gpusym_slot_head {
     uint32_t ended, worst; /* the ticket of a launch: blocks that have ended, their worst status */
+    uint32_t unused[2];
     /* Calls on streams (prim/stream.h): the first epoch of the next one; how many there were; whether the last one took
      * several epochs; the status with which the first failed one ended. */
     uint32_t epoch, calls, longer, failed;

@@ -29,6 +29,9 @@
  *   gs_now_ns(), gs_aborted(w)  clock; the abort word
  *   gs_pause()                  one poll of a wait loop
  *   gs_stream_order()           what the stream did before this launch has been done, and can be read
+ *   gs_stream_next()            the stream's next launch, if it begins with gs_stream_order(), may come to the GPU
+ *   gs_block_own()              of a launch on a stream: words that the block's threads share, a gs_count_t; what one
+ *                               has stored there others load behind a barrier
  *   GS_WARP                     threads that go together: LL128 lines are stored and loaded by 32 lanes, GS_WARP at
  *                               once
  *   GS_BLOCKS_TOGETHER          whether the blocks of a launch run side by side: else one after the other
@@ -103,6 +106,11 @@ typedef struct {
     gs_message_t m;
 } gs_command_t;
 
+/* What counts calls on streams, of gpusym_slot_head_t. */
+typedef struct {
+    uint32_t epoch, calls, longer, failed;
+} gs_count_t;
+
 #if defined(__CUDACC__)
 #include "kernels/prim/prim_cuda.h"
 #else
@@ -143,14 +151,29 @@ typedef struct {
 /* The abort word lies across PCIe (about 1 us): check it and the clock once in so many polls. */
 #define GS_WAIT_POLLS 1024u
 
+/* The head of our slot; and its count, in one load: it stays as it is while a launch runs. */
+GS_FN gpusym_slot_head_t *gs_slot_head(const gpusym_work_t *w)
+{
+    return (gpusym_slot_head_t *) w->peer[w->rank];
+}
+
+GS_FN gs_count_t gs_count_read(const gpusym_work_t *w)
+{
+    const gs_pack_t v = gs_ld16_strong(&gs_slot_head(w)->epoch);
+    const gs_count_t count = {(uint32_t) v.w[0], (uint32_t) (v.w[0] >> 32), (uint32_t) v.w[1],
+                              (uint32_t) (v.w[1] >> 32)};
+    return count;
+}
+
 /* Of a call on a stream: whether the peer is in another one, or has failed. Time counts from when it is in this one. */
 GS_OUTLINE uint32_t gs_wait_on_stream(const gpusym_work_t *w, gs_wait_t *wait, uint32_t peer)
 {
+    const gs_count_t count = gs_count_read(w);
     uint64_t said;
     if (gs_stream_has_failed(w, peer)) {
         return GPUSYM_STATUS_PEER | peer << 8;
     }
-    if (!gs_ll_ld(gs_enter_line(w, w->rank, peer, w->enter_set, GS_ENTRY), w->epoch, &said)) {
+    if (!gs_ll_ld(gs_enter_line(w, w->rank, peer, count.calls % 2, GS_ENTRY), count.epoch, &said)) {
         wait->since_ns = 0;
         return GPUSYM_STATUS_OK;
     }

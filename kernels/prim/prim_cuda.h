@@ -109,6 +109,19 @@ GS_FN void gs_stream_order(void)
 #endif
 }
 
+GS_FN void gs_stream_next(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+GS_FN gs_count_t *gs_block_own(void)
+{
+    __shared__ gs_count_t own;
+    return &own;
+}
+
 GS_FN void gs_block_sync(gs_ctx_t c)
 {
     (void) c;

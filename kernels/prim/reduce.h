@@ -309,11 +309,12 @@ GS_OUTLINE gs_pack_t gs_reduce_packs(uint32_t op, uint32_t type, const gs_pack_t
 #define GS_ANY 0xffffffffu
 
 /* A kernel: the descriptor of the launch, and what the kernel was compiled for. Passed by value to functions that are
- * inlined, where all but the descriptor are constants. */
+ * inlined, where operation and type are constants. */
 typedef struct {
     const gpusym_work_t *w;
     uint32_t op, type; /* or both GS_ANY */
     bool reduces;      /* else packs are moved as they are */
+    uint32_t epoch;    /* w->epoch; of a call on a stream, in families that have kernels for that, the GPU's */
 } gs_kernel_t;
 
 GS_FN void gs_acc_op(gs_kernel_t kernel, gs_acc_t *acc, gs_pack_t v)

@@ -25,11 +25,13 @@
 
 #include "kernels/prim/prim.h"
 
-GS_FN void gs_enter_send(gs_ctx_t c, const gpusym_work_t *w, uint32_t which, uint64_t what)
+/* Sends a line to all ranks. */
+GS_FN void gs_enter_send(gs_ctx_t c, const gpusym_work_t *w, uint32_t set, uint32_t which, uint64_t what,
+                         uint32_t epoch)
 {
     for (uint32_t p = c.thread; p < w->nranks; p += c.nthreads) {
         if (p != w->rank) {
-            gs_ll_st(gs_enter_line(w, p, w->rank, w->enter_set, which), what, w->epoch);
+            gs_ll_st(gs_enter_line(w, p, w->rank, set, which), what, epoch);
         }
     }
 }
@@ -46,23 +48,18 @@ GS_FN void gs_stream_fail(const gpusym_work_t *w)
     }
 }
 
-GS_FN gpusym_slot_head_t *gs_slot_head(const gpusym_work_t *w)
-{
-    return (gpusym_slot_head_t *) w->peer[w->rank];
-}
-
-/* Waits for what the ranks send in their lines, which is to be `what`. The worst status of the block's threads. */
-GS_FN uint32_t gs_stream_await(gs_ctx_t c, const gpusym_work_t *w, uint32_t which, uint64_t what)
+/* Waits for the lines of all ranks, which are to have our signature. The worst status of the block's threads. */
+GS_FN uint32_t gs_stream_await(gs_ctx_t c, const gpusym_work_t *w, uint32_t set, uint32_t which, uint32_t epoch)
 {
     uint32_t status = GPUSYM_STATUS_OK;
     for (uint32_t p = c.thread; p < w->nranks && GPUSYM_STATUS_OK == status; p += c.nthreads) {
         gs_wait_t wait = GS_WAIT_INIT;
-        uint64_t said = what;
+        uint64_t said = w->enter_sig;
         while (GPUSYM_STATUS_OK == status && p != w->rank &&
-               !gs_ll_ld(gs_enter_line(w, w->rank, p, w->enter_set, which), w->epoch, &said)) {
+               !gs_ll_ld(gs_enter_line(w, w->rank, p, set, which), epoch, &said)) {
             status = gs_wait(w, &wait, p);
         }
-        if (GPUSYM_STATUS_OK == status && said != what) {
+        if (GPUSYM_STATUS_OK == status && said != w->enter_sig) {
             status = GPUSYM_STATUS_MISMATCH | p << 8;
         }
     }
@@ -77,118 +74,111 @@ GS_FN void gs_stream_zero(gs_ctx_t c, const gpusym_work_t *w, uint64_t from, uin
     }
 }
 
+/* Wipes the lines of both sets that are an entry, or a word. */
+GS_FN void gs_stream_zero_lines(gs_ctx_t c, const gpusym_work_t *w, uint32_t which)
+{
+    const uint64_t step = GS_ENTER_LINES * 16u, first = GPUSYM_ENTER_OFF + GPUSYM_ENTER_LINES + which * 16u;
+    for (uint64_t at = first + c.thread * step; at < GPUSYM_FLAGS_OFF; at += c.nthreads * step) {
+        gs_stream_zero((gs_ctx_t){0, 1, 0, 1}, w, at, at + 16);
+    }
+}
+
 /*
  * Block 0: begins the epochs anew. All ranks come here in the same call.  First all have told that they are here: no
  * kernel of theirs writes anything then. Then each wipes its own flags and lines, and tells that: what comes from now
- * on is new. At last the lines by which they have told.
+ * on is new. At last the words by which they have told.
  */
-GS_OUTLINE void gs_stream_wipe(gs_ctx_t c, gpusym_work_t *w)
+GS_OUTLINE void gs_stream_wipe(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
 {
-    const uint32_t before = gs_local_ld(&gs_slot_head(w)->failed);
-    const uint32_t set = w->enter_set, step = (uint32_t) (GS_ENTER_LINES * 16u);
-    const uint64_t lines = GPUSYM_ENTER_OFF + GPUSYM_ENTER_LINES;
-    uint32_t status = GPUSYM_STATUS_OK;
-    for (uint32_t round = 0; round < 2 && GPUSYM_STATUS_OK == status; round++) {
+    gpusym_slot_head_t *head = gs_slot_head(w);
+    const uint32_t before = gs_block_worst(c, gs_local_ld(&head->failed));
+    gs_enter_send(c, w, 0, GS_WORD, w->enter_sig, epoch);
+    uint32_t status = gs_stream_await(c, w, 0, GS_WORD, epoch);
+    if (GPUSYM_STATUS_OK == status) {
+        gs_stream_zero_lines(c, w, GS_ENTRY);
+        gs_stream_zero(c, w, GPUSYM_FLAGS_OFF, w->stage_off);
+        gs_fence_system();
         gs_block_sync(c);
-        if (0 == c.thread) {
-            w->enter_set = round;
-        }
-        gs_block_sync(c);
-        if (1 == round) {
-            for (uint64_t at = lines + GS_ENTRY * 16u; at < GPUSYM_FLAGS_OFF; at += step) {
-                gs_stream_zero(c, w, at, at + 16);
-            }
-            gs_stream_zero(c, w, GPUSYM_FLAGS_OFF, w->stage_off);
-            gs_fence_system();
-            gs_block_sync(c);
-        }
-        gs_enter_send(c, w, GS_WORD, w->enter_sig);
-        status = gs_stream_await(c, w, GS_WORD, w->enter_sig);
+        gs_enter_send(c, w, 1, GS_WORD, w->enter_sig, epoch);
+        status = gs_stream_await(c, w, 1, GS_WORD, epoch);
     }
-    for (uint64_t at = lines + GS_WORD * 16u; at < GPUSYM_FLAGS_OFF; at += step) {
-        gs_stream_zero(c, w, at, at + 16);
-    }
+    gs_stream_zero_lines(c, w, GS_WORD);
     gs_fence_system();
     gs_block_sync(c);
     if (0 == c.thread) {
-        w->enter_set = set;
-        gs_local_st(&gs_slot_head(w)->failed, GPUSYM_STATUS_OK == before ? status : before);
+        gs_local_st(&head->failed, GPUSYM_STATUS_OK == before ? status : before);
         gs_fence_system();
-        gs_local_st(&gs_slot_head(w)->epoch, 1); /* the other blocks wait for that */
+        gs_local_st(&head->epoch, 1); /* the other blocks wait for that */
     }
+}
+
+/* Any block, which has found the epochs at their end: the count with the first of the new ones. */
+GS_OUTLINE gs_count_t gs_stream_anew(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
+{
+    gs_count_t count;
+    if (0 == c.block) {
+        gs_stream_wipe(c, w, epoch);
+    }
+    do {
+        gs_pause();
+        count = gs_count_read(w);
+    } while (count.epoch > GPUSYM_STREAM_EPOCH_MAX);
+    gs_fence_system();
+    count = gs_count_read(w);
     gs_block_sync(c);
+    return count;
 }
 
-/* Thread 0: reads the head of the slot into the launch's own descriptor. */
-GS_FN void gs_stream_read(gpusym_work_t *w)
+/* Begins a launch on a stream: *epoch is its first one. The status, the same in all threads; if it is not
+ * GPUSYM_STATUS_OK, the caller ends the launch with it. */
+GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, uint32_t *epoch)
 {
-    const gpusym_slot_head_t *head = gs_slot_head(w);
-    w->epoch = gs_local_ld(&head->epoch);
-    w->enter_set = gs_local_ld(&head->calls) % 2;
-    w->early = 0 != gs_local_ld(&head->longer) ? (uint32_t) GPUSYM_STREAM_WAITS : w->early;
-}
-
-/* Begins a launch on a stream: w is its own copy of the descriptor, which all threads of the block have, and which gets
- * the epoch. The status, the same in all threads; if it is not GPUSYM_STATUS_OK, the caller ends the launch with it. */
-GS_OUTLINE uint32_t gs_stream_begin(gs_ctx_t c, gpusym_work_t *w)
-{
-    uint32_t *failed = &gs_slot_head(w)->failed;
     gs_stream_order();
+    gs_count_t count = gs_count_read(w);
+    if (count.epoch > GPUSYM_STREAM_EPOCH_MAX) {
+        count = gs_stream_anew(c, w, count.epoch);
+    }
+    *epoch = count.epoch;
+    count.longer = 0 != count.longer || GPUSYM_STREAM_WAITS == w->early;
     if (0 == c.thread) {
-        gs_stream_read(w);
+        *gs_block_own() = count; /* for the end */
     }
-    gs_block_sync(c);
-    if (w->epoch > GPUSYM_STREAM_EPOCH_MAX) {
-        if (0 == c.block) {
-            gs_stream_wipe(c, w);
-        }
-        if (0 == c.thread) {
-            while (w->epoch > GPUSYM_STREAM_EPOCH_MAX) {
-                gs_pause();
-                gs_stream_read(w);
-            }
-            gs_fence_system();
-        }
-        gs_block_sync(c);
-    }
-    const uint32_t before = gs_block_worst(c, 0 == c.thread ? gs_local_ld(failed) : (uint32_t) GPUSYM_STATUS_OK);
-    if (GPUSYM_STATUS_OK != before) {
+    if (GPUSYM_STATUS_OK != count.failed) {
         if (0 == c.block && 0 == c.thread) {
             gs_stream_fail(w);
         }
-        return before;
+        return gs_block_worst(c, count.failed);
     }
     if (0 == c.block) {
-        gs_enter_send(c, w, GS_ENTRY, w->enter_sig);
+        gs_enter_send(c, w, count.calls % 2, GS_ENTRY, w->enter_sig, count.epoch);
     }
-    if (GPUSYM_STREAM_WAITS != w->early) {
-        return GPUSYM_STATUS_OK;
-    }
-    return gs_stream_await(c, w, GS_ENTRY, w->enter_sig);
+    gs_stream_next();
+    return 0 != count.longer ? gs_stream_await(c, w, count.calls % 2, GS_ENTRY, count.epoch)
+                             : (uint32_t) GPUSYM_STATUS_OK;
 }
 
-/* Ends it. */
+/* Ends it, behind a barrier of the block. */
 GS_OUTLINE void gs_stream_end(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
 {
-    gpusym_slot_head_t *head = gs_slot_head(w);
-    if (0 == c.block && GPUSYM_STREAM_WAITS != w->early && GPUSYM_STATUS_OK == status) {
-        status = gs_stream_await(c, w, GS_ENTRY, w->enter_sig);
+    const gs_count_t count = *gs_block_own();
+    if (0 == c.block && 0 == count.longer && GPUSYM_STATUS_OK == status) {
+        status = gs_stream_await(c, w, count.calls % 2, GS_ENTRY, count.epoch);
     }
     if (0 != c.thread || !gs_last_block(c, w, &status)) {
         return;
     }
-    gs_local_st(&head->epoch, w->epoch + (uint32_t) w->epochs);
-    gs_local_st(&head->calls, gs_local_ld(&head->calls) + 1);
-    gs_local_st(&head->longer, w->epochs > 1);
-    if (GPUSYM_STATUS_OK != status && GPUSYM_STATUS_OK == gs_local_ld(&head->failed)) {
-        gs_local_st(&head->failed, status);
+    const uint32_t failed = GPUSYM_STATUS_OK != count.failed ? count.failed : status;
+    const gs_pack_t next = {{(uint64_t) (count.calls + 1) << 32 | (count.epoch + (uint32_t) w->epochs),
+                             (uint64_t) failed << 32 | (w->epochs > 1)}};
+    gs_st16(&gs_slot_head(w)->epoch, next);
+    if (failed != count.failed) {
         gs_stream_fail(w);
     }
-    if (0 != w->done_seq || GPUSYM_STATUS_OK != status) { /* one that a graph repeats tells of failures only */
-        gs_done_at(w, w->done + (GPUSYM_STATUS_OK == status ? 0 : 1), w->done_seq, status);
-        if (0 != w->done_seq && GPUSYM_STATUS_OK != status) {
-            gs_done_as(w, w->done_seq, status);
-        }
+    if (GPUSYM_STATUS_OK != status) {
+        gs_done_at(w, w->done + 1, w->done_seq, status);
+    }
+    if (0 != w->done_seq) { /* none that a graph repeats */
+        gs_done_as(w, w->done_seq, status);
     }
 }
 

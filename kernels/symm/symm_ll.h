@@ -216,7 +216,7 @@ GS_FN void gs_agxll_r(gs_ctx_t c, gs_kernel_t kernel, bool mc)
     const gs_message_t m = {(const char *) w->in, (char *) w->out, w->bytes};
     uint32_t status = mc ? gs_mc_ready(w) : (uint32_t) GPUSYM_STATUS_OK;
     if (!gs_is_commanded(w)) {
-        status = gs_agxll_r_call(c, kernel, mc, &m, w->chunk, w->epoch, status);
+        status = gs_agxll_r_call(c, kernel, mc, &m, w->chunk, kernel.epoch, status);
     }
     if (!mc && 0 != w->linger_ns) {
         gs_agxll_r_resident(c, kernel, gs_block_worst(c, status));

@@ -50,6 +50,7 @@
 /* A stream in one of its rounds. */
 typedef struct {
     uint32_t stream, round;
+    uint32_t epoch; /* of the first round */
     uint64_t at; /* first pack of its unit in every slice */
 } gs_unit_t;
 
@@ -230,7 +231,7 @@ GS_FN void gs_ll128_scatter(gs_ctx_t c, const gpusym_work_t *w, const gs_unit_t 
                 for (uint32_t i = 0; i < GS_RANKS * GS_BATCH; i++) { /* a group to each rank, then the next */
                     const uint32_t r = i % GS_RANKS, u = i / GS_RANKS;
                     if (gs_batch_group(&b[r], u)) {
-                        gs_ll128_st(b[r].lines + u * GPUSYM_LL128_BYTES, lane, v[r].v[u], w->epoch + x->round,
+                        gs_ll128_st(b[r].lines + u * GPUSYM_LL128_BYTES, lane, v[r].v[u], x->epoch + x->round,
                                     &half[r][u]);
                     }
                 }
@@ -256,7 +257,7 @@ GS_FN void gs_ll128_reduce_lane(gs_kernel_t kernel, const gs_unit_t *x, uint32_t
                        ? gs_batch(w, x, g, w->rank, p0 + r, gs_unit_lines(w, x, GS_SCATTERED, w->rank, p0 + r))
                        : gs_no_batch();
         }
-        gs_batch_take(w, b, lane, w->epoch + x->round, v, status);
+        gs_batch_take(w, b, lane, x->epoch + x->round, v, status);
         if (GPUSYM_STATUS_OK != *status) {
             return;
         }
@@ -299,7 +300,7 @@ GS_FN void gs_ll128_reduce(gs_ctx_t c, gs_kernel_t kernel, const gs_unit_t *x, u
                 GS_UNROLL
                 for (uint32_t u = 0; u < GS_BATCH; u++) {
                     if (gs_batch_group(&own, u)) {
-                        gs_ll128_st(lines + u * GPUSYM_LL128_BYTES, lane, v.v[u], w->epoch + x->round, &half[u]);
+                        gs_ll128_st(lines + u * GPUSYM_LL128_BYTES, lane, v.v[u], x->epoch + x->round, &half[u]);
                     }
                 }
             }
@@ -325,7 +326,7 @@ GS_FN void gs_ll128_gather(gs_ctx_t c, const gpusym_work_t *w, const gs_unit_t *
             GS_NO_UNROLL
             for (uint32_t lane = c.thread % GS_WARP; lane < 32; lane += GS_WARP) {
                 gs_packs_t v[GS_RANKS];
-                gs_batch_take(w, b, lane, w->epoch + x->round, v, status);
+                gs_batch_take(w, b, lane, x->epoch + x->round, v, status);
                 if (GPUSYM_STATUS_OK != *status) {
                     return;
                 }
@@ -344,7 +345,7 @@ GS_FN uint32_t gs_ll128_stream(gs_ctx_t c, gs_kernel_t kernel, uint32_t stream)
     const gpusym_work_t *const w = kernel.w;
     const uint64_t step = (uint64_t) gs_streams(w) * w->chunk;
     uint32_t status = GPUSYM_STATUS_OK;
-    gs_unit_t now = {stream, 0, 0}, next = {stream, 0, (uint64_t) stream * w->chunk};
+    gs_unit_t now = {stream, 0, kernel.epoch, 0}, next = {stream, 0, kernel.epoch, (uint64_t) stream * w->chunk};
     for (bool some = false; GPUSYM_STATUS_OK == status; some = true) {
         const bool more = next.at < w->span;
         if (more) {

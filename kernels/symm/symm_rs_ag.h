@@ -196,7 +196,7 @@ GS_FN void gs_rs_ag(gs_ctx_t c, gs_kernel_t kernel, uint32_t form)
         if (!crossed) {
             break;
         }
-        status = GS_MC == form ? gs_mc_barrier(c, w, w->epoch + t) : gs_barrier(c, w, w->epoch + t);
+        status = GS_MC == form ? gs_mc_barrier(c, w, kernel.epoch + t) : gs_barrier(c, w, kernel.epoch + t);
     }
     gs_finish(c, w, status);
 }

@@ -345,7 +345,7 @@ GS_FN uint32_t gs_part_worst(gs_ctx_t c, gs_ctx_t part, uint32_t status)
 GS_FN void gs_xll_launch(gs_ctx_t c, gs_kernel_t kernel)
 {
     const gpusym_work_t *const w = kernel.w;
-    gs_command_t r = {w->done_seq, w->epoch, {(const char *) w->in, (char *) w->out, w->bytes}};
+    gs_command_t r = {w->done_seq, kernel.epoch, {(const char *) w->in, (char *) w->out, w->bytes}};
     gs_ctx_t part = c;
     uint32_t status;
     do {
@@ -535,9 +535,9 @@ GS_FN uint32_t gs_xchg_barrier(gs_ctx_t c, gs_kernel_t kernel, uint32_t form, ui
 {
     const gpusym_work_t *const w = kernel.w;
     if (GS_MC == form) {
-        return gs_mc_barrier(c, w, w->epoch + t);
+        return gs_mc_barrier(c, w, kernel.epoch + t);
     }
-    return kernel.reduces ? gs_barrier(c, w, w->epoch + t) : gs_x_barrier(c, w, w->epoch + t);
+    return kernel.reduces ? gs_barrier(c, w, kernel.epoch + t) : gs_x_barrier(c, w, kernel.epoch + t);
 }
 
 /* Chunk t leaves the user's input. form: GS_LD, GS_ST, GS_MC. */
