@@ -1554,6 +1554,68 @@ static void graphs_are_launched_as_they_were_asked(void **state)
     gpusym_sim_graph_destroy(graph);
 }
 
+/* The capture that the stream has is invalid, and ends so. */
+static void expect_spoiled(gpusym_stream_t *stream)
+{
+    gpusym_sim_graph_t *graph = NULL;
+    bool captured = true;
+    uint32_t word = 0;
+    assert_int_equal(dev->stream_captured(stream, &captured), GPUSYM_ERR);
+    assert_non_null(strstr(dev->error(), "end the capture first"));
+    assert_false(captured);
+    assert_int_equal(gpusym_sim_stream_call(stream, word_add, &word), GPUSYM_ERR);
+    assert_int_equal(gpusym_sim_stream_capture_end(stream, &graph), GPUSYM_ERR);
+    assert_null(graph);
+    OK(dev->stream_captured(stream, &captured));
+    assert_false(captured);
+    OK(gpusym_sim_stream_synchronize(stream));
+}
+
+/* What ends a capture on a GPU does so here: allocations and their like, unless they are spared, and the first query of
+ * memory, but no look. */
+static void captures_are_spared(void **state)
+{
+    (void) state;
+    gpusym_sim_graph_t *graph = NULL;
+    gpusym_mem_t mem;
+    void *more, *seen;
+    int outer, inner;
+    open_sim();
+    gpusym_stream_t *stream = program_stream(), *other = program_stream();
+    void *p = alloc(64), *q = alloc(64);
+    OK(gpusym_sim_stream_capture(stream));
+    dev->look(p, &mem);
+    assert_int_equal(mem.kind, GPUSYM_MEM_DEVICE);
+    OK(gpusym_sim_stream_capture_end(stream, &graph));
+    gpusym_sim_graph_destroy(graph);
+    OK(gpusym_sim_stream_capture(stream));
+    OK(gpusym_sim_stream_capture(other));
+    dev->query(p, &mem);
+    expect_spoiled(stream);
+    expect_spoiled(other);
+    OK(gpusym_sim_stream_capture(stream));
+    assert_int_equal(dev->mem_alloc(gpu, 64, &more), GPUSYM_ERR);
+    assert_non_null(strstr(dev->error(), "is being captured"));
+    expect_spoiled(stream);
+    OK(gpusym_sim_stream_capture(stream));
+    assert_int_equal(dev->host_alloc(gpu, 64, &more, &seen), GPUSYM_ERR);
+    expect_spoiled(stream);
+    OK(gpusym_sim_stream_capture(stream));
+    dev->query(p, &mem); /* is marked already */
+    OK(dev->capture_spare(&outer));
+    OK(dev->mem_alloc(gpu, 64, &more));
+    OK(dev->capture_spare(&inner));
+    dev->capture_restore(inner);
+    OK(dev->mem_free(gpu, more));
+    dev->capture_restore(outer);
+    OK(gpusym_sim_stream_capture_end(stream, &graph));
+    gpusym_sim_graph_destroy(graph);
+    OK(gpusym_sim_stream_capture(stream));
+    assert_int_equal(dev->mem_free(gpu, q), GPUSYM_ERR); /* not spared any more */
+    expect_spoiled(stream);
+    OK(dev->mem_free(gpu, q));
+}
+
 enum { GRAPH_THREADS = 4, GRAPH_LAUNCHES = 200 };
 
 /* What each thread has, for graphs on one stream. */
@@ -1632,6 +1694,8 @@ static void close_ends_what_waits(void **state)
     OK(gpusym_sim_stream_call(third, word_add, &calls));
     dev->close();
     assert_int_equal(calls, 1);
+    open_sim();
+    (void) alloc(4);                 /* no stream is being captured any more */
     gpusym_sim_event_destroy(event); /* it is the program's, and outlives the simulator */
 }
 
@@ -2184,6 +2248,7 @@ int main(void)
         TEST(events_order_streams),
         TEST(captured_work_is_launched_again),
         TEST(graphs_are_launched_as_they_were_asked),
+        TEST(captures_are_spared),
         TEST(graphs_are_whole),
         TEST(close_ends_what_waits),
         TEST(faults_hit_the_nth),

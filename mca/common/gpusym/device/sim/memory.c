@@ -18,7 +18,7 @@
 /* Memory of the GPU, SIM_REGION_OWN or SIM_REGION_VMM. */
 static int memory_new(gpusym_gpu_t *gpu, sim_region_kind_t kind, size_t size, void **p)
 {
-    int rc = sim_gpu_check(gpu);
+    int rc = sim_gpu_alter(gpu);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -58,7 +58,7 @@ int sim_mem_alloc(gpusym_gpu_t *gpu, size_t size, void **p)
 
 int sim_mem_free(gpusym_gpu_t *gpu, void *p)
 {
-    int rc = sim_gpu_check(gpu);
+    int rc = sim_gpu_alter(gpu);
     return GPUSYM_SUCCESS != rc ? rc : sim_table_remove(p, SIM_REGION_OWN);
 }
 
@@ -88,7 +88,7 @@ int gpusym_sim_vmm_alloc(size_t size, void **p)
 
 int gpusym_sim_vmm_free(void *p)
 {
-    int rc = sim_gpu_check(&sim.gpu);
+    int rc = sim_gpu_alter(&sim.gpu);
     return GPUSYM_SUCCESS != rc ? rc : sim_table_remove(p, SIM_REGION_VMM);
 }
 
@@ -155,7 +155,7 @@ int sim_mem_import(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, void **p)
 {
     sim_handle_t ours;
     sim_region_t *region;
-    int rc = sim_gpu_check(gpu);
+    int rc = sim_gpu_alter(gpu);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -185,7 +185,7 @@ int sim_mem_import(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, void **p)
 
 int sim_mem_unimport(gpusym_gpu_t *gpu, void *p)
 {
-    int rc = sim_gpu_check(gpu);
+    int rc = sim_gpu_alter(gpu);
     return GPUSYM_SUCCESS != rc ? rc : sim_table_remove(p, SIM_REGION_IMPORTED);
 }
 
@@ -223,7 +223,7 @@ static int host_new(sim_region_kind_t kind, size_t size, void **p)
 
 int sim_host_alloc(gpusym_gpu_t *gpu, size_t size, void **host, void **dev)
 {
-    int rc = sim_gpu_check(gpu);
+    int rc = sim_gpu_alter(gpu);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -239,13 +239,13 @@ int sim_host_alloc(gpusym_gpu_t *gpu, size_t size, void **host, void **dev)
 
 int sim_host_free(gpusym_gpu_t *gpu, void *host)
 {
-    int rc = sim_gpu_check(gpu);
+    int rc = sim_gpu_alter(gpu);
     return GPUSYM_SUCCESS != rc ? rc : sim_table_remove(host, SIM_REGION_HOST);
 }
 
 int sim_host_register(gpusym_gpu_t *gpu, void *host, size_t size, void **dev)
 {
-    int rc = sim_gpu_check(gpu);
+    int rc = sim_gpu_alter(gpu);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -271,18 +271,18 @@ int sim_host_register(gpusym_gpu_t *gpu, void *host, size_t size, void **dev)
 
 int sim_host_unregister(gpusym_gpu_t *gpu, void *host)
 {
-    int rc = sim_gpu_check(gpu);
+    int rc = sim_gpu_alter(gpu);
     return GPUSYM_SUCCESS != rc ? rc : sim_table_remove(host, SIM_REGION_REGISTERED);
 }
 
 int gpusym_sim_managed_alloc(size_t size, void **p)
 {
-    int rc = sim_gpu_check(&sim.gpu);
+    int rc = sim_gpu_alter(&sim.gpu);
     return GPUSYM_SUCCESS != rc ? rc : host_new(SIM_REGION_MANAGED, size, p);
 }
 
 int gpusym_sim_managed_free(void *p)
 {
-    int rc = sim_gpu_check(&sim.gpu);
+    int rc = sim_gpu_alter(&sim.gpu);
     return GPUSYM_SUCCESS != rc ? rc : sim_table_remove(p, SIM_REGION_MANAGED);
 }

@@ -198,18 +198,6 @@ static int sim_kernels_load(gpusym_gpu_t *gpu, const char **why)
     return rc;
 }
 
-/* The calls of this process never end a capture. */
-static int sim_capture_spare(int *mode)
-{
-    *mode = 0;
-    return GPUSYM_SUCCESS;
-}
-
-static void sim_capture_restore(int mode)
-{
-    (void) mode;
-}
-
 /* ---- the table ---- */
 
 const gpusym_device_t gpusym_device_sim = {
@@ -218,7 +206,7 @@ const gpusym_device_t gpusym_device_sim = {
     .open = sim_open,
     .close = sim_close,
     .query = sim_query,
-    .look = sim_query,
+    .look = sim_look,
     .mem_range = sim_mem_range,
     .gpu_count = sim_gpu_count,
     .gpu_current = sim_gpu_current,

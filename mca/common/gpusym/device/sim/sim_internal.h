@@ -37,6 +37,20 @@ const char *sim_error(void);
 
 /* GPUSYM_ERR_NOT_AVAILABLE: the simulator is not open; GPUSYM_ERR_BAD_PARAM: gpu is not its GPU. */
 int sim_gpu_check(const gpusym_gpu_t *gpu);
+/* The same before memory is allocated, freed, pinned or mapped, which no stream does in its order: GPUSYM_ERR, as of a
+ * driver, while a stream is being captured, whose graph becomes invalid; not between capture_spare() and
+ * capture_restore(). */
+int sim_gpu_alter(const gpusym_gpu_t *gpu);
+
+/* Counts a stream as being captured, until sim_captures_end(). Returns what sim_capture_check() needs. */
+unsigned sim_captures_begin(void);
+void sim_captures_end(void);
+/* Makes the graphs of all streams that are being captured invalid; false: there are none. */
+bool sim_captures_spoil(void);
+/* GPUSYM_ERR: captures that began then are invalid. */
+int sim_capture_check(unsigned since);
+int sim_capture_spare(int *mode);
+void sim_capture_restore(int mode);
 
 /* Counts size bytes as allocated; false if the GPU has fewer free. sim_bytes_give ends that. */
 bool sim_bytes_take(size_t size);
@@ -142,6 +156,7 @@ typedef struct sim_region {
     char *alias;     /* the same for the CPU; base for host, registered and managed memory, NULL for multicast */
     char *map;       /* what to unmap, NULL if nothing */
     size_t map_size; /* of map */
+    bool seen;       /* atomic: query() has */
     int fd;          /* memfd of SIM_REGION_OWN and SIM_REGION_VMM, else -1 */
     sim_shared_id_t id;
     /* Of SIM_REGION_MULTICAST, else NULL: */
@@ -177,6 +192,7 @@ void sim_table_clear(void);
 int sim_reach(const void *p, size_t size, unsigned how, void **at, sim_region_t **pin);
 
 void sim_query(const void *p, gpusym_mem_t *mem);
+void sim_look(const void *p, gpusym_mem_t *mem);
 int sim_mem_range(const void *p, gpusym_range_t *range);
 
 /* ---- memory.c ---- */
@@ -256,6 +272,7 @@ void *sim_kernel_reach(const void *p);
 struct gpusym_sim_graph {
     sim_item_t *item; /* n of them */
     unsigned n, room;
+    unsigned since; /* of sim_captures_begin() */
 };
 
 int sim_stream_create(gpusym_gpu_t *gpu, gpusym_stream_t **out);
@@ -269,7 +286,8 @@ int sim_stream_check(const gpusym_stream_t *stream);
 /* Prepares and queues n items, in order and with nothing between them, or none if one cannot be. On a stream that is
  * being captured: adds them to its graph as they are. */
 int sim_stream_queue(gpusym_stream_t *stream, const sim_item_t *asked, unsigned n);
-/* Begins a capture, and ends it: the caller owns *graph. GPUSYM_ERR_BAD_PARAM: there is one, or none. */
+/* Begins a capture, and ends it: the caller owns *graph. GPUSYM_ERR_BAD_PARAM: there is one, or none; GPUSYM_ERR: it
+ * has ended, and is invalid. */
 int sim_stream_capture(gpusym_stream_t *stream);
 int sim_stream_capture_end(gpusym_stream_t *stream, gpusym_sim_graph_t **graph);
 /* Destroys all streams, once their queues are empty. */
