@@ -49,11 +49,12 @@ int gpusym_stream_prepare(MPI_Comm comm, MPI_Info info);
  * in one order too.
  * Different streams may be used for calls of one communicator; these run one behind the other.
  *
- * **Buffers** are GPU memory; host memory is refused.
+ * **Buffers** are memory of the rank's GPU, or pinned host memory; other host memory is refused.
  * They belong to the collective until the stream has passed it: until then the receive buffer must not be read or
  * written, the send buffer must not be written, and neither may be freed.
  * Counts and displacements are read before the function returns.
- * Datatypes must be predefined ones, or contiguous; operations must be predefined ones.
+ * Datatypes must be predefined ones, or contiguous; operations must be predefined ones; reduce-scatters must not be in
+ * place.
  *
  * **Capture.**
  * In a stream that is being captured the collective becomes a node of the graph, which can be launched any number of

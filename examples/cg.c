@@ -8,10 +8,12 @@
  *     mpirun -n 4 --mca coll gpusym --mca coll_gpusym_device sim examples/cg --device sim
  *
  * Two solvers: the classic one, with two sums of one double an iteration, and the pipelined one, with one sum of two
- * doubles behind the matrix product. Each is run in four ways (cg_ways.c): `gpusym`; `staged`, by copies and MPI on
- * host memory; `nccl`, written by hand on a stream; and `ordered`, staged with sums in the order of the ranks, which is
- * gpusym's: the residuals of the two must have the same bits in every iteration. Each is checked against the known
- * solution. The table has the time of an iteration, all included: median of some solves, of the slowest rank.
+ * doubles behind the matrix product. Each is run in several ways (cg_ways.c): `gpusym`; `staged`, by copies and MPI on
+ * host memory; `nccl`, written by hand on a stream; `streams`, by gpusym's collectives on that stream (cg_streams.c);
+ * `nccl-graph` and `graph`, the same two with LOOK_EVERY iterations in a CUDA graph that is replayed; and `ordered`,
+ * staged with sums in the order of the ranks, which is gpusym's: the residuals of the two must have the same bits in
+ * every iteration. Each is checked against the known solution. The table has the time of an iteration, all included:
+ * median of some solves, of the slowest rank. Streams and graphs are there with --device cuda.
  */
 #include <getopt.h>
 #include <limits.h>
@@ -27,12 +29,13 @@
 #include "bench/memory.h"
 #include "examples/cg_device.h"
 #include "examples/cg_ways.h"
+#include "examples/graph.h"
 #include "test/mpi/mem.h"
 
 #define USAGE                                                                                                    \
     "cg [--device cuda|sim|host] [--n N] [--solver classic|pipelined|all] [--reduce LIST] [--iterations MOST]\n" \
     "   [--repeats N] [--csv FILE] [--json FILE]\n"                                                              \
-    "--n: unknowns per side of the cube; --reduce: ordered, gpusym, staged, nccl"
+    "--n: unknowns per side of the cube; --reduce: ordered, gpusym, staged, nccl, nccl-graph, streams, graph"
 
 #define TOLERANCE 1e-9   /* of the residual, relative: then a solve ends */
 #define ERROR_LIMIT 1e-5 /* of any unknown; the solution is in [0, 1) */
@@ -127,16 +130,66 @@ static double gamma_of(const cg_args_t *a, unsigned iteration)
     return gamma;
 }
 
-/* Up to `most` iterations; returns how many, done when it returns. The sums, and so the decision, are alike on all
- * ranks. */
-static unsigned solve(const solver_t *s, const cg_way_t *way, cg_args_t *a, unsigned most)
+/* ---- iterations as a graph ---- */
+
+/* What a graph reads and writes is at the same addresses whenever it is launched. So it has items of its own, behind
+ * those of all iterations: that of the iteration before, LOOK_EVERY ones, and one whose gamma the last of these
+ * writes. Around each launch they are copied from and to those of the iterations that it stands for. */
+#define GRAPH_ITEMS (LOOK_EVERY + 2)
+
+static unsigned graph_item(const cg_args_t *a)
+{
+    return a->items - GRAPH_ITEMS;
+}
+
+typedef struct {
+    const solver_t *solver;
+    const cg_way_t *way;
+    cg_args_t args;
+} queued_t;
+
+static void queue_iterations(void *argument)
+{
+    queued_t *q = argument;
+
+    for (unsigned i = 1; i <= LOOK_EVERY; i++) {
+        q->args.iteration = graph_item(&q->args) + i;
+        q->solver->iterate(q->way, &q->args);
+    }
+}
+
+/* NULL: none, in this way. Where one of the solver's solves has been run before. */
+static graph_t *make_graph(const solver_t *s, const cg_way_t *way, const cg_args_t *a)
+{
+    queued_t q = {s, way, *a};
+
+    return way->graphs ? graph_capture(queue_iterations, &q) : NULL;
+}
+
+static void replay(const graph_t *graph, cg_args_t *a)
+{
+    const size_t bytes = CG_ITEM * sizeof(double);
+
+    graph_copy(cg_item(a, graph_item(a)), cg_item(a, a->iteration - 1), 2 * bytes);
+    graph_launch(graph);
+    graph_copy(cg_item(a, a->iteration), cg_item(a, graph_item(a) + 1), (LOOK_EVERY + 1) * bytes);
+    a->iteration += LOOK_EVERY;
+}
+
+/* Up to `most` iterations, with a graph, if there is one, for all but the first LOOK_EVERY; returns how many, done when
+ * it returns. The sums, and so the decision, are alike on all ranks. */
+static unsigned solve(const solver_t *s, const cg_way_t *way, cg_args_t *a, const graph_t *graph, unsigned most)
 {
     double enough = -1;
 
     s->begin(way, a);
     for (a->iteration = 0; a->iteration < most;) {
-        s->iterate(way, a);
-        a->iteration++;
+        if (NULL != graph && a->iteration >= LOOK_EVERY && most - a->iteration >= LOOK_EVERY) {
+            replay(graph, a);
+        } else {
+            s->iterate(way, a);
+            a->iteration++;
+        }
         if (1 == a->iteration) {
             enough = TOLERANCE * TOLERANCE * gamma_of(a, 0);
         } else if (0 == a->iteration % LOOK_EVERY && gamma_of(a, a->iteration - 1) <= enough) {
@@ -206,20 +259,25 @@ static result_t measure(const solver_t *s, const cg_way_t *way, cg_args_t *a)
 {
     double seconds[REPEATS_MAX] = {0};
     result_t r = {.us = 0};
+    graph_t *graph;
 
     bench_counters_of("alltoallv");
     bench_counters_start();
-    solve(s, way, a, opt.iterations < 3 ? opt.iterations : 3); /* what a first call sets up is not timed */
+    solve(s, way, a, NULL, opt.iterations < 3 ? opt.iterations : 3); /* what a first call sets up is not timed */
     bench_counters_say(r.halo, sizeof(r.halo));
+    graph = make_graph(s, way, a);
     bench_counters_of("allreduce");
     bench_counters_start();
     for (unsigned i = 0; i < opt.repeats; i++) {
         MPI_Barrier(bench_world);
         seconds[i] = -MPI_Wtime();
-        r.iterations = solve(s, way, a, opt.iterations);
+        r.iterations = solve(s, way, a, graph, opt.iterations);
         seconds[i] += MPI_Wtime();
     }
     bench_counters_say(r.sums, sizeof(r.sums));
+    if (NULL != graph) {
+        graph_free(graph);
+    }
     qsort(seconds, opt.repeats, sizeof(double), ascending);
     r.us = bench_max(seconds[opt.repeats / 2]) / r.iterations * 1e6;
     mem_read(history, cg_item(a, 0), (size_t) r.iterations * CG_ITEM * sizeof(double));
@@ -239,7 +297,7 @@ static void row(const solver_t *s, const cg_way_t *way, const result_t *r)
     snprintf(error, sizeof(error), "%.1e", r->error);
     snprintf(bits, sizeof(bits), r->differs < r->iterations ? "from %u" : "same", r->differs);
     bench_word(10, s->name);
-    bench_word(8, way->name);
+    bench_word(10, way->name);
     bench_cell(10, 0, r->iterations, false);
     bench_word(9, residual);
     bench_word(9, error);
@@ -359,7 +417,7 @@ static void head(void)
 {
     char line[160];
 
-    snprintf(line, sizeof(line), "%10s %8s %10s %9s %9s %9s %14s %14s %12s", "solver", "way", "iterations", "residual",
+    snprintf(line, sizeof(line), "%10s %10s %10s %9s %9s %9s %14s %14s %12s", "solver", "way", "iterations", "residual",
              "error", "bits", "sums", "halo", "us/iteration");
     bench_head(line, "solver,way,iterations,residual,error,bits,allreduce,alltoallv,us_per_iteration");
 }
@@ -373,7 +431,7 @@ static cg_args_t problem(void)
     return (cg_args_t){.n = opt.n,
                        .nz = least + (rank < more),
                        .z0 = rank * least + (rank < more ? rank : more),
-                       .items = opt.iterations + 1};
+                       .items = opt.iterations + 1 + GRAPH_ITEMS};
 }
 
 static bool run(void)
@@ -388,7 +446,7 @@ static bool run(void)
         bench_die("no host memory");
     }
     cg_device_open(&a);
-    cg_ways_open(&a, wanted("nccl"));
+    cg_ways_open(&a, wanted("nccl") || wanted("nccl-graph"), wanted("streams") || wanted("graph"));
     bench_comment("%u^3 unknowns, %u on rank 0; %.1f KiB of faces", a.n, (unsigned) cg_count(&a),
                   (double) cg_plane(&a) / 128);
     head();

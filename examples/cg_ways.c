@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * gpusym, staging, NCCL: see cg_ways.h.
+ * gpusym, staging, NCCL, gpusym on streams: see cg_ways.h.
  */
 #include <mpi.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include "bench/nccl.h"
 #include "bench/ranks.h"
 #include "examples/cg_device.h"
+#include "examples/cg_streams.h"
 #include "examples/cg_ways.h"
 
 #define TAG 7
@@ -214,7 +215,7 @@ static void nccl_begin(double *own, double *all, int n)
     nccl_sum(own, all, n, beside.stream);
 }
 
-static void nccl_end(void)
+static void join_beside(void)
 {
     after(bench_cu.stream, beside.stream);
 }
@@ -239,14 +240,36 @@ static void beside_close(void)
     bench_cu_check("cuEventDestroy", destroy(beside.event));
 }
 
+/* ---- gpusym, on our stream ---------------------------------------------------------------------------------------
+ */
+
+static void streams_halo(const cg_args_t *a)
+{
+    cg_streams_halo(a, bench_cu.stream);
+}
+
+static void streams_reduce(double *own, double *all, int n)
+{
+    cg_streams_sum(own, all, n, bench_cu.stream);
+}
+
+static void streams_begin(double *own, double *all, int n)
+{
+    after(beside.stream, bench_cu.stream);
+    cg_streams_sum(own, all, n, beside.stream);
+}
+
 /* ---- all of them ---------------------------------------------------------------------------------------------------
  */
 
 static const cg_way_t ways[] = {
-    {"ordered", always, staged_halo, ordered_reduce, ordered_reduce, nothing},
-    {"gpusym", always, gpusym_halo, gpusym_reduce, gpusym_begin, wait_for_request},
-    {"staged", always, staged_halo, staged_reduce, staged_begin, staged_end},
-    {"nccl", nccl_there, nccl_halo, nccl_reduce, nccl_begin, nccl_end},
+    {"ordered", always, false, staged_halo, ordered_reduce, ordered_reduce, nothing},
+    {"gpusym", always, false, gpusym_halo, gpusym_reduce, gpusym_begin, wait_for_request},
+    {"staged", always, false, staged_halo, staged_reduce, staged_begin, staged_end},
+    {"nccl", nccl_there, false, nccl_halo, nccl_reduce, nccl_begin, join_beside},
+    {"nccl-graph", nccl_there, true, nccl_halo, nccl_reduce, nccl_begin, join_beside},
+    {"streams", cg_streams_there, false, streams_halo, streams_reduce, streams_begin, join_beside},
+    {"graph", cg_streams_there, true, streams_halo, streams_reduce, streams_begin, join_beside},
 };
 
 const cg_way_t *cg_way(int number)
@@ -254,7 +277,7 @@ const cg_way_t *cg_way(int number)
     return number < (int) (sizeof(ways) / sizeof(ways[0])) ? &ways[number] : NULL;
 }
 
-void cg_ways_open(const cg_args_t *a, bool with_nccl)
+void cg_ways_open(const cg_args_t *a, bool with_nccl, bool with_streams)
 {
     const size_t bytes = 2 * cg_plane(a) * sizeof(double);
 
@@ -265,6 +288,7 @@ void cg_ways_open(const cg_args_t *a, bool with_nccl)
     host.all = bench_host_alloc(2 * sizeof(double));
     memset(host.halo, 0, bytes);
     bench_nccl_open(cg_faces(a), cg_halo(a), bytes, with_nccl);
+    cg_streams_open(a, with_streams);
     if (bench_cu.there) {
         beside_open();
     }
@@ -275,6 +299,7 @@ void cg_ways_close(void)
     if (bench_cu.there) {
         beside_close();
     }
+    cg_streams_close();
     bench_nccl_close();
     bench_host_free(host.all);
     bench_host_free(host.own);

@@ -14,6 +14,7 @@
 typedef struct {
     const char *name;
     bool (*there)(void); /* alike on all ranks */
+    bool graphs;         /* all is queued on streams, so that iterations can be replayed as a graph: do so */
     /* `faces` to the neighbours' `halo`. */
     void (*halo)(const cg_args_t *a);
     /* The sum over the ranks of `n` doubles at `own` to `all`, both in GPU memory. */
@@ -26,8 +27,8 @@ typedef struct {
 /* Numbered from 0, NULL past the end. */
 const cg_way_t *cg_way(int number);
 
-/* For one problem, after cg_device_open(); NCCL if wanted. Collective. */
-void cg_ways_open(const cg_args_t *a, bool with_nccl);
+/* For one problem, after cg_device_open(); NCCL, and collectives on streams, if wanted. Collective. */
+void cg_ways_open(const cg_args_t *a, bool with_nccl, bool with_streams);
 void cg_ways_close(void);
 
 #endif

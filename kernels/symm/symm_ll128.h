@@ -51,7 +51,7 @@
 typedef struct {
     uint32_t stream, round;
     uint32_t epoch; /* of the first round */
-    uint64_t at; /* first pack of its unit in every slice */
+    uint64_t at;    /* first pack of its unit in every slice */
 } gs_unit_t;
 
 /* Up to GS_BATCH groups of a unit, and with which rank. */

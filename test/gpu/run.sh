@@ -14,7 +14,7 @@
 #   bench      the table of the collectives of --coll (default those that NCCL has, as MPI calls them) beside NCCL and
 #              staging, on each of RANKS beyond 1; about a minute each
 #   overlap    an all-reduce beside a kernel that computes; nonblocking and persistent beside blocking; half a minute
-#   cg         a solver by gpusym, staging and NCCL, of three sizes; half a minute
+#   cg         a solver by gpusym and NCCL, on streams and in graphs too, and staged, of three sizes; a minute
 #   halo       a halo exchange in three dimensions in several forms and by NCCL, checked, of faces from 4 KiB to 4 MiB
 #   goals      all that bench/goals.csv has a goal for, beside NCCL, on the largest of RANKS, and one table of it; about two
 #              minutes

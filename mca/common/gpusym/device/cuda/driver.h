@@ -88,9 +88,10 @@
     X(cuGraphDestroy)
 
 /* Entry points that may be missing; typed by hand, since an older cuda.h does not declare them. */
-#define DRIVER_OPTIONAL(X)                                                         \
-    X(cuFuncLoad, CUresult (*)(CUfunction))                      /* driver 12.4 */ \
-    X(cuCtxGetId, CUresult (*)(CUcontext, unsigned long long *)) /* driver 12.0 */
+#define DRIVER_OPTIONAL(X)                                                                                \
+    X(cuFuncLoad, CUresult (*)(CUfunction))                                             /* driver 12.4 */ \
+    X(cuCtxGetId, CUresult (*)(CUcontext, unsigned long long *))                        /* driver 12.0 */ \
+    X(cuLaunchKernelEx, CUresult (*)(const void *config, CUfunction, void **, void **)) /* driver 11.8 */
 
 /* Where cuda.h makes a macro of a name above, the symbol changes together with the type: nodes of graphs have other
  * parameters, and names with _v2, from CUDA 12 on. */

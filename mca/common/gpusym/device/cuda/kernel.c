@@ -120,6 +120,45 @@ static int launch_enter(gpusym_gpu_t *gpu, unsigned kernel, bool *pushed)
     return cuda_ctx_enter(gpu, pushed);
 }
 
+#if CUDA_VERSION >= 11080
+#define SOON_CC 90 /* compute capability of GPUs that can do so */
+
+static bool soon_fails; /* atomic */
+
+/* Queues a kernel of a stream of the program so that it may come to the GPU before what the stream does before it has
+ * ended: it waits for that by itself (gs_stream_order() of kernels/prim/prim.h). False: it cannot be queued so; nothing
+ * is. */
+static bool launch_soon(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w, void **parameters)
+{
+    CUlaunchAttribute soon = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                              .value.programmaticStreamSerializationAllowed = 1};
+    const CUlaunchConfig config = {.gridDimX = w->nblocks,
+                                   .gridDimY = 1,
+                                   .gridDimZ = 1,
+                                   .blockDimX = w->nthreads,
+                                   .blockDimY = 1,
+                                   .blockDimZ = 1,
+                                   .hStream = stream->stream,
+                                   .attrs = &soon,
+                                   .numAttrs = 1};
+    if (NULL == cu.cuLaunchKernelEx || stream->gpu->info.cc < SOON_CC ||
+        __atomic_load_n(&soon_fails, __ATOMIC_RELAXED)) {
+        return false;
+    }
+    const bool queued = CUDA_SUCCESS == cu.cuLaunchKernelEx(&config, stream->gpu->kernels[kernel], parameters, NULL);
+    if (!queued) {
+        __atomic_store_n(&soon_fails, true, __ATOMIC_RELAXED); /* one attempt is enough */
+    }
+    return queued;
+}
+#else
+static bool launch_soon(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w, void **parameters)
+{
+    (void) stream, (void) kernel, (void) w, (void) parameters;
+    return false;
+}
+#endif
+
 int cuda_launch(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
 {
     gpusym_gpu_t *gpu = stream->gpu;
@@ -130,8 +169,10 @@ int cuda_launch(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
-    rc = CU(gpu->info.ordinal, cuLaunchKernel, gpu->kernels[kernel], w->nblocks, 1, 1, w->nthreads, 1, 1, 0,
-            stream->stream, parameters, NULL);
+    if (w->early < GPUSYM_STREAM_BEGINS || !launch_soon(stream, kernel, w, parameters)) {
+        rc = CU(gpu->info.ordinal, cuLaunchKernel, gpu->kernels[kernel], w->nblocks, 1, 1, w->nthreads, 1, 1, 0,
+                stream->stream, parameters, NULL);
+    }
     cuda_ctx_leave(pushed);
     return rc;
 }
