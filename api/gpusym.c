@@ -110,6 +110,23 @@ static int check_comm(MPI_Comm comm)
     return inter ? MPI_ERR_COMM : MPI_SUCCESS;
 }
 
+/* The component's functions, for a call whose arguments have been checked with that result. NULL: *rc has become the
+ * error to return. */
+static const gpusym_streams_t *need_component(MPI_Comm comm, int *rc)
+{
+    const gpusym_streams_t *streams = NULL;
+    const char *why = NULL;
+
+    if (MPI_SUCCESS == *rc) {
+        streams = api_component(&why);
+        *rc = NULL == streams ? MPI_ERR_UNSUPPORTED_OPERATION : MPI_SUCCESS;
+    }
+    if (MPI_SUCCESS != *rc) {
+        *rc = api_raise(comm, *rc, why);
+    }
+    return streams;
+}
+
 /* What the component has returned, and why. */
 static int result_of(MPI_Comm comm, const gpusym_streams_t *streams, int rc)
 {
@@ -122,61 +139,39 @@ static int result_of(MPI_Comm comm, const gpusym_streams_t *streams, int rc)
     return api_raise(comm, error_class, streams->why());
 }
 
-static int queue(MPI_Comm comm, const gpusym_stream_call_t *call, void *stream)
-{
-    const gpusym_streams_t *streams;
-    const char *why;
-    int rc = check_comm(comm);
-
-    if (MPI_SUCCESS == rc) {
-        rc = check_arguments(comm, call);
-    }
-    if (MPI_SUCCESS != rc) {
-        return api_raise(comm, rc, NULL);
-    }
-    streams = api_component(&why);
-    if (NULL == streams) {
-        return api_raise(comm, MPI_ERR_UNSUPPORTED_OPERATION, why);
-    }
-    return result_of(comm, streams, streams->call(comm, call, stream));
-}
-
 /* ---- the functions ----------------------------------------------------------------------------------------------- */
 
 int gpusym_stream_prepare(MPI_Comm comm, MPI_Info info)
 {
-    const gpusym_streams_t *streams;
-    const char *why;
     int rc = check_comm(comm);
+    const gpusym_streams_t *streams = need_component(comm, &rc);
 
     (void) info;
-    if (MPI_SUCCESS != rc) {
-        return api_raise(comm, rc, NULL);
-    }
-    streams = api_component(&why);
-    if (NULL == streams) {
-        return api_raise(comm, MPI_ERR_UNSUPPORTED_OPERATION, why);
-    }
-    return result_of(comm, streams, streams->prepare(comm));
+    return NULL == streams ? rc : result_of(comm, streams, streams->prepare(comm));
 }
 
 int gpusym_stream_error(MPI_Comm comm, int *error, int *rank)
 {
     const gpusym_streams_t *streams;
-    const char *why;
     int rc = check_comm(comm);
 
     if (MPI_SUCCESS == rc && (NULL == error || NULL == rank)) {
         rc = MPI_ERR_ARG;
     }
-    if (MPI_SUCCESS != rc) {
-        return api_raise(comm, rc, NULL);
+    streams = need_component(comm, &rc);
+    return NULL == streams ? rc : result_of(comm, streams, streams->failed(comm, error, rank));
+}
+
+static int queue(MPI_Comm comm, const gpusym_stream_call_t *call, void *stream)
+{
+    const gpusym_streams_t *streams;
+    int rc = check_comm(comm);
+
+    if (MPI_SUCCESS == rc) {
+        rc = check_arguments(comm, call);
     }
-    streams = api_component(&why);
-    if (NULL == streams) {
-        return api_raise(comm, MPI_ERR_UNSUPPORTED_OPERATION, why);
-    }
-    return result_of(comm, streams, streams->failed(comm, error, rank));
+    streams = need_component(comm, &rc);
+    return NULL == streams ? rc : result_of(comm, streams, streams->call(comm, call, stream));
 }
 
 /* A call of collective `id`, whose other arguments are those named. */
