@@ -61,11 +61,12 @@ make_rpm() {
         --define "_libdir /usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)" /packages/gpusym-*.tar.gz
 }
 
-# The RPM's files are those of the Debian package, but for what only that one has.
+# The RPM's files are those of the Debian package, but for what only that one has. Debian's rpmbuild compresses none.
 compare_rpm() {
     rpm -qlp /packages/rpm/RPMS/*/gpusym-[0-9]*.rpm | sort >/packages/rpm.list
     dpkg-deb --fsys-tarfile /packages/gpusym_*.deb | tar -tf - | sed -n 's,^\./\(.*[^/]\)$,/\1,p' |
-        grep -vE '/(changelog.Debian.gz|copyright|README.Debian)$|^/usr/share/lintian/' | sort >/packages/deb.list
+        grep -vE '/(changelog.Debian.gz|copyright|README.Debian)$|^/usr/share/lintian/' |
+        sed '/[/]man[/]/s/[.]gz$//' | sort >/packages/deb.list
     # Of an RPM folders are listed, too.
     grep -vxFf <(sed 's,/[^/]*$,,' /packages/rpm.list | sort -u) /packages/rpm.list | diff /packages/deb.list -
 }
