@@ -1,0 +1,585 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * mpirun test of collectives on streams (api/gpusym.h): all of them in a random order, on several communicators and
+ * streams, eager, in graphs, and beside ordinary calls, with every byte compared to what MPI does on host memory; ranks
+ * that come late; communicators freed with work queued; calls that are refused, and ranks that disagree.
+ *
+ *     onstream [--n STEPS] [--seed NUMBER] [--threads]
+ */
+#include <mpi.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "api/gpusym.h"
+#include "test/mpi/check.h"
+#include "test/mpi/gpu_stream.h"
+#include "test/mpi/mem.h"
+
+enum { RANKS_MAX = 16, SLOTS = 8, COUNT_MAX = 6000, COMMS = 3, STREAMS = 2, GRAPH_CALLS = 3, THREADS = 2 };
+#define WORDS_MAX ((COUNT_MAX + 4) * RANKS_MAX)
+
+static int rank, ranks;
+static long passed, failed; /* atomic */
+
+static bool say(bool good, const char *what)
+{
+    __atomic_fetch_add(good ? &passed : &failed, 1, __ATOMIC_RELAXED);
+    if (!good) {
+        fprintf(stderr, "onstream: FAIL on rank %d: %s\n", rank, what);
+    }
+    return good;
+}
+
+static void must(int rv, const char *what)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length;
+    if (MPI_SUCCESS != rv) {
+        MPI_Error_string(rv, text, &length);
+        fprintf(stderr, "onstream: rank %d: %s: %s\n", rank, what, text);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+}
+
+static uint32_t next_random(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+/* ---- the collectives, on a stream and on host memory ---- */
+
+/* What a call has; the same on all ranks but for the buffers. */
+typedef struct {
+    int coll, count, root;
+    bool in_place;
+    MPI_Op op;
+    MPI_Comm comm;
+    int counts[RANKS_MAX], displs[RANKS_MAX];
+} what_t;
+
+static const void *input(const what_t *w, const void *in)
+{
+    return w->in_place ? MPI_IN_PLACE : in;
+}
+
+/* COLLECTIVE(name, arguments of `w`, in, out; words of input and output of a rank) */
+#define COLLECTIVES                                                                                                 \
+    COLLECTIVE(allreduce, Allreduce, (input(w, in), out, w->count, MPI_INT, w->op, w->comm A), w->count, w->count)  \
+    COLLECTIVE(reduce, Reduce,                                                                                      \
+               (w->in_place && rank == w->root ? MPI_IN_PLACE : in, out, w->count, MPI_INT, w->op, w->root, w->comm A), \
+               w->count, w->count)                                                                                  \
+    COLLECTIVE(bcast, Bcast, (out, w->count, MPI_INT, w->root, w->comm A), 0, w->count)                             \
+    COLLECTIVE(allgather, Allgather, (input(w, in), w->count, MPI_INT, out, w->count, MPI_INT, w->comm A), w->count, \
+               w->count *ranks)                                                                                     \
+    COLLECTIVE(allgatherv, Allgatherv,                                                                              \
+               (input(w, in), w->counts[rank], MPI_INT, out, w->counts, w->displs, MPI_INT, w->comm A),             \
+               w->counts[rank], w->displs[ranks - 1] + w->counts[ranks - 1])                                        \
+    COLLECTIVE(reduce_scatter, Reduce_scatter, (in, out, w->counts, MPI_INT, w->op, w->comm A),                     \
+               w->displs[ranks - 1] + w->counts[ranks - 1], w->counts[rank])                                        \
+    COLLECTIVE(reduce_scatter_block, Reduce_scatter_block, (in, out, w->count, MPI_INT, w->op, w->comm A),          \
+               w->count *ranks, w->count)                                                                           \
+    COLLECTIVE(alltoall, Alltoall, (in, w->count, MPI_INT, out, w->count, MPI_INT, w->comm A), w->count *ranks,     \
+               w->count *ranks)                                                                                     \
+    COLLECTIVE(gather, Gather, (in, w->count, MPI_INT, out, w->count, MPI_INT, w->root, w->comm A), w->count,       \
+               w->count *ranks)                                                                                     \
+    COLLECTIVE(scatter, Scatter, (in, w->count, MPI_INT, out, w->count, MPI_INT, w->root, w->comm A),               \
+               w->count *ranks, w->count)                                                                           \
+    COLLECTIVE(scan, Scan, (in, out, w->count, MPI_INT, w->op, w->comm A), w->count, w->count)                      \
+    COLLECTIVE(exscan, Exscan, (in, out, w->count, MPI_INT, w->op, w->comm A), w->count, w->count)
+
+enum {
+#define COLLECTIVE(name, Name, arguments, in, out) name##_number,
+    COLLECTIVES
+#undef COLLECTIVE
+        COLLECTIVE_COUNT
+};
+
+static int on_stream(const what_t *w, const void *in, void *out, void *stream)
+{
+    switch (w->coll) {
+#define A , stream
+#define COLLECTIVE(name, Name, arguments, in_words, out_words) \
+    case name##_number:                                        \
+        return gpusym_##name##_on_stream arguments;
+        COLLECTIVES
+#undef COLLECTIVE
+#undef A
+    default:
+        return MPI_ERR_ARG;
+    }
+}
+
+static int on_host(const what_t *w, const void *in, void *out)
+{
+    switch (w->coll) {
+#define A
+#define COLLECTIVE(name, Name, arguments, in_words, out_words) \
+    case name##_number:                                        \
+        return MPI_##Name arguments;
+        COLLECTIVES
+#undef COLLECTIVE
+#undef A
+    default:
+        return MPI_ERR_ARG;
+    }
+}
+
+static void count_words(const what_t *w, size_t *in, size_t *out)
+{
+    switch (w->coll) {
+#define COLLECTIVE(name, Name, arguments, in_words, out_words) \
+    case name##_number:                                        \
+        *in = (size_t) (in_words);                             \
+        *out = (size_t) (out_words);                           \
+        break;
+        COLLECTIVES
+#undef COLLECTIVE
+    default:
+        *in = *out = 0;
+        break;
+    }
+}
+
+static const char *name_of(int coll)
+{
+    static const char *const names[] = {
+#define COLLECTIVE(name, Name, arguments, in, out) #name,
+        COLLECTIVES
+#undef COLLECTIVE
+    };
+    return names[coll];
+}
+
+/* A random call, the same on all ranks that have the same state. */
+static what_t make_what(uint32_t *state, MPI_Comm comm)
+{
+    static const int counts[] = {1, 2, 3, 5, 17, 64, 255, 1000, COUNT_MAX};
+    static const MPI_Op ops[] = {MPI_SUM, MPI_MAX, MPI_BXOR};
+    what_t w = {.coll = (int) (next_random(state) % COLLECTIVE_COUNT),
+                .count = counts[next_random(state) % (sizeof counts / sizeof counts[0])],
+                .root = (int) (next_random(state) % (uint32_t) ranks),
+                .op = ops[next_random(state) % 3],
+                .comm = comm};
+    w.in_place = 0 == next_random(state) % 3 &&
+                 (allreduce_number == w.coll || reduce_number == w.coll || allgather_number == w.coll ||
+                  allgatherv_number == w.coll);
+    for (int r = 0, at = 0; r < ranks; r++) {
+        w.counts[r] = w.count + (int) (next_random(state) % 3);
+        w.displs[r] = at;
+        /* gaps for allgatherv alone: reduce_scatter has none */
+        at += w.counts[r] + (allgatherv_number == w.coll ? (int) (next_random(state) % 2) : 0);
+    }
+    return w;
+}
+
+/* ---- buffers ---- */
+
+/* A call that has been queued: what goes in and what has come out, and the GPU memory in which it does. */
+typedef struct {
+    what_t what;
+    bool again; /* an ordinary MPI_Allreduce of the output has followed */
+    int *in, *out, *back, *gpu_in, *gpu_out;
+} slot_t;
+
+static void slot_open(slot_t *s)
+{
+    const size_t bytes = WORDS_MAX * sizeof(int);
+    s->in = malloc(bytes);
+    s->out = malloc(bytes);
+    s->back = malloc(bytes);
+    s->gpu_in = mem_alloc(MEM_DEVICE, bytes);
+    s->gpu_out = mem_alloc(MEM_DEVICE, bytes);
+    if (NULL == s->in || NULL == s->out || NULL == s->back || NULL == s->gpu_in || NULL == s->gpu_out) {
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+}
+
+static void slot_close(slot_t *s)
+{
+    free(s->in);
+    free(s->out);
+    free(s->back);
+    mem_free(MEM_DEVICE, s->gpu_in);
+    mem_free(MEM_DEVICE, s->gpu_out);
+}
+
+static void slot_fill(slot_t *s, uint32_t seed)
+{
+    size_t in, out;
+    uint32_t state = seed * 31 + (uint32_t) rank;
+    count_words(&s->what, &in, &out);
+    for (size_t i = 0; i < in; i++) {
+        s->in[i] = (int) (next_random(&state) % 100000);
+    }
+    for (size_t i = 0; i < out + 1; i++) { /* one behind the end: nothing is written there */
+        s->out[i] = (int) (next_random(&state) % 100000);
+    }
+}
+
+/* Queues the call, between the copies to the GPU and back. */
+static void slot_queue(slot_t *s, void *stream)
+{
+    size_t in, out;
+    count_words(&s->what, &in, &out);
+    if (0 != in) {
+        gpu_stream_copy(stream, s->gpu_in, s->in, in * sizeof(int));
+    }
+    gpu_stream_copy(stream, s->gpu_out, s->out, (out + 1) * sizeof(int));
+    must(on_stream(&s->what, s->gpu_in, s->gpu_out, stream), name_of(s->what.coll));
+    if (s->again) { /* it begins when the call on the stream has ended */
+        must(MPI_Allreduce(MPI_IN_PLACE, s->gpu_out, s->what.count, MPI_INT, MPI_BXOR, s->what.comm), "MPI_Allreduce");
+    }
+    gpu_stream_copy(stream, s->back, s->gpu_out, (out + 1) * sizeof(int));
+}
+
+/* Compares it, once its stream has been synchronized. MPI does it on host memory, on another communicator. */
+static void slot_compare(slot_t *s, MPI_Comm reference)
+{
+    char text[128];
+    size_t in, out, wrong = 0, first = 0;
+    count_words(&s->what, &in, &out);
+    s->what.comm = reference;
+    must(on_host(&s->what, s->in, s->out), "the reference");
+    if (s->again) {
+        must(MPI_Allreduce(MPI_IN_PLACE, s->out, s->what.count, MPI_INT, MPI_BXOR, reference), "the reference");
+    }
+    for (size_t i = 0; i < out + 1; i++) {
+        first = 0 == wrong && s->out[i] != s->back[i] ? i : first;
+        wrong += s->out[i] != s->back[i];
+    }
+    snprintf(text, sizeof text, "%s of %d%s: %zu elements wrong, from %zu on", name_of(s->what.coll), s->what.count,
+             s->what.in_place ? " in place" : "", wrong, first);
+    say(0 == wrong, text);
+}
+
+/* ---- random programs ---- */
+
+typedef struct {
+    MPI_Comm comm[COMMS], reference;
+    void *stream[STREAMS];
+    slot_t slot[SLOTS];
+    uint32_t seed;
+    int steps;
+} program_t;
+
+static void program_open(program_t *p, uint32_t seed, int steps)
+{
+    p->seed = seed;
+    p->steps = steps;
+    MPI_Comm_dup(MPI_COMM_WORLD, &p->reference);
+    for (int c = 0; c < COMMS; c++) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &p->comm[c]);
+        MPI_Comm_set_errhandler(p->comm[c], MPI_ERRORS_RETURN);
+        if (0 != c) { /* the first is prepared by its first call */
+            must(gpusym_stream_prepare(p->comm[c], MPI_INFO_NULL), "gpusym_stream_prepare");
+        }
+    }
+    for (int s = 0; s < STREAMS; s++) {
+        p->stream[s] = gpu_stream_create();
+    }
+    for (int s = 0; s < SLOTS; s++) {
+        slot_open(&p->slot[s]);
+    }
+}
+
+static void program_close(program_t *p)
+{
+    for (int s = 0; s < SLOTS; s++) {
+        slot_close(&p->slot[s]);
+    }
+    for (int s = 0; s < STREAMS; s++) {
+        gpu_stream_destroy(p->stream[s]);
+    }
+    for (int c = 0; c < COMMS; c++) {
+        int error, who;
+        must(gpusym_stream_error(p->comm[c], &error, &who), "gpusym_stream_error");
+        say(MPI_SUCCESS == error, "no call has failed");
+        MPI_Comm_free(&p->comm[c]);
+    }
+    MPI_Comm_free(&p->reference);
+}
+
+static void synchronize(const program_t *p)
+{
+    for (int s = 0; s < STREAMS; s++) {
+        gpu_stream_synchronize(p->stream[s]);
+    }
+}
+
+/* A few calls as a graph, launched several times; `eager` ranks queue them as often. */
+static void run_graph(program_t *p, uint32_t *state, int c)
+{
+    const bool eager = 0 == next_random(state) % 2 && 1 == rank % 2;
+    const int launches = 1 + (int) (next_random(state) % 4);
+    void *stream = p->stream[next_random(state) % STREAMS], *graph = NULL;
+    const uint32_t seed = next_random(state);
+    for (int i = 0; i < GRAPH_CALLS; i++) {
+        p->slot[i].what = make_what(state, p->comm[c]);
+        p->slot[i].again = false;
+        slot_fill(&p->slot[i], seed + (uint32_t) i);
+    }
+    if (!eager) {
+        gpu_capture_begin(stream);
+        for (int i = 0; i < GRAPH_CALLS; i++) {
+            slot_queue(&p->slot[i], stream);
+        }
+        graph = gpu_capture_end(stream);
+    }
+    for (int l = 0; l < launches; l++) {
+        if (!eager) {
+            say(gpu_graph_launch(graph, stream), "a graph is launched");
+        }
+        for (int i = 0; eager && i < GRAPH_CALLS; i++) {
+            slot_queue(&p->slot[i], stream);
+        }
+    }
+    gpu_stream_synchronize(stream);
+    for (int i = 0; i < GRAPH_CALLS; i++) {
+        slot_compare(&p->slot[i], p->reference);
+    }
+    if (!eager) {
+        gpu_graph_destroy(graph);
+    }
+}
+
+static void program_run(program_t *p)
+{
+    uint32_t state = p->seed, own = p->seed + (uint32_t) rank;
+    for (int done = 0; done < p->steps; done += SLOTS) {
+        if (0 == next_random(&state) % 4) {
+            run_graph(p, &state, (int) (1 + next_random(&state) % (COMMS - 1)));
+        }
+        for (int i = 0; i < SLOTS; i++) {
+            slot_t *s = &p->slot[i];
+            const int c = (int) (next_random(&state) % COMMS);
+            void *stream = p->stream[0 == next_random(&state) % 4 ? c % STREAMS : 0];
+            s->what = make_what(&state, p->comm[c]);
+            s->again = 0 == next_random(&state) % 8;
+            slot_fill(s, next_random(&state));
+            for (uint32_t naps = next_random(&own) % 8; 1 == naps;) { /* a late rank */
+                struct timespec nap = {0, 2000000};
+                nanosleep(&nap, NULL);
+                naps = 0;
+            }
+            slot_queue(s, stream);
+        }
+        synchronize(p);
+        for (int i = 0; i < SLOTS; i++) {
+            slot_compare(&p->slot[i], p->reference);
+        }
+    }
+}
+
+static void *run_thread(void *arg)
+{
+    program_run(arg);
+    return NULL;
+}
+
+static void run_programs(uint32_t seed, int steps, int threads)
+{
+    static program_t program[THREADS];
+    pthread_t thread[THREADS];
+    for (int t = 0; t < threads; t++) {
+        program_open(&program[t], seed + 1000u * (uint32_t) t, steps);
+    }
+    for (int t = 1; t < threads; t++) {
+        if (0 != pthread_create(&thread[t], NULL, run_thread, &program[t])) {
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
+    }
+    program_run(&program[0]);
+    for (int t = 1; t < threads; t++) {
+        pthread_join(thread[t], NULL);
+    }
+    for (int t = 0; t < threads; t++) {
+        program_close(&program[t]);
+    }
+}
+
+/* ---- ranks that come late ---- */
+
+/* Rank 0 queues a call, and goes on to tell the others to do so. */
+static void nobody_waits(void)
+{
+    MPI_Comm comm;
+    slot_t s = {.what = {.coll = allreduce_number, .count = 100, .op = MPI_SUM}};
+    void *stream = gpu_stream_create(), *event = gpu_event_create();
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    must(gpusym_stream_prepare(comm, MPI_INFO_NULL), "gpusym_stream_prepare");
+    slot_open(&s);
+    s.what.comm = comm;
+    slot_fill(&s, 1);
+    if (0 == rank) {
+        slot_queue(&s, stream);
+        gpu_event_record(event, stream);
+        say(1 == ranks || !gpu_event_reached(event), "a call does not end before all have queued it");
+    }
+    MPI_Bcast(&s.what.root, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (0 != rank) {
+        slot_queue(&s, stream);
+        gpu_event_record(event, stream);
+    }
+    gpu_stream_synchronize(stream);
+    say(gpu_event_reached(event), "an event behind the call is reached");
+    slot_compare(&s, MPI_COMM_WORLD);
+    slot_close(&s);
+    gpu_event_destroy(event);
+    gpu_stream_destroy(stream);
+    MPI_Comm_free(&comm);
+}
+
+/* A communicator is freed while its calls are queued. */
+static void freed_with_work_queued(void)
+{
+    slot_t s[SLOTS];
+    MPI_Comm comm;
+    void *stream = gpu_stream_create();
+    uint32_t state = 5;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    for (int i = 0; i < SLOTS; i++) {
+        slot_open(&s[i]);
+        s[i].what = make_what(&state, comm);
+        s[i].again = false;
+        slot_fill(&s[i], (uint32_t) i);
+        slot_queue(&s[i], stream);
+    }
+    MPI_Comm_free(&comm);
+    gpu_stream_synchronize(stream);
+    for (int i = 0; i < SLOTS; i++) {
+        slot_compare(&s[i], MPI_COMM_WORLD);
+        slot_close(&s[i]);
+    }
+    gpu_stream_destroy(stream);
+}
+
+/* ---- what is refused ---- */
+
+static void add_one(void *in, void *inout, int *n, MPI_Datatype *type)
+{
+    (void) in, (void) inout, (void) n, (void) type;
+}
+
+static void expect_error(int rv, int class, const char *words, const char *what)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int is = MPI_SUCCESS, length;
+    MPI_Error_class(rv, &is);
+    MPI_Error_string(rv, text, &length);
+    if (!say(class == is && NULL != strstr(text, words), what)) {
+        fprintf(stderr, "onstream: class %d, expected %d: %s\n", is, class, text);
+    }
+}
+
+static void refused(void)
+{
+    MPI_Comm comm, fresh;
+    MPI_Datatype gaps;
+    MPI_Op own;
+    int host[8] = {0};
+    void *stream = gpu_stream_create();
+    int *gpu = mem_alloc(MEM_DEVICE, 4096), rv;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_dup(MPI_COMM_WORLD, &fresh);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(fresh, MPI_ERRORS_RETURN);
+    must(gpusym_stream_prepare(comm, MPI_INFO_NULL), "gpusym_stream_prepare");
+    rv = gpusym_allreduce_on_stream(host, gpu, 8, MPI_INT, MPI_SUM, comm, stream);
+    expect_error(rv, MPI_ERR_UNSUPPORTED_OPERATION, "host memory", "host memory is refused");
+    MPI_Type_vector(4, 1, 2, MPI_INT, &gaps);
+    MPI_Type_commit(&gaps);
+    rv = gpusym_bcast_on_stream(gpu, 2, gaps, 0, comm, stream);
+    if (ranks > 1) {
+        expect_error(rv, MPI_ERR_UNSUPPORTED_OPERATION, "gaps", "elements with gaps are refused");
+    }
+    MPI_Type_free(&gaps);
+    MPI_Op_create(add_one, 1, &own);
+    rv = gpusym_allreduce_on_stream(gpu, gpu + 512, 8, MPI_INT, own, comm, stream);
+    if (ranks > 1) {
+        expect_error(rv, MPI_ERR_UNSUPPORTED_OPERATION, "user-defined", "user-defined operations are refused");
+    }
+    MPI_Op_free(&own);
+    gpu_capture_begin(stream);
+    rv = gpusym_allreduce_on_stream(gpu, gpu + 512, 8, MPI_INT, MPI_SUM, fresh, stream);
+    gpu_graph_destroy(gpu_capture_end(stream));
+    if (ranks > 1) {
+        expect_error(rv, MPI_ERR_UNSUPPORTED_OPERATION, "gpusym_stream_prepare", "a first call is not captured");
+    }
+    must(gpusym_allreduce_on_stream(gpu, gpu + 512, 8, MPI_INT, MPI_SUM, comm, stream), "a call behind refused ones");
+    must(gpusym_allreduce_on_stream(gpu, gpu + 512, 0, MPI_INT, MPI_SUM, comm, stream), "no elements");
+    gpu_stream_synchronize(stream);
+    MPI_Comm_free(&comm);
+    MPI_Comm_free(&fresh);
+    mem_free(MEM_DEVICE, gpu);
+    gpu_stream_destroy(stream);
+}
+
+/* Ranks that have queued different calls all find that, and so do their later calls; others go on. */
+static void ranks_disagree(bool counts)
+{
+    MPI_Comm comm;
+    void *stream = gpu_stream_create();
+    int *gpu = mem_alloc(MEM_DEVICE, 4096), error, who;
+    if (ranks > 1) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+        must(gpusym_stream_prepare(comm, MPI_INFO_NULL), "gpusym_stream_prepare");
+        if (counts || 0 != rank) {
+            must(gpusym_allreduce_on_stream(gpu, gpu + 512, 8 + (0 == rank), MPI_INT, MPI_SUM, comm, stream), "a call");
+        } else {
+            must(gpusym_bcast_on_stream(gpu, 8, MPI_INT, 0, comm, stream), "another call");
+        }
+        gpu_stream_synchronize(stream);
+        (void) gpusym_allreduce_on_stream(gpu, gpu + 512, 8, MPI_INT, MPI_SUM, comm, stream); /* who only sends */
+        gpu_stream_synchronize(stream);
+        must(gpusym_stream_error(comm, &error, &who), "gpusym_stream_error");
+        say(MPI_SUCCESS != error && who >= 0 && who != rank, "ranks that disagree are found");
+        expect_error(gpusym_allreduce_on_stream(gpu, gpu + 512, 8, MPI_INT, MPI_SUM, comm, stream), MPI_ERR_OTHER,
+                     "has failed", "later calls fail");
+        MPI_Comm_free(&comm);
+    }
+    mem_free(MEM_DEVICE, gpu);
+    gpu_stream_destroy(stream);
+}
+
+int main(int argc, char **argv)
+{
+    long all[2], mine[2];
+    bool threaded = false;
+    for (int i = 1; i < argc; i++) {
+        threaded = threaded || 0 == strcmp(argv[i], "--threads");
+    }
+    (void) check_init(&argc, &argv, "onstream", threaded ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
+    const int steps = (int) check_number("--n", 200);
+    const uint32_t seed = (uint32_t) check_seed();
+    threaded = check_flag("--threads");
+    check_arguments_end("[--n STEPS] [--seed NUMBER] [--threads]");
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (ranks > RANKS_MAX || 0 != gpu_stream_init()) {
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    run_programs(seed, steps, threaded ? THREADS : 1);
+    if (!threaded) {
+        nobody_waits();
+        freed_with_work_queued();
+        refused();
+        ranks_disagree(true);
+        ranks_disagree(false);
+        nobody_waits(); /* on other communicators all is well */
+    }
+    mine[0] = passed;
+    mine[1] = failed;
+    MPI_Allreduce(mine, all, 2, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+    if (0 == rank) {
+        printf("onstream: %ld passed, %ld failed\n", all[0], all[1]);
+    }
+    return check_fini(all[1]);
+}
