@@ -44,7 +44,7 @@ static void __attribute__((noinline)) mark_synchronous(const void *p, CUcontext 
 /* Needs no current context. One call, so that the driver looks the pointer up once. For a pointer that it
  * does not know this form answers success and zeros (memory types begin at 1); memory of a pool or of
  * the virtual memory interface has no context. Before the program's own first use of CUDA all is host. */
-static inline void pointer_ask(const void *p, gpusym_mem_t *mem, bool mark)
+static inline __attribute__((always_inline)) void pointer_ask(const void *p, gpusym_mem_t *mem, bool mark)
 {
     CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,    CU_POINTER_ATTRIBUTE_IS_MANAGED,
                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_CONTEXT,

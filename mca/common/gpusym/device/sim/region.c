@@ -226,7 +226,7 @@ void sim_table_clear(void)
 
 /* The region of a pointer that the program asks about; seen: so that it is marked, as a driver's memory is once, which
  * ends captures. */
-static const sim_region_t *region_ask(const void *p, bool seen)
+static inline __attribute__((always_inline)) const sim_region_t *region_ask(const void *p, bool seen)
 {
     sim_region_t *region = table_find(p);
     const bool own = NULL != region && (SIM_REGION_OWN == region->kind || SIM_REGION_IMPORTED == region->kind);
@@ -237,7 +237,7 @@ static const sim_region_t *region_ask(const void *p, bool seen)
     return region;
 }
 
-static void pointer_ask(const void *p, gpusym_mem_t *mem, bool seen)
+static inline __attribute__((always_inline)) void pointer_ask(const void *p, gpusym_mem_t *mem, bool seen)
 {
     static const gpusym_mem_kind_t kinds[] = {
         [SIM_REGION_OWN] = GPUSYM_MEM_DEVICE,
