@@ -7,6 +7,7 @@
 
 int (*gpusym_kernel_sim_mc_members)(const void *mp, void **alias, unsigned max);
 void *(*gpusym_kernel_sim_reach)(const void *p);
+_Thread_local uint32_t gpusym_kernel_sim_own[4];
 
 #define GS_NONE (-1) /* no schedule */
 

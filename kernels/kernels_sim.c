@@ -7,8 +7,6 @@
 #include "kernels/kernels_sim_family.h"
 #include "kernels/symm/enter.h"
 
-__attribute__((visibility("hidden"))) _Thread_local gs_count_t gs_own;
-
 static void (*const any[])(gs_ctx_t, const gpusym_work_t *) = {
 #define GPUSYM_FAMILY(id, ...) gpusym_kernel_sim_any_##id,
 #include "kernels/kernels.def"

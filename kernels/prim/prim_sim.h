@@ -97,8 +97,7 @@ GS_FN void gs_stream_next(void)
 
 GS_FN gs_count_t *gs_block_own(void)
 {
-    extern _Thread_local gs_count_t gs_own; /* kernels_sim.c */
-    return &gs_own;
+    return (gs_count_t *) gpusym_kernel_sim_own;
 }
 
 GS_FN void gs_block_sync(gs_ctx_t c)
