@@ -13,7 +13,7 @@
  * `nccl-graph` and `graph`, the same two with LOOK_EVERY iterations in a CUDA graph that is replayed; and `ordered`,
  * staged with sums in the order of the ranks, which is gpusym's: the residuals of the two must have the same bits in
  * every iteration. Each is checked against the known solution. The table has the time of an iteration, all included:
- * median of some solves, of the slowest rank. Streams and graphs are there with --device cuda.
+ * median of some solves, of the slowest rank. Graphs and NCCL are there with --device cuda.
  */
 #include <getopt.h>
 #include <limits.h>
@@ -29,7 +29,7 @@
 #include "bench/memory.h"
 #include "examples/cg_device.h"
 #include "examples/cg_ways.h"
-#include "examples/graph.h"
+#include "test/mpi/gpu_stream.h"
 #include "test/mpi/mem.h"
 
 #define USAGE                                                                                                    \
@@ -142,43 +142,37 @@ static unsigned graph_item(const cg_args_t *a)
     return a->items - GRAPH_ITEMS;
 }
 
-typedef struct {
-    const solver_t *solver;
-    const cg_way_t *way;
-    cg_args_t args;
-} queued_t;
-
-static void queue_iterations(void *argument)
-{
-    queued_t *q = argument;
-
-    for (unsigned i = 1; i <= LOOK_EVERY; i++) {
-        q->args.iteration = graph_item(&q->args) + i;
-        q->solver->iterate(q->way, &q->args);
-    }
-}
-
 /* NULL: none, in this way. Where one of the solver's solves has been run before. */
-static graph_t *make_graph(const solver_t *s, const cg_way_t *way, const cg_args_t *a)
+static void *make_graph(const solver_t *s, const cg_way_t *way, const cg_args_t *a)
 {
-    queued_t q = {s, way, *a};
+    cg_args_t in_graph = *a;
 
-    return way->graphs ? graph_capture(queue_iterations, &q) : NULL;
+    if (!way->graphs) {
+        return NULL;
+    }
+    gpu_capture_begin(cg_stream());
+    for (unsigned i = 1; i <= LOOK_EVERY; i++) {
+        in_graph.iteration = graph_item(a) + i;
+        s->iterate(way, &in_graph);
+    }
+    return gpu_capture_end(cg_stream());
 }
 
-static void replay(const graph_t *graph, cg_args_t *a)
+static void replay(void *graph, cg_args_t *a)
 {
     const size_t bytes = CG_ITEM * sizeof(double);
 
-    graph_copy(cg_item(a, graph_item(a)), cg_item(a, a->iteration - 1), 2 * bytes);
-    graph_launch(graph);
-    graph_copy(cg_item(a, a->iteration), cg_item(a, graph_item(a) + 1), (LOOK_EVERY + 1) * bytes);
+    gpu_stream_copy(cg_stream(), cg_item(a, graph_item(a)), cg_item(a, a->iteration - 1), 2 * bytes);
+    if (!gpu_graph_launch(graph, cg_stream())) {
+        bench_die("a graph cannot be launched");
+    }
+    gpu_stream_copy(cg_stream(), cg_item(a, a->iteration), cg_item(a, graph_item(a) + 1), (LOOK_EVERY + 1) * bytes);
     a->iteration += LOOK_EVERY;
 }
 
 /* Up to `most` iterations, with a graph, if there is one, for all but the first LOOK_EVERY; returns how many, done when
  * it returns. The sums, and so the decision, are alike on all ranks. */
-static unsigned solve(const solver_t *s, const cg_way_t *way, cg_args_t *a, const graph_t *graph, unsigned most)
+static unsigned solve(const solver_t *s, const cg_way_t *way, cg_args_t *a, void *graph, unsigned most)
 {
     double enough = -1;
 
@@ -259,7 +253,7 @@ static result_t measure(const solver_t *s, const cg_way_t *way, cg_args_t *a)
 {
     double seconds[REPEATS_MAX] = {0};
     result_t r = {.us = 0};
-    graph_t *graph;
+    void *graph;
 
     bench_counters_of("alltoallv");
     bench_counters_start();
@@ -276,7 +270,7 @@ static result_t measure(const solver_t *s, const cg_way_t *way, cg_args_t *a)
     }
     bench_counters_say(r.sums, sizeof(r.sums));
     if (NULL != graph) {
-        graph_free(graph);
+        gpu_graph_destroy(graph);
     }
     qsort(seconds, opt.repeats, sizeof(double), ascending);
     r.us = bench_max(seconds[opt.repeats / 2]) / r.iterations * 1e6;

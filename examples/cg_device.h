@@ -14,6 +14,10 @@
 void cg_device_open(cg_args_t *problem);
 void cg_device_close(cg_args_t *problem);
 
+/* The stream of all launches: where there are no kernels, of what else is queued, which launches and cg_wait() wait
+ * for. NULL: none, with host memory. */
+void *cg_stream(void);
+
 /* Starts kernel CG_<id>; in order after those started before. */
 void cg_launch(int id, const cg_args_t *a);
 /* Until all that was started is done: MPI knows nothing of our stream. */

@@ -11,9 +11,9 @@
 #include <mpi.h>
 
 #include "api/gpusym.h"
-#include "bench/memory.h"
 #include "bench/output.h"
 #include "bench/ranks.h"
+#include "examples/cg_device.h"
 #include "examples/cg_streams.h"
 
 /* In a pair, rank 0 is the lower one, whose upper face (side 1) the other needs. In one array behind each other: the
@@ -67,8 +67,8 @@ void cg_streams_open(const cg_args_t *a, bool wanted)
 {
     streams.there = false;
     streams.world = streams.pairs[0].comm = streams.pairs[1].comm = MPI_COMM_NULL;
-    if (!wanted || !bench_cu.there) {
-        bench_comment("collectives on streams: not requested, or no GPU");
+    if (!wanted || NULL == cg_stream()) {
+        bench_comment("collectives on streams: not requested, or no device");
         return;
     }
     MPI_Comm_dup(MPI_COMM_WORLD, &streams.world);
