@@ -7,7 +7,6 @@
 
 int (*gpusym_kernel_sim_mc_members)(const void *mp, void **alias, unsigned max);
 void *(*gpusym_kernel_sim_reach)(const void *p);
-_Thread_local uint32_t gpusym_kernel_sim_own[4];
 
 #define GS_NONE (-1) /* no schedule */
 
@@ -257,4 +256,10 @@ unsigned gpusym_kernel_find_stream(unsigned family, unsigned op, unsigned type)
     const unsigned kernel = gpusym_family_reduces(family) ? stream_special[family][op][unsigned_twin(op, type)] : 0;
     const unsigned generic = 0 != stream_any[family] ? stream_any[family] : (unsigned) GPUSYM_K_COUNT;
     return 0 != kernel ? kernel : generic;
+}
+
+uint32_t *gpusym_kernel_sim_own(void)
+{
+    static _Thread_local uint32_t own[4];
+    return own;
 }

@@ -148,6 +148,6 @@ extern int (*gpusym_kernel_sim_mc_members)(const void *mp, void **alias, unsigne
  * resident kernels, which no launch has translated. */
 extern void *(*gpusym_kernel_sim_reach)(const void *p);
 /* What the threads of a block share, of a launch on a stream: the simulator's kernels' own. */
-extern _Thread_local uint32_t gpusym_kernel_sim_own[4];
+uint32_t *gpusym_kernel_sim_own(void); /* [4], of the calling thread */
 
 #endif

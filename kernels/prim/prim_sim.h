@@ -97,7 +97,7 @@ GS_FN void gs_stream_next(void)
 
 GS_FN gs_count_t *gs_block_own(void)
 {
-    return (gs_count_t *) gpusym_kernel_sim_own;
+    return (gs_count_t *) (void *) gpusym_kernel_sim_own();
 }
 
 GS_FN void gs_block_sync(gs_ctx_t c)
