@@ -101,6 +101,7 @@ static struct {
         CUstream stream;
         unsigned blocks, threads;
         gpusym_work_t work;
+        bool soon; /* before the launch before it has ended */
     } launched;
 } fake;
 
@@ -1070,7 +1071,27 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
     fake.launched.blocks = gx;
     fake.launched.threads = bx;
     memcpy(&fake.launched.work, parameters[0], sizeof(fake.launched.work));
+    fake.launched.soon = false;
     return CUDA_SUCCESS;
+}
+
+/* With the one attribute that is used. */
+#undef cuLaunchKernelEx
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
+{
+    const CUlaunchAttribute *a = config->attrs;
+    if (1 != config->numAttrs || CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION != a->id ||
+        1 != a->value.programmaticStreamSerializationAllowed) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (fake_fails(__func__)) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    const CUresult result =
+        cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+                       config->blockDimY, config->blockDimZ, config->sharedMemBytes, config->hStream, parameters, extra);
+    fake.launched.soon = true;
+    return result;
 }
 
 /* Graphs of one kernel. */

@@ -924,6 +924,36 @@ static void test_wrapped_stream(void **unused)
     fake_depth = 0;
 }
 
+/* Kernels for streams of the program come to the GPU soon, other kernels and after one failure all as ever. */
+static void test_launched_soon(void **unused)
+{
+    gpusym_work_t w = {.nblocks = 3, .nthreads = 64, .early = GPUSYM_STREAM_BEGINS};
+    const gpusym_work_t ordinary = {.nblocks = 3, .nthreads = 64};
+    const char *why = NULL;
+
+    (void) unused;
+    open_cuda();
+    gpusym_gpu_t *gpu = open_gpu(1, NULL);
+    gpusym_stream_t *stream = open_stream();
+    assert_int_equal(cuda.kernels_load(gpu, &why), GPUSYM_SUCCESS);
+    stream->gpu = gpu;
+    assert_int_equal(cuda.launch(stream, 0, &ordinary), GPUSYM_SUCCESS);
+    assert_false(fake.launched.soon);
+    assert_int_equal(cuda.launch(stream, 0, &w), GPUSYM_SUCCESS);
+    assert_true(fake.launched.soon);
+    assert_int_equal(fake.launched.blocks, 3);
+    assert_int_equal(fake.launched.threads, 64);
+    fake.fail_name = "cuLaunchKernelEx";
+    fake.fail_at = 1;
+    for (int i = 0; i < 2; i++) {
+        fake.launched.blocks = 0;
+        assert_int_equal(cuda.launch(stream, 0, &w), GPUSYM_SUCCESS);
+        assert_int_equal(fake.launched.blocks, 3);
+        assert_false(fake.launched.soon);
+    }
+    cuda.stream_destroy(stream);
+}
+
 /* Streams of other GPUs and contexts are not taken for the GPU's; nor are the default streams of another context. */
 static void test_foreign_stream_refused(void **unused)
 {
@@ -1568,6 +1598,7 @@ int main(void)
         TEST(test_copy2d_far),
         TEST(test_crowded),
         TEST(test_wrapped_stream),
+        TEST(test_launched_soon),
         TEST(test_foreign_stream_refused),
         TEST(test_captured_stream),
         TEST(test_capture_spared),

@@ -337,7 +337,7 @@ static void the_generic_choice_is_the_same(void **state)
         const gs_pack_t a = {{next_random() & NO_NAN, next_random() & NO_NAN}};
         const gs_pack_t b = {{next_random() & NO_NAN, next_random() & NO_NAN}};
         const gpusym_work_t w = {.op = op, .type = type};
-        const gs_kernel_t one_kernel = {&w, op, type, true}, any_kernel = {&w, GS_ANY, GS_ANY, true};
+        const gs_kernel_t one_kernel = {&w, op, type, true, 0}, any_kernel = {&w, GS_ANY, GS_ANY, true, 0};
         if (!gpusym_op_valid(op, type)) {
             continue;
         }
