@@ -933,10 +933,8 @@ static void test_launched_soon(void **unused)
 
     (void) unused;
     open_cuda();
-    gpusym_gpu_t *gpu = open_gpu(1, NULL);
     gpusym_stream_t *stream = open_stream();
-    assert_int_equal(cuda.kernels_load(gpu, &why), GPUSYM_SUCCESS);
-    stream->gpu = gpu;
+    assert_int_equal(cuda.kernels_load(stream->gpu, &why), GPUSYM_SUCCESS);
     assert_int_equal(cuda.launch(stream, 0, &ordinary), GPUSYM_SUCCESS);
     assert_false(fake.launched.soon);
     assert_int_equal(cuda.launch(stream, 0, &w), GPUSYM_SUCCESS);
