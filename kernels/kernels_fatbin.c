@@ -1,20 +1,26 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The GPU's kernels, as nvcc made them, inside the library: one image for all architectures.
- * device/cuda loads it.  Built only where nvcc is; GPUSYM_FATBIN is the file's name as a string.
+ * The GPU's kernels, as nvcc made them, inside the library: one image for all architectures, and one of the kernels for
+ * streams of the program.  device/cuda loads them.  Built only where nvcc is; GPUSYM_FATBIN and GPUSYM_STREAM_FATBIN are
+ * the files' names as strings.
  *
- * The assembler reads the file, so it must be made before this is compiled (Makefile.am says so).
+ * The assembler reads the files, so they must be made before this is compiled (Makefile.am says so).
  */
-extern const unsigned char gpusym_fatbin[];
+extern const unsigned char gpusym_fatbin[], gpusym_stream_fatbin[];
 
-__asm__(".pushsection .rodata\n"
-        ".balign 64\n" /* the driver reads it in words of 8 bytes */
-        ".globl gpusym_fatbin\n"
-        ".hidden gpusym_fatbin\n"
-        ".type gpusym_fatbin, %object\n"
-        "gpusym_fatbin:\n"
-        ".incbin \"" GPUSYM_FATBIN "\"\n"
-        ".Lgpusym_fatbin_end:\n"
-        ".size gpusym_fatbin, .Lgpusym_fatbin_end - gpusym_fatbin\n"
-        ".popsection\n");
+/* clang-format off */
+#define IMAGE(name, file)                                          \
+    __asm__(".pushsection .rodata\n"                               \
+            ".balign 64\n" /* the driver reads it in words of 8 bytes */ \
+            ".globl " #name "\n"                                   \
+            ".hidden " #name "\n"                                  \
+            ".type " #name ", %object\n"                           \
+            #name ":\n"                                            \
+            ".incbin \"" file "\"\n"                               \
+            ".L" #name "_end:\n"                                   \
+            ".size " #name ", .L" #name "_end - " #name "\n"       \
+            ".popsection\n")
+/* clang-format on */
+IMAGE(gpusym_fatbin, GPUSYM_FATBIN);
+IMAGE(gpusym_stream_fatbin, GPUSYM_STREAM_FATBIN);

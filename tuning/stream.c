@@ -5,8 +5,8 @@
  */
 #include "tuning/stream.h"
 
-/* The largest launch takes up to two thirds of a GPU; of the rest the first communicator gets half, the next one half of
- * what is left. A block of 512 threads takes a multiprocessor at worst. */
+/* The largest launch takes up to two thirds of a GPU; of the rest the first communicator gets half, the next one half
+ * of what is left. A block of 512 threads takes a multiprocessor at worst. */
 uint32_t gpusym_tuning_stream_blocks(uint32_t sm_count, unsigned nth, bool simulated)
 {
     const uint32_t spare = simulated ? 8 : sm_count / 3;

@@ -28,6 +28,7 @@
  *   gs_block_worst(c, s)        barrier that returns the largest s of all threads
  *   gs_now_ns(), gs_aborted(w)  clock; the abort word
  *   gs_pause()                  one poll of a wait loop
+ *   GS_ON_STREAM(w)             whether this is a launch on a stream of the program (stream.h): on a GPU a constant
  *   gs_stream_order()           what the stream did before this launch has been done, and can be read
  *   gs_stream_next()            the stream's next launch, if it begins with gs_stream_order(), may come to the GPU
  *   gs_block_own()              of a launch on a stream: words that the block's threads share, a gs_count_t; what one
@@ -191,7 +192,7 @@ GS_FN uint32_t gs_wait(const gpusym_work_t *w, gs_wait_t *wait, uint32_t peer)
         return GPUSYM_STATUS_ABORTED;
     }
     const uint64_t now = gs_now_ns();
-    if (w->early >= GPUSYM_STREAM_BEGINS) {
+    if (GS_ON_STREAM(w)) {
         const uint32_t status = gs_wait_on_stream(w, wait, peer);
         if (GPUSYM_STATUS_OK != status) {
             return status;

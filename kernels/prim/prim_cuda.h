@@ -102,6 +102,12 @@ GS_FN uint32_t gs_local_ld(const uint32_t *p)
     return v;
 }
 
+#if defined(GS_STREAM_UNIT)
+#define GS_ON_STREAM(w) true
+#else
+#define GS_ON_STREAM(w) false
+#endif
+
 GS_FN void gs_stream_order(void)
 {
 #if __CUDA_ARCH__ >= 900

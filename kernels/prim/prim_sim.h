@@ -87,6 +87,8 @@ GS_FN uint32_t gs_local_ld(const uint32_t *p)
     return gs_flag_get(p);
 }
 
+#define GS_ON_STREAM(w) ((w)->early >= GPUSYM_STREAM_BEGINS)
+
 GS_FN void gs_stream_order(void)
 {
 }

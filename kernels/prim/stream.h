@@ -188,7 +188,7 @@ GS_OUTLINE void gs_stream_end(gs_ctx_t c, const gpusym_work_t *w, uint32_t statu
 GS_FN void gs_finish(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
 {
     status = gs_block_worst(c, status);
-    if (w->early >= GPUSYM_STREAM_BEGINS) {
+    if (GS_ON_STREAM(w)) {
         gs_stream_end(c, w, status);
     } else if (0 == c.thread && gs_last_block(c, w, &status)) {
         gs_done_as(w, w->done_seq, status);

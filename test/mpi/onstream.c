@@ -70,28 +70,29 @@ static const void *input(const what_t *w, const void *in)
 }
 
 /* COLLECTIVE(name, arguments of `w`, in, out; words of input and output of a rank) */
-#define COLLECTIVES                                                                                                 \
-    COLLECTIVE(allreduce, Allreduce, (input(w, in), out, w->count, MPI_INT, w->op, w->comm A), w->count, w->count)  \
-    COLLECTIVE(reduce, Reduce,                                                                                      \
-               (w->in_place && rank == w->root ? MPI_IN_PLACE : in, out, w->count, MPI_INT, w->op, w->root, w->comm A), \
-               w->count, w->count)                                                                                  \
-    COLLECTIVE(bcast, Bcast, (out, w->count, MPI_INT, w->root, w->comm A), 0, w->count)                             \
-    COLLECTIVE(allgather, Allgather, (input(w, in), w->count, MPI_INT, out, w->count, MPI_INT, w->comm A), w->count, \
-               w->count *ranks)                                                                                     \
-    COLLECTIVE(allgatherv, Allgatherv,                                                                              \
-               (input(w, in), w->counts[rank], MPI_INT, out, w->counts, w->displs, MPI_INT, w->comm A),             \
-               w->counts[rank], w->displs[ranks - 1] + w->counts[ranks - 1])                                        \
-    COLLECTIVE(reduce_scatter, Reduce_scatter, (in, out, w->counts, MPI_INT, w->op, w->comm A),                     \
-               w->displs[ranks - 1] + w->counts[ranks - 1], w->counts[rank])                                        \
-    COLLECTIVE(reduce_scatter_block, Reduce_scatter_block, (in, out, w->count, MPI_INT, w->op, w->comm A),          \
-               w->count *ranks, w->count)                                                                           \
-    COLLECTIVE(alltoall, Alltoall, (in, w->count, MPI_INT, out, w->count, MPI_INT, w->comm A), w->count *ranks,     \
-               w->count *ranks)                                                                                     \
-    COLLECTIVE(gather, Gather, (in, w->count, MPI_INT, out, w->count, MPI_INT, w->root, w->comm A), w->count,       \
-               w->count *ranks)                                                                                     \
-    COLLECTIVE(scatter, Scatter, (in, w->count, MPI_INT, out, w->count, MPI_INT, w->root, w->comm A),               \
-               w->count *ranks, w->count)                                                                           \
-    COLLECTIVE(scan, Scan, (in, out, w->count, MPI_INT, w->op, w->comm A), w->count, w->count)                      \
+#define COLLECTIVES                                                                                                    \
+    COLLECTIVE(allreduce, Allreduce, (input(w, in), out, w->count, MPI_INT, w->op, w->comm A), w->count, w->count)     \
+    COLLECTIVE(                                                                                                        \
+        reduce, Reduce,                                                                                                \
+        (w->in_place && rank == w->root ? MPI_IN_PLACE : in, out, w->count, MPI_INT, w->op, w->root, w->comm A),       \
+        w->count, w->count)                                                                                            \
+    COLLECTIVE(bcast, Bcast, (out, w->count, MPI_INT, w->root, w->comm A), 0, w->count)                                \
+    COLLECTIVE(allgather, Allgather, (input(w, in), w->count, MPI_INT, out, w->count, MPI_INT, w->comm A), w->count,   \
+               w->count *ranks)                                                                                        \
+    COLLECTIVE(allgatherv, Allgatherv,                                                                                 \
+               (input(w, in), w->counts[rank], MPI_INT, out, w->counts, w->displs, MPI_INT, w->comm A),                \
+               w->counts[rank], w->displs[ranks - 1] + w->counts[ranks - 1])                                           \
+    COLLECTIVE(reduce_scatter, Reduce_scatter, (in, out, w->counts, MPI_INT, w->op, w->comm A),                        \
+               w->displs[ranks - 1] + w->counts[ranks - 1], w->counts[rank])                                           \
+    COLLECTIVE(reduce_scatter_block, Reduce_scatter_block, (in, out, w->count, MPI_INT, w->op, w->comm A),             \
+               w->count *ranks, w->count)                                                                              \
+    COLLECTIVE(alltoall, Alltoall, (in, w->count, MPI_INT, out, w->count, MPI_INT, w->comm A), w->count *ranks,        \
+               w->count *ranks)                                                                                        \
+    COLLECTIVE(gather, Gather, (in, w->count, MPI_INT, out, w->count, MPI_INT, w->root, w->comm A), w->count,          \
+               w->count *ranks)                                                                                        \
+    COLLECTIVE(scatter, Scatter, (in, w->count, MPI_INT, out, w->count, MPI_INT, w->root, w->comm A), w->count *ranks, \
+               w->count)                                                                                               \
+    COLLECTIVE(scan, Scan, (in, out, w->count, MPI_INT, w->op, w->comm A), w->count, w->count)                         \
     COLLECTIVE(exscan, Exscan, (in, out, w->count, MPI_INT, w->op, w->comm A), w->count, w->count)
 
 enum {
@@ -167,9 +168,8 @@ static what_t make_what(uint32_t *state, MPI_Comm comm)
                 .root = (int) (next_random(state) % (uint32_t) ranks),
                 .op = ops[next_random(state) % 3],
                 .comm = comm};
-    w.in_place = 0 == next_random(state) % 3 &&
-                 (allreduce_number == w.coll || reduce_number == w.coll || allgather_number == w.coll ||
-                  allgatherv_number == w.coll);
+    w.in_place = 0 == next_random(state) % 3 && (allreduce_number == w.coll || reduce_number == w.coll ||
+                                                 allgather_number == w.coll || allgatherv_number == w.coll);
     for (int r = 0, at = 0; r < ranks; r++) {
         w.counts[r] = w.count + (int) (next_random(state) % 3);
         w.displs[r] = at;
@@ -188,12 +188,13 @@ typedef struct {
     int *in, *out, *back, *gpu_in, *gpu_out;
 } slot_t;
 
+/* Host memory that streams copy from and to without waiting. */
 static void slot_open(slot_t *s)
 {
     const size_t bytes = WORDS_MAX * sizeof(int);
-    s->in = malloc(bytes);
-    s->out = malloc(bytes);
-    s->back = malloc(bytes);
+    s->in = mem_alloc(MEM_REGISTERED, bytes);
+    s->out = mem_alloc(MEM_REGISTERED, bytes);
+    s->back = mem_alloc(MEM_REGISTERED, bytes);
     s->gpu_in = mem_alloc(MEM_DEVICE, bytes);
     s->gpu_out = mem_alloc(MEM_DEVICE, bytes);
     if (NULL == s->in || NULL == s->out || NULL == s->back || NULL == s->gpu_in || NULL == s->gpu_out) {
@@ -203,9 +204,9 @@ static void slot_open(slot_t *s)
 
 static void slot_close(slot_t *s)
 {
-    free(s->in);
-    free(s->out);
-    free(s->back);
+    mem_free(MEM_REGISTERED, s->in);
+    mem_free(MEM_REGISTERED, s->out);
+    mem_free(MEM_REGISTERED, s->back);
     mem_free(MEM_DEVICE, s->gpu_in);
     mem_free(MEM_DEVICE, s->gpu_out);
 }

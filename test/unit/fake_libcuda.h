@@ -1021,7 +1021,8 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned n, CUstreamBatchMemOpPa
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
     FAKE_CONTEXT();
-    if (gpusym_fatbin != image || NULL == (*module = fake_hand_out(sizeof(**module)))) {
+    if ((gpusym_fatbin != image && gpusym_stream_fatbin != image) ||
+        NULL == (*module = fake_hand_out(sizeof(**module)))) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     (*module)->ctx = fake_current();
@@ -1087,9 +1088,9 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
     if (fake_fails(__func__)) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    const CUresult result =
-        cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
-                       config->blockDimY, config->blockDimZ, config->sharedMemBytes, config->hStream, parameters, extra);
+    const CUresult result = cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ,
+                                           config->blockDimX, config->blockDimY, config->blockDimZ,
+                                           config->sharedMemBytes, config->hStream, parameters, extra);
     fake.launched.soon = true;
     return result;
 }

@@ -47,7 +47,7 @@ static char *fake_dlerror(void);
 #include "mca/common/gpusym/exec/lane.h"
 #include "test/unit/fake_libcuda.h"
 
-const unsigned char gpusym_fatbin[] = "not a fatbin";
+const unsigned char gpusym_fatbin[] = "not a fatbin", gpusym_stream_fatbin[] = "nor is this";
 
 /* Memory of GPU ordinal as a program maps it, at addresses of its own. */
 static char *fake_mapping(size_t size, int ordinal, unsigned types)
@@ -1030,10 +1030,15 @@ static void test_kernels(void **unused)
     assert_int_equal(cuda.kernels_load(gpu, &why), GPUSYM_SUCCESS);
     assert_int_equal(cuda.kernels_load(gpu, &why), GPUSYM_SUCCESS);
     assert_int_equal(fake.modules, 1);
+    assert_int_equal(cuda.launch(stream, GPUSYM_K_FIRST_STREAM, &w), GPUSYM_ERR_BAD_PARAM); /* of the other module */
+    assert_int_equal(cuda.stream_kernels_load(gpu, &why), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.stream_kernels_load(gpu, &why), GPUSYM_SUCCESS);
+    assert_int_equal(fake.modules, 2);
     for (unsigned k = 0; k < GPUSYM_K_COUNT; k++) {
-        assert_true(gpu->module->functions[k].loaded);
+        CUmodule module = gpu->module[k < GPUSYM_K_FIRST_STREAM ? CUDA_KERNELS : CUDA_STREAM_KERNELS];
+        assert_true(module->functions[k].loaded);
         assert_int_equal(cuda.launch(stream, k, &w), GPUSYM_SUCCESS);
-        assert_ptr_equal(fake.launched.function, &gpu->module->functions[k]);
+        assert_ptr_equal(fake.launched.function, &module->functions[k]);
         assert_ptr_equal(fake.launched.stream, stream->stream);
         assert_int_equal(fake.launched.blocks, 7);
         assert_int_equal(fake.launched.threads, 384);
@@ -1062,7 +1067,7 @@ static void test_graph(void **unused)
         made = graph;
         assert_int_equal(cuda.graph_launch(&graph, stream, k, &w), GPUSYM_SUCCESS);
         assert_true(NULL != graph && (0 == k || made == graph));
-        assert_ptr_equal(fake.launched.function, &gpu->module->functions[k]);
+        assert_ptr_equal(fake.launched.function, &gpu->module[CUDA_KERNELS]->functions[k]);
         assert_ptr_equal(fake.launched.stream, stream->stream);
         assert_int_equal(fake.launched.blocks, 7 + k);
         assert_int_equal(fake.launched.threads, 384);

@@ -41,11 +41,17 @@ void coll_gpusym_on_stream_offer(coll_gpusym_on_stream_t *s, coll_gpusym_on_stre
 {
     const coll_gpusym_team_t *t = s->team;
     const gpusym_device_t *dev = gpusym_current.dev;
+    const char *cause;
     void *host, *line;
     *mine = (coll_gpusym_on_stream_offer_t){.slot_off = t->host.slot_off, .reason = -1};
     gpusym_heap_slot_offer(gpusym_heap(), &mine->slots);
     mine->max_blocks =
         gpusym_tuning_stream_blocks(t->host.sm_count, __atomic_load_n(&prepared, __ATOMIC_RELAXED), dev->simulated);
+    if (GPUSYM_SUCCESS != dev->stream_kernels_load(t->host.gpu, &cause)) {
+        GPUSYM_LOG(2, "rank %u has no kernels for streams: %s", coll_gpusym_team_rank(t), cause);
+        mine->reason = COLL_GPUSYM_R_NO_KERNELS;
+        return;
+    }
     if (GPUSYM_SUCCESS != dev->host_alloc(t->host.gpu, sizeof *s->host, &host, &line)) {
         mine->reason = COLL_GPUSYM_R_NO_MEMORY;
         return;

@@ -187,6 +187,9 @@ typedef struct gpusym_device {
 
     /* Loads the module of the kernels.  GPUSYM_ERR_NOT_AVAILABLE, with *why: kernels cannot run on this GPU. */
     int (*kernels_load)(gpusym_gpu_t *gpu, const char **why);
+    /* The same of the kernels for streams of the program, which are not in that module. kernels_load has returned
+     * success. */
+    int (*stream_kernels_load)(gpusym_gpu_t *gpu, const char **why);
     /* Queues a kernel with w->nblocks blocks of w->nthreads threads. w is copied. */
     int (*launch)(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w);
     /* As launch, by an executable graph, which costs less than a launch.  Creates *graph if it is NULL; the caller

@@ -96,6 +96,7 @@ static const gpusym_device_t cuda = {
     .capture_spare = cuda_capture_spare,
     .capture_restore = cuda_capture_restore,
     .kernels_load = cuda_kernels_load,
+    .stream_kernels_load = cuda_stream_kernels_load,
     .launch = cuda_launch,
     .graph_launch = cuda_graph_launch,
     .graph_destroy = cuda_graph_destroy,

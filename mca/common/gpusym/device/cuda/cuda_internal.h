@@ -72,6 +72,7 @@ int cuda_stream_flags(gpusym_stream_t *stream, const gpusym_stream_flag_t *flags
 /* ---- kernel.c ---- */
 
 int cuda_kernels_load(gpusym_gpu_t *gpu, const char **why);
+int cuda_stream_kernels_load(gpusym_gpu_t *gpu, const char **why);
 int cuda_launch(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w);
 int cuda_graph_launch(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w);
 void cuda_graph_destroy(gpusym_graph_t *graph);

@@ -120,6 +120,9 @@ struct gpusym_stream {
     CUstream stream;
 };
 
+/* Modules of kernels: those for streams of the program are loaded when they are wanted. */
+typedef enum { CUDA_KERNELS, CUDA_STREAM_KERNELS, CUDA_MODULES } cuda_module_t;
+
 struct gpusym_gpu {
     gpusym_gpu_t *next;
     CUcontext ctx;
@@ -131,8 +134,8 @@ struct gpusym_gpu {
     CUstream copies; /* of copy() and mem_zero(): never the default stream, which waits for the program's work */
     gpusym_gpu_info_t info;
 
-    /* Under cuda_state.lock until kernels_load() has returned success, constant from then on. */
-    CUmodule module;
+    /* Under cuda_state.lock until they have been loaded, constant from then on. */
+    CUmodule module[CUDA_MODULES];
     CUfunction kernels[GPUSYM_K_COUNT];
     char why[256]; /* why the kernels could not be loaded */
 };

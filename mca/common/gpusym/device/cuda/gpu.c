@@ -128,8 +128,10 @@ static void gpu_release(gpusym_gpu_t *gpu)
     bool pushed;
 
     if (lives && GPUSYM_SUCCESS == cuda_ctx_enter(gpu, &pushed)) {
-        if (NULL != gpu->module) {
-            (void) cu.cuModuleUnload(gpu->module);
+        for (unsigned m = 0; m < CUDA_MODULES; m++) {
+            if (NULL != gpu->module[m]) {
+                (void) cu.cuModuleUnload(gpu->module[m]);
+            }
         }
         if (NULL != gpu->copies) {
             (void) cu.cuStreamDestroy_v2(gpu->copies);

@@ -20,7 +20,16 @@ _Static_assert(sizeof(gpusym_work_t) <= 4096, "the descriptor does not fit into 
 #if GPUSYM_HAVE_KERNELS
 
 /* The kernels for all GPUs that the build was made for (kernels/kernels_fatbin.c). */
-extern const unsigned char gpusym_fatbin[];
+extern const unsigned char gpusym_fatbin[], gpusym_stream_fatbin[];
+
+/* One of the two modules. */
+typedef struct {
+    const unsigned char *image;
+    unsigned first, end; /* its kernels */
+} image_t;
+static const image_t images[CUDA_MODULES] = {
+    [CUDA_KERNELS] = {gpusym_fatbin, 0, GPUSYM_K_FIRST_STREAM},
+    [CUDA_STREAM_KERNELS] = {gpusym_stream_fatbin, GPUSYM_K_FIRST_STREAM, GPUSYM_K_COUNT}};
 
 /*
  * Loads every kernel now, not at its first launch. A driver that loads lazily (the default since CUDA
@@ -29,10 +38,10 @@ extern const unsigned char gpusym_fatbin[];
  * a peer, which in turn waits for the one that is about to be launched: two communicators, used in another
  * order on two ranks, would deadlock. So the list in kernels.def is kept short.
  */
-static int kernels_get(gpusym_gpu_t *gpu)
+static int kernels_get(gpusym_gpu_t *gpu, const image_t *image, CUmodule module)
 {
-    for (unsigned k = 0; k < GPUSYM_K_COUNT; k++) {
-        int rc = CU(gpu->info.ordinal, cuModuleGetFunction, &gpu->kernels[k], gpu->module, gpusym_kernel_symbol(k));
+    for (unsigned k = image->first; k < image->end; k++) {
+        int rc = CU(gpu->info.ordinal, cuModuleGetFunction, &gpu->kernels[k], module, gpusym_kernel_symbol(k));
         if (GPUSYM_SUCCESS == rc && NULL != cu.cuFuncLoad) {
             rc = CU(gpu->info.ordinal, cuFuncLoad, gpu->kernels[k]);
         }
@@ -44,21 +53,21 @@ static int kernels_get(gpusym_gpu_t *gpu)
     return GPUSYM_SUCCESS;
 }
 
-/* Loads the module and its kernels; gpu's context is current, cuda_state.lock is held. */
-static int module_load(gpusym_gpu_t *gpu)
+/* Loads a module and its kernels; gpu's context is current, cuda_state.lock is held. */
+static int module_load(gpusym_gpu_t *gpu, cuda_module_t which)
 {
+    const image_t *image = &images[which];
     CUmodule module = NULL;
 
-    CUresult result = cu.cuModuleLoadData(&module, gpusym_fatbin);
+    CUresult result = cu.cuModuleLoadData(&module, image->image);
     int rc = cuda_check(gpu->info.ordinal, "cuModuleLoadData", result);
     if (GPUSYM_SUCCESS == rc) {
-        gpu->module = module;
-        rc = kernels_get(gpu);
+        rc = kernels_get(gpu, image, module);
         if (GPUSYM_SUCCESS == rc) {
+            gpu->module[which] = module;
             return rc;
         }
-        gpu->module = NULL;
-        memset(gpu->kernels, 0, sizeof(gpu->kernels));
+        memset(&gpu->kernels[image->first], 0, (image->end - image->first) * sizeof(gpu->kernels[0]));
         (void) cu.cuModuleUnload(module);
     }
     if (CUDA_ERROR_NO_BINARY_FOR_GPU == result || CUDA_ERROR_UNSUPPORTED_PTX_VERSION == result) {
@@ -72,16 +81,16 @@ static int module_load(gpusym_gpu_t *gpu)
     return GPUSYM_ERR_NOT_AVAILABLE;
 }
 
-int cuda_kernels_load(gpusym_gpu_t *gpu, const char **why)
+static int load(gpusym_gpu_t *gpu, cuda_module_t which, const char **why)
 {
     bool pushed;
     int rc = GPUSYM_SUCCESS;
 
     pthread_mutex_lock(&cuda_state.lock);
-    if (NULL == gpu->module) {
+    if (NULL == gpu->module[which]) {
         rc = cuda_ctx_enter(gpu, &pushed);
         if (GPUSYM_SUCCESS == rc) {
-            rc = module_load(gpu);
+            rc = module_load(gpu, which);
             cuda_ctx_leave(pushed);
         } else {
             snprintf(gpu->why, sizeof(gpu->why), "the kernels could not be loaded: %.200s", cuda_error());
@@ -97,9 +106,10 @@ int cuda_kernels_load(gpusym_gpu_t *gpu, const char **why)
 
 #else
 
-int cuda_kernels_load(gpusym_gpu_t *gpu, const char **why)
+static int load(gpusym_gpu_t *gpu, cuda_module_t which, const char **why)
 {
     (void) gpu;
+    (void) which;
     if (NULL != why) {
         *why = "gpusym was built without nvcc, so it has no GPU kernels";
     }
@@ -107,6 +117,16 @@ int cuda_kernels_load(gpusym_gpu_t *gpu, const char **why)
 }
 
 #endif
+
+int cuda_kernels_load(gpusym_gpu_t *gpu, const char **why)
+{
+    return load(gpu, CUDA_KERNELS, why);
+}
+
+int cuda_stream_kernels_load(gpusym_gpu_t *gpu, const char **why)
+{
+    return load(gpu, CUDA_STREAM_KERNELS, why);
+}
 
 /* ---- launches ---- */
 

@@ -237,6 +237,7 @@ const gpusym_device_t gpusym_device_sim = {
     .capture_restore = sim_capture_restore,
     .gpu_alive = sim_gpu_alive,
     .kernels_load = sim_kernels_load,
+    .stream_kernels_load = sim_kernels_load,
     .launch = sim_launch,
     .graph_launch = sim_graph_launch,
     .graph_destroy = sim_graph_destroy,
