@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * The GPU's kernels, as nvcc made them, inside the library: one image for all architectures, and one of the kernels for
- * streams of the program.  device/cuda loads them.  Built only where nvcc is; GPUSYM_FATBIN and GPUSYM_STREAM_FATBIN are
+ * streams of the program.  device/cuda loads them.  Built only where nvcc is; GPUSYM_FATBIN, GPUSYM_STREAM_FATBIN are
  * the files' names as strings.
  *
  * The assembler reads the files, so they must be made before this is compiled (Makefile.am says so).

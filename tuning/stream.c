@@ -5,6 +5,8 @@
  */
 #include "tuning/stream.h"
 
+#include "kernels/kernels.h"
+
 /* The largest launch takes up to two thirds of a GPU; of the rest the first communicator gets half, the next one half
  * of what is left. A block of 512 threads takes a multiprocessor at worst. */
 uint32_t gpusym_tuning_stream_blocks(uint32_t sm_count, unsigned nth, bool simulated)
@@ -12,4 +14,32 @@ uint32_t gpusym_tuning_stream_blocks(uint32_t sm_count, unsigned nth, bool simul
     const uint32_t spare = simulated ? 8 : sm_count / 3;
     const uint32_t blocks = nth < 32 ? spare >> (0 == nth ? 1 : nth) : 0;
     return 0 == blocks ? 1 : blocks;
+}
+
+/* One block does all of a short message: blocks that wait for each other at the end take 1.2 us more. In graphs of ten on
+ * 2 x H200, us, by the table of other calls, and so: 4 KiB 5.4, 4.25; 8 KiB 5.6, 4.65; 16 KiB 5.6, 5.45; 32 KiB
+ * 6.3, 7.5. */
+#define ONE_BLOCK_PACKS 1024u
+/* LL128 lines from here on, with fewer blocks than other calls may have: 64 KiB 6.9 us by LL, 8.7 by LL128; 128 KiB
+ * 10.1, 8.7. Measured on 2 only. */
+#define LL_MAX (64ull << 10)
+/* ... and blocks of more threads: 512 KiB 10.1 us in place of 12.0, 256 KiB 9.5 in place of 9.2. */
+#define LL128_LONG (512ull << 10)
+
+void gpusym_tuning_stream(const gpusym_tuning_call_t *call, gpusym_tuning_forced_t *forced)
+{
+    const uint64_t packs = (call->bytes + GPUSYM_PACK - 1) / GPUSYM_PACK * (call->nranks - 1);
+    const bool sums = GPUSYM_COLL_ALLREDUCE == call->coll && 2 == call->nranks && call->ll128;
+    if (call->simulated || 0 != forced->blocks || 0 != forced->threads) {
+        return;
+    }
+    if (packs <= ONE_BLOCK_PACKS) {
+        forced->blocks = 1;
+        forced->threads = packs < GPUSYM_THREADS_MAX ? (uint32_t) (packs + 31) / 32 * 32 : GPUSYM_THREADS_MAX;
+    } else if (sums && call->bytes >= LL128_LONG) {
+        forced->threads = GPUSYM_THREADS_MAX;
+    }
+    if (sums && 0 == forced->oneshot_max) {
+        forced->oneshot_max = LL_MAX;
+    }
 }

@@ -7,8 +7,7 @@
 #ifndef GPUSYM_TUNING_STREAM_H
 #define GPUSYM_TUNING_STREAM_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "tuning/geometry.h"
 
 /*
  * Most blocks of a launch on a stream, of the `nth` communicator (from 1) of a process, on a GPU of that many
@@ -16,5 +15,9 @@
  * all other communicators, and for the largest launch that the host makes once all ranks are there (tuning/geometry.c).
  */
 uint32_t gpusym_tuning_stream_blocks(uint32_t sm_count, unsigned nth, bool simulated);
+
+/* Sets what calls on streams want where the user forces nothing: the longest message of an all-reduce in LL lines;
+ * blocks and threads. */
+void gpusym_tuning_stream(const gpusym_tuning_call_t *call, gpusym_tuning_forced_t *forced);
 
 #endif

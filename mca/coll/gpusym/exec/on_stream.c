@@ -218,6 +218,7 @@ static void choose(const coll_gpusym_on_stream_t *s, const coll_gpusym_segments_
             gpusym_kernel_find_stream(gpusym_algorithm_family((unsigned) forced.algorithm), k->op, k->type)) {
         forced.algorithm = COLL_GPUSYM_ALG_AUTO;
     }
+    gpusym_tuning_stream(&what, &forced);
     gpusym_tuning_choose(&what, &forced, choice);
     if (gpusym_family_ll128(choice->family) && !coll_gpusym_segments_channels(choice, &s->work)) {
         what.ll128 = false; /* the slot is too small */

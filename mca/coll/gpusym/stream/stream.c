@@ -111,14 +111,14 @@ static const char *find_obstacle(const coll_gpusym_engine_t *e)
     if (t->broken) {
         return "an earlier call on the communicator has failed";
     }
-    if (t->reason >= 0 || !t->host.has_slot || COLL_GPUSYM_STEP_DONE != t->boot.step) {
-        return coll_gpusym_reason_doc(t->reason >= 0 ? (unsigned) t->reason : (unsigned) COLL_GPUSYM_R_NO_DEVICE);
-    }
     if (coll_gpusym_team_is_part(t)) {
         return "the communicator spans several islands (hosts, or parts of one): calls on streams stay within one";
     }
     if (t->host.led) {
         return "ranks share a GPU, and kernels of theirs would wait for each other: start one rank for each GPU";
+    }
+    if (t->reason >= 0 || !t->host.has_slot || COLL_GPUSYM_STEP_DONE != t->boot.step) {
+        return coll_gpusym_reason_doc(t->reason >= 0 ? (unsigned) t->reason : (unsigned) COLL_GPUSYM_R_NO_DEVICE);
     }
     return t->host.all_reach ? NULL : "not all GPUs of the communicator reach each other";
 }
