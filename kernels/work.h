@@ -275,7 +275,10 @@ typedef struct gpusym_work {
 
     /* A resident kernel (symm/resident.h): the doorbell by which the host commands the next call, in pinned memory, and
      * how long the kernel waits for that. 0 ns: it is not resident. */
-    const uint64_t *doorbell; /* [2] */
+    union {
+        const uint64_t *doorbell; /* [2] */
+        uint64_t *failed;         /* a call on a stream: pinned memory, as done, of a call that has failed */
+    };
     uint64_t linger_ns;
 
     union {

@@ -16,9 +16,9 @@ uint32_t gpusym_tuning_stream_blocks(uint32_t sm_count, unsigned nth, bool simul
     return 0 == blocks ? 1 : blocks;
 }
 
-/* One block does all of a short message: blocks that wait for each other at the end take 1.2 us more. In graphs of ten on
- * 2 x H200, us, by the table of other calls, and so: 4 KiB 5.4, 4.25; 8 KiB 5.6, 4.65; 16 KiB 5.6, 5.45; 32 KiB
- * 6.3, 7.5. */
+/* One block does all of a short message: blocks that wait for each other at the end take 1.2 us more. In graphs of ten
+ * calls on 2 x H200, us, by the table of other calls, and so: 4 KiB 5.4, 4.25; 8 KiB 5.6, 4.65; 16 KiB 5.6, 5.45;
+ * 32 KiB 6.3, 7.5. */
 #define ONE_BLOCK_PACKS 1024u
 /* LL128 lines from here on, with fewer blocks than other calls may have: 64 KiB 6.9 us by LL, 8.7 by LL128; 128 KiB
  * 10.1, 8.7. Measured on 2 only. */

@@ -175,7 +175,7 @@ GS_OUTLINE void gs_stream_end(gs_ctx_t c, const gpusym_work_t *w, uint32_t statu
         gs_stream_fail(w);
     }
     if (GPUSYM_STATUS_OK != status) {
-        gs_done_at(w, w->done + 1, w->done_seq, status);
+        gs_done_at(w, w->failed, w->done_seq, status);
     }
     if (0 != w->done_seq) { /* none that a graph repeats */
         gs_done_as(w, w->done_seq, status);

@@ -178,6 +178,7 @@ static rank_t *make_ranks(uint32_t n, uint32_t epoch)
         rank[r].rank = rank[r].slot.rank = r;
         rank[r].n = rank[r].slot.nranks = n;
         rank[r].slot.done = rank[r].done;
+        rank[r].slot.failed = rank[r].done + 1;
         rank[r].slot.abort = &aborted;
         assert_true(BLOCKS_MAX <= gpusym_slot_layout(SLOT, n, BLOCKS_MAX, &rank[r].slot));
         for (uint32_t p = 0; p < n; p++) {

@@ -17,7 +17,7 @@
 #include "tuning/stream.h"
 #include "tuning/tuning.h"
 
-/* How often the ranks' processes are looked at, while calls are under way. */
+/* How often ranks and GPU are looked at, while calls are under way. */
 #define CHECK_NS 100000000ull
 /* How long kernels have to end once they are told to. */
 #define GRACE_NS 5000000000ull
@@ -42,7 +42,6 @@ void coll_gpusym_on_stream_offer(coll_gpusym_on_stream_t *s, coll_gpusym_on_stre
     const coll_gpusym_team_t *t = s->team;
     const gpusym_device_t *dev = gpusym_current.dev;
     const char *cause;
-    void *host, *line;
     *mine = (coll_gpusym_on_stream_offer_t){.slot_off = t->host.slot_off, .reason = -1};
     gpusym_heap_slot_offer(gpusym_heap(), &mine->slots);
     mine->max_blocks =
@@ -52,12 +51,16 @@ void coll_gpusym_on_stream_offer(coll_gpusym_on_stream_t *s, coll_gpusym_on_stre
         mine->reason = COLL_GPUSYM_R_NO_KERNELS;
         return;
     }
-    if (GPUSYM_SUCCESS != dev->host_alloc(t->host.gpu, sizeof *s->host, &host, &line)) {
+    if (GPUSYM_SUCCESS != gpusym_lane_get(dev, t->host.gpu, &s->lane)) {
+        s->lane = NULL;
         mine->reason = COLL_GPUSYM_R_NO_MEMORY;
         return;
     }
-    s->host = host;
-    s->line = line;
+    (void) gpusym_lane_await(s->lane); /* a resident kernel that had it before may be about to retire */
+    s->queued = s->lane->seq;
+    s->lane->host->done = (uint64_t) s->queued << 32;
+    s->lane->host->doorbell[0] = 0;
+    s->lane->host->abort = 0;
 }
 
 /* The largest class of slots that all ranks have offered; -1: none. */
@@ -112,8 +115,9 @@ bool coll_gpusym_on_stream_settle(coll_gpusym_on_stream_t *s, const coll_gpusym_
     if (!able) {
         return false;
     }
-    w->done = &s->line->done;
-    w->abort = &s->line->abort;
+    w->done = &s->lane->line->done;
+    w->failed = s->lane->line->doorbell;
+    w->abort = &s->lane->line->abort;
     s->max_blocks = gpusym_slot_layout(gpusym_slot_size(heap, (unsigned) class), w->nranks, s->max_blocks, w);
     return 0 != s->max_blocks && clear_slot(s);
 }
@@ -129,7 +133,7 @@ static bool await_end(coll_gpusym_on_stream_t *s)
         waited = gpusym_now_ns() - start;
     }
     if (!coll_gpusym_on_stream_ended(s)) {
-        __atomic_store_n(&s->host->abort, 1u, __ATOMIC_RELEASE);
+        __atomic_store_n(&s->lane->host->abort, 1u, __ATOMIC_RELEASE);
     }
     const uint64_t told = gpusym_now_ns();
     while (!coll_gpusym_on_stream_ended(s) && gpusym_now_ns() - told < GRACE_NS) {
@@ -138,31 +142,53 @@ static bool await_end(coll_gpusym_on_stream_t *s)
     return coll_gpusym_on_stream_ended(s);
 }
 
+/* What nobody has used: not all ranks became ready. */
+static void give_back(coll_gpusym_on_stream_t *s)
+{
+    coll_gpusym_host_team_t *host = &s->team->host;
+    if (host->has_stream_slot) {
+        gpusym_heap_slot_free(gpusym_heap(), host->stream_slot_off, 1, 0);
+        host->has_stream_slot = false;
+    }
+    if (NULL != s->lane) {
+        gpusym_lane_put(s->lane);
+    }
+}
+
+/* The first epoch that has not been used: of the slot's next owner. */
+static bool read_epoch(coll_gpusym_on_stream_t *s)
+{
+    coll_gpusym_host_team_t *host = &s->team->host;
+    gpusym_slot_head_t head;
+    if (GPUSYM_SUCCESS != gpusym_current.dev->copy(host->gpu, &head, s->work.peer[s->work.rank], sizeof head)) {
+        return false;
+    }
+    host->stream_epoch = head.epoch;
+    return true;
+}
+
 void coll_gpusym_on_stream_end(coll_gpusym_on_stream_t *s)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     coll_gpusym_team_t *t;
     char name[GPUSYM_COMM_LABEL_MAX];
+    int rank;
     if (NULL == s) {
         return;
     }
     t = s->team;
     __atomic_fetch_sub(&prepared, 1, __ATOMIC_RELAXED);
-    const bool ours = NULL != s->host && dev->gpu_alive(t->host.gpu);
-    int rank;
-    bool ended = ours && await_end(s) && !s->captured && 0 == coll_gpusym_on_stream_failed(s, &rank);
-    if (ended && t->host.has_stream_slot) {
-        gpusym_slot_head_t head;
-        ended = NULL != s->work.peer[s->work.rank] &&
-                GPUSYM_SUCCESS == dev->copy(t->host.gpu, &head, s->work.peer[s->work.rank], sizeof head);
-        t->host.stream_epoch = ended ? head.epoch : 0;
-    }
-    if (!ended) { /* a graph may write there yet, or a kernel that does not end */
+    if (!s->ready) {
+        give_back(s);
+    } else if (!gpusym_lane_alive(s->lane) || !await_end(s) || s->captured ||
+               0 != coll_gpusym_on_stream_failed(s, &rank) || !read_epoch(s)) {
+        /* a graph may write there yet, or a kernel that does not end */
         GPUSYM_LOG(2, "%s: what its calls on streams use is not used again%s",
                    gpusym_comm_label(t->fallback->comm, name, sizeof name), s->captured ? ": graphs hold some" : "");
         t->host.has_stream_slot = false;
     } else {
-        (void) dev->host_free(t->host.gpu, s->host);
+        s->lane->seq = s->queued;
+        gpusym_lane_put(s->lane);
     }
     if (NULL != s->stream) {
         dev->stream_unwrap(s->stream);
@@ -258,8 +284,8 @@ int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_se
 
 /* ---- what has become of them ---- */
 
-/* A rank that has died sends nothing any more: kernels that wait for it are told. */
-static void check_ranks(coll_gpusym_on_stream_t *s)
+/* A rank that has died sends nothing any more: kernels that wait for it are told. A GPU with an error ends none. */
+static void check(coll_gpusym_on_stream_t *s)
 {
     const uint64_t now = gpusym_now_ns();
     if (now - s->checked_ns < CHECK_NS || 0 != s->lost) {
@@ -267,28 +293,34 @@ static void check_ranks(coll_gpusym_on_stream_t *s)
     }
     s->checked_ns = now;
     const int dead = coll_gpusym_team_dead(s->team);
-    if (dead >= 0) {
-        s->lost = (uint64_t) s->queued << 32 | GPUSYM_STATUS_ABORTED | (uint32_t) dead << 8;
-        __atomic_store_n(&s->host->abort, 1u, __ATOMIC_RELEASE);
+    if (dead >= 0 || s->lane->dev->stream_poll(s->lane->stream) < 0) {
+        s->lost_rank = dead;
+        __atomic_store_n(&s->lost, (uint32_t) GPUSYM_STATUS_ABORTED, __ATOMIC_RELEASE);
+        __atomic_store_n(&s->lane->host->abort, 1u, __ATOMIC_RELEASE);
     }
 }
 
 bool coll_gpusym_on_stream_ended(coll_gpusym_on_stream_t *s)
 {
-    if (NULL == s->host || (uint32_t) (__atomic_load_n(&s->host->done, __ATOMIC_ACQUIRE) >> 32) ==
-                               __atomic_load_n(&s->queued, __ATOMIC_RELAXED)) {
+    const uint64_t done = __atomic_load_n(&s->lane->host->done, __ATOMIC_ACQUIRE);
+    if ((uint32_t) (done >> 32) == __atomic_load_n(&s->queued, __ATOMIC_RELAXED)) {
         return true;
     }
-    check_ranks(s);
-    return false;
+    check(s);
+    return 0 != s->lost && s->lost_rank < 0; /* else its kernels end */
 }
 
 uint32_t coll_gpusym_on_stream_failed(coll_gpusym_on_stream_t *s, int *rank)
 {
-    check_ranks(s);
-    const uint64_t failed = 0 != s->lost ? s->lost : __atomic_load_n(&s->host->failed, __ATOMIC_ACQUIRE);
-    const uint32_t status = (uint32_t) failed;
-    const bool known = GPUSYM_STATUS_ABORTED != (status & 0xff) || 0 != s->lost;
-    *rank = 0 != status && known ? (int) (status >> 8 & 0xff) : -1;
-    return status & 0xff;
+    check(s);
+    const uint32_t status = (uint32_t) __atomic_load_n(&s->lane->host->doorbell[0], __ATOMIC_ACQUIRE);
+    const uint32_t what = status & 0xff;
+    *rank = 0 != s->lost ? s->lost_rank : -1;
+    if (0 != s->lost) {
+        return s->lost;
+    }
+    if (GPUSYM_STATUS_OK != what && GPUSYM_STATUS_ABORTED != what) {
+        *rank = (int) (status >> 8 & 0xff);
+    }
+    return what;
 }

@@ -9,27 +9,24 @@
 #define MCA_COLL_GPUSYM_EXEC_ON_STREAM_H
 
 #include "mca/coll/gpusym/plan/segments.h"
-
-/* Pinned memory: the GPU writes `done` and `failed`, sequence << 32 | status, the host writes `abort`. */
-typedef struct {
-    uint64_t done;   /* of the last call that has ended; those that a graph repeats do not write it */
-    uint64_t failed; /* of one that has failed; 0: none has */
-    uint32_t abort;  /* not 0: kernels end their waits */
-} coll_gpusym_on_stream_line_t;
+#include "mca/common/gpusym/exec/lane.h"
 
 /* A communicator's. */
 typedef struct coll_gpusym_on_stream {
-    coll_gpusym_team_t *team;           /* not owned */
-    gpusym_work_t work;                 /* the slots of calls on streams, and their layout */
-    uint32_t max_blocks;                /* of a launch, agreed */
-    coll_gpusym_on_stream_line_t *host; /* for the CPU; NULL: there is none yet */
-    coll_gpusym_on_stream_line_t *line; /* for the kernels */
-    uint32_t queued;                    /* number of the last call that no graph has; never 0 once there was one */
-    bool captured;                      /* some graph has a call: it may be launched at any time */
-    void *handle;                       /* of the stream of the last call, */
-    gpusym_stream_t *stream;            /* which this is; NULL: there was none. Owned */
-    uint64_t checked_ns;                /* when the ranks' processes were looked at last */
-    uint64_t lost;                      /* as `failed`, of ranks that have died; 0: none has */
+    coll_gpusym_team_t *team; /* not owned */
+    gpusym_work_t work;       /* the slots of calls on streams, and their layout */
+    uint32_t max_blocks;      /* of a launch, agreed */
+    bool ready;               /* all ranks are: there may be calls */
+    /* Its pinned memory, with the words of all calls: `done`, but for those that a graph repeats; doorbell[0]: `failed`
+     * of gpusym_work_t; `abort`. Its stream has no work, and tells of the GPU's errors. NULL: there is none yet. */
+    gpusym_lane_t *lane;
+    uint32_t queued;         /* number of the last call that no graph has; never 0 once there was one */
+    bool captured;           /* some graph has a call: it may be launched at any time */
+    void *handle;            /* of the stream of the last call, */
+    gpusym_stream_t *stream; /* which this is; NULL: there was none. Owned */
+    uint64_t checked_ns;     /* when ranks and GPU were looked at last */
+    uint32_t lost;           /* status, of ranks that have died or a GPU that reports an error; 0: none has */
+    int lost_rank;           /* -1: the GPU */
 } coll_gpusym_on_stream_t;
 
 /* What a rank has for its peers' kernels, exchanged by all ranks as they prepare the communicator. */

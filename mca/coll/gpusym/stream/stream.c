@@ -14,7 +14,7 @@
 #include "mca/coll/gpusym/coll_gpusym.h"
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/common/gpusym/gpusym.h"
-#include "mca/common/gpusym/memory/alloc.h"
+#include "mca/common/gpusym/memory/scratch.h"
 #include "mca/common/gpusym/streams.h"
 
 /* ---- errors ---- */
@@ -81,7 +81,7 @@ static int set_up_team(coll_gpusym_engine_t *e, const gpusym_mem_t *mem)
     const gpusym_device_t *dev = gpusym_current.dev;
     gpusym_gpu_t *gpu;
     void *word;
-    if (GPUSYM_SUCCESS != dev->gpu_open(mem, &gpu) || GPUSYM_SUCCESS != gpusym_mem_alloc(dev, gpu, 256, &word)) {
+    if (GPUSYM_SUCCESS != dev->gpu_open(mem, &gpu) || GPUSYM_SUCCESS != gpusym_scratch_get(dev, gpu, 256, &word)) {
         return fail_device(e, "preparing for streams");
     }
     int rv = GPUSYM_SUCCESS == dev->mem_zero(gpu, word, 256) ? MPI_SUCCESS : fail_device(e, "preparing for streams");
@@ -97,7 +97,7 @@ static int set_up_team(coll_gpusym_engine_t *e, const gpusym_mem_t *mem)
         rv = coll_gpusym_blocking(e, &a);
         rv = MPI_SUCCESS == rv ? rv : fail_on(e, rv, "preparing for streams", "the ranks could not be set up");
     }
-    (void) dev->mem_free(gpu, word);
+    gpusym_scratch_put(dev, gpu, word); /* which frees none: that would wait for kernels of other communicators */
     return rv;
 }
 
@@ -176,6 +176,7 @@ static int prepare_engine(coll_gpusym_engine_t *e, const gpusym_mem_t *mem)
         coll_gpusym_on_stream_end(s);
         return rv;
     }
+    s->ready = true;
     e->on_stream = s;
     return rv;
 }
@@ -263,7 +264,7 @@ static int call_alone(coll_gpusym_engine_t *e, const coll_gpusym_buffers_t *b, v
 static int find_failure(coll_gpusym_engine_t *e, const char *what)
 {
     static const char *const texts[] = {
-        [GPUSYM_STATUS_ABORTED] = "a rank has died, or its kernels were told to end",
+        [GPUSYM_STATUS_ABORTED] = "a rank has died, or the GPU reports an error",
         [GPUSYM_STATUS_TIMEOUT] = "its kernel has waited for a rank for longer than coll_gpusym_timeout",
         [GPUSYM_STATUS_NO_MULTICAST] = "a kernel cannot run on this GPU",
         [GPUSYM_STATUS_MISMATCH] = "a rank has queued another call: all ranks queue the same calls in the same order",
