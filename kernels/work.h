@@ -266,7 +266,10 @@ typedef struct gpusym_work {
     /* enum gpusym_early: a resident kernel of one-shot all-reduce may be launched before the peers have posted its
      * first call; any kernel, before they are known to have posted theirs (symm/enter.h). */
     uint32_t early;
-    uint32_t enter_set; /* ENTERS: 0 or 1, of calls in turns */
+    union {
+        uint32_t enter_set; /* ENTERS: 0 or 1, of calls in turns */
+        uint32_t soon;      /* on a stream: there is room for the kernel of the next call beside this one's */
+    };
     uint64_t enter_sig; /* what must be alike on all ranks */
     union {
         uint64_t enter_ns; /* how long it waits for them */

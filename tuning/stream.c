@@ -7,13 +7,16 @@
 
 #include "kernels/kernels.h"
 
+/* Threads for which a multiprocessor has room, whatever the kernel: with 128 registers each. */
+#define SM_THREADS 512u
+
 /* The largest launch takes up to two thirds of a GPU; of the rest the first communicator gets half, the next one half
- * of what is left. A block of 512 threads takes a multiprocessor at worst. */
-uint32_t gpusym_tuning_stream_blocks(uint32_t sm_count, unsigned nth, bool simulated)
+ * of what is left; none less than a block. */
+uint32_t gpusym_tuning_stream_threads(uint32_t sm_count, unsigned nth, bool simulated)
 {
-    const uint32_t spare = simulated ? 8 : sm_count / 3;
-    const uint32_t blocks = nth < 32 ? spare >> (0 == nth ? 1 : nth) : 0;
-    return 0 == blocks ? 1 : blocks;
+    const uint32_t spare = (simulated ? 24 : sm_count) * SM_THREADS / 3;
+    const uint32_t threads = nth < 32 ? spare >> (0 == nth ? 1 : nth) : 0;
+    return threads < SM_THREADS ? SM_THREADS : threads;
 }
 
 /* One block does all of a short message: blocks that wait for each other at the end take 1.2 us more. In graphs of ten

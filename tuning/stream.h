@@ -10,11 +10,12 @@
 #include "tuning/geometry.h"
 
 /*
- * Most blocks of a launch on a stream, of the `nth` communicator (from 1) of a process, on a GPU of that many
+ * Most threads of a launch on a stream, of the `nth` communicator (from 1) of a process, on a GPU of that many
  * multiprocessors. Its kernels wait for ranks that may not have come, perhaps for long: so they leave room for those of
- * all other communicators, and for the largest launch that the host makes once all ranks are there (tuning/geometry.c).
+ * all other communicators, and for the largest launch that the host makes once all ranks are there (geometry.c). Where
+ * a kernel comes to the GPU while that of the call before runs, both count.
  */
-uint32_t gpusym_tuning_stream_blocks(uint32_t sm_count, unsigned nth, bool simulated);
+uint32_t gpusym_tuning_stream_threads(uint32_t sm_count, unsigned nth, bool simulated);
 
 /* Sets what calls on streams want where the user forces nothing: the longest message of an all-reduce in LL lines;
  * blocks and threads. */

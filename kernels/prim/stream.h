@@ -152,7 +152,9 @@ GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, uint32_t *epo
     if (0 == c.block) {
         gs_enter_send(c, w, count.calls % 2, GS_ENTRY, w->enter_sig, count.epoch);
     }
-    gs_stream_next();
+    if (0 != w->soon) {
+        gs_stream_next();
+    }
     return 0 != count.longer ? gs_stream_await(c, w, count.calls % 2, GS_ENTRY, count.epoch)
                              : (uint32_t) GPUSYM_STATUS_OK;
 }

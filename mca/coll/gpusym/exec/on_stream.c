@@ -44,8 +44,8 @@ void coll_gpusym_on_stream_offer(coll_gpusym_on_stream_t *s, coll_gpusym_on_stre
     const char *cause;
     *mine = (coll_gpusym_on_stream_offer_t){.slot_off = t->host.slot_off, .reason = -1};
     gpusym_heap_slot_offer(gpusym_heap(), &mine->slots);
-    mine->max_blocks =
-        gpusym_tuning_stream_blocks(t->host.sm_count, __atomic_load_n(&prepared, __ATOMIC_RELAXED), dev->simulated);
+    mine->threads =
+        gpusym_tuning_stream_threads(t->host.sm_count, __atomic_load_n(&prepared, __ATOMIC_RELAXED), dev->simulated);
     if (GPUSYM_SUCCESS != dev->stream_kernels_load(t->host.gpu, &cause)) {
         GPUSYM_LOG(2, "rank %u has no kernels for streams: %s", coll_gpusym_team_rank(t), cause);
         mine->reason = COLL_GPUSYM_R_NO_KERNELS;
@@ -105,12 +105,12 @@ bool coll_gpusym_on_stream_settle(coll_gpusym_on_stream_t *s, const coll_gpusym_
     }
     *w = t->host.work;
     w->mc = NULL;
-    s->max_blocks = t->host.max_blocks;
+    s->threads = UINT32_MAX;
     for (uint32_t r = 0; r < t->host.nranks && able; r++) {
         able = all[r].reason < 0 && gpusym_slot_is(heap, (unsigned) class, all[r].slots.off[class]) &&
                NULL != t->host.work.peer[r];
         w->peer[r] = (char *) t->host.work.peer[r] - all[r].slot_off + all[r].slots.off[class];
-        s->max_blocks = all[r].max_blocks < s->max_blocks ? all[r].max_blocks : s->max_blocks;
+        s->threads = all[r].threads < s->threads ? all[r].threads : s->threads;
     }
     if (!able) {
         return false;
@@ -118,7 +118,7 @@ bool coll_gpusym_on_stream_settle(coll_gpusym_on_stream_t *s, const coll_gpusym_
     w->done = &s->lane->line->done;
     w->failed = s->lane->line->doorbell;
     w->abort = &s->lane->line->abort;
-    s->max_blocks = gpusym_slot_layout(gpusym_slot_size(heap, (unsigned) class), w->nranks, s->max_blocks, w);
+    s->max_blocks = gpusym_slot_layout(gpusym_slot_size(heap, (unsigned) class), w->nranks, t->host.max_blocks, w);
     return 0 != s->max_blocks && clear_slot(s);
 }
 
@@ -266,8 +266,10 @@ int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_se
 
     choose(s, k, &choice);
     coll_gpusym_segments_work(k, k->bytes, NULL, &w);
-    w.nblocks = choice.blocks;
+    const uint32_t room = s->threads / choice.threads;
+    w.nblocks = choice.blocks < room ? choice.blocks : 0 != room ? room : 1;
     w.nthreads = choice.threads;
+    w.soon = 2 * w.nblocks <= room;
     w.epochs = gpusym_kernel_plan(choice.family, &w, choice.chunk);
     w.early = GPUSYM_PROTOCOL_LL == gpusym_family_protocol(choice.family) && 1 == w.epochs ? GPUSYM_STREAM_BEGINS
                                                                                            : GPUSYM_STREAM_WAITS;

@@ -15,7 +15,8 @@
 typedef struct coll_gpusym_on_stream {
     coll_gpusym_team_t *team; /* not owned */
     gpusym_work_t work;       /* the slots of calls on streams, and their layout */
-    uint32_t max_blocks;      /* of a launch, agreed */
+    uint32_t max_blocks;      /* of a launch, for which the slot has room */
+    uint32_t threads;         /* of a launch, for which the GPUs have room: agreed */
     bool ready;               /* all ranks are: there may be calls */
     /* Its pinned memory, with the words of all calls: `done`, but for those that a graph repeats; doorbell[0]: `failed`
      * of gpusym_work_t; `abort`. Its stream has no work, and tells of the GPU's errors. NULL: there is none yet. */
@@ -32,9 +33,9 @@ typedef struct coll_gpusym_on_stream {
 /* What a rank has for its peers' kernels, exchanged by all ranks as they prepare the communicator. */
 typedef struct {
     gpusym_slot_offer_t slots;
-    uint64_t slot_off;   /* of the slot that the communicator has already */
-    uint32_t max_blocks; /* that a launch on a stream may have */
-    int32_t reason;      /* enum coll_gpusym_reason: why this rank cannot; -1: it can */
+    uint64_t slot_off; /* of the slot that the communicator has already */
+    uint32_t threads;  /* that a launch on a stream may have */
+    int32_t reason;    /* enum coll_gpusym_reason: why this rank cannot; -1: it can */
 } coll_gpusym_on_stream_offer_t;
 
 /* Preparing, in three steps between which all ranks tell each other what they have; all decide alike. Returns NULL
