@@ -23,10 +23,10 @@ uint32_t gpusym_tuning_stream_threads(uint32_t sm_count, unsigned nth, bool simu
  * calls on 2 x H200, us, by the table of other calls, and so: 4 KiB 5.4, 4.25; 8 KiB 5.6, 4.65; 16 KiB 5.6, 5.45;
  * 32 KiB 6.3, 7.5. */
 #define ONE_BLOCK_PACKS 1024u
-/* The longest message of an all-reduce in LL lines, behind which are LL128 lines: there are fewer blocks than other calls
- * may have. 128 KiB 8.0 us by LL, 8.7 by LL128; 256 KiB 11.7, 9.3. And the longest segment of an exchange, behind which
- * it is stored: examples/cg in graphs, us an iteration, with faces of 8 KiB 27.9 by LL, 30.3 stored; 18 KiB 32.1, 31.4;
- * 32 KiB 35.1, 33.5; 128 KiB 67, 50. Measured on 2 x H200 only. */
+/* The longest message of an all-reduce in LL lines, behind which are LL128 lines: there are fewer blocks than other
+ * calls may have. 128 KiB 8.0 us by LL, 8.7 by LL128; 256 KiB 11.7, 9.3. And the longest segment of an exchange, behind
+ * which it is stored: examples/cg in graphs, us an iteration, with faces of 8 KiB 27.9 by LL, 30.3 stored; 18 KiB 32.1,
+ * 31.4; 32 KiB 35.1, 33.5; 128 KiB 67, 50. Measured on 2 x H200 only. */
 #define LL_MAX (128ull << 10)
 #define EXCHANGE_LL_MAX (16ull << 10)
 /* From here on LL128 lines by blocks of more threads: 512 KiB 10.1 us in place of 12.0, 256 KiB 9.5 in place of 9.2. */

@@ -17,8 +17,8 @@
  */
 uint32_t gpusym_tuning_stream_threads(uint32_t sm_count, unsigned nth, bool simulated);
 
-/* Sets what calls on streams want where the user forces nothing: the longest message, or segment, in LL lines; blocks and
- * threads. */
+/* Sets what calls on streams want where the user forces nothing: the longest message, or segment, in LL lines; blocks
+ * and threads. */
 void gpusym_tuning_stream(const gpusym_tuning_call_t *call, gpusym_tuning_forced_t *forced);
 
 #endif
