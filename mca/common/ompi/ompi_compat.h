@@ -199,6 +199,8 @@ typedef ompi_disp_array_t gpusym_adispls_t;
 #define gpusym_count_at(counts, i) ((size_t) ompi_count_array_get((counts), (i)))
 #define gpusym_displ_at(displs, i) ((ptrdiff_t) ompi_disp_array_get((displs), (i)))
 #define gpusym_adispl_at(displs, i) ((ptrdiff_t) ompi_disp_array_get((displs), (i)))
+#define GPUSYM_INT_COUNTS_OF(p) ompi_count_array_create(p) /* of arrays of int */
+#define GPUSYM_INT_DISPLS_OF(p) ompi_disp_array_create(p)
 #define GPUSYM_COUNTS_OF(p) ompi_count_array_create_c(p)
 #define GPUSYM_DISPLS_OF(p) ompi_disp_array_create_c(p)
 #define GPUSYM_ADISPLS_OF(p) ompi_disp_array_create_c(p)
@@ -213,6 +215,8 @@ typedef const MPI_Aint *gpusym_adispls_t;
 #define gpusym_count_at(counts, i) ((size_t) (counts)[i])
 #define gpusym_displ_at(displs, i) ((ptrdiff_t) (displs)[i])
 #define gpusym_adispl_at(displs, i) ((ptrdiff_t) (displs)[i])
+#define GPUSYM_INT_COUNTS_OF(p) (p)
+#define GPUSYM_INT_DISPLS_OF(p) (p)
 #define GPUSYM_COUNTS_OF(p) (p)
 #define GPUSYM_DISPLS_OF(p) (p)
 #define GPUSYM_ADISPLS_OF(p) (p)

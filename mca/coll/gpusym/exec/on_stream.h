@@ -47,8 +47,7 @@ bool coll_gpusym_on_stream_settle(coll_gpusym_on_stream_t *s, const coll_gpusym_
 /* After the communicator's last call; waits for what is queued. NULL is fine. */
 void coll_gpusym_on_stream_end(coll_gpusym_on_stream_t *s);
 
-/* Sets what the stream of a handle is. False: it is no stream of the team's GPU; or a call is under way on another one,
- * and this one is being captured. Waits for calls on another one. */
+/* Sets what the stream of a handle is. Waits for calls on another one. False: it is no stream of the team's GPU. */
 bool coll_gpusym_on_stream_take(coll_gpusym_on_stream_t *s, void *handle);
 /* Queues a call on that stream: k is described, and asks for no scratch memory. A device's error. */
 int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, bool captured);
