@@ -24,6 +24,8 @@
 #define RUNS_LONG 8u
 /* Longest copy of a resident kernel, in bytes: two loads of each thread of its one block. */
 #define RESIDENT_MAX 16384u
+/* The same of whole packs: eight loads. */
+#define RESIDENT_PACKS_MAX 65536u
 /* Two copy engines that write each other's memory reach 383 GB/s each way, two that read 365; one alone 390 either way.
  * The request may cost 20 us. */
 #define PUSH_MIN (64u << 20)
@@ -78,6 +80,11 @@ bool gpusym_tuning_carry_joins(uint32_t runs, uint64_t bytes)
 uint32_t gpusym_tuning_carry_resident_max(void)
 {
     return RESIDENT_MAX;
+}
+
+uint32_t gpusym_tuning_carry_resident_packs_max(void)
+{
+    return RESIDENT_PACKS_MAX;
 }
 
 uint64_t gpusym_tuning_pipe_piece(uint64_t bytes, bool by_gpu)

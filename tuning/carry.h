@@ -31,8 +31,9 @@ uint32_t gpusym_tuning_carry_threads(void);
 bool gpusym_tuning_carry_gathers(uint64_t bytes);
 /* Whether another copy may share the launch of so many runs, of so many bytes. */
 bool gpusym_tuning_carry_joins(uint32_t runs, uint64_t bytes);
-/* Longest copy in bytes of a resident kernel (resident.h). */
+/* Longest copy in bytes of a resident kernel (resident.h); and of whole, aligned packs to GPU memory. */
 uint32_t gpusym_tuning_carry_resident_max(void);
+uint32_t gpusym_tuning_carry_resident_packs_max(void);
 /* Bytes of a pipe's pieces, for a message of so many bytes, through memory of the host or of a GPU. */
 uint64_t gpusym_tuning_pipe_piece(uint64_t bytes, bool by_gpu);
 /* Whether it is worth it to ask the receiver to map GPU memory. */

@@ -420,6 +420,33 @@ static bool ask_push(request_t *r)
     return true;
 }
 
+/* From r->source, where the data are. */
+static bool fetch_source(request_t *r, const gpusym_box_t *box)
+{
+    r->large = bytes_to_move(r) >= push_min();
+    const bool alone = r->large && 0 == __atomic_fetch_add(&large, 1, __ATOMIC_RELAXED);
+    /* a little faster than to pull it */
+    return alone && ask_push(r) ? true : pull(r, r->source, box);
+}
+
+/* The sender's GPU copies the data there, at most for microseconds. */
+static bool step_filling(request_t *r)
+{
+    const ompi_status_public_t *status = status_of(r);
+    const int filled = gpusym_parcel_is_filled(&r->parcel);
+
+    if (0 != filled) {
+        return filled < 0 ? fetch_pieces(r) : fetch_source(r, NULL);
+    }
+    if (!pml_gpusym_peer_lives(r)) {
+        end_fetch(r, GPUSYM_ERR_UNREACHABLE,
+                  pml_gpusym_report_dead(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG,
+                                         gpusym_peer_pid(r->parcel.peer)));
+        return false;
+    }
+    return true;
+}
+
 static bool fetch_mapped(request_t *r)
 {
     if (0 == bytes_to_move(r)) {
@@ -431,10 +458,11 @@ static bool fetch_mapped(request_t *r)
     if (NULL == r->source) {
         return fetch_pieces(r); /* which asks for them */
     }
-    r->large = bytes_to_move(r) >= push_min();
-    const bool alone = r->large && 0 == __atomic_fetch_add(&large, 1, __ATOMIC_RELAXED);
-    /* a little faster than to pull it */
-    return alone && ask_push(r) ? true : pull(r, r->source, is_box(r) ? &box : NULL);
+    if (0 != (PML_GPUSYM_OFFER_FILLING & r->parcel.offer.flags)) {
+        r->step = step_filling;
+        return step_filling(r);
+    }
+    return fetch_source(r, is_box(r) ? &box : NULL);
 }
 
 /* From pinned host memory of the sender, which only its GPU reaches. */

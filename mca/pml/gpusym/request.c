@@ -60,6 +60,11 @@ void pml_gpusym_request_enlist(request_t *r, pml_gpusym_step_t *step)
     gpusym_unlock(&requests.lock);
 }
 
+bool pml_gpusym_requests_idle(void)
+{
+    return NULL == __atomic_load_n(&requests.first, __ATOMIC_RELAXED);
+}
+
 /* Takes the oldest requests, STEPS at most, out of the list. Returns the first of them. */
 static request_t *take_requests(void)
 {
@@ -378,7 +383,7 @@ void pml_gpusym_request_begin(request_t *r)
     q->req_state = OMPI_REQUEST_ACTIVE;
     q->req_status._cancelled = 0;
     q->req_status.MPI_ERROR = MPI_SUCCESS;
-    r->completes_early = r->eager = r->large = false;
+    r->completes_early = r->eager = r->large = r->filling = false;
     r->key = 0;
     r->since = 0;
     r->polls = 0;

@@ -28,7 +28,8 @@ typedef struct pml_gpusym_request pml_gpusym_request_t;
 
 /* In the flags of an offer: the data are host memory. */
 #define PML_GPUSYM_OFFER_FROM_HOST 1u
-#define PML_GPUSYM_OFFER_BOX 2u /* mapped memory is a box, which the note tells */
+#define PML_GPUSYM_OFFER_BOX 2u     /* mapped memory is a box, which the note tells */
+#define PML_GPUSYM_OFFER_FILLING 4u /* mapped memory is being filled: gpusym_parcel_is_filled tells when it has the data */
 
 /* What a request does next. Progress calls it, one thread at a time. Returns whether the request stays in the list;
  * if not, it has been completed, or something else will put it into the list again. */
@@ -57,6 +58,7 @@ struct pml_gpusym_request {
     uint64_t offered;                  /* a send: when, in ns */
     bool eager;                        /* a send: it is buffered if nobody receives it; its rest: a long one */
     const char *source;                /* a send: its data, packed, in GPU memory; NULL: they are a box there */
+    bool filling;                      /* a send: move.carry[0] copies the data into `scratch` */
     void *scratch;                     /* GPU memory that stands for the buffer, packed; NULL: none. Owned */
     gpusym_parcel_t parcel;            /* a receive: what it has claimed */
     gpusym_pipe_t pipe;                /* the half of this side, of a message that goes through a pipe */
@@ -101,6 +103,8 @@ int pml_gpusym_request_wait(pml_gpusym_request_t *r, ompi_status_public_t *statu
 pml_gpusym_request_t *pml_gpusym_request_copy(const pml_gpusym_request_t *r);
 /* Leaves the PML's request, which may never end, and its memory to a request of its own. */
 void pml_gpusym_request_abandon(pml_gpusym_request_t *r);
+/* Whether no request has anything to do. Any thread: another one may change that. */
+bool pml_gpusym_requests_idle(void);
 /* Returns how many such requests the PML has not ended. */
 unsigned pml_gpusym_requests_abandoned(void);
 /* Receives into GPU memory for which no message has come yet; atomic. Copies that share launches may wait for these. */

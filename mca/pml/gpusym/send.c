@@ -213,9 +213,24 @@ static int send_staged(request_t *r)
 
 /* ---- fetched by the receiver ---- */
 
+/* Whether the copy into scratch memory is under way. When it has ended, the receiver is told. */
+static bool is_filling(request_t *r)
+{
+    const int done = r->filling ? gpusym_carry_poll(&r->move.carry[0]) : 1;
+
+    if (r->filling && 0 != done) {
+        r->filling = false;
+        gpusym_parcel_filled(r->index, done < 0 ? done : GPUSYM_SUCCESS);
+    }
+    return r->filling;
+}
+
 /* Returns the memory that a receiver may have fetched the message from. */
 static void release_memory(request_t *r)
 {
+    while (r->filling && 0 == gpusym_carry_poll(&r->move.carry[0])) {
+    }
+    r->filling = false;
     if (0 != r->key) {
         gpusym_reg_put(r->key);
         r->key = 0;
@@ -453,7 +468,7 @@ static bool step_offered(request_t *r)
 {
     int status;
 
-    if (!pml_gpusym_inner_is_complete(r)) {
+    if (is_filling(r) || !pml_gpusym_inner_is_complete(r)) {
         return true;
     }
     const int state = gpusym_parcel_state(r->index, &status);
@@ -491,9 +506,10 @@ static bool step_offered(request_t *r)
     return true;
 }
 
-static bool register_memory(request_t *r, const void *at, uint64_t bytes, gpusym_offer_t *o)
+/* id: of the allocation; 0: not known. */
+static bool register_memory(request_t *r, uint64_t id, const void *at, gpusym_offer_t *o, uint64_t bytes)
 {
-    return (0 != r->id && gpusym_reg_find(r->id, at, bytes, &o->key, &o->off)) ||
+    return (0 != id && gpusym_reg_find(id, at, bytes, &o->key, &o->off)) ||
            GPUSYM_SUCCESS == gpusym_reg_get(gpusym_current.dev, r->gpu, at, bytes, &o->key, &o->off);
 }
 
@@ -503,7 +519,7 @@ static bool offer_box(request_t *r, gpusym_offer_t *o, gpusym_box_t *box)
     const char *at = (const char *) ((uintptr_t) r->base.req_addr + (uintptr_t) r->layout.lo);
     if (GPUSYM_LAYOUT_RUN == r->layout.kind || 0 != __atomic_load_n(&r->peer->piped, __ATOMIC_RELAXED) ||
         !gpusym_layout_box(&r->layout, box) || !gpusym_tuning_pack_box(r->layout.bytes, box->bytes) ||
-        !register_memory(r, at, r->layout.span, o)) {
+        !register_memory(r, r->id, at, o, r->layout.span)) {
         return false;
     }
     o->kind = GPUSYM_PARCEL_MAPPED;
@@ -541,12 +557,10 @@ static const char *find_source(request_t *r)
     return r->scratch;
 }
 
-/* Copies the data into scratch memory. False: they stay where they are. */
-static bool copy_source(request_t *r)
+/* Begins to copy the data into scratch memory. False: they stay where they are. */
+static bool begin_filling(request_t *r)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
-    gpusym_carry_t *carry = &r->move.carry[0];
-    int done = -1;
 
     if (NULL != r->scratch || r->layout.bytes > COPIED_MAX) {
         return false;
@@ -556,17 +570,29 @@ static bool copy_source(request_t *r)
         return false;
     }
     const gpusym_carry_rows_t rows = {
-        .dst = r->scratch, .src = r->source, .width = r->layout.bytes, .height = 1, .local = true};
-    if (GPUSYM_SUCCESS == gpusym_carry_start_rows(dev, r->gpu, &rows, carry)) {
-        while (0 == (done = gpusym_carry_poll(carry))) {
-        }
-    }
-    if (done < 0) {
+        .dst = r->scratch, .src = r->source, .width = r->layout.bytes, .height = 1, .local = true, .shared = true};
+    pml_gpusym_gpu_review(r->gpu);
+    if (GPUSYM_SUCCESS != gpusym_carry_start_rows(dev, r->gpu, &rows, &r->move.carry[0])) {
         gpusym_scratch_put(dev, r->gpu, r->scratch);
         r->scratch = NULL;
         return false;
     }
-    r->source = r->scratch;
+    gpusym_carry_flush(true); /* now, unless it may share a launch with others */
+    r->filling = true;
+    return true;
+}
+
+/* Offers a copy of the data, which is being made: the receiver, which gets the envelope meanwhile, waits for it. */
+static bool offer_copy(request_t *r, gpusym_offer_t *o)
+{
+    if (!begin_filling(r)) {
+        return false;
+    }
+    if (!register_memory(r, gpusym_scratch_id(r->scratch), r->scratch, o, r->layout.bytes)) {
+        release_memory(r);
+        return false;
+    }
+    o->flags = PML_GPUSYM_OFFER_FILLING;
     return true;
 }
 
@@ -581,9 +607,8 @@ static bool offer_memory(request_t *r, gpusym_offer_t *o)
     if (0 != piped) {
         __atomic_store_n(&r->peer->piped, piped - 1, __ATOMIC_RELAXED); /* about right if several threads send */
     }
-    const uint64_t bytes = r->layout.bytes;
-    if (0 == piped &&
-        (register_memory(r, r->source, bytes, o) || (copy_source(r) && register_memory(r, r->source, bytes, o)))) {
+    const uint64_t id = NULL != r->scratch ? gpusym_scratch_id(r->scratch) : r->id;
+    if (0 == piped && (register_memory(r, id, r->source, o, r->layout.bytes) || offer_copy(r, o))) {
         o->kind = GPUSYM_PARCEL_MAPPED;
         r->key = o->key;
         return true;
@@ -608,6 +633,10 @@ static outcome_t send_envelope(request_t *r, pml_gpusym_step_t *step, int *rv)
         return FAILED;
     }
     r->step = step;
+    /* Of several messages the copies share launches. One alone is in its place when this call returns: its receiver then
+     * needs this process no more. */
+    while (pml_gpusym_requests_idle() && is_filling(r)) {
+    }
     if (step(r)) {
         pml_gpusym_request_enlist(r, r->step); /* the receiver may already have asked for another one */
     }

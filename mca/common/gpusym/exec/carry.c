@@ -439,6 +439,14 @@ int gpusym_carry_start_box(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const 
     return GPUSYM_SUCCESS;
 }
 
+/* Whether a resident kernel may do the copy. */
+static bool is_short(const gpusym_carry_rows_t *rows)
+{
+    const bool packs = rows->local && 0 == (((uintptr_t) rows->dst | (uintptr_t) rows->src | rows->width) & 15);
+    return (rows->local || rows->to_host) && !rows->engine && 1 == rows->height &&
+           rows->width <= (packs ? gpusym_tuning_carry_resident_packs_max() : gpusym_tuning_carry_resident_max());
+}
+
 int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *asked,
                             gpusym_carry_t *carry)
 {
@@ -449,8 +457,7 @@ int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const
         return GPUSYM_SUCCESS;
     }
     int rc = GPUSYM_ERR_NOT_AVAILABLE;
-    if ((rows->local || rows->to_host) && !rows->engine && 1 == rows->height &&
-        rows->width <= gpusym_tuning_carry_resident_max()) {
+    if (is_short(rows)) {
         rc = gpusym_copier_start(dev, gpu, rows->dst, rows->src, (uint32_t) rows->width, rows->to_host, &carry->copier);
     }
     if (GPUSYM_SUCCESS == rc) {

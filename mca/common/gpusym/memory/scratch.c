@@ -25,6 +25,7 @@ uint64_t gpusym_scratch_max = 256ull << 20;
 typedef struct {
     gpusym_gpu_t *gpu; /* NULL: there is none */
     char *p;
+    uint64_t id; /* of the allocation; 0: not known */
     gpusym_arena_t *arena;
     unsigned parts; /* lent */
 } slab_t;
@@ -70,8 +71,10 @@ static bool make_slab(const gpusym_device_t *dev, gpusym_gpu_t *gpu, slab_t *sla
         slab->arena = NULL;
         return false;
     }
+    gpusym_range_t range;
     slab->gpu = gpu;
     slab->p = p;
+    slab->id = GPUSYM_SUCCESS == dev->mem_range(p, &range) ? range.id : 0;
     return true;
 }
 
@@ -174,6 +177,19 @@ int gpusym_scratch_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t b
     }
     pthread_mutex_unlock(&lock);
     return rc;
+}
+
+uint64_t gpusym_scratch_id(const void *p)
+{
+    const uintptr_t at = (uintptr_t) p;
+    uint64_t id = 0;
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < SLABS && 0 == id; i++) {
+        const uintptr_t begin = (uintptr_t) slabs[i].p;
+        id = NULL != slabs[i].gpu && at >= begin && at < begin + SLAB ? slabs[i].id : 0;
+    }
+    pthread_mutex_unlock(&lock);
+    return id;
 }
 
 /* Keeps a buffer in place of a smaller one, or frees it. */

@@ -36,7 +36,7 @@ typedef struct {
     int32_t status; /* PUSHED: the sender's; DONE with WORD_STATUS: the receiver's */
     uint32_t push_key;
     uint64_t push_off, push_bytes; /* PUSH_ASKED: the receiver's */
-    uint64_t pad;
+    uint64_t filled; /* number << 1 | whether it failed: the sender's, of the offer with this number */
     unsigned char room[GPUSYM_PARCEL_ROOM];
 } entry_t;
 _Static_assert(512 == sizeof(entry_t) && 64 == offsetof(entry_t, other) && 128 == offsetof(entry_t, room),
@@ -53,7 +53,7 @@ enum { ATTACHED = 1, INTO_GPU = 2 }; /* bits: the peer receives what is host mem
 enum { UNDECIDED, DECIDED_ENVELOPES, DECIDED_ORDINARY };
 
 /* Ends with the version of this layout. */
-#define TABLE_MAGIC 0x6770757370636c03ull
+#define TABLE_MAGIC 0x6770757370636c04ull
 
 typedef struct {
     uint64_t magic;        /* written last */
@@ -511,6 +511,12 @@ int gpusym_parcel_take_pipe(uint32_t index)
                : GPUSYM_ERR_CORRUPT;
 }
 
+void gpusym_parcel_filled(uint32_t index, int status)
+{
+    const uint64_t word = own.record[index].number << 1 | (GPUSYM_SUCCESS != status ? 1 : 0);
+    __atomic_store_n(&own.table->entry[index].filled, word, __ATOMIC_RELEASE);
+}
+
 void *gpusym_parcel_room(uint32_t index)
 {
     return own.table->entry[index].room;
@@ -654,6 +660,12 @@ static entry_t *entry_of(const gpusym_parcel_t *p)
 int gpusym_parcel_state_of(const gpusym_parcel_t *p, int *status)
 {
     return state_read(entry_of(p), p->number, status);
+}
+
+int gpusym_parcel_is_filled(const gpusym_parcel_t *p)
+{
+    const uint64_t word = __atomic_load_n(&entry_of(p)->filled, __ATOMIC_ACQUIRE);
+    return word >> 1 != p->number ? 0 : 0 == (word & 1) ? 1 : GPUSYM_ERR;
 }
 
 int gpusym_parcel_ask_push(gpusym_parcel_t *p, const gpusym_push_t *push)

@@ -151,6 +151,9 @@ void gpusym_parcel_pushed(uint32_t index, int status);
 /* Takes on a pipe that the receiver asks for, of a message that it cannot map: the room is then a flow, zeroed. The
  * caller goes on with gpusym_pipe_send. GPUSYM_ERR_NOT_AVAILABLE: it does not ask; GPUSYM_ERR_CORRUPT. */
 int gpusym_parcel_take_pipe(uint32_t index);
+/* Tells the receiver that the memory that was offered holds the data by now, where the flags of the offer say that it may
+ * not yet; or that it never will: status 0 or an error of common.h. Once an offer. */
+void gpusym_parcel_filled(uint32_t index, int status);
 /* Returns the room of an entry, GPUSYM_PARCEL_ROOM bytes, 64-byte aligned: a pipe's flow, which both sides write. */
 void *gpusym_parcel_room(uint32_t index);
 /* Frees an entry that is DONE, or whose receiver is dead. */
@@ -191,6 +194,8 @@ int gpusym_parcel_oldest_bytes(gpusym_peer_t *peer, uint64_t context, int32_t ta
 /* Returns the state of a claimed parcel, and with PUSHED the status. GPUSYM_ERR_CORRUPT: the entry is no longer that
  * parcel's. */
 int gpusym_parcel_state_of(const gpusym_parcel_t *p, int *status);
+/* Returns 1 if the memory holds the data (gpusym_parcel_filled), 0 if not yet, GPUSYM_ERR if it never will. */
+int gpusym_parcel_is_filled(const gpusym_parcel_t *p);
 /* Asks the sender to push. push->bytes: at most the message's. */
 int gpusym_parcel_ask_push(gpusym_parcel_t *p, const gpusym_push_t *push);
 /* Takes that back. GPUSYM_ERR_NOT_AVAILABLE: the sender pushes or has pushed. */
