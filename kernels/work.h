@@ -85,11 +85,10 @@ typedef struct gpusym_run {
     uint32_t span;          /* packs for a block; from gpusym_run_plan() */
     uint16_t first, blocks; /* its blocks of the launch; those of runs follow each other */
 } gpusym_run_t;
-/* Bits of the epochs that the command of a copy skips (symm/copy.h): to host memory; of so many bytes more than it says,
- * which are the most that it can say less these. */
+/* Bits of the epochs that the command of a copy skips (symm/copy.h): to host memory; of as many packs as it says bytes,
+ * between addresses of packs. */
 #define GPUSYM_COPY_TO_HOST 1u
-#define GPUSYM_COPY_LONG 2u
-#define GPUSYM_COPY_LONG_BYTES 4096u
+#define GPUSYM_COPY_PACKS 2u
 /* Runs of a launch at most: as many as stand in the room of gpusym_work_t.peer_in and peer_out. */
 #define GPUSYM_RUNS_MAX 16u
 

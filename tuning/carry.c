@@ -25,7 +25,7 @@
 /* Longest copy of a resident kernel, in bytes: two loads of each thread of its one block. */
 #define RESIDENT_MAX 16384u
 /* The same of whole packs: eight loads. */
-#define RESIDENT_PACKS_MAX 65536u
+#define RESIDENT_PACKS_MAX (256u << 10)
 /* Two copy engines that write each other's memory reach 383 GB/s each way, two that read 365; one alone 390 either way.
  * The request may cost 20 us. */
 #define PUSH_MIN (64u << 20)

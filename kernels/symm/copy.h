@@ -71,42 +71,38 @@ GS_FN void gs_copy_rows(gs_ctx_t c, const gpusym_work_t *w)
 }
 
 /* Packs that a thread of a resident block has under way at once, and of long copies: a round trip between two GPUs takes
- * as long as what the block loads in it. */
+ * about as long as the block's loads of eight packs a thread. */
 #define GS_COPY_PACKS 2u
 #define GS_COPY_PACKS_LONG 8u
 
-/* More packs than GS_COPY_PACKS for each thread, all of them whole. */
-GS_FN void gs_copy_command_long(gs_ctx_t part, const gs_message_t *m)
+/* A commanded copy of packs, by the threads of part. */
+GS_FN void gs_copy_command_packs(gs_ctx_t part, const char *in, char *out, uint32_t packs)
 {
-    const uint32_t packs = (uint32_t) (m->bytes / 16);
     GS_NO_UNROLL
     for (uint32_t i = part.thread; i < packs; i += GS_COPY_PACKS_LONG * part.nthreads) {
         gs_pack_t v[GS_COPY_PACKS_LONG] = {{{0, 0}}};
         GS_UNROLL
         for (uint32_t u = 0; u < GS_COPY_PACKS_LONG; u++) {
             if (i + u * part.nthreads < packs) {
-                v[u] = gs_ld16_strong(m->in + 16 * (i + u * part.nthreads));
+                v[u] = gs_ld16_strong(in + 16 * (i + u * part.nthreads));
             }
         }
         GS_UNROLL
         for (uint32_t u = 0; u < GS_COPY_PACKS_LONG; u++) {
             if (i + u * part.nthreads < packs) {
-                gs_st16(m->out + 16 * (i + u * part.nthreads), v[u]);
+                gs_st16(out + 16 * (i + u * part.nthreads), v[u]);
             }
         }
     }
+    (void) gs_part_all(part, true); /* all is stored before thread 0 tells so */
 }
 
-/* A commanded copy, by the threads of part. What is copied may have been written since the kernel began. */
+/* The same of bytes. What is copied may have been written since the kernel began. */
 GS_FN void gs_copy_command(gs_ctx_t part, const gs_message_t *m)
 {
     const uint32_t in_align = gs_align(m->in), out_align = gs_align(m->out), packs = (uint32_t) ((m->bytes + 15) / 16);
-    const bool is_long = packs > GS_COPY_PACKS * part.nthreads && 16 == in_align && 16 == out_align && 0 == m->bytes % 16;
-    if (is_long) {
-        gs_copy_command_long(part, m);
-    }
     GS_NO_UNROLL
-    for (uint32_t i = part.thread; !is_long && i < packs; i += GS_COPY_PACKS * part.nthreads) {
+    for (uint32_t i = part.thread; i < packs; i += GS_COPY_PACKS * part.nthreads) {
         gs_pack_t v[GS_COPY_PACKS] = {{{0, 0}}};
         GS_UNROLL
         for (uint32_t u = 0; u < GS_COPY_PACKS; u++) {
@@ -121,11 +117,11 @@ GS_FN void gs_copy_command(gs_ctx_t part, const gs_message_t *m)
             }
         }
     }
-    (void) gs_part_all(part, true); /* all is stored before thread 0 tells so */
+    (void) gs_part_all(part, true);
 }
 
 /* Ends a launch of one block, which has done its own copy, and serves the commands that follow (resident.h). Copies
- * have no epochs: what a command skips says more of the copy (GPUSYM_COPY_TO_HOST, GPUSYM_COPY_LONG). */
+ * have no epochs: what a command skips says more of the copy (GPUSYM_COPY_TO_HOST, GPUSYM_COPY_PACKS). */
 GS_FN void gs_copy_resident(gs_ctx_t c, const gpusym_work_t *w)
 {
     gs_command_t r = {w->done_seq, 0, {NULL, NULL, 0}};
@@ -133,8 +129,11 @@ GS_FN void gs_copy_resident(gs_ctx_t c, const gpusym_work_t *w)
     uint32_t epoch = 0;
     while (gs_command_end(c, w, part, &r, GPUSYM_STATUS_OK) && gs_command_next(c, w, &r, &part)) {
         const uint32_t more = r.epoch - epoch - 1;
-        r.m.bytes += 0 != (more & GPUSYM_COPY_LONG) ? GPUSYM_COPY_LONG_BYTES : 0;
-        gs_copy_command(part, &r.m);
+        if (0 != (more & GPUSYM_COPY_PACKS)) {
+            gs_copy_command_packs(part, r.m.in, r.m.out, (uint32_t) r.m.bytes);
+        } else {
+            gs_copy_command(part, &r.m);
+        }
         if (0 == part.thread && 0 != (more & GPUSYM_COPY_TO_HOST)) {
             gs_fence_system();
         }

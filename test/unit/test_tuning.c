@@ -610,7 +610,7 @@ static void copies_can_be_launched(void **state)
     assert_int_equal(gpusym_tuning_carry_threads() % 32, 0);
     assert_true(gpusym_tuning_carry_threads() <= GPUSYM_THREADS_MAX);
     assert_true(gpusym_tuning_carry_resident_max() <= GPUSYM_COMMAND_BYTES_MAX);
-    assert_true(gpusym_tuning_carry_resident_packs_max() <= GPUSYM_COMMAND_BYTES_MAX + GPUSYM_COPY_LONG_BYTES);
+    assert_true(gpusym_tuning_carry_resident_packs_max() / GPUSYM_PACK <= GPUSYM_COMMAND_BYTES_MAX);
     assert_true(gpusym_tuning_carry_by_kernel(gpusym_tuning_carry_resident_packs_max(), 1));
     for (unsigned i = 0; i < 20000; i++) {
         const uint64_t bytes = next_random() >> next_random() % 64, rows = 1 + next_random() % 1000;

@@ -577,7 +577,9 @@ static bool begin_filling(request_t *r)
         r->scratch = NULL;
         return false;
     }
-    gpusym_carry_flush(true); /* now, unless it may share a launch with others */
+    if (pml_gpusym_requests_idle()) {
+        gpusym_carry_flush(false); /* now: others share launches */
+    }
     r->filling = true;
     return true;
 }

@@ -176,11 +176,11 @@ static gpusym_copier_t *begin(const gpusym_device_t *dev, gpusym_gpu_t *gpu, voi
 
 static void command_kernel(gpusym_copier_t *c)
 {
-    const bool is_long = c->bytes > GPUSYM_COMMAND_BYTES_MAX;
+    const bool packs = c->bytes > gpusym_tuning_carry_resident_max();
     c->commanded = true;
     c->served++;
-    gpusym_lane_command(c->lane, c->src, c->dst, is_long ? c->bytes - GPUSYM_COPY_LONG_BYTES : c->bytes,
-                        (c->to_host ? GPUSYM_COPY_TO_HOST : 0) | (is_long ? GPUSYM_COPY_LONG : 0));
+    gpusym_lane_command(c->lane, c->src, c->dst, packs ? c->bytes / GPUSYM_PACK : c->bytes,
+                        (c->to_host ? GPUSYM_COPY_TO_HOST : 0) | (packs ? GPUSYM_COPY_PACKS : 0));
 }
 
 int gpusym_copier_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint32_t bytes,

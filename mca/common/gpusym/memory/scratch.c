@@ -39,7 +39,8 @@ typedef struct buffer {
 } buffer_t;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static buffer_t *lent, *kept; /* under the lock; at most one is kept */
+static buffer_t *lent, **lent_last = &lent; /* under the lock; the oldest first, which mostly returns first */
+static buffer_t *kept;                      /* under the lock; at most one */
 static slab_t slabs[SLABS];   /* under the lock */
 
 /* ---- slabs ---- */
@@ -171,8 +172,9 @@ int gpusym_scratch_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t b
     pthread_mutex_lock(&lock);
     const int rc = get(dev, gpu, bytes, &buffer);
     if (GPUSYM_SUCCESS == rc) {
-        buffer->next = lent;
-        lent = buffer;
+        buffer->next = NULL;
+        *lent_last = buffer;
+        lent_last = &buffer->next;
         *p = buffer->p;
     }
     pthread_mutex_unlock(&lock);
@@ -213,6 +215,7 @@ void gpusym_scratch_put(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *p)
     buffer_t *buffer = *link;
     if (NULL != buffer) {
         *link = buffer->next;
+        lent_last = NULL == buffer->next ? link : lent_last;
         if (NULL != buffer->slab) {
             give_part(buffer);
         } else {
