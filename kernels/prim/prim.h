@@ -105,6 +105,7 @@ typedef struct {
 typedef struct {
     uint32_t seq, epoch;
     gs_message_t m;
+    uint32_t skip; /* epochs between the last call's and its own */
 } gs_command_t;
 
 /* What counts calls on streams, of gpusym_slot_head_t. */

@@ -124,20 +124,17 @@ GS_FN void gs_copy_command(gs_ctx_t part, const gs_message_t *m)
  * have no epochs: what a command skips says more of the copy (GPUSYM_COPY_TO_HOST, GPUSYM_COPY_PACKS). */
 GS_FN void gs_copy_resident(gs_ctx_t c, const gpusym_work_t *w)
 {
-    gs_command_t r = {w->done_seq, 0, {NULL, NULL, 0}};
+    gs_command_t r = {w->done_seq, 0, {NULL, NULL, 0}, 0};
     gs_ctx_t part = c;
-    uint32_t epoch = 0;
     while (gs_command_end(c, w, part, &r, GPUSYM_STATUS_OK) && gs_command_next(c, w, &r, &part)) {
-        const uint32_t more = r.epoch - epoch - 1;
-        if (0 != (more & GPUSYM_COPY_PACKS)) {
+        if (0 != (r.skip & GPUSYM_COPY_PACKS)) {
             gs_copy_command_packs(part, r.m.in, r.m.out, (uint32_t) r.m.bytes);
         } else {
             gs_copy_command(part, &r.m);
         }
-        if (0 == part.thread && 0 != (more & GPUSYM_COPY_TO_HOST)) {
+        if (0 == part.thread && 0 != (r.skip & GPUSYM_COPY_TO_HOST)) {
             gs_fence_system();
         }
-        epoch = r.epoch;
     }
 }
 

@@ -68,12 +68,11 @@ GS_FN bool gs_command_wait(const gpusym_work_t *w, gs_command_t *r)
     const uint64_t since = gs_now_ns();
     for (uint32_t polls = 1;; polls++) {
         uint64_t doorbell[2];
-        uint32_t skip;
         gs_doorbell_poll(w, doorbell);
-        const int says = gs_command_read(doorbell, r->seq, &r->m, &skip);
+        const int says = gs_command_read(doorbell, r->seq, &r->m, &r->skip);
         if (says > 0 && gs_command_translate(&r->m)) {
             r->seq++;
-            r->epoch += 1 + skip;
+            r->epoch += 1 + r->skip;
             return true;
         }
         if (0 != says || gs_now_ns() - since > w->linger_ns || (0 == polls % GS_SHORT_POLLS && gs_aborted(w))) {

@@ -439,12 +439,25 @@ int gpusym_carry_start_box(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const 
     return GPUSYM_SUCCESS;
 }
 
-/* Whether a resident kernel may do the copy. */
+/* Whether no copy waits for a launch that others share, and none is in one. */
+static bool is_quiet(batch_t *batch)
+{
+    gpusym_lock(&batch->lock);
+    const bool quiet = 0 == batch->n && (NULL == batch->last.carrier || words_say_ended(&batch->last));
+    gpusym_unlock(&batch->lock);
+    return quiet;
+}
+
+/* Whether a resident kernel is to do the copy. A longer one, which takes its one block as long as a launch takes, only
+ * if it is alone: of several, launches are faster. */
 static bool is_short(const gpusym_carry_rows_t *rows)
 {
-    const bool packs = rows->local && 0 == (((uintptr_t) rows->dst | (uintptr_t) rows->src | rows->width) & 15);
-    return (rows->local || rows->to_host) && !rows->engine && 1 == rows->height &&
-           rows->width <= (packs ? gpusym_tuning_carry_resident_packs_max() : gpusym_tuning_carry_resident_max());
+    if ((!rows->local && !rows->to_host) || rows->engine || 1 != rows->height) {
+        return false;
+    }
+    return rows->width <= gpusym_tuning_carry_resident_max() ||
+           (rows->local && rows->width <= gpusym_tuning_carry_resident_packs_max() &&
+            0 == (((uintptr_t) rows->dst | (uintptr_t) rows->src | rows->width) & 15) && is_quiet(&run_batch));
 }
 
 int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *asked,
