@@ -59,6 +59,8 @@ const gpusym_device_t *gpusym_device_select(gpusym_device_choice_t choice, const
     }
 STAND_IN(gpusym_sim_vmm_alloc, (size_t size, void **p), (size, p))
 STAND_IN(gpusym_sim_vmm_free, (void *p), (p))
+STAND_IN(gpusym_sim_pool_alloc, (size_t size, void **p), (size, p))
+STAND_IN(gpusym_sim_pool_free, (void *p), (p))
 STAND_IN(gpusym_sim_managed_alloc, (size_t size, void **p), (size, p))
 STAND_IN(gpusym_sim_managed_free, (void *p), (p))
 

@@ -419,7 +419,7 @@ static void sim_fini(void)
 
 static bool sim_have(int kind)
 {
-    return MEM_ASYNC != kind && MEM_PIECES != kind;
+    return MEM_PIECES != kind;
 }
 
 static void *sim_alloc(int kind, size_t size)
@@ -434,6 +434,9 @@ static void *sim_alloc(int kind, size_t size)
         break;
     case MEM_VMM:
         rc = sim_check("gpusym_sim_vmm_alloc", gpusym_sim_vmm_alloc(size, &p));
+        break;
+    case MEM_ASYNC:
+        rc = sim_check("gpusym_sim_pool_alloc", gpusym_sim_pool_alloc(size, &p));
         break;
     case MEM_MANAGED:
         rc = sim_check("gpusym_sim_managed_alloc", gpusym_sim_managed_alloc(size, &p));
@@ -454,6 +457,9 @@ static void sim_free(int kind, void *p)
         break;
     case MEM_VMM:
         sim_check("gpusym_sim_vmm_free", gpusym_sim_vmm_free(p));
+        break;
+    case MEM_ASYNC:
+        sim_check("gpusym_sim_pool_free", gpusym_sim_pool_free(p));
         break;
     case MEM_MANAGED:
         sim_check("gpusym_sim_managed_free", gpusym_sim_managed_free(p));

@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <mpi.h>
 
+#include "mca/common/gpusym/exec/carry.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/reg.h"
 #include "mca/common/gpusym/memory/scratch.h"
@@ -35,6 +36,7 @@ static long times;   /* that it does; atomic, as are the others */
 static long refused; /* how often it has */
 static long held;    /* registrations and scratch memory that have not been returned */
 static bool dead;    /* the other process, as far as can be seen */
+static int copies_fail; /* of the sender, into memory that its peer can map: 1: they do not start, 2: they fail; once */
 
 static int isend_or_not(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
                         mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm,
@@ -108,6 +110,32 @@ int gpusym_scratch_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t s
     const int rc = next(dev, gpu, size, p);
     __atomic_fetch_add(&held, GPUSYM_SUCCESS == rc, __ATOMIC_RELAXED);
     return rc;
+}
+
+int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *rows,
+                            gpusym_carry_t *carry)
+{
+    static int (*next)(const gpusym_device_t *, gpusym_gpu_t *, const gpusym_carry_rows_t *, gpusym_carry_t *);
+
+    *(void **) &next = dlsym(RTLD_NEXT, "gpusym_carry_start_rows");
+    if (1 == copies_fail) {
+        copies_fail = 0;
+        return GPUSYM_ERR;
+    }
+    return next(dev, gpu, rows, carry);
+}
+
+int gpusym_carry_poll(gpusym_carry_t *carry)
+{
+    static int (*next)(gpusym_carry_t *);
+
+    *(void **) &next = dlsym(RTLD_NEXT, "gpusym_carry_poll");
+    const int done = next(carry);
+    if (1 == done && 2 == copies_fail) {
+        copies_fail = 0;
+        return GPUSYM_ERR;
+    }
+    return done;
 }
 
 void gpusym_scratch_put(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *p)
@@ -242,6 +270,38 @@ static bool following_refused(void *buffer)
     return good;
 }
 
+/* Several messages of memory that the peer cannot map, of the first of which the copy into memory that it can map fails:
+ * it comes through a pipe. */
+static bool copy_fails(int how)
+{
+    enum { MESSAGES = 3, BYTES = LONG / MESSAGES };
+    MPI_Request request[MESSAGES];
+    char *buffer = mem_alloc(MEM_ASYNC, LONG);
+    bool good = NULL != buffer;
+
+    MPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_C_BOOL, MPI_LAND, MPI_COMM_WORLD);
+    if (good && 0 == rank) {
+        const long before = held;
+        fill(buffer, LONG, how);
+        copies_fail = how;
+        for (int i = 0; i < MESSAGES; i++) {
+            MPI_Isend(buffer + i * BYTES, BYTES, MPI_BYTE, 1, TAG + 2, MPI_COMM_WORLD, &request[i]);
+        }
+        good = say(MPI_SUCCESS == MPI_Waitall(MESSAGES, request, MPI_STATUSES_IGNORE), "a send whose copy has failed");
+        good = say(0 == copies_fail, "no copy has failed") && good;
+        good = say(before == held, "memory is kept for messages that have ended") && good;
+    } else if (good) {
+        mem_write(buffer, memset(image, 0, LONG), LONG);
+        for (int i = 0; i < MESSAGES; i++) {
+            MPI_Irecv(buffer + i * BYTES, BYTES, MPI_BYTE, 0, TAG + 2, MPI_COMM_WORLD, &request[i]);
+        }
+        MPI_Waitall(MESSAGES, request, MPI_STATUSES_IGNORE);
+        good = say(is_right(buffer, MESSAGES * BYTES, 1, 1, how), "wrong data behind a copy that failed");
+    }
+    mem_free(MEM_ASYNC, buffer);
+    return good;
+}
+
 /* The PML never takes the data, and the receiver dies; it does not, but nobody receives the message. */
 static bool receiver_dead(void *buffer)
 {
@@ -281,6 +341,8 @@ int main(int argc, char **argv)
     check_result(&t, buffered_refused(buffer));
     check_result(&t, following_refused(buffer));
     check_result(&t, receiver_dead(buffer));
+    check_result(&t, copy_fails(1)); /* the next messages go through pipes, too */
+    check_result(&t, copy_fails(2));
     MPI_Type_free(&rows);
     mem_free(MEM_DEVICE, buffer);
     const long failed = check_end(&t);

@@ -445,6 +445,39 @@ static void a_copier_serves_without_launches(void **state)
     assert_int_equal(launches, 10);
 }
 
+/* Whole packs between addresses of packs are served up to a longer length, but not beside a launch that others share. */
+static void a_copier_serves_long_copies_of_packs(void **state)
+{
+    const uint64_t most = gpusym_tuning_carry_resident_packs_max();
+    const gpusym_carry_rows_t shared = {.dst = to, .src = from, .width = 20000, .height = 1, .shared = true};
+    gpusym_carry_t carry;
+    (void) state;
+    assert_true(most <= ROOM / 2 && most > gpusym_tuning_carry_resident_max());
+    gpusym_copier_linger(&dev, gpu, FOR_EVER_NS, false);
+    copy_short(64, 0, most);
+    assert_int_equal(launches, 1);
+    for (unsigned i = 0; i < 100; i++) {
+        copy_short(64, 16 * (next_random() % 8), 16 * (1 + next_random() % (most / 16)));
+        random_short_copy();
+    }
+    copy_short(64, 32, most);
+    assert_int_equal(launches, 1);
+    copy_short(64, 33, 20000);
+    copy_short(68, 32, 20000);
+    copy_short(64, 32, 20001);
+    copy_short(64, 32, most + 16);
+    assert_int_equal(launches, 5);
+    OK(gpusym_carry_start_rows(&dev, gpu, &shared, &carry));
+    copy_short(ROOM / 2, 32, 20000);
+    assert_int_equal(launches, 6);
+    while (0 == gpusym_carry_poll(&carry)) {
+    }
+    assert_int_equal(launches, 7);
+    copy_short(64, 32, 20000);
+    assert_int_equal(launches, 7);
+    gpusym_copiers_dismiss();
+}
+
 /* A commanded copy from GPU memory to pinned host memory, or back; false: no kernel is there. */
 static bool command(unsigned char *in_host, bool to_host, uint64_t at, uint64_t bytes)
 {
@@ -870,6 +903,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(copies_share_launches, setup, teardown),
         cmocka_unit_test_setup_teardown(boxes_share_launches, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_serves_without_launches, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_copier_serves_long_copies_of_packs, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_serves_the_host_too, setup, teardown),
         cmocka_unit_test_setup_teardown(a_command_launches_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_that_leaves_loses_nothing, setup, teardown),

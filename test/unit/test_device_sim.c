@@ -655,6 +655,27 @@ static void descriptors_name_memory(void **state)
     assert_int_equal(gpusym_sim_vmm_alloc(0, &p), GPUSYM_ERR_BAD_PARAM);
 }
 
+/* Memory that no peer can map. */
+static void pools_are_not_exported(void **state)
+{
+    (void) state;
+    gpusym_handle_t handle;
+    void *p = NULL;
+    gpusym_mem_t mem;
+    open_sim();
+    OK(gpusym_sim_pool_alloc(10000, &p));
+    put((char *) p + 9996, 13);
+    assert_int_equal(get((char *) p + 9996), 13);
+    dev->query((char *) p + 9999, &mem);
+    assert_true(GPUSYM_MEM_DEVICE == mem.kind && 0 == mem.gpu && 0 == mem.id);
+    range_id((char *) p + 9999, p, 10000, false);
+    assert_int_equal(dev->mem_export(gpu, p, &handle), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(dev->mem_free(gpu, p), GPUSYM_ERR_BAD_PARAM);
+    OK(gpusym_sim_pool_free(p));
+    assert_int_equal(gpusym_sim_pool_free(p), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(gpusym_sim_pool_alloc(0, &p), GPUSYM_ERR_BAD_PARAM);
+}
+
 static void exports_only_allocations(void **state)
 {
     (void) state;
@@ -2227,6 +2248,7 @@ int main(void)
         TEST(imports_its_own),
         TEST(imports_gigabytes),
         TEST(descriptors_name_memory),
+        TEST(pools_are_not_exported),
         TEST(exports_only_allocations),
         TEST(memory_is_the_users_own),
         TEST(wrong_handles_are_refused),

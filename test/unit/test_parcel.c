@@ -274,6 +274,34 @@ static void a_pipe_is_asked_for(void **state)
     gpusym_parcel_free(index);
 }
 
+/* The memory of an offer is filled after the offer; what an earlier one with this entry has told does not count. */
+static void memory_may_be_filled_later(void **state)
+{
+    uint8_t envelope[GPUSYM_ENVELOPE];
+    const gpusym_offer_t o = offer_of(GPUSYM_PARCEL_MAPPED, 1000);
+    uint32_t last = UINT32_MAX;
+    (void) state;
+    for (int i = 0; i < 6; i++) {
+        const int tells = 0 == i % 3 ? GPUSYM_ERR : GPUSYM_SUCCESS;
+        gpusym_parcel_t p;
+        const uint32_t index = put(&o, envelope);
+        assert_true(0 == i || index == last);
+        last = index;
+        if (0 == i % 2) {
+            gpusym_parcel_filled(index, tells); /* before it is claimed */
+        }
+        OK(gpusym_parcel_claim(self, envelope, &p));
+        if (0 != i % 2) {
+            IS(gpusym_parcel_is_filled(&p), 0);
+            gpusym_parcel_filled(index, tells);
+        }
+        IS(gpusym_parcel_is_filled(&p), GPUSYM_SUCCESS == tells ? 1 : GPUSYM_ERR);
+        gpusym_parcel_end(&p, 0);
+        expect_state(index, GPUSYM_PARCEL_DONE, 0);
+        gpusym_parcel_free(index);
+    }
+}
+
 static void a_pipe_takes_the_place_of_a_push_that_failed(void **state)
 {
     gpusym_parcel_t p;
@@ -828,6 +856,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(wrong_offers_are_refused, open_self, close_self),
         cmocka_unit_test_setup_teardown(an_error_reaches_the_sender, open_self, close_self),
         cmocka_unit_test_setup_teardown(a_push_is_asked_for_and_made, open_self, close_self),
+        cmocka_unit_test_setup_teardown(memory_may_be_filled_later, open_self, close_self),
         cmocka_unit_test_setup_teardown(a_pipe_is_asked_for, open_self, close_self),
         cmocka_unit_test_setup_teardown(a_pipe_takes_the_place_of_a_push_that_failed, open_self, close_self),
         cmocka_unit_test_setup_teardown(an_unclaimed_offer_changes_place, open_self, close_self),

@@ -56,9 +56,9 @@ static int mem_free(gpusym_gpu_t *gpu, void *p)
 
 static int mem_range(const void *p, gpusym_range_t *range)
 {
-    (void) p;
-    (void) range;
-    return GPUSYM_ERR_NOT_AVAILABLE;
+    const uint64_t i = (uintptr_t) p / PLACE - 1;
+    *range = (gpusym_range_t){.base = (void *) (uintptr_t) ((i + 1) * PLACE), .size = allocation[i].bytes, .id = 7 + i};
+    return GPUSYM_SUCCESS;
 }
 
 static const gpusym_device_t dev = {.mem_alloc = mem_alloc, .mem_free = mem_free, .mem_range = mem_range};
@@ -106,6 +106,25 @@ static void many_short_ones_share_allocations(void **state)
         assert_true(0 == round || 4 == made);
     }
     assert_true(32 * MIB == allocated);
+}
+
+/* Of short ones, which are parts; a long one may be another allocation the next time. */
+static void allocations_have_ids(void **state)
+{
+    (void) state;
+    void *p[8], *q = get(gpu, 20 * MIB);
+    for (int i = 0; i < 8; i++) {
+        p[i] = get(0 == i % 2 ? gpu : other, 3 * MIB);
+        assert_true(7 + (uintptr_t) p[i] / PLACE - 1 == gpusym_scratch_id(p[i]));
+        assert_true(gpusym_scratch_id(p[i]) == gpusym_scratch_id((char *) p[i] + 3 * MIB - 1));
+    }
+    assert_true(0 == gpusym_scratch_id(q) && 0 == gpusym_scratch_id(&room));
+    for (int i = 0; i < 8; i++) {
+        gpusym_scratch_put(&dev, 0 == i % 2 ? gpu : other, p[i]);
+    }
+    gpusym_scratch_put(&dev, gpu, q);
+    gpusym_scratch_close(&dev);
+    assert_true(0 == gpusym_scratch_id(p[0]));
 }
 
 static void a_long_one_is_kept(void **state)
@@ -187,7 +206,7 @@ static void any_order_is_right(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        TEST(many_short_ones_share_allocations),    TEST(a_long_one_is_kept),       TEST(each_gpu_has_its_own),
+        TEST(many_short_ones_share_allocations),    TEST(allocations_have_ids), TEST(a_long_one_is_kept),       TEST(each_gpu_has_its_own),
         TEST(no_more_is_kept_than_the_user_allows), TEST(what_is_kept_is_given_up), TEST(any_order_is_right),
     };
     random_start(argc, argv);

@@ -15,7 +15,7 @@
 
 /* ---- memory of the GPU ---- */
 
-/* Memory of the GPU, SIM_REGION_OWN or SIM_REGION_VMM. */
+/* Memory of the GPU, SIM_REGION_OWN, SIM_REGION_VMM or SIM_REGION_POOL. */
 static int memory_new(gpusym_gpu_t *gpu, sim_region_kind_t kind, size_t size, void **p)
 {
     int rc = sim_gpu_alter(gpu);
@@ -90,6 +90,17 @@ int gpusym_sim_vmm_free(void *p)
 {
     int rc = sim_gpu_alter(&sim.gpu);
     return GPUSYM_SUCCESS != rc ? rc : sim_table_remove(p, SIM_REGION_VMM);
+}
+
+int gpusym_sim_pool_alloc(size_t size, void **p)
+{
+    return memory_new(&sim.gpu, SIM_REGION_POOL, size, p);
+}
+
+int gpusym_sim_pool_free(void *p)
+{
+    int rc = sim_gpu_alter(&sim.gpu);
+    return GPUSYM_SUCCESS != rc ? rc : sim_table_remove(p, SIM_REGION_POOL);
 }
 
 /* ---- peers' memory ---- */

@@ -54,7 +54,7 @@ void sim_region_unpin(sim_region_t *region)
         GPUSYM_UNPOISON(region->base + region->size, tail_size(region));
         free(region->base);
     }
-    if (SIM_REGION_OWN == region->kind || SIM_REGION_VMM == region->kind) {
+    if (SIM_REGION_OWN == region->kind || SIM_REGION_VMM == region->kind || SIM_REGION_POOL == region->kind) {
         sim_bytes_give(region->size);
     }
     if (NULL != region->map) {
@@ -242,6 +242,7 @@ static inline __attribute__((always_inline)) void pointer_ask(const void *p, gpu
     static const gpusym_mem_kind_t kinds[] = {
         [SIM_REGION_OWN] = GPUSYM_MEM_DEVICE,
         [SIM_REGION_VMM] = GPUSYM_MEM_DEVICE,
+        [SIM_REGION_POOL] = GPUSYM_MEM_DEVICE,
         [SIM_REGION_IMPORTED] = GPUSYM_MEM_DEVICE,
         [SIM_REGION_HOST] = GPUSYM_MEM_REGISTERED,
         [SIM_REGION_MANAGED] = GPUSYM_MEM_MANAGED,

@@ -41,6 +41,10 @@ int gpusym_sim_managed_free(void *p);
  * Errors and lifetime as above. */
 int gpusym_sim_vmm_alloc(size_t size, void **p);
 int gpusym_sim_vmm_free(void *p);
+/* Device memory that no peer can map, as memory of cudaMallocAsync is, and for which query() reports no id. Errors and
+ * lifetime as above. */
+int gpusym_sim_pool_alloc(size_t size, void **p);
+int gpusym_sim_pool_free(void *p);
 /* Faults neither hit nor count what the calling thread does until it says false: a test's own memory. */
 void gpusym_sim_faults_hold(bool hold);
 /* Bytes of device memory that this process has allocated, now and at most since open(). Either may be NULL. */

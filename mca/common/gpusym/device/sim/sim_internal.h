@@ -135,6 +135,7 @@ int sim_handle_get(const gpusym_handle_t *from, const char *magic, sim_handle_t 
 typedef enum {
     SIM_REGION_OWN,
     SIM_REGION_VMM,
+    SIM_REGION_POOL, /* of the GPU too, but no peer maps it */
     SIM_REGION_IMPORTED,
     SIM_REGION_HOST,
     SIM_REGION_REGISTERED, /* host memory of the program's, which it frees itself */
@@ -157,7 +158,7 @@ typedef struct sim_region {
     char *map;       /* what to unmap, NULL if nothing */
     size_t map_size; /* of map */
     bool seen;       /* atomic: query() has */
-    int fd;          /* memfd of SIM_REGION_OWN and SIM_REGION_VMM, else -1 */
+    int fd;          /* memfd of SIM_REGION_OWN, _VMM and _POOL, else -1 */
     sim_shared_id_t id;
     /* Of SIM_REGION_MULTICAST, else NULL: */
     gpusym_mc_t *mc;
