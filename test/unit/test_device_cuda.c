@@ -257,6 +257,37 @@ static void test_query_marks_memory_synchronous(void **unused)
     assert_null(fake_current());
 }
 
+/* Where the user wants it, each question waits for the legacy stream: of the memory's context, or the thread's. */
+static void test_query_waits_for_the_legacy_stream(void **unused)
+{
+    gpusym_mem_t mem;
+
+    (void) unused;
+    open_cuda();
+    fake_region_t *device = fake_region_add(64, CU_MEMORYTYPE_DEVICE, false, 1, &fake_other[1]);
+    char *pool = fake_region_add(64, CU_MEMORYTYPE_DEVICE, false, 1, NULL)->base;
+    char *pinned = fake_region_add(64, CU_MEMORYTYPE_HOST, false, 1, &fake_other[1])->base;
+    gpusym_wait_legacy_stream = true;
+    expect_kind(device->base, GPUSYM_MEM_DEVICE, 1, &fake_other[1]);
+    expect_kind(device->base + 5, GPUSYM_MEM_DEVICE, 1, &fake_other[1]);
+    const unsigned waits = fake.legacy_waits;
+    assert_true(waits >= 2);
+    cuda.query(pinned, &mem);
+    assert_int_equal(fake.legacy_waits, waits + 1);
+    assert_null(fake_current());
+    cuda.query(&mem, &mem); /* memory that no driver knows */
+    cuda.look(device->base, &mem);
+    assert_int_equal(fake.legacy_waits, waits + 1);
+    CUcontext popped;
+    cuCtxPushCurrent_v2(&fake_other[1]);
+    cuda.query(pool, &mem);
+    cuCtxPopCurrent_v2(&popped);
+    assert_int_equal(fake.legacy_waits, waits + 2);
+    gpusym_wait_legacy_stream = false;
+    cuda.query(device->base, &mem);
+    assert_int_equal(fake.legacy_waits, waits + 2);
+}
+
 /* A look leaves the memory as it is, and the capture of a stream. */
 static void test_look_marks_nothing(void **unused)
 {
@@ -1580,6 +1611,7 @@ int main(void)
         TEST(test_open_makes_no_context),
         TEST(test_query),
         TEST(test_query_marks_memory_synchronous),
+        TEST(test_query_waits_for_the_legacy_stream),
         TEST(test_look_marks_nothing),
         TEST(test_range),
         TEST(test_range_of_mapped_memory),

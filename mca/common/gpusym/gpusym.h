@@ -23,6 +23,7 @@ typedef struct {
     unsigned long scratch_max; /* bytes of GPU memory that are kept for packed data */
     int reg_limit;             /* the program's buffers that peers may have mapped at a time, at most GPUSYM_REG_MAX */
     bool map_small;            /* peers may map allocations that are part of a block of the driver's */
+    bool wait_legacy_stream;   /* calls wait for the legacy stream */
     int p2p;                   /* gpusym_p2p_t, for the faces: those of messages, and those that serve without them */
     bool multicast;            /* allow multicast objects, unless the environment forbids them */
     bool sim_host;             /* simulator: any buffer is device memory */
@@ -55,6 +56,16 @@ typedef struct {
     bool none;                  /* the selection has found no device */
 } gpusym_current_t;
 extern gpusym_current_t gpusym_current;
+
+/* Waits as gpusym_wait_legacy_stream says: for a request that is started again, without a question for its memory. */
+static inline void gpusym_await_legacy_stream(const void *p)
+{
+    gpusym_mem_t mem;
+    const gpusym_device_t *dev = __builtin_expect(gpusym_wait_legacy_stream, 0) ? gpusym_current.dev : NULL;
+    if (NULL != dev) {
+        dev->query(p, &mem);
+    }
+}
 
 /* Returns the device. The first call selects it, by the configuration, and reports a missing device that the
  * configuration names to the user. NULL: there is none, or the library is not open or does not know the ranks, and none

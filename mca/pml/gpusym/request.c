@@ -206,6 +206,7 @@ static int request_start(size_t n, ompi_request_t **reqs)
     int rv = OMPI_SUCCESS;
     for (size_t i = 0; OMPI_SUCCESS == rv && i < n; i++) {
         request_t *r = (request_t *) reqs[i];
+        gpusym_await_legacy_stream((const char *) r->base.req_addr + r->layout.lo);
         pml_gpusym_request_begin(r);
         rv = r->start(r);
     }

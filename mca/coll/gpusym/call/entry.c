@@ -340,6 +340,8 @@ static void start_one(coll_gpusym_request_t *r)
     coll_gpusym_call_t *call = &r->call;
     GPUSYM_ACQUIRE(r); /* its last call */
     coll_gpusym_call_reset(call);
+    gpusym_await_legacy_stream(call->args.sbuf);
+    gpusym_await_legacy_stream(call->args.rbuf);
     if (OPAL_UNLIKELY(coll_gpusym_params.summary)) {
         (void) note_amount(call->run.engine, &call->args);
     }

@@ -94,7 +94,8 @@ typedef struct gpusym_device {
     /* Releases everything, after queued work has ended.  GPUs, streams and memory must not be used afterwards. */
     void (*close)(void);
 
-    /* Returns the kind and owner of the memory at p.  Never fails: an unknown pointer is host memory.  About 0.1 us. */
+    /* Returns the kind and owner of the memory at p.  Never fails: an unknown pointer is host memory.  About 0.1 us;
+     * with gpusym_wait_legacy_stream it waits. */
     void (*query)(const void *p, gpusym_mem_t *mem);
 
     /* The same without any effect on the memory: query() may make the driver treat it as MPI wants it, and wait for

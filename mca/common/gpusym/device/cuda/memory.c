@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "mca/common/gpusym/device/cuda/cuda_internal.h"
+#include "mca/common/gpusym/device/select.h"
 
 /*
  * The driver packs smaller allocations into blocks of 2 MiB and shares whole blocks: a peer also maps the neighbours of
@@ -41,6 +42,20 @@ static void __attribute__((noinline)) mark_synchronous(const void *p, CUcontext 
     (void) cu.cuCtxPopCurrent_v2(&ours);
 }
 
+/* The same of a program that does not wait before it calls MPI. ctx: NULL: the thread's. */
+static void __attribute__((noinline)) wait_legacy(CUcontext ctx)
+{
+    CUcontext ours;
+
+    if (NULL != ctx && CUDA_SUCCESS != cu.cuCtxPushCurrent_v2(ctx)) {
+        return;
+    }
+    (void) cu.cuStreamSynchronize(CU_STREAM_LEGACY);
+    if (NULL != ctx) {
+        (void) cu.cuCtxPopCurrent_v2(&ours);
+    }
+}
+
 /* Needs no current context. One call, so that the driver looks the pointer up once. For a pointer that it
  * does not know this form answers success and zeros (memory types begin at 1); memory of a pool or of
  * the virtual memory interface has no context. Before the program's own first use of CUDA all is host. */
@@ -68,6 +83,9 @@ static inline __attribute__((always_inline)) void pointer_ask(const void *p, gpu
         if (mark && 0 == synchronous && NULL != ctx) {
             mark_synchronous(p, ctx);
         }
+    }
+    if (mark && __builtin_expect(gpusym_wait_legacy_stream, 0)) {
+        wait_legacy(ctx);
     }
     mem->gpu = 0 <= ordinal ? ordinal : -1;
     mem->context = ctx;
