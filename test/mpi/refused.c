@@ -32,10 +32,10 @@ static int rank;
 
 static mca_pml_base_module_isend_fn_t isend; /* the PML's */
 static enum { NOTHING, ENVELOPES, ANNOUNCED } refuses;
-static long times;   /* that it does; atomic, as are the others */
-static long refused; /* how often it has */
-static long held;    /* registrations and scratch memory that have not been returned */
-static bool dead;    /* the other process, as far as can be seen */
+static long times;      /* that it does; atomic, as are the others */
+static long refused;    /* how often it has */
+static long held;       /* registrations and scratch memory that have not been returned */
+static bool dead;       /* the other process, as far as can be seen */
 static int copies_fail; /* of the sender, into memory that its peer can map: 1: they do not start, 2: they fail; once */
 
 static int isend_or_not(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,

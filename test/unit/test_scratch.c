@@ -206,8 +206,13 @@ static void any_order_is_right(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        TEST(many_short_ones_share_allocations),    TEST(allocations_have_ids), TEST(a_long_one_is_kept),       TEST(each_gpu_has_its_own),
-        TEST(no_more_is_kept_than_the_user_allows), TEST(what_is_kept_is_given_up), TEST(any_order_is_right),
+        TEST(many_short_ones_share_allocations),
+        TEST(allocations_have_ids),
+        TEST(a_long_one_is_kept),
+        TEST(each_gpu_has_its_own),
+        TEST(no_more_is_kept_than_the_user_allows),
+        TEST(what_is_kept_is_given_up),
+        TEST(any_order_is_right),
     };
     random_start(argc, argv);
     return cmocka_run_group_tests_name("scratch", tests, NULL, NULL);

@@ -28,8 +28,9 @@ typedef struct pml_gpusym_request pml_gpusym_request_t;
 
 /* In the flags of an offer: the data are host memory. */
 #define PML_GPUSYM_OFFER_FROM_HOST 1u
-#define PML_GPUSYM_OFFER_BOX 2u     /* mapped memory is a box, which the note tells */
-#define PML_GPUSYM_OFFER_FILLING 4u /* mapped memory is being filled: gpusym_parcel_is_filled tells when it has the data */
+#define PML_GPUSYM_OFFER_BOX 2u /* mapped memory is a box, which the note tells */
+#define PML_GPUSYM_OFFER_FILLING \
+    4u /* mapped memory is being filled: gpusym_parcel_is_filled tells when it has the data */
 
 /* What a request does next. Progress calls it, one thread at a time. Returns whether the request stays in the list;
  * if not, it has been completed, or something else will put it into the list again. */

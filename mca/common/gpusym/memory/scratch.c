@@ -41,7 +41,7 @@ typedef struct buffer {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static buffer_t *lent, **lent_last = &lent; /* under the lock; the oldest first, which mostly returns first */
 static buffer_t *kept;                      /* under the lock; at most one */
-static slab_t slabs[SLABS];   /* under the lock */
+static slab_t slabs[SLABS];                 /* under the lock */
 
 /* ---- slabs ---- */
 

@@ -36,7 +36,7 @@ typedef struct {
     int32_t status; /* PUSHED: the sender's; DONE with WORD_STATUS: the receiver's */
     uint32_t push_key;
     uint64_t push_off, push_bytes; /* PUSH_ASKED: the receiver's */
-    uint64_t filled; /* number << 1 | whether it failed: the sender's, of the offer with this number */
+    uint64_t filled;               /* number << 1 | whether it failed: the sender's, of the offer with this number */
     unsigned char room[GPUSYM_PARCEL_ROOM];
 } entry_t;
 _Static_assert(512 == sizeof(entry_t) && 64 == offsetof(entry_t, other) && 128 == offsetof(entry_t, room),

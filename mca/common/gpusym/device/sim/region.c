@@ -240,14 +240,10 @@ static inline __attribute__((always_inline)) const sim_region_t *region_ask(cons
 static inline __attribute__((always_inline)) void pointer_ask(const void *p, gpusym_mem_t *mem, bool seen)
 {
     static const gpusym_mem_kind_t kinds[] = {
-        [SIM_REGION_OWN] = GPUSYM_MEM_DEVICE,
-        [SIM_REGION_VMM] = GPUSYM_MEM_DEVICE,
-        [SIM_REGION_POOL] = GPUSYM_MEM_DEVICE,
-        [SIM_REGION_IMPORTED] = GPUSYM_MEM_DEVICE,
-        [SIM_REGION_HOST] = GPUSYM_MEM_REGISTERED,
-        [SIM_REGION_MANAGED] = GPUSYM_MEM_MANAGED,
-        [SIM_REGION_MULTICAST] = GPUSYM_MEM_DEVICE,
-        [SIM_REGION_REGISTERED] = GPUSYM_MEM_REGISTERED,
+        [SIM_REGION_OWN] = GPUSYM_MEM_DEVICE,       [SIM_REGION_VMM] = GPUSYM_MEM_DEVICE,
+        [SIM_REGION_POOL] = GPUSYM_MEM_DEVICE,      [SIM_REGION_IMPORTED] = GPUSYM_MEM_DEVICE,
+        [SIM_REGION_HOST] = GPUSYM_MEM_REGISTERED,  [SIM_REGION_MANAGED] = GPUSYM_MEM_MANAGED,
+        [SIM_REGION_MULTICAST] = GPUSYM_MEM_DEVICE, [SIM_REGION_REGISTERED] = GPUSYM_MEM_REGISTERED,
     };
     *mem = (gpusym_mem_t){.kind = GPUSYM_MEM_HOST, .gpu = -1, .context = NULL};
     if (NULL == p || !__atomic_load_n(&sim.opened, __ATOMIC_ACQUIRE)) {
