@@ -24,8 +24,8 @@
 #define RUNS_LONG 8u
 /* Longest copy of a resident kernel, in bytes: two loads of each thread of its one block. */
 #define RESIDENT_MAX 16384u
-/* The same of whole packs, of which each thread has eight loads under way. A message of 32 KiB, 64, 128 and 256 KiB takes
- * 5.9, 6.5, 8.6 and 11.9 us, and by a launch 9.3, 9.8, 9.8 and 9.9. */
+/* The same of whole packs, of which each thread has eight loads under way. A message of 32 KiB, 64, 128 and 256 KiB
+ * takes 5.9, 6.5, 8.6 and 11.9 us, and by a launch 9.3, 9.8, 9.8 and 9.9. */
 #define RESIDENT_PACKS_MAX (128u << 10)
 /* Two copy engines that write each other's memory reach 383 GB/s each way, two that read 365; one alone 390 either way.
  * The request may cost 20 us. */

@@ -70,8 +70,8 @@ GS_FN void gs_copy_rows(gs_ctx_t c, const gpusym_work_t *w)
     }
 }
 
-/* Packs that a thread of a resident block has under way at once, and of long copies: a round trip between two GPUs takes
- * about as long as the block's loads of eight packs a thread. */
+/* Packs that a thread of a resident block has under way at once, and of long copies: a round trip between two GPUs
+ * takes about as long as the block's loads of eight packs a thread. */
 #define GS_COPY_PACKS 2u
 #define GS_COPY_PACKS_LONG 8u
 

@@ -614,6 +614,21 @@ void mem_read(void *dst, const void *src, size_t size)
     mem_copy(dst, src, size);
 }
 
+void mem_write_later(void *dst, const void *src, size_t size, void *busy)
+{
+    if (0 != strcmp("cuda", mem->name)) {
+        mem_copy(dst, src, size);
+        return;
+    }
+    int rc = 0;
+    for (int i = 0; 0 == rc && i < 64; i++) {
+        rc = CU(cuMemcpyAsync, (uintptr_t) busy, (uintptr_t) busy + MEM_BUSY / 2, MEM_BUSY / 2, NULL);
+    }
+    if (0 != rc || 0 != CU(cuMemcpyAsync, (uintptr_t) dst, (uintptr_t) src, size, NULL)) {
+        exit(EXIT_FAILURE);
+    }
+}
+
 bool mem_context_kept(void)
 {
     return mem->context_kept();

@@ -60,6 +60,12 @@ bool mem_plain(const void *p);
 void mem_write(void *dst, const void *src, size_t size);
 void mem_read(void *dst, const void *src, size_t size);
 
+/* A copy between memory of a GPU and memory of any kind but pageable, behind other work of some milliseconds on the
+ * legacy stream: the call does not wait for it. Where the device has no such stream, it is done. `busy`: room for that
+ * work, MEM_BUSY bytes of the GPU. */
+#define MEM_BUSY (64u << 20)
+void mem_write_later(void *dst, const void *src, size_t size, void *busy);
+
 /* Lets this process have so many bytes of address space beside what it has. False: it cannot be told, or a sanitizer's
  * own memory would be limited, too. */
 bool mem_limit(size_t more);

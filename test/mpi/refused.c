@@ -270,8 +270,8 @@ static bool following_refused(void *buffer)
     return good;
 }
 
-/* Several messages of memory that the peer cannot map, of the first of which the copy into memory that it can map fails:
- * it comes through a pipe. */
+/* Several messages of memory that the peer cannot map. Of the first one the copy into memory that it can map fails: it
+ * comes through a pipe. */
 static bool copy_fails(int how)
 {
     enum { MESSAGES = 3, BYTES = LONG / MESSAGES };

@@ -445,7 +445,7 @@ static void a_copier_serves_without_launches(void **state)
     assert_int_equal(launches, 10);
 }
 
-/* Whole packs between addresses of packs are served up to a longer length, but not beside a launch that others share. */
+/* Whole packs between addresses of packs are served up to a longer length; not beside a launch that others share. */
 static void a_copier_serves_long_copies_of_packs(void **state)
 {
     const uint64_t most = gpusym_tuning_carry_resident_packs_max();

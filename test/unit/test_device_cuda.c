@@ -267,7 +267,7 @@ static void test_query_waits_for_the_legacy_stream(void **unused)
     fake_region_t *device = fake_region_add(64, CU_MEMORYTYPE_DEVICE, false, 1, &fake_other[1]);
     char *pool = fake_region_add(64, CU_MEMORYTYPE_DEVICE, false, 1, NULL)->base;
     char *pinned = fake_region_add(64, CU_MEMORYTYPE_HOST, false, 1, &fake_other[1])->base;
-    gpusym_wait_legacy_stream = true;
+    gpusym_cuda_wait_legacy_stream = true;
     expect_kind(device->base, GPUSYM_MEM_DEVICE, 1, &fake_other[1]);
     expect_kind(device->base + 5, GPUSYM_MEM_DEVICE, 1, &fake_other[1]);
     const unsigned waits = fake.legacy_waits;
@@ -283,7 +283,7 @@ static void test_query_waits_for_the_legacy_stream(void **unused)
     cuda.query(pool, &mem);
     cuCtxPopCurrent_v2(&popped);
     assert_int_equal(fake.legacy_waits, waits + 2);
-    gpusym_wait_legacy_stream = false;
+    gpusym_cuda_wait_legacy_stream = false;
     cuda.query(device->base, &mem);
     assert_int_equal(fake.legacy_waits, waits + 2);
 }

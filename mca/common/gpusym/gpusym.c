@@ -154,7 +154,7 @@ static void select_device(const gpusym_config_t *c)
     gpusym_sim_params.links = c->sim_links;
     gpusym_sim_params.local_rank = c->local_rank;
     gpusym_sim_params.world_rank = c->world_rank;
-    gpusym_wait_legacy_stream = c->wait_legacy_stream;
+    gpusym_cuda_wait_legacy_stream = c->wait_legacy_stream;
     gpusym_reg_limit = (unsigned) c->reg_limit;
     gpusym_reg_parts = c->map_small;
     gpusym_pinned_max = c->pinned_max;

@@ -635,8 +635,8 @@ static outcome_t send_envelope(request_t *r, pml_gpusym_step_t *step, int *rv)
         return FAILED;
     }
     r->step = step;
-    /* Of several messages the copies share launches. One alone is in its place when this call returns: its receiver then
-     * needs this process no more. */
+    /* Of several messages the copies share launches. One alone is in its place when this call returns: its receiver
+     * then needs this process no more. */
     while (pml_gpusym_requests_idle() && is_filling(r)) {
     }
     if (step(r)) {

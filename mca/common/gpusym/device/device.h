@@ -95,7 +95,7 @@ typedef struct gpusym_device {
     void (*close)(void);
 
     /* Returns the kind and owner of the memory at p.  Never fails: an unknown pointer is host memory.  About 0.1 us;
-     * with gpusym_wait_legacy_stream it waits. */
+     * with gpusym_cuda_wait_legacy_stream it waits. */
     void (*query)(const void *p, gpusym_mem_t *mem);
 
     /* The same without any effect on the memory: query() may make the driver treat it as MPI wants it, and wait for

@@ -15,8 +15,6 @@
 #include "mca/common/gpusym/device/select.h"
 #include "mca/common/gpusym/device/sim/sim.h"
 
-bool gpusym_wait_legacy_stream;
-
 /* The choice made; `lock` covers the rest. dev is read without it by gpusym_device(). */
 static struct {
     pthread_mutex_t lock;

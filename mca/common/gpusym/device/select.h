@@ -15,10 +15,6 @@ typedef enum {
     GPUSYM_DEVICE_NONE
 } gpusym_device_choice_t;
 
-/* Whether query() waits for what is queued on the legacy stream of the memory's context, or if it has none of the
- * thread's: for programs that call MPI without having waited themselves. Changes before a device is selected only. */
-extern bool gpusym_wait_legacy_stream;
-
 /*
  * Chooses and opens the device of this process.  AUTO chooses cuda if there is a driver, otherwise none; the simulator
  * is chosen only by name.  Idempotent: the first choice remains.  Returns the table, or NULL with the reason in *why.

@@ -151,8 +151,8 @@ void gpusym_parcel_pushed(uint32_t index, int status);
 /* Takes on a pipe that the receiver asks for, of a message that it cannot map: the room is then a flow, zeroed. The
  * caller goes on with gpusym_pipe_send. GPUSYM_ERR_NOT_AVAILABLE: it does not ask; GPUSYM_ERR_CORRUPT. */
 int gpusym_parcel_take_pipe(uint32_t index);
-/* Tells the receiver that the memory that was offered holds the data by now, where the flags of the offer say that it may
- * not yet; or that it never will: status 0 or an error of common.h. Once an offer. */
+/* Tells the receiver that the memory that was offered holds the data by now, where the flags of the offer say that it
+ * may not yet; or that it never will: status 0 or an error of common.h. Once an offer. */
 void gpusym_parcel_filled(uint32_t index, int status);
 /* Returns the room of an entry, GPUSYM_PARCEL_ROOM bytes, 64-byte aligned: a pipe's flow, which both sides write. */
 void *gpusym_parcel_room(uint32_t index);

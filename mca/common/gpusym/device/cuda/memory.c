@@ -5,8 +5,8 @@
  */
 #include <string.h>
 
+#include "mca/common/gpusym/device/cuda/cuda_device.h"
 #include "mca/common/gpusym/device/cuda/cuda_internal.h"
-#include "mca/common/gpusym/device/select.h"
 
 /*
  * The driver packs smaller allocations into blocks of 2 MiB and shares whole blocks: a peer also maps the neighbours of
@@ -84,7 +84,7 @@ static inline __attribute__((always_inline)) void pointer_ask(const void *p, gpu
             mark_synchronous(p, ctx);
         }
     }
-    if (mark && __builtin_expect(gpusym_wait_legacy_stream, 0)) {
+    if (mark && __builtin_expect(gpusym_cuda_wait_legacy_stream, 0)) {
         wait_legacy(ctx);
     }
     mem->gpu = 0 <= ordinal ? ordinal : -1;
