@@ -7,7 +7,7 @@
 #ifndef GPUSYM_COMMON_GPUSYM_H
 #define GPUSYM_COMMON_GPUSYM_H
 
-#include "mca/common/gpusym/device/cuda/cuda_device.h"
+#include "mca/common/gpusym/device/cuda/legacy.h"
 #include "mca/common/gpusym/device/select.h"
 #include "mca/common/gpusym/memory/heap.h"
 #include "mca/common/gpusym/log.h"
@@ -58,7 +58,7 @@ typedef struct {
 } gpusym_current_t;
 extern gpusym_current_t gpusym_current;
 
-/* Waits as gpusym_cuda_wait_legacy_stream says: for a request that is started again, without a question for its memory. */
+/* Waits as gpusym_cuda_wait_legacy_stream says: for a request that is started again, without asking for its memory. */
 static inline void gpusym_await_legacy_stream(const void *p)
 {
     gpusym_mem_t mem;

@@ -20,9 +20,9 @@ typedef struct gpusym_copier gpusym_copier_t;
 void gpusym_copier_linger(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t linger_ns, bool judge);
 
 /* Starts a copy of 1 to gpusym_tuning_carry_resident_max() bytes into memory of gpu, or with to_host into pinned host
- * memory, from memory that it reaches; of whole, aligned packs up to gpusym_tuning_carry_resident_packs_max()
- * bytes.  Poll it by gpusym_copier_poll.  GPUSYM_ERR_NOT_AVAILABLE: there is no copier, it is busy, or not worth it; use
- * a lane.  Other errors: the device's.  Any thread. */
+ * memory, from memory that it reaches; of whole, aligned packs into memory of gpu up to
+ * gpusym_tuning_carry_resident_packs_max() bytes.  Poll it by gpusym_copier_poll.  GPUSYM_ERR_NOT_AVAILABLE: there is
+ * no copier, it is busy, or not worth it; use a lane.  Other errors: the device's.  Any thread. */
 int gpusym_copier_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint32_t bytes,
                         bool to_host, gpusym_copier_t **copier);
 /* The same, but only if the kernel is there: nothing is launched, which may take as long as the program's own

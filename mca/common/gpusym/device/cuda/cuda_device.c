@@ -16,8 +16,6 @@
 
 #include "mca/common/gpusym/device/cuda/cuda_device.h"
 
-bool gpusym_cuda_wait_legacy_stream;
-
 #if GPUSYM_HAVE_CUDA
 
 #include "mca/common/gpusym/device/cuda/cuda_internal.h"

@@ -5,8 +5,8 @@
  */
 #include <string.h>
 
-#include "mca/common/gpusym/device/cuda/cuda_device.h"
 #include "mca/common/gpusym/device/cuda/cuda_internal.h"
+#include "mca/common/gpusym/device/cuda/legacy.h"
 
 /*
  * The driver packs smaller allocations into blocks of 2 MiB and shares whole blocks: a peer also maps the neighbours of
