@@ -67,8 +67,7 @@ says '^ used none$'
 says '^ because GPUs are switched off'
 if ! ldconfig -p | grep -q 'libcuda\.so\.1'; then
     ask 0 "$info"
-    says '^ because no NVIDIA driver is installed'
-    [ "$GPUSYM_HAVE_CUDA" = 1 ] || says '^ because '
+    says '^ because (no NVIDIA driver is installed|this build has no CUDA)'
     ask_json "$info"
     holds 'j["gpus"] == [] and j["device"]["used"] == "none"'
 fi
