@@ -53,7 +53,7 @@ const char *info_link_name(uint8_t class)
 {
     static const char *const pci[] = {
         [GPUSYM_LINK_NONE] = "-", [GPUSYM_LINK_NUMA] = "SYS", [GPUSYM_LINK_HOST] = "PHB", [GPUSYM_LINK_SWITCH] = "PIX"};
-    static char text[4][8];
+    static char text[4][16];
     static unsigned next;
 
     if (GPUSYM_LINK_SELF == class || class <= GPUSYM_LINK_NVLINK) {
@@ -297,7 +297,7 @@ static void tell_gpus(info_item_t *root, const info_machine_t *m)
 static void tell_links(info_item_t *root, const info_machine_t *m)
 {
     info_item_t *list = info_list(root, "links");
-    char name[8];
+    char name[16];
 
     for (uint32_t a = 0; a < m->n && m->n > 1; a++) {
         info_item_t *row = info_group(list, NULL);

@@ -30,26 +30,36 @@ bool info_param_there(const char *name)
     return NULL != find(name, &index);
 }
 
-double info_param_number(const char *name, double otherwise)
+/* Where a value is kept; NULL: there is no such parameter. */
+static const void *value_at(const char *name, mca_base_var_type_t *type)
 {
     int index;
     const mca_base_var_t *var = find(name, &index);
-    const mca_base_var_storage_t *value = NULL;
+    const void *at = NULL;
 
-    if (NULL == var || OPAL_SUCCESS != mca_base_var_get_value(index, &value, NULL, NULL) || NULL == value) {
-        return otherwise;
+    if (NULL == var || OPAL_SUCCESS != mca_base_var_get_value(index, &at, NULL, NULL)) {
+        return NULL;
     }
-    switch (var->mbv_type) {
+    *type = var->mbv_type;
+    return at;
+}
+
+double info_param_number(const char *name, double otherwise)
+{
+    mca_base_var_type_t type;
+    const void *at = value_at(name, &type);
+
+    switch (NULL == at ? MCA_BASE_VAR_TYPE_STRING : type) {
     case MCA_BASE_VAR_TYPE_INT:
-        return value->intval;
+        return *(const int *) at;
     case MCA_BASE_VAR_TYPE_UNSIGNED_INT:
-        return value->uintval;
+        return *(const unsigned *) at;
     case MCA_BASE_VAR_TYPE_UNSIGNED_LONG:
-        return (double) value->ulval;
+        return (double) *(const unsigned long *) at;
     case MCA_BASE_VAR_TYPE_BOOL:
-        return value->boolval;
+        return *(const bool *) at;
     case MCA_BASE_VAR_TYPE_DOUBLE:
-        return value->lfval;
+        return *(const double *) at;
     default:
         return otherwise;
     }
@@ -57,16 +67,11 @@ double info_param_number(const char *name, double otherwise)
 
 const char *info_param_text(const char *name)
 {
-    int index;
-    const mca_base_var_t *var = find(name, &index);
-    const mca_base_var_storage_t *value = NULL;
+    mca_base_var_type_t type;
+    const void *at = value_at(name, &type);
+    const char *text = NULL == at || MCA_BASE_VAR_TYPE_STRING != type ? NULL : *(const char *const *) at;
 
-    if (NULL == var || MCA_BASE_VAR_TYPE_STRING != var->mbv_type ||
-        OPAL_SUCCESS != mca_base_var_get_value(index, &value, NULL, NULL) || NULL == value ||
-        NULL == value->stringval) {
-        return "";
-    }
-    return value->stringval;
+    return NULL == text ? "" : text;
 }
 
 /* ---- the list ---- */
