@@ -167,6 +167,7 @@ void info_machine_find(info_machine_t *m, uint32_t simulated)
     }
     m->simulated = dev->simulated;
     m->flags = NULL != dev->stream_flags;
+    m->multicast = NULL != dev->mc_create;
     if (!m->simulated) {
         find_gpus(dev, m);
     }

@@ -13,8 +13,9 @@ enum { INFO_GPUS_MAX = 64 };
 
 typedef struct {
     bool simulated;
-    bool flags; /* its copy engines can wait for flags */
-    uint32_t n; /* GPUs; 0: see why */
+    bool flags;     /* its copy engines can wait for flags */
+    bool multicast; /* it has multicast objects */
+    uint32_t n;     /* GPUs; 0: see why */
     char why[512];
     gpusym_gpu_info_t gpu[INFO_GPUS_MAX];
     uint8_t link[INFO_GPUS_MAX][INFO_GPUS_MAX]; /* classes (topo/links.h); GPUSYM_LINK_SELF on the diagonal */

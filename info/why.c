@@ -15,8 +15,9 @@
 #include "info/machine.h"
 #include "info/param.h"
 #include "kernels/plan.h"
-#include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/device/multicast.h"
 #include "mca/common/gpusym/memory/heap.h"
+#include "mca/common/gpusym/topo/rings.h"
 #include "tuning/resident.h"
 #include "tuning/why.h"
 
@@ -38,7 +39,8 @@ typedef struct {
     gpusym_work_t slot;
     uint64_t bytes, zero_copy_min; /* UINT64_MAX: no zero copy */
     bool flags, reduces;
-    char name[32]; /* of the collective */
+    bool unreachable; /* there is no ring over all ranks */
+    char name[32];    /* of the collective */
 } asked_t;
 
 /* ---- the user's words ---- */
@@ -160,10 +162,28 @@ static gpusym_tuning_call_t call_of(const void *arg, uint64_t bytes)
     return call;
 }
 
+/* The links between n GPUs, as a team agrees on them: the smaller of both directions. */
+static void take_links(asked_t *a, const info_machine_t *m, uint32_t n)
+{
+    uint8_t link[GPUSYM_TEAM_MAX * GPUSYM_TEAM_MAX];
+    uint32_t order[GPUSYM_TEAM_MAX];
+
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t k = 0; k < n; k++) {
+            const uint8_t class = m->link[i][k] < m->link[k][i] ? m->link[i][k] : m->link[k][i];
+            link[i * n + k] = class;
+            a->call.ll128 = a->call.ll128 && (GPUSYM_LINK_NONE == class || class > GPUSYM_LINK_NVLINK);
+        }
+    }
+    a->call.all_reach = n < 2 || gpusym_team_all_reach(link, n);
+    a->unreachable = !a->call.all_reach && 0 == gpusym_team_rings(link, n, 1, order);
+}
+
 /* The GPUs of the ranks. Adds what had to be assumed. */
 static void take_gpus(asked_t *a, info_item_t *assumed)
 {
-    info_machine_t *m = malloc(sizeof(*m));
+    info_machine_t *m = calloc(1, sizeof(*m));
+    const char *veto;
 
     a->call.sm_count = H200_MULTIPROCESSORS;
     a->call.all_reach = a->call.ll128 = a->flags = true;
@@ -174,26 +194,24 @@ static void take_gpus(asked_t *a, info_item_t *assumed)
     const uint32_t n = m->n < a->call.nranks ? m->n : a->call.nranks;
     if (0 == n) {
         info_text(assumed, NULL,
-                  "there is no GPU here (%s): each rank has an NVIDIA H200 of %d multiprocessors, NV%d "
-                  "to all others",
+                  "there is no GPU here (%s): each rank has an NVIDIA H200 of %d multiprocessors, NV%d to all others",
                   m->why, H200_MULTIPROCESSORS, H200_NVLINKS);
-    } else {
-        a->call.simulated = m->simulated;
-        a->flags = m->flags;
-        a->call.sm_count = (uint32_t) m->gpu[0].sm_count;
+        free(m);
+        return;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        const uint32_t sm_count = (uint32_t) m->gpu[i].sm_count;
-        a->call.sm_count = sm_count < a->call.sm_count ? sm_count : a->call.sm_count;
-        for (uint32_t k = 0; k < n; k++) {
-            const uint8_t class = m->link[i][k];
-            a->call.all_reach = a->call.all_reach && GPUSYM_LINK_NONE != class;
-            a->call.ll128 = a->call.ll128 && (GPUSYM_LINK_NONE == class || class > GPUSYM_LINK_NVLINK);
-        }
-    }
-    if (n > 0 && n < a->call.nranks) {
+    if (n < a->call.nranks) {
         info_text(assumed, NULL, "there are only %u GPUs here: each rank has one like these, linked alike", n);
     }
+    a->call.simulated = m->simulated;
+    a->flags = m->flags;
+    a->call.sm_count = (uint32_t) m->gpu[0].sm_count;
+    for (uint32_t i = 1; i < n; i++) {
+        const uint32_t sm_count = (uint32_t) m->gpu[i].sm_count;
+        a->call.sm_count = sm_count < a->call.sm_count ? sm_count : a->call.sm_count;
+    }
+    take_links(a, m, n);
+    a->call.multicast = m->multicast && a->call.nranks > 2 && a->call.all_reach &&
+                        gpusym_multicast_allowed(0 != info_param_number("coll_gpusym_multicast", 1), &veto);
     free(m);
 }
 
@@ -271,13 +289,12 @@ static void range_text(const gpusym_tuning_range_t *range, unsigned n, int algor
 }
 
 /* A candidate, and what speaks for it or against it. */
-static void tell_candidate(info_item_t *list, unsigned algorithm, const asked_t *a,
-                           const gpusym_tuning_question_t *question, const gpusym_tuning_range_t *range, unsigned n)
+static void tell_candidate(info_item_t *list, unsigned algorithm, const asked_t *a, int taken, int demanded,
+                           const gpusym_tuning_range_t *range, unsigned n)
 {
     const gpusym_tuning_call_t call = call_of(a, a->bytes);
     const gpusym_tuning_lack_t lack = gpusym_tuning_lacks(&call, algorithm);
-    const gpusym_tuning_choice_t choice = gpusym_tuning_ask(question, a->bytes);
-    const bool chosen = choice.algorithm == (int) algorithm, forced = question->forced.algorithm == (int) algorithm;
+    const bool chosen = taken == (int) algorithm, forced = demanded == (int) algorithm;
     info_item_t *row = info_group(list, NULL);
     char where[256];
 
@@ -311,8 +328,10 @@ static void tell_choice(info_item_t *root, const gpusym_tuning_choice_t *choice,
     if (choice->algorithm < 0) {
         info_text(group, "algorithm", "staged");
         info_text(group, "because", "%s",
-                  STAGED == choice->algorithm ? "coll_gpusym_algorithm says staged"
-                                              : "not every rank reaches every other, and this collective has no ring");
+                  a->unreachable ? "not every rank reaches every other, and there is no ring over all"
+                  : STAGED == choice->algorithm
+                      ? "coll_gpusym_algorithm says staged"
+                      : "not every rank reaches every other, and this collective has no ring");
         return;
     }
     info_text(group, "algorithm", "%s", gpusym_algorithm_name((unsigned) choice->algorithm));
@@ -356,13 +375,15 @@ static void answer(info_item_t *root, asked_t *a)
     table.forced.algorithm = -1;
     const unsigned n = gpusym_tuning_ranges(&table, range);
     gpusym_tuning_choice_t choice = gpusym_tuning_ask(&question, a->bytes);
-    choice.algorithm = STAGED == question.forced.algorithm ? STAGED : choice.algorithm;
+    if (STAGED == question.forced.algorithm || a->unreachable) {
+        choice.algorithm = STAGED;
+    }
     tell_question(root, a);
     tell_choice(root, &choice, a);
     info_item_t *list = info_list(root, "candidates");
-    for (unsigned algorithm = 0; algorithm < GPUSYM_ALG_COUNT; algorithm++) {
+    for (unsigned algorithm = 0; algorithm < GPUSYM_ALG_COUNT && !a->unreachable; algorithm++) {
         if (collective_of[algorithm] == a->call.coll) {
-            tell_candidate(list, algorithm, a, &question, range, n);
+            tell_candidate(list, algorithm, a, choice.algorithm, question.forced.algorithm, range, n);
         }
     }
 }

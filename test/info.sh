@@ -124,7 +124,7 @@ ask 0 "$info" --why allreduce 64k float 4
 says '^ algorithm agxll_r$'
 says '^ agxll_r taken the table takes it up to 128k$'
 says '^ rsxst_agxst possible the table takes it above 128k$'
-says '^ agxllmc_r impossible the ranks have no multicast object$'
+says '^ agxllmc_r possible the table never takes it here'
 says '^ ring_ll possible the table never takes it here'
 ask 0 "$info" --why ALLREDUCE 1M f64 4 max
 says '^ operation max$'
@@ -136,11 +136,16 @@ ask 0 env OMPI_MCA_coll_gpusym_algorithm=allreduce:ring_simple,bcast:staged "$in
 says '^ because coll_gpusym_algorithm says staged$'
 ask 0 env OMPI_MCA_coll_gpusym_reproducible=1 OMPI_MCA_coll_gpusym_algorithm=allreduce:ring_ll "$info" --why allreduce 8 float 3
 says '^ ring_ll impossible its order of summation .*coll_gpusym_algorithm names it'
-ask 0 env OMPI_MCA_coll_gpusym_sim_links=0-2:0 "$info" --why allgather 8 byte 3
+ask 0 env OMPI_MCA_coll_gpusym_multicast=0 OMPI_MCA_coll_gpusym_algorithm=allreduce:agxllmc_r "$info" --why allreduce 8 float 3
+says '^ algorithm agxll_r$'
+says '^ agxllmc_r impossible the ranks have no multicast object .coll_gpusym_algorithm names it.$'
+ask 0 env OMPI_MCA_coll_gpusym_sim_links=0-2:0 "$info" --why allgather 8 byte 4
 says '^ algorithm ring_ll$'
 says '^ ll impossible not every rank reaches every other'
-ask 0 env OMPI_MCA_coll_gpusym_sim_links=0-2:0 "$info" --why gather 8 byte 3
-says '^ algorithm staged$'
+ask 0 env OMPI_MCA_coll_gpusym_sim_links=0-2:0 "$info" --why gather 8 byte 4
+says '^ because .* this collective has no ring$'
+ask 0 env OMPI_MCA_coll_gpusym_sim_links=0-2:0 "$info" --why allgather 8 byte 3
+says '^ because .* there is no ring over all$'
 ask 0 env OMPI_MCA_coll_gpusym_device=none "$info" --why alltoall 64m byte 2
 says '^ there is no GPU here .*: each rank has an NVIDIA H200'
 says '^ algorithm ce$'
