@@ -154,6 +154,19 @@ ask_json "$info" --why allreduce 64k float 4
 holds 'j["choice"]["algorithm"] == "agxll_r" and j["choice"]["protocol"] == "LL" and j["choice"]["blocks"] > 0'
 holds '[c["algorithm"] for c in j["candidates"] if c["verdict"] == "taken"] == ["agxll_r"]'
 
+# ... as a job does: the summary has it for these calls.
+agrees() {
+    local algorithm
+    algorithm=$("$info" --why "$1" "$3" float 3 | sed -n 's/^  algorithm  *//p')
+    ask 0 "${mpirun[@]}" -n 3 --mca coll gpusym --mca coll_gpusym_summary 1 "$builddir/bench/gpusym_bench" --coll "$1" --bytes "$2" \
+        --batches 7 --no-nccl --no-staged --no-in-place
+    says "^gpusym: $1: native .*[( ]${algorithm:-none} [1-9]"
+}
+agrees allreduce 3k 3k
+agrees allreduce 960k 960k
+agrees alltoall 960k 320k
+OMPI_MCA_coll_gpusym_algorithm=bcast:chain_ll agrees bcast 3k 3k
+
 # The check.
 ask 0 "${mpirun[@]}" -n 3 --mca coll gpusym "$info" --check
 says '^ 2 1 NV1 [0-9.]+ - right$'
