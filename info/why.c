@@ -21,6 +21,8 @@
 #include "tuning/resident.h"
 #include "tuning/why.h"
 
+#include "config.h"
+
 /* Where there is no GPU: an NVIDIA H200, NVLink to all. */
 enum { H200_MULTIPROCESSORS = 132, H200_NVLINKS = 18, STAGED = -2 /* of coll_gpusym_<collective>_algorithm */ };
 
@@ -39,8 +41,8 @@ typedef struct {
     gpusym_work_t slot;
     uint64_t bytes, zero_copy_min; /* UINT64_MAX: no zero copy */
     bool flags, reduces;
-    bool unreachable; /* there is no ring over all ranks */
-    char name[32];    /* of the collective */
+    const char *staged; /* why no kernel can serve any call; NULL: kernels can */
+    char name[32];      /* of the collective */
 } asked_t;
 
 /* ---- the user's words ---- */
@@ -176,7 +178,9 @@ static void take_links(asked_t *a, const info_machine_t *m, uint32_t n)
         }
     }
     a->call.all_reach = n < 2 || gpusym_team_all_reach(link, n);
-    a->unreachable = !a->call.all_reach && 0 == gpusym_team_rings(link, n, 1, order);
+    if (!a->call.all_reach && 0 == gpusym_team_rings(link, n, 1, order)) {
+        a->staged = "not every rank reaches every other, and there is no ring over all";
+    }
 }
 
 /* The GPUs of the ranks. Adds what had to be assumed. */
@@ -201,6 +205,9 @@ static void take_gpus(asked_t *a, info_item_t *assumed)
     }
     if (n < a->call.nranks) {
         info_text(assumed, NULL, "there are only %u GPUs here: each rank has one like these, linked alike", n);
+    }
+    if (!m->simulated && !GPUSYM_HAVE_KERNELS) {
+        a->staged = "this build has no kernels for GPUs (configure it --with-cuda-arch)";
     }
     a->call.simulated = m->simulated;
     a->flags = m->flags;
@@ -289,12 +296,11 @@ static void range_text(const gpusym_tuning_range_t *range, unsigned n, int algor
 }
 
 /* A candidate, and what speaks for it or against it. */
-static void tell_candidate(info_item_t *list, unsigned algorithm, const asked_t *a, int taken, int demanded,
-                           const gpusym_tuning_range_t *range, unsigned n)
+static void tell_candidate(info_item_t *list, unsigned algorithm, const gpusym_tuning_question_t *question,
+                           uint64_t bytes, int taken, const gpusym_tuning_range_t *range, unsigned n)
 {
-    const gpusym_tuning_call_t call = call_of(a, a->bytes);
-    const gpusym_tuning_lack_t lack = gpusym_tuning_lacks(&call, algorithm);
-    const bool chosen = taken == (int) algorithm, forced = demanded == (int) algorithm;
+    const gpusym_tuning_lack_t lack = gpusym_tuning_ask_lack(question, bytes, algorithm);
+    const bool chosen = taken == (int) algorithm, forced = question->forced.algorithm == (int) algorithm;
     info_item_t *row = info_group(list, NULL);
     char where[256];
 
@@ -328,7 +334,7 @@ static void tell_choice(info_item_t *root, const gpusym_tuning_choice_t *choice,
     if (choice->algorithm < 0) {
         info_text(group, "algorithm", "staged");
         info_text(group, "because", "%s",
-                  a->unreachable ? "not every rank reaches every other, and there is no ring over all"
+                  NULL != a->staged ? a->staged
                   : STAGED == choice->algorithm
                       ? "coll_gpusym_algorithm says staged"
                       : "not every rank reaches every other, and this collective has no ring");
@@ -375,15 +381,15 @@ static void answer(info_item_t *root, asked_t *a)
     table.forced.algorithm = -1;
     const unsigned n = gpusym_tuning_ranges(&table, range);
     gpusym_tuning_choice_t choice = gpusym_tuning_ask(&question, a->bytes);
-    if (STAGED == question.forced.algorithm || a->unreachable) {
+    if (STAGED == question.forced.algorithm || NULL != a->staged) {
         choice.algorithm = STAGED;
     }
     tell_question(root, a);
     tell_choice(root, &choice, a);
     info_item_t *list = info_list(root, "candidates");
-    for (unsigned algorithm = 0; algorithm < GPUSYM_ALG_COUNT && !a->unreachable; algorithm++) {
+    for (unsigned algorithm = 0; algorithm < GPUSYM_ALG_COUNT && NULL == a->staged; algorithm++) {
         if (collective_of[algorithm] == a->call.coll) {
-            tell_candidate(list, algorithm, a, choice.algorithm, question.forced.algorithm, range, n);
+            tell_candidate(list, algorithm, &question, a->bytes, choice.algorithm, range, n);
         }
     }
 }

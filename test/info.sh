@@ -157,7 +157,7 @@ holds '[c["algorithm"] for c in j["candidates"] if c["verdict"] == "taken"] == [
 # ... as a job does: the summary has it for these calls.
 agrees() {
     local algorithm
-    algorithm=$("$info" --why "$1" "$3" float 3 | sed -n 's/^  algorithm  *//p')
+    algorithm=$("$info" --why "$1" "$3" float 3 | sed -n '/^choice:/,/^$/ s/^  algorithm  *//p')
     ask 0 "${mpirun[@]}" -n 3 --mca coll gpusym --mca coll_gpusym_summary 1 "$builddir/bench/gpusym_bench" --coll "$1" --bytes "$2" \
         --batches 7 --no-nccl --no-staged --no-in-place
     says "^gpusym: $1: native .*[( ]${algorithm:-none} [1-9]"

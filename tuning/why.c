@@ -14,6 +14,17 @@ gpusym_tuning_choice_t gpusym_tuning_ask(const gpusym_tuning_question_t *questio
     return choice;
 }
 
+gpusym_tuning_lack_t gpusym_tuning_ask_lack(const gpusym_tuning_question_t *question, uint64_t bytes,
+                                            unsigned algorithm)
+{
+    const gpusym_tuning_forced_t forced = {.algorithm = (int) algorithm};
+    gpusym_tuning_choice_t choice;
+    gpusym_tuning_call_t call = question->call(question->arg, bytes);
+
+    gpusym_tuning_choose_in(question->slot, &call, &forced, &choice); /* tells the call of the room */
+    return gpusym_tuning_lacks(&call, algorithm);
+}
+
 /* Ends a range before the first message of the next, which begins with it. Both lie between two that are known. */
 static void find_border(const gpusym_tuning_question_t *question, gpusym_tuning_range_t *range, uint64_t other)
 {

@@ -31,6 +31,10 @@ enum { GPUSYM_TUNING_RANGES_MAX = 16 };
 /* Makes the choice for so many bytes, as a call does. */
 gpusym_tuning_choice_t gpusym_tuning_ask(const gpusym_tuning_question_t *question, uint64_t bytes);
 
+/* Returns what an algorithm lacks to serve the call for so many bytes, room in the slot included. */
+gpusym_tuning_lack_t gpusym_tuning_ask_lack(const gpusym_tuning_question_t *question, uint64_t bytes,
+                                            unsigned algorithm);
+
 /* Finds the ranges, rising and without gaps, from 1 byte to GPUSYM_TUNING_BYTES_MAX. One that lies between two powers
  * of two may be missed. Returns their number. */
 unsigned gpusym_tuning_ranges(const gpusym_tuning_question_t *question,

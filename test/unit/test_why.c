@@ -68,20 +68,25 @@ static void what_lacks_nothing_can_be_forced(void **state)
         gpusym_tuning_call_t call = draw_call();
         gpusym_work_t slot = {0};
         divide_slot(&slot, &call);
-        call.bytes = 1 + next_random() % (1ull << next_random() % 34);
+        gpusym_tuning_question_t question = {.call = as_long, .arg = &call, .slot = &slot};
+        const uint64_t bytes = 1 + next_random() % (1ull << next_random() % 34);
         for (int algorithm = 0; algorithm < GPUSYM_ALG_COUNT; algorithm++) {
             if (collective_of[algorithm] != call.coll) {
                 continue;
             }
-            const gpusym_tuning_forced_t forced = {.algorithm = algorithm};
-            const gpusym_tuning_lack_t lack = gpusym_tuning_lacks(&call, (unsigned) algorithm);
-            gpusym_tuning_choice_t choice;
-            gpusym_tuning_choose(&call, &forced, &choice);
-            assert_int_equal(choice.algorithm == algorithm || GPUSYM_TUNING_LACKS_NOTHING != lack, true);
-            assert_true(choice.algorithm < 0 ||
-                        GPUSYM_TUNING_LACKS_NOTHING == gpusym_tuning_lacks(&call, (unsigned) choice.algorithm));
+            question.forced.algorithm = algorithm;
+            const gpusym_tuning_lack_t lack = gpusym_tuning_ask_lack(&question, bytes, (unsigned) algorithm);
+            const int chosen = gpusym_tuning_ask(&question, bytes).algorithm;
             assert_true(lack < GPUSYM_TUNING_LACKS_COUNT);
             assert_int_equal('\0' == *gpusym_tuning_lack_words(lack), GPUSYM_TUNING_LACKS_NOTHING == lack);
+            if (GPUSYM_TUNING_LACKS_NOTHING == lack) {
+                assert_int_equal(chosen, algorithm);
+            } else {
+                question.forced.algorithm = -1;
+                assert_int_equal(chosen, gpusym_tuning_ask(&question, bytes).algorithm);
+            }
+            assert_true(chosen < 0 ||
+                        GPUSYM_TUNING_LACKS_NOTHING == gpusym_tuning_ask_lack(&question, bytes, (unsigned) chosen));
         }
     }
 }
