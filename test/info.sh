@@ -42,10 +42,11 @@ says() {
 # holds EXPRESSION: what Python makes of it is true, of the JSON object j
 holds() {
     [ "$GPUSYM_HAVE_JANSSON" = 1 ] && command -v python3 >/dev/null || return 0
+    local why=
     python3 -c 'import json, sys
 j = json.load(open(sys.argv[1]))
-sys.exit(not eval(sys.argv[2]))' "$dir/out" "$1" 2>"$dir/err"
-    verdict "$label: $1" "$([ $? = 0 ] || echo 'does not hold')" "$dir/out" "$dir/err"
+sys.exit(not eval(sys.argv[2]))' "$dir/out" "$1" 2>"$dir/err" || why='does not hold'
+    verdict "$label: $1" "$why" "$dir/out" "$dir/err"
 }
 
 # ask_json COMMAND...: as ask 0, by --json
