@@ -107,7 +107,7 @@ int bench_cut(char *list, const char *items[BENCH_LIST_MAX], const char *usage)
 
 /* ---- the job ----------------------------------------------------------------------------------------------------- */
 
-static int rank_on_host(void)
+int bench_rank_on_host(void)
 {
     MPI_Comm host;
     int number_there;
@@ -210,7 +210,7 @@ static void describe(const char *bench, const char *what)
 
 void bench_start(const char *bench, const bench_common_t *common, const char *what)
 {
-    bench_memory_open(common->device, rank_on_host());
+    bench_memory_open(common->device, bench_rank_on_host());
     bench_output_open(common->csv, common->json);
     MPI_Comm_dup(MPI_COMM_WORLD, &bench_world);
     describe(bench, what);

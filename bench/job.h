@@ -14,6 +14,9 @@
 
 #define BENCH_LIST_MAX 64 /* items of an option's list */
 
+/* This process's number on its host. Collective. */
+int bench_rank_on_host(void);
+
 /* MPI_Init, and remembers the command line before getopt sorts it. */
 void bench_init(int *argc, char ***argv);
 

@@ -3,9 +3,10 @@
 #
 # A manual page, on stdout, from what there is: the documents, bench/options.def, the comments of installed headers.
 #
-#     docs/man.sh PAGE [VERSION [DOCDIR]]      PAGE: gpusym.7, gpusym-parameters.7, gpusym_bench.1, gpusym_netperf.1,
-#                                              gpusym.3gpusym, mpix_stream.3gpusym, or FUNCTION.3gpusym: where functions
-#                                              share a comment, the others' pages lead to that of the one it names.
+#     docs/man.sh PAGE [VERSION [DOCDIR]]      PAGE: gpusym.7, gpusym-parameters.7, gpusym_bench.1, gpusym_info.1,
+#                                              gpusym_netperf.1, gpusym.3gpusym, mpix_stream.3gpusym, or
+#                                              FUNCTION.3gpusym: where functions share a comment, the others' pages
+#                                              lead to that of the one it names.
 #                                              DOCDIR: where the documents are installed
 #     docs/man.sh --markdown PAGE              what it is made from
 #
@@ -13,7 +14,7 @@
 set -u
 export LC_ALL=C # every awk breaks lines alike
 cd "$(dirname "$0")/.." || exit 1
-pages='gpusym(7) gpusym-parameters(7) gpusym_bench(1) gpusym_netperf(1) MPIX_Query_cuda_support(3gpusym) gpusym(3gpusym)'
+pages='gpusym(7) gpusym-parameters(7) gpusym_bench(1) gpusym_info(1) gpusym_netperf(1) MPIX_Query_cuda_support(3gpusym) gpusym(3gpusym)'
 pages="$pages gpusym_allreduce_on_stream(3gpusym) gpusym_stream_prepare(3gpusym) gpusym_stream_error(3gpusym)"
 pages="$pages mpix_stream(3gpusym)"
 headers='pmpi/mpi-ext.h api/gpusym.h api/mpix_stream.h'
@@ -89,6 +90,7 @@ what() {
         gpusym.7) echo 'MPI on GPU memory: plug-ins for Open MPI' ;;
         gpusym-parameters.7) echo 'parameters and counters of gpusym' ;;
         gpusym_bench.1) echo "measures MPI's collectives and messages on GPU memory" ;;
+        gpusym_info.1) echo 'GPUs, links, parameters, algorithms and health of a machine' ;;
         gpusym_netperf.1) echo "measures gpusym's transport between hosts" ;;
         gpusym.3gpusym) echo 'collectives of MPI on CUDA streams' ;;
         *) sed -n "s,^[[:space:]]*/\*\* $name - ,,p" "$header" ;;
@@ -124,6 +126,11 @@ body() {
             for heading in 'The columns of gpusym_bench' 'The rows and columns of gpusym_bench p2p' 'The method'; do
                 printf '\n## %s\n' "$heading" && section bench/README.md "$heading"
             done
+            ;;
+        gpusym_info.1)
+            printf '## Synopsis\n\n' && lines INFO_LINE gpusym_info
+            printf '\n## Description\n' && section docs/guide.md 'What gpusym finds: gpusym_info'
+            printf '\n## Options\n' && options BENCH_INFO INFO
             ;;
         gpusym_netperf.1)
             printf '## Synopsis\n\n' && lines NETPERF_LINE gpusym_netperf

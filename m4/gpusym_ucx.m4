@@ -18,7 +18,7 @@ AS_CASE([$with_ucx], [yes|auto],
 GPUSYM_OPTIONAL([ucx], [: messages between hosts],
                 [[ucp/api/ucp.h], [ucp], [ucp_am_recv_data_nbx], [ucx], [libucx-dev], [ucx-devel]])
 AS_IF([test "$gpusym_ucx_found" = yes],
-      [GPUSYM_HAVE_UCX=1 UCX_CPPFLAGS=$gpusym_ucx_cppflags UCX_LIBS="$gpusym_ucx_libs -lucs"],
+      [GPUSYM_HAVE_UCX=1 UCX_CPPFLAGS=$gpusym_ucx_cppflags UCX_LIBS="$gpusym_ucx_libs -luct -lucs"],
       [GPUSYM_HAVE_UCX=0 UCX_CPPFLAGS= UCX_LIBS=])
 AC_SUBST([GPUSYM_HAVE_UCX])
 AC_SUBST([UCX_CPPFLAGS])

@@ -33,7 +33,7 @@ items() {
 }
 
 for page in *.1; do
-    "../bench/${page%.1}" --help | sed -n 's/^  \(--.*\)/\1/p' >"$dir/said"
+    ../*/"${page%.1}" --help | sed -n 's/^  \(--.*\)/\1/p' >"$dir/said"
     items "$page" '^--' >"$dir/written"
     same "$page: options as --help" "$dir/said" "$dir/written"
 done

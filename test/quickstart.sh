@@ -84,24 +84,24 @@ expect() {
 }
 install='apt-get install -y --no-install-recommends'
 ompi='libopenmpi-dev libpmix-dev openmpi-bin'
-all='stdio.h ucp/api/ucp.h cmocka.h'
+all='stdio.h ucp/api/ucp.h jansson.h cmocka.h'
 
 # shellcheck disable=SC2086  # lists of words
 {
     new_machine 0 stdio.h
-    expect 'a dry run' 0 - "^==> packages to install: $ompi libucx-dev\$" --dry-run
+    expect 'a dry run' 0 - "^==> packages to install: $ompi libucx-dev libjansson-dev\$" --dry-run
     expect 'a dry run does nothing' 0 - 'autogen.sh\): .*/tree/autogen.sh$' --dry-run check
     [ ! -e "$dir/tree/_build" ] || { echo 'FAIL a dry run has made _build' && failed=$((failed + 1)); }
-    expect 'root is not asked' 1 "$install $ompi libucx-dev" "^==> installing with apt-get: $ompi libucx-dev\$"
-    expect 'cmocka is for tests' 1 "$install $ompi libucx-dev libcmocka-dev iproute2" 'autogen.sh was run' check
+    expect 'root is not asked' 1 "$install $ompi libucx-dev libjansson-dev" "^==> installing with apt-get: $ompi libucx-dev libjansson-dev\$"
+    expect 'cmocka is for tests' 1 "$install $ompi libucx-dev libjansson-dev libcmocka-dev iproute2" 'autogen.sh was run' check
 
     new_machine 1000 stdio.h
-    expect 'no root, no sudo' 77 - "^  apt-get install $ompi libucx-dev\$"
+    expect 'no root, no sudo' 77 - "^  apt-get install $ompi libucx-dev libjansson-dev\$"
     expect 'an Open MPI elsewhere may be named' 77 - '--with-ompi=DIR'
-    expect '--with-ompi: its packages are not asked for' 1 - 'continuing without libucx-dev; .*' --with-ompi="$dir/spack"
+    expect '--with-ompi: its packages are not asked for' 1 - 'continuing without libucx-dev libjansson-dev; .*' --with-ompi="$dir/spack"
     expect '--with-ompi: no Open MPI there' 1 - 'there is no .*/tree/bin/ompi_info' --with-ompi="$dir/tree"
     ln -s "$dir/spack/bin/ompi_info" "$dir/bin/"
-    expect 'an Open MPI in PATH: nor then' 1 - 'continuing without libucx-dev; .*'
+    expect 'an Open MPI in PATH: nor then' 1 - 'continuing without libucx-dev libjansson-dev; .*'
     new_machine 1000 $all
     program bin/dpkg-query 'echo installed'
     expect 'nothing is missing' 1 - 'autogen.sh was run' check

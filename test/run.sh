@@ -242,7 +242,7 @@ leaks() {
         / leak of / { at = 1; next }
         at && /^ *#[0-9]+ / && !/libsanitizer|opal_object\.h/ {
             at = 0
-            if (/(gpusym|kernels|tuning|pmpi|test|examples|bench)\/[a-z0-9_\/]+\.(c|h|def):/) print "leaked by " $4 " " $5
+            if (/(gpusym|kernels|tuning|pmpi|test|examples|bench|info)\/[a-z0-9_\/]+\.(c|h|def):/) print "leaked by " $4 " " $5
         }' "$1" | sort -u
 }
 

@@ -5,7 +5,7 @@
  */
 #include "tuning/tuning.h"
 
-#include "kernels/kernels.h"
+#include "kernels/plan.h"
 
 /* Zero copy: up to so many bytes of message loads with one barrier beat stores with two, by ranks: 2, up to 4, more. On
  * 2 x H200 24.7 us for 4 MiB in place of 27.7, 37.7 for 8 in place of 38.7, but 62.6 for 16 in place of 61.5 (on
@@ -172,31 +172,37 @@ static int by_ring(const gpusym_tuning_call_t *call)
     return bytes <= RING_LL128_MAX && call->ll128 ? row[1] : row[2];
 }
 
-/* Whether an algorithm can serve a call. */
-static bool is_available(const gpusym_tuning_call_t *call, unsigned algorithm)
+gpusym_tuning_lack_t gpusym_tuning_lacks(const gpusym_tuning_call_t *call, unsigned algorithm)
 {
     const unsigned family = gpusym_algorithm_family(algorithm);
     const int schedule = gpusym_algorithm_schedule(algorithm);
-    if (gpusym_family_multicast(family) && (!call->multicast || !gpusym_family_valid(family, call->op, call->type))) {
-        return false;
+    if (gpusym_family_multicast(family) && !call->multicast) {
+        return GPUSYM_TUNING_LACKS_MULTICAST;
+    }
+    if (gpusym_family_multicast(family) && !gpusym_family_valid(family, call->op, call->type)) {
+        return GPUSYM_TUNING_LACKS_MULTICAST_OP;
     }
     if (call->reproducible && !gpusym_algorithm_reproducible(algorithm)) {
-        return false;
+        return GPUSYM_TUNING_LACKS_ORDER;
     }
-    if (gpusym_family_copies(family) && (!call->copies || (!call->zero_copy && !is_reduce_scatter(call->coll)))) {
-        return false;
+    if (gpusym_family_copies(family) && !call->copies) {
+        return GPUSYM_TUNING_LACKS_COPIES;
+    }
+    if (gpusym_family_copies(family) && !call->zero_copy && !is_reduce_scatter(call->coll)) {
+        return GPUSYM_TUNING_LACKS_MAPPED;
     }
     if (!call->all_reach && (schedule < 0 || schedule >= GS_TREE_ALLREDUCE)) {
-        return false;
+        return GPUSYM_TUNING_LACKS_REACH;
     }
-    return call->ll128 || !gpusym_family_ll128(family);
+    return call->ll128 || !gpusym_family_ll128(family) ? GPUSYM_TUNING_LACKS_NOTHING : GPUSYM_TUNING_LACKS_LL128;
 }
 
 /* The algorithm of a call; -1: none. Where all reach all, multicast, rings and trees are used only where they are
  * forced: the first has not been measured, the others were slower. */
 static int choose_algorithm(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced)
 {
-    if (forced->algorithm >= 0 && is_available(call, (unsigned) forced->algorithm)) {
+    if (forced->algorithm >= 0 &&
+        GPUSYM_TUNING_LACKS_NOTHING == gpusym_tuning_lacks(call, (unsigned) forced->algorithm)) {
         return forced->algorithm;
     }
     return call->all_reach ? by_table(call, forced->oneshot_max) : by_ring(call);
@@ -236,6 +242,26 @@ void gpusym_tuning_choose(const gpusym_tuning_call_t *call, const gpusym_tuning_
     if (choice->algorithm >= 0) {
         choose_family(call, choice);
         gpusym_tuning_geometry(call, forced, choice);
+    }
+}
+
+/* Whether the slot has room for a channel of the choice, or a stream of LL128 lines. */
+static bool has_room(const gpusym_work_t *slot, const gpusym_tuning_choice_t *choice)
+{
+    const int schedule = gpusym_algorithm_schedule((unsigned) choice->algorithm);
+    if (GPUSYM_F_RSXLL128_AGXLL128 == choice->family) {
+        return gpusym_ll128_fits(slot);
+    }
+    return schedule < 0 || 0 != gpusym_channels_max(choice->family, (unsigned) schedule, slot);
+}
+
+void gpusym_tuning_choose_in(const gpusym_work_t *slot, gpusym_tuning_call_t *call,
+                             const gpusym_tuning_forced_t *forced, gpusym_tuning_choice_t *choice)
+{
+    gpusym_tuning_choose(call, forced, choice);
+    if (choice->algorithm >= 0 && gpusym_family_ll128(choice->family) && !has_room(slot, choice)) {
+        call->ll128 = false;
+        gpusym_tuning_choose(call, forced, choice);
     }
 }
 

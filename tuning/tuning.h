@@ -7,6 +7,7 @@
 #ifndef GPUSYM_TUNING_TUNING_H
 #define GPUSYM_TUNING_TUNING_H
 
+#include "kernels/work.h"
 #include "tuning/geometry.h"
 
 /* Chooses algorithm, family and launch geometry of a call. A forced algorithm that is not available is replaced by the
@@ -14,6 +15,31 @@
  * ranks', as the call says. */
 void gpusym_tuning_choose(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,
                           gpusym_tuning_choice_t *choice);
+/* The same in a slot of that shape: if it has no room for the LL128 lines of the choice, call->ll128 becomes false, and
+ * the choice is made again. */
+void gpusym_tuning_choose_in(const gpusym_work_t *slot, gpusym_tuning_call_t *call,
+                             const gpusym_tuning_forced_t *forced, gpusym_tuning_choice_t *choice);
+
+/* What an algorithm lacks to serve a call, LACKS(ID, words); NOTHING: it can. */
+#define GPUSYM_TUNING_LACKS(LACKS)                                                                           \
+    LACKS(NOTHING, "")                                                                                       \
+    LACKS(MULTICAST, "the ranks have no multicast object")                                                   \
+    LACKS(MULTICAST_OP, "multicast does not reduce by that operation on that type")                          \
+    LACKS(ORDER, "its order of summation is not that of the ranks, which coll_gpusym_reproducible wants")    \
+    LACKS(COPIES, "copy engines do not wait for flags here, or the slot has no room for it")                 \
+    LACKS(MAPPED, "copy engines store into buffers that peers have mapped (zero copy), which these are not") \
+    LACKS(REACH, "not every rank reaches every other, so that only rings and chains are possible")           \
+    LACKS(LL128, "a link does not keep stores of 128 bytes whole, as NVLink does, or the slot has no room for it")
+typedef enum {
+#define GPUSYM_TUNING_LACK(id, words) GPUSYM_TUNING_LACKS_##id,
+    GPUSYM_TUNING_LACKS(GPUSYM_TUNING_LACK)
+#undef GPUSYM_TUNING_LACK
+        GPUSYM_TUNING_LACKS_COUNT
+} gpusym_tuning_lack_t;
+
+/* Returns what an algorithm lacks to serve a call of its collective: the choice takes no algorithm that lacks
+ * anything. */
+gpusym_tuning_lack_t gpusym_tuning_lacks(const gpusym_tuning_call_t *call, unsigned algorithm);
 
 /* Smallest message in bytes for which ranks map each other's buffers. */
 uint64_t gpusym_tuning_zero_copy_min(bool simulated);

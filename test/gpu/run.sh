@@ -6,8 +6,9 @@
 #     test/gpu/run.sh [--device cuda|sim] [--stages LIST] [--coll LIST] [--bytes LIST] [--pack] KITDIR [RANKS...]
 #
 # Stages, separated by commas (default tests,sanitize,bench,overlap):
-#   tests      the test programs, shortened, on RANKS (default 1 2 4, as many as there are GPUs), then two ranks that
-#              share a GPU, then ranks of which each sees only its own GPU; with the next about 3 minutes
+#   tests      gpusym_info and its check; the test programs, shortened, on RANKS (default 1 2 4, as many as there are
+#              GPUs), then two ranks that share a GPU, then ranks of which each sees only its own GPU; with the next
+#              about 3 minutes
 #   sanitize   short tests under compute-sanitizer's memcheck
 #   racecheck  the same under its racecheck
 #   full       the test programs at their own length, on RANKS
@@ -259,6 +260,8 @@ sharing() {
 tests_stage() {
     local n
     shorten
+    measure "gpusym_info" 60 1 "$kit/bin/gpusym_info"
+    [ "$most" -lt 2 ] || measure "gpusym_info --check, $most ranks" 60 "$most" "$kit/bin/gpusym_info" --check
     for n in "${ranks[@]}"; do
         every_collective "$n"
     done

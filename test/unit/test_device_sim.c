@@ -1841,7 +1841,7 @@ static void links_have_classes(void **state)
     static const int classes[] = {0, 2, GPUSYM_LINK_SELF, 254, 4, 4};
     gpusym_sim_params.local_rank = 8;
     gpusym_sim_params.gpus = 6; /* so we are number 2 */
-    gpusym_sim_params.links = "0-2:0,3-2:1,3-2:254,2-1:2,1-4:7";
+    gpusym_sim_params.links = "0-2:0,3-2:1,3-2:254!,2-1:2!,1-4:7";
     open_sim();
     dev->gpu_info(gpu, &info);
     assert_int_equal(info.place.number, 2);
@@ -1856,8 +1856,8 @@ static void links_have_classes(void **state)
 static void bad_links_are_told(void **state)
 {
     (void) state;
-    static const char *const bad[] = {"x",       "0",     "0-",     "0-1", "0-1:", "0-1:x",
-                                      "0-1:255", "1-1:4", "0-1:4;", ",",   "-1:2", "0:1-2"};
+    static const char *const bad[] = {"x",       "0",     "0-",     "0-1", "0-1:", "0-1:x", "0-1:!",
+                                      "0-1:255", "1-1:4", "0-1:4;", ",",   "-1:2", "0:1-2", "0-1:4!!"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         const char *why = NULL;
         char spec[64];
@@ -1905,6 +1905,44 @@ static void memory_without_a_link_is_not_mapped(void **state)
     assert_true(say(peer.to, &handle, sizeof(handle)));
     join(peer);
     OK(dev->mem_import(gpu, &handle, &p)); /* one's own */
+    OK(dev->mem_unimport(gpu, p));
+}
+
+/* A child on GPU 1 that exports zeroes until it hears of us. */
+static int exporting_child(int in, int out)
+{
+    gpusym_handle_t handle;
+    void *p;
+    gpusym_sim_params.local_rank = 1;
+    CHILD(GPUSYM_SUCCESS == dev->open(NULL) && GPUSYM_SUCCESS == dev->gpu_open(NULL, &gpu));
+    CHILD(GPUSYM_SUCCESS == dev->mem_alloc(gpu, 4096, &p) && GPUSYM_SUCCESS == dev->mem_zero(gpu, p, 4096));
+    CHILD(GPUSYM_SUCCESS == dev->mem_export(gpu, p, &handle));
+    CHILD(say(out, &handle, sizeof(handle)));
+    CHILD(hear(in, &handle, sizeof(handle)));
+    return 0;
+}
+
+static void a_link_may_change_a_byte_of_each_copy(void **state)
+{
+    (void) state;
+    gpusym_handle_t handle;
+    void *p;
+    char host[100] = "";
+    gpusym_sim_params.links = "1-0:4!";
+    struct peer peer = spawn(exporting_child);
+    open_sim();
+    assert_true(hear(peer.from, &handle, sizeof(handle)));
+    OK(dev->mem_import(gpu, &handle, &p));
+    OK(dev->copy(gpu, host, p, sizeof(host)));
+    for (size_t i = 0; i < sizeof(host); i++) {
+        assert_int_equal(0 != host[i], sizeof(host) / 2 == i);
+    }
+    char *own = alloc(sizeof(host));
+    OK(dev->mem_zero(gpu, own, sizeof(host)));
+    OK(dev->copy(gpu, host, own, sizeof(host)));
+    assert_int_equal(host[sizeof(host) / 2], 0);
+    assert_true(say(peer.to, &handle, sizeof(handle)));
+    join(peer);
     OK(dev->mem_unimport(gpu, p));
 }
 
@@ -2279,6 +2317,7 @@ int main(void)
         TEST(bad_faults_are_told),
         TEST(links_have_classes),
         TEST(bad_links_are_told),
+        TEST(a_link_may_change_a_byte_of_each_copy),
         TEST(memory_without_a_link_is_not_mapped),
         TEST(bytes_are_counted),
         TEST(errors_are_a_threads_own),

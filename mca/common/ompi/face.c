@@ -100,10 +100,10 @@ static int register_sim_links(void)
 {
     return gpusym_var_string(
         &group, "sim_links", 9, "", FIELD(sim_links),
-        "Simulator: links between GPUs, as a comma-separated list of A-B:CLASS. A GPU has the number of "
+        "Simulator: links between GPUs, as a comma-separated list of A-B:CLASS[!]. A GPU has the number of "
         "the local rank that it is assigned to. CLASS 0: neither GPU reaches the other; 1: across "
-        "NUMA nodes; 2: within a NUMA node; 3: through one PCI switch; 3 + n: n NVLinks. Other pairs "
-        "have one NVLink");
+        "NUMA nodes; 2: within a NUMA node; 3: through one PCI switch; 3 + n: n NVLinks. !: each copy "
+        "across the link changes a byte. Other pairs have one NVLink");
 }
 
 /* This process's rank in its job. A framework of Open MPI 5 and 6 that opens before PMIx is asked finds it where PMIx's

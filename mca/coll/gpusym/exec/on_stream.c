@@ -245,11 +245,7 @@ static void choose(const coll_gpusym_on_stream_t *s, const coll_gpusym_segments_
         forced.algorithm = COLL_GPUSYM_ALG_AUTO;
     }
     gpusym_tuning_stream(&what, &forced);
-    gpusym_tuning_choose(&what, &forced, choice);
-    if (gpusym_family_ll128(choice->family) && !coll_gpusym_segments_channels(choice, &s->work)) {
-        what.ll128 = false; /* the slot is too small */
-        gpusym_tuning_choose(&what, &forced, choice);
-    }
+    gpusym_tuning_choose_in(&s->work, &what, &forced, choice);
 }
 
 /* What must be alike on all ranks. */

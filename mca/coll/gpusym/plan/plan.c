@@ -93,12 +93,7 @@ static const gpusym_tuning_choice_t *choose_algorithm(coll_gpusym_task_t *task)
         return choice;
     }
     gpusym_tuning_call_t what = describe_call(task);
-    gpusym_tuning_choose(&what, &forced, choice);
-    if (choice->algorithm >= 0 && gpusym_family_ll128(choice->family) &&
-        !coll_gpusym_segments_channels(choice, &coll_gpusym_task_team(task)->host.work)) {
-        what.ll128 = false; /* the slot is too small */
-        gpusym_tuning_choose(&what, &forced, choice);
-    }
+    gpusym_tuning_choose_in(&coll_gpusym_task_team(task)->host.work, &what, &forced, choice);
     if (forced.algorithm >= 0 && choice->algorithm != forced.algorithm && !task->cache->told_unavailable) {
         tell_unavailable(task, forced.algorithm);
     }

@@ -1094,12 +1094,3 @@ bool coll_gpusym_segments_copies(unsigned coll, uint64_t bytes, const gpusym_wor
     return gpusym_copies_fit(coll_gpusym_facts[coll].reduces ? GPUSYM_F_CE_R : GPUSYM_F_CE, slot,
                              gpusym_collective_whole(coll), bytes);
 }
-
-bool coll_gpusym_segments_channels(const gpusym_tuning_choice_t *choice, const gpusym_work_t *slot)
-{
-    const int schedule = gpusym_algorithm_schedule((unsigned) choice->algorithm);
-    if (GPUSYM_F_RSXLL128_AGXLL128 == choice->family) {
-        return gpusym_ll128_fits(slot);
-    }
-    return schedule < 0 || 0 != gpusym_channels_max(choice->family, (unsigned) schedule, slot);
-}

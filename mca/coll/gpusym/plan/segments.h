@@ -111,8 +111,6 @@ void coll_gpusym_segments_work(const coll_gpusym_segments_t *k, uint64_t bytes, 
                                gpusym_work_t *w);
 /* Sets the paths that the channels of a schedule (enum gs_schedule_kind; -1: none) take. w->rank, w->nranks are set. */
 void coll_gpusym_segments_paths(const coll_gpusym_segments_t *k, int schedule, gpusym_work_t *w);
-/* Whether the slot has room for a channel of the choice, or a stream of LL128 lines. */
-bool coll_gpusym_segments_channels(const gpusym_tuning_choice_t *choice, const gpusym_work_t *slot);
 /* Whether the slot has room for what copy engines need for a call of that many bytes. */
 bool coll_gpusym_segments_copies(unsigned coll, uint64_t bytes, const gpusym_work_t *slot);
 /* Fills rows [ranks of the communicator] with what goes between this rank and each, by its own arguments: where the

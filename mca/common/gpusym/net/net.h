@@ -117,6 +117,10 @@ typedef struct {
      * memory) to 2 us (TCP) if nothing did. */
     bool (*progress)(gpusym_net_t *net);
 
+    /* Tells each network device of this host, once for each of its ways, by the names that params.devices takes:
+     * "eth0", "tcp". Needs no open net.  NULL: the transport knows none. */
+    void (*devices)(void (*tell)(void *arg, const char *device, const char *way), void *arg);
+
     /* Describes the way to a peer for verbose lines: "tcp/eth0, eager". */
     void (*describe)(gpusym_net_peer_t *peer, char *text, size_t size);
     /* Returns the counters, which count on until close. */

@@ -16,6 +16,7 @@
 #include "mca/common/gpusym/net/net.h"
 
 #include <ucp/api/ucp.h>
+#include <uct/api/uct.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -476,6 +477,70 @@ static int ucx_send(gpusym_net_peer_t *peer, const gpusym_net_head_t *head, cons
     return GPUSYM_SUCCESS;
 }
 
+/* ---- the devices of this host ---- */
+
+typedef struct {
+    void (*tell)(void *arg, const char *device, const char *way);
+    void *arg;
+} told_t;
+
+static void tell_resources(uct_md_h md, const told_t *told)
+{
+    uct_tl_resource_desc_t *resource;
+    unsigned n;
+
+    if (UCS_OK != uct_md_query_tl_resources(md, &resource, &n)) {
+        return;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        if (UCT_DEVICE_TYPE_NET == resource[i].dev_type) {
+            told->tell(told->arg, resource[i].dev_name, resource[i].tl_name);
+        }
+    }
+    uct_release_tl_resource_list(resource);
+}
+
+static void tell_component(uct_component_h component, const told_t *told)
+{
+    uct_component_attr_t attr = {.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT};
+    uct_md_config_t *config;
+    uct_md_h md;
+
+    if (UCS_OK != uct_component_query(component, &attr) || 0 == attr.md_resource_count) {
+        return;
+    }
+    attr.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCES;
+    attr.md_resources = calloc(attr.md_resource_count, sizeof *attr.md_resources);
+    if (NULL == attr.md_resources || UCS_OK != uct_component_query(component, &attr) ||
+        UCS_OK != uct_md_config_read(component, NULL, NULL, &config)) {
+        free(attr.md_resources);
+        return;
+    }
+    for (unsigned i = 0; i < attr.md_resource_count; i++) {
+        if (UCS_OK == uct_md_open(component, attr.md_resources[i].md_name, config, &md)) {
+            tell_resources(md, told);
+            uct_md_close(md);
+        }
+    }
+    uct_config_release(config);
+    free(attr.md_resources);
+}
+
+static void ucx_devices(void (*tell)(void *arg, const char *device, const char *way), void *arg)
+{
+    const told_t told = {tell, arg};
+    uct_component_h *component;
+    unsigned n;
+
+    if (UCS_OK != uct_query_components(&component, &n)) {
+        return;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        tell_component(component[i], &told);
+    }
+    uct_release_component_list(component);
+}
+
 __attribute__((visibility("default"))) const gpusym_transport_t gpusym_net_ucx = {
     .name = "ucx",
     .open = ucx_open,
@@ -485,6 +550,7 @@ __attribute__((visibility("default"))) const gpusym_transport_t gpusym_net_ucx =
     .peer_close = ucx_peer_close,
     .send = ucx_send,
     .progress = ucx_progress,
+    .devices = ucx_devices,
     .describe = ucx_describe,
     .counters = ucx_counters,
 };

@@ -149,13 +149,17 @@ bool sim_fault_due(sim_fault_t kind)
 
 struct link {
     unsigned long a, b, class;
+    bool spoils;
 };
 
-/* Reads one part of gpusym_sim_params.links, "a-b:class", and moves *at behind it and a comma; false if it is none. */
+/* Reads one part of gpusym_sim_params.links, "a-b:class[!]", and moves *at behind it and a comma; false if it is
+ * none. */
 static bool link_parse(const char **at, struct link *link)
 {
     const bool good = number_parse(at, &link->a) && '-' == *(*at)++ && number_parse(at, &link->b) && ':' == *(*at)++ &&
                       number_parse(at, &link->class) && link->class < GPUSYM_LINK_SELF && link->a != link->b;
+    link->spoils = good && '!' == **at;
+    *at += link->spoils;
     if (!good || ('\0' != **at && ',' != **at)) {
         return false;
     }
@@ -171,7 +175,7 @@ int sim_links_check(void)
         const char *part = at;
         if (!link_parse(&at, &link)) {
             snprintf(sim.why, sizeof(sim.why),
-                     "links: \"%.64s\" does not begin with A-B:CLASS, two GPUs and a class below %u", part,
+                     "links: \"%.64s\" does not begin with A-B:CLASS[!], two GPUs and a class below %u", part,
                      GPUSYM_LINK_SELF);
             return GPUSYM_ERR_BAD_PARAM;
         }
@@ -179,16 +183,25 @@ int sim_links_check(void)
     return GPUSYM_SUCCESS;
 }
 
-int sim_link_class(int32_t other)
+static struct link link_find(int32_t other)
 {
     const unsigned long a = (unsigned long) sim.gpu.info.place.number, b = (unsigned long) other;
-    unsigned long class = a == b ? GPUSYM_LINK_SELF : GPUSYM_LINK_NVLINK + 1;
-    struct link link;
+    struct link found = {.class = a == b ? GPUSYM_LINK_SELF : GPUSYM_LINK_NVLINK + 1}, link;
     const char *at = gpusym_sim_params.links;
     while (NULL != at && '\0' != *at && link_parse(&at, &link)) {
         if ((link.a == a && link.b == b) || (link.a == b && link.b == a)) {
-            class = link.class;
+            found = link;
         }
     }
-    return (int) class;
+    return found;
+}
+
+int sim_link_class(int32_t other)
+{
+    return (int) link_find(other).class;
+}
+
+bool sim_link_spoils(int32_t other)
+{
+    return link_find(other).spoils;
 }

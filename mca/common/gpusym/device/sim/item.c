@@ -126,6 +126,9 @@ void sim_item_run(const sim_item_t *item, const bool *quit)
         break;
     case SIM_ITEM_COPY:
         memmove(item->dst, item->src, item->size);
+        if (item->spoils) {
+            ((char *) item->dst)[item->size / 2] ^= 1;
+        }
         break;
     case SIM_ITEM_COPY2D:
         for (size_t row = 0; row < item->rows; row++) {
@@ -160,6 +163,9 @@ static int copy_prepare(sim_item_t *item, const sim_item_t *asked, size_t dsize,
         rc = item_reach(item, asked->src, ssize, how, &from);
     }
     item->src = from;
+    for (unsigned i = 0; i < item->npins; i++) {
+        item->spoils = item->spoils || item->pin[i]->spoils;
+    }
     return rc;
 }
 

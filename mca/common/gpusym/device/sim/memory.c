@@ -185,6 +185,7 @@ int sim_mem_import(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, void **p)
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
+    region->spoils = sim_link_spoils(ours.gpu);
     rc = sim_table_insert(region);
     if (GPUSYM_SUCCESS != rc) {
         sim_region_unpin(region);

@@ -27,8 +27,9 @@ typedef struct {
      * one. With "+" all later ones fail too; with "die:" the process is killed instead as it comes to that. */
     const char *fail;
     void (*dies)(void); /* is called in place of that death; if it returns, nothing fails. NULL: SIGKILL */
-    /* "A-B:CLASS[,...]": the class (topo/links.h) of the link between GPUs A and B, which are numbered as the
-     * local ranks they are handed to; 0: neither maps the other's memory. Of all others: one NVLink. */
+    /* "A-B:CLASS[!][,...]": the class (topo/links.h) of the link between GPUs A and B, which are numbered as the
+     * local ranks they are handed to; 0: neither maps the other's memory. With "!" each copy across it changes a byte.
+     * Of all others: one NVLink. */
     const char *links;
 } gpusym_sim_params_t;
 extern gpusym_sim_params_t gpusym_sim_params;

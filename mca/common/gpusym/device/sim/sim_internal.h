@@ -91,6 +91,8 @@ bool sim_fault_due(sim_fault_t kind);
 int sim_links_check(void);
 /* The class of the link between our GPU and number `other`; the last part that names both counts. */
 int sim_link_class(int32_t other);
+/* Whether that link changes a byte of what copies bring or take. */
+bool sim_link_spoils(int32_t other);
 
 /* ---- shared.c ---- */
 
@@ -158,6 +160,7 @@ typedef struct sim_region {
     char *map;       /* what to unmap, NULL if nothing */
     size_t map_size; /* of map */
     bool seen;       /* atomic: query() has */
+    bool spoils;     /* of SIM_REGION_IMPORTED: copies from and to it change a byte */
     int fd;          /* memfd of SIM_REGION_OWN, _VMM and _POOL, else -1 */
     sim_shared_id_t id;
     /* Of SIM_REGION_MULTICAST, else NULL: */
@@ -245,6 +248,7 @@ typedef struct {
     const void *src;
     size_t size; /* of a copy, or of a row of one */
     size_t dpitch, spitch, rows;
+    bool spoils; /* of SIM_ITEM_COPY: changes a byte */
     gpusym_stream_flag_t flag[SIM_FLAGS_MAX];
     unsigned nflags;
     void (*function)(void *argument); /* CALL */
