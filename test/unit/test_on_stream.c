@@ -45,6 +45,7 @@ typedef enum {
     SUM_LOADED, /* from here on by zero copy */
     SUM_SCATTERED,
     BCAST_LOADED,
+    BCAST_STORED,
     TO_ALL_STORED,
     KINDS
 } kind_t;
@@ -113,6 +114,7 @@ static void launch(rank_t *r, const call_t *call, uint32_t number, uint64_t sig)
                                              [SUM_LOADED] = GPUSYM_F_RSXLD_AGXST_Z,
                                              [SUM_SCATTERED] = GPUSYM_F_RSXST_AGXST_Z,
                                              [BCAST_LOADED] = GPUSYM_F_RSXLD_AGXST_Z,
+                                             [BCAST_STORED] = GPUSYM_F_XST_Z,
                                              [TO_ALL_STORED] = GPUSYM_F_XST_Z};
     const unsigned family = families[call->kind];
     gpusym_work_t w = r->slot;
@@ -144,7 +146,7 @@ static void fill(rank_t *r, const call_t *call, uint32_t number)
 {
     const uint32_t words = call->words * (is_to_all(call) ? r->n : 1);
     r->in = r->in_region + (number + r->rank) % SHIFT_MAX;
-    r->out = SUM_LOADED <= call->kind && 0 == number % 5 && !is_to_all(call)
+    r->out = SUM_LOADED <= call->kind && BCAST_STORED > call->kind && 0 == number % 5
                  ? r->in /* in place */
                  : r->out_region + (number + 3 * r->rank) % SHIFT_MAX;
     for (uint32_t i = 0; i < words; i++) {
@@ -166,6 +168,7 @@ static unsigned compare(const rank_t *r, const call_t *call, uint32_t number)
             wrong += r->out[i] != element(call->root, number, i);
             break;
         case BCAST:
+        case BCAST_STORED:
             wrong += r->out[i] != (r->rank == call->root ? 0xdeadbeefu : element(call->root, number, i));
             break;
         case TO_ALL:

@@ -187,7 +187,7 @@ void coll_gpusym_on_stream_end(coll_gpusym_on_stream_t *s)
     const bool ended =
         s->ready && gpusym_lane_alive(s->lane) && await_end(s) && 0 == coll_gpusym_on_stream_failed(s, &rank);
     for (unsigned i = 0; i < COLL_GPUSYM_REGIONS_MAX; i++) {
-        coll_gpusym_region_end(&s->regions.region[i], ended);
+        coll_gpusym_region_end(&s->regions.region[i], ended && !s->captured);
     }
     if (!s->ready) {
         give_back(s);
@@ -331,22 +331,19 @@ static void set_regions(const mapped_t *m, gpusym_work_t *w)
 }
 
 /* A call has been queued. */
-static void note_queued(coll_gpusym_on_stream_t *s, unsigned coll, const gpusym_tuning_choice_t *choice, mapped_t *m,
+static void note_queued(coll_gpusym_on_stream_t *s, unsigned coll, const gpusym_tuning_choice_t *choice,
                         uint32_t number)
 {
     coll_gpusym_counters_t *counters = &coll_gpusym_counters[coll];
     coll_gpusym_count(&counters->native);
     coll_gpusym_count(&counters->algorithm[choice->algorithm]);
-    if (NULL != m->out) {
+    if (choice->zero_copy) {
         coll_gpusym_count(&counters->zero_copy);
     }
     if (0 != number) {
         __atomic_store_n(&s->queued, number, __ATOMIC_RELAXED);
-        return;
-    }
-    s->captured = true;
-    if (NULL != m->out) {
-        m->in->captured = m->out->captured = true;
+    } else {
+        s->captured = true;
     }
 }
 
@@ -374,7 +371,7 @@ int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_se
     w.done_seq = captured ? 0 : UINT32_MAX == s->queued ? 1 : s->queued + 1;
     const int rc = gpusym_current.dev->launch(s->stream, gpusym_kernel_find_stream(choice.family, k->op, k->type), &w);
     if (GPUSYM_SUCCESS == rc) {
-        note_queued(s, k->args->coll, &choice, &m, w.done_seq);
+        note_queued(s, k->args->coll, &choice, w.done_seq);
     }
     return rc;
 }

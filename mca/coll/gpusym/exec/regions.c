@@ -136,7 +136,7 @@ coll_gpusym_region_t *coll_gpusym_regions_find(coll_gpusym_regions_t *all, const
 
 void coll_gpusym_region_end(coll_gpusym_region_t *region, bool unused)
 {
-    if (0 != region->key && unused && !region->captured) {
+    if (0 != region->key && unused) {
         gpusym_reg_put(region->key);
     }
     *region = (coll_gpusym_region_t){.number = 0};

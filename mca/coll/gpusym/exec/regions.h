@@ -18,7 +18,6 @@ typedef struct {
     const char *base;          /* this rank's */
     uint64_t bytes, id;        /* id: of the allocation, gpusym_mem_t.id */
     uint32_t key;              /* of our memory (memory/reg.h), which is pinned; 0: none is */
-    bool captured;             /* some graph has a call on it */
     void *at[GPUSYM_TEAM_MAX]; /* each rank's, as our GPU reaches it; NULL: it has none */
 } coll_gpusym_region_t;
 
