@@ -48,7 +48,8 @@ int gpusym_stream_prepare(MPI_Comm comm, MPI_Info info);
  * All ranks must queue the same calls of a communicator in the same order, and calls of communicators that share ranks
  * in one order too.
  * Different streams may be used for calls of one communicator; these run one behind the other.
- * The first call on another stream than the last one waits on the CPU until the calls before it have ended.
+ * The first call that is captured on another stream than the last one waits on the CPU until the calls before it have
+ * ended.
  *
  * **Buffers** are memory of the rank's GPU, or pinned host memory; other host memory is refused.
  * They belong to the collective until the stream has passed it: until then the receive buffer must not be read or

@@ -440,6 +440,37 @@ static void nobody_waits(void)
     MPI_Comm_free(&comm);
 }
 
+/* The same of two streams, of which the second waits for the first. */
+static void no_stream_waits_on_the_cpu(void)
+{
+    MPI_Comm comm;
+    slot_t s[2];
+    void *stream[2] = {gpu_stream_create(), gpu_stream_create()};
+    int told = 0;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    must(gpusym_stream_prepare(comm, MPI_INFO_NULL), "gpusym_stream_prepare");
+    for (int i = 0; i < 2; i++) {
+        slot_open(&s[i]);
+        s[i].what = (what_t){.coll = allreduce_number, .count = 100, .op = MPI_SUM, .comm = comm};
+        s[i].again = false;
+        slot_fill(&s[i], 1 + (uint32_t) i);
+    }
+    for (int i = 0; i < 2 && 0 == rank; i++) {
+        slot_queue(&s[i], stream[i]);
+    }
+    MPI_Bcast(&told, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    for (int i = 0; i < 2 && 0 != rank; i++) {
+        slot_queue(&s[i], stream[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        gpu_stream_synchronize(stream[i]);
+        slot_compare(&s[i], MPI_COMM_WORLD);
+        slot_close(&s[i]);
+        gpu_stream_destroy(stream[i]);
+    }
+    MPI_Comm_free(&comm);
+}
+
 /* A communicator is freed while its calls are queued. */
 static void freed_with_work_queued(void)
 {
@@ -832,6 +863,7 @@ int main(int argc, char **argv)
     run_programs(seed, steps, threaded ? THREADS : 1);
     if (!threaded) {
         nobody_waits();
+        no_stream_waits_on_the_cpu();
         freed_with_work_queued();
         refused();
         ranks_disagree(true);

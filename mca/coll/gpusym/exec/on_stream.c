@@ -223,6 +223,24 @@ void coll_gpusym_on_stream_deregister(coll_gpusym_on_stream_t *s, coll_gpusym_re
     coll_gpusym_region_end(region, 0 == coll_gpusym_on_stream_failed(s, &rank));
 }
 
+/* What a stream gets from now on waits for the calls so far: by itself, but for one that is captured, whose graph would
+ * keep the wait, or where the device cannot. */
+static void follow_calls(coll_gpusym_on_stream_t *s, gpusym_stream_t *stream)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    /* The upper half of `done`, its number. */
+    const gpusym_stream_flag_t ended = {
+        .wait = true, .at = (uint32_t *) (void *) &s->lane->line->done + 1, .value = s->queued};
+    bool captured;
+    if (coll_gpusym_on_stream_ended(s)) {
+        return;
+    }
+    if (NULL == dev->stream_flags || GPUSYM_SUCCESS != dev->stream_captured(stream, &captured) || captured ||
+        GPUSYM_SUCCESS != dev->stream_flags(stream, &ended, 1)) {
+        await_calls(s);
+    }
+}
+
 bool coll_gpusym_on_stream_take(coll_gpusym_on_stream_t *s, void *handle)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
@@ -233,7 +251,7 @@ bool coll_gpusym_on_stream_take(coll_gpusym_on_stream_t *s, void *handle)
     if (GPUSYM_SUCCESS != dev->stream_wrap(s->team->host.gpu, handle, &stream)) {
         return false;
     }
-    await_calls(s); /* its calls come one after the other */
+    follow_calls(s, stream); /* the communicator's calls come one after the other */
     if (NULL != s->stream) {
         dev->stream_unwrap(s->stream);
     }

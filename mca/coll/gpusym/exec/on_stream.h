@@ -52,7 +52,8 @@ void coll_gpusym_on_stream_end(coll_gpusym_on_stream_t *s);
 
 /* Ends a region once the queued calls on it have ended. */
 void coll_gpusym_on_stream_deregister(coll_gpusym_on_stream_t *s, coll_gpusym_region_t *region);
-/* Sets what the stream of a handle is. Waits for calls on another one. False: it is no stream of the team's GPU. */
+/* Sets what the stream of a handle is, which then waits for calls on another one; if it is captured, this waits. False:
+ * it is no stream of the team's GPU. */
 bool coll_gpusym_on_stream_take(coll_gpusym_on_stream_t *s, void *handle);
 /* Queues a call on that stream: k is described, and asks for no scratch memory. A device's error. */
 int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, bool captured);
