@@ -448,8 +448,9 @@ static int register_region(coll_gpusym_engine_t *e, const void *base, uint64_t b
     }
     coll_gpusym_list_drain(e);
     const int rv = agree_region(e, region, base, bytes);
-    *handle = (int) region->number;
-    if (MPI_SUCCESS != rv) {
+    if (MPI_SUCCESS == rv) {
+        *handle = (int) region->number;
+    } else {
         coll_gpusym_region_end(region, true); /* no call has used it */
     }
     return rv;
