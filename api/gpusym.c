@@ -162,6 +162,27 @@ int gpusym_stream_error(MPI_Comm comm, int *error, int *rank)
     return NULL == streams ? rc : result_of(comm, streams, streams->failed(comm, error, rank));
 }
 
+int gpusym_mem_register(MPI_Comm comm, void *base, MPI_Aint bytes, int *handle)
+{
+    const gpusym_streams_t *streams;
+    int rc = check_comm(comm);
+
+    if (MPI_SUCCESS == rc && (bytes < 0 || (NULL == base && bytes > 0) || NULL == handle)) {
+        rc = MPI_ERR_ARG;
+    }
+    streams = need_component(comm, &rc);
+    return NULL == streams ? rc
+                           : result_of(comm, streams, streams->register_memory(comm, base, (size_t) bytes, handle));
+}
+
+int gpusym_mem_deregister(MPI_Comm comm, int handle)
+{
+    int rc = check_comm(comm);
+    const gpusym_streams_t *streams = need_component(comm, &rc);
+
+    return NULL == streams ? rc : result_of(comm, streams, streams->deregister_memory(comm, handle));
+}
+
 static int queue(MPI_Comm comm, const gpusym_stream_call_t *call, void *stream)
 {
     const gpusym_streams_t *streams;

@@ -48,7 +48,8 @@ int gpusym_stream_prepare(MPI_Comm comm, MPI_Info info);
  * All ranks must queue the same calls of a communicator in the same order, and calls of communicators that share ranks
  * in one order too.
  * Different streams may be used for calls of one communicator; these run one behind the other.
- * The first call on another stream than the last one waits on the CPU until the calls before it have ended.
+ * The first call that is captured on another stream than the last one waits on the CPU until the calls before it have
+ * ended.
  *
  * **Buffers** are memory of the rank's GPU, or pinned host memory; other host memory is refused.
  * They belong to the collective until the stream has passed it: until then the receive buffer must not be read or
@@ -113,6 +114,41 @@ int gpusym_scan_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_Dat
                           MPI_Comm comm, void *stream);
 int gpusym_exscan_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
                             MPI_Comm comm, void *stream);
+
+/** gpusym_mem_register - registers memory for large collectives on streams
+ *
+ * Large collectives whose buffers are registered go straight from buffer to buffer; others are copied through memory of
+ * gpusym's own.
+ * `gpusym_mem_register` registers a region of each rank's GPU memory: `bytes` bytes at `base`, which lie in one
+ * allocation.
+ * Ranks may have regions of different lengths; one of 0 bytes holds no buffer.
+ * It sets `*handle` to a number, the same on all ranks, by which `gpusym_mem_deregister` ends that.
+ * A communicator has at most 16 registrations at a time.
+ *
+ * Both functions are collective over `comm`, and take their place in the order of its collectives.
+ * `gpusym_mem_register` waits for all ranks, and prepares the communicator as **gpusym_stream_prepare**(3gpusym) does;
+ * `gpusym_mem_deregister` waits until the collectives that were queued on streams before have ended.
+ * Neither may be called while a stream is captured.
+ *
+ * **Collectives** that use it are all-reduce, broadcast, all-gather and all-to-all (not in place), from
+ * `coll_gpusym_zero_copy_min` bytes on, if the send and the receive buffer lie in registered regions, in one or in two;
+ * of all-gather and all-to-all the receive buffer alone.
+ * All ranks must then have theirs in the regions of the same handles, at any places there; otherwise the collective
+ * fails, as if ranks had queued different ones.
+ * Where regions overlap, the one that was registered first counts.
+ *
+ * **Memory** must be deregistered before it is freed, and what a graph accesses neither deregistered nor freed as long
+ * as the graph may be launched.
+ * What is registered when the communicator is freed is deregistered then.
+ *
+ * **gpusym_mem_register** returns `MPI_SUCCESS`, or an error alike on all ranks, after which nothing is registered:
+ * `MPI_ERR_UNSUPPORTED_OPERATION` if the memory of a rank, which the text names, cannot be mapped by the others (host
+ * memory, managed memory, memory of cudaMallocAsync); `MPI_ERR_NO_MEM` if there are too many registrations; or one of
+ * **gpusym_stream_prepare**(3gpusym).
+ * **gpusym_mem_deregister** returns `MPI_ERR_ARG` for a handle that is not registered.
+ */
+int gpusym_mem_register(MPI_Comm comm, void *base, MPI_Aint bytes, int *handle);
+int gpusym_mem_deregister(MPI_Comm comm, int handle);
 
 /** gpusym_stream_error - whether a collective on a stream has failed
  *

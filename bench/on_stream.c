@@ -5,7 +5,8 @@
  *
  *     mpirun -n 2 --bind-to core --mca coll gpusym bench/on_stream --csv on_stream.csv
  *
- * Both beside NCCL in the same forms, with ordinary buffers and with those of its symmetric windows. A number is the
+ * Both with ordinary buffers and with registered ones (gpusym_mem_register), and beside NCCL in the same forms, with
+ * ordinary buffers and with those of its symmetric windows. A number is the
  * time of one call, of CALLS that are queued before the stream is synchronized; of a graph that holds NODES of them.
  * bench/README.md says how to read the table. Without a GPU the program ends with status 77.
  */
@@ -32,13 +33,14 @@ enum { CALLS = 100, NODES = 10 };
 
 static bench_common_t opt = {.min = 8, .max = (size_t) 64 << 20, .step = 8, .batches = BENCH_BATCHES};
 
-typedef enum { OURS, NCCL, NCCL_WINDOWS, MAKERS } maker_t;
+typedef enum { OURS, OURS_REGISTERED, NCCL, NCCL_WINDOWS, MAKERS } maker_t;
 
 /* What is timed. */
 typedef struct {
     maker_t maker;
     bench_call_t call;
     void *stream, *graph;
+    void *in, *out; /* of opt.max bytes, in which the call's are */
 } timed_t;
 
 static void check_mpi(int rv)
@@ -51,12 +53,17 @@ static void check_mpi(int rv)
     }
 }
 
+static bool is_ours(maker_t maker)
+{
+    return OURS == maker || OURS_REGISTERED == maker;
+}
+
 static void queue_one(const timed_t *t)
 {
     const bench_call_t *c = &t->call;
     const void *in = NCCL_WINDOWS == t->maker ? bench_nccl.in : c->in;
     void *out = NCCL_WINDOWS == t->maker ? bench_nccl.out : c->out;
-    if (OURS == t->maker) {
+    if (is_ours(t->maker)) {
         check_mpi(
             gpusym_allreduce_on_stream(in, out, (int) c->what.count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, t->stream));
     } else {
@@ -100,16 +107,24 @@ static double measure_us(void (*call)(void *arg), timed_t *t)
 static unsigned long long measure_maker(timed_t *t, double us[2])
 {
     unsigned long long wrong = 0;
+    int handle[2];
+    if (OURS_REGISTERED == t->maker) {
+        check_mpi(gpusym_mem_register(MPI_COMM_WORLD, t->in, (MPI_Aint) opt.max, &handle[0]));
+        check_mpi(gpusym_mem_register(MPI_COMM_WORLD, t->out, (MPI_Aint) opt.max, &handle[1]));
+    }
     us[0] = measure_us(queue_all, t);
-    wrong += OURS == t->maker ? bench_wrong(&t->call) : 0;
+    wrong += is_ours(t->maker) ? bench_wrong(&t->call) : 0;
     gpu_capture_begin(t->stream);
     for (int i = 0; i < NODES; i++) {
         queue_one(t);
     }
     t->graph = gpu_capture_end(t->stream);
     us[1] = measure_us(launch_all, t);
-    wrong += OURS == t->maker ? bench_wrong(&t->call) : 0;
+    wrong += is_ours(t->maker) ? bench_wrong(&t->call) : 0;
     gpu_graph_destroy(t->graph);
+    for (int i = 0; i < 2 && OURS_REGISTERED == t->maker; i++) {
+        check_mpi(gpusym_mem_deregister(MPI_COMM_WORLD, handle[i]));
+    }
     return wrong;
 }
 
@@ -121,7 +136,7 @@ static unsigned long long measure_size(timed_t *t)
     for (int m = 0; m < MAKERS; m++) {
         us[m][0] = us[m][1] = -1;
         t->maker = (maker_t) m;
-        if (OURS == m || (NCCL == m && bench_nccl.there) || (NCCL_WINDOWS == m && bench_nccl.windows)) {
+        if (is_ours((maker_t) m) || (NCCL == m && bench_nccl.there) || (NCCL_WINDOWS == m && bench_nccl.windows)) {
             wrong += measure_maker(t, us[m]);
         }
     }
@@ -157,11 +172,11 @@ static void read_options(int argc, char **argv)
 
 static void print_head(void)
 {
-    char line[160];
-    snprintf(line, sizeof(line), "%11s %10s %10s %10s %10s %10s %10s %6s", "bytes", "queued us", "NCCL", "windows",
-             "graph us", "NCCL", "windows", "wrong");
-    bench_head(line, "bytes,queued_us,queued_nccl_us,queued_nccl_windows_us,graph_us,graph_nccl_us,"
-                     "graph_nccl_windows_us,wrong");
+    char line[200];
+    snprintf(line, sizeof(line), "%11s %10s %10s %10s %10s %10s %10s %10s %10s %6s", "bytes", "queued us", "registered",
+             "NCCL", "windows", "graph us", "registered", "NCCL", "windows", "wrong");
+    bench_head(line, "bytes,queued_us,queued_registered_us,queued_nccl_us,queued_nccl_windows_us,graph_us,"
+                     "graph_registered_us,graph_nccl_us,graph_nccl_windows_us,wrong");
 }
 
 static int run(void)
@@ -169,7 +184,7 @@ static int run(void)
     void *in = bench_alloc(opt.max), *out = bench_alloc(opt.max);
     bench_what_t what = {bench_coll_find("allreduce"), COLL_BLOCKING, false, 2};
     unsigned long long wrong = 0;
-    timed_t t = {.stream = gpu_stream_create()};
+    timed_t t = {.stream = gpu_stream_create(), .in = in, .out = out};
 
     bench_content_open();
     bench_fill(what.coll, in, what.count, 1);

@@ -258,8 +258,8 @@ unsigned gpusym_kernel_find_stream(unsigned family, unsigned op, unsigned type)
     return 0 != kernel ? kernel : generic;
 }
 
-uint32_t *gpusym_kernel_sim_own(void)
+uint64_t *gpusym_kernel_sim_own(void)
 {
-    static _Thread_local uint32_t own[4];
+    static _Thread_local uint64_t own[2 + 2 * GPUSYM_TEAM_MAX];
     return own;
 }

@@ -63,6 +63,10 @@ enum gpusym_plan {
     GPUSYM_PLAN_COPIES    /* chunks for copy engines */
 };
 
+/* Whether a plan is of zero copy: peers' buffers are accessed. */
+#define GPUSYM_PLAN_STRAIGHT(plan) \
+    (GPUSYM_PLAN_SCATTER == (plan) || GPUSYM_PLAN_SLICES == (plan) || GPUSYM_PLAN_SEGMENTS == (plan))
+
 /* Classes of types, for the masks of GPUSYM_OP. */
 #define GPUSYM_C_INT 1u
 #define GPUSYM_C_UINT 2u
@@ -148,6 +152,6 @@ extern int (*gpusym_kernel_sim_mc_members)(const void *mp, void **alias, unsigne
  * resident kernels, which no launch has translated. */
 extern void *(*gpusym_kernel_sim_reach)(const void *p);
 /* What the threads of a block share, of a launch on a stream: the simulator's kernels' own. */
-uint32_t *gpusym_kernel_sim_own(void); /* [4], of the calling thread */
+uint64_t *gpusym_kernel_sim_own(void); /* [2 + 2 * GPUSYM_TEAM_MAX], of the calling thread */
 
 #endif

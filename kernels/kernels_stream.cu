@@ -9,6 +9,13 @@
 
 #include "kernels/kernels_cuda.h"
 
+/* Whether the kernels of a family access peers' buffers. */
+enum gs_family_maps {
+#define GPUSYM_FAMILY(id, next, reduces, protocol, multicast, zero_copy, plan) \
+    GS_MAPS_##id = GPUSYM_PLAN_STRAIGHT(GPUSYM_PLAN_##plan),
+#include "kernels/kernels.def"
+};
+
 /* The epoch is the GPU's. */
 #define GS_STREAM_KERNEL(symbol, family, op, type)                                  \
     extern "C" __global__ void __launch_bounds__(GPUSYM_THREADS_MAX, 1)             \
@@ -17,7 +24,7 @@
         const gs_ctx_t c = {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x};        \
         const gpusym_work_t *const w = (const gpusym_work_t *) (const void *) &arg; \
         uint32_t epoch;                                                             \
-        const uint32_t status = gs_stream_begin(c, w, &epoch);                      \
+        const uint32_t status = gs_stream_begin(c, w, GS_MAPS_##family, &epoch);    \
         const gs_kernel_t kernel = {w, op, type, GS_REDUCES_##family, epoch};       \
         if (GPUSYM_STATUS_OK == status) {                                           \
             GS_RUN_##family(c, kernel);                                             \

@@ -197,7 +197,7 @@ typedef struct gpusym_lead {
  * A slot is a part of every rank's symmetric heap that belongs to one communicator:
  *   [0, GPUSYM_ENTER_OFF)      the owner's own: gpusym_slot_head_t; and at GPUSYM_SENT_OFF
  *                              uint32_t [GPUSYM_TEAM_MAX], written by its copy engines (symm_ce.h)
- *   [GPUSYM_ENTER_OFF, GPUSYM_FLAGS_OFF) entry of launches: symm/enter.h
+ *   [GPUSYM_ENTER_OFF, GPUSYM_FLAGS_OFF) entry of launches: symm/enter.h, prim/stream.h
  *   [GPUSYM_FLAGS_OFF, ll_off) flags: uint32_t [blocks][GPUSYM_TEAM_MAX]; row b, column r is written by
  *                              block b of rank r only
  *   [ll_off, ll128_off)        LL lines: two parities x nranks sources x ll_bytes
@@ -302,7 +302,8 @@ typedef struct gpusym_work {
     union {
         struct {
             /* Zero copy: every rank's in (peer_in) or out (peer_out) as mapped here; [rank] is our own. Used by the
-             * kernels that say so; all ranks have them or none. */
+             * kernels that say so; all ranks have them or none. On a stream: memory in which these lie somewhere; the
+             * kernels tell each other where (prim/stream.h). */
             const void *peer_in[GPUSYM_TEAM_MAX];
             void *peer_out[GPUSYM_TEAM_MAX];
         };

@@ -18,7 +18,8 @@
 uint32_t gpusym_tuning_stream_threads(uint32_t sm_count, unsigned nth, bool simulated);
 
 /* Sets what calls on streams want where the user forces nothing: the longest message, or segment, in LL lines; blocks
- * and threads. */
-void gpusym_tuning_stream(const gpusym_tuning_call_t *call, gpusym_tuning_forced_t *forced);
+ * and threads. call->zero_copy: the buffers are registered; then whether the call goes straight between them, which it
+ * does from zero_copy_min bytes on, of the message or a segment; 0: by the table. */
+void gpusym_tuning_stream(gpusym_tuning_call_t *call, uint64_t zero_copy_min, gpusym_tuning_forced_t *forced);
 
 #endif

@@ -119,10 +119,10 @@ typedef struct {
 GS_FN const char *gs_source(const gpusym_work_t *w, const gs_from_t *f, uint32_t p)
 {
     if (GS_FROM_INS == f->kind) {
-        return (const char *) w->peer_in[p] + f->off;
+        return gs_peer_in(w, p) + f->off;
     }
     if (GS_FROM_REMOTE == f->kind) {
-        return (const char *) w->peer_in[p] + w->remote_off[p] + f->off;
+        return gs_peer_in(w, p) + w->remote_off[p] + f->off;
     }
     if (p == w->rank && NULL != f->own) {
         return f->own;
@@ -145,9 +145,9 @@ GS_FN void gs_store(const gpusym_work_t *w, const gs_to_t *o, uint32_t align, bo
             if (GS_TO_SLOTS == o->kind) {
                 gs_st16((char *) w->peer[p] + o->slot + 16 * i, v);
             } else if (even) {
-                gs_st16((char *) w->peer_out[p] + o->off + 16 * i, v);
+                gs_st16(gs_peer_out(w, p) + o->off + 16 * i, v);
             } else {
-                char *to = (char *) w->peer_out[p] + o->off;
+                char *to = gs_peer_out(w, p) + o->off;
                 gs_st_unaligned(to, gs_align(to), o->bytes, i, v);
             }
         }
@@ -166,7 +166,7 @@ GS_FN bool gs_all_aligned(const gpusym_work_t *w, const gs_from_t *f, const gs_t
             low |= (uintptr_t) gs_source(w, f, p);
         }
         if (GS_TO_OUTS == o->kind && gs_is_dst(w, p)) {
-            low |= (uintptr_t) w->peer_out[p] + o->off;
+            low |= (uintptr_t) gs_peer_out(w, p) + o->off;
         }
     }
     if (GS_TO_OUT == o->kind) {
@@ -214,7 +214,7 @@ GS_FN uint32_t gs_reduce_few(gs_ctx_t c, gs_kernel_t kernel, const gs_from_t *f,
     for (uint32_t g = 0; g < GS_RANKS; g++) {
         const uint32_t p = w->src_first + g, q = g < w->nranks ? gs_nth(w, g) : 0;
         src[g] = p < w->src_end ? gs_source(w, f, p) : NULL;
-        dst[g] = g < w->nranks && gs_is_dst(w, q) ? (char *) w->peer_out[q] + o->off : NULL;
+        dst[g] = g < w->nranks && gs_is_dst(w, q) ? gs_peer_out(w, q) + o->off : NULL;
     }
     for (; i < whole; i += c.nthreads * GS_PACKS) {
         gs_pack_t v[GS_RANKS][GS_PACKS] = {{{{0, 0}}}};

@@ -18,6 +18,7 @@
  *   gs_ld16(p), gs_st16(p, v)   16-byte load and store, p 16-byte aligned
  *   gs_ll_st(line, d, e)        stores the LL line {d.lo, e, d.hi, e}; either half may arrive first
  *   gs_ll_ld(line, e, &d)       loads a line; true once both its flags are e
+ *   gs_ll_order(line)           what a line's writer could read before its launch can be read, once the line is there
  *   gs_ll_peek(line, want)      what stands in a line, whole or not, as a gs_line_t, without waiting for it; only if
  *                               want
  *   gs_ll_whole(&raw, e, &d)    whether both its flags are e: then its data are in d
@@ -31,8 +32,8 @@
  *   GS_ON_STREAM(w)             whether this is a launch on a stream of the program (stream.h): on a GPU a constant
  *   gs_stream_order()           what the stream did before this launch has been done, and can be read
  *   gs_stream_next()            the stream's next launch, if it begins with gs_stream_order(), may come to the GPU
- *   gs_block_own()              of a launch on a stream: words that the block's threads share, a gs_count_t; what one
- *                               has stored there others load behind a barrier
+ *   gs_block_own(), gs_block_places()  of a launch on a stream: what the block's threads share, a gs_count_t and a
+ *                               gs_places_t; what one has stored there others load behind a barrier
  *   GS_WARP                     threads that go together: LL128 lines are stored and loaded by 32 lanes, GS_WARP at
  *                               once
  *   GS_BLOCKS_TOGETHER          whether the blocks of a launch run side by side: else one after the other
@@ -113,11 +114,29 @@ typedef struct {
     uint32_t epoch, calls, longer, failed;
 } gs_count_t;
 
+/* Where the ranks' buffers are, of zero copy on a stream (stream.h). */
+typedef struct {
+    const char *in[GPUSYM_TEAM_MAX];
+    char *out[GPUSYM_TEAM_MAX];
+} gs_places_t;
+
 #if defined(__CUDACC__)
 #include "kernels/prim/prim_cuda.h"
 #else
 #include "kernels/prim/prim_sim.h"
 #endif
+
+/* ---- zero copy: the buffers of rank p ---- */
+
+GS_FN const char *gs_peer_in(const gpusym_work_t *w, uint32_t p)
+{
+    return GS_ON_STREAM(w) ? gs_block_places()->in[p] : (const char *) w->peer_in[p];
+}
+
+GS_FN char *gs_peer_out(const gpusym_work_t *w, uint32_t p)
+{
+    return GS_ON_STREAM(w) ? gs_block_places()->out[p] : (char *) w->peer_out[p];
+}
 
 /* ---- entries of launches: symm/enter.h, prim/stream.h ---- */
 
@@ -128,6 +147,17 @@ GS_FN char *gs_enter_line(const gpusym_work_t *w, uint32_t owner, uint32_t write
 {
     const uint32_t line = (set * GPUSYM_TEAM_MAX + writer) * GS_ENTER_LINES + which;
     return (char *) w->peer[owner] + GPUSYM_ENTER_OFF + GPUSYM_ENTER_LINES + line * 16u;
+}
+
+/* On a stream: the lines in which rank `writer` tells where its buffers are, 0 the input, 1 the output. They stand
+ * where the blocks of other launches have their words. */
+enum { GS_PLACE_LINES = 2 };
+#if GPUSYM_TEAM_MAX * 2 * 16 > GPUSYM_BLOCKS_MAX * 4
+#error "there is no room for the lines"
+#endif
+GS_FN char *gs_place_line(const gpusym_work_t *w, uint32_t owner, uint32_t writer, uint32_t which)
+{
+    return (char *) w->peer[owner] + GPUSYM_ENTER_OFF + (writer * GS_PLACE_LINES + which) * 16u;
 }
 
 /* In place of an epoch, in the entries of both sets: a call of the rank on a stream has failed. */

@@ -90,6 +90,11 @@ GS_FN uint32_t gs_flag_get(const uint32_t *p)
     return v;
 }
 
+GS_FN void gs_ll_order(const void *line)
+{
+    (void) gs_flag_get((const uint32_t *) line + 1);
+}
+
 GS_FN void gs_local_st(uint32_t *p, uint32_t v)
 {
     asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
@@ -126,6 +131,12 @@ GS_FN gs_count_t *gs_block_own(void)
 {
     __shared__ gs_count_t own;
     return &own;
+}
+
+GS_FN gs_places_t *gs_block_places(void)
+{
+    __shared__ gs_places_t places;
+    return &places;
 }
 
 GS_FN void gs_block_sync(gs_ctx_t c)

@@ -40,7 +40,7 @@ GS_FN void gs_st16(void *p, gs_pack_t v)
 /* Eight bytes are stored whole on every CPU that we run on, and each half of a line has a flag of its own. */
 GS_FN void gs_ll_st(void *line, uint64_t d, uint32_t e)
 {
-    __atomic_store_n((uint64_t *) line, (uint64_t) e << 32 | (uint32_t) d, __ATOMIC_RELAXED);
+    __atomic_store_n((uint64_t *) line, (uint64_t) e << 32 | (uint32_t) d, __ATOMIC_RELEASE); /* for gs_ll_order */
     __atomic_store_n((uint64_t *) line + 1, (uint64_t) e << 32 | d >> 32, __ATOMIC_RELAXED);
 }
 
@@ -50,6 +50,11 @@ GS_FN bool gs_ll_ld(const void *line, uint32_t e, uint64_t *d)
     const uint64_t b = __atomic_load_n((const uint64_t *) line + 1, __ATOMIC_RELAXED);
     *d = (uint32_t) a | b << 32;
     return (uint32_t) (a >> 32) == e && (uint32_t) (b >> 32) == e;
+}
+
+GS_FN void gs_ll_order(const void *line)
+{
+    (void) __atomic_load_n((const uint64_t *) line, __ATOMIC_ACQUIRE);
 }
 
 typedef struct {
@@ -100,6 +105,11 @@ GS_FN void gs_stream_next(void)
 GS_FN gs_count_t *gs_block_own(void)
 {
     return (gs_count_t *) (void *) gpusym_kernel_sim_own();
+}
+
+GS_FN gs_places_t *gs_block_places(void)
+{
+    return (gs_places_t *) (void *) (gpusym_kernel_sim_own() + 2);
 }
 
 GS_FN void gs_block_sync(gs_ctx_t c)

@@ -17,6 +17,11 @@
  * Entries lie in two sets that calls use in turns: a rank sends that of call k + 2 when it has those of k + 1 from all,
  * each of which was sent by a rank that had ended k.
  *
+ * A call with zero copy waits as well, and for two lines more of each rank: how far its input and its output are from
+ * the addresses that the peers have of its memory. There is one set of these: such a call ends behind a barrier of each
+ * of its blocks, and each has read them all before. What ranks have in their buffers was there before their kernels
+ * began, so the lines carry nothing with them, and need no fence; who reads them looks at memory anew.
+ *
  * A rank whose call fails tells all others, by entries of both sets, which it does not change any more: all ranks fail
  * then, in this call or the next, and none waits. What a failed call has written of its output is undefined.
  */
@@ -66,6 +71,43 @@ GS_FN uint32_t gs_stream_await(gs_ctx_t c, const gpusym_work_t *w, uint32_t set,
     return gs_block_worst(c, status);
 }
 
+/* How far our buffers are from the addresses of our memory that the peers have: 0 the input, 1 the output. */
+GS_FN uint64_t gs_stream_place(const gpusym_work_t *w, uint32_t which)
+{
+    return 0 == which ? (uint64_t) ((uintptr_t) w->in - (uintptr_t) w->peer_in[w->rank])
+                      : (uint64_t) ((uintptr_t) w->out - (uintptr_t) w->peer_out[w->rank]);
+}
+
+GS_FN void gs_stream_tell(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
+{
+    for (uint32_t i = c.thread; i < w->nranks * GS_PLACE_LINES; i += c.nthreads) {
+        const uint32_t p = i / GS_PLACE_LINES, which = i % GS_PLACE_LINES;
+        if (p != w->rank) {
+            gs_ll_st(gs_place_line(w, p, w->rank, which), gs_stream_place(w, which), epoch);
+        }
+    }
+}
+
+/* Finds the buffers of all ranks, which are in the call. The worst status of the block's threads. */
+GS_FN uint32_t gs_stream_find(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
+{
+    gs_places_t *places = gs_block_places();
+    uint32_t status = GPUSYM_STATUS_OK;
+    for (uint32_t p = c.thread; p < w->nranks && GPUSYM_STATUS_OK == status; p += c.nthreads) {
+        const char *line = gs_place_line(w, w->rank, p, 0);
+        uint64_t in = gs_stream_place(w, 0), out = gs_stream_place(w, 1);
+        gs_wait_t wait = GS_WAIT_INIT;
+        while (GPUSYM_STATUS_OK == status && p != w->rank &&
+               !(gs_ll_ld(line, epoch, &in) && gs_ll_ld(line + 16, epoch, &out))) {
+            status = gs_wait(w, &wait, p);
+        }
+        gs_ll_order(line);
+        places->in[p] = (const char *) ((uintptr_t) w->peer_in[p] + in);
+        places->out[p] = (char *) ((uintptr_t) w->peer_out[p] + out);
+    }
+    return gs_block_worst(c, status);
+}
+
 GS_FN void gs_stream_zero(gs_ctx_t c, const gpusym_work_t *w, uint64_t from, uint64_t to)
 {
     const gs_pack_t zero = {{0, 0}};
@@ -96,6 +138,7 @@ GS_OUTLINE void gs_stream_wipe(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoc
     uint32_t status = gs_stream_await(c, w, 0, GS_WORD, epoch);
     if (GPUSYM_STATUS_OK == status) {
         gs_stream_zero_lines(c, w, GS_ENTRY);
+        gs_stream_zero(c, w, GPUSYM_ENTER_OFF, GPUSYM_ENTER_OFF + GPUSYM_ENTER_LINES); /* where buffers were */
         gs_stream_zero(c, w, GPUSYM_FLAGS_OFF, w->stage_off);
         gs_fence_system();
         gs_block_sync(c);
@@ -129,9 +172,9 @@ GS_OUTLINE gs_count_t gs_stream_anew(gs_ctx_t c, const gpusym_work_t *w, uint32_
     return count;
 }
 
-/* Begins a launch on a stream: *epoch is its first one. The status, the same in all threads; if it is not
- * GPUSYM_STATUS_OK, the caller ends the launch with it. */
-GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, uint32_t *epoch)
+/* Begins a launch on a stream: *epoch is its first one. straight: the kernel accesses peers' buffers, and waits for
+ * entries. The status, the same in all threads; if it is not GPUSYM_STATUS_OK, the caller ends the launch with it. */
+GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, bool straight, uint32_t *epoch)
 {
     gs_stream_order();
     gs_count_t count = gs_count_read(w);
@@ -152,11 +195,17 @@ GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, uint32_t *epo
     if (0 == c.block) {
         gs_enter_send(c, w, count.calls % 2, GS_ENTRY, w->enter_sig, count.epoch);
     }
+    if (0 == c.block && straight) {
+        gs_stream_tell(c, w, count.epoch);
+    }
     if (0 != w->soon) {
         gs_stream_next();
     }
-    return 0 != count.longer ? gs_stream_await(c, w, count.calls % 2, GS_ENTRY, count.epoch)
-                             : (uint32_t) GPUSYM_STATUS_OK;
+    if (0 == count.longer) {
+        return GPUSYM_STATUS_OK;
+    }
+    const uint32_t status = gs_stream_await(c, w, count.calls % 2, GS_ENTRY, count.epoch);
+    return straight && GPUSYM_STATUS_OK == status ? gs_stream_find(c, w, count.epoch) : status;
 }
 
 /* Ends it, behind a barrier of the block. */

@@ -174,7 +174,9 @@ GS_FN void gs_rs_ag(gs_ctx_t c, gs_kernel_t kernel, uint32_t form)
 
     for (uint32_t t = 0; GPUSYM_STATUS_OK == status; t++) {
         gs_chunk_t k;
-        bool crossed = false; /* something was handed to a peer: a barrier must follow */
+        /* Whether something was handed to a peer: a barrier must follow. On a stream, too, once a block has read where
+         * the peers' buffers are: there may be none in its part. */
+        bool crossed = GS_ON_STREAM(w) && zero && 0 == t;
         if (gs_rs_ag_chunk(c, w, t, &k)) {
             gs_rs_scatter(c, w, push, GS_MC == form, &k);
             crossed = true;
@@ -210,7 +212,7 @@ GS_FN void gs_rs_ag_ld_z(gs_ctx_t c, gs_kernel_t kernel)
         gs_rs_reduce(c, kernel, false, true, &k);
         gs_ag_own(c, w, &k);
     }
-    gs_finish(c, w, gs_barrier(c, w, w->epoch));
+    gs_finish(c, w, gs_barrier(c, w, kernel.epoch));
 }
 
 #endif

@@ -590,8 +590,9 @@ GS_FN void gs_xchg(gs_ctx_t c, gs_kernel_t kernel, uint32_t form)
  *      nobody reads our input any more ---- */
 
 /* push: XST_Z; else XLD_Z. */
-GS_FN void gs_x_z(gs_ctx_t c, const gpusym_work_t *w, bool push)
+GS_FN void gs_x_z(gs_ctx_t c, gs_kernel_t kernel, bool push)
 {
+    const gpusym_work_t *const w = kernel.w;
     const gpusym_seg_t *seg = push ? w->send : w->recv;
     gs_segments_t segments = gs_segments(c, w, seg);
     uint64_t from;
@@ -608,14 +609,15 @@ GS_FN void gs_x_z(gs_ctx_t c, const gpusym_work_t *w, bool push)
         if (0 == q) {
             gs_x_own(segments.mine, w, from, bytes);
         } else if (push) {
-            gs_copy(segments.mine, (char *) w->peer_out[p] + w->remote_off[p] + from,
+            gs_copy(segments.mine, gs_peer_out(w, p) + w->remote_off[p] + from,
                     (const char *) w->in + w->send[p].off + from, bytes);
         } else {
-            gs_copy(segments.mine, (char *) w->out + w->recv[p].off + from,
-                    (const char *) w->peer_in[p] + w->remote_off[p] + from, bytes);
+            gs_copy(segments.mine, (char *) w->out + w->recv[p].off + from, gs_peer_in(w, p) + w->remote_off[p] + from,
+                    bytes);
         }
     }
-    gs_finish(c, w, gs_x_barrier(c, w, w->epoch));
+    /* On a stream nobody leaves before all ranks have read where the buffers are. */
+    gs_finish(c, w, GS_ON_STREAM(w) ? gs_barrier(c, w, kernel.epoch) : gs_x_barrier(c, w, kernel.epoch));
 }
 
 GS_FN void gs_xld_r_z(gs_ctx_t c, gs_kernel_t kernel)
@@ -628,7 +630,7 @@ GS_FN void gs_xld_r_z(gs_ctx_t c, gs_kernel_t kernel)
         const gs_to_t o = {GS_TO_OUT, 0, w->recv[w->rank].off + from, bytes};
         gs_reduce(c, kernel, &f, &o, (uint32_t) gs_lines(bytes));
     }
-    gs_finish(c, w, gs_barrier(c, w, w->epoch));
+    gs_finish(c, w, gs_barrier(c, w, kernel.epoch));
 }
 
 #endif

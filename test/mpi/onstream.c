@@ -3,7 +3,8 @@
  *
  * mpirun test of collectives on streams (api/gpusym.h): all of them in a random order, on several communicators and
  * streams, eager, in graphs, and beside ordinary calls, with every byte compared to what MPI does on host memory; ranks
- * that come late; communicators freed with work queued; calls that are refused, and ranks that disagree.
+ * that come late; communicators freed with work queued; calls that are refused, and ranks that disagree; registered
+ * memory, with a counter that says which calls went straight between buffers.
  *
  *     onstream [--n STEPS] [--seed NUMBER] [--threads]
  */
@@ -20,6 +21,7 @@
 #include "test/mpi/check.h"
 #include "test/mpi/gpu_stream.h"
 #include "test/mpi/mem.h"
+#include "test/mpi/mpit.h"
 
 enum { RANKS_MAX = 16, SLOTS = 8, COUNT_MAX = 6000, COMMS = 3, STREAMS = 2, GRAPH_CALLS = 3, THREADS = 2 };
 #define WORDS_MAX ((COUNT_MAX + 4) * RANKS_MAX)
@@ -186,6 +188,7 @@ typedef struct {
     what_t what;
     bool again; /* an ordinary MPI_Allreduce of the output has followed */
     int *in, *out, *back, *gpu_in, *gpu_out;
+    int *own_in, *own_out; /* gpu_in and gpu_out, where they are no registered memory */
 } slot_t;
 
 /* Host memory that streams copy from and to without waiting. */
@@ -195,8 +198,8 @@ static void slot_open(slot_t *s)
     s->in = mem_alloc(MEM_REGISTERED, bytes);
     s->out = mem_alloc(MEM_REGISTERED, bytes);
     s->back = mem_alloc(MEM_REGISTERED, bytes);
-    s->gpu_in = mem_alloc(MEM_DEVICE, bytes);
-    s->gpu_out = mem_alloc(MEM_DEVICE, bytes);
+    s->gpu_in = s->own_in = mem_alloc(MEM_DEVICE, bytes);
+    s->gpu_out = s->own_out = mem_alloc(MEM_DEVICE, bytes);
     if (NULL == s->in || NULL == s->out || NULL == s->back || NULL == s->gpu_in || NULL == s->gpu_out) {
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
@@ -207,8 +210,8 @@ static void slot_close(slot_t *s)
     mem_free(MEM_REGISTERED, s->in);
     mem_free(MEM_REGISTERED, s->out);
     mem_free(MEM_REGISTERED, s->back);
-    mem_free(MEM_DEVICE, s->gpu_in);
-    mem_free(MEM_DEVICE, s->gpu_out);
+    mem_free(MEM_DEVICE, s->own_in);
+    mem_free(MEM_DEVICE, s->own_out);
 }
 
 static void slot_fill(slot_t *s, uint32_t seed)
@@ -437,6 +440,37 @@ static void nobody_waits(void)
     MPI_Comm_free(&comm);
 }
 
+/* The same of two streams, of which the second waits for the first. */
+static void no_stream_waits_on_the_cpu(void)
+{
+    MPI_Comm comm;
+    slot_t s[2];
+    void *stream[2] = {gpu_stream_create(), gpu_stream_create()};
+    int told = 0;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    must(gpusym_stream_prepare(comm, MPI_INFO_NULL), "gpusym_stream_prepare");
+    for (int i = 0; i < 2; i++) {
+        slot_open(&s[i]);
+        s[i].what = (what_t){.coll = allreduce_number, .count = 100, .op = MPI_SUM, .comm = comm};
+        s[i].again = false;
+        slot_fill(&s[i], 1 + (uint32_t) i);
+    }
+    for (int i = 0; i < 2 && 0 == rank; i++) {
+        slot_queue(&s[i], stream[i]);
+    }
+    MPI_Bcast(&told, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    for (int i = 0; i < 2 && 0 != rank; i++) {
+        slot_queue(&s[i], stream[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        gpu_stream_synchronize(stream[i]);
+        slot_compare(&s[i], MPI_COMM_WORLD);
+        slot_close(&s[i]);
+        gpu_stream_destroy(stream[i]);
+    }
+    MPI_Comm_free(&comm);
+}
+
 /* A communicator is freed while its calls are queued. */
 static void freed_with_work_queued(void)
 {
@@ -550,6 +584,265 @@ static void ranks_disagree(bool counts)
     gpu_stream_destroy(stream);
 }
 
+/* ---- registered memory ---- */
+
+enum { REGIONS = 2, SHIFT_MAX = 33, STRAIGHT_MIN = 1000, REGISTERED_MAX = 16, ROUNDS = 4 };
+/* Of a region, for a buffer of each slot; and in words behind its memory's start where that of rank 0 begins. */
+#define ROOM (WORDS_MAX + SHIFT_MAX)
+#define WORDS_BEFORE 5
+
+/* Memory of which all but the first words is registered; by rank, these are more. */
+typedef struct {
+    MPI_Comm comm, reference;
+    void *stream;
+    int *memory[REGIONS], handle[REGIONS];
+    slot_t slot[SLOTS];
+} registered_t;
+
+static void register_region(registered_t *r, int i)
+{
+    const int before = WORDS_BEFORE + rank;
+    must(gpusym_mem_register(r->comm, r->memory[i] + before, (MPI_Aint) ((SLOTS * ROOM + (size_t) i) * sizeof(int)),
+                             &r->handle[i]),
+         "gpusym_mem_register");
+}
+
+/* The communicator is not prepared: its first registration does that. */
+static void registered_open(registered_t *r)
+{
+    MPI_Comm_dup(MPI_COMM_WORLD, &r->comm);
+    MPI_Comm_dup(MPI_COMM_WORLD, &r->reference);
+    MPI_Comm_set_errhandler(r->comm, MPI_ERRORS_RETURN);
+    r->stream = gpu_stream_create();
+    for (int i = 0; i < REGIONS; i++) {
+        r->memory[i] = mem_alloc(MEM_DEVICE, (SLOTS * ROOM + WORDS_BEFORE + RANKS_MAX + REGIONS) * sizeof(int));
+        if (NULL == r->memory[i]) {
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
+        register_region(r, i);
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        slot_open(&r->slot[i]);
+    }
+}
+
+static void registered_close(registered_t *r)
+{
+    MPI_Comm_free(&r->comm); /* with what is registered */
+    for (int i = 0; i < SLOTS; i++) {
+        slot_close(&r->slot[i]);
+    }
+    for (int i = 0; i < REGIONS; i++) {
+        mem_free(MEM_DEVICE, r->memory[i]);
+    }
+    gpu_stream_destroy(r->stream);
+    MPI_Comm_free(&r->reference);
+}
+
+static bool goes_straight(const what_t *w)
+{
+    const bool can = allreduce_number == w->coll || bcast_number == w->coll || allgather_number == w->coll ||
+                     alltoall_number == w->coll;
+    return ranks > 1 && can && w->count * sizeof(int) >= STRAIGHT_MIN;
+}
+
+/* Where the buffers of slot i are: in which regions all ranks know, where there is each rank's own. */
+static void place_slot(registered_t *r, int i, uint32_t *state, uint32_t *own)
+{
+    const uint32_t regions = next_random(state);
+    slot_t *s = &r->slot[i];
+    s->gpu_in = r->memory[regions % 2] + WORDS_BEFORE + rank + (size_t) i * ROOM + next_random(own) % SHIFT_MAX;
+    s->gpu_out = r->memory[1 - regions % 2] + WORDS_BEFORE + rank + (size_t) i * ROOM + next_random(own) % SHIFT_MAX;
+    if (0 == regions / 2 % 4 && s->what.count < COUNT_MAX) { /* both in one */
+        s->gpu_out = s->gpu_in + WORDS_MAX / 2;
+    }
+}
+
+/* Queues a call, and whether it goes straight is as it should be. */
+static void queue_counted(slot_t *s, void *stream, bool straight)
+{
+    const char *name = name_of(s->what.coll);
+    const unsigned long long before = mpit_count(name, "zero_copy");
+    slot_queue(s, stream);
+    say(straight == (0 != mpit_count(name, "zero_copy") - before), straight ? "straight" : "not straight");
+}
+
+static void make_registered(registered_t *r, int i, uint32_t *state, uint32_t *own)
+{
+    r->slot[i].what = make_what(state, r->comm);
+    r->slot[i].again = false;
+    place_slot(r, i, state, own);
+    slot_fill(&r->slot[i], next_random(state));
+}
+
+static void run_registered(registered_t *r, uint32_t *state, uint32_t *own, bool straight)
+{
+    for (int i = 0; i < SLOTS; i++) {
+        make_registered(r, i, state, own);
+        queue_counted(&r->slot[i], r->stream, straight && goes_straight(&r->slot[i].what));
+    }
+    gpu_stream_synchronize(r->stream);
+    for (int i = 0; i < SLOTS; i++) {
+        slot_compare(&r->slot[i], r->reference);
+    }
+}
+
+/* Calls of a graph go straight each time; odd ranks queue them. */
+static void run_registered_graph(registered_t *r, uint32_t *state, uint32_t *own)
+{
+    const bool eager = 1 == rank % 2;
+    void *graph = NULL;
+    for (int i = 0; i < GRAPH_CALLS; i++) {
+        make_registered(r, i, state, own);
+    }
+    if (!eager) {
+        gpu_capture_begin(r->stream);
+        for (int i = 0; i < GRAPH_CALLS; i++) {
+            queue_counted(&r->slot[i], r->stream, goes_straight(&r->slot[i].what));
+        }
+        graph = gpu_capture_end(r->stream);
+    }
+    for (int l = 0; l < 3; l++) {
+        if (!eager) {
+            say(gpu_graph_launch(graph, r->stream), "a graph is launched");
+        }
+        for (int i = 0; eager && i < GRAPH_CALLS; i++) {
+            slot_queue(&r->slot[i], r->stream);
+        }
+    }
+    gpu_stream_synchronize(r->stream);
+    for (int i = 0; i < GRAPH_CALLS; i++) {
+        slot_compare(&r->slot[i], r->reference);
+    }
+    if (!eager) {
+        gpu_graph_destroy(graph);
+    }
+}
+
+/* Beyond what kernels load, in bytes, all of it: others scatter then. */
+#define LONG_BYTES (9ul << 20)
+
+static void run_long(MPI_Comm comm)
+{
+    const size_t words = LONG_BYTES / sizeof(int);
+    int *memory = mem_alloc(MEM_DEVICE, LONG_BYTES), *host = malloc(LONG_BYTES), *want = malloc(LONG_BYTES), handle;
+    void *stream = gpu_stream_create();
+    const unsigned long long before = mpit_count("allreduce", "zero_copy");
+    if (NULL == memory || NULL == host || NULL == want) {
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    for (size_t i = 0; i < words; i++) {
+        host[i] = (int) (i % 1000 * (size_t) (rank + 1));
+        want[i] = (int) (i % 1000 * (size_t) (ranks * (ranks + 1) / 2));
+    }
+    mem_write(memory, host, LONG_BYTES);
+    must(gpusym_mem_register(comm, memory, (MPI_Aint) LONG_BYTES, &handle), "gpusym_mem_register");
+    must(gpusym_allreduce_on_stream(MPI_IN_PLACE, memory, (int) words, MPI_INT, MPI_SUM, comm, stream), "a long call");
+    gpu_stream_synchronize(stream);
+    mem_read(host, memory, LONG_BYTES);
+    say(0 == memcmp(host, want, LONG_BYTES), "a long call in place");
+    say((ranks > 1) == (0 != mpit_count("allreduce", "zero_copy") - before), "a long call straight");
+    must(gpusym_mem_deregister(comm, handle), "gpusym_mem_deregister");
+    mem_free(MEM_DEVICE, memory);
+    gpu_stream_destroy(stream);
+    free(host);
+    free(want);
+}
+
+static void registered_memory(uint32_t seed)
+{
+    registered_t r;
+    uint32_t state = seed, own = seed + 7u * (uint32_t) rank;
+    registered_open(&r);
+    for (int i = 0; i < ROUNDS; i++) {
+        run_registered(&r, &state, &own, true);
+        run_registered_graph(&r, &state, &own);
+        for (int g = 0; g < REGIONS; g++) {
+            must(gpusym_mem_deregister(r.comm, r.handle[g]), "gpusym_mem_deregister");
+        }
+        run_registered(&r, &state, &own, false);
+        for (int g = 0; g < REGIONS; g++) {
+            const int old = r.handle[g];
+            register_region(&r, g);
+            say(1 == ranks || old != r.handle[g], "a handle is not used again");
+        }
+    }
+    run_long(r.comm);
+    run_registered(&r, &state, &own, true);
+    registered_close(&r);
+}
+
+/* The buffers of rank 0 are not registered, or elsewhere: all ranks find out. */
+static void registered_elsewhere(bool nowhere)
+{
+    registered_t r;
+    int error, who;
+    if (1 == ranks) {
+        return;
+    }
+    registered_open(&r);
+    slot_t *s = &r.slot[0];
+    s->what = (what_t){.coll = allreduce_number, .count = COUNT_MAX, .op = MPI_SUM, .comm = r.comm};
+    s->again = false;
+    s->gpu_in = r.memory[0] + WORDS_BEFORE + RANKS_MAX;
+    s->gpu_out = r.memory[1] + WORDS_BEFORE + RANKS_MAX;
+    if (0 == rank) {
+        s->gpu_in = nowhere ? s->own_in : s->gpu_out + ROOM;
+    }
+    slot_fill(s, 3);
+    slot_queue(s, r.stream);
+    gpu_stream_synchronize(r.stream);
+    must(gpusym_stream_error(r.comm, &error, &who), "gpusym_stream_error");
+    say(MPI_SUCCESS != error && who >= 0 && who != rank, "other memory is found");
+    expect_error(gpusym_bcast_on_stream(s->own_out, 8, MPI_INT, 0, r.comm, r.stream), MPI_ERR_OTHER, "has failed",
+                 "later calls fail");
+    expect_error(gpusym_mem_register(r.comm, r.memory[0], 64, &r.handle[0]), MPI_ERR_UNSUPPORTED_OPERATION,
+                 "has failed", "nothing is registered behind a failure");
+    registered_close(&r);
+}
+
+/* The last rank's memory is none that can be registered: an error on all ranks that names it. */
+static void register_wrong(MPI_Comm comm, int kind, const char *words)
+{
+    char name[32];
+    int handle, *wrong = mem_alloc(kind, 4096), *right = mem_alloc(MEM_DEVICE, 4096);
+    snprintf(name, sizeof name, "rank %d", ranks - 1);
+    int rv = gpusym_mem_register(comm, ranks - 1 == rank ? wrong : right, 4096, &handle);
+    expect_error(rv, MPI_ERR_UNSUPPORTED_OPERATION, name, "the rank is named");
+    expect_error(rv, MPI_ERR_UNSUPPORTED_OPERATION, words, mem_name(kind));
+    mem_free(kind, wrong);
+    mem_free(MEM_DEVICE, right);
+}
+
+static void registered_wrongly(void)
+{
+    MPI_Comm comm;
+    int handle[REGISTERED_MAX + 1], *gpu = mem_alloc(MEM_DEVICE, 4096);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    expect_error(gpusym_mem_register(comm, gpu, -1, &handle[0]), MPI_ERR_ARG, "", "less than nothing");
+    expect_error(gpusym_mem_register(comm, NULL, 8, &handle[0]), MPI_ERR_ARG, "", "no memory");
+    expect_error(gpusym_mem_register(comm, gpu, 8, NULL), MPI_ERR_ARG, "", "no handle");
+    expect_error(gpusym_mem_deregister(comm, 1), MPI_ERR_ARG, "handle", "nothing is registered");
+    if (ranks > 1) {
+        register_wrong(comm, MEM_HOST, "not GPU memory");
+        register_wrong(comm, MEM_REGISTERED, "not GPU memory");
+        if (mem_have(MEM_ASYNC)) {
+            register_wrong(comm, MEM_ASYNC, "cudaMallocAsync");
+        }
+        for (int i = 0; i < REGISTERED_MAX; i++) { /* some ranks have nothing there */
+            must(gpusym_mem_register(comm, gpu, i % ranks == rank ? 0 : 4096, &handle[i]), "gpusym_mem_register");
+        }
+        expect_error(gpusym_mem_register(comm, gpu, 8, &handle[REGISTERED_MAX]), MPI_ERR_NO_MEM, "at most 16",
+                     "too many registrations");
+        must(gpusym_mem_deregister(comm, handle[3]), "gpusym_mem_deregister");
+        expect_error(gpusym_mem_deregister(comm, handle[3]), MPI_ERR_ARG, "handle", "deregistered twice");
+        must(gpusym_mem_register(comm, NULL, 0, &handle[3]), "nothing on all ranks");
+    }
+    MPI_Comm_free(&comm);
+    mem_free(MEM_DEVICE, gpu);
+}
+
 int main(int argc, char **argv)
 {
     long all[2], mine[2];
@@ -570,10 +863,17 @@ int main(int argc, char **argv)
     run_programs(seed, steps, threaded ? THREADS : 1);
     if (!threaded) {
         nobody_waits();
+        no_stream_waits_on_the_cpu();
         freed_with_work_queued();
         refused();
         ranks_disagree(true);
         ranks_disagree(false);
+        mpit_need("coll_gpusym_zero_copy_min", STRAIGHT_MIN);
+        registered_memory(seed);
+        registered_elsewhere(true);
+        registered_elsewhere(false);
+        registered_wrongly();
+        mpit_need("coll_gpusym_zero_copy_min", 0);
         nobody_waits(); /* on other communicators all is well */
     }
     mine[0] = passed;

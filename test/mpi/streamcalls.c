@@ -42,7 +42,8 @@ static bool say(bool good, const char *call, const char *what)
 /* ---- what is offered in the component's place ---- */
 
 static struct {
-    int calls, prepares;
+    int calls, prepares, handle;
+    size_t bytes;
     void *comm, *stream;
     gpusym_stream_call_t call;
     int answer;
@@ -73,12 +74,35 @@ static int fake_failed(void *comm, int *error, int *cause)
     return seen.answer;
 }
 
+static int fake_register(void *comm, void *base, size_t bytes, int *handle)
+{
+    seen.comm = comm;
+    seen.stream = base;
+    seen.bytes = bytes;
+    *handle = 5;
+    return seen.answer;
+}
+
+static int fake_deregister(void *comm, int handle)
+{
+    seen.comm = comm;
+    seen.handle = handle;
+    return seen.answer;
+}
+
 static const char *fake_why(void)
 {
     return seen.text;
 }
 
-static gpusym_streams_t fake = {GPUSYM_STREAMS_VERSION, sizeof(fake), fake_prepare, fake_call, fake_failed, fake_why};
+static gpusym_streams_t fake = {.version = GPUSYM_STREAMS_VERSION,
+                                .bytes = sizeof(fake),
+                                .prepare = fake_prepare,
+                                .call = fake_call,
+                                .failed = fake_failed,
+                                .register_memory = fake_register,
+                                .deregister_memory = fake_deregister,
+                                .why = fake_why};
 
 /* Returns what was offered before. */
 static const gpusym_streams_t *offer(const gpusym_streams_t *streams)
@@ -281,6 +305,30 @@ static void try_prepare_and_error(MPI_Comm comm)
     say(is_error(rc, MPI_ERR_COMM, NULL, MPI_COMM_NULL), "error", "without communicator");
 }
 
+static void try_memory(MPI_Comm comm)
+{
+    char memory[8];
+    int handle = -1, rc = gpusym_mem_register(comm, memory, sizeof(memory), &handle);
+
+    say(offered ? is_success(rc) && 5 == handle && seen.comm == (void *) comm && seen.stream == (void *) memory &&
+                      sizeof(memory) == seen.bytes
+                : is_error(rc, MPI_ERR_UNSUPPORTED_OPERATION, WHAT_TO_DO, comm),
+        "register", "good");
+    rc = gpusym_mem_register(comm, NULL, 0, &handle);
+    say(offered ? is_success(rc) && 0 == seen.bytes : is_error(rc, MPI_ERR_UNSUPPORTED_OPERATION, WHAT_TO_DO, comm),
+        "register", "nothing");
+    rc = gpusym_mem_deregister(comm, 7);
+    say(offered ? is_success(rc) && 7 == seen.handle : is_error(rc, MPI_ERR_UNSUPPORTED_OPERATION, WHAT_TO_DO, comm),
+        "deregister", "good");
+    say(is_error(gpusym_mem_register(comm, memory, -1, &handle), MPI_ERR_ARG, NULL, comm), "register", "negative");
+    say(is_error(gpusym_mem_register(comm, NULL, 1, &handle), MPI_ERR_ARG, NULL, comm), "register", "no memory");
+    say(is_error(gpusym_mem_register(comm, memory, 1, NULL), MPI_ERR_ARG, NULL, comm), "register", "no handle");
+    rc = gpusym_mem_register(MPI_COMM_NULL, memory, 1, &handle);
+    say(is_error(rc, MPI_ERR_COMM, NULL, MPI_COMM_NULL), "register", "without communicator");
+    rc = gpusym_mem_deregister(MPI_COMM_NULL, 7);
+    say(is_error(rc, MPI_ERR_COMM, NULL, MPI_COMM_NULL), "deregister", "without communicator");
+}
+
 /* Errors of the component: its classes and texts, more of them than there are codes for, and a long one. */
 static void try_texts(const args_t *a)
 {
@@ -475,6 +523,7 @@ static void try_all(void)
         try_arguments(i, &good, inter);
     }
     try_prepare_and_error(good.comm);
+    try_memory(good.comm);
     try_mpix(&good);
     try_threads(&good);
     if (offered) {
@@ -499,6 +548,8 @@ static void try_outside(const char *when)
         when);
     say(MPI_ERR_OTHER == gpusym_stream_prepare(MPI_COMM_WORLD, MPI_INFO_NULL), "prepare", when);
     say(MPI_ERR_OTHER == gpusym_stream_error(MPI_COMM_WORLD, &error, &cause), "error", when);
+    say(MPI_ERR_OTHER == gpusym_mem_register(MPI_COMM_WORLD, NULL, 0, &error), "register", when);
+    say(MPI_ERR_OTHER == gpusym_mem_deregister(MPI_COMM_WORLD, 1), "deregister", when);
     say(MPI_ERR_OTHER == MPIX_Stream_create(MPI_INFO_NULL, &stream), "MPIX_Stream_create", when);
     say(MPI_ERR_OTHER == MPIX_Comm_get_stream(MPI_COMM_WORLD, 0, &stream), "MPIX_Comm_get_stream", when);
     say(MPI_ERR_OTHER == MPIX_Wait_enqueue(NULL, NULL), "MPIX_Wait_enqueue", when);

@@ -3,7 +3,8 @@
  *
  * Unit test: kernels on streams of the program (kernels/prim/stream.h). Ranks are threads, each of which runs its
  * kernels one after the other, as a stream does, and knows nothing of the others: calls of all kinds in a random order,
- * with every result compared; epochs that begin anew; ranks that are in different calls, have failed, or do not come.
+ * some of them straight between the ranks' buffers, with every result compared; epochs that begin anew; ranks that are
+ * in different calls, have failed, or do not come.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,19 +22,33 @@
 #include "kernels/plan.h"
 #include "mca/common/gpusym/memory/heap.h"
 
-enum { RANKS_MAX = 3, BLOCKS_MAX = 3, CALLS = 3000, BYTES_MAX = 40000, SLOT = 256 << 10 };
+enum { RANKS_MAX = 3, BLOCKS_MAX = 3, CALLS = 3000, BYTES_MAX = 40000, SLOT = 256 << 10, SHIFT_MAX = 9 };
 #define WORDS_MAX (BYTES_MAX / sizeof(uint32_t))
 
 typedef struct {
     uint32_t rank, n;
     gpusym_work_t slot; /* what all its launches have alike */
     uint64_t done[2];   /* as the host reads it */
-    uint32_t in[WORDS_MAX * RANKS_MAX], out[WORDS_MAX * RANKS_MAX];
+    /* What the peers know; the buffers of a call begin somewhere there: in and out. */
+    uint32_t in_region[WORDS_MAX * RANKS_MAX + SHIFT_MAX], out_region[WORDS_MAX * RANKS_MAX + SHIFT_MAX];
+    uint32_t *in, *out;
     unsigned wrong;
     pthread_t thread;
 } rank_t;
 
-typedef enum { SUM_LINES, SUM_STAGED, SUM_LL128, BCAST, TO_ALL, KINDS } kind_t;
+typedef enum {
+    SUM_LINES,
+    SUM_STAGED,
+    SUM_LL128,
+    BCAST,
+    TO_ALL,
+    SUM_LOADED, /* from here on by zero copy */
+    SUM_SCATTERED,
+    BCAST_LOADED,
+    BCAST_STORED,
+    TO_ALL_STORED,
+    KINDS
+} kind_t;
 
 /* A call, alike on all ranks. */
 typedef struct {
@@ -68,17 +83,23 @@ static void make_calls(uint32_t seed, uint32_t n)
     }
 }
 
+static bool is_to_all(const call_t *call)
+{
+    return TO_ALL == call->kind || TO_ALL_STORED == call->kind;
+}
+
 static void describe_segments(const rank_t *r, const call_t *call, gpusym_work_t *w)
 {
     const uint64_t bytes = call->words * sizeof(uint32_t);
     for (uint32_t p = 0; p < r->n; p++) {
-        const bool to_all = TO_ALL == call->kind;
+        const bool to_all = is_to_all(call);
         if (to_all || (r->rank == call->root && p != r->rank)) {
             w->send[p] = (gpusym_seg_t){to_all ? p * bytes : 0, bytes};
         }
         if (to_all || (r->rank != call->root && p == call->root)) {
             w->recv[p] = (gpusym_seg_t){to_all ? p * bytes : 0, bytes};
         }
+        w->remote_off[p] = to_all ? r->rank * bytes : 0;
     }
 }
 
@@ -89,7 +110,12 @@ static void launch(rank_t *r, const call_t *call, uint32_t number, uint64_t sig)
                                              [SUM_STAGED] = GPUSYM_F_RSXST_AGXST,
                                              [SUM_LL128] = GPUSYM_F_RSXLL128_AGXLL128,
                                              [BCAST] = GPUSYM_F_XLL,
-                                             [TO_ALL] = GPUSYM_F_XST};
+                                             [TO_ALL] = GPUSYM_F_XST,
+                                             [SUM_LOADED] = GPUSYM_F_RSXLD_AGXST_Z,
+                                             [SUM_SCATTERED] = GPUSYM_F_RSXST_AGXST_Z,
+                                             [BCAST_LOADED] = GPUSYM_F_RSXLD_AGXST_Z,
+                                             [BCAST_STORED] = GPUSYM_F_XST_Z,
+                                             [TO_ALL_STORED] = GPUSYM_F_XST_Z};
     const unsigned family = families[call->kind];
     gpusym_work_t w = r->slot;
     w.in = r->in;
@@ -98,6 +124,10 @@ static void launch(rank_t *r, const call_t *call, uint32_t number, uint64_t sig)
     w.op = GPUSYM_OP_SUM;
     w.type = GPUSYM_T_U32;
     w.src_end = w.dst_end = r->n;
+    if (BCAST_LOADED == call->kind) {
+        w.src_first = call->root;
+        w.src_end = call->root + 1;
+    }
     w.nblocks = call->blocks;
     w.nthreads = 32;
     w.out_local = 1;
@@ -114,10 +144,14 @@ static void launch(rank_t *r, const call_t *call, uint32_t number, uint64_t sig)
 
 static void fill(rank_t *r, const call_t *call, uint32_t number)
 {
-    const uint32_t words = call->words * (TO_ALL == call->kind ? r->n : 1);
+    const uint32_t words = call->words * (is_to_all(call) ? r->n : 1);
+    r->in = r->in_region + (number + r->rank) % SHIFT_MAX;
+    r->out = SUM_LOADED <= call->kind && BCAST_STORED > call->kind && 0 == number % 5
+                 ? r->in /* in place */
+                 : r->out_region + (number + 3 * r->rank) % SHIFT_MAX;
     for (uint32_t i = 0; i < words; i++) {
-        r->in[i] = element(r->rank, number, i);
         r->out[i] = 0xdeadbeefu;
+        r->in[i] = element(r->rank, number, i);
     }
 }
 
@@ -130,10 +164,15 @@ static unsigned compare(const rank_t *r, const call_t *call, uint32_t number)
             sum += element(p, number, i);
         }
         switch (call->kind) {
+        case BCAST_LOADED:
+            wrong += r->out[i] != element(call->root, number, i);
+            break;
         case BCAST:
+        case BCAST_STORED:
             wrong += r->out[i] != (r->rank == call->root ? 0xdeadbeefu : element(call->root, number, i));
             break;
         case TO_ALL:
+        case TO_ALL_STORED:
             for (uint32_t p = 0; p < r->n; p++) {
                 wrong += r->out[p * call->words + i] != element(p, number, r->rank * call->words + i);
             }
@@ -183,6 +222,8 @@ static rank_t *make_ranks(uint32_t n, uint32_t epoch)
         assert_true(BLOCKS_MAX <= gpusym_slot_layout(SLOT, n, BLOCKS_MAX, &rank[r].slot));
         for (uint32_t p = 0; p < n; p++) {
             rank[r].slot.peer[p] = slot[p];
+            rank[r].slot.peer_in[p] = rank[p].in_region;
+            rank[r].slot.peer_out[p] = rank[p].out_region;
         }
     }
     aborted = 0;
@@ -272,7 +313,8 @@ static void run_both(const part_t part[2], uint32_t found[2])
 
 static void ranks_in_different_calls_find_out(void **state)
 {
-    static const kind_t kinds[][2] = {{SUM_LINES, BCAST}, {SUM_LINES, SUM_STAGED}, {SUM_STAGED, TO_ALL}};
+    static const kind_t kinds[][2] = {
+        {SUM_LINES, BCAST}, {SUM_LINES, SUM_STAGED}, {SUM_STAGED, TO_ALL}, {SUM_STAGED, SUM_LOADED}};
     (void) state;
     for (unsigned i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         rank_t *rank = make_ranks(2, 1);
@@ -302,9 +344,9 @@ static void a_rank_that_has_failed_says_so(void **state)
 
 static void the_abort_word_ends_waits(void **state)
 {
-    static const kind_t kinds[] = {SUM_LINES, SUM_STAGED};
+    static const kind_t kinds[] = {SUM_LINES, SUM_STAGED, SUM_SCATTERED};
     (void) state;
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < 3; i++) {
         rank_t *rank = make_ranks(2, 1);
         uint32_t found[2];
         aborted = 1;

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* Of this layout. A library and a component of different versions do not work together. */
-#define GPUSYM_STREAMS_VERSION 1u
+#define GPUSYM_STREAMS_VERSION 2u
 
 /* A call. Arguments that its collective does not have are 0; of one count and one datatype, they are rcount and
  * rdtype; bcast has its buffer in rbuf. sbuf, and at the root of a scatter rbuf, may be MPI_IN_PLACE. */
@@ -38,6 +38,11 @@ typedef struct gpusym_streams {
     /* Sets *error to the MPI error code with which a queued call has failed, and *rank to the rank that is the cause,
      * -1: unknown; MPI_SUCCESS: none has. Never waits. Returns an MPI error code. */
     int (*failed)(void *comm, int *error, int *rank);
+    /* Collective: registers a region of each rank's memory for zero copy, perhaps of 0 bytes; waits for all ranks, and
+     * prepares the communicator. *handle: the same on all ranks. */
+    int (*register_memory)(void *comm, void *base, size_t bytes, int *handle);
+    /* Collective: ends that, once the queued calls have ended. */
+    int (*deregister_memory)(void *comm, int handle);
     const char *(*why)(void);
 } gpusym_streams_t;
 

@@ -135,3 +135,10 @@ void coll_gpusym_list_wait(coll_gpusym_call_t *call)
         wait_queued(call);
     }
 }
+
+void coll_gpusym_list_drain(const coll_gpusym_engine_t *e)
+{
+    while (!coll_gpusym_list_empty(e)) {
+        opal_progress();
+    }
+}

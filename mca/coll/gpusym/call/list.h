@@ -29,5 +29,7 @@ void coll_gpusym_list_append(coll_gpusym_call_t *call);
 coll_gpusym_call_t *coll_gpusym_list_pop(coll_gpusym_engine_t *e);
 /* Appends a blocking call, and polls until it is over, or the fallback's. The lock is not held. */
 void coll_gpusym_list_wait(coll_gpusym_call_t *call);
+/* Polls until no call of the communicator is in flight. The lock is not held. */
+void coll_gpusym_list_drain(const coll_gpusym_engine_t *e);
 
 #endif

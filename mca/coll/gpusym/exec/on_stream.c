@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "kernels/plan.h"
+#include "mca/coll/gpusym/conf/counters.h"
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/plan/plan.h"
 #include "mca/coll/gpusym/team/team.h"
@@ -155,12 +156,17 @@ static void give_back(coll_gpusym_on_stream_t *s)
     }
 }
 
-/* The first epoch that has not been used: of the slot's next owner. */
-static bool read_epoch(coll_gpusym_on_stream_t *s)
+/* For the slot's next owner: finds the first epoch that has not been used, and clears what may look like a later one,
+ * where peers told of their buffers. */
+static bool leave_slot(coll_gpusym_on_stream_t *s)
 {
+    const gpusym_device_t *dev = gpusym_current.dev;
     coll_gpusym_host_team_t *host = &s->team->host;
+    char *slot = s->work.peer[s->work.rank];
     gpusym_slot_head_t head;
-    if (GPUSYM_SUCCESS != gpusym_current.dev->copy(host->gpu, &head, s->work.peer[s->work.rank], sizeof head)) {
+    if (GPUSYM_SUCCESS != dev->copy(host->gpu, &head, slot, sizeof head) ||
+        (0 != s->regions.registered &&
+         GPUSYM_SUCCESS != dev->mem_zero(host->gpu, slot + GPUSYM_ENTER_OFF, GPUSYM_ENTER_LINES))) {
         return false;
     }
     host->stream_epoch = head.epoch;
@@ -178,10 +184,14 @@ void coll_gpusym_on_stream_end(coll_gpusym_on_stream_t *s)
     }
     t = s->team;
     __atomic_fetch_sub(&prepared, 1, __ATOMIC_RELAXED);
+    const bool ended =
+        s->ready && gpusym_lane_alive(s->lane) && await_end(s) && 0 == coll_gpusym_on_stream_failed(s, &rank);
+    for (unsigned i = 0; i < COLL_GPUSYM_REGIONS_MAX; i++) {
+        coll_gpusym_region_end(&s->regions.region[i], ended && !s->captured);
+    }
     if (!s->ready) {
         give_back(s);
-    } else if (!gpusym_lane_alive(s->lane) || !await_end(s) || s->captured ||
-               0 != coll_gpusym_on_stream_failed(s, &rank) || !read_epoch(s)) {
+    } else if (!ended || s->captured || !leave_slot(s)) {
         /* a graph may write there yet, or a kernel that does not end */
         GPUSYM_LOG(2, "%s: what its calls on streams use is not used again%s",
                    gpusym_comm_label(t->fallback->comm, name, sizeof name), s->captured ? ": graphs hold some" : "");
@@ -198,6 +208,39 @@ void coll_gpusym_on_stream_end(coll_gpusym_on_stream_t *s)
 
 /* ---- calls ---- */
 
+/* Waits until all calls have ended, but those of graphs. */
+static void await_calls(coll_gpusym_on_stream_t *s)
+{
+    while (!coll_gpusym_on_stream_ended(s)) {
+        opal_progress();
+    }
+}
+
+void coll_gpusym_on_stream_deregister(coll_gpusym_on_stream_t *s, coll_gpusym_region_t *region)
+{
+    int rank;
+    await_calls(s); /* a call ends behind a barrier: then the peers access its buffers no more, either */
+    coll_gpusym_region_end(region, 0 == coll_gpusym_on_stream_failed(s, &rank));
+}
+
+/* What a stream gets from now on waits for the calls so far: by itself, but for one that is captured, whose graph would
+ * keep the wait, or where the device cannot. */
+static void follow_calls(coll_gpusym_on_stream_t *s, gpusym_stream_t *stream)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    /* The upper half of `done`, its number. */
+    const gpusym_stream_flag_t ended = {
+        .wait = true, .at = (uint32_t *) (void *) &s->lane->line->done + 1, .value = s->queued};
+    bool captured;
+    if (coll_gpusym_on_stream_ended(s)) {
+        return;
+    }
+    if (NULL == dev->stream_flags || GPUSYM_SUCCESS != dev->stream_captured(stream, &captured) || captured ||
+        GPUSYM_SUCCESS != dev->stream_flags(stream, &ended, 1)) {
+        await_calls(s);
+    }
+}
+
 bool coll_gpusym_on_stream_take(coll_gpusym_on_stream_t *s, void *handle)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
@@ -208,9 +251,7 @@ bool coll_gpusym_on_stream_take(coll_gpusym_on_stream_t *s, void *handle)
     if (GPUSYM_SUCCESS != dev->stream_wrap(s->team->host.gpu, handle, &stream)) {
         return false;
     }
-    while (!coll_gpusym_on_stream_ended(s)) { /* its calls come one after the other */
-        opal_progress();
-    }
+    follow_calls(s, stream); /* the communicator's calls come one after the other */
     if (NULL != s->stream) {
         dev->stream_unwrap(s->stream);
     }
@@ -219,8 +260,44 @@ bool coll_gpusym_on_stream_take(coll_gpusym_on_stream_t *s, void *handle)
     return true;
 }
 
+/* The regions of the buffers that peers access, for zero copy. NULL: there is none of them. */
+typedef struct {
+    coll_gpusym_region_t *in, *out;
+} mapped_t;
+
+/* Whether all ranks know where each has its buffers in the call, and kernels for streams can use that. */
+static bool may_map(const coll_gpusym_segments_t *k)
+{
+    switch (k->args->coll) {
+    case COLL_GPUSYM_ALLREDUCE:
+    case COLL_GPUSYM_ALLGATHER:
+    case COLL_GPUSYM_BCAST:
+        return true;
+    case COLL_GPUSYM_ALLTOALL:
+        return !k->in_place; /* what comes would overwrite what has still to go */
+    default:
+        return false;
+    }
+}
+
+/* False: not all of these buffers are registered, or the call has no use for that. A buffer that peers do not access,
+ * or that is not there, has the region of the other one. */
+static bool find_regions(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, mapped_t *m)
+{
+    bool in, out;
+    *m = (mapped_t){NULL, NULL};
+    if (0 == s->regions.registered || !may_map(k)) {
+        return false;
+    }
+    coll_gpusym_segments_maps(k->args->coll, &in, &out);
+    m->out = coll_gpusym_regions_find(&s->regions, k->out, k->out_bytes, k->out_id);
+    m->in = in && NULL != k->in ? coll_gpusym_regions_find(&s->regions, k->in, k->in_bytes, k->in_id) : m->out;
+    return NULL != m->in && NULL != m->out;
+}
+
 /* Algorithm and geometry: of those that have kernels for streams. */
-static void choose(const coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, gpusym_tuning_choice_t *choice)
+static void choose(const coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, bool mapped,
+                   gpusym_tuning_choice_t *choice)
 {
     const coll_gpusym_team_t *t = s->team;
     const coll_gpusym_params_t *c = &coll_gpusym_params;
@@ -232,6 +309,7 @@ static void choose(const coll_gpusym_on_stream_t *s, const coll_gpusym_segments_
                                  .sm_count = t->host.sm_count,
                                  .simulated = gpusym_current.dev->simulated,
                                  .reproducible = c->reproducible,
+                                 .zero_copy = mapped,
                                  .all_reach = true,
                                  .scattered = true,
                                  .ll128 = t->host.ll128,
@@ -244,24 +322,58 @@ static void choose(const coll_gpusym_on_stream_t *s, const coll_gpusym_segments_
             gpusym_kernel_find_stream(gpusym_algorithm_family((unsigned) forced.algorithm), k->op, k->type)) {
         forced.algorithm = COLL_GPUSYM_ALG_AUTO;
     }
-    gpusym_tuning_stream(&what, &forced);
+    gpusym_tuning_stream(&what, c->zero_copy_min, &forced);
     gpusym_tuning_choose_in(&s->work, &what, &forced, choice);
 }
 
 /* What must be alike on all ranks. */
-static uint64_t sign(const coll_gpusym_segments_t *k)
+static uint64_t sign(const coll_gpusym_segments_t *k, const mapped_t *m)
 {
-    const uint64_t x = ((uint64_t) coll_gpusym_plan_hash(k) << 32 | k->args->coll) ^ k->bytes * 0x9e3779b97f4a7c15ull;
+    const uint64_t regions = NULL == m->out ? 0 : (uint64_t) m->in->number << 32 | m->out->number;
+    const uint64_t x = ((uint64_t) coll_gpusym_plan_hash(k) << 32 | k->args->coll) ^
+                       (k->bytes ^ regions * 0xd6e8feb86659fd93ull) * 0x9e3779b97f4a7c15ull;
     return (x ^ x >> 29) * 0xbf58476d1ce4e5b9ull;
+}
+
+/* What the kernels know of the ranks' buffers: where the regions are. */
+static void set_regions(const mapped_t *m, gpusym_work_t *w)
+{
+    for (uint32_t r = 0; r < w->nranks; r++) {
+        w->peer_in[r] = m->in->at[r];
+        w->peer_out[r] = m->out->at[r];
+    }
+}
+
+/* A call has been queued. */
+static void note_queued(coll_gpusym_on_stream_t *s, unsigned coll, const gpusym_tuning_choice_t *choice,
+                        uint32_t number)
+{
+    coll_gpusym_counters_t *counters = &coll_gpusym_counters[coll];
+    coll_gpusym_count(&counters->native);
+    coll_gpusym_count(&counters->algorithm[choice->algorithm]);
+    if (choice->zero_copy) {
+        coll_gpusym_count(&counters->zero_copy);
+    }
+    if (0 != number) {
+        __atomic_store_n(&s->queued, number, __ATOMIC_RELAXED);
+    } else {
+        s->captured = true;
+    }
 }
 
 int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, bool captured)
 {
     gpusym_tuning_choice_t choice;
     gpusym_work_t w = s->work;
+    mapped_t m;
 
-    choose(s, k, &choice);
+    choose(s, k, find_regions(s, k, &m), &choice);
     coll_gpusym_segments_work(k, k->bytes, NULL, &w);
+    if (choice.zero_copy) {
+        set_regions(&m, &w);
+    } else {
+        m = (mapped_t){NULL, NULL};
+    }
     const uint32_t room = s->threads / choice.threads;
     w.nblocks = choice.blocks < room ? choice.blocks : 0 != room ? room : 1;
     w.nthreads = choice.threads;
@@ -269,13 +381,11 @@ int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_se
     w.epochs = gpusym_kernel_plan(choice.family, &w, choice.chunk);
     w.early = GPUSYM_PROTOCOL_LL == gpusym_family_protocol(choice.family) && 1 == w.epochs ? GPUSYM_STREAM_BEGINS
                                                                                            : GPUSYM_STREAM_WAITS;
-    w.enter_sig = sign(k);
+    w.enter_sig = sign(k, &m);
     w.done_seq = captured ? 0 : UINT32_MAX == s->queued ? 1 : s->queued + 1;
     const int rc = gpusym_current.dev->launch(s->stream, gpusym_kernel_find_stream(choice.family, k->op, k->type), &w);
-    if (GPUSYM_SUCCESS == rc && captured) {
-        s->captured = true;
-    } else if (GPUSYM_SUCCESS == rc) {
-        __atomic_store_n(&s->queued, w.done_seq, __ATOMIC_RELAXED);
+    if (GPUSYM_SUCCESS == rc) {
+        note_queued(s, k->args->coll, &choice, w.done_seq);
     }
     return rc;
 }

@@ -8,6 +8,7 @@
 #ifndef MCA_COLL_GPUSYM_EXEC_ON_STREAM_H
 #define MCA_COLL_GPUSYM_EXEC_ON_STREAM_H
 
+#include "mca/coll/gpusym/exec/regions.h"
 #include "mca/coll/gpusym/plan/segments.h"
 #include "mca/common/gpusym/exec/lane.h"
 
@@ -28,6 +29,8 @@ typedef struct coll_gpusym_on_stream {
     uint64_t checked_ns;     /* when ranks and GPU were looked at last */
     uint32_t lost;           /* status, of ranks that have died or a GPU that reports an error; 0: none has */
     int lost_rank;           /* -1: the GPU */
+
+    coll_gpusym_regions_t regions; /* registered memory: calls on buffers in it may go straight between them */
 } coll_gpusym_on_stream_t;
 
 /* What a rank has for its peers' kernels, exchanged by all ranks as they prepare the communicator. */
@@ -47,7 +50,10 @@ bool coll_gpusym_on_stream_settle(coll_gpusym_on_stream_t *s, const coll_gpusym_
 /* After the communicator's last call; waits for what is queued. NULL is fine. */
 void coll_gpusym_on_stream_end(coll_gpusym_on_stream_t *s);
 
-/* Sets what the stream of a handle is. Waits for calls on another one. False: it is no stream of the team's GPU. */
+/* Ends a region once the queued calls on it have ended. */
+void coll_gpusym_on_stream_deregister(coll_gpusym_on_stream_t *s, coll_gpusym_region_t *region);
+/* Sets what the stream of a handle is, which then waits for calls on another one; if it is captured, this waits. False:
+ * it is no stream of the team's GPU. */
 bool coll_gpusym_on_stream_take(coll_gpusym_on_stream_t *s, void *handle);
 /* Queues a call on that stream: k is described, and asks for no scratch memory. A device's error. */
 int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, bool captured);

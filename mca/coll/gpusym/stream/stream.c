@@ -11,7 +11,9 @@
 
 #include "mca/coll/gpusym/args/names.h"
 #include "mca/coll/gpusym/call/entry.h"
+#include "mca/coll/gpusym/call/list.h"
 #include "mca/coll/gpusym/coll_gpusym.h"
+#include "mca/coll/gpusym/conf/counters.h"
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/scratch.h"
@@ -257,6 +259,8 @@ static int call_alone(coll_gpusym_engine_t *e, const coll_gpusym_buffers_t *b, v
     }
     rv = GPUSYM_SUCCESS == dev->copy_async(stream, copy.to, copy.from, copy.bytes) ? MPI_SUCCESS : fail_device(e, name);
     dev->stream_unwrap(stream);
+    coll_gpusym_count(&coll_gpusym_counters[b->args->coll].native);
+    coll_gpusym_count(&coll_gpusym_counters[b->args->coll].copied);
     return rv;
 }
 
@@ -267,9 +271,10 @@ static int find_failure(coll_gpusym_engine_t *e, const char *what)
         [GPUSYM_STATUS_ABORTED] = "a rank has died, or the GPU reports an error",
         [GPUSYM_STATUS_TIMEOUT] = "its kernel has waited for a rank for longer than coll_gpusym_timeout",
         [GPUSYM_STATUS_NO_MULTICAST] = "a kernel cannot run on this GPU",
-        [GPUSYM_STATUS_MISMATCH] = "a rank has queued another call: all ranks queue the same calls in the same order",
+        [GPUSYM_STATUS_MISMATCH] = "a rank has queued another call, or one on memory that is not registered as this "
+                                   "rank's is: all ranks queue the same calls in the same order",
         [GPUSYM_STATUS_PEER] = "a rank has failed before"};
-    char text[256];
+    char text[384];
     int rank;
     const uint32_t status = coll_gpusym_on_stream_failed(e->on_stream, &rank);
     if (GPUSYM_STATUS_OK == status) {
@@ -398,11 +403,104 @@ static int failed(void *comm, int *error, int *rank)
     return MPI_SUCCESS;
 }
 
+/* ---- registered memory ---- */
+
+/* The ranks exchange what they offer, and whether they have mapped it. The same on all ranks. */
+static int agree_region(coll_gpusym_engine_t *e, coll_gpusym_region_t *region, const void *base, uint64_t bytes)
+{
+    static const char what[] = "gpusym_mem_register";
+    const uint32_t n = e->team->host.nranks;
+    coll_gpusym_region_offer_t mine, *offers = malloc(n * sizeof *offers);
+    uint32_t bad, *votes = malloc(n * sizeof *votes);
+    char text[256];
+    int cause, rv = NULL != offers && NULL != votes ? MPI_SUCCESS : fail_on(e, MPI_ERR_NO_MEM, what, "no host memory");
+    if (MPI_SUCCESS == rv) {
+        coll_gpusym_region_offer(region, e->team, base, bytes, &mine);
+        mine.why = 0 != coll_gpusym_on_stream_failed(e->on_stream, &cause) ? COLL_GPUSYM_REGION_FAILED : mine.why;
+        rv = exchange(e, &mine, offers, sizeof mine);
+    }
+    for (uint32_t r = 0; r < n && MPI_SUCCESS == rv; r++) {
+        snprintf(text, sizeof text, "the memory of rank %u cannot be registered: %s", r,
+                 coll_gpusym_region_why(offers[r].why));
+        rv = 0 == offers[r].why ? rv : fail_on(e, MPI_ERR_UNSUPPORTED_OPERATION, what, text);
+    }
+    if (MPI_SUCCESS == rv) {
+        bad = coll_gpusym_region_map(region, e->team, offers);
+        rv = exchange(e, &bad, votes, sizeof bad);
+    }
+    for (uint32_t r = 0; r < n && MPI_SUCCESS == rv; r++) {
+        snprintf(text, sizeof text, "rank %u cannot map the memory of rank %u", r, votes[r] - 1);
+        rv = 0 == votes[r] ? rv : fail_on(e, MPI_ERR_UNSUPPORTED_OPERATION, what, text);
+    }
+    free(offers);
+    free(votes);
+    return rv;
+}
+
+static int register_region(coll_gpusym_engine_t *e, const void *base, uint64_t bytes, int *handle)
+{
+    coll_gpusym_on_stream_t *s = e->on_stream;
+    coll_gpusym_region_t *region = coll_gpusym_regions_add(&s->regions);
+    char text[96];
+    if (NULL == region) {
+        snprintf(text, sizeof text, "a communicator has at most %d registrations at a time", COLL_GPUSYM_REGIONS_MAX);
+        return fail_on(e, MPI_ERR_NO_MEM, "gpusym_mem_register", text);
+    }
+    coll_gpusym_list_drain(e);
+    const int rv = agree_region(e, region, base, bytes);
+    if (MPI_SUCCESS == rv) {
+        *handle = (int) region->number;
+    } else {
+        coll_gpusym_region_end(region, true); /* no call has used it */
+    }
+    return rv;
+}
+
+static int register_memory(void *comm, void *base, size_t bytes, int *handle)
+{
+    coll_gpusym_engine_t *e = find_engine(comm);
+    gpusym_mem_t mem = {.kind = GPUSYM_MEM_NONE};
+    if (NULL == e) {
+        return MPI_ERR_UNSUPPORTED_OPERATION;
+    }
+    if (NULL == gpusym_device_need()) {
+        return fail_on(e, MPI_ERR_UNSUPPORTED_OPERATION, "gpusym_mem_register", "there is no GPU");
+    }
+    if (0 != bytes) {
+        gpusym_current.dev->look(base, &mem);
+    }
+    *handle = 0;
+    const int rv = prepare_engine(e, coll_gpusym_on_gpu(&mem) ? &mem : NULL);
+    return MPI_SUCCESS == rv && !e->alone ? register_region(e, base, bytes, handle) : rv;
+}
+
+static int deregister_memory(void *comm, int handle)
+{
+    coll_gpusym_engine_t *e = find_engine(comm);
+    coll_gpusym_region_t *region = NULL;
+    if (NULL == e) {
+        return MPI_ERR_UNSUPPORTED_OPERATION;
+    }
+    if (e->alone) { /* which registers nothing */
+        return 0 == handle ? MPI_SUCCESS : fail_on(e, MPI_ERR_ARG, "gpusym_mem_deregister", "there is no such handle");
+    }
+    if (NULL != e->on_stream && handle > 0) {
+        region = coll_gpusym_regions_get(&e->on_stream->regions, (uint32_t) handle);
+    }
+    if (NULL == region) {
+        return fail_on(e, MPI_ERR_ARG, "gpusym_mem_deregister", "there is no such handle");
+    }
+    coll_gpusym_on_stream_deregister(e->on_stream, region);
+    return MPI_SUCCESS;
+}
+
 static const gpusym_streams_t streams = {.version = GPUSYM_STREAMS_VERSION,
                                          .bytes = sizeof(gpusym_streams_t),
                                          .prepare = prepare,
                                          .call = call,
                                          .failed = failed,
+                                         .register_memory = register_memory,
+                                         .deregister_memory = deregister_memory,
                                          .why = tell_why};
 
 void coll_gpusym_streams_open(void)

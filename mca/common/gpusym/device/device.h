@@ -58,9 +58,9 @@ typedef struct {
     uint8_t bytes[96];
 } gpusym_handle_t;
 
-/* An operation of a stream on a flag in the slot of any rank.  wait: waits until the flag is at least value (as a
- * signed difference of 32 bits).  Otherwise: sets the flag to value after all earlier work of the stream is visible to
- * all ranks. */
+/* An operation of a stream on a flag in the slot of any rank, or in pinned memory.  wait: waits until the flag is at
+ * least value (as a signed difference of 32 bits).  Otherwise: sets the flag to value after all earlier work of the
+ * stream is visible to all ranks. */
 typedef struct {
     bool wait;
     uint32_t *at;
