@@ -33,9 +33,9 @@ uint32_t gpusym_tuning_stream_threads(uint32_t sm_count, unsigned nth, bool simu
 #define LL128_LONG (512ull << 10)
 
 /* Registered buffers: from so many bytes of a message, or a segment, on they are not copied. All-reduces of 512 KiB, 1,
- * 2 and 8 MiB take 11.1, 12.7, 15.8 and 36.5 us in graphs on 2 x H200, and 10.5, 22.1, 22.4 and 58.8 from other buffers.
- * Up to ZERO_COPY_FEW they are faster by fewer blocks than there is room for, of so many threads: 11.9, 15.6 and 35.2 us
- * for 1, 2 and 8 MiB, but 80 in place of 76 for 16. */
+ * 2 and 8 MiB take 11.1, 12.7, 15.8 and 36.5 us in graphs on 2 x H200, and 10.5, 22.1, 22.4 and 58.8 from other
+ * buffers. Up to ZERO_COPY_FEW they are faster by fewer blocks than there is room for, of so many threads: 11.9, 15.6
+ * and 35.2 us for 1, 2 and 8 MiB, but 80 in place of 76 for 16. */
 #define ZERO_COPY_MIN (768ull << 10)
 #define SIM_ZERO_COPY_MIN (4ull << 10)
 #define ZERO_COPY_FEW (8ull << 20)
