@@ -13,8 +13,7 @@
 set -eu
 me=debian.sh
 # libpmix-dev: libopenmpi-dev needs its headers for components, and since Open MPI 6 does not ask for it.
-packages=(gcc libc6-dev make autoconf automake libtool libopenmpi-dev libpmix-dev openmpi-bin libcmocka-dev libjansson-dev libucx-dev
-    iproute2)
+packages=(gcc libc6-dev make autoconf automake libtool libopenmpi-dev libpmix-dev openmpi-bin libcmocka-dev libucx-dev iproute2)
 
 # shellcheck source=test/compat/root.sh
 . "$(dirname "$0")/root.sh"
