@@ -110,6 +110,13 @@ static void report(const coll_gpusym_run_t *run)
     }
 }
 
+/* Not for sure, if this rank does not know how long the message is. */
+static bool may_be_cut(const coll_gpusym_run_t *run)
+{
+    const uint64_t bytes = run->task.segments->bytes;
+    return 0 != coll_gpusym_params.piece && (0 == bytes || bytes > coll_gpusym_params.piece);
+}
+
 void coll_gpusym_fail(coll_gpusym_run_t *run, uint64_t number)
 {
     coll_gpusym_team_t *t = run->engine->team;
@@ -122,6 +129,11 @@ void coll_gpusym_fail(coll_gpusym_run_t *run, uint64_t number)
                                : COLL_GPUSYM_FAILED_DEAD == run->failure.kind ? rank_of(run, run->failure.rank)
                                                                               : -1);
     coll_gpusym_team_abort(t, number);
+    if (COLL_GPUSYM_NONBLOCKING == run->mode && !t->broken && may_be_cut(run)) {
+        /* Peers may have begun pieces: what they have sent must not meet another communicator of this one's id, nor the
+         * one that reserves the id while a new one is made. */
+        OBJ_RETAIN(run->engine->fallback->comm);
+    }
     t->broken = true;
     t->open = false;
     run->error = MPI_ERR_OTHER;
