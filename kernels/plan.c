@@ -90,8 +90,8 @@ void gpusym_run_plan(gpusym_run_t *run, uint32_t first, uint32_t blocks)
 {
     const uint64_t even = share_of(packs_of(run->bytes), blocks);
     run->span = (uint32_t) GPUSYM_SPAN(even, 1u);
-    run->first = (uint16_t) first;
-    run->blocks = (uint16_t) blocks;
+    run->first = (uint8_t) first;
+    run->blocks = (uint8_t) blocks;
 }
 
 /* Pieces of a job. */

@@ -77,18 +77,35 @@ typedef struct gpusym_copies_work {
     uint64_t off, step; /* of the chunks that arrived, in our slot: of rank p at off + (p - (p > rank)) * step */
 } gpusym_copies_t;
 
+/* A copy may end with a signal, and may wait for one: of a copy of another process into memory that the two share. The
+ * signal lies behind the data, at the next address of a pack, in LL lines that its number marks. So it needs no memory
+ * that was initialized, and what was there before is not taken for it: but for a signal of the same number. */
+#define GPUSYM_SIGNAL_LINES 32u /* a lane of a warp each */
+#define GPUSYM_SIGNAL_BYTES (GPUSYM_SIGNAL_LINES * 16u)
+#define GPUSYM_SIGNAL_OFF(bytes) (((bytes) + 15u) & ~(uint64_t) 15u)
+
+/* What a copy does (gpusym_run_t.does; and in a command the epochs that it skips, of which copies have none): */
+#define GPUSYM_COPY_TO_HOST 1u /* commands: to host memory */
+#define GPUSYM_COPY_PACKS 2u   /* commands: of as many packs as it says bytes, between addresses of packs */
+#define GPUSYM_COPY_SIGNALS 4u /* behind the data it stores the signal: `out` is an address of a pack */
+/* It waits for the signal behind the data at `in`, for gpusym_work_t.enter_ns at most. If that does not come it copies
+ * nothing, and its status is GPUSYM_STATUS_TIMEOUT. */
+#define GPUSYM_COPY_WAITS 8u
+
+/* Blocks of a copy at most: each has a completion word in gpusym_work_t.done, and, so many words behind it, one that it
+ * writes if it has not waited long enough. */
+#define GPUSYM_CARRY_BLOCKS 64u
+
 /* One of the runs of bytes that a launch copies (symm/copy.h), with blocks of its own. */
 typedef struct gpusym_run {
     const void *in;
     void *out;
-    uint64_t bytes;
-    uint32_t span;          /* packs for a block; from gpusym_run_plan() */
-    uint16_t first, blocks; /* its blocks of the launch; those of runs follow each other */
+    uint32_t bytes;
+    uint32_t span;         /* packs for a block; from gpusym_run_plan() */
+    uint32_t signal;       /* its number */
+    uint8_t first, blocks; /* its blocks of the launch; those of runs follow each other */
+    uint16_t does;         /* GPUSYM_COPY_SIGNALS, GPUSYM_COPY_WAITS */
 } gpusym_run_t;
-/* Bits of the epochs that the command of a copy skips (symm/copy.h): to host memory; of as many packs as it says bytes,
- * between addresses of packs. */
-#define GPUSYM_COPY_TO_HOST 1u
-#define GPUSYM_COPY_PACKS 2u
 /* Runs of a launch at most: as many as stand in the room of gpusym_work_t.peer_in and peer_out. */
 #define GPUSYM_RUNS_MAX 16u
 
@@ -274,14 +291,14 @@ typedef struct gpusym_work {
     };
     uint64_t enter_sig; /* what must be alike on all ranks */
     union {
-        uint64_t enter_ns; /* how long it waits for them */
+        uint64_t enter_ns; /* how long it waits for them; a copy: for a signal */
         uint64_t epochs;   /* on a stream: of the call */
     };
 
     /* A resident kernel (symm/resident.h): the doorbell by which the host commands the next call, in pinned memory, and
      * how long the kernel waits for that. 0 ns: it is not resident. */
     union {
-        const uint64_t *doorbell; /* [2] */
+        const uint64_t *doorbell; /* [2]; of copies [3]: the last one has the number of the command's signal */
         uint64_t *failed;         /* a call on a stream: pinned memory, as done, of a call that has failed */
     };
     uint64_t linger_ns;

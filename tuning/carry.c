@@ -5,8 +5,6 @@
  */
 #include "tuning/carry.h"
 
-#include "kernels/work.h"
-
 /* Largest copy in bytes by a kernel. A message of 2 MiB takes 14.4 us by a kernel and 15.1 by a copy engine, one of
  * 4 MiB 21.2 and 20.7; but copy engines lose 4 us between two copies. */
 #define KERNEL_MAX (4u << 20)
@@ -27,6 +25,9 @@
 /* The same of whole packs, of which each thread has eight loads under way. A message of 32 KiB, 64, 128 and 256 KiB
  * takes 5.9, 6.5, 8.6 and 11.9 us, and by a launch 9.3, 9.8, 9.8 and 9.9. */
 #define RESIDENT_PACKS_MAX (128u << 10)
+/* A copy of 4 MiB on a GPU with nothing else to do ends 12 us after it has been queued. An estimate. */
+#define WAIT_NS 50000u
+#define WAIT_NS_SIM 20000000u /* processes share cores */
 /* Two copy engines that write each other's memory reach 383 GB/s each way, two that read 365; one alone 390 either way.
  * The request may cost 20 us. */
 #define PUSH_MIN (64u << 20)
@@ -86,6 +87,11 @@ uint32_t gpusym_tuning_carry_resident_max(void)
 uint32_t gpusym_tuning_carry_resident_packs_max(void)
 {
     return RESIDENT_PACKS_MAX;
+}
+
+uint32_t gpusym_tuning_carry_wait_ns(bool simulated)
+{
+    return simulated ? WAIT_NS_SIM : WAIT_NS;
 }
 
 uint64_t gpusym_tuning_pipe_piece(uint64_t bytes, bool by_gpu)

@@ -9,10 +9,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernels/work.h"
+
 /* Streams of a process and GPU for copies at a time. */
 #define GPUSYM_CARRY_LANES 4u
-/* Blocks of a copy at most: each has a completion word. */
-#define GPUSYM_CARRY_BLOCKS 64u
 
 /* Slots of a pipe at most: pieces under way. */
 #define GPUSYM_PIPE_SLOTS 8u
@@ -34,6 +34,8 @@ bool gpusym_tuning_carry_joins(uint32_t runs, uint64_t bytes);
 /* Longest copy in bytes of a resident kernel (resident.h); and of whole, aligned packs to GPU memory. */
 uint32_t gpusym_tuning_carry_resident_max(void);
 uint32_t gpusym_tuning_carry_resident_packs_max(void);
+/* How long a copy waits for the signal of another process's, in nanoseconds: that one is queued already. */
+uint32_t gpusym_tuning_carry_wait_ns(bool simulated);
 /* Bytes of a pipe's pieces, for a message of so many bytes, through memory of the host or of a GPU. */
 uint64_t gpusym_tuning_pipe_piece(uint64_t bytes, bool by_gpu);
 /* Whether it is worth it to ask the receiver to map GPU memory. */

@@ -238,6 +238,12 @@ GS_FN void gs_fence_system(void)
     __atomic_thread_fence(__ATOMIC_ACQ_REL);
 }
 
+GS_FN void gs_fence_out(const gpusym_work_t *w)
+{
+    (void) w;
+    gs_fence_system();
+}
+
 GS_FN void gs_done_at(const gpusym_work_t *w, uint64_t *done, uint32_t seq, uint32_t status)
 {
     (void) w;

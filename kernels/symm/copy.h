@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Copies from one address to another, of runs of bytes or of rows: messages between two processes, pulled from or
- * pushed to mapped memory.  The kernel waits for nothing.  Each block writes a completion word of its own,
+ * pushed to mapped memory.  The kernel waits for nothing but signals, for a limited time.  Each block writes a completion word of its own,
  * w->done[block], when its part has been stored: a count of ended blocks would need memory of the GPU, and one more
  * round trip to it.
  */
@@ -12,9 +12,40 @@
 #include "kernels/prim/move.h"
 #include "kernels/symm/resident.h"
 
+/* What the lines of a signal hold, beside its number. */
+#define GS_SIGNAL 0x9d5b36f4c7a1e28dull
+
+/* Stores the lines [first, end) of a signal: behind all that these threads have stored before their last barrier. */
+GS_FN void gs_signal_store(gs_ctx_t part, const gpusym_work_t *w, char *lines, uint32_t signal, uint32_t first,
+                           uint32_t end)
+{
+    GS_NO_UNROLL
+    for (uint32_t i = first + part.thread; i < end; i += part.nthreads) {
+        gs_fence_out(w);
+        gs_ll_st(lines + 16 * i, GS_SIGNAL, signal);
+    }
+}
+
+/* These threads wait for a signal: the data before it can then be read. False: it has not come in time. */
+GS_FN bool gs_signal_await(gs_ctx_t part, const gpusym_work_t *w, const char *lines, uint32_t signal)
+{
+    const uint64_t since = gs_now_ns();
+    bool there = true;
+    GS_NO_UNROLL
+    for (uint32_t i = part.thread; i < GPUSYM_SIGNAL_LINES && there; i += part.nthreads) {
+        uint64_t holds = 0;
+        while (there && (!gs_ll_ld(lines + 16 * i, signal, &holds) || GS_SIGNAL != holds)) {
+            gs_pause();
+            there = gs_now_ns() - since <= w->enter_ns;
+        }
+        gs_fence_system();
+    }
+    return gs_part_all(part, there);
+}
+
 /* The block's part of its run: a span.  Where both addresses are off a pack by as much, all packs but the first and the
- * last are whole. */
-GS_FN void gs_copy_run(gs_ctx_t c, const gpusym_work_t *w)
+ * last are whole. Returns the status. */
+GS_FN uint32_t gs_copy_run(gs_ctx_t c, const gpusym_work_t *w)
 {
     uint32_t i = 0;
     GS_NO_UNROLL
@@ -29,10 +60,20 @@ GS_FN void gs_copy_run(gs_ctx_t c, const gpusym_work_t *w)
     const uint32_t part = c.block - run->first;
     const uint64_t first = part * step, left = first < rest ? rest - first : 0;
 
+    if (0 != (run->does & GPUSYM_COPY_WAITS) &&
+        !gs_signal_await(c, w, src + GPUSYM_SIGNAL_OFF(run->bytes), run->signal)) {
+        return GPUSYM_STATUS_TIMEOUT;
+    }
     if (0 == part && 0 != head) {
         gs_copy(c, dst, src, head);
     }
     gs_copy(c, dst + head + first, src + head + first, left < step ? left : step);
+    if (0 != (run->does & GPUSYM_COPY_SIGNALS)) {
+        gs_block_sync(c);
+        gs_signal_store(c, w, dst + GPUSYM_SIGNAL_OFF(run->bytes), run->signal,
+                        GPUSYM_SIGNAL_LINES * part / run->blocks, GPUSYM_SIGNAL_LINES * (part + 1) / run->blocks);
+    }
+    return GPUSYM_STATUS_OK;
 }
 
 /* Copies `unit` bytes: 1, 2, 4, 8 or 16, to whose multiples both addresses belong. */
@@ -120,35 +161,58 @@ GS_FN void gs_copy_command(gs_ctx_t part, const gs_message_t *m)
     (void) gs_part_all(part, true);
 }
 
+/* A command: a copy, of bytes or of packs, with its signals. Returns the status. */
+GS_FN uint32_t gs_copy_commanded(gs_ctx_t part, const gpusym_work_t *w, const gs_command_t *r)
+{
+    const bool packs = 0 != (r->skip & GPUSYM_COPY_PACKS);
+    const uint64_t off = GPUSYM_SIGNAL_OFF(packs ? 16 * r->m.bytes : r->m.bytes);
+    /* across PCIe, at once with what comes next */
+    const uint32_t signal = 0 != (r->skip & (GPUSYM_COPY_SIGNALS | GPUSYM_COPY_WAITS)) && part.thread < GS_WARP
+                                ? (uint32_t) gs_ld_strong(w->doorbell + 2, 4)
+                                : 0;
+    if (0 != (r->skip & GPUSYM_COPY_WAITS) && !gs_signal_await(part, w, r->m.in + off, signal)) {
+        return GPUSYM_STATUS_TIMEOUT;
+    }
+    if (packs) {
+        gs_copy_command_packs(part, r->m.in, r->m.out, (uint32_t) r->m.bytes);
+    } else {
+        gs_copy_command(part, &r->m);
+    }
+    if (0 != (r->skip & GPUSYM_COPY_SIGNALS)) {
+        gs_signal_store(part, w, r->m.out + off, signal, 0, GPUSYM_SIGNAL_LINES);
+    }
+    if (0 == part.thread && 0 != (r->skip & GPUSYM_COPY_TO_HOST)) {
+        gs_fence_system();
+    }
+    return GPUSYM_STATUS_OK;
+}
+
 /* Ends a launch of one block, which has done its own copy, and serves the commands that follow (resident.h). Copies
- * have no epochs: what a command skips says more of the copy (GPUSYM_COPY_TO_HOST, GPUSYM_COPY_PACKS). */
-GS_FN void gs_copy_resident(gs_ctx_t c, const gpusym_work_t *w)
+ * have no epochs: what a command skips says more of the copy (GPUSYM_COPY_TO_HOST and so on). */
+GS_FN void gs_copy_resident(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
 {
     gs_command_t r = {w->done_seq, 0, {NULL, NULL, 0}, 0};
     gs_ctx_t part = c;
-    while (gs_command_end(c, w, part, &r, GPUSYM_STATUS_OK) && gs_command_next(c, w, &r, &part)) {
-        if (0 != (r.skip & GPUSYM_COPY_PACKS)) {
-            gs_copy_command_packs(part, r.m.in, r.m.out, (uint32_t) r.m.bytes);
-        } else {
-            gs_copy_command(part, &r.m);
-        }
-        if (0 == part.thread && 0 != (r.skip & GPUSYM_COPY_TO_HOST)) {
-            gs_fence_system();
-        }
+    while (gs_command_end(c, w, part, &r, status) && gs_command_next(c, w, &r, &part)) {
+        status = gs_copy_commanded(part, w, &r);
     }
 }
 
 GS_FN void gs_copy_all(gs_ctx_t c, const gpusym_work_t *w)
 {
+    uint32_t status = GPUSYM_STATUS_OK;
     if (0 != w->rows.runs) {
-        gs_copy_run(c, w);
+        status = gs_copy_run(c, w);
     } else {
         gs_copy_rows(c, w);
     }
     gs_block_sync(c);
     if (0 != w->linger_ns) {
-        gs_copy_resident(c, w);
+        gs_copy_resident(c, w, status);
     } else if (0 == c.thread) {
+        if (GPUSYM_STATUS_OK != status) {
+            gs_done_at(w, w->done + GPUSYM_CARRY_BLOCKS + c.block, w->done_seq, status);
+        }
         gs_done_at(w, w->done + c.block, w->done_seq, GPUSYM_STATUS_OK);
     }
 }

@@ -488,8 +488,11 @@ static bool command(unsigned char *in_host, bool to_host, uint64_t at, uint64_t 
     if (!to_host) {
         memcpy(in_host + 32, sent + 1000 + at, bytes);
     }
-    const int rc = to_host ? gpusym_copier_command(&dev, gpu, in_host + 32, from + at, (uint32_t) bytes, true, &copier)
-                           : gpusym_copier_command(&dev, gpu, to + at, in_host + 32, (uint32_t) bytes, false, &copier);
+    const gpusym_copier_run_t run = {.dst = to_host ? (char *) in_host + 32 : to + at,
+                                     .src = to_host ? from + at : (char *) in_host + 32,
+                                     .bytes = (uint32_t) bytes,
+                                     .does = to_host ? GPUSYM_COPY_TO_HOST : 0};
+    const int rc = gpusym_copier_command(&dev, gpu, &run, &copier);
     if (GPUSYM_SUCCESS != rc) {
         assert_int_equal(rc, GPUSYM_ERR_NOT_AVAILABLE);
         return false;
@@ -658,6 +661,136 @@ static void two_threads_share_a_copier(void **state)
     assert_true(launches < 4000);
 }
 
+/* ---- signals ---- */
+
+enum { WAITER = ROOM / 2 }; /* where a copy that waits puts what another one has put at `to` */
+
+static void start_signal(uint64_t bytes, uint32_t signal, bool shared, gpusym_carry_t *carry)
+{
+    const gpusym_carry_rows_t run = {.dst = to,
+                                     .src = from + 3,
+                                     .width = bytes,
+                                     .height = 1,
+                                     .local = true,
+                                     .shared = shared,
+                                     .does = GPUSYM_COPY_SIGNALS,
+                                     .signal = signal};
+    OK(gpusym_carry_start_rows(&dev, gpu, &run, carry));
+}
+
+static int start_waiter(uint64_t at, uint64_t bytes, uint32_t signal, bool shared, gpusym_carry_t *carry)
+{
+    const gpusym_carry_rows_t run = {.dst = to + WAITER + at,
+                                     .src = to,
+                                     .width = bytes,
+                                     .height = 1,
+                                     .local = true,
+                                     .shared = shared,
+                                     .does = GPUSYM_COPY_WAITS,
+                                     .signal = signal};
+    return gpusym_carry_start_rows(&dev, gpu, &run, carry);
+}
+
+/* What a waiter has written, and what is left around it. NULL: nothing. */
+static void check_waiter(uint64_t at, uint64_t bytes, const unsigned char *written)
+{
+    memset(expected, 0xee, at + bytes + MARGIN);
+    if (NULL != written) {
+        memcpy(expected + at, written, bytes);
+    }
+    OK(dev.copy(gpu, got, to + WAITER, at + bytes + MARGIN));
+    assert_memory_equal(got, expected, at + bytes + MARGIN);
+}
+
+/* Lets time pass until the copy has ended: its signal does not come. */
+static int let_be_late(gpusym_carry_t *carry)
+{
+    int rc;
+    while (0 == (rc = gpusym_carry_poll(carry))) {
+        clock_go_on(gpusym_tuning_carry_wait_ns(true) + 1);
+        sched_yield();
+    }
+    return rc;
+}
+
+/* One that waits begins before the other one, or behind it; or it comes late, and copies nothing. */
+static void signal_once(uint64_t bytes, uint32_t signal, unsigned how)
+{
+    const bool shared = 0 != next_random() % 2;
+    const uint64_t at = next_random() % 2 ? 0 : next_random() % MARGIN;
+    gpusym_carry_t filler, waiter;
+    memset(expected, 0xee, at + bytes + MARGIN);
+    OK(dev.copy(gpu, to + WAITER, expected, at + bytes + MARGIN));
+    if (0 == how) {
+        start_signal(bytes, signal, shared, &filler);
+        assert_int_equal(finish(&filler), 1);
+    }
+    OK(start_waiter(at, bytes, signal, shared, &waiter));
+    if (0 != how) {
+        for (unsigned i = 0; i < 64; i++) {
+            assert_int_equal(gpusym_carry_poll(&waiter), 0);
+            sched_yield();
+        }
+    }
+    if (2 == how) {
+        assert_int_equal(let_be_late(&waiter), GPUSYM_ERR_LATE);
+        assert_int_equal(gpusym_carry_poll(&waiter), GPUSYM_ERR_LATE);
+        check_waiter(at, bytes, NULL);
+        OK(start_waiter(at, bytes, signal, shared, &waiter));
+    }
+    if (0 != how) {
+        gpusym_carry_flush(false);
+        start_signal(bytes, signal, shared, &filler);
+        gpusym_carry_flush(false);
+        assert_int_equal(finish(&filler), 1);
+    }
+    assert_int_equal(finish(&waiter), 1);
+    check_waiter(at, bytes, sent + 3);
+}
+
+static void a_copy_waits_for_the_signal_of_another(void **state)
+{
+    static const uint64_t sizes[] = {1, 15, 16, 500, 513, 8192, 16384, 70001, 128 << 10, 1 << 20};
+    uint32_t signal = 0xfffffff0u;
+    (void) state;
+    for (unsigned copier = 0; copier < 2; copier++) {
+        gpusym_copier_linger(&dev, gpu, copier ? FOR_EVER_NS : 0, false);
+        for (unsigned i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
+            for (unsigned how = 0; how < 3; how++) { /* what the last one has left there is not taken for it */
+                signal_once(sizes[i / 2], ++signal, how);
+                signal += 0 == signal;
+            }
+        }
+    }
+    gpusym_copiers_dismiss();
+}
+
+/* Several copies of one launch, of which some are late. */
+static void copies_of_a_launch_are_late_by_themselves(void **state)
+{
+    enum { N = 5, BYTES = 40000 };
+    gpusym_carry_t filler, waiter[N], plain;
+    const gpusym_carry_rows_t run = {.dst = to + ROOM - 2000, .src = from, .width = 1000, .height = 1, .shared = true};
+    (void) state;
+    start_signal(BYTES, 7, false, &filler);
+    assert_int_equal(finish(&filler), 1);
+    for (unsigned i = 0; i < N; i++) {
+        OK(start_waiter((uint64_t) i * BYTES, BYTES, 6 + i % 2, true, &waiter[i]));
+    }
+    OK(gpusym_carry_start_rows(&dev, gpu, &run, &plain));
+    gpusym_carry_flush(false);
+    assert_int_equal(launches, 2);
+    for (unsigned i = 0; i < N; i += 2) {
+        assert_int_equal(let_be_late(&waiter[i]), GPUSYM_ERR_LATE);
+    }
+    for (unsigned i = 1; i < N; i += 2) {
+        assert_int_equal(finish(&waiter[i]), 1);
+        OK(dev.copy(gpu, got, to + WAITER + i * BYTES, BYTES));
+        assert_memory_equal(got, sent + 3, BYTES);
+    }
+    assert_int_equal(finish(&plain), 1);
+}
+
 /* ---- what a device cannot do ---- */
 
 static int kernels_refused(gpusym_gpu_t *which, const char **why)
@@ -690,6 +823,10 @@ static void without_kernels_engines_carry(void **state)
     dev.kernels_load = kernels_refused;
     copy_rows(1, 2, 1000, 1, 0, 0);
     copy_rows(1, 2, 10, 100, 20, 30);
+    gpusym_carry_t carry;
+    assert_int_equal(start_waiter(0, 100, 1, false, &carry), GPUSYM_ERR_LATE); /* engines do not wait */
+    OK(start_waiter(0, 100, 1, true, &carry));
+    assert_int_equal(let_be_late(&carry), GPUSYM_ERR_LATE);
     assert_int_equal(launches, 0);
 }
 
@@ -910,6 +1047,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(a_copier_that_cannot_is_launched_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_that_is_not_worth_it_stays_away, setup, teardown),
         cmocka_unit_test_setup_teardown(two_threads_share_a_copier, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_copy_waits_for_the_signal_of_another, setup, teardown),
+        cmocka_unit_test_setup_teardown(copies_of_a_launch_are_late_by_themselves, setup, teardown),
         cmocka_unit_test_setup_teardown(without_kernels_engines_carry, setup, teardown),
         cmocka_unit_test_setup_teardown(without_flags_the_stream_tells, setup, teardown),
         cmocka_unit_test_setup_teardown(without_graphs_kernels_are_launched, setup, teardown),

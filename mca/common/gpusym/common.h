@@ -21,6 +21,7 @@ enum {
     GPUSYM_ERR_BAD_PARAM = -4,
     GPUSYM_ERR_UNREACHABLE = -5, /* a peer's memory cannot be mapped */
     GPUSYM_ERR_CORRUPT = -6,     /* shared memory holds values that its owner does not write */
+    GPUSYM_ERR_LATE = -7,        /* what a copy waits for has not come in time, or it cannot wait: nothing is lost */
 };
 
 /*

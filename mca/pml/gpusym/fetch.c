@@ -270,17 +270,19 @@ static bool fetch_pieces(request_t *r)
 
 /* ---- data that are copied from the sender's memory ---- */
 
+/* done: as the move said, not 0. */
+static bool end_move(request_t *r, int done)
+{
+    const ompi_status_public_t *status = status_of(r);
+    end_fetch(r, done < 0 ? done : GPUSYM_SUCCESS,
+              done < 0 ? pml_gpusym_report_gpu(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG) : MPI_SUCCESS);
+    return false;
+}
+
 static bool step_move(request_t *r)
 {
     const int done = pml_gpusym_move_poll(&r->move);
-    const ompi_status_public_t *status = status_of(r);
-
-    if (0 != done) {
-        end_fetch(r, done < 0 ? done : GPUSYM_SUCCESS,
-                  done < 0 ? pml_gpusym_report_gpu(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG)
-                           : MPI_SUCCESS);
-    }
-    return 0 == done;
+    return 0 == done ? true : end_move(r, done);
 }
 
 static bool is_box(const request_t *r)
@@ -288,13 +290,18 @@ static bool is_box(const request_t *r)
     return GPUSYM_PARCEL_MAPPED == r->parcel.offer.kind && 0 != (r->parcel.offer.flags & PML_GPUSYM_OFFER_BOX);
 }
 
+static pml_gpusym_note_t read_note(const request_t *r)
+{
+    pml_gpusym_note_t note;
+    memcpy(&note, (const char *) r->parcel.room + GPUSYM_PARCEL_ROOM - sizeof note, sizeof note);
+    return note;
+}
+
 /* Reads what the sender says of its box. Returns the bytes from its first to its last; 0: it is none. */
 static uint64_t read_box(const request_t *r, gpusym_box_t *box)
 {
     uint64_t span;
-    pml_gpusym_note_t note;
-    memcpy(&note, (const char *) r->parcel.room + GPUSYM_PARCEL_ROOM - sizeof note, sizeof note);
-    *box = note.box;
+    *box = read_note(r).box;
     if (0 == box->bytes || 0 == box->n[0] || 0 == box->n[1]) {
         return 0;
     }
@@ -307,36 +314,41 @@ static uint64_t read_box(const request_t *r, gpusym_box_t *box)
     return huge ? 0 : span;
 }
 
-/* Maps the sender's memory. Returns the data in it; NULL: it cannot be mapped. box: set, if they are one. */
-static const char *map_source(request_t *r, gpusym_box_t *box)
+/* Maps the sender's memory. Returns the data in it; NULL: it cannot be mapped. box: set, if they are one. *size: bytes
+ * of that memory. */
+static const char *map_source(request_t *r, gpusym_box_t *box, uint64_t *size)
 {
     const gpusym_offer_t *o = &r->parcel.offer;
     const uint64_t span = is_box(r) ? read_box(r, box) : o->bytes;
     void *base;
-    uint64_t size;
 
     r->gpu = NULL == r->gpu ? pml_gpusym_gpu_last() : r->gpu;
     if (NULL == r->gpu) {
         return NULL; /* a process that has used no GPU gets no context for a message to host memory */
     }
-    if (GPUSYM_SUCCESS != gpusym_reg_map(gpusym_current.dev, r->gpu, r->parcel.peer, o->key, &base, &size) ||
-        0 == span || span > size || o->off > size - span) {
+    if (GPUSYM_SUCCESS != gpusym_reg_map(gpusym_current.dev, r->gpu, r->parcel.peer, o->key, &base, size) ||
+        0 == span || span > *size || o->off > *size - span) {
         return NULL;
     }
     return (const char *) base + o->off;
+}
+
+static pml_gpusym_route_t make_route(const request_t *r, const char *from, const gpusym_box_t *box)
+{
+    return (pml_gpusym_route_t){.gpu = r->gpu,
+                                .layout = &r->layout,
+                                .buf = r->base.req_addr,
+                                .on_host = r->on_host,
+                                .from = from,
+                                .box = box,
+                                .bytes = bytes_to_move(r)};
 }
 
 /* Copies from the sender's memory, which is mapped at `from`. box: NULL if it is packed. */
 static bool pull(request_t *r, const char *from, const gpusym_box_t *box)
 {
     const ompi_status_public_t *status = status_of(r);
-    const pml_gpusym_route_t route = {.gpu = r->gpu,
-                                      .layout = &r->layout,
-                                      .buf = r->base.req_addr,
-                                      .on_host = r->on_host,
-                                      .from = from,
-                                      .box = box,
-                                      .bytes = bytes_to_move(r)};
+    const pml_gpusym_route_t route = make_route(r, from, box);
     const int rc = pml_gpusym_move_start(&r->move, &route);
 
     if (NULL != box && GPUSYM_ERR_NOT_AVAILABLE == rc) {
@@ -429,7 +441,12 @@ static bool fetch_source(request_t *r, const gpusym_box_t *box)
     return alone && ask_push(r) ? true : pull(r, r->source, box);
 }
 
-/* The sender's GPU copies the data there, at most for microseconds. */
+/* ---- data that the sender's GPU is still copying there ---- */
+
+/* Messages that the CPU waits for after one whose data came too late for the GPU to wait for them. */
+#define LATE 64u
+
+/* At most for microseconds, if nothing else fills that GPU. */
 static bool step_filling(request_t *r)
 {
     const ompi_status_public_t *status = status_of(r);
@@ -447,18 +464,68 @@ static bool step_filling(request_t *r)
     return true;
 }
 
+/* Our GPU waits for the data, and copies them. */
+static bool step_signal(request_t *r)
+{
+    const int done = pml_gpusym_move_poll(&r->move);
+
+    if (0 == done) {
+        return true;
+    }
+    if (GPUSYM_ERR_LATE == done) {
+        __atomic_store_n(&r->peer->late, LATE, __ATOMIC_RELAXED);
+        GPUSYM_LOG(2, "point-to-point: a copy of process %d came late: kernels do not wait for the next %u ones",
+                   (int) gpusym_peer_pid(r->parcel.peer), LATE);
+        r->step = step_filling;
+        return step_filling(r);
+    }
+    pml_gpusym_count(PML_GPUSYM_RECEIVED_DIRECT);
+    pml_gpusym_count(PML_GPUSYM_RECEIVED_WAITED);
+    return end_move(r, done);
+}
+
+/* Whether the signal of the sender's copy lies in the mapped memory, as its data do. */
+static bool signal_fits(const request_t *r, uint64_t size)
+{
+    const uint64_t end = GPUSYM_SIGNAL_OFF(r->parcel.offer.bytes) + GPUSYM_SIGNAL_BYTES;
+    return end <= size && r->parcel.offer.off <= size - end;
+}
+
+/* Has our GPU wait for the data, which lie at r->source in mapped memory of `size` bytes. False: it does not. */
+static bool await_signal(request_t *r, uint64_t size)
+{
+    const uint32_t late = __atomic_load_n(&r->peer->late, __ATOMIC_RELAXED);
+    pml_gpusym_route_t route = make_route(r, r->source, NULL);
+
+    route.signal = read_note(r).signal;
+    if (0 != late) {
+        __atomic_store_n(&r->peer->late, late - 1, __ATOMIC_RELAXED); /* about right if several threads receive */
+    }
+    if (0 != late || 0 == route.signal || route.bytes != r->parcel.offer.bytes || !signal_fits(r, size) ||
+        pml_gpusym_peer_is_self(r->peer) || pml_gpusym_gpu_is_shared() || !pml_gpusym_move_can_wait(&route) ||
+        GPUSYM_SUCCESS != pml_gpusym_move_start(&r->move, &route)) {
+        return false;
+    }
+    r->step = step_signal;
+    return true;
+}
+
 static bool fetch_mapped(request_t *r)
 {
+    uint64_t size;
     if (0 == bytes_to_move(r)) {
         end_fetch(r, GPUSYM_SUCCESS, MPI_SUCCESS);
         return false;
     }
     gpusym_box_t box;
-    r->source = map_source(r, &box);
+    r->source = map_source(r, &box, &size);
     if (NULL == r->source) {
         return fetch_pieces(r); /* which asks for them */
     }
     if (0 != (PML_GPUSYM_OFFER_FILLING & r->parcel.offer.flags)) {
+        if (0 == gpusym_parcel_is_filled(&r->parcel) && await_signal(r, size)) {
+            return true;
+        }
         r->step = step_filling;
         return step_filling(r);
     }

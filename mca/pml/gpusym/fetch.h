@@ -33,9 +33,10 @@ int pml_gpusym_follow_tag(uint64_t number, bool named);
 void pml_gpusym_follow_write(uint8_t envelope[GPUSYM_ENVELOPE], uint32_t number);
 bool pml_gpusym_follow_read(const uint8_t envelope[GPUSYM_ENVELOPE], uint32_t *number);
 
-/* The note of an offer with PML_GPUSYM_OFFER_BOX. */
+/* The note of an offer with PML_GPUSYM_OFFER_BOX, or PML_GPUSYM_OFFER_FILLING. */
 typedef union {
     gpusym_box_t box;
+    uint32_t signal; /* of the copy that fills the memory (kernels/work.h); 0: it has none */
     unsigned char bytes[GPUSYM_PARCEL_NOTE];
 } pml_gpusym_note_t;
 

@@ -17,6 +17,7 @@
 
 static gpusym_gpu_t *last;  /* atomic */
 static uint32_t until_look; /* calls; near enough if several threads count */
+static bool is_shared;      /* atomic */
 
 gpusym_gpu_t *pml_gpusym_gpu_last(void)
 {
@@ -63,6 +64,7 @@ void pml_gpusym_gpu_review(gpusym_gpu_t *gpu)
     dev->gpu_info(gpu, &info);
     const uint64_t linger = us < 0 ? gpusym_tuning_linger_us(dev->simulated) : (uint64_t) us;
     const bool shared = gpusym_parcels_gpu_shared(info.uuid);
+    __atomic_store_n(&is_shared, shared, __ATOMIC_RELAXED);
     if (shared && NULL != dev->gpu_crowded) {
         dev->gpu_crowded(gpu);
     }
@@ -70,6 +72,11 @@ void pml_gpusym_gpu_review(gpusym_gpu_t *gpu)
         GPUSYM_LOG(2, "point-to-point: no copier on %s, which another rank uses too", info.where);
     }
     gpusym_copier_linger(dev, gpu, shared ? 0 : 1000 * linger, us < 0);
+}
+
+bool pml_gpusym_gpu_is_shared(void)
+{
+    return __atomic_load_n(&is_shared, __ATOMIC_RELAXED);
 }
 
 void pml_gpusym_gpus_close(void)

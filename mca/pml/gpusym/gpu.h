@@ -17,6 +17,9 @@ bool pml_gpusym_gpu_reaches(const void *p, size_t bytes);
 /* Lets a GPU have a copier, or not, if another process uses it too: looks at what the peers have told, now and then.
  * Call it before a small copy. */
 void pml_gpusym_gpu_review(gpusym_gpu_t *gpu);
+/* Whether another process used that GPU too, when this process looked last: then none of its kernels may wait for
+ * another process's. */
+bool pml_gpusym_gpu_is_shared(void);
 /* Forgets them. */
 void pml_gpusym_gpus_close(void);
 

@@ -40,7 +40,9 @@ static int start_carry(move_t *m)
                                       .from_pitch = run ? 0 : l->width,
                                       .local = !route->on_host,
                                       .to_host = route->on_host,
-                                      .shared = true};
+                                      .shared = true,
+                                      .does = 0 != route->signal ? GPUSYM_COPY_WAITS : 0,
+                                      .signal = route->signal};
 
     m->poll = poll_carry;
     pml_gpusym_gpu_review(route->gpu);
@@ -279,6 +281,13 @@ static int start_packed(move_t *m)
         return start_to_host(m);
     }
     return whole ? start_carry(m) : start_stream(m);
+}
+
+bool pml_gpusym_move_can_wait(const pml_gpusym_route_t *route)
+{
+    return !route->on_host && NULL == route->box && GPUSYM_LAYOUT_RUN == route->layout->kind &&
+           gpusym_tuning_carry_by_kernel(route->bytes, 1) &&
+           gpusym_layout_is_one(gpusym_current.dev, route->layout, route->buf);
 }
 
 int pml_gpusym_move_start(move_t *m, const pml_gpusym_route_t *route)

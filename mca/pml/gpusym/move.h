@@ -25,6 +25,7 @@ typedef struct {
     const char *from;
     const gpusym_box_t *box; /* `from` is its first byte; NULL: it is packed. Copied */
     size_t bytes;            /* of the message that are moved, at most the layout's; not 0 */
+    uint32_t signal;         /* of the copy that puts them there, which the GPU waits for; 0: they are there */
 } pml_gpusym_route_t;
 
 struct pml_gpusym_move {
@@ -40,11 +41,13 @@ struct pml_gpusym_move {
     int error;                    /* why no further chunk is started */
 };
 
+/* Whether the GPU can wait for a signal before it moves the data. */
+bool pml_gpusym_move_can_wait(const pml_gpusym_route_t *route);
 /* Starts a move. Sets *m, which stays in place until the move has ended. Errors of common.h: nothing is under way;
  * GPUSYM_ERR_NOT_AVAILABLE: boxes cannot be copied here. */
 int pml_gpusym_move_start(pml_gpusym_move_t *m, const pml_gpusym_route_t *route);
-/* Returns 1 if all data are in the buffer, 0 if not, or the device's error; not 0 ends the move, and returns what it
- * has. */
+/* Returns 1 if all data are in the buffer, 0 if not, or the device's error; GPUSYM_ERR_LATE: the signal has not come.
+ * Not 0 ends the move, and returns what it has. */
 int pml_gpusym_move_poll(pml_gpusym_move_t *m);
 
 #endif

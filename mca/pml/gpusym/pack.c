@@ -67,9 +67,9 @@ void pml_gpusym_pack_poll(void)
 /* Has the copier's kernel come for the next message. Nobody waits for it: the program's kernels may fill the GPU. */
 static void call_kernel(gpusym_gpu_t *gpu)
 {
-    if (GPUSYM_SUCCESS != gpusym_copier_start(gpusym_current.dev, gpu,
-                                              pinned.memory + gpusym_tuning_carry_resident_max(), pinned.memory, 1,
-                                              false, &pinned.calling)) {
+    const gpusym_copier_run_t run = {
+        .dst = pinned.memory + gpusym_tuning_carry_resident_max(), .src = pinned.memory, .bytes = 1};
+    if (GPUSYM_SUCCESS != gpusym_copier_start(gpusym_current.dev, gpu, &run, &pinned.calling)) {
         pinned.calling = NULL;
     }
     __atomic_store_n(&waiting, NULL != pinned.calling, __ATOMIC_RELAXED);
@@ -78,16 +78,17 @@ static void call_kernel(gpusym_gpu_t *gpu)
 /* Copies between the GPU and the pinned memory. Whether that has been done. */
 static bool copy_pinned(gpusym_gpu_t *gpu, char *at, size_t bytes, bool to_host)
 {
-    void *dst = to_host ? pinned.memory : at;
-    const void *src = to_host ? at : pinned.memory;
+    const gpusym_copier_run_t run = {.dst = to_host ? pinned.memory : at,
+                                     .src = to_host ? at : pinned.memory,
+                                     .bytes = (uint32_t) bytes,
+                                     .does = to_host ? GPUSYM_COPY_TO_HOST : 0};
     gpusym_copier_t *copier;
     int done;
 
     if (!poll_calling()) {
         return false;
     }
-    if (GPUSYM_SUCCESS !=
-        gpusym_copier_command(gpusym_current.dev, gpu, dst, src, (uint32_t) bytes, to_host, &copier)) {
+    if (GPUSYM_SUCCESS != gpusym_copier_command(gpusym_current.dev, gpu, &run, &copier)) {
         call_kernel(gpu);
         return false;
     }

@@ -557,20 +557,27 @@ static const char *find_source(request_t *r)
     return r->scratch;
 }
 
-/* Begins to copy the data into scratch memory. False: they stay where they are. */
-static bool begin_filling(request_t *r)
+/* Begins to copy the data into scratch memory, with a signal behind them. False: they stay where they are. */
+static bool begin_filling(request_t *r, uint32_t signal)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
+    const uint64_t room = GPUSYM_SIGNAL_OFF(r->layout.bytes) + GPUSYM_SIGNAL_BYTES;
 
     if (NULL != r->scratch || r->layout.bytes > COPIED_MAX) {
         return false;
     }
-    if (GPUSYM_SUCCESS != gpusym_scratch_get(dev, r->gpu, r->layout.bytes, &r->scratch)) {
+    if (GPUSYM_SUCCESS != gpusym_scratch_get(dev, r->gpu, room, &r->scratch)) {
         r->scratch = NULL;
         return false;
     }
-    const gpusym_carry_rows_t rows = {
-        .dst = r->scratch, .src = r->source, .width = r->layout.bytes, .height = 1, .local = true, .shared = true};
+    const gpusym_carry_rows_t rows = {.dst = r->scratch,
+                                      .src = r->source,
+                                      .width = r->layout.bytes,
+                                      .height = 1,
+                                      .local = true,
+                                      .shared = true,
+                                      .does = GPUSYM_COPY_SIGNALS,
+                                      .signal = signal};
     pml_gpusym_gpu_review(r->gpu);
     if (GPUSYM_SUCCESS != gpusym_carry_start_rows(dev, r->gpu, &rows, &r->move.carry[0])) {
         gpusym_scratch_put(dev, r->gpu, r->scratch);
@@ -584,10 +591,19 @@ static bool begin_filling(request_t *r)
     return true;
 }
 
-/* Offers a copy of the data, which is being made: the receiver, which gets the envelope meanwhile, waits for it. */
-static bool offer_copy(request_t *r, gpusym_offer_t *o)
+/* Returns the number of a signal: not 0, and another one each time, for as many as there are. */
+static uint32_t next_signal(void)
 {
-    if (!begin_filling(r)) {
+    static uint32_t last; /* atomic */
+    const uint32_t signal = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+    return 0 != signal ? signal : next_signal();
+}
+
+/* Offers a copy of the data, which is being made: the receiver, which gets the envelope meanwhile, waits for it. */
+static bool offer_copy(request_t *r, gpusym_offer_t *o, pml_gpusym_note_t *note)
+{
+    note->signal = next_signal();
+    if (!begin_filling(r, note->signal)) {
         return false;
     }
     if (!register_memory(r, gpusym_scratch_id(r->scratch), r->scratch, o, r->layout.bytes)) {
@@ -600,7 +616,7 @@ static bool offer_copy(request_t *r, gpusym_offer_t *o)
 
 /* Fills the place of the data in an offer: memory that the peer can map, their own or a copy, or else a pipe. False:
  * the message is staged, since a small one is buffered if nobody receives it. */
-static bool offer_memory(request_t *r, gpusym_offer_t *o)
+static bool offer_memory(request_t *r, gpusym_offer_t *o, pml_gpusym_note_t *note)
 {
     if (NULL == r->source) {
         return false;
@@ -610,7 +626,7 @@ static bool offer_memory(request_t *r, gpusym_offer_t *o)
         __atomic_store_n(&r->peer->piped, piped - 1, __ATOMIC_RELAXED); /* about right if several threads send */
     }
     const uint64_t id = NULL != r->scratch ? gpusym_scratch_id(r->scratch) : r->id;
-    if (0 == piped && (register_memory(r, id, r->source, o, r->layout.bytes) || offer_copy(r, o))) {
+    if (0 == piped && (register_memory(r, id, r->source, o, r->layout.bytes) || offer_copy(r, o, note))) {
         o->kind = GPUSYM_PARCEL_MAPPED;
         r->key = o->key;
         return true;
@@ -738,8 +754,8 @@ static outcome_t send_direct(request_t *r, int *rv)
     if (!is_box) {
         r->source = find_source(r);
     }
-    if ((!is_box && !offer_memory(r, &o)) ||
-        GPUSYM_SUCCESS != gpusym_parcel_offer(&o, is_box ? &note : NULL, &r->index, r->envelope)) {
+    if ((!is_box && !offer_memory(r, &o, &note)) ||
+        GPUSYM_SUCCESS != gpusym_parcel_offer(&o, 0 != o.flags ? &note : NULL, &r->index, r->envelope)) {
         const bool unmapped = NULL != r->source && GPUSYM_PARCEL_PIPE == o.kind;
         release_memory(r);
         return stage(r, unmapped ? PML_GPUSYM_UNMAPPED : PML_GPUSYM_FULL);

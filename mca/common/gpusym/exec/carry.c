@@ -44,10 +44,11 @@ static struct {
 typedef struct {
     pthread_mutex_t lock; /* covers all of this */
     uint32_t n;           /* also read without the lock */
-    gpusym_carry_t last;  /* all blocks of the last launch */
+    gpusym_carry_t last;  /* all blocks of the last launch; not of one that waits, which holds no other one up */
     uint32_t held;        /* how often it was found under way */
     uint64_t bytes;
-    bool local; /* all of them are */
+    bool local;  /* all of them are */
+    bool awaits; /* one of them does, for a signal */
     const gpusym_device_t *dev;
     gpusym_gpu_t *gpu;
     gpusym_carry_t *carry[GPUSYM_RUNS_MAX];
@@ -60,12 +61,13 @@ static batch_t run_batch = {.lock = PTHREAD_MUTEX_INITIALIZER}, box_batch = {.lo
 
 /* ---- lanes ---- */
 
-/* Gives all words the lane's sequence. No copy is under way. */
+/* Gives all words the lane's sequence. No copy is under way. Nor is one late: that is of later ones only. */
 static void bring_up_words(carrier_t *carrier)
 {
     gpusym_lane_t *lane = carrier->lane;
     for (unsigned i = 0; i < GPUSYM_CARRY_BLOCKS; i++) {
         __atomic_store_n(&lane->host->part[i], (uint64_t) lane->seq << 32, __ATOMIC_RELAXED);
+        __atomic_store_n(&lane->host->late[i], (uint64_t) lane->seq << 32, __ATOMIC_RELAXED);
     }
     __atomic_store_n(&lane->host->copied, lane->seq, __ATOMIC_RELAXED);
     __atomic_store_n(&carrier->started, 0, __ATOMIC_RELAXED);
@@ -157,6 +159,7 @@ static int launch(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w)
 {
     w->nranks = 1;
     w->nthreads = gpusym_tuning_carry_threads();
+    w->enter_ns = gpusym_tuning_carry_wait_ns(lane->dev->simulated);
     gpusym_lane_begin(lane, w);
     w->done = lane->line->part;
     GPUSYM_TRACE(LAUNCH, kernel, lane->seq);
@@ -169,13 +172,22 @@ static int launch(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w)
     return lane->dev->launch(lane->stream, kernel, w);
 }
 
+static gpusym_run_t make_run(const gpusym_carry_rows_t *rows)
+{
+    return (gpusym_run_t){.in = rows->src,
+                          .out = rows->dst,
+                          .bytes = (uint32_t) rows->width,
+                          .signal = rows->signal,
+                          .does = (uint16_t) rows->does};
+}
+
 /* Queues a kernel for one copy. With the lane's lock held. */
 static int start_kernel(gpusym_lane_t *lane, const gpusym_carry_rows_t *rows, gpusym_carry_t *carry)
 {
     const bool run = 1 == rows->height;
     gpusym_work_t w = {.nblocks = gpusym_tuning_carry_blocks(rows->width * rows->height), .out_local = rows->local};
     if (run) {
-        w.run[0] = (gpusym_run_t){.in = rows->src, .out = rows->dst, .bytes = rows->width};
+        w.run[0] = make_run(rows);
         w.rows = (gpusym_rows_t){.runs = 1};
         gpusym_run_plan(&w.run[0], 0, w.nblocks);
     } else {
@@ -206,10 +218,18 @@ static int start_engine(gpusym_lane_t *lane, const gpusym_carry_rows_t *rows, gp
     return rc;
 }
 
+static bool awaits(const gpusym_carry_rows_t *rows)
+{
+    return 0 != (rows->does & GPUSYM_COPY_WAITS);
+}
+
 /* Copies where the GPU queues nothing: the driver does it, and this call waits. */
 static int copy_now(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *rows)
 {
-    int rc = GPUSYM_SUCCESS;
+    int rc = awaits(rows) ? GPUSYM_ERR_LATE : GPUSYM_SUCCESS;
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
     GPUSYM_LOG(2, "a copy could not be queued: the driver does it synchronously: %s", dev->error());
     for (uint64_t i = 0; GPUSYM_SUCCESS == rc && i < rows->height; i++) {
         rc = dev->copy(gpu, (char *) rows->dst + i * rows->to_pitch, (const char *) rows->src + i * rows->from_pitch,
@@ -243,15 +263,21 @@ static bool has_reached(uint32_t seq, uint32_t wanted)
     return (int32_t) (seq - wanted) >= 0;
 }
 
-/* Returns whether the words of pinned memory say that a copy has ended. Later copies of the lane write them too. */
+static bool word_says(const uint64_t *word, uint32_t seq)
+{
+    return has_reached((uint32_t) (__atomic_load_n(word, __ATOMIC_ACQUIRE) >> 32), seq);
+}
+
+/* Returns whether the words of pinned memory say that a copy has ended. Later copies of the lane write them too: one of
+ * those that was late makes this one late. */
 static bool words_say_ended(gpusym_carry_t *carry)
 {
     gpusym_lane_line_t *line = carry->carrier->lane->host;
     if (0 == carry->end) {
         return carry->flag && has_reached(__atomic_load_n(&line->copied, __ATOMIC_ACQUIRE), carry->seq);
     }
-    while (carry->seen < carry->end &&
-           has_reached((uint32_t) (__atomic_load_n(&line->part[carry->seen], __ATOMIC_ACQUIRE) >> 32), carry->seq)) {
+    while (carry->seen < carry->end && word_says(&line->part[carry->seen], carry->seq)) {
+        carry->late = carry->late || (carry->awaits && word_says(&line->late[carry->seen], carry->seq));
         carry->seen++;
     }
     return carry->seen == carry->end;
@@ -295,8 +321,9 @@ static int launch_batch(batch_t *batch, carrier_t *carrier)
         batch->carry[i]->seq = carrier->lane->seq;
     }
     gpusym_unlock(&carrier->lock);
-    batch->last =
-        (gpusym_carry_t){.carrier = GPUSYM_SUCCESS == rc ? carrier : NULL, .seq = carrier->lane->seq, .end = w.nblocks};
+    batch->last = (gpusym_carry_t){.carrier = GPUSYM_SUCCESS == rc && !batch->awaits ? carrier : NULL,
+                                   .seq = carrier->lane->seq,
+                                   .end = w.nblocks};
     batch->held = 0;
     return rc;
 }
@@ -329,10 +356,11 @@ static int copy_box_now(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpu
 static void copy_alone(batch_t *batch, carrier_t *carrier, uint32_t i)
 {
     const gpusym_run_t *run = &batch->run[i];
-    const gpusym_carry_rows_t rows = {.dst = run->out, .src = run->in, .width = run->bytes, .height = 1};
+    const gpusym_carry_rows_t rows = {
+        .dst = run->out, .src = run->in, .width = run->bytes, .height = 1, .does = run->does};
     gpusym_carry_t carry = {.carrier = carrier, .waits = true};
     int rc = GPUSYM_ERR_NOT_AVAILABLE;
-    if (NULL != carrier && &run_batch == batch) {
+    if (NULL != carrier && &run_batch == batch && !awaits(&rows)) {
         gpusym_lock(&carrier->lock);
         count_started(carrier, batch->n - i);
         rc = start_engine(carrier->lane, &rows, &carry);
@@ -362,6 +390,7 @@ static void end_batch(batch_t *batch)
         __atomic_store_n(&batch->carry[i]->waits, false, __ATOMIC_RELEASE);
     }
     batch->bytes = 0;
+    batch->awaits = false;
     __atomic_store_n(&batch->n, 0, __ATOMIC_RELAXED);
 }
 
@@ -417,7 +446,9 @@ static void start_run(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusy
 {
     gpusym_lock(&run_batch.lock);
     join_batch(&run_batch, dev, gpu, rows->width, rows->local, carry);
-    run_batch.run[run_batch.n - 1] = (gpusym_run_t){.in = rows->src, .out = rows->dst, .bytes = rows->width};
+    carry->awaits = awaits(rows);
+    run_batch.awaits = run_batch.awaits || carry->awaits;
+    run_batch.run[run_batch.n - 1] = make_run(rows);
     gpusym_unlock(&run_batch.lock);
 }
 
@@ -471,13 +502,19 @@ int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const
     }
     int rc = GPUSYM_ERR_NOT_AVAILABLE;
     if (is_short(rows)) {
-        rc = gpusym_copier_start(dev, gpu, rows->dst, rows->src, (uint32_t) rows->width, rows->to_host, &carry->copier);
+        const gpusym_copier_run_t run = {.dst = rows->dst,
+                                         .src = rows->src,
+                                         .bytes = (uint32_t) rows->width,
+                                         .does = rows->does | (rows->to_host ? GPUSYM_COPY_TO_HOST : 0),
+                                         .signal = rows->signal};
+        rc = gpusym_copier_start(dev, gpu, &run, &carry->copier);
     }
     if (GPUSYM_SUCCESS == rc) {
         return rc;
     }
     carry->copier = NULL;
     const bool by_kernel = !rows->engine && gpusym_tuning_carry_by_kernel(rows->width, rows->height);
+    carry->awaits = awaits(rows);
     if (by_kernel && rows->shared && 1 == rows->height) {
         start_run(dev, gpu, rows, carry);
         return GPUSYM_SUCCESS;
@@ -489,6 +526,7 @@ int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const
     gpusym_lock(&carrier->lock);
     count_started(carrier, 1);
     rc = by_kernel && carrier->kernels ? start_kernel(carrier->lane, rows, carry)
+         : awaits(rows)                ? GPUSYM_ERR_LATE
                                        : start_engine(carrier->lane, rows, carry);
     gpusym_unlock(&carrier->lock);
     if (GPUSYM_SUCCESS == rc) {
@@ -520,6 +558,7 @@ int gpusym_carry_poll(gpusym_carry_t *carry)
     if (NULL != carry->copier) {
         const int ended = gpusym_copier_poll(carry->copier);
         carry->copier = 0 == ended ? carry->copier : NULL;
+        carry->error = ended < 0 ? ended : GPUSYM_SUCCESS;
         return ended;
     }
     if (NULL == carrier) {
@@ -536,6 +575,7 @@ int gpusym_carry_poll(gpusym_carry_t *carry)
     if (0 != rc) {
         carrier_put(carrier, 1);
         carry->carrier = NULL;
+        carry->error = carry->late ? GPUSYM_ERR_LATE : carry->error;
     }
-    return rc;
+    return carry->late && rc > 0 ? GPUSYM_ERR_LATE : rc;
 }

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Carrying: one copy from address to address, by a kernel or a copy engine, polled.  No function waits, and no work
- * that is queued waits for another process.  Only where the GPU queues nothing (no memory for a stream, say), the
+ * that is queued waits for another process, but a copy for a signal, for a limited time.  Only where the GPU queues nothing (no memory for a stream, say), the
  * driver copies at once.
  *
  * A few lanes (lane.h) of each GPU carry all copies; copies of one lane end in their order.  Short ones go to the GPU's
@@ -24,6 +24,8 @@ typedef struct {
     uint32_t end;                   /* behind its last block; 0: a copy engine copies */
     uint32_t polls;
     int error;     /* of a shared launch */
+    bool awaits;   /* a signal */
+    bool late;     /* which has not come */
     bool waits;    /* for its launch; atomic */
     uint32_t held; /* polls since then */
     bool flag;     /* the stream writes a word behind the copy engine's copy */
@@ -38,6 +40,9 @@ typedef struct {
     bool to_host; /* dst is pinned host memory: then a short copy may go to the copier, too */
     bool engine;  /* one side is host memory that is not pinned, which only copy engines reach */
     bool shared;  /* it may wait for gpusym_carry_flush, to share a launch */
+    /* One run: SIGNALS, WAITS or 0, and the number of the signal (kernels/work.h). A copy engine stores no signal; a
+     * copy that is to wait for one ends with GPUSYM_ERR_LATE where no kernel does it. */
+    uint32_t does, signal;
 } gpusym_carry_rows_t;
 
 /*
@@ -59,7 +64,7 @@ int gpusym_carry_start_box(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const 
  * then it waits until that has ended. Its errors are told by gpusym_carry_poll. A few ns if nothing waits. */
 void gpusym_carry_flush(bool more);
 /* Returns 1 if the copy has ended, and is visible to all, 0 if it is under way, or the device's error, which ends it
- * too. A few ns while it is under way. If it waits for its launch, gpusym_carry_flush is called at times. */
+ * too; GPUSYM_ERR_LATE: the signal has not come, and what the copy has written is undefined. A few ns while it is under way. If it waits for its launch, gpusym_carry_flush is called at times. */
 int gpusym_carry_poll(gpusym_carry_t *carry);
 
 /* Returns the lanes, and closes the copiers. No copy may be under way. Call it before gpusym_lanes_close. */

@@ -32,10 +32,8 @@ struct gpusym_copier {
     uint64_t lingers;
     gpusym_tuning_resident_t worth;
     /* Of the copy under way: */
-    void *dst;
-    const void *src;
-    uint32_t bytes, polls;
-    bool to_host;
+    gpusym_copier_run_t run;
+    uint32_t polls;
     bool launches; /* it may launch a kernel */
     struct gpusym_copier *next;
 };
@@ -102,11 +100,17 @@ static bool is_here(const gpusym_copier_t *c)
 static int launch_kernel(gpusym_copier_t *c)
 {
     const gpusym_device_t *dev = c->dev;
-    gpusym_work_t w = {.run = {{.in = c->src, .out = c->dst, .bytes = c->bytes}},
+    const gpusym_copier_run_t *run = &c->run;
+    gpusym_work_t w = {.run = {{.in = run->src,
+                                .out = run->dst,
+                                .bytes = run->bytes,
+                                .signal = run->signal,
+                                .does = (uint16_t) run->does}},
                        .nranks = 1,
                        .nblocks = 1,
                        .nthreads = gpusym_tuning_carry_threads(),
-                       .out_local = !c->to_host,
+                       .enter_ns = gpusym_tuning_carry_wait_ns(c->dev->simulated),
+                       .out_local = 0 == (run->does & GPUSYM_COPY_TO_HOST),
                        .rows = {.runs = 1},
                        .linger_ns = c->lingers};
     gpusym_run_plan(&w.run[0], 0, w.nblocks);
@@ -157,36 +161,34 @@ static bool address_fits(const void *p)
 }
 
 /* Takes the copier for a copy. NULL: there is none, or it is busy. */
-static gpusym_copier_t *begin(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint32_t bytes,
-                              bool to_host)
+static gpusym_copier_t *begin(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_copier_run_t *run)
 {
     gpusym_copier_t *c = find_copier(dev, gpu);
-    if (NULL == c || 0 == __atomic_load_n(&c->linger_ns, __ATOMIC_RELAXED) || !address_fits(dst) ||
-        !address_fits(src) || !take(c)) {
+    if (NULL == c || 0 == __atomic_load_n(&c->linger_ns, __ATOMIC_RELAXED) || !address_fits(run->dst) ||
+        !address_fits(run->src) || !take(c)) {
         return NULL;
     }
-    c->dst = dst;
-    c->src = src;
-    c->bytes = bytes;
+    c->run = *run;
     c->polls = 0;
-    c->to_host = to_host;
     c->launches = true;
     return c;
 }
 
 static void command_kernel(gpusym_copier_t *c)
 {
-    const bool packs = c->bytes > gpusym_tuning_carry_resident_max();
+    const gpusym_copier_run_t *run = &c->run;
+    const bool packs = run->bytes > gpusym_tuning_carry_resident_max();
     c->commanded = true;
     c->served++;
-    gpusym_lane_command(c->lane, c->src, c->dst, packs ? c->bytes / GPUSYM_PACK : c->bytes,
-                        (c->to_host ? GPUSYM_COPY_TO_HOST : 0) | (packs ? GPUSYM_COPY_PACKS : 0));
+    gpusym_lane_signal(c->lane, run->signal);
+    gpusym_lane_command(c->lane, run->src, run->dst, packs ? run->bytes / GPUSYM_PACK : run->bytes,
+                        run->does | (packs ? GPUSYM_COPY_PACKS : 0));
 }
 
-int gpusym_copier_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint32_t bytes,
-                        bool to_host, gpusym_copier_t **copier)
+int gpusym_copier_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_copier_run_t *run,
+                        gpusym_copier_t **copier)
 {
-    gpusym_copier_t *c = begin(dev, gpu, dst, src, bytes, to_host);
+    gpusym_copier_t *c = begin(dev, gpu, run);
     if (NULL == c) {
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
@@ -209,10 +211,10 @@ int gpusym_copier_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst
     return rc;
 }
 
-int gpusym_copier_command(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint32_t bytes,
-                          bool to_host, gpusym_copier_t **copier)
+int gpusym_copier_command(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_copier_run_t *run,
+                          gpusym_copier_t **copier)
 {
-    gpusym_copier_t *c = begin(dev, gpu, dst, src, bytes, to_host);
+    gpusym_copier_t *c = begin(dev, gpu, run);
     if (NULL == c) {
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
@@ -226,7 +228,8 @@ int gpusym_copier_command(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *d
     return GPUSYM_SUCCESS;
 }
 
-/* The kernel has left before it read the command: another one does the copy, or else the driver. */
+/* The kernel has left before it read the command: another one does the copy, or else the driver, which waits for no
+ * signal. */
 static int launch_again(gpusym_copier_t *c)
 {
     gpusym_tuning_resident_ended(&c->worth, c->served - 1, c->lingers, GPUSYM_RESIDENT_EXPIRED);
@@ -235,7 +238,8 @@ static int launch_again(gpusym_copier_t *c)
     }
     gpusym_lane_put(c->lane);
     c->lane = NULL;
-    const int rc = c->dev->copy(c->gpu, c->dst, c->src, c->bytes);
+    const int rc = 0 != (c->run.does & GPUSYM_COPY_WAITS) ? GPUSYM_ERR_LATE
+                                                          : c->dev->copy(c->gpu, c->run.dst, c->run.src, c->run.bytes);
     leave(c);
     return GPUSYM_SUCCESS == rc ? 1 : rc;
 }
@@ -248,7 +252,7 @@ int gpusym_copier_poll(gpusym_copier_t *c)
             dismiss_kernel(c);
         }
         leave(c);
-        return 1;
+        return GPUSYM_STATUS_OK == (status & ~GPUSYM_STATUS_RETIRED) ? 1 : GPUSYM_ERR_LATE;
     }
     if (c->commanded && gpusym_lane_retired(c->lane)) {
         return launch_again(c);

@@ -19,17 +19,27 @@ typedef struct gpusym_copier gpusym_copier_t;
  */
 void gpusym_copier_linger(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t linger_ns, bool judge);
 
-/* Starts a copy of 1 to gpusym_tuning_carry_resident_max() bytes into memory of gpu, or with to_host into pinned host
- * memory, from memory that it reaches; of whole, aligned packs into memory of gpu up to
- * gpusym_tuning_carry_resident_packs_max() bytes.  Poll it by gpusym_copier_poll.  GPUSYM_ERR_NOT_AVAILABLE: there is
- * no copier, it is busy, or not worth it; use a lane.  Other errors: the device's.  Any thread. */
-int gpusym_copier_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint32_t bytes,
-                        bool to_host, gpusym_copier_t **copier);
+/* A copy of 1 to gpusym_tuning_carry_resident_max() bytes into memory of a GPU, or with GPUSYM_COPY_TO_HOST into pinned
+ * host memory, from memory that it reaches; or of whole, aligned packs into memory of the GPU up to
+ * gpusym_tuning_carry_resident_packs_max() bytes. */
+typedef struct {
+    void *dst;
+    const void *src;
+    uint32_t bytes;
+    uint32_t does;   /* GPUSYM_COPY_TO_HOST, GPUSYM_COPY_SIGNALS, GPUSYM_COPY_WAITS (kernels/work.h) */
+    uint32_t signal; /* its number */
+} gpusym_copier_run_t;
+
+/* Starts a copy by gpu.  Poll it by gpusym_copier_poll.  GPUSYM_ERR_NOT_AVAILABLE: there is no copier, it is busy, or
+ * not worth it; use a lane.  Other errors: the device's.  Any thread. */
+int gpusym_copier_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_copier_run_t *run,
+                        gpusym_copier_t **copier);
 /* The same, but only if the kernel is there: nothing is launched, which may take as long as the program's own
  * kernels. */
-int gpusym_copier_command(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint32_t bytes,
-                          bool to_host, gpusym_copier_t **copier);
-/* Returns 1 if the copy has ended, 0 if it is under way, or the device's error, which ends it too. */
+int gpusym_copier_command(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_copier_run_t *run,
+                          gpusym_copier_t **copier);
+/* Returns 1 if the copy has ended, 0 if it is under way, or the device's error, which ends it too; GPUSYM_ERR_LATE: the
+ * signal has not come, and nothing has been copied. */
 int gpusym_copier_poll(gpusym_copier_t *copier);
 
 /* Commands all copiers to leave the GPU, those that are busy as soon as their copy has ended: before calls of the

@@ -17,8 +17,9 @@ typedef struct {
     uint64_t done;   /* sequence << 32 | status */
     uint32_t abort;  /* not 0: the kernel ends its waits */
     uint32_t copied; /* sequence of the last copy of a copy engine that has ended; its stream writes it */
-    _Alignas(64) uint64_t doorbell[2];               /* kernels/work.h */
+    _Alignas(64) uint64_t doorbell[3];               /* kernels/work.h */
     _Alignas(64) uint64_t part[GPUSYM_CARRY_BLOCKS]; /* as done, of each block of a copy (carry.h) */
+    uint64_t late[GPUSYM_CARRY_BLOCKS];              /* the same, of those that waited in vain; behind `part` */
 } gpusym_lane_line_t;
 
 typedef struct gpusym_lane {
@@ -60,6 +61,11 @@ int gpusym_lane_launch_graph(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t
  * bytes are 1 to GPUSYM_COMMAND_BYTES_MAX; skip, up to GPUSYM_COMMAND_SKIP_MAX: epochs between its last operation's and
  * this one's. */
 void gpusym_lane_command(gpusym_lane_t *lane, const void *in, void *out, uint64_t bytes, uint32_t skip);
+/* Before the command of a copy: the number of its signal. */
+static inline void gpusym_lane_signal(gpusym_lane_t *lane, uint32_t signal)
+{
+    __atomic_store_n(&lane->host->doorbell[2], signal, __ATOMIC_RELAXED);
+}
 /* Commands a resident kernel to retire.  The lane can be returned at once. */
 void gpusym_lane_retire(gpusym_lane_t *lane);
 
