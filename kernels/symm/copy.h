@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Copies from one address to another, of runs of bytes or of rows: messages between two processes, pulled from or
- * pushed to mapped memory.  The kernel waits for nothing but signals, for a limited time.  Each block writes a completion word of its own,
- * w->done[block], when its part has been stored: a count of ended blocks would need memory of the GPU, and one more
- * round trip to it.
+ * pushed to mapped memory.  The kernel waits for nothing but signals, for a limited time.  Each block writes a
+ * completion word of its own, w->done[block], when its part has been stored: a count of ended blocks would need memory
+ * of the GPU, and one more round trip to it.
  */
 #ifndef GPUSYM_KERNELS_SYMM_COPY_H
 #define GPUSYM_KERNELS_SYMM_COPY_H
@@ -38,7 +38,9 @@ GS_FN bool gs_signal_await(gs_ctx_t part, const gpusym_work_t *w, const char *li
             gs_pause();
             there = gs_now_ns() - since <= w->enter_ns;
         }
-        gs_fence_system();
+        if (0 == w->linger_ns) {
+            gs_fence_system(); /* a resident kernel's loads are strong, and wait at the barrier */
+        }
     }
     return gs_part_all(part, there);
 }

@@ -39,6 +39,9 @@ typedef pml_gpusym_request_t request_t;
 /* Messages of memory that peers cannot map, up to this size, are copied once more on the GPU, into memory that they can
  * map. Longer ones go through pipes, whose pieces are copied while others are fetched. */
 #define COPIED_MAX (4u << 20)
+/* Up to this size the receiver's GPU waits for that copy: of longer ones what that saves is little, and with a signal
+ * behind them a slab of scratch memory has room for one in place of two. */
+#define SIGNALLED_MAX (2u << 20)
 
 /* What has become of a message that goes by envelope. */
 typedef enum {
@@ -557,11 +560,11 @@ static const char *find_source(request_t *r)
     return r->scratch;
 }
 
-/* Begins to copy the data into scratch memory, with a signal behind them. False: they stay where they are. */
+/* Begins to copy the data into scratch memory, with a signal behind them if it is not 0. False: they stay where they are. */
 static bool begin_filling(request_t *r, uint32_t signal)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
-    const uint64_t room = GPUSYM_SIGNAL_OFF(r->layout.bytes) + GPUSYM_SIGNAL_BYTES;
+    const uint64_t room = 0 != signal ? GPUSYM_SIGNAL_OFF(r->layout.bytes) + GPUSYM_SIGNAL_BYTES : r->layout.bytes;
 
     if (NULL != r->scratch || r->layout.bytes > COPIED_MAX) {
         return false;
@@ -576,7 +579,7 @@ static bool begin_filling(request_t *r, uint32_t signal)
                                       .height = 1,
                                       .local = true,
                                       .shared = true,
-                                      .does = GPUSYM_COPY_SIGNALS,
+                                      .does = 0 != signal ? GPUSYM_COPY_SIGNALS : 0,
                                       .signal = signal};
     pml_gpusym_gpu_review(r->gpu);
     if (GPUSYM_SUCCESS != gpusym_carry_start_rows(dev, r->gpu, &rows, &r->move.carry[0])) {
@@ -602,7 +605,7 @@ static uint32_t next_signal(void)
 /* Offers a copy of the data, which is being made: the receiver, which gets the envelope meanwhile, waits for it. */
 static bool offer_copy(request_t *r, gpusym_offer_t *o, pml_gpusym_note_t *note)
 {
-    note->signal = next_signal();
+    note->signal = r->layout.bytes <= SIGNALLED_MAX ? next_signal() : 0;
     if (!begin_filling(r, note->signal)) {
         return false;
     }

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Carrying: one copy from address to address, by a kernel or a copy engine, polled.  No function waits, and no work
- * that is queued waits for another process, but a copy for a signal, for a limited time.  Only where the GPU queues nothing (no memory for a stream, say), the
- * driver copies at once.
+ * that is queued waits for another process, but a copy for a signal, for a limited time.  Only where the GPU queues
+ * nothing (no memory for a stream, say), the driver copies at once.
  *
  * A few lanes (lane.h) of each GPU carry all copies; copies of one lane end in their order.  Short ones go to the GPU's
  * copier, if it has one (copier.h) and `local` or `to_host` is set.  Several copies may share a launch, which takes the
@@ -64,7 +64,8 @@ int gpusym_carry_start_box(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const 
  * then it waits until that has ended. Its errors are told by gpusym_carry_poll. A few ns if nothing waits. */
 void gpusym_carry_flush(bool more);
 /* Returns 1 if the copy has ended, and is visible to all, 0 if it is under way, or the device's error, which ends it
- * too; GPUSYM_ERR_LATE: the signal has not come, and what the copy has written is undefined. A few ns while it is under way. If it waits for its launch, gpusym_carry_flush is called at times. */
+ * too; GPUSYM_ERR_LATE: the signal has not come, and what the copy has written is undefined. A few ns while it is under
+ * way. If it waits for its launch, gpusym_carry_flush is called at times. */
 int gpusym_carry_poll(gpusym_carry_t *carry);
 
 /* Returns the lanes, and closes the copiers. No copy may be under way. Call it before gpusym_lanes_close. */
