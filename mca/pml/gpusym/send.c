@@ -560,7 +560,8 @@ static const char *find_source(request_t *r)
     return r->scratch;
 }
 
-/* Begins to copy the data into scratch memory, with a signal behind them if it is not 0. False: they stay where they are. */
+/* Begins to copy the data into scratch memory, with a signal behind them if it is not 0. False: they stay where they
+ * are. */
 static bool begin_filling(request_t *r, uint32_t signal)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
