@@ -108,6 +108,28 @@ static void many_short_ones_share_allocations(void **state)
     assert_true(32 * MIB == allocated);
 }
 
+/* Those who have another way get none of an allocation of its own. */
+static void parts_come_to_an_end(void **state)
+{
+    enum { MOST = 8 * 8 };
+    void *p[MOST + 1] = {NULL};
+    int n = 0, rc;
+    (void) state;
+    assert_int_equal(gpusym_scratch_get_part(&dev, gpu, 5 * MIB, &p[0]), GPUSYM_ERR_NOT_AVAILABLE);
+    while (GPUSYM_SUCCESS == (rc = gpusym_scratch_get_part(&dev, gpu, MIB, &p[n])) && n < MOST) {
+        n++;
+    }
+    assert_int_equal(rc, GPUSYM_ERR_NOT_AVAILABLE);
+    assert_int_equal(n, MOST);
+    assert_int_equal(made, 8);
+    gpusym_scratch_put(&dev, gpu, p[7]);
+    assert_int_equal(gpusym_scratch_get_part(&dev, gpu, MIB, &p[7]), GPUSYM_SUCCESS);
+    for (int i = 0; i < n; i++) {
+        gpusym_scratch_put(&dev, gpu, p[i]);
+    }
+    assert_int_equal(made, 8);
+}
+
 /* Of short ones, which are parts; a long one may be another allocation the next time. */
 static void allocations_have_ids(void **state)
 {
@@ -207,6 +229,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         TEST(many_short_ones_share_allocations),
+        TEST(parts_come_to_an_end),
         TEST(allocations_have_ids),
         TEST(a_long_one_is_kept),
         TEST(each_gpu_has_its_own),

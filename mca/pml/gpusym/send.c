@@ -37,7 +37,8 @@ typedef pml_gpusym_request_t request_t;
 /* Messages that go through pipes to a peer that could not map our memory, before one tries that again. */
 #define PIPED 16u
 /* Messages of memory that peers cannot map, up to this size, are copied once more on the GPU, into memory that they can
- * map. Longer ones go through pipes, whose pieces are copied while others are fetched. */
+ * map. Longer ones, and those for which no such memory is left, go through pipes, whose pieces are copied while others
+ * are fetched. */
 #define COPIED_MAX (4u << 20)
 /* Up to this size the receiver's GPU waits for that copy: of longer ones what that saves is little, and with a signal
  * behind them a slab of scratch memory has room for one in place of two. */
@@ -570,7 +571,7 @@ static bool begin_filling(request_t *r, uint32_t signal)
     if (NULL != r->scratch || r->layout.bytes > COPIED_MAX) {
         return false;
     }
-    if (GPUSYM_SUCCESS != gpusym_scratch_get(dev, r->gpu, room, &r->scratch)) {
+    if (GPUSYM_SUCCESS != gpusym_scratch_get_part(dev, r->gpu, room, &r->scratch)) {
         r->scratch = NULL;
         return false;
     }

@@ -17,7 +17,7 @@
 /* Short buffers are parts of slabs of this size, of which a process has so many at most: many messages are under way at
  * a time, and peers map few allocations. */
 #define SLAB (8ull << 20)
-#define SLABS 4u
+#define SLABS 8u
 #define PART_MAX (SLAB / 2)
 
 uint64_t gpusym_scratch_max = 256ull << 20;
@@ -143,9 +143,9 @@ static buffer_t *take_kept(const gpusym_gpu_t *gpu, uint64_t bytes)
 
 /* ---- both ---- */
 
-static int get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes, buffer_t **made)
+static int get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes, bool part, buffer_t **made)
 {
-    buffer_t *buffer = bytes > PART_MAX ? take_kept(gpu, bytes) : NULL;
+    buffer_t *buffer = bytes > PART_MAX && !part ? take_kept(gpu, bytes) : NULL;
     if (NULL != buffer) {
         *made = buffer;
         return GPUSYM_SUCCESS;
@@ -157,7 +157,8 @@ static int get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes, bu
     }
     buffer->gpu = gpu;
     buffer->bytes = bytes;
-    const int rc = 0 != bytes && bytes <= PART_MAX && take_part(dev, buffer) ? GPUSYM_SUCCESS : allocate(dev, buffer);
+    const bool taken = 0 != bytes && bytes <= PART_MAX && take_part(dev, buffer);
+    const int rc = taken ? GPUSYM_SUCCESS : part ? GPUSYM_ERR_NOT_AVAILABLE : allocate(dev, buffer);
     if (GPUSYM_SUCCESS != rc) {
         free(buffer);
         return rc;
@@ -166,11 +167,11 @@ static int get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes, bu
     return rc;
 }
 
-int gpusym_scratch_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes, void **p)
+static int lend(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes, bool part, void **p)
 {
     buffer_t *buffer;
     pthread_mutex_lock(&lock);
-    const int rc = get(dev, gpu, bytes, &buffer);
+    const int rc = get(dev, gpu, bytes, part, &buffer);
     if (GPUSYM_SUCCESS == rc) {
         buffer->next = NULL;
         *lent_last = buffer;
@@ -179,6 +180,16 @@ int gpusym_scratch_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t b
     }
     pthread_mutex_unlock(&lock);
     return rc;
+}
+
+int gpusym_scratch_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes, void **p)
+{
+    return lend(dev, gpu, bytes, false, p);
+}
+
+int gpusym_scratch_get_part(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes, void **p)
+{
+    return lend(dev, gpu, bytes, true, p);
 }
 
 uint64_t gpusym_scratch_id(const void *p)

@@ -17,6 +17,9 @@ extern uint64_t gpusym_scratch_max;
 /* Gets `bytes` bytes on gpu, undefined, 256-byte aligned.  Return them by gpusym_scratch_put.  Errors as of mem_alloc.
  * Thread-safe. */
 int gpusym_scratch_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes, void **p);
+/* The same of a part of what is allocated already, or of another such allocation: for one of many buffers, whose user
+ * has another way. GPUSYM_ERR_NOT_AVAILABLE: so many are lent, or it is too long. */
+int gpusym_scratch_get_part(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes, void **p);
 /* Returns the id of the allocation that a buffer is part of (gpusym_range_t), for gpusym_reg_find; 0: not known. */
 uint64_t gpusym_scratch_id(const void *p);
 /* Returns a buffer.  Its work must have ended.  Of longer buffers, the larger of it and the one that is kept is kept,
