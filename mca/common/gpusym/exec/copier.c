@@ -180,7 +180,9 @@ static void command_kernel(gpusym_copier_t *c)
     const bool packs = run->bytes > gpusym_tuning_carry_resident_max();
     c->commanded = true;
     c->served++;
-    gpusym_lane_signal(c->lane, run->signal);
+    if (0 != (run->does & (GPUSYM_COPY_SIGNALS | GPUSYM_COPY_WAITS))) {
+        gpusym_lane_signal(c->lane, run->signal); /* else no store more to the line that the kernel polls */
+    }
     gpusym_lane_command(c->lane, run->src, run->dst, packs ? run->bytes / GPUSYM_PACK : run->bytes,
                         run->does | (packs ? GPUSYM_COPY_PACKS : 0));
 }

@@ -17,7 +17,7 @@
 /* Short buffers are parts of slabs of this size, of which a process has so many at most: many messages are under way at
  * a time, and peers map few allocations. */
 #define SLAB (8ull << 20)
-#define SLABS 8u
+#define SLABS 32u
 #define PART_MAX (SLAB / 2)
 
 uint64_t gpusym_scratch_max = 256ull << 20;
