@@ -589,9 +589,6 @@ static bool begin_filling(request_t *r, uint32_t signal)
         r->scratch = NULL;
         return false;
     }
-    if (pml_gpusym_requests_idle()) {
-        gpusym_carry_flush(false); /* now: others share launches */
-    }
     r->filling = true;
     return true;
 }
@@ -656,8 +653,11 @@ static outcome_t send_envelope(request_t *r, pml_gpusym_step_t *step, int *rv)
         return FAILED;
     }
     r->step = step;
-    /* Of several messages the copies share launches. One alone is in its place when this call returns: its receiver
-     * then needs this process no more. */
+    /* Of several messages the copies share launches. One alone is launched now, while its envelope is on its way, and
+     * is in its place when this call returns: its receiver then needs this process no more. */
+    if (r->filling && pml_gpusym_requests_idle()) {
+        gpusym_carry_flush(false);
+    }
     while (pml_gpusym_requests_idle() && is_filling(r)) {
     }
     if (step(r)) {
