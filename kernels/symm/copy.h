@@ -15,8 +15,9 @@
 /* What the lines of a signal hold, beside its number. */
 #define GS_SIGNAL 0x9d5b36f4c7a1e28dull
 
-/* Stores the lines [first, end) of a signal: behind all that these threads have stored before their last barrier. */
-GS_FN void gs_signal_store(gs_ctx_t part, const gpusym_work_t *w, char *lines, uint32_t signal, uint32_t first,
+/* Stores the lines [first, end) of a signal: behind all that these threads have stored before their last barrier. (Not
+ * inline, nor is the wait: the other copies are launched with less code.) */
+GS_OUTLINE void gs_signal_store(gs_ctx_t part, const gpusym_work_t *w, char *lines, uint32_t signal, uint32_t first,
                            uint32_t end)
 {
     GS_NO_UNROLL
@@ -27,7 +28,7 @@ GS_FN void gs_signal_store(gs_ctx_t part, const gpusym_work_t *w, char *lines, u
 }
 
 /* These threads wait for a signal: the data before it can then be read. False: it has not come in time. */
-GS_FN bool gs_signal_await(gs_ctx_t part, const gpusym_work_t *w, const char *lines, uint32_t signal)
+GS_OUTLINE bool gs_signal_await(gs_ctx_t part, const gpusym_work_t *w, const char *lines, uint32_t signal)
 {
     const uint64_t since = gs_now_ns();
     bool there = true;
