@@ -280,6 +280,7 @@ static void post_call(coll_gpusym_call_t *call)
         call->state = COLL_GPUSYM_CALL_ROLLCALL;
         if (NULL != call->way->early && GPUSYM_KIND_NATIVE == post.kind && !agrees && run->ours) {
             call->way->early(run);
+            coll_gpusym_traced_early(run);
         }
     }
 }

@@ -57,15 +57,23 @@ static void measure(const coll_gpusym_run_t *run, coll_gpusym_record_t *r)
     r->bytes = b->send.span.bytes > b->recv.span.bytes ? b->send.span.bytes : b->recv.span.bytes;
 }
 
+void coll_gpusym_traced_note_early(const coll_gpusym_run_t *run)
+{
+    coll_gpusym_record_t *r = record_of(run);
+    if (NULL != run->launch.lane) { /* a command takes less time than to ask for it */
+        r->launched = COLL_GPUSYM_COMMANDED == run->launch.resident.how ? r->posted : gpusym_now_ns();
+    }
+}
+
 void coll_gpusym_traced_note_launched(const coll_gpusym_run_t *run, uint32_t blocks)
 {
     coll_gpusym_record_t *r = record_of(run);
     r->blocks = (uint16_t) blocks;
     if (0 == r->launched) {
         r->launched = gpusym_now_ns();
-        measure(run, r); /* while the GPU works */
-        coll_gpusym_trace_drain();
     }
+    measure(run, r); /* while the GPU works */
+    coll_gpusym_trace_drain();
 }
 
 /* The communicator's number, at its first call that ends. */

@@ -36,6 +36,8 @@ enum { FREE, OPEN, DONE };
 typedef struct {
     uint64_t key;
     char *name; /* as a JSON string, quoted; owned */
+    char *text; /* its part of a call's line, up to the number behind its key; owned */
+    size_t text_size;
     int rank, size;
     uint32_t nth;     /* communicators of this key and name so far, less one */
     uint32_t written; /* of these: those whose lines are in the file */
@@ -61,7 +63,8 @@ static struct {
 
 /* ---- text ---- */
 
-static void put_text(const char *text, size_t n)
+/* Inline, so that copies of a constant size are no calls. */
+static inline __attribute__((always_inline)) void put_text(const char *text, size_t n)
 {
     memcpy(out.text + out.used, text, n);
     out.used += n;
@@ -73,14 +76,21 @@ static void put_string(const char *text)
     put_text(text, strlen(text));
 }
 
+/* Two digits at a time. */
 static void put_number(uint64_t value)
 {
+    static const char pairs[] = "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
+                                "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
+                                "8081828384858687888990919293949596979899";
     char digits[20];
     size_t n = sizeof digits;
-    do {
-        digits[--n] = (char) ('0' + value % 10);
-        value /= 10;
-    } while (0 != value);
+    for (; value >= 10; value /= 100) {
+        n -= 2;
+        memcpy(digits + n, pairs + 2 * (value % 100), 2);
+    }
+    if (0 != value || sizeof digits == n) {
+        digits[--n] = (char) ('0' + value);
+    }
     put_text(digits + n, sizeof digits - n);
 }
 
@@ -218,11 +228,12 @@ void coll_gpusym_trace_start(int world_rank, const char *host)
 
 /* ---- lines ---- */
 
-static void put_id(const comm_t *c, uint32_t nth)
+/* ,"comm":"NAME","id":"KEY. and the rest of the identifier. */
+static void put_comm(const comm_t *c, uint32_t nth)
 {
-    char id[40];
-    snprintf(id, sizeof id, "\"%016llx.%u\"", (unsigned long long) c->key, nth);
-    put_string(id);
+    put_text(c->text, c->text_size);
+    put_number(nth);
+    PUT("\"");
 }
 
 /* The lines of communicators that no line has named yet. */
@@ -230,14 +241,11 @@ static void name_comms(comm_t *c, uint32_t nth)
 {
     for (; c->written <= nth; c->written++) {
         reserve_line();
-        PUT("{\"id\":");
-        put_id(c, c->written);
-        PUT(",\"comm\":");
-        put_string(c->name);
-        PUT(",\"rank\":");
+        PUT("{\"rank\":");
         put_signed(c->rank);
         PUT(",\"size\":");
         put_signed(c->size);
+        put_comm(c, c->written);
         PUT("}\n");
     }
 }
@@ -315,11 +323,7 @@ static void put_record(const coll_gpusym_record_t *r, bool ended)
     put_string(coll_gpusym_name(r->coll));
     PUT("\"");
     if (ended) {
-        const comm_t *c = &out.comm[r->comm];
-        PUT(",\"comm\":");
-        put_string(c->name);
-        PUT(",\"id\":");
-        put_id(c, r->nth);
+        put_comm(&out.comm[r->comm], r->nth);
         PUT(",\"seq\":");
         put_number(r->seq);
     }
@@ -451,11 +455,15 @@ static comm_t *add_comm(uint64_t key, const char *name)
         out.comm = more;
         out.room = room;
     }
-    char *copy = strdup(name);
-    if (NULL == copy) {
+    const size_t size = strlen(name) + sizeof ",\"comm\":,\"id\":\"0123456789abcdef.";
+    char *copy = strdup(name), *text = malloc(size);
+    if (NULL == copy || NULL == text) {
+        free(copy);
+        free(text);
         return NULL;
     }
-    out.comm[out.comms] = (comm_t){.key = key, .name = copy};
+    snprintf(text, size, ",\"comm\":%s,\"id\":\"%016llx.", name, (unsigned long long) key);
+    out.comm[out.comms] = (comm_t){.key = key, .name = copy, .text = text, .text_size = size - 1};
     return &out.comm[out.comms++];
 }
 
@@ -529,6 +537,7 @@ void coll_gpusym_trace_stop(void)
     }
     for (uint32_t i = 0; i < out.comms; i++) {
         free(out.comm[i].name);
+        free(out.comm[i].text);
     }
     free(out.comm);
     free(out.text);
