@@ -209,6 +209,16 @@ label=threads
 run 2 "$traced" --what threads --n 200
 [ $? -eq 77 ] || calls '"coll":"allreduce"' 1600
 
+# A profiler gets a range for each call of MPI, also for those that go on behind it.
+label=NVTX
+if [ "$GPUSYM_HAVE_NVTX" = 1 ]; then
+    timeout 60 env NVTX_INJECTION64_PATH="$builddir/test/.libs/libnvtx.so" "${mpirun[@]}" -n 2 -x NVTX_INJECTION64_PATH \
+        "$traced" --what forms --n 12 >"$dir/log" 2>&1 </dev/null
+    says '^nvtx: MPI_Allreduce, 7[2-9] ranges$' 2
+    says '^nvtx: MPI_Bcast, 24 ranges$' 2
+    says 'ranges are open' 0
+fi
+
 # Names, and files that cannot be written.
 label=names
 timeout 60 "${mpirun[@]}" -n 2 --mca coll_gpusym_trace "$dir/%h-%r-%%" "$traced" --n 1 >"$dir/log" 2>&1

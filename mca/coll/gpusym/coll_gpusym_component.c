@@ -22,6 +22,7 @@
 #include "mca/coll/gpusym/team/hosts.h"
 #include "mca/coll/gpusym/stream/stream.h"
 #include "mca/coll/gpusym/team/peers.h"
+#include "mca/coll/gpusym/trace/ranges.h"
 #include "mca/coll/gpusym/trace/record.h"
 #include "mca/common/gpusym/lock.h"
 #include "mca/common/ompi/face.h"
@@ -100,6 +101,7 @@ static int component_init_query(bool enable_progress_threads, bool enable_mpi_th
     coll_gpusym_params.multiple = coll_gpusym_params.multiple || enable_mpi_threads;
     gpusym_threads = coll_gpusym_params.multiple || opal_using_threads();
     coll_gpusym_params.world_rank = (int) OPAL_PROC_MY_NAME.vpid;
+    coll_gpusym_ranges_start();
     coll_gpusym_trace_start(coll_gpusym_params.world_rank, opal_process_info.nodename);
     pml_gpusym_install();
     return OMPI_SUCCESS;

@@ -15,6 +15,7 @@
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/exec/traced.h"
 #include "mca/coll/gpusym/exec/whole.h"
+#include "mca/coll/gpusym/trace/ranges.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/sanitizers.h"
 #include "opal/runtime/opal_progress.h"
@@ -241,19 +242,32 @@ static int block_summed(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
     return rv;
 }
 
-/* For the trace. A collective of the fallback, inside the program's, is forwarded, and not recorded. */
+/* For the trace and a profiler. A collective of the fallback, inside the program's, is forwarded, and not recorded. */
 static void note_entry(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, enum coll_gpusym_form form)
 {
+    if (coll_gpusym_ranges_on) {
+        coll_gpusym_range_push(a->coll);
+    }
     if (coll_gpusym_trace_on && has_comm(a) && !e->fallback->forwarding) {
         e->trace.entered = gpusym_now_ns();
         e->trace.form = form;
     }
 }
 
+/* Behind that, when MPI returns; the call may go on. */
+static void note_return(void)
+{
+    if (coll_gpusym_ranges_on) {
+        coll_gpusym_range_pop();
+    }
+}
+
 static int block_noted(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 {
     note_entry(e, a, COLL_GPUSYM_FORM_BLOCKING);
-    return coll_gpusym_params.summary ? block_summed(e, a) : block(e, a);
+    const int rv = coll_gpusym_params.summary ? block_summed(e, a) : block(e, a);
+    note_return();
+    return rv;
 }
 
 int coll_gpusym_blocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
@@ -317,22 +331,11 @@ static int start_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t 
     return MPI_SUCCESS;
 }
 
-static void note_start(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, enum coll_gpusym_form form)
-{
-    note_entry(e, a, form);
-    if (coll_gpusym_params.summary) {
-        (void) note_amount(e, a);
-    }
-}
-
-int coll_gpusym_nonblocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, ompi_request_t **req)
+static int start(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, ompi_request_t **req)
 {
     coll_gpusym_buffers_t b;
     int reason, rv;
 
-    if (OPAL_UNLIKELY(coll_gpusym_params.notes)) {
-        note_start(e, a, COLL_GPUSYM_FORM_NONBLOCKING);
-    }
     if (forwards_at_once(e, a)) {
         count_forwarded(a);
         return coll_gpusym_forward_nonblocking(e->fallback, a, req);
@@ -355,6 +358,25 @@ int coll_gpusym_nonblocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a
     return start_with_team(e, a, req);
 }
 
+static void note_start(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, enum coll_gpusym_form form)
+{
+    note_entry(e, a, form);
+    if (coll_gpusym_params.summary) {
+        (void) note_amount(e, a);
+    }
+}
+
+int coll_gpusym_nonblocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, ompi_request_t **req)
+{
+    if (OPAL_LIKELY(!coll_gpusym_params.notes)) {
+        return start(e, a, req);
+    }
+    note_start(e, a, COLL_GPUSYM_FORM_NONBLOCKING);
+    const int rv = start(e, a, req);
+    note_return();
+    return rv;
+}
+
 /* ---- persistent ---- */
 
 /* Starts the fallback's request, which the peers' requests have been made with. */
@@ -370,16 +392,9 @@ static void start_inner(coll_gpusym_request_t *r)
     r->forwarded = MPI_SUCCESS == rv ? r->inner : NULL;
 }
 
-static void start_one(coll_gpusym_request_t *r)
+static void start_again(coll_gpusym_request_t *r)
 {
     coll_gpusym_call_t *call = &r->call;
-    GPUSYM_ACQUIRE(r); /* its last call */
-    coll_gpusym_call_reset(call);
-    gpusym_await_legacy_stream(call->args.sbuf);
-    gpusym_await_legacy_stream(call->args.rbuf);
-    if (OPAL_UNLIKELY(coll_gpusym_params.notes)) {
-        note_start(call->run.engine, &call->args, COLL_GPUSYM_FORM_PERSISTENT);
-    }
     if (!r->alone && NULL == r->inner) {
         coll_gpusym_traced_begin(&call->run);
         coll_gpusym_request_start(r);
@@ -402,6 +417,22 @@ static void start_one(coll_gpusym_request_t *r)
         r->step = COLL_GPUSYM_REQUEST_CALLED;
     }
     coll_gpusym_request_fly(r);
+}
+
+static void start_one(coll_gpusym_request_t *r)
+{
+    coll_gpusym_call_t *call = &r->call;
+    GPUSYM_ACQUIRE(r); /* its last call */
+    coll_gpusym_call_reset(call);
+    gpusym_await_legacy_stream(call->args.sbuf);
+    gpusym_await_legacy_stream(call->args.rbuf);
+    if (OPAL_LIKELY(!coll_gpusym_params.notes)) {
+        start_again(r);
+        return;
+    }
+    note_start(call->run.engine, &call->args, COLL_GPUSYM_FORM_PERSISTENT);
+    start_again(r);
+    note_return();
 }
 
 static int start_requests(size_t count, ompi_request_t **reqs)
