@@ -117,14 +117,33 @@ json.load(open(sys.argv[1]))["traceEvents"]' "$dir/events" 2>&1 | tail -n 1)
     verdict "$label: events" "$why" "$dir/log"
 }
 
+# outside EVENTS: no kernel stands outside of its call, by more than 2 ms of what the clocks may differ
+outside() {
+    local why
+    # shellcheck disable=SC2016  # awk's
+    why=$(awk '
+        function number(name) {
+            if (!match($0, "\"" name "\":-?[0-9.]+")) return -1
+            return substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 3) + 0
+        }
+        /"ph":"X".*"name":"MPI_Allreduce"/ {
+            key = number("pid") " " number("call"); from = number("ts"); to = from + number("dur")
+            if (/"tid":0/) { first[key] = from; last[key] = to }
+            else { kernels++; if (from < first[key] - 2000 || to > last[key] + 2000) print "a kernel from " from " to " to }
+        }
+        END { if (kernels < 100) print kernels + 0 " kernels" }' "$1" | head -n 3)
+    verdict "$label: kernels are within their calls" "$why"
+}
+
 label=late
 run 4 "$traced" --n 30 --late 2 --us 2000
 calls '"coll":"allreduce","comm":"MPI_COMM_WORLD \(cid [0-9]+\)".*"form":"blocking","bytes":4096,' 120
 most 100 '"way":"kernel","algorithm":"agxll_r","by":"(launch|resident|late)","blocks":[0-9]+,"entered":[0-9]+,"posted":[0-9]+,"there"'
 # The first calls set up the communicator, for which all ranks wait for each other.
 most 100 '"there":[0-9]+,"last":2,'
+most 110 '"launched":[0-9]+,"gpu_begin":[0-9]+,"gpu_end":[0-9]+,"returned"'
 says '^4 ranks on 1 host, 120 calls of 30 collectives in '
-says '^MPI_Allreduce +blocking +4096 +30 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+  2 \([0-9]+ %\) +agxll_r'
+says '^MPI_Allreduce +blocking +4096 +30 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+  2 \([0-9]+ %\) +agxll_r'
 says '^slowest rank: 2, last in [23][0-9] of 30 collectives; the other ranks waited [0-9]+\.[0-9]+ ms for it$'
 says '^2 .* simulated GPU'
 says 'missing|cannot be read|not in the trace|^error' 0
@@ -134,7 +153,7 @@ cp "$dir/picture" "$dir/log"
 says '^<rect .*MPI_Allreduce, call [0-9]+, 4096 bytes' "$(grep -c '<title>' "$dir/picture")"
 says '^<line .* marker-end' "$(grep -c marker-end "$dir/picture")"
 
-# Two hosts, whose clocks differ by 5 s, and their clocks of the day by 1 s.
+# Two hosts, whose clocks differ by 5 s, and their clocks of the day by 1 s; and the GPUs' clocks from these by 8 s.
 label='two hosts'
 for rank in 2 3; do
     # shellcheck disable=SC2016  # awk's
@@ -145,10 +164,14 @@ for rank in 2 3; do
             $0 = substr($0, 1, RSTART - 1) "\"" name "\":" sprintf("%.0f", at + by) substr($0, RSTART + RLENGTH)
         }
         { sub(/"host":"/, "&other-") }
-        { n = split("entered posted there launched returned gpu_begin gpu_end monotonic", names, " ")
-          for (i = 1; i <= n; i++) move(names[i], 5e9); move("realtime", 1e9); print }' "$dir/trace.$rank" >"$dir/moved" &&
+        { n = split("entered posted there launched returned monotonic", names, " ")
+          for (i = 1; i <= n; i++) move(names[i], 5e9)
+          move("gpu_begin", -3e9); move("gpu_end", -3e9); move("realtime", 1e9); print }' "$dir/trace.$rank" >"$dir/moved" &&
         mv "$dir/moved" "$dir/trace.$rank"
 done
+outside "$dir/events"
+"$tool" --out "$dir/events" "$dir"/trace.*
+outside "$dir/events"
 tables
 says '^4 ranks on 2 hosts, 120 calls of 30 collectives in [0-9]{1,4}\.[0-9]+ ms$'
 says '^clocks of the hosts agree within [0-9.]+ us$'
@@ -166,7 +189,7 @@ calls '"id":"[0-9a-f]*\.1"' 96
 
 label=resident
 run 2 --mca coll_gpusym_linger 100000 "$traced" --n 30
-most 30 '"algorithm":"agxll_r","by":"resident","blocks":1,'
+most 30 '"algorithm":"agxll_r","by":"resident","blocks":1,.*"gpu_begin":[0-9]+,"gpu_end"'
 
 label=ways
 run 3 "$traced" --what ways

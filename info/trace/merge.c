@@ -7,6 +7,9 @@
  * where each rank needs data of all others, none returns before the last one has come. Each such call bounds the
  * difference from one side on either host, to within the time that the shortest call takes. Where that tells nothing,
  * the hosts' clocks of the day are taken as they are.
+ *
+ * A GPU has a clock of its own. A kernel begins after this rank has posted the call, or all have, and ends before MPI
+ * returns: a few calls that follow each other bound the difference from both sides, to some microseconds.
  */
 #include "info/trace/read.h"
 
@@ -30,7 +33,61 @@ static int by_time(const void *a, const void *b)
                               : (x->first > y->first) - (x->first < y->first);
 }
 
-/* ---- clocks ---- */
+/* ---- the clocks of GPUs ---- */
+
+/* Calls that tell how a GPU's clock differs. */
+#define GPU_CALLS 64u
+
+/* The host's clock less that of the GPU: at least and at most. */
+typedef struct {
+    int64_t least, most;
+} bounds_t;
+
+static bool has_gpu_times(const trace_call_t *c)
+{
+    return 0 != c->at.gpu_begin && 0 != c->at.gpu_end && 0 != c->at.posted && 0 != c->at.returned;
+}
+
+/* No kernel begins before. */
+static int64_t before_kernel(const trace_call_t *c)
+{
+    return 0 == strcmp(c->by, "launch") && 0 != c->at.there ? c->at.there : c->at.posted;
+}
+
+/* The times of the GPU in calls first to end - 1, of one file, by its host's clock. */
+static void set_gpu_times(trace_t *t, size_t first, size_t end)
+{
+    bounds_t b = {INT64_MIN, INT64_MAX};
+    for (size_t i = first; i < end; i++) {
+        const trace_call_t *c = &t->call[i];
+        if (has_gpu_times(c)) {
+            const int64_t least = before_kernel(c) - c->at.gpu_begin, most = c->at.returned - c->at.gpu_end;
+            b.least = least > b.least ? least : b.least;
+            b.most = most < b.most ? most : b.most;
+        }
+    }
+    for (size_t i = first; i < end; i++) {
+        trace_times_t *at = &t->call[i].at;
+        const bool known = has_gpu_times(&t->call[i]);
+        at->gpu_begin = known ? at->gpu_begin + b.least + (b.most - b.least) / 2 : 0;
+        at->gpu_end = known ? at->gpu_end + b.least + (b.most - b.least) / 2 : 0;
+    }
+}
+
+static void set_gpu_clocks(trace_t *t)
+{
+    for (size_t first = 0, i = 0, n = 0; i < t->calls; i++) {
+        const bool ends = i + 1 == t->calls || t->call[i].file != t->call[i + 1].file;
+        n += has_gpu_times(&t->call[i]);
+        if (ends || GPU_CALLS == n) {
+            set_gpu_times(t, first, i + 1);
+            first = i + 1;
+            n = 0;
+        }
+    }
+}
+
+/* ---- clocks of hosts ---- */
 
 static void number_hosts(trace_t *t)
 {
@@ -54,11 +111,7 @@ static bool needs_all(const trace_call_t *c)
     return is && 0 == c->error && 0 != c->bytes;
 }
 
-/* The clock of a host less that of the first: at least and at most. */
-typedef struct {
-    int64_t least, most;
-} bounds_t;
-
+/* bounds: the clock of a host less that of the first. */
 static void bound(bounds_t *b, const trace_call_t *there, const trace_call_t *first)
 {
     const int64_t least = trace_came(there) - first->at.returned, most = there->at.returned - trace_came(first);
@@ -176,6 +229,7 @@ static void judge_group(const trace_t *t, trace_group_t *g)
 void trace_merge(trace_t *t)
 {
     number_hosts(t);
+    set_gpu_clocks(t);
     group_calls(t);
     set_clocks(t);
     for (size_t i = 0; i < t->groups; i++) {

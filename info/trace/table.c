@@ -21,6 +21,7 @@ typedef struct {
     uint64_t bytes, collectives;
     sample_t time, waited; /* of each call */
     sample_t moving;       /* of each collective of which it is known */
+    sample_t gpu;          /* of each call whose kernel has told */
     uint64_t *last;        /* [files] how often each rank came last */
     uint64_t lasts;
     bool ways_differ;
@@ -90,6 +91,9 @@ static void add_group(table_t *table, const trace_t *t, const trace_group_t *g)
         if (0 != c->at.returned) {
             add_time(&r->time, c->at.returned - c->at.entered);
         }
+        if (0 != c->at.gpu_begin) {
+            add_time(&r->gpu, c->at.gpu_end - c->at.gpu_begin);
+        }
         if (g->whole) {
             add_time(&r->waited, trace_waited(g, c));
         }
@@ -132,7 +136,7 @@ static int by_size(const void *a, const void *b)
 
 static void print_row(const trace_t *t, row_t *r)
 {
-    char name[64], last[48] = "-", time[16], waiting[16], moving[16], rate[16] = "-";
+    char name[64], last[48] = "-", time[16], waiting[16], moving[16], gpu[16], rate[16] = "-";
     int64_t median;
     uint32_t most = 0;
     for (uint32_t i = 0; i < t->files; i++) {
@@ -144,13 +148,14 @@ static void print_row(const trace_t *t, row_t *r)
     }
     put_median(&r->time, time, sizeof time, &median);
     put_median(&r->waited, waiting, sizeof waiting, &median);
+    put_median(&r->gpu, gpu, sizeof gpu, &median);
     put_median(&r->moving, moving, sizeof moving, &median);
     if (median > 0) {
         snprintf(rate, sizeof rate, "%.2f", (double) r->bytes / (double) median);
     }
-    printf("%-26s %-11s %11llu %8llu %10s %10s %10s %8s  %-12s %s%s\n",
+    printf("%-26s %-11s %11llu %8llu %10s %10s %10s %10s %8s  %-12s %s%s\n",
            trace_mpi_name(r->like->coll, name, sizeof name), r->like->form, (unsigned long long) r->bytes,
-           (unsigned long long) r->collectives, time, waiting, moving, rate, last, way_of(r->like),
+           (unsigned long long) r->collectives, time, waiting, moving, gpu, rate, last, way_of(r->like),
            r->ways_differ ? ", ..." : "");
 }
 
@@ -161,8 +166,8 @@ static void print_sizes(const trace_t *t)
         add_group(&table, t, &t->group[i]);
     }
     qsort(table.row, table.rows, sizeof *table.row, by_size);
-    printf("%-26s %-11s %11s %8s %10s %10s %10s %8s  %-12s %s\n", "collective", "form", "bytes", "calls", "us",
-           "waiting us", "moving us", "GB/s", "last rank", "algorithm");
+    printf("%-26s %-11s %11s %8s %10s %10s %10s %10s %8s  %-12s %s\n", "collective", "form", "bytes", "calls", "us",
+           "waiting us", "moving us", "GPU us", "GB/s", "last rank", "algorithm");
     for (size_t i = 0; i < table.rows; i++) {
         print_row(t, &table.row[i]);
         free(table.row[i].last);

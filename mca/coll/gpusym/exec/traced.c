@@ -76,6 +76,14 @@ void coll_gpusym_traced_note_launched(const coll_gpusym_run_t *run, uint32_t blo
     coll_gpusym_trace_drain();
 }
 
+void coll_gpusym_traced_note_ran(const coll_gpusym_run_t *run)
+{
+    coll_gpusym_record_t *r = record_of(run);
+    for (unsigned i = 0; i < 2; i++) {
+        r->gpu[i] = gpusym_lane_time(run->launch.lane, i);
+    }
+}
+
 /* The communicator's number, at its first call that ends. */
 static bool find_comm(coll_gpusym_engine_t *e)
 {

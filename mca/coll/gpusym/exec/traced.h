@@ -18,6 +18,7 @@ void coll_gpusym_traced_note_posted(const coll_gpusym_run_t *run);
 void coll_gpusym_traced_note_early(const coll_gpusym_run_t *run);
 void coll_gpusym_traced_note_there(const coll_gpusym_run_t *run, bool late);
 void coll_gpusym_traced_note_launched(const coll_gpusym_run_t *run, uint32_t blocks);
+void coll_gpusym_traced_note_ran(const coll_gpusym_run_t *run);
 void coll_gpusym_traced_note_end(coll_gpusym_run_t *run, const coll_gpusym_way_t *way);
 
 /* MPI was called, and e->trace says when. */
@@ -67,6 +68,13 @@ static inline void coll_gpusym_traced_launched(const coll_gpusym_run_t *run, uin
 {
     if (COLL_GPUSYM_TRACED(run)) {
         coll_gpusym_traced_note_launched(run, blocks);
+    }
+}
+/* The kernel has written its completion word; run->launch has its lane yet. */
+static inline void coll_gpusym_traced_ran(const coll_gpusym_run_t *run)
+{
+    if (COLL_GPUSYM_TRACED(run)) {
+        coll_gpusym_traced_note_ran(run);
     }
 }
 /* The call is complete, with run->error; one that was forwarded is not recorded. way: that has done it, NULL: none. */

@@ -26,7 +26,7 @@ typedef struct {
     uint64_t there;        /* this rank has seen that all are */
     uint64_t launched;     /* the GPU has its work; staged: the copies, or the other components, begin */
     uint64_t returned;     /* nonblocking: it is complete */
-    uint64_t gpu[2];       /* begin and end of the kernel, by the GPU's clock in nanoseconds; 0: not known */
+    uint64_t gpu[2];       /* begin and end of the kernel, by the GPU's clock in ns modulo 2^48; 0: not known */
     uint64_t bytes;        /* of this rank's larger buffer */
     uint64_t seq;          /* number of the call in its communicator */
     const char *way;       /* how it was carried out; this and the next one are never freed */
