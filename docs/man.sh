@@ -4,7 +4,7 @@
 # A manual page, on stdout, from what there is: the documents, bench/options.def, the comments of installed headers.
 #
 #     docs/man.sh PAGE [VERSION [DOCDIR]]      PAGE: gpusym.7, gpusym-parameters.7, gpusym_bench.1, gpusym_info.1,
-#                                              gpusym_netperf.1, gpusym.3gpusym, mpix_stream.3gpusym, or
+#                                              gpusym_trace.1, gpusym_netperf.1, gpusym.3gpusym, mpix_stream.3gpusym, or
 #                                              FUNCTION.3gpusym: where functions share a comment, the others' pages
 #                                              lead to that of the one it names.
 #                                              DOCDIR: where the documents are installed
@@ -14,7 +14,7 @@
 set -u
 export LC_ALL=C # every awk breaks lines alike
 cd "$(dirname "$0")/.." || exit 1
-pages='gpusym(7) gpusym-parameters(7) gpusym_bench(1) gpusym_info(1) gpusym_netperf(1) MPIX_Query_cuda_support(3gpusym) gpusym(3gpusym)'
+pages='gpusym(7) gpusym-parameters(7) gpusym_bench(1) gpusym_info(1) gpusym_trace(1) gpusym_netperf(1) MPIX_Query_cuda_support(3gpusym) gpusym(3gpusym)'
 pages="$pages gpusym_allreduce_on_stream(3gpusym) gpusym_stream_prepare(3gpusym) gpusym_stream_error(3gpusym)"
 pages="$pages gpusym_mem_register(3gpusym)"
 pages="$pages mpix_stream(3gpusym)"
@@ -92,6 +92,7 @@ what() {
         gpusym-parameters.7) echo 'parameters and counters of gpusym' ;;
         gpusym_bench.1) echo "measures MPI's collectives and messages on GPU memory" ;;
         gpusym_info.1) echo 'GPUs, links, parameters, algorithms and health of a machine' ;;
+        gpusym_trace.1) echo 'what a trace of a job says of its collectives' ;;
         gpusym_netperf.1) echo "measures gpusym's transport between hosts" ;;
         gpusym.3gpusym) echo 'collectives of MPI on CUDA streams' ;;
         *) sed -n "s,^[[:space:]]*/\*\* $name - ,,p" "$header" ;;
@@ -132,6 +133,11 @@ body() {
             printf '## Synopsis\n\n' && lines INFO_LINE gpusym_info
             printf '\n## Description\n' && section docs/guide.md 'What gpusym finds: gpusym_info'
             printf '\n## Options\n' && options BENCH_INFO INFO
+            ;;
+        gpusym_trace.1)
+            printf '## Synopsis\n\n' && lines TRACE_LINE gpusym_trace
+            printf '\n## Description\n' && section docs/guide.md 'Where the time goes: gpusym_trace'
+            printf '\n## Options\n' && options BENCH_INFO TRACE
             ;;
         gpusym_netperf.1)
             printf '## Synopsis\n\n' && lines NETPERF_LINE gpusym_netperf

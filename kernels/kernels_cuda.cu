@@ -14,6 +14,9 @@
         const gs_ctx_t c = {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x};        \
         const gpusym_work_t *const w = (const gpusym_work_t *) (const void *) &arg; \
         const gs_kernel_t kernel = {w, op, type, GS_REDUCES_##family, w->epoch};    \
+        if (0 == c.block && 0 == c.thread) {                                        \
+            gs_time(w, GPUSYM_TIME_BEGIN, w->done_seq);                             \
+        }                                                                           \
         if (GPUSYM_EARLY_ENTERS != w->early || gs_enter(c, w)) {                    \
             GS_RUN_##family(c, kernel);                                             \
         }                                                                           \

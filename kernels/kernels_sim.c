@@ -43,6 +43,9 @@ static void run_on_stream(unsigned kernel, gs_ctx_t c, const gpusym_work_t *w)
 void gpusym_kernel_sim(unsigned kernel, const gpusym_work_t *w, uint32_t block)
 {
     const gs_ctx_t c = {0, 1, block, w->nblocks};
+    if (0 == block) {
+        gs_time(w, GPUSYM_TIME_BEGIN, w->done_seq);
+    }
     if (kernel >= GPUSYM_K_COUNT || (GPUSYM_EARLY_ENTERS == w->early && !gs_enter(c, w))) {
         return;
     }

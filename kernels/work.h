@@ -246,6 +246,11 @@ enum gpusym_early {
     GPUSYM_STREAM_BEGINS,
     GPUSYM_STREAM_WAITS
 };
+/* A time of the GPU's clock, as it stands behind the completion word: which operation it is of, and nanoseconds. It may
+ * arrive later than that word, or earlier: no fence is between. */
+#define GPUSYM_TIME(seq, ns) ((uint64_t) ((seq) &0xffffu) << 48 | ((ns) &0xffffffffffffu))
+enum { GPUSYM_TIME_BEGIN = 2, GPUSYM_TIME_END = 3 }; /* words behind w->done */
+
 typedef struct gpusym_work {
     union {
         void *peer[GPUSYM_TEAM_MAX]; /* base of the slot in every rank's heap; [rank] is our own */
@@ -264,6 +269,7 @@ typedef struct gpusym_work {
     uint32_t done_seq;     /* the sequence to write there */
     uint32_t ll_bytes;     /* LL lines of one source in bytes: twice the payload of an epoch */
     uint64_t stage_room;   /* bytes of the staging area, for all blocks of a launch */
+    uint32_t timed;        /* not 0: times of the launch, or of each command, go behind `done`: GPUSYM_TIME */
     /* From gpusym_kernel_plan(): */
     uint32_t chunk;        /* packs of a chunk: of a block (staged; exchange: of a segment), of an epoch (LL) */
     uint64_t span;         /* packs of the message, or of a segment, for a block */

@@ -20,7 +20,7 @@ AC_ARG_WITH([cuda-arch], [AS_HELP_STRING([--with-cuda-arch=LIST],
     [], [with_cuda_arch=auto])
 AC_ARG_VAR([NVCC], [the CUDA compiler])
 AC_ARG_VAR([NVCCFLAGS], [flags for the CUDA compiler])
-GPUSYM_HAVE_CUDA=0 GPUSYM_HAVE_KERNELS=0
+GPUSYM_HAVE_CUDA=0 GPUSYM_HAVE_KERNELS=0 GPUSYM_HAVE_NVTX=0
 GPUSYM_CUDA_CPPFLAGS= GPUSYM_CUDA_ARCH= GPUSYM_NVCC_GENCODE= GPUSYM_NVCC_HOST= GPUSYM_NVCC_WERROR=
 AS_IF([test "$with_cuda" = no],
     [GPUSYM_FEATURE([CUDA], [off: --without-cuda])
@@ -29,6 +29,7 @@ AS_IF([test "$with_cuda" = no],
      GPUSYM_CHECK_CUDA_H])
 AC_SUBST([GPUSYM_HAVE_CUDA])
 AC_SUBST([GPUSYM_HAVE_KERNELS])
+AC_SUBST([GPUSYM_HAVE_NVTX])
 AC_SUBST([GPUSYM_CUDA_CPPFLAGS])
 AC_SUBST([GPUSYM_CUDA_ARCH])
 AC_SUBST([GPUSYM_NVCC_GENCODE])
@@ -111,6 +112,12 @@ AS_IF([test "$gpusym_cuda_h" = yes],
      gpusym_save_CPPFLAGS=$CPPFLAGS
      CPPFLAGS="$CPPFLAGS $GPUSYM_CUDA_CPPFLAGS"
      AC_COMPUTE_INT([gpusym_cuda_version], [CUDA_VERSION], [[#include <cuda.h>]], [gpusym_cuda_version=0])
+     CPPFLAGS=$gpusym_save_CPPFLAGS
+     CPPFLAGS="$CPPFLAGS $GPUSYM_CUDA_CPPFLAGS"
+     AC_PREPROC_IFELSE([AC_LANG_SOURCE([[#include <nvtx3/nvToolsExt.h>]])],
+         [GPUSYM_HAVE_NVTX=1
+          GPUSYM_FEATURE([NVTX], [ranges for profilers])],
+         [GPUSYM_FEATURE([NVTX], [off: nvtx3/nvToolsExt.h not found (cuda-nvtx)])])
      CPPFLAGS=$gpusym_save_CPPFLAGS
      gpusym_cuda_version=$((gpusym_cuda_version / 1000)).$((gpusym_cuda_version % 1000 / 10))
      GPUSYM_FEATURE([CUDA], [$gpusym_cuda_version (libcuda.so.1 is opened at run time)])],

@@ -37,7 +37,7 @@ table() {
         inside && /\.instead = / { instead[name] = list; next }
         inside && match($0, /\.[a-z_]+ = /) {
             field = substr($0, RSTART + 1, RLENGTH - 4)
-            if (field != "takes_host") functions[name] = functions[name] (functions[name] == "" ? "" : ", ") "`" field "`"
+            if (field != "takes_host" && field != "name") functions[name] = functions[name] (functions[name] == "" ? "" : ", ") "`" field "`"
         }
         END {
             for (i = 1; i <= n; i++)

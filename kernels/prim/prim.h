@@ -52,6 +52,7 @@
  *   gs_last_block(c, w, &s)     the same of a call's only launch: s is then the worst status of all
  *   gs_done_as(w, seq, s)       writes the completion word of call seq after everything the launch wrote
  *   gs_fence_out(w)             the same for those who read w's output: this GPU and its peers, if that is out_local
+ *   gs_time(w, which, seq)      writes the time to w->done[which], where that is wanted; one thread
  *   gs_fence_system()           what this thread has seen written is visible to the host before what it writes next
  *   gs_ld16_strong(p), gs_ld_strong(p, size)  loads of 16, and of 8, 4 or 1 bytes, of what other kernels may have
  *                                             written

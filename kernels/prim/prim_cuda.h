@@ -321,8 +321,18 @@ GS_FN void gs_done_at(const gpusym_work_t *w, uint64_t *done, uint32_t seq, uint
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(done), "l"((uint64_t) seq << 32 | status) : "memory");
 }
 
+GS_FN void gs_time(const gpusym_work_t *w, uint32_t which, uint32_t seq)
+{
+    if (0 != w->timed) {
+        asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(w->done + which), "l"(GPUSYM_TIME(seq, gs_now_ns()))
+                     : "memory");
+    }
+}
+
+/* The time of the end is taken before the fence, which keeps the store of the word behind it as it is. */
 GS_FN void gs_done_as(const gpusym_work_t *w, uint32_t seq, uint32_t status)
 {
+    gs_time(w, GPUSYM_TIME_END, seq);
     gs_done_at(w, w->done, seq, status);
 }
 

@@ -250,8 +250,16 @@ GS_FN void gs_done_at(const gpusym_work_t *w, uint64_t *done, uint32_t seq, uint
     __atomic_store_n(done, (uint64_t) seq << 32 | status, __ATOMIC_RELEASE);
 }
 
+GS_FN void gs_time(const gpusym_work_t *w, uint32_t which, uint32_t seq)
+{
+    if (0 != w->timed) {
+        __atomic_store_n(w->done + which, GPUSYM_TIME(seq, gs_now_ns()), __ATOMIC_RELAXED);
+    }
+}
+
 GS_FN void gs_done_as(const gpusym_work_t *w, uint32_t seq, uint32_t status)
 {
+    gs_time(w, GPUSYM_TIME_END, seq);
     gs_done_at(w, w->done, seq, status);
 }
 

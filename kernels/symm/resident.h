@@ -73,6 +73,7 @@ GS_FN bool gs_command_wait(const gpusym_work_t *w, gs_command_t *r)
         if (says > 0 && gs_command_translate(&r->m)) {
             r->seq++;
             r->epoch += 1 + r->skip;
+            gs_time(w, GPUSYM_TIME_BEGIN, r->seq);
             return true;
         }
         if (0 != says || gs_now_ns() - since > w->linger_ns || (0 == polls % GS_SHORT_POLLS && gs_aborted(w))) {

@@ -23,6 +23,7 @@
 #include "mca/coll/gpusym/call/decide.h"
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
+#include "mca/coll/gpusym/exec/traced.h"
 #include "mca/coll/gpusym/exec/ways.h"
 #include "mca/coll/gpusym/exec/whole.h"
 #include "mca/coll/gpusym/team/watch.h"
@@ -73,6 +74,41 @@ static void require(bool right, const char *what)
         now->bad = true;
         now->what = what;
     }
+}
+
+/* ---- the trace: no call has a record ---- */
+
+coll_gpusym_record_t *coll_gpusym_trace_record(uint32_t number)
+{
+    (void) number;
+    fail();
+    return NULL;
+}
+
+void coll_gpusym_traced_note_posted(const coll_gpusym_run_t *run)
+{
+    (void) run;
+    fail();
+}
+
+void coll_gpusym_traced_note_early(const coll_gpusym_run_t *run)
+{
+    (void) run;
+    fail();
+}
+
+void coll_gpusym_traced_note_there(const coll_gpusym_run_t *run, bool late)
+{
+    (void) run;
+    (void) late;
+    fail();
+}
+
+void coll_gpusym_traced_note_launched(const coll_gpusym_run_t *run, uint32_t blocks)
+{
+    (void) run;
+    (void) blocks;
+    fail();
 }
 
 /* ---- the ways ---- */

@@ -22,6 +22,8 @@
 #include "mca/coll/gpusym/team/hosts.h"
 #include "mca/coll/gpusym/stream/stream.h"
 #include "mca/coll/gpusym/team/peers.h"
+#include "mca/coll/gpusym/trace/ranges.h"
+#include "mca/coll/gpusym/trace/record.h"
 #include "mca/common/gpusym/lock.h"
 #include "mca/common/ompi/face.h"
 #include "mca/common/ompi/vars.h"
@@ -99,6 +101,8 @@ static int component_init_query(bool enable_progress_threads, bool enable_mpi_th
     coll_gpusym_params.multiple = coll_gpusym_params.multiple || enable_mpi_threads;
     gpusym_threads = coll_gpusym_params.multiple || opal_using_threads();
     coll_gpusym_params.world_rank = (int) OPAL_PROC_MY_NAME.vpid;
+    coll_gpusym_ranges_start();
+    coll_gpusym_trace_start(coll_gpusym_params.world_rank, opal_process_info.nodename);
     pml_gpusym_install();
     return OMPI_SUCCESS;
 }
@@ -140,6 +144,7 @@ static int component_close(void)
 {
     coll_gpusym_streams_close();
     gpusym_collectives_serve(false);
+    coll_gpusym_trace_stop();
     coll_gpusym_internal_fini();
     coll_gpusym_requests_fini();
     coll_gpusym_hosts_fini();

@@ -13,6 +13,7 @@
 #include "mca/coll/gpusym/conf/counters.h"
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/team/totals.h"
+#include "mca/coll/gpusym/trace/record.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/ompi/attributes.h"
 #include "mca/pml/gpusym/counters.h"
@@ -23,7 +24,7 @@
 /* The counters of collectives, then those of messages. */
 #define WORDS (COLL_GPUSYM_COUNTERS_WORDS + PML_GPUSYM_COUNTERS)
 
-static int key = MPI_KEYVAL_INVALID;
+static int key = MPI_KEYVAL_INVALID, trace_key = MPI_KEYVAL_INVALID;
 
 /* Name and place of the GPU that this process has used; "": none. */
 static void find_gpu(char *text, size_t size)
@@ -101,8 +102,23 @@ static int summarize(MPI_Comm comm, int keyval, void *attribute, void *state)
     return MPI_SUCCESS;
 }
 
+/* A program that uses MPI_T may keep the component open for ever. */
+static int end_trace(MPI_Comm comm, int keyval, void *attribute, void *state)
+{
+    (void) comm;
+    (void) keyval;
+    (void) attribute;
+    (void) state;
+    trace_key = MPI_KEYVAL_INVALID; /* of the next MPI_Init */
+    coll_gpusym_trace_flush();
+    return MPI_SUCCESS;
+}
+
 void coll_gpusym_summary_plan(void)
 {
+    if (coll_gpusym_trace_on && !gpusym_attribute_at_finalize(end_trace, &trace_key)) {
+        GPUSYM_LOG(2, "the trace is written when the component is closed: MPI_COMM_SELF accepts no attribute");
+    }
     if (coll_gpusym_params.summary && !gpusym_attribute_at_finalize(summarize, &key)) {
         GPUSYM_LOG(2, "no summary: MPI_COMM_SELF accepts no attribute");
     }

@@ -10,6 +10,7 @@
 #include "mca/coll/gpusym/args/names.h"
 #include "mca/coll/gpusym/call/decide.h"
 #include "mca/coll/gpusym/call/fail.h"
+#include "mca/coll/gpusym/exec/traced.h"
 #include "mca/coll/gpusym/exec/ways.h"
 #include "mca/coll/gpusym/exec/whole.h"
 #include "mca/coll/gpusym/team/join.h"
@@ -270,12 +271,16 @@ static void post_call(coll_gpusym_call_t *call)
     }
     if (!coll_gpusym_run_post(run, &post)) {
         check(call, COLL_GPUSYM_WAIT_POST);
-    } else if (!reads) {
+        return;
+    }
+    coll_gpusym_traced_posted(run);
+    if (!reads) {
         leave_to_fallback(call, -1);
     } else {
         call->state = COLL_GPUSYM_CALL_ROLLCALL;
         if (NULL != call->way->early && GPUSYM_KIND_NATIVE == post.kind && !agrees && run->ours) {
             call->way->early(run);
+            coll_gpusym_traced_early(run);
         }
     }
 }
@@ -440,6 +445,7 @@ static void take_turn(coll_gpusym_call_t *call, coll_gpusym_turn_t turn)
         break;
     case COLL_GPUSYM_TURN_DONE:
         if (COLL_GPUSYM_CALL_AGREE == call->state) {
+            coll_gpusym_traced_agreed(&call->run);
             call->state = COLL_GPUSYM_CALL_RUN;
         } else {
             end_call(call);
@@ -455,6 +461,7 @@ static void take_turn(coll_gpusym_call_t *call, coll_gpusym_turn_t turn)
         post_again(call);
         break;
     case COLL_GPUSYM_TURN_HANDED:
+        coll_gpusym_traced_launched(&call->run, 0);
         leave(call, COLL_GPUSYM_CALL_FALLBACK);
         break;
     case COLL_GPUSYM_TURN_FAILED:
@@ -471,8 +478,10 @@ static void step(coll_gpusym_call_t *call)
         break;
     case COLL_GPUSYM_CALL_ROLLCALL:
         if (gpusym_rollcall_read(coll_gpusym_run_rollcall(&call->run), &call->run.task.read)) {
+            coll_gpusym_traced_there(&call->run);
             judge_answers(call);
         } else {
+            coll_gpusym_traced_awaits(&call->run);
             check(call, COLL_GPUSYM_WAIT_ROLLCALL);
         }
         break;

@@ -13,7 +13,9 @@
 #include "mca/coll/gpusym/call/request.h"
 #include "mca/coll/gpusym/conf/counters.h"
 #include "mca/coll/gpusym/conf/params.h"
+#include "mca/coll/gpusym/exec/traced.h"
 #include "mca/coll/gpusym/exec/whole.h"
+#include "mca/coll/gpusym/trace/ranges.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/sanitizers.h"
 #include "opal/runtime/opal_progress.h"
@@ -130,6 +132,7 @@ static bool do_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a
     if (e->alone && has_comm(a) && coll_gpusym_segments_alone(b, rv)) {
         coll_gpusym_count(&counters->native);
         coll_gpusym_count(&counters->copied);
+        coll_gpusym_traced_alone(e, b, *rv);
         return false;
     }
     *reason = has_comm(a) ? e->reason_apart : COLL_GPUSYM_R_NO_NATIVE;
@@ -169,7 +172,9 @@ static int finish_blocking(coll_gpusym_call_t *call)
     coll_gpusym_call_count(call);
     e->host_only =
         handed && call->run.reason < 0 && NULL == e->on_stream && depends_on_none(e) && !e->team->host.rc.looks;
-    return handed ? call->way->finish(&call->run) : call->run.error;
+    const int rv = handed ? call->way->finish(&call->run) : call->run.error;
+    coll_gpusym_traced_end(&call->run, call->way);
+    return rv;
 }
 
 static int block_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
@@ -180,6 +185,7 @@ static int block_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
         return coll_gpusym_forward(e->fallback, a);
     }
     coll_gpusym_call_init(&call, e, &b, COLL_GPUSYM_BLOCKING);
+    coll_gpusym_traced_begin(&call.run);
     coll_gpusym_list_wait(&call);
     return finish_blocking(&call);
 }
@@ -189,7 +195,10 @@ static int block_apart(coll_gpusym_engine_t *e, coll_gpusym_buffers_t *b, int re
 {
     coll_gpusym_run_t run;
     coll_gpusym_whole_init(&run, e, b, reason);
-    return coll_gpusym_way_whole.finish(&run);
+    coll_gpusym_traced_begin(&run);
+    const int rv = coll_gpusym_way_whole.finish(&run);
+    coll_gpusym_traced_end(&run, &coll_gpusym_way_whole);
+    return rv;
 }
 
 static int block(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
@@ -221,11 +230,8 @@ static int block(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
     return block_with_team(e, a);
 }
 
-int coll_gpusym_blocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
+static int block_summed(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 {
-    if (OPAL_LIKELY(!coll_gpusym_params.summary)) {
-        return block(e, a);
-    }
     coll_gpusym_counters_t *counters = note_amount(e, a);
     const uint64_t since = gpusym_now_ns();
     const int rv = block(e, a);
@@ -234,6 +240,39 @@ int coll_gpusym_blocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
         coll_gpusym_count(&counters->timed);
     }
     return rv;
+}
+
+/* For the trace and a profiler. A collective of the fallback, inside the program's, is forwarded, and not recorded. */
+static void note_entry(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, enum coll_gpusym_form form)
+{
+    if (coll_gpusym_ranges_on) {
+        coll_gpusym_range_push(a->coll);
+    }
+    if (coll_gpusym_trace_on && has_comm(a) && !e->fallback->forwarding) {
+        e->trace.entered = gpusym_now_ns();
+        e->trace.form = form;
+    }
+}
+
+/* Behind that, when MPI returns; the call may go on. */
+static void note_return(void)
+{
+    if (coll_gpusym_ranges_on) {
+        coll_gpusym_range_pop();
+    }
+}
+
+static int block_noted(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
+{
+    note_entry(e, a, COLL_GPUSYM_FORM_BLOCKING);
+    const int rv = coll_gpusym_params.summary ? block_summed(e, a) : block(e, a);
+    note_return();
+    return rv;
+}
+
+int coll_gpusym_blocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
+{
+    return OPAL_LIKELY(!coll_gpusym_params.notes) ? block(e, a) : block_noted(e, a);
 }
 
 /* ---- nonblocking ---- */
@@ -259,6 +298,7 @@ static int start_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a,
         coll_gpusym_request_put(r);
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
+    coll_gpusym_traced_begin(&r->call.run);
     OBJ_RETAIN(comm);
     coll_gpusym_request_start(r);
     *req = coll_gpusym_mpi_request(r);
@@ -282,6 +322,7 @@ static int start_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t 
         coll_gpusym_request_put(r);
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
+    coll_gpusym_traced_begin(&r->call.run);
     OBJ_RETAIN(comm);
     coll_gpusym_request_forward(r);
     coll_gpusym_mpi_request(r)->req_state = OMPI_REQUEST_ACTIVE;
@@ -290,14 +331,11 @@ static int start_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t 
     return MPI_SUCCESS;
 }
 
-int coll_gpusym_nonblocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, ompi_request_t **req)
+static int start(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, ompi_request_t **req)
 {
     coll_gpusym_buffers_t b;
     int reason, rv;
 
-    if (OPAL_UNLIKELY(coll_gpusym_params.summary)) {
-        (void) note_amount(e, a);
-    }
     if (forwards_at_once(e, a)) {
         count_forwarded(a);
         return coll_gpusym_forward_nonblocking(e->fallback, a, req);
@@ -320,6 +358,25 @@ int coll_gpusym_nonblocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a
     return start_with_team(e, a, req);
 }
 
+static void note_start(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, enum coll_gpusym_form form)
+{
+    note_entry(e, a, form);
+    if (coll_gpusym_params.summary) {
+        (void) note_amount(e, a);
+    }
+}
+
+int coll_gpusym_nonblocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, ompi_request_t **req)
+{
+    if (OPAL_LIKELY(!coll_gpusym_params.notes)) {
+        return start(e, a, req);
+    }
+    note_start(e, a, COLL_GPUSYM_FORM_NONBLOCKING);
+    const int rv = start(e, a, req);
+    note_return();
+    return rv;
+}
+
 /* ---- persistent ---- */
 
 /* Starts the fallback's request, which the peers' requests have been made with. */
@@ -335,17 +392,11 @@ static void start_inner(coll_gpusym_request_t *r)
     r->forwarded = MPI_SUCCESS == rv ? r->inner : NULL;
 }
 
-static void start_one(coll_gpusym_request_t *r)
+static void start_again(coll_gpusym_request_t *r)
 {
     coll_gpusym_call_t *call = &r->call;
-    GPUSYM_ACQUIRE(r); /* its last call */
-    coll_gpusym_call_reset(call);
-    gpusym_await_legacy_stream(call->args.sbuf);
-    gpusym_await_legacy_stream(call->args.rbuf);
-    if (OPAL_UNLIKELY(coll_gpusym_params.summary)) {
-        (void) note_amount(call->run.engine, &call->args);
-    }
     if (!r->alone && NULL == r->inner) {
+        coll_gpusym_traced_begin(&call->run);
         coll_gpusym_request_start(r);
         return;
     }
@@ -354,9 +405,11 @@ static void start_one(coll_gpusym_request_t *r)
     q->req_state = OMPI_REQUEST_ACTIVE;
     q->req_complete = REQUEST_PENDING;
     if (NULL != r->inner) {
+        coll_gpusym_traced_begin(&call->run);
         start_inner(r);
     } else if (do_without_team(call->run.engine, &call->args, &call->buffers, &reason, &rv)) {
         call->run.reason = reason;
+        coll_gpusym_traced_begin(&call->run);
         coll_gpusym_request_forward(r);
     } else {
         call->run.error = rv;
@@ -364,6 +417,22 @@ static void start_one(coll_gpusym_request_t *r)
         r->step = COLL_GPUSYM_REQUEST_CALLED;
     }
     coll_gpusym_request_fly(r);
+}
+
+static void start_one(coll_gpusym_request_t *r)
+{
+    coll_gpusym_call_t *call = &r->call;
+    GPUSYM_ACQUIRE(r); /* its last call */
+    coll_gpusym_call_reset(call);
+    gpusym_await_legacy_stream(call->args.sbuf);
+    gpusym_await_legacy_stream(call->args.rbuf);
+    if (OPAL_LIKELY(!coll_gpusym_params.notes)) {
+        start_again(r);
+        return;
+    }
+    note_start(call->run.engine, &call->args, COLL_GPUSYM_FORM_PERSISTENT);
+    start_again(r);
+    note_return();
 }
 
 static int start_requests(size_t count, ompi_request_t **reqs)

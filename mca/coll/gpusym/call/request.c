@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "mca/coll/gpusym/call/list.h"
+#include "mca/coll/gpusym/exec/traced.h"
 #include "mca/coll/gpusym/exec/whole.h"
 #include "mca/coll/gpusym/plan/plan.h"
 #include "mca/common/gpusym/gpusym.h"
@@ -340,6 +341,7 @@ static void complete_request(request_t *r)
 {
     ompi_request_t *q = coll_gpusym_mpi_request(r);
     struct ompi_communicator_t *comm = q->req_persistent ? NULL : r->call.run.engine->fallback->comm;
+    coll_gpusym_traced_end(&r->call.run, NULL != r->call.way ? r->call.way : &coll_gpusym_way_whole);
     q->req_status.MPI_ERROR = r->call.run.error;
     q->req_status._ucount = 0;
     gpusym_complete(q);

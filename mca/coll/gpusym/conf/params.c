@@ -200,6 +200,14 @@ static int register_adopt(void)
     return var;
 }
 
+static int register_trace(void)
+{
+    return gpusym_var_string(&group, "trace", 2, "", FIELD(trace),
+                             "File to which each process writes one line of JSON for each of its collectives on GPU "
+                             "memory. gpusym_trace reads these files. %r in the name is the rank, %h the host, %p the "
+                             "process; without %r and %p, a dot and the rank are appended. Empty: no trace");
+}
+
 int coll_gpusym_params_register(void)
 {
     int ret = gpusym_face_register();
@@ -213,8 +221,12 @@ int coll_gpusym_params_register(void)
     if (ret >= 0) {
         ret = register_net_devices();
     }
+    if (ret >= 0) {
+        ret = register_trace();
+    }
     for (size_t i = 0; ret >= 0 && i < sizeof(numbers) / sizeof(numbers[0]); ++i) {
         ret = gpusym_var_number(&group, &numbers[i]);
     }
+    coll_gpusym_params.notes = coll_gpusym_params.summary;
     return ret < 0 ? ret : OMPI_SUCCESS;
 }

@@ -40,6 +40,8 @@ typedef struct {
     const char *net_devices; /* UCX's names of network devices for these; "": all */
     bool reproducible;       /* only algorithms whose bits depend on nothing but inputs and number of ranks */
     bool summary;            /* print the counters at MPI_Finalize */
+    const char *trace;       /* the file of the trace; "": none */
+    bool notes;              /* a summary, a trace or a profiler wants more of each call */
     unsigned epoch_first;    /* developer: first epoch of a communicator, to test the wrap */
 
     int world_rank; /* of this process in its MPI_COMM_WORLD; set by the component's init_query */

@@ -32,7 +32,15 @@ typedef struct coll_gpusym_engine {
      * and calls the fallback once for each call, as a rank without gpusym does. */
     bool apart;
     int reason_apart; /* enum coll_gpusym_reason, for what is staged then */
-    int internal;     /* internal.c's: how Open MPI's own all-reduces go, if that is known */
+    /* Where calls are recorded: when MPI was called last, and how; the communicator in the trace, plus one, and calls
+     * of it that no roll-call numbers. Written by the thread that makes a call; the last three where it ends. */
+    struct {
+        uint64_t entered;
+        uint8_t form; /* enum coll_gpusym_form */
+        uint32_t comm, nth;
+        uint64_t calls;
+    } trace;
+    int internal; /* internal.c's: how Open MPI's own all-reduces go, if that is known */
     /* Calls that are not over, in the order in which they were made: nonblocking ones, and blocking ones behind them.
      * See list.h. */
     struct coll_gpusym_call *first, **last;

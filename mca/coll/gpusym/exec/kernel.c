@@ -6,6 +6,7 @@
 #include "mca/coll/gpusym/exec/kernel.h"
 
 #include "mca/coll/gpusym/conf/params.h"
+#include "mca/coll/gpusym/exec/traced.h"
 #include "mca/common/gpusym/gpusym.h"
 
 /* Beyond a kernel's own limit, before it is given up. */
@@ -26,6 +27,7 @@ static coll_gpusym_turn_t complete(coll_gpusym_run_t *run, uint32_t status, bool
 {
     const bool retired = 0 != (status & GPUSYM_STATUS_RETIRED);
     status &= ~GPUSYM_STATUS_RETIRED;
+    coll_gpusym_traced_ran(run);
     coll_gpusym_launch_put_streams(&run->launch);
     if (GPUSYM_STATUS_OK == (status & 0xff) && keeps) {
         return COLL_GPUSYM_TURN_DONE;

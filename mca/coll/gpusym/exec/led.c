@@ -7,6 +7,7 @@
 
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/exec/kernel.h"
+#include "mca/coll/gpusym/exec/traced.h"
 #include "mca/common/gpusym/gpusym.h"
 
 /* Beyond coll_gpusym_timeout: the leader's kernel has that limit, and some time to retire. */
@@ -76,6 +77,7 @@ coll_gpusym_turn_t coll_gpusym_led_begin(coll_gpusym_run_t *run, coll_gpusym_led
         return go_on(run, all);
     default:
         run->is.led.begun = true;
+        coll_gpusym_traced_launched(run, 0);
         zero_copy->used = !zero_copy->in_window && !zero_copy->out_window;
         if (!zero_copy->fills) {
             return go_on(run, all);

@@ -122,6 +122,7 @@ typedef struct coll_gpusym_run {
     bool stopping;     /* what runs has been told to end */
     int reason;        /* enum coll_gpusym_reason: all ranks want it staged; -1: they do not */
     int error;         /* MPI error code */
+    uint32_t trace;    /* number of its record; 0: it has none. See traced.h */
     uint64_t since_ns; /* begin of what has a limit of time; 0: not yet */
     coll_gpusym_task_t task;
     coll_gpusym_launch_t launch;
@@ -138,6 +139,7 @@ typedef struct coll_gpusym_run {
 
 /* Functions may be NULL, but `poll`, `count`, and a native way's `offer` and `agree`. */
 typedef struct coll_gpusym_way {
+    const char *name; /* in the trace */
     /* The staged ways that may take its place, in order, NULL behind them. NULL: this one refuses nothing. */
     const struct coll_gpusym_way *const *instead;
     bool takes_host; /* ranks on the host may take part; what the ranks send and take may differ */

@@ -4,6 +4,7 @@
  * The way by kernels of all ranks' GPUs, which wait for each other: launched, or commanded where one is resident.
  */
 #include "mca/coll/gpusym/exec/kernel.h"
+#include "mca/coll/gpusym/exec/traced.h"
 
 #include "mca/coll/gpusym/plan/plan.h"
 #include "mca/coll/gpusym/plan/zero_copy.h"
@@ -102,8 +103,9 @@ static coll_gpusym_turn_t plan_launch(coll_gpusym_run_t *run, coll_gpusym_plan_t
 }
 
 /* The kernel has been launched or commanded. */
-static coll_gpusym_turn_t runs(coll_gpusym_run_t *run)
+static coll_gpusym_turn_t runs(coll_gpusym_run_t *run, uint32_t blocks)
 {
+    coll_gpusym_traced_launched(run, blocks);
     run->is.kernel.step = COLL_GPUSYM_KERNEL_RUNS;
     if (COLL_GPUSYM_NONBLOCKING == run->mode) {
         gpusym_rollcall_launched(coll_gpusym_run_rollcall(run), run->task.read.seq);
@@ -126,7 +128,7 @@ static coll_gpusym_turn_t launch_planned(coll_gpusym_run_t *run)
     p->work.linger_ns = 0;
     if (coll_gpusym_resident_may(task, p)) {
         if (coll_gpusym_resident_command(e->residents, task, l, p)) {
-            return runs(run);
+            return runs(run, 1);
         }
         if (p == task->plan) { /* which is kept as it is */
             once = *p;
@@ -140,15 +142,16 @@ static coll_gpusym_turn_t launch_planned(coll_gpusym_run_t *run)
         return coll_gpusym_run_gpu_failed(run);
     }
     coll_gpusym_early_note(&e->residents->early, task, p);
-    return runs(run);
+    return runs(run, p->work.nblocks);
 }
 
 /* The call may be launched: a resident kernel may have its command already, or take that of the last call. */
 static coll_gpusym_turn_t launch(coll_gpusym_run_t *run)
 {
+    coll_gpusym_residents_t *all = run->engine->residents;
     if (coll_gpusym_launch_has_begun(&run->launch) ||
-        coll_gpusym_resident_command_same(run->engine->residents, &run->task, &run->launch)) {
-        return runs(run);
+        coll_gpusym_resident_command_same(all, &run->task, &run->launch)) {
+        return runs(run, COLL_GPUSYM_ENTERS == run->launch.resident.how ? all->early.work.nblocks : 1);
     }
     return launch_planned(run);
 }
@@ -228,6 +231,7 @@ static const coll_gpusym_way_t *const instead[] = {&coll_gpusym_way_windows, &co
                                                    &coll_gpusym_way_whole, NULL};
 
 const coll_gpusym_way_t coll_gpusym_way_kernel = {
+    .name = "kernel",
     .instead = instead,
     .takes_host = true,
     .offer = offer,

@@ -6,6 +6,7 @@
  */
 #include "mca/coll/gpusym/exec/kernel.h"
 #include "mca/coll/gpusym/exec/led.h"
+#include "mca/coll/gpusym/exec/traced.h"
 
 /* A call that has just found that ranks share GPUs is posted again, now with what leaders want. */
 static coll_gpusym_turn_t agree(coll_gpusym_run_t *run)
@@ -43,6 +44,7 @@ static coll_gpusym_turn_t launch(coll_gpusym_run_t *run, const coll_gpusym_led_b
     } else if (0 == p.work.lead.packs) {
         turn = coll_gpusym_led_done(run);
     } else if (coll_gpusym_launch_lead(&run->launch, &run->task, &p)) {
+        coll_gpusym_traced_launched(run, p.work.nblocks);
         turn = coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
     } else {
         turn = coll_gpusym_run_gpu_failed(run);
@@ -102,6 +104,7 @@ static const coll_gpusym_way_t *const instead[] = {&coll_gpusym_way_windows, &co
                                                    &coll_gpusym_way_whole, NULL};
 
 const coll_gpusym_way_t coll_gpusym_way_leaders = {
+    .name = "leaders",
     .instead = instead,
     .takes_host = true,
     .offer = coll_gpusym_run_offer,

@@ -3,6 +3,7 @@
  *
  * The staged way in pieces: see fallback/cut.h.
  */
+#include "mca/coll/gpusym/exec/traced.h"
 #include "mca/coll/gpusym/exec/whole.h"
 
 #include "mca/coll/gpusym/args/facts.h"
@@ -51,6 +52,7 @@ static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
         return COLL_GPUSYM_TURN_HANDED;
     }
     if (NULL == run->is.pieces) {
+        coll_gpusym_traced_launched(run, 0);
         run->is.pieces = coll_gpusym_cut_begin(run->engine->fallback, run->buffers, coll_gpusym_params.piece);
     }
     if (NULL != run->is.pieces && !coll_gpusym_cut_poll(run->is.pieces, &rv)) {
@@ -99,6 +101,7 @@ static void count(const coll_gpusym_run_t *run, coll_gpusym_counters_t *counters
 }
 
 const coll_gpusym_way_t coll_gpusym_way_pieces = {
+    .name = "pieces",
     .offer = offer,
     .possible = possible,
     .poll = poll,

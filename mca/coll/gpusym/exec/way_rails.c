@@ -5,6 +5,7 @@
  * the owners of rails load the inputs of their island's members, and store to their outputs.
  */
 #include "mca/coll/gpusym/exec/led.h"
+#include "mca/coll/gpusym/exec/traced.h"
 
 #include "mca/coll/gpusym/plan/lead.h"
 #include "mca/coll/gpusym/team/islands.h"
@@ -192,6 +193,7 @@ static coll_gpusym_turn_t begin(coll_gpusym_run_t *run)
     coll_gpusym_led_buffers_t all;
     if (NULL != led->rails.plan) {
         led->begun = true;
+        coll_gpusym_traced_launched(run, 0);
         run->task.zero_copy.used = true;
         coll_gpusym_rails_release(&led->rails);
         led->step = COLL_GPUSYM_LED_LEAD;
@@ -271,6 +273,7 @@ static void count(const coll_gpusym_run_t *run, coll_gpusym_counters_t *counters
 static const coll_gpusym_way_t *const instead[] = {&coll_gpusym_way_whole, NULL};
 
 const coll_gpusym_way_t coll_gpusym_way_rails = {
+    .name = "rails",
     .instead = instead,
     .offer = offer,
     .enter = enter,

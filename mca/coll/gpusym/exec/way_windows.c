@@ -3,7 +3,7 @@
  *
  * The staged way through windows in host memory: see move.h.
  */
-#include "mca/coll/gpusym/exec/way.h"
+#include "mca/coll/gpusym/exec/traced.h"
 
 #include "mca/common/gpusym/gpusym.h"
 
@@ -43,6 +43,7 @@ static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
 {
     uint32_t rank = 0;
     if (NULL == run->is.move) {
+        coll_gpusym_traced_launched(run, 0);
         run->is.move = coll_gpusym_move_begin(run->task.segments, run->buffers, coll_gpusym_run_rollcall(run),
                                               &run->engine->windows, run->task.read.seq);
     }
@@ -91,6 +92,7 @@ static void count(const coll_gpusym_run_t *run, coll_gpusym_counters_t *counters
 static const coll_gpusym_way_t *const instead[] = {&coll_gpusym_way_whole, NULL};
 
 const coll_gpusym_way_t coll_gpusym_way_windows = {
+    .name = "windows",
     .instead = instead,
     .offer = offer,
     .possible = possible,

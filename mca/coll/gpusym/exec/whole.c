@@ -13,7 +13,8 @@
 
 void coll_gpusym_whole_init(coll_gpusym_run_t *run, coll_gpusym_engine_t *e, coll_gpusym_buffers_t *b, int reason)
 {
-    *run = (coll_gpusym_run_t){.engine = e, .args = b->args, .buffers = b, .reason = reason};
+    *run =
+        (coll_gpusym_run_t){.engine = e, .args = b->args, .buffers = b, .reason = reason, .launch = {.algorithm = -1}};
 }
 
 /* Whether no other rank is in the call. */
@@ -163,6 +164,7 @@ static int finish(coll_gpusym_run_t *run)
 }
 
 const coll_gpusym_way_t coll_gpusym_way_whole = {
+    .name = "whole",
     .poll = poll,
     .finish = finish,
     .count = coll_gpusym_whole_count,

@@ -177,10 +177,11 @@ static uint64_t hash_bytes(uint64_t h, const void *bytes, size_t n)
     return h;
 }
 
-/* Of a communicator: the same on all of its ranks, and no other's in any of its processes: its id and its ranks. */
-static uint64_t comm_key(struct ompi_communicator_t *comm, const char *label)
+uint64_t coll_gpusym_team_key(struct ompi_communicator_t *comm)
 {
-    const char *id = strrchr(label, '('); /* the name before it may be another on every rank */
+    char label[GPUSYM_COMM_LABEL_MAX];
+    /* The name before it may be another on every rank. */
+    const char *id = strrchr(gpusym_comm_label(comm, label, sizeof label), '(');
     uint64_t h = hash_bytes(0xcbf29ce484222325ull, id, strlen(id));
     for (int r = 0; r < ompi_comm_size(comm); r++) {
         const opal_process_name_t name = ompi_group_get_proc_name(comm->c_local_group, r);
@@ -241,7 +242,6 @@ static int find_members(coll_gpusym_team_t *t, int *reason)
 static int create_team(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team, int *reason,
                        int (*find)(coll_gpusym_team_t *t, int *reason))
 {
-    char label[GPUSYM_COMM_LABEL_MAX];
     coll_gpusym_team_t *t = calloc(1, sizeof *t);
     *team = NULL;
     *reason = -1;
@@ -253,7 +253,7 @@ static int create_team(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team, int
     t->host.mem_gpu = -1;
     int rv = find(t, reason);
     if (MPI_SUCCESS == rv && *reason < 0) {
-        t->host.key = comm_key(f->comm, gpusym_comm_label(f->comm, label, sizeof label));
+        t->host.key = coll_gpusym_team_key(f->comm);
         t->boot.votes = calloc(count_ranks(t), 1); /* no fewer than a team has */
         rv = NULL != t->boot.votes ? MPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
     }

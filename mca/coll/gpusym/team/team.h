@@ -12,6 +12,9 @@
  * Local. If the ranks cannot agree on calls, sets *team to NULL and *reason (enum coll_gpusym_reason). Returns an MPI
  * error code. */
 int coll_gpusym_team_create(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team, int *reason);
+/* Returns a key of a communicator: the same on all of its ranks, and no other's in any of its processes, by its id and
+ * its ranks. Not 0. */
+uint64_t coll_gpusym_team_key(struct ompi_communicator_t *comm);
 /* Frees a team, after the communicator's last collective. NULL is fine. */
 void coll_gpusym_team_free(coll_gpusym_team_t *team);
 /* Returns the first rank whose process has ended, or -1. Takes about 1 us per rank. */

@@ -1,0 +1,90 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * What becomes of a call, in its record of the trace (trace/record.h). Each function is one branch where there is none.
+ */
+#ifndef MCA_COLL_GPUSYM_EXEC_TRACED_H
+#define MCA_COLL_GPUSYM_EXEC_TRACED_H
+
+#include "mca/coll/gpusym/exec/way.h"
+#include "mca/coll/gpusym/trace/record.h"
+
+#define COLL_GPUSYM_TRACED(run) (__builtin_expect(0 != (run)->trace, 0))
+
+/* Takes a record for a call. */
+void coll_gpusym_traced_take(coll_gpusym_run_t *run);
+/* The rest of what follows, for a call that has a record. */
+void coll_gpusym_traced_note_posted(const coll_gpusym_run_t *run);
+void coll_gpusym_traced_note_early(const coll_gpusym_run_t *run);
+void coll_gpusym_traced_note_there(const coll_gpusym_run_t *run, bool late);
+void coll_gpusym_traced_note_launched(const coll_gpusym_run_t *run, uint32_t blocks);
+void coll_gpusym_traced_note_ran(const coll_gpusym_run_t *run);
+void coll_gpusym_traced_note_end(coll_gpusym_run_t *run, const coll_gpusym_way_t *way);
+
+/* MPI was called, and e->trace says when. */
+static inline void coll_gpusym_traced_begin(coll_gpusym_run_t *run)
+{
+    if (__builtin_expect(coll_gpusym_trace_on, 0)) {
+        coll_gpusym_traced_take(run);
+    }
+}
+/* The peers see that this rank is in the call. */
+static inline void coll_gpusym_traced_posted(const coll_gpusym_run_t *run)
+{
+    if (COLL_GPUSYM_TRACED(run)) {
+        coll_gpusym_traced_note_posted(run);
+    }
+}
+/* What can be launched as soon as it is posted has been. */
+static inline void coll_gpusym_traced_early(const coll_gpusym_run_t *run)
+{
+    if (COLL_GPUSYM_TRACED(run)) {
+        coll_gpusym_traced_note_early(run);
+    }
+}
+/* A rank is not there yet: the first that is not, of the team. */
+static inline void coll_gpusym_traced_awaits(const coll_gpusym_run_t *run)
+{
+    if (COLL_GPUSYM_TRACED(run)) {
+        coll_gpusym_trace_record(run->trace)->last = (int) run->task.read.next;
+    }
+}
+/* All ranks of the team are. */
+static inline void coll_gpusym_traced_there(const coll_gpusym_run_t *run)
+{
+    if (COLL_GPUSYM_TRACED(run)) {
+        coll_gpusym_traced_note_there(run, false);
+    }
+}
+/* All ranks have agreed, of several islands: which of them came last is not known. */
+static inline void coll_gpusym_traced_agreed(const coll_gpusym_run_t *run)
+{
+    if (COLL_GPUSYM_TRACED(run) && coll_gpusym_team_is_part(run->engine->team)) {
+        coll_gpusym_traced_note_there(run, true);
+    }
+}
+/* The way has begun; its kernel, if there is one, has so many blocks, 0: not known. */
+static inline void coll_gpusym_traced_launched(const coll_gpusym_run_t *run, uint32_t blocks)
+{
+    if (COLL_GPUSYM_TRACED(run)) {
+        coll_gpusym_traced_note_launched(run, blocks);
+    }
+}
+/* The kernel has written its completion word; run->launch has its lane yet. */
+static inline void coll_gpusym_traced_ran(const coll_gpusym_run_t *run)
+{
+    if (COLL_GPUSYM_TRACED(run)) {
+        coll_gpusym_traced_note_ran(run);
+    }
+}
+/* The call is complete, with run->error; one that was forwarded is not recorded. way: that has done it, NULL: none. */
+static inline void coll_gpusym_traced_end(coll_gpusym_run_t *run, const coll_gpusym_way_t *way)
+{
+    if (COLL_GPUSYM_TRACED(run)) {
+        coll_gpusym_traced_note_end(run, way);
+    }
+}
+/* A call that the only rank of a communicator has done by copying, with that MPI error code. */
+void coll_gpusym_traced_alone(coll_gpusym_engine_t *e, coll_gpusym_buffers_t *b, int error);
+
+#endif

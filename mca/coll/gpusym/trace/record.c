@@ -1,0 +1,548 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The trace: see record.h.
+ */
+#include "mca/coll/gpusym/trace/record.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "mca/coll/gpusym/args/names.h"
+#include "mca/coll/gpusym/conf/help.h"
+#include "mca/coll/gpusym/conf/params.h"
+#include "mca/common/gpusym/common.h"
+
+#include "config.h"
+
+/* Records in the ring: 1 MiB. */
+#define RECORDS 8192u
+/* Records that a call writes while its GPU works: each takes about 0.2 us. */
+#define DRAINED 2u
+/* Records that a new call passes over, still in use by calls that last long, before it gives up. */
+#define TRIES 16u
+/* What is formatted before it is written to the file. A line is shorter than the reserve. */
+#define TEXT_SIZE 65536u
+#define LINE_MAX_BYTES 2048u
+
+/* States of a record. Its owner sets OPEN and DONE, the writer FREE. */
+enum { FREE, OPEN, DONE };
+
+typedef struct {
+    uint64_t key;
+    char *name; /* as a JSON string, quoted; owned */
+    char *text; /* its part of a call's line, up to the number behind its key; owned */
+    size_t text_size;
+    int rank, size;
+    uint32_t nth;     /* communicators of this key and name so far, less one */
+    uint32_t written; /* of these: those whose lines are in the file */
+} comm_t;
+
+bool coll_gpusym_trace_on;
+bool coll_gpusym_trace_wants_gpu;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* the file, what goes there, and communicators */
+static coll_gpusym_record_t *ring;                       /* [RECORDS] */
+static uint64_t head;                                    /* the next record to be taken, modulo RECORDS */
+static uint64_t lost;                                    /* calls without a record */
+static struct {
+    int fd;
+    uint64_t tail; /* the next record to be looked at */
+    uint64_t calls;
+    char *text; /* [TEXT_SIZE] */
+    size_t used;
+    comm_t *comm;
+    uint32_t comms, room;
+    char name[4096];
+} out; /* under the lock */
+
+/* ---- text ---- */
+
+/* Inline, so that copies of a constant size are no calls. */
+static inline __attribute__((always_inline)) void put_text(const char *text, size_t n)
+{
+    memcpy(out.text + out.used, text, n);
+    out.used += n;
+}
+#define PUT(literal) put_text(literal, sizeof(literal) - 1)
+
+static void put_string(const char *text)
+{
+    put_text(text, strlen(text));
+}
+
+/* Two digits at a time. */
+static void put_number(uint64_t value)
+{
+    static const char pairs[] = "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
+                                "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
+                                "8081828384858687888990919293949596979899";
+    char digits[20];
+    size_t n = sizeof digits;
+    for (; value >= 10; value /= 100) {
+        n -= 2;
+        memcpy(digits + n, pairs + 2 * (value % 100), 2);
+    }
+    if (0 != value || sizeof digits == n) {
+        digits[--n] = (char) ('0' + value);
+    }
+    put_text(digits + n, sizeof digits - n);
+}
+
+static void put_signed(int64_t value)
+{
+    if (value < 0) {
+        PUT("-");
+    }
+    put_number(value < 0 ? 0 - (uint64_t) value : (uint64_t) value);
+}
+
+/* A text as a JSON string, cut to what `size` bytes hold, at least 3. Bytes that are not ASCII are replaced: a name may
+ * have any. */
+static void quote(const char *text, char *to, size_t size)
+{
+    size_t used = 0;
+    to[used++] = '"';
+    for (; '\0' != *text && used + 4 < size; text++) {
+        const unsigned char c = (unsigned char) *text;
+        if ('"' == c || '\\' == c) {
+            to[used++] = '\\';
+        }
+        to[used++] = (char) (c < ' ' || c > '~' ? '?' : c);
+    }
+    to[used++] = '"';
+    to[used] = '\0';
+}
+
+/* ---- the file ---- */
+
+static void give_up(void)
+{
+    coll_gpusym_help("trace-write", coll_gpusym_params.world_rank, out.name, strerror(errno));
+    __atomic_store_n(&coll_gpusym_trace_on, false, __ATOMIC_RELAXED);
+    close(out.fd);
+    out.fd = -1;
+}
+
+static void write_text(void)
+{
+    if (out.fd >= 0 && out.used > 0 && !gpusym_write_all(out.fd, out.text, out.used)) {
+        give_up();
+    }
+    out.used = 0;
+}
+
+/* Before each line. */
+static void reserve_line(void)
+{
+    if (out.used + LINE_MAX_BYTES > TEXT_SIZE) {
+        write_text();
+    }
+}
+
+/* Both clocks at one time, by which files of several hosts can be compared. */
+static void put_clocks(void)
+{
+    struct timespec real;
+    const uint64_t before = gpusym_now_ns();
+    clock_gettime(CLOCK_REALTIME, &real);
+    const uint64_t after = gpusym_now_ns();
+    PUT(",\"monotonic\":");
+    put_number(before + (after - before) / 2);
+    PUT(",\"realtime\":");
+    put_number((uint64_t) real.tv_sec * 1000000000u + (uint64_t) real.tv_nsec);
+}
+
+/* The name of the file: %r is the rank, %h the host, %p the process; without %r and %p, .RANK is appended. */
+static void name_file(const char *pattern, int rank, const char *host)
+{
+    size_t used = 0;
+    bool unique = false;
+    for (; '\0' != *pattern && used < sizeof out.name - 300; pattern++) {
+        char *at = out.name + used;
+        const size_t size = sizeof out.name - used;
+        int n = 1;
+        if ('%' == pattern[0] && ('r' == pattern[1] || 'p' == pattern[1])) {
+            n = snprintf(at, size, "%d", 'r' == *++pattern ? rank : (int) getpid());
+            unique = true;
+        } else if ('%' == pattern[0] && 'h' == pattern[1]) {
+            n = snprintf(at, size, "%.255s", host);
+            pattern++;
+        } else {
+            pattern += '%' == pattern[0] && '%' == pattern[1];
+            *at = *pattern;
+        }
+        used += (size_t) n;
+    }
+    out.name[used] = '\0';
+    if (!unique) {
+        snprintf(out.name + used, sizeof out.name - used, ".%d", rank);
+    }
+}
+
+static void put_head(int rank, const char *host)
+{
+    char quoted[512];
+    quote(host, quoted, sizeof quoted);
+    PUT("{\"gpusym_trace\":1,\"version\":\"" GPUSYM_VERSION "\",\"rank\":");
+    put_signed(rank);
+    PUT(",\"host\":");
+    put_string(quoted);
+    PUT(",\"pid\":");
+    put_number((uint64_t) getpid());
+    put_clocks();
+    PUT("}\n");
+}
+
+void coll_gpusym_trace_start(int world_rank, const char *host)
+{
+    const char *pattern = coll_gpusym_params.trace;
+    if (NULL == pattern || '\0' == pattern[0] || NULL != ring) {
+        return;
+    }
+    name_file(pattern, world_rank, host);
+    out.text = malloc(TEXT_SIZE);
+    if (NULL == out.text || 0 != posix_memalign((void **) &ring, 64, RECORDS * sizeof *ring)) {
+        free(out.text);
+        out.text = NULL;
+        ring = NULL;
+        gpusym_log_no_memory("the trace");
+        return;
+    }
+    memset(ring, 0, RECORDS * sizeof *ring); /* no page fault in a call */
+    out.used = 0;
+    out.tail = out.calls = head = lost = 0;
+    GPUSYM_RESTART(out.fd, open(out.name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (out.fd < 0) {
+        give_up();
+        return;
+    }
+    put_head(world_rank, host);
+    coll_gpusym_params.notes = coll_gpusym_trace_on = coll_gpusym_trace_wants_gpu = true;
+}
+
+/* ---- lines ---- */
+
+/* ,"comm":"NAME","id":"KEY. and the rest of the identifier. */
+static void put_comm(const comm_t *c, uint32_t nth)
+{
+    put_text(c->text, c->text_size);
+    put_number(nth);
+    PUT("\"");
+}
+
+/* The lines of communicators that no line has named yet. */
+static void name_comms(comm_t *c, uint32_t nth)
+{
+    for (; c->written <= nth; c->written++) {
+        reserve_line();
+        PUT("{\"rank\":");
+        put_signed(c->rank);
+        PUT(",\"size\":");
+        put_signed(c->size);
+        put_comm(c, c->written);
+        PUT("}\n");
+    }
+}
+
+#define PUT_TIME(name, value)             \
+    do {                                  \
+        if (0 != (value)) {               \
+            PUT(",\"" name "\":");        \
+            put_number((uint64_t) value); \
+        }                                 \
+    } while (0)
+
+static void put_times(const coll_gpusym_record_t *r)
+{
+    PUT_TIME("entered", r->entered);
+    PUT_TIME("posted", r->posted);
+    PUT_TIME("there", r->there);
+    if (0 != r->there && r->last >= 0) {
+        PUT(",\"last\":");
+        put_number((uint64_t) r->last);
+    }
+    PUT_TIME("launched", r->launched);
+    PUT_TIME("gpu_begin", r->gpu[0]);
+    PUT_TIME("gpu_end", r->gpu[1]);
+    PUT_TIME("returned", r->returned);
+}
+
+static void put_way(const coll_gpusym_record_t *r)
+{
+    static const struct {
+        const char *text;
+        size_t n;
+    } forms[] = {{"blocking", 8}, {"nonblocking", 11}, {"persistent", 10}};
+    PUT(",\"form\":\"");
+    put_text(forms[r->form].text, forms[r->form].n);
+    PUT("\",\"bytes\":");
+    put_number(r->bytes);
+    if (NULL != r->way) {
+        PUT(",\"way\":\"");
+        put_string(r->way);
+        PUT("\"");
+    }
+    if (NULL != r->algorithm) {
+        PUT(",\"algorithm\":\"");
+        put_string(r->algorithm);
+        PUT("\"");
+    }
+    if (NULL != r->by) {
+        PUT(",\"by\":\"");
+        put_string(r->by);
+        PUT("\"");
+    }
+    if (0 != r->blocks) {
+        PUT(",\"blocks\":");
+        put_number(r->blocks);
+    }
+    if (r->zero_copy) {
+        PUT(",\"zero_copy\":true");
+    }
+    if (r->reason >= 0) {
+        PUT(",\"reason\":\"");
+        put_string(coll_gpusym_reason_name((unsigned) r->reason));
+        PUT("\"");
+    }
+}
+
+/* ended: else the call is still going on, and its communicator not known. */
+static void put_record(const coll_gpusym_record_t *r, bool ended)
+{
+    if (ended) {
+        name_comms(&out.comm[r->comm], r->nth);
+    }
+    reserve_line();
+    PUT("{\"coll\":\"");
+    put_string(coll_gpusym_name(r->coll));
+    PUT("\"");
+    if (ended) {
+        put_comm(&out.comm[r->comm], r->nth);
+        PUT(",\"seq\":");
+        put_number(r->seq);
+    }
+    put_way(r);
+    put_times(r);
+    if (0 != r->error) {
+        PUT(",\"error\":");
+        put_signed(r->error);
+    }
+    PUT("}\n");
+    out.calls += ended;
+}
+
+/* ---- the ring ---- */
+
+static uint32_t state_of(const coll_gpusym_record_t *r)
+{
+    return __atomic_load_n(&r->state, __ATOMIC_ACQUIRE);
+}
+
+static bool write_one(coll_gpusym_record_t *r)
+{
+    const bool done = DONE == state_of(r);
+    if (done) {
+        put_record(r, true);
+        __atomic_store_n(&r->state, FREE, __ATOMIC_RELEASE);
+    }
+    return done;
+}
+
+/* Writes up to n records, the oldest first, as far as they have ended; one that lasts does not hold up the others for
+ * longer than half of the ring. With the lock held. */
+static void write_some(uint32_t n)
+{
+    const uint64_t end = __atomic_load_n(&head, __ATOMIC_RELAXED);
+    while (n > 0 && out.tail < end) {
+        coll_gpusym_record_t *r = &ring[out.tail % RECORDS];
+        if (write_one(r)) {
+            n--;
+        } else if (OPEN == state_of(r) && end - out.tail < RECORDS / 2) {
+            return;
+        }
+        __atomic_store_n(&out.tail, out.tail + 1, __ATOMIC_RELAXED); /* coll_gpusym_trace_take() reads it */
+    }
+}
+
+void coll_gpusym_trace_drain(void)
+{
+    if (0 == pthread_mutex_trylock(&lock)) {
+        write_some(DRAINED);
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+uint32_t coll_gpusym_trace_take(void)
+{
+    for (unsigned i = 0; i < TRIES; i++) {
+        const uint64_t at = __atomic_fetch_add(&head, 1, __ATOMIC_RELAXED);
+        coll_gpusym_record_t *r = &ring[at % RECORDS];
+        uint32_t was = FREE;
+        if (__atomic_compare_exchange_n(&r->state, &was, OPEN, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+            *r = (coll_gpusym_record_t){.state = OPEN, .last = -1, .reason = -1};
+            if (__builtin_expect(at - __atomic_load_n(&out.tail, __ATOMIC_RELAXED) >= RECORDS / 2, 0) &&
+                0 == pthread_mutex_trylock(&lock)) {
+                write_some(RECORDS / 4);
+                pthread_mutex_unlock(&lock);
+            }
+            return (uint32_t) (at % RECORDS) + 1;
+        }
+    }
+    __atomic_fetch_add(&lost, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
+coll_gpusym_record_t *coll_gpusym_trace_record(uint32_t number)
+{
+    return &ring[number - 1];
+}
+
+void coll_gpusym_trace_put(uint32_t number)
+{
+    __atomic_store_n(&ring[number - 1].state, DONE, __ATOMIC_RELEASE);
+}
+
+void coll_gpusym_trace_drop(uint32_t number)
+{
+    __atomic_store_n(&ring[number - 1].state, FREE, __ATOMIC_RELEASE);
+}
+
+void coll_gpusym_trace_lose(uint32_t number)
+{
+    __atomic_fetch_add(&lost, 1, __ATOMIC_RELAXED);
+    coll_gpusym_trace_drop(number);
+}
+
+void coll_gpusym_trace_flush(void)
+{
+    if (NULL == ring) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < RECORDS; i++) {
+        (void) write_one(&ring[(out.tail + i) % RECORDS]);
+    }
+    write_text();
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- communicators, GPUs ---- */
+
+static comm_t *find_comm(uint64_t key, const char *name)
+{
+    for (uint32_t i = 0; i < out.comms; i++) {
+        if (key == out.comm[i].key && 0 == strcmp(name, out.comm[i].name)) {
+            return &out.comm[i];
+        }
+    }
+    return NULL;
+}
+
+static comm_t *add_comm(uint64_t key, const char *name)
+{
+    if (out.comms == out.room) {
+        const uint32_t room = 0 == out.room ? 16 : 2 * out.room;
+        comm_t *more = realloc(out.comm, room * sizeof *more);
+        if (NULL == more) {
+            return NULL;
+        }
+        out.comm = more;
+        out.room = room;
+    }
+    const size_t size = strlen(name) + sizeof ",\"comm\":,\"id\":\"0123456789abcdef.";
+    char *copy = strdup(name), *text = malloc(size);
+    if (NULL == copy || NULL == text) {
+        free(copy);
+        free(text);
+        return NULL;
+    }
+    snprintf(text, size, ",\"comm\":%s,\"id\":\"%016llx.", name, (unsigned long long) key);
+    out.comm[out.comms] = (comm_t){.key = key, .name = copy, .text = text, .text_size = size - 1};
+    return &out.comm[out.comms++];
+}
+
+bool coll_gpusym_trace_comm(uint64_t key, const char *label, int rank, int size, uint32_t *comm, uint32_t *nth)
+{
+    char name[512];
+    quote(label, name, sizeof name);
+    pthread_mutex_lock(&lock);
+    comm_t *c = find_comm(key, name);
+    if (NULL != c) {
+        c->nth++;
+    } else {
+        c = add_comm(key, name);
+    }
+    if (NULL != c) {
+        c->rank = rank;
+        c->size = size;
+        *comm = (uint32_t) (c - out.comm);
+        *nth = c->nth;
+    }
+    pthread_mutex_unlock(&lock);
+    return NULL != c;
+}
+
+void coll_gpusym_trace_gpu(const char *text)
+{
+    char quoted[256];
+    quote(text, quoted, sizeof quoted);
+    pthread_mutex_lock(&lock);
+    if (coll_gpusym_trace_wants_gpu) {
+        __atomic_store_n(&coll_gpusym_trace_wants_gpu, false, __ATOMIC_RELAXED);
+        reserve_line();
+        PUT("{\"gpu\":");
+        put_string(quoted);
+        PUT("}\n");
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- the end ---- */
+
+static void put_end(void)
+{
+    reserve_line();
+    PUT("{\"end\":true,\"calls\":");
+    put_number(out.calls);
+    PUT(",\"lost\":");
+    put_number(lost);
+    put_clocks();
+    PUT("}\n");
+}
+
+void coll_gpusym_trace_stop(void)
+{
+    if (NULL == ring) {
+        return;
+    }
+    __atomic_store_n(&coll_gpusym_trace_on, false, __ATOMIC_RELAXED);
+    coll_gpusym_trace_flush();
+    for (uint32_t i = 0; i < RECORDS; i++) {
+        if (OPEN == ring[i].state) {
+            put_record(&ring[i], false);
+        }
+    }
+    if (out.fd >= 0) {
+        put_end();
+        write_text();
+    }
+    if (out.fd >= 0) {
+        close(out.fd);
+    }
+    for (uint32_t i = 0; i < out.comms; i++) {
+        free(out.comm[i].name);
+        free(out.comm[i].text);
+    }
+    free(out.comm);
+    free(out.text);
+    free(ring);
+    ring = NULL;
+    out.comm = NULL;
+    out.comms = out.room = 0;
+}

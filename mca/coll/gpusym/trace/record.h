@@ -1,0 +1,76 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The trace (coll_gpusym_trace): a record of each call, and the file of this process that they go to, one line of JSON
+ * each. docs/guide.md describes the lines.
+ *
+ * Records stand in a ring of fixed size that is allocated once. A call takes one, fills it while it goes on, and ends
+ * it; nothing is allocated, formatted or locked for that. Ended records are written by calls whose GPU has just been
+ * given its work, a few each, so that the formatting takes no time of theirs; the others where the ring is half full,
+ * and at the end. A call that finds no free record is not recorded, and counted.
+ */
+#ifndef MCA_COLL_GPUSYM_TRACE_RECORD_H
+#define MCA_COLL_GPUSYM_TRACE_RECORD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The form in which MPI was called. */
+enum coll_gpusym_form { COLL_GPUSYM_FORM_BLOCKING, COLL_GPUSYM_FORM_NONBLOCKING, COLL_GPUSYM_FORM_PERSISTENT };
+
+/* One call of this rank. */
+typedef struct {
+    /* Times of gpusym_now_ns(); 0: it has not come to that. */
+    uint64_t entered;      /* MPI was called */
+    uint64_t posted;       /* peers see that this rank is in the call */
+    uint64_t there;        /* this rank has seen that all are */
+    uint64_t launched;     /* the GPU has its work; staged: the copies, or the other components, begin */
+    uint64_t returned;     /* nonblocking: it is complete */
+    uint64_t gpu[2];       /* begin and end of the kernel, by the GPU's clock in ns modulo 2^48; 0: not known */
+    uint64_t bytes;        /* of this rank's larger buffer */
+    uint64_t seq;          /* number of the call in its communicator */
+    const char *way;       /* how it was carried out; this and the next one are never freed */
+    const char *algorithm; /* NULL: none of kernels.def */
+    const char *by;        /* how it came to its kernel; NULL: it has none */
+    uint32_t comm, nth;    /* coll_gpusym_trace_comm() */
+    int error;             /* MPI error code */
+    int last;              /* the rank of the communicator that came last, as far as this one has seen; -1: not known */
+    uint16_t blocks;       /* of the kernel; 0: not known */
+    uint8_t coll, form;    /* enum coll_gpusym_coll, coll_gpusym_form */
+    int8_t reason;         /* enum coll_gpusym_reason, where it was staged; -1: it was not */
+    bool zero_copy;
+    uint32_t state; /* of record.c */
+} __attribute__((aligned(64))) coll_gpusym_record_t;
+
+/* Whether calls are recorded. Written while MPI is initialised, and where the file can no longer be written. */
+extern bool coll_gpusym_trace_on;
+
+/* Opens the file, if coll_gpusym_trace names one. host: name of this host, not kept. */
+void coll_gpusym_trace_start(int world_rank, const char *host);
+/* Writes all ended records. Any thread. */
+void coll_gpusym_trace_flush(void);
+/* Writes what is left, also of calls that have not ended, and closes the file. No thread is in a call. */
+void coll_gpusym_trace_stop(void);
+
+/* A communicator as lines name it. key: the same on all of its ranks; label: its name, copied. Sets *comm, and *nth:
+ * how many communicators of that key and name there have been before. False: no memory. */
+bool coll_gpusym_trace_comm(uint64_t key, const char *label, int rank, int size, uint32_t *comm, uint32_t *nth);
+/* The GPU of this process, named once. text: "NVIDIA H200, 0000:1b:00.0", copied. */
+void coll_gpusym_trace_gpu(const char *text);
+/* Whether that is still to be done. */
+extern bool coll_gpusym_trace_wants_gpu;
+
+/* Takes a record, zeroed; 0: there is none, which is counted. */
+uint32_t coll_gpusym_trace_take(void);
+/* The record of that number; not 0. */
+coll_gpusym_record_t *coll_gpusym_trace_record(uint32_t number);
+/* The call has ended, and its record is complete. */
+void coll_gpusym_trace_put(uint32_t number);
+/* The call is not recorded after all. */
+void coll_gpusym_trace_drop(uint32_t number);
+/* There is no memory for what the record refers to: the call is counted as lost. */
+void coll_gpusym_trace_lose(uint32_t number);
+/* Writes a few ended records, if no other thread does: this rank's GPU has just been given its work. */
+void coll_gpusym_trace_drain(void);
+
+#endif
