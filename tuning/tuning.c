@@ -6,6 +6,7 @@
 #include "tuning/tuning.h"
 
 #include "kernels/plan.h"
+#include "tuning/resident.h"
 
 /* Zero copy: up to so many bytes of message loads with one barrier beat stores with two, by ranks: 2, up to 4, more. On
  * 2 x H200 24.7 us for 4 MiB in place of 27.7, 37.7 for 8 in place of 38.7, but 62.6 for 16 in place of 61.5 (on
@@ -238,28 +239,44 @@ static void choose_family(const gpusym_tuning_call_t *call, gpusym_tuning_choice
 void gpusym_tuning_choose(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,
                           gpusym_tuning_choice_t *choice)
 {
+    const uint64_t below =
+        0 != forced->resident_below ? forced->resident_below : gpusym_tuning_resident_max(call->nranks) + 1;
+
     choice->algorithm = choose_algorithm(call, forced);
+    choice->resident = call->bytes < below;
+    choice->own_threads = 0 != forced->threads;
     if (choice->algorithm >= 0) {
         choose_family(call, choice);
         gpusym_tuning_geometry(call, forced, choice);
     }
 }
 
-/* Whether the slot has room for a channel of the choice, or a stream of LL128 lines. */
-static bool has_room(const gpusym_work_t *slot, const gpusym_tuning_choice_t *choice)
+/* Whether the slot has room for a channel of the algorithm, or a stream of LL128 lines. */
+static bool has_room(const gpusym_work_t *slot, unsigned algorithm, unsigned family)
 {
-    const int schedule = gpusym_algorithm_schedule((unsigned) choice->algorithm);
-    if (GPUSYM_F_RSXLL128_AGXLL128 == choice->family) {
+    const int schedule = gpusym_algorithm_schedule(algorithm);
+    if (GPUSYM_F_RSXLL128_AGXLL128 == family) {
         return gpusym_ll128_fits(slot);
     }
-    return schedule < 0 || 0 != gpusym_channels_max(choice->family, (unsigned) schedule, slot);
+    return schedule < 0 || 0 != gpusym_channels_max(family, (unsigned) schedule, slot);
+}
+
+gpusym_tuning_lack_t gpusym_tuning_lacks_in(const gpusym_work_t *slot, const gpusym_tuning_call_t *call,
+                                            unsigned algorithm)
+{
+    const unsigned family = gpusym_algorithm_family(algorithm);
+    const gpusym_tuning_lack_t lack = gpusym_tuning_lacks(call, algorithm);
+    return GPUSYM_TUNING_LACKS_NOTHING != lack || !gpusym_family_ll128(family) || has_room(slot, algorithm, family)
+               ? lack
+               : GPUSYM_TUNING_LACKS_LL128;
 }
 
 void gpusym_tuning_choose_in(const gpusym_work_t *slot, gpusym_tuning_call_t *call,
                              const gpusym_tuning_forced_t *forced, gpusym_tuning_choice_t *choice)
 {
     gpusym_tuning_choose(call, forced, choice);
-    if (choice->algorithm >= 0 && gpusym_family_ll128(choice->family) && !has_room(slot, choice)) {
+    if (choice->algorithm >= 0 && gpusym_family_ll128(choice->family) &&
+        !has_room(slot, (unsigned) choice->algorithm, choice->family)) {
         call->ll128 = false;
         gpusym_tuning_choose(call, forced, choice);
     }

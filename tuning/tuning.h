@@ -41,6 +41,10 @@ typedef enum {
  * anything. */
 gpusym_tuning_lack_t gpusym_tuning_lacks(const gpusym_tuning_call_t *call, unsigned algorithm);
 
+/* The same in a slot of that shape, which may have no room for it. */
+gpusym_tuning_lack_t gpusym_tuning_lacks_in(const gpusym_work_t *slot, const gpusym_tuning_call_t *call,
+                                            unsigned algorithm);
+
 /* Smallest message in bytes for which ranks map each other's buffers. */
 uint64_t gpusym_tuning_zero_copy_min(bool simulated);
 
