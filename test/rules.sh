@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Rules, on the simulator: a file decides what calls do, and gpusym_info --why says so; files that are missing, invalid, or not
-# the same on all ranks leave the choice to the table.
+# the same on all ranks leave the choice to the table; gpusym_tune writes a file that can be read.
 #
 #     test/rules.sh BUILDDIR
 #
@@ -76,6 +76,9 @@ if [ "$GPUSYM_HAVE_JANSSON" != 1 ]; then
     calls 'without jansson' "$dir/rules.json"
     says 'rules.json: gpusym was built without jansson'
     says "$table"
+    label='gpusym_tune without jansson'
+    "${mpirun[@]}" "$builddir/bench/gpusym_tune" --out "$dir/tuned.json" >"$dir/log" 2>&1
+    says '^this gpusym was built without jansson'
     closing
 fi
 
@@ -167,4 +170,28 @@ says '^ collectives.allreduce.1..rules.1. ring_ll passed over the parameters nam
 says '^ ring_ll128 taken coll_gpusym_algorithm names it$'
 run 'why a bad file' env OMPI_MCA_coll_gpusym_rules="$dir/bad.json" "$info" --why allreduce 512 float 3
 says '^ no rules: .*/bad.json:3:'
+unset OMPI_MCA_coll_gpusym_rules
+
+# gpusym_tune: what it writes is read without complaint, and followed. What it finds depends on the machine.
+run tune "${mpirun[@]}" "$builddir/bench/gpusym_tune" --coll allreduce,alltoall --min 4k --max 64k --margin 0 --time-limit 60 --out "$dir/tuned.json"
+says '^ allreduce 65536 [0-9.]+ [0-9.]+ (as the table|[a-z0-9_]+) '
+says '^ alltoall 655[0-9]+ [0-9.]+ [0-9.]+ (as the table|[a-z0-9_]+) '
+says '^# again: allreduce, (4096|16384|65536) bytes: table [0-9.]+ us, rules [0-9.]+ us, ' 3
+says 'WRONG|was not followed' 0
+says '^# [0-9]+ rules for 3 ranks on simulated GPU: .*/tuned.json$'
+verdict 'tune: no draft is left' "$([ ! -e "$dir/tuned.json.tmp" ] || echo 'there is one')"
+rules=$(grep -c '"alg"' "$dir/tuned.json")
+calls 'what was tuned' "$dir/tuned.json" --mca coll_gpusym_verbose 2
+says 'cannot use the rules' 0
+if [ "$rules" -gt 0 ]; then
+    says "MPI_COMM_WORLD.*: rank 0: $rules rules of .*/tuned.json\$"
+fi
+run 'tune without time' "${mpirun[@]}" "$builddir/bench/gpusym_tune" --coll bcast --max 64k --time-limit 0 --out "$dir/tuned.json"
+says '^# there was no time for 8 of 8 sizes: --time-limit$'
+says '^# 0 rules for 3 ranks '
+run 'where ranks share GPUs' "${mpirun[@]}" --mca coll_gpusym_sim_gpus 1 "$builddir/bench/gpusym_tune" --coll bcast --max 64 --out "$dir/tuned.json"
+says '^# kernels serve none of these calls'
+label='tune into no folder'
+"${mpirun[@]}" "$builddir/bench/gpusym_tune" --out "$dir/nowhere/tuned.json" >"$dir/log" 2>&1 </dev/null
+says '/nowhere/tuned.json: No such file or directory$'
 closing

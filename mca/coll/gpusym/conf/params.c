@@ -191,8 +191,8 @@ static int register_net_devices(void)
 static int register_rules(void)
 {
     return gpusym_var_string(&group, "rules", GPUSYM_VAR_EVERY_CALL, "", FIELD(rules),
-                             "Rules that select algorithms, blocks and threads in place of the tuning table: "
-                             "a file, or a folder that has one for these GPUs and this number "
+                             "Rules that select algorithms, blocks and threads in place of the tuning table, as "
+                             "gpusym_tune writes them: a file, or a folder that has one for these GPUs and this number "
                              "of ranks (sm90-4.json). Read when a communicator is set up. Empty: the folder "
                              "share/gpusym/rules of the installation; none: no rules");
 }
