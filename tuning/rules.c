@@ -46,26 +46,10 @@ void gpusym_rules_file_free(gpusym_rules_file_t *file)
 
 /* ---- the index ---- */
 
-uint32_t gpusym_rule_parts(unsigned coll, uint32_t nranks)
-{
-    switch (coll) {
-    case GPUSYM_COLL_SCAN: /* a segment is the whole message of a rank */
-    case GPUSYM_COLL_EXSCAN:
-    case GPUSYM_COLL_NEIGHBOR_ALLGATHER: /* ranks may have any number of neighbors */
-    case GPUSYM_COLL_NEIGHBOR_ALLGATHERV:
-    case GPUSYM_COLL_NEIGHBOR_ALLTOALL:
-    case GPUSYM_COLL_NEIGHBOR_ALLTOALLV:
-    case GPUSYM_COLL_NEIGHBOR_ALLTOALLW:
-        return 1;
-    default:
-        return gpusym_collective_whole(coll) ? 1 : nranks;
-    }
-}
-
 /* The shortest and the longest message, or segment, that a rule is for. False: for none. */
 static bool find_lengths(const gpusym_rule_t *rule, uint32_t nranks, uint64_t *from, uint64_t *to)
 {
-    const uint64_t parts = gpusym_rule_parts(rule->coll, nranks);
+    const uint64_t parts = rule->segment ? 1 : gpusym_tuning_parts(rule->coll, nranks);
 
     *from = rule->bytes_min / parts + (0 != rule->bytes_min % parts);
     *to = UINT64_MAX == rule->bytes_max ? UINT64_MAX : rule->bytes_max / parts;
@@ -252,17 +236,10 @@ uint64_t gpusym_rules_hash(const gpusym_rules_t *rules)
 
     for (unsigned i = 0; NULL != rules && i < rules->kept.n; i++) {
         const gpusym_rule_t *r = &rules->kept.rule[i];
-        const uint64_t words[] = {r->coll,
-                                  r->group,
-                                  r->link,
-                                  r->bytes_min,
-                                  r->bytes_max,
-                                  (uint64_t) r->op,
-                                  (uint64_t) r->type,
-                                  (uint64_t) r->algorithm,
-                                  r->blocks,
-                                  r->threads,
-                                  r->chunk,
+        const uint64_t words[] = {r->coll,          r->group,           r->link,
+                                  r->bytes_min,     r->bytes_max,       r->segment,
+                                  (uint64_t) r->op, (uint64_t) r->type, (uint64_t) r->algorithm,
+                                  r->blocks,        r->threads,         r->chunk,
                                   r->resident_below};
         for (size_t k = 0; k < sizeof words / sizeof words[0]; k++) {
             h = hash_word(h, words[k]);

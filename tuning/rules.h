@@ -29,7 +29,8 @@ typedef struct {
     char gpu[64]; /* is part of the GPUs' name, whatever the case; "": any */
 
     /* Of the call. */
-    uint64_t bytes_min, bytes_max; /* of the message: gpusym_rule_parts() times gpusym_tuning_call_t.bytes */
+    uint64_t bytes_min, bytes_max; /* of the message: gpusym_tuning_parts() times gpusym_tuning_call_t.bytes */
+    bool segment;                  /* ... of a segment: just these */
     int op, type;                  /* enum gpusym_op, gpusym_type; -1: any */
 
     /* What it says; -1, or 0 for any other: nothing. Alike on all ranks. */
@@ -44,10 +45,6 @@ typedef struct {
     gpusym_rule_t *rule; /* [n]; owned */
     unsigned n;
 } gpusym_rules_file_t;
-
-/* Returns the segments of a message whose length counts: one rank's to all others; 1 where it is cut as one, of scans,
- * and between neighbors. */
-uint32_t gpusym_rule_parts(unsigned coll, uint32_t nranks);
 
 /* Frees what a file has, and empties it. */
 void gpusym_rules_file_free(gpusym_rules_file_t *file);

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Unit tests of mca/common/gpusym/rules/: what stands in a file of rules is read as it is meant, what must not stand
- * there is refused with its place; which file a communicator gets.
+ * there is refused with its place; which file a communicator gets; the defaults.  A seed as the argument repeats a run.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,9 @@
 #include <unistd.h>
 
 #include "kernels/kernels.h"
+#include "mca/common/gpusym/memory/heap.h"
 #include "mca/common/gpusym/rules/rules.h"
+#include "test/unit/random.h"
 
 #include "config.h"
 
@@ -85,6 +87,8 @@ static void what_is_wrong_is_refused(void **state)
         {ONE("{\"resident_max\": -1}"), ": collectives.allreduce[0].rules[0].resident_max: this must be a whole "},
         {ONE("{\"seg_size\": 134217728}"), ": collectives.allreduce[0].rules[0].seg_size: this must be a whole "},
         {ONE("{\"blocks\": 1, \"msg_size_min\": -8}"), ": collectives.allreduce[0].rules[0].msg_size_min: this must "},
+        {ONE("{\"blocks\": 1, \"msg_size_max\": 8, \"block_size_min\": 8}"),
+         ": collectives.allreduce[0].rules[0]: this has both msg_size and block_size"},
         {ONE("{\"blocks\": 1, \"op\": \"plus\"}"), ": collectives.allreduce[0].rules[0].op: \"plus\" is none of sum, "},
         {ONE("{\"blocks\": 1, \"type\": \"float\"}"),
          ": collectives.allreduce[0].rules[0].type: \"float\" is none of "},
@@ -131,6 +135,55 @@ static void what_is_right_is_read(void **state)
     r = &file.rule[2];
     assert_true(0 == r->group && 1 == r->item && 0 == r->bytes_min && UINT64_MAX == r->bytes_max);
     assert_true(-1 == r->op && -1 == r->type && -1 == r->algorithm && 0 == r->blocks && 8 == r->resident_below);
+    gpusym_rules_file_free(&file);
+}
+
+/* A call of 2 to 32 ranks, about as long as some limit of the defaults. */
+static gpusym_tuning_call_t draw_call(gpusym_work_t *slot)
+{
+    gpusym_tuning_call_t call = {.coll = (unsigned) (next_random() % GPUSYM_COLL_COUNT),
+                                 .op = GPUSYM_OP_SUM,
+                                 .type = GPUSYM_T_F32,
+                                 .nranks = 2 + (uint32_t) (next_random() % (GPUSYM_TEAM_MAX - 1)),
+                                 .sm_count = 132,
+                                 .zero_copy = next_random() % 2,
+                                 .reproducible = next_random() % 2,
+                                 .all_reach = next_random() % 2,
+                                 .ll128 = next_random() % 2,
+                                 .copies = next_random() % 2};
+    *slot = (gpusym_work_t){.nranks = call.nranks};
+    call.max_blocks = gpusym_slot_layout(8 << 20, call.nranks, gpusym_tuning_max_blocks(132, false), slot);
+    call.ll_payload = slot->ll_bytes / 2;
+    call.bytes = (1ull << next_random() % 30) / (0 == next_random() % 2 ? 1 : call.nranks) + next_random() % 3 - 1;
+    return call;
+}
+
+/* The defaults choose the same as rules of a file as they do as C, which is made of it. */
+static void the_defaults_are_rules(void **state)
+{
+    gpusym_rules_file_t file;
+    gpusym_rules_t *rules[GPUSYM_TEAM_MAX + 1];
+    unsigned none = 0;
+    (void) state;
+    assert_true(gpusym_rules_read(DEFAULTS, &file, why, sizeof why));
+    for (uint32_t n = 2; n <= GPUSYM_TEAM_MAX; n++) {
+        rules[n] = gpusym_rules_make(&file, n, "");
+        assert_non_null(rules[n]);
+    }
+    for (unsigned i = 0; i < 200000; i++) {
+        gpusym_tuning_choice_t by_table = {.algorithm = -1};
+        gpusym_tuning_forced_t forced = {.algorithm = -1};
+        gpusym_work_t slot;
+        gpusym_tuning_call_t call = draw_call(&slot);
+        const gpusym_rule_t *rule = gpusym_rules_apply(rules[call.nranks], &slot, &call, &forced);
+        gpusym_tuning_choose_in(&slot, &call, &(gpusym_tuning_forced_t){.algorithm = -1}, &by_table);
+        assert_int_equal(by_table.algorithm, forced.algorithm);
+        none += NULL == rule;
+    }
+    assert_in_range(none, 1, 100000); /* not all have rings */
+    for (uint32_t n = 2; n <= GPUSYM_TEAM_MAX; n++) {
+        gpusym_rules_free(rules[n]);
+    }
     gpusym_rules_file_free(&file);
 }
 
@@ -220,12 +273,13 @@ static int remove_folder(void **state)
     return rmdir(folder);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
 #if GPUSYM_HAVE_JANSSON
         cmocka_unit_test(what_is_wrong_is_refused),
         cmocka_unit_test(what_is_right_is_read),
+        cmocka_unit_test(the_defaults_are_rules),
         cmocka_unit_test(many_are_too_many),
         cmocka_unit_test(a_communicator_gets_its_file),
 #else
@@ -233,5 +287,6 @@ int main(void)
 #endif
     };
 
+    random_start(argc, argv);
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

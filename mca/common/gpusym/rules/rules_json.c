@@ -243,24 +243,41 @@ static bool read_decision(const reading_t *r, json_t *object, gpusym_rule_t *rul
     return true;
 }
 
+static bool read_lengths(const reading_t *r, json_t *object, gpusym_rule_t *rule)
+{
+    json_int_t min, max, block_min, block_max;
+
+    if (!read_range(r, object, "msg_size", INT64_MAX, &min, &max) ||
+        !read_range(r, object, "block_size", INT64_MAX, &block_min, &block_max)) {
+        return false;
+    }
+    rule->segment = 0 != block_min || INT64_MAX != block_max;
+    if (rule->segment && (0 != min || INT64_MAX != max)) {
+        return fail(r, NULL, "this has both msg_size and block_size");
+    }
+    min = rule->segment ? block_min : min;
+    max = rule->segment ? block_max : max;
+    rule->bytes_min = (uint64_t) min;
+    rule->bytes_max = INT64_MAX == max ? UINT64_MAX : (uint64_t) max;
+    return true;
+}
+
 /* group: what all of its rules have. */
 static bool read_rule(reading_t *r, json_t *object, const gpusym_rule_t *group)
 {
-    static const char *const keys[] = {"msg_size_min", "msg_size_max", "alg",      "type",         "op",
-                                       "blocks",       "threads",      "seg_size", "resident_max", NULL};
+    static const char *const keys[] = {
+        "msg_size_min", "msg_size_max", "block_size_min", "block_size_max", "alg",          "type",
+        "op",           "blocks",       "threads",        "seg_size",       "resident_max", NULL};
     gpusym_rule_t *rule = &r->file->rule[r->file->n];
-    json_int_t min, max;
 
     if (r->file->n >= GPUSYM_RULES_MAX) {
         return fail(r, NULL, "there are more than %u rules", GPUSYM_RULES_MAX);
     }
     *rule = *group;
-    if (!check_object(r, object, keys) || !read_range(r, object, "msg_size", INT64_MAX, &min, &max) ||
-        !read_operation(r, object, rule) || !read_decision(r, object, rule)) {
+    if (!check_object(r, object, keys) || !read_lengths(r, object, rule) || !read_operation(r, object, rule) ||
+        !read_decision(r, object, rule)) {
         return false;
     }
-    rule->bytes_min = (uint64_t) min;
-    rule->bytes_max = INT64_MAX == max ? UINT64_MAX : (uint64_t) max;
     r->file->n++;
     return true;
 }
