@@ -107,6 +107,18 @@ calls 'a folder without the file' "$dir/folder"
 says "$table"
 says 'cannot use the rules' 0
 
+# Resident kernels: as a rule says, which a parameter goes before.
+sed '/agxllmc_r/d; s/"alg": "ring_ll", "blocks": 2, "threads": 64/"resident_max": 100/' "$dir/rules.json" >"$dir/resident.json"
+resident=(--mca coll_gpusym_linger 1000000 --mca coll_gpusym_summary 1)
+calls 'resident kernels' none "${resident[@]}"
+says '^gpusym: allreduce: native .*resident [1-9]'
+most=$(sed -n 's/^gpusym: allreduce: native .*resident \([0-9]*\).*/\1/p' "$dir/log")
+calls 'resident kernels for some' "$dir/resident.json" "${resident[@]}"
+some=$(sed -n 's/^gpusym: allreduce: native .*resident \([0-9]*\).*/\1/p' "$dir/log")
+verdict "resident kernels for some: fewer than ${most:-0}" "$([ "${some:-0}" -gt 0 ] && [ "$some" -lt "${most:-0}" ] || echo "${some:-0}")"
+calls 'no resident kernels' "$dir/resident.json" "${resident[@]}" --mca coll_gpusym_resident_max 0
+says '^gpusym: allreduce: native .*resident [1-9]' 0
+
 # Files that cannot be used: one message, and the table.
 calls 'a missing file' "$dir/none.json"
 says 'cannot use the rules$'
