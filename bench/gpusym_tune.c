@@ -244,6 +244,19 @@ static void print_point(const bench_point_t *p)
     bench_cell(8, 0, s->resident_max, true);
 }
 
+/* In place of the collective that is open; NULL: none. GPUs leave their idleness before it is measured. */
+static void open_coll(const bench_coll_t **open, const bench_coll_t *next)
+{
+    if (NULL != *open && *open != next) {
+        bench_tune_close();
+    }
+    if (NULL != next && *open != next) {
+        bench_tune_open(next);
+        bench_way_warm_up(&bench_ways[BENCH_GPUSYM], next);
+    }
+    *open = next;
+}
+
 /* As many points as there is time for; each has its share of what is left. */
 static void measure_points(double start, double limit)
 {
@@ -259,26 +272,32 @@ static void measure_points(double start, double limit)
         }
         bench_progress("%s, %zu bytes: %u of %u, about %s left", bench_coll_name(p->coll), p->bytes, i + 1, npoints,
                        time_text(0 == i ? limit : elapsed / i * (npoints - i), left));
-        if (open != p->coll) {
-            if (NULL != open) {
-                bench_tune_close();
-            }
-            open = p->coll;
-            bench_tune_open(open);
-        }
+        open_coll(&open, p->coll);
         bench_tune_point(p, (double) opt.margin / 100, MPI_Wtime() + (limit - elapsed) / (npoints - i));
         print_point(p);
         done++;
         served += p->served;
     }
-    if (NULL != open) {
-        bench_tune_close();
-    }
+    open_coll(&open, NULL);
     if (0 == served && done > 0) {
         bench_comment("kernels serve none of these calls: are there several hosts, or do ranks share GPUs?");
     }
     if (done < npoints) {
         bench_comment("there was no time for %u of %u sizes: --time-limit", npoints - done, npoints);
+    }
+}
+
+/* That this gpusym will be able to read what it writes. */
+static void check_reader(void)
+{
+    gpusym_rules_file_t file;
+    char why[512];
+
+    if (0 == bench_rank && !gpusym_rules_read(opt.out, &file, why, sizeof(why))) {
+        bench_die("%s", why);
+    }
+    if (0 == bench_rank) {
+        gpusym_rules_file_free(&file);
     }
 }
 
@@ -309,13 +328,7 @@ static unsigned measure_again(double start)
             continue;
         }
         bench_progress("%s, %zu bytes: again, %u of %u", bench_coll_name(p->coll), p->bytes, i + 1, npoints);
-        if (open != p->coll) {
-            if (NULL != open) {
-                bench_tune_close();
-            }
-            open = p->coll;
-            bench_tune_open(open);
-        }
+        open_coll(&open, p->coll);
         const bool good = bench_tune_again(p, ruled), rule = 0 != memcmp(&p->best, &bench_table, sizeof(p->best));
         bench_comment("again: %s, %zu bytes: table %.2f us, rules %.2f us, %.3f%s", bench_coll_name(p->coll), p->bytes,
                       p->table_again, p->rules_again, p->table_again / p->rules_again,
@@ -329,9 +342,7 @@ static unsigned measure_again(double start)
             worst = p->table_again / p->rules_again;
         }
     }
-    if (NULL != open) {
-        bench_tune_close();
-    }
+    open_coll(&open, NULL);
     MPI_Comm_free(&ruled);
     if (worst < 1e9) {
         bench_comment("measured again, rules are at least %.3f times as fast as the table", worst);
@@ -350,7 +361,8 @@ static void run(void)
     find_gpu();
     gpusym_rules_name(name, sizeof(name), gpu.cc, (uint32_t) bench_ranks);
     opt.out = NULL == opt.out ? name : opt.out;
-    (void) write_rules(); /* without any: that it can be written is known at once */
+    (void) write_rules(); /* without any: that it can be written, and read, is known at once */
+    check_reader();
     bench_head("          collective       bytes   table us    best us          algorithm blocks threads resident",
                "collective,bytes,table_us,best_us,algorithm,blocks,threads,resident_max");
     measure_points(start, (1 - AGAIN_SHARE) * (double) opt.seconds);

@@ -12,17 +12,18 @@
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
 
-/* The reason why a file could not be read that was reported last: once, however many communicators there are. */
+/* What was reported last: once, however many communicators there are. */
 static struct {
     pthread_mutex_t lock;
-    char why[512];
+    char why[512];   /* a file could not be read */
+    char ranks[128]; /* that had other rules than rank 0 */
 } told = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static bool is_news(const char *why)
+static bool is_news(const char *text, char *last, size_t size)
 {
     pthread_mutex_lock(&told.lock);
-    const bool news = 0 != strcmp(told.why, why);
-    snprintf(told.why, sizeof told.why, "%s", why);
+    const bool news = 0 != strcmp(last, text);
+    snprintf(last, size, "%s", text);
     pthread_mutex_unlock(&told.lock);
     return news;
 }
@@ -36,7 +37,7 @@ uint64_t coll_gpusym_rules_open(coll_gpusym_team_t *t, const char *gpu, int cc)
     if ('\0' != *why) {
         (void) gpusym_comm_label(t->fallback->comm, name, sizeof name);
         GPUSYM_LOG(2, "%s: rank %u: no rules: %s", name, coll_gpusym_team_rank(t), why);
-        if (0 == t->host.rank && is_news(why)) {
+        if (0 == t->host.rank && is_news(why, told.why, sizeof told.why)) {
             coll_gpusym_help("bad-rules", 0, name, why);
         }
     }
@@ -64,7 +65,7 @@ void coll_gpusym_rules_agree(coll_gpusym_team_t *t, const uint64_t *hash, size_t
     }
     gpusym_rules_free(t->host.rules);
     t->host.rules = NULL;
-    if (0 == t->host.rank) {
+    if (0 == t->host.rank && is_news(ranks, told.ranks, sizeof told.ranks)) {
         coll_gpusym_help("other-rules", gpusym_comm_label(t->fallback->comm, name, sizeof name), ranks);
     }
 }
