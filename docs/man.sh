@@ -4,7 +4,8 @@
 # A manual page, on stdout, from what there is: the documents, bench/options.def, the comments of installed headers.
 #
 #     docs/man.sh PAGE [VERSION [DOCDIR]]      PAGE: gpusym.7, gpusym-parameters.7, gpusym_bench.1, gpusym_info.1,
-#                                              gpusym_trace.1, gpusym_netperf.1, gpusym.3gpusym, mpix_stream.3gpusym, or
+#                                              gpusym_trace.1, gpusym_netperf.1, gpusym_tune.1,
+#                                              gpusym.3gpusym, mpix_stream.3gpusym, or
 #                                              FUNCTION.3gpusym: where functions share a comment, the others' pages
 #                                              lead to that of the one it names.
 #                                              DOCDIR: where the documents are installed
@@ -14,7 +15,7 @@
 set -u
 export LC_ALL=C # every awk breaks lines alike
 cd "$(dirname "$0")/.." || exit 1
-pages='gpusym(7) gpusym-parameters(7) gpusym_bench(1) gpusym_info(1) gpusym_trace(1) gpusym_netperf(1) MPIX_Query_cuda_support(3gpusym) gpusym(3gpusym)'
+pages='gpusym(7) gpusym-parameters(7) gpusym_bench(1) gpusym_info(1) gpusym_trace(1) gpusym_netperf(1) gpusym_tune(1) MPIX_Query_cuda_support(3gpusym) gpusym(3gpusym)'
 pages="$pages gpusym_allreduce_on_stream(3gpusym) gpusym_stream_prepare(3gpusym) gpusym_stream_error(3gpusym)"
 pages="$pages gpusym_mem_register(3gpusym)"
 pages="$pages mpix_stream(3gpusym)"
@@ -94,6 +95,7 @@ what() {
         gpusym_info.1) echo 'GPUs, links, parameters, algorithms and health of a machine' ;;
         gpusym_trace.1) echo 'what a trace of a job says of its collectives' ;;
         gpusym_netperf.1) echo "measures gpusym's transport between hosts" ;;
+        gpusym_tune.1) echo 'measures which algorithms are best on a machine, and writes rules' ;;
         gpusym.3gpusym) echo 'collectives of MPI on CUDA streams' ;;
         *) sed -n "s,^[[:space:]]*/\*\* $name - ,,p" "$header" ;;
     esac
@@ -143,6 +145,12 @@ body() {
             printf '## Synopsis\n\n' && lines NETPERF_LINE gpusym_netperf
             printf '\n## Description\n' && section bench/README.md gpusym_netperf
             printf '\n## Options\n' && options BENCH_INFO NETPERF
+            ;;
+        gpusym_tune.1)
+            printf '## Synopsis\n\n' && lines TUNE_LINE gpusym_tune
+            printf '\n## Description\n' && section bench/README.md gpusym_tune
+            printf '\n## Rules\n' && section docs/algorithms.md Rules
+            printf '\n## Options\n' && options BENCH_INFO TUNE
             ;;
         gpusym.3gpusym)
             printf '## Synopsis\n\n    #include <gpusym.h>\n\n'

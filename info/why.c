@@ -17,22 +17,18 @@
 #include "kernels/plan.h"
 #include "mca/common/gpusym/device/multicast.h"
 #include "mca/common/gpusym/memory/heap.h"
+#include "mca/common/gpusym/rules/rules.h"
 #include "mca/common/gpusym/topo/rings.h"
-#include "tuning/resident.h"
 #include "tuning/why.h"
 
 #include "config.h"
 
 /* Where there is no GPU: an NVIDIA H200, NVLink to all. */
-enum { H200_MULTIPROCESSORS = 132, H200_NVLINKS = 18, STAGED = -2 /* of coll_gpusym_<collective>_algorithm */ };
-
-static const char *const collectives[] = {
-#define GPUSYM_COLLECTIVE(id, ...) #id,
-#include "kernels/kernels.def"
-};
-static const unsigned char collective_of[] = {
-#define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) GPUSYM_COLL_##coll,
-#include "kernels/kernels.def"
+enum {
+    H200_MULTIPROCESSORS = 132,
+    H200_NVLINKS = 18,
+    H200_CC = 90,
+    STAGED = -2 /* of coll_gpusym_<collective>_algorithm */
 };
 
 /* The question: all of it but the bytes. */
@@ -42,7 +38,10 @@ typedef struct {
     uint64_t bytes, zero_copy_min; /* UINT64_MAX: no zero copy */
     bool flags, reduces;
     const char *staged; /* why no kernel can serve any call; NULL: kernels can */
-    char name[32];      /* of the collective */
+    const char *name;   /* of the collective */
+    char gpu[64];       /* name and compute capability */
+    int cc;
+    gpusym_rules_t *rules; /* owned; NULL: none */
 } asked_t;
 
 /* ---- the user's words ---- */
@@ -62,11 +61,9 @@ __attribute__((format(printf, 1, 2))) static bool refuse(const char *format, ...
 static bool take_collective(const char *word, asked_t *a)
 {
     for (unsigned coll = 0; coll < GPUSYM_COLL_COUNT; coll++) {
-        if (0 == strcasecmp(word, collectives[coll])) {
+        if (0 == strcasecmp(word, gpusym_collective_name(coll))) {
             a->call.coll = coll;
-            for (size_t i = 0; i <= strlen(word) && i < sizeof(a->name) - 1; i++) {
-                a->name[i] = (char) tolower((unsigned char) word[i]);
-            }
+            a->name = gpusym_collective_name(coll);
             return true;
         }
     }
@@ -139,11 +136,7 @@ static bool take_words(const info_why_t *words, asked_t *a)
         !take_ranks(words->ranks, a)) {
         return false;
     }
-    a->reduces = true; /* unless one of its algorithms does not: kernels of a broadcast reduce one input, or none */
-    for (unsigned algorithm = 0; algorithm < GPUSYM_ALG_COUNT; algorithm++) {
-        a->reduces = a->reduces && (collective_of[algorithm] != a->call.coll ||
-                                    gpusym_family_reduces(gpusym_algorithm_family(algorithm)));
-    }
+    a->reduces = gpusym_collective_reduces(a->call.coll);
     if (!a->reduces && NULL != words->op) {
         return refuse("%s has no operation", a->name);
     }
@@ -190,6 +183,8 @@ static void take_gpus(asked_t *a, info_item_t *assumed)
     const char *veto;
 
     a->call.sm_count = H200_MULTIPROCESSORS;
+    a->cc = H200_CC;
+    snprintf(a->gpu, sizeof(a->gpu), "NVIDIA H200");
     a->call.all_reach = a->call.ll128 = a->flags = true;
     if (NULL == m) {
         return;
@@ -212,6 +207,8 @@ static void take_gpus(asked_t *a, info_item_t *assumed)
     a->call.simulated = m->simulated;
     a->flags = m->flags;
     a->call.sm_count = (uint32_t) m->gpu[0].sm_count;
+    a->cc = m->gpu[0].cc;
+    snprintf(a->gpu, sizeof(a->gpu), "%s", m->gpu[0].name);
     for (uint32_t i = 1; i < n; i++) {
         const uint32_t sm_count = (uint32_t) m->gpu[i].sm_count;
         a->call.sm_count = sm_count < a->call.sm_count ? sm_count : a->call.sm_count;
@@ -220,6 +217,20 @@ static void take_gpus(asked_t *a, info_item_t *assumed)
     a->call.multicast = m->multicast && a->call.nranks > 2 && a->call.all_reach &&
                         gpusym_multicast_allowed(0 != info_param_number("coll_gpusym_multicast", 1), &veto);
     free(m);
+}
+
+/* The rules, as a communicator of these ranks would have them, or why there are none. */
+static void take_rules(asked_t *a, info_item_t *assumed)
+{
+    char why[512];
+
+    a->rules = gpusym_rules_open(info_param_text("coll_gpusym_rules"), a->call.nranks, a->gpu, a->cc, why, sizeof(why));
+    if ('\0' != *why) {
+        info_text(assumed, NULL, "no rules: %s", why);
+    }
+    if (NULL != a->rules) {
+        gpusym_rules_settle(a->rules, a->call.ll128);
+    }
 }
 
 /* What is asked of the first communicator of a job. */
@@ -238,6 +249,7 @@ static void make_question(asked_t *a, info_item_t *assumed)
     a->call.max_blocks = gpusym_slot_layout(gpusym_slot_size(heap_size, 0), a->call.nranks,
                                             gpusym_tuning_max_blocks(a->call.sm_count, a->call.simulated), &a->slot);
     a->call.ll_payload = gpusym_ll_payload(a->slot.ll_bytes);
+    take_rules(a, assumed);
     info_text(assumed, NULL,
               "buffers of cudaMalloc, which peers can map, input and output apart, the same on all ranks");
 }
@@ -251,7 +263,9 @@ static gpusym_tuning_forced_t find_forced(const asked_t *a)
                                     .oneshot_max = (uint64_t) info_param_number("coll_gpusym_oneshot_max", 0),
                                     .blocks = (uint32_t) info_param_number("coll_gpusym_blocks", 0),
                                     .threads = (uint32_t) info_param_number("coll_gpusym_threads", 0),
-                                    .chunk = (uint32_t) info_param_number("coll_gpusym_chunk", 0)};
+                                    .chunk = (uint32_t) info_param_number("coll_gpusym_chunk", 0),
+                                    .resident_below =
+                                        (uint64_t) (info_param_number("coll_gpusym_resident_max", -1) + 1)};
 }
 
 /* ---- the answer ---- */
@@ -295,11 +309,46 @@ static void range_text(const gpusym_tuning_range_t *range, unsigned n, int algor
     }
 }
 
-/* A candidate, and what speaks for it or against it. */
+/* The rule that holds; NULL: none. And those before it, for messages of that length, and why they do not. */
+static const gpusym_rule_t *tell_rules(info_item_t *root, const gpusym_tuning_question_t *question, uint64_t bytes)
+{
+    const gpusym_tuning_call_t call = question->call(question->arg, bytes);
+    const gpusym_rule_t *rule = NULL;
+    gpusym_rule_verdict_t verdict;
+    gpusym_tuning_lack_t lack;
+    info_item_t *list;
+    char place[64];
+
+    if (NULL == question->rules) {
+        return NULL;
+    }
+    list = info_list(root, "rules");
+    for (unsigned i = 0; NULL != (rule = gpusym_rules_look(question->rules, question->slot, &call, &question->forced, i,
+                                                           &verdict, &lack));
+         i++) {
+        static const char *const words[] = {[GPUSYM_RULE_HOLDS] = "it is the first that can",
+                                            [GPUSYM_RULE_OTHER_CALL] = "it is for another operation or type",
+                                            [GPUSYM_RULE_FORCED] = "the parameters name another algorithm"};
+        info_item_t *row = info_group(list, NULL);
+        info_text(row, "rule", "%s", gpusym_rule_place(rule, place, sizeof(place)));
+        info_text(row, "algorithm", "%s",
+                  rule->algorithm < 0 ? "auto" : gpusym_algorithm_name((unsigned) rule->algorithm));
+        info_text(row, "verdict", "%s", GPUSYM_RULE_HOLDS == verdict ? "holds" : "passed over");
+        info_text(row, "why", "%s", GPUSYM_RULE_LACKS == verdict ? gpusym_tuning_lack_words(lack) : words[verdict]);
+        if (GPUSYM_RULE_HOLDS == verdict) {
+            return rule;
+        }
+    }
+    return NULL;
+}
+
+/* A candidate, and what speaks for it or against it. rule: the one that holds. */
 static void tell_candidate(info_item_t *list, unsigned algorithm, const gpusym_tuning_question_t *question,
-                           uint64_t bytes, int taken, const gpusym_tuning_range_t *range, unsigned n)
+                           uint64_t bytes, int taken, const gpusym_rule_t *rule, const gpusym_tuning_range_t *range,
+                           unsigned n)
 {
     const gpusym_tuning_lack_t lack = gpusym_tuning_ask_lack(question, bytes, algorithm);
+    char place[64];
     const bool chosen = taken == (int) algorithm, forced = question->forced.algorithm == (int) algorithm;
     info_item_t *row = info_group(list, NULL);
     char where[256];
@@ -307,7 +356,10 @@ static void tell_candidate(info_item_t *list, unsigned algorithm, const gpusym_t
     range_text(range, n, (int) algorithm, where, sizeof(where));
     info_text(row, "algorithm", "%s", gpusym_algorithm_name(algorithm));
     info_text(row, "verdict", "%s", chosen ? "taken" : GPUSYM_TUNING_LACKS_NOTHING == lack ? "possible" : "impossible");
-    if (chosen && forced) {
+    if (chosen && !forced && NULL != rule && rule->algorithm == (int) algorithm) {
+        info_text(row, "why", "%s says so%s%s", gpusym_rule_place(rule, place, sizeof(place)),
+                  '\0' == where[0] ? "" : "; the table takes it ", where);
+    } else if (chosen && forced) {
         info_text(row, "why", "coll_gpusym_algorithm names it%s%s", '\0' == where[0] ? "" : "; the table takes it ",
                   where);
     } else if (GPUSYM_TUNING_LACKS_NOTHING != lack) {
@@ -323,8 +375,11 @@ static void tell_candidate(info_item_t *list, unsigned algorithm, const gpusym_t
     info_note(row, "meaning", "%s", gpusym_algorithm_doc(algorithm));
 }
 
-static void tell_choice(info_item_t *root, const gpusym_tuning_choice_t *choice, const asked_t *a)
+/* rule: the one that holds; NULL: none. */
+static void tell_choice(info_item_t *root, const gpusym_tuning_choice_t *choice, const gpusym_rule_t *rule,
+                        const asked_t *a)
 {
+    char place[64];
     static const char *const protocols[] = {[GPUSYM_PROTOCOL_LL] = "LL",
                                             [GPUSYM_PROTOCOL_LL128] = "LL128",
                                             [GPUSYM_PROTOCOL_SIMPLE] = "Simple",
@@ -341,6 +396,10 @@ static void tell_choice(info_item_t *root, const gpusym_tuning_choice_t *choice,
         return;
     }
     info_text(group, "algorithm", "%s", gpusym_algorithm_name((unsigned) choice->algorithm));
+    if (NULL != rule) {
+        info_text(group, "because", "%s: %s", gpusym_rules_path(a->rules),
+                  gpusym_rule_place(rule, place, sizeof(place)));
+    }
     info_text(group, "meaning", "%s", gpusym_algorithm_doc((unsigned) choice->algorithm));
     info_text(group, "protocol", "%s", protocols[gpusym_family_protocol(choice->family)]);
     info_text(group, "kernel", "%s", gpusym_family_name(choice->family));
@@ -350,7 +409,7 @@ static void tell_choice(info_item_t *root, const gpusym_tuning_choice_t *choice,
         info_number(group, "chunk_bytes", choice->chunk);
     }
     info_truth(group, "zero_copy", choice->zero_copy);
-    info_number(group, "resident_kernels_up_to_bytes", (double) gpusym_tuning_resident_max(a->call.nranks));
+    info_truth(group, "within_resident_limit", choice->resident);
 }
 
 static void tell_question(info_item_t *root, const asked_t *a)
@@ -376,22 +435,26 @@ static void answer(info_item_t *root, asked_t *a)
     gpusym_tuning_range_t range[GPUSYM_TUNING_RANGES_MAX];
 
     make_question(a, info_list(root, "assumed"));
-    const gpusym_tuning_question_t question = {.call = call_of, .arg = a, .slot = &a->slot, .forced = find_forced(a)};
+    const gpusym_tuning_question_t question = {
+        .call = call_of, .arg = a, .slot = &a->slot, .forced = find_forced(a), .rules = a->rules};
     gpusym_tuning_question_t table = question;
     table.forced.algorithm = -1;
+    table.rules = NULL;
     const unsigned n = gpusym_tuning_ranges(&table, range);
     gpusym_tuning_choice_t choice = gpusym_tuning_ask(&question, a->bytes);
     if (STAGED == question.forced.algorithm || NULL != a->staged) {
         choice.algorithm = STAGED;
     }
     tell_question(root, a);
-    tell_choice(root, &choice, a);
+    const gpusym_rule_t *rule = STAGED == choice.algorithm ? NULL : tell_rules(root, &question, a->bytes);
+    tell_choice(root, &choice, rule, a);
     info_item_t *list = info_list(root, "candidates");
     for (unsigned algorithm = 0; algorithm < GPUSYM_ALG_COUNT && NULL == a->staged; algorithm++) {
-        if (collective_of[algorithm] == a->call.coll) {
-            tell_candidate(list, algorithm, &question, a->bytes, choice.algorithm, range, n);
+        if (gpusym_algorithm_collective(algorithm) == a->call.coll) {
+            tell_candidate(list, algorithm, &question, a->bytes, choice.algorithm, rule, range, n);
         }
     }
+    gpusym_rules_free(a->rules);
 }
 
 const char *info_why_tell(info_item_t *root, const info_why_t *words)

@@ -28,8 +28,11 @@ static const struct {
 #include "kernels/kernels.def"
 };
 
-static const bool collective_whole[] = {
-#define GPUSYM_COLLECTIVE(id, whole) whole,
+static const struct {
+    const char *name;
+    bool whole;
+} collectives[] = {
+#define GPUSYM_COLLECTIVE(id, name, whole) {#name, whole},
 #include "kernels/kernels.def"
 };
 
@@ -48,10 +51,11 @@ static const struct {
 
 static const struct {
     const char *name, *doc;
-    unsigned family;
+    unsigned coll, family;
     int schedule;
 } algorithms[] = {
-#define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) {#name, doc, GPUSYM_F_##family, GS_##schedule},
+#define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) \
+    {#name, doc, GPUSYM_COLL_##coll, GPUSYM_F_##family, GS_##schedule},
 #include "kernels/kernels.def"
 };
 
@@ -103,6 +107,11 @@ const char *gpusym_algorithm_name(unsigned alg)
 const char *gpusym_algorithm_doc(unsigned alg)
 {
     return alg < GPUSYM_ALG_COUNT ? algorithms[alg].doc : NULL;
+}
+
+unsigned gpusym_algorithm_collective(unsigned alg)
+{
+    return algorithms[alg].coll;
 }
 
 unsigned gpusym_algorithm_family(unsigned alg)
@@ -163,7 +172,22 @@ bool gpusym_algorithm_reproducible(unsigned alg)
 
 bool gpusym_collective_whole(unsigned coll)
 {
-    return collective_whole[coll];
+    return collectives[coll].whole;
+}
+
+bool gpusym_collective_reduces(unsigned coll)
+{
+    for (unsigned alg = 0; alg < GPUSYM_ALG_COUNT; alg++) {
+        if (algorithms[alg].coll == coll && !gpusym_family_reduces(algorithms[alg].family)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+const char *gpusym_collective_name(unsigned coll)
+{
+    return coll < GPUSYM_COLL_COUNT ? collectives[coll].name : NULL;
 }
 
 const char *gpusym_kernel_symbol(unsigned kernel)

@@ -91,11 +91,16 @@ enum gpusym_kernel {
 
 /* Whether a collective's message is cut as one; else every pair of ranks has a segment of it. */
 bool gpusym_collective_whole(unsigned coll);
-/* Names as users write them: "sum", "f32", "agxll_r"; NULL past the end. */
+/* Whether it has an operation: all of its algorithms reduce. */
+bool gpusym_collective_reduces(unsigned coll);
+/* Names as users write them: "allreduce", "sum", "f32", "agxll_r"; NULL past the end. */
+const char *gpusym_collective_name(unsigned coll);
 const char *gpusym_op_name(unsigned op);
 const char *gpusym_type_name(unsigned type);
 const char *gpusym_algorithm_name(unsigned alg);
 const char *gpusym_algorithm_doc(unsigned alg);
+/* The collective that an algorithm serves. */
+unsigned gpusym_algorithm_collective(unsigned alg);
 /* The family that an algorithm runs; its zero-copy twin (the same where it has none). */
 unsigned gpusym_algorithm_family(unsigned alg);
 unsigned gpusym_family_zero_copy(unsigned family);

@@ -38,6 +38,8 @@ typedef struct {
     uint32_t threads; /* of a block, a multiple of 32 */
     uint32_t chunk;   /* staged kernels: bytes that a block takes at a time; 0: all that its buffers hold */
     bool zero_copy;   /* the kernel wants peer_in, peer_out */
+    bool resident;    /* a resident kernel may serve it (resident.h), as far as its length is concerned */
+    bool own_threads; /* forced: for resident kernels, too */
 } gpusym_tuning_choice_t;
 
 /* What the user forces: algorithm -1, or 0 for any other, leaves it to the table. */
@@ -45,6 +47,7 @@ typedef struct {
     int algorithm;
     uint64_t oneshot_max; /* largest message in bytes for the LL kernels */
     uint32_t blocks, threads, chunk;
+    uint64_t resident_below; /* messages, or segments, of fewer bytes may be served by resident kernels */
 } gpusym_tuning_forced_t;
 
 /* Sets blocks, threads and chunk of a choice whose algorithm and family are set. */

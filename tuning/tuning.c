@@ -1,11 +1,13 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The choice: tables of thresholds.  Constants have their unit and where they come from.
+ * The choice: the defaults of defaults.json, and which kernels do it.  Constants have their unit and where they come
+ * from.
  */
 #include "tuning/tuning.h"
 
 #include "kernels/plan.h"
+#include "tuning/resident.h"
 
 /* Zero copy: up to so many bytes of message loads with one barrier beat stores with two, by ranks: 2, up to 4, more. On
  * 2 x H200 24.7 us for 4 MiB in place of 27.7, 37.7 for 8 in place of 38.7, but 62.6 for 16 in place of 61.5 (on
@@ -17,92 +19,17 @@ static const uint64_t pull_max[3] = {8ull << 20, 2ull << 20, 2ull << 20};
  * of 16.9). */
 #define ROOT_MAX (1ull << 20)
 static const uint64_t reduce_root_max[3] = {ROOT_MAX, 0, 0};
-/* Where GPUs reach each other along rings only: largest message in bytes by LL, by LL128 (where it may be), then
- * Simple. */
-#define RING_LL_MAX (64ull << 10)
-#define RING_LL128_MAX (4ull << 20)
 
-/* The LL and the other unicast algorithm of a collective, and how large a message, or segment, goes by LL lines: in
- * bytes, by ranks: 2, up to 4, more. LL lines are twice as long as their data but need no barrier. Not in the table: no
- * LL beyond that. Between these two, where links keep LL128 lines whole: the two-shot by those, up to how large a
- * message; 0: never. From how large a segment on copy engines send, with zero copy; 0: never. */
+/* What algorithm serves calls of a collective where no rule of a file holds (rules.h): the first that can. */
 typedef struct {
-    int ll, st;
-    uint32_t ll_max[3];
-    int ll128;
-    uint32_t ll128_max[3];
-    int ce;
-    uint32_t ce_min[3];
-} row_t;
+    int algorithm;
+    uint32_t ranks_min, ranks_max;
+    uint64_t bytes_min, bytes_max; /* of a message, or of a segment: */
+    bool segment;
+} default_t;
 
-#define KIB(n) ((n) << 10)
-#define MIB(n) ((n) << 20)
-#define CE(algorithm, bytes) .ce = (algorithm), .ce_min = {(bytes), 0, 0} /* on 2 ranks, where it was measured */
-static const row_t rows[GPUSYM_COLL_COUNT] = {
-    /* measured on 4 and 2 x H200 */
-    [GPUSYM_COLL_ALLREDUCE] = {GPUSYM_ALG_ALLREDUCE_AGXLL_R,
-                               GPUSYM_ALG_ALLREDUCE_RSXST_AGXST,
-                               {KIB(128), KIB(128), KIB(64)},
-                               GPUSYM_ALG_ALLREDUCE_RSXLL128_AGXLL128,
-                               /* 512 KiB: 13.1 us in place of 13.8 by ST, 16.9 by LL; measured on 2 only */
-                               {MIB(1), 0, 0}},
-    /* the same traffic as the one-shot all-reduce of a message as long as a segment; ce: 64 MiB in all 105.6 us in
-     * place of 107.8, 256 MiB 365 in place of 388; measured on 2 only */
-    [GPUSYM_COLL_ALLGATHER] = {GPUSYM_ALG_ALLGATHER_LL,
-                               GPUSYM_ALG_ALLGATHER_ST,
-                               {KIB(128), KIB(64), KIB(32)},
-                               CE(GPUSYM_ALG_ALLGATHER_CE, MIB(32))},
-    [GPUSYM_COLL_ALLGATHERV] = {GPUSYM_ALG_ALLGATHERV_LL,
-                                GPUSYM_ALG_ALLGATHERV_ST,
-                                {KIB(128), KIB(64), KIB(32)},
-                                CE(GPUSYM_ALG_ALLGATHERV_CE, MIB(32))},
-    [GPUSYM_COLL_REDUCE_SCATTER] = {GPUSYM_ALG_REDUCE_SCATTER_LL,
-                                    GPUSYM_ALG_REDUCE_SCATTER_ST,
-                                    {KIB(256), KIB(128), KIB(64)}},
-    [GPUSYM_COLL_REDUCE_SCATTER_BLOCK] = {GPUSYM_ALG_REDUCE_SCATTER_BLOCK_LL,
-                                          GPUSYM_ALG_REDUCE_SCATTER_BLOCK_ST,
-                                          {KIB(256), KIB(128), KIB(64)}},
-    [GPUSYM_COLL_ALLTOALL] = {GPUSYM_ALG_ALLTOALL_LL,
-                              GPUSYM_ALG_ALLTOALL_ST,
-                              {KIB(128), KIB(64), KIB(32)},
-                              CE(GPUSYM_ALG_ALLTOALL_CE, MIB(32))},
-    [GPUSYM_COLL_ALLTOALLV] = {GPUSYM_ALG_ALLTOALLV_LL,
-                               GPUSYM_ALG_ALLTOALLV_ST,
-                               {KIB(128), KIB(64), KIB(32)},
-                               CE(GPUSYM_ALG_ALLTOALLV_CE, MIB(32))},
-    [GPUSYM_COLL_GATHER] = {GPUSYM_ALG_GATHER_LL, GPUSYM_ALG_GATHER_ST, {KIB(128), KIB(64), KIB(32)}},
-    [GPUSYM_COLL_GATHERV] = {GPUSYM_ALG_GATHERV_LL, GPUSYM_ALG_GATHERV_ST, {KIB(128), KIB(64), KIB(32)}},
-    [GPUSYM_COLL_SCATTER] = {GPUSYM_ALG_SCATTER_LL, GPUSYM_ALG_SCATTER_ST, {KIB(128), KIB(64), KIB(32)}},
-    [GPUSYM_COLL_SCATTERV] = {GPUSYM_ALG_SCATTERV_LL, GPUSYM_ALG_SCATTERV_ST, {KIB(128), KIB(64), KIB(32)}},
-    [GPUSYM_COLL_SCAN] = {GPUSYM_ALG_SCAN_LL, GPUSYM_ALG_SCAN_ST, {KIB(128), KIB(64), KIB(32)}},
-    [GPUSYM_COLL_EXSCAN] = {GPUSYM_ALG_EXSCAN_LL, GPUSYM_ALG_EXSCAN_ST, {KIB(128), KIB(64), KIB(32)}},
-    /* as alltoallv; not measured by themselves. No copy engines: their streams do not wait for what is packed */
-    [GPUSYM_COLL_ALLTOALLW] = {GPUSYM_ALG_ALLTOALLW_LL, GPUSYM_ALG_ALLTOALLW_ST, {KIB(128), KIB(64), KIB(32)}},
-    [GPUSYM_COLL_NEIGHBOR_ALLGATHER] = {GPUSYM_ALG_NEIGHBOR_ALLGATHER_LL,
-                                        GPUSYM_ALG_NEIGHBOR_ALLGATHER_ST,
-                                        {KIB(128), KIB(64), KIB(32)}},
-    [GPUSYM_COLL_NEIGHBOR_ALLGATHERV] = {GPUSYM_ALG_NEIGHBOR_ALLGATHERV_LL,
-                                         GPUSYM_ALG_NEIGHBOR_ALLGATHERV_ST,
-                                         {KIB(128), KIB(64), KIB(32)}},
-    [GPUSYM_COLL_NEIGHBOR_ALLTOALL] = {GPUSYM_ALG_NEIGHBOR_ALLTOALL_LL,
-                                       GPUSYM_ALG_NEIGHBOR_ALLTOALL_ST,
-                                       {KIB(128), KIB(64), KIB(32)}},
-    [GPUSYM_COLL_NEIGHBOR_ALLTOALLV] = {GPUSYM_ALG_NEIGHBOR_ALLTOALLV_LL,
-                                        GPUSYM_ALG_NEIGHBOR_ALLTOALLV_ST,
-                                        {KIB(128), KIB(64), KIB(32)}},
-    [GPUSYM_COLL_NEIGHBOR_ALLTOALLW] = {GPUSYM_ALG_NEIGHBOR_ALLTOALLW_LL,
-                                        GPUSYM_ALG_NEIGHBOR_ALLTOALLW_ST,
-                                        {KIB(128), KIB(64), KIB(32)}},
-    /* all of it through one GPU's port; ce: 256 MiB 712 us in place of 745, but 16 MiB 71 in place of 62 */
-    [GPUSYM_COLL_BCAST] = {GPUSYM_ALG_BCAST_LL,
-                           GPUSYM_ALG_BCAST_ST,
-                           {KIB(128), KIB(64), KIB(32)},
-                           CE(GPUSYM_ALG_BCAST_CE, MIB(256))},
-    [GPUSYM_COLL_REDUCE] = {GPUSYM_ALG_REDUCE_LL, GPUSYM_ALG_REDUCE_ST, {KIB(128), KIB(64), KIB(32)}},
-};
-#undef KIB
-#undef MIB
-#undef CE
+/* Made of tuning/defaults.json. */
+#include "tuning/defaults.inc"
 
 /* Reduce-scatter by copy engines stores to heaps only: it needs no user's output mapped. */
 static bool is_reduce_scatter(unsigned coll)
@@ -132,46 +59,6 @@ static unsigned zero_copy_family(const gpusym_tuning_call_t *call, unsigned algo
     }
 }
 
-static int by_table(const gpusym_tuning_call_t *call, uint64_t forced_max)
-{
-    const row_t *row = &rows[call->coll];
-    const unsigned n = gpusym_tuning_by_ranks(call->nranks);
-    if (call->bytes <= (0 != forced_max ? forced_max : row->ll_max[n])) {
-        return row->ll;
-    }
-    if (call->ll128 && call->bytes <= row->ll128_max[n]) {
-        return row->ll128;
-    }
-    return call->copies && call->zero_copy && 0 != row->ce_min[n] && call->bytes >= row->ce_min[n] ? row->ce : row->st;
-}
-
-/* The algorithm along rings and chains alone; -1: none. */
-static int by_ring(const gpusym_tuning_call_t *call)
-{
-    static const int ring[GPUSYM_COLL_COUNT][3] = {
-#define ROW(coll, shape)                                                                           \
-    [GPUSYM_COLL_##coll] = {GPUSYM_ALG_##coll##_##shape##_LL, GPUSYM_ALG_##coll##_##shape##_LL128, \
-                            GPUSYM_ALG_##coll##_##shape##_SIMPLE}
-        ROW(ALLREDUCE, RING),
-        ROW(ALLGATHER, RING),
-        ROW(ALLGATHERV, RING),
-        ROW(REDUCE_SCATTER, RING),
-        ROW(REDUCE_SCATTER_BLOCK, RING),
-        ROW(BCAST, CHAIN),
-        ROW(REDUCE, CHAIN),
-#undef ROW
-    };
-    const uint64_t bytes = call->bytes * (gpusym_collective_whole(call->coll) ? 1 : call->nranks);
-    const int *row = ring[call->coll];
-    if (row[0] == row[1] || (call->reproducible && !gpusym_algorithm_reproducible((unsigned) row[0]))) {
-        return -1; /* not in the table, or not allowed */
-    }
-    if (bytes <= RING_LL_MAX) {
-        return row[0];
-    }
-    return bytes <= RING_LL128_MAX && call->ll128 ? row[1] : row[2];
-}
-
 gpusym_tuning_lack_t gpusym_tuning_lacks(const gpusym_tuning_call_t *call, unsigned algorithm)
 {
     const unsigned family = gpusym_algorithm_family(algorithm);
@@ -197,6 +84,32 @@ gpusym_tuning_lack_t gpusym_tuning_lacks(const gpusym_tuning_call_t *call, unsig
     return call->ll128 || !gpusym_family_ll128(family) ? GPUSYM_TUNING_LACKS_NOTHING : GPUSYM_TUNING_LACKS_LL128;
 }
 
+uint32_t gpusym_tuning_parts(unsigned coll, uint32_t nranks)
+{
+    switch (coll) {
+    case GPUSYM_COLL_SCAN: /* a segment is the whole message of a rank */
+    case GPUSYM_COLL_EXSCAN:
+    case GPUSYM_COLL_NEIGHBOR_ALLGATHER: /* ranks may have any number of neighbors */
+    case GPUSYM_COLL_NEIGHBOR_ALLGATHERV:
+    case GPUSYM_COLL_NEIGHBOR_ALLTOALL:
+    case GPUSYM_COLL_NEIGHBOR_ALLTOALLV:
+    case GPUSYM_COLL_NEIGHBOR_ALLTOALLW:
+        return 1;
+    default:
+        return gpusym_collective_whole(coll) ? 1 : nranks;
+    }
+}
+
+/* Whether a default is for a call of that length. The user's limit replaces that of LL lines, where all reach all. */
+static bool is_for(const default_t *d, const gpusym_tuning_call_t *call, uint64_t forced_max)
+{
+    const uint64_t parts = d->segment ? 1 : gpusym_tuning_parts(call->coll, call->nranks), bytes = call->bytes * parts;
+    if (0 != forced_max && GPUSYM_PLAN_LINES == gpusym_family_plan(gpusym_algorithm_family((unsigned) d->algorithm))) {
+        return call->bytes <= forced_max;
+    }
+    return bytes >= d->bytes_min && bytes <= d->bytes_max;
+}
+
 /* The algorithm of a call; -1: none. Where all reach all, multicast, rings and trees are used only where they are
  * forced: the first has not been measured, the others were slower. */
 static int choose_algorithm(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced)
@@ -205,7 +118,14 @@ static int choose_algorithm(const gpusym_tuning_call_t *call, const gpusym_tunin
         GPUSYM_TUNING_LACKS_NOTHING == gpusym_tuning_lacks(call, (unsigned) forced->algorithm)) {
         return forced->algorithm;
     }
-    return call->all_reach ? by_table(call, forced->oneshot_max) : by_ring(call);
+    for (unsigned i = 0; i < defaults[call->coll].n; i++) {
+        const default_t *d = &defaults[call->coll].rule[i];
+        if (call->nranks >= d->ranks_min && call->nranks <= d->ranks_max && is_for(d, call, forced->oneshot_max) &&
+            GPUSYM_TUNING_LACKS_NOTHING == gpusym_tuning_lacks(call, (unsigned) d->algorithm)) {
+            return d->algorithm;
+        }
+    }
+    return -1;
 }
 
 /* Whether a schedule by the Simple protocol forwards results, which may go straight into the next rank's output. */
@@ -238,28 +158,44 @@ static void choose_family(const gpusym_tuning_call_t *call, gpusym_tuning_choice
 void gpusym_tuning_choose(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,
                           gpusym_tuning_choice_t *choice)
 {
+    const uint64_t below =
+        0 != forced->resident_below ? forced->resident_below : gpusym_tuning_resident_max(call->nranks) + 1;
+
     choice->algorithm = choose_algorithm(call, forced);
+    choice->resident = call->bytes < below;
+    choice->own_threads = 0 != forced->threads;
     if (choice->algorithm >= 0) {
         choose_family(call, choice);
         gpusym_tuning_geometry(call, forced, choice);
     }
 }
 
-/* Whether the slot has room for a channel of the choice, or a stream of LL128 lines. */
-static bool has_room(const gpusym_work_t *slot, const gpusym_tuning_choice_t *choice)
+/* Whether the slot has room for a channel of the algorithm, or a stream of LL128 lines. */
+static bool has_room(const gpusym_work_t *slot, unsigned algorithm, unsigned family)
 {
-    const int schedule = gpusym_algorithm_schedule((unsigned) choice->algorithm);
-    if (GPUSYM_F_RSXLL128_AGXLL128 == choice->family) {
+    const int schedule = gpusym_algorithm_schedule(algorithm);
+    if (GPUSYM_F_RSXLL128_AGXLL128 == family) {
         return gpusym_ll128_fits(slot);
     }
-    return schedule < 0 || 0 != gpusym_channels_max(choice->family, (unsigned) schedule, slot);
+    return schedule < 0 || 0 != gpusym_channels_max(family, (unsigned) schedule, slot);
+}
+
+gpusym_tuning_lack_t gpusym_tuning_lacks_in(const gpusym_work_t *slot, const gpusym_tuning_call_t *call,
+                                            unsigned algorithm)
+{
+    const unsigned family = gpusym_algorithm_family(algorithm);
+    const gpusym_tuning_lack_t lack = gpusym_tuning_lacks(call, algorithm);
+    return GPUSYM_TUNING_LACKS_NOTHING != lack || !gpusym_family_ll128(family) || has_room(slot, algorithm, family)
+               ? lack
+               : GPUSYM_TUNING_LACKS_LL128;
 }
 
 void gpusym_tuning_choose_in(const gpusym_work_t *slot, gpusym_tuning_call_t *call,
                              const gpusym_tuning_forced_t *forced, gpusym_tuning_choice_t *choice)
 {
     gpusym_tuning_choose(call, forced, choice);
-    if (choice->algorithm >= 0 && gpusym_family_ll128(choice->family) && !has_room(slot, choice)) {
+    if (choice->algorithm >= 0 && gpusym_family_ll128(choice->family) &&
+        !has_room(slot, (unsigned) choice->algorithm, choice->family)) {
         call->ll128 = false;
         gpusym_tuning_choose(call, forced, choice);
     }

@@ -41,6 +41,14 @@ typedef enum {
  * anything. */
 gpusym_tuning_lack_t gpusym_tuning_lacks(const gpusym_tuning_call_t *call, unsigned algorithm);
 
+/* The same in a slot of that shape, which may have no room for it. */
+gpusym_tuning_lack_t gpusym_tuning_lacks_in(const gpusym_work_t *slot, const gpusym_tuning_call_t *call,
+                                            unsigned algorithm);
+
+/* Returns how many times gpusym_tuning_call_t.bytes a message has, as users count it: 1 where it is cut as one, of
+ * scans, and between neighbors; otherwise a rank's segments of all ranks. */
+uint32_t gpusym_tuning_parts(unsigned coll, uint32_t nranks);
+
 /* Smallest message in bytes for which ranks map each other's buffers. */
 uint64_t gpusym_tuning_zero_copy_min(bool simulated);
 

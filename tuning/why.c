@@ -9,20 +9,21 @@ gpusym_tuning_choice_t gpusym_tuning_ask(const gpusym_tuning_question_t *questio
 {
     gpusym_tuning_choice_t choice = {.algorithm = -1};
     gpusym_tuning_call_t call = question->call(question->arg, bytes);
+    gpusym_tuning_forced_t forced = question->forced;
 
-    gpusym_tuning_choose_in(question->slot, &call, &question->forced, &choice);
+    if (NULL != question->rules) {
+        (void) gpusym_rules_apply(question->rules, question->slot, &call, &forced);
+    }
+    gpusym_tuning_choose_in(question->slot, &call, &forced, &choice);
     return choice;
 }
 
 gpusym_tuning_lack_t gpusym_tuning_ask_lack(const gpusym_tuning_question_t *question, uint64_t bytes,
                                             unsigned algorithm)
 {
-    const gpusym_tuning_forced_t forced = {.algorithm = (int) algorithm};
-    gpusym_tuning_choice_t choice;
-    gpusym_tuning_call_t call = question->call(question->arg, bytes);
+    const gpusym_tuning_call_t call = question->call(question->arg, bytes);
 
-    gpusym_tuning_choose_in(question->slot, &call, &forced, &choice); /* tells the call of the room */
-    return gpusym_tuning_lacks(&call, algorithm);
+    return gpusym_tuning_lacks_in(question->slot, &call, algorithm);
 }
 
 /* Ends a range before the first message of the next, which begins with it. Both lie between two that are known. */

@@ -7,7 +7,7 @@
 #ifndef GPUSYM_TUNING_WHY_H
 #define GPUSYM_TUNING_WHY_H
 
-#include "tuning/tuning.h"
+#include "tuning/rules.h"
 
 /* A call of any length. */
 typedef struct {
@@ -15,6 +15,7 @@ typedef struct {
     const void *arg;
     const gpusym_work_t *slot; /* of its team */
     gpusym_tuning_forced_t forced;
+    const gpusym_rules_t *rules; /* of its communicator, settled; NULL: none */
 } gpusym_tuning_question_t;
 
 /* Messages, or segments, of `from` to `to` bytes are served by one algorithm (-1: by none). */

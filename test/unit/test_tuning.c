@@ -25,17 +25,6 @@
 
 static const gpusym_tuning_forced_t nothing = {.algorithm = -1};
 
-static const char *const collectives[] = {
-#define GPUSYM_COLLECTIVE(id, ...) #id,
-#include "kernels/kernels.def"
-};
-
-/* Whose an algorithm is. */
-static const unsigned char collective_of[] = {
-#define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) GPUSYM_COLL_##coll,
-#include "kernels/kernels.def"
-};
-
 static unsigned family_of(int algorithm)
 {
     return gpusym_algorithm_family((unsigned) algorithm);
@@ -59,7 +48,7 @@ static void say(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *
     print_error("%s, %lu bytes, %s of %s, %u ranks, %u SMs, simulated %d, zero copy %d, multicast %d, reproducible %d, "
                 "all reach %d, LL128 %d, LL payload %lu, %u blocks at most; forced %d %lu %u %u %u: algorithm %d, "
                 "%u blocks of %u threads, chunk %u, zero copy %d\n",
-                collectives[call->coll], (unsigned long) call->bytes, gpusym_op_name(call->op),
+                gpusym_collective_name(call->coll), (unsigned long) call->bytes, gpusym_op_name(call->op),
                 gpusym_type_name(call->type), call->nranks, call->sm_count, call->simulated, call->zero_copy,
                 call->multicast, call->reproducible, call->all_reach, call->ll128, (unsigned long) call->ll_payload,
                 call->max_blocks, forced->algorithm, (unsigned long) forced->oneshot_max, forced->blocks,
@@ -69,8 +58,9 @@ static void say(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *
 
 static bool within_bounds(const gpusym_tuning_call_t *call, const gpusym_tuning_choice_t *c)
 {
-    return c->algorithm >= 0 && c->algorithm < GPUSYM_ALG_COUNT && collective_of[c->algorithm] == call->coll &&
-           c->blocks >= 1 && c->blocks <= call->max_blocks && c->threads >= 32 && c->threads <= GPUSYM_THREADS_MAX &&
+    return c->algorithm >= 0 && c->algorithm < GPUSYM_ALG_COUNT &&
+           gpusym_algorithm_collective((unsigned) c->algorithm) == call->coll && c->blocks >= 1 &&
+           c->blocks <= call->max_blocks && c->threads >= 32 && c->threads <= GPUSYM_THREADS_MAX &&
            0 == c->threads % 32;
 }
 
@@ -93,8 +83,8 @@ static bool is_copies(int algorithm)
 
 static bool copies_out(int algorithm)
 {
-    return is_copies(algorithm) && GPUSYM_COLL_REDUCE_SCATTER != collective_of[algorithm] &&
-           GPUSYM_COLL_REDUCE_SCATTER_BLOCK != collective_of[algorithm];
+    return is_copies(algorithm) && GPUSYM_COLL_REDUCE_SCATTER != gpusym_algorithm_collective((unsigned) algorithm) &&
+           GPUSYM_COLL_REDUCE_SCATTER_BLOCK != gpusym_algorithm_collective((unsigned) algorithm);
 }
 
 /* Whether an algorithm can serve the call. */
@@ -111,7 +101,7 @@ static bool can_serve(const gpusym_tuning_call_t *call, int algorithm)
 static bool can_be_served(const gpusym_tuning_call_t *call)
 {
     for (int algorithm = 0; algorithm < GPUSYM_ALG_COUNT; algorithm++) {
-        if (collective_of[algorithm] == call->coll && can_serve(call, algorithm)) {
+        if (gpusym_algorithm_collective((unsigned) algorithm) == call->coll && can_serve(call, algorithm)) {
             return true;
         }
     }
@@ -284,7 +274,7 @@ static int draw_algorithm(unsigned coll)
     }
     do {
         algorithm = (int) (next_random() % GPUSYM_ALG_COUNT);
-    } while (collective_of[algorithm] != coll);
+    } while (gpusym_algorithm_collective((unsigned) algorithm) != coll);
     return algorithm;
 }
 
@@ -314,7 +304,7 @@ static void every_algorithm_can_be_forced(void **state)
     for (int algorithm = 0; algorithm < GPUSYM_ALG_COUNT; algorithm++) {
         for (unsigned simulated = 0; simulated < 2; simulated++) {
             for (uint64_t bytes = 1; bytes <= 1ull << 32; bytes *= 256) {
-                gpusym_tuning_call_t call = usual_call(collective_of[algorithm], 4, bytes);
+                gpusym_tuning_call_t call = usual_call(gpusym_algorithm_collective((unsigned) algorithm), 4, bytes);
                 call.op = GPUSYM_OP_BAND;
                 call.type = GPUSYM_T_U32; /* which a switch can do as well */
                 call.multicast = true;
@@ -336,7 +326,7 @@ static void multicast_is_requested(void **state)
     for (int algorithm = 0; algorithm < GPUSYM_ALG_COUNT; algorithm++) {
         for (unsigned k = 0; is_multicast(algorithm) && k < 2000; k++) {
             gpusym_tuning_call_t call = draw_call(1ull << next_random() % 30);
-            call.coll = collective_of[algorithm];
+            call.coll = gpusym_algorithm_collective((unsigned) algorithm);
             const gpusym_tuning_forced_t forced = {.algorithm = algorithm};
             const gpusym_tuning_choice_t with = choose(&call, &forced), without = choose(&call, &nothing);
             assert_false(without.algorithm >= 0 && is_multicast(without.algorithm));
@@ -426,7 +416,7 @@ static void ll_is_for_the_small(void **state)
             gpusym_tuning_call_t call = usual_call(coll, ranks, 0);
             const uint64_t limit = ll_limit(&call, &nothing);
             if (limit < 8 || limit > before) {
-                print_error("%s, %u ranks: limit %lu\n", collectives[coll], ranks, (unsigned long) limit);
+                print_error("%s, %u ranks: limit %lu\n", gpusym_collective_name(coll), ranks, (unsigned long) limit);
                 fail();
             }
             before = limit;
@@ -461,7 +451,7 @@ static void larger_messages_get_more_threads(void **state)
     for (int algorithm = 0; algorithm < GPUSYM_ALG_COUNT; algorithm++) {
         const gpusym_tuning_forced_t forced = {.algorithm = algorithm};
         uint64_t threads = 0;
-        gpusym_tuning_call_t call = usual_call(collective_of[algorithm], 4, 0);
+        gpusym_tuning_call_t call = usual_call(gpusym_algorithm_collective((unsigned) algorithm), 4, 0);
         call.multicast = call.copies = true;
         call.zero_copy = copies_out(algorithm);
         call.ll_payload = 1 << 20;

@@ -14,12 +14,6 @@
 #include "tuning/why.h"
 #include "test/unit/random.h"
 
-/* Whose an algorithm is. */
-static const unsigned char collective_of[] = {
-#define GPUSYM_ALGORITHM(id, name, coll, family, schedule, doc) GPUSYM_COLL_##coll,
-#include "kernels/kernels.def"
-};
-
 static gpusym_tuning_call_t draw_call(void)
 {
     gpusym_tuning_call_t call = {.coll = (unsigned) (next_random() % GPUSYM_COLL_COUNT),
@@ -71,7 +65,7 @@ static void what_lacks_nothing_can_be_forced(void **state)
         gpusym_tuning_question_t question = {.call = as_long, .arg = &call, .slot = &slot};
         const uint64_t bytes = 1 + next_random() % (1ull << next_random() % 34);
         for (int algorithm = 0; algorithm < GPUSYM_ALG_COUNT; algorithm++) {
-            if (collective_of[algorithm] != call.coll) {
+            if (gpusym_algorithm_collective((unsigned) algorithm) != call.coll) {
                 continue;
             }
             question.forced.algorithm = algorithm;

@@ -58,6 +58,10 @@ static const gpusym_var_number_t numbers[] = {
      "Time that the resident kernel of a small collective (one thread block) stays on the GPU after a call. "
      "The next such call needs no launch. cudaDeviceSynchronize and cudaFree wait for the kernel for up to that "
      "time. 0: no resident kernels; -1: use the tuning table, and pause resident kernels while they save no time"},
+    {"resident_max", MCA_BASE_VAR_TYPE_INT, GPUSYM_VAR_EVERY_CALL, FIELD(resident_max), -1, -1, 1024 * MIB, 0, "bytes",
+     "Largest message, or block from one rank to another, that a resident kernel serves. 0: none; -1: use the rules "
+     "and "
+     "the tuning table"},
     {"graph", MCA_BASE_VAR_TYPE_BOOL, GPUSYM_VAR_EVERY_CALL, FIELD(graph), 1, 0, 1, 0, "",
      "Launch kernels as graphs (NVIDIA GPUs: CUDA graphs), which takes less time than a plain launch. Each persistent "
      "collective has its own graph; other calls use one graph per kernel in flight"},
@@ -184,6 +188,15 @@ static int register_net_devices(void)
                              "names. Empty: all; none: do not use the network, stage calls between islands");
 }
 
+static int register_rules(void)
+{
+    return gpusym_var_string(&group, "rules", GPUSYM_VAR_EVERY_CALL, "", FIELD(rules),
+                             "Rules that select algorithms, blocks and threads in place of the tuning table, as "
+                             "gpusym_tune writes them: a file, or a folder that has one for these GPUs and this number "
+                             "of ranks (sm90-4.json). Read when a communicator is set up. Empty: the folder "
+                             "share/gpusym/rules of the installation; none: no rules");
+}
+
 static int register_adopt(void)
 {
     mca_base_var_source_t source = MCA_BASE_VAR_SOURCE_DEFAULT;
@@ -223,6 +236,9 @@ int coll_gpusym_params_register(void)
     }
     if (ret >= 0) {
         ret = register_trace();
+    }
+    if (ret >= 0) {
+        ret = register_rules();
     }
     for (size_t i = 0; ret >= 0 && i < sizeof(numbers) / sizeof(numbers[0]); ++i) {
         ret = gpusym_var_number(&group, &numbers[i]);

@@ -30,13 +30,15 @@ typedef struct {
     double timeout_host; /* seconds a call waits for ranks that do not come; 0: no limit */
     double warn;         /* seconds after which a call tells which ranks it waits for; 0: never */
     bool share_gpu;      /* ignored */
-    int linger;     /* how long a resident kernel waits for the next call, in microseconds; -1: by the tuning table */
-    bool graph;     /* kernels are launched by graphs */
-    bool zero_copy; /* large messages go straight between users' buffers where peers can map them */
+    int linger;       /* how long a resident kernel waits for the next call, in microseconds; -1: by the tuning table */
+    int resident_max; /* longest message in bytes, or segment, of a resident kernel; -1: by the rules */
+    bool graph;       /* kernels are launched by graphs */
+    bool zero_copy;   /* large messages go straight between users' buffers where peers can map them */
     unsigned zero_copy_min;  /* smallest message in bytes for that; 0: by the tuning table */
     unsigned piece;          /* bytes of the pieces of a staged reduction; 0: it is not cut */
     int node_size;           /* ranks of an island, at most; 0: as many as kernels serve */
     unsigned net_size;       /* bytes of memory for messages between islands */
+    const char *rules;       /* file or folder of rules; "": that of the installation, "none": no rules */
     const char *net_devices; /* UCX's names of network devices for these; "": all */
     bool reproducible;       /* only algorithms whose bits depend on nothing but inputs and number of ranks */
     bool summary;            /* print the counters at MPI_Finalize */

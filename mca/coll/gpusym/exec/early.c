@@ -125,7 +125,7 @@ void coll_gpusym_early_note(coll_gpusym_early_t *e, const coll_gpusym_task_t *ta
     const coll_gpusym_facts_t *f = &coll_gpusym_facts[k->args->coll];
     if (task->blocking || p->copies || NULL != task->sizes || 0 != coll_gpusym_segments_scratch_bytes(k) ||
         coll_gpusym_has_arrays(f->sent) || coll_gpusym_has_arrays(f->written) ||
-        task->read.max_bytes <= gpusym_tuning_resident_max(k->nranks)) { /* short ones: resident.h */
+        p->resident) { /* short ones: resident.h */
         return;
     }
     e->own = sign_rank(task, t->host.rank);

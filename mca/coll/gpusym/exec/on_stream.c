@@ -315,8 +315,11 @@ static void choose(const coll_gpusym_on_stream_t *s, const coll_gpusym_segments_
                                  .ll128 = t->host.ll128,
                                  .ll_payload = gpusym_ll_payload(s->work.ll_bytes),
                                  .max_blocks = s->max_blocks};
-    gpusym_tuning_forced_t forced = {c->algorithm[k->args->coll], c->oneshot_max, (uint32_t) c->blocks,
-                                     (uint32_t) c->threads, c->chunk};
+    gpusym_tuning_forced_t forced = {.algorithm = c->algorithm[k->args->coll], /* no rules: those are of other calls */
+                                     .oneshot_max = c->oneshot_max,
+                                     .blocks = (uint32_t) c->blocks,
+                                     .threads = (uint32_t) c->threads,
+                                     .chunk = c->chunk};
     if (forced.algorithm >= 0 &&
         GPUSYM_K_COUNT ==
             gpusym_kernel_find_stream(gpusym_algorithm_family((unsigned) forced.algorithm), k->op, k->type)) {

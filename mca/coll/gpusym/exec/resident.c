@@ -73,8 +73,7 @@ bool coll_gpusym_resident_may(const coll_gpusym_task_t *task, const coll_gpusym_
     const coll_gpusym_params_t *c = &coll_gpusym_params;
     const unsigned family = gpusym_algorithm_family((unsigned) p->algorithm);
     return (GPUSYM_F_AGXLL_R == family || GPUSYM_F_XLL == family || GPUSYM_F_XLL_R == family) && NULL == task->sizes &&
-           1 == p->epochs && 0 != p->work.bytes && p->work.bytes <= gpusym_tuning_resident_max(t->host.nranks) &&
-           c->blocks <= 1 && !is_packed(task) &&
+           1 == p->epochs && 0 != p->work.bytes && p->resident && c->blocks <= 1 && !is_packed(task) &&
            (t->host.mps || !coll_gpusym_team_crowded(t)) && /* it would take other processes' time on the GPU */
            addresses_fit(task->segments) && 0 != coll_gpusym_resident_linger_ns();
 }
@@ -351,7 +350,7 @@ void coll_gpusym_resident_prepare(coll_gpusym_residents_t *all, const coll_gpusy
     s->hash = task->hash;
     s->work = p->work;
     s->work.nblocks = 1;
-    s->work.nthreads = 0 != coll_gpusym_params.threads ? p->work.nthreads : gpusym_tuning_resident_threads();
+    s->work.nthreads = p->own_threads ? p->work.nthreads : gpusym_tuning_resident_threads();
     s->work.linger_ns = coll_gpusym_resident_linger_ns();
     l->resident.remains = may_remain(s);
     if (l->resident.remains) {

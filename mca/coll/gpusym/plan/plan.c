@@ -84,18 +84,26 @@ static void tell_unavailable(const coll_gpusym_task_t *task, int requested)
 static const gpusym_tuning_choice_t *choose_algorithm(coll_gpusym_task_t *task)
 {
     const coll_gpusym_params_t *c = &coll_gpusym_params;
-    const gpusym_tuning_forced_t forced = {NULL != task->sizes ? COLL_GPUSYM_ALG_AUTO
-                                                               : c->algorithm[coll_gpusym_task_coll(task)],
-                                           c->oneshot_max, (uint32_t) c->blocks, (uint32_t) c->threads, c->chunk};
+    const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
+    const int requested = NULL != task->sizes ? COLL_GPUSYM_ALG_AUTO : c->algorithm[coll_gpusym_task_coll(task)];
+    gpusym_tuning_forced_t forced = {.algorithm = requested,
+                                     .oneshot_max = c->oneshot_max,
+                                     .blocks = (uint32_t) c->blocks,
+                                     .threads = (uint32_t) c->threads,
+                                     .chunk = c->chunk,
+                                     .resident_below = (uint64_t) (c->resident_max + 1)};
     gpusym_tuning_choice_t *choice = &task->choice;
 
     if (task->chosen) {
         return choice;
     }
     gpusym_tuning_call_t what = describe_call(task);
-    gpusym_tuning_choose_in(&coll_gpusym_task_team(task)->host.work, &what, &forced, choice);
-    if (forced.algorithm >= 0 && choice->algorithm != forced.algorithm && !task->cache->told_unavailable) {
-        tell_unavailable(task, forced.algorithm);
+    if (NULL != t->host.rules && NULL == task->sizes) {
+        (void) gpusym_rules_apply(t->host.rules, &t->host.work, &what, &forced);
+    }
+    gpusym_tuning_choose_in(&t->host.work, &what, &forced, choice);
+    if (requested >= 0 && choice->algorithm != requested && !task->cache->told_unavailable) {
+        tell_unavailable(task, requested);
     }
     task->chosen = true;
     return choice;
@@ -126,6 +134,8 @@ static bool make_plan(coll_gpusym_task_t *task, coll_gpusym_plan_t *p, int *corr
     p->algorithm = choice->algorithm;
     p->kernel = gpusym_kernel_find(choice->family, k->op, k->type);
     p->zero_copy = choice->zero_copy;
+    p->resident = choice->resident;
+    p->own_threads = choice->own_threads;
     p->copies = gpusym_family_copies(choice->family);
     p->reduces = gpusym_family_reduces(choice->family);
     p->work.copies.whole = gpusym_collective_whole(k->args->coll);

@@ -39,6 +39,8 @@ typedef struct {
 typedef struct {
     bool valid, zero_copy;
     bool copies, reduces;  /* copy engines send the data (copies.h); and kernels reduce it */
+    bool resident;         /* short enough for a resident kernel */
+    bool own_threads;      /* which has as many threads as the plan says, not as usual */
     bool offered;          /* zero copy was agreed to be possible, used or not */
     gpusym_graph_t *graph; /* owned; NULL: not made yet */
     int algorithm;

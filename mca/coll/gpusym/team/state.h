@@ -13,6 +13,7 @@
 #include "mca/common/gpusym/agree/notices.h"
 #include "mca/common/gpusym/agree/rollcall.h"
 #include "mca/common/gpusym/memory/heap.h"
+#include "mca/common/gpusym/rules/rules.h"
 
 /* Where set-up is; an exchange is in flight in all but NEW, BOOTSTRAPPED and DONE. Peers read it: see
  * gpusym_line_step. */
@@ -81,7 +82,8 @@ typedef struct {
     uint8_t link[GPUSYM_TEAM_MAX][GPUSYM_TEAM_MAX];
     bool all_reach;    /* else only along the rings, and work.peer[r] is NULL for a rank that this one does not reach */
     bool no_zero_copy; /* not all GPUs reach each other: agreed by all */
-    bool ll128;        /* every link keeps stores of 128 bytes whole */
+    gpusym_rules_t *rules; /* settled, and the same on all ranks; owned. NULL: none */
+    bool ll128;            /* every link keeps stores of 128 bytes whole */
     uint32_t nrings;
     uint8_t ring[GPUSYM_PATHS_MAX][GPUSYM_TEAM_MAX]; /* orders of the ranks */
     /* A rank's GPU has other processes, of this team or not, agreed by all: the lowest rank of each GPU, its leader,

@@ -438,6 +438,7 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
             gpusym_pages_free_table(t->boot.notices.off);
         }
     }
+    gpusym_rules_free(t->host.rules);
     gpusym_islands_free(&t->islands);
     free(t->host.rc.line);
     free(t->host.rc.generation);
