@@ -37,6 +37,7 @@ typedef struct coll_gpusym_engine {
     struct {
         uint64_t entered;
         uint8_t form; /* enum coll_gpusym_form */
+        bool noted;   /* a nonblocking call has been, and is being started */
         uint32_t comm, nth;
         uint64_t calls;
     } trace;
