@@ -329,11 +329,11 @@ GS_FN void gs_time(const gpusym_work_t *w, uint32_t which, uint32_t seq)
     }
 }
 
-/* The time of the end is taken before the fence, which keeps the store of the word behind it as it is. */
+/* The time goes behind the word: the word's fence would wait for it, 0.5 us. */
 GS_FN void gs_done_as(const gpusym_work_t *w, uint32_t seq, uint32_t status)
 {
-    gs_time(w, GPUSYM_TIME_END, seq);
     gs_done_at(w, w->done, seq, status);
+    gs_time(w, GPUSYM_TIME_END, seq);
 }
 
 /*

@@ -18,7 +18,7 @@
 /* Stores the lines [first, end) of a signal: behind all that these threads have stored before their last barrier. (Not
  * inline, nor is the wait: the other copies are launched with less code.) */
 GS_OUTLINE void gs_signal_store(gs_ctx_t part, const gpusym_work_t *w, char *lines, uint32_t signal, uint32_t first,
-                           uint32_t end)
+                                uint32_t end)
 {
     GS_NO_UNROLL
     for (uint32_t i = first + part.thread; i < end; i += part.nthreads) {

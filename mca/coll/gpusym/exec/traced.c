@@ -7,6 +7,9 @@
 
 #include "mca/common/gpusym/gpusym.h"
 
+/* A kernel stores the time of its end just behind the completion word: looks at it before it is given up. */
+#define TIME_POLLS 64u
+
 static coll_gpusym_record_t *record_of(const coll_gpusym_run_t *run)
 {
     return coll_gpusym_trace_record(run->trace);
@@ -79,8 +82,9 @@ void coll_gpusym_traced_note_launched(const coll_gpusym_run_t *run, uint32_t blo
 void coll_gpusym_traced_note_ran(const coll_gpusym_run_t *run)
 {
     coll_gpusym_record_t *r = record_of(run);
-    for (unsigned i = 0; i < 2; i++) {
-        r->gpu[i] = gpusym_lane_time(run->launch.lane, i);
+    r->gpu[0] = gpusym_lane_time(run->launch.lane, 0);
+    for (unsigned i = 0; i < TIME_POLLS && 0 == r->gpu[1]; i++) {
+        r->gpu[1] = gpusym_lane_time(run->launch.lane, 1);
     }
 }
 
