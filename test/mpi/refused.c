@@ -112,6 +112,16 @@ int gpusym_scratch_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t s
     return rc;
 }
 
+int gpusym_scratch_get_part(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t size, void **p)
+{
+    static int (*next)(const gpusym_device_t *, gpusym_gpu_t *, uint64_t, void **);
+
+    *(void **) &next = dlsym(RTLD_NEXT, "gpusym_scratch_get_part");
+    const int rc = next(dev, gpu, size, p);
+    __atomic_fetch_add(&held, GPUSYM_SUCCESS == rc, __ATOMIC_RELAXED);
+    return rc;
+}
+
 int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *rows,
                             gpusym_carry_t *carry)
 {

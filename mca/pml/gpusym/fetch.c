@@ -111,6 +111,14 @@ static size_t bytes_to_move(const request_t *r)
     return r->parcel.offer.bytes < r->layout.bytes ? (size_t) r->parcel.offer.bytes : r->layout.bytes;
 }
 
+/* Returns the MPI error code for one of the device, which is reported. */
+static int code_of(request_t *r, int rc)
+{
+    const ompi_status_public_t *status = status_of(r);
+    return GPUSYM_SUCCESS == rc ? MPI_SUCCESS
+                                : pml_gpusym_report_gpu(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG);
+}
+
 /* Puts packed data in host memory into the buffer. Returns an MPI error code. */
 static int put_data(request_t *r, const void *packed)
 {
@@ -124,9 +132,14 @@ static int put_data(request_t *r, const void *packed)
         return GPUSYM_SUCCESS == gpusym_layout_scatter(&r->layout, buf, packed, bytes) ? MPI_SUCCESS : MPI_ERR_OTHER;
     }
     pml_gpusym_gpu_review(r->gpu);
-    return GPUSYM_SUCCESS == pml_gpusym_unpack(r->gpu, &r->layout, buf, packed, bytes)
-               ? MPI_SUCCESS
-               : pml_gpusym_report_gpu(r->base.req_comm, status_of(r)->MPI_SOURCE, status_of(r)->MPI_TAG);
+    return code_of(r, pml_gpusym_unpack(r->gpu, &r->layout, buf, packed, bytes));
+}
+
+/* The same of packed data in r->scratch. */
+static int put_scratch(request_t *r)
+{
+    return code_of(r, gpusym_layout_unpack(gpusym_current.dev, r->gpu, &r->layout, r->base.req_addr, r->scratch,
+                                           bytes_to_move(r)));
 }
 
 /* ---- data that follow ---- */
@@ -220,7 +233,7 @@ static bool step_pipe_ended(request_t *r)
     if (GPUSYM_SUCCESS != r->pipe.status) {
         rv = pml_gpusym_report_pipe(r, status->MPI_SOURCE, status->MPI_TAG);
     } else if (!is_assembled(r)) {
-        rv = put_data(r, NULL != r->scratch ? r->scratch : r->bounce.p);
+        rv = NULL != r->scratch ? put_scratch(r) : put_data(r, r->bounce.p);
     }
     if (NULL != r->scratch) {
         gpusym_scratch_put(gpusym_current.dev, r->gpu, r->scratch);

@@ -120,7 +120,7 @@ int pml_gpusym_pack(gpusym_gpu_t *gpu, const gpusym_layout_t *l, void *packed, c
 {
     char *at = (char *) ((uintptr_t) buf + (uintptr_t) l->lo);
 
-    if (GPUSYM_LAYOUT_RUN == l->kind && copy_short(gpu, at, packed, bytes, true)) {
+    if (gpusym_layout_is_one(gpusym_current.dev, l, buf) && copy_short(gpu, at, packed, bytes, true)) {
         return GPUSYM_SUCCESS;
     }
     return gpusym_layout_pack(gpusym_current.dev, gpu, l, packed, buf, bytes);
@@ -130,7 +130,8 @@ int pml_gpusym_unpack(gpusym_gpu_t *gpu, const gpusym_layout_t *l, void *buf, co
 {
     char *at = (char *) ((uintptr_t) buf + (uintptr_t) l->lo);
 
-    if (GPUSYM_LAYOUT_RUN == l->kind && copy_short(gpu, at, (char *) (uintptr_t) packed, bytes, false)) {
+    if (gpusym_layout_is_one(gpusym_current.dev, l, buf) &&
+        copy_short(gpu, at, (char *) (uintptr_t) packed, bytes, false)) {
         return GPUSYM_SUCCESS;
     }
     return gpusym_layout_unpack(gpusym_current.dev, gpu, l, buf, packed, bytes);
