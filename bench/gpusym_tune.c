@@ -23,6 +23,7 @@
 #include "bench/ways.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/rules/rules.h"
+#include "mca/common/gpusym/topo/links.h"
 
 #include "config.h"
 
@@ -45,10 +46,7 @@ static struct {
     size_t seconds;
 } opt = {.common = {.min = 8, .step = 4, .batches = BENCH_BATCHES}, .margin = 3, .seconds = 600};
 
-static struct {
-    char name[64]; /* of the GPUs */
-    int cc;
-} gpu;
+static bench_gpus_t gpus;
 
 static bench_point_t points[POINTS_MAX];
 static unsigned npoints;
@@ -200,8 +198,27 @@ static void set_rules(const char *where)
     }
 }
 
-/* Of rank 0. */
-static void find_gpu(void)
+/* Whether each rank's GPU has NVLinks to each other one, or is that one. */
+static bool find_nvlinks(gpusym_gpu_t *own, const gpusym_place_t *place)
+{
+    gpusym_place_t *all = malloc((size_t) bench_ranks * sizeof(*all));
+    double lacks = 0;
+
+    if (NULL == all) {
+        bench_die("no memory for the links");
+    }
+    MPI_Allgather(place, sizeof(*place), MPI_BYTE, all, sizeof(*place), MPI_BYTE, MPI_COMM_WORLD);
+    for (int r = 0; r < bench_ranks; r++) {
+        int class = r == bench_rank ? (int) GPUSYM_LINK_SELF : gpusym_current.dev->gpu_link(own, &all[r]);
+        class = class >= 0 ? class : gpusym_topo_link(place, &all[r]);
+        lacks = class > (int) GPUSYM_LINK_NVLINK ? lacks : 1;
+    }
+    free(all);
+    return 0 == bench_max(lacks);
+}
+
+/* The name is rank 0's. */
+static void find_gpus(void)
 {
     gpusym_gpu_info_t info = {.cc = 0};
     gpusym_gpu_t *own;
@@ -210,9 +227,10 @@ static void find_gpu(void)
         bench_die("the GPU cannot be opened");
     }
     gpusym_current.dev->gpu_info(own, &info);
-    snprintf(gpu.name, sizeof(gpu.name), "%.63s", info.name);
-    gpu.cc = info.cc;
-    bench_share(&gpu, sizeof(gpu));
+    snprintf(gpus.name, sizeof(gpus.name), "%.63s", info.name);
+    gpus.cc = info.cc;
+    bench_share(&gpus, sizeof(gpus));
+    gpus.nvlink = find_nvlinks(own, &info.place);
 }
 
 /* "3 min", "20 s" */
@@ -303,7 +321,7 @@ static void check_reader(void)
 
 static int write_rules(void)
 {
-    int n = 0 == bench_rank ? bench_tune_write(opt.out, points, npoints, gpu.name) : 0;
+    int n = 0 == bench_rank ? bench_tune_write(opt.out, points, npoints, &gpus) : 0;
 
     if (n < 0) {
         bench_die("%s: %s", opt.out, strerror(errno));
@@ -358,8 +376,8 @@ static void run(void)
     set_rules("none"); /* MPI_COMM_WORLD is set up by the first call */
     find_points();
     bench_ways_open(find_most_bytes(), false, false);
-    find_gpu();
-    gpusym_rules_name(name, sizeof(name), gpu.cc, (uint32_t) bench_ranks);
+    find_gpus();
+    gpusym_rules_name(name, sizeof(name), gpus.cc, (uint32_t) bench_ranks);
     opt.out = NULL == opt.out ? name : opt.out;
     (void) write_rules(); /* without any: that it can be written, and read, is known at once */
     check_reader();
@@ -371,7 +389,7 @@ static void run(void)
         n = write_rules();
     }
     bench_ways_close();
-    bench_comment("%d rules for %d ranks on %s: %s", n, bench_ranks, gpu.name, opt.out);
+    bench_comment("%d rules for %d ranks on %s: %s", n, bench_ranks, gpus.name, opt.out);
 }
 
 static void help(int argc, char **argv)

@@ -7,6 +7,7 @@
 #ifndef BENCH_TUNE_H
 #define BENCH_TUNE_H
 
+#include <stdbool.h>
 #include "bench/collectives.h"
 #include "bench/variable.h"
 
@@ -41,8 +42,15 @@ void bench_tune_point(bench_point_t *p, double margin, double deadline);
  * can stay: the point's algorithm ran, gave the right result, and took at most 1/0.98 of the table's time. */
 bool bench_tune_again(bench_point_t *p, MPI_Comm ruled);
 
-/* Writes the rules of n points, by collective and rising bytes, to a file, which it replaces at the end. gpu: the GPUs'
- * name. Returns how many rules; -1: errno says why not. */
-int bench_tune_write(const char *path, const bench_point_t *point, unsigned n, const char *gpu);
+/* The GPUs that were measured. */
+typedef struct {
+    char name[64];
+    int cc;
+    bool nvlink; /* between each two */
+} bench_gpus_t;
+
+/* Writes the rules of n points, by collective and rising bytes, to a file, which it replaces at the end. Returns how
+ * many rules; -1: errno says why not. */
+int bench_tune_write(const char *path, const bench_point_t *point, unsigned n, const bench_gpus_t *gpus);
 
 #endif

@@ -85,7 +85,7 @@ static bool has_rules(const bench_point_t *from, const bench_point_t *end)
     return false;
 }
 
-static int write_all(FILE *f, const bench_point_t *point, unsigned n, const char *gpu)
+static int write_all(FILE *f, const bench_point_t *point, unsigned n, const bench_gpus_t *gpus)
 {
     const bench_point_t *end = point + n;
     char date[32];
@@ -97,7 +97,7 @@ static int write_all(FILE *f, const bench_point_t *point, unsigned n, const char
     fprintf(f,
             "{\n  \"rule_file_version\": 3,\n  \"module\": \"gpusym\",\n"
             "  \"comment\": \"gpusym_tune " GPUSYM_VERSION ", %s: %d ranks, %s, %s\",\n  \"collectives\": {",
-            date, bench_ranks, gpu, bench_type()->name);
+            date, bench_ranks, gpus->name, bench_type()->name);
     for (const bench_point_t *next; point < end; point = next) {
         for (next = point; next < end && next->coll == point->coll; next++) {
         }
@@ -105,9 +105,11 @@ static int write_all(FILE *f, const bench_point_t *point, unsigned n, const char
             continue;
         }
         fprintf(f,
-                "%s\n    \"%s\": [\n      { \"comm_size_min\": %d, \"comm_size_max\": %d, \"gpu\": \"%s\",\n"
+                "%s\n    \"%s\": [\n      { \"comm_size_min\": %d, \"comm_size_max\": %d, \"gpu\": \"%s\", \"link\": "
+                "\"%s\",\n"
                 "        \"rules\": [",
-                first ? "" : ",", bench_coll_name(point->coll), bench_ranks, bench_ranks, gpu);
+                first ? "" : ",", bench_coll_name(point->coll), bench_ranks, bench_ranks, gpus->name,
+                gpus->nvlink ? "nvlink" : "pci");
         rules += write_rules(f, point, next);
         fprintf(f, "\n        ] }\n    ]");
         first = false;
@@ -116,7 +118,7 @@ static int write_all(FILE *f, const bench_point_t *point, unsigned n, const char
     return rules;
 }
 
-int bench_tune_write(const char *path, const bench_point_t *point, unsigned n, const char *gpu)
+int bench_tune_write(const char *path, const bench_point_t *point, unsigned n, const bench_gpus_t *gpus)
 {
     char draft[PATH_MAX];
 
@@ -128,7 +130,7 @@ int bench_tune_write(const char *path, const bench_point_t *point, unsigned n, c
     if (NULL == f) {
         return -1;
     }
-    const int rules = write_all(f, point, n, gpu);
+    const int rules = write_all(f, point, n, gpus);
     const bool written = 0 == fflush(f) && 0 == ferror(f) && 0 == fsync(fileno(f));
     if (0 == fclose(f) && written && 0 == rename(draft, path)) {
         return rules;

@@ -193,10 +193,13 @@ says 'WRONG|was not followed' 0
 says '^# [0-9]+ rules for 3 ranks on simulated GPU: .*/tuned.json$'
 verdict 'tune: no draft is left' "$([ ! -e "$dir/tuned.json.tmp" ] || echo 'there is one')"
 rules=$(grep -c '"alg"' "$dir/tuned.json")
+verdict 'tune: the links' "$([ "$(grep -c '"gpu"' "$dir/tuned.json")" = "$(grep -c '"link": "nvlink"' "$dir/tuned.json")" ] || echo "not NVLinks")"
 calls 'what was tuned' "$dir/tuned.json" --mca coll_gpusym_verbose 2
 says 'cannot use the rules' 0
 if [ "$rules" -gt 0 ]; then
     says "MPI_COMM_WORLD.*: rank 0: $rules rules of .*/tuned.json\$"
+    calls 'what was tuned with other links' "$dir/tuned.json" --mca coll_gpusym_verbose 2 --mca coll_gpusym_sim_links 0-1:1
+    says "MPI_COMM_WORLD.*: rank 0: 0 rules of .*/tuned.json\$"
 fi
 run 'tune without time' "${mpirun[@]}" "$builddir/bench/gpusym_tune" --coll bcast --max 64k --time-limit 0 --out "$dir/tuned.json"
 says '^# there was no time for 8 of 8 sizes: --time-limit$'
