@@ -246,10 +246,9 @@ enum gpusym_early {
     GPUSYM_STREAM_BEGINS,
     GPUSYM_STREAM_WAITS
 };
-/* A time of the GPU's clock, as it stands behind the completion word: which operation it is of, and nanoseconds. It may
- * arrive later than that word, or earlier: no fence is between. */
+/* A time of the GPU's clock, as it stands behind the completion word: which operation it is of, and nanoseconds. */
 #define GPUSYM_TIME(seq, ns) ((uint64_t) ((seq) &0xffffu) << 48 | ((ns) &0xffffffffffffu))
-enum { GPUSYM_TIME_BEGIN = 2, GPUSYM_TIME_END = 3 }; /* words behind w->done */
+enum { GPUSYM_TIME_END = 1, GPUSYM_TIME_BEGIN = 2 }; /* words behind w->done */
 
 typedef struct gpusym_work {
     union {

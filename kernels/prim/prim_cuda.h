@@ -329,11 +329,18 @@ GS_FN void gs_time(const gpusym_work_t *w, uint32_t which, uint32_t seq)
     }
 }
 
-/* The time goes behind the word: the word's fence would wait for it, 0.5 us. */
+/* With the time of the end, by one store: the fence would wait for one before it, the host for one behind it. */
 GS_FN void gs_done_as(const gpusym_work_t *w, uint32_t seq, uint32_t status)
 {
-    gs_done_at(w, w->done, seq, status);
-    gs_time(w, GPUSYM_TIME_END, seq);
+    if (0 == w->timed) {
+        gs_done_at(w, w->done, seq, status);
+        return;
+    }
+    const uint64_t end = GPUSYM_TIME(seq, gs_now_ns());
+    gs_fence_out(w);
+    asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(w->done), "l"((uint64_t) seq << 32 | status),
+                 "l"(end)
+                 : "memory");
 }
 
 /*

@@ -91,12 +91,6 @@ void coll_gpusym_traced_note_posted(const coll_gpusym_run_t *run)
     fail();
 }
 
-void coll_gpusym_traced_note_early(const coll_gpusym_run_t *run)
-{
-    (void) run;
-    fail();
-}
-
 void coll_gpusym_traced_note_there(const coll_gpusym_run_t *run, bool late)
 {
     (void) run;

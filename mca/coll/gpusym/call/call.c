@@ -273,16 +273,15 @@ static void post_call(coll_gpusym_call_t *call)
         check(call, COLL_GPUSYM_WAIT_POST);
         return;
     }
-    coll_gpusym_traced_posted(run);
     if (!reads) {
         leave_to_fallback(call, -1);
     } else {
         call->state = COLL_GPUSYM_CALL_ROLLCALL;
         if (NULL != call->way->early && GPUSYM_KIND_NATIVE == post.kind && !agrees && run->ours) {
             call->way->early(run);
-            coll_gpusym_traced_early(run);
         }
     }
+    coll_gpusym_traced_posted(run);
 }
 
 static void begin_call(coll_gpusym_call_t *call)

@@ -7,9 +7,6 @@
 
 #include "mca/common/gpusym/gpusym.h"
 
-/* A kernel stores the time of its end just behind the completion word: looks at it before it is given up. */
-#define TIME_POLLS 64u
-
 static coll_gpusym_record_t *record_of(const coll_gpusym_run_t *run)
 {
     return coll_gpusym_trace_record(run->trace);
@@ -37,9 +34,15 @@ void coll_gpusym_traced_take(coll_gpusym_run_t *run)
 void coll_gpusym_traced_note_posted(const coll_gpusym_run_t *run)
 {
     coll_gpusym_record_t *r = record_of(run);
+    const uint64_t now = gpusym_now_ns();
+    const bool has_kernel = NULL != run->launch.lane;
     if (0 == r->posted) { /* else it is posted anew */
-        r->posted = gpusym_now_ns();
+        /* A command takes less time than to ask for it. A launch takes longer than all before. */
+        r->posted = has_kernel && COLL_GPUSYM_COMMANDED != run->launch.resident.how ? r->entered : now;
         r->last = (int) run->engine->team->host.rank;
+    }
+    if (has_kernel) {
+        r->launched = now;
     }
 }
 
@@ -60,14 +63,6 @@ static void measure(const coll_gpusym_run_t *run, coll_gpusym_record_t *r)
     r->bytes = b->send.span.bytes > b->recv.span.bytes ? b->send.span.bytes : b->recv.span.bytes;
 }
 
-void coll_gpusym_traced_note_early(const coll_gpusym_run_t *run)
-{
-    coll_gpusym_record_t *r = record_of(run);
-    if (NULL != run->launch.lane) { /* a command takes less time than to ask for it */
-        r->launched = COLL_GPUSYM_COMMANDED == run->launch.resident.how ? r->posted : gpusym_now_ns();
-    }
-}
-
 void coll_gpusym_traced_note_launched(const coll_gpusym_run_t *run, uint32_t blocks)
 {
     coll_gpusym_record_t *r = record_of(run);
@@ -82,10 +77,9 @@ void coll_gpusym_traced_note_launched(const coll_gpusym_run_t *run, uint32_t blo
 void coll_gpusym_traced_note_ran(const coll_gpusym_run_t *run)
 {
     coll_gpusym_record_t *r = record_of(run);
-    r->gpu[0] = gpusym_lane_time(run->launch.lane, 0);
-    for (unsigned i = 0; i < TIME_POLLS && 0 == r->gpu[1]; i++) {
-        r->gpu[1] = gpusym_lane_time(run->launch.lane, 1);
-    }
+    const gpusym_lane_t *lane = run->launch.lane;
+    r->gpu[0] = gpusym_lane_time(lane, &lane->host->begin);
+    r->gpu[1] = gpusym_lane_time(lane, &lane->host->end);
 }
 
 /* The communicator's number, at its first call that ends. */

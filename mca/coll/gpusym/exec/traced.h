@@ -15,7 +15,6 @@
 void coll_gpusym_traced_take(coll_gpusym_run_t *run);
 /* The rest of what follows, for a call that has a record. */
 void coll_gpusym_traced_note_posted(const coll_gpusym_run_t *run);
-void coll_gpusym_traced_note_early(const coll_gpusym_run_t *run);
 void coll_gpusym_traced_note_there(const coll_gpusym_run_t *run, bool late);
 void coll_gpusym_traced_note_launched(const coll_gpusym_run_t *run, uint32_t blocks);
 void coll_gpusym_traced_note_ran(const coll_gpusym_run_t *run);
@@ -28,18 +27,11 @@ static inline void coll_gpusym_traced_begin(coll_gpusym_run_t *run)
         coll_gpusym_traced_take(run);
     }
 }
-/* The peers see that this rank is in the call. */
+/* The peers see that this rank is in the call, and what can be launched as soon as that has been. */
 static inline void coll_gpusym_traced_posted(const coll_gpusym_run_t *run)
 {
     if (COLL_GPUSYM_TRACED(run)) {
         coll_gpusym_traced_note_posted(run);
-    }
-}
-/* What can be launched as soon as it is posted has been. */
-static inline void coll_gpusym_traced_early(const coll_gpusym_run_t *run)
-{
-    if (COLL_GPUSYM_TRACED(run)) {
-        coll_gpusym_traced_note_early(run);
     }
 }
 /* A rank is not there yet: the first that is not, of the team. */

@@ -26,8 +26,9 @@
 #define DRAINED 2u
 /* Records that a new call passes over, still in use by calls that last long, before it gives up. */
 #define TRIES 16u
-/* What is formatted before it is written to the file. A line is shorter than the reserve. */
-#define TEXT_SIZE 65536u
+/* What is formatted before it is written to the file: so little that a call of a GPU takes longer than to write it. A
+ * line is shorter than the reserve. */
+#define TEXT_SIZE 6144u
 #define LINE_MAX_BYTES 2048u
 
 /* States of a record. Its owner sets OPEN and DONE, the writer FREE. */
@@ -375,6 +376,10 @@ void coll_gpusym_trace_drain(void)
     if (0 == pthread_mutex_trylock(&lock)) {
         write_some(DRAINED);
         pthread_mutex_unlock(&lock);
+    }
+    const char *next = (const char *) &ring[__atomic_load_n(&head, __ATOMIC_RELAXED) % RECORDS];
+    for (size_t at = 0; at < sizeof *ring; at += 64) {
+        __builtin_prefetch(next + at, 1);
     }
 }
 

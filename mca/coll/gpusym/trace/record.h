@@ -70,7 +70,8 @@ void coll_gpusym_trace_put(uint32_t number);
 void coll_gpusym_trace_drop(uint32_t number);
 /* There is no memory for what the record refers to: the call is counted as lost. */
 void coll_gpusym_trace_lose(uint32_t number);
-/* Writes a few ended records, if no other thread does: this rank's GPU has just been given its work. */
+/* Writes a few ended records, if no other thread does, and brings the next free one near: this rank's GPU has just been
+ * given its work. */
 void coll_gpusym_trace_drain(void);
 
 #endif

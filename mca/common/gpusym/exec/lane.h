@@ -11,18 +11,20 @@
 #include "mca/common/gpusym/device/device.h"
 #include "tuning/carry.h"
 
-/* Pinned memory: the GPU writes `done`, `copied`, `time` and `part`, the host writes the rest.  The doorbell, which the
- * kernel polls, has a cache line of its own. */
+/* Pinned memory: the GPU writes `done`, `end`, `begin`, `copied` and `part`, the host writes the rest.  The doorbell,
+ * which the kernel polls, has a cache line of its own. */
 typedef struct {
-    uint64_t done;    /* sequence << 32 | status */
-    uint32_t abort;   /* not 0: the kernel ends its waits */
-    uint32_t copied;  /* sequence of the last copy of a copy engine that has ended; its stream writes it */
-    uint64_t time[2]; /* begin and end of the last operation that was timed: GPUSYM_TIME */
+    uint64_t done; /* sequence << 32 | status */
+    uint64_t end;  /* of the last operation that was timed: GPUSYM_TIME; written with `done`, by one store */
+    uint64_t begin;
+    uint32_t abort;  /* not 0: the kernel ends its waits */
+    uint32_t copied; /* sequence of the last copy of a copy engine that has ended; its stream writes it */
     _Alignas(64) uint64_t doorbell[3];               /* kernels/work.h */
     _Alignas(64) uint64_t part[GPUSYM_CARRY_BLOCKS]; /* as done, of each block of a copy (carry.h) */
     uint64_t late[GPUSYM_CARRY_BLOCKS];              /* the same, of those that waited in vain; behind `part` */
 } gpusym_lane_line_t;
-_Static_assert(8 * GPUSYM_TIME_BEGIN == offsetof(gpusym_lane_line_t, time), "the kernels find it behind `done`");
+_Static_assert(8 * GPUSYM_TIME_END == offsetof(gpusym_lane_line_t, end), "the kernels find it behind `done`");
+_Static_assert(8 * GPUSYM_TIME_BEGIN == offsetof(gpusym_lane_line_t, begin), "the kernels find it behind `done`");
 
 typedef struct gpusym_lane {
     const gpusym_device_t *dev;
@@ -78,11 +80,11 @@ static inline void gpusym_lane_skip(gpusym_lane_t *lane)
     lane->seq++;
 }
 
-/* The time at which the last operation, whose kernel was to tell, has begun (0) or ended (1), of the GPU's clock modulo
- * 2^48 ns. 0: it is not there, or not yet. */
-static inline uint64_t gpusym_lane_time(const gpusym_lane_t *lane, unsigned which)
+/* A time of the last operation, whose kernel was to tell: the line's `begin` or `end`, of the GPU's clock modulo 2^48
+ * ns. 0: it is not there. */
+static inline uint64_t gpusym_lane_time(const gpusym_lane_t *lane, const uint64_t *time)
 {
-    const uint64_t v = __atomic_load_n(&lane->host->time[which], __ATOMIC_RELAXED);
+    const uint64_t v = __atomic_load_n(time, __ATOMIC_RELAXED);
     return v >> 48 == (lane->seq & 0xffffu) ? v & 0xffffffffffffu : 0;
 }
 
