@@ -213,7 +213,7 @@ static void *heap_at(gpusym_heap_t *heap, uint64_t off)
 {
     gpusym_heap_id_t id;
     void *base;
-    gpusym_heap_id(heap, &id);
+    gpusym_heap_id(heap, 0, &id);
     OK(gpusym_heap_peer(heap, &id, &base));
     return (char *) base + off;
 }
@@ -254,13 +254,13 @@ static void a_slab_is_zeroed_and_known_by_its_id(void **state)
     gpusym_heap_id_t id;
     gpusym_mem_t mem;
     void *base;
-    OK(gpusym_heap_create(dev, gpu, 1 << 20, &heap));
+    OK(gpusym_heap_create(dev, gpu, 1 << 20, 1, &heap));
     assert_ptr_equal(gpusym_heap_gpu(heap), gpu);
     assert_ptr_equal((char *) heap_at(heap, 4096), (char *) heap_at(heap, 0) + 4096);
     dev->query(heap_at(heap, (1 << 20) - 1), &mem);
     assert_int_equal(mem.kind, GPUSYM_MEM_DEVICE);
     assert_holds(heap_at(heap, 0), 0, 1 << 20);
-    gpusym_heap_id(heap, &id);
+    gpusym_heap_id(heap, 0, &id);
     OK(gpusym_heap_peer(heap, &id, &base));
     assert_ptr_equal(base, heap_at(heap, 0));
     gpusym_heap_destroy(heap);
@@ -278,8 +278,8 @@ static void peers_are_mapped_once(void **state)
     gpusym_heap_id_t id[PEERS];
     void *base[PEERS], *again;
     for (unsigned i = 0; i < PEERS; i++) {
-        OK(gpusym_heap_create(dev, gpu, 128 << 10, &heap[i]));
-        gpusym_heap_id(heap[i], &id[i]);
+        OK(gpusym_heap_create(dev, gpu, 128 << 10, 1, &heap[i]));
+        gpusym_heap_id(heap[i], 0, &id[i]);
         fill(heap_at(heap[i], 0), (uint8_t) (i + 1), 128 << 10);
         for (unsigned k = 0; k < i; k++) {
             assert_memory_not_equal(id[i].nonce, id[k].nonce, sizeof id[i].nonce);
@@ -329,8 +329,8 @@ static void threads_find_the_same_mapping(void **state)
     mapper_t m[4];
     pthread_t thread[4];
     for (unsigned i = 0; i < 8; i++) {
-        OK(gpusym_heap_create(dev, gpu, 64 << 10, &heap[i]));
-        gpusym_heap_id(heap[i], &id[i]);
+        OK(gpusym_heap_create(dev, gpu, 64 << 10, 1, &heap[i]));
+        gpusym_heap_id(heap[i], 0, &id[i]);
     }
     for (unsigned t = 0; t < 4; t++) {
         m[t] = (mapper_t){.heap = heap[0], .id = id, .n = 8};
@@ -355,9 +355,9 @@ static void a_wrong_id_is_refused(void **state)
     gpusym_heap_t *heap, *gone;
     gpusym_heap_id_t id, old;
     void *base;
-    OK(gpusym_heap_create(dev, gpu, 64 << 10, &heap));
-    OK(gpusym_heap_create(dev, gpu, 64 << 10, &gone));
-    gpusym_heap_id(gone, &old);
+    OK(gpusym_heap_create(dev, gpu, 64 << 10, 1, &heap));
+    OK(gpusym_heap_create(dev, gpu, 64 << 10, 1, &gone));
+    gpusym_heap_id(gone, 0, &old);
     memset(&id, 0x77, sizeof id);
     assert_int_not_equal(gpusym_heap_peer(heap, &id, &base), GPUSYM_SUCCESS);
     gpusym_heap_destroy(gone);
@@ -380,12 +380,12 @@ static void nothing_is_held_after_an_error(void **state)
         assert_int_equal(device_up(NULL), 0);
         const unsigned before = mappings();
         if (i < 2) {
-            assert_int_not_equal(gpusym_heap_create(dev, gpu, 1 << 20, &heap), GPUSYM_SUCCESS);
+            assert_int_not_equal(gpusym_heap_create(dev, gpu, 1 << 20, 1, &heap), GPUSYM_SUCCESS);
             assert_int_equal(mappings(), before);
         }
-        OK(gpusym_heap_create(dev, gpu, 1 << 20, &heap));
-        OK(gpusym_heap_create(dev, gpu, 1 << 20, &other));
-        gpusym_heap_id(other, &id);
+        OK(gpusym_heap_create(dev, gpu, 1 << 20, 1, &heap));
+        OK(gpusym_heap_create(dev, gpu, 1 << 20, 1, &other));
+        gpusym_heap_id(other, 0, &id);
         if (2 == i) {
             assert_int_not_equal(gpusym_heap_peer(heap, &id, &base), GPUSYM_SUCCESS);
         }
@@ -512,7 +512,7 @@ static void every_slot_is_had_once_and_comes_back(void **state)
     for (size_t i = 0; i < HEAP_SIZES; i++) {
         gpusym_heap_t *heap;
         unsigned all = 0;
-        OK(gpusym_heap_create(dev, gpu, heap_sizes[i], &heap));
+        OK(gpusym_heap_create(dev, gpu, heap_sizes[i], 1, &heap));
         assert_int_equal(gpusym_heap_size(heap), heap_sizes[i]);
         assert_int_equal(heap_used(heap), 0);
         for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
@@ -520,10 +520,10 @@ static void every_slot_is_had_once_and_comes_back(void **state)
         }
         assert_int_equal(take_all(heap, slot), all);
         for (unsigned k = 0; k < all; k++) {
-            gpusym_heap_slot_free(heap, slot[(k * 7 + 3) % all].off, 1, 0); /* some twice, which changes nothing */
+            gpusym_heap_slot_free(heap, 0, slot[(k * 7 + 3) % all].off, 1, 0); /* some twice, which changes nothing */
         }
         for (unsigned k = 0; k < all; k++) {
-            gpusym_heap_slot_free(heap, slot[k].off, 1, 0);
+            gpusym_heap_slot_free(heap, 0, slot[k].off, 1, 0);
         }
         assert_int_equal(heap_used(heap), 0);
         assert_int_equal(take_all(heap, again), all); /* the same slots: places and borders are for ever */
@@ -540,7 +540,7 @@ static void an_offer_reserves(void **state)
     gpusym_heap_t *heap;
     gpusym_slot_offer_t a, b, c;
     uint64_t reserved = 0;
-    OK(gpusym_heap_create(dev, gpu, size, &heap));
+    OK(gpusym_heap_create(dev, gpu, size, 1, &heap));
     gpusym_heap_slot_offer(heap, &a);
     for (unsigned k = 0; k < GPUSYM_SLOT_CLASSES; k++) {
         reserved += GPUSYM_SLOT_NONE == a.off[k] ? 0 : gpusym_slot_size(size, k);
@@ -559,9 +559,67 @@ static void an_offer_reserves(void **state)
     assert_int_equal(c.off[0], a.off[0]);
     assert_true(c.off[1] != a.off[1]);
     gpusym_heap_slot_settle(heap, &c, -1);
-    gpusym_heap_slot_free(heap, a.off[1], 1, 0);
-    gpusym_heap_slot_free(heap, 4096 + 1, 1, 0); /* no slot begins there: nothing happens */
+    gpusym_heap_slot_free(heap, 0, a.off[1], 1, 0);
+    gpusym_heap_slot_free(heap, 0, 4096 + 1, 1, 0); /* no slot begins there: nothing happens */
     assert_int_equal(heap_used(heap), 0);
+    gpusym_heap_destroy(heap);
+}
+
+/* A communicator that finds no slot of the largest class gets another slab, as long as there may be one more. */
+static void a_heap_gets_more_slabs(void **state)
+{
+    (void) state;
+    enum { MOST = 3 };
+    const uint64_t size = 4 << 20;
+    gpusym_heap_t *heap;
+    gpusym_slot_offer_t offer[MOST + 1], more;
+    gpusym_heap_id_t id[MOST];
+    void *base[MOST];
+    OK(gpusym_heap_create(dev, gpu, size, MOST, &heap));
+    for (unsigned i = 0; i < MOST; i++) {
+        gpusym_heap_slot_offer(heap, &offer[i]);
+        assert_int_equal(offer[i].slab, i);
+        assert_int_equal(offer[i].off[0], 0);
+        assert_int_equal(gpusym_heap_slabs(heap), i + 1);
+        gpusym_heap_slot_settle(heap, &offer[i], 0);
+        gpusym_heap_id(heap, i, &id[i]);
+        OK(gpusym_heap_peer(heap, &id[i], &base[i]));
+        assert_true(0 == i || (0 != memcmp(&id[i], &id[i - 1], sizeof id[i]) && base[i] != base[i - 1]));
+    }
+    gpusym_heap_slot_offer(heap, &offer[MOST]); /* the first slab with one of the next class */
+    assert_int_equal(offer[MOST].slab, 0);
+    assert_true(GPUSYM_SLOT_NONE == offer[MOST].off[0] && GPUSYM_SLOT_NONE != offer[MOST].off[1]);
+    gpusym_heap_slot_settle(heap, &offer[MOST], -1);
+    gpusym_heap_slot_free(heap, 1, offer[1].off[0], 9, 0);
+    gpusym_heap_slot_offer(heap, &more);
+    assert_true(1 == more.slab && 0 == more.off[0]);
+    assert_true(gpusym_heap_epoch_floor(heap) >= 9);
+    gpusym_heap_slot_settle(heap, &more, -1);
+    gpusym_heap_slot_offer_of(heap, 2, &more);
+    assert_true(2 == more.slab && GPUSYM_SLOT_NONE == more.off[0] && offer[2].off[1] == more.off[1]);
+    gpusym_heap_slot_settle(heap, &more, -1);
+    assert_int_equal(gpusym_heap_slabs(heap), MOST);
+    gpusym_heap_destroy(heap);
+}
+
+/* Without memory for another slab, communicators share those that there are, and it is not tried again. */
+static void a_heap_without_memory_keeps_its_slabs(void **state)
+{
+    (void) state;
+    gpusym_heap_t *heap;
+    gpusym_slot_offer_t a, b;
+    device_down(NULL);
+    gpusym_sim_params.fail = "alloc:2";
+    assert_int_equal(device_up(NULL), 0);
+    OK(gpusym_heap_create(dev, gpu, 4 << 20, 4, &heap));
+    gpusym_heap_slot_offer(heap, &a);
+    gpusym_heap_slot_settle(heap, &a, 0);
+    gpusym_heap_slot_offer(heap, &b);
+    assert_true(0 == b.slab && GPUSYM_SLOT_NONE == b.off[0] && GPUSYM_SLOT_NONE != b.off[1]);
+    gpusym_heap_slot_settle(heap, &b, 1);
+    gpusym_heap_slot_offer(heap, &b);
+    assert_int_equal(gpusym_heap_slabs(heap), 1);
+    gpusym_heap_slot_settle(heap, &b, -1);
     gpusym_heap_destroy(heap);
 }
 
@@ -572,7 +630,7 @@ static void the_epoch_floor_only_rises(void **state)
     static const uint32_t epochs[] = {1, 100, 7, 100, 101, 0x80000005u, 3};
     gpusym_heap_t *heap;
     gpusym_slot_offer_t offer;
-    OK(gpusym_heap_create(dev, gpu, 1 << 20, &heap));
+    OK(gpusym_heap_create(dev, gpu, 1 << 20, 1, &heap));
     uint32_t least = gpusym_heap_epoch_floor(heap);
     assert_true(least >= 1);
     for (size_t i = 0; i < sizeof epochs / sizeof epochs[0]; i++) {
@@ -580,7 +638,7 @@ static void the_epoch_floor_only_rises(void **state)
         const int keep = largest(&offer);
         gpusym_heap_slot_settle(heap, &offer, keep);
         assert_true(gpusym_heap_epoch_floor(heap) >= least);
-        gpusym_heap_slot_free(heap, offer.off[keep], epochs[i], 0);
+        gpusym_heap_slot_free(heap, 0, offer.off[keep], epochs[i], 0);
         least = epochs[i] > least ? epochs[i] : least;
         assert_true(gpusym_heap_epoch_floor(heap) >= least);
     }
@@ -605,7 +663,7 @@ static void *take_and_free(void *arg)
             uint8_t *mark = &t->owner[offer.off[keep] / 4096];
             t->clashes += 0 != __atomic_exchange_n(mark, 1, __ATOMIC_ACQ_REL);
             __atomic_store_n(mark, 0, __ATOMIC_RELEASE);
-            gpusym_heap_slot_free(t->heap, offer.off[keep], i, 0);
+            gpusym_heap_slot_free(t->heap, 0, offer.off[keep], i, 0);
         }
     }
     return NULL;
@@ -619,7 +677,7 @@ static void slots_do_not_leak(void **state)
     gpusym_heap_t *heap;
     taker_t taker[4];
     pthread_t thread[4];
-    OK(gpusym_heap_create(dev, gpu, 1 << 20, &heap));
+    OK(gpusym_heap_create(dev, gpu, 1 << 20, 1, &heap));
     for (unsigned t = 0; t < 4; t++) {
         taker[t] = (taker_t){heap, 5000, 0, owner};
         assert_int_equal(pthread_create(&thread[t], NULL, take_and_free, &taker[t]), 0);
@@ -643,7 +701,7 @@ static void a_slot_stays_as_long_as_its_line(void **state)
     uint64_t off[2], *generation[2];
     void **line[2];
     const uint64_t table[GPUSYM_LINE_TABLES] = {0};
-    OK(gpusym_heap_create(dev, gpu, 4 << 20, &heap));
+    OK(gpusym_heap_create(dev, gpu, 4 << 20, 1, &heap));
     OK(gpusym_pages_open(&id));
     for (unsigned r = 0; r < 2; r++) { /* ours, and in the same slab that of a peer */
         OK(gpusym_pages_alloc(&off[r]));
@@ -659,7 +717,7 @@ static void a_slot_stays_as_long_as_its_line(void **state)
     gpusym_heap_slot_offer(heap, &offer);
     gpusym_heap_slot_settle(heap, &offer, 0);
     gpusym_pages_retire(off[0], table, 2, 0, line[0], generation[0]);
-    gpusym_heap_slot_free(heap, offer.off[0], 7, off[0]);
+    gpusym_heap_slot_free(heap, 0, offer.off[0], 7, off[0]);
     assert_true(gpusym_heap_epoch_floor(heap) >= 7);
     for (unsigned k = 0; k < 2; k++) { /* the peer is late */
         gpusym_heap_slot_offer(heap, &again);
@@ -807,6 +865,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(classes_share_the_slab),
         cmocka_unit_test(a_slot_begins_where_slots_do),
         ON_DEVICE(every_slot_is_had_once_and_comes_back),
+        ON_DEVICE(a_heap_gets_more_slabs),
+        ON_DEVICE(a_heap_without_memory_keeps_its_slabs),
         ON_DEVICE(an_offer_reserves),
         ON_DEVICE(the_epoch_floor_only_rises),
         ON_DEVICE(slots_do_not_leak),

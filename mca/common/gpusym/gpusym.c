@@ -220,6 +220,13 @@ const gpusym_device_t *gpusym_device_for_memory(void)
 
 /* ---- the heap ---- */
 
+/* Zeroes of a configuration are valid. */
+static unsigned heap_slabs(void)
+{
+    const int most = process.config.heap_slabs;
+    return most < 1 ? 1 : most < (int) GPUSYM_SLABS_MAX ? (unsigned) most : GPUSYM_SLABS_MAX;
+}
+
 /* With the lock held: a stream with its pinned memory for the first call, the kernels, the slab. */
 static gpusym_lack_t heap_make(const gpusym_device_t *dev, gpusym_gpu_t *gpu)
 {
@@ -237,7 +244,7 @@ static gpusym_lack_t heap_make(const gpusym_device_t *dev, gpusym_gpu_t *gpu)
         return GPUSYM_LACK_KERNELS;
     }
     gpusym_heap_t *heap = NULL;
-    if (GPUSYM_SUCCESS != gpusym_heap_create(dev, gpu, process.config.heap_size, &heap)) {
+    if (GPUSYM_SUCCESS != gpusym_heap_create(dev, gpu, process.config.heap_size, heap_slabs(), &heap)) {
         GPUSYM_LOG(2, "rank %d of MPI_COMM_WORLD has no heap of %lu bytes: %s", rank, process.config.heap_size,
                    dev->error());
         return GPUSYM_LACK_MEMORY;

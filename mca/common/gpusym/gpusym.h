@@ -19,7 +19,8 @@ typedef enum { GPUSYM_P2P_AUTO, GPUSYM_P2P_STAGED, GPUSYM_P2P_OFF } gpusym_p2p_t
 typedef struct {
     int device;                /* gpusym_device_choice_t */
     int verbose;               /* level of the lines (log.h) */
-    unsigned long heap_size;   /* bytes of the symmetric heap */
+    unsigned long heap_size;   /* bytes of a slab of the symmetric heap */
+    int heap_slabs;            /* slabs that it may have; 0: one */
     unsigned long pinned_max;  /* bytes of pinned host memory for messages and calls that go through the host */
     unsigned long scratch_max; /* bytes of GPU memory that are kept for packed data */
     int reg_limit;             /* the program's buffers that peers may have mapped at a time, at most GPUSYM_REG_MAX */

@@ -25,6 +25,9 @@ static const gpusym_var_number_t numbers[] = {
     {"heap_size", MCA_BASE_VAR_TYPE_UNSIGNED_LONG, 4, FIELD(heap_size), 56 * MIB, MIB, 4096 * MIB, 0, "bytes",
      "GPU memory that a process reserves for its symmetric heap, which all its communicators share. The suffixes K, M "
      "and G are accepted"},
+    {"heap_slabs", MCA_BASE_VAR_TYPE_INT, 4, FIELD(heap_slabs), 4, 1, GPUSYM_SLABS_MAX, 0, "slabs",
+     "How often a process may reserve that memory: once at first, and once more for each communicator that finds no "
+     "large part of it free. More communicators share what there is, and large reductions on them take longer"},
     {"multicast", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(multicast), 1, 0, 1, 0, "",
      "Allow NVLink multicast (NVLS) objects. NCCL_NVLS_ENABLE=0, NVSHMEM_DISABLE_NVLS=1 or "
      "TORCH_SYMM_MEM_DISABLE_MULTICAST=1 in the environment forbid them and override this parameter"},

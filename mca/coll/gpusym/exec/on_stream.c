@@ -44,7 +44,7 @@ void coll_gpusym_on_stream_offer(coll_gpusym_on_stream_t *s, coll_gpusym_on_stre
     const gpusym_device_t *dev = gpusym_current.dev;
     const char *cause;
     *mine = (coll_gpusym_on_stream_offer_t){.slot_off = t->host.slot_off, .reason = -1};
-    gpusym_heap_slot_offer(gpusym_heap(), &mine->slots);
+    gpusym_heap_slot_offer_of(gpusym_heap(), t->host.slot_slab, &mine->slots);
     mine->threads =
         gpusym_tuning_stream_threads(t->host.sm_count, __atomic_load_n(&prepared, __ATOMIC_RELAXED), dev->simulated);
     if (GPUSYM_SUCCESS != dev->stream_kernels_load(t->host.gpu, &cause)) {
@@ -148,7 +148,7 @@ static void give_back(coll_gpusym_on_stream_t *s)
 {
     coll_gpusym_host_team_t *host = &s->team->host;
     if (host->has_stream_slot) {
-        gpusym_heap_slot_free(gpusym_heap(), host->stream_slot_off, 1, 0);
+        gpusym_heap_slot_free(gpusym_heap(), host->slot_slab, host->stream_slot_off, 1, 0);
         host->has_stream_slot = false;
     }
     if (NULL != s->lane) {

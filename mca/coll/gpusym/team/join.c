@@ -133,7 +133,7 @@ static void describe_gpu(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_a
     } else if (h->reason < 0) {
         gpusym_heap_slot_offer(gpusym_heap(), &h->slots);
         h->heap_size = gpusym_heap_size(gpusym_heap());
-        gpusym_heap_id(gpusym_heap(), &h->heap);
+        gpusym_heap_id(gpusym_heap(), (unsigned) h->slots.slab, &h->heap);
         h->epoch = gpusym_heap_epoch_floor(gpusym_heap());
         if (h->epoch < coll_gpusym_params.epoch_first) {
             h->epoch = coll_gpusym_params.epoch_first;
@@ -256,6 +256,7 @@ static void settle_leaders(coll_gpusym_team_t *t, const gpu_address_t *all)
         void *base = NULL;
         (void) gpusym_heap_peer(gpusym_heap(), &mine->heap, &base); /* our own: it is there */
         t->host.has_slot = true;
+        t->host.slot_slab = mine->slots.slab;
         t->host.slot_off = mine->slots.off[class];
         t->host.ticket = (char *) base + t->host.slot_off;
     }
@@ -295,6 +296,7 @@ static bool take_slot(coll_gpusym_team_t *t, const gpu_address_t *all, int class
     }
     t->host.has_slot = true;
     t->host.slot_class = class;
+    t->host.slot_slab = all[t->host.rank].slots.slab;
     t->host.slot_off = all[t->host.rank].slots.off[class];
     t->host.slot_size = gpusym_slot_size(all[0].heap_size, (unsigned) class);
     t->host.work.rank = t->host.rank;
@@ -584,7 +586,7 @@ static void end_join(coll_gpusym_team_t *t, bool failed)
         gpusym_heap_slot_settle(gpusym_heap(), &((gpu_address_t *) t->boot.mine)->slots, -1);
     }
     if (t->host.has_slot && (failed || t->reason >= 0)) {
-        gpusym_heap_slot_free(gpusym_heap(), t->host.slot_off, coll_gpusym_team_next_epoch(t), 0);
+        gpusym_heap_slot_free(gpusym_heap(), t->host.slot_slab, t->host.slot_off, coll_gpusym_team_next_epoch(t), 0);
         t->host.has_slot = false;
     }
     coll_gpusym_exchange_free(t);
@@ -706,9 +708,11 @@ void coll_gpusym_team_free_slot(coll_gpusym_team_t *t)
 {
     /* The slot of a team that failed is not used again: a kernel may still write there, here or in a peer. */
     if (t->host.has_slot && NULL != gpusym_heap() && !t->broken) {
-        gpusym_heap_slot_free(gpusym_heap(), t->host.slot_off, coll_gpusym_team_next_epoch(t), t->host.line_off);
+        gpusym_heap_slot_free(gpusym_heap(), t->host.slot_slab, t->host.slot_off, coll_gpusym_team_next_epoch(t),
+                              t->host.line_off);
     }
     if (t->host.has_stream_slot && NULL != gpusym_heap() && !t->broken) {
-        gpusym_heap_slot_free(gpusym_heap(), t->host.stream_slot_off, t->host.stream_epoch, t->host.line_off);
+        gpusym_heap_slot_free(gpusym_heap(), t->host.slot_slab, t->host.stream_slot_off, t->host.stream_epoch,
+                              t->host.line_off);
     }
 }

@@ -66,11 +66,11 @@ typedef struct {
     void *mem_context;
     bool has_slot;
     int slot_class; /* size class */
-    uint64_t slot_off, slot_size;
+    uint64_t slot_slab, slot_off, slot_size;
     uint32_t max_blocks; /* a launch may use */
     /* Of calls on streams: a slot of their own; and the first epoch that they have not used. */
     bool has_stream_slot;
-    uint64_t stream_slot_off;
+    uint64_t stream_slot_off; /* in the same slab */
     uint32_t stream_epoch;
     uint32_t sm_count; /* of the smallest GPU */
     /* A call begins with the epoch epoch_base + the number of its roll-call: so an epoch belongs to one call alone,

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The slab of a process, its peers' mappings and the slots: see heap.h.
+ * The slabs of a process, its peers' mappings and the slots: see heap.h.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -21,14 +21,20 @@ typedef struct {
     void *base;
 } mapping_t;
 
+typedef struct {
+    void *base;
+    gpusym_heap_id_t id;
+    uint64_t *slot; /* [slots of all size classes], in the order of their offsets: who has it */
+} slab_t;
+
 struct gpusym_heap {
     const gpusym_device_t *dev;
     gpusym_gpu_t *gpu;
-    void *base;
-    uint64_t size;
-    gpusym_heap_id_t id;
-    pthread_mutex_t lock; /* of what follows */
-    uint64_t *slot;       /* [slots of all size classes], in the order of their offsets: who has it */
+    uint64_t size;        /* of a slab */
+    unsigned most;        /* slabs */
+    pthread_mutex_t lock; /* of what follows; a slab that is there stays as it is, but for the owners of its slots */
+    slab_t slab[GPUSYM_SLABS_MAX];
+    unsigned nslabs; /* read without the lock, too */
     mapping_t *peers;
     size_t npeers, room;
     uint32_t epoch_floor;
@@ -94,48 +100,75 @@ static uint32_t count_slots(uint64_t heap_size)
     return n;
 }
 
-int gpusym_heap_create(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t size, gpusym_heap_t **heap)
+/* ---- slabs ---- */
+
+static void free_slab(gpusym_heap_t *heap, slab_t *slab)
 {
-    int rc = GPUSYM_ERR_NO_MEMORY;
+    if (NULL != slab->base) {
+        heap->dev->mem_free(heap->gpu, slab->base);
+    }
+    free(slab->slot);
+    *slab = (slab_t){.base = NULL};
+}
+
+static int fill_slab(gpusym_heap_t *heap, slab_t *slab)
+{
+    if (!gpusym_random(slab->id.nonce, sizeof slab->id.nonce)) {
+        return GPUSYM_ERR_NO_MEMORY;
+    }
+    slab->slot = calloc(count_slots(heap->size) + 1, sizeof *slab->slot);
+    if (NULL == slab->slot) {
+        gpusym_log_no_memory("the slots of the symmetric heap");
+        return GPUSYM_ERR_NO_MEMORY;
+    }
+    int rc = gpusym_mem_alloc(heap->dev, heap->gpu, heap->size, &slab->base);
+    if (GPUSYM_SUCCESS != rc) {
+        slab->base = NULL;
+        return rc;
+    }
+    rc = heap->dev->mem_zero(heap->gpu, slab->base, heap->size);
+    return GPUSYM_SUCCESS == rc ? heap->dev->mem_export(heap->gpu, slab->base, &slab->id.handle) : rc;
+}
+
+/* With the lock held, or before others know of the heap. On error nothing has changed. */
+static int add_slab(gpusym_heap_t *heap)
+{
+    slab_t *slab = &heap->slab[heap->nslabs];
+    const int rc = fill_slab(heap, slab);
+    if (GPUSYM_SUCCESS != rc) {
+        free_slab(heap, slab);
+        return rc;
+    }
+    __atomic_store_n(&heap->nslabs, heap->nslabs + 1, __ATOMIC_RELEASE);
+    return GPUSYM_SUCCESS;
+}
+
+unsigned gpusym_heap_slabs(gpusym_heap_t *heap)
+{
+    return __atomic_load_n(&heap->nslabs, __ATOMIC_ACQUIRE);
+}
+
+int gpusym_heap_create(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t size, unsigned most,
+                       gpusym_heap_t **heap)
+{
     gpusym_heap_t *h = calloc(1, sizeof *h);
     if (NULL == h) {
         gpusym_log_no_memory("the symmetric heap");
-        return rc;
+        return GPUSYM_ERR_NO_MEMORY;
     }
     h->dev = dev;
     h->gpu = gpu;
     h->size = size;
+    h->most = most;
     h->epoch_floor = 1;
-    if (!gpusym_random(h->id.nonce, sizeof h->id.nonce)) {
-        goto free_heap;
-    }
-    h->slot = calloc(count_slots(size) + 1, sizeof *h->slot);
-    if (NULL == h->slot) {
-        gpusym_log_no_memory("the slots of the symmetric heap");
-        goto free_heap;
-    }
-    rc = gpusym_mem_alloc(dev, gpu, size, &h->base);
+    const int rc = add_slab(h);
     if (GPUSYM_SUCCESS != rc) {
-        goto free_slots;
-    }
-    rc = dev->mem_zero(gpu, h->base, size);
-    if (GPUSYM_SUCCESS == rc) {
-        rc = dev->mem_export(gpu, h->base, &h->id.handle);
-    }
-    if (GPUSYM_SUCCESS != rc) {
-        goto free_slab;
+        free(h);
+        return rc;
     }
     pthread_mutex_init(&h->lock, NULL);
     *heap = h;
     return GPUSYM_SUCCESS;
-
-free_slab:
-    dev->mem_free(gpu, h->base);
-free_slots:
-    free(h->slot);
-free_heap:
-    free(h);
-    return rc;
 }
 
 void gpusym_heap_destroy(gpusym_heap_t *heap)
@@ -146,8 +179,9 @@ void gpusym_heap_destroy(gpusym_heap_t *heap)
     for (size_t i = 0; i < heap->npeers; i++) {
         heap->dev->mem_unimport(heap->gpu, heap->peers[i].base);
     }
-    heap->dev->mem_free(heap->gpu, heap->base);
-    free(heap->slot);
+    for (unsigned i = 0; i < heap->nslabs; i++) {
+        free_slab(heap, &heap->slab[i]);
+    }
     pthread_mutex_destroy(&heap->lock);
     free(heap->peers);
     free(heap);
@@ -158,9 +192,9 @@ gpusym_gpu_t *gpusym_heap_gpu(const gpusym_heap_t *heap)
     return heap->gpu;
 }
 
-void gpusym_heap_id(const gpusym_heap_t *heap, gpusym_heap_id_t *id)
+void gpusym_heap_id(const gpusym_heap_t *heap, unsigned slab, gpusym_heap_id_t *id)
 {
-    *id = heap->id;
+    *id = heap->slab[slab].id;
 }
 
 /* Finds or makes the mapping of a peer's slab. With the lock held. */
@@ -192,9 +226,11 @@ static int map_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **base
 
 int gpusym_heap_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **base)
 {
-    if (0 == memcmp(heap->id.nonce, id->nonce, sizeof id->nonce)) {
-        *base = heap->base;
-        return GPUSYM_SUCCESS;
+    for (unsigned i = 0; i < gpusym_heap_slabs(heap); i++) {
+        if (0 == memcmp(heap->slab[i].id.nonce, id->nonce, sizeof id->nonce)) {
+            *base = heap->slab[i].base;
+            return GPUSYM_SUCCESS;
+        }
     }
     pthread_mutex_lock(&heap->lock);
     const int rc = map_peer(heap, id, base);
@@ -208,29 +244,75 @@ int gpusym_heap_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **bas
 #define SLOT_FREE 0u
 #define SLOT_TAKEN UINT64_MAX
 
-/* Marks the first free slot of a size class as taken and returns its offset. With the lock held. */
-static uint64_t reserve_slot(gpusym_heap_t *heap, unsigned size_class)
+static bool is_free(uint64_t slot)
 {
-    const uint64_t size = gpusym_slot_size(heap->size, size_class);
-    const uint64_t off = class_off(heap->size, size_class);
-    uint64_t *slot = heap->slot;
+    return SLOT_FREE == slot || (SLOT_TAKEN != slot && !gpusym_pages_is_retired(slot));
+}
+
+/* Finds the first free slot of a size class, and its offset; NULL: there is none. With the lock held. */
+static uint64_t *find_free(gpusym_heap_t *heap, const slab_t *slab, unsigned size_class, uint64_t *off)
+{
+    uint64_t *slot = slab->slot;
     for (unsigned c = 0; c < size_class; c++) {
         slot += gpusym_slot_count(heap->size, c);
     }
     for (uint32_t i = 0; i < gpusym_slot_count(heap->size, size_class); i++) {
-        if (SLOT_FREE == slot[i] || (SLOT_TAKEN != slot[i] && !gpusym_pages_is_retired(slot[i]))) {
-            slot[i] = SLOT_TAKEN;
-            return off + i * size;
+        if (is_free(slot[i])) {
+            *off = class_off(heap->size, size_class) + i * gpusym_slot_size(heap->size, size_class);
+            return &slot[i];
         }
     }
-    return GPUSYM_SLOT_NONE;
+    return NULL;
+}
+
+/* The largest class of which a slab has a free slot; GPUSYM_SLOT_CLASSES: none. With the lock held. */
+static unsigned find_largest(gpusym_heap_t *heap, const slab_t *slab)
+{
+    uint64_t off;
+    unsigned c = 0;
+    while (c < GPUSYM_SLOT_CLASSES && NULL == find_free(heap, slab, c, &off)) {
+        c++;
+    }
+    return c;
+}
+
+/* The largest class that a slab has at all. */
+static unsigned top_class(uint64_t heap_size)
+{
+    unsigned c = 0;
+    while (c < GPUSYM_SLOT_CLASSES && 0 == gpusym_slot_count(heap_size, c)) {
+        c++;
+    }
+    return c;
+}
+
+/* With the lock held. */
+static unsigned choose_slab(gpusym_heap_t *heap)
+{
+    unsigned best = 0, class = GPUSYM_SLOT_CLASSES + 1;
+    for (unsigned i = 0; i < heap->nslabs; i++) {
+        const unsigned c = find_largest(heap, &heap->slab[i]);
+        if (c < class) {
+            class = c;
+            best = i;
+        }
+    }
+    if (class > top_class(heap->size) && heap->nslabs < heap->most) {
+        if (GPUSYM_SUCCESS == add_slab(heap)) {
+            return heap->nslabs - 1;
+        }
+        GPUSYM_LOG(2, "the symmetric heap cannot have %u slabs of %lu bytes: %s", heap->nslabs + 1,
+                   (unsigned long) heap->size, heap->dev->error());
+        heap->most = heap->nslabs;
+    }
+    return best;
 }
 
 /* Finds who has the slot at off; NULL: no slot begins there. */
-static uint64_t *slot_at(gpusym_heap_t *heap, uint64_t off)
+static uint64_t *slot_at(gpusym_heap_t *heap, uint64_t slab, uint64_t off)
 {
     uint64_t at = 0;
-    uint64_t *slot = heap->slot;
+    uint64_t *slot = heap->slab[slab].slot;
     for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
         for (uint32_t i = 0; i < gpusym_slot_count(heap->size, c); i++, at += gpusym_slot_size(heap->size, c), slot++) {
             if (at == off) {
@@ -241,20 +323,39 @@ static uint64_t *slot_at(gpusym_heap_t *heap, uint64_t off)
     return NULL;
 }
 
-static void release_slot(gpusym_heap_t *heap, uint64_t off, uint64_t line)
+static void release_slot(gpusym_heap_t *heap, uint64_t slab, uint64_t off, uint64_t line)
 {
-    uint64_t *slot = slot_at(heap, off);
+    uint64_t *slot = slot_at(heap, slab, off);
     if (NULL != slot) {
         *slot = line;
+    }
+}
+
+/* With the lock held. */
+static void reserve(gpusym_heap_t *heap, uint64_t slab, gpusym_slot_offer_t *offer)
+{
+    offer->slab = slab;
+    for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
+        uint64_t *slot = find_free(heap, &heap->slab[slab], c, &offer->off[c]);
+        if (NULL == slot) {
+            offer->off[c] = GPUSYM_SLOT_NONE;
+        } else {
+            *slot = SLOT_TAKEN;
+        }
     }
 }
 
 void gpusym_heap_slot_offer(gpusym_heap_t *heap, gpusym_slot_offer_t *offer)
 {
     pthread_mutex_lock(&heap->lock);
-    for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
-        offer->off[c] = reserve_slot(heap, c);
-    }
+    reserve(heap, choose_slab(heap), offer);
+    pthread_mutex_unlock(&heap->lock);
+}
+
+void gpusym_heap_slot_offer_of(gpusym_heap_t *heap, uint64_t slab, gpusym_slot_offer_t *offer)
+{
+    pthread_mutex_lock(&heap->lock);
+    reserve(heap, slab, offer);
     pthread_mutex_unlock(&heap->lock);
 }
 
@@ -263,16 +364,16 @@ void gpusym_heap_slot_settle(gpusym_heap_t *heap, const gpusym_slot_offer_t *off
     pthread_mutex_lock(&heap->lock);
     for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
         if ((int) c != keep && GPUSYM_SLOT_NONE != offer->off[c]) {
-            release_slot(heap, offer->off[c], SLOT_FREE);
+            release_slot(heap, offer->slab, offer->off[c], SLOT_FREE);
         }
     }
     pthread_mutex_unlock(&heap->lock);
 }
 
-void gpusym_heap_slot_free(gpusym_heap_t *heap, uint64_t off, uint32_t epoch, uint64_t line)
+void gpusym_heap_slot_free(gpusym_heap_t *heap, uint64_t slab, uint64_t off, uint32_t epoch, uint64_t line)
 {
     pthread_mutex_lock(&heap->lock);
-    release_slot(heap, off, line);
+    release_slot(heap, slab, off, line);
     if (epoch > heap->epoch_floor) {
         heap->epoch_floor = epoch;
     }

@@ -1,9 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The symmetric heap: one slab of GPU memory per process, which every peer that needs it maps once.  Communicators get
- * slots of it.  A slot has an offset of its owner's choice in every rank's slab; the ranks exchange these offsets,
- * without a call to the GPU.
+ * The symmetric heap: slabs of GPU memory of a process, of one size, which every peer that needs one maps once.
+ * Communicators get slots of them.  A slot has an offset of its owner's choice in one of every rank's slabs; the ranks
+ * exchange these offsets, without a call to the GPU.
  */
 #ifndef GPUSYM_COMMON_MEMORY_HEAP_H
 #define GPUSYM_COMMON_MEMORY_HEAP_H
@@ -18,54 +18,63 @@ typedef struct {
     gpusym_handle_t handle;
 } gpusym_heap_id_t;
 
+#define GPUSYM_SLABS_MAX 64u
+
 /*
- * Makes a slab of `size` bytes on gpu, zeroed, and exports it.  The caller destroys it.  On error nothing is held:
- * GPUSYM_ERR_NO_MEMORY, or an error of mem_export.
+ * Makes a heap of one slab of `size` bytes on gpu, zeroed, and exports it.  The caller destroys it.  most: slabs that
+ * it may have, 1 to GPUSYM_SLABS_MAX.  On error nothing is held: GPUSYM_ERR_NO_MEMORY, or an error of mem_export.
  */
-int gpusym_heap_create(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t size, gpusym_heap_t **heap);
-/* Unmaps all peers and frees the slab.  No kernel may be using it.  NULL is accepted. */
+int gpusym_heap_create(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t size, unsigned most,
+                       gpusym_heap_t **heap);
+/* Unmaps all peers and frees the slabs.  No kernel may be using them.  NULL is accepted. */
 void gpusym_heap_destroy(gpusym_heap_t *heap);
 
-/* Returns the GPU of the slab. */
+/* Returns the GPU of the slabs. */
 gpusym_gpu_t *gpusym_heap_gpu(const gpusym_heap_t *heap);
-/* Gets the id of the slab. */
-void gpusym_heap_id(const gpusym_heap_t *heap, gpusym_heap_id_t *id);
+/* Gets the id of a slab, by its number. */
+void gpusym_heap_id(const gpusym_heap_t *heap, unsigned slab, gpusym_heap_id_t *id);
 /* Gets the address at which a peer's slab is mapped here.  The first call for its nonce maps it; the mapping lasts
- * until gpusym_heap_destroy.  The own id gives the own slab.  Errors: GPUSYM_ERR_NO_MEMORY, those of mem_import.
+ * until gpusym_heap_destroy.  An own id gives the own slab.  Errors: GPUSYM_ERR_NO_MEMORY, those of mem_import.
  * Thread-safe. */
 int gpusym_heap_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **base);
 
 /*
- * Slots.  The slab is divided, once, into slots of a few size classes: one of half the slab, two of an eighth, eight of
+ * Slots.  A slab is divided, once, into slots of a few size classes: one of half the slab, two of an eighth, eight of
  * a 64th, and small ones.  A slot never changes its place or its inner borders.  The places of flags and LL lines
  * therefore hold old flags and old LL lines only, which epochs tell from new ones: a slot that changes hands needs no
  * clearing and no call to the GPU.
  *
- * The ranks of a communicator must use the same size class: each offers one slot of every class that it has, and keeps
- * the one of the largest class that all have offered.  Thread-safe.
+ * The ranks of a communicator must use the same size class: each offers one slot of every class that one of its slabs
+ * has, and keeps the one of the largest class that all have offered.  Thread-safe.
  */
 #define GPUSYM_SLOT_CLASSES 4u
 #define GPUSYM_SLOT_NONE UINT64_MAX
 
 /* One slot per size class, reserved for a communicator. */
 typedef struct {
+    uint64_t slab; /* number of the slab */
     uint64_t
         off[GPUSYM_SLOT_CLASSES]; /* offset in the slab, in bytes; GPUSYM_SLOT_NONE: no slot of this class is free */
 } gpusym_slot_offer_t;
 
-/* Reserves one slot of every size class. */
+/* Reserves one slot of every size class, of the slab that has the largest one; where no slab has one of the largest
+ * class, another slab is made, if there may be one more and there is memory. */
 void gpusym_heap_slot_offer(gpusym_heap_t *heap, gpusym_slot_offer_t *offer);
+/* The same, of a certain slab. */
+void gpusym_heap_slot_offer_of(gpusym_heap_t *heap, uint64_t slab, gpusym_slot_offer_t *offer);
 /* Frees all slots of an offer except the one of size class `keep` (-1: all). */
 void gpusym_heap_slot_settle(gpusym_heap_t *heap, const gpusym_slot_offer_t *offer, int keep);
 /* Frees a slot.  epoch: the first one that its communicator has not used.  line: that of the communicator in this
  * process's pages, retired before: the slot is handed out once all peers have retired theirs, whose kernels may still
  * write flags of the last call until then; 0: no peer writes to the slot. */
-void gpusym_heap_slot_free(gpusym_heap_t *heap, uint64_t off, uint32_t epoch, uint64_t line);
+void gpusym_heap_slot_free(gpusym_heap_t *heap, uint64_t slab, uint64_t off, uint32_t epoch, uint64_t line);
 /* Returns an epoch, at least 1, above all that the flags of free slots hold.  A new communicator starts at the largest
  * of its ranks. */
 uint32_t gpusym_heap_epoch_floor(gpusym_heap_t *heap);
-/* Returns the size of the slab in bytes. */
+/* Returns the size of a slab in bytes. */
 uint64_t gpusym_heap_size(const gpusym_heap_t *heap);
+/* Returns how many slabs there are. */
+unsigned gpusym_heap_slabs(gpusym_heap_t *heap);
 
 /* Return the size in bytes, and the number, of the slots of a size class in a slab of heap_size bytes; 0: it has none.
  * Pure. */

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "mca/common/gpusym/device/sim/sim_internal.h"
@@ -74,7 +75,10 @@ int sim_mem_zero(gpusym_gpu_t *gpu, void *p, size_t size)
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
-    memset(at, 0, size);
+    /* Whole pages of the file are given back, and read as zeroes. */
+    if (0 != ((uintptr_t) at | size) % sim_page_size() || 0 != madvise(at, size, MADV_REMOVE)) {
+        memset(at, 0, size);
+    }
     if (NULL != pin) {
         sim_region_unpin(pin);
     }
