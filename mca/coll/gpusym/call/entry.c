@@ -255,8 +255,11 @@ static void note_entry(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, enu
 }
 
 /* Behind that, when MPI returns; the call may go on. */
-static void note_return(void)
+static void note_return(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 {
+    if (has_comm(a)) {
+        e->trace.entered = 0;
+    }
     if (coll_gpusym_ranges_on) {
         coll_gpusym_range_pop();
     }
@@ -266,7 +269,7 @@ static int block_noted(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 {
     note_entry(e, a, COLL_GPUSYM_FORM_BLOCKING);
     const int rv = coll_gpusym_params.summary ? block_summed(e, a) : block(e, a);
-    note_return();
+    note_return(e, a);
     return rv;
 }
 
@@ -347,7 +350,7 @@ static __attribute__((noinline)) int start_noted(coll_gpusym_engine_t *e, const 
     e->trace.noted = true;
     const int rv = coll_gpusym_nonblocking(e, a, req);
     e->trace.noted = false;
-    note_return();
+    note_return(e, a);
     return rv;
 }
 
@@ -436,7 +439,7 @@ static void start_one(coll_gpusym_request_t *r)
     }
     note_start(call->run.engine, &call->args, COLL_GPUSYM_FORM_PERSISTENT);
     start_again(r);
-    note_return();
+    note_return(call->run.engine, &call->args);
 }
 
 static int start_requests(size_t count, ompi_request_t **reqs)

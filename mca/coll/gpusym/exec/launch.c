@@ -103,7 +103,7 @@ static bool queue_kernel(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task
     const gpusym_device_t *dev = gpusym_current.dev;
     char name[GPUSYM_COMM_LABEL_MAX];
 
-    w->timed = coll_gpusym_trace_on;
+    w->timed = coll_gpusym_trace_written;
     if (!coll_gpusym_params.graph || NULL == dev->graph_launch ||
         __atomic_load_n(&graphs_unavailable, __ATOMIC_RELAXED)) {
         return GPUSYM_SUCCESS == gpusym_lane_launch(l->lane, kernel, w);

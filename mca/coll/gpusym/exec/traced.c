@@ -5,6 +5,7 @@
  */
 #include "mca/coll/gpusym/exec/traced.h"
 
+#include "mca/coll/gpusym/trace/sums.h"
 #include "mca/common/gpusym/gpusym.h"
 
 /* A kernel stores the time of its end just behind the completion word: looks at it before it is given up. */
@@ -24,6 +25,9 @@ static bool has_comm(const coll_gpusym_args_t *a)
 void coll_gpusym_traced_take(coll_gpusym_run_t *run)
 {
     const coll_gpusym_engine_t *e = run->engine;
+    if (has_comm(run->args) && 0 == e->trace.entered) { /* it began before records were taken */
+        return;
+    }
     run->trace = coll_gpusym_trace_take();
     if (0 != run->trace) {
         coll_gpusym_record_t *r = record_of(run);
@@ -82,6 +86,9 @@ void coll_gpusym_traced_note_launched(const coll_gpusym_run_t *run, uint32_t blo
 void coll_gpusym_traced_note_ran(const coll_gpusym_run_t *run)
 {
     coll_gpusym_record_t *r = record_of(run);
+    if (!coll_gpusym_trace_written) { /* launched without times */
+        return;
+    }
     r->gpu[0] = gpusym_lane_time(run->launch.lane, 0);
     for (unsigned i = 0; i < TIME_POLLS && 0 == r->gpu[1]; i++) {
         r->gpu[1] = gpusym_lane_time(run->launch.lane, 1);
@@ -108,6 +115,11 @@ static void end_record(coll_gpusym_engine_t *e, coll_gpusym_record_t *r, uint32_
     const coll_gpusym_team_t *t = e->team;
     r->returned = gpusym_now_ns();
     r->error = error;
+    coll_gpusym_sums_add(r);
+    if (!coll_gpusym_trace_written) {
+        coll_gpusym_trace_drop(number);
+        return;
+    }
     if (!find_comm(e)) {
         coll_gpusym_trace_lose(number);
         return;

@@ -1,0 +1,288 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * MPI_T: what the variables coll_gpusym_<collective>_{recorded,bytes,time,waiting} say of calls on GPU memory, to the
+ * call and byte: of all forms, of one rank alone, of staged calls, of four threads; only while there is a handle; time
+ * that the other ranks wait for a late one; and the category of the variables.
+ *
+ *   sums [--device sim|cuda]
+ */
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "test/mpi/check.h"
+#include "test/mpi/persistent.h"
+
+#define CALLS 12
+#define COUNT 1024
+#define BYTES (COUNT * sizeof(int))
+#define THREADS 4
+#define LATE_US 10000
+
+enum { RECORDED, BYTES_SUM, TIME, WAITING, VARIABLES };
+typedef unsigned long long values_t[VARIABLES];
+
+static const struct {
+    const char *name;
+    int class;
+} variables[VARIABLES] = {{"recorded", MPI_T_PVAR_CLASS_COUNTER},
+                          {"bytes", MPI_T_PVAR_CLASS_AGGREGATE},
+                          {"time", MPI_T_PVAR_CLASS_TIMER},
+                          {"waiting", MPI_T_PVAR_CLASS_TIMER}};
+
+static MPI_T_pvar_session session;
+static void *in, *out;
+
+static int index_of(const char *coll, int i)
+{
+    char name[128];
+    int index = -1;
+    snprintf(name, sizeof name, "coll_gpusym_%s_%s", coll, variables[i].name);
+    return MPI_SUCCESS == MPI_T_pvar_get_index(name, variables[i].class, &index) ? index : -1;
+}
+
+static bool is_right(int index, int class)
+{
+    char name[128], doc[512];
+    int length = sizeof name, doc_length = sizeof doc, verbosity, is, bind, readonly, continuous, atomic;
+    MPI_Datatype type;
+    MPI_T_enum choices;
+    return MPI_SUCCESS == MPI_T_pvar_get_info(index, name, &length, &verbosity, &is, &type, &choices, doc, &doc_length,
+                                              &bind, &readonly, &continuous, &atomic) &&
+           class == is && MPI_UNSIGNED_LONG_LONG == type && MPI_T_BIND_NO_OBJECT == bind && readonly && continuous &&
+           '\0' != doc[0];
+}
+
+static bool open_all(const char *coll, MPI_T_pvar_handle *handle)
+{
+    for (int i = 0; i < VARIABLES; i++) {
+        int count = 0;
+        const int index = index_of(coll, i);
+        if (index < 0 || !is_right(index, variables[i].class) ||
+            MPI_SUCCESS != MPI_T_pvar_handle_alloc(session, index, NULL, &handle[i], &count) || 1 != count) {
+            fprintf(stderr, "sums: %s_%s: not there, or not as it should be\n", coll, variables[i].name);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void close_all(MPI_T_pvar_handle *handle)
+{
+    for (int i = 0; i < VARIABLES; i++) {
+        MPI_T_pvar_handle_free(session, &handle[i]);
+    }
+}
+
+static void read_all(MPI_T_pvar_handle *handle, values_t value)
+{
+    for (int i = 0; i < VARIABLES; i++) {
+        if (MPI_SUCCESS != MPI_T_pvar_read(session, handle[i], &value[i])) {
+            value[i] = ~0ull;
+        }
+    }
+}
+
+/* So many calls of so many bytes each. */
+static void expect(check_t *t, const char *what, MPI_T_pvar_handle *handle, unsigned long long calls, size_t bytes)
+{
+    values_t v;
+    read_all(handle, v);
+    const bool ok =
+        calls == v[RECORDED] && calls * bytes == v[BYTES_SUM] && (v[TIME] > 0) == (calls > 0) && v[WAITING] <= v[TIME];
+    if (!ok) {
+        fprintf(stderr, "sums: rank %d: %s: %llu calls, %llu bytes, %llu ns, of these waiting %llu; expected %llu\n",
+                t->rank, what, v[RECORDED], v[BYTES_SUM], v[TIME], v[WAITING], calls);
+    }
+    check_result(t, ok);
+}
+
+static void reduce_some(MPI_Comm comm)
+{
+    for (int i = 0; i < CALLS; i++) {
+        MPI_Allreduce(in, out, COUNT, MPI_INT, MPI_SUM, comm);
+    }
+}
+
+static void in_all_forms(void)
+{
+    MPI_Request persistent, request;
+    PERSISTENT_INIT(Allreduce)(in, out, COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &persistent);
+    for (int i = 0; i < CALLS; i++) {
+        MPI_Allreduce(in, out, COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        MPI_Iallreduce(in, out, COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Start(&persistent);
+        MPI_Wait(&persistent, MPI_STATUS_IGNORE);
+    }
+    MPI_Request_free(&persistent);
+}
+
+static void largest(void *a, void *b, int *n, MPI_Datatype *type)
+{
+    (void) type;
+    for (int i = 0; i < *n; i++) {
+        ((int *) b)[i] = ((int *) a)[i] > ((int *) b)[i] ? ((int *) a)[i] : ((int *) b)[i];
+    }
+}
+
+static void reduce_staged(void)
+{
+    MPI_Op op;
+    MPI_Op_create(largest, 1, &op);
+    MPI_Allreduce(in, out, COUNT, MPI_INT, op, MPI_COMM_WORLD);
+    MPI_Op_free(&op);
+}
+
+/* Calls on host memory are counted as such, and not here. */
+static void reduce_on_host(void)
+{
+    static int a[COUNT], b[COUNT];
+    MPI_Allreduce(a, b, COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void count_calls(check_t *t)
+{
+    MPI_T_pvar_handle first[VARIABLES], second[VARIABLES], local[VARIABLES];
+    reduce_some(MPI_COMM_WORLD);
+    if (!open_all("allreduce", first) || !open_all("reduce_local", local)) {
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    expect(t, "calls before there was a handle", first, 0, BYTES);
+    in_all_forms();
+    expect(t, "three forms", first, 3 * CALLS, BYTES);
+    reduce_on_host();
+    expect(t, "host memory", first, 3 * CALLS, BYTES);
+    reduce_staged();
+    expect(t, "one staged", first, 3 * CALLS + 1, BYTES);
+    if (!open_all("allreduce", second)) {
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    reduce_some(MPI_COMM_SELF);
+    expect(t, "one rank alone", first, 4 * CALLS + 1, BYTES);
+    close_all(first);
+    MPI_Reduce_local(in, out, COUNT, MPI_INT, MPI_SUM);
+    expect(t, "MPI_Reduce_local", local, 1, BYTES);
+    close_all(local);
+    reduce_some(MPI_COMM_WORLD);
+    expect(t, "since the second handle", second, 2 * CALLS, BYTES);
+    close_all(second);
+    reduce_some(MPI_COMM_WORLD);
+    if (!open_all("allreduce", first)) {
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    reduce_some(MPI_COMM_WORLD);
+    expect(t, "since a handle after none", first, CALLS, BYTES);
+    close_all(first);
+}
+
+/* The last rank comes late: each other one waits for it, for half of that at least, if it is not late itself. */
+static void wait_for_late(check_t *t)
+{
+    MPI_T_pvar_handle handle[VARIABLES];
+    values_t v;
+    if (!open_all("allreduce", handle)) {
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    for (int i = 0; i < CALLS; i++) {
+        if (t->rank == t->nranks - 1) {
+            usleep(LATE_US);
+        }
+        MPI_Allreduce(in, out, COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    }
+    read_all(handle, v);
+    const unsigned long long least = 1000ull * LATE_US * CALLS / 2;
+    const bool ok = t->rank == t->nranks - 1 ? v[WAITING] < least : v[WAITING] > least;
+    if (!ok) {
+        fprintf(stderr, "sums: rank %d of %d, the last of which is late, has waited %llu ns\n", t->rank, t->nranks,
+                v[WAITING]);
+    }
+    check_result(t, ok);
+    close_all(handle);
+}
+
+static void *call_some(void *comm)
+{
+    reduce_some(*(MPI_Comm *) comm);
+    return NULL;
+}
+
+/* All threads have the same buffers: what they write is what is there. */
+static void in_threads(check_t *t)
+{
+    MPI_T_pvar_handle handle[VARIABLES];
+    pthread_t thread[THREADS];
+    MPI_Comm comm[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm[i]);
+    }
+    if (!open_all("allreduce", handle)) {
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_create(&thread[i], NULL, call_some, &comm[i]);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(thread[i], NULL);
+    }
+    expect(t, "threads", handle, THREADS * CALLS, BYTES);
+    close_all(handle);
+    for (int i = 0; i < THREADS; i++) {
+        MPI_Comm_free(&comm[i]);
+    }
+}
+
+/* One category has them all, and is described. */
+static bool category_is_right(void)
+{
+    char name[128], doc[512];
+    int length = sizeof name, doc_length = sizeof doc, index, cvars, pvars, categories;
+    static int members[4096];
+    if (MPI_SUCCESS != MPI_T_category_get_index("ompi_coll_gpusym", &index) ||
+        MPI_SUCCESS != MPI_T_category_get_info(index, name, &length, doc, &doc_length, &cvars, &pvars, &categories) ||
+        0 != strncmp(doc, "gpusym", 6) || cvars < 50 || pvars > 4096 ||
+        MPI_SUCCESS != MPI_T_category_get_pvars(index, pvars, members)) {
+        return false;
+    }
+    for (int i = 0; i < VARIABLES; i++) {
+        bool found = false;
+        for (int k = 0; k < pvars; k++) {
+            found = found || members[k] == index_of("scatterv", i);
+        }
+        if (!found) {
+            return false;
+        }
+    }
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    check_t t;
+    int provided;
+    const int given = check_init(&argc, &argv, "sums", MPI_THREAD_MULTIPLE);
+    check_arguments_end("[--device sim|cuda]");
+    check_start(&t, "sums", MPI_COMM_WORLD);
+    MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided);
+    MPI_T_pvar_session_create(&session);
+    in = mem_alloc(MEM_DEVICE, BYTES);
+    out = mem_alloc(MEM_DEVICE, BYTES);
+    check_result(&t, category_is_right());
+    count_calls(&t);
+    if (t.nranks > 1) {
+        wait_for_late(&t);
+    }
+    if (MPI_THREAD_MULTIPLE == given) {
+        in_threads(&t);
+    }
+    mem_free(MEM_DEVICE, in);
+    mem_free(MEM_DEVICE, out);
+    const long failed = check_end(&t);
+    check_print("sums", t.passed, t.failed);
+    MPI_T_pvar_session_free(&session);
+    MPI_T_finalize();
+    return check_fini(failed);
+}
