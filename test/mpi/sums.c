@@ -3,7 +3,7 @@
  *
  * MPI_T: what the variables coll_gpusym_<collective>_{recorded,bytes,time,waiting} say of calls on GPU memory, to the
  * call and byte: of all forms, of one rank alone, of staged calls, of four threads; only while there is a handle; time
- * that the other ranks wait for a late one; and the category of the variables.
+ * that the other ranks wait for a late one; and the category of the variables. Where MPI_T has events, those of calls.
  *
  *   sums [--device sim|cuda]
  */
@@ -235,6 +235,76 @@ static void in_threads(check_t *t)
     }
 }
 
+#ifdef MPI_T_EVENT_REGISTRATION_NULL
+
+enum { BEGIN, END, EVENTS };
+static struct {
+    unsigned begun, ended, unpaired;
+    unsigned open; /* the call that has begun; 0: none */
+    unsigned long long bytes, time, forms;
+} seen;
+
+static void note_event(MPI_T_event_instance event, MPI_T_event_registration handle, MPI_T_cb_safety safety, void *which)
+{
+    unsigned call = 0;
+    int form = -1, error = 0;
+    unsigned long long bytes = 0, ns = 0;
+    (void) handle;
+    (void) safety;
+    MPI_T_event_read(event, 0, &call);
+    MPI_T_event_read(event, 1, &form);
+    seen.forms += (unsigned) form;
+    if (BEGIN == *(int *) which) {
+        seen.begun++;
+        seen.unpaired += 0 != seen.open;
+        seen.open = call;
+        return;
+    }
+    MPI_T_event_read(event, 2, &bytes);
+    MPI_T_event_read(event, 3, &ns);
+    MPI_T_event_read(event, 5, &error);
+    seen.ended++;
+    seen.unpaired += call != seen.open || MPI_SUCCESS != error;
+    seen.open = 0;
+    seen.bytes += bytes;
+    seen.time += ns;
+}
+
+/* One call at a time: each end belongs to the begin before. */
+static void see_events(check_t *t)
+{
+    static int which[EVENTS] = {BEGIN, END};
+    static const char *const names[EVENTS] = {"ompi.coll_gpusym_allreduce_begin", "ompi.coll_gpusym_allreduce_end"};
+    MPI_T_event_registration handle[EVENTS];
+    bool ok = true;
+    for (int i = 0; i < EVENTS; i++) {
+        int index = -1;
+        ok = ok && MPI_SUCCESS == MPI_T_event_get_index(names[i], &index) &&
+             MPI_SUCCESS == MPI_T_event_handle_alloc(index, NULL, MPI_INFO_NULL, &handle[i]) &&
+             MPI_SUCCESS == MPI_T_event_register_callback(handle[i], MPI_T_CB_REQUIRE_MPI_RESTRICTED, MPI_INFO_NULL,
+                                                          &which[i], note_event);
+    }
+    if (!ok) {
+        fprintf(stderr, "sums: no events\n");
+        check_result(t, false);
+        return;
+    }
+    in_all_forms();
+    for (int i = 0; i < EVENTS; i++) {
+        MPI_T_event_handle_free(handle[i], NULL, NULL);
+    }
+    reduce_some(MPI_COMM_WORLD);
+    ok = 3 * CALLS == seen.begun && seen.begun == seen.ended && 0 == seen.unpaired && 2 * 3 * CALLS == seen.forms &&
+         3 * CALLS * BYTES == seen.bytes && seen.time > 0;
+    if (!ok) {
+        fprintf(stderr, "sums: rank %d: %u calls have begun, %u ended, %u of them not in pairs; %llu bytes\n", t->rank,
+                seen.begun, seen.ended, seen.unpaired, seen.bytes);
+    }
+    check_result(t, ok);
+}
+
+#endif
+
 /* One category has them all, and is described. */
 static bool category_is_right(void)
 {
@@ -272,6 +342,9 @@ int main(int argc, char **argv)
     out = mem_alloc(MEM_DEVICE, BYTES);
     check_result(&t, category_is_right());
     count_calls(&t);
+#ifdef MPI_T_EVENT_REGISTRATION_NULL
+    see_events(&t);
+#endif
     if (t.nranks > 1) {
         wait_for_late(&t);
     }

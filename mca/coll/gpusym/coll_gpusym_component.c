@@ -23,6 +23,7 @@
 #include "mca/coll/gpusym/team/hosts.h"
 #include "mca/coll/gpusym/stream/stream.h"
 #include "mca/coll/gpusym/team/peers.h"
+#include "mca/coll/gpusym/trace/events.h"
 #include "mca/coll/gpusym/trace/ranges.h"
 #include "mca/coll/gpusym/trace/record.h"
 #include "mca/coll/gpusym/trace/sums.h"
@@ -78,6 +79,9 @@ static int component_register(void)
     }
     if (OMPI_SUCCESS == ret) {
         ret = coll_gpusym_sums_register(&mca_coll_gpusym_component.super.collm_version);
+    }
+    if (OMPI_SUCCESS == ret) {
+        coll_gpusym_events_register(&mca_coll_gpusym_component.super.collm_version);
     }
     if (OMPI_SUCCESS == ret) {
         ret = pml_gpusym_register(&mca_coll_gpusym_component.super.collm_version);
@@ -156,6 +160,7 @@ static int component_close(void)
     gpusym_collectives_serve(false);
     coll_gpusym_metrics_stop();
     coll_gpusym_sums_clear();
+    coll_gpusym_events_forget();
     coll_gpusym_trace_stop();
     coll_gpusym_internal_fini();
     coll_gpusym_requests_fini();

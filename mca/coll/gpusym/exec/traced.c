@@ -5,6 +5,7 @@
  */
 #include "mca/coll/gpusym/exec/traced.h"
 
+#include "mca/coll/gpusym/trace/events.h"
 #include "mca/coll/gpusym/trace/sums.h"
 #include "mca/common/gpusym/gpusym.h"
 
@@ -35,6 +36,7 @@ void coll_gpusym_traced_take(coll_gpusym_run_t *run)
         r->entered = noted ? e->trace.entered : gpusym_now_ns();
         r->form = noted ? e->trace.form : COLL_GPUSYM_FORM_BLOCKING;
         r->coll = (uint8_t) run->args->coll;
+        coll_gpusym_events_begin(run->trace);
     }
 }
 
@@ -116,6 +118,7 @@ static void end_record(coll_gpusym_engine_t *e, coll_gpusym_record_t *r, uint32_
     r->returned = gpusym_now_ns();
     r->error = error;
     coll_gpusym_sums_add(r);
+    coll_gpusym_events_end(number);
     if (!coll_gpusym_trace_written) {
         coll_gpusym_trace_drop(number);
         return;
