@@ -211,6 +211,13 @@ wait $job
 verdict "$label ends" "$([ $? -ne 0 ] || echo 'by exit status 0')" "$dir/said"
 verdict "$label: format" "$(form "$dir"/*.prom | head -n 3)"
 
+# A name that is relative is of the folder where the program began.
+label='a relative name'
+(cd "$dir" && timeout 60 "${mpirun[@]}" -n 1 --mca coll_gpusym_metrics relative "$traced" --what away --n 3) >"$dir/said" 2>&1 </dev/null
+verdict "$label: runs" "$([ $? -eq 0 ] || echo no)" "$dir/said"
+grep -q 'collective="allreduce",form="blocking"} 3$' "$dir/relative.0"
+verdict "$label: the last file" "$([ $? -eq 0 ] || echo no)" "$dir/said"
+
 # Files that cannot be written: at the start, and later.
 label=unwritable
 timeout 60 "${mpirun[@]}" -n 1 --mca coll_gpusym_metrics "$dir/none/metrics" "$traced" --n 1 >"$dir/said" 2>&1 </dev/null

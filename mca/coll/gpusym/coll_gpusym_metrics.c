@@ -39,7 +39,7 @@ static struct {
     pid_t pid; /* that has the thread; 0: there is none */
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    bool ending; /* under the lock */
+    bool ending, failed; /* under the lock */
     char name[4096], temporary[4096 + 4];
     char who[1024]; /* the labels of every sample: rank="0",host="node1",pid="77" */
 } metrics = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -234,9 +234,13 @@ static void *keep_writing(void *unused)
         pthread_mutex_unlock(&metrics.lock);
         ok = write_metrics();
         pthread_mutex_lock(&metrics.lock);
-        metrics.ending = metrics.ending || !ok;
+        metrics.failed = !ok;
     }
+    const bool failed = metrics.failed;
     pthread_mutex_unlock(&metrics.lock);
+    if (failed) {
+        coll_gpusym_sums_spare();
+    }
     return unused;
 }
 
@@ -249,7 +253,7 @@ static bool start_thread(void)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&metrics.wake, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    metrics.ending = false;
+    metrics.ending = metrics.failed = false;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &saved);
     const int error = pthread_create(&metrics.thread, NULL, keep_writing, NULL);
@@ -259,6 +263,19 @@ static bool start_thread(void)
         pthread_cond_destroy(&metrics.wake);
     }
     return 0 == error;
+}
+
+/* The names of the files, from the root: the program may go to another folder. False: there is no room for them. */
+static bool name_files(const char *pattern, int rank, const char *host)
+{
+    char name[2048], folder[2000] = "";
+    coll_gpusym_filename(name, sizeof name, pattern, rank, host);
+    if ('/' != name[0] && NULL == getcwd(folder, sizeof folder)) {
+        return false;
+    }
+    snprintf(metrics.name, sizeof metrics.name, "%s%s%s", folder, '/' != name[0] ? "/" : "", name);
+    snprintf(metrics.temporary, sizeof metrics.temporary, "%s.tmp", metrics.name);
+    return true;
 }
 
 /* A label's value: a backslash, a quote or a line's end in it would need one before. */
@@ -279,8 +296,10 @@ void coll_gpusym_metrics_start(int world_rank, const char *host)
     if (NULL == pattern || '\0' == pattern[0] || 0 != metrics.pid) {
         return;
     }
-    coll_gpusym_filename(metrics.name, sizeof metrics.name, pattern, world_rank, host);
-    snprintf(metrics.temporary, sizeof metrics.temporary, "%s.tmp", metrics.name);
+    if (!name_files(pattern, world_rank, host)) {
+        coll_gpusym_help("metrics-write", world_rank, pattern, strerror(errno));
+        return;
+    }
     name_who(world_rank, host);
     if (!coll_gpusym_sums_want()) {
         return;
@@ -299,16 +318,15 @@ void coll_gpusym_metrics_stop(void)
     }
     metrics.pid = 0;
     pthread_mutex_lock(&metrics.lock);
-    const bool failed = metrics.ending;
     metrics.ending = true;
     pthread_cond_signal(&metrics.wake);
     pthread_mutex_unlock(&metrics.lock);
     pthread_join(metrics.thread, NULL);
     pthread_cond_destroy(&metrics.wake);
-    if (!failed) {
+    if (!metrics.failed) {
         (void) write_metrics();
+        coll_gpusym_sums_spare();
     }
-    coll_gpusym_sums_spare();
 }
 
 /* A program that uses MPI_T may keep the component open for ever. */

@@ -257,7 +257,7 @@ static void note_entry(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, enu
 /* Behind that, when MPI returns; the call may go on. */
 static void note_return(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 {
-    if (has_comm(a)) {
+    if (has_comm(a) && !e->fallback->forwarding) { /* else the program's call goes on */
         e->trace.entered = 0;
     }
     if (coll_gpusym_ranges_on) {
