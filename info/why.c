@@ -344,6 +344,12 @@ static const gpusym_rule_t *tell_rules(info_item_t *root, const gpusym_tuning_qu
     return NULL;
 }
 
+/* To what the model can tell: 0.01 us. */
+static double as_us(double ns)
+{
+    return round(ns / 10) / 100;
+}
+
 /* Microseconds of the call by an algorithm, as the model has it; NAN: it has none, or the algorithm is impossible. */
 static double predict_us(const asked_t *a, const gpusym_tuning_question_t *question, unsigned algorithm)
 {
@@ -353,7 +359,7 @@ static double predict_us(const asked_t *a, const gpusym_tuning_question_t *quest
     const gpusym_tuning_call_t call = question->call(question->arg, a->bytes);
     const gpusym_tuning_choice_t choice = gpusym_tuning_ask(&forced, a->bytes);
     const double ns = choice.algorithm == (int) algorithm ? gpusym_model_predict(&call, &choice, a->cc) : 0;
-    return ns > 0 ? round(ns / 10) / 100 : NAN;
+    return ns > 0 ? as_us(ns) : NAN;
 }
 
 /* Whether there is a model of these GPUs and links. */
@@ -438,6 +444,11 @@ static void tell_choice(info_item_t *root, const gpusym_tuning_choice_t *choice,
     }
     info_truth(group, "zero_copy", choice->zero_copy);
     info_truth(group, "within_resident_limit", choice->resident);
+    const gpusym_tuning_call_t call = call_of(a, a->bytes);
+    const double ns = gpusym_model_predict(&call, choice, a->cc);
+    if (ns > 0) {
+        info_number(group, "predicted_us", as_us(ns));
+    }
 }
 
 static void tell_question(info_item_t *root, const asked_t *a)

@@ -159,6 +159,7 @@ holds '[c["algorithm"] for c in j["candidates"] if c["verdict"] == "taken"] == [
 # Predictions, of what is possible, on GPUs that the model knows.
 ask_json env OMPI_MCA_coll_gpusym_device=none "$info" --why allreduce 1m float 4
 holds 'all((c["predicted_us"] is None) == (c["verdict"] == "impossible") for c in j["candidates"])'
+holds 'j["choice"]["predicted_us"] == [c["predicted_us"] for c in j["candidates"] if c["verdict"] == "taken"][0]'
 holds '{c["algorithm"]: 10 < (c["predicted_us"] or 20) < 200 for c in j["candidates"]}["rsxst_agxst"]'
 ask_json "$info" --why allreduce 1m float 4
 holds 'not any("predicted_us" in c for c in j["candidates"])'
