@@ -218,34 +218,67 @@ static void wait_for_late(check_t *t)
     close_all(handle);
 }
 
-static void *call_some(void *comm)
+typedef struct {
+    MPI_Comm comm;
+    void *out; /* its own */
+    pthread_t thread;
+} caller_t;
+
+static void *call_some(void *arg)
 {
-    reduce_some(*(MPI_Comm *) comm);
+    const caller_t *c = arg;
+    for (int i = 0; i < CALLS; i++) {
+        MPI_Allreduce(in, c->out, COUNT, MPI_INT, MPI_SUM, c->comm);
+    }
     return NULL;
 }
 
-/* All threads have the same buffers: what they write is what is there. */
+/* A tool gets handles, and frees them, while the threads call: each handle has the calls of its time at most. */
+static void switch_beside(check_t *t, caller_t *caller)
+{
+    MPI_T_pvar_handle handle[VARIABLES];
+    bool ok = true;
+    for (int i = 0; i < THREADS; i++) {
+        pthread_create(&caller[i].thread, NULL, call_some, &caller[i]);
+    }
+    for (int i = 0; i < 50 && ok; i++) {
+        values_t v;
+        ok = open_all("allreduce", handle);
+        if (ok) {
+            read_all(handle, v);
+            ok = v[RECORDED] <= THREADS * CALLS;
+            close_all(handle);
+        }
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(caller[i].thread, NULL);
+    }
+    check_result(t, ok);
+}
+
 static void in_threads(check_t *t)
 {
     MPI_T_pvar_handle handle[VARIABLES];
-    pthread_t thread[THREADS];
-    MPI_Comm comm[THREADS];
+    caller_t caller[THREADS];
     for (int i = 0; i < THREADS; i++) {
-        MPI_Comm_dup(MPI_COMM_WORLD, &comm[i]);
+        MPI_Comm_dup(MPI_COMM_WORLD, &caller[i].comm);
+        caller[i].out = mem_alloc(MEM_DEVICE, BYTES);
     }
     if (!open_all("allreduce", handle)) {
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     for (int i = 0; i < THREADS; i++) {
-        pthread_create(&thread[i], NULL, call_some, &comm[i]);
+        pthread_create(&caller[i].thread, NULL, call_some, &caller[i]);
     }
     for (int i = 0; i < THREADS; i++) {
-        pthread_join(thread[i], NULL);
+        pthread_join(caller[i].thread, NULL);
     }
     expect(t, "threads", handle, THREADS * CALLS, BYTES);
     close_all(handle);
+    switch_beside(t, caller);
     for (int i = 0; i < THREADS; i++) {
-        MPI_Comm_free(&comm[i]);
+        MPI_Comm_free(&caller[i].comm);
+        mem_free(MEM_DEVICE, caller[i].out);
     }
 }
 

@@ -248,7 +248,7 @@ static void note_entry(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, enu
     if (coll_gpusym_ranges_on) {
         coll_gpusym_range_push(a->coll);
     }
-    if (coll_gpusym_trace_on && has_comm(a) && !e->fallback->forwarding) {
+    if (GPUSYM_FLAG(coll_gpusym_trace_on) && has_comm(a) && !e->fallback->forwarding) {
         e->trace.entered = gpusym_now_ns();
         e->trace.form = form;
     }
@@ -275,7 +275,7 @@ static int block_noted(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 
 int coll_gpusym_blocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 {
-    return OPAL_LIKELY(!coll_gpusym_params.notes) ? block(e, a) : block_noted(e, a);
+    return OPAL_LIKELY(!GPUSYM_FLAG(coll_gpusym_params.notes)) ? block(e, a) : block_noted(e, a);
 }
 
 /* ---- nonblocking ---- */
@@ -359,7 +359,7 @@ int coll_gpusym_nonblocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a
     coll_gpusym_buffers_t b;
     int reason, rv;
 
-    if (OPAL_UNLIKELY(coll_gpusym_params.notes) && !e->trace.noted) {
+    if (OPAL_UNLIKELY(GPUSYM_FLAG(coll_gpusym_params.notes)) && !e->trace.noted) {
         return start_noted(e, a, req);
     }
     if (forwards_at_once(e, a)) {
@@ -433,7 +433,7 @@ static void start_one(coll_gpusym_request_t *r)
     coll_gpusym_call_reset(call);
     gpusym_await_legacy_stream(call->args.sbuf);
     gpusym_await_legacy_stream(call->args.rbuf);
-    if (OPAL_LIKELY(!coll_gpusym_params.notes)) {
+    if (OPAL_LIKELY(!GPUSYM_FLAG(coll_gpusym_params.notes))) {
         start_again(r);
         return;
     }

@@ -88,7 +88,7 @@ void coll_gpusym_traced_note_launched(const coll_gpusym_run_t *run, uint32_t blo
 void coll_gpusym_traced_note_ran(const coll_gpusym_run_t *run)
 {
     coll_gpusym_record_t *r = record_of(run);
-    if (!coll_gpusym_trace_written) { /* launched without times */
+    if (!GPUSYM_FLAG(coll_gpusym_trace_written)) { /* launched without times */
         return;
     }
     r->gpu[0] = gpusym_lane_time(run->launch.lane, 0);
@@ -119,7 +119,7 @@ static void end_record(coll_gpusym_engine_t *e, coll_gpusym_record_t *r, uint32_
     r->error = error;
     coll_gpusym_sums_add(r);
     coll_gpusym_events_end(number);
-    if (!coll_gpusym_trace_written) {
+    if (!GPUSYM_FLAG(coll_gpusym_trace_written)) {
         coll_gpusym_trace_drop(number);
         return;
     }
