@@ -109,7 +109,7 @@ sums() {
             ns[key] += since(number("returned")) - since(number("entered"))
             if (number("there") != 0) waiting[key] += since(number("there")) - since(number("posted"))
         }
-        END { for (key in calls) printf "%s %d %d %d %d\n", key, calls[key], bytes[key], ns[key], waiting[key] }
+        END { for (key in calls) printf "%s %.0f %.0f %.0f %.0f\n", key, calls[key], bytes[key], ns[key], waiting[key] }
     ' "$dir/trace.$1" | LC_ALL=C sort
 }
 
