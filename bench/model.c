@@ -30,7 +30,8 @@ enum {
     SWEEPS = 4000,
     CC = 90,
     MULTIPROCESSORS = 132,
-    MOST = 8 /* ranks */
+    FEW_THREADS = 8192, /* with which the fit begins */
+    MOST = 8            /* ranks */
 };
 #define HEAP_SIZE (56ull << 20)
 
@@ -39,6 +40,7 @@ typedef struct {
     gpusym_tuning_call_t call;
     gpusym_tuning_choice_t choice;
     double ns, part[GPUSYM_MODEL_PARTS];
+    bool slowed; /* in the fit: by few threads, not by the wire */
 } row_t;
 static row_t row[ROWS_MAX];
 static unsigned rows;
@@ -76,7 +78,8 @@ static unsigned find_collective(const char *name)
 }
 
 /* A call as the component describes it, of float and sum, of buffers that peers can map. */
-static bool add_row(const char *coll, uint32_t nranks, uint64_t bytes, const char *algorithm, double us, bool linger)
+static bool add_row(const char *coll, uint32_t nranks, uint64_t bytes, const char *algorithm,
+                    gpusym_tuning_forced_t forced, double us, bool linger)
 {
     row_t *r = &row[rows];
     gpusym_work_t slot = {.nranks = nranks};
@@ -99,10 +102,19 @@ static bool add_row(const char *coll, uint32_t nranks, uint64_t bytes, const cha
     r->call.max_blocks = gpusym_slot_layout(gpusym_slot_size(HEAP_SIZE, 0), nranks,
                                             gpusym_tuning_max_blocks(MULTIPROCESSORS, false), &slot);
     r->call.ll_payload = gpusym_ll_payload(slot.ll_bytes);
-    gpusym_tuning_choose_in(&slot, &r->call, &(gpusym_tuning_forced_t){.algorithm = a}, &r->choice);
+    forced.algorithm = a;
+    gpusym_tuning_choose_in(&slot, &r->call, &forced, &r->choice);
     r->choice.resident = r->choice.resident && linger;
-    rows += a == r->choice.algorithm;
-    return a == r->choice.algorithm;
+    if (a != r->choice.algorithm) {
+        return false;
+    }
+    gpusym_model_count(&r->call, &r->choice, r->part);
+    if ((0 != forced.blocks || 0 != forced.threads) && r->part[GPUSYM_MODEL_THREAD] <= 0) {
+        return false;
+    }
+    r->slowed = r->part[GPUSYM_MODEL_THREAD] > 0 && r->choice.blocks * r->choice.threads < FEW_THREADS;
+    rows++;
+    return true;
 }
 
 /* Cuts a line at its commas. Returns the number of fields. */
@@ -131,17 +143,17 @@ static const char *column(char *head[], unsigned heads, char *field[], unsigned 
     return "";
 }
 
-/* Two kinds of tables: of gpusym_bench, and of its --sweep. Of that the rows with the table's own blocks and threads,
- * and without pauses between calls. */
+/* Two kinds of tables: of gpusym_bench, and of its --sweep. Of that the rows without pauses between calls. */
 static void take_line(char *head[], unsigned heads, char *field[], unsigned fields, uint32_t nranks)
 {
 #define COLUMN(name) column(head, heads, field, fields, name)
     const char *algorithm = '\0' != *COLUMN("ran") ? COLUMN("ran") : COLUMN("algorithm");
     const char *us = '\0' != *COLUMN("us") ? COLUMN("us") : COLUMN("in_place_us"), *mode = COLUMN("mode");
-    if (('\0' == *mode || 0 == strcmp(mode, "blocking")) && '\0' == *COLUMN("blocks") && '\0' == *COLUMN("threads") &&
-        atof(COLUMN("gap_us")) <= 0) {
+    if (('\0' == *mode || 0 == strcmp(mode, "blocking")) && atof(COLUMN("gap_us")) <= 0) {
         const char *linger = COLUMN("linger_us");
-        (void) add_row(COLUMN("collective"), nranks, strtoull(COLUMN("bytes"), NULL, 10), algorithm, atof(us),
+        const gpusym_tuning_forced_t forced = {.blocks = (uint32_t) atoi(COLUMN("blocks")),
+                                               .threads = (uint32_t) atoi(COLUMN("threads"))};
+        (void) add_row(COLUMN("collective"), nranks, strtoull(COLUMN("bytes"), NULL, 10), algorithm, forced, atof(us),
                        '\0' == *linger || 0 != strcmp(linger, "0"));
     }
 #undef COLUMN
@@ -177,11 +189,17 @@ static bool read_file(const char *folder, const char *name)
 
 /* ---- the fit ---- */
 
+/* How often a call has a part in the fit, which is linear: of the wire and of the threads just the one that counts. */
+static double part_of(const row_t *r, unsigned k)
+{
+    return (r->slowed ? GPUSYM_MODEL_WIRE : GPUSYM_MODEL_THREAD) == k ? 0 : r->part[k];
+}
+
 static double predict(const row_t *r, const double value[])
 {
     double sum = 0;
     for (unsigned k = 0; k < GPUSYM_MODEL_PARTS; k++) {
-        sum += r->part[k] * value[k];
+        sum += part_of(r, k) * value[k];
     }
     return sum;
 }
@@ -192,9 +210,9 @@ static void sweep(double value[], const double weight[])
     for (unsigned k = 0; k < GPUSYM_MODEL_PARTS; k++) {
         double square = 0, along = 0;
         for (unsigned i = 0; i < rows; i++) {
-            const double x = row[i].part[k] / row[i].ns;
+            const double x = part_of(&row[i], k) / row[i].ns;
             square += weight[i] * x * x;
-            along += weight[i] * x * (1 - (predict(&row[i], value) - row[i].part[k] * value[k]) / row[i].ns);
+            along += weight[i] * x * (1 - (predict(&row[i], value) - part_of(&row[i], k) * value[k]) / row[i].ns);
         }
         value[k] = square > 0 && along > 0 ? along / square : 0;
     }
@@ -213,6 +231,8 @@ static void fit(double value[], uint32_t without)
             sweep(value, weight);
         }
         for (unsigned i = 0; i < rows; i++) {
+            row[i].slowed = row[i].part[GPUSYM_MODEL_THREAD] * value[GPUSYM_MODEL_THREAD] >
+                            row[i].part[GPUSYM_MODEL_WIRE] * value[GPUSYM_MODEL_WIRE];
             weight[i] = (without != row[i].call.nranks) / (0.05 + fabs(predict(&row[i], value) / row[i].ns - 1));
         }
     }
@@ -257,8 +277,8 @@ static void print_errors(const char *what, select_t *selected, unsigned which, c
     unsigned n = 0;
     for (unsigned i = 0; i < rows; i++) {
         if (selected(&row[i], which)) {
-            const double ns =
-                NULL != value ? predict(&row[i], value) : gpusym_model_predict(&row[i].call, &row[i].choice, CC);
+            const double ns = NULL != value ? gpusym_model_sum(row[i].part, value)
+                                            : gpusym_model_predict(&row[i].call, &row[i].choice, CC);
             error[n++] = fabs(ns / row[i].ns - 1);
         }
     }
@@ -316,9 +336,6 @@ int main(int argc, char **argv)
         if (!read_file(argv[1], files[i])) {
             return 1;
         }
-    }
-    for (unsigned i = 0; i < rows; i++) {
-        gpusym_model_count(&row[i].call, &row[i].choice, row[i].part);
     }
     if (errors) {
         tell_errors();

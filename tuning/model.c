@@ -89,6 +89,7 @@ static void count_stores(const gpusym_tuning_call_t *call, const gpusym_tuning_c
     const double own = (double) call->bytes / MIB * (gpusym_collective_whole(call->coll) ? 1 : call->nranks);
     part[GPUSYM_MODEL_BARRIER] = one_shot ? ONE_SHOT_BARRIERS : TWO_SHOT_BARRIERS;
     part[GPUSYM_MODEL_WIRE] = busiest(call, one_shot);
+    part[GPUSYM_MODEL_THREAD] = part[GPUSYM_MODEL_WIRE] / ((double) choice->blocks * choice->threads);
     if (gpusym_collective_reduces(call->coll)) {
         part[GPUSYM_MODEL_REDUCED] = one_shot ? own * (call->nranks - 1) : own;
     }
@@ -125,6 +126,17 @@ void gpusym_model_count(const gpusym_tuning_call_t *call, const gpusym_tuning_ch
     }
 }
 
+double gpusym_model_sum(const double part[GPUSYM_MODEL_PARTS], const double value[GPUSYM_MODEL_PARTS])
+{
+    const double wire = part[GPUSYM_MODEL_WIRE] * value[GPUSYM_MODEL_WIRE];
+    const double threads = part[GPUSYM_MODEL_THREAD] * value[GPUSYM_MODEL_THREAD];
+    double sum = wire > threads ? -threads : -wire;
+    for (unsigned i = 0; i < GPUSYM_MODEL_PARTS; i++) {
+        sum += part[i] * value[i];
+    }
+    return sum;
+}
+
 static const struct {
     int cc;
     const char *name;
@@ -143,14 +155,11 @@ double gpusym_model_predict(const gpusym_tuning_call_t *call, const gpusym_tunin
 #define GPUSYM_MODEL(ID, value, unit, doc) value,
 #include "tuning/model.def"
     };
-    double part[GPUSYM_MODEL_PARTS], sum = 0;
+    double part[GPUSYM_MODEL_PARTS];
     if (cc != known.cc || call->simulated || !call->all_reach || !call->ll128 || call->nranks < 2 ||
         gpusym_family_multicast(choice->family)) {
         return 0;
     }
     gpusym_model_count(call, choice, part);
-    for (unsigned i = 0; i < GPUSYM_MODEL_PARTS; i++) {
-        sum += part[i] * ns[i];
-    }
-    return sum;
+    return gpusym_model_sum(part, ns);
 }

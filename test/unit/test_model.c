@@ -77,7 +77,7 @@ static void parts_are_counted(void **state)
     expect(GPUSYM_COLL_ALLTOALL, 32 * MIB, 2, GPUSYM_ALG_ALLTOALL_CE, GPUSYM_MODEL_LAUNCH, 0);
 }
 
-/* By the same algorithm and kernel, and as resident. */
+/* By the same algorithm and kernel, by as many threads, and as resident. */
 static void more_costs_more(void **state)
 {
     (void) state;
@@ -93,14 +93,34 @@ static void more_costs_more(void **state)
         if ((int) algorithm != serve(&call, &choice, coll, bytes, n, (int) algorithm) ||
             (int) algorithm !=
                 serve(&other, &more, coll, longer ? 2 * bytes : bytes, longer ? n : n + 1, (int) algorithm) ||
-            choice.family != more.family || choice.resident != more.resident || choice.zero_copy != more.zero_copy) {
+            choice.family != more.family || choice.resident != more.resident || choice.zero_copy != more.zero_copy ||
+            choice.blocks * choice.threads != more.blocks * more.threads) {
             continue;
         }
         const double ns = gpusym_model_predict(&call, &choice, CC);
         assert_true(ns > 1000 && gpusym_model_predict(&other, &more, CC) >= ns);
         compared++;
     }
-    assert_true(compared > 5000);
+    assert_true(compared > 10000);
+}
+
+/* Enough threads are as fast as the wire; few are slower by how few they are. */
+static void few_threads_cost_more(void **state)
+{
+    const uint32_t blocks[3] = {4, 8, 128};
+    gpusym_tuning_call_t call;
+    gpusym_tuning_choice_t choice;
+    double ns[3];
+    (void) state;
+    assert_int_equal(serve(&call, &choice, GPUSYM_COLL_ALLREDUCE, 512 * MIB, 2, GPUSYM_ALG_ALLREDUCE_RSXST_AGXST),
+                     GPUSYM_ALG_ALLREDUCE_RSXST_AGXST);
+    for (unsigned i = 0; i < 3; i++) {
+        choice.blocks = blocks[i];
+        ns[i] = gpusym_model_predict(&call, &choice, CC);
+    }
+    assert_true(ns[0] > 1.9 * ns[1] && ns[1] > 1.9 * ns[2]);
+    choice.blocks = 64;
+    assert_true(gpusym_model_predict(&call, &choice, CC) == ns[2]);
 }
 
 static void nothing_is_said_of_others(void **state)
@@ -127,6 +147,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_are_counted),
         cmocka_unit_test(more_costs_more),
+        cmocka_unit_test(few_threads_cost_more),
         cmocka_unit_test(nothing_is_said_of_others),
     };
     random_start(argc, argv);

@@ -49,12 +49,11 @@ bool coll_gpusym_trace_on;
 bool coll_gpusym_trace_written;
 bool coll_gpusym_trace_wants_gpu;
 
-static pthread_mutex_t lock =
-    PTHREAD_MUTEX_INITIALIZER;     /* the file, what goes there, communicators, who wants records */
-static coll_gpusym_record_t *ring; /* [RECORDS] */
-static uint64_t head;              /* the next record to be taken, modulo RECORDS */
-static uint64_t lost;              /* calls without a record */
-static unsigned wanted;            /* coll_gpusym_trace_want() without _spare() */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* the file, communicators, who wants records */
+static coll_gpusym_record_t *ring;                       /* [RECORDS] */
+static uint64_t head;                                    /* the next record to be taken, modulo RECORDS */
+static uint64_t lost;                                    /* calls without a record */
+static unsigned wanted;                                  /* coll_gpusym_trace_want() without _spare() */
 static struct {
     int fd;
     uint64_t tail; /* the next record to be looked at */
