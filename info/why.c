@@ -6,6 +6,7 @@
 #include "info/why.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@
 #include "mca/common/gpusym/memory/heap.h"
 #include "mca/common/gpusym/rules/rules.h"
 #include "mca/common/gpusym/topo/rings.h"
+#include "tuning/model.h"
 #include "tuning/why.h"
 
 #include "config.h"
@@ -342,12 +344,41 @@ static const gpusym_rule_t *tell_rules(info_item_t *root, const gpusym_tuning_qu
     return NULL;
 }
 
+/* To what the model can tell: 0.01 us. */
+static double as_us(double ns)
+{
+    return round(ns / 10) / 100;
+}
+
+/* Microseconds of the call by an algorithm, as the model has it; NAN: it has none, or the algorithm is impossible. */
+static double predict_us(const asked_t *a, const gpusym_tuning_question_t *question, unsigned algorithm)
+{
+    gpusym_tuning_question_t forced = *question;
+    forced.forced.algorithm = (int) algorithm;
+    forced.rules = NULL;
+    const gpusym_tuning_call_t call = question->call(question->arg, a->bytes);
+    const gpusym_tuning_choice_t choice = gpusym_tuning_ask(&forced, a->bytes);
+    const double ns = choice.algorithm == (int) algorithm ? gpusym_model_predict(&call, &choice, a->cc) : 0;
+    return ns > 0 ? as_us(ns) : NAN;
+}
+
+/* Whether there is a model of these GPUs and links. */
+static bool is_predicted(const asked_t *a, const gpusym_tuning_question_t *question)
+{
+    for (unsigned algorithm = 0; algorithm < GPUSYM_ALG_COUNT; algorithm++) {
+        if (gpusym_algorithm_collective(algorithm) == a->call.coll && !isnan(predict_us(a, question, algorithm))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A candidate, and what speaks for it or against it. rule: the one that holds. */
 static void tell_candidate(info_item_t *list, unsigned algorithm, const gpusym_tuning_question_t *question,
-                           uint64_t bytes, int taken, const gpusym_rule_t *rule, const gpusym_tuning_range_t *range,
+                           const asked_t *a, int taken, const gpusym_rule_t *rule, const gpusym_tuning_range_t *range,
                            unsigned n)
 {
-    const gpusym_tuning_lack_t lack = gpusym_tuning_ask_lack(question, bytes, algorithm);
+    const gpusym_tuning_lack_t lack = gpusym_tuning_ask_lack(question, a->bytes, algorithm);
     char place[64];
     const bool chosen = taken == (int) algorithm, forced = question->forced.algorithm == (int) algorithm;
     info_item_t *row = info_group(list, NULL);
@@ -356,6 +387,9 @@ static void tell_candidate(info_item_t *list, unsigned algorithm, const gpusym_t
     range_text(range, n, (int) algorithm, where, sizeof(where));
     info_text(row, "algorithm", "%s", gpusym_algorithm_name(algorithm));
     info_text(row, "verdict", "%s", chosen ? "taken" : GPUSYM_TUNING_LACKS_NOTHING == lack ? "possible" : "impossible");
+    if (is_predicted(a, question)) {
+        info_number(row, "predicted_us", predict_us(a, question, algorithm));
+    }
     if (chosen && !forced && NULL != rule && rule->algorithm == (int) algorithm) {
         info_text(row, "why", "%s says so%s%s", gpusym_rule_place(rule, place, sizeof(place)),
                   '\0' == where[0] ? "" : "; the table takes it ", where);
@@ -410,6 +444,11 @@ static void tell_choice(info_item_t *root, const gpusym_tuning_choice_t *choice,
     }
     info_truth(group, "zero_copy", choice->zero_copy);
     info_truth(group, "within_resident_limit", choice->resident);
+    const gpusym_tuning_call_t call = call_of(a, a->bytes);
+    const double ns = gpusym_model_predict(&call, choice, a->cc);
+    if (ns > 0) {
+        info_number(group, "predicted_us", as_us(ns));
+    }
 }
 
 static void tell_question(info_item_t *root, const asked_t *a)
@@ -434,13 +473,20 @@ static void answer(info_item_t *root, asked_t *a)
 {
     gpusym_tuning_range_t range[GPUSYM_TUNING_RANGES_MAX];
 
-    make_question(a, info_list(root, "assumed"));
+    info_item_t *assumed = info_list(root, "assumed");
+    make_question(a, assumed);
     const gpusym_tuning_question_t question = {
         .call = call_of, .arg = a, .slot = &a->slot, .forced = find_forced(a), .rules = a->rules};
     gpusym_tuning_question_t table = question;
     table.forced.algorithm = -1;
     table.rules = NULL;
     const unsigned n = gpusym_tuning_ranges(&table, range);
+    if (NULL == a->staged && is_predicted(a, &question)) {
+        info_text(assumed, NULL,
+                  "predicted_us is not measured here: a model says so, fitted to calls one after the other on %s; it "
+                  "chooses nothing",
+                  gpusym_model_gpus());
+    }
     gpusym_tuning_choice_t choice = gpusym_tuning_ask(&question, a->bytes);
     if (STAGED == question.forced.algorithm || NULL != a->staged) {
         choice.algorithm = STAGED;
@@ -451,7 +497,7 @@ static void answer(info_item_t *root, asked_t *a)
     info_item_t *list = info_list(root, "candidates");
     for (unsigned algorithm = 0; algorithm < GPUSYM_ALG_COUNT && NULL == a->staged; algorithm++) {
         if (gpusym_algorithm_collective(algorithm) == a->call.coll) {
-            tell_candidate(list, algorithm, &question, a->bytes, choice.algorithm, rule, range, n);
+            tell_candidate(list, algorithm, &question, a, choice.algorithm, rule, range, n);
         }
     }
     gpusym_rules_free(a->rules);

@@ -150,10 +150,19 @@ says '^ because .* there is no ring over all$'
 ask 0 env OMPI_MCA_coll_gpusym_device=none "$info" --why alltoall 64m byte 2
 says '^ there is no GPU here .*: each rank has an NVIDIA H200'
 says '^ algorithm ce$'
-says '^ ce taken the table takes it above '
+says '^ ce taken [0-9.]+ the table takes it above '
+says '^ predicted_us is not measured here: a model'
 ask_json "$info" --why allreduce 64k float 4
 holds 'j["choice"]["algorithm"] == "agxll_r" and j["choice"]["protocol"] == "LL" and j["choice"]["blocks"] > 0'
 holds '[c["algorithm"] for c in j["candidates"] if c["verdict"] == "taken"] == ["agxll_r"]'
+
+# Predictions, of what is possible, on GPUs that the model knows.
+ask_json env OMPI_MCA_coll_gpusym_device=none "$info" --why allreduce 1m float 4
+holds 'all((c["predicted_us"] is None) == (c["verdict"] == "impossible") for c in j["candidates"])'
+holds 'j["choice"]["predicted_us"] == [c["predicted_us"] for c in j["candidates"] if c["verdict"] == "taken"][0]'
+holds '{c["algorithm"]: 10 < (c["predicted_us"] or 20) < 200 for c in j["candidates"]}["rsxst_agxst"]'
+ask_json "$info" --why allreduce 1m float 4
+holds 'not any("predicted_us" in c for c in j["candidates"])'
 
 # ... as a job does: the summary has it for these calls.
 agrees() {

@@ -4,6 +4,7 @@
  * The component: its life from registration to close.
  */
 #include "mca/coll/gpusym/coll_gpusym.h"
+#include "mca/coll/gpusym/coll_gpusym_metrics.h"
 #include "mca/coll/gpusym/coll_gpusym_summary.h"
 
 #include <stdio.h>
@@ -22,8 +23,10 @@
 #include "mca/coll/gpusym/team/hosts.h"
 #include "mca/coll/gpusym/stream/stream.h"
 #include "mca/coll/gpusym/team/peers.h"
+#include "mca/coll/gpusym/trace/events.h"
 #include "mca/coll/gpusym/trace/ranges.h"
 #include "mca/coll/gpusym/trace/record.h"
+#include "mca/coll/gpusym/trace/sums.h"
 #include "mca/common/gpusym/lock.h"
 #include "mca/common/ompi/face.h"
 #include "mca/common/ompi/vars.h"
@@ -67,9 +70,18 @@ static int component_register(void)
         coll_gpusym_help("wrong-version", opal_version_string, GPUSYM_OMPI_BUILT_FOR);
         return OMPI_ERR_NOT_AVAILABLE;
     }
+    gpusym_var_group_describe("ompi", "coll", "gpusym",
+                              "gpusym, collectives and messages on GPU memory: parameters, counters of calls, their "
+                              "bytes and times, counters of messages");
     ret = coll_gpusym_params_register();
     if (OMPI_SUCCESS == ret) {
         ret = coll_gpusym_counters_register(&mca_coll_gpusym_component.super.collm_version);
+    }
+    if (OMPI_SUCCESS == ret) {
+        ret = coll_gpusym_sums_register(&mca_coll_gpusym_component.super.collm_version);
+    }
+    if (OMPI_SUCCESS == ret) {
+        coll_gpusym_events_register(&mca_coll_gpusym_component.super.collm_version);
     }
     if (OMPI_SUCCESS == ret) {
         ret = pml_gpusym_register(&mca_coll_gpusym_component.super.collm_version);
@@ -103,6 +115,7 @@ static int component_init_query(bool enable_progress_threads, bool enable_mpi_th
     coll_gpusym_params.world_rank = (int) OPAL_PROC_MY_NAME.vpid;
     coll_gpusym_ranges_start();
     coll_gpusym_trace_start(coll_gpusym_params.world_rank, opal_process_info.nodename);
+    coll_gpusym_metrics_start(coll_gpusym_params.world_rank, opal_process_info.nodename);
     pml_gpusym_install();
     return OMPI_SUCCESS;
 }
@@ -133,6 +146,7 @@ static mca_coll_base_module_t *component_comm_query(struct ompi_communicator_t *
     }
     if (MPI_COMM_SELF == comm) {
         coll_gpusym_summary_plan();
+        coll_gpusym_metrics_plan();
     }
     return module;
 }
@@ -144,6 +158,9 @@ static int component_close(void)
 {
     coll_gpusym_streams_close();
     gpusym_collectives_serve(false);
+    coll_gpusym_metrics_stop();
+    coll_gpusym_sums_clear();
+    coll_gpusym_events_forget();
     coll_gpusym_trace_stop();
     coll_gpusym_internal_fini();
     coll_gpusym_requests_fini();

@@ -39,6 +39,14 @@
 #define GPUSYM_ACQUIRE(p) ((void) (p))
 #endif
 
+/* The value of a flag that another thread may change meanwhile, by a relaxed atomic store, and whose reader needs no
+ * order: an ordinary load, which a branch has in one instruction. */
+#ifdef __SANITIZE_THREAD__
+#define GPUSYM_FLAG(flag) __atomic_load_n(&(flag), __ATOMIC_RELAXED)
+#else
+#define GPUSYM_FLAG(flag) (flag)
+#endif
+
 /* Between these two, what this thread does to memory is not compared with what others do: where that is polled until it
  * has changed, or a library built without the sanitizer makes the order. */
 #ifdef __SANITIZE_THREAD__

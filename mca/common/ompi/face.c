@@ -131,6 +131,8 @@ int gpusym_face_register(void)
     if (0 <= mca_base_var_find(group.names.project, group.names.framework, group.names.component, "device")) {
         return OPAL_SUCCESS;
     }
+    gpusym_var_group_describe(group.names.project, group.names.framework, group.names.component,
+                              "gpusym's common library: parameters");
     ret = register_device();
     if (ret >= 0) {
         ret = register_p2p();

@@ -41,6 +41,13 @@
 #else
 #define GPUSYM_OMPI_ACCELERATOR 0
 #endif
+/* Events of MPI_T. */
+#if OMPI_MAJOR_VERSION >= 6 && __has_include("opal/mca/base/mca_base_event.h")
+#include "opal/mca/base/mca_base_event.h"
+#define GPUSYM_OMPI_EVENTS 1
+#else
+#define GPUSYM_OMPI_EVENTS 0
+#endif
 
 #if (4 == OMPI_MAJOR_VERSION && OMPI_MINOR_VERSION < 1) || OMPI_MAJOR_VERSION < 4 || OMPI_MAJOR_VERSION > 6
 #error "gpusym knows Open MPI 4.1, 5.0 and 6.0"

@@ -194,6 +194,16 @@ static int var_find(const gpusym_var_names_t *names, const char *name)
     return mca_base_var_find(names->project, names->framework, names->component, name);
 }
 
+/* Open MPI makes the group of a component before the component can, without a description. */
+void gpusym_var_group_describe(const char *project, const char *framework, const char *component, const char *text)
+{
+    const int index = mca_base_var_group_register(project, framework, component, text);
+    const mca_base_var_group_t *group = NULL;
+    if (index >= 0 && OPAL_SUCCESS == mca_base_var_group_get(index, &group) && NULL == group->group_description) {
+        ((mca_base_var_group_t *) group)->group_description = strdup(text); /* freed with the group; NULL is fine */
+    }
+}
+
 /* Registers one parameter and its synonym; the field holds the default. False: var->index is an error. */
 static bool var_register(const gpusym_var_group_t *group, const char *name, const char *doc, mca_base_var_type_t type,
                          mca_base_var_enum_t *choices, int level, void *field, var_t *var)

@@ -51,6 +51,9 @@ int gpusym_var_choice(const gpusym_var_group_t *group, const char *name, int lev
 int gpusym_var_string(const gpusym_var_group_t *group, const char *name, int level, const char *fallback,
                       const char **field, const char *doc);
 
+/* Describes the group of these names, MPI_T's category, if nothing else has. */
+void gpusym_var_group_describe(const char *project, const char *framework, const char *component, const char *text);
+
 /* Takes the next name off a comma-separated list; false at its end. */
 bool gpusym_list_next(const char **list, char *name, size_t size);
 

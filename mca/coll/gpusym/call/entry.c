@@ -248,15 +248,18 @@ static void note_entry(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, enu
     if (coll_gpusym_ranges_on) {
         coll_gpusym_range_push(a->coll);
     }
-    if (coll_gpusym_trace_on && has_comm(a) && !e->fallback->forwarding) {
+    if (GPUSYM_FLAG(coll_gpusym_trace_on) && has_comm(a) && !e->fallback->forwarding) {
         e->trace.entered = gpusym_now_ns();
         e->trace.form = form;
     }
 }
 
 /* Behind that, when MPI returns; the call may go on. */
-static void note_return(void)
+static void note_return(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 {
+    if (has_comm(a) && !e->fallback->forwarding) { /* else the program's call goes on */
+        e->trace.entered = 0;
+    }
     if (coll_gpusym_ranges_on) {
         coll_gpusym_range_pop();
     }
@@ -266,13 +269,13 @@ static int block_noted(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 {
     note_entry(e, a, COLL_GPUSYM_FORM_BLOCKING);
     const int rv = coll_gpusym_params.summary ? block_summed(e, a) : block(e, a);
-    note_return();
+    note_return(e, a);
     return rv;
 }
 
 int coll_gpusym_blocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 {
-    return OPAL_LIKELY(!coll_gpusym_params.notes) ? block(e, a) : block_noted(e, a);
+    return OPAL_LIKELY(!GPUSYM_FLAG(coll_gpusym_params.notes)) ? block(e, a) : block_noted(e, a);
 }
 
 /* ---- nonblocking ---- */
@@ -347,7 +350,7 @@ static __attribute__((noinline)) int start_noted(coll_gpusym_engine_t *e, const 
     e->trace.noted = true;
     const int rv = coll_gpusym_nonblocking(e, a, req);
     e->trace.noted = false;
-    note_return();
+    note_return(e, a);
     return rv;
 }
 
@@ -356,7 +359,7 @@ int coll_gpusym_nonblocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a
     coll_gpusym_buffers_t b;
     int reason, rv;
 
-    if (OPAL_UNLIKELY(coll_gpusym_params.notes) && !e->trace.noted) {
+    if (OPAL_UNLIKELY(GPUSYM_FLAG(coll_gpusym_params.notes)) && !e->trace.noted) {
         return start_noted(e, a, req);
     }
     if (forwards_at_once(e, a)) {
@@ -430,13 +433,13 @@ static void start_one(coll_gpusym_request_t *r)
     coll_gpusym_call_reset(call);
     gpusym_await_legacy_stream(call->args.sbuf);
     gpusym_await_legacy_stream(call->args.rbuf);
-    if (OPAL_LIKELY(!coll_gpusym_params.notes)) {
+    if (OPAL_LIKELY(!GPUSYM_FLAG(coll_gpusym_params.notes))) {
         start_again(r);
         return;
     }
     note_start(call->run.engine, &call->args, COLL_GPUSYM_FORM_PERSISTENT);
     start_again(r);
-    note_return();
+    note_return(call->run.engine, &call->args);
 }
 
 static int start_requests(size_t count, ompi_request_t **reqs)

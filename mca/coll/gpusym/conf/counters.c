@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The counters, shown two ways: as MPI_T performance variables while the program runs, and as one line
- * per collective at its end, summed over the ranks.
+ * The counters, as MPI_T performance variables while the program runs, and as one line per collective at its end,
+ * summed over the ranks. Metrics: coll_gpusym_metrics.c.
  */
 #include "mca/coll/gpusym/conf/counters.h"
 
@@ -16,87 +16,104 @@
 
 coll_gpusym_counters_t coll_gpusym_counters[COLL_GPUSYM_COLLS];
 
-/* ---- MPI_T ----------------------------------------------------------------------------------- */
+/* ---- the list ---- */
 
-/* Registers coll_gpusym_<collective>_<kind>[_<detail>]. */
-static int register_pvar(const mca_base_component_t *component, unsigned coll, const char *kind, const char *detail,
-                         const char *doc, unsigned long long *counter)
+const coll_gpusym_counter_family_t coll_gpusym_counter_families[COLL_GPUSYM_COUNTER_FAMILIES] = {
+#define GPUSYM_COUNTER_FAMILY(ID, prefix, metric, label, doc) {prefix, metric, label, doc},
+#include "mca/coll/gpusym/args/coll_gpusym.def"
+};
+
+static const struct {
+    enum coll_gpusym_counter_family family;
+    coll_gpusym_counter_t counter;
+} listed[] = {
+#define GPUSYM_COUNTER(field, family, name, doc) \
+    {COLL_GPUSYM_COUNTERS_##family, {#name, doc, offsetof(coll_gpusym_counters_t, field)}},
+#include "mca/coll/gpusym/args/coll_gpusym.def"
+};
+
+/* Number *i of those that the collective has; else lowers *i by how many there are. */
+static bool find_algorithm(unsigned coll, unsigned *i, coll_gpusym_counter_t *c)
+{
+    for (unsigned a = 0; a < GPUSYM_ALG_COUNT; a++) {
+        if (coll_gpusym_algorithm_is_of(a, coll) && 0 == (*i)--) {
+            *c = (coll_gpusym_counter_t){gpusym_algorithm_name(a), gpusym_algorithm_doc(a),
+                                         offsetof(coll_gpusym_counters_t, algorithm[0]) +
+                                             a * sizeof(unsigned long long)};
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool find_reason(unsigned *i, coll_gpusym_counter_t *c)
+{
+    if (*i >= COLL_GPUSYM_REASONS) {
+        *i -= COLL_GPUSYM_REASONS;
+        return false;
+    }
+    *c = (coll_gpusym_counter_t){coll_gpusym_reason_name(*i), coll_gpusym_reason_doc(*i),
+                                 offsetof(coll_gpusym_counters_t, reason[0]) + *i * sizeof(unsigned long long)};
+    return true;
+}
+
+bool coll_gpusym_counter(enum coll_gpusym_counter_family family, unsigned coll, unsigned i, coll_gpusym_counter_t *c)
+{
+    if ((COLL_GPUSYM_COUNTERS_ALGORITHM == family && find_algorithm(coll, &i, c)) ||
+        (COLL_GPUSYM_COUNTERS_REASON == family && find_reason(&i, c))) {
+        return true;
+    }
+    for (size_t k = 0; k < sizeof(listed) / sizeof(listed[0]); k++) {
+        if (family == listed[k].family && 0 == i--) {
+            *c = listed[k].counter;
+            return true;
+        }
+    }
+    return false;
+}
+
+static unsigned long long *counter_of(coll_gpusym_counters_t *of, const coll_gpusym_counter_t *c)
+{
+    return (unsigned long long *) ((char *) of + c->offset);
+}
+
+unsigned long long coll_gpusym_counter_value(const coll_gpusym_counters_t *of, const coll_gpusym_counter_t *c)
+{
+    return __atomic_load_n((const unsigned long long *) ((const char *) of + c->offset), __ATOMIC_RELAXED);
+}
+
+/* ---- MPI_T ---- */
+
+/* Registers coll_gpusym_<collective>_<prefix><name>. */
+static int register_pvar(const mca_base_component_t *component, unsigned coll, const char *prefix,
+                         const coll_gpusym_counter_t *c)
 {
     char name[128];
     char text[256];
     int ret;
 
-    snprintf(name, sizeof(name), "%s_%s%s%s", coll_gpusym_name(coll), kind, '\0' == *detail ? "" : "_", detail);
+    snprintf(name, sizeof(name), "%s_%s%s", coll_gpusym_name(coll), prefix, c->name);
     snprintf(text, sizeof(text), "Calls of %s in this process, blocking, nonblocking and persistent: %s",
-             coll_gpusym_mpi_name(coll), doc);
+             coll_gpusym_mpi_name(coll), c->doc);
     ret = mca_base_component_pvar_register(component, name, text, OPAL_INFO_LVL_9, MCA_BASE_PVAR_CLASS_COUNTER,
                                            MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL, MCA_BASE_VAR_BIND_NO_OBJECT,
                                            MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS, NULL, NULL,
-                                           NULL, counter);
+                                           NULL, counter_of(&coll_gpusym_counters[coll], c));
     return ret < 0 ? ret : OMPI_SUCCESS;
 }
 
+/* A collective without kernels has all counters too, so that tools can treat all collectives alike. */
 static int register_pvars(const mca_base_component_t *component, unsigned coll)
 {
-    coll_gpusym_counters_t *c = &coll_gpusym_counters[coll];
-    int ret = register_pvar(component, coll, "native", "", "ran on the GPU", &c->native);
+    coll_gpusym_counter_t c;
+    int ret = OMPI_SUCCESS;
 
-    /* A collective without kernels has all counters too, so that tools can treat all collectives alike. */
-    for (unsigned a = 0; OMPI_SUCCESS == ret && a < GPUSYM_ALG_COUNT; ++a) {
-        if (coll_gpusym_algorithm_is_of(a, coll)) {
-            ret = register_pvar(component, coll, "native", gpusym_algorithm_name(a), gpusym_algorithm_doc(a),
-                                &c->algorithm[a]);
+    for (unsigned family = 0; family < COLL_GPUSYM_COUNTER_FAMILIES; ++family) {
+        for (unsigned i = 0; OMPI_SUCCESS == ret && coll_gpusym_counter(family, coll, i, &c); ++i) {
+            ret = register_pvar(component, coll, coll_gpusym_counter_families[family].prefix, &c);
         }
     }
-    if (OMPI_SUCCESS == ret) {
-        ret = register_pvar(component, coll, "native", "copy",
-                            "ran as a copy by the GPU: the communicator has one rank", &c->copied);
-    }
-    if (OMPI_SUCCESS == ret) {
-        ret = register_pvar(component, coll, "native", "led",
-                            "ran in kernels that one rank per GPU launches, because ranks share GPUs", &c->led);
-    }
-    if (OMPI_SUCCESS == ret) {
-        ret = register_pvar(component, coll, "native", "rails", "ran on the GPUs of several islands, over the network",
-                            &c->rails);
-    }
-    if (OMPI_SUCCESS == ret) {
-        ret = register_pvar(component, coll, "zero_copy", "",
-                            "ran on the GPU directly between user buffers, by any algorithm", &c->zero_copy);
-    }
-    if (OMPI_SUCCESS == ret) {
-        ret =
-            register_pvar(component, coll, "resident", "", "ran in a resident kernel, without a launch", &c->resident);
-    }
-    if (OMPI_SUCCESS == ret) {
-        ret = register_pvar(component, coll, "early", "", "were launched when this rank posted them", &c->early);
-    }
-    if (OMPI_SUCCESS == ret) {
-        ret =
-            register_pvar(component, coll, "late", "",
-                          "were launched, because the kernel that had them, resident or early, had retired", &c->late);
-    }
-    if (OMPI_SUCCESS == ret) {
-        ret = register_pvar(component, coll, "staged", "", "were staged through host memory", &c->staged);
-    }
-    for (unsigned r = 0; OMPI_SUCCESS == ret && r < COLL_GPUSYM_REASONS; ++r) {
-        ret = register_pvar(component, coll, "staged", coll_gpusym_reason_name(r), coll_gpusym_reason_doc(r),
-                            &c->reason[r]);
-    }
-    if (OMPI_SUCCESS == ret) {
-        ret = register_pvar(component, coll, "staged", "in_pieces",
-                            "were staged through host memory in pieces, for any of these reasons", &c->cut);
-    }
-    if (OMPI_SUCCESS == ret) {
-        ret = register_pvar(component, coll, "staged", "by_windows",
-                            "were staged through host memory that the processes share, for any of these reasons",
-                            &c->moved);
-    }
-    return OMPI_SUCCESS == ret
-               ? register_pvar(component, coll, "forwarded", "",
-                               "have only host buffers, and were forwarded unchanged to the next component",
-                               &c->forwarded)
-               : ret;
+    return ret;
 }
 
 int coll_gpusym_counters_register(const mca_base_component_t *component)
@@ -187,6 +204,21 @@ static void write_line(line_t *l)
     (void) gpusym_write_all(fileno(stderr), l->text, l->used);
 }
 
+/* " (agxll_r 40, resident 36)": the counters of two families that are not 0. */
+static void append_families(line_t *l, unsigned coll, const coll_gpusym_counters_t *sum,
+                            enum coll_gpusym_counter_family first, enum coll_gpusym_counter_family second)
+{
+    const enum coll_gpusym_counter_family families[] = {first, second};
+    coll_gpusym_counter_t c;
+
+    for (unsigned k = 0; k < 2; ++k) {
+        for (unsigned i = 0; coll_gpusym_counter(families[k], coll, i, &c); ++i) {
+            append_entry(l, c.name, coll_gpusym_counter_value(sum, &c));
+        }
+    }
+    end_entries(l);
+}
+
 static void print_line(unsigned coll, const coll_gpusym_counters_t *sum, const coll_gpusym_counters_t *least,
                        const coll_gpusym_counters_t *most)
 {
@@ -194,25 +226,10 @@ static void print_line(unsigned coll, const coll_gpusym_counters_t *sum, const c
 
     append_text(&l, "gpusym: %s: ", coll_gpusym_name(coll), 0);
     APPEND_NUMBER(&l, native);
-    for (unsigned a = 0; a < GPUSYM_ALG_COUNT; ++a) {
-        append_entry(&l, gpusym_algorithm_name(a), sum->algorithm[a]);
-    }
-    append_entry(&l, "copy", sum->copied);
-    append_entry(&l, "led", sum->led);
-    append_entry(&l, "rails", sum->rails);
-    append_entry(&l, "zero_copy", sum->zero_copy);
-    append_entry(&l, "resident", sum->resident);
-    append_entry(&l, "early", sum->early);
-    append_entry(&l, "late", sum->late);
-    end_entries(&l);
+    append_families(&l, coll, sum, COLL_GPUSYM_COUNTERS_ALGORITHM, COLL_GPUSYM_COUNTERS_NATIVE_USE);
     append_text(&l, "%s", ", ", 0);
     APPEND_NUMBER(&l, staged);
-    for (unsigned r = 0; r < COLL_GPUSYM_REASONS; ++r) {
-        append_entry(&l, coll_gpusym_reason_name(r), sum->reason[r]);
-    }
-    append_entry(&l, "in_pieces", sum->cut);
-    append_entry(&l, "by_windows", sum->moved);
-    end_entries(&l);
+    append_families(&l, coll, sum, COLL_GPUSYM_COUNTERS_REASON, COLL_GPUSYM_COUNTERS_STAGED_USE);
     append_text(&l, "%s", ", ", 0);
     APPEND_NUMBER(&l, forwarded);
     if (sum->native + sum->staged > 0) {

@@ -12,20 +12,10 @@
 /* Calls of one collective since MPI_Init, in this process; counted with relaxed atomics. Nothing but numbers of one
  * type: the summary adds them up over the ranks. */
 typedef struct {
-    unsigned long long native;                      /* ran on the GPU */
-    unsigned long long algorithm[GPUSYM_ALG_COUNT]; /* of those, by algorithm */
-    unsigned long long copied;                      /* of those, one-rank communicators: a copy */
-    unsigned long long led;                         /* of those, by the leaders of GPUs that ranks share */
-    unsigned long long rails;                       /* of those, between islands */
-    unsigned long long zero_copy;                   /* of the native ones: straight between users' buffers */
-    unsigned long long resident; /* of the native ones: by a kernel that was there, without a launch */
-    unsigned long long early;    /* of the native ones: launched when this rank posted them */
-    unsigned long long late;     /* of the native ones: launched, the kernel that had them before had retired */
-    unsigned long long staged;   /* staged through host memory */
-    unsigned long long reason[COLL_GPUSYM_REASONS]; /* of those, by reason */
-    unsigned long long cut;                         /* of the staged ones: in pieces */
-    unsigned long long moved;                       /* of the staged ones: by windows */
-    unsigned long long forwarded;                   /* host buffers: forwarded untouched */
+#define GPUSYM_COUNTER(field, family, name, doc) unsigned long long field;
+#include "mca/coll/gpusym/args/coll_gpusym.def"
+    unsigned long long algorithm[GPUSYM_ALG_COUNT]; /* of the native ones, by algorithm */
+    unsigned long long reason[COLL_GPUSYM_REASONS]; /* of the staged ones, by reason */
     /* Calls with a buffer on a GPU, only where coll_gpusym_summary is set: */
     unsigned long long bytes; /* the larger buffer's, from the first byte that is used to the last */
     unsigned long long timed; /* blocking ones */
@@ -43,6 +33,26 @@ static inline void coll_gpusym_count(unsigned long long *counter)
 {
     __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
 }
+
+enum coll_gpusym_counter_family {
+#define GPUSYM_COUNTER_FAMILY(ID, prefix, metric, label, doc) COLL_GPUSYM_COUNTERS_##ID,
+#include "mca/coll/gpusym/args/coll_gpusym.def"
+    COLL_GPUSYM_COUNTER_FAMILIES
+};
+typedef struct {
+    const char *prefix, *metric, *label, *doc;
+} coll_gpusym_counter_family_t;
+extern const coll_gpusym_counter_family_t coll_gpusym_counter_families[COLL_GPUSYM_COUNTER_FAMILIES];
+
+/* A counter that the list names, of a collective that has it: an algorithm's is there if the collective has that. */
+typedef struct {
+    const char *name, *doc;
+    size_t offset; /* in coll_gpusym_counters_t */
+} coll_gpusym_counter_t;
+/* The counters of a family, in order: number i of the collective; false: there are no more. */
+bool coll_gpusym_counter(enum coll_gpusym_counter_family family, unsigned coll, unsigned i, coll_gpusym_counter_t *c);
+/* Its value. */
+unsigned long long coll_gpusym_counter_value(const coll_gpusym_counters_t *of, const coll_gpusym_counter_t *c);
 
 /* Registers the performance variables, as the component's. Open MPI error code. */
 int coll_gpusym_counters_register(const mca_base_component_t *component);

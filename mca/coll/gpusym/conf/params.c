@@ -83,6 +83,8 @@ static const gpusym_var_number_t numbers[] = {
      "number of blocks, placement and timing do not affect the result"},
     {"summary", MCA_BASE_VAR_TYPE_BOOL, 2, FIELD(summary), 0, 0, 1, 0, "",
      "Print at MPI_Finalize, from rank 0 to stderr, how the collectives and messages of all ranks were served"},
+    {"metrics_interval", MCA_BASE_VAR_TYPE_DOUBLE, 2, FIELD(metrics_interval), 10, 0, 1000000, 0, "seconds",
+     "Time between two writes of the file that coll_gpusym_metrics names, at least 0.1. 0: write it only at the end"},
     {"epoch_first", MCA_BASE_VAR_TYPE_UNSIGNED_INT, 9, FIELD(epoch_first), 1, 1, GPUSYM_EPOCH_MAX, 0, "epochs",
      "First epoch of a communicator's flags. Tests use it to make the counter wrap around"},
 };
@@ -221,6 +223,14 @@ static int register_trace(void)
                              "process; without %r and %p, a dot and the rank are appended. Empty: no trace");
 }
 
+static int register_metrics(void)
+{
+    return gpusym_var_string(&group, "metrics", 2, "", FIELD(metrics),
+                             "File to which each process writes its counters, and bytes and times of its collectives "
+                             "on GPU memory, in Prometheus's text format, every coll_gpusym_metrics_interval seconds "
+                             "and at the end. The name is as for coll_gpusym_trace. Empty: no metrics");
+}
+
 int coll_gpusym_params_register(void)
 {
     int ret = gpusym_face_register();
@@ -236,6 +246,9 @@ int coll_gpusym_params_register(void)
     }
     if (ret >= 0) {
         ret = register_trace();
+    }
+    if (ret >= 0) {
+        ret = register_metrics();
     }
     if (ret >= 0) {
         ret = register_rules();

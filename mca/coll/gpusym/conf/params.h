@@ -43,7 +43,9 @@ typedef struct {
     bool reproducible;       /* only algorithms whose bits depend on nothing but inputs and number of ranks */
     bool summary;            /* print the counters at MPI_Finalize */
     const char *trace;       /* the file of the trace; "": none */
-    bool notes;              /* a summary, a trace or a profiler wants more of each call */
+    const char *metrics;     /* the file of metrics; "": none */
+    double metrics_interval; /* seconds between two writes of it; 0: only at the end */
+    bool notes;              /* a summary, records of calls or a profiler want more of each call */
     unsigned epoch_first;    /* developer: first epoch of a communicator, to test the wrap */
 
     int world_rank; /* of this process in its MPI_COMM_WORLD; set by the component's init_query */

@@ -11,6 +11,7 @@
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/trace/record.h"
+#include "mca/common/gpusym/sanitizers.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/exec/copies.h"
 #include "mca/common/gpusym/memory/scratch.h"
@@ -103,7 +104,7 @@ static bool queue_kernel(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task
     const gpusym_device_t *dev = gpusym_current.dev;
     char name[GPUSYM_COMM_LABEL_MAX];
 
-    w->timed = coll_gpusym_trace_on;
+    w->timed = GPUSYM_FLAG(coll_gpusym_trace_written);
     if (!coll_gpusym_params.graph || NULL == dev->graph_launch ||
         __atomic_load_n(&graphs_unavailable, __ATOMIC_RELAXED)) {
         return GPUSYM_SUCCESS == gpusym_lane_launch(l->lane, kernel, w);

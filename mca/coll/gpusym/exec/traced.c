@@ -5,6 +5,8 @@
  */
 #include "mca/coll/gpusym/exec/traced.h"
 
+#include "mca/coll/gpusym/trace/events.h"
+#include "mca/coll/gpusym/trace/sums.h"
 #include "mca/common/gpusym/gpusym.h"
 
 static coll_gpusym_record_t *record_of(const coll_gpusym_run_t *run)
@@ -21,6 +23,9 @@ static bool has_comm(const coll_gpusym_args_t *a)
 void coll_gpusym_traced_take(coll_gpusym_run_t *run)
 {
     const coll_gpusym_engine_t *e = run->engine;
+    if (has_comm(run->args) && 0 == e->trace.entered) { /* it began before records were taken */
+        return;
+    }
     run->trace = coll_gpusym_trace_take();
     if (0 != run->trace) {
         coll_gpusym_record_t *r = record_of(run);
@@ -28,6 +33,7 @@ void coll_gpusym_traced_take(coll_gpusym_run_t *run)
         r->entered = noted ? e->trace.entered : gpusym_now_ns();
         r->form = noted ? e->trace.form : COLL_GPUSYM_FORM_BLOCKING;
         r->coll = (uint8_t) run->args->coll;
+        coll_gpusym_events_begin(run->trace);
     }
 }
 
@@ -77,6 +83,9 @@ void coll_gpusym_traced_note_launched(const coll_gpusym_run_t *run, uint32_t blo
 void coll_gpusym_traced_note_ran(const coll_gpusym_run_t *run)
 {
     coll_gpusym_record_t *r = record_of(run);
+    if (!GPUSYM_FLAG(coll_gpusym_trace_written)) { /* launched without times */
+        return;
+    }
     const gpusym_lane_t *lane = run->launch.lane;
     r->gpu[0] = gpusym_lane_time(lane, &lane->host->begin);
     r->gpu[1] = gpusym_lane_time(lane, &lane->host->end);
@@ -102,6 +111,12 @@ static void end_record(coll_gpusym_engine_t *e, coll_gpusym_record_t *r, uint32_
     const coll_gpusym_team_t *t = e->team;
     r->returned = gpusym_now_ns();
     r->error = error;
+    coll_gpusym_sums_add(r);
+    coll_gpusym_events_end(number);
+    if (!GPUSYM_FLAG(coll_gpusym_trace_written)) {
+        coll_gpusym_trace_drop(number);
+        return;
+    }
     if (!find_comm(e)) {
         coll_gpusym_trace_lose(number);
         return;

@@ -8,6 +8,7 @@
 
 #include "mca/coll/gpusym/exec/way.h"
 #include "mca/coll/gpusym/trace/record.h"
+#include "mca/common/gpusym/sanitizers.h"
 
 #define COLL_GPUSYM_TRACED(run) (__builtin_expect(0 != (run)->trace, 0))
 
@@ -23,7 +24,7 @@ void coll_gpusym_traced_note_end(coll_gpusym_run_t *run, const coll_gpusym_way_t
 /* MPI was called, and e->trace says when. */
 static inline void coll_gpusym_traced_begin(coll_gpusym_run_t *run)
 {
-    if (__builtin_expect(coll_gpusym_trace_on, 0)) {
+    if (__builtin_expect(GPUSYM_FLAG(coll_gpusym_trace_on), 0)) {
         coll_gpusym_traced_take(run);
     }
 }

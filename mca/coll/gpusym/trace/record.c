@@ -14,8 +14,10 @@
 #include <unistd.h>
 
 #include "mca/coll/gpusym/args/names.h"
+#include "mca/coll/gpusym/conf/filename.h"
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
+#include "mca/coll/gpusym/trace/ranges.h"
 #include "mca/common/gpusym/common.h"
 
 #include "config.h"
@@ -45,12 +47,14 @@ typedef struct {
 } comm_t;
 
 bool coll_gpusym_trace_on;
+bool coll_gpusym_trace_written;
 bool coll_gpusym_trace_wants_gpu;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* the file, what goes there, and communicators */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* the file, communicators, who wants records */
 static coll_gpusym_record_t *ring;                       /* [RECORDS] */
 static uint64_t head;                                    /* the next record to be taken, modulo RECORDS */
 static uint64_t lost;                                    /* calls without a record */
+static unsigned wanted;                                  /* coll_gpusym_trace_want() without _spare() */
 static struct {
     int fd;
     uint64_t tail; /* the next record to be looked at */
@@ -120,12 +124,63 @@ static void quote(const char *text, char *to, size_t size)
     to[used] = '\0';
 }
 
+/* ---- who wants records ---- */
+
+/* With the lock held, or while no thread is in a call. */
+static void switch_records(void)
+{
+    const bool on = coll_gpusym_trace_written || 0 != wanted;
+    __atomic_store_n(&coll_gpusym_trace_on, on, __ATOMIC_RELEASE);
+    __atomic_store_n(&coll_gpusym_params.notes, on || coll_gpusym_params.summary || coll_gpusym_ranges_on,
+                     __ATOMIC_RELAXED);
+}
+
+static bool have_ring(void)
+{
+    void *memory;
+    if (NULL != ring) {
+        return true;
+    }
+    if (0 != posix_memalign(&memory, 64, RECORDS * sizeof *ring)) {
+        gpusym_log_no_memory("records of calls");
+        return false;
+    }
+    memset(memory, 0, RECORDS * sizeof *ring); /* no page fault in a call */
+    out.tail = out.calls = head = lost = 0;
+    ring = memory;
+    return true;
+}
+
+bool coll_gpusym_trace_want(void)
+{
+    pthread_mutex_lock(&lock);
+    const bool ok = have_ring();
+    wanted += ok;
+    switch_records();
+    pthread_mutex_unlock(&lock);
+    return ok;
+}
+
+void coll_gpusym_trace_spare(void)
+{
+    pthread_mutex_lock(&lock);
+    wanted--;
+    switch_records();
+    pthread_mutex_unlock(&lock);
+}
+
+uint64_t coll_gpusym_trace_lost(void)
+{
+    return __atomic_load_n(&lost, __ATOMIC_RELAXED);
+}
+
 /* ---- the file ---- */
 
 static void give_up(void)
 {
     coll_gpusym_help("trace-write", coll_gpusym_params.world_rank, out.name, strerror(errno));
-    __atomic_store_n(&coll_gpusym_trace_on, false, __ATOMIC_RELAXED);
+    __atomic_store_n(&coll_gpusym_trace_written, false, __ATOMIC_RELAXED);
+    switch_records();
     close(out.fd);
     out.fd = -1;
 }
@@ -159,33 +214,6 @@ static void put_clocks(void)
     put_number((uint64_t) real.tv_sec * 1000000000u + (uint64_t) real.tv_nsec);
 }
 
-/* The name of the file: %r is the rank, %h the host, %p the process; without %r and %p, .RANK is appended. */
-static void name_file(const char *pattern, int rank, const char *host)
-{
-    size_t used = 0;
-    bool unique = false;
-    for (; '\0' != *pattern && used < sizeof out.name - 300; pattern++) {
-        char *at = out.name + used;
-        const size_t size = sizeof out.name - used;
-        int n = 1;
-        if ('%' == pattern[0] && ('r' == pattern[1] || 'p' == pattern[1])) {
-            n = snprintf(at, size, "%d", 'r' == *++pattern ? rank : (int) getpid());
-            unique = true;
-        } else if ('%' == pattern[0] && 'h' == pattern[1]) {
-            n = snprintf(at, size, "%.255s", host);
-            pattern++;
-        } else {
-            pattern += '%' == pattern[0] && '%' == pattern[1];
-            *at = *pattern;
-        }
-        used += (size_t) n;
-    }
-    out.name[used] = '\0';
-    if (!unique) {
-        snprintf(out.name + used, sizeof out.name - used, ".%d", rank);
-    }
-}
-
 static void put_head(int rank, const char *host)
 {
     char quoted[512];
@@ -203,28 +231,24 @@ static void put_head(int rank, const char *host)
 void coll_gpusym_trace_start(int world_rank, const char *host)
 {
     const char *pattern = coll_gpusym_params.trace;
-    if (NULL == pattern || '\0' == pattern[0] || NULL != ring) {
+    if (NULL == pattern || '\0' == pattern[0] || NULL != out.text) {
         return;
     }
-    name_file(pattern, world_rank, host);
-    out.text = malloc(TEXT_SIZE);
-    if (NULL == out.text || 0 != posix_memalign((void **) &ring, 64, RECORDS * sizeof *ring)) {
-        free(out.text);
-        out.text = NULL;
-        ring = NULL;
+    coll_gpusym_filename(out.name, sizeof out.name, pattern, world_rank, host);
+    out.text = have_ring() ? malloc(TEXT_SIZE) : NULL;
+    if (NULL == out.text) {
         gpusym_log_no_memory("the trace");
         return;
     }
-    memset(ring, 0, RECORDS * sizeof *ring); /* no page fault in a call */
     out.used = 0;
-    out.tail = out.calls = head = lost = 0;
     GPUSYM_RESTART(out.fd, open(out.name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (out.fd < 0) {
         give_up();
         return;
     }
     put_head(world_rank, host);
-    coll_gpusym_params.notes = coll_gpusym_trace_on = coll_gpusym_trace_wants_gpu = true;
+    coll_gpusym_trace_written = coll_gpusym_trace_wants_gpu = true;
+    switch_records();
 }
 
 /* ---- lines ---- */
@@ -373,7 +397,7 @@ static void write_some(uint32_t n)
 
 void coll_gpusym_trace_drain(void)
 {
-    if (0 == pthread_mutex_trylock(&lock)) {
+    if (__atomic_load_n(&coll_gpusym_trace_written, __ATOMIC_RELAXED) && 0 == pthread_mutex_trylock(&lock)) {
         write_some(DRAINED);
         pthread_mutex_unlock(&lock);
     }
@@ -385,6 +409,7 @@ void coll_gpusym_trace_drain(void)
 
 uint32_t coll_gpusym_trace_take(void)
 {
+    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* who sees that records are taken sees the ring */
     for (unsigned i = 0; i < TRIES; i++) {
         const uint64_t at = __atomic_fetch_add(&head, 1, __ATOMIC_RELAXED);
         coll_gpusym_record_t *r = &ring[at % RECORDS];
@@ -426,7 +451,7 @@ void coll_gpusym_trace_lose(uint32_t number)
 
 void coll_gpusym_trace_flush(void)
 {
-    if (NULL == ring) {
+    if (NULL == out.text) {
         return;
     }
     pthread_mutex_lock(&lock);
@@ -521,13 +546,10 @@ static void put_end(void)
     PUT("}\n");
 }
 
-void coll_gpusym_trace_stop(void)
+static void end_file(void)
 {
-    if (NULL == ring) {
-        return;
-    }
-    __atomic_store_n(&coll_gpusym_trace_on, false, __ATOMIC_RELAXED);
     coll_gpusym_trace_flush();
+    coll_gpusym_trace_written = false;
     for (uint32_t i = 0; i < RECORDS; i++) {
         if (OPEN == ring[i].state) {
             put_record(&ring[i], false);
@@ -540,6 +562,18 @@ void coll_gpusym_trace_stop(void)
     if (out.fd >= 0) {
         close(out.fd);
     }
+}
+
+void coll_gpusym_trace_stop(void)
+{
+    if (NULL == ring) {
+        return;
+    }
+    wanted = 0;
+    if (NULL != out.text) {
+        end_file();
+    }
+    switch_records();
     for (uint32_t i = 0; i < out.comms; i++) {
         free(out.comm[i].name);
         free(out.comm[i].text);
@@ -548,6 +582,7 @@ void coll_gpusym_trace_stop(void)
     free(out.text);
     free(ring);
     ring = NULL;
+    out.text = NULL;
     out.comm = NULL;
     out.comms = out.room = 0;
 }

@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The trace (coll_gpusym_trace): a record of each call, and the file of this process that they go to, one line of JSON
- * each. docs/guide.md describes the lines.
+ * Records of calls, and the trace (coll_gpusym_trace): the file of this process that they go to, one line of JSON
+ * each. docs/guide.md describes the lines. Without that file they are only added up (sums.h).
  *
  * Records stand in a ring of fixed size that is allocated once. A call takes one, fills it while it goes on, and ends
  * it; nothing is allocated, formatted or locked for that. Ended records are written by calls whose GPU has just been
@@ -16,7 +16,12 @@
 #include <stdint.h>
 
 /* The form in which MPI was called. */
-enum coll_gpusym_form { COLL_GPUSYM_FORM_BLOCKING, COLL_GPUSYM_FORM_NONBLOCKING, COLL_GPUSYM_FORM_PERSISTENT };
+enum coll_gpusym_form {
+    COLL_GPUSYM_FORM_BLOCKING,
+    COLL_GPUSYM_FORM_NONBLOCKING,
+    COLL_GPUSYM_FORM_PERSISTENT,
+    COLL_GPUSYM_FORMS
+};
 
 /* One call of this rank. */
 typedef struct {
@@ -42,14 +47,23 @@ typedef struct {
     uint32_t state; /* of record.c */
 } __attribute__((aligned(64))) coll_gpusym_record_t;
 
-/* Whether calls are recorded. Written while MPI is initialised, and where the file can no longer be written. */
-extern bool coll_gpusym_trace_on;
+/* Whether calls are recorded; and whether the records go to the file, else nothing that only lines need is noted.
+ * Written while MPI is initialised, where the file can no longer be written, and by the next two. */
+extern bool coll_gpusym_trace_on, coll_gpusym_trace_written;
+
+/* Records are taken from now on, until there is a call of the second function for each one of the first. False: there
+ * is no memory. Any thread. */
+bool coll_gpusym_trace_want(void);
+void coll_gpusym_trace_spare(void);
+/* Calls that have got no record because too many others were in flight. */
+uint64_t coll_gpusym_trace_lost(void);
 
 /* Opens the file, if coll_gpusym_trace names one. host: name of this host, not kept. */
 void coll_gpusym_trace_start(int world_rank, const char *host);
 /* Writes all ended records. Any thread. */
 void coll_gpusym_trace_flush(void);
-/* Writes what is left, also of calls that have not ended, and closes the file. No thread is in a call. */
+/* Writes what is left, also of calls that have not ended, and closes the file. Nobody wants records any more, and no
+ * thread is in a call. */
 void coll_gpusym_trace_stop(void);
 
 /* A communicator as lines name it. key: the same on all of its ranks; label: its name, copied. Sets *comm, and *nth:

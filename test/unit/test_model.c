@@ -1,0 +1,155 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Unit tests of tuning/model.c: what it counts of some calls; that more bytes, and more ranks, never cost less by the
+ * same algorithm; that it says nothing where it knows nothing.  A seed as the argument repeats a run.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "kernels/kernels.h"
+#include "kernels/plan.h"
+#include "mca/common/gpusym/memory/heap.h"
+#include "tuning/model.h"
+#include "tuning/tuning.h"
+#include "test/unit/random.h"
+
+#define CC 90
+#define MIB (1ull << 20)
+
+/* A call by an algorithm, as NVIDIA H200 serve it; -1: it cannot. */
+static int serve(gpusym_tuning_call_t *call, gpusym_tuning_choice_t *choice, unsigned coll, uint64_t bytes, uint32_t n,
+                 int algorithm)
+{
+    gpusym_work_t slot = {.nranks = n};
+    *call = (gpusym_tuning_call_t){.coll = coll,
+                                   .bytes = bytes,
+                                   .op = GPUSYM_OP_SUM,
+                                   .type = GPUSYM_T_F32,
+                                   .nranks = n,
+                                   .sm_count = 132,
+                                   .all_reach = true,
+                                   .ll128 = true,
+                                   .copies = true,
+                                   .zero_copy = bytes >= gpusym_tuning_zero_copy_min(false)};
+    call->max_blocks = gpusym_slot_layout(8 * MIB, n, gpusym_tuning_max_blocks(132, false), &slot);
+    call->ll_payload = gpusym_ll_payload(slot.ll_bytes);
+    gpusym_tuning_choose_in(&slot, call, &(gpusym_tuning_forced_t){.algorithm = algorithm}, choice);
+    return choice->algorithm;
+}
+
+static void expect(unsigned coll, uint64_t bytes, uint32_t n, int algorithm, unsigned of, double count)
+{
+    gpusym_tuning_call_t call;
+    gpusym_tuning_choice_t choice;
+    double part[GPUSYM_MODEL_PARTS];
+    assert_int_equal(serve(&call, &choice, coll, bytes, n, algorithm), algorithm);
+    gpusym_model_count(&call, &choice, part);
+    assert_true(part[of] > count - 1e-9 && part[of] < count + 1e-9);
+}
+
+static void parts_are_counted(void **state)
+{
+    (void) state;
+    expect(GPUSYM_COLL_ALLREDUCE, 8, 2, GPUSYM_ALG_ALLREDUCE_AGXLL_R, GPUSYM_MODEL_COMMAND, 1);
+    expect(GPUSYM_COLL_ALLREDUCE, 8, 2, GPUSYM_ALG_ALLREDUCE_AGXLL_R, GPUSYM_MODEL_LAUNCH, 0);
+    expect(GPUSYM_COLL_ALLREDUCE, 8, 2, GPUSYM_ALG_ALLREDUCE_AGXLL_R, GPUSYM_MODEL_MOVE, 0);
+    expect(GPUSYM_COLL_BCAST, 8, 5, GPUSYM_ALG_BCAST_LL, GPUSYM_MODEL_MOVE, 1);
+    expect(GPUSYM_COLL_BCAST, 8, 5, GPUSYM_ALG_BCAST_LL, GPUSYM_MODEL_PEER, 3);
+    expect(GPUSYM_COLL_ALLREDUCE, MIB, 4, GPUSYM_ALG_ALLREDUCE_AGXLL_R, GPUSYM_MODEL_LINES, 3);
+    expect(GPUSYM_COLL_ALLREDUCE, MIB, 4, GPUSYM_ALG_ALLREDUCE_AGXLL_R, GPUSYM_MODEL_LAUNCH, 1);
+    expect(GPUSYM_COLL_ALLREDUCE, 4 * MIB, 4, GPUSYM_ALG_ALLREDUCE_RSXST_AGXST, GPUSYM_MODEL_WIRE, 6);
+    expect(GPUSYM_COLL_ALLREDUCE, 4 * MIB, 4, GPUSYM_ALG_ALLREDUCE_RSXST_AGXST, GPUSYM_MODEL_BARRIER, 3);
+    expect(GPUSYM_COLL_ALLREDUCE, 4 * MIB, 4, GPUSYM_ALG_ALLREDUCE_RSXST_AGXST, GPUSYM_MODEL_COPIED, 0);
+    expect(GPUSYM_COLL_ALLREDUCE, 4 * MIB, 4, GPUSYM_ALG_ALLREDUCE_RSXLL128_AGXLL128, GPUSYM_MODEL_LINES128, 6);
+    expect(GPUSYM_COLL_ALLGATHER, MIB, 3, GPUSYM_ALG_ALLGATHER_ST, GPUSYM_MODEL_WIRE, 2);
+    expect(GPUSYM_COLL_ALLGATHER, 65536, 3, GPUSYM_ALG_ALLGATHER_ST, GPUSYM_MODEL_COPIED, 6.0 / 16);
+    expect(GPUSYM_COLL_ALLGATHER, MIB, 3, GPUSYM_ALG_ALLGATHER_ST, GPUSYM_MODEL_REDUCED, 0);
+    expect(GPUSYM_COLL_ALLREDUCE, MIB, 5, GPUSYM_ALG_ALLREDUCE_RING_LL, GPUSYM_MODEL_HOP_LL, 8);
+    expect(GPUSYM_COLL_ALLREDUCE, MIB, 5, GPUSYM_ALG_ALLREDUCE_RING_LL, GPUSYM_MODEL_PATH_LL, 1.6);
+    expect(GPUSYM_COLL_ALLREDUCE, MIB, 5, GPUSYM_ALG_ALLREDUCE_DBTREE_SIMPLE, GPUSYM_MODEL_HOP_SIMPLE, 6);
+    expect(GPUSYM_COLL_BCAST, MIB, 8, GPUSYM_ALG_BCAST_DBTREE_LL128, GPUSYM_MODEL_HOP_LL128, 3);
+    expect(GPUSYM_COLL_BCAST, MIB, 8, GPUSYM_ALG_BCAST_CHAIN_LL128, GPUSYM_MODEL_HOP_LL128, 7);
+    expect(GPUSYM_COLL_ALLTOALL, 32 * MIB, 2, GPUSYM_ALG_ALLTOALL_CE, GPUSYM_MODEL_ENGINE, 32);
+    expect(GPUSYM_COLL_ALLTOALL, 32 * MIB, 2, GPUSYM_ALG_ALLTOALL_CE, GPUSYM_MODEL_LAUNCH, 0);
+}
+
+/* By the same algorithm and kernel, by as many threads, and as resident. */
+static void more_costs_more(void **state)
+{
+    (void) state;
+    unsigned compared = 0;
+    for (unsigned i = 0; i < 20000; i++) {
+        const unsigned algorithm = (unsigned) (next_random() % GPUSYM_ALG_COUNT);
+        const unsigned coll = gpusym_algorithm_collective(algorithm);
+        const uint64_t bytes = 1 + next_random() % (1ull << next_random() % 30);
+        const uint32_t n = 2 + (uint32_t) (next_random() % (GPUSYM_TEAM_MAX - 2));
+        gpusym_tuning_call_t call, other;
+        gpusym_tuning_choice_t choice, more;
+        const bool longer = next_random() % 2;
+        if ((int) algorithm != serve(&call, &choice, coll, bytes, n, (int) algorithm) ||
+            (int) algorithm !=
+                serve(&other, &more, coll, longer ? 2 * bytes : bytes, longer ? n : n + 1, (int) algorithm) ||
+            choice.family != more.family || choice.resident != more.resident || choice.zero_copy != more.zero_copy ||
+            choice.blocks * choice.threads != more.blocks * more.threads) {
+            continue;
+        }
+        const double ns = gpusym_model_predict(&call, &choice, CC);
+        assert_true(ns > 1000 && gpusym_model_predict(&other, &more, CC) >= ns);
+        compared++;
+    }
+    assert_true(compared > 10000);
+}
+
+/* Enough threads are as fast as the wire; few are slower by how few they are. */
+static void few_threads_cost_more(void **state)
+{
+    const uint32_t blocks[3] = {4, 8, 128};
+    gpusym_tuning_call_t call;
+    gpusym_tuning_choice_t choice;
+    double ns[3];
+    (void) state;
+    assert_int_equal(serve(&call, &choice, GPUSYM_COLL_ALLREDUCE, 512 * MIB, 2, GPUSYM_ALG_ALLREDUCE_RSXST_AGXST),
+                     GPUSYM_ALG_ALLREDUCE_RSXST_AGXST);
+    for (unsigned i = 0; i < 3; i++) {
+        choice.blocks = blocks[i];
+        ns[i] = gpusym_model_predict(&call, &choice, CC);
+    }
+    assert_true(ns[0] > 1.9 * ns[1] && ns[1] > 1.9 * ns[2]);
+    choice.blocks = 64;
+    assert_true(gpusym_model_predict(&call, &choice, CC) == ns[2]);
+}
+
+static void nothing_is_said_of_others(void **state)
+{
+    gpusym_tuning_call_t call;
+    gpusym_tuning_choice_t choice;
+    (void) state;
+    (void) serve(&call, &choice, GPUSYM_COLL_ALLREDUCE, MIB, 4, GPUSYM_ALG_ALLREDUCE_RING_LL);
+    assert_true(gpusym_model_predict(&call, &choice, CC) > 0);
+    assert_true(0 == gpusym_model_predict(&call, &choice, 80));
+    call.simulated = true;
+    assert_true(0 == gpusym_model_predict(&call, &choice, CC));
+    call.simulated = false;
+    call.ll128 = false;
+    assert_true(0 == gpusym_model_predict(&call, &choice, CC));
+    call.ll128 = true;
+    choice.family = GPUSYM_F_AGXLLMC_R;
+    assert_true(0 == gpusym_model_predict(&call, &choice, CC));
+    assert_int_equal(gpusym_model_gpus()[0], 'N');
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_are_counted),
+        cmocka_unit_test(more_costs_more),
+        cmocka_unit_test(few_threads_cost_more),
+        cmocka_unit_test(nothing_is_said_of_others),
+    };
+    random_start(argc, argv);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
