@@ -53,6 +53,12 @@ typedef struct {
 } coll_gpusym_params_t;
 extern coll_gpusym_params_t coll_gpusym_params;
 
+/* Finds an algorithm of a collective that has kernels by its name, auto and staged included. False: there is none;
+ * allowed: those that there are. */
+bool coll_gpusym_algorithm_parse(unsigned coll, const char *text, int *algorithm, char *allowed, size_t size);
+/* The name of such a value. */
+const char *coll_gpusym_algorithm_text(int algorithm);
+
 /* Registers them, and those of the common library. Open MPI error code. */
 int coll_gpusym_params_register(void);
 

@@ -8,6 +8,7 @@
 #ifndef MCA_COLL_GPUSYM_TEAM_STATE_H
 #define MCA_COLL_GPUSYM_TEAM_STATE_H
 
+#include "mca/coll/gpusym/conf/settings.h"
 #include "mca/coll/gpusym/fallback/fallback.h"
 #include "mca/coll/gpusym/team/peers.h"
 #include "mca/common/gpusym/agree/notices.h"
@@ -107,12 +108,15 @@ typedef struct coll_gpusym_team {
     coll_gpusym_peer_t **all;         /* of several islands: [ranks of the communicator]; owned */
     struct coll_gpusym_hosts *hosts;  /* of several islands, bootstrapped: hosts.h; owned */
     bool hopes;                       /* of several islands: the last call that was agreed on was native */
-    bool wanted;    /* of several islands: one had data on GPUs while this or another was not set up */
-    unsigned rails; /* which rails all of its members have: as coll_gpusym_hosts_reserve() */
-    int reason;     /* enum coll_gpusym_reason for which every call is staged, agreed by all ranks; -1: none */
-    bool none;      /* no rank has a device: every call is forwarded, once those in flight are over */
-    bool broken;    /* a call failed: flags and epochs differ between ranks, and every further call is refused */
-    bool open;      /* for calls on host buffers: bootstrapped (host.joined, or reason is set), and not broken */
+    bool wanted;       /* of several islands: one had data on GPUs while this or another was not set up */
+    unsigned rails;    /* which rails all of its members have: as coll_gpusym_hosts_reserve() */
+    int reason;        /* enum coll_gpusym_reason for which every call is staged, agreed by all ranks; -1: none */
+    bool none;         /* no rank has a device: every call is forwarded, once those in flight are over */
+    bool broken;       /* a call failed: flags and epochs differ between ranks, and every further call is refused */
+    bool has_settings; /* `settings` hold */
+    uint16_t settled;  /* this rank's wish that has been compared last (settings.h); 0: none */
+    coll_gpusym_settings_t settings; /* agreed by all ranks, of one island */
+    bool open; /* for calls on host buffers: bootstrapped (host.joined, or reason is set), and not broken */
     coll_gpusym_host_team_t host;
     coll_gpusym_bootstrap_t boot;
 } coll_gpusym_team_t;
