@@ -95,8 +95,8 @@ static gpusym_info_text_t set_key(opal_infosubscriber_t *object, gpusym_info_tex
     return good ? text : NULL;
 }
 
-/* What the communicator is made with is valid behind this, for a bad value is taken away. Takes 36 us in 4.1. Not of one
- * rank, nor between two groups: no kernel serves their calls, and Open MPI ignores the keys. */
+/* What the communicator is made with is valid behind this, for a bad value is taken away. Takes 36 us in 4.1. Not of
+ * one rank, nor between two groups: no kernel serves their calls, and Open MPI ignores the keys. */
 static void subscribe_keys(mca_coll_gpusym_module_t *m, struct ompi_communicator_t *comm)
 {
     char name[64], text[128], allowed[1024];

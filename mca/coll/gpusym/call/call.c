@@ -16,6 +16,7 @@
 #include "mca/coll/gpusym/exec/whole.h"
 #include "mca/coll/gpusym/team/join.h"
 #include "mca/coll/gpusym/team/settings.h"
+#include "mca/coll/gpusym/team/tuner.h"
 #include "mca/coll/gpusym/team/team.h"
 #include "mca/common/gpusym/gpusym.h"
 
@@ -450,6 +451,7 @@ static bool compare_settings(coll_gpusym_call_t *call)
     coll_gpusym_engine_t *e = call->run.engine;
     switch (coll_gpusym_settings_compare(e->team, e->wish, call->run.wish)) {
     case COLL_GPUSYM_SETTINGS_SAME:
+        call->run.task.read.any &= ~(uint32_t) GPUSYM_POST_SETTINGS; /* they are compared */
         return true;
     case COLL_GPUSYM_SETTINGS_CHANGED:
         coll_gpusym_residents_forget(e->residents);
@@ -467,6 +469,24 @@ static bool compare_settings(coll_gpusym_call_t *call)
     return false;
 }
 
+/* The tuner's answer for such calls. True: it is there, or none is wanted. */
+static bool need_answer(coll_gpusym_call_t *call)
+{
+    const coll_gpusym_run_t *run = &call->run;
+    coll_gpusym_team_t *t = run->engine->team;
+    if (t->reason >= 0 || t->host.led || NULL != run->task.sizes) {
+        return true;
+    }
+    const int known =
+        coll_gpusym_tuner_need(t, run->args->coll, call->segments.op, call->segments.type, run->task.read.max_bytes);
+    if (known < 0) {
+        fail_for(call, COLL_GPUSYM_FAILED_REPORTED, -1);
+    } else if (0 == known) {
+        check(call, COLL_GPUSYM_WAIT_SETUP);
+    }
+    return known > 0;
+}
+
 static void set_up(coll_gpusym_call_t *call)
 {
     coll_gpusym_team_t *t = call->run.engine->team;
@@ -475,7 +495,8 @@ static void set_up(coll_gpusym_call_t *call)
         fail_for(call, COLL_GPUSYM_FAILED_REPORTED, -1);
     } else if (0 == rv) {
         check(call, COLL_GPUSYM_WAIT_SETUP);
-    } else if (0 == (call->run.task.read.any & GPUSYM_POST_SETTINGS) || compare_settings(call)) {
+    } else if ((0 == (call->run.task.read.any & GPUSYM_POST_SETTINGS) || compare_settings(call)) &&
+               (NULL == t->host.tuner || need_answer(call))) {
         const coll_gpusym_way_t *way = coll_gpusym_native_way(call->run.engine);
         if (way != call->way) {
             choose(call, way);

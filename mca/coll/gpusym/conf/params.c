@@ -209,6 +209,15 @@ static int register_rules(void)
                              "share/gpusym/rules of the installation; none: no rules");
 }
 
+static int register_tuner(void)
+{
+    return gpusym_var_string(
+        &group, "tuner", GPUSYM_VAR_EVERY_CALL, "", FIELD(tuner),
+        "Tuner plug-in, a shared library that chooses algorithms in place of rules and the tuning "
+        "table (gpusym_tuner.h): a path, or a name in the library path. Loaded when a communicator "
+        "is set up. Empty: none");
+}
+
 static int register_adopt(void)
 {
     mca_base_var_source_t source = MCA_BASE_VAR_SOURCE_DEFAULT;
@@ -251,6 +260,9 @@ int coll_gpusym_params_register(void)
     }
     if (ret >= 0) {
         ret = register_rules();
+    }
+    if (ret >= 0) {
+        ret = register_tuner();
     }
     for (size_t i = 0; ret >= 0 && i < sizeof(numbers) / sizeof(numbers[0]); ++i) {
         ret = gpusym_var_number(&group, &numbers[i]);

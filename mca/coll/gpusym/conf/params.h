@@ -39,6 +39,7 @@ typedef struct {
     int node_size;           /* ranks of an island, at most; 0: as many as kernels serve */
     unsigned net_size;       /* bytes of memory for messages between islands */
     const char *rules;       /* file or folder of rules; "": that of the installation, "none": no rules */
+    const char *tuner;       /* tuner plug-in, a path or a name for dlopen(); "": none */
     const char *net_devices; /* UCX's names of network devices for these; "": all */
     bool reproducible;       /* only algorithms whose bits depend on nothing but inputs and number of ranks */
     bool summary;            /* print the counters at MPI_Finalize */

@@ -13,6 +13,7 @@
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/plan/zero_copy.h"
 #include "mca/coll/gpusym/team/settings.h"
+#include "mca/coll/gpusym/team/tuner.h"
 #include "mca/common/gpusym/gpusym.h"
 
 /* Collectives with kernels have the same numbers in both lists. */
@@ -152,6 +153,9 @@ static const gpusym_tuning_choice_t *choose_algorithm(coll_gpusym_task_t *task)
         return choice;
     }
     gpusym_tuning_call_t what = describe_call(task);
+    if (NULL != t->host.tuner && NULL == task->sizes) {
+        coll_gpusym_tuner_apply(t, &what, &forced);
+    }
     if (NULL != t->host.rules && NULL == task->sizes) {
         (void) gpusym_rules_apply(t->host.rules, &t->host.work, &what, &forced);
     }

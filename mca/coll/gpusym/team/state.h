@@ -46,6 +46,8 @@ typedef struct {
     uint8_t my_link[GPUSYM_TEAM_MAX]; /* classes of this rank's links; see coll_gpusym_host_team_t.link */
 } coll_gpusym_bootstrap_t;
 
+typedef struct coll_gpusym_tuner coll_gpusym_tuner_t;
+
 /* The ranks of one island: their roll-call, and what their kernels use. Ranks in here are members of the island, by
  * their numbers there: see coll_gpusym_team_member. */
 typedef struct {
@@ -83,8 +85,9 @@ typedef struct {
     uint8_t link[GPUSYM_TEAM_MAX][GPUSYM_TEAM_MAX];
     bool all_reach;    /* else only along the rings, and work.peer[r] is NULL for a rank that this one does not reach */
     bool no_zero_copy; /* not all GPUs reach each other: agreed by all */
-    gpusym_rules_t *rules; /* settled, and the same on all ranks; owned. NULL: none */
-    bool ll128;            /* every link keeps stores of 128 bytes whole */
+    gpusym_rules_t *rules;      /* settled, and the same on all ranks; owned. NULL: none */
+    coll_gpusym_tuner_t *tuner; /* the same on all ranks (tuner.h); owned. NULL: none */
+    bool ll128;                 /* every link keeps stores of 128 bytes whole */
     uint32_t nrings;
     uint8_t ring[GPUSYM_PATHS_MAX][GPUSYM_TEAM_MAX]; /* orders of the ranks */
     /* A rank's GPU has other processes, of this team or not, agreed by all: the lowest rank of each GPU, its leader,
