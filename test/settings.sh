@@ -52,6 +52,12 @@ run 'changes' 3 changes
 run 'changes, resident kernels' 3 changes --mca coll_gpusym_linger 100000
 run 'changes, no resident kernels' 4 changes --mca coll_gpusym_linger 0
 
+for seed in 1 2 3; do
+    GPUSYM_TEST_SEED=$seed run "any order, seed $seed" 3 random
+done
+run 'any order, resident kernels' 2 random --mca coll_gpusym_linger 100000
+run 'any order, with epochs that wrap' 3 random --mca coll_gpusym_epoch_first 2147483400
+
 run 'bad values' 3 bad
 says 'the info key gpusym_allreduce_algorithm has the value "ring_lll", which is not allowed\.$'
 says 'the info key gpusym_max_blocks has the value "-1", which is not allowed\.$'

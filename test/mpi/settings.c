@@ -7,6 +7,7 @@
  *     settings --what keys       each key, by MPI_Comm_dup_with_info and MPI_Comm_set_info; what MPI_Comm_get_info says
  *              --what changes    between calls, with nonblocking calls in flight, of persistent ones, of several
  *                                communicators in turns
+ *              --what random     all of that in any order
  *              --what bad        values that are none
  *              --what others     ranks that set different values, or nothing
  *              --what named      calls on communicators that have a name: for the trace
@@ -23,11 +24,12 @@
 #include "test/mpi/mpit.h"
 #include "test/mpi/persistent.h"
 
-#define USAGE "[--what keys|changes|bad|others|named] [--count N]"
-enum { ALIKE = 4, QUEUED = 3, TURNS = 6 };
+#define USAGE "[--what keys|changes|random|bad|others|named] [--count N] [--n STEPS]"
+enum { ALIKE = 4, QUEUED = 3, TURNS = 6, WORDS = 4 };
 
 static check_t t;
 static int count;
+static uint64_t steps;
 static int *in, *out, *host;
 
 /* ---- calls ---- */
@@ -110,6 +112,9 @@ static void expect_calls(coll_t coll, MPI_Comm comm, const char *which, const ch
     expect(right, "%s: wrong result of %s", why, colls[coll]);
     expect(ALIKE == rise, "%s: %s_%s has risen by %llu, not by %d", why, colls[coll], which, rise, ALIKE);
 }
+
+/* Algorithms of all-reduce. */
+static const char *const words[WORDS] = {"ring_ll", "rsxld_agxst", "ring_simple", "agxll_r"};
 
 /* ---- settings ---- */
 
@@ -246,7 +251,6 @@ static void test_keys(void)
 /* Calls in flight keep what was set when they were made, on ranks that make progress at different times. */
 static void test_in_flight(void)
 {
-    static const char *const words[] = {"ring_ll", "rsxld_agxst", "ring_simple"};
     unsigned long long before[3], rise;
     MPI_Request request[3 * QUEUED];
     char name[64];
@@ -287,7 +291,6 @@ static void test_in_flight(void)
 
 static void test_persistent(void)
 {
-    static const char *const words[] = {"ring_ll", "rsxld_agxst"};
     MPI_Request request;
     MPI_Comm comm;
     char name[64];
@@ -332,6 +335,119 @@ static void test_changes(void)
     test_in_flight();
     test_persistent();
     test_turns();
+}
+
+/* ---- any order ---- */
+
+static unsigned next_random(uint64_t *seed)
+{
+    *seed = *seed * 6364136223846793005ull + 1442695040888963407ull;
+    return (unsigned) (*seed >> 33);
+}
+
+enum { COMMS = 2, IN_FLIGHT = 6 };
+
+typedef struct {
+    MPI_Comm comm;
+    int word;    /* that holds, by the calls so far */
+    int want[2]; /* that rank 0 wants, and the others */
+    int n;       /* calls in flight */
+    MPI_Request request[IN_FLIGHT];
+    int *out;
+} flight_t;
+
+static unsigned long long algorithm_count(int word)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "native_%s", words[word]);
+    return mpit_count("allreduce", name);
+}
+
+/* Ends the calls in flight. Returns how many elements are wrong. */
+static int land(flight_t *f)
+{
+    int wrong = 0;
+    MPI_Waitall(f->n, f->request, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < f->n; i++) {
+        mem_read(host, f->out + i * count, (size_t) count * sizeof *host);
+        for (int k = 0; k < count; k++) {
+            wrong += host[k] != sum_of(1 + k);
+        }
+    }
+    f->n = 0;
+    return wrong;
+}
+
+static void set_any(flight_t *f, uint64_t *seed)
+{
+    char blocks[2] = {(char) ('0' + next_random(seed) % 4), '\0'};
+    const int word = f->want[0] = f->want[1] = (int) (next_random(seed) % WORDS);
+    if (0 == next_random(seed) % 2) {
+        set(f->comm, "gpusym_allreduce_algorithm", words[word], NULL);
+    } else {
+        set(f->comm, "gpusym_max_blocks", blocks, "gpusym_allreduce_algorithm", words[word], NULL);
+    }
+}
+
+/* The algorithm of the next call. If not all ranks want the same, that of the last one. */
+static int next_word(flight_t *f)
+{
+    f->word = f->want[0] == f->want[1] ? f->want[0] : f->word;
+    f->want[0] = f->want[1] = f->word;
+    return f->word;
+}
+
+/* Nonblocking and blocking calls on two communicators, whose settings change in between: each call goes as was set when
+ * it was made, on ranks that make progress at different times. */
+static void test_random(void)
+{
+    unsigned long long before[WORDS], expected[WORDS] = {0};
+    uint64_t seed = check_seed(), own = seed + (uint64_t) t.rank;
+    flight_t flight[COMMS];
+    int wrong = 0;
+
+    for (int i = 0; i < COMMS; i++) {
+        flight[i] = (flight_t){.out = mem_alloc(MEM_DEVICE, (size_t) (IN_FLIGHT * count) * sizeof *host)};
+        flight[i].comm = dup_with(MPI_COMM_WORLD, "gpusym_allreduce_algorithm", words[0], NULL);
+        wrong += !call_once(ALLREDUCE, flight[i].comm);
+    }
+    fill(1);
+    for (int w = 0; w < WORDS; w++) {
+        before[w] = algorithm_count(w);
+    }
+    for (uint64_t i = 0; i < steps; i++) {
+        flight_t *f = &flight[next_random(&seed) % COMMS];
+        const unsigned what = next_random(&seed) % 8;
+        if (what < 2 && 0 == next_random(&seed) % 4) { /* not all ranks */
+            f->want[1] = (int) (next_random(&seed) % WORDS);
+            if (0 != t.rank) {
+                set(f->comm, "gpusym_allreduce_algorithm", words[f->want[1]], NULL);
+            }
+        } else if (what < 2) {
+            set_any(f, &seed);
+        } else if (what < 7 && f->n < IN_FLIGHT) {
+            MPI_Iallreduce(in, f->out + f->n * count, count, MPI_INT, MPI_SUM, f->comm, &f->request[f->n]);
+            f->n++;
+            expected[next_word(f)]++;
+        } else {
+            MPI_Allreduce(in, out, count, MPI_INT, MPI_SUM, f->comm);
+            expected[next_word(f)]++;
+            wrong += land(f);
+        }
+        if (0 == next_random(&own) % 16) {
+            usleep((useconds_t) (next_random(&own) % 2000));
+        }
+    }
+    for (int i = 0; i < COMMS; i++) {
+        wrong += land(&flight[i]);
+        mem_free(MEM_DEVICE, flight[i].out);
+        MPI_Comm_free(&flight[i].comm);
+    }
+    expect(0 == wrong, "random: %d wrong elements", wrong);
+    for (int w = 0; w < WORDS; w++) {
+        const unsigned long long rise = algorithm_count(w) - before[w];
+        expect(expected[w] == rise, "random: %llu calls by %s, not %llu", rise, words[w], expected[w]);
+    }
 }
 
 /* ---- errors ---- */
@@ -394,15 +510,13 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } all[] = {{"keys", test_keys},
-               {"changes", test_changes},
-               {"bad", test_bad},
-               {"others", test_others},
-               {"named", test_named}};
+    } all[] = {{"keys", test_keys}, {"changes", test_changes}, {"random", test_random},
+               {"bad", test_bad},   {"others", test_others},   {"named", test_named}};
 
     check_init(&argc, &argv, "settings", MPI_THREAD_SINGLE);
     const char *what = check_option("--what");
     count = (int) check_number("--count", 100);
+    steps = check_number("--n", 400);
     check_arguments_end(USAGE);
     check_start(&t, "settings", MPI_COMM_WORLD);
     const size_t bytes = (size_t) (count * t.nranks) * sizeof *host;

@@ -244,10 +244,8 @@ static bool wants_settings(coll_gpusym_call_t *call)
 {
     coll_gpusym_run_t *run = &call->run;
     coll_gpusym_wish_t *w = run->engine->wish;
-    if (0 == run->wish) {
-        run->wish = w->number;
-        w->posted = true;
-    }
+    run->wish = 0 == run->wish ? w->number : run->wish;
+    w->posted = w->posted || run->wish == w->number;
     return COLL_GPUSYM_WISH_NONE != run->wish && coll_gpusym_settings_differ(run->engine->team, run->wish);
 }
 

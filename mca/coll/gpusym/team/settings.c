@@ -18,10 +18,12 @@ void coll_gpusym_wish_set(coll_gpusym_wish_t **newest, bool in_flight, unsigned 
 {
     coll_gpusym_wish_t *w = *newest;
 
-    if (NULL != w && w->settings.value[key] == value) {
-        return;
+    const bool taken = NULL != w && (w->posted || in_flight);
+
+    if (NULL != w && w->settings.value[key] == value && (!taken || w->compared)) {
+        return; /* else it may be taken back yet */
     }
-    if (NULL == w || w->posted || in_flight) {
+    if (NULL == w || taken) {
         w = calloc(1, sizeof *w);
         if (NULL == w) {
             return; /* as if the program had not set it */
@@ -151,6 +153,7 @@ static coll_gpusym_settings_state_t judge(coll_gpusym_team_t *t, coll_gpusym_wis
     }
     t->settled = number;
     if (NULL != w) { /* no call needs older ones any more */
+        w->compared = true;
         coll_gpusym_wishes_free(w->older);
         w->older = NULL;
     }

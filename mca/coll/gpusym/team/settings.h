@@ -19,7 +19,8 @@
 typedef struct coll_gpusym_wish {
     struct coll_gpusym_wish *older; /* owned; NULL: none that a call may need */
     uint16_t number;
-    bool posted; /* a call has posted that it is wanted: it changes no more */
+    bool posted;   /* a call has posted that it is wanted: it changes no more, but by the comparison */
+    bool compared; /* which it has been through */
     coll_gpusym_settings_t settings;
 } coll_gpusym_wish_t;
 
