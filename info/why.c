@@ -19,6 +19,7 @@
 #include "mca/common/gpusym/device/multicast.h"
 #include "mca/common/gpusym/memory/heap.h"
 #include "mca/common/gpusym/rules/rules.h"
+#include "mca/common/gpusym/rules/tuner.h"
 #include "mca/common/gpusym/topo/rings.h"
 #include "tuning/model.h"
 #include "tuning/why.h"
@@ -44,6 +45,8 @@ typedef struct {
     char gpu[64];       /* name and compute capability */
     int cc;
     gpusym_rules_t *rules; /* owned; NULL: none */
+    const char *tuner;     /* the plug-in that has answered; NULL: none */
+    gpusym_rule_t answer;
 } asked_t;
 
 /* ---- the user's words ---- */
@@ -235,6 +238,41 @@ static void take_rules(asked_t *a, info_item_t *assumed)
     }
 }
 
+/* The tuner plug-in's answer, as rank 0 of a communicator of these ranks would get it, or why there is none. */
+static void take_tuner(asked_t *a, info_item_t *assumed)
+{
+    const char *path = info_param_text("coll_gpusym_tuner");
+    const gpusym_tuner_comm_t comm = {.name = "gpusym_info",
+                                      .gpu = a->gpu,
+                                      .ranks = a->call.nranks,
+                                      .compute_capability = (uint32_t) a->cc,
+                                      .multiprocessors = a->call.sm_count,
+                                      .nvlink = a->call.ll128,
+                                      .max_blocks = a->call.max_blocks};
+    const unsigned op = a->reduces ? a->call.op : GPUSYM_OP_BOR, type = a->reduces ? a->call.type : GPUSYM_T_U8;
+    const gpusym_tuner_key_t key = gpusym_tuner_key(a->call.coll, op, type, a->bytes, a->call.nranks);
+    void *context = NULL;
+    char why[512];
+
+    if (NULL == path || '\0' == *path) {
+        return;
+    }
+    const gpusym_tuner_t *tuner = gpusym_tuner_load(path, why, sizeof(why));
+    const int error = NULL != tuner && NULL != tuner->init ? tuner->init(&comm, &context) : 0;
+    if (NULL == tuner || 0 != error) {
+        info_text(assumed, NULL, "no tuner: %s", NULL == tuner ? why : "its init failed");
+        return;
+    }
+    if (gpusym_tuner_ask(tuner, context, &key, a->call.max_blocks, &a->answer, why, sizeof(why))) {
+        a->tuner = tuner->name;
+    } else {
+        info_text(assumed, NULL, "no answer of the tuner: %s", why);
+    }
+    if (NULL != tuner->finalize) {
+        tuner->finalize(context);
+    }
+}
+
 /* What is asked of the first communicator of a job. */
 static void make_question(asked_t *a, info_item_t *assumed)
 {
@@ -252,6 +290,7 @@ static void make_question(asked_t *a, info_item_t *assumed)
                                             gpusym_tuning_max_blocks(a->call.sm_count, a->call.simulated), &a->slot);
     a->call.ll_payload = gpusym_ll_payload(a->slot.ll_bytes);
     take_rules(a, assumed);
+    take_tuner(a, assumed);
     info_text(assumed, NULL,
               "buffers of cudaMalloc, which peers can map, input and output apart, the same on all ranks");
 }
@@ -356,6 +395,7 @@ static double predict_us(const asked_t *a, const gpusym_tuning_question_t *quest
     gpusym_tuning_question_t forced = *question;
     forced.forced.algorithm = (int) algorithm;
     forced.rules = NULL;
+    forced.answer = NULL;
     const gpusym_tuning_call_t call = question->call(question->arg, a->bytes);
     const gpusym_tuning_choice_t choice = gpusym_tuning_ask(&forced, a->bytes);
     const double ns = choice.algorithm == (int) algorithm ? gpusym_model_predict(&call, &choice, a->cc) : 0;
@@ -380,6 +420,7 @@ static void tell_candidate(info_item_t *list, unsigned algorithm, const gpusym_t
 {
     const gpusym_tuning_lack_t lack = gpusym_tuning_ask_lack(question, a->bytes, algorithm);
     char place[64];
+    const bool by_tuner = NULL != question->answer && question->answer->algorithm == (int) algorithm;
     const bool chosen = taken == (int) algorithm, forced = question->forced.algorithm == (int) algorithm;
     info_item_t *row = info_group(list, NULL);
     char where[256];
@@ -390,7 +431,9 @@ static void tell_candidate(info_item_t *list, unsigned algorithm, const gpusym_t
     if (is_predicted(a, question)) {
         info_number(row, "predicted_us", predict_us(a, question, algorithm));
     }
-    if (chosen && !forced && NULL != rule && rule->algorithm == (int) algorithm) {
+    if (chosen && !forced && by_tuner) {
+        info_text(row, "why", "the tuner plug-in says so%s%s", '\0' == where[0] ? "" : "; the table takes it ", where);
+    } else if (chosen && !forced && NULL != rule && rule->algorithm == (int) algorithm) {
         info_text(row, "why", "%s says so%s%s", gpusym_rule_place(rule, place, sizeof(place)),
                   '\0' == where[0] ? "" : "; the table takes it ", where);
     } else if (chosen && forced) {
@@ -411,7 +454,7 @@ static void tell_candidate(info_item_t *list, unsigned algorithm, const gpusym_t
 
 /* rule: the one that holds; NULL: none. */
 static void tell_choice(info_item_t *root, const gpusym_tuning_choice_t *choice, const gpusym_rule_t *rule,
-                        const asked_t *a)
+                        const char *tuner, const asked_t *a)
 {
     char place[64];
     static const char *const protocols[] = {[GPUSYM_PROTOCOL_LL] = "LL",
@@ -430,7 +473,9 @@ static void tell_choice(info_item_t *root, const gpusym_tuning_choice_t *choice,
         return;
     }
     info_text(group, "algorithm", "%s", gpusym_algorithm_name((unsigned) choice->algorithm));
-    if (NULL != rule) {
+    if (NULL != tuner) {
+        info_text(group, "because", "the tuner plug-in %s says so", tuner);
+    } else if (NULL != rule) {
         info_text(group, "because", "%s: %s", gpusym_rules_path(a->rules),
                   gpusym_rule_place(rule, place, sizeof(place)));
     }
@@ -469,17 +514,27 @@ static void tell_question(info_item_t *root, const asked_t *a)
     info_truth(group, "nvlink_between_all", a->call.ll128);
 }
 
+static bool says_anything(const gpusym_rule_t *r)
+{
+    return r->algorithm >= 0 || 0 != (r->blocks | r->threads | r->chunk);
+}
+
 static void answer(info_item_t *root, asked_t *a)
 {
     gpusym_tuning_range_t range[GPUSYM_TUNING_RANGES_MAX];
 
     info_item_t *assumed = info_list(root, "assumed");
     make_question(a, assumed);
-    const gpusym_tuning_question_t question = {
-        .call = call_of, .arg = a, .slot = &a->slot, .forced = find_forced(a), .rules = a->rules};
+    gpusym_tuning_question_t question = {.call = call_of,
+                                         .arg = a,
+                                         .slot = &a->slot,
+                                         .forced = find_forced(a),
+                                         .rules = a->rules,
+                                         .answer = NULL != a->tuner ? &a->answer : NULL};
     gpusym_tuning_question_t table = question;
     table.forced.algorithm = -1;
     table.rules = NULL;
+    table.answer = NULL;
     const unsigned n = gpusym_tuning_ranges(&table, range);
     if (NULL == a->staged && is_predicted(a, &question)) {
         info_text(assumed, NULL,
@@ -492,8 +547,15 @@ static void answer(info_item_t *root, asked_t *a)
         choice.algorithm = STAGED;
     }
     tell_question(root, a);
+    /* It decides if the call can follow it; then rules say only what it leaves open. */
+    gpusym_tuning_forced_t forced = question.forced;
+    const gpusym_tuning_call_t call = call_of(a, a->bytes);
+    const bool decided = NULL != a->tuner && STAGED != choice.algorithm &&
+                         gpusym_rule_apply(&a->answer, &a->slot, &call, &forced) && says_anything(&a->answer);
+    question.forced = decided ? forced : question.forced;
     const gpusym_rule_t *rule = STAGED == choice.algorithm ? NULL : tell_rules(root, &question, a->bytes);
-    tell_choice(root, &choice, rule, a);
+    question.forced = find_forced(a);
+    tell_choice(root, &choice, rule, decided ? a->tuner : NULL, a);
     info_item_t *list = info_list(root, "candidates");
     for (unsigned algorithm = 0; algorithm < GPUSYM_ALG_COUNT && NULL == a->staged; algorithm++) {
         if (gpusym_algorithm_collective(algorithm) == a->call.coll) {

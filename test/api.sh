@@ -38,7 +38,7 @@ try 'its version' test "$(pkg-config --modversion gpusym)" = "$GPUSYM_VERSION"
 # The flags of mpicc for MPI's headers: a C++ compiler gets them by mpicc, too.
 read -ra mpi < <("$GPUSYM_OMPI_MPICC" --showme:compile)
 strict=(-Wall -Wextra -Wpedantic -Wstrict-prototypes -Werror -fsyntax-only)
-for header in gpusym.h mpix_stream.h; do
+for header in gpusym.h gpusym_tuner.h mpix_stream.h; do
     printf '#include <%s>\n#include <%s>\nint main(void) { return 0; }\n' $header $header >"$dir/main.c"
     try "$header in C" "${CC:-cc}" -std=c99 "${strict[@]}" -isystem "${mpi[0]#-I}" "${mpi[@]}" "${cflags[@]}" "$dir/main.c"
     if command -v c++ >/dev/null; then

@@ -302,17 +302,27 @@ static void add_rule(const gpusym_rule_t *r, gpusym_tuning_forced_t *forced)
     forced->chunk = 0 == forced->chunk ? r->chunk : forced->chunk;
 }
 
+bool gpusym_rule_apply(const gpusym_rule_t *r, const gpusym_work_t *slot, const gpusym_tuning_call_t *call,
+                       gpusym_tuning_forced_t *forced)
+{
+    gpusym_tuning_lack_t lack;
+    const bool holds = GPUSYM_RULE_HOLDS == judge(r, slot, call, forced, &lack);
+
+    if (holds) {
+        add_rule(r, forced);
+    }
+    return holds;
+}
+
 const gpusym_rule_t *gpusym_rules_apply(const gpusym_rules_t *rules, const gpusym_work_t *slot,
                                         const gpusym_tuning_call_t *call, gpusym_tuning_forced_t *forced)
 {
     uint32_t n;
     const uint16_t *candidate = find_candidates(&rules->settled[rules->nvlink].index[call->coll], call->bytes, &n);
-    gpusym_tuning_lack_t lack;
 
     for (uint32_t i = 0; i < n; i++) {
         const gpusym_rule_t *r = &rules->kept.rule[candidate[i]];
-        if (GPUSYM_RULE_HOLDS == judge(r, slot, call, forced, &lack)) {
-            add_rule(r, forced);
+        if (gpusym_rule_apply(r, slot, call, forced)) {
             return r;
         }
     }

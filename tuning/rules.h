@@ -74,6 +74,10 @@ unsigned gpusym_rules_count(const gpusym_rules_t *rules);
 const gpusym_rule_t *gpusym_rules_apply(const gpusym_rules_t *rules, const gpusym_work_t *slot,
                                         const gpusym_tuning_call_t *call, gpusym_tuning_forced_t *forced);
 
+/* The same with one rule, whatever its lengths. Returns whether it holds. */
+bool gpusym_rule_apply(const gpusym_rule_t *rule, const gpusym_work_t *slot, const gpusym_tuning_call_t *call,
+                       gpusym_tuning_forced_t *forced);
+
 /* Why a rule does not hold for a call whose length it is for. */
 typedef enum {
     GPUSYM_RULE_HOLDS,

@@ -11,6 +11,9 @@ gpusym_tuning_choice_t gpusym_tuning_ask(const gpusym_tuning_question_t *questio
     gpusym_tuning_call_t call = question->call(question->arg, bytes);
     gpusym_tuning_forced_t forced = question->forced;
 
+    if (NULL != question->answer) {
+        (void) gpusym_rule_apply(question->answer, question->slot, &call, &forced);
+    }
     if (NULL != question->rules) {
         (void) gpusym_rules_apply(question->rules, question->slot, &call, &forced);
     }

@@ -16,6 +16,7 @@ typedef struct {
     const gpusym_work_t *slot; /* of its team */
     gpusym_tuning_forced_t forced;
     const gpusym_rules_t *rules; /* of its communicator, settled; NULL: none */
+    const gpusym_rule_t *answer; /* of a tuner plug-in, for these calls; NULL: none */
 } gpusym_tuning_question_t;
 
 /* Messages, or segments, of `from` to `to` bytes are served by one algorithm (-1: by none). */

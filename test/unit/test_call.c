@@ -29,6 +29,7 @@
 #include "mca/coll/gpusym/team/watch.h"
 #include "mca/coll/gpusym/team/join.h"
 #include "mca/coll/gpusym/team/team.h"
+#include "mca/coll/gpusym/team/tuner.h"
 
 #define RANKS 3u
 #define TURNS 5u
@@ -348,6 +349,24 @@ int coll_gpusym_team_join(coll_gpusym_team_t *t, const gpusym_mem_t *mem)
 {
     (void) t, (void) mem;
     return 1;
+}
+/* No rank has settings here: test/mpi/settings.c. */
+coll_gpusym_settings_state_t coll_gpusym_settings_compare(coll_gpusym_team_t *t, coll_gpusym_wish_t *newest,
+                                                          uint16_t number)
+{
+    (void) t, (void) newest, (void) number;
+    require(false, "settings are compared");
+    return COLL_GPUSYM_SETTINGS_SAME;
+}
+int coll_gpusym_tuner_need(coll_gpusym_team_t *t, unsigned coll, unsigned op, unsigned type, uint64_t bytes)
+{
+    (void) t, (void) coll, (void) op, (void) type, (void) bytes;
+    require(false, "a tuner is asked");
+    return 1;
+}
+void coll_gpusym_residents_forget(coll_gpusym_residents_t *all)
+{
+    (void) all;
 }
 int coll_gpusym_team_dead(const coll_gpusym_team_t *t)
 {

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "mca/coll/gpusym/call/list.h"
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/common/gpusym/gpusym.h"
@@ -55,6 +56,61 @@ static void install_functions(mca_coll_base_module_t *module, struct ompi_commun
 #undef ONE_FUNCTION
 }
 
+/* ---- info keys ---- */
+
+/* Ours, of a communicator that may not have it yet. */
+static mca_coll_gpusym_module_t *find_module(const struct ompi_communicator_t *comm)
+{
+    mca_coll_base_module_t *module = NULL != comm->c_coll ? comm->c_coll->coll_allreduce_module : NULL;
+    return NULL != module && OBJ_CLASS(mca_coll_gpusym_module_t) == ((opal_object_t *) module)->obj_class
+               ? (mca_coll_gpusym_module_t *) module
+               : NULL;
+}
+
+/* A program sets a key, for calls from now on; or, text being empty, it is subscribed to. A bad value sets nothing: the
+ * parameter holds then. */
+static gpusym_info_text_t set_key(opal_infosubscriber_t *object, gpusym_info_text_t key_name, gpusym_info_text_t text)
+{
+    struct ompi_communicator_t *comm = (struct ompi_communicator_t *) object;
+    mca_coll_gpusym_module_t *m = find_module(comm);
+    char name[GPUSYM_COMM_LABEL_MAX], allowed[1024];
+    int value = COLL_GPUSYM_UNSET;
+
+    if ('\0' == *text) {
+        return NULL;
+    }
+    const unsigned key = coll_gpusym_key_find(key_name);
+    if (COLL_GPUSYM_KEY_NAME == key) {
+        return text;
+    }
+    const bool good = coll_gpusym_key_parse(key, text, &value, allowed, sizeof allowed);
+    if (!good) {
+        coll_gpusym_help("bad-setting", ompi_comm_rank(comm), gpusym_comm_label(comm, name, sizeof name), key_name,
+                         text, allowed);
+        value = COLL_GPUSYM_UNSET;
+    }
+    if (NULL != m && (NULL != m->engine.wish || good)) {
+        coll_gpusym_list_set(&m->engine, key, value);
+    }
+    return good ? text : NULL;
+}
+
+/* What the communicator is made with is valid behind this, for a bad value is taken away. Takes 36 us in 4.1. Not of
+ * one rank, nor between two groups: no kernel serves their calls, and Open MPI ignores the keys. */
+static void subscribe_keys(mca_coll_gpusym_module_t *m, struct ompi_communicator_t *comm)
+{
+    char name[64], text[128], allowed[1024];
+    int value;
+
+    for (unsigned key = 0; key < COLL_GPUSYM_KEYS_ALL && !m->engine.apart; key++) {
+        gpusym_comm_subscribe(comm, coll_gpusym_key_name(key, name, sizeof name), set_key);
+        if (key < COLL_GPUSYM_KEYS && gpusym_info_get(comm->super.s_info, name, text, sizeof text) &&
+            coll_gpusym_key_parse(key, text, &value, allowed, sizeof allowed)) {
+            coll_gpusym_list_set(&m->engine, key, value);
+        }
+    }
+}
+
 static int module_enable(mca_coll_base_module_t *module, struct ompi_communicator_t *comm)
 {
     mca_coll_gpusym_module_t *m = (mca_coll_gpusym_module_t *) module;
@@ -70,6 +126,7 @@ static int module_enable(mca_coll_base_module_t *module, struct ompi_communicato
     }
     coll_gpusym_engine_init(&m->engine, &m->super);
     coll_gpusym_forward_local_group(comm);
+    subscribe_keys(m, comm);
     forgo_missing(module, &m->super.saved);
     install_functions(module, comm);
     GPUSYM_RELEASE(module); /* the communicator's first call may come in another thread */

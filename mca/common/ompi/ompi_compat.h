@@ -34,6 +34,7 @@
 #endif
 #include "opal/runtime/opal.h"
 #include "opal/util/info.h"
+#include "opal/util/info_subscriber.h"
 #include "opal/util/proc.h"
 #if OMPI_MAJOR_VERSION >= 5 && __has_include("opal/mca/accelerator/base/base.h")
 #include "opal/mca/accelerator/base/base.h"
@@ -191,6 +192,44 @@ static inline bool gpusym_info_get(opal_info_t *info, const char *key, char *val
     }
 #endif
     return 0 != found;
+}
+
+/* Keys of a communicator's info, of at most 27 characters. The callback gets each value that a program sets, at once
+ * the one that the communicator is made with, or "". It returns that, or NULL: then MPI_Comm_get_info has none. */
+#if OMPI_MAJOR_VERSION >= 5
+typedef const char *gpusym_info_text_t;
+#else
+typedef char *gpusym_info_text_t;
+#endif
+static inline void gpusym_comm_subscribe(ompi_communicator_t *comm, const char *key,
+                                         opal_key_interest_callback_t *callback)
+{
+    static char none[] = ""; /* kept by its address in 4.1 */
+
+    (void) opal_infosubscribe_subscribe(&comm->super, (gpusym_info_text_t) (uintptr_t) key, none, callback);
+}
+
+/* Sets what MPI_Comm_get_info returns for such a key, and tells no subscriber; NULL: nothing. 4.1 returns what the
+ * program has set, which it keeps beside that. */
+static inline void gpusym_comm_keep_info(ompi_communicator_t *comm, const char *key, const char *value)
+{
+    if (NULL == comm->super.s_info) {
+        return;
+    }
+    if (NULL != value) {
+        (void) opal_info_set(comm->super.s_info, key, value);
+    } else {
+        (void) opal_info_delete(comm->super.s_info, key);
+    }
+#if OMPI_MAJOR_VERSION < 5
+    char set_key[OPAL_MAX_INFO_KEY + 1];
+    snprintf(set_key, sizeof(set_key), OPAL_INFO_SAVE_PREFIX "%s", key);
+    if (NULL != value) {
+        (void) opal_info_set(comm->super.s_info, set_key, value);
+    } else {
+        (void) opal_info_delete(comm->super.s_info, set_key);
+    }
+#endif
 }
 
 /* A component's symbol must be visible; OMPI_MODULE_DECLSPEC is gone since 5.0. */
@@ -457,12 +496,19 @@ static inline bool gpusym_same_mpirun(const opal_process_name_t *a, const opal_p
     return a->jobid >> 16 == b->jobid >> 16; /* the job family */
 }
 
-/* A communicator's name and id, "MPI_COMM_WORLD (cid 0)", into buf; returns buf. */
+/* A communicator's name and id, "MPI_COMM_WORLD (cid 0)", into buf; returns buf. The name is that of MPI_Comm_set_name,
+ * else the value of an info key. */
 #define GPUSYM_COMM_LABEL_MAX (MPI_MAX_OBJECT_NAME + 64)
+#define GPUSYM_COMM_NAME_KEY "gpusym_name"
 static inline const char *gpusym_comm_label(const ompi_communicator_t *comm, char *buf, size_t size)
 {
     const char *name = comm->c_name; /* an array in 4.1, a pointer later */
+    char set[MPI_MAX_OBJECT_NAME];
 
+    if (0 == (comm->c_flags & OMPI_COMM_NAMEISSET) &&
+        gpusym_info_get(comm->super.s_info, GPUSYM_COMM_NAME_KEY, set, sizeof(set))) {
+        name = set;
+    }
     if (NULL == name || '\0' == name[0]) {
         name = "communicator";
     }

@@ -10,10 +10,13 @@
 #include "mca/coll/gpusym/args/names.h"
 #include "mca/coll/gpusym/call/decide.h"
 #include "mca/coll/gpusym/call/fail.h"
+#include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/exec/traced.h"
 #include "mca/coll/gpusym/exec/ways.h"
 #include "mca/coll/gpusym/exec/whole.h"
 #include "mca/coll/gpusym/team/join.h"
+#include "mca/coll/gpusym/team/settings.h"
+#include "mca/coll/gpusym/team/tuner.h"
 #include "mca/coll/gpusym/team/team.h"
 #include "mca/common/gpusym/gpusym.h"
 
@@ -236,6 +239,16 @@ static void take_part(coll_gpusym_call_t *call)
     run->device = run->on_host = call->segments.reason < 0;
 }
 
+/* The program wants settings: whether others than those that have been compared. */
+static bool wants_settings(coll_gpusym_call_t *call)
+{
+    coll_gpusym_run_t *run = &call->run;
+    coll_gpusym_wish_t *w = run->engine->wish;
+    run->wish = 0 == run->wish ? w->number : run->wish;
+    w->posted = w->posted || run->wish == w->number;
+    return COLL_GPUSYM_WISH_NONE != run->wish && coll_gpusym_settings_differ(run->engine->team, run->wish);
+}
+
 /* What this rank with device buffers, or none, has to post. */
 static void describe(coll_gpusym_call_t *call, gpusym_post_t *post)
 {
@@ -246,6 +259,9 @@ static void describe(coll_gpusym_call_t *call, gpusym_post_t *post)
     /* While a nonblocking call is in flight more may be started. */
     post->flags |= run->task.blocking && run->task.alone ? GPUSYM_POST_QUIET : 0;
     post->flags |= run->on_host ? GPUSYM_POST_HOST : run->ours ? GPUSYM_POST_GPU : 0;
+    if (NULL != run->engine->wish && wants_settings(call)) {
+        post->flags |= GPUSYM_POST_SETTINGS;
+    }
     for (; NULL != *way; way++) {
         if (NULL != (*way)->offer) {
             (*way)->offer(run, post);
@@ -277,7 +293,8 @@ static void post_call(coll_gpusym_call_t *call)
         leave_to_fallback(call, -1);
     } else {
         call->state = COLL_GPUSYM_CALL_ROLLCALL;
-        if (NULL != call->way->early && GPUSYM_KIND_NATIVE == post.kind && !agrees && run->ours) {
+        if (NULL != call->way->early && GPUSYM_KIND_NATIVE == post.kind && !agrees && run->ours &&
+            0 == (post.flags & GPUSYM_POST_SETTINGS)) {
             call->way->early(run);
         }
     }
@@ -406,6 +423,67 @@ static void judge_answers(coll_gpusym_call_t *call)
 
 /* ---- agreed: native ---- */
 
+/* All ranks post it again: the set-up has changed what they have to tell. */
+static void post_again(coll_gpusym_call_t *call)
+{
+    choose(call, call->way);
+    coll_gpusym_run_repost(&call->run);
+    drop_sizes(&call->run);
+    call->state = COLL_GPUSYM_CALL_NEW;
+}
+
+/* The team is set up. Why all of its ranks want the call staged; -1: they do not. */
+static int find_reason(const coll_gpusym_call_t *call)
+{
+    const coll_gpusym_team_t *t = call->run.engine->team;
+    if (t->reason < 0 && COLL_GPUSYM_ALG_STAGED == coll_gpusym_setting(t, call->args.coll, COLL_GPUSYM_ALG_AUTO)) {
+        return COLL_GPUSYM_R_FORCED;
+    }
+    return t->reason;
+}
+
+/* Some rank wants other settings. True: all ranks want those that hold, or keep them. */
+static bool compare_settings(coll_gpusym_call_t *call)
+{
+    coll_gpusym_engine_t *e = call->run.engine;
+    switch (coll_gpusym_settings_compare(e->team, e->wish, call->run.wish)) {
+    case COLL_GPUSYM_SETTINGS_SAME:
+        call->run.task.read.any &= ~(uint32_t) GPUSYM_POST_SETTINGS; /* they are compared */
+        return true;
+    case COLL_GPUSYM_SETTINGS_CHANGED:
+        coll_gpusym_residents_forget(e->residents);
+        e->cache->changes++;
+        e->cache->told_unavailable = false;
+        post_again(call);
+        break;
+    case COLL_GPUSYM_SETTINGS_FAILED:
+        fail_for(call, COLL_GPUSYM_FAILED_REPORTED, -1);
+        break;
+    default:
+        check(call, COLL_GPUSYM_WAIT_SETUP);
+        break;
+    }
+    return false;
+}
+
+/* The tuner's answer for such calls. True: it is there, or none is wanted. */
+static bool need_answer(coll_gpusym_call_t *call)
+{
+    const coll_gpusym_run_t *run = &call->run;
+    coll_gpusym_team_t *t = run->engine->team;
+    if (t->reason >= 0 || t->host.led || NULL != run->task.sizes) {
+        return true;
+    }
+    const int known =
+        coll_gpusym_tuner_need(t, run->args->coll, call->segments.op, call->segments.type, run->task.read.max_bytes);
+    if (known < 0) {
+        fail_for(call, COLL_GPUSYM_FAILED_REPORTED, -1);
+    } else if (0 == known) {
+        check(call, COLL_GPUSYM_WAIT_SETUP);
+    }
+    return known > 0;
+}
+
 static void set_up(coll_gpusym_call_t *call)
 {
     coll_gpusym_team_t *t = call->run.engine->team;
@@ -414,23 +492,15 @@ static void set_up(coll_gpusym_call_t *call)
         fail_for(call, COLL_GPUSYM_FAILED_REPORTED, -1);
     } else if (0 == rv) {
         check(call, COLL_GPUSYM_WAIT_SETUP);
-    } else {
+    } else if ((0 == (call->run.task.read.any & GPUSYM_POST_SETTINGS) || compare_settings(call)) &&
+               (NULL == t->host.tuner || need_answer(call))) {
         const coll_gpusym_way_t *way = coll_gpusym_native_way(call->run.engine);
         if (way != call->way) {
             choose(call, way);
         }
-        call->run.reason = t->reason;
+        call->run.reason = find_reason(call);
         call->state = COLL_GPUSYM_CALL_AGREE;
     }
-}
-
-/* All ranks post it again: the set-up has changed what they have to tell. */
-static void post_again(coll_gpusym_call_t *call)
-{
-    choose(call, call->way);
-    coll_gpusym_run_repost(&call->run);
-    drop_sizes(&call->run);
-    call->state = COLL_GPUSYM_CALL_NEW;
 }
 
 /* What a function of the way has said, in AGREE or RUN. */

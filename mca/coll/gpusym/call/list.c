@@ -72,6 +72,19 @@ coll_gpusym_call_t *coll_gpusym_list_pop(coll_gpusym_engine_t *e)
     return next;
 }
 
+void coll_gpusym_list_set(coll_gpusym_engine_t *e, unsigned key, int value)
+{
+    pthread_mutex_lock(&coll_gpusym_list_lock);
+    const uint16_t newest = NULL != e->wish ? e->wish->number : (uint16_t) COLL_GPUSYM_WISH_NONE;
+    bool in_flight = false;
+    for (coll_gpusym_call_t *call = e->first; NULL != call; call = call->next) {
+        call->run.wish = 0 != call->run.wish ? call->run.wish : newest;
+        in_flight = in_flight || call->run.wish == newest;
+    }
+    coll_gpusym_wish_set(&e->wish, in_flight, key, value);
+    pthread_mutex_unlock(&coll_gpusym_list_lock);
+}
+
 /* Behind others in its communicator's list. */
 static void wait_queued(coll_gpusym_call_t *call)
 {

@@ -27,6 +27,9 @@ coll_gpusym_engine_t *coll_gpusym_list_active(void);
 void coll_gpusym_list_append(coll_gpusym_call_t *call);
 /* Takes the first call out; returns the next one, NULL: none. With the lock held. */
 coll_gpusym_call_t *coll_gpusym_list_pop(coll_gpusym_engine_t *e);
+/* The program sets a key of the communicator (team/settings.h), for calls that it makes from now on. The lock is not
+ * held. */
+void coll_gpusym_list_set(coll_gpusym_engine_t *e, unsigned key, int value);
 /* Appends a blocking call, and polls until it is over, or the fallback's. The lock is not held. */
 void coll_gpusym_list_wait(coll_gpusym_call_t *call);
 /* Polls until no call of the communicator is in flight. The lock is not held. */

@@ -5,7 +5,9 @@
  */
 #include "mca/coll/gpusym/conf/help.h"
 
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "mca/common/gpusym/log.h"
@@ -55,4 +57,15 @@ void coll_gpusym_help(const char *topic, ...)
     va_start(ap, topic);
     gpusym_help_list(text, ap);
     va_end(ap);
+}
+
+bool coll_gpusym_is_news(const char *text, char *last, size_t size)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+    pthread_mutex_lock(&lock);
+    const bool news = 0 != strncmp(last, text, size - 1);
+    snprintf(last, size, "%s", text);
+    pthread_mutex_unlock(&lock);
+    return news;
 }

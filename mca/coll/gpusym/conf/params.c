@@ -128,28 +128,40 @@ static int register_algorithm(unsigned coll)
                              "Of coll_gpusym_algorithm, for one collective. If both are set, this value applies");
 }
 
+bool coll_gpusym_algorithm_parse(unsigned coll, const char *text, int *algorithm, char *allowed, size_t size)
+{
+    mca_base_var_enum_value_t choices[GPUSYM_ALG_COUNT + 3];
+    size_t used = (size_t) snprintf(allowed, size, "for %s:", coll_gpusym_name(coll));
+
+    list_choices(coll, COLL_GPUSYM_ALG_AUTO, choices);
+    for (unsigned i = 0; NULL != choices[i].string; i++) {
+        if (0 == strcmp(text, choices[i].string)) {
+            *algorithm = choices[i].value;
+            return true;
+        }
+        used += (size_t) snprintf(allowed + (used < size ? used : size), used < size ? size - used : 0, "%s %s",
+                                  0 == i ? "" : ",", choices[i].string);
+    }
+    return false;
+}
+
+const char *coll_gpusym_algorithm_text(int algorithm)
+{
+    return COLL_GPUSYM_ALG_AUTO == algorithm     ? "auto"
+           : COLL_GPUSYM_ALG_STAGED == algorithm ? "staged"
+                                                 : gpusym_algorithm_name((unsigned) algorithm);
+}
+
 /* Takes an item of the list. False: it is none; allowed: what is, where it names a collective. */
 static bool take_item(const char *item, char *allowed, size_t size)
 {
     const char *colon = strchr(item, ':');
 
     for (unsigned coll = 0; NULL != colon && coll < COLL_GPUSYM_NATIVES; coll++) {
-        mca_base_var_enum_value_t choices[GPUSYM_ALG_COUNT + 3];
         const size_t length = strlen(coll_gpusym_name(coll));
-        if (length != (size_t) (colon - item) || 0 != strncmp(coll_gpusym_name(coll), item, length)) {
-            continue;
+        if (length == (size_t) (colon - item) && 0 == strncmp(coll_gpusym_name(coll), item, length)) {
+            return coll_gpusym_algorithm_parse(coll, colon + 1, &coll_gpusym_params.algorithm[coll], allowed, size);
         }
-        list_choices(coll, COLL_GPUSYM_ALG_AUTO, choices);
-        size_t used = (size_t) snprintf(allowed, size, "for %s:", coll_gpusym_name(coll));
-        for (unsigned i = 0; NULL != choices[i].string; i++) {
-            if (0 == strcmp(colon + 1, choices[i].string)) {
-                coll_gpusym_params.algorithm[coll] = choices[i].value;
-                return true;
-            }
-            used += (size_t) snprintf(allowed + used, used < size ? size - used : 0, "%s %s", 0 == i ? "" : ",",
-                                      choices[i].string);
-        }
-        return false;
     }
     return false;
 }
@@ -197,6 +209,15 @@ static int register_rules(void)
                              "gpusym_tune writes them: a file, or a folder that has one for these GPUs and this number "
                              "of ranks (sm90-4.json). Read when a communicator is set up. Empty: the folder "
                              "share/gpusym/rules of the installation; none: no rules");
+}
+
+static int register_tuner(void)
+{
+    return gpusym_var_string(
+        &group, "tuner", GPUSYM_VAR_EVERY_CALL, "", FIELD(tuner),
+        "Tuner plug-in, a shared library that chooses algorithms in place of rules and the tuning "
+        "table (gpusym_tuner.h): a path, or a name in the library path. Loaded when a communicator "
+        "is set up. Empty: none");
 }
 
 static int register_adopt(void)
@@ -252,6 +273,9 @@ int coll_gpusym_params_register(void)
     }
     if (ret >= 0) {
         ret = register_rules();
+    }
+    if (ret >= 0) {
+        ret = register_tuner();
     }
     for (size_t i = 0; ret >= 0 && i < sizeof(numbers) / sizeof(numbers[0]); ++i) {
         ret = gpusym_var_number(&group, &numbers[i]);

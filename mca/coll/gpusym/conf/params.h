@@ -39,6 +39,7 @@ typedef struct {
     int node_size;           /* ranks of an island, at most; 0: as many as kernels serve */
     unsigned net_size;       /* bytes of memory for messages between islands */
     const char *rules;       /* file or folder of rules; "": that of the installation, "none": no rules */
+    const char *tuner;       /* tuner plug-in, a path or a name for dlopen(); "": none */
     const char *net_devices; /* UCX's names of network devices for these; "": all */
     bool reproducible;       /* only algorithms whose bits depend on nothing but inputs and number of ranks */
     bool summary;            /* print the counters at MPI_Finalize */
@@ -54,6 +55,12 @@ typedef struct {
     bool multiple;
 } coll_gpusym_params_t;
 extern coll_gpusym_params_t coll_gpusym_params;
+
+/* Finds an algorithm of a collective that has kernels by its name, auto and staged included. False: there is none;
+ * allowed: those that there are. */
+bool coll_gpusym_algorithm_parse(unsigned coll, const char *text, int *algorithm, char *allowed, size_t size);
+/* The name of such a value. */
+const char *coll_gpusym_algorithm_text(int algorithm);
 
 /* Registers them, and those of the common library. Open MPI error code. */
 int coll_gpusym_params_register(void);

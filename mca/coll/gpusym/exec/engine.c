@@ -50,5 +50,7 @@ void coll_gpusym_engine_end(coll_gpusym_engine_t *e)
     coll_gpusym_windows_free(&e->windows);
     coll_gpusym_team_free(e->team);
     e->team = NULL;
+    coll_gpusym_wishes_free(e->wish);
+    e->wish = NULL;
     free_states(e);
 }

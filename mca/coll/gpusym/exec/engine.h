@@ -11,6 +11,7 @@
 #include "mca/coll/gpusym/exec/resident.h"
 #include "mca/coll/gpusym/fallback/fallback.h"
 #include "mca/coll/gpusym/plan/task.h"
+#include "mca/coll/gpusym/team/settings.h"
 #include "mca/coll/gpusym/team/team.h"
 
 struct coll_gpusym_call;
@@ -42,7 +43,8 @@ typedef struct coll_gpusym_engine {
         uint32_t comm, nth;
         uint64_t calls;
     } trace;
-    int internal; /* internal.c's: how Open MPI's own all-reduces go, if that is known */
+    coll_gpusym_wish_t *wish; /* the settings that the program wants, newest first; NULL: none. Owned */
+    int internal;             /* internal.c's: how Open MPI's own all-reduces go, if that is known */
     /* Calls that are not over, in the order in which they were made: nonblocking ones, and blocking ones behind them.
      * See list.h. */
     struct coll_gpusym_call *first, **last;

@@ -433,6 +433,17 @@ static void end_kernel(coll_gpusym_resident_t *s)
     }
 }
 
+void coll_gpusym_residents_forget(coll_gpusym_residents_t *all)
+{
+    gpusym_lock(&keeper_lock);
+    for (unsigned i = 0; i < COLL_GPUSYM_RESIDENTS; i++) {
+        dismiss_kernel(&all->kernel[i], false);
+        all->kernel[i].bytes = UINT64_MAX;
+    }
+    all->early.seq = 0;
+    gpusym_unlock(&keeper_lock);
+}
+
 void coll_gpusym_residents_end(coll_gpusym_residents_t *all)
 {
     gpusym_lock(&keeper_lock);

@@ -71,6 +71,9 @@ void coll_gpusym_resident_done(coll_gpusym_residents_t *all, const coll_gpusym_t
  * multiprocessor for all. */
 void coll_gpusym_resident_make_room(coll_gpusym_residents_t *all, const coll_gpusym_team_t *t,
                                     const coll_gpusym_plan_t *p);
+/* Dismisses all kernels of a communicator, and forgets its calls: the next one like the last may be another kernel's.
+ * In the same call on all ranks, which have not begun it. */
+void coll_gpusym_residents_forget(coll_gpusym_residents_t *all);
 /* Dismisses all kernels of a communicator, at its end. */
 void coll_gpusym_residents_end(coll_gpusym_residents_t *all);
 

@@ -120,6 +120,7 @@ typedef struct coll_gpusym_run {
     bool joins;        /* posted before the team was set up */
     bool voted;        /* this call's one vote is cast */
     bool stopping;     /* what runs has been told to end */
+    uint16_t wish;     /* number of the settings that this rank wanted when the call was made; 0: the newest */
     int reason;        /* enum coll_gpusym_reason: all ranks want it staged; -1: they do not */
     int error;         /* MPI error code */
     uint32_t trace;    /* number of its record; 0: it has none. See traced.h */

@@ -8,9 +8,12 @@
 #include <stdlib.h>
 
 #include "kernels/plan.h"
+#include "mca/coll/gpusym/args/names.h"
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/plan/zero_copy.h"
+#include "mca/coll/gpusym/team/settings.h"
+#include "mca/coll/gpusym/team/tuner.h"
 #include "mca/common/gpusym/gpusym.h"
 
 /* Collectives with kernels have the same numbers in both lists. */
@@ -41,6 +44,13 @@ uint32_t coll_gpusym_plan_hash(const coll_gpusym_segments_t *k)
     return hash;
 }
 
+/* Blocks that a launch may have. */
+static uint32_t limit_blocks(const coll_gpusym_team_t *t)
+{
+    const uint32_t most = (uint32_t) coll_gpusym_setting(t, COLL_GPUSYM_KEY_MAX_BLOCKS, 0);
+    return 0 != most && most < t->host.max_blocks ? most : t->host.max_blocks;
+}
+
 /* The call, as all of its ranks know it. */
 static gpusym_tuning_call_t describe_call(const coll_gpusym_task_t *task)
 {
@@ -58,14 +68,57 @@ static gpusym_tuning_call_t describe_call(const coll_gpusym_task_t *task)
                                   .simulated = dev->simulated,
                                   .zero_copy = task->zero_copy.agreed,
                                   .multicast = NULL != t->host.mc && !sized,
-                                  .reproducible = c->reproducible,
+                                  .reproducible =
+                                      0 != coll_gpusym_setting(t, COLL_GPUSYM_KEY_REPRODUCIBLE, c->reproducible),
                                   .all_reach = t->host.all_reach,
                                   .scattered = !coll_gpusym_segments_alike(coll, &task->read),
                                   .ll128 = t->host.ll128,
                                   .copies = !sized && NULL != dev->stream_flags &&
                                             coll_gpusym_segments_copies(coll, task->read.max_bytes, &t->host.work),
                                   .ll_payload = gpusym_ll_payload(t->host.work.ll_bytes),
-                                  .max_blocks = t->host.max_blocks};
+                                  .max_blocks = limit_blocks(t)};
+}
+
+/* The algorithm of a collective in which copy engines move the data; -1: it has none. */
+static int find_copies(unsigned coll)
+{
+    for (unsigned a = 0; a < GPUSYM_ALG_COUNT; a++) {
+        if (coll_gpusym_algorithm_is_of(a, coll) && gpusym_family_copies(gpusym_algorithm_family(a))) {
+            return (int) a;
+        }
+    }
+    return -1;
+}
+
+/* Once per communicator, likewise. */
+static void tell_no_copies(const coll_gpusym_task_t *task)
+{
+    char name[GPUSYM_COMM_LABEL_MAX];
+    if (!task->cache->told_unavailable) {
+        task->cache->told_unavailable = true;
+        GPUSYM_LOG(2, "%s: gpusym_copy_engines_only: %s has no algorithm by copy engines: kernels do it",
+                   gpusym_comm_label(coll_gpusym_task_team(task)->fallback->comm, name, sizeof name),
+                   coll_gpusym_name(coll_gpusym_task_coll(task)));
+    }
+}
+
+/* The algorithm that the user wants, or COLL_GPUSYM_ALG_AUTO. */
+static int find_requested(const coll_gpusym_task_t *task)
+{
+    const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
+    const unsigned coll = coll_gpusym_task_coll(task);
+    if (NULL != task->sizes) {
+        return COLL_GPUSYM_ALG_AUTO;
+    }
+    const int requested = coll_gpusym_setting(t, coll, COLL_GPUSYM_ALG_AUTO);
+    if (COLL_GPUSYM_ALG_AUTO == requested && 1 == coll_gpusym_setting(t, COLL_GPUSYM_KEY_COPY_ENGINES_ONLY, 0)) {
+        const int copies = find_copies(coll);
+        if (copies < 0) {
+            tell_no_copies(task);
+        }
+        return copies >= 0 ? copies : coll_gpusym_params.algorithm[coll];
+    }
+    return coll_gpusym_setting(t, coll, coll_gpusym_params.algorithm[coll]);
 }
 
 /* Once per communicator: another algorithm than the requested one is taken. */
@@ -74,10 +127,12 @@ static void tell_unavailable(const coll_gpusym_task_t *task, int requested)
     char name[GPUSYM_COMM_LABEL_MAX];
     const int taken = task->choice.algorithm;
     task->cache->told_unavailable = true;
-    GPUSYM_LOG(2, "%s: %s is not available here (multicast, operation, type, reproducibility or links): using %s",
-               gpusym_comm_label(coll_gpusym_task_team(task)->fallback->comm, name, sizeof name),
-               gpusym_algorithm_name((unsigned) requested),
-               taken >= 0 ? gpusym_algorithm_name((unsigned) taken) : "the fallback");
+    GPUSYM_LOG(
+        2,
+        "%s: %s is not available here (multicast, operation, type, reproducibility, links or mapped buffers): using %s",
+        gpusym_comm_label(coll_gpusym_task_team(task)->fallback->comm, name, sizeof name),
+        gpusym_algorithm_name((unsigned) requested),
+        taken >= 0 ? gpusym_algorithm_name((unsigned) taken) : "the fallback");
 }
 
 /* The algorithm and its launch geometry, once per start. */
@@ -85,7 +140,7 @@ static const gpusym_tuning_choice_t *choose_algorithm(coll_gpusym_task_t *task)
 {
     const coll_gpusym_params_t *c = &coll_gpusym_params;
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
-    const int requested = NULL != task->sizes ? COLL_GPUSYM_ALG_AUTO : c->algorithm[coll_gpusym_task_coll(task)];
+    const int requested = find_requested(task);
     gpusym_tuning_forced_t forced = {.algorithm = requested,
                                      .oneshot_max = c->oneshot_max,
                                      .blocks = (uint32_t) c->blocks,
@@ -98,6 +153,9 @@ static const gpusym_tuning_choice_t *choose_algorithm(coll_gpusym_task_t *task)
         return choice;
     }
     gpusym_tuning_call_t what = describe_call(task);
+    if (NULL != t->host.tuner && NULL == task->sizes) {
+        coll_gpusym_tuner_apply(t, &what, &forced);
+    }
     if (NULL != t->host.rules && NULL == task->sizes) {
         (void) gpusym_rules_apply(t->host.rules, &t->host.work, &what, &forced);
     }
@@ -146,7 +204,7 @@ static bool make_plan(coll_gpusym_task_t *task, coll_gpusym_plan_t *p, int *corr
         return false;
     }
     p->epochs = gpusym_kernel_plan(choice->family, &p->work, choice->chunk);
-    p->valid = !needs_scratch(task); /* which another call may have the next time */
+    p->valid = needs_scratch(task) ? 0 : task->cache->changes + 1; /* scratch: another call may have it the next time */
     p->offered = task->zero_copy.agreed;
     return true;
 }
@@ -154,7 +212,8 @@ static bool make_plan(coll_gpusym_task_t *task, coll_gpusym_plan_t *p, int *corr
 bool coll_gpusym_plan_get(coll_gpusym_task_t *task, coll_gpusym_plan_t *p, int *corrupt)
 {
     *corrupt = -1;
-    if (p != task->plan || !p->valid || p->offered != task->zero_copy.agreed || needs_scratch(task)) {
+    if (p != task->plan || p->valid != task->cache->changes + 1 || p->offered != task->zero_copy.agreed ||
+        needs_scratch(task)) {
         return make_plan(task, p, corrupt);
     }
     return !p->zero_copy || coll_gpusym_zero_copy_map(task, &p->work, true, corrupt);

@@ -667,7 +667,8 @@ static int find_reason(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, cons
 
     k->op = GPUSYM_OP_BOR; /* bytes are moved: any operation, never applied */
     k->type = GPUSYM_T_U8;
-    if (COLL_GPUSYM_ALG_STAGED == coll_gpusym_params.algorithm[a->coll]) {
+    if (COLL_GPUSYM_ALG_STAGED == coll_gpusym_params.algorithm[a->coll] &&
+        !(team->has_settings && COLL_GPUSYM_UNSET != team->settings.value[a->coll])) { /* call/call.c asks these */
         return COLL_GPUSYM_R_FORCED;
     }
     if (facts_of(a)->reduces) {

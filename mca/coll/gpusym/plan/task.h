@@ -23,6 +23,7 @@ typedef struct {
 typedef struct {
     bool refused; /* a rank could not map a peer's buffer: agreed by all, no zero copy from then on */
     uint64_t longest[COLL_GPUSYM_NATIVES]; /* agreed bytes of each collective's last call; 0: there was none */
+    uint32_t changes;                      /* of the settings (team/settings.h): plans of before do not hold */
     bool told_unavailable;                 /* it has been reported that a requested algorithm is not available */
     /* By rank, for its input and its output: the last key, and where that allocation is mapped: which holds as long as
      * the rank posts that key. Saves a lookup under a lock for each. */
@@ -37,7 +38,8 @@ typedef struct {
 
 /* A launch that is made again and again: all but its epoch. Zeroed before its first use. */
 typedef struct {
-    bool valid, zero_copy;
+    uint32_t valid; /* made when the cache had so many changes, plus one; 0: not made */
+    bool zero_copy;
     bool copies, reduces;  /* copy engines send the data (copies.h); and kernels reduce it */
     bool resident;         /* short enough for a resident kernel */
     bool own_threads;      /* which has as many threads as the plan says, not as usual */

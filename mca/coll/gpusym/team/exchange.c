@@ -5,6 +5,7 @@
  */
 #include "mca/coll/gpusym/team/exchange.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "mca/coll/gpusym/args/names.h"
@@ -80,6 +81,22 @@ void coll_gpusym_exchange_free(coll_gpusym_team_t *t)
     free(t->boot.mine);
     free(t->boot.all);
     t->boot.mine = t->boot.all = NULL;
+}
+
+bool coll_gpusym_list_others(const coll_gpusym_team_t *t, const uint64_t *hash, size_t stride, char *ranks, size_t size)
+{
+    size_t used = 0;
+
+    *ranks = '\0';
+    for (uint32_t r = 1; r < t->host.nranks; r++) {
+        const char *its = (const char *) (const void *) hash + r * stride;
+        const uint64_t other = *(const uint64_t *) (const void *) its;
+        if (other != *hash && used < size) {
+            used += (size_t) snprintf(ranks + used, size - used, "%s%u%s", 0 == used ? "" : ", ", r,
+                                      0 == other ? " (none)" : "");
+        }
+    }
+    return 0 != used;
 }
 
 void coll_gpusym_team_settle(coll_gpusym_team_t *t, int reason, const char *detail)

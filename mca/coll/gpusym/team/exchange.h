@@ -30,6 +30,11 @@ bool coll_gpusym_vote_result(const coll_gpusym_team_t *t);
 bool coll_gpusym_exchange_alloc(coll_gpusym_team_t *t, size_t size);
 void coll_gpusym_exchange_free(coll_gpusym_team_t *t);
 
+/* Lists the ranks, of an exchange that has ended, whose hash is another than rank 0's: "1, 3 (none)"; 0 is none. hash:
+ * of rank 0; those of the other ranks follow, `stride` bytes apart. Returns whether there are any. */
+bool coll_gpusym_list_others(const coll_gpusym_team_t *t, const uint64_t *hash, size_t stride, char *ranks,
+                             size_t size);
+
 /* Sets the step of set-up, which peers that wait for this rank read. */
 void coll_gpusym_team_step(coll_gpusym_team_t *t, int step);
 /* Settles a team on which all ranks agree that every call is staged. detail: text, or NULL. */

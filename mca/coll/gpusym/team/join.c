@@ -20,6 +20,7 @@
 #include "mca/coll/gpusym/team/hosts.h"
 #include "mca/coll/gpusym/team/rails.h"
 #include "mca/coll/gpusym/team/rules.h"
+#include "mca/coll/gpusym/team/tuner.h"
 #include "mca/common/gpusym/common.h"
 #include "mca/common/gpusym/device/multicast.h"
 #include "mca/common/gpusym/gpusym.h"
@@ -41,6 +42,7 @@ typedef struct {
     uint64_t mps[2];    /* device and inode of the folder of its MPS daemon; 0, 0: it uses none */
     uint32_t multicast; /* whether this rank may and can */
     uint64_t rules;     /* hash of its rules; 0: it has none */
+    uint64_t tuner;     /* hash of its tuner plug-in's name; 0: it has none */
     int32_t reason;     /* why this rank cannot; -1: it can */
     uint32_t rails;     /* of several islands: coll_gpusym_hosts_reserve() */
 } gpu_address_t;
@@ -139,6 +141,7 @@ static void describe_gpu(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_a
             h->epoch = coll_gpusym_params.epoch_first;
         }
         h->rules = coll_gpusym_rules_open(t, info.name, info.cc);
+        h->tuner = coll_gpusym_tuner_open(t, info.name, info.cc);
     }
     h->sm_count = (uint32_t) info.sm_count;
     gpusym_parcels_use_gpu(info.uuid);
@@ -476,6 +479,7 @@ static int join_gpus(coll_gpusym_team_t *t, const gpu_address_t *all)
         return COLL_GPUSYM_STEP_DONE;
     }
     coll_gpusym_rules_agree(t, &all->rules, sizeof *all);
+    coll_gpusym_tuner_agree(t, &all->tuner, sizeof *all);
     map_slots(t, all);
     return MPI_SUCCESS == coll_gpusym_exchange_start(t, t->boot.my_link, t->host.link, sizeof t->boot.my_link)
                ? COLL_GPUSYM_STEP_GPU_LINKS
@@ -513,6 +517,7 @@ static int link_gpus(coll_gpusym_team_t *t)
     const int lack = find_lack(t);
     agree_links(t);
     coll_gpusym_rules_settle(t);
+    coll_gpusym_tuner_settle(t);
     if (!t->host.all_reach && 0 == t->host.nrings) {
         snprintf(detail, sizeof detail, "rank %u", lack >= 0 ? coll_gpusym_team_member(t, (uint32_t) lack) : 0);
         coll_gpusym_team_settle(t, lack >= 0 ? COLL_GPUSYM_R_NO_FD : COLL_GPUSYM_R_UNREACHABLE,

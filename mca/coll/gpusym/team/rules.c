@@ -5,28 +5,12 @@
  */
 #include "mca/coll/gpusym/team/rules.h"
 
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
+#include "mca/coll/gpusym/team/exchange.h"
 
-/* What was reported last: once, however many communicators there are. */
-static struct {
-    pthread_mutex_t lock;
-    char why[512];   /* a file could not be read */
-    char ranks[128]; /* that had other rules than rank 0 */
-} told = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static bool is_news(const char *text, char *last, size_t size)
-{
-    pthread_mutex_lock(&told.lock);
-    const bool news = 0 != strcmp(last, text);
-    snprintf(last, size, "%s", text);
-    pthread_mutex_unlock(&told.lock);
-    return news;
-}
+/* What was reported last: of a file that could not be read; of ranks that had other rules than rank 0. */
+static char told_why[512], told_ranks[128];
 
 uint64_t coll_gpusym_rules_open(coll_gpusym_team_t *t, const char *gpu, int cc)
 {
@@ -37,35 +21,23 @@ uint64_t coll_gpusym_rules_open(coll_gpusym_team_t *t, const char *gpu, int cc)
     if ('\0' != *why) {
         (void) gpusym_comm_label(t->fallback->comm, name, sizeof name);
         GPUSYM_LOG(2, "%s: rank %u: no rules: %s", name, coll_gpusym_team_rank(t), why);
-        if (0 == t->host.rank && is_news(why, told.why, sizeof told.why)) {
+        if (0 == t->host.rank && coll_gpusym_is_news(why, told_why, sizeof told_why)) {
             coll_gpusym_help("bad-rules", 0, name, why);
         }
     }
     return gpusym_rules_hash(t->host.rules);
 }
 
-static const uint64_t *hash_of(const uint64_t *hash, size_t stride, uint32_t r)
-{
-    return (const uint64_t *) (const void *) ((const char *) (const void *) hash + r * stride);
-}
-
 void coll_gpusym_rules_agree(coll_gpusym_team_t *t, const uint64_t *hash, size_t stride)
 {
-    char name[GPUSYM_COMM_LABEL_MAX], ranks[128] = "";
-    size_t used = 0;
+    char name[GPUSYM_COMM_LABEL_MAX], ranks[128];
 
-    for (uint32_t r = 1; r < t->host.nranks; r++) {
-        if (*hash_of(hash, stride, r) != *hash && used < sizeof ranks) {
-            used += (size_t) snprintf(ranks + used, sizeof ranks - used, "%s%u%s", 0 == used ? "" : ", ", r,
-                                      0 == *hash_of(hash, stride, r) ? " (none)" : "");
-        }
-    }
-    if (0 == used) {
+    if (!coll_gpusym_list_others(t, hash, stride, ranks, sizeof ranks)) {
         return;
     }
     gpusym_rules_free(t->host.rules);
     t->host.rules = NULL;
-    if (0 == t->host.rank && is_news(ranks, told.ranks, sizeof told.ranks)) {
+    if (0 == t->host.rank && coll_gpusym_is_news(ranks, told_ranks, sizeof told_ranks)) {
         coll_gpusym_help("other-rules", gpusym_comm_label(t->fallback->comm, name, sizeof name), ranks);
     }
 }

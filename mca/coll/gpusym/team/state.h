@@ -8,6 +8,7 @@
 #ifndef MCA_COLL_GPUSYM_TEAM_STATE_H
 #define MCA_COLL_GPUSYM_TEAM_STATE_H
 
+#include "mca/coll/gpusym/conf/settings.h"
 #include "mca/coll/gpusym/fallback/fallback.h"
 #include "mca/coll/gpusym/team/peers.h"
 #include "mca/common/gpusym/agree/notices.h"
@@ -44,6 +45,8 @@ typedef struct {
     uint8_t my_vote, *votes;          /* [ranks that exchange]; owned */
     uint8_t my_link[GPUSYM_TEAM_MAX]; /* classes of this rank's links; see coll_gpusym_host_team_t.link */
 } coll_gpusym_bootstrap_t;
+
+typedef struct coll_gpusym_tuner coll_gpusym_tuner_t;
 
 /* The ranks of one island: their roll-call, and what their kernels use. Ranks in here are members of the island, by
  * their numbers there: see coll_gpusym_team_member. */
@@ -82,8 +85,9 @@ typedef struct {
     uint8_t link[GPUSYM_TEAM_MAX][GPUSYM_TEAM_MAX];
     bool all_reach;    /* else only along the rings, and work.peer[r] is NULL for a rank that this one does not reach */
     bool no_zero_copy; /* not all GPUs reach each other: agreed by all */
-    gpusym_rules_t *rules; /* settled, and the same on all ranks; owned. NULL: none */
-    bool ll128;            /* every link keeps stores of 128 bytes whole */
+    gpusym_rules_t *rules;      /* settled, and the same on all ranks; owned. NULL: none */
+    coll_gpusym_tuner_t *tuner; /* the same on all ranks (tuner.h); owned. NULL: none */
+    bool ll128;                 /* every link keeps stores of 128 bytes whole */
     uint32_t nrings;
     uint8_t ring[GPUSYM_PATHS_MAX][GPUSYM_TEAM_MAX]; /* orders of the ranks */
     /* A rank's GPU has other processes, of this team or not, agreed by all: the lowest rank of each GPU, its leader,
@@ -107,12 +111,15 @@ typedef struct coll_gpusym_team {
     coll_gpusym_peer_t **all;         /* of several islands: [ranks of the communicator]; owned */
     struct coll_gpusym_hosts *hosts;  /* of several islands, bootstrapped: hosts.h; owned */
     bool hopes;                       /* of several islands: the last call that was agreed on was native */
-    bool wanted;    /* of several islands: one had data on GPUs while this or another was not set up */
-    unsigned rails; /* which rails all of its members have: as coll_gpusym_hosts_reserve() */
-    int reason;     /* enum coll_gpusym_reason for which every call is staged, agreed by all ranks; -1: none */
-    bool none;      /* no rank has a device: every call is forwarded, once those in flight are over */
-    bool broken;    /* a call failed: flags and epochs differ between ranks, and every further call is refused */
-    bool open;      /* for calls on host buffers: bootstrapped (host.joined, or reason is set), and not broken */
+    bool wanted;       /* of several islands: one had data on GPUs while this or another was not set up */
+    unsigned rails;    /* which rails all of its members have: as coll_gpusym_hosts_reserve() */
+    int reason;        /* enum coll_gpusym_reason for which every call is staged, agreed by all ranks; -1: none */
+    bool none;         /* no rank has a device: every call is forwarded, once those in flight are over */
+    bool broken;       /* a call failed: flags and epochs differ between ranks, and every further call is refused */
+    bool has_settings; /* `settings` hold */
+    uint16_t settled;  /* this rank's wish that has been compared last (settings.h); 0: none */
+    coll_gpusym_settings_t settings; /* agreed by all ranks, of one island */
+    bool open; /* for calls on host buffers: bootstrapped (host.joined, or reason is set), and not broken */
     coll_gpusym_host_team_t host;
     coll_gpusym_bootstrap_t boot;
 } coll_gpusym_team_t;

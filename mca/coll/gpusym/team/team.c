@@ -18,6 +18,7 @@
 #include "mca/coll/gpusym/team/exchange.h"
 #include "mca/coll/gpusym/team/hosts.h"
 #include "mca/coll/gpusym/team/join.h"
+#include "mca/coll/gpusym/team/tuner.h"
 #include "mca/common/gpusym/agree/tokens.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/shm/fd.h"
@@ -439,6 +440,7 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
         }
     }
     gpusym_rules_free(t->host.rules);
+    coll_gpusym_tuner_free(t->host.tuner);
     gpusym_islands_free(&t->islands);
     free(t->host.rc.line);
     free(t->host.rc.generation);

@@ -61,7 +61,8 @@ enum {
     GPUSYM_POST_LEFT = 65536,      /* and for nothing: they did not come in time */
     GPUSYM_POST_OVERLAPS = 131072, /* its last call was nonblocking, and the program did something else meanwhile */
     GPUSYM_POST_WAITS = 262144,    /* or it waited at once */
-    GPUSYM_POST_FLAGS_END = 524288,
+    GPUSYM_POST_SETTINGS = 524288, /* its communicator has settings that the ranks have not compared yet */
+    GPUSYM_POST_FLAGS_END = 1048576,
 };
 
 /* What a rank posts. */
