@@ -52,7 +52,7 @@ static int sum_of(int i)
 }
 
 /* Makes a call; whether the result is right. */
-static bool call_once(coll_t coll, MPI_Comm comm)
+static bool call_one(coll_t coll, MPI_Comm comm)
 {
     const int n = ALLGATHER == coll ? count * t.nranks : count;
     int *result = BCAST == coll ? in : out;
@@ -106,7 +106,7 @@ static void expect_calls(coll_t coll, MPI_Comm comm, const char *which, const ch
     const unsigned long long before = mpit_count(colls[coll], which);
 
     for (int i = 0; i < ALIKE; i++) {
-        right = call_once(coll, comm) && right;
+        right = call_one(coll, comm) && right;
     }
     const unsigned long long rise = mpit_count(colls[coll], which) - before;
     expect(right, "%s: wrong result of %s", why, colls[coll]);
@@ -155,15 +155,27 @@ static MPI_Comm dup_with(MPI_Comm comm, ...)
 }
 
 /* Whether MPI_Comm_get_info says so; value NULL: has no such key. */
-static void expect_key(MPI_Comm comm, const char *key, const char *value)
+/* Reads a key of a communicator into value, of `size` bytes. Returns whether it has it. */
+static bool get_key(MPI_Comm comm, const char *key, char *value, int size)
 {
-    char found[128] = "";
     int flag;
     MPI_Info info;
 
     MPI_Comm_get_info(comm, &info);
-    MPI_Info_get(info, key, sizeof(found) - 1, found, &flag);
+#if MPI_VERSION >= 4
+    MPI_Info_get_string(info, key, &size, value, &flag);
+#else
+    MPI_Info_get(info, key, size - 1, value, &flag);
+#endif
     MPI_Info_free(&info);
+    return 0 != flag;
+}
+
+static void expect_key(MPI_Comm comm, const char *key, const char *value)
+{
+    char found[128] = "";
+    const bool flag = get_key(comm, key, found, sizeof(found));
+
     expect(NULL == value ? !flag : flag && 0 == strcmp(value, found), "%s is \"%s\", not \"%s\"", key,
            flag ? found : "(none)", NULL == value ? "(none)" : value);
 }
@@ -198,18 +210,14 @@ static void test_algorithms(void)
 static void test_inherited(void)
 {
     MPI_Comm comm = dup_with(MPI_COMM_WORLD, "gpusym_allreduce_algorithm", "ring_ll", NULL), other;
-    MPI_Info info;
     char value[64];
-    int flag;
 
     MPI_Comm_dup(comm, &other);
-    MPI_Comm_get_info(other, &info);
-    MPI_Info_get(info, "gpusym_allreduce_algorithm", sizeof(value) - 1, value, &flag);
-    MPI_Info_free(&info);
+    const bool flag = get_key(other, "gpusym_allreduce_algorithm", value, sizeof(value));
     set(other, "gpusym_bcast_algorithm", "st", NULL);
     const unsigned long long before = mpit_count("allreduce", "native_ring_ll");
-    expect(call_once(ALLREDUCE, other), "wrong result of a duplicate");
-    expect((0 != flag) == (mpit_count("allreduce", "native_ring_ll") != before), "a duplicate: info %d", flag);
+    expect(call_one(ALLREDUCE, other), "wrong result of a duplicate");
+    expect(flag == (mpit_count("allreduce", "native_ring_ll") != before), "a duplicate: info %d", flag);
     MPI_Comm_free(&other);
     MPI_Comm_split(comm, 0, -t.rank, &other);
     expect_key(other, "gpusym_allreduce_algorithm", NULL);
@@ -229,7 +237,7 @@ static void test_flags(void)
     expect_calls(ALLREDUCE, comm, "native_ring_simple", "another algorithm");
     const unsigned long long before = mpit_count("allreduce", "native_ring_simple");
     set(comm, "gpusym_reproducible", "true", NULL);
-    expect(call_once(ALLREDUCE, comm) && mpit_count("allreduce", "native_ring_simple") == before,
+    expect(call_one(ALLREDUCE, comm) && mpit_count("allreduce", "native_ring_simple") == before,
            "a ring is not reproducible, and was used");
     set(comm, "gpusym_reproducible", "false", NULL);
     expect_calls(ALLREDUCE, comm, "native_ring_simple", "not reproducible");
@@ -258,7 +266,7 @@ static void test_in_flight(void)
     int n = 0, wrong = 0;
 
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
-    (void) call_once(ALLREDUCE, comm);
+    (void) call_one(ALLREDUCE, comm);
     fill(1);
     for (int i = 0; i < 3; i++) {
         snprintf(name, sizeof(name), "native_%s", words[i]);
@@ -409,7 +417,7 @@ static void test_random(void)
     for (int i = 0; i < COMMS; i++) {
         flight[i] = (flight_t){.out = mem_alloc(MEM_DEVICE, (size_t) (IN_FLIGHT * count) * sizeof *host)};
         flight[i].comm = dup_with(MPI_COMM_WORLD, "gpusym_allreduce_algorithm", words[0], NULL);
-        wrong += !call_once(ALLREDUCE, flight[i].comm);
+        wrong += !call_one(ALLREDUCE, flight[i].comm);
     }
     fill(1);
     for (int w = 0; w < WORDS; w++) {
@@ -475,7 +483,7 @@ static void test_others(void)
     MPI_Comm comm =
         dup_with(MPI_COMM_WORLD, "gpusym_allreduce_algorithm", 1 == t.rank ? "ring_ll" : "rsxld_agxst", NULL);
 
-    (void) call_once(ALLREDUCE, comm);
+    (void) call_one(ALLREDUCE, comm);
     expect_key(comm, "gpusym_allreduce_algorithm", NULL);
     set(comm, "gpusym_allreduce_algorithm", "ring_ll", NULL);
     expect_calls(ALLREDUCE, comm, "native_ring_ll", "then the same");
@@ -499,9 +507,9 @@ static void test_named(void)
     MPI_Comm comm = dup_with(MPI_COMM_WORLD, "gpusym_name", "rows", "gpusym_max_blocks", "1", NULL);
 
     expect_key(comm, "gpusym_name", "rows");
-    (void) call_once(ALLGATHER, comm);
+    (void) call_one(ALLGATHER, comm);
     set(comm, "gpusym_max_blocks", "3", NULL);
-    (void) call_once(ALLGATHER, comm);
+    (void) call_one(ALLGATHER, comm);
     MPI_Comm_free(&comm);
 }
 
