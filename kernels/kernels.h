@@ -145,6 +145,12 @@ bool gpusym_family_valid(unsigned family, unsigned op, unsigned type);
  */
 void gpusym_kernel_sim(unsigned kernel, const gpusym_work_t *w, uint32_t block);
 
+/* Reduces n sources in host memory into dst, which is not one of them: elements of a type that the operation is valid
+ * for, in rising order of the sources, with the rounding and the bits of the kernels that reduce so.  At most
+ * GPUSYM_TEAM_MAX of them. */
+void gpusym_kernel_reduce_on_cpu(unsigned op, unsigned type, const void *const *src, uint32_t n, void *dst,
+                                 uint64_t bytes);
+
 /*
  * The simulator's multicast, for the kernels that need it: stores in alias[] where the CPU reads and writes the place
  * mp of every member's memory, in the order of the ranks, and returns how many there are (at most max); not positive:

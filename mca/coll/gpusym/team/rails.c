@@ -5,8 +5,12 @@
  */
 #include "mca/coll/gpusym/team/rails.h"
 
+#include "mca/coll/gpusym/conf/params.h"
+#include "mca/coll/gpusym/team/join.h"
 #include "mca/coll/gpusym/team/part.h"
+#include "mca/common/gpusym/exec/copier.h"
 #include "mca/common/gpusym/gpusym.h"
+#include "tuning/resident.h"
 
 /* ---- opening ---- */
 
@@ -47,6 +51,19 @@ static bool take_memory(coll_gpusym_hosts_t *h, uint64_t bytes)
     return taken;
 }
 
+/* Whether the copier of this rank's GPU, which it gets here, may serve the rails. */
+static bool get_copier(coll_gpusym_team_t *t)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    const int set = coll_gpusym_params.linger;
+    const uint64_t us = set < 0 ? gpusym_tuning_linger_us(dev->simulated) : (uint64_t) set;
+    if (0 == us || t->host.led || coll_gpusym_team_crowded(t)) {
+        return false;
+    }
+    gpusym_copier_linger(dev, t->host.gpu, 1000 * us, set < 0);
+    return true;
+}
+
 static int open_rail(coll_gpusym_team_t *t, uint32_t rail, char *host, char *device, char *send)
 {
     coll_gpusym_hosts_t *h = t->hosts;
@@ -54,6 +71,7 @@ static int open_rail(coll_gpusym_team_t *t, uint32_t rail, char *host, char *dev
     h->place[rail] = (coll_gpusym_place_t){h, rail};
     const gpusym_rail_params_t p = {.dev = gpusym_current.dev,
                                     .gpu = t->host.gpu,
+                                    .copier = get_copier(t),
                                     .streams = gpusym_worker_streams(h->worker),
                                     .host = host,
                                     .device = device,
@@ -158,7 +176,7 @@ uint32_t coll_gpusym_hosts_piece(const coll_gpusym_team_t *t)
 bool coll_gpusym_hosts_quiet(const coll_gpusym_team_t *t)
 {
     const coll_gpusym_hosts_t *h = t->hosts;
-    const gpusym_rail_t *all = h->rail[coll_gpusym_hosts_rails(t)]; /* sends from the same memory */
+    gpusym_rail_t *all = h->rail[coll_gpusym_hosts_rails(t)]; /* sends from the same memory */
     bool quiet = NULL == all || gpusym_rail_quiet(all);
     uint32_t first, end;
     coll_gpusym_hosts_own(t, &first, &end);

@@ -33,6 +33,7 @@ typedef struct {
 typedef struct {
     const gpusym_device_t *dev;
     gpusym_gpu_t *gpu; /* whose kernels move the data; its kernels are loaded */
+    bool copier;       /* short ones may be moved by its copier */
     gpusym_net_streams_t *streams;
     /* Pinned memory in which the streams have their rings, and `send` lies: for the CPU, and for the GPU. */
     char *host, *device;

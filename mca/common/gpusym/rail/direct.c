@@ -11,6 +11,9 @@
 
 #include <string.h>
 
+#include "kernels/kernels.h"
+#include "mca/common/gpusym/rail/short.h"
+
 /* Lanes: of what goes, and of what has come, whose kernels end in their order. */
 enum { FILLS, STORES };
 
@@ -65,7 +68,7 @@ int gpusym_rail_direct_start(gpusym_rail_t *r)
         d->sending[i].busy = false;
     }
     d->storing = d->stored = 0;
-    d->own_begun = d->own_launched = false;
+    d->own_begun = d->own_stores = false;
     d->distance = 1;
     memset(r->pair, 0, n * sizeof *r->pair);
     for (uint32_t p = 0; p < n; p++) {
@@ -119,7 +122,7 @@ static int fill_buffers(gpusym_rail_t *r)
         const uint32_t nsrc = gpusym_rail_inputs(r, part.off, src);
         p->data = r->params.send + (uint64_t) i * piece_max(r);
         void *dst = gpusym_rail_device(r, p->data);
-        const int rc = gpusym_rail_launch(r, FILLS, src, nsrc, &dst, 1, part.bytes, &p->seq);
+        const int rc = gpusym_rail_short_move(r, FILLS, src, nsrc, &dst, 1, part.bytes, &p->filled);
         if (GPUSYM_SUCCESS != rc) {
             return rc;
         }
@@ -175,7 +178,7 @@ static int send_pieces(gpusym_rail_t *r, bool *left)
     gpusym_rail_part_t part;
     for (uint32_t i = 0; i < GPUSYM_RAIL_SENDING; i++) {
         gpusym_rail_piece_t *p = &r->direct.sending[i];
-        if (p->busy && 0 != p->unsent && gpusym_rail_launched(r, FILLS, p->seq)) {
+        if (p->busy && 0 != p->unsent && gpusym_rail_ended(r, &p->filled)) {
             const int rc = send_copies(r, p);
             if (GPUSYM_SUCCESS != rc) {
                 return rc;
@@ -203,7 +206,7 @@ static int store_piece(gpusym_rail_t *r, uint32_t pos, uint64_t off, uint64_t by
     }
     gpusym_rail_store_t *s = &d->store[d->storing++ % GPUSYM_RAIL_FLIGHTS];
     s->pos = pos;
-    return gpusym_rail_launch(r, STORES, &src, 1, dst, ndst, bytes, &s->seq);
+    return gpusym_rail_short_move(r, STORES, &src, 1, dst, ndst, bytes, &s->work);
 }
 
 /* Stores what has landed from a process. *left: something is still to come. */
@@ -243,7 +246,7 @@ static int store_pieces(gpusym_rail_t *r, bool *left)
 static void release_stored(gpusym_rail_t *r)
 {
     gpusym_rail_direct_t *d = &r->direct;
-    while (d->stored != d->storing && gpusym_rail_launched(r, STORES, d->store[d->stored % GPUSYM_RAIL_FLIGHTS].seq)) {
+    while (d->stored != d->storing && gpusym_rail_ended(r, &d->store[d->stored % GPUSYM_RAIL_FLIGHTS].work)) {
         gpusym_net_stream_release(r->pair[d->store[d->stored++ % GPUSYM_RAIL_FLIGHTS].pos].stream, 1);
     }
 }
@@ -260,8 +263,8 @@ static int store_own(gpusym_rail_t *r)
     const uint32_t nsrc = gpusym_rail_inputs(r, to.off, src);
     const uint32_t ndst = gpusym_rail_outputs(r, from.off, src, nsrc, dst);
     d->own_begun = true;
-    d->own_launched = 0 != bytes && 0 != ndst;
-    return d->own_launched ? gpusym_rail_launch(r, STORES, src, nsrc, dst, ndst, bytes, &d->own_seq) : GPUSYM_SUCCESS;
+    d->own_stores = 0 != bytes && 0 != ndst;
+    return d->own_stores ? gpusym_rail_short_move(r, STORES, src, nsrc, dst, ndst, bytes, &d->own) : GPUSYM_SUCCESS;
 }
 
 /* All pieces have landed: reduces them, in rising order of the processes.  Behind the copy of the inputs to their send
@@ -284,9 +287,35 @@ static int reduce_all(gpusym_rail_t *r)
     }
     const uint32_t ndst = gpusym_rail_outputs(r, 0, src, nsrc, dst);
     d->own_begun = true;
-    d->own_launched = 0 != ndst;
-    return d->own_launched ? gpusym_rail_launch(r, FILLS, src, nsrc, dst, ndst, r->call.bytes, &d->own_seq)
-                           : GPUSYM_SUCCESS;
+    d->own_stores = 0 != ndst;
+    return d->own_stores ? gpusym_rail_short_move(r, FILLS, src, nsrc, dst, ndst, r->call.bytes, &d->own)
+                         : GPUSYM_SUCCESS;
+}
+
+/* The same by the CPU, of what stands in send buffers and rings.  0: the own input is not there yet. */
+static int reduce_short(gpusym_rail_t *r)
+{
+    gpusym_rail_direct_t *d = &r->direct;
+    const void *src[GPUSYM_RAIL_DIRECT_MAX], *sum;
+    void *dst[GPUSYM_TEAM_MAX];
+    char *host = r->params.send + piece_max(r); /* the second buffer */
+    const gpusym_rail_piece_t *own = &d->sending[0];
+    const uint32_t ndst = r->nout;
+    if (0 != ndst && !gpusym_rail_ended(r, &own->filled)) {
+        return GPUSYM_SUCCESS;
+    }
+    for (uint32_t p = 0; p < r->params.n; p++) {
+        src[p] = p != r->params.pos ? r->pair[p].piece : own->data;
+    }
+    d->own_begun = true;
+    d->own_stores = 0 != ndst;
+    if (0 == ndst) {
+        return GPUSYM_SUCCESS;
+    }
+    gpusym_kernel_reduce_on_cpu(r->call.op, r->call.type, src, r->params.n, host, r->call.bytes);
+    sum = gpusym_rail_device(r, host);
+    (void) gpusym_rail_outputs(r, 0, &sum, 1, dst);
+    return gpusym_rail_short_move(r, FILLS, &sum, 1, dst, ndst, r->call.bytes, &d->own);
 }
 
 /* Releases what was reduced. */
@@ -312,14 +341,14 @@ int gpusym_rail_direct_poll(gpusym_rail_t *r)
     }
     rc = store_pieces(r, &missing);
     if (GPUSYM_SUCCESS == rc && !d->own_begun && !(r->call.reduces && (missing || 0 == r->call.bytes))) {
-        rc = r->call.reduces ? reduce_all(r) : store_own(r);
+        rc = gpusym_rail_short_reduces(r) ? reduce_short(r) : r->call.reduces ? reduce_all(r) : store_own(r);
     }
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
     release_stored(r);
-    if (left || missing || d->stored != d->storing ||
-        (d->own_launched && !gpusym_rail_launched(r, r->call.reduces ? FILLS : STORES, d->own_seq))) {
+    if (left || missing || d->stored != d->storing || (r->call.reduces && 0 != r->call.bytes && !d->own_begun) ||
+        (d->own_stores && !gpusym_rail_ended(r, &d->own))) {
         return 0;
     }
     if (r->call.reduces && d->own_begun) {

@@ -12,6 +12,9 @@
 
 #include <string.h>
 
+#include "kernels/kernels.h"
+#include "mca/common/gpusym/rail/short.h"
+
 static uint32_t min_u32(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
@@ -37,7 +40,7 @@ int gpusym_rail_gather_start(gpusym_rail_t *r)
         return GPUSYM_SUCCESS;
     }
     const uint32_t nsrc = gpusym_rail_inputs(r, 0, src);
-    const int rc = gpusym_rail_launch(r, 0, src, nsrc, &dst, 1, r->call.bytes, &g->filled);
+    const int rc = gpusym_rail_short_move(r, 0, src, nsrc, &dst, 1, r->call.bytes, &g->filled);
     g->stored = g->filled; /* where there is no output */
     return rc;
 }
@@ -77,20 +80,29 @@ static int finish(gpusym_rail_t *r)
     gpusym_rail_gather_t *g = &r->gather;
     const void *src[GPUSYM_RAIL_DIRECT_MAX];
     void *dst[GPUSYM_TEAM_MAX];
+    const bool by_cpu = gpusym_rail_short_reduces(r);
     int rc = GPUSYM_SUCCESS;
     if (0 == r->nout) {
         return GPUSYM_SUCCESS;
     }
     for (uint32_t p = 0; p < r->params.n; p++) {
-        src[p] = gpusym_rail_device(r, block_at(r, (p + r->params.n - r->params.pos) % r->params.n));
+        const char *block = block_at(r, (p + r->params.n - r->params.pos) % r->params.n);
+        src[p] = by_cpu ? block : gpusym_rail_device(r, block);
+    }
+    if (by_cpu) {
+        char *sum = block_at(r, r->params.n);
+        gpusym_kernel_reduce_on_cpu(r->call.op, r->call.type, src, r->params.n, sum, r->call.bytes);
+        src[0] = gpusym_rail_device(r, sum);
+        const uint32_t ndst = gpusym_rail_outputs(r, 0, src, 1, dst);
+        return gpusym_rail_short_move(r, 0, src, 1, dst, ndst, r->call.bytes, &g->stored);
     }
     if (r->call.reduces) {
         const uint32_t ndst = gpusym_rail_outputs(r, 0, src, r->params.n, dst);
-        return gpusym_rail_launch(r, 0, src, r->params.n, dst, ndst, r->call.bytes, &g->stored);
+        return gpusym_rail_short_move(r, 0, src, r->params.n, dst, ndst, r->call.bytes, &g->stored);
     }
     for (uint32_t p = 0; p < r->params.n && GPUSYM_SUCCESS == rc; p++) {
         const uint32_t ndst = gpusym_rail_outputs(r, r->call.from(r->call.arg, p).off, &src[p], 1, dst);
-        rc = gpusym_rail_launch(r, 0, &src[p], 1, dst, ndst, r->call.bytes, &g->stored);
+        rc = gpusym_rail_short_move(r, 0, &src[p], 1, dst, ndst, r->call.bytes, &g->stored);
     }
     return rc;
 }
@@ -102,7 +114,7 @@ int gpusym_rail_gather_poll(gpusym_rail_t *r)
     if (0 == r->call.bytes) {
         return 1;
     }
-    if (!gpusym_rail_launched(r, 0, g->filled)) {
+    if (!gpusym_rail_ended(r, &g->filled)) {
         return 0;
     }
     while (g->have < r->params.n && 1 == (rc = do_step(r))) {
@@ -122,7 +134,7 @@ int gpusym_rail_gather_poll(gpusym_rail_t *r)
             return rc;
         }
     }
-    return gpusym_rail_launched(r, 0, g->stored) && gpusym_rail_gather_quiet(r);
+    return gpusym_rail_ended(r, &g->stored) && gpusym_rail_gather_quiet(r);
 }
 
 bool gpusym_rail_gather_quiet(const gpusym_rail_t *r)

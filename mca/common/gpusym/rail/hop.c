@@ -116,7 +116,7 @@ char *gpusym_rail_device(const gpusym_rail_t *r, const void *host)
 }
 
 int gpusym_rail_launch(gpusym_rail_t *r, uint32_t lane, const void *const *src, uint32_t nsrc, void *const *dst,
-                       uint32_t ndst, uint64_t bytes, uint32_t *seq)
+                       uint32_t ndst, uint64_t bytes, gpusym_rail_work_t *work)
 {
     const bool reduces = nsrc > 1;
     const gpusym_tuning_forced_t forced = {.algorithm = -1};
@@ -144,14 +144,14 @@ int gpusym_rail_launch(gpusym_rail_t *r, uint32_t lane, const void *const *src, 
     if (GPUSYM_SUCCESS == rc) {
         rc = gpusym_lane_launch(r->lane[lane], gpusym_kernel_find(reduces ? GPUSYM_F_LEAD_R : GPUSYM_F_LEAD, op, type),
                                 &w);
-        *seq = r->lane[lane]->seq;
+        *work = (gpusym_rail_work_t){lane, r->lane[lane]->seq, false};
         r->counters.launches++;
     }
     return rc;
 }
 
-bool gpusym_rail_launched(const gpusym_rail_t *r, uint32_t lane, uint32_t seq)
+bool gpusym_rail_ended(const gpusym_rail_t *r, const gpusym_rail_work_t *work)
 {
-    const uint64_t done = __atomic_load_n(&r->lane[lane]->host->done, __ATOMIC_ACQUIRE);
-    return (int32_t) ((uint32_t) (done >> 32) - seq) >= 0;
+    const uint64_t done = work->is_copy ? 0 : __atomic_load_n(&r->lane[work->lane]->host->done, __ATOMIC_ACQUIRE);
+    return (int32_t) ((work->is_copy ? r->copies.ended : (uint32_t) (done >> 32)) - work->seq) >= 0;
 }

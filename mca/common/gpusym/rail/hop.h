@@ -6,7 +6,7 @@
 #ifndef GPUSYM_COMMON_RAIL_HOP_H
 #define GPUSYM_COMMON_RAIL_HOP_H
 
-#include "mca/common/gpusym/exec/lane.h"
+#include "mca/common/gpusym/exec/copier.h"
 #include "mca/common/gpusym/rail/call.h"
 
 /* Blocks of a launch at most: more move no more across PCIe, and take the program's kernels more room. */
@@ -16,6 +16,12 @@
 /* Steps of a channel under way. */
 #define GPUSYM_RAIL_FLIGHTS (2u * GPUSYM_RAIL_PIECES)
 
+/* What moves data of the call: a kernel that was launched, or a copy. */
+typedef struct {
+    uint32_t lane, seq; /* of the kernel; seq: of the copy */
+    bool is_copy;
+} gpusym_rail_work_t;
+
 /* A step that has begun. */
 typedef struct {
     gs_step_t step;
@@ -23,9 +29,9 @@ typedef struct {
     uint32_t unsent; /* links on which the piece is still to be sent */
     uint32_t unread; /* links whose piece has not landed */
     bool found;      /* step and bytes are known */
-    bool launched;   /* seq: of its kernel */
+    bool launched;   /* work: its kernel */
     bool forwards;   /* what has landed is sent as it is, from its ring */
-    uint32_t seq;
+    gpusym_rail_work_t work;
     int buffer;                             /* the send buffer that it holds; -1: none */
     const char *piece[GS_LINKS];            /* that have landed */
     gpusym_net_message_t message[GS_LINKS]; /* being sent */
@@ -59,15 +65,17 @@ typedef struct {
     bool busy;
     uint32_t pos, count; /* the process; copies */
     uint64_t first;      /* byte of its part */
-    uint32_t bytes, seq; /* seq: of the kernel that fills the buffer */
-    uint32_t unsent;     /* copies that are still to be sent, as bits */
-    char *data;          /* the buffer */
+    uint32_t bytes;
+    gpusym_rail_work_t filled; /* the buffer */
+    uint32_t unsent;           /* copies that are still to be sent, as bits */
+    char *data;                /* the buffer */
     gpusym_net_message_t message[GPUSYM_RAIL_DIRECT_MAX];
 } gpusym_rail_piece_t;
 
-/* A kernel that stores what has landed from `pos`. */
+/* What has landed from `pos` is stored. */
 typedef struct {
-    uint32_t pos, seq;
+    uint32_t pos;
+    gpusym_rail_work_t work;
 } gpusym_rail_store_t;
 
 typedef struct {
@@ -76,8 +84,8 @@ typedef struct {
     gpusym_rail_store_t store[GPUSYM_RAIL_FLIGHTS];
     uint32_t storing, stored; /* begun, ended */
     bool own_begun;           /* the own part, or the sum */
-    bool own_launched;        /* by a kernel ... */
-    uint32_t own_seq;         /* ... which is this one */
+    bool own_stores;          /* it goes to outputs: */
+    gpusym_rail_work_t own;
 } gpusym_rail_direct_t;
 
 /* Steps of a gather, at most. */
@@ -89,9 +97,23 @@ typedef struct {
     uint32_t step;       /* that is under way */
     uint32_t sent, read; /* steps whose blocks are sent, and have been received */
     bool finishing;
-    uint32_t filled, stored; /* kernels: of the own block, of the result */
+    gpusym_rail_work_t filled, stored; /* the own block; the result */
     gpusym_net_message_t message[GPUSYM_RAIL_STEPS_MAX];
 } gpusym_rail_gather_t;
+
+/* Short copies that wait for the copier, or are being made, at most. */
+#define GPUSYM_RAIL_COPIES 4u
+/* The lane of those that are launched. */
+#define GPUSYM_RAIL_COPY_LANE 2u
+
+typedef struct {
+    gpusym_copier_run_t run[GPUSYM_RAIL_COPIES];
+    uint32_t queued, ended;
+    gpusym_copier_t *copier; /* makes the next one that ends; NULL: it does not */
+    bool by_launch;          /* a kernel does */
+    gpusym_rail_work_t launched;
+    int error;
+} gpusym_rail_copies_t;
 
 struct gpusym_rail {
     gpusym_rail_params_t params;
@@ -109,6 +131,7 @@ struct gpusym_rail {
     uint32_t nchannels;
     gpusym_rail_direct_t direct;
     gpusym_rail_gather_t gather;
+    gpusym_rail_copies_t copies;
     gpusym_rail_pair_t *pair; /* [n] */
     gpusym_rail_counters_t counters;
 };
@@ -123,11 +146,11 @@ uint32_t gpusym_rail_inputs(const gpusym_rail_t *rail, uint64_t off, const void 
 uint32_t gpusym_rail_outputs(const gpusym_rail_t *rail, uint64_t off, const void *const *src, uint32_t nsrc,
                              void **dst);
 /* Queues a kernel on a lane: the sources, reduced if there are several, go to all destinations.  All are addresses of
- * the GPU; at most GPUSYM_TEAM_MAX of each.  *seq: for gpusym_rail_launched. */
+ * the GPU; at most GPUSYM_TEAM_MAX of each. */
 int gpusym_rail_launch(gpusym_rail_t *rail, uint32_t lane, const void *const *src, uint32_t nsrc, void *const *dst,
-                       uint32_t ndst, uint64_t bytes, uint32_t *seq);
-/* Whether a kernel has ended. */
-bool gpusym_rail_launched(const gpusym_rail_t *rail, uint32_t lane, uint32_t seq);
+                       uint32_t ndst, uint64_t bytes, gpusym_rail_work_t *work);
+/* Whether a kernel or a copy has ended. */
+bool gpusym_rail_ended(const gpusym_rail_t *rail, const gpusym_rail_work_t *work);
 /* The address for the GPU of a byte of the pinned memory. */
 char *gpusym_rail_device(const gpusym_rail_t *rail, const void *host);
 /* Sends a piece of the call; there is room. */

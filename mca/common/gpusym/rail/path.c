@@ -188,7 +188,7 @@ static int launch_step(gpusym_rail_t *r, gpusym_rail_channel_t *ch, gpusym_rail_
         return GPUSYM_SUCCESS;
     }
     f->launched = true;
-    return gpusym_rail_launch(r, (uint32_t) (ch - r->channel), src, nsrc, dst, ndst, k.bytes, &f->seq);
+    return gpusym_rail_launch(r, (uint32_t) (ch - r->channel), src, nsrc, dst, ndst, k.bytes, &f->work);
 }
 
 /* Begins the next step. 1: it has; 0: it cannot yet, or there is none. */
@@ -220,9 +220,9 @@ static int begin_step(gpusym_rail_t *r, gpusym_rail_channel_t *ch)
     return GPUSYM_SUCCESS == rc ? 1 : rc;
 }
 
-static bool kernel_done(const gpusym_rail_t *r, const gpusym_rail_channel_t *ch, const gpusym_rail_flight_t *f)
+static bool kernel_done(const gpusym_rail_t *r, const gpusym_rail_flight_t *f)
 {
-    return !f->launched || gpusym_rail_launched(r, (uint32_t) (ch - r->channel), f->seq);
+    return !f->launched || gpusym_rail_ended(r, &f->work);
 }
 
 /* Sends what a step has to send, on links that no step before it still has to send on. */
@@ -250,7 +250,7 @@ static int send_steps(gpusym_rail_t *r, gpusym_rail_channel_t *ch)
     int rc = GPUSYM_SUCCESS;
     for (uint32_t i = ch->ended; i != ch->begun && 0 != links && GPUSYM_SUCCESS == rc; i++) {
         gpusym_rail_flight_t *f = &ch->flight[i % GPUSYM_RAIL_FLIGHTS];
-        if (0 != f->unsent && (f->forwards || kernel_done(r, ch, f))) {
+        if (0 != f->unsent && (f->forwards || kernel_done(r, f))) {
             rc = send_step(r, ch, f, links);
         }
         links &= ~f->unsent;
@@ -274,7 +274,7 @@ static void end_steps(gpusym_rail_t *r, gpusym_rail_channel_t *ch)
 {
     while (ch->ended != ch->begun) {
         gpusym_rail_flight_t *f = &ch->flight[ch->ended % GPUSYM_RAIL_FLIGHTS];
-        if (0 != f->unsent || !kernel_done(r, ch, f) || !are_sent(f)) {
+        if (0 != f->unsent || !kernel_done(r, f) || !are_sent(f)) {
             return;
         }
         for (uint32_t l = 0; l < GS_LINKS; l++) {

@@ -12,6 +12,7 @@
 #include "mca/common/gpusym/rail/direct.h"
 #include "mca/common/gpusym/rail/gather.h"
 #include "mca/common/gpusym/rail/path.h"
+#include "mca/common/gpusym/rail/short.h"
 
 #define TICKETS_BYTES (GPUSYM_RAIL_CHANNELS * GPUSYM_RAIL_TICKET_BYTES)
 /* Polls without an end between two looks whether the GPU reports an error. */
@@ -33,6 +34,8 @@ void gpusym_rail_free(gpusym_rail_t *r)
 {
     if (NULL == r) {
         return;
+    }
+    while (!gpusym_rail_short_drop(r)) {
     }
     for (uint32_t i = 0; i < GPUSYM_RAIL_CHANNELS; i++) {
         if (NULL != r->lane[i]) {
@@ -92,8 +95,11 @@ static int poll_lanes(const gpusym_rail_t *r)
     return 1;
 }
 
-bool gpusym_rail_idle(const gpusym_rail_t *r)
+bool gpusym_rail_idle(gpusym_rail_t *r)
 {
+    if (!gpusym_rail_short_drop(r)) {
+        return false;
+    }
     for (uint32_t i = 0; i < GPUSYM_RAIL_CHANNELS; i++) {
         if (NULL != r->lane[i] && 0 == r->lane[i]->dev->stream_poll(r->lane[i]->stream)) {
             return false;
@@ -102,7 +108,7 @@ bool gpusym_rail_idle(const gpusym_rail_t *r)
     return true;
 }
 
-bool gpusym_rail_quiet(const gpusym_rail_t *r)
+bool gpusym_rail_quiet(gpusym_rail_t *r)
 {
     return gpusym_rail_idle(r) && gpusym_rail_path_quiet(r) && gpusym_rail_direct_quiet(r) &&
            gpusym_rail_gather_quiet(r);
@@ -188,6 +194,7 @@ int gpusym_rail_start(gpusym_rail_t *r, const gpusym_rail_call_t *call)
     }
     r->call = *call;
     r->polls = 0;
+    r->copies = (gpusym_rail_copies_t){.queued = 0};
     if (!list_buffers(r) || (r->nin > 1 && !reduces(call))) {
         return GPUSYM_ERR_BAD_PARAM;
     }
@@ -196,7 +203,8 @@ int gpusym_rail_start(gpusym_rail_t *r, const gpusym_rail_call_t *call)
 
 int gpusym_rail_poll(gpusym_rail_t *r)
 {
-    int rc = forms[r->call.form].poll(r);
+    int rc = gpusym_rail_short_poll(r);
+    rc = GPUSYM_SUCCESS == rc ? forms[r->call.form].poll(r) : rc;
     if (0 == rc && 0 == ++r->polls % LOOK_POLLS) {
         const int idle = poll_lanes(r);
         rc = idle < 0 ? idle : 0;

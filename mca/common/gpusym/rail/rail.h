@@ -22,7 +22,7 @@ int gpusym_rail_open(const gpusym_rail_params_t *params, gpusym_rail_t **rail);
 bool gpusym_rail_close(gpusym_rail_t *rail);
 /* Whether no kernel of a call that has failed runs any more: its buffers are the caller's again.  Messages, which are
  * sent from the rail's own memory, may still be under way. */
-bool gpusym_rail_idle(const gpusym_rail_t *rail);
+bool gpusym_rail_idle(gpusym_rail_t *rail);
 /* The same as close for a rail whose streams have been closed.  Waits for its kernels. */
 void gpusym_rail_free(gpusym_rail_t *rail);
 
@@ -43,7 +43,7 @@ void gpusym_rail_release(gpusym_rail_t *rail);
  * something else now.  What was sent is dropped by the calls that find it. */
 bool gpusym_rail_drop(gpusym_rail_t *rail);
 /* Whether no kernel and no message of a call that was dropped, or has failed, is under way any more. */
-bool gpusym_rail_quiet(const gpusym_rail_t *rail);
+bool gpusym_rail_quiet(gpusym_rail_t *rail);
 
 const gpusym_rail_counters_t *gpusym_rail_counters(const gpusym_rail_t *rail);
 
