@@ -150,6 +150,8 @@ void gpusym_kernel_sim(unsigned kernel, const gpusym_work_t *w, uint32_t block);
  * GPUSYM_TEAM_MAX of them. */
 void gpusym_kernel_reduce_on_cpu(unsigned op, unsigned type, const void *const *src, uint32_t n, void *dst,
                                  uint64_t bytes);
+/* Whether it reduces 6 GB/s; else a tenth of that. */
+bool gpusym_kernel_reduces_fast_on_cpu(unsigned op, unsigned type);
 
 /*
  * The simulator's multicast, for the kernels that need it: stores in alias[] where the CPU reads and writes the place

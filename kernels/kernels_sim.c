@@ -3,12 +3,8 @@
  *
  * The kernels of kernels.def for the simulator, by number.
  */
-#include <stddef.h>
-#include <string.h>
-
 #include "kernels/kernels.h"
 #include "kernels/kernels_sim_family.h"
-#include "kernels/plan.h"
 #include "kernels/symm/enter.h"
 
 static void (*const any[])(gs_ctx_t, const gpusym_work_t *) = {
@@ -58,26 +54,4 @@ void gpusym_kernel_sim(unsigned kernel, const gpusym_work_t *w, uint32_t block)
     } else {
         run(kernel, c, w);
     }
-}
-
-void gpusym_kernel_reduce_on_cpu(unsigned op, unsigned type, const void *const *src, uint32_t n, void *dst,
-                                 uint64_t bytes)
-{
-    uint64_t done[1 + GPUSYM_TIME_BEGIN];
-    gpusym_slot_head_t head = {.ended = 0};
-    gpusym_work_t w;
-    memset(&w, 0, offsetof(gpusym_work_t, job) + sizeof w.job[0]); /* what follows is of other kernels */
-    memcpy(w.peer_in, src, n * sizeof *src);
-    w.peer_out[0] = dst;
-    w.peer[0] = &head; /* w.rank is 0 */
-    w.op = op;
-    w.type = type;
-    w.nranks = n;
-    w.nblocks = w.nthreads = 1;
-    w.done = done;
-    w.job[0] = (gpusym_job_t){.form = GPUSYM_JOB_REDUCE, .bytes = bytes, .src_end = (uint16_t) n, .dst_end = 1};
-    w.lead.njobs = 1;
-    w.lead.nranks = (uint16_t) n;
-    w.lead.packs = gpusym_jobs_plan(w.job, 1);
-    run(gpusym_kernel_find(GPUSYM_F_LEAD_R, op, type), (gs_ctx_t){0, 1, 0, 1}, &w);
 }

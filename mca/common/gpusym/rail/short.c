@@ -5,16 +5,20 @@
  */
 #include "mca/common/gpusym/rail/short.h"
 
+#include "kernels/kernels.h"
 #include "tuning/carry.h"
 
 /* Destinations of a copy at most: the copier takes 2 us for each, a launch 9 for all. */
 #define TARGETS_MAX 2u
-/* Bytes of all inputs together that the CPU reduces at most. */
-#define REDUCE_MAX (32u << 10)
+/* Bytes of all inputs together that the CPU reduces at most: in the 5 us that a launch takes longer than a copy, of
+ * types and operations that it is fast at, and of others. */
+#define REDUCE_MAX (64u << 10)
+#define REDUCE_MAX_SLOW (2u << 10)
 
 bool gpusym_rail_short_reduces(const gpusym_rail_t *r)
 {
-    return r->call.reduces && r->params.n > 1 && r->params.n * r->call.bytes <= REDUCE_MAX;
+    const bool fast = r->call.reduces && gpusym_kernel_reduces_fast_on_cpu(r->call.op, r->call.type);
+    return r->call.reduces && r->params.n > 1 && r->params.n * r->call.bytes <= (fast ? REDUCE_MAX : REDUCE_MAX_SLOW);
 }
 
 int gpusym_rail_short_move(gpusym_rail_t *r, uint32_t lane, const void *const *src, uint32_t nsrc, void *const *dst,
