@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Reductions in host memory: see kernels.h.  Numbers are reduced in blocks of a fixed size, which compilers make vectors
- * of; all else by the simulator's kernel.  Both have the operations of prim/reduce.h.
+ * Reductions in host memory: see kernels.h.  Numbers are reduced in blocks of a fixed size, which compilers make
+ * vectors of; all else by the simulator's kernel.  Both have the operations of prim/reduce.h.
  */
 #include <stddef.h>
 #include <string.h>
