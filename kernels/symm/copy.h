@@ -211,6 +211,9 @@ GS_FN void gs_copy_all(gs_ctx_t c, const gpusym_work_t *w)
     }
     gs_block_sync(c);
     if (0 != w->linger_ns) {
+        if (0 == c.thread && 0 != (w->run[0].does & GPUSYM_COPY_TO_HOST)) {
+            gs_fence_system();
+        }
         gs_copy_resident(c, w, status);
     } else if (0 == c.thread) {
         if (GPUSYM_STATUS_OK != status) {

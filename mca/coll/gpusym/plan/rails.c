@@ -112,8 +112,12 @@ static coll_gpusym_leg_t *add_leg(coll_gpusym_rails_plan_t *p, const coll_gpusym
     const coll_gpusym_segments_t *k = task->segments;
     leg->plan = p;
     leg->rail = rail;
-    leg->call = (gpusym_rail_call_t){
-        .op = k->op, .type = k->type, .arg = leg, .call = (uint32_t) task->read.seq, .reduces = false};
+    leg->call = (gpusym_rail_call_t){.op = k->op,
+                                     .type = k->type,
+                                     .arg = leg,
+                                     .call = (uint32_t) task->read.seq,
+                                     .reduces = false,
+                                     .own = k->out_local && 1 == p->team->host.nranks};
     return leg;
 }
 

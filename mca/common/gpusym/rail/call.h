@@ -98,6 +98,7 @@ typedef struct {
     /* DIRECT, GATHER: where in `out` comes what pos sends, as long as it is there; not with `reduces`. */
     gpusym_rail_part_t (*from)(const void *arg, uint32_t pos);
     const void *arg;
+    bool own;      /* the outputs are memory of the rail's GPU */
     bool held;     /* DIRECT, GATHER: no output is written before gpusym_rail_release */
     uint32_t call; /* in the heads: what comes of another call is an error */
     uint8_t stage;

@@ -21,6 +21,13 @@ bool gpusym_rail_short_reduces(const gpusym_rail_t *r)
     return r->call.reduces && r->params.n > 1 && r->params.n * r->call.bytes <= (fast ? REDUCE_MAX : REDUCE_MAX_SLOW);
 }
 
+/* Whether an address of the GPU is in a send buffer, which is all that is filled but outputs. */
+static bool is_pinned(const gpusym_rail_t *r, const void *p)
+{
+    const char *at = p, *send = gpusym_rail_device(r, r->params.send);
+    return at >= send && at < send + GPUSYM_RAIL_SEND_BYTES(r->params.piece_bytes);
+}
+
 int gpusym_rail_short_move(gpusym_rail_t *r, uint32_t lane, const void *const *src, uint32_t nsrc, void *const *dst,
                            uint32_t ndst, uint64_t bytes, gpusym_rail_work_t *work)
 {
@@ -29,9 +36,10 @@ int gpusym_rail_short_move(gpusym_rail_t *r, uint32_t lane, const void *const *s
         bytes > gpusym_tuning_carry_resident_max() || c->queued - c->ended + ndst > GPUSYM_RAIL_COPIES) {
         return gpusym_rail_launch(r, lane, src, nsrc, dst, ndst, bytes, work);
     }
+    const uint32_t does = r->call.own && !is_pinned(r, dst[0]) ? 0 : GPUSYM_COPY_TO_HOST;
     for (uint32_t i = 0; i < ndst; i++) {
         c->run[c->queued++ % GPUSYM_RAIL_COPIES] =
-            (gpusym_copier_run_t){.dst = dst[i], .src = src[0], .bytes = (uint32_t) bytes, .does = GPUSYM_COPY_TO_HOST};
+            (gpusym_copier_run_t){.dst = dst[i], .src = src[0], .bytes = (uint32_t) bytes, .does = does};
     }
     *work = (gpusym_rail_work_t){GPUSYM_RAIL_COPY_LANE, c->queued, true};
     return gpusym_rail_short_poll(r);
