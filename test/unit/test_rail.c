@@ -6,6 +6,7 @@
  * many one-way delays a call takes, its counters how many bytes it sends.  Calls are done with one input and one output
  * of each process, and again with several, as many as chance has it.  A seed as the argument repeats a run.
  */
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,6 +23,7 @@
 #include "test/unit/net_fake.h"
 #include "test/unit/random.h"
 
+#define LINGER_NS 2000000u
 #define OK(call) assert_int_equal((call), GPUSYM_SUCCESS)
 
 enum {
@@ -34,6 +36,7 @@ enum {
 
 static gpusym_device_t dev;
 static gpusym_gpu_t *gpu;
+static uint64_t copied; /* by the copier */
 
 /* A process. */
 typedef struct {
@@ -93,6 +96,7 @@ static void open_place(place_t *p)
     OK(gpusym_net_streams_open(&net, &p->streams, &why));
     const gpusym_rail_params_t rail = {.dev = &dev,
                                        .gpu = gpu,
+                                       .copier = place == p, /* all have the same GPU */
                                        .streams = p->streams,
                                        .host = p->host,
                                        .device = p->device,
@@ -118,6 +122,7 @@ static void open_places(uint32_t count, uint32_t jitter)
 /* dead: one that was killed, or n. */
 static void close_places(uint32_t dead)
 {
+    copied += place[0].rail->counters.copies;
     for (uint32_t p = 0; p < n; p++) {
         while (p != dead && !gpusym_rail_close(place[p].rail)) {
             for (uint32_t q = 0; q < n; q++) {
@@ -152,7 +157,7 @@ static uint32_t poll_all(void)
     uint32_t left, still = 0;
     do {
         uint64_t before = 0, after = 0;
-        bool moved = false;
+        bool moved = false, copies = false;
         left = 0;
         for (uint32_t p = 0; p < n; p++) {
             before += place[p].rail->counters.launches + place[p].rail->counters.pieces;
@@ -162,10 +167,16 @@ static uint32_t poll_all(void)
                 moved = moved || 0 != place[p].ended;
                 left += 0 == place[p].ended;
             }
+            const bool copying = place[p].rail->copies.queued != place[p].rail->copies.ended;
+            assert_false(1 == place[p].ended && copying);
+            copies = copies || (0 == place[p].ended && copying);
             after += place[p].rail->counters.launches + place[p].rail->counters.pieces;
         }
-        still = moved || before != after ? 0 : still + 1;
+        still = moved || copies || before != after ? 0 : still + 1;
         end_kernels();
+        if (copies) {
+            sched_yield(); /* to the copier */
+        }
     } while (still < 4); /* a kernel ends, a poll opens a stream, or releases a piece, the next progress tells */
     return left;
 }
@@ -929,6 +940,7 @@ static int setup(void **state)
     OK(dev.open(&why));
     OK(dev.gpu_open(NULL, &gpu));
     OK(dev.kernels_load(gpu, &why));
+    gpusym_copier_linger(&dev, gpu, LINGER_NS, false);
     for (uint32_t k = 0; k < PLACES * MOST; k++) {
         const uint32_t p = k / MOST, i = k % MOST;
         OK(dev.mem_alloc(gpu, ROOM, (void **) &place[p].in[i]));
@@ -943,6 +955,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void) state;
+    assert_true(copied > 0);
+    gpusym_copiers_close();
     gpusym_lanes_close();
     for (uint32_t k = 0; k < PLACES * MOST; k++) {
         const uint32_t p = k / MOST, i = k % MOST;

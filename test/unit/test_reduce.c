@@ -349,6 +349,51 @@ static void the_generic_choice_is_the_same(void **state)
     }
 }
 
+/* What the CPU reduces has the bits of what a kernel reduces pack by pack, whatever the length and the alignment. */
+static void the_cpu_reduces_to_the_same_bits(void **state)
+{
+    enum { INPUTS = 5, SPACE = 512 };
+    static uint64_t room[INPUTS + 1][SPACE / 8 + 2];
+    (void) state;
+    for (uint32_t i = 0; i < GPUSYM_OP_COUNT * GPUSYM_T_COUNT * 50; i++) {
+        const uint32_t op = i % GPUSYM_OP_COUNT, type = i / GPUSYM_OP_COUNT % GPUSYM_T_COUNT;
+        if (!gpusym_op_valid(op, type)) {
+            continue;
+        }
+        const gpusym_work_t w = {.op = op, .type = type};
+        const gs_kernel_t kernel = {&w, op, type, true, 0};
+        const size_t one = gpusym_type_bytes(type);
+        const uint64_t bytes = (1 + next_random() % (SPACE / one)) * one;
+        const uint32_t n = 1 + (uint32_t) (next_random() % INPUTS);
+        const void *src[INPUTS];
+        for (uint32_t s = 0; s < n; s++) {
+            for (size_t k = 0; k < sizeof room[s] / sizeof room[s][0]; k++) {
+                room[s][k] = next_random() & NO_NAN;
+            }
+            src[s] = (const char *) room[s] + next_random() % 2 * (one < 8 ? one : 8);
+        }
+        char *dst = (char *) room[INPUTS] + next_random() % 2 * (one < 8 ? one : 8);
+        memset(room[INPUTS], 0x5a, sizeof room[INPUTS]);
+        gpusym_kernel_reduce_on_cpu(op, type, src, n, dst, bytes);
+        for (uint64_t off = 0; off < bytes; off += 16) {
+            const size_t part = bytes - off < 16 ? (size_t) (bytes - off) : 16;
+            gs_pack_t v = {{0, 0}};
+            memcpy(&v, (const char *) src[0] + off, part);
+            gs_acc_t acc = gs_acc_start(type, v);
+            for (uint32_t s = 1; s < n; s++) {
+                v = (gs_pack_t){{0, 0}};
+                memcpy(&v, (const char *) src[s] + off, part);
+                gs_acc_op(kernel, &acc, v);
+            }
+            v = gs_acc_end(type, &acc);
+            assert_memory_equal(dst + off, &v, part);
+        }
+        for (const char *p = dst + bytes; p < (const char *) (room[INPUTS] + SPACE / 8 + 2); p++) {
+            assert_int_equal(*p, 0x5a);
+        }
+    }
+}
+
 /* ---- moving ---- */
 
 /* A block's threads, run one after the other, copy every byte and no other, whatever the alignment of either end. */
@@ -414,6 +459,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(equal_operands_stay_what_they_are),
         cmocka_unit_test(small_floats_accumulate_in_f32),
         cmocka_unit_test(the_generic_choice_is_the_same),
+        cmocka_unit_test(the_cpu_reduces_to_the_same_bits),
         cmocka_unit_test(copies_of_any_alignment_and_length),
         cmocka_unit_test(shares_are_whole),
     };

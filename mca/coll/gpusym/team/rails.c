@@ -6,10 +6,10 @@
 #include "mca/coll/gpusym/team/rails.h"
 
 #include "mca/coll/gpusym/conf/params.h"
-#include "mca/coll/gpusym/team/join.h"
 #include "mca/coll/gpusym/team/part.h"
 #include "mca/common/gpusym/exec/copier.h"
 #include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/p2p/parcel.h"
 #include "tuning/resident.h"
 
 /* ---- opening ---- */
@@ -57,7 +57,9 @@ static bool get_copier(coll_gpusym_team_t *t)
     const gpusym_device_t *dev = gpusym_current.dev;
     const int set = coll_gpusym_params.linger;
     const uint64_t us = set < 0 ? gpusym_tuning_linger_us(dev->simulated) : (uint64_t) set;
-    if (0 == us || t->host.led || coll_gpusym_team_crowded(t)) {
+    gpusym_gpu_info_t info;
+    dev->gpu_info(t->host.gpu, &info);
+    if (0 == us || t->host.led || gpusym_parcels_gpu_shared(info.uuid)) {
         return false;
     }
     gpusym_copier_linger(dev, t->host.gpu, 1000 * us, set < 0);

@@ -106,7 +106,7 @@ typedef struct {
 
 /* What calls have done, in all. */
 typedef struct {
-    uint64_t launches, pieces, bytes; /* sent */
+    uint64_t launches, copies, pieces, bytes; /* copies: by the copier; pieces and bytes: sent */
 } gpusym_rail_counters_t;
 
 #endif

@@ -134,7 +134,7 @@ int gpusym_rail_gather_poll(gpusym_rail_t *r)
             return rc;
         }
     }
-    return gpusym_rail_ended(r, &g->stored) && gpusym_rail_gather_quiet(r);
+    return gpusym_rail_ended(r, &g->stored) && gpusym_rail_short_ended(r) && gpusym_rail_gather_quiet(r);
 }
 
 bool gpusym_rail_gather_quiet(const gpusym_rail_t *r)

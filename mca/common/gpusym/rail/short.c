@@ -45,6 +45,11 @@ int gpusym_rail_short_move(gpusym_rail_t *r, uint32_t lane, const void *const *s
     return gpusym_rail_short_poll(r);
 }
 
+bool gpusym_rail_short_ended(const gpusym_rail_t *r)
+{
+    return r->copies.ended == r->copies.queued;
+}
+
 /* Begins the next copy: by a launch if the copier is busy, or has left and does not come back. */
 static int begin_copy(gpusym_rail_t *r)
 {
@@ -79,6 +84,7 @@ int gpusym_rail_short_poll(gpusym_rail_t *r)
         }
         rc = GPUSYM_SUCCESS == c->error ? poll_copy(r) : 0;
         if (0 != rc) {
+            r->counters.copies += 1 == rc && !c->by_launch;
             c->copier = NULL;
             c->by_launch = false;
             c->error = rc < 0 ? rc : GPUSYM_SUCCESS;

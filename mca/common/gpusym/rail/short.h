@@ -12,6 +12,8 @@
 /* As gpusym_rail_launch; what is short is copied by the copier, one copy behind the other. */
 int gpusym_rail_short_move(gpusym_rail_t *rail, uint32_t lane, const void *const *src, uint32_t nsrc, void *const *dst,
                            uint32_t ndst, uint64_t bytes, gpusym_rail_work_t *work);
+/* Whether all copies have ended: those of a call by kernels may have ended before. */
+bool gpusym_rail_short_ended(const gpusym_rail_t *rail);
 /* Moves the copies on.  GPUSYM_SUCCESS, or the device's error, now and from then on. */
 int gpusym_rail_short_poll(gpusym_rail_t *rail);
 /* Forgets the copies that have not begun.  Whether none is under way. */
