@@ -398,6 +398,7 @@ int gpusym_worker_map(gpusym_worker_t *w, const gpusym_device_t *dev, gpusym_gpu
         return GPUSYM_ERR_UNREACHABLE;
     }
     if (NULL == w->gpu) {
+        const uint64_t start = gpusym_now_ns();
         const int rc = dev->host_register(gpu, w->memory, w->bytes, &device_side);
         if (GPUSYM_SUCCESS != rc) {
             GPUSYM_LOG(2, "%lu bytes for messages between hosts cannot be pinned: %s", (unsigned long) w->bytes,
@@ -407,6 +408,8 @@ int gpusym_worker_map(gpusym_worker_t *w, const gpusym_device_t *dev, gpusym_gpu
         w->dev = dev;
         w->gpu = gpu;
         w->device_side = device_side;
+        GPUSYM_LOG(2, "%lu bytes pinned for messages between hosts, in %.1f ms", (unsigned long) w->bytes,
+                   (double) (gpusym_now_ns() - start) / 1e6);
     }
     *host = w->memory;
     *device = w->device_side;
