@@ -11,8 +11,8 @@
 #include "bench/ranks.h"
 #include "mca/common/gpusym/net/stream.h"
 
-/* As the four channels of a communicator have together, by default. */
-enum { PIECES = 16, PIECE = 128 << 10 };
+/* As the four channels of a communicator have together, by default. Each piece takes two buffers, as on rings. */
+enum { PIECES = 8, PIECE = 256 << 10, BUFFERS = 2 * PIECES, BUFFER = PIECE / 2 };
 #define IDLE_S 60.0   /* without any progress */
 #define IDLE_CALLS 64 /* of netway_idle: the clock and sched_yield cost more than an idle progress in shared memory */
 
@@ -115,10 +115,10 @@ static void connect_way(const void *to, size_t bytes, bool inside, bool lower)
 {
     gpusym_net_stream_params_t params = {.token_in = lower ? 1 : 2,
                                          .token_out = lower ? 2 : 1,
-                                         .pieces_in = PIECES,
-                                         .pieces_out = PIECES,
-                                         .bytes_in = PIECE,
-                                         .bytes_out = PIECE};
+                                         .pieces_in = BUFFERS,
+                                         .pieces_out = BUFFERS,
+                                         .bytes_in = BUFFER,
+                                         .bytes_out = BUFFER};
     double since = 0;
 
     if (GPUSYM_SUCCESS !=
@@ -160,7 +160,7 @@ static bool send_piece(const unsigned char *data, size_t bytes, size_t *at)
     gpusym_net_message_t *message = &way.message[way.next % PIECES];
     const size_t piece = bytes - *at < PIECE ? bytes - *at : PIECE;
 
-    if (*at == bytes || 1 != message->sent || 0 == gpusym_net_stream_room(way.stream)) {
+    if (*at == bytes || 1 != message->sent || 0 == gpusym_net_stream_room_for(way.stream, (uint32_t) piece)) {
         return false;
     }
     const int rc = gpusym_net_stream_send(way.stream, message, data + *at, (uint32_t) piece);

@@ -37,8 +37,10 @@ typedef struct {
     uint32_t credit;     /* * the sender of this head has released all pieces below this number */
     uint32_t bytes;      /* * of the data that follow */
     uint32_t whole;      /* * bytes of the piece that these are a part of */
-    uint16_t part;       /* * which part of it, from 0, */
-    uint16_t parts;      /* * of how many; no data: 0 */
+    uint8_t part;        /* * which part of it, from 0, */
+    uint8_t parts;       /* * of how many; no data: 0 */
+    uint8_t buffers;     /* * of the ring that the piece takes: a power of two, of which `number` is a multiple */
+    uint8_t skipped;     /* * numbers before this one that no piece has */
     uint16_t generation; /* * of the stream */
     uint16_t channel;    /* * of the streams that have the same token */
     uint16_t mark;       /* * GPUSYM_NET_MARK */

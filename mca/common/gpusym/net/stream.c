@@ -11,7 +11,7 @@
 #include "mca/common/gpusym/shm/arena.h"
 #include "mca/common/gpusym/shm/flow.h"
 
-enum { BUCKETS = 1024, RING_ALIGN = 4096, BUFFER_ALIGN = 64, PARTS_MAX = 64 };
+enum { BUCKETS = 1024, RING_ALIGN = 4096, BUFFER_ALIGN = 64, PARTS_MAX = 64, BUFFERS_MAX = 128 };
 
 /* A buffer of the ring. Where a piece comes in parts, these may overtake each other as pieces do. */
 typedef enum {
@@ -21,7 +21,8 @@ typedef enum {
     LANDED
 } buffer_state_t;
 typedef struct {
-    gpusym_net_head_t head; /* of the piece */
+    gpusym_net_head_t
+        head; /* of the piece; LANDED: `buffers` is 0 where the piece of an earlier one reaches, or none is */
     buffer_state_t state;
     uint32_t writing;        /* messages that the net writes */
     uint64_t placed, landed; /* parts, as bits; a piece that comes as a whole is one */
@@ -52,6 +53,7 @@ struct gpusym_net_stream {
     bool hello_due, greeted;      /* we owe a hello; have said it once in this generation */
     gpusym_net_message_t hello;   /* under way while sent is 0 */
     gpusym_net_message_t release; /* the message that tells what was released, likewise */
+    uint32_t longest;             /* bytes of a piece */
     uint32_t part_bytes;          /* longer pieces are sent in parts */
     uint32_t parts_out;           /* of a piece, at most */
     parts_t *parts;               /* [pieces_out], of the piece of a number; NULL: none is sent in parts */
@@ -60,7 +62,8 @@ struct gpusym_net_stream {
     /* In */
     uint32_t released, read, landed;
     uint32_t told;    /* what was released, as the other end will know */
-    uint32_t landing; /* buffers that the net writes */
+    uint32_t landing; /* messages that the net writes */
+    uint32_t longs;   /* pieces of several buffers that have landed and are not released */
     uint64_t ring;    /* its offset in the memory */
     buffer_t *buffer; /* [pieces_in] */
 };
@@ -136,18 +139,38 @@ static uint64_t all_parts(uint32_t count)
     return UINT64_MAX >> (PARTS_MAX - count);
 }
 
+static bool are_empty(const gpusym_net_stream_t *s, uint32_t number, uint32_t count)
+{
+    while (count > 0 && EMPTY == buffer_of(s, number + count - 1)->state) {
+        count--;
+    }
+    return 0 == count;
+}
+
+/* Whether another part of the same piece has this head. */
+static bool is_of_piece(const gpusym_net_head_t *head, const gpusym_net_head_t *piece)
+{
+    return head->whole == piece->whole && head->parts == piece->parts && head->buffers == piece->buffers &&
+           head->skipped == piece->skipped;
+}
+
 /* Whether a message may come: its piece is of this generation, is one of those that the other end may have out, and
  * that part of it has not come before. */
 static bool is_expected(const gpusym_net_stream_t *s, const gpusym_net_head_t *head)
 {
-    if (head->generation != s->generation || head->number - s->released >= s->params.pieces_in ||
-        head->whole > s->params.bytes_in || 0 == head->parts || head->parts > PARTS_MAX || head->part >= head->parts ||
-        head->bytes != part_length(head->whole, head->parts, head->part)) {
+    const uint32_t buffers = head->buffers, first = head->number - head->skipped;
+
+    if (head->generation != s->generation || 0 == buffers || 0 != (buffers & (buffers - 1)) ||
+        0 != head->number % buffers || head->skipped >= buffers || first - s->released >= s->params.pieces_in ||
+        first - s->released + head->skipped + buffers > s->params.pieces_in ||
+        head->whole > (uint64_t) buffers * s->params.bytes_in || 0 == head->parts || head->parts > PARTS_MAX ||
+        head->part >= head->parts || head->bytes != part_length(head->whole, head->parts, head->part)) {
         return false;
     }
     const buffer_t *buffer = buffer_of(s, head->number);
-    return EMPTY == buffer->state || (LANDING == buffer->state && buffer->head.whole == head->whole &&
-                                      buffer->head.parts == head->parts && 0 == (buffer->placed >> head->part & 1));
+    return are_empty(s, first, head->skipped) && are_empty(s, head->number + 1, buffers - 1) &&
+           (EMPTY == buffer->state ||
+            (LANDING == buffer->state && is_of_piece(head, &buffer->head) && 0 == (buffer->placed >> head->part & 1)));
 }
 
 static void *place(void *arg, const gpusym_net_head_t *head)
@@ -195,6 +218,49 @@ static void take_credit(gpusym_net_stream_t *s, const gpusym_net_head_t *head)
     }
 }
 
+/* A buffer that is not read: the rest of a piece, or skipped. */
+static void fill_up(gpusym_net_stream_t *s, uint32_t number)
+{
+    buffer_t *buffer = buffer_of(s, number);
+    buffer->state = LANDED;
+    buffer->head.buffers = 0;
+}
+
+static void complete(gpusym_net_stream_t *s, buffer_t *buffer)
+{
+    const gpusym_net_head_t *head = &buffer->head;
+
+    buffer->state = LANDED;
+    buffer->head.bytes = head->whole;
+    s->longs += head->buffers > 1;
+    for (uint32_t i = 1; i < head->buffers; i++) {
+        fill_up(s, head->number + i);
+    }
+    for (uint32_t i = 1; i <= head->skipped; i++) {
+        fill_up(s, head->number - i);
+    }
+}
+
+/* Whether the other end is to be told what was released: half of the ring. While a long piece is here, all: the next
+ * one needs more than may be left, and this one may be in use until that one has come (a ring of processes). */
+static bool owes_credit(const gpusym_net_stream_t *s)
+{
+    const uint32_t untold = s->released - s->told;
+    return s->greeted && 0 != untold && (2 * untold >= s->params.pieces_in || 0 != s->longs);
+}
+
+/* Skipped buffers that nothing before is in use are free at once. */
+static void release_skipped(gpusym_net_stream_t *s)
+{
+    while (s->released == s->read && s->read != s->landed && 0 == buffer_of(s, s->read)->head.buffers) {
+        buffer_of(s, s->read)->state = EMPTY;
+        s->released = ++s->read;
+    }
+    if (owes_credit(s)) {
+        have_pending(s);
+    }
+}
+
 /* A message has landed, or never will. */
 static void land(gpusym_net_stream_t *s, const gpusym_net_head_t *head, bool whole)
 {
@@ -211,8 +277,7 @@ static void land(gpusym_net_stream_t *s, const gpusym_net_head_t *head, bool who
         if (0 == buffer->placed) {
             buffer->state = EMPTY;
         } else if (buffer->landed == all_parts(head->parts)) {
-            buffer->state = LANDED;
-            buffer->head.bytes = head->whole;
+            complete(s, buffer);
         }
     }
     if (0 == s->landing && s->hello_due) {
@@ -221,6 +286,7 @@ static void land(gpusym_net_stream_t *s, const gpusym_net_head_t *head, bool who
     while (s->landed - s->released < s->params.pieces_in && LANDED == buffer_of(s, s->landed)->state) {
         s->landed++;
     }
+    release_skipped(s);
 }
 
 static void landed(void *arg, const gpusym_net_head_t *head, bool whole)
@@ -277,12 +343,6 @@ static int send_head(gpusym_net_stream_t *s, gpusym_net_message_t *message, gpus
     return rc;
 }
 
-/* Whether half of the ring was released since the other end was told. */
-static bool owes_credit(const gpusym_net_stream_t *s)
-{
-    return s->greeted && 2 * (s->released - s->told) >= s->params.pieces_in && s->released != s->told;
-}
-
 /* Hands further parts of a piece to the transport, as many as it takes. */
 static int send_parts(gpusym_net_stream_t *s, parts_t *p)
 {
@@ -293,8 +353,8 @@ static int send_parts(gpusym_net_stream_t *s, parts_t *p)
         const uint64_t from = (uint64_t) p->begun * part_step(p->bytes, p->count);
         part->head = p->message->head;
         part->head.whole = p->bytes;
-        part->head.part = (uint16_t) p->begun;
-        part->head.parts = (uint16_t) p->count;
+        part->head.part = (uint8_t) p->begun;
+        part->head.parts = (uint8_t) p->count;
         rc = send_head(s, part, GPUSYM_NET_DATA, p->message->head.number, p->data + from,
                        part_length(p->bytes, p->count, p->begun));
         p->begun += GPUSYM_SUCCESS == rc;
@@ -338,12 +398,11 @@ static bool move_parts(gpusym_net_stream_t *s)
 /* Begins to send the next piece in parts. On failure nothing of it is sent. */
 static int begin_parts(gpusym_net_stream_t *s, gpusym_net_message_t *message, const void *data, uint32_t bytes)
 {
-    parts_t *p = &s->parts[s->sent & (s->params.pieces_out - 1)];
+    parts_t *p = &s->parts[message->head.number & (s->params.pieces_out - 1)];
 
     if (NULL != p->message) { /* its piece has landed, but the transport has not told of all parts */
         return GPUSYM_ERR_NO_MEMORY;
     }
-    message->head.number = s->sent;
     *p = (parts_t){.message = message,
                    .data = data,
                    .bytes = bytes,
@@ -403,17 +462,56 @@ uint32_t gpusym_net_stream_room(const gpusym_net_stream_t *s)
     return meet ? gpusym_flow_left(s->params.pieces_out, s->sent, s->credit) : 0;
 }
 
+/* Buffers for the longest piece of a ring. The other end may keep a release of half of the ring but one to itself, and
+ * as many buffers but one may have to be skipped: what is left of the ring has room for the piece. */
+static uint32_t most_buffers(uint32_t pieces)
+{
+    uint32_t buffers = 1;
+
+    while (4 * (2 * buffers - 1) <= pieces && buffers < BUFFERS_MAX) {
+        buffers *= 2;
+    }
+    return buffers;
+}
+
+/* Buffers for a piece; 0: it is too long. */
+static uint32_t buffers_for(const gpusym_net_stream_t *s, uint32_t bytes)
+{
+    uint32_t buffers = 1;
+
+    if (bytes > s->longest) {
+        return 0;
+    }
+    while (bytes > (uint64_t) buffers * s->params.bytes_out) {
+        buffers *= 2;
+    }
+    return buffers;
+}
+
+uint32_t gpusym_net_stream_room_for(const gpusym_net_stream_t *s, uint32_t bytes)
+{
+    const uint32_t buffers = buffers_for(s, bytes), left = gpusym_net_stream_room(s);
+    const uint32_t skipped = 0 == buffers ? left : -s->sent & (buffers - 1);
+    return left > skipped ? (left - skipped) / buffers : 0;
+}
+
 int gpusym_net_stream_send(gpusym_net_stream_t *s, gpusym_net_message_t *message, const void *data, uint32_t bytes)
 {
-    if (0 == gpusym_net_stream_room(s) || bytes > s->params.bytes_out) {
+    const uint32_t buffers = buffers_for(s, bytes);
+
+    if (0 == gpusym_net_stream_room_for(s, bytes)) {
         return GPUSYM_ERR_BAD_PARAM;
     }
+    const uint32_t skipped = -s->sent & (buffers - 1), number = s->sent + skipped;
+    message->head.number = number;
     message->head.whole = bytes;
     message->head.part = 0;
     message->head.parts = 1;
+    message->head.buffers = (uint8_t) buffers;
+    message->head.skipped = (uint8_t) skipped;
     const int rc = bytes > s->part_bytes ? begin_parts(s, message, data, bytes)
-                                         : send_head(s, message, GPUSYM_NET_DATA, s->sent, data, bytes);
-    s->sent += GPUSYM_SUCCESS == rc ? 1 : 0;
+                                         : send_head(s, message, GPUSYM_NET_DATA, number, data, bytes);
+    s->sent += GPUSYM_SUCCESS == rc ? skipped + buffers : 0;
     return rc;
 }
 
@@ -424,26 +522,39 @@ int gpusym_net_stream_note(gpusym_net_stream_t *s, gpusym_net_message_t *message
 
 /* ---- what is read ---- */
 
+/* The first number from this one on that a piece has, or `end`. */
+static uint32_t next_piece(const gpusym_net_stream_t *s, uint32_t number, uint32_t end)
+{
+    while (number != end && 0 == buffer_of(s, number)->head.buffers) {
+        number++;
+    }
+    return number;
+}
+
 bool gpusym_net_stream_read(gpusym_net_stream_t *s, const gpusym_net_head_t **head, const void **data)
 {
-    if (s->read == s->landed) {
+    const uint32_t number = next_piece(s, s->read, s->landed);
+
+    if (number == s->landed) {
         return false;
     }
-    *head = &buffer_of(s, s->read)->head;
-    *data = memory_of(s, s->read);
-    s->read++;
+    *head = &buffer_of(s, number)->head;
+    *data = memory_of(s, number);
+    s->read = number + (*head)->buffers;
     return true;
 }
 
 void gpusym_net_stream_release(gpusym_net_stream_t *s, uint32_t pieces)
 {
     for (; pieces > 0 && s->released != s->read; pieces--) {
-        buffer_of(s, s->released)->state = EMPTY;
-        s->released++;
+        const uint32_t number = next_piece(s, s->released, s->read);
+        const uint32_t buffers = number == s->read ? 0 : buffer_of(s, number)->head.buffers, end = number + buffers;
+        s->longs -= buffers > 1;
+        for (; s->released != end; s->released++) {
+            buffer_of(s, s->released)->state = EMPTY;
+        }
     }
-    if (owes_credit(s)) {
-        have_pending(s);
-    }
+    release_skipped(s);
 }
 
 /* ---- memory ---- */
@@ -579,20 +690,27 @@ static int make_ring(gpusym_net_streams_t *streams, gpusym_net_stream_t *s)
     return GPUSYM_SUCCESS;
 }
 
+static uint32_t longest_piece(const gpusym_net_stream_t *s)
+{
+    const uint64_t bytes = (uint64_t) most_buffers(s->params.pieces_out) * s->params.bytes_out;
+    return bytes < s->streams->params.piece_bytes ? (uint32_t) bytes : s->streams->params.piece_bytes;
+}
+
 /* What pieces in parts are sent with, if the way to the peer wants that. */
 static int make_parts(gpusym_net_stream_t *s)
 {
     const gpusym_transport_t *transport = s->streams->params.transport;
     const uint32_t most = (NULL != transport->part_bytes ? transport->part_bytes(s->params.peer) : UINT32_MAX) /
                           BUFFER_ALIGN * BUFFER_ALIGN;
-    const uint32_t least = part_step(s->params.bytes_out, PARTS_MAX);
+    const uint32_t longest = s->longest = longest_piece(s);
+    const uint32_t least = part_step(longest, PARTS_MAX);
 
     s->part_bytes = most > least ? most : least;
-    if (s->params.bytes_out <= s->part_bytes || 0 == s->params.pieces_out) {
+    if (longest <= s->part_bytes) {
         s->part_bytes = UINT32_MAX;
         return GPUSYM_SUCCESS;
     }
-    s->parts_out = (s->params.bytes_out + s->part_bytes - 1) / s->part_bytes;
+    s->parts_out = (longest + s->part_bytes - 1) / s->part_bytes;
     s->parts = calloc(s->params.pieces_out, sizeof *s->parts);
     s->part_messages = calloc((size_t) s->params.pieces_out * s->parts_out, sizeof *s->part_messages);
     if (NULL == s->parts || NULL == s->part_messages) {
@@ -642,7 +760,7 @@ void gpusym_net_stream_reset(gpusym_net_stream_t *s, uint16_t generation)
 {
     s->generation = generation;
     s->sent = s->credit = 0;
-    s->released = s->read = s->landed = s->told = 0;
+    s->released = s->read = s->landed = s->told = s->longs = 0;
     for (uint32_t i = 0; i < s->params.pieces_in; i++) {
         s->buffer[i].state = 0 != s->buffer[i].writing ? STALE : EMPTY;
     }

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "mca/common/gpusym/log.h"
+#include "mca/common/gpusym/rail/call.h"
 
 /* How often the helper thread looks. */
 #define QUICK_NS 100000u
@@ -251,7 +252,7 @@ static int open_streams(gpusym_worker_t *w, const char *devices, const char **wh
     }
     const gpusym_net_streams_params_t params = {.transport = w->transport,
                                                 .devices = devices,
-                                                .piece_bytes = w->piece_bytes,
+                                                .piece_bytes = GPUSYM_RAIL_LONG_BYTES(w->piece_bytes),
                                                 .memory = memory,
                                                 .bytes = w->bytes,
                                                 .lost = mark_lost};
