@@ -41,12 +41,12 @@ static bool is_ring(uint32_t kind)
 static void cut_loops(const gpusym_rail_t *r, gpusym_rail_channel_t *ch)
 {
     const uint64_t chunks = GS_RING_ALLREDUCE == ch->schedule.kind ? r->params.n : 1, bytes = ch->to - ch->from;
-    const uint64_t most = chunks * r->params.piece_bytes * (is_ring(ch->schedule.kind) ? GPUSYM_RAIL_LONG : 1);
+    const uint32_t piece = r->params.piece_bytes, longest = GPUSYM_RAIL_LONG_BYTES(piece);
+    const uint64_t most = chunks * (is_ring(ch->schedule.kind) ? longest : piece);
     ch->schedule.loops = (uint32_t) ((bytes + most - 1) / most);
     ch->chunk = 0 != ch->schedule.loops ? share_of(bytes, chunks * ch->schedule.loops) : 0;
-    ch->buffer_bytes =
-        ch->chunk > r->params.piece_bytes ? GPUSYM_RAIL_LONG_BYTES(r->params.piece_bytes) : r->params.piece_bytes;
-    ch->free_buffers = (1u << GPUSYM_RAIL_PIECES * r->params.piece_bytes / ch->buffer_bytes) - 1;
+    ch->buffer_bytes = ch->chunk > piece ? longest : piece;
+    ch->free_buffers = (1u << GPUSYM_RAIL_PIECES * piece / ch->buffer_bytes) - 1;
     ch->steps = gs_schedule_steps(&ch->schedule) * ch->schedule.loops;
 }
 
