@@ -81,10 +81,15 @@ static double latency(const netway_t *way, size_t bytes)
     return (MPI_Wtime() - start) / ROUNDS / 2;
 }
 
+static size_t messages_of(size_t bytes)
+{
+    return bytes < BATCH_BYTES ? BATCH_BYTES / bytes : 1;
+}
+
 /* A message of many, of which the last one is answered by a short one. */
 static double bandwidth(const netway_t *way, size_t bytes)
 {
-    const size_t n = bytes < BATCH_BYTES ? BATCH_BYTES / bytes : 1;
+    const size_t n = messages_of(bytes);
     const double start = MPI_Wtime();
 
     for (size_t i = 0; i < n; i++) {
@@ -104,26 +109,56 @@ static double bandwidth(const netway_t *way, size_t bytes)
     return (MPI_Wtime() - start) / (double) n;
 }
 
+/* A message of many that both send. */
+static double bandwidth_both(const netway_t *way, size_t bytes)
+{
+    const size_t n = messages_of(bytes);
+    const double start = MPI_Wtime();
+
+    for (size_t i = 0; i < n; i++) {
+        way->exchange(message, bytes, false, 0);
+    }
+    way->exchange(message, 1, false, 0);
+    way->flush();
+    return (MPI_Wtime() - start) / (double) n;
+}
+
+/* One message of each of the two, checked. */
+static void check_both(const netway_t *way, size_t bytes)
+{
+    const unsigned mine = bench_rank == from;
+
+    netway_fill(message, bytes, salt + mine);
+    if (!way->exchange(message, bytes, true, salt + 1 - mine)) {
+        wrong++;
+    }
+    way->flush();
+}
+
 /* ---- a row ---- */
 
 typedef struct {
     double median, best; /* seconds */
 } result_t;
 
-/* Measures a size by both ways, in turns. */
-static void measure(size_t bytes, result_t result[WAYS])
+/* Measures a size by both ways, in turns; both: in both directions at once. */
+static void measure(size_t bytes, bool both, result_t result[WAYS])
 {
     double seconds[WAYS][BATCHES_MAX], start = MPI_Wtime();
     int n = 0, more = 1;
 
     for (int w = 0; w < WAYS; w++) {
         salt++;
-        ping(ways[w], bytes, true); /* every byte; and all that is set up by the first message */
+        if (both) {
+            check_both(ways[w], bytes);
+        } else {
+            ping(ways[w], bytes, true); /* every byte; and all that is set up by the first message */
+        }
     }
     while (0 != more) {
         for (int w = 0; w < WAYS; w++) {
             meet();
-            seconds[w][n] = (bytes <= LATENCY_MAX ? latency : bandwidth)(ways[w], bytes);
+            seconds[w][n] = (both ? bandwidth_both : bytes <= LATENCY_MAX ? latency : bandwidth)(ways[w], bytes);
         }
         n++;
         more = n < opt.batches && (n < 3 || MPI_Wtime() - start < SIZE_S);
@@ -145,7 +180,7 @@ static double unit(size_t bytes, double seconds)
 }
 
 /* Rank 0 prints what rank `from` has measured. */
-static void print_row(size_t bytes, result_t result[WAYS])
+static void print_row(size_t bytes, bool both, result_t result[WAYS])
 {
     if (0 != from && bench_rank == from) {
         MPI_Send(result, (int) (WAYS * sizeof *result), MPI_BYTE, 0, TAG, bench_world);
@@ -158,7 +193,7 @@ static void print_row(size_t bytes, result_t result[WAYS])
     bench_cell(4, 0, from, false);
     bench_cell(4, 0, to, false);
     bench_cell(10, 0, (double) bytes, false);
-    bench_word(5, bytes <= LATENCY_MAX ? "us" : "MB/s");
+    bench_word(5, both ? "both" : bytes <= LATENCY_MAX ? "us" : "MB/s");
     for (int w = 0; w < WAYS; w++) {
         bench_cell(10, 2, unit(bytes, result[w].median), false);
         bench_cell(10, 2, unit(bytes, result[w].best), false);
@@ -215,6 +250,21 @@ static size_t next_size(size_t bytes)
     return bytes <= LATENCY_MAX && next > LATENCY_MAX && next < BANDWIDTH_MIN ? BANDWIDTH_MIN : next;
 }
 
+/* Both: all sizes of which bandwidth is measured. */
+static void measure_sizes(bool takes_part, bool both)
+{
+    for (size_t bytes = opt.min; bytes <= opt.max; bytes = next_size(bytes)) {
+        result_t result[WAYS];
+        if (both && bytes <= LATENCY_MAX) {
+            continue;
+        }
+        if (takes_part) {
+            measure(bytes, both, result);
+        }
+        print_row(bytes, both, result);
+    }
+}
+
 /* All sizes. On other ranks than these two only rank 0 does something: it prints. */
 static void measure_pair(void)
 {
@@ -236,13 +286,8 @@ static void measure_pair(void)
                     way[0], way[1]);
         }
     }
-    for (size_t bytes = opt.min; bytes <= opt.max; bytes = next_size(bytes)) {
-        result_t result[WAYS];
-        if (takes_part) {
-            measure(bytes, result);
-        }
-        print_row(bytes, result);
-    }
+    measure_sizes(takes_part, false);
+    measure_sizes(takes_part, true);
     if (takes_part) {
         meet();
         for (int w = 0; w < WAYS; w++) {
@@ -335,9 +380,10 @@ int main(int argc, char **argv)
     for (int w = 0; w < WAYS; w++) {
         ways[w]->open(opt.devices);
     }
-    bench_comment("latency: half a round trip; bandwidth: one way, of messages in a row; median and best of up to %d "
-                  "batches",
-                  opt.batches);
+    bench_comment(
+        "latency: half a round trip; bandwidth of messages in a row: MB/s one way, \"both\": MB/s each way at "
+        "once; median and best of up to %d batches",
+        opt.batches);
     bench_head("from   to      bytes  unit     gpusym       best        UCX       best  ratio",
                "from,to,bytes,unit,gpusym,gpusym_best,ucx,ucx_best,time_ratio");
     for (from = 0; from < (opt.pairs ? bench_ranks : 1); from++) {

@@ -11,7 +11,8 @@
 #include "bench/ranks.h"
 #include "mca/common/gpusym/net/stream.h"
 
-enum { PIECES = 16, PIECE = 512 << 10 };
+/* As the four channels of a communicator have together, by default. Each piece takes two buffers, as on rings. */
+enum { PIECES = 8, PIECE = 256 << 10, BUFFERS = 2 * PIECES, BUFFER = PIECE / 2 };
 #define IDLE_S 60.0   /* without any progress */
 #define IDLE_CALLS 64 /* of netway_idle: the clock and sched_yield cost more than an idle progress in shared memory */
 
@@ -114,10 +115,10 @@ static void connect_way(const void *to, size_t bytes, bool inside, bool lower)
 {
     gpusym_net_stream_params_t params = {.token_in = lower ? 1 : 2,
                                          .token_out = lower ? 2 : 1,
-                                         .pieces_in = PIECES,
-                                         .pieces_out = PIECES,
-                                         .bytes_in = PIECE,
-                                         .bytes_out = PIECE};
+                                         .pieces_in = BUFFERS,
+                                         .pieces_out = BUFFERS,
+                                         .bytes_in = BUFFER,
+                                         .bytes_out = BUFFER};
     double since = 0;
 
     if (GPUSYM_SUCCESS !=
@@ -153,22 +154,53 @@ static void disconnect(void)
     way.transport->peer_close(way.peer);
 }
 
+/* Sends the piece of a message that begins at *at, if it can be sent now. Returns whether it was. */
+static bool send_piece(const unsigned char *data, size_t bytes, size_t *at)
+{
+    gpusym_net_message_t *message = &way.message[way.next % PIECES];
+    const size_t piece = bytes - *at < PIECE ? bytes - *at : PIECE;
+
+    if (*at == bytes || 1 != message->sent || 0 == gpusym_net_stream_room_for(way.stream, (uint32_t) piece)) {
+        return false;
+    }
+    const int rc = gpusym_net_stream_send(way.stream, message, data + *at, (uint32_t) piece);
+    if (GPUSYM_ERR_NO_MEMORY == rc) {
+        return false;
+    }
+    if (GPUSYM_SUCCESS != rc) {
+        bench_die("a message cannot be sent");
+    }
+    way.next++;
+    *at += piece;
+    return true;
+}
+
+/* Reads the piece of a message that begins at *at, if it is there. Returns whether it was. */
+static bool read_piece(size_t bytes, size_t *at, bool check, unsigned salt, bool *right)
+{
+    const gpusym_net_head_t *head;
+    const void *data;
+
+    if (*at == bytes || !gpusym_net_stream_read(way.stream, &head, &data)) {
+        return false;
+    }
+    if (0 == head->bytes) {
+        bench_die("an empty piece");
+    }
+    *right = *right && (!check || netway_right(data, *at, head->bytes, salt));
+    *at += head->bytes;
+    gpusym_net_stream_release(way.stream, 1);
+    return true;
+}
+
 static void send_message(const unsigned char *data, size_t bytes)
 {
-    for (size_t at = 0; at < bytes; at += PIECE) {
-        gpusym_net_message_t *message = &way.message[way.next++ % PIECES];
-        const size_t piece = bytes - at < PIECE ? bytes - at : PIECE;
-        double since = 0;
-        int rc;
-        while (1 != message->sent || 0 == gpusym_net_stream_room(way.stream)) {
+    size_t at = 0;
+    double since = 0;
+
+    while (at < bytes) {
+        if (!send_piece(data, bytes, &at)) {
             progress(&since);
-        }
-        while (GPUSYM_ERR_NO_MEMORY ==
-               (rc = gpusym_net_stream_send(way.stream, message, data + at, (uint32_t) piece))) {
-            progress(&since);
-        }
-        if (GPUSYM_SUCCESS != rc) {
-            bench_die("a message cannot be sent");
         }
     }
 }
@@ -186,19 +218,28 @@ static void flush(void)
 
 static bool receive(size_t bytes, bool check, unsigned salt)
 {
-    const gpusym_net_head_t *head;
-    const void *data;
+    size_t at = 0;
     double since = 0;
     bool right = true;
 
-    for (size_t at = 0; at < bytes; at += head->bytes) {
-        while (!gpusym_net_stream_read(way.stream, &head, &data)) {
+    while (at < bytes) {
+        if (!read_piece(bytes, &at, check, salt, &right)) {
             progress(&since);
         }
-        right = right && (!check || netway_right(data, at, head->bytes, salt));
-        gpusym_net_stream_release(way.stream, 1);
-        if (0 == head->bytes) {
-            bench_die("an empty piece");
+    }
+    return right;
+}
+
+static bool exchange(const unsigned char *data, size_t bytes, bool check, unsigned salt)
+{
+    size_t sent = 0, got = 0;
+    double since = 0;
+    bool right = true;
+
+    while (sent < bytes || got < bytes) {
+        const bool one = send_piece(data, bytes, &sent);
+        if (!read_piece(bytes, &got, check, salt, &right) && !one) {
+            progress(&since);
         }
     }
     return right;
@@ -210,4 +251,4 @@ static void describe(char *text, size_t size)
 }
 
 const netway_t netway_gpusym = {"gpusym",   open_way,     close_way, address, connect_way, move_on,
-                                disconnect, send_message, flush,     receive, describe};
+                                disconnect, send_message, flush,     receive, exchange,    describe};

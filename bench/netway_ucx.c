@@ -197,10 +197,17 @@ static bool receive(size_t bytes, bool check, unsigned salt)
     return !check || (bytes == raw.bytes && netway_right(raw.landing, 0, bytes, salt));
 }
 
+/* What arrives lands while the send is under way. */
+static bool exchange(const unsigned char *data, size_t bytes, bool check, unsigned salt)
+{
+    send_message(data, bytes);
+    return receive(bytes, check, salt);
+}
+
 static void describe(char *text, size_t size)
 {
     snprintf(text, size, "UCX %s", ucp_get_version_string());
 }
 
 const netway_t netway_ucx = {"UCX",      open_way,     close_way, address, connect_way, move_on,
-                             disconnect, send_message, flush,     receive, describe};
+                             disconnect, send_message, flush,     receive, exchange,    describe};

@@ -33,6 +33,8 @@ typedef struct {
     /* Waits for the next message, of so many bytes. check: returns whether every byte is that of netway_fill(salt);
      * otherwise true. */
     bool (*receive)(size_t bytes, bool check, unsigned salt);
+    /* Sends a message as send() does, and receives one of as many bytes meanwhile, as receive() does. */
+    bool (*exchange)(const unsigned char *data, size_t bytes, bool check, unsigned salt);
     /* Describes the way to the other process. */
     void (*describe)(char *text, size_t size);
 } netway_t;

@@ -6,7 +6,8 @@
 #     test/faults/faults.sh BUILDDIR PART     (all of them, if none is named)
 #
 # PART: allreduce, collectives, multicast, channels, windows, leaders, peers, late, messages, deaths, islands, hosts; of the last
-# four also messages-few and so on.
+# four also messages-few and so on. With GPUs: allreduce, and islands-pair, which none of the others contains: two islands of
+# one rank.
 #
 # Simulated faults (only on the simulator), ranks that call with different counts, ranks that are killed, ranks that have no
 # gpusym or other parameters, ranks that come late or never; never a hang, a wrong result, a crash or a process left over. The
@@ -23,6 +24,7 @@ set -u
 builddir=$(cd "${1:?usage: test/faults/faults.sh BUILDDIR}" && pwd) || exit 2
 victim=$builddir/test/faults/victim
 late=$builddir/test/faults/late
+outlive=$(cd "$(dirname "$0")/.." && pwd)/outlive.sh
 messages=$builddir/test/faults/messages
 if [ -n "${MPIRUN:-}" ]; then
     read -ra mpirun <<<"$MPIRUN"
@@ -684,7 +686,7 @@ ends_lost() {
 
 # Of so many ranks that say the same: Open MPI 5 and later count repetitions, whatever they are told.
 told_by() {
-    case $GPUSYM_OMPI_MAJOR in
+    case ${GPUSYM_OMPI_MAJOR:-4} in # a kit is for Open MPI 4.1
         4) echo "$1" ;;
         *) echo 1 ;;
     esac
@@ -696,7 +698,7 @@ ranks_lost() {
     local which=$1 where=$2 lost
     shift 2
     export OMPI_MCA_coll_gpusym_timeout=0
-    lost=("$GPUSYM_SRCDIR/test/outlive.sh" "$builddir/test/faults/lost" --device sim)
+    lost=("$outlive" "$builddir/test/faults/lost" --device sim)
     ends_lost "a leader killed" 5 "$(named 2 "$where")" "$@" "${lost[@]}" --kill 2
     ends_lost "a member killed in a call, nonblocking" 5 "$(named 3 "$where")" --mca coll_gpusym_sim_fail die:launch:6@3 "$@" \
         "${lost[@]}" --at 0 --count 1000000 --mode nonblocking
@@ -720,6 +722,19 @@ of_islands() {
     export OMPI_MCA_orte_base_help_aggregate=0
     mpirun=("${bare[@]}" -n 6 --mca coll gpusym --mca coll_gpusym_device sim --mca coll_gpusym_node_size 2)
     ranks_lost "$1" "$(hostname)"
+}
+
+# Two ranks, each of which is an island.
+of_pair() {
+    local mode simulated=()
+    [ "$device" != sim ] || simulated=(--device sim)
+    export OMPI_MCA_orte_base_help_aggregate=0 OMPI_MCA_coll_gpusym_timeout=0
+    mpirun=("${bare[@]}" -n 2 --mca coll gpusym --mca coll_gpusym_device "$device" --mca coll_gpusym_node_size 1)
+    for mode in blocking nonblocking; do
+        ends_lost "one of two killed, $mode" 1 "$(named 1 "$(hostname)")" "$outlive" "$builddir/test/faults/lost" \
+            "${simulated[@]}" --kill 1 --mode $mode
+    done
+    unset OMPI_MCA_orte_base_help_aggregate OMPI_MCA_coll_gpusym_timeout
 }
 
 # Hosts that test/mpi/hosts.sh makes; a port of their switch goes dead, for good or for 4 s.
@@ -751,6 +766,7 @@ if [[ $part == hosts* ]]; then
 fi
 case $part in
     all | allreduce) of_allreduce ;;
+    islands-pair) of_pair ;;
 esac
 if [ "$device" = sim ]; then
     case $part in

@@ -22,6 +22,9 @@
 #   p2p        messages between every pair of the largest of RANKS beside NCCL's, and small ones without resident kernels;
 #              about a minute on 2
 #   host       messages of host buffers, with gpusym over without it, in turns; a minute
+#   hosts      two islands of one GPU each, in the place of two hosts: the test programs, a rank that dies; all-reduces over
+#              shared memory and over TCP by UCX, beside NCCL restricted to the same; UCX's own bandwidth; the time of a first
+#              call, and pinned memory; about three minutes
 #   rings      rings, chains and trees by each protocol, beside what is chosen otherwise and NCCL's rings and trees, on
 #              the largest of RANKS; about two minutes
 #   sweep      algorithms x blocks x threads of --coll's at the sizes of --bytes, on the largest of RANKS
@@ -32,7 +35,7 @@
 # NVLink multicast is kept off, here and in NCCL: a job that is killed can leave it broken for every user of the GPUs.
 set -u
 
-all_stages="tests sanitize racecheck full bench overlap cg halo goals p2p host rings sweep faults"
+all_stages="tests sanitize racecheck full bench overlap cg halo goals p2p host hosts rings sweep faults"
 usage="usage: test/gpu/run.sh [--device cuda|sim] [--stages LIST] [--coll LIST] [--bytes LIST] [--pack] KITDIR [RANKS...]
 stages: $all_stages"
 device=${GPUSYM_TEST_DEVICE:-cuda}
@@ -447,6 +450,82 @@ host_stage() {
     else
         verdict FAIL "host" 0 "no times"
     fi
+}
+
+# on_islands PROGRAM ARGUMENT...: a test of two islands, none of whose calls may be staged for want of a network
+on_islands() {
+    check "islands: ${*//,/ }" 60 2 --mca coll_gpusym_summary 1 --mca coll_gpusym_verbose 2 "$kit/bin/$1" "${@:2}"
+    if [ $rc -eq 0 ] && { ! grep -Eq 'native [1-9].*rails [1-9]' "$log" || grep -Eq 'no_net [1-9]' "$log"; }; then
+        verdict FAIL "islands: ${*//,/ }, way" 0 "the calls were not between islands: $(grep -m 1 'gpusym: allreduce' "$log")"
+    fi
+}
+
+# Two islands by one way, beside NCCL and UCX: wire NAME TRANSPORTS-OF-UCX VARIABLE=VALUE... (NCCL's)
+wire() {
+    local name=$1 ucx=$2 bytes=8,512,4k,32k,256k,2m,16m,64m most=64m batches=5
+    shift 2
+    [ "$device" = sim ] && bytes=8,4k,64k most=256k batches=3
+    local -x GPUSYM_UCX_TLS=$ucx
+    measure "hosts, $name" 90 2 env "$@" "$kit/bin/gpusym_bench" --device "$device" --coll allreduce --bytes "$bytes" \
+        --batches 7 --no-staged --no-in-place --csv "hosts-$name-2-ranks.csv"
+    measure "hosts, netperf, $name" 90 2 "$kit/bin/gpusym_netperf" --max "$most" --batches "$batches" \
+        --csv "hosts-netperf-$name.csv"
+}
+
+# The memory that each process has pinned, as the last log tells.
+pinned_memory() {
+    local pinned
+    pinned=$(sed -n 's/.* \([0-9]*\) bytes pinned for messages between hosts.*/\1/p' "$log" | sort -n | tail -n 1)
+    if [ "${pinned:-0}" -gt 0 ] && [ "$pinned" -le $((32 << 20)) ]; then
+        verdict PASS "islands: pinned memory" 0 "$pinned bytes in a process"
+    else
+        verdict FAIL "islands: pinned memory" 0 "${pinned:-unknown} bytes in a process; at most $((32 << 20)) are allowed"
+    fi
+}
+
+hosts_stage() {
+    local -x OMPI_MCA_coll_gpusym_node_size=1
+    local start faults=$out/logs/hosts-faults.log
+    [ "$most" -gt 1 ] || { verdict skip "hosts" 0 "islands require two ranks" && return; }
+    shorten
+    on_islands every "${thin[@]}"
+    on_islands random_coll "${calls[@]}" --kinds device
+    pinned_memory
+    on_islands random_coll "${calls[@]}" --kinds host,device
+    on_islands inflight
+    start=$SECONDS
+    MPIRUN="mpirun --bind-to $bind_to ${common[*]}" timeout --kill-after=10 150 "$kit/test/faults/faults.sh" "$kit" \
+        islands-pair >"$faults" 2>&1 </dev/null
+    if grep -Eq '^faults: [1-9][0-9]* passed, 0 failed' "$faults"; then
+        verdict PASS "islands: faults" $((SECONDS - start)) "$(closing_line "$faults")"
+    else
+        verdict FAIL "islands: faults" $((SECONDS - start)) "$(closing_line "$faults")"
+        grep -A 10 '^FAIL' "$faults" | head -n 40 | sed 's/^/     | /'
+    fi
+    wire posix posix,self NCCL_P2P_DISABLE=1 NCCL_IB_DISABLE=1
+    wire tcp tcp,self NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_IB_DISABLE=1 NCCL_SOCKET_IFNAME=lo
+    hosts_table
+}
+
+# One table of the all-reduces of hosts_stage, in microseconds.
+hosts_table() {
+    awk -F, '
+        /^#/ { next }
+        $1 == "collective" { way = FILENAME; gsub(/^hosts-|-2-ranks.csv$/, "", way); for (i = 1; i <= NF; i++) at[$i] = i; next }
+        {
+            if (!($2 in size)) { size[$2] = 1; sizes[++rows] = $2 }
+            us["gpusym, " way, $2] = $(at["us"]); us["NCCL, " way, $2] = $(at["nccl_us"])
+            if (way != last) { order[++count] = "gpusym, " way; order[++count] = "NCCL, " way; last = way }
+        }
+        END {
+            printf "%-22s", "allreduce, us"
+            for (r = 1; r <= rows; r++) printf "%10s", sizes[r]
+            for (c = 1; c <= count; c++) {
+                printf "\n%-22s", order[c]
+                for (r = 1; r <= rows; r++) printf "%10s", us[order[c], sizes[r]]
+            }
+            print ""
+        }' hosts-posix-2-ranks.csv hosts-tcp-2-ranks.csv
 }
 
 # The same sizes for all; NCCL_ALGO and NCCL_PROTO hold for a process.

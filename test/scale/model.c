@@ -308,7 +308,7 @@ static void open_host(uint32_t i)
         die("out of memory");
     }
     const gpusym_net_streams_params_t net = {.transport = &transport,
-                                             .piece_bytes = world.net.piece_bytes,
+                                             .piece_bytes = GPUSYM_RAIL_LONG_BYTES(world.net.piece_bytes),
                                              .memory = host->memory,
                                              .bytes = rings,
                                              .lost = lose};

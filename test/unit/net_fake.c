@@ -201,6 +201,10 @@ static int fake_send(gpusym_net_peer_t *peer, const gpusym_net_head_t *head, con
     if (by_chance(world.params.refuse)) {
         return GPUSYM_ERR_NO_MEMORY;
     }
+    if (0 != world.params.part_bytes && head->bytes > world.params.part_bytes) {
+        fprintf(stderr, "a message is longer than a part\n");
+        abort();
+    }
     peer->net->counters.sent++;
     peer->net->counters.sent_bytes += head->bytes;
     make_event(peer, head, data)->sent = sent;
@@ -387,6 +391,12 @@ static int fake_peer_open(gpusym_net_t *net, const void *address, size_t bytes, 
     return GPUSYM_SUCCESS;
 }
 
+static uint32_t fake_part_bytes(gpusym_net_peer_t *peer)
+{
+    (void) peer;
+    return 0 != world.params.part_bytes ? world.params.part_bytes : UINT32_MAX;
+}
+
 static void fake_describe(gpusym_net_peer_t *peer, char *text, size_t size)
 {
     (void) peer;
@@ -406,6 +416,7 @@ const gpusym_transport_t net_fake = {
     .peer_open = fake_peer_open,
     .peer_close = fake_peer_close,
     .send = fake_send,
+    .part_bytes = fake_part_bytes,
     .progress = fake_progress,
     .describe = fake_describe,
     .counters = fake_counters,

@@ -20,6 +20,7 @@ typedef struct {
     uint32_t twice;  /* messages that come twice */
     uint32_t slow;   /* messages that land a delay later than they are placed, or are broken off if the peer is lost */
     uint32_t refuse; /* sends that fail with GPUSYM_ERR_NO_MEMORY */
+    uint32_t part_bytes; /* no chance: of a message, as the table has it; 0: no limit */
 } net_fake_params_t;
 
 /* Begins a world without ends, at time 0. The ends of the last one must be closed. */

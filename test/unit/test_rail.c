@@ -91,8 +91,12 @@ static void open_place(place_t *p)
     p->device = device;
     p->lost = false;
     memset(p->peer, 0, sizeof p->peer);
-    const gpusym_net_streams_params_t net = {
-        .transport = &net_fake, .piece_bytes = PIECE, .memory = host, .bytes = RINGS, .arg = p, .lost = note_lost};
+    const gpusym_net_streams_params_t net = {.transport = &net_fake,
+                                             .piece_bytes = GPUSYM_RAIL_LONG_BYTES(PIECE),
+                                             .memory = host,
+                                             .bytes = RINGS,
+                                             .arg = p,
+                                             .lost = note_lost};
     OK(gpusym_net_streams_open(&net, &p->streams, &why));
     const gpusym_rail_params_t rail = {.dev = &dev,
                                        .gpu = gpu,

@@ -5,7 +5,7 @@
  * for UCX's active messages, the unit tests have one with delay, loss and other orders (test/unit/net_fake.h).  Streams
  * of pieces over a transport, with their memory and credits, are in net/stream.h.
  *
- * A message is a head of 48 bytes and the data that it names, in host memory.  Messages overtake each other.  None is
+ * A message is a head of 56 bytes and the data that it names, in host memory.  Messages overtake each other.  None is
  * lost or doubled as long as the peer is not lost; a cut link loses nothing and delivers nothing, and no transport
  * reports it for minutes.
  *
@@ -18,7 +18,7 @@
 
 /* What a message is for.  Streams send all of these (net/stream.h). */
 typedef enum {
-    GPUSYM_NET_DATA,   /* a piece, which has its place in the receiver's ring */
+    GPUSYM_NET_DATA,   /* a piece or a part of one, which has its place in the receiver's ring */
     GPUSYM_NET_CREDIT, /* tells how far the receiver has released its ring; no data */
     GPUSYM_NET_HELLO,  /* begins a generation; no data */
     GPUSYM_NET_NOTE,   /* a head alone for the stream's user: a record, an abort; no data */
@@ -36,13 +36,18 @@ typedef struct {
     uint32_t number;     /* * of the piece in its stream and generation, from 0, wraps around; a hello: 1: an answer */
     uint32_t credit;     /* * the sender of this head has released all pieces below this number */
     uint32_t bytes;      /* * of the data that follow */
+    uint32_t whole;      /* * bytes of the piece that these are a part of */
+    uint8_t part;        /* * which part of it, from 0, */
+    uint8_t parts;       /* * of how many; no data: 0 */
+    uint8_t buffers;     /* * of the ring that the piece takes: a power of two, of which `number` is a multiple */
+    uint8_t skipped;     /* * numbers before this one that no piece has */
     uint16_t generation; /* * of the stream */
     uint16_t channel;    /* * of the streams that have the same token */
     uint16_t mark;       /* * GPUSYM_NET_MARK */
     uint8_t stage;       /* of the call's plan */
     uint8_t kind;        /* * gpusym_net_kind_t */
 } gpusym_net_head_t;
-_Static_assert(sizeof(gpusym_net_head_t) == 48, "no padding: the head is sent as it is");
+_Static_assert(sizeof(gpusym_net_head_t) == 56, "no padding: the head is sent as it is");
 
 /* The functions that a net calls, all from within progress() or, where that says so, from another function of the net.
  * They may call send(), and no other function of the net. */
@@ -112,6 +117,10 @@ typedef struct {
      * not that the message has landed; the sends of a lost peer end too.  GPUSYM_ERR_UNREACHABLE: the peer is lost;
      * GPUSYM_ERR_NO_MEMORY: later, perhaps.  On failure nothing is sent and *sent stays as it is. */
     int (*send)(gpusym_net_peer_t *peer, const gpusym_net_head_t *head, const void *data, uint32_t *sent);
+
+    /* Returns how many bytes of data a message to the peer should have at most: longer ones take longer than two.
+     * UINT32_MAX: no limit.  NULL: the same. */
+    uint32_t (*part_bytes)(gpusym_net_peer_t *peer);
 
     /* Moves everything on, as far as it goes without waiting.  Returns whether anything happened.  UCX: 0.01 us (shared
      * memory) to 2 us (TCP) if nothing did. */

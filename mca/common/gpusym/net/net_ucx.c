@@ -7,8 +7,11 @@
  * UCX's other operations do not fit.  A put needs a flush or a fence before its flag, both of which may wait, and UCX's
  * TCP executes every put that arrives, wherever it points to.  Tags are slower.
  *
- * Short messages and all that a transport copies anyway go eager: the rendezvous protocol costs a round trip, which a
- * copying transport does not win back.  Where a lane has RDMA, UCX chooses.
+ * How a message goes depends on the lanes to the peer.  UCX puts an eager message that its transport carries in several
+ * fragments together in memory that it allocates for it, from where it is copied once more: that halves the bandwidth.
+ * Through shared memory all but short messages go by rendezvous, which copies the fragments to where they belong.  By
+ * TCP that costs system calls, and on a slow wire a round trip: there messages go eager, and should be no longer than a
+ * fragment (part_bytes).  Where a lane has RDMA, UCX chooses.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -32,6 +35,10 @@
 enum { AM_ID = 1 };
 /* How long close() waits for peers of this host that may have ended. */
 #define CLOSE_NS 100000000u
+/* A fragment of UCX's TCP has 64 KiB, with all headers. */
+#define TCP_PART_BYTES ((64u << 10) - 256u)
+/* Longer messages through shared memory go by rendezvous. */
+#define SHARED_EAGER_BYTES (8u << 10)
 
 /* A message that lands by rendezvous: UCX writes it, from place() to landed(). */
 typedef struct landing landing_t;
@@ -47,7 +54,10 @@ struct gpusym_net_peer {
     ucp_ep_h ep;
     void *request; /* of its closing */
     void *owner;
-    bool inside, eager, lost;
+    bool inside, lost;
+    uint32_t eager_bytes; /* messages of up to so many bytes go eager, longer ones as `longer` says */
+    uint32_t longer;      /* UCP_AM_SEND_FLAG_RNDV; 0: UCX chooses */
+    uint32_t part_bytes;
     char way[96];
 };
 
@@ -334,17 +344,39 @@ static void lose(void *arg, ucp_ep_h ep, ucs_status_t status)
     peer->net->user.lost(peer->net->user.arg, peer->owner, ucs_status_string(status));
 }
 
+/* What kind a lane is of; the last one decides. */
+typedef enum { LANE_SHARED, LANE_TCP, LANE_OTHER } lane_t;
+
+static lane_t lane_of(const char *name)
+{
+    static const char *const shared[] = {"posix/", "sysv/", "self/", "mm/"};
+
+    for (unsigned i = 0; i < sizeof shared / sizeof *shared; i++) {
+        if (0 == strncmp(name, shared[i], strlen(shared[i]))) {
+            return LANE_SHARED;
+        }
+    }
+    return 0 == strncmp(name, "tcp/", strlen("tcp/")) ? LANE_TCP : LANE_OTHER;
+}
+
+static void choose_protocols(gpusym_net_peer_t *peer, lane_t kind)
+{
+    peer->eager_bytes = LANE_SHARED == kind ? SHARED_EAGER_BYTES : LANE_TCP == kind ? UINT32_MAX : 0;
+    peer->longer = LANE_SHARED == kind ? UCP_AM_SEND_FLAG_RNDV : 0;
+    peer->part_bytes = LANE_TCP == kind ? TCP_PART_BYTES : UINT32_MAX;
+}
+
 /* Reads the transports of an endpoint from UCX's own description of it, whose lanes look like
  *     #   lane[0]:  2:tcp/eth0.0 md[1]  -> ...
- * Other ways to learn them begin with 1.14. Eager unless one has RDMA, or copies from process to process at once. */
+ * Other ways to learn them begin with 1.14. */
 static void find_way(gpusym_net_peer_t *peer)
 {
-    static const char *const copying[] = {"tcp/", "posix/", "sysv/", "self/", "mm/"};
     char *text = NULL, *line, *rest, *name;
     size_t size = 0, used = 0;
+    lane_t kind = LANE_SHARED;
     FILE *f = open_memstream(&text, &size);
 
-    peer->eager = true;
+    choose_protocols(peer, LANE_OTHER);
     if (NULL == f) {
         return;
     }
@@ -357,11 +389,7 @@ static void find_way(gpusym_net_peer_t *peer)
             0 == at) {
             continue;
         }
-        bool copies = false;
-        for (unsigned i = 0; i < sizeof copying / sizeof *copying; i++) {
-            copies = copies || 0 == strncmp(name + at, copying[i], strlen(copying[i]));
-        }
-        peer->eager = peer->eager && copies;
+        kind = lane_of(name + at) > kind ? lane_of(name + at) : kind;
         const int length = (int) strcspn(name + at, " .");
         if (used < sizeof peer->way) {
             used += (size_t) snprintf(peer->way + used, sizeof peer->way - used, "%s%.*s", 0 == used ? "" : " ", length,
@@ -369,6 +397,7 @@ static void find_way(gpusym_net_peer_t *peer)
         }
     }
     free(text);
+    choose_protocols(peer, kind);
 }
 
 /* Errors are handled by UCX between hosts. Inside a host it would then refuse shared memory. */
@@ -435,7 +464,12 @@ static void ucx_peer_close(gpusym_net_peer_t *peer)
 
 static void ucx_describe(gpusym_net_peer_t *peer, char *text, size_t size)
 {
-    snprintf(text, size, "%s, %s", peer->way, peer->eager ? "eager" : "eager or rendezvous");
+    snprintf(text, size, "%s, %s", peer->way, UINT32_MAX == peer->eager_bytes ? "eager" : "eager or rendezvous");
+}
+
+static uint32_t ucx_part_bytes(gpusym_net_peer_t *peer)
+{
+    return peer->part_bytes;
 }
 
 /* ---- send ---- */
@@ -453,7 +487,7 @@ static int ucx_send(gpusym_net_peer_t *peer, const gpusym_net_head_t *head, cons
     const ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS |
                         UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-        .flags = peer->eager ? UCP_AM_SEND_FLAG_EAGER : 0,
+        .flags = head->bytes <= peer->eager_bytes ? UCP_AM_SEND_FLAG_EAGER : peer->longer,
         .cb.send = send_done,
         .user_data = sent,
         .memory_type = UCS_MEMORY_TYPE_HOST,
@@ -549,6 +583,7 @@ __attribute__((visibility("default"))) const gpusym_transport_t gpusym_net_ucx =
     .peer_open = ucx_peer_open,
     .peer_close = ucx_peer_close,
     .send = ucx_send,
+    .part_bytes = ucx_part_bytes,
     .progress = ucx_progress,
     .devices = ucx_devices,
     .describe = ucx_describe,

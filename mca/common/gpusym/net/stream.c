@@ -11,19 +11,32 @@
 #include "mca/common/gpusym/shm/arena.h"
 #include "mca/common/gpusym/shm/flow.h"
 
-enum { BUCKETS = 1024, RING_ALIGN = 4096, BUFFER_ALIGN = 64 };
+enum { BUCKETS = 1024, RING_ALIGN = 4096, BUFFER_ALIGN = 64, PARTS_MAX = 64, BUFFERS_MAX = 128 };
 
-/* A buffer of the ring. */
+/* A buffer of the ring. Where a piece comes in parts, these may overtake each other as pieces do. */
 typedef enum {
     EMPTY,   /* or its piece was released */
-    LANDING, /* the net writes it */
+    LANDING, /* the net writes it, or has written parts of it */
     STALE,   /* the net writes it, for an earlier generation */
     LANDED
 } buffer_state_t;
 typedef struct {
-    gpusym_net_head_t head;
+    gpusym_net_head_t
+        head; /* of the piece; LANDED: `buffers` is 0 where the piece of an earlier one reaches, or none is */
     buffer_state_t state;
+    uint32_t writing;        /* messages that the net writes */
+    uint64_t placed, landed; /* parts, as bits; a piece that comes as a whole is one */
 } buffer_t;
+
+/* A piece that is sent in parts. */
+typedef struct {
+    gpusym_net_message_t *message; /* the piece's; NULL: none is being sent */
+    const char *data;
+    uint32_t bytes, count;
+    uint32_t begun;             /* parts that were handed to the transport */
+    uint32_t ended;             /* of these, the first so many no longer need their memory */
+    gpusym_net_message_t *part; /* [parts_out] */
+} parts_t;
 
 struct gpusym_net_stream {
     gpusym_net_stream_t *next;         /* in its bucket */
@@ -40,11 +53,17 @@ struct gpusym_net_stream {
     bool hello_due, greeted;      /* we owe a hello; have said it once in this generation */
     gpusym_net_message_t hello;   /* under way while sent is 0 */
     gpusym_net_message_t release; /* the message that tells what was released, likewise */
+    uint32_t longest;             /* bytes of a piece */
+    uint32_t part_bytes;          /* longer pieces are sent in parts */
+    uint32_t parts_out;           /* of a piece, at most */
+    parts_t *parts;               /* [pieces_out], of the piece of a number; NULL: none is sent in parts */
+    gpusym_net_message_t *part_messages;
 
     /* In */
     uint32_t released, read, landed;
     uint32_t told;    /* what was released, as the other end will know */
-    uint32_t landing; /* buffers that the net writes */
+    uint32_t landing; /* messages that the net writes */
+    uint32_t longs;   /* pieces of several buffers that have landed and are not released */
     uint64_t ring;    /* its offset in the memory */
     buffer_t *buffer; /* [pieces_in] */
 };
@@ -103,12 +122,55 @@ static char *memory_of(const gpusym_net_stream_t *s, uint32_t number)
     return (char *) s->streams->params.memory + s->ring + offset;
 }
 
-/* Whether a piece may come: it is of this generation, is one of those that the other end may have out, and has not come
- * before. */
+/* Bytes of all parts of a piece but the last one, which may be shorter. */
+static uint32_t part_step(uint32_t bytes, uint32_t count)
+{
+    return ((bytes + count - 1) / count + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
+}
+
+static uint32_t part_length(uint32_t bytes, uint32_t count, uint32_t index)
+{
+    const uint64_t step = part_step(bytes, count), from = step * index;
+    return from >= bytes ? 0 : (uint32_t) (bytes - from < step ? bytes - from : step);
+}
+
+static uint64_t all_parts(uint32_t count)
+{
+    return UINT64_MAX >> (PARTS_MAX - count);
+}
+
+static bool are_empty(const gpusym_net_stream_t *s, uint32_t number, uint32_t count)
+{
+    while (count > 0 && EMPTY == buffer_of(s, number + count - 1)->state) {
+        count--;
+    }
+    return 0 == count;
+}
+
+/* Whether another part of the same piece has this head. */
+static bool is_of_piece(const gpusym_net_head_t *head, const gpusym_net_head_t *piece)
+{
+    return head->whole == piece->whole && head->parts == piece->parts && head->buffers == piece->buffers &&
+           head->skipped == piece->skipped;
+}
+
+/* Whether a message may come: its piece is of this generation, is one of those that the other end may have out, and
+ * that part of it has not come before. */
 static bool is_expected(const gpusym_net_stream_t *s, const gpusym_net_head_t *head)
 {
-    return head->generation == s->generation && head->number - s->released < s->params.pieces_in &&
-           head->bytes <= s->params.bytes_in && EMPTY == buffer_of(s, head->number)->state;
+    const uint32_t buffers = head->buffers, first = head->number - head->skipped;
+
+    if (head->generation != s->generation || 0 == buffers || 0 != (buffers & (buffers - 1)) ||
+        0 != head->number % buffers || head->skipped >= buffers || first - s->released >= s->params.pieces_in ||
+        first - s->released + head->skipped + buffers > s->params.pieces_in ||
+        head->whole > (uint64_t) buffers * s->params.bytes_in || 0 == head->parts || head->parts > PARTS_MAX ||
+        head->part >= head->parts || head->bytes != part_length(head->whole, head->parts, head->part)) {
+        return false;
+    }
+    const buffer_t *buffer = buffer_of(s, head->number);
+    return are_empty(s, first, head->skipped) && are_empty(s, head->number + 1, buffers - 1) &&
+           (EMPTY == buffer->state ||
+            (LANDING == buffer->state && is_of_piece(head, &buffer->head) && 0 == (buffer->placed >> head->part & 1)));
 }
 
 static void *place(void *arg, const gpusym_net_head_t *head)
@@ -126,9 +188,13 @@ static void *place(void *arg, const gpusym_net_head_t *head)
         return NULL;
     }
     buffer_t *buffer = buffer_of(s, head->number);
-    *buffer = (buffer_t){.head = *head, .state = LANDING};
+    if (EMPTY == buffer->state) {
+        *buffer = (buffer_t){.head = *head, .state = LANDING};
+    }
+    buffer->placed |= 1ull << head->part;
+    buffer->writing++;
     s->landing++;
-    return memory_of(s, head->number);
+    return memory_of(s, head->number) + (uint64_t) head->part * part_step(head->whole, head->parts);
 }
 
 /* The other end is in this generation. A hello that is no answer wants one: its sender may have missed ours. */
@@ -152,19 +218,75 @@ static void take_credit(gpusym_net_stream_t *s, const gpusym_net_head_t *head)
     }
 }
 
-static void land_piece(gpusym_net_stream_t *s, uint32_t number, bool whole)
+/* A buffer that is not read: the rest of a piece, or skipped. */
+static void fill_up(gpusym_net_stream_t *s, uint32_t number)
 {
     buffer_t *buffer = buffer_of(s, number);
-    const bool stale = STALE == buffer->state;
+    buffer->state = LANDED;
+    buffer->head.buffers = 0;
+}
+
+static void complete(gpusym_net_stream_t *s, buffer_t *buffer)
+{
+    const gpusym_net_head_t *head = &buffer->head;
+
+    buffer->state = LANDED;
+    buffer->head.bytes = head->whole;
+    s->longs += head->buffers > 1;
+    for (uint32_t i = 1; i < head->buffers; i++) {
+        fill_up(s, head->number + i);
+    }
+    for (uint32_t i = 1; i <= head->skipped; i++) {
+        fill_up(s, head->number - i);
+    }
+}
+
+/* Whether the other end is to be told what was released: half of the ring. While a long piece is here, all: the next
+ * one needs more than may be left, and this one may be in use until that one has come (a ring of processes). */
+static bool owes_credit(const gpusym_net_stream_t *s)
+{
+    const uint32_t untold = s->released - s->told;
+    return s->greeted && 0 != untold && (2 * untold >= s->params.pieces_in || 0 != s->longs);
+}
+
+/* Skipped buffers that nothing before is in use are free at once. */
+static void release_skipped(gpusym_net_stream_t *s)
+{
+    while (s->released == s->read && s->read != s->landed && 0 == buffer_of(s, s->read)->head.buffers) {
+        buffer_of(s, s->read)->state = EMPTY;
+        s->released = ++s->read;
+    }
+    if (owes_credit(s)) {
+        have_pending(s);
+    }
+}
+
+/* A message has landed, or never will. */
+static void land(gpusym_net_stream_t *s, const gpusym_net_head_t *head, bool whole)
+{
+    buffer_t *buffer = buffer_of(s, head->number);
+    const uint64_t bit = 1ull << head->part;
 
     s->landing--;
-    buffer->state = whole && !stale ? LANDED : EMPTY;
+    buffer->writing--;
+    if (STALE == buffer->state) {
+        buffer->state = 0 == buffer->writing ? EMPTY : STALE;
+    } else {
+        buffer->landed |= whole ? bit : 0;
+        buffer->placed &= whole ? ~0ull : ~bit;
+        if (0 == buffer->placed) {
+            buffer->state = EMPTY;
+        } else if (buffer->landed == all_parts(head->parts)) {
+            complete(s, buffer);
+        }
+    }
     if (0 == s->landing && s->hello_due) {
         have_pending(s);
     }
     while (s->landed - s->released < s->params.pieces_in && LANDED == buffer_of(s, s->landed)->state) {
         s->landed++;
     }
+    release_skipped(s);
 }
 
 static void landed(void *arg, const gpusym_net_head_t *head, bool whole)
@@ -176,7 +298,7 @@ static void landed(void *arg, const gpusym_net_head_t *head, bool whole)
         return;
     }
     if (GPUSYM_NET_DATA == head->kind) {
-        land_piece(s, head->number, whole);
+        land(s, head, whole);
     }
     if (!whole) {
         return;
@@ -221,16 +343,88 @@ static int send_head(gpusym_net_stream_t *s, gpusym_net_message_t *message, gpus
     return rc;
 }
 
-/* Whether half of the ring was released since the other end was told. */
-static bool owes_credit(const gpusym_net_stream_t *s)
+/* Hands further parts of a piece to the transport, as many as it takes. */
+static int send_parts(gpusym_net_stream_t *s, parts_t *p)
 {
-    return s->greeted && 2 * (s->released - s->told) >= s->params.pieces_in && s->released != s->told;
+    int rc = GPUSYM_SUCCESS;
+
+    while (p->begun < p->count && GPUSYM_SUCCESS == rc) {
+        gpusym_net_message_t *part = &p->part[p->begun];
+        const uint64_t from = (uint64_t) p->begun * part_step(p->bytes, p->count);
+        part->head = p->message->head;
+        part->head.whole = p->bytes;
+        part->head.part = (uint8_t) p->begun;
+        part->head.parts = (uint8_t) p->count;
+        rc = send_head(s, part, GPUSYM_NET_DATA, p->message->head.number, p->data + from,
+                       part_length(p->bytes, p->count, p->begun));
+        p->begun += GPUSYM_SUCCESS == rc;
+    }
+    return rc;
+}
+
+/* Parts that were not sent are not needed: of an earlier generation, or the peer is lost. */
+static void forget_unsent(parts_t *p)
+{
+    if (NULL != p->message) {
+        p->count = p->begun;
+    }
+}
+
+/* Moves the pieces that are sent in parts on. Returns whether some still are. */
+static bool move_parts(gpusym_net_stream_t *s)
+{
+    bool sending = false;
+
+    for (uint32_t i = 0; NULL != s->parts && i < s->params.pieces_out; i++) {
+        parts_t *p = &s->parts[i];
+        if (NULL == p->message) {
+            continue;
+        }
+        if (GPUSYM_ERR_UNREACHABLE == send_parts(s, p)) {
+            forget_unsent(p);
+        }
+        while (p->ended < p->begun && !is_busy(&p->part[p->ended])) {
+            p->ended++;
+        }
+        if (p->ended == p->count) {
+            __atomic_store_n(&p->message->sent, 1, __ATOMIC_RELEASE);
+            p->message = NULL;
+        }
+        sending = sending || NULL != p->message;
+    }
+    return sending;
+}
+
+/* Begins to send the next piece in parts. On failure nothing of it is sent. */
+static int begin_parts(gpusym_net_stream_t *s, gpusym_net_message_t *message, const void *data, uint32_t bytes)
+{
+    parts_t *p = &s->parts[message->head.number & (s->params.pieces_out - 1)];
+
+    if (NULL != p->message) { /* its piece has landed, but the transport has not told of all parts */
+        return GPUSYM_ERR_NO_MEMORY;
+    }
+    *p = (parts_t){.message = message,
+                   .data = data,
+                   .bytes = bytes,
+                   .count = (bytes + s->part_bytes - 1) / s->part_bytes,
+                   .part = p->part};
+    const int rc = send_parts(s, p);
+    if (0 == p->begun) {
+        p->message = NULL;
+        return rc;
+    }
+    message->sent = 0;
+    if (move_parts(s)) {
+        have_pending(s);
+    }
+    return GPUSYM_SUCCESS;
 }
 
 /* Sends what is due. Returns whether something remains to be sent. */
 static bool tell(gpusym_net_stream_t *s)
 {
     int rc = GPUSYM_SUCCESS;
+    const bool sending = move_parts(s);
 
     if (s->hello_due && 0 == s->landing && !is_busy(&s->hello)) {
         rc = send_head(s, &s->hello, GPUSYM_NET_HELLO, s->greeted ? 1 : 0, NULL, 0);
@@ -240,7 +434,7 @@ static bool tell(gpusym_net_stream_t *s)
     if (owes_credit(s) && !is_busy(&s->release)) {
         rc = send_head(s, &s->release, GPUSYM_NET_CREDIT, 0, NULL, 0);
     }
-    return GPUSYM_ERR_UNREACHABLE != rc && (s->hello_due || owes_credit(s));
+    return sending || (GPUSYM_ERR_UNREACHABLE != rc && (s->hello_due || owes_credit(s)));
 }
 
 bool gpusym_net_streams_progress(gpusym_net_streams_t *streams)
@@ -268,13 +462,56 @@ uint32_t gpusym_net_stream_room(const gpusym_net_stream_t *s)
     return meet ? gpusym_flow_left(s->params.pieces_out, s->sent, s->credit) : 0;
 }
 
+/* Buffers for the longest piece of a ring. The other end may keep a release of half of the ring but one to itself, and
+ * as many buffers but one may have to be skipped: what is left of the ring has room for the piece. */
+static uint32_t most_buffers(uint32_t pieces)
+{
+    uint32_t buffers = 1;
+
+    while (4 * (2 * buffers - 1) <= pieces && buffers < BUFFERS_MAX) {
+        buffers *= 2;
+    }
+    return buffers;
+}
+
+/* Buffers for a piece; 0: it is too long. */
+static uint32_t buffers_for(const gpusym_net_stream_t *s, uint32_t bytes)
+{
+    uint32_t buffers = 1;
+
+    if (bytes > s->longest) {
+        return 0;
+    }
+    while (bytes > (uint64_t) buffers * s->params.bytes_out) {
+        buffers *= 2;
+    }
+    return buffers;
+}
+
+uint32_t gpusym_net_stream_room_for(const gpusym_net_stream_t *s, uint32_t bytes)
+{
+    const uint32_t buffers = buffers_for(s, bytes), left = gpusym_net_stream_room(s);
+    const uint32_t skipped = 0 == buffers ? left : -s->sent & (buffers - 1);
+    return left > skipped ? (left - skipped) / buffers : 0;
+}
+
 int gpusym_net_stream_send(gpusym_net_stream_t *s, gpusym_net_message_t *message, const void *data, uint32_t bytes)
 {
-    if (0 == gpusym_net_stream_room(s) || bytes > s->params.bytes_out) {
+    const uint32_t buffers = buffers_for(s, bytes);
+
+    if (0 == gpusym_net_stream_room_for(s, bytes)) {
         return GPUSYM_ERR_BAD_PARAM;
     }
-    const int rc = send_head(s, message, GPUSYM_NET_DATA, s->sent, data, bytes);
-    s->sent += GPUSYM_SUCCESS == rc ? 1 : 0;
+    const uint32_t skipped = -s->sent & (buffers - 1), number = s->sent + skipped;
+    message->head.number = number;
+    message->head.whole = bytes;
+    message->head.part = 0;
+    message->head.parts = 1;
+    message->head.buffers = (uint8_t) buffers;
+    message->head.skipped = (uint8_t) skipped;
+    const int rc = bytes > s->part_bytes ? begin_parts(s, message, data, bytes)
+                                         : send_head(s, message, GPUSYM_NET_DATA, number, data, bytes);
+    s->sent += GPUSYM_SUCCESS == rc ? skipped + buffers : 0;
     return rc;
 }
 
@@ -285,26 +522,39 @@ int gpusym_net_stream_note(gpusym_net_stream_t *s, gpusym_net_message_t *message
 
 /* ---- what is read ---- */
 
+/* The first number from this one on that a piece has, or `end`. */
+static uint32_t next_piece(const gpusym_net_stream_t *s, uint32_t number, uint32_t end)
+{
+    while (number != end && 0 == buffer_of(s, number)->head.buffers) {
+        number++;
+    }
+    return number;
+}
+
 bool gpusym_net_stream_read(gpusym_net_stream_t *s, const gpusym_net_head_t **head, const void **data)
 {
-    if (s->read == s->landed) {
+    const uint32_t number = next_piece(s, s->read, s->landed);
+
+    if (number == s->landed) {
         return false;
     }
-    *head = &buffer_of(s, s->read)->head;
-    *data = memory_of(s, s->read);
-    s->read++;
+    *head = &buffer_of(s, number)->head;
+    *data = memory_of(s, number);
+    s->read = number + (*head)->buffers;
     return true;
 }
 
 void gpusym_net_stream_release(gpusym_net_stream_t *s, uint32_t pieces)
 {
     for (; pieces > 0 && s->released != s->read; pieces--) {
-        buffer_of(s, s->released)->state = EMPTY;
-        s->released++;
+        const uint32_t number = next_piece(s, s->released, s->read);
+        const uint32_t buffers = number == s->read ? 0 : buffer_of(s, number)->head.buffers, end = number + buffers;
+        s->longs -= buffers > 1;
+        for (; s->released != end; s->released++) {
+            buffer_of(s, s->released)->state = EMPTY;
+        }
     }
-    if (owes_credit(s)) {
-        have_pending(s);
-    }
+    release_skipped(s);
 }
 
 /* ---- memory ---- */
@@ -384,6 +634,8 @@ static void free_stream(gpusym_net_stream_t *s)
     if (0 != s->params.pieces_in) {
         put_range(s->streams, s->ring, (uint64_t) s->params.pieces_in * s->params.bytes_in);
     }
+    free(s->part_messages);
+    free(s->parts);
     free(s->buffer);
     free(s);
 }
@@ -433,8 +685,40 @@ static int make_ring(gpusym_net_streams_t *streams, gpusym_net_stream_t *s)
     if (GPUSYM_SUCCESS != rc) {
         GPUSYM_LOG(2, "no room for a ring of %lu bytes between hosts: %lu of %lu are in use", (unsigned long) bytes,
                    (unsigned long) streams->used, (unsigned long) streams->params.bytes);
-        free(s->buffer);
         return rc;
+    }
+    return GPUSYM_SUCCESS;
+}
+
+static uint32_t longest_piece(const gpusym_net_stream_t *s)
+{
+    const uint64_t bytes = (uint64_t) most_buffers(s->params.pieces_out) * s->params.bytes_out;
+    return bytes < s->streams->params.piece_bytes ? (uint32_t) bytes : s->streams->params.piece_bytes;
+}
+
+/* What pieces in parts are sent with, if the way to the peer wants that. */
+static int make_parts(gpusym_net_stream_t *s)
+{
+    const gpusym_transport_t *transport = s->streams->params.transport;
+    const uint32_t most = (NULL != transport->part_bytes ? transport->part_bytes(s->params.peer) : UINT32_MAX) /
+                          BUFFER_ALIGN * BUFFER_ALIGN;
+    const uint32_t longest = s->longest = longest_piece(s);
+    const uint32_t least = part_step(longest, PARTS_MAX);
+
+    s->part_bytes = most > least ? most : least;
+    if (longest <= s->part_bytes) {
+        s->part_bytes = UINT32_MAX;
+        return GPUSYM_SUCCESS;
+    }
+    s->parts_out = (longest + s->part_bytes - 1) / s->part_bytes;
+    s->parts = calloc(s->params.pieces_out, sizeof *s->parts);
+    s->part_messages = calloc((size_t) s->params.pieces_out * s->parts_out, sizeof *s->part_messages);
+    if (NULL == s->parts || NULL == s->part_messages) {
+        gpusym_log_no_memory("a stream between hosts");
+        return GPUSYM_ERR_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < s->params.pieces_out; i++) {
+        s->parts[i].part = &s->part_messages[(size_t) i * s->parts_out];
     }
     return GPUSYM_SUCCESS;
 }
@@ -456,9 +740,13 @@ int gpusym_net_stream_open(gpusym_net_streams_t *streams, const gpusym_net_strea
     }
     *s = (gpusym_net_stream_t){
         .streams = streams, .params = *params, .hello.sent = 1, .release.sent = 1, .next = *bucket};
-    const int rc = make_ring(streams, s);
+    int rc = make_parts(s);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = make_ring(streams, s);
+    }
     if (GPUSYM_SUCCESS != rc) {
-        free(s);
+        s->params.pieces_in = 0; /* there is no ring */
+        free_stream(s);
         return rc;
     }
     *bucket = s;
@@ -472,10 +760,12 @@ void gpusym_net_stream_reset(gpusym_net_stream_t *s, uint16_t generation)
 {
     s->generation = generation;
     s->sent = s->credit = 0;
-    s->released = s->read = s->landed = s->told = 0;
+    s->released = s->read = s->landed = s->told = s->longs = 0;
     for (uint32_t i = 0; i < s->params.pieces_in; i++) {
-        const buffer_state_t state = s->buffer[i].state;
-        s->buffer[i].state = LANDING == state || STALE == state ? STALE : EMPTY;
+        s->buffer[i].state = 0 != s->buffer[i].writing ? STALE : EMPTY;
+    }
+    for (uint32_t i = 0; NULL != s->parts && i < s->params.pieces_out; i++) {
+        forget_unsent(&s->parts[i]);
     }
     s->greeted = false;
     s->hello_due = true;
@@ -495,9 +785,17 @@ static void forget_pending(gpusym_net_stream_t *s)
     }
 }
 
+static bool is_sending_parts(gpusym_net_stream_t *s)
+{
+    for (uint32_t i = 0; NULL != s->parts && i < s->params.pieces_out; i++) {
+        forget_unsent(&s->parts[i]);
+    }
+    return move_parts(s);
+}
+
 bool gpusym_net_stream_close(gpusym_net_stream_t *s)
 {
-    if (0 != s->landing || is_busy(&s->hello) || is_busy(&s->release)) {
+    if (0 != s->landing || is_busy(&s->hello) || is_busy(&s->release) || is_sending_parts(s)) {
         return false;
     }
     gpusym_net_stream_t **at = bucket_of(s->streams, s->params.token_in, s->params.channel);

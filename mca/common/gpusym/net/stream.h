@@ -38,7 +38,7 @@ typedef struct {
 typedef struct {
     const gpusym_transport_t *transport;
     const char *devices;  /* as gpusym_net_params_t */
-    uint32_t piece_bytes; /* the largest piece of any stream */
+    uint32_t piece_bytes; /* the longest piece of any stream */
     void *memory;         /* for rings and ranges, page-aligned, for example pinned; the caller's again after close */
     uint64_t bytes;       /* of it */
     void *arg;            /* the first argument of what follows, which progress and close call, and which may send */
@@ -90,10 +90,13 @@ bool gpusym_net_stream_close(gpusym_net_stream_t *stream);
  * then there is no room.  What is being sent stays under way until its `sent`; no buffer of the ring may be in use. */
 void gpusym_net_stream_reset(gpusym_net_stream_t *stream, uint16_t generation);
 
-/* Returns how many pieces can be sent now. */
+/* Returns how many pieces of at most bytes_out bytes can be sent now. */
 uint32_t gpusym_net_stream_room(const gpusym_net_stream_t *stream);
-/* Sends a piece of at most bytes_out bytes; there must be room.  Errors as the transport's send: the stream is as it
- * was. */
+/* Returns the same for pieces of so many bytes.  0 as well if that is too long: more than piece_bytes, or than the
+ * buffers that a piece may take (2 of 4, 4 of 16, 8 of 32). */
+uint32_t gpusym_net_stream_room_for(const gpusym_net_stream_t *stream, uint32_t bytes);
+/* Sends a piece, for which there must be room.  One that is longer than bytes_out takes several buffers in a row, and
+ * skips up to as many.  Errors as the transport's send: the stream is as it was. */
 int gpusym_net_stream_send(gpusym_net_stream_t *stream, gpusym_net_message_t *message, const void *data,
                            uint32_t bytes);
 /* Sends a head alone, which needs no room, and may come before the pieces sent earlier.  The receiver hands it to

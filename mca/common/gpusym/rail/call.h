@@ -15,6 +15,11 @@
 #define GPUSYM_RAIL_CHANNELS 4u
 /* Pieces of a stream on the wire, and send buffers of a channel. */
 #define GPUSYM_RAIL_PIECES GS_STEPS
+/* Pieces on rings take two buffers of a stream, if the message is long enough; unless they would be longer than this:
+ * as docs/scale.md simulates it, 8 MiB between two hosts then take 9 % longer. */
+#define GPUSYM_RAIL_LONG_MAX (512u << 10)
+#define GPUSYM_RAIL_LONG_BYTES(piece_bytes) \
+    (2u * (piece_bytes) <= GPUSYM_RAIL_LONG_MAX ? 2u * (piece_bytes) : (piece_bytes))
 /* Bytes of a direct piece, at most. */
 #define GPUSYM_RAIL_DIRECT_BYTES(piece_bytes) ((uint64_t) (piece_bytes) / 4)
 /* Processes of a rail whose pieces are reduced at once, at most: what a launch has room for. */
@@ -32,13 +37,13 @@ typedef struct {
 
 typedef struct {
     const gpusym_device_t *dev;
-    gpusym_gpu_t *gpu; /* whose kernels move the data; its kernels are loaded */
-    bool copier;       /* short ones may be moved by its copier */
-    gpusym_net_streams_t *streams;
+    gpusym_gpu_t *gpu;             /* whose kernels move the data; its kernels are loaded */
+    bool copier;                   /* short ones may be moved by its copier */
+    gpusym_net_streams_t *streams; /* whose pieces have up to GPUSYM_RAIL_LONG_BYTES(piece_bytes) */
     /* Pinned memory in which the streams have their rings, and `send` lies: for the CPU, and for the GPU. */
     char *host, *device;
     char *send;            /* GPUSYM_RAIL_SEND_BYTES(piece_bytes), for this rail alone */
-    uint32_t piece_bytes;  /* of pieces on paths; a multiple of 1024, the same on all processes */
+    uint32_t piece_bytes;  /* of a buffer for paths; a multiple of 1024, the same on all processes */
     uint32_t n, pos;       /* processes of the rail, and which of them this one is */
     uint16_t first_stream; /* GPUSYM_RAIL_STREAMS numbers of channels, from this one on, are the rail's */
     /* Gets a process by its place.  Called before the first piece to or from it.  An error ends the call. */

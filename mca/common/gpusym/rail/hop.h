@@ -45,7 +45,8 @@ typedef struct {
     uint64_t from, to, chunk; /* the channel's bytes of the message, or of a part; of a step */
     uint32_t begun, ended;    /* steps */
     gpusym_rail_flight_t flight[GPUSYM_RAIL_FLIGHTS];
-    char *send;            /* [GPUSYM_RAIL_PIECES] buffers */
+    char *send; /* buffers, GPUSYM_RAIL_PIECES if they have piece_bytes */
+    uint32_t buffer_bytes;
     uint32_t free_buffers; /* as bits */
 } gpusym_rail_channel_t;
 

@@ -31,13 +31,22 @@ static bool is_tree(uint32_t kind)
 
 /* ---- starting ---- */
 
-/* Cuts the channel's part in loops, as few as pieces allow, and even ones. */
+static bool is_ring(uint32_t kind)
+{
+    return GS_RING_ALLREDUCE == kind || GS_RING_ALLGATHER == kind || GS_RING_REDUCE_SCATTER == kind;
+}
+
+/* Cuts the channel's part in loops, as few as pieces allow, and even ones. A ring has one piece of a channel on each
+ * wire at a time, so its pieces are long: a wire that is slow has enough to send while this process does not run. */
 static void cut_loops(const gpusym_rail_t *r, gpusym_rail_channel_t *ch)
 {
     const uint64_t chunks = GS_RING_ALLREDUCE == ch->schedule.kind ? r->params.n : 1, bytes = ch->to - ch->from;
-    const uint64_t most = chunks * r->params.piece_bytes;
+    const uint32_t piece = r->params.piece_bytes, longest = GPUSYM_RAIL_LONG_BYTES(piece);
+    const uint64_t most = chunks * (is_ring(ch->schedule.kind) ? longest : piece);
     ch->schedule.loops = (uint32_t) ((bytes + most - 1) / most);
     ch->chunk = 0 != ch->schedule.loops ? share_of(bytes, chunks * ch->schedule.loops) : 0;
+    ch->buffer_bytes = ch->chunk > piece ? longest : piece;
+    ch->free_buffers = (1u << GPUSYM_RAIL_PIECES * piece / ch->buffer_bytes) - 1;
     ch->steps = gs_schedule_steps(&ch->schedule) * ch->schedule.loops;
 }
 
@@ -52,7 +61,6 @@ static int start_channel(gpusym_rail_t *r, uint32_t c, uint64_t from, uint64_t t
     ch->schedule =
         (gs_schedule_t){.kind = (uint32_t) r->call.schedule, .n = r->params.n, .pos = path.pos, .links = path.links};
     ch->send = r->params.send + (uint64_t) c * GPUSYM_RAIL_PIECES * r->params.piece_bytes;
-    ch->free_buffers = (1u << GPUSYM_RAIL_PIECES) - 1;
     cut_loops(r, ch);
     for (uint32_t l = 0; l < GS_LINKS; l++) {
         if (0 != (path.links >> l & 1)) {
@@ -142,9 +150,9 @@ static int take_buffer(gpusym_rail_channel_t *ch)
     return -1;
 }
 
-static char *buffer_of(const gpusym_rail_t *r, const gpusym_rail_channel_t *ch, int b)
+static char *buffer_of(const gpusym_rail_channel_t *ch, int b)
 {
-    return ch->send + (uint64_t) b * r->params.piece_bytes;
+    return ch->send + (uint64_t) b * ch->buffer_bytes;
 }
 
 /* Reads what a step receives. 1: it is all there. */
@@ -182,7 +190,7 @@ static int launch_step(gpusym_rail_t *r, gpusym_rail_channel_t *ch, gpusym_rail_
         ndst = gpusym_rail_outputs(r, k.out, src, nsrc, dst);
     }
     if (f->buffer >= 0) {
-        dst[ndst++] = gpusym_rail_device(r, buffer_of(r, ch, f->buffer));
+        dst[ndst++] = gpusym_rail_device(r, buffer_of(ch, f->buffer));
     }
     if (0 == ndst) {
         return GPUSYM_SUCCESS;
@@ -230,10 +238,10 @@ static int send_step(gpusym_rail_t *r, gpusym_rail_channel_t *ch, gpusym_rail_fl
 {
     int rc = GPUSYM_SUCCESS;
     for (uint32_t l = 0; l < GS_LINKS && GPUSYM_SUCCESS == rc; l++) {
-        if (0 == (f->unsent & links & 1u << l) || 0 == gpusym_net_stream_room(ch->stream[l])) {
+        if (0 == (f->unsent & links & 1u << l) || 0 == gpusym_net_stream_room_for(ch->stream[l], (uint32_t) f->bytes)) {
             continue;
         }
-        const char *data = f->forwards ? f->piece[__builtin_ctz(f->step.recv)] : buffer_of(r, ch, f->buffer);
+        const char *data = f->forwards ? f->piece[__builtin_ctz(f->step.recv)] : buffer_of(ch, f->buffer);
         f->message[l] = (gpusym_net_message_t){.sent = 0};
         rc = gpusym_rail_send(r, ch->stream[l], &f->message[l], data, (uint32_t) f->bytes);
         if (GPUSYM_ERR_NO_MEMORY == rc) {

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "mca/common/gpusym/log.h"
+#include "mca/common/gpusym/rail/call.h"
 
 /* How often the helper thread looks. */
 #define QUICK_NS 100000u
@@ -251,7 +252,7 @@ static int open_streams(gpusym_worker_t *w, const char *devices, const char **wh
     }
     const gpusym_net_streams_params_t params = {.transport = w->transport,
                                                 .devices = devices,
-                                                .piece_bytes = w->piece_bytes,
+                                                .piece_bytes = GPUSYM_RAIL_LONG_BYTES(w->piece_bytes),
                                                 .memory = memory,
                                                 .bytes = w->bytes,
                                                 .lost = mark_lost};
@@ -398,6 +399,7 @@ int gpusym_worker_map(gpusym_worker_t *w, const gpusym_device_t *dev, gpusym_gpu
         return GPUSYM_ERR_UNREACHABLE;
     }
     if (NULL == w->gpu) {
+        const uint64_t start = gpusym_now_ns();
         const int rc = dev->host_register(gpu, w->memory, w->bytes, &device_side);
         if (GPUSYM_SUCCESS != rc) {
             GPUSYM_LOG(2, "%lu bytes for messages between hosts cannot be pinned: %s", (unsigned long) w->bytes,
@@ -407,6 +409,8 @@ int gpusym_worker_map(gpusym_worker_t *w, const gpusym_device_t *dev, gpusym_gpu
         w->dev = dev;
         w->gpu = gpu;
         w->device_side = device_side;
+        GPUSYM_LOG(2, "%lu bytes pinned for messages between hosts, in %.1f ms", (unsigned long) w->bytes,
+                   (double) (gpusym_now_ns() - start) / 1e6);
     }
     *host = w->memory;
     *device = w->device_side;
