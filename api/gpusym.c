@@ -183,6 +183,60 @@ int gpusym_mem_deregister(MPI_Comm comm, int handle)
     return NULL == streams ? rc : result_of(comm, streams, streams->deregister_memory(comm, handle));
 }
 
+/* ---- persistent requests ---- */
+
+/* The component's functions, for a request that is not null. NULL: *rc is the error. */
+static const gpusym_streams_t *need_request(const MPI_Request *request, int *rc)
+{
+    if (api_mpi_is_up() && (NULL == request || MPI_REQUEST_NULL == *request)) {
+        *rc = api_raise(MPI_COMM_NULL, MPI_ERR_REQUEST, "gpusym: there is no request: it is null");
+        return NULL;
+    }
+    *rc = api_mpi_is_up() ? MPI_SUCCESS : MPI_ERR_OTHER;
+    return need_component(MPI_COMM_NULL, rc);
+}
+
+int gpusym_start_on_stream(MPI_Request *request, void *stream)
+{
+    int rc;
+    const gpusym_streams_t *streams = need_request(request, &rc);
+    void *comm = MPI_COMM_NULL;
+
+    if (NULL == streams) {
+        return rc;
+    }
+    rc = streams->start(*request, stream, &comm);
+    return result_of(comm, streams, rc);
+}
+
+/* As of an inactive request. */
+static void empty_status(MPI_Status *status)
+{
+    status->MPI_SOURCE = MPI_ANY_SOURCE;
+    status->MPI_TAG = MPI_ANY_TAG;
+    status->MPI_ERROR = MPI_SUCCESS;
+    MPI_Status_set_elements(status, MPI_BYTE, 0);
+    MPI_Status_set_cancelled(status, 0);
+}
+
+int gpusym_wait_on_stream(MPI_Request *request, MPI_Status *status, void *stream)
+{
+    int rc;
+    const gpusym_streams_t *streams = need_request(request, &rc);
+    void *comm = MPI_COMM_NULL;
+
+    if (NULL == streams) {
+        return rc;
+    }
+    rc = streams->wait(*request, stream, &comm);
+    if (MPI_SUCCESS == rc && MPI_STATUS_IGNORE != status) {
+        empty_status(status);
+    }
+    return result_of(comm, streams, rc);
+}
+
+/* ---- collectives ---- */
+
 static int queue(MPI_Comm comm, const gpusym_stream_call_t *call, void *stream)
 {
     const gpusym_streams_t *streams;

@@ -44,7 +44,7 @@ static bool say(bool good, const char *call, const char *what)
 static struct {
     int calls, prepares, handle;
     size_t bytes;
-    void *comm, *stream;
+    void *comm, *stream, *request;
     gpusym_stream_call_t call;
     int answer;
     const char *text;
@@ -64,6 +64,19 @@ static int fake_call(void *comm, const gpusym_stream_call_t *call, void *stream)
     seen.stream = stream;
     seen.call = *call;
     return seen.answer;
+}
+
+static int fake_start(void *request, void *stream, void **comm)
+{
+    seen.request = request;
+    seen.stream = stream;
+    *comm = MPI_COMM_SELF;
+    return seen.answer;
+}
+
+static int fake_wait(void *request, void *stream, void **comm)
+{
+    return fake_start(request, stream, comm);
 }
 
 static int fake_failed(void *comm, int *error, int *cause)
@@ -99,6 +112,8 @@ static gpusym_streams_t fake = {.version = GPUSYM_STREAMS_VERSION,
                                 .bytes = sizeof(fake),
                                 .prepare = fake_prepare,
                                 .call = fake_call,
+                                .start = fake_start,
+                                .wait = fake_wait,
                                 .failed = fake_failed,
                                 .register_memory = fake_register,
                                 .deregister_memory = fake_deregister,
@@ -329,6 +344,57 @@ static void try_memory(MPI_Comm comm)
     say(is_error(rc, MPI_ERR_COMM, NULL, MPI_COMM_NULL), "deregister", "without communicator");
 }
 
+static bool is_empty(const MPI_Status *status)
+{
+    int count, cancelled;
+
+    MPI_Get_count(status, MPI_INT, &count);
+    MPI_Test_cancelled(status, &cancelled);
+    return MPI_ANY_SOURCE == status->MPI_SOURCE && MPI_ANY_TAG == status->MPI_TAG && MPI_SUCCESS == status->MPI_ERROR &&
+           0 == count && !cancelled;
+}
+
+/* Offered: any request gets through. */
+static void try_requests(void)
+{
+    static int stream;
+    const int no = MPI_ERR_UNSUPPORTED_OPERATION;
+    const MPI_Comm none = MPI_COMM_NULL;
+    MPI_Request null = MPI_REQUEST_NULL, request;
+    MPI_Status status;
+    char byte;
+    int rc;
+
+    MPI_Recv_init(&byte, 1, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF, &request);
+    memset(&status, 1, sizeof(status));
+    rc = gpusym_start_on_stream(&request, &stream);
+    say(offered ? is_success(rc) && seen.request == (void *) request && seen.stream == &stream
+                : is_error(rc, no, WHAT_TO_DO, none),
+        "start", "good");
+    seen.request = NULL;
+    rc = gpusym_wait_on_stream(&request, &status, &stream);
+    say(offered ? is_success(rc) && seen.request == (void *) request && seen.stream == &stream && is_empty(&status)
+                : is_error(rc, no, WHAT_TO_DO, none),
+        "wait", "good");
+    rc = gpusym_wait_on_stream(&request, MPI_STATUS_IGNORE, &stream);
+    say(offered ? is_success(rc) : is_error(rc, no, WHAT_TO_DO, none), "wait", "without status");
+    say(is_error(gpusym_start_on_stream(NULL, &stream), MPI_ERR_REQUEST, "null", none), "start", "no request");
+    say(is_error(gpusym_start_on_stream(&null, &stream), MPI_ERR_REQUEST, "null", none), "start", "a null request");
+    say(is_error(gpusym_wait_on_stream(NULL, &status, &stream), MPI_ERR_REQUEST, "null", none), "wait", "no request");
+    say(is_error(gpusym_wait_on_stream(&null, &status, &stream), MPI_ERR_REQUEST, "null", none), "wait",
+        "a null request");
+    if (offered) { /* the handler is that of the communicator which the component names */
+        seen.answer = MPI_ERR_REQUEST;
+        seen.text = "a reason";
+        say(is_error(gpusym_start_on_stream(&request, &stream), MPI_ERR_REQUEST, "a reason", MPI_COMM_SELF), "start",
+            "refused");
+        say(is_error(gpusym_wait_on_stream(&request, &status, &stream), MPI_ERR_REQUEST, "a reason", MPI_COMM_SELF),
+            "wait", "refused");
+        seen.answer = MPI_SUCCESS;
+    }
+    MPI_Request_free(&request);
+}
+
 /* Errors of the component: its classes and texts, more of them than there are codes for, and a long one. */
 static void try_texts(const args_t *a)
 {
@@ -524,6 +590,7 @@ static void try_all(void)
     }
     try_prepare_and_error(good.comm);
     try_memory(good.comm);
+    try_requests();
     try_mpix(&good);
     try_threads(&good);
     if (offered) {
@@ -550,6 +617,8 @@ static void try_outside(const char *when)
     say(MPI_ERR_OTHER == gpusym_stream_error(MPI_COMM_WORLD, &error, &cause), "error", when);
     say(MPI_ERR_OTHER == gpusym_mem_register(MPI_COMM_WORLD, NULL, 0, &error), "register", when);
     say(MPI_ERR_OTHER == gpusym_mem_deregister(MPI_COMM_WORLD, 1), "deregister", when);
+    say(MPI_ERR_OTHER == gpusym_start_on_stream(NULL, NULL), "start", when);
+    say(MPI_ERR_OTHER == gpusym_wait_on_stream(NULL, NULL, NULL), "wait", when);
     say(MPI_ERR_OTHER == MPIX_Stream_create(MPI_INFO_NULL, &stream), "MPIX_Stream_create", when);
     say(MPI_ERR_OTHER == MPIX_Comm_get_stream(MPI_COMM_WORLD, 0, &stream), "MPIX_Comm_get_stream", when);
     say(MPI_ERR_OTHER == MPIX_Wait_enqueue(NULL, NULL), "MPIX_Wait_enqueue", when);
