@@ -87,8 +87,11 @@ int gpusym_stream_prepare(MPI_Comm comm, MPI_Info info);
  * The functions may be called by several threads at once, under MPI_THREAD_MULTIPLE; those of one communicator must be
  * ordered by the program.
  *
- * There are no functions for MPI_Alltoallv, MPI_Alltoallw, MPI_Gatherv, MPI_Scatterv and neighbourhood collectives,
- * whose sizes ranks would have to tell each other on the CPU.
+ * All-to-all, gather and scatter with counts (`gpusym_alltoallv_on_stream` and the like), whose ranks do not know all
+ * sizes, must be queued by every rank, also by one that neither sends nor receives.
+ * What is received where two ranks do not agree on a size is undefined.
+ *
+ * There are no functions for MPI_Alltoallw and neighbourhood collectives.
  */
 int gpusym_allreduce_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
                                MPI_Comm comm, void *stream);
@@ -106,6 +109,15 @@ int gpusym_reduce_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_D
                             MPI_Comm comm, void *stream);
 int gpusym_alltoall_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
                               MPI_Datatype recvtype, MPI_Comm comm, void *stream);
+int gpusym_alltoallv_on_stream(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,
+                               void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
+                               MPI_Comm comm, void *stream);
+int gpusym_gatherv_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+                             const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm,
+                             void *stream);
+int gpusym_scatterv_on_stream(const void *sendbuf, const int sendcounts[], const int displs[], MPI_Datatype sendtype,
+                              void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
+                              void *stream);
 int gpusym_gather_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
                             MPI_Datatype recvtype, int root, MPI_Comm comm, void *stream);
 int gpusym_scatter_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
@@ -140,7 +152,7 @@ int gpusym_exscan_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_D
  * `gpusym_allreduce_on_stream` and its kind.
  *
  * Besides the errors of **gpusym_allreduce_on_stream**(3gpusym), both return `MPI_ERR_REQUEST` if `*request` is null,
- * or no persistent collective that gpusym serves (one whose buffers are host memory on all ranks is none); of
+ * or no persistent collective that gpusym serves (one whose buffers are empty or host memory on all ranks is none); of
  * `gpusym_start_on_stream`, if it is active; of `gpusym_wait_on_stream`, if it is not active by such a start.
  * `MPI_Error_string` tells which.
  */

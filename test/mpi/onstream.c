@@ -7,7 +7,7 @@
  * memory, with a counter that says which calls went straight between buffers; persistent requests that are started on
  * streams and by MPI_Start in turns.
  *
- *     onstream [--n STEPS] [--seed NUMBER] [--threads]
+ *     onstream [--n STEPS] [--seed NUMBER] [--threads | --requests]      the latter: persistent requests alone
  */
 #include <mpi.h>
 #include <pthread.h>
@@ -66,7 +66,16 @@ typedef struct {
     MPI_Op op;
     MPI_Comm comm;
     int counts[RANKS_MAX], displs[RANKS_MAX];
+    /* What this rank sends to each, and gets from each, of an all-to-all with counts; and what the root has for each,
+     * or gets. Often nothing. */
+    int sent[RANKS_MAX], sent_at[RANKS_MAX], got[RANKS_MAX], got_at[RANKS_MAX], part[RANKS_MAX], part_at[RANKS_MAX];
 } what_t;
+
+/* Words behind the last of these. */
+static int end_of(const int *counts, const int *displs)
+{
+    return displs[ranks - 1] + counts[ranks - 1];
+}
 
 static const void *input(const what_t *w, const void *in)
 {
@@ -92,6 +101,18 @@ static const void *input(const what_t *w, const void *in)
                w->count *ranks, w->count)                                                                              \
     COLLECTIVE(alltoall, Alltoall, (in, w->count, MPI_INT, out, w->count, MPI_INT, w->comm A), w->count *ranks,        \
                w->count *ranks)                                                                                        \
+    COLLECTIVE(                                                                                                        \
+        alltoallv, Alltoallv,                                                                                          \
+        (w->in_place ? MPI_IN_PLACE : in, w->sent, w->sent_at, MPI_INT, out, w->got, w->got_at, MPI_INT, w->comm A),   \
+        end_of(w->sent, w->sent_at), end_of(w->got, w->got_at))                                                        \
+    COLLECTIVE(gatherv, Gatherv,                                                                                       \
+               (w->in_place && rank == w->root ? MPI_IN_PLACE : in, w->part[rank], MPI_INT, out, w->part, w->part_at,  \
+                MPI_INT, w->root, w->comm A),                                                                          \
+               w->part[rank], end_of(w->part, w->part_at))                                                             \
+    COLLECTIVE(scatterv, Scatterv,                                                                                     \
+               (in, w->part, w->part_at, MPI_INT, w->in_place && rank == w->root ? MPI_IN_PLACE : out, w->part[rank],  \
+                MPI_INT, w->root, w->comm A),                                                                          \
+               end_of(w->part, w->part_at), w->part[rank])                                                             \
     COLLECTIVE(gather, Gather, (in, w->count, MPI_INT, out, w->count, MPI_INT, w->root, w->comm A), w->count,          \
                w->count *ranks)                                                                                        \
     COLLECTIVE(scatter, Scatter, (in, w->count, MPI_INT, out, w->count, MPI_INT, w->root, w->comm A), w->count *ranks, \
@@ -178,6 +199,40 @@ static const char *name_of(int coll)
     return names[coll];
 }
 
+/* Words from one rank to another, the same on both. In place they are as many in both directions. Rank 0 has some for
+ * itself: a persistent collective of nothing at all is not gpusym's. */
+static int words_between(uint32_t seed, const what_t *w, int from, int to)
+{
+    const int low = from < to ? from : to, high = from < to ? to : from;
+    uint32_t state = seed + (uint32_t) (w->in_place ? low * RANKS_MAX + high : from * RANKS_MAX + to) * 2654435761u;
+    (void) next_random(&state);
+    if (0 == high) {
+        return 1 + (int) (next_random(&state) % (uint32_t) w->count);
+    }
+    return 0 == next_random(&state) % 3 ? 0 : (int) (next_random(&state) % (uint32_t) (w->count + 1));
+}
+
+/* Where blocks of these lengths begin, some with a gap before them. */
+static void place_blocks(uint32_t seed, const int *counts, int *at)
+{
+    for (int r = 0, next = 0; r < ranks; r++) {
+        at[r] = next + (int) (next_random(&seed) % 2);
+        next = at[r] + counts[r];
+    }
+}
+
+static void make_lengths(what_t *w, uint32_t seed)
+{
+    for (int r = 0; r < ranks; r++) {
+        w->sent[r] = words_between(seed, w, rank, r);
+        w->got[r] = words_between(seed, w, r, rank);
+        w->part[r] = words_between(seed + 1, w, 0, r);
+    }
+    place_blocks(seed + 2 + (uint32_t) rank, w->sent, w->sent_at);
+    place_blocks(seed + 3 + (uint32_t) rank, w->got, w->got_at);
+    place_blocks(seed + 4, w->part, w->part_at);
+}
+
 /* A random call, the same on all ranks that have the same state. */
 static what_t make_what(uint32_t *state, MPI_Comm comm)
 {
@@ -188,8 +243,11 @@ static what_t make_what(uint32_t *state, MPI_Comm comm)
                 .root = (int) (next_random(state) % (uint32_t) ranks),
                 .op = ops[next_random(state) % 3],
                 .comm = comm};
-    w.in_place = 0 == next_random(state) % 3 && (allreduce_number == w.coll || reduce_number == w.coll ||
-                                                 allgather_number == w.coll || allgatherv_number == w.coll);
+    w.in_place = 0 == next_random(state) % 3 &&
+                 (allreduce_number == w.coll || reduce_number == w.coll || allgather_number == w.coll ||
+                  allgatherv_number == w.coll || alltoallv_number == w.coll || gatherv_number == w.coll ||
+                  scatterv_number == w.coll);
+    make_lengths(&w, next_random(state));
     for (int r = 0, at = 0; r < ranks; r++) {
         w.counts[r] = w.count + (int) (next_random(state) % 3);
         w.displs[r] = at;
@@ -912,7 +970,7 @@ static void registered_wrongly(void)
 
 /* ---- persistent requests ---- */
 
-enum { STARTS = 6, ENDS = 5 };
+enum { ENDS = 5 };
 
 typedef struct {
     MPI_Comm comm, reference;
@@ -1159,7 +1217,7 @@ static void requests_without_kernels(requests_t *q)
     MPI_Request_free(&request);
 }
 
-static void persistent_requests(uint32_t seed)
+static void persistent_requests(uint32_t seed, int steps)
 {
     requests_t q;
     uint32_t state = seed, own = seed + 7u * (uint32_t) rank;
@@ -1168,7 +1226,7 @@ static void persistent_requests(uint32_t seed)
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     requests_open(&q, &state);
     requests_refused(&q);
-    for (int i = 0; i < STARTS; i++) {
+    for (int done = 0; done < steps; done += SLOTS) {
         run_requests(&q, &state, &own);
     }
     requests_do_not_wait(&q);
@@ -1192,14 +1250,19 @@ int main(int argc, char **argv)
     const int steps = (int) check_number("--n", 200);
     const uint32_t seed = (uint32_t) check_seed();
     threaded = check_flag("--threads");
-    check_arguments_end("[--n STEPS] [--seed NUMBER] [--threads]");
+    const bool requests = check_flag("--requests");
+    check_arguments_end("[--n STEPS] [--seed NUMBER] [--threads | --requests]");
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (ranks > RANKS_MAX || 0 != gpu_stream_init()) {
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
-    run_programs(seed, steps, threaded ? THREADS : 1);
-    if (!threaded) {
+    if (requests) {
+        persistent_requests(seed, steps);
+    } else {
+        run_programs(seed, steps, threaded ? THREADS : 1);
+    }
+    if (!threaded && !requests) {
         nobody_waits();
         no_stream_waits_on_the_cpu();
         alone_in_order();
@@ -1212,7 +1275,6 @@ int main(int argc, char **argv)
         registered_elsewhere(true);
         registered_elsewhere(false);
         registered_wrongly();
-        persistent_requests(seed);
         mpit_need("coll_gpusym_zero_copy_min", 0);
         nobody_waits(); /* on other communicators all is well */
     }

@@ -194,20 +194,27 @@ typedef struct {
 #define ONE_TYPE a->sbuf, a->rbuf, a->rcount, a->rtype, a->op
 #define TWO_TYPES a->sbuf, a->scount, a->stype, a->rbuf, a->rcount, a->rtype
 
-/* CALL(ID, name, what it has, (arguments)): o an operation, r a root, s a type of what is sent, n counts, d
- * displacements, c a count of what is received, b no buffer of what is sent. */
+/* CALL(ID, name, what it has, (arguments)): o an operation, r a root, s a type of what is sent, 1 a count of that, n
+ * counts of what is received, d displacements, N counts and displacements of what is sent, c a count of what is
+ * received, b no buffer of what is sent; S: it scatters, G: it gathers. */
 #define CALLS                                                                                                      \
     CALL(ALLREDUCE, allreduce, "oc", (ONE_TYPE, a->comm, a->stream))                                               \
-    CALL(ALLGATHER, allgather, "sc", (TWO_TYPES, a->comm, a->stream))                                              \
-    CALL(ALLGATHERV, allgatherv, "snd",                                                                            \
+    CALL(ALLGATHER, allgather, "s1c", (TWO_TYPES, a->comm, a->stream))                                             \
+    CALL(ALLGATHERV, allgatherv, "s1nd",                                                                           \
          (a->sbuf, a->scount, a->stype, a->rbuf, a->counts, a->displs, a->rtype, a->comm, a->stream))              \
     CALL(REDUCE_SCATTER, reduce_scatter, "on", (a->sbuf, a->rbuf, a->counts, a->rtype, a->op, a->comm, a->stream)) \
     CALL(REDUCE_SCATTER_BLOCK, reduce_scatter_block, "oc", (ONE_TYPE, a->comm, a->stream))                         \
     CALL(BCAST, bcast, "rcb", (a->rbuf, a->rcount, a->rtype, a->root, a->comm, a->stream))                         \
     CALL(REDUCE, reduce, "orc", (ONE_TYPE, a->root, a->comm, a->stream))                                           \
-    CALL(ALLTOALL, alltoall, "sc", (TWO_TYPES, a->comm, a->stream))                                                \
-    CALL(GATHER, gather, "rsc", (TWO_TYPES, a->root, a->comm, a->stream))                                          \
-    CALL(SCATTER, scatter, "rsc", (TWO_TYPES, a->root, a->comm, a->stream))                                        \
+    CALL(ALLTOALLV, alltoallv, "sNnd",                                                                             \
+         (a->sbuf, a->counts, a->displs, a->stype, a->rbuf, a->counts, a->displs, a->rtype, a->comm, a->stream))   \
+    CALL(GATHERV, gatherv, "rs1ndG",                                                                               \
+         (a->sbuf, a->scount, a->stype, a->rbuf, a->counts, a->displs, a->rtype, a->root, a->comm, a->stream))     \
+    CALL(SCATTERV, scatterv, "rsNcS",                                                                              \
+         (a->sbuf, a->counts, a->displs, a->stype, a->rbuf, a->rcount, a->rtype, a->root, a->comm, a->stream))     \
+    CALL(ALLTOALL, alltoall, "s1c", (TWO_TYPES, a->comm, a->stream))                                               \
+    CALL(GATHER, gather, "rs1cG", (TWO_TYPES, a->root, a->comm, a->stream))                                        \
+    CALL(SCATTER, scatter, "rs1cS", (TWO_TYPES, a->root, a->comm, a->stream))                                      \
     CALL(SCAN, scan, "oc", (ONE_TYPE, a->comm, a->stream))                                                         \
     CALL(EXSCAN, exscan, "oc", (ONE_TYPE, a->comm, a->stream))
 
@@ -248,10 +255,10 @@ static bool is_queued(int i, const args_t *a)
     return is_success(rc) && before + 1 == seen.calls && seen.comm == (void *) a->comm && seen.stream == a->stream &&
            c->coll == calls[i].id && c->rbuf == a->rbuf && c->rdtype == (void *) a->rtype &&
            c->sbuf == (has(i, 'b') ? NULL : a->sbuf) && c->rcount == (has(i, 'c') ? (size_t) a->rcount : 0) &&
-           c->scount == (has(i, 's') ? (size_t) a->scount : 0) &&
-           c->sdtype == (has(i, 's') ? (void *) a->stype : NULL) && c->op == (has(i, 'o') ? (void *) a->op : NULL) &&
-           c->rcounts == (has(i, 'n') ? a->counts : NULL) && c->rdispls == (has(i, 'd') ? a->displs : NULL) &&
-           c->root == (has(i, 'r') ? a->root : 0);
+           c->scount == (has(i, '1') ? (size_t) a->scount : 0) && c->scounts == (has(i, 'N') ? a->counts : NULL) &&
+           c->sdispls == (has(i, 'N') ? a->displs : NULL) && c->sdtype == (has(i, 's') ? (void *) a->stype : NULL) &&
+           c->op == (has(i, 'o') ? (void *) a->op : NULL) && c->rcounts == (has(i, 'n') ? a->counts : NULL) &&
+           c->rdispls == (has(i, 'd') ? a->displs : NULL) && c->root == (has(i, 'r') ? a->root : 0);
 }
 
 /* Wrong arguments are refused, if they count here; else the call is queued. */
@@ -277,9 +284,11 @@ static void refuse(int i, const args_t *a, bool counts, int error_class, const c
 static void try_arguments(int i, const args_t *good, MPI_Comm inter)
 {
     static int negative[RANKS_MAX];
-    const bool gather = GPUSYM_COLL_GATHER == calls[i].id, scatter = GPUSYM_COLL_SCATTER == calls[i].id;
+    const bool gather = has(i, 'G'), scatter = has(i, 'S');
     const bool at_root = rank == good->root && has(i, 'r');
     const bool sends = has(i, 's') && (at_root || !scatter), receives = at_root || !gather;
+    const bool counts = (has(i, 'n') && receives) || (has(i, 'N') && sends);
+    const bool displs = (has(i, 'd') && receives) || (has(i, 'N') && sends);
 
     negative[ranks - 1] = -1;
     say(is_queued(i, good), calls[i].name, "good arguments");
@@ -290,13 +299,13 @@ static void try_arguments(int i, const args_t *good, MPI_Comm inter)
     WITH(root, -1, has(i, 'r'), MPI_ERR_ROOT);
     WITH(root, ranks, has(i, 'r'), MPI_ERR_ROOT);
     WITH(op, MPI_OP_NULL, has(i, 'o'), MPI_ERR_OP);
-    WITH(scount, -1, sends, MPI_ERR_COUNT);
+    WITH(scount, -1, sends && has(i, '1'), MPI_ERR_COUNT);
     WITH(stype, MPI_DATATYPE_NULL, sends, MPI_ERR_TYPE);
     WITH(rtype, MPI_DATATYPE_NULL, receives, MPI_ERR_TYPE);
     WITH(rcount, -1, receives && has(i, 'c'), MPI_ERR_COUNT);
-    WITH(counts, NULL, has(i, 'n'), MPI_ERR_ARG);
-    WITH(counts, negative, has(i, 'n'), MPI_ERR_COUNT);
-    WITH(displs, NULL, has(i, 'd'), MPI_ERR_ARG);
+    WITH(counts, NULL, counts, MPI_ERR_ARG);
+    WITH(counts, negative, counts, MPI_ERR_COUNT);
+    WITH(displs, NULL, displs, MPI_ERR_ARG);
     WITH(rbuf, MPI_IN_PLACE, !(scatter && at_root), MPI_ERR_BUFFER);
     if (!has(i, 'b')) {
         WITH(sbuf, MPI_IN_PLACE, scatter || (has(i, 'r') && !at_root), MPI_ERR_BUFFER);

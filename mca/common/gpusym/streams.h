@@ -23,7 +23,7 @@ typedef struct gpusym_stream_call {
     const void *sbuf;
     void *rbuf;
     size_t scount, rcount;
-    const int *rcounts, *rdispls; /* read before the call returns */
+    const int *scounts, *sdispls, *rcounts, *rdispls; /* read before the call returns */
     void *sdtype, *rdtype, *op;
     int root;
 } gpusym_stream_call_t;

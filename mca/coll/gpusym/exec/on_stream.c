@@ -20,6 +20,8 @@
 
 /* How often ranks and GPU are looked at, while calls are under way. */
 #define CHECK_NS 100000000ull
+/* Segments whose lengths the ranks do not know of each other get the blocks of such ones. Not measured. */
+#define SIZED_BYTES (1ull << 20)
 /* How long kernels have to end once they are told to. */
 #define GRACE_NS 5000000000ull
 
@@ -341,14 +343,34 @@ static bool find_regions(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_
     return NULL != m->in && NULL != m->out;
 }
 
+/* The algorithm for a collective whose ranks do not know all lengths; -1: there is none. */
+static int sized_algorithm(unsigned coll)
+{
+    switch (coll) {
+    case COLL_GPUSYM_ALLTOALLV:
+        return GPUSYM_ALG_ALLTOALLV_ST;
+    case COLL_GPUSYM_GATHERV:
+        return GPUSYM_ALG_GATHERV_ST;
+    case COLL_GPUSYM_SCATTERV:
+        return GPUSYM_ALG_SCATTERV_ST;
+    default:
+        return -1;
+    }
+}
+
+bool coll_gpusym_on_stream_serves(const coll_gpusym_segments_t *k)
+{
+    return k->exact || sized_algorithm(k->args->coll) >= 0;
+}
+
 /* Algorithm and geometry: of those that have kernels for streams. */
-static void choose(const coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, bool mapped,
+static void choose(const coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, uint64_t bytes, bool mapped,
                    gpusym_tuning_choice_t *choice)
 {
     const coll_gpusym_team_t *t = s->team;
     const coll_gpusym_params_t *c = &coll_gpusym_params;
     gpusym_tuning_call_t what = {.coll = k->args->coll,
-                                 .bytes = k->bytes,
+                                 .bytes = bytes,
                                  .op = k->op,
                                  .type = k->type,
                                  .nranks = t->host.nranks,
@@ -371,16 +393,19 @@ static void choose(const coll_gpusym_on_stream_t *s, const coll_gpusym_segments_
             gpusym_kernel_find_stream(gpusym_algorithm_family((unsigned) forced.algorithm), k->op, k->type)) {
         forced.algorithm = COLL_GPUSYM_ALG_AUTO;
     }
+    if (!k->exact) {
+        forced.algorithm = sized_algorithm(k->args->coll);
+    }
     gpusym_tuning_stream(&what, c->zero_copy_min, &forced);
     gpusym_tuning_choose_in(&s->work, &what, &forced, choice);
 }
 
-/* What must be alike on all ranks. */
-static uint64_t sign(const coll_gpusym_segments_t *k, const mapped_t *m)
+/* What must be alike on all ranks. bytes: 0 where they do not know all lengths. */
+static uint64_t sign(const coll_gpusym_segments_t *k, uint64_t bytes, const mapped_t *m)
 {
     const uint64_t regions = NULL == m->out ? 0 : (uint64_t) m->in->number << 32 | m->out->number;
     const uint64_t x = ((uint64_t) coll_gpusym_plan_hash(k) << 32 | k->args->coll) ^
-                       (k->bytes ^ regions * 0xd6e8feb86659fd93ull) * 0x9e3779b97f4a7c15ull;
+                       (bytes ^ regions * 0xd6e8feb86659fd93ull) * 0x9e3779b97f4a7c15ull;
     return (x ^ x >> 29) * 0xbf58476d1ce4e5b9ull;
 }
 
@@ -421,27 +446,55 @@ static void note_queued(coll_gpusym_on_stream_t *s, unsigned coll, const gpusym_
     note_number(s, number);
 }
 
+/* Launch geometry, within the room for the kernels. */
+static void set_geometry(const coll_gpusym_on_stream_t *s, const gpusym_tuning_choice_t *choice, gpusym_work_t *w)
+{
+    const uint32_t room = s->threads / choice->threads;
+    w->nblocks = choice->blocks < room ? choice->blocks : 0 != room ? room : 1;
+    w->nthreads = choice->threads;
+    w->soon = 2 * w->nblocks <= room;
+}
+
+/* A call whose lengths all ranks know. */
+static void plan_exact(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, gpusym_tuning_choice_t *choice,
+                       gpusym_work_t *w)
+{
+    mapped_t m;
+    choose(s, k, k->bytes, find_regions(s, k, &m), choice);
+    if (choice->zero_copy) {
+        set_regions(&m, w);
+    } else {
+        m = (mapped_t){NULL, NULL};
+    }
+    set_geometry(s, choice, w);
+    w->epochs = gpusym_kernel_plan(choice->family, w, choice->chunk);
+    w->early = GPUSYM_PROTOCOL_LL == gpusym_family_protocol(choice->family) && 1 == w->epochs ? GPUSYM_STREAM_BEGINS
+                                                                                              : GPUSYM_STREAM_WAITS;
+    w->enter_sig = sign(k, k->bytes, &m);
+}
+
+/* One whose ranks know only their own: nothing but their number of epochs depends on these. */
+static void plan_sized(const coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k,
+                       gpusym_tuning_choice_t *choice, gpusym_work_t *w)
+{
+    choose(s, k, SIZED_BYTES, false, choice);
+    set_geometry(s, choice, w);
+    w->epochs = gpusym_kernel_plan_sized(w, choice->chunk);
+    w->early = GPUSYM_STREAM_SIZED;
+    w->enter_sig = sign(k, 0, &(mapped_t){NULL, NULL}) >> 32 << 32 | (uint32_t) w->epochs;
+}
+
 int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, bool captured)
 {
     gpusym_tuning_choice_t choice;
     gpusym_work_t w = s->work;
-    mapped_t m;
 
-    choose(s, k, find_regions(s, k, &m), &choice);
     coll_gpusym_segments_work(k, k->bytes, NULL, &w);
-    if (choice.zero_copy) {
-        set_regions(&m, &w);
+    if (k->exact) {
+        plan_exact(s, k, &choice, &w);
     } else {
-        m = (mapped_t){NULL, NULL};
+        plan_sized(s, k, &choice, &w);
     }
-    const uint32_t room = s->threads / choice.threads;
-    w.nblocks = choice.blocks < room ? choice.blocks : 0 != room ? room : 1;
-    w.nthreads = choice.threads;
-    w.soon = 2 * w.nblocks <= room;
-    w.epochs = gpusym_kernel_plan(choice.family, &w, choice.chunk);
-    w.early = GPUSYM_PROTOCOL_LL == gpusym_family_protocol(choice.family) && 1 == w.epochs ? GPUSYM_STREAM_BEGINS
-                                                                                           : GPUSYM_STREAM_WAITS;
-    w.enter_sig = sign(k, &m);
     w.done_seq = captured ? 0 : next_number(s);
     const int rc = gpusym_current.dev->launch(s->stream, gpusym_kernel_find_stream(choice.family, k->op, k->type), &w);
     if (GPUSYM_SUCCESS == rc) {

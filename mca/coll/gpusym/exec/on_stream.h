@@ -59,6 +59,8 @@ void coll_gpusym_on_stream_deregister(coll_gpusym_on_stream_t *s, coll_gpusym_re
 /* Sets what the stream of a handle is, which then waits for calls on another one; if it is captured, this waits. False:
  * it is no stream of that GPU, which is the team's if there is one. */
 bool coll_gpusym_on_stream_take(coll_gpusym_on_stream_t *s, gpusym_gpu_t *gpu, void *handle);
+/* Whether there are kernels on streams for its collective. */
+bool coll_gpusym_on_stream_serves(const coll_gpusym_segments_t *k);
 /* Queues a call on that stream: k is described, and asks for no scratch memory. A device's error. */
 int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, bool captured);
 /* Queues a call of one rank. */

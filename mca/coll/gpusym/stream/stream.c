@@ -205,6 +205,8 @@ static void make_args(const gpusym_stream_call_t *call, coll_gpusym_args_t *a)
                               .rbuf = call->rbuf,
                               .scount = call->scount,
                               .rcount = call->rcount,
+                              .scounts = GPUSYM_INT_COUNTS_OF(call->scounts),
+                              .sdispls = GPUSYM_INT_DISPLS_OF(call->sdispls),
                               .rcounts = GPUSYM_INT_COUNTS_OF(call->rcounts),
                               .rdispls = GPUSYM_INT_DISPLS_OF(call->rdispls),
                               .sdtype = call->sdtype,
@@ -324,17 +326,15 @@ static int call_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, const
     if (k.reason >= 0) {
         return fail_on(e, MPI_ERR_UNSUPPORTED_OPERATION, name, coll_gpusym_reason_doc((unsigned) k.reason));
     }
-    if (!k.exact) {
-        return fail_on(
-            e, MPI_ERR_UNSUPPORTED_OPERATION, name,
-            "calls on streams are those whose sizes all ranks know; its ranks would have to tell each other");
+    if (!coll_gpusym_on_stream_serves(&k)) {
+        return fail_on(e, MPI_ERR_UNSUPPORTED_OPERATION, name, "there are no kernels for it on streams");
     }
     if (0 != coll_gpusym_segments_scratch_bytes(&k)) {
         return fail_on(e, MPI_ERR_UNSUPPORTED_OPERATION, name,
                        "the elements have gaps, or are reduced and scattered in place: calls on streams take them "
                        "contiguous, and out of place");
     }
-    if (0 == k.bytes) {
+    if (0 == k.bytes && k.exact) { /* on all ranks */
         return MPI_SUCCESS;
     }
     rv = take_stream(e, name, e->team->host.gpu, handle, &queued->captured);
