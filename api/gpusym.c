@@ -14,7 +14,7 @@
 #include "kernels/kernels.h"
 
 /* What a collective has, besides a receive buffer. */
-enum { HAS_OP = 1, HAS_ROOT = 2, HAS_SEND_TYPE = 4, HAS_COUNTS = 8, HAS_DISPLS = 16 };
+enum { HAS_OP = 1, HAS_ROOT = 2, HAS_SEND_TYPE = 4, HAS_COUNTS = 8, HAS_DISPLS = 16, HAS_SEND_COUNTS = 32 };
 
 static const unsigned has[GPUSYM_COLL_COUNT] = {
     [GPUSYM_COLL_ALLREDUCE] = HAS_OP,
@@ -25,8 +25,11 @@ static const unsigned has[GPUSYM_COLL_COUNT] = {
     [GPUSYM_COLL_BCAST] = HAS_ROOT,
     [GPUSYM_COLL_REDUCE] = HAS_OP | HAS_ROOT,
     [GPUSYM_COLL_ALLTOALL] = HAS_SEND_TYPE,
+    [GPUSYM_COLL_ALLTOALLV] = HAS_SEND_TYPE | HAS_SEND_COUNTS | HAS_COUNTS | HAS_DISPLS,
     [GPUSYM_COLL_GATHER] = HAS_SEND_TYPE | HAS_ROOT,
+    [GPUSYM_COLL_GATHERV] = HAS_SEND_TYPE | HAS_ROOT | HAS_COUNTS | HAS_DISPLS,
     [GPUSYM_COLL_SCATTER] = HAS_SEND_TYPE | HAS_ROOT,
+    [GPUSYM_COLL_SCATTERV] = HAS_SEND_TYPE | HAS_SEND_COUNTS | HAS_ROOT,
     [GPUSYM_COLL_SCAN] = HAS_OP,
     [GPUSYM_COLL_EXSCAN] = HAS_OP,
 };
@@ -40,13 +43,14 @@ static int check_count_and_type(size_t count, const void *dtype)
     return (const void *) MPI_DATATYPE_NULL == dtype ? MPI_ERR_TYPE : MPI_SUCCESS;
 }
 
-static int check_counts(const gpusym_stream_call_t *c, int ranks)
+/* has_displs: they are needed. */
+static int check_counts(const int *counts, const int *displs, bool has_displs, int ranks)
 {
-    if (NULL == c->rcounts || (NULL == c->rdispls && 0 != (has[c->coll] & HAS_DISPLS))) {
+    if (NULL == counts || (NULL == displs && has_displs)) {
         return MPI_ERR_ARG;
     }
     for (int i = 0; i < ranks; i++) {
-        if (c->rcounts[i] < 0) {
+        if (counts[i] < 0) {
             return MPI_ERR_COUNT;
         }
     }
@@ -70,9 +74,10 @@ static int check_in_place(const gpusym_stream_call_t *c, bool at_root, bool scat
 static int check_arguments(MPI_Comm comm, const gpusym_stream_call_t *c)
 {
     const bool rooted = 0 != (has[c->coll] & HAS_ROOT);
-    const bool scatter = GPUSYM_COLL_SCATTER == c->coll, gather = GPUSYM_COLL_GATHER == c->coll;
+    const bool scatter = GPUSYM_COLL_SCATTER == c->coll || GPUSYM_COLL_SCATTERV == c->coll;
+    const bool gather = GPUSYM_COLL_GATHER == c->coll || GPUSYM_COLL_GATHERV == c->coll;
     int rank, ranks, rc = MPI_SUCCESS;
-    bool at_root;
+    bool at_root, sends, receives;
 
     MPI_Comm_rank(comm, &rank);
     MPI_Comm_size(comm, &ranks);
@@ -84,14 +89,19 @@ static int check_arguments(MPI_Comm comm, const gpusym_stream_call_t *c)
         return MPI_ERR_OP;
     }
     /* What only the root has is not looked at elsewhere, what is in place nowhere. */
-    if ((at_root || !scatter) && MPI_IN_PLACE != c->sbuf && 0 != (has[c->coll] & HAS_SEND_TYPE)) {
+    sends = (at_root || !scatter) && MPI_IN_PLACE != c->sbuf;
+    receives = (at_root || !gather) && !(at_root && MPI_IN_PLACE == c->rbuf);
+    if (sends && 0 != (has[c->coll] & HAS_SEND_TYPE)) {
         rc = check_count_and_type(c->scount, c->sdtype);
     }
-    if (MPI_SUCCESS == rc && (at_root || !gather) && !(at_root && MPI_IN_PLACE == c->rbuf)) {
+    if (MPI_SUCCESS == rc && sends && 0 != (has[c->coll] & HAS_SEND_COUNTS)) {
+        rc = check_counts(c->scounts, c->sdispls, true, ranks);
+    }
+    if (MPI_SUCCESS == rc && receives) {
         rc = check_count_and_type(c->rcount, c->rdtype);
     }
-    if (MPI_SUCCESS == rc && 0 != (has[c->coll] & HAS_COUNTS)) {
-        rc = check_counts(c, ranks);
+    if (MPI_SUCCESS == rc && receives && 0 != (has[c->coll] & HAS_COUNTS)) {
+        rc = check_counts(c->rcounts, c->rdispls, 0 != (has[c->coll] & HAS_DISPLS), ranks);
     }
     return MPI_SUCCESS == rc ? check_in_place(c, at_root, scatter) : rc;
 }
@@ -183,6 +193,60 @@ int gpusym_mem_deregister(MPI_Comm comm, int handle)
     return NULL == streams ? rc : result_of(comm, streams, streams->deregister_memory(comm, handle));
 }
 
+/* ---- persistent requests ---- */
+
+/* The component's functions, for a request that is not null. NULL: *rc is the error. */
+static const gpusym_streams_t *need_request(const MPI_Request *request, int *rc)
+{
+    if (api_mpi_is_up() && (NULL == request || MPI_REQUEST_NULL == *request)) {
+        *rc = api_raise(MPI_COMM_NULL, MPI_ERR_REQUEST, "gpusym: there is no request: it is null");
+        return NULL;
+    }
+    *rc = api_mpi_is_up() ? MPI_SUCCESS : MPI_ERR_OTHER;
+    return need_component(MPI_COMM_NULL, rc);
+}
+
+int gpusym_start_on_stream(MPI_Request *request, void *stream)
+{
+    int rc;
+    const gpusym_streams_t *streams = need_request(request, &rc);
+    void *comm = MPI_COMM_NULL;
+
+    if (NULL == streams) {
+        return rc;
+    }
+    rc = streams->start(*request, stream, &comm);
+    return result_of(comm, streams, rc);
+}
+
+/* As of an inactive request. */
+static void empty_status(MPI_Status *status)
+{
+    status->MPI_SOURCE = MPI_ANY_SOURCE;
+    status->MPI_TAG = MPI_ANY_TAG;
+    status->MPI_ERROR = MPI_SUCCESS;
+    MPI_Status_set_elements(status, MPI_BYTE, 0);
+    MPI_Status_set_cancelled(status, 0);
+}
+
+int gpusym_wait_on_stream(MPI_Request *request, MPI_Status *status, void *stream)
+{
+    int rc;
+    const gpusym_streams_t *streams = need_request(request, &rc);
+    void *comm = MPI_COMM_NULL;
+
+    if (NULL == streams) {
+        return rc;
+    }
+    rc = streams->wait(*request, stream, &comm);
+    if (MPI_SUCCESS == rc && MPI_STATUS_IGNORE != status) {
+        empty_status(status);
+    }
+    return result_of(comm, streams, rc);
+}
+
+/* ---- collectives ---- */
+
 static int queue(MPI_Comm comm, const gpusym_stream_call_t *call, void *stream)
 {
     const gpusym_streams_t *streams;
@@ -254,6 +318,30 @@ int gpusym_alltoall_on_stream(const void *sendbuf, int sendcount, MPI_Datatype s
                               MPI_Datatype recvtype, MPI_Comm comm, void *stream)
 {
     QUEUE(ALLTOALL, OF_TWO_TYPES);
+}
+
+int gpusym_alltoallv_on_stream(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,
+                               void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
+                               MPI_Comm comm, void *stream)
+{
+    QUEUE(ALLTOALLV, .sbuf = sendbuf, .scounts = sendcounts, .sdispls = sdispls, .sdtype = sendtype, .rbuf = recvbuf,
+          .rcounts = recvcounts, .rdispls = rdispls, .rdtype = recvtype);
+}
+
+int gpusym_gatherv_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+                             const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm,
+                             void *stream)
+{
+    QUEUE(GATHERV, .sbuf = sendbuf, .scount = (size_t) sendcount, .sdtype = sendtype, .rbuf = recvbuf,
+          .rcounts = recvcounts, .rdispls = displs, .rdtype = recvtype, .root = root);
+}
+
+int gpusym_scatterv_on_stream(const void *sendbuf, const int sendcounts[], const int displs[], MPI_Datatype sendtype,
+                              void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
+                              void *stream)
+{
+    QUEUE(SCATTERV, .sbuf = sendbuf, .scounts = sendcounts, .sdispls = displs, .sdtype = sendtype, .rbuf = recvbuf,
+          .rcount = (size_t) recvcount, .rdtype = recvtype, .root = root);
 }
 
 int gpusym_gather_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,

@@ -87,8 +87,11 @@ int gpusym_stream_prepare(MPI_Comm comm, MPI_Info info);
  * The functions may be called by several threads at once, under MPI_THREAD_MULTIPLE; those of one communicator must be
  * ordered by the program.
  *
- * There are no functions for MPI_Alltoallv, MPI_Alltoallw, MPI_Gatherv, MPI_Scatterv and neighbourhood collectives,
- * whose sizes ranks would have to tell each other on the CPU.
+ * All-to-all, gather and scatter with counts (`gpusym_alltoallv_on_stream` and the like), whose ranks do not know all
+ * sizes, must be queued by every rank, also by one that neither sends nor receives.
+ * What is received where two ranks do not agree on a size is undefined.
+ *
+ * There are no functions for MPI_Alltoallw and neighbourhood collectives.
  */
 int gpusym_allreduce_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
                                MPI_Comm comm, void *stream);
@@ -106,6 +109,15 @@ int gpusym_reduce_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_D
                             MPI_Comm comm, void *stream);
 int gpusym_alltoall_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
                               MPI_Datatype recvtype, MPI_Comm comm, void *stream);
+int gpusym_alltoallv_on_stream(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,
+                               void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
+                               MPI_Comm comm, void *stream);
+int gpusym_gatherv_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+                             const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm,
+                             void *stream);
+int gpusym_scatterv_on_stream(const void *sendbuf, const int sendcounts[], const int displs[], MPI_Datatype sendtype,
+                              void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
+                              void *stream);
 int gpusym_gather_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
                             MPI_Datatype recvtype, int root, MPI_Comm comm, void *stream);
 int gpusym_scatter_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
@@ -114,6 +126,38 @@ int gpusym_scan_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_Dat
                           MPI_Comm comm, void *stream);
 int gpusym_exscan_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
                             MPI_Comm comm, void *stream);
+
+/** gpusym_start_on_stream - starts a persistent collective on a CUDA stream
+ *
+ * `gpusym_start_on_stream` starts an inactive persistent collective (`MPI_Allreduce_init` and its kind, of Open MPI 4.1
+ * `MPIX_Allreduce_init`) as **gpusym_allreduce_on_stream**(3gpusym) queues the collective of its arguments: all that
+ * page says of order, buffers, capture and errors holds.
+ * The request is active then.
+ *
+ * `gpusym_wait_on_stream` makes `stream` wait for that start: work queued on it from now on begins when the result is
+ * there.
+ * It waits for nothing itself, and the request is inactive afterwards: it can be started again, on any stream or by
+ * `MPI_Start`, or freed.
+ * `stream` may be another stream of the same GPU than that of the start.
+ * Where the start is captured, it must be the same one, in the same capture; other starts cannot be waited for in a
+ * capture.
+ * `*status` becomes an empty status, as of an inactive request; `MPI_STATUS_IGNORE` is allowed.
+ *
+ * `MPI_Wait`, `MPI_Test` and their kind may be used in place of `gpusym_wait_on_stream`: the request is complete once
+ * the collective has ended on the GPU.
+ * Of a start that was captured they return an error of class `MPI_ERR_REQUEST`; Open MPI frees a request of which it
+ * returns an error.
+ *
+ * Persistent collectives need not be started on streams by all ranks: the others may queue the collective by
+ * `gpusym_allreduce_on_stream` and its kind.
+ *
+ * Besides the errors of **gpusym_allreduce_on_stream**(3gpusym), both return `MPI_ERR_REQUEST` if `*request` is null,
+ * or no persistent collective that gpusym serves (one whose buffers are empty or host memory on all ranks is none); of
+ * `gpusym_start_on_stream`, if it is active; of `gpusym_wait_on_stream`, if it is not active by such a start.
+ * `MPI_Error_string` tells which.
+ */
+int gpusym_start_on_stream(MPI_Request *request, void *stream);
+int gpusym_wait_on_stream(MPI_Request *request, MPI_Status *status, void *stream);
 
 /** gpusym_mem_register - registers memory for large collectives on streams
  *

@@ -284,6 +284,6 @@ unsigned gpusym_kernel_find_stream(unsigned family, unsigned op, unsigned type)
 
 uint64_t *gpusym_kernel_sim_own(void)
 {
-    static _Thread_local uint64_t own[2 + 2 * GPUSYM_TEAM_MAX];
+    static _Thread_local uint64_t own[3 + 2 * GPUSYM_TEAM_MAX];
     return own;
 }

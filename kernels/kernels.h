@@ -165,6 +165,6 @@ extern int (*gpusym_kernel_sim_mc_members)(const void *mp, void **alias, unsigne
  * resident kernels, which no launch has translated. */
 extern void *(*gpusym_kernel_sim_reach)(const void *p);
 /* What the threads of a block share, of a launch on a stream: the simulator's kernels' own. */
-uint64_t *gpusym_kernel_sim_own(void); /* [2 + 2 * GPUSYM_TEAM_MAX], of the calling thread */
+uint64_t *gpusym_kernel_sim_own(void); /* [3 + 2 * GPUSYM_TEAM_MAX], of the calling thread */
 
 #endif

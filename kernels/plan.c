@@ -132,6 +132,19 @@ static uint64_t plan_exchange(gpusym_work_t *w, uint32_t chunk_bytes)
     return chunks;
 }
 
+/* More than any segment has: so there are several chunks, of the same length for all. */
+#define SIZED_BYTES (1ull << 50)
+
+uint64_t gpusym_kernel_plan_sized(gpusym_work_t *w, uint32_t chunk_bytes)
+{
+    const uint64_t bytes = w->bytes;
+    w->bytes = SIZED_BYTES;
+    (void) plan_exchange(w, chunk_bytes);
+    w->bytes = bytes;
+    w->span = GPUSYM_SPAN(share_of(packs_of(bytes), w->nblocks), 1u);
+    return 0 == w->span ? 1 : share_of(w->span, w->chunk);
+}
+
 /* The FIFOs of a protocol: their area in the slot; what a buffer is a multiple of, in bytes, and the packs that this
  * holds. */
 typedef struct {

@@ -244,7 +244,8 @@ enum gpusym_early {
     /* A call on a stream of the program (prim/stream.h), of a kernel made for that: it begins at once, or once all
      * ranks are known to have ended the call before. */
     GPUSYM_STREAM_BEGINS,
-    GPUSYM_STREAM_WAITS
+    GPUSYM_STREAM_WAITS,
+    GPUSYM_STREAM_SIZED /* XST: the second, of segments whose lengths only the two ranks know between which they go */
 };
 /* A time of the GPU's clock, as it stands behind the completion word: which operation it is of, and nanoseconds. */
 #define GPUSYM_TIME(seq, ns) ((uint64_t) ((seq) &0xffffu) << 48 | ((ns) &0xffffffffffffu))
@@ -294,10 +295,10 @@ typedef struct gpusym_work {
         uint32_t enter_set; /* ENTERS: 0 or 1, of calls in turns */
         uint32_t soon;      /* on a stream: there is room for the kernel of the next call beside this one's */
     };
-    uint64_t enter_sig; /* what must be alike on all ranks */
+    uint64_t enter_sig; /* what must be alike on all ranks; SIZED: the upper half, the lower one is `epochs` */
     union {
         uint64_t enter_ns; /* how long it waits for them; a copy: for a signal */
-        uint64_t epochs;   /* on a stream: of the call */
+        uint64_t epochs; /* on a stream: of the call; SIZED: that this rank's segments take, another's may take more */
     };
 
     /* A resident kernel (symm/resident.h): the doorbell by which the host commands the next call, in pinned memory, and

@@ -111,9 +111,10 @@ typedef struct {
     uint32_t skip; /* epochs between the last call's and its own */
 } gs_command_t;
 
-/* What counts calls on streams, of gpusym_slot_head_t. */
+/* What counts calls on streams, of gpusym_slot_head_t; and the epochs of this one. */
 typedef struct {
     uint32_t epoch, calls, longer, failed;
+    uint32_t epochs;
 } gs_count_t;
 
 /* Where the ranks' buffers are, of zero copy on a stream (stream.h). */
@@ -195,8 +196,14 @@ GS_FN gs_count_t gs_count_read(const gpusym_work_t *w)
 {
     const gs_pack_t v = gs_ld16_strong(&gs_slot_head(w)->epoch);
     const gs_count_t count = {(uint32_t) v.w[0], (uint32_t) (v.w[0] >> 32), (uint32_t) v.w[1],
-                              (uint32_t) (v.w[1] >> 32)};
+                              (uint32_t) (v.w[1] >> 32), 0};
     return count;
+}
+
+/* Whether a rank that has sent this entry is in our call. */
+GS_FN bool gs_is_in_call(const gpusym_work_t *w, uint64_t said)
+{
+    return 0 == (GPUSYM_STREAM_SIZED == w->early ? (said ^ w->enter_sig) >> 32 : said ^ w->enter_sig);
 }
 
 /* Of a call on a stream: whether the peer is in another one, or has failed. Time counts from when it is in this one. */
@@ -211,7 +218,7 @@ GS_OUTLINE uint32_t gs_wait_on_stream(const gpusym_work_t *w, gs_wait_t *wait, u
         wait->since_ns = 0;
         return GPUSYM_STATUS_OK;
     }
-    return said == w->enter_sig ? (uint32_t) GPUSYM_STATUS_OK : GPUSYM_STATUS_MISMATCH | peer << 8;
+    return gs_is_in_call(w, said) ? (uint32_t) GPUSYM_STATUS_OK : GPUSYM_STATUS_MISMATCH | peer << 8;
 }
 
 /* One poll of a wait for `peer`. GPUSYM_STATUS_OK: go on waiting; else the status to end with. */

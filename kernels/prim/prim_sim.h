@@ -109,7 +109,7 @@ GS_FN gs_count_t *gs_block_own(void)
 
 GS_FN gs_places_t *gs_block_places(void)
 {
-    return (gs_places_t *) (void *) (gpusym_kernel_sim_own() + 2);
+    return (gs_places_t *) (void *) (gpusym_kernel_sim_own() + 3);
 }
 
 GS_FN void gs_block_sync(gs_ctx_t c)

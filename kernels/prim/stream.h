@@ -14,6 +14,9 @@
  *                          one-epoch calls in LL lines, which are what is launched so, write the lines of call k - 2,
  *                          of whatever other calls stand between. Behind a call of several epochs it waits as above.
  *
+ *   GPUSYM_STREAM_SIZED    as WAITS. How many epochs the call takes the kernels find: an entry's lower half says how
+ *                          many chunks its rank has for any other, or from it, and the most of all ranks count.
+ *
  * Entries lie in two sets that calls use in turns: a rank sends that of call k + 2 when it has those of k + 1 from all,
  * each of which was sent by a rank that had ended k.
  *
@@ -53,8 +56,10 @@ GS_FN void gs_stream_fail(const gpusym_work_t *w)
     }
 }
 
-/* Waits for the lines of all ranks, which are to have our signature. The worst status of the block's threads. */
-GS_FN uint32_t gs_stream_await(gs_ctx_t c, const gpusym_work_t *w, uint32_t set, uint32_t which, uint32_t epoch)
+/* Waits for the lines of all ranks, which are to have our signature. The worst status of the block's threads. *most:
+ * becomes the largest lower half of those that this thread has waited for, if it is more. */
+GS_FN uint32_t gs_stream_await(gs_ctx_t c, const gpusym_work_t *w, uint32_t set, uint32_t which, uint32_t epoch,
+                               uint32_t *most)
 {
     uint32_t status = GPUSYM_STATUS_OK;
     for (uint32_t p = c.thread; p < w->nranks && GPUSYM_STATUS_OK == status; p += c.nthreads) {
@@ -64,11 +69,27 @@ GS_FN uint32_t gs_stream_await(gs_ctx_t c, const gpusym_work_t *w, uint32_t set,
                !gs_ll_ld(gs_enter_line(w, w->rank, p, set, which), epoch, &said)) {
             status = gs_wait(w, &wait, p);
         }
-        if (GPUSYM_STATUS_OK == status && said != w->enter_sig) {
+        if (GPUSYM_STATUS_OK == status && !gs_is_in_call(w, said)) {
             status = GPUSYM_STATUS_MISMATCH | p << 8;
         }
+        *most = (uint32_t) said > *most ? (uint32_t) said : *most;
     }
     return gs_block_worst(c, status);
+}
+
+/* Waits for the entries of all ranks; with them the block knows how many epochs the call takes. */
+GS_FN uint32_t gs_stream_await_all(gs_ctx_t c, const gpusym_work_t *w, gs_count_t count)
+{
+    uint32_t most = (uint32_t) w->epochs;
+    const uint32_t status = gs_stream_await(c, w, count.calls % 2, GS_ENTRY, count.epoch, &most);
+    if (GPUSYM_STREAM_SIZED == w->early && GPUSYM_STATUS_OK == status) {
+        most = gs_block_worst(c, most);
+        if (0 == c.thread) {
+            gs_block_own()->epochs = most;
+        }
+        gs_block_sync(c);
+    }
+    return status;
 }
 
 /* How far our buffers are from the addresses of our memory that the peers have: 0 the input, 1 the output. */
@@ -135,7 +156,7 @@ GS_OUTLINE void gs_stream_wipe(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoc
     gpusym_slot_head_t *head = gs_slot_head(w);
     const uint32_t before = gs_block_worst(c, gs_local_ld(&head->failed));
     gs_enter_send(c, w, 0, GS_WORD, w->enter_sig, epoch);
-    uint32_t status = gs_stream_await(c, w, 0, GS_WORD, epoch);
+    uint32_t unused = 0, status = gs_stream_await(c, w, 0, GS_WORD, epoch, &unused);
     if (GPUSYM_STATUS_OK == status) {
         gs_stream_zero_lines(c, w, GS_ENTRY);
         gs_stream_zero(c, w, GPUSYM_ENTER_OFF, GPUSYM_ENTER_OFF + GPUSYM_ENTER_LINES); /* where buffers were */
@@ -143,7 +164,7 @@ GS_OUTLINE void gs_stream_wipe(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoc
         gs_fence_system();
         gs_block_sync(c);
         gs_enter_send(c, w, 1, GS_WORD, w->enter_sig, epoch);
-        status = gs_stream_await(c, w, 1, GS_WORD, epoch);
+        status = gs_stream_await(c, w, 1, GS_WORD, epoch, &unused);
     }
     gs_stream_zero_lines(c, w, GS_WORD);
     gs_fence_system();
@@ -182,7 +203,8 @@ GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, bool straight
         count = gs_stream_anew(c, w, count.epoch);
     }
     *epoch = count.epoch;
-    count.longer = 0 != count.longer || GPUSYM_STREAM_WAITS == w->early;
+    count.longer = 0 != count.longer || GPUSYM_STREAM_BEGINS != w->early;
+    count.epochs = (uint32_t) w->epochs;
     if (0 == c.thread) {
         *gs_block_own() = count; /* for the end */
     }
@@ -204,7 +226,7 @@ GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, bool straight
     if (0 == count.longer) {
         return GPUSYM_STATUS_OK;
     }
-    const uint32_t status = gs_stream_await(c, w, count.calls % 2, GS_ENTRY, count.epoch);
+    const uint32_t status = gs_stream_await_all(c, w, count);
     return straight && GPUSYM_STATUS_OK == status ? gs_stream_find(c, w, count.epoch) : status;
 }
 
@@ -213,14 +235,14 @@ GS_OUTLINE void gs_stream_end(gs_ctx_t c, const gpusym_work_t *w, uint32_t statu
 {
     const gs_count_t count = *gs_block_own();
     if (0 == c.block && 0 == count.longer && GPUSYM_STATUS_OK == status) {
-        status = gs_stream_await(c, w, count.calls % 2, GS_ENTRY, count.epoch);
+        status = gs_stream_await_all(c, w, count);
     }
     if (0 != c.thread || !gs_last_block(c, w, &status)) {
         return;
     }
     const uint32_t failed = GPUSYM_STATUS_OK != count.failed ? count.failed : status;
-    const gs_pack_t next = {{(uint64_t) (count.calls + 1) << 32 | (count.epoch + (uint32_t) w->epochs),
-                             (uint64_t) failed << 32 | (w->epochs > 1)}};
+    const gs_pack_t next = {{(uint64_t) (count.calls + 1) << 32 | (count.epoch + count.epochs),
+                             (uint64_t) failed << 32 | (count.epochs > 1)}};
     gs_st16(&gs_slot_head(w)->epoch, next);
     if (failed != count.failed) {
         gs_stream_fail(w);

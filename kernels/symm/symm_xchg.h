@@ -530,14 +530,27 @@ GS_FN uint32_t gs_x_barrier(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
     return gs_block_worst(c, status);
 }
 
-/* The barrier behind phase t. What is reduced may come from ranks that have no segment of ours. */
+/* A call on a stream whose ranks do not know all lengths: they have found how many chunks there are (stream.h). */
+GS_FN bool gs_is_sized(const gpusym_work_t *w)
+{
+    return GS_ON_STREAM(w) && GPUSYM_STREAM_SIZED == w->early;
+}
+
+GS_FN uint32_t gs_xchg_chunks(const gpusym_work_t *w)
+{
+    return gs_is_sized(w) ? gs_block_own()->epochs : (uint32_t) ((w->span + w->chunk - 1) / w->chunk);
+}
+
+/* The barrier behind phase t. What is reduced may come from ranks that have no segment of ours. Where lengths are not
+ * known to all, two ranks that do not agree on theirs do not wait for ever, and stay within their buffers. */
 GS_FN uint32_t gs_xchg_barrier(gs_ctx_t c, gs_kernel_t kernel, uint32_t form, uint32_t t)
 {
     const gpusym_work_t *const w = kernel.w;
     if (GS_MC == form) {
         return gs_mc_barrier(c, w, kernel.epoch + t);
     }
-    return kernel.reduces ? gs_barrier(c, w, kernel.epoch + t) : gs_x_barrier(c, w, kernel.epoch + t);
+    const bool all = kernel.reduces || gs_is_sized(w);
+    return all ? gs_barrier(c, w, kernel.epoch + t) : gs_x_barrier(c, w, kernel.epoch + t);
 }
 
 /* Chunk t leaves the user's input. form: GS_LD, GS_ST, GS_MC. */
@@ -569,7 +582,7 @@ GS_FN void gs_xchg_take(gs_ctx_t c, gs_kernel_t kernel, uint32_t form, uint32_t 
 GS_FN void gs_xchg(gs_ctx_t c, gs_kernel_t kernel, uint32_t form)
 {
     const gpusym_work_t *const w = kernel.w;
-    const uint32_t chunks = (uint32_t) ((w->span + w->chunk - 1) / w->chunk);
+    const uint32_t chunks = gs_xchg_chunks(w);
     uint32_t status = GS_MC == form ? gs_mc_ready(w) : (uint32_t) GPUSYM_STATUS_OK;
 
     for (uint32_t t = 0; t <= chunks && GPUSYM_STATUS_OK == status; t++) {

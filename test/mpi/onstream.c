@@ -4,9 +4,10 @@
  * mpirun test of collectives on streams (api/gpusym.h): all of them in a random order, on several communicators and
  * streams, eager, in graphs, and beside ordinary calls, with every byte compared to what MPI does on host memory; ranks
  * that come late; communicators freed with work queued; calls that are refused, and ranks that disagree; registered
- * memory, with a counter that says which calls went straight between buffers.
+ * memory, with a counter that says which calls went straight between buffers; persistent requests that are started on
+ * streams and by MPI_Start in turns.
  *
- *     onstream [--n STEPS] [--seed NUMBER] [--threads]
+ *     onstream [--n STEPS] [--seed NUMBER] [--threads | --requests]      the latter: persistent requests alone
  */
 #include <mpi.h>
 #include <pthread.h>
@@ -22,6 +23,7 @@
 #include "test/mpi/gpu_stream.h"
 #include "test/mpi/mem.h"
 #include "test/mpi/mpit.h"
+#include "test/mpi/persistent.h"
 
 enum { RANKS_MAX = 16, SLOTS = 8, COUNT_MAX = 6000, COMMS = 3, STREAMS = 2, GRAPH_CALLS = 3, THREADS = 2 };
 #define WORDS_MAX ((COUNT_MAX + 4) * RANKS_MAX)
@@ -64,7 +66,16 @@ typedef struct {
     MPI_Op op;
     MPI_Comm comm;
     int counts[RANKS_MAX], displs[RANKS_MAX];
+    /* What this rank sends to each, and gets from each, of an all-to-all with counts; and what the root has for each,
+     * or gets. Often nothing. */
+    int sent[RANKS_MAX], sent_at[RANKS_MAX], got[RANKS_MAX], got_at[RANKS_MAX], part[RANKS_MAX], part_at[RANKS_MAX];
 } what_t;
+
+/* Words behind the last of these. */
+static int end_of(const int *counts, const int *displs)
+{
+    return displs[ranks - 1] + counts[ranks - 1];
+}
 
 static const void *input(const what_t *w, const void *in)
 {
@@ -90,6 +101,18 @@ static const void *input(const what_t *w, const void *in)
                w->count *ranks, w->count)                                                                              \
     COLLECTIVE(alltoall, Alltoall, (in, w->count, MPI_INT, out, w->count, MPI_INT, w->comm A), w->count *ranks,        \
                w->count *ranks)                                                                                        \
+    COLLECTIVE(                                                                                                        \
+        alltoallv, Alltoallv,                                                                                          \
+        (w->in_place ? MPI_IN_PLACE : in, w->sent, w->sent_at, MPI_INT, out, w->got, w->got_at, MPI_INT, w->comm A),   \
+        end_of(w->sent, w->sent_at), end_of(w->got, w->got_at))                                                        \
+    COLLECTIVE(gatherv, Gatherv,                                                                                       \
+               (w->in_place && rank == w->root ? MPI_IN_PLACE : in, w->part[rank], MPI_INT, out, w->part, w->part_at,  \
+                MPI_INT, w->root, w->comm A),                                                                          \
+               w->part[rank], end_of(w->part, w->part_at))                                                             \
+    COLLECTIVE(scatterv, Scatterv,                                                                                     \
+               (in, w->part, w->part_at, MPI_INT, w->in_place && rank == w->root ? MPI_IN_PLACE : out, w->part[rank],  \
+                MPI_INT, w->root, w->comm A),                                                                          \
+               end_of(w->part, w->part_at), w->part[rank])                                                             \
     COLLECTIVE(gather, Gather, (in, w->count, MPI_INT, out, w->count, MPI_INT, w->root, w->comm A), w->count,          \
                w->count *ranks)                                                                                        \
     COLLECTIVE(scatter, Scatter, (in, w->count, MPI_INT, out, w->count, MPI_INT, w->root, w->comm A), w->count *ranks, \
@@ -134,6 +157,22 @@ static int on_host(const what_t *w, const void *in, void *out)
     }
 }
 
+/* The persistent request of a call. */
+static int on_request(const what_t *w, const void *in, void *out, MPI_Request *request)
+{
+    switch (w->coll) {
+#define A , MPI_INFO_NULL, request
+#define COLLECTIVE(name, Name, arguments, in_words, out_words) \
+    case name##_number:                                        \
+        return PERSISTENT_INIT(Name) arguments;
+        COLLECTIVES
+#undef COLLECTIVE
+#undef A
+    default:
+        return MPI_ERR_ARG;
+    }
+}
+
 static void count_words(const what_t *w, size_t *in, size_t *out)
 {
     switch (w->coll) {
@@ -160,6 +199,40 @@ static const char *name_of(int coll)
     return names[coll];
 }
 
+/* Words from one rank to another, the same on both. In place they are as many in both directions. Rank 0 has some for
+ * itself: a persistent collective of nothing at all is not gpusym's. */
+static int words_between(uint32_t seed, const what_t *w, int from, int to)
+{
+    const int low = from < to ? from : to, high = from < to ? to : from;
+    uint32_t state = seed + (uint32_t) (w->in_place ? low * RANKS_MAX + high : from * RANKS_MAX + to) * 2654435761u;
+    (void) next_random(&state);
+    if (0 == high) {
+        return 1 + (int) (next_random(&state) % (uint32_t) w->count);
+    }
+    return 0 == next_random(&state) % 3 ? 0 : (int) (next_random(&state) % (uint32_t) (w->count + 1));
+}
+
+/* Where blocks of these lengths begin, some with a gap before them. */
+static void place_blocks(uint32_t seed, const int *counts, int *at)
+{
+    for (int r = 0, next = 0; r < ranks; r++) {
+        at[r] = next + (int) (next_random(&seed) % 2);
+        next = at[r] + counts[r];
+    }
+}
+
+static void make_lengths(what_t *w, uint32_t seed)
+{
+    for (int r = 0; r < ranks; r++) {
+        w->sent[r] = words_between(seed, w, rank, r);
+        w->got[r] = words_between(seed, w, r, rank);
+        w->part[r] = words_between(seed + 1, w, 0, r);
+    }
+    place_blocks(seed + 2 + (uint32_t) rank, w->sent, w->sent_at);
+    place_blocks(seed + 3 + (uint32_t) rank, w->got, w->got_at);
+    place_blocks(seed + 4, w->part, w->part_at);
+}
+
 /* A random call, the same on all ranks that have the same state. */
 static what_t make_what(uint32_t *state, MPI_Comm comm)
 {
@@ -170,8 +243,11 @@ static what_t make_what(uint32_t *state, MPI_Comm comm)
                 .root = (int) (next_random(state) % (uint32_t) ranks),
                 .op = ops[next_random(state) % 3],
                 .comm = comm};
-    w.in_place = 0 == next_random(state) % 3 && (allreduce_number == w.coll || reduce_number == w.coll ||
-                                                 allgather_number == w.coll || allgatherv_number == w.coll);
+    w.in_place = 0 == next_random(state) % 3 &&
+                 (allreduce_number == w.coll || reduce_number == w.coll || allgather_number == w.coll ||
+                  allgatherv_number == w.coll || alltoallv_number == w.coll || gatherv_number == w.coll ||
+                  scatterv_number == w.coll);
+    make_lengths(&w, next_random(state));
     for (int r = 0, at = 0; r < ranks; r++) {
         w.counts[r] = w.count + (int) (next_random(state) % 3);
         w.displs[r] = at;
@@ -227,8 +303,8 @@ static void slot_fill(slot_t *s, uint32_t seed)
     }
 }
 
-/* Queues the call, between the copies to the GPU and back. */
-static void slot_queue(slot_t *s, void *stream)
+/* Queues the copies to the GPU. */
+static void slot_upload(const slot_t *s, void *stream)
 {
     size_t in, out;
     count_words(&s->what, &in, &out);
@@ -236,11 +312,25 @@ static void slot_queue(slot_t *s, void *stream)
         gpu_stream_copy(stream, s->gpu_in, s->in, in * sizeof(int));
     }
     gpu_stream_copy(stream, s->gpu_out, s->out, (out + 1) * sizeof(int));
+}
+
+/* Queues the copy back. */
+static void slot_download(const slot_t *s, void *stream)
+{
+    size_t in, out;
+    count_words(&s->what, &in, &out);
+    gpu_stream_copy(stream, s->back, s->gpu_out, (out + 1) * sizeof(int));
+}
+
+/* Queues the call, between the copies to the GPU and back. */
+static void slot_queue(slot_t *s, void *stream)
+{
+    slot_upload(s, stream);
     must(on_stream(&s->what, s->gpu_in, s->gpu_out, stream), name_of(s->what.coll));
     if (s->again) { /* it begins when the call on the stream has ended */
         must(MPI_Allreduce(MPI_IN_PLACE, s->gpu_out, s->what.count, MPI_INT, MPI_BXOR, s->what.comm), "MPI_Allreduce");
     }
-    gpu_stream_copy(stream, s->back, s->gpu_out, (out + 1) * sizeof(int));
+    slot_download(s, stream);
 }
 
 /* Compares it, once its stream has been synchronized. MPI does it on host memory, on another communicator. */
@@ -469,6 +559,41 @@ static void no_stream_waits_on_the_cpu(void)
         gpu_stream_destroy(stream[i]);
     }
     MPI_Comm_free(&comm);
+}
+
+static void nap_long(void *nothing)
+{
+    const struct timespec nap = {0, 20000000};
+    (void) nothing;
+    nanosleep(&nap, NULL);
+}
+
+/* A communicator of one rank: its calls come one behind the other on any streams, and an ordinary one behind them. */
+static void alone_in_order(void)
+{
+    enum { WORDS = 100, BUFFERS = 4 };
+    int *const gpu = mem_alloc(MEM_DEVICE, BUFFERS * WORDS * sizeof(int)), host[BUFFERS * WORDS] = {0};
+    void *stream[2] = {gpu_stream_create(), gpu_stream_create()};
+    MPI_Comm comm;
+    MPI_Comm_dup(MPI_COMM_SELF, &comm);
+    for (int i = 0; i < WORDS; i++) {
+        host[i] = i + 1;
+    }
+    mem_write(gpu, host, sizeof host);
+    gpu_stream_call(stream[0], nap_long, NULL);
+    for (int i = 0; i < 2; i++) {
+        must(gpusym_allreduce_on_stream(gpu + i * WORDS, gpu + (i + 1) * WORDS, WORDS, MPI_INT, MPI_SUM, comm,
+                                        stream[i]),
+             "a call of one rank");
+    }
+    must(MPI_Allreduce(gpu + 2 * WORDS, gpu + 3 * WORDS, WORDS, MPI_INT, MPI_SUM, comm), "MPI_Allreduce");
+    mem_read(host, gpu, sizeof host);
+    say(0 == memcmp(host, host + 3 * WORDS, WORDS * sizeof(int)), "the calls of one rank come in order");
+    MPI_Comm_free(&comm);
+    for (int i = 0; i < 2; i++) {
+        gpu_stream_destroy(stream[i]);
+    }
+    mem_free(MEM_DEVICE, gpu);
 }
 
 /* A communicator is freed while its calls are queued. */
@@ -843,6 +968,277 @@ static void registered_wrongly(void)
     mem_free(MEM_DEVICE, gpu);
 }
 
+/* ---- persistent requests ---- */
+
+enum { ENDS = 5 };
+
+typedef struct {
+    MPI_Comm comm, reference;
+    void *stream[STREAMS];
+    slot_t slot[SLOTS];
+    MPI_Request request[SLOTS];
+} requests_t;
+
+static void requests_open(requests_t *q, uint32_t *state)
+{
+    MPI_Comm_dup(MPI_COMM_WORLD, &q->comm);
+    MPI_Comm_dup(MPI_COMM_WORLD, &q->reference);
+    MPI_Comm_set_errhandler(q->comm, MPI_ERRORS_RETURN);
+    for (int s = 0; s < STREAMS; s++) {
+        q->stream[s] = gpu_stream_create();
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        slot_open(&q->slot[i]);
+        q->slot[i].what = make_what(state, q->comm);
+        q->slot[i].again = false;
+        must(on_request(&q->slot[i].what, q->slot[i].gpu_in, q->slot[i].gpu_out, &q->request[i]), "a request is made");
+    }
+}
+
+static void requests_close(requests_t *q)
+{
+    for (int i = 0; i < SLOTS; i++) {
+        MPI_Request_free(&q->request[i]);
+        slot_close(&q->slot[i]);
+    }
+    for (int s = 0; s < STREAMS; s++) {
+        gpu_stream_destroy(q->stream[s]);
+    }
+    MPI_Comm_free(&q->comm);
+    MPI_Comm_free(&q->reference);
+}
+
+static void start_on(MPI_Request *request, void *stream)
+{
+    must(gpusym_start_on_stream(request, stream), "gpusym_start_on_stream");
+}
+
+static void wait_on(MPI_Request *request, void *stream)
+{
+    MPI_Status status;
+    must(gpusym_wait_on_stream(request, &status, stream), "gpusym_wait_on_stream");
+}
+
+/* The captured start and wait of a request, launched some times. */
+static void replay_request(slot_t *s, MPI_Request *request, void *stream, int launches)
+{
+    void *graph;
+    gpu_capture_begin(stream);
+    slot_upload(s, stream);
+    start_on(request, stream);
+    wait_on(request, stream);
+    slot_download(s, stream);
+    graph = gpu_capture_end(stream);
+    for (int l = 0; l < launches; l++) {
+        say(gpu_graph_launch(graph, stream), "a graph is launched");
+    }
+    gpu_graph_destroy(graph);
+    gpu_stream_synchronize(stream); /* no call is queued while graphs have some */
+}
+
+/* One start of a request, and its end: on the same stream, on another one, by MPI_Wait, by MPI_Test; or all on the
+ * host. Not all ranks do it in the same way. */
+static void run_request(requests_t *q, int i, uint32_t way)
+{
+    slot_t *s = &q->slot[i];
+    void *const first = q->stream[i % STREAMS], *const other = q->stream[(i + 1) % STREAMS];
+    MPI_Request *request = &q->request[i];
+    int done = 0;
+    slot_upload(s, first);
+    if (4 == way) {
+        gpu_stream_synchronize(first);
+        must(MPI_Start(request), "MPI_Start");
+    } else {
+        start_on(request, first);
+    }
+    if (way < 2) {
+        wait_on(request, 0 == way ? first : other);
+    } else if (3 == way) {
+        while (!done) {
+            must(MPI_Test(request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+        }
+    } else {
+        must(MPI_Wait(request, MPI_STATUS_IGNORE), "MPI_Wait");
+    }
+    slot_download(s, 1 == way ? other : first);
+}
+
+static void run_requests(requests_t *q, uint32_t *state, uint32_t *own)
+{
+    const uint32_t odd = next_random(state) | 1;
+    for (int i = 0; i < SLOTS; i++) {
+        slot_fill(&q->slot[i], next_random(state));
+    }
+    for (uint32_t n = 0; n < SLOTS; n++) {
+        const int i = (int) (odd * n % SLOTS);            /* each of them, in some order */
+        const bool host = 0 == next_random(state) % ENDS; /* an ordinary call, so on all ranks */
+        run_request(q, i, host ? 4 : next_random(own) % 4);
+    }
+    for (int s = 0; s < STREAMS; s++) {
+        gpu_stream_synchronize(q->stream[s]);
+    }
+    if (0 == next_random(state) % 2) {
+        const int launches = 1 + (int) (next_random(state) % 3);
+        const int replayed = (int) (next_random(state) % SLOTS);
+        slot_t *s = &q->slot[replayed];
+        slot_fill(s, next_random(state));
+        if (0 != (rank + replayed) % 2) { /* others queue it without the request */
+            for (int l = 0; l < launches; l++) {
+                slot_queue(s, q->stream[0]);
+            }
+            gpu_stream_synchronize(q->stream[0]);
+        } else {
+            replay_request(s, &q->request[replayed], q->stream[0], launches);
+        }
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        slot_compare(&q->slot[i], q->reference);
+        q->slot[i].what.comm = q->comm;
+    }
+}
+
+/* A start does not wait for the other ranks, nor does a wait on another stream. */
+static void requests_do_not_wait(requests_t *q)
+{
+    slot_t *s = &q->slot[0];
+    int done = 1, told = 0;
+    slot_fill(s, 17);
+    for (int turn = 0; turn < 2; turn++) {
+        if ((0 == turn) == (0 == rank)) {
+            slot_upload(s, q->stream[0]);
+            start_on(&q->request[0], q->stream[0]);
+            if (0 == turn && ranks > 1) {
+                must(MPI_Test(&q->request[0], &done, MPI_STATUS_IGNORE), "MPI_Test");
+                say(!done, "a request is not complete before all ranks have started it");
+            }
+            wait_on(&q->request[0], q->stream[1]);
+            must(MPI_Test(&q->request[0], &done, MPI_STATUS_IGNORE), "MPI_Test");
+            say(done, "a request that a stream waits for is inactive");
+            slot_download(s, q->stream[1]);
+        }
+        MPI_Bcast(&told, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    }
+    gpu_stream_synchronize(q->stream[1]);
+    slot_compare(s, q->reference);
+    s->what.comm = q->comm;
+}
+
+static void expect_refused(int rv, const char *words, const char *what)
+{
+    expect_error(rv, MPI_ERR_REQUEST, words, what);
+}
+
+/* Requests that are none of gpusym's, or not in the state for it. */
+static void requests_refused(requests_t *q)
+{
+    MPI_Request message, host, *mine = &q->request[0];
+    int word = 0;
+    MPI_Recv_init(&word, 1, MPI_INT, MPI_PROC_NULL, 0, q->comm, &message);
+    must(PERSISTENT_INIT(Bcast)(&word, 1, MPI_INT, 0, q->comm, MPI_INFO_NULL, &host), "a request of host memory");
+    expect_refused(gpusym_start_on_stream(&message, q->stream[0]), "not a persistent collective", "a message");
+    expect_refused(gpusym_wait_on_stream(&message, MPI_STATUS_IGNORE, q->stream[0]), "not a persistent", "a message");
+    expect_refused(gpusym_start_on_stream(&host, q->stream[0]), "not a persistent collective", "host memory");
+    MPI_Request_free(&message);
+    MPI_Request_free(&host);
+    expect_refused(gpusym_wait_on_stream(mine, MPI_STATUS_IGNORE, q->stream[0]), "not been started", "inactive");
+    start_on(mine, q->stream[0]);
+    expect_refused(gpusym_start_on_stream(mine, q->stream[0]), "active", "started twice");
+    wait_on(mine, q->stream[0]);
+    expect_refused(gpusym_wait_on_stream(mine, MPI_STATUS_IGNORE, q->stream[0]), "waited for", "waited for twice");
+    gpu_stream_synchronize(q->stream[0]);
+    must(MPI_Start(mine), "MPI_Start");
+    expect_refused(gpusym_start_on_stream(mine, q->stream[0]), "active", "started on the host");
+    expect_refused(gpusym_wait_on_stream(mine, MPI_STATUS_IGNORE, q->stream[0]), "not been started", "on the host");
+    must(MPI_Wait(mine, MPI_STATUS_IGNORE), "MPI_Wait");
+}
+
+/* A captured start is waited for in its capture; MPI_Wait says so. What is captured is not launched. */
+static void requests_captured(requests_t *q)
+{
+    const int no = MPI_ERR_UNSUPPORTED_OPERATION;
+    slot_t *s = &q->slot[0];
+    MPI_Request *mine = &q->request[0], fresh;
+    start_on(mine, q->stream[0]);
+    gpu_capture_begin(q->stream[1]);
+    expect_error(gpusym_wait_on_stream(mine, MPI_STATUS_IGNORE, q->stream[1]), no, "in a capture", "a wait in a graph");
+    gpu_graph_destroy(gpu_capture_end(q->stream[1]));
+    wait_on(mine, q->stream[1]);
+    gpu_stream_synchronize(q->stream[1]);
+    must(on_request(&s->what, s->gpu_in, s->gpu_out, &fresh), "a request is made");
+    gpu_capture_begin(q->stream[0]);
+    start_on(mine, q->stream[0]);
+    expect_error(gpusym_wait_on_stream(mine, MPI_STATUS_IGNORE, q->stream[1]), no, "the same capture",
+                 "another stream waits for a graph");
+    wait_on(mine, q->stream[0]);
+    start_on(&fresh, q->stream[0]);
+    expect_refused(MPI_Wait(&fresh, MPI_STATUS_IGNORE), "", "MPI_Wait for a graph");
+    gpu_graph_destroy(gpu_capture_end(q->stream[0]));
+    must(MPI_Wait(mine, MPI_STATUS_IGNORE), "MPI_Wait for an inactive request");
+    if (MPI_REQUEST_NULL != fresh) { /* Open MPI has freed it */
+        MPI_Request_free(&fresh);
+    }
+}
+
+/* A request is freed while the stream has its call. */
+static void request_freed(requests_t *q)
+{
+    slot_t *s = &q->slot[0];
+    MPI_Request fresh;
+    slot_fill(s, 19);
+    must(on_request(&s->what, s->gpu_in, s->gpu_out, &fresh), "a request is made");
+    slot_upload(s, q->stream[0]);
+    start_on(&fresh, q->stream[0]);
+    wait_on(&fresh, q->stream[1]);
+    MPI_Request_free(&fresh);
+    slot_download(s, q->stream[1]);
+    gpu_stream_synchronize(q->stream[1]);
+    slot_compare(s, q->reference);
+    s->what.comm = q->comm;
+}
+
+/* A collective without kernels for streams is served by gpusym, but not there. */
+static void requests_without_kernels(requests_t *q)
+{
+    int counts[RANKS_MAX], displs[RANKS_MAX];
+    MPI_Datatype types[RANKS_MAX];
+    slot_t *s = &q->slot[0];
+    MPI_Request request;
+    for (int r = 0; r < ranks; r++) {
+        counts[r] = 1;
+        displs[r] = r * (int) sizeof(int);
+        types[r] = MPI_INT;
+    }
+    must(PERSISTENT_INIT(Alltoallw)(s->gpu_in, counts, displs, types, s->gpu_out, counts, displs, types, q->comm,
+                                    MPI_INFO_NULL, &request),
+         "a request is made");
+    expect_error(gpusym_start_on_stream(&request, q->stream[0]), MPI_ERR_UNSUPPORTED_OPERATION, "", "MPI_Alltoallw");
+    must(MPI_Start(&request), "MPI_Start");
+    must(MPI_Wait(&request, MPI_STATUS_IGNORE), "MPI_Wait");
+    MPI_Request_free(&request);
+}
+
+static void persistent_requests(uint32_t seed, int steps)
+{
+    requests_t q;
+    uint32_t state = seed, own = seed + 7u * (uint32_t) rank;
+    /* of errors without a communicator, one or the other, by the version of MPI */
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    requests_open(&q, &state);
+    requests_refused(&q);
+    for (int done = 0; done < steps; done += SLOTS) {
+        run_requests(&q, &state, &own);
+    }
+    requests_do_not_wait(&q);
+    requests_captured(&q);
+    request_freed(&q);
+    requests_without_kernels(&q);
+    run_requests(&q, &state, &own);
+    requests_close(&q);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+}
+
 int main(int argc, char **argv)
 {
     long all[2], mine[2];
@@ -854,16 +1250,22 @@ int main(int argc, char **argv)
     const int steps = (int) check_number("--n", 200);
     const uint32_t seed = (uint32_t) check_seed();
     threaded = check_flag("--threads");
-    check_arguments_end("[--n STEPS] [--seed NUMBER] [--threads]");
+    const bool requests = check_flag("--requests");
+    check_arguments_end("[--n STEPS] [--seed NUMBER] [--threads | --requests]");
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (ranks > RANKS_MAX || 0 != gpu_stream_init()) {
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
-    run_programs(seed, steps, threaded ? THREADS : 1);
-    if (!threaded) {
+    if (requests) {
+        persistent_requests(seed, steps);
+    } else {
+        run_programs(seed, steps, threaded ? THREADS : 1);
+    }
+    if (!threaded && !requests) {
         nobody_waits();
         no_stream_waits_on_the_cpu();
+        alone_in_order();
         freed_with_work_queued();
         refused();
         ranks_disagree(true);

@@ -44,7 +44,7 @@ static bool say(bool good, const char *call, const char *what)
 static struct {
     int calls, prepares, handle;
     size_t bytes;
-    void *comm, *stream;
+    void *comm, *stream, *request;
     gpusym_stream_call_t call;
     int answer;
     const char *text;
@@ -64,6 +64,19 @@ static int fake_call(void *comm, const gpusym_stream_call_t *call, void *stream)
     seen.stream = stream;
     seen.call = *call;
     return seen.answer;
+}
+
+static int fake_start(void *request, void *stream, void **comm)
+{
+    seen.request = request;
+    seen.stream = stream;
+    *comm = MPI_COMM_SELF;
+    return seen.answer;
+}
+
+static int fake_wait(void *request, void *stream, void **comm)
+{
+    return fake_start(request, stream, comm);
 }
 
 static int fake_failed(void *comm, int *error, int *cause)
@@ -99,6 +112,8 @@ static gpusym_streams_t fake = {.version = GPUSYM_STREAMS_VERSION,
                                 .bytes = sizeof(fake),
                                 .prepare = fake_prepare,
                                 .call = fake_call,
+                                .start = fake_start,
+                                .wait = fake_wait,
                                 .failed = fake_failed,
                                 .register_memory = fake_register,
                                 .deregister_memory = fake_deregister,
@@ -179,20 +194,27 @@ typedef struct {
 #define ONE_TYPE a->sbuf, a->rbuf, a->rcount, a->rtype, a->op
 #define TWO_TYPES a->sbuf, a->scount, a->stype, a->rbuf, a->rcount, a->rtype
 
-/* CALL(ID, name, what it has, (arguments)): o an operation, r a root, s a type of what is sent, n counts, d
- * displacements, c a count of what is received, b no buffer of what is sent. */
+/* CALL(ID, name, what it has, (arguments)): o an operation, r a root, s a type of what is sent, 1 a count of that, n
+ * counts of what is received, d displacements, N counts and displacements of what is sent, c a count of what is
+ * received, b no buffer of what is sent; S: it scatters, G: it gathers. */
 #define CALLS                                                                                                      \
     CALL(ALLREDUCE, allreduce, "oc", (ONE_TYPE, a->comm, a->stream))                                               \
-    CALL(ALLGATHER, allgather, "sc", (TWO_TYPES, a->comm, a->stream))                                              \
-    CALL(ALLGATHERV, allgatherv, "snd",                                                                            \
+    CALL(ALLGATHER, allgather, "s1c", (TWO_TYPES, a->comm, a->stream))                                             \
+    CALL(ALLGATHERV, allgatherv, "s1nd",                                                                           \
          (a->sbuf, a->scount, a->stype, a->rbuf, a->counts, a->displs, a->rtype, a->comm, a->stream))              \
     CALL(REDUCE_SCATTER, reduce_scatter, "on", (a->sbuf, a->rbuf, a->counts, a->rtype, a->op, a->comm, a->stream)) \
     CALL(REDUCE_SCATTER_BLOCK, reduce_scatter_block, "oc", (ONE_TYPE, a->comm, a->stream))                         \
     CALL(BCAST, bcast, "rcb", (a->rbuf, a->rcount, a->rtype, a->root, a->comm, a->stream))                         \
     CALL(REDUCE, reduce, "orc", (ONE_TYPE, a->root, a->comm, a->stream))                                           \
-    CALL(ALLTOALL, alltoall, "sc", (TWO_TYPES, a->comm, a->stream))                                                \
-    CALL(GATHER, gather, "rsc", (TWO_TYPES, a->root, a->comm, a->stream))                                          \
-    CALL(SCATTER, scatter, "rsc", (TWO_TYPES, a->root, a->comm, a->stream))                                        \
+    CALL(ALLTOALLV, alltoallv, "sNnd",                                                                             \
+         (a->sbuf, a->counts, a->displs, a->stype, a->rbuf, a->counts, a->displs, a->rtype, a->comm, a->stream))   \
+    CALL(GATHERV, gatherv, "rs1ndG",                                                                               \
+         (a->sbuf, a->scount, a->stype, a->rbuf, a->counts, a->displs, a->rtype, a->root, a->comm, a->stream))     \
+    CALL(SCATTERV, scatterv, "rsNcS",                                                                              \
+         (a->sbuf, a->counts, a->displs, a->stype, a->rbuf, a->rcount, a->rtype, a->root, a->comm, a->stream))     \
+    CALL(ALLTOALL, alltoall, "s1c", (TWO_TYPES, a->comm, a->stream))                                               \
+    CALL(GATHER, gather, "rs1cG", (TWO_TYPES, a->root, a->comm, a->stream))                                        \
+    CALL(SCATTER, scatter, "rs1cS", (TWO_TYPES, a->root, a->comm, a->stream))                                      \
     CALL(SCAN, scan, "oc", (ONE_TYPE, a->comm, a->stream))                                                         \
     CALL(EXSCAN, exscan, "oc", (ONE_TYPE, a->comm, a->stream))
 
@@ -233,10 +255,10 @@ static bool is_queued(int i, const args_t *a)
     return is_success(rc) && before + 1 == seen.calls && seen.comm == (void *) a->comm && seen.stream == a->stream &&
            c->coll == calls[i].id && c->rbuf == a->rbuf && c->rdtype == (void *) a->rtype &&
            c->sbuf == (has(i, 'b') ? NULL : a->sbuf) && c->rcount == (has(i, 'c') ? (size_t) a->rcount : 0) &&
-           c->scount == (has(i, 's') ? (size_t) a->scount : 0) &&
-           c->sdtype == (has(i, 's') ? (void *) a->stype : NULL) && c->op == (has(i, 'o') ? (void *) a->op : NULL) &&
-           c->rcounts == (has(i, 'n') ? a->counts : NULL) && c->rdispls == (has(i, 'd') ? a->displs : NULL) &&
-           c->root == (has(i, 'r') ? a->root : 0);
+           c->scount == (has(i, '1') ? (size_t) a->scount : 0) && c->scounts == (has(i, 'N') ? a->counts : NULL) &&
+           c->sdispls == (has(i, 'N') ? a->displs : NULL) && c->sdtype == (has(i, 's') ? (void *) a->stype : NULL) &&
+           c->op == (has(i, 'o') ? (void *) a->op : NULL) && c->rcounts == (has(i, 'n') ? a->counts : NULL) &&
+           c->rdispls == (has(i, 'd') ? a->displs : NULL) && c->root == (has(i, 'r') ? a->root : 0);
 }
 
 /* Wrong arguments are refused, if they count here; else the call is queued. */
@@ -262,9 +284,11 @@ static void refuse(int i, const args_t *a, bool counts, int error_class, const c
 static void try_arguments(int i, const args_t *good, MPI_Comm inter)
 {
     static int negative[RANKS_MAX];
-    const bool gather = GPUSYM_COLL_GATHER == calls[i].id, scatter = GPUSYM_COLL_SCATTER == calls[i].id;
+    const bool gather = has(i, 'G'), scatter = has(i, 'S');
     const bool at_root = rank == good->root && has(i, 'r');
     const bool sends = has(i, 's') && (at_root || !scatter), receives = at_root || !gather;
+    const bool counts = (has(i, 'n') && receives) || (has(i, 'N') && sends);
+    const bool displs = (has(i, 'd') && receives) || (has(i, 'N') && sends);
 
     negative[ranks - 1] = -1;
     say(is_queued(i, good), calls[i].name, "good arguments");
@@ -275,13 +299,13 @@ static void try_arguments(int i, const args_t *good, MPI_Comm inter)
     WITH(root, -1, has(i, 'r'), MPI_ERR_ROOT);
     WITH(root, ranks, has(i, 'r'), MPI_ERR_ROOT);
     WITH(op, MPI_OP_NULL, has(i, 'o'), MPI_ERR_OP);
-    WITH(scount, -1, sends, MPI_ERR_COUNT);
+    WITH(scount, -1, sends && has(i, '1'), MPI_ERR_COUNT);
     WITH(stype, MPI_DATATYPE_NULL, sends, MPI_ERR_TYPE);
     WITH(rtype, MPI_DATATYPE_NULL, receives, MPI_ERR_TYPE);
     WITH(rcount, -1, receives && has(i, 'c'), MPI_ERR_COUNT);
-    WITH(counts, NULL, has(i, 'n'), MPI_ERR_ARG);
-    WITH(counts, negative, has(i, 'n'), MPI_ERR_COUNT);
-    WITH(displs, NULL, has(i, 'd'), MPI_ERR_ARG);
+    WITH(counts, NULL, counts, MPI_ERR_ARG);
+    WITH(counts, negative, counts, MPI_ERR_COUNT);
+    WITH(displs, NULL, displs, MPI_ERR_ARG);
     WITH(rbuf, MPI_IN_PLACE, !(scatter && at_root), MPI_ERR_BUFFER);
     if (!has(i, 'b')) {
         WITH(sbuf, MPI_IN_PLACE, scatter || (has(i, 'r') && !at_root), MPI_ERR_BUFFER);
@@ -327,6 +351,57 @@ static void try_memory(MPI_Comm comm)
     say(is_error(rc, MPI_ERR_COMM, NULL, MPI_COMM_NULL), "register", "without communicator");
     rc = gpusym_mem_deregister(MPI_COMM_NULL, 7);
     say(is_error(rc, MPI_ERR_COMM, NULL, MPI_COMM_NULL), "deregister", "without communicator");
+}
+
+static bool is_empty(const MPI_Status *status)
+{
+    int count, cancelled;
+
+    MPI_Get_count(status, MPI_INT, &count);
+    MPI_Test_cancelled(status, &cancelled);
+    return MPI_ANY_SOURCE == status->MPI_SOURCE && MPI_ANY_TAG == status->MPI_TAG && MPI_SUCCESS == status->MPI_ERROR &&
+           0 == count && !cancelled;
+}
+
+/* Offered: any request gets through. */
+static void try_requests(void)
+{
+    static int stream;
+    const int no = MPI_ERR_UNSUPPORTED_OPERATION;
+    const MPI_Comm none = MPI_COMM_NULL;
+    MPI_Request null = MPI_REQUEST_NULL, request;
+    MPI_Status status;
+    char byte;
+    int rc;
+
+    MPI_Recv_init(&byte, 1, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF, &request);
+    memset(&status, 1, sizeof(status));
+    rc = gpusym_start_on_stream(&request, &stream);
+    say(offered ? is_success(rc) && seen.request == (void *) request && seen.stream == &stream
+                : is_error(rc, no, WHAT_TO_DO, none),
+        "start", "good");
+    seen.request = NULL;
+    rc = gpusym_wait_on_stream(&request, &status, &stream);
+    say(offered ? is_success(rc) && seen.request == (void *) request && seen.stream == &stream && is_empty(&status)
+                : is_error(rc, no, WHAT_TO_DO, none),
+        "wait", "good");
+    rc = gpusym_wait_on_stream(&request, MPI_STATUS_IGNORE, &stream);
+    say(offered ? is_success(rc) : is_error(rc, no, WHAT_TO_DO, none), "wait", "without status");
+    say(is_error(gpusym_start_on_stream(NULL, &stream), MPI_ERR_REQUEST, "null", none), "start", "no request");
+    say(is_error(gpusym_start_on_stream(&null, &stream), MPI_ERR_REQUEST, "null", none), "start", "a null request");
+    say(is_error(gpusym_wait_on_stream(NULL, &status, &stream), MPI_ERR_REQUEST, "null", none), "wait", "no request");
+    say(is_error(gpusym_wait_on_stream(&null, &status, &stream), MPI_ERR_REQUEST, "null", none), "wait",
+        "a null request");
+    if (offered) { /* the handler is that of the communicator which the component names */
+        seen.answer = MPI_ERR_REQUEST;
+        seen.text = "a reason";
+        say(is_error(gpusym_start_on_stream(&request, &stream), MPI_ERR_REQUEST, "a reason", MPI_COMM_SELF), "start",
+            "refused");
+        say(is_error(gpusym_wait_on_stream(&request, &status, &stream), MPI_ERR_REQUEST, "a reason", MPI_COMM_SELF),
+            "wait", "refused");
+        seen.answer = MPI_SUCCESS;
+    }
+    MPI_Request_free(&request);
 }
 
 /* Errors of the component: its classes and texts, more of them than there are codes for, and a long one. */
@@ -524,6 +599,7 @@ static void try_all(void)
     }
     try_prepare_and_error(good.comm);
     try_memory(good.comm);
+    try_requests();
     try_mpix(&good);
     try_threads(&good);
     if (offered) {
@@ -550,6 +626,8 @@ static void try_outside(const char *when)
     say(MPI_ERR_OTHER == gpusym_stream_error(MPI_COMM_WORLD, &error, &cause), "error", when);
     say(MPI_ERR_OTHER == gpusym_mem_register(MPI_COMM_WORLD, NULL, 0, &error), "register", when);
     say(MPI_ERR_OTHER == gpusym_mem_deregister(MPI_COMM_WORLD, 1), "deregister", when);
+    say(MPI_ERR_OTHER == gpusym_start_on_stream(NULL, NULL), "start", when);
+    say(MPI_ERR_OTHER == gpusym_wait_on_stream(NULL, NULL, NULL), "wait", when);
     say(MPI_ERR_OTHER == MPIX_Stream_create(MPI_INFO_NULL, &stream), "MPIX_Stream_create", when);
     say(MPI_ERR_OTHER == MPIX_Comm_get_stream(MPI_COMM_WORLD, 0, &stream), "MPIX_Comm_get_stream", when);
     say(MPI_ERR_OTHER == MPIX_Wait_enqueue(NULL, NULL), "MPIX_Wait_enqueue", when);

@@ -42,6 +42,7 @@ typedef enum {
     SUM_LL128,
     BCAST,
     TO_ALL,
+    TO_SOME,    /* of lengths that only the two ranks know */
     SUM_LOADED, /* from here on by zero copy */
     SUM_SCATTERED,
     BCAST_LOADED,
@@ -85,7 +86,18 @@ static void make_calls(uint32_t seed, uint32_t n)
 
 static bool is_to_all(const call_t *call)
 {
-    return TO_ALL == call->kind || TO_ALL_STORED == call->kind;
+    return TO_ALL == call->kind || TO_ALL_STORED == call->kind || TO_SOME == call->kind;
+}
+
+/* Words that rank `from` has for rank `to`; of TO_SOME often none, in some calls none for anyone. */
+static uint32_t words_between(const call_t *call, uint32_t from, uint32_t to)
+{
+    uint32_t state = call->words * 31 + call->root * 7 + from * 5 + to;
+    const bool none = 0 == call->words % 8 || 0 == next_random(&state) % 3;
+    if (TO_SOME != call->kind) {
+        return call->words;
+    }
+    return none ? 0 : next_random(&state) % (call->words + 1);
 }
 
 static void describe_segments(const rank_t *r, const call_t *call, gpusym_work_t *w)
@@ -94,13 +106,23 @@ static void describe_segments(const rank_t *r, const call_t *call, gpusym_work_t
     for (uint32_t p = 0; p < r->n; p++) {
         const bool to_all = is_to_all(call);
         if (to_all || (r->rank == call->root && p != r->rank)) {
-            w->send[p] = (gpusym_seg_t){to_all ? p * bytes : 0, bytes};
+            w->send[p] = (gpusym_seg_t){to_all ? p * bytes : 0, words_between(call, r->rank, p) * sizeof(uint32_t)};
         }
         if (to_all || (r->rank != call->root && p == call->root)) {
-            w->recv[p] = (gpusym_seg_t){to_all ? p * bytes : 0, bytes};
+            w->recv[p] = (gpusym_seg_t){to_all ? p * bytes : 0, words_between(call, p, r->rank) * sizeof(uint32_t)};
         }
         w->remote_off[p] = to_all ? r->rank * bytes : 0;
     }
+}
+
+static uint64_t longest_segment(const gpusym_work_t *w)
+{
+    uint64_t longest = 0;
+    for (uint32_t p = 0; p < w->nranks; p++) {
+        longest = w->send[p].bytes > longest ? w->send[p].bytes : longest;
+        longest = w->recv[p].bytes > longest ? w->recv[p].bytes : longest;
+    }
+    return longest;
 }
 
 /* Launches a call: its blocks one after the other, as the simulator does. */
@@ -111,6 +133,7 @@ static void launch(rank_t *r, const call_t *call, uint32_t number, uint64_t sig)
                                              [SUM_LL128] = GPUSYM_F_RSXLL128_AGXLL128,
                                              [BCAST] = GPUSYM_F_XLL,
                                              [TO_ALL] = GPUSYM_F_XST,
+                                             [TO_SOME] = GPUSYM_F_XST,
                                              [SUM_LOADED] = GPUSYM_F_RSXLD_AGXST_Z,
                                              [SUM_SCATTERED] = GPUSYM_F_RSXST_AGXST_Z,
                                              [BCAST_LOADED] = GPUSYM_F_RSXLD_AGXST_Z,
@@ -132,10 +155,12 @@ static void launch(rank_t *r, const call_t *call, uint32_t number, uint64_t sig)
     w.nthreads = 32;
     w.out_local = 1;
     describe_segments(r, call, &w);
-    w.epochs = gpusym_kernel_plan(family, &w, 0);
-    w.early = GPUSYM_PROTOCOL_LL == gpusym_family_protocol(family) && 1 == w.epochs ? GPUSYM_STREAM_BEGINS
-                                                                                    : GPUSYM_STREAM_WAITS;
-    w.enter_sig = sig;
+    w.bytes = TO_SOME == call->kind ? longest_segment(&w) : w.bytes;
+    w.epochs = TO_SOME == call->kind ? gpusym_kernel_plan_sized(&w, 256) : gpusym_kernel_plan(family, &w, 0);
+    w.early = TO_SOME == call->kind                                                   ? GPUSYM_STREAM_SIZED
+              : GPUSYM_PROTOCOL_LL == gpusym_family_protocol(family) && 1 == w.epochs ? GPUSYM_STREAM_BEGINS
+                                                                                      : GPUSYM_STREAM_WAITS;
+    w.enter_sig = TO_SOME == call->kind ? sig << 32 | w.epochs : sig;
     w.done_seq = call->repeated ? 0 : number;
     for (uint32_t b = 0; b < w.nblocks; b++) {
         gpusym_kernel_sim(gpusym_kernel_find_stream(family, w.op, w.type), &w, b);
@@ -172,9 +197,12 @@ static unsigned compare(const rank_t *r, const call_t *call, uint32_t number)
             wrong += r->out[i] != (r->rank == call->root ? 0xdeadbeefu : element(call->root, number, i));
             break;
         case TO_ALL:
+        case TO_SOME:
         case TO_ALL_STORED:
             for (uint32_t p = 0; p < r->n; p++) {
-                wrong += r->out[p * call->words + i] != element(p, number, r->rank * call->words + i);
+                const uint32_t sent = element(p, number, r->rank * call->words + i);
+                const bool comes = i < words_between(call, p, r->rank);
+                wrong += r->out[p * call->words + i] != (comes ? sent : 0xdeadbeefu);
             }
             break;
         default:
@@ -313,8 +341,8 @@ static void run_both(const part_t part[2], uint32_t found[2])
 
 static void ranks_in_different_calls_find_out(void **state)
 {
-    static const kind_t kinds[][2] = {
-        {SUM_LINES, BCAST}, {SUM_LINES, SUM_STAGED}, {SUM_STAGED, TO_ALL}, {SUM_STAGED, SUM_LOADED}};
+    static const kind_t kinds[][2] = {{SUM_LINES, BCAST},   {SUM_LINES, SUM_STAGED},  {SUM_STAGED, TO_ALL},
+                                      {SUM_LINES, TO_SOME}, {SUM_STAGED, SUM_LOADED}, {TO_SOME, TO_SOME}};
     (void) state;
     for (unsigned i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         rank_t *rank = make_ranks(2, 1);

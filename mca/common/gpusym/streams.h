@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* Of this layout. A library and a component of different versions do not work together. */
-#define GPUSYM_STREAMS_VERSION 2u
+#define GPUSYM_STREAMS_VERSION 3u
 
 /* A call. Arguments that its collective does not have are 0; of one count and one datatype, they are rcount and
  * rdtype; bcast has its buffer in rbuf. sbuf, and at the root of a scatter rbuf, may be MPI_IN_PLACE. */
@@ -23,7 +23,7 @@ typedef struct gpusym_stream_call {
     const void *sbuf;
     void *rbuf;
     size_t scount, rcount;
-    const int *rcounts, *rdispls; /* read before the call returns */
+    const int *scounts, *sdispls, *rcounts, *rdispls; /* read before the call returns */
     void *sdtype, *rdtype, *op;
     int root;
 } gpusym_stream_call_t;
@@ -35,6 +35,11 @@ typedef struct gpusym_streams {
     /* Queues a collective on a stream of the device (CUDA: a CUstream). Collective in the sense that all ranks queue
      * the same calls in the same order. Waits for nothing, but the first on a communicator that is not prepared. */
     int (*call)(void *comm, const gpusym_stream_call_t *call, void *stream);
+    /* The same of a persistent request, which is active then. *comm becomes its communicator, where it is one of the
+     * component's. MPI_ERR_REQUEST: it is none, or it is active. */
+    int (*start)(void *request, void *stream, void **comm);
+    /* What the stream gets from now on waits for that call, and the request is inactive. */
+    int (*wait)(void *request, void *stream, void **comm);
     /* Sets *error to the MPI error code with which a queued call has failed, and *rank to the rank that is the cause,
      * -1: unknown; MPI_SUCCESS: none has. Never waits. Returns an MPI error code. */
     int (*failed)(void *comm, int *error, int *rank);

@@ -116,14 +116,17 @@ static bool do_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a
     if (inter) {
         coll_gpusym_forward_local_group(comm);
     }
+    while (has_comm(a) && !coll_gpusym_engine_streams_ended(e)) {
+        opal_progress();
+    }
     if (NULL == gpusym_device_need()) {
         forward_without_device(e, a, inter);
         return true;
     }
     find_buffers(e, a, b);
     const bool host = !coll_gpusym_buffers_on_gpu(b);
-    if (has_comm(a)) {                 /* else any thread may be in that */
-        e->host_only = host && !inter; /* the short path does not know remote ranks */
+    if (has_comm(a)) {                                         /* else any thread may be in that */
+        e->host_only = host && !inter && NULL == e->on_stream; /* the short path does not know remote ranks */
     }
     if (host) {
         count_forwarded(a);
@@ -430,6 +433,7 @@ static void start_one(coll_gpusym_request_t *r)
 {
     coll_gpusym_call_t *call = &r->call;
     GPUSYM_ACQUIRE(r); /* its last call */
+    r->on_stream = false;
     coll_gpusym_call_reset(call);
     gpusym_await_legacy_stream(call->args.sbuf);
     gpusym_await_legacy_stream(call->args.rbuf);

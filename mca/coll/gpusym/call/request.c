@@ -132,7 +132,14 @@ request_t *coll_gpusym_request_get(coll_gpusym_engine_t *e, bool persistent)
     r->step = COLL_GPUSYM_REQUEST_IDLE;
     r->alone = false;
     r->started_ns = 0;
+    r->on_stream = false;
     return r;
+}
+
+coll_gpusym_request_t *coll_gpusym_request_find(ompi_request_t *q)
+{
+    const opal_object_t *object = (const opal_object_t *) q;
+    return OBJ_CLASS(coll_gpusym_request_t) == object->obj_class && q->req_persistent ? (request_t *) q : NULL;
 }
 
 /* ---- in flight ---- */
@@ -240,9 +247,25 @@ static bool poll_fallback(request_t *r)
     return true;
 }
 
+/* The same of a call on a stream of the program. */
+static bool poll_queued(request_t *r)
+{
+    coll_gpusym_on_stream_t *s = r->call.run.engine->on_stream;
+    int rank;
+    if (!coll_gpusym_on_stream_reached(s, r->queued.number)) {
+        return false;
+    }
+    r->step = COLL_GPUSYM_REQUEST_IDLE;
+    r->call.run.error = 0 == coll_gpusym_on_stream_failed(s, &rank) ? MPI_SUCCESS : MPI_ERR_OTHER;
+    return true;
+}
+
 /* Whether a forwarded call is over; then call.run.error is its result. */
 static bool poll_forwarded(request_t *r)
 {
+    if (COLL_GPUSYM_REQUEST_QUEUED == r->step) {
+        return poll_queued(r);
+    }
     if ((COLL_GPUSYM_REQUEST_CALLED == r->step && !poll_fallback(r)) || !poll_copies(r)) {
         return false;
     }
@@ -315,6 +338,17 @@ static void poll_engine(coll_gpusym_engine_t *e, over_t *over)
     }
 }
 
+/* With the lock held: takes a request from there, whose link that is. */
+static void remove_forwarded(request_t **link)
+{
+    request_t *r = *link;
+    *link = r->next;
+    if (NULL == r->next) {
+        requests.forwarded_last = link;
+    }
+    requests.nforwarded--;
+}
+
 /* Some of the fallback's requests, one after the other. */
 static void poll_some_forwarded(over_t *over)
 {
@@ -328,11 +362,7 @@ static void poll_some_forwarded(over_t *over)
             requests.poll = &r->next;
             continue;
         }
-        *requests.poll = r->next;
-        if (NULL == r->next) {
-            requests.forwarded_last = requests.poll;
-        }
-        requests.nforwarded--;
+        remove_forwarded(requests.poll);
         append_over(over, r);
     }
 }
@@ -390,6 +420,56 @@ void coll_gpusym_request_start(request_t *r)
     pthread_mutex_unlock(&coll_gpusym_list_lock);
     make_progress(); /* post it now */
     r->started_ns = gpusym_now_ns();
+}
+
+/* ---- on streams of the program ---- */
+
+void coll_gpusym_request_queued(request_t *r, const coll_gpusym_queued_t *queued)
+{
+    ompi_request_t *q = coll_gpusym_mpi_request(r);
+    coll_gpusym_call_reset(&r->call);
+    r->on_stream = true;
+    r->queued = *queued;
+    q->req_state = OMPI_REQUEST_ACTIVE;
+    q->req_status._ucount = 0;
+    if (!queued->any || queued->captured) {
+        q->req_status.MPI_ERROR = queued->any ? MPI_ERR_REQUEST : MPI_SUCCESS;
+        return;
+    }
+    q->req_complete = REQUEST_PENDING;
+    r->step = COLL_GPUSYM_REQUEST_QUEUED;
+    coll_gpusym_request_fly(r);
+}
+
+const coll_gpusym_queued_t *coll_gpusym_request_on_stream(request_t *r)
+{
+    return r->on_stream && OMPI_REQUEST_ACTIVE == coll_gpusym_mpi_request(r)->req_state ? &r->queued : NULL;
+}
+
+void coll_gpusym_request_waited(request_t *r)
+{
+    ompi_request_t *q = coll_gpusym_mpi_request(r);
+    request_t **link = &requests.forwarded;
+    pthread_mutex_lock(&coll_gpusym_list_lock);
+    const bool polled = COLL_GPUSYM_REQUEST_QUEUED == r->step;
+    if (polled) {
+        while (r != *link) {
+            link = &(*link)->next;
+        }
+        if (requests.poll == &r->next) {
+            requests.poll = link;
+        }
+        remove_forwarded(link);
+        r->step = COLL_GPUSYM_REQUEST_IDLE;
+        q->req_complete = REQUEST_COMPLETED;
+        __atomic_fetch_sub(&coll_gpusym_in_flight, 1, __ATOMIC_RELAXED);
+    }
+    pthread_mutex_unlock(&coll_gpusym_list_lock);
+    while (!REQUEST_COMPLETE(q)) {
+        sched_yield(); /* another thread completes it, in make_progress() */
+    }
+    r->on_stream = false;
+    q->req_state = OMPI_REQUEST_INACTIVE;
 }
 
 void coll_gpusym_requests_fini(void)

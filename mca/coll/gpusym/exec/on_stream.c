@@ -20,6 +20,8 @@
 
 /* How often ranks and GPU are looked at, while calls are under way. */
 #define CHECK_NS 100000000ull
+/* Segments whose lengths the ranks do not know of each other get the blocks of such ones. Not measured. */
+#define SIZED_BYTES (1ull << 20)
 /* How long kernels have to end once they are told to. */
 #define GRACE_NS 5000000000ull
 
@@ -38,6 +40,33 @@ coll_gpusym_on_stream_t *coll_gpusym_on_stream_create(coll_gpusym_team_t *t)
     return s;
 }
 
+/* Gets a lane; no call has been queued. A device's error. */
+static int open_lane(coll_gpusym_on_stream_t *s, gpusym_gpu_t *gpu)
+{
+    const int rc = gpusym_lane_get(gpusym_current.dev, gpu, &s->lane);
+    if (GPUSYM_SUCCESS != rc) {
+        s->lane = NULL;
+        return rc;
+    }
+    (void) gpusym_lane_await(s->lane); /* a resident kernel that had it before may be about to retire */
+    s->queued = s->lane->seq;
+    s->lane->host->done = (uint64_t) s->queued << 32;
+    s->lane->host->doorbell[0] = 0;
+    s->lane->host->abort = 0;
+    return rc;
+}
+
+coll_gpusym_on_stream_t *coll_gpusym_on_stream_create_alone(gpusym_gpu_t *gpu)
+{
+    coll_gpusym_on_stream_t *s = calloc(1, sizeof *s);
+    if (NULL != s && GPUSYM_SUCCESS == open_lane(s, gpu)) {
+        s->ready = true;
+        return s;
+    }
+    free(s);
+    return NULL;
+}
+
 void coll_gpusym_on_stream_offer(coll_gpusym_on_stream_t *s, coll_gpusym_on_stream_offer_t *mine)
 {
     const coll_gpusym_team_t *t = s->team;
@@ -52,16 +81,9 @@ void coll_gpusym_on_stream_offer(coll_gpusym_on_stream_t *s, coll_gpusym_on_stre
         mine->reason = COLL_GPUSYM_R_NO_KERNELS;
         return;
     }
-    if (GPUSYM_SUCCESS != gpusym_lane_get(dev, t->host.gpu, &s->lane)) {
-        s->lane = NULL;
+    if (GPUSYM_SUCCESS != open_lane(s, t->host.gpu)) {
         mine->reason = COLL_GPUSYM_R_NO_MEMORY;
-        return;
     }
-    (void) gpusym_lane_await(s->lane); /* a resident kernel that had it before may be about to retire */
-    s->queued = s->lane->seq;
-    s->lane->host->done = (uint64_t) s->queued << 32;
-    s->lane->host->doorbell[0] = 0;
-    s->lane->host->abort = 0;
 }
 
 /* The largest class of slots that all ranks have offered; -1: none. */
@@ -173,19 +195,12 @@ static bool leave_slot(coll_gpusym_on_stream_t *s)
     return true;
 }
 
-void coll_gpusym_on_stream_end(coll_gpusym_on_stream_t *s)
+/* Returns the slot and the lane of a communicator whose calls have ended, or have not. */
+static void end_team(coll_gpusym_on_stream_t *s, bool ended)
 {
-    const gpusym_device_t *dev = gpusym_current.dev;
-    coll_gpusym_team_t *t;
+    coll_gpusym_team_t *t = s->team;
     char name[GPUSYM_COMM_LABEL_MAX];
-    int rank;
-    if (NULL == s) {
-        return;
-    }
-    t = s->team;
     __atomic_fetch_sub(&prepared, 1, __ATOMIC_RELAXED);
-    const bool ended =
-        s->ready && gpusym_lane_alive(s->lane) && await_end(s) && 0 == coll_gpusym_on_stream_failed(s, &rank);
     for (unsigned i = 0; i < COLL_GPUSYM_REGIONS_MAX; i++) {
         coll_gpusym_region_end(&s->regions.region[i], ended && !s->captured);
     }
@@ -200,8 +215,24 @@ void coll_gpusym_on_stream_end(coll_gpusym_on_stream_t *s)
         s->lane->seq = s->queued;
         gpusym_lane_put(s->lane);
     }
+}
+
+void coll_gpusym_on_stream_end(coll_gpusym_on_stream_t *s)
+{
+    int rank;
+    if (NULL == s) {
+        return;
+    }
+    const bool ended =
+        s->ready && gpusym_lane_alive(s->lane) && await_end(s) && 0 == coll_gpusym_on_stream_failed(s, &rank);
+    if (NULL != s->team) {
+        end_team(s, ended);
+    } else if (ended) { /* a graph's copy writes no word */
+        s->lane->seq = s->queued;
+        gpusym_lane_put(s->lane);
+    }
     if (NULL != s->stream) {
-        dev->stream_unwrap(s->stream);
+        gpusym_current.dev->stream_unwrap(s->stream);
     }
     free(s);
 }
@@ -223,32 +254,48 @@ void coll_gpusym_on_stream_deregister(coll_gpusym_on_stream_t *s, coll_gpusym_re
     coll_gpusym_region_end(region, 0 == coll_gpusym_on_stream_failed(s, &rank));
 }
 
-/* What a stream gets from now on waits for the calls so far: by itself, but for one that is captured, whose graph would
- * keep the wait, or where the device cannot. */
-static void follow_calls(coll_gpusym_on_stream_t *s, gpusym_stream_t *stream)
+/* Queues that the stream waits for a call, or tells that it has ended: by the upper half of `done`, its number. */
+static bool queue_flag(coll_gpusym_on_stream_t *s, gpusym_stream_t *stream, bool wait, uint32_t number)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
-    /* The upper half of `done`, its number. */
-    const gpusym_stream_flag_t ended = {
-        .wait = true, .at = (uint32_t *) (void *) &s->lane->line->done + 1, .value = s->queued};
+    const gpusym_stream_flag_t flag = {
+        .wait = wait, .at = (uint32_t *) (void *) &s->lane->line->done + 1, .value = number};
+    return NULL != dev->stream_flags && GPUSYM_SUCCESS == dev->stream_flags(stream, &flag, 1);
+}
+
+void coll_gpusym_on_stream_follow(coll_gpusym_on_stream_t *s, gpusym_stream_t *stream, uint32_t number)
+{
+    if (coll_gpusym_on_stream_reached(s, number) || queue_flag(s, stream, true, number)) {
+        return;
+    }
+    while (!coll_gpusym_on_stream_reached(s, number)) {
+        opal_progress();
+    }
+}
+
+/* What a stream gets from now on waits for the calls so far: by itself, but for one that is captured, whose graph would
+ * keep the wait. */
+static void follow_calls(coll_gpusym_on_stream_t *s, gpusym_stream_t *stream)
+{
     bool captured;
     if (coll_gpusym_on_stream_ended(s)) {
         return;
     }
-    if (NULL == dev->stream_flags || GPUSYM_SUCCESS != dev->stream_captured(stream, &captured) || captured ||
-        GPUSYM_SUCCESS != dev->stream_flags(stream, &ended, 1)) {
+    if (GPUSYM_SUCCESS != gpusym_current.dev->stream_captured(stream, &captured) || captured) {
         await_calls(s);
+    } else {
+        coll_gpusym_on_stream_follow(s, stream, s->queued);
     }
 }
 
-bool coll_gpusym_on_stream_take(coll_gpusym_on_stream_t *s, void *handle)
+bool coll_gpusym_on_stream_take(coll_gpusym_on_stream_t *s, gpusym_gpu_t *gpu, void *handle)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     gpusym_stream_t *stream;
-    if (NULL != s->stream && handle == s->handle) {
+    if (NULL != s->stream && handle == s->handle && gpu == s->gpu) {
         return true;
     }
-    if (GPUSYM_SUCCESS != dev->stream_wrap(s->team->host.gpu, handle, &stream)) {
+    if (GPUSYM_SUCCESS != dev->stream_wrap(gpu, handle, &stream)) {
         return false;
     }
     follow_calls(s, stream); /* the communicator's calls come one after the other */
@@ -257,6 +304,7 @@ bool coll_gpusym_on_stream_take(coll_gpusym_on_stream_t *s, void *handle)
     }
     s->stream = stream;
     s->handle = handle;
+    s->gpu = gpu;
     return true;
 }
 
@@ -295,14 +343,34 @@ static bool find_regions(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_
     return NULL != m->in && NULL != m->out;
 }
 
+/* The algorithm for a collective whose ranks do not know all lengths; -1: there is none. */
+static int sized_algorithm(unsigned coll)
+{
+    switch (coll) {
+    case COLL_GPUSYM_ALLTOALLV:
+        return GPUSYM_ALG_ALLTOALLV_ST;
+    case COLL_GPUSYM_GATHERV:
+        return GPUSYM_ALG_GATHERV_ST;
+    case COLL_GPUSYM_SCATTERV:
+        return GPUSYM_ALG_SCATTERV_ST;
+    default:
+        return -1;
+    }
+}
+
+bool coll_gpusym_on_stream_serves(const coll_gpusym_segments_t *k)
+{
+    return k->exact || sized_algorithm(k->args->coll) >= 0;
+}
+
 /* Algorithm and geometry: of those that have kernels for streams. */
-static void choose(const coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, bool mapped,
+static void choose(const coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, uint64_t bytes, bool mapped,
                    gpusym_tuning_choice_t *choice)
 {
     const coll_gpusym_team_t *t = s->team;
     const coll_gpusym_params_t *c = &coll_gpusym_params;
     gpusym_tuning_call_t what = {.coll = k->args->coll,
-                                 .bytes = k->bytes,
+                                 .bytes = bytes,
                                  .op = k->op,
                                  .type = k->type,
                                  .nranks = t->host.nranks,
@@ -325,16 +393,19 @@ static void choose(const coll_gpusym_on_stream_t *s, const coll_gpusym_segments_
             gpusym_kernel_find_stream(gpusym_algorithm_family((unsigned) forced.algorithm), k->op, k->type)) {
         forced.algorithm = COLL_GPUSYM_ALG_AUTO;
     }
+    if (!k->exact) {
+        forced.algorithm = sized_algorithm(k->args->coll);
+    }
     gpusym_tuning_stream(&what, c->zero_copy_min, &forced);
     gpusym_tuning_choose_in(&s->work, &what, &forced, choice);
 }
 
-/* What must be alike on all ranks. */
-static uint64_t sign(const coll_gpusym_segments_t *k, const mapped_t *m)
+/* What must be alike on all ranks. bytes: 0 where they do not know all lengths. */
+static uint64_t sign(const coll_gpusym_segments_t *k, uint64_t bytes, const mapped_t *m)
 {
     const uint64_t regions = NULL == m->out ? 0 : (uint64_t) m->in->number << 32 | m->out->number;
     const uint64_t x = ((uint64_t) coll_gpusym_plan_hash(k) << 32 | k->args->coll) ^
-                       (k->bytes ^ regions * 0xd6e8feb86659fd93ull) * 0x9e3779b97f4a7c15ull;
+                       (bytes ^ regions * 0xd6e8feb86659fd93ull) * 0x9e3779b97f4a7c15ull;
     return (x ^ x >> 29) * 0xbf58476d1ce4e5b9ull;
 }
 
@@ -347,7 +418,22 @@ static void set_regions(const mapped_t *m, gpusym_work_t *w)
     }
 }
 
-/* A call has been queued. */
+/* Of the next call that no graph has. */
+static uint32_t next_number(const coll_gpusym_on_stream_t *s)
+{
+    return UINT32_MAX == s->queued ? 1 : s->queued + 1;
+}
+
+/* A call has been queued, with that number, 0: into a graph. */
+static void note_number(coll_gpusym_on_stream_t *s, uint32_t number)
+{
+    if (0 != number) {
+        __atomic_store_n(&s->queued, number, __ATOMIC_RELAXED);
+    } else {
+        s->captured = true;
+    }
+}
+
 static void note_queued(coll_gpusym_on_stream_t *s, unsigned coll, const gpusym_tuning_choice_t *choice,
                         uint32_t number)
 {
@@ -357,35 +443,59 @@ static void note_queued(coll_gpusym_on_stream_t *s, unsigned coll, const gpusym_
     if (choice->zero_copy) {
         coll_gpusym_count(&counters->zero_copy);
     }
-    if (0 != number) {
-        __atomic_store_n(&s->queued, number, __ATOMIC_RELAXED);
+    note_number(s, number);
+}
+
+/* Launch geometry, within the room for the kernels. */
+static void set_geometry(const coll_gpusym_on_stream_t *s, const gpusym_tuning_choice_t *choice, gpusym_work_t *w)
+{
+    const uint32_t room = s->threads / choice->threads;
+    w->nblocks = choice->blocks < room ? choice->blocks : 0 != room ? room : 1;
+    w->nthreads = choice->threads;
+    w->soon = 2 * w->nblocks <= room;
+}
+
+/* A call whose lengths all ranks know. */
+static void plan_exact(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, gpusym_tuning_choice_t *choice,
+                       gpusym_work_t *w)
+{
+    mapped_t m;
+    choose(s, k, k->bytes, find_regions(s, k, &m), choice);
+    if (choice->zero_copy) {
+        set_regions(&m, w);
     } else {
-        s->captured = true;
+        m = (mapped_t){NULL, NULL};
     }
+    set_geometry(s, choice, w);
+    w->epochs = gpusym_kernel_plan(choice->family, w, choice->chunk);
+    w->early = GPUSYM_PROTOCOL_LL == gpusym_family_protocol(choice->family) && 1 == w->epochs ? GPUSYM_STREAM_BEGINS
+                                                                                              : GPUSYM_STREAM_WAITS;
+    w->enter_sig = sign(k, k->bytes, &m);
+}
+
+/* One whose ranks know only their own: nothing but their number of epochs depends on these. */
+static void plan_sized(const coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k,
+                       gpusym_tuning_choice_t *choice, gpusym_work_t *w)
+{
+    choose(s, k, SIZED_BYTES, false, choice);
+    set_geometry(s, choice, w);
+    w->epochs = gpusym_kernel_plan_sized(w, choice->chunk);
+    w->early = GPUSYM_STREAM_SIZED;
+    w->enter_sig = sign(k, 0, &(mapped_t){NULL, NULL}) >> 32 << 32 | (uint32_t) w->epochs;
 }
 
 int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, bool captured)
 {
     gpusym_tuning_choice_t choice;
     gpusym_work_t w = s->work;
-    mapped_t m;
 
-    choose(s, k, find_regions(s, k, &m), &choice);
     coll_gpusym_segments_work(k, k->bytes, NULL, &w);
-    if (choice.zero_copy) {
-        set_regions(&m, &w);
+    if (k->exact) {
+        plan_exact(s, k, &choice, &w);
     } else {
-        m = (mapped_t){NULL, NULL};
+        plan_sized(s, k, &choice, &w);
     }
-    const uint32_t room = s->threads / choice.threads;
-    w.nblocks = choice.blocks < room ? choice.blocks : 0 != room ? room : 1;
-    w.nthreads = choice.threads;
-    w.soon = 2 * w.nblocks <= room;
-    w.epochs = gpusym_kernel_plan(choice.family, &w, choice.chunk);
-    w.early = GPUSYM_PROTOCOL_LL == gpusym_family_protocol(choice.family) && 1 == w.epochs ? GPUSYM_STREAM_BEGINS
-                                                                                           : GPUSYM_STREAM_WAITS;
-    w.enter_sig = sign(k, &m);
-    w.done_seq = captured ? 0 : UINT32_MAX == s->queued ? 1 : s->queued + 1;
+    w.done_seq = captured ? 0 : next_number(s);
     const int rc = gpusym_current.dev->launch(s->stream, gpusym_kernel_find_stream(choice.family, k->op, k->type), &w);
     if (GPUSYM_SUCCESS == rc) {
         note_queued(s, k->args->coll, &choice, w.done_seq);
@@ -393,32 +503,83 @@ int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_se
     return rc;
 }
 
+int coll_gpusym_on_stream_copy(coll_gpusym_on_stream_t *s, unsigned coll, const coll_gpusym_copy_t *copy, bool captured)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    const uint32_t number = captured ? 0 : next_number(s);
+    const int rc = dev->copy_async(s->stream, copy->to, copy->from, copy->bytes);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    coll_gpusym_count(&coll_gpusym_counters[coll].native);
+    coll_gpusym_count(&coll_gpusym_counters[coll].copied);
+    note_number(s, number);
+    if (!captured && !queue_flag(s, s->stream, false, number)) {
+        while (0 == dev->stream_poll(s->stream)) {
+            opal_progress();
+        }
+        __atomic_store_n(&s->lane->host->done, (uint64_t) number << 32, __ATOMIC_RELEASE);
+    }
+    return rc;
+}
+
 /* ---- what has become of them ---- */
+
+/* Once that is set, lost_rank is. */
+static uint32_t find_lost(const coll_gpusym_on_stream_t *s)
+{
+    return __atomic_load_n(&s->lost, __ATOMIC_ACQUIRE);
+}
+
+/* Whether the GPU reports an error. */
+static bool gpu_has_failed(const gpusym_lane_t *lane)
+{
+    int mode;
+    const bool spared = GPUSYM_SUCCESS == lane->dev->capture_spare(&mode);
+    const bool bad = lane->dev->stream_poll(lane->stream) < 0;
+    if (spared) {
+        lane->dev->capture_restore(mode);
+    }
+    return bad;
+}
 
 /* A rank that has died sends nothing any more: kernels that wait for it are told. A GPU with an error ends none. */
 static void check(coll_gpusym_on_stream_t *s)
 {
     const uint64_t now = gpusym_now_ns();
-    if (now - s->checked_ns < CHECK_NS || 0 != s->lost) {
+    if (now - __atomic_load_n(&s->checked_ns, __ATOMIC_RELAXED) < CHECK_NS || 0 != find_lost(s)) {
         return;
     }
-    s->checked_ns = now;
-    const int dead = coll_gpusym_team_dead(s->team);
-    if (dead >= 0 || s->lane->dev->stream_poll(s->lane->stream) < 0) {
-        s->lost_rank = dead;
+    __atomic_store_n(&s->checked_ns, now, __ATOMIC_RELAXED);
+    const int dead = NULL == s->team ? -1 : coll_gpusym_team_dead(s->team);
+    if (dead >= 0 || gpu_has_failed(s->lane)) {
+        __atomic_store_n(&s->lost_rank, dead, __ATOMIC_RELAXED);
         __atomic_store_n(&s->lost, (uint32_t) GPUSYM_STATUS_ABORTED, __ATOMIC_RELEASE);
         __atomic_store_n(&s->lane->host->abort, 1u, __ATOMIC_RELEASE);
     }
 }
 
+/* The number of the last call that has ended. */
+static uint32_t last_ended(const coll_gpusym_on_stream_t *s)
+{
+    return (uint32_t) (__atomic_load_n(&s->lane->host->done, __ATOMIC_ACQUIRE) >> 32);
+}
+
+/* Whether a GPU's error keeps the kernels from ending; those that wait for a rank that has died end. */
+static bool never_end(coll_gpusym_on_stream_t *s)
+{
+    check(s);
+    return 0 != find_lost(s) && __atomic_load_n(&s->lost_rank, __ATOMIC_RELAXED) < 0;
+}
+
 bool coll_gpusym_on_stream_ended(coll_gpusym_on_stream_t *s)
 {
-    const uint64_t done = __atomic_load_n(&s->lane->host->done, __ATOMIC_ACQUIRE);
-    if ((uint32_t) (done >> 32) == __atomic_load_n(&s->queued, __ATOMIC_RELAXED)) {
-        return true;
-    }
-    check(s);
-    return 0 != s->lost && s->lost_rank < 0; /* else its kernels end */
+    return last_ended(s) == __atomic_load_n(&s->queued, __ATOMIC_RELAXED) || never_end(s);
+}
+
+bool coll_gpusym_on_stream_reached(coll_gpusym_on_stream_t *s, uint32_t number)
+{
+    return (int32_t) (last_ended(s) - number) >= 0 || never_end(s);
 }
 
 uint32_t coll_gpusym_on_stream_failed(coll_gpusym_on_stream_t *s, int *rank)
@@ -426,9 +587,10 @@ uint32_t coll_gpusym_on_stream_failed(coll_gpusym_on_stream_t *s, int *rank)
     check(s);
     const uint32_t status = (uint32_t) __atomic_load_n(&s->lane->host->doorbell[0], __ATOMIC_ACQUIRE);
     const uint32_t what = status & 0xff;
-    *rank = 0 != s->lost ? s->lost_rank : -1;
-    if (0 != s->lost) {
-        return s->lost;
+    const uint32_t lost = find_lost(s);
+    *rank = 0 != lost ? __atomic_load_n(&s->lost_rank, __ATOMIC_RELAXED) : -1;
+    if (0 != lost) {
+        return lost;
     }
     if (GPUSYM_STATUS_OK != what && GPUSYM_STATUS_ABORTED != what) {
         *rank = (int) (status >> 8 & 0xff);

@@ -14,7 +14,7 @@
 
 /* A communicator's. */
 typedef struct coll_gpusym_on_stream {
-    coll_gpusym_team_t *team; /* not owned */
+    coll_gpusym_team_t *team; /* not owned; NULL: the communicator has one rank, whose calls are copies */
     gpusym_work_t work;       /* the slots of calls on streams, and their layout */
     uint32_t max_blocks;      /* of a launch, for which the slot has room */
     uint32_t threads;         /* of a launch, for which the GPUs have room: agreed */
@@ -25,10 +25,12 @@ typedef struct coll_gpusym_on_stream {
     uint32_t queued;         /* number of the last call that no graph has; never 0 once there was one */
     bool captured;           /* some graph has a call: it may be launched at any time */
     void *handle;            /* of the stream of the last call, */
-    gpusym_stream_t *stream; /* which this is; NULL: there was none. Owned */
-    uint64_t checked_ns;     /* when ranks and GPU were looked at last */
-    uint32_t lost;           /* status, of ranks that have died or a GPU that reports an error; 0: none has */
-    int lost_rank;           /* -1: the GPU */
+    gpusym_stream_t *stream; /* which this is, */
+    gpusym_gpu_t *gpu;       /* of this GPU; NULL: there was none. The stream is owned */
+    /* Atomic: requests on streams (call/request.h) are polled by any thread. */
+    uint64_t checked_ns; /* when ranks and GPU were looked at last */
+    uint32_t lost;       /* status, of ranks that have died or a GPU that reports an error; 0: none has */
+    int lost_rank;       /* -1: the GPU */
 
     coll_gpusym_regions_t regions; /* registered memory: calls on buffers in it may go straight between them */
 } coll_gpusym_on_stream_t;
@@ -47,19 +49,31 @@ coll_gpusym_on_stream_t *coll_gpusym_on_stream_create(coll_gpusym_team_t *t);
 void coll_gpusym_on_stream_offer(coll_gpusym_on_stream_t *s, coll_gpusym_on_stream_offer_t *mine);
 /* all: [ranks]. Whether this rank is ready: the others may not be, and no kernel runs before all are. */
 bool coll_gpusym_on_stream_settle(coll_gpusym_on_stream_t *s, const coll_gpusym_on_stream_offer_t *all);
+/* The same for a communicator of one rank, in one step. NULL without memory. */
+coll_gpusym_on_stream_t *coll_gpusym_on_stream_create_alone(gpusym_gpu_t *gpu);
 /* After the communicator's last call; waits for what is queued. NULL is fine. */
 void coll_gpusym_on_stream_end(coll_gpusym_on_stream_t *s);
 
 /* Ends a region once the queued calls on it have ended. */
 void coll_gpusym_on_stream_deregister(coll_gpusym_on_stream_t *s, coll_gpusym_region_t *region);
 /* Sets what the stream of a handle is, which then waits for calls on another one; if it is captured, this waits. False:
- * it is no stream of the team's GPU. */
-bool coll_gpusym_on_stream_take(coll_gpusym_on_stream_t *s, void *handle);
+ * it is no stream of that GPU, which is the team's if there is one. */
+bool coll_gpusym_on_stream_take(coll_gpusym_on_stream_t *s, gpusym_gpu_t *gpu, void *handle);
+/* Whether there are kernels on streams for its collective. */
+bool coll_gpusym_on_stream_serves(const coll_gpusym_segments_t *k);
 /* Queues a call on that stream: k is described, and asks for no scratch memory. A device's error. */
 int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, bool captured);
+/* Queues a call of one rank. */
+int coll_gpusym_on_stream_copy(coll_gpusym_on_stream_t *s, unsigned coll, const coll_gpusym_copy_t *copy,
+                               bool captured);
+/* What a stream, which is not captured, gets from now on waits for the call of that number: `queued`, when it was the
+ * last one. By itself; this waits where the device cannot. */
+void coll_gpusym_on_stream_follow(coll_gpusym_on_stream_t *s, gpusym_stream_t *stream, uint32_t number);
 
 /* Whether all calls have ended, but those of graphs, or one has failed. */
 bool coll_gpusym_on_stream_ended(coll_gpusym_on_stream_t *s);
+/* Whether the call of that number has, and all before it, or one has failed. Any thread. */
+bool coll_gpusym_on_stream_reached(coll_gpusym_on_stream_t *s, uint32_t number);
 /* The status (kernels/work.h) with which one has failed; 0: none has. *rank: the cause, -1: unknown. */
 uint32_t coll_gpusym_on_stream_failed(coll_gpusym_on_stream_t *s, int *rank);
 

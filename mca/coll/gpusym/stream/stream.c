@@ -12,6 +12,7 @@
 #include "mca/coll/gpusym/args/names.h"
 #include "mca/coll/gpusym/call/entry.h"
 #include "mca/coll/gpusym/call/list.h"
+#include "mca/coll/gpusym/call/request.h"
 #include "mca/coll/gpusym/coll_gpusym.h"
 #include "mca/coll/gpusym/conf/counters.h"
 #include "mca/coll/gpusym/conf/params.h"
@@ -204,6 +205,8 @@ static void make_args(const gpusym_stream_call_t *call, coll_gpusym_args_t *a)
                               .rbuf = call->rbuf,
                               .scount = call->scount,
                               .rcount = call->rcount,
+                              .scounts = GPUSYM_INT_COUNTS_OF(call->scounts),
+                              .sdispls = GPUSYM_INT_DISPLS_OF(call->sdispls),
                               .rcounts = GPUSYM_INT_COUNTS_OF(call->rcounts),
                               .rdispls = GPUSYM_INT_DISPLS_OF(call->rdispls),
                               .sdtype = call->sdtype,
@@ -236,32 +239,50 @@ static int find_memory(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, col
     return MPI_SUCCESS;
 }
 
-/* A communicator of one rank: a copy. */
-static int call_alone(coll_gpusym_engine_t *e, const coll_gpusym_buffers_t *b, void *handle)
+/* Takes the stream of a handle for a call. */
+static int take_stream(coll_gpusym_engine_t *e, const char *name, gpusym_gpu_t *gpu, void *handle, bool *captured)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    if (!coll_gpusym_on_stream_take(e->on_stream, gpu, handle)) {
+        return fail_on(e, MPI_ERR_ARG, name, dev->error());
+    }
+    return GPUSYM_SUCCESS == dev->stream_captured(e->on_stream->stream, captured) ? MPI_SUCCESS : fail_device(e, name);
+}
+
+/* A communicator of one rank: a copy, which may be of nothing, but has its place in the stream's order. */
+static int call_alone(coll_gpusym_engine_t *e, const coll_gpusym_buffers_t *b, void *handle,
+                      coll_gpusym_queued_t *queued)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     const char *name = coll_gpusym_mpi_name(b->args->coll);
     coll_gpusym_copy_t copy;
-    gpusym_stream_t *stream;
     gpusym_gpu_t *gpu;
     int rv;
     if (!coll_gpusym_segments_alone_run(b, &copy, &rv)) {
         return fail_on(e, MPI_ERR_UNSUPPORTED_OPERATION, name, coll_gpusym_reason_doc(COLL_GPUSYM_R_TYPE));
     }
-    if (MPI_SUCCESS != rv || 0 == copy.bytes) {
+    if (MPI_SUCCESS != rv || (0 == copy.bytes && !coll_gpusym_buffers_on_gpu(b))) {
         return MPI_SUCCESS != rv ? fail_on(e, rv, name, "more is sent than received") : rv;
     }
     if (GPUSYM_SUCCESS != dev->gpu_open(coll_gpusym_buffers_where(b), &gpu)) {
         return fail_device(e, name);
     }
-    if (GPUSYM_SUCCESS != dev->stream_wrap(gpu, handle, &stream)) {
-        return fail_on(e, MPI_ERR_ARG, name, dev->error());
+    if (NULL == e->on_stream) {
+        e->on_stream = coll_gpusym_on_stream_create_alone(gpu);
+        e->host_only = false;
     }
-    rv = GPUSYM_SUCCESS == dev->copy_async(stream, copy.to, copy.from, copy.bytes) ? MPI_SUCCESS : fail_device(e, name);
-    dev->stream_unwrap(stream);
-    coll_gpusym_count(&coll_gpusym_counters[b->args->coll].native);
-    coll_gpusym_count(&coll_gpusym_counters[b->args->coll].copied);
-    return rv;
+    if (NULL == e->on_stream) {
+        return fail_on(e, MPI_ERR_NO_MEM, name, "no memory");
+    }
+    rv = take_stream(e, name, gpu, handle, &queued->captured);
+    if (MPI_SUCCESS != rv) {
+        return rv;
+    }
+    if (GPUSYM_SUCCESS != coll_gpusym_on_stream_copy(e->on_stream, b->args->coll, &copy, queued->captured)) {
+        return fail_device(e, name);
+    }
+    queued->any = true;
+    return MPI_SUCCESS;
 }
 
 /* What has become of the calls so far. */
@@ -292,13 +313,12 @@ static int find_failure(coll_gpusym_engine_t *e, const char *what)
 }
 
 /* Queues a call of several ranks. */
-static int call_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, const coll_gpusym_buffers_t *b, void *handle)
+static int call_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, const coll_gpusym_buffers_t *b, void *handle,
+                     coll_gpusym_queued_t *queued)
 {
-    const gpusym_device_t *dev = gpusym_current.dev;
     const char *name = coll_gpusym_mpi_name(a->coll);
     coll_gpusym_segments_t k = {.args = a, .team = e->team, .where = *coll_gpusym_buffers_where(b)};
-    bool captured;
-    const int rv = find_failure(e, name);
+    int rv = find_failure(e, name);
     if (MPI_SUCCESS != rv) {
         return rv;
     }
@@ -306,22 +326,26 @@ static int call_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, const
     if (k.reason >= 0) {
         return fail_on(e, MPI_ERR_UNSUPPORTED_OPERATION, name, coll_gpusym_reason_doc((unsigned) k.reason));
     }
+    if (!coll_gpusym_on_stream_serves(&k)) {
+        return fail_on(e, MPI_ERR_UNSUPPORTED_OPERATION, name, "there are no kernels for it on streams");
+    }
     if (0 != coll_gpusym_segments_scratch_bytes(&k)) {
         return fail_on(e, MPI_ERR_UNSUPPORTED_OPERATION, name,
                        "the elements have gaps, or are reduced and scattered in place: calls on streams take them "
                        "contiguous, and out of place");
     }
-    if (0 == k.bytes) {
+    if (0 == k.bytes && k.exact) { /* on all ranks */
         return MPI_SUCCESS;
     }
-    if (!coll_gpusym_on_stream_take(e->on_stream, handle)) {
-        return fail_on(e, MPI_ERR_ARG, name, dev->error());
+    rv = take_stream(e, name, e->team->host.gpu, handle, &queued->captured);
+    if (MPI_SUCCESS != rv) {
+        return rv;
     }
-    if (GPUSYM_SUCCESS != dev->stream_captured(e->on_stream->stream, &captured)) {
+    if (GPUSYM_SUCCESS != coll_gpusym_on_stream_queue(e->on_stream, &k, queued->captured)) {
         return fail_device(e, name);
     }
-    return GPUSYM_SUCCESS == coll_gpusym_on_stream_queue(e->on_stream, &k, captured) ? MPI_SUCCESS
-                                                                                     : fail_device(e, name);
+    queued->any = true;
+    return MPI_SUCCESS;
 }
 
 /* Prepares a communicator at its first call, which waits for its ranks; not while the stream is captured. */
@@ -350,41 +374,140 @@ static int prepare_late(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, co
                : prepare_engine(e, coll_gpusym_buffers_where(b));
 }
 
-static int queue_call(coll_gpusym_engine_t *e, const gpusym_stream_call_t *call, void *handle)
+static int queue_spared(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, void *handle,
+                        coll_gpusym_queued_t *queued)
 {
     coll_gpusym_buffers_t b;
-    coll_gpusym_args_t a;
-    make_args(call, &a);
-    int rv = find_memory(e, &a, &b);
+    int rv = find_memory(e, a, &b);
     if (MPI_SUCCESS != rv || e->alone) {
-        return MPI_SUCCESS != rv ? rv : call_alone(e, &b, handle);
+        return MPI_SUCCESS != rv ? rv : call_alone(e, &b, handle, queued);
     }
     if (NULL == e->on_stream) {
-        rv = prepare_late(e, &a, &b, handle);
+        rv = prepare_late(e, a, &b, handle);
     }
-    return MPI_SUCCESS == rv ? call_team(e, &a, &b, handle) : rv;
+    return MPI_SUCCESS == rv ? call_team(e, a, &b, handle, queued) : rv;
+}
+
+/* Queues a call on the stream of a handle. *queued: what has become of it. */
+static int queue_call(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, void *handle, coll_gpusym_queued_t *queued)
+{
+    const gpusym_device_t *dev = gpusym_device_need();
+    int mode;
+    *queued = (coll_gpusym_queued_t){.handle = handle};
+    if (NULL == dev) {
+        return fail_on(e, MPI_ERR_UNSUPPORTED_OPERATION, coll_gpusym_mpi_name(a->coll), "there is no GPU");
+    }
+    if (GPUSYM_SUCCESS != dev->capture_spare(&mode)) {
+        return fail_device(e, coll_gpusym_mpi_name(a->coll));
+    }
+    const int rv = queue_spared(e, a, handle, queued);
+    dev->capture_restore(mode);
+    if (queued->any) {
+        queued->number = e->on_stream->queued;
+        queued->gpu = e->on_stream->gpu;
+    }
+    return rv;
 }
 
 static int call(void *comm, const gpusym_stream_call_t *c, void *stream)
 {
     coll_gpusym_engine_t *e = find_engine(comm);
-    const gpusym_device_t *dev;
-    int mode;
+    coll_gpusym_queued_t queued;
+    coll_gpusym_args_t a;
     if (NULL == e) {
         return MPI_ERR_UNSUPPORTED_OPERATION;
     }
     if (c->coll >= GPUSYM_COLL_COUNT) {
         return fail_on(e, MPI_ERR_ARG, "a call on a stream", "there is no such collective");
     }
-    dev = gpusym_device_need();
-    if (NULL == dev) {
-        return fail_on(e, MPI_ERR_UNSUPPORTED_OPERATION, coll_gpusym_mpi_name(c->coll), "there is no GPU");
+    make_args(c, &a);
+    return queue_call(e, &a, stream, &queued);
+}
+
+/* ---- persistent requests ---- */
+
+/* One of ours, *comm: its communicator. NULL: why says the reason. */
+static coll_gpusym_request_t *find_request(void *request, const char *what, void **comm)
+{
+    coll_gpusym_request_t *r = coll_gpusym_request_find(request);
+    if (NULL == r) {
+        (void) fail(MPI_ERR_REQUEST,
+                    "%s: the request is not a persistent collective that gpusym serves: make it by MPI_Allreduce_init "
+                    "or one of its kind, of GPU memory, with --mca coll gpusym",
+                    what);
+        return NULL;
     }
-    if (GPUSYM_SUCCESS != dev->capture_spare(&mode)) {
-        return fail_device(e, coll_gpusym_mpi_name(c->coll));
+    *comm = r->call.run.engine->fallback->comm;
+    return r;
+}
+
+static int start(void *request, void *stream, void **comm)
+{
+    static const char what[] = "gpusym_start_on_stream";
+    coll_gpusym_request_t *r = find_request(request, what, comm);
+    coll_gpusym_queued_t queued;
+    if (NULL == r) {
+        return MPI_ERR_REQUEST;
     }
-    const int rv = queue_call(e, c, stream);
-    dev->capture_restore(mode);
+    coll_gpusym_engine_t *e = r->call.run.engine;
+    if (OMPI_REQUEST_INACTIVE != coll_gpusym_mpi_request(r)->req_state) {
+        return fail_on(e, MPI_ERR_REQUEST, what, "the request is active: wait for it before it is started again");
+    }
+    const int rv = queue_call(e, &r->call.args, stream, &queued);
+    if (MPI_SUCCESS == rv) {
+        coll_gpusym_request_queued(r, &queued);
+    }
+    return rv;
+}
+
+/* Work that the stream gets from now on waits for a call. */
+static int queue_wait(coll_gpusym_engine_t *e, const char *what, const coll_gpusym_queued_t *queued, void *handle)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    gpusym_stream_t *stream;
+    bool captured;
+    int rv = MPI_SUCCESS;
+    if (GPUSYM_SUCCESS != dev->stream_wrap(queued->gpu, handle, &stream)) {
+        return fail_on(e, MPI_ERR_ARG, what, dev->error());
+    }
+    if (GPUSYM_SUCCESS != dev->stream_captured(stream, &captured)) {
+        rv = fail_device(e, what);
+    } else if (captured != queued->captured || (captured && handle != queued->handle)) {
+        rv = fail_on(e, MPI_ERR_UNSUPPORTED_OPERATION, what,
+                     "a start that is captured is waited for in its stream, in the same capture, and no other is "
+                     "waited for in a capture");
+    } else if (handle != queued->handle) {
+        coll_gpusym_on_stream_follow(e->on_stream, stream, queued->number);
+    }
+    dev->stream_unwrap(stream);
+    return rv;
+}
+
+static int wait(void *request, void *stream, void **comm)
+{
+    static const char what[] = "gpusym_wait_on_stream";
+    coll_gpusym_request_t *r = find_request(request, what, comm);
+    int mode, rv = MPI_SUCCESS;
+    if (NULL == r) {
+        return MPI_ERR_REQUEST;
+    }
+    coll_gpusym_engine_t *e = r->call.run.engine;
+    const coll_gpusym_queued_t *queued = coll_gpusym_request_on_stream(r);
+    if (NULL == queued) {
+        return fail_on(e, MPI_ERR_REQUEST, what,
+                       "the request has not been started by gpusym_start_on_stream, or has been waited for");
+    }
+    if (queued->any) {
+        if (GPUSYM_SUCCESS != gpusym_current.dev->capture_spare(&mode)) {
+            return fail_device(e, what);
+        }
+        rv = queue_wait(e, what, queued, stream);
+        gpusym_current.dev->capture_restore(mode);
+    }
+    if (MPI_SUCCESS == rv) {
+        coll_gpusym_request_waited(r);
+        rv = queued->any ? find_failure(e, what) : rv;
+    }
     return rv;
 }
 
@@ -498,6 +621,8 @@ static const gpusym_streams_t streams = {.version = GPUSYM_STREAMS_VERSION,
                                          .bytes = sizeof(gpusym_streams_t),
                                          .prepare = prepare,
                                          .call = call,
+                                         .start = start,
+                                         .wait = wait,
                                          .failed = failed,
                                          .register_memory = register_memory,
                                          .deregister_memory = deregister_memory,
