@@ -55,8 +55,9 @@ static const gpusym_var_number_t numbers[] = {
      "and of cuMemCreate with a file descriptor; not of cudaMallocAsync). All other messages go through the "
      "symmetric heap"},
     {"linger", MCA_BASE_VAR_TYPE_INT, GPUSYM_VAR_EVERY_CALL, FIELD(linger), -1, -1, 1000000, 0, "microseconds",
-     "Time that the resident kernel of a small collective (one thread block) stays on the GPU after a call. "
-     "The next such call needs no launch. cudaDeviceSynchronize and cudaFree wait for the kernel for up to that "
+     "Time that the resident kernel of a small collective (one thread block) stays on the GPU after a call; between "
+     "islands, that of its copies. The next such call needs no launch. cudaDeviceSynchronize and cudaFree wait for the "
+     "kernel for up to that "
      "time. 0: no resident kernels; -1: use the tuning table, and pause resident kernels while they save no time"},
     {"resident_max", MCA_BASE_VAR_TYPE_INT, GPUSYM_VAR_EVERY_CALL, FIELD(resident_max), -1, -1, 1024 * MIB, 0, "bytes",
      "Largest message, or block from one rank to another, that a resident kernel serves. 0: none; -1: use the rules "
