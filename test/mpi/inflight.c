@@ -7,8 +7,9 @@
  * communicator, and outlives its own (where the calls are native: Open MPI's own then crash).
  *
  * --random: instead, so many nonblocking calls on two, then on three communicators, which every rank interleaves as it
- * likes, with pauses, tests, and memory that is allocated and freed between them (on GPUs that waits for all kernels).
- * Most calls are like the one before, so kernels are launched before the peers have posted the call.
+ * likes, with pauses, tests, waits for all that the GPU does, and memory that is allocated and freed between them (on
+ * GPUs that waits, too). Most calls are like the one before, so kernels are launched before the peers have posted the
+ * call.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -537,7 +538,7 @@ static bool all_free(random_t *r)
     return all;
 }
 
-/* Between two starts: nothing; a pause in which calls may end; or memory that comes and goes. */
+/* Between two starts: nothing; a pause in which calls may end; memory that comes and goes; or a wait for the GPU. */
 static void between(random_t *r, uint64_t x)
 {
     const double until = MPI_Wtime() + 1e-6 * PAUSE_US * (double) (x / 16 % 64) / 64;
@@ -546,6 +547,8 @@ static void between(random_t *r, uint64_t x)
         }
     } else if (6 == x % 16) {
         mem_free(r->kind, mem_alloc(r->kind, 1 + x / 16 % 100000));
+    } else if (7 == x % 16) {
+        mem_synchronize();
     }
 }
 

@@ -66,6 +66,8 @@ int gpusym_sim_stream_create(gpusym_stream_t **stream);
 /* Waits for its work. */
 int gpusym_sim_stream_destroy(gpusym_stream_t *stream);
 int gpusym_sim_stream_synchronize(gpusym_stream_t *stream);
+/* Waits for what all streams of the process have now, or get meanwhile; as cudaDeviceSynchronize does. */
+int gpusym_sim_synchronize(void);
 /* 1: all is done; 0: not yet. */
 int gpusym_sim_stream_query(gpusym_stream_t *stream);
 int gpusym_sim_stream_copy(gpusym_stream_t *stream, void *dst, const void *src, size_t size);
