@@ -63,6 +63,7 @@ STAND_IN(gpusym_sim_pool_alloc, (size_t size, void **p), (size, p))
 STAND_IN(gpusym_sim_pool_free, (void *p), (p))
 STAND_IN(gpusym_sim_managed_alloc, (size_t size, void **p), (size, p))
 STAND_IN(gpusym_sim_managed_free, (void *p), (p))
+STAND_IN(gpusym_sim_synchronize, (void), ())
 
 void gpusym_sim_faults_hold(bool hold)
 {

@@ -32,6 +32,7 @@
  *   GS_ON_STREAM(w)             whether this is a launch on a stream of the program (stream.h): on a GPU a constant
  *   gs_stream_order()           what the stream did before this launch has been done, and can be read
  *   gs_stream_next()            the stream's next launch, if it begins with gs_stream_order(), may come to the GPU
+ *   gs_enter_fails()            whether a kernel that was launched early is to leave (symm/enter.h): by the simulator
  *   gs_block_own(), gs_block_places()  of a launch on a stream: what the block's threads share, a gs_count_t and a
  *                               gs_places_t; what one has stored there others load behind a barrier
  *   GS_WARP                     threads that go together: LL128 lines are stored and loaded by 32 lanes, GS_WARP at

@@ -127,6 +127,11 @@ GS_FN void gs_stream_next(void)
 #endif
 }
 
+GS_FN bool gs_enter_fails(void)
+{
+    return false;
+}
+
 GS_FN gs_count_t *gs_block_own(void)
 {
     __shared__ gs_count_t own;

@@ -288,6 +288,12 @@ GS_FN bool gs_command_translate(gs_message_t *m)
     return (NULL == m->in) == (NULL == remote.in) && (NULL == m->out) == (NULL == remote.out);
 }
 
+/* A fault that the simulator injects (kernels.h). */
+GS_FN bool gs_enter_fails(void)
+{
+    return NULL != gpusym_kernel_sim_leaves && gpusym_kernel_sim_leaves();
+}
+
 GS_FN void *gs_reach(const void *p)
 {
     return NULL != p ? gpusym_kernel_sim_reach(p) : NULL;

@@ -88,7 +88,7 @@ GS_FN bool gs_enter_first(gs_ctx_t c, const gpusym_work_t *w)
 {
     gs_wait_t wait = GS_WAIT_INIT;
     gs_enter_send(c, w, w->enter_set, GS_ENTRY, w->enter_sig, w->epoch);
-    const bool here = gs_enter_blocks(c, w, &wait);
+    const bool here = !gs_enter_fails() && gs_enter_blocks(c, w, &wait);
     bool go = gs_part_all(c, here && gs_enter_entries(c, w, &wait));
     gs_enter_send(c, w, w->enter_set, GS_WORD, go ? GS_ENTER_GO : 0, w->epoch);
     if (go) {

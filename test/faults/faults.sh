@@ -302,12 +302,15 @@ of_allreduce() {
             dies "killed in a call" "$what@1" --most 3000
         done
         OMPI_MCA_coll_gpusym_linger=1000000 dies "killed in a call of a resident kernel" doorbell:3@1 --most 3000
+        OMPI_MCA_coll_gpusym_linger=300000 dies "killed between entry and verdict" entry:3@1 --coll allreduce --mode persistent
     fi
     # Open MPI 5 and later have no such option for a job that was not made to recover.
     if "${mpirun[0]}" --version 2>/dev/null | grep -Eq '\((Open MPI|OpenRTE)\) 4\.'; then
         survive --kill 1
         survive --kill 5
         [ "$device" != sim ] || survive launch:7@1 --most 3000
+        [ "$device" != sim ] ||
+            OMPI_MCA_coll_gpusym_linger=300000 survive entry:3@1 --coll allreduce --mode persistent
     fi
     mismatch --mismatch 1
     mismatch --mismatch 2

@@ -5,6 +5,11 @@
  * communicators may come in another order on every rank; requests end in any order, by MPI_Wait, MPI_Test and their
  * kin; persistent ones are started one by one and by MPI_Startall, and are freed; a pending call holds up no other
  * communicator, and outlives its own (where the calls are native: Open MPI's own then crash).
+ *
+ * --random: instead, so many nonblocking calls on two, then on three communicators, which every rank interleaves as it
+ * likes, with pauses, tests, waits for all that the GPU does, and memory that is allocated and freed between them (on
+ * GPUs that waits, too). Most calls are like the one before, so kernels are launched before the peers have posted the
+ * call.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -12,8 +17,9 @@
 #include <unistd.h>
 
 #include "test/mpi/coll.h"
+#include "test/mpi/mpit.h"
 
-#define USAGE "[--seed N] [--kinds LIST] [--many N] [--starts N]"
+#define USAGE "[--seed N] [--kinds LIST] [--many N] [--starts N] [--random CALLS]"
 #define COMMS 4
 #define RUNS 128
 #define GO 77 /* tag of the message that lets a rank go on */
@@ -396,6 +402,254 @@ static void all(flight_t *f)
     }
 }
 
+/* ---- random steps ---- */
+
+#define LANES 3   /* communicators at most */
+#define BUFFERS 2 /* calls of a communicator in flight at most */
+#define WORDS 9000
+#define PAUSE_US 400.0
+#define WORK_US 20.0
+#define CALM 24
+#define WILD 8
+
+static const char *const random_colls[] = {"allreduce", "bcast", "reduce", "allgather", "alltoall"};
+#define RANDOM_COLLS (sizeof random_colls / sizeof random_colls[0])
+
+/* A communicator with its calls, which are the same on all ranks; `next` is the number of the one to be started. */
+typedef struct {
+    MPI_Comm comm;
+    uint64_t next;
+    MPI_Request request[BUFFERS];
+    uint64_t number[BUFFERS];
+    int *in[BUFFERS], *out[BUFFERS];
+} lane_t;
+
+typedef struct {
+    check_t *t;
+    lane_t lane[LANES];
+    uint64_t seed, own;     /* own: another on every rank */
+    int lanes, kind, *host; /* [WORDS * ranks] */
+} random_t;
+
+static int word_of(uint64_t call, int rank, int i)
+{
+    return (int) (call * 7 + (uint64_t) rank * 131 + (uint64_t) i);
+}
+
+/* What call number `call` is: for a while the same. Words that a rank has for each, or for all. */
+static unsigned what_is(const random_t *r, int lane, uint64_t call, int *words, int *root)
+{
+    const uint64_t x = ref_mix(r->seed + (uint64_t) lane * 977 + call / 16);
+    const unsigned what = (unsigned) (x % RANDOM_COLLS);
+    *words = (int) (1 + x / 64 % (what < 3 ? WORDS : WORDS / (unsigned) r->t->nranks));
+    *root = (int) (x / 1048576 % (uint64_t) r->t->nranks);
+    return what;
+}
+
+static void start_random(random_t *r, int c)
+{
+    lane_t *l = &r->lane[c];
+    const uint64_t call = l->next++;
+    const int b = (int) (call % BUFFERS), n = r->t->nranks, rank = r->t->rank;
+    int words, root;
+    const unsigned what = what_is(r, c, call, &words, &root);
+    const int sent = 4 == what ? n * words : words;
+    for (int i = 0; i < sent; i++) {
+        r->host[i] = word_of(call, rank, i);
+    }
+    mem_write(1 == what && rank == root ? l->out[b] : l->in[b], r->host, (size_t) sent * sizeof(int));
+    l->number[b] = call;
+    switch (what) {
+    case 0:
+        MPI_Iallreduce(l->in[b], l->out[b], words, MPI_INT, MPI_SUM, l->comm, &l->request[b]);
+        break;
+    case 1:
+        MPI_Ibcast(l->out[b], words, MPI_INT, root, l->comm, &l->request[b]);
+        break;
+    case 2:
+        MPI_Ireduce(l->in[b], l->out[b], words, MPI_INT, MPI_SUM, root, l->comm, &l->request[b]);
+        break;
+    case 3:
+        MPI_Iallgather(l->in[b], words, MPI_INT, l->out[b], words, MPI_INT, l->comm, &l->request[b]);
+        break;
+    default:
+        MPI_Ialltoall(l->in[b], words, MPI_INT, l->out[b], words, MPI_INT, l->comm, &l->request[b]);
+        break;
+    }
+}
+
+/* What word i of the result must be. */
+static int result_of(const random_t *r, unsigned what, uint64_t call, int words, int root, int i)
+{
+    const int n = r->t->nranks;
+    switch (what) {
+    case 0:
+    case 2:
+        return n * word_of(call, 0, i) + 131 * n * (n - 1) / 2;
+    case 1:
+        return word_of(call, root, i);
+    case 3:
+        return word_of(call, i / words, i % words);
+    default:
+        return word_of(call, i / words, r->t->rank * words + i % words);
+    }
+}
+
+static bool is_right(random_t *r, int c, int b)
+{
+    const lane_t *l = &r->lane[c];
+    int words, root;
+    const unsigned what = what_is(r, c, l->number[b], &words, &root);
+    const int got = what > 2 ? r->t->nranks * words : 2 == what && r->t->rank != root ? 0 : words;
+    mem_read(r->host, l->out[b], (size_t) got * sizeof(int));
+    for (int i = 0; i < got; i++) {
+        if (r->host[i] != result_of(r, what, l->number[b], words, root, i)) {
+            fprintf(stderr, "inflight: FAIL on rank %d: call %llu of communicator %d, %s of %d words: word %d\n",
+                    r->t->rank, (unsigned long long) l->number[b], c, random_colls[what], words, i);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether the buffers of a communicator's next call are free: a call that has ended is compared. Nothing is waited for:
+ * a rank that did might wait for one that waits for a call of another communicator, which it has not started itself. */
+static bool is_free(random_t *r, int c, int b)
+{
+    lane_t *l = &r->lane[c];
+    int done = 1;
+    if (MPI_REQUEST_NULL != l->request[b]) {
+        MPI_Test(&l->request[b], &done, MPI_STATUS_IGNORE);
+        if (done) {
+            check_result(r->t, is_right(r, c, b));
+        }
+    }
+    return done;
+}
+
+static bool all_free(random_t *r)
+{
+    bool all = true;
+    for (int c = 0; c < r->lanes; c++) {
+        for (int b = 0; b < BUFFERS; b++) {
+            all = is_free(r, c, b) && all;
+        }
+    }
+    return all;
+}
+
+/* Between two starts: nothing; a pause in which calls may end; memory that comes and goes; or a wait for the GPU. */
+static void between(random_t *r, uint64_t x)
+{
+    const double until = MPI_Wtime() + 1e-6 * PAUSE_US * (double) (x / 16 % 64) / 64;
+    if (x % 16 < 6) {
+        while (!all_free(r) && MPI_Wtime() < until) {
+        }
+    } else if (6 == x % 16) {
+        mem_free(r->kind, mem_alloc(r->kind, 1 + x / 16 % 100000));
+    } else if (7 == x % 16) {
+        mem_synchronize();
+    }
+}
+
+/* CALM calls of one communicator, one after the other, with some work behind each start: kernels are launched early. */
+static void calm_round(random_t *r, int c)
+{
+    for (int i = 0; i < CALM; i++) {
+        const int b = (int) (r->lane[c].next % BUFFERS);
+        while (!all_free(r)) { /* all ranks have started, or will start, all that this one has */
+        }
+        start_random(r, c);
+        for (const double until = MPI_Wtime() + 1e-6 * WORK_US; MPI_Wtime() < until;) {
+        }
+        while (!is_free(r, c, b)) {
+        }
+    }
+}
+
+/* WILD calls of each communicator, in another order on every rank. The first of them may be launched early, too. */
+static void wild_round(random_t *r)
+{
+    int left = r->lanes, to_start[LANES];
+    for (int c = 0; c < r->lanes; c++) {
+        to_start[c] = WILD;
+    }
+    while (left > 0) {
+        const uint64_t x = r->own = ref_mix(r->own);
+        const int c = (int) (x % (uint64_t) r->lanes);
+        if (0 != to_start[c] && is_free(r, c, (int) (r->lane[c].next % BUFFERS))) {
+            start_random(r, c);
+            left -= 0 == --to_start[c];
+            between(r, x / 4);
+        }
+    }
+}
+
+/* So many calls, or some more, of all communicators together. */
+static void random_run(random_t *r, uint64_t calls)
+{
+    uint64_t x = r->seed;
+    for (uint64_t done = 0; done < calls;) {
+        x = ref_mix(x);
+        if (0 == x % 2) {
+            calm_round(r, (int) (x / 2 % (uint64_t) r->lanes));
+            done += CALM;
+        } else {
+            wild_round(r);
+            done += (uint64_t) r->lanes * WILD;
+        }
+    }
+    while (!all_free(r)) {
+    }
+}
+
+/* Of all collectives here. */
+static unsigned long long count_all(const char *counter)
+{
+    unsigned long long all = 0;
+    for (size_t i = 0; i < RANDOM_COLLS; i++) {
+        all += mpit_count(random_colls[i], counter);
+    }
+    return all;
+}
+
+static void random_steps(flight_t *f, uint64_t calls)
+{
+    static random_t r;
+    const size_t bytes = WORDS * sizeof(int) * (size_t) f->t.nranks;
+    (void) count_all("early");
+    (void) count_all("late");
+    for (r.lanes = 2; r.lanes <= LANES; r.lanes++) {
+        r = (random_t){.t = &f->t,
+                       .lanes = r.lanes,
+                       .kind = f->kind,
+                       .seed = f->seed + (uint64_t) r.lanes,
+                       .own = ref_mix(f->seed * 3 + (uint64_t) (f->t.rank * LANES + r.lanes)),
+                       .host = malloc(bytes)};
+        for (int c = 0; c < r.lanes; c++) {
+            r.lane[c].comm = f->comms[c].comm;
+            for (int b = 0; b < BUFFERS; b++) {
+                r.lane[c].request[b] = MPI_REQUEST_NULL;
+                r.lane[c].in[b] = mem_alloc(f->kind, bytes);
+                r.lane[c].out[b] = mem_alloc(f->kind, bytes);
+            }
+        }
+        random_run(&r, calls);
+        for (int c = 0; c < r.lanes; c++) {
+            for (int b = 0; b < BUFFERS; b++) {
+                mem_free(f->kind, r.lane[c].in[b]);
+                mem_free(f->kind, r.lane[c].out[b]);
+            }
+        }
+        free(r.host);
+        check_collect(&f->t);
+    }
+    const unsigned long long early = count_all("early"), late = count_all("late");
+    if (0 == f->t.rank) {
+        printf("rank 0: %llu launched early, %llu once more, because the first had left\n", early, late);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static flight_t f;
@@ -406,6 +660,7 @@ int main(int argc, char **argv)
     f.seed = check_seed();
     f.many = (int) check_number("--many", 100);
     f.starts = (int) check_number("--starts", 4);
+    const uint64_t calls = check_number("--random", 0);
     n = check_kinds(kinds);
     check_arguments_end(USAGE);
     if (f.many > RUNS) {
@@ -421,7 +676,11 @@ int main(int argc, char **argv)
     for (int i = 0; i < n; i++) {
         f.kind = kinds[i];
         f.native = check_native(kinds[i]);
-        all(&f);
+        if (0 != calls) {
+            random_steps(&f, calls);
+        } else {
+            all(&f);
+        }
         if (0 == f.t.rank) {
             printf("%s memory: %s\n", mem_name(f.kind), f.native ? "native" : "not native");
         }

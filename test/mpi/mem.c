@@ -30,6 +30,7 @@ typedef struct {
     void (*free)(int kind, void *p);
     bool (*plain)(const void *p); /* whether the CPU may touch it */
     void (*copy)(void *dst, const void *src, size_t size);
+    void (*synchronize)(void);
     bool (*context_kept)(void);
 } mem_device_t;
 
@@ -86,6 +87,7 @@ typedef struct {
     DRIVER(cuMemcpyAsync, (uintptr_t dst, uintptr_t src, size_t size, void *stream))                      \
     DRIVER(cuStreamCreate, (void **stream, unsigned flags))                                               \
     DRIVER(cuStreamDestroy_v2, (void *stream))                                                            \
+    DRIVER(cuCtxSynchronize, (void) )                                                                     \
     DRIVER(cuStreamSynchronize, (void *stream))
 
 /* Constants of the driver's interface. */
@@ -366,6 +368,16 @@ static void cuda_copy(void *dst, const void *src, size_t size)
     cu_leave(before);
 }
 
+static void cuda_synchronize(void)
+{
+    void *before = cu_enter();
+
+    if (0 != CU(cuCtxSynchronize)) {
+        exit(EXIT_FAILURE);
+    }
+    cu_leave(before);
+}
+
 static bool cuda_context_kept(void)
 {
     void *now = NULL;
@@ -488,6 +500,11 @@ static void sim_copy(void *dst, const void *src, size_t size)
     gpusym_sim_faults_hold(false);
 }
 
+static void sim_synchronize(void)
+{
+    (void) sim_check("gpusym_sim_synchronize", gpusym_sim_synchronize());
+}
+
 /* ---- No device ---- */
 
 static int host_init(int local_rank)
@@ -514,9 +531,10 @@ static bool host_plain(const void *p)
 /* ---- Which ---- */
 
 static const mem_device_t devices[] = {
-    {"cuda", cuda_init, cuda_fini, cuda_have, cuda_alloc, cuda_free, cuda_plain, cuda_copy, cuda_context_kept},
-    {"sim", sim_init, sim_fini, sim_have, sim_alloc, sim_free, sim_plain, sim_copy, always},
-    {"host", host_init, host_fini, host_have, NULL, NULL, host_plain, NULL, always},
+    {"cuda", cuda_init, cuda_fini, cuda_have, cuda_alloc, cuda_free, cuda_plain, cuda_copy, cuda_synchronize,
+     cuda_context_kept},
+    {"sim", sim_init, sim_fini, sim_have, sim_alloc, sim_free, sim_plain, sim_copy, sim_synchronize, always},
+    {"host", host_init, host_fini, host_have, NULL, NULL, host_plain, NULL, NULL, always},
 };
 
 static const mem_device_t *mem; /* chosen by mem_init, constant until mem_fini */
@@ -607,6 +625,13 @@ static void mem_copy(void *dst, const void *src, size_t size)
 void mem_write(void *dst, const void *src, size_t size)
 {
     mem_copy(dst, src, size);
+}
+
+void mem_synchronize(void)
+{
+    if (NULL != mem->synchronize) {
+        mem->synchronize();
+    }
 }
 
 void mem_read(void *dst, const void *src, size_t size)

@@ -60,6 +60,9 @@ bool mem_plain(const void *p);
 void mem_write(void *dst, const void *src, size_t size);
 void mem_read(void *dst, const void *src, size_t size);
 
+/* Waits until the GPU has done all that this process has given it, kernels of gpusym's too. */
+void mem_synchronize(void);
+
 /* A copy between memory of a GPU and memory of any kind but pageable, behind other work of some milliseconds on the
  * legacy stream: the call does not wait for it. Where the device has no such stream, it is done. `busy`: room for that
  * work, MEM_BUSY bytes of the GPU. */

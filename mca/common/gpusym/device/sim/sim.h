@@ -23,8 +23,9 @@ typedef struct {
     int delay;      /* microseconds that kernels and copies of streams take at least; atomic, may change */
     /* Faults to inject: "[die:]what:n[+][@rank][,...]": the n-th (from 1) alloc, import, export, bind, launch, graph,
      * hostalloc, copy, stream (its making) or open (of a GPU) fails, or the n-th launch never completes ("hang"), or
-     * the n-th address that a resident kernel reads from its doorbell comes too late ("doorbell"); on every rank or
-     * one. With "+" all later ones fail too; with "die:" the process is killed instead as it comes to that. */
+     * the n-th address that a resident kernel reads from its doorbell comes too late ("doorbell"), or the n-th kernel
+     * that was launched early leaves when it has sent its entry ("entry"); on every rank or one. With "+" all later
+     * ones fail too; with "die:" the process is killed instead as it comes to that. */
     const char *fail;
     void (*dies)(void); /* is called in place of that death; if it returns, nothing fails. NULL: SIGKILL */
     /* "A-B:CLASS[!][,...]": the class (topo/links.h) of the link between GPUs A and B, which are numbered as the
@@ -65,6 +66,8 @@ int gpusym_sim_stream_create(gpusym_stream_t **stream);
 /* Waits for its work. */
 int gpusym_sim_stream_destroy(gpusym_stream_t *stream);
 int gpusym_sim_stream_synchronize(gpusym_stream_t *stream);
+/* Waits for what all streams of the process have now, or get meanwhile; as cudaDeviceSynchronize does. */
+int gpusym_sim_synchronize(void);
 /* 1: all is done; 0: not yet. */
 int gpusym_sim_stream_query(gpusym_stream_t *stream);
 int gpusym_sim_stream_copy(gpusym_stream_t *stream, void *dst, const void *src, size_t size);

@@ -64,6 +64,12 @@ static int gpu_fill(gpusym_gpu_info_t *info)
     return GPUSYM_SUCCESS;
 }
 
+/* gpusym_kernel_sim_leaves */
+static bool entry_fails(void)
+{
+    return sim_fault_due(SIM_FAULT_ENTRY);
+}
+
 /* The parts of open; a failure is told in sim.why. */
 static int open_locked(void)
 {
@@ -93,6 +99,7 @@ static int open_locked(void)
     sim_peak_reset();
     gpusym_kernel_sim_mc_members = gpusym_sim_mc_members;
     gpusym_kernel_sim_reach = sim_kernel_reach;
+    gpusym_kernel_sim_leaves = entry_fails;
     return GPUSYM_SUCCESS;
 }
 

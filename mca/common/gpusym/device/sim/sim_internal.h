@@ -73,7 +73,8 @@ void sim_peak_reset(void);
     X(STREAM, stream)       \
     X(OPEN, open)           \
     X(HANG, hang)           \
-    X(DOORBELL, doorbell)
+    X(DOORBELL, doorbell)   \
+    X(ENTRY, entry)
 
 typedef enum {
 #define X(id, word) SIM_FAULT_##id,

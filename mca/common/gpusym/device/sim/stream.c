@@ -344,6 +344,25 @@ int sim_stream_poll(gpusym_stream_t *stream)
     return 0 == __atomic_load_n(&stream->pending, __ATOMIC_ACQUIRE);
 }
 
+static bool all_idle(void)
+{
+    pthread_mutex_lock(&streams.lock);
+    const gpusym_stream_t *s = streams.first;
+    while (NULL != s && 0 == __atomic_load_n(&s->pending, __ATOMIC_ACQUIRE)) {
+        s = s->next;
+    }
+    pthread_mutex_unlock(&streams.lock);
+    return NULL == s;
+}
+
+int gpusym_sim_synchronize(void)
+{
+    for (unsigned tries = 0; !all_idle(); tries++) { /* counted down by the streams' workers */
+        sim_nap(tries);
+    }
+    return GPUSYM_SUCCESS;
+}
+
 void sim_streams_close(void)
 {
     pthread_mutex_lock(&streams.lock);
