@@ -37,8 +37,8 @@ enum { AM_ID = 1 };
 #define CLOSE_NS 100000000u
 /* A fragment of UCX's TCP has 64 KiB, with all headers. */
 #define TCP_PART_BYTES ((64u << 10) - 256u)
-/* Longer messages through shared memory go by rendezvous. */
-#define SHARED_EAGER_BYTES (8u << 10)
+/* Longer messages through shared memory go by rendezvous; shorter ones would be later by its round trip. */
+#define SHARED_EAGER_BYTES (64u << 10)
 
 /* A message that lands by rendezvous: UCX writes it, from place() to landed(). */
 typedef struct landing landing_t;
