@@ -466,7 +466,8 @@ wire() {
     shift 2
     [ "$device" = sim ] && bytes=8,4k,64k most=256k batches=3
     local -x GPUSYM_UCX_TLS=$ucx
-    measure "hosts, $name" 90 2 env "$@" "$kit/bin/gpusym_bench" --device "$device" --coll allreduce --bytes "$bytes" \
+    # NCCL's threads, which move its data, want cores of their own.
+    bind_to=none measure "hosts, $name" 90 2 env "$@" "$kit/bin/gpusym_bench" --device "$device" --coll allreduce --bytes "$bytes" \
         --batches 7 --no-staged --no-in-place --csv "hosts-$name-2-ranks.csv"
     measure "hosts, netperf, $name" 90 2 "$kit/bin/gpusym_netperf" --max "$most" --batches "$batches" \
         --csv "hosts-netperf-$name.csv"
