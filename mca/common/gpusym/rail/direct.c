@@ -292,7 +292,7 @@ static int reduce_all(gpusym_rail_t *r)
                          : GPUSYM_SUCCESS;
 }
 
-/* The same by the CPU, of what stands in send buffers and rings.  0: the own input is not there yet. */
+/* The same by the CPU, of what stands in send buffers and rings; nothing yet while the own input is not there. */
 static int reduce_short(gpusym_rail_t *r)
 {
     gpusym_rail_direct_t *d = &r->direct;
