@@ -11,17 +11,9 @@ set -u
 builddir=$(cd "${1:?usage: test/info.sh BUILDDIR}" && pwd) || exit 2
 # shellcheck source=/dev/null
 . "$builddir/test/build.env" || exit 2
-# shellcheck source=test/mpirun.sh
-. "$GPUSYM_SRCDIR/test/mpirun.sh" || exit 2
-for name in "${!OMPI_MCA_coll@}"; do
-    unset "$name"
-done
-export OMPI_MCA_opal_mca_base_component_path=$builddir/components:$GPUSYM_OMPI_PATH_TAIL
+# shellcheck source=test/output.sh
+. "$GPUSYM_SRCDIR/test/output.sh" || exit 2
 info=$builddir/info/gpusym_info
-dir=$(mktemp -d) || exit 2
-trap 'rm -rf "$dir"' EXIT
-# shellcheck source=test/verdict.sh
-. "$GPUSYM_SRCDIR/test/verdict.sh" || exit 2
 
 # ask STATUS COMMAND...: what it says is in $dir/log, on stdout alone in $dir/out; the status is as expected
 ask() {
@@ -34,7 +26,7 @@ ask() {
     verdict "$label: status $1" "$([ $status = "$1" ] || echo $status)" "$dir/log"
 }
 
-# says REGEX: a line matches; spaces stand for any number of them
+# says REGEX: in place of that of test/output.sh: a line matches, one or more; spaces stand for any number of them
 says() {
     verdict "$label: $1" "$(grep -Eq -- "${1// / +}" "$dir/log" || echo 'not said')" "$dir/log"
 }

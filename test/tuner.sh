@@ -11,41 +11,17 @@ set -u
 builddir=$(cd "${1:?usage: test/tuner.sh BUILDDIR}" && pwd) || exit 2
 # shellcheck source=/dev/null
 . "$builddir/test/build.env" || exit 2
-# shellcheck source=test/mpirun.sh
-. "$GPUSYM_SRCDIR/test/mpirun.sh" || exit 2
-for name in "${!OMPI_MCA_coll@}"; do
-    unset "$name"
-done
-export OMPI_MCA_opal_mca_base_component_path=$builddir/components:$GPUSYM_OMPI_PATH_TAIL
-export OMPI_MCA_coll=gpusym OMPI_MCA_coll_gpusym_device=sim GPUSYM_TEST_DEVICE=sim OMPI_MCA_coll_gpusym_multicast=0
+# shellcheck source=test/output.sh
+. "$GPUSYM_SRCDIR/test/output.sh" || exit 2
+on_simulator
 tuner=$builddir/test/faults/.libs/libtuner.so
 example=$builddir/examples/.libs/libtuner.so
-dir=$(mktemp -d) || exit 2
-trap 'rm -rf "$dir"' EXIT
-# shellcheck source=test/verdict.sh
-. "$GPUSYM_SRCDIR/test/verdict.sh" || exit 2
-
-# run WHAT COMMAND...: it ends well
-run() {
-    local status
-    label=$1
-    timeout $((120 * ${GPUSYM_TEST_SLOW:-1})) "${@:2}" >"$dir/log" 2>&1 </dev/null
-    status=$?
-    verdict "$label: it ends well" "$([ $status = 0 ] || echo "status $status")" "$dir/log"
-}
 
 # calls WHAT ANSWER [ARGUMENT...]: all-reduces from 8 bytes to 1 MiB on 3 ranks, by plug-in $tuner, which answers so
 calls() {
     # shellcheck disable=SC2154  # test/mpirun.sh sets it
     TEST_TUNER=$2 run "$1" "$GPUSYM_OMPI_MPIRUN" "${oversubscribe[@]}" -x TEST_TUNER -n 3 --mca coll_gpusym_summary 1 \
         --mca coll_gpusym_tuner "$tuner" "${@:3}" "$builddir/examples/allreduce"
-}
-
-# says REGEX [N]: N lines match, 1 if it is not given; spaces stand for any number of them
-says() {
-    local n
-    n=$(grep -Ec -- "${1// / +}" "$dir/log")
-    verdict "$label: ${2:-1} x $1" "$([ "$n" = "${2:-1}" ] || echo "$n")" "$dir/log"
 }
 
 calls 'an answer' ring_ll:2 --mca coll_gpusym_verbose 2 --mca coll_gpusym_trace "$dir/trace"

@@ -508,6 +508,18 @@ hosts_stage() {
     hosts_table
 }
 
+# The end of a program of awk, which prints time[order[1 .. count], sizes[1 .. rows]].
+print_times='
+        END {
+            printf "%-22s", "allreduce, us"
+            for (r = 1; r <= rows; r++) printf "%10s", sizes[r]
+            for (c = 1; c <= count; c++) {
+                printf "\n%-22s", order[c]
+                for (r = 1; r <= rows; r++) printf "%10s", time[order[c], sizes[r]]
+            }
+            print ""
+        }'
+
 # One table of the all-reduces of hosts_stage, in microseconds.
 hosts_table() {
     awk -F, '
@@ -515,18 +527,10 @@ hosts_table() {
         $1 == "collective" { way = FILENAME; gsub(/^hosts-|-2-ranks.csv$/, "", way); for (i = 1; i <= NF; i++) at[$i] = i; next }
         {
             if (!($2 in size)) { size[$2] = 1; sizes[++rows] = $2 }
-            us["gpusym, " way, $2] = $(at["us"]); us["NCCL, " way, $2] = $(at["nccl_us"])
+            time["gpusym, " way, $2] = $(at["us"]); time["NCCL, " way, $2] = $(at["nccl_us"])
             if (way != last) { order[++count] = "gpusym, " way; order[++count] = "NCCL, " way; last = way }
         }
-        END {
-            printf "%-22s", "allreduce, us"
-            for (r = 1; r <= rows; r++) printf "%10s", sizes[r]
-            for (c = 1; c <= count; c++) {
-                printf "\n%-22s", order[c]
-                for (r = 1; r <= rows; r++) printf "%10s", us[order[c], sizes[r]]
-            }
-            print ""
-        }' hosts-posix-2-ranks.csv hosts-tcp-2-ranks.csv
+        '"$print_times" hosts-posix-2-ranks.csv hosts-tcp-2-ranks.csv
 }
 
 # The same sizes for all; NCCL_ALGO and NCCL_PROTO hold for a process.
@@ -562,15 +566,7 @@ rings_table() {
             if (!($2 in size)) { size[$2] = 1; sizes[++rows] = $2 }
             time[who, $2] = us
         }
-        END {
-            printf "%-22s", "allreduce, us"
-            for (r = 1; r <= rows; r++) printf "%10s", sizes[r]
-            for (c = 1; c <= count; c++) {
-                printf "\n%-22s", order[c]
-                for (r = 1; r <= rows; r++) printf "%10s", time[order[c], sizes[r]]
-            }
-            print ""
-        }' "rings-$most-ranks.csv" rings-nccl-*"$most-ranks.csv"
+        '"$print_times" "rings-$most-ranks.csv" rings-nccl-*"$most-ranks.csv"
 }
 
 # Those of all collectives: each leaves out what it does not have.
