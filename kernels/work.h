@@ -92,6 +92,30 @@ typedef struct gpusym_copies_work {
  * nothing, and its status is GPUSYM_STATUS_TIMEOUT. */
 #define GPUSYM_COPY_WAITS 8u
 
+/* In place of a copy: inputs go to the host, and the host's answer to outputs; `out` is a gpusym_exchange_t, in pinned
+ * host memory, and so says `bytes`: GPUSYM_EXCHANGE_COMMAND. For a kernel of one block that stays. */
+#define GPUSYM_COPY_EXCHANGES (GPUSYM_COPY_SIGNALS | GPUSYM_COPY_WAITS)
+/* Bytes of an input, and inputs and outputs, at most. */
+#define GPUSYM_EXCHANGE_MAX 512u
+#define GPUSYM_EXCHANGE_BUFFERS 8u
+#define GPUSYM_EXCHANGE_LINES (2u * (GPUSYM_EXCHANGE_MAX / GPUSYM_PACK)) /* two of a pack */
+#define GPUSYM_EXCHANGE_COMMAND(bytes, nin, nout) ((uint32_t) (bytes) | ((nin) -1u) << 10 | ((nout) -1u) << 13)
+
+/* An LL line as the host sees it: each half has 4 bytes of data, and above them the number that marks it. */
+typedef struct gpusym_ll_line {
+    uint64_t half[2];
+} gpusym_ll_line_t;
+
+/* Each line is marked by the number of the kernel's command. The kernel waits for the answer for
+ * gpusym_work_t.enter_ns at most; what has not come by then it does not store, and marks `late`. */
+typedef struct gpusym_exchange {
+    void *in[GPUSYM_EXCHANGE_BUFFERS]; /* the host writes these before the command; the first is the command's */
+    void *out[GPUSYM_EXCHANGE_BUFFERS];
+    gpusym_ll_line_t late;
+    gpusym_ll_line_t answer[GPUSYM_EXCHANGE_LINES];
+    gpusym_ll_line_t sent[GPUSYM_EXCHANGE_BUFFERS * GPUSYM_EXCHANGE_LINES]; /* of each input as many as it needs */
+} gpusym_exchange_t;
+
 /* Blocks of a copy at most: each has a completion word in gpusym_work_t.done, and, so many words behind it, one that it
  * writes if it has not waited long enough. */
 #define GPUSYM_CARRY_BLOCKS 64u

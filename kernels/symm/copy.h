@@ -164,10 +164,57 @@ GS_FN void gs_copy_command(gs_ctx_t part, const gs_message_t *m)
     (void) gs_part_all(part, true);
 }
 
-/* A command: a copy, of bytes or of packs, with its signals. Returns the status. */
+/* An exchange with the host. (An output that has been stored before another one's lines were late is stored again, by
+ * whoever stores all: the same bytes.) */
+GS_OUTLINE void gs_copy_exchange(gs_ctx_t part, const gpusym_work_t *w, const gs_message_t *m, uint32_t number)
+{
+    gpusym_exchange_t *const x = (gpusym_exchange_t *) (void *) m->out;
+    const uint32_t bytes = m->bytes & 0x3ffu, packs = (bytes + 15) / 16;
+    const uint32_t nin = 1 + (m->bytes >> 10 & 7u), nout = 1 + (m->bytes >> 13 & 7u);
+    const uint64_t since = gs_now_ns();
+    bool there = true;
+    GS_NO_UNROLL
+    for (uint32_t i = part.thread; i < nin * packs; i += part.nthreads) {
+        const uint32_t q = i / packs;
+        const char *in = 0 == q ? m->in : (const char *) gs_reach((void *) (uintptr_t) gs_ld_strong(&x->in[q], 8));
+        const gs_pack_t v = gs_ld_user_strong(in, gs_align(in), bytes, i % packs);
+        gs_ll_st(&x->sent[2 * i], v.w[0], number);
+        gs_ll_st(&x->sent[2 * i + 1], v.w[1], number);
+    }
+    for (uint32_t i = part.thread; i < nout * packs; i += part.nthreads) {
+        char *out = (char *) gs_reach((void *) (uintptr_t) gs_ld_strong(&x->out[i / packs], 8));
+        const gpusym_ll_line_t *line = &x->answer[2 * (i % packs)];
+        gs_pack_t v = {{0, 0}};
+        bool low = false, high = false;
+        while (!(low && high) && there) {
+            there = gs_now_ns() - since <= w->enter_ns; /* before the loads: each is looked at at least once */
+            low = gs_ll_ld(line, number, &v.w[0]);
+            high = gs_ll_ld(line + 1, number, &v.w[1]);
+        }
+        there = low && high;
+        if (!there) {
+            break;
+        }
+        gs_st_user_word(out, gs_align(out), bytes, i % packs, v);
+    }
+    there = gs_part_all(part, there);
+    if (!there && 0 == part.thread) {
+        gs_ll_st(&x->late, 1, number);
+        gs_fence_system();
+    }
+}
+
+/* A command: a copy, of bytes or of packs, with its signals, or an exchange. Returns the status. */
 GS_FN uint32_t gs_copy_commanded(gs_ctx_t part, const gpusym_work_t *w, const gs_command_t *r)
 {
     const bool packs = 0 != (r->skip & GPUSYM_COPY_PACKS);
+    if (GPUSYM_COPY_EXCHANGES == (r->skip & GPUSYM_COPY_EXCHANGES)) {
+        gs_copy_exchange(part, w, &r->m, r->seq);
+        if (0 == part.thread && 0 != (r->skip & GPUSYM_COPY_TO_HOST)) {
+            gs_fence_system();
+        }
+        return GPUSYM_STATUS_OK;
+    }
     const uint64_t off = GPUSYM_SIGNAL_OFF(packs ? 16 * r->m.bytes : r->m.bytes);
     /* across PCIe, at once with what comes next */
     const uint32_t signal = 0 != (r->skip & (GPUSYM_COPY_SIGNALS | GPUSYM_COPY_WAITS)) && part.thread < GS_WARP
@@ -204,7 +251,10 @@ GS_FN void gs_copy_resident(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
 GS_FN void gs_copy_all(gs_ctx_t c, const gpusym_work_t *w)
 {
     uint32_t status = GPUSYM_STATUS_OK;
-    if (0 != w->rows.runs) {
+    if (0 != w->linger_ns && GPUSYM_COPY_EXCHANGES == (w->run[0].does & GPUSYM_COPY_EXCHANGES)) {
+        const gs_message_t m = {(const char *) w->run[0].in, (char *) w->run[0].out, w->run[0].bytes};
+        gs_copy_exchange(c, w, &m, w->done_seq);
+    } else if (0 != w->rows.runs) {
         status = gs_copy_run(c, w);
     } else {
         gs_copy_rows(c, w);

@@ -869,10 +869,30 @@ static void quieten(void)
 }
 
 /* Held calls are released, or given up by all that had started them; later ones find nothing of those. */
+/* Places whose exchange waits for its answer. */
+static uint32_t exchanging(void)
+{
+    uint32_t count = 0;
+    for (uint32_t p = 0; p < n; p++) {
+        count += NULL != place[p].rail->copies.exchange.copier;
+    }
+    return count;
+}
+
+/* Waits until the GPU waits no longer for answers, which come later than that. */
+static uint32_t let_exchanges_end(void)
+{
+    const uint32_t count = exchanging();
+    while (0 != exchanging()) {
+        (void) poll_all();
+    }
+    return count;
+}
+
 static void held(void **state)
 {
     gpusym_rail_call_t calls[PLACES];
-    uint32_t unquiet = 0;
+    uint32_t unquiet = 0, exchanged = 0, late = 0;
     (void) state;
     for (uint32_t count = 2; count <= 6; count++) {
         open_places(count, 0);
@@ -888,9 +908,13 @@ static void held(void **state)
             fill_buffers();
             make_calls(calls, &like, !gathers && 0 != k % 4);
             hold(calls, dropped ? (uint32_t) next_random() : UINT32_MAX, moves);
+            exchanged += exchanging();
+            late += 0 == k % 6 ? let_exchanges_end() : 0;
             for (uint32_t p = 0; p < n; p++) {
                 if (dropped) {
-                    assert_true(gpusym_rail_drop(place[p].rail));
+                    while (!gpusym_rail_drop(place[p].rail)) { /* its exchange waits for the answer */
+                        sched_yield();
+                    }
                 } else {
                     gpusym_rail_release(place[p].rail);
                     place[p].ended = 0;
@@ -912,6 +936,7 @@ static void held(void **state)
         close_places(n);
     }
     assert_true(0 != unquiet);
+    assert_true(exchanged > late && late > 0);
 }
 
 static void wrong_call(void **state)

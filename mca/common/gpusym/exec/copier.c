@@ -177,10 +177,11 @@ static gpusym_copier_t *begin(const gpusym_device_t *dev, gpusym_gpu_t *gpu, con
 static void command_kernel(gpusym_copier_t *c)
 {
     const gpusym_copier_run_t *run = &c->run;
-    const bool packs = run->bytes > gpusym_tuning_carry_resident_max();
+    const bool exchanges = GPUSYM_COPY_EXCHANGES == (run->does & GPUSYM_COPY_EXCHANGES);
+    const bool packs = !exchanges && run->bytes > gpusym_tuning_carry_resident_max();
     c->commanded = true;
     c->served++;
-    if (0 != (run->does & (GPUSYM_COPY_SIGNALS | GPUSYM_COPY_WAITS))) {
+    if (!exchanges && 0 != (run->does & (GPUSYM_COPY_SIGNALS | GPUSYM_COPY_WAITS))) {
         gpusym_lane_signal(c->lane, run->signal); /* else no store more to the line that the kernel polls */
     }
     gpusym_lane_command(c->lane, run->src, run->dst, packs ? run->bytes / GPUSYM_PACK : run->bytes,
@@ -244,6 +245,11 @@ static int launch_again(gpusym_copier_t *c)
                                                           : c->dev->copy(c->gpu, c->run.dst, c->run.src, c->run.bytes);
     leave(c);
     return GPUSYM_SUCCESS == rc ? 1 : rc;
+}
+
+uint32_t gpusym_copier_number(const gpusym_copier_t *c)
+{
+    return c->lane->seq;
 }
 
 int gpusym_copier_poll(gpusym_copier_t *c)

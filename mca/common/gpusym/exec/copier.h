@@ -26,7 +26,9 @@ typedef struct {
     void *dst;
     const void *src;
     uint32_t bytes;
-    uint32_t does;   /* GPUSYM_COPY_TO_HOST, GPUSYM_COPY_SIGNALS, GPUSYM_COPY_WAITS (kernels/work.h) */
+    uint32_t does;   /* GPUSYM_COPY_TO_HOST, GPUSYM_COPY_SIGNALS, GPUSYM_COPY_WAITS (kernels/work.h); or
+                      * GPUSYM_COPY_EXCHANGES, with GPUSYM_COPY_TO_HOST if an output is not memory of this GPU: bytes and
+                      * dst are then as it says */
     uint32_t signal; /* its number */
 } gpusym_copier_run_t;
 
@@ -41,6 +43,10 @@ int gpusym_copier_command(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const g
 /* Returns 1 if the copy has ended, 0 if it is under way, or the device's error, which ends it too; GPUSYM_ERR_LATE: the
  * signal has not come, and nothing has been copied. */
 int gpusym_copier_poll(gpusym_copier_t *copier);
+
+/* Of an exchange that is under way: the number that marks its lines; another one after a poll that has launched it
+ * again, before which it has sent nothing. */
+uint32_t gpusym_copier_number(const gpusym_copier_t *copier);
 
 /* Commands all copiers to leave the GPU, those that are busy as soon as their copy has ended: before calls of the
  * driver that wait for kernels, for import say.  The next copy may bring one back.  Any thread. */

@@ -121,8 +121,7 @@ static int fill_buffers(gpusym_rail_t *r)
         }
         const uint32_t nsrc = gpusym_rail_inputs(r, part.off, src);
         p->data = r->params.send + (uint64_t) i * piece_max(r);
-        void *dst = gpusym_rail_device(r, p->data);
-        const int rc = gpusym_rail_short_move(r, FILLS, src, nsrc, &dst, 1, part.bytes, &p->filled);
+        const int rc = gpusym_rail_short_fill(r, FILLS, src, nsrc, p->data, part.bytes, &p->filled);
         if (GPUSYM_SUCCESS != rc) {
             return rc;
         }

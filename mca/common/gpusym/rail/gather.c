@@ -29,7 +29,6 @@ int gpusym_rail_gather_start(gpusym_rail_t *r)
 {
     gpusym_rail_gather_t *g = &r->gather;
     const void *src[GPUSYM_TEAM_MAX];
-    void *dst = gpusym_rail_device(r, r->params.send);
     memset(g, 0, sizeof *g);
     g->have = 1;
     if (r->params.n > GPUSYM_RAIL_DIRECT_MAX || (0 == r->nin && 0 != r->call.bytes) ||
@@ -40,7 +39,7 @@ int gpusym_rail_gather_start(gpusym_rail_t *r)
         return GPUSYM_SUCCESS;
     }
     const uint32_t nsrc = gpusym_rail_inputs(r, 0, src);
-    const int rc = gpusym_rail_short_move(r, 0, src, nsrc, &dst, 1, r->call.bytes, &g->filled);
+    const int rc = gpusym_rail_short_fill(r, 0, src, nsrc, r->params.send, r->call.bytes, &g->filled);
     g->stored = g->filled; /* where there is no output */
     return rc;
 }

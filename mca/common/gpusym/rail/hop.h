@@ -107,11 +107,19 @@ typedef struct {
 /* The lane of those that are launched. */
 #define GPUSYM_RAIL_COPY_LANE 2u
 
+/* An exchange (kernels/work.h): one command of the copier in place of a copy to the host and another one back. */
+typedef struct {
+    gpusym_copier_t *copier; /* NULL: none is under way */
+    char *to;                /* where the inputs go, reduced */
+    const char *answer;      /* what goes to the outputs; NULL: it is not there yet */
+} gpusym_rail_exchange_t;
+
 typedef struct {
     gpusym_copier_run_t run[GPUSYM_RAIL_COPIES];
     uint32_t queued, ended;
-    gpusym_copier_t *copier; /* makes the next one that ends; NULL: it does not */
-    bool by_launch;          /* a kernel does */
+    gpusym_rail_exchange_t exchange; /* makes the next one that ends; `copier` does not */
+    gpusym_copier_t *copier;         /* makes the next one that ends; NULL: it does not */
+    bool by_launch;                  /* a kernel does */
     gpusym_rail_work_t launched;
     int error;
 } gpusym_rail_copies_t;

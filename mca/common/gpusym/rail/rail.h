@@ -3,8 +3,8 @@
  *
  * Rails: collectives between processes that do not reach each other's memory, one of each island, over the streams of
  * net/stream.h.  The CPU drives: it launches a kernel that ends by itself when a piece has landed, and sends a piece
- * when that kernel has ended.  No kernel waits for a peer or for the net, so nothing that a program does between
- * posting a call and waiting for it can make a kernel hang.
+ * when that kernel has ended.  No kernel waits for a peer or for the net, but exchanges (short.h), for a limited time:
+ * nothing that a program does between posting a call and waiting for it can make a kernel hang.
  *
  *     input -> send buffer (pinned) -> net -> ring (pinned) -> output, or reduced with the input -> send buffer
  *

@@ -5,6 +5,8 @@
  */
 #include "mca/common/gpusym/rail/short.h"
 
+#include <string.h>
+
 #include "kernels/kernels.h"
 #include "tuning/carry.h"
 
@@ -15,10 +17,16 @@
 #define REDUCE_MAX (64u << 10)
 #define REDUCE_MAX_SLOW (2u << 10)
 
+/* Whether the CPU reduces n inputs of the call. */
+static bool reduces_on_cpu(const gpusym_rail_t *r, uint32_t n)
+{
+    return n * r->call.bytes <=
+           (gpusym_kernel_reduces_fast_on_cpu(r->call.op, r->call.type) ? REDUCE_MAX : REDUCE_MAX_SLOW);
+}
+
 bool gpusym_rail_short_reduces(const gpusym_rail_t *r)
 {
-    const bool fast = r->call.reduces && gpusym_kernel_reduces_fast_on_cpu(r->call.op, r->call.type);
-    return r->call.reduces && r->params.n > 1 && r->params.n * r->call.bytes <= (fast ? REDUCE_MAX : REDUCE_MAX_SLOW);
+    return r->call.reduces && r->params.n > 1 && reduces_on_cpu(r, r->params.n);
 }
 
 /* Whether an address of the GPU is in a send buffer, which is all that is filled but outputs. */
@@ -28,10 +36,175 @@ static bool is_pinned(const gpusym_rail_t *r, const void *p)
     return at >= send && at < send + GPUSYM_RAIL_SEND_BYTES(r->params.piece_bytes);
 }
 
+/* ---- exchanges ---- */
+
+_Static_assert(0 == sizeof(gpusym_exchange_t) % 16, "lines are where the kernels load them whole");
+
+/* At the end of the send buffers, of which a call that reduces uses the first. */
+static gpusym_exchange_t *exchange_area(const gpusym_rail_t *r)
+{
+    return (gpusym_exchange_t *) (void *) (r->params.send + GPUSYM_RAIL_SEND_BYTES(r->params.piece_bytes) -
+                                           sizeof(gpusym_exchange_t));
+}
+
+static uint32_t packs_of(uint64_t bytes)
+{
+    return (uint32_t) ((bytes + GPUSYM_PACK - 1) / GPUSYM_PACK);
+}
+
+static bool is_marked(const gpusym_ll_line_t *line, uint32_t number)
+{
+    return __atomic_load_n(&line->half[0], __ATOMIC_ACQUIRE) >> 32 == number &&
+           __atomic_load_n(&line->half[1], __ATOMIC_ACQUIRE) >> 32 == number;
+}
+
+/* Begins an exchange of the inputs for the outputs. False: a copy is to move the inputs. */
+static bool begin_exchange(gpusym_rail_t *r, const void *const *src, uint32_t nsrc, char *to)
+{
+    gpusym_rail_copies_t *c = &r->copies;
+    gpusym_exchange_t *x = exchange_area(r);
+    const uint64_t bytes = r->call.bytes;
+    if (!r->params.copier || !gpusym_rail_short_reduces(r) || 0 == bytes || bytes > GPUSYM_EXCHANGE_MAX || 0 == nsrc ||
+        nsrc > GPUSYM_EXCHANGE_BUFFERS || 0 == r->nout || r->nout > GPUSYM_EXCHANGE_BUFFERS ||
+        !reduces_on_cpu(r, nsrc) || c->queued != c->ended) {
+        return false;
+    }
+    memcpy(x->in, src, nsrc * sizeof *src);
+    memcpy(x->out, r->out, r->nout * sizeof *r->out);
+    /* Another lane's commands may have had the same numbers. */
+    memset(&x->late, 0, sizeof x->late);
+    memset(x->answer, 0, 2 * packs_of(bytes) * sizeof *x->answer);
+    memset(x->sent, 0, 2 * nsrc * packs_of(bytes) * sizeof *x->sent);
+    const gpusym_copier_run_t run = {.dst = gpusym_rail_device(r, (const char *) x),
+                                     .src = src[0],
+                                     .bytes = GPUSYM_EXCHANGE_COMMAND(bytes, nsrc, r->nout),
+                                     .does = GPUSYM_COPY_EXCHANGES |
+                                             (r->call.own && 1 == r->nout ? 0u : GPUSYM_COPY_TO_HOST)};
+    c->exchange = (gpusym_rail_exchange_t){.to = to};
+    if (GPUSYM_SUCCESS != gpusym_copier_start(r->params.dev, r->params.gpu, &run, &c->exchange.copier)) {
+        c->exchange.copier = NULL;
+        return false;
+    }
+    c->queued++;
+    return true;
+}
+
+/* If the inputs have all come, reduces them to where they go. */
+static bool take_inputs(gpusym_rail_t *r, uint32_t number)
+{
+    gpusym_rail_copies_t *c = &r->copies;
+    const gpusym_exchange_t *x = exchange_area(r);
+    char in[GPUSYM_EXCHANGE_BUFFERS][GPUSYM_EXCHANGE_MAX];
+    const void *src[GPUSYM_EXCHANGE_BUFFERS];
+    const uint32_t packs = packs_of(r->call.bytes);
+    for (uint32_t i = 0; i < 2 * r->nin * packs; i++) {
+        if (!is_marked(&x->sent[i], number)) {
+            return false;
+        }
+    }
+    for (uint32_t i = 0; i < 4 * r->nin * packs; i++) {
+        const uint32_t data = (uint32_t) x->sent[i / 2].half[i % 2];
+        memcpy(&in[i / (4 * packs)][4 * (i % (4 * packs))], &data, sizeof data);
+    }
+    for (uint32_t q = 0; q < r->nin; q++) {
+        src[q] = in[q];
+    }
+    if (1 == r->nin) {
+        memcpy(c->exchange.to, in[0], r->call.bytes);
+    } else {
+        gpusym_kernel_reduce_on_cpu(r->call.op, r->call.type, src, r->nin, c->exchange.to, r->call.bytes);
+    }
+    c->ended++;
+    r->counters.copies++;
+    return true;
+}
+
+static void give_answer(gpusym_rail_t *r, const char *answer)
+{
+    gpusym_exchange_t *x = exchange_area(r);
+    const uint64_t mark = (uint64_t) gpusym_copier_number(r->copies.exchange.copier) << 32;
+    char padded[GPUSYM_EXCHANGE_MAX] = {0};
+    memcpy(padded, answer, r->call.bytes);
+    for (uint32_t i = 0; i < 4 * packs_of(r->call.bytes); i++) {
+        uint32_t data;
+        memcpy(&data, &padded[4 * i], sizeof data);
+        __atomic_store_n(&x->answer[i / 2].half[i % 2], mark | data, __ATOMIC_RELAXED);
+    }
+    r->copies.exchange.answer = answer;
+}
+
+/* What the exchange was to do, and has not done, by a copy or a launch. */
+static int do_without(gpusym_rail_t *r)
+{
+    gpusym_rail_copies_t *c = &r->copies;
+    const void *src[GPUSYM_TEAM_MAX];
+    void *dst[GPUSYM_TEAM_MAX];
+    uint32_t nsrc = 1, ndst = 1;
+    if (NULL == c->exchange.answer) {
+        nsrc = gpusym_rail_inputs(r, 0, src);
+        dst[0] = gpusym_rail_device(r, c->exchange.to);
+    } else if (1 == r->nout) {
+        c->run[c->ended % GPUSYM_RAIL_COPIES] = (gpusym_copier_run_t){
+            .dst = r->out[0],
+            .src = gpusym_rail_device(r, c->exchange.answer),
+            .bytes = (uint32_t) r->call.bytes,
+            .does = r->call.own ? 0 : GPUSYM_COPY_TO_HOST,
+        };
+        return GPUSYM_SUCCESS;
+    } else {
+        src[0] = gpusym_rail_device(r, c->exchange.answer);
+        ndst = gpusym_rail_outputs(r, 0, src, 1, dst);
+    }
+    const int rc = gpusym_rail_launch(r, GPUSYM_RAIL_COPY_LANE, src, nsrc, dst, ndst, r->call.bytes, &c->launched);
+    c->by_launch = GPUSYM_SUCCESS == rc;
+    return rc;
+}
+
+/* Moves the exchange on that is under way; it waits for its answer for some time, and then it ends. */
+static int poll_exchange(gpusym_rail_t *r)
+{
+    gpusym_rail_copies_t *c = &r->copies;
+    const uint32_t number = gpusym_copier_number(c->exchange.copier);
+    const bool wanted = c->ended != c->queued && NULL == c->exchange.answer;
+    bool taken = wanted && take_inputs(r, number);
+    const int rc = gpusym_copier_poll(c->exchange.copier);
+    if (0 == rc) {
+        return GPUSYM_SUCCESS;
+    }
+    c->exchange.copier = NULL;
+    if (rc < 0 && GPUSYM_ERR_LATE != rc) {
+        return rc;
+    }
+    taken = taken || (wanted && 1 == rc && take_inputs(r, number));
+    if (c->ended != c->queued && NULL != c->exchange.answer && 1 == rc && !is_marked(&exchange_area(r)->late, number)) {
+        c->ended++;
+        r->counters.copies++;
+    }
+    return c->ended != c->queued ? do_without(r) : GPUSYM_SUCCESS;
+}
+
+int gpusym_rail_short_fill(gpusym_rail_t *r, uint32_t lane, const void *const *src, uint32_t nsrc, char *to,
+                           uint64_t bytes, gpusym_rail_work_t *work)
+{
+    void *dst = gpusym_rail_device(r, to);
+    if (!begin_exchange(r, src, nsrc, to)) {
+        return gpusym_rail_short_move(r, lane, src, nsrc, &dst, 1, bytes, work);
+    }
+    *work = (gpusym_rail_work_t){GPUSYM_RAIL_COPY_LANE, r->copies.queued, true};
+    return GPUSYM_SUCCESS;
+}
+
+/* ---- copies ---- */
+
 int gpusym_rail_short_move(gpusym_rail_t *r, uint32_t lane, const void *const *src, uint32_t nsrc, void *const *dst,
                            uint32_t ndst, uint64_t bytes, gpusym_rail_work_t *work)
 {
     gpusym_rail_copies_t *c = &r->copies;
+    if (NULL != c->exchange.copier) {
+        give_answer(r, r->params.host + ((const char *) src[0] - r->params.device));
+        *work = (gpusym_rail_work_t){GPUSYM_RAIL_COPY_LANE, ++c->queued, true};
+        return GPUSYM_SUCCESS;
+    }
     if (!r->params.copier || 1 != nsrc || 0 == bytes || ndst > TARGETS_MAX ||
         bytes > gpusym_tuning_carry_resident_max() || c->queued - c->ended + ndst > GPUSYM_RAIL_COPIES) {
         return gpusym_rail_launch(r, lane, src, nsrc, dst, ndst, bytes, work);
@@ -78,7 +251,10 @@ int gpusym_rail_short_poll(gpusym_rail_t *r)
 {
     gpusym_rail_copies_t *c = &r->copies;
     int rc = 1;
-    while (1 == rc && c->ended != c->queued && GPUSYM_SUCCESS == c->error) {
+    if (NULL != c->exchange.copier && GPUSYM_SUCCESS == c->error) {
+        c->error = poll_exchange(r);
+    }
+    while (1 == rc && NULL == c->exchange.copier && c->ended != c->queued && GPUSYM_SUCCESS == c->error) {
         if (NULL == c->copier && !c->by_launch) {
             c->error = begin_copy(r);
         }
@@ -97,6 +273,10 @@ int gpusym_rail_short_poll(gpusym_rail_t *r)
 bool gpusym_rail_short_drop(gpusym_rail_t *r)
 {
     gpusym_rail_copies_t *c = &r->copies;
+    if (NULL != c->exchange.copier && 0 == gpusym_copier_poll(c->exchange.copier)) {
+        return false;
+    }
+    c->exchange.copier = NULL;
     c->queued = c->ended + (NULL != c->copier || c->by_launch);
     return GPUSYM_SUCCESS != gpusym_rail_short_poll(r) || c->ended == c->queued;
 }

@@ -12,6 +12,10 @@
 /* As gpusym_rail_launch; what is short is copied by the copier, one copy behind the other. */
 int gpusym_rail_short_move(gpusym_rail_t *rail, uint32_t lane, const void *const *src, uint32_t nsrc, void *const *dst,
                            uint32_t ndst, uint64_t bytes, gpusym_rail_work_t *work);
+/* The same of a call's inputs, to a send buffer.  Shorter ones still are exchanged for the result: one command of the
+ * copier, which waits on the GPU for what short_move then gives it, the result for all outputs. */
+int gpusym_rail_short_fill(gpusym_rail_t *rail, uint32_t lane, const void *const *src, uint32_t nsrc, char *to,
+                           uint64_t bytes, gpusym_rail_work_t *work);
 /* Whether all copies have ended: those of a call by kernels may have ended before. */
 bool gpusym_rail_short_ended(const gpusym_rail_t *rail);
 /* Moves the copies on.  GPUSYM_SUCCESS, or the device's error, now and from then on. */
