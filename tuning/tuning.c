@@ -14,11 +14,10 @@
  * another machine 26.3 and 26.0, 38.7 and 38.5: no difference; 63.4 and 61.5); the others were measured on 4, by slower
  * code. */
 static const uint64_t pull_max[3] = {8ull << 20, 2ull << 20, 2ull << 20};
-/* ... measured on 4 x H200: up to so many the root of a bcast serves all by itself, for the same reason. Of a reduce,
- * by ranks: with more than two it is slower than slices wherever there is zero copy (4 x H200: 256 KiB 20.0 us in place
- * of 16.9). */
-#define ROOT_MAX (1ull << 20)
-static const uint64_t reduce_root_max[3] = {ROOT_MAX, 0, 0};
+/* ... up to so many the root of a bcast serves all by itself, for the same reason (8 x H200: 128 KiB by it 22.3 us, by
+ * slices 19.0, 1 MiB 40.2 and 21.5; 4 x: 128 KiB 18.4 and 18.6, 1 MiB 26.0 and 22.1); that of a reduce, which with more
+ * than two ranks is slower than slices wherever there is zero copy (4 x H200: 256 KiB 20.0 us in place of 16.9). */
+static const uint64_t bcast_root_max[3] = {1ull << 20, 128ull << 10, 0}, reduce_root_max[3] = {1ull << 20, 0, 0};
 
 /* What algorithm serves calls of a collective where no rule of a file holds (rules.h): the first that can. */
 typedef struct {
@@ -45,7 +44,8 @@ static unsigned zero_copy_family(const gpusym_tuning_call_t *call, unsigned algo
         return call->bytes <= pull_max[gpusym_tuning_by_ranks(call->nranks)] ? GPUSYM_F_RSXLD_AGXST_Z
                                                                              : GPUSYM_F_RSXST_AGXST_Z;
     case GPUSYM_ALG_BCAST_ST:
-        return call->bytes <= ROOT_MAX ? GPUSYM_F_XST_Z : GPUSYM_F_RSXLD_AGXST_Z;
+        return call->bytes <= bcast_root_max[gpusym_tuning_by_ranks(call->nranks)] ? GPUSYM_F_XST_Z
+                                                                                   : GPUSYM_F_RSXLD_AGXST_Z;
     case GPUSYM_ALG_REDUCE_ST:
         return call->bytes <= reduce_root_max[gpusym_tuning_by_ranks(call->nranks)] ? GPUSYM_F_XLD_R_Z
                                                                                     : GPUSYM_F_RSXLD_AGXST_Z;
