@@ -28,7 +28,9 @@ static double busiest(const gpusym_tuning_call_t *call, bool one_shot)
     if (one_shot || !gpusym_collective_whole(call->coll)) {
         return mib * (n - 1);
     }
-    return 2 * mib * (n - 1) / n;
+    /* Who has all the input, or gets all the result, owns no slice: no port carries more than the message. */
+    const bool rooted = GPUSYM_COLL_BCAST == call->coll || GPUSYM_COLL_REDUCE == call->coll;
+    return rooted ? mib : 2 * mib * (n - 1) / n;
 }
 
 /* Levels of a binary tree over n ranks, less one. */

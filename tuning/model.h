@@ -3,8 +3,8 @@
  *
  * A model of what a call costs: the sum of its parts (a launch, flags, data over the wire), each by a measured
  * constant (model.def). It is for calls one after the other, by ranks that come at the same time, on GPUs that all
- * reach each other by NVLink. Of
- * blocks and threads it knows that kernels that store need enough of them; the choice does not ask it.
+ * reach each other by NVLink. Of blocks and threads it knows that kernels that store need enough of them. No choice
+ * asks it, but those of numbers of ranks that were not measured follow it (test/unit/test_model.c).
  * docs/performance.md has its errors.  Pure C, no MPI, no CUDA.
  */
 #ifndef GPUSYM_TUNING_MODEL_H

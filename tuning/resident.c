@@ -28,7 +28,7 @@ uint32_t gpusym_tuning_linger_us(bool simulated)
 
 uint64_t gpusym_tuning_resident_max(uint32_t nranks)
 {
-    return resident_max[gpusym_tuning_by_ranks(nranks)];
+    return gpusym_tuning_lines_max(nranks, resident_max[gpusym_tuning_by_ranks(nranks)]);
 }
 
 uint32_t gpusym_tuning_resident_threads(void)

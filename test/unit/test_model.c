@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Unit tests of tuning/model.c: what it counts of some calls; that more bytes, and more ranks, never cost less by the
- * same algorithm; that it says nothing where it knows nothing.  A seed as the argument repeats a run.
+ * same algorithm; that it says nothing where it knows nothing; and that of LL lines and plain stores the table takes the
+ * better one by the model, for any number of ranks.  A seed as the argument repeats a run.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -142,6 +143,50 @@ static void nothing_is_said_of_others(void **state)
     assert_int_equal(gpusym_model_gpus()[0], 'N');
 }
 
+/* By how much the table's choice may be worse by the model: more than what it was measured for, of 2, 4 and 8 ranks. */
+#define WORSE_MOST 1.25
+
+static double predict(unsigned coll, uint64_t bytes, uint32_t n, int algorithm, gpusym_tuning_choice_t *choice)
+{
+    gpusym_tuning_call_t call;
+    (void) serve(&call, choice, coll, bytes, n, algorithm);
+    return gpusym_model_predict(&call, choice, CC);
+}
+
+static void other_numbers_of_ranks_follow_the_model(void **state)
+{
+    static const struct {
+        unsigned coll;
+        int lines, stores;
+    } pair[] = {
+        {GPUSYM_COLL_ALLREDUCE, GPUSYM_ALG_ALLREDUCE_AGXLL_R, GPUSYM_ALG_ALLREDUCE_RSXST_AGXST},
+        {GPUSYM_COLL_ALLGATHER, GPUSYM_ALG_ALLGATHER_LL, GPUSYM_ALG_ALLGATHER_ST},
+        {GPUSYM_COLL_REDUCE_SCATTER_BLOCK, GPUSYM_ALG_REDUCE_SCATTER_BLOCK_LL, GPUSYM_ALG_REDUCE_SCATTER_BLOCK_ST},
+        {GPUSYM_COLL_BCAST, GPUSYM_ALG_BCAST_LL, GPUSYM_ALG_BCAST_ST},
+        {GPUSYM_COLL_REDUCE, GPUSYM_ALG_REDUCE_LL, GPUSYM_ALG_REDUCE_ST},
+        {GPUSYM_COLL_ALLTOALL, GPUSYM_ALG_ALLTOALL_LL, GPUSYM_ALG_ALLTOALL_ST},
+        {GPUSYM_COLL_GATHER, GPUSYM_ALG_GATHER_LL, GPUSYM_ALG_GATHER_ST},
+        {GPUSYM_COLL_SCATTER, GPUSYM_ALG_SCATTER_LL, GPUSYM_ALG_SCATTER_ST}};
+    gpusym_tuning_choice_t choice;
+    uint32_t lines = 0, stores = 0;
+    (void) state;
+    for (uint32_t i = 0; i < sizeof pair / sizeof pair[0]; i++) {
+        for (uint32_t n = 3; n <= GPUSYM_TEAM_MAX; n++) {
+            for (uint64_t bytes = 8; bytes <= 16 * MIB; bytes += bytes / 32 * 8 + 8) {
+                const double ll = predict(pair[i].coll, bytes, n, pair[i].lines, &choice);
+                const double st = predict(pair[i].coll, bytes, n, pair[i].stores, &choice);
+                const double best = ll < st ? ll : st, taken = predict(pair[i].coll, bytes, n, -1, &choice);
+                if (choice.algorithm == pair[i].lines || choice.algorithm == pair[i].stores) {
+                    assert_true(taken <= WORSE_MOST * best);
+                    lines += choice.algorithm == pair[i].lines;
+                    stores += choice.algorithm == pair[i].stores;
+                }
+            }
+        }
+    }
+    assert_true(lines > 1000 && stores > 1000);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -149,6 +194,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(more_costs_more),
         cmocka_unit_test(few_threads_cost_more),
         cmocka_unit_test(nothing_is_said_of_others),
+        cmocka_unit_test(other_numbers_of_ranks_follow_the_model),
     };
     random_start(argc, argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
