@@ -77,7 +77,6 @@ void coll_gpusym_traced_note_launched(const coll_gpusym_run_t *run, uint32_t blo
         r->launched = gpusym_now_ns();
     }
     measure(run, r); /* while the GPU works */
-    coll_gpusym_trace_drain();
 }
 
 void coll_gpusym_traced_note_ran(const coll_gpusym_run_t *run)
