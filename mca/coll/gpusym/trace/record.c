@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -434,7 +435,8 @@ uint32_t coll_gpusym_trace_take(void)
         }
         uint32_t was = FREE;
         if (__atomic_compare_exchange_n(&r->state, &was, OPEN, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-            *r = (coll_gpusym_record_t){.state = OPEN, .last = -1, .reason = -1};
+            memset(r, 0, offsetof(coll_gpusym_record_t, state)); /* which the thread reads */
+            r->last = r->reason = -1;
             fetch_next(i);
             return (uint32_t) (i % RECORDS) + 1;
         }

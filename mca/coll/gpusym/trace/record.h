@@ -45,7 +45,7 @@ typedef struct {
     uint8_t coll, form;    /* enum coll_gpusym_coll, coll_gpusym_form */
     int8_t reason;         /* enum coll_gpusym_reason, where it was staged; -1: it was not */
     bool zero_copy;
-    uint32_t state; /* of record.c */
+    uint32_t state; /* of record.c; last */
 } __attribute__((aligned(64))) coll_gpusym_record_t;
 
 /* Whether calls are recorded; and whether the records go to the file, else nothing that only lines need is noted.
