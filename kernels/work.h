@@ -39,6 +39,11 @@ enum gpusym_status {
 };
 /* In a status: a resident kernel has retired, and this call was its last. Nothing has been done of a later one. */
 #define GPUSYM_STATUS_RETIRED (1u << 31)
+/* In the status of a commanded call that is timed and OK, bits 8..30: how long it took, in units of 32 ns, rounded up;
+ * the largest number: at least so long. In others: 0. */
+#define GPUSYM_STATUS_TOOK(status) ((status) >> 8 & GPUSYM_TOOK_MAX)
+#define GPUSYM_TOOK_MAX 0x7fffffu
+#define GPUSYM_TOOK_NS 32u
 
 /* A segment of a user's buffer, in bytes: of `in` what goes to one rank, of `out` what comes from one rank. */
 typedef struct gpusym_seg {
@@ -273,7 +278,7 @@ enum gpusym_early {
 };
 /* A time of the GPU's clock, as it stands behind the completion word: which operation it is of, and nanoseconds. */
 #define GPUSYM_TIME(seq, ns) ((uint64_t) ((seq) &0xffffu) << 48 | ((ns) &0xffffffffffffu))
-enum { GPUSYM_TIME_END = 1, GPUSYM_TIME_BEGIN = 2 }; /* words behind w->done */
+enum { GPUSYM_TIME_END = 1, GPUSYM_TIME_BEGIN = 2 }; /* words behind w->done; BEGIN: of launches alone */
 
 typedef struct gpusym_work {
     union {

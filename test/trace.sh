@@ -232,6 +232,46 @@ label=threads
 run 2 "$traced" --what threads --n 200
 [ $? -eq 77 ] || calls '"coll":"allreduce"' 1600
 
+# A job that is killed: the thread has written what had ended, few lines as they are, on another core than that of the
+# rank, where there is one.
+label='a killed job'
+rm -f "$dir"/trace.*
+first=$(taskset -cp $$ | sed -E 's/.*: ([0-9]+).*/\1/')
+timeout 60 taskset -c "$first" "${mpirun[@]}" --bind-to none -n 1 --mca coll_gpusym_trace "$dir/trace" "$traced" --n 100000 --us 20000 \
+    >"$dir/said" 2>&1 </dev/null &
+job=$!
+n=0
+while kill -0 $job 2>/dev/null && [ "$n" -lt 3 ]; do
+    sleep 0.05
+    n=$(cat "$dir"/trace.* 2>/dev/null | grep -c '"coll":')
+done
+pid=$(sed -nE 's/.*"pid":([0-9]+).*/\1/p' "$dir/trace.0")
+task=$(grep -lx gpusym-trace /proc/"$pid"/task/*/comm | xargs dirname)
+cores=$(sed -n 's/^Cpus_allowed_list:\t//p' "$task/status")
+why=
+[ "$(nproc)" -eq 1 ] || [ "$cores" != "$first" ] || why="on core $cores, as the rank"
+[ -n "$cores" ] || why='there is no such thread'
+verdict "$label: the thread" "$why" "$dir/said"
+kill -9 "$pid"
+wait $job
+cp "$dir/trace.0" "$dir/log"
+says '^\{"coll":"allreduce".*"returned":[0-9]+\}$' "$(grep -c '"coll":' "$dir/log")"
+most=$(wc -l <"$dir/log")
+verdict "$label: few lines" "$([ "$most" -gt 3 ] && [ "$most" -lt 2000 ] || echo "$most")"
+tables
+
+# A file that takes lines more slowly than there are calls: these wait, and none is lost.
+label='a slow file'
+rm -f "$dir"/trace.*
+mkfifo "$dir/trace.0"
+{ sleep 0.5 && cat >"$dir/log"; } <"$dir/trace.0" &
+timeout 60 "${mpirun[@]}" -n 1 --mca coll_gpusym_trace "$dir/trace" "$traced" --n 20000 --bytes 8 >"$dir/said" 2>&1 </dev/null
+verdict "$label: runs" "$([ $? -eq 0 ] || echo no)" "$dir/said"
+wait
+says '^\{"coll":"allreduce".*"returned":[0-9]+\}$' 20000
+says '^\{"end":true,"calls":20000,"lost":0,'
+rm -f "$dir/trace.0"
+
 # A profiler gets a range for each call of MPI, also for those that go on behind it.
 label=NVTX
 if [ "$GPUSYM_HAVE_NVTX" = 1 ]; then

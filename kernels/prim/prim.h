@@ -51,7 +51,8 @@
  *   gs_last_keeps(c, w, s)      counts this block as ended; true in the last one. The worst status of all stays in the
  *                               ticket, for the launches of the same call that follow
  *   gs_last_block(c, w, &s)     the same of a call's only launch: s is then the worst status of all
- *   gs_done_as(w, seq, s)       writes the completion word of call seq after everything the launch wrote
+ *   gs_done_at(w, p, seq, s)    writes the completion word of call seq at p after everything the launch wrote
+ *   gs_done_timed(w, seq, s, t) the same at w->done, with the time t at which it has ended
  *   gs_fence_out(w)             the same for those who read w's output: this GPU and its peers, if that is out_local
  *   gs_time(w, which, seq)      writes the time to w->done[which], where that is wanted; one thread
  *   gs_fence_system()           what this thread has seen written is visible to the host before what it writes next
@@ -110,6 +111,7 @@ typedef struct {
     uint32_t seq, epoch;
     gs_message_t m;
     uint32_t skip; /* epochs between the last call's and its own */
+    uint32_t time; /* thread 0's alone, where times are wanted: gs_done_since() */
 } gs_command_t;
 
 /* What counts calls on streams, of gpusym_slot_head_t; and the epochs of this one. */
@@ -129,6 +131,29 @@ typedef struct {
 #else
 #include "kernels/prim/prim_sim.h"
 #endif
+
+/* ---- the completion word ---- */
+
+/* Writes that of call seq, with its times where they are wanted. *time: when the call began, in GPUSYM_TOOK_NS, 0: it
+ * was launched; becomes what the word says of how long it took (GPUSYM_STATUS_TOOK). */
+GS_FN void gs_done_since(const gpusym_work_t *w, uint32_t seq, uint32_t status, uint32_t *time)
+{
+    if (0 == w->timed) {
+        gs_done_at(w, w->done, seq, status);
+        return;
+    }
+    const uint64_t end = gs_now_ns();
+    const uint32_t took = (uint32_t) (end / GPUSYM_TOOK_NS) - *time + 1;
+    const bool known = 0 != *time && GPUSYM_STATUS_OK == (status & 0xff);
+    *time = known ? (took < GPUSYM_TOOK_MAX ? took : GPUSYM_TOOK_MAX) << 8 : 0;
+    gs_done_timed(w, seq, status | *time, end);
+}
+
+GS_FN void gs_done_as(const gpusym_work_t *w, uint32_t seq, uint32_t status)
+{
+    uint32_t launched = 0;
+    gs_done_since(w, seq, status, &launched);
+}
 
 /* ---- zero copy: the buffers of rank p ---- */
 

@@ -334,17 +334,12 @@ GS_FN void gs_time(const gpusym_work_t *w, uint32_t which, uint32_t seq)
     }
 }
 
-/* With the time of the end, by one store: the fence would wait for one before it, the host for one behind it. */
-GS_FN void gs_done_as(const gpusym_work_t *w, uint32_t seq, uint32_t status)
+/* By one store: the fence would wait for one before it, the host for one behind it. */
+GS_FN void gs_done_timed(const gpusym_work_t *w, uint32_t seq, uint32_t status, uint64_t end)
 {
-    if (0 == w->timed) {
-        gs_done_at(w, w->done, seq, status);
-        return;
-    }
-    const uint64_t end = GPUSYM_TIME(seq, gs_now_ns());
     gs_fence_out(w);
     asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(w->done), "l"((uint64_t) seq << 32 | status),
-                 "l"(end)
+                 "l"(GPUSYM_TIME(seq, end))
                  : "memory");
 }
 
@@ -413,13 +408,19 @@ static __shared__ gs_command_t gs_shared_command;
 
 GS_FN void gs_command_publish(const gs_command_t *r)
 {
-    gs_shared_command = *r;
+    gs_shared_command.seq = r->seq;
+    gs_shared_command.epoch = r->epoch;
+    gs_shared_command.m = r->m;
+    gs_shared_command.skip = r->skip;
 }
 
 GS_FN void gs_command_receive(gs_ctx_t part, gs_command_t *r)
 {
     (void) gs_part_all(part, true);
-    *r = gs_shared_command;
+    r->seq = gs_shared_command.seq;
+    r->epoch = gs_shared_command.epoch;
+    r->m = gs_shared_command.m;
+    r->skip = gs_shared_command.skip;
 }
 
 /*

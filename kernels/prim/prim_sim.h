@@ -257,9 +257,9 @@ GS_FN void gs_time(const gpusym_work_t *w, uint32_t which, uint32_t seq)
     }
 }
 
-GS_FN void gs_done_as(const gpusym_work_t *w, uint32_t seq, uint32_t status)
+GS_FN void gs_done_timed(const gpusym_work_t *w, uint32_t seq, uint32_t status, uint64_t end)
 {
-    gs_time(w, GPUSYM_TIME_END, seq);
+    __atomic_store_n(w->done + GPUSYM_TIME_END, GPUSYM_TIME(seq, end), __ATOMIC_RELAXED);
     gs_done_at(w, w->done, seq, status);
 }
 

@@ -241,7 +241,7 @@ GS_FN uint32_t gs_copy_commanded(gs_ctx_t part, const gpusym_work_t *w, const gs
  * have no epochs: what a command skips says more of the copy (GPUSYM_COPY_TO_HOST and so on). */
 GS_FN void gs_copy_resident(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
 {
-    gs_command_t r = {w->done_seq, 0, {NULL, NULL, 0}, 0};
+    gs_command_t r = {w->done_seq, 0, {NULL, NULL, 0}, 0, 0};
     gs_ctx_t part = c;
     while (gs_command_end(c, w, part, &r, status) && gs_command_next(c, w, &r, &part)) {
         status = gs_copy_commanded(part, w, &r);

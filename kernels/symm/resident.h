@@ -74,7 +74,7 @@ GS_FN bool gs_command_wait(const gpusym_work_t *w, gs_command_t *r)
         if (says > 0 && gs_command_translate(&r->m)) {
             r->seq++;
             r->epoch += 1 + r->skip;
-            gs_time(w, GPUSYM_TIME_BEGIN, r->seq);
+            r->time = (uint32_t) (gs_now_ns() / GPUSYM_TOOK_NS);
             return true;
         }
         if (0 != says || gs_now_ns() - since > w->linger_ns || (0 == polls % GS_SHORT_POLLS && gs_aborted(w))) {
@@ -93,7 +93,7 @@ GS_FN bool gs_command_next(gs_ctx_t c, const gpusym_work_t *w, gs_command_t *r, 
     if (c.thread < GS_WARP) {
         if (0 == c.thread) {
             if (!gs_command_wait(w, r)) {
-                gs_done_as(w, r->seq, GPUSYM_STATUS_RETIRED);
+                gs_done_at(w, w->done, r->seq, GPUSYM_STATUS_RETIRED | (0 != w->timed ? r->time : 0)); /* times stay */
             }
             gs_command_publish(r);
         }
@@ -118,7 +118,7 @@ GS_FN bool gs_command_end(gs_ctx_t c, const gpusym_work_t *w, gs_ctx_t part, gs_
         if (GPUSYM_STATUS_RETIRED == status) {
             gs_done_as(w, r->seq - 1, status);
         } else {
-            gs_done_as(w, r->seq, stays ? status : status | GPUSYM_STATUS_RETIRED);
+            gs_done_since(w, r->seq, stays ? status : status | GPUSYM_STATUS_RETIRED, &r->time);
         }
     }
     if (!stays && part.nthreads < c.nthreads) {

@@ -188,7 +188,7 @@ GS_FN bool gs_is_commanded(const gpusym_work_t *w)
 GS_FN void gs_agxll_r_resident(gs_ctx_t c, gs_kernel_t kernel, uint32_t status)
 {
     const gpusym_work_t *const w = kernel.w;
-    gs_command_t r = {w->done_seq, w->epoch, {(const char *) w->in, (char *) w->out, w->bytes}, 0};
+    gs_command_t r = {w->done_seq, w->epoch, {(const char *) w->in, (char *) w->out, w->bytes}, 0, 0};
     gs_ctx_t part = c;
     bool commanded = gs_is_commanded(w);
     do {

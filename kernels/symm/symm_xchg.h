@@ -345,7 +345,7 @@ GS_FN uint32_t gs_part_worst(gs_ctx_t c, gs_ctx_t part, uint32_t status)
 GS_FN void gs_xll_launch(gs_ctx_t c, gs_kernel_t kernel)
 {
     const gpusym_work_t *const w = kernel.w;
-    gs_command_t r = {w->done_seq, kernel.epoch, {(const char *) w->in, (char *) w->out, w->bytes}, 0};
+    gs_command_t r = {w->done_seq, kernel.epoch, {(const char *) w->in, (char *) w->out, w->bytes}, 0, 0};
     gs_ctx_t part = c;
     uint32_t status;
     do {

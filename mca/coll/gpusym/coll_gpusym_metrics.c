@@ -3,19 +3,15 @@
  *
  * Metrics: see coll_gpusym_metrics.h.
  *
- * A thread of its own writes the files, and sleeps between them; calls know nothing of it. It blocks all signals. A
- * process that forks leaves it to the parent.
+ * A thread of its own writes the files (trace/writer.h); calls know nothing of it.
  */
 #include "mca/coll/gpusym/coll_gpusym_metrics.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "mca/coll/gpusym/args/names.h"
@@ -24,6 +20,7 @@
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/trace/sums.h"
+#include "mca/coll/gpusym/trace/writer.h"
 #include "mca/common/gpusym/common.h"
 #include "mca/common/gpusym/log.h"
 #include "mca/common/ompi/attributes.h"
@@ -35,14 +32,11 @@
 #define SHORTEST 0.1
 
 static struct {
-    pthread_t thread;
-    pid_t pid; /* that has the thread; 0: there is none */
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    bool ending, failed; /* under the lock */
+    coll_gpusym_writer_t writer;
+    bool failed; /* the thread's, until it has ended */
     char name[4096], temporary[4096 + 4];
     char who[1024]; /* the labels of every sample: rank="0",host="node1",pid="77" */
-} metrics = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} metrics;
 
 static int key = MPI_KEYVAL_INVALID;
 
@@ -208,61 +202,23 @@ static bool write_metrics(void)
     return ok;
 }
 
-/* Sleeps for the interval, with the lock. False: metrics end. */
-static bool sleep_until_next(void)
+/* The thread's. */
+static bool write_again(void)
 {
-    const double interval =
-        coll_gpusym_params.metrics_interval > SHORTEST ? coll_gpusym_params.metrics_interval : SHORTEST;
-    const bool never = 0 == coll_gpusym_params.metrics_interval;
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += (time_t) interval;
-    at.tv_nsec += (long) ((interval - (double) (time_t) interval) * 1e9);
-    at.tv_sec += at.tv_nsec / 1000000000;
-    at.tv_nsec %= 1000000000;
-    for (int rv = 0; !metrics.ending && ETIMEDOUT != rv;) {
-        rv = never ? pthread_cond_wait(&metrics.wake, &metrics.lock)
-                   : pthread_cond_timedwait(&metrics.wake, &metrics.lock, &at);
-    }
-    return !metrics.ending;
-}
-
-static void *keep_writing(void *unused)
-{
-    pthread_mutex_lock(&metrics.lock);
-    for (bool ok = true; ok && sleep_until_next();) {
-        pthread_mutex_unlock(&metrics.lock);
-        ok = write_metrics();
-        pthread_mutex_lock(&metrics.lock);
-        metrics.failed = !ok;
-    }
-    const bool failed = metrics.failed;
-    pthread_mutex_unlock(&metrics.lock);
-    if (failed) {
+    metrics.failed = !write_metrics();
+    if (metrics.failed) {
         coll_gpusym_sums_spare();
     }
-    return unused;
+    return !metrics.failed;
 }
 
-/* False, with a verbose line: there is no thread. */
-static bool start_thread(void)
+static bool start_writer(void)
 {
-    pthread_condattr_t monotonic;
-    sigset_t all, saved;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&metrics.wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    metrics.ending = metrics.failed = false;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &saved);
-    const int error = pthread_create(&metrics.thread, NULL, keep_writing, NULL);
-    pthread_sigmask(SIG_SETMASK, &saved, NULL);
-    if (0 != error) {
-        GPUSYM_LOG(1, "no metrics: pthread_create: %s", strerror(error));
-        pthread_cond_destroy(&metrics.wake);
-    }
-    return 0 == error;
+    const double interval = coll_gpusym_params.metrics_interval, least = interval > SHORTEST ? interval : SHORTEST;
+    metrics.failed = false;
+    metrics.writer = (coll_gpusym_writer_t){
+        .name = "gpusym-metrics", .write = write_again, .every_ns = 0 == interval ? 0 : (uint64_t) (least * 1e9)};
+    return coll_gpusym_writer_start(&metrics.writer);
 }
 
 /* The names of the files, from the root: the program may go to another folder. False: there is no room for them. */
@@ -293,7 +249,7 @@ static void name_who(int rank, const char *host)
 void coll_gpusym_metrics_start(int world_rank, const char *host)
 {
     const char *pattern = coll_gpusym_params.metrics;
-    if (NULL == pattern || '\0' == pattern[0] || 0 != metrics.pid) {
+    if (NULL == pattern || '\0' == pattern[0] || 0 != metrics.writer.pid) {
         return;
     }
     if (!name_files(pattern, world_rank, host)) {
@@ -304,26 +260,14 @@ void coll_gpusym_metrics_start(int world_rank, const char *host)
     if (!coll_gpusym_sums_want()) {
         return;
     }
-    if (write_metrics() && start_thread()) {
-        metrics.pid = getpid();
-    } else {
+    if (!write_metrics() || !start_writer()) {
         coll_gpusym_sums_spare();
     }
 }
 
 void coll_gpusym_metrics_stop(void)
 {
-    if (getpid() != metrics.pid) { /* there is none, or it is the parent's */
-        return;
-    }
-    metrics.pid = 0;
-    pthread_mutex_lock(&metrics.lock);
-    metrics.ending = true;
-    pthread_cond_signal(&metrics.wake);
-    pthread_mutex_unlock(&metrics.lock);
-    pthread_join(metrics.thread, NULL);
-    pthread_cond_destroy(&metrics.wake);
-    if (!metrics.failed) {
+    if (coll_gpusym_writer_stop(&metrics.writer) && !metrics.failed) {
         (void) write_metrics();
         coll_gpusym_sums_spare();
     }
@@ -343,7 +287,7 @@ static int stop_at_finalize(MPI_Comm comm, int keyval, void *attribute, void *st
 
 void coll_gpusym_metrics_plan(void)
 {
-    if (0 != metrics.pid && !gpusym_attribute_at_finalize(stop_at_finalize, &key)) {
+    if (0 != metrics.writer.pid && !gpusym_attribute_at_finalize(stop_at_finalize, &key)) {
         GPUSYM_LOG(2, "the last metrics are written when the component is closed: MPI_COMM_SELF accepts no attribute");
     }
 }

@@ -77,7 +77,6 @@ void coll_gpusym_traced_note_launched(const coll_gpusym_run_t *run, uint32_t blo
         r->launched = gpusym_now_ns();
     }
     measure(run, r); /* while the GPU works */
-    coll_gpusym_trace_drain();
 }
 
 void coll_gpusym_traced_note_ran(const coll_gpusym_run_t *run)
@@ -86,9 +85,7 @@ void coll_gpusym_traced_note_ran(const coll_gpusym_run_t *run)
     if (!GPUSYM_FLAG(coll_gpusym_trace_written)) { /* launched without times */
         return;
     }
-    const gpusym_lane_t *lane = run->launch.lane;
-    r->gpu[0] = gpusym_lane_time(lane, &lane->host->begin);
-    r->gpu[1] = gpusym_lane_time(lane, &lane->host->end);
+    gpusym_lane_times(run->launch.lane, r->gpu);
 }
 
 /* The communicator's number, at its first call that ends. */

@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,19 +19,21 @@
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/trace/ranges.h"
+#include "mca/coll/gpusym/trace/writer.h"
 #include "mca/common/gpusym/common.h"
 
 #include "config.h"
 
 /* Records in the ring: 1 MiB. */
 #define RECORDS 8192u
-/* Records that a call writes while its GPU works: each takes about 0.2 us. */
-#define DRAINED 2u
+/* The thread writes the ended ones so often; and where more than half of the ring waits for it, of so many calls the
+ * first wakes it: by a system call, which takes a few microseconds. */
+#define EVERY_NS 100000000u
+#define WAKES 1024u
 /* Records that a new call passes over, still in use by calls that last long, before it gives up. */
 #define TRIES 16u
-/* What is formatted before it is written to the file: so little that a call of a GPU takes longer than to write it. A
- * line is shorter than the reserve. */
-#define TEXT_SIZE 6144u
+/* What is formatted before it is written to the file. A line is shorter than the reserve. */
+#define TEXT_SIZE 65536u
 #define LINE_MAX_BYTES 2048u
 
 /* States of a record. Its owner sets OPEN and DONE, the writer FREE. */
@@ -52,12 +55,15 @@ bool coll_gpusym_trace_wants_gpu;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* the file, communicators, who wants records */
 static coll_gpusym_record_t *ring;                       /* [RECORDS] */
-static uint64_t head;                                    /* the next record to be taken, modulo RECORDS */
-static uint64_t lost;                                    /* calls without a record */
 static unsigned wanted;                                  /* coll_gpusym_trace_want() without _spare() */
 static struct {
+    _Alignas(64) uint64_t head; /* the next record to be taken, modulo RECORDS */
+    uint64_t lost;              /* calls without a record */
+    _Alignas(64) uint64_t tail; /* all before this one have been written; under the lock, calls read it */
+} at;
+static coll_gpusym_writer_t writer;
+static struct {
     int fd;
-    uint64_t tail; /* the next record to be looked at */
     uint64_t calls;
     char *text; /* [TEXT_SIZE] */
     size_t used;
@@ -146,7 +152,7 @@ static bool have_ring(void)
         return false;
     }
     memset(memory, 0, RECORDS * sizeof *ring); /* no page fault in a call */
-    out.tail = out.calls = head = lost = 0;
+    at.head = at.lost = at.tail = out.calls = 0;
     ring = memory;
     return true;
 }
@@ -171,7 +177,7 @@ void coll_gpusym_trace_spare(void)
 
 uint64_t coll_gpusym_trace_lost(void)
 {
-    return __atomic_load_n(&lost, __ATOMIC_RELAXED);
+    return __atomic_load_n(&at.lost, __ATOMIC_RELAXED);
 }
 
 /* ---- the file ---- */
@@ -226,29 +232,6 @@ static void put_head(int rank, const char *host)
     put_number((uint64_t) getpid());
     put_clocks();
     PUT("}\n");
-}
-
-void coll_gpusym_trace_start(int world_rank, const char *host)
-{
-    const char *pattern = coll_gpusym_params.trace;
-    if (NULL == pattern || '\0' == pattern[0] || NULL != out.text) {
-        return;
-    }
-    coll_gpusym_filename(out.name, sizeof out.name, pattern, world_rank, host);
-    out.text = have_ring() ? malloc(TEXT_SIZE) : NULL;
-    if (NULL == out.text) {
-        gpusym_log_no_memory("the trace");
-        return;
-    }
-    out.used = 0;
-    GPUSYM_RESTART(out.fd, open(out.name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (out.fd < 0) {
-        give_up();
-        return;
-    }
-    put_head(world_rank, host);
-    coll_gpusym_trace_written = coll_gpusym_trace_wants_gpu = true;
-    switch_records();
 }
 
 /* ---- lines ---- */
@@ -369,62 +352,96 @@ static uint32_t state_of(const coll_gpusym_record_t *r)
     return __atomic_load_n(&r->state, __ATOMIC_ACQUIRE);
 }
 
-static bool write_one(coll_gpusym_record_t *r)
+/* Writes ended records, the oldest first; calls that go on do not hold up the others. all: also those that the thread
+ * has passed by before they were marked as taken. With the lock held. */
+static void write_ended(bool all)
 {
-    const bool done = DONE == state_of(r);
-    if (done) {
-        put_record(r, true);
-        __atomic_store_n(&r->state, FREE, __ATOMIC_RELEASE);
-    }
-    return done;
-}
-
-/* Writes up to n records, the oldest first, as far as they have ended; one that lasts does not hold up the others for
- * longer than half of the ring. With the lock held. */
-static void write_some(uint32_t n)
-{
-    const uint64_t end = __atomic_load_n(&head, __ATOMIC_RELAXED);
-    while (n > 0 && out.tail < end) {
-        coll_gpusym_record_t *r = &ring[out.tail % RECORDS];
-        if (write_one(r)) {
-            n--;
-        } else if (OPEN == state_of(r) && end - out.tail < RECORDS / 2) {
-            return;
+    const uint64_t end = __atomic_load_n(&at.head, __ATOMIC_RELAXED), first = end > RECORDS ? end - RECORDS : 0;
+    uint64_t tail = all || at.tail < first ? first : at.tail;
+    for (uint64_t i = tail; i < end; i++) {
+        coll_gpusym_record_t *r = &ring[i % RECORDS];
+        const uint32_t state = state_of(r);
+        if (DONE == state) {
+            put_record(r, true);
+            __atomic_store_n(&r->state, FREE, __ATOMIC_RELEASE);
         }
-        __atomic_store_n(&out.tail, out.tail + 1, __ATOMIC_RELAXED); /* coll_gpusym_trace_take() reads it */
+        if (OPEN != state && i == tail) {
+            tail++;
+        }
+    }
+    __atomic_store_n(&at.tail, tail, __ATOMIC_RELAXED); /* coll_gpusym_trace_take() reads it */
+}
+
+void coll_gpusym_trace_flush(void)
+{
+    if (NULL == out.text) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    write_ended(true);
+    write_text();
+    pthread_mutex_unlock(&lock);
+}
+
+/* The thread's, as long as the file can be written. */
+static bool write_now(void)
+{
+    pthread_mutex_lock(&lock);
+    write_ended(false);
+    write_text();
+    const bool ok = out.fd >= 0;
+    pthread_mutex_unlock(&lock);
+    return ok;
+}
+
+/* An ended record, as many calls ago as the ring is long: the thread does not keep up, and the call does it itself. */
+static void write_late(const coll_gpusym_record_t *r)
+{
+    pthread_mutex_lock(&lock);
+    if (DONE == state_of(r)) { /* else the thread has just come to it */
+        write_ended(true);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* The ring is half full of what waits for the thread. */
+static __attribute__((noinline)) void wake_writer(void)
+{
+    if (0 != writer.pid) {
+        coll_gpusym_writer_wake(&writer);
     }
 }
 
-void coll_gpusym_trace_drain(void)
+/* Brings the record of the next call near, which the core of the thread has had. */
+static void fetch_next(uint64_t i)
 {
-    if (__atomic_load_n(&coll_gpusym_trace_written, __ATOMIC_RELAXED) && 0 == pthread_mutex_trylock(&lock)) {
-        write_some(DRAINED);
-        pthread_mutex_unlock(&lock);
-    }
-    const char *next = (const char *) &ring[__atomic_load_n(&head, __ATOMIC_RELAXED) % RECORDS];
-    for (size_t at = 0; at < sizeof *ring; at += 64) {
-        __builtin_prefetch(next + at, 1);
+    const char *next = (const char *) &ring[(i + 1) % RECORDS];
+    for (size_t line = 0; line < sizeof *ring; line += 64) {
+        __builtin_prefetch(next + line, 1);
     }
 }
 
 uint32_t coll_gpusym_trace_take(void)
 {
     __atomic_thread_fence(__ATOMIC_ACQUIRE); /* who sees that records are taken sees the ring */
-    for (unsigned i = 0; i < TRIES; i++) {
-        const uint64_t at = __atomic_fetch_add(&head, 1, __ATOMIC_RELAXED);
-        coll_gpusym_record_t *r = &ring[at % RECORDS];
+    for (unsigned tries = 0; tries < TRIES; tries++) {
+        const uint64_t i = __atomic_fetch_add(&at.head, 1, __ATOMIC_RELAXED);
+        coll_gpusym_record_t *r = &ring[i % RECORDS];
+        if (0 == i % WAKES && i - __atomic_load_n(&at.tail, __ATOMIC_RELAXED) >= RECORDS / 2) {
+            wake_writer();
+        }
+        if (DONE == state_of(r)) {
+            write_late(r);
+        }
         uint32_t was = FREE;
         if (__atomic_compare_exchange_n(&r->state, &was, OPEN, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-            *r = (coll_gpusym_record_t){.state = OPEN, .last = -1, .reason = -1};
-            if (__builtin_expect(at - __atomic_load_n(&out.tail, __ATOMIC_RELAXED) >= RECORDS / 2, 0) &&
-                0 == pthread_mutex_trylock(&lock)) {
-                write_some(RECORDS / 4);
-                pthread_mutex_unlock(&lock);
-            }
-            return (uint32_t) (at % RECORDS) + 1;
+            memset(r, 0, offsetof(coll_gpusym_record_t, state)); /* which the thread reads */
+            r->last = r->reason = -1;
+            fetch_next(i);
+            return (uint32_t) (i % RECORDS) + 1;
         }
     }
-    __atomic_fetch_add(&lost, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&at.lost, 1, __ATOMIC_RELAXED);
     return 0;
 }
 
@@ -445,21 +462,8 @@ void coll_gpusym_trace_drop(uint32_t number)
 
 void coll_gpusym_trace_lose(uint32_t number)
 {
-    __atomic_fetch_add(&lost, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&at.lost, 1, __ATOMIC_RELAXED);
     coll_gpusym_trace_drop(number);
-}
-
-void coll_gpusym_trace_flush(void)
-{
-    if (NULL == out.text) {
-        return;
-    }
-    pthread_mutex_lock(&lock);
-    for (uint32_t i = 0; i < RECORDS; i++) {
-        (void) write_one(&ring[(out.tail + i) % RECORDS]);
-    }
-    write_text();
-    pthread_mutex_unlock(&lock);
 }
 
 /* ---- communicators, GPUs ---- */
@@ -533,7 +537,32 @@ void coll_gpusym_trace_gpu(const char *text)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- the end ---- */
+/* ---- the beginning and the end ---- */
+
+void coll_gpusym_trace_start(int world_rank, const char *host)
+{
+    const char *pattern = coll_gpusym_params.trace;
+    if (NULL == pattern || '\0' == pattern[0] || NULL != out.text) {
+        return;
+    }
+    coll_gpusym_filename(out.name, sizeof out.name, pattern, world_rank, host);
+    out.text = have_ring() ? malloc(TEXT_SIZE) : NULL;
+    if (NULL == out.text) {
+        gpusym_log_no_memory("the trace");
+        return;
+    }
+    out.used = 0;
+    GPUSYM_RESTART(out.fd, open(out.name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (out.fd < 0) {
+        give_up();
+        return;
+    }
+    put_head(world_rank, host);
+    coll_gpusym_trace_written = coll_gpusym_trace_wants_gpu = true;
+    writer = (coll_gpusym_writer_t){.name = "gpusym-trace", .write = write_now, .every_ns = EVERY_NS};
+    (void) coll_gpusym_writer_start(&writer); /* without it calls write where the ring is full */
+    switch_records();
+}
 
 static void put_end(void)
 {
@@ -541,7 +570,7 @@ static void put_end(void)
     PUT("{\"end\":true,\"calls\":");
     put_number(out.calls);
     PUT(",\"lost\":");
-    put_number(lost);
+    put_number(at.lost);
     put_clocks();
     PUT("}\n");
 }
@@ -571,6 +600,7 @@ void coll_gpusym_trace_stop(void)
     }
     wanted = 0;
     if (NULL != out.text) {
+        (void) coll_gpusym_writer_stop(&writer);
         end_file();
     }
     switch_records();

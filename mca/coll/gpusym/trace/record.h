@@ -5,9 +5,10 @@
  * each. docs/guide.md describes the lines. Without that file they are only added up (sums.h).
  *
  * Records stand in a ring of fixed size that is allocated once. A call takes one, fills it while it goes on, and ends
- * it; nothing is allocated, formatted or locked for that. Ended records are written by calls whose GPU has just been
- * given its work, a few each, so that the formatting takes no time of theirs; the others where the ring is half full,
- * and at the end. A call that finds no free record is not recorded, and counted.
+ * it; nothing is allocated, formatted or locked for that. A thread (writer.h) writes the ended records ten times a
+ * second, and where the ring is half full; MPI_Finalize, and a call that fails, those that are left. A call that finds
+ * the ring full of ended records writes them itself; one that finds it full of calls in flight is not recorded, and
+ * counted.
  */
 #ifndef MCA_COLL_GPUSYM_TRACE_RECORD_H
 #define MCA_COLL_GPUSYM_TRACE_RECORD_H
@@ -44,7 +45,7 @@ typedef struct {
     uint8_t coll, form;    /* enum coll_gpusym_coll, coll_gpusym_form */
     int8_t reason;         /* enum coll_gpusym_reason, where it was staged; -1: it was not */
     bool zero_copy;
-    uint32_t state; /* of record.c */
+    uint32_t state; /* of record.c; last */
 } __attribute__((aligned(64))) coll_gpusym_record_t;
 
 /* Whether calls are recorded; and whether the records go to the file, else nothing that only lines need is noted.
@@ -84,8 +85,5 @@ void coll_gpusym_trace_put(uint32_t number);
 void coll_gpusym_trace_drop(uint32_t number);
 /* There is no memory for what the record refers to: the call is counted as lost. */
 void coll_gpusym_trace_lose(uint32_t number);
-/* Writes a few ended records, if no other thread does, and brings the next free one near: this rank's GPU has just been
- * given its work. */
-void coll_gpusym_trace_drain(void);
 
 #endif

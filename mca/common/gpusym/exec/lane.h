@@ -14,9 +14,9 @@
 /* Pinned memory: the GPU writes `done`, `end`, `begin`, `copied` and `part`, the host writes the rest.  The doorbell,
  * which the kernel polls, has a cache line of its own. */
 typedef struct {
-    uint64_t done; /* sequence << 32 | status */
-    uint64_t end;  /* of the last operation that was timed: GPUSYM_TIME; written with `done`, by one store */
-    uint64_t begin;
+    uint64_t done;   /* sequence << 32 | status */
+    uint64_t end;    /* of the last operation that was timed: GPUSYM_TIME; written with `done`, by one store */
+    uint64_t begin;  /* of the last one that was timed and launched; of a command `done` tells how long it took */
     uint32_t abort;  /* not 0: the kernel ends its waits */
     uint32_t copied; /* sequence of the last copy of a copy engine that has ended; its stream writes it */
     _Alignas(64) uint64_t doorbell[3];               /* kernels/work.h */
@@ -80,13 +80,9 @@ static inline void gpusym_lane_skip(gpusym_lane_t *lane)
     lane->seq++;
 }
 
-/* A time of the last operation, whose kernel was to tell: the line's `begin` or `end`, of the GPU's clock modulo 2^48
- * ns. 0: it is not there. */
-static inline uint64_t gpusym_lane_time(const gpusym_lane_t *lane, const uint64_t *time)
-{
-    const uint64_t v = __atomic_load_n(time, __ATOMIC_RELAXED);
-    return v >> 48 == (lane->seq & 0xffffu) ? v & 0xffffffffffffu : 0;
-}
+/* Begin and end of the last operation, which is done and whose kernel was to tell, by the GPU's clock modulo 2^48 ns.
+ * 0: it is not there. */
+void gpusym_lane_times(const gpusym_lane_t *lane, uint64_t times[2]);
 
 /* Returns whether the kernel has retired without the last operation, of which nothing has been or will be done. */
 static inline bool gpusym_lane_retired(const gpusym_lane_t *lane)
