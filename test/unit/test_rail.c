@@ -608,6 +608,41 @@ static void exchange(void **state)
     }
 }
 
+/* Exchanges in place: lengths are the same both ways; long ones that take more buffers than there are. */
+static void exchange_in_place(void **state)
+{
+    gpusym_rail_call_t calls[PLACES];
+    (void) state;
+    for (uint32_t k = 0; k < 40; k++) {
+        uint64_t at[PLACES] = {0};
+        open_places(1 + k % 9, 0 == k % 2 ? 2 * NET_FAKE_DELAY : 0);
+        for (uint32_t q = 0; q < n * n; q++) {
+            const uint32_t a = q / n, b = q % n;
+            const uint64_t any = 0 == next_random() % 3 ? 0 : next_random() % (0 == k % 3 ? 30000 : 3000);
+            const uint64_t bytes = b < a ? to_part[b][a].bytes : any;
+            to_part[a][b] = from_part[b][a] = (gpusym_rail_part_t){at[a], bytes};
+            at[a] += bytes + next_random() % 30;
+        }
+        fill_buffers();
+        make_calls(calls, &(gpusym_rail_call_t){.form = GPUSYM_RAIL_DIRECT, .part = part_to, .from = part_from}, true);
+        for (uint32_t p = 0; p < n; p++) {
+            place[p].nout = 1;
+            calls[p].in = calls[p].out = place[p].in[0];
+            calls[p].nin = calls[p].nout = 0;
+            calls[p].arg = &place[p];
+        }
+        (void) run(calls);
+        for (uint32_t q = 0; q < n; q++) {
+            memcpy(want, input[q][0], ROOM);
+            for (uint32_t p = 0; p < n; p++) {
+                memcpy(want + from_part[p][q].off, input[p][0] + to_part[p][q].off, to_part[p][q].bytes);
+            }
+            compare(q, ROOM);
+        }
+        close_places(n);
+    }
+}
+
 /* ---- several inputs and outputs ---- */
 
 /* Floats in all inputs, whose sum depends on the order. */
@@ -725,6 +760,12 @@ static void as_many_as_fit(void **state)
     close_places(n);
 }
 
+static gpusym_rail_part_t part_behind(const void *arg, uint32_t pos)
+{
+    const gpusym_rail_part_t part = part_of(arg, pos);
+    return (gpusym_rail_part_t){part.off + 1, part.bytes};
+}
+
 static void refuse(gpusym_rail_call_t like, uint32_t nin, uint32_t nout, bool in_place)
 {
     const void *in[GPUSYM_TEAM_MAX + 1];
@@ -742,7 +783,8 @@ static void refuse(gpusym_rail_call_t like, uint32_t nin, uint32_t nout, bool in
     like.nin = 0 != nin ? nin - 1 : 0;
     like.nout = 0 != nout ? nout - 1 : 0;
     like.bytes = 64;
-    like.part = like.from = part_of;
+    like.part = part_of;
+    like.from = NULL != like.from ? like.from : part_of;
     assert_int_equal(gpusym_rail_start(place[0].rail, &like), GPUSYM_ERR_BAD_PARAM);
     assert_int_equal(gpusym_rail_counters(place[0].rail)->launches, 0);
 }
@@ -756,7 +798,8 @@ static void refused(void **state)
                              collect = {.form = GPUSYM_RAIL_PATH, .schedule = GS_RING_ALLGATHER},
                              bcast = {.form = GPUSYM_RAIL_PATH, .schedule = GS_CHAIN_BCAST},
                              one_shot = {.form = GPUSYM_RAIL_DIRECT, .spread = true, .reduces = true},
-                             gather = {.form = GPUSYM_RAIL_GATHER}, swap = {.form = GPUSYM_RAIL_DIRECT},
+                             gather = {.form = GPUSYM_RAIL_GATHER},
+                             swap = {.form = GPUSYM_RAIL_DIRECT, .from = part_behind},
                              from_root = {.form = GPUSYM_RAIL_DIRECT, .spread = true, .rooted = true};
     gpusym_rail_call_t other;
     (void) state;
@@ -1014,6 +1057,7 @@ int main(int argc, char **argv)
         SEVERAL(broadcast),
         ONE(exchange),
         SEVERAL(exchange),
+        ONE(exchange_in_place),
         SEVERAL(same_bits),
         SEVERAL(as_many_as_fit),
         SEVERAL(refused),

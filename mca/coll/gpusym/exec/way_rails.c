@@ -7,7 +7,6 @@
 #include "mca/coll/gpusym/exec/led.h"
 #include "mca/coll/gpusym/exec/traced.h"
 
-#include "mca/coll/gpusym/plan/lead.h"
 #include "mca/coll/gpusym/team/islands.h"
 #include "mca/coll/gpusym/team/rails.h"
 
@@ -159,7 +158,7 @@ static coll_gpusym_turn_t ask_islands(coll_gpusym_run_t *run, int reason)
 static coll_gpusym_turn_t find_buffers(coll_gpusym_run_t *run)
 {
     if (COLL_GPUSYM_LED_FIND == run->is.led.step &&
-        (run->joins || !coll_gpusym_lead_possible(&run->task) || !coll_gpusym_rails_can(&run->task))) {
+        (run->joins || !coll_gpusym_zero_copy_led(&run->task) || !coll_gpusym_rails_can(&run->task))) {
         return ask_islands(run, COLL_GPUSYM_R_BETWEEN);
     }
     const coll_gpusym_turn_t turn = coll_gpusym_led_map(run, COLL_GPUSYM_R_SHARED_GPU);

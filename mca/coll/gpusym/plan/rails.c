@@ -35,10 +35,9 @@ bool coll_gpusym_rails_may(const coll_gpusym_args_t *a)
     case COLL_GPUSYM_P_REDUCE_SCATTER:
     case COLL_GPUSYM_P_GATHER:
     case COLL_GPUSYM_P_SCATTER:
+    case COLL_GPUSYM_P_ALLTOALL:
     case COLL_GPUSYM_P_NEIGHBORS:
         return true;
-    case COLL_GPUSYM_P_ALLTOALL:
-        return MPI_IN_PLACE != a->sbuf;
     default:
         return false;
     }

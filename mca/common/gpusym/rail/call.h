@@ -84,7 +84,8 @@ typedef struct {
                        * reduced or not, of GPUSYM_RAIL_DIRECT_MAX */
     uint32_t op, type; /* kernels.h; not looked at by what moves only */
     /* Memory that the GPU reaches.  NULL: this process has none, or only further ones.  An input may be an output, but
-     * not of a reduce-scatter, and of DIRECT with spread only. */
+     * not of a reduce-scatter; of DIRECT without spread on all processes or none, and where `part` and `from` are the
+     * same. */
     const void *in;
     void *out;
     /* Further inputs and outputs of this process, as of the other ranks of its island; other processes may have other

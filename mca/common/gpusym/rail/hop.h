@@ -81,7 +81,8 @@ typedef struct {
 
 typedef struct {
     gpusym_rail_piece_t sending[GPUSYM_RAIL_SENDING];
-    uint32_t distance; /* those nearer are sent all that is for them */
+    bool swaps;        /* what goes to a process makes room for what comes from it */
+    uint32_t distance; /* rounds before that are over: all that is for their processes has been sent */
     gpusym_rail_store_t store[GPUSYM_RAIL_FLIGHTS];
     uint32_t storing, stored; /* begun, ended */
     bool own_begun;           /* the own part, or the sum */
