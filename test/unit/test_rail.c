@@ -613,9 +613,9 @@ static void exchange_in_place(void **state)
 {
     gpusym_rail_call_t calls[PLACES];
     (void) state;
-    for (uint32_t k = 0; k < 40; k++) {
+    for (uint32_t k = 0; k < 10; k++) {
         uint64_t at[PLACES] = {0};
-        open_places(1 + k % 9, 0 == k % 2 ? 2 * NET_FAKE_DELAY : 0);
+        open_places(k < 8 ? 1 + k : 3, 0 == k % 2 ? 2 * NET_FAKE_DELAY : 0);
         for (uint32_t q = 0; q < n * n; q++) {
             const uint32_t a = q / n, b = q % n;
             const uint64_t any = 0 == next_random() % 3 ? 0 : next_random() % (0 == k % 3 ? 30000 : 3000);
@@ -707,6 +707,59 @@ static void same_bits(void **state)
         if (3 == k % 4) {
             close_places(n);
         }
+    }
+}
+
+/* Scans of floats, in place or not, of any number of ranks of each process: the bits of one sum in rank order. */
+static void scan(void **state)
+{
+    gpusym_rail_call_t calls[PLACES];
+    (void) state;
+    for (uint32_t k = 0; k < 12; k++) {
+        const bool exclusive = 0 != k % 2, in_place = 0 != (k & 2);
+        const uint64_t bytes = random_bytes();
+        open_places(2 + k % 6, NET_FAKE_DELAY);
+        fill_floats((uint32_t) (bytes / sizeof(float)));
+        make_calls(calls,
+                   &(gpusym_rail_call_t){.form = GPUSYM_RAIL_PATH,
+                                         .schedule = GS_CHAIN_REDUCE,
+                                         .root = n - 1,
+                                         .scan = exclusive ? GPUSYM_RAIL_EXSCAN : GPUSYM_RAIL_SCAN,
+                                         .type = GPUSYM_T_F32,
+                                         .bytes = bytes},
+                   in_place);
+        for (uint32_t p = 0; p < n; p++) {
+            place[p].nout = place[p].nin;
+            if (exclusive && 0 == p) {
+                place[p].output[0] = NULL;
+            } else if (exclusive && p == n - 1) {
+                place[p].input[place[p].nin - 1] = NULL;
+            }
+            calls[p].in = calls[p].out = NULL;
+            calls[p].nin = calls[p].nout = place[p].nin;
+            calls[p].more_in = (const void *const *) place[p].input;
+            calls[p].more_out = (void *const *) place[p].output;
+        }
+        (void) run(calls);
+        float *sum = (float *) (void *) want;
+        for (uint32_t p = 0, rank = 0; p < n; p++) {
+            for (uint32_t i = 0; i < place[p].nin; i++, rank++) {
+                const float *x = (const float *) (const void *) input[p][i];
+                if (NULL != place[p].output[i]) {
+                    OK(dev.copy(gpu, got, place[p].output[i], ROOM));
+                }
+                for (uint32_t e = 0; e < bytes / sizeof(float); e++) {
+                    const float before = sum[e];
+                    sum[e] = 0 == rank ? x[e] : before + x[e];
+                    if (exclusive && 0 != rank) {
+                        assert_memory_equal(got + e * sizeof(float), &before, sizeof before);
+                    } else if (!exclusive) {
+                        assert_memory_equal(got + e * sizeof(float), &sum[e], sizeof before);
+                    }
+                }
+            }
+        }
+        close_places(n);
     }
 }
 
@@ -827,6 +880,9 @@ static void refused(void **state)
     refuse(other, 1, 1, false);
     other = from_root;
     other.spread = false;
+    refuse(other, 1, 1, false);
+    other = ring;
+    other.scan = GPUSYM_RAIL_SCAN;
     refuse(other, 1, 1, false);
     close_places(n);
 }
@@ -1058,6 +1114,8 @@ int main(int argc, char **argv)
         ONE(exchange),
         SEVERAL(exchange),
         ONE(exchange_in_place),
+        ONE(scan),
+        SEVERAL(scan),
         SEVERAL(same_bits),
         SEVERAL(as_many_as_fit),
         SEVERAL(refused),
