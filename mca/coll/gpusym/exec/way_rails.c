@@ -4,6 +4,7 @@
  * The way of a communicator of several islands. The ranks of each island agree by their roll-call, then the islands;
  * the owners of rails load the inputs of their island's members, and store to their outputs.
  */
+#include "mca/coll/gpusym/exec/kernel.h"
 #include "mca/coll/gpusym/exec/led.h"
 #include "mca/coll/gpusym/exec/traced.h"
 
@@ -68,7 +69,7 @@ static coll_gpusym_turn_t await_dropped(coll_gpusym_run_t *run)
 {
     coll_gpusym_rails_t *rails = &run->is.led.rails;
     if (NULL != rails->plan && !coll_gpusym_rails_drop(rails)) {
-        return COLL_GPUSYM_TURN_WORKS;
+        return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
     }
     coll_gpusym_rails_end(rails);
     return run->reason < 0 ? COLL_GPUSYM_TURN_EMPTY : COLL_GPUSYM_TURN_REFUSED;
@@ -78,6 +79,7 @@ static coll_gpusym_turn_t drop_early(coll_gpusym_run_t *run, int reason)
 {
     run->reason = reason;
     run->is.led.step = COLL_GPUSYM_LED_DROP;
+    run->since_ns = 0;
     return await_dropped(run);
 }
 
@@ -235,19 +237,29 @@ static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
     return coll_gpusym_led_end(run, false); /* what goes between hosts may take long */
 }
 
+/* What goes between hosts may take long; what this rank's GPU does alone may not. */
+static coll_gpusym_turn_t check(coll_gpusym_run_t *run, uint64_t now_ns)
+{
+    return COLL_GPUSYM_LED_DROP == run->is.led.step ? coll_gpusym_kernel_check_copies(run, now_ns)
+                                                    : coll_gpusym_led_check(run, now_ns, false);
+}
+
 /* Its kernels wait for nobody, its messages are being sent from the rails' own memory. */
 static bool stop(coll_gpusym_run_t *run, bool recalled, bool due)
 {
     (void) recalled;
     (void) due;
+    if (coll_gpusym_led_copies(run) && !coll_gpusym_kernel_stop_copies(run)) {
+        return false;
+    }
     return NULL == run->is.led.rails.plan || coll_gpusym_hosts_stop(run->engine->team);
 }
 
 /* Kernels that do not get to run: the program's own fill the GPU, and may wait for a rank that is lost. The rails keep
- * what these use until they have ended. */
+ * what these use until they have ended; copies of this rank keep their lane and scratch memory. */
 static void abandon(coll_gpusym_run_t *run)
 {
-    (void) run;
+    coll_gpusym_kernel_abandon(run);
 }
 
 static void end(coll_gpusym_run_t *run)
@@ -279,6 +291,7 @@ const coll_gpusym_way_t coll_gpusym_way_rails = {
     .unset = is_unset,
     .agree = agree,
     .poll = poll,
+    .check = check,
     .stop = stop,
     .abandon = abandon,
     .end = end,
