@@ -117,22 +117,25 @@ unsigned coll_gpusym_hosts_open_rails(coll_gpusym_team_t *t)
     uint32_t first, end;
     coll_gpusym_hosts_own(t, &first, &end);
     const uint64_t own = end - first;
-    if (GPUSYM_SUCCESS != gpusym_worker_map(h->worker, gpusym_current.dev, t->host.gpu, &host, &device) ||
-        !take_memory(h, own * (each + ring_bytes(h))) ||
-        GPUSYM_SUCCESS != gpusym_worker_alloc(h->worker, own * each, &h->send)) {
+    if (GPUSYM_SUCCESS != gpusym_worker_map(h->worker, gpusym_current.dev, t->host.gpu, &host, &device)) {
         return 0;
+    }
+    if (!take_memory(h, own * (each + ring_bytes(h))) ||
+        GPUSYM_SUCCESS != gpusym_worker_alloc(h->worker, own * each, &h->send)) {
+        return COLL_GPUSYM_HOSTS_PINNED;
     }
     h->send_bytes = own * each;
     for (uint32_t r = first; r < end; r++) {
         if (GPUSYM_SUCCESS != open_rail(t, r, host, device, h->send + (r - first) * each)) {
-            return 0;
+            return COLL_GPUSYM_HOSTS_PINNED;
         }
     }
     /* The rail among all ranks sends from the same memory: a call uses the one or the others. */
-    return COLL_GPUSYM_HOSTS_RAILS | (take_memory(h, direct_bytes(h, piece_among_all(h))) &&
-                                              GPUSYM_SUCCESS == open_rail(t, rails, host, device, h->send)
-                                          ? COLL_GPUSYM_HOSTS_ALL
-                                          : 0u);
+    return COLL_GPUSYM_HOSTS_PINNED | COLL_GPUSYM_HOSTS_RAILS |
+           (take_memory(h, direct_bytes(h, piece_among_all(h))) &&
+                    GPUSYM_SUCCESS == open_rail(t, rails, host, device, h->send)
+                ? COLL_GPUSYM_HOSTS_ALL
+                : 0u);
 }
 
 /* ---- closing ---- */
