@@ -93,9 +93,9 @@ static coll_gpusym_turn_t take_verdict(coll_gpusym_run_t *run, const coll_gpusym
         return COLL_GPUSYM_AGREES == run->mode ? COLL_GPUSYM_TURN_EMPTY : COLL_GPUSYM_TURN_DONE;
     case COLL_GPUSYM_VERDICT_EMPTY:
         return drop_early(run, -1);
-    case COLL_GPUSYM_VERDICT_UNSET:
+    case COLL_GPUSYM_VERDICT_AGAIN: /* nothing has begun: no call has been native yet */
         run->engine->team->wanted = true;
-        return drop_early(run, COLL_GPUSYM_R_BETWEEN);
+        return COLL_GPUSYM_TURN_AGAIN;
     case COLL_GPUSYM_VERDICT_MISMATCH:
         return coll_gpusym_run_failed(run, COLL_GPUSYM_FAILED_OTHER_CALL, (int) v->rank, NULL);
     default:
@@ -110,7 +110,7 @@ static int tell_islands(coll_gpusym_run_t *run)
     const coll_gpusym_island_record_t record = {.reason = run->is.led.reason,
                                                 .hash = run->task.hash,
                                                 .what = coll_gpusym_run_what(run),
-                                                .unset = is_unset(run),
+                                                .again = run->joins && COLL_GPUSYM_AGREES != run->mode,
                                                 .bytes = read->max_bytes,
                                                 .balance = read->balance};
     const int rc = coll_gpusym_hosts_post(run->engine->team, read->seq, &record);
@@ -156,11 +156,14 @@ static coll_gpusym_turn_t ask_islands(coll_gpusym_run_t *run, int reason)
     return await_islands(run);
 }
 
-/* All are on GPUs and have a team. What is posted again would count as another call on this island alone. */
+/* All are on GPUs and have a team. What is posted again counts as another call: all islands do that then. */
 static coll_gpusym_turn_t find_buffers(coll_gpusym_run_t *run)
 {
+    if (COLL_GPUSYM_LED_FIND == run->is.led.step && run->joins) {
+        return ask_islands(run, -1);
+    }
     if (COLL_GPUSYM_LED_FIND == run->is.led.step &&
-        (run->joins || !coll_gpusym_zero_copy_led(&run->task) || !coll_gpusym_rails_can(&run->task))) {
+        (!coll_gpusym_zero_copy_led(&run->task) || !coll_gpusym_rails_can(&run->task))) {
         return ask_islands(run, COLL_GPUSYM_R_BETWEEN);
     }
     const coll_gpusym_turn_t turn = coll_gpusym_led_map(run, COLL_GPUSYM_R_SHARED_GPU);
