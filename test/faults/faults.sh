@@ -471,6 +471,8 @@ of_leaders() {
     dies "a leader killed in nonblocking ones" launch:9@1 --coll all --mode nonblocking --most 3000
     mpirun+=(--mca coll_gpusym_reg_limit 0)
     dies "a leader killed, windows" launch:6@1 --most 3000
+    fault stall:1@3 error # in the copy to a window, and from it
+    fault stall:2@3 error
     if "${mpirun[0]}" --version 2>/dev/null | grep -Eq '\((Open MPI|OpenRTE)\) 4\.'; then
         survive --kill 5
         survive launch:8@1 --most 3000

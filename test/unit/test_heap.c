@@ -124,6 +124,27 @@ static void arena_does_what_its_model_does(void **state)
     }
 }
 
+/* What is behind a cut is not handed out, and nothing in use is cut off. */
+static void arena_is_cut(void **state)
+{
+    (void) state;
+    uint64_t off;
+    gpusym_arena_t *arena = gpusym_arena_create(16 * ALIGN, ALIGN);
+    assert_non_null(arena);
+    OK(gpusym_arena_alloc(arena, 5 * ALIGN, &off));
+    assert_int_equal(gpusym_arena_cut(arena, 4 * ALIGN), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(gpusym_arena_cut(arena, 0), GPUSYM_ERR_BAD_PARAM);
+    OK(gpusym_arena_cut(arena, 20 * ALIGN));
+    OK(gpusym_arena_cut(arena, 8 * ALIGN + 1));
+    assert_int_equal(gpusym_arena_alloc(arena, 4 * ALIGN, &off), GPUSYM_ERR_NO_MEMORY);
+    OK(gpusym_arena_cut(arena, 5 * ALIGN));
+    assert_int_equal(gpusym_arena_alloc(arena, 1, &off), GPUSYM_ERR_NO_MEMORY);
+    OK(gpusym_arena_free(arena, 0));
+    OK(gpusym_arena_alloc(arena, 5 * ALIGN, &off));
+    assert_int_equal(off, 0);
+    gpusym_arena_destroy(arena);
+}
+
 static void arena_ends(void **state)
 {
     (void) state;
@@ -857,6 +878,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arena_does_what_its_model_does),
         cmocka_unit_test(arena_ends),
+        cmocka_unit_test(arena_is_cut),
         ON_DEVICE(a_slab_is_zeroed_and_known_by_its_id),
         ON_DEVICE(peers_are_mapped_once),
         ON_DEVICE(threads_find_the_same_mapping),

@@ -608,6 +608,41 @@ static void exchange(void **state)
     }
 }
 
+/* Exchanges in place: lengths are the same both ways; long ones that take more buffers than there are. */
+static void exchange_in_place(void **state)
+{
+    gpusym_rail_call_t calls[PLACES];
+    (void) state;
+    for (uint32_t k = 0; k < 10; k++) {
+        uint64_t at[PLACES] = {0};
+        open_places(k < 8 ? 1 + k : 3, 0 == k % 2 ? 2 * NET_FAKE_DELAY : 0);
+        for (uint32_t q = 0; q < n * n; q++) {
+            const uint32_t a = q / n, b = q % n;
+            const uint64_t any = 0 == next_random() % 3 ? 0 : next_random() % (0 == k % 3 ? 30000 : 3000);
+            const uint64_t bytes = b < a ? to_part[b][a].bytes : any;
+            to_part[a][b] = from_part[b][a] = (gpusym_rail_part_t){at[a], bytes};
+            at[a] += bytes + next_random() % 30;
+        }
+        fill_buffers();
+        make_calls(calls, &(gpusym_rail_call_t){.form = GPUSYM_RAIL_DIRECT, .part = part_to, .from = part_from}, true);
+        for (uint32_t p = 0; p < n; p++) {
+            place[p].nout = 1;
+            calls[p].in = calls[p].out = place[p].in[0];
+            calls[p].nin = calls[p].nout = 0;
+            calls[p].arg = &place[p];
+        }
+        (void) run(calls);
+        for (uint32_t q = 0; q < n; q++) {
+            memcpy(want, input[q][0], ROOM);
+            for (uint32_t p = 0; p < n; p++) {
+                memcpy(want + from_part[p][q].off, input[p][0] + to_part[p][q].off, to_part[p][q].bytes);
+            }
+            compare(q, ROOM);
+        }
+        close_places(n);
+    }
+}
+
 /* ---- several inputs and outputs ---- */
 
 /* Floats in all inputs, whose sum depends on the order. */
@@ -675,6 +710,59 @@ static void same_bits(void **state)
     }
 }
 
+/* Scans of floats, in place or not, of any number of ranks of each process: the bits of one sum in rank order. */
+static void scan(void **state)
+{
+    gpusym_rail_call_t calls[PLACES];
+    (void) state;
+    for (uint32_t k = 0; k < 12; k++) {
+        const bool exclusive = 0 != k % 2, in_place = 0 != (k & 2);
+        const uint64_t bytes = random_bytes();
+        open_places(2 + k % 6, NET_FAKE_DELAY);
+        fill_floats((uint32_t) (bytes / sizeof(float)));
+        make_calls(calls,
+                   &(gpusym_rail_call_t){.form = GPUSYM_RAIL_PATH,
+                                         .schedule = GS_CHAIN_REDUCE,
+                                         .root = n - 1,
+                                         .scan = exclusive ? GPUSYM_RAIL_EXSCAN : GPUSYM_RAIL_SCAN,
+                                         .type = GPUSYM_T_F32,
+                                         .bytes = bytes},
+                   in_place);
+        for (uint32_t p = 0; p < n; p++) {
+            place[p].nout = place[p].nin;
+            if (exclusive && 0 == p) {
+                place[p].output[0] = NULL;
+            } else if (exclusive && p == n - 1) {
+                place[p].input[place[p].nin - 1] = NULL;
+            }
+            calls[p].in = calls[p].out = NULL;
+            calls[p].nin = calls[p].nout = place[p].nin;
+            calls[p].more_in = (const void *const *) place[p].input;
+            calls[p].more_out = (void *const *) place[p].output;
+        }
+        (void) run(calls);
+        float *sum = (float *) (void *) want;
+        for (uint32_t p = 0, rank = 0; p < n; p++) {
+            for (uint32_t i = 0; i < place[p].nin; i++, rank++) {
+                const float *x = (const float *) (const void *) input[p][i];
+                if (NULL != place[p].output[i]) {
+                    OK(dev.copy(gpu, got, place[p].output[i], ROOM));
+                }
+                for (uint32_t e = 0; e < bytes / sizeof(float); e++) {
+                    const float before = sum[e];
+                    sum[e] = 0 == rank ? x[e] : before + x[e];
+                    if (exclusive && 0 != rank) {
+                        assert_memory_equal(got + e * sizeof(float), &before, sizeof before);
+                    } else if (!exclusive) {
+                        assert_memory_equal(got + e * sizeof(float), &sum[e], sizeof before);
+                    }
+                }
+            }
+        }
+        close_places(n);
+    }
+}
+
 /* A call of as many inputs and outputs as a launch has room for, each of them some bytes of one buffer. */
 static void as_many_as_fit(void **state)
 {
@@ -725,6 +813,12 @@ static void as_many_as_fit(void **state)
     close_places(n);
 }
 
+static gpusym_rail_part_t part_behind(const void *arg, uint32_t pos)
+{
+    const gpusym_rail_part_t part = part_of(arg, pos);
+    return (gpusym_rail_part_t){part.off + 1, part.bytes};
+}
+
 static void refuse(gpusym_rail_call_t like, uint32_t nin, uint32_t nout, bool in_place)
 {
     const void *in[GPUSYM_TEAM_MAX + 1];
@@ -742,7 +836,8 @@ static void refuse(gpusym_rail_call_t like, uint32_t nin, uint32_t nout, bool in
     like.nin = 0 != nin ? nin - 1 : 0;
     like.nout = 0 != nout ? nout - 1 : 0;
     like.bytes = 64;
-    like.part = like.from = part_of;
+    like.part = part_of;
+    like.from = NULL != like.from ? like.from : part_of;
     assert_int_equal(gpusym_rail_start(place[0].rail, &like), GPUSYM_ERR_BAD_PARAM);
     assert_int_equal(gpusym_rail_counters(place[0].rail)->launches, 0);
 }
@@ -756,7 +851,8 @@ static void refused(void **state)
                              collect = {.form = GPUSYM_RAIL_PATH, .schedule = GS_RING_ALLGATHER},
                              bcast = {.form = GPUSYM_RAIL_PATH, .schedule = GS_CHAIN_BCAST},
                              one_shot = {.form = GPUSYM_RAIL_DIRECT, .spread = true, .reduces = true},
-                             gather = {.form = GPUSYM_RAIL_GATHER}, swap = {.form = GPUSYM_RAIL_DIRECT},
+                             gather = {.form = GPUSYM_RAIL_GATHER},
+                             swap = {.form = GPUSYM_RAIL_DIRECT, .from = part_behind},
                              from_root = {.form = GPUSYM_RAIL_DIRECT, .spread = true, .rooted = true};
     gpusym_rail_call_t other;
     (void) state;
@@ -784,6 +880,9 @@ static void refused(void **state)
     refuse(other, 1, 1, false);
     other = from_root;
     other.spread = false;
+    refuse(other, 1, 1, false);
+    other = ring;
+    other.scan = GPUSYM_RAIL_SCAN;
     refuse(other, 1, 1, false);
     close_places(n);
 }
@@ -1039,6 +1138,9 @@ int main(int argc, char **argv)
         SEVERAL(broadcast),
         ONE(exchange),
         SEVERAL(exchange),
+        ONE(exchange_in_place),
+        ONE(scan),
+        SEVERAL(scan),
         SEVERAL(same_bits),
         SEVERAL(as_many_as_fit),
         SEVERAL(refused),

@@ -18,11 +18,14 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "mca/common/gpusym/device/sim/sim.h"
 #include "mca/common/gpusym/log.h"
+#include "mca/common/gpusym/memory/left.h"
 #include "mca/common/gpusym/rail/worker.h"
 #include "test/unit/clock.h"
 #include "test/unit/net_fake.h"
@@ -319,6 +322,105 @@ static void memory_is_pinned_for_one_gpu(void **state)
     dev.query(p, &mem);
     assert_int_equal(mem.kind, GPUSYM_MEM_HOST);
     dev.close();
+}
+
+static uint64_t may_pin;
+
+static int register_some(gpusym_gpu_t *gpu, void *host, size_t size, void **at)
+{
+    return size > may_pin ? GPUSYM_ERR_NO_MEMORY : gpusym_device_sim.host_register(gpu, host, size, at);
+}
+
+static void as_much_is_pinned_as_can_be(void **state)
+{
+    gpusym_device_t dev = gpusym_device_sim;
+    gpusym_gpu_t *gpu;
+    char *host, *device, *p;
+    const char *why;
+
+    (void) state;
+    OK(dev.open(&why));
+    OK(dev.gpu_open(NULL, &gpu));
+    dev.host_register = register_some;
+    for (unsigned k = 0; k < 4; k++) { /* all of it, a half, too little, less than is used */
+        static const uint64_t may[] = {8 * MEMORY, 5 * MEMORY, MEMORY / 2, 2 * MEMORY};
+        static const uint64_t usable[] = {8 * MEMORY, 4 * MEMORY, 0, 0};
+        gpusym_worker_t *w = open_worker(&transport, 8 * MEMORY);
+        gpusym_worker_enter_wait(w);
+        may_pin = may[k];
+        if (3 == k) {
+            OK(gpusym_worker_alloc(w, 3 * MEMORY, &p));
+        }
+        assert_int_equal(gpusym_worker_map(w, &dev, gpu, &host, &device),
+                         0 != usable[k] ? GPUSYM_SUCCESS : GPUSYM_ERR_NO_MEMORY);
+        if (0 != usable[k]) {
+            assert_int_equal(gpusym_worker_bytes(w), usable[k]);
+            assert_int_equal(gpusym_worker_alloc(w, usable[k] + 1, &p), GPUSYM_ERR_NO_MEMORY);
+            OK(gpusym_worker_alloc(w, usable[k], &p));
+            assert_int_equal(gpusym_worker_room(w), 0);
+        }
+        gpusym_worker_leave(w);
+        gpusym_worker_close(w);
+    }
+    dev.close();
+}
+
+/* ---- the cgroup's limit ---- */
+
+static char folder[] = "/tmp/gpusym-left-XXXXXX";
+
+static void write_file(const char *name, const char *text)
+{
+    char at[128];
+    snprintf(at, sizeof at, "%s/%s", folder, name);
+    FILE *f = fopen(at, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static uint64_t left_by(const char *line)
+{
+    char at[128];
+    write_file("cgroup", line);
+    snprintf(at, sizeof at, "%s/cgroup", folder);
+    return gpusym_memory_left_in(at, folder);
+}
+
+static void a_cgroup_leaves_memory(void **state)
+{
+    static const char *const names[] = {"job/memory.max",
+                                        "job/memory.current",
+                                        "job/memory.stat",
+                                        "memory/memory.limit_in_bytes",
+                                        "memory/memory.usage_in_bytes",
+                                        "cgroup",
+                                        "job",
+                                        "memory",
+                                        ""};
+    char at[128];
+    (void) state;
+    assert_non_null(mkdtemp(folder));
+    for (unsigned i = 6; i < 8; i++) {
+        snprintf(at, sizeof at, "%s/%s", folder, names[i]);
+        assert_int_equal(mkdir(at, 0700), 0);
+    }
+    assert_true(UINT64_MAX == left_by("0::/job\n"));
+    write_file("job/memory.max", "max\n");
+    write_file("job/memory.current", "700\n");
+    assert_true(UINT64_MAX == left_by("0::/job\n"));
+    write_file("job/memory.max", "1000\n");
+    assert_int_equal(left_by("3:pids:/x\n0::/job\n"), 300);
+    write_file("job/memory.stat", "anon 5\nfile_mapped 9\nfile 200\n");
+    assert_int_equal(left_by("0::/job\n"), 500);
+    write_file("memory/memory.limit_in_bytes", "400\n");
+    write_file("memory/memory.usage_in_bytes", "500\n");
+    assert_int_equal(left_by("4:memory:/not/here\n0::/job\n"), 0);
+    assert_true(UINT64_MAX == gpusym_memory_left_in("/nowhere", folder));
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(at, sizeof at, "%s/%s", folder, names[i]);
+        assert_int_equal(remove(at), 0);
+    }
 }
 
 /* ---- peers ---- */
@@ -862,6 +964,8 @@ int main(int argc, char **argv)
         TEST(rings_and_send_buffers_share_the_memory),
         TEST(memory_is_only_reserved),
         TEST(memory_is_pinned_for_one_gpu),
+        TEST(as_much_is_pinned_as_can_be),
+        TEST(a_cgroup_leaves_memory),
         TEST(peers_are_shared),
         TEST(a_loss_is_told),
         TEST(one_thread_at_a_time),

@@ -197,6 +197,13 @@ static void fail_for(coll_gpusym_call_t *call, coll_gpusym_failed_t kind, int ra
     fail(call);
 }
 
+/* Whether the way checks what it waits for. */
+static bool has_limit(const coll_gpusym_call_t *call, coll_gpusym_wait_for_t what)
+{
+    return COLL_GPUSYM_CALL_RUN == call->state ||
+           (COLL_GPUSYM_CALL_AGREE == call->state && COLL_GPUSYM_WAIT_NONE == what);
+}
+
 /* A poll of a call that waits for ranks: are they well, and is its way? what: for which it has waited so long. */
 static void check(coll_gpusym_call_t *call, coll_gpusym_wait_for_t what)
 {
@@ -205,7 +212,7 @@ static void check(coll_gpusym_call_t *call, coll_gpusym_wait_for_t what)
         return;
     }
     if (coll_gpusym_find_lost(run, number_of(call)) ||
-        (COLL_GPUSYM_CALL_RUN == call->state && NULL != call->way->check &&
+        (has_limit(call, what) && NULL != call->way->check &&
          COLL_GPUSYM_TURN_FAILED == call->way->check(run, call->health.checked_ns))) {
         fail(call);
     } else if (COLL_GPUSYM_WAIT_NONE != what && coll_gpusym_wait_note(&call->wait, run->engine->team, run->args->coll,
@@ -509,8 +516,6 @@ static void take_turn(coll_gpusym_call_t *call, coll_gpusym_turn_t turn)
     switch (turn) {
     case COLL_GPUSYM_TURN_WAITS:
         check(call, call->run.waits_for);
-        break;
-    case COLL_GPUSYM_TURN_WORKS:
         break;
     case COLL_GPUSYM_TURN_DONE:
         if (COLL_GPUSYM_CALL_AGREE == call->state) {

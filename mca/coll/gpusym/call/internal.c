@@ -159,8 +159,8 @@ static void message_over(internal_t *r)
  * try again and again unless the call itself fails. */
 enum { BY_FALLBACK = 1, BY_MESSAGES, REFUSED };
 
-/* From time to time, checks whether a rank has died. If so, reports it to the user and ends the call: messages alone
- * would wait for ever. */
+/* From time to time, checks whether a rank of this host has died. If so, reports it to the user and ends the call:
+ * messages alone would wait for ever. Of other hosts Open MPI itself finds out. */
 static bool is_rank_lost(internal_t *r)
 {
     char name[GPUSYM_COMM_LABEL_MAX];
@@ -170,7 +170,7 @@ static bool is_rank_lost(internal_t *r)
         return false;
     }
     for (int i = 0; i < n; i++) {
-        if (i != me && !coll_gpusym_peer_lives(r->peers[i])) {
+        if (i != me && coll_gpusym_peers_near(r->peers[i], r->peers[me]) && !coll_gpusym_peer_lives(r->peers[i])) {
             coll_gpusym_help("dead-rank", me, gpusym_comm_label(r->comm, name, sizeof name), opal_process_info.nodename,
                              i, coll_gpusym_peer_process(r->peers[i]), "the making of a communicator");
             r->error = MPI_ERR_OTHER;
@@ -271,9 +271,8 @@ static int internal_start(internal_t *r)
     return ok ? OMPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
 }
 
-/* A rank without gpusym, or with another one, or on another host, calls the fallback: then all do. The same on all
- * ranks. Other hosts are not asked: that may take seconds, and this is called from progress. With BY_MESSAGES *peers is
- * the ranks' processes, to be freed. 0: no memory. */
+/* A rank without gpusym, or with another one, calls the fallback: then all do. The same on all ranks. With BY_MESSAGES
+ * *peers is the ranks' processes, to be freed. 0: no memory. */
 static int find_way(coll_gpusym_engine_t *e, coll_gpusym_peer_t ***peers)
 {
     const int known = __atomic_load_n(&e->internal, __ATOMIC_RELAXED);
@@ -283,12 +282,8 @@ static int find_way(coll_gpusym_engine_t *e, coll_gpusym_peer_t ***peers)
     if (0 != known) {
         return known;
     }
-    if (coll_gpusym_peers_apart(e->fallback->comm)) {
-        __atomic_store_n(&e->internal, BY_FALLBACK, __ATOMIC_RELAXED);
-        return BY_FALLBACK;
-    }
     *peers = calloc((size_t) ompi_comm_size(e->fallback->comm), sizeof(**peers));
-    if (NULL == *peers || MPI_SUCCESS != coll_gpusym_peers_find(e->fallback->comm, *peers, &reason)) {
+    if (NULL == *peers || MPI_SUCCESS != coll_gpusym_peers_alike(e->fallback->comm, *peers, &reason)) {
         free(*peers);
         return 0;
     }

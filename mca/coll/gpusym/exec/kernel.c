@@ -113,16 +113,39 @@ bool coll_gpusym_kernel_stop(coll_gpusym_run_t *run, bool recalled, bool due)
 void coll_gpusym_kernel_abandon(coll_gpusym_run_t *run)
 {
     coll_gpusym_launch_abandon(&run->launch);
+    coll_gpusym_scratch_lose(&run->launch);
 }
 
 coll_gpusym_turn_t coll_gpusym_kernel_copies(coll_gpusym_run_t *run)
 {
     const int idle = gpusym_current.dev->stream_poll(run->launch.lane->stream);
     if (0 == idle) {
-        return COLL_GPUSYM_TURN_WORKS;
+        return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
     }
     coll_gpusym_launch_put_lane(&run->launch);
     return idle < 0 ? coll_gpusym_run_gpu_failed(run) : COLL_GPUSYM_TURN_DONE;
+}
+
+coll_gpusym_turn_t coll_gpusym_kernel_check_copies(coll_gpusym_run_t *run, uint64_t now_ns)
+{
+    const double timeout = coll_gpusym_params.timeout;
+    run->since_ns = 0 == run->since_ns ? now_ns : run->since_ns;
+    if (timeout <= 0 || (double) (now_ns - run->since_ns) <= timeout * 1e9 + (double) GRACE_NS) {
+        return COLL_GPUSYM_TURN_WAITS;
+    }
+    return coll_gpusym_run_failed(run, COLL_GPUSYM_FAILED_GPU, -1, "its copies do not end");
+}
+
+bool coll_gpusym_kernel_stop_copies(coll_gpusym_run_t *run)
+{
+    coll_gpusym_launch_t *l = &run->launch;
+    if (NULL != l->lane && 0 == gpusym_current.dev->stream_poll(l->lane->stream)) {
+        return false;
+    }
+    if (NULL != l->lane) {
+        coll_gpusym_launch_put_lane(l);
+    }
+    return true;
 }
 
 void coll_gpusym_kernel_count(const coll_gpusym_run_t *run, coll_gpusym_counters_t *counters)

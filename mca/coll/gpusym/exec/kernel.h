@@ -15,10 +15,13 @@ coll_gpusym_turn_t coll_gpusym_kernel_poll(coll_gpusym_run_t *run, bool keeps);
 coll_gpusym_turn_t coll_gpusym_kernel_check(coll_gpusym_run_t *run, uint64_t now_ns);
 /* As coll_gpusym_way_t.stop: it may be using the user's buffers. */
 bool coll_gpusym_kernel_stop(coll_gpusym_run_t *run, bool recalled, bool due);
-/* Gives up its lane for good. */
+/* Gives up its lane and scratch memory for good. */
 void coll_gpusym_kernel_abandon(coll_gpusym_run_t *run);
-/* The copies that are queued on the lane: WORKS; DONE, FAILED: the lane is given back. */
+/* The copies that are queued on the lane: WAITS; DONE, FAILED: the lane is given back. */
 coll_gpusym_turn_t coll_gpusym_kernel_copies(coll_gpusym_run_t *run);
+/* As coll_gpusym_way_t.check and .stop while they run; run->since_ns was zeroed when they began. */
+coll_gpusym_turn_t coll_gpusym_kernel_check_copies(coll_gpusym_run_t *run, uint64_t now_ns);
+bool coll_gpusym_kernel_stop_copies(coll_gpusym_run_t *run);
 /* As coll_gpusym_way_t.count: what kernels of ours have done. */
 void coll_gpusym_kernel_count(const coll_gpusym_run_t *run, coll_gpusym_counters_t *counters);
 

@@ -55,7 +55,7 @@ static coll_gpusym_turn_t go_on(coll_gpusym_run_t *run, coll_gpusym_led_buffers_
 {
     if (!coll_gpusym_led_leads(run)) {
         run->is.led.step = COLL_GPUSYM_LED_OTHERS;
-        return COLL_GPUSYM_TURN_WORKS;
+        return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
     }
     run->is.led.step = COLL_GPUSYM_LED_READY;
     return await_ready(run, all);
@@ -73,6 +73,7 @@ coll_gpusym_turn_t coll_gpusym_led_begin(coll_gpusym_run_t *run, coll_gpusym_led
         if (COLL_GPUSYM_TURN_DONE != turn) {
             return turn;
         }
+        run->since_ns = 0;
         gpusym_rollcall_ready(coll_gpusym_run_rollcall(run), run->task.read.seq);
         return go_on(run, all);
     default:
@@ -83,7 +84,7 @@ coll_gpusym_turn_t coll_gpusym_led_begin(coll_gpusym_run_t *run, coll_gpusym_led
             return go_on(run, all);
         }
         run->is.led.step = COLL_GPUSYM_LED_FILL;
-        return coll_gpusym_launch_fill(&run->launch, &run->task) ? COLL_GPUSYM_TURN_WORKS
+        return coll_gpusym_launch_fill(&run->launch, &run->task) ? coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE)
                                                                  : coll_gpusym_run_gpu_failed(run);
     }
 }
@@ -92,7 +93,7 @@ coll_gpusym_turn_t coll_gpusym_led_done(coll_gpusym_run_t *run)
 {
     gpusym_rollcall_done(coll_gpusym_run_rollcall(run), run->task.read.seq);
     run->is.led.step = COLL_GPUSYM_LED_OTHERS;
-    return COLL_GPUSYM_TURN_WORKS;
+    return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
 }
 
 /* The first rank that leads and has not done its part; as many as there are: none. */
@@ -119,13 +120,25 @@ coll_gpusym_turn_t coll_gpusym_led_end(coll_gpusym_run_t *run, bool limited)
         return COLL_GPUSYM_TURN_DONE;
     }
     run->is.led.step = COLL_GPUSYM_LED_DRAIN;
-    return coll_gpusym_launch_drain(&run->launch, &run->task) ? COLL_GPUSYM_TURN_WORKS
+    run->since_ns = 0;
+    return coll_gpusym_launch_drain(&run->launch, &run->task) ? coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE)
                                                               : coll_gpusym_run_gpu_failed(run);
 }
 
-coll_gpusym_turn_t coll_gpusym_led_check(coll_gpusym_run_t *run, uint64_t now_ns)
+bool coll_gpusym_led_copies(const coll_gpusym_run_t *run)
+{
+    return COLL_GPUSYM_LED_FILL == run->is.led.step || COLL_GPUSYM_LED_DRAIN == run->is.led.step;
+}
+
+coll_gpusym_turn_t coll_gpusym_led_check(coll_gpusym_run_t *run, uint64_t now_ns, bool limited)
 {
     const double timeout = coll_gpusym_params.timeout;
+    if (coll_gpusym_led_copies(run)) {
+        return coll_gpusym_kernel_check_copies(run, now_ns);
+    }
+    if (COLL_GPUSYM_LED_OTHERS != run->is.led.step || !limited) {
+        return COLL_GPUSYM_TURN_WAITS;
+    }
     run->since_ns = 0 == run->since_ns ? now_ns : run->since_ns;
     if (timeout > 0 && (double) (now_ns - run->since_ns) > timeout * 1e9 + (double) GRACE_NS) {
         return coll_gpusym_run_failed(run, COLL_GPUSYM_FAILED_TIMEOUT, (int) find_missing(run), NULL);

@@ -29,8 +29,10 @@ coll_gpusym_turn_t coll_gpusym_led_done(coll_gpusym_run_t *run);
 /* Steps OTHERS and DRAIN: until all that lead have done their part, and the output is where the user wants it. limited:
  * that may take coll_gpusym_timeout; else missing ranks are told from time to time. */
 coll_gpusym_turn_t coll_gpusym_led_end(coll_gpusym_run_t *run, bool limited);
-/* As coll_gpusym_way_t.check in these steps, where it is limited. */
-coll_gpusym_turn_t coll_gpusym_led_check(coll_gpusym_run_t *run, uint64_t now_ns);
+/* As coll_gpusym_way_t.check in all steps but LEAD. limited: as of coll_gpusym_led_end. */
+coll_gpusym_turn_t coll_gpusym_led_check(coll_gpusym_run_t *run, uint64_t now_ns, bool limited);
+/* Whether this rank's copies run, to where leaders load its input or from where they store its output. */
+bool coll_gpusym_led_copies(const coll_gpusym_run_t *run);
 /* As coll_gpusym_way_t.end. */
 void coll_gpusym_led_lose(coll_gpusym_run_t *run);
 

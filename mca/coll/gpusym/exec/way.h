@@ -21,8 +21,7 @@
 
 /* What a function of a way says. */
 typedef enum {
-    COLL_GPUSYM_TURN_WAITS,   /* for ranks: about every 10 ms it is checked that they live */
-    COLL_GPUSYM_TURN_WORKS,   /* for this rank alone: nothing is checked */
+    COLL_GPUSYM_TURN_WAITS,   /* for ranks, or the GPU: about every 10 ms it is checked that they are well */
     COLL_GPUSYM_TURN_DONE,    /* agree: the way is agreed. poll: the call is over, with run->error */
     COLL_GPUSYM_TURN_EMPTY,   /* agree: all ranks agree, and there is nothing to do */
     COLL_GPUSYM_TURN_REFUSED, /* agree: all ranks know that this way does not do it, for run->reason */
@@ -159,7 +158,8 @@ typedef struct coll_gpusym_way {
     coll_gpusym_turn_t (*agree)(coll_gpusym_run_t *run);
     /* Then, until it is over; the first one begins. */
     coll_gpusym_turn_t (*poll)(coll_gpusym_run_t *run);
-    /* About every 10 ms while poll waits, once the peers are known to live: time limits, the GPU. WAITS or FAILED. */
+    /* About every 10 ms while poll waits, or agree for nobody (WAIT_NONE), once the peers are known to live: time
+     * limits, the GPU. WAITS or FAILED. */
     coll_gpusym_turn_t (*check)(coll_gpusym_run_t *run, uint64_t now_ns);
     /* Makes what runs end; called until it has: true. recalled: the call has not failed, but goes another way. due:
      * about every 10 ms. */

@@ -195,7 +195,8 @@ static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
             return coll_gpusym_run_gpu_failed(run);
         }
         run->is.kernel.step = COLL_GPUSYM_KERNEL_UNPACKS;
-        return COLL_GPUSYM_TURN_WORKS;
+        run->since_ns = 0;
+        return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
     case COLL_GPUSYM_KERNEL_UNPACKS:
         return coll_gpusym_kernel_copies(run);
     case COLL_GPUSYM_KERNEL_CLEARING:
@@ -210,6 +211,9 @@ static coll_gpusym_turn_t check(coll_gpusym_run_t *run, uint64_t now_ns)
     if (COLL_GPUSYM_KERNEL_RUNS == run->is.kernel.step) {
         return coll_gpusym_kernel_check(run, now_ns);
     }
+    if (COLL_GPUSYM_KERNEL_UNPACKS == run->is.kernel.step) {
+        return coll_gpusym_kernel_check_copies(run, now_ns);
+    }
     if (COLL_GPUSYM_KERNEL_TOKENS == run->is.kernel.step) {
         const int corrupt = gpusym_tokens_rescue(coll_gpusym_run_rollcall(run));
         if (corrupt >= 0) {
@@ -217,6 +221,12 @@ static coll_gpusym_turn_t check(coll_gpusym_run_t *run, uint64_t now_ns)
         }
     }
     return COLL_GPUSYM_TURN_WAITS;
+}
+
+static bool stop(coll_gpusym_run_t *run, bool recalled, bool due)
+{
+    return COLL_GPUSYM_KERNEL_UNPACKS == run->is.kernel.step ? coll_gpusym_kernel_stop_copies(run)
+                                                             : coll_gpusym_kernel_stop(run, recalled, due);
 }
 
 static void end(coll_gpusym_run_t *run)
@@ -239,7 +249,7 @@ const coll_gpusym_way_t coll_gpusym_way_kernel = {
     .agree = agree,
     .poll = poll,
     .check = check,
-    .stop = coll_gpusym_kernel_stop,
+    .stop = stop,
     .abandon = coll_gpusym_kernel_abandon,
     .end = end,
     .count = coll_gpusym_kernel_count,

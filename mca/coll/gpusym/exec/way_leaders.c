@@ -79,14 +79,14 @@ static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
 
 static coll_gpusym_turn_t check(coll_gpusym_run_t *run, uint64_t now_ns)
 {
-    switch (run->is.led.step) {
-    case COLL_GPUSYM_LED_LEAD:
-        return coll_gpusym_kernel_check(run, now_ns);
-    case COLL_GPUSYM_LED_OTHERS:
-        return is_limited(run) ? coll_gpusym_led_check(run, now_ns) : COLL_GPUSYM_TURN_WAITS;
-    default:
-        return COLL_GPUSYM_TURN_WAITS;
-    }
+    return COLL_GPUSYM_LED_LEAD == run->is.led.step ? coll_gpusym_kernel_check(run, now_ns)
+                                                    : coll_gpusym_led_check(run, now_ns, is_limited(run));
+}
+
+static bool stop(coll_gpusym_run_t *run, bool recalled, bool due)
+{
+    return coll_gpusym_led_copies(run) ? coll_gpusym_kernel_stop_copies(run)
+                                       : coll_gpusym_kernel_stop(run, recalled, due);
 }
 
 static void count(const coll_gpusym_run_t *run, coll_gpusym_counters_t *counters)
@@ -111,7 +111,7 @@ const coll_gpusym_way_t coll_gpusym_way_leaders = {
     .agree = agree,
     .poll = poll,
     .check = check,
-    .stop = coll_gpusym_kernel_stop,
+    .stop = stop,
     .abandon = coll_gpusym_kernel_abandon,
     .end = coll_gpusym_led_lose,
     .count = count,

@@ -4,10 +4,10 @@
  * The way of a communicator of several islands. The ranks of each island agree by their roll-call, then the islands;
  * the owners of rails load the inputs of their island's members, and store to their outputs.
  */
+#include "mca/coll/gpusym/exec/kernel.h"
 #include "mca/coll/gpusym/exec/led.h"
 #include "mca/coll/gpusym/exec/traced.h"
 
-#include "mca/coll/gpusym/plan/lead.h"
 #include "mca/coll/gpusym/team/islands.h"
 #include "mca/coll/gpusym/team/rails.h"
 
@@ -69,7 +69,7 @@ static coll_gpusym_turn_t await_dropped(coll_gpusym_run_t *run)
 {
     coll_gpusym_rails_t *rails = &run->is.led.rails;
     if (NULL != rails->plan && !coll_gpusym_rails_drop(rails)) {
-        return COLL_GPUSYM_TURN_WORKS;
+        return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
     }
     coll_gpusym_rails_end(rails);
     return run->reason < 0 ? COLL_GPUSYM_TURN_EMPTY : COLL_GPUSYM_TURN_REFUSED;
@@ -79,6 +79,7 @@ static coll_gpusym_turn_t drop_early(coll_gpusym_run_t *run, int reason)
 {
     run->reason = reason;
     run->is.led.step = COLL_GPUSYM_LED_DROP;
+    run->since_ns = 0;
     return await_dropped(run);
 }
 
@@ -92,9 +93,9 @@ static coll_gpusym_turn_t take_verdict(coll_gpusym_run_t *run, const coll_gpusym
         return COLL_GPUSYM_AGREES == run->mode ? COLL_GPUSYM_TURN_EMPTY : COLL_GPUSYM_TURN_DONE;
     case COLL_GPUSYM_VERDICT_EMPTY:
         return drop_early(run, -1);
-    case COLL_GPUSYM_VERDICT_UNSET:
+    case COLL_GPUSYM_VERDICT_AGAIN: /* nothing has begun: no call has been native yet */
         run->engine->team->wanted = true;
-        return drop_early(run, COLL_GPUSYM_R_BETWEEN);
+        return COLL_GPUSYM_TURN_AGAIN;
     case COLL_GPUSYM_VERDICT_MISMATCH:
         return coll_gpusym_run_failed(run, COLL_GPUSYM_FAILED_OTHER_CALL, (int) v->rank, NULL);
     default:
@@ -109,7 +110,7 @@ static int tell_islands(coll_gpusym_run_t *run)
     const coll_gpusym_island_record_t record = {.reason = run->is.led.reason,
                                                 .hash = run->task.hash,
                                                 .what = coll_gpusym_run_what(run),
-                                                .unset = is_unset(run),
+                                                .again = run->joins && COLL_GPUSYM_AGREES != run->mode,
                                                 .bytes = read->max_bytes,
                                                 .balance = read->balance};
     const int rc = coll_gpusym_hosts_post(run->engine->team, read->seq, &record);
@@ -155,11 +156,14 @@ static coll_gpusym_turn_t ask_islands(coll_gpusym_run_t *run, int reason)
     return await_islands(run);
 }
 
-/* All are on GPUs and have a team. What is posted again would count as another call on this island alone. */
+/* All are on GPUs and have a team. What is posted again counts as another call: all islands do that then. */
 static coll_gpusym_turn_t find_buffers(coll_gpusym_run_t *run)
 {
+    if (COLL_GPUSYM_LED_FIND == run->is.led.step && run->joins) {
+        return ask_islands(run, -1);
+    }
     if (COLL_GPUSYM_LED_FIND == run->is.led.step &&
-        (run->joins || !coll_gpusym_lead_possible(&run->task) || !coll_gpusym_rails_can(&run->task))) {
+        (!coll_gpusym_zero_copy_led(&run->task) || !coll_gpusym_rails_can(&run->task))) {
         return ask_islands(run, COLL_GPUSYM_R_BETWEEN);
     }
     const coll_gpusym_turn_t turn = coll_gpusym_led_map(run, COLL_GPUSYM_R_SHARED_GPU);
@@ -236,19 +240,29 @@ static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
     return coll_gpusym_led_end(run, false); /* what goes between hosts may take long */
 }
 
+/* What goes between hosts may take long; what this rank's GPU does alone may not. */
+static coll_gpusym_turn_t check(coll_gpusym_run_t *run, uint64_t now_ns)
+{
+    return COLL_GPUSYM_LED_DROP == run->is.led.step ? coll_gpusym_kernel_check_copies(run, now_ns)
+                                                    : coll_gpusym_led_check(run, now_ns, false);
+}
+
 /* Its kernels wait for nobody, its messages are being sent from the rails' own memory. */
 static bool stop(coll_gpusym_run_t *run, bool recalled, bool due)
 {
     (void) recalled;
     (void) due;
+    if (coll_gpusym_led_copies(run) && !coll_gpusym_kernel_stop_copies(run)) {
+        return false;
+    }
     return NULL == run->is.led.rails.plan || coll_gpusym_hosts_stop(run->engine->team);
 }
 
 /* Kernels that do not get to run: the program's own fill the GPU, and may wait for a rank that is lost. The rails keep
- * what these use until they have ended. */
+ * what these use until they have ended; copies of this rank keep their lane and scratch memory. */
 static void abandon(coll_gpusym_run_t *run)
 {
-    (void) run;
+    coll_gpusym_kernel_abandon(run);
 }
 
 static void end(coll_gpusym_run_t *run)
@@ -280,6 +294,7 @@ const coll_gpusym_way_t coll_gpusym_way_rails = {
     .unset = is_unset,
     .agree = agree,
     .poll = poll,
+    .check = check,
     .stop = stop,
     .abandon = abandon,
     .end = end,

@@ -14,6 +14,7 @@
 
 #include "mca/coll/gpusym/args/names.h"
 #include "mca/coll/gpusym/conf/help.h"
+#include "mca/coll/gpusym/team/peers.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/scratch.h"
 #include "ompi/communicator/communicator.h"
@@ -238,11 +239,12 @@ int coll_gpusym_blocks_copy(const coll_gpusym_blocks_t *b, gpusym_gpu_t *gpu, gp
                             bool back)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
-    gpusym_seg_t seg[GPUSYM_TEAM_MAX] = {{0, 0}};
+    gpusym_seg_t seg[COLL_GPUSYM_RANKS_MAX];
     int rc = GPUSYM_SUCCESS;
     walk_t w = begin_walk(b);
     block_t block;
 
+    memset(seg, 0, (size_t) ompi_comm_size(b->comm) * sizeof *seg);
     while (next_block(&w, &block)) {
         seg[block.rank].bytes += block.l.bytes;
     }

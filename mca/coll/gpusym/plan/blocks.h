@@ -38,7 +38,7 @@ typedef struct {
 } coll_gpusym_place_t;
 
 /* Finds the segments of a side: what goes to each rank of the communicator, or comes from it; seg[ranks], zeroed.
- * False: no kernel packs its blocks. At most GPUSYM_TEAM_MAX ranks. */
+ * False: no kernel packs its blocks. At most COLL_GPUSYM_RANKS_MAX ranks. */
 bool coll_gpusym_blocks_find(const coll_gpusym_blocks_t *b, gpusym_seg_t *seg, coll_gpusym_place_t *place);
 
 /* Queues the packing of a packed side into scratch memory, or (back) its unpacking from there. Errors as of

@@ -35,13 +35,25 @@ bool coll_gpusym_rails_may(const coll_gpusym_args_t *a)
     case COLL_GPUSYM_P_REDUCE_SCATTER:
     case COLL_GPUSYM_P_GATHER:
     case COLL_GPUSYM_P_SCATTER:
-    case COLL_GPUSYM_P_NEIGHBORS:
-        return true;
     case COLL_GPUSYM_P_ALLTOALL:
-        return MPI_IN_PLACE != a->sbuf;
+    case COLL_GPUSYM_P_NEIGHBORS:
+    case COLL_GPUSYM_P_SCAN:
+        return true;
     default:
         return false;
     }
+}
+
+/* Whether the members of each island are ranks one behind the other, and so the islands in rank order. */
+static bool are_in_order(const gpusym_islands_t *islands)
+{
+    bool ordered = true;
+    for (uint32_t i = 0; i < islands->nislands; i++) {
+        const uint32_t size = gpusym_island_size(islands, i);
+        ordered =
+            ordered && gpusym_island_member(islands, i, size - 1) - gpusym_island_member(islands, i, 0) == size - 1;
+    }
+    return ordered;
 }
 
 bool coll_gpusym_rails_can(const coll_gpusym_task_t *task)
@@ -50,6 +62,9 @@ bool coll_gpusym_rails_can(const coll_gpusym_task_t *task)
     const unsigned pattern = facts_of(task)->pattern;
     if (is_among_all(pattern)) {
         return 0 != (t->rails & COLL_GPUSYM_HOSTS_ALL);
+    }
+    if (COLL_GPUSYM_P_SCAN == pattern) {
+        return are_in_order(&t->islands);
     }
     /* Blocks of other islands have one place in all outputs of this one. */
     return COLL_GPUSYM_P_ALLGATHER != pattern || task->read.same_layout;
@@ -121,22 +136,26 @@ static coll_gpusym_leg_t *add_leg(coll_gpusym_rails_plan_t *p, const coll_gpusym
     return leg;
 }
 
-/* Gives a leg all members' buffers, `off` bytes behind their beginnings. */
+static char *behind(const void *p, uint64_t off)
+{
+    return NULL != p ? (char *) (uintptr_t) p + off : NULL;
+}
+
+/* Gives a leg all members' buffers, `off` bytes behind their beginnings: the list of further ones has all, with those
+ * that are not there, where the order of the members counts. */
 static void set_buffers(coll_gpusym_rails_plan_t *p, coll_gpusym_leg_t *leg, uint64_t off)
 {
     const size_t i = (size_t) (leg - p->leg);
     gpusym_rail_call_t *c = &leg->call;
-    c->in = 0 != p->nin ? (const char *) p->in[0] + off : NULL;
-    c->out = 0 != p->nout ? (char *) p->out[0] + off : NULL;
-    c->nin = p->nin > 1 ? p->nin - 1 : 0;
-    c->nout = p->nout > 1 ? p->nout - 1 : 0;
+    c->nin = p->nin;
+    c->nout = p->nout;
     c->more_in = p->more_in[i];
     c->more_out = p->more_out[i];
     for (uint32_t m = 0; m < c->nin; m++) {
-        p->more_in[i][m] = (const char *) p->in[m + 1] + off;
+        p->more_in[i][m] = behind(p->in[m], off);
     }
     for (uint32_t m = 0; m < c->nout; m++) {
-        p->more_out[i][m] = (char *) p->out[m + 1] + off;
+        p->more_out[i][m] = behind(p->out[m], off);
     }
 }
 
@@ -146,12 +165,14 @@ static void plan_whole(coll_gpusym_rails_plan_t *p, const coll_gpusym_task_t *ta
     const coll_gpusym_team_t *t = p->team;
     const coll_gpusym_args_t *a = task->segments->args;
     const bool reduces = facts_of(task)->reduces, rooted = COLL_GPUSYM_P_ROOTED == facts_of(task)->pattern;
+    const bool scans = COLL_GPUSYM_P_SCAN == facts_of(task)->pattern;
     const uint64_t bytes = task->segments->bytes, rails = coll_gpusym_hosts_rails(t), parts = bytes / SLICE_MIN;
     const uint64_t used = parts < 1 ? 1 : parts < rails ? parts : rails;
     const uint64_t span = ((bytes + used - 1) / used + 127) / 128 * 128;
-    const uint32_t n = t->islands.nislands, root = rooted ? gpusym_islands_find(&t->islands, (uint32_t) a->root) : 0;
-    const bool direct = bytes <= GPUSYM_RAIL_DIRECT_BYTES(coll_gpusym_hosts_piece(t)) && n <= DIRECT_ISLANDS;
-    const bool gather = !direct && reduces && n <= GPUSYM_RAIL_DIRECT_MAX &&
+    const uint32_t n = t->islands.nislands;
+    const uint32_t root = scans ? n - 1 : rooted ? gpusym_islands_find(&t->islands, (uint32_t) a->root) : 0;
+    const bool direct = !scans && bytes <= GPUSYM_RAIL_DIRECT_BYTES(coll_gpusym_hosts_piece(t)) && n <= DIRECT_ISLANDS;
+    const bool gather = !direct && !scans && reduces && n <= GPUSYM_RAIL_DIRECT_MAX &&
                         bytes * n <= 2 * GPUSYM_RAIL_DIRECT_BYTES(coll_gpusym_hosts_piece(t));
     uint32_t first, end;
     coll_gpusym_hosts_own(t, &first, &end);
@@ -169,6 +190,10 @@ static void plan_whole(coll_gpusym_rails_plan_t *p, const coll_gpusym_task_t *ta
         } else if (gather) {
             leg->call.form = GPUSYM_RAIL_GATHER;
             leg->call.reduces = true;
+        } else if (scans) {
+            leg->call.form = GPUSYM_RAIL_PATH;
+            leg->call.schedule = GS_CHAIN_REDUCE;
+            leg->call.scan = COLL_GPUSYM_EXSCAN == a->coll ? GPUSYM_RAIL_EXSCAN : GPUSYM_RAIL_SCAN;
         } else {
             leg->call.form = GPUSYM_RAIL_PATH;
             leg->call.schedule = !rooted ? GS_RING_ALLREDUCE : reduces ? GS_CHAIN_REDUCE : GS_CHAIN_BCAST;
@@ -236,13 +261,14 @@ static void list_buffers(coll_gpusym_rails_plan_t *p, const coll_gpusym_task_t *
 {
     const coll_gpusym_team_t *t = p->team;
     const bool bcast = COLL_GPUSYM_BCAST == coll_gpusym_task_coll(task);
+    const bool scans = COLL_GPUSYM_P_SCAN == facts_of(task)->pattern;
     const uint32_t root = (uint32_t) task->segments->args->root;
     for (uint32_t m = 0; m < t->host.nranks; m++) {
         const bool is_root = bcast && coll_gpusym_team_member(t, m) == root;
-        if (NULL != all->in[m] && (!bcast || is_root)) {
+        if (scans || (NULL != all->in[m] && (!bcast || is_root))) {
             p->in[p->nin++] = all->in[m];
         }
-        if (NULL != all->out[m] && !is_root) {
+        if (scans || (NULL != all->out[m] && !is_root)) {
             p->out[p->nout++] = all->out[m];
         }
     }
@@ -262,7 +288,8 @@ static bool is_direct(const coll_gpusym_rails_plan_t *p)
 coll_gpusym_rails_plan_t *coll_gpusym_rails_make(const coll_gpusym_task_t *task, const coll_gpusym_led_buffers_t *all)
 {
     const unsigned pattern = facts_of(task)->pattern;
-    const bool whole = COLL_GPUSYM_P_ALLREDUCE == pattern || COLL_GPUSYM_P_ROOTED == pattern;
+    const bool whole =
+        COLL_GPUSYM_P_ALLREDUCE == pattern || COLL_GPUSYM_P_ROOTED == pattern || COLL_GPUSYM_P_SCAN == pattern;
     const coll_gpusym_segments_t *k = task->segments;
     coll_gpusym_rails_plan_t *p = malloc(sizeof *p); /* most of its 24 KiB is not used */
     if (NULL == p) {

@@ -31,7 +31,8 @@ struct coll_gpusym_rails_plan {
     gpusym_table_row_t *row; /* [ranks of the communicator] what goes between this rank and each; NULL: not needed */
     uint32_t nlegs;
     coll_gpusym_leg_t leg[COLL_GPUSYM_LEGS_MAX];
-    /* The members' buffers, in their order; of a broadcast the root's as the one input. */
+    /* The members' buffers, in their order; of a broadcast the root's as the one input. Of a scan all, with those that
+     * are not there; of others those that are. */
     uint32_t nin, nout;
     const void *in[GPUSYM_TEAM_MAX];
     void *out[GPUSYM_TEAM_MAX];

@@ -19,6 +19,7 @@
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/team/join.h"
+#include "mca/coll/gpusym/team/peers.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/scratch.h"
 #include "mca/common/gpusym/topo/paths.h"
@@ -298,9 +299,9 @@ static pair_t find_own_pair(pairs_t *s, uint32_t p)
     return x;
 }
 
-/* Segments of blocks, of both sides. */
+/* Segments of blocks, of both sides; of as many ranks as there are. */
 typedef struct {
-    gpusym_seg_t from[GPUSYM_TEAM_MAX], to[GPUSYM_TEAM_MAX];
+    gpusym_seg_t from[COLL_GPUSYM_RANKS_MAX], to[COLL_GPUSYM_RANKS_MAX];
 } blocks_t;
 
 /* The pairs of any call but one that has blocks. */
@@ -325,7 +326,8 @@ static pairs_t find_pairs(const coll_gpusym_segments_t *k, blocks_t *blocks)
         const coll_gpusym_blocks_t from = coll_gpusym_segments_blocks(k, COLL_GPUSYM_SENT);
         const coll_gpusym_blocks_t to = coll_gpusym_segments_blocks(k, COLL_GPUSYM_WRITTEN);
         coll_gpusym_place_t place;
-        memset(blocks, 0, sizeof *blocks);
+        memset(blocks->from, 0, k->nranks * sizeof *blocks->from);
+        memset(blocks->to, 0, k->nranks * sizeof *blocks->to);
         (void) coll_gpusym_blocks_find(&from, blocks->from, &place);
         (void) coll_gpusym_blocks_find(&to, blocks->to, &place);
         s.from = blocks->from;
@@ -542,11 +544,12 @@ static bool find_places(coll_gpusym_segments_t *k)
 {
     const coll_gpusym_blocks_t from = coll_gpusym_segments_blocks(k, COLL_GPUSYM_SENT);
     const coll_gpusym_blocks_t to = coll_gpusym_segments_blocks(k, COLL_GPUSYM_WRITTEN);
-    gpusym_seg_t seg[GPUSYM_TEAM_MAX] = {{0, 0}};
+    gpusym_seg_t seg[COLL_GPUSYM_RANKS_MAX];
+    memset(seg, 0, k->nranks * sizeof *seg);
     if (!coll_gpusym_blocks_find(&from, seg, &k->from)) {
         return false;
     }
-    memset(seg, 0, sizeof seg);
+    memset(seg, 0, k->nranks * sizeof *seg);
     if (!coll_gpusym_blocks_find(&to, seg, &k->to)) {
         return false;
     }
@@ -685,7 +688,7 @@ static int find_reason(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, cons
         k->op = (unsigned) op;
         k->type = (unsigned) type;
     }
-    if (coll_gpusym_blocks_has(a->coll) && k->nranks > GPUSYM_TEAM_MAX) {
+    if (coll_gpusym_blocks_has(a->coll) && k->nranks > COLL_GPUSYM_RANKS_MAX) {
         return COLL_GPUSYM_R_BETWEEN;
     }
     const bool host_in = is_host(smem), host_out = is_host(rmem);

@@ -114,8 +114,7 @@ void coll_gpusym_segments_paths(const coll_gpusym_segments_t *k, int schedule, g
 /* Whether the slot has room for what copy engines need for a call of that many bytes. */
 bool coll_gpusym_segments_copies(unsigned coll, uint64_t bytes, const gpusym_work_t *slot);
 /* Fills rows [ranks of the communicator] with what goes between this rank and each, by its own arguments: where the
- * team is all of them, the rows of its table. A collective that has a block for each edge has GPUSYM_TEAM_MAX ranks at
- * most. */
+ * team is all of them, the rows of its table. */
 void coll_gpusym_segments_rows(const coll_gpusym_segments_t *k, gpusym_table_row_t *rows);
 /* Whether a call moves bytes that windows can carry: contiguous ones. Local; k is described, whatever its reason. */
 bool coll_gpusym_segments_may_move(const coll_gpusym_segments_t *k);

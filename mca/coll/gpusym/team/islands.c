@@ -47,14 +47,14 @@ int coll_gpusym_hosts_open_records(coll_gpusym_hosts_t *h)
 /* Kinds of records. 0: the helper thread has answered that the island is on the host. */
 enum { RECORD_HOST, RECORD_NATIVE, RECORD_STAGED /* + enum coll_gpusym_reason */ };
 /* Flags of a native one. */
-enum { RECORD_UNSET = 1 };
+enum { RECORD_AGAIN = 1 };
 
 /* With all islands' records. */
 static coll_gpusym_verdict_t judge_records(const coll_gpusym_hosts_t *h, const gpusym_record_t *all, bool exact)
 {
     const gpusym_record_t *mine = &all[h->island];
     uint64_t balance = 0, most = 0;
-    bool unset = false;
+    bool again = false;
     for (uint32_t i = 0; i < h->nislands; i++) {
         if (RECORD_NATIVE != all[i].kind) {
             const unsigned reason =
@@ -63,7 +63,7 @@ static coll_gpusym_verdict_t judge_records(const coll_gpusym_hosts_t *h, const g
         }
         balance += all[i].balance;
         most = all[i].bytes > most ? all[i].bytes : most;
-        unset = unset || 0 != (all[i].flags & RECORD_UNSET);
+        again = again || 0 != (all[i].flags & RECORD_AGAIN);
     }
     for (uint32_t i = 0; i < h->nislands; i++) {
         if (all[i].what != mine->what || all[i].hash != mine->hash || (exact && all[i].bytes != mine->bytes)) {
@@ -76,7 +76,7 @@ static coll_gpusym_verdict_t judge_records(const coll_gpusym_hosts_t *h, const g
     if (0 == most) {
         return (coll_gpusym_verdict_t){COLL_GPUSYM_VERDICT_EMPTY, 0};
     }
-    return (coll_gpusym_verdict_t){unset ? COLL_GPUSYM_VERDICT_UNSET : COLL_GPUSYM_VERDICT_NATIVE, 0};
+    return (coll_gpusym_verdict_t){again ? COLL_GPUSYM_VERDICT_AGAIN : COLL_GPUSYM_VERDICT_NATIVE, 0};
 }
 
 bool coll_gpusym_hosts_is_native(const coll_gpusym_hosts_t *h)
@@ -119,7 +119,7 @@ int coll_gpusym_hosts_post(coll_gpusym_team_t *t, uint64_t seq, const coll_gpusy
     const gpusym_record_t mine = {.bytes = record->bytes,
                                   .balance = record->balance,
                                   .hash = record->hash,
-                                  .flags = record->unset ? RECORD_UNSET : 0,
+                                  .flags = record->again ? RECORD_AGAIN : 0,
                                   .what = record->what,
                                   .kind =
                                       (uint16_t) (record->reason < 0 ? RECORD_NATIVE : RECORD_STAGED + record->reason)};

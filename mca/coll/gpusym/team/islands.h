@@ -16,7 +16,7 @@
 typedef enum {
     COLL_GPUSYM_VERDICT_NATIVE = 1,
     COLL_GPUSYM_VERDICT_EMPTY,    /* nothing goes from anyone to anyone */
-    COLL_GPUSYM_VERDICT_UNSET,    /* staged: an island without data is to be set up first, in its next call */
+    COLL_GPUSYM_VERDICT_AGAIN,    /* all post it again: an island has been set up in it, or is to be */
     COLL_GPUSYM_VERDICT_MISMATCH, /* an island has posted another call */
     COLL_GPUSYM_VERDICT_ABORTED,  /* an island gave up */
     COLL_GPUSYM_VERDICT_STAGED,   /* + enum coll_gpusym_reason */
@@ -31,7 +31,7 @@ typedef struct {
     int reason;    /* -1: native; else enum coll_gpusym_reason; COLL_GPUSYM_R_MIXED: a rank is on the host */
     uint32_t hash; /* compared where all are native; so are what and, where that says so, bytes */
     uint8_t what;
-    bool unset; /* native, but not set up, since no member has a buffer: staged if other islands have data */
+    bool again; /* native, but it was not set up when its members posted */
     uint64_t bytes, balance;
 } coll_gpusym_island_record_t;
 

@@ -430,9 +430,10 @@ static int settle_island(coll_gpusym_team_t *t, const gpu_address_t *all)
         rails &= all[r].rails;
         t->host.leader[r] = (uint16_t) r;
         if (reason < 0 && 0 == (all[r].rails & COLL_GPUSYM_HOSTS_RAILS)) {
-            snprintf(detail, sizeof detail, "rank %u: coll_gpusym_net_size is too small",
-                     coll_gpusym_team_member(t, r));
-            reason = COLL_GPUSYM_R_NO_MEMORY;
+            snprintf(detail, sizeof detail, "rank %u: %s", coll_gpusym_team_member(t, r),
+                     0 == (all[r].rails & COLL_GPUSYM_HOSTS_PINNED) ? "it cannot be pinned"
+                                                                    : "coll_gpusym_net_size is too small");
+            reason = COLL_GPUSYM_R_NO_NET_MEMORY;
         }
     }
     if (reason >= 0) {

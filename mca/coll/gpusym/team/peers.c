@@ -439,47 +439,13 @@ int coll_gpusym_peers_find(struct ompi_communicator_t *comm, coll_gpusym_peer_t 
     return rv;
 }
 
-bool coll_gpusym_peers_apart(struct ompi_communicator_t *comm)
-{
-    bool job = true, near = true;
-    pthread_mutex_lock(&peers.lock);
-    for (int r = 0; job && r < ompi_comm_size(comm); r++) {
-        const opal_process_name_t name = ompi_group_get_proc_name(comm->c_local_group, r);
-        job = OPAL_PROC_MY_NAME.jobid == name.jobid;
-        near = near && job && is_near(&name);
-    }
-    pthread_mutex_unlock(&peers.lock);
-    return job && !near;
-}
-
 /* ---- islands ---- */
 
-/* With the lock held, and the memory for the survey and host[n]. False: no memory. */
-static bool survey_islands(struct ompi_communicator_t *comm, survey_t *survey, uint64_t *host,
-                           gpusym_islands_t *islands, int *reason)
-{
-    const gpusym_islands_of_t of = {
-        .nranks = (uint32_t) survey->n, .host = host, .node_size = (uint32_t) coll_gpusym_params.node_size};
-
-    if (!get_cards(comm, survey)) {
-        return false;
-    }
-    *reason = find_missing(survey);
-    *reason = *reason < 0 ? check_values(survey) : *reason;
-    for (int r = 0; *reason < 0 && r < survey->n; r++) {
-        host[r] = number_host(&survey->peer[r]->card.host);
-    }
-    return *reason >= 0 || gpusym_islands_make(&of, islands);
-}
-
-int coll_gpusym_peers_islands(struct ompi_communicator_t *comm, gpusym_islands_t *islands, coll_gpusym_peer_t **peer,
-                              int *reason)
+int coll_gpusym_peers_alike(struct ompi_communicator_t *comm, coll_gpusym_peer_t **peer, int *reason)
 {
     survey_t survey = {.peer = peer, .n = ompi_comm_size(comm), .rank = ompi_comm_rank(comm)};
-    uint64_t *host = calloc((size_t) survey.n, sizeof(*host));
-    bool ok = NULL != host;
+    bool ok = true;
 
-    *islands = (gpusym_islands_t){0};
     if (survey.n > COLL_GPUSYM_RANKS_MAX) {
         snprintf(survey.why, sizeof(survey.why), "it has %d ranks, more than the %d that are supported", survey.n,
                  COLL_GPUSYM_RANKS_MAX);
@@ -488,13 +454,34 @@ int coll_gpusym_peers_islands(struct ompi_communicator_t *comm, gpusym_islands_t
         *reason = check_names(comm, &survey);
     }
     pthread_mutex_lock(&peers.lock);
-    if (ok && *reason < 0) {
-        ok = survey_islands(comm, &survey, host, islands, reason);
+    if (*reason < 0) {
+        ok = get_cards(comm, &survey);
+        *reason = ok ? find_missing(&survey) : -1;
+        *reason = ok && *reason < 0 ? check_values(&survey) : *reason;
     }
-    if (ok && *reason >= 0) {
+    if (*reason >= 0) {
         report_reason(comm, &survey, *reason);
     }
     pthread_mutex_unlock(&peers.lock);
+    return ok ? MPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
+}
+
+int coll_gpusym_peers_islands(struct ompi_communicator_t *comm, gpusym_islands_t *islands, coll_gpusym_peer_t **peer,
+                              int *reason)
+{
+    const uint32_t n = (uint32_t) ompi_comm_size(comm);
+    const int rv = coll_gpusym_peers_alike(comm, peer, reason);
+
+    *islands = (gpusym_islands_t){0};
+    if (MPI_SUCCESS != rv || *reason >= 0) {
+        return rv;
+    }
+    uint64_t *host = malloc(n * sizeof(*host));
+    for (uint32_t r = 0; NULL != host && r < n; r++) {
+        host[r] = number_host(&peer[r]->card.host);
+    }
+    const gpusym_islands_of_t of = {.nranks = n, .host = host, .node_size = (uint32_t) coll_gpusym_params.node_size};
+    const bool ok = NULL != host && gpusym_islands_make(&of, islands);
     free(host);
     return ok ? MPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
 }

@@ -36,15 +36,15 @@ void coll_gpusym_peers_fini(void);
  */
 int coll_gpusym_peers_find(struct ompi_communicator_t *comm, coll_gpusym_peer_t **peer, int *reason);
 /*
- * Finds the islands of an intracommunicator of at most COLL_GPUSYM_RANKS_MAX ranks that is not one island. *reason is
- * -1 where all ranks have the same gpusym, on whatever host; the caller frees the islands, and peer[size] is filled in,
- * this process included. Otherwise as coll_gpusym_peers_find(). Returns an MPI error code.
+ * Finds the processes of an intracommunicator, on whatever hosts. *reason is -1 where all ranks have the same gpusym,
+ * and are no more than COLL_GPUSYM_RANKS_MAX; peer[size] is filled in then, this process included. Otherwise as
+ * coll_gpusym_peers_find(). Returns an MPI error code. From Open MPI 5 on it may take seconds for a process of another
+ * host that has published nothing.
  */
+int coll_gpusym_peers_alike(struct ompi_communicator_t *comm, coll_gpusym_peer_t **peer, int *reason);
+/* The same, and the islands of a communicator that is not one island; the caller frees them. */
 int coll_gpusym_peers_islands(struct ompi_communicator_t *comm, gpusym_islands_t *islands, coll_gpusym_peer_t **peer,
                               int *reason);
-/* Whether all ranks of an intracommunicator are of this job, and some of them on another host, as each rank knows by
- * itself: nobody is asked. */
-bool coll_gpusym_peers_apart(struct ompi_communicator_t *comm);
 /* Of ranks of one mpirun: returns the process of a rank that takes part in the summary; NULL: it does not, as far as
  * this process can know. May take seconds for a process of another host without gpusym. */
 coll_gpusym_peer_t *coll_gpusym_peers_summed(struct ompi_communicator_t *comm, int rank);

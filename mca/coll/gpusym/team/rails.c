@@ -30,17 +30,33 @@ static int get_between(void *arg, uint32_t pos, gpusym_rail_peer_t *peer)
     return coll_gpusym_part_get(place->hosts, rank_at(place->hosts->team, place->rail, pos), peer);
 }
 
-/* Bytes of rings of a rail between the islands: on paths those to two neighbours, and directly to all. */
+/* Bytes of rings of a rail between the islands: on paths those to two neighbours, and directly to all, of islands that
+ * are few enough for that. */
 static uint64_t ring_bytes(const coll_gpusym_hosts_t *h)
 {
     const uint64_t piece = gpusym_worker_piece_bytes(h->worker), paths = h->nislands > 2 ? 2 : 1;
-    return GPUSYM_RAIL_PIECES * piece * (paths * GPUSYM_RAIL_CHANNELS) +
-           (h->nislands - 1) * (GPUSYM_RAIL_PIECES * piece / 4);
+    const uint64_t direct = h->nislands <= GPUSYM_RAIL_DIRECT_MAX ? h->nislands - 1 : 0;
+    return GPUSYM_RAIL_PIECES * piece * (paths * GPUSYM_RAIL_CHANNELS) + direct * (GPUSYM_RAIL_PIECES * piece / 4);
 }
 
-static uint64_t direct_bytes(const coll_gpusym_hosts_t *h)
+static uint64_t direct_bytes(const coll_gpusym_hosts_t *h, uint32_t piece)
 {
-    return (h->nranks - 1) * (GPUSYM_RAIL_PIECES * (uint64_t) gpusym_worker_piece_bytes(h->worker) / 4);
+    return (h->nranks - 1) * (GPUSYM_RAIL_PIECES * (uint64_t) piece / 4);
+}
+
+/* Of the rail among all ranks, the shortest pieces, and the part of the memory that its rings take at most with longer
+ * ones: with 256 ranks pieces are a quarter as long as with 64. */
+#define ALL_PIECE_MIN 4096u
+#define ALL_PART 4u
+
+/* The same on all ranks. */
+static uint32_t piece_among_all(const coll_gpusym_hosts_t *h)
+{
+    uint32_t piece = gpusym_worker_piece_bytes(h->worker);
+    while (piece >= 2 * ALL_PIECE_MIN && direct_bytes(h, piece) > coll_gpusym_params.net_size / ALL_PART) {
+        piece = piece / 2 / 1024 * 1024;
+    }
+    return piece;
 }
 
 /* Takes part of the worker's memory. */
@@ -78,7 +94,8 @@ static int open_rail(coll_gpusym_team_t *t, uint32_t rail, char *host, char *dev
                                     .host = host,
                                     .device = device,
                                     .send = send,
-                                    .piece_bytes = gpusym_worker_piece_bytes(h->worker),
+                                    .piece_bytes =
+                                        rail == rails ? piece_among_all(h) : gpusym_worker_piece_bytes(h->worker),
                                     .n = rail == rails ? h->nranks : h->nislands,
                                     .pos = rail == rails ? h->rank : h->island,
                                     .first_stream = (uint16_t) (rail * GPUSYM_RAIL_STREAMS),
@@ -100,20 +117,23 @@ unsigned coll_gpusym_hosts_open_rails(coll_gpusym_team_t *t)
     uint32_t first, end;
     coll_gpusym_hosts_own(t, &first, &end);
     const uint64_t own = end - first;
-    if (GPUSYM_SUCCESS != gpusym_worker_map(h->worker, gpusym_current.dev, t->host.gpu, &host, &device) ||
-        !take_memory(h, own * (each + ring_bytes(h))) ||
-        GPUSYM_SUCCESS != gpusym_worker_alloc(h->worker, own * each, &h->send)) {
+    if (GPUSYM_SUCCESS != gpusym_worker_map(h->worker, gpusym_current.dev, t->host.gpu, &host, &device)) {
         return 0;
+    }
+    if (!take_memory(h, own * (each + ring_bytes(h))) ||
+        GPUSYM_SUCCESS != gpusym_worker_alloc(h->worker, own * each, &h->send)) {
+        return COLL_GPUSYM_HOSTS_PINNED;
     }
     h->send_bytes = own * each;
     for (uint32_t r = first; r < end; r++) {
         if (GPUSYM_SUCCESS != open_rail(t, r, host, device, h->send + (r - first) * each)) {
-            return 0;
+            return COLL_GPUSYM_HOSTS_PINNED;
         }
     }
     /* The rail among all ranks sends from the same memory: a call uses the one or the others. */
-    return COLL_GPUSYM_HOSTS_RAILS |
-           (take_memory(h, direct_bytes(h)) && GPUSYM_SUCCESS == open_rail(t, rails, host, device, h->send)
+    return COLL_GPUSYM_HOSTS_PINNED | COLL_GPUSYM_HOSTS_RAILS |
+           (take_memory(h, direct_bytes(h, piece_among_all(h))) &&
+                    GPUSYM_SUCCESS == open_rail(t, rails, host, device, h->send)
                 ? COLL_GPUSYM_HOSTS_ALL
                 : 0u);
 }

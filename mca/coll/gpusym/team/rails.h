@@ -12,8 +12,9 @@
 
 /* Which rails a rank has. */
 enum {
-    COLL_GPUSYM_HOSTS_RAILS = 1, /* its rails between the islands */
-    COLL_GPUSYM_HOSTS_ALL = 2,   /* its rail among all ranks */
+    COLL_GPUSYM_HOSTS_RAILS = 1,  /* its rails between the islands */
+    COLL_GPUSYM_HOSTS_ALL = 2,    /* its rail among all ranks */
+    COLL_GPUSYM_HOSTS_PINNED = 4, /* none, perhaps, but the memory for them */
 };
 
 /* Rails between the islands. */

@@ -56,7 +56,7 @@ void coll_gpusym_worker_fini(void)
 
 bool coll_gpusym_worker_take(uint64_t bytes)
 {
-    if (net.taken + bytes > coll_gpusym_params.net_size) {
+    if (net.taken + bytes > gpusym_worker_bytes(net.worker)) {
         return false;
     }
     net.taken += bytes;

@@ -577,6 +577,11 @@ static void put_range(gpusym_net_streams_t *streams, uint64_t off, uint64_t byte
     streams->used -= whole_pages(bytes);
 }
 
+int gpusym_net_streams_cut(gpusym_net_streams_t *streams, uint64_t bytes)
+{
+    return gpusym_arena_cut(streams->arena, bytes);
+}
+
 int gpusym_net_streams_alloc(gpusym_net_streams_t *streams, uint64_t bytes, void **p)
 {
     uint64_t off;

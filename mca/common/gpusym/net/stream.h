@@ -65,6 +65,8 @@ uint64_t gpusym_net_streams_used(const gpusym_net_streams_t *streams);
  * once nothing is being sent from it. */
 int gpusym_net_streams_alloc(gpusym_net_streams_t *streams, uint64_t bytes, void **p);
 void gpusym_net_streams_free(gpusym_net_streams_t *streams, void *p, uint64_t bytes);
+/* Uses no more than the first `bytes` of the memory from now on.  GPUSYM_ERR_BAD_PARAM: more is used already. */
+int gpusym_net_streams_cut(gpusym_net_streams_t *streams, uint64_t bytes);
 
 /* Both ends know all of this: MPI tells it when the communicator is set up. */
 typedef struct {

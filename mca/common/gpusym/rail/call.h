@@ -66,6 +66,13 @@ typedef enum {
     GPUSYM_RAIL_GATHER, /* of short blocks, as long on all: all get all, in ceil(log2 n) steps */
 } gpusym_rail_form_t;
 
+/* A scan among islands whose ranks stand one behind the other: along GS_CHAIN_REDUCE, to the last process. */
+typedef enum {
+    GPUSYM_RAIL_NO_SCAN,
+    GPUSYM_RAIL_SCAN,   /* to each output what the inputs up to its own are reduced to */
+    GPUSYM_RAIL_EXSCAN, /* ... before its own */
+} gpusym_rail_scan_t;
+
 /* What of a message belongs to the process at `pos`, in bytes. */
 typedef struct {
     uint64_t off, bytes;
@@ -76,6 +83,9 @@ typedef struct {
     gpusym_rail_form_t form;
     enum gs_schedule_kind schedule; /* PATH */
     uint32_t root;                  /* PATH: of a broadcast or reduction; DIRECT: with `rooted` */
+    /* PATH, GS_CHAIN_REDUCE, root n - 1.  Outputs are in the order of the inputs, as many, all of them in more_in and
+     * more_out; NULL: that rank has none, which is so of the last input of the last process, and any output. */
+    gpusym_rail_scan_t scan;
     bool spread;       /* DIRECT: all of `in` goes to each process; at most GPUSYM_RAIL_DIRECT_MAX of them */
     bool rooted;       /* DIRECT with spread, not with `reduces`: a broadcast: only the process at `root` sends, and
                        * `bytes` of its input come at the start of each output; `from` is not looked at */
@@ -84,7 +94,8 @@ typedef struct {
                        * reduced or not, of GPUSYM_RAIL_DIRECT_MAX */
     uint32_t op, type; /* kernels.h; not looked at by what moves only */
     /* Memory that the GPU reaches.  NULL: this process has none, or only further ones.  An input may be an output, but
-     * not of a reduce-scatter, and of DIRECT with spread only. */
+     * not of a reduce-scatter; of DIRECT without spread on all processes or none, and where `part` and `from` are the
+     * same. */
     const void *in;
     void *out;
     /* Further inputs and outputs of this process, as of the other ranks of its island; other processes may have other

@@ -4,6 +4,10 @@
  * Direct calls: each process sends to each what is for it; see rail.h.  In the k-th round to the process k places
  * further on, from the one k places before, so that nobody is sent to by all at once.
  *
+ * In place, what goes to a process and what comes from it have one place, which is sent before it is written.  So two
+ * processes exchange in the same round: in the k-th those whose places add up to k.  A piece that waits for its place
+ * waits for one that this process sends in the same round, and that for earlier rounds at most, all over the rail.
+ *
  * What is the same for all (`spread`) is copied to a send buffer once, and sent from there to each.  Several inputs are
  * reduced into it; this process takes their sum from there too, so that all reduce the same.
  */
@@ -33,6 +37,12 @@ static uint32_t place_after(const gpusym_rail_t *r, uint32_t d)
     return (r->params.pos + d) % r->params.n;
 }
 
+/* The process that is sent to in round d. */
+static uint32_t place_in_round(const gpusym_rail_t *r, uint32_t d)
+{
+    return r->direct.swaps ? (r->params.n + d - r->params.pos) % r->params.n : place_after(r, d);
+}
+
 /* What process `from` of a broadcast sends to each. */
 static gpusym_rail_part_t part_of_root(const gpusym_rail_t *r, uint32_t from)
 {
@@ -59,8 +69,7 @@ int gpusym_rail_direct_start(gpusym_rail_t *r)
 {
     gpusym_rail_direct_t *d = &r->direct;
     const uint32_t n = r->params.n;
-    if ((r->call.spread && n > GPUSYM_RAIL_DIRECT_MAX) || (!r->call.spread && gpusym_rail_in_place(r)) ||
-        (r->call.rooted && (!r->call.spread || r->call.reduces)) ||
+    if ((r->call.spread && n > GPUSYM_RAIL_DIRECT_MAX) || (r->call.rooted && (!r->call.spread || r->call.reduces)) ||
         (r->call.reduces && (!r->call.spread || r->call.bytes > piece_max(r)))) {
         return GPUSYM_ERR_BAD_PARAM;
     }
@@ -69,11 +78,14 @@ int gpusym_rail_direct_start(gpusym_rail_t *r)
     }
     d->storing = d->stored = 0;
     d->own_begun = d->own_stores = false;
-    d->distance = 1;
+    d->swaps = !r->call.spread && gpusym_rail_in_place(r);
+    d->distance = d->swaps ? 0 : 1;
     memset(r->pair, 0, n * sizeof *r->pair);
     for (uint32_t p = 0; p < n; p++) {
-        const uint64_t to = part_for(r, p).bytes, from = part_from(r, p).bytes;
-        if (0 != to && 0 == r->nin) {
+        const gpusym_rail_part_t out = part_for(r, p), in = part_from(r, p);
+        const uint64_t to = out.bytes, from = in.bytes;
+        const bool swapped = to == from && (0 == to || out.off == in.off);
+        if ((0 != to && 0 == r->nin) || (d->swaps && !swapped)) {
             return GPUSYM_ERR_BAD_PARAM;
         }
         const bool both = p != r->params.pos && 0 != to + from;
@@ -92,7 +104,10 @@ static bool next_piece(gpusym_rail_t *r, uint32_t *pos, gpusym_rail_part_t *piec
 {
     gpusym_rail_direct_t *d = &r->direct;
     for (; d->distance < r->params.n; d->distance++) {
-        *pos = place_after(r, d->distance);
+        *pos = place_in_round(r, d->distance);
+        if (*pos == r->params.pos) {
+            continue; /* what is swapped with itself stays */
+        }
         const gpusym_rail_part_t part = part_for(r, *pos);
         const uint64_t done = r->pair[*pos].begun;
         if (done < part.bytes) {
@@ -216,6 +231,9 @@ static int store_from(gpusym_rail_t *r, uint32_t pos, bool *left)
     const gpusym_rail_part_t part = part_from(r, pos);
     while (pair->landed < part.bytes && d->stored + GPUSYM_RAIL_FLIGHTS != d->storing) {
         const uint64_t bytes = min_u64(part.bytes - pair->landed, piece_max(r));
+        if (d->swaps && pair->sent < pair->landed + bytes) { /* what is there has still to be sent */
+            break;
+        }
         const int rc = gpusym_rail_read(r, pair->stream, bytes, &pair->piece);
         if (1 != rc) {
             *left = true;
@@ -256,7 +274,7 @@ static int store_own(gpusym_rail_t *r)
 {
     gpusym_rail_direct_t *d = &r->direct;
     const gpusym_rail_part_t to = part_for(r, r->params.pos), from = part_from(r, r->params.pos);
-    const uint64_t bytes = min_u64(to.bytes, from.bytes);
+    const uint64_t bytes = d->swaps ? 0 : min_u64(to.bytes, from.bytes);
     const void *src[GPUSYM_TEAM_MAX];
     void *dst[GPUSYM_TEAM_MAX];
     const uint32_t nsrc = gpusym_rail_inputs(r, to.off, src);

@@ -115,11 +115,11 @@ char *gpusym_rail_device(const gpusym_rail_t *r, const void *host)
     return r->params.device + ((const char *) host - r->params.host);
 }
 
-int gpusym_rail_launch(gpusym_rail_t *r, uint32_t lane, const void *const *src, uint32_t nsrc, void *const *dst,
-                       uint32_t ndst, uint64_t bytes, gpusym_rail_work_t *work)
+static int launch_job(gpusym_rail_t *r, uint32_t lane, const void *const *src, void *const *dst,
+                      const gpusym_job_t *job, gpusym_rail_work_t *work)
 {
-    const bool reduces = nsrc > 1;
     const gpusym_tuning_forced_t forced = {.algorithm = -1};
+    const bool reduces = GPUSYM_JOB_SPREAD != job->form;
     const unsigned op = reduces ? r->call.op : GPUSYM_OP_SUM, type = reduces ? r->call.type : GPUSYM_T_U8;
     gpusym_tuning_choice_t choice;
     gpusym_work_t w;
@@ -127,13 +127,10 @@ int gpusym_rail_launch(gpusym_rail_t *r, uint32_t lane, const void *const *src, 
     w.peer[0] = (char *) r->ticket + lane * GPUSYM_RAIL_TICKET_BYTES;
     w.op = op;
     w.type = type;
-    w.nranks = nsrc > ndst ? nsrc : ndst;
-    memcpy(w.peer_in, src, nsrc * sizeof *src);
-    memcpy(w.peer_out, dst, ndst * sizeof *dst);
-    w.job[0] = (gpusym_job_t){.form = reduces ? GPUSYM_JOB_REDUCE : GPUSYM_JOB_SPREAD,
-                              .bytes = bytes,
-                              .src_end = (uint16_t) nsrc,
-                              .dst_end = (uint16_t) ndst};
+    w.nranks = job->src_end > job->dst_end ? job->src_end : job->dst_end;
+    memcpy(w.peer_in, src, job->src_end * sizeof *src);
+    memcpy(w.peer_out, dst, job->dst_end * sizeof *dst);
+    w.job[0] = *job;
     w.lead.njobs = 1;
     w.lead.nranks = (uint16_t) w.nranks;
     w.lead.packs = gpusym_jobs_plan(w.job, 1);
@@ -148,6 +145,26 @@ int gpusym_rail_launch(gpusym_rail_t *r, uint32_t lane, const void *const *src, 
         r->counters.launches++;
     }
     return rc;
+}
+
+int gpusym_rail_launch(gpusym_rail_t *r, uint32_t lane, const void *const *src, uint32_t nsrc, void *const *dst,
+                       uint32_t ndst, uint64_t bytes, gpusym_rail_work_t *work)
+{
+    const gpusym_job_t job = {.form = nsrc > 1 ? GPUSYM_JOB_REDUCE : GPUSYM_JOB_SPREAD,
+                              .bytes = bytes,
+                              .src_end = (uint16_t) nsrc,
+                              .dst_end = (uint16_t) ndst};
+    return launch_job(r, lane, src, dst, &job, work);
+}
+
+int gpusym_rail_launch_scan(gpusym_rail_t *r, uint32_t lane, const void *const *src, void *const *dst, uint32_t n,
+                            bool exclusive, uint64_t bytes, gpusym_rail_work_t *work)
+{
+    const gpusym_job_t job = {.form = exclusive ? GPUSYM_JOB_EXSCAN : GPUSYM_JOB_SCAN,
+                              .bytes = bytes,
+                              .src_end = (uint16_t) n,
+                              .dst_end = (uint16_t) n};
+    return launch_job(r, lane, src, dst, &job, work);
 }
 
 bool gpusym_rail_ended(const gpusym_rail_t *r, const gpusym_rail_work_t *work)

@@ -25,13 +25,14 @@ typedef struct {
 /* A step that has begun. */
 typedef struct {
     gs_step_t step;
-    uint64_t bytes;  /* 0: it has nothing to do */
-    uint32_t unsent; /* links on which the piece is still to be sent */
-    uint32_t unread; /* links whose piece has not landed */
-    bool found;      /* step and bytes are known */
-    bool launched;   /* work: its kernel */
-    bool forwards;   /* what has landed is sent as it is, from its ring */
-    gpusym_rail_work_t work;
+    uint64_t bytes;                         /* 0: it has nothing to do */
+    uint32_t unsent;                        /* links on which the piece is still to be sent */
+    uint32_t unread;                        /* links whose piece has not landed */
+    bool found;                             /* step and bytes are known */
+    bool launched;                          /* filled, work: */
+    bool forwards;                          /* what has landed is sent as it is, from its ring */
+    gpusym_rail_work_t filled;              /* the kernel behind which the send buffer is filled */
+    gpusym_rail_work_t work;                /* its last kernel, on the same lane */
     int buffer;                             /* the send buffer that it holds; -1: none */
     const char *piece[GS_LINKS];            /* that have landed */
     gpusym_net_message_t message[GS_LINKS]; /* being sent */
@@ -81,7 +82,8 @@ typedef struct {
 
 typedef struct {
     gpusym_rail_piece_t sending[GPUSYM_RAIL_SENDING];
-    uint32_t distance; /* those nearer are sent all that is for them */
+    bool swaps;        /* what goes to a process makes room for what comes from it */
+    uint32_t distance; /* rounds before that are over: all that is for their processes has been sent */
     gpusym_rail_store_t store[GPUSYM_RAIL_FLIGHTS];
     uint32_t storing, stored; /* begun, ended */
     bool own_begun;           /* the own part, or the sum */
@@ -158,6 +160,10 @@ uint32_t gpusym_rail_outputs(const gpusym_rail_t *rail, uint64_t off, const void
  * the GPU; at most GPUSYM_TEAM_MAX of each. */
 int gpusym_rail_launch(gpusym_rail_t *rail, uint32_t lane, const void *const *src, uint32_t nsrc, void *const *dst,
                        uint32_t ndst, uint64_t bytes, gpusym_rail_work_t *work);
+/* The same for a scan: to each destination go the n sources up to its own (exclusive: before it), reduced; the last
+ * source may be NULL, and any destination. */
+int gpusym_rail_launch_scan(gpusym_rail_t *rail, uint32_t lane, const void *const *src, void *const *dst, uint32_t n,
+                            bool exclusive, uint64_t bytes, gpusym_rail_work_t *work);
 /* Whether a kernel or a copy has ended. */
 bool gpusym_rail_ended(const gpusym_rail_t *rail, const gpusym_rail_work_t *work);
 /* The address for the GPU of a byte of the pinned memory. */

@@ -88,9 +88,16 @@ static bool buffers_fit(const gpusym_rail_t *r)
            r->nout < GPUSYM_TEAM_MAX;
 }
 
+static bool is_scan_right(const gpusym_rail_call_t *c, uint32_t n)
+{
+    return GPUSYM_RAIL_NO_SCAN == c->scan ||
+           (GS_CHAIN_REDUCE == c->schedule && n - 1 == c->root && c->nin == c->nout && NULL == c->in && NULL == c->out);
+}
+
 int gpusym_rail_path_start(gpusym_rail_t *r)
 {
-    if (!buffers_fit(r) || (GS_RING_REDUCE_SCATTER == r->call.schedule && gpusym_rail_in_place(r))) {
+    if (!buffers_fit(r) || !is_scan_right(&r->call, r->params.n) ||
+        (GS_RING_REDUCE_SCATTER == r->call.schedule && gpusym_rail_in_place(r))) {
         return GPUSYM_ERR_BAD_PARAM;
     }
     /* Rings, chains: as many as have a whole piece. Trees are two at least, so that no process sends it all twice. */
@@ -170,6 +177,27 @@ static int read_pieces(gpusym_rail_t *r, gpusym_rail_channel_t *ch, gpusym_rail_
     return 0 == f->unread;
 }
 
+/* Queues the kernel of a scan's outputs, behind the one that fills the send buffer: an output may be an input. What has
+ * come is the first source, and nobody's input. */
+static int launch_scan(gpusym_rail_t *r, gpusym_rail_channel_t *ch, gpusym_rail_flight_t *f)
+{
+    const chunk_t k = find_chunk(r, ch, &f->step);
+    const void *src[GPUSYM_TEAM_MAX];
+    void *dst[GPUSYM_TEAM_MAX];
+    uint32_t n = 0;
+    if (0 != f->step.recv) {
+        src[n] = gpusym_rail_device(r, f->piece[GS_PREV]);
+        dst[n++] = NULL;
+    }
+    for (uint32_t i = 0; i < r->nin; i++, n++) {
+        src[n] = NULL != r->in[i] ? r->in[i] + k.in : NULL;
+        dst[n] = NULL != r->out[i] ? r->out[i] + k.out : NULL;
+    }
+    f->launched = true;
+    return gpusym_rail_launch_scan(r, (uint32_t) (ch - r->channel), src, dst, n, GPUSYM_RAIL_EXSCAN == r->call.scan,
+                                   k.bytes, &f->work);
+}
+
 /* Queues the kernel of a step, if it needs one. In the order in which the kernels' channels reduce, the inputs in
  * theirs. */
 static int launch_step(gpusym_rail_t *r, gpusym_rail_channel_t *ch, gpusym_rail_flight_t *f)
@@ -178,6 +206,9 @@ static int launch_step(gpusym_rail_t *r, gpusym_rail_channel_t *ch, gpusym_rail_
     const void *src[GPUSYM_TEAM_MAX];
     void *dst[GPUSYM_TEAM_MAX];
     uint32_t nsrc = 0, ndst = 0;
+    if (GPUSYM_RAIL_NO_SCAN != r->call.scan && f->buffer < 0) {
+        return GPUSYM_SUCCESS; /* the last process: only here an input may be NULL */
+    }
     for (uint32_t l = 0; l < GS_LINKS; l++) {
         if (GS_CHILD1 == l && 0 != (f->step.does & GS_INPUT)) {
             nsrc += gpusym_rail_inputs(r, k.in, &src[nsrc]);
@@ -186,7 +217,7 @@ static int launch_step(gpusym_rail_t *r, gpusym_rail_channel_t *ch, gpusym_rail_
             src[nsrc++] = gpusym_rail_device(r, f->piece[l]);
         }
     }
-    if (0 != (f->step.does & GS_COPY)) {
+    if (0 != (f->step.does & GS_COPY) && GPUSYM_RAIL_NO_SCAN == r->call.scan) {
         ndst = gpusym_rail_outputs(r, k.out, src, nsrc, dst);
     }
     if (f->buffer >= 0) {
@@ -196,7 +227,9 @@ static int launch_step(gpusym_rail_t *r, gpusym_rail_channel_t *ch, gpusym_rail_
         return GPUSYM_SUCCESS;
     }
     f->launched = true;
-    return gpusym_rail_launch(r, (uint32_t) (ch - r->channel), src, nsrc, dst, ndst, k.bytes, &f->work);
+    const int rc = gpusym_rail_launch(r, (uint32_t) (ch - r->channel), src, nsrc, dst, ndst, k.bytes, &f->filled);
+    f->work = f->filled;
+    return rc;
 }
 
 /* Begins the next step. 1: it has; 0: it cannot yet, or there is none. */
@@ -224,6 +257,9 @@ static int begin_step(gpusym_rail_t *r, gpusym_rail_channel_t *ch)
         return 0;
     }
     rc = 0 != f->bytes ? launch_step(r, ch, f) : GPUSYM_SUCCESS;
+    if (GPUSYM_SUCCESS == rc && 0 != f->bytes && GPUSYM_RAIL_NO_SCAN != r->call.scan) {
+        rc = launch_scan(r, ch, f);
+    }
     ch->begun++;
     return GPUSYM_SUCCESS == rc ? 1 : rc;
 }
@@ -258,7 +294,7 @@ static int send_steps(gpusym_rail_t *r, gpusym_rail_channel_t *ch)
     int rc = GPUSYM_SUCCESS;
     for (uint32_t i = ch->ended; i != ch->begun && 0 != links && GPUSYM_SUCCESS == rc; i++) {
         gpusym_rail_flight_t *f = &ch->flight[i % GPUSYM_RAIL_FLIGHTS];
-        if (0 != f->unsent && (f->forwards || kernel_done(r, f))) {
+        if (0 != f->unsent && (f->forwards || gpusym_rail_ended(r, &f->filled))) {
             rc = send_step(r, ch, f, links);
         }
         links &= ~f->unsent;

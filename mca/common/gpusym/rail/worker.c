@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "mca/common/gpusym/log.h"
+#include "mca/common/gpusym/memory/left.h"
 #include "mca/common/gpusym/rail/call.h"
 
 /* How often the helper thread looks. */
@@ -44,6 +45,7 @@ struct gpusym_worker {
     uint32_t piece_bytes; /* constant */
     char *memory;         /* constant */
     uint64_t bytes;       /* of it; constant */
+    uint64_t usable;      /* of them: all, until it is pinned */
     const gpusym_device_t *dev;
     gpusym_gpu_t *gpu; /* that the memory is pinned for; NULL: none */
     char *device_side; /* the memory for it */
@@ -281,6 +283,7 @@ int gpusym_worker_open(const gpusym_worker_params_t *params, gpusym_worker_t **w
     }
     w->transport = params->transport;
     w->bytes = (params->bytes + page - 1) / page * page;
+    w->usable = w->bytes;
     w->piece_bytes = piece_of(w->bytes);
     const int rc = open_streams(w, params->devices, why);
     if (GPUSYM_SUCCESS != rc) {
@@ -390,6 +393,43 @@ const char *gpusym_worker_peer_lost(const gpusym_worker_peer_t *peer)
 
 /* ---- memory ---- */
 
+/* Half as much of the memory, whole pages. False: that is too little, or more is used already. */
+static bool use_half(gpusym_worker_t *w)
+{
+    const uint64_t page = (uint64_t) sysconf(_SC_PAGESIZE), half = w->usable / 2 / page * page;
+    if (half < GPUSYM_WORKER_PINNED_MIN || GPUSYM_SUCCESS != gpusym_net_streams_cut(w->streams, half)) {
+        return false;
+    }
+    w->usable = half;
+    return true;
+}
+
+/* Pins as much of the memory as can be. */
+static int pin_memory(gpusym_worker_t *w, const gpusym_device_t *dev, gpusym_gpu_t *gpu, void **device_side)
+{
+    const uint64_t left = gpusym_memory_left();
+    while (w->usable > left / 2 && use_half(w)) {
+    }
+    if (w->usable < w->bytes) {
+        GPUSYM_LOG(2, "the memory limit of this process's cgroup leaves %lu bytes", (unsigned long) left);
+    }
+    int rc = dev->host_register(gpu, w->memory, w->usable, device_side);
+    while (GPUSYM_SUCCESS != rc) {
+        GPUSYM_LOG(2, "%lu bytes for messages between hosts cannot be pinned: %s", (unsigned long) w->usable,
+                   dev->error());
+        if (!use_half(w)) {
+            return rc;
+        }
+        rc = dev->host_register(gpu, w->memory, w->usable, device_side);
+    }
+    return GPUSYM_SUCCESS;
+}
+
+uint64_t gpusym_worker_bytes(const gpusym_worker_t *w)
+{
+    return w->usable;
+}
+
 int gpusym_worker_map(gpusym_worker_t *w, const gpusym_device_t *dev, gpusym_gpu_t *gpu, char **host, char **device)
 {
     void *device_side;
@@ -400,16 +440,14 @@ int gpusym_worker_map(gpusym_worker_t *w, const gpusym_device_t *dev, gpusym_gpu
     }
     if (NULL == w->gpu) {
         const uint64_t start = gpusym_now_ns();
-        const int rc = dev->host_register(gpu, w->memory, w->bytes, &device_side);
+        const int rc = pin_memory(w, dev, gpu, &device_side);
         if (GPUSYM_SUCCESS != rc) {
-            GPUSYM_LOG(2, "%lu bytes for messages between hosts cannot be pinned: %s", (unsigned long) w->bytes,
-                       dev->error());
             return rc;
         }
         w->dev = dev;
         w->gpu = gpu;
         w->device_side = device_side;
-        GPUSYM_LOG(2, "%lu bytes pinned for messages between hosts, in %.1f ms", (unsigned long) w->bytes,
+        GPUSYM_LOG(2, "%lu bytes pinned for messages between hosts, in %.1f ms", (unsigned long) w->usable,
                    (double) (gpusym_now_ns() - start) / 1e6);
     }
     *host = w->memory;
@@ -435,5 +473,5 @@ void gpusym_worker_free(gpusym_worker_t *w, char *p, uint64_t bytes)
 
 uint64_t gpusym_worker_room(const gpusym_worker_t *w)
 {
-    return w->bytes - gpusym_net_streams_used(w->streams);
+    return w->usable - gpusym_net_streams_used(w->streams);
 }

@@ -29,6 +29,8 @@ typedef struct {
 #define GPUSYM_WORKER_PARTS 256u
 #define GPUSYM_WORKER_PIECE_MIN (16u << 10)
 #define GPUSYM_WORKER_PIECE_MAX (512u << 10)
+/* Less memory than this is not worth pinning. */
+#define GPUSYM_WORKER_PINNED_MIN (1u << 20)
 
 /* Opens a worker without a thread.  Its memory is only reserved: pages take memory once they are touched, all of them
  * once the memory is mapped for a GPU.  20 to 100 ms.  On failure *why is a text that stays valid until the next open:
@@ -75,10 +77,14 @@ gpusym_net_peer_t *gpusym_worker_peer_net(gpusym_worker_peer_t *peer);
 const char *gpusym_worker_peer_lost(const gpusym_worker_peer_t *peer);
 
 /* Pins the memory for a GPU, at the first call: *host for the CPU, *device for the GPU, as gpusym_rail_params_t wants
- * them.  About 1 ms for 10 MiB.  GPUSYM_ERR_UNREACHABLE: the memory is another GPU's; else an error of
- * host_register. */
+ * them.  About 1 ms for 10 MiB.  Where not all of it can be pinned, or that would take more than half of what the
+ * process's cgroup has left, as much of its beginning as can, halving it down to GPUSYM_WORKER_PINNED_MIN; the rest is
+ * not used from then on.  GPUSYM_ERR_UNREACHABLE: the memory is another GPU's; else an error of host_register. */
 int gpusym_worker_map(gpusym_worker_t *worker, const gpusym_device_t *dev, gpusym_gpu_t *gpu, char **host,
                       char **device);
+
+/* Returns the bytes of the memory that are used at most: those that are pinned. */
+uint64_t gpusym_worker_bytes(const gpusym_worker_t *worker);
 
 /* Allocates a send buffer at *p, page-aligned, undefined, from the memory that the rings are in.  GPUSYM_ERR_NO_MEMORY:
  * no range of that size is free; GPUSYM_ERR_BAD_PARAM: bytes is 0. */

@@ -121,3 +121,18 @@ int gpusym_arena_free(gpusym_arena_t *arena, uint64_t off)
     }
     return GPUSYM_SUCCESS;
 }
+
+int gpusym_arena_cut(gpusym_arena_t *arena, uint64_t size)
+{
+    range_t *last = &arena->range[arena->count - 1];
+    size = size / arena->align * arena->align;
+    if (0 == size || last->off + last->size <= size) {
+        return 0 == size ? GPUSYM_ERR_BAD_PARAM : GPUSYM_SUCCESS;
+    }
+    if (last->used || last->off > size) {
+        return GPUSYM_ERR_BAD_PARAM;
+    }
+    last->size = size - last->off;
+    arena->count -= 0 == last->size;
+    return GPUSYM_SUCCESS;
+}

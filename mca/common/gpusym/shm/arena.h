@@ -20,5 +20,7 @@ void gpusym_arena_destroy(gpusym_arena_t *arena);
 int gpusym_arena_alloc(gpusym_arena_t *arena, uint64_t size, uint64_t *off);
 /* Frees the range at off.  GPUSYM_ERR_BAD_PARAM: there is no such range. */
 int gpusym_arena_free(gpusym_arena_t *arena, uint64_t off);
+/* Gives up all behind the first `size` bytes.  GPUSYM_ERR_BAD_PARAM: some of that is used; nothing has changed. */
+int gpusym_arena_cut(gpusym_arena_t *arena, uint64_t size);
 
 #endif

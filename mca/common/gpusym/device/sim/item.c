@@ -140,6 +140,11 @@ void sim_item_run(const sim_item_t *item, const bool *quit)
         break;
     case SIM_ITEM_NOTHING: /* an injected hang: its completion word is not written */
         break;
+    case SIM_ITEM_STALL:
+        for (unsigned tries = 0; !__atomic_load_n(quit, __ATOMIC_RELAXED); tries++) {
+            sim_nap(tries);
+        }
+        break;
     case SIM_ITEM_FLAGS:
         flags_run(item, quit);
         break;

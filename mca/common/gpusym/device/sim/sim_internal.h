@@ -74,7 +74,8 @@ void sim_peak_reset(void);
     X(OPEN, open)           \
     X(HANG, hang)           \
     X(DOORBELL, doorbell)   \
-    X(ENTRY, entry)
+    X(ENTRY, entry)         \
+    X(STALL, stall)
 
 typedef enum {
 #define X(id, word) SIM_FAULT_##id,
@@ -238,6 +239,7 @@ typedef struct {
         SIM_ITEM_COPY2D,
         SIM_ITEM_CALL,
         SIM_ITEM_NOTHING,
+        SIM_ITEM_STALL,
         /* From here on what is no work: gpusym_sim_params.delay does not count for it. */
         SIM_ITEM_FLAGS,
         SIM_ITEM_RECORD,

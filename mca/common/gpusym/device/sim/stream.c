@@ -253,6 +253,10 @@ int sim_stream_queue(gpusym_stream_t *stream, const sim_item_t *asked, unsigned 
     unsigned made = 0;
     int rc = GPUSYM_SUCCESS;
     while (made < n && GPUSYM_SUCCESS == (rc = sim_item_prepare(&item[made], &asked[made]))) {
+        const bool copies = SIM_ITEM_COPY == item[made].what || SIM_ITEM_COPY2D == item[made].what;
+        if (copies && sim_fault_due(SIM_FAULT_STALL)) {
+            item[made].what = SIM_ITEM_STALL;
+        }
         made++;
     }
     if (GPUSYM_SUCCESS == rc) {
