@@ -115,11 +115,11 @@ holds '"symmetric heap" in j["parameters"][0]["meaning"]'
 # Algorithms: by the table, forced, impossible; on the simulator and, without a GPU, as on H200.
 ask 0 "$info" --why allreduce 64k float 4
 says '^ algorithm agxll_r$'
-says '^ agxll_r taken the table takes it up to 128k$'
-says '^ rsxst_agxst possible the table takes it above 128k$'
+says '^ agxll_r taken the table takes it up to 64k$'
+says '^ rsxst_agxst possible the table takes it above 2m$'
 says '^ agxllmc_r possible the table never takes it here'
 says '^ ring_ll possible the table never takes it here'
-ask 0 "$info" --why ALLREDUCE 1M f64 4 max
+ask 0 "$info" --why ALLREDUCE 4M f64 4 max
 says '^ operation max$'
 says '^ zero copy yes$'
 ask 0 env OMPI_MCA_coll_gpusym_algorithm=allreduce:ring_simple,bcast:staged "$info" --why allreduce 8 int 3

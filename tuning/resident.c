@@ -8,9 +8,9 @@
 #include "tuning/geometry.h"
 
 /* Resident kernels on 4 x H200: 6.3 us in place of 12.4 at 8 bytes, 8.6 in place of 13.9 at 8 KiB; but the one block
- * takes 16.7 at 32 KiB, where 64 blocks and their launch take 14.1; on 2, it sends a third of those lines; on 8 it takes
- * 18.9 at 16 KiB, and they 15.3, for blocks of 16 KiB of an all-gather or all-to-all 29.4, and they 19.5 and 18.5. 512
- * threads: 8 KiB took 9.2 us with 256, 11.0 with 128; 8 bytes 0.1 us less with these. */
+ * takes 16.7 at 32 KiB, where 64 blocks and their launch take 14.1; on 2, it sends a third of those lines; on 8 it
+ * takes 18.9 at 16 KiB, and they 15.3, for blocks of 16 KiB of an all-gather or all-to-all 29.4, and they 19.5 and
+ * 18.5. 512 threads: 8 KiB took 9.2 us with 256, 11.0 with 128; 8 bytes 0.1 us less with these. */
 /* Longest message in bytes, by ranks. */
 static const uint32_t resident_max[3] = {32u << 10, 16u << 10, 8u << 10};
 #define RESIDENT_THREADS 512u

@@ -164,19 +164,20 @@ GS_FN void gs_copy_command(gs_ctx_t part, const gs_message_t *m)
     (void) gs_part_all(part, true);
 }
 
-/* An exchange with the host. (An output that has been stored before another one's lines were late is stored again, by
- * whoever stores all: the same bytes.) */
-GS_OUTLINE void gs_copy_exchange(gs_ctx_t part, const gpusym_work_t *w, const gs_message_t *m, uint32_t number)
+/* An exchange with the host: x, and what its command said. (An output that has been stored before another one's lines
+ * were late is stored again, by whoever stores all: the same bytes. All arguments by value: the command would have to
+ * stand in memory.) */
+GS_OUTLINE void gs_copy_exchange(gs_ctx_t part, const gpusym_work_t *w, const char *first, gpusym_exchange_t *x,
+                                 uint32_t says, uint32_t number)
 {
-    gpusym_exchange_t *const x = (gpusym_exchange_t *) (void *) m->out;
-    const uint32_t bytes = m->bytes & 0x3ffu, packs = (bytes + 15) / 16;
-    const uint32_t nin = 1 + (m->bytes >> 10 & 7u), nout = 1 + (m->bytes >> 13 & 7u);
+    const uint32_t bytes = says & 0x3ffu, packs = (bytes + 15) / 16;
+    const uint32_t nin = 1 + (says >> 10 & 7u), nout = 1 + (says >> 13 & 7u);
     const uint64_t since = gs_now_ns();
     bool there = true;
     GS_NO_UNROLL
     for (uint32_t i = part.thread; i < nin * packs; i += part.nthreads) {
         const uint32_t q = i / packs;
-        const char *in = 0 == q ? m->in : (const char *) gs_reach((void *) (uintptr_t) gs_ld_strong(&x->in[q], 8));
+        const char *in = 0 == q ? first : (const char *) gs_reach((void *) (uintptr_t) gs_ld_strong(&x->in[q], 8));
         const gs_pack_t v = gs_ld_user_strong(in, gs_align(in), bytes, i % packs);
         gs_ll_st(&x->sent[2 * i], v.w[0], number);
         gs_ll_st(&x->sent[2 * i + 1], v.w[1], number);
@@ -209,7 +210,7 @@ GS_FN uint32_t gs_copy_commanded(gs_ctx_t part, const gpusym_work_t *w, const gs
 {
     const bool packs = 0 != (r->skip & GPUSYM_COPY_PACKS);
     if (GPUSYM_COPY_EXCHANGES == (r->skip & GPUSYM_COPY_EXCHANGES)) {
-        gs_copy_exchange(part, w, &r->m, r->seq);
+        gs_copy_exchange(part, w, r->m.in, (gpusym_exchange_t *) (void *) r->m.out, (uint32_t) r->m.bytes, r->seq);
         if (0 == part.thread && 0 != (r->skip & GPUSYM_COPY_TO_HOST)) {
             gs_fence_system();
         }
@@ -252,8 +253,8 @@ GS_FN void gs_copy_all(gs_ctx_t c, const gpusym_work_t *w)
 {
     uint32_t status = GPUSYM_STATUS_OK;
     if (0 != w->linger_ns && GPUSYM_COPY_EXCHANGES == (w->run[0].does & GPUSYM_COPY_EXCHANGES)) {
-        const gs_message_t m = {(const char *) w->run[0].in, (char *) w->run[0].out, w->run[0].bytes};
-        gs_copy_exchange(c, w, &m, w->done_seq);
+        gs_copy_exchange(c, w, (const char *) w->run[0].in, (gpusym_exchange_t *) w->run[0].out, w->run[0].bytes,
+                         w->done_seq);
     } else if (0 != w->rows.runs) {
         status = gs_copy_run(c, w);
     } else {

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Unit tests of tuning/model.c: what it counts of some calls; that more bytes, and more ranks, never cost less by the
- * same algorithm; that it says nothing where it knows nothing; and that of LL lines and plain stores the table takes the
- * better one by the model, for any number of ranks.  A seed as the argument repeats a run.
+ * same algorithm; that it says nothing where it knows nothing; and that of LL lines and plain stores the table takes
+ * the better one by the model, for any number of ranks.  A seed as the argument repeats a run.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -26,9 +26,9 @@ typedef struct {
     void *dst;
     const void *src;
     uint32_t bytes;
-    uint32_t does;   /* GPUSYM_COPY_TO_HOST, GPUSYM_COPY_SIGNALS, GPUSYM_COPY_WAITS (kernels/work.h); or
-                      * GPUSYM_COPY_EXCHANGES, with GPUSYM_COPY_TO_HOST if an output is not memory of this GPU: bytes and
-                      * dst are then as it says */
+    /* GPUSYM_COPY_TO_HOST, GPUSYM_COPY_SIGNALS, GPUSYM_COPY_WAITS (kernels/work.h); or GPUSYM_COPY_EXCHANGES, with
+     * GPUSYM_COPY_TO_HOST if an output is not memory of this GPU: bytes and dst are then as it says. */
+    uint32_t does;
     uint32_t signal; /* its number */
 } gpusym_copier_run_t;
 
