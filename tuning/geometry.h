@@ -70,11 +70,4 @@ static inline unsigned gpusym_tuning_by_ranks(uint32_t nranks)
     return nranks <= 4 ? 1 : 2;
 }
 
-/* Up to how many bytes LL lines serve calls of that many ranks, if `bytes` was measured on at most 8: a rank sends them
- * to each other one, so that above, by the model (model.h), it is the fewer the more ranks there are. */
-static inline uint64_t gpusym_tuning_lines_max(uint32_t nranks, uint64_t bytes)
-{
-    return nranks <= 8 ? bytes : bytes / nranks * 8;
-}
-
 #endif

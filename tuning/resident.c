@@ -28,7 +28,9 @@ uint32_t gpusym_tuning_linger_us(bool simulated)
 
 uint64_t gpusym_tuning_resident_max(uint32_t nranks)
 {
-    return gpusym_tuning_lines_max(nranks, resident_max[gpusym_tuning_by_ranks(nranks)]);
+    const uint64_t most = resident_max[gpusym_tuning_by_ranks(nranks)];
+    /* A rank sends its lines to each other one: above 8 ranks, by the model (model.h), the fewer bytes. */
+    return nranks <= 8 ? most : most / nranks * 8;
 }
 
 uint32_t gpusym_tuning_resident_threads(void)

@@ -104,12 +104,10 @@ uint32_t gpusym_tuning_parts(unsigned coll, uint32_t nranks)
 static bool is_for(const default_t *d, const gpusym_tuning_call_t *call, uint64_t forced_max)
 {
     const uint64_t parts = d->segment ? 1 : gpusym_tuning_parts(call->coll, call->nranks), bytes = call->bytes * parts;
-    const bool lines = GPUSYM_PLAN_LINES == gpusym_family_plan(gpusym_algorithm_family((unsigned) d->algorithm));
-    if (0 != forced_max && lines) {
+    if (0 != forced_max && GPUSYM_PLAN_LINES == gpusym_family_plan(gpusym_algorithm_family((unsigned) d->algorithm))) {
         return call->bytes <= forced_max;
     }
-    return bytes >= d->bytes_min &&
-           bytes <= (lines ? gpusym_tuning_lines_max(call->nranks, d->bytes_max) : d->bytes_max);
+    return bytes >= d->bytes_min && bytes <= d->bytes_max;
 }
 
 /* The algorithm of a call; -1: none. Where all reach all, multicast, rings and trees are used only where they are

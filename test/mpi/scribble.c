@@ -20,7 +20,7 @@
 #include "mca/common/gpusym/agree/rollcall.h"
 #include "test/mpi/check.h"
 
-enum { SMALL = 1000, LARGE = 100000, VICTIM = 1, LINES = 64 };
+enum { SMALL = 1000, LARGE = 1000000, VICTIM = 1, LINES = 64 };
 
 /* What is written over what. */
 enum way { ZEROS, ONES, RANDOM, ENTRIES, WORD, KIND, BYTES, FLAGS, VOTE, GO, ABORT, KEYS, PLACES, TURN, TABLE, WAYS };
