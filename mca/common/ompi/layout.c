@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mca/common/gpusym/exec/lane.h"
+#include "mca/common/gpusym/exec/pack.h"
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/memory/pinned.h"
 #include "mca/common/ompi/nodes.h"
@@ -631,4 +631,51 @@ int gpusym_layout_unpack_async(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gp
     dev->query(packed, &mem);
     choose_way(&c, l, mem.kind);
     return copy_part(&c, l, 0, bytes);
+}
+
+/* ---- several layouts ---- */
+
+static int queue_one(const gpusym_layout_queue_t *q, const gpusym_layout_t *l, void *buf, void *packed)
+{
+    return q->back ? gpusym_layout_unpack_async(q->dev, q->gpu, q->lane->stream, l, buf, packed, l->bytes)
+                   : gpusym_layout_pack_async(q->dev, q->gpu, q->lane->stream, l, packed, buf, l->bytes);
+}
+
+int gpusym_layout_queue_end(gpusym_layout_queue_t *q)
+{
+    const uint32_t n = q->n;
+    int rc = n > 1 ? gpusym_boxes_queue(q->lane, q->box, n) : GPUSYM_ERR_NOT_AVAILABLE;
+    q->n = 0;
+    if (GPUSYM_SUCCESS == rc) {
+        return rc;
+    }
+    rc = GPUSYM_SUCCESS;
+    for (uint32_t i = 0; GPUSYM_SUCCESS == rc && i < n; i++) {
+        rc = queue_one(q, &q->part[i].layout, q->part[i].buf, q->part[i].packed);
+    }
+    return rc;
+}
+
+int gpusym_layout_queue_add(gpusym_layout_queue_t *q, const gpusym_layout_t *l, void *buf, void *packed)
+{
+    gpusym_box_run_t *run = &q->box[q->n];
+    const gpusym_box_t one = {(uint32_t) l->bytes, {1, 1}, {0, 0, 0}};
+    gpusym_box_t box = one;
+    char *at = (char *) ((uintptr_t) buf + (uintptr_t) l->lo);
+    if (!gpusym_tuning_pack_shares(l->bytes, l->bytes) ||
+        (GPUSYM_LAYOUT_RUN != l->kind &&
+         (!gpusym_layout_box(l, &box) || !gpusym_tuning_pack_shares(l->bytes, box.bytes))) ||
+        !gpusym_memory_together(q->dev, (uintptr_t) at, GPUSYM_LAYOUT_RUN == l->kind ? l->bytes : l->span)) {
+        return queue_one(q, l, buf, packed);
+    }
+    *run = (gpusym_box_run_t){.in = q->back ? packed : at,
+                              .out = q->back ? at : packed,
+                              .bytes = one.bytes,
+                              .from = q->back ? one : box,
+                              .to = q->back ? box : one};
+    q->part[q->n].layout = *l;
+    q->part[q->n].buf = buf;
+    q->part[q->n].packed = packed;
+    q->n++;
+    return GPUSYM_BOXES_MAX == q->n ? gpusym_layout_queue_end(q) : GPUSYM_SUCCESS;
 }

@@ -13,7 +13,7 @@
 
 #include <stddef.h>
 
-#include "mca/common/gpusym/device/device.h"
+#include "mca/common/gpusym/exec/lane.h"
 #include "ompi/datatype/ompi_datatype.h"
 
 typedef enum {
@@ -118,6 +118,25 @@ int gpusym_layout_pack_async(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpus
                              const gpusym_layout_t *l, void *packed, const void *buf, size_t bytes);
 int gpusym_layout_unpack_async(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_stream_t *stream,
                                const gpusym_layout_t *l, void *buf, const void *packed, size_t bytes);
+
+/* Layouts that are packed one by one to GPU memory, or (back) unpacked: short ones that have a box share launches. The
+ * user sets dev to n, which is 0. */
+typedef struct {
+    const gpusym_device_t *dev;
+    gpusym_gpu_t *gpu;
+    gpusym_lane_t *lane; /* of gpu: what is queued is a part of its operation begun last */
+    bool back;
+    uint32_t n; /* that wait for a launch */
+    struct {
+        gpusym_layout_t layout;
+        void *buf, *packed;
+    } part[GPUSYM_BOXES_MAX];
+    gpusym_box_run_t box[GPUSYM_BOXES_MAX];
+} gpusym_layout_queue_t;
+/* Queues all elements of a layout (of a RUN bytes and lo are read), or lets it wait for more. Errors as of gpusym_layout_pack_async. */
+int gpusym_layout_queue_add(gpusym_layout_queue_t *q, const gpusym_layout_t *l, void *buf, void *packed);
+/* Queues what waits. */
+int gpusym_layout_queue_end(gpusym_layout_queue_t *q);
 
 /* Whether one launch or copy packs or unpacks the elements at buf, from or to GPU memory: those of a RUN, of one
  * memory, or in one allocation. Prepares that: the first time for a datatype it reads its description, and copies what

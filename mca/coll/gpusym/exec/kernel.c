@@ -32,7 +32,9 @@ static coll_gpusym_turn_t complete(coll_gpusym_run_t *run, uint32_t status, bool
     if (GPUSYM_STATUS_OK == (status & 0xff) && keeps) {
         return COLL_GPUSYM_TURN_DONE;
     }
-    put_lane(run, GPUSYM_STATUS_OK == (status & 0xff) && (!retired || !run->launch.resident.remains));
+    if (!run->launch.unpacks) { /* else `stop` waits for that */
+        put_lane(run, GPUSYM_STATUS_OK == (status & 0xff) && (!retired || !run->launch.resident.remains));
+    }
     switch (status & 0xff) {
     case GPUSYM_STATUS_OK:
         return COLL_GPUSYM_TURN_DONE;
@@ -99,6 +101,9 @@ bool coll_gpusym_kernel_stop(coll_gpusym_run_t *run, bool recalled, bool due)
     }
     /* One that had retired before it had the command is not launched: that would take back the abort. */
     if (gpusym_lane_done(l->lane, &status) || coll_gpusym_launch_retired(l)) {
+        if (l->unpacks) {
+            return coll_gpusym_kernel_stop_copies(run);
+        }
         coll_gpusym_launch_put_streams(l);
         put_lane(run, false);
         return true;

@@ -79,7 +79,7 @@ void coll_gpusym_launch_abandon(coll_gpusym_launch_t *l)
 static bool copy_side(const coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k, coll_gpusym_side_t side,
                       bool back)
 {
-    return GPUSYM_SUCCESS == coll_gpusym_segments_copy(k, side, l->scratch_gpu, l->lane->stream, back);
+    return GPUSYM_SUCCESS == coll_gpusym_segments_copy(k, side, l->scratch_gpu, l->lane, back);
 }
 
 bool coll_gpusym_launch_unpack(const coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k)
@@ -276,6 +276,8 @@ bool coll_gpusym_launch_plan(coll_gpusym_launch_t *l, const coll_gpusym_task_t *
     gpusym_graph_t **graph = p == task->plan ? &p->graph : &l->lane->graph;
     if (queue_pack(l, task) &&
         (p->copies ? queue_copies(l, task, p, &queued) : queue_kernel(l, task, p->kernel, &p->work, graph))) {
+        l->unpacks =
+            !p->copies && coll_gpusym_segments_unpacks(task->segments) && coll_gpusym_launch_unpack(l, task->segments);
         return true;
     }
     if (!queued && NULL != l->streams) {

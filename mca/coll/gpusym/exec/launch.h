@@ -26,6 +26,7 @@ typedef struct {
     char *list, *list_from;                /* the same, for a leader's list of jobs; the host's copy of it, owned */
     gpusym_gpu_t *scratch_gpu;             /* of both */
     int algorithm;                         /* that runs; -1: none yet */
+    bool unpacks;                          /* what unpacks the output is queued behind the kernel */
     /* A resident kernel's part: see resident.h. */
     struct {
         uint8_t how;   /* enum coll_gpusym_how */
@@ -50,7 +51,8 @@ void coll_gpusym_scratch_put(coll_gpusym_launch_t *l);
 /* Instead: leaders may still access the call's scratch memory, which is not used again. */
 void coll_gpusym_scratch_lose(coll_gpusym_launch_t *l);
 
-/* Queues the planned launch, with what packs its input, on a lane; the epoch of p->work is set. False: that failed, and
+/* Queues the planned launch, with what packs its input and unpacks its output (or does not: l->unpacks), on a lane; the
+ * epoch of p->work is set. False: that failed, and
  * nothing is queued, or the lane and streams that may wait for ever are given up. */
 bool coll_gpusym_launch_plan(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, coll_gpusym_plan_t *p);
 /* Queues one kernel on l->lane. False: that failed, and nothing is queued. */

@@ -191,12 +191,12 @@ static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
         if (COLL_GPUSYM_TURN_DONE != turn || !unpacks) {
             return turn;
         }
-        if (!coll_gpusym_launch_unpack(&run->launch, run->task.segments)) {
+        if (!run->launch.unpacks && !coll_gpusym_launch_unpack(&run->launch, run->task.segments)) {
             return coll_gpusym_run_gpu_failed(run);
         }
         run->is.kernel.step = COLL_GPUSYM_KERNEL_UNPACKS;
         run->since_ns = 0;
-        return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
+        return coll_gpusym_kernel_copies(run);
     case COLL_GPUSYM_KERNEL_UNPACKS:
         return coll_gpusym_kernel_copies(run);
     case COLL_GPUSYM_KERNEL_CLEARING:

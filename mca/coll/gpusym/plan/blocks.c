@@ -235,10 +235,8 @@ bool coll_gpusym_blocks_find(const coll_gpusym_blocks_t *b, gpusym_seg_t *seg, c
 
 /* ---- packing ---- */
 
-int coll_gpusym_blocks_copy(const coll_gpusym_blocks_t *b, gpusym_gpu_t *gpu, gpusym_stream_t *stream, char *scratch,
-                            bool back)
+int coll_gpusym_blocks_copy(const coll_gpusym_blocks_t *b, gpusym_layout_queue_t *q, char *scratch)
 {
-    const gpusym_device_t *dev = gpusym_current.dev;
     gpusym_seg_t seg[COLL_GPUSYM_RANKS_MAX];
     int rc = GPUSYM_SUCCESS;
     walk_t w = begin_walk(b);
@@ -251,9 +249,7 @@ int coll_gpusym_blocks_copy(const coll_gpusym_blocks_t *b, gpusym_gpu_t *gpu, gp
     (void) place_segments(seg, (uint32_t) ompi_comm_size(b->comm));
     w = begin_walk(b);
     while (GPUSYM_SUCCESS == rc && next_block(&w, &block)) {
-        char *at = scratch + seg[block.rank].off;
-        rc = back ? gpusym_layout_unpack_async(dev, gpu, stream, &block.l, block.buf, at, block.l.bytes)
-                  : gpusym_layout_pack_async(dev, gpu, stream, &block.l, at, block.buf, block.l.bytes);
+        rc = gpusym_layout_queue_add(q, &block.l, block.buf, scratch + seg[block.rank].off);
         seg[block.rank].off += block.l.bytes;
     }
     return rc;

@@ -41,10 +41,9 @@ typedef struct {
  * False: no kernel packs its blocks. At most COLL_GPUSYM_RANKS_MAX ranks. */
 bool coll_gpusym_blocks_find(const coll_gpusym_blocks_t *b, gpusym_seg_t *seg, coll_gpusym_place_t *place);
 
-/* Queues the packing of a packed side into scratch memory, or (back) its unpacking from there. Errors as of
+/* Adds to a queue the packing of a packed side into scratch memory, or its unpacking from there. Errors as of
  * gpusym_layout_pack_async; some of it may be queued then. */
-int coll_gpusym_blocks_copy(const coll_gpusym_blocks_t *b, gpusym_gpu_t *gpu, gpusym_stream_t *stream, char *scratch,
-                            bool back);
+int coll_gpusym_blocks_copy(const coll_gpusym_blocks_t *b, gpusym_layout_queue_t *q, char *scratch);
 
 /* Does a call of a one-rank communicator by copies; *rv is the MPI error code. False: that cannot be done. */
 bool coll_gpusym_blocks_alone(const coll_gpusym_buffers_t *b, int *rv);

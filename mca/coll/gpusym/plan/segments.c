@@ -886,18 +886,16 @@ void coll_gpusym_segments_scratch(coll_gpusym_segments_t *k, char *scratch)
 }
 
 /* The bytes of a part follow each other in scratch memory. */
-static int copy_part(const coll_gpusym_part_t *part, const coll_gpusym_layout_t *all, gpusym_gpu_t *gpu,
-                     gpusym_stream_t *stream, char *packed, bool back)
+static int copy_part(const coll_gpusym_part_t *part, const coll_gpusym_layout_t *all, gpusym_layout_queue_t *q,
+                     char *packed)
 {
-    const gpusym_device_t *dev = gpusym_current.dev;
     gpusym_layout_t l = part->layout;
     int rc = GPUSYM_SUCCESS;
     void *at = part->buf;
     size_t p = 0;
     bool more = !part->blocks || next_block(all, part->buf, &p, &l, &at);
     while (more && GPUSYM_SUCCESS == rc) {
-        rc = back ? gpusym_layout_unpack_async(dev, gpu, stream, &l, at, packed, l.bytes)
-                  : gpusym_layout_pack_async(dev, gpu, stream, &l, packed, at, l.bytes);
+        rc = gpusym_layout_queue_add(q, &l, at, packed);
         packed += l.bytes;
         more = part->blocks && next_block(all, part->buf, &p, &l, &at);
     }
@@ -905,21 +903,31 @@ static int copy_part(const coll_gpusym_part_t *part, const coll_gpusym_layout_t 
 }
 
 int coll_gpusym_segments_copy(const coll_gpusym_segments_t *k, coll_gpusym_side_t side, gpusym_gpu_t *gpu,
-                              gpusym_stream_t *stream, bool back)
+                              gpusym_lane_t *lane, bool back)
 {
     const bool sent = COLL_GPUSYM_SENT == side;
     const coll_gpusym_part_t *part = sent ? &k->pack : &k->unpack;
+    const bool blocks = sent ? k->from.packed : k->to.packed;
     char *scratch = (char *) (uintptr_t) (sent ? k->in : k->out);
+    gpusym_layout_queue_t q;
     coll_gpusym_layout_t all;
-    if (sent ? k->from.packed : k->to.packed) {
-        const coll_gpusym_blocks_t b = coll_gpusym_segments_blocks(k, side);
-        return coll_gpusym_blocks_copy(&b, gpu, stream, scratch, back);
-    }
-    if (0 == part->bytes) {
+    int rc;
+    if (!blocks && 0 == part->bytes) {
         return GPUSYM_SUCCESS;
     }
-    coll_gpusym_layout(k->team->fallback->comm, k->args, side, &all);
-    return copy_part(part, &all, gpu, stream, scratch, back);
+    q.dev = gpusym_current.dev;
+    q.gpu = gpu;
+    q.lane = lane;
+    q.back = back;
+    q.n = 0;
+    if (blocks) {
+        const coll_gpusym_blocks_t b = coll_gpusym_segments_blocks(k, side);
+        rc = coll_gpusym_blocks_copy(&b, &q, scratch);
+    } else {
+        coll_gpusym_layout(k->team->fallback->comm, k->args, side, &all);
+        rc = copy_part(part, &all, &q, scratch);
+    }
+    return GPUSYM_SUCCESS == rc ? gpusym_layout_queue_end(&q) : rc;
 }
 
 /* ---- zero copy ---- */

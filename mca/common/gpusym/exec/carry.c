@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kernels/plan.h"
+#include "mca/common/gpusym/exec/pack.h"
 #include "mca/common/gpusym/lock.h"
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/trace.h"
@@ -287,19 +288,20 @@ static bool words_say_ended(gpusym_carry_t *carry)
 static void plan_batch(batch_t *batch, gpusym_work_t *w)
 {
     const uint32_t share = GPUSYM_CARRY_BLOCKS / batch->n;
-    for (uint32_t i = 0; i < batch->n; i++) {
-        const bool box = &box_batch == batch;
-        const uint32_t wanted =
-            box ? gpusym_tuning_box_blocks(batch->box[i].bytes) : gpusym_tuning_carry_blocks(batch->run[i].bytes);
-        const uint32_t first = w->nblocks, blocks = wanted < share ? wanted : share;
-        if (box) {
-            w->box[i] = batch->box[i];
-            w->box[i].first = (uint16_t) first;
-            w->box[i].blocks = (uint16_t) blocks;
-        } else {
-            w->run[i] = batch->run[i];
-            gpusym_run_plan(&w->run[i], first, blocks);
+    if (&box_batch == batch) {
+        gpusym_boxes_plan(w, batch->box, batch->n);
+        for (uint32_t i = 0; i < batch->n; i++) {
+            batch->carry[i]->seen = w->box[i].first;
+            batch->carry[i]->end = (uint32_t) w->box[i].first + w->box[i].blocks;
         }
+        return;
+    }
+    w->rows = (gpusym_rows_t){.runs = batch->n};
+    for (uint32_t i = 0; i < batch->n; i++) {
+        const uint32_t wanted = gpusym_tuning_carry_blocks(batch->run[i].bytes);
+        const uint32_t first = w->nblocks, blocks = wanted < share ? wanted : share;
+        w->run[i] = batch->run[i];
+        gpusym_run_plan(&w->run[i], first, blocks);
         batch->carry[i]->seen = first;
         w->nblocks = batch->carry[i]->end = first + blocks;
     }
@@ -311,7 +313,6 @@ static int launch_batch(batch_t *batch, carrier_t *carrier)
     gpusym_work_t w;
     memset(&w, 0, offsetof(gpusym_work_t, send)); /* the kernels take no more of it */
     w.out_local = batch->local;
-    w.rows = (gpusym_rows_t){.runs = batch->n};
     plan_batch(batch, &w);
     gpusym_lock(&carrier->lock);
     count_started(carrier, batch->n);

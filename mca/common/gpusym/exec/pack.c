@@ -6,12 +6,14 @@
 #include "mca/common/gpusym/exec/pack.h"
 
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/memory/alloc.h"
 #include "mca/common/gpusym/shm/arena.h"
+#include "tuning/carry.h"
 #include "tuning/pack.h"
 
 /* Bits of a digit by which nodes are sorted. */
@@ -446,4 +448,34 @@ int gpusym_pack_queue(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_stre
     dev->gpu_info(gpu, &info);
     w.nblocks = gpusym_tuning_pack_blocks(call->to - call->from, pieces, (uint32_t) info.sm_count);
     return dev->launch(stream, GPUSYM_F_PACK, &w);
+}
+
+void gpusym_boxes_plan(gpusym_work_t *w, const gpusym_box_run_t *box, uint32_t n)
+{
+    const uint32_t share = GPUSYM_CARRY_BLOCKS / n;
+    w->rows = (gpusym_rows_t){.runs = n};
+    w->nblocks = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t wanted = gpusym_tuning_box_blocks(box[i].bytes), blocks = wanted < share ? wanted : share;
+        w->box[i] = box[i];
+        w->box[i].first = (uint16_t) w->nblocks;
+        w->box[i].blocks = (uint16_t) blocks;
+        w->nblocks += blocks;
+    }
+}
+
+int gpusym_boxes_queue(gpusym_lane_t *lane, const gpusym_box_run_t *box, uint32_t n)
+{
+    const char *why = "";
+    gpusym_work_t w;
+    if (GPUSYM_SUCCESS != lane->dev->kernels_load(lane->gpu, &why)) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    memset(&w, 0, offsetof(gpusym_work_t, send)); /* the kernel takes no more of it */
+    w.nranks = 1;
+    w.nthreads = gpusym_tuning_carry_threads();
+    w.done = lane->line->part;
+    w.done_seq = lane->seq;
+    gpusym_boxes_plan(&w, box, n);
+    return gpusym_lane_more(lane, GPUSYM_F_BOXES, &w);
 }

@@ -7,7 +7,7 @@
 #ifndef GPUSYM_COMMON_EXEC_PACK_H
 #define GPUSYM_COMMON_EXEC_PACK_H
 
-#include "mca/common/gpusym/device/device.h"
+#include "mca/common/gpusym/exec/lane.h"
 
 /* Nodes of a datatype at most. */
 #define GPUSYM_NODES_MAX ((size_t) 1 << 20)
@@ -47,5 +47,12 @@ typedef struct {
  * nothing is queued then. GPUSYM_ERR_NOT_AVAILABLE: there are no kernels, or the nodes are not there. */
 int gpusym_pack_queue(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_stream_t *stream,
                       const gpusym_nodes_t *nodes, const gpusym_pack_call_t *call);
+
+/* Sets the n copies from box to box of a launch, 1 to GPUSYM_BOXES_MAX, and which blocks each gets: `first` and
+ * `blocks` of `box` are not read. */
+void gpusym_boxes_plan(gpusym_work_t *w, const gpusym_box_run_t *box, uint32_t n);
+/* Queues them on the lane's stream, as a part of the operation begun last: no word tells their end. Errors as of
+ * gpusym_pack_queue. */
+int gpusym_boxes_queue(gpusym_lane_t *lane, const gpusym_box_run_t *box, uint32_t n);
 
 #endif
