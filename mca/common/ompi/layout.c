@@ -656,6 +656,20 @@ int gpusym_layout_queue_end(gpusym_layout_queue_t *q)
     return rc;
 }
 
+/* Whether so many bytes lie in one allocation: often in that of the last ones. */
+static bool is_together(gpusym_layout_queue_t *q, const char *at, size_t bytes)
+{
+    const char *base = q->known.base;
+    if (0 == q->known.size || at < base || at - base >= (ptrdiff_t) q->known.size) {
+        if (GPUSYM_SUCCESS != q->dev->mem_range(at, &q->known) || (const char *) q->known.base > at) {
+            q->known.size = 0;
+            return false;
+        }
+        base = q->known.base;
+    }
+    return bytes <= q->known.size - (size_t) (at - base);
+}
+
 int gpusym_layout_queue_add(gpusym_layout_queue_t *q, const gpusym_layout_t *l, void *buf, void *packed)
 {
     gpusym_box_run_t *run = &q->box[q->n];
@@ -665,7 +679,7 @@ int gpusym_layout_queue_add(gpusym_layout_queue_t *q, const gpusym_layout_t *l, 
     if (!gpusym_tuning_pack_shares(l->bytes, l->bytes) ||
         (GPUSYM_LAYOUT_RUN != l->kind &&
          (!gpusym_layout_box(l, &box) || !gpusym_tuning_pack_shares(l->bytes, box.bytes))) ||
-        !gpusym_memory_together(q->dev, (uintptr_t) at, GPUSYM_LAYOUT_RUN == l->kind ? l->bytes : l->span)) {
+        !is_together(q, at, GPUSYM_LAYOUT_RUN == l->kind ? l->bytes : l->span)) {
         return queue_one(q, l, buf, packed);
     }
     *run = (gpusym_box_run_t){.in = q->back ? packed : at,

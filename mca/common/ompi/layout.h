@@ -120,20 +120,22 @@ int gpusym_layout_unpack_async(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gp
                                const gpusym_layout_t *l, void *buf, const void *packed, size_t bytes);
 
 /* Layouts that are packed one by one to GPU memory, or (back) unpacked: short ones that have a box share launches. The
- * user sets dev to n, which is 0. */
+ * user sets dev to `back`, n and known.size to 0. */
 typedef struct {
     const gpusym_device_t *dev;
     gpusym_gpu_t *gpu;
     gpusym_lane_t *lane; /* of gpu: what is queued is a part of its operation begun last */
     bool back;
-    uint32_t n; /* that wait for a launch */
+    uint32_t n;           /* that wait for a launch */
+    gpusym_range_t known; /* the allocation of the last one */
     struct {
         gpusym_layout_t layout;
         void *buf, *packed;
     } part[GPUSYM_BOXES_MAX];
     gpusym_box_run_t box[GPUSYM_BOXES_MAX];
 } gpusym_layout_queue_t;
-/* Queues all elements of a layout (of a RUN bytes and lo are read), or lets it wait for more. Errors as of gpusym_layout_pack_async. */
+/* Queues all elements of a layout (of a RUN bytes and lo are read), or lets it wait for more. Errors as of
+ * gpusym_layout_pack_async. */
 int gpusym_layout_queue_add(gpusym_layout_queue_t *q, const gpusym_layout_t *l, void *buf, void *packed);
 /* Queues what waits. */
 int gpusym_layout_queue_end(gpusym_layout_queue_t *q);

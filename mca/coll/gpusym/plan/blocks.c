@@ -95,7 +95,9 @@ typedef struct {
 typedef struct {
     uint32_t rank;
     char *buf; /* the elements' address */
-    gpusym_layout_t l;
+    size_t count;
+    struct ompi_datatype_t *dtype;
+    uint64_t bytes; /* packed */
 } block_t;
 
 static walk_t begin_walk(const coll_gpusym_blocks_t *b)
@@ -139,35 +141,46 @@ static bool next_block(walk_t *w, block_t *block)
         if (rank < 0 || 0 == of.count || (is_in_place(w->b) && rank == ompi_comm_rank(w->b->comm))) {
             continue;
         }
-        gpusym_layout_find(of.count, of.dtype, &block->l);
-        block->rank = (uint32_t) rank;
-        block->buf = (char *) ((uintptr_t) w->buf + (uintptr_t) of.disp);
-        if (0 != block->l.bytes) {
+        *block = (block_t){.rank = (uint32_t) rank,
+                           .buf = (char *) ((uintptr_t) w->buf + (uintptr_t) of.disp),
+                           .count = of.count,
+                           .dtype = of.dtype,
+                           .bytes = of.count * of.dtype->super.size};
+        if (0 != block->bytes) {
             return true;
         }
     }
     return false;
 }
 
+/* What lies there: 0.2 us where there are gaps, so only for who copies it, or is to find that out. */
+static gpusym_layout_t layout_of(const block_t *block)
+{
+    gpusym_layout_t l;
+    gpusym_layout_find(block->count, block->dtype, &l);
+    return l;
+}
+
 /* ---- segments ---- */
 
 /* Segments in the user's buffer, their offsets counted from `base`, the first byte of the first. False: the blocks of a
- * rank do not lie one behind the other, or have gaps. */
+ * rank do not lie one behind the other, or have gaps; the segments are undefined. */
 static bool find_in_buffer(const coll_gpusym_blocks_t *b, gpusym_seg_t *seg, char **base)
 {
     const uint32_t n = (uint32_t) ompi_comm_size(b->comm);
     uint64_t first = UINT64_MAX;
     walk_t w = begin_walk(b);
     block_t block;
+    memset(seg, 0, n * sizeof *seg);
     while (next_block(&w, &block)) {
         gpusym_seg_t *s = &seg[block.rank];
-        const uint64_t at = (uint64_t) (uintptr_t) block.buf + (uint64_t) block.l.lo;
-        if (!gpusym_layout_is_one(gpusym_current.dev, &block.l, block.buf) ||
-            (0 != s->bytes && at != s->off + s->bytes)) {
+        const gpusym_layout_t l = layout_of(&block);
+        const uint64_t at = (uint64_t) (uintptr_t) block.buf + (uint64_t) l.lo;
+        if (!gpusym_layout_is_one(gpusym_current.dev, &l, block.buf) || (0 != s->bytes && at != s->off + s->bytes)) {
             return false;
         }
         s->off = 0 != s->bytes ? s->off : at;
-        s->bytes += block.l.bytes;
+        s->bytes += block.bytes;
         first = at < first ? at : first;
     }
     for (uint32_t p = 0; p < n; p++) {
@@ -196,18 +209,29 @@ static uint64_t place_segments(gpusym_seg_t *seg, uint32_t n)
     return bytes;
 }
 
-/* Segments in scratch memory. *bytes: of that. False: no kernel packs the blocks. */
-static bool find_in_scratch(const coll_gpusym_blocks_t *b, gpusym_seg_t *seg, uint64_t *bytes)
+/* Segments in scratch memory. Returns the bytes of that. */
+static uint64_t find_in_scratch(const coll_gpusym_blocks_t *b, gpusym_seg_t *seg)
+{
+    walk_t w = begin_walk(b);
+    block_t block;
+    memset(seg, 0, (size_t) ompi_comm_size(b->comm) * sizeof *seg);
+    while (next_block(&w, &block)) {
+        seg[block.rank].bytes += block.bytes;
+    }
+    return place_segments(seg, (uint32_t) ompi_comm_size(b->comm));
+}
+
+/* Whether a kernel packs each of the blocks. */
+static bool is_packed_at_once(const coll_gpusym_blocks_t *b)
 {
     walk_t w = begin_walk(b);
     block_t block;
     while (next_block(&w, &block)) {
-        if (!coll_gpusym_packed_at_once(b->where, &block.l, block.buf)) {
+        const gpusym_layout_t l = layout_of(&block);
+        if (!coll_gpusym_packed_at_once(b->where, &l, block.buf)) {
             return false;
         }
-        seg[block.rank].bytes += block.l.bytes;
     }
-    *bytes = place_segments(seg, (uint32_t) ompi_comm_size(b->comm));
     return true;
 }
 
@@ -219,8 +243,9 @@ static bool is_one_buffer(const coll_gpusym_blocks_t *b)
     return MPI_BOTTOM != w.buf || !next_block(&w, &block) || !next_block(&w, &block);
 }
 
-bool coll_gpusym_blocks_find(const coll_gpusym_blocks_t *b, gpusym_seg_t *seg, coll_gpusym_place_t *place)
+bool coll_gpusym_blocks_find(const coll_gpusym_blocks_t *b, coll_gpusym_place_t *place)
 {
+    gpusym_seg_t seg[COLL_GPUSYM_RANKS_MAX];
     *place = (coll_gpusym_place_t){NULL, false, 0};
     if (!is_one_buffer(b)) {
         return false;
@@ -228,9 +253,19 @@ bool coll_gpusym_blocks_find(const coll_gpusym_blocks_t *b, gpusym_seg_t *seg, c
     if (find_in_buffer(b, seg, &place->base)) {
         return true;
     }
-    memset(seg, 0, (size_t) ompi_comm_size(b->comm) * sizeof *seg);
     place->packed = true;
-    return find_in_scratch(b, seg, &place->bytes);
+    place->bytes = find_in_scratch(b, seg);
+    return is_packed_at_once(b);
+}
+
+void coll_gpusym_blocks_segments(const coll_gpusym_blocks_t *b, bool packed, gpusym_seg_t *seg)
+{
+    char *base;
+    if (packed) {
+        (void) find_in_scratch(b, seg);
+    } else {
+        (void) find_in_buffer(b, seg, &base);
+    }
 }
 
 /* ---- packing ---- */
@@ -242,15 +277,15 @@ int coll_gpusym_blocks_copy(const coll_gpusym_blocks_t *b, gpusym_layout_queue_t
     walk_t w = begin_walk(b);
     block_t block;
 
-    memset(seg, 0, (size_t) ompi_comm_size(b->comm) * sizeof *seg);
-    while (next_block(&w, &block)) {
-        seg[block.rank].bytes += block.l.bytes;
+    (void) find_in_scratch(b, seg);
+    for (int p = 0; p < ompi_comm_size(b->comm); p++) {
+        seg[p].bytes = 0;
     }
-    (void) place_segments(seg, (uint32_t) ompi_comm_size(b->comm));
-    w = begin_walk(b);
     while (GPUSYM_SUCCESS == rc && next_block(&w, &block)) {
-        rc = gpusym_layout_queue_add(q, &block.l, block.buf, scratch + seg[block.rank].off);
-        seg[block.rank].off += block.l.bytes;
+        gpusym_seg_t *s = &seg[block.rank];
+        const gpusym_layout_t l = layout_of(&block);
+        rc = gpusym_layout_queue_add(q, &l, block.buf, scratch + s->off + s->bytes);
+        s->bytes += block.bytes;
     }
     return rc;
 }
@@ -263,7 +298,7 @@ static uint64_t sum_blocks(const coll_gpusym_blocks_t *b)
     walk_t w = begin_walk(b);
     block_t block;
     while (next_block(&w, &block)) {
-        sum += block.l.bytes;
+        sum += block.bytes;
     }
     return sum;
 }
@@ -276,9 +311,10 @@ static int copy_alone(const coll_gpusym_blocks_t *b, gpusym_gpu_t *gpu, char *pa
     walk_t w = begin_walk(b);
     block_t block;
     while (GPUSYM_SUCCESS == rc && 0 != bytes && next_block(&w, &block)) {
-        const uint64_t n = block.l.bytes < bytes ? block.l.bytes : bytes;
-        rc = back ? gpusym_layout_unpack(dev, gpu, &block.l, block.buf, packed, n)
-                  : gpusym_layout_pack(dev, gpu, &block.l, packed, block.buf, n);
+        const uint64_t n = block.bytes < bytes ? block.bytes : bytes;
+        const gpusym_layout_t l = layout_of(&block);
+        rc = back ? gpusym_layout_unpack(dev, gpu, &l, block.buf, packed, n)
+                  : gpusym_layout_pack(dev, gpu, &l, packed, block.buf, n);
         packed += n;
         bytes -= n;
     }

@@ -37,9 +37,11 @@ typedef struct {
     uint64_t bytes; /* of scratch memory that they need, in multiples of 256; 0: none */
 } coll_gpusym_place_t;
 
-/* Finds the segments of a side: what goes to each rank of the communicator, or comes from it; seg[ranks], zeroed.
- * False: no kernel packs its blocks. At most COLL_GPUSYM_RANKS_MAX ranks. */
-bool coll_gpusym_blocks_find(const coll_gpusym_blocks_t *b, gpusym_seg_t *seg, coll_gpusym_place_t *place);
+/* Finds where the segments of a side lie. False: no kernel packs its blocks. At most COLL_GPUSYM_RANKS_MAX ranks. */
+bool coll_gpusym_blocks_find(const coll_gpusym_blocks_t *b, coll_gpusym_place_t *place);
+/* Then the segments: what goes to each rank of the communicator, or comes from it. packed: as in their place;
+ * seg[ranks]. */
+void coll_gpusym_blocks_segments(const coll_gpusym_blocks_t *b, bool packed, gpusym_seg_t *seg);
 
 /* Adds to a queue the packing of a packed side into scratch memory, or its unpacking from there. Errors as of
  * gpusym_layout_pack_async; some of it may be queued then. */

@@ -325,11 +325,8 @@ static pairs_t find_pairs(const coll_gpusym_segments_t *k, blocks_t *blocks)
     if (coll_gpusym_blocks_has(k->args->coll)) {
         const coll_gpusym_blocks_t from = coll_gpusym_segments_blocks(k, COLL_GPUSYM_SENT);
         const coll_gpusym_blocks_t to = coll_gpusym_segments_blocks(k, COLL_GPUSYM_WRITTEN);
-        coll_gpusym_place_t place;
-        memset(blocks->from, 0, k->nranks * sizeof *blocks->from);
-        memset(blocks->to, 0, k->nranks * sizeof *blocks->to);
-        (void) coll_gpusym_blocks_find(&from, blocks->from, &place);
-        (void) coll_gpusym_blocks_find(&to, blocks->to, &place);
+        coll_gpusym_blocks_segments(&from, k->from.packed, blocks->from);
+        coll_gpusym_blocks_segments(&to, k->to.packed, blocks->to);
         s.from = blocks->from;
         s.to = blocks->to;
     }
@@ -544,13 +541,7 @@ static bool find_places(coll_gpusym_segments_t *k)
 {
     const coll_gpusym_blocks_t from = coll_gpusym_segments_blocks(k, COLL_GPUSYM_SENT);
     const coll_gpusym_blocks_t to = coll_gpusym_segments_blocks(k, COLL_GPUSYM_WRITTEN);
-    gpusym_seg_t seg[COLL_GPUSYM_RANKS_MAX];
-    memset(seg, 0, k->nranks * sizeof *seg);
-    if (!coll_gpusym_blocks_find(&from, seg, &k->from)) {
-        return false;
-    }
-    memset(seg, 0, k->nranks * sizeof *seg);
-    if (!coll_gpusym_blocks_find(&to, seg, &k->to)) {
+    if (!coll_gpusym_blocks_find(&from, &k->from) || !coll_gpusym_blocks_find(&to, &k->to)) {
         return false;
     }
     k->in = k->from.base;
@@ -920,6 +911,7 @@ int coll_gpusym_segments_copy(const coll_gpusym_segments_t *k, coll_gpusym_side_
     q.lane = lane;
     q.back = back;
     q.n = 0;
+    q.known = (gpusym_range_t){.size = 0};
     if (blocks) {
         const coll_gpusym_blocks_t b = coll_gpusym_segments_blocks(k, side);
         rc = coll_gpusym_blocks_copy(&b, &q, scratch);

@@ -164,13 +164,7 @@ static int launch(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w)
     gpusym_lane_begin(lane, w);
     w->done = lane->line->part;
     GPUSYM_TRACE(LAUNCH, kernel, lane->seq);
-    if (NULL != lane->dev->graph_launch) {
-        const int rc = lane->dev->graph_launch(&lane->graph, lane->stream, kernel, w);
-        if (GPUSYM_SUCCESS == rc || NULL != lane->graph) {
-            return rc;
-        }
-    }
-    return lane->dev->launch(lane->stream, kernel, w);
+    return gpusym_lane_more(lane, kernel, w);
 }
 
 static gpusym_run_t make_run(const gpusym_carry_rows_t *rows)

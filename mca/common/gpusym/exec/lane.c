@@ -178,6 +178,12 @@ void gpusym_lane_begin(gpusym_lane_t *lane, gpusym_work_t *w)
 
 int gpusym_lane_more(gpusym_lane_t *lane, unsigned kernel, const gpusym_work_t *w)
 {
+    if (NULL != lane->dev->graph_launch) {
+        const int rc = lane->dev->graph_launch(&lane->graph, lane->stream, kernel, w);
+        if (GPUSYM_SUCCESS == rc || NULL != lane->graph) {
+            return rc;
+        }
+    }
     return lane->dev->launch(lane->stream, kernel, w);
 }
 

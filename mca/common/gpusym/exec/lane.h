@@ -54,7 +54,7 @@ void gpusym_lanes_close(void);
 
 /* Begins an operation of several launches: fills done, done_seq, abort and doorbell of w, for all of them. */
 void gpusym_lane_begin(gpusym_lane_t *lane, gpusym_work_t *w);
-/* Queues one launch of the operation begun last. */
+/* Queues one launch of the operation begun last, by a graph where the device has such. */
 int gpusym_lane_more(gpusym_lane_t *lane, unsigned kernel, const gpusym_work_t *w);
 /* Begins an operation and queues its only launch: fills done, done_seq, abort and doorbell of w. */
 int gpusym_lane_launch(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w);
