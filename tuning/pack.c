@@ -16,8 +16,6 @@
 /* What NVLink carries of rows is sectors. An estimate. */
 #define SECTOR 32u
 #define BOX_MAX (4u << 20)
-/* A launch of its own takes the CPU 2.5 us; in that time a seventh of 64 blocks copies so much. An estimate. */
-#define SHARED_MAX (512u << 10)
 /* Pieces: at least so long, and at most. A thread moves 16 bytes at a time. */
 #define PIECE_MIN 256u
 #define PIECE_MAX 8192u
@@ -41,20 +39,9 @@ bool gpusym_tuning_pack_message(uint64_t bytes)
     return bytes >= MESSAGE_MIN;
 }
 
-/* The bytes of the sectors in which rows lie. */
-static uint64_t count_touched(uint64_t bytes, uint64_t width)
-{
-    return width >= SECTOR ? bytes : bytes / width * SECTOR;
-}
-
 bool gpusym_tuning_pack_box(uint64_t bytes, uint64_t width)
 {
-    return count_touched(bytes, width) <= BOX_MAX;
-}
-
-bool gpusym_tuning_pack_shares(uint64_t bytes, uint64_t width)
-{
-    return count_touched(bytes, width) <= SHARED_MAX;
+    return bytes <= BOX_MAX && (width >= SECTOR ? bytes : bytes / width * SECTOR) <= BOX_MAX;
 }
 
 uint64_t gpusym_tuning_pack_piece(uint64_t nodes, uint64_t bytes)

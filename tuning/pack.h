@@ -15,11 +15,9 @@ bool gpusym_tuning_pack_by_kernel(uint64_t rows, uint64_t width, uint64_t copies
 /* Whether a message of rows of so many bytes is unpacked by a launch of its own; else as messages of one run are
  * (tuning/carry.h), by fewer blocks, and sooner. */
 bool gpusym_tuning_pack_message(uint64_t bytes);
-/* Whether a message of so many bytes, in rows of `width`, goes from one buffer with gaps to the other by one kernel of
- * the receiver; else the sender packs it. */
+/* Whether so many bytes, in rows of `width`, are copied from box to box: a message by one kernel of the receiver, else
+ * the sender packs it; a collective's block by a launch that others share. */
 bool gpusym_tuning_pack_box(uint64_t bytes, uint64_t width);
-/* Whether so many bytes, in rows of `width`, are packed or unpacked by a launch that others share, of fewer blocks. */
-bool gpusym_tuning_pack_shares(uint64_t bytes, uint64_t width);
 /* Longest piece in bytes, a power of two, into which nodes are cut that have `bytes` bytes in all. */
 uint64_t gpusym_tuning_pack_piece(uint64_t nodes, uint64_t bytes);
 /* Threads for a piece of so many bytes on average: a power of two, at most those of a block. */

@@ -635,8 +635,10 @@ int gpusym_layout_unpack_async(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gp
 
 /* ---- several layouts ---- */
 
-static int queue_one(const gpusym_layout_queue_t *q, const gpusym_layout_t *l, void *buf, void *packed)
+static int queue_one(gpusym_layout_queue_t *q, const gpusym_layout_t *l, void *buf, void *packed)
 {
+    q->queued++;
+    q->words = 0;
     return q->back ? gpusym_layout_unpack_async(q->dev, q->gpu, q->lane->stream, l, buf, packed, l->bytes)
                    : gpusym_layout_pack_async(q->dev, q->gpu, q->lane->stream, l, packed, buf, l->bytes);
 }
@@ -644,9 +646,11 @@ static int queue_one(const gpusym_layout_queue_t *q, const gpusym_layout_t *l, v
 int gpusym_layout_queue_end(gpusym_layout_queue_t *q)
 {
     const uint32_t n = q->n;
-    int rc = n > 1 ? gpusym_boxes_queue(q->lane, q->box, n) : GPUSYM_ERR_NOT_AVAILABLE;
+    uint32_t blocks;
+    int rc = n > 1 ? gpusym_boxes_queue(q->lane, q->box, n, &blocks) : GPUSYM_ERR_NOT_AVAILABLE;
     q->n = 0;
     if (GPUSYM_SUCCESS == rc) {
+        q->words = 0 == q->queued++ ? blocks : 0;
         return rc;
     }
     rc = GPUSYM_SUCCESS;
@@ -676,9 +680,9 @@ int gpusym_layout_queue_add(gpusym_layout_queue_t *q, const gpusym_layout_t *l, 
     const gpusym_box_t one = {(uint32_t) l->bytes, {1, 1}, {0, 0, 0}};
     gpusym_box_t box = one;
     char *at = (char *) ((uintptr_t) buf + (uintptr_t) l->lo);
-    if (!gpusym_tuning_pack_shares(l->bytes, l->bytes) ||
+    if (!gpusym_tuning_pack_box(l->bytes, l->bytes) ||
         (GPUSYM_LAYOUT_RUN != l->kind &&
-         (!gpusym_layout_box(l, &box) || !gpusym_tuning_pack_shares(l->bytes, box.bytes))) ||
+         (!gpusym_layout_box(l, &box) || !gpusym_tuning_pack_box(l->bytes, box.bytes))) ||
         !is_together(q, at, GPUSYM_LAYOUT_RUN == l->kind ? l->bytes : l->span)) {
         return queue_one(q, l, buf, packed);
     }

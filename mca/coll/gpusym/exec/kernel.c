@@ -123,7 +123,9 @@ void coll_gpusym_kernel_abandon(coll_gpusym_run_t *run)
 
 coll_gpusym_turn_t coll_gpusym_kernel_copies(coll_gpusym_run_t *run)
 {
-    const int idle = gpusym_current.dev->stream_poll(run->launch.lane->stream);
+    const coll_gpusym_launch_t *l = &run->launch;
+    const int idle =
+        0 == l->words ? gpusym_current.dev->stream_poll(l->lane->stream) : gpusym_lane_parts_done(l->lane, l->words);
     if (0 == idle) {
         return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
     }
@@ -134,6 +136,7 @@ coll_gpusym_turn_t coll_gpusym_kernel_copies(coll_gpusym_run_t *run)
 coll_gpusym_turn_t coll_gpusym_kernel_check_copies(coll_gpusym_run_t *run, uint64_t now_ns)
 {
     const double timeout = coll_gpusym_params.timeout;
+    run->launch.words = 0; /* they may never come: the stream tells */
     run->since_ns = 0 == run->since_ns ? now_ns : run->since_ns;
     if (timeout <= 0 || (double) (now_ns - run->since_ns) <= timeout * 1e9 + (double) GRACE_NS) {
         return COLL_GPUSYM_TURN_WAITS;

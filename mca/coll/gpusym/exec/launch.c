@@ -75,16 +75,19 @@ void coll_gpusym_launch_abandon(coll_gpusym_launch_t *l)
     l->streams = NULL;
 }
 
-/* Queues the packing of a side into scratch memory, or (back) its unpacking. */
-static bool copy_side(const coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k, coll_gpusym_side_t side,
-                      bool back)
+/* Queues the packing of a side into scratch memory. */
+static bool pack_side(const coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k, coll_gpusym_side_t side)
 {
-    return GPUSYM_SUCCESS == coll_gpusym_segments_copy(k, side, l->scratch_gpu, l->lane, back);
+    uint32_t words;
+    return GPUSYM_SUCCESS == coll_gpusym_segments_copy(k, side, l->scratch_gpu, l->lane, false, &words);
 }
 
-bool coll_gpusym_launch_unpack(const coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k)
+bool coll_gpusym_launch_unpack(coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k)
 {
-    return copy_side(l, k, COLL_GPUSYM_WRITTEN, true);
+    uint32_t words;
+    const int rc = coll_gpusym_segments_copy(k, COLL_GPUSYM_WRITTEN, l->scratch_gpu, l->lane, true, &words);
+    l->words = (uint8_t) words;
+    return GPUSYM_SUCCESS == rc;
 }
 
 /* Queues, before the kernel, what brings the input to scratch memory; and the output, of which the kernel might not
@@ -93,7 +96,7 @@ static bool queue_pack(const coll_gpusym_launch_t *l, const coll_gpusym_task_t *
 {
     const coll_gpusym_segments_t *k = task->segments;
     const bool keep = k->keep || NULL != task->sizes;
-    return copy_side(l, k, COLL_GPUSYM_SENT, false) && (!keep || copy_side(l, k, COLL_GPUSYM_WRITTEN, false));
+    return pack_side(l, k, COLL_GPUSYM_SENT) && (!keep || pack_side(l, k, COLL_GPUSYM_WRITTEN));
 }
 
 /* Queues the kernel: by a graph, where there are such; a persistent call has its own, *graph. That is made here, where
@@ -209,6 +212,7 @@ bool coll_gpusym_launch_drain(coll_gpusym_launch_t *l, const coll_gpusym_task_t 
     }
     if ((!task->zero_copy.out_window || copy_side_window(l, task, COLL_GPUSYM_WRITTEN, true)) &&
         coll_gpusym_launch_unpack(l, task->segments)) {
+        l->words = 0; /* the lane's operation is another one */
         return true;
     }
     coll_gpusym_launch_abandon(l);

@@ -27,6 +27,7 @@ typedef struct {
     gpusym_gpu_t *scratch_gpu;             /* of both */
     int algorithm;                         /* that runs; -1: none yet */
     bool unpacks;                          /* what unpacks the output is queued behind the kernel */
+    uint8_t words;                         /* so many parts of the lane's operation tell its end; 0: the stream does */
     /* A resident kernel's part: see resident.h. */
     struct {
         uint8_t how;   /* enum coll_gpusym_how */
@@ -69,7 +70,7 @@ bool coll_gpusym_launch_drain(coll_gpusym_launch_t *l, const coll_gpusym_task_t 
 bool coll_gpusym_launch_drains(const coll_gpusym_task_t *task);
 
 /* Queues what brings the kernel's output from scratch memory to the user, behind the kernel. False: that failed. */
-bool coll_gpusym_launch_unpack(const coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k);
+bool coll_gpusym_launch_unpack(coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k);
 /* Gives back the streams of copy engines: what they do has ended. */
 void coll_gpusym_launch_put_streams(coll_gpusym_launch_t *l);
 /* The same of the lane. */

@@ -894,7 +894,7 @@ static int copy_part(const coll_gpusym_part_t *part, const coll_gpusym_layout_t 
 }
 
 int coll_gpusym_segments_copy(const coll_gpusym_segments_t *k, coll_gpusym_side_t side, gpusym_gpu_t *gpu,
-                              gpusym_lane_t *lane, bool back)
+                              gpusym_lane_t *lane, bool back, uint32_t *words)
 {
     const bool sent = COLL_GPUSYM_SENT == side;
     const coll_gpusym_part_t *part = sent ? &k->pack : &k->unpack;
@@ -903,6 +903,7 @@ int coll_gpusym_segments_copy(const coll_gpusym_segments_t *k, coll_gpusym_side_
     gpusym_layout_queue_t q;
     coll_gpusym_layout_t all;
     int rc;
+    *words = 0;
     if (!blocks && 0 == part->bytes) {
         return GPUSYM_SUCCESS;
     }
@@ -910,7 +911,7 @@ int coll_gpusym_segments_copy(const coll_gpusym_segments_t *k, coll_gpusym_side_
     q.gpu = gpu;
     q.lane = lane;
     q.back = back;
-    q.n = 0;
+    q.n = q.queued = q.words = 0;
     q.known = (gpusym_range_t){.size = 0};
     if (blocks) {
         const coll_gpusym_blocks_t b = coll_gpusym_segments_blocks(k, side);
@@ -919,7 +920,9 @@ int coll_gpusym_segments_copy(const coll_gpusym_segments_t *k, coll_gpusym_side_
         coll_gpusym_layout(k->team->fallback->comm, k->args, side, &all);
         rc = copy_part(part, &all, &q, scratch);
     }
-    return GPUSYM_SUCCESS == rc ? gpusym_layout_queue_end(&q) : rc;
+    rc = GPUSYM_SUCCESS == rc ? gpusym_layout_queue_end(&q) : rc;
+    *words = q.words;
+    return rc;
 }
 
 /* ---- zero copy ---- */

@@ -100,4 +100,13 @@ static inline bool gpusym_lane_done(const gpusym_lane_t *lane, uint32_t *status)
     return (uint32_t) (v >> 32) == lane->seq;
 }
 
+/* Returns whether the first n parts of the last operation have ended. */
+static inline bool gpusym_lane_parts_done(const gpusym_lane_t *lane, uint32_t n)
+{
+    while (n > 0 && (uint32_t) (__atomic_load_n(&lane->host->part[n - 1], __ATOMIC_ACQUIRE) >> 32) == lane->seq) {
+        n--;
+    }
+    return 0 == n;
+}
+
 #endif

@@ -464,7 +464,7 @@ void gpusym_boxes_plan(gpusym_work_t *w, const gpusym_box_run_t *box, uint32_t n
     }
 }
 
-int gpusym_boxes_queue(gpusym_lane_t *lane, const gpusym_box_run_t *box, uint32_t n)
+int gpusym_boxes_queue(gpusym_lane_t *lane, const gpusym_box_run_t *box, uint32_t n, uint32_t *blocks)
 {
     const char *why = "";
     gpusym_work_t w;
@@ -477,5 +477,6 @@ int gpusym_boxes_queue(gpusym_lane_t *lane, const gpusym_box_run_t *box, uint32_
     w.done = lane->line->part;
     w.done_seq = lane->seq;
     gpusym_boxes_plan(&w, box, n);
+    *blocks = w.nblocks;
     return gpusym_lane_more(lane, GPUSYM_F_BOXES, &w);
 }

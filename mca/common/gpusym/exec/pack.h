@@ -51,8 +51,8 @@ int gpusym_pack_queue(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_stre
 /* Sets the n copies from box to box of a launch, 1 to GPUSYM_BOXES_MAX, and which blocks each gets: `first` and
  * `blocks` of `box` are not read. */
 void gpusym_boxes_plan(gpusym_work_t *w, const gpusym_box_run_t *box, uint32_t n);
-/* Queues them on the lane's stream, as a part of the operation begun last: no word tells their end. Errors as of
- * gpusym_pack_queue. */
-int gpusym_boxes_queue(gpusym_lane_t *lane, const gpusym_box_run_t *box, uint32_t n);
+/* Queues them on the lane's stream, as a part of the operation begun last, whose first *blocks parts tell their end.
+ * Errors as of gpusym_pack_queue. */
+int gpusym_boxes_queue(gpusym_lane_t *lane, const gpusym_box_run_t *box, uint32_t n, uint32_t *blocks);
 
 #endif
