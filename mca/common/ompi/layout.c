@@ -680,6 +680,9 @@ int gpusym_layout_queue_add(gpusym_layout_queue_t *q, const gpusym_layout_t *l, 
     const gpusym_box_t one = {(uint32_t) l->bytes, {1, 1}, {0, 0, 0}};
     gpusym_box_t box = one;
     char *at = (char *) ((uintptr_t) buf + (uintptr_t) l->lo);
+    if (0 == l->bytes) {
+        return GPUSYM_SUCCESS;
+    }
     if (!gpusym_tuning_pack_box(l->bytes, l->bytes) ||
         (GPUSYM_LAYOUT_RUN != l->kind &&
          (!gpusym_layout_box(l, &box) || !gpusym_tuning_pack_box(l->bytes, box.bytes))) ||
