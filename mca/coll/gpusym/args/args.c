@@ -318,6 +318,19 @@ static void find_spans(struct ompi_communicator_t *comm, const coll_gpusym_args_
     recv->dense = (in > back ? in : back) == recv->bytes; /* one lies in the other */
 }
 
+uint64_t coll_gpusym_args_bytes(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a)
+{
+    coll_gpusym_span_t unused = {.used = false};
+    size_t sum[3] = {0, 0, 0}, most = 0;
+    span_add(comm, a, COLL_GPUSYM_SENT, &unused, &sum[0]);
+    span_add(comm, a, COLL_GPUSYM_WRITTEN, &unused, &sum[1]);
+    span_add(comm, a, COLL_GPUSYM_TAKEN, &unused, &sum[2]);
+    for (int i = 0; i < 3; i++) {
+        most = sum[i] > most ? sum[i] : most;
+    }
+    return most;
+}
+
 /* The memory of a block that has gaps. */
 static __attribute__((noinline)) void ask_gaps(const gpusym_device_t *dev, const void *at, const coll_gpusym_block_t *b,
                                                gpusym_mem_t *mem)

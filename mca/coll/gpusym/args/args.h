@@ -162,6 +162,9 @@ typedef struct {
     coll_gpusym_buffer_t send, recv; /* sbuf, rbuf */
 } coll_gpusym_buffers_t;
 
+/* The bytes of the elements in this rank's larger buffer, without gaps: a pass over the blocks of all ranks. */
+uint64_t coll_gpusym_args_bytes(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a);
+
 /* Finds the memory of both buffers. dev: NULL where this process has no device; all memory is host memory then. */
 void coll_gpusym_buffers_find(coll_gpusym_buffers_t *b, struct ompi_communicator_t *comm, const gpusym_device_t *dev,
                               const coll_gpusym_args_t *args);
