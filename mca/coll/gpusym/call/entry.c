@@ -188,7 +188,7 @@ static int block_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
         return coll_gpusym_forward(e->fallback, a);
     }
     coll_gpusym_call_init(&call, e, &b, COLL_GPUSYM_BLOCKING);
-    coll_gpusym_traced_begin(&call.run);
+    coll_gpusym_traced_begin_posting(&call.run);
     coll_gpusym_list_wait(&call);
     return finish_blocking(&call);
 }
@@ -304,7 +304,7 @@ static int start_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a,
         coll_gpusym_request_put(r);
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    coll_gpusym_traced_begin(&r->call.run);
+    coll_gpusym_traced_begin_posting(&r->call.run);
     OBJ_RETAIN(comm);
     coll_gpusym_request_start(r);
     *req = coll_gpusym_mpi_request(r);
@@ -406,7 +406,7 @@ static void start_again(coll_gpusym_request_t *r)
 {
     coll_gpusym_call_t *call = &r->call;
     if (!r->alone && NULL == r->inner) {
-        coll_gpusym_traced_begin(&call->run);
+        coll_gpusym_traced_begin_posting(&call->run);
         coll_gpusym_request_start(r);
         return;
     }

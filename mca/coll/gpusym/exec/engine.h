@@ -39,7 +39,11 @@ typedef struct coll_gpusym_engine {
     struct {
         uint64_t entered;
         uint8_t form; /* enum coll_gpusym_form */
-        bool noted;   /* a nonblocking call has been, and is being started */
+        struct {      /* the same of the call that has not taken its record yet: see exec/traced.h */
+            uint64_t entered;
+            uint8_t form;
+        } later;
+        bool noted; /* a nonblocking call has been, and is being started */
         uint32_t comm, nth;
         uint64_t calls;
     } trace;
