@@ -25,7 +25,7 @@ most_without=60
 most_with=170
 most_full=1000
 # The same of a trace.
-most_traced=210
+most_traced=220
 
 # shellcheck source=/dev/null
 . "$builddir/test/build.env" || exit 2

@@ -16,6 +16,7 @@
 #include "mca/coll/gpusym/exec/traced.h"
 #include "mca/coll/gpusym/exec/whole.h"
 #include "mca/coll/gpusym/trace/ranges.h"
+#include "mca/coll/gpusym/trace/ticks.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/sanitizers.h"
 #include "opal/runtime/opal_progress.h"
@@ -252,7 +253,7 @@ static void note_entry(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, enu
         coll_gpusym_range_push(a->coll);
     }
     if (GPUSYM_FLAG(coll_gpusym_trace_on) && has_comm(a) && !e->fallback->forwarding) {
-        e->trace.entered = gpusym_now_ns();
+        e->trace.entered = coll_gpusym_ticks_now();
         e->trace.form = form;
     }
 }

@@ -7,11 +7,14 @@
 
 #include "mca/coll/gpusym/trace/events.h"
 #include "mca/coll/gpusym/trace/sums.h"
+#include "mca/coll/gpusym/trace/ticks.h"
 #include "mca/common/gpusym/gpusym.h"
 
 /* coll_gpusym_run_t.trace of a call that is to take its record; of those of a communicator one at a time, which is the
  * first that is not over. */
 #define LATER UINT32_MAX
+/* Longer calls end by the clock that ticks are compared with: what they miss by then may be seen. */
+#define TICKS_MAX_NS 1000000u
 
 /* MPI_Reduce_local belongs to no communicator: any thread may be in it. */
 static bool has_comm(const coll_gpusym_args_t *a)
@@ -19,12 +22,13 @@ static bool has_comm(const coll_gpusym_args_t *a)
     return COLL_GPUSYM_P_LOCAL != coll_gpusym_facts[a->coll].pattern;
 }
 
+/* entered: in ticks. */
 static void take_record(coll_gpusym_run_t *run, uint64_t entered, unsigned form)
 {
     run->trace = coll_gpusym_trace_take();
     if (0 != run->trace) {
         coll_gpusym_record_t *r = coll_gpusym_trace_record(run->trace);
-        r->entered = entered;
+        r->entered = coll_gpusym_ticks_ns(coll_gpusym_ticks_base(), entered);
         r->form = (uint8_t) form;
         r->coll = (uint8_t) run->args->coll;
         coll_gpusym_events_begin(run->trace);
@@ -35,7 +39,7 @@ void coll_gpusym_traced_take(coll_gpusym_run_t *run)
 {
     const coll_gpusym_engine_t *e = run->engine;
     if (!has_comm(run->args)) {
-        take_record(run, gpusym_now_ns(), COLL_GPUSYM_FORM_BLOCKING);
+        take_record(run, coll_gpusym_ticks_now(), COLL_GPUSYM_FORM_BLOCKING);
     } else if (0 != e->trace.entered) { /* else it began before records were taken */
         take_record(run, e->trace.entered, e->trace.form);
     }
@@ -183,6 +187,7 @@ void coll_gpusym_traced_note_launched(coll_gpusym_run_t *run, uint32_t blocks)
     if (NULL != r) {
         r->blocks = (uint16_t) blocks;
         r->launched = 0 != r->launched ? r->launched : gpusym_now_ns();
+        r->returned = coll_gpusym_ticks_base();
         describe(run, r);
     }
 }
@@ -192,11 +197,23 @@ void coll_gpusym_traced_note_ran(const coll_gpusym_run_t *run)
     gpusym_lane_words(run->launch.lane, coll_gpusym_trace_record(run->trace)->gpu);
 }
 
+/* Now, for a call that may have a base of ticks in its place. */
+static uint64_t returned_at(const coll_gpusym_record_t *r)
+{
+    if (0 != r->returned) {
+        const uint64_t ns = coll_gpusym_ticks_ns(r->returned, coll_gpusym_ticks_now());
+        if (ns - r->launched < TICKS_MAX_NS) {
+            return ns;
+        }
+    }
+    return gpusym_now_ns();
+}
+
 /* The record is complete but for these. */
 static void end_record(coll_gpusym_record_t *r, uint32_t number, int error)
 {
     r->error = error;
-    r->returned = gpusym_now_ns();
+    r->returned = returned_at(r);
     if (GPUSYM_FLAG(coll_gpusym_trace_wanted)) {
         coll_gpusym_sums_add(r);
         coll_gpusym_events_end(number);

@@ -19,6 +19,7 @@
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/trace/ranges.h"
+#include "mca/coll/gpusym/trace/ticks.h"
 #include "mca/coll/gpusym/trace/writer.h"
 #include "mca/common/gpusym/common.h"
 #include "mca/common/gpusym/exec/lane.h"
@@ -269,7 +270,7 @@ static void name_comms(comm_t *c, uint32_t nth)
         }                                 \
     } while (0)
 
-static void put_times(const coll_gpusym_record_t *r)
+static void put_times(const coll_gpusym_record_t *r, bool ended)
 {
     uint64_t gpu[2];
     gpusym_lane_times(r->gpu, gpu);
@@ -283,7 +284,9 @@ static void put_times(const coll_gpusym_record_t *r)
     PUT_TIME("launched", r->launched);
     PUT_TIME("gpu_begin", gpu[0]);
     PUT_TIME("gpu_end", gpu[1]);
-    PUT_TIME("returned", r->returned);
+    if (ended) {
+        PUT_TIME("returned", r->returned);
+    }
 }
 
 static void put_way(const coll_gpusym_record_t *r)
@@ -341,7 +344,7 @@ static void put_record(const coll_gpusym_record_t *r, bool ended)
         put_number(r->seq);
     }
     put_way(r);
-    put_times(r);
+    put_times(r, ended);
     if (0 != r->error) {
         PUT(",\"error\":");
         put_signed(r->error);
@@ -561,6 +564,7 @@ void coll_gpusym_trace_start(int world_rank, const char *host)
     coll_gpusym_trace_written = coll_gpusym_trace_wants_gpu = true;
     writer = (coll_gpusym_writer_t){.name = "gpusym-trace", .write = write_now, .every_ns = EVERY_NS};
     (void) coll_gpusym_writer_start(&writer); /* without it calls write where the ring is full */
+    coll_gpusym_ticks_start();
     switch_records();
 }
 

@@ -32,7 +32,7 @@ typedef struct {
     uint64_t posted;    /* peers see that this rank is in the call */
     uint64_t there;     /* this rank has seen that all are */
     uint64_t launched;  /* the GPU has its work; staged: the copies, or the other components, begin */
-    uint64_t returned;  /* nonblocking: it is complete */
+    uint64_t returned;  /* nonblocking: it is complete. Before that exec/traced.c's */
     uint64_t gpu[3];    /* of gpusym_lane_words(): begin and end of the kernel, by the GPU's clock; 0: not known */
     uint64_t bytes;     /* of this rank's larger buffer */
     uint64_t seq;       /* number of the call in its communicator; 0: not known yet */
