@@ -31,7 +31,6 @@ static void take_record(coll_gpusym_run_t *run, uint64_t entered, unsigned form)
         r->entered = coll_gpusym_ticks_ns(coll_gpusym_ticks_base(), entered);
         r->form = (uint8_t) form;
         r->coll = (uint8_t) run->args->coll;
-        coll_gpusym_events_begin(run->trace);
     }
 }
 
@@ -42,6 +41,9 @@ void coll_gpusym_traced_take(coll_gpusym_run_t *run)
         take_record(run, coll_gpusym_ticks_now(), COLL_GPUSYM_FORM_BLOCKING);
     } else if (0 != e->trace.entered) { /* else it began before records were taken */
         take_record(run, e->trace.entered, e->trace.form);
+    }
+    if (0 != run->trace) {
+        coll_gpusym_events_begin(run->trace);
     }
 }
 
