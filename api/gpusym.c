@@ -7,6 +7,8 @@
 #include <limits.h>
 #include <mpi.h>
 #include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
 
 #include "api/component.h"
 #include "api/gpusym.h"
@@ -34,13 +36,25 @@ static const unsigned has[GPUSYM_COLL_COUNT] = {
     [GPUSYM_COLL_EXSCAN] = HAS_OP,
 };
 
-/* Negative counts have become large ones. */
-static int check_count_and_type(size_t count, const void *dtype)
+/* Whether so many elements of each rank have a length in bytes. */
+static bool has_length(size_t count, MPI_Datatype dtype, int ranks)
 {
-    if (count > INT_MAX) {
+    MPI_Aint lb, extent;
+
+    MPI_Type_get_extent(dtype, &lb, &extent);
+    return 0 == extent || count <= (size_t) PTRDIFF_MAX / (size_t) ranks / (size_t) (extent < 0 ? -extent : extent);
+}
+
+/* Negative counts have become large ones. */
+static int check_count_and_type(size_t count, void *dtype, int ranks)
+{
+    if (count > PTRDIFF_MAX) {
         return MPI_ERR_COUNT;
     }
-    return (const void *) MPI_DATATYPE_NULL == dtype ? MPI_ERR_TYPE : MPI_SUCCESS;
+    if ((void *) MPI_DATATYPE_NULL == dtype) {
+        return MPI_ERR_TYPE;
+    }
+    return count <= INT_MAX || has_length(count, dtype, ranks) ? MPI_SUCCESS : MPI_ERR_COUNT;
 }
 
 /* has_displs: they are needed. */
@@ -70,40 +84,49 @@ static int check_in_place(const gpusym_stream_call_t *c, bool at_root, bool scat
     return MPI_SUCCESS;
 }
 
-/* Those that count on this rank. Returns MPI_SUCCESS or an error class. */
-static int check_arguments(MPI_Comm comm, const gpusym_stream_call_t *c)
+/* What counts on this rank: what only the root has is not looked at elsewhere, what is in place nowhere. */
+typedef struct {
+    int ranks;
+    bool at_root, scatter, sends, receives;
+} sides_t;
+
+/* Returns MPI_SUCCESS or an error class, here and in what follows. */
+static int find_sides(MPI_Comm comm, const gpusym_stream_call_t *c, sides_t *s)
 {
     const bool rooted = 0 != (has[c->coll] & HAS_ROOT);
-    const bool scatter = GPUSYM_COLL_SCATTER == c->coll || GPUSYM_COLL_SCATTERV == c->coll;
     const bool gather = GPUSYM_COLL_GATHER == c->coll || GPUSYM_COLL_GATHERV == c->coll;
-    int rank, ranks, rc = MPI_SUCCESS;
-    bool at_root, sends, receives;
+    int rank;
 
     MPI_Comm_rank(comm, &rank);
-    MPI_Comm_size(comm, &ranks);
-    if (rooted && (c->root < 0 || c->root >= ranks)) {
-        return MPI_ERR_ROOT;
+    MPI_Comm_size(comm, &s->ranks);
+    s->scatter = GPUSYM_COLL_SCATTER == c->coll || GPUSYM_COLL_SCATTERV == c->coll;
+    s->at_root = rooted && c->root == rank;
+    s->sends = (s->at_root || !s->scatter) && MPI_IN_PLACE != c->sbuf;
+    s->receives = (s->at_root || !gather) && !(s->at_root && MPI_IN_PLACE == c->rbuf);
+    return rooted && (c->root < 0 || c->root >= s->ranks) ? MPI_ERR_ROOT : MPI_SUCCESS;
+}
+
+static int check_arguments(MPI_Comm comm, const gpusym_stream_call_t *c)
+{
+    sides_t s;
+    int rc = find_sides(comm, c, &s);
+
+    if (MPI_SUCCESS == rc && 0 != (has[c->coll] & HAS_OP) && (void *) MPI_OP_NULL == c->op) {
+        rc = MPI_ERR_OP;
     }
-    at_root = rooted && c->root == rank;
-    if (0 != (has[c->coll] & HAS_OP) && (void *) MPI_OP_NULL == c->op) {
-        return MPI_ERR_OP;
+    if (MPI_SUCCESS == rc && s.sends && 0 != (has[c->coll] & HAS_SEND_TYPE)) {
+        rc = check_count_and_type(c->scount, c->sdtype, s.ranks);
     }
-    /* What only the root has is not looked at elsewhere, what is in place nowhere. */
-    sends = (at_root || !scatter) && MPI_IN_PLACE != c->sbuf;
-    receives = (at_root || !gather) && !(at_root && MPI_IN_PLACE == c->rbuf);
-    if (sends && 0 != (has[c->coll] & HAS_SEND_TYPE)) {
-        rc = check_count_and_type(c->scount, c->sdtype);
+    if (MPI_SUCCESS == rc && s.sends && 0 != (has[c->coll] & HAS_SEND_COUNTS)) {
+        rc = check_counts(c->scounts, c->sdispls, true, s.ranks);
     }
-    if (MPI_SUCCESS == rc && sends && 0 != (has[c->coll] & HAS_SEND_COUNTS)) {
-        rc = check_counts(c->scounts, c->sdispls, true, ranks);
+    if (MPI_SUCCESS == rc && s.receives) {
+        rc = check_count_and_type(c->rcount, c->rdtype, s.ranks);
     }
-    if (MPI_SUCCESS == rc && receives) {
-        rc = check_count_and_type(c->rcount, c->rdtype);
+    if (MPI_SUCCESS == rc && s.receives && 0 != (has[c->coll] & HAS_COUNTS)) {
+        rc = check_counts(c->rcounts, c->rdispls, 0 != (has[c->coll] & HAS_DISPLS), s.ranks);
     }
-    if (MPI_SUCCESS == rc && receives && 0 != (has[c->coll] & HAS_COUNTS)) {
-        rc = check_counts(c->rcounts, c->rdispls, 0 != (has[c->coll] & HAS_DISPLS), ranks);
-    }
-    return MPI_SUCCESS == rc ? check_in_place(c, at_root, scatter) : rc;
+    return MPI_SUCCESS == rc ? check_in_place(c, s.at_root, s.scatter) : rc;
 }
 
 static int check_comm(MPI_Comm comm)
@@ -259,6 +282,77 @@ static int queue(MPI_Comm comm, const gpusym_stream_call_t *call, void *stream)
     return NULL == streams ? rc : result_of(comm, streams, streams->call(comm, call, stream));
 }
 
+/* ---- arrays of large counts, which Open MPI's collectives take as arrays of int ---- */
+
+typedef struct {
+    const MPI_Count *scounts, *rcounts;
+    const MPI_Aint *sdispls, *rdispls;
+} wide_t;
+
+/* The same numbers at *at, which is then behind them; NULL of NULL. *fit becomes false if one is more than an int
+ * holds. */
+static const int *narrow_counts(const MPI_Count *counts, int ranks, int **at, bool *fit)
+{
+    const int *narrow = NULL != counts ? *at : NULL;
+
+    for (int i = 0; i < ranks && NULL != counts; i++) {
+        *fit = *fit && counts[i] <= INT_MAX;
+        *(*at)++ = counts[i] < 0 ? -1 : (int) counts[i];
+    }
+    return narrow;
+}
+
+static const int *narrow_displs(const MPI_Aint *displs, int ranks, int **at, bool *fit)
+{
+    const int *narrow = NULL != displs ? *at : NULL;
+
+    for (int i = 0; i < ranks && NULL != displs; i++) {
+        *fit = *fit && displs[i] >= INT_MIN && displs[i] <= INT_MAX;
+        *(*at)++ = (int) displs[i];
+    }
+    return narrow;
+}
+
+/* Fills in those arrays of a call that count on this rank, in memory that the caller frees. */
+static int narrow_arrays(MPI_Comm comm, gpusym_stream_call_t *c, const wide_t *w, int **memory)
+{
+    sides_t s;
+    bool fit = true;
+    int rc = find_sides(comm, c, &s), *at;
+
+    if (MPI_SUCCESS != rc) {
+        return api_raise(comm, rc, NULL);
+    }
+    *memory = at = malloc(4 * (size_t) s.ranks * sizeof(*at));
+    if (NULL == at) {
+        return api_raise(comm, MPI_ERR_NO_MEM, NULL);
+    }
+    if (s.sends) {
+        c->scounts = narrow_counts(w->scounts, s.ranks, &at, &fit);
+        c->sdispls = narrow_displs(w->sdispls, s.ranks, &at, &fit);
+    }
+    if (s.receives) {
+        c->rcounts = narrow_counts(w->rcounts, s.ranks, &at, &fit);
+        c->rdispls = narrow_displs(w->rdispls, s.ranks, &at, &fit);
+    }
+    return fit ? MPI_SUCCESS
+               : api_raise(comm, MPI_ERR_COUNT,
+                           "gpusym: an array has a count or a displacement that is more than an int holds: use a "
+                           "larger datatype, of MPI_Type_contiguous");
+}
+
+static int queue_wide(MPI_Comm comm, gpusym_stream_call_t *call, const wide_t *w, void *stream)
+{
+    int rc = check_comm(comm), *memory = NULL;
+
+    rc = MPI_SUCCESS == rc ? narrow_arrays(comm, call, w, &memory) : api_raise(comm, rc, NULL);
+    rc = MPI_SUCCESS == rc ? queue(comm, call, stream) : rc;
+    free(memory);
+    return rc;
+}
+
+/* ---- each in both forms ---- */
+
 /* A call of collective `id`, whose other arguments are those named. */
 #define QUEUE(id, ...)                                                              \
     do {                                                                            \
@@ -270,16 +364,28 @@ static int queue(MPI_Comm comm, const gpusym_stream_call_t *call, void *stream)
     .sbuf = sendbuf, .scount = (size_t) sendcount, .sdtype = sendtype, .rbuf = recvbuf, .rcount = (size_t) recvcount, \
     .rdtype = recvtype
 
+int gpusym_allreduce_on_stream_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+                                 MPI_Comm comm, void *stream)
+{
+    QUEUE(ALLREDUCE, OF_ONE_TYPE, .op = op);
+}
+
 int gpusym_allreduce_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
                                MPI_Comm comm, void *stream)
 {
-    QUEUE(ALLREDUCE, OF_ONE_TYPE, .op = op);
+    return gpusym_allreduce_on_stream_c(sendbuf, recvbuf, count, datatype, op, comm, stream);
+}
+
+int gpusym_allgather_on_stream_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
+                                 MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, void *stream)
+{
+    QUEUE(ALLGATHER, OF_TWO_TYPES);
 }
 
 int gpusym_allgather_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
                                MPI_Datatype recvtype, MPI_Comm comm, void *stream)
 {
-    QUEUE(ALLGATHER, OF_TWO_TYPES);
+    return gpusym_allgather_on_stream_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, stream);
 }
 
 int gpusym_allgatherv_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
@@ -290,34 +396,83 @@ int gpusym_allgatherv_on_stream(const void *sendbuf, int sendcount, MPI_Datatype
           .rcounts = recvcounts, .rdispls = displs, .rdtype = recvtype);
 }
 
+int gpusym_allgatherv_on_stream_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
+                                  const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype,
+                                  MPI_Comm comm, void *stream)
+{
+    const wide_t wide = {.rcounts = recvcounts, .rdispls = displs};
+    gpusym_stream_call_t call = {.coll = GPUSYM_COLL_ALLGATHERV,
+                                 .sbuf = sendbuf,
+                                 .scount = (size_t) sendcount,
+                                 .sdtype = sendtype,
+                                 .rbuf = recvbuf,
+                                 .rdtype = recvtype};
+
+    return queue_wide(comm, &call, &wide, stream);
+}
+
 int gpusym_reduce_scatter_on_stream(const void *sendbuf, void *recvbuf, const int recvcounts[], MPI_Datatype datatype,
                                     MPI_Op op, MPI_Comm comm, void *stream)
 {
     QUEUE(REDUCE_SCATTER, .sbuf = sendbuf, .rbuf = recvbuf, .rcounts = recvcounts, .rdtype = datatype, .op = op);
 }
 
-int gpusym_reduce_scatter_block_on_stream(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype,
-                                          MPI_Op op, MPI_Comm comm, void *stream)
+int gpusym_reduce_scatter_on_stream_c(const void *sendbuf, void *recvbuf, const MPI_Count recvcounts[],
+                                      MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, void *stream)
+{
+    const wide_t wide = {.rcounts = recvcounts};
+    gpusym_stream_call_t call = {
+        .coll = GPUSYM_COLL_REDUCE_SCATTER, .sbuf = sendbuf, .rbuf = recvbuf, .rdtype = datatype, .op = op};
+
+    return queue_wide(comm, &call, &wide, stream);
+}
+
+int gpusym_reduce_scatter_block_on_stream_c(const void *sendbuf, void *recvbuf, MPI_Count recvcount,
+                                            MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, void *stream)
 {
     QUEUE(REDUCE_SCATTER_BLOCK, .sbuf = sendbuf, .rbuf = recvbuf, .rcount = (size_t) recvcount, .rdtype = datatype,
           .op = op);
 }
 
-int gpusym_bcast_on_stream(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm, void *stream)
+int gpusym_reduce_scatter_block_on_stream(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype,
+                                          MPI_Op op, MPI_Comm comm, void *stream)
+{
+    return gpusym_reduce_scatter_block_on_stream_c(sendbuf, recvbuf, recvcount, datatype, op, comm, stream);
+}
+
+int gpusym_bcast_on_stream_c(void *buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm,
+                             void *stream)
 {
     QUEUE(BCAST, .rbuf = buffer, .rcount = (size_t) count, .rdtype = datatype, .root = root);
+}
+
+int gpusym_bcast_on_stream(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm, void *stream)
+{
+    return gpusym_bcast_on_stream_c(buffer, count, datatype, root, comm, stream);
+}
+
+int gpusym_reduce_on_stream_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+                              int root, MPI_Comm comm, void *stream)
+{
+    QUEUE(REDUCE, OF_ONE_TYPE, .op = op, .root = root);
 }
 
 int gpusym_reduce_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root,
                             MPI_Comm comm, void *stream)
 {
-    QUEUE(REDUCE, OF_ONE_TYPE, .op = op, .root = root);
+    return gpusym_reduce_on_stream_c(sendbuf, recvbuf, count, datatype, op, root, comm, stream);
+}
+
+int gpusym_alltoall_on_stream_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
+                                MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, void *stream)
+{
+    QUEUE(ALLTOALL, OF_TWO_TYPES);
 }
 
 int gpusym_alltoall_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
                               MPI_Datatype recvtype, MPI_Comm comm, void *stream)
 {
-    QUEUE(ALLTOALL, OF_TWO_TYPES);
+    return gpusym_alltoall_on_stream_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, stream);
 }
 
 int gpusym_alltoallv_on_stream(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,
@@ -328,12 +483,39 @@ int gpusym_alltoallv_on_stream(const void *sendbuf, const int sendcounts[], cons
           .rcounts = recvcounts, .rdispls = rdispls, .rdtype = recvtype);
 }
 
+int gpusym_alltoallv_on_stream_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
+                                 MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[],
+                                 const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, void *stream)
+{
+    const wide_t wide = {.scounts = sendcounts, .sdispls = sdispls, .rcounts = recvcounts, .rdispls = rdispls};
+    gpusym_stream_call_t call = {
+        .coll = GPUSYM_COLL_ALLTOALLV, .sbuf = sendbuf, .sdtype = sendtype, .rbuf = recvbuf, .rdtype = recvtype};
+
+    return queue_wide(comm, &call, &wide, stream);
+}
+
 int gpusym_gatherv_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
                              const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm,
                              void *stream)
 {
     QUEUE(GATHERV, .sbuf = sendbuf, .scount = (size_t) sendcount, .sdtype = sendtype, .rbuf = recvbuf,
           .rcounts = recvcounts, .rdispls = displs, .rdtype = recvtype, .root = root);
+}
+
+int gpusym_gatherv_on_stream_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
+                               const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root,
+                               MPI_Comm comm, void *stream)
+{
+    const wide_t wide = {.rcounts = recvcounts, .rdispls = displs};
+    gpusym_stream_call_t call = {.coll = GPUSYM_COLL_GATHERV,
+                                 .sbuf = sendbuf,
+                                 .scount = (size_t) sendcount,
+                                 .sdtype = sendtype,
+                                 .rbuf = recvbuf,
+                                 .rdtype = recvtype,
+                                 .root = root};
+
+    return queue_wide(comm, &call, &wide, stream);
 }
 
 int gpusym_scatterv_on_stream(const void *sendbuf, const int sendcounts[], const int displs[], MPI_Datatype sendtype,
@@ -344,26 +526,66 @@ int gpusym_scatterv_on_stream(const void *sendbuf, const int sendcounts[], const
           .rcount = (size_t) recvcount, .rdtype = recvtype, .root = root);
 }
 
+int gpusym_scatterv_on_stream_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[],
+                                MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype,
+                                int root, MPI_Comm comm, void *stream)
+{
+    const wide_t wide = {.scounts = sendcounts, .sdispls = displs};
+    gpusym_stream_call_t call = {.coll = GPUSYM_COLL_SCATTERV,
+                                 .sbuf = sendbuf,
+                                 .sdtype = sendtype,
+                                 .rbuf = recvbuf,
+                                 .rcount = (size_t) recvcount,
+                                 .rdtype = recvtype,
+                                 .root = root};
+
+    return queue_wide(comm, &call, &wide, stream);
+}
+
+int gpusym_gather_on_stream_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
+                              MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, void *stream)
+{
+    QUEUE(GATHER, OF_TWO_TYPES, .root = root);
+}
+
 int gpusym_gather_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
                             MPI_Datatype recvtype, int root, MPI_Comm comm, void *stream)
 {
-    QUEUE(GATHER, OF_TWO_TYPES, .root = root);
+    return gpusym_gather_on_stream_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, stream);
+}
+
+int gpusym_scatter_on_stream_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
+                               MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, void *stream)
+{
+    QUEUE(SCATTER, OF_TWO_TYPES, .root = root);
 }
 
 int gpusym_scatter_on_stream(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
                              MPI_Datatype recvtype, int root, MPI_Comm comm, void *stream)
 {
-    QUEUE(SCATTER, OF_TWO_TYPES, .root = root);
+    return gpusym_scatter_on_stream_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, stream);
+}
+
+int gpusym_scan_on_stream_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+                            MPI_Comm comm, void *stream)
+{
+    QUEUE(SCAN, OF_ONE_TYPE, .op = op);
 }
 
 int gpusym_scan_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
                           MPI_Comm comm, void *stream)
 {
-    QUEUE(SCAN, OF_ONE_TYPE, .op = op);
+    return gpusym_scan_on_stream_c(sendbuf, recvbuf, count, datatype, op, comm, stream);
+}
+
+int gpusym_exscan_on_stream_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+                              MPI_Comm comm, void *stream)
+{
+    QUEUE(EXSCAN, OF_ONE_TYPE, .op = op);
 }
 
 int gpusym_exscan_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
                             MPI_Comm comm, void *stream)
 {
-    QUEUE(EXSCAN, OF_ONE_TYPE, .op = op);
+    return gpusym_exscan_on_stream_c(sendbuf, recvbuf, count, datatype, op, comm, stream);
 }

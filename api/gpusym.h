@@ -91,6 +91,10 @@ int gpusym_stream_prepare(MPI_Comm comm, MPI_Info info);
  * sizes, must be queued by every rank, also by one that neither sends nor receives.
  * What is received where two ranks do not agree on a size is undefined.
  *
+ * Functions whose names end in `_c` take counts as `MPI_Count` and displacements as `MPI_Aint`, as those of MPI 4 do.
+ * A count may be more than an `int` holds; one in an array, or a displacement, may not: that is an error of class
+ * `MPI_ERR_COUNT`.
+ *
  * There are no functions for MPI_Alltoallw and neighbourhood collectives.
  */
 int gpusym_allreduce_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
@@ -126,6 +130,40 @@ int gpusym_scan_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_Dat
                           MPI_Comm comm, void *stream);
 int gpusym_exscan_on_stream(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
                             MPI_Comm comm, void *stream);
+int gpusym_allreduce_on_stream_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+                                 MPI_Comm comm, void *stream);
+int gpusym_allgather_on_stream_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
+                                 MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, void *stream);
+int gpusym_allgatherv_on_stream_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
+                                  const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype,
+                                  MPI_Comm comm, void *stream);
+int gpusym_reduce_scatter_on_stream_c(const void *sendbuf, void *recvbuf, const MPI_Count recvcounts[],
+                                      MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, void *stream);
+int gpusym_reduce_scatter_block_on_stream_c(const void *sendbuf, void *recvbuf, MPI_Count recvcount,
+                                            MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, void *stream);
+int gpusym_bcast_on_stream_c(void *buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm,
+                             void *stream);
+int gpusym_reduce_on_stream_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+                              int root, MPI_Comm comm, void *stream);
+int gpusym_alltoall_on_stream_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
+                                MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, void *stream);
+int gpusym_alltoallv_on_stream_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
+                                 MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[],
+                                 const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, void *stream);
+int gpusym_gatherv_on_stream_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
+                               const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root,
+                               MPI_Comm comm, void *stream);
+int gpusym_scatterv_on_stream_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[],
+                                MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype,
+                                int root, MPI_Comm comm, void *stream);
+int gpusym_gather_on_stream_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
+                              MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, void *stream);
+int gpusym_scatter_on_stream_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
+                               MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, void *stream);
+int gpusym_scan_on_stream_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+                            MPI_Comm comm, void *stream);
+int gpusym_exscan_on_stream_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+                              MPI_Comm comm, void *stream);
 
 /** gpusym_start_on_stream - starts a persistent collective on a CUDA stream
  *

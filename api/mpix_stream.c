@@ -219,8 +219,8 @@ int MPIX_Comm_get_stream(MPI_Comm comm, int idx, MPIX_Stream *stream)
 
 /* ---- communication ---- */
 
-int MPIX_Allreduce_enqueue(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
-                           MPI_Comm comm)
+int MPIX_Allreduce_enqueue_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+                             MPI_Comm comm)
 {
     MPIX_Stream s;
 
@@ -233,7 +233,13 @@ int MPIX_Allreduce_enqueue(const void *sendbuf, void *recvbuf, int count, MPI_Da
                          "MPIX_Allreduce_enqueue: the communicator has no stream: make one by "
                          "MPIX_Stream_comm_create");
     }
-    return gpusym_allreduce_on_stream(sendbuf, recvbuf, count, datatype, op, comm, s->stream);
+    return gpusym_allreduce_on_stream_c(sendbuf, recvbuf, count, datatype, op, comm, s->stream);
+}
+
+int MPIX_Allreduce_enqueue(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+                           MPI_Comm comm)
+{
+    return MPIX_Allreduce_enqueue_c(sendbuf, recvbuf, count, datatype, op, comm);
 }
 
 static int no_messages(MPI_Comm comm)

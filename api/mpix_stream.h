@@ -33,7 +33,8 @@ extern "C" {
  *   With `MPIX_STREAM_NULL` it makes a duplicate and does no more.
  * - `MPIX_Comm_get_stream` sets `*stream` to the stream of such a communicator (`idx` must be 0), or to
  *   `MPIX_STREAM_NULL` if it has none.
- * - `MPIX_Allreduce_enqueue` is `gpusym_allreduce_on_stream` on the communicator's stream.
+ * - `MPIX_Allreduce_enqueue` is `gpusym_allreduce_on_stream` on the communicator's stream, and
+ *   `MPIX_Allreduce_enqueue_c` is `gpusym_allreduce_on_stream_c`.
  * - `MPIX_Send_enqueue`, `MPIX_Recv_enqueue`, `MPIX_Isend_enqueue`, `MPIX_Irecv_enqueue`, `MPIX_Wait_enqueue` and
  *   `MPIX_Waitall_enqueue` return an error of class `MPI_ERR_UNSUPPORTED_OPERATION`.
  *
@@ -59,6 +60,8 @@ int MPIX_Stream_comm_create(MPI_Comm comm, MPIX_Stream stream, MPI_Comm *newcomm
 int MPIX_Comm_get_stream(MPI_Comm comm, int idx, MPIX_Stream *stream);
 int MPIX_Allreduce_enqueue(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
                            MPI_Comm comm);
+int MPIX_Allreduce_enqueue_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+                             MPI_Comm comm);
 int MPIX_Send_enqueue(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm);
 int MPIX_Recv_enqueue(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
                       MPI_Status *status);

@@ -5,6 +5,10 @@
 #   program, calls   what rank 0 of 2 runs under callgrind, and how many calls it makes between two dumps
 #   dir              a folder for the profiles
 #   uncounted        an extended regular expression: functions of ours that do not count
+# and, which are empty behind it:
+#   only             the same: of those that do
+#   arguments        an array: what the program gets behind the number of calls
+#   off              an array: functions within which nothing is counted
 # shellcheck shell=bash disable=SC2034,SC2154
 
 command -v valgrind >/dev/null || { echo "no valgrind here" && exit 77; }
@@ -14,11 +18,11 @@ command -v valgrind >/dev/null || { echo "no valgrind here" && exit 77; }
 # Of an edge the instructions of what is called are in its last field.
 added() {
     # shellcheck disable=SC2016  # awk's own
-    awk -v calls="${2:-$calls}" -v uncounted="^($uncounted)(\$|')" '
+    awk -v calls="${2:-$calls}" -v uncounted="^($uncounted)(\$|')" -v only="^(${only:-.*})(\$|')" '
         function ours(object) { return object ~ /gpusym[^\/]*\.so$/ }
         function libc(object) { return object ~ /\/(libc|libpthread|ld-linux)[^\/]*$/ }
         /^ob=/ { object = substr($0, 4) }
-        /^fn=/ { called = object; name = substr($0, 4); counts = name !~ uncounted }
+        /^fn=/ { called = object; name = substr($0, 4); counts = name !~ uncounted && name ~ only }
         /^cob=/ { called = substr($0, 5) }
         /^calls=/ {
             getline
@@ -34,19 +38,20 @@ added() {
 # of what runs in the functions called measured and, if dumped, initialise; $dir/DEVICE.names has what the program
 # prints behind WORD: the names of the profiles.
 profile() {
-    local device=$1 word=$2 dumped collected=(--toggle-collect=measured)
+    local device=$1 word=$2 dumped collected=(--toggle-collect=measured "${off[@]/#/--toggle-collect=}")
     local options=(--compress-strings=no --compress-pos=no --callgrind-out-file="$dir/$1")
     for dumped in "${@:3}"; do
         options+=(--dump-after="$dumped")
         [ "$dumped" != initialise ] || collected+=(--toggle-collect=initialise)
     done
     CUDA_VISIBLE_DEVICES='' OMPI_MCA_coll=gpusym OMPI_MCA_coll_gpusym_device=$device timeout 100 "$GPUSYM_OMPI_MPIRUN" \
-        "${oversubscribe[@]}" -n 1 valgrind --tool=callgrind "${options[@]}" "${collected[@]}" "$program" "$calls" \
-        : -n 1 "$program" "$calls" >"$dir/out" 2>"$dir/log" </dev/null ||
+        "${oversubscribe[@]}" -n 1 valgrind --tool=callgrind "${options[@]}" "${collected[@]}" "$program" "$calls" "${arguments[@]}" \
+        : -n 1 "$program" "$calls" "${arguments[@]}" >"$dir/out" 2>"$dir/log" </dev/null ||
         { tail -n 20 "$dir/log" && echo "$program failed with device $device" && exit 1; }
     sed -n "s/^$word //p" "$dir/out" >"$dir/$device.names"
 }
 
+only= arguments=() off=()
 failed=0
 fail() {
     echo "$*"

@@ -6,6 +6,9 @@
 # that MPI_Init makes nothing on a device and asks nobody: it finds out whether there is a driver, and where there is one
 # maps the pages of the processes of this host.
 #
+# Then of an all-reduce on GPU memory the instructions of its trace (coll_gpusym_trace) that delay it: all but those that
+# it has while the GPU works (exec/traced.h).
+#
 #     test/hostpath.sh BUILDDIR
 #
 # Counted are the instructions in our two libraries and in what they call of libc. Not counted: the previous module; the
@@ -21,6 +24,8 @@ calls=96
 most_without=60
 most_with=170
 most_full=1000
+# The same of a trace.
+most_traced=220
 
 # shellcheck source=/dev/null
 . "$builddir/test/build.env" || exit 2
@@ -47,7 +52,7 @@ for device in auto sim; do
 done
 echo "in MPI_Init: $(added "$dir/auto.1" 1) instructions, none of them of the heap or its peers"
 printf '%-24s %16s %16s\n' 'instructions a call' 'without device' 'with a device'
-i=1
+i=1 n=0
 while read -r name; do
     i=$((i + 1))
     without=$(added "$dir/auto.$i")
@@ -61,6 +66,22 @@ while read -r name; do
     esac
     [ "$with" -le "$most" ] || fail "$name: with a device more than $most"
 done <"$dir/auto.names"
+# By the names of its functions, with what they call of libc, which is clocks; and all of those that enter a noted call.
+export OMPI_MCA_coll_gpusym_trace=$dir/trace OMPI_MCA_coll_gpusym_linger=100000
+arguments=(gpu)
+off=()
+for name in posted awaits there launched; do
+    off+=("coll_gpusym_traced_note_$name")
+done
+only='coll_gpusym_(traced|trace|sums|events)_[a-z_]*|block_noted|start_noted|note_[a-z]*|take_record|end_record|describe|measure'
+profile sim collective counted
+for form in blocking nonblocking persistent; do
+    n=$((n + 1))
+    traced=$(added "$dir/sim.$n")
+    printf '%-24s %33s\n' "traced, $form" "$traced"
+    [ "$traced" -gt 0 ] || fail "$form: no trace was there"
+    [ "$traced" -le "$most_traced" ] || fail "$form: a trace delays it by more than $most_traced"
+done
 [ $i -gt 40 ] || fail "only $((i - 1)) collectives were counted"
 [ $failed -eq 0 ] && echo "at most $most_without without a device, $most_with with one, $most_full off the short path"
 exit $failed

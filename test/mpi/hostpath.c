@@ -6,15 +6,17 @@
  * of colls.def, each blocking and then nonblocking. What is set up by a first call is not counted.
  *
  *     hostpath CALLS
+ *     hostpath CALLS gpu     instead: MPI_Allreduce of 4 KiB on the simulator, blocking, nonblocking, persistent
  *
  * Rank 0 prints a line "collective NAME" for each, of nonblocking ones with an i before its name.
  */
-#include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "test/mpi/coll_layout.h"
+#include "test/mpi/mem.h"
+#include "test/mpi/persistent.h"
 
 #define COUNT 2 /* elements of a message or of a block */
 #define TOGETHER \
@@ -77,6 +79,16 @@ static void nonblocking(enum coll_id id, const coll_args_t *a)
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
+static MPI_Request request;
+
+static void persistent(enum coll_id id, const coll_args_t *a)
+{
+    (void) id;
+    (void) a;
+    MPI_Start(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
 /* These three are extern and not inline, so that they are there by their names. */
 void initialise(int *argc, char ***argv);
 void measured(void (*call)(enum coll_id id, const coll_args_t *a), enum coll_id id, const coll_args_t *a, int calls);
@@ -111,6 +123,27 @@ static void count(void (*call)(enum coll_id id, const coll_args_t *a), enum coll
     counted();
 }
 
+static int on_gpu(coll_args_t *a, int calls)
+{
+    const size_t bytes = 4096;
+    if (0 != mem_init("sim", 0)) {
+        return 1;
+    }
+    void *in = mem_alloc(MEM_DEVICE, bytes), *out = mem_alloc(MEM_DEVICE, bytes);
+    a->sbuf = in;
+    a->rbuf = out;
+    a->scount = a->rcount = (int) (bytes / sizeof(double));
+    PERSISTENT_INIT(Allreduce)(in, out, a->scount, MPI_DOUBLE, MPI_SUM, a->comm, MPI_INFO_NULL, &request);
+    count(blocking, COLL_ALLREDUCE, a, calls);
+    count(nonblocking, COLL_ALLREDUCE, a, calls);
+    count(persistent, COLL_ALLREDUCE, a, calls);
+    MPI_Request_free(&request);
+    mem_free(MEM_DEVICE, in);
+    mem_free(MEM_DEVICE, out);
+    mem_fini();
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static const char *const names[] = {
@@ -132,6 +165,12 @@ int main(int argc, char **argv)
     MPI_Cart_create(MPI_COMM_WORLD, 1, &ranks, (int[]){1}, 0, &ring);
     MPI_Comm_rank(ring, &rank);
     arguments(&a, ring);
+    if (argc > 2) {
+        const int failed = on_gpu(&a, calls);
+        MPI_Comm_free(&ring);
+        MPI_Finalize();
+        return failed;
+    }
     for (int id = 0; id < COLL_COUNT; id++) {
         const bool local = COLL_REDUCE_LOCAL == id;
 

@@ -8,7 +8,9 @@
  * streams and by MPI_Start in turns.
  *
  *     onstream [--n STEPS] [--seed NUMBER] [--threads | --requests]      the latter: persistent requests alone
+ *     onstream --large      one broadcast and one all-reduce of more bytes than an int counts, as so many elements
  */
+#include <limits.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -82,6 +84,29 @@ static const void *input(const what_t *w, const void *in)
     return w->in_place ? MPI_IN_PLACE : in;
 }
 
+/* Arrays as the functions take them whose names end in _c: at most two of each for a call. */
+static const MPI_Count *wide_counts(const int *counts)
+{
+    static _Thread_local MPI_Count wide[2][RANKS_MAX];
+    static _Thread_local unsigned calls;
+    MPI_Count *to = wide[calls++ % 2];
+    for (int r = 0; r < ranks; r++) {
+        to[r] = counts[r];
+    }
+    return to;
+}
+
+static const MPI_Aint *wide_displs(const int *displs)
+{
+    static _Thread_local MPI_Aint wide[2][RANKS_MAX];
+    static _Thread_local unsigned calls;
+    MPI_Aint *to = wide[calls++ % 2];
+    for (int r = 0; r < ranks; r++) {
+        to[r] = displs[r];
+    }
+    return to;
+}
+
 /* COLLECTIVE(name, arguments of `w`, in, out; words of input and output of a rank) */
 #define COLLECTIVES                                                                                                    \
     COLLECTIVE(allreduce, Allreduce, (input(w, in), out, w->count, MPI_INT, w->op, w->comm A), w->count, w->count)     \
@@ -93,25 +118,25 @@ static const void *input(const what_t *w, const void *in)
     COLLECTIVE(allgather, Allgather, (input(w, in), w->count, MPI_INT, out, w->count, MPI_INT, w->comm A), w->count,   \
                w->count *ranks)                                                                                        \
     COLLECTIVE(allgatherv, Allgatherv,                                                                                 \
-               (input(w, in), w->counts[rank], MPI_INT, out, w->counts, w->displs, MPI_INT, w->comm A),                \
+               (input(w, in), w->counts[rank], MPI_INT, out, C(w->counts), D(w->displs), MPI_INT, w->comm A),          \
                w->counts[rank], w->displs[ranks - 1] + w->counts[ranks - 1])                                           \
-    COLLECTIVE(reduce_scatter, Reduce_scatter, (in, out, w->counts, MPI_INT, w->op, w->comm A),                        \
+    COLLECTIVE(reduce_scatter, Reduce_scatter, (in, out, C(w->counts), MPI_INT, w->op, w->comm A),                     \
                w->displs[ranks - 1] + w->counts[ranks - 1], w->counts[rank])                                           \
     COLLECTIVE(reduce_scatter_block, Reduce_scatter_block, (in, out, w->count, MPI_INT, w->op, w->comm A),             \
                w->count *ranks, w->count)                                                                              \
     COLLECTIVE(alltoall, Alltoall, (in, w->count, MPI_INT, out, w->count, MPI_INT, w->comm A), w->count *ranks,        \
                w->count *ranks)                                                                                        \
-    COLLECTIVE(                                                                                                        \
-        alltoallv, Alltoallv,                                                                                          \
-        (w->in_place ? MPI_IN_PLACE : in, w->sent, w->sent_at, MPI_INT, out, w->got, w->got_at, MPI_INT, w->comm A),   \
-        end_of(w->sent, w->sent_at), end_of(w->got, w->got_at))                                                        \
+    COLLECTIVE(alltoallv, Alltoallv,                                                                                   \
+               (w->in_place ? MPI_IN_PLACE : in, C(w->sent), D(w->sent_at), MPI_INT, out, C(w->got), D(w->got_at),     \
+                MPI_INT, w->comm A),                                                                                   \
+               end_of(w->sent, w->sent_at), end_of(w->got, w->got_at))                                                 \
     COLLECTIVE(gatherv, Gatherv,                                                                                       \
-               (w->in_place && rank == w->root ? MPI_IN_PLACE : in, w->part[rank], MPI_INT, out, w->part, w->part_at,  \
-                MPI_INT, w->root, w->comm A),                                                                          \
+               (w->in_place && rank == w->root ? MPI_IN_PLACE : in, w->part[rank], MPI_INT, out, C(w->part),           \
+                D(w->part_at), MPI_INT, w->root, w->comm A),                                                           \
                w->part[rank], end_of(w->part, w->part_at))                                                             \
     COLLECTIVE(scatterv, Scatterv,                                                                                     \
-               (in, w->part, w->part_at, MPI_INT, w->in_place && rank == w->root ? MPI_IN_PLACE : out, w->part[rank],  \
-                MPI_INT, w->root, w->comm A),                                                                          \
+               (in, C(w->part), D(w->part_at), MPI_INT, w->in_place && rank == w->root ? MPI_IN_PLACE : out,           \
+                w->part[rank], MPI_INT, w->root, w->comm A),                                                           \
                end_of(w->part, w->part_at), w->part[rank])                                                             \
     COLLECTIVE(gather, Gather, (in, w->count, MPI_INT, out, w->count, MPI_INT, w->root, w->comm A), w->count,          \
                w->count *ranks)                                                                                        \
@@ -127,8 +152,35 @@ enum {
         COLLECTIVE_COUNT
 };
 
+static int on_stream_c(const what_t *w, const void *in, void *out, void *stream)
+{
+    switch (w->coll) {
+#define A , stream
+#define C(counts) wide_counts(counts)
+#define D(displs) wide_displs(displs)
+#define COLLECTIVE(name, Name, arguments, in_words, out_words) \
+    case name##_number:                                        \
+        return gpusym_##name##_on_stream_c arguments;
+        COLLECTIVES
+#undef COLLECTIVE
+#undef A
+#undef C
+#undef D
+    default:
+        return MPI_ERR_ARG;
+    }
+}
+
+#define C(counts) counts
+#define D(displs) displs
+
+/* By the functions of both kinds in turns. */
 static int on_stream(const what_t *w, const void *in, void *out, void *stream)
 {
+    static unsigned calls;
+    if (0 != __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED) % 2) {
+        return on_stream_c(w, in, out, stream);
+    }
     switch (w->coll) {
 #define A , stream
 #define COLLECTIVE(name, Name, arguments, in_words, out_words) \
@@ -1239,6 +1291,60 @@ static void persistent_requests(uint32_t seed, int steps)
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
 }
 
+/* ---- more elements than an int counts ---- */
+
+/* Byte i of what rank r has. */
+static unsigned char large_byte(size_t i, int r)
+{
+    return (unsigned char) ((i * 2654435761u >> 13) + (size_t) r * 11u);
+}
+
+/* Byte i of a result: of rank 0, or (largest) the largest of all. */
+static unsigned char large_result(size_t i, bool largest)
+{
+    unsigned char is = large_byte(i, 0);
+    for (int r = 1; r < ranks && largest; r++) {
+        is = large_byte(i, r) > is ? large_byte(i, r) : is;
+    }
+    return is;
+}
+
+static void large_counts(void)
+{
+    const size_t count = (size_t) INT_MAX + 6, part = 1u << 20;
+    unsigned char *chunk = malloc(part), *data = mem_alloc(MEM_DEVICE, count);
+    void *stream = gpu_stream_create();
+    if (NULL == chunk || NULL == data) {
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    for (int turn = 0; turn < 2; turn++) {
+        for (size_t at = 0; at < count; at += part) {
+            const size_t n = count - at < part ? count - at : part;
+            for (size_t i = 0; i < n; i++) {
+                chunk[i] = large_byte(at + i, rank);
+            }
+            mem_write(data + at, chunk, n);
+        }
+        must(0 == turn ? gpusym_bcast_on_stream_c(data, (MPI_Count) count, MPI_BYTE, 0, MPI_COMM_WORLD, stream)
+                       : gpusym_allreduce_on_stream_c(MPI_IN_PLACE, data, (MPI_Count) count, MPI_UNSIGNED_CHAR, MPI_MAX,
+                                                      MPI_COMM_WORLD, stream),
+             "large");
+        gpu_stream_synchronize(stream);
+        size_t wrong = 0;
+        for (size_t at = 0; at < count; at += part) {
+            const size_t n = count - at < part ? count - at : part;
+            mem_read(chunk, data + at, n);
+            for (size_t i = 0; i < n; i++) {
+                wrong += chunk[i] != large_result(at + i, 0 != turn);
+            }
+        }
+        say(0 == wrong, 0 == turn ? "a large broadcast" : "a large all-reduce");
+    }
+    gpu_stream_destroy(stream);
+    mem_free(MEM_DEVICE, data);
+    free(chunk);
+}
+
 int main(int argc, char **argv)
 {
     long all[2], mine[2];
@@ -1250,19 +1356,21 @@ int main(int argc, char **argv)
     const int steps = (int) check_number("--n", 200);
     const uint32_t seed = (uint32_t) check_seed();
     threaded = check_flag("--threads");
-    const bool requests = check_flag("--requests");
-    check_arguments_end("[--n STEPS] [--seed NUMBER] [--threads | --requests]");
+    const bool requests = check_flag("--requests"), large = check_flag("--large");
+    check_arguments_end("[--n STEPS] [--seed NUMBER] [--threads | --requests | --large]");
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (ranks > RANKS_MAX || 0 != gpu_stream_init()) {
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
-    if (requests) {
+    if (large) {
+        large_counts();
+    } else if (requests) {
         persistent_requests(seed, steps);
     } else {
         run_programs(seed, steps, threaded ? THREADS : 1);
     }
-    if (!threaded && !requests) {
+    if (!threaded && !requests && !large) {
         nobody_waits();
         no_stream_waits_on_the_cpu();
         alone_in_order();

@@ -4,15 +4,18 @@
  * mpirun test of libgpusym, without a component's collectives on streams: where gpusym is not in use, every function
  * returns an error that says what to do; with --offered, this program offers functions in the component's place, which
  * get every argument as it was passed, and whose errors and texts come back. Wrong arguments are refused, as MPI does.
+ * All of it in both forms, with counts that are int and with those that are MPI_Count.
  * Every error calls the error handler once; with --fatal MPI's own ends the job.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* RTLD_NOLOAD */
 #endif
 #include <dlfcn.h>
+#include <limits.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -46,6 +49,7 @@ static struct {
     size_t bytes;
     void *comm, *stream, *request;
     gpusym_stream_call_t call;
+    int array[4][RANKS_MAX]; /* its arrays, which need not be there later */
     int answer;
     const char *text;
 } seen;
@@ -57,12 +61,23 @@ static int fake_prepare(void *comm)
     return seen.answer;
 }
 
+static void copy_array(const int *from, int to[RANKS_MAX])
+{
+    for (int i = 0; i < ranks && NULL != from; i++) {
+        to[i] = from[i];
+    }
+}
+
 static int fake_call(void *comm, const gpusym_stream_call_t *call, void *stream)
 {
     seen.calls++;
     seen.comm = comm;
     seen.stream = stream;
     seen.call = *call;
+    copy_array(call->scounts, seen.array[0]);
+    copy_array(call->sdispls, seen.array[1]);
+    copy_array(call->rcounts, seen.array[2]);
+    copy_array(call->rdispls, seen.array[3]);
     return seen.answer;
 }
 
@@ -185,37 +200,59 @@ typedef struct {
     const void *sbuf;
     void *rbuf, *stream;
     int scount, rcount, root;
+    MPI_Count more; /* than an int holds: beyond each count, and far beyond the last displacement */
+    MPI_Aint far;
     const int *counts, *displs;
     MPI_Datatype stype, rtype;
     MPI_Op op;
     MPI_Comm comm;
 } args_t;
 
-#define ONE_TYPE a->sbuf, a->rbuf, a->rcount, a->rtype, a->op
-#define TWO_TYPES a->sbuf, a->scount, a->stype, a->rbuf, a->rcount, a->rtype
+/* The arrays as they are in the form with MPI_Count; those of a call are alike. */
+static const MPI_Count *wide_counts(const args_t *a)
+{
+    static MPI_Count wide[RANKS_MAX];
+    for (int i = 0; i < ranks && NULL != a->counts; i++) {
+        wide[i] = a->counts[i] + a->more;
+    }
+    return NULL != a->counts ? wide : NULL;
+}
+
+static const MPI_Aint *wide_displs(const args_t *a)
+{
+    static MPI_Aint wide[RANKS_MAX];
+    for (int i = 0; i < ranks && NULL != a->displs; i++) {
+        wide[i] = a->displs[i] + a->far;
+    }
+    return NULL != a->displs ? wide : NULL;
+}
+
+/* COUNT, COUNTS and DISPLS are what a form has. */
+#define ONE_TYPE a->sbuf, a->rbuf, COUNT(a->rcount), a->rtype, a->op
+#define TWO_TYPES a->sbuf, COUNT(a->scount), a->stype, a->rbuf, COUNT(a->rcount), a->rtype
 
 /* CALL(ID, name, what it has, (arguments)): o an operation, r a root, s a type of what is sent, 1 a count of that, n
  * counts of what is received, d displacements, N counts and displacements of what is sent, c a count of what is
  * received, b no buffer of what is sent; S: it scatters, G: it gathers. */
-#define CALLS                                                                                                      \
-    CALL(ALLREDUCE, allreduce, "oc", (ONE_TYPE, a->comm, a->stream))                                               \
-    CALL(ALLGATHER, allgather, "s1c", (TWO_TYPES, a->comm, a->stream))                                             \
-    CALL(ALLGATHERV, allgatherv, "s1nd",                                                                           \
-         (a->sbuf, a->scount, a->stype, a->rbuf, a->counts, a->displs, a->rtype, a->comm, a->stream))              \
-    CALL(REDUCE_SCATTER, reduce_scatter, "on", (a->sbuf, a->rbuf, a->counts, a->rtype, a->op, a->comm, a->stream)) \
-    CALL(REDUCE_SCATTER_BLOCK, reduce_scatter_block, "oc", (ONE_TYPE, a->comm, a->stream))                         \
-    CALL(BCAST, bcast, "rcb", (a->rbuf, a->rcount, a->rtype, a->root, a->comm, a->stream))                         \
-    CALL(REDUCE, reduce, "orc", (ONE_TYPE, a->root, a->comm, a->stream))                                           \
-    CALL(ALLTOALLV, alltoallv, "sNnd",                                                                             \
-         (a->sbuf, a->counts, a->displs, a->stype, a->rbuf, a->counts, a->displs, a->rtype, a->comm, a->stream))   \
-    CALL(GATHERV, gatherv, "rs1ndG",                                                                               \
-         (a->sbuf, a->scount, a->stype, a->rbuf, a->counts, a->displs, a->rtype, a->root, a->comm, a->stream))     \
-    CALL(SCATTERV, scatterv, "rsNcS",                                                                              \
-         (a->sbuf, a->counts, a->displs, a->stype, a->rbuf, a->rcount, a->rtype, a->root, a->comm, a->stream))     \
-    CALL(ALLTOALL, alltoall, "s1c", (TWO_TYPES, a->comm, a->stream))                                               \
-    CALL(GATHER, gather, "rs1cG", (TWO_TYPES, a->root, a->comm, a->stream))                                        \
-    CALL(SCATTER, scatter, "rs1cS", (TWO_TYPES, a->root, a->comm, a->stream))                                      \
-    CALL(SCAN, scan, "oc", (ONE_TYPE, a->comm, a->stream))                                                         \
+#define CALLS                                                                                                   \
+    CALL(ALLREDUCE, allreduce, "oc", (ONE_TYPE, a->comm, a->stream))                                            \
+    CALL(ALLGATHER, allgather, "s1c", (TWO_TYPES, a->comm, a->stream))                                          \
+    CALL(ALLGATHERV, allgatherv, "s1nd",                                                                        \
+         (a->sbuf, COUNT(a->scount), a->stype, a->rbuf, COUNTS, DISPLS, a->rtype, a->comm, a->stream))          \
+    CALL(REDUCE_SCATTER, reduce_scatter, "on", (a->sbuf, a->rbuf, COUNTS, a->rtype, a->op, a->comm, a->stream)) \
+    CALL(REDUCE_SCATTER_BLOCK, reduce_scatter_block, "oc", (ONE_TYPE, a->comm, a->stream))                      \
+    CALL(BCAST, bcast, "rcb", (a->rbuf, COUNT(a->rcount), a->rtype, a->root, a->comm, a->stream))               \
+    CALL(REDUCE, reduce, "orc", (ONE_TYPE, a->root, a->comm, a->stream))                                        \
+    CALL(ALLTOALLV, alltoallv, "sNnd",                                                                          \
+         (a->sbuf, COUNTS, DISPLS, a->stype, a->rbuf, COUNTS, DISPLS, a->rtype, a->comm, a->stream))            \
+    CALL(GATHERV, gatherv, "rs1ndG",                                                                            \
+         (a->sbuf, COUNT(a->scount), a->stype, a->rbuf, COUNTS, DISPLS, a->rtype, a->root, a->comm, a->stream)) \
+    CALL(SCATTERV, scatterv, "rsNcS",                                                                           \
+         (a->sbuf, COUNTS, DISPLS, a->stype, a->rbuf, COUNT(a->rcount), a->rtype, a->root, a->comm, a->stream)) \
+    CALL(ALLTOALL, alltoall, "s1c", (TWO_TYPES, a->comm, a->stream))                                            \
+    CALL(GATHER, gather, "rs1cG", (TWO_TYPES, a->root, a->comm, a->stream))                                     \
+    CALL(SCATTER, scatter, "rs1cS", (TWO_TYPES, a->root, a->comm, a->stream))                                   \
+    CALL(SCAN, scan, "oc", (ONE_TYPE, a->comm, a->stream))                                                      \
     CALL(EXSCAN, exscan, "oc", (ONE_TYPE, a->comm, a->stream))
 
 #define CALL(id, name, has, arguments)              \
@@ -223,15 +260,36 @@ typedef struct {
     {                                               \
         return gpusym_##name##_on_stream arguments; \
     }
+#define COUNT(n) n
+#define COUNTS a->counts
+#define DISPLS a->displs
 CALLS
 #undef CALL
+#undef COUNT
+#undef COUNTS
+#undef DISPLS
+#define CALL(id, name, has, arguments)                \
+    static int call_##name##_c(const args_t *a)       \
+    {                                                 \
+        return gpusym_##name##_on_stream_c arguments; \
+    }
+#define COUNT(n) ((n) + a->more)
+#define COUNTS wide_counts(a)
+#define DISPLS wide_displs(a)
+CALLS
+#undef CALL
+#undef COUNT
+#undef COUNTS
+#undef DISPLS
 
 static const struct {
     unsigned id;
     const char *name, *has;
     int (*make)(const args_t *a);
+    bool wide;
 } calls[] = {
-#define CALL(id, name, has, arguments) {GPUSYM_COLL_##id, #name, has, call_##name},
+#define CALL(id, name, has, arguments) \
+    {GPUSYM_COLL_##id, #name, has, call_##name, false}, {GPUSYM_COLL_##id, #name "_c", has, call_##name##_c, true},
     CALLS
 #undef CALL
 };
@@ -243,22 +301,42 @@ static bool has(int i, char what)
     return NULL != strchr(calls[i].has, what);
 }
 
+/* Got as it was passed: the same array or, in the wide form, one with the same numbers, if it counts on this rank. */
+static bool is_array(int i, const int *got, const int copy[RANKS_MAX], const int *given, bool counts)
+{
+    if (!calls[i].wide) {
+        return got == given;
+    }
+    bool same = (NULL == got) == (NULL == given || !counts);
+    for (int r = 0; r < ranks && NULL != got && NULL != given; r++) {
+        same = same && copy[r] == given[r];
+    }
+    return same;
+}
+
 /* Offered: got as it was passed. Else: the error that says what to do. */
 static bool is_queued(int i, const args_t *a)
 {
     const gpusym_stream_call_t *c = &seen.call;
     const int before = seen.calls, rc = calls[i].make(a);
+    const MPI_Count more = calls[i].wide ? a->more : 0;
+    const bool at_root = rank == a->root && has(i, 'r');
+    const bool sends = (at_root || !has(i, 'S')) && MPI_IN_PLACE != a->sbuf;
+    const bool receives = (at_root || !has(i, 'G')) && !(at_root && MPI_IN_PLACE == a->rbuf);
 
     if (!offered) {
         return is_error(rc, MPI_ERR_UNSUPPORTED_OPERATION, WHAT_TO_DO, a->comm);
     }
     return is_success(rc) && before + 1 == seen.calls && seen.comm == (void *) a->comm && seen.stream == a->stream &&
            c->coll == calls[i].id && c->rbuf == a->rbuf && c->rdtype == (void *) a->rtype &&
-           c->sbuf == (has(i, 'b') ? NULL : a->sbuf) && c->rcount == (has(i, 'c') ? (size_t) a->rcount : 0) &&
-           c->scount == (has(i, '1') ? (size_t) a->scount : 0) && c->scounts == (has(i, 'N') ? a->counts : NULL) &&
-           c->sdispls == (has(i, 'N') ? a->displs : NULL) && c->sdtype == (has(i, 's') ? (void *) a->stype : NULL) &&
-           c->op == (has(i, 'o') ? (void *) a->op : NULL) && c->rcounts == (has(i, 'n') ? a->counts : NULL) &&
-           c->rdispls == (has(i, 'd') ? a->displs : NULL) && c->root == (has(i, 'r') ? a->root : 0);
+           c->sbuf == (has(i, 'b') ? NULL : a->sbuf) && c->rcount == (size_t) (has(i, 'c') ? a->rcount + more : 0) &&
+           c->scount == (size_t) (has(i, '1') ? a->scount + more : 0) &&
+           is_array(i, c->scounts, seen.array[0], has(i, 'N') ? a->counts : NULL, sends) &&
+           is_array(i, c->sdispls, seen.array[1], has(i, 'N') ? a->displs : NULL, sends) &&
+           is_array(i, c->rcounts, seen.array[2], has(i, 'n') ? a->counts : NULL, receives) &&
+           is_array(i, c->rdispls, seen.array[3], has(i, 'd') ? a->displs : NULL, receives) &&
+           c->sdtype == (has(i, 's') ? (void *) a->stype : NULL) && c->op == (has(i, 'o') ? (void *) a->op : NULL) &&
+           c->root == (has(i, 'r') ? a->root : 0);
 }
 
 /* Wrong arguments are refused, if they count here; else the call is queued. */
@@ -306,6 +384,12 @@ static void try_arguments(int i, const args_t *good, MPI_Comm inter)
     WITH(counts, NULL, counts, MPI_ERR_ARG);
     WITH(counts, negative, counts, MPI_ERR_COUNT);
     WITH(displs, NULL, displs, MPI_ERR_ARG);
+    /* What an int does not hold: a count may be so, but not the bytes of all ranks, nor a number in an array. */
+    WITH(more, INT_MAX + (MPI_Count) 1, counts && calls[i].wide, MPI_ERR_COUNT);
+    WITH(more, PTRDIFF_MAX / 8 / ranks,
+         calls[i].wide && (counts || (sends && has(i, '1')) || (receives && has(i, 'c'))), MPI_ERR_COUNT);
+    WITH(far, INT_MAX + (MPI_Aint) 1, displs && calls[i].wide, MPI_ERR_COUNT);
+    WITH(far, INT_MIN - (MPI_Aint) 1, displs && calls[i].wide, MPI_ERR_COUNT);
     WITH(rbuf, MPI_IN_PLACE, !(scatter && at_root), MPI_ERR_BUFFER);
     if (!has(i, 'b')) {
         WITH(sbuf, MPI_IN_PLACE, scatter || (has(i, 'r') && !at_root), MPI_ERR_BUFFER);
@@ -486,6 +570,7 @@ static bool stream_is(MPI_Comm comm, MPIX_Stream wanted)
 static void try_stream_comm(const args_t *a, MPIX_Stream stream)
 {
     const int before = seen.prepares;
+    const MPI_Count many = INT_MAX + (MPI_Count) 1;
     MPI_Comm comm, copy;
 
     say(is_success(MPIX_Stream_comm_create(a->comm, stream, &comm)) && before + 1 == seen.prepares &&
@@ -499,6 +584,9 @@ static void try_stream_comm(const args_t *a, MPIX_Stream stream)
     say(is_success(MPIX_Allreduce_enqueue(a->sbuf, a->rbuf, a->rcount, a->rtype, a->op, copy)) &&
             seen.stream == a->stream && seen.comm == (void *) copy && seen.call.rbuf == a->rbuf,
         "MPIX_Allreduce_enqueue", "good");
+    say(is_success(MPIX_Allreduce_enqueue_c(a->sbuf, a->rbuf, many, a->rtype, a->op, copy)) &&
+            seen.stream == a->stream && seen.comm == (void *) copy && (size_t) many == seen.call.rcount,
+        "MPIX_Allreduce_enqueue_c", "good");
     say(is_error(MPIX_Comm_get_stream(copy, 1, &stream), MPI_ERR_ARG, NULL, copy), "MPIX_Comm_get_stream", "idx 1");
     MPI_Comm_free(&copy);
 }
@@ -581,7 +669,7 @@ static void try_all(void)
 {
     static double in[RANKS_MAX], out[RANKS_MAX];
     static int counts[RANKS_MAX], displs[RANKS_MAX], stream;
-    args_t good = {in, out, &stream, 1, 1, 0, counts, displs, MPI_DOUBLE, MPI_DOUBLE, MPI_SUM, MPI_COMM_NULL};
+    args_t good = {in, out, &stream, 1, 1, 0, 0, 0, counts, displs, MPI_DOUBLE, MPI_DOUBLE, MPI_SUM, MPI_COMM_NULL};
     MPI_Errhandler errhandler;
     MPI_Comm inter;
 

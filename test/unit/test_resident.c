@@ -440,8 +440,9 @@ static void let_leave_undone(const gpusym_lane_t *lane)
 static uint64_t check_times(const team_t *t, uint64_t from)
 {
     const uint64_t slack = 2 * GPUSYM_TOOK_NS; /* of a begin that is told by how long the call took */
-    uint64_t times[2];
-    gpusym_lane_times(t->rank[0].lane, times);
+    uint64_t words[3], times[2];
+    gpusym_lane_words(t->rank[0].lane, words);
+    gpusym_lane_times(words, times);
     assert_true(times[0] != 0 && times[0] <= times[1] && times[0] + slack >= from);
     return times[1];
 }
@@ -450,11 +451,12 @@ static uint64_t check_times(const team_t *t, uint64_t from)
 static void times_told(void **state)
 {
     (void) state;
-    uint64_t none[2];
+    uint64_t words[3], none[2];
     team_t t;
     team_open(&t, 2, LINGER_NS, 7);
     launch_all(&t, 1);
-    gpusym_lane_times(t.rank[0].lane, none);
+    gpusym_lane_words(t.rank[0].lane, words);
+    gpusym_lane_times(words, none);
     assert_true(0 == none[0] && 0 == none[1]);
     let_leave(t.rank[0].lane);
     let_leave(t.rank[1].lane);

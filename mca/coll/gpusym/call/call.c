@@ -305,7 +305,6 @@ static void post_call(coll_gpusym_call_t *call)
             call->way->early(run);
         }
     }
-    coll_gpusym_traced_posted(run);
 }
 
 static void begin_call(coll_gpusym_call_t *call)
@@ -549,6 +548,7 @@ static void step(coll_gpusym_call_t *call)
     switch (call->state) {
     case COLL_GPUSYM_CALL_NEW:
         begin_call(call);
+        coll_gpusym_traced_posted(&call->run, COLL_GPUSYM_CALL_ROLLCALL == call->state);
         break;
     case COLL_GPUSYM_CALL_ROLLCALL:
         if (gpusym_rollcall_read(coll_gpusym_run_rollcall(&call->run), &call->run.task.read)) {

@@ -16,6 +16,7 @@
 #include "mca/coll/gpusym/exec/traced.h"
 #include "mca/coll/gpusym/exec/whole.h"
 #include "mca/coll/gpusym/trace/ranges.h"
+#include "mca/coll/gpusym/trace/ticks.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/sanitizers.h"
 #include "opal/runtime/opal_progress.h"
@@ -188,7 +189,7 @@ static int block_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
         return coll_gpusym_forward(e->fallback, a);
     }
     coll_gpusym_call_init(&call, e, &b, COLL_GPUSYM_BLOCKING);
-    coll_gpusym_traced_begin(&call.run);
+    coll_gpusym_traced_begin_posting(&call.run);
     coll_gpusym_list_wait(&call);
     return finish_blocking(&call);
 }
@@ -252,7 +253,7 @@ static void note_entry(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, enu
         coll_gpusym_range_push(a->coll);
     }
     if (GPUSYM_FLAG(coll_gpusym_trace_on) && has_comm(a) && !e->fallback->forwarding) {
-        e->trace.entered = gpusym_now_ns();
+        e->trace.entered = coll_gpusym_ticks_now();
         e->trace.form = form;
     }
 }
@@ -304,7 +305,7 @@ static int start_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a,
         coll_gpusym_request_put(r);
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    coll_gpusym_traced_begin(&r->call.run);
+    coll_gpusym_traced_begin_posting(&r->call.run);
     OBJ_RETAIN(comm);
     coll_gpusym_request_start(r);
     *req = coll_gpusym_mpi_request(r);
@@ -406,7 +407,7 @@ static void start_again(coll_gpusym_request_t *r)
 {
     coll_gpusym_call_t *call = &r->call;
     if (!r->alone && NULL == r->inner) {
-        coll_gpusym_traced_begin(&call->run);
+        coll_gpusym_traced_begin_posting(&call->run);
         coll_gpusym_request_start(r);
         return;
     }

@@ -33,13 +33,17 @@ typedef struct coll_gpusym_engine {
      * and calls the fallback once for each call, as a rank without gpusym does. */
     bool apart;
     int reason_apart; /* enum coll_gpusym_reason, for what is staged then */
-    /* Where calls are recorded: when MPI was called, 0 between calls, and how; the communicator in the trace, plus one,
-     * and calls of it that no roll-call numbers. Written by the thread that makes a call; the last three where it
-     * ends. */
+    /* Where calls are recorded: when MPI was called, in ticks (trace/ticks.h), 0 between calls, and how; the
+     * communicator in the trace, plus one, and calls of it that no roll-call numbers. Written by the thread that makes
+     * a call; the last three where a call is polled, or ends. */
     struct {
         uint64_t entered;
         uint8_t form; /* enum coll_gpusym_form */
-        bool noted;   /* a nonblocking call has been, and is being started */
+        struct {      /* the same of the call that has not taken its record yet: see exec/traced.h */
+            uint64_t entered;
+            uint8_t form;
+        } later;
+        bool noted; /* a nonblocking call has been, and is being started */
         uint32_t comm, nth;
         uint64_t calls;
     } trace;

@@ -7,12 +7,14 @@
 
 #include "mca/coll/gpusym/trace/events.h"
 #include "mca/coll/gpusym/trace/sums.h"
+#include "mca/coll/gpusym/trace/ticks.h"
 #include "mca/common/gpusym/gpusym.h"
 
-static coll_gpusym_record_t *record_of(const coll_gpusym_run_t *run)
-{
-    return coll_gpusym_trace_record(run->trace);
-}
+/* coll_gpusym_run_t.trace of a call that is to take its record; of those of a communicator one at a time, which is the
+ * first that is not over. */
+#define LATER UINT32_MAX
+/* Longer calls end by the clock that ticks are compared with: what they miss by then may be seen. */
+#define TICKS_MAX_NS 1000000u
 
 /* MPI_Reduce_local belongs to no communicator: any thread may be in it. */
 static bool has_comm(const coll_gpusym_args_t *a)
@@ -20,45 +22,123 @@ static bool has_comm(const coll_gpusym_args_t *a)
     return COLL_GPUSYM_P_LOCAL != coll_gpusym_facts[a->coll].pattern;
 }
 
+/* entered: in ticks. */
+static void take_record(coll_gpusym_run_t *run, uint64_t entered, unsigned form)
+{
+    run->trace = coll_gpusym_trace_take();
+    if (0 != run->trace) {
+        coll_gpusym_record_t *r = coll_gpusym_trace_record(run->trace);
+        r->entered = coll_gpusym_ticks_ns(coll_gpusym_ticks_base(), entered);
+        r->form = (uint8_t) form;
+        r->coll = (uint8_t) run->args->coll;
+    }
+}
+
 void coll_gpusym_traced_take(coll_gpusym_run_t *run)
 {
     const coll_gpusym_engine_t *e = run->engine;
-    if (has_comm(run->args) && 0 == e->trace.entered) { /* it began before records were taken */
-        return;
+    if (!has_comm(run->args)) {
+        take_record(run, coll_gpusym_ticks_now(), COLL_GPUSYM_FORM_BLOCKING);
+    } else if (0 != e->trace.entered) { /* else it began before records were taken */
+        take_record(run, e->trace.entered, e->trace.form);
     }
-    run->trace = coll_gpusym_trace_take();
     if (0 != run->trace) {
-        coll_gpusym_record_t *r = record_of(run);
-        const bool noted = has_comm(run->args);
-        r->entered = noted ? e->trace.entered : gpusym_now_ns();
-        r->form = noted ? e->trace.form : COLL_GPUSYM_FORM_BLOCKING;
-        r->coll = (uint8_t) run->args->coll;
         coll_gpusym_events_begin(run->trace);
     }
 }
 
-void coll_gpusym_traced_note_posted(const coll_gpusym_run_t *run)
+/* Not behind others; nor if there may be an event, which is raised without the lock that is held where calls are. */
+void coll_gpusym_traced_take_later(coll_gpusym_run_t *run)
 {
-    coll_gpusym_record_t *r = record_of(run);
-    const uint64_t now = gpusym_now_ns();
-    const bool has_kernel = NULL != run->launch.lane;
-    if (0 == r->posted) { /* else it is posted anew */
-        /* A command takes less time than to ask for it. A launch takes longer than all before. */
-        r->posted = has_kernel && COLL_GPUSYM_COMMANDED != run->launch.resident.how ? r->entered : now;
-        r->last = (int) run->engine->team->host.rank;
+    coll_gpusym_engine_t *e = run->engine;
+    if (GPUSYM_FLAG(coll_gpusym_trace_wanted) || NULL != __atomic_load_n(&e->first, __ATOMIC_ACQUIRE)) {
+        coll_gpusym_traced_take(run);
+    } else if (0 != e->trace.entered) {
+        e->trace.later.entered = e->trace.entered;
+        e->trace.later.form = e->trace.form;
+        run->trace = LATER;
     }
+}
+
+static __attribute__((noinline)) void take_kept(coll_gpusym_run_t *run)
+{
+    take_record(run, run->engine->trace.later.entered, run->engine->trace.later.form);
+}
+
+/* The record of a call, which takes it now, if it was to. NULL: there is none. */
+static coll_gpusym_record_t *record_of(coll_gpusym_run_t *run)
+{
+    if (LATER == run->trace) {
+        take_kept(run);
+    }
+    return 0 != run->trace ? coll_gpusym_trace_record(run->trace) : NULL;
+}
+
+static int own_rank(const coll_gpusym_run_t *run)
+{
+    const coll_gpusym_team_t *t = run->engine->team;
+    return (int) coll_gpusym_team_member(t, t->host.rank);
+}
+
+static void set_posted(const coll_gpusym_run_t *run, coll_gpusym_record_t *r, uint64_t when)
+{
+    if (0 == r->posted) { /* else it is posted anew */
+        r->posted = when;
+        r->last = own_rank(run);
+    }
+}
+
+/* One that has been posted and was to take its record has waited for nobody: a post takes less time than to ask for
+ * it. */
+static void set_not_waited(const coll_gpusym_run_t *run, coll_gpusym_record_t *r)
+{
+    if (0 == r->posted && 0 != run->task.read.seq) {
+        set_posted(run, r, r->entered);
+        r->there = r->posted;
+    }
+}
+
+void coll_gpusym_traced_note_posted(coll_gpusym_run_t *run, bool posted)
+{
+    const bool has_kernel = NULL != run->launch.lane;
+    if (LATER == run->trace && posted && !has_kernel) {
+        return;
+    }
+    coll_gpusym_record_t *r = record_of(run);
+    if (NULL == r || !posted) {
+        return;
+    }
+    const uint64_t now = gpusym_now_ns();
+    /* A command takes less time than to ask for it. A launch takes longer than all before. */
+    set_posted(run, r, has_kernel && COLL_GPUSYM_COMMANDED != run->launch.resident.how ? r->entered : now);
     if (has_kernel) {
         r->launched = now;
     }
 }
 
-void coll_gpusym_traced_note_there(const coll_gpusym_run_t *run, bool late)
+void coll_gpusym_traced_note_awaits(coll_gpusym_run_t *run)
 {
     coll_gpusym_record_t *r = record_of(run);
-    const coll_gpusym_team_t *t = run->engine->team;
-    /* Where it has waited for none, nobody has come since it posted. */
-    r->there = late || r->last != (int) t->host.rank ? gpusym_now_ns() : r->posted;
-    r->last = late ? -1 : r->last;
+    if (NULL != r) {
+        if (0 == r->posted) {
+            set_posted(run, r, gpusym_now_ns());
+        }
+        r->last = (int) coll_gpusym_team_member(run->engine->team, run->task.read.next);
+    }
+}
+
+void coll_gpusym_traced_note_there(coll_gpusym_run_t *run, bool late)
+{
+    if (LATER == run->trace && !late) {
+        return;
+    }
+    coll_gpusym_record_t *r = record_of(run);
+    if (NULL != r) {
+        set_not_waited(run, r);
+        /* Where it has waited for none, nobody has come since it posted. */
+        r->there = late || r->last != own_rank(run) ? gpusym_now_ns() : r->posted;
+        r->last = late ? -1 : r->last;
+    }
 }
 
 /* A pass over the blocks of all ranks, where they differ. */
@@ -67,25 +147,6 @@ static void measure(const coll_gpusym_run_t *run, coll_gpusym_record_t *r)
     coll_gpusym_buffers_t *b = run->buffers;
     coll_gpusym_buffers_measure(b);
     r->bytes = b->send.span.bytes > b->recv.span.bytes ? b->send.span.bytes : b->recv.span.bytes;
-}
-
-void coll_gpusym_traced_note_launched(const coll_gpusym_run_t *run, uint32_t blocks)
-{
-    coll_gpusym_record_t *r = record_of(run);
-    r->blocks = (uint16_t) blocks;
-    if (0 == r->launched) {
-        r->launched = gpusym_now_ns();
-    }
-    measure(run, r); /* while the GPU works */
-}
-
-void coll_gpusym_traced_note_ran(const coll_gpusym_run_t *run)
-{
-    coll_gpusym_record_t *r = record_of(run);
-    if (!GPUSYM_FLAG(coll_gpusym_trace_written)) { /* launched without times */
-        return;
-    }
-    gpusym_lane_times(run->launch.lane, r->gpu);
 }
 
 /* The communicator's number, at its first call that ends. */
@@ -102,31 +163,72 @@ static bool find_comm(coll_gpusym_engine_t *e)
     return 0 != e->trace.comm;
 }
 
-/* What holds whatever way it has gone. */
-static void end_record(coll_gpusym_engine_t *e, coll_gpusym_record_t *r, uint32_t number, uint64_t seq, int error)
+/* What is known of a call once it runs, or has ended without. */
+static void describe(const coll_gpusym_run_t *run, coll_gpusym_record_t *r)
 {
+    coll_gpusym_engine_t *e = run->engine;
     const coll_gpusym_team_t *t = e->team;
-    r->returned = gpusym_now_ns();
-    r->error = error;
-    coll_gpusym_sums_add(r);
-    coll_gpusym_events_end(number);
+    set_not_waited(run, r);
+    measure(run, r);
+    r->seq = 0 != run->task.read.seq ? run->task.read.seq : ++e->trace.calls;
+    r->algorithm = (int16_t) run->launch.algorithm;
+    r->zero_copy = run->task.zero_copy.used;
     if (!GPUSYM_FLAG(coll_gpusym_trace_written)) {
-        coll_gpusym_trace_drop(number);
         return;
     }
-    if (!find_comm(e)) {
-        coll_gpusym_trace_lose(number);
-        return;
-    }
-    r->comm = e->trace.comm - 1;
+    r->comm = find_comm(e) ? e->trace.comm - 1 : UINT32_MAX;
     r->nth = e->trace.nth;
-    r->seq = 0 != seq ? seq : ++e->trace.calls;
     if (NULL != t && '\0' != t->host.gpu_text[0] && __atomic_load_n(&coll_gpusym_trace_wants_gpu, __ATOMIC_RELAXED)) {
         coll_gpusym_trace_gpu(t->host.gpu_text);
     }
-    coll_gpusym_trace_put(number);
-    if (MPI_SUCCESS != error) { /* the program may end by it */
-        coll_gpusym_trace_flush();
+}
+
+void coll_gpusym_traced_note_launched(coll_gpusym_run_t *run, uint32_t blocks)
+{
+    coll_gpusym_record_t *r = record_of(run);
+    if (NULL != r) {
+        r->blocks = (uint16_t) blocks;
+        r->launched = 0 != r->launched ? r->launched : gpusym_now_ns();
+        r->returned = coll_gpusym_ticks_base();
+        describe(run, r);
+    }
+}
+
+void coll_gpusym_traced_note_ran(const coll_gpusym_run_t *run)
+{
+    gpusym_lane_words(run->launch.lane, coll_gpusym_trace_record(run->trace)->gpu);
+}
+
+/* Now, for a call that may have a base of ticks in its place. */
+static uint64_t returned_at(const coll_gpusym_record_t *r)
+{
+    if (0 != r->returned) {
+        const uint64_t ns = coll_gpusym_ticks_ns(r->returned, coll_gpusym_ticks_now());
+        if (ns - r->launched < TICKS_MAX_NS) {
+            return ns;
+        }
+    }
+    return gpusym_now_ns();
+}
+
+/* The record is complete but for these. */
+static void end_record(coll_gpusym_record_t *r, uint32_t number, int error)
+{
+    r->error = error;
+    r->returned = returned_at(r);
+    if (GPUSYM_FLAG(coll_gpusym_trace_wanted)) {
+        coll_gpusym_sums_add(r);
+        coll_gpusym_events_end(number);
+    }
+    if (!GPUSYM_FLAG(coll_gpusym_trace_written)) {
+        coll_gpusym_trace_drop(number);
+    } else if (UINT32_MAX == r->comm) {
+        coll_gpusym_trace_lose(number);
+    } else {
+        coll_gpusym_trace_put(number);
+        if (MPI_SUCCESS != error) { /* the program may end by it */
+            coll_gpusym_trace_flush();
+        }
     }
 }
 
@@ -136,34 +238,30 @@ void coll_gpusym_traced_note_end(coll_gpusym_run_t *run, const coll_gpusym_way_t
     coll_gpusym_record_t *r = record_of(run);
     const uint32_t number = run->trace;
     run->trace = 0;
+    if (NULL == r) {
+        return;
+    }
     if (&coll_gpusym_way_whole == way && run->reason < 0) { /* forwarded, with host buffers */
         coll_gpusym_trace_drop(number);
         return;
     }
     r->way = NULL != way ? way->name : NULL;
+    r->by = run->launch.algorithm >= 0 ? by[run->launch.resident.how] : NULL;
     r->reason = (int8_t) run->reason;
-    r->zero_copy = run->task.zero_copy.used;
-    if (run->launch.algorithm >= 0) {
-        r->algorithm = gpusym_algorithm_name((unsigned) run->launch.algorithm);
-        r->by = by[run->launch.resident.how];
+    if (0 == r->seq) {
+        describe(run, r);
     }
-    if (r->last >= 0) {
-        r->last = (int) coll_gpusym_team_member(run->engine->team, (uint32_t) r->last);
-    }
-    if (0 == r->launched) {
-        measure(run, r);
-    }
-    end_record(run->engine, r, number, run->task.read.seq, run->error);
+    end_record(r, number, run->error);
 }
 
 void coll_gpusym_traced_alone(coll_gpusym_engine_t *e, coll_gpusym_buffers_t *b, int error)
 {
-    coll_gpusym_run_t run = {.engine = e, .args = b->args, .buffers = b};
+    coll_gpusym_run_t run = {.engine = e, .args = b->args, .buffers = b, .launch = {.algorithm = -1}};
     coll_gpusym_traced_begin(&run);
     if (COLL_GPUSYM_TRACED(&run)) {
-        coll_gpusym_record_t *r = record_of(&run);
+        coll_gpusym_record_t *r = coll_gpusym_trace_record(run.trace);
         r->way = "copy";
-        measure(&run, r);
-        end_record(e, r, run.trace, 0, error);
+        describe(&run, r);
+        end_record(r, run.trace, error);
     }
 }

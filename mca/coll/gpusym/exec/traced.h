@@ -2,6 +2,11 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * What becomes of a call, in its record of the trace (trace/record.h). Each function is one branch where there is none.
+ *
+ * A short call waits for its GPU, from when this has its command until it has done it. What the trace does before
+ * delays the GPU, what it does behind delays the program, what it does meanwhile nobody. So a clock is read before, one
+ * is read behind and stored beside what could not be known, and all else stands between. A call takes its record where
+ * the GPU has its command, or where it has to wait for ranks first.
  */
 #ifndef MCA_COLL_GPUSYM_EXEC_TRACED_H
 #define MCA_COLL_GPUSYM_EXEC_TRACED_H
@@ -12,12 +17,14 @@
 
 #define COLL_GPUSYM_TRACED(run) (__builtin_expect(0 != (run)->trace, 0))
 
-/* Takes a record for a call. */
+/* Takes a record for a call; or has it take one as above. */
 void coll_gpusym_traced_take(coll_gpusym_run_t *run);
+void coll_gpusym_traced_take_later(coll_gpusym_run_t *run);
 /* The rest of what follows, for a call that has a record. */
-void coll_gpusym_traced_note_posted(const coll_gpusym_run_t *run);
-void coll_gpusym_traced_note_there(const coll_gpusym_run_t *run, bool late);
-void coll_gpusym_traced_note_launched(const coll_gpusym_run_t *run, uint32_t blocks);
+void coll_gpusym_traced_note_posted(coll_gpusym_run_t *run, bool posted);
+void coll_gpusym_traced_note_awaits(coll_gpusym_run_t *run);
+void coll_gpusym_traced_note_there(coll_gpusym_run_t *run, bool late);
+void coll_gpusym_traced_note_launched(coll_gpusym_run_t *run, uint32_t blocks);
 void coll_gpusym_traced_note_ran(const coll_gpusym_run_t *run);
 void coll_gpusym_traced_note_end(coll_gpusym_run_t *run, const coll_gpusym_way_t *way);
 
@@ -28,36 +35,44 @@ static inline void coll_gpusym_traced_begin(coll_gpusym_run_t *run)
         coll_gpusym_traced_take(run);
     }
 }
-/* The peers see that this rank is in the call, and what can be launched as soon as that has been. */
-static inline void coll_gpusym_traced_posted(const coll_gpusym_run_t *run)
+/* The same of a call with a team, which is to be posted. */
+static inline void coll_gpusym_traced_begin_posting(coll_gpusym_run_t *run)
+{
+    if (__builtin_expect(GPUSYM_FLAG(coll_gpusym_trace_on), 0)) {
+        coll_gpusym_traced_take_later(run);
+    }
+}
+/* The call has been polled while it was new. posted: the peers see that this rank is in it, and what can be launched as
+ * soon as that has been. */
+static inline void coll_gpusym_traced_posted(coll_gpusym_run_t *run, bool posted)
 {
     if (COLL_GPUSYM_TRACED(run)) {
-        coll_gpusym_traced_note_posted(run);
+        coll_gpusym_traced_note_posted(run, posted);
     }
 }
 /* A rank is not there yet: the first that is not, of the team. */
-static inline void coll_gpusym_traced_awaits(const coll_gpusym_run_t *run)
+static inline void coll_gpusym_traced_awaits(coll_gpusym_run_t *run)
 {
     if (COLL_GPUSYM_TRACED(run)) {
-        coll_gpusym_trace_record(run->trace)->last = (int) run->task.read.next;
+        coll_gpusym_traced_note_awaits(run);
     }
 }
 /* All ranks of the team are. */
-static inline void coll_gpusym_traced_there(const coll_gpusym_run_t *run)
+static inline void coll_gpusym_traced_there(coll_gpusym_run_t *run)
 {
     if (COLL_GPUSYM_TRACED(run)) {
         coll_gpusym_traced_note_there(run, false);
     }
 }
 /* All ranks have agreed, of several islands: which of them came last is not known. */
-static inline void coll_gpusym_traced_agreed(const coll_gpusym_run_t *run)
+static inline void coll_gpusym_traced_agreed(coll_gpusym_run_t *run)
 {
     if (COLL_GPUSYM_TRACED(run) && coll_gpusym_team_is_part(run->engine->team)) {
         coll_gpusym_traced_note_there(run, true);
     }
 }
 /* The way has begun; its kernel, if there is one, has so many blocks, 0: not known. */
-static inline void coll_gpusym_traced_launched(const coll_gpusym_run_t *run, uint32_t blocks)
+static inline void coll_gpusym_traced_launched(coll_gpusym_run_t *run, uint32_t blocks)
 {
     if (COLL_GPUSYM_TRACED(run)) {
         coll_gpusym_traced_note_launched(run, blocks);

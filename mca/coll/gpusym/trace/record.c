@@ -19,8 +19,10 @@
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/trace/ranges.h"
+#include "mca/coll/gpusym/trace/ticks.h"
 #include "mca/coll/gpusym/trace/writer.h"
 #include "mca/common/gpusym/common.h"
+#include "mca/common/gpusym/exec/lane.h"
 
 #include "config.h"
 
@@ -51,10 +53,11 @@ typedef struct {
 
 bool coll_gpusym_trace_on;
 bool coll_gpusym_trace_written;
+bool coll_gpusym_trace_wanted;
 bool coll_gpusym_trace_wants_gpu;
+coll_gpusym_record_t *coll_gpusym_trace_ring; /* [RECORDS] */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* the file, communicators, who wants records */
-static coll_gpusym_record_t *ring;                       /* [RECORDS] */
 static unsigned wanted;                                  /* coll_gpusym_trace_want() without _spare() */
 static struct {
     _Alignas(64) uint64_t head; /* the next record to be taken, modulo RECORDS */
@@ -136,6 +139,7 @@ static void quote(const char *text, char *to, size_t size)
 static void switch_records(void)
 {
     const bool on = coll_gpusym_trace_written || 0 != wanted;
+    __atomic_store_n(&coll_gpusym_trace_wanted, 0 != wanted, __ATOMIC_RELAXED);
     __atomic_store_n(&coll_gpusym_trace_on, on, __ATOMIC_RELEASE);
     __atomic_store_n(&coll_gpusym_params.notes, on || coll_gpusym_params.summary || coll_gpusym_ranges_on,
                      __ATOMIC_RELAXED);
@@ -144,16 +148,16 @@ static void switch_records(void)
 static bool have_ring(void)
 {
     void *memory;
-    if (NULL != ring) {
+    if (NULL != coll_gpusym_trace_ring) {
         return true;
     }
-    if (0 != posix_memalign(&memory, 64, RECORDS * sizeof *ring)) {
+    if (0 != posix_memalign(&memory, 64, RECORDS * sizeof *coll_gpusym_trace_ring)) {
         gpusym_log_no_memory("records of calls");
         return false;
     }
-    memset(memory, 0, RECORDS * sizeof *ring); /* no page fault in a call */
+    memset(memory, 0, RECORDS * sizeof *coll_gpusym_trace_ring); /* no page fault in a call */
     at.head = at.lost = at.tail = out.calls = 0;
-    ring = memory;
+    coll_gpusym_trace_ring = memory;
     return true;
 }
 
@@ -266,8 +270,10 @@ static void name_comms(comm_t *c, uint32_t nth)
         }                                 \
     } while (0)
 
-static void put_times(const coll_gpusym_record_t *r)
+static void put_times(const coll_gpusym_record_t *r, bool ended)
 {
+    uint64_t gpu[2];
+    gpusym_lane_times(r->gpu, gpu);
     PUT_TIME("entered", r->entered);
     PUT_TIME("posted", r->posted);
     PUT_TIME("there", r->there);
@@ -276,9 +282,11 @@ static void put_times(const coll_gpusym_record_t *r)
         put_number((uint64_t) r->last);
     }
     PUT_TIME("launched", r->launched);
-    PUT_TIME("gpu_begin", r->gpu[0]);
-    PUT_TIME("gpu_end", r->gpu[1]);
-    PUT_TIME("returned", r->returned);
+    PUT_TIME("gpu_begin", gpu[0]);
+    PUT_TIME("gpu_end", gpu[1]);
+    if (ended) {
+        PUT_TIME("returned", r->returned);
+    }
 }
 
 static void put_way(const coll_gpusym_record_t *r)
@@ -296,9 +304,9 @@ static void put_way(const coll_gpusym_record_t *r)
         put_string(r->way);
         PUT("\"");
     }
-    if (NULL != r->algorithm) {
+    if (r->algorithm >= 0) {
         PUT(",\"algorithm\":\"");
-        put_string(r->algorithm);
+        put_string(gpusym_algorithm_name((unsigned) r->algorithm));
         PUT("\"");
     }
     if (NULL != r->by) {
@@ -336,7 +344,7 @@ static void put_record(const coll_gpusym_record_t *r, bool ended)
         put_number(r->seq);
     }
     put_way(r);
-    put_times(r);
+    put_times(r, ended);
     if (0 != r->error) {
         PUT(",\"error\":");
         put_signed(r->error);
@@ -359,7 +367,7 @@ static void write_ended(bool all)
     const uint64_t end = __atomic_load_n(&at.head, __ATOMIC_RELAXED), first = end > RECORDS ? end - RECORDS : 0;
     uint64_t tail = all || at.tail < first ? first : at.tail;
     for (uint64_t i = tail; i < end; i++) {
-        coll_gpusym_record_t *r = &ring[i % RECORDS];
+        coll_gpusym_record_t *r = &coll_gpusym_trace_ring[i % RECORDS];
         const uint32_t state = state_of(r);
         if (DONE == state) {
             put_record(r, true);
@@ -415,8 +423,8 @@ static __attribute__((noinline)) void wake_writer(void)
 /* Brings the record of the next call near, which the core of the thread has had. */
 static void fetch_next(uint64_t i)
 {
-    const char *next = (const char *) &ring[(i + 1) % RECORDS];
-    for (size_t line = 0; line < sizeof *ring; line += 64) {
+    const char *next = (const char *) &coll_gpusym_trace_ring[(i + 1) % RECORDS];
+    for (size_t line = 0; line < sizeof *coll_gpusym_trace_ring; line += 64) {
         __builtin_prefetch(next + line, 1);
     }
 }
@@ -426,7 +434,7 @@ uint32_t coll_gpusym_trace_take(void)
     __atomic_thread_fence(__ATOMIC_ACQUIRE); /* who sees that records are taken sees the ring */
     for (unsigned tries = 0; tries < TRIES; tries++) {
         const uint64_t i = __atomic_fetch_add(&at.head, 1, __ATOMIC_RELAXED);
-        coll_gpusym_record_t *r = &ring[i % RECORDS];
+        coll_gpusym_record_t *r = &coll_gpusym_trace_ring[i % RECORDS];
         if (0 == i % WAKES && i - __atomic_load_n(&at.tail, __ATOMIC_RELAXED) >= RECORDS / 2) {
             wake_writer();
         }
@@ -436,7 +444,7 @@ uint32_t coll_gpusym_trace_take(void)
         uint32_t was = FREE;
         if (__atomic_compare_exchange_n(&r->state, &was, OPEN, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
             memset(r, 0, offsetof(coll_gpusym_record_t, state)); /* which the thread reads */
-            r->last = r->reason = -1;
+            r->last = r->algorithm = r->reason = -1;
             fetch_next(i);
             return (uint32_t) (i % RECORDS) + 1;
         }
@@ -445,19 +453,14 @@ uint32_t coll_gpusym_trace_take(void)
     return 0;
 }
 
-coll_gpusym_record_t *coll_gpusym_trace_record(uint32_t number)
-{
-    return &ring[number - 1];
-}
-
 void coll_gpusym_trace_put(uint32_t number)
 {
-    __atomic_store_n(&ring[number - 1].state, DONE, __ATOMIC_RELEASE);
+    __atomic_store_n(&coll_gpusym_trace_ring[number - 1].state, DONE, __ATOMIC_RELEASE);
 }
 
 void coll_gpusym_trace_drop(uint32_t number)
 {
-    __atomic_store_n(&ring[number - 1].state, FREE, __ATOMIC_RELEASE);
+    __atomic_store_n(&coll_gpusym_trace_ring[number - 1].state, FREE, __ATOMIC_RELEASE);
 }
 
 void coll_gpusym_trace_lose(uint32_t number)
@@ -561,6 +564,7 @@ void coll_gpusym_trace_start(int world_rank, const char *host)
     coll_gpusym_trace_written = coll_gpusym_trace_wants_gpu = true;
     writer = (coll_gpusym_writer_t){.name = "gpusym-trace", .write = write_now, .every_ns = EVERY_NS};
     (void) coll_gpusym_writer_start(&writer); /* without it calls write where the ring is full */
+    coll_gpusym_ticks_start();
     switch_records();
 }
 
@@ -580,8 +584,8 @@ static void end_file(void)
     coll_gpusym_trace_flush();
     coll_gpusym_trace_written = false;
     for (uint32_t i = 0; i < RECORDS; i++) {
-        if (OPEN == ring[i].state) {
-            put_record(&ring[i], false);
+        if (OPEN == coll_gpusym_trace_ring[i].state) {
+            put_record(&coll_gpusym_trace_ring[i], false);
         }
     }
     if (out.fd >= 0) {
@@ -595,7 +599,7 @@ static void end_file(void)
 
 void coll_gpusym_trace_stop(void)
 {
-    if (NULL == ring) {
+    if (NULL == coll_gpusym_trace_ring) {
         return;
     }
     wanted = 0;
@@ -610,8 +614,8 @@ void coll_gpusym_trace_stop(void)
     }
     free(out.comm);
     free(out.text);
-    free(ring);
-    ring = NULL;
+    free(coll_gpusym_trace_ring);
+    coll_gpusym_trace_ring = NULL;
     out.text = NULL;
     out.comm = NULL;
     out.comms = out.room = 0;

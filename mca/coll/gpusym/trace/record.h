@@ -5,7 +5,8 @@
  * each. docs/guide.md describes the lines. Without that file they are only added up (sums.h).
  *
  * Records stand in a ring of fixed size that is allocated once. A call takes one, fills it while it goes on, and ends
- * it; nothing is allocated, formatted or locked for that. A thread (writer.h) writes the ended records ten times a
+ * it; nothing is allocated, formatted or locked for that. All of it but the times when MPI was called and has returned
+ * is noted while the GPU works: see exec/traced.h. A thread (writer.h) writes the ended records ten times a
  * second, and where the ring is half full; MPI_Finalize, and a call that fails, those that are left. A call that finds
  * the ring full of ended records writes them itself; one that finds it full of calls in flight is not recorded, and
  * counted.
@@ -27,30 +28,31 @@ enum coll_gpusym_form {
 /* One call of this rank. */
 typedef struct {
     /* Times of gpusym_now_ns(); 0: it has not come to that. */
-    uint64_t entered;      /* MPI was called */
-    uint64_t posted;       /* peers see that this rank is in the call */
-    uint64_t there;        /* this rank has seen that all are */
-    uint64_t launched;     /* the GPU has its work; staged: the copies, or the other components, begin */
-    uint64_t returned;     /* nonblocking: it is complete */
-    uint64_t gpu[2];       /* begin and end of the kernel, by the GPU's clock in ns modulo 2^48; 0: not known */
-    uint64_t bytes;        /* of this rank's larger buffer */
-    uint64_t seq;          /* number of the call in its communicator */
-    const char *way;       /* how it was carried out; this and the next one are never freed */
-    const char *algorithm; /* NULL: none of kernels.def */
-    const char *by;        /* how it came to its kernel; NULL: it has none */
-    uint32_t comm, nth;    /* coll_gpusym_trace_comm() */
-    int error;             /* MPI error code */
-    int last;              /* the rank of the communicator that came last, as far as this one has seen; -1: not known */
-    uint16_t blocks;       /* of the kernel; 0: not known */
-    uint8_t coll, form;    /* enum coll_gpusym_coll, coll_gpusym_form */
-    int8_t reason;         /* enum coll_gpusym_reason, where it was staged; -1: it was not */
+    uint64_t entered;   /* MPI was called */
+    uint64_t posted;    /* peers see that this rank is in the call */
+    uint64_t there;     /* this rank has seen that all are */
+    uint64_t launched;  /* the GPU has its work; staged: the copies, or the other components, begin */
+    uint64_t returned;  /* nonblocking: it is complete. Before that exec/traced.c's */
+    uint64_t gpu[3];    /* of gpusym_lane_words(): begin and end of the kernel, by the GPU's clock; 0: not known */
+    uint64_t bytes;     /* of this rank's larger buffer */
+    uint64_t seq;       /* number of the call in its communicator; 0: not known yet */
+    const char *way;    /* how it was carried out; this and the next one are never freed */
+    const char *by;     /* how it came to its kernel; NULL: it has none */
+    uint32_t comm, nth; /* coll_gpusym_trace_comm(); UINT32_MAX: no memory */
+    int error;          /* MPI error code */
+    int last;           /* the rank of the communicator that came last, as far as this one has seen; -1: not known */
+    int16_t algorithm;  /* of kernels.def; -1: none */
+    uint16_t blocks;    /* of the kernel; 0: not known */
+    uint8_t coll, form; /* enum coll_gpusym_coll, coll_gpusym_form */
+    int8_t reason;      /* enum coll_gpusym_reason, where it was staged; -1: it was not */
     bool zero_copy;
     uint32_t state; /* of record.c; last */
 } __attribute__((aligned(64))) coll_gpusym_record_t;
 
-/* Whether calls are recorded; and whether the records go to the file, else nothing that only lines need is noted.
- * Written while MPI is initialised, where the file can no longer be written, and by the next two. */
-extern bool coll_gpusym_trace_on, coll_gpusym_trace_written;
+/* Whether calls are recorded; whether the records go to the file, else nothing that only lines need is noted; and
+ * whether somebody else wants them. Written while MPI is initialised, where the file can no longer be written, and by
+ * the next two. */
+extern bool coll_gpusym_trace_on, coll_gpusym_trace_written, coll_gpusym_trace_wanted;
 
 /* Records are taken from now on, until there is a call of the second function for each one of the first. False: there
  * is no memory. Any thread. */
@@ -78,7 +80,11 @@ extern bool coll_gpusym_trace_wants_gpu;
 /* Takes a record, zeroed; 0: there is none, which is counted. */
 uint32_t coll_gpusym_trace_take(void);
 /* The record of that number; not 0. */
-coll_gpusym_record_t *coll_gpusym_trace_record(uint32_t number);
+extern coll_gpusym_record_t *coll_gpusym_trace_ring; /* of record.c */
+static inline coll_gpusym_record_t *coll_gpusym_trace_record(uint32_t number)
+{
+    return &coll_gpusym_trace_ring[number - 1];
+}
 /* The call has ended, and its record is complete. */
 void coll_gpusym_trace_put(uint32_t number);
 /* The call is not recorded after all. */

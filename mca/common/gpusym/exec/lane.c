@@ -122,20 +122,17 @@ void gpusym_lanes_close(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* The time that GPUSYM_TIME has put into v, if it is of that operation, else 0. */
-static uint64_t time_of(const uint64_t *v, uint32_t seq)
+/* The time that GPUSYM_TIME has put there, if it is of that operation, else 0. */
+static uint64_t time_of(uint64_t time, uint32_t seq)
 {
-    const uint64_t time = __atomic_load_n(v, __ATOMIC_RELAXED);
     return time >> 48 == (seq & 0xffffu) ? GPUSYM_TIME(0, time) : 0;
 }
 
-void gpusym_lane_times(const gpusym_lane_t *lane, uint64_t times[2])
+void gpusym_lane_times(const uint64_t words[3], uint64_t times[2])
 {
-    uint32_t status;
-    const bool done = gpusym_lane_done(lane, &status);
-    const uint32_t took = done ? GPUSYM_STATUS_TOOK(status) : 0;
-    times[0] = time_of(&lane->host->begin, lane->seq);
-    times[1] = time_of(&lane->host->end, lane->seq);
+    const uint32_t seq = (uint32_t) (words[0] >> 32), took = GPUSYM_STATUS_TOOK((uint32_t) words[0]);
+    times[0] = time_of(words[2], seq);
+    times[1] = time_of(words[1], seq);
     if (0 != took && GPUSYM_TOOK_MAX != took && 0 != times[1]) {
         times[0] = GPUSYM_TIME(0, times[1] - (uint64_t) took * GPUSYM_TOOK_NS);
     }

@@ -80,9 +80,15 @@ static inline void gpusym_lane_skip(gpusym_lane_t *lane)
     lane->seq++;
 }
 
-/* Begin and end of the last operation, which is done and whose kernel was to tell, by the GPU's clock modulo 2^48 ns.
- * 0: it is not there. */
-void gpusym_lane_times(const gpusym_lane_t *lane, uint64_t times[2]);
+/* What the GPU has written of the last operation, which is done: taken before the lane is given back or commanded. */
+static inline void gpusym_lane_words(const gpusym_lane_t *lane, uint64_t words[3])
+{
+    words[0] = __atomic_load_n(&lane->host->done, __ATOMIC_RELAXED);
+    words[1] = __atomic_load_n(&lane->host->end, __ATOMIC_RELAXED);
+    words[2] = __atomic_load_n(&lane->host->begin, __ATOMIC_RELAXED);
+}
+/* Begin and end of that operation, if its kernel was to tell, by the GPU's clock modulo 2^48 ns. 0: it is not there. */
+void gpusym_lane_times(const uint64_t words[3], uint64_t times[2]);
 
 /* Returns whether the kernel has retired without the last operation, of which nothing has been or will be done. */
 static inline bool gpusym_lane_retired(const gpusym_lane_t *lane)
