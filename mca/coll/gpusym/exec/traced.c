@@ -141,14 +141,6 @@ void coll_gpusym_traced_note_there(coll_gpusym_run_t *run, bool late)
     }
 }
 
-/* A pass over the blocks of all ranks, where they differ. */
-static void measure(const coll_gpusym_run_t *run, coll_gpusym_record_t *r)
-{
-    coll_gpusym_buffers_t *b = run->buffers;
-    coll_gpusym_buffers_measure(b);
-    r->bytes = b->send.span.bytes > b->recv.span.bytes ? b->send.span.bytes : b->recv.span.bytes;
-}
-
 /* The communicator's number, at its first call that ends. */
 static bool find_comm(coll_gpusym_engine_t *e)
 {
@@ -169,7 +161,7 @@ static void describe(const coll_gpusym_run_t *run, coll_gpusym_record_t *r)
     coll_gpusym_engine_t *e = run->engine;
     const coll_gpusym_team_t *t = e->team;
     set_not_waited(run, r);
-    measure(run, r);
+    r->bytes = coll_gpusym_args_bytes(e->fallback->comm, run->args);
     r->seq = 0 != run->task.read.seq ? run->task.read.seq : ++e->trace.calls;
     r->algorithm = (int16_t) run->launch.algorithm;
     r->zero_copy = run->task.zero_copy.used;

@@ -34,7 +34,7 @@ typedef struct {
     uint64_t launched;  /* the GPU has its work; staged: the copies, or the other components, begin */
     uint64_t returned;  /* nonblocking: it is complete. Before that exec/traced.c's */
     uint64_t gpu[3];    /* of gpusym_lane_words(): begin and end of the kernel, by the GPU's clock; 0: not known */
-    uint64_t bytes;     /* of this rank's larger buffer */
+    uint64_t bytes;     /* of the elements in this rank's larger buffer */
     uint64_t seq;       /* number of the call in its communicator; 0: not known yet */
     const char *way;    /* how it was carried out; this and the next one are never freed */
     const char *by;     /* how it came to its kernel; NULL: it has none */
