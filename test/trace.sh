@@ -201,6 +201,7 @@ label=ways
 run 3 "$traced" --what ways
 calls '"coll":"allreduce".*"reason":"user_op"' 3
 calls '"coll":"bcast".*"reason":"mixed"' 2
+calls '"coll":"bcast".*"bytes":16,"way":"kernel"' 3
 calls '"coll":"reduce_local".*"way":"whole","reason":"no_native"' 3
 calls '"comm":"MPI_COMM_SELF.*"way":"copy"' 3
 calls '"error":[1-9]' 3

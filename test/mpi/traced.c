@@ -88,18 +88,23 @@ static long fail(MPI_Comm comm)
 static long ways(void)
 {
     float *host = malloc((size_t) count * sizeof *host);
+    MPI_Datatype gaps;
     MPI_Comm comm;
     MPI_Op op;
+    MPI_Type_vector(4, 1, 8, MPI_FLOAT, &gaps);
+    MPI_Type_commit(&gaps);
     MPI_Op_create(largest, 1, &op);
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     memset(host, 0, (size_t) count * sizeof *host);
     MPI_Allreduce(in, out, count, MPI_FLOAT, MPI_SUM, comm);
     MPI_Allreduce(in, out, count, MPI_FLOAT, op, comm);
     MPI_Bcast(0 == rank ? host : in, count, MPI_FLOAT, 0, comm);
+    MPI_Bcast(in, 1, gaps, 0, comm);
     MPI_Reduce_local(in, out, count, MPI_FLOAT, MPI_SUM);
     MPI_Allreduce(in, out, count, MPI_FLOAT, MPI_SUM, MPI_COMM_SELF);
     const long failed = fail(comm);
     MPI_Op_free(&op);
+    MPI_Type_free(&gaps);
     MPI_Comm_free(&comm);
     free(host);
     return failed;
