@@ -11,6 +11,7 @@
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/p2p/parcel.h"
 #include "tuning/resident.h"
+#include "tuning/tree.h"
 
 /* ---- opening ---- */
 
@@ -30,12 +31,13 @@ static int get_between(void *arg, uint32_t pos, gpusym_rail_peer_t *peer)
     return coll_gpusym_part_get(place->hosts, rank_at(place->hosts->team, place->rail, pos), peer);
 }
 
-/* Bytes of rings of a rail between the islands: on paths those to two neighbours, and directly to all, of islands that
- * are few enough for that. */
+/* Bytes of rings of a rail between the islands: on paths those to two neighbours; directly to all, of islands that are
+ * few enough for that, else to those beside it in a tree. */
 static uint64_t ring_bytes(const coll_gpusym_hosts_t *h)
 {
     const uint64_t piece = gpusym_worker_piece_bytes(h->worker), paths = h->nislands > 2 ? 2 : 1;
-    const uint64_t direct = h->nislands <= GPUSYM_RAIL_DIRECT_MAX ? h->nislands - 1 : 0;
+    const uint64_t direct =
+        h->nislands <= GPUSYM_RAIL_DIRECT_MAX ? h->nislands - 1 : 1 + gpusym_tuning_tree_degree(h->nislands);
     return GPUSYM_RAIL_PIECES * piece * (paths * GPUSYM_RAIL_CHANNELS) + direct * (GPUSYM_RAIL_PIECES * piece / 4);
 }
 
