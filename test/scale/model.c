@@ -13,11 +13,22 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "mca/common/gpusym/exec/lane.h"
+#include "mca/common/gpusym/exec/copier.h"
 #include "mca/common/gpusym/rail/rail.h"
 
 /* Address space of a host: rings for streams to so many others. Nearly nothing is written there. */
 #define RINGS_PEERS 34u
+
+/* The copier of a GPU, once it has been launched. */
+typedef struct {
+    const uint64_t *doorbell; /* NULL: there is none */
+    uint64_t *done;
+    uint32_t seq;         /* of its last command */
+    double waits_ns;      /* for an answer, at most */
+    gpusym_exchange_t *x; /* the exchange under way; NULL: none */
+    uint32_t says;        /* of it: GPUSYM_EXCHANGE_COMMAND */
+    bool answered;        /* the answer is on its way to the outputs, or comes too late */
+} copier_t;
 
 typedef struct {
     gpusym_net_params_t net; /* of the streams */
@@ -31,6 +42,7 @@ typedef struct {
     double ended_at;
     bool ended;
     gpusym_net_counters_t counters;
+    copier_t copier;
 } host_t;
 
 struct gpusym_net_peer {
@@ -38,14 +50,14 @@ struct gpusym_net_peer {
 };
 
 /* What will happen. */
-enum { ARRIVES, LANDS, SENT, KERNEL };
+enum { ARRIVES, LANDS, SENT, KERNEL, LINES, LATE };
 typedef struct {
     double at;
     uint64_t order; /* of events at one time: as they were made */
     uint32_t what, host;
     gpusym_net_head_t head;   /* ARRIVES, LANDS */
     uint32_t *sent;           /* SENT */
-    uint64_t *done, done_seq; /* KERNEL */
+    uint64_t *done, done_seq; /* KERNEL; LINES, LATE: done_seq */
 } event_t;
 
 static struct {
@@ -191,6 +203,94 @@ static bool is_pinned(const host_t *host, const void *p)
     return (const char *) p >= host->memory && (const char *) p < host->memory + world.memory;
 }
 
+static uint32_t number_of(const host_t *host)
+{
+    return (uint32_t) (host - world.host);
+}
+
+static void end_command(host_t *host, double at)
+{
+    add_event((event_t){.at = at,
+                        .what = KERNEL,
+                        .host = number_of(host),
+                        .done = host->copier.done,
+                        .done_seq = (uint64_t) host->copier.seq << 32});
+}
+
+static double exchange_half(uint32_t says)
+{
+    return world.net.exchange / 2 + (says & 0x3ffu) / world.net.exchange_gbs / 2;
+}
+
+/* Begins the command of the copier's number: does is of GPUSYM_COPY_.... */
+static void begin_command(host_t *host, uint32_t does, void *out, uint32_t bytes, double at)
+{
+    copier_t *c = &host->copier;
+    if (GPUSYM_COPY_EXCHANGES != (does & GPUSYM_COPY_EXCHANGES)) {
+        end_command(host, at + world.net.copy + bytes / world.net.copy_gbs);
+        return;
+    }
+    c->x = out;
+    c->says = bytes;
+    c->answered = false;
+    add_event((event_t){.at = at + exchange_half(bytes), .what = LINES, .host = number_of(host), .done_seq = c->seq});
+    add_event((event_t){.at = at + c->waits_ns, .what = LATE, .host = number_of(host), .done_seq = c->seq});
+}
+
+static void launch_copier(host_t *host, const gpusym_work_t *w)
+{
+    host->copier = (copier_t){.doorbell = w->doorbell, .done = w->done, .seq = w->done_seq, .waits_ns = w->enter_ns};
+    begin_command(host, w->run[0].does, w->run[0].out, w->run[0].bytes, world.now + world.net.launch);
+}
+
+/* A line that carries no data. */
+static void mark_line(gpusym_ll_line_t *line, uint32_t number)
+{
+    line->half[0] = line->half[1] = (uint64_t) number << 32;
+}
+
+static uint32_t lines_of(uint32_t says)
+{
+    return 2 * (((says & 0x3ffu) + GPUSYM_PACK - 1) / GPUSYM_PACK);
+}
+
+static void send_inputs(copier_t *c)
+{
+    const uint32_t lines = (1 + (c->says >> 10 & 7u)) * lines_of(c->says);
+    for (uint32_t i = 0; i < lines; i++) {
+        mark_line(&c->x->sent[i], c->seq);
+    }
+}
+
+/* What the CPU has written for the copier: an answer, a command. */
+static void look_at_host(host_t *host)
+{
+    copier_t *c = &host->copier;
+    if (NULL == c->doorbell) {
+        return;
+    }
+    if (NULL != c->x && !c->answered) {
+        const gpusym_ll_line_t *last = &c->x->answer[lines_of(c->says) - 1];
+        c->answered = last->half[0] >> 32 == c->seq && last->half[1] >> 32 == c->seq;
+        if (c->answered) {
+            end_command(host, world.now + exchange_half(c->says));
+        }
+    }
+    const uint64_t in = c->doorbell[0], out = c->doorbell[1];
+    if ((in & GPUSYM_COMMAND_NUMBER) == (out & GPUSYM_COMMAND_NUMBER) &&
+        (in & GPUSYM_COMMAND_NUMBER) == ((c->seq + 1) & GPUSYM_COMMAND_NUMBER)) {
+        const uint32_t bytes = (uint32_t) ((in >> 8 & 0xffu) | (out & 0xff00u));
+        c->seq++;
+        c->x = NULL;
+        if (0 == bytes) {
+            c->doorbell = NULL; /* it retires */
+        } else {
+            begin_command(host, (uint32_t) ((in >> 6 & 3u) | (out >> 4 & 12u)), (void *) (uintptr_t) (out >> 16), bytes,
+                          world.now);
+        }
+    }
+}
+
 /* Kernels of several streams run side by side, and share the bus. */
 static int launch_kernel(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
 {
@@ -198,7 +298,10 @@ static int launch_kernel(gpusym_stream_t *stream, unsigned kernel, const gpusym_
     const double begins = later(world.now + world.net.launch, stream->free);
     const double takes = (double) w->job[0].bytes / world.net.kernel_gbs;
     double ends = begins;
-    (void) kernel;
+    if (GPUSYM_F_COPY == kernel) {
+        launch_copier(host, w);
+        return GPUSYM_SUCCESS;
+    }
     for (uint32_t i = 0; i < w->nranks; i++) {
         if (is_pinned(host, w->peer_in[i])) {
             ends = later(ends, host->down = later(begins, host->down) + takes);
@@ -250,6 +353,13 @@ static bool is_alive(gpusym_gpu_t *gpu)
     return true;
 }
 
+static int load_kernels(gpusym_gpu_t *gpu, const char **why)
+{
+    (void) gpu;
+    (void) why;
+    return GPUSYM_SUCCESS;
+}
+
 static void describe_gpu(gpusym_gpu_t *gpu, gpusym_gpu_info_t *info)
 {
     (void) gpu;
@@ -268,6 +378,7 @@ static const gpusym_device_t device = {.name = "model",
                                        .stream_create = create_stream,
                                        .stream_destroy = destroy_stream,
                                        .stream_poll = poll_stream,
+                                       .kernels_load = load_kernels,
                                        .launch = launch_kernel};
 
 /* ---- hosts ---- */
@@ -317,6 +428,7 @@ static void open_host(uint32_t i)
     }
     const gpusym_rail_params_t rail = {.dev = &device,
                                        .gpu = (gpusym_gpu_t *) (void *) host,
+                                       .copier = world.net.copy > 0,
                                        .streams = host->streams,
                                        .host = host->memory,
                                        .device = host->memory,
@@ -328,6 +440,9 @@ static void open_host(uint32_t i)
                                        .arg = host};
     if (GPUSYM_SUCCESS != gpusym_rail_open(&rail, &host->rail)) {
         die("no rail");
+    }
+    if (rail.copier) {
+        gpusym_copier_linger(&device, rail.gpu, UINT32_MAX, false);
     }
 }
 
@@ -357,6 +472,7 @@ void scale_close(void)
         free(host->peer);
         (void) munmap(host->memory, world.memory);
     }
+    gpusym_copiers_close();
     gpusym_lanes_close();
     free(world.host);
     free(world.heap);
@@ -379,6 +495,18 @@ static void poll_host(host_t *host)
         }
         moved = gpusym_net_streams_progress(host->streams);
     } while (moved);
+    look_at_host(host);
+}
+
+/* The copier gives up an exchange whose answer has not come, so many ns after its command. */
+static void end_wait(host_t *host, uint64_t seq)
+{
+    copier_t *c = &host->copier;
+    if (NULL != c->x && seq == c->seq && !c->answered) {
+        mark_line(&c->x->late, c->seq);
+        c->answered = true;
+        end_command(host, world.now + world.net.exchange / 2);
+    }
 }
 
 static void happen(const event_t *e)
@@ -397,6 +525,12 @@ static void happen(const event_t *e)
         *e->sent = 1;
     } else if (KERNEL == e->what) {
         *e->done = e->done_seq;
+    } else if (LINES == e->what) {
+        if (NULL != host->copier.x && e->done_seq == host->copier.seq) {
+            send_inputs(&host->copier);
+        }
+    } else if (LATE == e->what) {
+        end_wait(host, e->done_seq);
     } else if (NULL != host->net.user.place(host->net.user.arg, &e->head)) {
         host->net.user.landed(host->net.user.arg, &e->head, true);
     }

@@ -14,12 +14,17 @@
 /* What operations take, in ns; bytes per ns are GB/s. */
 typedef struct {
     const char *name, *what;
-    double latency;       /* L: from the sender's interface to the receiver's */
-    double overhead;      /* o: of the sender, for a message; g is no longer */
-    double wire_gbs;      /* 1 / G: of an interface, each way */
-    double launch;        /* from the CPU's call until the GPU begins */
-    double kernel;        /* until the CPU sees that a kernel has ended, beside what its bytes take */
-    double kernel_gbs;    /* of pinned memory, by kernels, each way */
+    double latency;    /* L: from the sender's interface to the receiver's */
+    double overhead;   /* o: of the sender, for a message; g is no longer */
+    double wire_gbs;   /* 1 / G: of an interface, each way */
+    double launch;     /* from the CPU's call until the GPU begins */
+    double kernel;     /* until the CPU sees that a kernel has ended, beside what its bytes take */
+    double kernel_gbs; /* of pinned memory, by kernels, each way */
+    double copy;       /* by the copier, from the command until the CPU sees its end, beside its bytes; 0: none */
+    double copy_gbs;   /* of the copier */
+    double exchange;   /* the same of an exchange: from the command until the CPU has the inputs, and from the answer
+                           * on; half of it each */
+    double exchange_gbs;
     uint32_t piece_bytes; /* of the engine */
 } scale_net_t;
 

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "test/scale/model.h"
+#include "tuning/tree.h"
 
 #define LIST_MAX 16
 
@@ -38,19 +39,25 @@ static const scale_net_t nets[] = {
      .piece_bytes = 256 << 10},
     {.name = "ndr",
      .what = "400 Gbit/s, 2 us from host to host; H200: a launch and its completion word 7.8 us, kernels 48 GB/s to "
-             "pinned memory",
+             "pinned memory; 2 x H100: the copier (bench/results/2026-11-27-2xh100-hosts-short.csv, -exchange.csv)",
      .latency = 2e3,
      .overhead = 0.4e3,
      .wire_gbs = 50,
      .launch = 4e3,
      .kernel = 3.8e3,
      .kernel_gbs = 48,
+     /* All-reduces of 8 B take 13.2 us by two copies, 3.2 of them outside of the copies, and 11.6 by an exchange;
+      * 16 KiB 10.3 us more than 8 B, 2.6 of them outside; 512 B by an exchange 1.6 us more. */
+     .copy = 5e3,
+     .copy_gbs = 4.2,
+     .exchange = 8.4e3,
+     .exchange_gbs = 0.33,
      .piece_bytes = 512 << 10},
 };
 
 /* The ways of an all-reduce. */
-enum { DIRECT, GATHER, TREE, RING, WAYS };
-static const char *const way_names[WAYS] = {"direct", "gather", "tree", "ring"};
+enum { DIRECT, TREE, TREES, RING, WAYS };
+static const char *const way_names[WAYS] = {"direct", "tree", "two trees", "ring"};
 
 static double bound_of(const scale_net_t *net, uint32_t n, double bytes)
 {
@@ -60,10 +67,10 @@ static double bound_of(const scale_net_t *net, uint32_t n, double bytes)
 /* What a host has to send of that way at most, in bytes of data. */
 static double to_send(int way, uint32_t n, double bytes)
 {
-    if (DIRECT == way || GATHER == way) {
-        return (n - 1) * bytes;
+    if (DIRECT == way || TREE == way) {
+        return (DIRECT == way ? n - 1 : 1 + gpusym_tuning_tree_degree(n)) * bytes;
     }
-    return TREE == way ? 2 * bytes : 2.0 * (n - 1) / n * bytes;
+    return TREES == way ? 2 * bytes : 2.0 * (n - 1) / n * bytes;
 }
 
 static bool may(int way, const scale_net_t *net, uint32_t n, uint64_t bytes)
@@ -71,8 +78,8 @@ static bool may(int way, const scale_net_t *net, uint32_t n, uint64_t bytes)
     if (DIRECT == way) {
         return n <= GPUSYM_RAIL_DIRECT_MAX && bytes <= GPUSYM_RAIL_DIRECT_BYTES(net->piece_bytes);
     }
-    if (GATHER == way) {
-        return n <= GPUSYM_RAIL_DIRECT_MAX && n * bytes <= 2 * GPUSYM_RAIL_DIRECT_BYTES(net->piece_bytes);
+    if (TREE == way) {
+        return bytes <= GPUSYM_RAIL_DIRECT_BYTES(net->piece_bytes);
     }
     return RING != way || bytes >= 16ull * n; /* shorter ones leave most hosts nothing to own */
 }
@@ -82,16 +89,17 @@ static double measure(int way, const scale_net_t *net, uint32_t n, uint64_t byte
 {
     static char memory[1];
     static uint32_t number;
-    gpusym_rail_call_t call = {.form = DIRECT == way   ? GPUSYM_RAIL_DIRECT
-                                       : GATHER == way ? GPUSYM_RAIL_GATHER
-                                                       : GPUSYM_RAIL_PATH,
-                               .schedule = TREE == way ? GS_TREE_ALLREDUCE : GS_RING_ALLREDUCE,
+    gpusym_rail_call_t call = {.form = DIRECT == way ? GPUSYM_RAIL_DIRECT
+                                       : TREE == way ? GPUSYM_RAIL_TREE
+                                                     : GPUSYM_RAIL_PATH,
+                               .schedule = TREES == way ? GS_TREE_ALLREDUCE : GS_RING_ALLREDUCE,
                                .spread = DIRECT == way,
                                .reduces = true,
                                .op = GPUSYM_OP_SUM,
                                .type = GPUSYM_T_F32,
                                .in = memory,
                                .out = memory,
+                               .own = true,
                                .bytes = bytes};
     scale_open(net, n);
     double ns = -1;

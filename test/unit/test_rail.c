@@ -480,38 +480,39 @@ static void one_shot(void **state)
     }
 }
 
-/* ceil(log2 n) steps, for any number of processes: reduced, and gathered. */
-static void few_steps(void **state)
+/* Of a tree up and down, for any number of processes: reductions of any type that the CPU may be slow at, and
+ * broadcasts from anywhere.  Its rings are those of its neighbours, whatever the root. */
+static void tree(void **state)
 {
-    static const uint32_t counts[] = {2, 3, 5, 8, 13, 16, 31, 32};
+    static const uint32_t counts[] = {1, 2, 3, 5, 8, 13, 18, 31, 32};
     gpusym_rail_call_t calls[PLACES];
     (void) state;
     for (uint32_t k = 0; k < sizeof counts / sizeof *counts; k++) {
-        open_places(counts[k], 0);
-        uint32_t steps = 0;
-        while (1u << steps < n) {
-            steps++;
-        }
-        for (uint32_t i = 0; i < 4; i++) {
-            const uint64_t bytes = 4 * (1 + next_random() % (2 * DIRECT / n / 4));
+        open_places(counts[k], k % 2 ? NET_FAKE_DELAY : 0);
+        const uint32_t degree = gpusym_tuning_tree_degree(n), depth = gpusym_tuning_tree_depth(n, degree);
+        for (uint32_t i = 0; i < 10; i++) {
+            const uint64_t bytes = 4 * (1 + next_random() % (DIRECT / 4));
+            const bool reduces = i % 2;
+            const uint32_t root = (uint32_t) next_random() % n;
             fill_buffers();
             make_calls(
                 calls,
-                &(gpusym_rail_call_t){.form = GPUSYM_RAIL_GATHER, .reduces = i % 2, .from = part_of, .bytes = bytes},
+                &(gpusym_rail_call_t){
+                    .form = GPUSYM_RAIL_TREE, .reduces = reduces, .rooted = !reduces, .root = root, .bytes = bytes},
                 3 == i);
-            memset(want, 0xa5, ROOM);
-            for (uint32_t p = 0; p < n; p++) {
-                parts[p] = (gpusym_rail_part_t){p * (bytes + 12), bytes};
-                memcpy(want + parts[p].off, input[p][0], bytes);
-            }
             const double delays = run(calls);
-            if (i % 2) {
+            if (reduces) {
                 sum_all(0, bytes);
+            } else {
+                memcpy(want, input[root][0], bytes);
             }
             for (uint32_t p = 0; p < n; p++) {
-                compare(p, i % 2 ? bytes : ROOM);
+                compare(p, bytes);
             }
-            assert_true(0 == i || delays < steps + 0.01);
+            assert_true(i < 2 || 0 != k % 2 || delays < 2 * depth + 0.01);
+        }
+        for (uint32_t p = 0; p < n; p++) {
+            assert_true(gpusym_net_streams_used(place[p].streams) <= (1 + degree) * GPUSYM_RAIL_PIECES * DIRECT);
         }
         close_places(n);
     }
@@ -683,7 +684,7 @@ static void same_bits(void **state)
         {.form = GPUSYM_RAIL_PATH, .schedule = GS_RING_ALLREDUCE},
         {.form = GPUSYM_RAIL_PATH, .schedule = GS_TREE_ALLREDUCE},
         {.form = GPUSYM_RAIL_DIRECT, .spread = true, .reduces = true},
-        {.form = GPUSYM_RAIL_GATHER, .reduces = true},
+        {.form = GPUSYM_RAIL_TREE, .reduces = true},
     };
     gpusym_rail_call_t calls[PLACES];
     (void) state;
@@ -775,7 +776,7 @@ static void as_many_as_fit(void **state)
     open_places(4, 0);
     for (uint32_t k = 0; k < 4; k++) {
         gpusym_rail_call_t like = {.form = 2 == k   ? GPUSYM_RAIL_DIRECT
-                                           : 3 == k ? GPUSYM_RAIL_GATHER
+                                           : 3 == k ? GPUSYM_RAIL_TREE
                                                     : GPUSYM_RAIL_PATH,
                                    .schedule = kinds[k % 2],
                                    .spread = 2 == k,
@@ -851,7 +852,8 @@ static void refused(void **state)
                              collect = {.form = GPUSYM_RAIL_PATH, .schedule = GS_RING_ALLGATHER},
                              bcast = {.form = GPUSYM_RAIL_PATH, .schedule = GS_CHAIN_BCAST},
                              one_shot = {.form = GPUSYM_RAIL_DIRECT, .spread = true, .reduces = true},
-                             gather = {.form = GPUSYM_RAIL_GATHER},
+                             sum = {.form = GPUSYM_RAIL_TREE, .reduces = true},
+                             spread = {.form = GPUSYM_RAIL_TREE, .rooted = true},
                              swap = {.form = GPUSYM_RAIL_DIRECT, .from = part_behind},
                              from_root = {.form = GPUSYM_RAIL_DIRECT, .spread = true, .rooted = true};
     gpusym_rail_call_t other;
@@ -865,13 +867,14 @@ static void refused(void **state)
     refuse(one_shot, 1, GPUSYM_TEAM_MAX + 1, false);
     refuse(collect, 2, 1, false);
     refuse(bcast, 2, 1, false);
-    refuse(gather, 2, 1, false);
+    refuse(spread, 2, 1, false);
     refuse(from_root, 2, 1, false);
     refuse(ring, 0, 1, false);
     refuse(collect, 0, 1, false);
     refuse(bcast, 0, 1, false);
     refuse(one_shot, 0, 1, false);
-    refuse(gather, 0, 1, false);
+    refuse(sum, 0, 1, false);
+    refuse(spread, 0, 1, false);
     refuse(from_root, 0, 1, false);
     refuse(scatter, 2, 2, true);
     refuse(swap, 1, 2, true);
@@ -880,6 +883,9 @@ static void refused(void **state)
     refuse(other, 1, 1, false);
     other = from_root;
     other.spread = false;
+    refuse(other, 1, 1, false);
+    other = sum;
+    other.rooted = true;
     refuse(other, 1, 1, false);
     other = ring;
     other.scan = GPUSYM_RAIL_SCAN;
@@ -997,15 +1003,15 @@ static void held(void **state)
         open_places(count, 0);
         for (uint32_t k = 0; k < 24; k++) {
             const uint64_t bytes = 4 * (1 + next_random() % (DIRECT / 16));
-            const bool gathers = 0 != k % 2, dropped = 0 != k % 3;
+            const bool by_tree = 0 != k % 2, dropped = 0 != k % 3;
             const bool moves = !dropped || 0 != k % 5; /* a drop waits for kernels alone */
-            const gpusym_rail_call_t like = {.form = gathers ? GPUSYM_RAIL_GATHER : GPUSYM_RAIL_DIRECT,
-                                             .spread = !gathers,
+            const gpusym_rail_call_t like = {.form = by_tree ? GPUSYM_RAIL_TREE : GPUSYM_RAIL_DIRECT,
+                                             .spread = !by_tree,
                                              .reduces = true,
                                              .held = true,
                                              .bytes = bytes};
             fill_buffers();
-            make_calls(calls, &like, !gathers && 0 != k % 4);
+            make_calls(calls, &like, !by_tree && 0 != k % 4);
             hold(calls, dropped ? (uint32_t) next_random() : UINT32_MAX, moves);
             exchanged += exchanging();
             late += 0 == k % 6 ? let_exchanges_end() : 0;
@@ -1132,8 +1138,8 @@ int main(int argc, char **argv)
         SEVERAL(gather_and_scatter),
         ONE(one_shot),
         SEVERAL(one_shot),
-        ONE(few_steps),
-        SEVERAL(few_steps),
+        ONE(tree),
+        SEVERAL(tree),
         ONE(broadcast),
         SEVERAL(broadcast),
         ONE(exchange),

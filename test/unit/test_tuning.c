@@ -20,6 +20,7 @@
 #include "tuning/carry.h"
 #include "tuning/pack.h"
 #include "tuning/resident.h"
+#include "tuning/tree.h"
 #include "tuning/tuning.h"
 #include "test/unit/random.h"
 
@@ -648,16 +649,66 @@ static void packing_can_be_launched(void **state)
     assert_true(gpusym_tuning_pack_box(65536, 8));
 }
 
+/* When all processes of a tree have the result, in times of what a message costs its sender and its receiver, of which
+ * it is five more under way: each receives its children's one after the other, and sends so. */
+static uint32_t finish_of(uint32_t n, uint32_t degree)
+{
+    static uint32_t up[2048], down[2048];
+    uint32_t last = 0;
+    memset(up, 0, sizeof up);
+    for (uint32_t p = n - 1; p > 0; p--) {
+        uint32_t *above = &up[(p - 1) / degree];
+        *above = 1 + (*above > up[p] + 5 ? *above : up[p] + 5);
+    }
+    down[0] = up[0];
+    for (uint32_t p = 1; p < n; p++) {
+        down[p] = down[(p - 1) / degree] + (p - 1) % degree + 1 + 5;
+        last = down[p] > last ? down[p] : last;
+    }
+    return last;
+}
+
+/* The degree of trees between hosts is about the best one; the depth is that of the last process. */
+static void trees_are_quick(void **state)
+{
+    (void) state;
+    for (uint32_t n = 2; n <= 2048; n++) {
+        const uint32_t degree = gpusym_tuning_tree_degree(n);
+        uint32_t best = UINT32_MAX, depth = 0;
+        for (uint32_t p = n - 1; p > 0; p = (p - 1) / degree) {
+            depth++;
+        }
+        assert_int_equal(gpusym_tuning_tree_depth(n, degree), depth);
+        for (uint32_t k = 2; k <= GPUSYM_TREE_DEGREE_MAX; k++) {
+            const uint32_t finish = finish_of(n, k);
+            best = finish < best ? finish : best;
+        }
+        assert_true(degree >= 2 && degree <= GPUSYM_TREE_DEGREE_MAX);
+        if (finish_of(n, degree) > best + best / 4) {
+            fail_msg("%u processes: degree %u takes %u, another one %u", n, degree, finish_of(n, degree), best);
+        }
+    }
+    assert_int_equal(gpusym_tuning_tree_depth(1, 2), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_call_can_be_launched),        cmocka_unit_test(what_is_forced_is_taken),
-        cmocka_unit_test(every_algorithm_can_be_forced),   cmocka_unit_test(multicast_is_requested),
-        cmocka_unit_test(rings_serve_where_not_all_reach), cmocka_unit_test(ll_is_for_the_small),
-        cmocka_unit_test(the_limit_of_ll_can_be_forced),   cmocka_unit_test(larger_messages_get_more_threads),
-        cmocka_unit_test(blocks_fit_the_flag_rows),        cmocka_unit_test(small_messages_are_not_mapped),
-        cmocka_unit_test(resident_kernels_are_one_shot),   cmocka_unit_test(resident_kernels_are_worth_it),
-        cmocka_unit_test(copies_can_be_launched),          cmocka_unit_test(packing_can_be_launched),
+        cmocka_unit_test(any_call_can_be_launched),
+        cmocka_unit_test(what_is_forced_is_taken),
+        cmocka_unit_test(every_algorithm_can_be_forced),
+        cmocka_unit_test(multicast_is_requested),
+        cmocka_unit_test(rings_serve_where_not_all_reach),
+        cmocka_unit_test(ll_is_for_the_small),
+        cmocka_unit_test(the_limit_of_ll_can_be_forced),
+        cmocka_unit_test(larger_messages_get_more_threads),
+        cmocka_unit_test(blocks_fit_the_flag_rows),
+        cmocka_unit_test(small_messages_are_not_mapped),
+        cmocka_unit_test(resident_kernels_are_one_shot),
+        cmocka_unit_test(resident_kernels_are_worth_it),
+        cmocka_unit_test(trees_are_quick),
+        cmocka_unit_test(copies_can_be_launched),
+        cmocka_unit_test(packing_can_be_launched),
     };
     random_start(argc, argv);
     return cmocka_run_group_tests_name("tuning", tests, NULL, NULL);

@@ -78,7 +78,9 @@ static const gpusym_var_number_t numbers[] = {
     {"net_size", MCA_BASE_VAR_TYPE_UNSIGNED_INT, 4, FIELD(net_size), 32 * MIB, MIB, 1024 * MIB, 0, "bytes",
      "Host memory of a process for messages between islands. It is pinned at the first call on GPU memory in a "
      "communicator of several islands. Messages are sent in pieces of 1/256 of it, but at least 16 KiB and at most "
-     "512 KiB; along rings in pieces of twice that, up to 512 KiB. Communicators for which it has no room are staged"},
+     "512 KiB; along rings in pieces of twice that, up to 512 KiB. Communicators for which less memory is left have "
+     "shorter "
+     "pieces, down to 4 KiB (unless coll_gpusym_reproducible); those for which it has no room are staged"},
     {"reproducible", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(reproducible), 0, 0, 1, 0, "",
      "Select only algorithms whose result bits depend on nothing but the inputs and the number of ranks. Chunk size, "
      "number of blocks, placement and timing do not affect the result"},

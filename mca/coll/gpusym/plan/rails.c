@@ -12,8 +12,9 @@
 
 /* Slices of a message are not shorter, unless it is cut in two at most. */
 #define SLICE_MIN (64u << 10)
-/* Islands between which short messages go directly, in one step; beyond, in ceil(log2 n). */
-#define DIRECT_ISLANDS 8u
+/* Short messages that go directly, in one step, to up to GPUSYM_RAIL_DIRECT_MAX islands; beyond, and a little longer
+ * ones, along a tree. In direct pieces: what an island sends to all others. */
+#define DIRECT_PIECES 8u
 
 static const coll_gpusym_facts_t *facts_of(const coll_gpusym_task_t *task)
 {
@@ -159,6 +160,15 @@ static void set_buffers(coll_gpusym_rails_plan_t *p, coll_gpusym_leg_t *leg, uin
     }
 }
 
+/* Whether a tree does the leg, and then what a tree wants. */
+static bool goes_by_tree(coll_gpusym_leg_t *leg, bool reduces)
+{
+    const coll_gpusym_team_t *t = leg->plan->team;
+    leg->call.reduces = reduces;
+    leg->call.rooted = !reduces;
+    return gpusym_rail_tree_fits(&leg->call, t->islands.nislands, coll_gpusym_hosts_piece(t));
+}
+
 /* The bytes of a message that goes to all or is reduced as one: by several rails, by one if it is short. */
 static void plan_whole(coll_gpusym_rails_plan_t *p, const coll_gpusym_task_t *task)
 {
@@ -171,9 +181,8 @@ static void plan_whole(coll_gpusym_rails_plan_t *p, const coll_gpusym_task_t *ta
     const uint64_t span = ((bytes + used - 1) / used + 127) / 128 * 128;
     const uint32_t n = t->islands.nislands;
     const uint32_t root = scans ? n - 1 : rooted ? gpusym_islands_find(&t->islands, (uint32_t) a->root) : 0;
-    const bool direct = !scans && bytes <= GPUSYM_RAIL_DIRECT_BYTES(coll_gpusym_hosts_piece(t)) && n <= DIRECT_ISLANDS;
-    const bool gather = !direct && !scans && reduces && n <= GPUSYM_RAIL_DIRECT_MAX &&
-                        bytes * n <= 2 * GPUSYM_RAIL_DIRECT_BYTES(coll_gpusym_hosts_piece(t));
+    const uint64_t piece = GPUSYM_RAIL_DIRECT_BYTES(coll_gpusym_hosts_piece(t));
+    const bool direct = !scans && bytes <= piece && n <= GPUSYM_RAIL_DIRECT_MAX && n * bytes <= DIRECT_PIECES * piece;
     uint32_t first, end;
     coll_gpusym_hosts_own(t, &first, &end);
     for (uint32_t r = first; r < end && r < used && r * span < bytes; r++) {
@@ -187,9 +196,8 @@ static void plan_whole(coll_gpusym_rails_plan_t *p, const coll_gpusym_task_t *ta
             leg->call.spread = true;
             leg->call.reduces = reduces;
             leg->call.rooted = rooted && !reduces;
-        } else if (gather) {
-            leg->call.form = GPUSYM_RAIL_GATHER;
-            leg->call.reduces = true;
+        } else if (!scans && goes_by_tree(leg, reduces)) {
+            leg->call.form = GPUSYM_RAIL_TREE;
         } else if (scans) {
             leg->call.form = GPUSYM_RAIL_PATH;
             leg->call.schedule = GS_CHAIN_REDUCE;
@@ -274,7 +282,7 @@ static void list_buffers(coll_gpusym_rails_plan_t *p, const coll_gpusym_task_t *
     }
 }
 
-/* Whether all legs go directly. */
+/* Whether no leg is a path: all begin before the islands have agreed. */
 static bool is_direct(const coll_gpusym_rails_plan_t *p)
 {
     for (uint32_t i = 0; i < p->nlegs; i++) {

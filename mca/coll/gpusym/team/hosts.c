@@ -91,6 +91,7 @@ void coll_gpusym_hosts_close(coll_gpusym_team_t *t, bool used)
     h->seq = &h->last_seq;
     h->team = NULL;
     h->used = used;
+    coll_gpusym_hosts_forgo(h);
     if (NULL != h->records && used) {
         coll_gpusym_hosts_pass_on(h); /* who has left tells nothing more */
         gpusym_records_leave(h->records);
@@ -123,13 +124,11 @@ int coll_gpusym_hosts_open(coll_gpusym_team_t *t, coll_gpusym_host_card_t *card)
     if (NULL == h) {
         return GPUSYM_ERR_NO_MEMORY;
     }
-    if (0 != t->host.rank) {
-        return GPUSYM_SUCCESS;
-    }
     gpusym_worker_enter_wait(h->worker);
     sweep_closed();
-    int rc = coll_gpusym_hosts_open_records(h);
-    if (GPUSYM_SUCCESS == rc) {
+    coll_gpusym_hosts_settle_pieces(t);
+    int rc = 0 == t->host.rank ? coll_gpusym_hosts_open_records(h) : GPUSYM_SUCCESS;
+    if (GPUSYM_SUCCESS == rc && 0 == t->host.rank) {
         rc = add_task(h); /* a leader must answer while the program is elsewhere */
     }
     gpusym_worker_leave(h->worker);

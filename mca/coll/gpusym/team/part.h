@@ -51,8 +51,9 @@ struct coll_gpusym_hosts {
     bool gives_up;   /* a leader: the other islands are to know it, whoever has the lock next */
 
     /* rails.c */
-    uint64_t taken; /* bytes of the worker's memory */
-    char *send;     /* send buffers of the own rails */
+    uint32_t piece;           /* bytes of the pieces of all rails but the one among all ranks, the same on all ranks */
+    uint64_t promised, taken; /* bytes of the worker's memory */
+    char *send;               /* send buffers of the own rails */
     uint64_t send_bytes;
     gpusym_rail_t *rail[GPUSYM_TEAM_MAX + 1]; /* at coll_gpusym_hosts_rails the one among all ranks; NULL: not owned */
     coll_gpusym_place_t place[GPUSYM_TEAM_MAX + 1];

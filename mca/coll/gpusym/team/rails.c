@@ -11,6 +11,7 @@
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/p2p/parcel.h"
 #include "tuning/resident.h"
+#include "tuning/tree.h"
 
 /* ---- opening ---- */
 
@@ -30,33 +31,82 @@ static int get_between(void *arg, uint32_t pos, gpusym_rail_peer_t *peer)
     return coll_gpusym_part_get(place->hosts, rank_at(place->hosts->team, place->rail, pos), peer);
 }
 
-/* Bytes of rings of a rail between the islands: on paths those to two neighbours, and directly to all, of islands that
- * are few enough for that. */
-static uint64_t ring_bytes(const coll_gpusym_hosts_t *h)
+/* Bytes of rings of a rail between the islands, with pieces of so many bytes: on paths those to two neighbours;
+ * directly to all, of islands that are few enough for that, else to those beside it in a tree. */
+static uint64_t ring_bytes(const coll_gpusym_team_t *t, uint64_t piece)
 {
-    const uint64_t piece = gpusym_worker_piece_bytes(h->worker), paths = h->nislands > 2 ? 2 : 1;
-    const uint64_t direct = h->nislands <= GPUSYM_RAIL_DIRECT_MAX ? h->nislands - 1 : 0;
+    const uint32_t n = t->islands.nislands;
+    const uint64_t paths = n > 2 ? 2 : 1,
+                   direct = n <= GPUSYM_RAIL_DIRECT_MAX ? n - 1 : 1 + gpusym_tuning_tree_degree(n);
     return GPUSYM_RAIL_PIECES * piece * (paths * GPUSYM_RAIL_CHANNELS) + direct * (GPUSYM_RAIL_PIECES * piece / 4);
 }
 
-static uint64_t direct_bytes(const coll_gpusym_hosts_t *h, uint32_t piece)
+/* Bytes of rings, and of send buffers, of this rank's rails between the islands. */
+static uint64_t rail_bytes(const coll_gpusym_team_t *t, uint64_t piece)
 {
-    return (h->nranks - 1) * (GPUSYM_RAIL_PIECES * (uint64_t) piece / 4);
+    uint32_t first, end;
+    coll_gpusym_hosts_own(t, &first, &end);
+    return (end - first) * (GPUSYM_RAIL_SEND_BYTES(piece) + ring_bytes(t, piece));
 }
 
-/* Of the rail among all ranks, the shortest pieces, and the part of the memory that its rings take at most with longer
+static uint64_t direct_bytes(const coll_gpusym_team_t *t, uint64_t piece)
+{
+    return ((uint64_t) ompi_comm_size(t->fallback->comm) - 1) * (GPUSYM_RAIL_PIECES * piece / 4);
+}
+
+/* The shortest pieces, and of the rail among all ranks the part of the memory that its rings take at most with longer
  * ones: with 256 ranks pieces are a quarter as long as with 64. */
-#define ALL_PIECE_MIN 4096u
+#define PIECE_MIN 4096u
 #define ALL_PART 4u
 
-/* The same on all ranks. */
-static uint32_t piece_among_all(const coll_gpusym_hosts_t *h)
+/* The pieces of the rail among all ranks, the same on all of them, where the other rails have such pieces. */
+static uint32_t piece_among_all(const coll_gpusym_team_t *t, uint32_t piece)
 {
-    uint32_t piece = gpusym_worker_piece_bytes(h->worker);
-    while (piece >= 2 * ALL_PIECE_MIN && direct_bytes(h, piece) > coll_gpusym_params.net_size / ALL_PART) {
+    while (piece >= 2 * PIECE_MIN && direct_bytes(t, piece) > coll_gpusym_params.net_size / ALL_PART) {
         piece = piece / 2 / 1024 * 1024;
     }
     return piece;
+}
+
+static uint64_t all_bytes(const coll_gpusym_team_t *t, uint32_t piece)
+{
+    return rail_bytes(t, piece) + direct_bytes(t, piece_among_all(t, piece));
+}
+
+uint32_t coll_gpusym_hosts_propose(const coll_gpusym_team_t *t)
+{
+    gpusym_worker_t *w = coll_gpusym_worker();
+    if (NULL == w) {
+        return 0;
+    }
+    uint32_t piece = gpusym_worker_piece_bytes(w);
+    gpusym_worker_enter_wait(w);
+    const uint64_t share = coll_gpusym_worker_share();
+    gpusym_worker_leave(w);
+    while (!coll_gpusym_params.reproducible && piece >= 2 * PIECE_MIN && all_bytes(t, piece) > share) {
+        piece /= 2;
+    }
+    return piece;
+}
+
+void coll_gpusym_hosts_settle_pieces(coll_gpusym_team_t *t)
+{
+    coll_gpusym_hosts_t *h = t->hosts;
+    char name[GPUSYM_COMM_LABEL_MAX];
+    h->piece = gpusym_worker_piece_bytes(h->worker);
+    for (uint32_t r = 0; r < h->nranks; r++) {
+        h->piece = h->card[r].piece < h->piece ? h->card[r].piece : h->piece;
+    }
+    h->promised = all_bytes(t, h->piece);
+    coll_gpusym_worker_promise(h->promised);
+    GPUSYM_LOG(2, "%s: rank %u: pieces of %u bytes between islands, %lu bytes in all",
+               gpusym_comm_label(t->fallback->comm, name, sizeof name), h->rank, h->piece, (unsigned long) h->promised);
+}
+
+void coll_gpusym_hosts_forgo(coll_gpusym_hosts_t *h)
+{
+    coll_gpusym_worker_forgo(h->promised);
+    h->promised = 0;
 }
 
 /* Takes part of the worker's memory. */
@@ -94,8 +144,7 @@ static int open_rail(coll_gpusym_team_t *t, uint32_t rail, char *host, char *dev
                                     .host = host,
                                     .device = device,
                                     .send = send,
-                                    .piece_bytes =
-                                        rail == rails ? piece_among_all(h) : gpusym_worker_piece_bytes(h->worker),
+                                    .piece_bytes = rail == rails ? piece_among_all(t, h->piece) : h->piece,
                                     .n = rail == rails ? h->nranks : h->nislands,
                                     .pos = rail == rails ? h->rank : h->island,
                                     .first_stream = (uint16_t) (rail * GPUSYM_RAIL_STREAMS),
@@ -112,15 +161,16 @@ unsigned coll_gpusym_hosts_open_rails(coll_gpusym_team_t *t)
 {
     coll_gpusym_hosts_t *h = t->hosts;
     const uint32_t rails = coll_gpusym_hosts_rails(t);
-    const uint64_t each = GPUSYM_RAIL_SEND_BYTES(gpusym_worker_piece_bytes(h->worker));
+    const uint64_t each = GPUSYM_RAIL_SEND_BYTES(h->piece);
     char *host, *device;
     uint32_t first, end;
     coll_gpusym_hosts_own(t, &first, &end);
     const uint64_t own = end - first;
+    coll_gpusym_hosts_forgo(h);
     if (GPUSYM_SUCCESS != gpusym_worker_map(h->worker, gpusym_current.dev, t->host.gpu, &host, &device)) {
         return 0;
     }
-    if (!take_memory(h, own * (each + ring_bytes(h))) ||
+    if (!take_memory(h, rail_bytes(t, h->piece)) ||
         GPUSYM_SUCCESS != gpusym_worker_alloc(h->worker, own * each, &h->send)) {
         return COLL_GPUSYM_HOSTS_PINNED;
     }
@@ -132,7 +182,7 @@ unsigned coll_gpusym_hosts_open_rails(coll_gpusym_team_t *t)
     }
     /* The rail among all ranks sends from the same memory: a call uses the one or the others. */
     return COLL_GPUSYM_HOSTS_PINNED | COLL_GPUSYM_HOSTS_RAILS |
-           (take_memory(h, direct_bytes(h, piece_among_all(h))) &&
+           (take_memory(h, direct_bytes(t, piece_among_all(t, h->piece))) &&
                     GPUSYM_SUCCESS == open_rail(t, rails, host, device, h->send)
                 ? COLL_GPUSYM_HOSTS_ALL
                 : 0u);
@@ -192,7 +242,7 @@ gpusym_rail_t *coll_gpusym_hosts_rail(const coll_gpusym_team_t *t, uint32_t rail
 
 uint32_t coll_gpusym_hosts_piece(const coll_gpusym_team_t *t)
 {
-    return gpusym_worker_piece_bytes(t->hosts->worker);
+    return t->hosts->piece;
 }
 
 bool coll_gpusym_hosts_quiet(const coll_gpusym_team_t *t)

@@ -33,6 +33,10 @@ static inline void coll_gpusym_hosts_own(const coll_gpusym_team_t *t, uint32_t *
 gpusym_rail_t *coll_gpusym_hosts_rail(const coll_gpusym_team_t *t, uint32_t rail);
 /* Bytes of its pieces. */
 uint32_t coll_gpusym_hosts_piece(const coll_gpusym_team_t *t);
+/* Bytes of the longest pieces, up to the worker's, for which this rank's rails need no more memory of the net than the
+ * next communicator should have: those of later communicators are shorter, so that more of them have rails. Where bits
+ * are to be reproducible, which depend on the pieces, all have the worker's. 0: this rank has no net. */
+uint32_t coll_gpusym_hosts_propose(const coll_gpusym_team_t *t);
 /* Whether no message of a call that was dropped is under way from their memory, and a call may begin. Whoever asks has
  * entered. */
 bool coll_gpusym_hosts_quiet(const coll_gpusym_team_t *t);
@@ -45,6 +49,11 @@ bool coll_gpusym_hosts_stop(const coll_gpusym_team_t *t);
 
 /* ---- for hosts.c ---- */
 
+/* At the end of the bootstrap: all ranks have told what they propose. Agrees on the shortest pieces, and promises this
+ * rank's rails their memory. With the worker's lock held. */
+void coll_gpusym_hosts_settle_pieces(coll_gpusym_team_t *t);
+/* Forgoes what is promised. With the worker's lock held. */
+void coll_gpusym_hosts_forgo(struct coll_gpusym_hosts *h);
 /* Takes memory of the net for this rank's rails, and opens them on its GPU. Returns what it has. With the worker's lock
  * held, as for closing them. */
 unsigned coll_gpusym_hosts_open_rails(coll_gpusym_team_t *t);

@@ -18,6 +18,7 @@
 #include "mca/coll/gpusym/team/exchange.h"
 #include "mca/coll/gpusym/team/hosts.h"
 #include "mca/coll/gpusym/team/join.h"
+#include "mca/coll/gpusym/team/rails.h"
 #include "mca/coll/gpusym/team/tuner.h"
 #include "mca/common/gpusym/agree/tokens.h"
 #include "mca/common/gpusym/gpusym.h"
@@ -148,6 +149,7 @@ static int tell_mapped(coll_gpusym_team_t *t, int error)
     coll_gpusym_host_card_t *mine = t->boot.mine;
     mine->error = error;
     coll_gpusym_worker_describe(mine);
+    mine->piece = coll_gpusym_hosts_propose(t);
     return coll_gpusym_exchange_start(t, mine, t->boot.all, sizeof *mine);
 }
 

@@ -15,7 +15,8 @@ static struct {
     pthread_mutex_t lock;
     gpusym_worker_t *worker; /* NULL: not open */
     bool failed;             /* it could not be opened; said once */
-    uint64_t taken;          /* bytes of its memory that communicators have; with the worker's lock held */
+    /* Bytes of its memory that communicators have; that they were promised, and do not have yet. With its lock held. */
+    uint64_t taken, promised;
 } net = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void open_worker(void)
@@ -51,12 +52,36 @@ void coll_gpusym_worker_fini(void)
     gpusym_worker_close(net.worker);
     net.worker = NULL;
     net.failed = false;
-    net.taken = 0;
+    net.taken = net.promised = 0;
+}
+
+/* Records take the rest: a page of a leader for each other one. */
+static uint64_t left(void)
+{
+    const uint64_t bytes = gpusym_worker_bytes(net.worker), most = bytes - bytes / 16;
+    return most > net.taken ? most - net.taken : 0;
+}
+
+uint64_t coll_gpusym_worker_share(void)
+{
+    const uint64_t all = left(), rest = all > net.promised ? all - net.promised : 0;
+    const uint64_t parts = 0 == net.taken + net.promised ? 2 : 4;
+    return (rest > all / 2 ? rest : all / 2) / parts;
+}
+
+void coll_gpusym_worker_promise(uint64_t bytes)
+{
+    net.promised += bytes;
+}
+
+void coll_gpusym_worker_forgo(uint64_t bytes)
+{
+    net.promised -= bytes;
 }
 
 bool coll_gpusym_worker_take(uint64_t bytes)
 {
-    if (net.taken + bytes > gpusym_worker_bytes(net.worker)) {
+    if (bytes > left()) {
         return false;
     }
     net.taken += bytes;

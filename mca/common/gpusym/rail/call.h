@@ -63,7 +63,7 @@ typedef struct {
 typedef enum {
     GPUSYM_RAIL_PATH,   /* along rings, chains or trees: schedule.h */
     GPUSYM_RAIL_DIRECT, /* from each process to each, in one step */
-    GPUSYM_RAIL_GATHER, /* of short blocks, as long on all: all get all, in ceil(log2 n) steps */
+    GPUSYM_RAIL_TREE,   /* along a tree, of at most one direct piece, reduced by the CPU */
 } gpusym_rail_form_t;
 
 /* A scan among islands whose ranks stand one behind the other: along GS_CHAIN_REDUCE, to the last process. */
@@ -82,16 +82,17 @@ typedef struct {
 typedef struct {
     gpusym_rail_form_t form;
     enum gs_schedule_kind schedule; /* PATH */
-    uint32_t root;                  /* PATH: of a broadcast or reduction; DIRECT: with `rooted` */
+    uint32_t root;                  /* PATH: of a broadcast or reduction; DIRECT: with `rooted`; TREE */
     /* PATH, GS_CHAIN_REDUCE, root n - 1.  Outputs are in the order of the inputs, as many, all of them in more_in and
      * more_out; NULL: that rank has none, which is so of the last input of the last process, and any output. */
     gpusym_rail_scan_t scan;
     bool spread;       /* DIRECT: all of `in` goes to each process; at most GPUSYM_RAIL_DIRECT_MAX of them */
     bool rooted;       /* DIRECT with spread, not with `reduces`: a broadcast: only the process at `root` sends, and
-                       * `bytes` of its input come at the start of each output; `from` is not looked at */
-    bool reduces;      /* DIRECT with spread, GATHER: what comes from all, and the own input, goes reduced to out, in
-                       * rising order of the processes. DIRECT: at most one direct piece; GATHER: two for all together,
-                       * reduced or not, of GPUSYM_RAIL_DIRECT_MAX */
+                       * `bytes` of its input come at the start of each output; `from` is not looked at.  TREE: the
+                       * same; and only that */
+    bool reduces;      /* DIRECT with spread: what comes from all, and the own input, goes reduced to out, in rising
+                       * order of the processes; at most one direct piece.  TREE: the same, in the tree's order; without
+                       * it, `rooted` */
     uint32_t op, type; /* kernels.h; not looked at by what moves only */
     /* Memory that the GPU reaches.  NULL: this process has none, or only further ones.  An input may be an output, but
      * not of a reduce-scatter; of DIRECT without spread on all processes or none, and where `part` and `from` are the
@@ -100,7 +101,7 @@ typedef struct {
     void *out;
     /* Further inputs and outputs of this process, as of the other ranks of its island; other processes may have other
      * numbers of them.  None is NULL.  gpusym_rail_start alone reads the arrays.  Inputs are laid out as `in` is; where
-     * the call reduces, all are reduced, in the order in, more_in[0], ...: DIRECT, GATHER: before anything else, PATH:
+     * the call reduces, all are reduced, in the order in, more_in[0], ...: DIRECT, TREE: before anything else, PATH:
      * with what has come on the path; where it does not, there is one in all.  Outputs each get what `out` gets.  With
      * in and out at most GPUSYM_TEAM_MAX of each; PATH: of inputs two fewer on trees, one fewer on rings and chains, of
      * outputs one fewer. */
@@ -111,14 +112,17 @@ typedef struct {
     /* PATH: the part of the process at pos in the output of an all-gather, or in the input of a reduce-scatter, whose
      * output, or input, is at out, or in.  DIRECT: what of `in` goes to pos; not with `spread`. */
     gpusym_rail_part_t (*part)(const void *arg, uint32_t pos);
-    /* DIRECT, GATHER: where in `out` comes what pos sends, as long as it is there; not with `reduces`. */
+    /* DIRECT: where in `out` comes what pos sends, as long as it is there; not with `reduces`. */
     gpusym_rail_part_t (*from)(const void *arg, uint32_t pos);
     const void *arg;
     bool own;      /* the outputs are memory of the rail's GPU */
-    bool held;     /* DIRECT, GATHER: no output is written before gpusym_rail_release */
+    bool held;     /* DIRECT, TREE: no output is written before gpusym_rail_release */
     uint32_t call; /* in the heads: what comes of another call is an error */
     uint8_t stage;
 } gpusym_rail_call_t;
+
+/* Whether TREE is a form for a call between n processes, by its bytes, and what it reduces: the same on all of them. */
+bool gpusym_rail_tree_fits(const gpusym_rail_call_t *call, uint32_t n, uint32_t piece_bytes);
 
 /* What calls have done, in all. */
 typedef struct {

@@ -8,6 +8,7 @@
 
 #include "mca/common/gpusym/exec/copier.h"
 #include "mca/common/gpusym/rail/call.h"
+#include "tuning/tree.h"
 
 /* Blocks of a launch at most: more move no more across PCIe, and take the program's kernels more room. */
 #define GPUSYM_RAIL_BLOCKS_MAX 16u
@@ -91,18 +92,20 @@ typedef struct {
     gpusym_rail_work_t own;
 } gpusym_rail_direct_t;
 
-/* Steps of a gather, at most. */
-#define GPUSYM_RAIL_STEPS_MAX 6u
-_Static_assert(1u << (GPUSYM_RAIL_STEPS_MAX - 1) >= GPUSYM_RAIL_DIRECT_MAX, "enough steps");
-
+/* A tree; blocks are numbered as tree.c has them. */
 typedef struct {
-    uint32_t have;       /* blocks that are here */
-    uint32_t step;       /* that is under way */
-    uint32_t sent, read; /* steps whose blocks are sent, and have been received */
-    bool finishing;
-    gpusym_rail_work_t filled, stored; /* the own block; the result */
-    gpusym_net_message_t message[GPUSYM_RAIL_STEPS_MAX];
-} gpusym_rail_gather_t;
+    uint32_t degree, children;         /* children: of this process */
+    uint32_t unread;                   /* children, as bits, whose data are to come from below */
+    uint32_t told;                     /* ... that have the result, or to which it is being sent */
+    bool gathered;                     /* what goes up is there */
+    bool rises, falls;                 /* it is still to be sent; the result is still to come */
+    bool rose;                         /* it was sent */
+    bool finishing;                    /* the outputs are being stored */
+    uint32_t result;                   /* the block of what goes up, then of the result */
+    gpusym_rail_work_t filled, stored; /* the own block; the outputs */
+    uint32_t telling;                  /* children to which it is or was being sent */
+    gpusym_net_message_t up, down[GPUSYM_TREE_DEGREE_MAX];
+} gpusym_rail_tree_t;
 
 /* Short copies that wait for the copier, or are being made, at most. */
 #define GPUSYM_RAIL_COPIES 4u
@@ -141,7 +144,7 @@ struct gpusym_rail {
     gpusym_rail_channel_t channel[GPUSYM_RAIL_CHANNELS];
     uint32_t nchannels;
     gpusym_rail_direct_t direct;
-    gpusym_rail_gather_t gather;
+    gpusym_rail_tree_t tree;
     gpusym_rail_copies_t copies;
     gpusym_rail_pair_t *pair; /* [n] */
     gpusym_rail_counters_t counters;

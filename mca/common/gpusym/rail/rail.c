@@ -10,9 +10,9 @@
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/memory/alloc.h"
 #include "mca/common/gpusym/rail/direct.h"
-#include "mca/common/gpusym/rail/gather.h"
 #include "mca/common/gpusym/rail/path.h"
 #include "mca/common/gpusym/rail/short.h"
+#include "mca/common/gpusym/rail/tree.h"
 
 #define TICKETS_BYTES (GPUSYM_RAIL_CHANNELS * GPUSYM_RAIL_TICKET_BYTES)
 /* Polls without an end between two looks whether the GPU reports an error. */
@@ -110,8 +110,7 @@ bool gpusym_rail_idle(gpusym_rail_t *r)
 
 bool gpusym_rail_quiet(gpusym_rail_t *r)
 {
-    return gpusym_rail_idle(r) && gpusym_rail_path_quiet(r) && gpusym_rail_direct_quiet(r) &&
-           gpusym_rail_gather_quiet(r);
+    return gpusym_rail_idle(r) && gpusym_rail_path_quiet(r) && gpusym_rail_direct_quiet(r) && gpusym_rail_tree_quiet(r);
 }
 
 bool gpusym_rail_close(gpusym_rail_t *r)
@@ -145,7 +144,7 @@ typedef struct {
 static const form_t forms[] = {
     [GPUSYM_RAIL_PATH] = {gpusym_rail_path_start, gpusym_rail_path_poll},
     [GPUSYM_RAIL_DIRECT] = {gpusym_rail_direct_start, gpusym_rail_direct_poll},
-    [GPUSYM_RAIL_GATHER] = {gpusym_rail_gather_start, gpusym_rail_gather_poll},
+    [GPUSYM_RAIL_TREE] = {gpusym_rail_tree_start, gpusym_rail_tree_poll},
 };
 
 static bool reduces(const gpusym_rail_call_t *call)

@@ -26,7 +26,7 @@ static bool reduces_on_cpu(const gpusym_rail_t *r, uint32_t n)
 
 bool gpusym_rail_short_reduces(const gpusym_rail_t *r)
 {
-    return r->call.reduces && r->params.n > 1 && reduces_on_cpu(r, r->params.n);
+    return r->call.reduces && r->params.n > 1 && (GPUSYM_RAIL_TREE == r->call.form || reduces_on_cpu(r, r->params.n));
 }
 
 /* Whether an address of the GPU is in a send buffer, which is all that is filled but outputs. */

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Short pieces of direct calls and gathers: copied by the copier of the GPU (exec/copier.h), which has begun some
+ * Short pieces of direct calls and trees: copied by the copier of the GPU (exec/copier.h), which has begun some
  * microseconds before a launch would, and reduced by the CPU, where they stand in host memory on their way.
  */
 #ifndef GPUSYM_COMMON_RAIL_SHORT_H

@@ -75,7 +75,8 @@ void sim_peak_reset(void);
     X(HANG, hang)           \
     X(DOORBELL, doorbell)   \
     X(ENTRY, entry)         \
-    X(STALL, stall)
+    X(STALL, stall)         \
+    X(FREEZE, freeze)
 
 typedef enum {
 #define X(id, word) SIM_FAULT_##id,

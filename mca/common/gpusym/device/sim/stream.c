@@ -254,7 +254,8 @@ int sim_stream_queue(gpusym_stream_t *stream, const sim_item_t *asked, unsigned 
     int rc = GPUSYM_SUCCESS;
     while (made < n && GPUSYM_SUCCESS == (rc = sim_item_prepare(&item[made], &asked[made]))) {
         const bool copies = SIM_ITEM_COPY == item[made].what || SIM_ITEM_COPY2D == item[made].what;
-        if (copies && sim_fault_due(SIM_FAULT_STALL)) {
+        const bool freezes = SIM_ITEM_KERNEL == item[made].what && sim_fault_due(SIM_FAULT_FREEZE);
+        if (freezes || (copies && sim_fault_due(SIM_FAULT_STALL))) {
             item[made].what = SIM_ITEM_STALL;
         }
         made++;
