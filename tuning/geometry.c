@@ -43,6 +43,10 @@ static const struct {
     {GPUSYM_COLL_REDUCE, 3, 32, 8ull << 20},
     /* 8 x H200: 4 MiB 40.0 in place of 42.7, 16 MiB 86.2 (32 blocks 88.5, 128 122), 128 MiB no difference */
     {GPUSYM_COLL_REDUCE, 5, 16, 4ull << 20},
+    /* 4 x H100: 4 MiB 34.3 in place of 37.9, 8 MiB 46.5 in place of 51.9, 16 MiB 68.9 in place of 74.0; not measured
+     * from 64 MiB on */
+    {GPUSYM_COLL_BCAST, 3, 32, 4ull << 20},
+    {GPUSYM_COLL_BCAST, 3, 128, 64ull << 20},
     /* 8 x H200: 4 MiB 35.3 in place of 38.0, 16 MiB 71.9 in place of 93.3, 32 MiB 125 in place of 145 */
     {GPUSYM_COLL_BCAST, 5, 16, 4ull << 20},
     /* 8 x H200: 64 MiB 226 in place of 238 (16 blocks 230), 128 MiB 414 in place of 427 (16 blocks 436) */
