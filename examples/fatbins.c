@@ -16,3 +16,4 @@
 
 FATBIN(cg, "examples/cg_kernels.fatbin");
 FATBIN(halo, "examples/halo_kernels.fatbin");
+FATBIN(jacobi, "examples/jacobi_kernels.fatbin");
