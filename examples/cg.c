@@ -29,6 +29,7 @@
 #include "bench/memory.h"
 #include "examples/cg_device.h"
 #include "examples/cg_ways.h"
+#include "examples/stream.h"
 #include "test/mpi/gpu_stream.h"
 #include "test/mpi/mem.h"
 
@@ -125,7 +126,7 @@ static double gamma_of(const cg_args_t *a, unsigned iteration)
 {
     double gamma;
 
-    cg_wait();
+    stream_wait();
     mem_read(&gamma, &cg_item(a, iteration)[CG_GAMMA], sizeof(gamma));
     return gamma;
 }
@@ -150,23 +151,23 @@ static void *make_graph(const solver_t *s, const cg_way_t *way, const cg_args_t 
     if (!way->graphs) {
         return NULL;
     }
-    gpu_capture_begin(cg_stream());
+    gpu_capture_begin(stream_handle());
     for (unsigned i = 1; i <= LOOK_EVERY; i++) {
         in_graph.iteration = graph_item(a) + i;
         s->iterate(way, &in_graph);
     }
-    return gpu_capture_end(cg_stream());
+    return gpu_capture_end(stream_handle());
 }
 
 static void replay(void *graph, cg_args_t *a)
 {
     const size_t bytes = CG_ITEM * sizeof(double);
 
-    gpu_stream_copy(cg_stream(), cg_item(a, graph_item(a)), cg_item(a, a->iteration - 1), 2 * bytes);
-    if (!gpu_graph_launch(graph, cg_stream())) {
+    gpu_stream_copy(stream_handle(), cg_item(a, graph_item(a)), cg_item(a, a->iteration - 1), 2 * bytes);
+    if (!gpu_graph_launch(graph, stream_handle())) {
         bench_die("a graph cannot be launched");
     }
-    gpu_stream_copy(cg_stream(), cg_item(a, a->iteration), cg_item(a, graph_item(a) + 1), (LOOK_EVERY + 1) * bytes);
+    gpu_stream_copy(stream_handle(), cg_item(a, a->iteration), cg_item(a, graph_item(a) + 1), (LOOK_EVERY + 1) * bytes);
     a->iteration += LOOK_EVERY;
 }
 
@@ -190,7 +191,7 @@ static unsigned solve(const solver_t *s, const cg_way_t *way, cg_args_t *a, void
             break;
         }
     }
-    cg_wait();
+    stream_wait();
     return a->iteration;
 }
 

@@ -9,7 +9,7 @@
 #include "bench/ranks.h"
 #include "examples/cg_device.h"
 #include "examples/module.h"
-#include "test/mpi/gpu_stream.h"
+#include "examples/stream.h"
 #include "test/mpi/mem.h"
 
 static const struct {
@@ -30,7 +30,7 @@ static const char *const names[] = {
 };
 
 #ifdef CG_FATBIN
-extern const unsigned char cg_fatbin[]; /* cg_fatbin.c */
+extern const unsigned char cg_fatbin[]; /* fatbins.c */
 #define IMAGE cg_fatbin
 #else
 #define IMAGE NULL
@@ -39,7 +39,6 @@ extern const unsigned char cg_fatbin[]; /* cg_fatbin.c */
 /* ---- none -------------------------------------------------------------------------------------------------------- */
 
 static double *copy;
-static void *queue; /* NULL: not on the simulator */
 
 /* A collective in flight reads the sums and writes the history, beside a launch that uses neither: the product without
  * sums. Such a launch leaves them alone, in both directions. */
@@ -80,12 +79,7 @@ void cg_device_open(cg_args_t *problem)
     if (bench_cu.there) {
         module_open(IMAGE, names, CG_KERNEL_COUNT);
     }
-    if (MEM_DEVICE == bench_memory_kind() && 0 != gpu_stream_init()) {
-        bench_die("no streams");
-    }
-    if (MEM_DEVICE == bench_memory_kind() && !bench_cu.there) {
-        queue = gpu_stream_create();
-    }
+    stream_open();
 }
 
 void cg_device_close(cg_args_t *problem)
@@ -93,16 +87,9 @@ void cg_device_close(cg_args_t *problem)
     if (bench_cu.there) {
         module_close();
     }
-    if (NULL != queue) {
-        gpu_stream_destroy(queue);
-    }
+    stream_close();
     free(copy);
     bench_free(problem->base);
-}
-
-void *cg_stream(void)
-{
-    return bench_cu.there ? bench_cu.stream : queue;
 }
 
 void cg_launch(int id, const cg_args_t *a)
@@ -110,14 +97,7 @@ void cg_launch(int id, const cg_args_t *a)
     if (bench_cu.there) {
         module_launch(id, cg_count(a), CG_BLOCKS, CG_THREADS, a);
     } else {
-        cg_wait();
+        stream_wait();
         copy_launch(id, a);
-    }
-}
-
-void cg_wait(void)
-{
-    if (NULL != cg_stream()) {
-        gpu_stream_synchronize(cg_stream());
     }
 }

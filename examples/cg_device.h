@@ -10,17 +10,11 @@
 #include "examples/cg_kernels.h"
 
 /* Memory for one problem, of which n, nz and items are set; sets base. bench_start() was called. Ends the job where
- * that cannot be. Zeroes what a launch expects to be 0. */
+ * that cannot be. Zeroes what a launch expects to be 0. Opens stream.h, too. */
 void cg_device_open(cg_args_t *problem);
 void cg_device_close(cg_args_t *problem);
 
-/* The stream of all launches: where there are no kernels, of what else is queued, which launches and cg_wait() wait
- * for. NULL: none, with host memory. */
-void *cg_stream(void);
-
-/* Starts kernel CG_<id>; in order after those started before. */
+/* Starts kernel CG_<id> on stream_handle(); where there are no kernels, waits for what that has, and runs it. */
 void cg_launch(int id, const cg_args_t *a);
-/* Until all that was started is done: MPI knows nothing of our stream. */
-void cg_wait(void);
 
 #endif

@@ -99,7 +99,7 @@ CG_FN double *cg_item(const cg_args_t *a, unsigned iteration)
     return cg_sums(a) + CG_ITEM * (1 + (size_t) iteration);
 }
 
-/* Two doubles a block, then the counter of blocks that are done, which is 0 between launches. */
+/* Of sums.h. */
 CG_FN double *cg_scratch(const cg_args_t *a)
 {
     return cg_item(a, a->items);

@@ -13,8 +13,8 @@
 #include "api/gpusym.h"
 #include "bench/output.h"
 #include "bench/ranks.h"
-#include "examples/cg_device.h"
 #include "examples/cg_streams.h"
+#include "examples/stream.h"
 
 /* In a pair, rank 0 is the lower one, whose upper face (side 1) the other needs. In one array behind each other: the
  * faces, the halo, two planes each (cg_kernels.h). */
@@ -42,39 +42,19 @@ static pair_t make_pair(const cg_args_t *a, int first)
     return pair;
 }
 
-/* Whether a communicator is ready for calls on streams. Collective over all ranks. */
-static bool is_ready(MPI_Comm comm)
-{
-    char why[MPI_MAX_ERROR_STRING] = "";
-    int length, rc = MPI_SUCCESS;
-
-    if (MPI_COMM_NULL != comm) {
-        MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-        rc = gpusym_stream_prepare(comm, MPI_INFO_NULL);
-        MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
-    }
-    if (MPI_SUCCESS != rc) {
-        MPI_Error_string(rc, why, &length);
-    }
-    if (bench_agree(MPI_SUCCESS == rc)) {
-        return true;
-    }
-    bench_comment("no collectives on streams: %s", MPI_SUCCESS == rc ? "another rank is refused" : why);
-    return false;
-}
-
 void cg_streams_open(const cg_args_t *a, bool wanted)
 {
     streams.there = false;
     streams.world = streams.pairs[0].comm = streams.pairs[1].comm = MPI_COMM_NULL;
-    if (!wanted || NULL == cg_stream()) {
+    if (!wanted || NULL == stream_handle()) {
         bench_comment("collectives on streams: not requested, or no device");
         return;
     }
     MPI_Comm_dup(MPI_COMM_WORLD, &streams.world);
     streams.pairs[0] = make_pair(a, 0);
     streams.pairs[1] = make_pair(a, 1);
-    streams.there = is_ready(streams.world) && is_ready(streams.pairs[0].comm) && is_ready(streams.pairs[1].comm);
+    streams.there = stream_is_ready(streams.world) && stream_is_ready(streams.pairs[0].comm) &&
+                    stream_is_ready(streams.pairs[1].comm);
 }
 
 void cg_streams_close(void)

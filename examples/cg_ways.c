@@ -10,9 +10,9 @@
 #include "bench/memory.h"
 #include "bench/nccl.h"
 #include "bench/ranks.h"
-#include "examples/cg_device.h"
 #include "examples/cg_streams.h"
 #include "examples/cg_ways.h"
+#include "examples/stream.h"
 
 #define TAG 7
 #define EVENT_DISABLE_TIMING 2 /* CU_EVENT_DISABLE_TIMING */
@@ -61,20 +61,20 @@ static void exchange_open(const cg_args_t *a)
 
 static void gpusym_halo(const cg_args_t *a)
 {
-    cg_wait();
+    stream_wait();
     MPI_Alltoallv(cg_faces(a), exchange.counts, exchange.at, MPI_DOUBLE, cg_halo(a), exchange.counts, exchange.at,
                   MPI_DOUBLE, MPI_COMM_WORLD);
 }
 
 static void gpusym_reduce(double *own, double *all, int n)
 {
-    cg_wait();
+    stream_wait();
     MPI_Allreduce(own, all, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
 }
 
 static void gpusym_begin(double *own, double *all, int n)
 {
-    cg_wait();
+    stream_wait();
     MPI_Iallreduce(own, all, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &request);
 }
 
@@ -98,7 +98,7 @@ static void staged_halo(const cg_args_t *a)
     const size_t plane = cg_plane(a);
     MPI_Request requests[4];
 
-    cg_wait();
+    stream_wait();
     for (int side = 0; side < 2; side++) {
         MPI_Irecv(host.halo + (size_t) side * plane, (int) plane, MPI_DOUBLE, neighbour(side), TAG, bench_world,
                   &requests[side]);
@@ -114,7 +114,7 @@ static void staged_halo(const cg_args_t *a)
 
 static void staged_reduce(double *own, double *all, int n)
 {
-    cg_wait();
+    stream_wait();
     bench_to_host(host.own, own, (size_t) n * sizeof(double));
     MPI_Allreduce(host.own, host.all, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     bench_from_host(all, host.all, (size_t) n * sizeof(double));
@@ -122,7 +122,7 @@ static void staged_reduce(double *own, double *all, int n)
 
 static void staged_begin(double *own, double *all, int n)
 {
-    cg_wait();
+    stream_wait();
     bench_to_host(host.own, own, (size_t) n * sizeof(double));
     host.to = all;
     host.n = n;
@@ -145,7 +145,7 @@ static void ordered_reduce(double *own, double *all, int n)
     if (NULL == of_ranks) {
         bench_die("no host memory");
     }
-    cg_wait();
+    stream_wait();
     bench_to_host(host.own, own, (size_t) n * sizeof(double));
     MPI_Allgather(host.own, n, MPI_DOUBLE, of_ranks, n, MPI_DOUBLE, MPI_COMM_WORLD);
     memcpy(host.all, of_ranks, (size_t) n * sizeof(double));
@@ -220,7 +220,7 @@ static void nccl_begin(double *own, double *all, int n)
 
 static void join_beside(void)
 {
-    after(cg_stream(), beside.stream);
+    after(stream_handle(), beside.stream);
 }
 
 static void beside_open(void)
@@ -248,17 +248,17 @@ static void beside_close(void)
 
 static void streams_halo(const cg_args_t *a)
 {
-    cg_streams_halo(a, cg_stream());
+    cg_streams_halo(a, stream_handle());
 }
 
 static void streams_reduce(double *own, double *all, int n)
 {
-    cg_streams_sum(own, all, n, cg_stream());
+    cg_streams_sum(own, all, n, stream_handle());
 }
 
 static void streams_begin(double *own, double *all, int n)
 {
-    after(beside.stream, cg_stream());
+    after(beside.stream, stream_handle());
     cg_streams_sum(own, all, n, beside.stream);
 }
 
@@ -298,7 +298,7 @@ void cg_ways_open(const cg_args_t *a, bool with_nccl, bool with_streams)
     memset(host.halo, 0, bytes);
     bench_nccl_open(cg_faces(a), cg_halo(a), bytes, with_nccl);
     cg_streams_open(a, with_streams);
-    beside.stream = cg_stream();
+    beside.stream = stream_handle();
     if (bench_cu.there) {
         beside_open();
     }

@@ -29,7 +29,7 @@ static const char *const names[] = {
 };
 
 #ifdef HALO_FATBIN
-extern const unsigned char halo_fatbin[]; /* halo_fatbin.c */
+extern const unsigned char halo_fatbin[]; /* fatbins.c */
 #define IMAGE halo_fatbin
 #else
 #define IMAGE NULL

@@ -15,7 +15,8 @@
 #   bench      the table of the collectives of --coll (default those that NCCL has, as MPI calls them) beside NCCL and
 #              staging, on each of RANKS beyond 1; about a minute each
 #   overlap    an all-reduce beside a kernel that computes; nonblocking and persistent beside blocking; half a minute
-#   cg         a solver by gpusym and NCCL, on streams and in graphs too, and staged, of three sizes; a minute
+#   cg         two solvers (examples/cg, examples/jacobi) by gpusym and NCCL, on streams and in graphs too, of three sizes
+#              each; two minutes
 #   halo       a halo exchange in three dimensions in several forms and by NCCL, checked, of faces from 4 KiB to 4 MiB
 #   goals      all that bench/goals.csv has a goal for, beside NCCL, on the largest of RANKS, and one table of it; about two
 #              minutes
@@ -389,6 +390,15 @@ cg_stage() {
     [ "$device" = sim ] && sizes=(16)
     for n in "${sizes[@]}"; do
         measure "cg $n, $most ranks" 60 "$most" "$kit/bin/example_cg" --device "$device" --n "$n" --csv "cg-$n-$most-ranks.csv"
+    done
+    # The smallest also beside a serial computation: all are compared with each other.
+    sizes=(256 1024 4096)
+    [ "$device" = sim ] && sizes=(16)
+    for n in "${sizes[@]}"; do
+        local check=(--check)
+        [ "$n" -le 256 ] || check=()
+        measure "jacobi $n, $most ranks" 60 "$most" "$kit/bin/example_jacobi" --device "$device" --n "$n" "${check[@]}" \
+            --csv "jacobi-$n-$most-ranks.csv"
     done
 }
 
