@@ -368,7 +368,8 @@ static const gpusym_rule_t *tell_rules(info_item_t *root, const gpusym_tuning_qu
                                                            &verdict, &lack));
          i++) {
         static const char *const words[] = {[GPUSYM_RULE_HOLDS] = "it is the first that can",
-                                            [GPUSYM_RULE_OTHER_CALL] = "it is for another operation or type",
+                                            [GPUSYM_RULE_OTHER_CALL] =
+                                                "it is for another operation or type, or for other buffers",
                                             [GPUSYM_RULE_FORCED] = "the parameters name another algorithm"};
         info_item_t *row = info_group(list, NULL);
         info_text(row, "rule", "%s", gpusym_rule_place(rule, place, sizeof(place)));

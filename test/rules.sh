@@ -151,7 +151,7 @@ says '^ algorithm ring_ll$'
 says '^ blocks 2$'
 says '^ ring_ll taken collectives.allreduce.1..rules.1. says so$'
 run 'why another type' "$info" --why allreduce 1m int 3
-says '^ collectives.allreduce.1..rules.2. rsxld_agxst passed over it is for another operation or type$'
+says '^ collectives.allreduce.1..rules.2. rsxld_agxst passed over it is for another operation or type, or for other buffers$'
 says '^ because ' 0
 run 'why with a parameter' env OMPI_MCA_coll_gpusym_algorithm=allreduce:ring_ll128 "$info" --why allreduce 512 float 3
 says '^ collectives.allreduce.1..rules.1. ring_ll passed over the parameters name another algorithm$'

@@ -22,10 +22,13 @@ function value(key,    at, rest) {
 }
 # The line without a key and its value.
 function drop(key) {
-    sub("\"" key "\": (\"[^\"]*\"|[0-9]+)(, )?", "", line)
+    sub("\"" key "\": (\"[^\"]*\"|[0-9]+|true|false)(, )?", "", line)
 }
 function limit(text, otherwise) {
     return text == "" || text == "inf" ? otherwise : text "u"
+}
+function flag(text) {
+    return text == "" ? "-1" : text == "true" ? "1" : "0"
 }
 { line = $0 }
 /^[{}]$|^  [}]$|^  "(rule_file_version|module|comment)": [^{]*,$|^  "collectives": [{]$/ { next }
@@ -44,9 +47,10 @@ function limit(text, otherwise) {
 /^      \] [}],?$/ { next }
 /^        [{] .*"alg": "[a-z0-9_]+".* [}],?$/ {
     block = index($0, "\"block_size_") ? "block" : "msg"
-    printf "    {GPUSYM_ALG_%s_%s, %s, %s, %s, %s},\n", toupper(coll), toupper(value("alg")), ranks,
-        limit(value(block "_size_min"), "0"), limit(value(block "_size_max"), "UINT64_MAX"), block == "block" ? "true" : "false"
-    drop(block "_size_min"); drop(block "_size_max"); drop("alg"); drop("comment")
+    printf "    {GPUSYM_ALG_%s_%s, %s, %s, %s, %s, %s, %s, %s},\n", toupper(coll), toupper(value("alg")), ranks,
+        limit(value(block "_size_min"), "0"), limit(value(block "_size_max"), "UINT64_MAX"), block == "block" ? "true" : "false",
+        flag(value("zero_copy")), limit(value("blocks"), "0"), limit(value("threads"), "0")
+    drop(block "_size_min"); drop(block "_size_max"); drop("alg"); drop("zero_copy"); drop("blocks"); drop("threads"); drop("comment")
     if (line !~ /^        [{] *,? *[}],?$/)
         fail("a key that is not known here")
     next

@@ -22,36 +22,6 @@
  * H200; since then 1684 by 16, where the best is 1511). */
 #define TWOSHOT_FEW_BLOCKS 32u
 #define TWOSHOT_FEW_THREADS 512u
-/* ... and with zero copy more than one a multiprocessor (of 132) in the middle: 86.2 us in place of 87.9 for 16 MiB,
- * but 311 in place of 306 for 64. In bytes. */
-#define MIDDLE_BLOCKS 176u
-#define MIDDLE_THREADS 192u
-#define MIDDLE_MIN (8ull << 20)
-#define MIDDLE_MAX (32ull << 20)
-/* Of more than two ranks reduce-scatter by stores with more than one a multiprocessor (4 x H200: 128 MiB in all 329 us
- * in place of 343, 256 MiB 637 in place of 657, 16 MiB no difference). */
-#define SCATTER_BLOCKS 176u
-#define SCATTER_MIN (32ull << 20)
-/* ... and what all goes to one rank, or comes from one, by loads, with few: the more ranks the fewer. The last that is
- * for a call holds. */
-static const struct {
-    unsigned coll;
-    uint32_t ranks_min, blocks;
-    uint64_t bytes_min;
-} few[] = {
-    /* 4 x H200: 16 MiB 72.1 us in place of 82.3, 128 MiB 442 in place of 450, 256 MiB no difference */
-    {GPUSYM_COLL_REDUCE, 3, 32, 8ull << 20},
-    /* 8 x H200: 4 MiB 40.0 in place of 42.7, 16 MiB 86.2 (32 blocks 88.5, 128 122), 128 MiB no difference */
-    {GPUSYM_COLL_REDUCE, 5, 16, 4ull << 20},
-    /* 4 x H100: 4 MiB 34.3 in place of 37.9, 8 MiB 46.5 in place of 51.9, 16 MiB 68.9 in place of 74.0; not measured
-     * from 64 MiB on */
-    {GPUSYM_COLL_BCAST, 3, 32, 4ull << 20},
-    {GPUSYM_COLL_BCAST, 3, 128, 64ull << 20},
-    /* 8 x H200: 4 MiB 35.3 in place of 38.0, 16 MiB 71.9 in place of 93.3, 32 MiB 125 in place of 145 */
-    {GPUSYM_COLL_BCAST, 5, 16, 4ull << 20},
-    /* 8 x H200: 64 MiB 226 in place of 238 (16 blocks 230), 128 MiB 414 in place of 427 (16 blocks 436) */
-    {GPUSYM_COLL_BCAST, 5, 64, 64ull << 20},
-};
 /* Two-shot by LL128 lines, measured on 2 x H200: a warp for each group of lines of a slice, in blocks of 4 warps up to
  * so many groups (128 KiB: 12.9 us, with 8 warps 13.5), then of 8 (2 MiB: 19.2 us, with 4 warps 21.8). */
 #define TWOSHOT_LL128_FEW 256u
@@ -121,21 +91,8 @@ static void set_lines(const gpusym_tuning_call_t *call, gpusym_tuning_choice_t *
 static void set_stored(const gpusym_tuning_call_t *call, gpusym_tuning_choice_t *choice)
 {
     const uint64_t bytes = call->bytes * (gpusym_collective_whole(call->coll) ? 1 : call->nranks);
-    const bool many = call->nranks > 2;
-    uint32_t most = TWOSHOT_BLOCKS;
     choice->threads = TWOSHOT_THREADS;
-    if (GPUSYM_F_RSXST_AGXST_Z == choice->family && bytes > MIDDLE_MIN && bytes <= MIDDLE_MAX) {
-        most = MIDDLE_BLOCKS;
-        choice->threads = MIDDLE_THREADS;
-    } else if (many && GPUSYM_F_XST_R == choice->family && bytes > SCATTER_MIN) {
-        most = SCATTER_BLOCKS;
-    }
-    for (uint32_t i = 0; i < sizeof few / sizeof few[0] && GPUSYM_F_RSXLD_AGXST_Z == choice->family; i++) {
-        most = few[i].coll == call->coll && call->nranks >= few[i].ranks_min && bytes >= few[i].bytes_min
-                   ? few[i].blocks
-                   : most;
-    }
-    choice->blocks = min_u32(bytes / TWOSHOT_BYTES_PER_BLOCK, most);
+    choice->blocks = min_u32(bytes / TWOSHOT_BYTES_PER_BLOCK, TWOSHOT_BLOCKS);
 }
 
 /* Two-shot by LL128 lines: warps, each a stream. */

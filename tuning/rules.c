@@ -236,11 +236,20 @@ uint64_t gpusym_rules_hash(const gpusym_rules_t *rules)
 
     for (unsigned i = 0; NULL != rules && i < rules->kept.n; i++) {
         const gpusym_rule_t *r = &rules->kept.rule[i];
-        const uint64_t words[] = {r->coll,          r->group,           r->link,
-                                  r->bytes_min,     r->bytes_max,       r->segment,
-                                  (uint64_t) r->op, (uint64_t) r->type, (uint64_t) r->algorithm,
-                                  r->blocks,        r->threads,         r->chunk,
-                                  r->resident_below};
+        const uint64_t words[] = {r->coll,
+                                  r->group,
+                                  r->link,
+                                  r->bytes_min,
+                                  r->bytes_max,
+                                  r->segment,
+                                  (uint64_t) r->op,
+                                  (uint64_t) r->type,
+                                  (uint64_t) r->algorithm,
+                                  r->blocks,
+                                  r->threads,
+                                  r->chunk,
+                                  r->resident_below,
+                                  (uint64_t) r->zero_copy};
         for (size_t k = 0; k < sizeof words / sizeof words[0]; k++) {
             h = hash_word(h, words[k]);
         }
@@ -276,7 +285,8 @@ static const uint16_t *find_candidates(const index_t *x, uint64_t bytes, uint32_
 static gpusym_rule_verdict_t judge(const gpusym_rule_t *r, const gpusym_work_t *slot, const gpusym_tuning_call_t *call,
                                    const gpusym_tuning_forced_t *forced, gpusym_tuning_lack_t *lack)
 {
-    if ((r->op >= 0 && call->op != (unsigned) r->op) || (r->type >= 0 && call->type != (unsigned) r->type)) {
+    if ((r->op >= 0 && call->op != (unsigned) r->op) || (r->type >= 0 && call->type != (unsigned) r->type) ||
+        (r->zero_copy >= 0 && call->zero_copy != (0 != r->zero_copy))) {
         return GPUSYM_RULE_OTHER_CALL;
     }
     if (r->algorithm < 0) {

@@ -32,6 +32,7 @@ typedef struct {
     uint64_t bytes_min, bytes_max; /* of the message: gpusym_tuning_parts() times gpusym_tuning_call_t.bytes */
     bool segment;                  /* ... of a segment: just these */
     int op, type;                  /* enum gpusym_op, gpusym_type; -1: any */
+    int zero_copy;                 /* whether the ranks have mapped each other's buffers; -1: either */
 
     /* What it says; -1, or 0 for any other: nothing. Alike on all ranks. */
     int algorithm;
@@ -81,7 +82,7 @@ bool gpusym_rule_apply(const gpusym_rule_t *rule, const gpusym_work_t *slot, con
 /* Why a rule does not hold for a call whose length it is for. */
 typedef enum {
     GPUSYM_RULE_HOLDS,
-    GPUSYM_RULE_OTHER_CALL, /* is for another operation or type */
+    GPUSYM_RULE_OTHER_CALL, /* is for another operation or type, or for other buffers */
     GPUSYM_RULE_FORCED,     /* the user forces another algorithm, or coll_gpusym_oneshot_max */
     GPUSYM_RULE_LACKS       /* its algorithm lacks something */
 } gpusym_rule_verdict_t;

@@ -25,6 +25,8 @@ typedef struct {
     uint32_t ranks_min, ranks_max;
     uint64_t bytes_min, bytes_max; /* of a message, or of a segment: */
     bool segment;
+    int zero_copy;            /* whether it is for zero copy; -1: either */
+    uint32_t blocks, threads; /* 0: of geometry.c */
 } default_t;
 
 /* Made of tuning/defaults.json. */
@@ -110,6 +112,21 @@ static bool is_for(const default_t *d, const gpusym_tuning_call_t *call, uint64_
     return bytes >= d->bytes_min && bytes <= d->bytes_max;
 }
 
+/* The default of a call; by that algorithm, unless it is -1. NULL: none. */
+static const default_t *find_default(const gpusym_tuning_call_t *call, uint64_t forced_max, int algorithm)
+{
+    for (unsigned i = 0; i < defaults[call->coll].n; i++) {
+        const default_t *d = &defaults[call->coll].rule[i];
+        if (call->nranks >= d->ranks_min && call->nranks <= d->ranks_max && is_for(d, call, forced_max) &&
+            (d->zero_copy < 0 || call->zero_copy == (0 != d->zero_copy)) &&
+            (algorithm < 0 || algorithm == d->algorithm) &&
+            GPUSYM_TUNING_LACKS_NOTHING == gpusym_tuning_lacks(call, (unsigned) d->algorithm)) {
+            return d;
+        }
+    }
+    return NULL;
+}
+
 /* The algorithm of a call; -1: none. Where all reach all, multicast, rings and trees are used only where they are
  * forced: the first has not been measured, the others were slower. */
 static int choose_algorithm(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced)
@@ -118,14 +135,21 @@ static int choose_algorithm(const gpusym_tuning_call_t *call, const gpusym_tunin
         GPUSYM_TUNING_LACKS_NOTHING == gpusym_tuning_lacks(call, (unsigned) forced->algorithm)) {
         return forced->algorithm;
     }
-    for (unsigned i = 0; i < defaults[call->coll].n; i++) {
-        const default_t *d = &defaults[call->coll].rule[i];
-        if (call->nranks >= d->ranks_min && call->nranks <= d->ranks_max && is_for(d, call, forced->oneshot_max) &&
-            GPUSYM_TUNING_LACKS_NOTHING == gpusym_tuning_lacks(call, (unsigned) d->algorithm)) {
-            return d->algorithm;
-        }
+    const default_t *d = find_default(call, forced->oneshot_max, -1);
+    return NULL != d ? d->algorithm : -1;
+}
+
+/* Blocks and threads: what is forced, else what the defaults say of the algorithm, else by its kernel. */
+static void choose_geometry(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,
+                            gpusym_tuning_choice_t *choice)
+{
+    const default_t *d = 0 == forced->blocks ? find_default(call, forced->oneshot_max, choice->algorithm) : NULL;
+    gpusym_tuning_forced_t said = *forced;
+    if (NULL != d) {
+        said.blocks = d->blocks;
+        said.threads = 0 == forced->threads ? d->threads : forced->threads;
     }
-    return -1;
+    gpusym_tuning_geometry(call, &said, choice);
 }
 
 /* Whether a schedule by the Simple protocol forwards results, which may go straight into the next rank's output. */
@@ -166,7 +190,7 @@ void gpusym_tuning_choose(const gpusym_tuning_call_t *call, const gpusym_tuning_
     choice->own_threads = 0 != forced->threads;
     if (choice->algorithm >= 0) {
         choose_family(call, choice);
-        gpusym_tuning_geometry(call, forced, choice);
+        choose_geometry(call, forced, choice);
     }
 }
 

@@ -31,6 +31,7 @@ static gpusym_rule_t any_rule(unsigned coll)
                            .bytes_max = UINT64_MAX,
                            .op = -1,
                            .type = -1,
+                           .zero_copy = -1,
                            .algorithm = -1};
 }
 
@@ -294,6 +295,33 @@ static void what_cannot_is_passed_over(void **state)
     gpusym_rules_free(rules);
 }
 
+/* A rule for zero copy, and one for the rest. */
+static void zero_copy_has_its_own(void **state)
+{
+    gpusym_rule_t rule[2];
+    gpusym_rule_verdict_t verdict;
+    gpusym_tuning_lack_t lack;
+    gpusym_work_t slot;
+    (void) state;
+    for (unsigned i = 0; i < 2; i++) {
+        rule[i] = any_rule(GPUSYM_COLL_ALLREDUCE);
+        rule[i].item = i;
+        rule[i].zero_copy = 0 == i;
+        rule[i].blocks = 3 + i;
+    }
+    gpusym_rules_t *rules = make_rules(rule, 2, true);
+    for (unsigned i = 0; i < 2; i++) {
+        gpusym_tuning_call_t call = make_call(&slot, GPUSYM_COLL_ALLREDUCE, 8);
+        gpusym_tuning_forced_t forced = {.algorithm = -1};
+        call.zero_copy = 0 == i;
+        assert_int_equal(gpusym_rules_apply(rules, &slot, &call, &forced)->item, i);
+        assert_int_equal(forced.blocks, 3 + i);
+        (void) gpusym_rules_look(rules, &slot, &call, &forced, 1 - i, &verdict, &lack);
+        assert_int_equal(verdict, GPUSYM_RULE_OTHER_CALL);
+    }
+    gpusym_rules_free(rules);
+}
+
 /* Conditions of the communicator. */
 static void a_communicator_has_its_own(void **state)
 {
@@ -366,13 +394,10 @@ static void the_hash_is_of_what_is_said(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_that_can_holds),
-        cmocka_unit_test(a_rule_sets_the_choice),
-        cmocka_unit_test(the_user_goes_first),
-        cmocka_unit_test(lengths_are_of_the_message),
-        cmocka_unit_test(what_cannot_is_passed_over),
-        cmocka_unit_test(a_communicator_has_its_own),
-        cmocka_unit_test(a_rule_limits_resident_kernels),
+        cmocka_unit_test(the_first_that_can_holds),    cmocka_unit_test(a_rule_sets_the_choice),
+        cmocka_unit_test(the_user_goes_first),         cmocka_unit_test(lengths_are_of_the_message),
+        cmocka_unit_test(what_cannot_is_passed_over),  cmocka_unit_test(zero_copy_has_its_own),
+        cmocka_unit_test(a_communicator_has_its_own),  cmocka_unit_test(a_rule_limits_resident_kernels),
         cmocka_unit_test(the_hash_is_of_what_is_said),
     };
 

@@ -84,6 +84,8 @@ static void what_is_wrong_is_refused(void **state)
         {ONE("{\"blocks\": 2.5}"), ": collectives.allreduce[0].rules[0].blocks: this must be a whole number from 1 "},
         {ONE("{\"threads\": 100}"), ": collectives.allreduce[0].rules[0].threads: this must be a multiple of 32"},
         {ONE("{\"threads\": 2048}"), ": collectives.allreduce[0].rules[0].threads: this must be a whole number "},
+        {ONE("{\"blocks\": 1, \"zero_copy\": 1}"),
+         ": collectives.allreduce[0].rules[0].zero_copy: this must be true or false"},
         {ONE("{\"resident_max\": -1}"), ": collectives.allreduce[0].rules[0].resident_max: this must be a whole "},
         {ONE("{\"seg_size\": 134217728}"), ": collectives.allreduce[0].rules[0].seg_size: this must be a whole "},
         {ONE("{\"blocks\": 1, \"msg_size_min\": -8}"), ": collectives.allreduce[0].rules[0].msg_size_min: this must "},
@@ -113,28 +115,33 @@ static void what_is_right_is_read(void **state)
     gpusym_rules_file_t file;
     const gpusym_rule_t *r;
     (void) state;
-    write_file(
-        HEAD
-        "\"bcast\": [{\"comm_size_min\": 2, \"comm_size_max\": \"inf\", \"rules\": []},"
-        "            {\"comm_rank_distribution\": \"one-per-node\", \"rules\": [{\"alg\": \"auto\"}]}],"
-        "\"allreduce\": [{\"comment\": \"x\", \"comm_size_max\": 8, \"gpu\": \"H200\", \"link\": \"nvlink\","
-        "  \"rules\": [{\"msg_size_min\": 8, \"msg_size_max\": 4096, \"alg\": \"ring_ll\", \"op\": \"max\","
-        "               \"type\": \"f64\", \"blocks\": 3, \"threads\": 96, \"seg_size\": 512, \"resident_max\": 0},"
-        "              {\"msg_size_max\": \"inf\", \"resident_max\": 7}]}]}}");
+    write_file(HEAD
+               "\"bcast\": [{\"comm_size_min\": 2, \"comm_size_max\": \"inf\", \"rules\": []},"
+               "            {\"comm_rank_distribution\": \"one-per-node\", \"rules\": [{\"alg\": \"auto\"}]}],"
+               "\"allreduce\": [{\"comment\": \"x\", \"comm_size_max\": 8, \"gpu\": \"H200\", \"link\": \"nvlink\","
+               "  \"rules\": [{\"msg_size_min\": 8, \"msg_size_max\": 4096, \"alg\": \"ring_ll\", \"op\": \"max\","
+               "               \"zero_copy\": true, \"type\": \"f64\", \"blocks\": 3, \"threads\": 96, \"seg_size\": "
+               "512, \"resident_max\": 0},"
+               "              {\"msg_size_max\": \"inf\", \"resident_max\": 7},"
+               "              {\"zero_copy\": false, \"blocks\": 7}]}]}}");
     assert_true(gpusym_rules_read(path, &file, why, sizeof why));
     assert_string_equal(file.path, path);
-    assert_int_equal(file.n, 3);
+    assert_int_equal(file.n, 4);
     r = &file.rule[0];
     assert_true(GPUSYM_COLL_BCAST == r->coll && 1 == r->group && 0 == r->item && !r->single_host && -1 == r->algorithm);
     r = &file.rule[1];
     assert_true(GPUSYM_COLL_ALLREDUCE == r->coll && 0 == r->ranks_min && 8 == r->ranks_max && r->single_host);
     assert_string_equal(r->gpu, "H200");
     assert_true(GPUSYM_RULE_LINK_NVLINK == r->link && 8 == r->bytes_min && 4096 == r->bytes_max);
-    assert_true(GPUSYM_OP_MAX == r->op && GPUSYM_T_F64 == r->type && GPUSYM_ALG_ALLREDUCE_RING_LL == r->algorithm);
+    assert_true(GPUSYM_OP_MAX == r->op && GPUSYM_T_F64 == r->type && 1 == r->zero_copy &&
+                GPUSYM_ALG_ALLREDUCE_RING_LL == r->algorithm);
     assert_true(3 == r->blocks && 96 == r->threads && 512 == r->chunk && 1 == r->resident_below);
     r = &file.rule[2];
     assert_true(0 == r->group && 1 == r->item && 0 == r->bytes_min && UINT64_MAX == r->bytes_max);
     assert_true(-1 == r->op && -1 == r->type && -1 == r->algorithm && 0 == r->blocks && 8 == r->resident_below);
+    assert_int_equal(r->zero_copy, -1);
+    r = &file.rule[3];
+    assert_true(0 == r->zero_copy && 7 == r->blocks);
     gpusym_rules_file_free(&file);
 }
 
@@ -163,7 +170,7 @@ static void the_defaults_are_rules(void **state)
 {
     gpusym_rules_file_t file;
     gpusym_rules_t *rules[GPUSYM_TEAM_MAX + 1];
-    unsigned none = 0;
+    unsigned none = 0, exceptions = 0;
     (void) state;
     assert_true(gpusym_rules_read(DEFAULTS, &file, why, sizeof why));
     for (uint32_t n = 2; n <= GPUSYM_TEAM_MAX; n++) {
@@ -178,9 +185,14 @@ static void the_defaults_are_rules(void **state)
         const gpusym_rule_t *rule = gpusym_rules_apply(rules[call.nranks], &slot, &call, &forced);
         gpusym_tuning_choose_in(&slot, &call, &(gpusym_tuning_forced_t){.algorithm = -1}, &by_table);
         assert_int_equal(by_table.algorithm, forced.algorithm);
+        gpusym_tuning_choice_t by_file = {.algorithm = -1};
+        gpusym_tuning_choose_in(&slot, &call, &forced, &by_file);
+        assert_true(by_table.blocks == by_file.blocks && by_table.threads == by_file.threads);
+        exceptions += NULL != rule && 0 != rule->blocks;
         none += NULL == rule;
     }
     assert_in_range(none, 1, 100000); /* not all have rings */
+    assert_in_range(exceptions, 100, 100000);
     for (uint32_t n = 2; n <= GPUSYM_TEAM_MAX; n++) {
         gpusym_rules_free(rules[n]);
     }

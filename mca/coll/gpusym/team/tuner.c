@@ -194,6 +194,7 @@ static void keep_answer(coll_gpusym_team_t *t, const told_t *all)
     made->rule = (gpusym_rule_t){.coll = made->key.coll,
                                  .op = -1,
                                  .type = -1,
+                                 .zero_copy = -1,
                                  .algorithm = all[0].algorithm,
                                  .blocks = all[0].blocks,
                                  .threads = all[0].threads,

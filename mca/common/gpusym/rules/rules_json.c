@@ -220,6 +220,18 @@ static bool read_operation(const reading_t *r, json_t *object, gpusym_rule_t *ru
            read_word(r, object, "type", gpusym_type_name, &rule->type);
 }
 
+/* Whether it is for zero copy alone, or for the rest. */
+static bool read_zero_copy(const reading_t *r, json_t *object, gpusym_rule_t *rule)
+{
+    json_t *value = json_object_get(object, "zero_copy");
+
+    if (NULL != value && !json_is_boolean(value)) {
+        return fail(r, "zero_copy", "this must be true or false");
+    }
+    rule->zero_copy = NULL != value ? json_is_true(value) : -1;
+    return true;
+}
+
 static bool read_decision(const reading_t *r, json_t *object, gpusym_rule_t *rule)
 {
     json_int_t blocks = 0, threads = 0, chunk = 0, resident = -1;
@@ -266,8 +278,8 @@ static bool read_lengths(const reading_t *r, json_t *object, gpusym_rule_t *rule
 static bool read_rule(reading_t *r, json_t *object, const gpusym_rule_t *group)
 {
     static const char *const keys[] = {
-        "msg_size_min", "msg_size_max", "block_size_min", "block_size_max", "alg",          "type",
-        "op",           "blocks",       "threads",        "seg_size",       "resident_max", NULL};
+        "msg_size_min", "msg_size_max", "block_size_min", "block_size_max", "alg",          "type", "op",
+        "zero_copy",    "blocks",       "threads",        "seg_size",       "resident_max", NULL};
     gpusym_rule_t *rule = &r->file->rule[r->file->n];
 
     if (r->file->n >= GPUSYM_RULES_MAX) {
@@ -275,7 +287,7 @@ static bool read_rule(reading_t *r, json_t *object, const gpusym_rule_t *group)
     }
     *rule = *group;
     if (!check_object(r, object, keys) || !read_lengths(r, object, rule) || !read_operation(r, object, rule) ||
-        !read_decision(r, object, rule)) {
+        !read_zero_copy(r, object, rule) || !read_decision(r, object, rule)) {
         return false;
     }
     r->file->n++;
@@ -301,7 +313,7 @@ static bool read_group(reading_t *r, json_t *object, unsigned coll, unsigned num
     static const char *const keys[] = {
         "comm_size_min", "comm_size_max", "comm_rank_distribution", "gpu", "link", "rules", NULL};
     json_t *rules = json_object_get(object, "rules");
-    gpusym_rule_t group = {.group = number, .coll = coll, .op = -1, .type = -1, .algorithm = -1};
+    gpusym_rule_t group = {.group = number, .coll = coll, .op = -1, .type = -1, .zero_copy = -1, .algorithm = -1};
     json_int_t min, max;
     int link = GPUSYM_RULE_LINK_ANY;
 

@@ -90,7 +90,7 @@ bool gpusym_tuner_ask(const gpusym_tuner_t *tuner, void *context, const gpusym_t
         }
     }
     names[n] = NULL;
-    *rule = (gpusym_rule_t){.coll = key->coll, .op = -1, .type = -1, .algorithm = -1};
+    *rule = (gpusym_rule_t){.coll = key->coll, .op = -1, .type = -1, .zero_copy = -1, .algorithm = -1};
     const int error = tuner->choose(context, &call, &choice);
     if (0 != error) {
         snprintf(wrong, sizeof wrong, "error %d", error);
