@@ -141,8 +141,12 @@ uint64_t gpusym_kernel_plan_sized(gpusym_work_t *w, uint32_t chunk_bytes)
     w->bytes = SIZED_BYTES;
     (void) plan_exchange(w, chunk_bytes);
     w->bytes = bytes;
+    if (bytes <= GPUSYM_SIZED_LINES(w)) { /* nothing is stored */
+        w->nblocks = 1;
+        return 1;
+    }
     w->span = GPUSYM_SPAN(share_of(packs_of(bytes), w->nblocks), 1u);
-    return 0 == w->span ? 1 : share_of(w->span, w->chunk);
+    return share_of(w->span, w->chunk);
 }
 
 /* The FIFOs of a protocol: their area in the slot; what a buffer is a multiple of, in bytes, and the packs that this

@@ -28,7 +28,8 @@ bool gpusym_copies_fit(unsigned family, const gpusym_work_t *w, bool whole, uint
 uint64_t gpusym_kernel_plan(unsigned family, gpusym_work_t *w, uint32_t chunk_bytes);
 
 /* The same for GPUSYM_F_XST and a rank that knows only its own segments, of which w->bytes is the longest, perhaps 0:
- * all but the epochs, which are what its own segments take, is alike on all ranks whatever their bytes. */
+ * all but the epochs, which are what its own segments take, is alike on all ranks whatever their bytes; but a rank whose
+ * segments all go in LL lines has one block. Chunks of at least 4 KiB take fewer epochs than an entry can tell. */
 uint64_t gpusym_kernel_plan_sized(gpusym_work_t *w, uint32_t chunk_bytes);
 
 /* Gives a run of a launch of GPUSYM_F_COPY, whose addresses and bytes are set, `blocks` blocks from `first` on. */

@@ -274,8 +274,16 @@ enum gpusym_early {
      * ranks are known to have ended the call before. */
     GPUSYM_STREAM_BEGINS,
     GPUSYM_STREAM_WAITS,
-    GPUSYM_STREAM_SIZED /* XST: the second, of segments whose lengths only the two ranks know between which they go */
+    GPUSYM_STREAM_SIZED /* XST: of segments whose lengths only the two ranks know between which they go (stream.h) */
 };
+/* Of such a call: bytes of the longest segment that goes in LL lines, where the slot's lines hold as many; longer ones
+ * are stored. By examples/cg and examples/jacobi in graphs, as for the calls whose lengths all know (tuning/stream.c). */
+#define GPUSYM_SIZED_LINES_MAX (16u << 10)
+#define GPUSYM_SIZED_LINES(w) ((w)->ll_bytes / 2 < GPUSYM_SIZED_LINES_MAX ? (w)->ll_bytes / 2 : GPUSYM_SIZED_LINES_MAX)
+/* The lower half of its entry for a rank: the sender's epochs, and so many bits of a hash of the bytes that it has for
+ * that rank. */
+#define GPUSYM_SIZED_HASH_BITS 12u
+#define GPUSYM_SIZED_HASH(bytes) ((uint32_t) ((bytes) *0x9e3779b97f4a7c15ull >> (64 - GPUSYM_SIZED_HASH_BITS)))
 /* A time of the GPU's clock, as it stands behind the completion word: which operation it is of, and nanoseconds. */
 #define GPUSYM_TIME(seq, ns) ((uint64_t) ((seq) &0xffffu) << 48 | ((ns) &0xffffffffffffu))
 enum { GPUSYM_TIME_END = 1, GPUSYM_TIME_BEGIN = 2 }; /* words behind w->done; BEGIN: of launches alone */
@@ -324,7 +332,7 @@ typedef struct gpusym_work {
         uint32_t enter_set; /* ENTERS: 0 or 1, of calls in turns */
         uint32_t soon;      /* on a stream: there is room for the kernel of the next call beside this one's */
     };
-    uint64_t enter_sig; /* what must be alike on all ranks; SIZED: the upper half, the lower one is `epochs` */
+    uint64_t enter_sig; /* what must be alike on all ranks; SIZED: the upper half */
     union {
         uint64_t enter_ns; /* how long it waits for them; a copy: for a signal */
         uint64_t epochs; /* on a stream: of the call; SIZED: that this rank's segments take, another's may take more */

@@ -42,6 +42,18 @@ uint32_t gpusym_tuning_stream_threads(uint32_t sm_count, unsigned nth, bool simu
 #define ZERO_COPY_BLOCKS 32u
 #define ZERO_COPY_THREADS 256u
 
+/* A pack a thread, as far as there are threads. */
+static uint32_t threads_of(uint64_t packs)
+{
+    return packs < GPUSYM_THREADS_MAX ? (uint32_t) (packs + 31) / 32 * 32 : GPUSYM_THREADS_MAX;
+}
+
+uint32_t gpusym_tuning_stream_lines(uint64_t bytes, uint32_t nranks)
+{
+    const uint32_t threads = threads_of((bytes + GPUSYM_PACK - 1) / GPUSYM_PACK * (nranks - 1));
+    return 0 != threads ? threads : 32;
+}
+
 static bool is_exchange(unsigned coll)
 {
     switch (coll) {
@@ -75,7 +87,7 @@ void gpusym_tuning_stream(gpusym_tuning_call_t *call, uint64_t zero_copy_min, gp
     }
     if (packs <= ONE_BLOCK_PACKS) {
         forced->blocks = 1;
-        forced->threads = packs < GPUSYM_THREADS_MAX ? (uint32_t) (packs + 31) / 32 * 32 : GPUSYM_THREADS_MAX;
+        forced->threads = threads_of(packs);
     } else if (sums && call->bytes >= LL128_LONG) {
         forced->threads = GPUSYM_THREADS_MAX;
     }

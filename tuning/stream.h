@@ -22,4 +22,8 @@ uint32_t gpusym_tuning_stream_threads(uint32_t sm_count, unsigned nth, bool simu
  * does from zero_copy_min bytes on, of the message or a segment; 0: by the table. */
 void gpusym_tuning_stream(gpusym_tuning_call_t *call, uint64_t zero_copy_min, gpusym_tuning_forced_t *forced);
 
+/* Threads of the block that exchanges segments of up to so many bytes in LL lines: a pack each, as far as there are
+ * threads. */
+uint32_t gpusym_tuning_stream_lines(uint64_t bytes, uint32_t nranks);
+
 #endif

@@ -14,8 +14,10 @@
  *                          one-epoch calls in LL lines, which are what is launched so, write the lines of call k - 2,
  *                          of whatever other calls stand between. Behind a call of several epochs it waits as above.
  *
- *   GPUSYM_STREAM_SIZED    as WAITS. How many epochs the call takes the kernels find: an entry's lower half says how
- *                          many chunks its rank has for any other, or from it, and the most of all ranks count.
+ *   GPUSYM_STREAM_SIZED    as BEGINS, as far as segments are short and go in LL lines; before it stores others it waits
+ *                          for all ranks' entries. How many epochs the call takes the kernels find: an entry's lower half
+ *                          says how many chunks its rank has for any other, or from it, and the most of all ranks
+ *                          count. It has a hash of the segment's length too: two ranks that do not agree on it fail.
  *
  * Entries lie in two sets that calls use in turns: a rank sends that of call k + 2 when it has those of k + 1 from all,
  * each of which was sent by a rank that had ended k.
@@ -32,6 +34,12 @@
 #define GPUSYM_KERNELS_PRIM_STREAM_H
 
 #include "kernels/prim/prim.h"
+
+/* A call whose ranks do not know all lengths. */
+GS_FN bool gs_is_sized(const gpusym_work_t *w)
+{
+    return GS_ON_STREAM(w) && GPUSYM_STREAM_SIZED == w->early;
+}
 
 /* Sends a line to all ranks. */
 GS_FN void gs_enter_send(gs_ctx_t c, const gpusym_work_t *w, uint32_t set, uint32_t which, uint64_t what,
@@ -56,6 +64,28 @@ GS_FN void gs_stream_fail(const gpusym_work_t *w)
     }
 }
 
+/* Sends the entries of this rank. */
+GS_FN void gs_stream_enter(gs_ctx_t c, const gpusym_work_t *w, gs_count_t count)
+{
+    if (!gs_is_sized(w)) {
+        gs_enter_send(c, w, count.calls % 2, GS_ENTRY, w->enter_sig, count.epoch);
+        return;
+    }
+    for (uint32_t p = c.thread; p < w->nranks; p += c.nthreads) {
+        if (p != w->rank) {
+            const uint64_t lower = w->epochs << GPUSYM_SIZED_HASH_BITS | GPUSYM_SIZED_HASH(w->send[p].bytes);
+            gs_ll_st(gs_enter_line(w, p, w->rank, count.calls % 2, GS_ENTRY), w->enter_sig | lower, count.epoch);
+        }
+    }
+}
+
+/* Whether rank p has as many bytes for us as we expect. */
+GS_FN bool gs_stream_agrees(const gpusym_work_t *w, uint32_t which, uint32_t p, uint64_t said)
+{
+    const uint32_t hash = (uint32_t) said & ((1u << GPUSYM_SIZED_HASH_BITS) - 1);
+    return p == w->rank || GS_ENTRY != which || !gs_is_sized(w) || GPUSYM_SIZED_HASH(w->recv[p].bytes) == hash;
+}
+
 /* Waits for the lines of all ranks, which are to have our signature. The worst status of the block's threads. *most:
  * becomes the largest lower half of those that this thread has waited for, if it is more. */
 GS_FN uint32_t gs_stream_await(gs_ctx_t c, const gpusym_work_t *w, uint32_t set, uint32_t which, uint32_t epoch,
@@ -69,10 +99,12 @@ GS_FN uint32_t gs_stream_await(gs_ctx_t c, const gpusym_work_t *w, uint32_t set,
                !gs_ll_ld(gs_enter_line(w, w->rank, p, set, which), epoch, &said)) {
             status = gs_wait(w, &wait, p);
         }
-        if (GPUSYM_STATUS_OK == status && !gs_is_in_call(w, said)) {
+        if (GPUSYM_STATUS_OK == status && !(gs_is_in_call(w, said) && gs_stream_agrees(w, which, p, said))) {
             status = GPUSYM_STATUS_MISMATCH | p << 8;
         }
-        *most = (uint32_t) said > *most ? (uint32_t) said : *most;
+        if (p != w->rank) {
+            *most = (uint32_t) said > *most ? (uint32_t) said : *most;
+        }
     }
     return gs_block_worst(c, status);
 }
@@ -80,12 +112,12 @@ GS_FN uint32_t gs_stream_await(gs_ctx_t c, const gpusym_work_t *w, uint32_t set,
 /* Waits for the entries of all ranks; with them the block knows how many epochs the call takes. */
 GS_FN uint32_t gs_stream_await_all(gs_ctx_t c, const gpusym_work_t *w, gs_count_t count)
 {
-    uint32_t most = (uint32_t) w->epochs;
+    uint32_t most = (uint32_t) w->epochs << GPUSYM_SIZED_HASH_BITS;
     const uint32_t status = gs_stream_await(c, w, count.calls % 2, GS_ENTRY, count.epoch, &most);
-    if (GPUSYM_STREAM_SIZED == w->early && GPUSYM_STATUS_OK == status) {
+    if (gs_is_sized(w) && GPUSYM_STATUS_OK == status) {
         most = gs_block_worst(c, most);
         if (0 == c.thread) {
-            gs_block_own()->epochs = most;
+            gs_block_own()->epochs = most >> GPUSYM_SIZED_HASH_BITS;
         }
         gs_block_sync(c);
     }
@@ -203,7 +235,7 @@ GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, bool straight
         count = gs_stream_anew(c, w, count.epoch);
     }
     *epoch = count.epoch;
-    count.longer = 0 != count.longer || GPUSYM_STREAM_BEGINS != w->early;
+    count.longer = 0 != count.longer || (GPUSYM_STREAM_BEGINS != w->early && !gs_is_sized(w));
     count.epochs = (uint32_t) w->epochs;
     if (0 == c.thread) {
         *gs_block_own() = count; /* for the end */
@@ -215,7 +247,7 @@ GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, bool straight
         return gs_block_worst(c, count.failed);
     }
     if (0 == c.block) {
-        gs_enter_send(c, w, count.calls % 2, GS_ENTRY, w->enter_sig, count.epoch);
+        gs_stream_enter(c, w, count);
     }
     if (0 == c.block && straight) {
         gs_stream_tell(c, w, count.epoch);

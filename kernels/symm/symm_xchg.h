@@ -33,6 +33,12 @@ GS_FN uint64_t gs_lines(uint64_t bytes)
     return (bytes + 15) / 16;
 }
 
+/* Whether a segment between two ranks is stored. */
+GS_FN bool gs_x_stored(const gpusym_work_t *w, uint64_t bytes)
+{
+    return gs_is_sized(w) ? bytes > GPUSYM_SIZED_LINES(w) : 0 != bytes;
+}
+
 /* ---- LL ---- */
 
 /*
@@ -43,6 +49,9 @@ GS_FN uint64_t gs_lines(uint64_t bytes)
 GS_FN uint64_t gs_xll_lines(const gpusym_work_t *w, uint64_t bytes, uint64_t back, bool mc)
 {
     const uint64_t lines = gs_lines(mc ? w->bytes : bytes > back ? bytes : back);
+    if (gs_is_sized(w)) {
+        return gs_x_stored(w, bytes) ? 0 : gs_lines(bytes);
+    }
     return lines > w->chunk ? lines : gs_lines(bytes);
 }
 
@@ -397,7 +406,7 @@ GS_FN gs_segments_t gs_segments(gs_ctx_t c, const gpusym_work_t *w, const gpusym
     gs_segments_t s;
     uint32_t parts = 0;
     for (uint32_t p = 0; p < w->nranks; p++) {
-        parts += 0 != seg[p].bytes;
+        parts += gs_x_stored(w, seg[p].bytes);
     }
     s.mine = gs_share(c, parts, &s.share, &s.shares);
     s.at = 0;
@@ -419,7 +428,7 @@ GS_FN void gs_x_put(gs_ctx_t c, const gpusym_work_t *w, bool push, bool own, boo
     GS_NO_UNROLL
     for (uint32_t q = 0; q < w->nranks; q++) {
         const uint32_t p = gs_nth(w, q);
-        if (0 == w->send[p].bytes || (0 == q && !own) || !gs_segments_take(&segments)) {
+        if (!gs_x_stored(w, w->send[p].bytes) || (0 == q && !own) || !gs_segments_take(&segments)) {
             continue;
         }
         const uint64_t bytes = gs_x_part(c, w, w->send[p].bytes, w->chunk, t, &from);
@@ -437,7 +446,7 @@ GS_FN void gs_x_copy_out(gs_ctx_t c, const gpusym_work_t *w, uint32_t t)
     uint64_t from;
     GS_NO_UNROLL
     for (uint32_t p = 0; p < w->nranks; p++) {
-        if (0 == w->recv[p].bytes || !gs_segments_take(&segments)) {
+        if (!gs_x_stored(w, w->recv[p].bytes) || !gs_segments_take(&segments)) {
             continue;
         }
         const uint64_t bytes = gs_x_part(c, w, w->recv[p].bytes, w->chunk, t, &from);
@@ -508,7 +517,7 @@ GS_FN void gs_x_reduce_mc(gs_ctx_t c, const gpusym_work_t *w, uint32_t t)
 /* Whether data go between this rank and rank p, either way: both see it alike. */
 GS_FN bool gs_x_partner(const gpusym_work_t *w, uint32_t p)
 {
-    return p != w->rank && 0 != (w->send[p].bytes | w->recv[p].bytes);
+    return p != w->rank && (gs_x_stored(w, w->send[p].bytes) || gs_x_stored(w, w->recv[p].bytes));
 }
 
 /* The barrier of block c.block over the ranks that it exchanges segments with: no rank waits for one that it gets
@@ -530,27 +539,19 @@ GS_FN uint32_t gs_x_barrier(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
     return gs_block_worst(c, status);
 }
 
-/* A call on a stream whose ranks do not know all lengths: they have found how many chunks there are (stream.h). */
-GS_FN bool gs_is_sized(const gpusym_work_t *w)
-{
-    return GS_ON_STREAM(w) && GPUSYM_STREAM_SIZED == w->early;
-}
-
 GS_FN uint32_t gs_xchg_chunks(const gpusym_work_t *w)
 {
     return gs_is_sized(w) ? gs_block_own()->epochs : (uint32_t) ((w->span + w->chunk - 1) / w->chunk);
 }
 
-/* The barrier behind phase t. What is reduced may come from ranks that have no segment of ours. Where lengths are not
- * known to all, two ranks that do not agree on theirs do not wait for ever, and stay within their buffers. */
+/* The barrier behind phase t. What is reduced may come from ranks that have no segment of ours. */
 GS_FN uint32_t gs_xchg_barrier(gs_ctx_t c, gs_kernel_t kernel, uint32_t form, uint32_t t)
 {
     const gpusym_work_t *const w = kernel.w;
     if (GS_MC == form) {
         return gs_mc_barrier(c, w, kernel.epoch + t);
     }
-    const bool all = kernel.reduces || gs_is_sized(w);
-    return all ? gs_barrier(c, w, kernel.epoch + t) : gs_x_barrier(c, w, kernel.epoch + t);
+    return kernel.reduces ? gs_barrier(c, w, kernel.epoch + t) : gs_x_barrier(c, w, kernel.epoch + t);
 }
 
 /* Chunk t leaves the user's input. form: GS_LD, GS_ST, GS_MC. */
@@ -578,12 +579,45 @@ GS_FN void gs_xchg_take(gs_ctx_t c, gs_kernel_t kernel, uint32_t form, uint32_t 
     }
 }
 
+/* Short segments of a call whose ranks do not know all lengths; behind it all ranks are known to be in the call. A rank
+ * has one block where all of its own are short, so the first one does them. */
+GS_FN uint32_t gs_x_sized(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
+{
+    const gs_message_t m = {(const char *) w->in, (char *) w->out, w->bytes};
+    const uint64_t most = w->bytes < GPUSYM_SIZED_LINES(w) ? w->bytes : GPUSYM_SIZED_LINES(w);
+    const gs_xll_part_t k = {0, (uint32_t) gs_lines(most), 0};
+    uint32_t status = GPUSYM_STATUS_OK;
+    uint64_t from;
+    if (0 == c.block) {
+        gs_xll_send(c, w, false, &m, &k, epoch, GS_LL_GROUP);
+    }
+    if (!gs_x_stored(w, w->recv[w->rank].bytes)) {
+        const uint64_t own = gs_x_part(c, w, w->recv[w->rank].bytes, GS_WHOLE, 0, &from);
+        gs_x_own(c, w, from, own);
+    }
+    gs_block_sync(c); /* what thread 0 has noted as it began */
+    if (0 == gs_block_own()->longer) {
+        const gs_count_t count = *gs_block_own();
+        status = gs_stream_await_all(c, w, count);
+        if (0 == c.thread) {
+            gs_block_own()->longer = 1; /* it does not wait at the end */
+        }
+    }
+    if (0 == c.block) {
+        gs_xll_take(c, w, false, &m, &k, epoch, GS_LL_GROUP, &status);
+    }
+    return gs_block_worst(c, status);
+}
+
 /* form: GS_ST: XST, XST_R; GS_LD: XLD_R; GS_MC: XSTMC, XLDMC_R. */
 GS_FN void gs_xchg(gs_ctx_t c, gs_kernel_t kernel, uint32_t form)
 {
     const gpusym_work_t *const w = kernel.w;
-    const uint32_t chunks = gs_xchg_chunks(w);
     uint32_t status = GS_MC == form ? gs_mc_ready(w) : (uint32_t) GPUSYM_STATUS_OK;
+    if (GS_ST == form && !kernel.reduces && gs_is_sized(w)) {
+        status = gs_x_sized(c, w, kernel.epoch);
+    }
+    const uint32_t chunks = gs_xchg_chunks(w);
 
     for (uint32_t t = 0; t <= chunks && GPUSYM_STATUS_OK == status; t++) {
         if (t < chunks) {

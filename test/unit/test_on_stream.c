@@ -160,7 +160,7 @@ static void launch(rank_t *r, const call_t *call, uint32_t number, uint64_t sig)
     w.early = TO_SOME == call->kind                                                   ? GPUSYM_STREAM_SIZED
               : GPUSYM_PROTOCOL_LL == gpusym_family_protocol(family) && 1 == w.epochs ? GPUSYM_STREAM_BEGINS
                                                                                       : GPUSYM_STREAM_WAITS;
-    w.enter_sig = TO_SOME == call->kind ? sig << 32 | w.epochs : sig;
+    w.enter_sig = TO_SOME == call->kind ? sig << 32 : sig;
     w.done_seq = call->repeated ? 0 : number;
     for (uint32_t b = 0; b < w.nblocks; b++) {
         gpusym_kernel_sim(gpusym_kernel_find_stream(family, w.op, w.type), &w, b);
@@ -311,12 +311,13 @@ typedef struct {
     kind_t kind;
     uint64_t sig;
     unsigned calls;
+    uint32_t words;
 } part_t;
 
 static void *run_part(void *arg)
 {
     const part_t *part = arg;
-    const call_t call = {.kind = part->kind, .words = 8, .blocks = 2};
+    const call_t call = {.kind = part->kind, .words = part->words, .blocks = 2};
     for (unsigned c = 0; c < part->calls; c++) {
         fill(part->rank, &call, c);
         launch(part->rank, &call, c + 1, part->sig);
@@ -347,7 +348,7 @@ static void ranks_in_different_calls_find_out(void **state)
     for (unsigned i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         rank_t *rank = make_ranks(2, 1);
         uint32_t found[2];
-        run_both((part_t[]){{&rank[0], kinds[i][0], 5, 3}, {&rank[1], kinds[i][1], 7, 3}}, found);
+        run_both((part_t[]){{&rank[0], kinds[i][0], 5, 3, 8}, {&rank[1], kinds[i][1], 7, 3, 8}}, found);
         /* one may have ended the first of them, in which it only sends */
         for (unsigned r = 0; r < 2; r++) {
             const uint32_t other = (1 - r) << 8;
@@ -358,13 +359,32 @@ static void ranks_in_different_calls_find_out(void **state)
     }
 }
 
+/* Two ranks that do not agree on what goes between them: none waits for what does not come. */
+static void lengths_that_differ_are_found(void **state)
+{
+    static const uint32_t words[][2] = {{9, 10}, {9, 9000}, {9000, 9}, {9000, 9001}};
+    (void) state;
+    for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++) {
+        rank_t *rank = make_ranks(2, 1);
+        uint32_t found[2];
+        const call_t call[2] = {{.kind = TO_SOME, .words = words[i][0]}, {.kind = TO_SOME, .words = words[i][1]}};
+        assert_true(words_between(&call[0], 0, 1) != words_between(&call[1], 0, 1) ||
+                    words_between(&call[0], 1, 0) != words_between(&call[1], 1, 0));
+        run_both((part_t[]){{&rank[0], TO_SOME, 5, 2, words[i][0]}, {&rank[1], TO_SOME, 5, 2, words[i][1]}}, found);
+        for (unsigned r = 0; r < 2; r++) {
+            assert_true(GPUSYM_STATUS_MISMATCH == (found[r] & 0xff) || GPUSYM_STATUS_PEER == (found[r] & 0xff));
+        }
+        free_ranks(rank, 2);
+    }
+}
+
 static void a_rank_that_has_failed_says_so(void **state)
 {
     rank_t *rank = make_ranks(2, 1);
     uint32_t found[2];
     (void) state;
     ((gpusym_slot_head_t *) rank[1].slot.peer[1])->failed = GPUSYM_STATUS_TIMEOUT;
-    run_both((part_t[]){{&rank[0], SUM_LINES, 5, 2}, {&rank[1], SUM_LINES, 5, 2}}, found);
+    run_both((part_t[]){{&rank[0], SUM_LINES, 5, 2, 8}, {&rank[1], SUM_LINES, 5, 2, 8}}, found);
     assert_int_equal(found[0], GPUSYM_STATUS_PEER | 1 << 8);
     assert_int_equal(found[1], GPUSYM_STATUS_TIMEOUT);
     free_ranks(rank, 2);
@@ -378,7 +398,7 @@ static void the_abort_word_ends_waits(void **state)
         rank_t *rank = make_ranks(2, 1);
         uint32_t found[2];
         aborted = 1;
-        run_both((part_t[]){{&rank[0], kinds[i], 5, 2}, {&rank[1], kinds[i], 5, 0}}, found);
+        run_both((part_t[]){{&rank[0], kinds[i], 5, 2, 8}, {&rank[1], kinds[i], 5, 0, 8}}, found);
         assert_int_equal(found[0] & 0xff, GPUSYM_STATUS_ABORTED);
         free_ranks(rank, 2);
     }
@@ -393,7 +413,7 @@ static void time_counts_from_the_entry(void **state)
     (void) state;
     rank[0].slot.limit_ns = 1000000;
     memcpy((char *) rank[0].slot.peer[0] + GPUSYM_ENTER_OFF + GPUSYM_ENTER_LINES + 2 * 16, entry, sizeof entry);
-    run_both((part_t[]){{&rank[0], SUM_LINES, 5, 1}, {&rank[1], SUM_LINES, 5, 0}}, found);
+    run_both((part_t[]){{&rank[0], SUM_LINES, 5, 1, 8}, {&rank[1], SUM_LINES, 5, 0, 8}}, found);
     assert_int_equal(found[0], GPUSYM_STATUS_TIMEOUT | 1 << 8);
     free_ranks(rank, 2);
 }
@@ -405,6 +425,7 @@ int main(void)
         cmocka_unit_test(three_ranks),
         cmocka_unit_test(epochs_begin_anew),
         cmocka_unit_test(ranks_in_different_calls_find_out),
+        cmocka_unit_test(lengths_that_differ_are_found),
         cmocka_unit_test(a_rank_that_has_failed_says_so),
         cmocka_unit_test(the_abort_word_ends_waits),
         cmocka_unit_test(time_counts_from_the_entry),

@@ -22,6 +22,8 @@
 #define CHECK_NS 100000000ull
 /* Segments whose lengths the ranks do not know of each other get the blocks of such ones. Not measured. */
 #define SIZED_BYTES (1ull << 20)
+/* The shortest chunk of one. */
+#define SIZED_CHUNK_MIN 4096u
 /* How long kernels have to end once they are told to. */
 #define GRACE_NS 5000000000ull
 
@@ -479,9 +481,15 @@ static void plan_sized(const coll_gpusym_on_stream_t *s, const coll_gpusym_segme
 {
     choose(s, k, SIZED_BYTES, false, choice);
     set_geometry(s, choice, w);
-    w->epochs = gpusym_kernel_plan_sized(w, choice->chunk);
+    w->epochs = gpusym_kernel_plan_sized(w, 0 != choice->chunk && choice->chunk < SIZED_CHUNK_MIN ? SIZED_CHUNK_MIN
+                                                                                                  : choice->chunk);
+    if (w->bytes <= GPUSYM_SIZED_LINES(w)) {
+        choice->blocks = 1;
+        choice->threads = gpusym_tuning_stream_lines(w->bytes, w->nranks);
+        set_geometry(s, choice, w);
+    }
     w->early = GPUSYM_STREAM_SIZED;
-    w->enter_sig = sign(k, 0, &(mapped_t){NULL, NULL}) >> 32 << 32 | (uint32_t) w->epochs;
+    w->enter_sig = sign(k, 0, &(mapped_t){NULL, NULL}) >> 32 << 32;
 }
 
 int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, bool captured)

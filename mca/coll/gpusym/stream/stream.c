@@ -292,8 +292,9 @@ static int find_failure(coll_gpusym_engine_t *e, const char *what)
         [GPUSYM_STATUS_ABORTED] = "a rank has died, or the GPU reports an error",
         [GPUSYM_STATUS_TIMEOUT] = "its kernel has waited for a rank for longer than coll_gpusym_timeout",
         [GPUSYM_STATUS_NO_MULTICAST] = "a kernel cannot run on this GPU",
-        [GPUSYM_STATUS_MISMATCH] = "a rank has queued another call, or one on memory that is not registered as this "
-                                   "rank's is: all ranks queue the same calls in the same order",
+        [GPUSYM_STATUS_MISMATCH] =
+            "a rank has queued another call, one of other lengths, or one on memory that is not registered as this "
+            "rank's is: all ranks queue the same calls in the same order",
         [GPUSYM_STATUS_PEER] = "a rank has failed before"};
     char text[384];
     int rank;
