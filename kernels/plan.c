@@ -135,18 +135,28 @@ static uint64_t plan_exchange(gpusym_work_t *w, uint32_t chunk_bytes)
 /* More than any segment has: so there are several chunks, of the same length for all. */
 #define SIZED_BYTES (1ull << 50)
 
+/* The larger of `lines` and what a segment has, if that goes in lines. */
+static uint64_t count_lines(const gpusym_work_t *w, const gpusym_seg_t *seg, uint64_t lines)
+{
+    const uint64_t packs = seg->bytes <= GPUSYM_SIZED_LINES(w) ? packs_of(seg->bytes) : 0;
+    return packs > lines ? packs : lines;
+}
+
 uint64_t gpusym_kernel_plan_sized(gpusym_work_t *w, uint32_t chunk_bytes)
 {
     const uint64_t bytes = w->bytes;
     w->bytes = SIZED_BYTES;
     (void) plan_exchange(w, chunk_bytes);
     w->bytes = bytes;
+    w->lines = 0;
+    for (uint32_t p = 0; p < w->nranks; p++) {
+        w->lines = p != w->rank ? count_lines(w, &w->send[p], count_lines(w, &w->recv[p], w->lines)) : w->lines;
+    }
     if (bytes <= GPUSYM_SIZED_LINES(w)) { /* nothing is stored */
         w->nblocks = 1;
         return 1;
     }
-    w->span = GPUSYM_SPAN(share_of(packs_of(bytes), w->nblocks), 1u);
-    return share_of(w->span, w->chunk);
+    return share_of(GPUSYM_SPAN(share_of(packs_of(bytes), w->nblocks), 1u), w->chunk);
 }
 
 /* The FIFOs of a protocol: their area in the slot; what a buffer is a multiple of, in bytes, and the packs that this

@@ -277,7 +277,7 @@ enum gpusym_early {
     GPUSYM_STREAM_SIZED /* XST: of segments whose lengths only the two ranks know between which they go (stream.h) */
 };
 /* Of such a call: bytes of the longest segment that goes in LL lines, where the slot's lines hold as many; longer ones
- * are stored. By examples/cg and examples/jacobi in graphs, as for the calls whose lengths all know (tuning/stream.c). */
+ * are stored. As for calls whose lengths all ranks know (tuning/stream.c). */
 #define GPUSYM_SIZED_LINES_MAX (16u << 10)
 #define GPUSYM_SIZED_LINES(w) ((w)->ll_bytes / 2 < GPUSYM_SIZED_LINES_MAX ? (w)->ll_bytes / 2 : GPUSYM_SIZED_LINES_MAX)
 /* The lower half of its entry for a rank: the sender's epochs, and so many bits of a hash of the bytes that it has for
@@ -308,8 +308,11 @@ typedef struct gpusym_work {
     uint64_t stage_room;   /* bytes of the staging area, for all blocks of a launch */
     uint32_t timed;        /* not 0: times of the launch, or of each command, go behind `done`: GPUSYM_TIME */
     /* From gpusym_kernel_plan(): */
-    uint32_t chunk;        /* packs of a chunk: of a block (staged; exchange: of a segment), of an epoch (LL) */
-    uint64_t span;         /* packs of the message, or of a segment, for a block */
+    uint32_t chunk; /* packs of a chunk: of a block (staged; exchange: of a segment), of an epoch (LL) */
+    union {
+        uint64_t span;  /* packs of the message, or of a segment, for a block */
+        uint64_t lines; /* SIZED: of the longest segment that goes in LL lines */
+    };
     uint32_t stage_bytes;  /* bytes of one staging buffer of a block */
     uint32_t owners, skip; /* two-shot: ranks that own a slice: all but rank `skip` (nranks: all own one) */
     uint32_t epoch;        /* first epoch of this call; gpusym_kernel_plan() says how many it uses */

@@ -15,8 +15,8 @@
  *                          of whatever other calls stand between. Behind a call of several epochs it waits as above.
  *
  *   GPUSYM_STREAM_SIZED    as BEGINS, as far as segments are short and go in LL lines; before it stores others it waits
- *                          for all ranks' entries. How many epochs the call takes the kernels find: an entry's lower half
- *                          says how many chunks its rank has for any other, or from it, and the most of all ranks
+ *                          for all ranks' entries. How many epochs the call takes the kernels find: an entry's lower
+ *                          half says how many chunks its rank has for any other, or from it, and the most of all ranks
  *                          count. It has a hash of the segment's length too: two ranks that do not agree on it fail.
  *
  * Entries lie in two sets that calls use in turns: a rank sends that of call k + 2 when it has those of k + 1 from all,

@@ -584,11 +584,10 @@ GS_FN void gs_xchg_take(gs_ctx_t c, gs_kernel_t kernel, uint32_t form, uint32_t 
 GS_FN uint32_t gs_x_sized(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
 {
     const gs_message_t m = {(const char *) w->in, (char *) w->out, w->bytes};
-    const uint64_t most = w->bytes < GPUSYM_SIZED_LINES(w) ? w->bytes : GPUSYM_SIZED_LINES(w);
-    const gs_xll_part_t k = {0, (uint32_t) gs_lines(most), 0};
+    const gs_xll_part_t k = {0, (uint32_t) w->lines, 0};
     uint32_t status = GPUSYM_STATUS_OK;
     uint64_t from;
-    if (0 == c.block) {
+    if (0 == c.block && 0 != k.len) {
         gs_xll_send(c, w, false, &m, &k, epoch, GS_LL_GROUP);
     }
     if (!gs_x_stored(w, w->recv[w->rank].bytes)) {
@@ -603,7 +602,7 @@ GS_FN uint32_t gs_x_sized(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
             gs_block_own()->longer = 1; /* it does not wait at the end */
         }
     }
-    if (0 == c.block) {
+    if (0 == c.block && 0 != k.len) {
         gs_xll_take(c, w, false, &m, &k, epoch, GS_LL_GROUP, &status);
     }
     return gs_block_worst(c, status);

@@ -639,8 +639,8 @@ static int queue_one(gpusym_layout_queue_t *q, const gpusym_layout_t *l, void *b
 {
     q->queued++;
     q->words = 0;
-    return q->back ? gpusym_layout_unpack_async(q->dev, q->gpu, q->lane->stream, l, buf, packed, l->bytes)
-                   : gpusym_layout_pack_async(q->dev, q->gpu, q->lane->stream, l, packed, buf, l->bytes);
+    return q->back ? gpusym_layout_unpack_async(q->lane->dev, q->lane->gpu, q->lane->stream, l, buf, packed, l->bytes)
+                   : gpusym_layout_pack_async(q->lane->dev, q->lane->gpu, q->lane->stream, l, packed, buf, l->bytes);
 }
 
 int gpusym_layout_queue_end(gpusym_layout_queue_t *q)
@@ -665,7 +665,7 @@ static bool is_together(gpusym_layout_queue_t *q, const char *at, size_t bytes)
 {
     const char *base = q->known.base;
     if (0 == q->known.size || at < base || at - base >= (ptrdiff_t) q->known.size) {
-        if (GPUSYM_SUCCESS != q->dev->mem_range(at, &q->known) || (const char *) q->known.base > at) {
+        if (GPUSYM_SUCCESS != q->lane->dev->mem_range(at, &q->known) || (const char *) q->known.base > at) {
             q->known.size = 0;
             return false;
         }

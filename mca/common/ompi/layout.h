@@ -120,11 +120,9 @@ int gpusym_layout_unpack_async(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gp
                                const gpusym_layout_t *l, void *buf, const void *packed, size_t bytes);
 
 /* Layouts that are packed one by one to GPU memory, or (back) unpacked: short ones that have a box share launches. The
- * user sets dev to `back`; all else is zeroed but part and box. */
+ * user sets lane and back; all else is zeroed but part and box. */
 typedef struct {
-    const gpusym_device_t *dev;
-    gpusym_gpu_t *gpu;
-    gpusym_lane_t *lane; /* of gpu: what is queued is a part of its operation begun last */
+    gpusym_lane_t *lane; /* what is queued is a part of its operation begun last */
     bool back;
     uint32_t n;           /* that wait for a launch */
     uint32_t queued;      /* launches and copies */

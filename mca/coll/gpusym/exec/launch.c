@@ -79,13 +79,13 @@ void coll_gpusym_launch_abandon(coll_gpusym_launch_t *l)
 static bool pack_side(const coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k, coll_gpusym_side_t side)
 {
     uint32_t words;
-    return GPUSYM_SUCCESS == coll_gpusym_segments_copy(k, side, l->scratch_gpu, l->lane, false, &words);
+    return GPUSYM_SUCCESS == coll_gpusym_segments_copy(k, side, l->lane, false, &words);
 }
 
 bool coll_gpusym_launch_unpack(coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k)
 {
     uint32_t words;
-    const int rc = coll_gpusym_segments_copy(k, COLL_GPUSYM_WRITTEN, l->scratch_gpu, l->lane, true, &words);
+    const int rc = coll_gpusym_segments_copy(k, COLL_GPUSYM_WRITTEN, l->lane, true, &words);
     l->words = (uint8_t) words;
     return GPUSYM_SUCCESS == rc;
 }

@@ -893,8 +893,8 @@ static int copy_part(const coll_gpusym_part_t *part, const coll_gpusym_layout_t 
     return rc;
 }
 
-int coll_gpusym_segments_copy(const coll_gpusym_segments_t *k, coll_gpusym_side_t side, gpusym_gpu_t *gpu,
-                              gpusym_lane_t *lane, bool back, uint32_t *words)
+int coll_gpusym_segments_copy(const coll_gpusym_segments_t *k, coll_gpusym_side_t side, gpusym_lane_t *lane, bool back,
+                              uint32_t *words)
 {
     const bool sent = COLL_GPUSYM_SENT == side;
     const coll_gpusym_part_t *part = sent ? &k->pack : &k->unpack;
@@ -907,8 +907,6 @@ int coll_gpusym_segments_copy(const coll_gpusym_segments_t *k, coll_gpusym_side_
     if (!blocks && 0 == part->bytes) {
         return GPUSYM_SUCCESS;
     }
-    q.dev = gpusym_current.dev;
-    q.gpu = gpu;
     q.lane = lane;
     q.back = back;
     q.n = q.queued = q.words = 0;

@@ -91,8 +91,8 @@ static inline coll_gpusym_blocks_t coll_gpusym_segments_blocks(const coll_gpusym
 /* Queues the packing of a side into scratch memory, or (back) its unpacking from there. *words: so many parts of the
  * lane's operation tell its end; 0: only the stream does. Errors as of gpusym_layout_pack_async; some of it may be
  * queued then. */
-int coll_gpusym_segments_copy(const coll_gpusym_segments_t *k, coll_gpusym_side_t side, gpusym_gpu_t *gpu,
-                              gpusym_lane_t *lane, bool back, uint32_t *words);
+int coll_gpusym_segments_copy(const coll_gpusym_segments_t *k, coll_gpusym_side_t side, gpusym_lane_t *lane, bool back,
+                              uint32_t *words);
 /* Points in and out into the scratch memory. */
 void coll_gpusym_segments_scratch(coll_gpusym_segments_t *k, char *scratch);
 
