@@ -485,7 +485,7 @@ static unsigned long shared; /* layouts that shared the only launch of a queue *
 /* Packs all of a layout, or (back) unpacks it, with some others before it and behind it. */
 static int move_shared(const gpusym_layout_t *l, void *buf, void *packed, bool back)
 {
-    gpusym_layout_queue_t q = {.dev = &dev, .gpu = gpu, .back = back};
+    gpusym_layout_queue_t q = {.back = back};
     const int n = (int) pick(0, SPARES), mine = (int) pick(0, n);
     gpusym_layout_t run;
     int rv = gpusym_lane_get(&dev, gpu, &q.lane), idle;
