@@ -142,19 +142,27 @@ static uint64_t count_lines(const gpusym_work_t *w, const gpusym_seg_t *seg, uin
     return packs > lines ? packs : lines;
 }
 
+unsigned gpusym_kernel_sized_family(const gpusym_work_t *w)
+{
+    return w->bytes <= GPUSYM_SIZED_LINES(w) ? GPUSYM_F_XLL : GPUSYM_F_XST;
+}
+
 uint64_t gpusym_kernel_plan_sized(gpusym_work_t *w, uint32_t chunk_bytes)
 {
     const uint64_t bytes = w->bytes;
+    if (GPUSYM_F_XLL == gpusym_kernel_sized_family(w)) {
+        w->early = GPUSYM_STREAM_SIZED_BEGINS;
+        w->nblocks = 1;
+        w->chunk = 1;
+        return 0 == bytes ? 1 : gpusym_kernel_plan(GPUSYM_F_XLL, w, 0);
+    }
+    w->early = GPUSYM_STREAM_SIZED_WAITS;
     w->bytes = SIZED_BYTES;
     (void) plan_exchange(w, chunk_bytes);
     w->bytes = bytes;
     w->lines = 0;
     for (uint32_t p = 0; p < w->nranks; p++) {
         w->lines = p != w->rank ? count_lines(w, &w->send[p], count_lines(w, &w->recv[p], w->lines)) : w->lines;
-    }
-    if (bytes <= GPUSYM_SIZED_LINES(w)) { /* nothing is stored */
-        w->nblocks = 1;
-        return 1;
     }
     return share_of(GPUSYM_SPAN(share_of(packs_of(bytes), w->nblocks), 1u), w->chunk);
 }

@@ -27,10 +27,11 @@ bool gpusym_copies_fit(unsigned family, const gpusym_work_t *w, bool whole, uint
  * is what a warp takes of a slice at a time; w->nthreads, which must be set, may become smaller too. */
 uint64_t gpusym_kernel_plan(unsigned family, gpusym_work_t *w, uint32_t chunk_bytes);
 
-/* The same for GPUSYM_F_XST and a rank that knows only its own segments, w->send and w->recv, of which w->bytes is the
- * longest, perhaps 0. It sets w->lines in place of w->span. All but that and the epochs, which are what its own
- * segments take, is alike on all ranks whatever their bytes; but a rank whose segments all go in LL lines has one
- * block. Chunks of at least 4 KiB take fewer epochs than an entry can tell. */
+/* The same for a call on a stream and a rank that knows only its own segments, w->send and w->recv, of which w->bytes
+ * is the longest, perhaps 0. The family: XLL where all go in LL lines, XST otherwise. It sets w->early too, and w->lines
+ * in place of w->span. The epochs are those that its own segments take; chunks of at least 4 KiB take fewer than an
+ * entry can tell. Ranks whose family is XST compute all else alike, whatever their bytes. */
+unsigned gpusym_kernel_sized_family(const gpusym_work_t *w);
 uint64_t gpusym_kernel_plan_sized(gpusym_work_t *w, uint32_t chunk_bytes);
 
 /* Gives a run of a launch of GPUSYM_F_COPY, whose addresses and bytes are set, `blocks` blocks from `first` on. */

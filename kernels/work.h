@@ -274,11 +274,13 @@ enum gpusym_early {
      * ranks are known to have ended the call before. */
     GPUSYM_STREAM_BEGINS,
     GPUSYM_STREAM_WAITS,
-    GPUSYM_STREAM_SIZED /* XST: of segments whose lengths only the two ranks know between which they go (stream.h) */
+    GPUSYM_STREAM_SIZED_BEGINS, /* XLL, XST: the same of segments whose lengths only the two ranks know between which */
+    GPUSYM_STREAM_SIZED_WAITS   /* they go; each rank takes the kernel that its own want */
 };
 /* Of such a call: bytes of the longest segment that goes in LL lines, where the slot's lines hold as many; longer ones
- * are stored. As for calls whose lengths all ranks know (tuning/stream.c). */
-#define GPUSYM_SIZED_LINES_MAX (16u << 10)
+ * are stored. examples/jacobi in graphs on 2 x H200, us a sweep: rows of 8 KiB 24.5 by lines, 26.0 stored; 16 KiB 51.4,
+ * 49.9. */
+#define GPUSYM_SIZED_LINES_MAX (8u << 10)
 #define GPUSYM_SIZED_LINES(w) ((w)->ll_bytes / 2 < GPUSYM_SIZED_LINES_MAX ? (w)->ll_bytes / 2 : GPUSYM_SIZED_LINES_MAX)
 /* The lower half of its entry for a rank: the sender's epochs, and so many bits of a hash of the bytes that it has for
  * that rank. */
@@ -311,7 +313,7 @@ typedef struct gpusym_work {
     uint32_t chunk; /* packs of a chunk: of a block (staged; exchange: of a segment), of an epoch (LL) */
     union {
         uint64_t span;  /* packs of the message, or of a segment, for a block */
-        uint64_t lines; /* SIZED: of the longest segment that goes in LL lines */
+        uint64_t lines; /* SIZED_WAITS: of the longest segment that goes in LL lines */
     };
     uint32_t stage_bytes;  /* bytes of one staging buffer of a block */
     uint32_t owners, skip; /* two-shot: ranks that own a slice: all but rank `skip` (nranks: all own one) */

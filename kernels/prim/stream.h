@@ -14,8 +14,9 @@
  *                          one-epoch calls in LL lines, which are what is launched so, write the lines of call k - 2,
  *                          of whatever other calls stand between. Behind a call of several epochs it waits as above.
  *
- *   GPUSYM_STREAM_SIZED    as BEGINS, as far as segments are short and go in LL lines; before it stores others it waits
- *                          for all ranks' entries. How many epochs the call takes the kernels find: an entry's lower
+ *   GPUSYM_STREAM_SIZED_   BEGINS and WAITS: the same where ranks know only the lengths of their own segments. A
+ *                          segment's length says whether it goes in LL lines or is stored. A rank whose segments all go
+ *                          in lines begins at once. How many epochs the call takes the kernels find: an entry's lower
  *                          half says how many chunks its rank has for any other, or from it, and the most of all ranks
  *                          count. It has a hash of the segment's length too: two ranks that do not agree on it fail.
  *
@@ -34,12 +35,6 @@
 #define GPUSYM_KERNELS_PRIM_STREAM_H
 
 #include "kernels/prim/prim.h"
-
-/* A call whose ranks do not know all lengths. */
-GS_FN bool gs_is_sized(const gpusym_work_t *w)
-{
-    return GS_ON_STREAM(w) && GPUSYM_STREAM_SIZED == w->early;
-}
 
 /* Sends a line to all ranks. */
 GS_FN void gs_enter_send(gs_ctx_t c, const gpusym_work_t *w, uint32_t set, uint32_t which, uint64_t what,
@@ -79,13 +74,6 @@ GS_FN void gs_stream_enter(gs_ctx_t c, const gpusym_work_t *w, gs_count_t count)
     }
 }
 
-/* Whether rank p has as many bytes for us as we expect. */
-GS_FN bool gs_stream_agrees(const gpusym_work_t *w, uint32_t which, uint32_t p, uint64_t said)
-{
-    const uint32_t hash = (uint32_t) said & ((1u << GPUSYM_SIZED_HASH_BITS) - 1);
-    return p == w->rank || GS_ENTRY != which || !gs_is_sized(w) || GPUSYM_SIZED_HASH(w->recv[p].bytes) == hash;
-}
-
 /* Waits for the lines of all ranks, which are to have our signature. The worst status of the block's threads. *most:
  * becomes the largest lower half of those that this thread has waited for, if it is more. */
 GS_FN uint32_t gs_stream_await(gs_ctx_t c, const gpusym_work_t *w, uint32_t set, uint32_t which, uint32_t epoch,
@@ -99,7 +87,7 @@ GS_FN uint32_t gs_stream_await(gs_ctx_t c, const gpusym_work_t *w, uint32_t set,
                !gs_ll_ld(gs_enter_line(w, w->rank, p, set, which), epoch, &said)) {
             status = gs_wait(w, &wait, p);
         }
-        if (GPUSYM_STATUS_OK == status && !(gs_is_in_call(w, said) && gs_stream_agrees(w, which, p, said))) {
+        if (GPUSYM_STATUS_OK == status && p != w->rank && !gs_is_in_call(w, p, which, said)) {
             status = GPUSYM_STATUS_MISMATCH | p << 8;
         }
         if (p != w->rank) {
@@ -235,7 +223,7 @@ GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, bool straight
         count = gs_stream_anew(c, w, count.epoch);
     }
     *epoch = count.epoch;
-    count.longer = 0 != count.longer || (GPUSYM_STREAM_BEGINS != w->early && !gs_is_sized(w));
+    count.longer = 0 != count.longer || (GPUSYM_STREAM_BEGINS != w->early && GPUSYM_STREAM_SIZED_BEGINS != w->early);
     count.epochs = (uint32_t) w->epochs;
     if (0 == c.thread) {
         *gs_block_own() = count; /* for the end */
@@ -265,9 +253,10 @@ GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, bool straight
 /* Ends it, behind a barrier of the block. */
 GS_OUTLINE void gs_stream_end(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
 {
-    const gs_count_t count = *gs_block_own();
+    gs_count_t count = *gs_block_own();
     if (0 == c.block && 0 == count.longer && GPUSYM_STATUS_OK == status) {
         status = gs_stream_await_all(c, w, count);
+        count = *gs_block_own();
     }
     if (0 != c.thread || !gs_last_block(c, w, &status)) {
         return;

@@ -49,9 +49,6 @@ GS_FN bool gs_x_stored(const gpusym_work_t *w, uint64_t bytes)
 GS_FN uint64_t gs_xll_lines(const gpusym_work_t *w, uint64_t bytes, uint64_t back, bool mc)
 {
     const uint64_t lines = gs_lines(mc ? w->bytes : bytes > back ? bytes : back);
-    if (gs_is_sized(w)) {
-        return gs_x_stored(w, bytes) ? 0 : gs_lines(bytes);
-    }
     return lines > w->chunk ? lines : gs_lines(bytes);
 }
 
@@ -446,7 +443,7 @@ GS_FN void gs_x_copy_out(gs_ctx_t c, const gpusym_work_t *w, uint32_t t)
     uint64_t from;
     GS_NO_UNROLL
     for (uint32_t p = 0; p < w->nranks; p++) {
-        if (!gs_x_stored(w, w->recv[p].bytes) || !gs_segments_take(&segments)) {
+        if (!(p == w->rank || gs_x_stored(w, w->recv[p].bytes)) || !gs_segments_take(&segments)) {
             continue;
         }
         const uint64_t bytes = gs_x_part(c, w, w->recv[p].bytes, w->chunk, t, &from);
@@ -579,31 +576,53 @@ GS_FN void gs_xchg_take(gs_ctx_t c, gs_kernel_t kernel, uint32_t form, uint32_t 
     }
 }
 
-/* Short segments of a call whose ranks do not know all lengths; behind it all ranks are known to be in the call. A rank
- * has one block where all of its own are short, so the first one does them. */
-GS_FN uint32_t gs_x_sized(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
+/* Bytes of a segment that goes in lines, of a call that stores others. */
+GS_FN uint64_t gs_x_in_lines(const gpusym_work_t *w, const gpusym_seg_t *seg, uint32_t p)
 {
-    const gs_message_t m = {(const char *) w->in, (char *) w->out, w->bytes};
-    const gs_xll_part_t k = {0, (uint32_t) w->lines, 0};
+    return p == w->rank || gs_x_stored(w, seg[p].bytes) ? 0 : seg[p].bytes;
+}
+
+GS_FN void gs_x_send_lines(gs_ctx_t c, const gpusym_work_t *w, uint32_t p, uint32_t epoch)
+{
+    const char *in = (const char *) w->in + w->send[p].off;
+    const uint64_t bytes = gs_x_in_lines(w, w->send, p);
+    for (uint64_t i = c.thread; i < gs_lines(bytes); i += c.nthreads) {
+        const gs_pack_t v = gs_ld_user_strong(in, gs_align(in), bytes, i);
+        gs_ll_send(gs_ll_line(w, p, w->rank, epoch, i), v, gs_ll_two(bytes, i), epoch, false);
+    }
+}
+
+GS_FN uint32_t gs_x_take_lines(gs_ctx_t c, const gpusym_work_t *w, uint32_t p, uint32_t epoch)
+{
+    char *out = (char *) w->out + w->recv[p].off;
+    const uint64_t bytes = gs_x_in_lines(w, w->recv, p);
     uint32_t status = GPUSYM_STATUS_OK;
-    uint64_t from;
-    if (0 == c.block && 0 != k.len) {
-        gs_xll_send(c, w, false, &m, &k, epoch, GS_LL_GROUP);
-    }
-    if (!gs_x_stored(w, w->recv[w->rank].bytes)) {
-        const uint64_t own = gs_x_part(c, w, w->recv[w->rank].bytes, GS_WHOLE, 0, &from);
-        gs_x_own(c, w, from, own);
-    }
-    gs_block_sync(c); /* what thread 0 has noted as it began */
-    if (0 == gs_block_own()->longer) {
-        const gs_count_t count = *gs_block_own();
-        status = gs_stream_await_all(c, w, count);
-        if (0 == c.thread) {
-            gs_block_own()->longer = 1; /* it does not wait at the end */
+    for (uint64_t i = c.thread; i < gs_lines(bytes) && GPUSYM_STATUS_OK == status; i += c.nthreads) {
+        const char *line = gs_ll_line(w, w->rank, p, epoch, i);
+        const bool two = gs_ll_two(bytes, i);
+        gs_pack_t v = {{0, 0}};
+        gs_wait_t wait = GS_WAIT_INIT;
+        while (GPUSYM_STATUS_OK == status &&
+               !(gs_ll_ld(line, epoch, &v.w[0]) && (!two || gs_ll_ld(line + 16, epoch, &v.w[1])))) {
+            status = gs_wait(w, &wait, p); /* rank p writes it */
+        }
+        if (GPUSYM_STATUS_OK == status) {
+            gs_st_user_word(out, gs_align(out), bytes, i, v);
         }
     }
-    if (0 == c.block && 0 != k.len) {
-        gs_xll_take(c, w, false, &m, &k, epoch, GS_LL_GROUP, &status);
+    return status;
+}
+
+/* One block, of a call whose ranks do not know all lengths: what goes in lines, by a rank that stores other segments.
+ * Not inlined: a call that has none does not fetch it. */
+GS_OUTLINE uint32_t gs_x_lines(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
+{
+    uint32_t status = GPUSYM_STATUS_OK;
+    for (uint32_t p = 0; p < w->nranks; p++) {
+        gs_x_send_lines(c, w, p, epoch);
+    }
+    for (uint32_t p = 0; p < w->nranks && GPUSYM_STATUS_OK == status; p++) {
+        status = gs_x_take_lines(c, w, p, epoch);
     }
     return gs_block_worst(c, status);
 }
@@ -613,8 +632,8 @@ GS_FN void gs_xchg(gs_ctx_t c, gs_kernel_t kernel, uint32_t form)
 {
     const gpusym_work_t *const w = kernel.w;
     uint32_t status = GS_MC == form ? gs_mc_ready(w) : (uint32_t) GPUSYM_STATUS_OK;
-    if (GS_ST == form && !kernel.reduces && gs_is_sized(w)) {
-        status = gs_x_sized(c, w, kernel.epoch);
+    if (GS_ST == form && !kernel.reduces && gs_is_sized(w) && 0 == c.block && 0 != w->lines) {
+        status = gs_x_lines(c, w, kernel.epoch);
     }
     const uint32_t chunks = gs_xchg_chunks(w);
 

@@ -139,7 +139,7 @@ static void launch(rank_t *r, const call_t *call, uint32_t number, uint64_t sig)
                                              [BCAST_LOADED] = GPUSYM_F_RSXLD_AGXST_Z,
                                              [BCAST_STORED] = GPUSYM_F_XST_Z,
                                              [TO_ALL_STORED] = GPUSYM_F_XST_Z};
-    const unsigned family = families[call->kind];
+    unsigned family = families[call->kind];
     gpusym_work_t w = r->slot;
     w.in = r->in;
     w.out = r->out;
@@ -156,10 +156,14 @@ static void launch(rank_t *r, const call_t *call, uint32_t number, uint64_t sig)
     w.out_local = 1;
     describe_segments(r, call, &w);
     w.bytes = TO_SOME == call->kind ? longest_segment(&w) : w.bytes;
-    w.epochs = TO_SOME == call->kind ? gpusym_kernel_plan_sized(&w, 256) : gpusym_kernel_plan(family, &w, 0);
-    w.early = TO_SOME == call->kind                                                   ? GPUSYM_STREAM_SIZED
-              : GPUSYM_PROTOCOL_LL == gpusym_family_protocol(family) && 1 == w.epochs ? GPUSYM_STREAM_BEGINS
-                                                                                      : GPUSYM_STREAM_WAITS;
+    if (TO_SOME == call->kind) {
+        family = gpusym_kernel_sized_family(&w);
+        w.epochs = gpusym_kernel_plan_sized(&w, 256);
+    } else {
+        w.epochs = gpusym_kernel_plan(family, &w, 0);
+        w.early = GPUSYM_PROTOCOL_LL == gpusym_family_protocol(family) && 1 == w.epochs ? GPUSYM_STREAM_BEGINS
+                                                                                        : GPUSYM_STREAM_WAITS;
+    }
     w.enter_sig = TO_SOME == call->kind ? sig << 32 : sig;
     w.done_seq = call->repeated ? 0 : number;
     for (uint32_t b = 0; b < w.nblocks; b++) {

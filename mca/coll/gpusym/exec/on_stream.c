@@ -345,16 +345,17 @@ static bool find_regions(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_
     return NULL != m->in && NULL != m->out;
 }
 
-/* The algorithm for a collective whose ranks do not know all lengths; -1: there is none. */
-static int sized_algorithm(unsigned coll)
+/* The algorithm for a collective whose ranks do not know all lengths, and store; or of a rank that sends and gets LL
+ * lines alone. -1: there is none. */
+static int sized_algorithm(unsigned coll, bool lines)
 {
     switch (coll) {
     case COLL_GPUSYM_ALLTOALLV:
-        return GPUSYM_ALG_ALLTOALLV_ST;
+        return lines ? GPUSYM_ALG_ALLTOALLV_LL : GPUSYM_ALG_ALLTOALLV_ST;
     case COLL_GPUSYM_GATHERV:
-        return GPUSYM_ALG_GATHERV_ST;
+        return lines ? GPUSYM_ALG_GATHERV_LL : GPUSYM_ALG_GATHERV_ST;
     case COLL_GPUSYM_SCATTERV:
-        return GPUSYM_ALG_SCATTERV_ST;
+        return lines ? GPUSYM_ALG_SCATTERV_LL : GPUSYM_ALG_SCATTERV_ST;
     default:
         return -1;
     }
@@ -362,7 +363,7 @@ static int sized_algorithm(unsigned coll)
 
 bool coll_gpusym_on_stream_serves(const coll_gpusym_segments_t *k)
 {
-    return k->exact || sized_algorithm(k->args->coll) >= 0;
+    return k->exact || sized_algorithm(k->args->coll, false) >= 0;
 }
 
 /* Algorithm and geometry: of those that have kernels for streams. */
@@ -396,7 +397,7 @@ static void choose(const coll_gpusym_on_stream_t *s, const coll_gpusym_segments_
         forced.algorithm = COLL_GPUSYM_ALG_AUTO;
     }
     if (!k->exact) {
-        forced.algorithm = sized_algorithm(k->args->coll);
+        forced.algorithm = sized_algorithm(k->args->coll, false);
     }
     gpusym_tuning_stream(&what, c->zero_copy_min, &forced);
     gpusym_tuning_choose_in(&s->work, &what, &forced, choice);
@@ -483,12 +484,13 @@ static void plan_sized(const coll_gpusym_on_stream_t *s, const coll_gpusym_segme
     set_geometry(s, choice, w);
     w->epochs = gpusym_kernel_plan_sized(w, 0 != choice->chunk && choice->chunk < SIZED_CHUNK_MIN ? SIZED_CHUNK_MIN
                                                                                                   : choice->chunk);
-    if (w->bytes <= GPUSYM_SIZED_LINES(w)) {
+    choice->family = gpusym_kernel_sized_family(w);
+    if (GPUSYM_F_XLL == choice->family) {
+        choice->algorithm = sized_algorithm(k->args->coll, true);
         choice->blocks = 1;
         choice->threads = gpusym_tuning_stream_lines(w->bytes, w->nranks);
         set_geometry(s, choice, w);
     }
-    w->early = GPUSYM_STREAM_SIZED;
     w->enter_sig = sign(k, 0, &(mapped_t){NULL, NULL}) >> 32 << 32;
 }
 
