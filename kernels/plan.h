@@ -28,9 +28,9 @@ bool gpusym_copies_fit(unsigned family, const gpusym_work_t *w, bool whole, uint
 uint64_t gpusym_kernel_plan(unsigned family, gpusym_work_t *w, uint32_t chunk_bytes);
 
 /* The same for a call on a stream and a rank that knows only its own segments, w->send and w->recv, of which w->bytes
- * is the longest, perhaps 0. The family: XLL where all go in LL lines, XST otherwise. It sets w->early too, and w->lines
- * in place of w->span. The epochs are those that its own segments take; chunks of at least 4 KiB take fewer than an
- * entry can tell. Ranks whose family is XST compute all else alike, whatever their bytes. */
+ * is the longest, perhaps 0. The family: XLL where all go in LL lines, XST otherwise. It sets w->early too, and
+ * w->lines in place of w->span. The epochs are those that its own segments take; chunks of at least 4 KiB take fewer
+ * than an entry can tell. Ranks whose family is XST compute all else alike, whatever their bytes. */
 unsigned gpusym_kernel_sized_family(const gpusym_work_t *w);
 uint64_t gpusym_kernel_plan_sized(gpusym_work_t *w, uint32_t chunk_bytes);
 

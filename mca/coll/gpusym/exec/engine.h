@@ -40,7 +40,8 @@ typedef struct coll_gpusym_engine {
         uint64_t entered;
         uint8_t form; /* enum coll_gpusym_form */
         struct {      /* the same of the call that has not taken its record yet: see exec/traced.h */
-            uint64_t entered;
+            uint64_t entered, posted, there; /* in ticks; the last two 0: it has not waited */
+            uint32_t last;                   /* the rank of the team that it has waited for last */
             uint8_t form;
         } later;
         bool noted; /* a nonblocking call has been, and is being started */

@@ -15,6 +15,9 @@
 #define LATER UINT32_MAX
 /* Longer calls end by the clock that ticks are compared with: what they miss by then may be seen. */
 #define TICKS_MAX_NS 1000000u
+/* A call takes its record while it waits for ranks only when it has waited for so long: to take it lasts about as long
+ * as ranks that arrive together wait for each other. */
+#define SHORT_WAIT_NS 10000
 
 /* MPI_Reduce_local belongs to no communicator: any thread may be in it. */
 static bool has_comm(const coll_gpusym_args_t *a)
@@ -22,25 +25,27 @@ static bool has_comm(const coll_gpusym_args_t *a)
     return COLL_GPUSYM_P_LOCAL != coll_gpusym_facts[a->coll].pattern;
 }
 
-/* entered: in ticks. */
-static void take_record(coll_gpusym_run_t *run, uint64_t entered, unsigned form)
+/* entered: in ticks, compared at base. Returns the record; NULL: there is none. */
+static coll_gpusym_record_t *take_record(coll_gpusym_run_t *run, uint64_t base, uint64_t entered, unsigned form)
 {
     run->trace = coll_gpusym_trace_take();
-    if (0 != run->trace) {
-        coll_gpusym_record_t *r = coll_gpusym_trace_record(run->trace);
-        r->entered = coll_gpusym_ticks_ns(coll_gpusym_ticks_base(), entered);
-        r->form = (uint8_t) form;
-        r->coll = (uint8_t) run->args->coll;
+    if (0 == run->trace) {
+        return NULL;
     }
+    coll_gpusym_record_t *r = coll_gpusym_trace_record(run->trace);
+    r->entered = coll_gpusym_ticks_ns(base, entered);
+    r->form = (uint8_t) form;
+    r->coll = (uint8_t) run->args->coll;
+    return r;
 }
 
 void coll_gpusym_traced_take(coll_gpusym_run_t *run)
 {
     const coll_gpusym_engine_t *e = run->engine;
     if (!has_comm(run->args)) {
-        take_record(run, coll_gpusym_ticks_now(), COLL_GPUSYM_FORM_BLOCKING);
+        (void) take_record(run, coll_gpusym_ticks_base(), coll_gpusym_ticks_now(), COLL_GPUSYM_FORM_BLOCKING);
     } else if (0 != e->trace.entered) { /* else it began before records were taken */
-        take_record(run, e->trace.entered, e->trace.form);
+        (void) take_record(run, coll_gpusym_ticks_base(), e->trace.entered, e->trace.form);
     }
     if (0 != run->trace) {
         coll_gpusym_events_begin(run->trace);
@@ -56,13 +61,21 @@ void coll_gpusym_traced_take_later(coll_gpusym_run_t *run)
     } else if (0 != e->trace.entered) {
         e->trace.later.entered = e->trace.entered;
         e->trace.later.form = e->trace.form;
+        e->trace.later.posted = e->trace.later.there = 0;
         run->trace = LATER;
     }
 }
 
 static __attribute__((noinline)) void take_kept(coll_gpusym_run_t *run)
 {
-    take_record(run, run->engine->trace.later.entered, run->engine->trace.later.form);
+    const coll_gpusym_engine_t *e = run->engine;
+    const uint64_t base = coll_gpusym_ticks_base();
+    coll_gpusym_record_t *r = take_record(run, base, e->trace.later.entered, e->trace.later.form);
+    if (NULL != r && 0 != e->trace.later.posted) {
+        r->posted = coll_gpusym_ticks_ns(base, e->trace.later.posted);
+        r->there = 0 != e->trace.later.there ? coll_gpusym_ticks_ns(base, e->trace.later.there) : 0;
+        r->last = (int) coll_gpusym_team_member(e->team, e->trace.later.last);
+    }
 }
 
 /* The record of a call, which takes it now, if it was to. NULL: there is none. */
@@ -116,8 +129,21 @@ void coll_gpusym_traced_note_posted(coll_gpusym_run_t *run, bool posted)
     }
 }
 
+/* Notes in the engine that a call waits. False: it has no record yet, and has not waited for long. */
+static bool has_waited(coll_gpusym_run_t *run)
+{
+    coll_gpusym_engine_t *e = run->engine;
+    const uint64_t now = coll_gpusym_ticks_now();
+    e->trace.later.last = run->task.read.next;
+    e->trace.later.posted = 0 != e->trace.later.posted ? e->trace.later.posted : now;
+    return (double) (now - e->trace.later.posted) * coll_gpusym_ticks.ns > SHORT_WAIT_NS;
+}
+
 void coll_gpusym_traced_note_awaits(coll_gpusym_run_t *run)
 {
+    if (LATER == run->trace && !has_waited(run)) {
+        return;
+    }
     coll_gpusym_record_t *r = record_of(run);
     if (NULL != r) {
         if (0 == r->posted) {
@@ -130,6 +156,8 @@ void coll_gpusym_traced_note_awaits(coll_gpusym_run_t *run)
 void coll_gpusym_traced_note_there(coll_gpusym_run_t *run, bool late)
 {
     if (LATER == run->trace && !late) {
+        coll_gpusym_engine_t *e = run->engine;
+        e->trace.later.there = 0 != e->trace.later.posted ? coll_gpusym_ticks_now() : 0;
         return;
     }
     coll_gpusym_record_t *r = record_of(run);

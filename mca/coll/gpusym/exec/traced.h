@@ -6,7 +6,7 @@
  * A short call waits for its GPU, from when this has its command until it has done it. What the trace does before
  * delays the GPU, what it does behind delays the program, what it does meanwhile nobody. So a clock is read before, one
  * is read behind and stored beside what could not be known, and all else stands between. A call takes its record where
- * the GPU has its command, or where it has to wait for ranks first.
+ * the GPU has its command, or where it has waited for ranks for a while.
  */
 #ifndef MCA_COLL_GPUSYM_EXEC_TRACED_H
 #define MCA_COLL_GPUSYM_EXEC_TRACED_H
