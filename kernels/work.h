@@ -278,9 +278,8 @@ enum gpusym_early {
     GPUSYM_STREAM_SIZED_WAITS   /* they go; each rank takes the kernel that its own want */
 };
 /* Of such a call: bytes of the longest segment that goes in LL lines, where the slot's lines hold as many; longer ones
- * are stored. examples/jacobi in graphs on 2 x H200, us a sweep: rows of 8 KiB 24.5 by lines, 26.0 stored; 16 KiB 51.4,
- * 49.9. */
-#define GPUSYM_SIZED_LINES_MAX (8u << 10)
+ * are stored. examples/jacobi in graphs on 2 x H200, us a sweep: rows of 8 KiB 21.6 by lines, 25.7 stored. */
+#define GPUSYM_SIZED_LINES_MAX (16u << 10)
 #define GPUSYM_SIZED_LINES(w) ((w)->ll_bytes / 2 < GPUSYM_SIZED_LINES_MAX ? (w)->ll_bytes / 2 : GPUSYM_SIZED_LINES_MAX)
 /* The lower half of its entry for a rank: the sender's epochs, and so many bits of a hash of the bytes that it has for
  * that rank. */

@@ -59,17 +59,21 @@ GS_FN void gs_stream_fail(const gpusym_work_t *w)
     }
 }
 
-/* Sends the entries of this rank. */
-GS_FN void gs_stream_enter(gs_ctx_t c, const gpusym_work_t *w, gs_count_t count)
+/* What this rank's entry for rank p says. */
+GS_FN uint64_t gs_stream_entry(const gpusym_work_t *w, uint32_t p)
 {
-    if (!gs_is_sized(w)) {
-        gs_enter_send(c, w, count.calls % 2, GS_ENTRY, w->enter_sig, count.epoch);
-        return;
-    }
+    return gs_is_sized(w) && p < w->nranks
+               ? w->enter_sig | w->epochs << GPUSYM_SIZED_HASH_BITS | GPUSYM_SIZED_HASH(w->send[p].bytes)
+               : w->enter_sig;
+}
+
+/* Sends the entries of this rank. first: what this thread's first one says. */
+GS_FN void gs_stream_enter(gs_ctx_t c, const gpusym_work_t *w, gs_count_t count, uint64_t first)
+{
     for (uint32_t p = c.thread; p < w->nranks; p += c.nthreads) {
         if (p != w->rank) {
-            const uint64_t lower = w->epochs << GPUSYM_SIZED_HASH_BITS | GPUSYM_SIZED_HASH(w->send[p].bytes);
-            gs_ll_st(gs_enter_line(w, p, w->rank, count.calls % 2, GS_ENTRY), w->enter_sig | lower, count.epoch);
+            gs_ll_st(gs_enter_line(w, p, w->rank, count.calls % 2, GS_ENTRY),
+                     p == c.thread ? first : gs_stream_entry(w, p), count.epoch);
         }
     }
 }
@@ -217,6 +221,8 @@ GS_OUTLINE gs_count_t gs_stream_anew(gs_ctx_t c, const gpusym_work_t *w, uint32_
  * entries. The status, the same in all threads; if it is not GPUSYM_STATUS_OK, the caller ends the launch with it. */
 GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, bool straight, uint32_t *epoch)
 {
+    /* Before the kernel ahead has ended: the descriptor's lines, in which segments are, come from afar. */
+    const uint64_t entry = gs_stream_entry(w, c.thread);
     gs_stream_order();
     gs_count_t count = gs_count_read(w);
     if (count.epoch > GPUSYM_STREAM_EPOCH_MAX) {
@@ -235,7 +241,7 @@ GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, bool straight
         return gs_block_worst(c, count.failed);
     }
     if (0 == c.block) {
-        gs_stream_enter(c, w, count);
+        gs_stream_enter(c, w, count, entry);
     }
     if (0 == c.block && straight) {
         gs_stream_tell(c, w, count.epoch);
