@@ -232,11 +232,11 @@ GS_FN bool gs_is_sized(const gpusym_work_t *w)
     return GS_ON_STREAM(w) && w->early >= GPUSYM_STREAM_SIZED_BEGINS;
 }
 
-/* Whether rank p, which has sent this line, is in our call; and has as many bytes for us as we expect. */
-GS_FN bool gs_is_in_call(const gpusym_work_t *w, uint32_t p, uint32_t which, uint64_t said)
+/* Whether rank p, which has sent this entry, is in our call; sized: and has as many bytes for us as we expect. */
+GS_FN bool gs_is_in_call(const gpusym_work_t *w, uint32_t p, bool sized, uint64_t said)
 {
     const uint64_t other = said ^ w->enter_sig;
-    if (!gs_is_sized(w) || GS_ENTRY != which) {
+    if (!sized) {
         return 0 == other;
     }
     const uint32_t hash = (uint32_t) said & ((1u << GPUSYM_SIZED_HASH_BITS) - 1);
@@ -255,7 +255,8 @@ GS_OUTLINE uint32_t gs_wait_on_stream(const gpusym_work_t *w, gs_wait_t *wait, u
         wait->since_ns = 0;
         return GPUSYM_STATUS_OK;
     }
-    return gs_is_in_call(w, peer, GS_ENTRY, said) ? (uint32_t) GPUSYM_STATUS_OK : GPUSYM_STATUS_MISMATCH | peer << 8;
+    return gs_is_in_call(w, peer, gs_is_sized(w), said) ? (uint32_t) GPUSYM_STATUS_OK
+                                                        : GPUSYM_STATUS_MISMATCH | peer << 8;
 }
 
 /* One poll of a wait for `peer`. GPUSYM_STATUS_OK: go on waiting; else the status to end with. */

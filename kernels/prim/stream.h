@@ -59,21 +59,23 @@ GS_FN void gs_stream_fail(const gpusym_work_t *w)
     }
 }
 
+/* In what follows `sized` is whether a call is SIZED: a constant where no call of a kernel is. */
+
 /* What this rank's entry for rank p says. */
-GS_FN uint64_t gs_stream_entry(const gpusym_work_t *w, uint32_t p)
+GS_FN uint64_t gs_stream_entry(const gpusym_work_t *w, uint32_t p, bool sized)
 {
-    return gs_is_sized(w) && p < w->nranks
+    return sized && p < w->nranks
                ? w->enter_sig | w->epochs << GPUSYM_SIZED_HASH_BITS | GPUSYM_SIZED_HASH(w->send[p].bytes)
                : w->enter_sig;
 }
 
 /* Sends the entries of this rank. first: what this thread's first one says. */
-GS_FN void gs_stream_enter(gs_ctx_t c, const gpusym_work_t *w, gs_count_t count, uint64_t first)
+GS_FN void gs_stream_enter(gs_ctx_t c, const gpusym_work_t *w, gs_count_t count, bool sized, uint64_t first)
 {
     for (uint32_t p = c.thread; p < w->nranks; p += c.nthreads) {
         if (p != w->rank) {
             gs_ll_st(gs_enter_line(w, p, w->rank, count.calls % 2, GS_ENTRY),
-                     p == c.thread ? first : gs_stream_entry(w, p), count.epoch);
+                     p == c.thread ? first : gs_stream_entry(w, p, sized), count.epoch);
         }
     }
 }
@@ -81,7 +83,7 @@ GS_FN void gs_stream_enter(gs_ctx_t c, const gpusym_work_t *w, gs_count_t count,
 /* Waits for the lines of all ranks, which are to have our signature. The worst status of the block's threads. *most:
  * becomes the largest lower half of those that this thread has waited for, if it is more. */
 GS_FN uint32_t gs_stream_await(gs_ctx_t c, const gpusym_work_t *w, uint32_t set, uint32_t which, uint32_t epoch,
-                               uint32_t *most)
+                               bool sized, uint32_t *most)
 {
     uint32_t status = GPUSYM_STATUS_OK;
     for (uint32_t p = c.thread; p < w->nranks && GPUSYM_STATUS_OK == status; p += c.nthreads) {
@@ -91,7 +93,7 @@ GS_FN uint32_t gs_stream_await(gs_ctx_t c, const gpusym_work_t *w, uint32_t set,
                !gs_ll_ld(gs_enter_line(w, w->rank, p, set, which), epoch, &said)) {
             status = gs_wait(w, &wait, p);
         }
-        if (GPUSYM_STATUS_OK == status && p != w->rank && !gs_is_in_call(w, p, which, said)) {
+        if (GPUSYM_STATUS_OK == status && p != w->rank && !gs_is_in_call(w, p, sized, said)) {
             status = GPUSYM_STATUS_MISMATCH | p << 8;
         }
         if (p != w->rank) {
@@ -102,11 +104,11 @@ GS_FN uint32_t gs_stream_await(gs_ctx_t c, const gpusym_work_t *w, uint32_t set,
 }
 
 /* Waits for the entries of all ranks; with them the block knows how many epochs the call takes. */
-GS_FN uint32_t gs_stream_await_all(gs_ctx_t c, const gpusym_work_t *w, gs_count_t count)
+GS_FN uint32_t gs_stream_await_all(gs_ctx_t c, const gpusym_work_t *w, gs_count_t count, bool sized)
 {
     uint32_t most = (uint32_t) w->epochs << GPUSYM_SIZED_HASH_BITS;
-    const uint32_t status = gs_stream_await(c, w, count.calls % 2, GS_ENTRY, count.epoch, &most);
-    if (gs_is_sized(w) && GPUSYM_STATUS_OK == status) {
+    const uint32_t status = gs_stream_await(c, w, count.calls % 2, GS_ENTRY, count.epoch, sized, &most);
+    if (sized && GPUSYM_STATUS_OK == status) {
         most = gs_block_worst(c, most);
         if (0 == c.thread) {
             gs_block_own()->epochs = most >> GPUSYM_SIZED_HASH_BITS;
@@ -180,7 +182,7 @@ GS_OUTLINE void gs_stream_wipe(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoc
     gpusym_slot_head_t *head = gs_slot_head(w);
     const uint32_t before = gs_block_worst(c, gs_local_ld(&head->failed));
     gs_enter_send(c, w, 0, GS_WORD, w->enter_sig, epoch);
-    uint32_t unused = 0, status = gs_stream_await(c, w, 0, GS_WORD, epoch, &unused);
+    uint32_t unused = 0, status = gs_stream_await(c, w, 0, GS_WORD, epoch, false, &unused);
     if (GPUSYM_STATUS_OK == status) {
         gs_stream_zero_lines(c, w, GS_ENTRY);
         gs_stream_zero(c, w, GPUSYM_ENTER_OFF, GPUSYM_ENTER_OFF + GPUSYM_ENTER_LINES); /* where buffers were */
@@ -188,7 +190,7 @@ GS_OUTLINE void gs_stream_wipe(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoc
         gs_fence_system();
         gs_block_sync(c);
         gs_enter_send(c, w, 1, GS_WORD, w->enter_sig, epoch);
-        status = gs_stream_await(c, w, 1, GS_WORD, epoch, &unused);
+        status = gs_stream_await(c, w, 1, GS_WORD, epoch, false, &unused);
     }
     gs_stream_zero_lines(c, w, GS_WORD);
     gs_fence_system();
@@ -219,17 +221,17 @@ GS_OUTLINE gs_count_t gs_stream_anew(gs_ctx_t c, const gpusym_work_t *w, uint32_
 
 /* Begins a launch on a stream: *epoch is its first one. straight: the kernel accesses peers' buffers, and waits for
  * entries. The status, the same in all threads; if it is not GPUSYM_STATUS_OK, the caller ends the launch with it. */
-GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, bool straight, uint32_t *epoch)
+GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, bool straight, bool sized, uint32_t *epoch)
 {
     /* Before the kernel ahead has ended: the descriptor's lines, in which segments are, come from afar. */
-    const uint64_t entry = gs_stream_entry(w, c.thread);
+    const uint64_t entry = gs_stream_entry(w, c.thread, sized);
     gs_stream_order();
     gs_count_t count = gs_count_read(w);
     if (count.epoch > GPUSYM_STREAM_EPOCH_MAX) {
         count = gs_stream_anew(c, w, count.epoch);
     }
     *epoch = count.epoch;
-    count.longer = 0 != count.longer || (GPUSYM_STREAM_BEGINS != w->early && GPUSYM_STREAM_SIZED_BEGINS != w->early);
+    count.longer = 0 != count.longer || (sized ? GPUSYM_STREAM_SIZED_BEGINS : GPUSYM_STREAM_BEGINS) != w->early;
     count.epochs = (uint32_t) w->epochs;
     if (0 == c.thread) {
         *gs_block_own() = count; /* for the end */
@@ -241,7 +243,7 @@ GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, bool straight
         return gs_block_worst(c, count.failed);
     }
     if (0 == c.block) {
-        gs_stream_enter(c, w, count, entry);
+        gs_stream_enter(c, w, count, sized, entry);
     }
     if (0 == c.block && straight) {
         gs_stream_tell(c, w, count.epoch);
@@ -252,17 +254,17 @@ GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, bool straight
     if (0 == count.longer) {
         return GPUSYM_STATUS_OK;
     }
-    const uint32_t status = gs_stream_await_all(c, w, count);
+    const uint32_t status = gs_stream_await_all(c, w, count, sized);
     return straight && GPUSYM_STATUS_OK == status ? gs_stream_find(c, w, count.epoch) : status;
 }
 
 /* Ends it, behind a barrier of the block. */
-GS_OUTLINE void gs_stream_end(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
+GS_FN void gs_stream_end_as(gs_ctx_t c, const gpusym_work_t *w, bool sized, uint32_t status)
 {
     gs_count_t count = *gs_block_own();
     if (0 == c.block && 0 == count.longer && GPUSYM_STATUS_OK == status) {
-        status = gs_stream_await_all(c, w, count);
-        count = *gs_block_own();
+        status = gs_stream_await_all(c, w, count, sized);
+        count = sized ? *gs_block_own() : count;
     }
     if (0 != c.thread || !gs_last_block(c, w, &status)) {
         return;
@@ -282,13 +284,25 @@ GS_OUTLINE void gs_stream_end(gs_ctx_t c, const gpusym_work_t *w, uint32_t statu
     }
 }
 
+GS_OUTLINE void gs_stream_end(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
+{
+    gs_stream_end_as(c, w, false, status);
+}
+
+GS_OUTLINE void gs_stream_end_sized(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
+{
+    gs_stream_end_as(c, w, true, status);
+}
+
 /* ---- any launch ---- */
 
 /* Ends a launch: the last block to come here writes the completion word. */
 GS_FN void gs_finish(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
 {
     status = gs_block_worst(c, status);
-    if (GS_ON_STREAM(w)) {
+    if (gs_is_sized(w)) {
+        gs_stream_end_sized(c, w, status);
+    } else if (GS_ON_STREAM(w)) {
         gs_stream_end(c, w, status);
     } else if (0 == c.thread && gs_last_block(c, w, &status)) {
         gs_done_as(w, w->done_seq, status);
