@@ -1,0 +1,254 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Accumulates: see accumulate.h.
+ *
+ * Each holds the target's lock for accumulates from its first byte to its last, and ends before it returns: so all of
+ * them are atomic to each other, and in the order in which a rank calls them. The CPU of the origin combines, in host
+ * memory to which the target's part is copied; what MPI_REPLACE stores, and what is fetched, is copied as by put and
+ * get.
+ */
+#include "mca/osc/gpusym/accumulate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ompi/op/op.h"
+#include "ompi/request/request.h"
+
+#include "mca/osc/gpusym/move.h"
+
+/* Elements that ompi_op_reduce gets at a time: an int counts them. */
+#define REDUCE_MAX ((size_t) 1 << 28)
+/* Bytes of the longest basic type. */
+#define BASIC_MAX 64u
+
+/* ---- the lock ---- */
+
+typedef struct {
+    osc_gpusym_words_t *words;
+    uint32_t ticket;
+} turn_t;
+
+static bool is_turn(void *arg)
+{
+    const turn_t *t = arg;
+    return __atomic_load_n(&t->words->serving, __ATOMIC_ACQUIRE) == t->ticket;
+}
+
+/* The ranks get it in the order in which they come. After an error nobody gets it any more. */
+static int lock_target(osc_gpusym_window_t *w, int target)
+{
+    turn_t t = {.words = &w->words[target]};
+
+    t.ticket = __atomic_fetch_add(&t.words->ticket, 1, __ATOMIC_RELAXED);
+    return osc_gpusym_window_wait(w, is_turn, &t);
+}
+
+static void unlock_target(osc_gpusym_window_t *w, int target)
+{
+    __atomic_fetch_add(&w->words[target].serving, 1, __ATOMIC_SEQ_CST);
+}
+
+/* ---- combining ---- */
+
+/* The basic type of all elements; NULL: they have several. */
+static ompi_datatype_t *basic_type(struct ompi_datatype_t *type)
+{
+    return ompi_datatype_is_predefined(type) ? type : ompi_datatype_get_single_predefined_type_from_args(type);
+}
+
+/* Packed elements, as an array of their basic type, whose elements may have gaps. */
+typedef struct {
+    gpusym_layout_t layout;
+    void *packed;
+    char *array; /* packed, where the type has no gaps */
+    size_t n;
+} array_t;
+
+static void array_free(array_t *a)
+{
+    if (a->array != a->packed) {
+        free(a->array);
+    }
+    free(a->packed);
+}
+
+static int array_get(const osc_gpusym_window_t *w, array_t *a, const osc_gpusym_elements_t *e, ompi_datatype_t *basic)
+{
+    const size_t bytes = e->layout.bytes;
+
+    a->n = bytes / basic->super.size;
+    gpusym_layout_find(a->n, basic, &a->layout);
+    a->packed = malloc(bytes);
+    a->array =
+        GPUSYM_LAYOUT_RUN == a->layout.kind ? a->packed : calloc(a->n, (size_t) (basic->super.ub - basic->super.lb));
+    int rc = NULL != a->packed && NULL != a->array ? osc_gpusym_pack(w, e, a->packed) : MPI_ERR_NO_MEM;
+    if (OMPI_SUCCESS == rc && a->array != a->packed) {
+        (void) gpusym_layout_scatter(&a->layout, a->array, a->packed, bytes);
+    }
+    return rc;
+}
+
+/* target = origin op target, by the CPU. */
+static int combine(osc_gpusym_window_t *w, const osc_gpusym_elements_t *target, const osc_gpusym_elements_t *origin,
+                   ompi_datatype_t *basic, struct ompi_op_t *op)
+{
+    array_t in = {.packed = NULL}, inout = {.packed = NULL};
+    const size_t extent = (size_t) (basic->super.ub - basic->super.lb);
+    int rc = array_get(w, &in, origin, basic);
+
+    rc = OMPI_SUCCESS == rc ? array_get(w, &inout, target, basic) : rc;
+    if (OMPI_SUCCESS == rc) {
+        for (size_t at = 0; at < in.n; at += REDUCE_MAX) {
+            const size_t n = in.n - at < REDUCE_MAX ? in.n - at : REDUCE_MAX;
+            ompi_op_reduce(op, in.array + at * extent, inout.array + at * extent, (int) n, basic);
+        }
+        if (inout.array != inout.packed) {
+            (void) gpusym_layout_gather(&inout.layout, inout.array, inout.packed, target->layout.bytes);
+        }
+        rc = osc_gpusym_unpack(w, target, inout.packed);
+    }
+    array_free(&in);
+    array_free(&inout);
+    return rc;
+}
+
+/* ---- the calls ---- */
+
+/* Of elements without a place there is no buffer. */
+typedef struct {
+    const void *buf;
+    size_t count;
+    struct ompi_datatype_t *type;
+} buffer_t;
+
+/* result NULL: nothing is fetched. */
+static int accumulate(const char *call, const buffer_t *origin, const buffer_t *result, int target, ptrdiff_t disp,
+                      size_t count, struct ompi_datatype_t *type, struct ompi_op_t *op, struct ompi_win_t *win)
+{
+    osc_gpusym_window_t *w = osc_gpusym_window(win);
+    const bool stores = &ompi_mpi_op_no_op.op != op, replaces = &ompi_mpi_op_replace.op == op;
+    osc_gpusym_elements_t at, from, to;
+    ompi_datatype_t *basic = basic_type(type);
+
+    if (MPI_PROC_NULL == target) {
+        return OMPI_SUCCESS;
+    }
+    int rc = osc_gpusym_target(w, call, target, disp, count, type, &at);
+    if (OMPI_SUCCESS != rc) {
+        return rc;
+    }
+    if (stores) {
+        osc_gpusym_origin(w, origin->buf, origin->count, origin->type, &from);
+    }
+    if (NULL != result) {
+        osc_gpusym_origin(w, result->buf, result->count, result->type, &to);
+    }
+    if ((stores && from.layout.bytes != at.layout.bytes) || (NULL != result && to.layout.bytes != at.layout.bytes)) {
+        return MPI_ERR_TRUNCATE;
+    }
+    if (0 == at.layout.bytes) {
+        return OMPI_SUCCESS;
+    }
+    if (NULL == basic || (stores && basic != basic_type(origin->type))) {
+        return MPI_ERR_TYPE;
+    }
+    rc = lock_target(w, target);
+    if (OMPI_SUCCESS != rc) {
+        return rc;
+    }
+    if (NULL != result) {
+        rc = osc_gpusym_move(w, target, &to, &at, &to);
+        const int ended = osc_gpusym_end_copies(w, target);
+        rc = OMPI_SUCCESS != rc ? rc : ended;
+    }
+    if (OMPI_SUCCESS == rc && replaces) {
+        rc = osc_gpusym_move(w, target, &at, &from, &from);
+        const int ended = osc_gpusym_end_copies(w, target);
+        rc = OMPI_SUCCESS != rc ? rc : ended;
+    } else if (OMPI_SUCCESS == rc && stores) {
+        rc = combine(w, &at, &from, basic, op);
+    }
+    unlock_target(w, target);
+    return rc;
+}
+
+int osc_gpusym_accumulate(const void *origin, gpusym_count_t origin_count, struct ompi_datatype_t *origin_type,
+                          int target, ptrdiff_t disp, gpusym_count_t count, struct ompi_datatype_t *type,
+                          struct ompi_op_t *op, struct ompi_win_t *win)
+{
+    const buffer_t from = {origin, (size_t) origin_count, origin_type};
+    return accumulate("MPI_Accumulate", &from, NULL, target, disp, (size_t) count, type, op, win);
+}
+
+int osc_gpusym_raccumulate(const void *origin, gpusym_count_t origin_count, struct ompi_datatype_t *origin_type,
+                           int target, ptrdiff_t disp, gpusym_count_t count, struct ompi_datatype_t *type,
+                           struct ompi_op_t *op, struct ompi_win_t *win, struct ompi_request_t **request)
+{
+    const buffer_t from = {origin, (size_t) origin_count, origin_type};
+    *request = &ompi_request_empty;
+    return accumulate("MPI_Raccumulate", &from, NULL, target, disp, (size_t) count, type, op, win);
+}
+
+int osc_gpusym_get_accumulate(const void *origin, gpusym_count_t origin_count, struct ompi_datatype_t *origin_type,
+                              void *result, gpusym_count_t result_count, struct ompi_datatype_t *result_type,
+                              int target, ptrdiff_t disp, gpusym_count_t count, struct ompi_datatype_t *type,
+                              struct ompi_op_t *op, struct ompi_win_t *win)
+{
+    const buffer_t from = {origin, (size_t) origin_count, origin_type};
+    const buffer_t to = {result, (size_t) result_count, result_type};
+    return accumulate("MPI_Get_accumulate", &from, &to, target, disp, (size_t) count, type, op, win);
+}
+
+int osc_gpusym_rget_accumulate(const void *origin, gpusym_count_t origin_count, struct ompi_datatype_t *origin_type,
+                               void *result, gpusym_count_t result_count, struct ompi_datatype_t *result_type,
+                               int target, ptrdiff_t disp, gpusym_count_t count, struct ompi_datatype_t *type,
+                               struct ompi_op_t *op, struct ompi_win_t *win, struct ompi_request_t **request)
+{
+    const buffer_t from = {origin, (size_t) origin_count, origin_type};
+    const buffer_t to = {result, (size_t) result_count, result_type};
+    *request = &ompi_request_empty;
+    return accumulate("MPI_Rget_accumulate", &from, &to, target, disp, (size_t) count, type, op, win);
+}
+
+int osc_gpusym_fetch_and_op(const void *origin, void *result, struct ompi_datatype_t *type, int target, ptrdiff_t disp,
+                            struct ompi_op_t *op, struct ompi_win_t *win)
+{
+    const buffer_t from = {origin, 1, type}, to = {result, 1, type};
+    return accumulate("MPI_Fetch_and_op", &from, &to, target, disp, 1, type, op, win);
+}
+
+int osc_gpusym_compare_and_swap(const void *origin, const void *compare, void *result, struct ompi_datatype_t *type,
+                                int target, ptrdiff_t disp, struct ompi_win_t *win)
+{
+    osc_gpusym_window_t *w = osc_gpusym_window(win);
+    osc_gpusym_elements_t at, e;
+    char new[BASIC_MAX], old[BASIC_MAX], found[BASIC_MAX];
+
+    if (MPI_PROC_NULL == target) {
+        return OMPI_SUCCESS;
+    }
+    int rc = osc_gpusym_target(w, "MPI_Compare_and_swap", target, disp, 1, type, &at);
+    if (OMPI_SUCCESS != rc) {
+        return rc;
+    }
+    if (at.layout.bytes > BASIC_MAX) {
+        return MPI_ERR_TYPE;
+    }
+    osc_gpusym_origin(w, origin, 1, type, &e);
+    rc = osc_gpusym_pack(w, &e, new);
+    osc_gpusym_origin(w, compare, 1, type, &e);
+    rc = OMPI_SUCCESS == rc ? osc_gpusym_pack(w, &e, old) : rc;
+    rc = OMPI_SUCCESS == rc ? lock_target(w, target) : rc;
+    if (OMPI_SUCCESS != rc) {
+        return rc;
+    }
+    rc = osc_gpusym_pack(w, &at, found);
+    if (OMPI_SUCCESS == rc && 0 == memcmp(found, old, at.layout.bytes)) {
+        rc = osc_gpusym_unpack(w, &at, new);
+    }
+    unlock_target(w, target);
+    osc_gpusym_origin(w, result, 1, type, &e);
+    return OMPI_SUCCESS == rc ? osc_gpusym_unpack(w, &e, found) : rc;
+}
