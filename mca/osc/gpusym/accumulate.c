@@ -4,22 +4,18 @@
  * Accumulates: see accumulate.h.
  *
  * Each holds the target's lock for accumulates from its first byte to its last, and ends before it returns: so all of
- * them are atomic to each other, and in the order in which a rank calls them. The CPU of the origin combines, in host
- * memory to which the target's part is copied; what MPI_REPLACE stores, and what is fetched, is copied as by put and
- * get.
+ * them are atomic to each other, and in the order in which a rank calls them. What MPI_REPLACE stores, and what is
+ * fetched, is copied as by put and get.
  */
 #include "mca/osc/gpusym/accumulate.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "ompi/op/op.h"
 #include "ompi/request/request.h"
 
-#include "mca/osc/gpusym/move.h"
+#include "mca/osc/gpusym/combine.h"
 
-/* Elements that ompi_op_reduce gets at a time: an int counts them. */
-#define REDUCE_MAX ((size_t) 1 << 28)
 /* Bytes of the longest basic type. */
 #define BASIC_MAX 64u
 
@@ -50,68 +46,10 @@ static void unlock_target(osc_gpusym_window_t *w, int target)
     __atomic_fetch_add(&w->words[target].serving, 1, __ATOMIC_SEQ_CST);
 }
 
-/* ---- combining ---- */
-
 /* The basic type of all elements; NULL: they have several. */
 static ompi_datatype_t *basic_type(struct ompi_datatype_t *type)
 {
     return ompi_datatype_is_predefined(type) ? type : ompi_datatype_get_single_predefined_type_from_args(type);
-}
-
-/* Packed elements, as an array of their basic type, whose elements may have gaps. */
-typedef struct {
-    gpusym_layout_t layout;
-    void *packed;
-    char *array; /* packed, where the type has no gaps */
-    size_t n;
-} array_t;
-
-static void array_free(array_t *a)
-{
-    if (a->array != a->packed) {
-        free(a->array);
-    }
-    free(a->packed);
-}
-
-static int array_get(const osc_gpusym_window_t *w, array_t *a, const osc_gpusym_elements_t *e, ompi_datatype_t *basic)
-{
-    const size_t bytes = e->layout.bytes;
-
-    a->n = bytes / basic->super.size;
-    gpusym_layout_find(a->n, basic, &a->layout);
-    a->packed = malloc(bytes);
-    a->array =
-        GPUSYM_LAYOUT_RUN == a->layout.kind ? a->packed : calloc(a->n, (size_t) (basic->super.ub - basic->super.lb));
-    int rc = NULL != a->packed && NULL != a->array ? osc_gpusym_pack(w, e, a->packed) : MPI_ERR_NO_MEM;
-    if (OMPI_SUCCESS == rc && a->array != a->packed) {
-        (void) gpusym_layout_scatter(&a->layout, a->array, a->packed, bytes);
-    }
-    return rc;
-}
-
-/* target = origin op target, by the CPU. */
-static int combine(osc_gpusym_window_t *w, const osc_gpusym_elements_t *target, const osc_gpusym_elements_t *origin,
-                   ompi_datatype_t *basic, struct ompi_op_t *op)
-{
-    array_t in = {.packed = NULL}, inout = {.packed = NULL};
-    const size_t extent = (size_t) (basic->super.ub - basic->super.lb);
-    int rc = array_get(w, &in, origin, basic);
-
-    rc = OMPI_SUCCESS == rc ? array_get(w, &inout, target, basic) : rc;
-    if (OMPI_SUCCESS == rc) {
-        for (size_t at = 0; at < in.n; at += REDUCE_MAX) {
-            const size_t n = in.n - at < REDUCE_MAX ? in.n - at : REDUCE_MAX;
-            ompi_op_reduce(op, in.array + at * extent, inout.array + at * extent, (int) n, basic);
-        }
-        if (inout.array != inout.packed) {
-            (void) gpusym_layout_gather(&inout.layout, inout.array, inout.packed, target->layout.bytes);
-        }
-        rc = osc_gpusym_unpack(w, target, inout.packed);
-    }
-    array_free(&in);
-    array_free(&inout);
-    return rc;
 }
 
 /* ---- the calls ---- */
@@ -168,7 +106,7 @@ static int accumulate(const char *call, const buffer_t *origin, const buffer_t *
         const int ended = osc_gpusym_end_copies(w, target);
         rc = OMPI_SUCCESS != rc ? rc : ended;
     } else if (OMPI_SUCCESS == rc && stores) {
-        rc = combine(w, &at, &from, basic, op);
+        rc = osc_gpusym_combine(w, &at, &from, basic, op);
     }
     unlock_target(w, target);
     return rc;
@@ -237,18 +175,18 @@ int osc_gpusym_compare_and_swap(const void *origin, const void *compare, void *r
         return MPI_ERR_TYPE;
     }
     osc_gpusym_origin(w, origin, 1, type, &e);
-    rc = osc_gpusym_pack(w, &e, new);
+    rc = osc_gpusym_gather(w, &e, new);
     osc_gpusym_origin(w, compare, 1, type, &e);
-    rc = OMPI_SUCCESS == rc ? osc_gpusym_pack(w, &e, old) : rc;
+    rc = OMPI_SUCCESS == rc ? osc_gpusym_gather(w, &e, old) : rc;
     rc = OMPI_SUCCESS == rc ? lock_target(w, target) : rc;
     if (OMPI_SUCCESS != rc) {
         return rc;
     }
-    rc = osc_gpusym_pack(w, &at, found);
+    rc = osc_gpusym_gather(w, &at, found);
     if (OMPI_SUCCESS == rc && 0 == memcmp(found, old, at.layout.bytes)) {
-        rc = osc_gpusym_unpack(w, &at, new);
+        rc = osc_gpusym_scatter(w, &at, new);
     }
     unlock_target(w, target);
     osc_gpusym_origin(w, result, 1, type, &e);
-    return OMPI_SUCCESS == rc ? osc_gpusym_unpack(w, &e, found) : rc;
+    return OMPI_SUCCESS == rc ? osc_gpusym_scatter(w, &e, found) : rc;
 }

@@ -100,15 +100,25 @@ void osc_gpusym_origin(const osc_gpusym_window_t *w, const void *buf, size_t cou
 int osc_gpusym_pack(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed)
 {
     const gpusym_layout_t *l = &e->layout;
-    return class_of(w, !e->gpu ? gpusym_layout_gather(l, e->buf, packed, l->bytes)
-                               : gpusym_layout_pack(w->dev, w->gpu, l, packed, e->buf, l->bytes));
+    return class_of(w, gpusym_layout_pack(w->dev, w->gpu, l, packed, e->buf, l->bytes));
+}
+
+int osc_gpusym_gather(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed)
+{
+    return e->gpu ? osc_gpusym_pack(w, e, packed)
+                  : class_of(w, gpusym_layout_gather(&e->layout, e->buf, packed, e->layout.bytes));
 }
 
 int osc_gpusym_unpack(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, const void *packed)
 {
     const gpusym_layout_t *l = &e->layout;
-    return class_of(w, !e->gpu ? gpusym_layout_scatter(l, e->buf, packed, l->bytes)
-                               : gpusym_layout_unpack(w->dev, w->gpu, l, e->buf, packed, l->bytes));
+    return class_of(w, gpusym_layout_unpack(w->dev, w->gpu, l, e->buf, packed, l->bytes));
+}
+
+int osc_gpusym_scatter(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, const void *packed)
+{
+    return e->gpu ? osc_gpusym_unpack(w, e, packed)
+                  : class_of(w, gpusym_layout_scatter(&e->layout, e->buf, packed, e->layout.bytes));
 }
 
 /* ---- copies under way ---- */
@@ -193,8 +203,7 @@ static int start_copy(osc_gpusym_window_t *w, int target, const osc_gpusym_eleme
 
 /* ---- from elements to elements ---- */
 
-/* Whether the GPU's memory of the origin is that of this window's copies: otherwise the driver copies. */
-static bool own_gpu(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e)
+bool osc_gpusym_own(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e)
 {
     gpusym_mem_t mem;
     gpusym_gpu_t *gpu;
@@ -220,8 +229,8 @@ static int move_packed(osc_gpusym_window_t *w, const osc_gpusym_elements_t *to, 
         return rc;
     }
     packed = malloc(bytes);
-    rc = NULL != packed ? osc_gpusym_pack(w, from, packed) : MPI_ERR_NO_MEM;
-    rc = OMPI_SUCCESS == rc ? osc_gpusym_unpack(w, to, packed) : rc;
+    rc = NULL != packed ? osc_gpusym_gather(w, from, packed) : MPI_ERR_NO_MEM;
+    rc = OMPI_SUCCESS == rc ? osc_gpusym_scatter(w, to, packed) : rc;
     free(packed);
     return rc;
 }
@@ -252,7 +261,7 @@ int osc_gpusym_move(osc_gpusym_window_t *w, int target, const osc_gpusym_element
     if (0 == to->layout.bytes) {
         return OMPI_SUCCESS;
     }
-    if (run_to && run_from && (to->gpu || from->gpu) && own_gpu(w, origin) &&
+    if (run_to && run_from && (to->gpu || from->gpu) && osc_gpusym_own(w, origin) &&
         gpusym_layout_is_one(w->dev, &origin->layout, origin->buf)) {
         return start_copy(w, target, to, from);
     }

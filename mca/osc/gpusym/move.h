@@ -37,9 +37,14 @@ int osc_gpusym_target(osc_gpusym_window_t *w, const char *call, int target, ptrd
 void osc_gpusym_origin(const osc_gpusym_window_t *w, const void *buf, size_t count, struct ompi_datatype_t *type,
                        osc_gpusym_elements_t *e);
 /* Copy elements to packed host memory, and back. Complete on return. MPI error code. */
+int osc_gpusym_gather(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed);
+int osc_gpusym_scatter(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, const void *packed);
+/* The same of packed memory of any kind, where the elements or it are GPU memory. */
 int osc_gpusym_pack(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed);
 int osc_gpusym_unpack(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, const void *packed);
 
+/* Whether GPU memory of an origin belongs to the GPU by which this window copies; true of host memory. */
+bool osc_gpusym_own(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e);
 /* Copies elements to elements, of which `origin` are the ones that are not the target's. Ends, at the latest, by
  * osc_gpusym_end_copies. MPI error code: MPI_ERR_TRUNCATE: they do not have the same size. */
 int osc_gpusym_move(osc_gpusym_window_t *w, int target, const osc_gpusym_elements_t *to,

@@ -74,6 +74,7 @@ osc_gpusym_window_t *osc_gpusym_window_create(osc_gpusym_memory_t kind, void *gi
 
     if (ok) {
         pthread_mutex_init(&w->lock, NULL);
+        pthread_mutex_init(&w->reducing, NULL);
         w->part = calloc(1, sizeof *w->part);
         ok = NULL != w->part;
     }
@@ -128,6 +129,9 @@ void osc_gpusym_window_destroy(osc_gpusym_window_t *w)
     }
     unmap_parts(w);
     free_memory(w);
+    if (NULL != w->ticket) {
+        (void) w->dev->mem_free(w->gpu, w->ticket);
+    }
     if (NULL != w->page && 0 == w->rank) {
         gpusym_segment_free(&w->page_id, w->page);
     } else if (NULL != w->page) {
@@ -140,6 +144,7 @@ void osc_gpusym_window_destroy(osc_gpusym_window_t *w)
     free(w->waits);
     free(w->held);
     pthread_mutex_destroy(&w->lock);
+    pthread_mutex_destroy(&w->reducing);
     free(w);
 }
 

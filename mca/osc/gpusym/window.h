@@ -96,6 +96,12 @@ typedef struct {
     uint32_t *starts, *waits; /* [n]: epochs with that rank that have begun to access; that have been exposed */
     osc_gpusym_held_t *held;  /* [n] */
     uint32_t nheld;
+
+    /* Reductions by kernels. `reducing` guards them. */
+    pthread_mutex_t reducing;
+    bool launches_tried;
+    void *ticket; /* exec/job.h; NULL: there are no kernels, or none has been launched */
+    uint32_t sm_count;
 } osc_gpusym_window_t;
 
 static inline osc_gpusym_window_t *osc_gpusym_window(const struct ompi_win_t *win)
