@@ -3,7 +3,7 @@
  *
  * mpirun test: one-sided calls on windows of GPU memory: each call, each kind of epoch, all results compared, and
  * errors by their class. With --kill rank 1 dies while it holds rank 0's lock: the others' calls end with an error. To
- * be run below test/outlive.sh then.
+ * be run below test/outlive.sh then. With --hosts the ranks are on several hosts: calls that move data are refused.
  */
 #include <mpi.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 
 #include "test/mpi/check.h"
 
-#define USAGE "[--kill]"
+#define USAGE "[--kill] [--hosts]"
 #define ROOM 4096 /* ints of a rank's part */
 #define BYTES (ROOM * sizeof(int))
 
@@ -465,6 +465,27 @@ static void no_locks(const test_t *given)
     close_window(s);
 }
 
+static void hosts(const test_t *given)
+{
+    test_t own = *given, *s = &own;
+    int v = 7, flag;
+    MPI_Group all;
+
+    open_window(s, ALLOCATED, NULL, NULL);
+    check(s, MPI_SUCCESS == MPI_Win_fence(0, s->win), "MPI_Win_fence over hosts");
+    expect_class(s, MPI_Put(&v, 1, MPI_INT, s->right, 0, 1, MPI_INT, s->win), MPI_ERR_UNSUPPORTED_OPERATION,
+                 "MPI_Put over hosts");
+    expect_class(s, MPI_Fetch_and_op(&v, &flag, MPI_INT, s->right, 0, MPI_SUM, s->win), MPI_ERR_UNSUPPORTED_OPERATION,
+                 "MPI_Fetch_and_op over hosts");
+    MPI_Win_get_group(s->win, &all);
+    expect_class(s, MPI_Win_post(all, 0, s->win), MPI_ERR_UNSUPPORTED_OPERATION, "MPI_Win_post over hosts");
+    MPI_Group_free(&all);
+    check(s, MPI_SUCCESS == MPI_Win_fence(MPI_MODE_NOSUCCEED, s->win), "MPI_Win_fence over hosts");
+    check(s, MPI_SUCCESS == MPI_Win_lock_all(0, s->win) && MPI_SUCCESS == MPI_Win_unlock_all(s->win),
+          "locks over hosts");
+    close_window(s);
+}
+
 /* ---- a rank that dies ---- */
 
 static int died(test_t *s)
@@ -500,7 +521,7 @@ int main(int argc, char **argv)
     long failed;
 
     check_init(&argc, &argv, "rma", MPI_THREAD_SINGLE);
-    const bool kills = check_flag("--kill");
+    const bool kills = check_flag("--kill"), over_hosts = check_flag("--hosts");
     check_arguments_end(USAGE);
     check_start(&t, "rma", MPI_COMM_WORLD);
     s.left = (t.rank + t.nranks - 1) % t.nranks;
@@ -510,7 +531,7 @@ int main(int argc, char **argv)
     }
     s.gpu = mem_alloc(MEM_DEVICE, BYTES);
     s.other = mem_alloc(MEM_DEVICE, BYTES);
-    for (int sort = 0; sort < SORTS; sort++) {
+    for (int sort = 0; sort < SORTS && !over_hosts; sort++) {
         open_window(&s, sort, NULL, NULL);
         stage(&s, fences);
         stage(&s, datatypes);
@@ -520,10 +541,14 @@ int main(int argc, char **argv)
         stage(&s, accumulates);
         close_window(&s);
     }
-    if (t.nranks > 1) { /* else it would be a window of host memory */
+    if (over_hosts) {
+        stage(&s, hosts);
+    } else if (t.nranks > 1) { /* else it would be a window of host memory */
         stage(&s, host_part);
     }
-    stage(&s, no_locks);
+    if (!over_hosts) {
+        stage(&s, no_locks);
+    }
     mem_free(MEM_DEVICE, s.gpu);
     mem_free(MEM_DEVICE, s.other);
     failed = check_end(&t);
