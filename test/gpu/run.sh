@@ -216,6 +216,8 @@ other_programs() {
         --kinds "$mapped"
     check "allocmem, $n ranks" 60 "$n" "$kit/bin/allocmem"
     check "kinds, $n ranks" 60 "$n" env LD_PRELOAD="$kit/lib/libgpusym_kinds.so" "$kit/bin/kinds"
+    check "rma, $n ranks" 60 "$n" "$kit/bin/rma"
+    [ "$n" -gt 8 ] || check "random_rma, $n ranks" 60 "$n" "$kit/bin/random_rma" --n 200
     check "pack, $n ranks" 60 "$n" "$kit/bin/pack" "${some[@]}"
     check "layout, $n ranks" 120 "$n" "$kit/bin/layout" --n 200
     check "packing, 1 rank" 60 1 "$kit/bin/packing" --mib 4
@@ -252,6 +254,7 @@ sharing() {
     # One of them does it for all.
     [ "$device" = sim ] && one=(--mca coll_gpusym_sim_gpus 1)
     check "shared GPU, 2 ranks" 60 2 "${one[@]}" "$kit/bin/allreduce" "${few_cases[@]}"
+    check "shared GPU, 4 ranks, one-sided" 60 4 "${one[@]}" "$kit/bin/rma"
     check "shared GPU, 4 ranks, every collective" 120 4 "${one[@]}" "$kit/bin/random_coll" --n 200 --kinds device
     OMPI_MCA_btl_vader_single_copy_mechanism=none check "p2p, shared GPU, 2 ranks" 120 2 "${one[@]}" "$kit/bin/p2p" \
         "${fewer[@]}"

@@ -15,7 +15,6 @@
 #include "kernels/plan.h"
 #include "mca/coll/gpusym/args/facts.h"
 #include "mca/coll/gpusym/args/names.h"
-#include "mca/coll/gpusym/args/types.h"
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/team/join.h"
@@ -24,6 +23,7 @@
 #include "mca/common/gpusym/memory/scratch.h"
 #include "mca/common/gpusym/topo/paths.h"
 #include "mca/common/ompi/layout.h"
+#include "mca/common/ompi/types.h"
 
 /* n elements of a type are contiguous. */
 static bool is_flat(struct ompi_datatype_t *type, size_t n)
@@ -666,7 +666,7 @@ static int find_reason(coll_gpusym_segments_t *k, const gpusym_mem_t *smem, cons
         return COLL_GPUSYM_R_FORCED;
     }
     if (facts_of(a)->reduces) {
-        const int op = coll_gpusym_op(a->op), type = coll_gpusym_type(a->rdtype);
+        const int op = gpusym_mpi_op(a->op), type = gpusym_mpi_type(a->rdtype);
         if (op < 0) {
             return ompi_op_is_intrinsic(a->op) ? COLL_GPUSYM_R_OP : COLL_GPUSYM_R_USER_OP;
         }
@@ -792,7 +792,7 @@ static bool find_alone(const coll_gpusym_buffers_t *b, alone_t *x, int *rv)
     coll_gpusym_segments_t *k = &x->k;
     *k = (coll_gpusym_segments_t){.args = a, .where = *coll_gpusym_buffers_where(b)};
     if (!coll_gpusym_has_kernels(a->coll) ||
-        (facts_of(a)->reduces && coll_gpusym_type(a->rdtype) < 0 && !is_flat(a->rdtype, 2)) ||
+        (facts_of(a)->reduces && gpusym_mpi_type(a->rdtype) < 0 && !is_flat(a->rdtype, 2)) ||
         !find_buffers(b->comm, 0, 1, k, false, false)) {
         return false;
     }

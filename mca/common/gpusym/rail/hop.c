@@ -7,9 +7,7 @@
 
 #include <string.h>
 
-#include "kernels/plan.h"
 #include "mca/common/gpusym/log.h"
-#include "tuning/geometry.h"
 
 /* ---- streams ---- */
 
@@ -118,29 +116,10 @@ char *gpusym_rail_device(const gpusym_rail_t *r, const void *host)
 static int launch_job(gpusym_rail_t *r, uint32_t lane, const void *const *src, void *const *dst,
                       const gpusym_job_t *job, gpusym_rail_work_t *work)
 {
-    const gpusym_tuning_forced_t forced = {.algorithm = -1};
-    const bool reduces = GPUSYM_JOB_SPREAD != job->form;
-    const unsigned op = reduces ? r->call.op : GPUSYM_OP_SUM, type = reduces ? r->call.type : GPUSYM_T_U8;
-    gpusym_tuning_choice_t choice;
-    gpusym_work_t w;
-    memset(&w, 0, sizeof w);
-    w.peer[0] = (char *) r->ticket + lane * GPUSYM_RAIL_TICKET_BYTES;
-    w.op = op;
-    w.type = type;
-    w.nranks = job->src_end > job->dst_end ? job->src_end : job->dst_end;
-    memcpy(w.peer_in, src, job->src_end * sizeof *src);
-    memcpy(w.peer_out, dst, job->dst_end * sizeof *dst);
-    w.job[0] = *job;
-    w.lead.njobs = 1;
-    w.lead.nranks = (uint16_t) w.nranks;
-    w.lead.packs = gpusym_jobs_plan(w.job, 1);
-    gpusym_tuning_lead(w.lead.packs, r->sm_count, r->params.dev->simulated, &forced, &choice);
-    w.nblocks = choice.blocks < GPUSYM_RAIL_BLOCKS_MAX ? choice.blocks : GPUSYM_RAIL_BLOCKS_MAX;
-    w.nthreads = choice.threads;
+    void *ticket = (char *) r->ticket + lane * GPUSYM_JOB_TICKET_BYTES;
     int rc = NULL == r->lane[lane] ? gpusym_lane_get(r->params.dev, r->params.gpu, &r->lane[lane]) : GPUSYM_SUCCESS;
     if (GPUSYM_SUCCESS == rc) {
-        rc = gpusym_lane_launch(r->lane[lane], gpusym_kernel_find(reduces ? GPUSYM_F_LEAD_R : GPUSYM_F_LEAD, op, type),
-                                &w);
+        rc = gpusym_job_launch(r->lane[lane], ticket, r->sm_count, r->call.op, r->call.type, src, dst, job);
         *work = (gpusym_rail_work_t){lane, r->lane[lane]->seq, false};
         r->counters.launches++;
     }

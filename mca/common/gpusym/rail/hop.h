@@ -7,13 +7,10 @@
 #define GPUSYM_COMMON_RAIL_HOP_H
 
 #include "mca/common/gpusym/exec/copier.h"
+#include "mca/common/gpusym/exec/job.h"
 #include "mca/common/gpusym/rail/call.h"
 #include "tuning/tree.h"
 
-/* Blocks of a launch at most: more move no more across PCIe, and take the program's kernels more room. */
-#define GPUSYM_RAIL_BLOCKS_MAX 16u
-/* GPU memory by which the blocks of a launch find out which is the last; a launch of each lane at a time. */
-#define GPUSYM_RAIL_TICKET_BYTES 256u
 /* Steps of a channel under way. */
 #define GPUSYM_RAIL_FLIGHTS (2u * GPUSYM_RAIL_PIECES)
 

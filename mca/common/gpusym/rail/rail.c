@@ -14,7 +14,7 @@
 #include "mca/common/gpusym/rail/short.h"
 #include "mca/common/gpusym/rail/tree.h"
 
-#define TICKETS_BYTES (GPUSYM_RAIL_CHANNELS * GPUSYM_RAIL_TICKET_BYTES)
+#define TICKETS_BYTES (GPUSYM_RAIL_CHANNELS * GPUSYM_JOB_TICKET_BYTES)
 /* Polls without an end between two looks whether the GPU reports an error. */
 #define LOOK_POLLS 4096u
 

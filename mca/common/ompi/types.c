@@ -4,7 +4,7 @@
  * MPI's datatypes and operations in the kernels' terms. Open MPI has checked that the operation is allowed on the
  * datatype; only the representation counts here.
  */
-#include "mca/coll/gpusym/args/types.h"
+#include "mca/common/ompi/types.h"
 
 #include "kernels/kernels.h"
 
@@ -125,7 +125,7 @@ static void fill_ids(void)
     }
 }
 
-int coll_gpusym_type(struct ompi_datatype_t *dtype)
+int gpusym_mpi_type(struct ompi_datatype_t *dtype)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, fill_ids);
@@ -135,7 +135,7 @@ int coll_gpusym_type(struct ompi_datatype_t *dtype)
     return by_id[dtype->id];
 }
 
-int coll_gpusym_op(struct ompi_op_t *op)
+int gpusym_mpi_op(struct ompi_op_t *op)
 {
     static const struct {
         ompi_predefined_op_t *op;

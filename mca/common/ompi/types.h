@@ -3,8 +3,8 @@
  *
  * MPI's datatypes and operations in the kernels' terms.
  */
-#ifndef MCA_COLL_GPUSYM_ARGS_TYPES_H
-#define MCA_COLL_GPUSYM_ARGS_TYPES_H
+#ifndef GPUSYM_OMPI_TYPES_H
+#define GPUSYM_OMPI_TYPES_H
 
 #include "ompi_config.h" /* always first */
 
@@ -12,7 +12,7 @@
 #include "ompi/op/op.h"
 
 /* The kernels' type (enum gpusym_type) or operation (enum gpusym_op) for MPI's; -1: kernels have none. Any thread. */
-int coll_gpusym_type(struct ompi_datatype_t *dtype);
-int coll_gpusym_op(struct ompi_op_t *op);
+int gpusym_mpi_type(struct ompi_datatype_t *dtype);
+int gpusym_mpi_op(struct ompi_op_t *op);
 
 #endif

@@ -1,0 +1,192 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Accumulates: see accumulate.h.
+ *
+ * Each holds the target's lock for accumulates from its first byte to its last, and ends before it returns: so all of
+ * them are atomic to each other, and in the order in which a rank calls them. What MPI_REPLACE stores, and what is
+ * fetched, is copied as by put and get.
+ */
+#include "mca/osc/gpusym/accumulate.h"
+
+#include <string.h>
+
+#include "ompi/op/op.h"
+#include "ompi/request/request.h"
+
+#include "mca/osc/gpusym/combine.h"
+
+/* Bytes of the longest basic type. */
+#define BASIC_MAX 64u
+
+/* ---- the lock ---- */
+
+typedef struct {
+    osc_gpusym_words_t *words;
+    uint32_t ticket;
+} turn_t;
+
+static bool is_turn(void *arg)
+{
+    const turn_t *t = arg;
+    return __atomic_load_n(&t->words->serving, __ATOMIC_ACQUIRE) == t->ticket;
+}
+
+/* The ranks get it in the order in which they come. After an error nobody gets it any more. */
+static int lock_target(osc_gpusym_window_t *w, int target)
+{
+    turn_t t = {.words = &w->words[target]};
+
+    t.ticket = __atomic_fetch_add(&t.words->ticket, 1, __ATOMIC_RELAXED);
+    return osc_gpusym_window_wait(w, is_turn, &t);
+}
+
+static void unlock_target(osc_gpusym_window_t *w, int target)
+{
+    __atomic_fetch_add(&w->words[target].serving, 1, __ATOMIC_SEQ_CST);
+}
+
+/* The basic type of all elements; NULL: they have several. */
+static ompi_datatype_t *basic_type(struct ompi_datatype_t *type)
+{
+    return ompi_datatype_is_predefined(type) ? type : ompi_datatype_get_single_predefined_type_from_args(type);
+}
+
+/* ---- the calls ---- */
+
+/* Of elements without a place there is no buffer. */
+typedef struct {
+    const void *buf;
+    size_t count;
+    struct ompi_datatype_t *type;
+} buffer_t;
+
+/* result NULL: nothing is fetched. */
+static int accumulate(const char *call, const buffer_t *origin, const buffer_t *result, int target, ptrdiff_t disp,
+                      size_t count, struct ompi_datatype_t *type, struct ompi_op_t *op, struct ompi_win_t *win)
+{
+    osc_gpusym_window_t *w = osc_gpusym_window(win);
+    const bool stores = &ompi_mpi_op_no_op.op != op, replaces = &ompi_mpi_op_replace.op == op;
+    osc_gpusym_elements_t at, from, to;
+    ompi_datatype_t *basic = basic_type(type);
+
+    if (MPI_PROC_NULL == target) {
+        return OMPI_SUCCESS;
+    }
+    int rc = osc_gpusym_target(w, call, target, disp, count, type, &at);
+    if (OMPI_SUCCESS != rc) {
+        return rc;
+    }
+    if (stores) {
+        osc_gpusym_origin(w, origin->buf, origin->count, origin->type, &from);
+    }
+    if (NULL != result) {
+        osc_gpusym_origin(w, result->buf, result->count, result->type, &to);
+    }
+    if ((stores && from.layout.bytes != at.layout.bytes) || (NULL != result && to.layout.bytes != at.layout.bytes)) {
+        return MPI_ERR_TRUNCATE;
+    }
+    if (0 == at.layout.bytes) {
+        return OMPI_SUCCESS;
+    }
+    if (NULL == basic || (stores && basic != basic_type(origin->type))) {
+        return MPI_ERR_TYPE;
+    }
+    rc = lock_target(w, target);
+    if (OMPI_SUCCESS != rc) {
+        return rc;
+    }
+    if (NULL != result) {
+        rc = osc_gpusym_move(w, target, &to, &at, &to);
+        const int ended = osc_gpusym_end_copies(w, target);
+        rc = OMPI_SUCCESS != rc ? rc : ended;
+    }
+    if (OMPI_SUCCESS == rc && replaces) {
+        rc = osc_gpusym_move(w, target, &at, &from, &from);
+        const int ended = osc_gpusym_end_copies(w, target);
+        rc = OMPI_SUCCESS != rc ? rc : ended;
+    } else if (OMPI_SUCCESS == rc && stores) {
+        rc = osc_gpusym_combine(w, &at, &from, basic, op);
+    }
+    unlock_target(w, target);
+    return rc;
+}
+
+int osc_gpusym_accumulate(const void *origin, gpusym_count_t origin_count, struct ompi_datatype_t *origin_type,
+                          int target, ptrdiff_t disp, gpusym_count_t count, struct ompi_datatype_t *type,
+                          struct ompi_op_t *op, struct ompi_win_t *win)
+{
+    const buffer_t from = {origin, (size_t) origin_count, origin_type};
+    return accumulate("MPI_Accumulate", &from, NULL, target, disp, (size_t) count, type, op, win);
+}
+
+int osc_gpusym_raccumulate(const void *origin, gpusym_count_t origin_count, struct ompi_datatype_t *origin_type,
+                           int target, ptrdiff_t disp, gpusym_count_t count, struct ompi_datatype_t *type,
+                           struct ompi_op_t *op, struct ompi_win_t *win, struct ompi_request_t **request)
+{
+    const buffer_t from = {origin, (size_t) origin_count, origin_type};
+    *request = &ompi_request_empty;
+    return accumulate("MPI_Raccumulate", &from, NULL, target, disp, (size_t) count, type, op, win);
+}
+
+int osc_gpusym_get_accumulate(const void *origin, gpusym_count_t origin_count, struct ompi_datatype_t *origin_type,
+                              void *result, gpusym_count_t result_count, struct ompi_datatype_t *result_type,
+                              int target, ptrdiff_t disp, gpusym_count_t count, struct ompi_datatype_t *type,
+                              struct ompi_op_t *op, struct ompi_win_t *win)
+{
+    const buffer_t from = {origin, (size_t) origin_count, origin_type};
+    const buffer_t to = {result, (size_t) result_count, result_type};
+    return accumulate("MPI_Get_accumulate", &from, &to, target, disp, (size_t) count, type, op, win);
+}
+
+int osc_gpusym_rget_accumulate(const void *origin, gpusym_count_t origin_count, struct ompi_datatype_t *origin_type,
+                               void *result, gpusym_count_t result_count, struct ompi_datatype_t *result_type,
+                               int target, ptrdiff_t disp, gpusym_count_t count, struct ompi_datatype_t *type,
+                               struct ompi_op_t *op, struct ompi_win_t *win, struct ompi_request_t **request)
+{
+    const buffer_t from = {origin, (size_t) origin_count, origin_type};
+    const buffer_t to = {result, (size_t) result_count, result_type};
+    *request = &ompi_request_empty;
+    return accumulate("MPI_Rget_accumulate", &from, &to, target, disp, (size_t) count, type, op, win);
+}
+
+int osc_gpusym_fetch_and_op(const void *origin, void *result, struct ompi_datatype_t *type, int target, ptrdiff_t disp,
+                            struct ompi_op_t *op, struct ompi_win_t *win)
+{
+    const buffer_t from = {origin, 1, type}, to = {result, 1, type};
+    return accumulate("MPI_Fetch_and_op", &from, &to, target, disp, 1, type, op, win);
+}
+
+int osc_gpusym_compare_and_swap(const void *origin, const void *compare, void *result, struct ompi_datatype_t *type,
+                                int target, ptrdiff_t disp, struct ompi_win_t *win)
+{
+    osc_gpusym_window_t *w = osc_gpusym_window(win);
+    osc_gpusym_elements_t at, e;
+    char new[BASIC_MAX], old[BASIC_MAX], found[BASIC_MAX];
+
+    if (MPI_PROC_NULL == target) {
+        return OMPI_SUCCESS;
+    }
+    int rc = osc_gpusym_target(w, "MPI_Compare_and_swap", target, disp, 1, type, &at);
+    if (OMPI_SUCCESS != rc) {
+        return rc;
+    }
+    if (at.layout.bytes > BASIC_MAX) {
+        return MPI_ERR_TYPE;
+    }
+    osc_gpusym_origin(w, origin, 1, type, &e);
+    rc = osc_gpusym_gather(w, &e, new);
+    osc_gpusym_origin(w, compare, 1, type, &e);
+    rc = OMPI_SUCCESS == rc ? osc_gpusym_gather(w, &e, old) : rc;
+    rc = OMPI_SUCCESS == rc ? lock_target(w, target) : rc;
+    if (OMPI_SUCCESS != rc) {
+        return rc;
+    }
+    rc = osc_gpusym_gather(w, &at, found);
+    if (OMPI_SUCCESS == rc && 0 == memcmp(found, old, at.layout.bytes)) {
+        rc = osc_gpusym_scatter(w, &at, new);
+    }
+    unlock_target(w, target);
+    osc_gpusym_origin(w, result, 1, type, &e);
+    return OMPI_SUCCESS == rc ? osc_gpusym_scatter(w, &e, found) : rc;
+}

@@ -1,0 +1,214 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Combining: see combine.h.
+ *
+ * A kernel of the origin's GPU combines, in the target's memory, which it maps; what has gaps, or is host memory of the
+ * origin, is packed to GPU memory first. What has no kernel, and host memory, is combined by the origin's CPU, in host
+ * memory to which the target's elements are copied.
+ */
+#include "mca/osc/gpusym/combine.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+#include "opal/runtime/opal_progress.h"
+
+#include "mca/common/gpusym/exec/job.h"
+#include "mca/common/gpusym/memory/alloc.h"
+#include "mca/common/gpusym/memory/scratch.h"
+#include "mca/common/ompi/types.h"
+
+/* Elements that ompi_op_reduce gets at a time: an int counts them. */
+#define REDUCE_MAX ((size_t) 1 << 28)
+/* Polls of a kernel between two looks whether the GPU reports an error. */
+#define LOOK_POLLS 4096u
+
+/* ---- by the CPU ---- */
+
+/* Packed elements, as an array of their basic type, whose elements may have gaps. */
+typedef struct {
+    gpusym_layout_t layout;
+    void *packed;
+    char *array; /* packed, where the type has no gaps */
+    size_t n;
+} array_t;
+
+static void array_free(array_t *a)
+{
+    if (a->array != a->packed) {
+        free(a->array);
+    }
+    free(a->packed);
+}
+
+static int array_get(const osc_gpusym_window_t *w, array_t *a, const osc_gpusym_elements_t *e, ompi_datatype_t *basic)
+{
+    const size_t bytes = e->layout.bytes;
+
+    a->n = bytes / basic->super.size;
+    gpusym_layout_find(a->n, basic, &a->layout);
+    a->packed = malloc(bytes);
+    a->array =
+        GPUSYM_LAYOUT_RUN == a->layout.kind ? a->packed : calloc(a->n, (size_t) (basic->super.ub - basic->super.lb));
+    int rc = NULL != a->packed && NULL != a->array ? osc_gpusym_gather(w, e, a->packed) : MPI_ERR_NO_MEM;
+    if (OMPI_SUCCESS == rc && a->array != a->packed) {
+        (void) gpusym_layout_scatter(&a->layout, a->array, a->packed, bytes);
+    }
+    return rc;
+}
+
+/* target = origin op target, by the CPU. */
+static int combine_by_cpu(osc_gpusym_window_t *w, const osc_gpusym_elements_t *target,
+                          const osc_gpusym_elements_t *origin, ompi_datatype_t *basic, struct ompi_op_t *op)
+{
+    array_t in = {.packed = NULL}, inout = {.packed = NULL};
+    const size_t extent = (size_t) (basic->super.ub - basic->super.lb);
+    int rc = array_get(w, &in, origin, basic);
+
+    rc = OMPI_SUCCESS == rc ? array_get(w, &inout, target, basic) : rc;
+    if (OMPI_SUCCESS == rc) {
+        for (size_t at = 0; at < in.n; at += REDUCE_MAX) {
+            const size_t n = in.n - at < REDUCE_MAX ? in.n - at : REDUCE_MAX;
+            ompi_op_reduce(op, in.array + at * extent, inout.array + at * extent, (int) n, basic);
+        }
+        if (inout.array != inout.packed) {
+            (void) gpusym_layout_gather(&inout.layout, inout.array, inout.packed, target->layout.bytes);
+        }
+        rc = osc_gpusym_scatter(w, target, inout.packed);
+    }
+    array_free(&in);
+    array_free(&inout);
+    return rc;
+}
+
+/* ---- by a kernel ---- */
+
+/* Prepares launches, the first time. The caller has w->reducing. */
+static bool can_launch(osc_gpusym_window_t *w)
+{
+    gpusym_gpu_info_t info;
+    const char *why;
+
+    if (w->launches_tried) {
+        return NULL != w->ticket;
+    }
+    w->launches_tried = true;
+    if (GPUSYM_SUCCESS != w->dev->kernels_load(w->gpu, &why) ||
+        GPUSYM_SUCCESS != gpusym_mem_alloc(w->dev, w->gpu, GPUSYM_JOB_TICKET_BYTES, &w->ticket)) {
+        w->ticket = NULL;
+        return false;
+    }
+    if (GPUSYM_SUCCESS != w->dev->mem_zero(w->gpu, w->ticket, GPUSYM_JOB_TICKET_BYTES)) {
+        (void) w->dev->mem_free(w->gpu, w->ticket);
+        w->ticket = NULL;
+        return false;
+    }
+    w->dev->gpu_info(w->gpu, &info);
+    w->sm_count = (uint32_t) info.sm_count;
+    return true;
+}
+
+/* Launches, and waits: the kernel waits for nobody. */
+static int launch(osc_gpusym_window_t *w, unsigned op, unsigned type, void *target, const void *origin, uint64_t bytes)
+{
+    const gpusym_job_t job = {.form = GPUSYM_JOB_REDUCE, .bytes = bytes, .src_end = 2, .dst_end = 1};
+    const void *const src[2] = {target, origin};
+    void *const dst[1] = {target};
+    gpusym_lane_t *lane;
+    uint32_t status = GPUSYM_STATUS_OK;
+    int rc = gpusym_lane_get(w->dev, w->gpu, &lane);
+
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    rc = gpusym_job_launch(lane, w->ticket, w->sm_count, op, type, src, dst, &job);
+    const bool launched = GPUSYM_SUCCESS == rc;
+    for (uint32_t i = 1; GPUSYM_SUCCESS == rc && !gpusym_lane_done(lane, &status); i++) {
+        if (0 == i % 64) {
+            opal_progress();
+            sched_yield();
+        }
+        const int ended = 0 == i % LOOK_POLLS ? w->dev->stream_poll(lane->stream) : 0;
+        rc = ended < 0 ? ended : GPUSYM_SUCCESS;
+    }
+    if (GPUSYM_SUCCESS != rc && launched) {
+        return rc; /* the lane is lost with its kernel */
+    }
+    gpusym_lane_put(lane);
+    return GPUSYM_SUCCESS == rc && GPUSYM_STATUS_OK != status ? GPUSYM_ERR : rc;
+}
+
+/* A run in GPU memory that kernels reach: the elements themselves, or packed. */
+typedef struct {
+    void *at;
+    void *scratch; /* NULL: none */
+} run_t;
+
+static bool aligned(const void *p, unsigned type)
+{
+    return 0 == (uintptr_t) p % gpusym_type_bytes(type);
+}
+
+static int run_get(osc_gpusym_window_t *w, run_t *run, const osc_gpusym_elements_t *e, bool direct, unsigned type)
+{
+    run->at = e->buf + e->layout.lo;
+    run->scratch = NULL;
+    if (direct && GPUSYM_LAYOUT_RUN == e->layout.kind && aligned(run->at, type)) {
+        return OMPI_SUCCESS;
+    }
+    if (GPUSYM_SUCCESS != gpusym_scratch_get(w->dev, w->gpu, e->layout.bytes, &run->scratch)) {
+        run->scratch = NULL;
+        return MPI_ERR_NO_MEM;
+    }
+    run->at = run->scratch;
+    return osc_gpusym_pack(w, e, run->at);
+}
+
+static void run_put(osc_gpusym_window_t *w, run_t *run)
+{
+    if (NULL != run->scratch) {
+        gpusym_scratch_put(w->dev, w->gpu, run->scratch);
+    }
+}
+
+/* False: nothing has been done. */
+static bool combine_by_kernel(osc_gpusym_window_t *w, const osc_gpusym_elements_t *target,
+                              const osc_gpusym_elements_t *origin, ompi_datatype_t *basic, struct ompi_op_t *mpi_op,
+                              int *rc)
+{
+    const int op = gpusym_mpi_op(mpi_op), type = gpusym_mpi_type(basic);
+    run_t in = {.scratch = NULL}, out = {.scratch = NULL};
+
+    if (!target->gpu || op < 0 || type < 0 || !gpusym_op_valid((unsigned) op, (unsigned) type) ||
+        basic->super.size != gpusym_type_bytes((unsigned) type) || !can_launch(w)) {
+        return false;
+    }
+    const bool ready =
+        OMPI_SUCCESS == run_get(w, &in, origin, origin->gpu && osc_gpusym_own(w, origin), (unsigned) type) &&
+        OMPI_SUCCESS == run_get(w, &out, target, true, (unsigned) type);
+    if (ready) {
+        *rc = GPUSYM_SUCCESS == launch(w, (unsigned) op, (unsigned) type, out.at, in.at, target->layout.bytes)
+                  ? OMPI_SUCCESS
+                  : MPI_ERR_OTHER;
+        if (OMPI_SUCCESS == *rc && NULL != out.scratch) {
+            *rc = osc_gpusym_unpack(w, target, out.at);
+        }
+    }
+    run_put(w, &in);
+    run_put(w, &out);
+    return ready;
+}
+
+int osc_gpusym_combine(osc_gpusym_window_t *w, const osc_gpusym_elements_t *target, const osc_gpusym_elements_t *origin,
+                       ompi_datatype_t *basic, struct ompi_op_t *op)
+{
+    int rc = OMPI_SUCCESS;
+
+    pthread_mutex_lock(&w->reducing);
+    if (!combine_by_kernel(w, target, origin, basic, op, &rc)) {
+        rc = combine_by_cpu(w, target, origin, basic, op);
+    }
+    pthread_mutex_unlock(&w->reducing);
+    return rc;
+}

@@ -1,0 +1,343 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Put and get: see move.h.
+ *
+ * Runs of bytes are copied by the GPU, which a later call that completes them waits for. What has gaps on one side is
+ * packed, or unpacked, on its way; on both sides it goes through packed memory. That ends before the call returns, and
+ * so do the calls with requests.
+ */
+#include "mca/osc/gpusym/move.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ompi/request/request.h"
+#include "opal/util/output.h"
+
+#include "mca/common/gpusym/memory/scratch.h"
+
+int osc_gpusym_refuse(const char *call, const char *why)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+
+    if (!atomic_flag_test_and_set(&told)) {
+        opal_output(0,
+                    "gpusym: %s on a window of GPU memory is refused: %s.\n"
+                    "  Use collectives or kernels on it, or allocate it otherwise.",
+                    call, why);
+    }
+    return MPI_ERR_UNSUPPORTED_OPERATION;
+}
+
+/* MPI's class for an error of the device. */
+static int class_of(const osc_gpusym_window_t *w, int rc)
+{
+    if (GPUSYM_SUCCESS == rc) {
+        return OMPI_SUCCESS;
+    }
+    OSC_GPUSYM_VERBOSE("a copy failed (%d): %s", rc, w->dev->error());
+    return GPUSYM_ERR_NO_MEMORY == rc ? MPI_ERR_NO_MEM : MPI_ERR_OTHER;
+}
+
+/* ---- the two sides ---- */
+
+/* Whether an epoch permits access to a target; a fence's is then in use. */
+static bool permitted(osc_gpusym_window_t *w, int target)
+{
+    pthread_mutex_lock(&w->lock);
+    const bool other = OSC_GPUSYM_UNLOCKED != w->lock_all || OSC_GPUSYM_UNLOCKED != w->held[target] ||
+                       (w->started && w->in_start[target]);
+    const bool may = other || w->fence;
+    w->fence_used = w->fence_used || (may && !other);
+    pthread_mutex_unlock(&w->lock);
+    return may;
+}
+
+int osc_gpusym_target(osc_gpusym_window_t *w, const char *call, int target, ptrdiff_t disp, size_t count,
+                      struct ompi_datatype_t *type, osc_gpusym_elements_t *e)
+{
+    const osc_gpusym_part_t *part = &w->part[target];
+    ptrdiff_t at, first;
+
+    if (!w->served) {
+        return osc_gpusym_refuse(call, "its ranks are not on one host, or cannot share memory");
+    }
+    if (!permitted(w, target)) {
+        return MPI_ERR_RMA_SYNC;
+    }
+    gpusym_layout_find(count, type, &e->layout);
+    e->gpu = part->gpu;
+    e->buf = NULL;
+    if (0 == e->layout.bytes) {
+        return OMPI_SUCCESS;
+    }
+    if (__builtin_mul_overflow(disp, (ptrdiff_t) part->unit, &at) || __builtin_add_overflow(at, e->layout.lo, &first) ||
+        first < 0 || (uint64_t) first > part->bytes || e->layout.span > part->bytes - (uint64_t) first) {
+        return MPI_ERR_RMA_RANGE;
+    }
+    if (!part->reached) {
+        return osc_gpusym_refuse(call, "the target's memory cannot be mapped by other processes");
+    }
+    e->buf = part->base + at;
+    return OMPI_SUCCESS;
+}
+
+void osc_gpusym_origin(const osc_gpusym_window_t *w, const void *buf, size_t count, struct ompi_datatype_t *type,
+                       osc_gpusym_elements_t *e)
+{
+    gpusym_mem_t mem = {.kind = GPUSYM_MEM_HOST};
+
+    gpusym_layout_find(count, type, &e->layout);
+    e->buf = (char *) (uintptr_t) buf;
+    if (0 != e->layout.bytes) {
+        gpusym_layout_where(w->dev, &e->layout, buf, &mem);
+    }
+    e->gpu = GPUSYM_MEM_DEVICE == mem.kind;
+}
+
+int osc_gpusym_pack(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed)
+{
+    const gpusym_layout_t *l = &e->layout;
+    return class_of(w, gpusym_layout_pack(w->dev, w->gpu, l, packed, e->buf, l->bytes));
+}
+
+int osc_gpusym_gather(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed)
+{
+    return e->gpu ? osc_gpusym_pack(w, e, packed)
+                  : class_of(w, gpusym_layout_gather(&e->layout, e->buf, packed, e->layout.bytes));
+}
+
+int osc_gpusym_unpack(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, const void *packed)
+{
+    const gpusym_layout_t *l = &e->layout;
+    return class_of(w, gpusym_layout_unpack(w->dev, w->gpu, l, e->buf, packed, l->bytes));
+}
+
+int osc_gpusym_scatter(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, const void *packed)
+{
+    return e->gpu ? osc_gpusym_unpack(w, e, packed)
+                  : class_of(w, gpusym_layout_scatter(&e->layout, e->buf, packed, e->layout.bytes));
+}
+
+/* ---- copies under way ---- */
+
+/* Takes the copies that have ended from the list; returns whether one of the target's is left. */
+static bool poll_copies(osc_gpusym_window_t *w, int target)
+{
+    bool left = false;
+
+    pthread_mutex_lock(&w->lock);
+    for (osc_gpusym_copy_t **at = &w->copies; NULL != *at;) {
+        osc_gpusym_copy_t *c = *at;
+        const int done = gpusym_carry_poll(&c->carry);
+        if (0 == done) {
+            left = left || target < 0 || target == c->target;
+            at = &c->next;
+            continue;
+        }
+        w->error = done < 0 ? class_of(w, done) : w->error;
+        *at = c->next;
+        free(c);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return left;
+}
+
+typedef struct {
+    osc_gpusym_window_t *w;
+    int target;
+} wait_t;
+
+static bool copies_ended(void *arg)
+{
+    const wait_t *wait = arg;
+    gpusym_carry_flush(false);
+    return !poll_copies(wait->w, wait->target);
+}
+
+int osc_gpusym_end_copies(osc_gpusym_window_t *w, int target)
+{
+    wait_t wait = {w, target};
+
+    /* Copies wait for no process: they are waited for even if one has died. */
+    while (!copies_ended(&wait)) {
+    }
+    pthread_mutex_lock(&w->lock);
+    const int rc = w->error;
+    w->error = OMPI_SUCCESS;
+    pthread_mutex_unlock(&w->lock);
+    atomic_thread_fence(memory_order_seq_cst);
+    return rc;
+}
+
+/* Starts the copy of one run of bytes. */
+static int start_copy(osc_gpusym_window_t *w, int target, const osc_gpusym_elements_t *to,
+                      const osc_gpusym_elements_t *from)
+{
+    osc_gpusym_copy_t *c = calloc(1, sizeof *c);
+    const gpusym_carry_rows_t run = {.dst = to->buf + to->layout.lo,
+                                     .src = from->buf + from->layout.lo,
+                                     .width = to->layout.bytes,
+                                     .height = 1,
+                                     .engine = !to->gpu || !from->gpu,
+                                     .shared = true};
+
+    if (NULL == c) {
+        return MPI_ERR_NO_MEM;
+    }
+    c->target = target;
+    pthread_mutex_lock(&w->lock);
+    const int rc = gpusym_carry_start_rows(w->dev, w->gpu, &run, &c->carry);
+    if (GPUSYM_SUCCESS == rc) {
+        c->next = w->copies;
+        w->copies = c;
+    }
+    pthread_mutex_unlock(&w->lock);
+    if (GPUSYM_SUCCESS != rc) {
+        free(c);
+    }
+    return class_of(w, rc);
+}
+
+/* ---- from elements to elements ---- */
+
+bool osc_gpusym_own(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e)
+{
+    gpusym_mem_t mem;
+    gpusym_gpu_t *gpu;
+
+    if (!e->gpu) {
+        return true;
+    }
+    w->dev->query(e->buf + e->layout.lo, &mem);
+    return GPUSYM_SUCCESS == w->dev->gpu_open(&mem, &gpu) && gpu == w->gpu;
+}
+
+/* Through packed memory: of the GPU, or of the host. */
+static int move_packed(osc_gpusym_window_t *w, const osc_gpusym_elements_t *to, const osc_gpusym_elements_t *from)
+{
+    const size_t bytes = to->layout.bytes;
+    void *packed = NULL;
+    int rc;
+
+    if (to->gpu && from->gpu && GPUSYM_SUCCESS == gpusym_scratch_get(w->dev, w->gpu, bytes, &packed)) {
+        rc = osc_gpusym_pack(w, from, packed);
+        rc = OMPI_SUCCESS == rc ? osc_gpusym_unpack(w, to, packed) : rc;
+        gpusym_scratch_put(w->dev, w->gpu, packed);
+        return rc;
+    }
+    packed = malloc(bytes);
+    rc = NULL != packed ? osc_gpusym_gather(w, from, packed) : MPI_ERR_NO_MEM;
+    rc = OMPI_SUCCESS == rc ? osc_gpusym_scatter(w, to, packed) : rc;
+    free(packed);
+    return rc;
+}
+
+/* One side is a run, which is packed memory. */
+static int move_run(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *to, const osc_gpusym_elements_t *from)
+{
+    const bool unpack = GPUSYM_LAYOUT_RUN == from->layout.kind;
+    const gpusym_layout_t *l = unpack ? &to->layout : &from->layout;
+    char *const run = unpack ? from->buf + from->layout.lo : to->buf + to->layout.lo;
+
+    if (!to->gpu && !from->gpu) {
+        return class_of(w, unpack ? gpusym_layout_scatter(l, to->buf, run, l->bytes)
+                                  : gpusym_layout_gather(l, from->buf, run, l->bytes));
+    }
+    return class_of(w, unpack ? gpusym_layout_unpack(w->dev, w->gpu, l, to->buf, run, l->bytes)
+                              : gpusym_layout_pack(w->dev, w->gpu, l, run, from->buf, l->bytes));
+}
+
+int osc_gpusym_move(osc_gpusym_window_t *w, int target, const osc_gpusym_elements_t *to,
+                    const osc_gpusym_elements_t *from, const osc_gpusym_elements_t *origin)
+{
+    const bool run_to = GPUSYM_LAYOUT_RUN == to->layout.kind, run_from = GPUSYM_LAYOUT_RUN == from->layout.kind;
+
+    if (to->layout.bytes != from->layout.bytes) {
+        return MPI_ERR_TRUNCATE;
+    }
+    if (0 == to->layout.bytes) {
+        return OMPI_SUCCESS;
+    }
+    if (run_to && run_from && (to->gpu || from->gpu) && osc_gpusym_own(w, origin) &&
+        gpusym_layout_is_one(w->dev, &origin->layout, origin->buf)) {
+        return start_copy(w, target, to, from);
+    }
+    /* A side that only the CPU reaches, with gaps, is packed by it, on its way to or from the GPU. */
+    if ((run_to && (from->gpu || !to->gpu)) || (run_from && (to->gpu || !from->gpu))) {
+        return move_run(w, to, from);
+    }
+    return move_packed(w, to, from);
+}
+
+static int put(const char *call, const void *origin, size_t origin_count, struct ompi_datatype_t *origin_type,
+               int target, ptrdiff_t disp, size_t count, struct ompi_datatype_t *type, struct ompi_win_t *win)
+{
+    osc_gpusym_window_t *w = osc_gpusym_window(win);
+    osc_gpusym_elements_t to, from;
+
+    if (MPI_PROC_NULL == target) {
+        return OMPI_SUCCESS;
+    }
+    const int rc = osc_gpusym_target(w, call, target, disp, count, type, &to);
+    if (OMPI_SUCCESS != rc) {
+        return rc;
+    }
+    osc_gpusym_origin(w, origin, origin_count, origin_type, &from);
+    return osc_gpusym_move(w, target, &to, &from, &from);
+}
+
+static int get(const char *call, void *origin, size_t origin_count, struct ompi_datatype_t *origin_type, int target,
+               ptrdiff_t disp, size_t count, struct ompi_datatype_t *type, struct ompi_win_t *win)
+{
+    osc_gpusym_window_t *w = osc_gpusym_window(win);
+    osc_gpusym_elements_t to, from;
+
+    if (MPI_PROC_NULL == target) {
+        return OMPI_SUCCESS;
+    }
+    const int rc = osc_gpusym_target(w, call, target, disp, count, type, &from);
+    if (OMPI_SUCCESS != rc) {
+        return rc;
+    }
+    osc_gpusym_origin(w, origin, origin_count, origin_type, &to);
+    return osc_gpusym_move(w, target, &to, &from, &to);
+}
+
+/* ---- the functions of the module ---- */
+
+int osc_gpusym_put(const void *origin, gpusym_count_t origin_count, struct ompi_datatype_t *origin_type, int target,
+                   ptrdiff_t disp, gpusym_count_t count, struct ompi_datatype_t *type, struct ompi_win_t *win)
+{
+    return put("MPI_Put", origin, (size_t) origin_count, origin_type, target, disp, (size_t) count, type, win);
+}
+
+int osc_gpusym_get(void *origin, gpusym_count_t origin_count, struct ompi_datatype_t *origin_type, int target,
+                   ptrdiff_t disp, gpusym_count_t count, struct ompi_datatype_t *type, struct ompi_win_t *win)
+{
+    return get("MPI_Get", origin, (size_t) origin_count, origin_type, target, disp, (size_t) count, type, win);
+}
+
+int osc_gpusym_rput(const void *origin, gpusym_count_t origin_count, struct ompi_datatype_t *origin_type, int target,
+                    ptrdiff_t disp, gpusym_count_t count, struct ompi_datatype_t *type, struct ompi_win_t *win,
+                    struct ompi_request_t **request)
+{
+    int rc = put("MPI_Rput", origin, (size_t) origin_count, origin_type, target, disp, (size_t) count, type, win);
+
+    rc = OMPI_SUCCESS == rc && target >= 0 ? osc_gpusym_end_copies(osc_gpusym_window(win), target) : rc;
+    *request = &ompi_request_empty;
+    return rc;
+}
+
+int osc_gpusym_rget(void *origin, gpusym_count_t origin_count, struct ompi_datatype_t *origin_type, int target,
+                    ptrdiff_t disp, gpusym_count_t count, struct ompi_datatype_t *type, struct ompi_win_t *win,
+                    struct ompi_request_t **request)
+{
+    int rc = get("MPI_Rget", origin, (size_t) origin_count, origin_type, target, disp, (size_t) count, type, win);
+
+    rc = OMPI_SUCCESS == rc && target >= 0 ? osc_gpusym_end_copies(osc_gpusym_window(win), target) : rc;
+    *request = &ompi_request_empty;
+    return rc;
+}

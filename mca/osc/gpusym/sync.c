@@ -1,0 +1,381 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Synchronisation: see sync.h.
+ *
+ * The target takes no part in what an origin does: copies end at the origin, visible to all. So a fence ends the own
+ * copies and is a barrier, and locks are words of the page.
+ */
+#include "mca/osc/gpusym/sync.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "ompi/group/group.h"
+
+#include "mca/osc/gpusym/move.h"
+
+/* Whether this rank has a passive access epoch. */
+static bool locks(const osc_gpusym_window_t *w)
+{
+    return OSC_GPUSYM_UNLOCKED != w->lock_all || 0 != w->nheld;
+}
+
+/* Ends the use of the last fence's epoch, if no call has used it. False: another epoch has begun. */
+static bool leave_fence(osc_gpusym_window_t *w)
+{
+    const bool may = !w->started && OSC_GPUSYM_UNLOCKED == w->lock_all && !w->fence_used;
+    w->fence = w->fence && !may;
+    return may;
+}
+
+/* ---- fences ---- */
+
+int osc_gpusym_fence(int assertion, struct ompi_win_t *win)
+{
+    osc_gpusym_window_t *w = osc_gpusym_window(win);
+
+    pthread_mutex_lock(&w->lock);
+    const bool may = !w->started && !w->exposed && !locks(w);
+    pthread_mutex_unlock(&w->lock);
+    if (!may) {
+        return MPI_ERR_RMA_SYNC;
+    }
+    const int ended = osc_gpusym_end_copies(w, -1);
+    const int rc = osc_gpusym_window_barrier(w);
+    pthread_mutex_lock(&w->lock);
+    w->fence = 0 == (assertion & MPI_MODE_NOSUCCEED);
+    w->fence_used = false;
+    pthread_mutex_unlock(&w->lock);
+    return OMPI_SUCCESS != ended ? ended : rc;
+}
+
+/* ---- post, start, complete, wait ---- */
+
+static uint32_t *word(const osc_gpusym_window_t *w, uint32_t *words, uint32_t target, uint32_t origin)
+{
+    return &words[(size_t) target * w->n + origin];
+}
+
+/* Sets in[], to whether a rank of the window is in the group. MPI error code. */
+static int find_members(const osc_gpusym_window_t *w, ompi_group_t *group, bool *in)
+{
+    const int n = ompi_group_size(group);
+    int *ranks = calloc(2 * (size_t) n + 1, sizeof *ranks), rc = MPI_ERR_NO_MEM;
+
+    if (NULL != ranks) {
+        int *members = ranks + n;
+        for (int i = 0; i < n; i++) {
+            ranks[i] = i;
+        }
+        rc = ompi_group_translate_ranks(group, n, ranks, w->comm->c_local_group, members);
+        for (uint32_t i = 0; i < w->n; i++) {
+            in[i] = false;
+        }
+        for (int i = 0; OMPI_SUCCESS == rc && i < n; i++) {
+            if (members[i] < 0 || (uint32_t) members[i] >= w->n) {
+                rc = MPI_ERR_GROUP;
+            } else {
+                in[members[i]] = true;
+            }
+        }
+    }
+    free(ranks);
+    return rc;
+}
+
+static bool all_posted(void *arg)
+{
+    const osc_gpusym_window_t *w = arg;
+
+    for (uint32_t t = 0; t < w->n; t++) {
+        if (w->in_start[t] &&
+            (int32_t) (__atomic_load_n(word(w, w->posted, t, w->rank), __ATOMIC_ACQUIRE) - w->starts[t]) < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* MPI_MODE_NOCHECK says that the posts have come: then this does not wait. */
+int osc_gpusym_start(struct ompi_group_t *group, int assertion, struct ompi_win_t *win)
+{
+    osc_gpusym_window_t *w = osc_gpusym_window(win);
+    int rc = MPI_ERR_RMA_SYNC;
+
+    (void) assertion;
+    if (!w->served) {
+        return osc_gpusym_refuse("MPI_Win_start", "its ranks are not on one host, or cannot share memory");
+    }
+    pthread_mutex_lock(&w->lock);
+    if (0 == w->nheld && leave_fence(w)) {
+        rc = find_members(w, group, w->in_start);
+        w->started = OMPI_SUCCESS == rc;
+    }
+    pthread_mutex_unlock(&w->lock);
+    if (OMPI_SUCCESS != rc) {
+        return rc;
+    }
+    for (uint32_t t = 0; t < w->n; t++) {
+        w->starts[t] += w->in_start[t] ? 1 : 0;
+    }
+    rc = osc_gpusym_window_wait(w, all_posted, w);
+    w->started = OMPI_SUCCESS == rc;
+    return rc;
+}
+
+int osc_gpusym_complete(struct ompi_win_t *win)
+{
+    osc_gpusym_window_t *w = osc_gpusym_window(win);
+
+    if (!w->served) {
+        return osc_gpusym_refuse("MPI_Win_complete", "its ranks are not on one host, or cannot share memory");
+    }
+    if (!w->started) {
+        return MPI_ERR_RMA_SYNC;
+    }
+    const int rc = osc_gpusym_end_copies(w, -1);
+    for (uint32_t t = 0; t < w->n; t++) {
+        if (w->in_start[t]) {
+            __atomic_fetch_add(word(w, w->completed, t, w->rank), 1, __ATOMIC_SEQ_CST);
+        }
+    }
+    w->started = false;
+    return rc;
+}
+
+int osc_gpusym_post(struct ompi_group_t *group, int assertion, struct ompi_win_t *win)
+{
+    osc_gpusym_window_t *w = osc_gpusym_window(win);
+
+    (void) assertion;
+    if (!w->served) {
+        return osc_gpusym_refuse("MPI_Win_post", "its ranks are not on one host, or cannot share memory");
+    }
+    if (w->exposed) {
+        return MPI_ERR_RMA_SYNC;
+    }
+    const int rc = find_members(w, group, w->in_post);
+    for (uint32_t o = 0; OMPI_SUCCESS == rc && o < w->n; o++) {
+        if (w->in_post[o]) {
+            w->waits[o]++;
+            __atomic_fetch_add(word(w, w->posted, w->rank, o), 1, __ATOMIC_SEQ_CST);
+        }
+    }
+    w->exposed = OMPI_SUCCESS == rc;
+    return rc;
+}
+
+static bool all_completed(void *arg)
+{
+    const osc_gpusym_window_t *w = arg;
+
+    for (uint32_t o = 0; o < w->n; o++) {
+        if (w->in_post[o] &&
+            (int32_t) (__atomic_load_n(word(w, w->completed, w->rank, o), __ATOMIC_ACQUIRE) - w->waits[o]) < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+int osc_gpusym_wait(struct ompi_win_t *win)
+{
+    osc_gpusym_window_t *w = osc_gpusym_window(win);
+
+    if (!w->served) {
+        return osc_gpusym_refuse("MPI_Win_wait", "its ranks are not on one host, or cannot share memory");
+    }
+    if (!w->exposed) {
+        return MPI_ERR_RMA_SYNC;
+    }
+    const int rc = osc_gpusym_window_wait(w, all_completed, w);
+    w->exposed = false;
+    return rc;
+}
+
+int osc_gpusym_test(struct ompi_win_t *win, int *flag)
+{
+    osc_gpusym_window_t *w = osc_gpusym_window(win);
+
+    if (!w->served) {
+        return osc_gpusym_refuse("MPI_Win_test", "its ranks are not on one host, or cannot share memory");
+    }
+    if (!w->exposed) {
+        return MPI_ERR_RMA_SYNC;
+    }
+    *flag = all_completed(w);
+    w->exposed = 0 == *flag;
+    return OMPI_SUCCESS;
+}
+
+/* ---- locks ---- */
+
+typedef struct {
+    osc_gpusym_window_t *w;
+    uint32_t target;
+    bool exclusive;
+} try_t;
+
+static bool try_lock(void *arg)
+{
+    const try_t *t = arg;
+    uint64_t *lock = &t->w->words[t->target].lock, v = __atomic_load_n(lock, __ATOMIC_RELAXED);
+    const uint64_t next = t->exclusive ? (uint64_t) (t->w->rank + 1) << 32 : v + 1;
+
+    return (t->exclusive ? 0 == v : 0 == v >> 32) &&
+           __atomic_compare_exchange_n(lock, &v, next, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+static void release(osc_gpusym_window_t *w, uint32_t target, osc_gpusym_held_t held)
+{
+    uint64_t *lock = &w->words[target].lock;
+
+    if (OSC_GPUSYM_EXCLUSIVE == held) {
+        __atomic_store_n(lock, 0, __ATOMIC_SEQ_CST);
+    } else if (OSC_GPUSYM_SHARED == held) {
+        __atomic_fetch_sub(lock, 1, __ATOMIC_SEQ_CST);
+    }
+}
+
+/* All or none: who held some while it waits could keep others from what they need to release the rest. */
+static bool try_all(void *arg)
+{
+    osc_gpusym_window_t *w = arg;
+
+    for (uint32_t i = 0; i < w->n; i++) {
+        try_t t = {w, i, false};
+        bool got = false;
+        /* Another's shared lock is no reason to give up. */
+        while (!got && 0 == __atomic_load_n(&w->words[i].lock, __ATOMIC_RELAXED) >> 32) {
+            got = try_lock(&t);
+        }
+        if (!got) {
+            while (i-- > 0) {
+                release(w, i, OSC_GPUSYM_SHARED);
+            }
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Of a window that is not served, nothing can be locked, nor accessed. */
+static bool checks(const osc_gpusym_window_t *w, int assertion)
+{
+    return w->served && 0 == (assertion & MPI_MODE_NOCHECK);
+}
+
+int osc_gpusym_lock(int type, int target, int assertion, struct ompi_win_t *win)
+{
+    osc_gpusym_window_t *w = osc_gpusym_window(win);
+    try_t t = {w, (uint32_t) target, MPI_LOCK_EXCLUSIVE == type};
+    const osc_gpusym_held_t held = !checks(w, assertion) ? OSC_GPUSYM_UNCHECKED
+                                   : t.exclusive         ? OSC_GPUSYM_EXCLUSIVE
+                                                         : OSC_GPUSYM_SHARED;
+    int rc = MPI_ERR_RMA_SYNC;
+
+    if (MPI_PROC_NULL == target) {
+        return OMPI_SUCCESS;
+    }
+    pthread_mutex_lock(&w->lock);
+    if (OSC_GPUSYM_UNLOCKED != w->held[target]) {
+        rc = MPI_ERR_RMA_CONFLICT;
+    } else if (!w->no_locks && leave_fence(w)) {
+        w->held[target] = held;
+        w->nheld++;
+        rc = OMPI_SUCCESS;
+    }
+    pthread_mutex_unlock(&w->lock);
+    if (OMPI_SUCCESS == rc && OSC_GPUSYM_UNCHECKED != held) {
+        rc = osc_gpusym_window_wait(w, try_lock, &t);
+        if (OMPI_SUCCESS != rc) {
+            pthread_mutex_lock(&w->lock);
+            w->held[target] = OSC_GPUSYM_UNLOCKED;
+            w->nheld--;
+            pthread_mutex_unlock(&w->lock);
+        }
+    }
+    return rc;
+}
+
+int osc_gpusym_unlock(int target, struct ompi_win_t *win)
+{
+    osc_gpusym_window_t *w = osc_gpusym_window(win);
+
+    if (MPI_PROC_NULL == target) {
+        return OMPI_SUCCESS;
+    }
+    if (OSC_GPUSYM_UNLOCKED == w->held[target]) {
+        return MPI_ERR_RMA_SYNC;
+    }
+    const int rc = osc_gpusym_end_copies(w, target);
+    release(w, (uint32_t) target, w->held[target]);
+    pthread_mutex_lock(&w->lock);
+    w->held[target] = OSC_GPUSYM_UNLOCKED;
+    w->nheld--;
+    pthread_mutex_unlock(&w->lock);
+    return rc;
+}
+
+int osc_gpusym_lock_all(int assertion, struct ompi_win_t *win)
+{
+    osc_gpusym_window_t *w = osc_gpusym_window(win);
+    const osc_gpusym_held_t held = checks(w, assertion) ? OSC_GPUSYM_SHARED : OSC_GPUSYM_UNCHECKED;
+    int rc = MPI_ERR_RMA_SYNC;
+
+    pthread_mutex_lock(&w->lock);
+    if (!w->no_locks && 0 == w->nheld && leave_fence(w)) {
+        w->lock_all = held;
+        rc = OMPI_SUCCESS;
+    }
+    pthread_mutex_unlock(&w->lock);
+    if (OMPI_SUCCESS == rc && OSC_GPUSYM_SHARED == held) {
+        rc = osc_gpusym_window_wait(w, try_all, w);
+        w->lock_all = OMPI_SUCCESS == rc ? held : OSC_GPUSYM_UNLOCKED;
+    }
+    return rc;
+}
+
+int osc_gpusym_unlock_all(struct ompi_win_t *win)
+{
+    osc_gpusym_window_t *w = osc_gpusym_window(win);
+
+    if (OSC_GPUSYM_UNLOCKED == w->lock_all) {
+        return MPI_ERR_RMA_SYNC;
+    }
+    const int rc = osc_gpusym_end_copies(w, -1);
+    for (uint32_t i = 0; i < w->n; i++) {
+        release(w, i, w->lock_all);
+    }
+    w->lock_all = OSC_GPUSYM_UNLOCKED;
+    return rc;
+}
+
+/* ---- flushes ---- */
+
+int osc_gpusym_sync(struct ompi_win_t *win)
+{
+    (void) win;
+    atomic_thread_fence(memory_order_seq_cst);
+    return OMPI_SUCCESS;
+}
+
+int osc_gpusym_flush(int target, struct ompi_win_t *win)
+{
+    osc_gpusym_window_t *w = osc_gpusym_window(win);
+
+    if (MPI_PROC_NULL == target) {
+        return OMPI_SUCCESS;
+    }
+    if (OSC_GPUSYM_UNLOCKED == w->lock_all && OSC_GPUSYM_UNLOCKED == w->held[target]) {
+        return MPI_ERR_RMA_SYNC;
+    }
+    return osc_gpusym_end_copies(w, target);
+}
+
+int osc_gpusym_flush_all(struct ompi_win_t *win)
+{
+    osc_gpusym_window_t *w = osc_gpusym_window(win);
+    return locks(w) ? osc_gpusym_end_copies(w, -1) : MPI_ERR_RMA_SYNC;
+}

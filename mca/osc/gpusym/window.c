@@ -1,0 +1,375 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Windows: see window.h.
+ */
+#include "mca/osc/gpusym/window.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "ompi/datatype/ompi_datatype.h"
+#include "ompi/op/op.h"
+#include "opal/runtime/opal_progress.h"
+#include "opal/util/output.h"
+
+#include "mca/common/gpusym/memory/pool.h"
+#include "mca/common/gpusym/memory/reg.h"
+#include "mca/common/gpusym/shm/host.h"
+
+#define PAGE_MAGIC 0x6770757379772131ull
+#define PART_MAGIC 0x6770757379772132ull
+#define HEAD 4096u /* bytes before what follows a segment's head */
+/* Between two looks whether the others live. */
+#define LOOK_NS 2000000u
+
+/* What a rank tells the others of itself. Plain bytes. */
+typedef struct {
+    gpusym_host_t host;
+    gpusym_pages_id_t pages;
+    gpusym_segment_id_t page; /* of rank 0 */
+    gpusym_segment_id_t share;
+    uint64_t bytes, unit, off;
+    uint32_t key;
+    bool valid, gpu, shared;
+} card_t;
+
+int osc_gpusym_any_rank(ompi_communicator_t *comm, bool mine, bool *answer)
+{
+    const int in = mine ? 1 : 0;
+    int out = 0;
+    const int rc = comm->c_coll->coll_allreduce(&in, &out, 1, &ompi_mpi_int.dt, &ompi_mpi_op_max.op, comm,
+                                                comm->c_coll->coll_allreduce_module);
+
+    *answer = 0 != out;
+    return rc;
+}
+
+/* ---- this rank's memory ---- */
+
+static uint64_t segment_bytes(size_t bytes)
+{
+    return HEAD + ((uint64_t) bytes + 4095) / 4096 * 4096;
+}
+
+static bool allocate(osc_gpusym_window_t *w, osc_gpusym_memory_t kind, size_t bytes, const char **why)
+{
+    if (OSC_GPUSYM_GPU == kind) {
+        w->pooled = true;
+        return GPUSYM_SUCCESS == gpusym_pool_alloc(gpusym_device_for_memory(), bytes, &w->memory, why);
+    }
+    *why = "no host memory to share";
+    return bytes <= SIZE_MAX / 2 &&
+           GPUSYM_SUCCESS ==
+               gpusym_segment_make("gpusym-window", PART_MAGIC, segment_bytes(bytes), &w->segment, &w->memory);
+}
+
+osc_gpusym_window_t *osc_gpusym_window_create(osc_gpusym_memory_t kind, void *given, size_t bytes)
+{
+    osc_gpusym_window_t *w = calloc(1, sizeof *w);
+    const char *why = "no host memory";
+    bool ok = NULL != w;
+
+    if (ok) {
+        pthread_mutex_init(&w->lock, NULL);
+        pthread_mutex_init(&w->reducing, NULL);
+        w->part = calloc(1, sizeof *w->part);
+        ok = NULL != w->part;
+    }
+    if (ok && bytes > 0 && OSC_GPUSYM_GIVEN != kind) {
+        ok = allocate(w, kind, bytes, &why);
+        w->memory = ok ? w->memory : NULL;
+        given = ok && !w->pooled ? (char *) w->memory + HEAD : w->memory;
+    }
+    if (!ok) {
+        OSC_GPUSYM_VERBOSE("no memory for a window of %zu bytes here: %s", bytes, why);
+        osc_gpusym_window_destroy(w);
+        return NULL;
+    }
+    w->part->base = given;
+    w->part->bytes = bytes;
+    return w;
+}
+
+static void unmap_parts(osc_gpusym_window_t *w)
+{
+    for (uint32_t i = 0; NULL != w->part && i < w->n; i++) {
+        if (NULL != w->part[i].share) {
+            munmap(w->part[i].share, w->part[i].share_bytes);
+        }
+    }
+}
+
+static void free_memory(osc_gpusym_window_t *w)
+{
+    const char *why;
+
+    if (0 != w->key) {
+        gpusym_reg_put(w->key);
+    }
+    if (NULL == w->memory) {
+        return;
+    }
+    if (!w->pooled) {
+        gpusym_segment_free(&w->segment, w->memory);
+    } else if (GPUSYM_SUCCESS != gpusym_pool_free(gpusym_device(), w->memory, &why)) {
+        OSC_GPUSYM_VERBOSE("%p is not freed: %s", w->memory, why);
+    }
+}
+
+void osc_gpusym_window_destroy(osc_gpusym_window_t *w)
+{
+    if (NULL == w) {
+        return;
+    }
+    if (NULL != w->comm) {
+        (void) ompi_comm_free(&w->comm);
+    }
+    unmap_parts(w);
+    free_memory(w);
+    if (NULL != w->ticket) {
+        (void) w->dev->mem_free(w->gpu, w->ticket);
+    }
+    if (NULL != w->page && 0 == w->rank) {
+        gpusym_segment_free(&w->page_id, w->page);
+    } else if (NULL != w->page) {
+        munmap(w->page, w->page_bytes);
+    }
+    free(w->part);
+    free(w->in_start);
+    free(w->in_post);
+    free(w->starts);
+    free(w->waits);
+    free(w->held);
+    pthread_mutex_destroy(&w->lock);
+    pthread_mutex_destroy(&w->reducing);
+    free(w);
+}
+
+/* ---- the others ---- */
+
+static uint64_t page_bytes(uint32_t n)
+{
+    const uint64_t bytes = HEAD + n * sizeof(osc_gpusym_words_t) + 2ull * n * n * sizeof(uint32_t) + sizeof(uint32_t);
+    return (bytes + 4095) / 4096 * 4096;
+}
+
+/* The page as the ranks use it. */
+static void divide_page(osc_gpusym_window_t *w)
+{
+    w->words = (osc_gpusym_words_t *) ((char *) w->page + HEAD);
+    w->posted = (uint32_t *) (w->words + w->n);
+    w->completed = w->posted + (size_t) w->n * w->n;
+    w->broken = w->completed + (size_t) w->n * w->n;
+}
+
+/* Makes the arrays of a window of n ranks; the own part is known. */
+static bool make_arrays(osc_gpusym_window_t *w)
+{
+    const osc_gpusym_part_t own = *w->part;
+    osc_gpusym_part_t *part = calloc(w->n, sizeof *part);
+
+    free(w->part);
+    w->part = part;
+    w->in_start = calloc(w->n, sizeof *w->in_start);
+    w->in_post = calloc(w->n, sizeof *w->in_post);
+    w->starts = calloc(w->n, sizeof *w->starts);
+    w->waits = calloc(w->n, sizeof *w->waits);
+    w->held = calloc(w->n, sizeof *w->held);
+    if (NULL != part) {
+        part[w->rank] = own;
+    }
+    return NULL != part && NULL != w->in_start && NULL != w->in_post && NULL != w->starts && NULL != w->waits &&
+           NULL != w->held;
+}
+
+/* Finds this rank's GPU, and registers its part. */
+static void offer_part(osc_gpusym_window_t *w, card_t *card)
+{
+    osc_gpusym_part_t *own = &w->part[w->rank];
+    gpusym_mem_t mem = {.kind = GPUSYM_MEM_HOST, .gpu = -1};
+
+    if (0 != own->bytes) {
+        w->dev->query(own->base, &mem);
+    }
+    own->gpu = GPUSYM_MEM_DEVICE == mem.kind;
+    if (GPUSYM_SUCCESS != w->dev->gpu_open(own->gpu ? &mem : NULL, &w->gpu)) {
+        OSC_GPUSYM_VERBOSE("a window has no GPU here: %s", w->dev->error());
+        return;
+    }
+    if (own->gpu && GPUSYM_SUCCESS != gpusym_reg_get(w->dev, w->gpu, own->base, own->bytes, &card->key, &card->off)) {
+        card->key = 0;
+        OSC_GPUSYM_VERBOSE("peers cannot map %p, which is a part of a window", (void *) own->base);
+    }
+    w->key = card->key;
+    card->gpu = own->gpu;
+    card->shared = NULL != w->memory && !w->pooled;
+    card->share = w->segment;
+    card->valid = GPUSYM_SUCCESS == gpusym_pages_open(&card->pages);
+    if (card->valid && 0 == w->rank) {
+        w->page_bytes = page_bytes(w->n);
+        card->valid =
+            GPUSYM_SUCCESS == gpusym_segment_make("gpusym-window", PAGE_MAGIC, w->page_bytes, &w->page_id, &w->page);
+        w->page = card->valid ? w->page : NULL;
+        card->page = w->page_id;
+    }
+}
+
+/* Maps another rank's part, if it can be. */
+static void map_part(osc_gpusym_window_t *w, osc_gpusym_part_t *part, const card_t *card)
+{
+    void *base;
+    uint64_t size;
+
+    if (0 != card->key) {
+        if (GPUSYM_SUCCESS == gpusym_reg_map(w->dev, w->gpu, part->process, card->key, &base, &size) &&
+            card->off <= size && card->bytes <= size - card->off) {
+            part->base = (char *) base + card->off;
+        }
+    } else if (card->shared) {
+        part->share_bytes = segment_bytes(card->bytes);
+        if (GPUSYM_SUCCESS == gpusym_segment_map(&card->share, PART_MAGIC, part->share_bytes, &part->share)) {
+            part->base = (char *) part->share + HEAD;
+        } else {
+            part->share = NULL;
+        }
+    }
+    part->reached = NULL != part->base || 0 == card->bytes;
+}
+
+/* Maps page and parts of all. False: this window cannot be served here. */
+static bool map_all(osc_gpusym_window_t *w, const card_t *card)
+{
+    bool ok = true;
+
+    for (uint32_t i = 0; ok && i < w->n; i++) {
+        ok = card[i].valid && 0 == memcmp(&card[i].host, &card[w->rank].host, sizeof card[i].host) &&
+             (i == w->rank || GPUSYM_SUCCESS == gpusym_pages_peer(&card[i].pages, &w->part[i].process));
+    }
+    if (ok && 0 != w->rank) {
+        w->page_bytes = page_bytes(w->n);
+        ok = GPUSYM_SUCCESS == gpusym_segment_map(&card[0].page, PAGE_MAGIC, w->page_bytes, &w->page);
+        w->page = ok ? w->page : NULL;
+    }
+    if (ok) {
+        divide_page(w);
+    }
+    for (uint32_t i = 0; ok && i < w->n; i++) {
+        w->part[i].bytes = card[i].bytes;
+        w->part[i].unit = card[i].unit;
+        w->part[i].gpu = card[i].gpu;
+        if (i != w->rank) {
+            map_part(w, &w->part[i], &card[i]);
+        } else {
+            w->part[i].reached = true;
+        }
+    }
+    return ok;
+}
+
+int osc_gpusym_window_join(osc_gpusym_window_t *w, ompi_communicator_t *comm, uint64_t unit)
+{
+    card_t own, *card;
+    bool failed = false;
+    int rc = ompi_comm_dup(comm, &w->comm);
+
+    if (OMPI_SUCCESS != rc) {
+        return rc;
+    }
+    w->n = (uint32_t) ompi_comm_size(comm);
+    w->rank = (uint32_t) ompi_comm_rank(comm);
+    w->dev = gpusym_device_for_memory();
+    card = calloc(w->n, sizeof *card);
+    rc = osc_gpusym_any_rank(w->comm, !make_arrays(w) || NULL == card, &failed);
+    if (OMPI_SUCCESS != rc || failed) {
+        free(card);
+        return OMPI_SUCCESS != rc ? rc : OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    memset(&own, 0, sizeof own);
+    (void) gpusym_host_self(&own.host);
+    own.bytes = w->part[w->rank].bytes;
+    own.unit = unit;
+    if (NULL != w->dev) {
+        offer_part(w, &own);
+    }
+    rc = w->comm->c_coll->coll_allgather(&own, sizeof own, &ompi_mpi_byte.dt, card, sizeof own, &ompi_mpi_byte.dt,
+                                         w->comm, w->comm->c_coll->coll_allgather_module);
+    if (OMPI_SUCCESS == rc) {
+        rc = osc_gpusym_any_rank(w->comm, !map_all(w, card), &failed);
+    }
+    w->served = OMPI_SUCCESS == rc && !failed;
+    free(card);
+    return rc;
+}
+
+/* ---- waiting ---- */
+
+/* Looks whether the others live; says who does not, once a process. */
+static int look(osc_gpusym_window_t *w)
+{
+    uint32_t dead = __atomic_load_n(w->broken, __ATOMIC_RELAXED);
+
+    for (uint32_t i = 0; 0 == dead && i < w->n; i++) {
+        if (NULL != w->part[i].process && !gpusym_peer_alive(w->part[i].process)) {
+            dead = i + 1;
+            __atomic_store_n(w->broken, dead, __ATOMIC_RELAXED);
+        }
+    }
+    if (0 != dead) {
+        static int told;
+        if (0 == __atomic_exchange_n(&told, 1, __ATOMIC_RELAXED)) {
+            opal_output(0,
+                        "gpusym: rank %u of a window of GPU memory has ended while others use the window.\n"
+                        "  One-sided calls that wait for other ranks end with an error.",
+                        (unsigned) dead - 1);
+        }
+        return MPI_ERR_OTHER;
+    }
+    return OMPI_SUCCESS;
+}
+
+int osc_gpusym_window_wait(osc_gpusym_window_t *w, bool (*true_now)(void *arg), void *arg)
+{
+    uint64_t next = 0;
+
+    for (uint32_t i = 1; !true_now(arg); i++) {
+        opal_progress();
+        if (0 != i % 64) {
+            continue;
+        }
+        sched_yield();
+        const uint64_t now = gpusym_now_ns();
+        if (now >= next) {
+            const int rc = 0 != next ? look(w) : OMPI_SUCCESS;
+            if (OMPI_SUCCESS != rc) {
+                return true_now(arg) ? OMPI_SUCCESS : rc;
+            }
+            next = now + LOOK_NS;
+        }
+    }
+    return OMPI_SUCCESS;
+}
+
+static bool all_entered(void *arg)
+{
+    const osc_gpusym_window_t *w = arg;
+    const uint32_t mine = w->words[w->rank].barrier;
+
+    for (uint32_t i = 0; i < w->n; i++) {
+        if ((int32_t) (__atomic_load_n(&w->words[i].barrier, __ATOMIC_ACQUIRE) - mine) < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+int osc_gpusym_window_barrier(osc_gpusym_window_t *w)
+{
+    if (!w->served) {
+        return w->comm->c_coll->coll_barrier(w->comm, w->comm->c_coll->coll_barrier_module);
+    }
+    __atomic_fetch_add(&w->words[w->rank].barrier, 1, __ATOMIC_SEQ_CST);
+    return osc_gpusym_window_wait(w, all_entered, w);
+}

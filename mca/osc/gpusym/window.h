@@ -1,0 +1,132 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * A window of GPU memory: the parts of its ranks, and the page that its processes share.
+ *
+ * All processes map the parts of all others when the window is created, and the page, which has the words of locks,
+ * barriers and post, start, complete and wait. A process that waits for such a word runs Open MPI's progress, and looks
+ * from time to time whether the others live: the death of one ends all waits with MPI_ERR_OTHER, here and in every
+ * later call that waits.
+ */
+#ifndef OSC_GPUSYM_WINDOW_H
+#define OSC_GPUSYM_WINDOW_H
+
+#include "mca/common/ompi/face.h"
+
+#include <pthread.h>
+
+#include "ompi/communicator/communicator.h"
+#include "ompi/mca/osc/base/base.h"
+#include "ompi/mca/osc/osc.h"
+#include "ompi/win/win.h"
+
+#include "mca/common/gpusym/device/device.h"
+#include "mca/common/gpusym/exec/carry.h"
+#include "mca/common/gpusym/shm/pages.h"
+
+#define OSC_GPUSYM_VERBOSE(...) \
+    opal_output_verbose(1, ompi_osc_base_framework.framework_output, "osc:gpusym: " __VA_ARGS__)
+
+/* The words of a rank in the page: a cache line, of atomics. */
+typedef struct {
+    _Alignas(64) uint64_t lock; /* passive target: the holder of the exclusive lock plus 1, << 32; or holders of shared
+                                 * ones */
+    uint32_t ticket, serving;   /* the lock of accumulates to this rank: holders in the order in which they came */
+    uint32_t barrier;           /* barriers that this rank has entered */
+} osc_gpusym_words_t;
+
+/* The part of a rank. */
+typedef struct {
+    char *base; /* in this process; NULL: this process does not reach it, or it has no bytes */
+    uint64_t bytes;
+    uint64_t unit;          /* displacement unit, in bytes */
+    bool gpu;               /* the CPU must not touch it */
+    bool reached;           /* base may be used */
+    void *share;            /* another process's segment, mapped here, of share_bytes; NULL: none */
+    uint64_t share_bytes;   /* of it */
+    gpusym_peer_t *process; /* NULL: this one */
+} osc_gpusym_part_t;
+
+/* A copy under way, in the list of its window. */
+typedef struct osc_gpusym_copy {
+    gpusym_carry_t carry;
+    int target;
+    struct osc_gpusym_copy *next;
+} osc_gpusym_copy_t;
+
+/* What a rank may do to one target, by a lock. */
+typedef enum { OSC_GPUSYM_UNLOCKED, OSC_GPUSYM_SHARED, OSC_GPUSYM_EXCLUSIVE, OSC_GPUSYM_UNCHECKED } osc_gpusym_held_t;
+
+/* A window. Open MPI keeps it as win->w_osc_module, until osc_free. */
+typedef struct {
+    ompi_osc_base_module_t super;
+    ompi_communicator_t *comm; /* a duplicate */
+    uint32_t n, rank;
+    const gpusym_device_t *dev;
+    gpusym_gpu_t *gpu; /* copies */
+    bool served;       /* false: calls that move data are refused, since the ranks do not share one host */
+    bool no_locks;
+
+    /* This rank's memory. */
+    void *memory; /* allocated here; NULL: none, or the program's */
+    bool pooled;  /* by gpusym_pool_alloc; else a segment of the part's share */
+    gpusym_segment_id_t segment;
+    uint32_t key; /* 0: not registered */
+
+    osc_gpusym_part_t *part; /* [n] */
+
+    /* The page. */
+    gpusym_segment_id_t page_id;
+    void *page; /* NULL: none */
+    uint64_t page_bytes;
+    osc_gpusym_words_t *words; /* [n] */
+    uint32_t *posted;          /* [target * n + origin]: exposure epochs that target has posted for origin */
+    uint32_t *completed;       /* [target * n + origin]: access epochs that origin has completed at target */
+    uint32_t *broken;          /* a rank has died: its number plus 1 */
+
+    /* Epochs. `lock` guards them and the copies. */
+    pthread_mutex_t lock;
+    osc_gpusym_copy_t *copies;
+    int error;              /* of a copy that has ended; MPI's class */
+    bool fence, fence_used; /* a fence permits access; there has been some */
+    bool started;           /* an access epoch, by MPI_Win_start */
+    osc_gpusym_held_t lock_all;
+    bool exposed;             /* by MPI_Win_post */
+    bool *in_start, *in_post; /* [n] */
+    uint32_t *starts, *waits; /* [n]: epochs with that rank that have begun to access; that have been exposed */
+    osc_gpusym_held_t *held;  /* [n] */
+    uint32_t nheld;
+
+    /* Reductions by kernels. `reducing` guards them. */
+    pthread_mutex_t reducing;
+    bool launches_tried;
+    void *ticket; /* exec/job.h; NULL: there are no kernels, or none has been launched */
+    uint32_t sm_count;
+} osc_gpusym_window_t;
+
+static inline osc_gpusym_window_t *osc_gpusym_window(const struct ompi_win_t *win)
+{
+    return (osc_gpusym_window_t *) win->w_osc_module;
+}
+
+/* The kind of memory that a rank's part is to have. */
+typedef enum { OSC_GPUSYM_GIVEN, OSC_GPUSYM_HOST, OSC_GPUSYM_GPU } osc_gpusym_memory_t;
+
+/* Makes this rank's part of a window, of `bytes` bytes: the program's memory at given, or new memory. The caller ends
+ * it by osc_gpusym_window_destroy. NULL, with a verbose line: there is no memory of that kind. */
+osc_gpusym_window_t *osc_gpusym_window_create(osc_gpusym_memory_t kind, void *given, size_t bytes);
+/* Collective over comm: duplicates it, and maps page and parts of all ranks. MPI error code. Ranks that do not share a
+ * host: the window is not served. */
+int osc_gpusym_window_join(osc_gpusym_window_t *w, ompi_communicator_t *comm, uint64_t unit);
+/* Frees all of this rank. Peers may no longer use it. NULL: nothing happens. */
+void osc_gpusym_window_destroy(osc_gpusym_window_t *w);
+
+/* Sets *answer, alike on all ranks, to whether `mine` is true on any rank of comm. Collective. MPI error code. */
+int osc_gpusym_any_rank(ompi_communicator_t *comm, bool mine, bool *answer);
+
+/* Waits until true(arg), with progress. MPI_ERR_OTHER, with a message: a rank has died. */
+int osc_gpusym_window_wait(osc_gpusym_window_t *w, bool (*true_now)(void *arg), void *arg);
+/* A barrier of all ranks. */
+int osc_gpusym_window_barrier(osc_gpusym_window_t *w);
+
+#endif

@@ -1,0 +1,557 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * mpirun test: one-sided calls on windows of GPU memory: each call, each kind of epoch, all results compared, and
+ * errors by their class. With --kill rank 1 dies while it holds rank 0's lock: the others' calls end with an error. To
+ * be run below test/outlive.sh then. With --hosts the ranks are on several hosts: calls that move data are refused.
+ */
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "test/mpi/check.h"
+
+#define USAGE "[--kill] [--hosts]"
+#define ROOM 4096 /* ints of a rank's part */
+#define BYTES (ROOM * sizeof(int))
+
+enum sort { CREATED, ALLOCATED, MIXED, SORTS };
+static const char *const names[SORTS] = {"created", "allocated", "allocated, host memory on odd ranks"};
+
+typedef struct {
+    check_t *t;
+    MPI_Win win;
+    int *part;        /* this rank's */
+    int *gpu, *other; /* origins in GPU memory */
+    int sort, left, right;
+} test_t;
+
+static long wrong; /* checks, since the last stage */
+
+static void check(const test_t *s, bool right, const char *what)
+{
+    if (!right) {
+        fprintf(stderr, "rank %d: %s, window %s\n", s->t->rank, what, names[s->sort]);
+        wrong++;
+    }
+}
+
+static void stage(const test_t *s, void (*run)(const test_t *s))
+{
+    wrong = 0;
+    run(s);
+    check_result(s->t, 0 == wrong);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void expect_class(const test_t *s, int rc, int want, const char *what)
+{
+    int class = MPI_SUCCESS;
+    MPI_Error_class(rc, &class);
+    if (class != want) {
+        fprintf(stderr, "rank %d: error class %d, not %d\n", s->t->rank, class, want);
+    }
+    check(s, class == want, what);
+}
+
+/* ---- values ---- */
+
+static int value(int rank, int i)
+{
+    return 100000 * (rank + 1) + i;
+}
+
+static void fill(int *p, int rank, int n)
+{
+    int *image = malloc((size_t) n * sizeof(int));
+    for (int i = 0; i < n; i++) {
+        image[i] = value(rank, i);
+    }
+    mem_write(p, image, (size_t) n * sizeof(int));
+    free(image);
+}
+
+/* Whether n ints at p are those of a rank, from its first on. */
+static bool holds(const int *p, int rank, int n)
+{
+    int *image = malloc((size_t) n * sizeof(int));
+    bool same = true;
+    mem_read(image, p, (size_t) n * sizeof(int));
+    for (int i = 0; i < n; i++) {
+        same = same && value(rank, i) == image[i];
+    }
+    free(image);
+    return same;
+}
+
+static int read_int(const int *p)
+{
+    int v;
+    mem_read(&v, p, sizeof v);
+    return v;
+}
+
+static void write_int(int *p, int v)
+{
+    mem_write(p, &v, sizeof v);
+}
+
+/* ---- windows ---- */
+
+static void open_window(test_t *s, int sort, const char *key, const char *val)
+{
+    MPI_Info info;
+    const bool host = MIXED == sort && 1 == s->t->rank % 2;
+
+    s->sort = sort;
+    MPI_Info_create(&info);
+    if (NULL != key) {
+        MPI_Info_set(info, key, val);
+    }
+    if (CREATED == sort) {
+        s->part = mem_alloc(MEM_DEVICE, BYTES);
+        MPI_Win_create(s->part, BYTES, sizeof(int), info, MPI_COMM_WORLD, &s->win);
+    } else {
+        if (!host) {
+            MPI_Info_set(info, "mpool_hints", "mpool=gpusym");
+        }
+        MPI_Win_allocate(BYTES, sizeof(int), info, MPI_COMM_WORLD, &s->part, &s->win);
+    }
+    MPI_Info_free(&info);
+    MPI_Win_set_errhandler(s->win, MPI_ERRORS_RETURN);
+    check(s, host == mem_plain(s->part), "the kind of the memory");
+}
+
+static void close_window(test_t *s)
+{
+    check(s, MPI_SUCCESS == MPI_Win_free(&s->win), "MPI_Win_free");
+    if (CREATED == s->sort) {
+        mem_free(MEM_DEVICE, s->part);
+    }
+}
+
+static void clear(const test_t *s)
+{
+    int *zero = calloc(ROOM, sizeof(int));
+    mem_write(s->part, zero, BYTES);
+    free(zero);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* ---- fences ---- */
+
+static void fences(const test_t *s)
+{
+    int host[64];
+
+    clear(s);
+    fill(s->gpu, s->t->rank, 1000);
+    for (int i = 0; i < 64; i++) {
+        host[i] = value(s->t->rank, i);
+    }
+    check(s, MPI_SUCCESS == MPI_Win_fence(MPI_MODE_NOPRECEDE, s->win), "MPI_Win_fence");
+    check(s, MPI_SUCCESS == MPI_Put(s->gpu, 1000, MPI_INT, s->right, 0, 1000, MPI_INT, s->win), "MPI_Put");
+    check(s, MPI_SUCCESS == MPI_Put(host, 64, MPI_INT, s->right, 2000, 64, MPI_INT, s->win), "MPI_Put of host memory");
+    check(s, MPI_SUCCESS == MPI_Put(NULL, 0, MPI_INT, s->right, 0, 0, MPI_INT, s->win), "MPI_Put of nothing");
+    check(s, MPI_SUCCESS == MPI_Put(host, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, s->win), "MPI_Put to nobody");
+    check(s, MPI_SUCCESS == MPI_Win_fence(0, s->win), "MPI_Win_fence");
+    check(s, holds(s->part, s->left, 1000) && holds(s->part + 2000, s->left, 64), "what MPI_Put has stored");
+    check(s, 0 == read_int(s->part + 1000) && 0 == read_int(s->part + 2064), "what is behind it");
+    memset(host, 0, sizeof host);
+    check(s, MPI_SUCCESS == MPI_Get(s->other, 1000, MPI_INT, s->right, 0, 1000, MPI_INT, s->win), "MPI_Get");
+    check(s, MPI_SUCCESS == MPI_Get(host, 64, MPI_INT, s->right, 2000, 64, MPI_INT, s->win), "MPI_Get to the host");
+    check(s, MPI_SUCCESS == MPI_Win_fence(MPI_MODE_NOPUT | MPI_MODE_NOSTORE | MPI_MODE_NOSUCCEED, s->win),
+          "MPI_Win_fence");
+    check(s, holds(s->other, s->t->rank, 1000) && holds(host, s->t->rank, 64), "what MPI_Get has got");
+    expect_class(s, MPI_Put(host, 1, MPI_INT, s->right, 0, 1, MPI_INT, s->win), MPI_ERR_RMA_SYNC,
+                 "MPI_Put without an epoch");
+}
+
+/* Rows to a column, and back. */
+static void datatypes(const test_t *s)
+{
+    MPI_Datatype column, pairs;
+    int host[128];
+    bool right = true;
+
+    MPI_Type_vector(32, 1, 16, MPI_INT, &column);
+    MPI_Type_commit(&column);
+    MPI_Type_vector(16, 2, 3, MPI_INT, &pairs);
+    MPI_Type_commit(&pairs);
+    clear(s);
+    fill(s->gpu, s->t->rank, 1000);
+    MPI_Win_fence(0, s->win);
+    check(s, MPI_SUCCESS == MPI_Put(s->gpu, 32, MPI_INT, s->right, 5, 1, column, s->win), "MPI_Put to a column");
+    check(s, MPI_SUCCESS == MPI_Put(s->gpu, 1, column, s->right, 2000, 1, pairs, s->win),
+          "MPI_Put, gaps on both sides");
+    MPI_Win_fence(0, s->win);
+    for (int i = 0; i < 32; i++) {
+        right = right && value(s->left, i) == read_int(s->part + 5 + 16 * i);
+        right = right && value(s->left, 16 * i) == read_int(s->part + 2000 + 3 * (i / 2) + i % 2);
+    }
+    check(s, right && 0 == read_int(s->part + 6) && 0 == read_int(s->part + 2002), "columns that were put");
+    memset(host, 0, sizeof host);
+    check(s, MPI_SUCCESS == MPI_Get(host, 1, pairs, s->right, 5, 1, column, s->win), "MPI_Get to gaps of the host");
+    MPI_Win_fence(0, s->win);
+    right = true;
+    for (int i = 0; i < 32; i++) {
+        right = right && value(s->t->rank, i) == host[3 * (i / 2) + i % 2];
+    }
+    check(s, right && 0 == host[2], "a column that was got");
+    expect_class(s, MPI_Put(s->gpu, 1, column, s->right, ROOM - 496, 1, column, s->win), MPI_ERR_RMA_RANGE,
+                 "a column that ends behind the window");
+    check(s, MPI_SUCCESS == MPI_Get(s->other, 1, column, s->right, ROOM - 497, 1, column, s->win),
+          "a column that ends with it");
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, s->win);
+    MPI_Type_free(&column);
+    MPI_Type_free(&pairs);
+}
+
+/* ---- locks ---- */
+
+static void passive(const test_t *s)
+{
+    MPI_Request req[2];
+
+    clear(s);
+    fill(s->gpu, s->t->rank, 1000);
+    check(s, MPI_SUCCESS == MPI_Win_lock(MPI_LOCK_EXCLUSIVE, s->right, 0, s->win), "MPI_Win_lock");
+    expect_class(s, MPI_Win_lock(MPI_LOCK_SHARED, s->right, 0, s->win), MPI_ERR_RMA_CONFLICT, "a lock that is held");
+    expect_class(s, MPI_Win_fence(0, s->win), MPI_ERR_RMA_SYNC, "a fence under a lock");
+    expect_class(s, MPI_Win_lock_all(0, s->win), MPI_ERR_RMA_SYNC, "MPI_Win_lock_all under a lock");
+    check(s, MPI_SUCCESS == MPI_Put(s->gpu, 1000, MPI_INT, s->right, 0, 1000, MPI_INT, s->win), "MPI_Put");
+    check(s, MPI_SUCCESS == MPI_Win_flush(s->right, s->win), "MPI_Win_flush");
+    check(s, MPI_SUCCESS == MPI_Get(s->other, 1000, MPI_INT, s->right, 0, 1000, MPI_INT, s->win), "MPI_Get");
+    check(s, MPI_SUCCESS == MPI_Win_flush_local(s->right, s->win), "MPI_Win_flush_local");
+    check(s, holds(s->other, s->t->rank, 1000), "what was put and flushed");
+    check(s, MPI_SUCCESS == MPI_Win_unlock(s->right, s->win), "MPI_Win_unlock");
+    expect_class(s, MPI_Win_unlock(s->right, s->win), MPI_ERR_RMA_SYNC, "MPI_Win_unlock without a lock");
+    expect_class(s, MPI_Win_flush(s->right, s->win), MPI_ERR_RMA_SYNC, "MPI_Win_flush without a lock");
+    expect_class(s, MPI_Win_flush_all(s->win), MPI_ERR_RMA_SYNC, "MPI_Win_flush_all without a lock");
+    MPI_Barrier(MPI_COMM_WORLD);
+    check(s, MPI_SUCCESS == MPI_Win_lock_all(MPI_MODE_NOCHECK, s->win), "MPI_Win_lock_all");
+    check(s, MPI_SUCCESS == MPI_Rput(s->gpu, 500, MPI_INT, s->right, 2000, 500, MPI_INT, s->win, &req[0]), "MPI_Rput");
+    check(s, MPI_SUCCESS == MPI_Wait(&req[0], MPI_STATUS_IGNORE), "MPI_Wait");
+    check(s, MPI_SUCCESS == MPI_Win_flush_all(s->win) && MPI_SUCCESS == MPI_Win_flush_local_all(s->win),
+          "MPI_Win_flush_all");
+    write_int(s->other, 0);
+    check(s, MPI_SUCCESS == MPI_Rget(s->other, 500, MPI_INT, s->right, 2000, 500, MPI_INT, s->win, &req[1]),
+          "MPI_Rget");
+    MPI_Wait(&req[1], MPI_STATUS_IGNORE);
+    check(s, holds(s->other, s->t->rank, 500), "what MPI_Rget has got");
+    check(s, MPI_SUCCESS == MPI_Win_sync(s->win), "MPI_Win_sync");
+    check(s, MPI_SUCCESS == MPI_Win_unlock_all(s->win), "MPI_Win_unlock_all");
+    MPI_Barrier(MPI_COMM_WORLD);
+    check(s, holds(s->part, s->left, 1000) && holds(s->part + 2000, s->left, 500), "what was put under locks");
+}
+
+/* All ranks count in rank 0's window, by get and put, which only the lock makes one step. */
+static void counting(const test_t *s)
+{
+    enum { ROUNDS = 20 };
+    int v;
+
+    clear(s);
+    for (int i = 0; i < ROUNDS; i++) {
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, s->win);
+        MPI_Get(&v, 1, MPI_INT, 0, 7, 1, MPI_INT, s->win);
+        MPI_Win_flush(0, s->win);
+        v++;
+        MPI_Put(&v, 1, MPI_INT, 0, 7, 1, MPI_INT, s->win);
+        MPI_Win_unlock(0, s->win);
+        MPI_Win_lock_all(0, s->win);
+        MPI_Get(&v, 1, MPI_INT, 0, 7, 1, MPI_INT, s->win);
+        MPI_Win_unlock_all(s->win);
+        check(s, v >= i + 1 && v <= ROUNDS * s->t->nranks, "the count on its way");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    check(s, 0 != s->t->rank || ROUNDS * s->t->nranks == read_int(s->part + 7), "the count under exclusive locks");
+}
+
+/* ---- post, start, complete, wait ---- */
+
+static void active(const test_t *s)
+{
+    MPI_Group all, to, from;
+    int flag = 0;
+
+    MPI_Win_get_group(s->win, &all);
+    MPI_Group_incl(all, 1, &s->right, &to);
+    MPI_Group_incl(all, 1, &s->left, &from);
+    clear(s);
+    fill(s->gpu, s->t->rank, 1000);
+    expect_class(s, MPI_Win_wait(s->win), MPI_ERR_RMA_SYNC, "MPI_Win_wait without a post");
+    expect_class(s, MPI_Win_test(s->win, &flag), MPI_ERR_RMA_SYNC, "MPI_Win_test without a post");
+    expect_class(s, MPI_Win_complete(s->win), MPI_ERR_RMA_SYNC, "MPI_Win_complete without a start");
+    for (int i = 0; i < 5; i++) {
+        check(s, MPI_SUCCESS == MPI_Win_post(from, 0, s->win), "MPI_Win_post");
+        expect_class(s, MPI_Win_post(from, 0, s->win), MPI_ERR_RMA_SYNC, "a second MPI_Win_post");
+        check(s, MPI_SUCCESS == MPI_Win_start(to, 0, s->win), "MPI_Win_start");
+        expect_class(s, MPI_Win_lock(MPI_LOCK_SHARED, s->right, 0, s->win), MPI_ERR_RMA_SYNC, "a lock behind a start");
+        if (s->t->nranks > 2) {
+            expect_class(s, MPI_Put(s->gpu, 1, MPI_INT, s->left, 0, 1, MPI_INT, s->win), MPI_ERR_RMA_SYNC,
+                         "MPI_Put to a rank that is not in the group");
+        }
+        MPI_Put(s->gpu, 100, MPI_INT, s->right, 200 * i, 100, MPI_INT, s->win);
+        check(s, MPI_SUCCESS == MPI_Win_complete(s->win), "MPI_Win_complete");
+        if (0 == i % 2) {
+            check(s, MPI_SUCCESS == MPI_Win_wait(s->win), "MPI_Win_wait");
+        } else {
+            for (flag = 0; !flag;) {
+                MPI_Win_test(s->win, &flag);
+            }
+        }
+        check(s, holds(s->part + 200 * i, s->left, 100), "what was put between start and complete");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Group_free(&to);
+    MPI_Group_free(&from);
+    MPI_Group_free(&all);
+}
+
+/* ---- accumulates ---- */
+
+static void accumulates(const test_t *s)
+{
+    const int n = s->t->nranks, sum = n * (n + 1) / 2, root = n - 1;
+    int mine = s->t->rank + 1, got[8], one = 1;
+    struct {
+        double v;
+        int at;
+    } pair[2] = {{s->t->rank, s->t->rank}, {-s->t->rank, s->t->rank}};
+    MPI_Request req;
+    bool right = true;
+
+    clear(s);
+    int *ones = malloc(1000 * sizeof(int));
+    for (int i = 0; i < 1000; i++) {
+        ones[i] = mine;
+    }
+    mem_write(s->gpu, ones, 1000 * sizeof(int));
+    MPI_Win_fence(0, s->win);
+    check(s, MPI_SUCCESS == MPI_Accumulate(s->gpu, 1000, MPI_INT, root, 0, 1000, MPI_INT, MPI_SUM, s->win),
+          "MPI_Accumulate");
+    check(s, MPI_SUCCESS == MPI_Accumulate(&mine, 1, MPI_INT, root, 1001, 1, MPI_INT, MPI_MAX, s->win), "MPI_MAX");
+    check(s, MPI_SUCCESS == MPI_Accumulate(&mine, 1, MPI_INT, root, 1010 + s->t->rank, 1, MPI_INT, MPI_REPLACE, s->win),
+          "MPI_REPLACE");
+    check(s, MPI_SUCCESS == MPI_Accumulate(pair, 2, MPI_DOUBLE_INT, root, 1100, 2, MPI_DOUBLE_INT, MPI_MAXLOC, s->win),
+          "MPI_MAXLOC");
+    expect_class(s, MPI_Accumulate(&mine, 1, MPI_INT, root, ROOM, 1, MPI_INT, MPI_SUM, s->win), MPI_ERR_RMA_RANGE,
+                 "MPI_Accumulate behind the window");
+    /* Of two types; Open MPI 4.1 refuses that before it asks us. */
+    check(s, MPI_SUCCESS != MPI_Accumulate(&mine, 1, MPI_INT, root, 0, 1, MPI_FLOAT, MPI_SUM, s->win),
+          "MPI_Accumulate of two types");
+    MPI_Win_fence(0, s->win);
+    if (s->t->rank == root) {
+        mem_read(ones, s->part, 1000 * sizeof(int));
+        for (int i = 0; i < 1000; i++) {
+            right = right && sum == ones[i];
+        }
+        check(s, right && n == read_int(s->part + 1001), "sums and maximum");
+        for (int i = 0; i < n; i++) {
+            check(s, i + 1 == read_int(s->part + 1010 + i), "what MPI_REPLACE has stored");
+        }
+        mem_read(pair, s->part + 1100, sizeof pair);
+        check(s, n - 1 == (int) pair[0].v && n - 1 == pair[0].at && 0 == (int) pair[1].v && 0 == pair[1].at,
+              "what MPI_MAXLOC has found");
+    }
+    free(ones);
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, s->win);
+
+    /* Every number once. */
+    clear(s);
+    MPI_Win_lock_all(0, s->win);
+    for (int i = 0; i < 5; i++) {
+        check(s, MPI_SUCCESS == MPI_Fetch_and_op(&one, &got[i], MPI_INT, root, 3, MPI_SUM, s->win), "MPI_Fetch_and_op");
+        MPI_Win_flush(root, s->win);
+        check(s, MPI_SUCCESS == MPI_Accumulate(&one, 1, MPI_INT, root, 100 + got[i], 1, MPI_INT, MPI_SUM, s->win),
+              "MPI_Accumulate");
+    }
+    check(s, MPI_SUCCESS == MPI_Fetch_and_op(NULL, s->other, MPI_INT, root, 3, MPI_NO_OP, s->win), "MPI_NO_OP");
+    MPI_Win_flush(root, s->win);
+    check(s, read_int(s->other) >= 5 && read_int(s->other) <= 5 * n, "what MPI_NO_OP has fetched");
+    MPI_Win_unlock_all(s->win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (s->t->rank == root) {
+        for (int i = 0; i < 5 * n; i++) {
+            check(s, 1 == read_int(s->part + 100 + i), "a number that MPI_Fetch_and_op gave");
+        }
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+
+    /* One of all ranks finds the old value. */
+    MPI_Win_lock(MPI_LOCK_SHARED, root, 0, s->win);
+    int old = 5 * n, won, winners;
+    check(s, MPI_SUCCESS == MPI_Compare_and_swap(&mine, &old, &got[0], MPI_INT, root, 3, s->win),
+          "MPI_Compare_and_swap");
+    MPI_Win_unlock(root, s->win);
+    won = got[0] == old && old != mine;
+    MPI_Allreduce(&won, &winners, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    check(s, 1 == winners || old <= n, "winners of MPI_Compare_and_swap");
+    MPI_Barrier(MPI_COMM_WORLD);
+
+    /* With results, gaps and requests. */
+    MPI_Datatype gaps;
+    MPI_Type_vector(4, 1, 2, MPI_INT, &gaps);
+    MPI_Type_commit(&gaps);
+    fill(s->part, s->t->rank, 1000);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, s->right, 0, s->win);
+    const int add[4] = {1, 2, 3, 4};
+    check(s, MPI_SUCCESS == MPI_Get_accumulate(add, 4, MPI_INT, got, 1, gaps, s->right, 10, 1, gaps, MPI_SUM, s->win),
+          "MPI_Get_accumulate");
+    MPI_Win_flush(s->right, s->win);
+    for (int i = 0; i < 4; i++) {
+        check(s, value(s->right, 10 + 2 * i) == got[2 * i], "what MPI_Get_accumulate has fetched");
+    }
+    check(s,
+          MPI_SUCCESS ==
+              MPI_Rget_accumulate(add, 4, MPI_INT, got, 4, MPI_INT, s->right, 10, 1, gaps, MPI_SUM, s->win, &req),
+          "MPI_Rget_accumulate");
+    MPI_Wait(&req, MPI_STATUS_IGNORE);
+    for (int i = 0; i < 4; i++) {
+        check(s, value(s->right, 10 + 2 * i) + add[i] == got[i], "what MPI_Rget_accumulate has fetched");
+    }
+    check(s, MPI_SUCCESS == MPI_Raccumulate(add, 4, MPI_INT, s->right, 10, 1, gaps, MPI_SUM, s->win, &req),
+          "MPI_Raccumulate");
+    MPI_Wait(&req, MPI_STATUS_IGNORE);
+    MPI_Win_unlock(s->right, s->win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < 4; i++) {
+        check(s, value(s->t->rank, 10 + 2 * i) + 3 * add[i] == read_int(s->part + 10 + 2 * i), "three sums");
+        check(s, value(s->t->rank, 11 + 2 * i) == read_int(s->part + 11 + 2 * i), "a gap");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Type_free(&gaps);
+}
+
+/* ---- other windows ---- */
+
+/* Host memory of MPI_Win_create, beside GPU memory, is reached by its own rank only. */
+static void host_part(const test_t *given)
+{
+    test_t own = *given, *s = &own;
+    const bool host = s->t->rank == s->t->nranks - 1;
+    int *p = mem_alloc(host ? MEM_HOST : MEM_DEVICE, BYTES), v = 7;
+
+    s->sort = CREATED;
+    MPI_Win_create(p, BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &s->win);
+    MPI_Win_set_errhandler(s->win, MPI_ERRORS_RETURN);
+    MPI_Win_fence(0, s->win);
+    if (s->t->rank + 1 < s->t->nranks && s->t->rank + 2 == s->t->nranks) {
+        expect_class(s, MPI_Put(&v, 1, MPI_INT, s->right, 0, 1, MPI_INT, s->win), MPI_ERR_UNSUPPORTED_OPERATION,
+                     "MPI_Put to host memory of MPI_Win_create");
+    }
+    check(s, MPI_SUCCESS == MPI_Put(&v, 1, MPI_INT, s->t->rank, 4, 1, MPI_INT, s->win), "MPI_Put to this rank");
+    if (host) {
+        check(s, MPI_SUCCESS == MPI_Get(&v, 1, MPI_INT, s->right, 4, 1, MPI_INT, s->win), "MPI_Get by that rank");
+    }
+    MPI_Win_fence(0, s->win);
+    check(s, 7 == read_int(p + 1), "what a rank has put to itself");
+    MPI_Win_free(&s->win);
+    mem_free(host ? MEM_HOST : MEM_DEVICE, p);
+}
+
+static void no_locks(const test_t *given)
+{
+    test_t own = *given, *s = &own;
+
+    open_window(s, ALLOCATED, "no_locks", "true");
+    expect_class(s, MPI_Win_lock(MPI_LOCK_SHARED, s->right, 0, s->win), MPI_ERR_RMA_SYNC, "a lock despite no_locks");
+    expect_class(s, MPI_Win_lock_all(0, s->win), MPI_ERR_RMA_SYNC, "MPI_Win_lock_all despite no_locks");
+    close_window(s);
+}
+
+static void hosts(const test_t *given)
+{
+    test_t own = *given, *s = &own;
+    int v = 7, flag;
+    MPI_Group all;
+
+    open_window(s, ALLOCATED, NULL, NULL);
+    check(s, MPI_SUCCESS == MPI_Win_fence(0, s->win), "MPI_Win_fence over hosts");
+    expect_class(s, MPI_Put(&v, 1, MPI_INT, s->right, 0, 1, MPI_INT, s->win), MPI_ERR_UNSUPPORTED_OPERATION,
+                 "MPI_Put over hosts");
+    expect_class(s, MPI_Fetch_and_op(&v, &flag, MPI_INT, s->right, 0, MPI_SUM, s->win), MPI_ERR_UNSUPPORTED_OPERATION,
+                 "MPI_Fetch_and_op over hosts");
+    MPI_Win_get_group(s->win, &all);
+    expect_class(s, MPI_Win_post(all, 0, s->win), MPI_ERR_UNSUPPORTED_OPERATION, "MPI_Win_post over hosts");
+    MPI_Group_free(&all);
+    check(s, MPI_SUCCESS == MPI_Win_fence(MPI_MODE_NOSUCCEED, s->win), "MPI_Win_fence over hosts");
+    check(s, MPI_SUCCESS == MPI_Win_lock_all(0, s->win) && MPI_SUCCESS == MPI_Win_unlock_all(s->win),
+          "locks over hosts");
+    close_window(s);
+}
+
+/* ---- a rank that dies ---- */
+
+static int died(test_t *s)
+{
+    open_window(s, ALLOCATED, NULL, NULL);
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, s->win);
+    if (1 == s->t->rank) {
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, s->win);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (1 == s->t->rank) {
+        kill(getpid(), SIGKILL);
+    }
+    const int lock = MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, s->win), fence = MPI_Win_fence(0, s->win);
+    if (MPI_SUCCESS == lock || MPI_SUCCESS == fence) {
+        printf("rank %d: a call has succeeded that waits for a dead rank\n", s->t->rank);
+        fflush(stdout);
+        _exit(1);
+    }
+    printf("rank %d: both have ended with an error\n", s->t->rank);
+    fflush(stdout);
+    if (0 == s->t->rank) {
+        MPI_Abort(MPI_COMM_WORLD, 3); /* rank 1's outlive.sh ends by this alone */
+    }
+    sleep(30);
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    check_t t;
+    test_t s = {.t = &t};
+    long failed;
+
+    check_init(&argc, &argv, "rma", MPI_THREAD_SINGLE);
+    const bool kills = check_flag("--kill"), over_hosts = check_flag("--hosts");
+    check_arguments_end(USAGE);
+    check_start(&t, "rma", MPI_COMM_WORLD);
+    s.left = (t.rank + t.nranks - 1) % t.nranks;
+    s.right = (t.rank + 1) % t.nranks;
+    if (kills) {
+        return died(&s);
+    }
+    s.gpu = mem_alloc(MEM_DEVICE, BYTES);
+    s.other = mem_alloc(MEM_DEVICE, BYTES);
+    for (int sort = 0; sort < SORTS && !over_hosts; sort++) {
+        open_window(&s, sort, NULL, NULL);
+        stage(&s, fences);
+        stage(&s, datatypes);
+        stage(&s, passive);
+        stage(&s, counting);
+        stage(&s, active);
+        stage(&s, accumulates);
+        close_window(&s);
+    }
+    if (over_hosts) {
+        stage(&s, hosts);
+    } else if (t.nranks > 1) { /* else it would be a window of host memory */
+        stage(&s, host_part);
+    }
+    if (!over_hosts) {
+        stage(&s, no_locks);
+    }
+    mem_free(MEM_DEVICE, s.gpu);
+    mem_free(MEM_DEVICE, s.other);
+    failed = check_end(&t);
+    check_print("rma", t.passed, failed);
+    return check_fini(failed);
+}
