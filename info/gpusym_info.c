@@ -10,6 +10,7 @@
 
 #include "bench/job.h"
 #include "info/check.h"
+#include "info/job.h"
 #include "info/machine.h"
 #include "info/param.h"
 #include "info/print.h"
@@ -18,7 +19,7 @@
 enum { WORDS_MAX = 5, USAGE = 2 /* exit status */ };
 
 static struct {
-    char mode; /* 'p', 'w', 'c' of options.def; 0: the machine */
+    char mode; /* 'p', 'w', 'c', 'b' of options.def; 0: the machine */
     bool json;
     const char *word[WORDS_MAX];
     int words;
@@ -69,7 +70,7 @@ static void take_option(const char *name)
         if ('j' == options[i].letter) {
             asked.json = true;
         } else if (0 != asked.mode) {
-            refuse("one of --params, --why and --check at a time: ", name);
+            refuse("one of --params, --why, --check and --job at a time: ", name);
         } else {
             asked.mode = options[i].letter;
         }
@@ -94,7 +95,7 @@ static void read_arguments(int argc, char **argv)
     if ('w' == asked.mode && asked.words < WORDS_MAX - 1) {
         refuse("--why takes COLLECTIVE BYTES TYPE RANKS [OP]", "");
     }
-    if ('w' != asked.mode && asked.words > ('p' == asked.mode)) {
+    if ('w' != asked.mode && asked.words > ('p' == asked.mode || 'b' == asked.mode)) {
         refuse("too many words: ", asked.word[asked.words - 1]);
     }
 }
@@ -139,6 +140,12 @@ int main(int argc, char **argv)
     }
     if ('c' == asked.mode) {
         right = info_check(root);
+    } else if ('b' == asked.mode) {
+        const char *wrong = info_job_tell(root, asked.words > 0 ? asked.word[0] : NULL);
+        if (NULL != wrong) {
+            fprintf(stderr, "gpusym_info: %s\n", wrong);
+        }
+        right = NULL == wrong;
     } else {
         tell(root);
     }

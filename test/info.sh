@@ -201,7 +201,7 @@ refuses() {
 refuses 'no such option: --nothing' --nothing
 refuses 'too many words: word' word
 refuses 'too many words: b' --params a b
-refuses 'one of --params, --why and --check' --params --check
+refuses 'one of --params, --why, --check and --job' --params --check
 refuses 'no parameter of gpusym has such a name: heap_sizes' --params heap_sizes
 refuses '--why takes COLLECTIVE BYTES TYPE RANKS' --why allreduce 8 float
 refuses 'too many words: 9' --why allreduce 8 float 2 sum 9

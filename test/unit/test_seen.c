@@ -48,7 +48,7 @@ static bool comm_make(comms_t *c, const gpusym_pages_id_t *id, int i, uint64_t k
     }
     c->line[i] = gpusym_pages_line(c->off[i]);
     c->rc[i] = (gpusym_rollcall_t){.nranks = 1, .line = &c->line[i], .peer = &c->peer[i]};
-    gpusym_line_name(c->line[i], key, label);
+    gpusym_line_name(c->line[i], key, label, i, 2);
     return true;
 }
 

@@ -197,6 +197,19 @@ static void fail_for(coll_gpusym_call_t *call, coll_gpusym_failed_t kind, int ra
     fail(call);
 }
 
+/* For gpusym_info --job. */
+static void publish(const coll_gpusym_call_t *call, coll_gpusym_wait_for_t what)
+{
+    static const gpusym_status_state_t states[] = {
+        [COLL_GPUSYM_CALL_NEW] = GPUSYM_STATUS_NEW,       [COLL_GPUSYM_CALL_ROLLCALL] = GPUSYM_STATUS_POSTED,
+        [COLL_GPUSYM_CALL_SIZES] = GPUSYM_STATUS_AGREES,  [COLL_GPUSYM_CALL_SETUP] = GPUSYM_STATUS_AGREES,
+        [COLL_GPUSYM_CALL_AGREE] = GPUSYM_STATUS_AGREES,  [COLL_GPUSYM_CALL_RUN] = GPUSYM_STATUS_RUNS,
+        [COLL_GPUSYM_CALL_STOP] = GPUSYM_STATUS_STOPS,    [COLL_GPUSYM_CALL_FALLBACK] = GPUSYM_STATUS_FALLBACK,
+        [COLL_GPUSYM_CALL_ENDED] = GPUSYM_STATUS_FALLBACK};
+    coll_gpusym_wait_publish(&call->health, &call->run, NULL == call->way ? NULL : call->way->name, states[call->state],
+                             number_of(call), what);
+}
+
 /* Whether the way checks what it waits for. */
 static bool has_limit(const coll_gpusym_call_t *call, coll_gpusym_wait_for_t what)
 {
@@ -211,6 +224,7 @@ static void check(coll_gpusym_call_t *call, coll_gpusym_wait_for_t what)
     if (!coll_gpusym_health_due(&call->health)) {
         return;
     }
+    publish(call, what);
     if (coll_gpusym_find_lost(run, number_of(call)) ||
         (has_limit(call, what) && NULL != call->way->check &&
          COLL_GPUSYM_TURN_FAILED == call->way->check(run, call->health.checked_ns))) {

@@ -16,6 +16,7 @@
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/team/islands.h"
+#include "mca/common/gpusym/agree/status.h"
 #include "mca/common/gpusym/agree/table.h"
 
 /* How often a waiting rank checks whether its peers and its GPU are well. In nanoseconds. */
@@ -225,4 +226,33 @@ bool coll_gpusym_wait_note(coll_gpusym_wait_t *wait, const coll_gpusym_team_t *t
         tell_missing(wait, &w);
     }
     return false;
+}
+
+_Static_assert(
+    (int) COLL_GPUSYM_WAIT_NONE == GPUSYM_STATUS_NOBODY && (int) COLL_GPUSYM_WAIT_POST == GPUSYM_STATUS_POST &&
+        (int) COLL_GPUSYM_WAIT_ROLLCALL == GPUSYM_STATUS_ROLLCALL &&
+        (int) COLL_GPUSYM_WAIT_SIZES == GPUSYM_STATUS_SIZES && (int) COLL_GPUSYM_WAIT_SETUP == GPUSYM_STATUS_SETUP &&
+        (int) COLL_GPUSYM_WAIT_VOTE == GPUSYM_STATUS_VOTE && (int) COLL_GPUSYM_WAIT_READY == GPUSYM_STATUS_READY &&
+        (int) COLL_GPUSYM_WAIT_LED == GPUSYM_STATUS_LED && (int) COLL_GPUSYM_WAIT_ISLANDS == GPUSYM_STATUS_ISLANDS,
+    "a status names what a call waits for as exec/way.h does");
+
+void coll_gpusym_wait_publish(const coll_gpusym_health_t *h, const coll_gpusym_run_t *run, const char *way,
+                              gpusym_status_state_t state, uint64_t seq, coll_gpusym_wait_for_t what)
+{
+    const coll_gpusym_team_t *t = run->engine->team;
+    if (0 == h->gap_ns || !t->host.has_line) {
+        return;
+    }
+    gpusym_status_t s = {.seq = seq,
+                         .since_ns = h->checked_ns - h->gap_ns,
+                         .polled_ns = h->checked_ns,
+                         .bytes = run->task.read.max_bytes > 0 ? run->task.read.max_bytes : run->task.read.bytes,
+                         .what = coll_gpusym_run_what(run),
+                         .state = (uint8_t) state,
+                         .awaits = (uint8_t) what};
+    snprintf(s.way, sizeof s.way, "%s", NULL == way ? "" : way);
+    if (COLL_GPUSYM_WAIT_ISLANDS == what) {
+        s.nawaited = (uint8_t) coll_gpusym_hosts_awaited(t, s.awaited, GPUSYM_STATUS_AWAITED);
+    }
+    gpusym_status_tell(gpusym_pages_line(t->host.line_off), &s);
 }

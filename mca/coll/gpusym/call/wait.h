@@ -7,6 +7,7 @@
 #define MCA_COLL_GPUSYM_CALL_WAIT_H
 
 #include "mca/coll/gpusym/exec/way.h"
+#include "mca/common/gpusym/agree/status.h"
 
 /* When a poll last checked whether peers and GPU are well. Zeroed before its first use. */
 typedef struct {
@@ -29,5 +30,10 @@ typedef struct {
  * Reports missing ranks to the user from time to time. True: the time limit has passed, and that has been reported. */
 bool coll_gpusym_wait_note(coll_gpusym_wait_t *w, const coll_gpusym_team_t *t, unsigned coll, uint64_t seq,
                            coll_gpusym_wait_for_t what, uint64_t gap_ns);
+
+/* The same check, of any call: publishes for gpusym_info --job what it waits for, if it has waited since the last
+ * check. way: its name; NULL: not known yet. seq: the call's number, also before it is posted. */
+void coll_gpusym_wait_publish(const coll_gpusym_health_t *h, const coll_gpusym_run_t *run, const char *way,
+                              gpusym_status_state_t state, uint64_t seq, coll_gpusym_wait_for_t what);
 
 #endif

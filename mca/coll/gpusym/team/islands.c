@@ -169,6 +169,22 @@ int coll_gpusym_hosts_poll(coll_gpusym_team_t *t, uint64_t seq, bool exact, coll
     return told == seq && v->rank < t->hosts->nranks ? 1 : GPUSYM_ERR_CORRUPT;
 }
 
+unsigned coll_gpusym_hosts_awaited(const coll_gpusym_team_t *t, uint32_t *rank, unsigned most)
+{
+    const coll_gpusym_hosts_t *h = t->hosts;
+    unsigned n = 0;
+    if (0 != t->host.rank) {
+        rank[n++] = h->leader[h->island];
+        return n;
+    }
+    for (uint32_t i = 0; i < h->nislands && n < most; i++) {
+        if (!gpusym_records_has(h->records, i)) {
+            rank[n++] = h->leader[i];
+        }
+    }
+    return n;
+}
+
 void coll_gpusym_hosts_missing(const coll_gpusym_team_t *t, char *text, size_t size)
 {
     const coll_gpusym_hosts_t *h = t->hosts;

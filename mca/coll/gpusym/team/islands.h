@@ -45,6 +45,9 @@ int coll_gpusym_hosts_post(coll_gpusym_team_t *t, uint64_t seq, const coll_gpusy
 int coll_gpusym_hosts_poll(coll_gpusym_team_t *t, uint64_t seq, bool exact, coll_gpusym_verdict_t *verdict);
 /* Describes the ranks that a call waits for in the agreement: the islands whose record is missing. */
 void coll_gpusym_hosts_missing(const coll_gpusym_team_t *t, char *text, size_t size);
+/* Gets them, by the ranks of their leaders, of which each stands for its island; at most `most`, at least 1. Returns
+ * how many. */
+unsigned coll_gpusym_hosts_awaited(const coll_gpusym_team_t *t, uint32_t *rank, unsigned most);
 
 /* ---- for hosts.c and watch.c ---- */
 

@@ -314,7 +314,8 @@ static int start_addresses(coll_gpusym_team_t *t)
     }
     if (t->host.has_line) {
         gpusym_line_name(gpusym_pages_line(t->host.line_off), t->host.key,
-                         gpusym_comm_label(t->fallback->comm, label, sizeof label));
+                         gpusym_comm_label(t->fallback->comm, label, sizeof label), coll_gpusym_team_rank(t),
+                         (uint32_t) ompi_comm_size(t->fallback->comm));
     }
     return MPI_SUCCESS == coll_gpusym_exchange_start(t, t->boot.mine, t->boot.all, sizeof(address_t))
                ? COLL_GPUSYM_STEP_ADDRESSES

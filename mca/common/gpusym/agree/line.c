@@ -24,8 +24,11 @@ void gpusym_line_stamp(gpusym_line_t *line)
     __atomic_store_n(&line->stamp, coarse_ns(), __ATOMIC_RELAXED);
 }
 
-void gpusym_line_name(gpusym_line_t *line, uint64_t key, const char *label)
+void gpusym_line_name(gpusym_line_t *line, uint64_t key, const char *label, uint32_t rank, uint32_t size)
 {
+    line->rank = rank;
+    line->size = size;
+    __atomic_store_n(&line->status.seq, 0, __ATOMIC_RELAXED); /* of the line's last communicator */
     snprintf(line->label, sizeof line->label, "%s", label);
     gpusym_line_stamp(line);
     __atomic_store_n(&line->end.key, key, __ATOMIC_RELEASE);

@@ -38,6 +38,22 @@ typedef struct {
 #define GPUSYM_LINE_NEVER 1u
 #define GPUSYM_LINE_FROM 0x10000u
 
+/* Ranks that a status names. */
+#define GPUSYM_STATUS_AWAITED 15
+
+/* What a call of the owner waits for, for whoever asks (gpusym_info --job; status.h). Whole words. */
+typedef struct {
+    uint64_t seq;                 /* number of the call; 0: none has waited for 10 ms yet */
+    uint64_t since_ns, polled_ns; /* CLOCK_MONOTONIC: when it was first polled, about, and last */
+    uint64_t bytes;               /* gpusym_post_t.bytes; once all have posted, the largest of all ranks */
+    uint8_t what;                 /* gpusym_post_t.what */
+    uint8_t state, awaits;        /* gpusym_status_state_t, gpusym_status_awaits_t */
+    uint8_t nawaited;             /* ranks of the communicator in other islands that it waits for, or as many as fit */
+    uint32_t awaited[GPUSYM_STATUS_AWAITED];
+    char way[16]; /* the way that carries it out, cut, with a final 0; "": not known yet */
+} gpusym_status_t;
+_Static_assert(0 == sizeof(gpusym_status_t) % 8, "a status is copied by words");
+
 /* A line. Its owner writes it, its peers read it. */
 typedef struct {
     gpusym_entry_t entry[GPUSYM_ROLLCALL_HISTORY]; /* by sequence % HISTORY */
@@ -55,15 +71,19 @@ typedef struct {
     uint64_t table;               /* its table's offset in the slab (table.h); 0: it has none yet */
     uint64_t board;               /* its board of the last move: call << BOARD_BITS | place in its window */
     uint64_t notices;             /* its board's offset in the slab while it is set up (notices.h); 0: it has none */
-    gpusym_line_end_t end;        /* its key names the communicator, see gpusym_line_name */
+    uint32_t rank, size;          /* of the owner in the communicator, and that one's; from gpusym_line_name */
+    uint64_t status_turn;         /* odd while the status changes */
+    gpusym_status_t status;
+    gpusym_line_end_t end; /* its key names the communicator, see gpusym_line_name */
 } gpusym_line_t;
 _Static_assert(64 == sizeof(gpusym_entry_t), "entries are cache lines");
 _Static_assert(GPUSYM_PAGES_LINE == sizeof(gpusym_line_t), "shm/pages.h has the size of a line");
 
 /* The functions below write a line of this process; any thread that owns the line may call them. */
 
-/* Names the communicator of a line. key: alike on all of its ranks, not 0. label: copied, cut to GPUSYM_LABEL_MAX. */
-void gpusym_line_name(gpusym_line_t *line, uint64_t key, const char *label);
+/* Names the communicator of a line. key: alike on all of its ranks, not 0. label: copied, cut to GPUSYM_LABEL_MAX.
+ * rank, size: the owner's rank in the communicator, of `size` ranks on all hosts. */
+void gpusym_line_name(gpusym_line_t *line, uint64_t key, const char *label, uint32_t rank, uint32_t size);
 /* Publishes this rank's progress in the set-up of the communicator. */
 void gpusym_line_step(gpusym_line_t *line, uint32_t step);
 /* Tells the peers that this rank gave up in this communicator: it takes part in the calls before `first`, and in no

@@ -27,7 +27,9 @@
 
 /* Sparse: only what was touched takes memory. Room for 26,000 communicators, and tables for as many of 18 ranks. */
 #define SLAB_BYTES (96ull << 20)
-#define SLAB_MAGIC 0x6770757379706732ull
+/* "gpusypg" and a digit, which changes with what gpusym_pages_look() finds: lines, areas. */
+#define SLAB_MAGIC 0x6770757379706733ull
+#define SLAB_MAGIC_VERSION 0xffull
 
 /* The slab's first line. */
 typedef struct {
@@ -404,45 +406,117 @@ bool gpusym_peer_alive(gpusym_peer_t *peer)
     return gpusym_pidfd_alive(peer->pidfd, peer->id.pid);
 }
 
-/* Returns whether descriptor fd of process pid is a slab, and sets *id to that slab's. */
-static bool identify_slab(int32_t pid, int fd, gpusym_pages_id_t *id)
+/* Opens descriptor fd of process pid, if that is its slab, and reads its head. -1: it is not, or cannot be opened. */
+static int open_slab(int32_t pid, int fd, slab_head_t *head)
 {
     char path[64], target[64];
-    slab_head_t head;
 
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int) pid, fd);
     const ssize_t n = readlink(path, target, sizeof target - 1);
     target[n > 0 ? n : 0] = '\0';
     if (0 != strncmp(target, "/memfd:gpusym", 13)) {
-        return false;
+        return -1;
     }
     const int copy = open(path, O_RDONLY | O_CLOEXEC);
-    const bool good = copy >= 0 && sizeof head == pread(copy, &head, sizeof head, 0) &&
-                      SLAB_MAGIC == head.segment.magic && pid == head.owner;
-    if (copy >= 0) {
+    if (copy >= 0 && (sizeof *head != pread(copy, head, sizeof *head, 0) || pid != head->owner ||
+                      SLAB_MAGIC >> 8 != head->segment.magic >> 8)) {
         close(copy);
+        return -1;
     }
-    *id = (gpusym_pages_id_t){{head.segment.nonce[0], head.segment.nonce[1]}, pid, fd, SLAB_BYTES};
-    return good;
+    return copy;
 }
 
-int gpusym_pages_find(int32_t pid, gpusym_peer_t **peer)
+/* Calls `found` for descriptors of process pid until it returns true. Returns whether it has; -1: none can be seen. */
+static int each_fd(int32_t pid, bool (*found)(int32_t pid, int fd, void *arg), void *arg)
 {
     char path[64];
     const struct dirent *entry;
-    gpusym_pages_id_t id;
-    int rc = GPUSYM_ERR_NOT_AVAILABLE;
+    bool done = false;
 
     snprintf(path, sizeof path, "/proc/%d/fd", (int) pid);
     DIR *dir = opendir(path);
     if (NULL == dir) {
-        return GPUSYM_ERR_UNREACHABLE;
+        return -1;
     }
-    while (GPUSYM_ERR_NOT_AVAILABLE == rc && NULL != (entry = readdir(dir))) {
-        if ('.' != entry->d_name[0] && identify_slab(pid, atoi(entry->d_name), &id)) {
-            rc = gpusym_pages_peer(&id, peer);
-        }
+    while (!done && NULL != (entry = readdir(dir))) {
+        done = '.' != entry->d_name[0] && found(pid, atoi(entry->d_name), arg);
     }
     closedir(dir);
-    return rc;
+    return done;
+}
+
+static bool identify_slab(int32_t pid, int fd, void *arg)
+{
+    slab_head_t head;
+    const int copy = open_slab(pid, fd, &head);
+    if (copy < 0) {
+        return false;
+    }
+    close(copy);
+    *(gpusym_pages_id_t *) arg =
+        (gpusym_pages_id_t){{head.segment.nonce[0], head.segment.nonce[1]}, pid, fd, SLAB_BYTES};
+    return SLAB_MAGIC == head.segment.magic;
+}
+
+int gpusym_pages_find(int32_t pid, gpusym_peer_t **peer)
+{
+    gpusym_pages_id_t id;
+    const int found = each_fd(pid, identify_slab, &id);
+    if (found < 0) {
+        return GPUSYM_ERR_UNREACHABLE;
+    }
+    return found ? gpusym_pages_peer(&id, peer) : GPUSYM_ERR_NOT_AVAILABLE;
+}
+
+/* ---- without mapping it ---- */
+
+static bool look_at(int32_t pid, int fd, void *arg)
+{
+    slab_head_t head;
+    gpusym_look_t *look = arg;
+    look->fd = open_slab(pid, fd, &head);
+    if (look->fd < 0) {
+        return false;
+    }
+    look->other = SLAB_MAGIC != head.segment.magic || !gpusym_memfd_is_sealed(look->fd, SLAB_BYTES);
+    look->version = (int) (head.segment.magic & SLAB_MAGIC_VERSION);
+    return true;
+}
+
+int gpusym_look_open(int32_t pid, gpusym_look_t *look)
+{
+    *look = (gpusym_look_t){.fd = -1};
+    const int found = each_fd(pid, look_at, look);
+    if (found < 0) {
+        return GPUSYM_ERR_UNREACHABLE;
+    }
+    if (!found) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    if (look->other) {
+        gpusym_look_close(look);
+        return GPUSYM_ERR_BAD_PARAM;
+    }
+    return GPUSYM_SUCCESS;
+}
+
+void gpusym_look_close(gpusym_look_t *look)
+{
+    if (look->fd >= 0) {
+        close(look->fd);
+        look->fd = -1;
+    }
+}
+
+uint64_t gpusym_look_lines(const gpusym_look_t *look)
+{
+    slab_head_t head;
+    const uint64_t room = (SLAB_TABLES - SLAB_LINES) / GPUSYM_PAGES_LINE;
+    const bool good = sizeof head == pread(look->fd, &head, sizeof head, 0);
+    return !good ? 0 : head.lines < room ? head.lines : room;
+}
+
+bool gpusym_look_line(const gpusym_look_t *look, uint64_t i, size_t from, size_t bytes, void *copy)
+{
+    return (ssize_t) bytes == pread(look->fd, copy, bytes, (off_t) (SLAB_LINES + i * GPUSYM_PAGES_LINE + from));
 }

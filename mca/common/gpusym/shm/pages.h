@@ -30,7 +30,7 @@ int gpusym_pages_open(gpusym_pages_id_t *id);
 void gpusym_pages_close(void);
 
 /* Size of a line in bytes: whole cache lines. */
-#define GPUSYM_PAGES_LINE 2496u
+#define GPUSYM_PAGES_LINE 2624u
 /* The end of every line. */
 typedef struct {
     uint64_t key;        /* its user's; 0: the line is not in use. Cleared when the line is freed or retired */
@@ -86,6 +86,24 @@ bool gpusym_line_fits(uint64_t off);
 /* Return the number of lines that a peer has handed out, freed ones included, and the i-th of them. */
 uint64_t gpusym_peer_lines(const gpusym_peer_t *peer);
 const void *gpusym_peer_line_at(const gpusym_peer_t *peer, uint64_t i);
+/* The slab of a process as another program sees it, which reads it and is no peer: it maps nothing, and touches none of
+ * the slab's memory. */
+typedef struct {
+    int fd;      /* -1: closed */
+    bool other;  /* it is another version's */
+    int version; /* a character: which */
+} gpusym_look_t;
+/* Opens the slab of any process of this host and user, which goes on undisturbed; the caller closes it. Errors:
+ * GPUSYM_ERR_NOT_AVAILABLE: it has none; GPUSYM_ERR_UNREACHABLE, with errno: that cannot be known;
+ * GPUSYM_ERR_BAD_PARAM: it is of look->version, and not of this one. */
+int gpusym_look_open(int32_t pid, gpusym_look_t *look);
+/* Idempotent. */
+void gpusym_look_close(gpusym_look_t *look);
+/* Returns the number of lines that the process has handed out, freed ones included. */
+uint64_t gpusym_look_lines(const gpusym_look_t *look);
+/* Copies `bytes` bytes of the i-th of them, from byte `from` of it on. The process may change them meanwhile. False:
+ * they cannot be read. */
+bool gpusym_look_line(const gpusym_look_t *look, uint64_t i, size_t from, size_t bytes, void *copy);
 /* Returns the launch token of a process (agree/tokens.h): 0, or its holder. */
 uint64_t *gpusym_peer_token(gpusym_peer_t *peer);
 /* Asks for its cache line, to be written soon: that takes 0.1 us, and nobody waits for it here. */

@@ -1,0 +1,268 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * What the ranks of a running job do: see job.h. Each line of each process is copied once; all that follows is of these
+ * copies.
+ */
+#include "info/job.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "info/ranks.h"
+#include "mca/common/gpusym/agree/rollcall.h"
+#include "mca/common/gpusym/agree/status.h"
+
+/* A status that has not been written for so long is of a call that has ended, or that the program does not poll. */
+#define STALE_NS 2000000000ull
+enum { AWAITED_MAX = 64, TOLD = 8 };
+
+static const char *const collectives[] = {
+#define GPUSYM_COLL(ID, name, Name, ...) "MPI_" #Name,
+#include "mca/coll/gpusym/args/coll_gpusym.def"
+};
+
+/* A rank's line in one communicator. */
+typedef struct {
+    const info_rank_t *process;
+    gpusym_line_t line;
+    bool posted, waits;
+    uint16_t last; /* low bits of the number of the last call that it has posted */
+    uint8_t what;
+    uint32_t awaited[AWAITED_MAX]; /* ranks of the communicator */
+    unsigned nawaited;
+} row_t;
+
+static struct {
+    row_t *row;
+    unsigned n;
+    uint64_t now;
+} all;
+
+static const char *collective(uint8_t what)
+{
+    const unsigned coll = what & 0x7fu;
+    return coll < sizeof(collectives) / sizeof(collectives[0]) ? collectives[coll] : "unknown";
+}
+
+static int16_t distance(uint64_t a, uint64_t b)
+{
+    return (int16_t) (uint16_t) (a - b);
+}
+
+/* ---- lines ---- */
+
+static void add_row(const info_rank_t *process, const gpusym_line_t *line)
+{
+    const gpusym_entry_t *entry;
+    const gpusym_status_t *s = &line->status;
+    row_t *rows = realloc(all.row, (all.n + 1) * sizeof(*rows));
+    if (NULL == rows) {
+        fputs("gpusym_info: no host memory\n", stderr);
+        exit(1);
+    }
+    all.row = rows;
+    row_t *row = &rows[all.n++];
+    *row = (row_t){.process = process, .line = *line};
+    row->posted = gpusym_status_last(line, &row->last, &entry);
+    row->what = row->posted ? (uint8_t) (entry->word >> 32) : 0;
+    row->waits = 0 != s->seq && s->polled_ns + STALE_NS > all.now &&
+                 distance(s->seq, row->last) == (GPUSYM_STATUS_NEW == s->state ? 1 : 0);
+}
+
+static row_t *find_row(const row_t *of, uint32_t rank)
+{
+    for (unsigned i = 0; i < all.n; i++) {
+        row_t *row = &all.row[i];
+        if (row->line.rank == rank && row->line.size == of->line.size && 0 == strcmp(row->line.label, of->line.label)) {
+            return row;
+        }
+    }
+    return NULL;
+}
+
+/* Whether a waiting row waits for a rank, of which this is the line; NULL: it has none here. */
+static bool awaits(const row_t *w, const row_t *peer)
+{
+    const gpusym_status_t *s = &w->line.status;
+    if (NULL == peer) { /* it may be of another host, but for what islands do among themselves */
+        return GPUSYM_STATUS_POST == s->awaits || GPUSYM_STATUS_SETUP == s->awaits;
+    }
+    if (peer->line.end.key != w->line.end.key) {
+        return false;
+    }
+    switch (s->awaits) {
+    case GPUSYM_STATUS_POST:
+        return peer->line.step < w->line.step || distance(s->seq, peer->last) > (int) GPUSYM_ROLLCALL_HISTORY / 2;
+    case GPUSYM_STATUS_SETUP:
+        return peer->line.step < w->line.step;
+    case GPUSYM_STATUS_ROLLCALL:
+        return !peer->posted || distance(s->seq, peer->last) > 0;
+    case GPUSYM_STATUS_VOTE:
+        return peer->line.vote[s->seq % GPUSYM_ROLLCALL_HISTORY] >> 1 != s->seq;
+    default:
+        return false;
+    }
+}
+
+static void find_awaited(row_t *w)
+{
+    const gpusym_status_t *s = &w->line.status;
+    for (unsigned i = 0; i < s->nawaited; i++) {
+        w->awaited[w->nawaited++] = s->awaited[i];
+    }
+    for (uint32_t r = 0; r < w->line.size && w->nawaited < AWAITED_MAX && 0 == s->nawaited; r++) {
+        if (r != w->line.rank && awaits(w, find_row(w, r))) {
+            w->awaited[w->nawaited++] = r;
+        }
+    }
+}
+
+static bool waits_anywhere(const info_rank_t *process)
+{
+    for (unsigned i = 0; i < all.n; i++) {
+        if (all.row[i].process == process && all.row[i].waits) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- in words ---- */
+
+static const char *state_of(const row_t *row)
+{
+    static const char *const states[] = {"not posted", "posted", "agrees", "runs", "stops", "left to Open MPI"};
+    if (row->waits) {
+        return states[row->line.status.state];
+    }
+    return row->posted ? "does not wait, or is not polled" : "set up";
+}
+
+static void list_awaited(const row_t *w, char *text, size_t size)
+{
+    size_t used = 0;
+    snprintf(text, size, "-");
+    for (unsigned i = 0; i < w->nawaited && i < TOLD && used < size; i++) {
+        const row_t *peer = find_row(w, w->awaited[i]);
+        used += (size_t) snprintf(text + used, size - used, "%s%u", 0 == i ? "" : ", ", w->awaited[i]);
+        if (NULL != peer && used < size) {
+            used += (size_t) snprintf(text + used, size - used, " (pid %d)", (int) peer->process->pid);
+        }
+    }
+    if (w->nawaited > TOLD && used < size) {
+        snprintf(text + used, size - used, " and %u more", w->nawaited - TOLD);
+    }
+}
+
+static void tell_row(info_item_t *list, const row_t *row)
+{
+    const gpusym_status_t *s = &row->line.status;
+    char text[512];
+    info_item_t *item = info_group(list, NULL);
+    list_awaited(row, text, sizeof(text));
+    info_text(item, "communicator", "%s", row->line.label);
+    info_number(item, "rank", row->line.rank);
+    info_number(item, "size", row->line.size);
+    info_number(item, "pid", row->process->pid);
+    info_number(item, "call", row->waits ? (double) s->seq : row->last);
+    info_text(item, "collective", "%s", row->waits ? collective(s->what) : row->posted ? collective(row->what) : "-");
+    info_number(item, "bytes", row->waits ? (double) s->bytes : NAN);
+    info_text(item, "state", "%s", state_of(row));
+    info_text(item, "way", "%s", row->waits && '\0' != s->way[0] ? s->way : "-");
+    info_number(item, "seconds", row->waits ? round((double) (all.now - s->since_ns) * 1e-8) / 10 : NAN);
+    info_text(item, "waits_for", "%s", text);
+}
+
+/* The last line: who is late. */
+static void tell_late(info_item_t *root)
+{
+    const row_t *waiter = NULL, *late = NULL;
+    uint32_t rank = 0;
+    bool any = false, awaited = false;
+    for (unsigned i = 0; i < all.n; i++) {
+        const row_t *w = &all.row[i];
+        any = any || w->waits;
+        for (unsigned k = 0; w->waits && k < w->nawaited; k++) {
+            const row_t *peer = find_row(w, w->awaited[k]);
+            awaited = true;
+            if ((NULL == peer || !waits_anywhere(peer->process)) && NULL == late) {
+                waiter = w;
+                late = peer;
+                rank = w->awaited[k];
+            }
+        }
+    }
+    if (!any) {
+        info_text(root, "late", "no rank: no call waits");
+    } else if (!awaited) {
+        info_text(root, "late", "no rank: the calls run");
+    } else if (NULL == waiter) {
+        info_text(root, "late", "ranks wait for each other, in different calls");
+    } else if (NULL == late) {
+        info_text(root, "late", "rank %u of %s, of another host or without a call there, in %s, call %llu", rank,
+                  waiter->line.label, collective(waiter->line.status.what),
+                  (unsigned long long) waiter->line.status.seq);
+    } else {
+        const int behind = late->posted ? distance(waiter->line.status.seq, late->last) : 0;
+        info_text(root, "late", "rank %u (pid %d) of %s, in %s, call %llu, behind by %d", rank,
+                  (int) late->process->pid, waiter->line.label, collective(waiter->line.status.what),
+                  (unsigned long long) waiter->line.status.seq, behind);
+    }
+}
+
+static void read_rank(const info_rank_t *r)
+{
+    gpusym_line_t line;
+    const uint64_t lines = r->look.fd >= 0 ? gpusym_look_lines(&r->look) : 0;
+    for (uint64_t i = 0; i < lines; i++) {
+        if (gpusym_status_look(&r->look, i, &line)) {
+            add_row(r, &line);
+        }
+    }
+}
+
+const char *info_job_tell(info_item_t *root, const char *pid)
+{
+    info_ranks_t ranks;
+    bool several;
+    const char *error = info_ranks_find(pid, &ranks, &several);
+    if (NULL != error && !several) {
+        info_ranks_free(&ranks);
+        return error;
+    }
+    info_item_t *list = info_list(root, "processes");
+    for (unsigned i = 0; i < ranks.n; i++) {
+        const info_rank_t *r = &ranks.rank[i];
+        info_item_t *item = info_group(list, NULL);
+        info_text(item, "job", "%s", r->job);
+        info_number(item, "world_rank", r->world_rank);
+        info_number(item, "pid", r->pid);
+        info_text(item, "command", "%s", r->command);
+        info_text(item, "state", "%c", r->state);
+        info_number(item, "shared_mib", round(r->shared_mib * 10) / 10);
+    }
+    all.now = gpusym_now_ns();
+    for (unsigned i = 0; i < ranks.n && NULL == error; i++) {
+        read_rank(&ranks.rank[i]);
+    }
+    list = NULL == error ? info_list(root, "calls") : NULL;
+    for (unsigned i = 0; i < all.n; i++) {
+        if (all.row[i].waits) {
+            find_awaited(&all.row[i]);
+        }
+    }
+    for (unsigned i = 0; i < all.n; i++) {
+        tell_row(list, &all.row[i]);
+    }
+    if (NULL == error) {
+        tell_late(root);
+    }
+    free(all.row);
+    all.row = NULL;
+    all.n = 0;
+    info_ranks_free(&ranks);
+    return error;
+}
