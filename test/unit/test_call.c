@@ -300,6 +300,12 @@ bool coll_gpusym_health_due(coll_gpusym_health_t *h)
     h->checked_ns += check_gap_ns;
     return true;
 }
+void coll_gpusym_wait_publish(const coll_gpusym_health_t *h, const coll_gpusym_run_t *run, const char *way,
+                              gpusym_status_state_t state, uint64_t seq, coll_gpusym_wait_for_t what)
+{
+    (void) h, (void) run, (void) way, (void) seq, (void) what;
+    assert_true(state < GPUSYM_STATUS_STATES);
+}
 bool coll_gpusym_wait_note(coll_gpusym_wait_t *w, const coll_gpusym_team_t *t, unsigned coll, uint64_t seq,
                            coll_gpusym_wait_for_t what, uint64_t gap_ns)
 {
