@@ -15,8 +15,8 @@
 #define LATER UINT32_MAX
 /* Longer calls end by the clock that ticks are compared with: what they miss by then may be seen. */
 #define TICKS_MAX_NS 1000000u
-/* A call takes its record while it waits for ranks only when it has waited for so long: to take it lasts about as long
- * as ranks that arrive together wait for each other. */
+/* A call takes its record while it waits for ranks, and its GPU has nothing to do yet, only when it has waited for so
+ * long: to take it lasts about as long as ranks that arrive together wait for each other. */
 #define SHORT_WAIT_NS 10000
 
 /* MPI_Reduce_local belongs to no communicator: any thread may be in it. */
@@ -141,7 +141,7 @@ static bool has_waited(coll_gpusym_run_t *run)
 
 void coll_gpusym_traced_note_awaits(coll_gpusym_run_t *run)
 {
-    if (LATER == run->trace && !has_waited(run)) {
+    if (LATER == run->trace && NULL == run->launch.lane && !has_waited(run)) {
         return;
     }
     coll_gpusym_record_t *r = record_of(run);
