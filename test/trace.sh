@@ -239,6 +239,19 @@ label=threads
 run 2 "$traced" --what threads --n 200
 [ $? -eq 77 ] || calls '"coll":"allreduce"' 1600
 
+# What the program does not want to have recorded is not, from the next call on; what it wants again is.
+label=parts
+run 2 "$traced" --what parts --n 50
+calls '"bytes":4,' 2
+calls '"bytes":8,' 0
+most 2 '"bytes":12,.*"launched"'
+
+# And the program that measures what a trace costs.
+label='the cost'
+timeout 60 "${mpirun[@]}" -n 2 --mca coll_gpusym_trace "$dir/trace" "$builddir/bench/trace_cost" --turns 1 >"$dir/log" 2>&1 </dev/null
+says '^ +(allreduce|alltoall) +(blocking|nonblocking|persistent) +(8|16|4096) ' 12
+says '^# every element of every result is right$'
+
 # A job that is killed: the thread has written what had ended, few lines as they are, on another core than that of the
 # rank, where there is one.
 label='a killed job'

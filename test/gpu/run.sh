@@ -383,6 +383,9 @@ overlap_stage() {
     [ "$device" = sim ] && max=(--max 4k)
     measure "overlap, $most ranks" 60 "$most" "$kit/bin/overlap" --device "$device" "${max[@]}" \
         --csv "overlap-$most-ranks.csv"
+    measure "trace_cost, $most ranks" 60 "$most" --mca coll_gpusym_trace "$out/trace-%r" "$kit/bin/trace_cost" \
+        --device "$device" --csv "trace-cost-$most-ranks.csv"
+    rm -f "$out"/trace-[0-9]*
     [ "$device" = sim ] || max=(--max 16m)
     measure "persistent, $most ranks" 60 "$most" "$kit/bin/gpusym_bench" --device "$device" --mode all --no-nccl --no-staged \
         --no-in-place --step 8 "${max[@]}" --csv "persistent-$most-ranks.csv"

@@ -10,6 +10,8 @@
  *                                are on the host; one that ends in an error on all ranks, at last
  *     traced --what many         --n nonblocking calls, which rank 0 has all in flight before rank 1 begins
  *     traced --what away         MPI_Allreduce, after the program has gone to another folder
+ *     traced --what parts        a call of one float; --n of two, with coll_gpusym_trace_calls=0; then with 1 again calls of
+ *                                three until one of them is in the file of each rank
  *     traced --what threads      --n calls in each of four threads, each on its communicator; 77 without
  *                                MPI_THREAD_MULTIPLE
  */
@@ -22,9 +24,10 @@
 
 #include "test/mpi/check.h"
 #include "test/mpi/mem.h"
+#include "test/mpi/mpit.h"
 #include "test/mpi/persistent.h"
 
-#define USAGE "[--what forms|ways|many|away|threads] [--n CALLS] [--bytes N] [--late RANK] [--us N]"
+#define USAGE "[--what forms|ways|many|away|parts|threads] [--n CALLS] [--bytes N] [--late RANK] [--us N]"
 #define THREADS 4
 
 static int rank, calls, count;
@@ -127,6 +130,46 @@ static void many(void)
     free(request);
 }
 
+static void call_on_floats(int n)
+{
+    MPI_Allreduce(in, out, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+/* Whether that text is in this rank's file; the file is short. */
+static bool has_written(const char *text)
+{
+    static char line[4096];
+    char name[1024];
+    bool found = false;
+    snprintf(name, sizeof name, "%s.%d", getenv("OMPI_MCA_coll_gpusym_trace"), rank);
+    FILE *f = fopen(name, "r");
+    while (NULL != f && !found && NULL != fgets(line, sizeof line, f)) {
+        found = NULL != strstr(line, text);
+    }
+    if (NULL != f) {
+        fclose(f);
+    }
+    return found;
+}
+
+static void parts(void)
+{
+    int all = 0;
+    call_on_floats(1);
+    mpit_need("coll_gpusym_trace_calls", 0);
+    for (int i = 0; i < calls; i++) {
+        call_on_floats(2);
+    }
+    mpit_need("coll_gpusym_trace_calls", 1);
+    while (0 == all) {
+        call_on_floats(3);
+        usleep(20000);
+        const int mine = has_written("\"bytes\":12,");
+        MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    }
+    MPI_T_finalize(); /* else the file has no end */
+}
+
 static void *call_some(void *comm)
 {
     for (int i = 0; i < calls; i++) {
@@ -175,6 +218,8 @@ int main(int argc, char **argv)
         failed = ways();
     } else if (0 == strcmp(what, "many")) {
         many();
+    } else if (0 == strcmp(what, "parts")) {
+        parts();
     } else if (given < level) {
         return check_fini(0) ? 1 : CHECK_SKIPPED;
     } else {

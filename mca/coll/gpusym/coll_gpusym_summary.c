@@ -116,7 +116,7 @@ static int end_trace(MPI_Comm comm, int keyval, void *attribute, void *state)
 
 void coll_gpusym_summary_plan(void)
 {
-    if (coll_gpusym_trace_written && !gpusym_attribute_at_finalize(end_trace, &trace_key)) {
+    if (coll_gpusym_trace_opened() && !gpusym_attribute_at_finalize(end_trace, &trace_key)) {
         GPUSYM_LOG(2, "the trace is written when the component is closed: MPI_COMM_SELF accepts no attribute");
     }
     if (coll_gpusym_params.summary && !gpusym_attribute_at_finalize(summarize, &key)) {

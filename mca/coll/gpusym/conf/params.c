@@ -86,6 +86,9 @@ static const gpusym_var_number_t numbers[] = {
      "number of blocks, placement and timing do not affect the result"},
     {"summary", MCA_BASE_VAR_TYPE_BOOL, 2, FIELD(summary), 0, 0, 1, 0, "",
      "Print at MPI_Finalize, from rank 0 to stderr, how the collectives and messages of all ranks were served"},
+    {"trace_calls", MCA_BASE_VAR_TYPE_INT, GPUSYM_VAR_EVERY_CALL, FIELD(trace_calls), 1, 0, 1, 0, "",
+     "Whether calls are recorded in the file that coll_gpusym_trace names. A program that sets it while it runs, by "
+     "MPI_T_cvar_write, has a part of its calls recorded"},
     {"metrics_interval", MCA_BASE_VAR_TYPE_DOUBLE, 2, FIELD(metrics_interval), 10, 0, 1000000, 0, "seconds",
      "Time between two writes of the file that coll_gpusym_metrics names, at least 0.1. 0: write it only at the end"},
     {"epoch_first", MCA_BASE_VAR_TYPE_UNSIGNED_INT, 9, FIELD(epoch_first), 1, 1, GPUSYM_EPOCH_MAX, 0, "epochs",

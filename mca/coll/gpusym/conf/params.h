@@ -44,6 +44,7 @@ typedef struct {
     bool reproducible;       /* only algorithms whose bits depend on nothing but inputs and number of ranks */
     bool summary;            /* print the counters at MPI_Finalize */
     const char *trace;       /* the file of the trace; "": none */
+    int trace_calls;         /* whether calls go there */
     const char *metrics;     /* the file of metrics; "": none */
     double metrics_interval; /* seconds between two writes of it; 0: only at the end */
     bool notes;              /* a summary, records of calls or a profiler want more of each call */

@@ -5,6 +5,7 @@
  */
 #include "mca/coll/gpusym/exec/traced.h"
 
+#include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/trace/events.h"
 #include "mca/coll/gpusym/trace/sums.h"
 #include "mca/coll/gpusym/trace/ticks.h"
@@ -25,6 +26,12 @@ static bool has_comm(const coll_gpusym_args_t *a)
     return COLL_GPUSYM_P_LOCAL != coll_gpusym_facts[a->coll].pattern;
 }
 
+/* The program has just set coll_gpusym_trace_calls: the next call already is not recorded. */
+static bool is_off(void)
+{
+    return 0 == coll_gpusym_params.trace_calls && !GPUSYM_FLAG(coll_gpusym_trace_wanted);
+}
+
 /* entered: in ticks, compared at base. Returns the record; NULL: there is none. */
 static coll_gpusym_record_t *take_record(coll_gpusym_run_t *run, uint64_t base, uint64_t entered, unsigned form)
 {
@@ -42,6 +49,9 @@ static coll_gpusym_record_t *take_record(coll_gpusym_run_t *run, uint64_t base, 
 void coll_gpusym_traced_take(coll_gpusym_run_t *run)
 {
     const coll_gpusym_engine_t *e = run->engine;
+    if (is_off()) {
+        return;
+    }
     if (!has_comm(run->args)) {
         (void) take_record(run, coll_gpusym_ticks_base(), coll_gpusym_ticks_now(), COLL_GPUSYM_FORM_BLOCKING);
     } else if (0 != e->trace.entered) { /* else it began before records were taken */
@@ -58,7 +68,7 @@ void coll_gpusym_traced_take_later(coll_gpusym_run_t *run)
     coll_gpusym_engine_t *e = run->engine;
     if (GPUSYM_FLAG(coll_gpusym_trace_wanted) || NULL != __atomic_load_n(&e->first, __ATOMIC_ACQUIRE)) {
         coll_gpusym_traced_take(run);
-    } else if (0 != e->trace.entered) {
+    } else if (0 != e->trace.entered && !is_off()) {
         e->trace.later.entered = e->trace.entered;
         e->trace.later.form = e->trace.form;
         e->trace.later.posted = e->trace.later.there = 0;
@@ -193,6 +203,7 @@ static void describe(const coll_gpusym_run_t *run, coll_gpusym_record_t *r)
     r->seq = 0 != run->task.read.seq ? run->task.read.seq : ++e->trace.calls;
     r->algorithm = (int16_t) run->launch.algorithm;
     r->zero_copy = run->task.zero_copy.used;
+    r->comm = UINT32_MAX;
     if (!GPUSYM_FLAG(coll_gpusym_trace_written)) {
         return;
     }

@@ -135,10 +135,17 @@ static void quote(const char *text, char *to, size_t size)
 
 /* ---- who wants records ---- */
 
+/* The program wants calls in the file. */
+static bool is_written(void)
+{
+    return coll_gpusym_trace_opened() && 0 != coll_gpusym_params.trace_calls;
+}
+
 /* With the lock held, or while no thread is in a call. */
 static void switch_records(void)
 {
-    const bool on = coll_gpusym_trace_written || 0 != wanted;
+    const bool written = is_written(), on = written || 0 != wanted;
+    __atomic_store_n(&coll_gpusym_trace_written, written, __ATOMIC_RELAXED);
     __atomic_store_n(&coll_gpusym_trace_wanted, 0 != wanted, __ATOMIC_RELAXED);
     __atomic_store_n(&coll_gpusym_trace_on, on, __ATOMIC_RELEASE);
     __atomic_store_n(&coll_gpusym_params.notes, on || coll_gpusym_params.summary || coll_gpusym_ranges_on,
@@ -189,10 +196,9 @@ uint64_t coll_gpusym_trace_lost(void)
 static void give_up(void)
 {
     coll_gpusym_help("trace-write", coll_gpusym_params.world_rank, out.name, strerror(errno));
-    __atomic_store_n(&coll_gpusym_trace_written, false, __ATOMIC_RELAXED);
-    switch_records();
     close(out.fd);
     out.fd = -1;
+    switch_records();
 }
 
 static void write_text(void)
@@ -397,6 +403,9 @@ static bool write_now(void)
     pthread_mutex_lock(&lock);
     write_ended(false);
     write_text();
+    if (is_written() != coll_gpusym_trace_written) {
+        switch_records();
+    }
     const bool ok = out.fd >= 0;
     pthread_mutex_unlock(&lock);
     return ok;
@@ -561,11 +570,16 @@ void coll_gpusym_trace_start(int world_rank, const char *host)
         return;
     }
     put_head(world_rank, host);
-    coll_gpusym_trace_written = coll_gpusym_trace_wants_gpu = true;
+    coll_gpusym_trace_wants_gpu = true;
     writer = (coll_gpusym_writer_t){.name = "gpusym-trace", .write = write_now, .every_ns = EVERY_NS};
     (void) coll_gpusym_writer_start(&writer); /* without it calls write where the ring is full */
     coll_gpusym_ticks_start();
     switch_records();
+}
+
+bool coll_gpusym_trace_opened(void)
+{
+    return NULL != out.text && out.fd >= 0;
 }
 
 static void put_end(void)

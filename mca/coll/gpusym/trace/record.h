@@ -50,8 +50,8 @@ typedef struct {
 } __attribute__((aligned(64))) coll_gpusym_record_t;
 
 /* Whether calls are recorded; whether the records go to the file, else nothing that only lines need is noted; and
- * whether somebody else wants them. Written while MPI is initialised, where the file can no longer be written, and by
- * the next two. */
+ * whether somebody else wants them. Written while MPI is initialised, where the file can no longer be written, by the
+ * next two, and, a tenth of a second at most after it has been set, for coll_gpusym_trace_calls. */
 extern bool coll_gpusym_trace_on, coll_gpusym_trace_written, coll_gpusym_trace_wanted;
 
 /* Records are taken from now on, until there is a call of the second function for each one of the first. False: there
@@ -63,6 +63,8 @@ uint64_t coll_gpusym_trace_lost(void);
 
 /* Opens the file, if coll_gpusym_trace names one. host: name of this host, not kept. */
 void coll_gpusym_trace_start(int world_rank, const char *host);
+/* Whether there is one, for calls of now or later. */
+bool coll_gpusym_trace_opened(void);
 /* Writes all ended records. Any thread. */
 void coll_gpusym_trace_flush(void);
 /* Writes what is left, also of calls that have not ended, and closes the file. Nobody wants records any more, and no
