@@ -10,8 +10,8 @@
  *                                are on the host; one that ends in an error on all ranks, at last
  *     traced --what many         --n nonblocking calls, which rank 0 has all in flight before rank 1 begins
  *     traced --what away         MPI_Allreduce, after the program has gone to another folder
- *     traced --what parts        a call of one float; --n of two, with coll_gpusym_trace_calls=0; then with 1 again calls of
- *                                three until one of them is in the file of each rank
+ *     traced --what parts        a call of one float; --n of two, with coll_gpusym_trace_calls=0; then, with 1, calls
+ *                                of three until one of them is in the file of each rank
  *     traced --what threads      --n calls in each of four threads, each on its communicator; 77 without
  *                                MPI_THREAD_MULTIPLE
  */

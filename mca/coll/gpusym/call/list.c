@@ -13,7 +13,7 @@
 /* Polls of a completion word before the CPU is shared: about 20 us, more than a small all-reduce takes. */
 #define SPINS 1000u
 
-pthread_mutex_t coll_gpusym_list_lock = PTHREAD_MUTEX_INITIALIZER;
+struct coll_gpusym_lists coll_gpusym_lists = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static coll_gpusym_engine_t *active; /* under the lock */
 
@@ -74,7 +74,7 @@ coll_gpusym_call_t *coll_gpusym_list_pop(coll_gpusym_engine_t *e)
 
 void coll_gpusym_list_set(coll_gpusym_engine_t *e, unsigned key, int value)
 {
-    pthread_mutex_lock(&coll_gpusym_list_lock);
+    coll_gpusym_list_lock();
     const uint16_t newest = NULL != e->wish ? e->wish->number : (uint16_t) COLL_GPUSYM_WISH_NONE;
     bool in_flight = false;
     for (coll_gpusym_call_t *call = e->first; NULL != call; call = call->next) {
@@ -82,7 +82,7 @@ void coll_gpusym_list_set(coll_gpusym_engine_t *e, unsigned key, int value)
         in_flight = in_flight || call->run.wish == newest;
     }
     coll_gpusym_wish_set(&e->wish, in_flight, key, value);
-    pthread_mutex_unlock(&coll_gpusym_list_lock);
+    coll_gpusym_list_unlock();
 }
 
 /* Behind others in its communicator's list. */
@@ -91,17 +91,17 @@ static void wait_queued(coll_gpusym_call_t *call)
     coll_gpusym_engine_t *e = call->run.engine;
     bool over = false;
 
-    pthread_mutex_lock(&coll_gpusym_list_lock);
+    coll_gpusym_list_lock();
     coll_gpusym_list_append(call);
-    pthread_mutex_unlock(&coll_gpusym_list_lock);
+    coll_gpusym_list_unlock();
     while (!over) {
         opal_progress();
-        pthread_mutex_lock(&coll_gpusym_list_lock);
+        coll_gpusym_list_lock();
         if (e->first == call && coll_gpusym_call_poll(call)) {
             coll_gpusym_list_pop(e);
             over = true;
         }
-        pthread_mutex_unlock(&coll_gpusym_list_lock);
+        coll_gpusym_list_unlock();
         if (!over) {
             sched_yield();
         }
@@ -135,9 +135,9 @@ static void wait_alone(coll_gpusym_call_t *call)
         __atomic_store_n(&e->first, NULL, __ATOMIC_RELEASE);
         return;
     }
-    pthread_mutex_lock(&coll_gpusym_list_lock);
+    coll_gpusym_list_lock();
     coll_gpusym_list_pop(e);
-    pthread_mutex_unlock(&coll_gpusym_list_lock);
+    coll_gpusym_list_unlock();
 }
 
 void coll_gpusym_list_wait(coll_gpusym_call_t *call)

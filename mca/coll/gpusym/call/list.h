@@ -10,9 +10,36 @@
 #include <pthread.h>
 
 #include "mca/coll/gpusym/call/call.h"
+#include "mca/common/gpusym/lock.h"
 
-/* Covers all engines' lists, and the requests (request.c); held by one thread at a time while it makes progress. */
-extern pthread_mutex_t coll_gpusym_list_lock;
+/* The lock covers all engines' lists, and the requests (request.c); held by one thread at a time while it makes
+ * progress. One thread alone only notes that it has it. */
+extern struct coll_gpusym_lists {
+    pthread_mutex_t mutex;
+    bool held;
+} coll_gpusym_lists;
+
+static inline void coll_gpusym_list_lock(void)
+{
+    gpusym_lock(&coll_gpusym_lists.mutex);
+    coll_gpusym_lists.held = true;
+}
+
+/* False: a thread has the lock, this one perhaps: what is called with it may make progress of its own. */
+static inline bool coll_gpusym_list_trylock(void)
+{
+    if (gpusym_threads ? 0 != pthread_mutex_trylock(&coll_gpusym_lists.mutex) : coll_gpusym_lists.held) {
+        return false;
+    }
+    coll_gpusym_lists.held = true;
+    return true;
+}
+
+static inline void coll_gpusym_list_unlock(void)
+{
+    coll_gpusym_lists.held = false;
+    gpusym_unlock(&coll_gpusym_lists.mutex);
+}
 
 /* Whether no call of the communicator is in flight. Only the calling thread may add one now: MPI orders a
  * communicator's collectives. */

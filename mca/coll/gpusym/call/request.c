@@ -35,7 +35,7 @@ static void request_destruct(request_t *r)
 }
 OBJ_CLASS_INSTANCE(coll_gpusym_request_t, ompi_coll_base_nbc_request_t, request_construct, request_destruct);
 
-/* Under coll_gpusym_list_lock. */
+/* Under the lock of list.h. */
 static struct {
     request_t *free; /* for the next calls (not opal_free_list: some compilers want libatomic for it) */
     bool registered;
@@ -62,10 +62,10 @@ void coll_gpusym_request_put(request_t *r)
     r->kept = NULL;
     OMPI_REQUEST_FINI(coll_gpusym_mpi_request(r));
     coll_gpusym_mpi_request(r)->req_state = OMPI_REQUEST_INVALID;
-    pthread_mutex_lock(&coll_gpusym_list_lock);
+    coll_gpusym_list_lock();
     r->next = requests.free;
     requests.free = r;
-    pthread_mutex_unlock(&coll_gpusym_list_lock);
+    coll_gpusym_list_unlock();
 }
 
 static int request_free(ompi_request_t **req)
@@ -112,7 +112,7 @@ static int make_progress(void);
 
 request_t *coll_gpusym_request_get(coll_gpusym_engine_t *e, bool persistent)
 {
-    pthread_mutex_lock(&coll_gpusym_list_lock);
+    coll_gpusym_list_lock();
     if (!requests.registered) {
         requests.registered = OPAL_SUCCESS == opal_progress_register(make_progress);
     }
@@ -121,7 +121,7 @@ request_t *coll_gpusym_request_get(coll_gpusym_engine_t *e, bool persistent)
         requests.free = r->next;
     }
     const bool ok = requests.registered;
-    pthread_mutex_unlock(&coll_gpusym_list_lock);
+    coll_gpusym_list_unlock();
     r = NULL == r && ok ? OBJ_NEW(coll_gpusym_request_t) : r;
     if (NULL == r) {
         return NULL;
@@ -155,10 +155,10 @@ static void append_forwarded(request_t *r)
 
 void coll_gpusym_request_fly(request_t *r)
 {
-    pthread_mutex_lock(&coll_gpusym_list_lock);
+    coll_gpusym_list_lock();
     append_forwarded(r);
     __atomic_fetch_add(&coll_gpusym_in_flight, 1, __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&coll_gpusym_list_lock);
+    coll_gpusym_list_unlock();
 }
 
 static bool is_staged(const request_t *r)
@@ -386,8 +386,7 @@ static int make_progress(void)
     over_t over = {.last = &over.first};
 
     /* Another thread is at it, or this one: what is called in here may make progress of its own. */
-    if (0 == __atomic_load_n(&coll_gpusym_in_flight, __ATOMIC_RELAXED) ||
-        0 != pthread_mutex_trylock(&coll_gpusym_list_lock)) {
+    if (0 == __atomic_load_n(&coll_gpusym_in_flight, __ATOMIC_RELAXED) || !coll_gpusym_list_trylock()) {
         return 0;
     }
     for (coll_gpusym_engine_t *e = coll_gpusym_list_active(), *next; NULL != e; e = next) {
@@ -396,7 +395,7 @@ static int make_progress(void)
     }
     poll_some_forwarded(&over);
     __atomic_fetch_sub(&coll_gpusym_in_flight, (uint32_t) over.n, __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&coll_gpusym_list_lock);
+    coll_gpusym_list_unlock();
     while (NULL != over.first) {
         request_t *r = over.first;
         over.first = r->next;
@@ -414,10 +413,10 @@ void coll_gpusym_request_start(request_t *r)
     ompi_request_t *q = coll_gpusym_mpi_request(r);
     q->req_state = OMPI_REQUEST_ACTIVE;
     q->req_complete = REQUEST_PENDING;
-    pthread_mutex_lock(&coll_gpusym_list_lock);
+    coll_gpusym_list_lock();
     coll_gpusym_list_append(&r->call);
     __atomic_fetch_add(&coll_gpusym_in_flight, 1, __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&coll_gpusym_list_lock);
+    coll_gpusym_list_unlock();
     make_progress(); /* post it now */
     r->started_ns = gpusym_now_ns();
 }
@@ -450,7 +449,7 @@ void coll_gpusym_request_waited(request_t *r)
 {
     ompi_request_t *q = coll_gpusym_mpi_request(r);
     request_t **link = &requests.forwarded;
-    pthread_mutex_lock(&coll_gpusym_list_lock);
+    coll_gpusym_list_lock();
     const bool polled = COLL_GPUSYM_REQUEST_QUEUED == r->step;
     if (polled) {
         while (r != *link) {
@@ -464,7 +463,7 @@ void coll_gpusym_request_waited(request_t *r)
         q->req_complete = REQUEST_COMPLETED;
         __atomic_fetch_sub(&coll_gpusym_in_flight, 1, __ATOMIC_RELAXED);
     }
-    pthread_mutex_unlock(&coll_gpusym_list_lock);
+    coll_gpusym_list_unlock();
     while (!REQUEST_COMPLETE(q)) {
         sched_yield(); /* another thread completes it, in make_progress() */
     }
