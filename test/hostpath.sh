@@ -35,7 +35,7 @@ export OMPI_MCA_opal_mca_base_component_path=$builddir/components:$GPUSYM_OMPI_P
 dir=$(mktemp -d) || exit 2
 trap 'rm -rf "$dir"' EXIT
 
-uncounted='sim_query|table_find|cuda_query|make_progress|internal_progress|hook_(i?(send|recv)(_init)?|start)'
+uncounted='sim_query|table_find|cuda_query|make_progress|internal_progress|hook_(i?(send|recv)(_init)?|start)|i?(send|recv)_internal'
 # shellcheck source=test/callgrind.sh
 . "$GPUSYM_SRCDIR/test/callgrind.sh" || exit 2
 

@@ -5,7 +5,8 @@
  * one and two ranks, grids with such dimensions, borders without a neighbour, ranks that are their own neighbours, and
  * repeated neighbours in graphs. All five collectives, blocking, nonblocking and persistent; every byte of the output
  * is compared, those between the blocks and of neighbours that are not there too. With two ranks or more, every call
- * must have been made by kernels. At last calls in which a rank sends more than its neighbour takes, or less.
+ * must have been made by kernels, or by messages of GPU memory: --messages, blocking ones whose blocks have gaps must. At
+ * last calls in which a rank sends more than its neighbour takes, or less.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 #include "test/mpi/mpit.h"
 #include "test/mpi/persistent.h"
 
-#define USAGE "usage: neighbors [--most COUNT]"
+#define USAGE "usage: neighbors [--most COUNT] [--messages]"
 enum { EDGES_MAX = 16, GAP = 3, POISON = -77 };
 
 enum { ALLGATHER, ALLGATHERV, ALLTOALL, ALLTOALLV, ALLTOALLW, COLLS };
@@ -364,6 +365,7 @@ int main(int argc, char **argv)
 
     check_init(&argc, &argv, "neighbors", MPI_THREAD_SINGLE);
     const uint64_t limit = check_number("--most", 30000);
+    const bool messages = check_flag("--messages");
     check_arguments_end(USAGE);
     check_start(&k.t, "neighbors", MPI_COMM_WORLD);
     MPI_Comm_rank(MPI_COMM_WORLD, &k.me);
@@ -386,6 +388,7 @@ int main(int argc, char **argv)
     }
     MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &k.every_other);
     MPI_Type_commit(&k.every_other);
+    (void) mpit_count(names[ALLTOALLW], "native_messages"); /* it is counted from here */
     for (k.topology = 0; k.topology < TOPOLOGIES; k.topology++) {
         make_topology(&k);
         for (int i = 0; i < COLLS * FORMS * 3; i++) {
@@ -398,6 +401,10 @@ int main(int argc, char **argv)
         }
         check_collect(&k.t);
         MPI_Comm_free(&k.comm);
+    }
+    if (messages && k.n > 1) {
+        check_result(&k.t, mpit_count(names[ALLTOALLW], "native_messages") > 0);
+        check_collect(&k.t);
     }
     mismatches(&k);
     MPI_Type_free(&k.every_other);

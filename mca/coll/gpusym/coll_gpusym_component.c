@@ -140,6 +140,7 @@ static mca_coll_base_module_t *component_comm_query(struct ompi_communicator_t *
     mca_coll_base_module_t *module;
 
     pml_gpusym_meet();
+    coll_gpusym_params.messages = pml_gpusym_serves();
     module = coll_gpusym_comm_query(comm, priority);
     if (MPI_COMM_WORLD == comm && 0 == coll_gpusym_params.world_rank) {
         tell_job(comm, NULL != module);

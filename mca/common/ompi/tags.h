@@ -8,6 +8,7 @@
 #define GPUSYM_OMPI_TAGS_H
 
 #include <limits.h>
+#include <stdbool.h>
 
 #include "mca/common/ompi/ompi_compat.h"
 
@@ -28,5 +29,24 @@
 
 _Static_assert(GPUSYM_TAG_INTERNAL > GPUSYM_TAG_FOLLOW_LAST, "the two ranges do not meet");
 _Static_assert(GPUSYM_TAG_INTERNAL < MCA_COLL_BASE_TAG_NEIGHBOR_END, "Open MPI's collectives have other tags");
+
+/* A collective begins to post messages that may be of GPU memory, with tags of Open MPI's own, and ends: on all ranks
+ * that it exchanges them with, around all that may post them. Those of other threads are meanwhile looked at too. Any
+ * thread, of a component. */
+extern unsigned gpusym_tags_exchanges; /* of tags.c */
+static inline void gpusym_tags_exchange(void)
+{
+    __atomic_fetch_add(&gpusym_tags_exchanges, 1, __ATOMIC_RELAXED);
+}
+static inline void gpusym_tags_exchanged(void)
+{
+    __atomic_fetch_sub(&gpusym_tags_exchanges, 1, __ATOMIC_RELAXED);
+}
+/* Whether one does. All other messages with such tags are of host memory: collectives on GPU memory are staged above
+ * them. */
+static inline bool gpusym_tags_exchanging(void)
+{
+    return 0 != __atomic_load_n(&gpusym_tags_exchanges, __ATOMIC_RELAXED);
+}
 
 #endif

@@ -10,6 +10,7 @@
 #include "ompi/mca/pml/base/pml_base_request.h"
 
 #include "mca/common/gpusym/gpusym.h"
+#include "mca/common/ompi/tags.h"
 #include "mca/pml/gpusym/bounce.h"
 #include "mca/pml/gpusym/counters.h"
 #include "mca/pml/gpusym/gpu.h"
@@ -39,12 +40,18 @@ static inline bool is_special(size_t bytes)
                                                       0 != __atomic_load_n(pml_gpusym_any_into_gpu, __ATOMIC_RELAXED)));
 }
 
-/* Whether a message is certainly the PML's: of Open MPI itself, whose buffers are host memory since collectives on
- * device memory are staged above it; or from the heap, and nothing special. */
-static inline bool is_plain_send(const void *buf, size_t count, const struct ompi_datatype_t *dtype, int tag)
+/* Whether a message is Open MPI's own. Its buffers are host memory, since collectives on device memory are staged above
+ * it, but while one says otherwise: functions apart look at that, so that the program's messages take no instruction
+ * for it. */
+static inline bool is_internal(int tag)
 {
-    return OPAL_LIKELY(tag < PML_GPUSYM_TAGS ||
-                       (pml_gpusym_is_heap(buf, dtype) && !is_special(count * dtype->super.size)));
+    return OPAL_UNLIKELY(tag < MPI_ANY_TAG);
+}
+
+/* Whether a message is certainly the PML's: from the heap, and nothing special. */
+static inline bool is_plain_send(const void *buf, size_t count, const struct ompi_datatype_t *dtype)
+{
+    return OPAL_LIKELY(pml_gpusym_is_heap(buf, dtype) && !is_special(count * dtype->super.size));
 }
 
 /* Which functions serve a message. */
@@ -72,11 +79,21 @@ static SLOW_PATH int send_other(const void *buf, size_t count, struct ompi_datat
                          : pml_gpusym_send(buf, count, dtype, dst, tag, mode, comm, AS_DEVICE == way ? &memory : NULL);
 }
 
+static SLOW_PATH int send_internal(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
+                                   mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm)
+{
+    return gpusym_tags_exchanging() ? send_other(buf, count, dtype, dst, tag, mode, comm)
+                                    : host.pml_send(buf, count, dtype, dst, tag, mode, comm);
+}
+
 static int hook_send(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
                      mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm)
 {
-    return is_plain_send(buf, count, dtype, tag) ? host.pml_send(buf, count, dtype, dst, tag, mode, comm)
-                                                 : send_other(buf, count, dtype, dst, tag, mode, comm);
+    if (is_internal(tag)) {
+        return send_internal(buf, count, dtype, dst, tag, mode, comm);
+    }
+    return is_plain_send(buf, count, dtype) ? host.pml_send(buf, count, dtype, dst, tag, mode, comm)
+                                            : send_other(buf, count, dtype, dst, tag, mode, comm);
 }
 
 static SLOW_PATH int isend_other(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
@@ -90,11 +107,22 @@ static SLOW_PATH int isend_other(const void *buf, size_t count, struct ompi_data
                : pml_gpusym_isend(buf, count, dtype, dst, tag, mode, comm, AS_DEVICE == way ? &memory : NULL, request);
 }
 
+static SLOW_PATH int isend_internal(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
+                                    mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm,
+                                    struct ompi_request_t **request)
+{
+    return gpusym_tags_exchanging() ? isend_other(buf, count, dtype, dst, tag, mode, comm, request)
+                                    : host.pml_isend(buf, count, dtype, dst, tag, mode, comm, request);
+}
+
 static int hook_isend(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
                       mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, struct ompi_request_t **request)
 {
-    return is_plain_send(buf, count, dtype, tag) ? host.pml_isend(buf, count, dtype, dst, tag, mode, comm, request)
-                                                 : isend_other(buf, count, dtype, dst, tag, mode, comm, request);
+    if (is_internal(tag)) {
+        return isend_internal(buf, count, dtype, dst, tag, mode, comm, request);
+    }
+    return is_plain_send(buf, count, dtype) ? host.pml_isend(buf, count, dtype, dst, tag, mode, comm, request)
+                                            : isend_other(buf, count, dtype, dst, tag, mode, comm, request);
 }
 
 static int hook_isend_init(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
@@ -102,7 +130,7 @@ static int hook_isend_init(const void *buf, size_t count, struct ompi_datatype_t
                            struct ompi_request_t **request)
 {
     pml_gpusym_memory_t memory;
-    if (tag < PML_GPUSYM_TAGS) {
+    if (is_internal(tag)) {
         return host.pml_isend_init(buf, count, dtype, dst, tag, mode, comm, request);
     }
     if (pml_gpusym_ask_device(buf, count, dtype, &memory)) {
@@ -118,12 +146,6 @@ static int hook_isend_init(const void *buf, size_t count, struct ompi_datatype_t
 static inline bool is_device(const void *buf, size_t count, struct ompi_datatype_t *dtype, pml_gpusym_memory_t *memory)
 {
     return OPAL_UNLIKELY(!pml_gpusym_is_heap(buf, dtype)) && pml_gpusym_ask_device(buf, count, dtype, memory);
-}
-
-/* Whether a receive is the PML's as it is: Open MPI's own. */
-static inline bool is_internal(int tag)
-{
-    return OPAL_LIKELY(tag < PML_GPUSYM_TAGS);
 }
 
 /* Whether what is received may be an envelope. */
@@ -176,11 +198,18 @@ static SLOW_PATH int recv_other(void *buf, size_t count, struct ompi_datatype_t 
                : recv_short(buf, count, dtype, src, tag, comm, status);
 }
 
+static SLOW_PATH int recv_internal(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
+                                   struct ompi_communicator_t *comm, ompi_status_public_t *status)
+{
+    return gpusym_tags_exchanging() ? recv_other(buf, count, dtype, src, tag, comm, status)
+                                    : host.pml_recv(buf, count, dtype, src, tag, comm, status);
+}
+
 static int hook_recv(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
                      struct ompi_communicator_t *comm, ompi_status_public_t *status)
 {
     if (is_internal(tag)) {
-        return host.pml_recv(buf, count, dtype, src, tag, comm, status);
+        return recv_internal(buf, count, dtype, src, tag, comm, status);
     }
     if (OPAL_UNLIKELY(!pml_gpusym_is_heap(buf, dtype))) {
         return recv_other(buf, count, dtype, src, tag, comm, status);
@@ -201,11 +230,18 @@ static SLOW_PATH int irecv_other(void *buf, size_t count, struct ompi_datatype_t
                              : host.pml_irecv(buf, count, dtype, src, tag, comm, request);
 }
 
+static SLOW_PATH int irecv_internal(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
+                                    struct ompi_communicator_t *comm, struct ompi_request_t **request)
+{
+    return gpusym_tags_exchanging() ? irecv_other(buf, count, dtype, src, tag, comm, request)
+                                    : host.pml_irecv(buf, count, dtype, src, tag, comm, request);
+}
+
 static int hook_irecv(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
                       struct ompi_communicator_t *comm, struct ompi_request_t **request)
 {
     if (is_internal(tag)) {
-        return host.pml_irecv(buf, count, dtype, src, tag, comm, request);
+        return irecv_internal(buf, count, dtype, src, tag, comm, request);
     }
     if (OPAL_UNLIKELY(!may_be_envelope() || !pml_gpusym_is_heap(buf, dtype))) {
         return irecv_other(buf, count, dtype, src, tag, comm, request);

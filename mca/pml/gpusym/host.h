@@ -18,9 +18,6 @@
 /* The functions that were in mca_pml before. */
 extern mca_pml_base_module_t pml_gpusym_host __attribute__((visibility("hidden")));
 
-/* Tags below this one are Open MPI's own: collectives, one-sided. */
-#define PML_GPUSYM_TAGS MPI_ANY_TAG
-
 /* The heap of brk(2), as far as it is known to reach: host memory without a question. size 0: ask. */
 typedef struct {
     uintptr_t heap, size;

@@ -174,8 +174,8 @@ static int finish_blocking(coll_gpusym_call_t *call)
     coll_gpusym_engine_t *e = call->run.engine;
     const bool handed = COLL_GPUSYM_CALL_FALLBACK == call->state;
     coll_gpusym_call_count(call);
-    e->host_only =
-        handed && call->run.reason < 0 && NULL == e->on_stream && depends_on_none(e) && !e->team->host.rc.looks;
+    e->host_only = handed && call->run.reason < 0 && !call->run.ours && NULL == e->on_stream && depends_on_none(e) &&
+                   !e->team->host.rc.looks;
     const int rv = handed ? call->way->finish(&call->run) : call->run.error;
     coll_gpusym_traced_end(&call->run, call->way);
     return rv;

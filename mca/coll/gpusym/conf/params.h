@@ -50,6 +50,7 @@ typedef struct {
     bool notes;              /* a summary, records of calls or a profiler want more of each call */
     unsigned epoch_first;    /* developer: first epoch of a communicator, to test the wrap */
 
+    bool messages;  /* MPI's messages take GPU memory; set by the component's comm_query */
     int world_rank; /* of this process in its MPI_COMM_WORLD; set by the component's init_query */
     /* A process may be in several calls at once: MPI_THREAD_MULTIPLE, as init_query was told.  Open MPI's own variable
      * does not say so for long: MPI_T_init_thread sets it to what that was asked for. */

@@ -181,12 +181,17 @@ extern const coll_gpusym_way_t coll_gpusym_way_kernel __attribute__((visibility(
 extern const coll_gpusym_way_t coll_gpusym_way_leaders __attribute__((visibility("hidden")));
 /* native, of several islands: kernels and messages of the owners of rails */
 extern const coll_gpusym_way_t coll_gpusym_way_rails __attribute__((visibility("hidden")));
+/* not staged, where messages take GPU memory: the fallback's, of neighbours */
+extern const coll_gpusym_way_t coll_gpusym_way_messages __attribute__((visibility("hidden")));
 /* staged: what moves bytes goes through windows in host memory */
 extern const coll_gpusym_way_t coll_gpusym_way_windows __attribute__((visibility("hidden")));
 /* staged: the fallback's, in pieces */
 extern const coll_gpusym_way_t coll_gpusym_way_pieces __attribute__((visibility("hidden")));
 /* the fallback's as it is: forwarded, or staged on bounce buffers */
 extern const coll_gpusym_way_t coll_gpusym_way_whole __attribute__((visibility("hidden")));
+
+/* Whether a call that a native way could do goes by messages; `instead` of that way has them. All ranks know alike. */
+bool coll_gpusym_messages_suit(const coll_gpusym_run_t *run);
 
 /* The call's name in posts and records: the collective, and that the call is not made yet. */
 #define COLL_GPUSYM_WHAT_AGREES 0x80u

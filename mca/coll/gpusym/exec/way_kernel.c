@@ -63,7 +63,7 @@ static coll_gpusym_turn_t find_buffers(coll_gpusym_run_t *run)
 static coll_gpusym_turn_t agree(coll_gpusym_run_t *run)
 {
     coll_gpusym_turn_t turn;
-    if (run->reason >= 0) {
+    if (run->reason >= 0 || coll_gpusym_messages_suit(run)) {
         return COLL_GPUSYM_TURN_REFUSED;
     }
     if (COLL_GPUSYM_AGREES == run->mode) {
@@ -237,8 +237,8 @@ static void end(coll_gpusym_run_t *run)
     }
 }
 
-static const coll_gpusym_way_t *const instead[] = {&coll_gpusym_way_windows, &coll_gpusym_way_pieces,
-                                                   &coll_gpusym_way_whole, NULL};
+static const coll_gpusym_way_t *const instead[] = {&coll_gpusym_way_messages, &coll_gpusym_way_windows,
+                                                   &coll_gpusym_way_pieces, &coll_gpusym_way_whole, NULL};
 
 const coll_gpusym_way_t coll_gpusym_way_kernel = {
     .name = "kernel",

@@ -11,7 +11,7 @@
 /* A call that has just found that ranks share GPUs is posted again, now with what leaders want. */
 static coll_gpusym_turn_t agree(coll_gpusym_run_t *run)
 {
-    if (run->reason >= 0) {
+    if (run->reason >= 0 || coll_gpusym_messages_suit(run)) {
         return COLL_GPUSYM_TURN_REFUSED;
     }
     if (COLL_GPUSYM_AGREES == run->mode) {
@@ -100,8 +100,8 @@ static void count(const coll_gpusym_run_t *run, coll_gpusym_counters_t *counters
     }
 }
 
-static const coll_gpusym_way_t *const instead[] = {&coll_gpusym_way_windows, &coll_gpusym_way_pieces,
-                                                   &coll_gpusym_way_whole, NULL};
+static const coll_gpusym_way_t *const instead[] = {&coll_gpusym_way_messages, &coll_gpusym_way_windows,
+                                                   &coll_gpusym_way_pieces, &coll_gpusym_way_whole, NULL};
 
 const coll_gpusym_way_t coll_gpusym_way_leaders = {
     .name = "leaders",

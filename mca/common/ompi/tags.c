@@ -1,0 +1,8 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Messages of collectives: see tags.h.
+ */
+#include "mca/common/ompi/tags.h"
+
+unsigned gpusym_tags_exchanges;
