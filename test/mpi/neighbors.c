@@ -5,8 +5,8 @@
  * one and two ranks, grids with such dimensions, borders without a neighbour, ranks that are their own neighbours, and
  * repeated neighbours in graphs. All five collectives, blocking, nonblocking and persistent; every byte of the output
  * is compared, those between the blocks and of neighbours that are not there too. With two ranks or more, every call
- * must have been made by kernels, or by messages of GPU memory: --messages, blocking ones whose blocks have gaps must. At
- * last calls in which a rank sends more than its neighbour takes, or less.
+ * must have been made by kernels, or by messages of GPU memory; with --messages some must have been by these. At last
+ * calls in which a rank sends more than its neighbour takes, or less.
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -5,4 +5,4 @@
  */
 #include "mca/common/ompi/tags.h"
 
-unsigned gpusym_tags_exchanges;
+_Thread_local unsigned gpusym_tags_exchanges;

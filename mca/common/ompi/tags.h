@@ -30,23 +30,23 @@
 _Static_assert(GPUSYM_TAG_INTERNAL > GPUSYM_TAG_FOLLOW_LAST, "the two ranges do not meet");
 _Static_assert(GPUSYM_TAG_INTERNAL < MCA_COLL_BASE_TAG_NEIGHBOR_END, "Open MPI's collectives have other tags");
 
-/* A collective begins to post messages that may be of GPU memory, with tags of Open MPI's own, and ends: on all ranks
- * that it exchanges them with, around all that may post them. Those of other threads are meanwhile looked at too. Any
- * thread, of a component. */
-extern unsigned gpusym_tags_exchanges; /* of tags.c */
+/* This thread begins to post messages of a blocking neighbourhood collective that may be of GPU memory, and ends: on all
+ * ranks that it exchanges them with. */
+extern _Thread_local unsigned gpusym_tags_exchanges; /* of tags.c, of a component */
 static inline void gpusym_tags_exchange(void)
 {
-    __atomic_fetch_add(&gpusym_tags_exchanges, 1, __ATOMIC_RELAXED);
+    gpusym_tags_exchanges++;
 }
 static inline void gpusym_tags_exchanged(void)
 {
-    __atomic_fetch_sub(&gpusym_tags_exchanges, 1, __ATOMIC_RELAXED);
+    gpusym_tags_exchanges--;
 }
-/* Whether one does. All other messages with such tags are of host memory: collectives on GPU memory are staged above
- * them. */
-static inline bool gpusym_tags_exchanging(void)
+/* Whether a message that this thread posts with a tag of Open MPI's own is one of these: of a blocking collective. All
+ * others are of host memory: collectives on GPU memory are staged above them. */
+static inline bool gpusym_tags_exchanging(int tag)
 {
-    return 0 != __atomic_load_n(&gpusym_tags_exchanges, __ATOMIC_RELAXED);
+    return 0 != gpusym_tags_exchanges && tag >= MCA_COLL_BASE_TAG_NEIGHBOR_END &&
+           (tag > MCA_COLL_BASE_TAG_NONBLOCKING_BASE || tag <= MCA_COLL_BASE_TAG_NEIGHBOR_BASE);
 }
 
 #endif

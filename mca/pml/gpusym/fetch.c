@@ -31,7 +31,7 @@ typedef pml_gpusym_request_t request_t;
 bool pml_gpusym_is_envelope(struct ompi_communicator_t *comm, const ompi_status_public_t *status,
                             pml_gpusym_peer_t **peer)
 {
-    if (GPUSYM_ENVELOPE != status->_ucount || status->_cancelled || status->MPI_TAG < 0) {
+    if (GPUSYM_ENVELOPE != status->_ucount || status->_cancelled || MPI_ANY_TAG == status->MPI_TAG) {
         return false;
     }
     *peer = pml_gpusym_peer(comm, status->MPI_SOURCE);

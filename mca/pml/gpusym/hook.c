@@ -82,8 +82,8 @@ static SLOW_PATH int send_other(const void *buf, size_t count, struct ompi_datat
 static SLOW_PATH int send_internal(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
                                    mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm)
 {
-    return gpusym_tags_exchanging() ? send_other(buf, count, dtype, dst, tag, mode, comm)
-                                    : host.pml_send(buf, count, dtype, dst, tag, mode, comm);
+    return gpusym_tags_exchanging(tag) ? send_other(buf, count, dtype, dst, tag, mode, comm)
+                                       : host.pml_send(buf, count, dtype, dst, tag, mode, comm);
 }
 
 static int hook_send(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
@@ -111,8 +111,8 @@ static SLOW_PATH int isend_internal(const void *buf, size_t count, struct ompi_d
                                     mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm,
                                     struct ompi_request_t **request)
 {
-    return gpusym_tags_exchanging() ? isend_other(buf, count, dtype, dst, tag, mode, comm, request)
-                                    : host.pml_isend(buf, count, dtype, dst, tag, mode, comm, request);
+    return gpusym_tags_exchanging(tag) ? isend_other(buf, count, dtype, dst, tag, mode, comm, request)
+                                       : host.pml_isend(buf, count, dtype, dst, tag, mode, comm, request);
 }
 
 static int hook_isend(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
@@ -201,8 +201,8 @@ static SLOW_PATH int recv_other(void *buf, size_t count, struct ompi_datatype_t 
 static SLOW_PATH int recv_internal(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
                                    struct ompi_communicator_t *comm, ompi_status_public_t *status)
 {
-    return gpusym_tags_exchanging() ? recv_other(buf, count, dtype, src, tag, comm, status)
-                                    : host.pml_recv(buf, count, dtype, src, tag, comm, status);
+    return gpusym_tags_exchanging(tag) ? recv_other(buf, count, dtype, src, tag, comm, status)
+                                       : host.pml_recv(buf, count, dtype, src, tag, comm, status);
 }
 
 static int hook_recv(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
@@ -233,8 +233,8 @@ static SLOW_PATH int irecv_other(void *buf, size_t count, struct ompi_datatype_t
 static SLOW_PATH int irecv_internal(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
                                     struct ompi_communicator_t *comm, struct ompi_request_t **request)
 {
-    return gpusym_tags_exchanging() ? irecv_other(buf, count, dtype, src, tag, comm, request)
-                                    : host.pml_irecv(buf, count, dtype, src, tag, comm, request);
+    return gpusym_tags_exchanging(tag) ? irecv_other(buf, count, dtype, src, tag, comm, request)
+                                       : host.pml_irecv(buf, count, dtype, src, tag, comm, request);
 }
 
 static int hook_irecv(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,

@@ -13,6 +13,7 @@
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/reg.h"
 #include "mca/common/gpusym/memory/scratch.h"
+#include "mca/common/ompi/tags.h"
 #include "mca/pml/gpusym/counters.h"
 #include "mca/pml/gpusym/fetch.h"
 #include "mca/pml/gpusym/gpu.h"
@@ -785,7 +786,7 @@ static outcome_t send_direct(request_t *r, int *rv)
 /* The peer, if it gets envelopes. */
 static pml_gpusym_peer_t *find_peer(int dst, int tag, struct ompi_communicator_t *comm)
 {
-    if (tag < 0 || GPUSYM_P2P_AUTO != gpusym_params.p2p) {
+    if ((tag < 0 && !gpusym_tags_exchanging(tag)) || GPUSYM_P2P_AUTO != gpusym_params.p2p) {
         return NULL;
     }
     pml_gpusym_peer_t *peer = pml_gpusym_peer(comm, dst);
@@ -827,7 +828,8 @@ bool pml_gpusym_send_takes_host(size_t count, const struct ompi_datatype_t *dtyp
         return NULL != find_peer(dst, tag, comm);
     }
     if (bytes <= GPUSYM_FROM_HOST_ABOVE || 0 == (dtype->super.flags & OPAL_DATATYPE_FLAG_NO_GAPS) ||
-        MCA_PML_BASE_SEND_BUFFERED == mode || tag < 0 || GPUSYM_P2P_AUTO != gpusym_params.p2p) {
+        MCA_PML_BASE_SEND_BUFFERED == mode || (tag < 0 && !gpusym_tags_exchanging(tag)) ||
+        GPUSYM_P2P_AUTO != gpusym_params.p2p) {
         return false;
     }
     return persistent ? NULL != pml_gpusym_peer(comm, dst) : NULL != find_gpu_peer(dst, tag, comm);

@@ -22,7 +22,7 @@ static void offer(coll_gpusym_run_t *run, gpusym_post_t *post)
     }
 }
 
-/* The user has chosen no algorithm; and no rank is on the host and has gone on: its messages would be of host memory. */
+/* The user has chosen no algorithm. No rank is on the host and has gone on: its messages would be of host memory. */
 static bool possible(const coll_gpusym_run_t *run)
 {
     const gpusym_rollcall_read_t *read = &run->task.read;
