@@ -30,8 +30,8 @@
 _Static_assert(GPUSYM_TAG_INTERNAL > GPUSYM_TAG_FOLLOW_LAST, "the two ranges do not meet");
 _Static_assert(GPUSYM_TAG_INTERNAL < MCA_COLL_BASE_TAG_NEIGHBOR_END, "Open MPI's collectives have other tags");
 
-/* This thread begins to post messages of a blocking neighbourhood collective that may be of GPU memory, and ends: on all
- * ranks that it exchanges them with. */
+/* This thread begins to post messages of a blocking neighbourhood collective that may be of GPU memory, and ends: on
+ * all ranks that it exchanges them with. */
 extern _Thread_local unsigned gpusym_tags_exchanges; /* of tags.c, of a component */
 static inline void gpusym_tags_exchange(void)
 {
