@@ -39,6 +39,7 @@ static void leave_communicator(coll_gpusym_run_t *run)
     if (NULL != t && !is_alone(run)) {
         coll_gpusym_team_abort(t, t->host.rc.seq + 1);
         t->broken = true;
+        t->error = run->error;
         t->open = false;
         __atomic_store_n(&run->engine->host_only, false, __ATOMIC_RELAXED); /* calls behind it are to find out */
     }
@@ -119,8 +120,8 @@ void coll_gpusym_whole_look(coll_gpusym_run_t *run)
         coll_gpusym_help("aborted", (int) coll_gpusym_team_rank(t),
                          gpusym_comm_label(run->engine->fallback->comm, label, sizeof label),
                          coll_gpusym_mpi_name(run->args->coll), (int) coll_gpusym_team_member(t, (uint32_t) quitter));
-        leave_communicator(run);
         run->error = MPI_ERR_OTHER;
+        leave_communicator(run);
     }
 }
 
