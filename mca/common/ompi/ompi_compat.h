@@ -113,6 +113,11 @@ static inline bool gpusym_ft_tell(struct ompi_communicator_t *comm, int rank)
     }
     return news;
 }
+/* Ends all calls on a communicator, on all of its ranks. False: it cannot. */
+static inline bool gpusym_ft_revoke(struct ompi_communicator_t *comm)
+{
+    return ompi_ftmpi_enabled && OMPI_SUCCESS == ompi_comm_revoke_internal(comm);
+}
 #else
 static inline bool gpusym_ft_on(void)
 {
@@ -133,6 +138,11 @@ static inline bool gpusym_ft_tell(struct ompi_communicator_t *comm, int rank)
     (void) comm;
     (void) rank;
     return true;
+}
+static inline bool gpusym_ft_revoke(struct ompi_communicator_t *comm)
+{
+    (void) comm;
+    return false;
 }
 #endif
 
