@@ -5,7 +5,8 @@
  * revoked, with the survivors' communicators behind them.
  *
  *     ulfm [--case death|revoke|planned|slots|dup|wildcard] [--form blocking|nonblocking|persistent]
- *          [--coll allreduce|bcast|alltoall] [--count INTEGERS] [--host] [--stop LEFT] [--rounds N] [--injected] [--staged]
+ *          [--coll allreduce|bcast|alltoall] [--count INTEGERS] [--host] [--stop LEFT] [--rounds N] [--injected]
+ *          [--staged]
  *
  * death     the last rank dies; the survivors see that by their next calls, revoke, acknowledge, agree and shrink, and
  *           go on with the communicator that they have made, on which the next one dies, until LEFT are there

@@ -80,8 +80,8 @@ static inline bool gpusym_ompi_fits(void)
 #define GPUSYM_ERR_REVOKED MPI_ERR_OTHER
 #endif
 
-/* What Open MPI knows of the dead: may it be asked? Only if it was built so, and mpirun has been told that the job is to
- * go on without them. */
+/* What Open MPI knows of the dead: something only if it was built so, and mpirun has been told that the job is to go on
+ * without them. */
 #if OMPI_MAJOR_VERSION >= 5 && OPAL_ENABLE_FT_MPI
 static inline bool gpusym_ft_on(void)
 {
