@@ -158,6 +158,15 @@ AS_IF([test "$GPUSYM_OMPI_MAJOR" -ge 5], [
     AS_IF(["$GPUSYM_OMPI_INFO" --parsable 2>/dev/null | grep '^mca:accelerator:cuda:' >/dev/null],
           [gpusym_accelerator='its own'])
     AC_MSG_RESULT([$gpusym_accelerator])])
+dnl Whether it can go on when a rank dies (ULFM), for the tests: since 5.0, if it was built so.
+GPUSYM_OMPI_FT=0
+AC_MSG_CHECKING([whether Open MPI survives its ranks])
+CPPFLAGS="$CPPFLAGS $GPUSYM_OMPI_CPPFLAGS"
+AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[
+#include <mpi.h>
+#include <mpi-ext.h>]], [[int (*shrink)(MPI_Comm, MPI_Comm *) = MPIX_Comm_shrink; return !shrink;]])], [GPUSYM_OMPI_FT=1])
+CPPFLAGS=$gpusym_save_CPPFLAGS
+AC_MSG_RESULT([$(test $GPUSYM_OMPI_FT = 1 && echo yes || echo no)])
 AM_CONDITIONAL([GPUSYM_OMPI_4], [test "$GPUSYM_OMPI_MAJOR" -eq 4])
 AM_CONDITIONAL([GPUSYM_HAVE_ACCELERATOR], [test "$gpusym_accelerator" = yes])
 AS_CASE([$gpusym_accelerator],
@@ -167,6 +176,7 @@ AS_CASE([$gpusym_accelerator],
 
 AC_SUBST([GPUSYM_OMPI_VERSION])
 AC_SUBST([GPUSYM_OMPI_MAJOR])
+AC_SUBST([GPUSYM_OMPI_FT])
 AC_SUBST([GPUSYM_OMPI_PKGLIBDIR])
 AC_SUBST([GPUSYM_OMPI_PATH_TAIL])
 AC_SUBST([GPUSYM_OMPI_CPPFLAGS])

@@ -5,8 +5,8 @@
 #
 #     test/faults/faults.sh BUILDDIR PART     (all of them, if none is named)
 #
-# PART: allreduce, collectives, multicast, channels, windows, leaders, peers, late, messages, deaths, islands, hosts; of the last
-# four also messages-few and so on. With GPUs: allreduce, and islands-pair, which none of the others contains: two islands of
+# PART: allreduce, collectives, each, multicast, channels, windows, leaders, peers, late, messages, deaths, islands, hosts; of
+# each and the last four also each-few and so on. With GPUs: allreduce, and islands-pair, which none of the others contains: two islands of
 # one rank.
 #
 # Simulated faults (only on the simulator), ranks that call with different counts, ranks that are killed, ranks that have no
@@ -328,6 +328,56 @@ of_collectives() {
         done
         fault_in_all hang:1@0 device "$mode"
         fault_in_all hang:20@1 device "$mode"
+    done
+}
+
+# Whether rank 1 makes an n-th call of a kind, where nothing fails: it dies there. has_call MODE KIND N
+has_call() {
+    collectives "die:$2:$3@1" device "$1"
+    [ -e "$dir/died" ]
+}
+
+# How many calls of a kind rank 1 makes: count_calls MODE KIND
+count_calls() {
+    local low=0 high=1 middle
+    while has_call "$@" $high; do
+        low=$high
+        high=$((2 * high))
+    done
+    while [ $((high - low)) -gt 1 ]; do
+        middle=$(((low + high) / 2))
+        if has_call "$@" $middle; then low=$middle; else high=$middle; fi
+    done
+    echo $low
+}
+
+# each few|all MODE KIND...: each call of these kinds fails in turn, on rank 1, in all collectives; few: some of them
+each() {
+    local which=$1 mode=$2 what n most step
+    shift 2
+    for what; do
+        most=$(count_calls "$mode" "$what")
+        step=$([ "$which" = all ] && echo 1 || echo $((most / 3 + 1)))
+        seconds=0
+        verdict "$mode, $what: $most calls" "$([ "$most" -gt 0 ] || echo "none can fail")"
+        for ((n = 1; n <= most; n += step)); do
+            fault_in_all "$what:$n@1" device "$mode"
+        done
+    done
+}
+
+# By kernels, and through the host.
+of_each() {
+    local coll
+    local -a colls=(allgather allgatherv alltoall alltoallv alltoallw bcast gather gatherv scatter scatterv allreduce reduce
+                    reduce_scatter reduce_scatter_block scan exscan)
+    each "$1" blocking alloc export import hostalloc stream open graph launch
+    for coll in "${colls[@]}"; do
+        export "OMPI_MCA_coll_gpusym_${coll}_algorithm=staged"
+    done
+    each "$1" nonblocking hostalloc stream open copy
+    for coll in "${colls[@]}"; do
+        unset "OMPI_MCA_coll_gpusym_${coll}_algorithm"
     done
 }
 
@@ -776,6 +826,10 @@ esac
 if [ "$device" = sim ]; then
     case $part in
         all | collectives) of_collectives ;;
+    esac
+    case $part in
+        all | each) of_each all ;;
+        each-few) of_each few ;;
     esac
     case $part in
         all | multicast) of_multicast ;;

@@ -11,9 +11,11 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -754,6 +756,73 @@ static void a_slot_stays_as_long_as_its_line(void **state)
     gpusym_pages_close();
 }
 
+/* A process with a line, whose place it tells; then it waits to be killed. */
+static void have_line(int to)
+{
+    struct {
+        gpusym_pages_id_t id;
+        uint64_t off;
+    } mine;
+    memset(&mine, 0, sizeof mine);
+    if (GPUSYM_SUCCESS == gpusym_pages_open(&mine.id) && GPUSYM_SUCCESS == gpusym_pages_alloc(&mine.off) &&
+        sizeof mine == write(to, &mine, sizeof mine)) {
+        pause();
+    }
+    _exit(1);
+}
+
+/* A peer that has been killed retires nothing: its place among those that may write to a slot ends with it. */
+static void a_dead_peer_keeps_no_slot(void **state)
+{
+    (void) state;
+    struct {
+        gpusym_pages_id_t id;
+        uint64_t off;
+    } its;
+    gpusym_heap_t *heap;
+    gpusym_pages_id_t id;
+    gpusym_slot_offer_t offer, again;
+    gpusym_peer_t *peer;
+    uint64_t off;
+    int ends[2];
+    void **line = malloc(2 * sizeof *line);
+    uint64_t *generation = malloc(2 * sizeof *generation);
+    const uint64_t table[GPUSYM_LINE_TABLES] = {0};
+    assert_int_equal(pipe(ends), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (0 == child) {
+        have_line(ends[1]);
+    }
+    assert_int_equal(read(ends[0], &its, sizeof its), sizeof its);
+    OK(gpusym_heap_create(dev, gpu, 4 << 20, 1, &heap));
+    OK(gpusym_pages_open(&id));
+    OK(gpusym_pages_alloc(&off));
+    OK(gpusym_pages_peer(&its.id, &peer));
+    line[0] = gpusym_pages_line(off);
+    line[1] = gpusym_peer_line(peer, its.off);
+    generation[0] = gpusym_line_generation(line[0]);
+    generation[1] = gpusym_line_generation(line[1]);
+    gpusym_heap_slot_offer(heap, &offer);
+    gpusym_heap_slot_settle(heap, &offer, 0);
+    gpusym_pages_retire(off, table, 2, 0, line, generation);
+    gpusym_heap_slot_free(heap, 0, offer.off[0], 7, off);
+    gpusym_heap_slot_offer(heap, &again);
+    assert_int_equal(again.off[0], GPUSYM_SLOT_NONE); /* it lives */
+    gpusym_heap_slot_settle(heap, &again, -1);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    usleep(20000);
+    gpusym_heap_slot_offer(heap, &again);
+    assert_int_equal(again.off[0], offer.off[0]);
+    gpusym_heap_slot_settle(heap, &again, -1);
+    assert_false(gpusym_pages_is_retired(off));
+    gpusym_heap_destroy(heap);
+    gpusym_pages_close();
+    close(ends[0]);
+    close(ends[1]);
+}
+
 /* ---- the division of a slot ---- */
 
 #define SLOT_LEAST (64u << 10)
@@ -893,6 +962,7 @@ int main(int argc, char **argv)
         ON_DEVICE(the_epoch_floor_only_rises),
         ON_DEVICE(slots_do_not_leak),
         ON_DEVICE(a_slot_stays_as_long_as_its_line),
+        ON_DEVICE(a_dead_peer_keeps_no_slot),
         cmocka_unit_test(every_slot_can_be_divided),
         cmocka_unit_test(borders_depend_on_the_size_alone),
         cmocka_unit_test(a_slot_is_well_used),

@@ -21,8 +21,11 @@
 #include <string.h>
 
 #include "ompi/communicator/communicator.h"
+#include "ompi/errhandler/errhandler.h"
+#include "ompi/group/group.h"
 #include "ompi/mca/coll/base/base.h"
 #include "ompi/mca/coll/coll.h"
+#include "ompi/proc/proc.h"
 #include "ompi/runtime/params.h"
 #include "opal/mca/base/mca_base_framework.h"
 #include "opal/mca/btl/base/base.h"
@@ -67,6 +70,81 @@ static inline bool gpusym_ompi_fits(void)
 
     return 0 == strncmp(opal_version_string, built, sizeof(built) - 1);
 }
+
+/* Ranks that die (ULFM), from 5.0 on. The error classes of a call with a dead rank, and on a revoked communicator. */
+#if OMPI_MAJOR_VERSION >= 5
+#define GPUSYM_ERR_PROC_FAILED MPI_ERR_PROC_FAILED
+#define GPUSYM_ERR_REVOKED MPI_ERR_REVOKED
+#else
+#define GPUSYM_ERR_PROC_FAILED MPI_ERR_OTHER
+#define GPUSYM_ERR_REVOKED MPI_ERR_OTHER
+#endif
+
+/* What Open MPI knows of the dead: something only if it was built so, and mpirun has been told that the job is to go on
+ * without them. */
+#if OMPI_MAJOR_VERSION >= 5 && OPAL_ENABLE_FT_MPI
+static inline bool gpusym_ft_on(void)
+{
+    return ompi_ftmpi_enabled;
+}
+static inline bool gpusym_ft_revoked(struct ompi_communicator_t *comm)
+{
+    return ompi_ftmpi_enabled && ompi_comm_is_revoked(comm);
+}
+/* A dead rank of an intracommunicator; -1: none. */
+static inline int gpusym_ft_dead(struct ompi_communicator_t *comm)
+{
+    if (!ompi_ftmpi_enabled || !ompi_comm_coll_revoked(comm)) {
+        return -1;
+    }
+    for (int r = 0; r < ompi_comm_size(comm); r++) {
+        if (!ompi_comm_is_proc_active(comm, r, false)) {
+            return r;
+        }
+    }
+    return -1;
+}
+/* Tells it that the process of such a rank has ended. False: it knows that already. */
+static inline bool gpusym_ft_tell(struct ompi_communicator_t *comm, int rank)
+{
+    const bool news = !ompi_ftmpi_enabled || ompi_comm_is_proc_active(comm, rank, false);
+    if (ompi_ftmpi_enabled && news) {
+        (void) ompi_errhandler_proc_failed(ompi_group_peer_lookup(comm->c_local_group, rank));
+    }
+    return news;
+}
+/* Ends all calls on a communicator, on all of its ranks. False: it cannot. */
+static inline bool gpusym_ft_revoke(struct ompi_communicator_t *comm)
+{
+    return ompi_ftmpi_enabled && OMPI_SUCCESS == ompi_comm_revoke_internal(comm);
+}
+#else
+static inline bool gpusym_ft_on(void)
+{
+    return false;
+}
+static inline bool gpusym_ft_revoked(struct ompi_communicator_t *comm)
+{
+    (void) comm;
+    return false;
+}
+static inline int gpusym_ft_dead(struct ompi_communicator_t *comm)
+{
+    (void) comm;
+    return -1;
+}
+static inline bool gpusym_ft_tell(struct ompi_communicator_t *comm, int rank)
+{
+    (void) comm;
+    (void) rank;
+    return true;
+}
+static inline bool gpusym_ft_revoke(struct ompi_communicator_t *comm)
+{
+    (void) comm;
+    return false;
+}
+#endif
 
 /* The component struct, and the initialiser of its interface version. */
 typedef mca_coll_base_component_t gpusym_coll_component_t;

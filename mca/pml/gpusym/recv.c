@@ -53,8 +53,12 @@ static bool step_receive(request_t *r)
     if (!REQUEST_COMPLETE(r->inner)) {
         return true;
     }
+    const int given = status->MPI_ERROR;
     *status = r->inner->req_status;
-    if (!status->_cancelled && (MPI_SUCCESS == status->MPI_ERROR || MPI_ERR_TRUNCATE == status->MPI_ERROR)) {
+    if (status->_cancelled && (GPUSYM_ERR_PROC_FAILED == given || GPUSYM_ERR_REVOKED == given)) { /* by Open MPI */
+        status->MPI_ERROR = given;
+        status->_cancelled = 0;
+    } else if (!status->_cancelled && (MPI_SUCCESS == status->MPI_ERROR || MPI_ERR_TRUNCATE == status->MPI_ERROR)) {
         status->MPI_ERROR = unpack(r, status);
     }
     pml_gpusym_request_complete(r);

@@ -324,11 +324,17 @@ static void post_call(coll_gpusym_call_t *call)
 static void begin_call(coll_gpusym_call_t *call)
 {
     coll_gpusym_team_t *t = call->run.engine->team;
-    const int bootstrapped = t->broken ? -1 : coll_gpusym_team_bootstrap(t);
-
-    if (bootstrapped < 0) { /* the failure has been reported */
-        call->run.error = MPI_ERR_OTHER;
+    if (t->broken) { /* the failure has been reported */
+        call->run.error = t->error;
         end_call(call);
+        return;
+    }
+    const int bootstrapped = coll_gpusym_team_bootstrap(t);
+    if (bootstrapped < 0) {
+        if (!coll_gpusym_find_lost(&call->run, number_of(call))) {
+            (void) coll_gpusym_run_failed(&call->run, COLL_GPUSYM_FAILED_REPORTED, -1, NULL);
+        }
+        fail(call);
         return;
     }
     if (0 == bootstrapped) {

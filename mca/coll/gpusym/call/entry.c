@@ -291,7 +291,7 @@ static int start_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a,
     /* Refused here, not by a request: Open MPI, as it makes a communicator out of this one, tries again and again while
      * all it gets is a request with an error. */
     if (e->team->broken) {
-        return MPI_ERR_OTHER;
+        return e->team->error;
     }
     if (forwards_host(e, a, &b)) {
         return coll_gpusym_forward_nonblocking(e->fallback, a, req);

@@ -26,7 +26,13 @@ static bool found(coll_gpusym_run_t *run, coll_gpusym_failed_t kind, int rank, c
 bool coll_gpusym_find_lost(coll_gpusym_run_t *run, uint64_t number)
 {
     coll_gpusym_team_t *t = run->engine->team;
+    struct ompi_communicator_t *comm = run->engine->fallback->comm;
     const char *why;
+    if (gpusym_ft_revoked(comm)) {
+        return found(run, COLL_GPUSYM_FAILED_REVOKED, -1, NULL);
+    }
+    /* First: who has given up for a rank that has died did so after its death. */
+    const int quitter = gpusym_rollcall_aborted(&t->host.rc, number);
     const int dead = t->host.joined ? gpusym_rollcall_dead(&t->host.rc) : coll_gpusym_team_dead(t);
     if (dead >= 0) {
         return found(run, COLL_GPUSYM_FAILED_DEAD, dead, NULL);
@@ -35,12 +41,15 @@ bool coll_gpusym_find_lost(coll_gpusym_run_t *run, uint64_t number)
     if (corrupt >= 0) {
         return found(run, COLL_GPUSYM_FAILED_CORRUPT, corrupt, NULL);
     }
+    int lost = gpusym_ft_dead(comm);
+    if (lost >= 0) {
+        return found(run, COLL_GPUSYM_FAILED_LOST, lost, "Open MPI reports that its process has failed");
+    }
     /* What this rank knows by itself says more. */
-    int lost = coll_gpusym_team_is_part(t) ? coll_gpusym_hosts_lost(t, &why) : -1;
+    lost = coll_gpusym_team_is_part(t) ? coll_gpusym_hosts_lost(t, &why) : -1;
     if (lost >= 0) {
         return found(run, COLL_GPUSYM_FAILED_LOST, lost, why);
     }
-    const int quitter = gpusym_rollcall_aborted(&t->host.rc, number);
     lost = quitter >= 0 && NULL != t->hosts ? coll_gpusym_hosts_blamed(t, quitter) : -1;
     if (lost >= 0) {
         return found(run, COLL_GPUSYM_FAILED_LOST, lost, "another rank of this host has reported it");
@@ -62,6 +71,27 @@ static void report_mismatch(const coll_gpusym_run_t *run, const char *label)
                      coll[0] == coll[1] && bytes[0] == bytes[1] ? " (operation, datatype or root)" : "");
 }
 
+/* The host of a rank of the communicator. */
+static const char *host_of(const coll_gpusym_team_t *t, int rank)
+{
+    return coll_gpusym_peer_host(NULL != t->all ? t->all[rank] : t->host.peers[rank]);
+}
+
+/* The communicator's rank whose process is known to have ended; -1: none. */
+static int find_ended(const coll_gpusym_run_t *run)
+{
+    const coll_gpusym_failure_t *f = &run->failure;
+    const coll_gpusym_team_t *t = run->engine->team;
+    if (COLL_GPUSYM_FAILED_DEAD == f->kind) {
+        return rank_of(run, f->rank);
+    }
+    if (COLL_GPUSYM_FAILED_LOST != f->kind || NULL == t->all) {
+        return -1;
+    }
+    const bool near = coll_gpusym_peers_near(t->all[f->rank], t->all[coll_gpusym_team_rank(t)]);
+    return near && !coll_gpusym_peer_lives(t->all[f->rank]) ? f->rank : -1;
+}
+
 static void report(const coll_gpusym_run_t *run)
 {
     const coll_gpusym_failure_t *f = &run->failure;
@@ -72,6 +102,7 @@ static void report(const coll_gpusym_run_t *run)
     const char *label = gpusym_comm_label(run->engine->fallback->comm, buf, sizeof buf);
     switch (f->kind) {
     case COLL_GPUSYM_FAILED_REPORTED:
+    case COLL_GPUSYM_FAILED_REVOKED: /* the program knows */
         break;
     case COLL_GPUSYM_FAILED_GPU:
         coll_gpusym_help("gpu-error", me, '\0' != t->host.gpu_text[0] ? t->host.gpu_text : "of the buffer", label, name,
@@ -85,7 +116,7 @@ static void report(const coll_gpusym_run_t *run)
                          coll_gpusym_peer_process(t->host.peers[f->rank]), name);
         break;
     case COLL_GPUSYM_FAILED_LOST:
-        coll_gpusym_help("lost-rank", me, label, name, f->rank, coll_gpusym_peer_host(t->all[f->rank]), f->text);
+        coll_gpusym_help("lost-rank", me, label, name, f->rank, host_of(t, f->rank), f->text);
         break;
     case COLL_GPUSYM_FAILED_ABORTED:
         coll_gpusym_help("aborted", me, label, name, rank_of(run, f->rank));
@@ -110,6 +141,28 @@ static void report(const coll_gpusym_run_t *run)
     }
 }
 
+static int class_of(const coll_gpusym_failure_t *f)
+{
+    switch (f->kind) {
+    case COLL_GPUSYM_FAILED_REVOKED:
+        return GPUSYM_ERR_REVOKED;
+    case COLL_GPUSYM_FAILED_DEAD:
+        return GPUSYM_ERR_PROC_FAILED;
+    case COLL_GPUSYM_FAILED_LOST:
+        return coll_gpusym_hosts_gave_up != f->text ? GPUSYM_ERR_PROC_FAILED : MPI_ERR_OTHER;
+    case COLL_GPUSYM_FAILED_MEMORY:
+        return MPI_ERR_NO_MEM;
+    case COLL_GPUSYM_FAILED_MISMATCH:
+    case COLL_GPUSYM_FAILED_OTHER_CALL:
+        return MPI_ERR_ARG;
+    case COLL_GPUSYM_FAILED_CORRUPT:
+    case COLL_GPUSYM_FAILED_NET:
+        return MPI_ERR_INTERN;
+    default:
+        return MPI_ERR_OTHER;
+    }
+}
+
 /* Not for sure, if this rank does not know how long the message is. */
 static bool may_be_cut(const coll_gpusym_run_t *run)
 {
@@ -124,11 +177,14 @@ void coll_gpusym_fail(coll_gpusym_run_t *run, uint64_t number)
     if (found_here.ask_peers && !coll_gpusym_find_lost(run, number)) {
         run->failure = found_here;
     }
-    report(run);
-    coll_gpusym_hosts_abort(t, COLL_GPUSYM_FAILED_LOST == run->failure.kind   ? run->failure.rank
-                               : COLL_GPUSYM_FAILED_DEAD == run->failure.kind ? rank_of(run, run->failure.rank)
-                                                                              : -1);
-    coll_gpusym_team_abort(t, number);
+    const int ended = find_ended(run);
+    if (ended < 0 || gpusym_ft_tell(run->engine->fallback->comm, ended)) { /* else the user has been told before */
+        report(run);
+    }
+    if (COLL_GPUSYM_FAILED_REVOKED != run->failure.kind) { /* else Open MPI tells all ranks */
+        coll_gpusym_hosts_abort(t, COLL_GPUSYM_FAILED_LOST == run->failure.kind ? run->failure.rank : ended);
+        coll_gpusym_team_abort(t, number);
+    }
     if (COLL_GPUSYM_NONBLOCKING == run->mode && !t->broken && may_be_cut(run)) {
         /* Peers may have begun pieces: what they have sent must not meet another communicator of this one's id, nor the
          * one that reserves the id while a new one is made. */
@@ -136,5 +192,7 @@ void coll_gpusym_fail(coll_gpusym_run_t *run, uint64_t number)
     }
     t->broken = true;
     t->open = false;
-    run->error = MPI_ERR_OTHER;
+    t->error = class_of(&run->failure);
+    t->runs_on = t->runs_on || COLL_GPUSYM_FAILED_GPU == run->failure.kind;
+    run->error = t->error;
 }

@@ -159,6 +159,14 @@ static void message_over(internal_t *r)
  * try again and again unless the call itself fails. */
 enum { BY_FALLBACK = 1, BY_MESSAGES, REFUSED };
 
+/* Ends the call. */
+static bool refuse(internal_t *r, int error)
+{
+    r->error = error;
+    __atomic_store_n(&r->engine->internal, REFUSED, __ATOMIC_RELAXED);
+    return true;
+}
+
 /* From time to time, checks whether a rank of this host has died. If so, reports it to the user and ends the call:
  * messages alone would wait for ever. Of other hosts Open MPI itself finds out. */
 static bool is_rank_lost(internal_t *r)
@@ -169,13 +177,20 @@ static bool is_rank_lost(internal_t *r)
     if (!coll_gpusym_health_due(&r->health)) {
         return false;
     }
+    if (gpusym_ft_revoked(r->comm)) {
+        return refuse(r, GPUSYM_ERR_REVOKED);
+    }
+    if (gpusym_ft_dead(r->comm) >= 0) {
+        return refuse(r, GPUSYM_ERR_PROC_FAILED);
+    }
     for (int i = 0; i < n; i++) {
         if (i != me && coll_gpusym_peers_near(r->peers[i], r->peers[me]) && !coll_gpusym_peer_lives(r->peers[i])) {
-            coll_gpusym_help("dead-rank", me, gpusym_comm_label(r->comm, name, sizeof name), opal_process_info.nodename,
-                             i, coll_gpusym_peer_process(r->peers[i]), "the making of a communicator");
-            r->error = MPI_ERR_OTHER;
-            __atomic_store_n(&r->engine->internal, REFUSED, __ATOMIC_RELAXED);
-            return true;
+            if (gpusym_ft_tell(r->comm, i)) {
+                coll_gpusym_help("dead-rank", me, gpusym_comm_label(r->comm, name, sizeof name),
+                                 opal_process_info.nodename, i, coll_gpusym_peer_process(r->peers[i]),
+                                 "the making of a communicator");
+            }
+            return refuse(r, GPUSYM_ERR_PROC_FAILED);
         }
     }
     return false;
@@ -333,7 +348,7 @@ int coll_gpusym_internal_iallreduce(coll_gpusym_engine_t *e, const void *in, voi
     case BY_MESSAGES:
         return go_by_messages(e, peers, in, out, count, op, req);
     case REFUSED:
-        return MPI_ERR_OTHER;
+        return GPUSYM_ERR_PROC_FAILED;
     case BY_FALLBACK:
         return e->fallback->saved.iallreduce(in, out, (gpusym_count_t) count, MPI_INT, op, e->fallback->comm, req,
                                              e->fallback->saved.iallreduce_module);

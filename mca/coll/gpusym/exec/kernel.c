@@ -109,6 +109,7 @@ bool coll_gpusym_kernel_stop(coll_gpusym_run_t *run, bool recalled, bool due)
         return true;
     }
     if (due && is_lost(run, gpusym_current.dev->stream_poll(l->lane->stream))) {
+        run->engine->team->runs_on = true;
         coll_gpusym_launch_abandon(l);
         return true;
     }
@@ -117,6 +118,7 @@ bool coll_gpusym_kernel_stop(coll_gpusym_run_t *run, bool recalled, bool due)
 
 void coll_gpusym_kernel_abandon(coll_gpusym_run_t *run)
 {
+    run->engine->team->runs_on = true;
     coll_gpusym_launch_abandon(&run->launch);
     coll_gpusym_scratch_lose(&run->launch);
 }

@@ -49,8 +49,9 @@ typedef enum {
     COLL_GPUSYM_FAILED_REPORTED,   /* the user has been told already */
     COLL_GPUSYM_FAILED_GPU,        /* text: what the driver says */
     COLL_GPUSYM_FAILED_MEMORY,     /* host memory: text: for what; bytes */
+    COLL_GPUSYM_FAILED_REVOKED,    /* the communicator has been revoked (ULFM) */
     COLL_GPUSYM_FAILED_DEAD,       /* the process of a rank of this host has ended */
-    COLL_GPUSYM_FAILED_LOST,       /* a rank of another island: text: why */
+    COLL_GPUSYM_FAILED_LOST,       /* a rank of another island, or that Open MPI knows to be dead: text: why */
     COLL_GPUSYM_FAILED_ABORTED,    /* a rank has given up */
     COLL_GPUSYM_FAILED_TIMEOUT,    /* a rank does not come */
     COLL_GPUSYM_FAILED_MISMATCH,   /* the ranks are not in the same call, as task.read says */

@@ -39,18 +39,23 @@ static void leave_communicator(coll_gpusym_run_t *run)
     if (NULL != t && !is_alone(run)) {
         coll_gpusym_team_abort(t, t->host.rc.seq + 1);
         t->broken = true;
+        t->error = run->error;
         t->open = false;
         __atomic_store_n(&run->engine->host_only, false, __ATOMIC_RELAXED); /* calls behind it are to find out */
     }
 }
 
-/* The others would wait for ever, or take any data for a result. */
-static void abort_job(const coll_gpusym_run_t *run)
+/* The others would wait for ever, or take any data for a result. Where the job can go on, all of their calls on this
+ * communicator end. */
+static void end_others(const coll_gpusym_run_t *run)
 {
     struct ompi_communicator_t *comm = run->engine->fallback->comm;
     char label[GPUSYM_COMM_LABEL_MAX];
     coll_gpusym_help("cannot-stage", ompi_comm_rank(comm), gpusym_comm_label(comm, label, sizeof label),
                      coll_gpusym_mpi_name(run->args->coll));
+    if (gpusym_ft_revoke(comm)) {
+        return;
+    }
     /* Open MPI 4.1 and intercommunicators: it looks for the local group's ranks in the remote one, and crashes. */
     (void) ompi_mpi_abort(OMPI_COMM_IS_INTER(comm) ? &ompi_mpi_comm_world.comm : comm, run->error);
 }
@@ -63,11 +68,12 @@ bool coll_gpusym_whole_goes_on(coll_gpusym_run_t *run)
     if (is_alone(run)) {
         return false;
     }
-    if (MPI_ERR_NO_MEM == run->error || !all_look(run)) {
-        abort_job(run);
+    const bool ends = MPI_ERR_NO_MEM == run->error || !all_look(run);
+    if (ends) {
+        end_others(run);
     }
     leave_communicator(run);
-    return true;
+    return !ends;
 }
 
 bool coll_gpusym_whole_open(coll_gpusym_run_t *run, coll_gpusym_bounce_t *bounce, coll_gpusym_args_t *on_host)
@@ -119,8 +125,8 @@ void coll_gpusym_whole_look(coll_gpusym_run_t *run)
         coll_gpusym_help("aborted", (int) coll_gpusym_team_rank(t),
                          gpusym_comm_label(run->engine->fallback->comm, label, sizeof label),
                          coll_gpusym_mpi_name(run->args->coll), (int) coll_gpusym_team_member(t, (uint32_t) quitter));
-        leave_communicator(run);
         run->error = MPI_ERR_OTHER;
+        leave_communicator(run);
     }
 }
 

@@ -710,12 +710,34 @@ void coll_gpusym_team_leave(coll_gpusym_team_t *t)
     }
 }
 
+/* After a failure: how many epochs peers may be ahead of this rank, more than any call takes. */
+#define EPOCHS_AHEAD (GPUSYM_EPOCH_MAX / 128)
+
+/* This rank's slot, where it is mapped here; NULL: it is not known. */
+static void *find_slot(const coll_gpusym_team_t *t)
+{
+    return t->host.led ? t->host.ticket : t->host.work.peer[t->host.rank];
+}
+
+/* Whether the slot may be used again, and by which epochs, once all peers have retired their lines. After a failure a
+ * launch may have left its ticket as it was; and flags of calls that this rank has not launched may be there. */
+static bool leave_slot(const coll_gpusym_team_t *t, uint32_t *epoch)
+{
+    *epoch = coll_gpusym_team_next_epoch(t);
+    if (!t->broken) {
+        return true;
+    }
+    void *slot = find_slot(t);
+    *epoch = *epoch < GPUSYM_EPOCH_MAX - EPOCHS_AHEAD ? *epoch + EPOCHS_AHEAD : GPUSYM_EPOCH_MAX;
+    return !t->runs_on && NULL != slot &&
+           GPUSYM_SUCCESS == gpusym_current.dev->mem_zero(t->host.gpu, slot, GPUSYM_ENTER_OFF);
+}
+
 void coll_gpusym_team_free_slot(coll_gpusym_team_t *t)
 {
-    /* The slot of a team that failed is not used again: a kernel may still write there, here or in a peer. */
-    if (t->host.has_slot && NULL != gpusym_heap() && !t->broken) {
-        gpusym_heap_slot_free(gpusym_heap(), t->host.slot_slab, t->host.slot_off, coll_gpusym_team_next_epoch(t),
-                              t->host.line_off);
+    uint32_t epoch;
+    if (t->host.has_slot && NULL != gpusym_heap() && leave_slot(t, &epoch)) {
+        gpusym_heap_slot_free(gpusym_heap(), t->host.slot_slab, t->host.slot_off, epoch, t->host.line_off);
     }
     if (t->host.has_stream_slot && NULL != gpusym_heap() && !t->broken) {
         gpusym_heap_slot_free(gpusym_heap(), t->host.slot_slab, t->host.stream_slot_off, t->host.stream_epoch,

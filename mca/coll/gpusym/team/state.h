@@ -116,6 +116,8 @@ typedef struct coll_gpusym_team {
     int reason;        /* enum coll_gpusym_reason for which every call is staged, agreed by all ranks; -1: none */
     bool none;         /* no rank has a device: every call is forwarded, once those in flight are over */
     bool broken;       /* a call failed: flags and epochs differ between ranks, and every further call is refused */
+    int error;         /* then: with this MPI error class */
+    bool runs_on;      /* a kernel of such a call may still run: what it writes to is not used again */
     bool has_settings; /* `settings` hold */
     uint16_t settled;  /* this rank's wish that has been compared last (settings.h); 0: none */
     coll_gpusym_settings_t settings; /* agreed by all ranks, of one island */

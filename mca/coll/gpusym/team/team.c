@@ -433,8 +433,11 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
     coll_gpusym_hosts_close(t, true);
     gpusym_sweep(); /* buffers that the program freed keep no memory at peers, nor theirs here */
     if (t->host.joined || (coll_gpusym_team_is_part(t) && 0 != t->host.rc.nranks)) {
-        /* Peers may still be in our last call, or in the set-up that has ended here. */
-        gpusym_rollcall_retire(&t->host.rc, t->host.line_off, t->boot.notices.off);
+        /* Peers may still be in our last call, or in the set-up that has ended here. A kernel of ours that may still
+         * write to their slots keeps them. */
+        if (!t->runs_on) {
+            gpusym_rollcall_retire(&t->host.rc, t->host.line_off, t->boot.notices.off);
+        }
         coll_gpusym_team_free_slot(t);
     } else if (t->host.has_line && (!t->broken || coll_gpusym_team_is_part(t))) {
         gpusym_pages_free(t->host.line_off); /* known to all: no rank reads it. Broken: one that comes late does */

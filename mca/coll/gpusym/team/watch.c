@@ -9,6 +9,8 @@
 #include "mca/coll/gpusym/team/islands.h"
 #include "mca/coll/gpusym/team/part.h"
 
+const char coll_gpusym_hosts_gave_up[] = "its island gave up";
+
 /* ---- other islands ---- */
 
 /* With the lock held: hears the other islands, and tells them that this one is there, from the first native call on:
@@ -37,7 +39,7 @@ static int find_lost_island(const coll_gpusym_hosts_t *h, const char **why)
         *why = "so says another host";
         return (int) blamed - 1;
     }
-    *why = "its island gave up";
+    *why = coll_gpusym_hosts_gave_up;
     return (int) h->leader[island];
 }
 

@@ -65,8 +65,8 @@ void gpusym_heap_slot_offer_of(gpusym_heap_t *heap, uint64_t slab, gpusym_slot_o
 /* Frees all slots of an offer except the one of size class `keep` (-1: all). */
 void gpusym_heap_slot_settle(gpusym_heap_t *heap, const gpusym_slot_offer_t *offer, int keep);
 /* Frees a slot.  epoch: the first one that its communicator has not used.  line: that of the communicator in this
- * process's pages, retired before: the slot is handed out once all peers have retired theirs, whose kernels may still
- * write flags of the last call until then; 0: no peer writes to the slot. */
+ * process's pages, retired before: the slot is handed out once all peers have retired theirs or have ended: their
+ * kernels may still write flags of the last call until then; 0: no peer writes to the slot. */
 void gpusym_heap_slot_free(gpusym_heap_t *heap, uint64_t slab, uint64_t off, uint32_t epoch, uint64_t line);
 /* Returns an epoch, at least 1, above all that the flags of free slots hold.  A new communicator starts at the largest
  * of its ranks. */

@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "mca/common/gpusym/common.h"
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/shm/arena.h"
 #include "mca/common/gpusym/shm/fd.h"
@@ -50,9 +51,14 @@ _Static_assert(0 == GPUSYM_PAGES_LINE % 64, "lines are whole cache lines");
 struct gpusym_peer {
     gpusym_pages_id_t id;
     char *base;
-    int pidfd; /* -1: the kernel has none, or it is ourselves */
+    int pidfd;  /* -1: the kernel has none, or it is ourselves */
+    bool ended; /* its process was found to have ended; it was last looked for at looked_ns */
+    uint64_t looked_ns;
     struct gpusym_peer *next;
 };
+
+/* How often a peer that retires nothing is looked for. In nanoseconds. */
+#define LOOK_NS 10000000ull
 
 /* A line of this process that peers may still read. */
 typedef struct retired {
@@ -123,12 +129,32 @@ static void free_retired(retired_t *l)
     free(l);
 }
 
+/* Whether the process that has this line has ended: it neither reads nor retires any more. With the lock held. */
+static bool has_ended(const void *line)
+{
+    gpusym_peer_t *p = slab.peers;
+    while (NULL != p && ((const char *) line < p->base || (const char *) line >= p->base + SLAB_BYTES)) {
+        p = p->next;
+    }
+    const uint64_t now = gpusym_now_ns();
+    if (NULL != p && !p->ended && now - p->looked_ns > LOOK_NS) {
+        p->looked_ns = now;
+        p->ended = !gpusym_pidfd_alive(p->pidfd, p->id.pid);
+    }
+    return NULL != p && p->ended;
+}
+
+static bool has_retired(const retired_t *l, uint32_t r)
+{
+    return gpusym_line_generation(l->line[r]) != l->generation[r] || has_ended(l->line[r]);
+}
+
 /* Frees the lines that no peer reads any more. With the lock held. */
 static void sweep_retired(void)
 {
     for (retired_t **link = &slab.retired; NULL != *link;) {
         retired_t *l = *link;
-        while (l->next < l->nranks && gpusym_line_generation(l->line[l->next]) != l->generation[l->next]) {
+        while (l->next < l->nranks && has_retired(l, l->next)) {
             l->next++;
         }
         if (l->next < l->nranks) {

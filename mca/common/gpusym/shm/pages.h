@@ -46,13 +46,14 @@ void gpusym_pages_free(uint64_t off);
 /* Tables that belong to a line, at most. */
 #define GPUSYM_LINE_TABLES 2
 /*
- * Retires a line that peers may still read, and its tables: they are reused once all of them have retired theirs.  off:
+ * Retires a line that peers may still read, and its tables: they are reused once all of them have retired theirs or
+ * have ended, which is noticed within 10 ms.  off:
  * of our line; table[GPUSYM_LINE_TABLES]: of our tables, 0: none; line[nranks]: all ranks' lines, line[rank] is ours;
  * generation[nranks]: theirs.  Takes ownership of these two arrays and free()s them.  Thread-safe.
  */
 void gpusym_pages_retire(uint64_t off, const uint64_t *table, uint32_t nranks, uint32_t rank, void **line,
                          uint64_t *generation);
-/* Whether our line at off has been retired, and a peer has not retired its own yet. Thread-safe. */
+/* Whether our line at off has been retired, and a peer that lives has not retired its own yet. Thread-safe. */
 bool gpusym_pages_is_retired(uint64_t off);
 /* Allocates a table of `bytes` bytes in this process's slab, at *off, not 0; zeroed, at a multiple of 64. It is freed
  * with its line, by gpusym_pages_retire(). GPUSYM_ERR_NO_MEMORY. Thread-safe. */
