@@ -218,6 +218,7 @@ other_programs() {
     check "kinds, $n ranks" 60 "$n" env LD_PRELOAD="$kit/lib/libgpusym_kinds.so" "$kit/bin/kinds"
     check "rma, $n ranks" 60 "$n" "$kit/bin/rma"
     [ "$n" -gt 8 ] || check "random_rma, $n ranks" 60 "$n" "$kit/bin/random_rma" --n 200
+    [ "$n" -gt 8 ] || check "threads_rma, $n ranks" 60 "$n" "$kit/bin/threads_rma"
     check "pack, $n ranks" 60 "$n" "$kit/bin/pack" "${some[@]}"
     check "layout, $n ranks" 120 "$n" "$kit/bin/layout" --n 200
     check "packing, 1 rank" 60 1 "$kit/bin/packing" --mib 4
