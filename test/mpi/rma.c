@@ -430,6 +430,32 @@ static void accumulates(const test_t *s)
 
 /* ---- other windows ---- */
 
+/* The last rank's memory is accessed while it calls MPI_Win_test. */
+static void tested(const test_t *s)
+{
+    const int last = s->t->nranks - 1, origin = 0;
+    int v = 9, flag = 0;
+    MPI_Group all, one;
+
+    MPI_Win_get_group(s->win, &all);
+    if (last == s->t->rank) {
+        MPI_Group_incl(all, 1, &origin, &one);
+        MPI_Win_post(one, 0, s->win);
+        while (!flag) {
+            MPI_Win_test(s->win, &flag);
+        }
+        MPI_Group_free(&one);
+    } else if (origin == s->t->rank) {
+        MPI_Group_incl(all, 1, &last, &one);
+        MPI_Win_start(one, 0, s->win);
+        check(s, MPI_SUCCESS == MPI_Put(&v, 1, MPI_INT, last, 6, 1, MPI_INT, s->win), "MPI_Put");
+        MPI_Win_complete(s->win);
+        MPI_Group_free(&one);
+    }
+    MPI_Group_free(&all);
+    check(s, last != s->t->rank || 9 == read_int(s->part + 6), "what was put while its owner tested");
+}
+
 /* Memory that peers cannot map, beside GPU memory that they can: its owner copies. Elements without gaps are longer
  * than one request, and those with gaps have more runs. */
 static void unmapped(const test_t *given, int kind)
@@ -444,6 +470,7 @@ static void unmapped(const test_t *given, int kind)
     bool right = true;
 
     s->sort = CREATED;
+    s->part = p;
     mem_write(p, image, bytes);
     MPI_Win_create(p, (MPI_Aint) bytes, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &s->win);
     MPI_Win_set_errhandler(s->win, MPI_ERRORS_RETURN);
@@ -485,7 +512,21 @@ static void unmapped(const test_t *given, int kind)
         check(s, old >= i && old < 50 * s->t->nranks, "what MPI_Fetch_and_op has fetched");
         MPI_Compare_and_swap(&v, &sum, &old, MPI_INT, s->right, 3, s->win);
     }
+    if (last) { /* it makes no call that waits */
+        for (v = 0; v < s->t->nranks - 1;) {
+            MPI_Fetch_and_op(NULL, &v, MPI_INT, s->t->rank, 4, MPI_NO_OP, s->win);
+        }
+        for (v = 0; v < s->t->nranks - 1;) {
+            MPI_Win_sync(s->win);
+            mem_read(&v, p + 5, sizeof v);
+        }
+    } else {
+        v = 1;
+        MPI_Accumulate(&v, 1, MPI_INT, s->t->nranks - 1, 4, 1, MPI_INT, MPI_SUM, s->win);
+        MPI_Accumulate(&v, 1, MPI_INT, s->t->nranks - 1, 5, 1, MPI_INT, MPI_SUM, s->win);
+    }
     MPI_Win_unlock_all(s->win);
+    tested(s);
     MPI_Barrier(MPI_COMM_WORLD);
     check(s, !last || 50 * s->t->nranks == read_int(p + 2), "a count of all ranks");
     check(s, 1 == read_int(p + 3), "a swap");

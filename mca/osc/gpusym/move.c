@@ -81,6 +81,7 @@ int osc_gpusym_target(osc_gpusym_window_t *w, const char *call, int target, ptrd
     if (!w->served) {
         return osc_gpusym_refuse(call, "its ranks are not on one host, or cannot share memory");
     }
+    osc_gpusym_window_progress(w);
     if (!permitted(w, target)) {
         return MPI_ERR_RMA_SYNC;
     }
@@ -190,6 +191,7 @@ int osc_gpusym_end_copies(osc_gpusym_window_t *w, int target)
 {
     wait_t wait = {w, target};
 
+    osc_gpusym_window_progress(w);
     /* Copies wait for no process: they are waited for even if one has died. */
     while (!copies_ended(&wait)) {
     }

@@ -370,6 +370,13 @@ int osc_gpusym_window_wait(osc_gpusym_window_t *w, bool (*true_now)(void *arg), 
     return OMPI_SUCCESS;
 }
 
+void osc_gpusym_window_progress(const osc_gpusym_window_t *w)
+{
+    if (w->asks) {
+        opal_progress();
+    }
+}
+
 static bool all_entered(void *arg)
 {
     const osc_gpusym_window_t *w = arg;

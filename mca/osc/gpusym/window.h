@@ -157,6 +157,9 @@ int osc_gpusym_any_rank(ompi_communicator_t *comm, bool mine, bool *answer);
 
 /* Waits until true(arg), with progress. MPI_ERR_OTHER, with a message: a rank has died. */
 int osc_gpusym_window_wait(osc_gpusym_window_t *w, bool (*true_now)(void *arg), void *arg);
+/* Makes progress in a call that need not wait: a program that makes only such calls must not keep others waiting for
+ * memory that this rank owns. */
+void osc_gpusym_window_progress(const osc_gpusym_window_t *w);
 /* A barrier of all ranks. */
 int osc_gpusym_window_barrier(osc_gpusym_window_t *w);
 
