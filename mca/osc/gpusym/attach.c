@@ -49,6 +49,11 @@ static osc_gpusym_attached_t *table(const osc_gpusym_window_t *w, uint32_t rank)
     return w->attached + (size_t) rank * OSC_GPUSYM_ATTACHED_MAX;
 }
 
+static uint32_t *used(const osc_gpusym_window_t *w, uint32_t rank)
+{
+    return &w->words[rank].attached;
+}
+
 /* ---- this rank's ---- */
 
 static void register_piece(const osc_gpusym_window_t *w, void *base, piece_t *p)
@@ -71,7 +76,7 @@ int osc_gpusym_attach(struct ompi_win_t *win, void *base, size_t bytes)
 {
     osc_gpusym_window_t *w = osc_gpusym_window(win);
     piece_t p = {.base = (uintptr_t) base, .bytes = bytes, .used = true}, other;
-    int slot = -1, rc = OMPI_SUCCESS;
+    int rc = OMPI_SUCCESS;
 
     if (!w->dynamic) {
         return MPI_ERR_RMA_FLAVOR;
@@ -80,20 +85,24 @@ int osc_gpusym_attach(struct ompi_win_t *win, void *base, size_t bytes)
         return OMPI_SUCCESS; /* nothing can access it */
     }
     pthread_mutex_lock(&w->lock);
-    for (int i = 0; i < OSC_GPUSYM_ATTACHED_MAX; i++) {
+    const uint32_t end = *used(w, w->rank);
+    uint32_t slot = end;
+    for (uint32_t i = 0; i < end; i++) {
         (void) read_piece(&table(w, w->rank)[i], &other);
         if (!other.used) {
-            slot = slot < 0 ? i : slot;
+            slot = i < slot ? i : slot;
         } else if (p.base == other.base || (p.base < other.base + other.bytes && other.base < p.base + p.bytes)) {
             rc = MPI_ERR_RMA_ATTACH;
         }
     }
-    if (OMPI_SUCCESS == rc && slot >= 0) {
+    rc = OSC_GPUSYM_ATTACHED_MAX == slot ? MPI_ERR_RMA_ATTACH : rc;
+    if (OMPI_SUCCESS == rc) {
         register_piece(w, base, &p);
         write_piece(&table(w, w->rank)[slot], &p);
+        __atomic_store_n(used(w, w->rank), slot < end ? end : slot + 1, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&w->lock);
-    return slot >= 0 ? rc : MPI_ERR_RMA_ATTACH;
+    return rc;
 }
 
 static void detach(osc_gpusym_attached_t *a, const piece_t *p)
@@ -119,10 +128,12 @@ int osc_gpusym_detach(struct ompi_win_t *win, const void *base)
         return OMPI_SUCCESS;
     }
     pthread_mutex_lock(&w->lock);
-    for (int i = 0; i < OSC_GPUSYM_ATTACHED_MAX && OMPI_SUCCESS != rc; i++) {
+    const uint32_t end = *used(w, w->rank);
+    for (uint32_t i = 0; i < end && OMPI_SUCCESS != rc; i++) {
         (void) read_piece(&table(w, w->rank)[i], &p);
         if (p.used && (uintptr_t) base == p.base) {
             detach(&table(w, w->rank)[i], &p);
+            __atomic_store_n(used(w, w->rank), i + 1 < end ? end : i, __ATOMIC_RELEASE);
             rc = OMPI_SUCCESS;
         }
     }
@@ -134,7 +145,7 @@ void osc_gpusym_detach_all(osc_gpusym_window_t *w)
 {
     piece_t p;
 
-    for (int i = 0; w->dynamic && w->served && i < OSC_GPUSYM_ATTACHED_MAX; i++) {
+    for (uint32_t i = 0; w->dynamic && w->served && i < *used(w, w->rank); i++) {
         (void) read_piece(&table(w, w->rank)[i], &p);
         if (p.used) {
             detach(&table(w, w->rank)[i], &p);
@@ -146,7 +157,9 @@ void osc_gpusym_detach_all(osc_gpusym_window_t *w)
 
 bool osc_gpusym_attached(osc_gpusym_window_t *w, int target, uint64_t address, uint64_t bytes, char **at, bool *gpu)
 {
-    for (int i = 0; i < OSC_GPUSYM_ATTACHED_MAX; i++) {
+    const uint32_t end = __atomic_load_n(used(w, (uint32_t) target), __ATOMIC_ACQUIRE);
+
+    for (uint32_t i = 0; i < end; i++) {
         piece_t p;
         void *base;
         uint64_t size;

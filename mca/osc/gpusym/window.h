@@ -33,6 +33,7 @@ typedef struct {
                                  * ones */
     uint32_t ticket, serving;   /* the lock of accumulates to this rank: holders in the order in which they came */
     uint32_t barrier;           /* barriers that this rank has entered */
+    uint32_t attached;          /* entries in use of what it has attached are below this one */
 } osc_gpusym_words_t;
 
 /* What origins request of a rank whose memory they do not reach, in the page (ask.h). */
@@ -52,7 +53,7 @@ typedef struct {
 } osc_gpusym_mailbox_t;
 
 /* Memory that a rank has attached to a dynamic window, in the page (attach.h): atomics. */
-#define OSC_GPUSYM_ATTACHED_MAX 64
+#define OSC_GPUSYM_ATTACHED_MAX 4096u
 typedef struct {
     uint32_t version;
     uint32_t flags;
