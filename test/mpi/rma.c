@@ -614,6 +614,15 @@ static void dynamic(const test_t *given)
     check(s, MOST == attached, "as many pieces as are said to be possible");
     check(s, MPI_SUCCESS == MPI_Win_detach(s->win, bytes + 7) && MPI_SUCCESS == MPI_Win_attach(s->win, bytes + 7, size),
           "a piece in place of another");
+    MPI_Get_address(bytes, &mine[0]);
+    MPI_Sendrecv(mine, 1, MPI_AINT, s->left, 0, theirs, 1, MPI_AINT, s->right, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Win_fence(0, s->win);
+    check(s, MPI_SUCCESS == MPI_Put(s->gpu, 100, MPI_INT, s->right, theirs[0] + 4, 100, MPI_INT, s->win),
+          "MPI_Put to many pieces");
+    expect_class(s, MPI_Put(s->gpu, 1, MPI_INT, s->right, theirs[0] + MOST - 2, 1, MPI_INT, s->win), MPI_ERR_RMA_RANGE,
+                 "MPI_Put behind the last piece");
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, s->win);
+    check(s, holds((int *) (void *) (bytes + 4), s->left, 100), "what was put to many pieces");
     check(s, MPI_SUCCESS == MPI_Win_free(&s->win), "MPI_Win_free");
     mem_free(MEM_DEVICE, bytes);
     mem_free(MEM_DEVICE, p[0]);

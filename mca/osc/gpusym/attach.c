@@ -155,28 +155,42 @@ void osc_gpusym_detach_all(osc_gpusym_window_t *w)
 
 /* ---- all ranks' ---- */
 
-bool osc_gpusym_attached(osc_gpusym_window_t *w, int target, uint64_t address, uint64_t bytes, char **at, bool *gpu)
+/* Finds the piece that has an address. */
+static bool find_piece(const osc_gpusym_window_t *w, uint32_t rank, uint64_t address, piece_t *p)
 {
-    const uint32_t end = __atomic_load_n(used(w, (uint32_t) target), __ATOMIC_ACQUIRE);
+    const uint32_t end = __atomic_load_n(used(w, rank), __ATOMIC_ACQUIRE);
 
     for (uint32_t i = 0; i < end; i++) {
-        piece_t p;
-        void *base;
-        uint64_t size;
-        if (!read_piece(&table(w, (uint32_t) target)[i], &p) || !p.used || address < p.base ||
-            address - p.base > p.bytes || bytes > p.bytes - (address - p.base)) {
-            continue;
+        if (read_piece(&table(w, rank)[i], p) && p->used && address >= p->base && address - p->base < p->bytes) {
+            return true;
         }
-        *gpu = p.gpu;
-        *at = NULL;
-        if ((uint32_t) target == w->rank) {
-            *at = (char *) (uintptr_t) address;
-        } else if (0 != p.key &&
-                   GPUSYM_SUCCESS == gpusym_reg_map(w->dev, w->gpu, w->part[target].process, p.key, &base, &size) &&
-                   p.off <= size && p.bytes <= size - p.off) {
-            *at = (char *) base + p.off + (address - p.base);
-        }
-        return true;
     }
     return false;
+}
+
+bool osc_gpusym_attached(osc_gpusym_window_t *w, int target, uint64_t address, uint64_t bytes, char **at, bool *gpu)
+{
+    piece_t p, next;
+    void *base;
+    uint64_t size;
+
+    if (!find_piece(w, (uint32_t) target, address, &p)) {
+        return false;
+    }
+    const uint64_t first = p.bytes - (address - p.base);
+    for (uint64_t have = first; have < bytes; have += next.bytes - (address + have - next.base)) {
+        if (!find_piece(w, (uint32_t) target, address + have, &next)) {
+            return false;
+        }
+    }
+    *gpu = p.gpu;
+    *at = NULL;
+    if ((uint32_t) target == w->rank) {
+        *at = (char *) (uintptr_t) address;
+    } else if (first >= bytes && 0 != p.key &&
+               GPUSYM_SUCCESS == gpusym_reg_map(w->dev, w->gpu, w->part[target].process, p.key, &base, &size) &&
+               p.off <= size && p.bytes <= size - p.off) {
+        *at = (char *) base + p.off + (address - p.base);
+    }
+    return true;
 }

@@ -18,8 +18,8 @@ int osc_gpusym_detach(struct ompi_win_t *win, const void *base);
 /* Detaches all. Peers may no longer use it. */
 void osc_gpusym_detach_all(osc_gpusym_window_t *w);
 
-/* Whether [address, address + bytes) of a rank's address space lies in one attached piece, at *at in this process;
- * NULL: it is not reached from here. *gpu: the CPU must not touch it. */
+/* Whether [address, address + bytes) of a rank's address space is attached, at *at in this process; NULL: it is not
+ * reached from here, or lies in several pieces. *gpu: the CPU must not touch it. */
 bool osc_gpusym_attached(osc_gpusym_window_t *w, int target, uint64_t address, uint64_t bytes, char **at, bool *gpu);
 
 #endif

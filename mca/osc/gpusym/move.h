@@ -32,7 +32,7 @@ int osc_gpusym_rget(void *origin, gpusym_count_t origin_count, struct ompi_datat
                     struct ompi_request_t **request);
 
 /* Finds the elements of a target, for `call`. MPI error codes: MPI_ERR_RMA_SYNC: no epoch permits access;
- * MPI_ERR_RMA_RANGE: they do not lie in its part, or in one piece of memory that it has attached;
+ * MPI_ERR_RMA_RANGE: they do not lie in its part, or in memory that it has attached;
  * MPI_ERR_UNSUPPORTED_OPERATION, with a message: the window is not served. */
 int osc_gpusym_target(osc_gpusym_window_t *w, const char *call, int target, ptrdiff_t disp, size_t count,
                       struct ompi_datatype_t *type, osc_gpusym_elements_t *e);
