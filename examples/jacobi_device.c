@@ -72,6 +72,24 @@ static void run_call(void *argument)
     }
 }
 
+/* Copies what a launch has written back, and no more: neighbours may put rows into the fields meanwhile. */
+static void queue_results(int id, const jacobi_args_t *a)
+{
+    const size_t all = jacobi_doubles(a), numbers = (size_t) (jacobi_own(a) - a->base);
+    const size_t row = jacobi_at(a, 1, 0);
+    const size_t field = (size_t) (jacobi_field(a, 0 == (a->flags & JACOBI_SECOND)) - a->base);
+    void *stream = stream_handle();
+
+    if (JACOBI_START == id) {
+        gpu_stream_copy(stream, a->base, copy, all * sizeof(double));
+        return;
+    }
+    if (JACOBI_SWEEP == id) {
+        gpu_stream_copy(stream, a->base + field + row, copy + field + row, a->n * row * sizeof(double));
+    }
+    gpu_stream_copy(stream, a->base + numbers, copy + numbers, (all - numbers) * sizeof(double));
+}
+
 static void queue_call(int id, const jacobi_args_t *a)
 {
     const size_t bytes = jacobi_doubles(a) * sizeof(double);
@@ -84,7 +102,7 @@ static void queue_call(int id, const jacobi_args_t *a)
     }
     gpu_stream_copy(stream, copy, a->base, bytes);
     gpu_stream_call(stream, run_call, call);
-    gpu_stream_copy(stream, a->base, copy, bytes);
+    queue_results(id, a);
 }
 
 /* ---- either ------------------------------------------------------------------------------------------------------ */

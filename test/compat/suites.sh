@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Runs public test suites of point to point, unmodified, with every buffer taken for device memory by the simulator:
+# Runs public test suites of point to point and of one-sided calls, unmodified, with every buffer taken for device memory
+# by the simulator:
 #
 #     test/compat/suites.sh BUILDDIR FOLDER [SUITE...]
 #
 # FOLDER has what its user built with this Open MPI's mpicc, each as its own instructions say; a suite that is not there
 # does not run:
 #     FOLDER/mpich     MPICH's test/mpi, without CUDA: suites mpich-pt2pt, mpich-types, mpich-topo, mpich-threads, and
-#                      mpich-part, which needs MPI 4
+#                      mpich-part, which needs MPI 4; and one-sided calls, mpich-rma, and mpich-rmahost with host memory
+#                      (of commit 6a79bf6575c3)
 #     FOLDER/osu       OSU micro-benchmarks 7.4 without CUDA: suite osu
 #     FOLDER/imb       IMB-MPI1 with -DCHECK, and IMB-MT: suite imb
 #     FOLDER/mpi4py    the sources of mpi4py, with a Python environment venv that has it installed: suite mpi4py
@@ -30,7 +32,7 @@ once() {
     local coll=$1 ranks=$2 log=$3 environment=(OMPI_MCA_coll="$1") seconds=$limit
     shift 3
     if [ "$coll" = gpusym ]; then
-        environment+=(OMPI_MCA_coll_gpusym_device=sim OMPI_MCA_coll_gpusym_sim_host=1 OMPI_MCA_coll_gpusym_summary=1)
+        environment+=(OMPI_MCA_coll_gpusym_device=sim OMPI_MCA_coll_gpusym_sim_host="$device" OMPI_MCA_coll_gpusym_summary=1)
         seconds=$((5 * limit))
     fi
     # shellcheck disable=SC2154  # test/mpirun.sh sets it
@@ -80,7 +82,7 @@ mpich_line() {
         esac
     done
     [ -x "$folder/$program" ] || return
-    both says_no_errors "$folder/$program ${arguments[*]}" "$ranks" "./$folder/$program" "${arguments[@]}"
+    both says_no_errors "$folder/$program ${arguments[*]}" "$ranks" "${before[@]}" "./$folder/$program" "${arguments[@]}"
 }
 
 # mpich_list FOLDER LIST
@@ -93,6 +95,19 @@ mpich_list() {
         [[ ! $ranks =~ ^[0-9]+$ ]] || mpich_line "$1" "$program" "$ranks" $rest
     done <"$1/$2"
     cd .. || exit 2
+}
+
+# Windows of MPI_Win_create, and dynamic ones, are gpusym's: their memory is taken for device memory, or requested. Without
+# gpusym 4.1 has no component for them here, but one that is not chosen by itself.
+mpich_rma() {
+    local library=$results/dynamic.so
+    [ "$GPUSYM_OMPI_MAJOR" != 4 ] || export OMPI_MCA_osc=gpusym,pt2pt,sm
+    "$GPUSYM_OMPI_MPICC" -shared -fPIC -o "$library" "$GPUSYM_SRCDIR/test/compat/dynamic.c" ||
+        die "dynamic.c cannot be built"
+    before=(env LD_PRELOAD="$library")
+    mpich_list rma testlist
+    before=()
+    unset OMPI_MCA_osc
 }
 
 # ---- OSU micro-benchmarks, which check their data ----
@@ -155,14 +170,14 @@ main() {
     builddir=$(cd "${1:?$usage}" && pwd) || exit 2
     cd "${2:?$usage}" || exit 2
     shift 2
-    [ $# -gt 0 ] || set -- mpich-pt2pt mpich-types mpich-part mpich-topo mpich-threads osu imb mpi4py
+    [ $# -gt 0 ] || set -- mpich-pt2pt mpich-types mpich-part mpich-topo mpich-threads mpich-rma mpich-rmahost osu imb mpi4py
     # shellcheck source=/dev/null
     . "$builddir/test/build.env" || exit 2
     # shellcheck source=test/mpirun.sh
     . "$GPUSYM_SRCDIR/test/mpirun.sh" || exit 2
     export OMPI_MCA_opal_mca_base_component_path=$builddir/components:$GPUSYM_OMPI_PATH_TAIL
     results=$builddir/test/results/suites limit=${SUITES_TIME:-60}
-    passed=0 failed=0 skipped=0 messages=0
+    passed=0 failed=0 skipped=0 messages=0 device=1 before=()
     mkdir -p "$results" || exit 2
     for suite in "$@"; do
         [ -e "${suite%%-*}" ] || {
@@ -171,6 +186,12 @@ main() {
         }
         case $suite in
             mpich-types) mpich_list pt2pt testlist.dtp && mpich_list part testlist.dtp ;;
+            mpich-rma) mpich_rma ;;
+            mpich-rmahost)
+                device=0
+                mpich_rma
+                device=1
+                ;;
             mpich-threads) mpich_list threads/pt2pt testlist ;;
             mpich-pt2pt | mpich-part | mpich-topo) mpich_list "${suite#mpich-}" testlist ;;
             osu | imb | mpi4py) "suite_$suite" ;;

@@ -15,7 +15,7 @@
 #   bench      the table of the collectives of --coll (default those that NCCL has, as MPI calls them) beside NCCL and
 #              staging, on each of RANKS beyond 1; about a minute each
 #   overlap    an all-reduce beside a kernel that computes; nonblocking and persistent beside blocking; half a minute
-#   cg         two solvers (examples/cg, examples/jacobi) by gpusym and NCCL, on streams and in graphs too, of three sizes
+#   cg         examples/cg, examples/jacobi and examples/heat_rma, by gpusym and NCCL, on streams and in graphs, of three sizes
 #              each; two minutes
 #   halo       a halo exchange in three dimensions in several forms and by NCCL, checked, of faces from 4 KiB to 4 MiB
 #   goals      all that bench/goals.csv has a goal for, beside NCCL, on the largest of RANKS, and one table of it; about two
@@ -218,6 +218,7 @@ other_programs() {
     check "kinds, $n ranks" 60 "$n" env LD_PRELOAD="$kit/lib/libgpusym_kinds.so" "$kit/bin/kinds"
     check "rma, $n ranks" 60 "$n" "$kit/bin/rma"
     [ "$n" -gt 8 ] || check "random_rma, $n ranks" 60 "$n" "$kit/bin/random_rma" --n 200
+    [ "$n" -gt 8 ] || check "threads_rma, $n ranks" 60 "$n" "$kit/bin/threads_rma"
     check "pack, $n ranks" 60 "$n" "$kit/bin/pack" "${some[@]}"
     check "layout, $n ranks" 120 "$n" "$kit/bin/layout" --n 200
     check "packing, 1 rank" 60 1 "$kit/bin/packing" --mib 4
@@ -405,6 +406,8 @@ cg_stage() {
         [ "$n" -le 256 ] || check=()
         measure "jacobi $n, $most ranks" 60 "$most" "$kit/bin/example_jacobi" --device "$device" --n "$n" "${check[@]}" \
             --csv "jacobi-$n-$most-ranks.csv"
+        measure "heat_rma $n, $most ranks" 60 "$most" "$kit/bin/example_heat_rma" --device "$device" --n "$n" "${check[@]}" \
+            --csv "heat_rma-$n-$most-ranks.csv"
     done
 }
 

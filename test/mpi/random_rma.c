@@ -25,6 +25,7 @@
 #define COMMON (SLOTS - 1)
 
 enum mode { FENCE, LOCK, LOCK_ALL, PSCW, MODES };
+enum sort { CREATE, ALLOCATE, DYNAMIC, SORTS };
 enum call { PUT, GET, ACC, GET_ACC, FETCH, SWAP, CALLS_KINDS };
 
 typedef struct {
@@ -45,6 +46,8 @@ typedef struct {
     uint64_t state;
     int kinds[CHECK_KINDS], nkinds;
     unsigned char *model[RANKS]; /* the parts of all ranks */
+    MPI_Aint base[RANKS];        /* displacement of each, and of an element */
+    MPI_Aint unit;
 } test_t;
 
 static const MPI_Op *op_of(int i)
@@ -255,11 +258,11 @@ static void prepare(const test_t *s, const step_t *step, buffers_t *b)
     }
 }
 
-static int call(const step_t *step, const buffers_t *b, MPI_Win win, bool passive, MPI_Request *req)
+static int call(const test_t *s, const step_t *step, const buffers_t *b, MPI_Win win, bool passive, MPI_Request *req)
 {
     const int hn = count_of(&step->here), tn = count_of(&step->there), rn = count_of(&step->result), to = step->target;
     const MPI_Datatype ht = step->here.type, tt = step->there.type, rt = step->result.type;
-    const MPI_Aint at = (MPI_Aint) step->slot * SLOT;
+    const MPI_Aint at = s->base[to] + s->unit * step->slot * SLOT;
     const MPI_Op op = *op_of(step->op);
     const bool r = step->request && passive;
 
@@ -361,7 +364,7 @@ static void one_round(test_t *s, MPI_Win win, const unsigned char *part, MPI_Gro
     for (int i = 0; i < n; i++) {
         MPI_Request req;
         if (step[i].origin == s->t->rank) {
-            right = MPI_SUCCESS == call(&step[i], &buffer[i], win, LOCK == mode || LOCK_ALL == mode, &req) && right;
+            right = MPI_SUCCESS == call(s, &step[i], &buffer[i], win, LOCK == mode || LOCK_ALL == mode, &req) && right;
             MPI_Wait(&req, MPI_STATUS_IGNORE);
         }
     }
@@ -392,34 +395,53 @@ static void one_round(test_t *s, MPI_Win win, const unsigned char *part, MPI_Gro
 
 /* ---- windows ---- */
 
+/* A rank's part in memory of a kind that is drawn. */
+static unsigned char *new_part(test_t *s, int sort, int *kind, MPI_Win *win)
+{
+    const MPI_Aint bytes = (MPI_Aint) 8 * SLOT * SLOTS;
+    unsigned char *part;
+    MPI_Aint at = 0;
+    MPI_Info info;
+
+    for (int i = 0; i < s->t->nranks; i++) {
+        const int drawn = 0 == i ? MEM_DEVICE : s->kinds[draw(s, (uint32_t) s->nkinds)];
+        *kind = i == s->t->rank ? drawn : *kind;
+    }
+    MPI_Info_create(&info);
+    if (CREATE == sort) {
+        part = mem_alloc(*kind, (size_t) bytes);
+        MPI_Win_create(part, bytes, 8, MPI_INFO_NULL, MPI_COMM_WORLD, win);
+    } else if (ALLOCATE == sort) {
+        if (MEM_DEVICE == *kind) {
+            MPI_Info_set(info, "mpool_hints", "mpool=gpusym");
+        }
+        MPI_Win_allocate(bytes, 8, info, MPI_COMM_WORLD, &part, win);
+    } else {
+        MPI_Info_set(info, "mpool_hints", "mpool=gpusym");
+        MPI_Win_create_dynamic(info, MPI_COMM_WORLD, win);
+        part = mem_alloc(*kind, (size_t) bytes);
+        MPI_Win_attach(*win, part, bytes);
+        MPI_Get_address(part, &at);
+    }
+    MPI_Info_free(&info);
+    s->unit = DYNAMIC == sort ? 8 : 1;
+    MPI_Allgather(&at, 1, MPI_AINT, s->base, 1, MPI_AINT, MPI_COMM_WORLD);
+    return part;
+}
+
 static void one_window(test_t *s, int rounds)
 {
-    const size_t bytes = (size_t) 8 * SLOT * SLOTS;
-    const bool create = 0 == draw(s, 2);
+    const int sort = (int) draw(s, SORTS);
     const int left = (s->t->rank + s->t->nranks - 1) % s->t->nranks, right = (s->t->rank + 1) % s->t->nranks;
-    bool host[RANKS], any = false;
-    unsigned char *part;
+    int kind = MEM_HOST;
     MPI_Group all, to, from;
     MPI_Win win;
 
     for (int i = 0; i < s->t->nranks; i++) {
-        host[i] = !create && 0 == draw(s, 3) && (any || i + 1 < s->t->nranks);
-        any = any || !host[i];
-        memset(s->model[i], 0, bytes);
+        memset(s->model[i], 0, (size_t) 8 * SLOT * SLOTS);
     }
-    if (create) {
-        part = mem_alloc(MEM_DEVICE, bytes);
-        MPI_Win_create(part, (MPI_Aint) bytes, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
-    } else {
-        MPI_Info info = MPI_INFO_NULL;
-        MPI_Info_create(&info);
-        if (!host[s->t->rank]) {
-            MPI_Info_set(info, "mpool_hints", "mpool=gpusym");
-        }
-        MPI_Win_allocate((MPI_Aint) bytes, 8, info, MPI_COMM_WORLD, &part, &win);
-        MPI_Info_free(&info);
-    }
-    mem_write(part, s->model[s->t->rank], bytes);
+    unsigned char *part = new_part(s, sort, &kind, &win);
+    mem_write(part, s->model[s->t->rank], (size_t) 8 * SLOT * SLOTS);
     MPI_Win_get_group(win, &all);
     MPI_Group_incl(all, 1, &right, &to);
     MPI_Group_incl(all, 1, &left, &from);
@@ -429,9 +451,12 @@ static void one_window(test_t *s, int rounds)
     MPI_Group_free(&to);
     MPI_Group_free(&from);
     MPI_Group_free(&all);
+    if (DYNAMIC == sort && 0 == draw(s, 2)) {
+        MPI_Win_detach(win, part);
+    }
     MPI_Win_free(&win);
-    if (create) {
-        mem_free(MEM_DEVICE, part);
+    if (ALLOCATE != sort) {
+        mem_free(kind, part);
     }
 }
 

@@ -18,8 +18,8 @@
 #define ROOM 4096 /* ints of a rank's part */
 #define BYTES (ROOM * sizeof(int))
 
-enum sort { CREATED, ALLOCATED, MIXED, SORTS };
-static const char *const names[SORTS] = {"created", "allocated", "allocated, host memory on odd ranks"};
+enum sort { CREATED, ALLOCATED, MIXED, SORTS, DYNAMIC = SORTS };
+static const char *const names[] = {"created", "allocated", "allocated, host memory on odd ranks", "dynamic"};
 
 typedef struct {
     check_t *t;
@@ -430,29 +430,203 @@ static void accumulates(const test_t *s)
 
 /* ---- other windows ---- */
 
-/* Host memory of MPI_Win_create, beside GPU memory, is reached by its own rank only. */
-static void host_part(const test_t *given)
+/* The last rank's memory is accessed while it calls MPI_Win_test. */
+static void tested(const test_t *s)
 {
+    const int last = s->t->nranks - 1, origin = 0;
+    int v = 9, flag = 0;
+    MPI_Group all, one;
+
+    MPI_Win_get_group(s->win, &all);
+    if (last == s->t->rank) {
+        MPI_Group_incl(all, 1, &origin, &one);
+        MPI_Win_post(one, 0, s->win);
+        while (!flag) {
+            MPI_Win_test(s->win, &flag);
+        }
+        MPI_Group_free(&one);
+    } else if (origin == s->t->rank) {
+        MPI_Group_incl(all, 1, &last, &one);
+        MPI_Win_start(one, 0, s->win);
+        check(s, MPI_SUCCESS == MPI_Put(&v, 1, MPI_INT, last, 6, 1, MPI_INT, s->win), "MPI_Put");
+        MPI_Win_complete(s->win);
+        MPI_Group_free(&one);
+    }
+    MPI_Group_free(&all);
+    check(s, last != s->t->rank || 9 == read_int(s->part + 6), "what was put while its owner tested");
+}
+
+/* Memory that peers cannot map, beside GPU memory that they can: its owner copies. Elements without gaps are longer
+ * than one request, and those with gaps have more runs. */
+static void unmapped(const test_t *given, int kind)
+{
+    enum { LONG = 100000, RUNS = 1500 };
     test_t own = *given, *s = &own;
-    const bool host = s->t->rank == s->t->nranks - 1;
-    int *p = mem_alloc(host ? MEM_HOST : MEM_DEVICE, BYTES), v = 7;
+    const bool last = s->t->rank == s->t->nranks - 1;
+    const size_t bytes = 3 * LONG * sizeof(int);
+    int *p = mem_alloc(last ? kind : MEM_DEVICE, bytes), *image = calloc(1, bytes), *origin = malloc(bytes);
+    int v = 7, old = 0, sum = 0;
+    MPI_Datatype runs;
+    bool right = true;
 
     s->sort = CREATED;
-    MPI_Win_create(p, BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &s->win);
+    s->part = p;
+    mem_write(p, image, bytes);
+    MPI_Win_create(p, (MPI_Aint) bytes, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &s->win);
     MPI_Win_set_errhandler(s->win, MPI_ERRORS_RETURN);
-    MPI_Win_fence(0, s->win);
-    if (s->t->rank + 1 < s->t->nranks && s->t->rank + 2 == s->t->nranks) {
-        expect_class(s, MPI_Put(&v, 1, MPI_INT, s->right, 0, 1, MPI_INT, s->win), MPI_ERR_UNSUPPORTED_OPERATION,
-                     "MPI_Put to host memory of MPI_Win_create");
-    }
-    check(s, MPI_SUCCESS == MPI_Put(&v, 1, MPI_INT, s->t->rank, 4, 1, MPI_INT, s->win), "MPI_Put to this rank");
-    if (host) {
-        check(s, MPI_SUCCESS == MPI_Get(&v, 1, MPI_INT, s->right, 4, 1, MPI_INT, s->win), "MPI_Get by that rank");
+    MPI_Type_vector(RUNS, 1, 3, MPI_INT, &runs);
+    MPI_Type_commit(&runs);
+    for (int i = 0; i < LONG; i++) {
+        origin[i] = value(s->t->rank, i);
     }
     MPI_Win_fence(0, s->win);
-    check(s, 7 == read_int(p + 1), "what a rank has put to itself");
+    check(s, MPI_SUCCESS == MPI_Put(origin, LONG, MPI_INT, s->right, LONG, LONG, MPI_INT, s->win), "a long MPI_Put");
+    check(s, MPI_SUCCESS == MPI_Put(origin, RUNS, MPI_INT, s->right, 100, 1, runs, s->win), "MPI_Put to many runs");
+    check(s, MPI_SUCCESS == MPI_Accumulate(&v, 1, MPI_INT, s->t->nranks - 1, 1, 1, MPI_INT, MPI_SUM, s->win),
+          "MPI_Accumulate");
+    expect_class(s, MPI_Put(origin, 2, MPI_INT, s->right, 3 * LONG - 1, 2, MPI_INT, s->win), MPI_ERR_RMA_RANGE,
+                 "MPI_Put behind the window");
+    MPI_Win_fence(0, s->win);
+    mem_read(image, p, bytes);
+    for (int i = 0; i < LONG; i++) {
+        right = right && value(s->left, i) == image[LONG + i];
+        right = right && (i >= 3 * RUNS || (0 == i % 3 ? value(s->left, i / 3) : 0) == image[100 + i]);
+    }
+    check(s, right && 0 == image[2 * LONG] && 0 == image[99], "what was put");
+    check(s, !last || v * s->t->nranks == image[1], "the sum of all");
+    memset(origin, 0, bytes);
+    check(s, MPI_SUCCESS == MPI_Get(origin, 1, runs, s->right, 100, 1, runs, s->win), "MPI_Get of many runs");
+    check(s, MPI_SUCCESS == MPI_Get(s->gpu, ROOM, MPI_INT, s->right, LONG, ROOM, MPI_INT, s->win),
+          "MPI_Get to the GPU");
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, s->win);
+    right = true;
+    for (int i = 0; i < 3 * RUNS; i++) {
+        right = right && (0 == i % 3 ? value(s->t->rank, i / 3) : 0) == origin[i];
+    }
+    check(s, right && holds(s->gpu, s->t->rank, ROOM), "what was got");
+    /* Passive: the owner is in MPI_Barrier, or asks others itself. */
+    MPI_Win_lock_all(0, s->win);
+    for (int i = 0; i < 50; i++) {
+        v = 1;
+        MPI_Fetch_and_op(&v, &old, MPI_INT, s->t->nranks - 1, 2, MPI_SUM, s->win);
+        check(s, old >= i && old < 50 * s->t->nranks, "what MPI_Fetch_and_op has fetched");
+        MPI_Compare_and_swap(&v, &sum, &old, MPI_INT, s->right, 3, s->win);
+    }
+    if (last) { /* it makes no call that waits */
+        for (v = 0; v < s->t->nranks - 1;) {
+            MPI_Fetch_and_op(NULL, &v, MPI_INT, s->t->rank, 4, MPI_NO_OP, s->win);
+        }
+        for (v = 0; v < s->t->nranks - 1;) {
+            MPI_Win_sync(s->win);
+            mem_read(&v, p + 5, sizeof v);
+        }
+    } else {
+        v = 1;
+        MPI_Accumulate(&v, 1, MPI_INT, s->t->nranks - 1, 4, 1, MPI_INT, MPI_SUM, s->win);
+        MPI_Accumulate(&v, 1, MPI_INT, s->t->nranks - 1, 5, 1, MPI_INT, MPI_SUM, s->win);
+    }
+    MPI_Win_unlock_all(s->win);
+    tested(s);
+    MPI_Barrier(MPI_COMM_WORLD);
+    check(s, !last || 50 * s->t->nranks == read_int(p + 2), "a count of all ranks");
+    check(s, 1 == read_int(p + 3), "a swap");
+    MPI_Type_free(&runs);
     MPI_Win_free(&s->win);
-    mem_free(host ? MEM_HOST : MEM_DEVICE, p);
+    mem_free(last ? kind : MEM_DEVICE, p);
+    free(origin);
+    free(image);
+}
+
+static void host_part(const test_t *s)
+{
+    unmapped(s, MEM_HOST);
+}
+
+static void async_part(const test_t *s)
+{
+    unmapped(s, MEM_ASYNC);
+}
+
+/* Each rank attaches GPU memory and host memory, and learns the addresses of its neighbour's. */
+static void dynamic(const test_t *given)
+{
+    test_t own = *given, *s = &own;
+    int *p[2] = {mem_alloc(MEM_DEVICE, BYTES), mem_alloc(MEM_HOST, BYTES)}, v = 5, old;
+    MPI_Aint mine[2], theirs[2], size = 1;
+    MPI_Info info;
+    void *base = p;
+    int flag = 0;
+
+    s->sort = DYNAMIC;
+    MPI_Info_create(&info);
+    if (0 == s->t->rank) {
+        MPI_Info_set(info, "mpool_hints", "mpool=gpusym");
+    }
+    MPI_Win_create_dynamic(info, MPI_COMM_WORLD, &s->win);
+    MPI_Info_free(&info);
+    MPI_Win_set_errhandler(s->win, MPI_ERRORS_RETURN);
+    MPI_Win_get_attr(s->win, MPI_WIN_BASE, &base, &flag);
+    check(s, flag && MPI_BOTTOM == base, "MPI_WIN_BASE");
+    expect_class(s, MPI_Win_detach(s->win, p[0]), MPI_ERR_BASE, "MPI_Win_detach of what is not attached");
+    for (int i = 0; i < 2; i++) {
+        s->part = p[i];
+        clear(s);
+        check(s, MPI_SUCCESS == MPI_Win_attach(s->win, p[i], BYTES), "MPI_Win_attach");
+        expect_class(s, MPI_Win_attach(s->win, p[i] + 1, 8), MPI_ERR_RMA_ATTACH, "MPI_Win_attach of the same again");
+        MPI_Get_address(p[i], &mine[i]);
+    }
+    MPI_Sendrecv(mine, 2, MPI_AINT, s->left, 0, theirs, 2, MPI_AINT, s->right, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (int i = 0; i < 2; i++) {
+        s->part = p[i];
+        fill(s->gpu, s->t->rank, 1000);
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, s->right, 0, s->win);
+        check(s, MPI_SUCCESS == MPI_Put(s->gpu, 1000, MPI_INT, s->right, theirs[i], 1000, MPI_INT, s->win), "MPI_Put");
+        MPI_Win_flush(s->right, s->win);
+        check(s, MPI_SUCCESS == MPI_Get(s->other, 1000, MPI_INT, s->right, theirs[i], 1000, MPI_INT, s->win),
+              "MPI_Get");
+        MPI_Win_flush(s->right, s->win);
+        check(s, holds(s->other, s->t->rank, 1000), "what MPI_Get has got");
+        check(s,
+              MPI_SUCCESS == MPI_Fetch_and_op(&v, &old, MPI_INT, s->right,
+                                              MPI_Aint_add(theirs[i], 1000 * (MPI_Aint) sizeof(int)), MPI_SUM, s->win),
+              "MPI_Fetch_and_op");
+        expect_class(s, MPI_Put(&v, 1, MPI_INT, s->right, theirs[i] + (MPI_Aint) BYTES - 3, 1, MPI_INT, s->win),
+                     MPI_ERR_RMA_RANGE, "MPI_Put over the end");
+        expect_class(s, MPI_Put(&v, 1, MPI_INT, s->right, theirs[i] - 1, 1, MPI_INT, s->win), MPI_ERR_RMA_RANGE,
+                     "MPI_Put before the beginning");
+        MPI_Win_unlock(s->right, s->win);
+        MPI_Barrier(MPI_COMM_WORLD);
+        check(s, holds(p[i], s->left, 1000) && 5 == read_int(p[i] + 1000), "what was put to attached memory");
+        check(s, MPI_SUCCESS == MPI_Win_detach(s->win, p[i]), "MPI_Win_detach");
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Win_lock_all(0, s->win);
+        expect_class(s, MPI_Put(&v, 1, MPI_INT, s->right, theirs[i], 1, MPI_INT, s->win), MPI_ERR_RMA_RANGE,
+                     "MPI_Put to memory that is detached");
+        MPI_Win_unlock_all(s->win);
+    }
+    /* More than the table has; what is left is detached by MPI_Win_free. */
+    enum { MOST = 4096, ROOM_FOR_MORE = 2 * MOST };
+    char *bytes = mem_alloc(MEM_DEVICE, ROOM_FOR_MORE);
+    int attached = 0;
+    while (attached < ROOM_FOR_MORE && MPI_SUCCESS == MPI_Win_attach(s->win, bytes + attached, size)) {
+        attached++;
+    }
+    check(s, MOST == attached, "as many pieces as are said to be possible");
+    check(s, MPI_SUCCESS == MPI_Win_detach(s->win, bytes + 7) && MPI_SUCCESS == MPI_Win_attach(s->win, bytes + 7, size),
+          "a piece in place of another");
+    MPI_Get_address(bytes, &mine[0]);
+    MPI_Sendrecv(mine, 1, MPI_AINT, s->left, 0, theirs, 1, MPI_AINT, s->right, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Win_fence(0, s->win);
+    check(s, MPI_SUCCESS == MPI_Put(s->gpu, 100, MPI_INT, s->right, theirs[0] + 4, 100, MPI_INT, s->win),
+          "MPI_Put to many pieces");
+    expect_class(s, MPI_Put(s->gpu, 1, MPI_INT, s->right, theirs[0] + MOST - 2, 1, MPI_INT, s->win), MPI_ERR_RMA_RANGE,
+                 "MPI_Put behind the last piece");
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, s->win);
+    check(s, holds((int *) (void *) (bytes + 4), s->left, 100), "what was put to many pieces");
+    check(s, MPI_SUCCESS == MPI_Win_free(&s->win), "MPI_Win_free");
+    mem_free(MEM_DEVICE, bytes);
+    mem_free(MEM_DEVICE, p[0]);
+    mem_free(MEM_HOST, p[1]);
 }
 
 static void no_locks(const test_t *given)
@@ -545,8 +719,12 @@ int main(int argc, char **argv)
         stage(&s, hosts);
     } else if (t.nranks > 1) { /* else it would be a window of host memory */
         stage(&s, host_part);
+        if (mem_have(MEM_ASYNC)) {
+            stage(&s, async_part);
+        }
     }
     if (!over_hosts) {
+        stage(&s, dynamic);
         stage(&s, no_locks);
     }
     mem_free(MEM_DEVICE, s.gpu);

@@ -42,7 +42,7 @@ static void array_free(array_t *a)
     free(a->packed);
 }
 
-static int array_get(const osc_gpusym_window_t *w, array_t *a, const osc_gpusym_elements_t *e, ompi_datatype_t *basic)
+static int array_get(osc_gpusym_window_t *w, array_t *a, const osc_gpusym_elements_t *e, ompi_datatype_t *basic)
 {
     const size_t bytes = e->layout.bytes;
 

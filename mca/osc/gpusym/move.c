@@ -17,6 +17,8 @@
 #include "opal/util/output.h"
 
 #include "mca/common/gpusym/memory/scratch.h"
+#include "mca/osc/gpusym/ask.h"
+#include "mca/osc/gpusym/attach.h"
 
 int osc_gpusym_refuse(const char *call, const char *why)
 {
@@ -55,6 +57,21 @@ static bool permitted(osc_gpusym_window_t *w, int target)
     return may;
 }
 
+/* Of a dynamic window displacements are addresses. */
+static int find_attached(osc_gpusym_window_t *w, int target, ptrdiff_t disp, osc_gpusym_elements_t *e)
+{
+    char *first;
+
+    if (!osc_gpusym_attached(w, target, (uint64_t) disp + (uint64_t) e->layout.lo, e->layout.span, &first, &e->gpu)) {
+        return MPI_ERR_RMA_RANGE;
+    }
+    e->far = NULL == first;
+    e->gpu = e->gpu && !e->far;
+    e->at = (uint64_t) disp;
+    e->buf = e->far ? NULL : first - e->layout.lo;
+    return OMPI_SUCCESS;
+}
+
 int osc_gpusym_target(osc_gpusym_window_t *w, const char *call, int target, ptrdiff_t disp, size_t count,
                       struct ompi_datatype_t *type, osc_gpusym_elements_t *e)
 {
@@ -64,23 +81,29 @@ int osc_gpusym_target(osc_gpusym_window_t *w, const char *call, int target, ptrd
     if (!w->served) {
         return osc_gpusym_refuse(call, "its ranks are not on one host, or cannot share memory");
     }
+    osc_gpusym_window_progress(w);
     if (!permitted(w, target)) {
         return MPI_ERR_RMA_SYNC;
     }
     gpusym_layout_find(count, type, &e->layout);
     e->gpu = part->gpu;
+    e->far = false;
+    e->owner = target;
     e->buf = NULL;
     if (0 == e->layout.bytes) {
         return OMPI_SUCCESS;
+    }
+    if (w->dynamic) {
+        return find_attached(w, target, disp, e);
     }
     if (__builtin_mul_overflow(disp, (ptrdiff_t) part->unit, &at) || __builtin_add_overflow(at, e->layout.lo, &first) ||
         first < 0 || (uint64_t) first > part->bytes || e->layout.span > part->bytes - (uint64_t) first) {
         return MPI_ERR_RMA_RANGE;
     }
-    if (!part->reached) {
-        return osc_gpusym_refuse(call, "the target's memory cannot be mapped by other processes");
-    }
-    e->buf = part->base + at;
+    e->far = !part->reached;
+    e->gpu = e->gpu && !e->far;
+    e->at = (uint64_t) at;
+    e->buf = e->far ? NULL : part->base + at;
     return OMPI_SUCCESS;
 }
 
@@ -91,6 +114,7 @@ void osc_gpusym_origin(const osc_gpusym_window_t *w, const void *buf, size_t cou
 
     gpusym_layout_find(count, type, &e->layout);
     e->buf = (char *) (uintptr_t) buf;
+    e->far = false;
     if (0 != e->layout.bytes) {
         gpusym_layout_where(w->dev, &e->layout, buf, &mem);
     }
@@ -103,8 +127,11 @@ int osc_gpusym_pack(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e
     return class_of(w, gpusym_layout_pack(w->dev, w->gpu, l, packed, e->buf, l->bytes));
 }
 
-int osc_gpusym_gather(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed)
+int osc_gpusym_gather(osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed)
 {
+    if (e->far) {
+        return osc_gpusym_ask(w, e->owner, &e->layout, e->at, packed, false);
+    }
     return e->gpu ? osc_gpusym_pack(w, e, packed)
                   : class_of(w, gpusym_layout_gather(&e->layout, e->buf, packed, e->layout.bytes));
 }
@@ -115,8 +142,11 @@ int osc_gpusym_unpack(const osc_gpusym_window_t *w, const osc_gpusym_elements_t 
     return class_of(w, gpusym_layout_unpack(w->dev, w->gpu, l, e->buf, packed, l->bytes));
 }
 
-int osc_gpusym_scatter(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, const void *packed)
+int osc_gpusym_scatter(osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, const void *packed)
 {
+    if (e->far) {
+        return osc_gpusym_ask(w, e->owner, &e->layout, e->at, (void *) (uintptr_t) packed, true);
+    }
     return e->gpu ? osc_gpusym_unpack(w, e, packed)
                   : class_of(w, gpusym_layout_scatter(&e->layout, e->buf, packed, e->layout.bytes));
 }
@@ -161,6 +191,7 @@ int osc_gpusym_end_copies(osc_gpusym_window_t *w, int target)
 {
     wait_t wait = {w, target};
 
+    osc_gpusym_window_progress(w);
     /* Copies wait for no process: they are waited for even if one has died. */
     while (!copies_ended(&wait)) {
     }
@@ -260,6 +291,9 @@ int osc_gpusym_move(osc_gpusym_window_t *w, int target, const osc_gpusym_element
     }
     if (0 == to->layout.bytes) {
         return OMPI_SUCCESS;
+    }
+    if (to->far || from->far) {
+        return move_packed(w, to, from);
     }
     if (run_to && run_from && (to->gpu || from->gpu) && osc_gpusym_own(w, origin) &&
         gpusym_layout_is_one(w->dev, &origin->layout, origin->buf)) {

@@ -9,11 +9,14 @@
 #include "mca/common/ompi/layout.h"
 #include "mca/osc/gpusym/window.h"
 
-/* Elements in memory of this process, or mapped here. */
+/* Elements in memory of this process, or mapped here; or that only their owner reaches. */
 typedef struct {
     gpusym_layout_t layout;
     char *buf; /* which the offsets of the layout are from */
     bool gpu;  /* the CPU must not touch it */
+    bool far;  /* the owner is asked (ask.h): there is no buf */
+    int owner;
+    uint64_t at; /* of buf, as of osc_gpusym_ask */
 } osc_gpusym_elements_t;
 
 /* The functions of ompi_osc_base_module_t. */
@@ -29,17 +32,17 @@ int osc_gpusym_rget(void *origin, gpusym_count_t origin_count, struct ompi_datat
                     struct ompi_request_t **request);
 
 /* Finds the elements of a target, for `call`. MPI error codes: MPI_ERR_RMA_SYNC: no epoch permits access;
- * MPI_ERR_RMA_RANGE: they do not lie in its part; MPI_ERR_UNSUPPORTED_OPERATION, with a message: this process does not
- * reach it. */
+ * MPI_ERR_RMA_RANGE: they do not lie in its part, or in memory that it has attached;
+ * MPI_ERR_UNSUPPORTED_OPERATION, with a message: the window is not served. */
 int osc_gpusym_target(osc_gpusym_window_t *w, const char *call, int target, ptrdiff_t disp, size_t count,
                       struct ompi_datatype_t *type, osc_gpusym_elements_t *e);
 /* The elements of an origin, or a result. */
 void osc_gpusym_origin(const osc_gpusym_window_t *w, const void *buf, size_t count, struct ompi_datatype_t *type,
                        osc_gpusym_elements_t *e);
 /* Copy elements to packed host memory, and back. Complete on return. MPI error code. */
-int osc_gpusym_gather(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed);
-int osc_gpusym_scatter(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, const void *packed);
-/* The same of packed memory of any kind, where the elements or it are GPU memory. */
+int osc_gpusym_gather(osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed);
+int osc_gpusym_scatter(osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, const void *packed);
+/* The same of packed memory of any kind, where the elements or it are GPU memory, and not far. */
 int osc_gpusym_pack(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed);
 int osc_gpusym_unpack(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, const void *packed);
 

@@ -1,11 +1,12 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * One-sided calls on GPU memory: a component of Open MPI's, which takes two sorts of windows:
+ * One-sided calls on GPU memory: a component of Open MPI's, which takes three sorts of windows:
  *
  * - of MPI_Win_allocate, where a rank's info object has "mpool_hints" with the value "mpool=gpusym", as mpool/gpusym
- *   does of MPI_Alloc_mem. Ranks that have it get memory of their GPU, the others of their host.
- * - of MPI_Win_create, where the memory of a rank is a GPU's.
+ *   does of MPI_Alloc_mem. Ranks that have it get memory of their GPU, the others of their host;
+ * - of MPI_Win_create, where the memory of a rank is a GPU's;
+ * - of MPI_Win_create_dynamic, where a rank's info object has that key: GPU memory is going to be attached.
  *
  * All other windows are left to Open MPI's components, which access memory by the CPU.
  */
@@ -23,6 +24,8 @@
 #include "mca/common/gpusym/device/plain.h"
 #include "mca/common/gpusym/memory/pool.h"
 #include "mca/osc/gpusym/accumulate.h"
+#include "mca/osc/gpusym/ask.h"
+#include "mca/osc/gpusym/attach.h"
 #include "mca/osc/gpusym/move.h"
 #include "mca/osc/gpusym/sync.h"
 #include "mca/osc/gpusym/window.h"
@@ -86,13 +89,11 @@ static int window_free(struct ompi_win_t *win)
     const int ended = osc_gpusym_end_copies(w, -1);
     const int rc = osc_gpusym_window_barrier(w);
 
+    osc_gpusym_ask_close(w);
+    osc_gpusym_detach_all(w);
     osc_gpusym_window_destroy(w);
     return OMPI_SUCCESS != rc ? rc : ended;
 }
-
-/* ---- calls for windows of other flavors ---- */
-
-#define WHY "it is for windows of another flavor"
 
 static int refuse_shared_query(struct ompi_win_t *win, int rank, size_t *size, gpusym_disp_unit_t *disp_unit,
                                void *base)
@@ -102,28 +103,13 @@ static int refuse_shared_query(struct ompi_win_t *win, int rank, size_t *size, g
     (void) size;
     (void) disp_unit;
     (void) base;
-    return osc_gpusym_refuse("MPI_Win_shared_query", WHY);
-}
-
-static int refuse_attach(struct ompi_win_t *win, void *base, size_t size)
-{
-    (void) win;
-    (void) base;
-    (void) size;
-    return osc_gpusym_refuse("MPI_Win_attach", WHY);
-}
-
-static int refuse_detach(struct ompi_win_t *win, const void *base)
-{
-    (void) win;
-    (void) base;
-    return osc_gpusym_refuse("MPI_Win_detach", WHY);
+    return osc_gpusym_refuse("MPI_Win_shared_query", "it is for windows of another flavor");
 }
 
 static const ompi_osc_base_module_t functions = {
     .osc_win_shared_query = refuse_shared_query,
-    .osc_win_attach = refuse_attach,
-    .osc_win_detach = refuse_detach,
+    .osc_win_attach = osc_gpusym_attach,
+    .osc_win_detach = osc_gpusym_detach,
     .osc_free = window_free,
     .osc_put = osc_gpusym_put,
     .osc_get = osc_gpusym_get,
@@ -190,7 +176,8 @@ static int component_query(struct ompi_win_t *win, void **base, size_t size, gpu
 
     (void) win;
     (void) disp_unit;
-    if ((!create && MPI_WIN_FLAVOR_ALLOCATE != flavor) || !gpusym_collectives_served() ||
+    if ((!create && MPI_WIN_FLAVOR_ALLOCATE != flavor && MPI_WIN_FLAVOR_DYNAMIC != flavor) ||
+        !gpusym_collectives_served() ||
         OMPI_SUCCESS != osc_gpusym_any_rank(comm, create ? is_gpu(*base, size) : requests_gpu(info), &any) || !any) {
         return OMPI_ERR_NOT_SUPPORTED;
     }
@@ -226,19 +213,26 @@ static int select_other(struct ompi_win_t *win, void **base, size_t size, gpusym
 static int component_select(struct ompi_win_t *win, void **base, size_t size, gpusym_disp_unit_t disp_unit,
                             struct ompi_communicator_t *comm, struct opal_info_t *info, int flavor, int *model)
 {
-    const bool create = MPI_WIN_FLAVOR_CREATE == flavor;
-    const osc_gpusym_memory_t kind = create ? OSC_GPUSYM_GIVEN : requests_gpu(info) ? OSC_GPUSYM_GPU : OSC_GPUSYM_HOST;
-    osc_gpusym_window_t *w = osc_gpusym_window_create(kind, create ? *base : NULL, size);
+    const bool allocate = MPI_WIN_FLAVOR_ALLOCATE == flavor, dynamic = MPI_WIN_FLAVOR_DYNAMIC == flavor;
+    const osc_gpusym_memory_t kind = !allocate            ? OSC_GPUSYM_GIVEN
+                                     : requests_gpu(info) ? OSC_GPUSYM_GPU
+                                                          : OSC_GPUSYM_HOST;
+    osc_gpusym_window_t *w =
+        osc_gpusym_window_create(kind, MPI_WIN_FLAVOR_CREATE == flavor ? *base : NULL, dynamic ? 0 : size);
     bool failed = true;
     int rc = osc_gpusym_any_rank(comm, NULL == w, &failed);
 
-    if (OMPI_SUCCESS == rc && failed && !create) {
+    if (OMPI_SUCCESS == rc && failed && allocate) {
         OSC_GPUSYM_VERBOSE("a window has host memory, since not all ranks have GPU memory for it");
         osc_gpusym_window_destroy(w);
         return select_other(win, base, size, disp_unit, comm, info, flavor, model);
     }
-    if (OMPI_SUCCESS == rc) {
-        rc = failed ? OMPI_ERR_OUT_OF_RESOURCE : osc_gpusym_window_join(w, comm, (uint64_t) disp_unit);
+    if (OMPI_SUCCESS == rc && !failed) {
+        w->dynamic = dynamic;
+        rc = osc_gpusym_window_join(w, comm, (uint64_t) disp_unit);
+        rc = OMPI_SUCCESS == rc ? osc_gpusym_ask_open(w) : rc;
+    } else if (OMPI_SUCCESS == rc) {
+        rc = OMPI_ERR_OUT_OF_RESOURCE;
     }
     if (OMPI_SUCCESS != rc) {
         osc_gpusym_window_destroy(w);
@@ -247,7 +241,7 @@ static int component_select(struct ompi_win_t *win, void **base, size_t size, gp
     w->super = functions;
     w->no_locks = says_true(info, "no_locks");
     win->w_osc_module = &w->super;
-    if (!create) {
+    if (allocate) {
         *base = w->part[w->rank].base;
     }
     *model = MPI_WIN_UNIFIED;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "ompi/group/group.h"
+#include "opal/runtime/opal_progress.h"
 
 #include "mca/osc/gpusym/move.h"
 
@@ -205,6 +206,9 @@ int osc_gpusym_test(struct ompi_win_t *win, int *flag)
         return MPI_ERR_RMA_SYNC;
     }
     *flag = all_completed(w);
+    if (!*flag) {
+        opal_progress();
+    }
     w->exposed = 0 == *flag;
     return OMPI_SUCCESS;
 }
@@ -356,7 +360,7 @@ int osc_gpusym_unlock_all(struct ompi_win_t *win)
 
 int osc_gpusym_sync(struct ompi_win_t *win)
 {
-    (void) win;
+    osc_gpusym_window_progress(osc_gpusym_window(win));
     atomic_thread_fence(memory_order_seq_cst);
     return OMPI_SUCCESS;
 }

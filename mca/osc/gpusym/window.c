@@ -152,7 +152,9 @@ void osc_gpusym_window_destroy(osc_gpusym_window_t *w)
 
 static uint64_t page_bytes(uint32_t n)
 {
-    const uint64_t bytes = HEAD + n * sizeof(osc_gpusym_words_t) + 2ull * n * n * sizeof(uint32_t) + sizeof(uint32_t);
+    const uint64_t rank = sizeof(osc_gpusym_words_t) + sizeof(osc_gpusym_mailbox_t) +
+                          OSC_GPUSYM_ATTACHED_MAX * sizeof(osc_gpusym_attached_t);
+    const uint64_t bytes = HEAD + n * rank + 2ull * n * n * sizeof(uint32_t) + sizeof(uint32_t);
     return (bytes + 4095) / 4096 * 4096;
 }
 
@@ -160,7 +162,9 @@ static uint64_t page_bytes(uint32_t n)
 static void divide_page(osc_gpusym_window_t *w)
 {
     w->words = (osc_gpusym_words_t *) ((char *) w->page + HEAD);
-    w->posted = (uint32_t *) (w->words + w->n);
+    w->mailbox = (osc_gpusym_mailbox_t *) (w->words + w->n);
+    w->attached = (osc_gpusym_attached_t *) (w->mailbox + w->n);
+    w->posted = (uint32_t *) (w->attached + (size_t) w->n * OSC_GPUSYM_ATTACHED_MAX);
     w->completed = w->posted + (size_t) w->n * w->n;
     w->broken = w->completed + (size_t) w->n * w->n;
 }
@@ -269,6 +273,17 @@ static bool map_all(osc_gpusym_window_t *w, const card_t *card)
     return ok;
 }
 
+/* Whether this rank does not reach some memory, or cannot know that it does. */
+static bool some_unreached(const osc_gpusym_window_t *w)
+{
+    bool some = w->dynamic;
+
+    for (uint32_t i = 0; i < w->n; i++) {
+        some = some || !w->part[i].reached;
+    }
+    return some;
+}
+
 int osc_gpusym_window_join(osc_gpusym_window_t *w, ompi_communicator_t *comm, uint64_t unit)
 {
     card_t own, *card;
@@ -300,6 +315,9 @@ int osc_gpusym_window_join(osc_gpusym_window_t *w, ompi_communicator_t *comm, ui
         rc = osc_gpusym_any_rank(w->comm, !map_all(w, card), &failed);
     }
     w->served = OMPI_SUCCESS == rc && !failed;
+    if (w->served) {
+        rc = osc_gpusym_any_rank(w->comm, some_unreached(w), &w->asks);
+    }
     free(card);
     return rc;
 }
@@ -350,6 +368,13 @@ int osc_gpusym_window_wait(osc_gpusym_window_t *w, bool (*true_now)(void *arg), 
         }
     }
     return OMPI_SUCCESS;
+}
+
+void osc_gpusym_window_progress(const osc_gpusym_window_t *w)
+{
+    if (w->asks) {
+        opal_progress();
+    }
 }
 
 static bool all_entered(void *arg)

@@ -3,10 +3,10 @@
  *
  * A window of GPU memory: the parts of its ranks, and the page that its processes share.
  *
- * All processes map the parts of all others when the window is created, and the page, which has the words of locks,
- * barriers and post, start, complete and wait. A process that waits for such a word runs Open MPI's progress, and looks
- * from time to time whether the others live: the death of one ends all waits with MPI_ERR_OTHER, here and in every
- * later call that waits.
+ * All processes map the parts of all others when the window is created, where that can be (else: ask.h), and the page,
+ * which has the words of locks, barriers and post, start, complete and wait. A process that waits for such a word runs
+ * Open MPI's progress, and looks from time to time whether the others live: the death of one ends all waits with
+ * MPI_ERR_OTHER, here and in every later call that waits.
  */
 #ifndef OSC_GPUSYM_WINDOW_H
 #define OSC_GPUSYM_WINDOW_H
@@ -33,9 +33,35 @@ typedef struct {
                                  * ones */
     uint32_t ticket, serving;   /* the lock of accumulates to this rank: holders in the order in which they came */
     uint32_t barrier;           /* barriers that this rank has entered */
+    uint32_t attached;          /* entries in use of what it has attached are below this one */
 } osc_gpusym_words_t;
 
-/* The part of a rank. */
+/* What origins request of a rank whose memory they do not reach, in the page (ask.h). */
+#define OSC_GPUSYM_MAILBOX_BYTES 65536u
+#define OSC_GPUSYM_MAILBOX_PIECES 512u
+typedef struct {
+    uint64_t at; /* from the rank's part on; in a dynamic window the address */
+    uint64_t bytes;
+} osc_gpusym_piece_t;
+typedef struct {
+    _Alignas(64) uint32_t ticket, serving; /* origins, in the order in which they come */
+    _Alignas(64) uint32_t request;         /* 0: none; set by the origin, cleared by the owner */
+    uint32_t pieces;
+    int32_t rc; /* MPI's class */
+    osc_gpusym_piece_t piece[OSC_GPUSYM_MAILBOX_PIECES];
+    char data[OSC_GPUSYM_MAILBOX_BYTES]; /* of all pieces, one behind the other */
+} osc_gpusym_mailbox_t;
+
+/* Memory that a rank has attached to a dynamic window, in the page (attach.h): atomics. */
+#define OSC_GPUSYM_ATTACHED_MAX 4096u
+typedef struct {
+    uint32_t version;
+    uint32_t flags;
+    uint64_t base, bytes, off;
+    uint32_t key; /* 0: peers cannot map it */
+} osc_gpusym_attached_t;
+
+/* The part of a rank. In a dynamic window it has no bytes. */
 typedef struct {
     char *base; /* in this process; NULL: this process does not reach it, or it has no bytes */
     uint64_t bytes;
@@ -58,14 +84,16 @@ typedef struct osc_gpusym_copy {
 typedef enum { OSC_GPUSYM_UNLOCKED, OSC_GPUSYM_SHARED, OSC_GPUSYM_EXCLUSIVE, OSC_GPUSYM_UNCHECKED } osc_gpusym_held_t;
 
 /* A window. Open MPI keeps it as win->w_osc_module, until osc_free. */
-typedef struct {
+typedef struct osc_gpusym_window {
     ompi_osc_base_module_t super;
     ompi_communicator_t *comm; /* a duplicate */
     uint32_t n, rank;
     const gpusym_device_t *dev;
     gpusym_gpu_t *gpu; /* copies */
     bool served;       /* false: calls that move data are refused, since the ranks do not share one host */
+    bool dynamic;
     bool no_locks;
+    bool asks; /* some rank does not reach some memory, so that its owner is asked */
 
     /* This rank's memory. */
     void *memory; /* allocated here; NULL: none, or the program's */
@@ -79,12 +107,16 @@ typedef struct {
     gpusym_segment_id_t page_id;
     void *page; /* NULL: none */
     uint64_t page_bytes;
-    osc_gpusym_words_t *words; /* [n] */
-    uint32_t *posted;          /* [target * n + origin]: exposure epochs that target has posted for origin */
-    uint32_t *completed;       /* [target * n + origin]: access epochs that origin has completed at target */
-    uint32_t *broken;          /* a rank has died: its number plus 1 */
+    osc_gpusym_words_t *words;       /* [n] */
+    uint32_t *posted;                /* [target * n + origin]: exposure epochs that target has posted for origin */
+    uint32_t *completed;             /* [target * n + origin]: access epochs that origin has completed at target */
+    uint32_t *broken;                /* a rank has died: its number plus 1 */
+    osc_gpusym_mailbox_t *mailbox;   /* [n] */
+    osc_gpusym_attached_t *attached; /* [n * OSC_GPUSYM_ATTACHED_MAX] */
 
-    /* Epochs. `lock` guards them and the copies. */
+    struct osc_gpusym_window *next_asked; /* in the list of windows that ask */
+
+    /* Epochs. `lock` guards them, the copies, and what this rank has attached. */
     pthread_mutex_t lock;
     osc_gpusym_copy_t *copies;
     int error;              /* of a copy that has ended; MPI's class */
@@ -126,6 +158,9 @@ int osc_gpusym_any_rank(ompi_communicator_t *comm, bool mine, bool *answer);
 
 /* Waits until true(arg), with progress. MPI_ERR_OTHER, with a message: a rank has died. */
 int osc_gpusym_window_wait(osc_gpusym_window_t *w, bool (*true_now)(void *arg), void *arg);
+/* Makes progress in a call that need not wait: a program that makes only such calls must not keep others waiting for
+ * memory that this rank owns. */
+void osc_gpusym_window_progress(const osc_gpusym_window_t *w);
 /* A barrier of all ranks. */
 int osc_gpusym_window_barrier(osc_gpusym_window_t *w);
 

@@ -1,0 +1,207 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Requests to the owner of memory: see ask.h.
+ */
+#include "mca/osc/gpusym/ask.h"
+
+#include <string.h>
+
+#include "opal/runtime/opal_progress.h"
+
+#include "mca/osc/gpusym/attach.h"
+
+enum { NONE, READ, WRITE };
+
+/* ---- the owner ---- */
+
+/* The windows that ask. */
+static struct {
+    pthread_mutex_t lock;
+    osc_gpusym_window_t *first;
+} open_windows = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Where a piece of a request is; NULL: not in this rank's memory. */
+static char *find_piece(osc_gpusym_window_t *w, const osc_gpusym_piece_t *piece)
+{
+    const osc_gpusym_part_t *part = &w->part[w->rank];
+    char *at;
+    bool gpu;
+
+    if (w->dynamic) {
+        return osc_gpusym_attached(w, (int) w->rank, piece->at, piece->bytes, &at, &gpu) ? at : NULL;
+    }
+    return piece->at <= part->bytes && piece->bytes <= part->bytes - piece->at ? part->base + piece->at : NULL;
+}
+
+static int copy_piece(osc_gpusym_window_t *w, char *at, void *data, size_t bytes, bool write)
+{
+    gpusym_mem_t mem = {.kind = GPUSYM_MEM_HOST};
+    gpusym_layout_t l;
+    int rc = GPUSYM_SUCCESS;
+
+    gpusym_layout_find(bytes, &ompi_mpi_byte.dt, &l);
+    gpusym_layout_where(w->dev, &l, at, &mem);
+    if (GPUSYM_MEM_DEVICE != mem.kind) {
+        memcpy(write ? at : data, write ? data : at, bytes);
+    } else if (write) {
+        rc = gpusym_layout_unpack(w->dev, w->gpu, &l, at, data, bytes);
+    } else {
+        rc = gpusym_layout_pack(w->dev, w->gpu, &l, data, at, bytes);
+    }
+    return GPUSYM_SUCCESS == rc ? OMPI_SUCCESS : MPI_ERR_OTHER;
+}
+
+static int carry_out(osc_gpusym_window_t *w, osc_gpusym_mailbox_t *box, uint32_t request)
+{
+    uint64_t done = 0;
+    int rc = OMPI_SUCCESS;
+
+    for (uint32_t i = 0; OMPI_SUCCESS == rc && i < box->pieces; i++) {
+        const osc_gpusym_piece_t piece = box->piece[i];
+        char *at = find_piece(w, &piece);
+        rc = NULL != at ? copy_piece(w, at, box->data + done, piece.bytes, WRITE == request) : MPI_ERR_RMA_RANGE;
+        done += piece.bytes;
+    }
+    return rc;
+}
+
+/* A copy may itself make progress: then, and while another thread is here, there is nothing to do. */
+static int make_progress(void)
+{
+    int n = 0;
+
+    if (0 != pthread_mutex_trylock(&open_windows.lock)) {
+        return 0;
+    }
+    for (osc_gpusym_window_t *w = open_windows.first; NULL != w; w = w->next_asked) {
+        osc_gpusym_mailbox_t *box = &w->mailbox[w->rank];
+        const uint32_t request = __atomic_load_n(&box->request, __ATOMIC_ACQUIRE);
+        if (NONE != request) {
+            box->rc = carry_out(w, box, request);
+            __atomic_store_n(&box->request, NONE, __ATOMIC_RELEASE);
+            n++;
+        }
+    }
+    pthread_mutex_unlock(&open_windows.lock);
+    return n;
+}
+
+void osc_gpusym_ask_close(osc_gpusym_window_t *w)
+{
+    bool last = false;
+
+    pthread_mutex_lock(&open_windows.lock);
+    for (osc_gpusym_window_t **at = &open_windows.first; NULL != *at; at = &(*at)->next_asked) {
+        if (w == *at) {
+            *at = w->next_asked;
+            last = NULL == open_windows.first;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&open_windows.lock);
+    if (last) {
+        (void) opal_progress_unregister(make_progress);
+    }
+}
+
+int osc_gpusym_ask_open(osc_gpusym_window_t *w)
+{
+    if (!w->asks) {
+        return OMPI_SUCCESS;
+    }
+    pthread_mutex_lock(&open_windows.lock);
+    const bool first = NULL == open_windows.first;
+    w->next_asked = open_windows.first;
+    open_windows.first = w;
+    pthread_mutex_unlock(&open_windows.lock);
+    const int rc = first ? opal_progress_register(make_progress) : OMPI_SUCCESS;
+    if (OMPI_SUCCESS != rc) {
+        osc_gpusym_ask_close(w);
+    }
+    return rc;
+}
+
+/* ---- the origin ---- */
+
+typedef struct {
+    osc_gpusym_window_t *w;
+    osc_gpusym_mailbox_t *box;
+    uint32_t ticket;
+    char *packed; /* of what the box has */
+    uint64_t bytes;
+    bool write;
+    int rc;
+} ask_t;
+
+static bool is_turn(void *arg)
+{
+    const ask_t *a = arg;
+    return __atomic_load_n(&a->box->serving, __ATOMIC_ACQUIRE) == a->ticket;
+}
+
+static bool is_answered(void *arg)
+{
+    const ask_t *a = arg;
+    return NONE == __atomic_load_n(&a->box->request, __ATOMIC_ACQUIRE);
+}
+
+/* Has the owner do what the box has. */
+static int post(ask_t *a)
+{
+    if (0 == a->box->pieces) {
+        return OMPI_SUCCESS;
+    }
+    if (a->write) {
+        memcpy(a->box->data, a->packed, a->bytes);
+    }
+    __atomic_store_n(&a->box->request, a->write ? WRITE : READ, __ATOMIC_RELEASE);
+    a->rc = osc_gpusym_window_wait(a->w, is_answered, a);
+    if (OMPI_SUCCESS != a->rc) {
+        return a->rc;
+    }
+    a->rc = a->box->rc;
+    if (!a->write) {
+        memcpy(a->packed, a->box->data, a->bytes);
+    }
+    a->packed += a->bytes;
+    a->bytes = 0;
+    a->box->pieces = 0;
+    return a->rc;
+}
+
+static int add_run(void *arg, ptrdiff_t off, size_t bytes)
+{
+    ask_t *a = arg;
+    uint64_t at = (uint64_t) off;
+
+    while (bytes > 0) {
+        const uint64_t room = OSC_GPUSYM_MAILBOX_BYTES - a->bytes, n = bytes < room ? bytes : room;
+        a->box->piece[a->box->pieces++] = (osc_gpusym_piece_t){at, n};
+        a->bytes += n;
+        at += n;
+        bytes -= n;
+        if ((OSC_GPUSYM_MAILBOX_PIECES == a->box->pieces || OSC_GPUSYM_MAILBOX_BYTES == a->bytes) &&
+            OMPI_SUCCESS != post(a)) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int osc_gpusym_ask(osc_gpusym_window_t *w, int target, const gpusym_layout_t *l, uint64_t at, void *packed, bool write)
+{
+    ask_t a = {.w = w, .box = &w->mailbox[target], .packed = packed, .write = write};
+
+    a.ticket = __atomic_fetch_add(&a.box->ticket, 1, __ATOMIC_RELAXED);
+    a.rc = osc_gpusym_window_wait(w, is_turn, &a);
+    if (OMPI_SUCCESS != a.rc) {
+        return a.rc; /* after an error nobody gets a turn any more */
+    }
+    a.box->pieces = 0;
+    if (0 == gpusym_layout_runs(l, (ptrdiff_t) at, add_run, &a)) {
+        (void) post(&a);
+    }
+    __atomic_fetch_add(&a.box->serving, 1, __ATOMIC_RELEASE);
+    return a.rc;
+}
