@@ -54,11 +54,15 @@ static int copy_piece(osc_gpusym_window_t *w, char *at, void *data, size_t bytes
 
 static int carry_out(osc_gpusym_window_t *w, osc_gpusym_mailbox_t *box, uint32_t request)
 {
+    const uint32_t pieces = box->pieces;
     uint64_t done = 0;
-    int rc = OMPI_SUCCESS;
+    int rc = pieces <= OSC_GPUSYM_MAILBOX_PIECES ? OMPI_SUCCESS : MPI_ERR_INTERN;
 
-    for (uint32_t i = 0; OMPI_SUCCESS == rc && i < box->pieces; i++) {
+    for (uint32_t i = 0; OMPI_SUCCESS == rc && i < pieces; i++) {
         const osc_gpusym_piece_t piece = box->piece[i];
+        if (piece.bytes > OSC_GPUSYM_MAILBOX_BYTES - done) { /* none of ours has written that */
+            return MPI_ERR_INTERN;
+        }
         char *at = find_piece(w, &piece);
         rc = NULL != at ? copy_piece(w, at, box->data + done, piece.bytes, WRITE == request) : MPI_ERR_RMA_RANGE;
         done += piece.bytes;

@@ -40,7 +40,7 @@ static const gpusym_var_number_t numbers[] = {
      "Bytes of the message that a block of a two-shot kernel processes in one step. 0: use the tuning table"},
     {"timeout", MCA_BASE_VAR_TYPE_DOUBLE, 3, FIELD(timeout), 60, 0, 1000000, 0, "seconds",
      "Maximum time that a GPU waits inside a kernel for another GPU, and that another host may be silent. When it "
-     "expires, the job ends with a message. 0: no limit"},
+     "expires, the collective ends with an error. 0: no limit"},
     {"timeout_host", MCA_BASE_VAR_TYPE_DOUBLE, 3, FIELD(timeout_host), 0, 0, 1000000, 0, "seconds",
      "Maximum time that a collective waits for ranks that have not called it. When it expires, the collective ends "
      "with an error. 0: no limit"},
