@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * mpirun test: one-sided calls on windows of GPU memory, created, allocated, dynamic, and created with host memory on
- * some ranks: each call, each kind of epoch, all results compared, and errors by their class. With --kill rank 1 dies while it holds rank 0's lock: the others' calls end with an error. To
- * be run below test/outlive.sh then. With --hosts the ranks are on several hosts: calls that move data are refused.
+ * some ranks: each call, each kind of epoch, all results compared, and errors by their class. With
+ * --kill rank 1 dies while it holds rank 0's lock: the others' calls end with an error. To be run below test/outlive.sh
+ * then. With --hosts the ranks are on several hosts: calls that move data are refused.
  */
 #include <mpi.h>
 #include <signal.h>
