@@ -6,8 +6,10 @@
  *     mpirun -n 2 --bind-to core --mca coll gpusym --mca coll_gpusym_trace /tmp/trace bench/trace_cost --csv cost.csv
  *
  * Calls with the trace and without it take turns within one job, by coll_gpusym_trace_calls: two jobs differ by more
- * than it costs. In each turn every form of every collective is called some hundred times at once. bench/README.md says
- * how to read the table.
+ * than it costs. In each turn every form of every collective is called some hundred times. A resident kernel looks for
+ * its command once in a round trip across PCIe: a program that makes calls one behind the other has each command come
+ * at the same time of that, and a delay of 50 ns costs it nothing, or half of the round trip. So the ranks let a random
+ * time pass before each call, which is not counted. --gap 0: none. bench/README.md says how to read the table.
  */
 #include <getopt.h>
 #include <mpi.h>
@@ -25,7 +27,7 @@
 
 #define USAGE                                                                                  \
     "trace_cost [--device cuda|sim] [--min BYTES] [--max BYTES] [--step FACTOR] [--turns N]\n" \
-    "           [--csv FILE] [--json FILE]"
+    "           [--gap US] [--delay NS] [--csv FILE] [--json FILE]"
 
 #define SETTLE_NS 200000000 /* records are switched on and off ten times a second */
 #define CALLS_CUDA 500      /* of a turn */
@@ -34,11 +36,13 @@
 #define TURNS_SIM 3
 #define TURNS_MAX 401
 #define CELLS_MAX 64
+#define GAP_US 2 /* more than a round trip across PCIe */
 
 static struct {
     bench_common_t common;
-    size_t turns; /* 0: by the device */
-} opt = {.common = {.min = 8, .max = 4096, .step = 512, .batches = BENCH_BATCHES}};
+    size_t turns;      /* 0: by the device */
+    double gap, delay; /* seconds before each call: at most, not counted; and in place of a trace, counted */
+} opt = {.common = {.min = 8, .max = 4096, .step = 512, .batches = BENCH_BATCHES}, .gap = GAP_US * 1e-6};
 
 static const char *const names[] = {"allreduce", "alltoall"};
 static const struct {
@@ -93,17 +97,34 @@ static unsigned long long drop_cells(void)
 
 /* ---- turns ------------------------------------------------------------------------------------------------------- */
 
-static void call_cell(struct cell *c, int calls, double *us)
+/* Returns when it has ended. */
+static double spin(double seconds)
 {
+    const double start = MPI_Wtime();
+    double now = start;
+    while (now - start < seconds) {
+        now = MPI_Wtime();
+    }
+    return now;
+}
+
+static void call_cell(struct cell *c, int calls, double delay, double *us)
+{
+    unsigned short seed[3] = {1, 2, 3}; /* of all ranks, which then enter a call together */
+    double seconds = 0;
     for (int i = 0; i < calls / 5; i++) { /* the first launches a kernel, which then is resident */
         bench_call_by_mpi(&c->call);
     }
     MPI_Barrier(bench_world);
-    const double start = MPI_Wtime();
     for (int i = 0; i < calls; i++) {
+        const double start = spin(opt.gap * erand48(seed));
+        if (delay > 0) {
+            (void) spin(delay);
+        }
         bench_call_by_mpi(&c->call);
+        seconds += MPI_Wtime() - start;
     }
-    *us = (MPI_Wtime() - start) / calls * 1e6;
+    *us = seconds / calls * 1e6;
 }
 
 /* False: MPI_T cannot set it. */
@@ -112,13 +133,13 @@ static bool take_turns(const bench_variable_t *traced, int calls)
     static const struct timespec settle = {.tv_nsec = SETTLE_NS};
     for (size_t turn = 0; turn < opt.turns; turn++) {
         for (int on = 0; on < 2; on++) {
-            if (!bench_variable_set(traced, on)) {
+            if (!bench_variable_set(traced, on && opt.delay <= 0)) {
                 return false;
             }
             nanosleep(&settle, NULL);
             bench_progress("turn %zu of %zu", turn + 1, opt.turns);
             for (size_t i = 0; i < ncells; i++) {
-                call_cell(&cells[i], calls, &cells[i].us[on][turn]);
+                call_cell(&cells[i], calls, on ? opt.delay : 0, &cells[i].us[on][turn]);
             }
         }
     }
@@ -151,11 +172,15 @@ static void read_options(int argc, char **argv)
     static const struct option all[] = {
 #define BENCH_COMMON BENCH_GETOPT
 #include "bench/options.def"
-        {"turns", 1, NULL, 'T'}, {NULL, 0, NULL, 0}};
+        {"turns", 1, NULL, 'T'}, {"gap", 1, NULL, 'G'}, {"delay", 1, NULL, 'D'}, {NULL, 0, NULL, 0}};
 
     for (int c; - 1 != (c = getopt_long(argc, argv, "", all, NULL));) {
         if ('T' == c) {
             opt.turns = bench_number(optarg, USAGE);
+        } else if ('G' == c) {
+            opt.gap = (double) bench_number(optarg, USAGE) * 1e-6;
+        } else if ('D' == c) {
+            opt.delay = (double) bench_number(optarg, USAGE) * 1e-9;
         } else if (!bench_common_option(&opt.common, c, optarg, USAGE)) {
             bench_refuse("usage: %s", USAGE);
         }
@@ -196,8 +221,11 @@ int main(int argc, char **argv)
     read_options(argc, argv);
     bench_counters_open();
     bench_start("trace_cost", &opt.common,
-                "collectives without and with the trace, in turns; medians, of the slowest rank");
-    if (NULL == getenv("OMPI_MCA_coll_gpusym_trace")) {
+                opt.delay > 0 ? "collectives without and with that delay, in turns; medians, of the slowest rank"
+                              : "collectives without and with the trace, in turns; medians, of the slowest rank");
+    bench_comment("a random time of up to %.0f us before each call, a delay of %.0f ns in it", opt.gap * 1e6,
+                  opt.delay * 1e9);
+    if (opt.delay <= 0 && NULL == getenv("OMPI_MCA_coll_gpusym_trace")) {
         bench_comment("coll_gpusym_trace is not set by --mca: nothing is recorded");
     }
     status = run();
